@@ -16,16 +16,14 @@ import (
 
 const (
 	addressLedgerObject = "ConfigMap/kube-system/" + survey.AddressLedgerName
-	// seesAddresses are the parts from which it is told who holds which address.
+	// seesAddresses are the parts that determine the holders of addresses.
 	seesAddresses = survey.PartConfig | survey.PartNodes | survey.PartAddresses
-	// countedPool is how many addresses a pool has at least of which it is worth saying
-	// that it is nearly full.
+	// countedPool is the least size of a pool for a warning that it is nearly full.
 	countedPool = 10
-	// noNode is the reason of a Service's condition when no node may hold its address.
+	// noNode is the condition reason of a Service for which no node is eligible.
 	noNode = "NoNodeForAddress"
 )
 
-// addressChecks are about addresses that nodes hold for Services.
 func addressChecks() []check {
 	return slices.Concat([]check{
 		newCheck("address-ledger", Error, (*cluster).addresses, survey.PartAddresses|survey.PartServices,
@@ -41,7 +39,6 @@ func addressChecks() []check {
 	}, holderChecks())
 }
 
-// addresses reports whether nodes hold addresses for Services.
 func (x *cluster) addresses() bool { return x.Config.Addresses.Enabled() }
 
 func addressObject(a netip.Addr) string { return "address/" + a.String() }
@@ -77,15 +74,15 @@ func addressRemovedPool(x *cluster) (found []Finding) {
 		if _, configured := x.AddressPool(e.Address); configured || len(e.Shares) == 0 {
 			continue
 		}
-		// What the controller ends with at its start.
+		// The controller exits with this error at startup.
 		orphan := addresscontroller.Orphan{Address: e.Address, Users: e.Shares}
 		found = append(found, Finding{Object: addressObject(e.Address), What: e.Address.String() + " " + orphan.Problem(), Remedy: orphan.Remedy()})
 	}
 	return found
 }
 
-// addressPoolRoom counts the pools of a family that serve the same namespaces together: one
-// that is full does no harm while another has room.
+// addressPoolRoom adds up the pools of a family that serve the same namespaces: a full pool is
+// no problem while another has free addresses.
 func addressPoolRoom(x *cluster) (found []Finding) {
 	type group struct{ family, namespaces string }
 	var groups []group
@@ -119,7 +116,7 @@ func addressWaiting(x *cluster) (found []Finding) {
 		case w.Accepted == nil && w.Age <= survey.GracePeriod:
 			continue
 		case w.Accepted != nil && w.Accepted.Status == string(metav1.ConditionTrue):
-			continue // what the ledger lacks is told of the ledger
+			continue // the checks of the ledger report this
 		case w.Accepted != nil && x.toldOfHolders(w):
 			continue
 		case w.Accepted == nil:
@@ -135,8 +132,8 @@ func addressWaiting(x *cluster) (found []Finding) {
 	return found
 }
 
-// toldOfHolders reports whether what a Service lacks is told of its addresses: somebody else answers
-// for one, or no node holds it.
+// toldOfHolders reports whether a check of the Service's addresses covers its problem: another
+// machine uses an address, or no node holds it.
 func (x *cluster) toldOfHolders(w survey.WaitingRow) bool {
 	switch w.Accepted.Reason {
 	case string(addresses.InUse):

@@ -15,7 +15,6 @@ import (
 	"github.com/underlay-ccm/underlay/internal/survey"
 )
 
-// holderChecks are about the nodes that hold addresses, and what they say of it.
 func holderChecks() []check {
 	return []check{
 		newCheck("address-held-twice", Error, (*cluster).addresses, seesAddresses,
@@ -46,7 +45,8 @@ func addressHeldTwice(x *cluster) (found []Finding) {
 	return found
 }
 
-// refused are the addresses that Services have, with the nodes that refuse them for one reason.
+// refused calls tell for each address that nodes refuse for the reason, with these nodes and the
+// first node's problem.
 func (x *cluster) refused(reason addresses.ProblemReason, tell func(survey.AddressRow, []string, addresses.Problem) (Finding, bool)) (found []Finding) {
 	for _, row := range x.addressView.Addresses {
 		var nodes []string
@@ -79,7 +79,7 @@ func addressInUse(x *cluster) []Finding {
 	})
 }
 
-// addressOffSegment is no trouble where a node on the segment holds the address.
+// addressOffSegment reports no problem if a node on the segment holds the address.
 func addressOffSegment(x *cluster) []Finding {
 	return x.refused(addresses.OffSegment, func(row survey.AddressRow, nodes []string, p addresses.Problem) (Finding, bool) {
 		what := fmt.Sprintf("no node holds it, and %s is on no segment with it", few(nodes))
@@ -90,7 +90,7 @@ func addressOffSegment(x *cluster) []Finding {
 	})
 }
 
-// carried reports whether the address leads to a node.
+// carried reports whether traffic to the address reaches a node.
 func carried(row survey.AddressRow) bool {
 	return row.State == survey.AddressHeld || row.State == survey.AddressHeldTwice
 }
@@ -117,7 +117,7 @@ func addressNotHeld(x *cluster) (found []Finding) {
 	return found
 }
 
-// toldOtherwise reports whether another check tells of the address: by its cause.
+// toldOtherwise reports whether another check reports the cause.
 func (x *cluster) toldOtherwise(row survey.AddressRow) bool {
 	return slices.ContainsFunc(x.Nodes, func(n *corev1.Node) bool {
 		p, refuses := x.addressing.Refusal(n.Name, row.Address)
@@ -125,13 +125,14 @@ func (x *cluster) toldOtherwise(row survey.AddressRow) bool {
 	})
 }
 
-// idle reports whether there is nothing to hold the address for: the Service has no ready
-// endpoint, and only nodes with one hold it.
+// idle reports whether the address needs no holder: only nodes with ready endpoints may hold it,
+// and there are none.
 func (x *cluster) idle(row survey.AddressRow) bool {
 	if !row.Local || len(row.Services) == 0 {
 		return false
 	}
-	namespace, name, _ := strings.Cut(row.Services[0], "/") // such a Service shares none
+	// With policy Local, the address is not shared.
+	namespace, name, _ := strings.Cut(row.Services[0], "/")
 	for _, slice := range x.EndpointsByService()[types.NamespacedName{Namespace: namespace, Name: name}] {
 		ready := func(e discoveryv1.Endpoint) bool { return e.Conditions.Ready == nil || *e.Conditions.Ready }
 		if slices.ContainsFunc(slice.Endpoints, ready) {
@@ -143,7 +144,7 @@ func (x *cluster) idle(row survey.AddressRow) bool {
 
 func addressSilent(x *cluster) (found []Finding) {
 	if !x.addressing.Settled {
-		return nil // they may be moving just now
+		return nil // addresses may be moving
 	}
 	for _, row := range x.addressView.Addresses {
 		ports := x.lasting.SilentOf(row.Holder, row.Ports())
@@ -196,7 +197,7 @@ func addressNode(x *cluster) []Finding {
 		silent := x.lasting.SilentOf(n.Name, []int{addresses.ProxyPort, addresses.AgentPort})
 		switch {
 		case !old || !kube.Ready(n):
-			return "", "" // told by others
+			return "", "" // other checks report this
 		case unreadable != nil:
 			return unreadable.Error(), "see that nothing but the agent writes the annotation " + addresses.ReportAnnotation + ", and that the agent is of the version of the cloud controller manager"
 		case !says && x.reporting(n):
@@ -211,8 +212,8 @@ func addressNode(x *cluster) []Finding {
 	})(x)
 }
 
-// reporting reports whether the Node's agent is to say something: where its addresses could be
-// announced by it, or moved to it by the cloud.
+// reporting reports whether the Node's agent should report addresses: it could announce some, or
+// the cloud could route some to it.
 func (x *cluster) reporting(n *corev1.Node) bool {
 	return slices.ContainsFunc(x.Config.Addresses.Pools, func(p config.AddressPool) bool {
 		_, dedicated := kube.ParseDedicatedID(n.Spec.ProviderID)

@@ -15,13 +15,13 @@ import (
 	"github.com/underlay-ccm/underlay/routes/agent"
 )
 
-// recent is how old an Event may be that still says how things are: kubelets and
-// agents repeat theirs at least this often.
+// recent is the maximum age of an Event that describes the current state: kubelets and agents
+// repeat theirs at least this often.
 const recent = 15 * time.Minute
 
 const agentLogs = "kubectl -n " + here + " logs -l app.kubernetes.io/name=underlay-agent"
 
-// The reason of kubelet's Event when a pod gets no network.
+// noSandbox is the reason of the kubelet's Event for a pod that gets no network.
 const noSandbox = "FailedCreatePodSandBox"
 
 func agentChecks() []check {
@@ -37,17 +37,14 @@ func agentChecks() []check {
 	}
 }
 
-// missesPlugin reports whether a CNI plugin is missing. It knows the sentences of internal/cni and
-// of libcni.
+// missesPlugin reports whether internal/cni or libcni found no CNI plugin.
 func missesPlugin(line string) bool {
 	return strings.Contains(line, "the CNI plugin ") && strings.Contains(line, " is not in ") || strings.Contains(line, "failed to find plugin")
 }
 
-// isSecond reports whether another CNI configuration comes first. It knows the
-// sentence of internal/cni.
+// isSecond reports whether internal/cni found another CNI configuration that takes precedence.
 func isSecond(line string) bool { return strings.Contains(line, "its name sorts before") }
 
-// agents is the agent's DaemonSet, nil if there is none.
 func (x *cluster) agents() *appsv1.DaemonSet {
 	i := slices.IndexFunc(x.DaemonSets, func(d *appsv1.DaemonSet) bool {
 		return d.Name == agentName || d.Labels[nameLabel] == agentName
@@ -58,9 +55,8 @@ func (x *cluster) agents() *appsv1.DaemonSet {
 	return x.DaemonSets[i]
 }
 
-// networkOfOthers reports whether there is a pod network that no agent made: a kubelet
-// reports no Node ready whose container runtime has no network, and agents leave their
-// condition behind.
+// networkOfOthers reports whether another CNI plugin provides the pod network: a Node is Ready,
+// which requires a pod network, but no Node has the condition that agents set and never remove.
 func (x *cluster) networkOfOthers() bool {
 	return slices.ContainsFunc(x.Nodes, kube.Ready) && !slices.ContainsFunc(x.Nodes, func(n *corev1.Node) bool {
 		return kube.Condition(n, agent.PeersReachable) != nil
@@ -111,7 +107,7 @@ func agentReady(x *cluster) []Finding {
 		}
 	}
 	if len(absent)+len(unready) == 0 {
-		return nil // those that joined just now
+		return nil // only Nodes that just joined lack a ready agent
 	}
 	what := fmt.Sprintf("%d of %d agents are ready", d.Status.NumberReady, d.Status.DesiredNumberScheduled)
 	if len(unready) > 0 {
@@ -123,11 +119,10 @@ func agentReady(x *cluster) []Finding {
 	return []Finding{{Object: object, What: what}}
 }
 
-// report is what somebody on a node says is wrong with its network.
 type report struct{ node, text string }
 
-// reports are those of agents and kubelets. Those of an agent that is ready now are
-// over.
+// reports returns the messages of agents and kubelets. It omits Events of agents that are ready
+// now, because their problems are resolved.
 func (x *cluster) reports() []report {
 	var out []report
 	for _, n := range x.Nodes {
@@ -151,8 +146,7 @@ func (x *cluster) reports() []report {
 	return out
 }
 
-// reported are the reports of which a line is about one thing; one finding for each
-// node.
+// reported returns the first matching line of each node's reports as a finding.
 func (x *cluster) reported(about func(line string) bool) []Finding {
 	var found []Finding
 	told := map[string]bool{}

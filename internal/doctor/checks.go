@@ -15,21 +15,20 @@ import (
 	"github.com/underlay-ccm/underlay/routes"
 )
 
-// check is a row of the table. What it looks at is written in docs/reference/doctor.md, in the
-// row with its name, which a finding about what could not be seen refers to.
+// check is a row of the table of checks. docs/reference/doctor.md documents it under its name;
+// findings about unread parts refer to that.
 type check struct {
 	name string
-	// severity is that of a finding without one.
+	// severity applies to findings without a severity.
 	severity Severity
-	// when reports whether the cluster has what is checked at all, by its configuration; nil:
-	// every cluster has.
+	// when reports whether the check applies to the cluster by its configuration; nil means
+	// always.
 	when func(*cluster) bool
-	// needs are what has to be seen, and derived, to make the check.
+	// needs are the parts, read or derived, that the check requires.
 	needs survey.Parts
-	// remedy is what to do in general, of a finding that has none of its own.
+	// remedy applies to findings without a remedy.
 	remedy string
-	// find looks. What it could not see although the parts are there is among the findings,
-	// see unseen.
+	// find runs the check. It returns unseen for anything that it can't check despite its needs.
 	find func(x *cluster) []Finding
 }
 
@@ -40,7 +39,7 @@ func newCheck(
 	return check{name, severity, when, needs, remedy, find}
 }
 
-// checks is the table, in the order of the reference.
+// checks returns the table, in the order of the reference.
 func checks() []check {
 	return slices.Concat(
 		managerChecks(), kubeProxyChecks(), conflictChecks(), agentChecks(),
@@ -48,7 +47,6 @@ func checks() []check {
 	)
 }
 
-// run makes the check if what it needs was seen.
 func (c check) run(x *cluster) []Finding {
 	if reason, blind := x.blind(c.first()); blind {
 		return c.complete(x, unseen(reason))
@@ -62,7 +60,6 @@ func (c check) run(x *cluster) []Finding {
 	return c.complete(x, c.find(x))
 }
 
-// first are the parts by which when decides.
 func (c check) first() survey.Parts {
 	if c.when == nil {
 		return 0
@@ -70,7 +67,7 @@ func (c check) first() survey.Parts {
 	return survey.PartConfig
 }
 
-// complete adds to findings what the check has in general.
+// complete adds the check's name, and its defaults to findings without severity or remedy.
 func (c check) complete(x *cluster, found []Finding) []Finding {
 	for i := range found {
 		f := &found[i]
@@ -83,15 +80,14 @@ func (c check) complete(x *cluster, found []Finding) []Finding {
 	return found
 }
 
-// unseen is the finding of a check that could not be made.
 func unseen(reason string) []Finding {
 	return []Finding{{Severity: Info, What: notChecked + reason}}
 }
 
-// placed puts the namespace of Underlay's programs into a remedy.
+// placed replaces the placeholder for the namespace of Underlay's programs in a remedy.
 func placed(remedy, namespace string) string { return strings.ReplaceAll(remedy, here, namespace) }
 
-// blind reports whether parts were not seen, or what is derived of them can't be, and why.
+// blind reports whether parts were not read or could not be derived, with the reason.
 func (x *cluster) blind(needs survey.Parts) (reason string, blind bool) {
 	derived := needs & (book | routing | proxy)
 	parts := needs &^ derived
@@ -111,13 +107,13 @@ func (x *cluster) blind(needs survey.Parts) (reason string, blind bool) {
 	return "the " + (missing & -missing).String() + " could not be seen", true
 }
 
-// Parts of the Snapshot that several checks need together.
+// Parts of the Snapshot that several checks require together.
 const (
 	seesBook      = survey.PartConfig | survey.PartNodes | survey.PartLedger
 	seesRouting   = seesBook | survey.PartRouteRecord | survey.PartNetwork | survey.PartServers
 	seesBalancing = survey.PartConfig | survey.PartNodes | survey.PartServices | survey.PartEndpointSlices | survey.PartLoadBalancers
 
-	// What a check may rest on, and that can't be derived from every cluster.
+	// Derived parts, which not every cluster allows to derive.
 	book survey.Part = survey.PartActions << (iota + 1)
 	routing
 	proxy
@@ -127,9 +123,8 @@ const (
 	hasProxy   = survey.PartSetup | proxy
 )
 
-// cluster is a Snapshot with what more than one check concludes from it. A field
-// whose parts were not all seen is zero; checks that use it name the parts as
-// their needs.
+// cluster is a Snapshot with the values that several checks derive from it. A field is zero if
+// its parts were not read; checks that use it list the parts as their needs.
 type cluster struct {
 	*survey.Snapshot
 
@@ -137,18 +132,15 @@ type cluster struct {
 	bookErr    error
 	routing    routes.Decision
 	routingErr error
-	// absent are the Nodes whose servers don't exist, by name. None where nobody can
-	// tell.
-	absent map[string]survey.Absence
-	// balancings are the Services that Underlay serves.
+	// absent are the Nodes whose servers don't exist, by name; nil if that can't be determined.
+	absent     map[string]survey.Absence
 	balancings []survey.Balancing
-	// addressing and addressView are who holds which address; lasting is what nodes have
-	// said of it for a minute.
+	// addressing and addressView hold the addresses and their holders; lasting has only reports
+	// that have not changed for a minute.
 	addressing, lasting survey.Addressing
 	addressView         survey.AddressesView
-	// proxy is kube-proxy's configuration.
-	proxy    kube.ProxyConfig
-	proxyErr error
+	proxy               kube.ProxyConfig
+	proxyErr            error
 }
 
 func newCluster(s *survey.Snapshot) *cluster {
@@ -162,7 +154,7 @@ func newCluster(s *survey.Snapshot) *cluster {
 		x.routing, x.routingErr = s.Routing()
 	}
 	if s.Saw(survey.PartNodes|survey.PartServers) && x.onCloud() {
-		x.absent, _ = s.Absences() // why not is told by those who match servers
+		x.absent, _ = s.Absences() // the checks that match servers report the error
 	}
 	if s.Saw(seesBalancing) && x.balances() {
 		x.balancings = s.Balancings()
@@ -170,7 +162,7 @@ func newCluster(s *survey.Snapshot) *cluster {
 	if s.Saw(survey.PartConfig | survey.PartAddresses) {
 		x.addressing = s.Addressing()
 		x.lasting = x.addressing.Lasting(s.Taken)
-		x.addressView, _ = survey.AddressesOf(s) // it fails where a part is not seen
+		x.addressView, _ = survey.AddressesOf(s) // fails only without a required part
 	}
 	if s.Saw(survey.PartSetup) {
 		x.proxy, x.proxyErr = readProxy(s.ConfigMaps)
@@ -178,27 +170,26 @@ func newCluster(s *survey.Snapshot) *cluster {
 	return x
 }
 
-// onCloud reports whether the machines are the cloud's. On metal nothing of a cloud
-// is missing.
+// onCloud reports whether the cluster uses the cloud. With the provider metal, no check of the
+// cloud applies.
 func (x *cluster) onCloud() bool { return x.Config.Provider != config.Metal }
 
-// inNetwork reports whether the servers are to be in a private network.
+// inNetwork reports whether the servers should be in a private network.
 func (x *cluster) inNetwork() bool { return x.onCloud() && x.Config.Network != "" }
 
-// routed reports whether routes are to stand in the network.
+// routed reports whether the CCM writes routes into the network.
 func (x *cluster) routed() bool { return x.inNetwork() && x.Config.Routes.Enabled }
 
-// allocates reports whether the cloud controller manager hands out podCIDRs.
 func (x *cluster) allocates() bool { return x.Config.IPAM.Enabled }
 
-// balances reports whether it serves Services with load balancers.
+// balances reports whether the CCM manages load balancers.
 func (x *cluster) balances() bool { return x.onCloud() && x.Config.LoadBalancers.Enabled }
 
-// age is how long before the look something was.
+// age returns the time since t when the Snapshot was taken.
 func (x *cluster) age(t time.Time) time.Duration { return x.Taken.Sub(t) }
 
-// waiting is how long a Node has existed, and reports whether that is too long to
-// be without something.
+// waiting returns the age of a Node, and reports whether it exceeds GracePeriod and the Node is
+// not being deleted.
 func (x *cluster) waiting(n *corev1.Node) (lasts time.Duration, tooLong bool) {
 	age := x.age(n.CreationTimestamp.Time)
 	return age, age > survey.GracePeriod && n.DeletionTimestamp.IsZero()

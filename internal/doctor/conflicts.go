@@ -22,14 +22,13 @@ const (
 	agentPolicyName   = "underlay-agent-node-status"
 	kubeletPolicyName = "underlay-kubelet-addresses"
 	agentEventsName   = "underlay-agent-events"
-	// ownManagers begins the names under which our programs write.
+	// ownManagers is the prefix of Underlay's field managers.
 	ownManagers = "underlay-"
 	peerName    = "hcloud-cloud-controller-manager"
 	kcmName     = "kube-controller-manager"
 	kcmEdit     = "set --allocate-node-cidrs=false in /etc/kubernetes/manifests/kube-controller-manager.yaml on every control-plane node (kubeadm: controllerManager.extraArgs)"
 )
 
-// conflictChecks are about others who do the same work.
 func conflictChecks() []check {
 	return []check{
 		newCheck("second-allocator", Error, (*cluster).allocates, survey.PartWorkloads|survey.PartNodes|survey.PartLedger|survey.PartSetup,
@@ -57,7 +56,7 @@ func agentPolicies(x *cluster) []Finding {
 	return append(x.policy(agentPolicyName), x.policy(agentEventsName)...)
 }
 
-// policy says what is missing of an admission policy.
+// policy returns a finding if an admission policy or its binding is missing or ineffective.
 func (x *cluster) policy(name string) []Finding {
 	if !slices.ContainsFunc(x.Policies, func(p *admissionv1.ValidatingAdmissionPolicy) bool { return p.Name == name }) {
 		return []Finding{{Object: "ValidatingAdmissionPolicy/" + name, What: "there is no such admission policy"}}
@@ -76,7 +75,7 @@ func (x *cluster) policy(name string) []Finding {
 	return nil
 }
 
-// workload is something that runs pods.
+// workload is a Deployment, a DaemonSet or a Pod without one.
 type workload struct {
 	kind, namespace, name string
 	wanted                int32
@@ -89,8 +88,7 @@ func (w workload) remedy() string {
 	return fmt.Sprintf("kubectl -n %s delete %s %s", w.namespace, strings.ToLower(w.kind), w.name)
 }
 
-// workloads are what is to run where Underlay and kubeadm's components are, and
-// pods that nobody owns.
+// workloads includes kube-system, and pods without a ReplicaSet or DaemonSet.
 func (x *cluster) workloads() []workload {
 	var out []workload
 	add := func(kind string, meta metav1.ObjectMeta, wanted int32, spec corev1.PodSpec) {
@@ -119,7 +117,7 @@ func (x *cluster) workloads() []workload {
 	return out
 }
 
-// program reports whether a workload has the name, or runs an image that has it.
+// program reports whether a workload or one of its images has the name.
 func (w workload) program(name string) bool {
 	return w.name == name || slices.ContainsFunc(w.images, func(image string) bool {
 		base, _, _ := strings.Cut(image[strings.LastIndex(image, "/")+1:], "@")
@@ -150,7 +148,6 @@ func otherCloudController(x *cluster) (found []Finding) {
 	return found
 }
 
-// podNetworks are names in images of the programs that make pod networks.
 func podNetworks() []string {
 	return []string{"flannel", "calico-node", "cilium", "kube-router", "weave-kube", "kindnetd", "kube-ovn", "antrea", "ovn-kubernetes"}
 }
@@ -176,7 +173,7 @@ func otherPodNetwork(x *cluster) (found []Finding) {
 func secondAllocator(x *cluster) []Finding {
 	severity, guarded := Error, len(x.policy(policyName)) == 0
 	if guarded {
-		severity = Warning // what it sets is refused
+		severity = Warning // the policy rejects its podCIDRs
 	}
 	var found []Finding
 	managers := x.programs(kcmName)
@@ -195,9 +192,8 @@ func secondAllocator(x *cluster) []Finding {
 	return found
 }
 
-// strangePodCIDRs are signs of another allocator that are younger than the ledger
-// and than the latest sign of ours. What is older is the past of a cluster that
-// moved here.
+// strangePodCIDRs finds podCIDRs of another allocator that are newer than the ledger and newer
+// than our last one. Older ones are from before the migration to Underlay.
 func (x *cluster) strangePodCIDRs() []Finding {
 	if x.Ledger == nil {
 		return nil
@@ -230,15 +226,14 @@ func (x *cluster) strangePodCIDRs() []Finding {
 	}}
 }
 
-// allocating reports whether kube-controller-manager with these arguments runs node
-// IPAM.
+// allocating reports whether kube-controller-manager with these arguments runs node IPAM.
 func allocating(args []string) bool {
 	fs := pflag.NewFlagSet(kcmName, pflag.ContinueOnError)
 	fs.ParseErrorsAllowlist.UnknownFlags = true
 	fs.SetOutput(io.Discard)
 	on := fs.Bool("allocate-node-cidrs", false, "")
 	controllers := fs.StringSlice("controllers", []string{"*"}, "")
-	_ = fs.Parse(args) // what it can't start with it doesn't run with
+	_ = fs.Parse(args) // kube-controller-manager exits on invalid flags too
 	for _, name := range []string{"node-ipam-controller", "nodeipam"} {
 		if slices.Contains(*controllers, "-"+name) {
 			return false
@@ -250,7 +245,6 @@ func allocating(args []string) bool {
 	return *on && slices.Contains(*controllers, "*")
 }
 
-// programs are the pods that run a program by its name, static ones included.
 func (x *cluster) programs(name string) []*corev1.Pod {
 	var out []*corev1.Pod
 	for _, p := range x.Pods {

@@ -1,19 +1,15 @@
-// Package doctor finds out from one look at a cluster what is wrong with it, and
-// says what to do. It is a list of checks over a survey.Snapshot: values in,
-// findings out, no requests and no clock.
+// Package doctor diagnoses a cluster: it runs a list of checks over a survey.Snapshot and
+// returns findings with remedies. It is pure, without requests and without a clock.
 //
-// Where the controllers decide the same at their start or while they run, their
-// own code is asked (routes.Decide, routes.Check, ipam.Ledger, cloud.Gateways),
-// so that doctor and the controllers never disagree.
+// Where a controller decides the same question, doctor calls the controller's code
+// (routes.Decide, routes.Check, ipam.Ledger, cloud.Gateways), so that they never disagree.
 //
-// It must never take what could not be seen for healthy: a check whose parts of
-// the Snapshot are missing says so, once, with the reason. And it must say
-// nothing about a healthy cluster: a check that can't tell trouble from a state
-// that passes by itself waits until the state is old.
+// It must never treat an unread part as healthy: a check that lacks a part of the Snapshot
+// reports that once, with the reason. And it must report nothing about a healthy cluster: a
+// check that can't distinguish a problem from a transient state waits until the state is old.
 //
-// Where its facts come from: kubeadm's manifests and the defaults of kube-proxy
-// v1.37 (cmd/kube-proxy/app), and the conditions, Events and objects that
-// Underlay's programs leave in the API server.
+// Sources: kubeadm's manifests, the defaults of kube-proxy v1.37 (cmd/kube-proxy/app), and the
+// conditions, Events and objects that Underlay's programs write to the API server.
 package doctor
 
 import (
@@ -27,41 +23,40 @@ import (
 	"github.com/underlay-ccm/underlay/internal/table"
 )
 
-// Severity says how soon a person should act.
+// Severity is the urgency of a Finding.
 type Severity string
 
-// The severities, worst first.
+// The severities, the worst first.
 const (
-	// Error: something doesn't work, or is about to harm others.
+	// Error: something doesn't work, or is about to break other things.
 	Error Severity = "error"
-	// Warning: it works, and will not for long, or not in every case.
+	// Warning: it works, but not for long or not in every case.
 	Warning Severity = "warning"
-	// Info: something could not be looked at.
+	// Info: something could not be checked.
 	Info Severity = "info"
 )
 
 // rank is 0 for the worst.
 func (s Severity) rank() int { return slices.Index([]Severity{Error, Warning, Info}, s) }
 
-// Finding is one thing that a person should know.
+// Finding is a problem, or a check that could not be run.
 type Finding struct {
 	// Check is the stable name of the check, in words joined by dashes.
 	Check    string   `json:"check"`
 	Severity Severity `json:"severity"`
-	// Object is what it is about, as in "Node/worker-1" or "Service/shop/web".
-	// Empty: the cluster as a whole.
+	// Object is such as "Node/worker-1" or "Service/shop/web"; empty for the whole cluster.
 	Object string `json:"object,omitempty"`
-	// What was found, with the values.
+	// What describes the problem, with the values.
 	What string `json:"what"`
-	// Remedy is what to do, with the command or the key.
+	// Remedy is the action to take, with the command or the configuration key.
 	Remedy string `json:"remedy"`
 }
 
-// notChecked begins the findings about what could not be looked at.
+// notChecked begins the findings of checks that could not be run.
 const notChecked = "not checked: "
 
-// Examine runs every check. The findings are sorted by severity, then check, then
-// object. None: everything was looked at and is as it should be.
+// Examine runs every check. The findings are sorted by severity, then check, then object.
+// Without findings, everything was checked and is healthy.
 func Examine(s *survey.Snapshot) []Finding {
 	x := newCluster(s)
 	var all []Finding
@@ -78,10 +73,10 @@ func Examine(s *survey.Snapshot) []Finding {
 	return all
 }
 
-// Checks is how many checks Examine runs.
+// Checks returns the number of checks that Examine runs.
 func Checks() int { return len(checks()) }
 
-// Worst is the worst severity among findings; empty for none.
+// Worst returns the worst severity among findings, empty without findings.
 func Worst(findings []Finding) Severity {
 	var worst Severity
 	for _, f := range findings {
@@ -92,18 +87,18 @@ func Worst(findings []Finding) Severity {
 	return worst
 }
 
-// Diagnosis is what doctor found, and what it could not see.
+// Diagnosis is the output of doctor.
 type Diagnosis struct {
 	Findings []Finding `json:"findings"`
 	NotSeen  []string  `json:"notSeen,omitempty"`
 }
 
-// Diagnose examines a look.
+// Diagnose runs Examine on a Snapshot.
 func Diagnose(s *survey.Snapshot) Diagnosis {
 	return Diagnosis{Findings: append([]Finding{}, Examine(s)...), NotSeen: s.NotSeen()}
 }
 
-// Page has each remedy below its finding, or in a wide table beside it.
+// Page shows each remedy below its finding, or beside it in a wide table.
 func (d Diagnosis) Page() table.Page {
 	t := table.New("", "SEVERITY", "CHECK", "OBJECT", "FOUND", "+REMEDY")
 	tones := map[Severity]table.Tone{Error: table.Bad, Warning: table.Warn, Info: table.Faint}
@@ -128,8 +123,7 @@ func (d Diagnosis) Page() table.Page {
 	return out
 }
 
-// grouped has one row for all checks that were not made for the same cause, at the place of
-// the first. A check of its own keeps its own row.
+// grouped merges checks that could not be run for the same reason, at the place of the first.
 func grouped(all []Finding) (out []Finding) {
 	checks := map[string][]string{}
 	for _, f := range all {
@@ -151,10 +145,9 @@ func grouped(all []Finding) (out []Finding) {
 	return out
 }
 
-// shown is how many of a kind a finding names.
+// shown limits the names that few lists.
 const shown = 3
 
-// few names the first of many.
 func few(all []string) string {
 	if len(all) <= shown {
 		return strings.Join(all, ", ")
@@ -162,7 +155,7 @@ func few(all []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(all[:shown], ", "), len(all)-shown)
 }
 
-// long is a duration as people say it.
+// long formats a duration with one unit.
 func long(d time.Duration) string {
 	switch {
 	case d < 2*time.Minute:
@@ -176,7 +169,7 @@ func long(d time.Duration) string {
 	}
 }
 
-// about is a finding about an object, with the check's severity and remedy.
+// about returns a finding to which the check's severity and remedy apply.
 func about(object, format string, values ...any) Finding {
 	return Finding{Object: object, What: fmt.Sprintf(format, values...)}
 }

@@ -14,17 +14,15 @@ import (
 	lbcontroller "github.com/underlay-ccm/underlay/lb/controller"
 )
 
-// Where kubeadm keeps kube-proxy's configuration, and how it is made to read it
-// again.
+// kube-proxy's configuration as kubeadm stores it.
 const (
 	proxyObject     = "ConfigMap/kube-system/kube-proxy"
 	proxyEdit       = "kubectl -n kube-system edit configmap kube-proxy (key config.conf), then kubectl -n kube-system rollout restart daemonset/kube-proxy"
-	vethPrefix      = "veth" // of the host's ends that the plugin ptp makes
+	vethPrefix      = "veth" // prefix of the host interfaces that the plugin ptp creates
 	proxyHealth     = 10256
 	byInterfaceName = "InterfaceNamePrefix"
 )
 
-// readProxy reads kube-proxy's configuration.
 func readProxy(configMaps map[string]*corev1.ConfigMap) (kube.ProxyConfig, error) {
 	return kube.ReadProxy(configMaps[kube.ProxyConfigMap])
 }
@@ -63,8 +61,8 @@ func proxyLocalMode(x *cluster) []Finding {
 	return []Finding{f}
 }
 
-// proxyNodePorts compares what kube-proxy opens with where load balancers send
-// traffic to, node by node.
+// proxyNodePorts compares, for each node, the addresses on which kube-proxy opens NodePorts with
+// those that load balancers use.
 func proxyNodePorts(x *cluster) []Finding {
 	c := x.proxy
 	var closed []string
@@ -91,9 +89,9 @@ func proxyNodePorts(x *cluster) []Finding {
 	return []Finding{f}
 }
 
-// waysToNodes reports whether load balancers send traffic to nodes' private addresses
-// (true), to public ones (false), or to both: as those that stand do, or where there
-// are none, as the next will. Those that have pods as targets send none to nodes.
+// waysToNodes contains true if load balancers use nodes' private addresses and false if they use
+// public ones: by the existing load balancers, or without any by the configuration. Load
+// balancers with pods as targets don't count.
 func (x *cluster) waysToNodes() []bool {
 	var ways []bool
 	pods := false
@@ -114,9 +112,8 @@ func (x *cluster) waysToNodes() []bool {
 	return ways
 }
 
-// targeted are the node's addresses that a load balancer sends traffic to: the
-// cloud's load balancers reach their servers by IPv4, and dedicated ones at the
-// addresses that are targets.
+// targeted returns the node's addresses that load balancers use: the first IPv4 address of a
+// server of the cloud, and the target addresses of a dedicated server.
 func (x *cluster) targeted(n *corev1.Node, private bool) []netip.Addr {
 	if _, err := kube.ParseDedicatedID(n.Spec.ProviderID); err == nil {
 		return x.addressTargets(n, private)
@@ -154,7 +151,7 @@ func proxyHealthPort(x *cluster) []Finding {
 		return nil
 	}
 	host, port, err := net.SplitHostPort(c.HealthzBindAddress)
-	if err != nil { // no port: kube-proxy adds the usual one
+	if err != nil { // without a port, kube-proxy uses the default port
 		host, port = c.HealthzBindAddress, fmt.Sprint(proxyHealth)
 	}
 	if a, err := netip.ParseAddr(host); (err != nil || !a.IsLoopback()) && port == fmt.Sprint(proxyHealth) {

@@ -18,11 +18,10 @@ import (
 const ledgerObject = "ConfigMap/kube-system/" + ipamcontroller.LedgerName
 
 const (
-	// overdue is how long after its quarantine a record may still be there.
+	// overdue is how long after its quarantine a record may still exist.
 	overdue = time.Hour
-	// begun is how long the cloud controller manager may take to begin the quarantine
-	// of a Node that was deleted: it looks every few seconds, and asks the API server
-	// whether the Node is really gone.
+	// begun is how long the CCM may take to start the quarantine of a deleted Node: it checks
+	// every few seconds, and confirms the deletion with the API server.
 	begun = time.Minute
 )
 
@@ -77,8 +76,8 @@ func ledgerLeftover(x *cluster) []Finding {
 	return found
 }
 
-// justLeft reports whether a Node that is gone was there a moment ago: an earlier look
-// had it, or an Event is about it, as Kubernetes writes one when it misses a Node.
+// justLeft reports whether a Node was deleted within begun: a previous Snapshot had it, or an
+// Event is about it; Kubernetes writes one when it deletes a Node.
 func (x *cluster) justLeft(n ipam.Node) bool {
 	if at, missed := x.Left[types.UID(n.UID)]; missed && x.age(at) < begun {
 		return true
@@ -93,7 +92,6 @@ func leftover(h ipam.Holding, why string) Finding {
 	return Finding{Object: ledgerObject, What: fmt.Sprintf("%s (UID %s) has a record for %s, %s", h.Node.Name, h.Node.UID, survey.Join(h.Prefixes, ", "), why)}
 }
 
-// routeInto finds a route of the network to one of the prefixes.
 func (x *cluster) routeInto(prefixes []netip.Prefix) (string, bool) {
 	if x.Network == nil {
 		return "", false

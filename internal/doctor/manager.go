@@ -19,16 +19,15 @@ const (
 	managerName = "underlay-ccm"
 	agentName   = "underlay-agent"
 	nameLabel   = "app.kubernetes.io/name"
-	// here stands in remedies for the namespace of the programs, see placed.
+	// here is the placeholder for the programs' namespace in remedies, see placed.
 	here        = "{namespace}"
 	managerLogs = "kubectl -n " + here + " logs deployment/underlay-ccm"
-	// skew is how far clocks may lie apart.
+	// skew is the assumed maximum difference between clocks.
 	skew = 30 * time.Second
-	// usualLease is how long a lease lasts that doesn't say.
+	// usualLease is the default of leaseDurationSeconds.
 	usualLease = 15
 )
 
-// managerChecks are about the cloud controller manager and what it works with.
 func managerChecks() []check {
 	return []check{
 		newCheck("configuration", Error, nil, 0,
@@ -58,8 +57,8 @@ func configuration(x *cluster) (found []Finding) {
 	return found
 }
 
-// remindsOfAgent reports whether a warning only reminds of the agent, where nodes
-// are to route a family: whether it runs is a check of its own.
+// remindsOfAgent reports whether a warning only recommends the agent for a family that nodes
+// route: another check covers that.
 func (x *cluster) remindsOfAgent(w config.Warning) bool {
 	families := x.Config.Families
 	return w.Field == "families.ipv4" && families.IPv4 == config.RoutedByNodes ||
@@ -73,7 +72,7 @@ func valued(value, problem string) string {
 	return fmt.Sprintf("%q %s", value, problem)
 }
 
-// cloudAccess looks at what kept the cloud from being seen.
+// cloudAccess reports why the cloud could not be read.
 func cloudAccess(x *cluster) []Finding {
 	for _, gap := range x.Gaps {
 		switch {
@@ -104,7 +103,7 @@ func cloudController(x *cluster) []Finding {
 		return d.Name == managerName || d.Labels[nameLabel] == managerName
 	})
 	if i < 0 && x.Saw(survey.PartSetup) && len(leader(x)) == 0 {
-		return nil // it runs in another way; where its flags are not known, configuration says so
+		return nil // it is deployed differently; the check configuration reports unknown flags
 	}
 	if i < 0 {
 		return unseen("there is no Deployment underlay-ccm in " + x.Namespace + ": name the namespace that it is in with --namespace; where it runs in another way, see that it does")
@@ -149,7 +148,7 @@ func leader(x *cluster) []Finding {
 	return nil
 }
 
-// leaseWriter is the program that renewed a lease last, as the API server noted.
+// leaseWriter returns the field manager that renewed a Lease last.
 func leaseWriter(entries []metav1.ManagedFieldsEntry) string {
 	var manager string
 	var last time.Time

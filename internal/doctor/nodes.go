@@ -13,7 +13,7 @@ import (
 	"github.com/underlay-ccm/underlay/routes/agent"
 )
 
-// conditionAge is how long a condition has to hold before it is trouble.
+// conditionAge is how long a condition must persist before it is a problem.
 const conditionAge = 2 * time.Minute
 
 func nodeChecks() []check {
@@ -66,8 +66,8 @@ func nodeChecks() []check {
 	}
 }
 
-// eachNode asks about one Node after the other; no text is no finding, and no
-// remedy the check's own.
+// eachNode returns a check of each Node. An empty text means no finding, an empty remedy the
+// check's own remedy.
 func eachNode(ask func(*cluster, *corev1.Node) (what, remedy string)) func(*cluster) []Finding {
 	return func(x *cluster) []Finding {
 		var found []Finding
@@ -81,7 +81,7 @@ func eachNode(ask func(*cluster, *corev1.Node) (what, remedy string)) func(*clus
 }
 
 func sameProviderID(x *cluster) (found []Finding) {
-	first := make(map[string]string, len(x.Nodes)) // a Node's name, by the provider ID
+	first := make(map[string]string, len(x.Nodes)) // Node name by provider ID
 	for _, n := range x.Nodes {
 		id := n.Spec.ProviderID
 		switch other, shared := first[id]; {
@@ -121,8 +121,7 @@ func nodeServer(x *cluster) []Finding {
 	return found
 }
 
-// outlives is about a Node whose server doesn't exist. One that goes by itself is
-// no news.
+// outlives returns the finding about a Node without a server, unless it will be deleted anyway.
 func outlives(n *corev1.Node, a survey.Absence) []Finding {
 	f := Finding{Object: nodeObject(n), What: a.Text}
 	rejoin := fmt.Sprintf("kubectl delete node %s, and restart the kubelet: it joins again", n.Name)
@@ -144,7 +143,6 @@ func outlives(n *corev1.Node, a survey.Absence) []Finding {
 	return []Finding{f}
 }
 
-// misnamed is what to do about a provider ID that is no server's.
 func misnamed(n *corev1.Node) string {
 	return "kubectl delete node " + n.Name + ", and start the kubelet with --provider-id=hcloud://ID of its server (a dedicated server: hrobot://NUMBER), or without the flag"
 }
@@ -152,7 +150,7 @@ func misnamed(n *corev1.Node) string {
 func networkUnavailable(x *cluster, n *corev1.Node) (what, remedy string) {
 	c := kube.Condition(n, corev1.NodeNetworkUnavailable)
 	if _, absent := x.absent[n.Name]; absent {
-		return "", "" // node-server tells more
+		return "", "" // node-server reports the cause
 	}
 	if c == nil || c.Status != corev1.ConditionTrue || x.age(c.LastTransitionTime.Time) <= conditionAge {
 		return "", ""

@@ -15,8 +15,8 @@ import (
 	"github.com/underlay-ccm/underlay/routes"
 )
 
-// fullPercent is the share of a pool that is worth a warning: another range takes
-// time to plan.
+// fullPercent is the usage of a pool, in percent, from which it is worth a warning: planning
+// another range takes time.
 const fullPercent = 90
 
 func poolChecks() []check {
@@ -32,8 +32,7 @@ func poolChecks() []check {
 	}
 }
 
-// everywhere is a network in which every range of a family lies, for checks that
-// are not about the network.
+// everywhere returns a network with every range of p's family, for checks without a network.
 func everywhere(p netip.Prefix) netip.Prefix {
 	if p.Addr().Is4() {
 		return netip.PrefixFrom(netip.IPv4Unspecified(), 0)
@@ -67,7 +66,6 @@ func poolOverlap(x *cluster) []Finding {
 	return found
 }
 
-// ofRoutes is a finding of package routes.
 func ofRoutes(f routes.Finding) Finding {
 	out := Finding{Severity: Warning, What: f.Problem, Remedy: f.Remedy}
 	if f.Fatal {
@@ -118,14 +116,13 @@ func poolRoom(x *cluster) (found []Finding) {
 	return found
 }
 
-// nearlyFull reports whether a pool is worth a warning by itself.
 func nearlyFull(c ipam.Counts) bool {
 	all := c.Free + c.Allocated + c.Quarantined + c.Foreign
 	return (all-c.Free)*100 >= all*fullPercent
 }
 
-// relieved reports whether another active pool with room, of the family, is for the
-// same Nodes as the i-th, or for all. Dedicated servers get nothing of the pools for all.
+// relieved reports whether another active pool with free prefixes, of the same family, serves
+// the same Nodes as the i-th pool, or all Nodes. Pools for all don't serve dedicated servers.
 func (x *cluster) relieved(i int) bool {
 	pools, counts := x.Config.IPAM.Pools, x.book.Counts()
 	for j, other := range pools {
@@ -151,20 +148,18 @@ func removedPool(x *cluster) []Finding {
 	}
 	var found []Finding
 	for _, name := range names {
-		// What the controller ends with at its start.
+		// The controller exits with this error at startup.
 		e := ipamcontroller.RemovedPoolError{Pool: name, Holders: few(held[name])}
 		found = append(found, Finding{Object: "pool/" + name, What: fmt.Sprintf("pool %s is %s", name, e.Problem()), Remedy: e.Remedy()})
 	}
 	return found
 }
 
-// halves splits a sentence of a warning into what is and what to do.
 func halves(text string) (what, remedy string) {
 	what, remedy, _ = strings.Cut(text, ": ")
 	return what, remedy
 }
 
-// podCIDRChecks are about what Nodes have of the pools.
 func podCIDRChecks() []check {
 	return []check{
 		newCheck("node-without-podcidr", Error, (*cluster).allocates, survey.PartNodes,
@@ -192,12 +187,12 @@ func withoutPodCIDR(x *cluster, n *corev1.Node) (what, remedy string) {
 	return fmt.Sprintf("it joined %s ago and has no podCIDR; %s", long(since), why), ""
 }
 
-// bookWarnings are what the ledger says of Nodes' podCIDRs, each once.
+// bookWarnings returns a check for some kinds of the ledger's warnings, one per Node and prefix.
 func bookWarnings(severity Severity, kinds ...ipam.WarningKind) func(*cluster) []Finding {
 	return func(x *cluster) []Finding {
 		var found []Finding
 		told := map[string]bool{}
-		// What Nodes have comes after what is stored, and says more.
+		// Warnings about Nodes follow those about stored records, and are more specific.
 		for _, w := range slices.Backward(x.book.Warnings) {
 			about := fmt.Sprint(w.Node.UID, w.Prefix)
 			if !slices.Contains(kinds, w.Kind) || told[about] {
@@ -214,7 +209,7 @@ func bookWarnings(severity Severity, kinds ...ipam.WarningKind) func(*cluster) [
 	}
 }
 
-// unreadable are podCIDRs that an API server of long ago let in.
+// unreadable returns podCIDRs that can't be parsed; old API servers did not validate them.
 func (x *cluster) unreadable() (found []Finding) {
 	for _, n := range x.Nodes {
 		if _, err := kube.PodCIDRs(n); err != nil {

@@ -13,8 +13,7 @@ import (
 	"github.com/underlay-ccm/underlay/routes"
 )
 
-// attachable is how many servers and load balancers a network takes
-// (docs.hetzner.cloud, networks).
+// attachable limits the servers and load balancers of a network (docs.hetzner.cloud, networks).
 const attachable = 100
 
 func routeChecks() []check {
@@ -39,10 +38,10 @@ func foreignRoutes(x *cluster) (found []Finding) {
 	return found
 }
 
-// accounted reports whether a route to the podCIDR is no trouble: its Node goes by
-// itself, because its server is gone, and the route goes with it; or the Node has
-// just gone, and the route is next; or it is a machine of another provider, whose
-// addresses in the network the cloud knows nothing of.
+// accounted reports whether a route to the podCIDR is no problem: its Node will be deleted
+// because its server no longer exists; or its Node was just deleted, so the route will be; or
+// its Node is a machine of another provider, with addresses in the network that the cloud
+// doesn't list.
 func (x *cluster) accounted(podCIDR netip.Prefix) bool {
 	holdings, _ := x.Holdings()
 	if slices.ContainsFunc(holdings, func(h ipam.Holding) bool {
@@ -98,8 +97,8 @@ func attachments(x *cluster) []Finding {
 	return []Finding{finding}
 }
 
-// onVSwitch is how many Nodes are dedicated servers with an internal address in a subnet
-// that is coupled with a vSwitch. What else is on the vSwitch nobody here knows.
+// onVSwitch returns the number of Nodes that are dedicated servers with an internal address in a
+// subnet coupled with a vSwitch. Other machines on the vSwitch can't be counted.
 func (x *cluster) onVSwitch() int {
 	count := 0
 	for _, n := range x.Nodes {

@@ -48,11 +48,11 @@ func balancerHealth(x *cluster) (found []Finding) {
 	endpoints := x.EndpointsByService()
 	for _, b := range x.balancings {
 		if b.LoadBalancer == nil || x.age(b.LoadBalancer.Created) < survey.GracePeriod {
-			continue // its first checks are under way
+			continue // health checks have just started
 		}
 		ready := servingNodes(endpoints[survey.NameOf(b.Service)])
 		if len(ready) == 0 {
-			continue // nothing is there to send traffic to
+			continue // no endpoint can be healthy
 		}
 		for _, l := range b.LoadBalancer.Listeners {
 			f, sick := x.sick(b, l, ready)
@@ -68,7 +68,6 @@ func balancerHealth(x *cluster) (found []Finding) {
 	return found
 }
 
-// servingNodes are those with a ready endpoint, sorted.
 func servingNodes(all []*discoveryv1.EndpointSlice) []string {
 	nodes := map[string]bool{}
 	for _, s := range all {
@@ -81,8 +80,8 @@ func servingNodes(all []*discoveryv1.EndpointSlice) []string {
 	return slices.Sorted(maps.Keys(nodes))
 }
 
-// sick judges one listener. With policy Local a node without endpoints is to be
-// unhealthy, and one that has just joined may still be.
+// sick returns the finding of a listener with unhealthy Nodes. With policy Local, Nodes without
+// endpoints should be unhealthy. Nodes that just joined may still be.
 func (x *cluster) sick(b survey.Balancing, l lb.Listener, ready []string) (Finding, bool) {
 	health := b.LoadBalancer.Health(l.Port)
 	local := b.Service.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
@@ -122,7 +121,8 @@ func (x *cluster) sick(b survey.Balancing, l lb.Listener, ready []string) (Findi
 	return f, true
 }
 
-// podsSick judges a listener whose targets are pods: some may have begun just now.
+// podsSick returns the finding of a listener of which all pods are unhealthy. Single pods may
+// have just started.
 func podsSick(b survey.Balancing, l lb.Listener, ready []string) (Finding, bool) {
 	var pods []string
 	for _, t := range b.LoadBalancer.Targets {
@@ -145,7 +145,6 @@ func podsSick(b survey.Balancing, l lb.Listener, ready []string) (Finding, bool)
 	}, true
 }
 
-// targetOf is the target that a Node is, if it is one.
 func targetOf(b survey.Balancing, n *corev1.Node) (lb.Target, bool) {
 	i := slices.IndexFunc(b.LoadBalancer.Targets, func(t lb.Target) bool { return !t.Pod() && lbcontroller.Is(n, t) })
 	if i < 0 {
@@ -154,7 +153,7 @@ func targetOf(b survey.Balancing, n *corev1.Node) (lb.Target, bool) {
 	return b.LoadBalancer.Targets[i], true
 }
 
-// open says what to open or to mend, by why the check fails, and how to try it.
+// open returns the remedy for a failing health check by its cause, with a command to try it.
 func open(c lb.HealthCheck, node netip.Addr, why lb.Cause) string {
 	try := fmt.Sprintf("nc -zv %s %d", node, c.Port)
 	if c.Protocol != lb.ProtocolTCP {
@@ -206,7 +205,7 @@ func serviceRefused(x *cluster) (found []Finding) {
 		c := accepted(svc)
 		switch {
 		case c != nil && c.Status == metav1.ConditionFalse && c.Reason == lb.ReasonNotOwned:
-			// A check of its own.
+			// load-balancer-owner reports this.
 		case c != nil && c.Status == metav1.ConditionFalse:
 			found = append(found, Finding{Object: serviceObject(svc), What: c.Reason + ": " + c.Message})
 		case c == nil && x.age(svc.CreationTimestamp.Time) > survey.GracePeriod:

@@ -15,7 +15,6 @@ import (
 	"github.com/underlay-ccm/underlay/routes"
 )
 
-// vSwitchChecks are about dedicated servers whose pods are inside the vSwitch's subnet.
 func vSwitchChecks() []check {
 	return []check{
 		newCheck("vswitch-network", Error, (*cluster).coupled, survey.PartConfig|survey.PartNetwork,
@@ -27,7 +26,7 @@ func vSwitchChecks() []check {
 	}
 }
 
-// vSwitchMember reads what the cloud controller manager was told: nothing here asks Robot.
+// vSwitchMember relies on the CCM's condition; doctor sends no requests to Robot.
 func vSwitchMember(x *cluster, n *corev1.Node) (what, remedy string) {
 	c := kube.Condition(n, vswitch.MemberCondition)
 	podCIDRs, _ := kube.PodCIDRs(n)
@@ -38,7 +37,7 @@ func vSwitchMember(x *cluster, n *corev1.Node) (what, remedy string) {
 	return fmt.Sprintf("for %s: %s: %s", long(x.age(c.LastTransitionTime.Time)), c.Reason, problem), remedy
 }
 
-// coupled reports whether the network is to be coupled with a vSwitch.
+// coupled reports whether the network should be coupled with a vSwitch.
 func (x *cluster) coupled() bool { return x.inNetwork() && x.VSwitch().Subnet.IsValid() }
 
 func vSwitchNetwork(x *cluster) (found []Finding) {
