@@ -7,21 +7,19 @@ import (
 	"time"
 )
 
-// Finding is one thing that is not as it should be, over all nodes that show it.
+// Finding is a problem, with all nodes that it affects.
 type Finding struct {
-	Path   Path  `json:"path"`
-	Family int   `json:"family"`
-	State  State `json:"state"`
-	// What was found, with nodes and values.
-	What string `json:"what"`
-	// Remedy is where to look, and what to do.
+	Path   Path   `json:"path"`
+	Family int    `json:"family"`
+	State  State  `json:"state"`
+	What   string `json:"what"`
 	Remedy string `json:"remedy"`
-	// Checks are those of underlayctl doctor that know causes, Nodes the ends.
+	// Checks of underlayctl doctor that may report the cause.
 	Checks []string `json:"checks,omitempty"`
 	Nodes  []string `json:"nodes"`
 }
 
-// class is what results of one finding have in common.
+// class is the key by which results are grouped into a finding.
 type class struct {
 	path   Path
 	family int
@@ -30,7 +28,7 @@ type class struct {
 	by     Failure
 }
 
-// findings puts results of one class together. Results are sorted, and so are they.
+// findings groups sorted results by class, in their order.
 func findings(results []Result, slow time.Duration) []Finding {
 	var order []class
 	members := map[class][]Result{}
@@ -84,8 +82,7 @@ func what(c class) string {
 	return way + ": " + string(c.state)
 }
 
-// who names the ends: both, where all have them in common, or all of it, or one end that all have
-// in common, with an example.
+// who describes the ends that all results share, with an example.
 func who(all []Result, of int) string {
 	first := all[0]
 	example := first.From
@@ -105,7 +102,7 @@ func who(all []Result, of int) string {
 	from, to := same(func(r Result) string { return r.From }), same(Result.end)
 	var which string
 	switch {
-	case from && to: // also where nothing else was tried
+	case from && to: // also if there was no other trial
 		return fmt.Sprintf("%s (%s)", example, detail)
 	case len(all) == of:
 		which = "everywhere"
@@ -119,7 +116,7 @@ func who(all []Result, of int) string {
 	return fmt.Sprintf("%s, such as %s (%s)", which, example, detail)
 }
 
-// failing is the state without a limit of time, which is Slow where nothing else is wrong.
+// failing returns the state without a limit of time, or Slow if that is Open.
 func (r Result) failing() State {
 	if s := r.State(0); s != Open {
 		return s
@@ -131,7 +128,7 @@ func ends(all []Result) []string {
 	names := []string{}
 	for _, r := range all {
 		if r.Path == LoadBalancer {
-			continue // between somebody outside and a Service
+			continue // the ends are an external client and a Service
 		}
 		names = append(names, r.From)
 		if r.To != "" {
@@ -142,13 +139,12 @@ func ends(all []Result) []string {
 	return slices.Compact(names)
 }
 
-// counsel is where to look, and which checks of doctor know causes.
 type counsel struct {
 	remedy string
 	checks []string
 }
 
-// routing are the checks that know why a pod on another node is out of reach.
+// routing returns the checks that report why pods on other nodes are unreachable.
 func routing() []string {
 	return []string{
 		"network-unavailable", "peers-unreachable", "network-at-risk", "node-without-podcidr",

@@ -5,55 +5,56 @@ import (
 	"slices"
 )
 
-// Port is where a probe listens, over TCP and UDP.
+// Port is the TCP and UDP port of a probe.
 const Port = 8080
 
-// Path is the way that a packet takes.
+// Path is a kind of connection.
 type Path string
 
-// The paths, in the order in which one builds on another.
+// The paths. Each depends on earlier ones.
 const (
 	// Pod is from pod to pod, by the pods' own addresses.
 	Pod Path = "pod"
 	// Service is from a pod to a ClusterIP.
 	Service Path = "service"
-	// NodePort is from a pod to a port of a node's address.
+	// NodePort is from a pod to a node port at a node's address.
 	NodePort Path = "node-port"
 	// HealthCheck is from a pod to a node's port for health checks of load balancers.
 	HealthCheck Path = "health-check"
-	// Outside is from a pod to an address that the user named.
+	// Outside is from a pod to an address that the user passed.
 	Outside Path = "outside"
-	// LoadBalancer is from outside of the cluster to a Service's address in its status.
+	// LoadBalancer is from outside the cluster to an address in a Service's status.
 	LoadBalancer Path = "load-balancer"
 )
 
-// Kind is what is sent.
+// Kind is the kind of a trial.
 type Kind string
 
-// The kinds of trials.
 const (
-	// TCP opens a connection and reads who answers.
+	// TCP connects and reads the server's name.
 	TCP Kind = "tcp"
-	// UDP sends datagrams and counts the answers.
+	// UDP sends datagrams and counts the replies.
 	UDP Kind = "udp"
-	// MTU sends datagrams that may not be fragmented, as large as the pod's interface takes.
+	// MTU sends datagrams that must not be fragmented, of up to the MTU of the pod's interface.
 	MTU Kind = "mtu"
 	// HTTP expects status 200.
 	HTTP Kind = "http"
-	// Dial opens a connection and expects nothing more.
+	// Dial only connects.
 	Dial Kind = "dial"
 )
 
-// Trial is one thing to try.
+// Trial is a single test of a connection.
 type Trial struct {
-	Path Path           `json:"path"`
-	Kind Kind           `json:"kind"`
-	From string         `json:"from"`         // the node of the pod that asks, or Here
-	To   string         `json:"to,omitempty"` // the node, or NAMESPACE/NAME of the load balancer's Service, that is asked; none for a ClusterIP and the outside
-	At   netip.AddrPort `json:"at"`
+	Path Path   `json:"path"`
+	Kind Kind   `json:"kind"`
+	From string `json:"from"` // node of the client pod, or this machine
+	// To is the target node, or the NAMESPACE/NAME of a load balancer's Service. It is empty for
+	// a ClusterIP and the outside.
+	To string         `json:"to,omitempty"`
+	At netip.AddrPort `json:"at"`
 }
 
-// Family is 4 or 6.
+// Family returns 4 or 6.
 func (t Trial) Family() int {
 	if t.At.Addr().Is4() {
 		return 4
@@ -61,15 +62,14 @@ func (t Trial) Family() int {
 	return 6
 }
 
-// Node is a node with a probe that listens.
+// Node is a node with a listening probe.
 type Node struct {
 	Name      string       `json:"name"`
-	Addresses []netip.Addr `json:"addresses,omitempty"` // its internal addresses
-	Pods      []netip.Addr `json:"pods,omitempty"`      // those of the probe
+	Addresses []netip.Addr `json:"addresses,omitempty"` // the node's internal addresses
+	Pods      []netip.Addr `json:"pods,omitempty"`      // the probe's addresses
 }
 
-// World is what can be asked. Who asks is told of it, and makes the plan: a plan is ten times as
-// long.
+// World is the set of targets, from which each client derives its plan, ten times as long.
 type World struct {
 	Nodes      []Node           `json:"nodes,omitempty"`
 	ClusterIPs []netip.Addr     `json:"clusterIPs,omitempty"`
@@ -78,8 +78,8 @@ type World struct {
 	Targets    []netip.AddrPort `json:"targets,omitempty"`
 }
 
-// Plan is what the pod on a node tries, in the order of the paths. Service, node
-// ports and health checks are tried in families that the Service has.
+// Plan returns the trials of a node's pod. Service, NodePort and HealthCheck are only tried in
+// families of the Service.
 func Plan(from string, w World) []Trial {
 	var all []Trial
 	add := func(path Path, to string, at netip.AddrPort, kinds ...Kind) {

@@ -7,24 +7,24 @@ import (
 	"time"
 )
 
-// Untried is a node on which, or from which, nothing could be tried.
+// Untried is a node whose trials could not be run.
 type Untried struct {
 	Node   string `json:"node"`
 	Reason string `json:"reason"`
 }
 
-// Cell is one path between two nodes in one family: the worst of its trials.
+// Cell is the worst result of a path between two ends in one family.
 type Cell struct {
 	Path   Path   `json:"path"`
 	Family int    `json:"family"`
 	From   string `json:"from"`
-	// To is none for a ClusterIP, and has the address of a target and of a load balancer.
+	// To is empty for a ClusterIP, and contains the address for Outside and LoadBalancer.
 	To    string `json:"to,omitempty"`
 	State State  `json:"state"`
 	Text  string `json:"text"`
 }
 
-// Report is what was tried, and what it means.
+// Report contains results and their evaluation.
 type Report struct {
 	Nodes    []string  `json:"nodes"`
 	Untried  []Untried `json:"untried,omitempty"`
@@ -33,16 +33,14 @@ type Report struct {
 	Results  []Result  `json:"results"`
 }
 
-// The exit codes of a report.
 const (
 	AllOpen = iota
 	SomethingClosed
 	NotTried
 )
 
-// Outcome is SomethingClosed if a trial failed or a path carries less than the pod's
-// interface; slow and lossy paths are open. NotTried: nothing failed, and something
-// could not be tried.
+// Outcome returns SomethingClosed if a path is closed or has a smaller MTU than the pod's
+// interface, else NotTried if a trial could not be run. Slow and lossy paths count as open.
 func (r Report) Outcome() int {
 	switch {
 	case slices.ContainsFunc(r.Cells, func(c Cell) bool { return c.State == Closed || c.State == Narrow }):
@@ -53,7 +51,7 @@ func (r Report) Outcome() int {
 	return AllOpen
 }
 
-// NewReport judges results. They may come in any order.
+// NewReport evaluates results, in any order.
 func NewReport(nodes []string, untried []Untried, results []Result, slow time.Duration) Report {
 	r := Report{
 		Nodes: slices.Sorted(slices.Values(nodes)), Untried: slices.Clone(untried),
@@ -79,7 +77,7 @@ func (p Path) rank() int {
 
 func (k Kind) rank() int { return slices.Index([]Kind{TCP, UDP, MTU, HTTP, Dial}, k) }
 
-// end is the name of a result's other end.
+// end returns the name of the target end.
 func (r Result) end() string {
 	switch r.Path {
 	case Outside:
@@ -90,7 +88,6 @@ func (r Result) end() string {
 	return r.To
 }
 
-// cells puts together what is between the same ends. Results are sorted.
 func cells(results []Result, slow time.Duration) []Cell {
 	out := []Cell{}
 	for _, r := range results {

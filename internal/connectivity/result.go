@@ -12,46 +12,43 @@ import (
 	"time"
 )
 
-// Failure says how a trial failed.
+// Failure is the reason why a trial failed.
 type Failure string
 
-// The failures.
 const (
-	// Silent: nothing came back.
 	Silent Failure = "no answer"
-	// Refused: the address answered that nobody listens, or a filter rejected it.
+	// Refused: the connection was refused by the target or rejected by a filter.
 	Refused Failure = "refused"
-	// Unreachable: a host or router on the way said that there is no way.
+	// Unreachable: a host or router reported that there is no route.
 	Unreachable Failure = "unreachable"
-	// Stranger: somebody else answered.
+	// Stranger: another host responded.
 	Stranger Failure = "another answers"
-	// Status: an HTTP server answered with another status than 200.
+	// Status: an HTTP server returned a status other than 200.
 	Status Failure = "wrong status"
-	// Other is everything else; see Detail.
-	Other Failure = "failed"
+	Other  Failure = "failed"
 )
 
-// Result is what became of a trial.
+// Result is the result of a trial.
 type Result struct {
 	Trial
 	Failure Failure `json:"failure,omitempty"`
-	// Detail is the failure in the kernel's or the answerer's words.
+	// Detail is the error text of the kernel or the text of the response.
 	Detail string `json:"detail,omitempty"`
-	// Took is the time to the first answer, in microseconds.
+	// Took is the time to the first response, in microseconds.
 	Took int64 `json:"tookMicroseconds,omitempty"`
 	// Sent and Lost count datagrams.
 	Sent int `json:"sent,omitempty"`
 	Lost int `json:"lost,omitempty"`
-	// Carried is the largest packet that arrived, Interface the MTU of the pod's
-	// interface, both in bytes with the IP header.
+	// Carried is the largest packet that arrived, Interface the MTU of the pod's interface, in
+	// bytes including the IP header.
 	Carried   int `json:"carriedBytes,omitempty"`
 	Interface int `json:"interfaceBytes,omitempty"`
 }
 
-// State is a result in a word.
+// State summarizes a result.
 type State string
 
-// The states, best first.
+// The states, the best first.
 const (
 	Open   State = "open"
 	Slow   State = "slow"
@@ -60,8 +57,8 @@ const (
 	Closed State = "closed"
 )
 
-// State judges a result. Slower than slow is Slow; 0: nothing is. The outside may be
-// far away.
+// State returns Slow for responses later than slow, unless that is 0 or the target may be
+// distant.
 func (r Result) State(slow time.Duration) State {
 	switch {
 	case r.Failure != "":
@@ -78,7 +75,7 @@ func (r Result) State(slow time.Duration) State {
 
 func (s State) rank() int { return slices.Index([]State{Open, Slow, Lossy, Narrow, Closed}, s) }
 
-// words says what is not as it should be, in a matrix's cell.
+// words returns the text of a result in a matrix.
 func (r Result) words(s State) string {
 	switch s {
 	case Closed:
@@ -93,7 +90,6 @@ func (r Result) words(s State) string {
 	return took(r.Took)
 }
 
-// took is a duration with three digits at most.
 func took(microseconds int64) string {
 	ms := float64(microseconds) / 1000
 	if ms < 10 {
@@ -102,13 +98,13 @@ func took(microseconds int64) string {
 	return fmt.Sprintf("%.0f ms", ms)
 }
 
-// mark begins the lines of a log that are results; the last line is the mark and end.
+// mark begins the lines of a log that are results. The last such line is mark and end.
 const (
 	mark = "underlay-probe "
 	end  = "end"
 )
 
-// WriteResults writes a result a line, which ReadResults finds again in a log.
+// WriteResults writes one line per result, in the format of ReadResults.
 func WriteResults(out io.Writer, results []Result) error {
 	for _, r := range results {
 		line, err := json.Marshal(r)
@@ -123,11 +119,11 @@ func WriteResults(out io.Writer, results []Result) error {
 	return err
 }
 
-// ErrCut is a log without its end.
+// ErrCut is returned for a log without the last line.
 var ErrCut = errors.New("the probe's log is not complete")
 
-// ReadResults reads them from a probe's log. Results of trials that were not asked
-// for are left out: whoever may write to a pod's log must not add to the matrix.
+// ReadResults parses the results in a probe's log. It ignores results of trials that were not
+// requested, because a writer to a pod's log must not be able to add to the matrix.
 func ReadResults(log []byte, asked []Trial) ([]Result, error) {
 	known := make(map[Trial]bool, len(asked))
 	for _, t := range asked {

@@ -1,12 +1,12 @@
-// Package cluster carries a connectivity plan out: in an own namespace it starts a pod
-// on each node that listens, then one that asks, reads the results from the pods'
-// logs, and removes everything.
+// Package cluster executes a connectivity plan. In its own namespace it starts a listening pod
+// and then a client pod on each node, reads the results from the pods' logs, and removes all
+// objects.
 //
-// Results come by logs because kubelets serve those at the nodes' own addresses, so
-// that they come when the pod network is broken; and because pods/log is a smaller
-// right than pods/exec or pods/proxy.
+// Results are read from logs because kubelets serve these at the nodes' addresses, which works
+// even if the pod network is broken, and because pods/log is a smaller permission than
+// pods/exec.
 //
-// It must never touch what it did not make: everything of it is in Namespace and has
-// Label, and a namespace is removed only if it was made here. What a crash left ends by
-// itself after ten minutes, and is removed by Clean.
+// It must never modify objects that it did not create: all its objects are in Namespace and have
+// Label, and it deletes a namespace only if it created it. Pods left by a crash end after ten
+// minutes, and Clean removes them.
 package cluster

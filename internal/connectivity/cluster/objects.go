@@ -14,24 +14,23 @@ import (
 )
 
 const (
-	// Namespace is where everything is made.
 	Namespace = "underlay-connectivity"
-	// Label is on everything that is made, with the role as its value.
+	// Label is set on all created objects, with the role as its value.
 	Label = "underlay.dev/connectivity"
-	// unserved is a class of load balancers that nobody serves: such a Service has a node
-	// port for health checks, and costs nothing.
+	// unserved is a load balancer class without a controller: such a Service has a node port for
+	// health checks, and costs nothing.
 	unserved = "underlay.dev/connectivity"
-	// longest is after how long a pod ends by itself, whatever became of who made it.
+	// longest is the maximum lifetime of a pod, also after a crash.
 	longest = 10 * time.Minute
-	// nobody is the user of the pods.
+	// nobody is the user and group of the pods.
 	nobody = 65532
 )
 
-// The roles, which are also the beginnings of names.
+// The roles, which are also the prefixes of names.
 const (
 	listens   = "listens"
 	asks      = "asks"
-	temporary = "temporary" // the namespace, if it is to be removed
+	temporary = "temporary" // a namespace to be deleted after the run
 )
 
 func labels(role string) map[string]string { return map[string]string{Label: role} }
@@ -42,8 +41,7 @@ func namespace() *corev1.Namespace {
 	}}}
 }
 
-// services are the one for ClusterIPs and node ports, and the one whose node port for
-// health checks is asked.
+// services returns the Services for ClusterIPs and node ports, and for health checks.
 func services() []*corev1.Service {
 	one := func(name string, kind corev1.ServiceType, protocols ...corev1.Protocol) *corev1.Service {
 		s := &corev1.Service{
@@ -66,28 +64,25 @@ func services() []*corev1.Service {
 	return []*corev1.Service{one("all", corev1.ServiceTypeNodePort, corev1.ProtocolTCP, corev1.ProtocolUDP), local}
 }
 
-// listener is the pod that listens on a node.
 func listener(image, node string) *corev1.Pod {
 	return pod(image, node, listens, "serve", "--name="+node, fmt.Sprintf("--listen=:%d", connectivity.Port))
 }
 
-// MostNodes is on how many nodes at most pods can be told of each other in one argument, which
-// Linux lets be 128 KiB (MAX_ARG_STRLEN: 32 pages of 4 KiB), whatever the names and addresses.
+// MostNodes limits the nodes of a run, because all of them have to fit into one argument of the
+// client pods, which Linux limits to 128 KiB (MAX_ARG_STRLEN: 32 pages of 4 KiB).
 const MostNodes = 250
 
-// told is the argument that tells a pod what can be asked.
 func told(w connectivity.World) (string, error) {
 	text, err := json.Marshal(w)
 	return "--world=" + string(text), err
 }
 
-// asker is the pod that asks from a node, told what can be asked.
 func asker(image, node, told string, settle time.Duration) *corev1.Pod {
 	return pod(image, node, asks, "ask", "--from="+node, "--settle="+settle.String(), told)
 }
 
-// pod is put on its node directly: a scheduler would keep it from nodes that are
-// cordoned, or whose network is not ready, which are those that one asks about.
+// pod sets nodeName, because the scheduler would skip nodes that are cordoned or have no pod
+// network, and these need a diagnosis most.
 func pod(image, node, role string, args ...string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: role + "-", Namespace: Namespace, Labels: labels(role)},

@@ -17,11 +17,9 @@ import (
 	"github.com/underlay-ccm/underlay/internal/connectivity"
 )
 
-// lookEvery is how often pods are looked at.
 const lookEvery = 500 * time.Millisecond
 
-// start creates pods and waits until each is done, has failed, or time is over. The
-// order is kept.
+// start creates pods and waits until each is done or failed. It returns the pods that are done.
 func (r *Runner) start(ctx context.Context, pods []*corev1.Pod, within time.Duration, done func(*corev1.Pod) bool) ([]*corev1.Pod, []connectivity.Untried, error) {
 	var untried []connectivity.Untried
 	var order []string
@@ -29,7 +27,7 @@ func (r *Runner) start(ctx context.Context, pods []*corev1.Pod, within time.Dura
 	for _, p := range pods {
 		made, err := r.Client.CoreV1().Pods(Namespace).Create(ctx, p, metav1.CreateOptions{})
 		if apierrors.IsForbidden(err) || err != nil && ctx.Err() != nil {
-			return nil, nil, fmt.Errorf("create a pod: %w", err) // none of the others would fare better
+			return nil, nil, fmt.Errorf("create a pod: %w", err) // further requests would fail too
 		}
 		if err != nil {
 			untried = append(untried, connectivity.Untried{Node: p.Spec.NodeName, Reason: "its pod was not created: " + err.Error()})
@@ -74,7 +72,6 @@ func (r *Runner) start(ctx context.Context, pods []*corev1.Pod, within time.Dura
 	return in, untried, nil
 }
 
-// state is what a kubelet says of a pod.
 func state(p *corev1.Pod) string {
 	for _, c := range p.Status.ContainerStatuses {
 		switch {
@@ -95,8 +92,8 @@ func state(p *corev1.Pod) string {
 	return "it is " + string(p.Status.Phase)
 }
 
-// Clean removes all that any run made, and waits until the pods are gone. Nothing there
-// is no error. A namespace that an administrator made stays, and is empty.
+// Clean removes all objects of all runs, and waits until the pods are deleted. It returns no
+// error if there are none. A namespace created by an administrator is kept, empty.
 func Clean(ctx context.Context, client kubernetes.Interface) error {
 	ns, err := client.CoreV1().Namespaces().Get(ctx, Namespace, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -138,7 +135,6 @@ func Clean(ctx context.Context, client kubernetes.Interface) error {
 	return errors.Join(failed, gone(ctx, client))
 }
 
-// gone waits until no pod is left.
 func gone(ctx context.Context, client kubernetes.Interface) error {
 	var left []corev1.Pod
 	err := wait.PollUntilContextCancel(ctx, lookEvery, true, func(ctx context.Context) (bool, error) {

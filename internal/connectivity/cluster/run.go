@@ -18,36 +18,34 @@ import (
 	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
-// Runner runs plans in a cluster.
+// Runner executes plans in a cluster.
 type Runner struct {
 	Client kubernetes.Interface
-	// Logs reads the log of a pod in Namespace.
-	Logs func(ctx context.Context, pod string) ([]byte, error)
-	// Image holds underlay-agent.
+	Logs   func(ctx context.Context, pod string) ([]byte, error)
+	// Image contains underlay-agent.
 	Image string
-	// Start is how long pods may take to start, Settle how long what fails is tried again.
+	// Start is the timeout of pods' start, Settle is how long failed trials are repeated.
 	Start, Settle time.Duration
 	Targets       []netip.AddrPort
-	// NodePorts reports whether a node is to have node ports at an address of its own; nil: at
-	// every one. A node that would have them nowhere is tried everywhere.
+	// NodePorts reports whether a node should serve node ports at one of its addresses; nil
+	// means at every address. If it selects no address of a node, all are tried.
 	NodePorts func(*corev1.Node, netip.Addr) bool
-	// Say tells a person what is done now.
+	// Say reports progress to the user.
 	Say func(string)
 }
 
-// Found is what was found out.
+// Found is the result of a run.
 type Found struct {
 	Nodes   []string
 	Untried []connectivity.Untried
 	Results []connectivity.Result
 }
 
-// cleanWithin is how long a run that ends, also by Ctrl-C, may take to remove what it
-// made.
+// cleanWithin is the timeout of the cleanup.
 const cleanWithin = 30 * time.Second
 
-// Run tries everything between nodes. Whatever becomes of it, and also when ctx ends,
-// what it made is removed; an error of the removal is joined to its own.
+// Run runs all trials between nodes. It always removes the objects that it created, also if ctx
+// is done, and joins an error of the removal to its own.
 func (r *Runner) Run(ctx context.Context, nodes []*corev1.Node) (found Found, err error) {
 	if len(nodes) == 0 {
 		return Found{}, errors.New("there is no node to try")
@@ -79,7 +77,6 @@ func (r *Runner) Run(ctx context.Context, nodes []*corev1.Node) (found Found, er
 	return found, err
 }
 
-// remove removes what the run made, also if ctx has ended.
 func (r *Runner) remove(ctx context.Context) error {
 	r.Say("removing the pods")
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanWithin)
@@ -90,8 +87,8 @@ func (r *Runner) remove(ctx context.Context) error {
 	return nil
 }
 
-// prepare makes the namespace, or takes the one that an administrator made, and the
-// Services. ours: what is in the namespace was made by this run, and is its to remove.
+// prepare creates the Services, and the namespace unless an administrator created it. ours
+// reports whether this run created objects in the namespace and has to remove them.
 func (r *Runner) prepare(ctx context.Context, w *connectivity.World) (ours bool, err error) {
 	existing, err := r.vacated(ctx)
 	switch {
@@ -100,7 +97,7 @@ func (r *Runner) prepare(ctx context.Context, w *connectivity.World) (ours bool,
 		if apierrors.IsForbidden(err) {
 			return false, fmt.Errorf("%w: have an administrator apply deploy/underlayctl/connectivity.yaml, which has the namespace", err)
 		}
-		ours = !apierrors.IsAlreadyExists(err) // after a lost answer it may be there
+		ours = !apierrors.IsAlreadyExists(err) // it may exist even if the response was lost
 	case err != nil:
 	case existing.Labels[Label] == "":
 		err = fmt.Errorf("the namespace %s has no label %s, so it is not for this: remove or label it", Namespace, Label)
@@ -111,7 +108,7 @@ func (r *Runner) prepare(ctx context.Context, w *connectivity.World) (ours bool,
 		return ours, err
 	}
 	for _, s := range services() {
-		// The first is also the lock: two runs can't both create it.
+		// The first Service is also a lock: only one of two runs can create it.
 		made, err := r.Client.CoreV1().Services(Namespace).Create(ctx, s, metav1.CreateOptions{})
 		if apierrors.IsAlreadyExists(err) {
 			return false, fmt.Errorf("another run is at work in namespace %s: wait for its end, or remove what a crash left with underlayctl connectivity clean", Namespace)
@@ -125,8 +122,8 @@ func (r *Runner) prepare(ctx context.Context, w *connectivity.World) (ours bool,
 	return true, nil
 }
 
-// vacated is the namespace as it is when no earlier one is being removed any more, for which it
-// waits as long as pods may take to start.
+// vacated returns the namespace after waiting, at most r.Start, for the deletion of an earlier
+// one.
 func (r *Runner) vacated(ctx context.Context) (*corev1.Namespace, error) {
 	get := func(ctx context.Context) (*corev1.Namespace, error) {
 		return r.Client.CoreV1().Namespaces().Get(ctx, Namespace, metav1.GetOptions{})
@@ -146,10 +143,8 @@ func (r *Runner) vacated(ctx context.Context) (*corev1.Namespace, error) {
 	return ns, err
 }
 
-// vacatedEvery is how often it is asked whether an earlier namespace is gone.
 const vacatedEvery = 500 * time.Millisecond
 
-// learn adds to what can be asked.
 func learn(w *connectivity.World, s *corev1.Service) {
 	if s.Spec.Type == corev1.ServiceTypeLoadBalancer {
 		w.HealthPort = uint16(s.Spec.HealthCheckNodePort)
@@ -163,7 +158,6 @@ func learn(w *connectivity.World, s *corev1.Service) {
 	}
 }
 
-// listen starts a pod on each node and waits for their addresses.
 func (r *Runner) listen(ctx context.Context, nodes []*corev1.Node) ([]connectivity.Node, []connectivity.Untried, error) {
 	var pods []*corev1.Pod
 	byName := map[string]*corev1.Node{}
@@ -186,7 +180,6 @@ func (r *Runner) listen(ctx context.Context, nodes []*corev1.Node) ([]connectivi
 	return started, untried, err
 }
 
-// nodePortsOf are the node's internal addresses at which node ports are tried.
 func (r *Runner) nodePortsOf(n *corev1.Node) []netip.Addr {
 	all := kube.InternalIPs(n)
 	if r.NodePorts == nil {
@@ -199,7 +192,6 @@ func (r *Runner) nodePortsOf(n *corev1.Node) []netip.Addr {
 	return opened
 }
 
-// ask starts a pod on each node that asks all others, and reads what they found.
 func (r *Runner) ask(ctx context.Context, w connectivity.World) ([]connectivity.Result, []connectivity.Untried, error) {
 	argument, err := told(w)
 	if err != nil {
@@ -209,7 +201,7 @@ func (r *Runner) ask(ctx context.Context, w connectivity.World) ([]connectivity.
 	for _, n := range w.Nodes {
 		pods = append(pods, asker(r.Image, n.Name, argument, r.Settle))
 	}
-	// Each trial takes some seconds at most after the time to settle, and many are made at once.
+	// A trial takes some seconds at most after Settle, and many run concurrently.
 	within := r.Start + r.Settle + time.Duration(len(w.Nodes))*2*time.Second
 	ended, untried, err := r.start(ctx, pods, within, func(p *corev1.Pod) bool {
 		return p.Status.Phase == corev1.PodSucceeded

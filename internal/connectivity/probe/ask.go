@@ -21,17 +21,16 @@ import (
 )
 
 const (
-	// atOnce is how many trials are made at a time.
 	atOnce = 16
-	// again is the pause before a trial that failed is made again.
+	// again is the pause before a failed trial is repeated.
 	again = 300 * time.Millisecond
-	// datagramsSent is of how many the loss is counted, between them the pause.
+	// datagramsSent is the number of datagrams of a UDP trial.
 	datagramsSent  = 20
 	datagramsPause = 10 * time.Millisecond
 )
 
-// Ask makes all trials and returns the results in their order. What fails is made
-// again until settle is over, because Services and neighbors take a moment.
+// Ask runs all trials and returns the results in their order. It repeats failed trials until
+// settle is over, because Services and neighbors take time to be programmed.
 func Ask(ctx context.Context, trials []connectivity.Trial, settle time.Duration) []connectivity.Result {
 	until := time.Now().Add(settle)
 	results := make([]connectivity.Result, len(trials))
@@ -85,7 +84,7 @@ func once(ctx context.Context, t connectivity.Trial) connectivity.Result {
 	return r
 }
 
-// judged is an error as a failure. What the failure says already is no detail.
+// judged converts an error to a failure, with a detail if that adds to it.
 func judged(err error) (connectivity.Failure, string) {
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded), errors.Is(err, syscall.ETIMEDOUT):
@@ -100,7 +99,7 @@ func judged(err error) (connectivity.Failure, string) {
 	return connectivity.Other, err.Error()
 }
 
-// dial connects and sets the deadline for everything that follows.
+// dial connects, and sets the deadline for all reads and writes.
 func dial(ctx context.Context, network string, r *connectivity.Result) (net.Conn, error) {
 	dialer := net.Dialer{Timeout: patience}
 	conn, err := dialer.DialContext(ctx, network, r.At.String())
@@ -136,7 +135,7 @@ func askTCP(ctx context.Context, r *connectivity.Result) error {
 	return nil
 }
 
-// answered checks who it was, where one node alone may answer.
+// answered checks the name of the server on paths with only one valid server.
 func answered(r *connectivity.Result, name string) {
 	if r.Path == connectivity.Pod && name != r.To {
 		r.Failure, r.Detail = connectivity.Stranger, fmt.Sprintf("%.63q", name)
@@ -152,7 +151,7 @@ func askUDP(ctx context.Context, r *connectivity.Result) error {
 	began := time.Now()
 	go func() {
 		for range datagramsSent {
-			_, _ = conn.Write([]byte("?")) // what doesn't leave is lost
+			_, _ = conn.Write([]byte("?")) // a datagram that is not sent counts as lost
 			time.Sleep(datagramsPause)
 		}
 	}()
@@ -164,7 +163,7 @@ func askUDP(ctx context.Context, r *connectivity.Result) error {
 			return err
 		}
 		if err != nil {
-			break // what didn't come until now is lost
+			break // further datagrams count as lost
 		}
 		if answers == 0 {
 			r.Took = time.Since(began).Microseconds()
@@ -197,8 +196,8 @@ func askHTTP(ctx context.Context, r *connectivity.Result) error {
 	return nil
 }
 
-// Run is a probe that asks from a node: it reads what can be asked, a connectivity.World as JSON,
-// and writes what connectivity.ReadResults reads.
+// Run runs the trials from a node. It reads the targets, a connectivity.World as JSON, and
+// writes the results for connectivity.ReadResults.
 func Run(ctx context.Context, from, world string, settle time.Duration, out io.Writer) error {
 	var w connectivity.World
 	if err := json.Unmarshal([]byte(world), &w); err != nil {

@@ -16,17 +16,16 @@ import (
 )
 
 const (
-	// tries is how often a size is sent before it is taken for lost, and within how long
-	// each must be answered.
+	// tries is how often a size is sent, sizeWithin the timeout of each reply.
 	tries      = 3
 	sizeWithin = 300 * time.Millisecond
-	// headers4 and headers6 are IP's and UDP's, without options.
+	// headers4 and headers6 are the sizes of the IP and UDP headers without options, in bytes.
 	headers4, headers6 = 20 + 8, 40 + 8
-	// least4 and least6 are what every link must carry: RFC 791, RFC 8200.
+	// least4 and least6 are the sizes in bytes that every link must carry: RFC 791, RFC 8200.
 	least4, least6 = 576, 1280
 )
 
-// askMTU finds the largest packet that gets through whole. The small one must.
+// askMTU finds the largest packet that arrives. It fails if the smallest is lost.
 func askMTU(ctx context.Context, r *connectivity.Result) error {
 	conn, err := dial(ctx, "udp", r)
 	if err != nil {
@@ -45,14 +44,14 @@ func askMTU(ctx context.Context, r *connectivity.Result) error {
 	}
 	carries := func(size int) error { return carried(conn, size-headers) }
 	if err := carries(least); err != nil {
-		r.Interface = 0 // nothing is known of it
+		r.Interface = 0 // the MTU of the path is unknown
 		return err
 	}
 	r.Carried = largest(least, r.Interface, func(size int) bool { return carries(size) == nil })
 	return nil
 }
 
-// largest is the greatest size from ok to limit that fits: the limit first, then halves.
+// largest returns the greatest size up to limit that fits, by bisection after limit itself.
 func largest(ok, limit int, fits func(int) bool) int {
 	if limit <= ok || fits(limit) {
 		return limit
@@ -67,7 +66,7 @@ func largest(ok, limit int, fits func(int) bool) int {
 	return ok
 }
 
-// carried asks whether so many bytes arrive.
+// carried returns nil if a payload of size bytes arrives.
 func carried(conn net.Conn, size int) error {
 	buffer := make([]byte, 512)
 	payload := make([]byte, size)
@@ -78,7 +77,7 @@ func carried(conn net.Conn, size int) error {
 			return err
 		}
 		if _, last = conn.Write(payload); errors.Is(last, syscall.EMSGSIZE) {
-			return last // the kernel has learned of a smaller link
+			return last // the kernel has cached a smaller path MTU
 		}
 		for last == nil {
 			var n int
@@ -87,7 +86,7 @@ func carried(conn net.Conn, size int) error {
 			}
 			if _, got, _ := strings.Cut(string(buffer[:n]), " "); got == want {
 				return nil
-			} // else it is a late answer to another size
+			} // otherwise a late reply to another size
 		}
 	}
 	return last
@@ -113,7 +112,6 @@ func dontFragment(conn net.Conn, to netip.Addr) error {
 	return errors.Join(err, set)
 }
 
-// interfaceMTU is that of the interface with the socket's own address.
 func interfaceMTU(conn net.Conn) (int, error) {
 	own, err := netip.ParseAddrPort(conn.LocalAddr().String())
 	if err != nil {

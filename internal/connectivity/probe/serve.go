@@ -11,11 +11,11 @@ import (
 	"time"
 )
 
-// patience is how long one that is asked, or asks, waits for the other.
+// patience is the timeout of each side of a connection.
 const patience = time.Second
 
-// Serve answers under a name at an address such as ":8080" until ctx ends: over TCP
-// with the name, over UDP with the name and how many bytes came.
+// Serve listens at an address such as ":8080" until ctx is done. It replies with the name over
+// TCP, and with the name and the number of received bytes over UDP.
 func Serve(ctx context.Context, name, address string) error {
 	var config net.ListenConfig
 	tcp, err := config.Listen(ctx, "tcp", address)
@@ -38,7 +38,7 @@ func serve(ctx context.Context, name string, tcp net.Listener, udp net.PacketCon
 	both.Go(func() { failed[1] = datagrams(name, udp); _ = tcp.Close() })
 	both.Wait()
 	if ctx.Err() != nil {
-		return nil // it was told to end
+		return nil // closed by ctx
 	}
 	return errors.Join(failed[:]...)
 }
@@ -50,7 +50,7 @@ func connections(name string, l net.Listener) error {
 			return err
 		}
 		_ = conn.SetDeadline(time.Now().Add(patience))
-		_, _ = fmt.Fprintln(conn, name) // who asked sees what is missing
+		_, _ = fmt.Fprintln(conn, name) // on an error, the client receives no name
 		_ = conn.Close()
 	}
 }
