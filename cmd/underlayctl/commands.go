@@ -28,7 +28,7 @@ it is an error; connectivity: 1 when something is closed, 2 when some of it coul
 not be tried; 3 when the command could not do its work, and of doctor also when
 the configuration or the Nodes could not be seen.`
 
-// plugin begins the name under which kubectl finds its plugins.
+// plugin is the name prefix of kubectl plugins.
 const plugin = "kubectl-"
 
 func newCommand(w process) *cobra.Command {
@@ -39,7 +39,7 @@ func newCommand(w process) *cobra.Command {
 	}
 	root.SetVersionTemplate(versionLine() + "\n")
 	if called, is := strings.CutPrefix(w.name, plugin); is {
-		// What follows "kubectl" is how a person called it.
+		// The suffix is the subcommand of kubectl.
 		root.Use = called
 		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl " + called}
 	}
@@ -58,7 +58,6 @@ func newCommand(w process) *cobra.Command {
 	return root
 }
 
-// show is a command that looks at some parts and shows a view of them.
 func show[V table.Shown](
 	w process, o *options, name, short string, parts survey.Parts, of func(*survey.Snapshot) (V, error),
 ) *cobra.Command {
@@ -113,9 +112,9 @@ func doctorCommand(w process, o *options) *cobra.Command {
 	}
 }
 
-// unexamined is the error of a doctor that could not see what nearly every check
-// needs, so that a script doesn't take the cluster for healthy. A configuration
-// that is wrong was seen: it is a finding.
+// unexamined returns an error if the parts of nearly every check could not be read, so that
+// scripts don't take the cluster for healthy. An invalid configuration was read: it is a
+// finding.
 func unexamined(s *survey.Snapshot) error {
 	needed := survey.PartConfig | survey.PartNodes
 	if len(s.ConfigErrors) > 0 {
@@ -127,7 +126,6 @@ func unexamined(s *survey.Snapshot) error {
 	return nil
 }
 
-// severityCode is doctor's exit code.
 func severityCode(all []doctor.Finding) int {
 	switch doctor.Worst(all) {
 	case doctor.Error:
@@ -187,7 +185,6 @@ func versionCommand(w process, o *options) *cobra.Command {
 
 type programVersion struct{ apiversion.Info }
 
-// Page shows the version.
 func (programVersion) Page() table.Page { return table.Page{Lines: []string{versionLine()}} }
 
 func versionLine() string {

@@ -15,17 +15,17 @@ import (
 	"github.com/underlay-ccm/underlay/internal/survey"
 )
 
-// completing is how long somebody waits for a completion.
+// completing is the timeout of a completion.
 const completing = 3 * time.Second
 
-// completeFiles completes by the names of files the flags that name one, and nothing else.
+// completeFiles completes file names for flags that take a file, and nothing for all others.
 func completeFiles(root *cobra.Command) {
 	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	files := []string{"kubeconfig", "cloud-config", "token-file"}
 	var each func(*cobra.Command)
 	each = func(cmd *cobra.Command) {
 		for _, name := range files {
-			// An error says that the command has no such flag, or has its parent's.
+			// It fails if the command lacks the flag or inherits it.
 			_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault))
 		}
 		for _, below := range cmd.Commands() {
@@ -35,11 +35,9 @@ func completeFiles(root *cobra.Command) {
 	each(root)
 }
 
-// lister returns names that the API server has.
 type lister func(context.Context, kubernetes.Interface) ([]string, error)
 
-// completeNames completes by names of the API server, without those in besides. What it
-// doesn't return in time is left to the user.
+// completeNames completes names from the API server except besides, if it returns them in time.
 func (o *options) completeNames(list lister, besides *[]string) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		ctx, cancel := context.WithTimeout(cmd.Context(), completing)
@@ -54,7 +52,6 @@ func (o *options) completeNames(list lister, besides *[]string) cobra.Completion
 	}
 }
 
-// completeArgument completes the only argument of a command by names of the API server.
 func (o *options) completeArgument(list lister) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if len(args) > 0 {
@@ -64,7 +61,6 @@ func (o *options) completeArgument(list lister) cobra.CompletionFunc {
 	}
 }
 
-// nodeNames are all Nodes'.
 func nodeNames(ctx context.Context, client kubernetes.Interface) (names []string, err error) {
 	list, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{ResourceVersion: "0"})
 	if err != nil {
@@ -76,7 +72,7 @@ func nodeNames(ctx context.Context, client kubernetes.Interface) (names []string
 	return names, nil
 }
 
-// serviceNames are those of Services of type LoadBalancer.
+// serviceNames returns the Services of type LoadBalancer.
 func serviceNames(ctx context.Context, client kubernetes.Interface) (names []string, err error) {
 	list, err := client.CoreV1().Services("").List(ctx, metav1.ListOptions{ResourceVersion: "0"})
 	if err != nil {
@@ -90,7 +86,6 @@ func serviceNames(ctx context.Context, client kubernetes.Interface) (names []str
 	return names, nil
 }
 
-// completeContexts completes by the contexts of the kubeconfig.
 func (o *options) completeContexts(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	var names []string
 	if known, err := o.kubeconfigs().Load(); err == nil {

@@ -38,13 +38,13 @@ Exit codes: 0 all is open; 1 something is closed, or carries smaller packets tha
 pods send; 2 some of it could not be tried, and nothing is closed; 3 it could not do
 its work.`
 
-// trying are the flags of connectivity.
+// trying holds the flags of connectivity.
 type trying struct {
 	image   string
 	nodes   []string
 	most    int
 	targets []string
-	// balancers: try load balancers from this machine.
+	// balancers: also try load balancers, from this machine.
 	balancers bool
 	start     time.Duration
 	settle    time.Duration
@@ -86,10 +86,10 @@ func connectivityCommand(w process, o *options) *cobra.Command {
 	return cmd
 }
 
-// tried is what connectivity prints.
+// tried is the output of connectivity.
 type tried struct {
 	connectivity.Report
-	// Doctor are doctor's findings that may be causes.
+	// Doctor contains doctor's findings that may be causes.
 	Doctor  []doctor.Finding `json:"doctor,omitempty"`
 	Notes   []string         `json:"notes,omitempty"`
 	NotSeen []string         `json:"notSeen,omitempty"`
@@ -141,7 +141,6 @@ func (t *trying) run(ctx context.Context, w process, o *options) error {
 	return outcome(shown.Outcome())
 }
 
-// outcome is an exit code as an error.
 func outcome(code int) error {
 	if code == 0 {
 		return nil
@@ -170,7 +169,7 @@ func (t *trying) check(o *options) ([]netip.AddrPort, error) {
 	return targets, nil
 }
 
-// choose are the nodes to try, sorted, those that can't be tried, and what to tell.
+// choose returns the nodes to try, sorted, the skipped ones, and notes for the user.
 func (t *trying) choose(ctx context.Context, client kubernetes.Interface) (chosen []*corev1.Node, skipped []connectivity.Untried, notes []string, err error) {
 	list, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -211,8 +210,9 @@ func system(n *corev1.Node) string {
 	return "linux"
 }
 
-// nodePorts tells where kube-proxy opens node ports, if its configuration can be read, and notes
-// where it doesn't: load balancers need the addresses that they send to, and no others.
+// nodePorts returns whether kube-proxy serves node ports at an address, or nil if it can't read
+// its configuration. The notes list addresses without node ports, which is valid: load balancers
+// need only the addresses that they use.
 func nodePorts(ctx context.Context, client kubernetes.Interface, nodes []*corev1.Node) (opens func(*corev1.Node, netip.Addr) bool, notes []string) {
 	object, err := client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, kube.ProxyConfigMap, metav1.GetOptions{})
 	if err != nil {
@@ -238,7 +238,6 @@ func nodePorts(ctx context.Context, client kubernetes.Interface, nodes []*corev1
 	return c.OpensNodePorts, notes
 }
 
-// agentImage is the image of the agent's DaemonSet.
 func agentImage(ctx context.Context, client kubernetes.Interface, namespace string) (string, error) {
 	const name = "underlay-agent"
 	set, err := client.AppsV1().DaemonSets(namespace).Get(ctx, name, metav1.GetOptions{})
@@ -256,8 +255,7 @@ func agentImage(ctx context.Context, client kubernetes.Interface, namespace stri
 	return "", fmt.Errorf("the DaemonSet %s/%s has no container %s: name an image with --image", namespace, name, name)
 }
 
-// causes are what doctor finds of the kinds and about the nodes of findings. That it
-// can't look is no failure of connectivity.
+// causes returns doctor's related findings. An error of doctor is only a note.
 func (o *options) causes(ctx context.Context, w process, all []connectivity.Finding) ([]doctor.Finding, []string) {
 	s, err := o.look(ctx, w, survey.Want{Parts: survey.Everything})
 	if err != nil {
@@ -282,19 +280,18 @@ func related(known []doctor.Finding, all []connectivity.Finding) []doctor.Findin
 	return out
 }
 
-// writer is the client of connectivity: what it writes is in its own namespace.
 func (o *options) writer() (kubernetes.Interface, error) {
 	return o.clientThrough(func(next http.RoundTripper) http.RoundTripper { return writesThere{next} })
 }
 
-// writesThere is the last gate before the network for connectivity.
+// writesThere rejects requests that write outside of the namespace of connectivity.
 type writesThere struct{ next http.RoundTripper }
 
 func (g writesThere) RoundTrip(request *http.Request) (*http.Response, error) {
 	const namespaces = "/api/v1/namespaces"
 	const own = namespaces + "/" + cluster.Namespace
 	path := request.URL.Path
-	// A server may be behind a path of its own.
+	// The API server's URL may have a path prefix.
 	inside := strings.HasSuffix(path, own) || strings.Contains(path, own+"/")
 	switch {
 	case request.Method == http.MethodGet, request.Method == http.MethodPost && strings.HasSuffix(path, namespaces),

@@ -17,23 +17,21 @@ import (
 	"github.com/underlay-ccm/underlay/internal/connectivity/probe"
 )
 
-// here is this machine, in results.
+// here is the name of this machine in results.
 const here = "this machine"
 
-// mostBalanced is how many addresses and ports of load balancers are tried.
+// mostBalanced limits the tried addresses and ports.
 const mostBalanced = 100
 
-// machine is what connectivity knows of the machine that it runs on.
 type machine struct {
-	// addresses are its own.
 	addresses []netip.Addr
-	// routed reports whether it has a way to an address.
+	// routed reports whether the machine has a route to an address.
 	routed func(netip.Addr) bool
 }
 
 func thisMachine() machine {
 	m := machine{routed: func(a netip.Addr) bool {
-		// The kernel looks for a route, and nothing is sent.
+		// Connecting a UDP socket looks up a route and sends no packet.
 		c, err := net.Dial("udp", netip.AddrPortFrom(a, 9).String())
 		if err != nil {
 			return false
@@ -52,8 +50,7 @@ func thisMachine() machine {
 	return m
 }
 
-// balanced tries the load balancers of all Services from this machine. Notes say what is not
-// tried, and why.
+// balanced tries all load balancers from this machine. The notes list those that are not tried.
 func balanced(ctx context.Context, client kubernetes.Interface, m machine, settle time.Duration) (results []connectivity.Result, notes []string) {
 	nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -81,7 +78,7 @@ func balanced(ctx context.Context, client kubernetes.Interface, m machine, settl
 	return results, notes
 }
 
-// among is the name of the Node that this machine is; empty: none.
+// among returns the name of the Node that this machine is, empty if it is none.
 func (m machine) among(nodes []corev1.Node) string {
 	for _, n := range nodes {
 		for _, a := range n.Status.Addresses {
@@ -93,9 +90,8 @@ func (m machine) among(nodes []corev1.Node) string {
 	return ""
 }
 
-// balancedTrials are those of Services that a load balancer serves, in the order of their names.
 func balancedTrials(services []corev1.Service, routed func(netip.Addr) bool) (trials []connectivity.Trial, notes []string) {
-	ways := map[bool]bool{} // by whether it is IPv6
+	ways := map[bool]bool{} // routed, by whether the family is IPv6
 	for _, s := range sortedServices(services) {
 		for _, in := range s.Status.LoadBalancer.Ingress {
 			addr, err := netip.ParseAddr(in.IP)
@@ -127,7 +123,6 @@ func balancedTrials(services []corev1.Service, routed func(netip.Addr) bool) (tr
 	return trials, notes
 }
 
-// sortedServices are those of type LoadBalancer, by their names.
 func sortedServices(all []corev1.Service) []corev1.Service {
 	all = slices.DeleteFunc(slices.Clone(all), func(s corev1.Service) bool { return s.Spec.Type != corev1.ServiceTypeLoadBalancer })
 	slices.SortFunc(all, func(a, b corev1.Service) int {

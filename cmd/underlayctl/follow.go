@@ -13,24 +13,22 @@ import (
 	"github.com/underlay-ccm/underlay/internal/table"
 )
 
-// feed is looks that follow each other: a survey.Watcher.
+// feed provides successive Snapshots: a survey.Watcher.
 type feed interface {
 	Look(ctx context.Context) (survey.Live, error)
 }
 
-// shower shows one look after the other: on a terminal in place, else only what
-// changed, below what was there.
+// shower prints successive views: in place on a terminal, otherwise only those that changed.
 type shower[V table.Shown] struct {
 	w     process
 	o     *options
-	title string // the command, as a person called it
+	title string // the command as typed by the user
 	of    func(*survey.Snapshot) (V, error)
-	shown []byte   // the view that was shown last
-	said  []string // what standard error was told last
+	shown []byte   // the last printed view
+	said  []string // the last remarks on standard error
 }
 
-// follow shows each look of a feed until ctx ends. A first look that shows nothing is an
-// error; a later one is shown as trouble.
+// follow prints a feed until ctx is done. Only an error of the first view is returned.
 func (s *shower[V]) follow(ctx context.Context, from feed) error {
 	var view V
 	for first := true; ; first = false {
@@ -61,7 +59,6 @@ func (s *shower[V]) follow(ctx context.Context, from feed) error {
 	}
 }
 
-// show shows one look.
 func (s *shower[V]) show(live survey.Live, view V) error {
 	content, err := json.Marshal(view)
 	if err != nil {
@@ -87,8 +84,7 @@ func (s *shower[V]) show(live survey.Live, view V) error {
 	return nil
 }
 
-// add writes a look below the earlier ones: a block with its time, a line of JSON, or a
-// document of YAML.
+// add prints a view as a block with its time, a line of JSON, or a YAML document.
 func (s *shower[V]) add(live survey.Live, view V, content []byte) error {
 	switch s.o.output {
 	case "json":
@@ -104,8 +100,8 @@ func (s *shower[V]) add(live survey.Live, view V, content []byte) error {
 	return err
 }
 
-// ECMA-48: the cursor at the top, nothing below it, nothing right of it; and lines that
-// are cut at the right side instead of being broken, which would make the frame longer.
+// ECMA-48 sequences: cursor to the top, clear below and to the right of it; and disabling line
+// wrap, which would make the frame longer.
 const (
 	home        = "\x1b[H"
 	clearScreen = home + "\x1b[2J"
@@ -115,8 +111,8 @@ const (
 	breakLines  = "\x1b[?7h"
 )
 
-// frame is a look on a terminal, over the one before. It is one write, so that no half
-// of it is ever seen and the terminal is left as it was found.
+// frame returns a view that overwrites the previous one on a terminal. It is a single write, so
+// that no partial frame is visible and the terminal's modes are restored.
 func (s *shower[V]) frame(live survey.Live, view V) string {
 	p, shown := s.o.painter(s.w), view.Page()
 	head := p.Paint(table.Faint, clock(live)+"  "+s.title+"  Ctrl-C ends it")
@@ -127,7 +123,7 @@ func (s *shower[V]) frame(live survey.Live, view V) string {
 			lines = append(lines, p.Paint(table.Warn, line))
 		}
 	}
-	// The last line stays free for the cursor.
+	// The last line is kept free for the cursor.
 	if room := s.w.lines() - 1; room > 1 && len(lines) > room {
 		hidden := len(lines) - room + 1
 		lines = append(lines[:room-1], p.Paint(table.Faint, fmt.Sprintf("%d more lines: make the terminal higher, or watch without a terminal: | cat", hidden)))
@@ -135,7 +131,6 @@ func (s *shower[V]) frame(live survey.Live, view V) string {
 	return cutLines + home + strings.Join(lines, clearLine+"\n") + clearLine + "\n" + clearBelow + breakLines
 }
 
-// remarks are what goes to standard error where there is no terminal.
 func remarks(live survey.Live, shown table.Page) []string {
 	var out []string
 	if live.Trouble != "" {
@@ -146,13 +141,12 @@ func remarks(live survey.Live, shown table.Page) []string {
 
 func clock(live survey.Live) string { return live.Snapshot.Taken.UTC().Format(time.RFC3339) }
 
-// redraws reports whether looks are drawn over each other: for people, on a terminal
-// that can.
+// redraws reports whether views overwrite each other.
 func (w process) redraws(o *options) bool {
 	return w.terminal && w.getenv("TERM") != "dumb" && (o.output == "table" || o.output == "wide")
 }
 
-// lines is the terminal's height; 0 where it isn't known.
+// lines returns the terminal's height, 0 if unknown.
 func (w process) lines() int {
 	if w.height == nil {
 		return 0

@@ -1,14 +1,13 @@
-// Command underlayctl looks at a cluster that Underlay serves, and checks it. It
-// reads only: get, list and watch in Kubernetes, GET in the cloud, and its transports
-// refuse everything else. One command writes: connectivity starts pods, and its transport
-// refuses to write outside of its namespace.
+// Command underlayctl inspects and checks a cluster that Underlay serves. It reads only: get and
+// list in Kubernetes, GET in the cloud, and its transports reject all other requests. One
+// command writes: connectivity starts pods, and its transport rejects writes outside of its
+// namespace.
 //
-// The same binary under the name kubectl-underlay is a plugin of kubectl.
+// The same binary with the name kubectl-underlay is a kubectl plugin.
 //
-// Exit codes: 0 all is well; of doctor 1 when the worst finding is a warning and
-// 2 when it is an error; of connectivity 1 when something is closed and 2 when some
-// of it could not be tried; 3 when a command could not do its work, and of doctor
-// also when the configuration or the Nodes could not be seen.
+// Exit codes: 0 if all is well; doctor 1 if the worst finding is a warning, 2 if it is an error;
+// connectivity 1 if a path is closed, 2 if some paths could not be tried; 3 if a command failed,
+// or if doctor could not read the configuration or the Nodes.
 package main
 
 import (
@@ -26,13 +25,12 @@ import (
 	"github.com/underlay-ccm/underlay/internal/table"
 )
 
-// exitFailed is the exit code of a command that could not do its work. It is none
-// of those that doctor and connectivity have for what they found.
+// exitFailed differs from the exit codes of doctor and connectivity for their findings.
 const exitFailed = 3
 
 func main() {
 	told := []os.Signal{os.Interrupt, syscall.SIGTERM}
-	if !signal.Ignored(syscall.SIGHUP) { // as under nohup
+	if !signal.Ignored(syscall.SIGHUP) { // nohup ignores it
 		told = append(told, syscall.SIGHUP)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), told...)
@@ -44,7 +42,7 @@ func main() {
 	os.Exit(code)
 }
 
-// terminalHeight is asked for each frame: a person may change it.
+// terminalHeight is called for each frame, because the user may resize the terminal.
 func terminalHeight() int {
 	_, height, err := term.GetSize(int(os.Stdout.Fd()))
 	if err != nil {
@@ -53,12 +51,12 @@ func terminalHeight() int {
 	return height
 }
 
-// findings is the error of a doctor that did its work and found something.
+// findings is the error of a successful doctor with findings.
 type findings struct{ code int }
 
 func (findings) Error() string { return "something was found" }
 
-// run is the program without its process.
+// run runs the program without accessing its process.
 func run(ctx context.Context, w process) int {
 	cmd := newCommand(w)
 	cmd.SetArgs(w.args)

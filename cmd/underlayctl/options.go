@@ -26,19 +26,19 @@ import (
 	"github.com/underlay-ccm/underlay/internal/survey"
 )
 
-// process is what the program gets from its process.
+// process is the environment of the program.
 type process struct {
-	name     string // as it was called, without the folder
+	name     string // base name of the executable
 	args     []string
 	getenv   func(string) string
 	readFile func(string) ([]byte, error)
 	stdout   io.Writer
 	stderr   io.Writer
-	terminal bool       // stdout is one
-	height   func() int // of the terminal, in lines; 0: not known
+	terminal bool       // reports whether stdout is a terminal
+	height   func() int // of the terminal, in lines; 0 if unknown
 }
 
-// options are the flags of every command.
+// options holds the flags of all commands.
 type options struct {
 	kubeconfig, context    string
 	namespace              string
@@ -50,10 +50,9 @@ type options struct {
 }
 
 const (
-	// usualNamespace is where deploy/ installs everything.
+	// usualNamespace and usualSecret are those of deploy/.
 	usualNamespace = "kube-system"
-	// usualSecret is the Secret that deploy/ names, and its key.
-	usualSecret = usualNamespace + "/hcloud/token"
+	usualSecret    = usualNamespace + "/hcloud/token"
 )
 
 func (o *options) add(fs *pflag.FlagSet) {
@@ -99,7 +98,6 @@ func managerFlagNames(fs *pflag.FlagSet) []string {
 	return names
 }
 
-// look collects what a command wants.
 func (o *options) look(ctx context.Context, w process, want survey.Want) (*survey.Snapshot, error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -113,13 +111,11 @@ func (o *options) look(ctx context.Context, w process, want survey.Want) (*surve
 	return survey.Collect(ctx, from, want)
 }
 
-// patience is how long the API server and the cloud may take.
 func (o *options) patience(ctx context.Context) (context.Context, context.CancelFunc) {
 	late := fmt.Errorf("no answer within %s: raise --timeout, or look why the API server or the cloud is slow", o.timeout)
 	return context.WithTimeoutCause(ctx, o.timeout, late)
 }
 
-// sources are where looks at these parts go.
 func (o *options) sources(ctx context.Context, w process, parts survey.Parts) (survey.Sources, error) {
 	client, err := o.client()
 	if err != nil {
@@ -145,12 +141,11 @@ func (o *options) sources(ctx context.Context, w process, parts survey.Parts) (s
 	return from, nil
 }
 
-// client is for the API server, and reads only.
+// client returns a client for the API server that only reads.
 func (o *options) client() (kubernetes.Interface, error) {
 	return o.clientThrough(func(next http.RoundTripper) http.RoundTripper { return readOnly{next} })
 }
 
-// kubeconfigs says where kubeconfigs are.
 func (o *options) kubeconfigs() *clientcmd.ClientConfigLoadingRules {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = o.kubeconfig
@@ -158,7 +153,6 @@ func (o *options) kubeconfigs() *clientcmd.ClientConfigLoadingRules {
 	return rules
 }
 
-// clientThrough is a client whose requests go through a gate.
 func (o *options) clientThrough(gate func(http.RoundTripper) http.RoundTripper) (kubernetes.Interface, error) {
 	overrides := &clientcmd.ConfigOverrides{CurrentContext: o.context}
 	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(o.kubeconfigs(), overrides).ClientConfig()
@@ -180,7 +174,7 @@ func (o *options) clientThrough(gate func(http.RoundTripper) http.RoundTripper) 
 	return client, nil
 }
 
-// token finds the cloud's. missing says for people why there is none.
+// token returns the cloud's token, or the human-readable reason why there is none.
 func (o *options) token(ctx context.Context, w process, client kubernetes.Interface) (token config.Token, missing string, err error) {
 	const remedy = "put in an API token of the cluster's project, alone; read permission is enough"
 	file := o.tokenFile
@@ -233,7 +227,7 @@ func secretToken(ctx context.Context, client kubernetes.Interface, name string) 
 	return string(text), nil
 }
 
-// cloudClient makes a client of the cloud that reads only.
+// cloudClient returns a constructor of read-only clients for the cloud.
 func cloudClient(token config.Token) func(string) (*hetzner.Client, error) {
 	return func(endpoint string) (*hetzner.Client, error) {
 		return hetzner.New(hetzner.Options{
@@ -244,12 +238,12 @@ func cloudClient(token config.Token) func(string) (*hetzner.Client, error) {
 	}
 }
 
-// nobody asks for this program's metrics.
+// nobody discards metrics, which underlayctl does not serve.
 type nobody struct{}
 
 func (nobody) Register(metrics.Registerable) error { return nil }
 
-// readOnly is the last gate before the network: what is no read doesn't pass.
+// readOnly rejects all requests except reads.
 type readOnly struct{ next http.RoundTripper }
 
 func (r readOnly) RoundTrip(request *http.Request) (*http.Response, error) {

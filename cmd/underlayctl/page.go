@@ -9,8 +9,7 @@ import (
 	"github.com/underlay-ccm/underlay/internal/table"
 )
 
-// print writes a view in the form that was asked for. What was not seen is in
-// the view too, so JSON and YAML are whole.
+// print prints a view in the requested format. JSON and YAML include the parts not seen.
 func (o *options) print(w process, view table.Shown) error {
 	switch o.output {
 	case "json":
@@ -42,8 +41,7 @@ func (o *options) painter(w process) table.Painter {
 	return table.Painter{Color: w.colorful(), Wide: o.output == "wide"}
 }
 
-// colorful reports whether the output is a terminal that wants colors
-// (https://no-color.org).
+// colorful reports whether the output is a terminal with color (https://no-color.org).
 func (w process) colorful() bool {
 	return w.terminal && w.getenv("NO_COLOR") == "" && w.getenv("TERM") != "dumb"
 }

@@ -10,8 +10,7 @@ import (
 	"github.com/underlay-ccm/underlay/internal/table"
 )
 
-// widest is up to how many nodes there is a matrix; beyond, only what is not open is
-// listed.
+// widest limits the nodes of a matrix. For more nodes, only paths that are not open are listed.
 const widest = 12
 
 var pathTitles = []struct {
@@ -26,7 +25,7 @@ var pathTitles = []struct {
 	{connectivity.LoadBalancer, "This machine to load balancers"},
 }
 
-// Page shows a matrix for each path and family, and what it means.
+// Page shows a matrix for each path and family, and the findings.
 func (v tried) Page() table.Page {
 	out := table.Page{Notes: v.Notes, NotSeen: v.NotSeen}
 	for _, p := range pathTitles {
@@ -76,7 +75,7 @@ func stateCell(text string, s connectivity.State) table.Cell {
 	return cmp.Or(tones[s], table.Bad).Cell(text)
 }
 
-// matrix has a row for each node that asks and a column for each that is asked.
+// matrix has a row for each client node and a column for each target.
 func matrix(title string, cells []connectivity.Cell) table.Table {
 	var to, from []string
 	at := map[[2]string]table.Cell{}
@@ -105,7 +104,7 @@ func matrix(title string, cells []connectivity.Cell) table.Table {
 	return t
 }
 
-// fromOne has a row for each end that one and the same asks.
+// fromOne has a row for each target of a single client.
 func fromOne(title string, cells []connectivity.Cell) table.Table {
 	t := table.New(title, "SERVICE", strings.ToUpper(cells[0].From))
 	for _, c := range cells {
@@ -114,7 +113,7 @@ func fromOne(title string, cells []connectivity.Cell) table.Table {
 	return t
 }
 
-// listed has a row for each path that is not open.
+// listed has only paths that are not open.
 func listed(title string, cells []connectivity.Cell) table.Table {
 	t := table.New(title, "FROM", "TO", "STATE", "WHAT")
 	for _, c := range cells {

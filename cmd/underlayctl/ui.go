@@ -45,7 +45,7 @@ func uiCommand(w process, o *options) *cobra.Command {
 	return cmd
 }
 
-// watch looks once, and tells at once what makes every look useless.
+// watch collects everything once, so that lasting errors are returned at once.
 func (o *options) watch(ctx context.Context, w process) (*survey.Watcher, error) {
 	ctx, cancel := o.patience(ctx)
 	defer cancel()
