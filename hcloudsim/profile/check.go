@@ -10,21 +10,21 @@ import (
 	"slices"
 )
 
-// Codes of [Cloud.Busy].
+// Values of [Cloud.Busy].
 const (
 	Conflict = "conflict"
 	Locked   = "locked"
 )
 
-// secondsMost is longer than anything takes that is measured: an hour.
+// secondsMost is the maximum of any measured time: one hour.
 const secondsMost = 3600
 
-// mtuLeast is what every host of IPv4 takes (RFC 791), mtuMost what a packet can have.
+// mtuLeast is the size that every IPv4 host must accept (RFC 791); mtuMost is the maximum.
 const mtuLeast, mtuMost = 576, 65535
 
 var command = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
 
-// check reports every value that can't have been measured.
+// check returns an error for every value that can't be a measurement.
 func (p Profile) check() error {
 	var errs []error
 	refuse := func(field string, value any, must string) {
@@ -86,8 +86,8 @@ func given(value *float64) []float64 {
 	return []float64{*value}
 }
 
-// canonical is the same with every list of times in order, and times in whole microseconds, which
-// are written with no more digits than that. What p points to stays as it is.
+// canonical returns a copy of p with sorted lists of times, rounded to microseconds, which limits
+// the digits in the file. It does not modify what p points to.
 func (p Profile) canonical() Profile {
 	if p.Cloud.ActionSeconds != nil {
 		times := make(map[string][]float64, len(p.Cloud.ActionSeconds))
@@ -109,7 +109,7 @@ func ordered(seconds []float64) []float64 {
 	return out
 }
 
-// rounded is never the negative zero.
+// rounded adds 0 to avoid a negative zero.
 func rounded(seconds float64) float64 { return math.Round(seconds*1e6)/1e6 + 0 }
 
 func roundedOne(seconds *float64) *float64 {

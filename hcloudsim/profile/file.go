@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Read reads a profile, strictly: an unknown field, or a value that can't have been measured, is an
-// error that names the field, the value, and what it may be. All of them are reported at once.
+// Read parses a profile strictly. It returns an error for every unknown field and for every value
+// that can't be a measurement, with the field, the value and the allowed values.
 func Read(r io.Reader) (Profile, error) {
 	content, err := io.ReadAll(r)
 	if err != nil {
@@ -31,8 +31,8 @@ func Read(r io.Reader) (Profile, error) {
 	return p.canonical(), nil
 }
 
-// Write writes a profile as Read reads it: indented, fields and commands and times always in the
-// same order. It refuses what Read would.
+// Write writes a profile for Read: indented, in a stable order of fields, commands and times. It
+// returns an error for a profile that Read would reject.
 func Write(w io.Writer, p Profile) error {
 	if err := p.check(); err != nil {
 		return err
@@ -45,7 +45,7 @@ func Write(w io.Writer, p Profile) error {
 	return err
 }
 
-// explain turns a decoder's error into one that says what to do.
+// explain returns a decoder's error with the required change of the file.
 func explain(err error) error {
 	var wrong *json.UnmarshalTypeError
 	var syntax *json.SyntaxError
@@ -62,7 +62,6 @@ func explain(err error) error {
 	return fmt.Errorf("%w; remove the field, or use the version of the program that wrote it", err)
 }
 
-// named is what JSON calls a type of Go's.
 func named(kind string) string {
 	switch kind {
 	case "bool":
@@ -79,10 +78,10 @@ func named(kind string) string {
 	return "a string"
 }
 
-// Duration is a time of a profile.
+// Duration converts the seconds of a profile.
 func Duration(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }
 
-// Durations are times of a profile; nil if there are none.
+// Durations converts the seconds of a profile; the result is nil if there are none.
 func Durations(seconds []float64) []time.Duration {
 	var out []time.Duration
 	for _, s := range seconds {
