@@ -8,17 +8,17 @@ import (
 	"github.com/hetznercloud/hcloud-go/v2/hcloud/schema"
 )
 
-// change is what an action does. Its caller has checked the rules, knows that
-// everything it holds is idle, and has put what it builds in place as pending.
+// change is the effect of an action. Its caller has checked the rules and that all held resources
+// are idle, and has added the new objects as pending.
 type change struct {
 	command string
-	about   []ref  // the resources that list the action
-	holds   []ref  // locked while it runs; about, if nil
+	about   []ref  // resources that list the action
+	holds   []ref  // resources locked while it runs; about, if nil
 	finish  func() // shows the effect; must not fail
-	undo    func() // takes pending things away again if the action fails
+	undo    func() // removes pending objects if the action fails
 }
 
-// action is a change under way, or remembered.
+// action is a running or ended change.
 type action struct {
 	change
 	id            int64
@@ -27,20 +27,19 @@ type action struct {
 	failure       *schema.ActionError
 }
 
-// actions are sorted: those running by the time they end, all by ID.
+// actions hold the running actions sorted by end time, and all actions sorted by ID.
 type actions struct {
 	running []*action
 	all     []*action
 	next    fate
 }
 
-// fate is what an injected fault has in store for the next action.
+// fate is the outcome of the next action, as set by an injected fault.
 type fate struct {
-	fails *schema.ActionError // what it will end with, if not nil
-	lost  bool                // nobody will find it
+	fails *schema.ActionError // the error that it ends with; nil: it succeeds
+	lost  bool                // it is missing from the action log
 }
 
-// begin starts a change.
 func (p *project) begin(c change) *action {
 	if c.holds == nil {
 		c.holds = c.about
@@ -61,7 +60,6 @@ func (p *project) begin(c change) *action {
 	return a
 }
 
-// duration is how long an action of a command runs.
 func (p *project) duration(command string) time.Duration {
 	if times := p.opts.ActionTimes[command]; len(times) > 0 {
 		return times[p.rand.IntN(len(times))]
@@ -77,8 +75,8 @@ func byEnd(a, b *action) int {
 	return cmp.Or(a.ends.Compare(b.ends), cmp.Compare(a.id, b.id))
 }
 
-// settle ends the actions whose time has come, in the order of their ends. What
-// they do happens at that time, not when someone looks.
+// settle ends the actions that are due, in the order of their end times. Their effects happen at
+// the end time, not at the time of access.
 func (p *project) settle() {
 	now := p.now
 	defer func() { p.now = now }()
@@ -93,7 +91,7 @@ func (p *project) settle() {
 		} else if a.undo != nil {
 			a.undo()
 		}
-		a.finish, a.undo = nil, nil // let go of what they capture
+		a.finish, a.undo = nil, nil // release captured variables
 	}
 }
 
@@ -104,11 +102,12 @@ func (a *action) apply() {
 	}
 }
 
-// remember keeps so many actions that have ended. The API forgets them too;
-// without a bound a long test would only grow.
+// remember adds an action to the log and trims ended actions to most entries. The API drops old
+// actions too; without a limit the log of a long test would grow indefinitely.
 func (as *actions) remember(a *action, most int) {
 	as.all = append(as.all, a)
-	if most == Unlimited || len(as.all) <= most+most/4 { // a quarter at a time keeps adding cheap
+	// Trimming a quarter at a time keeps appends cheap.
+	if most == Unlimited || len(as.all) <= most+most/4 {
 		return
 	}
 	surplus := len(as.all) - most

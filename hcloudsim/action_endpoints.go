@@ -11,7 +11,7 @@ import (
 	"github.com/hetznercloud/hcloud-go/v2/hcloud/schema"
 )
 
-// listActions is GET /actions, which only answers for IDs since January 2025.
+// listActions implements GET /actions, which requires IDs since January 2025.
 func (c *call) listActions() (reply, error) {
 	if !c.request.URL.Query().Has("id") {
 		return reply{}, &Error{
@@ -23,15 +23,15 @@ func (c *call) listActions() (reply, error) {
 	return c.replyActions(func(*action) bool { return true })
 }
 
-// listKindActions is GET /networks/actions and its siblings.
+// listKindActions implements GET /networks/actions and its equivalents.
 func listKindActions(kind string) endpoint {
 	return func(c *call) (reply, error) {
 		return c.replyActions(func(a *action) bool { return a.isAboutKind(kind) })
 	}
 }
 
-// listResourceActions is GET /networks/{id}/actions and its siblings. Actions
-// outlive their resource, but are no longer found under it.
+// listResourceActions implements GET /networks/{id}/actions and its equivalents. Actions outlive
+// their resource, but are no longer found under it.
 func listResourceActions[R resource](kind string, rows func(*project) *table[R]) endpoint {
 	return func(c *call) (reply, error) {
 		r, err := found(c, rows(c.project), kind)
@@ -43,7 +43,7 @@ func listResourceActions[R resource](kind string, rows func(*project) *table[R])
 	}
 }
 
-// getAction answers for an action by itself, of a kind, or of a resource.
+// getAction returns an action by ID, optionally restricted to a kind or a resource.
 func getAction(kind, parameter string) endpoint {
 	return func(c *call) (reply, error) {
 		id, err := c.pathID(parameter)
@@ -67,8 +67,7 @@ func getAction(kind, parameter string) endpoint {
 	}
 }
 
-// replyActions lists the actions that are of interest and asked for. IDs
-// that nothing has are left out without a word.
+// replyActions lists the actions that match the filter and the query. It omits unknown IDs.
 func (c *call) replyActions(of func(*action) bool) (reply, error) {
 	query := c.request.URL.Query()
 	statuses := query["status"]
@@ -123,7 +122,7 @@ func byAction() order[*action] {
 	}
 }
 
-// Actions returns every action that is remembered, oldest first.
+// Actions returns the action log, oldest first.
 func (s *Simulator) Actions() []schema.Action {
 	p, unlock := s.present()
 	defer unlock()

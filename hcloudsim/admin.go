@@ -8,22 +8,21 @@ import (
 	"github.com/underlay-ccm/underlay/internal/httpsim"
 )
 
-// Admin is a handler for who runs the simulator rather than uses it: to look
-// behind the API, and to let things go wrong. It asks for no token, so it
-// belongs on a listener of its own.
+// Admin returns a handler for the operator of the simulator, which exposes its internal state and
+// injects faults. It requires no token, so it must have a separate listener.
 //
 //	GET    /_sim/requests      the request log, oldest first
-//	DELETE /_sim/requests      empties it
-//	GET    /_sim/state         everything that exists: a snapshot
-//	PUT    /_sim/state         makes it so: restores a snapshot, an edited one too
-//	GET    /_sim/dataplane     what traffic depends on, see DataPlane
+//	DELETE /_sim/requests      clears the request log
+//	GET    /_sim/state         a snapshot of all resources
+//	PUT    /_sim/state         restores a snapshot, also an edited one
+//	GET    /_sim/dataplane     the state that traffic depends on, see DataPlane
 //	POST   /_sim/faults        injects a fault: the fields of Fault in
 //	                           snake_case, delay like "1.5s"
-//	DELETE /_sim/faults        takes back the faults that still wait
-//	DELETE /_sim/servers/{id}  a server vanishes
+//	DELETE /_sim/faults        removes pending faults
+//	DELETE /_sim/servers/{id}  deletes a server
 //	PUT    /_sim/load_balancers/{id}/health
 //	                           fixes the health of a target: server or ip,
-//	                           listen_port (none: all), status (none: no more)
+//	                           listen_port (absent: all), status (absent: unfix)
 func (s *Simulator) Admin() http.Handler {
 	a := httpsim.NewAdmin("/_sim", s, func() any { return append([]Request{}, s.Requests()...) }, s.adminInject)
 	a.Show("/dataplane", func() any { return s.DataPlane() })

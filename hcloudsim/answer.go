@@ -7,14 +7,13 @@ import (
 	"github.com/underlay-ccm/underlay/internal/httpsim"
 )
 
-// answer is a response in the making, and who makes it.
+// answer is a response under construction.
 type answer struct {
 	httpsim.Answer
-	project *project // that answers
-	fault   Fault    // that hits the request
+	project *project // that serves the request
+	fault   Fault    // injected into the request
 }
 
-// refuse sends the error envelope.
 func (a *answer) refuse(err error) {
 	var refusal *Error
 	if !errors.As(err, &refusal) {

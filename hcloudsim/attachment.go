@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// attachment is the place of a server or load balancer in a network.
+// attachment is the membership of a server or load balancer in a network.
 type attachment struct {
 	network int64
 	ip      netip.Addr
@@ -19,13 +19,12 @@ func (a *attachment) isIn(p netip.Prefix) bool {
 	return p.Contains(a.ip) || slices.ContainsFunc(a.aliases, p.Contains)
 }
 
-// member is somebody in a network.
 type member struct {
 	ref
 	attachment *attachment
 }
 
-// members yields everybody in a network, servers first.
+// members yields the members of a network, servers first.
 func (p *project) members(network int64) iter.Seq[member] {
 	return func(yield func(member) bool) {
 		for _, s := range p.servers.rows {
@@ -43,16 +42,15 @@ func (p *project) members(network int64) iter.Seq[member] {
 	}
 }
 
-// place is where somebody wants to be in a network.
+// place is a requested position in a network.
 type place struct {
-	ip      *string // asked for; nil: any
+	ip      *string // requested address; nil: any
 	aliases []string
-	ipRange *string // of the subnet; nil: any
+	ipRange *string // range of the subnet; nil: any
 	zone    string
 }
 
-// taken returns the addresses of a network that somebody has, and how many
-// somebodies there are. self is left out.
+// taken returns the addresses in use in a network and its number of members, without self.
 func (p *project) taken(n *network, self *attachment) (addresses map[netip.Addr]bool, members int) {
 	addresses = map[netip.Addr]bool{}
 	for m := range p.members(n.id) {
@@ -68,7 +66,6 @@ func (p *project) taken(n *network, self *attachment) (addresses map[netip.Addr]
 	return addresses, members
 }
 
-// behindVSwitches is how many dedicated servers count as members of a network.
 func (p *project) behindVSwitches(n *network) int {
 	if p.opts.VSwitchMembers == nil {
 		return 0
@@ -84,7 +81,7 @@ func (p *project) behindVSwitches(n *network) int {
 	return servers
 }
 
-// findPlace judges a wish, and picks the address if none was asked for.
+// findPlace validates the requested place, and allocates an address if none was requested.
 func (p *project) findPlace(n *network, wish place) (*attachment, error) {
 	taken, members := p.taken(n, nil)
 	if exceeds(members+p.behindVSwitches(n), p.opts.AttachmentLimit) {
@@ -107,7 +104,6 @@ func (p *project) findPlace(n *network, wish place) (*attachment, error) {
 	return a, err
 }
 
-// newAliases judges the aliases that shall replace those of an attachment.
 func (p *project) newAliases(s *server, n *network, a *attachment, texts []string) ([]netip.Addr, error) {
 	subnets, err := n.suitable(place{zone: s.location.NetworkZone})
 	if err != nil {
@@ -118,7 +114,6 @@ func (p *project) newAliases(s *server, n *network, a *attachment, texts []strin
 	return n.usableAliases(texts, subnets, taken)
 }
 
-// suitable returns the subnets that a wish allows.
 func (n *network) suitable(wish place) ([]*subnet, error) {
 	var out []*subnet
 	for _, s := range n.subnets {
@@ -164,8 +159,7 @@ func (n *network) usableAliases(texts []string, subnets []*subnet, taken map[net
 	return aliases, nil
 }
 
-// reserved reports whether nobody may have an address: gateways, and the first
-// and last of a subnet.
+// reserved reports whether ip is a gateway or the first or last address of a subnet.
 func (n *network) reserved(ip netip.Addr) bool {
 	if ip == n.gateway() || ip == publicGateway() {
 		return true
@@ -174,8 +168,8 @@ func (n *network) reserved(ip netip.Addr) bool {
 	return s != nil && (ip == s.ipRange.Addr() || !s.ipRange.Contains(ip.Next()))
 }
 
-// free picks an address that nobody has: the first of the first subnet that has one, or, in turn,
-// the first behind the last that was picked there.
+// free allocates an unused address: the first of the first subnet that has a free address, or
+// with inTurn the first after the last address allocated in that subnet.
 func (n *network) free(subnets []*subnet, taken map[netip.Addr]bool, inTurn bool) netip.Addr {
 	for _, s := range subnets {
 		first := s.ipRange.Addr()

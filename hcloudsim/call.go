@@ -13,28 +13,26 @@ import (
 	"github.com/underlay-ccm/underlay/internal/httpsim"
 )
 
-// call is a request that has reached its endpoint: the project as of now, and
-// the means to read what was asked.
+// call is a request at its endpoint, with the current project.
 type call struct {
 	*project
 	request *http.Request
 	fault   Fault
 }
 
-// reply is what an endpoint answers with.
 type reply struct {
 	status int
-	body   any // nil: none
+	body   any // nil: no body
 	link   string
 }
 
 // endpoint carries out one operation of the API. Its errors are *Error.
 type endpoint func(*call) (reply, error)
 
-// serve makes an endpoint a handler. The exchange holds the lock.
+// serve wraps an endpoint in a handler. The exchange holds the lock.
 func (s *Simulator) serve(do endpoint) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		a := w.(*answer) // exchange passes nothing else
+		a := w.(*answer) // carryOut passes no other writer
 		out, err := do(&call{project: a.project, request: r, fault: a.fault})
 		if err != nil {
 			a.refuse(err)
@@ -47,7 +45,7 @@ func (s *Simulator) serve(do endpoint) http.HandlerFunc {
 	}
 }
 
-// pathID reads an ID from the path. What is no ID, nothing is called.
+// pathID parses an ID from the path. It returns not found for an invalid ID.
 func (c *call) pathID(name string) (int64, error) {
 	text := c.request.PathValue(name)
 	id, err := strconv.ParseInt(text, 10, 64)
@@ -57,7 +55,7 @@ func (c *call) pathID(name string) (int64, error) {
 	return id, nil
 }
 
-// found returns the resource that the path names.
+// found returns the resource with the ID in the path.
 func found[R resource](c *call, t *table[R], kind string) (R, error) {
 	id, err := c.pathID("id")
 	if err != nil {
@@ -67,7 +65,7 @@ func found[R resource](c *call, t *table[R], kind string) (R, error) {
 	return must(t, kind, id)
 }
 
-// must returns the resource with an ID, or not_found.
+// must returns the resource with an ID, or a not_found error.
 func must[R resource](t *table[R], kind string, id int64) (R, error) {
 	r, ok := t.get(id)
 	if !ok {
@@ -76,7 +74,7 @@ func must[R resource](t *table[R], kind string, id int64) (R, error) {
 	return r, nil
 }
 
-// decode reads the request's body, which must be one JSON object.
+// decode reads the request body, which must be a single JSON object.
 func decode[T any](c *call) (T, error) {
 	var into T
 	body, err := io.ReadAll(c.request.Body)
@@ -98,12 +96,12 @@ func decode[T any](c *call) (T, error) {
 	return into, nil
 }
 
-// started answers with an action.
+// started replies with an action.
 func (c *call) started(a *action) (reply, error) {
 	return reply{status: http.StatusCreated, body: schema.ActionGetResponse{Action: c.renderAction(a)}}, nil
 }
 
-// ok answers with one resource under its key.
+// ok replies with one resource under its key.
 func ok(status int, key string, value any) (reply, error) {
 	return reply{status: status, body: map[string]any{key: value}}, nil
 }

@@ -8,13 +8,11 @@ import (
 	"github.com/hetznercloud/hcloud-go/v2/hcloud/schema"
 )
 
-// The catalog is what every project can order: the same for all, and never
-// changed. Names are those that users and clients name in autumn 2026; the sizes of
-// cpx12 to cpx62, cx23 and cx33 were compared with a published copy of the real
-// catalog, other sizes, IDs of types, and where a type can be ordered were not. Of
-// types that can no longer be ordered (cx22, cx32, cx42, and in Europe cpx11 to
-// cpx51) those are kept that running clusters still have. Prices are plausible, not
-// a price list.
+// The catalog is constant and equal for all projects. Names are those in use in autumn 2026. The
+// sizes of cpx12 to cpx62, cx23 and cx33 were compared with a published copy of the real catalog;
+// other sizes, IDs of types, and the locations of types were not. Of the types that can no longer
+// be ordered, it has those that running clusters still use (cx22, cx32, cx42, and in Europe cpx11
+// to cpx51). Prices are plausible, not the real price list.
 
 type catalog struct {
 	locations         []schema.Location
@@ -132,13 +130,12 @@ func loadBalancerTypes(where []schema.Location, limits map[string]TypeLimits) []
 	return types
 }
 
-// price renders ten-thousandths as the API does: strings, net and with 19 % VAT.
+// price renders ten-thousandths in the API's format: strings, net and with 19 % VAT.
 func price(net int) schema.Price {
 	text := func(n int) string { return fmt.Sprintf("%d.%04d", n/1_0000, n%1_0000) }
 	return schema.Price{Net: text(net), Gross: text(net * 119 / 100)}
 }
 
-// lookup finds an entry of the catalog by ID or name.
 func lookup[T any](entries []T, key schema.IDOrName, identity func(T) (int64, string)) (T, bool) {
 	for _, e := range entries {
 		id, name := identity(e)

@@ -9,7 +9,6 @@ import (
 	"github.com/hetznercloud/hcloud-go/v2/hcloud/schema"
 )
 
-// catalogList answers the listing of one kind of the catalog's entries.
 func catalogList[T any](key string, of func(catalog) []T, identity func(T) (int64, string)) endpoint {
 	return func(c *call) (reply, error) {
 		query := c.request.URL.Query()
@@ -34,7 +33,6 @@ func catalogList[T any](key string, of func(catalog) []T, identity func(T) (int6
 	}
 }
 
-// catalogGet answers for one entry.
 func catalogGet[T any](key string, of func(catalog) []T, identity func(T) (int64, string)) endpoint {
 	return func(c *call) (reply, error) {
 		id, err := c.pathID("id")
@@ -49,7 +47,6 @@ func catalogGet[T any](key string, of func(catalog) []T, identity func(T) (int64
 	}
 }
 
-// location finds the location that a request names by ID or name.
 func (c catalog) location(text string) (schema.Location, error) {
 	key := schema.IDOrName{Name: text}
 	if id, err := strconv.ParseInt(text, 10, 64); err == nil {

@@ -20,18 +20,16 @@ const (
 	renewalUnavailable = "unavailable"
 )
 
-// certificate is of one of two kinds: uploaded, with content from the start,
-// or managed, whose content an action obtains.
+// certificate is either uploaded with content, or managed, with content that an action obtains.
 type certificate struct {
 	base
 	kind     string
-	domains  []string // asked for, or found in the content
+	domains  []string // as requested, or parsed from the content
 	content  *content // nil: not issued
-	issuance string   // of a managed one
+	issuance string   // issuance status of a managed certificate
 	failure  *schema.ActionError
 }
 
-// content is what a chain in PEM format says.
 type content struct {
 	chain               string
 	notBefore, notAfter time.Time
@@ -42,8 +40,7 @@ type content struct {
 
 func (k *certificate) ref() ref { return ref{kindCertificate, k.id} }
 
-// certificateBody is schema's with what is null as long as it isn't issued,
-// and the status as the API has it.
+// certificateBody is the schema's type with fields that are null until the certificate is issued.
 type certificateBody struct {
 	schema.Certificate
 	PEM            *string            `json:"certificate"`
@@ -77,7 +74,6 @@ func (p *project) certificateBody(k *certificate) certificateBody {
 	return out
 }
 
-// usersOf lists the load balancers with a service that has the certificate.
 func (p *project) usersOf(k *certificate) []schema.CertificateUsedByRef {
 	out := []schema.CertificateUsedByRef{}
 	for _, lb := range p.loadBalancers.rows {
@@ -88,7 +84,7 @@ func (p *project) usersOf(k *certificate) []schema.CertificateUsedByRef {
 	return out
 }
 
-// certificates are the IDs that the services refer to; one service left out.
+// certificates returns the IDs that the services refer to, except those of the service without.
 func (lb *loadBalancer) certificates(without *service) map[int64]bool {
 	ids := map[int64]bool{}
 	for _, s := range lb.services {
@@ -102,8 +98,6 @@ func (lb *loadBalancer) certificates(without *service) map[int64]bool {
 	return ids
 }
 
-// checkCertificates judges those of a service that shall be added, or replace
-// another one.
 func (p *project) checkCertificates(lb *loadBalancer, s, replaced *service) error {
 	if s.HTTP == nil || len(s.HTTP.Certificates) == 0 {
 		return nil

@@ -34,8 +34,7 @@ func (c *call) getCertificate() (reply, error) {
 	return ok(http.StatusOK, kindCertificate, c.certificateBody(k))
 }
 
-// createCertificate is immediate for what was uploaded; what is managed gets
-// its content from an action.
+// createCertificate issues a managed certificate by an action; an uploaded one needs no action.
 func (c *call) createCertificate() (reply, error) {
 	req, err := decode[schema.CertificateCreateRequest](c)
 	if err != nil {
@@ -60,8 +59,7 @@ func (c *call) createCertificate() (reply, error) {
 	}}, nil
 }
 
-// newCertificate judges a request. The certificate has its ID, but is not yet
-// in the project.
+// newCertificate validates a request. The certificate has an ID, but is not in the project yet.
 func (c *call) newCertificate(req schema.CertificateCreateRequest) (*certificate, error) {
 	if exceeds(len(c.certificates.rows), c.opts.CertificateLimit) {
 		return nil, errLimit("certificate_limit", c.opts.CertificateLimit)
@@ -100,15 +98,14 @@ func (c *call) newCertificate(req schema.CertificateCreateRequest) (*certificate
 	return k, nil
 }
 
-// beginIssuance starts the action at whose end a certificate has its content,
-// or says why it has none.
+// beginIssuance starts the action that sets a certificate's content or failure.
 func (c *call) beginIssuance(k *certificate, command string) (*action, error) {
 	issued, err := issue(k.domains, c.now, c.rand)
 	if err != nil {
 		return nil, errInvalid("domain_names", "can't be put into a certificate")
 	}
 	k.issuance, k.failure = issuancePending, nil
-	failure := c.actions.next.fails // begin takes it
+	failure := c.actions.next.fails // begin resets it
 	return c.begin(change{
 		command: command,
 		about:   []ref{k.ref()},

@@ -16,14 +16,14 @@ import (
 	"time"
 )
 
-// validity is Let's Encrypt's.
+// validity is the lifetime of Let's Encrypt's certificates.
 const validity = 90 * 24 * time.Hour
 
-// domainName is a host name, the first label of which may be a wildcard.
+// domainName matches a host name with an optional leading wildcard label.
 var domainName = regexp.MustCompile(`^(\*\.)?([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
-// readChain reads an uploaded certificate: a chain in which each certifies the
-// one before, and the key that belongs to its first.
+// readChain parses an uploaded certificate: a chain in which each certificate signs its
+// predecessor, and the private key of the first certificate.
 func readChain(chain, key string) (*content, []string, error) {
 	if strings.TrimSpace(chain) == "" {
 		return nil, nil, errInvalid("certificate", "is required for type uploaded")
@@ -78,7 +78,7 @@ func newContent(chain, key string, leaf *x509.Certificate) *content {
 	}
 }
 
-// issue makes up the content of a managed certificate, which is signed by its own key.
+// issue generates the content of a managed certificate, which is self-signed.
 func issue(domains []string, now time.Time, random *rand.Rand) (*content, error) {
 	seed := make([]byte, ed25519.SeedSize)
 	for i := range ed25519.SeedSize / 8 {

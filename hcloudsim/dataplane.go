@@ -10,46 +10,45 @@ import (
 	"github.com/hetznercloud/hcloud-go/v2/hcloud/schema"
 )
 
-// DataPlane is all that traffic depends on, as of one moment: what a router
-// would forward by, and what a proxy would send where. It is the reader's own.
+// DataPlane is the state that traffic depends on at one point in time: the input of a router and
+// of a load balancer's proxy. It shares nothing with the simulator.
 type DataPlane struct {
 	Servers       []PlaneServer       `json:"servers"`
 	Networks      []PlaneNetwork      `json:"networks"`
 	LoadBalancers []PlaneLoadBalancer `json:"load_balancers"`
 	FloatingIPs   []PlaneFloatingIP   `json:"floating_ips"`
-	// ProxyHeaderInChecks never changes, see [Options.ProxyHeaderInChecks].
+	// ProxyHeaderInChecks is constant, see [Options.ProxyHeaderInChecks].
 	ProxyHeaderInChecks bool `json:"proxy_header_in_checks"`
-	// ServeUnjudged neither, see [Options.ServeUnjudged].
+	// ServeUnjudged is constant, see [Options.ServeUnjudged].
 	ServeUnjudged bool `json:"serve_unjudged"`
 }
 
 // PlaneServer is a server with its public addresses.
 type PlaneServer struct {
 	ID   int64        `json:"id"`
-	IPv4 netip.Addr   `json:"ipv4"` // zero: none
-	IPv6 netip.Prefix `json:"ipv6"` // the /64; zero: none
-	// Running: it has power, and is not being built or started any more.
+	IPv4 netip.Addr   `json:"ipv4"` // zero: no IPv4 address
+	IPv6 netip.Prefix `json:"ipv6"` // the /64; zero: no IPv6 network
+	// Running reports whether the server has power and has finished initializing and starting.
 	Running bool `json:"running"`
 }
 
-// PlaneNetwork is a network with who is in it. What an action is still
-// building is not in it yet.
+// PlaneNetwork is a network with its members. It omits objects that an action is still creating.
 type PlaneNetwork struct {
 	ID      int64          `json:"id"`
 	IPRange netip.Prefix   `json:"ip_range"`
 	Gateway netip.Addr     `json:"gateway"`
 	Subnets []netip.Prefix `json:"subnets"`
-	// VSwitches are those of the subnets that are coupled with a vSwitch.
+	// VSwitches are the subnets that are coupled with a vSwitch.
 	VSwitches []PlaneVSwitch `json:"vswitches"`
-	// ExposeRoutes makes the routes known to the gateways of those.
+	// ExposeRoutes reports whether the network's routes are exposed to the gateways of VSwitches.
 	ExposeRoutes bool        `json:"expose_routes_to_vswitch"`
 	Routes       []RouteSeed `json:"routes"`
-	// Building are routes whose actions run, with [Options.Foretell].
+	// Building are routes of running actions, with [Options.Foretell].
 	Building []PlaneBuilding `json:"building,omitempty"`
 	Members  []PlaneMember   `json:"members"`
 }
 
-// PlaneBuilding is a route that an action is adding, and when that ends.
+// PlaneBuilding is a route that an action is adding, with the end time of the action.
 type PlaneBuilding struct {
 	RouteSeed
 	Ends time.Time `json:"ends"`
@@ -57,7 +56,7 @@ type PlaneBuilding struct {
 
 // PlaneVSwitch is a subnet that is coupled with a vSwitch.
 type PlaneVSwitch struct {
-	ID      int64        `json:"id"` // of the vSwitch
+	ID      int64        `json:"id"` // ID of the vSwitch
 	Range   netip.Prefix `json:"range"`
 	Gateway netip.Addr   `json:"gateway"`
 }
@@ -70,38 +69,38 @@ type PlaneMember struct {
 	Aliases []netip.Addr `json:"alias_ips"`
 }
 
-// PlaneLoadBalancer is a load balancer with where it sends traffic.
+// PlaneLoadBalancer is a load balancer with its services and targets.
 type PlaneLoadBalancer struct {
 	ID        int64      `json:"id"`
 	Algorithm string     `json:"algorithm"`
 	Public    bool       `json:"public"` // listens on IPv4 and IPv6
 	IPv4      netip.Addr `json:"ipv4"`
 	IPv6      netip.Addr `json:"ipv6"`
-	Network   int64      `json:"network"`    // 0: in none
-	PrivateIP netip.Addr `json:"private_ip"` // there
-	// IPv6Source is where its connections and checks to IPv6 addresses come
-	// from, see [Options.IPv6Source].
+	Network   int64      `json:"network"`    // 0: not attached
+	PrivateIP netip.Addr `json:"private_ip"` // in Network
+	// IPv6Source is the source of connections and checks to IPv6, see [Options.IPv6Source].
 	IPv6Source netip.Addr                   `json:"ipv6_source"`
 	Services   []schema.LoadBalancerService `json:"services"`
 	Targets    []PlaneTarget                `json:"targets"`
 }
 
-// PlaneTarget is one address that a load balancer sends traffic to; a label
-// selector is as many as it chooses.
+// PlaneTarget is one address that a load balancer sends traffic to. A label selector results in
+// one PlaneTarget per selected server.
 type PlaneTarget struct {
 	TargetID
-	Address netip.Addr `json:"address"` // zero: can't be reached
+	Address netip.Addr `json:"address"` // zero: unreachable
 }
 
-// DataPlane returns what traffic depends on now.
+// DataPlane returns the current state that traffic depends on.
 func (s *Simulator) DataPlane() DataPlane {
 	p, unlock := s.present()
 	defer unlock()
 	return p.dataPlane()
 }
 
-// KeyPairs returns the certificates of a service of a load balancer with their keys, in its order:
-// those with which clients are served. What is not issued, or came from a snapshot, is left out.
+// KeyPairs returns the certificates of a load balancer's service with their keys, for TLS
+// termination, in the order of the service's certificates. It omits certificates that are not
+// issued or were restored from a snapshot, which has no keys.
 func (s *Simulator) KeyPairs(loadBalancer int64, listenPort int) (pairs []tls.Certificate) {
 	p, unlock := s.present()
 	defer unlock()
@@ -194,7 +193,7 @@ func (p *project) planeLoadBalancer(lb *loadBalancer) PlaneLoadBalancer {
 	return out
 }
 
-// equal is called for every change: only what holds pointers is left to reflect.
+// equal is called for every change, so it uses reflection only where fields hold pointers.
 func (d DataPlane) equal(other DataPlane) bool {
 	return slices.Equal(d.Servers, other.Servers) &&
 		slices.EqualFunc(d.Networks, other.Networks, PlaneNetwork.equal) && slices.Equal(d.FloatingIPs, other.FloatingIPs) &&
@@ -215,7 +214,7 @@ func (lb PlaneLoadBalancer) equal(other PlaneLoadBalancer) bool {
 		slices.Equal(lb.Targets, other.Targets) && reflect.DeepEqual(lb.Services, other.Services)
 }
 
-// targetIDs are who a target stands for now.
+// targetIDs returns the IDs of the servers or the IP that a target currently resolves to.
 func (p *project) targetIDs(t *target) []TargetID {
 	switch t.kind {
 	case targetServer:
@@ -230,16 +229,14 @@ func (p *project) targetIDs(t *target) []TargetID {
 	return ids
 }
 
-// observer tells a listener of changes: of each, in order, and never two at
-// the same time. Guarded by the Simulator's mutex.
+// observer delivers changes to Options.OnChange. The Simulator's mutex guards it.
 type observer struct {
 	last       DataPlane
 	queue      []DataPlane
 	delivering bool
-	alarm      *time.Timer // for what time alone changes
+	alarm      *time.Timer // for changes due to time alone
 }
 
-// observe queues the state of the data plane if it has changed.
 func (s *Simulator) observe() {
 	if s.opts.OnChange == nil || !s.project.touched {
 		return
@@ -253,8 +250,7 @@ func (s *Simulator) observe() {
 		s.observer.alarm.Stop()
 	}
 	if running := s.project.actions.running; len(running) > 0 {
-		// The only thing here that doesn't wait until somebody looks: a router
-		// doesn't look, it is told.
+		// OnChange is pushed and does not poll, so it is the only feature that needs a timer.
 		s.observer.alarm = time.AfterFunc(time.Until(running[0].ends), func() {
 			_, unlock := s.present()
 			unlock()
@@ -262,12 +258,12 @@ func (s *Simulator) observe() {
 	}
 }
 
-// tellMost is how many changes one request tells the listener of: under load,
-// others would go on making them for ever while its client waits.
+// tellMost limits the changes that one request delivers to OnChange: under load, concurrent
+// requests could otherwise delay its reply indefinitely.
 const tellMost = 64
 
-// unlock gives up the simulator's lock, and then tells the listener what it
-// doesn't know yet. Whoever is telling already goes on with what was queued.
+// unlock releases the simulator's lock, and then delivers the queued changes to OnChange. If
+// another goroutine is already delivering, that goroutine delivers them.
 func (s *Simulator) unlock() {
 	s.observe()
 	if s.observer.delivering || len(s.observer.queue) == 0 {

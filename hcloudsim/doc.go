@@ -1,38 +1,35 @@
-// Package hcloudsim is a stateful simulator of the Hetzner Cloud API: a
-// program written for the real one, hcloud-go above all, must not be able to
-// tell. It exists so that controllers can be proved against limits, locks,
-// slow actions and lost replies without renting anything.
+// Package hcloudsim is a stateful simulator of the Hetzner Cloud API. Clients of the real API,
+// hcloud-go above all, must not be able to distinguish the two. It exists to test controllers
+// against limits, locks, slow actions and lost replies without rented servers.
 //
-// A [Simulator] is one project. It is an [http.Handler] for the API below /v1,
-// and through [Simulator.Transport] an [http.RoundTripper] that needs no
-// socket and no goroutine. It has no clock of its own: what time changes
-// (running actions, the rate limit, the health of targets) is worked out from
-// [time.Now] when someone looks, so under testing/synctest everything happens
-// on the bubble's clock.
+// A [Simulator] is one project. It is an [http.Handler] for the API below /v1, and through
+// [Simulator.Transport] an [http.RoundTripper] that needs no socket and no goroutine. It has no
+// clock of its own: time-dependent state (running actions, the rate limit, target health) is
+// computed from [time.Now] on each access, so under testing/synctest it follows the bubble's
+// clock.
 //
-// How it is built, from the outside in:
+// Structure, from the outside in:
 //
-//   - exchange.go takes a request through fault, rate limit, authentication
-//     and routing, and writes the log;
-//   - endpoints.go is the API's surface, one row for each operation;
-//   - one group of files for each resource: the endpoint reads the request,
-//     a rule judges it against the state, a [change] carries it out;
-//   - project.go, action.go and lock.go are the core: what exists, what is
-//     still happening, and what may not be touched meanwhile.
+//   - exchange.go passes a request through faults, rate limit, authentication and routing, and
+//     writes the request log;
+//   - endpoints.go is the API's surface, one row per operation;
+//   - each resource has a group of files: the endpoint parses the request, a rule validates
+//     it against the state, and a [change] applies it;
+//   - project.go, action.go and lock.go are the core: resources, running actions and locks.
 //
-// Everything that the API answers asynchronously is a change: it checks that
-// what it touches is free, holds it while its action runs, and shows its
-// effect when the action ends (or at once, see [Options.EffectsAtOnce]).
-// What a running action builds (an address, a route) already holds its place,
-// so nothing else can take it, but is not yet shown.
+// Every asynchronous operation of the API is a change. It checks that the resources involved are
+// idle, holds them while its action runs, and shows its effect when the action ends (or at once,
+// see [Options.EffectsAtOnce]). An address or route that a running action creates is already
+// reserved, but not yet visible.
 //
-// The simulator must never answer 5xx of its own accord, must never answer success to what it did
-// not do (an operation that is missing is 404), and must never start a goroutine: only
-// [Options.OnChange] has a timer, because who listens doesn't look, and [Simulator.RunHealthChecks]
-// belongs to its caller. It knows nothing of Kubernetes.
+// The simulator must never respond with 5xx on its own, must never report success for an
+// operation that it did not perform (unsupported operations return 404), and must never start a
+// goroutine. Two exceptions: [Options.OnChange] has a timer, because its receiver does not poll,
+// and [Simulator.RunHealthChecks] belongs to its caller. The package has no knowledge of
+// Kubernetes.
 //
-// The facts are those of Hetzner's OpenAPI description
-// (https://docs.hetzner.cloud/reference/cloud), and of hcloud-go's schema where
-// that is newer. Where no source says what the API does, the behavior is an
-// option or is named as a decision in docs/how-to/hcloud-sim.md.
+// The behavior follows Hetzner's OpenAPI description
+// (https://docs.hetzner.cloud/reference/cloud), and hcloud-go's schema where that is newer.
+// Behavior that no source documents is an option, or is listed as a decision in
+// docs/how-to/hcloud-sim.md.
 package hcloudsim

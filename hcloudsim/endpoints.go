@@ -7,14 +7,13 @@ import (
 	"github.com/hetznercloud/hcloud-go/v2/hcloud/schema"
 )
 
-// operation is one row of the API's surface, its path as in the description.
+// operation is one row of the API's surface, with the path as in the description.
 type operation struct {
 	method, path string
 	do           endpoint
 }
 
-// operations is the whole surface: what is not here is not simulated, and
-// answers 404 as an unknown path does.
+// operations returns all simulated operations. Other operations return 404, like unknown paths.
 func operations() []operation {
 	var all []operation
 	all = append(all, actionOperations()...)
@@ -76,7 +75,6 @@ func serverOperations() []operation {
 	}
 }
 
-// creationOperations are about what a server is created from.
 func creationOperations() []operation {
 	return []operation{
 		{"GET", "/images", (*call).listImages},
@@ -155,9 +153,9 @@ func loadBalancerOperations() []operation {
 	}
 }
 
-// routes builds the router. A ServeMux holds "/x/actions/{id}" and
-// "/x/{id}/actions" to be ambiguous, because of "/x/actions/actions"; so the
-// latter are routed as "/x/{id}/{listing}" and told apart here.
+// routes builds the router. ServeMux rejects "/x/actions/{id}" and "/x/{id}/actions" as
+// conflicting, because both match "/x/actions/actions"; so the latter paths are registered as
+// "/x/{id}/{listing}" and dispatched here.
 func (s *Simulator) routes() *http.ServeMux {
 	mux := http.NewServeMux()
 	listings := map[string]map[string]endpoint{}
@@ -186,7 +184,7 @@ func (s *Simulator) routes() *http.ServeMux {
 	return mux
 }
 
-// noOperation tells a method that a path doesn't have from a path that isn't.
+// noOperation distinguishes an unsupported method of a known path from an unknown path.
 func noOperation(mux *http.ServeMux, r *http.Request) error {
 	for _, method := range []string{"GET", "POST", "PUT", "DELETE"} {
 		other := r.Clone(r.Context())

@@ -5,18 +5,17 @@ import (
 	"net/http"
 )
 
-// Error is a refusal as the API words it. Every rule of the simulator returns
-// one; the Go API returns the same.
+// Error is an error in the API's format, returned by every rule and the Go API.
 type Error struct {
 	Status  int    // HTTP status
-	Code    string // the machine's word, such as not_found
+	Code    string // error code, such as not_found
 	Message string
 	Details any // rendered as error.details; nil is null
 }
 
 func (e *Error) Error() string { return fmt.Sprintf("%s (%s)", e.Message, e.Code) }
 
-// fieldDetails is what invalid_input and uniqueness_error say about fields.
+// fieldDetails are the details of invalid_input and uniqueness_error.
 type fieldDetails struct {
 	Fields []fieldError `json:"fields"`
 }
@@ -26,7 +25,7 @@ type fieldError struct {
 	Messages []string `json:"messages,omitempty"`
 }
 
-// limitDetails names the quota that resource_limit_exceeded is about.
+// limitDetails names the exceeded quota in resource_limit_exceeded.
 type limitDetails struct {
 	Limits []limitName `json:"limits"`
 }
@@ -35,7 +34,6 @@ type limitName struct {
 	Name string `json:"name"`
 }
 
-// announcementDetails says where a removed endpoint was announced.
 type announcementDetails struct {
 	Announcement string `json:"announcement"`
 }
@@ -92,10 +90,10 @@ func errBusy(busy Busy, on ref) *Error {
 	return &Error{Status: http.StatusConflict, Code: "conflict", Message: fmt.Sprintf("%s %d is being changed, please retry", on.kind, on.id)}
 }
 
-// errRefused is a 422 with a code of its own, as each operation lists them.
+// errRefused returns a 422 with an operation-specific code.
 func errRefused(code, format string, args ...any) *Error {
 	return &Error{Status: http.StatusUnprocessableEntity, Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// exceeds reports whether one more is too many.
+// exceeds reports whether another resource would exceed the limit.
 func exceeds(have, limit int) bool { return limit != Unlimited && have >= limit }

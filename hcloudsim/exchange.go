@@ -12,18 +12,17 @@ import (
 	"github.com/underlay-ccm/underlay/internal/sleep"
 )
 
-// ServeHTTP answers the API below /v1.
+// ServeHTTP serves the API below /v1.
 func (s *Simulator) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	httpsim.Exchange(s.exchange).ServeHTTP(w, r)
 }
 
-// Transport answers requests in process: whatever their host, those for /v1
-// reach the simulator. A dropped connection is an error that wraps
-// [io.ErrUnexpectedEOF], as over a socket.
+// Transport serves requests in process; requests for any host whose path is below /v1 reach the
+// simulator. A dropped connection is an error that wraps [io.ErrUnexpectedEOF], as over a socket.
 func (s *Simulator) Transport() http.RoundTripper { return httpsim.Exchange(s.exchange) }
 
-// exchange takes one request to its answer. An error means that the client
-// gets none: its connection was dropped, or it has given up.
+// exchange returns the response to a request. An error means that the client gets no response:
+// its connection was dropped, or its context has ended.
 func (s *Simulator) exchange(r *http.Request) (*httpsim.Answer, error) {
 	body, err := io.ReadAll(io.LimitReader(r.Body, httpsim.MaxBody+1))
 	if err != nil {
@@ -47,7 +46,7 @@ func (s *Simulator) exchange(r *http.Request) (*httpsim.Answer, error) {
 	return &a.Answer, nil
 }
 
-// perform is the part of the exchange that happens at one moment.
+// perform carries out the part of the exchange that is atomic under the lock.
 func (s *Simulator) perform(a *answer, r *http.Request, body []byte, fault Fault) Request {
 	s.mu.Lock()
 	defer s.unlock()
@@ -71,8 +70,8 @@ func (s *Simulator) perform(a *answer, r *http.Request, body []byte, fault Fault
 	return entry
 }
 
-// judge answers by the first that objects: the rate limit, authentication, an
-// injected fault; else the operation itself.
+// judge responds with the first error of the rate limit, authentication and an injected fault;
+// otherwise it carries out the operation.
 func (s *Simulator) judge(a *answer, r *http.Request, body []byte, fault Fault, now time.Time) {
 	allowed := s.budget.take(now)
 	s.budget.describe(a.Header())
@@ -94,7 +93,6 @@ func (s *Simulator) judge(a *answer, r *http.Request, body []byte, fault Fault, 
 	}
 }
 
-// carryOut lets the operation that a request names answer it.
 func (s *Simulator) carryOut(a *answer, r *http.Request, body []byte, fault Fault) {
 	below, ok := strings.CutPrefix(r.URL.Path, "/v1")
 	if !ok || below != path.Clean(below) {
@@ -103,14 +101,13 @@ func (s *Simulator) carryOut(a *answer, r *http.Request, body []byte, fault Faul
 	}
 	a.project = s.serving(fault)
 	a.project.actions.next = fault.fate()
-	defer func() { a.project.actions.next = fate{} }() // the request may have started none
+	defer func() { a.project.actions.next = fate{} }() // the request may have started no action
 	inner := r.Clone(r.Context())
 	inner.URL.Path, inner.URL.RawPath = below, ""
 	inner.Body = io.NopCloser(bytes.NewReader(body))
 	s.mux.ServeHTTP(a, inner)
 }
 
-// serving is the project that a request reaches.
 func (s *Simulator) serving(fault Fault) *project {
 	if !fault.OtherProject {
 		return s.project
@@ -123,7 +120,7 @@ func (s *Simulator) serving(fault Fault) *project {
 	return s.stranger
 }
 
-// strangerIDs keeps the IDs of the other project apart from ours.
+// strangerIDs separates the IDs of the other project from those of this project.
 const strangerIDs = 500_000_000
 
 func (s *Simulator) authenticate(r *http.Request) error {

@@ -10,57 +10,51 @@ import (
 	"github.com/underlay-ccm/underlay/internal/httpsim"
 )
 
-// Fault is something that goes wrong with the requests it matches.
+// Fault is a failure injected into matching requests.
 type Fault struct {
-	// Match is a pattern of [http.ServeMux], below /v1: "POST /servers",
-	// "GET /networks/{id}", "/load_balancers/{rest...}". Empty matches all.
+	// Match is a pattern of [http.ServeMux], below /v1: "POST /servers", "GET /networks/{id}",
+	// "/load_balancers/{rest...}". Empty matches all.
 	Match string `json:"match"`
-	// Times is how many requests are hit: 0 is one, negative is all until
-	// ClearFaults.
+	// Times is the number of requests to hit: 0 means 1, negative means all until ClearFaults.
 	Times int `json:"times"`
 
-	// Delay holds the request back before it is looked at.
+	// Delay delays the request before it is processed.
 	Delay time.Duration `json:"-"`
 
-	// Status and Code refuse the request. Either is enough for the codes that
-	// the API documents.
+	// Status and Code refuse the request. Either is sufficient for codes that the API documents.
 	Status  int    `json:"status"`
 	Code    string `json:"code"`
 	Message string `json:"message"`
 
-	// NotJSON refuses with a page of HTML, as a proxy in between does; Status,
-	// or 502.
+	// NotJSON refuses the request with an HTML page, as proxies do. The default Status is 502.
 	NotJSON bool `json:"not_json"`
-	// Applied lets a refusal come only after the request was carried out.
+	// Applied returns the refusal after the request was carried out.
 	Applied bool `json:"applied"`
-	// TornBody ends the body halfway, after the headers of a whole one.
+	// TornBody truncates the body halfway, after complete headers.
 	TornBody bool `json:"torn_body"`
 
-	// EmptyList answers a listing as though nothing existed. PartialList
-	// leaves out the second half of the page, which the pagination still counts.
+	// EmptyList returns empty listings. PartialList omits the second half of each page, but
+	// counts it in the pagination.
 	EmptyList   bool `json:"empty_list"`
 	PartialList bool `json:"partial_list"`
-	// OtherProject serves the request from another project, an empty one, as
-	// the token of another project would.
+	// OtherProject serves the request from an empty project, as another project's token would.
 	OtherProject bool `json:"other_project"`
 
-	// DropBeforeApply closes the connection instead of looking at the request;
-	// DropAfterApply does what it asks for, and loses the reply.
+	// DropBeforeApply closes the connection without processing the request; DropAfterApply
+	// processes it, and loses the reply.
 	DropBeforeApply bool `json:"drop_before_apply"`
 	DropAfterApply  bool `json:"drop_after_apply"`
 
-	// FailAction lets the first action that the request starts end with this
-	// error code, without effect.
+	// FailAction ends the first action of the request with this error code and without effect.
 	FailAction string `json:"fail_action"`
-	// LoseAction lets the first action that the request starts do its work,
-	// but nobody finds it any more.
+	// LoseAction applies the first action of the request, but the API never returns the action.
 	LoseAction bool `json:"lose_action"`
 }
 
-// refuses reports whether the fault is the answer.
+// refuses reports whether the fault replaces the response.
 func (f Fault) refuses() bool { return f.Code != "" || f.Status != 0 || f.NotJSON }
 
-// spoil makes the fault the answer.
+// spoil replaces the response with the fault.
 func (f Fault) spoil(a *answer) {
 	if f.NotJSON {
 		a.Page(cmp.Or(f.Status, http.StatusBadGateway))
@@ -69,8 +63,7 @@ func (f Fault) spoil(a *answer) {
 	a.refuse(f.refusal())
 }
 
-// documented lists the API's codes with their status; for a status alone, its
-// first code counts.
+// documented lists the API's error codes. A status without a code gets its first code.
 var documented = []struct {
 	status int
 	code   string
@@ -98,7 +91,7 @@ var documented = []struct {
 	{504, "timeout"},
 }
 
-// refusal completes what the fault leaves open.
+// refusal fills in the fields that the fault leaves empty.
 func (f Fault) refusal() *Error {
 	e := &Error{Status: f.Status, Code: f.Code, Message: cmp.Or(f.Message, "injected fault")}
 	for _, d := range documented {
@@ -114,8 +107,8 @@ func (f Fault) refusal() *Error {
 	return e
 }
 
-// Inject lets requests fail from now on. Faults are tried in the order in
-// which they came; each request meets one at most. The error is about Match.
+// Inject adds a fault. Faults match in the order of injection; each request meets at most one. It
+// returns an error if Match is invalid.
 func (s *Simulator) Inject(f Fault) error {
 	match, err := httpsim.MatchRequests("/v1", f.Match)
 	if err != nil {
@@ -127,14 +120,13 @@ func (s *Simulator) Inject(f Fault) error {
 	return nil
 }
 
-// ClearFaults takes back every fault that is still waiting.
+// ClearFaults removes all pending faults.
 func (s *Simulator) ClearFaults() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.faults = httpsim.Faults[Fault]{}
 }
 
-// fate is what becomes of the first action that the request starts.
 func (f Fault) fate() fate {
 	next := fate{lost: f.LoseAction}
 	if f.FailAction != "" {

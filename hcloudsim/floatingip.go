@@ -10,15 +10,14 @@ import (
 
 const kindFloatingIP = "floating_ip"
 
-// floatingIP is a public address, or an IPv6 /64, that leads to one server of its network zone, and
-// later to another.
+// floatingIP is a public IPv4 address or IPv6 /64, assignable to any server of its network zone.
 type floatingIP struct {
 	base
 	description string
 	kind        string
 	net         netip.Prefix // an IPv4 address, or an IPv6 /64
 	home        schema.Location
-	server      int64 // 0: it leads nowhere
+	server      int64 // 0: unassigned
 	pointers    pointers
 }
 
@@ -46,7 +45,6 @@ func (p *project) renderFloatingIP(f *floatingIP) schema.FloatingIP {
 	return out
 }
 
-// floatingOn are the IDs of those that lead to a server.
 func (p *project) floatingOn(s *server) []int64 {
 	ids := []int64{}
 	for _, f := range p.floatingIPs.rows {
@@ -57,7 +55,7 @@ func (p *project) floatingOn(s *server) []int64 {
 	return ids
 }
 
-// landFloatingIPs lets those of a server that is no more lead nowhere.
+// landFloatingIPs unassigns the floating IPs of a deleted server.
 func (p *project) landFloatingIPs(server int64) {
 	for _, f := range p.floatingIPs.rows {
 		if f.server == server {
@@ -66,8 +64,8 @@ func (p *project) landFloatingIPs(server int64) {
 	}
 }
 
-// judgeFloatingIP returns what is to be created, and the server that is to have it, if any. It has
-// neither ID nor address yet.
+// judgeFloatingIP validates a request. It returns the new floating IP, which has no ID or address
+// yet, and the server to assign it to, if any.
 func (p *project) judgeFloatingIP(req floatingIPRequest) (*floatingIP, *server, error) {
 	if exceeds(len(p.floatingIPs.rows), p.opts.FloatingIPLimit) {
 		return nil, nil, errLimit("floating_ip_limit", p.opts.FloatingIPLimit)
@@ -112,7 +110,7 @@ func (p *project) judgeFloatingIP(req floatingIPRequest) (*floatingIP, *server, 
 	return f, s, p.mayFloat(f, s)
 }
 
-// addFloatingIP gives a new one its ID, a name and an address if it has none.
+// addFloatingIP adds f with a new ID, and with a generated name and address if they are missing.
 func (p *project) addFloatingIP(f *floatingIP) {
 	if !f.net.IsValid() {
 		ipv4, ipv6 := p.public.next()
@@ -127,7 +125,6 @@ func (p *project) addFloatingIP(f *floatingIP) {
 	p.floatingIPs.add(f)
 }
 
-// mayFloat refuses to assign a floating IP to a server that can't get it.
 func (p *project) mayFloat(f *floatingIP, s *server) error {
 	switch {
 	case f.home.NetworkZone != s.location.NetworkZone:
@@ -138,21 +135,20 @@ func (p *project) mayFloat(f *floatingIP, s *server) error {
 	return p.idle(s.ref())
 }
 
-// FloatingIPSeed describes a floating IP that shall exist.
+// FloatingIPSeed describes a floating IP to create.
 type FloatingIPSeed struct {
 	Name         string            `json:"name"`
 	Description  string            `json:"description"`
-	Type         string            `json:"type"`          // ipv4, the default, or ipv6
+	Type         string            `json:"type"`          // ipv4 (default) or ipv6
 	HomeLocation string            `json:"home_location"` // default fsn1
 	Labels       map[string]string `json:"labels"`
-	// IP is the address, or the /64; zero: one is chosen.
+	// IP is the IPv4 address or the IPv6 /64; zero: allocated.
 	IP netip.Prefix `json:"ip"`
-	// Server is the ID of the server that it leads to; 0: none.
+	// Server is the ID of the assigned server; 0: unassigned.
 	Server int64 `json:"-"`
 }
 
-// CreateFloatingIP puts a floating IP into the project. Its error is an *[Error], the same that the
-// API would answer.
+// CreateFloatingIP adds a floating IP to the project. It returns the same *[Error] as the API.
 func (s *Simulator) CreateFloatingIP(seed FloatingIPSeed) (schema.FloatingIP, error) {
 	p, unlock := s.present()
 	defer unlock()
@@ -202,21 +198,21 @@ func (p *project) seedFloatingIP(seed FloatingIPSeed) (*floatingIP, error) {
 	return made, nil
 }
 
-// FloatingIPs returns every floating IP, oldest first.
+// FloatingIPs returns all floating IPs, oldest first.
 func (s *Simulator) FloatingIPs() []schema.FloatingIP {
 	p, unlock := s.present()
 	defer unlock()
 	return rendered(p.floatingIPs.rows, p.renderFloatingIP)
 }
 
-// FloatingIP returns one floating IP.
+// FloatingIP returns the floating IP with an ID.
 func (s *Simulator) FloatingIP(id int64) (schema.FloatingIP, bool) {
 	p, unlock := s.present()
 	defer unlock()
 	return renderedOne(&p.floatingIPs, id, p.renderFloatingIP)
 }
 
-// AssignFloatingIP lets a floating IP lead to a server at once, outside the API; 0: nowhere.
+// AssignFloatingIP assigns a floating IP at once, bypassing the API; server 0 unassigns it.
 func (s *Simulator) AssignFloatingIP(id, server int64) error {
 	p, unlock := s.present()
 	defer unlock()
@@ -233,11 +229,11 @@ func (s *Simulator) AssignFloatingIP(id, server int64) error {
 	return nil
 }
 
-// PlaneFloatingIP is a floating IP as a router follows it.
+// PlaneFloatingIP is a floating IP in the [DataPlane].
 type PlaneFloatingIP struct {
 	ID     int64        `json:"id"`
 	Net    netip.Prefix `json:"net"`    // an IPv4 address, or an IPv6 /64
-	Server int64        `json:"server"` // 0: it leads nowhere
+	Server int64        `json:"server"` // 0: unassigned
 }
 
 func (p *project) planeFloatingIP(f *floatingIP) PlaneFloatingIP {

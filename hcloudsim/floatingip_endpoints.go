@@ -47,7 +47,6 @@ func (c *call) getFloatingIP() (reply, error) {
 	return ok(http.StatusOK, kindFloatingIP, c.renderFloatingIP(f))
 }
 
-// floatingIPRequest is POST /floating_ips.
 type floatingIPRequest struct {
 	Type         string             `json:"type"`
 	HomeLocation *schema.IDOrName   `json:"home_location"`
@@ -57,7 +56,7 @@ type floatingIPRequest struct {
 	Labels       *map[string]string `json:"labels"`
 }
 
-// createFloatingIP is immediate; an action assigns it, if that is asked for.
+// createFloatingIP creates the floating IP at once; an action assigns it, if requested.
 func (c *call) createFloatingIP() (reply, error) {
 	req, err := decode[floatingIPRequest](c)
 	if err != nil {
@@ -76,14 +75,13 @@ func (c *call) createFloatingIP() (reply, error) {
 	return reply{status: http.StatusCreated, body: body}, nil
 }
 
-// floatingIPUpdate is PUT /floating_ips/{id}.
 type floatingIPUpdate struct {
 	Name        string             `json:"name"`
 	Description *string            `json:"description"`
 	Labels      *map[string]string `json:"labels"`
 }
 
-// updateFloatingIP changes nothing that leads anywhere, so it doesn't wait for an action.
+// updateFloatingIP does not affect routing, so it does not wait for an action.
 func (c *call) updateFloatingIP() (reply, error) {
 	f, err := c.floatingIP()
 	if err != nil {
@@ -122,7 +120,7 @@ func (c *call) deleteFloatingIP() (reply, error) {
 	return reply{status: http.StatusNoContent}, nil
 }
 
-// beginFloating starts to lead a floating IP to a server, which may be gone at the end.
+// beginFloating assigns a floating IP, unless the server is deleted before the action ends.
 func (c *call) beginFloating(f *floatingIP, s *server) *action {
 	return c.begin(change{command: "assign_floating_ip", about: []ref{f.ref(), s.ref()}, finish: func() {
 		if _, there := c.servers.get(s.id); there {

@@ -16,8 +16,7 @@ const (
 	archARM = "arm"
 )
 
-// images are the system images, each for every architecture. The ones of
-// x86 come first, so that small IDs are those.
+// images returns the system images for every architecture, with the smaller IDs for x86.
 func images(created time.Time) []schema.Image {
 	var all []schema.Image
 	for _, arch := range []string{archX86, archARM} {
@@ -43,14 +42,14 @@ func newImage(id int64, created time.Time) schema.Image {
 	}
 }
 
-// ImageSeed describes a snapshot that shall exist.
+// ImageSeed describes a snapshot to create.
 type ImageSeed struct {
 	Description  string            `json:"description"`
-	Architecture string            `json:"architecture"` // x86, the default, or arm
+	Architecture string            `json:"architecture"` // x86 (default) or arm
 	Labels       map[string]string `json:"labels"`
 }
 
-// CreateImage puts a snapshot into the project, to create servers from.
+// CreateImage adds a snapshot to the project, from which servers can be created.
 func (s *Simulator) CreateImage(seed ImageSeed) (schema.Image, error) {
 	p, unlock := s.present()
 	defer unlock()
@@ -78,8 +77,7 @@ func imageKey(i schema.Image) (int64, string) {
 	return i.ID, *i.Name
 }
 
-// imageFor finds the image that a server of a type is to be created from. A
-// name stands for one image of each architecture.
+// imageFor finds the image for a new server of type t. A name has one image per architecture.
 func (p *project) imageFor(key schema.IDOrName, t schema.ServerType) (*schema.Image, error) {
 	for _, i := range p.images {
 		id, name := imageKey(i)
@@ -104,7 +102,7 @@ func (c *call) listImages() (reply, error) {
 		_, name := imageKey(i)
 		if (!query.Has("name") || name == query.Get("name")) && sel.matches(i.Labels) &&
 			asked(query["type"], i.Type) && asked(query["architecture"], i.Architecture) &&
-			asked(query["status"], i.Status) && !query.Has("bound_to") { // none is bound: there are no backups
+			asked(query["status"], i.Status) && !query.Has("bound_to") { // no backups exist
 			chosen = append(chosen, i)
 		}
 	}
@@ -119,7 +117,7 @@ func (c *call) listImages() (reply, error) {
 	}, func(i schema.Image) schema.Image { return i })
 }
 
-// compareCreated puts images without a time first.
+// compareCreated sorts images without a creation time first.
 func compareCreated(a, b schema.Image) int {
 	var left, right time.Time
 	set(&left, a.Created)
@@ -139,7 +137,7 @@ func (c *call) getImage() (reply, error) {
 	return ok(http.StatusOK, "image", image)
 }
 
-// asked reports whether a filter, if there is one, names the value.
+// asked reports whether the filter is absent or contains the value.
 func asked(filter []string, value string) bool {
 	return len(filter) == 0 || slices.Contains(filter, value)
 }

@@ -17,7 +17,7 @@ const (
 	reservedPrefix = "hetzner.cloud"
 )
 
-// checkLabels judges labels by the grammar in the API's introduction.
+// checkLabels validates labels against the grammar in the API's introduction.
 func checkLabels(labels map[string]string) error {
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
 		if !validKey(key) {

@@ -15,10 +15,10 @@ const (
 	perPageMost    = 50
 )
 
-// order is the fields that a listing can be sorted by.
+// order maps the fields by which a listing can be sorted to their comparisons.
 type order[T any] map[string]func(a, b T) int
 
-// list answers one page of items: sorted as asked, then cut.
+// list replies with one page of items, sorted as requested.
 func list[T, J any](c *call, key string, items []T, by order[T], render func(T) J) (reply, error) {
 	if err := sortAsAsked(c, items, by); err != nil {
 		return reply{}, err
@@ -47,10 +47,10 @@ func list[T, J any](c *call, key string, items []T, by order[T], render func(T) 
 	}, nil
 }
 
-// sortAsAsked follows the sort parameters, the first of which weighs most.
+// sortAsAsked applies the sort parameters; the first has the highest precedence.
 func sortAsAsked[T any](c *call, items []T, by order[T]) error {
 	asked := c.request.URL.Query()["sort"]
-	for _, key := range slices.Backward(asked) { // stable sorts, the least first
+	for _, key := range slices.Backward(asked) { // stable sorts, lowest precedence first
 		field, direction, _ := strings.Cut(key, ":")
 		compare, ok := by[field]
 		if !ok || (direction != "" && direction != "asc" && direction != "desc") {
@@ -65,7 +65,6 @@ func sortAsAsked[T any](c *call, items []T, by order[T]) error {
 	return nil
 }
 
-// byBase is how servers, networks and load balancers are sorted.
 func byBase[R resource]() order[R] {
 	return order[R]{
 		"id":      func(a, b R) int { return cmp.Compare(a.common().id, b.common().id) },
@@ -74,8 +73,7 @@ func byBase[R resource]() order[R] {
 	}
 }
 
-// selected returns the resources that the name and label_selector parameters
-// choose. The slice is the caller's.
+// selected filters by the name and label_selector parameters. The caller owns the slice.
 func selected[R resource](c *call, t *table[R]) ([]R, error) {
 	query := c.request.URL.Query()
 	sel, err := parseSelector(query.Get("label_selector"))
@@ -92,7 +90,7 @@ func selected[R resource](c *call, t *table[R]) ([]R, error) {
 	return out, nil
 }
 
-// page is the pagination of one answer, as it stands in meta.
+// page is the pagination of one reply, as in meta.
 type page struct {
 	Page         int  `json:"page"`
 	PerPage      int  `json:"per_page"`
@@ -124,7 +122,7 @@ func pageOf(query url.Values, total int) (page, error) {
 		p.NextPage = &next
 	}
 	p.from, p.to = total, total
-	if number <= p.LastPage { // also keeps the products below from overflowing
+	if number <= p.LastPage { // also prevents an overflow of the products below
 		p.from, p.to = min((number-1)*per, total), min(number*per, total)
 	}
 	return p, nil
@@ -141,7 +139,6 @@ func positive(query url.Values, name string, otherwise int) (int, error) {
 	return n, nil
 }
 
-// link is the Link header: the same request for other pages.
 func (p page) link(r *http.Request) string {
 	scheme := "http"
 	if r.TLS != nil || r.URL.Scheme == "https" {

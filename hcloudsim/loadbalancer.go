@@ -15,19 +15,19 @@ type loadBalancer struct {
 	size       schema.LoadBalancerType
 	location   schema.Location
 	algorithm  string
-	public     bool // the public interface is enabled
+	public     bool
 	addresses  addressPair
-	ipv4, ipv6 netip.Addr // those of addresses
+	ipv4, ipv6 netip.Addr // taken from addresses
 	services   []*service
 	targets    []*target
 	private    *attachment
-	health     map[healthKey]Finding // what SetTargetFinding said
+	health     map[healthKey]Finding // set by SetTargetFinding
 	checks     map[healthKey]*checks
 }
 
 func (lb *loadBalancer) ref() ref { return ref{kindLoadBalancer, lb.id} }
 
-// detach leaves a network, and with it loses the targets behind it.
+// detach removes the attachment to a network, and the targets reached through it.
 func (lb *loadBalancer) detach(network int64) {
 	if lb.private == nil || lb.private.network != network {
 		return
@@ -60,7 +60,6 @@ func (lb *loadBalancer) serviceOn(port int) *service {
 	return nil
 }
 
-// targetedBy lists the load balancers that send traffic to a server.
 func (p *project) targetedBy(s *server) []int64 {
 	ids := []int64{}
 	for _, lb := range p.loadBalancers.rows {
@@ -71,8 +70,7 @@ func (p *project) targetedBy(s *server) []int64 {
 	return ids
 }
 
-// loadBalancerBody is schema's with targets that leave out what they are not,
-// and services likewise.
+// loadBalancerBody omits the fields that do not apply to a target or service.
 type loadBalancerBody struct {
 	schema.LoadBalancer
 	Services []serviceBody `json:"services"`

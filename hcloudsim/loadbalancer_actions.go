@@ -18,8 +18,7 @@ func checkAlgorithm(name string) error {
 	return nil
 }
 
-// balancing reads a request for a change of the load balancer in the path, and
-// refuses it while another change runs.
+// balancing parses a request to change the load balancer in the path, which must be idle.
 func balancing[T any](c *call) (lb *loadBalancer, req T, err error) {
 	if lb, err = c.loadBalancer(); err != nil {
 		return lb, req, err
@@ -30,7 +29,6 @@ func balancing[T any](c *call) (lb *loadBalancer, req T, err error) {
 	return lb, req, c.idle(lb.ref())
 }
 
-// rebalance starts a change of the load balancer alone.
 func (c *call) rebalance(lb *loadBalancer, command string, finish, undo func()) (reply, error) {
 	return c.started(c.begin(change{command: command, about: []ref{lb.ref()}, finish: finish, undo: undo}))
 }
@@ -50,7 +48,7 @@ func (c *call) addService() (reply, error) {
 		func() { lb.dropService(s) })
 }
 
-// placeService judges a service and enters it.
+// placeService validates a service and adds it.
 func (p *project) placeService(lb *loadBalancer, req serviceRequest) (*service, error) {
 	s := (&service{}).with(req)
 	s.since = p.now
@@ -129,7 +127,7 @@ func (c *call) addTarget() (reply, error) {
 		func() { lb.drop(t) })
 }
 
-// placeTarget judges a target and enters it.
+// placeTarget validates a target and adds it.
 func (p *project) placeTarget(lb *loadBalancer, req targetRequest) (*target, error) {
 	t, err := req.parse()
 	if err != nil {

@@ -10,18 +10,17 @@ import (
 	"github.com/underlay-ccm/underlay/internal/sleep"
 )
 
-// checks are the health checks of one target by one service, as far as they
-// have been carried out.
+// checks is the state of one service's health checks of one target.
 type checks struct {
-	since   time.Time // what is checked is so since then
-	next    time.Time // when the next is due
+	since   time.Time // creation or last change of the target or service
+	next    time.Time // when the next check is due
 	finding Finding
-	answer  Health // of the last
-	streak  int    // how many in a row had that answer
-	asked   bool   // somebody is being asked just now
+	answer  Health // result of the last check
+	streak  int    // consecutive checks with that result
+	asked   bool   // a check is running
 }
 
-// checksOf starts over when the service or the target is not what it was.
+// checksOf returns the state of the checks, reset if the service or the target has changed.
 func (lb *loadBalancer) checksOf(key healthKey, since time.Time) *checks {
 	known, ok := lb.checks[key]
 	if ok && known.since.Equal(since) {
@@ -34,7 +33,7 @@ func (lb *loadBalancer) checksOf(key healthKey, since time.Time) *checks {
 	return lb.checks[key]
 }
 
-// run carries out the checks that are due, when somebody looks.
+// run carries out the checks that are due at the time of access.
 func (c *checks) run(now time.Time, probe Probe, ask Prober) Finding {
 	if now.Before(c.next) {
 		return c.finding
@@ -47,12 +46,12 @@ func (c *checks) run(now time.Time, probe Probe, ask Prober) Finding {
 	return c.finding
 }
 
-// record counts an answer: the first check is due at once, one in each
-// interval after that. As many as the check's retries must agree before the
-// status changes, from unknown too. Nobody can be asked about the past: what is
-// found now stands for all that are due by now.
+// record adds a result. The first check is due at once, then one per interval. The status
+// changes, also from unknown, after as many equal results as the check has retries. Past checks
+// can't be carried out later, so one result counts for all checks that are due by now.
 func (c *checks) record(now time.Time, check *schema.LoadBalancerServiceHealthCheck, found Finding) {
-	interval := max(1, time.Duration(check.Interval)) * time.Second // a restored state may have any
+	// A restored state may have any interval.
+	interval := max(1, time.Duration(check.Interval)) * time.Second
 	due := 1 + int(now.Sub(c.next)/interval)
 	c.next = c.next.Add(time.Duration(due) * interval)
 	if found.Health != c.answer {
@@ -63,15 +62,13 @@ func (c *checks) record(now time.Time, check *schema.LoadBalancerServiceHealthCh
 	}
 }
 
-// healthTick is how often RunHealthChecks looks for checks that are due; their
-// intervals are seconds.
+// healthTick is the polling interval for due checks; check intervals are whole seconds.
 const healthTick = 200 * time.Millisecond
 
-// RunHealthChecks carries out health checks until ctx ends: those of every
-// service and target, each in its interval, none waiting for another, and
-// without the simulator's lock, so that they may take as long as the check's
-// timeout says. Meanwhile targets are what the checks have found, and time and
-// [Options.Prober] have no say. The zero Finding counts as none.
+// RunHealthChecks carries out health checks until ctx ends: those of every service and target,
+// each at its interval, concurrently, and without the simulator's lock, so that a check may take
+// as long as its timeout. While it runs, target health results from these checks instead of time
+// and [Options.Prober]. A zero Finding is ignored.
 func (s *Simulator) RunHealthChecks(ctx context.Context, ask Prober) {
 	s.setProbing(1)
 	defer s.setProbing(-1)
@@ -81,7 +78,7 @@ func (s *Simulator) RunHealthChecks(ctx context.Context, ask Prober) {
 		for _, due := range s.dueChecks() {
 			asking.Go(func() { s.recordCheck(due, ask(due.probe)) })
 		}
-		_ = sleep.For(ctx, healthTick) // the loop's condition looks at ctx
+		_ = sleep.For(ctx, healthTick) // the loop condition checks ctx
 	}
 }
 
@@ -91,7 +88,6 @@ func (s *Simulator) setProbing(more int) {
 	p.probing += more
 }
 
-// dueCheck is one that somebody is being asked for.
 type dueCheck struct {
 	checks *checks
 	probe  Probe

@@ -28,7 +28,6 @@ func (c *call) getLoadBalancer() (reply, error) {
 	return ok(http.StatusOK, kindLoadBalancer, c.loadBalancerBody(lb))
 }
 
-// loadBalancerRequest is POST /load_balancers.
 type loadBalancerRequest struct {
 	Name             string                                     `json:"name"`
 	LoadBalancerType schema.IDOrName                            `json:"load_balancer_type"`
@@ -43,8 +42,8 @@ type loadBalancerRequest struct {
 	Network          *int64                                     `json:"network"`
 }
 
-// createLoadBalancer makes everything in one request with one action. All but
-// the attachment to the network shows at once.
+// createLoadBalancer creates everything in one request with one action. Everything except the
+// attachment to the network is visible at once.
 func (c *call) createLoadBalancer() (reply, error) {
 	req, err := decode[loadBalancerRequest](c)
 	if err != nil {
@@ -81,8 +80,8 @@ func (c *call) createLoadBalancer() (reply, error) {
 	}}, nil
 }
 
-// beginBalancing starts the creation, which holds the network too, and the primary IPs that were
-// named. These remain if it fails.
+// beginBalancing starts the creation, which also holds the networks and the primary IPs named in
+// the request. These primary IPs remain if it fails.
 func (c *call) beginBalancing(lb *loadBalancer, named addressPair, networks []*network) *action {
 	creation := change{
 		command: "create_load_balancer",
@@ -105,7 +104,7 @@ func (c *call) beginBalancing(lb *loadBalancer, named addressPair, networks []*n
 	return c.begin(creation)
 }
 
-// newLoadBalancer judges what a load balancer is by itself.
+// newLoadBalancer validates the properties of a load balancer other than services and targets.
 func (p *project) newLoadBalancer(req loadBalancerRequest) (*loadBalancer, error) {
 	if exceeds(len(p.loadBalancers.rows), p.opts.LoadBalancerLimit) {
 		return nil, errLimit("load_balancer_limit", p.opts.LoadBalancerLimit)
@@ -150,8 +149,8 @@ func (p *project) checkLoadBalancerName(name string, self int64) error {
 	return p.loadBalancers.nameFree(name, self)
 }
 
-// loadBalancerLocation follows the one of location and network_zone that the
-// request has, and its primary IPs' where that leaves a choice.
+// loadBalancerLocation returns the request's location. For a network_zone it is the location of
+// the primary IPs, unless Options.ZoneIgnoresPrimaryIPs is set.
 func (p *project) loadBalancerLocation(req loadBalancerRequest, named addressPair) (schema.Location, error) {
 	switch {
 	case (req.Location == nil) == (req.NetworkZone == nil):
@@ -175,7 +174,7 @@ func (p *project) loadBalancerLocation(req loadBalancerRequest, named addressPai
 	return schema.Location{}, errInvalid("network_zone", "network zone '%s' does not exist", *req.NetworkZone)
 }
 
-// furnish puts services and targets into a new load balancer.
+// furnish adds services and targets to a new load balancer.
 func (p *project) furnish(lb *loadBalancer, req loadBalancerRequest) error {
 	if req.PublicInterface != nil && !*req.PublicInterface {
 		if lb.private == nil {
@@ -214,8 +213,8 @@ func (c *call) updateLoadBalancer() (reply, error) {
 	return ok(http.StatusOK, kindLoadBalancer, c.loadBalancerBody(lb))
 }
 
-// deleteLoadBalancer answers with an action, at whose end it is gone. The
-// description still has 204, hcloud-go doesn't.
+// deleteLoadBalancer starts an action that deletes the load balancer when it ends. The
+// description still documents 204 without an action; hcloud-go expects the action.
 func (c *call) deleteLoadBalancer() (reply, error) {
 	lb, err := c.loadBalancer()
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/hetznercloud/hcloud-go/v2/hcloud/schema"
 )
 
-// Health is the state of a target as one service sees it.
+// Health is the health of a target according to one service.
 type Health string
 
 const (
@@ -18,19 +18,19 @@ const (
 	HealthUnhealthy Health = "unhealthy"
 )
 
-// Finding is what a health check found, or what is to be shown of a target.
+// Finding is the result of a health check, or the health shown for a target.
 type Finding struct {
 	Health Health
-	// Detail says why a target is unhealthy; empty: [DetailUnspecified].
+	// Detail is the reason why a target is unhealthy; empty means [DetailUnspecified].
 	Detail Detail
-	// HTTPStatus is the status that the target answered, with [DetailHTTPStatus].
+	// HTTPStatus is the HTTP status of the target's response, with [DetailHTTPStatus].
 	HTTPStatus int
 }
 
-// Detail is the reason why a target is unhealthy, in the API's words.
+// Detail is the reason why a target is unhealthy, in the API's terms.
 type Detail string
 
-// The details, as hcloud-go has them.
+// The details defined by hcloud-go.
 const (
 	DetailUnspecified  Detail = "unspecified"
 	DetailNoConnection Detail = "layer4_no_connection"
@@ -40,7 +40,7 @@ const (
 	DetailHTTPContent  Detail = "unexpected_http_content"
 )
 
-// valid refuses what the API could not show.
+// valid returns an error for a finding that the API can't show.
 func (f Finding) valid() error {
 	details := []Detail{"", DetailUnspecified, DetailNoConnection, DetailTimeout4, DetailTimeout7, DetailHTTPStatus, DetailHTTPContent}
 	switch {
@@ -56,42 +56,41 @@ func (f Finding) valid() error {
 	return nil
 }
 
-// TargetID names a target: a server, also one that a label selector chooses,
-// an IP, or both: a server at another address than its primary IPv4.
+// TargetID identifies a target: a server, also one selected by a label selector; an IP; or both,
+// for a server at an address other than its primary IPv4.
 type TargetID struct {
 	Server int64      `json:"server,omitempty"`
 	IP     netip.Addr `json:"ip,omitzero"`
 }
 
-// Probe is one question to a [Prober].
+// Probe describes one health check for a [Prober].
 type Probe struct {
 	LoadBalancer int64
 	Target       TargetID
-	Address      netip.Addr // where the load balancer reaches the target
+	Address      netip.Addr // the address at which the load balancer reaches the target
 	Service      schema.LoadBalancerService
-	// ProxyHeader: the check begins with a header of the PROXY protocol, see
+	// ProxyHeader reports whether the check begins with a header of the PROXY protocol, see
 	// [Options.ProxyHeaderInChecks].
 	ProxyHeader bool
 }
 
-// Prober carries out a health check of a target, and says healthy or unhealthy.
-// The zero Finding leaves the judgment to time, see [Options.HealthyAfter].
+// Prober carries out a health check of a target, and returns healthy or unhealthy. With the zero
+// Finding the health depends on time, see [Options.HealthyAfter].
 type Prober func(Probe) Finding
 
 type healthKey struct {
 	target TargetID
-	port   int // the listen port; 0: all
+	port   int // listen port; 0: all
 }
 
-// SetTargetHealth fixes what a load balancer thinks of a target, for one listen
-// port or, with 0, for all. An empty health takes that back. The target need
-// not be there yet.
+// SetTargetHealth fixes the health of a load balancer's target, for one listen port or, with 0,
+// for all. An empty health removes the fixed value. The target need not exist yet.
 func (s *Simulator) SetTargetHealth(loadBalancer int64, target TargetID, listenPort int, health Health) error {
 	return s.SetTargetFinding(loadBalancer, target, listenPort, Finding{Health: health})
 }
 
-// SetTargetFinding does the same with the reason why a target is unhealthy. The
-// zero Finding takes it back.
+// SetTargetFinding is like SetTargetHealth, with the reason why a target is unhealthy. The zero
+// Finding removes the fixed value.
 func (s *Simulator) SetTargetFinding(loadBalancer int64, target TargetID, listenPort int, finding Finding) error {
 	p, unlock := s.present()
 	defer unlock()
@@ -111,10 +110,9 @@ func (s *Simulator) SetTargetFinding(loadBalancer int64, target TargetID, listen
 	return nil
 }
 
-// HealthyTargets are those that a service of a load balancer sends new
-// connections to now: what the API shows as healthy for its listen port, if it
-// can be reached; with [Options.ServeUnjudged] also what it shows as unknown. A
-// service that there isn't has none.
+// HealthyTargets returns the targets to which a service currently sends new connections: the
+// reachable targets that the API shows as healthy for its listen port, and with
+// [Options.ServeUnjudged] also those of unknown health. It returns nil for a missing service.
 func (s *Simulator) HealthyTargets(loadBalancer int64, listenPort int) []PlaneTarget {
 	p, unlock := s.present()
 	defer unlock()
@@ -140,13 +138,12 @@ func (s *Simulator) HealthyTargets(loadBalancer int64, listenPort int) []PlaneTa
 	return out
 }
 
-// serves reports whether a target of this health gets connections.
 func (p *project) serves(health Health) bool {
 	return health == HealthHealthy || p.opts.ServeUnjudged && health == HealthUnknown
 }
 
-// findingOf is what a service thinks of a target: what was set, what the prober
-// says, or what time makes of it.
+// findingOf returns the health of a target for a service: the fixed value, the result of health
+// checks, or the health that results from time.
 func (p *project) findingOf(lb *loadBalancer, s *service, t *target, id TargetID) Finding {
 	for _, port := range []int{s.ListenPort, 0} {
 		if fixed, ok := lb.health[healthKey{id, port}]; ok {
@@ -173,7 +170,6 @@ func (p *project) findingOf(lb *loadBalancer, s *service, t *target, id TargetID
 	return Finding{Health: HealthHealthy}
 }
 
-// probe is what a health check of a target is asked for.
 func (p *project) probe(lb *loadBalancer, s *service, t *target, id TargetID) Probe {
 	return Probe{
 		LoadBalancer: lb.id, Target: id, Address: p.addressOf(lb, t, id), Service: s.clone().LoadBalancerService,
@@ -181,8 +177,7 @@ func (p *project) probe(lb *loadBalancer, s *service, t *target, id TargetID) Pr
 	}
 }
 
-// isUp reports whether a target can answer at all. Of dedicated servers nothing
-// is known.
+// isUp reports whether a target can respond at all. IPs of dedicated servers count as up.
 func (p *project) isUp(id TargetID) bool {
 	if id.Server == 0 {
 		return true
@@ -191,7 +186,7 @@ func (p *project) isUp(id TargetID) bool {
 	return ok && s.status == statusRunning
 }
 
-// addressOf is where a target is reached; zero if it can't be.
+// addressOf returns the address at which a target is reached; zero if it is unreachable.
 func (p *project) addressOf(lb *loadBalancer, t *target, id TargetID) netip.Addr {
 	s, known := p.servers.get(id.Server)
 	switch {
@@ -210,8 +205,8 @@ func (p *project) addressOf(lb *loadBalancer, t *target, id TargetID) netip.Addr
 	return netip.Addr{}
 }
 
-// targetBody is a target as the API shows it: without what it is not, and with
-// the address of a server, which schema doesn't have yet.
+// targetBody is a target as the API shows it: without fields that don't apply, and with the
+// server's address, which the schema lacks.
 type targetBody struct {
 	Type          string                                  `json:"type"`
 	Server        *targetServerBody                       `json:"server,omitempty"`
@@ -227,7 +222,7 @@ type targetServerBody struct {
 	IP string `json:"ip"`
 }
 
-// healthBody has, as hcloud-go does, fields that the description lacks yet.
+// healthBody has, like hcloud-go, fields that the description lacks.
 type healthBody struct {
 	ListenPort     int     `json:"listen_port"`
 	Status         Health  `json:"status"`
@@ -289,7 +284,6 @@ func (p *project) healthBodies(lb *loadBalancer, t *target, id TargetID) []healt
 	return out
 }
 
-// plain is the body as schema has it.
 func (b targetBody) plain() schema.LoadBalancerTarget {
 	out := schema.LoadBalancerTarget{Type: b.Type, LabelSelector: b.LabelSelector, IP: b.IP}
 	if b.Server != nil {

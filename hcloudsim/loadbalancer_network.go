@@ -2,7 +2,6 @@ package hcloudsim
 
 import "github.com/hetznercloud/hcloud-go/v2/hcloud/schema"
 
-// attachLoadBalancer judges the attachment and enters it.
 func (p *project) attachLoadBalancer(lb *loadBalancer, n *network, wish place) error {
 	if lb.private != nil {
 		return errRefused("load_balancer_already_attached", "the load balancer is already attached to network %d", lb.private.network)
@@ -41,7 +40,7 @@ func (c *call) attachLoadBalancerToNetwork() (reply, error) {
 	}))
 }
 
-// detachLoadBalancerFromNetwork also drops the targets behind the network.
+// detachLoadBalancerFromNetwork also removes the targets reached through the network.
 func (c *call) detachLoadBalancerFromNetwork() (reply, error) {
 	lb, req, err := balancing[schema.LoadBalancerActionDetachFromNetworkRequest](c)
 	if err != nil {

@@ -15,17 +15,17 @@ const (
 	protocolHTTP  = "http"
 	protocolHTTPS = "https"
 
-	redirectPort = 80 // what redirect_http of an https service listens on
+	redirectPort = 80 // listen port of redirect_http of an https service
 )
 
 type service struct {
 	schema.LoadBalancerService
-	since   time.Time // when it came to be what it is
+	since   time.Time // creation or last change
 	pending bool
 }
 
-// serviceRequest is a service in POST /load_balancers, add_service and
-// update_service: one shape, of which the last may leave out anything.
+// serviceRequest is a service in POST /load_balancers, add_service and update_service. In
+// update_service every field is optional.
 type serviceRequest struct {
 	Protocol        *string                                                   `json:"protocol"`
 	ListenPort      *int                                                      `json:"listen_port"`
@@ -35,7 +35,7 @@ type serviceRequest struct {
 	HealthCheck     *schema.LoadBalancerActionUpdateServiceRequestHealthCheck `json:"health_check"`
 }
 
-// serviceBody is schema's without an http that there isn't.
+// serviceBody is the schema's type, with http omitted if absent.
 type serviceBody struct {
 	schema.LoadBalancerService
 	HTTP        *schema.LoadBalancerServiceHTTP `json:"http,omitempty"`
@@ -51,7 +51,7 @@ func newServiceBody(s schema.LoadBalancerService) serviceBody {
 	return serviceBody{s, s.HTTP, healthCheckBody{*s.HealthCheck, s.HealthCheck.HTTP}}
 }
 
-// clone shares nothing with s.
+// clone returns a deep copy.
 func (s *service) clone() *service {
 	out := *s
 	if s.HTTP != nil {
@@ -71,14 +71,14 @@ func (s *service) clone() *service {
 	return &out
 }
 
-// set replaces a value by the one that was asked for, if one was.
+// set assigns the requested value, if there is one.
 func set[T any](value *T, asked *T) {
 	if asked != nil {
 		*value = *asked
 	}
 }
 
-// with returns the service as a request wants it, completed with defaults.
+// with returns the service changed by a request, completed with defaults.
 func (s *service) with(req serviceRequest) *service {
 	out := s.clone()
 	set(&out.Protocol, req.Protocol)
@@ -94,8 +94,8 @@ func (s *service) with(req serviceRequest) *service {
 	return out
 }
 
-// said returns an object of a request, nil if nothing is in it: the program hcloud sends objects
-// for http to services of every protocol, empty ones where nobody has asked for anything.
+// said returns an object of a request, or nil if it is empty: the hcloud CLI sends http objects
+// for services of every protocol, and they are empty if the user has set no http option.
 // https://github.com/hetznercloud/cli/blob/main/internal/cmd/loadbalancer/update_service.go
 func said[T comparable](object *T) *T {
 	if object == nil || *object == *new(T) {
@@ -162,7 +162,6 @@ func (s *service) setHealthCheck(req *schema.LoadBalancerActionUpdateServiceRequ
 	set(&check.HTTP.TLS, http.TLS)
 }
 
-// check judges a service by itself.
 func (s *service) check() error {
 	switch s.Protocol {
 	case protocolTCP, protocolHTTP, protocolHTTPS:
@@ -199,8 +198,7 @@ func (s *service) checkHTTP() error {
 	return within("http.timeout_idle", s.HTTP.TimeoutIdle, 30, 300)
 }
 
-// statusPattern is a status code in which ? stands for one character and *
-// for several.
+// statusPattern matches a status code with the wildcards ? (one character) and * (several).
 var statusPattern = regexp.MustCompile(`^[0-9?*]{1,3}$`)
 
 func (s *service) checkHealthCheck() error {
@@ -248,7 +246,6 @@ func within(field string, value, low, high int) error {
 	return nil
 }
 
-// ports are what a service listens on.
 func (s *service) ports() []int {
 	if s.Protocol == protocolHTTPS && s.HTTP != nil && s.HTTP.RedirectHTTP && s.ListenPort != redirectPort {
 		return []int{s.ListenPort, redirectPort}
@@ -256,8 +253,7 @@ func (s *service) ports() []int {
 	return []int{s.ListenPort}
 }
 
-// checkPorts refuses a service whose ports another one has, with the status
-// of the operation.
+// checkPorts returns an error with the operation's status if another service has a port of s.
 func (lb *loadBalancer) checkPorts(s, replaced *service, status int) error {
 	for _, other := range lb.services {
 		if other == replaced {

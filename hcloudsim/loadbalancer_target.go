@@ -18,7 +18,7 @@ const (
 type target struct {
 	kind       string
 	server     int64      // for targetServer
-	ip         netip.Addr // for targetIP; for targetServer another one than its primary IPv4, if asked for
+	ip         netip.Addr // for targetIP; for targetServer an address other than its primary IPv4
 	selector   string     // for targetSelector
 	chosen     selector
 	usePrivate bool
@@ -26,7 +26,6 @@ type target struct {
 	pending    bool
 }
 
-// targetRequest is a target wherever one is named.
 type targetRequest struct {
 	Type          string                                  `json:"type"`
 	Server        *targetServerRequest                    `json:"server"`
@@ -40,7 +39,6 @@ type targetServerRequest struct {
 	IP string `json:"ip"`
 }
 
-// parse reads what a request names, without asking whether it exists.
 func (r targetRequest) parse() (*target, error) {
 	t := &target{kind: r.Type}
 	set(&t.usePrivate, r.UsePrivateIP)
@@ -80,8 +78,7 @@ func (r targetRequest) parse() (*target, error) {
 	return t, nil
 }
 
-// same reports whether two targets are one to the API: whether the private
-// address is used makes no difference.
+// same reports whether the API treats two targets as equal. It ignores use_private_ip.
 func (t *target) same(other *target) bool {
 	return t.kind == other.kind && t.server == other.server && t.ip == other.ip && t.selector == other.selector
 }
@@ -95,14 +92,13 @@ func (t *target) reaches(s *server) bool {
 	return (t.kind == targetServer && t.server == s.id) || (t.kind == targetSelector && t.chosen.matches(s.labels))
 }
 
-// normalize leaves out the address of a server that it is reached at anyway.
+// normalize removes the IP of a server target if it is the default, the primary IPv4.
 func (p *project) normalize(t *target) {
 	if s, ok := p.servers.get(t.server); ok && t.kind == targetServer && !t.usePrivate && t.ip == s.ipv4() {
 		t.ip = netip.Addr{}
 	}
 }
 
-// selectedBy yields the servers that a label selector chooses now.
 func (p *project) selectedBy(t *target) iter.Seq[*server] {
 	return func(yield func(*server) bool) {
 		for _, s := range p.servers.rows {
@@ -113,7 +109,7 @@ func (p *project) selectedBy(t *target) iter.Seq[*server] {
 	}
 }
 
-// weight is how much of the type's targets a target uses up.
+// weight returns how many targets a target counts for in the limit of the load balancer type.
 func (p *project) weight(t *target) int {
 	if t.kind != targetSelector {
 		return 1
@@ -125,7 +121,6 @@ func (p *project) weight(t *target) int {
 	return n
 }
 
-// checkTarget judges a target of a load balancer.
 func (p *project) checkTarget(lb *loadBalancer, t *target) error {
 	sameServer := func(other *target) bool {
 		return t.kind == targetServer && other.kind == t.kind && other.server == t.server
@@ -149,7 +144,7 @@ func (p *project) checkTarget(lb *loadBalancer, t *target) error {
 	case !t.usePrivate && !lb.public:
 		return errRefused("load_balancer_public_interface_disabled", "the load balancer's public interface is disabled")
 	case t.kind == targetSelector:
-		return nil // servers that can't be reached are just not healthy
+		return nil // unreachable servers are unhealthy, not refused
 	}
 	return p.checkServerTarget(lb, t)
 }
@@ -162,7 +157,8 @@ func (p *project) checkServerTarget(lb *loadBalancer, t *target) error {
 	switch {
 	case t.usePrivate && t.ip.IsValid():
 		return errInvalid("server.ip", "is not available together with use_private_ip")
-	case t.ip.IsValid() && (!s.ipv6().Contains(t.ip) || t.ip == s.ipv6().Addr()): // the primary IPv4 is none, see normalize
+	// normalize has removed the primary IPv4.
+	case t.ip.IsValid() && (!s.ipv6().Contains(t.ip) || t.ip == s.ipv6().Addr()):
 		return errRefused("ip_not_assigned_to_server", "IP %s is not assigned to server %d", t.ip, s.id)
 	case t.usePrivate && s.attachmentTo(lb.private.network) == nil:
 		return errRefused("resolve_cloud_private_targets_error", "server %d is not attached to network %d", s.id, lb.private.network)
@@ -172,7 +168,6 @@ func (p *project) checkServerTarget(lb *loadBalancer, t *target) error {
 	return nil
 }
 
-// isCloud reports whether a public address belongs to something of the project.
 func (p *project) isCloud(ip netip.Addr) bool {
 	return slices.ContainsFunc(p.servers.rows, func(s *server) bool { return s.ipv4() == ip || s.ipv6().Contains(ip) }) ||
 		slices.ContainsFunc(p.loadBalancers.rows, func(lb *loadBalancer) bool { return lb.ipv4 == ip || lb.ipv6 == ip })

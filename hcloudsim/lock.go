@@ -1,6 +1,5 @@
 package hcloudsim
 
-// ref names a resource: what an action is about, and what it holds.
 type ref struct {
 	kind string
 	id   int64
@@ -17,7 +16,7 @@ func (p *project) busy(on ref) bool {
 	return false
 }
 
-// idle refuses a change while an action holds one of the resources.
+// idle returns an error if a running action holds one of the resources.
 func (p *project) idle(on ...ref) error {
 	for _, r := range on {
 		if p.busy(r) {

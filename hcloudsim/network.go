@@ -10,37 +10,37 @@ import (
 
 const kindNetwork = "network"
 
-// network is a private network: IPv4 only, its first address is the gateway.
+// network is a private IPv4 network. Its first address is the gateway.
 type network struct {
 	base
 	ipRange netip.Prefix
 	subnets []*subnet
 	routes  []*route
-	// exposeRoutes to the vSwitch: stored and shown, without effect here.
+	// exposeRoutes exposes the routes to the vSwitch. Only the data plane uses it.
 	exposeRoutes bool
 }
 
 type subnet struct {
-	kind    string // cloud, server (its old name) or vswitch
+	kind    string // cloud, server (legacy name) or vswitch
 	ipRange netip.Prefix
 	zone    string
 	vSwitch int64
-	pending bool       // an action is still building it
-	picked  netip.Addr // the last that was picked for a member, see [Options.AddressesInTurn]
+	pending bool       // a running action is creating it
+	picked  netip.Addr // last address allocated to a member, see [Options.AddressesInTurn]
 }
 
 type route struct {
 	destination netip.Prefix
 	gateway     netip.Addr
 	pending     bool
-	ends        time.Time // when the action that adds it ends well; zero: it never does, or was seeded
+	// ends is when the adding action ends; zero if it fails, or for a seeded route.
+	ends time.Time
 }
 
 func (n *network) ref() ref            { return ref{kindNetwork, n.id} }
 func (n *network) gateway() netip.Addr { return n.ipRange.Addr().Next() }
 
-// gateway of a vSwitch subnet, which is layer 2, is its own; every other is
-// reached through the network's.
+// gateway returns the network's gateway; a vSwitch subnet, which is layer 2, has its own.
 func (s *subnet) gateway(n *network) netip.Addr {
 	if s.kind == subnetVSwitch {
 		return s.ipRange.Addr().Next()
@@ -56,7 +56,7 @@ func (n *network) dropSubnet(s *subnet) {
 	n.subnets = slices.DeleteFunc(n.subnets, func(other *subnet) bool { return other == s })
 }
 
-// subnetOf returns the subnet that an address lies in, or nil.
+// subnetOf returns the subnet that contains an address, or nil.
 func (n *network) subnetOf(ip netip.Addr) *subnet {
 	for _, s := range n.subnets {
 		if s.ipRange.Contains(ip) {
@@ -66,7 +66,7 @@ func (n *network) subnetOf(ip netip.Addr) *subnet {
 	return nil
 }
 
-// networkSubnet is schema's with the field that may be null but not absent.
+// networkSubnet is the schema's type with vswitch_id, which may be null but not absent.
 type networkSubnet struct {
 	schema.NetworkSubnet
 	VSwitchID *int64 `json:"vswitch_id"`

@@ -7,8 +7,7 @@ import (
 	"github.com/hetznercloud/hcloud-go/v2/hcloud/schema"
 )
 
-// changing reads a request for a change of the network in the path, and
-// refuses it while another change runs.
+// changing parses a request to change the network in the path, which must be idle.
 func changing[T any](c *call) (n *network, req T, err error) {
 	if n, err = c.network(); err != nil {
 		return n, req, err
@@ -41,7 +40,6 @@ func (c *call) addRoute() (reply, error) {
 	return c.started(a)
 }
 
-// placeRoute judges a route and enters it.
 func (p *project) placeRoute(n *network, req schema.NetworkRoute) (*route, error) {
 	r, err := parseRoute(req)
 	if err != nil {
@@ -107,8 +105,7 @@ func (c *call) addSubnet() (reply, error) {
 	}))
 }
 
-// placeSubnet judges a subnet and enters it; without a range it gets the first
-// free /24.
+// placeSubnet validates a subnet and adds it. Without a range it gets the first free /24.
 func (p *project) placeSubnet(n *network, req schema.NetworkSubnet) (*subnet, error) {
 	if exceeds(len(n.subnets), p.opts.SubnetLimit) {
 		return nil, errLimit("network_subnet_limit", p.opts.SubnetLimit)
@@ -153,12 +150,11 @@ func (c *call) deleteSubnet() (reply, error) {
 		if s.ipRange != ipRange {
 			continue
 		}
-		// "Subnets containing attached resources can not be deleted, they must be
-		// detached beforehand" (DELETE of a subnet in the API's description). Load
-		// balancers are such resources: users report subnets that can't be deleted
-		// until the load balancer is detached. Terraform's provider matches the code and
-		// both messages (hetznercloud/terraform-provider-hcloud#412 and #1523); that the
-		// second is the one for load balancers is a guess.
+		// "Subnets containing attached resources can not be deleted, they must be detached
+		// beforehand" (DELETE of a subnet in the API's description). Users report that this
+		// includes load balancers. Terraform's provider matches the code and both messages
+		// (hetznercloud/terraform-provider-hcloud#412 and #1523). That the second message is for
+		// load balancers is a guess.
 		for m := range c.members(n.id) {
 			switch {
 			case !m.attachment.isIn(s.ipRange):

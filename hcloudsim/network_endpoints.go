@@ -36,7 +36,7 @@ func (c *call) createNetwork() (reply, error) {
 	return ok(http.StatusCreated, kindNetwork, c.networkBody(n))
 }
 
-// createNetwork is immediate: the API has no action for it.
+// createNetwork creates the network at once: the API has no action for it.
 func (p *project) createNetwork(req schema.NetworkCreateRequest) (*network, error) {
 	if exceeds(len(p.networks.rows), p.opts.NetworkLimit) {
 		return nil, errLimit("network_limit", p.opts.NetworkLimit)
@@ -103,7 +103,7 @@ func (c *call) updateNetwork() (reply, error) {
 	return ok(http.StatusOK, kindNetwork, c.networkBody(n))
 }
 
-// deleteNetwork detaches what is attached, and is immediate.
+// deleteNetwork deletes the network at once and detaches its members.
 func (c *call) deleteNetwork() (reply, error) {
 	n, err := c.network()
 	if err != nil {

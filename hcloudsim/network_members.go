@@ -8,7 +8,7 @@ import (
 	"github.com/hetznercloud/hcloud-go/v2/hcloud/schema"
 )
 
-// The states of a member, as hcloud-go lists them; error can't happen here.
+// The member states of hcloud-go, except error, which can't occur here.
 const (
 	memberOK        = "ok"
 	memberAttaching = "attaching"
@@ -16,7 +16,6 @@ const (
 	memberUpdating  = "updating"
 )
 
-// memberStatus looks at what runs on a member in its network.
 func (p *project) memberStatus(m member) string {
 	if m.attachment.pending {
 		return memberAttaching
@@ -48,9 +47,8 @@ func (p *project) renderMember(n *network, m member) schema.NetworkMember {
 	return out
 }
 
-// listMembers is GET /networks/{id}/members, which hcloud-go knows and the
-// description doesn't yet. Unlike the network itself it also shows who is
-// just being attached.
+// listMembers implements GET /networks/{id}/members, which hcloud-go has and the description
+// lacks. Unlike the network itself it includes members that are being attached.
 func (c *call) listMembers() (reply, error) {
 	n, err := c.network()
 	if err != nil {

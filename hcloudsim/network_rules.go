@@ -6,19 +6,18 @@ import (
 	"strings"
 )
 
-// The rules of networks, apart from what they guard: each reads the state and
-// returns the refusal or nothing.
+// The validation rules of networks. Each reads the state and returns an error or nil.
 
 const (
 	subnetCloud   = "cloud"
 	subnetServer  = "server"
 	subnetVSwitch = "vswitch"
 
-	networkBitsMost = 24 // the smallest network
-	subnetBitsMost  = 30 // the smallest subnet
+	networkBitsMost = 24 // smallest network
+	subnetBitsMost  = 30 // smallest subnet
 )
 
-// rfc1918 are the ranges that networks, subnets and routes live in.
+// rfc1918 returns the ranges allowed for networks, subnets and routes.
 func rfc1918() []netip.Prefix {
 	return []netip.Prefix{
 		netip.PrefixFrom(netip.AddrFrom4([4]byte{10}), 8),
@@ -27,7 +26,7 @@ func rfc1918() []netip.Prefix {
 	}
 }
 
-// publicGateway is where servers send public traffic: never part of a network.
+// publicGateway is the servers' public gateway. It is never part of a network.
 func publicGateway() netip.Addr { return netip.AddrFrom4([4]byte{172, 31, 1, 1}) }
 
 func isPrivate(p netip.Prefix) bool {
@@ -40,7 +39,7 @@ func inside(inner, outer netip.Prefix) bool {
 	return inner.Bits() >= outer.Bits() && outer.Contains(inner.Addr())
 }
 
-// parsePrefix reads an IPv4 prefix whose host bits are zero.
+// parsePrefix parses an IPv4 prefix and requires zero host bits.
 func parsePrefix(field, text string) (netip.Prefix, error) {
 	p, err := netip.ParsePrefix(text)
 	if err != nil || !p.Addr().Is4() {
@@ -70,8 +69,7 @@ func checkNetworkRange(ipRange netip.Prefix) error {
 	return nil
 }
 
-// checkExtension judges a new range of the network, which can only grow, and
-// only at its end.
+// checkExtension requires a range that begins at the same address and contains the old range.
 func (n *network) checkExtension(to netip.Prefix) error {
 	switch err := checkNetworkRange(to); {
 	case err != nil:
@@ -106,8 +104,7 @@ func (n *network) checkSubnet(s *subnet, zones catalog) error {
 	return nil
 }
 
-// checkRoute judges a route before it is added. Whether its gateway is
-// anybody's address doesn't matter to the API.
+// checkRoute validates a new route. The API does not require a member with the gateway's address.
 func (n *network) checkRoute(r *route) error {
 	everything := r.destination.Bits() == 0
 	switch {
@@ -133,8 +130,8 @@ func (n *network) checkRoute(r *route) error {
 	return nil
 }
 
-// overlapping finds what of the network has a part of p. The default route
-// has no part of anything but another one: it is what remains.
+// overlapping returns the subnet or route of the network that overlaps p. A default route
+// overlaps only another default route.
 func (n *network) overlapping(p netip.Prefix) (bool, string) {
 	clash := func(other netip.Prefix) bool {
 		return p == other || (p.Bits() > 0 && other.Bits() > 0 && p.Overlaps(other))
@@ -152,14 +149,14 @@ func (n *network) overlapping(p netip.Prefix) (bool, string) {
 	return false, ""
 }
 
-// freeSubnet is the first /24 of the network that nothing has a part of.
+// freeSubnet returns the first /24 of the network that overlaps no subnet or route.
 func (n *network) freeSubnet() (netip.Prefix, error) {
 	for a := n.ipRange.Addr(); n.ipRange.Contains(a); {
 		p := netip.PrefixFrom(a, networkBitsMost)
 		if taken, _ := n.overlapping(p); !taken {
 			return p, nil
 		}
-		b := a.As4() // the next /24: one more in the upper 24 bits
+		b := a.As4() // next /24: increment the upper 24 bits
 		for i := 2; i >= 0; i-- {
 			if b[i]++; b[i] != 0 {
 				break
@@ -177,5 +174,5 @@ func checkName(name string) error {
 	return nil
 }
 
-// nameMost is the longest name of a network or load balancer.
+// nameMost is the maximum length of a name in bytes.
 const nameMost = 128

@@ -9,8 +9,8 @@ import (
 	"github.com/underlay-ccm/underlay/hcloudsim/profile"
 )
 
-// With returns the options with what was measured in place of what they leave zero. An option that
-// is set stays: ActionTime keeps the measured times of actions out, too.
+// With returns the options with measured values in the zero fields. Options that are set take
+// precedence: ActionTime also disables the measured action times.
 func (o Options) With(measured profile.Cloud) Options {
 	if o.Busy == BusyConflict && measured.Busy != nil && *measured.Busy == profile.Locked {
 		o.Busy = BusyLocked
@@ -28,7 +28,7 @@ func (o Options) With(measured profile.Cloud) Options {
 		o.RateLimit = *measured.RateLimit
 	}
 	if source := measured.IPv6Source; !o.IPv6Source.IsValid() && source != nil && *source != profile.Own {
-		o.IPv6Source, _ = netip.ParseAddr(*source) // as Read has checked
+		o.IPv6Source, _ = netip.ParseAddr(*source) // validated by Read
 	}
 	for option, is := range map[*bool]*bool{
 		&o.EffectsAtOnce:         measured.EffectsAtOnce,
@@ -48,7 +48,7 @@ func (o Options) With(measured profile.Cloud) Options {
 	return o
 }
 
-// commands are those of every action that there is.
+// commands returns the commands of all simulated actions.
 func commands() []string {
 	return []string{
 		"add_route", "add_service", "add_subnet", "add_target", "assign_floating_ip", "assign_primary_ip",
@@ -61,8 +61,8 @@ func commands() []string {
 	}
 }
 
-// UnusedTimes are the commands in ActionTimes that no action has here, sorted: misspelled ones, and
-// those of actions that only a real cloud has.
+// UnusedTimes returns the sorted commands in ActionTimes that no simulated action has: misspelled
+// commands, and those of actions that exist only in a real cloud.
 func (o Options) UnusedTimes() (unused []string) {
 	for _, command := range slices.Sorted(maps.Keys(o.ActionTimes)) {
 		if !slices.Contains(commands(), command) {

@@ -8,11 +8,11 @@ import (
 	"github.com/hetznercloud/hcloud-go/v2/hcloud/schema"
 )
 
-// pointers are the reverse DNS entries of a resource, where they were changed.
-// An IPv4 address without one has a default name, an IPv6 address none.
+// pointers holds the changed reverse DNS entries of a resource. By default an IPv4 address has a
+// generated name, and an IPv6 address has no entry.
 type pointers map[netip.Addr]string
 
-// change returns what carries out a change_dns_ptr: nil resets the entry.
+// change returns the effect of a change_dns_ptr request; a nil name resets the entry.
 func (p *pointers) change(ip netip.Addr, name *string) (finish func(), err error) {
 	if name != nil && (len(*name) > 253 || !hostname.MatchString(*name)) {
 		return nil, errInvalid("dns_ptr", "must be a fully qualified domain name without a trailing dot, or null")
@@ -29,7 +29,7 @@ func (p *pointers) change(ip netip.Addr, name *string) (finish func(), err error
 	}, nil
 }
 
-// of is the entry of one address.
+// of returns the entry of an address, or its default.
 func (p pointers) of(ip netip.Addr) string {
 	if name, changed := p[ip]; changed {
 		return name
@@ -40,7 +40,7 @@ func (p pointers) of(ip netip.Addr) string {
 	return ""
 }
 
-// inside are the entries within a server's IPv6 network, sorted.
+// inside returns the changed entries within an IPv6 network, sorted.
 func (p pointers) inside(network netip.Prefix) []schema.ServerPublicNetIPv6DNSPtr {
 	out := []schema.ServerPublicNetIPv6DNSPtr{}
 	for _, ip := range slices.SortedFunc(maps.Keys(p), netip.Addr.Compare) {

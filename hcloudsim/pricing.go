@@ -6,8 +6,8 @@ import (
 	"github.com/hetznercloud/hcloud-go/v2/hcloud/schema"
 )
 
-// pricingBody is schema's without what the description has no more, and with what it still demands,
-// although it calls it deprecated: a price of floating IPs of all types.
+// pricingBody is the schema's type without fields that the description has removed, and with
+// floating_ip, which is deprecated but still required.
 type pricingBody struct {
 	schema.Pricing
 	FloatingIP schema.PricingFloatingIP `json:"floating_ip"`
@@ -26,8 +26,8 @@ type primaryIPPrice struct {
 	PriceMonthly schema.Price `json:"price_monthly"`
 }
 
-// pricing is GET /pricing. As in the rest of the catalog, prices are plausible, and no price list;
-// those of types are what the types themselves show.
+// pricing implements GET /pricing. Like the rest of the catalog it has plausible prices, not the
+// real price list. Prices of types are those of the types themselves.
 func (c *call) pricing() (reply, error) {
 	out := pricingBody{FloatingIP: schema.PricingFloatingIP{PriceMonthly: price(3_0000)}, Pricing: schema.Pricing{
 		Currency: "EUR", VATRate: "19.00",

@@ -16,14 +16,14 @@ const (
 	typeIPv6 = "ipv6"
 )
 
-// primaryIP is a public address that can outlive who has it. A load balancer has one of each type,
-// a server at most one: those it was created with, or new ones that go with it.
+// primaryIP is a public address that can outlive its holder. A load balancer has one of each
+// type, a server at most one. They are named at its creation, or created and deleted with it.
 type primaryIP struct {
 	base
 	kind       string
 	net        netip.Prefix // an IPv4 address, or an IPv6 /64
 	location   schema.Location
-	holder     ref // zero: nobody has it
+	holder     ref // zero: unassigned
 	autoDelete bool
 	pointers   pointers
 }
@@ -32,7 +32,7 @@ func (k *primaryIP) ref() ref { return ref{kindPrimaryIP, k.id} }
 
 func (k *primaryIP) free() bool { return k.holder == ref{} }
 
-// address is what a load balancer that has it answers at.
+// address returns the address that a load balancer holding k listens on.
 func (k *primaryIP) address() netip.Addr {
 	if k.kind == typeIPv4 {
 		return k.net.Addr()
@@ -61,7 +61,7 @@ func (p *project) renderPrimaryIP(k *primaryIP) schema.PrimaryIP {
 	return out
 }
 
-// addressPair is what a load balancer, or a server, has or shall have. Nil: none.
+// addressPair holds the primary IPs of a load balancer or server. Either may be nil.
 type addressPair struct{ ipv4, ipv6 *primaryIP }
 
 func newIPv4(ip netip.Addr) *primaryIP {
@@ -70,7 +70,7 @@ func newIPv4(ip netip.Addr) *primaryIP {
 
 func newIPv6(net netip.Prefix) *primaryIP { return &primaryIP{kind: typeIPv6, net: net} }
 
-// newAddresses are primary IPs that have no ID yet, see hold.
+// newAddresses returns primary IPs without an ID, which hold adds to the project.
 func (p *project) newAddresses() addressPair {
 	ipv4, ipv6 := p.public.next()
 	return addressPair{newIPv4(ipv4), newIPv6(ipv6)}
@@ -96,8 +96,8 @@ func (a *addressPair) set(k *primaryIP) {
 	}
 }
 
-// namedPrimaryIPs finds those that something is to be created with, by their IDs; 0 names none. The
-// codes are those that the description has for servers.
+// namedPrimaryIPs returns the primary IPs named by ID in a creation request; 0 means absent. The
+// error codes are those that the description lists for servers.
 func (p *project) namedPrimaryIPs(ipv4, ipv6 int64) (pair addressPair, err error) {
 	if pair.ipv4, err = p.namedPrimaryIP(ipv4, typeIPv4); err != nil {
 		return addressPair{}, err
@@ -125,7 +125,7 @@ func (p *project) namedPrimaryIP(id int64, kind string) (*primaryIP, error) {
 	return k, p.idle(k.ref())
 }
 
-// in refuses primary IPs of other locations.
+// in returns an error if a primary IP is in another location.
 func (a addressPair) in(location schema.Location) error {
 	for _, k := range a.all() {
 		if k.location.Name != location.Name {
@@ -135,8 +135,8 @@ func (a addressPair) in(location schema.Location) error {
 	return nil
 }
 
-// hold lets a server or load balancer have its primary IPs. Those without an ID are new, and go with
-// it.
+// hold assigns primary IPs to a server or load balancer. Primary IPs without an ID are new: hold
+// adds them to the project, and they are deleted with their holder.
 func (p *project) hold(pair addressPair, holder ref, at schema.Location) {
 	for _, k := range pair.all() {
 		k.holder = holder
@@ -148,13 +148,13 @@ func (p *project) hold(pair addressPair, holder ref, at schema.Location) {
 	}
 }
 
-// removeLoadBalancer leaves the primary IPs that are not to go with it.
+// removeLoadBalancer removes a load balancer and keeps its primary IPs that have no auto-delete.
 func (p *project) removeLoadBalancer(lb *loadBalancer) {
 	p.loadBalancers.remove(lb.id)
 	p.release(lb.ref())
 }
 
-// release gives back the primary IPs of what is no more.
+// release unassigns the primary IPs of a deleted holder, and deletes those with auto-delete.
 func (p *project) release(holder ref) {
 	for _, k := range slices.Clone(p.primaryIPs.rows) {
 		switch {
@@ -167,13 +167,11 @@ func (p *project) release(holder ref) {
 	}
 }
 
-// assign gives a server a primary IP as its address of that family.
 func (s *server) assign(k *primaryIP) {
 	k.holder = s.ref()
 	s.addresses.set(k)
 }
 
-// unassign takes it away again.
 func (s *server) unassign(k *primaryIP) {
 	k.holder = ref{}
 	if k.kind == typeIPv4 {

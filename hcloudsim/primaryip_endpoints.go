@@ -35,7 +35,7 @@ func (c *call) listPrimaryIPs() (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	if query := c.request.URL.Query(); query.Has("ip") { // an address without a prefix length, as hcloud-go has it
+	if query := c.request.URL.Query(); query.Has("ip") { // without prefix length, as in hcloud-go
 		chosen = slices.DeleteFunc(chosen, func(k *primaryIP) bool { return k.net.Addr().String() != query.Get("ip") })
 	}
 	by := byBase[*primaryIP]()
@@ -51,13 +51,12 @@ func (c *call) getPrimaryIP() (reply, error) {
 	return ok(http.StatusOK, kindPrimaryIP, c.renderPrimaryIP(k))
 }
 
-// primaryIPRequest is POST /primary_ips.
 type primaryIPRequest struct {
 	schema.PrimaryIPCreateRequest
 	Location *schema.IDOrName `json:"location"`
 }
 
-// createPrimaryIP is immediate; an action assigns it, if that is asked for.
+// createPrimaryIP creates the primary IP at once; an action assigns it, if requested.
 func (c *call) createPrimaryIP() (reply, error) {
 	req, err := decode[primaryIPRequest](c)
 	if err != nil {
@@ -76,8 +75,8 @@ func (c *call) createPrimaryIP() (reply, error) {
 	return reply{status: http.StatusCreated, body: body}, nil
 }
 
-// judgePrimaryIP returns what is to be created, and the server that is to have it. It has neither ID
-// nor address yet.
+// judgePrimaryIP validates a request. It returns the new primary IP, which has no ID or address
+// yet, and the server to assign it to, if any.
 func (p *project) judgePrimaryIP(req primaryIPRequest) (*primaryIP, *server, error) {
 	if err := checkName(req.Name); err != nil {
 		return nil, nil, err
@@ -113,7 +112,7 @@ func (p *project) judgePrimaryIP(req primaryIPRequest) (*primaryIP, *server, err
 	return k, s, p.mayAssign(k, s)
 }
 
-// addPrimaryIP gives a new one its ID, and an address if it has none.
+// addPrimaryIP adds k with a new ID, and with an allocated address if it has none.
 func (p *project) addPrimaryIP(k *primaryIP) {
 	if !k.net.IsValid() {
 		ipv4, ipv6 := p.public.next()
@@ -169,8 +168,7 @@ func (c *call) deletePrimaryIP() (reply, error) {
 	return reply{status: http.StatusNoContent}, nil
 }
 
-// assignable is the server that is to get a primary IP. Load balancers get theirs when they are
-// created, and no others after that.
+// assignable returns the server to assign to. Load balancers get primary IPs only at creation.
 func (p *project) assignable(kind string, id int64) (*server, error) {
 	if kind != kindServer {
 		return nil, errInvalid("assignee_type", "must be %s", kindServer)
@@ -178,7 +176,6 @@ func (p *project) assignable(kind string, id int64) (*server, error) {
 	return must(&p.servers, kindServer, id)
 }
 
-// mayAssign refuses a primary IP that a server can't get as it is.
 func (p *project) mayAssign(k *primaryIP, s *server) error {
 	switch {
 	case !k.free():

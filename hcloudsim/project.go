@@ -10,8 +10,7 @@ import (
 	"github.com/hetznercloud/hcloud-go/v2/hcloud/schema"
 )
 
-// project is everything that exists behind one token. It is guarded by the
-// Simulator's mutex, and now is the time at which it is being looked at.
+// project holds all resources behind one token. The Simulator's mutex guards it.
 type project struct {
 	opts    Options
 	catalog catalog
@@ -30,8 +29,8 @@ type project struct {
 	actions       actions
 	public        publicAddresses
 
-	touched bool // since the observer has looked
-	probing int  // how many run health checks
+	touched bool // since the observer last collected the state
+	probing int  // number of running RunHealthChecks calls
 }
 
 func newProject(opts Options) *project {
@@ -46,7 +45,7 @@ func newProject(opts Options) *project {
 	}
 }
 
-// at moves the project to the present: what should have ended by now, has.
+// at advances the project to the present and ends all actions that are due.
 func (p *project) at(now time.Time) {
 	p.now = now
 	p.settle()
@@ -57,7 +56,6 @@ func (p *project) nextID() int64 {
 	return p.lastID
 }
 
-// base is what servers, networks and load balancers have in common.
 type base struct {
 	id        int64
 	name      string
@@ -68,16 +66,15 @@ type base struct {
 
 func (b *base) common() *base { return b }
 
-// resource is one of them.
 type resource interface{ common() *base }
 
-// newBase gives a resource its identity. IDs are never used twice, also not
-// for different kinds of resources, so that mixing them up shows.
+// newBase returns the identity of a new resource. IDs are never reused, not even across kinds of
+// resources, so that confusing them is detected.
 func (p *project) newBase(name string, labels map[string]string) base {
 	return base{id: p.nextID(), name: name, labels: cloneLabels(labels), created: p.now.UTC().Truncate(time.Second)}
 }
 
-// table holds resources of one kind in the order of their IDs.
+// table holds the resources of one kind, sorted by ID.
 type table[R resource] struct {
 	rows []R
 }
@@ -96,7 +93,7 @@ func (t *table[R]) get(id int64) (R, bool) {
 	return none, false
 }
 
-// add relies on IDs that only grow.
+// add appends r; it relies on increasing IDs.
 func (t *table[R]) add(r R) { t.rows = append(t.rows, r) }
 
 func (t *table[R]) remove(id int64) {
@@ -115,8 +112,7 @@ func (t *table[R]) named(name string) (R, bool) {
 	return none, false
 }
 
-// nameFree reports whether a resource may be called name; self is the one that
-// already is, or 0.
+// nameFree returns an error if a resource other than the one with the ID self has the name.
 func (t *table[R]) nameFree(name string, self int64) error {
 	if other, ok := t.named(name); ok && other.common().id != self {
 		return errTaken("name", "name")
@@ -124,7 +120,7 @@ func (t *table[R]) nameFree(name string, self int64) error {
 	return nil
 }
 
-// update replaces the name, if there is a new one, and the labels.
+// update replaces the name if it is not empty, and the labels if they are not nil.
 func (b *base) update(name string, labels *map[string]string) error {
 	if labels != nil {
 		if err := checkLabels(*labels); err != nil {
@@ -138,7 +134,6 @@ func (b *base) update(name string, labels *map[string]string) error {
 	return nil
 }
 
-// newLabels reads the labels of a request, which may have none.
 func newLabels(labels *map[string]string) (map[string]string, error) {
 	if labels == nil {
 		return nil, nil
@@ -146,7 +141,7 @@ func newLabels(labels *map[string]string) (map[string]string, error) {
 	return *labels, checkLabels(*labels)
 }
 
-// cloneLabels never returns nil, which would be rendered as null.
+// cloneLabels returns a copy, which is never nil: nil would be rendered as null.
 func cloneLabels(labels map[string]string) map[string]string {
 	out := make(map[string]string, len(labels))
 	maps.Copy(out, labels)

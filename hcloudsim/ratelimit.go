@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// budget is the project's rate limit: so many requests at once, refilled
-// evenly.
+// budget is the project's rate limit, a token bucket with constant refill.
 type budget struct {
 	limit  int // Unlimited: no limit
 	refill float64
@@ -20,7 +19,7 @@ func newBudget(opts Options, now time.Time) budget {
 	return budget{limit: opts.RateLimit, refill: opts.RateRefill, left: float64(opts.RateLimit), since: now}
 }
 
-// take counts one request and says whether it may go on.
+// take spends one request and reports whether it is allowed.
 func (b *budget) take(now time.Time) bool {
 	if b.limit == Unlimited {
 		return true
@@ -34,7 +33,7 @@ func (b *budget) take(now time.Time) bool {
 	return true
 }
 
-// describe sets the headers. Reset is when the budget is full again, not when
+// describe sets the rate limit headers. Reset is the time when the budget is full again, not when
 // the next request is possible.
 func (b *budget) describe(h http.Header) {
 	if b.limit == Unlimited {

@@ -2,16 +2,16 @@ package hcloudsim
 
 import "time"
 
-// Request is one line of the request log.
+// Request is one entry of the request log.
 type Request struct {
 	Time      time.Time `json:"time"`
 	Method    string    `json:"method"`
 	Path      string    `json:"path"` // with /v1
 	Query     string    `json:"query,omitempty"`
-	Status    int       `json:"status"`         // 0 if dropped before it was looked at
-	Code      string    `json:"code,omitempty"` // of the error
+	Status    int       `json:"status"`         // 0 if dropped before processing
+	Code      string    `json:"code,omitempty"` // error code
 	UserAgent string    `json:"user_agent"`
-	Dropped   bool      `json:"dropped,omitempty"` // the client got no answer
+	Dropped   bool      `json:"dropped,omitempty"` // the client got no reply
 }
 
 // Requests returns the request log, oldest first.
@@ -21,7 +21,7 @@ func (s *Simulator) Requests() []Request {
 	return s.log.Latest()
 }
 
-// ResetRequests empties the request log.
+// ResetRequests clears the request log.
 func (s *Simulator) ResetRequests() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

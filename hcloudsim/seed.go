@@ -8,29 +8,27 @@ import (
 	"github.com/hetznercloud/hcloud-go/v2/hcloud/schema"
 )
 
-// Seeding is immediate and outside the API: no request, no action, and no
-// lock in the way. The rules hold here too.
+// Seeding takes effect at once, without a request, action or lock. The API's rules apply.
 
-// ServerSeed describes a server that shall exist. Only the name is needed.
+// ServerSeed describes a server to create. Only the name is required.
 type ServerSeed struct {
 	Name     string            `json:"name"`
 	Type     string            `json:"type"`     // server type; default cx22
-	Location string            `json:"location"` // default the type's first
+	Location string            `json:"location"` // default: the type's first location
 	Labels   map[string]string `json:"labels"`
-	Status   string            `json:"status"` // running, the default, or off
+	Status   string            `json:"status"` // running (default) or off
 
-	Network   int64        `json:"-"`          // attached to this network, if not 0
-	PrivateIP netip.Addr   `json:"private_ip"` // there; zero: the first that is free
+	Network   int64        `json:"-"`          // ID of the network to attach to; 0: not attached
+	PrivateIP netip.Addr   `json:"private_ip"` // address in Network; zero: first free address
 	AliasIPs  []netip.Addr `json:"alias_ips"`
 
-	PublicIPv4 netip.Addr   `json:"public_ipv4"` // zero: one is chosen
-	PublicIPv6 netip.Prefix `json:"public_ipv6"` // the /64; zero: one is chosen
-	NoIPv4     bool         `json:"no_ipv4"`     // no public address of that family
+	PublicIPv4 netip.Addr   `json:"public_ipv4"` // zero: allocated
+	PublicIPv6 netip.Prefix `json:"public_ipv6"` // the /64; zero: allocated
+	NoIPv4     bool         `json:"no_ipv4"`     // no public IPv4 address
 	NoIPv6     bool         `json:"no_ipv6"`
 }
 
-// CreateServer puts a server into the project. Its error is an *[Error], the
-// same that the API would answer.
+// CreateServer adds a server to the project. It returns the same *[Error] as the API.
 func (s *Simulator) CreateServer(seed ServerSeed) (schema.Server, error) {
 	p, unlock := s.present()
 	defer unlock()
@@ -41,7 +39,7 @@ func (s *Simulator) CreateServer(seed ServerSeed) (schema.Server, error) {
 	return p.renderServer(made), nil
 }
 
-// seededImage is what seeded servers were created from.
+// seededImage is the image of seeded servers.
 const seededImage = "ubuntu-24.04"
 
 func (p *project) seedServer(seed ServerSeed) (*server, error) {
@@ -101,7 +99,7 @@ func (seed ServerSeed) place() place {
 	return wish
 }
 
-// DeleteServer takes a server out of the project, whatever is happening to it.
+// DeleteServer removes a server, regardless of running actions.
 func (s *Simulator) DeleteServer(id int64) error {
 	p, unlock := s.present()
 	defer unlock()
@@ -113,14 +111,14 @@ func (s *Simulator) DeleteServer(id int64) error {
 	return nil
 }
 
-// NetworkSeed describes a network that shall exist.
+// NetworkSeed describes a network to create.
 type NetworkSeed struct {
 	Name    string            `json:"name"`
 	IPRange netip.Prefix      `json:"ip_range"`
 	Labels  map[string]string `json:"labels"`
-	Subnets []SubnetSeed      `json:"subnets"` // none: one, the range's first /24
+	Subnets []SubnetSeed      `json:"subnets"` // default: the range's first /24
 	Routes  []RouteSeed       `json:"routes"`
-	// ExposeRoutes to the vSwitch that a subnet is coupled with.
+	// ExposeRoutes exposes the routes to the vSwitches coupled with the subnets.
 	ExposeRoutes bool `json:"expose_routes_to_vswitch"`
 }
 
@@ -138,7 +136,7 @@ type RouteSeed struct {
 	Gateway     netip.Addr   `json:"gateway"`
 }
 
-// CreateNetwork puts a network into the project.
+// CreateNetwork adds a network to the project.
 func (s *Simulator) CreateNetwork(seed NetworkSeed) (schema.Network, error) {
 	p, unlock := s.present()
 	defer unlock()
@@ -177,7 +175,7 @@ func (r RouteSeed) request() schema.NetworkRoute {
 	return schema.NetworkRoute{Destination: r.Destination.String(), Gateway: r.Gateway.String()}
 }
 
-// DeleteNetwork takes a network out of the project.
+// DeleteNetwork removes a network from the project.
 func (s *Simulator) DeleteNetwork(id int64) error {
 	p, unlock := s.present()
 	defer unlock()
@@ -189,7 +187,7 @@ func (s *Simulator) DeleteNetwork(id int64) error {
 	return nil
 }
 
-// AddRoute enters a route into a network.
+// AddRoute adds a route to a network.
 func (s *Simulator) AddRoute(network int64, seed RouteSeed) error {
 	p, unlock := s.present()
 	defer unlock()
@@ -201,7 +199,7 @@ func (s *Simulator) AddRoute(network int64, seed RouteSeed) error {
 	return err
 }
 
-// DeleteRoute takes a route out of a network, by its destination.
+// DeleteRoute removes the route with a destination from a network.
 func (s *Simulator) DeleteRoute(network int64, destination netip.Prefix) error {
 	p, unlock := s.present()
 	defer unlock()
@@ -218,16 +216,16 @@ func (s *Simulator) DeleteRoute(network int64, destination netip.Prefix) error {
 	return errNotFound("route", destination)
 }
 
-// PrimaryIPSeed describes a primary IP that shall exist, assigned to nobody.
+// PrimaryIPSeed describes an unassigned primary IP to create.
 type PrimaryIPSeed struct {
 	Name       string            `json:"name"`
-	Type       string            `json:"type"`     // ipv4, the default, or ipv6
+	Type       string            `json:"type"`     // ipv4 (default) or ipv6
 	Location   string            `json:"location"` // default fsn1
 	Labels     map[string]string `json:"labels"`
 	AutoDelete bool              `json:"auto_delete"`
 }
 
-// CreatePrimaryIP puts a primary IP into the project.
+// CreatePrimaryIP adds a primary IP to the project.
 func (s *Simulator) CreatePrimaryIP(seed PrimaryIPSeed) (schema.PrimaryIP, error) {
 	p, unlock := s.present()
 	defer unlock()

@@ -6,8 +6,7 @@ import (
 	"strings"
 )
 
-// selector is a label selector: requirements, all of which must hold. The
-// empty one chooses everything.
+// selector lists the requirements of a label selector. The empty selector matches everything.
 type selector []requirement
 
 type requirement struct {
@@ -22,7 +21,7 @@ const (
 	exists operator = iota
 	absent
 	isIn
-	isNotIn // also holds where the key is absent
+	isNotIn // also matches if the key is absent
 )
 
 func (s selector) matches(labels map[string]string) bool {
@@ -42,8 +41,7 @@ func (r requirement) holds(labels map[string]string) bool {
 	return present
 }
 
-// parseSelector reads k, !k, k=v, k==v, k!=v, k in (v,…) and k notin (v,…),
-// joined by commas.
+// parseSelector parses k, !k, k=v, k==v, k!=v, k in (v,…) and k notin (v,…), joined by commas.
 func parseSelector(text string) (selector, error) {
 	if strings.TrimSpace(text) == "" {
 		return nil, nil
@@ -59,7 +57,7 @@ func parseSelector(text string) (selector, error) {
 	return out, nil
 }
 
-// splitRequirements cuts at the commas that stand outside parentheses.
+// splitRequirements splits at commas outside of parentheses.
 func splitRequirements(text string) []string {
 	var parts []string
 	depth, start := 0, 0
@@ -103,7 +101,7 @@ func parseRequirement(part string) (requirement, error) {
 	return r, nil
 }
 
-// cutSet reads "key word (a, b)".
+// cutSet parses "key word (a, b)".
 func cutSet(part, word string) (key string, values []string, ok bool) {
 	head, list, ok := strings.Cut(part, "(")
 	if !ok || !strings.HasSuffix(list, ")") {

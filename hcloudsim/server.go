@@ -10,7 +10,7 @@ import (
 
 const kindServer = "server"
 
-// The states of a server that the simulator knows.
+// The simulated states of a server.
 const (
 	statusInitializing = "initializing"
 	statusStarting     = "starting"
@@ -30,7 +30,7 @@ type server struct {
 	private    []*attachment
 }
 
-// ipv4 is the public address; zero: none.
+// ipv4 returns the public address, or zero.
 func (s *server) ipv4() netip.Addr {
 	if k := s.addresses.ipv4; k != nil {
 		return k.net.Addr()
@@ -38,7 +38,7 @@ func (s *server) ipv4() netip.Addr {
 	return netip.Addr{}
 }
 
-// ipv6 is the public /64; zero: none.
+// ipv6 returns the public /64, or zero.
 func (s *server) ipv6() netip.Prefix {
 	if k := s.addresses.ipv6; k != nil {
 		return k.net
@@ -61,9 +61,8 @@ func (s *server) detach(network int64) {
 	s.private = slices.DeleteFunc(s.private, func(a *attachment) bool { return a.network == network })
 }
 
-// publicAddresses hands out addresses of the ranges that are reserved for
-// benchmarks (RFC 2544) and documentation (RFC 3849), so that nothing in a
-// test ever leads to a real machine.
+// publicAddresses allocates addresses from the ranges reserved for benchmarks (RFC 2544) and
+// documentation (RFC 3849), so that test traffic can't reach real hosts.
 type publicAddresses struct{ count uint32 }
 
 func (p *publicAddresses) next() (netip.Addr, netip.Prefix) {
@@ -74,7 +73,7 @@ func (p *publicAddresses) next() (netip.Addr, netip.Prefix) {
 	return ipv4, netip.PrefixFrom(ipv6, 64)
 }
 
-// serverBody is schema's with public addresses that may be null.
+// serverBody is the schema's type with nullable public addresses.
 type serverBody struct {
 	schema.Server
 	PublicNet publicNet `json:"public_net"`
@@ -132,13 +131,13 @@ func (p *project) serverBody(s *server) serverBody {
 	return out
 }
 
-// staticName is the reverse DNS that an address has by default.
+// staticName returns the default reverse DNS name of an IPv4 address.
 func staticName(ip netip.Addr) string {
 	b := ip.As4()
 	return fmt.Sprintf("static.%d.%d.%d.%d.clients.your-server.de", b[3], b[2], b[1], b[0])
 }
 
-// macOf is a locally administered address, as unique in a network as the IP is.
+// macOf returns a locally administered MAC address, unique in a network because the IP is.
 func macOf(ip netip.Addr) string {
 	b := ip.As4()
 	return fmt.Sprintf("86:00:%02x:%02x:%02x:%02x", b[0], b[1], b[2], b[3])

@@ -8,8 +8,8 @@ import (
 	"github.com/hetznercloud/hcloud-go/v2/hcloud/schema"
 )
 
-// serverRequest is schema's ServerCreateRequest as far as it is simulated.
-// User data is kept for [Simulator.UserData]: nothing of it shows in the API.
+// serverRequest is the simulated part of schema.ServerCreateRequest. User data is kept for
+// [Simulator.UserData]; the API never shows it.
 type serverRequest struct {
 	Name             string             `json:"name"`
 	ServerType       schema.IDOrName    `json:"server_type"`
@@ -27,8 +27,7 @@ type serverRequest struct {
 	PlacementGroup int64                          `json:"placement_group"`
 }
 
-// publicNetRequest is which public addresses a server gets: both, if nothing
-// is said.
+// publicNetRequest selects the public addresses of a server; the default is both families.
 type publicNetRequest struct {
 	EnableIPv4 *bool `json:"enable_ipv4"`
 	EnableIPv6 *bool `json:"enable_ipv6"`
@@ -39,7 +38,7 @@ type publicNetRequest struct {
 // userDataMost is in bytes.
 const userDataMost = 32 << 10
 
-// hostname is RFC 1123's.
+// hostname matches a host name (RFC 1123).
 var hostname = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*$`)
 
 func checkServerName(name string) error {
@@ -49,8 +48,8 @@ func checkServerName(name string) error {
 	return nil
 }
 
-// createServer is POST /servers: the server exists at once, and is locked
-// until it has been built, started and attached.
+// createServer implements POST /servers. The server exists at once, and is locked until it has
+// been created, started and attached.
 func (c *call) createServer() (reply, error) {
 	req, err := decode[serverRequest](c)
 	if err != nil {
@@ -95,7 +94,7 @@ func (c *call) createServer() (reply, error) {
 	}
 	c.hold(s.addresses, s.ref(), s.location)
 	action, next := c.beginCreation(s, networks, req.StartAfterCreate == nil || *req.StartAfterCreate)
-	var password *string // a server with SSH keys has none
+	var password *string // a server with SSH keys has no password
 	if len(req.SSHKeys) == 0 {
 		simulated := "simulated"
 		password = &simulated
@@ -105,15 +104,14 @@ func (c *call) createServer() (reply, error) {
 	}}, nil
 }
 
-// beginCreation starts what follows from POST /servers. Everything runs at the
-// same time: the next actions do not wait for the first.
+// beginCreation starts the actions of POST /servers, which run concurrently.
 func (c *call) beginCreation(s *server, networks []*network, start bool) (first schema.Action, next []schema.Action) {
 	s.status = statusInitializing
 	create := c.begin(change{
 		command: "create_server",
 		about:   []ref{s.ref()},
 		finish: func() {
-			if s.status == statusInitializing { // else it has been started already
+			if s.status == statusInitializing { // it may have been started already
 				s.status = statusOff
 			}
 		},
@@ -138,7 +136,6 @@ func (c *call) beginCreation(s *server, networks []*network, start bool) (first 
 	return c.renderAction(create), next
 }
 
-// checkReferences refuses resources of kinds that this project can't have.
 func (r serverRequest) checkReferences() error {
 	switch {
 	case len(r.Volumes) > 0:
@@ -151,7 +148,6 @@ func (r serverRequest) checkReferences() error {
 	return nil
 }
 
-// networksOf finds the networks that a new resource is to be in, all idle.
 func (c *call) networksOf(ids []int64) ([]*network, error) {
 	var out []*network
 	for _, id := range ids {
@@ -167,7 +163,7 @@ func (c *call) networksOf(ids []int64) ([]*network, error) {
 	return out, nil
 }
 
-// newServer judges a request and makes the server, without an ID as yet.
+// newServer validates a request and returns the server, which has no ID yet.
 func (p *project) newServer(req serverRequest) (*server, error) {
 	if exceeds(len(p.servers.rows), p.opts.ServerLimit) {
 		return nil, errLimit("server_limit", p.opts.ServerLimit)
@@ -206,7 +202,7 @@ func (p *project) newServer(req serverRequest) (*server, error) {
 	return s, nil
 }
 
-// off reports whether a switch that is on by default was turned off.
+// off reports whether an option that is enabled by default is disabled.
 func off(enable *bool) bool { return enable != nil && !*enable }
 
 func (p *project) serverLocation(t schema.ServerType, text string) (schema.Location, error) {

@@ -58,9 +58,8 @@ func (c *call) updateServer() (reply, error) {
 	return ok(http.StatusOK, kindServer, c.serverBody(s))
 }
 
-// deleteServer takes the server away at once, as the API does: out of its
-// networks and load balancers. Routes to it stay, and lead nowhere; its floating
-// IPs are nobody's.
+// deleteServer removes the server at once from the project, its networks and load balancers, as
+// the API does. Routes to it remain without effect; its floating IPs are unassigned.
 func (c *call) deleteServer() (reply, error) {
 	s, err := c.server()
 	if err != nil {
@@ -86,7 +85,6 @@ func (p *project) removeServer(s *server) {
 	}
 }
 
-// power makes the endpoint of a change of power.
 func power(command, meanwhile, after string) endpoint {
 	return func(c *call) (reply, error) {
 		s, err := c.server()
@@ -109,7 +107,7 @@ func power(command, meanwhile, after string) endpoint {
 	}
 }
 
-// reboot leaves a server that is off as it is: there is nobody to ask.
+// reboot has no effect on a server that is off.
 func (c *call) reboot() (reply, error) {
 	s, err := c.server()
 	if err != nil {
@@ -121,7 +119,7 @@ func (c *call) reboot() (reply, error) {
 	return c.started(c.begin(change{command: "reboot_server", about: []ref{s.ref()}}))
 }
 
-// protectServer keeps both protections alike, as the API demands.
+// protectServer requires equal delete and rebuild protection, as the API does.
 func (c *call) protectServer() (reply, error) {
 	s, err := c.server()
 	if err != nil {
@@ -147,7 +145,6 @@ func (c *call) protectServer() (reply, error) {
 	}))
 }
 
-// attach judges an attachment and enters it.
 func (p *project) attach(s *server, n *network, wish place) (*attachment, error) {
 	if s.attachmentTo(n.id) != nil {
 		return nil, errRefused("server_already_attached", "the server is already attached to network %d", n.id)
@@ -229,8 +226,8 @@ func (c *call) changeAliasIPs() (reply, error) {
 	}))
 }
 
-// serverAndNetwork reads a request for a change of the server in the path and
-// the network in the body, and refuses it while one of them changes.
+// serverAndNetwork parses a request to change the server in the path and the network in the body,
+// and refuses it while either of them changes.
 func serverAndNetwork[T any](c *call, networkID func(T) int64) (s *server, n *network, req T, err error) {
 	if s, err = c.server(); err != nil {
 		return s, n, req, err

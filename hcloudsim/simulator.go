@@ -8,8 +8,7 @@ import (
 	"github.com/underlay-ccm/underlay/internal/httpsim"
 )
 
-// Simulator is one simulated project. Its methods may be called from any
-// goroutine. Use [New].
+// Simulator is one simulated project. Its methods are safe for concurrent use. Use [New].
 type Simulator struct {
 	opts Options
 	mux  *http.ServeMux
@@ -26,7 +25,7 @@ type Simulator struct {
 	observer observer
 }
 
-// New returns an empty project.
+// New returns a Simulator with an empty project.
 func New(opts Options) *Simulator {
 	opts = opts.withDefaults()
 	s := &Simulator{
@@ -47,10 +46,10 @@ func (s *Simulator) SetToken(token string) {
 	s.token = token
 }
 
-// present locks the simulator and returns the project as of now.
+// present locks the simulator and returns the project, advanced to the present.
 func (s *Simulator) present() (p *project, unlock func()) {
 	s.mu.Lock()
 	s.project.at(time.Now())
-	s.project.touched = true // by whoever wants it
+	s.project.touched = true // callers may change the project
 	return s.project, s.unlock
 }

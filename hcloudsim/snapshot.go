@@ -2,25 +2,24 @@ package hcloudsim
 
 import "github.com/hetznercloud/hcloud-go/v2/hcloud/schema"
 
-// Snapshots are what the API would show now, for assertions and without a
-// request. They don't change any more; what they point to is not the caller's.
+// The methods below return the API's current view without a request, for assertions. The results
+// are copies that don't change; callers must not modify what they point to.
 
-// Servers returns every server, oldest first.
+// Servers returns all servers, oldest first.
 func (s *Simulator) Servers() []schema.Server {
 	p, unlock := s.present()
 	defer unlock()
 	return rendered(p.servers.rows, p.renderServer)
 }
 
-// Server returns one server.
+// Server returns the server with an ID.
 func (s *Simulator) Server(id int64) (schema.Server, bool) {
 	p, unlock := s.present()
 	defer unlock()
 	return renderedOne(&p.servers, id, p.renderServer)
 }
 
-// UserData returns what a server was given for its first boot. The API never shows it, and it is no
-// part of a snapshot.
+// UserData returns a server's user data, which the API and snapshots never contain.
 func (s *Simulator) UserData(server int64) (userData string, known bool) {
 	p, unlock := s.present()
 	defer unlock()
@@ -31,43 +30,42 @@ func (s *Simulator) UserData(server int64) (userData string, known bool) {
 	return found.userData, true
 }
 
-// Networks returns every network, oldest first.
+// Networks returns all networks, oldest first.
 func (s *Simulator) Networks() []schema.Network {
 	p, unlock := s.present()
 	defer unlock()
 	return rendered(p.networks.rows, p.renderNetwork)
 }
 
-// Network returns one network.
+// Network returns the network with an ID.
 func (s *Simulator) Network(id int64) (schema.Network, bool) {
 	p, unlock := s.present()
 	defer unlock()
 	return renderedOne(&p.networks, id, p.renderNetwork)
 }
 
-// LoadBalancers returns every load balancer, oldest first.
+// LoadBalancers returns all load balancers, oldest first.
 func (s *Simulator) LoadBalancers() []schema.LoadBalancer {
 	p, unlock := s.present()
 	defer unlock()
 	return rendered(p.loadBalancers.rows, p.renderLoadBalancer)
 }
 
-// LoadBalancer returns one load balancer.
+// LoadBalancer returns the load balancer with an ID.
 func (s *Simulator) LoadBalancer(id int64) (schema.LoadBalancer, bool) {
 	p, unlock := s.present()
 	defer unlock()
 	return renderedOne(&p.loadBalancers, id, p.renderLoadBalancer)
 }
 
-// PrimaryIPs returns every primary IP, oldest first: those of servers and load balancers, and others
-// that were created by themselves.
+// PrimaryIPs returns all primary IPs, assigned or not, oldest first.
 func (s *Simulator) PrimaryIPs() []schema.PrimaryIP {
 	p, unlock := s.present()
 	defer unlock()
 	return rendered(p.primaryIPs.rows, p.renderPrimaryIP)
 }
 
-// PrimaryIP returns one primary IP.
+// PrimaryIP returns the primary IP with an ID.
 func (s *Simulator) PrimaryIP(id int64) (schema.PrimaryIP, bool) {
 	p, unlock := s.present()
 	defer unlock()

@@ -26,8 +26,7 @@ func (p *project) renderSSHKey(k *sshKey) schema.SSHKey {
 	}
 }
 
-// parsePublicKey reads a key as in authorized_keys, and returns its
-// fingerprint: MD5, as the API shows it.
+// parsePublicKey parses an authorized_keys entry, and returns its MD5 fingerprint, as in the API.
 func parsePublicKey(text string) (fingerprint string, err error) {
 	fields := strings.Fields(text)
 	if len(fields) < 2 || !slices.Contains([]string{
@@ -37,7 +36,7 @@ func parsePublicKey(text string) (fingerprint string, err error) {
 		return "", errInvalid("public_key", "is no public key as in authorized_keys (RFC 4253)")
 	}
 	blob, err := base64.StdEncoding.DecodeString(fields[1])
-	// The blob starts with the name of its own algorithm.
+	// The blob begins with the name of its algorithm.
 	if err != nil || len(blob) < 4+len(fields[0]) ||
 		int(binary.BigEndian.Uint32(blob)) != len(fields[0]) || string(blob[4:4+len(fields[0])]) != fields[0] {
 		return "", errInvalid("public_key", "its body is not of type %s", fields[0])
@@ -135,7 +134,7 @@ func (c *call) deleteSSHKey() (reply, error) {
 	return reply{status: http.StatusNoContent}, nil
 }
 
-// knowsSSHKeys refuses keys that don't exist, by ID or name.
+// knowsSSHKeys returns an error if a key, given by ID or name, doesn't exist.
 func (p *project) knowsSSHKeys(keys []schema.IDOrName) error {
 	identity := func(k *sshKey) (int64, string) { return k.id, k.name }
 	for _, key := range keys {

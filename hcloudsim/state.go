@@ -9,8 +9,7 @@ import (
 	"github.com/hetznercloud/hcloud-go/v2/hcloud/schema"
 )
 
-// state is everything that exists, as the API shows it; what the API doesn't
-// show stands at its end.
+// state is the JSON of all resources as in the API, followed by fields that the API lacks.
 type state struct {
 	Servers       []serverBody        `json:"servers"`
 	Networks      []networkBody       `json:"networks"`
@@ -22,17 +21,16 @@ type state struct {
 	Images        []schema.Image      `json:"images"`
 	Actions       []schema.Action     `json:"actions"`
 
-	TargetHealth []targetHealth `json:"target_health"` // fixed by hand
+	TargetHealth []targetHealth `json:"target_health"` // set by SetTargetFinding
 	LastID       int64          `json:"last_id"`
-	Addresses    uint32         `json:"addresses"` // public ones given away
+	Addresses    uint32         `json:"addresses"` // number of allocated public addresses
 }
 
-// targetHealth is one call of SetTargetFinding.
 type targetHealth struct {
 	LoadBalancer int64      `json:"load_balancer"`
 	Server       int64      `json:"server,omitempty"`
 	IP           netip.Addr `json:"ip,omitzero"`
-	ListenPort   int        `json:"listen_port"` // 0: every one
+	ListenPort   int        `json:"listen_port"` // 0: all
 	Status       Health     `json:"status"`
 	Detail       Detail     `json:"detail,omitempty"`
 	HTTPStatus   int        `json:"http_status_code,omitempty"`
@@ -44,15 +42,15 @@ func (h targetHealth) key() healthKey {
 	return healthKey{TargetID{Server: h.Server, IP: h.IP}, h.ListenPort}
 }
 
-// Snapshot returns everything that exists, as JSON with the API's own words.
-// What runs at that moment is in it as running, but is lost when the snapshot
-// is restored, as are faults, the request log and what is left of the budget.
+// Snapshot returns all resources as JSON, in the API's terms. A restore loses running actions,
+// faults, the request log and the remaining budget.
 func (s *Simulator) Snapshot() []byte {
 	p, unlock := s.present()
 	defer unlock()
 	text, err := json.Marshal(p.state())
 	if err != nil {
-		panic(fmt.Sprintf("hcloudsim: encoding a snapshot: %v", err)) // structs of ours and of schema
+		// The snapshot contains only structs of this package and of schema.
+		panic(fmt.Sprintf("hcloudsim: encoding a snapshot: %v", err))
 	}
 	return text
 }
@@ -84,9 +82,9 @@ func compareHealthKeys(a, b healthKey) int {
 	return cmp.Or(cmp.Compare(a.target.Server, b.target.Server), a.target.IP.Compare(b.target.IP), cmp.Compare(a.port, b.port))
 }
 
-// Restore makes the project what a snapshot says, one that was edited too: the
-// API's rules are not asked, so that states can be tried which it would refuse.
-// The error is about what can't be read; then nothing has changed.
+// Restore replaces the project with a snapshot, also an edited one. It does not apply the API's
+// rules, so that tests can use states that the API would refuse. It returns an error, and changes
+// nothing, if the snapshot can't be parsed.
 func (s *Simulator) Restore(snapshot []byte) error {
 	var wanted state
 	if err := json.Unmarshal(snapshot, &wanted); err != nil {
@@ -104,7 +102,6 @@ func (s *Simulator) Restore(snapshot []byte) error {
 	return nil
 }
 
-// project is what a state describes.
 func (w state) project(opts Options) (*project, error) {
 	p := newProject(opts)
 	p.lastID = w.LastID

@@ -10,10 +10,9 @@ import (
 	"github.com/hetznercloud/hcloud-go/v2/hcloud/schema"
 )
 
-// How what the API shows becomes what is behind it, the other way round than
-// everywhere else.
+// The functions below parse the API's representation into the state, the inverse of rendering.
 
-// read fills a table, in the order of IDs that it relies on.
+// read fills a table, sorted by ID as the table requires.
 func read[J any, R resource](p *project, t *table[R], bodies []J, one func(J) (R, error)) error {
 	for _, body := range bodies {
 		r, err := one(body)
@@ -36,7 +35,7 @@ func sortedKeys[K comparable, V any](m map[K]V, compare func(a, b K) int) []K {
 	return slices.SortedFunc(maps.Keys(m), compare)
 }
 
-// reader collects the first address that is none.
+// reader parses addresses and keeps the first error.
 type reader struct{ err error }
 
 func (r *reader) addr(text string) netip.Addr {
@@ -91,7 +90,7 @@ func readServer(b serverBody) (*server, error) {
 	return s, r.failure(kindServer, s.id)
 }
 
-// note keeps an entry that differs from the default.
+// note stores an entry that differs from the default.
 func (p *pointers) note(ip netip.Addr, name string) {
 	if !ip.IsValid() || p.of(ip) == name {
 		return
@@ -122,7 +121,7 @@ func readNetwork(b networkBody) (*network, error) {
 	return n, r.failure(kindNetwork, n.id)
 }
 
-// readLoadBalancer needs the servers, to tell which targets name an address.
+// readLoadBalancer requires the servers, to determine the targets with a non-default IP.
 func readLoadBalancer(p *project) func(loadBalancerBody) (*loadBalancer, error) {
 	return func(b loadBalancerBody) (*loadBalancer, error) {
 		var r reader
@@ -182,7 +181,7 @@ func readPrimaryIP(b schema.PrimaryIP) (*primaryIP, error) {
 	return k, r.failure(kindPrimaryIP, k.id)
 }
 
-// readFloatingIP needs the servers: what leads to one that an edited snapshot lacks, leads nowhere.
+// readFloatingIP requires the servers: an edited snapshot may lack the assigned server.
 func readFloatingIP(p *project) func(schema.FloatingIP) (*floatingIP, error) {
 	return func(b schema.FloatingIP) (*floatingIP, error) {
 		var r reader
@@ -212,9 +211,9 @@ func readFloatingIP(p *project) func(schema.FloatingIP) (*floatingIP, error) {
 	}
 }
 
-// readHolders lets servers and load balancers have the primary IPs that are assigned to them, and
-// gives back those whose holder an edited snapshot lacks. Those of a snapshot without primary IPs get
-// their own, with the addresses that it shows.
+// readHolders assigns primary IPs to their servers and load balancers, and releases those whose
+// holder is missing in an edited snapshot. In a snapshot without primary IPs, servers and load
+// balancers get new primary IPs with the addresses that the snapshot shows.
 func (p *project) readHolders() {
 	for _, k := range slices.Clone(p.primaryIPs.rows) {
 		if s, there := p.servers.get(k.holder.id); there && k.holder == s.ref() {
@@ -234,7 +233,7 @@ func (p *project) readHolders() {
 	}
 }
 
-// service is what a body shows, with a health check in any case.
+// service returns the service of a body, always with a health check.
 func (b serviceBody) service() *service {
 	out := &service{LoadBalancerService: b.LoadBalancerService}
 	check := b.HealthCheck.LoadBalancerServiceHealthCheck
@@ -278,7 +277,6 @@ func readSSHKey(b schema.SSHKey) (*sshKey, error) {
 	}, nil
 }
 
-// readAction remembers an action that has ended.
 func readAction(b schema.Action) *action {
 	a := &action{change: change{command: b.Command}, id: b.ID, started: b.Started, ends: b.Started, done: true, failure: b.Error}
 	set(&a.ends, b.Finished)

@@ -2,16 +2,15 @@ package hcloudsim
 
 import "strings"
 
-// Operation is one row of what is simulated.
+// Operation is one simulated operation.
 type Operation struct {
 	Method string
 	Path   string // below /v1, as in the description
-	// Described says whether Hetzner's OpenAPI description has the operation.
-	// If not, it is known from hcloud-go.
+	// Described reports whether Hetzner's OpenAPI description, not only hcloud-go, has it.
 	Described bool
 }
 
-// Operations is everything that is simulated.
+// Operations returns all simulated operations.
 func Operations() []Operation {
 	var all []Operation
 	for _, op := range operations() {
@@ -25,13 +24,13 @@ func newer(path string) bool {
 	return strings.HasPrefix(path, "/images") || strings.HasPrefix(path, "/ssh_keys") || path == "/networks/{id}/members"
 }
 
-// Omission is something that the description has and the simulator doesn't.
+// Omission is an operation of the description that is not simulated.
 type Omission struct {
-	Path   string // below /v1; with a * at its end, all that begin so
+	Path   string // below /v1; a trailing * matches any suffix
 	Reason string
 }
 
-// Covers reports whether a path is part of what is left out.
+// Covers reports whether the omission includes a path.
 func (o Omission) Covers(path string) bool {
 	if prefix, cut := strings.CutSuffix(o.Path, "*"); cut {
 		return strings.HasPrefix(path, prefix)
@@ -39,7 +38,7 @@ func (o Omission) Covers(path string) bool {
 	return path == o.Path
 }
 
-// Omissions is what of the description is left out: it answers 404.
+// Omissions returns the operations of the description that are not simulated. They return 404.
 func Omissions() []Omission {
 	const unneeded = "not part of what a cluster's controllers do"
 	return []Omission{
