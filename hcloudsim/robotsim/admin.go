@@ -9,22 +9,22 @@ import (
 	"github.com/underlay-ccm/underlay/internal/httpsim"
 )
 
-// Admin is a handler for who runs the simulator rather than uses it. It asks for
-// no credentials, so it belongs on a listener of its own.
+// Admin returns a handler for the operator of the simulator. It requires no credentials, so it
+// must have a separate listener.
 //
 //	GET    /_sim/robot/requests          the request log, oldest first
-//	DELETE /_sim/robot/requests          empties it
-//	GET    /_sim/robot/state             everything that exists: a snapshot
-//	PUT    /_sim/robot/state             makes it so
+//	DELETE /_sim/robot/requests          clears the request log
+//	GET    /_sim/robot/state             a snapshot of all resources
+//	PUT    /_sim/robot/state             restores a snapshot
 //	POST   /_sim/robot/faults            injects a fault: the fields of Fault in
 //	                                     snake_case, delay like "1.5s"
-//	DELETE /_sim/robot/faults            takes back the faults that still wait
+//	DELETE /_sim/robot/faults            removes pending faults
 //	PUT    /_sim/robot/maintenance       {"maintenance": true}, or false
-//	DELETE /_sim/robot/servers/{number}  a server vanishes
+//	DELETE /_sim/robot/servers/{number}  deletes a server
 //	PUT    /_sim/robot/vswitches/{id}/servers/{number}
 //	                                     {"status": "failed"}, ready or in process:
-//	                                     what a server is in a vSwitch; empty: no
-//	                                     member
+//	                                     sets the member's status; empty removes
+//	                                     the member
 func (s *Simulator) Admin() http.Handler {
 	a := httpsim.NewAdmin("/_sim/robot", s, func() any { return append([]Request{}, s.Requests()...) }, s.adminInject)
 	a.Do("PUT", "/maintenance", http.StatusBadRequest, s.adminMaintenance)

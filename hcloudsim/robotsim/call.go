@@ -8,31 +8,29 @@ import (
 	"time"
 )
 
-// call is a request that has reached its operation: the account as of now, and
-// the means to read what was asked.
+// call is a request at its operation, with the current account.
 type call struct {
 	*account
 	request *http.Request
 	form    url.Values
 	fault   Fault
 	coupled []CloudSubnet
-	moment  time.Time // when the request is looked at
+	moment  time.Time // arrival time of the request
 
-	// What takes time before the answer: until then, and what answers.
+	// For an operation that takes time: its end, and the endpoint that replies then.
 	until time.Time
 	after endpoint
 }
 
-// reply is what an operation answers with.
 type reply struct {
 	status int // 0: 200
-	body   any // nil: none
+	body   any // nil: no body
 }
 
 // endpoint carries out one operation. Its errors are *Error.
 type endpoint func(*call) (reply, error)
 
-// later lets an answer wait until then.
+// later delays the reply of after until the given time.
 func (c *call) later(until time.Time, after endpoint) (reply, error) {
 	if !until.After(c.now) {
 		return after(c)
@@ -41,7 +39,6 @@ func (c *call) later(until time.Time, after endpoint) (reply, error) {
 	return reply{}, nil
 }
 
-// integer reads a parameter that has to be there, as a number.
 func (c *call) integer(field string) (int, *Error) {
 	text := c.form.Get(field)
 	if text == "" {
@@ -54,8 +51,8 @@ func (c *call) integer(field string) (int, *Error) {
 	return n, nil
 }
 
-// list reads a parameter that may be given several times, as PHP reads it:
-// server=1, server[]=1&server[]=2, server[0]=1&server[1]=2.
+// list returns a parameter that may be repeated, in PHP's syntax: server=1,
+// server[]=1&server[]=2, server[0]=1&server[1]=2.
 func (c *call) list(field string) []string {
 	found := append([]string(nil), c.form[field]...)
 	found = append(found, c.form[field+"[]"]...)
@@ -68,10 +65,10 @@ func (c *call) list(field string) []string {
 	}
 }
 
-// dateFormat is how the web service writes a day.
+// dateFormat is the web service's date format.
 const dateFormat = "2006-01-02"
 
-// cancellation reads the day of a cancellation; the zero time is "now".
+// cancellation parses the day of a cancellation; "now" results in the zero time.
 func (c *call) cancellation() (day time.Time, err *Error) {
 	const field = "cancellation_date"
 	text := strings.TrimSpace(c.form.Get(field))
@@ -91,7 +88,7 @@ func (c *call) cancellation() (day time.Time, err *Error) {
 // over reports whether the day of a cancellation has passed.
 func over(day, now time.Time) bool { return !day.IsZero() && !now.Before(day.AddDate(0, 0, 1)) }
 
-// half is a list as an injected fault lets it be seen.
+// half applies EmptyList and PartialList of an injected fault to a list.
 func half[T any](f Fault, list []T) []T {
 	switch {
 	case f.EmptyList:

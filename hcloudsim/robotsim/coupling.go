@@ -6,8 +6,8 @@ import (
 	"github.com/underlay-ccm/underlay/hcloudsim"
 )
 
-// Coupled tells which subnets of a simulated cloud's networks are coupled with a
-// vSwitch, for [Options.CloudSubnets].
+// Coupled returns a function for [Options.CloudSubnets] that lists the subnets of a simulated
+// cloud's networks that are coupled with a vSwitch.
 func Coupled(cloud *hcloudsim.Simulator) func() []CloudSubnet {
 	return func() []CloudSubnet {
 		var found []CloudSubnet
@@ -16,7 +16,7 @@ func Coupled(cloud *hcloudsim.Simulator) func() []CloudSubnet {
 				if s.VSwitchID == 0 {
 					continue
 				}
-				// The cloud's simulator writes only what it has parsed.
+				// The cloud's simulator writes only addresses that it has parsed.
 				found = append(found, CloudSubnet{
 					VSwitch: s.VSwitchID, Network: n.ID,
 					Range: netip.MustParsePrefix(s.IPRange), Gateway: netip.MustParseAddr(s.Gateway),

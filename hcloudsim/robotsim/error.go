@@ -5,23 +5,22 @@ import (
 	"net/http"
 )
 
-// Error is a refusal as the web service words it. Every rule of the simulator
-// returns one; the Go API returns the same.
+// Error is an error in the web service's format, returned by every rule and the Go API.
 type Error struct {
 	Status  int    // HTTP status
-	Code    string // the machine's word, such as SERVER_NOT_FOUND
+	Code    string // error code, such as SERVER_NOT_FOUND
 	Message string
 
-	// Missing and Invalid are the parameters that INVALID_INPUT is about.
+	// Missing and Invalid are the parameters that caused INVALID_INPUT.
 	Missing, Invalid []string
 
-	// limit is how many requests RATE_LIMIT_EXCEEDED allows.
+	// limit is the number of requests that RATE_LIMIT_EXCEEDED reports as allowed.
 	limit int
 }
 
 func (e *Error) Error() string { return fmt.Sprintf("%s (%s)", e.Message, e.Code) }
 
-// body is the error as it is sent; limitField names the quota's field.
+// body returns the error as JSON fields; limitField is the name of the quota's field.
 func (e *Error) body(limitField string) map[string]any {
 	fields := map[string]any{"status": e.Status, "code": e.Code, "message": e.Message}
 	switch e.Code {
@@ -33,7 +32,7 @@ func (e *Error) body(limitField string) map[string]any {
 	return map[string]any{"error": fields}
 }
 
-// orNull keeps an empty list from being sent as one: it is documented as null.
+// orNull returns nil for an empty list, which is documented as null.
 func orNull(list []string) any {
 	if len(list) == 0 {
 		return nil
@@ -71,7 +70,6 @@ const (
 	codeFailoverNotComplete = "FAILOVER_NOT_COMPLETE"
 )
 
-// statusOf lists the documented codes with their status.
 func statusOf(code string) int {
 	switch code {
 	case codeInvalid:
@@ -108,5 +106,5 @@ func errNoServer(id any) *Error {
 
 func errNoSuchPath() *Error { return refusal(codeNotFound, "Not Found") }
 
-// exceeds reports whether one more is too many.
+// exceeds reports whether another resource would exceed the limit.
 func exceeds(have, limit int) bool { return limit != Unlimited && have >= limit }

@@ -15,36 +15,36 @@ import (
 	"github.com/underlay-ccm/underlay/internal/sleep"
 )
 
-// Request is one line of the request log.
+// Request is one entry of the request log.
 type Request struct {
 	Time    time.Time `json:"time"`
 	Method  string    `json:"method"`
 	Path    string    `json:"path"`
-	From    string    `json:"from,omitempty"` // the client's address
+	From    string    `json:"from,omitempty"` // client address
 	User    string    `json:"user,omitempty"`
-	Status  int       `json:"status"`         // 0: the client got no answer
-	Code    string    `json:"code,omitempty"` // of the error
+	Status  int       `json:"status"`         // 0: no reply
+	Code    string    `json:"code,omitempty"` // error code
 	Agent   string    `json:"user_agent,omitempty"`
 	Dropped bool      `json:"dropped,omitempty"`
 }
 
-// ServeHTTP answers the web service's requests.
+// ServeHTTP serves the web service.
 func (s *Simulator) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	httpsim.Exchange(s.exchange).ServeHTTP(w, r)
 }
 
-// Transport answers requests in process, whatever their host. A dropped
-// connection is an error that wraps [io.ErrUnexpectedEOF], as over a socket.
+// Transport serves requests to any host in process. A dropped connection is an error that wraps
+// [io.ErrUnexpectedEOF], as over a socket.
 func (s *Simulator) Transport() http.RoundTripper { return httpsim.Exchange(s.exchange) }
 
-// exchange takes one request to its answer. An error means that the client gets
-// none: its connection was dropped, or it has given up.
+// exchange returns the response to a request. An error means that the client gets no response:
+// its connection was dropped, or its context has ended.
 func (s *Simulator) exchange(r *http.Request) (*httpsim.Answer, error) {
 	body, err := io.ReadAll(io.LimitReader(r.Body, httpsim.MaxBody))
 	if err != nil {
 		return nil, err
 	}
-	// Before the lock: the cloud's simulator has a lock of its own.
+	// Call it before locking: the cloud's simulator has its own lock.
 	var coupled []CloudSubnet
 	if s.opts.CloudSubnets != nil {
 		coupled = s.opts.CloudSubnets()
@@ -78,8 +78,8 @@ func (s *Simulator) exchange(r *http.Request) (*httpsim.Answer, error) {
 	return a, err
 }
 
-// answer carries a request out, all but the time that it takes at one moment.
-// The error means that the client has given up meanwhile.
+// answer carries out a request, atomically under the lock except for the time that it takes. An
+// error means that the client's context has ended.
 func (s *Simulator) answer(a *httpsim.Answer, c *call) (dropped bool, err error) {
 	s.mu.Lock()
 	dropped = s.perform(a, c)
@@ -98,8 +98,8 @@ func (s *Simulator) answer(a *httpsim.Answer, c *call) (dropped bool, err error)
 	return dropped, nil
 }
 
-// perform answers by the first that objects: maintenance, the login, the quota,
-// an injected fault; else the operation itself.
+// perform responds with the first error of maintenance, the login, the quota and an injected
+// fault; otherwise it carries out the operation.
 func (s *Simulator) perform(a *httpsim.Answer, c *call) (dropped bool) {
 	s.account.at(c.moment)
 	c.account = s.account
@@ -122,18 +122,16 @@ func (s *Simulator) perform(a *httpsim.Answer, c *call) (dropped bool) {
 	return false
 }
 
-// handled is the ResponseWriter that the operations see.
 type handled struct {
 	*httpsim.Answer
 	call *call
 }
 
-// routes makes a handler of each operation.
 func (s *Simulator) routes() *http.ServeMux {
 	mux := http.NewServeMux()
 	for _, op := range operations() {
 		mux.HandleFunc(op.Name(), func(w http.ResponseWriter, r *http.Request) {
-			h := w.(*handled) // perform passes nothing else
+			h := w.(*handled) // perform passes no other writer
 			h.call.request = r
 			s.carryOut(h.Answer, op, h.call)
 		})
@@ -141,7 +139,7 @@ func (s *Simulator) routes() *http.ServeMux {
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		h := w.(*handled)
 		if r.Method == http.MethodGet && r.URL.Path == "/" {
-			h.Status = http.StatusOK // clients check their credentials so
+			h.Status = http.StatusOK // clients check their credentials with GET /
 			return
 		}
 		s.refuse(h.Answer, errNoSuchPath())
@@ -164,7 +162,6 @@ func (s *Simulator) carryOut(a *httpsim.Answer, op operation, c *call) {
 	s.finish(a, op.do, c)
 }
 
-// finish sends what an operation answers with.
 func (s *Simulator) finish(a *httpsim.Answer, do endpoint, c *call) {
 	out, err := do(c)
 	var refused *Error
@@ -191,14 +188,13 @@ func (s *Simulator) refuse(a *httpsim.Answer, refused *Error) {
 	a.Send(refused.Status, refused.body(field))
 }
 
-// form reads the parameters: those of a body that says it is a form. A DELETE
-// has them too.
+// form returns the parameters of a form-encoded body, also of a DELETE request.
 func form(r *http.Request, body []byte) url.Values {
 	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil || kind != "application/x-www-form-urlencoded" {
 		return url.Values{}
 	}
-	values, _ := url.ParseQuery(string(body)) // what can be read counts
+	values, _ := url.ParseQuery(string(body)) // parameters before an error remain valid
 	return values
 }
 
@@ -211,14 +207,14 @@ func (s *Simulator) record(entry Request) {
 	}
 }
 
-// Requests returns the request log, in the order of the answers.
+// Requests returns the request log, in the order of the replies.
 func (s *Simulator) Requests() []Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.log.Latest()
 }
 
-// ResetRequests empties the request log.
+// ResetRequests clears the request log.
 func (s *Simulator) ResetRequests() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

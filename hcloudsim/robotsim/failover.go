@@ -7,14 +7,15 @@ import (
 	"time"
 )
 
-// failover is an address, or a net, that can be routed to any of the account's
-// servers.
+// failover is an address or subnet that can be routed to any of the account's servers.
 type failover struct {
-	net    netip.Prefix
-	owner  *server    // the server that it was ordered with
-	active netip.Addr // where it is routed: a main IPv4 address, or the main IPv6 net's; zero: nowhere
+	net   netip.Prefix
+	owner *server // the server that it was ordered for
+	// active is the address that it is routed to: a server's main IPv4 address, or the address of
+	// its main IPv6 subnet. It is zero if unrouted.
+	active netip.Addr
 
-	// While it is on its way: since when, to where, and whether it gets there.
+	// State of a running switch: its end, its destination, and whether it fails.
 	moving bool
 	arrive time.Time
 	next   netip.Addr
@@ -42,12 +43,12 @@ func (f *failover) body() failoverBody {
 	return out
 }
 
-// netmask writes a prefix's length as the service does, for both families.
+// netmask formats a prefix length as a mask, which the service uses for both families.
 func netmask(p netip.Prefix) string {
 	return net.IP(net.CIDRMask(p.Bits(), p.Addr().BitLen())).String()
 }
 
-// at lets a failover address arrive.
+// at completes the switch if it has ended.
 func (f *failover) at(now time.Time) {
 	if !f.moving || now.Before(f.arrive) {
 		return
@@ -58,7 +59,7 @@ func (f *failover) at(now time.Time) {
 	f.moving = false
 }
 
-// main is the server whose main address, or main net's address, is this one.
+// main returns the server with this main address, or this address of its main IPv6 subnet.
 func (a *account) main(ip netip.Addr) *server {
 	i := slices.IndexFunc(a.servers, func(s *server) bool {
 		return ip == s.ipv4 || s.ipv6.IsValid() && ip == s.ipv6.Addr()
@@ -128,8 +129,8 @@ func (c *call) unrouteFailover() (reply, error) {
 	return c.move(f, netip.Addr{})
 }
 
-// move starts the way of a failover address, whose end answers the request. It
-// goes on if the client gives up.
+// move starts to switch a failover address; the reply follows when the switch ends. The switch
+// continues if the client disconnects.
 func (c *call) move(f *failover, to netip.Addr) (reply, error) {
 	if f.moving {
 		return reply{}, refusal(codeFailoverLocked, "Switching the failover IP address is blocked due to another active request")

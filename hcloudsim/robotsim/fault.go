@@ -7,43 +7,39 @@ import (
 	"github.com/underlay-ccm/underlay/internal/httpsim"
 )
 
-// Fault is something that goes wrong with the requests it matches.
+// Fault is a failure injected into matching requests.
 type Fault struct {
-	// Match is a pattern of [http.ServeMux]: "GET /server", "/vswitch/{rest...}".
-	// Empty matches all.
+	// Match is a pattern of [http.ServeMux]: "GET /server", "/vswitch/{rest...}"; empty: all.
 	Match string `json:"match"`
-	// Times is how many requests are hit: 0 is one, negative is all until
-	// ClearFaults.
+	// Times is the number of requests to hit: 0 means 1, negative means all until ClearFaults.
 	Times int `json:"times"`
 
-	// Delay holds the request back before it is looked at.
+	// Delay delays the request before it is processed.
 	Delay time.Duration `json:"-"`
 
-	// Status and Code refuse the request, once its login and quota were
-	// accepted. A documented code implies its status. Without a code, the answer
-	// is a page of HTML, as a web server in between gives.
+	// Status and Code refuse the request after its login and quota were accepted. A documented
+	// code implies its status. Without a code, the body is an HTML page.
 	Status  int    `json:"status"`
 	Code    string `json:"code"`
 	Message string `json:"message"`
 
-	// EmptyList answers a listing as though nothing existed; PartialList leaves
-	// out its second half.
+	// EmptyList returns empty listings; PartialList omits their second half.
 	EmptyList   bool `json:"empty_list"`
 	PartialList bool `json:"partial_list"`
-	// FailChange lets the change that the request starts fail: the members of a
-	// vSwitch end as failed, and a failover address stays where it is.
+	// FailChange lets the change that the request starts fail: the members of a vSwitch become
+	// failed, and a failover address keeps its route.
 	FailChange bool `json:"fail_change"`
 
-	// DropBeforeApply closes the connection instead of looking at the request;
-	// DropAfterApply does what it asks for, and loses the reply.
+	// DropBeforeApply closes the connection without processing the request; DropAfterApply
+	// processes it, and loses the reply.
 	DropBeforeApply bool `json:"drop_before_apply"`
 	DropAfterApply  bool `json:"drop_after_apply"`
 }
 
-// refuses reports whether the fault is the answer.
+// refuses reports whether the fault replaces the response.
 func (f Fault) refuses() bool { return f.Code != "" || f.Status != 0 }
 
-// spoil makes the fault the answer.
+// spoil replaces the response with the fault.
 func (s *Simulator) spoil(a *httpsim.Answer, f Fault) {
 	status := f.Status
 	if status == 0 {
@@ -52,8 +48,8 @@ func (s *Simulator) spoil(a *httpsim.Answer, f Fault) {
 	s.refuse(a, &Error{Status: status, Code: f.Code, Message: cmp.Or(f.Message, "injected fault")})
 }
 
-// Inject lets requests fail from now on. Faults are tried in the order in which
-// they came; each request meets one at most. The error is about Match.
+// Inject adds a fault. Faults match in the order of injection; each request meets at most one. It
+// returns an error if Match is invalid.
 func (s *Simulator) Inject(f Fault) error {
 	match, err := httpsim.MatchRequests("", f.Match)
 	if err != nil {
@@ -65,7 +61,7 @@ func (s *Simulator) Inject(f Fault) error {
 	return nil
 }
 
-// ClearFaults takes back every fault that is still waiting.
+// ClearFaults removes all pending faults.
 func (s *Simulator) ClearFaults() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// login is what an address has tried.
+// login holds the failed logins of a client address.
 type login struct {
 	failed  []time.Time
-	blocked time.Time // until then
+	blocked time.Time // end of the block
 }
 
-// authenticate lets a request in, or counts a failed login against its address.
-// A success forgives nothing: whether it does at the real service is not
-// documented. The second value says that the address gets no answer at all.
+// authenticate checks the credentials, and counts a failed login for the client's address. A
+// successful login does not reset the count: whether it does at the real service is not
+// documented. dropped reports that the connection must end without a reply.
 func (s *Simulator) authenticate(r *http.Request, now time.Time) (refused *Error, dropped bool) {
 	from := remote(r)
 	l := s.logins[from]
@@ -38,7 +38,6 @@ func (s *Simulator) authenticate(r *http.Request, now time.Time) (refused *Error
 	return s.unauthorized(), false
 }
 
-// unauthorized answers a failed login.
 func (s *Simulator) unauthorized() *Error {
 	refused := refusal(codeUnauthorized, "Unauthorized")
 	if s.opts.ForbiddenLogin {
@@ -70,7 +69,7 @@ func (s *Simulator) accepts(r *http.Request) bool {
 	return same == 1
 }
 
-// remote is the address that a request comes from; in process there is but one.
+// remote returns the client address; in process there is only one.
 func remote(r *http.Request) string {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
@@ -79,8 +78,7 @@ func remote(r *http.Request) string {
 	return host
 }
 
-// Blocked returns the addresses that are blocked now, sorted; in process the
-// only one is empty.
+// Blocked returns the blocked addresses, sorted. In-process requests have an empty address.
 func (s *Simulator) Blocked() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -2,27 +2,26 @@ package robotsim
 
 import "slices"
 
-// Operation is one row of what is simulated.
+// Operation is one simulated operation.
 type Operation struct {
 	Method string
-	Path   string // with {names} where values stand, as http.ServeMux has them
-	// Quota is how often it may be asked for in an hour.
+	Path   string // with {names} for values, as in http.ServeMux
+	// Quota is the number of requests allowed per hour.
 	Quota int
-	// Errors are the codes that the documentation lists for it. Every operation
-	// also answers UNAUTHORIZED, RATE_LIMIT_EXCEEDED, and 503 in a maintenance.
+	// Errors are the codes documented for the operation. Every operation also returns
+	// UNAUTHORIZED, RATE_LIMIT_EXCEEDED, and 503 during a maintenance.
 	Errors []string
 }
 
-// Name is what quotas and faults call the operation: "GET /server".
+// Name returns the key of the operation for quotas and faults: "GET /server".
 func (o Operation) Name() string { return o.Method + " " + o.Path }
 
-// operation is one row of the web service's surface.
 type operation struct {
 	Operation
 	do endpoint
 }
 
-// Operations is everything that is simulated.
+// Operations returns all simulated operations.
 func Operations() []Operation {
 	var all []Operation
 	for _, op := range operations() {
@@ -31,14 +30,12 @@ func Operations() []Operation {
 	return all
 }
 
-// Unreachable are errors that the simulator never finds a reason for: they are
-// failures inside of the service, and come by an injected fault.
+// Unreachable returns the codes of internal failures, which occur only as injected faults.
 func Unreachable() []string {
 	return []string{codeInternal, codeResetFailed, codeFailoverNotComplete}
 }
 
-// operations is the whole surface: what is not here is not simulated, and
-// answers 404.
+// operations returns all simulated operations. Other operations return 404.
 func operations() []operation {
 	return slices.Concat(serverOperations(), resetOperations(), failoverOperations(), vSwitchOperations())
 }

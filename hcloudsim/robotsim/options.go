@@ -6,84 +6,77 @@ import (
 	"time"
 )
 
-// Unlimited, as a limit in [Options], takes the limit away.
+// Unlimited disables a limit in [Options].
 const Unlimited = -1
 
-// Blocked is what an address gets whose logins failed too often. The
-// documentation says that it is blocked, and not how that looks.
+// Blocked is the response to an address with too many failed logins, which is not documented.
 type Blocked int
 
 const (
-	BlockedUnauthorized Blocked = iota // what a failed login gets
+	BlockedUnauthorized Blocked = iota // same as for a failed login
 	BlockedForbidden                   // 403 without a code
-	BlockedDropped                     // the connection ends without an answer
+	BlockedDropped                     // closes the connection without a response
 )
 
-// Options configure a [Simulator]. The zero value is an account with the
-// documented quotas and limits, whose changes take no time and which lets
-// everybody in. A limit of 0 means its default, [Unlimited] means none.
+// Options configure a [Simulator]. The zero value is an account with the documented quotas and
+// limits that accepts any credentials and completes changes immediately. A limit of 0 means its
+// default, [Unlimited] disables it.
 type Options struct {
-	// User and Password are the only credentials that are accepted. Without
-	// both, any are.
+	// User and Password are the only accepted credentials. If both are empty, any are accepted.
 	User, Password string
 
 	// VSwitchTime is how long a vSwitch is in process after a change.
 	VSwitchTime time.Duration
-	// VSwitchTimes are how long it was measured to be. One of them is drawn for
-	// each change, by the seed, in place of VSwitchTime.
+	// VSwitchTimes are measured values, one of which each change draws instead of VSwitchTime.
 	VSwitchTimes []time.Duration
-	// Seed makes what is drawn repeatable.
+	// Seed makes the draws repeatable.
 	Seed uint64
-	// FailoverTime is how long it takes until a failover address is routed
-	// elsewhere, and the request is answered: 40 to 60 s at the real service.
+	// FailoverTime is the duration of a failover switch: 40 to 60 s at the real service.
 	FailoverTime time.Duration
-	// Latency delays each request before it is looked at.
+	// Latency delays each request before it is processed.
 	Latency time.Duration
 
-	// Quotas change how often an operation may be asked for in an hour, by its
-	// method and path as in [Operations]: "GET /server".
+	// Quotas override the requests per hour by method and path as in [Operations]: "GET /server".
 	Quotas map[string]int
-	// FixedHours counts requests from one full hour to the next. Otherwise each
-	// request counts for an hour, which allows no more and is harder to keep.
+	// FixedHours counts requests per clock hour. Otherwise the quota applies to a sliding window
+	// of an hour, which is stricter.
 	FixedHours bool
-	// RefusedCount lets requests that were refused for the quota count toward it.
+	// RefusedCount counts requests that were refused for the quota toward it.
 	RefusedCount bool
-	// MaxRequests names the field of a refusal max_requests, as clients have
-	// seen it; otherwise max_request, as it is documented.
+	// MaxRequests names the field of a quota error max_requests, as observed; the documentation
+	// has max_request.
 	MaxRequests bool
 
-	// ForbiddenLogin answers a failed login with 403, as clients have seen it;
-	// otherwise with 401, as it is documented.
+	// ForbiddenLogin returns 403 for a failed login, as observed; the documentation has 401.
 	ForbiddenLogin bool
-	// FailedLogins is how many within BlockTime block an address; default 3.
+	// FailedLogins is how many failures within BlockTime block an address; default 3.
 	FailedLogins int
-	// BlockTime is how long an address is blocked; default 10 minutes.
+	// BlockTime is the duration of a block; default 10 minutes.
 	BlockTime time.Duration
-	// Blocked is what a blocked address gets.
+	// Blocked is the response to a blocked address.
 	Blocked Blocked
 
-	VSwitchLimit       int // vSwitches; default Unlimited, because each account has its own
+	VSwitchLimit       int // vSwitches; default Unlimited, because it differs between accounts
 	VSwitchServerLimit int // servers per vSwitch; default 100
 	ServerVSwitchLimit int // vSwitches per server; default 5
-	// Processing names the status of a member that is being changed
-	// "processing", as clients have seen it; otherwise "in process", as it is
-	// documented.
+	// Processing names the status of a changing member "processing", as observed; the
+	// documentation has "in process".
 	Processing bool
 
-	// CloudSubnets, if set, tells which subnets of cloud networks are coupled
-	// with a vSwitch, see [Coupled]. It is called without the simulator's lock.
+	// CloudSubnets, if set, returns the subnets of cloud networks that are coupled with a
+	// vSwitch, see [Coupled]. It is called without the simulator's lock.
 	CloudSubnets func() []CloudSubnet
 
-	// RequestLogSize is how many requests are remembered; default 100,000.
+	// RequestLogSize is the number of requests kept in the log; default 100,000.
 	RequestLogSize int
-	// OnRequest, if set, is told of each request once its answer is known.
+	// OnRequest, if set, is called for each request with its result.
 	OnRequest func(Request)
 }
 
 // CloudSubnet is a subnet of a cloud network that is coupled with a vSwitch.
 type CloudSubnet struct {
-	VSwitch int64 // its ID
-	Network int64 // the cloud network's ID
+	VSwitch int64 // ID of the vSwitch
+	Network int64 // ID of the cloud network
 	Range   netip.Prefix
 	Gateway netip.Addr
 }

@@ -2,8 +2,8 @@ package robotsim
 
 import "github.com/underlay-ccm/underlay/hcloudsim/profile"
 
-// With returns the options with what was measured in place of what they leave zero. An option that
-// is set stays: VSwitchTime keeps the measured times out, too.
+// With returns the options with measured values in the zero fields. Options that are set take
+// precedence: VSwitchTime also disables the measured VSwitchTimes.
 func (o Options) With(measured profile.Robot) Options {
 	if o.VSwitchTime == 0 && o.VSwitchTimes == nil {
 		o.VSwitchTimes = profile.Durations(measured.VSwitchSeconds)

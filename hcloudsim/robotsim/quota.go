@@ -5,14 +5,12 @@ import (
 	"time"
 )
 
-// interval is the time that quotas are counted over.
 const interval = time.Hour
 
-// quota is how often an operation may be asked for in an hour.
 type quota struct {
 	limit   int // Unlimited: no limit
 	fixed   bool
-	refused bool // refused requests count too
+	refused bool // count refused requests too
 	counted []time.Time
 }
 
@@ -28,7 +26,7 @@ func newQuotas(opts Options) map[string]*quota {
 	return quotas
 }
 
-// take counts one request and reports whether it may go on.
+// take counts one request and reports whether it is allowed.
 func (q *quota) take(now time.Time) bool {
 	if q.limit == Unlimited {
 		return true

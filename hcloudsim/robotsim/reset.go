@@ -2,7 +2,6 @@ package robotsim
 
 import "slices"
 
-// Ways to reset a server.
 const (
 	resetPower     = "power"
 	resetPowerLong = "power_long"
@@ -11,7 +10,7 @@ const (
 	resetManual    = "man"
 )
 
-// resetBody is how a server can be reset; a listing leaves its status out.
+// resetBody lists the reset options of a server; a listing omits the operating status.
 type resetBody struct {
 	IP      *string  `json:"server_ip"`
 	IPv6Net *string  `json:"server_ipv6_net"`
@@ -20,7 +19,6 @@ type resetBody struct {
 	Status  string   `json:"operating_status,omitempty"`
 }
 
-// resetDone is the answer to a reset.
 type resetDone struct {
 	IP      *string `json:"server_ip"`
 	IPv6Net *string `json:"server_ipv6_net"`
@@ -45,7 +43,7 @@ func (c *call) listResets() (reply, error) {
 	return reply{body: out}, nil
 }
 
-// resettable is the server that the path names, if it can be reset.
+// resettable returns the server in the path, or an error if it has no reset options.
 func (c *call) resettable() (*server, *Error) {
 	s, err := c.named()
 	if err == nil && len(s.resets) == 0 {
@@ -84,7 +82,7 @@ func (c *call) reset() (reply, error) {
 
 func (s *server) apply(kind string) {
 	if kind == resetManual {
-		s.manual = true // a technician's, who never comes
+		s.manual = true // no technician ever performs it
 		return
 	}
 	switch {

@@ -9,36 +9,36 @@ import (
 	"time"
 )
 
-// Seeding is immediate and outside the web service: no request, no quota. What
-// the service can't have is refused here too.
+// Seeding takes effect at once and bypasses the web service: it uses no request or quota. It
+// refuses states that the service can't have.
 
-// ServerSeed describes a dedicated server that shall exist. Nothing is needed.
+// ServerSeed describes a dedicated server to create. No field is required.
 type ServerSeed struct {
-	Number  int64  `json:"number"`  // 0: one is chosen
+	Number  int64  `json:"number"`  // 0: allocated
 	Name    string `json:"name"`    // may be empty, as in Robot
 	Product string `json:"product"` // default AX41-NVMe
 	DC      string `json:"dc"`      // default FSN1-DC1
 
-	IPv4      netip.Addr     `json:"ipv4,omitzero"`       // the main address; zero: one is chosen
-	IPv6      netip.Prefix   `json:"ipv6,omitzero"`       // the main /64; zero: one is chosen
+	IPv4      netip.Addr     `json:"ipv4,omitzero"`       // main address; zero: allocated
+	IPv6      netip.Prefix   `json:"ipv6,omitzero"`       // main /64; zero: allocated
 	NoIPv4    bool           `json:"no_ipv4,omitempty"`   // no main address
-	NoIPv6    bool           `json:"no_ipv6,omitempty"`   // no IPv6 net
-	Addresses []netip.Addr   `json:"addresses,omitempty"` // more single addresses
-	Subnets   []netip.Prefix `json:"subnets,omitempty"`   // more subnets
+	NoIPv6    bool           `json:"no_ipv6,omitempty"`   // no main /64
+	Addresses []netip.Addr   `json:"addresses,omitempty"` // additional single addresses
+	Subnets   []netip.Prefix `json:"subnets,omitempty"`   // additional subnets
 
-	Status           string `json:"status,omitempty"` // ready, the default, or in process
+	Status           string `json:"status,omitempty"` // ready (default) or in process
 	Cancelled        bool   `json:"cancelled,omitempty"`
-	CancellationDate string `json:"cancellation_date,omitempty"` // like 2026-12-31; after it the server is gone
+	CancellationDate string `json:"cancellation_date,omitempty"` // last day, like 2026-12-31
 
-	NoVSwitch bool     `json:"no_vswitch,omitempty"` // the feature isn't available for it
-	Resets    []string `json:"resets,omitempty"`     // options; none: power, power_long, hw, man
-	NoReset   bool     `json:"no_reset,omitempty"`   // it has no reset option
-	Power     string   `json:"power,omitempty"`      // running, the default, shut off or not supported
+	NoVSwitch bool     `json:"no_vswitch,omitempty"` // vSwitches are not available for it
+	Resets    []string `json:"resets,omitempty"`     // default power, power_long, hw, man
+	NoReset   bool     `json:"no_reset,omitempty"`   // no reset options
+	Power     string   `json:"power,omitempty"`      // running (default), shut off or not supported
 }
 
-// VSwitchSeed describes a vSwitch that shall exist.
+// VSwitchSeed describes a vSwitch to create.
 type VSwitchSeed struct {
-	ID               int64          `json:"id"` // 0: one is chosen
+	ID               int64          `json:"id"` // 0: allocated
 	Name             string         `json:"name"`
 	VLAN             int            `json:"vlan"` // default 4000
 	Servers          []MemberSeed   `json:"servers,omitempty"`
@@ -47,21 +47,22 @@ type VSwitchSeed struct {
 	CancellationDate string         `json:"cancellation_date,omitempty"`
 }
 
-// MemberSeed describes a server in a vSwitch.
+// MemberSeed describes a member of a vSwitch.
 type MemberSeed struct {
-	Number int64  `json:"number"`
-	Status string `json:"status,omitempty"` // ready, the default, failed, or in process, as which it stays until the vSwitch is changed
+	Number int64 `json:"number"`
+	// Status is ready (default), failed or in process, which lasts until the vSwitch is changed.
+	Status string `json:"status,omitempty"`
 }
 
-// FailoverSeed describes a failover address that shall exist.
+// FailoverSeed describes a failover address to create.
 type FailoverSeed struct {
 	Net    netip.Prefix `json:"net"`              // 203.0.113.7/32, or a /64
-	Server int64        `json:"server"`           // the number of the server that it belongs to
-	Active netip.Addr   `json:"active,omitzero"`  // where it is routed; zero: to that server
-	Routed *bool        `json:"routed,omitempty"` // false: nowhere
+	Server int64        `json:"server"`           // number of the server that it belongs to
+	Active netip.Addr   `json:"active,omitzero"`  // address that it is routed to; zero: that server
+	Routed *bool        `json:"routed,omitempty"` // false: unrouted
 }
 
-// CreateServer puts a server into the account and returns its number.
+// CreateServer adds a server to the account and returns its number.
 func (s *Simulator) CreateServer(seed ServerSeed) (int64, error) {
 	a, unlock := s.present()
 	defer unlock()
@@ -89,7 +90,6 @@ func (a *account) seedServer(seed ServerSeed) (int64, error) {
 	return made.number, a.add(made)
 }
 
-// giveAddresses chooses those that a seed leaves open.
 func (a *account) giveAddresses(s *server, seed ServerSeed) {
 	needs4, needs6 := !s.ipv4.IsValid() && !seed.NoIPv4, !s.ipv6.IsValid() && !seed.NoIPv6
 	if needs4 || needs6 {
@@ -103,7 +103,7 @@ func (a *account) giveAddresses(s *server, seed ServerSeed) {
 	}
 }
 
-// check judges what a seed says, and reads its date.
+// check validates a seed and parses its date.
 func (s *server) check(seed ServerSeed) (err error) {
 	switch {
 	case seed.NoIPv4 && seed.NoIPv6:
@@ -132,8 +132,8 @@ func readDate(text string, cancelled bool) (time.Time, error) {
 	return day, nil
 }
 
-// chosenIPv4 and chosenIPv6 are from the ranges for benchmarks and
-// documentation; the cloud's simulator begins at the other end of both.
+// chosenIPv4 and chosenIPv6 return addresses from the ranges for benchmarks and documentation;
+// the cloud's simulator allocates from the other end of both.
 func chosenIPv4(n uint32) netip.Addr {
 	var bytes [4]byte
 	binary.BigEndian.PutUint32(bytes[:], 198<<24|19<<16|(0xffff-n)&0xffff)
@@ -146,8 +146,7 @@ func chosenIPv6(n uint32) netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom16(bytes), 64)
 }
 
-// RemoveServer takes a server away at once, as at the end of its contract. The
-// error says that there is none.
+// RemoveServer removes a server at once, as at the end of its contract.
 func (s *Simulator) RemoveServer(number int64) error {
 	a, unlock := s.present()
 	defer unlock()
@@ -159,7 +158,7 @@ func (s *Simulator) RemoveServer(number int64) error {
 	return nil
 }
 
-// CreateVSwitch puts a vSwitch into the account and returns its ID.
+// CreateVSwitch adds a vSwitch to the account and returns its ID.
 func (s *Simulator) CreateVSwitch(seed VSwitchSeed) (int64, error) {
 	a, unlock := s.present()
 	defer unlock()
@@ -207,10 +206,9 @@ func checkMember(status string) error {
 	return nil
 }
 
-// SetMember changes at once what a server is in a vSwitch: ready, failed, or in process,
-// as which it stays until the vSwitch is changed. A server that was no member becomes one,
-// whatever the rules are; with an empty status it is none any more. The error is about
-// what there isn't, or can't be.
+// SetMember sets the status of a server in a vSwitch at once: ready, failed, or in process, which
+// lasts until the vSwitch is changed. It adds a missing member regardless of the rules; an empty
+// status removes the member.
 func (s *Simulator) SetMember(id, number int64, status string) error {
 	a, unlock := s.present()
 	defer unlock()
@@ -238,7 +236,7 @@ func (s *Simulator) SetMember(id, number int64, status string) error {
 	return nil
 }
 
-// CreateFailover puts a failover address into the account.
+// CreateFailover adds a failover address to the account.
 func (s *Simulator) CreateFailover(seed FailoverSeed) error {
 	a, unlock := s.present()
 	defer unlock()
@@ -273,15 +271,14 @@ func (a *account) seedFailover(seed FailoverSeed) error {
 	return nil
 }
 
-// Failovers are the failover addresses as they are routed now, for who carries their packets.
+// Failovers returns the failover addresses with their current routes, for a data plane.
 func (s *Simulator) Failovers() []FailoverSeed {
 	a, unlock := s.present()
 	defer unlock()
 	return a.state().Failovers
 }
 
-// Owns reports whether an address belongs to the account: to a server, to a
-// failover address, or to a subnet of a vSwitch.
+// Owns reports whether a server, a failover address or a vSwitch subnet has the address.
 func (s *Simulator) Owns(ip netip.Addr) bool {
 	a, unlock := s.present()
 	defer unlock()
@@ -291,8 +288,8 @@ func (s *Simulator) Owns(ip netip.Addr) bool {
 		slices.ContainsFunc(a.vSwitches, func(v *vSwitch) bool { return slices.ContainsFunc(v.subnets, within) })
 }
 
-// Members is how many servers are in a vSwitch, also those that are just being added,
-// for hcloudsim's VSwitchMembers; 0 if there is no such vSwitch.
+// Members returns the number of servers in a vSwitch, including those being added, for
+// hcloudsim's VSwitchMembers. It is 0 if the vSwitch does not exist.
 func (s *Simulator) Members(vSwitch int64) int {
 	a, unlock := s.present()
 	defer unlock()

@@ -9,24 +9,23 @@ import (
 	"time"
 )
 
-// server is a dedicated server.
 type server struct {
 	number    int64
 	name      string
 	product   string
 	dc        string
 	status    string
-	ipv4      netip.Addr     // the main address; zero: none
-	ipv6      netip.Prefix   // the main /64; zero: none
-	more      []netip.Addr   // other single addresses
-	subnets   []netip.Prefix // beside the main /64
+	ipv4      netip.Addr     // main address; zero: no IPv4
+	ipv6      netip.Prefix   // main /64; zero: no IPv6
+	more      []netip.Addr   // additional single addresses
+	subnets   []netip.Prefix // besides the main /64
 	paid      string
 	cancelled bool
-	ends      time.Time // the day of the cancellation; zero: none
+	ends      time.Time // day of the cancellation; zero: no date
 	reason    string
-	vSwitch   bool // the feature is available
+	vSwitch   bool // vSwitches are available for it
 
-	resets []string // options; none: can't be reset
+	resets []string // reset options; empty: can't be reset
 	power  string   // operating status
 	manual bool     // a manual reset was ordered
 }
@@ -40,13 +39,13 @@ const (
 	powerUnsupported = "not supported"
 )
 
-// netBody is one of a server's subnets. The mask is text, as it is sent.
+// netBody is one of a server's subnets. The mask is a string in the API.
 type netBody struct {
 	IP   string `json:"ip"`
 	Mask string `json:"mask"`
 }
 
-// serverBody is a server as a listing shows it.
+// serverBody is a server in a listing.
 type serverBody struct {
 	IP        *string   `json:"server_ip"`
 	IPv6Net   *string   `json:"server_ipv6_net"`
@@ -62,7 +61,7 @@ type serverBody struct {
 	Subnets   []netBody `json:"subnet"`
 }
 
-// serverDetail is what asking for one server adds.
+// serverDetail holds the additional fields of a single server.
 type serverDetail struct {
 	serverBody
 	Reset            bool   `json:"reset"`
@@ -120,14 +119,13 @@ func (s *server) mainNet() *string {
 	return &text
 }
 
-// owns reports whether an address is the server's.
 func (s *server) owns(ip netip.Addr) bool {
 	return ip == s.ipv4 || slices.Contains(s.more, ip) ||
 		slices.ContainsFunc(s.nets(), func(net netip.Prefix) bool { return net.Contains(ip) })
 }
 
-// server finds one by its number or, as the service still allows, by its main
-// IPv4 address; members of vSwitches may be named by their IPv6 net too.
+// server returns a server by its number or, as the service still allows, by its main IPv4
+// address. For members of vSwitches the main IPv6 net is allowed too.
 func (a *account) server(identifier string) (*server, *Error) {
 	number, err := strconv.ParseInt(identifier, 10, 64)
 	ip, problem := netip.ParseAddr(identifier)
@@ -181,7 +179,6 @@ func (c *call) renameServer() (reply, error) {
 	return reply{body: map[string]serverDetail{"server": s.detail()}}, nil
 }
 
-// cancellationBody is what is known of a server's end.
 type cancellationBody struct {
 	IP         *string `json:"server_ip"`
 	IPv6Net    *string `json:"server_ipv6_net"`
@@ -255,7 +252,7 @@ func (c *call) keepServer() (reply, error) {
 	return reply{}, nil
 }
 
-// dropCancelled removes what was cancelled for a day that has passed.
+// dropCancelled removes the servers and vSwitches after the day of their cancellation.
 func (a *account) dropCancelled() {
 	for _, s := range slices.Clone(a.servers) {
 		if s.cancelled && over(s.ends, a.now) {
@@ -265,8 +262,7 @@ func (a *account) dropCancelled() {
 	a.vSwitches = slices.DeleteFunc(a.vSwitches, func(v *vSwitch) bool { return v.cancelled && over(v.ends, a.now) })
 }
 
-// remove takes a server away, and with it its place in vSwitches and its
-// failover addresses.
+// remove deletes a server, its memberships in vSwitches and its failover addresses.
 func (a *account) remove(gone *server) {
 	a.servers = slices.DeleteFunc(a.servers, func(s *server) bool { return s == gone })
 	for _, v := range a.vSwitches {
@@ -275,7 +271,7 @@ func (a *account) remove(gone *server) {
 	a.failovers = slices.DeleteFunc(a.failovers, func(f *failover) bool { return f.owner == gone })
 }
 
-// add puts a server into the account, in the order of numbers.
+// add adds a server to the account, sorted by number.
 func (a *account) add(s *server) error {
 	if a.numbered(s.number) != nil {
 		return fmt.Errorf("server %d: the number is taken; give another one", s.number)

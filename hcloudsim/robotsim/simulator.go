@@ -9,8 +9,7 @@ import (
 	"github.com/underlay-ccm/underlay/internal/httpsim"
 )
 
-// Simulator is one simulated account. Its methods may be called from any
-// goroutine. Use [New].
+// Simulator is one simulated account. Its methods are safe for concurrent use. Use [New].
 type Simulator struct {
 	opts Options
 	mux  *http.ServeMux
@@ -21,12 +20,12 @@ type Simulator struct {
 	maintenance bool
 	account     *account
 	quotas      map[string]*quota // by operation
-	logins      map[string]*login // by address
+	logins      map[string]*login // by client address
 	faults      httpsim.Faults[Fault]
 	log         httpsim.Log[Request]
 }
 
-// New returns an empty account.
+// New returns a Simulator with an empty account.
 func New(opts Options) *Simulator {
 	opts = opts.withDefaults()
 	s := &Simulator{
@@ -39,47 +38,47 @@ func New(opts Options) *Simulator {
 	return s
 }
 
-// SetCredentials replaces the accepted credentials, as a person does in Robot.
+// SetCredentials replaces the accepted credentials, as a change in Robot does.
 func (s *Simulator) SetCredentials(user, password string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.user, s.password = user, password
 }
 
-// SetMaintenance begins or ends a maintenance: every request is answered 503.
+// SetMaintenance begins or ends a maintenance, during which every request returns 503.
 func (s *Simulator) SetMaintenance(maintenance bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.maintenance = maintenance
 }
 
-// present locks the simulator and returns the account as of now.
+// present locks the simulator and returns the account, advanced to the present.
 func (s *Simulator) present() (a *account, unlock func()) {
 	s.mu.Lock()
 	s.account.at(time.Now())
 	return s.account, s.mu.Unlock
 }
 
-// account is what the customer has. Guarded by the Simulator's mutex.
+// account holds the resources of the customer. The Simulator's mutex guards it.
 type account struct {
 	opts      Options
 	now       time.Time
-	servers   []*server // by number
+	servers   []*server // sorted by number
 	vSwitches []*vSwitch
 	failovers []*failover
 	lastID    int64
-	count     uint32 // of public addresses given away
+	count     uint32 // number of allocated public addresses
 	rand      *rand.Rand
 }
 
-// firstID keeps IDs apart from those that seeds are likely to choose.
+// firstID separates allocated IDs from those that seeds are likely to use.
 const firstID = 1000
 
 func newAccount(opts Options) *account {
 	return &account{opts: opts, now: time.Now(), lastID: firstID, rand: rand.New(rand.NewPCG(opts.Seed, 0))}
 }
 
-// at lets happen what time has brought about.
+// at advances the account to the present and ends all changes that are due.
 func (a *account) at(now time.Time) {
 	a.now = now
 	for _, f := range a.failovers {

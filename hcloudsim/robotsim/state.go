@@ -5,25 +5,24 @@ import (
 	"fmt"
 )
 
-// state is everything that exists.
+// state is the JSON of all resources.
 type state struct {
 	Servers   []ServerSeed   `json:"servers"`
 	VSwitches []VSwitchSeed  `json:"vswitches"`
 	Failovers []FailoverSeed `json:"failovers"`
 	LastID    int64          `json:"last_id"`
-	Addresses uint32         `json:"addresses"` // public ones given away
+	Addresses uint32         `json:"addresses"` // number of allocated public addresses
 }
 
-// Snapshot returns everything that exists, as JSON with the fields of the seeds.
-// What is on its way at that moment is shown as it is, and stays so when the
-// snapshot is restored; faults, the request log, quotas and blocked addresses
-// are no part of it.
+// Snapshot returns all resources as JSON with the fields of the seeds. Running changes keep their
+// state, also after a restore. Faults, the request log, quotas and blocked addresses are not
+// included.
 func (s *Simulator) Snapshot() []byte {
 	a, unlock := s.present()
 	defer unlock()
 	text, err := json.MarshalIndent(a.state(), "", "  ")
 	if err != nil {
-		panic(fmt.Sprintf("robotsim: encoding a snapshot: %v", err)) // structs of ours
+		panic(fmt.Sprintf("robotsim: encoding a snapshot: %v", err)) // only structs of this package
 	}
 	return text
 }
@@ -58,8 +57,8 @@ func (a *account) state() state {
 	return out
 }
 
-// Restore makes the account what a snapshot says, one that was edited or written
-// by hand too. The error is about what can't be; then nothing has changed.
+// Restore replaces the account with a snapshot, also an edited or hand-written one. It returns an
+// error, and changes nothing, if the snapshot is invalid.
 func (s *Simulator) Restore(snapshot []byte) error {
 	var wanted state
 	if err := json.Unmarshal(snapshot, &wanted); err != nil {

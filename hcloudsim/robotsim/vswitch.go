@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// The VLANs that a vSwitch may have.
+// The VLAN IDs allowed for a vSwitch.
 const vlanFirst, vlanLast = 4000, 4091
 
 const (
@@ -21,24 +21,23 @@ type vSwitch struct {
 	name      string
 	vlan      int
 	cancelled bool
-	ends      time.Time // the day of the cancellation; zero: none
+	ends      time.Time // day of the cancellation; zero: no date
 	members   []*member
-	subnets   []netip.Prefix // public ones, which are ordered for it
+	subnets   []netip.Prefix // public subnets ordered for the vSwitch
 
-	// While it is being changed: until then.
+	// busy reports whether a change is running; it ends at until.
 	busy  bool
 	until time.Time
 }
 
-// member is a server in a vSwitch.
 type member struct {
 	server *server
 	status string
-	// What becomes of it when the change ends.
+	// Result of the running change.
 	fails, leaves bool
 }
 
-// at ends a change.
+// at completes a running change if it has ended.
 func (v *vSwitch) at(now time.Time) {
 	if !v.busy || now.Before(v.until) {
 		return
@@ -56,7 +55,7 @@ func (v *vSwitch) at(now time.Time) {
 	}
 }
 
-// change holds the vSwitch while members are being configured.
+// change locks the vSwitch while members are being configured.
 func (c *call) change(v *vSwitch, members ...*member) {
 	if len(members) == 0 {
 		return
@@ -68,7 +67,6 @@ func (c *call) change(v *vSwitch, members ...*member) {
 	v.at(c.now)
 }
 
-// vSwitchTime is how long a change takes.
 func (a *account) vSwitchTime() time.Duration {
 	if times := a.opts.VSwitchTimes; len(times) > 0 {
 		return times[a.rand.IntN(len(times))]
@@ -156,7 +154,6 @@ func (c *call) getVSwitch() (reply, error) {
 	return reply{body: c.detail(v)}, nil
 }
 
-// wanted reads the name and the VLAN of a request.
 func (c *call) wanted() (name string, vlan int, err *Error) {
 	if name = c.form.Get("name"); name == "" {
 		err = errMissing("name")
@@ -255,7 +252,7 @@ func (c *call) cancelVSwitch() (reply, error) {
 	return reply{}, nil
 }
 
-// members reads which servers a request names, each once.
+// members returns the servers named in a request, without duplicates.
 func (c *call) members() ([]*server, *Error) {
 	var found []*server
 	identifiers := c.list("server")
@@ -299,7 +296,7 @@ func (c *call) addServers() (reply, error) {
 	return reply{status: 201}, nil
 }
 
-// checkNew judges servers that a vSwitch shall get. All or none are added.
+// checkNew validates the servers to add to a vSwitch. Either all or none are added.
 func (c *call) checkNew(v *vSwitch, servers []*server) error {
 	if n := c.opts.VSwitchServerLimit; n != Unlimited && len(v.members)+len(servers) > n {
 		return refusal(codeVSwitchServers, "The maximum number of servers is reached for this vSwitch")
