@@ -8,17 +8,16 @@ import (
 	"time"
 )
 
-// snapshotMost is in bytes: thousands of servers and their actions.
+// snapshotMost is in bytes, sufficient for thousands of servers and their actions.
 const snapshotMost = 256 << 20
 
-// Admin has endpoints for who runs a simulator rather than uses it. It asks for no credentials, so
-// it belongs on a listener of its own.
+// Admin has the operator's endpoints. It requires no credentials and needs a separate listener.
 type Admin struct {
 	*http.ServeMux
 	below string
 }
 
-// Administered is a simulator.
+// Administered is a simulator with admin endpoints.
 type Administered interface {
 	ResetRequests()
 	Snapshot() []byte
@@ -26,7 +25,7 @@ type Administered interface {
 	ClearFaults()
 }
 
-// NewAdmin makes what each simulator has below a path: requests (its log), state and faults.
+// NewAdmin returns the endpoints that all simulators have: requests (the log), state and faults.
 func NewAdmin(
 	below string, s Administered, requests func() any, inject func(*http.Request) error,
 ) Admin {
@@ -38,7 +37,7 @@ func NewAdmin(
 	a.Do("DELETE", "/requests", http.StatusBadRequest, done(s.ResetRequests))
 	a.HandleFunc("GET "+below+"/state", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write(s.Snapshot()) // the client may be gone
+		_, _ = w.Write(s.Snapshot()) // the client may have disconnected
 	})
 	a.Do("PUT", "/state", http.StatusBadRequest, func(r *http.Request) error {
 		snapshot, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, snapshotMost))
@@ -52,15 +51,15 @@ func NewAdmin(
 	return a
 }
 
-// Show answers a GET with a value as JSON.
+// Show registers a GET endpoint that returns a value as JSON.
 func (a Admin) Show(path string, value func() any) {
 	a.HandleFunc("GET "+a.below+path, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(value()) // the client may be gone
+		_ = json.NewEncoder(w).Encode(value()) // the client may have disconnected
 	})
 }
 
-// Do answers with no content, or with an error and its status.
+// Do registers an endpoint that replies without content, or with an error and the status failed.
 func (a Admin) Do(method, path string, failed int, do func(*http.Request) error) {
 	a.HandleFunc(method+" "+a.below+path, func(w http.ResponseWriter, r *http.Request) {
 		if err := do(r); err != nil {
@@ -71,8 +70,8 @@ func (a Admin) Do(method, path string, failed int, do func(*http.Request) error)
 	})
 }
 
-// Decode reads a request strictly: a misspelled field would otherwise be a fault that never
-// happens. what is named in errors.
+// Decode parses a request strictly: a fault with a misspelled field would otherwise never
+// trigger. Errors contain what as the name of the object.
 func Decode(r *http.Request, what string, into any) error {
 	decoder := json.NewDecoder(http.MaxBytesReader(nil, r.Body, MaxBody))
 	decoder.DisallowUnknownFields()
@@ -82,10 +81,10 @@ func Decode(r *http.Request, what string, into any) error {
 	return nil
 }
 
-// Delay is a duration as JSON, like "1.5s"; empty: none.
+// Delay is a duration in JSON, like "1.5s"; empty means 0.
 type Delay time.Duration
 
-// UnmarshalText implements encoding.TextUnmarshaler.
+// UnmarshalText implements [encoding.TextUnmarshaler].
 func (d *Delay) UnmarshalText(text []byte) error {
 	if len(text) == 0 {
 		return nil

@@ -11,26 +11,26 @@ import (
 	"strconv"
 )
 
-// MaxBody is more bytes than any request of the simulated services needs.
+// MaxBody is larger than any valid request of the simulated services, in bytes.
 const MaxBody = 1 << 20
 
-// ErrDropped stands for a connection that ended without an answer.
+// ErrDropped is the error for a connection that is closed without a response.
 var ErrDropped = errors.New("connection closed without an answer")
 
-// Answer is a response in the making. It is the ResponseWriter that operations see, so that a
-// whole response exists before any byte of it leaves.
+// Answer is a buffered response. It is the ResponseWriter passed to operations, so that the whole
+// response exists before its first byte is sent.
 type Answer struct {
 	Status int
 	Body   bytes.Buffer
-	// Code is that of the error, for the log of requests; empty: none.
+	// Code is the error code for the request log; empty on success.
 	Code string
-	// Torn lets the body end halfway, after the headers of a whole one.
+	// Torn truncates the body halfway, after complete headers.
 	Torn bool
 
 	header http.Header
 }
 
-// Header implements http.ResponseWriter.
+// Header implements [http.ResponseWriter].
 func (a *Answer) Header() http.Header {
 	if a.header == nil {
 		a.header = http.Header{}
@@ -38,13 +38,12 @@ func (a *Answer) Header() http.Header {
 	return a.header
 }
 
-// WriteHeader implements http.ResponseWriter.
+// WriteHeader implements [http.ResponseWriter].
 func (a *Answer) WriteHeader(status int) { a.Status = status }
 
-// Write implements http.ResponseWriter.
 func (a *Answer) Write(b []byte) (int, error) { return a.Body.Write(b) }
 
-// Send answers with a value as JSON, or without a body where it is nil.
+// Send writes a value as JSON, or no body if it is nil.
 func (a *Answer) Send(status int, body any) {
 	a.Status = status
 	a.Body.Reset()
@@ -53,11 +52,12 @@ func (a *Answer) Send(status int, body any) {
 	}
 	a.Header().Set("Content-Type", "application/json")
 	if err := json.NewEncoder(&a.Body).Encode(body); err != nil {
-		panic(fmt.Sprintf("httpsim: encoding a response: %v", err)) // structs of the simulators
+		// Bodies are structs of the simulators, which can always be encoded.
+		panic(fmt.Sprintf("httpsim: encoding a response: %v", err))
 	}
 }
 
-// Page answers with HTML, as a web server does that stands before the service.
+// Page writes an HTML page, as a web server in front of the service does.
 func (a *Answer) Page(status int) {
 	a.Status, a.Code = status, ""
 	a.Body.Reset()
@@ -66,15 +66,15 @@ func (a *Answer) Page(status int) {
 		status, http.StatusText(status))
 }
 
-// Exchange takes one request to its answer. An error means that the client gets none: ErrDropped,
-// or that the client has given up.
+// Exchange returns the response to a request. An error means that the client gets no response: it
+// is ErrDropped, or the client's context has ended.
 type Exchange func(*http.Request) (*Answer, error)
 
-// ServeHTTP answers over a socket.
+// ServeHTTP serves requests over a socket.
 func (e Exchange) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a, err := e(r)
 	if err != nil {
-		panic(http.ErrAbortHandler) // net/http's word for closing the connection
+		panic(http.ErrAbortHandler) // closes the connection
 	}
 	for key, values := range a.Header() {
 		w.Header()[key] = values
@@ -85,20 +85,20 @@ func (e Exchange) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		body = body[:len(body)/2]
 	}
 	w.WriteHeader(a.Status)
-	_, _ = w.Write(body) // the client may be gone; nobody else cares
+	_, _ = w.Write(body) // the client may have disconnected
 	if a.Torn {
-		_ = http.NewResponseController(w).Flush() // half of it has to arrive
+		_ = http.NewResponseController(w).Flush() // deliver the first half
 		panic(http.ErrAbortHandler)
 	}
 }
 
-// RoundTrip answers in process. A dropped connection is an error that wraps io.ErrUnexpectedEOF,
-// as over a socket.
+// RoundTrip serves requests in process. A dropped connection is an error that wraps
+// [io.ErrUnexpectedEOF], as over a socket.
 func (e Exchange) RoundTrip(r *http.Request) (*http.Response, error) {
 	inner := r
 	if r.Body == nil || r.URL.Path == "" {
 		inner = r.Clone(r.Context())
-		inner.URL.Path = cmp.Or(r.URL.Path, "/") // as a client sends an address without a path
+		inner.URL.Path = cmp.Or(r.URL.Path, "/") // as a client sends a URL without a path
 		if r.Body == nil {
 			inner.Body = http.NoBody
 		}
@@ -133,7 +133,7 @@ func (a *Answer) body(r *http.Request) []byte {
 	return a.Body.Bytes()
 }
 
-// torn is where a body ends that should have gone on.
+// torn is the end of a truncated body.
 type torn struct{}
 
 func (torn) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Faults wait for their requests, in the order in which they came.
+// Faults holds pending faults in the order of injection.
 type Faults[F any] struct{ waiting []*waitingFault[F] }
 
 type waitingFault[F any] struct {
@@ -17,12 +17,12 @@ type waitingFault[F any] struct {
 	match func(*http.Request) bool
 }
 
-// Add lets a fault wait for a number of requests that match: 0 is one, negative is all.
+// Add adds a fault for a number of matching requests: 0 means 1, negative means all.
 func (f *Faults[F]) Add(fault F, times int, match func(*http.Request) bool) {
 	f.waiting = append(f.waiting, &waitingFault[F]{fault, cmp.Or(times, 1), match})
 }
 
-// Take returns the fault that a request meets; the zero value: none.
+// Take returns the fault for a request, or the zero value.
 func (f *Faults[F]) Take(r *http.Request) F {
 	for i, w := range f.waiting {
 		if !w.match(r) {
@@ -37,10 +37,10 @@ func (f *Faults[F]) Take(r *http.Request) F {
 	return none
 }
 
-// MatchRequests returns what reports whether a request matches a pattern of
-// [http.ServeMux] whose path is below another, such as "POST /servers" below
-// /v1. A ServeMux of one pattern judges, so that patterns mean here what they
-// mean everywhere in Go; the empty pattern matches all.
+// MatchRequests returns a function that reports whether a request matches a pattern of
+// [http.ServeMux], such as "POST /servers", with the path relative to below, such as /v1. It uses
+// a ServeMux with this one pattern, so that patterns have exactly Go's semantics. The empty
+// pattern matches all requests.
 func MatchRequests(below, pattern string) (match func(*http.Request) bool, err error) {
 	if pattern == "" {
 		return func(*http.Request) bool { return true }, nil
@@ -49,7 +49,7 @@ func MatchRequests(below, pattern string) (match func(*http.Request) bool, err e
 		return fmt.Errorf("fault: Match %q is no pattern of net/http.ServeMux, such as \"POST /servers\": %v", pattern, reason)
 	}
 	defer func() {
-		if reason := recover(); reason != nil { // ServeMux's way to say no
+		if reason := recover(); reason != nil { // ServeMux panics on an invalid pattern
 			err = no(reason)
 		}
 	}()

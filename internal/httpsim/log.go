@@ -2,7 +2,7 @@ package httpsim
 
 import "slices"
 
-// Log remembers the latest entries, Most of them; a negative Most: all.
+// Log keeps the latest Most entries; a negative Most keeps all.
 type Log[E any] struct {
 	Most    int
 	entries []E
@@ -11,7 +11,7 @@ type Log[E any] struct {
 // Add appends an entry.
 func (l *Log[E]) Add(entry E) {
 	l.entries = append(l.entries, entry)
-	// Dropping a quarter at a time keeps adding cheap.
+	// Trimming a quarter at a time keeps appends cheap.
 	if l.Most >= 0 && len(l.entries) > l.Most+l.Most/4 {
 		l.entries = l.Latest()
 	}
@@ -25,5 +25,5 @@ func (l *Log[E]) Latest() []E {
 	return slices.Clone(l.entries[len(l.entries)-l.Most:])
 }
 
-// Reset forgets all entries.
+// Reset removes all entries.
 func (l *Log[E]) Reset() { l.entries = nil }
