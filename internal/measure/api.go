@@ -17,13 +17,13 @@ import (
 )
 
 const (
-	// reads is how many requests the median of the latency is of.
+	// reads is the number of requests for the median latency.
 	reads = 20
-	// attempts is how often something is tried that must happen while an action runs.
+	// attempts limits the retries of a step that must happen while an action runs.
 	attempts = 10
-	// timed is how often a route is added and removed at least for the times of actions.
+	// timed is the minimum number of times that a route is added and removed to measure actions.
 	timed = 5
-	// freed is how long an address may be taken that the API no longer shows.
+	// freed is how long an address may stay allocated after the API stops showing it.
 	freed = 20 * time.Second
 )
 
@@ -52,7 +52,7 @@ func rateLimit(ctx context.Context, r *run) (record, error) {
 	return func(p *profile.Profile) { p.Cloud.RateLimit = new(limit) }, nil
 }
 
-// route leads the n-th /24 of the network to an address that no server has.
+// route returns a route for the n-th /24 of the network, to an unused gateway address.
 func route(n byte) hcloud.NetworkRoute {
 	return hcloud.NetworkRoute{
 		Destination: ipnet.Of(netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 200, n, 0}), 24)),
@@ -71,7 +71,7 @@ func (r *run) deleteRoute(
 		hcloud.NetworkDeleteRouteOpts{Route: route}))
 }
 
-// busy adds a route while another is being added.
+// busy adds a route while another route is being added.
 func busy(ctx context.Context, r *run) (record, error) {
 	n, err := r.network()
 	if err != nil {
@@ -109,7 +109,7 @@ func busy(ctx context.Context, r *run) (record, error) {
 		attempts)
 }
 
-// effectShows looks at the network while a route is being added.
+// effectShows gets the network while a route is being added.
 func effectShows(ctx context.Context, r *run) (record, error) {
 	n, err := r.network()
 	if err != nil {
@@ -155,7 +155,7 @@ func effectShows(ctx context.Context, r *run) (record, error) {
 	return nil, fmt.Errorf("%d actions ended before another request came", attempts)
 }
 
-// addressReuse attaches a server to a network and detaches it, and attaches another one.
+// addressReuse attaches a server to a network, detaches it, and repeats this with another server.
 func addressReuse(ctx context.Context, r *run) (record, error) {
 	n, err := r.makeNetwork(ctx, "second-network", secondRange)
 	if err != nil {
@@ -226,8 +226,7 @@ func targetsPerServer(ctx context.Context, r *run) (record, error) {
 	return func(p *profile.Profile) { p.Cloud.OneTargetPerServer = new(refused) }, nil
 }
 
-// floatingReassign assigns a floating IP to a server and then to another. It is of IPv6, which is
-// the cheaper family.
+// floatingReassign assigns a floating IP to two servers in turn. IPv6 is cheaper.
 func floatingReassign(ctx context.Context, r *run) (record, error) {
 	result, _, err := r.client.FloatingIP.Create(ctx, hcloud.FloatingIPCreateOpts{
 		Type: hcloud.FloatingIPTypeIPv6, HomeLocation: r.location(),
@@ -259,8 +258,8 @@ func floatingReassign(ctx context.Context, r *run) (record, error) {
 	return func(p *profile.Profile) { p.Cloud.RefuseReassign = new(false) }, nil
 }
 
-// zonePrimaryIPs creates load balancers in the zone with a primary IP of one location and then of
-// another: a single one could be there by chance.
+// zonePrimaryIPs creates load balancers in the zone with primary IPs of two different locations,
+// because a single load balancer could be in the right location by chance.
 func zonePrimaryIPs(ctx context.Context, r *run) (record, error) {
 	zone, err := r.zone(ctx)
 	if err != nil {
@@ -286,8 +285,8 @@ func zonePrimaryIPs(ctx context.Context, r *run) (record, error) {
 	return func(p *profile.Profile) { p.Cloud.ZoneIgnoresPrimaryIPs = new(ignores) }, nil
 }
 
-// placedAt reports whether a load balancer of a zone with a primary IP of a location is placed
-// there. It is not if it is refused for its primary IP.
+// placedAt reports whether a load balancer in a zone with a primary IP of a location is placed in
+// that location. It returns false if the API refuses the primary IP.
 func (r *run) placedAt(
 	ctx context.Context, zone hcloud.NetworkZone, location string,
 ) (bool, error) {
@@ -319,7 +318,7 @@ func (r *run) placedAt(
 	return lb.Location != nil && lb.Location.Name == location, nil
 }
 
-// actionTimes returns the times of the run's actions, with some of routes at least.
+// actionTimes returns the times of the run's actions, after adding enough route changes.
 func actionTimes(ctx context.Context, r *run) (record, error) {
 	n, err := r.network()
 	if err != nil {

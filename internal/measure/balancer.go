@@ -17,7 +17,7 @@ import (
 	"github.com/underlay-ccm/underlay/internal/sleep"
 )
 
-// TCP ports of the load balancer, and of the server behind it for clients and for health checks.
+// TCP ports of the load balancer, and of the server for clients and for health checks.
 const (
 	listenPort  = 80
 	servedPort  = 9001
@@ -25,19 +25,20 @@ const (
 )
 
 const (
-	// judged is how long a target may take to become healthy, with checks every 3 seconds.
+	// judged limits the time until a target becomes healthy, with checks every 3 seconds.
 	judged = 2 * time.Minute
-	// unknownFor is how long no connection may succeed while the health of the only target is
-	// unknown until that is the result. The check takes a minute to fail.
+	// unknownFor is how long connections must fail while the only target's health is unknown, to
+	// conclude that such targets get none. The check fails after a minute.
 	unknownFor = 20 * time.Second
-	// connects is how long a connection through the load balancer may take.
+	// connects limits the time of a connection through the load balancer.
 	connects = 5 * time.Second
-	// checksSeen is how many health checks are looked at.
+	// checksSeen is the number of observed health checks.
 	checksSeen = 3
 )
 
-// balanced has the load balancer forward connections to a server that accepts them, and returns a
-// function that ends that. Health checks are of HTTP, and the server replies to them or never does.
+// balanced lets the load balancer forward connections to a server, which accepts them, and
+// returns a function that removes the service and the target. Health checks use HTTP; replies
+// sets whether the server replies to them.
 func (r *run) balanced(
 	ctx context.Context, a aim, proxy bool, every time.Duration, replies bool,
 ) (*hcloud.LoadBalancer, func(), error) {
@@ -71,10 +72,10 @@ func (r *run) balanced(
 	}, err
 }
 
-// quick is the interval of a health check that is soon done.
+// quick is the interval of fast health checks.
 const quick = 3 * time.Second
 
-// health is what the API shows of the load balancer's only target.
+// health returns the API's health of the load balancer's only target.
 func (r *run) health(
 	ctx context.Context, lb *hcloud.LoadBalancer,
 ) (hcloud.LoadBalancerTargetHealthStatusStatus, error) {
@@ -118,8 +119,7 @@ func (r *run) served(ctx context.Context, lb *hcloud.LoadBalancer) error {
 		func() (bool, error) { return r.connect(ctx, lb), nil })
 }
 
-// connected connects through the load balancer to a server, and returns the connection as the
-// server has it.
+// connected connects through the load balancer and returns the server's view of the connection.
 func (r *run) connected(
 	ctx context.Context, a aim, proxy bool,
 ) (connection, *hcloud.LoadBalancer, error) {
@@ -175,7 +175,7 @@ func proxyProtocol(ctx context.Context, r *run) (record, error) {
 	return func(p *profile.Profile) { p.Network.ProxyProtocol = new(came.proxy()) }, nil
 }
 
-// proxyInChecks looks at the first bytes of health checks.
+// proxyInChecks inspects the first bytes of health checks.
 func proxyInChecks(ctx context.Context, r *run) (record, error) {
 	s, err := r.programs[0]()
 	if err != nil {
@@ -198,15 +198,14 @@ func proxyInChecks(ctx context.Context, r *run) (record, error) {
 	return func(p *profile.Profile) { p.Cloud.ProxyHeaderInChecks = new(with) }, nil
 }
 
-// checks are the health checks that came to a server in the network; others reach its port too, by
-// its public addresses.
+// checks returns the health checks that a server received from the network. Internet hosts also
+// reach its port, by its public addresses.
 func (r *run) checks(ctx context.Context, s *server) ([]connection, error) {
 	all, err := s.requests(ctx, checkedPort)
 	return slices.DeleteFunc(all, func(c connection) bool { return !c.From.Unmap().IsPrivate() }), err
 }
 
-// unjudgedTargets connects while the only target's first health check hangs, which it does for a
-// minute.
+// unjudgedTargets connects while the first check of the only target hangs, for a minute.
 func unjudgedTargets(ctx context.Context, r *run) (record, error) {
 	s, err := r.programs[0]()
 	if err != nil {
@@ -238,7 +237,7 @@ func unjudgedTargets(ctx context.Context, r *run) (record, error) {
 			return nil, err
 		}
 	}
-	if !serves { // only if the health was the reason
+	if !serves { // valid only if the health was the reason
 		every := quick
 		err := s.listen(ctx, checkedPort, true)
 		if err == nil {

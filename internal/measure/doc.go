@@ -1,12 +1,12 @@
-// Package measure finds out what a real cloud does where its documentation is silent, and records
-// it in the profile that the simulator reads.
+// Package measure determines undocumented behavior of a real cloud, and records it in the profile
+// that the simulator reads.
 //
-// A [Fact] is a question, the function that finds it out, and what a cloud with a given profile
-// does, in words. [Project.Measure] makes servers, networks and load balancers in a cloud project
-// that was empty, and [Project.Sweep] deletes everything that bears [Label]. Servers run
-// program.py, which sends and receives packets.
+// A [Fact] consists of a question, a function that determines it, and a description of the
+// behavior of a cloud with a given profile. [Project.Measure] creates servers, networks and load
+// balancers in an empty cloud project, and [Project.Sweep] deletes every resource with [Label].
+// Servers run program.py, which sends and receives packets.
 //
-// A result is what was observed and nothing else: where the observation may have another cause, as
-// when an action ended too early to look meanwhile, the fact has an error instead. No error and no
-// result contains the token or the key of a server's program.
+// A result contains only observations. If an observation may have another cause, such as an
+// action that ended too early to be observed while running, the fact has an error instead. No
+// error and no result contains the token or the key of a server's program.
 package measure

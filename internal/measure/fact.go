@@ -10,25 +10,24 @@ import (
 	"github.com/underlay-ccm/underlay/hcloudsim/profile"
 )
 
-// Fact is a question about the cloud.
+// Fact is a question about the behavior of the cloud.
 type Fact struct {
 	ID, Question string
-	// Packets: throw-away servers must send and receive packets for it.
+	// Packets reports whether temporary servers must send and receive packets for it.
 	Packets bool
-	// Quantity: it is a number that is never the same twice, so it does not differ from the
-	// simulator's; it is more exact.
+	// Quantity marks a measured number that varies between runs, so that it refines the
+	// simulator's value instead of differing from it.
 	Quantity bool
-	// Words is what a cloud with a complete profile does.
+	// Words describes the behavior of a cloud with a complete profile.
 	Words func(profile.Profile) string
 
 	find func(context.Context, *run) (record, error)
 }
 
-// record writes what was found into a profile.
+// record writes a result into a profile.
 type record = func(*profile.Profile)
 
-// Facts returns all facts in the order in which they are found out; the times of actions are the
-// last, because they are those of the whole run.
+// Facts returns all facts in order of measurement. Action times are last, to cover the whole run.
 func Facts() []Fact {
 	return []Fact{
 		{
@@ -137,7 +136,7 @@ func Facts() []Fact {
 	}
 }
 
-// either returns one of two words, by a switch of the profile.
+// either returns yes or no according to a boolean field of the profile.
 func either(is func(profile.Profile) *bool, yes, no string) func(profile.Profile) string {
 	return func(p profile.Profile) string {
 		if *is(p) {
@@ -147,7 +146,7 @@ func either(is func(profile.Profile) *bool, yes, no string) func(profile.Profile
 	}
 }
 
-// took is the shortest and the longest of some times.
+// took formats the minimum and maximum of some times.
 func took(seconds ...float64) string {
 	if len(seconds) == 0 {
 		return "none"

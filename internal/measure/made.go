@@ -20,16 +20,15 @@ import (
 	"github.com/underlay-ccm/underlay/internal/ipnet"
 )
 
-// The networks have their members in the first /24 of their ranges; routes lead to the rest.
+// Members are in the first /24 of the networks; routes use the rest.
 var (
 	networkRange = netip.MustParsePrefix("10.200.0.0/16")
 	secondRange  = netip.MustParsePrefix("10.201.0.0/16")
 )
 
-// settled is how long something may take to appear after its actions have ended.
+// settled limits the time until a change is visible after its actions have ended.
 const settled = time.Minute
 
-// namePrefix begins each name.
 const namePrefix = "underlay-measure-"
 
 func name(what string) string { return namePrefix + what }
@@ -38,7 +37,6 @@ func labels() map[string]string { return map[string]string{Label: ""} }
 
 func (r *run) location() *hcloud.Location { return &hcloud.Location{Name: r.options.Location} }
 
-// zone is the network zone of the location.
 func (r *run) zone(ctx context.Context) (hcloud.NetworkZone, error) {
 	at, _, err := r.client.Location.GetByName(ctx, r.options.Location)
 	if err == nil && at == nil {
@@ -71,7 +69,7 @@ func (r *run) makeNetwork(
 	return network, nil
 }
 
-// makeBalancer creates the load balancer, in the network.
+// makeBalancer creates the load balancer and waits until it is attached to the network.
 func (r *run) makeBalancer(ctx context.Context) (*hcloud.LoadBalancer, error) {
 	network, err := r.network()
 	if err != nil {
@@ -106,14 +104,12 @@ func (r *run) createBalancer(
 	return result.LoadBalancer, nil
 }
 
-// server is a throw-away server in the network.
 type server struct {
 	*hcloud.Server
 	public4, public6, private netip.Addr
 	*program
 }
 
-// makeServer creates the n-th server. Its program starts with it.
 func (r *run) makeServer(ctx context.Context, n int) (*server, error) {
 	network, err := r.network()
 	if err != nil {
@@ -159,7 +155,6 @@ func (r *run) makeServer(ctx context.Context, n int) (*server, error) {
 	return s, nil
 }
 
-// privateIn is a server's address in a network.
 func privateIn(s *hcloud.Server, network *hcloud.Network) netip.Addr {
 	for _, at := range s.PrivateNet {
 		if at.Network != nil && at.Network.ID == network.ID {
@@ -169,7 +164,7 @@ func privateIn(s *hcloud.Server, network *hcloud.Network) netip.Addr {
 	return netip.Addr{}
 }
 
-// ready is the n-th server when its program replies and its interface in the network is set up.
+// ready returns the n-th server after its program replies and its private interface is up.
 func (r *run) ready(ctx context.Context, n int) (*server, error) {
 	s, err := r.servers[n]()
 	if err != nil {
@@ -189,7 +184,6 @@ func (r *run) ready(ctx context.Context, n int) (*server, error) {
 	return s, nil
 }
 
-// pair is both servers.
 func (r *run) pair() (from, to *server, err error) {
 	if from, err = r.programs[0](); err != nil {
 		return nil, nil, err
@@ -198,8 +192,8 @@ func (r *run) pair() (from, to *server, err error) {
 	return from, to, err
 }
 
-// makeKey uploads an SSH key whose private half is dropped: the root password of a server without a
-// key is mailed to the account's owner.
+// makeKey uploads an SSH key and discards its private key: without a key, the root password of a
+// server would be mailed to the account's owner.
 func (r *run) makeKey(ctx context.Context, what string) (*hcloud.SSHKey, error) {
 	public, _, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
@@ -221,15 +215,15 @@ func (r *run) makeKey(ctx context.Context, what string) (*hcloud.SSHKey, error) 
 	return key, nil
 }
 
-// aim is a target of the load balancer: a server at its private address, at an IPv6 address, or,
-// without either, at its primary IPv4 address.
+// aim is a target of the load balancer: a server at its private address, at an IPv6 address, or
+// otherwise at its primary IPv4 address.
 type aim struct {
 	server  *server
 	private bool
 	at      netip.Addr
 }
 
-// target makes a server a target; the returned function takes it away, if it is one.
+// target adds a server as target; the returned function removes it again.
 func (r *run) target(ctx context.Context, lb *hcloud.LoadBalancer, a aim) (func(), error) {
 	err := r.changeTarget(ctx, lb, a, "add_target")
 	return func() {
@@ -239,7 +233,7 @@ func (r *run) target(ctx context.Context, lb *hcloud.LoadBalancer, a aim) (func(
 	}, err
 }
 
-// changeTarget adds or removes a target; hcloud-go v2.52.0 can't send a server's address.
+// changeTarget sends a raw request: hcloud-go v2.52.0 can't send a server's address.
 func (r *run) changeTarget(
 	ctx context.Context, lb *hcloud.LoadBalancer, a aim, action string,
 ) error {
@@ -269,7 +263,7 @@ func (r *run) changeTarget(
 	return r.wait(ctx, hcloud.ActionFromSchema(reply.Action))
 }
 
-// drop reports that something could not be taken back, which may disturb the facts after it.
+// drop reports a failed cleanup, which may affect subsequent facts.
 func (r *run) drop(err error) {
 	if err != nil && !errors.Is(err, context.Canceled) {
 		r.progress("cleaning up: " + err.Error())

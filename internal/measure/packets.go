@@ -16,34 +16,33 @@ import (
 	"github.com/underlay-ccm/underlay/internal/sleep"
 )
 
-// UDP ports of the servers.
 const (
 	sourcePort = 7002
 	mtuPort    = 7003
-	routePort  = 7010 // the first of those for routes
+	routePort  = 7010 // first port for routes
 )
 
 const (
-	// arrives is how long a packet may take.
+	// arrives limits the transit time of a packet.
 	arrives = 2 * time.Second
-	// settles is how long a path may take until it carries anything.
+	// settles limits the time until a new path forwards packets.
 	settles = 20 * time.Second
-	// smallest is the size of a packet that every path of IPv6 carries; raised is what private
-	// interfaces are set to, so that the path limits packets and not the interface.
+	// smallest is the minimum IPv6 MTU in bytes, which every path forwards. raised is the MTU set
+	// on private interfaces, so that the path limits packets and not the interface.
 	smallest, raised = 1280, 1500
-	// smallPacket is the size of packets where it does not matter.
+	// smallPacket is the packet size in bytes where it does not matter.
 	smallPacket = 64
-	// routeTries is how many routes are added; a packet is sent for each every routeTick, and
-	// nothing may arrive for routeLead before its route is added.
+	// routeTries is the number of added routes. For each, a packet is sent every routeTick, and
+	// no packet may arrive during routeLead before the route is added.
 	routeTries = 3
 	routeTick  = 20 * time.Millisecond
 	routeLead  = time.Second
-	// routeStream is how long packets are sent for a route.
+	// routeStream is the duration of the packet stream for a route.
 	routeStream = time.Minute
 )
 
-// sourceCheck sends packets in the network from an address that no server has, and before from the
-// sender's own, so that the loss of the others means something.
+// sourceCheck sends packets in the network from an address that no server has. It sends packets
+// from the sender's own address first, so that the loss of the former is significant.
 func sourceCheck(ctx context.Context, r *run) (record, error) {
 	from, to, err := r.pair()
 	if err != nil {
@@ -89,7 +88,7 @@ func privateMTU(ctx context.Context, r *run) (record, error) {
 			return nil, err
 		}
 		if d.MTU >= raised || s.setMTU(ctx, d.Name, raised) != nil {
-			continue // an interface may refuse: then no more than it allows can be seen
+			continue // the measurement is then limited by the interface's MTU
 		}
 		defer func() { r.drop(s.setMTU(ctx, d.Name, d.MTU)) }()
 	}
@@ -97,7 +96,7 @@ func privateMTU(ctx context.Context, r *run) (record, error) {
 	return func(p *profile.Profile) { p.Network.PrivateMTU = new(size) }, err
 }
 
-// publicMTU is the smaller one of both families.
+// publicMTU measures the smaller MTU of both address families.
 func publicMTU(ctx context.Context, r *run) (record, error) {
 	from, to, err := r.pair()
 	if err != nil {
@@ -112,7 +111,7 @@ func publicMTU(ctx context.Context, r *run) (record, error) {
 	return func(p *profile.Profile) { p.Network.PublicMTU = new(size) }, err
 }
 
-// largest is the size of the largest packet that arrives, up to the interfaces' own MTUs.
+// largest returns the size of the largest packet that arrives, up to the interfaces' own MTUs.
 func largest(ctx context.Context, from, to *server, source, target netip.Addr) (int, error) {
 	out, err := from.device(ctx, source)
 	if err != nil {
@@ -148,8 +147,7 @@ func largest(ctx context.Context, from, to *server, source, target netip.Addr) (
 	if err != nil {
 		return 0, err
 	}
-	// The first of the larger sizes that does not arrive, in two tries, because a path may lose
-	// packets for another reason.
+	// Find the smallest size lost in two tries: a path may lose a packet for other reasons.
 	lost := sort.Search(min(out.MTU, in.MTU)-smallest, func(n int) bool {
 		arrived := false
 		for range 2 {
@@ -162,8 +160,8 @@ func largest(ctx context.Context, from, to *server, source, target netip.Addr) (
 	return smallest + lost, err
 }
 
-// routeEffect sends packets to an address to which only a route leads, adds the route, and looks
-// which packet arrived first.
+// routeEffect sends packets to an address that only a route reaches, adds the route, and
+// determines the first packet that arrived.
 func routeEffect(ctx context.Context, r *run) (record, error) {
 	from, to, err := r.pair()
 	if err != nil {
@@ -180,8 +178,8 @@ func routeEffect(ctx context.Context, r *run) (record, error) {
 	return func(p *profile.Profile) { p.Network.RouteSeconds = seconds }, nil
 }
 
-// tryRoute returns how long after the end of the route's action the first packet was sent that
-// arrived; negative: before it.
+// tryRoute returns the time from the end of the route's action to the sending of the first packet
+// that arrived; negative if it was sent before.
 func (r *run) tryRoute(
 	ctx context.Context, from, to *server, n int,
 ) (after time.Duration, err error) {

@@ -20,26 +20,26 @@ import (
 	"time"
 )
 
-// programPort is the TCP port of the program in a server.
+// programPort is the TCP port of the program on a server.
 const programPort = "8080"
 
 const (
-	// booting is how long a server may take until its program replies.
+	// booting limits the time until the program of a server replies.
 	booting = 5 * time.Minute
-	// calling is how long one call may take.
+	// calling limits the time of a call.
 	calling = 30 * time.Second
 )
 
 //go:embed program.py
 var script string
 
-// userData is the program with its key, as a script that cloud-init runs.
+// userData returns the program with its key, as a script for cloud-init.
 func userData(key string) string {
 	return strings.Replace(script, `KEY = b""`, fmt.Sprintf("KEY = b%q", key), 1)
 }
 
-// program is the client of the program in a server. Requests are signed with a key that only this
-// server has, and contain nothing secret.
+// program is the client of the program on a server. Requests are signed with a key that only this
+// server has, and contain no secrets.
 type program struct {
 	server, key string
 	at          netip.Addr
@@ -56,8 +56,8 @@ func newProgram(
 	}}
 }
 
-// call calls a function of the program. The ID makes each request different: the program executes
-// none twice.
+// call calls a function of the program. The random ID makes each request unique, because the
+// program rejects replayed requests.
 func (p *program) call(
 	ctx context.Context, function string, arguments map[string]any, result any,
 ) error {
@@ -93,7 +93,7 @@ func (p *program) call(
 	return nil
 }
 
-// clock returns when the program's clock was 0, by ours: exact to half of what a request takes.
+// clock returns the local time of the program's clock 0, accurate to half a request's duration.
 func (p *program) clock(ctx context.Context) (time.Time, error) {
 	var now int64
 	began := time.Now()
@@ -101,13 +101,11 @@ func (p *program) clock(ctx context.Context) (time.Time, error) {
 	return began.Add(time.Since(began)/2 - time.Duration(now)), err
 }
 
-// ip runs the command ip.
 func (p *program) ip(ctx context.Context, arguments ...string) (text string, err error) {
 	err = p.call(ctx, "ip", map[string]any{"arguments": arguments}, &text)
 	return text, err
 }
 
-// device is a network interface of a server.
 type device struct {
 	Name      string `json:"ifname"`
 	MTU       int    `json:"mtu"`
@@ -116,7 +114,6 @@ type device struct {
 	} `json:"addr_info"`
 }
 
-// device returns the interface with an address.
 func (p *program) device(ctx context.Context, address netip.Addr) (device, error) {
 	text, err := p.ip(ctx, "-json", "address", "show")
 	var all []device
@@ -141,16 +138,15 @@ func (p *program) setMTU(ctx context.Context, device string, bytes int) error {
 	return err
 }
 
-// stream is packets of UDP, one after the other.
 type stream struct {
-	from  netip.Addr // need not be the server's
+	from  netip.Addr // may be a foreign address
 	to    netip.AddrPort
-	size  int // of each IP packet, in bytes; it is never fragmented
+	size  int // of each IP packet, in bytes; never fragmented
 	count int
 	every time.Duration
 }
 
-// send sends a stream, and returns at once or, with wait, after it.
+// send sends a stream. With wait it returns after the last packet, otherwise at once.
 func (p *program) send(ctx context.Context, s stream, wait bool) error {
 	return p.call(ctx, "send", map[string]any{
 		"from": s.from, "to": s.to.Addr(), "port": s.to.Port(), "size": s.size, "count": s.count,
@@ -158,38 +154,36 @@ func (p *program) send(ctx context.Context, s stream, wait bool) error {
 	}, nil)
 }
 
-// receive takes packets at a UDP port from now on and forgets those before.
+// receive starts receiving packets at a UDP port and discards earlier packets.
 func (p *program) receive(ctx context.Context, port uint16) error {
 	return p.call(ctx, "receive", map[string]any{"port": port}, nil)
 }
 
-// packet is one that came.
 type packet struct {
 	From netip.Addr    `json:"from"`
 	Sent time.Duration `json:"sent"` // by the sender's clock
 	Size int           `json:"size"`
 }
 
-// packets are those that came to a port from an address, in order, a thousand at most.
+// packets returns the packets received on a port from an address, in order, at most 1000.
 func (p *program) packets(ctx context.Context, port uint16, from netip.Addr) ([]packet, error) {
 	var all []packet
 	err := p.call(ctx, "packets", map[string]any{"port": port}, &all)
 	return slices.DeleteFunc(all, func(p packet) bool { return p.From.Unmap() != from }), err
 }
 
-// listen accepts connections at a TCP port from now on and forgets those before. To a request of
-// HTTP it replies, or it never does.
+// listen starts accepting connections at a TCP port and discards earlier connections. replies
+// sets whether HTTP requests get a reply.
 func (p *program) listen(ctx context.Context, port uint16, replies bool) error {
 	return p.call(ctx, "listen", map[string]any{"port": port, "replies": replies}, nil)
 }
 
-// connection is one that was accepted.
 type connection struct {
 	From  netip.Addr `json:"from"`
-	First string     `json:"first"` // the first bytes that came
+	First string     `json:"first"` // first bytes received
 }
 
-// requests are the connections to a port on which a request of HTTP came.
+// requests returns the connections to a port that sent an HTTP request.
 func (p *program) requests(ctx context.Context, port uint16) ([]connection, error) {
 	var all []connection
 	err := p.call(ctx, "connections", map[string]any{"port": port}, &all)
@@ -198,7 +192,7 @@ func (p *program) requests(ctx context.Context, port uint16) ([]connection, erro
 	}), err
 }
 
-// proxy is the version of the PROXY protocol with which a connection began; 0: it has no header.
+// proxy returns the version of the connection's PROXY protocol header; 0 without a header.
 func (c connection) proxy() int {
 	switch {
 	case strings.HasPrefix(c.First, "PROXY "):

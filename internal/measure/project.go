@@ -20,41 +20,41 @@ import (
 	"github.com/underlay-ccm/underlay/internal/secret"
 )
 
-// Label marks everything that is made here.
+// Label marks every created resource.
 const Label = "underlay.dev/measure"
 
 const (
-	// lookEvery is the time between two looks at something that takes a while.
+	// lookEvery is the polling interval.
 	lookEvery = 500 * time.Millisecond
-	// replyWithin is how long the API may take for a reply.
+	// replyWithin limits the time until the API replies.
 	replyWithin = 30 * time.Second
-	// sweepWithin is how long everything may take to be deleted.
+	// sweepWithin limits the time until all resources are deleted.
 	sweepWithin = 10 * time.Minute
 )
 
-// Options are what a Project needs.
+// Options are the parameters of a Project.
 type Options struct {
-	Token    secret.Text // with permission to read and write
-	Endpoint string      // of the API, with its version path
-	Version  string      // for the User-Agent
-	// Where everything is made, and of which types.
+	Token    secret.Text // with read and write permission
+	Endpoint string      // URL of the API, with its version path
+	Version  string      // for the User-Agent header
+	// Location of the created resources, and their types.
 	Location, ServerType, Image, LoadBalancerType string
-	// Transport leads to the API, Dial to servers and load balancers; nil: the machine's.
+	// Transport connects to the API, Dial to servers; nil uses the host's network.
 	Transport http.RoundTripper
 	Dial      func(ctx context.Context, network, address string) (net.Conn, error)
-	// Progress receives what is being done; nil: it is dropped.
+	// Progress receives progress messages; nil discards them.
 	Progress func(string)
 }
 
-// Project is a cloud project in which things are made and deleted.
+// Project is a cloud project in which resources are created and deleted.
 type Project struct {
 	options Options
-	// client repeats a request that the API has no time for; once sends each request once.
+	// client retries failed requests; once sends each request once.
 	client, once *hcloud.Client
-	took         map[string][]float64 // seconds, by the action's command
+	took         map[string][]float64 // seconds by action command
 }
 
-// New prepares a Project. It sends nothing.
+// New returns a Project without sending a request.
 func New(o Options) *Project {
 	if o.Transport == nil {
 		t := requests.NewTransport()
@@ -67,8 +67,8 @@ func New(o Options) *Project {
 			hcloud.WithApplication("hcloud-sim-measure", o.Version),
 			hcloud.WithHTTPClient(&http.Client{Transport: finishing{o.Transport}}),
 			hcloud.WithRetryOpts(hcloud.RetryOpts{MaxRetries: retries}),
-			// Looks at an action come after each tenth of its time, so that short and long
-			// ones are measured as exactly.
+			// Poll an action after each tenth of its duration, so that short and long actions are
+			// measured with the same precision.
 			hcloud.WithPollOpts(hcloud.PollOpts{
 				BackoffFunc: hcloud.ExponentialBackoffWithOpts(hcloud.ExponentialBackoffOpts{
 					Base: 50 * time.Millisecond, Multiplier: 1.1, Cap: time.Second,
@@ -85,11 +85,10 @@ func (p *Project) progress(what string) {
 	}
 }
 
-// finishing lets a change that was sent end although its context has ended. Otherwise what it makes
-// could appear after the sweep.
+// finishing completes a mutating request that was sent although its context has ended. Otherwise
+// the created resource could appear after the sweep.
 type finishing struct{ next http.RoundTripper }
 
-// RoundTrip implements [http.RoundTripper].
 func (f finishing) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err := r.Context().Err(); err != nil {
 		return nil, err
@@ -100,7 +99,7 @@ func (f finishing) RoundTrip(r *http.Request) (*http.Response, error) {
 	return f.next.RoundTrip(r)
 }
 
-// done waits for the end of the change that a method of the client has begun.
+// done returns a function that waits for the action that a client method has started.
 func (p *Project) done(ctx context.Context) func(*hcloud.Action, *hcloud.Response, error) error {
 	return func(action *hcloud.Action, _ *hcloud.Response, err error) error {
 		if err != nil {
@@ -110,7 +109,7 @@ func (p *Project) done(ctx context.Context) func(*hcloud.Action, *hcloud.Respons
 	}
 }
 
-// wait waits for the end of actions and notes how long each took.
+// wait waits for the end of actions and records their durations.
 func (p *Project) wait(ctx context.Context, actions ...*hcloud.Action) error {
 	began := time.Now()
 	return p.client.Action.WaitForFunc(ctx, func(a *hcloud.Action) error {
@@ -124,10 +123,10 @@ func (p *Project) wait(ctx context.Context, actions ...*hcloud.Action) error {
 	}, actions...)
 }
 
-// milliseconds is a time in seconds, and as exact as it can be.
+// milliseconds returns seconds, rounded to the precision of a millisecond.
 func milliseconds(d time.Duration) float64 { return math.Round(d.Seconds()*1000) / 1000 }
 
-// until looks again and again whether something is so; want is it in words.
+// until polls a condition; want describes it in errors.
 func until(ctx context.Context, within time.Duration, want string, is func() (bool, error)) error {
 	err := wait.PollUntilContextTimeout(ctx, lookEvery, within, true,
 		func(context.Context) (bool, error) { return is() })
@@ -137,9 +136,8 @@ func until(ctx context.Context, within time.Duration, want string, is func() (bo
 	return err
 }
 
-// thing is something in the project.
 type thing struct {
-	kind string // its collection in the API
+	kind string // collection in the API
 	ID   int64
 	Name string
 }
@@ -148,8 +146,8 @@ func (t thing) String() string { return fmt.Sprintf("%s/%d (%s)", t.kind, t.ID, 
 
 const sshKeys = "ssh_keys"
 
-// things lists, of each kind that can be made here or disturb, the first page that a label
-// selector chooses, in an order in which they can be deleted.
+// things lists the first page of each kind that is created here or could interfere, filtered by a
+// label selector, in an order in which they can be deleted.
 func (p *Project) things(ctx context.Context, selector string) (all []thing, err error) {
 	for _, kind := range []string{
 		"load_balancers", "servers", "floating_ips", "primary_ips", "networks", sshKeys,
@@ -159,7 +157,7 @@ func (p *Project) things(ctx context.Context, selector string) (all []thing, err
 		path := "/" + kind + "?per_page=50&label_selector=" + url.QueryEscape(selector)
 		err := p.send(ctx, http.MethodGet, path, &reply)
 		if hcloud.IsError(err, hcloud.ErrorCodeNotFound) {
-			continue // the simulator lacks some
+			continue // the simulator lacks some kinds
 		}
 		var found []thing
 		if err == nil {
@@ -185,7 +183,7 @@ func (p *Project) send(ctx context.Context, method, path string, into any) error
 	return err
 }
 
-// Empty fails unless the project is empty. Others' SSH keys may be there: no result depends on them.
+// Empty returns an error unless the project is empty. Foreign SSH keys don't affect any result.
 func (p *Project) Empty(ctx context.Context) error {
 	all, err := p.things(ctx, "")
 	if err != nil {
@@ -201,8 +199,8 @@ func (p *Project) Empty(ctx context.Context) error {
 	return nil
 }
 
-// Sweep deletes everything that bears the label, and lists again until nothing is left: some things
-// can't be deleted before others. The error names what is left.
+// Sweep deletes every resource with the label, and repeats until the list is empty, because some
+// resources can be deleted only after others. The error names the remaining resources.
 func (p *Project) Sweep(ctx context.Context) error {
 	var left []thing
 	var last error

@@ -11,14 +11,14 @@ import (
 	"github.com/underlay-ccm/underlay/hcloudsim/profile"
 )
 
-// Row is a fact, what the simulator does, and what was seen; an empty Seen has the reason in Err.
+// Row is a fact with the simulated and the observed behavior, or with Err if Seen is empty.
 type Row struct {
 	Fact          Fact
 	Assumed, Seen string
 	Err           error
 }
 
-// Verdict compares what was seen with what the simulator does.
+// Verdict compares the observed with the simulated behavior.
 func (r Row) Verdict() string {
 	switch {
 	case r.Err != nil:
@@ -31,8 +31,8 @@ func (r Row) Verdict() string {
 	return "differs"
 }
 
-// Measure finds out facts one after the other and passes each with the profile so far to found,
-// until found fails or ctx ends. What is not found out stays in the profile as it was.
+// Measure measures facts in turn and passes each result with the updated profile to found, until
+// found fails or ctx ends. A fact that can't be determined keeps its value in the profile.
 func (p *Project) Measure(
 	ctx context.Context, facts []Fact, recorded profile.Profile,
 	found func(Row, profile.Profile) error,
@@ -65,7 +65,7 @@ func (p *Project) Measure(
 	return nil
 }
 
-// Complete fills what a profile leaves open as the simulator does.
+// Complete fills unset values of a profile with the simulator's behavior.
 func Complete(p profile.Profile) (profile.Profile, error) {
 	whole := profile.Default()
 	text, err := json.Marshal(p)
@@ -78,7 +78,7 @@ func Complete(p profile.Profile) (profile.Profile, error) {
 	return whole, nil
 }
 
-// run has what facts share. Each is made at its first use, and its error stays.
+// run holds resources shared by facts. Each is created on first use, and its error is cached.
 type run struct {
 	*Project
 	network  func() (*hcloud.Network, error)
