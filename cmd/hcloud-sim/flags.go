@@ -57,27 +57,25 @@ Available Commands:
 Flags:
 `
 
-// config is what the flags say.
 type config struct {
 	listen, adminListen string
 	options             hcloudsim.Options
 	robot               robotConfig
 	seed                seedFile
-	state               []byte // a snapshot to start from; empty: none
-	// countMembers has the servers in vSwitches count as attached.
+	state               []byte // snapshot to start from; empty: start empty
+	// countMembers counts the servers in vSwitches toward the attachment limit.
 	countMembers bool
-	profile      string // the file; empty: none
+	profile      string // file name; empty: no profile
 	measured     profile.Profile
 }
 
-// texts are flags whose values have yet to be judged.
+// texts are flags that are not parsed yet.
 type texts struct {
 	token, tokenFile, seed, state, busy string
 	owned                               []string
 }
 
-// parseFlags reads the flags twice: what a profile says is their default, and only they say where
-// the profile is.
+// parseFlags parses the flags twice: the first time to find the profile with the defaults.
 func parseFlags(args []string, out io.Writer) (config, error) {
 	var c config
 	flags, _ := c.flags(out)
@@ -111,7 +109,6 @@ func parseFlags(args []string, out io.Writer) (config, error) {
 	return c, errors.Join(errs...)
 }
 
-// profiled is what a profile's file says.
 func profiled(file string) (config, error) {
 	content, err := os.ReadFile(file)
 	if err != nil {
@@ -126,7 +123,7 @@ func profiled(file string) (config, error) {
 	return c, nil
 }
 
-// outrank drops what was measured where a flag says something else with other words.
+// outrank removes measured values that a flag of another name overrides.
 func (c *config) outrank(changed func(flag string) bool) {
 	if changed("action-time") || changed("action-jitter") {
 		c.options.ActionTimes = nil
@@ -139,7 +136,7 @@ func (c *config) outrank(changed func(flag string) bool) {
 	}
 }
 
-// flags are all of them; what c has is their default.
+// flags returns all flags, with c as defaults.
 func (c *config) flags(out io.Writer) (*pflag.FlagSet, *texts) {
 	var t texts
 	o := &c.options
@@ -184,7 +181,6 @@ func codeOf(b hcloudsim.Busy) string {
 	return profile.Conflict
 }
 
-// limit is a flag for one of the options' limits.
 type limit struct {
 	flag, of  string
 	value     *int
@@ -283,7 +279,7 @@ func (c *config) loadSeed(file string) error {
 	return nil
 }
 
-// origin is where the profile comes from, as far as it says, for the log.
+// origin returns log attributes with the origin of the profile.
 func (c config) origin() []any {
 	said, p := []any{"profile", c.profile}, c.measured
 	if !p.Measured.IsZero() {

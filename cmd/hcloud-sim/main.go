@@ -1,7 +1,7 @@
-// Command hcloud-sim serves a simulated Hetzner Cloud project over HTTP, and the
-// Robot web service of dedicated servers, for tests and for a laptop. It is
-// wiring only: what the APIs do is in hcloudsim and hcloudsim/robotsim. It must never be reachable from outside the machine,
-// because its admin listener asks nobody who they are.
+// Command hcloud-sim serves a simulated Hetzner Cloud project and the Robot web service of
+// dedicated servers over HTTP, for tests and for local use. It contains only wiring: the APIs are
+// implemented in hcloudsim and hcloudsim/robotsim. It must never be reachable from outside the
+// machine, because its admin listener requires no authentication.
 package main
 
 import (
@@ -24,7 +24,7 @@ import (
 	"github.com/underlay-ccm/underlay/hcloudsim/robotsim"
 )
 
-// stopWithin is how long requests may take to end when the program stops.
+// stopWithin limits the time for requests to end on shutdown.
 const stopWithin = 5 * time.Second
 
 func main() {
@@ -39,7 +39,7 @@ func main() {
 	}
 }
 
-// run serves until ctx ends, or measures. Help goes to out, the log to diagnostics.
+// run serves until ctx ends, or runs the measure command. It writes logs to diagnostics.
 func run(ctx context.Context, args []string, out, diagnostics io.Writer) error {
 	if len(args) > 0 && args[0] == "measure" {
 		cmd := measureCommand(out, diagnostics, os.Getenv)
@@ -52,8 +52,8 @@ func run(ctx context.Context, args []string, out, diagnostics io.Writer) error {
 	}
 	logger := slog.New(slog.NewTextHandler(diagnostics, nil))
 	config.options.OnRequest = func(r hcloudsim.Request) { logRequest(ctx, logger, r) }
-	// Each simulator asks the other: the cloud whose an address is and how many servers
-	// are in a vSwitch, Robot which subnets are coupled with one.
+	// Each simulator queries the other: the cloud needs the addresses of the Robot account and
+	// the number of servers in a vSwitch, Robot needs the subnets coupled with a vSwitch.
 	var robot *robotsim.Simulator
 	config.options.Owned = func(ip netip.Addr) bool { return robot.Owns(ip) }
 	if config.countMembers {
@@ -88,7 +88,6 @@ func run(ctx context.Context, args []string, out, diagnostics io.Writer) error {
 	})
 }
 
-// admin has the endpoints of both simulators.
 func admin(cloud *hcloudsim.Simulator, robot *robotsim.Simulator) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/", cloud.Admin())
@@ -96,7 +95,7 @@ func admin(cloud *hcloudsim.Simulator, robot *robotsim.Simulator) http.Handler {
 	return mux
 }
 
-// listening is a handler and the address where it is found; empty: nowhere.
+// listening is a handler with its listen address; empty: disabled.
 type listening struct {
 	name, address string
 	handler       http.Handler

@@ -39,7 +39,6 @@ permission to write: $HCLOUD_TOKEN, or the file of --token-file or $HCLOUD_TOKEN
 The result is a Markdown table on standard output; progress is on standard error. The
 exit code is 1 if a fact was not found out or something is left in the project.`
 
-// measuring are the flags of measure.
 type measuring struct {
 	measure.Options
 
@@ -52,7 +51,6 @@ type measuring struct {
 	timeLimit    time.Duration
 }
 
-// realEndpoint is that of the cloud.
 const realEndpoint = "https://api.hetzner.cloud/v1"
 
 func measureCommand(out, diagnostics io.Writer, getenv func(string) string) *cobra.Command {
@@ -109,7 +107,6 @@ func (m *measuring) cloudFlags(f *pflag.FlagSet) {
 	f.StringVar(&m.tokenFile, "token-file", "", "file with the project's token")
 }
 
-// facts are those that the flags choose.
 func (m *measuring) facts() (chosen []measure.Fact, err error) {
 	all := measure.Facts()
 	for _, id := range slices.Concat(m.only, m.skip) {
@@ -149,7 +146,6 @@ func (m *measuring) measure(ctx context.Context) error {
 	return m.run(ctx, p, facts, before)
 }
 
-// list writes the facts and what the simulator does.
 func (m *measuring) list(facts []measure.Fact, before profile.Profile) error {
 	assumed, err := measure.Complete(before)
 	if err != nil {
@@ -162,11 +158,11 @@ func (m *measuring) list(facts []measure.Fact, before profile.Profile) error {
 	return m.table(rows)
 }
 
-// run measures, writes the profile after each fact, and deletes everything.
+// run measures, writes the profile after each fact, and deletes all created resources.
 func (m *measuring) run(
 	ctx context.Context, p *measure.Project, facts []measure.Fact, before profile.Profile,
 ) (err error) {
-	signal.Ignore(syscall.SIGPIPE) // a closed pipe must not keep it from deleting
+	signal.Ignore(syscall.SIGPIPE) // a closed pipe must not prevent the cleanup
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGHUP)
 	defer stop()
 	ctx, cancel := context.WithTimeoutCause(ctx, m.timeLimit,
@@ -189,7 +185,6 @@ func (m *measuring) run(
 	return errors.Join(m.table(rows), errors.Join(missing...), err)
 }
 
-// table writes a table in Markdown.
 func (m *measuring) table(rows [][]string) error {
 	w := tabwriter.NewWriter(m.out, 0, 0, 1, ' ', 0)
 	for n, row := range rows {
@@ -204,7 +199,6 @@ func (m *measuring) table(rows [][]string) error {
 	return w.Flush()
 }
 
-// open finds endpoint and token, and opens the project.
 func (m *measuring) open() (*measure.Project, error) {
 	m.Endpoint = strings.TrimRight(cmp.Or(m.Endpoint, m.getenv("HCLOUD_ENDPOINT"), realEndpoint), "/")
 	base, err := url.Parse(m.Endpoint)
@@ -225,7 +219,8 @@ func (m *measuring) open() (*measure.Project, error) {
 	return measure.New(m.Options), nil
 }
 
-// token is that of the file of the flag, else of the variable, else of the file of its variable.
+// token returns the token from the flag's file, the environment variable, or the file named by
+// the environment, in this order.
 func (m *measuring) token(local bool) (configuration.Token, error) {
 	text, file := m.getenv("HCLOUD_TOKEN"), m.getenv("HCLOUD_TOKEN_FILE")
 	switch {
@@ -234,7 +229,7 @@ func (m *measuring) token(local bool) (configuration.Token, error) {
 	case text == "" && file != "":
 		return configuration.TokenFile("HCLOUD_TOKEN_FILE", file).Read()
 	case text == "" && local:
-		text = "none" // a simulator without a token accepts any
+		text = "none" // a simulator without a token accepts any token
 	case text == "":
 		return configuration.Token{}, errors.New("there is no token for the cloud: set HCLOUD_TOKEN, " +
 			"or give --token-file, with permission to read and write")
@@ -242,7 +237,6 @@ func (m *measuring) token(local bool) (configuration.Token, error) {
 	return configuration.NewToken(text)
 }
 
-// host is the endpoint's.
 func host(endpoint string) string {
 	base, err := url.Parse(endpoint)
 	if err != nil {
@@ -251,7 +245,7 @@ func host(endpoint string) string {
 	return base.Host
 }
 
-// release is the program's version. One that was built without the release's flags has none.
+// release returns the program's version, or "unreleased" if built without release flags.
 func release() string {
 	v := version.Get().GitVersion
 	if strings.Contains(v, "$Format") {
@@ -260,7 +254,7 @@ func release() string {
 	return v
 }
 
-// readProfile reads a profile; it is empty without a name, or where there is none yet.
+// readProfile returns an empty profile if the name is empty or the file does not exist.
 func readProfile(name string) (profile.Profile, error) {
 	if name == "" {
 		return profile.Profile{}, nil

@@ -13,7 +13,6 @@ import (
 	"github.com/underlay-ccm/underlay/hcloudsim/robotsim"
 )
 
-// robotConfig is what the flags say of the Robot web service.
 type robotConfig struct {
 	listen       string
 	options      robotsim.Options
@@ -54,7 +53,6 @@ func (c *robotConfig) limits() []limit {
 	}
 }
 
-// check judges the flags, and reads the password's file.
 func (c *robotConfig) check(seeded bool) error {
 	errs := []error{c.setBlocked(), c.setPassword(), checkLimit("robot-failed-logins", c.options.FailedLogins)}
 	for _, limit := range c.limits() {
@@ -103,7 +101,6 @@ func (c *robotConfig) setPassword() error {
 	return nil
 }
 
-// simulate starts the account, with what the seed and the state say.
 func (c *robotConfig) simulate(cloud *hcloudsim.Simulator, seed robotSeed, logger *slog.Logger, onRequest func(robotsim.Request)) (*robotsim.Simulator, error) {
 	c.options.CloudSubnets, c.options.OnRequest = robotsim.Coupled(cloud), onRequest
 	sim := robotsim.New(c.options)
@@ -125,7 +122,6 @@ func (c *robotConfig) simulate(cloud *hcloudsim.Simulator, seed robotSeed, logge
 	return sim, nil
 }
 
-// robotSeed is what exists in the Robot account from the start.
 type robotSeed struct {
 	Servers   []robotsim.ServerSeed   `json:"servers"`
 	VSwitches []robotsim.VSwitchSeed  `json:"vswitches"`

@@ -7,7 +7,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// seedFile is what exists from the start. Servers name their network.
+// seedFile lists the initial resources. Servers refer to their network by name.
 type seedFile struct {
 	Networks    []hcloudsim.NetworkSeed   `json:"networks"`
 	Servers     []serverSeed              `json:"servers"`
@@ -26,8 +26,7 @@ type serverSeed struct {
 	NetworkName string `json:"network"`
 }
 
-// parseSeed refuses fields that don't exist: a typo would otherwise be a
-// server without a network.
+// parseSeed rejects unknown fields: a typo could otherwise create a server without a network.
 func parseSeed(content []byte) (seedFile, error) {
 	var f seedFile
 	err := yaml.UnmarshalStrict(content, &f)
