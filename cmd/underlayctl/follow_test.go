@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,10 +18,23 @@ import (
 	"github.com/underlay-ccm/underlay/internal/table"
 )
 
-// looks is a feed of looks that a test gives. Its times are those of a bubble.
-type looks struct{ live survey.Live }
+// looks is a feed of looks that a test sets. Its times are those of a bubble.
+type looks struct {
+	mu   sync.Mutex
+	live survey.Live
+}
 
-func (l *looks) Look(ctx context.Context) (survey.Live, error) { return l.live, ctx.Err() }
+func (l *looks) Look(ctx context.Context) (survey.Live, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.live, ctx.Err()
+}
+
+func (l *looks) set(live survey.Live) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.live = live
+}
 
 // look is a Snapshot of now with Nodes.
 func look(names ...string) *survey.Snapshot {
@@ -66,7 +80,7 @@ type watching struct {
 
 func startWatching(t *testing.T, w process, output string, first *survey.Snapshot) *watching {
 	ctx, cancel := context.WithCancel(t.Context())
-	x := &watching{t: t, looks: &looks{survey.Live{Snapshot: first}}, ended: make(chan error, 1), end: cancel}
+	x := &watching{t: t, looks: &looks{live: survey.Live{Snapshot: first}}, ended: make(chan error, 1), end: cancel}
 	w.stdout, w.stderr, w.getenv = &x.out, &x.errors, func(name string) string { return map[string]string{"NO_COLOR": "1"}[name] }
 	s := &shower[names]{w: w, o: &options{output: output}, title: "underlayctl nodes", of: namesOf}
 	go func() { x.ended <- s.follow(ctx, x.looks) }()
@@ -77,7 +91,7 @@ func startWatching(t *testing.T, w process, output string, first *survey.Snapsho
 // saw returns what a new look adds to standard output.
 func (x *watching) saw(live survey.Live) string {
 	x.out.Reset()
-	x.live = live
+	x.set(live)
 	time.Sleep(survey.ShortestPause)
 	synctest.Wait()
 	return x.out.String()
