@@ -9,41 +9,41 @@ import (
 	"time"
 )
 
-// Why Assign may give a Node nothing. One error can be several of them.
+// Reasons for which Assign refuses a Node. An error can wrap several of them.
 var (
-	// ErrNoRoom is a family whose pools have no free node prefix left.
+	// ErrNoRoom means that the pools of a family have no free node prefix left.
 	ErrNoRoom = errors.New("no free node prefix left")
-	// ErrNoPool is a family without an active pool for this Node.
+	// ErrNoPool means that no active pool of a family matches the Node.
 	ErrNoPool = errors.New("no active pool matches the Node")
-	// ErrNoOwn is a server without an own prefix that node prefixes can be cut from.
+	// ErrNoOwn means that the server has no prefix of its own to cut node prefixes from.
 	ErrNoOwn = errors.New("the server has no usable IPv6 prefix of its own")
-	// ErrSharedOwn is a server whose own prefix others have node prefixes in.
+	// ErrSharedOwn means that another server's Node holds a prefix in the server's own prefix.
 	ErrSharedOwn = errors.New("the server's own IPv6 prefix is in use by others")
 )
 
-// An Offer is what one Node may be given from.
+// An Offer limits what Assign may give to a Node.
 type Offer struct {
-	// Pools tells the names of the pools that are for this Node; nil means all.
+	// Pools reports whether a pool may serve this Node; nil allows all pools.
 	Pools func(name string) bool
-	// Own is the server's own IPv6 prefix, usually a /64. The zero Prefix: it has none.
+	// Own is the server's own IPv6 prefix, usually a /64, or the zero Prefix.
 	Own netip.Prefix
-	// Avoid are the addresses in it that the server or others use.
+	// Avoid holds the addresses within Own that are in use.
 	Avoid []netip.Addr
 }
 
 func (o Offer) matches(s *pool) bool { return o.Pools == nil || o.Pools(s.Name) }
 
-// Assign reserves one node prefix of every family for the Node and returns them in the order of
-// the families. It is idempotent: who has something gets the same again. When it fails for one
-// family, nothing of another is taken.
+// Assign reserves one node prefix of every family for the Node and returns them in the order
+// of the families. It is idempotent: a Node that holds prefixes gets the same again. If one
+// family fails, no prefix of another family is reserved.
 //
-// A machine that comes back, under the same name and provider ID and while what it had is in
-// quarantine, gets the same again, from draining pools too.
+// A machine that returns under the same name and provider ID while its prefixes are in
+// quarantine gets them again, from draining pools too.
 //
-// The one exception to the first: a reservation that the Node was not observed with is replaced
-// when writing it would be wrong, because another Node turned up with it, because it overlaps
-// an exclusion, or because the pools no longer have it or have one more family. The old one
-// stays held until the Node is observed, when it goes into quarantine, or until the Node is freed.
+// The exception to idempotence is a reservation not yet observed on the Node. It is replaced
+// if another Node was observed with it, if it overlaps an exclusion, or if the pools no longer
+// carve it or have one more family. The old reservation stays held until the Node is observed,
+// when it enters quarantine, or until the Node is freed.
 func (l *Ledger) Assign(node Node, offer Offer) ([]netip.Prefix, error) {
 	h, known := l.holdings[node.UID]
 	if known {
@@ -69,20 +69,18 @@ func (l *Ledger) Assign(node Node, offer Offer) ([]netip.Prefix, error) {
 	return slices.Clone(h.prefixes), nil
 }
 
-// RoomFor returns what Assign would fail with for a Node that holds nothing and comes with this
-// offer. Nothing is taken.
+// RoomFor returns the error of Assign for a new Node with this offer, and reserves nothing.
 func (l *Ledger) RoomFor(offer Offer) error {
 	_, err := l.plan(nil, Node{}, offer)
 	return err
 }
 
-// choice is the node prefix of one family that a Node is to have, and where it comes from.
 type choice struct {
 	pool   *pool
 	prefix netip.Prefix
 }
 
-// plan chooses for every family, or fails for all that have nothing, and changes nothing.
+// plan chooses a node prefix for every family, or fails with the errors of all families.
 func (l *Ledger) plan(h *holding, node Node, offer Offer) ([]choice, error) {
 	var plan []choice
 	var errs []error
@@ -98,8 +96,8 @@ func (l *Ledger) plan(h *holding, node Node, offer Offer) ([]choice, error) {
 	return plan, inOneLine(errs)
 }
 
-// choose returns the first pool of a family that has something for the Node, and of it rather what
-// the same shard guards as the Node's other families.
+// choose returns a node prefix of the first pool in a family that has one for the Node. It
+// prefers prefixes guarded by the same shard as those of the Node's other families.
 func (l *Ledger) choose(family []*pool, h *holding, node Node, offer Offer, near int) (choice, error) {
 	var full []string
 	var errs []error
@@ -133,7 +131,7 @@ func (l *Ledger) choose(family []*pool, h *holding, node Node, offer Offer, near
 	return choice{}, inOneLine(errs)
 }
 
-// inOneLine joins errors for messages that people read in one line. It returns nil if all are.
+// inOneLine joins errors into a single-line message. It returns nil if all errors are nil.
 func inOneLine(errs []error) error {
 	var all error
 	for _, err := range errs {
@@ -158,7 +156,7 @@ func (l *Ledger) take(h *holding, c choice) {
 	l.claim(h, c.prefix)
 }
 
-// current reports whether the pools would still hand out what is reserved here.
+// current reports whether the pools would still hand out the holding's prefixes.
 func (l *Ledger) current(h *holding) bool {
 	for _, family := range l.families {
 		if !slices.ContainsFunc(h.prefixes, func(p netip.Prefix) bool { return p.Addr().Is6() == family[0].ipv6() }) {
@@ -168,14 +166,13 @@ func (l *Ledger) current(h *holding) bool {
 	return !slices.ContainsFunc(h.prefixes, func(p netip.Prefix) bool { return !l.usable(h, p) })
 }
 
-// usable reports whether a prefix is one that the pools may have handed out, now too.
 func (l *Ledger) usable(h *holding, p netip.Prefix) bool {
 	_, wrong := l.misplaced(h, p)
 	return !wrong
 }
 
-// returning finds what the same machine had before and puts it under the new UID: the latest,
-// if it can be used whole. It returns nil if there is nothing of that kind.
+// returning finds the most recently released holding of the same machine that can be restored
+// in full and moves it to the new UID. It returns nil if there is none.
 func (l *Ledger) returning(node Node, offer Offer) *holding {
 	var back *holding
 	for _, h := range l.names[node.Name] {
@@ -194,9 +191,9 @@ func (l *Ledger) returning(node Node, offer Offer) *holding {
 	return back
 }
 
-// suits reports whether all of a holding could be handed out under this offer, and nobody else
-// claims anything of it. Where something was abandoned, the machine may have had that instead of
-// what was reserved last, and a route to it may stand: all of it stays in quarantine.
+// suits reports whether the offer allows all of a holding and no other holding claims any of
+// it. A holding with abandoned prefixes never suits: the machine may have had those instead of
+// its last reservation, and a route to them may exist, so all of it stays in quarantine.
 func (l *Ledger) suits(h *holding, offer Offer) bool {
 	if len(h.abandoned) > 0 || len(h.prefixes) != len(l.families) || !l.current(h) {
 		return false
@@ -207,7 +204,6 @@ func (l *Ledger) suits(h *holding, offer Offer) bool {
 	})
 }
 
-// inOrder sorts prefixes by the order of their families.
 func (l *Ledger) inOrder(prefixes []netip.Prefix) []netip.Prefix {
 	place := func(p netip.Prefix) int {
 		return slices.IndexFunc(l.families, func(f []*pool) bool { return f[0].ipv6() == p.Addr().Is6() })

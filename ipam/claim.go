@@ -6,14 +6,13 @@ import (
 	"slices"
 )
 
-// claim is one holder of a prefix. Others may claim the same, by hand or by another allocator:
-// the first to arrive keeps it, and it becomes free only with the last.
+// claim is one holder of a prefix. A prefix set by hand or by another allocator can have
+// several: the first owns it, and it becomes free only with the last.
 type claim struct {
 	holder  *holding
 	arrival uint64
 }
 
-// claim records one more holder of a prefix.
 func (l *Ledger) claim(h *holding, p netip.Prefix) {
 	claims, _ := l.claims.get(p)
 	l.arrivals++
@@ -24,8 +23,7 @@ func (l *Ledger) claim(h *holding, p netip.Prefix) {
 	l.counted = nil
 }
 
-// drop ends one holder's claim. The next in order of arrival takes its place; the prefix
-// becomes free only with the last.
+// drop ends one holder's claim. The next claim in order of arrival takes its place.
 func (l *Ledger) drop(h *holding, p netip.Prefix) {
 	claims, _ := l.claims.get(p)
 	claims = slices.DeleteFunc(claims, func(c claim) bool { return c.holder == h })
@@ -40,20 +38,18 @@ func (l *Ledger) drop(h *holding, p netip.Prefix) {
 	}
 }
 
-// standsFor returns for whom a claimed prefix counts: for the first whose Node is not gone, else
-// for the first.
+// standsFor returns the holder that a prefix counts for: the first active one, else the first.
 func standsFor(claims []claim) *holding {
 	i := slices.IndexFunc(claims, func(c claim) bool { return !c.holder.gone() })
 	return claims[max(i, 0)].holder
 }
 
-// overlap is another holder's claim on something that overlaps.
 type overlap struct {
 	prefix netip.Prefix
 	claim
 }
 
-// overlaps returns the claims of others that overlap p, the earliest first. The holder may be nil.
+// overlaps returns the claims of other holders that overlap p, earliest first. h may be nil.
 func (l *Ledger) overlaps(h *holding, p netip.Prefix) []overlap {
 	var found []overlap
 	for q, claims := range l.claims.overlapping(p) {
@@ -67,15 +63,15 @@ func (l *Ledger) overlaps(h *holding, p netip.Prefix) []overlap {
 	return found
 }
 
-// arrival is when the holder's claim on a prefix arrived.
+// arrival returns the sequence number of the holder's claim on a prefix.
 func (l *Ledger) arrival(h *holding, p netip.Prefix) uint64 {
 	claims, _ := l.claims.get(p)
 	own := slices.IndexFunc(claims, func(c claim) bool { return c.holder == h })
 	return claims[own].arrival
 }
 
-// contested reports whether something of what is reserved here may already be at work elsewhere:
-// another Node has it or had it until lately, or was promised it before.
+// contested reports whether any of the holding's prefixes may already be in use elsewhere:
+// another Node has it, had it until recently, or reserved it earlier.
 func (l *Ledger) contested(h *holding) bool {
 	return slices.ContainsFunc(h.prefixes, func(p netip.Prefix) bool {
 		mine := l.arrival(h, p)

@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// Counts tells how many node prefixes of a pool are in which state. Their sum never changes,
-// except for a pool of the servers' own prefixes, which counts only what is held. What is both
-// excluded and held counts as excluded, and what is both held and foreign counts as held.
+// Counts holds the number of node prefixes of a pool in each state. Their sum is constant,
+// except for a pool of the servers' own prefixes, which counts only held prefixes. A prefix
+// both excluded and held counts as excluded, a prefix both held and foreign as held.
 type Counts struct {
 	Name     string
 	Pool     netip.Prefix
@@ -17,9 +17,9 @@ type Counts struct {
 
 	Free        uint64 // can be handed out, unless the pool is draining
 	Allocated   uint64 // held by a Node, or reserved for it
-	Quarantined uint64 // held by a Node that is gone
+	Quarantined uint64 // held by a deleted Node
 	Excluded    uint64 // overlaps an exclusion: never handed out
-	Foreign     uint64 // overlaps a prefix of another size or place that a Node holds, or a route
+	Foreign     uint64 // overlaps a route, or a held prefix of another size or alignment
 }
 
 // Counts returns the state of every pool, in the order of the pools.
@@ -32,12 +32,11 @@ func (l *Ledger) Counts() []Counts {
 	return slices.Clone(l.counted)
 }
 
-// Counted reports whether Counts has an answer ready: nothing has changed since the last one.
+// Counted reports whether Counts can return a cached result.
 func (l *Ledger) Counted() bool { return l.counted != nil }
 
 func (l *Ledger) countsOf(p *pool) Counts { return l.Counts()[slices.Index(l.pools, p)] }
 
-// count works the numbers of a pool out from what is excluded, held and routed in it.
 func (l *Ledger) count(p *pool) Counts {
 	c := Counts{Name: p.Name, Pool: p.Prefix, NodeMask: p.NodeMask, State: p.State}
 	if p.Own {
@@ -83,7 +82,6 @@ func (l *Ledger) count(p *pool) Counts {
 	return c
 }
 
-// held counts one node prefix that a holding has.
 func (c *Counts) held(h *holding) {
 	if h.gone() {
 		c.Quarantined++
@@ -92,8 +90,8 @@ func (c *Counts) held(h *holding) {
 	}
 }
 
-// Room returns how many more Nodes can be given prefixes of all families by the active pools,
-// if every pool matches them. A family with a pool of the servers' own prefixes has no limit.
+// Room returns how many more Nodes the active pools can serve in all families, if every pool
+// matches them. A family with a pool of the servers' own prefixes has no limit.
 func (l *Ledger) Room() int {
 	room := uint64(math.MaxInt)
 	for _, family := range l.families {

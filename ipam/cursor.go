@@ -8,16 +8,15 @@ import (
 	"strings"
 )
 
-// A Cursor is the order in which a pool goes on handing out node prefixes, apart from which of
-// them are free. Stored and set again, it keeps a range just released from being the next one
-// after a restart. It is a preference: with none, or a wrong one, nothing is handed out twice.
+// A Cursor is the order in which a pool hands out node prefixes, independent of which are
+// free. Restoring it keeps a prefix released just before a restart from being handed out next.
+// It is only a preference: without it, or with a wrong one, no prefix is handed out twice.
 type Cursor struct {
-	// Next is where the search for one that was not in use lately goes on.
+	// Next is where the search for a prefix without recent use continues.
 	Next netip.Prefix
-	// Released are the latest that became free, at most 64, oldest first. They go last.
+	// Released holds the latest released prefixes, at most 64, oldest first. They are used last.
 	Released []netip.Prefix
-	// Turn tells which of several is the latest: the one with the highest. Where there is just
-	// one, it is 0 and not written.
+	// Turn is the highest in the latest of several Cursors. It is 0 if there is one object.
 	Turn int
 }
 
@@ -27,8 +26,8 @@ const (
 	releasedWord = "released="
 )
 
-// String is the text form: next=10.244.7.0/24 released=10.244.1.0/24,10.244.2.0/24. The zero
-// Cursor is the empty string.
+// String returns the text form: next=10.244.7.0/24 released=10.244.1.0/24,10.244.2.0/24. The
+// zero Cursor is the empty string.
 func (c Cursor) String() string {
 	if !c.Next.IsValid() {
 		return ""
@@ -43,7 +42,7 @@ func (c Cursor) String() string {
 	return text
 }
 
-// ParseCursor reads the text form of a Cursor.
+// ParseCursor parses the text form of a Cursor.
 func ParseCursor(text string) (Cursor, error) {
 	var c Cursor
 	for _, word := range strings.Fields(text) {
@@ -97,8 +96,7 @@ func (c *Cursor) read(word string) error {
 	return nil
 }
 
-// Cursor returns the order in which a pool goes on. A pool of the servers' own prefixes, like
-// one that is not configured, has the zero Cursor.
+// Cursor returns the Cursor of a pool, the zero Cursor if no pool with a range has that name.
 func (l *Ledger) Cursor(pool string) Cursor {
 	p := l.pool(pool)
 	if p == nil || p.Own {
@@ -111,9 +109,8 @@ func (l *Ledger) Cursor(pool string) Cursor {
 	return c
 }
 
-// SetCursor makes a pool go on as it did when the Cursor was taken. What the pool does not carve
-// is left out: it comes from another shape of the pool. It fails only for what is not the name
-// of a pool with a range.
+// SetCursor restores the order that a Cursor holds, without the prefixes that the pool no
+// longer carves. It fails only if no pool with a range has that name.
 func (l *Ledger) SetCursor(pool string, c Cursor) error {
 	p := l.pool(pool)
 	if p == nil || p.Own {

@@ -7,17 +7,16 @@ import (
 	"time"
 )
 
-// file is one object, by itself: what it should have, and what is known to be stored.
+// file is the desired and the stored state of one object.
 type file struct {
-	stored  map[string]string // nil: not known, or not there
-	pending map[string]string // by name, what it should hold instead; nothing: it should be gone
-	due     time.Time         // when that is to be written; zero: nothing is pending
-	size    int               // of names and lines, as they should be, in bytes
-	text    int               // of the lines alone
-	names   int               // how many there should be
+	stored  map[string]string // nil: not read, or the object doesn't exist
+	pending map[string]string // by name, the desired text; empty: to be removed
+	due     time.Time         // when pending is to be written; zero: nothing pending
+	size    int               // desired bytes of names and lines
+	text    int               // desired bytes of lines alone
+	names   int               // desired number of names
 }
 
-// is takes in what the object has.
 func (f *file) is(entries map[string]string) {
 	f.stored = entries
 	f.size, f.text, f.names = 0, 0, 0
@@ -33,7 +32,7 @@ func (f *file) is(entries map[string]string) {
 	f.differences()
 }
 
-// count adds a line to the size, or takes it off.
+// count adds a line to the sizes, or subtracts it if times is -1.
 func (f *file) count(name, text string, times int) {
 	if text != "" {
 		f.size += times * (len(name) + len(text))
@@ -42,14 +41,13 @@ func (f *file) count(name, text string, times int) {
 	}
 }
 
-// has reports whether a name is stored, or is to be.
 func (f *file) has(name string) bool {
 	_, stored := f.stored[name]
 	_, waits := f.pending[name]
 	return stored || waits
 }
 
-// set says what the object should have under a name, and by when.
+// set records what the object should have under a name, and by when.
 func (f *file) set(name, text string, by time.Time) {
 	before, waits := f.pending[name]
 	if !waits {
@@ -65,8 +63,7 @@ func (f *file) set(name, text string, by time.Time) {
 	}
 }
 
-// differences are the names of which something else is stored than should be. What isn't different
-// after all is pending no more.
+// differences returns the names to be changed. It drops pending entries that already match.
 func (f *file) differences() []string {
 	var names []string
 	for name, text := range f.pending {
@@ -82,7 +79,6 @@ func (f *file) differences() []string {
 	return names
 }
 
-// entries are the lines that an object should have.
 func (f *file) entries() map[string]string {
 	entries := map[string]string{}
 	for name, text := range f.stored {
@@ -100,7 +96,7 @@ func (f *file) entries() map[string]string {
 	return entries
 }
 
-// adds reports whether an object is to have something under a name that it doesn't have.
+// adds reports whether the pending text of a name has words that are not stored.
 func (f *file) adds(name string) bool {
 	text, waits := f.pending[name]
 	if !waits {

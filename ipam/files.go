@@ -7,49 +7,49 @@ import (
 	"time"
 )
 
-// Files are the objects of a Ledger's stored form, as they are known to be stored, and what is to
-// be changed in them. Every write replaces one object that is still as it is known here; whoever
-// finds it changed reads everything again and begins anew.
+// Files plans the writes of a Ledger's stored form: it has the last observed entries of each
+// object and the changes pending for them. Every write replaces one object at the version observed
+// here. A writer that finds an object changed must read all objects again and rebuild.
 //
-// The order of the writes is the protocol by which shards are safe:
-//   - A shard guards only while its object has the generation that the root names. Nobody writes
-//     an object of another.
-//   - Whatever the root says of a shard, it says under a new generation, after the shard's object
-//     was read, and the object gets it after that. So whoever writes a shard knows its blocks: what
-//     he knows of the root was true when the object got its generation.
-//   - A line leaves the root only when the shards have what they guard of it.
-//   - Before the root lists a shard no more, its object gets a generation that the root never
-//     named, with everything in it left: whoever goes on from an older root can't write it.
+// The order of the writes is the protocol that makes shards safe:
+//   - A shard guards its blocks only while its object has the generation that the root gives.
+//     An object of any other generation is not written.
+//   - Every change of the root's line for a shard has a new generation. The root is written
+//     after the shard's object was read, and the object gets the generation after that. So a
+//     process that writes a shard has its current blocks: its copy of the root was current
+//     when the object got its generation.
+//   - A line is removed from the root only when the shards have the parts of it that they guard.
+//   - Before the root stops listing a shard, the shard's object gets a generation that the root
+//     never gave, and keeps all its entries: a process with an older root can't write it any more.
 //
-// Where the root is lost nobody else is left, and it is written last.
+// A lost root is written last. The caller must have waited until no other process can write.
 type Files struct {
 	ledger  *Ledger
 	objects map[int]*file
-	places  map[string][]int // by name, the objects that have it stored or are to have it, and maybe more
+	places  map[string][]int // by name: the objects that have or are to have it, maybe more
 	listed  map[int]int      // the generations that the stored root gives
-	layout  layout           // by the stored root
-	filled  map[int]string   // where the root is lost: the blocks of shards that have what they should
-	turn    int              // of the cursors
-	settled int              // as of when the stored root is known to list what it should
+	layout  layout           // of the stored root
+	filled  map[int]string   // if the root is lost: the blocks of shards with complete objects
+	turn    int              // latest Turn of the cursors
+	settled int              // layout.grown when the stored root last listed what it should
 }
 
-// A Write is what one object is to become.
+// A Write is the desired content of one object.
 type Write struct {
 	Object  int
 	Entries map[string]string
-	// Names are those of which something else is stored so far.
+	// Names lists the entries that the write changes.
 	Names []string
-	// Open asks for the object as it is, made without entries if there is none; it is a shard that
-	// the root doesn't list. Nothing is written.
+	// Open requests the object of a shard that the root doesn't list, created without entries
+	// if it doesn't exist. Nothing else is written.
 	Open bool
-	// Opens tells that all that the object has may be recorded from now on, new or not.
+	// Opens means that afterwards every entry of the object may count as recorded, old ones too.
 	Opens bool
 
 	fills string
 }
 
-// NewFiles says that these entries are what is stored of the objects that the root lists. An
-// object that isn't there, or that isn't known, is nil.
+// NewFiles returns the Files for these stored entries, nil for an object missing or not read.
 func NewFiles(l *Ledger, objects map[int]map[string]string) *Files {
 	f := &Files{ledger: l, objects: map[int]*file{}, places: map[string][]int{}, filled: map[int]string{}, settled: -1}
 	for number, entries := range objects {
@@ -72,7 +72,7 @@ func (f *Files) file(object int) *file {
 	return f.objects[object]
 }
 
-// readRoot takes in what the stored root lists.
+// readRoot parses the shards that the stored root lists.
 func (f *Files) readRoot() {
 	f.listed, f.layout = map[int]int{}, layout{}
 	for key, text := range f.file(RootObject).stored {
@@ -82,7 +82,7 @@ func (f *Files) readRoot() {
 		}
 		generation, blocks, err := parseListing(text)
 		if err != nil {
-			continue // ParseStored has complained
+			continue // ParseStored has reported it
 		}
 		f.listed[number] = generation
 		for _, b := range blocks {
@@ -91,7 +91,7 @@ func (f *Files) readRoot() {
 	}
 }
 
-// Update has every object get what the Ledger has under a name, and says by when.
+// Update marks a name as pending in every object with a changed line, to be written by then.
 func (f *Files) Update(name string, by time.Time) {
 	lines := f.ledger.Records(name)
 	for object := range lines {
@@ -102,7 +102,6 @@ func (f *Files) Update(name string, by time.Time) {
 	}
 }
 
-// is takes in what an object has.
 func (f *Files) is(object int, entries map[string]string) {
 	f.file(object).is(entries)
 	for key := range entries {
@@ -112,14 +111,14 @@ func (f *Files) is(object int, entries map[string]string) {
 	}
 }
 
-// place notes that an object has a name, or is to have it. So nobody has to look for it in all.
+// place adds an object to the index of names, so that Update needn't search all objects.
 func (f *Files) place(name string, object int) {
 	if !slices.Contains(f.places[name], object) {
 		f.places[name] = append(f.places[name], object)
 	}
 }
 
-// displace forgets the objects that have a name no more.
+// displace removes the objects that no longer have a name from the index.
 func (f *Files) displace(name string) {
 	left := slices.DeleteFunc(f.places[name], func(object int) bool { return !f.file(object).has(name) })
 	if len(left) == 0 {
@@ -129,13 +128,12 @@ func (f *Files) displace(name string) {
 	}
 }
 
-// writable are the names that an object could be brought up to date in now.
+// writable returns the names that can be updated in an object now.
 func (f *Files) writable(object int) []string {
 	return slices.DeleteFunc(f.file(object).differences(), func(name string) bool { return !f.goes(object, name) })
 }
 
-// ready reports whether there is any. It is asked after each change, and looks no further than
-// the first.
+// ready reports whether an object has a writable name. It runs after each change.
 func (f *Files) ready(object int) bool {
 	file := f.file(object)
 	for name, text := range file.pending {
@@ -151,7 +149,7 @@ func (f *Files) ready(object int) bool {
 	return false
 }
 
-// goes reports whether an object could be brought up to date in a name now: not where it would
+// goes reports whether a name can be updated in an object now. It can't if the object would
 // lose a line that another object doesn't have yet.
 func (f *Files) goes(object int, name string) bool {
 	if len(f.objects) == 1 || len(f.ledger.layout.shards) == 0 || object != RootObject && f.file(object).adds(name) {
@@ -160,20 +158,17 @@ func (f *Files) goes(object int, name string) bool {
 	return !slices.ContainsFunc(f.places[name], func(other int) bool { return other != object && f.file(other).adds(name) })
 }
 
-// generation is the one that a shard's object has, 0 if none.
 func (f *Files) generation(number int) int {
 	generation, _ := parseMark(f.file(number).stored[MarkKey])
 	return generation
 }
 
-// open reports whether a shard guards something: its object is of the generation that the root
-// gives.
+// open reports whether a shard guards its blocks: its generation is the one that the root gives.
 func (f *Files) open(number int) bool {
 	return f.listed[number] > 0 && f.generation(number) == f.listed[number]
 }
 
-// Recorded reports whether every object that has to have what a UID has is known to have exactly
-// that.
+// Recorded reports whether every object that guards a prefix of this UID has exactly its line.
 func (f *Files) Recorded(uid string) bool {
 	h, ok := f.ledger.holdings[uid]
 	if !ok {
@@ -193,8 +188,8 @@ func (f *Files) Recorded(uid string) bool {
 	return true
 }
 
-// Next is what is to be written next, and when: the zero time where something waits for it that
-// the root is to list. It reports false where nothing is to be written.
+// Next returns the next write and when it is due: the zero time if other changes wait for the
+// root to list a shard. It reports false if there is nothing to write.
 func (f *Files) Next() (w Write, due time.Time, ok bool) {
 	if w, ok := f.relist(); ok {
 		return w, time.Time{}, true
@@ -206,7 +201,7 @@ func (f *Files) Next() (w Write, due time.Time, ok bool) {
 	return f.write(object, f.generation(object)), due, true
 }
 
-// Due is when Next has something to be written, as far as can be said without making it up.
+// Due returns when Next has a write, without building that write.
 func (f *Files) Due() (due time.Time, ok bool) {
 	if f.settled != f.ledger.layout.grown {
 		return time.Time{}, true
@@ -215,7 +210,7 @@ func (f *Files) Due() (due time.Time, ok bool) {
 	return due, ok
 }
 
-// first is the object that is to be brought up to date first.
+// first returns the object with the earliest due change, the lowest number first.
 func (f *Files) first() (object int, due time.Time, ok bool) {
 	for number, file := range f.objects {
 		if len(file.pending) == 0 || file.stored == nil && number != RootObject || ok && !file.due.Before(due) && (number > object || !file.due.Equal(due)) {
@@ -228,7 +223,7 @@ func (f *Files) first() (object int, due time.Time, ok bool) {
 	return object, due, ok
 }
 
-// write is an object as it should be, of a generation.
+// write returns the desired content of an object at a generation, without changes that must wait.
 func (f *Files) write(object, generation int) Write {
 	file := f.file(object)
 	w := Write{Object: object, Entries: file.entries(), Names: f.writable(object)}
@@ -264,14 +259,14 @@ func (f *Files) write(object, generation int) Write {
 	return w
 }
 
-// Sent says that a write is on its way: what is asked for from now on is due when it says.
+// Sent records that a write was sent: later changes of the object get their own due time.
 func (f *Files) Sent(w Write) {
 	if len(w.Names) > 0 {
 		f.file(w.Object).due = time.Time{}
 	}
 }
 
-// Wrote says that a write was carried out. What was asked for meanwhile stays pending.
+// Wrote records that a write succeeded. Changes made after it was sent stay pending.
 func (f *Files) Wrote(w Write) {
 	f.is(w.Object, w.Entries)
 	for _, name := range w.Names {
@@ -285,14 +280,13 @@ func (f *Files) Wrote(w Write) {
 	}
 }
 
-// Opened says what an object has that Next asked to open. Lines that are left there from before
-// are taken out with the next write, which fills it.
+// Opened records the entries of an opened object. The next write, which fills it, replaces them.
 func (f *Files) Opened(object int, entries map[string]string) {
 	if entries == nil {
 		entries = map[string]string{}
 	}
 	if generation, _ := parseMark(entries[MarkKey]); generation > maxGeneration {
-		// The root names none of this object, so any is new that Underlay never comes to.
+		// The root gives no generation for this object, so any plausible one is new.
 		entries = maps.Clone(entries)
 		entries[MarkKey] = mark(maxGeneration / 2)
 	}
@@ -304,10 +298,10 @@ func (f *Files) Opened(object int, entries map[string]string) {
 	}
 }
 
-// Stored are the entries that an object is known to have.
+// Stored returns the last observed entries of an object.
 func (f *Files) Stored(object int) map[string]string { return f.file(object).stored }
 
-// Pending is how many names wait to be written.
+// Pending returns the number of changes that wait to be written.
 func (f *Files) Pending() (n int) {
 	for _, file := range f.objects {
 		n += len(file.pending)
@@ -315,13 +309,13 @@ func (f *Files) Pending() (n int) {
 	return n
 }
 
-// Size is how many bytes of lines and names an object should have, and how many names.
+// Size returns the desired size of an object in bytes of lines and names, and its number of names.
 func (f *Files) Size(object int) (bytes, names int) {
 	file := f.file(object)
 	return file.size, file.names
 }
 
-// Largest is how many bytes of lines and names the largest object should have.
+// Largest returns the desired size in bytes of the largest object.
 func (f *Files) Largest() (bytes int) {
 	for _, file := range f.objects {
 		bytes = max(bytes, file.size)
@@ -329,12 +323,12 @@ func (f *Files) Largest() (bytes int) {
 	return bytes
 }
 
-// Fits reports whether the lines of an object have at most so many bytes.
+// Fits reports whether the lines of an object have at most limit bytes.
 func (f *Files) Fits(object, limit int) bool {
 	return f.file(object).text <= limit
 }
 
-// Total is how many bytes all lines and names have together.
+// Total returns the desired size in bytes of all objects.
 func (f *Files) Total() (bytes int) {
 	for _, file := range f.objects {
 		bytes += file.size
@@ -342,5 +336,5 @@ func (f *Files) Total() (bytes int) {
 	return bytes
 }
 
-// Guarding is the number of shards that the root should list.
+// Guarding returns the number of shards that the root should list.
 func (f *Files) Guarding() int { return len(f.ledger.layout.shards) }

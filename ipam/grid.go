@@ -6,34 +6,28 @@ import (
 	"slices"
 )
 
-// grid is a prefix that is cut into equal parts, numbered from zero. There are at most 2^63, so
-// everything about them is arithmetic: nothing here counts them one by one.
+// grid is a prefix cut into equal parts, numbered from zero. There are at most 2^63 of them,
+// so every operation is arithmetic and never iterates over the parts.
 type grid struct {
 	prefix netip.Prefix
-	mask   int // the length of each part
+	mask   int // length of each part in bits
 }
 
-// size is the number of parts.
 func (g grid) size() uint64 { return 1 << (g.mask - g.prefix.Bits()) }
 
-// all are all the parts.
 func (g grid) all() span { return span{0, g.size() - 1} }
 
-// carves reports whether the prefix is one of the parts.
 func (g grid) carves(p netip.Prefix) bool {
 	return p.Bits() == g.mask && g.prefix.Overlaps(p) && p == canonical(p)
 }
 
-// index returns which part an address of the prefix lies in.
 func (g grid) index(a netip.Addr) uint64 {
 	return numberOf(a).upTo(g.mask) & (g.size() - 1)
 }
 
-// at returns the part at an index.
 func (g grid) at(i uint64) netip.Prefix { return g.block(i, 0) }
 
-// block returns the 2^width parts that begin at an index, a multiple of their number, as one
-// prefix.
+// block returns the 2^width parts from an index on, a multiple of that number, as one prefix.
 func (g grid) block(i uint64, width int) netip.Prefix {
 	base := g.prefix.Addr()
 	return netip.PrefixFrom(numberOf(base).plus(i, g.mask).addr(base.BitLen()), g.mask-width)
@@ -51,7 +45,6 @@ func (g grid) span(p netip.Prefix) (span, bool) {
 	return span{first, first + 1<<max(0, g.mask-p.Bits()) - 1}, true
 }
 
-// spans returns the parts that overlap any of the prefixes.
 func (g grid) spans(prefixes []netip.Prefix) spans {
 	var all spans
 	for _, p := range prefixes {
@@ -70,7 +63,6 @@ func (s span) holds(i uint64) bool { return s.first <= i && i <= s.last }
 // spans are intervals in ascending order that don't overlap.
 type spans []span
 
-// union merges intervals in any order.
 func union(all spans) spans {
 	slices.SortFunc(all, func(a, b span) int { return cmp.Compare(a.first, b.first) })
 	var merged spans
@@ -84,7 +76,6 @@ func union(all spans) spans {
 	return merged
 }
 
-// total is how many parts the intervals have together.
 func (s spans) total() uint64 {
 	var n uint64
 	for _, one := range s {
@@ -93,7 +84,6 @@ func (s spans) total() uint64 {
 	return n
 }
 
-// find returns the interval that holds a part.
 func (s spans) find(i uint64) (span, bool) {
 	at, _ := slices.BinarySearchFunc(s, i, func(one span, i uint64) int { return cmp.Compare(one.last, i) })
 	if at == len(s) || s[at].first > i {
@@ -102,7 +92,7 @@ func (s spans) find(i uint64) (span, bool) {
 	return s[at], true
 }
 
-// gap returns the first part from zero on that lies in no interval.
+// gap returns the first part that lies in no interval.
 func (s spans) gap() uint64 {
 	var i uint64
 	for _, one := range s {

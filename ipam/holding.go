@@ -7,61 +7,58 @@ import (
 	"time"
 )
 
-// A Node is an owner of prefixes. Two Nodes with one name and different UIDs are two owners:
-// the UID decides, the name is for people and the key of the stored ledger.
+// A Node is an owner of prefixes, identified by its UID. Two Nodes with the same name and
+// different UIDs are two owners. The name is for messages and the key of the stored ledger.
 type Node struct {
 	Name string
 	UID  string
-	// ProviderID names the machine, "" while it is unknown. One that comes back under the same
-	// name gets its prefixes again.
+	// ProviderID identifies the machine, "" if it is not set yet.
 	ProviderID string
 }
 
-// A Holding is what one Node has.
+// A Holding is the set of prefixes held by one Node.
 type Holding struct {
 	Node     Node
 	Prefixes []netip.Prefix // in the order of the families, or as observed
-	// Pools names the pool that handed out each prefix, also of Abandoned. Those that none did
-	// are not in it.
+	// Pools has the name of the pool that handed out each prefix, Abandoned ones included.
+	// Prefixes set by another component are missing.
 	Pools map[netip.Prefix]string
-	// Observed tells that these are the Node's podCIDRs. Otherwise they are only reserved.
+	// Observed means that Prefixes are the Node's podCIDRs; otherwise they are only reserved.
 	Observed bool
-	// Foreign tells that some of the Prefixes come from no pool: others set them.
+	// Foreign means that some of the Prefixes come from no pool.
 	Foreign bool
-	// Abandoned are reservations that were replaced, because others turned up with them or the
-	// pools no longer hand them out. They stay held: the request that writes them to the Node
+	// Abandoned holds replaced reservations: another Node was observed with them, or the pools
+	// no longer hand them out. They stay held because the request that writes them to the Node
 	// may still arrive.
 	Abandoned []netip.Prefix
-	// Released is when the Node was seen to be gone. Not zero: this is in quarantine.
+	// Released is when the Node's deletion was observed and the quarantine began, or zero.
 	Released time.Time
 }
 
-// holding is what one UID has.
 type holding struct {
 	node      Node
 	prefixes  []netip.Prefix
 	observed  bool
 	abandoned []netip.Prefix
 	released  time.Time
-	// origins are the names of pools for the prefixes that no configured range carves: those
-	// cut from servers' own prefixes, and those of pools that were removed.
+	// origins has the pool names of prefixes that no configured range carves: those cut from
+	// servers' own prefixes, and those of removed pools.
 	origins map[netip.Prefix]string
 }
 
-// gone reports whether the Node is, and this is in quarantine.
+// gone reports whether the Node is deleted and the holding is in quarantine.
 func (h *holding) gone() bool { return !h.released.IsZero() }
 
-// setReleased begins a holding's quarantine, or ends it with the zero time.
+// setReleased starts a holding's quarantine, or ends it with the zero time.
 func (l *Ledger) setReleased(h *holding, at time.Time) {
 	if !h.released.Equal(at) {
 		h.released, l.counted = at, nil
 	}
 }
 
-// all returns everything that the holding keeps from being handed out.
+// all returns every prefix that the holding keeps from being handed out.
 func (h *holding) all() []netip.Prefix { return slices.Concat(h.prefixes, h.abandoned) }
 
-// setOrigin notes which pool a prefix came from that no range carves.
 func (l *Ledger) setOrigin(h *holding, p netip.Prefix, pool string) {
 	l.counted = nil
 	if h.origins == nil {
@@ -70,7 +67,6 @@ func (l *Ledger) setOrigin(h *holding, p netip.Prefix, pool string) {
 	h.origins[p] = pool
 }
 
-// describe is the holding as callers see it.
 func (l *Ledger) describe(h *holding) Holding {
 	d := Holding{
 		Node: h.node, Prefixes: slices.Clone(h.prefixes), Observed: h.observed,
@@ -89,7 +85,7 @@ func (l *Ledger) describe(h *holding) Holding {
 	return d
 }
 
-// meet returns the holding of a Node, new if it has none, with what is known of the Node now.
+// meet returns the holding of a Node, new if there is none, with the Node's current identity.
 func (l *Ledger) meet(node Node) *holding {
 	h, ok := l.holdings[node.UID]
 	if !ok {
@@ -99,7 +95,7 @@ func (l *Ledger) meet(node Node) *holding {
 	return h
 }
 
-// name puts a holding under a Node. A provider ID that is known is not forgotten.
+// name puts a holding under a Node. An empty provider ID does not overwrite one of the same UID.
 func (l *Ledger) name(h *holding, node Node) {
 	if node.ProviderID == "" && node.UID == h.node.UID {
 		node.ProviderID = h.node.ProviderID
@@ -112,7 +108,6 @@ func (l *Ledger) name(h *holding, node Node) {
 	h.node = node
 }
 
-// strike takes a holding out of both lists.
 func (l *Ledger) strike(h *holding) {
 	if l.holdings[h.node.UID] != h {
 		return

@@ -8,29 +8,28 @@ import (
 	"slices"
 )
 
-// A Ledger knows which Node holds which prefixes, over all pools. The holdings are the truth; the
-// claims are an index of them by prefix, and all that pools are asked is answered from it.
+// A Ledger records which Node holds which prefixes, over all pools. The holdings are the source of
+// truth; the claims index them by prefix, and every decision about a pool is made from that index.
 type Ledger struct {
 	pools      []*pool
 	families   [][]*pool // by address family, in the order in which families first appear
 	exclusions tree[struct{}]
-	routes     tree[struct{}] // destinations of the routes that stand
+	routes     tree[struct{}] // destinations of the existing routes
 
 	holdings map[string]*holding   // by UID
 	names    map[string][]*holding // by name
 	claims   tree[[]claim]         // by prefix, each in order of arrival
 	arrivals uint64
-	counted  []Counts // of the pools; nil: something has changed since
+	counted  []Counts // nil after any change
 
 	layout    layout
-	spread    bool // what is handed out is to be guarded by shards
-	blockBits int  // by how many bits a block is larger than its node prefixes
+	spread    bool // new prefixes are to be guarded by shards
+	blockBits int  // how many bits shorter a block is than its node prefixes
 }
 
 // NewLedger returns a Ledger in which everything but the exclusions is free. Pools are used in
-// their order, and so are the families: the first pool's family comes first in every answer. It
-// rejects impossible and overlapping pools, and active pools that the exclusions cover, all at
-// once.
+// their order, and so are the families, as in all results. It rejects invalid and overlapping
+// pools, and active pools that the exclusions cover, all in one error.
 func NewLedger(pools []PoolConfig, exclusions []netip.Prefix) (*Ledger, error) {
 	l := &Ledger{holdings: map[string]*holding{}, names: map[string][]*holding{}, blockBits: BlockBits}
 	if len(pools) == 0 {
@@ -83,9 +82,8 @@ func (l *Ledger) add(config PoolConfig) error {
 	return nil
 }
 
-// SetExclusions replaces what must never be handed out. What Nodes have already stays theirs;
-// where such a prefix overlaps an exclusion and overlapped none before, there is a warning.
-// Exclusions that are no prefixes are left out.
+// SetExclusions replaces the prefixes that must never be handed out. Nodes keep what they hold;
+// each held prefix that newly overlaps an exclusion is a warning. Invalid prefixes are ignored.
 func (l *Ledger) SetExclusions(exclusions []netip.Prefix) []Warning {
 	before := l.exclusions
 	l.exclusions, l.counted = setOf(exclusions), nil
@@ -103,7 +101,7 @@ func (l *Ledger) SetExclusions(exclusions []netip.Prefix) []Warning {
 	return found
 }
 
-// Exclude adds to what must never be handed out. The warnings are as those of SetExclusions.
+// Exclude adds prefixes that must never be handed out. It returns warnings as SetExclusions does.
 func (l *Ledger) Exclude(exclusions []netip.Prefix) []Warning {
 	var found []Warning
 	for _, e := range canonicalAll(exclusions) {
@@ -127,9 +125,9 @@ func (l *Ledger) Exclude(exclusions []netip.Prefix) []Warning {
 	return found
 }
 
-// SetRoutes replaces the destinations of the routes that stand. What overlaps one is not handed
-// out; what Nodes hold stays theirs, since the route is most likely their own. It returns, sorted,
-// the destinations that lie in the pools' ranges, or cover them, and that nobody holds.
+// SetRoutes replaces the destinations of the existing routes. Prefixes that overlap one are
+// not handed out; Nodes keep what they hold, since the route is most likely their own. It
+// returns, sorted, the destinations that overlap the range of a pool and that no Node holds.
 func (l *Ledger) SetRoutes(destinations []netip.Prefix) (strange []netip.Prefix) {
 	l.routes, l.counted = setOf(destinations), nil
 	for _, p := range sorted(canonicalAll(destinations)) {
@@ -141,7 +139,7 @@ func (l *Ledger) SetRoutes(destinations []netip.Prefix) (strange []netip.Prefix)
 	return strange
 }
 
-// Lookup returns what the Node with this UID holds.
+// Lookup returns the Holding of the Node with this UID.
 func (l *Ledger) Lookup(uid string) (Holding, bool) {
 	h, ok := l.holdings[uid]
 	if !ok {
@@ -150,7 +148,7 @@ func (l *Ledger) Lookup(uid string) (Holding, bool) {
 	return l.describe(h), true
 }
 
-// Holdings returns everything that is held, also in quarantine, by name and UID.
+// Holdings returns all holdings, those in quarantine included, by name and UID.
 func (l *Ledger) Holdings() []Holding {
 	return l.list(func(*holding) bool { return true }, compareNodes)
 }
@@ -174,16 +172,15 @@ func compareNodes(a, b *holding) int {
 	return cmp.Or(cmp.Compare(a.node.Name, b.node.Name), cmp.Compare(a.node.UID, b.node.UID))
 }
 
-// An Orphan is a prefix that is held, and that came from a pool which carves it no more: the
-// pool was removed from the configuration, or changed.
+// An Orphan is a held prefix of a pool that was removed from the configuration, or changed.
 type Orphan struct {
 	Pool   string
 	Node   Node
 	Prefix netip.Prefix
 }
 
-// Removed names what is held, also in quarantine, of pools that carve it no more, by pool and
-// prefix. A pool may go only when nothing is left of it.
+// Removed returns the prefixes, those in quarantine included, of pools that no longer carve
+// them, by pool and prefix. A pool must not be removed while any of its prefixes is held.
 func (l *Ledger) Removed() []Orphan {
 	var orphans []Orphan
 	for _, h := range l.holdings {
@@ -200,7 +197,6 @@ func (l *Ledger) Removed() []Orphan {
 	return orphans
 }
 
-// pool returns the pool with this name, or nil.
 func (l *Ledger) pool(name string) *pool {
 	i := slices.IndexFunc(l.pools, func(p *pool) bool { return p.Name == name })
 	if i < 0 {
@@ -209,7 +205,6 @@ func (l *Ledger) pool(name string) *pool {
 	return l.pools[i]
 }
 
-// ownPool returns the pool with this name if it cuts from the servers' own prefixes.
 func (l *Ledger) ownPool(name string) *pool {
 	if p := l.pool(name); p != nil && p.Own {
 		return p
@@ -226,7 +221,7 @@ func (l *Ledger) carver(prefix netip.Prefix) *pool {
 	return l.pools[i]
 }
 
-// poolOf returns the pool that a holder's prefix counts to, or nil.
+// poolOf returns the pool that a holder's prefix is counted in, or nil.
 func (l *Ledger) poolOf(h *holding, prefix netip.Prefix) *pool {
 	if p := l.carver(prefix); p != nil {
 		return p

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// Restore puts back what is stored of one Node, before anything is observed or assigned. All of
-// it stays held, also where records collide or the pools have changed since: there the first
-// one restored keeps it, and the other is warned about. A second record of one UID is kept as
-// abandoned. What was in quarantine still is. Without a prefix it is no holding.
+// Restore adds a stored holding, before anything is observed or assigned. All its prefixes
+// stay held, even if records collide or the pools have changed: the record restored first owns
+// a prefix, and the other one causes a warning. A second record of a UID is kept as abandoned.
+// A quarantine continues. A record without prefixes is ignored.
 func (l *Ledger) Restore(stored Holding) []Warning {
 	prefixes := canonicalAll(stored.Prefixes)
 	if len(prefixes) == 0 && len(stored.Abandoned) == 0 {
@@ -38,7 +38,7 @@ func (l *Ledger) Restore(stored Holding) []Warning {
 	return l.duplicates(h, DuplicateRecord)
 }
 
-// moment is a time as it is stored: without what only this process knows.
+// moment returns the stored form of a time.
 func moment(t time.Time) time.Time {
 	if t.IsZero() {
 		return time.Time{}
@@ -46,7 +46,7 @@ func moment(t time.Time) time.Time {
 	return t.Round(0).UTC()
 }
 
-// quarantineStart is the time as it is stored of a quarantine, where the zero time means none.
+// quarantineStart returns the stored form of a time, never zero: that means no quarantine.
 func quarantineStart(now time.Time) time.Time {
 	if now.IsZero() {
 		return time.Unix(0, 0).UTC()
@@ -54,14 +54,14 @@ func quarantineStart(now time.Time) time.Time {
 	return moment(now)
 }
 
-// Observe records the podCIDRs that a Node really has, whatever they are. They replace what was
-// reserved for that UID. Where two Nodes have overlapping ones, the one observed or assigned
-// first keeps it and the other is warned about, so observe existing Nodes oldest first.
-// Observing the same again changes nothing and returns the warnings as they are now; observing
-// nothing at all changes nothing. A Node that is observed is not gone: a quarantine ends.
+// Observe records the podCIDRs that a Node has. They replace the reservation of that UID. If
+// podCIDRs of two Nodes overlap, the Node observed or assigned first owns them and the other
+// one causes a warning, so existing Nodes must be observed oldest first. Observing the same
+// podCIDRs again changes nothing and returns the current warnings; without podCIDRs it changes
+// nothing. Observing a Node ends its quarantine.
 //
-// A reservation that turns out not to be the Node's goes into quarantine, from now on: it may be
-// what the same machine had before its Node was created again, and a route to it may stand.
+// A reservation that turns out not to be the Node's enters quarantine at that time: it may be
+// what the same machine had before its Node was recreated, and a route to it may exist.
 func (l *Ledger) Observe(node Node, prefixes []netip.Prefix, now time.Time) []Warning {
 	prefixes = canonicalAll(prefixes)
 	if len(prefixes) == 0 {
@@ -83,12 +83,12 @@ func (l *Ledger) Observe(node Node, prefixes []netip.Prefix, now time.Time) []Wa
 	return l.warnings(h)
 }
 
-// RetiredSuffix ends the UID under which the ledger has what was reserved for a Node that was
-// observed with other podCIDRs. No UID of a Node ends so.
+// RetiredSuffix ends the UID under which the ledger keeps the reservation of a Node that was
+// observed with other podCIDRs. No Node's UID ends with it.
 const RetiredSuffix = "/retired"
 
-// retire moves prefixes of a holding to one of their own, which is in quarantine. It has the
-// Node's name and machine, by which a route to them is known to be this cluster's.
+// retire moves prefixes of a holding to a separate one in quarantine. That one keeps the
+// Node's name and provider ID, which identify a route to them as this cluster's.
 func (l *Ledger) retire(h *holding, prefixes []netip.Prefix, now time.Time) {
 	if len(prefixes) == 0 {
 		return
@@ -110,9 +110,9 @@ func (l *Ledger) retire(h *holding, prefixes []netip.Prefix, now time.Time) {
 	}
 }
 
-// Release says that the Node with this UID is gone. All that it holds goes into quarantine: it
-// stays held until Free, or until the same machine comes back. Releasing again keeps the first
-// time. It reports false if the UID holds nothing.
+// Release records that the Node with this UID is deleted. All its prefixes enter quarantine:
+// they stay held until Free, or until the same machine returns. Releasing again keeps the
+// first time. It reports false if the UID holds nothing.
 func (l *Ledger) Release(uid string, now time.Time) (Holding, bool) {
 	h, ok := l.holdings[uid]
 	if !ok {
@@ -124,14 +124,14 @@ func (l *Ledger) Release(uid string, now time.Time) (Holding, bool) {
 	return l.describe(h), true
 }
 
-// Shared reports whether a Node that is not gone was observed with something that overlaps.
+// Shared reports whether an existing Node was observed with an overlapping prefix.
 func (l *Ledger) Shared(p netip.Prefix) bool {
 	return slices.ContainsFunc(l.overlaps(nil, p), func(o overlap) bool {
 		return o.holder.observed && !o.holder.gone() && slices.Contains(o.holder.prefixes, o.prefix)
 	})
 }
 
-// Quarantined returns what Nodes that are gone still hold, the longest gone first.
+// Quarantined returns the holdings of deleted Nodes, the earliest released first.
 func (l *Ledger) Quarantined() []Holding {
 	return l.list((*holding).gone, func(a, b *holding) int {
 		if c := a.released.Compare(b.released); c != 0 {
@@ -141,8 +141,8 @@ func (l *Ledger) Quarantined() []Holding {
 	})
 }
 
-// Free ends everything that the Node with this UID holds, in quarantine or not, and returns it,
-// sorted. What other Nodes hold as well stays theirs. An unknown UID has nothing.
+// Free drops all prefixes of the Node with this UID, in quarantine or not, and returns them,
+// sorted. Claims of other Nodes on them stay. It returns nil for an unknown UID.
 func (l *Ledger) Free(uid string) []netip.Prefix {
 	h, ok := l.holdings[uid]
 	if !ok {

@@ -6,11 +6,10 @@ import (
 	"slices"
 )
 
-// maxOwnBits is how many bits a node mask may lie below a server's own prefix.
+// maxOwnBits limits how many bits longer a node mask may be than a server's own prefix.
 const maxOwnBits = 63
 
-// cut returns the first node prefix in the server's own prefix that nobody holds and that holds
-// no address of the server.
+// cut returns the server's first own node prefix without claims, exclusions or used addresses.
 func (l *Ledger) cut(s *pool, h *holding, node Node, offer Offer) (netip.Prefix, error) {
 	own := canonical(offer.Own)
 	switch {
@@ -35,14 +34,14 @@ func (l *Ledger) cut(s *pool, h *holding, node Node, offer Offer) (netip.Prefix,
 	return g.at(i), nil
 }
 
-// sameMachine reports whether a holding is what the Node's own machine had before.
+// sameMachine reports whether a holding is in quarantine and belonged to the Node's machine.
 func sameMachine(h *holding, node Node) bool {
 	return h.gone() && node.ProviderID != "" && h.node.ProviderID == node.ProviderID
 }
 
-// avoided are the addresses that node prefixes must not hold: those of the offer, and the first,
-// which is the subnet router's (RFC 4291, 2.6.1). No node mask is so long that the second, which
-// providers give the server, would not be in the same block.
+// avoided returns the addresses that node prefixes must not contain: those of the offer and the
+// first address, which is the subnet-router anycast address (RFC 4291, 2.6.1). Every node mask is
+// short enough that the second address, which providers give to the server, is in the same block.
 func (o Offer) avoided() []netip.Prefix {
 	var all []netip.Prefix
 	for _, a := range append([]netip.Addr{canonical(o.Own).Addr()}, o.Avoid...) {
@@ -53,7 +52,7 @@ func (o Offer) avoided() []netip.Prefix {
 	return all
 }
 
-// holds reports whether a node prefix is one that could be cut from the server's own prefix.
+// holds reports whether a node prefix could be cut from the server's own prefix.
 func (o Offer) holds(p netip.Prefix) bool {
 	own := canonical(o.Own)
 	if !own.IsValid() || own.Bits() >= p.Bits() || !own.Overlaps(p) {
@@ -67,9 +66,9 @@ func (o Offer) holds(p netip.Prefix) bool {
 	return true
 }
 
-// likelyOwn returns the pool that a podCIDR was probably cut for, when nothing is recorded of
-// it: no range has it, its length is right, and it is not from the private range, which
-// providers don't give to servers. The Ledger does not know the servers' prefixes here.
+// likelyOwn returns the pool that an unrecorded podCIDR was probably cut for: no range
+// overlaps it, its length matches, and it is not in fc00::/7, which providers don't assign to
+// servers. The servers' prefixes are not available here.
 func (l *Ledger) likelyOwn(p netip.Prefix) *pool {
 	if !p.Addr().Is6() || p.Addr().IsPrivate() {
 		return nil

@@ -6,17 +6,17 @@ import (
 	"strings"
 )
 
-// State says what a pool still does.
+// State controls whether a pool hands out prefixes.
 type State int
 
 const (
 	// Active pools hand out node prefixes.
 	Active State = iota
-	// Draining pools keep what Nodes have of them and hand out nothing.
+	// Draining pools hand out nothing. Nodes keep the prefixes they have of them.
 	Draining
 )
 
-// String is the state as it is written in the configuration.
+// String returns the state as it is written in the configuration.
 func (s State) String() string {
 	switch s {
 	case Active:
@@ -28,13 +28,13 @@ func (s State) String() string {
 	}
 }
 
-// How many bits a node mask may lie below its pool: 65,536 node prefixes in IPv4, 2^48 in IPv6.
+// Limits of a node mask in bits below its pool: 65,536 node prefixes in IPv4, 2^48 in IPv6.
 const (
 	maxPoolBits4 = 16
 	maxPoolBits6 = 48
 )
 
-// Node masks of pools that are cut from each server's own prefix, which is a /64.
+// Range of node masks for pools that are cut from each server's own prefix, which is a /64.
 const (
 	shortestOwnMask = 65
 	longestOwnMask  = 126
@@ -42,20 +42,20 @@ const (
 
 const maxNameLength = 63
 
-// A PoolConfig describes a pool before it is checked.
+// A PoolConfig describes a pool. It may be invalid.
 type PoolConfig struct {
 	// Name is unique among the pools: a-z, 0-9 and "-", at most 63 characters.
 	Name string
-	// Prefix is the range to carve, written with its host bits zero. Pools with Own have none.
+	// Prefix is the range to carve, with its host bits zero. It is not set for pools with Own.
 	Prefix netip.Prefix
 	// NodeMask is the length in bits of each node prefix.
 	NodeMask int
 	State    State
-	// Own tells that the node prefixes are cut from each server's own IPv6 prefix instead.
+	// Own means that node prefixes are cut from each server's own IPv6 prefix instead.
 	Own bool
 }
 
-// String names the pool in messages.
+// String returns the pool's name and range for messages.
 func (c PoolConfig) String() string {
 	if c.Own {
 		return fmt.Sprintf("pool %s (the servers' own prefixes)", c.Name)
@@ -63,7 +63,7 @@ func (c PoolConfig) String() string {
 	return fmt.Sprintf("pool %s (%s)", c.Name, c.Prefix)
 }
 
-// check rejects every pool that could not work. Each error names the value and a remedy.
+// check returns an error that names the value and a remedy if the pool is invalid.
 func (c PoolConfig) check() error {
 	if !validName(c.Name) {
 		return fmt.Errorf("pool name %q of %s: use 1 to %d of the characters a-z, 0-9 and \"-\"", c.Name, c.Prefix, maxNameLength)

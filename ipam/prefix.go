@@ -9,8 +9,7 @@ import (
 	"strings"
 )
 
-// canonical writes a prefix the one way that comparisons rely on: host bits zero, and IPv4 as
-// IPv4 even if it came as an IPv4-mapped IPv6 prefix.
+// canonical returns a prefix as comparisons need it: masked, and IPv4 if it is IPv4-mapped.
 func canonical(p netip.Prefix) netip.Prefix {
 	const mappedBits = 96
 	if p.Addr().Is4In6() && p.Bits() >= mappedBits {
@@ -19,8 +18,7 @@ func canonical(p netip.Prefix) netip.Prefix {
 	return p.Masked()
 }
 
-// canonicalAll canonicalises a list, keeps its order, and leaves out repetitions and prefixes
-// that are no prefixes.
+// canonicalAll canonicalises a list in its order, without duplicates and invalid prefixes.
 func canonicalAll(prefixes []netip.Prefix) []netip.Prefix {
 	var out []netip.Prefix
 	for _, p := range prefixes {
@@ -44,13 +42,12 @@ func join(prefixes []netip.Prefix, separator string) string {
 	return strings.Join(text, separator)
 }
 
-// toIPNet converts for cidrset. IPv4 must have 4 bytes there: 16 make it read zeros.
+// toIPNet converts for cidrset. IPv4 must have 4 bytes there: it reads 16 bytes as zeros.
 func toIPNet(p netip.Prefix) *net.IPNet {
 	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
 }
 
-// number is an address as a number of 128 bits. IPv4 fills it from the top, so that bit 0 is
-// the most significant one of either family.
+// number is an address as 128 bits. IPv4 fills the top, so that bit 0 is always the first one.
 type number struct{ hi, lo uint64 }
 
 func numberOf(a netip.Addr) number {
@@ -62,7 +59,6 @@ func numberOf(a netip.Addr) number {
 	return number{binary.BigEndian.Uint64(b[:8]), binary.BigEndian.Uint64(b[8:])}
 }
 
-// addr turns the number back into an address of 32 or 128 bits.
 func (n number) addr(bitLen int) netip.Addr {
 	if bitLen == 32 {
 		var b [4]byte
@@ -75,7 +71,7 @@ func (n number) addr(bitLen int) netip.Addr {
 	return netip.AddrFrom16(b)
 }
 
-// bit returns one bit, counted from the most significant.
+// bit returns a bit, counted from the most significant.
 func (n number) bit(i int) int {
 	if i < 64 {
 		return int(n.hi >> (63 - i) & 1)
@@ -83,14 +79,14 @@ func (n number) bit(i int) int {
 	return int(n.lo >> (127 - i) & 1)
 }
 
-// upTo returns the bits before the i-th as a number, of which the lowest 64 bits are kept.
+// upTo returns the lowest 64 of the bits before the i-th.
 func (n number) upTo(i int) uint64 {
-	// Unsigned, because a shift by more than 63 bits makes zero and one by less than 0 a panic.
+	// Unsigned: a shift by more than 63 bits results in zero, a shift by a negative count panics.
 	drop := uint(128 - i)
 	return n.lo>>drop | n.hi<<(64-drop) | n.hi>>(drop-64)
 }
 
-// plus adds v, shifted so that its lowest bit is the one before the i-th.
+// plus adds v, shifted so that its lowest bit is just before the i-th.
 func (n number) plus(v uint64, i int) number {
 	shift := uint(128 - i)
 	lo, carry := bits.Add64(n.lo, v<<shift, 0)
@@ -98,7 +94,6 @@ func (n number) plus(v uint64, i int) number {
 	return number{hi, lo}
 }
 
-// commonBits returns how many leading bits two prefixes of one family share.
 func commonBits(a, b netip.Prefix) int {
 	x, y := numberOf(a.Addr()), numberOf(b.Addr())
 	same := bits.LeadingZeros64(x.hi ^ y.hi)

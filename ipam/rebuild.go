@@ -10,22 +10,21 @@ import (
 	"time"
 )
 
-// CursorPrefix begins the keys of the stored ledger that hold a pool's cursor. No Node's name can.
+// CursorPrefix begins the keys of pools' cursors. No Node's name can begin with it.
 const CursorPrefix = "_pool."
 
-// Stored is what the entries of the stored ledger say.
+// Stored is the parsed content of the stored ledger.
 type Stored struct {
-	Holdings []Holding         // by name, each name's in the order of its lines
+	Holdings []Holding         // by name, then in the order of lines
 	Cursors  map[string]Cursor // by pool
 	Shards   []Shard           // as the root lists them, by number
-	// Parted are the UIDs that several objects have something of: the order of their prefixes says
-	// nothing.
+	// Parted has the UIDs with prefixes in several objects, for which their order is lost.
 	Parted map[string]bool
 }
 
-// A DamagedEntry is an entry of the stored ledger that can't be read.
+// A DamagedEntry is an entry of the stored ledger that can't be parsed.
 type DamagedEntry struct {
-	Object int // the root or the number of a shard
+	Object int // RootObject or the number of a shard
 	Key    string
 	Err    error
 }
@@ -39,7 +38,7 @@ func (d *DamagedEntry) Error() string {
 
 func (d *DamagedEntry) Unwrap() error { return d.Err }
 
-// Listed are the numbers of the shards that a root's entries list, in ascending order.
+// Listed returns the numbers of the shards that a root's entries list, in ascending order.
 func Listed(root map[string]string) []int {
 	var all []int
 	for key := range root {
@@ -51,8 +50,8 @@ func Listed(root map[string]string) []int {
 	return all
 }
 
-// Lost are the objects that should have entries and have none, in ascending order: the root, or
-// shards that it lists. A shard has some before it is listed.
+// Lost returns, in ascending order, the objects without entries that should have some: the
+// root, or shards that it lists. A shard has entries before it is listed.
 func Lost(objects map[int]map[string]string) []int {
 	root := objects[RootObject]
 	if len(root) == 0 {
@@ -61,11 +60,10 @@ func Lost(objects map[int]map[string]string) []int {
 	return slices.DeleteFunc(Listed(root), func(number int) bool { return len(objects[number]) > 0 })
 }
 
-// ParseStored reads the entries of the stored ledger's objects: those of the root and of the
-// shards that it lists; of all, where the root has none. Those that are damaged are returned in
-// the order of the objects and keys, and left out of the rest. What one UID has in several objects
-// is one holding; where it has two prefixes of a family, the second is abandoned: somebody who
-// didn't know of the first reserved it.
+// ParseStored parses the entries of the root and of the shards that it lists; if the root has
+// no entries, those of all objects. Damaged entries are returned in the order of objects and
+// keys and skipped otherwise. The entries of a UID in several objects are one holding. If that
+// has two prefixes of a family, the second is abandoned: its process didn't have the first.
 func ParseStored(objects map[int]map[string]string) (Stored, []*DamagedEntry) {
 	p := parser{Stored: Stored{Cursors: map[string]Cursor{}, Parted: map[string]bool{}}, byUID: map[string]int{}}
 	root := objects[RootObject]
@@ -85,11 +83,10 @@ func ParseStored(objects map[int]map[string]string) (Stored, []*DamagedEntry) {
 	return p.Stored, p.damaged
 }
 
-// parser gathers what the objects say.
 type parser struct {
 	Stored
 	layout  layout
-	byUID   map[string]int // which of the Holdings
+	byUID   map[string]int // index in Holdings
 	damaged []*DamagedEntry
 }
 
@@ -142,7 +139,7 @@ func (p *parser) shard(number int, text string) error {
 	return nil
 }
 
-// hold adds a line to what the other objects have of its UID.
+// hold merges a holding into what other objects have of its UID.
 func (p *parser) hold(h Holding) {
 	at, known := p.byUID[h.Node.UID]
 	if !known {
@@ -176,50 +173,50 @@ func (p *parser) hold(h Holding) {
 	all.Foreign = slices.ContainsFunc(all.Prefixes, func(q netip.Prefix) bool { return all.Pools[q] == "" })
 }
 
-// A LiveNode is a Node as the API server has it.
+// A LiveNode is a Node as returned by the API server.
 type LiveNode struct {
 	Node
-	PodCIDRs []netip.Prefix // none: it has none yet, or none that can be read
+	PodCIDRs []netip.Prefix // empty if it has none, or none that can be parsed
 	Created  time.Time
 }
 
-// Facts are what a Ledger is rebuilt from.
+// Facts is the input of Rebuild.
 type Facts struct {
 	Pools []PoolConfig
-	// Exclusions are those of the configuration, together with which the pools must be possible.
+	// Exclusions are those of the configuration, which the pools are validated against.
 	Exclusions []netip.Prefix
-	// Occupied is all that must not be handed out now: the Exclusions, and what comes and goes.
+	// Occupied holds all prefixes not to be handed out: Exclusions and those found at run time.
 	Occupied []netip.Prefix
 	Stored   Stored
-	// Unstored are holdings that were lost of the stored ledger, or never got there.
+	// Unstored holds holdings that are missing from the stored ledger.
 	Unstored []Holding
 	Nodes    []LiveNode
 	Now      time.Time
-	// BlockBits is the size of blocks, where it is not the usual one.
+	// BlockBits is the size of blocks in bits; 0 means the default.
 	BlockBits int
 }
 
-// Rebuilt is a Ledger as it follows from Facts.
+// Rebuilt is a Ledger and the results of rebuilding it.
 type Rebuilt struct {
 	*Ledger
-	Restored []Warning     // about what is stored
+	Restored []Warning     // about stored records
 	Observed []Observation // of every Node, the oldest first
 }
 
-// An Observation is what became of a Node's podCIDRs.
+// An Observation is the result of observing a Node's podCIDRs.
 type Observation struct {
 	Node LiveNode
-	// Before is what the Ledger had of the Node; without prefixes it had nothing.
+	// Before is the Node's Holding before the observation, without prefixes if it held none.
 	Before   Holding
 	Warnings []Warning
 }
 
-// Rebuild makes a Ledger of what is stored and of the podCIDRs that Nodes have. It fails if the
-// pools are impossible together; whether what is stored lacks pools, Removed tells.
+// Rebuild returns a Ledger of the stored holdings and of the Nodes' podCIDRs. It fails if the
+// pools are invalid together; Removed returns the stored prefixes without a pool.
 //
-// Of two that overlap, the one of the older Node keeps: somebody else set the other's. A Node
-// that is recorded as gone is not observed: who recorded it asked the API server, and the list of
-// Nodes may be older.
+// If podCIDRs overlap, the older Node owns them: the other Node's were set by another
+// component. A Node that is recorded as deleted is not observed: that record followed a read
+// from the API server, and the list of Nodes may be older.
 func Rebuild(f Facts) (Rebuilt, error) {
 	l, err := NewLedger(f.Pools, f.Exclusions)
 	if err != nil {
@@ -254,7 +251,7 @@ func Rebuild(f Facts) (Rebuilt, error) {
 		r.Restored = append(r.Restored, l.Restore(h)...)
 	}
 	for pool, cursor := range f.Stored.Cursors {
-		// It fails for pools that are not configured any more: nothing to go on with.
+		// Fails for pools that are no longer configured; they need no cursor.
 		_ = l.SetCursor(pool, cursor)
 	}
 	oldestFirst := slices.SortedFunc(slices.Values(f.Nodes), func(a, b LiveNode) int {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Words of a record. What is none of them is a prefix, with the pool that handed it out.
+// Words of a record. Any other word is a prefix, with the pool that handed it out.
 const (
 	uidWord       = "uid="
 	idWord        = "id="
@@ -18,12 +18,12 @@ const (
 	// releasedWord (see Cursor) is the time at which the quarantine began.
 )
 
-// Record is the text form of a holding, one line that says all but what can be seen on the
-// Node itself:
+// Record returns the text form of a holding, one line with everything that can't be read from
+// the Node itself:
 //
 //	uid=3f0c… id=hcloud://1234567 10.244.3.0/24@default fd00:10:244:3::/64@v6 abandoned=10.244.9.0/24@default released=2026-11-20T22:00:00Z
 //
-// The name of the Node is not in it: it is the key under which the line is stored.
+// The name of the Node is missing because it is the key under which the line is stored.
 func (h Holding) Record() string {
 	words := []string{uidWord + escape(h.Node.UID)}
 	if h.Node.ProviderID != "" {
@@ -51,7 +51,7 @@ func (h Holding) texts(prefixes []netip.Prefix) []string {
 	return texts
 }
 
-// Record is the text form of what one UID holds, a line for each object that has to have it.
+// Record returns the text form of a UID's holding, by the object that must have the line.
 func (l *Ledger) Record(uid string) map[int]string {
 	h, ok := l.Lookup(uid)
 	if !ok {
@@ -64,8 +64,7 @@ func (l *Ledger) Record(uid string) map[int]string {
 	return lines
 }
 
-// Records are the lines of everything held under one name, in the order of the UIDs, by the
-// object that has to have them.
+// Records returns all lines of a name, in the order of the UIDs, by the object to have them.
 func (l *Ledger) Records(name string) map[int]string {
 	held := slices.SortedFunc(slices.Values(l.names[name]), compareNodes)
 	lines := map[int]string{}
@@ -80,7 +79,7 @@ func (l *Ledger) Records(name string) map[int]string {
 	return lines
 }
 
-// ParseRecords reads the lines that are stored under a Node's name.
+// ParseRecords parses the lines stored under a Node's name.
 func ParseRecords(name, text string) ([]Holding, error) {
 	var holdings []Holding
 	for line := range strings.Lines(text) {
@@ -99,9 +98,8 @@ func ParseRecords(name, text string) ([]Holding, error) {
 	return holdings, nil
 }
 
-// ParseRecord reads one line that is stored under a Node's name. It refuses whatever Record
-// would not write, except that words may stand in another order: the error names the word and
-// the remedy.
+// ParseRecord parses a line stored under a Node's name. It accepts the output of Record with
+// its words in any order; errors name the word and a remedy.
 func ParseRecord(name, line string) (Holding, error) {
 	h := Holding{Node: Node{Name: name}, Pools: map[netip.Prefix]string{}}
 	var err error
@@ -165,7 +163,6 @@ func (h *Holding) readReleased(word, value string) error {
 	return nil
 }
 
-// readPrefix reads a prefix, with or without its pool, into a list.
 func (h *Holding) readPrefix(list *[]netip.Prefix, text string) error {
 	prefix, pool, named := strings.Cut(text, "@")
 	p, err := parsePrefix(prefix)
@@ -185,7 +182,7 @@ func (h *Holding) readPrefix(list *[]netip.Prefix, text string) error {
 	return nil
 }
 
-// setOnce sets a text that must be there at most once and not be empty.
+// setOnce sets a text that may occur once and must not be empty.
 func setOnce(text *string, word, what, value string) error {
 	if *text != "" {
 		return twice(word, what)
@@ -202,7 +199,7 @@ func twice(word, what string) error {
 	return fmt.Errorf("%q is the second %s: remove one of them", word, what)
 }
 
-// parsePrefix reads a prefix that is written as its first address.
+// parsePrefix rejects host bits.
 func parsePrefix(text string) (netip.Prefix, error) {
 	p, err := netip.ParsePrefix(text)
 	if err != nil {
@@ -214,7 +211,7 @@ func parsePrefix(text string) (netip.Prefix, error) {
 	return p, nil
 }
 
-// escape writes what would not be one word, or not be read as the same, as %XX.
+// escape writes spaces, control characters, % and non-ASCII bytes as %XX.
 func escape(text string) string {
 	var b strings.Builder
 	for _, c := range []byte(text) {
@@ -227,7 +224,7 @@ func escape(text string) string {
 	return b.String()
 }
 
-// unescape reads what escape wrote.
+// unescape reverses escape. It rejects any other spelling of the same text.
 func unescape(text string) (string, error) {
 	plain, err := url.PathUnescape(text)
 	if err == nil && escape(plain) != text {

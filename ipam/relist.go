@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// relist is the next write that has the root list what it should.
+// relist returns the next write toward a stored root that lists the shards of the layout.
 func (f *Files) relist() (Write, bool) {
 	if f.settled == f.ledger.layout.grown {
 		return Write{}, false
@@ -41,7 +41,7 @@ func (f *Files) relist() (Write, bool) {
 	return Write{}, false
 }
 
-// list is the next write that makes a shard guard its blocks.
+// list returns the next write that makes a shard guard its blocks.
 func (f *Files) list(number int, blocks []netip.Prefix) (Write, bool) {
 	file := f.file(number)
 	named, has := f.listed[number], f.generation(number)
@@ -57,7 +57,7 @@ func (f *Files) list(number int, blocks []netip.Prefix) (Write, bool) {
 		w.fills = join(blocks, " ")
 		return w, true
 	case named == 0 && len(file.stored) == 0:
-		// An object without entries would look as if it had lost them.
+		// An object without entries would be taken for a lost one.
 		return Write{Object: number, Entries: map[string]string{MarkKey: mark(1)}}, true
 	case has > named || !slices.Equal(f.layout.shards[number], blocks):
 		entries := maps.Clone(f.file(RootObject).stored)
@@ -72,10 +72,9 @@ func (f *Files) list(number int, blocks []netip.Prefix) (Write, bool) {
 	return Write{}, false
 }
 
-// lost reports whether there is no root.
 func (f *Files) lost() bool { return len(f.file(RootObject).stored) == 0 }
 
-// move brings up to date in every object what is held in blocks.
+// move marks every name that holds something in the blocks as pending in all objects.
 func (f *Files) move(blocks []netip.Prefix) {
 	names := map[string]bool{}
 	for _, b := range blocks {
@@ -90,8 +89,7 @@ func (f *Files) move(blocks []netip.Prefix) {
 	}
 }
 
-// Anew is the next write that stores a ledger of which the root is lost: the root's, after all that
-// it is to list.
+// Anew returns the next write that stores a ledger with a lost root: the root's after all shards.
 func (f *Files) Anew() Write {
 	if w, ok := f.relist(); ok {
 		return w
@@ -99,7 +97,7 @@ func (f *Files) Anew() Write {
 	return f.write(RootObject, 0)
 }
 
-// Relieve gives a part of what the root guards to a shard. It reports false where it can't.
+// Relieve moves a part of the root to a shard. It reports false if that is not possible.
 func (f *Files) Relieve() bool {
 	number, ok := f.ledger.relieve()
 	if ok {

@@ -8,12 +8,11 @@ import (
 	"github.com/cilium/ipam/cidrset"
 )
 
-// windowBits is the size of the bitmaps that the search looks through: small, because cidrset
-// looks at its bits one by one, and can't have more than 16 bits in IPv6.
+// windowBits is the size of the bitmaps that the search uses. It is small because cidrset
+// checks bits one by one and supports at most 16 bits in IPv6.
 const windowBits = 8
 
-// pick finds the node prefix that a pool hands out next: one of the circle, else the one released
-// longest ago.
+// pick returns a pool's next node prefix: of the circle, else the one released the longest ago.
 func (l *Ledger) pick(p *pool) (netip.Prefix, bool) {
 	if l.counted != nil && l.countsOf(p).Free == 0 {
 		return netip.Prefix{}, false
@@ -28,11 +27,12 @@ func (l *Ledger) pick(p *pool) (netip.Prefix, bool) {
 			return p.grid.at(i), true
 		}
 	}
-	l.Counts() // the next search finds out at once that nothing is free
+	l.Counts() // cached, so that the next search returns at once
 	return netip.Prefix{}, false
 }
 
-// pickGuarded finds a node prefix in the blocks of a shard, or, where none can be added, of any.
+// pickGuarded returns a node prefix within the blocks of a shard. For RootObject, once no
+// shard can be added, it searches the blocks of all shards.
 func (l *Ledger) pickGuarded(p *pool, shard int) (netip.Prefix, bool) {
 	if shard != RootObject || !l.spread || l.layout.last() < MaxShards {
 		return l.pickNear(p, shard)
@@ -45,7 +45,6 @@ func (l *Ledger) pickGuarded(p *pool, shard int) (netip.Prefix, bool) {
 	return netip.Prefix{}, false
 }
 
-// pickNear finds a node prefix in the blocks of one shard.
 func (l *Ledger) pickNear(p *pool, shard int) (netip.Prefix, bool) {
 	for _, b := range l.layout.shards[shard] {
 		in, ok := p.grid.span(b)
@@ -64,7 +63,7 @@ func (l *Ledger) pickNear(p *pool, shard int) (netip.Prefix, bool) {
 	return netip.Prefix{}, false
 }
 
-// free reports whether a prefix overlaps nothing that is held, excluded or routed.
+// free reports whether a prefix overlaps no claim, exclusion or route.
 func (l *Ledger) free(p netip.Prefix) bool {
 	for range l.inTheWay(p) {
 		return false
@@ -73,7 +72,7 @@ func (l *Ledger) free(p netip.Prefix) bool {
 	return !routed
 }
 
-// inTheWay yields what is held or excluded and overlaps a prefix.
+// inTheWay yields the exclusions and claims that overlap a prefix.
 func (l *Ledger) inTheWay(p netip.Prefix) func(yield func(netip.Prefix) bool) {
 	return func(yield func(netip.Prefix) bool) {
 		for q := range l.exclusions.overlapping(p) {
@@ -89,9 +88,9 @@ func (l *Ledger) inTheWay(p netip.Prefix) func(yield func(netip.Prefix) bool) {
 	}
 }
 
-// scan finds the first slot of an interval that is free and doesn't wait. That is mostly the very
-// first, since the circle goes on where it stopped; else it looks through one window after the
-// other, and steps over whatever covers the rest of a window as a whole.
+// scan returns the first slot of an interval that is free and not kept out of the circle. That
+// is mostly the first slot of all, since the circle continues where it stopped. Otherwise it
+// scans window by window, and skips a prefix that covers the rest of a window as a whole.
 func (l *Ledger) scan(p *pool, in span) (uint64, bool) {
 	if first := p.grid.at(in.first); !slices.Contains(p.released, in.first) && l.free(first) {
 		return in.first, true
@@ -117,18 +116,16 @@ func (l *Ledger) scan(p *pool, in span) (uint64, bool) {
 	return 0, false
 }
 
-// window is a bitmap over an aligned block of a grid, made for one search. It is a cidrset, whose
-// traps it keeps away: everything given to it is canonical and overlaps the block, and it is
-// never asked to release anything.
+// window is a bitmap over an aligned block of a grid, made for one search. It avoids pitfalls
+// of cidrset: every prefix is canonical and overlaps the block, and nothing is ever released.
 type window struct {
 	grid  grid
 	slots span
 	block netip.Prefix
-	set   *cidrset.CidrSet // nil: all are occupied
-	end   uint64           // the last slot that is known to be occupied with the window's last
+	set   *cidrset.CidrSet // nil: all slots are occupied
+	end   uint64           // the last slot of the occupied run at the window's end
 }
 
-// newWindow returns the window around a slot, with everything in it free.
 func newWindow(g grid, i uint64) *window {
 	width := min(windowBits, g.mask-g.prefix.Bits())
 	size := uint64(1) << width
@@ -140,7 +137,6 @@ func newWindow(g grid, i uint64) *window {
 	return w
 }
 
-// occupy marks what a prefix overlaps.
 func (w *window) occupy(p netip.Prefix) {
 	over, _ := w.grid.span(p)
 	if over.first <= w.slots.first && over.last >= w.slots.last {
@@ -151,13 +147,12 @@ func (w *window) occupy(p netip.Prefix) {
 	}
 }
 
-// firstFrom returns the first slot from i on that is not occupied.
 func (w *window) firstFrom(i uint64) (uint64, bool) {
 	for w.set != nil {
 		var next *net.IPNet
 		next, err := w.set.AllocateNext()
 		if err != nil {
-			break // none is left
+			break
 		}
 		a, _ := netip.AddrFromSlice(next.IP)
 		if found := w.grid.index(a); found >= i {
@@ -167,8 +162,8 @@ func (w *window) firstFrom(i uint64) (uint64, bool) {
 	return 0, false
 }
 
-// mustFit stops the program when a prefix lies outside of a window that it was looked up for:
-// the arithmetic is wrong then, and nothing may be handed out any more.
+// mustFit panics if a prefix lies outside of the window that it was found for: the arithmetic
+// is wrong then, and no prefix may be handed out.
 func mustFit(err error) {
 	if err != nil {
 		panic("ipam: " + err.Error())

@@ -9,55 +9,52 @@ import (
 	"strings"
 )
 
-// A stored ledger of many Nodes is spread over several objects. The root lists the shards and what
-// each guards: blocks, which are aligned prefixes that overlap no other block. Whatever no block
-// covers, the root guards.
+// The stored ledger of a large cluster is spread over several objects. The root lists the
+// shards and the blocks that each one guards: aligned prefixes that overlap no other block.
+// The root guards everything outside of the blocks.
 //
-// A prefix is given to a Node only when every object that guards a part of it has it under that
-// Node. Of two prefixes that overlap, one lies in the other, so an object guards a part of both:
-// whoever would give away the second has to write that object, and can't without having read the
-// first. That needs no write of two objects at once, and no clock.
+// A prefix is given to a Node only when every object that guards a part of it has recorded it for
+// that Node. Of two overlapping prefixes one contains the other, so a common object guards a part
+// of both: a process that is about to give away the second must write that object, and can't
+// without having read the first. This needs neither an atomic write of two objects nor a clock.
 //
-// Blocks are only ever added while the root lists a shard. Everything that changes what the root
-// guards is a write of the root, which nobody can do who has not read the last one. How shards come
-// and go, [Files] tells.
+// Blocks are only added while the root lists a shard. Every change of what the root guards is
+// a write of the root, which requires having read its last version. [Files] describes how
+// shards are added and removed.
 const (
 	// RootObject is the number of the root among the objects.
 	RootObject = 0
-	// MaxShards is how many there may be. Those who may write the ledger may write objects of
-	// just these names.
+	// MaxShards limits the number of shards. The ledger's RBAC rules list the objects' names.
 	MaxShards = 128
-	// BlockBits tells the usual size of a block: as many node prefixes as that many bits count.
+	// BlockBits is the default size of a block: 2^BlockBits node prefixes.
 	BlockBits = 9
 )
 
-// A Shard is a part of the stored ledger that has an object of its own.
+// A Shard is a part of the stored ledger with its own object.
 type Shard struct {
 	Number int            // 1 to MaxShards
-	Blocks []netip.Prefix // what it guards
+	Blocks []netip.Prefix // those it guards
 }
 
-// Words of the entries that tell about shards.
+// Words and keys of the entries about shards.
 const (
 	generationWord = "generation="
-	// ShardPrefix begins the keys under which the root lists shards; what follows is the number.
+	// ShardPrefix begins the keys under which the root lists shards; the shard's number follows.
 	ShardPrefix = "_shard."
-	// maxGeneration is the highest that is read, far above what layouts that change can come to and
-	// far below where numbers overflow. A higher one was not written by Underlay.
+	// maxGeneration limits the generations that are accepted. It is far above what changes of the
+	// layout can reach and far below an overflow. A higher one was not written by Underlay.
 	maxGeneration = 1 << 30
-	// MarkKey is the key under which a shard's object says which generation it is of.
+	// MarkKey is the key of the generation in a shard's object.
 	MarkKey = "_shard"
 )
 
-// listing is how the root lists a shard.
 func listing(generation int, blocks []netip.Prefix) string {
 	return mark(generation) + " " + join(blocks, " ")
 }
 
-// mark is what a shard's object says of itself.
 func mark(generation int) string { return generationWord + strconv.Itoa(generation) }
 
-// parseMark reads the generation of a shard's object, 0 where it says nothing.
+// parseMark returns the generation of a shard's object, 0 for an empty text.
 func parseMark(text string) (int, error) {
 	if text == "" {
 		return 0, nil
@@ -70,7 +67,7 @@ func parseMark(text string) (int, error) {
 	return generation, nil
 }
 
-// implausible is the error of a generation that was not written by Underlay.
+// implausible returns an error for a generation that Underlay did not write.
 func implausible(generation int, err error) error {
 	if err == nil && generation > maxGeneration {
 		err = fmt.Errorf("the generation %d is higher than %d, which Underlay never comes to: write a lower one, for the root at least the shard's object's, for that at most the root's plus 1", generation, maxGeneration)
@@ -78,7 +75,6 @@ func implausible(generation int, err error) error {
 	return err
 }
 
-// parseListing reads how the root lists a shard.
 func parseListing(text string) (generation int, blocks []netip.Prefix, err error) {
 	words := strings.Fields(text)
 	if len(words) == 0 {
@@ -100,7 +96,6 @@ func parseListing(text string) (generation int, blocks []netip.Prefix, err error
 	return generation, blocks, nil
 }
 
-// parseNumber reads the number of a shard from its key in the root.
 func parseNumber(key string) (number int, ok bool) {
 	number, err := strconv.Atoi(strings.TrimPrefix(key, ShardPrefix))
 	return number, err == nil && number >= 1 && number <= MaxShards && shardKey(number) == key
@@ -108,15 +103,14 @@ func parseNumber(key string) (number int, ok bool) {
 
 func shardKey(number int) string { return ShardPrefix + strconv.Itoa(number) }
 
-// isName reports whether a key of an object is the name of a Node. No Node's name begins with an
-// underscore.
+// isName reports whether a key is a Node's name, which never begins with an underscore.
 func isName(key string) bool { return !strings.HasPrefix(key, "_") }
 
-// A layout is which shard guards what.
+// A layout maps blocks to shards.
 type layout struct {
 	blocks tree[int]              // the shard of each block; no two overlap
-	shards map[int][]netip.Prefix // the same by shard, sorted
-	grown  int                    // how often it changed
+	shards map[int][]netip.Prefix // the blocks of each shard, sorted
+	grown  int                    // number of changes
 }
 
 func (y *layout) add(number int, b netip.Prefix) {
@@ -128,7 +122,7 @@ func (y *layout) add(number int, b netip.Prefix) {
 	y.shards[number] = sorted(append(y.shards[number], b))
 }
 
-// guards are the objects that must have a prefix before anybody gets it, in ascending order.
+// guards returns the objects that must record a prefix before it is given away, in order.
 func (y *layout) guards(p netip.Prefix) []int {
 	all := []int{RootObject}
 	if len(y.shards) == 0 {
@@ -149,12 +143,12 @@ func (y *layout) guards(p netip.Prefix) []int {
 // covers reports whether a shard guards all of a prefix.
 func (y *layout) covers(p netip.Prefix) bool {
 	for b := range y.blocks.overlapping(p) {
-		return b.Bits() <= p.Bits() // what holds it comes first
+		return b.Bits() <= p.Bits() // the containing block is first
 	}
 	return false
 }
 
-// home is the one shard that guards a prefix, or the root.
+// home returns the only shard that guards a prefix, or RootObject.
 func (y *layout) home(p netip.Prefix) int {
 	if all := y.guards(p); len(all) == 1 {
 		return all[0]
@@ -162,7 +156,6 @@ func (y *layout) home(p netip.Prefix) int {
 	return RootObject
 }
 
-// last is the highest number of a shard, 0 where there is none.
 func (y *layout) last() (number int) {
 	for n := range y.shards {
 		number = max(number, n)
@@ -170,19 +163,18 @@ func (y *layout) last() (number int) {
 	return number
 }
 
-// numbers are those of the shards, in ascending order.
 func (y *layout) numbers() []int { return slices.Sorted(maps.Keys(y.shards)) }
 
-// Spread has what is handed out from now on guarded by shards.
+// Spread lets shards guard the prefixes handed out from this call on.
 func (l *Ledger) Spread() { l.spread = true }
 
-// Gather takes all blocks back: the root guards everything.
+// Gather removes all blocks, so that the root guards everything.
 func (l *Ledger) Gather() { l.layout, l.spread = layout{grown: l.layout.grown + 1}, false }
 
-// grant gives the blocks around what a Node is to have to one shard, where the root guards it: to
-// the shard that has the first already, or that has room for it, or to a new one. So all that a
-// Node has is mostly written at once. What servers cut from prefixes of their own stays the
-// root's: no block could hold several of them.
+// grant assigns blocks that the root guards, around the node prefixes chosen for a Node, to
+// one shard: the shard that has the first prefix, or that has room for it, or a new shard. So
+// most Nodes need the write of a single object. Prefixes cut from servers' own prefixes stay
+// with the root: no block could contain several of them.
 func (l *Ledger) grant(plan []choice) {
 	if !l.spread || slices.ContainsFunc(plan, func(c choice) bool { return c.pool.Own }) {
 		return
@@ -195,7 +187,7 @@ func (l *Ledger) grant(plan []choice) {
 		}
 		if home == RootObject {
 			if i > 0 {
-				return // nothing is gained: the Node's first prefix stays the root's
+				return // no benefit: the root still guards the Node's first prefix
 			}
 			if home = l.opened(b); home > MaxShards {
 				return
@@ -207,8 +199,8 @@ func (l *Ledger) grant(plan []choice) {
 	}
 }
 
-// relieve gives the block around the first prefix that the root guards of a pool to a shard, with
-// all that is held in it. It reports which, and false where there is none, or no shard for it.
+// relieve assigns the block around the first pool prefix of the root, with all that is held in
+// it, to a shard and returns its number. It reports false if there is no such prefix or shard.
 func (l *Ledger) relieve() (number int, ok bool) {
 	if slices.ContainsFunc(l.pools, func(p *pool) bool { return p.Own }) {
 		return 0, false
@@ -231,7 +223,7 @@ func (l *Ledger) relieve() (number int, ok bool) {
 	return 0, false
 }
 
-// join gives a shard the blocks of what the Nodes of a block have beside it.
+// join adds to a shard the blocks of the other prefixes of the Nodes in a block.
 func (l *Ledger) join(number int, block netip.Prefix) {
 	for _, claims := range l.claims.overlapping(block) {
 		for _, p := range claims[0].holder.prefixes {
@@ -242,7 +234,7 @@ func (l *Ledger) join(number int, block netip.Prefix) {
 	}
 }
 
-// grantable is the block around a pool's node prefix that the root guards, if a shard can have it.
+// grantable returns the block around a node prefix that the root guards, if a shard can have it.
 func (l *Ledger) grantable(p netip.Prefix) (netip.Prefix, bool) {
 	s := l.carver(p)
 	if s == nil || l.layout.home(p) != RootObject {
@@ -251,8 +243,8 @@ func (l *Ledger) grantable(p netip.Prefix) (netip.Prefix, bool) {
 	return l.blockOf(choice{s, p})
 }
 
-// blockOf is the block that a node prefix would be guarded in. There is none where an existing
-// block, of a pool that was cut otherwise, lies in it or around it.
+// blockOf returns the block that would guard a node prefix. It reports false if an existing
+// block overlaps it, from a pool with another node mask.
 func (l *Ledger) blockOf(c choice) (netip.Prefix, bool) {
 	bits := max(c.pool.Prefix.Bits(), c.pool.NodeMask-l.blockBits)
 	b := netip.PrefixFrom(c.prefix.Addr(), bits).Masked()
@@ -260,8 +252,8 @@ func (l *Ledger) blockOf(c choice) (netip.Prefix, bool) {
 	return b, !taken
 }
 
-// opened is the shard for another block of a pool of the first family: the last one, if all its
-// node prefixes of that family stay as many as one block may have; else the next.
+// opened returns the shard for another block of a pool of the first family: the last one, if
+// its node prefixes of that family still fit into one block; else the next.
 func (l *Ledger) opened(b netip.Prefix) int {
 	if last := l.layout.last(); last == 0 || !l.room(last, b, 1) {
 		return last + 1
@@ -269,9 +261,9 @@ func (l *Ledger) opened(b netip.Prefix) int {
 	return l.layout.last()
 }
 
-// room reports whether a shard has room for another block: with it there are no more node prefixes
-// of that family than so many blocks may have. Of the families after the first there may be two
-// blocks, since they needn't begin where the first one's does.
+// room reports whether another block fits into a shard: all its blocks of that family then
+// have at most as many node prefixes as the given number of blocks. Families after the first
+// may have two, since their blocks needn't be aligned with those of the first.
 func (l *Ledger) room(number int, b netip.Prefix, blocks int) bool {
 	left := blocks<<l.blockBits - l.slots(b)
 	for _, q := range l.layout.shards[number] {
@@ -282,7 +274,6 @@ func (l *Ledger) room(number int, b netip.Prefix, blocks int) bool {
 	return left >= 0
 }
 
-// slots is how many node prefixes a block has.
 func (l *Ledger) slots(block netip.Prefix) int {
 	for _, p := range l.pools {
 		if !p.Own && p.Prefix.Overlaps(block) {
@@ -292,7 +283,7 @@ func (l *Ledger) slots(block netip.Prefix) int {
 	return 1 << l.blockBits
 }
 
-// parts divides a holding among the objects that have to have its prefixes.
+// parts splits a holding by the objects that must record its prefixes.
 func (l *Ledger) parts(h Holding) map[int]Holding {
 	if len(l.layout.shards) == 0 {
 		return map[int]Holding{RootObject: h}

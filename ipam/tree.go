@@ -6,9 +6,9 @@ import (
 )
 
 // tree maps prefixes of both families to values and finds those that overlap a prefix without
-// looking at the others. Two prefixes overlap only if one holds the other, so the answer is
-// always a path from the root and one subtree. It is a binary tree in which a branch is only
-// where prefixes part. All prefixes must be canonical.
+// visiting the rest. Two prefixes overlap only if one contains the other, so the result is
+// always a path from the root and one subtree. It is a binary tree with branches only where
+// prefixes diverge. All prefixes must be canonical.
 type tree[V any] struct {
 	roots [2]*branch[V] // IPv4, IPv6
 }
@@ -16,7 +16,7 @@ type tree[V any] struct {
 type branch[V any] struct {
 	prefix netip.Prefix
 	value  V
-	set    bool // else two prefixes only part here
+	set    bool // else only a fork of two prefixes
 	child  [2]*branch[V]
 }
 
@@ -27,10 +27,9 @@ func (t *tree[V]) root(p netip.Prefix) **branch[V] {
 	return &t.roots[1]
 }
 
-// side tells into which child of a branch with this many bits the prefix belongs.
+// side returns the index of the child that the prefix belongs to, in a branch of this length.
 func side(p netip.Prefix, bits int) int { return numberOf(p.Addr()).bit(bits) }
 
-// get returns the value at exactly this prefix.
 func (t *tree[V]) get(p netip.Prefix) (V, bool) {
 	b := *t.root(p)
 	for b != nil && b.prefix.Bits() < p.Bits() {
@@ -43,7 +42,6 @@ func (t *tree[V]) get(p netip.Prefix) (V, bool) {
 	return b.value, true
 }
 
-// put sets the value at a prefix.
 func (t *tree[V]) put(p netip.Prefix, value V) {
 	leaf := &branch[V]{prefix: p, value: value, set: true}
 	at := t.root(p)
@@ -71,7 +69,6 @@ func (t *tree[V]) put(p netip.Prefix, value V) {
 	*at = leaf
 }
 
-// remove takes a prefix out.
 func (t *tree[V]) remove(p netip.Prefix) {
 	root := t.root(p)
 	*root = (*root).without(p)
@@ -101,8 +98,8 @@ func (b *branch[V]) without(p netip.Prefix) *branch[V] {
 	return b
 }
 
-// overlapping yields what overlaps a prefix, in the order of [netip.Prefix.Compare]. The tree
-// must not change meanwhile.
+// overlapping yields the prefixes that overlap a prefix, in the order of
+// [netip.Prefix.Compare]. The tree must not change during the iteration.
 func (t *tree[V]) overlapping(p netip.Prefix) iter.Seq2[netip.Prefix, V] {
 	return func(yield func(netip.Prefix, V) bool) {
 		b := *t.root(p)
@@ -125,8 +122,7 @@ func (b *branch[V]) walk(yield func(netip.Prefix, V) bool) bool {
 	return (!b.set || yield(b.prefix, b.value)) && b.child[0].walk(yield) && b.child[1].walk(yield)
 }
 
-// outside yields what overlaps a prefix and lies in nothing that is covered, in the same order. It
-// doesn't look into what is covered.
+// outside yields what overlapping does, without covered subtrees, which it doesn't visit.
 func (t *tree[V]) outside(p netip.Prefix, covered func(netip.Prefix) bool) iter.Seq2[netip.Prefix, V] {
 	return func(yield func(netip.Prefix, V) bool) {
 		var walk func(b *branch[V]) bool
@@ -140,7 +136,7 @@ func (t *tree[V]) outside(p netip.Prefix, covered func(netip.Prefix) bool) iter.
 	}
 }
 
-// first returns the first that overlaps a prefix.
+// first returns the first prefix in that order that overlaps p.
 func (t *tree[V]) first(p netip.Prefix) (netip.Prefix, bool) {
 	for q := range t.overlapping(p) {
 		return q, true
@@ -148,7 +144,6 @@ func (t *tree[V]) first(p netip.Prefix) (netip.Prefix, bool) {
 	return netip.Prefix{}, false
 }
 
-// setOf returns the tree of these prefixes, without those that are none.
 func setOf(prefixes []netip.Prefix) tree[struct{}] {
 	var t tree[struct{}]
 	for _, p := range prefixes {

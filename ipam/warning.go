@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// WarningKind says what is wrong with a podCIDR that a Node already has.
+// WarningKind is a problem with a podCIDR that a Node already has.
 type WarningKind int
 
 const (
@@ -17,30 +17,29 @@ const (
 	WrongSize
 	// Excluded is a node prefix of a pool that overlaps an exclusion.
 	Excluded
-	// Duplicate is a podCIDR that overlaps one which another Node had first.
+	// Duplicate is a podCIDR that overlaps one that another Node had first.
 	Duplicate
-	// MissingFamily is a Node that has podCIDRs, but none of an address family that the pools
-	// have: it came before the second family, or others gave it only one.
+	// MissingFamily is a Node with podCIDRs, but without any of an address family of the pools: it
+	// was created before that family was configured, or another component set only one.
 	MissingFamily
-	// DuplicateRecord is a stored prefix that overlaps one which is stored for another Node.
+	// DuplicateRecord is a stored prefix that overlaps one stored for another Node.
 	DuplicateRecord
 )
 
-// A Warning is something that a person should look at. It never keeps the Ledger from going on:
-// nothing that overlaps the prefix is handed out.
+// A Warning is a problem for an operator. Nothing that overlaps its prefix is handed out.
 type Warning struct {
 	Kind   WarningKind
 	Node   Node
-	Prefix netip.Prefix // for MissingFamily the first that the Node has
-	// Against is what the prefix collides with: the pool for WrongSize, the exclusion for
-	// Excluded, the other Node's prefix for Duplicate and DuplicateRecord. For MissingFamily it
-	// is the first pool of the family that the Node lacks, the zero Prefix if that has no range.
+	Prefix netip.Prefix // for MissingFamily the first prefix of the Node
+	// Against is the prefix in conflict: the pool for WrongSize, the exclusion for Excluded,
+	// the other Node's prefix for Duplicate and DuplicateRecord. For MissingFamily it is the
+	// first pool of the missing family, the zero Prefix if that pool has no range.
 	Against netip.Prefix
 	// Holder is the Node that had it first, for Duplicate and DuplicateRecord.
 	Holder Node
 }
 
-// String names the Node, the prefix and the remedy.
+// String returns a message with the Node, the prefix and the remedy.
 func (w Warning) String() string {
 	has := fmt.Sprintf("Node %s has the podCIDR %s", w.Node.Name, w.Prefix)
 	switch w.Kind {
@@ -63,13 +62,11 @@ func (w Warning) String() string {
 	}
 }
 
-// compareWarnings orders by prefix, kind and Node.
 func compareWarnings(a, b Warning) int {
 	return cmp.Or(a.Prefix.Compare(b.Prefix), cmp.Compare(a.Kind, b.Kind),
 		cmp.Compare(a.Node.Name, b.Node.Name), cmp.Compare(a.Node.UID, b.Node.UID))
 }
 
-// warnings judges what a Node was observed with.
 func (l *Ledger) warnings(h *holding) []Warning {
 	found := l.duplicates(h, Duplicate)
 	for _, p := range h.prefixes {
@@ -88,7 +85,7 @@ func (l *Ledger) warnings(h *holding) []Warning {
 	return found
 }
 
-// duplicates finds the prefixes that a Node which is not gone had, or was promised, before.
+// duplicates returns warnings for prefixes that an existing Node had, or reserved, earlier.
 func (l *Ledger) duplicates(h *holding, kind WarningKind) []Warning {
 	if h.gone() {
 		return nil
@@ -107,7 +104,7 @@ func (l *Ledger) duplicates(h *holding, kind WarningKind) []Warning {
 	return found
 }
 
-// misplaced reports whether a prefix is one that the pools would never hand out.
+// misplaced reports whether the pools would never hand out a prefix, and why.
 func (l *Ledger) misplaced(h *holding, p netip.Prefix) (Warning, bool) {
 	if l.poolOf(h, p) == nil {
 		for _, s := range l.pools {
