@@ -1,34 +1,34 @@
-// Package controller gives every Node its podCIDRs: Nodes go into an [ipam.Ledger], what it
-// assigns is recorded in the stored ledger (ConfigMaps), and only then written into
-// spec.podCIDR and spec.podCIDRs, by one PATCH for each Node.
+// Package controller assigns podCIDRs to Nodes. An [ipam.Ledger] reserves the prefixes, the
+// stored ledger (ConfigMaps) records them, and only then are they written to spec.podCIDR and
+// spec.podCIDRs, with one PATCH per Node.
 //
-// One goroutine decides. It alone touches the Ledger; workers only send requests and report
-// what they learned. Changes of the stored ledger are gathered while the last write is on its
-// way, and go out together. Only a reservation is worth a write of its own: what another process
-// would find out by itself goes along with the next, or out a little later.
+// A single goroutine makes all decisions and is the only one to use the Ledger; workers only
+// send requests and report the results. Changes of the stored ledger are batched while a write
+// is in flight. Only a reservation causes a write by itself: a change that another process
+// would detect on its own is included in the next write, or written with a delay.
 //
 // It must never:
-//   - write a prefix into a Node that is not in the stored ledger for that very UID: a process
-//     that lost its leadership without knowing can't record anything any more, because the
-//     ledger has changed since it read it, and so can't hand out what another took;
-//   - send a refused or lost write of the ledger again: it reads the ledger and plans anew;
-//   - write a Node that already has podCIDRs;
-//   - take a reservation back because a request failed: whether the write happened is unknown
-//     then, and the prefix would go to a second Node. A reservation ends when the Node's UID is
-//     gone or when the Node turns out to have other podCIDRs;
-//   - take anything but an API server's own word, about that very Node, for its absence: a 404
-//     may come from whatever stands in between;
-//   - read anything but a live Node into a refusal: error texts are not parsed;
-//   - hand out what a deleted Node had before its quarantine is over.
+//   - write a prefix to a Node if the stored ledger doesn't have that prefix for its UID: a
+//     process that lost its leadership unnoticed can't record anything, because the ledger has
+//     changed since it was read, and so can't hand out prefixes that another process reserved;
+//   - retry a rejected or lost write of the ledger: it reads the ledger and plans again;
+//   - write to a Node that already has podCIDRs;
+//   - release a reservation because a request failed: the write may have been applied, and the
+//     prefix would be assigned to a second Node. A reservation ends when the Node's UID is
+//     deleted or when the Node is observed with other podCIDRs;
+//   - treat anything but the API server's reply about that Node as proof of its absence: a 404
+//     can be from any proxy in between;
+//   - derive anything from a refusal except by reading the live Node: error texts are not parsed;
+//   - hand out the prefixes of a deleted Node before its quarantine is over.
 //
-// The one guarantee that rests on time: when the stored ledger is lost, deleted or emptied, it is
+// One guarantee depends on time: when the stored ledger is lost, deleted or emptied, it is
 // rebuilt from the Nodes, and nothing is handed out until every process that might still write
-// from the lost one has ended (Config.Fence).
+// based on the lost ledger has ended (Config.Fence).
 //
 // The facts about the API come from the Node validation and conversion of Kubernetes: podCIDRs
-// are immutable once set, podCIDRs is cut down to podCIDR silently where its first entry differs,
-// and a patch with another metadata.uid than the Node's is refused (as invalid, or as a conflict
-// if the Node changes at that moment).
+// are immutable once set, podCIDRs is silently reduced to podCIDR if its first entry differs,
+// and a patch with a metadata.uid other than the Node's is rejected (as invalid, or as a
+// conflict if the Node changes at that moment).
 package controller
 
 import (
@@ -55,80 +55,79 @@ import (
 )
 
 const (
-	// patchWorkers is how many requests are under way at once. More gain nothing: an API server
-	// on small machines is saturated by then, and the client's rate limit comes first anyway.
+	// patchWorkers limits concurrent requests. More have no benefit: an API server on small
+	// machines is saturated at that number, and the client's rate limit applies first.
 	patchWorkers = 30
-	// firstRetry and lastRetry bound how long a Node waits for another try after a failure.
+	// firstRetry and lastRetry bound the delay before a Node is retried after a failure.
 	firstRetry, lastRetry = 100 * time.Millisecond, 30 * time.Second
 )
 
-// A Pool is a pool of the ledger and the Nodes that it is for.
+// A Pool is a pool of the ledger with a Node selector.
 type Pool struct {
 	ipam.PoolConfig
-	// Selector matches labels of Nodes; nil matches every Node.
+	// Selector matches the labels of Nodes; nil matches every Node.
 	Selector labels.Selector
-	// Exclusive: the Nodes that it is for get nothing of this family from pools
-	// that aren't, however full the exclusive ones are.
+	// Exclusive means that the Nodes it selects get no prefix of this family from pools that
+	// are not exclusive, even if all exclusive ones are full.
 	Exclusive bool
 }
 
-// OwnPrefixes knows the IPv6 prefixes that the provider routes to each machine.
+// OwnPrefixes looks up the IPv6 prefixes that the provider routes to each machine.
 type OwnPrefixes interface {
-	// OwnPrefix returns a Node's own prefix and the addresses in it that are taken, the zero
-	// Prefix if its machine has none, or an error while that isn't known.
+	// OwnPrefix returns a Node's own prefix and the addresses within it that are in use. The
+	// prefix is zero if the machine has none. It returns an error if the lookup fails.
 	OwnPrefix(ctx context.Context, node *corev1.Node) (own netip.Prefix, avoid []netip.Addr, err error)
 }
 
-// Config is what a Controller works with. Every field is needed that doesn't say otherwise.
+// Config is the configuration of a Controller. Fields are required unless noted.
 type Config struct {
-	// Client sends the requests. Its rate limit bounds how fast Nodes get their podCIDRs, so it
-	// should be this controller's own.
+	// Client sends the requests. Its rate limit bounds how fast Nodes get their podCIDRs, so
+	// it should not be shared with other controllers.
 	Client kubernetes.Interface
-	// Nodes is the shared informer. Its owner starts it.
+	// Nodes is a shared informer, started by the caller.
 	Nodes coreinformers.NodeInformer
-	// ServiceCIDRs are excluded as they come and go; nil: the API server has no such objects.
+	// ServiceCIDRs are excluded while they exist. It is nil if the API server doesn't serve them.
 	ServiceCIDRs networkinginformers.ServiceCIDRInformer
-	// Pools are used in this order; it is also the order of the families in podCIDRs.
+	// Pools are used in this order, which is also the order of the families in podCIDRs.
 	Pools []Pool
-	// Exclusions are never handed out: the service ranges and whatever else lies in the pools.
+	// Exclusions are never handed out: the service ranges and other ranges that overlap the pools.
 	Exclusions []netip.Prefix
-	// Quarantine is how long at least the prefixes of a deleted Node stay unused.
+	// Quarantine is the minimum time for which the prefixes of a deleted Node stay unused.
 	Quarantine time.Duration
-	// Routed reports whether a route toward the prefix exists, by a list that was asked for at since
-	// or later, and whether there is such a list: a quarantine doesn't end before the route is
-	// gone. nil: there is nothing to ask.
+	// Routed reports whether a route to the prefix exists, according to a list requested at
+	// since or later, and whether there is such a list. A quarantine doesn't end before the
+	// route is deleted. nil disables the check.
 	Routed func(p netip.Prefix, since time.Time) (routed, known bool)
-	// Routes are the destinations of the network's routes, as they were listed last, and whether
-	// that is known. Nothing new is handed out that overlaps one. nil: there is nothing to ask.
+	// Routes returns the destinations of the network's routes as last listed, and whether
+	// there is a list. No prefix that overlaps one is handed out. nil disables the check.
 	Routes func() (standing []netip.Prefix, known bool)
-	// Own is needed where a pool is cut from the machines' own prefixes.
+	// Own is required if a pool is cut from the machines' own prefixes.
 	Own OwnPrefixes
-	// Namespace is where the stored ledger is.
+	// Namespace is the namespace of the stored ledger.
 	Namespace string
-	// Shards says how the stored ledger is spread over several ConfigMaps.
+	// Shards configures the sharding of the stored ledger.
 	Shards Shards
-	// Fence is how long after the stored ledger was lost nothing is handed out: the longest that
-	// another process may go on without its lease, and its last requests after that.
+	// Fence is how long nothing is handed out after the stored ledger was lost: the longest
+	// time that another process may run without its lease, and its last requests after that.
 	Fence time.Duration
-	// First reports whether nothing outside of the ledger and the Nodes shows that another process
-	// ever ran, so that a ledger that isn't there may never have been; nil: it is never known.
+	// First reports whether no sign outside of the ledger and the Nodes shows that another
+	// process ever ran, so that a missing ledger may never have existed. nil means unknown.
 	First func(context.Context) (bool, error)
-	// Recorder takes Warnings about Nodes and the ledger.
+	// Recorder receives Warnings about Nodes and the ledger.
 	Recorder record.EventRecorder
-	// Registry takes the underlay_ipam metrics.
+	// Registry receives the underlay_ipam metrics.
 	Registry Registry
 }
 
 // A Controller assigns podCIDRs. Run it once.
 type Controller struct {
 	decider *decider
-	// attempt does a job by asking the API.
 	attempt func(context.Context, job) finding
 	store   store
 	cached  []cache.ResourceEventHandlerRegistration
 }
 
-// New checks the pools and subscribes to Nodes.
+// New validates the pools and subscribes to Nodes.
 func New(cfg Config) (*Controller, error) {
 	ledger, err := ipam.NewLedger(configs(cfg.Pools), cfg.Exclusions)
 	if err != nil {
@@ -148,7 +147,6 @@ func New(cfg Config) (*Controller, error) {
 		store:   d.store,
 	}
 	nodes, err := cfg.Nodes.Informer().AddEventHandler(handlers(func(obj any) {
-		// The key of a Node is its name.
 		if name, err := cache.DeletionHandlingMetaNamespaceKeyFunc(obj); err == nil {
 			queue.Add(name)
 		}
@@ -167,7 +165,7 @@ func New(cfg Config) (*Controller, error) {
 	return c, nil
 }
 
-// handlers treat every kind of event alike: what is there now decides.
+// handlers returns a handler that treats every kind of event alike: the current state decides.
 func handlers(handle func(any)) cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc:    handle,
@@ -176,7 +174,7 @@ func handlers(handle func(any)) cache.ResourceEventHandler {
 	}
 }
 
-// Run works until the context ends, and then returns nil once every worker has stopped.
+// Run runs the controller until the context ends, and waits for its workers. It returns nil then.
 func (c *Controller) Run(ctx context.Context) error {
 	logger := klog.FromContext(ctx).WithName("node-ipam")
 	ctx = klog.NewContext(ctx, logger)
@@ -215,9 +213,9 @@ func (c *Controller) Run(ctx context.Context) error {
 	return err
 }
 
-// Departed are the Nodes that are gone and whose prefixes are in quarantine, by name. It isn't
-// known before the API server was asked about every Node of the ledger that the cache doesn't
-// have. It may be called at any time from anywhere.
+// Departed returns the deleted Nodes whose prefixes are in quarantine, by name. It reports
+// false until every Node of the ledger that is missing in the cache was read from the API
+// server. It is safe for concurrent use.
 func (c *Controller) Departed() (departed []kube.Departed, known bool) {
 	if list := c.decider.departed.Load(); list != nil {
 		return *list, true
@@ -225,10 +223,10 @@ func (c *Controller) Departed() (departed []kube.Departed, known bool) {
 	return nil, false
 }
 
-// departures are read by others while the decider goes on.
+// departures is read concurrently with the decider.
 type departures = atomic.Pointer[[]kube.Departed]
 
-// stopped makes the orderly end of the context no error.
+// stopped returns nil for an error caused by the end of the context.
 func stopped(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil
@@ -236,7 +234,6 @@ func stopped(ctx context.Context, err error) error {
 	return fmt.Errorf("node IPAM controller: %w", err)
 }
 
-// work does jobs until the context ends.
 func (c *Controller) work(ctx context.Context, jobs <-chan job, findings chan<- finding) {
 	for {
 		select {
@@ -252,7 +249,7 @@ func (c *Controller) work(ctx context.Context, jobs <-chan job, findings chan<- 
 	}
 }
 
-// feed hands the queue's names to the decider, so that it can wait for findings as well.
+// feed passes names from the queue to the decider, which selects on several channels.
 func feed(ctx context.Context, queue workqueue.TypedInterface[string], names chan<- string) {
 	for {
 		name, shutdown := queue.Get()

@@ -17,11 +17,12 @@ import (
 	"github.com/underlay-ccm/underlay/ipam"
 )
 
-// comeback is how long a new Node whose name has prefixes in quarantine waits for its provider
-// ID, which reports whether it is the same machine. The node controller sets it within seconds.
+// comeback limits how long a new Node waits for its provider ID if its name has prefixes in
+// quarantine: the ID shows whether the machine is the same. The node controller sets it within
+// seconds.
 const comeback = 30 * time.Second
 
-// decider owns the Ledger and all that is known about Nodes. Only the goroutine in loop uses it.
+// decider owns the Ledger and the state of all Nodes. Only the goroutine in loop uses it.
 type decider struct {
 	Config
 	lister  corelisters.NodeLister
@@ -31,41 +32,40 @@ type decider struct {
 
 	ledger  *ipam.Ledger
 	file    *ledgerFiles
-	writing bool           // an order is on its way
-	written *rate.Limiter  // bytes of orders
-	pause   wait.DelayFunc // between writes that fail; nil: the last one didn't
+	writing bool           // an order is in flight
+	written *rate.Limiter  // limits the bytes of orders
+	pause   wait.DelayFunc // between failing writes; nil: the last one succeeded
 	nodes   map[types.UID]*node
 	byName  map[string][]*node
-	ready   []*node // have something to be requested, in order
+	ready   []*node // to be requested, in order
 	notices []notice
-	waiting waitlist // can't be given anything, longest first
-	freed   bool     // something became free since the waiting last tried
+	waiting waitlist // Nodes without a reservation, longest waiting first
+	freed   bool     // capacity was freed since the waiting Nodes were last tried
 
 	alarm   *time.Timer
-	due     time.Time // when it goes off; zero: never
+	due     time.Time // when alarm fires; zero: never
 	other   otherAllocator
-	loaded  bool // the stored ledger was read once
-	damaged bool // and could not be understood the last time
-	refused bool // a shard was not allowed to be written
+	loaded  bool // the stored ledger was loaded once
+	damaged bool // it was invalid when last loaded
+	refused bool // a write of a shard was forbidden
 	routes  routesSeen
-	// oversized: what is held doesn't fit into the stored ledger.
+	// oversized means that the holdings don't fit into the stored ledger.
 	oversized bool
-	// vacated: an address that was inside the pools is no Node's any more.
+	// vacated means that an excluded address within the pools no longer belongs to a Node.
 	vacated  bool
 	shown    []ipam.Counts
-	counted  time.Time // when the pools were counted last
+	counted  time.Time // when the pools were last counted
 	departed departures
-	stale    bool // departed is
+	stale    bool // departed must be updated
 }
 
-// phase is how far a Node is.
 type phase int
 
 const (
-	unserved      phase = iota // without podCIDRs, as far as is known: it waits, or has a reservation
-	settled                    // its podCIDRs were observed and never change: nothing is left to do
-	released                   // said to be gone, here or in the stored ledger; what it had is in quarantine
-	confirmedGone              // released, and the API server told this process that it doesn't exist
+	unserved      phase = iota // no podCIDRs observed: it waits, or has a reservation
+	settled                    // its podCIDRs were observed and are immutable; nothing to do
+	released                   // deleted, here or by the stored ledger; prefixes in quarantine
+	confirmedGone              // released, and confirmed by the API server to this process
 )
 
 // delivery is whether a request with a Node's reservation was sent.
@@ -73,38 +73,37 @@ type delivery int
 
 const (
 	unsent    delivery = iota
-	maybeSent          // by whoever recorded the reservation
+	maybeSent          // by the process that recorded the reservation
 	sent               // by this process
 )
 
-// node is what the decider knows about one UID.
+// node is the decider's state of one UID.
 type node struct {
 	ipam.Node
 	created time.Time // by the API server's clock
-	met     time.Time // when this process saw it first
+	met     time.Time // when this process first observed it
 	labels  map[string]string
 	own     ownPrefix
 
 	phase    phase
 	delivery delivery
-	cached   bool // the informer has shown it; before, only the API server knows whether it exists
-	busy     bool // it is in ready, or a worker has it
+	cached   bool // observed in the informer; until then only a live GET shows whether it exists
+	busy     bool // in ready, or at a worker
 	doubt    bool // an earlier request may have been applied
 	told     map[string]bool
-	said     string        // the reason of the condition that was last written
-	saying   bool          // that is on its way
-	inside   []netip.Addr  // its addresses that lie in pools, as many as count
-	excess   string        // that it names more addresses than count; empty: it doesn't
-	since    time.Time     // when this process saw first that it is gone
-	until    time.Time     // how long its quarantine lasts, on this process's monotonic clock
-	stopped  time.Time     // since when it has waited for another allocator to be gone
-	place    *list.Element // among the waiting; nil: it doesn't wait
+	said     string        // reason of the last written condition
+	saying   bool          // a write of the condition is in flight
+	inside   []netip.Addr  // its counted addresses that lie in pools
+	excess   string        // message about addresses beyond the limit; empty: within it
+	since    time.Time     // when this process first observed that it is deleted
+	until    time.Time     // end of its quarantine, on this process's monotonic clock
+	stopped  time.Time     // since when it has waited for another allocator to stop
+	place    *list.Element // in the waitlist; nil: not waiting
 }
 
-// gone reports whether the Node is said to exist no more.
+// gone reports whether the Node is recorded as deleted.
 func (n *node) gone() bool { return n.phase == released || n.phase == confirmedGone }
 
-// traffic is what the decider's goroutine exchanges with the others.
 type traffic struct {
 	names    chan string
 	jobs     chan job
@@ -122,7 +121,7 @@ func newDecider(cfg Config, ledger *ipam.Ledger, m *ipamMetrics, queue workqueue
 	}
 }
 
-// loop decides until the context ends, or until the stored ledger contradicts the configuration.
+// loop runs until the context ends, or until the stored ledger conflicts with the configuration.
 func (d *decider) loop(ctx context.Context, t traffic) error {
 	d.alarm = time.NewTimer(time.Second)
 	defer d.alarm.Stop()
@@ -142,7 +141,7 @@ func (d *decider) loop(ctx context.Context, t traffic) error {
 		}
 		if o, ok, wait := d.order(ctx); ok {
 			d.writing = true
-			t.orders <- o // has room: there is never more than one
+			t.orders <- o // never blocks: there is at most one
 		} else if wait > 0 && (pause == 0 || wait < pause) {
 			pause = wait
 		}
@@ -171,7 +170,7 @@ func (d *decider) loop(ctx context.Context, t traffic) error {
 	}
 }
 
-// decide compares one name in the cache with what is known, and does what follows.
+// decide compares the cached Node of a name with the state and acts on the difference.
 func (d *decider) decide(ctx context.Context, name string) {
 	if name == serviceRangesKey {
 		d.exclude(ctx)
@@ -188,7 +187,7 @@ func (d *decider) decide(ctx context.Context, name string) {
 		case n.cached:
 			d.forget(ctx, n)
 		default:
-			// Known from elsewhere only: the cache may simply be older.
+			// From a source other than the cache, which may just be older.
 			d.request(n)
 		}
 	}
@@ -200,8 +199,8 @@ func (d *decider) decide(ctx context.Context, name string) {
 	d.occupies(ctx, n, live)
 	switch {
 	case n.gone():
-		// Declared gone, but here it is: the cache may be older, or the stored
-		// ledger was edited. Only the API server knows.
+		// Recorded as deleted, but cached: the cache may be older, or the stored ledger was
+		// edited. A live GET decides.
 		d.request(n)
 	case kube.HasPodCIDRs(live):
 		d.observe(ctx, n, live)
@@ -213,7 +212,7 @@ func (d *decider) decide(ctx context.Context, name string) {
 	}
 }
 
-// reserve assigns prefixes to a Node and has them recorded and written, or lets it wait.
+// reserve assigns prefixes to a Node and queues the request for them, or lets the Node wait.
 func (d *decider) reserve(ctx context.Context, n *node) {
 	if d.awaitsIdentity(n) || d.awaitsRoutes(ctx, n) {
 		return
@@ -226,7 +225,7 @@ func (d *decider) reserve(ctx context.Context, n *node) {
 	d.request(n)
 }
 
-// assign makes sure that a Node has a reservation, or says why it can't have one.
+// assign ensures that a Node has a reservation, or returns why it can't have one.
 func (d *decider) assign(n *node) (reason string, err error) {
 	if left, stop := d.other.stop(n, time.Now()); stop {
 		d.queue.AddAfter(n.Name, max(left, time.Second))
@@ -237,7 +236,7 @@ func (d *decider) assign(n *node) (reason string, err error) {
 		return reasonLedgerFull, errLedgerFull
 	}
 	if d.asksOwn(n, held) {
-		return "", nil // jobFor has it found out
+		return "", nil // jobFor requests the own prefix
 	}
 	prefixes, err := d.ledger.Assign(n.Node, d.offered(n))
 	if err != nil {
@@ -251,7 +250,7 @@ func (d *decider) assign(n *node) (reason string, err error) {
 	return "", nil
 }
 
-// succeed drops the Nodes of the same name whose prefixes this one took over.
+// succeed drops the states of the same name whose prefixes this Node took over.
 func (d *decider) succeed(n *node) {
 	for _, same := range slices.Clone(d.byName[n.Name]) {
 		if _, held := d.ledger.Lookup(same.UID); same.gone() && !held {
@@ -261,11 +260,11 @@ func (d *decider) succeed(n *node) {
 	}
 }
 
-// awaitsIdentity reports whether a Node may be a machine that was here before, which its provider
-// ID will show. It comes back then, or when it has waited long enough.
+// awaitsIdentity reports whether a Node may be a returning machine whose provider ID is not
+// set yet. It requeues the Node until the ID is set or the wait has timed out.
 func (d *decider) awaitsIdentity(n *node) bool {
 	if slices.ContainsFunc(d.byName[n.Name], func(o *node) bool { return o != n && !o.gone() && !o.cached }) {
-		return true // the API server is asked about that one; what it had is in quarantine then
+		return true // a live GET of that Node is due, after which its prefixes are in quarantine
 	}
 	if n.ProviderID != "" {
 		return false
@@ -278,7 +277,6 @@ func (d *decider) awaitsIdentity(n *node) bool {
 	return true
 }
 
-// request queues a Node for the workers.
 func (d *decider) request(n *node) {
 	if !n.busy {
 		n.busy = true
@@ -286,9 +284,9 @@ func (d *decider) request(n *node) {
 	}
 }
 
-// next describes the first job that is still of use. Only here, where it goes out, is decided
-// what it writes: another Node may have turned up with the reserved prefix meanwhile, and what
-// isn't recorded doesn't go out.
+// next returns the first job that is still needed. The prefixes to write are decided only
+// here, just before sending: another Node may have been observed with the reserved prefix
+// since, and nothing unrecorded may be sent.
 func (d *decider) next(ctx context.Context, j *job) bool {
 	for len(d.ready) > 0 {
 		n := d.ready[0]
@@ -315,7 +313,7 @@ func (d *decider) next(ctx context.Context, j *job) bool {
 	return false
 }
 
-// jobFor describes what is to be asked for a Node without podCIDRs, if it is its turn.
+// jobFor fills in the job for a Node without podCIDRs. It reports false if there is none yet.
 func (d *decider) jobFor(ctx context.Context, n *node, j *job) bool {
 	reason, err := d.assign(n)
 	if err != nil {
@@ -332,14 +330,14 @@ func (d *decider) jobFor(ctx context.Context, n *node, j *job) bool {
 		return true
 	}
 	if !d.recorded(n.Node) {
-		d.changed(n) // receive asks for it again once it is recorded
+		d.changed(n) // receive requests it again once it is recorded
 		return false
 	}
 	*j = job{node: n.Node, write: held.Prefixes, look: n.doubt}
 	return true
 }
 
-// started notes that a worker took the job that next described.
+// started records that a worker took the job that next returned.
 func (d *decider) started(j job) {
 	switch {
 	case j.policy:

@@ -28,8 +28,8 @@ const (
 	reasonTooManyAddresses  = "TooManyAddresses"
 )
 
-// sayings are the messages of the condition. Figures are in the Events: a condition whose text
-// changes with every Node would be written as often.
+// sayings maps reasons to the messages of the condition. Figures are in the Events: a
+// condition with a message that changes with every Node would be rewritten as often.
 var sayings = map[string]string{
 	reasonPoolExhausted:    "No pool has a free prefix for this Node",
 	reasonNoPool:           "No active pool is for this Node: its labels match the selector of none",
@@ -64,27 +64,25 @@ func reasonOfRefusal(err error) string {
 	}
 }
 
-// tell warns about a Node, once for each reason and what it is about, and tells whether it did.
+// tell sends a Warning about a Node, once for each reason and subject. It reports whether it did.
 func (d *decider) tell(n *node, reason, about, message string) bool {
 	cause := reason + " " + about
 	if n.told[cause] {
 		return false
 	}
 	if n.told == nil {
-		n.told = map[string]bool{} // most Nodes never have any
+		n.told = map[string]bool{} // lazily: most Nodes never have any
 	}
 	n.told[cause] = true
 	d.event(n, reason, message)
 	return true
 }
 
-// event warns about a Node.
 func (d *decider) event(n *node, reason, message string) {
 	ref := &corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: n.Name, UID: types.UID(n.UID)}
 	d.Recorder.Event(ref, corev1.EventTypeWarning, reason, message)
 }
 
-// tellLedger warns about the stored ledger.
 func (d *decider) tellLedger(reason, message string) {
 	ref := &corev1.ObjectReference{APIVersion: "v1", Kind: "ConfigMap", Namespace: d.Namespace, Name: LedgerName}
 	d.Recorder.Event(ref, corev1.EventTypeWarning, reason, message)

@@ -13,19 +13,19 @@ import (
 	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
-// serviceRangesKey stands in the queue for all ServiceCIDRs. No Node has such a name.
+// serviceRangesKey is the queue key for all ServiceCIDRs. No Node can have this name.
 const serviceRangesKey = "/servicecidrs"
 
-// excluded is all that must never be handed out: what is configured, the ranges of Services as
-// the API server has them now, and the addresses of Nodes that lie in pools.
+// excluded returns all prefixes that must never be handed out: the configured ones, the
+// current ranges of Services, and the addresses of Nodes that lie in pools.
 func (d *decider) excluded() []netip.Prefix {
 	out := slices.Clone(d.Exclusions)
 	if d.ServiceCIDRs != nil {
-		// The lister has no other error than a wrong selector.
+		// The lister's only error is an invalid selector.
 		ranges, _ := d.ServiceCIDRs.Lister().List(labels.Everything())
 		for _, r := range ranges {
 			for _, text := range r.Spec.CIDRs {
-				// The API server lets no others in.
+				// Always valid: checked by the API server.
 				if p, err := netip.ParsePrefix(text); err == nil {
 					out = append(out, p.Masked())
 				}
@@ -42,22 +42,21 @@ func (d *decider) excluded() []netip.Prefix {
 	return slices.Compact(out)
 }
 
-// exclude brings the Ledger's exclusions up to date.
 func (d *decider) exclude(ctx context.Context) {
 	excluded := d.excluded()
 	klog.FromContext(ctx).V(2).Info("Never handed out", "prefixes", excluded)
 	d.warn(ctx, d.ledger.SetExclusions(excluded))
 	d.freed = true
 	for _, n := range d.nodes {
-		// What is reserved may have to be replaced.
+		// A reservation may have to be replaced.
 		if n.phase == unserved && n.cached && !n.busy {
 			d.queue.Add(n.Name)
 		}
 	}
 }
 
-// occupies notes which of the Node's addresses lie in pools, and tells it if it names more than count.
-// Those that are new are excluded at once, and by themselves: every Node may have some.
+// occupies records the Node's addresses that lie in pools, and sends an Event about too many.
+// New addresses are excluded at once and individually, because every Node may have some.
 func (d *decider) occupies(ctx context.Context, n *node, live *corev1.Node) {
 	if excess := kube.TooMany(live); excess != n.excess {
 		if n.excess = excess; excess != "" {
@@ -80,15 +79,16 @@ func (d *decider) occupies(ctx context.Context, n *node, live *corev1.Node) {
 	d.warn(ctx, warnings)
 	for _, w := range warnings {
 		if holder, ok := d.nodes[types.UID(w.Node.UID)]; ok && holder.phase == unserved && holder.cached && !holder.busy {
-			d.queue.Add(holder.Name) // what is reserved has to be replaced
+			d.queue.Add(holder.Name) // its reservation must be replaced
 		}
 	}
 }
 
-// vacates notes that a Node is gone whose addresses may lie in pools.
+// vacates records that a deleted Node may have had addresses in pools.
 func (d *decider) vacates(n *node) { d.vacated = d.vacated || len(n.inside) > 0 }
 
-// vacate takes back the exclusion of addresses that are no Node's any more: once, when many go.
+// vacate lifts the exclusion of addresses that no Node has any more. It waits for an empty
+// queue, so that it runs once for many deleted Nodes.
 func (d *decider) vacate(ctx context.Context) {
 	if d.vacated && d.queue.Len() == 0 {
 		d.vacated = false
@@ -96,8 +96,8 @@ func (d *decider) vacate(ctx context.Context) {
 	}
 }
 
-// insidePools are the Node's addresses that lie in pools, sorted: as many as one Node can make count,
-// because its kubelet may report one of every node prefix.
+// insidePools returns the Node's addresses that lie in pools, sorted. Their number is limited,
+// because a kubelet may report an address of every node prefix.
 func (d *decider) insidePools(live *corev1.Node) []netip.Addr {
 	var inside []netip.Addr
 	for _, a := range kube.Addresses(live) {

@@ -12,33 +12,30 @@ import (
 )
 
 const (
-	// fileLimit is how many bytes of keys and values the root may have. The API server refuses a
-	// ConfigMap with more than 1 MiB.
+	// fileLimit limits the bytes of keys and values in the root (API server: 1 MiB per ConfigMap).
 	fileLimit = 1_000_000
-	// storeLimit is how many bytes of values the API server lets a ConfigMap have.
+	// storeLimit is the API server's limit on the bytes of values in a ConfigMap.
 	storeLimit = 1 << 20
-	// fileMargin is more than any one Node adds to it.
+	// fileMargin is more than any single Node adds to the root.
 	fileMargin = 1_000
-	// farewell is what the end of a Node adds to its entry: all may end at once.
+	// farewell is what the deletion of a Node adds to its entry, in bytes. All may be deleted.
 	farewell = 40
 )
 
-// Shards says how the stored ledger is spread over several ConfigMaps; the zero value: not at all,
-// and if it is spread it goes back into one.
+// Shards configures the sharding of the stored ledger. The zero value merges all into one object.
 type Shards struct {
-	// After is how many Nodes the root has before what is handed out goes to shards.
+	// After is the number of Nodes in the root from which on new prefixes are guarded by shards.
 	After int
 	// BlockBits is the size of a shard's block, as in [ipam.Facts].
 	BlockBits int
 }
 
-// ledgerFiles are the stored ledger's ConfigMaps as they are known to be, and what is to be
-// changed in them.
+// ledgerFiles has the last observed ConfigMaps of the stored ledger and their pending changes.
 type ledgerFiles struct {
 	*ipam.Files
 	objects map[int]*corev1.ConfigMap // without their data
-	made    time.Time                 // the root, by the API server's clock
-	empty   bool                      // there was nothing in the root when it was read
+	made    time.Time                 // creation of the root, by the API server's clock
+	empty   bool                      // the root had no entries when it was read
 }
 
 func newLedgerFiles(l *ipam.Ledger, s stored) *ledgerFiles {
@@ -49,7 +46,7 @@ func newLedgerFiles(l *ipam.Ledger, s stored) *ledgerFiles {
 	return f
 }
 
-// known is what is stored, without one object that has to be read again.
+// known returns the stored state without one object that has to be read again.
 func (f *ledgerFiles) known(but int) stored {
 	s := stored{maps.Clone(f.objects), map[int]map[string]string{}}
 	for object := range f.objects {
@@ -59,28 +56,27 @@ func (f *ledgerFiles) known(but int) stored {
 	return s
 }
 
-// exists reports whether there is a root.
 func (f *ledgerFiles) exists() bool { return f.objects[ipam.RootObject] != nil }
 
 // fits reports whether the API server would store the root.
 func (f *ledgerFiles) fits() bool { return f.Fits(ipam.RootObject, storeLimit) }
 
-// full reports whether one more Node might not fit into the root.
+// full reports whether another Node might not fit into the root.
 func (f *ledgerFiles) full() bool {
 	bytes, names := f.Size(ipam.RootObject)
 	return bytes+farewell*names+fileMargin > fileLimit
 }
 
-// gatherable reports whether all would fit into the root.
+// gatherable reports whether all entries would fit into the root.
 func (f *ledgerFiles) gatherable() bool { return f.Total() <= fileLimit }
 
-// crowded reports whether the root has so many Nodes that some should go to a shard.
+// crowded reports whether the root has so many Nodes that some should move to a shard.
 func (f *ledgerFiles) crowded(after int) bool {
 	_, names := f.Size(ipam.RootObject)
 	return names >= 2*after
 }
 
-// order describes a write that goes out now.
+// order returns the order for a write that is sent now.
 func (f *ledgerFiles) order(w ipam.Write) order {
 	if w.Open {
 		return order{write: w}
@@ -94,7 +90,6 @@ func (f *ledgerFiles) order(w ipam.Write) order {
 	return order{w, object}
 }
 
-// took records that an order was carried out.
 func (f *ledgerFiles) took(r receipt) {
 	if r.write.Open {
 		f.Opened(r.write.Object, r.object.Data)
@@ -108,7 +103,7 @@ func (f *ledgerFiles) took(r receipt) {
 	}
 }
 
-// parse reads all entries, or names the first that is damaged.
+// parse parses all entries. The error names the first damaged one.
 func (s stored) parse() (ipam.Stored, error) {
 	found, damaged := ipam.ParseStored(s.entries)
 	if len(damaged) > 0 && strings.HasPrefix(damaged[0].Key, ipam.MarkKey) {

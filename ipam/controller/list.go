@@ -18,8 +18,8 @@ import (
 // listTimeout bounds the live list, over all its pages.
 const listTimeout = 2 * time.Minute
 
-// listUntilDone lists the holders until that succeeds or the context ends: after a fence, a list
-// at any later time is as good, and another fence would help nobody.
+// listUntilDone lists the holders until that succeeds or the context ends: after a fence, a
+// later list is as good, and another fence would have no benefit.
 func (d *decider) listUntilDone(ctx context.Context) ([]*corev1.Node, error) {
 	for again := backoff(); ; {
 		holders, err := d.listHolders(ctx)
@@ -33,7 +33,7 @@ func (d *decider) listUntilDone(ctx context.Context) ([]*corev1.Node, error) {
 	}
 }
 
-// listHolders lists live, not from a cache, the Nodes that have podCIDRs.
+// listHolders returns the Nodes with podCIDRs from a live list.
 func (d *decider) listHolders(ctx context.Context) ([]*corev1.Node, error) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
@@ -57,7 +57,7 @@ func (d *decider) listHolders(ctx context.Context) ([]*corev1.Node, error) {
 	return holders, nil
 }
 
-// bare keeps of a Node what observing it needs: whole Nodes are large.
+// bare keeps only the fields that observing needs, because whole Nodes are large.
 func bare(live *corev1.Node) *corev1.Node {
 	out := &corev1.Node{Spec: corev1.NodeSpec{PodCIDR: live.Spec.PodCIDR, PodCIDRs: live.Spec.PodCIDRs, ProviderID: live.Spec.ProviderID}}
 	out.Name, out.UID, out.CreationTimestamp, out.Labels = live.Name, live.UID, live.CreationTimestamp, live.Labels

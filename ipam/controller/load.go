@@ -20,14 +20,14 @@ import (
 	"github.com/underlay-ccm/underlay/ipam"
 )
 
-// damagedRetry is how long a damaged ledger waits for its repair before the next look.
+// damagedRetry is the pause between reads of a damaged ledger until it is repaired.
 const damagedRetry = 10 * time.Second
 
-// load reads the stored ledger and plans anew from it and from all that is known about Nodes.
-// It tries until that succeeds; meanwhile nothing is handed out. It returns an error only when
-// the context ends or when the configuration contradicts what is stored.
+// load reads the stored ledger and rebuilds the state from it and from the observed Nodes. It
+// retries until it succeeds; nothing is handed out before. It returns an error only if the
+// context ends or the configuration conflicts with the stored ledger.
 //
-// What is known of shards is not read again at the first try.
+// The first try reuses the shards in known instead of reading them again.
 func (d *decider) load(ctx context.Context, known stored) error {
 	for again := backoff(); ; known = (stored{}) {
 		retry, err := d.loadOnce(ctx, known)
@@ -44,7 +44,7 @@ func (d *decider) load(ctx context.Context, known stored) error {
 		case !retry && !d.loaded:
 			return err
 		case !retry:
-			// A person edited the ledger: what works goes on.
+			// The ledger was edited by hand: keep the controllers running.
 			d.tellLedger(reasonLedgerDamaged, err.Error())
 		default:
 			d.tellUnwritable(err)
@@ -61,7 +61,7 @@ func (d *decider) load(ctx context.Context, known stored) error {
 	}
 }
 
-// loadOnce tries to load, and tells whether trying again can help.
+// loadOnce tries to load, and reports whether a retry can help.
 func (d *decider) loadOnce(ctx context.Context, known stored) (retry bool, err error) {
 	found, err := d.store.read(ctx, true, known)
 	if err != nil {
@@ -70,7 +70,7 @@ func (d *decider) loadOnce(ctx context.Context, known stored) (retry bool, err e
 	if len(found.lost()) == 0 {
 		var holders []*corev1.Node
 		if d.damaged {
-			// Whoever repaired it may have deleted what the cache doesn't show yet.
+			// The repair may have deleted entries of Nodes that are not in the cache yet.
 			if holders, err = d.listHolders(ctx); err != nil {
 				return true, err
 			}
@@ -99,10 +99,10 @@ func (d *decider) loadOnce(ctx context.Context, known stored) (retry bool, err e
 	return true, d.storeAnew(ctx)
 }
 
-// storeAnew stores a ledger that was lost, the root last. It has an entry of each pool at least,
-// and so doesn't look like one that somebody emptied. A ConfigMap is made without any, and filled
-// by a write that fits no other: a creation that arrives when its sender is long gone makes a
-// ledger that is lost, not one that lacks what was handed out since.
+// storeAnew stores a lost ledger, the root last. The root has at least one entry per pool, and
+// so doesn't look like an emptied one. A ConfigMap is created without entries and filled by an
+// update of that version: a create request that arrives long after its sender ended results in
+// a lost ledger, and not in one that lacks later reservations.
 func (d *decider) storeAnew(ctx context.Context) error {
 	if !d.file.exists() {
 		r := receipt{write: ipam.Write{Object: ipam.RootObject, Open: true}}
@@ -123,13 +123,12 @@ func (d *decider) storeAnew(ctx context.Context) error {
 	}
 }
 
-// storedAgain reports whether a ledger that was lost, and then too large to be stored, fits now.
+// storedAgain reports whether a lost ledger that was too large to be stored fits now.
 func (d *decider) storedAgain() bool {
 	return d.oversized && !d.file.exists() && d.file.fits()
 }
 
-// fence waits until no process can be left that goes on from a ledger which is lost. It reports
-// whether there was never another process.
+// fence waits until no process with a lost ledger can be left, unless first reports true.
 func (d *decider) fence(ctx context.Context, found stored) (first bool, err error) {
 	if first, err = d.first(ctx, found); err != nil || first {
 		return first, err
@@ -140,12 +139,12 @@ func (d *decider) fence(ctx context.Context, found stored) (first bool, err erro
 	return false, sleep.For(ctx, d.Fence)
 }
 
-// first reports whether nothing shows that another process ever handed out anything. The lease alone
-// can't tell: it may have been deleted together with the ledger, and counts from 0 then.
+// first reports whether there is no sign that another process ever handed out a prefix. The lease
+// alone is not enough: it may have been deleted together with the ledger, and counts from 0 then.
 func (d *decider) first(ctx context.Context, found stored) (first bool, err error) {
 	shards := len(found.objects)
 	if found.exists() {
-		shards-- // one without entries is what is left of a start that failed
+		shards-- // a root without entries remains from a failed start
 	}
 	if d.First == nil || !found.unrooted() || shards > 0 {
 		return false, nil
@@ -160,7 +159,6 @@ func (d *decider) first(ctx context.Context, found stored) (first bool, err erro
 	}), err
 }
 
-// lostText says what was lost, and what happens now.
 func (d *decider) lostText(found stored) string {
 	var what string
 	switch {
@@ -175,8 +173,8 @@ func (d *decider) lostText(found stored) string {
 	return what + fmt.Sprintf(", what was reserved in it is lost: it is rebuilt from the Nodes, and nothing is handed out for %s, until no process goes on from the lost one", d.Fence)
 }
 
-// rebuild makes the Ledger anew: from what is stored, from what this process reserved and may
-// have sent already, and from the podCIDRs that Nodes are known to have.
+// rebuild replaces the Ledger: from the stored ledger, the reservations that this process made
+// and may have sent, and the observed podCIDRs of Nodes.
 func (d *decider) rebuild(ctx context.Context, s stored, holders []*corev1.Node) error {
 	written, err := s.parse()
 	if err != nil {
@@ -230,7 +228,7 @@ func (d *decider) rebuild(ctx context.Context, s stored, holders []*corev1.Node)
 			n.inside = d.insidePools(live)
 		}
 		switch {
-		case n.gone(): // decide asks the API server
+		case n.gone(): // decide reads it from the API server
 		case n.phase == settled:
 			d.warn(ctx, o.Warnings)
 		default:
@@ -246,19 +244,19 @@ func (d *decider) rebuild(ctx context.Context, s stored, holders []*corev1.Node)
 		d.queue.Add(n.Name)
 	}
 	if len(s.lost()) == 0 {
-		d.gather(ctx, written) // else at the next start: a shard that was lost is filled first
+		d.gather(ctx, written) // else at the next start: a lost shard is filled first
 	}
 	d.spread()
 	d.freed, d.stale = true, true
-	d.vacated = true // by Nodes that went before they were decided on
+	d.vacated = true // by Nodes deleted before they were decided on
 	d.expireIn(quarantineLook)
 	return nil
 }
 
-// remember adds to what is stored what only this process knows: reservations that it may have
-// sent, and quarantines that were never stored or were lost with the ledger. It returns those of
-// Nodes of which nothing is stored. What it only planned is forgotten, and so is a quarantine
-// that another process ended.
+// remember adds state of this process to the stored holdings: reservations that it may have
+// sent, and quarantines that were never stored or were lost with the ledger. It returns the
+// holdings of Nodes without a record. Reservations that were not sent are dropped, and so are
+// quarantines that another process ended.
 func (d *decider) remember(written []ipam.Holding, lost bool) (unstored []ipam.Holding) {
 	recorded := map[string]*ipam.Holding{}
 	for i := range written {
@@ -292,7 +290,7 @@ func (d *decider) remember(written []ipam.Holding, lost bool) (unstored []ipam.H
 	return unstored
 }
 
-// keepAll adds to what is stored of a holding what another object may have lost of it.
+// keepAll adds prefixes to a stored holding that another object may have lost.
 func keepAll(stored *ipam.Holding, h ipam.Holding) {
 	for _, p := range slices.Concat(h.Prefixes, h.Abandoned) {
 		if !slices.Contains(stored.Prefixes, p) && !slices.Contains(stored.Abandoned, p) {
@@ -302,14 +300,13 @@ func keepAll(stored *ipam.Holding, h ipam.Holding) {
 	}
 }
 
-// known are the Nodes that the cache has, those that hold podCIDRs according to a live list, and
-// those that were observed before and are in neither.
+// known returns the Nodes of the cache and of the live list, and those only observed before.
 func (d *decider) known(holders []*corev1.Node) (cached map[types.UID]bool, found map[types.UID]*corev1.Node, nodes []ipam.LiveNode) {
 	cached, found = map[types.UID]bool{}, map[types.UID]*corev1.Node{}
 	for _, live := range holders {
 		found[live.UID] = live
 	}
-	// The lister has no other error than a wrong selector.
+	// The lister's only error is an invalid selector.
 	list, _ := d.lister.List(labels.Everything())
 	for _, live := range list {
 		cached[live.UID] = true
@@ -329,16 +326,16 @@ func (d *decider) known(holders []*corev1.Node) (cached map[types.UID]bool, foun
 	return cached, found, nodes
 }
 
-// LiveNode is a Node as a Ledger is rebuilt from it.
+// LiveNode converts a Node for [ipam.Rebuild].
 func LiveNode(live *corev1.Node) ipam.LiveNode {
-	prefixes, _ := kube.PodCIDRs(live) // what can't be read is in nobody's way
+	prefixes, _ := kube.PodCIDRs(live) // a podCIDR that can't be parsed overlaps nothing
 	return ipam.LiveNode{
 		Node:     ipam.Node{Name: live.Name, UID: string(live.UID), ProviderID: live.Spec.ProviderID},
 		PodCIDRs: prefixes, Created: live.CreationTimestamp.Time,
 	}
 }
 
-// backoff returns growing pauses between tries.
+// backoff returns increasing pauses between tries.
 func backoff() wait.DelayFunc {
 	b := wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 6, Cap: lastRetry}
 	return b.DelayFunc()

@@ -9,12 +9,11 @@ import (
 	"github.com/underlay-ccm/underlay/ipam"
 )
 
-// Registry takes metrics; component-base's registries are such.
+// Registry registers metrics. The registries of component-base implement it.
 type Registry interface {
 	Register(metrics.Registerable) error
 }
 
-// ipamMetrics shows the pools and what became of Nodes.
 type ipamMetrics struct {
 	ranges, active                   *metrics.GaugeVec
 	waiting, second, oversized       *metrics.Gauge
@@ -71,7 +70,6 @@ func (m *ipamMetrics) allocated(after time.Duration) {
 	m.latency.Observe(after.Seconds())
 }
 
-// wrote counts a write of the stored ledger.
 func (m *ipamMetrics) wrote(w ipam.Write) {
 	m.ledgerWrites.WithLabelValues("written").Inc()
 	bytes := 0
@@ -81,7 +79,6 @@ func (m *ipamMetrics) wrote(w ipam.Write) {
 	m.written.Add(float64(bytes))
 }
 
-// showTrouble shows what keeps Nodes from being given podCIDRs.
 func (m *ipamMetrics) showTrouble(waiting int, second, oversized bool) {
 	m.waiting.Set(float64(waiting))
 	m.second.Set(map[bool]float64{true: 1}[second])
@@ -96,7 +93,7 @@ func (m *ipamMetrics) showRanges(counts []ipam.Counts) {
 			"free": c.Free, "allocated": c.Allocated, "quarantined": c.Quarantined, "excluded": c.Excluded, "foreign": c.Foreign,
 		} {
 			if state == "free" && !c.Pool.IsValid() {
-				continue // none would read as exhausted, and each server brings its own
+				continue // 0 would be read as exhausted, and each server has its own prefix
 			}
 			m.ranges.WithLabelValues(c.Name, family, state).Set(float64(n))
 		}

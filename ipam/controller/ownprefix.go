@@ -9,7 +9,7 @@ import (
 	"github.com/underlay-ccm/underlay/ipam"
 )
 
-// ownPrefix is what is known of a machine's own prefix.
+// ownPrefix is the looked up own prefix of a machine.
 type ownPrefix struct {
 	known bool
 	own   netip.Prefix
@@ -24,33 +24,31 @@ func configs(pools []Pool) []ipam.PoolConfig {
 	return out
 }
 
-// selects reports whether a pool's selector picks the Node.
 func (p Pool) selects(n *node) bool {
 	return p.Selector == nil || p.Selector.Matches(labels.Set(n.labels))
 }
 
 func (p Pool) ipv6() bool { return p.Own || p.Prefix.Addr().Is6() }
 
-// isFor reports whether a pool is for the Node.
+// isFor reports whether a pool may serve the Node.
 func (d *decider) isFor(p Pool, n *node) bool {
 	return p.selects(n) && (p.Exclusive || !slices.ContainsFunc(d.Pools, func(other Pool) bool {
 		return other.Exclusive && other.ipv6() == p.ipv6() && other.selects(n)
 	}))
 }
 
-// wantsOwn reports whether the Node may be given a part of its machine's own prefix.
+// wantsOwn reports whether the Node may get a part of its machine's own prefix.
 func (d *decider) wantsOwn(n *node) bool {
 	return slices.ContainsFunc(d.Pools, func(p Pool) bool {
 		return p.Own && p.State == ipam.Active && d.isFor(p, n)
 	})
 }
 
-// asksOwn reports whether that prefix has to be found out before anything is assigned.
+// asksOwn reports whether the own prefix must be looked up before an assignment.
 func (d *decider) asksOwn(n *node, held ipam.Holding) bool {
 	return !held.Observed && !n.own.known && d.wantsOwn(n)
 }
 
-// offered is what the Node may be given from.
 func (d *decider) offered(n *node) ipam.Offer {
 	return ipam.Offer{
 		Pools: func(name string) bool {
@@ -60,8 +58,7 @@ func (d *decider) offered(n *node) ipam.Offer {
 	}
 }
 
-// tellFallback warns about a Node that should have got a part of its machine's own prefix and
-// got something else, because there is a pool to fall back to.
+// tellFallback warns about a Node with a fallback pool's prefix instead of the machine's own.
 func (d *decider) tellFallback(n *node, given []netip.Prefix) {
 	i := slices.IndexFunc(d.Pools, func(p Pool) bool {
 		return p.ipv6() && p.State == ipam.Active && d.isFor(p, n)

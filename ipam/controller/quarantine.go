@@ -12,13 +12,12 @@ import (
 	"github.com/underlay-ccm/underlay/ipam"
 )
 
-// quarantineLook is how often a quarantine is looked at that could be over but for a route.
+// quarantineLook is the interval for checking quarantines that only a route keeps open.
 const quarantineLook = 10 * time.Second
 
-// count begins the quarantine of a Node that is gone, where this process sees it first. Only what
-// is left of one that another process began depends on when the stored ledger says that was. One
-// that is over by that, and yet there, is counted in full: the clock that began it may have been
-// behind.
+// count starts the quarantine of a deleted Node when this process first observes the deletion.
+// The recorded time only shortens a quarantine that another process started. One that is over
+// by that time, yet still exists, lasts its full time: the clock may have been behind.
 func (d *decider) count(n *node, released time.Time) {
 	if !n.since.IsZero() {
 		return
@@ -31,12 +30,12 @@ func (d *decider) count(n *node, released time.Time) {
 	n.until = n.since.Add(left)
 }
 
-// expire ends the quarantines that are over, and arranges for the next look.
+// expire ends the quarantines that are over, and schedules the next check.
 func (d *decider) expire(ctx context.Context) {
 	d.due = time.Time{}
 	d.lookAtRoutes(ctx)
 	if len(d.routes.told) > 0 && d.waiting.len() > 0 {
-		d.expireIn(quarantineLook) // the routes may go, and nothing else would tell
+		d.expireIn(quarantineLook) // the routes may be deleted, without any other notification
 	}
 	for _, h := range d.ledger.Quarantined() {
 		n := d.identify(h.Node)
@@ -46,7 +45,7 @@ func (d *decider) expire(ctx context.Context) {
 			d.expireIn(max(left, time.Second))
 			continue
 		case n.phase != confirmedGone && d.seen(h.Node):
-			// Whoever wrote that it is gone: the API server has the last word.
+			// Confirm with the API server, whatever the record.
 			d.request(n)
 		case d.unrouted(h, n.since):
 			d.free(ctx, h)
@@ -56,13 +55,13 @@ func (d *decider) expire(ctx context.Context) {
 	}
 }
 
-// seen reports whether the cache has the very Node.
+// seen reports whether the cache has the Node with this UID.
 func (d *decider) seen(owner ipam.Node) bool {
 	live, err := d.lister.Get(owner.Name)
 	return err == nil && string(live.UID) == owner.UID
 }
 
-// expireIn arranges for a look at the quarantines no later than that.
+// expireIn schedules a check of the quarantines after at most this time.
 func (d *decider) expireIn(after time.Duration) {
 	due := time.Now().Add(after)
 	if !d.due.IsZero() && !due.Before(d.due) {
@@ -74,10 +73,9 @@ func (d *decider) expireIn(after time.Duration) {
 	}
 }
 
-// unrouted reports whether no route toward what a Node had stands any more, for sure: a list that
-// was asked for before the Node's end may lack a route that came after it. What a living Node has as
-// well, set by somebody else, doesn't count: the route is toward that one, and the prefix doesn't
-// become free.
+// unrouted reports whether a current list shows that no route to the Node's prefixes exists: a
+// list requested before the Node's deletion may lack a later route. A prefix that an existing Node
+// has too, set by another component, doesn't count: it is routed to that Node and stays in use.
 func (d *decider) unrouted(h ipam.Holding, since time.Time) bool {
 	if d.Routed == nil {
 		return true

@@ -15,43 +15,40 @@ import (
 )
 
 const (
-	// unhurried is how long an entry may wait at least for a write that goes out anyway, where
-	// another process would find out the same by itself: that a Node is gone, that its quarantine
-	// is over, what its provider ID is. It waits longer where a write has more to carry, so that
-	// such entries alone write no more than lazyRate, in bytes a second, and never longer than
-	// overdue.
+	// unhurried is the minimum time that an entry may wait to be included in another write, if
+	// another process would detect its change by itself: a deleted Node, the end of a
+	// quarantine, a provider ID. It waits longer if a write is larger, so that such entries
+	// alone cause at most lazyRate bytes per second, and never longer than overdue.
 	unhurried = 10 * time.Second
 	lazyRate  = 200
 	overdue   = 5 * time.Minute
-	// writeRate bounds the writes in bytes a second, writeBurst those of a moment after a rest, so
-	// that many Nodes that join at once don't wait. Each write has a whole ConfigMap, and etcd
-	// keeps all of them until it compacts, every five minutes by default: 310 MB of the 2 GB that
-	// it takes by default.
+	// writeRate limits the writes in bytes per second. writeBurst is the burst, so that many Nodes
+	// that join at once don't wait. Each write has a whole ConfigMap, and etcd keeps all revisions
+	// until it compacts, by default every five minutes: 310 MB of the 2 GB that it has by default.
 	writeRate  = 1_000_000
 	writeBurst = 10_000_000
 )
 
-// changed has a Node's entry of the stored ledger brought up to date at once.
+// changed marks a Node's entry of the stored ledger to be written at once.
 func (d *decider) changed(n *node) { d.record(n, time.Now()) }
 
-// noted has it brought up to date with the next write.
+// noted marks it to be written with the next write.
 func (d *decider) noted(n *node) { d.record(n, time.Now().Add(patience(d.file.Largest()))) }
 
-// patience is how long an entry may wait for a write of so many bytes.
+// patience returns how long an entry may wait for a write of that many bytes.
 func patience(bytes int) time.Duration {
 	return min(max(unhurried, time.Second*time.Duration(bytes)/lazyRate), overdue)
 }
 
 func (d *decider) record(n *node, by time.Time) { d.file.Update(n.Name, by) }
 
-// recorded reports whether the stored ledger has of a UID exactly what the Ledger has.
+// recorded reports whether the stored ledger has exactly the Ledger's holding of a UID.
 func (d *decider) recorded(owner ipam.Node) bool { return d.file.Recorded(owner.UID) }
 
-// atOnce is how many changed entries go out although more names wait to be decided.
+// atOnce is the number of changed entries that are written even if the queue is not empty.
 const atOnce = 200
 
-// order gathers what is to be written now, or tells how long that has to wait. Where the pools'
-// cursors stand is worth no write of its own.
+// order returns the next write, or how long it has to wait. A moved cursor alone causes no write.
 func (d *decider) order(ctx context.Context) (o order, ok bool, wait time.Duration) {
 	if d.writing {
 		return order{}, false, 0
@@ -72,12 +69,12 @@ func (d *decider) order(ctx context.Context) (o order, ok bool, wait time.Durati
 		return order{}, false, max(wait, 0)
 	}
 	bytes, _ := d.file.Size(w.Object)
-	d.written.ReserveN(now, bytes) // may be owed: what comes next waits
+	d.written.ReserveN(now, bytes) // may exceed the limit: the next write waits
 	return d.file.order(w), true, 0
 }
 
-// spread has more of the ledger go to shards, where the root has many Nodes. It may take several
-// steps, so that Nodes that wait are not kept from what they need.
+// spread moves more of the ledger to shards if the root has many Nodes. It may take several
+// calls, so that waiting Nodes are not delayed.
 func (d *decider) spread() {
 	_, names := d.file.Size(ipam.RootObject)
 	if !d.spreads() || names < d.Shards.After && d.file.Guarding() == 0 {
@@ -91,7 +88,7 @@ func (d *decider) spread() {
 	}
 }
 
-// gather has a ledger that is spread go back into one ConfigMap, where that is asked for.
+// gather merges the shards into one ConfigMap if sharding is disabled.
 func (d *decider) gather(ctx context.Context, written ipam.Stored) {
 	if d.Shards.After > 0 || len(written.Shards) == 0 {
 		return
@@ -108,9 +105,9 @@ func (d *decider) gather(ctx context.Context, written ipam.Stored) {
 	d.ledger.Gather()
 }
 
-// storable reports whether the root fits into its ConfigMap. One that doesn't, because Nodes with
-// podCIDRs came from elsewhere, is kept in memory: nothing is handed out, and Nodes that have
-// podCIDRs are observed and released as ever.
+// storable reports whether the root fits into its ConfigMap. A root that doesn't fit, because
+// of podCIDRs set by another component, is kept in memory: nothing is handed out, and Nodes
+// with podCIDRs are observed and released as before.
 func (d *decider) storable(ctx context.Context) bool {
 	fits := d.file.fits()
 	if !fits && !d.oversized {
@@ -124,25 +121,25 @@ func (d *decider) storable(ctx context.Context) bool {
 	return fits
 }
 
-// spreads reports whether more of the ledger may go to shards. Where pools are cut from machines'
-// own prefixes nothing would be gained: the root has to have those anyway.
+// spreads reports whether more of the ledger may move to shards. Pools cut from machines' own
+// prefixes rule that out: the root must have those prefixes anyway.
 func (d *decider) spreads() bool {
 	return d.Shards.After > 0 && !d.refused && !slices.ContainsFunc(d.Pools, func(p Pool) bool { return p.Own })
 }
 
-// full reports whether one more Node might not be recorded.
+// full reports whether another Node might not be recorded.
 func (d *decider) full() bool {
 	return d.file.full() && !(d.spreads() && d.file.Guarding() < ipam.MaxShards)
 }
 
-// receive takes in what became of a write of the stored ledger. Whatever happened to one that
-// failed: it is read again, and everything is planned anew. After a second failure in a row that
-// waits, because what refuses one write may refuse the next.
+// receive handles the result of a write of the stored ledger. After a failure, whatever the
+// cause, the ledger is read again and everything planned again. From the second failure in a
+// row on it waits first, because the cause may persist.
 func (d *decider) receive(ctx context.Context, r receipt) error {
 	d.writing = false
 	if r.err != nil {
 		if r.write.Object != ipam.RootObject && (apierrors.IsForbidden(r.err) || apierrors.IsInvalid(r.err)) {
-			d.refused = true // the root goes on without it
+			d.refused = true // the root is used without shards then
 		}
 		return d.unwritten(ctx, r.write.Object, r.err)
 	}
@@ -152,7 +149,7 @@ func (d *decider) receive(ctx context.Context, r receipt) error {
 	d.spread()
 	for _, key := range recordable(r.write) {
 		for _, n := range d.byName[key] {
-			// A Node that holds nothing may be waiting for what has nothing to do with this write.
+			// A Node without a reservation may wait for an unrelated reason.
 			if _, held := d.ledger.Lookup(n.UID); held && n.phase == unserved && n.cached {
 				d.request(n)
 			}
@@ -161,12 +158,12 @@ func (d *decider) receive(ctx context.Context, r receipt) error {
 	return nil
 }
 
-// recordable are the names that may be recorded now.
+// recordable returns the names that may be recorded after a write.
 func recordable(w ipam.Write) []string {
 	if !w.Opens {
 		return w.Names
 	}
-	return slices.Collect(maps.Keys(w.Entries)) // those that are no names nobody has
+	return slices.Collect(maps.Keys(w.Entries)) // keys that are no names match no Node
 }
 
 func (d *decider) unwritten(ctx context.Context, object int, cause error) error {
@@ -187,7 +184,7 @@ func (d *decider) unwritten(ctx context.Context, object int, cause error) error 
 	return d.load(ctx, d.file.known(object))
 }
 
-// tellUnwritable warns about a refusal that waiting doesn't mend.
+// tellUnwritable sends an Event about a rejection that a retry doesn't resolve.
 func (d *decider) tellUnwritable(err error) {
 	if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsRequestEntityTooLargeError(err) {
 		d.tellLedger(reasonLedgerNotWritable, err.Error())

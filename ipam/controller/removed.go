@@ -14,10 +14,10 @@ import (
 	"github.com/underlay-ccm/underlay/ipam"
 )
 
-// Check tells what keeps pools and exclusions from being used: that they are impossible together,
-// or, as the stored ledger in a namespace shows, that they lack pools of which Nodes still hold
-// prefixes. It changes nothing. A ledger that can't be read is no reason: the controller waits
-// for that.
+// Check returns the reasons why pools and exclusions can't be used: an error if they are
+// invalid together, and the pools that they lack although Nodes hold prefixes of them
+// according to the stored ledger in a namespace. It changes nothing. A ledger that can't be
+// read is not reported: the controller waits for it.
 func Check(ctx context.Context, client kubernetes.Interface, namespace string, pools []Pool, exclusions []netip.Prefix) ([]*RemovedPoolError, error) {
 	facts := ipam.Facts{Pools: configs(pools), Exclusions: exclusions, Occupied: exclusions, Now: time.Now()}
 	if _, err := ipam.Rebuild(facts); err != nil {
@@ -37,7 +37,6 @@ func Check(ctx context.Context, client kubernetes.Interface, namespace string, p
 	return removed(book.Removed()), nil
 }
 
-// removed explains why the configuration can't be used with what is stored.
 func removed(orphans []ipam.Orphan) []*RemovedPoolError {
 	nodes := map[string][]string{}
 	for _, o := range orphans {
@@ -56,22 +55,22 @@ func removed(orphans []ipam.Orphan) []*RemovedPoolError {
 	return out
 }
 
-// shownHolders is how many Nodes an error names.
+// shownHolders limits the Nodes that an error names.
 const shownHolders = 3
 
-// A RemovedPoolError is a pool that is no longer configured, or with another range or node mask,
-// while Nodes hold prefixes of it.
+// A RemovedPoolError is a pool that is no longer configured, or has another range or node
+// mask, while Nodes hold prefixes of it.
 type RemovedPoolError struct {
 	Pool    string
-	Holders string // some of them, for people
+	Holders string // some of them, for messages
 }
 
-// Problem is the error without what to do about it, for who shows them apart.
+// Problem returns the error without its remedy.
 func (e *RemovedPoolError) Problem() string {
 	return "not configured any more as it was, but Nodes hold prefixes of it: " + e.Holders
 }
 
-// Remedy is what to do about it.
+// Remedy returns how to resolve the error.
 func (e *RemovedPoolError) Remedy() string {
 	return "configure it as before with state: draining, and remove it when these Nodes are gone"
 }

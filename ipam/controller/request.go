@@ -20,50 +20,46 @@ import (
 )
 
 const (
-	// attemptTimeout bounds all requests of one job. What happened to a request that ran out of
-	// it is unknown, like with any other failure.
+	// attemptTimeout bounds all requests of a job. After it the result of a request is unknown.
 	attemptTimeout = 30 * time.Second
-	// fieldManager is the name under which managedFields show who set the podCIDRs.
+	// fieldManager identifies this controller in the managedFields of podCIDRs.
 	fieldManager = "underlay-node-ipam"
 )
 
-// A job is to write one Node's podCIDRs, or, with nothing to write, to find out what became of it,
-// or one of the rarer questions below.
+// A job is a request about a Node: write its podCIDRs, read it if there are none, or one of these.
 type job struct {
 	node  ipam.Node
 	write []netip.Prefix
-	// look says that an earlier request may have been applied: a live GET comes first and
-	// decides whether to write again.
+	// look means that an earlier request may have been applied: read the Node before writing.
 	look bool
-	// locate is a Node whose machine's own prefix is asked for.
+	// locate is a Node to look up its machine's own prefix for.
 	locate *corev1.Node
-	// notice is a condition to write.
 	notice *notice
-	// policy asks whether the admission policy is in place.
+	// policy requests a check of the admission policy.
 	policy bool
 }
 
-// A finding is what a job learned about its Node.
+// A finding is the result of a job.
 type finding struct {
 	job     job
 	outcome outcome
 	live    *corev1.Node // for holds
 	own     *ownPrefix   // for located
 	refuses bool         // the admission policy is in place
-	err     error        // what went wrong, for the log
+	err     error        // for the log
 }
 
 type outcome int
 
 const (
-	unknown outcome = iota // nothing certain: a write may or may not have been applied
-	empty                  // the Node is there and has no podCIDRs
-	holds                  // the Node is there and has podCIDRs
-	gone                   // no Node with that UID exists any more
-	located                // the machine's own prefix is known
+	unknown outcome = iota // a write may or may not have been applied
+	empty                  // the Node exists and has no podCIDRs
+	holds                  // the Node exists and has podCIDRs
+	gone                   // no Node with that UID exists
+	located                // the machine's own prefix was found
 )
 
-// requester asks the API about single Nodes. It decides nothing.
+// requester sends API requests about single Nodes. It decides nothing.
 type requester struct {
 	client kubernetes.Interface
 	own    OwnPrefixes
@@ -91,7 +87,7 @@ func (r requester) attempt(ctx context.Context, j job) finding {
 		return finding{job: j, err: err}
 	}
 	live, err := r.client.CoreV1().Nodes().Patch(ctx, j.node.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{
-		FieldManager: fieldManager, FieldValidation: metav1.FieldValidationIgnore, // we know the fields
+		FieldManager: fieldManager, FieldValidation: metav1.FieldValidationIgnore, // fixed fields
 	})
 	switch {
 	case err == nil:
@@ -122,7 +118,6 @@ func (r requester) look(ctx context.Context, j job) finding {
 	return finding{job: j, outcome: unknown, err: fmt.Errorf("reading Node %s: %w", j.node.Name, err)}
 }
 
-// locate asks for the machine's own prefix.
 func (r requester) locate(ctx context.Context, j job) finding {
 	own, avoid, err := r.own.OwnPrefix(ctx, j.locate)
 	if err != nil {
@@ -131,12 +126,11 @@ func (r requester) locate(ctx context.Context, j job) finding {
 	return finding{job: j, outcome: located, own: &ownPrefix{known: true, own: own, avoid: avoid}}
 }
 
-// policyName is the name of the admission policy that lets nobody else set podCIDRs, and of its
-// binding.
+// policyName names the admission policy, and its binding, that allows only our podCIDRs.
 const policyName = "underlay-podcidrs"
 
-// policy asks whether the admission policy is there and bound. What it says is for whoever wrote
-// it to get right: the one that is shipped is tested.
+// policy checks that the admission policy exists and is bound. It doesn't check the rules of
+// the policy: those that we ship are tested.
 func (r requester) policy(ctx context.Context, j job) finding {
 	admission := r.client.AdmissionregistrationV1()
 	if _, err := admission.ValidatingAdmissionPolicies().Get(ctx, policyName, metav1.GetOptions{}); err != nil {
@@ -170,11 +164,11 @@ func judge(j job, live *corev1.Node) finding {
 	}
 }
 
-// podCIDRPatch sets podCIDR and podCIDRs together: apart, the API would derive one from the
-// other. It is a strategic merge patch, which an API server applies with a tenth less work than a
-// merge patch. One adds to a list, where the other replaces it: that is the same for a Node without
-// podCIDRs, and to one that has others neither can be applied, because podCIDRs are immutable. The
-// UID keeps it from a Node that was created anew under the same name.
+// podCIDRPatch sets podCIDR and podCIDRs together, because the API derives either from the
+// other if it is missing. A strategic merge patch costs the API server a tenth less than a
+// merge patch. It appends to a list instead of replacing it: the result is the same for a Node
+// without podCIDRs, and neither can be applied to a Node with other podCIDRs, which are
+// immutable. The UID keeps the patch from a Node that was recreated under the same name.
 func podCIDRPatch(j job) ([]byte, error) {
 	texts := make([]string, len(j.write))
 	for i, p := range j.write {

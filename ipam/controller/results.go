@@ -16,7 +16,6 @@ import (
 	"github.com/underlay-ccm/underlay/ipam"
 )
 
-// takeResult takes in what a job found out.
 func (d *decider) takeResult(ctx context.Context, f finding) {
 	logger := klog.FromContext(ctx)
 	if f.job.policy {
@@ -29,7 +28,7 @@ func (d *decider) takeResult(ctx context.Context, f finding) {
 	}
 	n, ok := d.nodes[types.UID(f.job.node.UID)]
 	if !ok {
-		return // freed meanwhile
+		return // freed in the meantime
 	}
 	if f.job.notice != nil {
 		n.saying = false
@@ -38,7 +37,7 @@ func (d *decider) takeResult(ctx context.Context, f finding) {
 			n.said = ""
 			d.queue.AddRateLimited(n.Name)
 		} else {
-			d.queue.Add(n.Name) // there may be other news by now
+			d.queue.Add(n.Name) // its state may have changed
 		}
 		return
 	}
@@ -67,7 +66,7 @@ func (d *decider) takeResult(ctx context.Context, f finding) {
 		}
 	case gone:
 		if len(d.byName[n.Name]) > 1 && !n.gone() {
-			d.queue.Add(n.Name) // for the next of that name, which may be the same machine
+			d.queue.Add(n.Name) // for the next Node of that name, which may be the same machine
 		}
 		d.forget(ctx, n)
 		n.phase = confirmedGone
@@ -80,7 +79,7 @@ func (d *decider) takeResult(ctx context.Context, f finding) {
 	d.queue.AddRateLimited(n.Name)
 }
 
-// observe records podCIDRs that a Node really has. They never change again.
+// observe records podCIDRs that a Node has. They are immutable.
 func (d *decider) observe(ctx context.Context, n *node, live *corev1.Node) {
 	if n.phase == settled {
 		return
@@ -90,7 +89,7 @@ func (d *decider) observe(ctx context.Context, n *node, live *corev1.Node) {
 	d.settle(ctx, n, live, before, d.look(n, prefixes))
 }
 
-// settle does what follows when the Ledger was told a Node's podCIDRs.
+// settle updates the state after the Ledger observed a Node's podCIDRs.
 func (d *decider) settle(ctx context.Context, n *node, live *corev1.Node, before ipam.Holding, warnings []ipam.Warning) {
 	logger := klog.FromContext(ctx)
 	prefixes, unreadable := kube.PodCIDRs(live)
@@ -115,8 +114,7 @@ func (d *decider) settle(ctx context.Context, n *node, live *corev1.Node, before
 	d.warn(ctx, warnings)
 }
 
-// look tells the Ledger what podCIDRs a Node has. What was reserved for it beside them is in
-// quarantine from then on.
+// look records a Node's podCIDRs in the Ledger. Its other reservations enter quarantine.
 func (d *decider) look(n *node, podCIDRs []netip.Prefix) []ipam.Warning {
 	warnings := d.ledger.Observe(n.Node, podCIDRs, moment())
 	retired := n.Node
@@ -130,7 +128,6 @@ func (d *decider) look(n *node, podCIDRs []netip.Prefix) []ipam.Warning {
 	return warnings
 }
 
-// warn makes Events of the Ledger's warnings.
 func (d *decider) warn(ctx context.Context, warnings []ipam.Warning) {
 	for _, w := range warnings {
 		n, ok := d.nodes[types.UID(w.Node.UID)]
@@ -143,7 +140,7 @@ func (d *decider) warn(ctx context.Context, warnings []ipam.Warning) {
 	}
 }
 
-// forget puts what a UID held that is gone into quarantine.
+// forget puts the prefixes of a deleted UID into quarantine.
 func (d *decider) forget(ctx context.Context, n *node) {
 	if n.gone() {
 		return
@@ -164,7 +161,7 @@ func (d *decider) forget(ctx context.Context, n *node) {
 	d.expireIn(max(d.Quarantine, time.Second))
 }
 
-// inquiring reports whether the API server still has to say if some Nodes exist.
+// inquiring reports whether some Nodes still have to be read from the API server.
 func (d *decider) inquiring() bool {
 	for _, n := range d.nodes {
 		if !n.cached && !n.gone() {
@@ -174,23 +171,20 @@ func (d *decider) inquiring() bool {
 	return false
 }
 
-// moment is now to the second, which is shorter to store, and rounded so that no quarantine
-// becomes shorter.
+// moment returns the current time, rounded up to the second: shorter text, no shorter quarantine.
 func moment() time.Time { return time.Now().UTC().Add(time.Second - 1).Truncate(time.Second) }
 
-// outdated reports whether the cache has shown that a Node is gone, so that an answer which has it
-// is from before. A UID never comes back.
+// outdated reports whether the cache has shown a Node's deletion. A UID is never reused.
 func (d *decider) outdated(n *node) bool { return n.gone() && n.cached && !d.seen(n.Node) }
 
-// revive takes back that a Node is gone: the API server has it. Its prefixes leave quarantine
-// with the Ledger's next word about it.
+// revive marks a Node that the API server has as existing. Its prefixes leave quarantine when
+// the Ledger next observes or assigns them.
 func (d *decider) revive(n *node) {
 	if n.gone() {
 		n.phase, n.since, d.stale = unserved, time.Time{}, true
 	}
 }
 
-// drop ends what is known about a UID.
 func (d *decider) drop(n *node) {
 	delete(d.nodes, types.UID(n.UID))
 	d.byName[n.Name] = slices.DeleteFunc(d.byName[n.Name], func(other *node) bool { return other == n })
@@ -200,7 +194,7 @@ func (d *decider) drop(n *node) {
 	}
 }
 
-// track returns what is known about a Node's UID, as it is now, beginning to know it if need be.
+// track returns the state of a Node's UID, updated from the live Node.
 func (d *decider) track(live *corev1.Node) *node {
 	n := d.identify(ipam.Node{Name: live.Name, UID: string(live.UID), ProviderID: live.Spec.ProviderID})
 	n.created, n.labels = live.CreationTimestamp.Time, live.Labels
@@ -209,18 +203,18 @@ func (d *decider) track(live *corev1.Node) *node {
 	}
 	n.ProviderID, n.own = live.Spec.ProviderID, ownPrefix{}
 	if held, ok := d.ledger.Lookup(n.UID); ok && n.phase == settled {
-		// So that the record tells which machine it was, when it is gone.
+		// So that the record identifies the machine after the Node's deletion.
 		d.look(n, held.Prefixes)
 		d.noted(n)
 	}
 	return n
 }
 
-// age is how long a Node exists, as far as both clocks agree: a creation that lies in the future
-// was told by a clock that is ahead of ours.
+// age returns the time since a Node's creation, or since this process first observed the Node
+// if the creation time is ahead of the local clock.
 func (n *node) age() time.Duration { return max(time.Since(n.created), time.Since(n.met)) }
 
-// identify returns what is known about a UID, beginning to know it if need be.
+// identify returns the state of a UID, creating it if necessary.
 func (d *decider) identify(owner ipam.Node) *node {
 	n, ok := d.nodes[types.UID(owner.UID)]
 	if !ok {
@@ -231,12 +225,10 @@ func (d *decider) identify(owner ipam.Node) *node {
 	return n
 }
 
-// countEvery is how often the state of the pools is counted at most: that takes about a tenth of a
-// microsecond for each prefix that is held.
+// countEvery limits how often the pools are counted: a tenth of a microsecond per held prefix.
 const countEvery = time.Second
 
-// show publishes the state of the pools where it has changed, and how long that has to wait if it
-// was counted just now.
+// show publishes changed pool states, or returns how long to wait if they were counted recently.
 func (d *decider) show() (wait time.Duration) {
 	d.metrics.showTrouble(d.waiting.len(), d.other.stops(), d.oversized)
 	d.showDeparted()
@@ -253,10 +245,9 @@ func (d *decider) show() (wait time.Duration) {
 	return 0
 }
 
-// showDeparted publishes which Nodes are gone.
 func (d *decider) showDeparted() {
 	if !d.stale || d.queue.Len() > 0 {
-		return // when many go at once, the list is made once
+		return // once for many deletions
 	}
 	if d.departed.Load() == nil && d.inquiring() {
 		return
@@ -266,8 +257,7 @@ func (d *decider) showDeparted() {
 	d.departed.Store(&out)
 }
 
-// Departed are the Nodes that are gone among holders, and whose podCIDRs are in quarantine, by
-// name.
+// Departed returns the holders that are deleted Nodes with podCIDRs in quarantine, by name.
 func Departed(holdings []ipam.Holding) []kube.Departed {
 	var out []kube.Departed
 	for _, h := range holdings {

@@ -10,23 +10,22 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// routesPatience is how long after the ledger was loaded the first Nodes wait for a first list of
-// the network's routes. The ledger alone keeps prefixes apart, so a cloud that doesn't answer
-// stops allocation no longer than that.
+// routesPatience limits how long the first Nodes wait for a list of the network's routes. The
+// ledger alone keeps prefixes apart, so an unresponsive cloud API must not stop allocation longer.
 const routesPatience = 30 * time.Second
 
-// routesAgain is how often a Node that waits for the list looks whether it is there.
+// routesAgain is the interval at which a waiting Node checks for the list.
 const routesAgain = 500 * time.Millisecond
 
-// routesSeen is what the last known list of the network's routes showed.
+// routesSeen is the last list of the network's routes.
 type routesSeen struct {
 	known    bool
 	standing []netip.Prefix
-	told     map[netip.Prefix]bool // nobody's, and said so
-	since    time.Time             // when it was first asked for in vain
+	told     map[netip.Prefix]bool // destinations held by no Node, and reported
+	since    time.Time             // when it was first missing
 }
 
-// awaitsRoutes reports whether a Node that holds nothing has to wait until the routes are known.
+// awaitsRoutes reports whether a Node without prefixes has to wait for the list of routes.
 func (d *decider) awaitsRoutes(ctx context.Context, n *node) bool {
 	d.lookAtRoutes(ctx)
 	if d.Routes == nil || d.routes.known {
@@ -46,8 +45,7 @@ func (d *decider) awaitsRoutes(ctx context.Context, n *node) bool {
 	return true
 }
 
-// lookAtRoutes keeps the Ledger from handing out what is routed already. Where the list is not
-// known any more, the last one counts.
+// lookAtRoutes passes changed routes to the Ledger. Without a current list the last one counts.
 func (d *decider) lookAtRoutes(ctx context.Context) {
 	if d.Routes == nil {
 		return
@@ -61,7 +59,7 @@ func (d *decider) lookAtRoutes(ctx context.Context) {
 	d.freed = true
 }
 
-// blockRoutes tells the Ledger about the routes, and people once about each that is nobody's.
+// blockRoutes passes the routes to the Ledger, and reports once each destination without a Node.
 func (d *decider) blockRoutes(ctx context.Context) {
 	told := map[netip.Prefix]bool{}
 	for _, p := range d.ledger.SetRoutes(d.routes.standing) {

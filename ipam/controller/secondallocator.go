@@ -13,31 +13,28 @@ import (
 	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
-// proof is how long a Node must have waited without anybody serving it to prove that there is no
-// other allocator any more.
+// proof is how long an unserved Node must wait to prove that there is no other allocator.
 const proof = time.Minute
 
-// errSecondAllocator is said to Nodes that wait because of it.
 var errSecondAllocator = errors.New("another allocator gives podCIDRs to Nodes of this cluster: start kube-controller-manager with --allocate-node-cidrs=false, or apply the admission policy underlay-podcidrs, which refuses all podCIDRs but ours. Allocation goes on when a Node has waited a minute and nobody served it")
 
-// otherAllocator is what is known of somebody else who sets podCIDRs. Two that don't know each
-// other's reservations hand out the same prefixes sooner or later.
+// otherAllocator is the evidence of another component that sets podCIDRs. Two allocators
+// without each other's reservations hand out the same prefixes sooner or later.
 type otherAllocator struct {
-	last    time.Time // the latest sign of it, on the API server's clock
-	ours    time.Time // the latest sign of our own, on that clock
-	seen    time.Time // when its last sign was noticed; zero: it isn't at work
-	node    types.UID // the Node that has the last sign
-	manager string    // under which name it shows
-	ask     bool      // the API server is to be asked for the admission policy
-	asked   time.Time // when it last was
-	refused bool      // the policy keeps the other from doing anything
+	last    time.Time // its latest write, on the API server's clock
+	ours    time.Time // the latest write by this controller, on that clock
+	seen    time.Time // when its last write was observed; zero: inactive
+	node    types.UID // the Node of its last write
+	manager string    // its field manager
+	ask     bool      // the admission policy is to be checked
+	asked   time.Time // when it was last checked
+	refused bool      // the policy blocks the other allocator
 }
 
-// stops reports whether there is another that nothing keeps from its work.
+// stops reports whether another allocator is active and not blocked by the policy.
 func (o *otherAllocator) stops() bool { return !o.seen.IsZero() && !o.refused }
 
-// stop reports whether allocation must stop, and how long the Node has to wait at least, which
-// proves with its waiting that there is no other any more.
+// stop reports whether allocation must stop, and how long the Node must wait at least as proof.
 func (o *otherAllocator) stop(n *node, now time.Time) (wait time.Duration, stop bool) {
 	if !o.stops() {
 		n.stopped = time.Time{}
@@ -58,20 +55,20 @@ func (o *otherAllocator) stop(n *node, now time.Time) (wait time.Duration, stop 
 	return wait, true
 }
 
-// settle judges the signs that were there before this process: if the latest is ours, the other
-// has been found to be gone already.
+// settle evaluates the writes from before this process started: if the latest is this
+// controller's, another process has already found the other allocator to be inactive.
 func (o *otherAllocator) settle() {
 	if !o.ours.Before(o.last) {
 		o.seen = time.Time{}
 	}
 }
 
-// ancientManagers is what the API server makes of the oldest entries of more than ten managers:
-// whoever set a field among them is not known.
+// ancientManagers is the manager that the API server merges the oldest of more than ten
+// managers into: the component that set a field is unknown then.
 const ancientManagers = "ancient-changes"
 
-// IsAllocator reports whether a field manager is a program that hands out podCIDRs. People, and
-// kubelets that bring theirs along, are none: what they set is adopted.
+// IsAllocator reports whether a field manager is a program that allocates podCIDRs. Users, and
+// kubelets that set their own, are not: their podCIDRs are adopted.
 func IsAllocator(manager string) bool {
 	for _, other := range []string{fieldManager, "kubectl", "kubelet", "kubeadm", ancientManagers} {
 		if strings.HasPrefix(manager, other) {
@@ -81,10 +78,10 @@ func IsAllocator(manager string) bool {
 	return true
 }
 
-// suspect looks for signs of another allocator on a Node that has podCIDRs. What was set before
-// the ledger existed is the past of a cluster that moved here. The time of a manager's entry also
-// moves with other fields that it sets, such as the taints of kube-controller-manager. So a Node
-// that the ledger knew counts from its creation, which never moves.
+// suspect checks a Node with podCIDRs for writes of another allocator. podCIDRs set before the
+// ledger existed are from before a migration to Underlay. The time of a manager's entry also
+// changes with its other fields, such as the taints of kube-controller-manager, so for a Node
+// that is in the ledger the creation time counts, which is immutable.
 func (d *decider) suspect(ctx context.Context, live *corev1.Node, expected bool) {
 	manager, at, ok := kube.PodCIDRSetter(live)
 	if !ok {
@@ -98,7 +95,7 @@ func (d *decider) suspect(ctx context.Context, live *corev1.Node, expected bool)
 		return
 	}
 	if d.file.empty || !IsAllocator(manager) {
-		return // what is there before the ledger is the past of a cluster that moved here
+		return // set before the migration to Underlay
 	}
 	if expected {
 		at = live.CreationTimestamp.Time
@@ -113,7 +110,7 @@ func (d *decider) suspect(ctx context.Context, live *corev1.Node, expected bool)
 	}
 }
 
-// tellSecondAllocator names the Node that shows the other at work.
+// tellSecondAllocator reports the Node that was written by another allocator.
 func (d *decider) tellSecondAllocator(ctx context.Context) {
 	n, ok := d.nodes[d.other.node]
 	if !ok || d.other.seen.IsZero() {

@@ -22,10 +22,10 @@ import (
 	"github.com/underlay-ccm/underlay/ipam"
 )
 
-// LedgerName is the ConfigMap in which the ledger is stored: its root, where there are shards.
+// LedgerName is the name of the stored ledger's ConfigMap, or of its root if there are shards.
 const LedgerName = "underlay-node-ipam"
 
-// ObjectName is the ConfigMap of the root or of a shard, by number.
+// ObjectName returns the name of the root's or a shard's ConfigMap.
 func ObjectName(object int) string {
 	if object == ipam.RootObject {
 		return LedgerName
@@ -37,34 +37,32 @@ func ObjectName(object int) string {
 const storeTimeout = 30 * time.Second
 
 const (
-	// readTries is how often one shard is read before all are read again, readPause the first pause
-	// between two of them; each is twice as long as the one before.
+	// readTries limits the reads of a shard before all are read again. readPause is the first
+	// pause between them, and doubles each time.
 	readTries = 4
 	readPause = 100 * time.Millisecond
-	// readers is how many shards are read at once.
+	// readers limits concurrent reads of shards.
 	readers = 16
 )
 
-// store is the ConfigMaps that hold the ledger. It decides nothing.
+// store reads and writes the ConfigMaps of the ledger. It decides nothing.
 type store struct {
 	client    kubernetes.Interface
 	namespace string
 }
 
-// stored is the ledger as the API server has it, by object: the root, and the shards that it lists.
+// stored is the ledger as read from the API server: the root, and the shards that it lists.
 type stored struct {
-	objects map[int]*corev1.ConfigMap // without their data; not there: there is no such ConfigMap
+	objects map[int]*corev1.ConfigMap // without their data; missing: no such ConfigMap
 	entries map[int]map[string]string
 }
 
-// exists reports whether there is a root.
 func (s stored) exists() bool { return s.objects[ipam.RootObject] != nil }
 
-// unrooted reports whether nothing is stored: there is no root, or somebody emptied it. One that is
-// in use has an entry for each pool at least.
+// unrooted reports whether the root is missing or was emptied. In use it has an entry per pool.
 func (s stored) unrooted() bool { return len(s.entries[ipam.RootObject]) == 0 }
 
-// lost are the names of the ConfigMaps that should have something and haven't.
+// lost returns the names of the ConfigMaps that should have entries and have none.
 func (s stored) lost() (names []string) {
 	for _, object := range ipam.Lost(s.entries) {
 		names = append(names, ObjectName(object))
@@ -78,9 +76,9 @@ func (s stored) put(object int, live *corev1.ConfigMap, entries map[string]strin
 	s.objects[object].Data = nil
 }
 
-// read gets the root as it is now, not as a cache has it, and then the shards that it lists; where
-// all is asked for and there is no root, those that there are. What is known of shards is not read
-// again while the root lists the same: a write of one that has changed since is refused.
+// read gets the root, not from a cache, and the shards that it lists; if all is set and there
+// is no root, all existing shards. Shards in known are not read again if the root's list is
+// the same: a write of a shard that has changed since is rejected.
 func (s store) read(ctx context.Context, all bool, known stored) (stored, error) {
 	found := stored{map[int]*corev1.ConfigMap{}, map[int]map[string]string{}}
 	root, err := s.get(ctx, ipam.RootObject)
@@ -130,8 +128,7 @@ func sameLayout(a, b map[string]string) bool {
 	return maps.Equal(listings(a), listings(b))
 }
 
-// getShard reads one, and reads it again if that fails: with many shards, one answer that is lost
-// must not have all of them read again.
+// getShard reads a shard, with retries: a lost reply must not cause all shards to be read again.
 func (s store) getShard(ctx context.Context, number int) (live *corev1.ConfigMap, err error) {
 	again := wait.Backoff{Duration: readPause, Factor: 2, Steps: readTries}
 	stopped := wait.ExponentialBackoffWithContext(ctx, again, func(ctx context.Context) (done bool, _ error) {
@@ -144,7 +141,7 @@ func (s store) getShard(ctx context.Context, number int) (live *corev1.ConfigMap
 	return live, err
 }
 
-// get reads one ConfigMap. That there is none is no error.
+// get reads a ConfigMap. It returns nil without an error if the ConfigMap doesn't exist.
 func (s store) get(ctx context.Context, object int) (*corev1.ConfigMap, error) {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
@@ -159,7 +156,7 @@ func (s store) get(ctx context.Context, object int) (*corev1.ConfigMap, error) {
 	return live, nil
 }
 
-// create makes a ConfigMap, without entries; it fails if there is one already.
+// create fails if the ConfigMap exists.
 func (s store) create(ctx context.Context, object int) (*corev1.ConfigMap, error) {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
@@ -176,9 +173,9 @@ func (s store) create(ctx context.Context, object int) (*corev1.ConfigMap, error
 	return live, nil
 }
 
-// write replaces a ConfigMap if it still has the object's version, and returns its new one. The
-// whole goes out, because the API server merges a patch of thousands of keys several times more
-// slowly; nothing comes back, because it would be as much again.
+// write replaces a ConfigMap if its version is unchanged, and returns the new version. It
+// sends the whole object, because the API server merges a patch of thousands of keys several
+// times more slowly, and requests only the metadata in the reply, which would be as large.
 func (s store) write(ctx context.Context, object *corev1.ConfigMap) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
@@ -200,24 +197,22 @@ func (s store) write(ctx context.Context, object *corev1.ConfigMap) (string, err
 	return answer.ResourceVersion, nil
 }
 
-// untracked is what an object says that wants no record of who set which field: with a key for
-// each Node that record is long, and made anew with every write.
+// untracked disables managedFields, which are long with a key per Node and rebuilt on each write.
 func untracked() []metav1.ManagedFieldsEntry { return []metav1.ManagedFieldsEntry{{}} }
 
 // An order is one write of the stored ledger.
 type order struct {
 	write  ipam.Write
-	object *corev1.ConfigMap // as it is to be; nil where it is to be opened
+	object *corev1.ConfigMap // desired content; nil if it is only opened
 }
 
-// A receipt is what became of an order.
+// A receipt is the result of an order.
 type receipt struct {
 	write  ipam.Write
-	object *corev1.ConfigMap // as it is now
+	object *corev1.ConfigMap // current content
 	err    error             // the write may or may not have been applied
 }
 
-// carryOut does what an order says.
 func (s store) carryOut(ctx context.Context, o order) receipt {
 	if o.write.Open {
 		live, err := s.get(ctx, o.write.Object)
@@ -228,7 +223,7 @@ func (s store) carryOut(ctx context.Context, o order) receipt {
 	}
 	version, err := s.write(ctx, o.object)
 	if err != nil && !apierrors.IsConflict(err) {
-		// Maybe only the answer was lost.
+		// Perhaps only the reply was lost.
 		if live, unread := s.get(ctx, o.write.Object); unread == nil && live != nil && maps.Equal(live.Data, o.object.Data) {
 			o.object, version, err = live, live.ResourceVersion, nil
 		}
@@ -238,12 +233,12 @@ func (s store) carryOut(ctx context.Context, o order) receipt {
 	}
 	now := o.object
 	now.ResourceVersion, now.Data = version, nil
-	// The server keeps what it has; only a person's server-side apply brings more.
+	// The server keeps its own; only a user's server-side apply adds some.
 	now.ManagedFields = nil
 	return receipt{o.write, now, nil}
 }
 
-// scribe carries out orders, one at a time, until the context ends.
+// scribe carries out orders serially until the context ends.
 func (s store) scribe(ctx context.Context, orders <-chan order, receipts chan<- receipt) {
 	for {
 		select {

@@ -14,17 +14,16 @@ import (
 	"github.com/underlay-ccm/underlay/ipam"
 )
 
-// PodCIDRsAllocated is the Node condition that is False while a Node can't be given podCIDRs. A
-// Node that never had to wait doesn't have it: that saves a write for each.
+// PodCIDRsAllocated is the Node condition that is False while a Node can't be given podCIDRs.
+// Nodes that never had to wait don't have it, which saves a write for each.
 const PodCIDRsAllocated corev1.NodeConditionType = "underlay.dev/PodCIDRsAllocated"
 
-// ownAgain is how often a Node asks that waits for its machine to have an IPv6 prefix of its own.
+// ownAgain is the interval for looking up an own IPv6 prefix that a machine doesn't have yet.
 const ownAgain = time.Minute
 
-// errLedgerFull is said to Nodes that find no place in the stored ledger.
 var errLedgerFull = errors.New("the stored ledger is as large as one ConfigMap can be: delete Nodes that are gone, let it have shards where it may (ledgerShards: auto), or run more and smaller clusters")
 
-// wait keeps a Node's place among those that can't be given anything.
+// wait adds a Node to the waitlist and sets its condition.
 func (d *decider) wait(ctx context.Context, n *node, reason string, err error) {
 	if d.waiting.add(n) {
 		klog.FromContext(ctx).Info("Node waits for podCIDRs", "node", n.Name, "reason", reason, "err", err)
@@ -34,7 +33,7 @@ func (d *decider) wait(ctx context.Context, n *node, reason string, err error) {
 		d.expireIn(quarantineLook)
 	}
 	if n.own.known && (errors.Is(err, ipam.ErrNoOwn) || errors.Is(err, ipam.ErrSharedOwn)) {
-		// The machine may be given one; nothing would tell.
+		// The machine may be given a prefix later, without a notification.
 		n.own = ownPrefix{}
 		d.queue.AddAfter(n.Name, ownAgain)
 	}
@@ -43,7 +42,7 @@ func (d *decider) wait(ctx context.Context, n *node, reason string, err error) {
 	}
 }
 
-// wake lets the waiting Nodes try again when something became free, the longest waiting first.
+// wake retries the waiting Nodes if capacity was freed, the longest waiting first.
 func (d *decider) wake(ctx context.Context) {
 	if !d.freed {
 		return
@@ -58,10 +57,10 @@ func (d *decider) wake(ctx context.Context) {
 
 func (d *decider) stopWaiting(n *node) { d.waiting.remove(n) }
 
-// waitlist is the Nodes that wait, in the order in which they began to. All may wait at once.
+// waitlist has the waiting Nodes in order. All Nodes may wait at once.
 type waitlist struct{ order list.List }
 
-// add puts a Node last, unless it has a place already.
+// add appends a Node unless it is in the list already.
 func (w *waitlist) add(n *node) bool {
 	if n.place != nil {
 		return false
@@ -87,15 +86,15 @@ func (w *waitlist) all() []*node {
 	return all
 }
 
-// A notice is a condition that a Node is to have.
+// A notice is a condition to be set on a Node.
 type notice struct {
 	node      *node
 	live      *corev1.Node
 	condition corev1.NodeCondition
 }
 
-// say has the Node's condition tell why it waits, or with no reason that it has its podCIDRs,
-// which is only said to a Node that was told otherwise.
+// say sets the Node's condition to the reason why it waits. Without a reason it sets the
+// condition to True, but only on a Node that had to wait.
 func (d *decider) say(n *node, live *corev1.Node, reason string) {
 	has := kube.Condition(live, PodCIDRsAllocated)
 	want := corev1.NodeCondition{Type: PodCIDRsAllocated, Status: corev1.ConditionFalse, Reason: reason, Message: sayings[reason]}
