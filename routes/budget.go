@@ -5,35 +5,33 @@ import (
 	"slices"
 )
 
-// Budget is how much of a table may be used, and how fast it may be emptied.
+// Budget limits the size of a table and the rate of deletions.
 type Budget struct {
-	// Limit is the number of routes that the table takes, all users together.
+	// Limit is the number of routes that the table accepts from all users together.
 	Limit int
-	// Reserve is the number of those to leave to others.
+	// Reserve is the number of routes in Limit to leave to other users.
 	Reserve int
-	// MaxDeletions is how many of our routes may be deleted within one period, in
-	// percent of them; 0: none may be deleted now.
+	// MaxDeletions is the part of our routes that may be deleted per period, in percent; 0: none.
 	MaxDeletions int
-	// Deleted is how many were deleted in this period already.
+	// Deleted is the number of routes deleted in this period.
 	Deleted int
 }
 
-// Deletions is how many more may be deleted now of a table that holds so many of
-// ours: at least one in each period, so that a small table can be cleaned up at all.
+// Deletions returns how many more of our routes may be deleted in this period. It allows at
+// least one per period, so that a small table can be cleaned up at all.
 func (b Budget) Deletions(ours int) int {
 	if b.MaxDeletions == 0 {
 		return 0
 	}
-	// Those deleted already belonged to the table that the share is taken of.
+	// The percentage is of the table before this period's deletions.
 	return max(0, max(1, (ours+b.Deleted)*b.MaxDeletions/100)-b.Deleted)
 }
 
-// Room is how many more routes fit into a table that holds total.
+// Room returns how many more routes fit into a table that holds total.
 func (b Budget) Room(total int) int { return max(0, b.Limit-b.Reserve-total) }
 
-// Trim cuts the plan to what the table takes: additions beyond its room are
-// refused, so that a request that must fail is never sent, and deletions
-// beyond the cap are postponed.
+// Trim cuts the plan to what the table accepts: additions beyond its room are refused, so that
+// no request is sent that must fail, and deletions beyond the limit are postponed.
 func (b Budget) Trim(p Plan, o Ownership) Plan {
 	if most := b.Deletions(len(o.Ours)); len(p.Delete) > most {
 		p.Postponed = slices.Clone(p.Delete[most:])
@@ -49,7 +47,7 @@ func (b Budget) Trim(p Plan, o Ownership) Plan {
 	return p
 }
 
-// Full is how many routes found no room in the table.
+// Full returns the number of routes refused for lack of room.
 func (p Plan) Full() int {
 	full := 0
 	for _, r := range p.Refused {
@@ -60,21 +58,18 @@ func (p Plan) Full() int {
 	return full
 }
 
-// warnPercent is the share of a limit at which people are told, while there is
-// time to have the limit raised.
+// warnPercent is the share of a limit that causes a warning, early enough to have it raised.
 const warnPercent = 80
 
-// nearly reports whether so many of a limit are worth a warning.
 func nearly(used, limit int) bool { return used*100 >= limit*warnPercent }
 
-// Usage is how full a table is and will be.
+// Usage is the fill level of a table.
 type Usage struct {
-	// Used are the routes that stand, with those that are about to and those
-	// that are reserved, of Limit.
+	// Used counts the existing, planned and reserved routes, out of Limit.
 	Used, Limit int
 }
 
-// Usage says how full the table is when the plan is done.
+// Usage returns the fill level after the plan is applied.
 func (b Budget) Usage(p Plan, o Ownership) Usage {
 	return Usage{
 		Used:  o.Total() - len(p.Delete) - len(p.Postponed) + len(p.Add) + p.Full() + b.Reserve,
@@ -82,10 +77,10 @@ func (b Budget) Usage(p Plan, o Ownership) Usage {
 	}
 }
 
-// High reports whether it is time to have the limit raised.
+// High reports whether the limit should be raised.
 func (u Usage) High() bool { return nearly(u.Used, u.Limit) }
 
-// String tells people what to do.
+// String returns a message with the remedy.
 func (u Usage) String() string {
 	return fmt.Sprintf("%d of the %d routes that the network takes are used, needed or reserved; "+
 		"have the limit raised and set routes.limit before more nodes join", u.Used, u.Limit)

@@ -5,7 +5,7 @@ import (
 	"net/netip"
 )
 
-// Layout is how a cluster's address ranges lie in a network.
+// Layout is a cluster's address ranges and the network that they are in.
 type Layout struct {
 	Pods     []Range
 	Services []netip.Prefix
@@ -13,17 +13,16 @@ type Layout struct {
 	Subnets  []netip.Prefix
 }
 
-// Finding is something that people should know before routes are written.
+// Finding is a problem to resolve before routes are written.
 type Finding struct {
-	// Prefix is the pod range or destination that it is about, the zero Prefix
-	// if it is about the network as a whole.
+	// Prefix is the affected pod range or destination; the zero Prefix for the whole network.
 	Prefix netip.Prefix
-	// Fatal: routes can't work or would harm others, so nothing should start.
+	// Fatal means that routes can't work or would disrupt other users, so startup must fail.
 	Fatal           bool
 	Problem, Remedy string
 }
 
-// String is the finding as one sentence.
+// String returns the finding in one sentence.
 func (f Finding) String() string {
 	if !f.Prefix.IsValid() {
 		return f.Problem + "; " + f.Remedy
@@ -31,9 +30,9 @@ func (f Finding) String() string {
 	return fmt.Sprintf("%s %s; %s", f.Prefix, f.Problem, f.Remedy)
 }
 
-// Check compares a cluster's ranges with the network that is to route them. A
-// destination may not overlap a subnet, the network's first address is its
-// gateway, and pods outside the network's range need a route on every server.
+// Check compares a cluster's ranges with the network that is to route them. A destination must
+// not overlap a subnet, the network's first address is its gateway, and pods outside of the
+// network's range need a route on every server.
 func Check(l Layout) []Finding {
 	var out []Finding
 	for _, pods := range l.Pods {

@@ -5,44 +5,43 @@ import (
 	"slices"
 )
 
-// Observed is everything that one decision rests on.
+// Observed is the complete input of a decision.
 type Observed struct {
-	// Table are all routes that stand, whoever's they are.
+	// Table holds all routes of the table, whatever their owner.
 	Table []Route
-	// Ranges are the pools whose node prefixes are routed through the table.
+	// Ranges are the pools with node prefixes that are routed through the table.
 	Ranges []Range
-	// VSwitch is where podCIDRs are that need no route.
+	// VSwitch has the podCIDRs that need no route.
 	VSwitch VSwitch
-	// Nodes are those of the cluster. Decide fills in their addresses from
-	// Gateways, and takes out of their Dsts what needs no route.
+	// Nodes are the Nodes of the cluster. Decide sets their addresses from Gateways, and
+	// removes podCIDRs that need no route from their Dsts.
 	Nodes    []Node
 	Gateways Gateways
-	// Departed are the podCIDRs of Nodes that left and that nobody else has had
-	// since, by the provider ID of the server that each Node ran on. Their routes
-	// are adopted as those of Nodes are, while their servers live.
+	// Departed has the podCIDRs of deleted Nodes that no other Node has had since, by the
+	// provider ID of the server that the Node ran on. Their routes are adopted like those of
+	// Nodes while their servers exist.
 	Departed map[string][]netip.Prefix
-	// Record is what this cluster wrote or adopted.
+	// Record has the routes that this cluster wrote or adopted.
 	Record Record
-	// Stood are the routes that may be deleted or replaced; nil: all that are ours.
+	// Stood has the routes that may be deleted or replaced; nil allows all of ours.
 	Stood map[Route]bool
-	// Kept are destinations that keep what stands for them, whatever else is known.
+	// Kept are destinations that keep their routes in any case.
 	Kept   []netip.Prefix
 	Budget Budget
 }
 
-// Decision is what an observation leads to.
+// Decision is the result of Decide.
 type Decision struct {
 	Observed
 	Wanted    Wanted
 	Ownership Ownership
-	// Changes is all that differs, and Plan what of it is to be done now.
+	// Changes has all differences, and Plan those of them to apply now.
 	Changes, Plan Plan
-	// Usage is how full the table is when all changes are made that fit.
+	// Usage is the fill level after all changes that fit.
 	Usage Usage
 }
 
-// Decide says what a network's table should hold and what to change. In doubt
-// about the servers it only adds.
+// Decide returns the desired table and the changes to it, only additions while Doubt is set.
 func Decide(o Observed) Decision {
 	o.Nodes = o.Gateways.locate(o.Nodes)
 	o.VSwitch.divide(o.Nodes)
@@ -59,27 +58,25 @@ func Decide(o Observed) Decision {
 	return d
 }
 
-// kept are Kept less what Nodes have that yield their routes.
+// kept returns Kept without the podCIDRs of Nodes that yield their routes.
 func (o Observed) kept() []netip.Prefix {
 	return slices.DeleteFunc(slices.Clone(o.Kept), func(p netip.Prefix) bool {
 		return slices.ContainsFunc(o.Nodes, func(n Node) bool { return n.Yields && slices.Contains(n.Dsts, p) })
 	})
 }
 
-// Without is the decision with a plan that leaves some destinations alone for now.
-// The room that they would take is for others.
+// Without returns the decision without some destinations. Their room is used for others.
 func (d Decision) Without(skip func(netip.Prefix) bool) Decision {
 	d.Plan = d.Budget.Trim(d.Changes.Without(skip), d.Ownership)
 	return d
 }
 
-// NodeStatuses says of every node, by its name, whether the table makes it reachable.
+// NodeStatuses returns, by node name, whether the table makes each node reachable.
 func (d Decision) NodeStatuses() map[string]NodeStatus {
 	return NodeStatuses(d.Nodes, d.Table, d.Wanted, d.Plan)
 }
 
-// Waiting are the names of the nodes that have podCIDRs to route and no gateway,
-// in the order of Nodes.
+// Waiting returns the names of nodes that lack a gateway for podCIDRs, in the order of Nodes.
 func (d Decision) Waiting() []string {
 	var names []string
 	for _, n := range d.Nodes {

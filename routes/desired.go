@@ -8,40 +8,34 @@ import (
 	"time"
 )
 
-// Node is what planning needs to know of a cluster's node.
+// Node is the planner's input about a cluster's node.
 type Node struct {
 	Name string
-	// Dsts are the podCIDRs that need an entry in this table, masked. Prefixes
-	// of families that travel another way are not among them.
+	// Dsts are the node's masked podCIDRs of the families that are routed through this table.
 	Dsts []netip.Prefix
-	// Inside are podCIDRs that lie in the vSwitch's Subnet and need no entry. Decide
-	// takes them out of Dsts.
+	// Inside are podCIDRs in the vSwitch's Subnet, which need no entry. Decide moves them here.
 	Inside []netip.Prefix
 	Subnet netip.Prefix
-	// Allocated: the node has podCIDRs at all, of whatever family.
+	// Allocated means that the node has podCIDRs, of any family.
 	Allocated bool
-	// InternalIPs are the addresses that the node is reported to have inside the
-	// cluster.
+	// InternalIPs are the node's reported internal addresses.
 	InternalIPs []netip.Addr
-	// Via is the node's address in the network; the zero Addr while its server
-	// is unknown or not attached.
+	// Via is the node's address in the network; the zero Addr if its server is not found there.
 	Via netip.Addr
-	// Aliases are further addresses of the same server in the network. A route
-	// via one of them reaches the node too, and is left as it is.
+	// Aliases are the server's further addresses in the network. Routes via them are kept.
 	Aliases []netip.Addr
-	// Missing says why there is no Via.
+	// Missing is the reason if Via is not set.
 	Missing Missing
-	// ControlPlane and Ready decide, with Created, who goes first when there is
-	// not room for all.
+	// ControlPlane, Ready and Created determine the priority if there is not room for all nodes.
 	ControlPlane bool
 	Ready        bool
 	Created      time.Time
-	// SameServer is another Node with the same provider ID; empty: none. One of them is
-	// routed, and the others are Unrouted: they get no new route. Yields: this one isn't
+	// SameServer is another Node with the same provider ID, or empty. One of these Nodes is
+	// routed; the rest are Unrouted and get no new route. Yields means that this Node isn't
 	// Ready and the routed one is, so that its routes are deleted.
 	SameServer       string
 	Unrouted, Yields bool
-	// Unseen: what is known of the table is older than the node.
+	// Unseen means that the table was listed before the node was observed.
 	Unseen bool
 }
 
@@ -49,48 +43,44 @@ type Node struct {
 type NodeRoute struct {
 	Route
 	Node string
-	// Outside: no range of ours cuts Dst, so a route for it could never be told
-	// from somebody else's. It is left where it stands and never added.
+	// Outside means that Dst is no node prefix of our ranges, so a route for it could not be
+	// distinguished from another user's. Such a route is kept if it exists and never added.
 	Outside bool
-	// Aliases lead to the same node as Via.
+	// Aliases are other gateways that reach the same node as Via.
 	Aliases []netip.Addr
 }
 
-// MetBy reports whether r is the route that the node needs.
+// MetBy reports whether r satisfies the node's need.
 func (n NodeRoute) MetBy(r Route) bool {
 	return r == n.Route || r.Dst == n.Dst && slices.Contains(n.Aliases, r.Via)
 }
 
 // Wanted is the desired state of a table.
 type Wanted struct {
-	// Routes in the order in which they are to be added: control plane first,
-	// then nodes that serve, the oldest first. No two overlap.
+	// Routes are by priority: control plane, then Ready nodes, then the oldest. No two overlap.
 	Routes []NodeRoute
-	// Held are destinations of nodes whose gateway is not known now, or of which
-	// nothing but their podCIDRs is known, and those that need no route. Nothing is
-	// added for them, and what stands for them stays.
+	// Held are destinations that get no new route and keep existing ones: those of nodes without a
+	// gateway at present or with only their podCIDRs available, and those that need no route.
 	Held []netip.Prefix
 	// Duplicates are podCIDRs that overlap an older node's, and get no route.
 	Duplicates []Duplicate
 }
 
-// Duplicate is a destination that overlaps another node's. Only one of the two is
-// routed, see Desired, and that node is called the older.
+// Duplicate is a destination that overlaps that of another node, called the older: see Desired.
 type Duplicate struct {
 	Node, Older string
 	Dst         netip.Prefix
 	OlderDst    netip.Prefix
 }
 
-// String tells people what happened and what to do.
+// String returns a message with the remedy.
 func (d Duplicate) String() string {
 	return fmt.Sprintf("podCIDR %s overlaps %s of node %s, which keeps it, so it is not routed; delete this Node and let it join again to get another",
 		d.Dst, d.OlderDst, d.Older)
 }
 
-// Desired says which routes nodes need, in the order of their urgency. Where
-// podCIDRs of two nodes overlap, the older node keeps its own, unless its is no
-// node prefix of the ranges and so never routed.
+// Desired returns the routes that nodes need, by priority. If podCIDRs of two nodes overlap, the
+// older node is routed, unless its podCIDR is no node prefix of the ranges and so never routed.
 func Desired(nodes []Node, ranges []Range) Wanted {
 	var w Wanted
 	losers := map[nodeDst]bool{}
@@ -119,7 +109,7 @@ func Desired(nodes []Node, ranges []Range) Wanted {
 	return w
 }
 
-// Hold adds destinations that are to keep what stands for them.
+// Hold adds destinations to Held.
 func (w Wanted) Hold(dsts []netip.Prefix) Wanted {
 	w.Held = slices.Concat(w.Held, dsts)
 	slices.SortFunc(w.Held, netip.Prefix.Compare)
@@ -131,16 +121,15 @@ type nodeDst struct {
 	dst  netip.Prefix
 }
 
-// duplicates finds overlapping destinations. Two prefixes overlap only if one
-// contains the other, so in address order everything that overlaps stands in
-// one run behind the prefix that contains it, and only runs need comparing.
-// What no range cuts is never routed, so it takes nothing from others, however
-// old its node is.
+// duplicates returns overlapping destinations. Two prefixes overlap only if one contains the
+// other, so in address order all overlapping prefixes are consecutive, after the one that
+// contains them, and only such runs are compared. A prefix that is no node prefix of a range
+// is never routed, so it has no priority over others, however old its node is.
 func duplicates(nodes []Node, ranges []Range) []Duplicate {
 	type holding struct {
 		node *Node
 		dst  netip.Prefix
-		odd  int // 1: no range cuts it
+		odd  int // 1: no node prefix of a range
 	}
 	var all []holding
 	for i := range nodes {
@@ -185,7 +174,7 @@ func duplicates(nodes []Node, ranges []Range) []Duplicate {
 	return found
 }
 
-// byAge and byUrgency get pointers because thousands of Nodes are sorted by them.
+// byAge and byUrgency take pointers because they sort thousands of Nodes.
 func byAge(a, b *Node) int {
 	return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Name, b.Name))
 }

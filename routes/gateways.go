@@ -6,36 +6,34 @@ import (
 	"slices"
 )
 
-// Gateways tells where servers are attached to the network.
+// Gateways has the addresses of servers in the network.
 type Gateways struct {
-	// Of is the address of each node's server, by the node's name, and Aliases
-	// are the further addresses that the server has there.
+	// Of has the address of each node's server by node name, Aliases its further addresses.
 	Of      map[string]netip.Addr
 	Aliases map[string][]netip.Addr
-	// Missing says, for nodes without an address, why; by the node's name.
+	// Missing has the reasons of nodes without an address, by node name.
 	Missing map[string]Missing
-	// Servers maps every address that any server has in the network, aliases
-	// included, to the server's provider ID.
+	// Servers maps all addresses in the network, aliases included, to servers' provider IDs.
 	Servers map[netip.Addr]string
-	// IDs are the provider IDs of nodes' servers, by the node's name.
+	// IDs has the provider IDs of nodes' servers, by node name.
 	IDs map[string]string
-	// Attached is how many servers, whoever's, are attached to the network.
+	// Attached is the number of attached servers, those of other clusters included.
 	Attached int
-	// Doubt says why the servers may be those of another project; nil: they are
-	// the cluster's. In doubt nothing may be deleted or replaced.
+	// Doubt is the reason why the servers may be those of another project, or nil. While it is
+	// set, no route may be deleted or replaced.
 	Doubt error
 }
 
-// Missing is why a node has no address in the network.
+// Missing is the reason why a node has no address in the network.
 type Missing struct {
-	// Detached: its server is known, and is not attached to the network. Without
-	// that, nothing is known of the server, which proves nothing.
+	// Detached means that the server was found and is not attached to the network. Otherwise
+	// the server was not found, which proves nothing.
 	Detached bool
-	// Reason is for people.
+	// Reason is a message for users.
 	Reason string
 }
 
-// locate returns the nodes with the addresses of their servers.
+// locate returns a copy of the nodes with the addresses of their servers.
 func (g Gateways) locate(nodes []Node) []Node {
 	located := slices.Clone(nodes)
 	for i := range located {
@@ -49,9 +47,9 @@ func (g Gateways) locate(nodes []Node) []Node {
 	return located
 }
 
-// markSameServer finds Nodes with one provider ID: of a machine that was cloned, or that
-// joined again under another name. The first that is Ready is routed, the oldest of
-// several. While none is, it is not known which one exists, and all keep what they have.
+// markSameServer marks Nodes with the same provider ID: those of a cloned machine, or of a
+// machine that joined again under another name. The first by readiness and age is routed if it
+// is Ready. If no Node is Ready, it is unknown which one exists, and all keep their routes.
 func (g Gateways) markSameServer(nodes []Node) {
 	byID := map[string][]*Node{}
 	for i := range nodes {

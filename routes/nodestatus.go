@@ -7,8 +7,7 @@ import (
 	"strings"
 )
 
-// Reason is the reason of the NetworkUnavailable condition. The first two are
-// those of the route controller that Kubernetes' users know.
+// Reason is that of NetworkUnavailable. The first two are the Kubernetes route controller's.
 type Reason string
 
 const (
@@ -19,25 +18,23 @@ const (
 	NotInVSwitch   Reason = "NotInVSwitch"
 )
 
-// NodeStatus is what a node is told about its routes.
+// NodeStatus is the result for a node's condition and Events.
 type NodeStatus struct {
-	// Reachable: all the node's routes stand, and the vSwitch's gateway finds what
-	// needs none.
+	// Reachable means that all routes exist, and that the vSwitch's gateway resolves the rest.
 	Reachable bool
 	Reason    Reason
-	// Unproved: nothing is known against an earlier status that the node is
-	// reachable, so that one holds.
+	// Unproved means that nothing contradicts an earlier Reachable, which is kept.
 	Unproved bool
-	// LookAgain: the table as it was last seen makes the node reachable, and a
-	// node of that name may have been meant that is gone.
+	// LookAgain means that the table as last listed makes the node reachable, but its routes
+	// may be those of a deleted node of the same name: list it again.
 	LookAgain bool
-	// Event is the reason of the Event that people are to get; empty for none.
+	// Event is the reason of the Event to send; empty for none.
 	Event string
-	// Message is for people and never compared.
+	// Message is for users and never compared.
 	Message string
 }
 
-// Reasons of Events that are no reasons of a condition.
+// Reasons of Events only.
 const (
 	EventRouteAmbiguous   = "RouteAmbiguous"
 	EventDuplicatePodCIDR = "DuplicatePodCIDR"
@@ -45,9 +42,8 @@ const (
 	EventProviderIDShared = "ProviderIDShared"
 )
 
-// NodeStatuses says of every node whether the table, as it stands, makes it reachable,
-// and if not, what it waits for. A node whose podCIDRs all travel another way
-// than through this table is reachable.
+// NodeStatuses returns, by name, whether the current table makes each node reachable, and if
+// not, what is missing. A node without podCIDRs that need this table is reachable.
 func NodeStatuses(nodes []Node, have []Route, w Wanted, p Plan) map[string]NodeStatus {
 	o := outlook{
 		have: have, stands: make(map[netip.Prefix]Route, len(have)),
@@ -69,10 +65,10 @@ func NodeStatuses(nodes []Node, have []Route, w Wanted, p Plan) map[string]NodeS
 	return statuses
 }
 
-// outlook is what is known of all nodes' routes.
+// outlook is the lookup state for all nodes.
 type outlook struct {
 	have    []Route
-	stands  map[netip.Prefix]Route // have by destination
+	stands  map[netip.Prefix]Route // by destination
 	refused map[nodeDst]Refusal
 	lost    map[nodeDst]Duplicate
 }
@@ -85,7 +81,7 @@ func (o outlook) nodeStatus(n Node) NodeStatus {
 		return v
 	}
 	if len(n.Dsts) > 0 && !n.Via.IsValid() {
-		// A route toward the node stands, and only its server isn't seen.
+		// A route to the node exists, and only its server was not found.
 		allToward := !slices.ContainsFunc(n.Dsts, func(dst netip.Prefix) bool { _, stands := o.stands[dst]; return !stands })
 		return NodeStatus{
 			Reason: NotAttached, Event: string(NotAttached), Message: n.Missing.Reason,

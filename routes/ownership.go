@@ -4,8 +4,7 @@ import (
 	"net/netip"
 )
 
-// Range is a pool as routing sees it: every node prefix cut from Prefix is
-// NodeBits long.
+// Range is a pool for routing: every node prefix of Prefix has NodeBits bits.
 type Range struct {
 	Prefix   netip.Prefix
 	NodeBits int
@@ -25,39 +24,35 @@ func cutsAny(ranges []Range, p netip.Prefix) bool {
 	return false
 }
 
-// Ownership sorts a table's routes by whose they are. Each list is sorted.
+// Ownership groups the routes of a table by owner. Each list is sorted.
 type Ownership struct {
-	// Ours are the routes that this cluster wrote or adopted. Only these may ever
-	// be changed.
+	// Ours are the routes that this cluster wrote or adopted. No other route may ever be changed.
 	Ours []Route
-	// Adopted are those of Ours that the record lacks.
+	// Adopted are those of Ours that are missing in the record.
 	Adopted []Route
-	// Ambiguous are other node prefixes of our ranges: those of another cluster
-	// with our pod range, or left over from before anything was recorded. They are
-	// kept.
+	// Ambiguous are other routes to node prefixes of our ranges: those of another cluster with
+	// our pod range, or orphans from before routes were recorded. They are kept.
 	Ambiguous []Route
-	// AmbiguousToServers is how many of Ambiguous lead to a server.
+	// AmbiguousToServers is the number of Ambiguous routes via a server.
 	AmbiguousToServers int
-	// Foreign is everything else. It is kept.
+	// Foreign are all other routes. They are kept.
 	Foreign []Route
 }
 
-// Total is the number of routes in the table, whoever's they are.
+// Total returns the number of routes in the table, whatever their owner.
 func (o Ownership) Total() int { return len(o.Ours) + o.Others() }
 
-// Others is how many routes are not ours.
+// Others returns the number of routes that are not ours.
 func (o Ownership) Others() int { return len(o.Ambiguous) + len(o.Foreign) }
 
-// AnotherCluster reports whether somebody else's servers are routed in our ranges
-// and nothing there is ours: the ranges are another cluster's, and nobody may
-// start here.
+// AnotherCluster reports whether other servers are routed in our ranges and no route there is
+// ours. The ranges belong to another cluster then, and no controller may start here.
 func (o Ownership) AnotherCluster() bool { return o.AmbiguousToServers > 0 && len(o.Ours) == 0 }
 
-// Owned sorts the routes of a table by one rule: ours is what is recorded with
-// this very destination and gateway. A route that is not recorded is adopted, and
-// ours from then on, if it leads a Node's podCIDR, a node prefix of our ranges, to
-// that Node's own address, whoever made it. Everything else is kept, whether its
-// gateway is a server's or nobody's.
+// Owned groups the routes of a table by one rule: a route is ours if its exact destination and
+// gateway are recorded. An unrecorded route is adopted, and recorded, if it routes a Node's
+// podCIDR, a node prefix of our ranges, to that Node's own address, whatever program created
+// it. All other routes are kept, whether their gateway is a server's address or not.
 func Owned(o Observed) Ownership {
 	adoptable := o.adoptable()
 	var found Ownership
@@ -82,8 +77,7 @@ func Owned(o Observed) Ownership {
 	return found
 }
 
-// adoptable are the routes that lead podCIDRs to the servers of their Nodes, also
-// of those that departed while their servers live.
+// adoptable returns the routes of podCIDRs to their Nodes' servers, those in Departed included.
 func (o Observed) adoptable() map[Route]bool {
 	found := map[Route]bool{}
 	add := func(dsts []netip.Prefix, via netip.Addr) {

@@ -6,46 +6,45 @@ import (
 	"slices"
 )
 
-// Plan is what to change in a table: sorted, complete, and nothing but data.
-// Deletes come first, because they make room and resolve overlaps; then
-// gateway changes; then additions in the order of their urgency.
+// Plan is a sorted set of changes to a table. Deletions are first, because they make room and
+// resolve overlaps, then gateway changes, then additions by priority.
 type Plan struct {
 	Delete  []Route
 	Replace []Change
 	Add     []NodeRoute
-	// Refused are the routes that can't be added now, each with its reason.
+	// Refused are the routes that can't be added now, with reasons.
 	Refused []Refusal
-	// Postponed are deletions beyond the cap.
+	// Postponed are deletions beyond the limit.
 	Postponed []Route
 }
 
-// Change is a destination that gets another gateway.
+// Change replaces the gateway of a destination.
 type Change struct {
 	Old Route
 	New NodeRoute
 }
 
-// Refusal is a route that the table has no place for.
+// Refusal is a route that the table can't take.
 type Refusal struct {
 	NodeRoute
 	Cause Cause
-	// By is the route in the way, if Cause is Obstructed.
+	// By is the conflicting route, if Cause is Obstructed.
 	By Route
 }
 
-// Cause is why a route is refused.
+// Cause is the reason for a refusal.
 type Cause int
 
 const (
-	// Full: the table has no room left within its limit and reserve.
+	// Full means that the table has no room within its limit and reserve.
 	Full Cause = iota + 1
-	// Obstructed: a route that isn't ours overlaps the destination.
+	// Obstructed means that a route that isn't ours overlaps the destination.
 	Obstructed
-	// Outside: the podCIDR belongs to no range of ours.
+	// Outside means that the podCIDR is in none of our ranges.
 	Outside
 )
 
-// String tells people what stands in the way and what to do.
+// String returns a message with the remedy.
 func (r Refusal) String() string {
 	switch r.Cause {
 	case Obstructed:
@@ -57,11 +56,11 @@ func (r Refusal) String() string {
 	}
 }
 
-// Empty reports whether there is nothing to write.
+// Empty reports whether the plan has no writes.
 func (p Plan) Empty() bool { return len(p.Delete)+len(p.Replace)+len(p.Add) == 0 }
 
-// Diff compares what should stand with what stands. Destinations that are held
-// keep their routes; what a route of somebody else overlaps is refused.
+// Diff compares the desired with the existing routes. Held destinations keep their routes;
+// those that overlap another user's route are refused.
 func Diff(w Wanted, o Ownership) Plan {
 	have := make(map[netip.Prefix]Route, o.Total())
 	for _, r := range slices.Concat(o.Foreign, o.Ambiguous, o.Ours) {
@@ -98,14 +97,12 @@ func Diff(w Wanted, o Ownership) Plan {
 	return p
 }
 
-// clash reports whether a table refuses to hold both destinations. A default route
-// stands beside any other: the longer prefix decides.
+// clash reports whether a table rejects both destinations. A default route fits with any.
 func clash(a, b netip.Prefix) bool {
 	return a == b || a.Bits() > 0 && b.Bits() > 0 && a.Overlaps(b)
 }
 
-// Without is the plan less everything about destinations that are to be left
-// alone for now.
+// Without returns the plan without the destinations that are skipped for now.
 func (p Plan) Without(skip func(netip.Prefix) bool) Plan {
 	p.Delete = slices.DeleteFunc(slices.Clone(p.Delete), func(r Route) bool { return skip(r.Dst) })
 	p.Replace = slices.DeleteFunc(slices.Clone(p.Replace), func(c Change) bool { return skip(c.New.Dst) })
@@ -113,23 +110,23 @@ func (p Plan) Without(skip func(netip.Prefix) bool) Plan {
 	return p
 }
 
-// removing is the plan less what takes other routes away than these. Without any it
-// is all that may be done in doubt about what the routes are for.
+// removing returns the plan with deletions and replacements of these routes only. An empty set
+// leaves what is safe while the purpose of the routes is unknown.
 func (p Plan) removing(these map[Route]bool) Plan {
 	p.Delete = slices.DeleteFunc(slices.Clone(p.Delete), func(r Route) bool { return !these[r] })
 	p.Replace = slices.DeleteFunc(slices.Clone(p.Replace), func(c Change) bool { return !these[c.Old] })
 	return p
 }
 
-// Step is one write to a table.
+// Step is a single write to a table.
 type Step struct {
 	Verb     Verb
 	Old, New Route
-	// Node wants New; empty for a deletion.
+	// Node is the node that needs New; empty for a deletion.
 	Node string
 }
 
-// Verb is what a Step does.
+// Verb is the kind of a Step.
 type Verb string
 
 const (
@@ -138,7 +135,7 @@ const (
 	Add     Verb = "add"
 )
 
-// Steps are the plan's writes in their order.
+// Steps returns the plan's writes in order.
 func (p Plan) Steps() []Step {
 	steps := make([]Step, 0, len(p.Delete)+len(p.Replace)+len(p.Add))
 	for _, r := range p.Delete {
@@ -153,7 +150,7 @@ func (p Plan) Steps() []Step {
 	return steps
 }
 
-// Route is the route that the step is about: the new one, or the one that goes.
+// Route returns the new route of a step, or the deleted one.
 func (s Step) Route() Route {
 	if s.Verb == Delete {
 		return s.Old
@@ -161,7 +158,7 @@ func (s Step) Route() Route {
 	return s.New
 }
 
-// Apply returns what a table holds after the step.
+// Apply returns the content of a table after the step.
 func (s Step) Apply(have []Route) []Route {
 	left := slices.DeleteFunc(slices.Clone(have), func(r Route) bool { return r == s.Old })
 	if s.Verb != Delete {

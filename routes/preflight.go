@@ -2,7 +2,7 @@ package routes
 
 import "fmt"
 
-// Obstacles finds routes of others that take a part of our ranges.
+// Obstacles returns findings about other users' routes within our ranges.
 func (d Decision) Obstacles() []Finding {
 	var found []Finding
 	for _, r := range d.Ownership.Ambiguous {
@@ -29,13 +29,13 @@ func (d Decision) Obstacles() []Finding {
 	return found
 }
 
-// Shortage finds out whether the table has room for a route of every node, or will
-// soon have none. full reports whether nodes go without now.
+// Shortage reports whether the table lacks room for a route of every node, or soon will. full
+// reports whether nodes have no route because of that now.
 func (d Decision) Shortage() (finding Finding, full, found bool) {
 	nodes, others, limit := 0, d.Ownership.Others(), d.Budget.Limit
 	for i := range d.Nodes {
 		if len(d.Nodes[i].Inside) == 0 {
-			nodes++ // also one that has no podCIDR yet
+			nodes++ // counts nodes without a podCIDR too
 		}
 	}
 	most := d.Budget.Room(others)
@@ -53,10 +53,10 @@ func (d Decision) Shortage() (finding Finding, full, found bool) {
 	return finding, nodes > most || d.Budget.Room(len(d.Table)) == 0, true
 }
 
-// Attachments finds out whether a network that takes limit servers and load
-// balancers has so many, or nearly. attached are those that the cloud counts for
-// certain; perhaps are the dedicated servers on its vSwitch, of which nobody documents
-// whether they count. full reports that there is no room even if they don't.
+// Attachments reports whether a network has reached, or nearly reached, its limit of servers
+// and load balancers. attached are those that the cloud counts for certain; perhaps are the
+// dedicated servers on its vSwitch, which may count: this is undocumented. full reports that
+// there is no room even if they don't.
 func Attachments(attached, perhaps, limit int) (finding Finding, full, found bool) {
 	finding.Problem = fmt.Sprintf("%d servers are attached to the network, which takes %d, load balancers included",
 		attached, limit)

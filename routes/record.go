@@ -9,14 +9,12 @@ import (
 	"strings"
 )
 
-// Record holds the routes that a cluster wrote into a table or adopted there. It
-// holds a route before the route is asked for, so that what stands is never
-// unknown, and until the table no longer has it. A destination has two routes in
-// it while its gateway is being changed.
+// Record holds the routes that a cluster wrote to a table or adopted there. It has a route from
+// before the request that adds it, so that no existing route is unrecorded, until the table no
+// longer has the route. A destination has two routes in it while its gateway is changed.
 type Record map[Route]bool
 
-// ParseRecord reads a record's text form. What it can't read is left out, and
-// named in the error.
+// ParseRecord parses a record's text. Its error names the entries that it skipped.
 func ParseRecord(text map[string]string) (Record, error) {
 	record := Record{}
 	var wrong []error
@@ -38,11 +36,10 @@ func ParseRecord(text map[string]string) (Record, error) {
 	return record, errors.Join(wrong...)
 }
 
-// Text is the record's text form: gateways by destination, such as "10.0.0.5" at
-// "10.244.3.0_24".
+// Text returns the record's text: gateways by destination, as "10.0.0.5" at "10.244.3.0_24".
 func (r Record) Text() map[string]string {
 	text := make(map[string]string, len(r))
-	toKey := strings.NewReplacer("/", "_", ":", "-") // what a ConfigMap's key may hold
+	toKey := strings.NewReplacer("/", "_", ":", "-") // to the characters allowed in a ConfigMap key
 	for _, route := range sortRoutes(slices.Collect(maps.Keys(r))) {
 		key := toKey.Replace(route.Dst.String())
 		text[key] = strings.TrimSpace(text[key] + " " + route.Via.String())

@@ -7,27 +7,27 @@ import (
 	"strings"
 )
 
-// VSwitch is where nodes are that need no routes: dedicated servers, whose podCIDRs
-// lie inside the subnet that is coupled with their vSwitch. The subnet's gateway asks
-// for their pods by ARP, as for any host of the subnet, and the nodes answer. No route
-// could lead there: none has a gateway behind the vSwitch, or overlaps a subnet.
+// VSwitch describes nodes without routes: dedicated servers with podCIDRs inside the subnet
+// that is coupled with their vSwitch. The subnet's gateway resolves their pods by ARP, like
+// any host of the subnet, and the nodes answer. Routes to them are impossible: no gateway can
+// be behind the vSwitch, and no destination may overlap a subnet.
 type VSwitch struct {
-	// Subnet is the coupled one; the zero Prefix: there is none.
+	// Subnet is the coupled subnet, or the zero Prefix.
 	Subnet netip.Prefix
-	// Ranges are the pools inside of it.
+	// Ranges are the pools inside Subnet.
 	Ranges []Range
 }
 
-// Coupling is how a network is coupled with a vSwitch.
+// Coupling is the connection of a network with a vSwitch.
 type Coupling struct {
-	// Subnets are those of the network that are.
+	// Subnets are the network's coupled subnets.
 	Subnets []netip.Prefix
-	// Exposed: the network tells its routes to the vSwitch.
+	// Exposed means that the network announces its routes to the vSwitch.
 	Exposed bool
 }
 
-// Check compares what the configuration says with the network. A finding about the
-// subnet has it as its Prefix; one about how the network is coupled has none.
+// Check compares the configuration with the network. Findings about the subnet have it as
+// their Prefix; findings about the coupling have none.
 func (v VSwitch) Check(c Coupling) []Finding {
 	switch {
 	case !v.Subnet.IsValid():
@@ -52,10 +52,10 @@ func (v VSwitch) Check(c Coupling) []Finding {
 	return nil
 }
 
-// Holds reports whether a podCIDR needs no route, because it lies in the subnet.
+// Holds reports whether a podCIDR needs no route because it is inside the subnet.
 func (v VSwitch) Holds(podCIDR netip.Prefix) bool { return cutsAny(v.Ranges, podCIDR) }
 
-// divide tells the podCIDRs inside the subnet from those that need routes.
+// divide moves podCIDRs inside the subnet from Dsts to Inside.
 func (v VSwitch) divide(nodes []Node) {
 	if len(v.Ranges) == 0 {
 		return
@@ -75,13 +75,12 @@ func (v VSwitch) divide(nodes []Node) {
 	}
 }
 
-// shadows reports whether a route takes packets for a part of dst that the subnet
-// would have: of two destinations the longer one decides.
+// shadows reports whether a route overrides the subnet for a part of dst: the longer prefix wins.
 func shadows(r Route, dst, subnet netip.Prefix) bool {
 	return r.Dst.Bits() >= subnet.Bits() && r.Dst.Overlaps(dst)
 }
 
-// obstacles finds what a route of others takes of the pools in the vSwitch's subnet.
+// obstacles returns findings about a route that overlaps the pools in the vSwitch's subnet.
 func (v VSwitch) obstacles(r Route) []Finding {
 	var found []Finding
 	for _, pods := range v.Ranges {
@@ -97,8 +96,7 @@ func (v VSwitch) obstacles(r Route) []Finding {
 	return found
 }
 
-// insideStatus says what keeps the pods from being found that lie in the vSwitch's
-// subnet. ok reports that nothing does.
+// insideStatus returns why a node's pods in the vSwitch's subnet can't be reached, or ok.
 func (o outlook) insideStatus(n Node) (status NodeStatus, ok bool) {
 	for _, dst := range n.Inside {
 		if d, ok := o.lost[nodeDst{n.Name, dst}]; ok {
