@@ -13,14 +13,13 @@ import (
 	"github.com/underlay-ccm/underlay/routes"
 )
 
-// posted is a status, and whether it may take back an earlier "reachable".
+// posted is a status, and whether it may withdraw an earlier Reachable.
 type posted struct {
 	routes.NodeStatus
 	final bool
 }
 
-// statuses holds the newest status of every node, written by passes and read by
-// the workers that write conditions.
+// statuses holds the latest status of every node. Passes write it, condition workers read it.
 type statuses struct {
 	mu     sync.Mutex
 	of     map[types.UID]posted
@@ -28,14 +27,14 @@ type statuses struct {
 	newest *kube.Newest[*corev1.Node]
 }
 
-// written is a status that this process has written.
 type written struct {
 	posted
 	at time.Time
 }
 
-// overwrittenPause is how long a status stays that somebody has written over this process's: a former
-// leader that does not know yet that it is one, and would write over the next one at once.
+// overwrittenPause is how long this process leaves a status that another process has
+// overwritten: a former leader that has not noticed the loss of its lease would otherwise
+// overwrite its successor at once.
 const overwrittenPause = time.Second
 
 func newStatuses() statuses {
@@ -44,7 +43,7 @@ func newStatuses() statuses {
 	}
 }
 
-// pause is how long to wait before a status is written again that was written before.
+// pause returns how long to wait before the same status is written again.
 func (v *statuses) pause(uid types.UID, p posted, now time.Time) time.Duration {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -63,7 +62,7 @@ func (v *statuses) post(uid types.UID, p posted) (changed bool) {
 	return !known || old != p
 }
 
-// get returns the node as new as we know it, and its status.
+// get returns the newest observed version of the node, and its status.
 func (v *statuses) get(cached *corev1.Node) (node *corev1.Node, p posted, known bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -71,8 +70,8 @@ func (v *statuses) get(cached *corev1.Node) (node *corev1.Node, p posted, known 
 	return v.newest.Of(cached), p, known
 }
 
-// wrote notes what a Node was told. That is its status if no pass has one yet,
-// so that keep knows of every Node that is remembered.
+// wrote records the status that was written to a Node. It becomes the Node's status if no pass
+// has set one yet, so that keep covers every Node.
 func (v *statuses) wrote(node *corev1.Node, p posted) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -83,7 +82,7 @@ func (v *statuses) wrote(node *corev1.Node, p posted) {
 	}
 }
 
-// keep forgets Nodes that are not alive.
+// keep drops the state of Nodes that don't exist.
 func (v *statuses) keep(alive map[types.UID]bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -96,9 +95,9 @@ func (v *statuses) keep(alive map[types.UID]bool) {
 	}
 }
 
-// publish posts a decision's statuses. Only the last ones of a pass are final:
-// until then a route that is missing may be about to be restored. That a server
-// isn't attached counts only if this pass looked for it.
+// publish posts a decision's statuses. Only those at the end of a pass are final: before, a
+// missing route may be about to be restored. NotAttached counts only if this pass looked up
+// the server.
 func (c *Controller) publish(d decision, a *attempt, final bool) {
 	for _, n := range d.Nodes {
 		v, uid := d.statuses[n.Name], d.uids[n.Name]
@@ -121,8 +120,7 @@ func (c *Controller) tellNodes(ctx context.Context) {
 	kube.Work(ctx, c.conditions, "Node not told about its routes; trying again", c.tell)
 }
 
-// tell brings one Node's NetworkUnavailable condition to what is known of it. A
-// Node seen for the first time is unavailable until proved otherwise.
+// tell updates a Node's NetworkUnavailable condition. A new Node is unavailable at first.
 func (c *Controller) tell(ctx context.Context, name string) error {
 	cached, err := c.lister.Get(name)
 	if apierrors.IsNotFound(err) {
@@ -156,10 +154,9 @@ func (c *Controller) tell(ctx context.Context, name string) error {
 	return nil
 }
 
-// news reports whether the Node's condition differs in a way that matters: its
-// status, why it is unavailable, or what people are to do about it. Who
-// declared it reachable doesn't matter. What the condition says is also the
-// memory of the Events that were sent, which outlives this process.
+// news reports whether the Node's condition differs in its status, its reason for being
+// unavailable, or the remedy. Which component declared the Node reachable doesn't matter. The
+// condition also records which Events were sent, and outlives this process.
 func (c *Controller) news(node *corev1.Node, p posted, known bool) bool {
 	old := kube.Condition(node, corev1.NodeNetworkUnavailable)
 	if old == nil || old.Status == corev1.ConditionUnknown {
@@ -177,7 +174,7 @@ func (c *Controller) news(node *corev1.Node, p posted, known bool) bool {
 	case p.Reachable:
 		return true
 	default:
-		// What a pass is about to try may fail, and then nothing has changed.
+		// A planned write may fail, and then nothing has changed.
 		return p.final && (old.Reason != string(p.Reason) || p.Event != "" && old.Message != p.Message)
 	}
 }

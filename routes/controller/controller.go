@@ -1,26 +1,23 @@
-// Package controller keeps a cloud network's route table in step with a
-// cluster's Nodes, and tells each Node through its NetworkUnavailable condition
-// whether its pods can be reached.
+// Package controller reconciles a cloud network's route table with a cluster's Nodes, and sets
+// each Node's NetworkUnavailable condition to whether its pods can be reached.
 //
-// It is event-driven with a periodic resync. Every pass is the same whole
-// decision: all nodes, all routes, what package routes makes of them, then one
-// write at a time. After each write it decides anew, so that whatever became
-// urgent meanwhile overtakes what was planned before. It never deletes on
-// incomplete knowledge: a pass that deletes has listed servers, Nodes and routes
-// itself, in this order. It deletes only routes that were known before and are in that
-// list too: none of them is younger than what is known of the servers, however long
-// their list took. A node that isn't attached at the moment keeps its route. Nor does
-// it delete on old knowledge: a deletion that is not accepted within half a lease of
-// that list of routes is not sent any more, so that the next leader knows when the last
-// one of this process can have taken effect.
+// It is event-driven with a periodic resync. Every pass makes the complete decision: all nodes and
+// routes are passed to package routes, then the plan is written one step at a time. It decides
+// again after each write, so that urgent changes take precedence over what was planned before. It
+// never deletes on incomplete information: a pass that deletes has listed servers, Nodes and
+// routes itself, in this order. It deletes only routes that it had before and that are in that
+// list too: none of them is newer than the list of servers, however long that took. A node that is
+// detached at the moment keeps its route. Nor does it delete on outdated information: a deletion
+// that is not accepted within half a lease of that list of routes is no longer sent, so that the
+// next leader can tell when the last deletion of this process has taken effect.
 //
-// What it writes or adopts is recorded first, in the ConfigMap RecordName, and only
-// that is ever deleted (see routes.Owned). A route that can't be recorded is added
+// Routes that it writes or adopts are recorded first, in the ConfigMap RecordName, and only
+// recorded routes are ever deleted (see routes.Owned). A route that can't be recorded is added
 // all the same.
 //
-// A condition that says "reachable" is withdrawn only by a pass that listed the
-// table, missed the route there, and could not restore it; or of a Node whose podCIDR
-// lies in the vSwitch's subnet, when its addresses don't.
+// A condition that reports a Node as reachable is withdrawn only by a pass that listed the
+// table, found the route missing, and could not restore it; or if the Node's podCIDR lies in
+// the vSwitch's subnet and its addresses don't.
 package controller
 
 import (
@@ -48,37 +45,34 @@ import (
 	"github.com/underlay-ccm/underlay/routes"
 )
 
-// Gateways finds each Node's address in the network.
+// Gateways looks up each Node's address in the network.
 type Gateways interface {
-	// Gateways returns what is known. fresh asks for knowledge of all servers that is
-	// not from before the call. An answer is complete or an error.
+	// Gateways returns the servers' addresses. If fresh is set, it uses only a list of all
+	// servers requested after the call. A result is complete or an error.
 	Gateways(ctx context.Context, nodes []*corev1.Node, fresh bool) (routes.Gateways, error)
-	// Look learns of these Nodes' servers anew, in as few requests as that takes.
+	// Look refreshes the servers of these Nodes, in as few requests as possible.
 	Look(ctx context.Context, nodes []*corev1.Node) error
 }
 
-// Config is all that a Controller needs. Every field but VSwitch, Departed and Lease is required.
+// Config is the configuration of a Controller. VSwitch, Departed and Lease are optional.
 type Config struct {
 	Client   kubernetes.Interface
 	Nodes    coreinformers.NodeInformer
 	Table    routes.Table
 	Gateways Gateways
-	// Ranges are the pools whose node prefixes are routed through Table.
+	// Ranges are the pools with node prefixes that are routed through Table.
 	Ranges []routes.Range
-	// VSwitch is where podCIDRs are that need no route.
+	// VSwitch has the podCIDRs that need no route.
 	VSwitch routes.VSwitch
-	// Limit and Reserve are numbers of routes, MaxDeletions is in percent of
-	// our routes, within one Period.
+	// Limit and Reserve are numbers of routes, MaxDeletions a percentage of ours per Period.
 	Limit, Reserve, MaxDeletions int
-	// Period is the time between two lists of a table that is at rest.
+	// Period is the interval between lists of an idle table.
 	Period time.Duration
-	// Lease is how long another process may go on as the leader after it lost the
-	// lease; 0: 15 s, upstream's default.
+	// Lease is how long a former leader may continue after it lost the lease; 0: 15 s, upstream's.
 	Lease time.Duration
-	// Departed tells the Nodes that are gone and whose podCIDRs are not free yet.
-	// Their routes are adopted as those of Nodes are, while their servers live: a
-	// Node may leave before its route is recorded. It is not known while nobody has
-	// looked yet. It is called by the goroutine that runs passes.
+	// Departed returns the deleted Nodes whose podCIDRs are not free yet, or false if not known
+	// yet. Their routes are adopted like those of Nodes while their servers exist: a Node may be
+	// deleted before its route is recorded. It is called by the goroutine that runs passes.
 	Departed func() (departed []kube.Departed, known bool)
 	Recorder record.EventRecorder
 	Registry Registry
@@ -92,16 +86,16 @@ type Controller struct {
 	conditions workqueue.TypedRateLimitingInterface[string]
 	metrics    *tableMetrics
 
-	// The rest up to statuses belongs to the one goroutine that runs passes.
-	table     []routes.Route             // as last seen, and changed by us since; nil: not known
-	asked     time.Time                  // when the list was asked for that table began with
-	written   map[netip.Prefix]time.Time // when we asked for what table has beyond the list
-	firstSeen map[types.UID]time.Time    // when Nodes were first seen
+	// Up to statuses, only the goroutine that runs passes uses the fields.
+	table     []routes.Route             // as last listed, with our changes since; nil: not listed
+	asked     time.Time                  // when the list of table was requested
+	written   map[netip.Prefix]time.Time // when additions to table after the list were requested
+	firstSeen map[types.UID]time.Time    // when Nodes were first observed
 	record    *storedRecord
 	learned   learnedLimit
 	admitted  bool // the ranges were found not to be another cluster's
 	poll      *serverPoll
-	givenUp   int // passes in a row that were too late to delete or replace anything
+	givenUp   int // consecutive passes that were too late to delete or replace
 	retries   *retries
 	deletions deletionCount
 	events    *tableEvents
@@ -110,14 +104,14 @@ type Controller struct {
 	lastList lastList
 }
 
-// trigger is why a pass runs.
+// trigger is the cause of a pass.
 type trigger string
 
 const (
-	// change: a Node changed. The table as last seen decides whether there is
-	// anything to do, and costs no request if there isn't.
+	// change means that a Node changed. The last list of the table decides whether there is
+	// anything to do, and without that no request is sent.
 	change trigger = "change"
-	// resync: list the table itself.
+	// resync requests a new list of the table.
 	resync trigger = "resync"
 )
 
@@ -126,7 +120,7 @@ const (
 	usualLease       = 15 * time.Second
 )
 
-// New prepares a controller and subscribes it to Node events.
+// New returns a controller that is subscribed to Node events.
 func New(cfg Config) (*Controller, error) {
 	cfg.Lease = cmp.Or(cfg.Lease, usualLease)
 	c := &Controller{
@@ -157,7 +151,7 @@ func New(cfg Config) (*Controller, error) {
 		UpdateFunc: func(old, obj any) {
 			c.changed(old.(*corev1.Node), obj.(*corev1.Node))
 		},
-		// The pass that follows forgets what was known of the Node.
+		// The next pass drops the Node's state.
 		DeleteFunc: func(any) { c.passes.Add(change) },
 	})
 	if err != nil {
@@ -175,7 +169,7 @@ func (c *Controller) changed(old, node *corev1.Node) {
 	}
 }
 
-// conditionChanged reports whether a Node may need to be told something.
+// conditionChanged reports whether a Node's condition may need an update.
 func conditionChanged(old, node *corev1.Node) bool {
 	a, b := kube.Condition(old, corev1.NodeNetworkUnavailable), kube.Condition(node, corev1.NodeNetworkUnavailable)
 	if a == nil || b == nil {
@@ -184,8 +178,7 @@ func conditionChanged(old, node *corev1.Node) bool {
 	return old.UID != node.UID || a.Status != b.Status || a.Reason != b.Reason
 }
 
-// planningChanged reports whether anything that routes depend on differs.
-// Heartbeats don't.
+// planningChanged reports whether any input of the planning differs. Heartbeats don't count.
 func planningChanged(old, node *corev1.Node) bool {
 	return old.UID != node.UID ||
 		old.Spec.ProviderID != node.Spec.ProviderID ||
@@ -197,12 +190,10 @@ func planningChanged(old, node *corev1.Node) bool {
 		kube.ControlPlane(old) != kube.ControlPlane(node)
 }
 
-// errAnotherCluster ends the controller before its first write.
 var errAnotherCluster = errors.New("the pod range is another cluster's")
 
-// Run works until the context ends, or until it finds in its first list of the
-// table that its ranges are another cluster's. It needs the Node informer to be started by
-// its owner.
+// Run runs until the context ends, or until its first list of the table shows that its ranges
+// are another cluster's. The caller starts the Node informer.
 func (c *Controller) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(klog.NewContext(ctx, klog.FromContext(ctx).WithName("routes")))
 	defer cancel(nil)
@@ -217,8 +208,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	}
 	workers.Go(func() { c.runPasses(ctx, cancel) })
 	workers.Go(func() { wait.UntilWithContext(ctx, func(context.Context) { c.passes.Add(resync) }, c.Period) })
-	// By then every deletion of a former leader has taken effect that was accepted
-	// in time.
+	// By then every deletion that a former leader had accepted in time has taken effect.
 	c.passes.AddAfter(resync, c.Lease+c.maxListAge())
 	<-ctx.Done()
 	c.passes.ShutDown()

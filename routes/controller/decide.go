@@ -14,30 +14,28 @@ import (
 	"github.com/underlay-ccm/underlay/routes"
 )
 
-// decision is what routes.Decide made of Nodes, servers and routes.
+// decision is a routes.Decision with the UIDs and statuses of its Nodes.
 type decision struct {
 	routes.Decision
 	statuses map[string]routes.NodeStatus
 	uids     map[string]types.UID
-	// waiting names the Nodes that wait for their servers to be attached.
+	// waiting has the names of the Nodes with servers that are not attached yet.
 	waiting []string
 }
 
-// basis is what a decision may rest on.
+// basis is the information available to a decision.
 type basis struct {
-	// fresh asks for a new list of servers.
+	// fresh requests a new list of servers.
 	fresh bool
-	// mayDelete: without it there is no room but what is free.
+	// mayDelete allows deletions. Without it only free room can be used.
 	mayDelete bool
-	// podCIDRs are those of all Nodes as the API server had them when it was
-	// asked: no route to them is deleted, whatever the cache says.
+	// podCIDRs are those of all Nodes in a live list. No route to them is deleted.
 	podCIDRs []netip.Prefix
-	// stood are the routes that may be deleted or replaced; nil: all that are ours.
+	// stood has the routes that may be deleted or replaced; nil allows all of ours.
 	stood map[routes.Route]bool
 }
 
-// decide decides on the table as it was last seen. What failed of late is left
-// alone for a while.
+// decide decides on the table as last listed. Destinations that failed recently are skipped.
 func (c *Controller) decide(ctx context.Context, b basis) (decision, error) {
 	nodes, err := c.lister.List(labels.Everything())
 	if err != nil {
@@ -72,7 +70,6 @@ func (c *Controller) decide(ctx context.Context, b basis) (decision, error) {
 	return d, nil
 }
 
-// budget is what may be done to the table now.
 func (c *Controller) budget(mayDelete bool, now time.Time) routes.Budget {
 	b := routes.Budget{Limit: c.learned.limit(c.Limit, c.Reserve, len(c.table), now), Reserve: c.Reserve}
 	if mayDelete {
@@ -81,7 +78,6 @@ func (c *Controller) budget(mayDelete bool, now time.Time) routes.Budget {
 	return b
 }
 
-// departed are the Nodes that left, if it is known which.
 func (c *Controller) departed() (departed []kube.Departed, known bool) {
 	if c.Departed == nil {
 		return nil, true
@@ -89,7 +85,7 @@ func (c *Controller) departed() (departed []kube.Departed, known bool) {
 	return c.Departed()
 }
 
-// departedPodCIDRs are those of Nodes that left, by their servers' provider IDs.
+// departedPodCIDRs returns the podCIDRs of deleted Nodes, by their servers' provider IDs.
 func (c *Controller) departedPodCIDRs() map[string][]netip.Prefix {
 	departed, _ := c.departed()
 	found := make(map[string][]netip.Prefix, len(departed))
@@ -99,11 +95,10 @@ func (c *Controller) departedPodCIDRs() map[string][]netip.Prefix {
 	return found
 }
 
-// RouteNode is the Node as package routes sees it, without what its gateways tell.
-// Only IPv4 podCIDRs travel through the network's table; networks carry no IPv6.
+// RouteNode converts a Node for package routes, without the results of Gateways. Only IPv4
+// podCIDRs are routed through the network's table; networks don't support IPv6.
 func RouteNode(node *corev1.Node) routes.Node {
-	// What can't be read was let in by an API server of long ago; the rest of
-	// the Node's prefixes, and all other Nodes, are routed all the same.
+	// Only very old API servers accepted podCIDRs that can't be parsed. The rest is routed.
 	prefixes, _ := kube.PodCIDRs(node)
 	n := routes.Node{
 		Name:         node.Name,
@@ -121,7 +116,7 @@ func RouteNode(node *corev1.Node) routes.Node {
 	return n
 }
 
-// lookAgain reports whether only a newer list of the table can tell something.
+// lookAgain reports whether a status requires a newer list of the table.
 func (d decision) lookAgain() bool {
 	for _, v := range d.statuses {
 		if v.LookAgain {
@@ -131,6 +126,6 @@ func (d decision) lookAgain() bool {
 	return false
 }
 
-// removes reports whether a decision rests on where servers are: a deletion on whose a
-// gateway is, a replacement on which one is right.
+// removes reports whether a decision depends on the servers' locations: a deletion on the
+// owner of a gateway, a replacement on the correct one.
 func (d decision) removes() bool { return len(d.Plan.Delete)+len(d.Plan.Replace) > 0 }

@@ -2,16 +2,15 @@ package controller
 
 import "time"
 
-// deletionCount counts the routes that were deleted in the current period, so that
-// a mistake, ours or somebody's, takes time to do harm.
+// deletionCount counts the routes deleted per period, so that a mistake takes time to cause harm.
 type deletionCount struct {
 	period time.Duration
 
 	since   time.Time
-	deleted int // since then
+	deleted int // in the period from since on
 }
 
-// count is how many routes were deleted in the period that now belongs to.
+// count returns the number of deletions in the period that includes now.
 func (d *deletionCount) count(now time.Time) int {
 	if now.Sub(d.since) >= d.period {
 		d.since, d.deleted = now, 0

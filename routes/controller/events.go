@@ -21,20 +21,18 @@ const (
 	eventUnrecorded      = "RoutesNotRecorded"
 )
 
-// tableEvents tells people about the table as a whole: each trouble once, when it
-// begins. The table is no object of Kubernetes, so the Events are about the
-// lease of whoever may write it.
+// tableEvents sends Events about the table as a whole, once when a problem begins. The table
+// is no Kubernetes object, so the Events are about the leader election lease.
 type tableEvents struct {
 	recorder record.EventRecorder
-	told     map[string]map[string]bool // by reason, then by what it is about
+	told     map[string]map[string]bool // by reason, then by subject
 }
 
 func newTableEvents(recorder record.EventRecorder) *tableEvents {
 	return &tableEvents{recorder: recorder, told: map[string]map[string]bool{}}
 }
 
-// tell takes all troubles of a reason that there are now: messages by what they
-// are about. Those that are over are forgotten, and told again if they return.
+// tell takes all current problems of a reason, by subject. It reports those that are new.
 func (e *tableEvents) tell(reason string, now map[string]string) {
 	told := make(map[string]bool, len(now))
 	for _, about := range slices.Sorted(maps.Keys(now)) {
@@ -49,7 +47,7 @@ func (e *tableEvents) tell(reason string, now map[string]string) {
 	e.told[reason] = told
 }
 
-// only is the one trouble that a reason can have, if there is it.
+// only returns the messages of a reason with a single possible problem.
 func only(wrong bool, message string) map[string]string {
 	if !wrong {
 		return nil
@@ -57,20 +55,18 @@ func only(wrong bool, message string) map[string]string {
 	return map[string]string{"": message}
 }
 
-// unreadable tells that nothing can be decided; nil that it can again.
+// unreadable reports that no decision is possible; nil ends the problem.
 func (e *tableEvents) unreadable(err error) {
 	e.tell(eventUnreadable, only(err != nil, fmt.Sprintf(
 		"nothing is deleted or replaced, and new Nodes may not be routed, until this works again: %v; check that the network is there and that the token is valid", err)))
 }
 
-// unrecorded tells that what this cluster writes can't be recorded; nil that it
-// can again.
+// unrecorded reports that routes can't be recorded; nil ends the problem.
 func (e *tableEvents) unrecorded(err error) {
 	e.tell(eventUnrecorded, only(err != nil, fmt.Sprintf(
 		"routes are added all the same, and the next leader will not know that they are this cluster's to delete: %v; apply deploy/ccm/rbac.yaml again, or see what is wrong with the ConfigMap", err)))
 }
 
-// decided tells what a decision shows about the table.
 func (e *tableEvents) decided(d decision) {
 	ambiguous := map[string]string{}
 	for _, r := range d.Ownership.Ambiguous {
@@ -81,13 +77,11 @@ func (e *tableEvents) decided(d decision) {
 	e.tell(eventNearlyFull, only(d.Usage.High(), d.Usage.String()))
 }
 
-// capped tells that stale routes wait for the cap on deletions.
 func (e *tableEvents) capped(postponed int, percent int) {
 	e.tell(eventDeletionsCapped, only(postponed > 0, fmt.Sprintf(
 		"%d stale routes are deleted later: at most %d%% of this cluster's routes are deleted per period (routes.maxDeletions), so that a mistake takes time to do harm", postponed, percent)))
 }
 
-// late tells that deletions and replacements are given up because they come too late.
 func (e *tableEvents) late(wrong bool, took, limit time.Duration) {
 	e.tell(eventDeletionsLate, only(wrong, fmt.Sprintf(
 		"routes that are stale or wrong can't be deleted or replaced: that may be done until %s after the list of routes was asked for, and %s had passed; see what delays requests to the cloud, such as another program that spends the project's request limit", limit, took.Round(100*time.Millisecond))))

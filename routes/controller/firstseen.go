@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// seeAll notes which Nodes there are before the table is listed.
+// seeAll records which Nodes exist before the table is listed.
 func (c *Controller) seeAll() error {
 	nodes, err := c.lister.List(labels.Everything())
 	if err != nil {
@@ -24,8 +24,7 @@ func (c *Controller) seeAll() error {
 	return nil
 }
 
-// seen returns when a Node was first seen. A list that was asked for later is
-// younger than the Node, whatever the clock of the API server says.
+// seen returns when a Node was first observed. Lists requested later are newer than the Node.
 func (c *Controller) seen(node *corev1.Node, now time.Time) time.Time {
 	since, known := c.firstSeen[node.UID]
 	if !known {
@@ -34,15 +33,14 @@ func (c *Controller) seen(node *corev1.Node, now time.Time) time.Time {
 	return since
 }
 
-// unseen reports whether some destination is in no list and no write of ours since
-// then.
+// unseen reports whether a destination is in no list and no write of ours at since or later.
 func (c *Controller) unseen(dsts []netip.Prefix, since time.Time) bool {
 	return c.asked.Before(since) && slices.ContainsFunc(dsts, func(dst netip.Prefix) bool {
 		return c.written[dst].Before(since)
 	})
 }
 
-// forgetGone forgets Nodes that are not among uids.
+// forgetGone drops the state of Nodes that are not among uids.
 func (c *Controller) forgetGone(uids map[string]types.UID) {
 	alive := make(map[types.UID]bool, len(uids))
 	for _, uid := range uids {

@@ -6,13 +6,13 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-// learnedLimit is a limit that the table itself taught by refusing an addition.
-// Nobody can tell what it counted, so it expires: one addition is tried after a
-// while, and if that is refused too, the next one after a longer while.
+// learnedLimit is the limit inferred from an addition that the table rejected. What the table
+// counted is unknown, so the limit expires: one addition is tried after a while, and if that
+// is rejected too, the next one after a longer while.
 type learnedLimit struct {
 	backoff workqueue.TypedRateLimiter[string]
 	taught  bool
-	at      int       // how many routes stood when it refused
+	at      int       // number of routes at the rejection
 	due     time.Time // when to try again
 }
 
@@ -20,12 +20,12 @@ func newLearnedLimit() learnedLimit {
 	return learnedLimit{backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[string](30*time.Second, 15*time.Minute)}
 }
 
-// refused notes that the table took no route beyond those that stand.
+// refused records that the table accepts no route beyond the existing ones.
 func (l *learnedLimit) refused(standing int, now time.Time) {
 	l.taught, l.at, l.due = true, standing, now.Add(l.backoff.When(everything))
 }
 
-// grew notes that the table took one more route.
+// grew records that the table accepted another route.
 func (l *learnedLimit) grew(standing int) {
 	if standing > l.at {
 		l.taught = false
@@ -33,14 +33,12 @@ func (l *learnedLimit) grew(standing int) {
 	}
 }
 
-// listed notes how many routes stand: with fewer there is room again, and with
-// more the limit is another.
+// listed records the number of routes in a list. If it has changed, the limit is unknown.
 func (l *learnedLimit) listed(standing int) {
 	l.taught = l.taught && standing == l.at
 }
 
-// limit is how many routes to keep to: what is configured, or less if the table
-// taught so. When it is time to try again that leaves room for one.
+// limit returns the configured limit, or the inferred one. A due try gets room for one route.
 func (l *learnedLimit) limit(configured, reserve, standing int, now time.Time) int {
 	switch {
 	case !l.taught:
@@ -52,7 +50,6 @@ func (l *learnedLimit) limit(configured, reserve, standing int, now time.Time) i
 	}
 }
 
-// wait is the time until the table is tried again.
 func (l *learnedLimit) wait(now time.Time) (wait time.Duration, any bool) {
 	return l.due.Sub(now), l.taught && now.Before(l.due)
 }

@@ -8,12 +8,11 @@ import (
 	"github.com/underlay-ccm/underlay/routes"
 )
 
-// Registry takes metrics; component-base's registries are such.
+// Registry registers metrics. The registries of component-base implement it.
 type Registry interface {
 	Register(metrics.Registerable) error
 }
 
-// tableMetrics shows the table's budget and what is written to it.
 type tableMetrics struct {
 	limit, reserve, wanted, postponed, headroom   *metrics.Gauge
 	ours, ambiguous, foreign, attachments, listed *metrics.Gauge

@@ -18,53 +18,46 @@ import (
 	"github.com/underlay-ccm/underlay/routes"
 )
 
-// attempt is one pass under way.
+// attempt is the state of a running pass.
 type attempt struct {
-	// stood are the routes that were known when the servers were listed for this pass,
-	// so that no fact about a server is older than such a route: only these may be
-	// deleted or replaced. nil: the servers weren't listed, and none may.
+	// stood has the routes that existed when the servers were listed for this pass, so that
+	// all of them are older than the information about servers: only these may be deleted or
+	// replaced. nil means that the servers weren't listed, and allows none.
 	stood map[routes.Route]bool
-	// by is when what the pass rests on is too old to delete or replace anything:
-	// counted from the list of routes that came after those of servers and Nodes.
+	// by is when the information becomes too old for deletions and replacements, counted from
+	// the list of routes that followed those of servers and Nodes.
 	by time.Time
-	// late is how much time had passed since that list was asked for, if a deletion or
-	// replacement was given up because it was too much; 0: none was.
+	// late is the age of that list if deletions or replacements were skipped for it; 0: none were.
 	late time.Duration
-	// looked are the Nodes whose servers were looked for in this pass.
+	// looked has the Nodes whose servers were looked up in this pass.
 	looked map[types.UID]bool
-	// podCIDRs are the podCIDRs of the Nodes that the API server listed for this
-	// pass; nil: it wasn't asked, and nothing is deleted.
+	// podCIDRs are those of a live list of Nodes; nil: not listed, and nothing is deleted.
 	podCIDRs []netip.Prefix
-	// removed is how many routes the pass deleted or replaced.
+	// removed is the number of routes that the pass deleted or replaced.
 	removed int
 }
 
-// maxListAge is how old the list of routes may be on which something is deleted or
-// replaced: well below the time after which somebody else leads.
+// maxListAge limits the age of lists for deletions: well below the time until another may lead.
 func (c *Controller) maxListAge() time.Duration { return c.Lease / 2 }
 
-// lateInARow is how many passes in a row have to give deletions up before that is told:
-// one may be a moment's trouble.
+// lateInARow is the number of consecutive late passes to report; one may be a brief problem.
 const lateInARow = 2
 
-// certain reports whether the pass may delete and replace on what it knows of
-// routes and servers.
+// certain reports whether lists of routes and servers are new enough to delete and replace.
 func (a *attempt) certain() bool { return a.stood != nil && time.Now().Before(a.by) }
 
-// basis is what may be decided on what the pass knows now.
 func (a *attempt) basis() basis {
 	return basis{mayDelete: a.certain() && a.podCIDRs != nil, podCIDRs: a.podCIDRs, stood: a.stood}
 }
 
-// noteLate notes how late it is, if it is too late to delete and replace.
+// noteLate records the age of the list if it is too old to delete and replace.
 func (a *attempt) noteLate(maxAge time.Duration) {
 	if a.stood != nil && !a.certain() {
 		a.late = time.Since(a.by.Add(-maxAge))
 	}
 }
 
-// pass brings the table to what the Nodes need, as far as it can. It costs no
-// request where the table as last seen leaves nothing to do.
+// pass reconciles the table with the Nodes. It sends no request if the last list needs no change.
 func (c *Controller) pass(ctx context.Context, why trigger) error {
 	c.record.load(ctx, time.Now())
 	if err := c.seeAll(); err != nil {
@@ -92,8 +85,8 @@ func (c *Controller) pass(ctx context.Context, why trigger) error {
 	if err != nil {
 		return err
 	}
-	// What is to go has to stand in a list from after that of the servers too. And what
-	// an old table lacks may have been added since.
+	// Deletions require the routes to be in a list that follows the one of servers. And a
+	// route missing in an old list may have been added since.
 	if a.stood != nil || !listed && (!d.Plan.Empty() || d.lookAgain() || len(a.looked) > 0) {
 		if err := c.list(ctx); err != nil {
 			return err
@@ -107,7 +100,7 @@ func (c *Controller) pass(ctx context.Context, why trigger) error {
 	return c.converge(ctx, d, &a)
 }
 
-// admit refuses to begin where another cluster has this one's pod range.
+// admit returns an error if another cluster uses this cluster's pod range.
 func (c *Controller) admit(d decision) error {
 	if !c.admitted && d.Ownership.AnotherCluster() {
 		if _, known := c.departed(); !known || !c.record.loaded {
@@ -124,9 +117,8 @@ func (c *Controller) admit(d decision) error {
 	return nil
 }
 
-// lookForServers gets a new list of servers for a pass that deletes or replaces and,
-// where something is to be deleted, of Nodes: a cache may be older than a Node whose
-// route another manager wrote.
+// lookForServers lists servers for a pass that deletes or replaces, and Nodes if it deletes: a
+// cache may be older than a Node with a route that another manager wrote.
 func (c *Controller) lookForServers(ctx context.Context, d decision, a *attempt) error {
 	a.stood = make(map[routes.Route]bool, len(c.table))
 	for _, r := range c.table {
@@ -150,15 +142,14 @@ func (c *Controller) lookForServers(ctx context.Context, d decision, a *attempt)
 	}
 	a.podCIDRs = []netip.Prefix{}
 	for i := range nodes.Items {
-		// What can't be read is nobody's route either: see RouteNode.
+		// podCIDRs that can't be parsed have no route either: see RouteNode.
 		prefixes, _ := kube.PodCIDRs(&nodes.Items[i])
 		a.podCIDRs = append(a.podCIDRs, prefixes...)
 	}
 	return nil
 }
 
-// lookForWaiting asks about the servers of those waiting Nodes whose turn it is, and
-// decides again, until it is no Node's turn.
+// lookForWaiting looks up the servers of waiting Nodes until none is due, and decides again.
 func (c *Controller) lookForWaiting(ctx context.Context, d decision, a *attempt) (decision, error) {
 	for {
 		var due []*corev1.Node
@@ -187,8 +178,7 @@ func (c *Controller) lookForWaiting(ctx context.Context, d decision, a *attempt)
 	}
 }
 
-// converge writes one step after the other, deciding anew after each. A
-// destination that fails is left for later; the others go on.
+// converge applies one step after the other. Failed destinations are retried later.
 func (c *Controller) converge(ctx context.Context, d decision, a *attempt) error {
 	for {
 		var err error
@@ -212,8 +202,7 @@ func (c *Controller) converge(ctx context.Context, d decision, a *attempt) error
 	}
 }
 
-// remember records what the plan is about to write, all of it in one request, and
-// what is adopted.
+// remember records the adopted routes and all that the plan will write, in a single request.
 func (c *Controller) remember(ctx context.Context, d decision) {
 	wanted := slices.Clone(d.Ownership.Adopted)
 	for _, step := range d.Plan.Steps() {
@@ -228,7 +217,7 @@ func (c *Controller) remember(ctx context.Context, d decision) {
 	c.events.unrecorded(c.record.err)
 }
 
-// next is the plan's first step that what is known suffices for.
+// next returns the plan's first step that the available information allows.
 func next(p routes.Plan, fresh bool) (routes.Step, bool) {
 	for _, s := range p.Steps() {
 		if fresh || s.Verb == routes.Add {
@@ -238,7 +227,7 @@ func next(p routes.Plan, fresh bool) (routes.Step, bool) {
 	return routes.Step{}, false
 }
 
-// carryOut does one step. Its error is one that ends the pass.
+// carryOut applies one step. It returns an error only if the pass must end.
 func (c *Controller) carryOut(ctx context.Context, step routes.Step, a *attempt) error {
 	log := klog.FromContext(ctx).WithValues("verb", step.Verb, "route", step.Route(), "node", step.Node)
 	if step.Verb == routes.Delete {
@@ -251,7 +240,7 @@ func (c *Controller) carryOut(ctx context.Context, step routes.Step, a *attempt)
 		c.table = step.Apply(c.table)
 		c.retries.succeeded(step.Route().Dst)
 		if step.Verb != routes.Delete {
-			// Not the time of the answer: it may be late, and the route gone by then.
+			// Not the time of the reply, which may be late and after the route was deleted.
 			c.written[step.New.Dst] = asked
 			c.learned.grew(len(c.table))
 		}
@@ -272,8 +261,8 @@ func (c *Controller) carryOut(ctx context.Context, step routes.Step, a *attempt)
 	if step.Verb != routes.Add {
 		a.noteLate(c.maxListAge())
 	}
-	// Whether a failed write was applied is unknown: look. A route that only this list
-	// shows is younger than what is known of the servers, and so not among a.stood.
+	// Whether a failed write was applied is unknown, so list the table. A route that is new in
+	// this list is newer than the list of servers, and so not in a.stood.
 	if err := c.list(ctx); err != nil {
 		return err
 	}
@@ -283,8 +272,7 @@ func (c *Controller) carryOut(ctx context.Context, step routes.Step, a *attempt)
 	return nil
 }
 
-// finish ends a pass and asks for another where time alone, or a newer server
-// list, may change the outcome.
+// finish ends a pass. It schedules another if time or a newer list of servers may matter.
 func (c *Controller) finish(ctx context.Context, d decision, a *attempt) {
 	now := time.Now()
 	c.forgetGone(d.uids)
@@ -293,8 +281,8 @@ func (c *Controller) finish(ctx context.Context, d decision, a *attempt) {
 	if mayDelete || len(d.Plan.Postponed) == 0 {
 		c.events.capped(len(d.Plan.Postponed), c.MaxDeletions)
 	}
-	// What was postponed only for want of a look. Where looking took so long that
-	// nothing could be done on it, looking again at once would not end.
+	// Deletions may be postponed only because this pass listed no servers. If its lists became
+	// too old to be used, another pass at once would never end.
 	postponed := len(d.Plan.Postponed) > 0 && !mayDelete && c.budget(true, now).Deletions(len(d.Ownership.Ours)) > 0
 	if (postponed || !certain && len(d.Plan.Replace) > 0) && (a.stood == nil || a.removed > 0) || d.lookAgain() {
 		c.passes.Add(change)

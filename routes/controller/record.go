@@ -15,36 +15,32 @@ import (
 	"github.com/underlay-ccm/underlay/routes"
 )
 
-// RecordName is the ConfigMap of kube-system that holds the routes which this
-// cluster wrote or adopted.
+// RecordName is the ConfigMap in kube-system with the routes that this cluster wrote or adopted.
 const RecordName = "underlay-routes"
 
 const (
-	// recordTimeout bounds one request for the stored record.
 	recordTimeout = 5 * time.Second
-	// shortPause and longPause are the least and the most time between a failed
-	// request for the stored record and the next one. What is written meanwhile is
-	// known to this process alone, so the first comes soon.
+	// shortPause and longPause bound the backoff after a failed request for the stored record.
+	// Routes written in between are recorded in this process only, so the first pause is short.
 	shortPause, longPause = time.Second, time.Minute
-	// forgetAfter is how long no list of the table may have had a route before the
-	// record drops it: much longer than a request for it can be under way.
+	// forgetAfter is how long a route must be missing in all lists of the table before the
+	// record drops it: much longer than a request for it can be in flight.
 	forgetAfter = 10 * time.Minute
 )
 
-// storedRecord is what this cluster wrote or adopted: what the API server has, and
-// what this process did and could not store yet.
+// storedRecord is the record of routes: as stored, and with changes that are not stored yet.
 type storedRecord struct {
 	client kubernetes.Interface
 
 	routes routes.Record
-	loaded bool              // what is stored is known
-	object *corev1.ConfigMap // as it is stored, nil: there is none
-	stored routes.Record     // what object holds
-	// missing is since when no list had a route.
+	loaded bool              // the stored record was read
+	object *corev1.ConfigMap // last stored version; nil: none exists
+	stored routes.Record     // content of object
+	// missing has the time since when no list contained a route.
 	missing map[routes.Route]time.Time
-	err     error // of the last request, nil if it succeeded
+	err     error // of the last request
 	pauses  workqueue.TypedRateLimiter[string]
-	retry   time.Time // after that one failed
+	retry   time.Time // when to retry after a failure
 }
 
 func newRecord(client kubernetes.Interface) *storedRecord {
@@ -54,8 +50,8 @@ func newRecord(client kubernetes.Interface) *storedRecord {
 	}
 }
 
-// load reads what is stored, once. If that fails, only what this process wrote or
-// adopted is known, so nothing else is ours to delete.
+// load reads the stored record, once. If that fails, only the routes that this process wrote
+// or adopted are ours, and no other route is deleted.
 func (r *storedRecord) load(ctx context.Context, now time.Time) {
 	if r.loaded || now.Before(r.retry) {
 		return
@@ -63,7 +59,6 @@ func (r *storedRecord) load(ctx context.Context, now time.Time) {
 	r.note(r.read(ctx), now)
 }
 
-// note keeps the outcome of a request.
 func (r *storedRecord) note(err error, now time.Time) {
 	if r.err = err; err != nil {
 		r.retry = now.Add(r.pauses.When(RecordName))
@@ -72,13 +67,11 @@ func (r *storedRecord) note(err error, now time.Time) {
 	}
 }
 
-// wait is how long to wait until what failed is tried again, if anything is.
 func (r *storedRecord) wait(now time.Time) (wait time.Duration, any bool) {
 	return r.retry.Sub(now), r.retry.After(now)
 }
 
-// read gets the ConfigMap and adds what it holds. An entry that can't be read says
-// nothing, and goes with the next write.
+// read adds the stored routes. Entries that can't be parsed are removed with the next write.
 func (r *storedRecord) read(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
 	defer cancel()
@@ -98,7 +91,7 @@ func (r *storedRecord) read(ctx context.Context) error {
 	return err
 }
 
-// listed takes a list of the table, asked for at a time.
+// listed takes a list of the table and the time of its request.
 func (r *storedRecord) listed(table []routes.Route, asked time.Time) {
 	stands := make(map[routes.Route]bool, len(table))
 	for _, route := range table {
@@ -113,9 +106,8 @@ func (r *storedRecord) listed(table []routes.Route, asked time.Time) {
 	}
 }
 
-// keep adds routes, drops those that have been missing for long, and stores the
-// outcome in one write if it differs from what is stored. What can't be stored now
-// is known to this process, and stored later.
+// keep adds routes, drops those that have long been missing, and stores the result in one
+// write if it has changed. If that fails, this process has the routes and stores them later.
 func (r *storedRecord) keep(ctx context.Context, wanted []routes.Route, now time.Time) {
 	for route, since := range r.missing {
 		if now.Sub(since) > forgetAfter {
@@ -125,7 +117,7 @@ func (r *storedRecord) keep(ctx context.Context, wanted []routes.Route, now time
 	}
 	for _, route := range wanted {
 		r.routes[route] = true
-		delete(r.missing, route) // it is about to be asked for, or stands
+		delete(r.missing, route) // it exists, or is about to be requested
 	}
 	if maps.Equal(r.routes, r.stored) || now.Before(r.retry) {
 		return
@@ -133,8 +125,7 @@ func (r *storedRecord) keep(ctx context.Context, wanted []routes.Route, now time
 	r.note(r.store(ctx), now)
 }
 
-// store writes the record if nobody else did since it was read. If somebody did,
-// or it isn't known what is stored, that is read first and kept.
+// store writes the record at the version that was read. After a conflict it merges first.
 func (r *storedRecord) store(ctx context.Context) error {
 	if r.loaded {
 		err := r.write(ctx)

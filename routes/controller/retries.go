@@ -9,21 +9,19 @@ import (
 	"github.com/underlay-ccm/underlay/routes"
 )
 
-// retries paces the repetition of what failed, whatever makes passes run
-// meanwhile: each destination by itself, seconds at first, minutes later; and
-// all of them where the cause is not the destination.
+// retries backs off failed writes, independent of what triggers passes: per destination, from
+// seconds to minutes, and for all destinations if the cause is not the destination.
 type retries struct {
 	backoff  workqueue.TypedRateLimiter[netip.Prefix]
 	failures map[netip.Prefix]failure
 
 	pauses workqueue.TypedRateLimiter[string]
-	inARow int       // failures without a success between them
-	paused time.Time // until then nothing is written
+	inARow int       // failures since the last success
+	paused time.Time // nothing is written until then
 }
 
-// mostFailures in a row stop all writing for a while: the cause then is not the
-// destination, and going on would spend the request budget on finding that out
-// again. What is tried after the pause is one write.
+// mostFailures in a row stop all writes for a while: the cause is then not the destination, and
+// more writes would only spend the request budget. After the pause a single write is tried.
 const mostFailures = 3
 
 type failure struct {
@@ -59,7 +57,7 @@ func (r *retries) forget(dst netip.Prefix) {
 	delete(r.failures, dst)
 }
 
-// keep forgets the destinations that a plan has nothing to do for any more.
+// keep drops the failures of destinations that a plan doesn't change.
 func (r *retries) keep(p routes.Plan) {
 	open := map[netip.Prefix]bool{}
 	for _, s := range p.Steps() {
@@ -72,27 +70,25 @@ func (r *retries) keep(p routes.Plan) {
 	}
 }
 
-// resting reports whether a destination is to be left alone for now.
+// resting returns a function that reports whether a destination must be skipped for now.
 func (r *retries) resting(now time.Time) func(netip.Prefix) bool {
 	return func(dst netip.Prefix) bool { return r.paused.After(now) || r.failures[dst].due.After(now) }
 }
 
-// probing reports whether so much failed in a row that one try shows whether
-// anything works again. A destination that failed before shows nothing: a few
-// that always fail would take every try, and nothing else would be written.
+// probing reports whether so many writes failed in a row that a single one is tried. It should
+// not be for a destination that failed before: a few that always fail would take every try,
+// and nothing else would be written.
 func (r *retries) probing() bool { return r.inARow >= mostFailures }
 
-// untrusted reports whether a destination rests or failed before.
+// untrusted returns a function that reports whether a destination is resting or has failed.
 func (r *retries) untrusted(now time.Time) func(netip.Prefix) bool {
 	resting := r.resting(now)
 	return func(dst netip.Prefix) bool { return resting(dst) || r.err(dst) != nil }
 }
 
-// err is why a destination failed last, nil if it didn't.
 func (r *retries) err(dst netip.Prefix) error { return r.failures[dst].err }
 
-// wait is the time until something may be tried again that may not be now.
-// What may be and isn't waits for something else.
+// wait returns the time until the next resting destination may be tried.
 func (r *retries) wait(now time.Time) (wait time.Duration, any bool) {
 	if r.paused.After(now) {
 		return r.paused.Sub(now), true

@@ -7,37 +7,35 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// serverPoll paces the requests for servers that aren't attached yet, for each Node
-// by itself, whichever others wait: often at first, then seldom.
+// serverPoll backs off the lookups of servers that aren't attached yet, separately for each Node.
 type serverPoll struct {
 	nodes map[types.UID]pace
 	last  time.Time
 }
 
-// pace is when to ask about a Node's server again, and how long the pause until then is.
+// pace is when a Node's server is due to be looked up, and the length of the pause until then.
 type pace struct {
 	due   time.Time
 	pause time.Duration
 }
 
 const (
-	// shortestPoll is the time between two requests for different Nodes.
+	// shortestPoll is the minimum time between lookups for different Nodes.
 	shortestPoll = time.Second
-	// firstPoll and longestPoll are the least and the most time between two for one.
+	// firstPoll and longestPoll bound the pause between lookups for one Node.
 	firstPoll, longestPoll = 2 * time.Second, 5 * time.Minute
 )
 
 func newServerPoll() *serverPoll { return &serverPoll{nodes: map[types.UID]pace{}} }
 
-// soon reports whether it is so nearly a Node's turn that a request for another one is as good as
-// its own: those that wait for long come to wait together.
+// soon reports whether a Node is due soon enough to share the request of another Node.
 func (p *serverPoll) soon(node types.UID, now time.Time) bool {
 	n := p.nodes[node]
 	return n.due.Sub(now) <= n.pause/2
 }
 
-// polled notes that a Node's server was asked for. The pause grows only if that was
-// about the Node's turn, and not for the sake of another.
+// polled records a lookup of a Node's server. The pause grows only if the Node was nearly due,
+// and not for a lookup caused by another Node.
 func (p *serverPoll) polled(node types.UID, now time.Time) {
 	n := p.nodes[node]
 	if p.soon(node, now) {
@@ -47,7 +45,6 @@ func (p *serverPoll) polled(node types.UID, now time.Time) {
 	p.nodes[node] = n
 }
 
-// wait is the time until a Node's server is to be asked for.
 func (p *serverPoll) wait(node types.UID, now time.Time) time.Duration {
 	if n, known := p.nodes[node]; known {
 		return max(0, n.due.Sub(now))
@@ -55,7 +52,6 @@ func (p *serverPoll) wait(node types.UID, now time.Time) time.Duration {
 	return max(0, p.last.Add(shortestPoll).Sub(now))
 }
 
-// keep forgets Nodes that don't wait.
 func (p *serverPoll) keep(waiting map[types.UID]bool) {
 	maps.DeleteFunc(p.nodes, func(node types.UID, _ pace) bool { return !waiting[node] })
 }

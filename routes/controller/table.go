@@ -11,29 +11,29 @@ import (
 	"github.com/underlay-ccm/underlay/routes"
 )
 
-// listedTable is what the last complete list of the table showed, and what we may
-// have added since. A route that we deleted is in it until a list misses it.
+// listedTable is the last complete list of the table, with routes that we may have added
+// since. A route that we deleted remains until it is missing in a list.
 type listedTable struct {
-	asked  time.Time // when the list was asked for
+	asked  time.Time // when the list was requested
 	routes []routes.Route
 }
 
-// lastList is written by the goroutine that runs passes and read by anybody.
+// lastList is written by the goroutine that runs passes. It may be read concurrently.
 type lastList struct{ last atomic.Pointer[listedTable] }
 
 func (l *lastList) listed(table []routes.Route, asked time.Time) {
 	l.last.Store(&listedTable{asked, slices.Clone(table)})
 }
 
-// adding notes a route before it is asked for: from then on it may stand.
+// adding adds a route before it is requested, because it may exist from then on.
 func (l *lastList) adding(r routes.Route) {
 	if last := l.last.Load(); last != nil {
 		l.last.Store(&listedTable{last.asked, append(slices.Clone(last.routes), r)})
 	}
 }
 
-// destinations are those of all routes, without a default route, which leads to no
-// pods. They are known if the list was asked for since then.
+// destinations returns those of all routes but a default route, which routes to no pods. It
+// reports false without a list requested at since or later.
 func (l *lastList) destinations(since time.Time) (found []netip.Prefix, known bool) {
 	last := l.last.Load()
 	if last == nil || last.asked.Before(since) {
@@ -47,19 +47,18 @@ func (l *lastList) destinations(since time.Time) (found []netip.Prefix, known bo
 	return found, true
 }
 
-// knownPeriods is for how many periods a list counts as knowledge of the table.
+// knownPeriods is the number of periods for which a list is valid.
 const knownPeriods = 2
 
-// Destinations are those of all routes in the table, as the last complete list
-// showed it, without a default route, which leads to no pods. Without a list of
-// the last two periods nothing is known. It is safe for concurrent use.
+// Destinations returns those of all routes in the last complete list of the table, but a
+// default route, and whether it is of the last two periods. It is safe for concurrent use.
 func (c *Controller) Destinations() (destinations []netip.Prefix, known bool) {
 	return c.lastList.destinations(time.Now().Add(-knownPeriods * c.Period))
 }
 
-// Routed reports whether the table holds a route that overlaps the prefix, by a list
-// that was asked for at since or later. Without one, or with one that is too old for
-// Destinations, nothing is known. It is safe for concurrent use.
+// Routed reports whether the table has a route that overlaps the prefix, by a list requested
+// at since or later. known is false without such a list, or if it is too old for Destinations.
+// It is safe for concurrent use.
 func (c *Controller) Routed(p netip.Prefix, since time.Time) (routed, known bool) {
 	if oldest := time.Now().Add(-knownPeriods * c.Period); since.Before(oldest) {
 		since = oldest
@@ -68,7 +67,7 @@ func (c *Controller) Routed(p netip.Prefix, since time.Time) (routed, known bool
 	return slices.ContainsFunc(destinations, p.Overlaps), known
 }
 
-// list lists the table. Without a successful list there is no table to decide on.
+// list lists the table. On an error, decisions lack a table until the next list.
 func (c *Controller) list(ctx context.Context) error {
 	asked := time.Now()
 	table, err := c.Table.List(ctx)
