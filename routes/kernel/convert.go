@@ -12,8 +12,8 @@ import (
 	"github.com/underlay-ccm/underlay/routes/agent"
 )
 
-// entryOf reads a route of the main table; not ok are routes that belong to no
-// table of unicast IP, such as multicast's.
+// entryOf converts a route of the main table. It reports false for routes outside of the
+// tables of unicast IP, such as multicast routes.
 func entryOf(r netlink.Route) (agent.Entry, bool) {
 	dst, ok := prefixOf(r.Dst)
 	if !ok || r.Table != unix.RT_TABLE_MAIN {
@@ -37,7 +37,6 @@ func entryOf(r netlink.Route) (agent.Entry, bool) {
 	return e, true
 }
 
-// routeOf writes an entry as a request.
 func routeOf(e agent.Entry) *netlink.Route {
 	r := &netlink.Route{
 		Dst:      &net.IPNet{IP: e.Dst.Addr().AsSlice(), Mask: net.CIDRMask(e.Dst.Bits(), e.Dst.Addr().BitLen())},
@@ -66,7 +65,7 @@ func prefixOf(n *net.IPNet) (netip.Prefix, bool) {
 	addr, ok := netip.AddrFromSlice(n.IP)
 	bits, family := n.Mask.Size()
 	if family == 32 {
-		addr = addr.Unmap() // the library has IPv4's default route in the coat of IPv6
+		addr = addr.Unmap() // the library returns IPv4's default route as IPv6
 	}
 	return netip.PrefixFrom(addr, bits), ok && bits >= 0
 }

@@ -17,22 +17,20 @@ import (
 	"github.com/underlay-ccm/underlay/routes/agent"
 )
 
-// requestTimeout bounds one request: the kernel answers within milliseconds, so
-// whoever waits longer waits for an answer that was lost.
+// requestTimeout bounds one request. The kernel replies in milliseconds, or its reply was lost.
 const requestTimeout = 10 * time.Second
 
-// dumps is how often a list is asked for when the table changes under it.
+// dumps limits the tries to get a list while the table changes.
 const dumps = 5
 
 // Kernel is this machine's networking. It implements agent.Kernel.
 type Kernel struct {
 	handle *netlink.Handle
-	// proxies is the socket for what handle has no requests for.
+	// proxies is the socket for requests that handle doesn't support.
 	proxies *nl.SocketHandle
 }
 
-// Open opens the sockets for requests. Reading takes no privilege, changes take
-// CAP_NET_ADMIN.
+// Open opens the sockets for requests. Only changes require CAP_NET_ADMIN.
 func Open() (*Kernel, error) {
 	handle, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
@@ -74,7 +72,7 @@ func (k *Kernel) List(ctx context.Context) ([]agent.Entry, error) {
 	return found, nil
 }
 
-// whole repeats a dump until nothing changed while it was read.
+// whole repeats a dump until nothing changes while it is read.
 func whole(ctx context.Context, dump func() error) error {
 	var err error
 	for range dumps {
@@ -88,7 +86,7 @@ func whole(ctx context.Context, dump func() error) error {
 	return fmt.Errorf("it changed each of %d times while it was read: %w", dumps, err)
 }
 
-// Add makes a route where there is none.
+// Add creates a route at a free place.
 func (k *Kernel) Add(ctx context.Context, e agent.Entry) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -100,7 +98,7 @@ func (k *Kernel) Add(ctx context.Context, e agent.Entry) error {
 	return err
 }
 
-// Replace changes what stands at the place of both in one step.
+// Replace replaces the route at the common place of both entries in one step.
 func (k *Kernel) Replace(ctx context.Context, old, to agent.Entry) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -111,7 +109,7 @@ func (k *Kernel) Replace(ctx context.Context, old, to agent.Entry) error {
 	return k.handle.RouteReplace(routeOf(to))
 }
 
-// Delete removes exactly this route of this protocol, if it is there.
+// Delete removes exactly this route of this protocol, if it exists.
 func (k *Kernel) Delete(ctx context.Context, e agent.Entry) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -166,11 +164,10 @@ func (k *Kernel) addAddresses(ctx context.Context, links []agent.Link) error {
 	return err
 }
 
-// silent are the states of a neighbor that the kernel has asked for in vain.
+// silent has the states of neighbors that have not replied to the kernel.
 const silent = netlink.NUD_INCOMPLETE | netlink.NUD_FAILED
 
-// Neighbors returns what is known of the neighbors on an interface, of both
-// families.
+// Neighbors returns the kernel's neighbor entries on an interface, of both families.
 func (k *Kernel) Neighbors(ctx context.Context, link int) ([]agent.Neighbor, error) {
 	var known []agent.Neighbor
 	err := whole(ctx, func() error {
@@ -192,7 +189,7 @@ func (k *Kernel) Neighbors(ctx context.Context, link int) ([]agent.Neighbor, err
 	return known, nil
 }
 
-// Probe makes the kernel ask for a neighbor as if there were a packet for it.
+// Probe makes the kernel resolve a neighbor as if there were a packet for it.
 func (k *Kernel) Probe(ctx context.Context, link int, addr netip.Addr) error {
 	if err := ctx.Err(); err != nil {
 		return err

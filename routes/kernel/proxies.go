@@ -15,8 +15,8 @@ import (
 	"github.com/underlay-ccm/underlay/routes/agent"
 )
 
-// openProxies opens a socket for proxy neighbors. The library writes and reads them
-// without the mark of who made them (NDA_PROTOCOL).
+// openProxies opens a socket for proxy neighbors. The library's own requests don't support the
+// protocol attribute (NDA_PROTOCOL).
 func openProxies() (*nl.SocketHandle, error) {
 	socket, err := nl.Subscribe(unix.NETLINK_ROUTE)
 	if err != nil {
@@ -30,7 +30,7 @@ func openProxies() (*nl.SocketHandle, error) {
 	return &nl.SocketHandle{Socket: socket}, nil
 }
 
-// Proxies returns every proxy neighbor entry of IPv4.
+// Proxies returns every IPv4 proxy neighbor entry.
 func (k *Kernel) Proxies(ctx context.Context) ([]agent.Proxy, error) {
 	var found []agent.Proxy
 	err := whole(ctx, func() error {
@@ -55,8 +55,8 @@ func (k *Kernel) Proxies(ctx context.Context) ([]agent.Proxy, error) {
 	return found, nil
 }
 
-// AddProxy makes an entry. It is called permanent because of kernels that keep such
-// ones when an interface loses its carrier; others don't know the difference.
+// AddProxy creates an entry. The state is permanent because some kernels keep such entries
+// when an interface loses its carrier; in other kernels it has no effect.
 func (k *Kernel) AddProxy(ctx context.Context, p agent.Proxy) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -68,7 +68,7 @@ func (k *Kernel) AddProxy(ctx context.Context, p agent.Proxy) error {
 	return err
 }
 
-// DeleteProxy removes an entry, if it is there.
+// DeleteProxy removes an entry, if it exists.
 func (k *Kernel) DeleteProxy(ctx context.Context, p agent.Proxy) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -76,7 +76,7 @@ func (k *Kernel) DeleteProxy(ctx context.Context, p agent.Proxy) error {
 	request := k.proxyRequest(unix.RTM_DELNEIGH, unix.NLM_F_ACK, netlink.Ndmsg{Index: uint32(p.Link)})
 	request.AddData(nl.NewRtAttr(netlink.NDA_DST, p.Addr.AsSlice()))
 	_, err := request.Execute(unix.NETLINK_ROUTE, 0)
-	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENODEV) { // or its interface is gone
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENODEV) { // entry or interface is missing
 		return nil
 	}
 	return err
@@ -90,7 +90,7 @@ func (k *Kernel) proxyRequest(kind, flags int, about netlink.Ndmsg) *nl.NetlinkR
 	return request
 }
 
-// readProxy reads a message: a struct ndmsg and its attributes.
+// readProxy parses a message: a struct ndmsg and its attributes.
 func readProxy(data []byte) (agent.Proxy, error) {
 	if len(data) < unix.SizeofNdMsg {
 		return agent.Proxy{}, fmt.Errorf("a message of %d bytes is too short", len(data))

@@ -15,12 +15,12 @@ import (
 	"github.com/underlay-ccm/underlay/routes/agent"
 )
 
-// eventBuffer holds events that nobody has read yet: some 40,000 routes that go
-// at once with their interface. The kernel takes the memory as it needs it.
+// eventBuffer is the size of the receive buffer in bytes: enough for some 40,000 routes that
+// are deleted at once with their interface. The kernel allocates the memory only as needed.
 const eventBuffer = 16 << 20
 
-// Watch reports every change of routes, links and addresses until the context
-// ends. It opens its socket in the calling goroutine.
+// Watch reports every change of routes, links and addresses until the context ends. It opens
+// its socket in the calling goroutine.
 func (k *Kernel) Watch(ctx context.Context, happened func(agent.Event)) error {
 	for {
 		err := watchOnce(ctx, happened)
@@ -33,7 +33,7 @@ func (k *Kernel) Watch(ctx context.Context, happened func(agent.Event)) error {
 	}
 }
 
-// watchOnce reads events from a socket of its own until there is an error.
+// watchOnce reads events from a new socket until an error.
 func watchOnce(ctx context.Context, happened func(agent.Event)) error {
 	socket, err := nl.Subscribe(unix.NETLINK_ROUTE,
 		unix.RTNLGRP_LINK, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR, unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV6_ROUTE)
@@ -42,8 +42,8 @@ func watchOnce(ctx context.Context, happened func(agent.Event)) error {
 	}
 	defer socket.Close()
 	defer context.AfterFunc(ctx, socket.Close)()
-	// Beyond the limit for everybody only with CAP_NET_ADMIN. Without it there is
-	// less room, and events are lost sooner.
+	// Exceeding the system-wide limit requires CAP_NET_ADMIN. Without it the buffer is
+	// smaller, and events are lost sooner.
 	if err := socket.SetReceiveBufferSize(eventBuffer, true); err != nil {
 		_ = socket.SetReceiveBufferSize(eventBuffer, false)
 	}
@@ -64,8 +64,7 @@ func watchOnce(ctx context.Context, happened func(agent.Event)) error {
 	}
 }
 
-// eventOf reads a message; not ok are those that concern no main table and no
-// interface.
+// eventOf parses a message. It reports false unless it is about the main table or an interface.
 func eventOf(kind uint16, data []byte) (agent.Event, bool) {
 	switch kind {
 	case unix.RTM_NEWROUTE, unix.RTM_DELROUTE:
@@ -89,7 +88,7 @@ func eventOf(kind uint16, data []byte) (agent.Event, bool) {
 	}
 }
 
-// readRoute reads what the library keeps to itself how to read.
+// readRoute parses a route message, for which the library exports no function.
 func readRoute(data []byte) (agent.Entry, bool) {
 	if len(data) < unix.SizeofRtMsg {
 		return agent.Entry{}, false
@@ -142,7 +141,7 @@ func readAddress(data []byte) (agent.Event, bool) {
 	}
 	e := agent.Event{Kind: agent.AddressChanged, Link: int(msg.Index)}
 	for _, attr := range attrs {
-		// IFA_LOCAL is the interface's own where both are given; it comes second.
+		// If both are present, IFA_LOCAL is the interface's own address; it is second.
 		if attr.Attr.Type == unix.IFA_ADDRESS || attr.Attr.Type == unix.IFA_LOCAL {
 			if addr, ok := netip.AddrFromSlice(attr.Value); ok {
 				e.Addr = addr.Unmap()
