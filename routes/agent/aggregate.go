@@ -7,11 +7,10 @@ import (
 	"slices"
 )
 
-// aggregates wants what brings packets for all pods to the cloud network's
-// gateway: nothing where a route of the machine does so already, because pods
-// have their addresses inside the network's range, and else one route for each
-// stretch of addresses that the pools make up, which is nearly always one. Where
-// the gateway isn't known now, what stands stays.
+// aggregates adds the routes to all pods through the cloud network's gateway: none for
+// addresses that a route of the machine sends there already, because they are inside the
+// network's range, else one route for each contiguous range of the pools, which is nearly
+// always one. While the gateway is unknown, existing routes are kept.
 func (d *decider) aggregates(ipv4 bool) {
 	var pools []netip.Prefix
 	for _, p := range d.Pools {
@@ -25,8 +24,8 @@ func (d *decider) aggregates(ipv4 bool) {
 		}
 		gateway, link, ok := d.gateway(ipv4)
 		if !ok {
-			// As while a DHCP client starts anew. Without what stands, packets for
-			// pods would leave through the default route.
+			// For example while a DHCP client restarts. Without the existing routes, packets
+			// for pods would leave through the default route.
 			d.held[pool] = d.Gateway
 			d.faults = append(d.faults, fmt.Sprintf(
 				"pods' %s has no gateway: no interface of the uplinks %s has a route to the cloud's network through its gateway; attach the server to the network, or give its gateway with --network-gateway",
@@ -37,9 +36,8 @@ func (d *decider) aggregates(ipv4 bool) {
 	}
 }
 
-// gateway finds the gateway through which the node's own InternalIP belongs to
-// a network: a cloud's network is layer 3, so all but the own address lies
-// behind it.
+// gateway finds the gateway of the network that the node's own InternalIP belongs to: a
+// cloud's network is layer 3, so all addresses but the own one are behind its gateway.
 func (d *decider) gateway(ipv4 bool) (netip.Addr, int, bool) {
 	if d.Gateway.IsValid() && d.Gateway.Is4() == ipv4 {
 		e, ok := d.lookup.route(d.Gateway, d.Gateway.BitLen())
@@ -67,7 +65,7 @@ func (d *decider) onUplink(index int) bool {
 	return slices.ContainsFunc(d.uplinks, func(l Link) bool { return l.Index == index })
 }
 
-// merge joins prefixes to the fewest that hold the same addresses.
+// merge joins prefixes into the fewest with the same addresses.
 func merge(prefixes []netip.Prefix) []netip.Prefix {
 	left := slices.Clone(prefixes)
 	for {
@@ -90,7 +88,6 @@ func merge(prefixes []netip.Prefix) []netip.Prefix {
 	}
 }
 
-// siblings reports whether two prefixes are the halves of one.
 func siblings(a, b netip.Prefix) bool {
 	return a.Bits() == b.Bits() && a.Bits() > 0 && a.Addr().Is4() == b.Addr().Is4() &&
 		netip.PrefixFrom(a.Addr(), a.Bits()-1).Masked() == netip.PrefixFrom(b.Addr(), b.Bits()-1).Masked()

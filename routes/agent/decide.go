@@ -15,110 +15,107 @@ import (
 	"github.com/underlay-ccm/underlay/routes"
 )
 
-// Settings are what a decision rests on and that doesn't change while an agent runs.
+// Settings are the inputs of a decision that are constant while an agent runs.
 type Settings struct {
 	// Self is the name of this machine's Node.
 	Self  string
 	Modes Modes
 	// Pools are the prefixes that podCIDRs are carved from.
 	Pools []netip.Prefix
-	// PodRanges hold nothing but pods: the Pools without what is excluded of them.
+	// PodRanges contain pods only: the Pools without their exclusions.
 	PodRanges []netip.Prefix
-	// Gateway is the cloud network's; the zero Addr: found in the table.
+	// Gateway is the cloud network's gateway. The zero Addr means that it is found in the table.
 	Gateway netip.Addr
-	// Uplinks are names of interfaces; none: those with the Node's InternalIPs.
+	// Uplinks are names of interfaces. If empty, they are those with the Node's InternalIPs.
 	Uplinks []string
-	// Untrusting: there is no cloud, and people are told of all addresses of Nodes that
-	// don't count. One counts only if it is in Inventory, if the machine reaches it over
-	// an uplink by a route of its own that isn't the default route, or if it is in what
-	// the provider routes to the Node's machine.
+	// Untrusting means that there is no cloud, and that every ignored address of a Node is
+	// reported. An address counts only if it is in Inventory, if the machine reaches it over
+	// an uplink by a route that is neither ours nor the default route, or if it is in the
+	// prefix that the provider routes to the Node's machine.
 	Untrusting bool
 	Inventory  []netip.Addr
-	// VSwitch is where dedicated servers are, in clusters of which IPv4 is ByCloud.
+	// VSwitch connects dedicated servers, in clusters with IPv4 in mode ByCloud.
 	VSwitch VSwitch
 }
 
-// Situation is everything that a decision rests on.
+// Situation is the complete input of a decision.
 type Situation struct {
 	Settings
-	// Nodes are all of the cluster's, this machine's among them.
+	// Nodes are all Nodes of the cluster, including this machine's.
 	Nodes []*kube.Node
-	// Targets are the annotations of the machine's own Node that say which pods load
-	// balancers may reach, by their keys.
+	// Targets has the own Node's annotations of pods that load balancers may reach, by key.
 	Targets map[string]string
-	// Links and Table are the machine's.
+	// Links and Table are the machine's interfaces and routes.
 	Links []Link
 	Table []Entry
-	// Proxies are the addresses that the machine answers ARP for. Where there are no
-	// VSwitch.Pools they may be left out if none is ours.
+	// Proxies are the addresses that the machine answers ARP for. They may be omitted if there
+	// are no VSwitch.Pools and none is ours.
 	Proxies []Proxy
-	// Unresolved are the addresses of neighbors that don't answer.
+	// Unresolved are the addresses of neighbors that don't reply.
 	Unresolved map[netip.Addr]bool
 }
 
-// WantedEntry is a route that should stand in the kernel.
+// WantedEntry is a route that should exist in the kernel.
 type WantedEntry struct {
 	Entry
-	// Node is the peer that it leads to; empty where it leads to no single one.
+	// Node is the peer that it routes to; empty if it is not for a single peer.
 	Node string
-	// Why is for people.
+	// Why is a message for users.
 	Why string
 }
 
-// Decision is what should be done, and what people should know.
+// Decision has the changes to make and the problems to report.
 type Decision struct {
 	Want []WantedEntry
 	Plan Plan
-	// Answers are the addresses that ARP is to be answered for.
+	// Answers are the addresses to answer ARP for.
 	Answers []Proxy
 	Proxies ProxyPlan
-	// Peers are those that can't be reached, each with a reason, sorted.
+	// Peers are the unreachable peers with reasons, sorted.
 	Peers []Peer
-	// Faults keep this node itself from being ready; each with a remedy.
+	// Faults keep this node from being ready; each has a remedy.
 	Faults []string
-	// Warnings don't; each with a remedy.
+	// Warnings don't affect readiness; each has a remedy.
 	Warnings []string
 	View     View
-	// UID is that of the Node that was decided for.
+	// UID is that of the Node that the decision is for.
 	UID types.UID
 }
 
-// Peer is a node whose pods can't be reached from here.
+// Peer is a node with pods that can't be reached from this one.
 type Peer struct{ Node, Problem string }
 
-// View is what the rest of a node's network needs to know.
+// View is the input of the other components of a node's network.
 type View struct {
 	PodCIDRs []netip.Prefix
-	// ClusterPods are the podCIDRs of all Nodes, and the ranges in which those of
-	// Nodes lie that nobody here has heard of yet, as far as their packets would be
-	// masqueraded. InternalIPs and ExternalIPs are those of all Nodes. Sorted.
+	// ClusterPods are the podCIDRs of all Nodes, and the pod ranges in which packets of Nodes
+	// not yet observed would be masqueraded. InternalIPs and ExternalIPs are those of all
+	// Nodes. Sorted.
 	ClusterPods              []netip.Prefix
 	InternalIPs, ExternalIPs []netip.Addr
-	// ServerPrefixes are the /64 that the provider routes to each node's machine,
-	// where pods have a part of it; sorted.
+	// ServerPrefixes are the machines' /64 prefixes, routed by the provider, that pods use;
+	// sorted.
 	ServerPrefixes []netip.Prefix
-	// Ingress are the connections that load balancers may open to the node's pods: of
-	// IPv6, to addresses that are in PodCIDRs and public.
+	// Ingress has the connections that load balancers may open to the node's pods: IPv6 only,
+	// to public addresses in PodCIDRs.
 	Ingress []podingress.Ingress
-	// Uplinks are the interfaces over which nodes talk to each other; IPv4Uplinks those of them
-	// that have an IPv4 InternalIP, or were named.
+	// Uplinks are the interfaces between nodes, IPv4Uplinks those with IPv4 InternalIPs or named.
 	Uplinks, IPv4Uplinks []string
-	// RouterAdvertised are interfaces with IPv6 routes from router
-	// advertisements.
+	// RouterAdvertised are interfaces with IPv6 routes from router advertisements.
 	RouterAdvertised []string
 	// ProxyARP are interfaces on which the kernel answers ARP for pods.
 	ProxyARP []string
-	// MTU is the smallest of the interfaces that packets of pods leave through.
+	// MTU is the smallest MTU of the interfaces that packets of pods leave through.
 	MTU int
 }
 
-// ErrNoNode means that nothing may be decided about routes: the machine's Node isn't
-// there, so perhaps this is not the whole cluster, or another.
+// ErrNoNode means that no decision about routes is possible: the machine's Node is missing, so
+// the list may be incomplete, or that of another cluster.
 var ErrNoNode = errors.New("this machine's Node does not exist")
 
-// Decide says what the kernel's table should hold and what differs. It returns
-// ErrNoNode, and nothing else, as an error. The decision then has Proxies alone, which
-// end the answers for podCIDRs that other Nodes have by now.
+// Decide returns the wanted content of the kernel's table and the differences. Its only error
+// is ErrNoNode. The decision then has only Proxies, which end the ARP replies for podCIDRs
+// that other Nodes have by now.
 func Decide(s Situation) (Decision, error) {
 	at := slices.IndexFunc(s.Nodes, func(n *kube.Node) bool { return n.Name == s.Self })
 	if at < 0 {
@@ -140,7 +137,7 @@ func Decide(s Situation) (Decision, error) {
 			d.aggregates(ipv4)
 		}
 	}
-	// A Node that was made anew gets its podCIDRs again in a moment, and its pods run.
+	// A recreated Node soon gets its podCIDRs again, and its pods are running.
 	if len(d.self.PodCIDRs) == 0 {
 		d.staying = d.unclaimed(nil)
 	}
@@ -166,21 +163,21 @@ type decider struct {
 	lookup  lookup
 	uplinks []Link
 	want    []WantedEntry
-	// held are destinations to which a route of ours via that address is left standing.
+	// held has destinations with routes of ours to keep, if they are via the address.
 	held map[netip.Prefix]netip.Addr
-	// answers are what ARP is to be answered for, on the interfaces answering; what
-	// is answered for now stays so where staying says it; nil: nowhere.
+	// answers are the addresses to answer ARP for, on the interfaces in answering. Existing
+	// entries are kept if staying reports so; nil keeps none.
 	answers   []Proxy
 	answering []string
 	staying   func(netip.Addr) bool
 	peers     map[string]string
 	faults    []string
 	warnings  []string
-	// doubtful are Nodes with an address that is not trusted.
+	// doubtful are Nodes with untrusted addresses.
 	doubtful []Peer
 }
 
-// lost notes why a peer can't be reached; the first reason stays.
+// lost records the first reason a peer is unreachable.
 func (d *decider) lost(node, problem string) {
 	if _, known := d.peers[node]; !known {
 		d.peers[node] = problem
@@ -196,7 +193,7 @@ func (d *decider) sortedPeers() []Peer {
 	return peers
 }
 
-// peerRoutes wants a route to every peer's podCIDR of a family.
+// peerRoutes adds routes to every peer's podCIDR of a family.
 func (d *decider) peerRoutes(ipv4 bool) {
 	planned := make([]routes.Node, 0, len(d.Nodes))
 	for _, n := range d.Nodes {
@@ -205,9 +202,8 @@ func (d *decider) peerRoutes(ipv4 bool) {
 	d.leadTo(planned, fmt.Sprintf("has no %s InternalIP; set the kubelet's --node-ip, or have the cloud controller manager report one", family(ipv4)))
 }
 
-// leadTo wants a route to every destination of the peers. lacking is what to say of
-// one without an address. It returns the destinations of this machine that an older
-// Node has.
+// leadTo adds routes to every destination of the peers. lacking is the problem reported for a peer
+// without an address. It returns this machine's destinations that overlap those of an older Node.
 func (d *decider) leadTo(planned []routes.Node, lacking string) (lost []netip.Prefix) {
 	ready := make(map[string]bool, len(planned))
 	for _, n := range planned {
@@ -226,7 +222,7 @@ func (d *decider) leadTo(planned []routes.Node, lacking string) (lost []netip.Pr
 			continue
 		}
 		d.want = append(d.want, WantedEntry{toward(peer.Dst, peer.Via, link.Index), peer.Node, "its InternalIP is a neighbor on " + link.Name})
-		// A machine that is down answers nobody, and everybody knows already.
+		// A machine that is down never replies, and its Node shows that already.
 		if d.Unresolved[peer.Via] && ready[peer.Node] {
 			d.lost(peer.Node, fmt.Sprintf("InternalIP %s does not answer on %s; check that both machines share that segment", peer.Via, link.Name))
 		}
@@ -241,7 +237,7 @@ func (d *decider) leadTo(planned []routes.Node, lacking string) (lost []netip.Pr
 		}
 	}
 	for _, dup := range wanted.Duplicates {
-		if dup.Node == d.Self { // and so no other node has a route here
+		if dup.Node == d.Self { // no other node has a route to this one then
 			d.faults = append(d.faults, dup.String())
 			lost = append(lost, dup.Dst)
 			continue
@@ -251,11 +247,10 @@ func (d *decider) leadTo(planned []routes.Node, lacking string) (lost []netip.Pr
 	return lost
 }
 
-// refuseTheRest wants packets for podCIDRs that no node has refused here: else they
-// would leave through the default route. The routes to peers are longer or, where
-// one peer has a whole pool, better. Where the cloud's table routes a family, its
-// gateway has the packets, and a machine may reach pods by the network's own route,
-// which is shorter than a pool.
+// refuseTheRest makes packets for podCIDRs without a node unreachable: they would leave through
+// the default route. The routes to peers have longer prefixes or, if a peer has a whole pool, a
+// smaller metric. For a family routed by the cloud's table the gateway handles such packets, and a
+// machine may reach pods by the network's own route, which has a shorter prefix than a pool.
 func (d *decider) refuseTheRest(ipv4 bool) {
 	for _, p := range d.PodRanges {
 		if p.Addr().Is4() == ipv4 && !slices.Contains(d.self.PodCIDRs, p) {
@@ -264,8 +259,7 @@ func (d *decider) refuseTheRest(ipv4 bool) {
 	}
 }
 
-// neighbor returns the uplink on which the address is a neighbor, or why it is
-// not one.
+// neighbor returns the uplink on which the address is a neighbor, or why it is none.
 func (d *decider) neighbor(addr netip.Addr) (Link, string) {
 	e, ok := d.lookup.route(addr, addr.BitLen())
 	if !ok || e.Kind != Unicast {
@@ -310,7 +304,6 @@ func family(ipv4 bool) string {
 	return "IPv6"
 }
 
-// nameUnreachable adds a peer unless it is named already.
 func (d *Decision) nameUnreachable(node, problem string) {
 	at, found := slices.BinarySearchFunc(d.Peers, node, func(p Peer, name string) int { return cmp.Compare(p.Node, name) })
 	if !found {

@@ -6,36 +6,36 @@ import (
 	"slices"
 )
 
-// Plan is what to change in the kernel's table, and what must not be.
+// Plan is the set of changes to the kernel's table, and of refused entries.
 //
-//	the place is …         then
-//	empty                  Add, which fails if it no longer is
-//	ours, the same         nothing
-//	ours, another          Replace in place: no packet is lost between two steps
-//	a foreigner's          Refused, unless it leads the same way
-//	ours, nobody wants it  Delete, after everything else
+//	the place has …        then
+//	no route               Add, which fails if it has one by then
+//	our route, equal       nothing
+//	our route, different   Replace in place: no packet is lost between two steps
+//	another's route        Refused, unless it has the same next hop
+//	our unwanted route     Delete, after everything else
 type Plan struct {
 	Add     []WantedEntry
 	Replace []Change
 	Delete  []Entry
 	Refused []Refusal
-	// Standing is how many entries are met already.
+	// Standing is the number of wanted entries that exist already.
 	Standing int
 }
 
-// Change is a place of ours that gets another route.
+// Change replaces our route at a place.
 type Change struct {
 	Old Entry
 	New WantedEntry
 }
 
-// Refusal is a wanted entry for which somebody else's route stands.
+// Refusal is a wanted entry that conflicts with another program's route.
 type Refusal struct {
 	WantedEntry
 	By Entry
 }
 
-// String tells people what stands in the way and what to do.
+// String returns a message with the remedy.
 func (r Refusal) String() string {
 	way := "leads elsewhere"
 	if r.By.Via.IsValid() {
@@ -45,13 +45,12 @@ func (r Refusal) String() string {
 		r.Dst, r.By.Protocol, r.By.Metric, way)
 }
 
-// Empty reports whether there is nothing to write.
+// Empty reports whether the plan has no writes.
 func (p Plan) Empty() bool { return len(p.Add)+len(p.Replace)+len(p.Delete) == 0 }
 
-// Diff compares what should stand with what stands. Ours to a held
-// destination, of whatever metric, stays if it leads to the held address, or wherever
-// it leads if that is the zero Addr; what refuses packets is not held.
-// Order follows the entries; deletions are sorted.
+// Diff compares the wanted with the existing entries. Our routes to a held destination, whatever
+// their metric, are kept if they are via the held address, or via any address if that is the zero
+// Addr; unreachable routes are not held. The order follows the entries; deletions are sorted.
 func Diff(want []WantedEntry, have []Entry, held map[netip.Prefix]netip.Addr) Plan {
 	ours, others := map[Place][]Entry{}, map[netip.Prefix][]Entry{}
 	for _, e := range have {
@@ -79,7 +78,7 @@ func Diff(want []WantedEntry, have []Entry, held map[netip.Prefix]netip.Addr) Pl
 		default:
 			p.Add = append(p.Add, wanted)
 		}
-		if at >= 0 { // also behind somebody else's: when that goes, ours is there
+		if at >= 0 { // also beside another program's route: if that is deleted, ours remains
 			spare = slices.Delete(slices.Clone(mine), at, at+1)
 		}
 		p.Delete = append(p.Delete, spare...)
@@ -96,9 +95,8 @@ func Diff(want []WantedEntry, have []Entry, held map[netip.Prefix]netip.Addr) Pl
 	return p
 }
 
-// obstacle finds a foreign route to the same destination that has the entry's
-// place or would outrank it. Nothing outranks an unreachable route in any way
-// that matters: it is there for what nothing else leads to.
+// obstacle returns another program's route to the same destination with the entry's place or
+// with precedence. No route has precedence over an unreachable one, the last resort.
 func (c WantedEntry) obstacle(others []Entry) (Entry, bool) {
 	for _, e := range others {
 		if e.Metric == c.Metric || c.Kind == Unicast && e.Metric < c.Metric {

@@ -6,24 +6,22 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// reasonNotReady is of the Event that says why a node's network isn't as it should
-// be: a missing CNI plugin, a file of another network that comes first, a route
-// that can't be written. Probes only tell that it isn't.
+// reasonNotReady is the reason of the Event with the cause why a node's network isn't ready: a
+// missing CNI plugin, a configuration file of another network that takes precedence, a route
+// that can't be written. Probes report only that it isn't.
 const reasonNotReady = "NetworkNotReady"
 
-// repeatEvery is how often what lasts is told again: the API server forgets an
-// Event after an hour.
+// repeatEvery is the interval of repeated Events: the API server deletes them after an hour.
 const repeatEvery = 10 * time.Minute
 
-// notReadyEvent is what the last Event said about a node that is not ready. It
-// belongs to the status worker.
+// notReadyEvent is the last Event about a node that is not ready. Only the status worker uses it.
 type notReadyEvent struct {
 	since, told time.Time
 	text        string
 }
 
-// due reports whether an Event is to be sent now, and its text. What a pass or two
-// put right is not worth one, nor is waiting for podCIDRs, which a condition tells.
+// due reports whether an Event is to be sent now, and its text. It skips problems that last
+// only a pass or two, and waiting for podCIDRs, which a condition reports.
 func (e *notReadyEvent) due(o outcome, now time.Time) (text string, due bool) {
 	if o.ready == nil || !o.hasPodCIDRs {
 		*e = notReadyEvent{}
@@ -44,7 +42,6 @@ func (e *notReadyEvent) due(o outcome, now time.Time) (text string, due bool) {
 	return text, true
 }
 
-// reportNotReady sends an Event about what keeps the node from being ready.
 func (s *status) reportNotReady(node *corev1.Node, o outcome, now time.Time) {
 	if text, due := s.notReady.due(o, now); due {
 		s.Recorder.Event(node, corev1.EventTypeWarning, reasonNotReady, text)

@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// Line says of one route what would be done with it and why.
+// Line is a route, the action on it, and the reason.
 type Line struct {
 	Action Action
 	Entry  Entry
@@ -15,10 +15,9 @@ type Line struct {
 	Why    string
 }
 
-// Action is what a pass would do with a route.
+// Action is the change that a pass would make to a route.
 type Action string
 
-// The actions.
 const (
 	Stands   Action = "stands"
 	Adds     Action = "add"
@@ -27,7 +26,7 @@ const (
 	Refuses  Action = "refused"
 )
 
-// Explain tells a decision route by route, sorted by destination.
+// Explain returns a line for each route of a decision, sorted by destination.
 func Explain(d Decision) []Line {
 	planned := map[Place]Line{}
 	for _, wanted := range d.Plan.Add {
@@ -54,8 +53,7 @@ func Explain(d Decision) []Line {
 	return lines
 }
 
-// Cleanup deletes every route of ours, one line for each, and stops answering ARP
-// for pods.
+// Cleanup deletes all our routes and proxy neighbor entries, and returns what it deleted.
 func Cleanup(ctx context.Context, k Kernel) ([]string, error) {
 	gone, failed := cleanupRoutes(ctx, k)
 	proxies, err := k.Proxies(ctx)

@@ -10,12 +10,12 @@ import (
 // longestPass is far longer than a pass takes on the slowest machine.
 const longestPass = 2 * time.Minute
 
-// health is what the probes ask for.
+// health is the state that probes report.
 type health struct {
 	mu      sync.Mutex
 	decided bool
 	problem error
-	since   time.Time // of the pass that is running; zero: none is
+	since   time.Time // start of the running pass; zero: none
 }
 
 func (h *health) began(now time.Time) {

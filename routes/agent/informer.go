@@ -11,8 +11,7 @@ import (
 	"github.com/underlay-ccm/underlay/internal/podingress"
 )
 
-// PeersReachable is the condition of a Node that says whether its agent can
-// route to every other Node.
+// PeersReachable is the Node condition that is True while the agent has routes to all Nodes.
 const PeersReachable corev1.NodeConditionType = "underlay.dev/PeersReachable"
 
 func aboutTargets(annotation string) bool {
@@ -20,8 +19,7 @@ func aboutTargets(annotation string) bool {
 	return ok
 }
 
-// Targets are the annotations of a Node that say which of its pods load balancers may reach; nil:
-// none.
+// Targets returns a Node's annotations of pods that load balancers may reach, or nil.
 func Targets(node *corev1.Node) map[string]string {
 	var found map[string]string
 	for key, value := range node.Annotations {
@@ -35,9 +33,8 @@ func Targets(node *corev1.Node) map[string]string {
 	return found
 }
 
-// Trim makes the transform of an informer of this machine's own Node: it keeps what the agent uses,
-// and the annotations with the keys keep, which others use. What is left does not differ from one
-// heartbeat to the next.
+// Trim returns the transform for an informer of this machine's own Node. It keeps what the agent
+// uses, and the annotations keep for other components. Heartbeats don't change the result.
 func Trim(keep ...string) cache.TransformFunc {
 	return func(obj any) (any, error) {
 		node, ok := obj.(*corev1.Node)
@@ -78,8 +75,7 @@ func Trim(keep ...string) cache.TransformFunc {
 	}
 }
 
-// changed reports whether anything that the decision of a machine rests on differs of its own Node.
-// Heartbeats don't.
+// changed reports whether any input of a decision differs in the own Node. Heartbeats don't count.
 func changed(old, now *corev1.Node) bool {
 	return old == nil || now == nil || !maps.Equal(Targets(old), Targets(now)) ||
 		!kube.NodeOf(old).Equal(kube.NodeOf(now))

@@ -9,9 +9,8 @@ import (
 	"github.com/underlay-ccm/underlay/internal/podingress"
 )
 
-// ingress reads what the annotations of the own Node let load balancers reach, and
-// keeps of it what is this node's to open: whoever writes a Node must not open
-// another's pods, nor addresses that are no pods'.
+// ingress returns what the own Node's annotations let load balancers reach. Write access to a
+// Node must open neither another node's pods nor addresses outside of pods.
 func (d *decider) ingress() []podingress.Ingress {
 	var all []podingress.Ingress
 	for _, key := range slices.Sorted(maps.Keys(d.Targets)) {
@@ -37,8 +36,7 @@ func (d *decider) ingress() []podingress.Ingress {
 	return all
 }
 
-// ownPublic reports whether a pod of this node may have the address, and the outside
-// may know a way to it.
+// ownPublic reports whether the address may be one of this node's pods and be routed from outside.
 func (d *decider) ownPublic(addr netip.Addr) bool {
 	return addr.Is6() && !addr.Is4In6() && !addr.IsPrivate() &&
 		slices.ContainsFunc(d.self.PodCIDRs, func(p netip.Prefix) bool { return p.Contains(addr) })
@@ -49,7 +47,6 @@ func (d *decider) distrustTargets(annotation, why string) {
 		"annotation %s of this Node is not followed: %s; underlay-ccm writes it: delete it, and see who else does", annotation, why))
 }
 
-// endpoints is how many pods' addresses with ports load balancers may reach.
 func (v View) endpoints() int {
 	reached := map[netip.AddrPort]bool{}
 	for _, i := range v.Ingress {

@@ -10,19 +10,19 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// interest is what the kernel's events are judged by: a machine's pods come and
-// go with routes, links and addresses of their own, which are none of ours.
+// interest filters the kernel's events: a machine's pods are created and deleted with routes,
+// links and addresses that don't matter here.
 type interest struct {
 	wanted  []Entry        // sorted
-	refused map[Place]bool // those of wanted for which somebody else's stands
+	refused map[Place]bool // wanted entries with another program's route in place
 	uplinks map[int]bool
 	names   []string     // of configured uplinks
-	own     []netip.Addr // of this machine's Node
-	peers   []peer       // as of wanted routes, those of the most urgent Nodes first
+	own     []netip.Addr // addresses of this machine's Node
+	peers   []peer       // in the order of wanted routes, those of the most urgent Nodes first
 	answers map[Proxy]bool
 }
 
-// peer is a neighbor that a route leads to, and the interface.
+// peer is the next hop of a route, and its interface.
 type peer struct {
 	addr netip.Addr
 	link int
@@ -46,7 +46,7 @@ func newInterest(d Decision, s Situation) *interest {
 			i.peers = append(i.peers, peer{wanted.Via, wanted.Link})
 		}
 	}
-	i.peers = slices.Compact(i.peers) // the routes to one Node are in a row
+	i.peers = slices.Compact(i.peers) // the routes to one Node are consecutive
 	slices.SortFunc(i.wanted, compareEntries)
 	for _, l := range s.Links {
 		if slices.Contains(d.View.Uplinks, l.Name) {
@@ -61,7 +61,7 @@ func newInterest(d Decision, s Situation) *interest {
 	return i
 }
 
-// wants reports whether exactly this entry is wanted; a nil interest wants nothing.
+// wants reports whether exactly this entry is wanted; a nil interest wants no entry.
 func (i *interest) wants(e Entry) bool {
 	if i == nil || i.refused[e.Place()] {
 		return false
@@ -70,21 +70,20 @@ func (i *interest) wants(e Entry) bool {
 	return found
 }
 
-// leadsTo reports whether an entry to the destination is wanted, refused or not.
+// leadsTo reports whether an entry for the destination is wanted, refused or not.
 func (i *interest) leadsTo(dst netip.Prefix) bool {
 	_, found := slices.BinarySearchFunc(i.wanted, dst, func(e Entry, dst netip.Prefix) int { return e.Dst.Compare(dst) })
 	return found
 }
 
-// happened judges an event of the kernel. Our own writes come back as events,
-// too, and lead to nothing because they are what is wanted.
+// happened handles an event of the kernel. Our own writes have no effect: they are wanted.
 func (a *Agent) happened(ctx context.Context, e Event) {
 	want := a.interest.Load()
 	switch {
 	case e.Kind == EventsLost:
 		a.metrics.eventsLost.Inc()
 		a.passInFull()
-	case want == nil: // the first pass is still to come
+	case want == nil: // before the first pass
 		a.queue.Add(pass)
 	case e.Kind == RouteGone && e.Route.Ours() && want.wants(e.Route):
 		a.repair(ctx, e.Route)
@@ -98,7 +97,7 @@ func (i *interest) concerned(e Event) bool {
 	switch e.Kind {
 	case RouteSet, RouteGone:
 		if e.Route.Ours() {
-			// One that is wanted stands, one that isn't has gone: as it should be.
+			// A wanted route exists, or an unwanted one was deleted: nothing to do.
 			return (e.Kind == RouteSet) != i.wants(e.Route)
 		}
 		return i.leadsTo(e.Route.Dst) || i.uplinks[e.Route.Link] || e.Route.Dst.Bits() == 0 || len(i.uplinks) == 0
@@ -111,15 +110,15 @@ func (i *interest) concerned(e Event) bool {
 	}
 }
 
-// repair puts a route back that somebody deleted. It needs no look: Add never
-// overwrites. A pass that decided otherwise meanwhile is repeated.
+// repair restores a route that another program deleted. It needs no list, because Add never
+// overwrites. If a concurrent pass has decided otherwise, another pass is triggered.
 func (a *Agent) repair(ctx context.Context, e Entry) {
 	began := time.Now()
 	err := a.Kernel.Add(ctx, e)
 	a.metrics.wrote("add", err)
 	if err != nil {
-		// A place that is taken again was most likely taken by a pass. Otherwise
-		// the interface or its address may be gone too.
+		// If the place is occupied, a pass has most likely restored it. Otherwise the
+		// interface or its address may be missing too.
 		if !errors.Is(err, ErrTaken) {
 			klog.FromContext(ctx).V(2).Info("Route can't be put back as it was", "route", e, "err", err)
 		}

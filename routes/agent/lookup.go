@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// lookup answers where the kernel would send a packet by the routes of others:
-// what we add must not decide whether it may be added.
+// lookup finds the kernel's route for an address, without our routes: they must not decide
+// whether a route may be added.
 type lookup struct {
 	byLength map[int]map[netip.Prefix]Entry
 	// lengths of IPv4 and IPv6 prefixes together, the longest first.
@@ -33,14 +33,14 @@ func newLookup(have []Entry) lookup {
 	return l
 }
 
-// route is the longest route that holds the address and is at most so long.
+// route returns the longest route that contains the address and is at most that long.
 func (l lookup) route(addr netip.Addr, atMost int) (Entry, bool) {
 	for _, bits := range l.lengths {
 		if bits > atMost {
 			continue
 		}
 		p, err := addr.Prefix(bits)
-		if err != nil { // a length that only IPv6 has
+		if err != nil { // a length of IPv6 only
 			continue
 		}
 		if e, ok := l.byLength[bits][p]; ok {

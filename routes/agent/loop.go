@@ -20,54 +20,52 @@ import (
 	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
-// Config is all that an Agent needs.
+// Config is the configuration of an Agent.
 type Config struct {
 	Client kubernetes.Interface
-	// Nodes are started by their owner.
+	// Nodes is started by the caller.
 	Nodes    Nodes
 	Kernel   Kernel
 	Recorder record.EventRecorder
 	Registry Registry
 	Settings
-	// Before and After are parts of the node's network that are put right before
-	// the routes and after them, in this order. A part is left alone while one
-	// before it fails. Those after are also left alone while a route fails that the
-	// node itself needs, and until the Node has podCIDRs.
+	// Before and After are components of the node's network that are reconciled before and
+	// after the routes, in this order. A component is skipped while one before it fails. Those
+	// in After are also skipped while a route fails that the node itself needs, and until the
+	// Node has podCIDRs.
 	Before, After []Edge
-	// Period is the time between two full passes that no event caused.
+	// Period is the interval of full passes without an event.
 	Period time.Duration
 }
 
-// Agent is one node's agent. Run it once.
+// Agent is the agent of one node. Run it once.
 type Agent struct {
 	Config
 	queue   workqueue.TypedRateLimitingInterface[task]
 	metrics *agentMetrics
 	pending pending
-	full    atomic.Bool // the next pass takes nothing for granted
+	full    atomic.Bool // the next pass relies on no earlier state
 	status  *status
 	health  health
 
-	// interest is what the latest decision wants and looks at; the kernel's
-	// events are judged by it. Nil before the first decision.
+	// interest is the latest decision's, a filter of kernel events; nil before the first decision.
 	interest atomic.Pointer[interest]
 
-	// The rest belongs to the one goroutine that works off the queue.
+	// The rest is used only by the goroutine that processes the queue.
 	answers    answers
 	unresolved map[netip.Addr]bool
-	answering  bool            // ARP is or may be answered for something
-	toldOf     map[string]bool // warnings of edges that have been logged
+	answering  bool            // proxy neighbor entries of ours may exist
+	toldOf     map[string]bool // warnings that have been logged
 }
 
-// task is what the queue holds.
 type task string
 
 const (
-	pass      task = "pass"      // read everything, decide, put right
-	neighbors task = "neighbors" // find out who answers
+	pass      task = "pass"      // read everything, decide, reconcile
+	neighbors task = "neighbors" // find unreachable neighbors
 )
 
-// New prepares an agent and subscribes it to Node events.
+// New returns an agent that is subscribed to Node events.
 func New(cfg Config) (*Agent, error) {
 	a := &Agent{
 		Config: cfg,
@@ -98,7 +96,7 @@ func (a *Agent) nodeChanged(name string) {
 	a.queue.Add(pass)
 }
 
-// Run works until the context ends, and leaves everything standing then.
+// Run runs until the context ends. It leaves everything in place then.
 func (a *Agent) Run(ctx context.Context) error {
 	ctx = klog.NewContext(ctx, klog.FromContext(ctx).WithName("agent"))
 	ctx, cancel := context.WithCancel(ctx)
@@ -108,7 +106,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	if !cache.WaitForCacheSync(ctx.Done(), func() bool { return a.Nodes.Ready() == nil }) {
 		return fmt.Errorf("agent: Nodes never synced: %w", ctx.Err())
 	}
-	// Events of the first list say nothing about how long a change takes.
+	// Events of the first list don't measure how long a change takes.
 	a.pending.take()
 
 	var workers sync.WaitGroup
@@ -137,8 +135,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	return nil
 }
 
-// watch keeps a subscription. Whatever happened while there was none is found by a
-// full pass.
+// watch keeps a subscription. A full pass finds the changes that happened without one.
 func (a *Agent) watch(ctx context.Context, what string, subscribe func(context.Context) error) {
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		if err := subscribe(ctx); err != nil && ctx.Err() == nil {
@@ -148,7 +145,7 @@ func (a *Agent) watch(ctx context.Context, what string, subscribe func(context.C
 	}, time.Second)
 }
 
-// passInFull schedules a pass that takes nothing for granted.
+// passInFull schedules a pass that relies on no earlier state.
 func (a *Agent) passInFull() {
 	a.full.Store(true)
 	a.queue.Add(pass)
@@ -163,7 +160,7 @@ func (a *Agent) work(ctx context.Context) {
 	})
 }
 
-// situation reads everything that a decision rests on.
+// situation reads the complete input of a decision.
 func (a *Agent) situation(ctx context.Context) (Situation, error) {
 	nodes, err := a.Nodes.All()
 	if err != nil {
@@ -176,8 +173,8 @@ func (a *Agent) situation(ctx context.Context) (Situation, error) {
 			a.warn(ctx, err.Error())
 		}
 	}
-	// Before the table: the kernel tells of an IPv4 address that goes before it
-	// takes the routes that go with it, in silence, and answers this after both.
+	// Before the table: the kernel reports the removal of an IPv4 address before it silently
+	// removes the address's routes, and replies to this request after both.
 	if s.Links, err = a.Kernel.Links(ctx); err != nil {
 		return Situation{}, err
 	}
@@ -199,10 +196,10 @@ func (a *Agent) warn(ctx context.Context, warning string) {
 // Ready returns why this node's network is not ready, or nil.
 func (a *Agent) Ready() error { return a.health.ready() }
 
-// Alive returns an error if a pass doesn't come to its end.
+// Alive returns an error if a pass hangs.
 func (a *Agent) Alive(now time.Time) error { return a.health.alive(now) }
 
-// pending are Nodes that changed since the last pass, and when.
+// pending has the Nodes that changed since the last pass, and when.
 type pending struct {
 	mu sync.Mutex
 	at map[string]time.Time

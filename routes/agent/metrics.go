@@ -7,12 +7,11 @@ import (
 	"k8s.io/component-base/metrics"
 )
 
-// Registry takes metrics; component-base's registries are such.
+// Registry registers metrics. The registries of component-base implement it.
 type Registry interface {
 	Register(metrics.Registerable) error
 }
 
-// agentMetrics show one node's routes and what it takes to keep them.
 type agentMetrics struct {
 	routes        *metrics.GaugeVec
 	unreachable   *metrics.Gauge

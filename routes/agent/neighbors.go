@@ -6,30 +6,27 @@ import (
 )
 
 const (
-	// silenceLimit is how long a neighbor may stay silent before it is called
-	// unreachable: longer than it takes until a machine that went down is not
-	// ready any more (kube-controller-manager, --node-monitor-grace-period 50 s),
-	// or every node would report it at once.
+	// silenceLimit is how long a neighbor may be unresponsive before it is reported as
+	// unreachable. It is longer than a machine that is down stays Ready (kube-controller-manager,
+	// --node-monitor-grace-period 50 s), or every node would report it at once.
 	silenceLimit = time.Minute
-	// probesAtOnce bounds what one update asks for: by default the kernel keeps at
-	// most 1,024 neighbors of a family, and begins to drop them above 128
+	// probesAtOnce limits the probes of an update: by default the kernel has at most 1,024
+	// neighbors of a family, and starts to drop them above 128
 	// (net.ipv4.neigh.default.gc_thresh3 and 1).
 	probesAtOnce = 64
-	// answerTime is after which a probe has its answer: the kernel asks three
-	// times, a second apart.
+	// answerTime is how long a probe takes: the kernel sends three requests, a second apart.
 	answerTime = 4 * time.Second
 )
 
-// answers remembers which neighbors answer. No decision to route rests on it: a
-// neighbor that is silent keeps its route, because without it the packets would
-// leave through the default route.
+// answers tracks which neighbors reply. It must not affect routing: an unresponsive neighbor
+// keeps its route, because without it the packets would leave through the default route.
 type answers struct {
-	since    map[netip.Addr]time.Time // silent, and from when on
+	since    map[netip.Addr]time.Time // since when neighbors have been unresponsive
 	answered map[netip.Addr]bool
 }
 
-// update takes the neighbors that the kernel knows now, and whether each is silent. It returns those
-// of the peers to ask for, and whether to update again soon.
+// update takes the kernel's current neighbors, and whether each is unresponsive. It returns
+// the peers to probe, and whether to update again soon.
 func (a *answers) update(
 	now time.Time, peers []peer, known map[netip.Addr]bool,
 ) (probe []peer, soon bool) {
@@ -37,7 +34,7 @@ func (a *answers) update(
 	*a = answers{since: map[netip.Addr]time.Time{}, answered: make(map[netip.Addr]bool, len(peers))}
 	for _, p := range peers {
 		isSilent, found := known[p.addr]
-		// The kernel forgets a neighbor for want of traffic.
+		// The kernel drops neighbors without traffic.
 		if found && !isSilent || !found && before.answered[p.addr] {
 			a.answered[p.addr] = true
 			continue
@@ -59,7 +56,6 @@ func (a *answers) update(
 	return probe, soon
 }
 
-// unresolved are the neighbors that have been silent for too long.
 func (a *answers) unresolved(now time.Time) map[netip.Addr]bool {
 	found := map[netip.Addr]bool{}
 	for addr, since := range a.since {

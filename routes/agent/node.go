@@ -5,7 +5,7 @@ import (
 	"github.com/underlay-ccm/underlay/routes"
 )
 
-// Mode is what brings packets of one family to the pods of another node.
+// Mode is how packets of one family are routed to the pods of another node.
 type Mode string
 
 // The modes, named as in the configuration.
@@ -13,10 +13,10 @@ const (
 	ByNodes  Mode = "node"   // kernel routes to every peer
 	ByCloud  Mode = "cloud"  // the cloud network's table, behind an aggregate route
 	Natively Mode = "native" // the provider routes each server's own prefix
-	Unrouted Mode = "none"   // nobody, or somebody else
+	Unrouted Mode = "none"   // not routed by Underlay
 )
 
-// Modes are the modes of the families.
+// Modes are the modes of both families.
 type Modes struct{ IPv4, IPv6 Mode }
 
 func (m Modes) of(ipv4 bool) Mode {
@@ -26,10 +26,10 @@ func (m Modes) of(ipv4 bool) Mode {
 	return m.IPv6
 }
 
-// Any reports whether a family is in the mode.
+// Any reports whether a family has the mode.
 func (m Modes) Any(mode Mode) bool { return m.IPv4 == mode || m.IPv6 == mode }
 
-// plannedNode is the node as package routes plans one family's routes to it.
+// plannedNode converts a Node for package routes, for the routes of one family.
 func plannedNode(n *kube.Node, ipv4 bool) routes.Node {
 	planned := routes.Node{
 		Name: n.Name, Allocated: len(n.PodCIDRs) > 0,

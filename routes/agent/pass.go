@@ -13,9 +13,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// pass reads everything, decides, and puts right what differs. Routes are
-// written though something else fails; of the other parts none is changed while
-// one that comes before it fails.
+// pass reads everything, decides, and reconciles the differences. Routes are written even if a
+// component fails; a component is not changed while one before it fails.
 func (a *Agent) pass(ctx context.Context) error {
 	a.health.began(time.Now())
 	full, events := a.full.Swap(false), a.pending.take()
@@ -35,7 +34,7 @@ func (a *Agent) putRight(ctx context.Context, full bool, events []time.Time) err
 		return err
 	}
 	d, err := Decide(s)
-	if err != nil { // and so no route is touched, least of all deleted
+	if err != nil { // without a decision no route is touched
 		var failed failures
 		a.writeProxies(ctx, a.interest.Load(), d.Proxies, &failed)
 		err = errors.Join(err, failed.err())
@@ -47,7 +46,7 @@ func (a *Agent) putRight(ctx context.Context, full bool, events []time.Time) err
 		a.warn(ctx, line)
 	}
 	earlier, now := a.interest.Load(), newInterest(d, s)
-	// An interface that was made anew has none of the settings of the one before.
+	// A recreated interface has none of the earlier settings.
 	full = full || earlier != nil && !maps.Equal(earlier.uplinks, now.uplinks)
 	before := a.applyEdges(ctx, a.Before, d.View, full, &warnings)
 
@@ -86,15 +85,14 @@ func (a *Agent) putRight(ctx context.Context, full bool, events []time.Time) err
 	return err
 }
 
-// report tells probes and metrics what keeps this node from being ready, if anything does.
+// report passes the problem with this node's readiness, or nil, to probes and metrics.
 func (a *Agent) report(problem error) {
 	a.health.report(problem)
 	a.metrics.ready.Set(map[bool]float64{true: 1}[problem == nil])
 }
 
-// applyEdges brings edges in step with the view, in their order, and stops at the
-// first that fails: what comes later relies on what comes earlier. It adds what
-// people should know to warnings.
+// applyEdges reconciles components with the view in their order. It stops at the first
+// failure, because later components rely on earlier ones. It appends their warnings.
 func (a *Agent) applyEdges(ctx context.Context, edges []Edge, v View, full bool, warnings *[]string) error {
 	for i, edge := range edges {
 		report, err := edge.Apply(ctx, v, full)
@@ -127,9 +125,8 @@ func names(edges []Edge) string {
 	return strings.Join(all, ", ")
 }
 
-// write carries a plan out: what brings packets somewhere first, deletions last,
-// so that at no time fewer peers can be reached than before. A peer whose route
-// the kernel refuses is named in the decision.
+// write applies a plan, deletions last, so that at no time fewer peers can be reached than
+// before. Peers whose routes the kernel rejects are added to the decision.
 func (a *Agent) write(ctx context.Context, before *interest, d *Decision) (missing int, failed failures) {
 	detailed := klog.FromContext(ctx).V(2)
 	unmade := map[netip.Prefix]bool{}
@@ -163,7 +160,7 @@ func (a *Agent) write(ctx context.Context, before *interest, d *Decision) (missi
 	missing = len(failed.own) + len(failed.peers)
 	for _, e := range d.Plan.Delete {
 		if unmade[e.Dst] {
-			continue // better than none; the next pass decides anew
+			continue // better than no route; the next pass decides again
 		}
 		err := a.Kernel.Delete(ctx, e)
 		a.metrics.wrote("delete", err)
@@ -176,11 +173,10 @@ func (a *Agent) write(ctx context.Context, before *interest, d *Decision) (missi
 	return missing, failed
 }
 
-// failures are of one kind mostly: an interface went down under a thousand
-// routes.
+// failures are mostly of one kind: an interface with a thousand routes went down.
 type failures struct {
-	// own are those of routes that the node itself needs, whatever peers there are;
-	// peers are all others. One peer must not keep pods of this node from starting.
+	// own has failures of routes that the node itself needs, without regard to peers; peers
+	// has the rest. A failing peer must not keep pods of this node from starting.
 	own, peers []error
 }
 
@@ -203,8 +199,7 @@ func (f *failures) err() error {
 	return fmt.Errorf("%d routes could not be written, among them: %w", len(all), errors.Join(all[:shown]...))
 }
 
-// askNeighbors finds out which peers answer, and has the decision made anew if
-// that differs from what it rested on.
+// askNeighbors checks which peers reply, and triggers a pass if the result has changed.
 func (a *Agent) askNeighbors(ctx context.Context) error {
 	want := a.interest.Load()
 	if want == nil || !a.Modes.Any(ByNodes) && len(want.peers) == 0 {

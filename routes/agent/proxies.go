@@ -10,22 +10,21 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Proxy is an address for which the kernel answers ARP on an interface, with the
-// interface's own hardware address: a proxy neighbor entry.
+// Proxy is a proxy neighbor entry: an address for which the kernel answers ARP on an
+// interface, with the interface's own hardware address.
 //
-// It does so only while it forwards, and only if its route to the address is a
-// unicast one that leads out of another interface (net/ipv4/arp.c, arp_process). So
-// of a podCIDR it answers for pods that exist: their routes lead to their own
-// interfaces, and all else in the podCIDR is unreachable. The other way to have it
-// answer, the sysctl proxy_arp, asks for no entry, but answers for whatever the
-// machine reaches through another interface: on a server with a default route
-// beside its VLAN, for every address outside the subnet. No daemon has to answer:
-// pods are found while the agent is being replaced.
+// The kernel does so only while it forwards, and only if its route to the address is a unicast
+// route through another interface (net/ipv4/arp.c, arp_process). So within a podCIDR it
+// answers for existing pods only: their routes use their own interfaces, and the rest of the
+// podCIDR is unreachable. The alternative, the sysctl proxy_arp, needs no entries, but answers
+// for every address that the machine reaches through another interface: on a server with a
+// default route beside its VLAN, for every address outside the subnet. No daemon is involved
+// in the replies: pods are found while the agent is being replaced.
 type Proxy struct {
 	// Link is the index of the interface.
 	Link int
 	Addr netip.Addr
-	// Protocol marks who made it, as with routes. Linux keeps it since 5.0.
+	// Protocol identifies the owner, as in routes. Linux stores it since 5.0.
 	Protocol uint8
 }
 
@@ -38,17 +37,15 @@ func compareProxies(a, b Proxy) int {
 	return cmp.Or(cmp.Compare(a.Link, b.Link), a.Addr.Compare(b.Addr), cmp.Compare(a.Protocol, b.Protocol))
 }
 
-// ProxyPlan is what to change about the addresses that ARP is answered for. Those
-// of somebody else are as good as ours, and never removed.
+// ProxyPlan changes proxy neighbor entries. Other programs' entries serve as well and are kept.
 type ProxyPlan struct {
 	Add, Delete []Proxy
-	// Standing is how many answers are met already.
+	// Standing is the number of wanted entries that exist already.
 	Standing int
 }
 
-// diffProxies compares what should be answered for with what is. Addresses for which
-// stays reports true are not removed; a nil stays keeps none. Both lists of the plan
-// are sorted.
+// diffProxies compares the wanted with the existing entries. Addresses for which stays reports
+// true are not removed; a nil stays keeps none. Both lists of the plan are sorted.
 func diffProxies(want, have []Proxy, stays func(netip.Addr) bool) ProxyPlan {
 	type place struct {
 		link int
@@ -77,9 +74,9 @@ func diffProxies(want, have []Proxy, stays func(netip.Addr) bool) ProxyPlan {
 	return plan
 }
 
-// unclaimed returns a function that reports whether what ARP is answered for at an
-// address may stay so: no other Node has a podCIDR there, or one of own lies there.
-// Two machines that answer for an address take its packets from each other.
+// unclaimed returns a function that reports whether an existing entry may be kept: no other
+// Node has a podCIDR with its address, or one of own contains it. Two machines that answer ARP
+// for one address take its packets from each other.
 func (s Situation) unclaimed(own []netip.Prefix) func(netip.Addr) bool {
 	standing := make([]netip.Addr, len(s.Proxies))
 	for i, p := range s.Proxies {
@@ -103,7 +100,7 @@ func (s Situation) unclaimed(own []netip.Prefix) func(netip.Addr) bool {
 	}
 }
 
-// Lines tell what the plan does.
+// Lines returns a line for each change.
 func (p ProxyPlan) Lines() []string {
 	var lines []string
 	for _, span := range spans(p.Add) {
@@ -115,7 +112,7 @@ func (p ProxyPlan) Lines() []string {
 	return lines
 }
 
-// spans names sorted addresses by the first and last of each interface.
+// spans returns sorted addresses as a range for each interface.
 func spans(proxies []Proxy) []string {
 	var found []string
 	for start, end := 0, 0; start < len(proxies); start = end {
@@ -132,11 +129,10 @@ func spans(proxies []Proxy) []string {
 	return found
 }
 
-// proxyPart is how metrics and the log call them.
+// proxyPart is their name in metrics and logs.
 const proxyPart = "proxy ARP"
 
-// writeProxies carries a plan out, and stops where the kernel refuses: it would
-// refuse the next of hundreds as well.
+// writeProxies applies a plan. It stops at the first error, which the rest would cause too.
 func (a *Agent) writeProxies(ctx context.Context, before *interest, plan ProxyPlan, failed *failures) {
 	for _, p := range plan.Add {
 		if err := a.Kernel.AddProxy(ctx, p); err != nil {

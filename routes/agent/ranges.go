@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// PodRanges are the parts of the pools that hold nothing but pods. A connection
-// to a pod of a Node that this machine has not heard of yet must not be
-// masqueraded, since it would keep the address that it began with; what is
-// excluded of the pools may be somebody else's, who knows no pods. Both are masked.
+// PodRanges returns the parts of the pools that contain only pods. A connection to a pod of a
+// Node that this machine has not observed yet must not be masqueraded, since it would keep its
+// first source address. The excluded parts of pools may belong to hosts without routes to
+// pods. Both lists are masked.
 func PodRanges(pools, excluded []netip.Prefix) []netip.Prefix {
 	var ranges []netip.Prefix
 	for _, pool := range pools {
@@ -17,7 +17,7 @@ func PodRanges(pools, excluded []netip.Prefix) []netip.Prefix {
 	return ranges
 }
 
-// without is what is left of a prefix, as few prefixes in order.
+// without returns the rest of a prefix, as the fewest prefixes in order.
 func without(p netip.Prefix, excluded []netip.Prefix) []netip.Prefix {
 	at := slices.IndexFunc(excluded, p.Overlaps)
 	switch {
@@ -30,7 +30,7 @@ func without(p netip.Prefix, excluded []netip.Prefix) []netip.Prefix {
 	return append(without(low, excluded), without(sibling(low), excluded)...)
 }
 
-// sibling is the upper half of what p is the lower half of.
+// sibling returns the upper half of the prefix of which p is the lower half.
 func sibling(p netip.Prefix) netip.Prefix {
 	last := p.Bits() - 1
 	bytes := p.Addr().AsSlice()

@@ -23,26 +23,23 @@ const (
 	reasonUnreachable    = "PeersUnreachable"
 )
 
-// ReasonAtRisk is of the condition PeersReachable and of an Event: the node works,
-// and its agent warns of what it can't mend.
+// ReasonAtRisk is a reason of the condition PeersReachable and of an Event: the node works,
+// and its agent warns of a problem that it can't fix.
 const ReasonAtRisk = "NetworkAtRisk"
 
-// rewording is how long a condition's message may be old while its status is
-// right: a thousand nodes that lose the same ten peers one after the other must
-// not write ten thousand times.
+// rewording limits how long a condition's message may be outdated while its status is right: a
+// thousand nodes that lose the same ten peers in succession must not write ten thousand times.
 const rewording = time.Minute
 
-// outcome is what a pass found out about this node.
 type outcome struct {
-	uid         types.UID // of the Node; of a later one of its name nothing is known yet
+	uid         types.UID // of the Node; a later Node of its name has no result yet
 	ready       error
 	hasPodCIDRs bool
 	peers       []Peer
 	warnings    []string
 }
 
-// status writes the conditions of the Node, apart from the passes: while the API
-// server is away, the kernel is looked after all the same.
+// status writes the Node's conditions, separately from passes, which don't need the API server.
 type status struct {
 	Config
 	queue  workqueue.TypedRateLimitingInterface[struct{}]
@@ -51,7 +48,7 @@ type status struct {
 	mu     sync.Mutex
 	latest *outcome
 
-	told     map[corev1.NodeConditionType]time.Time // when last written; the worker's
+	told     map[corev1.NodeConditionType]time.Time // when last written; used by the worker
 	notReady notReadyEvent
 }
 
@@ -120,11 +117,9 @@ func (s *status) write(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// conditions are those that the Node should have.
 func (s *status) conditions(o outcome, node *corev1.Node) []corev1.NodeCondition {
 	var wanted []corev1.NodeCondition
-	// Where a family is routed by the cloud, the cloud controller manager knows
-	// whether its route stands.
+	// The cloud controller manager sets it for families that are routed by the cloud.
 	if !s.Modes.Any(ByCloud) {
 		if c, ok := networkUnavailable(o, kube.Condition(node, corev1.NodeNetworkUnavailable)); ok {
 			wanted = append(wanted, c)
@@ -136,9 +131,9 @@ func (s *status) conditions(o outcome, node *corev1.Node) []corev1.NodeCondition
 	return wanted
 }
 
-// networkUnavailable is withdrawn once the node's network stood, and not declared
-// again: what breaks later is being repaired, and the pods that run can be
-// reached meanwhile as far as routes stand.
+// networkUnavailable returns the condition to write, if any. It is withdrawn once the node's
+// network was ready, and not set again: later failures are being repaired, and running pods
+// remain reachable by the existing routes.
 func networkUnavailable(o outcome, old *corev1.NodeCondition) (corev1.NodeCondition, bool) {
 	c := corev1.NodeCondition{
 		Type: corev1.NodeNetworkUnavailable, Status: corev1.ConditionFalse,
@@ -154,12 +149,10 @@ func networkUnavailable(o outcome, old *corev1.NodeCondition) (corev1.NodeCondit
 	return c, true
 }
 
-// namedPeers is how many peers a message names.
 const namedPeers = 10
 
-// peersReachable also says what keeps the node's network from being ready: where
-// the cloud controller manager decides on NetworkUnavailable, no other condition
-// does.
+// peersReachable also reports what keeps the node's network from being ready: if the cloud
+// controller manager sets NetworkUnavailable, no other condition does.
 func peersReachable(o outcome) corev1.NodeCondition {
 	c := corev1.NodeCondition{
 		Type: PeersReachable, Status: corev1.ConditionTrue,
@@ -186,7 +179,7 @@ func peersReachable(o outcome) corev1.NodeCondition {
 	return c
 }
 
-// named tells of peers, at most namedPeers one by one.
+// named lists peers in a message, at most namedPeers individually.
 func named(peers []Peer) string {
 	lines := make([]string, 0, namedPeers+1)
 	for i, p := range peers {

@@ -8,10 +8,10 @@ import (
 	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
-// trusted reports whether an address of a Node may be what its kubelet says, in a
-// cloud too: who has one machine could otherwise open the filters of all others to
-// any address, and have packets to it leave under pods' own. What the provider
-// routes to the Node's machine is known by the podCIDR that is cut from it.
+// trusted reports whether an address of a Node may be the one that its kubelet reported, in a
+// cloud too: an attacker with one machine could otherwise open the filters of all others to
+// any address, and have packets to it leave with pods' own source addresses. The prefix that
+// the provider routes to the Node's machine is derived from the podCIDR that is cut from it.
 func (d *decider) trusted(n *kube.Node, addr netip.Addr) bool {
 	if slices.Contains(d.Inventory, addr) || contain(d.serverPrefixes(n), addr) {
 		return true
@@ -23,7 +23,7 @@ func (d *decider) trusted(n *kube.Node, addr netip.Addr) bool {
 	if !ok || e.Kind != Unicast || !d.onUplink(e.Link) {
 		return false
 	}
-	// All of a cloud's network may lie behind a default route to the gateway that is configured.
+	// All of a cloud's network may be behind a default route via the configured gateway.
 	byGateway := d.Gateway.IsValid() && e.Via == d.Gateway && addr.IsPrivate()
 	return e.Dst.Bits() > 0 || byGateway
 }
@@ -32,9 +32,8 @@ func contain(all []netip.Prefix, addr netip.Addr) bool {
 	return slices.ContainsFunc(all, func(p netip.Prefix) bool { return p.Contains(addr) })
 }
 
-// believed are the addresses of a Node that are trusted. It notes the others; in a
-// cloud only those of IPv6 that matter to filters: nodes reach pods of IPv4 from their
-// private addresses.
+// believed returns the trusted addresses of a Node. It records the rest; in a cloud only those
+// of IPv6 that matter to filters, because nodes reach IPv4 pods from their private addresses.
 func (d *decider) believed(n *kube.Node, addrs []netip.Addr) []netip.Addr {
 	var found []netip.Addr
 	for _, a := range addrs {
@@ -49,7 +48,6 @@ func (d *decider) believed(n *kube.Node, addrs []netip.Addr) []netip.Addr {
 	return found
 }
 
-// distrust tells of addresses that are not trusted.
 func (d *decider) distrust() []string {
 	if len(d.doubtful) == 0 {
 		return nil

@@ -10,7 +10,7 @@ import (
 	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
-// findUplinks are the interfaces over which nodes talk to each other.
+// findUplinks returns the interfaces between nodes.
 func (d *decider) findUplinks() []Link {
 	var found []Link
 	for _, l := range d.Links {
@@ -80,8 +80,8 @@ func (d *decider) view() View {
 	return v
 }
 
-// serverPrefixes are those that the node's own podCIDRs are cut from. Its Node may
-// not say which address of it the machine itself has.
+// serverPrefixes returns the prefixes that the Node's own podCIDRs are cut from. The Node may
+// not report which address in them the machine itself has.
 func (d *decider) serverPrefixes(n *kube.Node) []netip.Prefix {
 	if d.Modes.IPv6 != Natively {
 		return nil
@@ -96,18 +96,16 @@ func (d *decider) serverPrefixes(n *kube.Node) []netip.Prefix {
 	return found
 }
 
-// ownPrefixBits is the length of what the provider routes to a server.
+// ownPrefixBits is the length of the prefix that the provider routes to a server.
 const ownPrefixBits = 64
 
-// outward reports whether a default route leaves through the interface.
 func (d *decider) outward(index int) bool {
 	return slices.ContainsFunc(d.Table, func(e Entry) bool {
 		return e.Dst.Bits() == 0 && e.Kind == Unicast && e.Link == index
 	})
 }
 
-// advertised reports whether IPv6 routes of the interface come from router
-// advertisements.
+// advertised reports whether the interface has IPv6 routes from router advertisements.
 func (d *decider) advertised(index int) bool {
 	return slices.ContainsFunc(d.Table, func(e Entry) bool { return e.Protocol == protocolRA && e.Link == index })
 }

@@ -8,19 +8,18 @@ import (
 	"github.com/underlay-ccm/underlay/routes"
 )
 
-// VSwitch is where dedicated servers meet the cloud's network: a segment of their
-// own, in one of the network's subnets, with a gateway to all the others. The zero
-// value: nowhere.
+// VSwitch connects dedicated servers with the cloud's network: they are on a segment in one of the
+// network's subnets, with a gateway to the other subnets. The zero value means that there is none.
 type VSwitch struct {
 	Subnet  netip.Prefix
 	Gateway netip.Addr
-	// Pools are those of Settings.Pools that lie within Subnet. PodCIDRs of dedicated
-	// servers come from them, and the cloud's network has no routes to those: its
-	// gateway looks for their pods by ARP, as for any host of the subnet.
+	// Pools are those of Settings.Pools within Subnet. PodCIDRs of dedicated servers are from
+	// these pools. The cloud's network has no routes to them: its gateway resolves their pods
+	// by ARP, like any host of the subnet.
 	Pools []netip.Prefix
 }
 
-// vSwitchMTU is the largest packet that a vSwitch carries
+// vSwitchMTU is the largest packet that a vSwitch carries, in bytes
 // (https://docs.hetzner.com/robot/dedicated-server/network/vswitch).
 const vSwitchMTU = 1400
 
@@ -31,8 +30,8 @@ func (v VSwitch) holds(podCIDR netip.Prefix) bool {
 	})
 }
 
-// dedicated reports whether this machine's IPv4 pods are hosts of the vSwitch's
-// subnet: its podCIDR says so and, until there is one, its address.
+// dedicated reports whether this machine's IPv4 pods are hosts of the vSwitch's subnet, by its
+// podCIDR or, until it has one, by its address.
 func (d *decider) dedicated() bool {
 	if at := slices.IndexFunc(d.self.PodCIDRs, isIPv4); at >= 0 {
 		return d.VSwitch.holds(d.self.PodCIDRs[at])
@@ -42,8 +41,8 @@ func (d *decider) dedicated() bool {
 
 func isIPv4(p netip.Prefix) bool { return p.Addr().Is4() }
 
-// onVSwitch reports whether an interface has an address of the machine's own in
-// the vSwitch's subnet: pods' interfaces have the podCIDR's first.
+// onVSwitch reports whether an interface has an address of the machine's own in the vSwitch's
+// subnet: pods' interfaces have the podCIDR's first address.
 func (d *decider) onVSwitch(l Link) bool {
 	return slices.ContainsFunc(l.Addrs, func(p netip.Prefix) bool {
 		own := slices.ContainsFunc(d.self.PodCIDRs, func(podCIDR netip.Prefix) bool { return podCIDR.Contains(p.Addr()) })
@@ -51,10 +50,9 @@ func (d *decider) onVSwitch(l Link) bool {
 	})
 }
 
-// acrossVSwitch wants what a dedicated server needs: it answers ARP for its pods,
-// reaches those of the others on the segment through their machines, and those of
-// cloud servers through the segment's gateway. Where the segment isn't known now,
-// what stands stays.
+// acrossVSwitch adds the entries of a dedicated server: it answers ARP for its pods, reaches
+// the pods of other dedicated servers through their machines, and those of cloud servers
+// through the segment's gateway. While the segment is unknown, existing entries are kept.
 func (d *decider) acrossVSwitch() {
 	segment, problem := d.segment()
 	if problem != "" {
@@ -71,7 +69,7 @@ func (d *decider) acrossVSwitch() {
 	for _, pool := range d.cloudPools() {
 		e, ok := d.lookup.route(pool.Addr(), pool.Bits())
 		if ok && e.Dst.Bits() > 0 && e.Via == d.VSwitch.Gateway && e.Link == segment.Index {
-			continue // a route of the machine's to the whole network
+			continue // a route of the machine's own to the whole network
 		}
 		d.want = append(d.want, WantedEntry{
 			aggregate(pool, d.VSwitch.Gateway, segment.Index), "", "pods of cloud servers are behind the vSwitch's gateway",
@@ -79,7 +77,7 @@ func (d *decider) acrossVSwitch() {
 	}
 }
 
-// segment returns the uplink that is on the vSwitch, or why there is none.
+// segment returns the uplink on the vSwitch, or the reason why there is none.
 func (d *decider) segment() (Link, string) {
 	subnet, gateway := d.VSwitch.Subnet, d.VSwitch.Gateway
 	var found []Link
@@ -110,14 +108,14 @@ func (d *decider) segment() (Link, string) {
 	return segment, ""
 }
 
-// segmentRoutes wants the routes to the pods of other dedicated servers, and
-// returns the podCIDRs of this one that an older Node has too.
+// segmentRoutes adds the routes to the pods of other dedicated servers, and returns this one's
+// podCIDRs that an older Node has too.
 func (d *decider) segmentRoutes() []netip.Prefix {
 	return d.leadTo(d.segmentNodes(), fmt.Sprintf(
 		"has no InternalIP in the vSwitch's subnet %s; set the kubelet's --node-ip to the address of its VLAN interface", d.VSwitch.Subnet))
 }
 
-// segmentNodes are the Nodes as routes to the pods of dedicated servers are planned.
+// segmentNodes returns the Nodes for planning routes to the pods of dedicated servers.
 func (d *decider) segmentNodes() []routes.Node {
 	planned := make([]routes.Node, 0, len(d.Nodes))
 	for _, n := range d.Nodes {
@@ -132,14 +130,12 @@ func (d *decider) segmentNodes() []routes.Node {
 	return planned
 }
 
-// shortestAnswered is the length of the largest podCIDR that ARP is answered for. The
-// kernel has its entries in 16 lists (net/core/neighbour.c, pneigh_lookup), so the
-// time to add them grows with the square of their number: 4,096 take a tenth of a
-// second, 65,536 take 14.
+// shortestAnswered is the prefix length of the largest podCIDR that ARP is answered for. The
+// kernel keeps its entries in 16 lists (net/core/neighbour.c, pneigh_lookup), so the time to add
+// them grows with the square of their number: 4,096 take a tenth of a second, 65,536 take 14.
 const shortestAnswered = 18
 
-// answer wants ARP answered for the own podCIDR on the segment, but for what
-// another Node has the better claim to.
+// answer adds the own podCIDRs' proxy neighbor entries, without those in lost (an older Node's).
 func (d *decider) answer(segment Link, lost []netip.Prefix) {
 	for _, p := range d.self.PodCIDRs {
 		switch {
@@ -157,7 +153,7 @@ func (d *decider) answer(segment Link, lost []netip.Prefix) {
 	}
 }
 
-// cloudPools are the pools that the cloud's network has routes to, as few prefixes.
+// cloudPools returns the pools that the cloud's network has routes to, as the fewest prefixes.
 func (d *decider) cloudPools() []netip.Prefix {
 	var pools []netip.Prefix
 	for _, p := range d.Pools {
@@ -168,7 +164,7 @@ func (d *decider) cloudPools() []netip.Prefix {
 	return merge(pools)
 }
 
-// holdVSwitch keeps what stands across the vSwitch.
+// holdVSwitch keeps the existing entries of the vSwitch.
 func (d *decider) holdVSwitch() {
 	own := slices.Clone(d.self.PodCIDRs)
 	for _, dup := range routes.Desired(d.segmentNodes(), nil).Duplicates {
