@@ -14,30 +14,30 @@ import (
 
 // Addresses configures the addresses that nodes hold for Services.
 type Addresses struct {
-	// Classless makes Services without loadBalancerClass ours; never together with
-	// LoadBalancers.Enabled and its Classless.
+	// Classless serves Services without a loadBalancerClass; never together with
+	// LoadBalancers.Enabled and LoadBalancers.Classless.
 	Classless bool
-	// Pools are where Services get addresses from. No two overlap, and none holds an address of a
-	// pod, a Service, a machine of the inventory or a BGP peer.
+	// Pools don't overlap and contain no address of a pod, a Service, a machine of the inventory
+	// or a BGP peer.
 	Pools []AddressPool
 	BGP   BGP
 }
 
-// Enabled reports whether there is anything that Services could get.
+// Enabled reports whether there is a pool for Services.
 func (a Addresses) Enabled() bool { return len(a.Pools) > 0 }
 
-// Mover is what brings an address to the node that holds it.
+// Mover is the mechanism that directs traffic for an address to the node that holds it.
 type Mover string
 
 // The movers.
 const (
-	// Layer2: the node's agent answers ARP and neighbor solicitations.
+	// Layer2: the node's agent answers ARP requests and neighbor solicitations.
 	Layer2 Mover = "layer2"
-	// BGPMover: the agents announce the address to routers. It implies BGP.ASN and BGP.Peers.
+	// BGPMover: the agents announce the address to routers. Implies BGP.ASN and BGP.Peers.
 	BGPMover Mover = "bgp"
-	// FloatingIP: the cloud routes the address to a server. It implies the provider Hcloud.
+	// FloatingIP: the cloud routes the address to a server. Implies the provider Hcloud.
 	FloatingIP Mover = "floating-ip"
-	// Failover: Robot routes it to a dedicated server. It implies that Robot is Enabled.
+	// Failover: Robot routes the address to a dedicated server. Implies that Robot is Enabled.
 	Failover Mover = "failover"
 )
 
@@ -45,40 +45,40 @@ const (
 type AddressPool struct {
 	addresses.Pool
 	Mover Mover
-	// Namespaces are those whose Services may use the pool; nil: all.
+	// Namespaces selects the namespaces whose Services may use the pool; nil selects all.
 	Namespaces labels.Selector
-	// Field is the setting that the ranges stand in, such as addresses.pools[1].ranges.
+	// Field is the setting that holds the ranges, such as addresses.pools[1].ranges.
 	Field string
 }
 
-// BGP configures what agents tell routers. The zero BGP has no Peers.
+// BGP configures the BGP speakers of agents. The zero BGP has no Peers.
 type BGP struct {
-	// ASN is the nodes' autonomous system; not 0 with Peers.
+	// ASN is the nodes' autonomous system number; not 0 with Peers.
 	ASN   uint32
 	Peers []BGPPeer
-	// PodCIDRs: each node announces its podCIDRs too. It implies Peers.
+	// PodCIDRs makes each node announce its podCIDRs too. Implies Peers.
 	PodCIDRs bool
 }
 
-// BGPPeer is a router that agents speak with.
+// BGPPeer is a router that agents peer with.
 type BGPPeer struct {
-	// Name is unique, and so is Address.
+	// Name and Address are unique.
 	Name    string
 	Address netip.Addr
 	Port    uint16
 	ASN     uint32
-	// Nodes are those that speak with it; nil: all.
+	// Nodes selects the Nodes that peer with the router; nil selects all.
 	Nodes labels.Selector
-	// PasswordFile is the absolute path of the file on the nodes that holds the password (TCP MD5,
-	// RFC 2385); empty: none.
+	// PasswordFile is the absolute path of a file on the nodes that holds the password (TCP MD5,
+	// RFC 2385); empty without a password.
 	PasswordFile string
 	// HoldTime is at least 3 seconds.
 	HoldTime time.Duration
-	// Communities go with what is announced (RFC 1997).
+	// Communities are attached to announcements (RFC 1997).
 	Communities []uint32
-	// Multihop: the router is not on a segment of the node's.
+	// Multihop allows a router that is not on a segment of the node.
 	Multihop bool
-	// BFD notices within a second that the other side is gone (RFC 5880).
+	// BFD detects within a second that the peer is unreachable (RFC 5880).
 	BFD bool
 }
 
@@ -90,8 +90,8 @@ const (
 	bgpPeersKey        = "addresses.bgp.peers"
 )
 
-// addresses checks the pools of addresses against each other and everything that their addresses may
-// not be, and whether there is what moves them.
+// addresses checks the pools against each other, against all other configured addresses, and
+// that each pool's mover is available.
 func (l *loader) addresses() {
 	a := &l.Addresses
 	a.Classless = l.classlessAddresses()
@@ -112,7 +112,7 @@ func (l *loader) addresses() {
 	l.bgp()
 }
 
-// mistake adds what addresses.Validate has found, where the same is not said already.
+// mistake adds an error of addresses.Validate unless its field already has one.
 func (l *loader) mistake(err error) {
 	var wrong *addresses.Mistake
 	if !errors.As(err, &wrong) {
@@ -124,8 +124,8 @@ func (l *loader) mistake(err error) {
 	}
 }
 
-// classlessAddresses decides whether Services without a class are those of the address pools: where
-// there is no cloud whose load balancers could serve them, unless the file says so.
+// classlessAddresses reports whether address pools serve Services without a class. The default
+// is true only without a cloud, because a cloud's load balancers serve them.
 func (l *loader) classlessAddresses() bool {
 	none, classless := len(l.Addresses.Pools) == 0, l.Addresses.Classless
 	if !l.isSet(addressesClassless) {
@@ -142,7 +142,7 @@ func (l *loader) classlessAddresses() bool {
 	return classless
 }
 
-// movable checks that what is to move a pool's addresses is there.
+// movable checks that the prerequisites of a pool's mover are configured.
 func (l *loader) movable(field string, mover Mover) {
 	cloudless := l.Provider == Metal
 	wrong := func(problem, remedy string) { l.complain(field, string(mover), problem, remedy) }
@@ -164,7 +164,7 @@ func (l *loader) movable(field string, mover Mover) {
 	}
 }
 
-// nobodysAddresses checks that a range has no address that is somebody's already.
+// nobodysAddresses checks that a range contains no address that is already in use.
 func (l *loader) nobodysAddresses(field string, one addresses.Range) {
 	wrong := func(problem, remedy string) { l.complain(field, one.String(), problem, remedy) }
 	const apart = "choose ranges that lie apart from each other"
@@ -193,8 +193,9 @@ func (l *loader) nobodysAddresses(field string, one addresses.Range) {
 	}
 }
 
-// onePerNet checks that pools have one address of each /64 of floating IPs and failover addresses: the
-// provider moves it as a whole, and two of its addresses can't be at two nodes.
+// onePerNet checks that pools contain at most one address of each /64 of floating IPs and
+// failover addresses: the provider routes a /64 as a whole, so two of its addresses can't be on
+// two nodes.
 func (l *loader) onePerNet() {
 	const remedy = "give one address of each /64, such as 2001:db8:f::1; Services share it by underlay.dev/address-sharing-key"
 	taken := map[netip.Prefix]string{}
@@ -218,7 +219,7 @@ func (l *loader) onePerNet() {
 // bgp checks the routers against each other.
 func (l *loader) bgp() {
 	b := l.Addresses.BGP
-	// There is one session with an address, whatever its port.
+	// There is one session per address, whatever the port.
 	names, at := map[string]string{}, map[string]string{}
 	for i, p := range b.Peers {
 		section := item(bgpPeersKey, i)

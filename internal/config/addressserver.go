@@ -5,9 +5,9 @@ import (
 	"net/url"
 )
 
-// CheckServer refuses pools with the address that the API server is reached at. host is its URL, or
-// its name or address with a port. If a node answered for that address, no other would reach the API
-// server any more: machines of the cluster give way to each other.
+// CheckServer returns an error if a pool contains the address of the API server. host is its
+// URL, or its name or address with a port. If a node held that address, no other node could
+// reach the API server, because members of the cluster yield addresses to each other.
 func (a Addresses) CheckServer(host string) error {
 	addr, known := serverAddress(host)
 	if !known {
@@ -24,8 +24,8 @@ func (a Addresses) CheckServer(host string) error {
 	return nil
 }
 
-// serverAddress is the address in a host as client-go has it: a URL, or host and port. Not known: it
-// has a name.
+// serverAddress returns the address in a host of client-go: a URL, or host and port. It returns
+// false for a host name.
 func serverAddress(host string) (netip.Addr, bool) {
 	name := host
 	if u, err := url.Parse(host); err == nil && u.Host != "" {

@@ -1,9 +1,10 @@
 package config
 
-// LoadAgent reads the same file as Load, for the agent on a node: without a token, Robot and
-// environment variables, and without wanting settings that may stand in the controller manager's. A
-// file that is wrong is refused as a whole, and warnings are left to Load. clusterCIDR is that flag's
-// value. Inventory is empty beside a cloud, which vouches for the addresses of Nodes.
+// LoadAgent reads the same file as Load for the node agent: without a token, Robot and
+// environment variables, and without requiring settings that the controller manager may get
+// elsewhere. An invalid file is refused as a whole, and warnings are left to Load. clusterCIDR
+// is the value of the flag of that name. Inventory is empty with a cloud, which is the source of
+// the addresses of Nodes.
 func LoadAgent(path, clusterCIDR string, readFile func(string) ([]byte, error)) (Config, error) {
 	l := &loader{
 		flags:    Flags{CloudConfig: path, ClusterCIDR: clusterCIDR, ConfigureCloudRoutes: true},

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// check compares the values with each other.
+// check checks the settings against each other.
 func (l *loader) check() {
 	if l.Provider == Metal {
 		l.withoutCloud()
@@ -26,7 +26,7 @@ func (l *loader) check() {
 	l.addresses()
 }
 
-// encrypted warns where a secret goes over a network as it is.
+// encrypted warns if a secret is sent over the network without encryption.
 func (l *loader) encrypted(field, secret, endpoint string) {
 	parsed, err := url.Parse(endpoint)
 	if err != nil || parsed.Scheme != "http" {
@@ -38,8 +38,8 @@ func (l *loader) encrypted(field, secret, endpoint string) {
 	}
 }
 
-// withoutCloud refuses what only a cloud could do. What the file says was meant;
-// a variable may be left over from elsewhere.
+// withoutCloud refuses settings that need a cloud. A variable only causes a warning, because it
+// may be left over from another program.
 func (l *loader) withoutCloud() {
 	for _, s := range l.rows {
 		field, routing := s.field(), Routing("")
@@ -64,7 +64,7 @@ func (l *loader) withoutCloud() {
 	}
 }
 
-// ofCloud reports whether a setting is about a cloud and nothing else.
+// ofCloud reports whether the setting has an effect only with a cloud.
 func ofCloud(field string) bool {
 	section, _, _ := strings.Cut(field, ".")
 	return slices.Contains([]string{
@@ -73,7 +73,7 @@ func ofCloud(field string) bool {
 	}, section)
 }
 
-// lacksNetwork reports whether no network is given, as far as anybody knows.
+// lacksNetwork reports whether no network is given, as far as the sources are readable.
 func (l *loader) lacksNetwork() bool {
 	return l.Network == "" && !l.isWrong("network") && !l.unread && !l.onNode
 }
@@ -99,7 +99,7 @@ func (l *loader) inventory() {
 	}
 }
 
-// unique refuses a value that another item of a list has, too. seen has the items by their values.
+// unique refuses a value that another item of the list has. seen maps values to their items.
 func (l *loader) unique(seen map[string]string, section, key, value, remedy string) {
 	if twin, twice := seen[value]; twice && value != "" {
 		l.complain(section+"."+key, value, "is also the "+key+" of "+twin, remedy)
@@ -108,7 +108,8 @@ func (l *loader) unique(seen map[string]string, section, key, value, remedy stri
 	seen[value] = section
 }
 
-// number checks whether a machine has a number, which makes it a dedicated server.
+// number checks that a machine has a number exactly if there is a cloud, where it is a dedicated
+// server.
 func (l *loader) number(field string, number int) {
 	switch {
 	case l.isWrong("provider") || l.isWrong(field):
@@ -121,7 +122,6 @@ func (l *loader) number(field string, number int) {
 	}
 }
 
-// loadBalancers checks what Services are served with.
 func (l *loader) loadBalancers() {
 	const location, zone = "loadBalancers.location", "loadBalancers.networkZone"
 	if l.Provider == Metal {
@@ -133,7 +133,7 @@ func (l *loader) loadBalancers() {
 	for i, one := range b.Shared {
 		l.unique(names, item(sharedKey, i), "name", one.Name, "put all namespaces into one item")
 	}
-	// The two are one setting in two notations, so the file's outranks the environment's.
+	// Both are notations of one setting, so the file takes precedence over the environment.
 	switch inFile := l.inFile(location); {
 	case !l.isSet(location) || !l.isSet(zone):
 	case inFile == l.inFile(zone):

@@ -9,45 +9,45 @@ import (
 	"github.com/underlay-ccm/underlay/lb"
 )
 
-// Config is the whole validated configuration.
+// Config is the complete, validated configuration.
 type Config struct {
 	Provider Provider
-	// ClusterName tells clusters in one project apart; a valid label value.
+	// ClusterName distinguishes clusters in one project; a valid label value.
 	ClusterName string
-	// Endpoint is the base URL of the Hetzner Cloud API with its version
-	// path and without a trailing slash.
+	// Endpoint is the base URL of the Hetzner Cloud API with its version path and without a
+	// trailing slash.
 	Endpoint string
-	// Network is the ID or the name of the private network; empty: none.
+	// Network is the ID or name of the private network; empty without a network.
 	Network string
 	Token   TokenSource
-	// InstancesAddressFamily says which external addresses a Node gets.
+	// InstancesAddressFamily selects the external addresses of a Node.
 	InstancesAddressFamily AddressFamily
 	IPAM                   IPAM
 	Families               Families
 	Routes                 Routes
 	LoadBalancers          LoadBalancers
 	VSwitch                VSwitch
-	// Addresses are those that nodes hold for Services.
+	// Addresses configures the addresses that nodes hold for Services.
 	Addresses Addresses
-	// Robot is how dedicated servers are asked about; not Enabled with Metal.
+	// Robot configures the web service of dedicated servers; not Enabled with Metal.
 	Robot Robot
-	// Inventory are the machines that are known beforehand. Each has a Number
-	// exactly if the Provider is Hcloud: there they are dedicated servers.
+	// Inventory lists machines that are configured in advance. Each has a Number if and only if
+	// the Provider is Hcloud, where they are dedicated servers.
 	Inventory []Machine
 
-	// origins are where settings were given, by their fields.
+	// origins maps each given setting to the place where it was given.
 	origins map[string]place
 }
 
-// Given reports whether the setting was given, and is not just its default.
+// Given reports whether the setting was given explicitly, not by its default.
 func (c Config) Given(key string) bool {
 	_, given := c.origins[key]
 	return given
 }
 
-// Wrong is an error about a setting that was well-formed, and that something
-// outside the configuration contradicts. It names the place where the setting was
-// given, so key is that of the file, wherever it was given.
+// Wrong returns an error about a well-formed setting that contradicts something outside of the
+// configuration. key is the key of the file; the error names the place where the setting was
+// given.
 func (c Config) Wrong(key, value, problem, remedy string, cause error) *Error {
 	at, known := c.origins[key]
 	if !known {
@@ -56,25 +56,25 @@ func (c Config) Wrong(key, value, problem, remedy string, cause error) *Error {
 	return &Error{Field: at.field, Line: at.line, Value: value, Problem: problem, Remedy: remedy, Cause: cause}
 }
 
-// Provider is where machines come from.
+// Provider is the source of machines.
 type Provider string
 
-// The providers. With Metal there is no cloud: Endpoint, Network and Token are
-// of no use, Routes and LoadBalancers are not Enabled, and no pool is Own.
+// The providers. With Metal there is no cloud: Endpoint, Network and Token are unused, Routes
+// and LoadBalancers are not Enabled, and no pool is Own.
 const (
 	Hcloud Provider = "hcloud"
 	Metal  Provider = "metal"
 )
 
-// Machine is one of the inventory.
+// Machine is an entry of the inventory.
 type Machine struct {
-	// Name is the Node's, and unique.
+	// Name is the unique name of the Node.
 	Name string
-	// Number is the dedicated server's, and unique.
+	// Number is the unique number of the dedicated server at Robot.
 	Number int
-	// Addresses are its own alone; none: those that its kubelet reports.
+	// Addresses belong to no other machine; if empty, the kubelet's are used.
 	Addresses []netip.Addr
-	// Zone, Region and Type are label values, or empty.
+	// Zone, Region and Type are label values or empty.
 	Zone, Region, Type string
 }
 
@@ -90,62 +90,60 @@ const (
 
 // IPAM configures the allocation of podCIDRs.
 type IPAM struct {
-	// Enabled: podCIDRs are allocated (--allocate-node-cidrs). The other
-	// fields are valid either way.
+	// Enabled turns on the allocation of podCIDRs (--allocate-node-cidrs). The other fields are
+	// valid either way.
 	Enabled bool
-	// Pools are those of the file, or one for each --cluster-cidr. Their order
-	// is that in which they are used, and of the families in podCIDRs. None
-	// overlaps another. At least one when Enabled or when routes are.
+	// Pools are those of the file, or one per prefix of --cluster-cidr, in the order in which
+	// they are used and in which podCIDRs list the families. They don't overlap. There is at
+	// least one if IPAM or Routes are Enabled.
 	Pools []Pool
-	// ServiceRanges overlap no pool; at most one of each family.
+	// ServiceRanges overlap no pool; at most one per family.
 	ServiceRanges []netip.Prefix
-	// Exclude is never handed out; it leaves room in every pool with a Prefix.
+	// Exclude is never allocated; it leaves room in every pool with a Prefix.
 	Exclude []netip.Prefix
-	// Quarantine is how long at least the prefixes of a Node that is gone are
-	// kept from others; a minute or more.
+	// Quarantine is the minimum time for which the prefixes of a deleted Node are not allocated
+	// again; at least one minute.
 	Quarantine time.Duration
 	// QPS limits the allocator's requests per second to the API server.
 	QPS int
-	// Shards: the stored ledger may be spread over several ConfigMaps. Otherwise what is spread
-	// is brought back into one.
+	// Shards allows the stored ledger to be spread over several ConfigMaps; without it, a spread
+	// ledger is merged into one.
 	Shards bool
 }
 
-// Pool is what node prefixes are carved from.
+// Pool is a range from which node prefixes are allocated.
 type Pool struct {
 	// Name is unique: at most 63 lower-case letters, digits and dashes.
 	Name string
-	// Prefix is carved into node prefixes: at most 2^16 of them for IPv4, 2^48
-	// for IPv6. The zero Prefix where Own.
+	// Prefix contains the node prefixes: at most 2^16 for IPv4, 2^48 for IPv6. The zero Prefix
+	// if Own.
 	Prefix netip.Prefix
-	// NodeMask is the length of a node prefix; 65 to 126 where Own.
+	// NodeMask is the length of a node prefix; 65 to 126 if Own.
 	NodeMask int
-	// Own: node prefixes come from each server's own IPv6 /64.
+	// Own takes node prefixes from each server's own IPv6 /64.
 	Own bool
-	// VSwitch: Prefix is IPv4 and lies within VSwitch.Subnet. Dedicated servers
-	// have node prefixes of it, and no routes lead to them. There is a Selector.
+	// VSwitch means that Prefix is IPv4 and lies within VSwitch.Subnet: dedicated servers have
+	// node prefixes of it, and no routes exist for them. Implies a Selector.
 	VSwitch bool
-	// Draining: nothing new is handed out.
+	// Draining stops allocation from the pool.
 	Draining bool
-	// Selector picks the Nodes that the pool is for; nil: all.
+	// Selector selects the Nodes that may use the pool; nil selects all.
 	Selector labels.Selector
-	// Field is the setting that the range stands in, such as pools[1].cidr, for
-	// errors found later.
+	// Field is the setting that holds the range, such as pools[1].cidr, for errors found later.
 	Field string
 }
 
-// VSwitch is where dedicated servers meet the cloud's network.
+// VSwitch configures the coupling of the vSwitch of dedicated servers with the cloud's network.
 type VSwitch struct {
-	// Subnet is that of the Network which is coupled with a vSwitch: IPv4, within
-	// RFC 1918. The zero Prefix: none, and then no pool is VSwitch.
+	// Subnet is the subnet of the Network that is coupled with a vSwitch: IPv4, within RFC 1918.
+	// If it is the zero Prefix, no pool is VSwitch.
 	Subnet netip.Prefix
-	// ExposeRoutes: have the network tell its routes to the vSwitch, if it
-	// doesn't.
+	// ExposeRoutes makes the network announce its routes to the vSwitch.
 	ExposeRoutes bool
 }
 
-// Gateway is the vSwitch's way into the network: the subnet's first address.
-// The zero Addr without a subnet.
+// Gateway returns the vSwitch's gateway into the network, which is the subnet's first address,
+// or the zero Addr without a subnet.
 func (v VSwitch) Gateway() netip.Addr {
 	if !v.Subnet.IsValid() {
 		return netip.Addr{}
@@ -153,20 +151,20 @@ func (v VSwitch) Gateway() netip.Addr {
 	return v.Subnet.Masked().Addr().Next()
 }
 
-// Routing says what brings packets to the pods of another node.
+// Routing is the mechanism that routes packets to the pods of another node.
 type Routing string
 
-// The ways of routing.
+// The routing mechanisms.
 const (
 	RoutedByCloud  Routing = "cloud"  // routes in the cloud's network
 	RoutedNatively Routing = "native" // the provider routes each server's own prefix
-	RoutedByNodes  Routing = "node"   // kernel routes on every node, by its agent
-	Unrouted       Routing = "none"   // nothing of Underlay's
+	RoutedByNodes  Routing = "node"   // kernel routes on each node, by its agent
+	Unrouted       Routing = "none"   // not routed by Underlay
 )
 
-// Families says how each address family is routed.
+// Families configures the routing of each address family.
 type Families struct {
-	// IPv4 is RoutedByCloud or RoutedByNodes; Routes.Enabled implies the former.
+	// IPv4 is RoutedByCloud or RoutedByNodes; Routes.Enabled implies RoutedByCloud.
 	IPv4 Routing
 	// IPv6 is RoutedNatively, RoutedByNodes or Unrouted.
 	IPv6 Routing
@@ -174,23 +172,23 @@ type Families struct {
 
 // Routes configures the routes in the cloud's network.
 type Routes struct {
-	// Enabled implies a Network, an IPv4 pool, and that all of those lie within
-	// RFC 1918.
+	// Enabled implies a Network, at least one IPv4 pool, and that all IPv4 pools lie within RFC
+	// 1918.
 	Enabled bool
-	// Limit is the number of routes that the network takes; Reserve, always
-	// less, are left for others.
+	// Limit is the number of routes that the network accepts. Reserve of them, always less than
+	// Limit, are left to other users of the network.
 	Limit, Reserve int
-	// MaxDeletionsPercent of our routes, 1 to 100, may be deleted within one
+	// MaxDeletionsPercent is the share of our routes, 1 to 100, that may be deleted within one
 	// ReconciliationPeriod.
 	MaxDeletionsPercent int
-	// ReconciliationPeriod is the time between passes that no event caused.
+	// ReconciliationPeriod is the time between periodic passes.
 	ReconciliationPeriod time.Duration
 }
 
-// LoadBalancers holds the defaults that a Service's annotations may override; which cluster and
-// network theirs are stands elsewhere. Of Location and NetworkZone at most one is set; with neither,
-// a Service must name one to get a load balancer. UsePrivateIP and DisablePublicNetwork imply a
-// Network.
+// LoadBalancers holds the defaults that a Service's annotations may override; cluster and
+// network are fields of Config. At most one of Location and NetworkZone is set; with neither, a
+// Service must name one of them to get a load balancer. UsePrivateIP and DisablePublicNetwork
+// imply a Network.
 type LoadBalancers struct {
 	Enabled bool
 	lb.Defaults

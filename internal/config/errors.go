@@ -10,23 +10,23 @@ import (
 	"unicode/utf8"
 )
 
-// Error is one mistake in the configuration.
+// Error is a mistake in the configuration.
 type Error struct {
-	// Field is where the value stands: a flag (--cluster-cidr), a key of the
-	// file (routes.limit) or a variable (HCLOUD_TOKEN).
+	// Field is the source of the value: a flag (--cluster-cidr), a key of the file
+	// (routes.limit) or a variable (HCLOUD_TOKEN).
 	Field string
 	// Line is the line in the file; 0 outside the file.
 	Line int
-	// Value is what was written there; empty when nothing was, [redacted]
-	// when it is or might be a secret.
+	// Value is the given text; empty if there was none, [redacted] if it is or might be a
+	// secret.
 	Value   string
 	Problem string
 	Remedy  string
-	// Cause is the underlying error, if there was one.
+	// Cause is the underlying error, or nil.
 	Cause error
 }
 
-// Error is one line.
+// Error returns a single line.
 func (e *Error) Error() string {
 	var b strings.Builder
 	b.WriteString(e.Field)
@@ -44,11 +44,10 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Cause }
 
-// Errors is every mistake in the configuration: those in the file in the order
-// of its lines, then the others in the order of the reference.
+// Errors holds all mistakes in the configuration: those in the file in the order of its lines,
+// then the rest in the order of the reference.
 type Errors []*Error
 
 func (e Errors) sort() {
@@ -56,7 +55,7 @@ func (e Errors) sort() {
 	slices.SortStableFunc(e, func(a, b *Error) int { return cmp.Compare(line(a), line(b)) })
 }
 
-// Error has one line for each mistake.
+// Error returns one line per mistake.
 func (e Errors) Error() string {
 	lines := make([]string, len(e))
 	for i, one := range e {
@@ -65,7 +64,7 @@ func (e Errors) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Unwrap returns the mistakes one by one.
+// Unwrap returns the individual mistakes.
 func (e Errors) Unwrap() []error {
 	all := make([]error, len(e))
 	for i, one := range e {
@@ -74,16 +73,16 @@ func (e Errors) Unwrap() []error {
 	return all
 }
 
-// Warning is something that works, but hardly as its author expects.
+// Warning is a valid setting that probably does not work as intended.
 type Warning struct {
 	Field   string
 	Problem string
 }
 
-// String is one line.
+// String returns a single line.
 func (w Warning) String() string { return w.Field + ": " + oneLine(w.Problem) }
 
-// shownRunes bounds what a message repeats of a value.
+// shownRunes limits how much of a value a message repeats.
 const shownRunes = 80
 
 func quote(value string) string {

@@ -14,23 +14,22 @@ import (
 	"github.com/underlay-ccm/underlay/internal/editdistance"
 )
 
-// place is where a setting was given: a flag, a variable, or a key on a line of
-// the file.
+// place is where a setting was given: a flag, a variable, or a key on a line of the file.
 type place struct {
 	field string
 	line  int
 }
 
-// given is a value of the file as it was written, or where a list of sections or an item of one
-// begins.
+// given is a value of the file as written, or the beginning of a list of sections or of its
+// item.
 type given struct {
 	items []string
 	line  int
 }
 
-// loadFile reads the values of the file strictly. It knows the form of the file, not the meaning of a
-// value. It walks the document's nodes: decoding into a struct stops at the first mistake, loses the
-// lines, and takes 1.10 for 1.1.
+// loadFile reads the values of the file strictly. It checks the form of the file, not the
+// meaning of values. It walks the document's nodes, because decoding into a struct stops at the
+// first mistake, loses the lines and reads 1.10 as 1.1.
 func (l *loader) loadFile(content []byte) {
 	l.values = map[string]given{}
 	var err error
@@ -60,7 +59,7 @@ func (l *loader) loadFile(content []byte) {
 	}
 }
 
-// unreadable adds a mistake of the file as a whole.
+// unreadable adds an error about the file as a whole.
 func (l *loader) unreadable(line int, problem, remedy string, cause error) {
 	l.unread = true
 	l.problems = append(l.problems, &Error{
@@ -70,7 +69,7 @@ func (l *loader) unreadable(line int, problem, remedy string, cause error) {
 
 const headRemedy = "begin it with the lines apiVersion: " + apiVersion + " and kind: " + kind
 
-// section reads the keys below a section; "" is the root.
+// section reads the keys of a section; "" is the root.
 func (l *loader) section(node *yaml.Node, section string) {
 	seen := map[string]int{}
 	for i := 0; i+1 < len(node.Content); i += 2 {
@@ -90,7 +89,7 @@ func (l *loader) section(node *yaml.Node, section string) {
 	}
 }
 
-// value reads what stands at field, which may be a section of its own.
+// value reads the value of field, which may be a section.
 func (l *loader) value(field string, line int, node *yaml.Node) {
 	row := slices.IndexFunc(l.rows, func(s setting) bool { return s.key == field })
 	list := slices.IndexFunc(l.lists, func(of list) bool { return of.key == field })
@@ -109,7 +108,6 @@ func (l *loader) value(field string, line int, node *yaml.Node) {
 	}
 }
 
-// list reads a list of sections.
 func (l *loader) list(of list, line int, node *yaml.Node) {
 	if node.Kind != yaml.SequenceNode || len(node.Content) == 0 {
 		l.complainAt(place{of.key, line}, "", "is not a list of "+of.of+"s",
@@ -171,8 +169,8 @@ func isNull(node *yaml.Node) bool {
 
 var plainKey = regexp.MustCompile(`^[A-Za-z0-9_./-]{1,60}$`)
 
-// fieldIn names a key below a section; an odd one is quoted, so that it
-// can't pretend to be something else in a message.
+// fieldIn returns the name of a key in a section. An unusual key is quoted, so that it can't
+// imitate other parts of a message.
 func fieldIn(section, key string) string {
 	if !plainKey.MatchString(key) {
 		key = quote(key)
@@ -180,14 +178,14 @@ func fieldIn(section, key string) string {
 	return strings.TrimPrefix(section+"."+key, ".")
 }
 
-// cutLast is the section of a field, "" for none, and its own name.
+// cutLast splits a field into its section, "" for the root, and its own name.
 func cutLast(field string) (section, name string) {
 	at := strings.LastIndex(field, ".")
 	return field[:max(at, 0)], field[at+1:]
 }
 
-// advise says what to do about an unknown key. It never repeats the value: whoever mistypes
-// tokenFile may have put the token there.
+// advise returns the remedy for an unknown key. It never repeats the value: a mistyped tokenFile
+// may hold the token itself.
 func advise(field string) string {
 	if lower := strings.ToLower(field); lower == "token" || lower == "hcloud_token" {
 		return "the token does not belong in this file: put it into a file of its own and name that in tokenFile"
@@ -198,7 +196,7 @@ func advise(field string) string {
 		neighbors = append(neighbors, fieldIn(section, name))
 	}
 	nearest := nearestKey(field, neighbors)
-	if nearest == "" && !strings.Contains(section, "[") { // entries of lists have keys of one kind
+	if nearest == "" && !strings.Contains(section, "[") { // items of lists have only keys of their own kind
 		nearest = nearestKey(field, allKeys())
 	}
 	if nearest != "" {
@@ -207,8 +205,7 @@ func advise(field string) string {
 	return "remove it, or use one of " + strings.Join(keysIn(section), ", ")
 }
 
-// allKeys are all keys and sections; those in a list's items stand there once,
-// as in pools[].name.
+// allKeys returns all keys and sections; those of list items appear once, as in pools[].name.
 func allKeys() (keys []string) {
 	var l loader
 	rows := settings(&l)
@@ -228,7 +225,7 @@ func allKeys() (keys []string) {
 
 var itemNumber = regexp.MustCompile(`\[[0-9]+\]`)
 
-// keysIn returns the names that may stand directly in a section.
+// keysIn returns the names that are allowed directly in a section.
 func keysIn(section string) (names []string) {
 	section = itemNumber.ReplaceAllString(section, "[]")
 	for _, key := range allKeys() {
@@ -239,8 +236,8 @@ func keysIn(section string) (names []string) {
 	return names
 }
 
-// nearestKey returns the known key that was probably meant: one with the same
-// last part in another section, or one a few letters away; else nothing.
+// nearestKey returns the known key that was probably meant: with the same last part in another
+// section, or a few letters different; otherwise "".
 func nearestKey(field string, known []string) string {
 	_, last := cutLast(strings.ToLower(field))
 	nearest, best := "", max(1, min(len(last), 30)/3)+1

@@ -17,19 +17,19 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// format is how a setting is written: a description for people, and a reader that stores the value
-// or returns what is wrong with it. Its errors have no Field yet, and no Value unless it differs
-// from the text as given.
+// format is the notation of a setting: a description for users, and a reader that stores the
+// value or returns its mistakes. Its errors have no Field yet, and a Value only if it differs
+// from the given text.
 type format struct {
 	describe string
-	list     bool // has any number of items, and one otherwise
+	list     bool // has any number of items, otherwise exactly one
 	secret   bool // a wrong value is not repeated
 	read     func(items []string) Errors
 }
 
 func wrong(problem, remedy string) *Error { return &Error{Problem: problem, Remedy: remedy} }
 
-// one is the format of a setting with one value.
+// one is the format of a setting with a single value.
 func one[T any](into *T, describe string, parse func(text string) (T, *Error)) format {
 	return format{describe: describe, read: func(items []string) Errors {
 		value, wrong := parse(items[0])
@@ -41,7 +41,6 @@ func one[T any](into *T, describe string, parse func(text string) (T, *Error)) f
 	}}
 }
 
-// many is the format of a list.
 func many[T any](into *[]T, describe string, parse func(text string) (T, *Error)) format {
 	return format{describe: describe, list: true, read: func(items []string) (all Errors) {
 		for _, item := range items {
@@ -57,7 +56,6 @@ func many[T any](into *[]T, describe string, parse func(text string) (T, *Error)
 	}}
 }
 
-// sized bounds the number of a list's items.
 func sized(least, most int, of string, f format) format {
 	read := f.read
 	f.read = func(items []string) Errors {
@@ -72,7 +70,7 @@ func sized(least, most int, of string, f format) format {
 	return f
 }
 
-// hidden is a format whose wrong values might be secrets.
+// hidden returns a format without repeated values, since a wrong value might be a secret.
 func hidden(f format) format {
 	f.secret = true
 	return f
@@ -113,7 +111,6 @@ func percentage(into *int) format {
 	})
 }
 
-// wholeSeconds reads a Go duration, or a bare number as seconds.
 func wholeSeconds(into *time.Duration, least, most time.Duration) format {
 	bounds := fmt.Sprintf("%v to %v", least, most)
 	describe := "duration in whole seconds (`15s` or `15`), " + bounds
@@ -134,7 +131,7 @@ func wholeSeconds(into *time.Duration, least, most time.Duration) format {
 	})
 }
 
-// atLeast reads a Go duration with a lower bound only.
+// atLeast reads a Go duration with only a lower bound.
 func atLeast(into *time.Duration, least time.Duration) format {
 	describe := fmt.Sprintf("duration, `%v` or more", least)
 	return one(into, describe, func(text string) (time.Duration, *Error) {
@@ -160,7 +157,7 @@ func oneOf[T ~string](into *T, choices ...T) format {
 	})
 }
 
-// switches reads one of a few words, each of which switches something on, or with nil nothing.
+// switches reads one of a few words, each of which sets a boolean, or none if that is nil.
 func switches(names []string, into ...*bool) format {
 	var name string
 	f := oneOf(&name, names...)
@@ -177,7 +174,6 @@ func switches(names []string, into ...*bool) format {
 
 func isControl(r rune) bool { return unicode.IsControl(r) || r == unicode.ReplacementChar }
 
-// text is the format of a text that passes a check.
 func text(into *string, describe string, ok func(string) bool, problem, remedy string) format {
 	return one(into, describe, textParser(ok, problem, remedy))
 }
@@ -191,7 +187,7 @@ func textParser(ok func(string) bool, problem, remedy string) func(string) (stri
 	}
 }
 
-// name reads an ID or a name that the cloud knows.
+// name reads the ID or name of an object in the cloud.
 func name(into *string) format {
 	ok := func(s string) bool { return strings.TrimSpace(s) == s && !strings.ContainsFunc(s, isControl) }
 	return text(into, "ID or name", ok, "has spaces around it or control characters in it",
@@ -202,7 +198,8 @@ const noName = "is not a name in lower-case letters, digits and dashes"
 
 var wordPattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`)
 
-// word reads a name out of a list that the cloud may extend at any time, so only its form is checked.
+// word reads a name from a list that the cloud may extend at any time, so only its form is
+// checked.
 func word(into *string, example string) format {
 	return text(into, "name, such as `"+example+"`", wordPattern.MatchString, noName, "use a name such as "+example)
 }
@@ -210,13 +207,12 @@ func word(into *string, example string) format {
 var parseLabel = textParser(func(s string) bool { return len(validation.IsDNS1123Label(s)) == 0 }, noName,
 	"use at most 63 of them, with a letter or digit at both ends")
 
-// dnsLabel reads what Kubernetes takes as the name of a namespace or a Service. It is good for a key
-// of a ConfigMap, too.
+// dnsLabel reads the name of a namespace or a Service. It is also a valid key of a ConfigMap.
 func dnsLabel(into *string, example string) format {
 	return one(into, "name, such as `"+example+"`", parseLabel)
 }
 
-// nodeName reads a name that a Node can have.
+// nodeName reads the name of a Node.
 // https://kubernetes.io/docs/concepts/overview/working-with-objects/names/
 func nodeName(into *string) format {
 	ok := func(s string) bool { return len(validation.IsDNS1123Subdomain(s)) == 0 }
@@ -224,7 +220,7 @@ func nodeName(into *string) format {
 		"use at most 253 lower-case letters, digits, dashes and dots, with a letter or digit at both ends")
 }
 
-// labelValue reads what has to be a label's value, in the cloud or of a Node: the rules are the same.
+// labelValue reads the value of a label in the cloud or of a Node: the rules are the same.
 // https://docs.hetzner.cloud/reference/cloud#labels
 func labelValue(into *string) format {
 	ok := func(s string) bool { return s != "" && len(validation.IsValidLabelValue(s)) == 0 }
@@ -232,7 +228,7 @@ func labelValue(into *string) format {
 		"use at most 63 letters, digits, dashes, underscores and dots, with a letter or digit at both ends")
 }
 
-// labelSelector reads what kubectl's --selector takes.
+// labelSelector reads the syntax of kubectl's --selector.
 func labelSelector(into *labels.Selector, example, all string) format {
 	describe := "label selector, such as `" + example + "`"
 	return one(into, describe, func(text string) (labels.Selector, *Error) {
@@ -248,7 +244,7 @@ func labelSelector(into *labels.Selector, example, all string) format {
 	})
 }
 
-// apiURL reads the base of an HTTP API without anything that could be a secret.
+// apiURL reads the base URL of an HTTP API without parts that could be a secret.
 func apiURL(into *string, example string) format {
 	describe, parts := "URL", "scheme and host, such as "+example
 	versioned := path.Base(example) == "v1"
@@ -273,8 +269,8 @@ func apiURL(into *string, example string) format {
 	})
 }
 
-// secretPath reads the path of a file that holds a secret. Anything else is not repeated in the
-// error: it may well be the secret itself, put into the wrong place.
+// secretPath reads the path of a file that holds a secret. The error never repeats another
+// value, which may be the secret itself.
 func secretPath(into *string, what, example string) format {
 	ok := func(s string) bool { return path.IsAbs(s) && !strings.ContainsFunc(s, isControl) }
 	return hidden(text(into, "absolute path of a file", ok,
@@ -305,7 +301,7 @@ func parseIPv6Prefix(text string) (netip.Prefix, *Error) {
 	return prefix, problem
 }
 
-// parseAddress reads an address that one machine can have for itself.
+// parseAddress reads an address that a single machine can have.
 func parseAddress(text string) (netip.Addr, *Error) {
 	addr, err := netip.ParseAddr(text)
 	switch {

@@ -10,9 +10,8 @@ import (
 	"time"
 )
 
-// Flags are the command-line values that bear on Underlay's own settings, as
-// given. Empty or zero: not given. The two booleans always count as given;
-// upstream's defaults are false and true.
+// Flags holds the command-line values of Underlay's own settings. Empty or zero means not given.
+// The two booleans always count as given; their upstream defaults are false and true.
 type Flags struct {
 	CloudProvider string
 	// CloudConfig is the path of the file.
@@ -25,11 +24,11 @@ type Flags struct {
 	NodeCIDRMaskSizeIPv6                    int
 	ClusterName                             string
 	RouteReconciliationPeriod               time.Duration
-	// RouteReconciliationPeriodGiven: a period of zero was asked for too.
+	// RouteReconciliationPeriodGiven distinguishes a given period of zero.
 	RouteReconciliationPeriodGiven bool
 }
 
-// texts are the flags as they were written; those that were not given are empty.
+// texts returns the flags as they were written; empty if not given.
 func (f Flags) texts() map[string]string {
 	number := func(n int) string {
 		if n == 0 {
@@ -55,17 +54,16 @@ func (f Flags) texts() map[string]string {
 	return texts
 }
 
-// Load combines flags, file and environment. The file is the content of the
-// one named by --cloud-config; nil: it is read through readFile, if a name is
-// given at all. Its error is Errors, with everything that is wrong; warnings
-// are valid either way.
+// Load combines flags, file and environment. file is the content of the file of --cloud-config;
+// if nil, it is read through readFile if its path is given. The error is Errors and contains all
+// mistakes; warnings are valid either way.
 func Load(flags Flags, file []byte, getenv func(string) string, readFile func(string) ([]byte, error)) (Config, []Warning, error) {
 	l := &loader{flags: flags, fileFlag: "--cloud-config", getenv: getenv, readFile: readFile}
 	err := l.load(file)
 	return l.Config, l.warnings, err
 }
 
-// loader fills a Config, which is of use only if there are no problems.
+// loader fills a Config, which is valid only if there are no problems.
 type loader struct {
 	Config
 	flags Flags
@@ -73,27 +71,26 @@ type loader struct {
 	fileFlag string
 	getenv   func(string) string
 	readFile func(string) ([]byte, error)
-	// onNode: it is the node agent that reads the file. It has neither the token
-	// nor the controller manager's environment, where what is missing may stand.
+	// onNode means that the node agent reads the file. It has neither the token nor the
+	// controller manager's environment, so settings may be missing.
 	onNode bool
 
-	rows  []setting // those of the table and, behind them, those of the lists' items
+	rows  []setting // those of the table, then those of the lists' items
 	lists []list
-	// values are the file's. unread: nobody knows what stands in it, and a key that is missing is no
-	// mistake.
+	// values are those of the file. If the file is unread, a missing key is no mistake.
 	values   map[string]given
 	unread   bool
 	problems Errors
 	warnings []Warning
 
-	// What Config has in another form.
+	// Settings that Config holds in another form.
 	routesFlag, routesVariable     bool
 	clusterCIDRs                   []netip.Prefix
 	clustersWhole                  bool // every item of the flag was readable
 	nodeMask, nodeMask4, nodeMask6 int
 }
 
-// load reads the file and every setting, and then compares them with each other.
+// load reads the file and every setting, and then checks them against each other.
 func (l *loader) load(content []byte) error {
 	l.origins, l.rows, l.lists = map[string]place{}, settings(l), lists(l)
 	if content != nil || l.flags.CloudConfig != "" {
@@ -114,7 +111,7 @@ func (l *loader) load(content []byte) error {
 	return l.problems
 }
 
-// read stores a setting of the highest source: flag, file, environment, default.
+// read stores a setting from its highest source: flag, file, environment, default.
 func (l *loader) read(s setting, flag string) {
 	items, at := []string{s.fallback}, place{field: cmp.Or(s.flag, s.env)}
 	given, inFile := l.values[s.key]
@@ -130,7 +127,7 @@ func (l *loader) read(s setting, flag string) {
 	case inFile:
 		items, at = given.items, place{s.key, given.line}
 	default:
-		// A default is written by us and correct; a test reads them all.
+		// Defaults are valid; a test reads all of them.
 		if s.fallback != "" && s.fallback != required {
 			_ = s.format.read(items)
 		}
@@ -153,8 +150,8 @@ func (l *loader) isSet(field string) bool { return l.Given(field) }
 // inFile reports whether the file gives the setting.
 func (l *loader) inFile(field string) bool { return l.origins[field].line > 0 }
 
-// isWrong reports whether a setting's value has already been complained about,
-// so that comparing it with others would only add noise.
+// isWrong reports whether the setting already has an error, so that further checks of its value
+// would only add noise.
 func (l *loader) isWrong(field string) bool {
 	origin := l.origins[field].field
 	return slices.ContainsFunc(l.problems, func(e *Error) bool {
@@ -162,16 +159,15 @@ func (l *loader) isWrong(field string) bool {
 	})
 }
 
-// isWrongIn reports whether anything in a list has been complained about, so that
-// nobody knows all of it.
+// isWrongIn reports whether a list has an error anywhere, so that it is not completely readable.
 func (l *loader) isWrongIn(list string) bool {
 	return slices.ContainsFunc(l.problems, func(e *Error) bool {
 		return e.Field == list || strings.HasPrefix(e.Field, list+"[")
 	})
 }
 
-// origin is where the setting was given, or where it could be: for a key that
-// an item of a list lacks, at the item.
+// origin returns the place where the setting was given or could be given: for a key that is
+// missing in a list's item, the item.
 func (l *loader) origin(field string) place {
 	if origin, set := l.origins[field]; set {
 		return origin

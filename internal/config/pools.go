@@ -16,28 +16,27 @@ const (
 	maskFlagIPv6 = "--node-cidr-mask-size-ipv6"
 )
 
-// What stands in a pool.
+// The key of the pools and the values of their key source.
 const (
 	poolsKey      = "pools"
 	sourceNode    = "node"
 	sourceVSwitch = "vswitch"
 )
 
-// The pools that --cluster-cidr makes. The names stand in stored ledgers.
+// The pools that --cluster-cidr creates. Stored ledgers contain their names.
 const (
 	defaultPoolIPv4 = "default-ipv4"
 	defaultPoolIPv6 = "default-ipv6"
 )
 
-// A provider routes a /64 to a server; pods get a part of it that doesn't hold
-// the server's own address.
+// A provider routes a /64 to a server; pods get a part of it without the server's own address.
 const (
 	shortestOwnMask = 65
 	defaultOwnMask  = 80
 )
 
-// widestPool is how many bits longer than its pool a node prefix may be: it
-// bounds the allocator's index, which package ipam makes no larger.
+// widestPool returns the maximum difference in length between a node prefix and its pool. It
+// bounds the allocator's index; package ipam has the same limit.
 func widestPool(ipv4 bool) int {
 	if ipv4 {
 		return 16
@@ -45,7 +44,7 @@ func widestPool(ipv4 bool) int {
 	return 48
 }
 
-// longestNodeMask leaves a node at least two addresses for pods.
+// longestNodeMask leaves at least two addresses per node for pods.
 func longestNodeMask(ipv4 bool) int {
 	if ipv4 {
 		return 30
@@ -53,16 +52,14 @@ func longestNodeMask(ipv4 bool) int {
 	return 126
 }
 
-// cloudGateway is every server's public gateway and metadata route: no
-// network, route or pod may have it.
-// https://docs.hetzner.cloud/reference/cloud#networks
+// cloudGateway is each server's public gateway and metadata route; no network, route or pod may
+// have it. https://docs.hetzner.cloud/reference/cloud#networks
 var cloudGateway = netip.MustParseAddr("172.31.1.1")
 
 func itoa(n int) string { return strconv.Itoa(n) }
 
 func (p Pool) ipv4() bool { return !p.Own && p.Prefix.Addr().Is4() }
 
-// family names the address family.
 func (p Pool) family() string {
 	if p.ipv4() {
 		return "IPv4"
@@ -70,7 +67,7 @@ func (p Pool) family() string {
 	return "IPv6"
 }
 
-// what is how a message names the pool.
+// what returns the pool's name in messages.
 func (p Pool) what() string {
 	if p.Own {
 		return fmt.Sprintf("pool %s (%s)", p.Name, p.Field)
@@ -78,14 +75,14 @@ func (p Pool) what() string {
 	return fmt.Sprintf("pool %s (%v)", p.Name, p.Prefix)
 }
 
-// key is the pool's setting of that name.
+// key returns the key of one of the pool's settings.
 func (p Pool) key(name string) string {
 	section, _ := cutLast(p.Field)
 	return section + "." + name
 }
 
-// pools returns the pools of the file, or one for each cluster CIDR, as far as they are readable, and
-// checks them by themselves and against everything that they may not touch.
+// pools returns the readable pools of the file, or one per cluster CIDR, and checks each by
+// itself and against all other configured ranges.
 func (l *loader) pools() []Pool {
 	ofFile := l.IPAM.Pools
 	inFile := len(ofFile) > 0 || l.isWrongIn(poolsKey)
@@ -132,7 +129,7 @@ func (l *loader) oneOfEachFamily(flag string, given []netip.Prefix, more string)
 	}
 }
 
-// readable reports whether it is known where a pool of the file has its prefixes from.
+// readable reports whether the source of the pool's prefixes is given and valid.
 func (l *loader) readable(section string, p *Pool) bool {
 	cidr, source := section+".cidr", section+".source"
 	switch {
@@ -151,8 +148,8 @@ func (l *loader) readable(section string, p *Pool) bool {
 	return true
 }
 
-// maskFlags allows the combinations that upstream allows, and reports whether the pools are of a single
-// family.
+// maskFlags allows the same combinations of flags as upstream, and reports whether the pools are
+// of a single family.
 func (l *loader) maskFlags(all []Pool) (single bool) {
 	var four, six bool
 	for _, prefix := range l.clusterCIDRs {
@@ -162,7 +159,7 @@ func (l *loader) maskFlags(all []Pool) (single bool) {
 		four, six = four || p.ipv4(), six || !p.Own && !p.ipv4()
 	}
 	single = four != six
-	if l.isWrongIn(poolsKey) || !l.clustersWhole { // what can't be read may be of any family
+	if l.isWrongIn(poolsKey) || !l.clustersWhole { // an unreadable pool may be of any family
 		four, six = true, true
 	}
 	refuse := func(flag string, value int, problem, remedy string) {
@@ -190,7 +187,7 @@ func (l *loader) maskFlags(all []Pool) (single bool) {
 	return single
 }
 
-// pool gives a pool its node mask, and checks it against those before it and everything else.
+// pool sets a pool's node mask, and checks it against the pools before it and all other ranges.
 func (l *loader) pool(p *Pool, before []Pool, single bool) {
 	mask := l.giveMask(p, single)
 	if p.Own {
@@ -232,8 +229,8 @@ func (l *loader) pool(p *Pool, before []Pool, single bool) {
 	}
 }
 
-// giveMask gives a pool the node mask of its own, of its family's flag, or the default, and returns the
-// setting that it comes from.
+// giveMask sets the pool's node mask from its own key, its family's flag or the default, and
+// returns the setting that it is from.
 func (l *loader) giveMask(p *Pool, single bool) string {
 	key, flag, bits := p.key("nodeMask"), maskFlagIPv6, l.nodeMask6
 	if p.ipv4() {
@@ -274,7 +271,7 @@ func (l *loader) fits(p Pool, mask string) bool {
 	return true
 }
 
-// hasLength reports whether a pool's node mask is within bounds.
+// hasLength reports whether the pool's node mask is within bounds.
 func (l *loader) hasLength(p Pool, mask string, shortest, longest int) bool {
 	if l.isWrong(mask) {
 		return false
@@ -296,8 +293,8 @@ func (l *loader) hasLength(p Pool, mask string, shortest, longest int) bool {
 	return false
 }
 
-// likeClusterCIDRs compares the pools of the file with --cluster-cidr, which is
-// what other programs know of the pods' addresses.
+// likeClusterCIDRs checks the pools of the file against --cluster-cidr, which other programs use
+// to recognize the addresses of pods.
 func (l *loader) likeClusterCIDRs(all []Pool) {
 	for _, cluster := range l.clusterCIDRs {
 		if !slices.ContainsFunc(all, func(p Pool) bool { return !p.Own && p.Prefix.Overlaps(cluster) }) {
@@ -306,7 +303,8 @@ func (l *loader) likeClusterCIDRs(all []Pool) {
 		}
 	}
 	for _, p := range all {
-		// One inside the vSwitch's subnet can't lie within the range of the cloud servers' pods.
+		// A pool inside the vSwitch's subnet can't lie within the range of the cloud servers'
+		// pods.
 		if !p.Own && !p.VSwitch && l.clustersWhole && !within(p.Prefix, l.clusterCIDRs) {
 			l.warn(p.Field, "the %s lies outside %s: what is told that range, such as kube-proxy with detectLocalMode ClusterCIDR, does not know its addresses for pods'; without the flag this is not checked", p.what(), clusterFlag)
 		}
@@ -316,8 +314,8 @@ func (l *loader) likeClusterCIDRs(all []Pool) {
 	}
 }
 
-// drained warns about families of which nothing is handed out: a Node gets all
-// of its podCIDRs or none.
+// drained warns about a family of which nothing is allocated: a Node gets all of its podCIDRs or
+// none.
 func (l *loader) drained(all []Pool) {
 	for i, p := range all {
 		same := func(other Pool) bool { return other.ipv4() == p.ipv4() }

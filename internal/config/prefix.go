@@ -13,8 +13,8 @@ func contains(outer, inner netip.Prefix) bool {
 	return outer.Bits() <= inner.Bits() && outer.Contains(inner.Addr())
 }
 
-// roomLeft reports whether some node prefix in pool touches nothing excluded. It
-// halves the pool only where an exclusion reaches into it.
+// roomLeft reports whether pool has a node prefix that overlaps no exclusion. It halves the pool
+// only where an exclusion overlaps it.
 func roomLeft(pool netip.Prefix, nodeMask int, excluded []netip.Prefix) bool {
 	if within(pool, excluded) {
 		return false

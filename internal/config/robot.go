@@ -8,7 +8,6 @@ import (
 
 const defaultRobotEndpoint = "https://robot-ws.your-server.de"
 
-// The settings of the Robot web service that are compared with each other.
 const (
 	robotEnabled      = "ROBOT_ENABLED"
 	robotUser         = "ROBOT_USER"
@@ -19,30 +18,28 @@ const (
 
 // Robot configures the web service of dedicated servers.
 type Robot struct {
-	// Enabled implies both User and Password.
 	Enabled bool
-	// Endpoint is its base URL, without a trailing slash.
+	// Endpoint is the base URL without a trailing slash.
 	Endpoint       string
 	User, Password RobotSecret
-	// ForwardInternalIPs: without a network, the private addresses of dedicated
-	// servers are those that their kubelets were given.
+	// ForwardInternalIPs takes the private addresses of dedicated servers from their kubelets if
+	// there is no network.
 	ForwardInternalIPs bool
 }
 
-// RobotSecret is where the user or the password comes from.
+// RobotSecret is the source of the user or the password.
 type RobotSecret struct {
-	// File is the absolute path of the file that holds it, and may hold another
-	// one tomorrow; empty: it is Fixed.
+	// File is the absolute path of the file that holds the secret and may be updated at any
+	// time; if empty, the secret is Fixed.
 	File  string
 	Fixed Token
 }
 
-// robotSecret reads the user or the password itself.
 func robotSecret(into *Token, what string) format {
 	return hidden(one(into, "secret", robotParser(what)))
 }
 
-// robotParser reads what Robot takes: no user has a colon, and neither has a line break.
+// robotParser reads a user or a password: a user has no colon, and neither has a line break.
 func robotParser(what string) func(string) (Token, *Error) {
 	never := "\r\n"
 	if what == "user" {
@@ -61,7 +58,7 @@ func robotParser(what string) func(string) (Token, *Error) {
 	}
 }
 
-// robot checks the credentials: both or none.
+// robot checks that both credentials are given or neither.
 func (l *loader) robot() Robot {
 	r := l.Robot
 	inFile := l.inFile(robotUserFile) || l.inFile(robotPasswordFile)

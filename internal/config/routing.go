@@ -15,26 +15,28 @@ const (
 	vSwitchExpose = "vswitch.exposeRoutes"
 )
 
-// private is RFC 1918: the only destinations that the cloud's networks route.
+// private contains the ranges of RFC 1918, the only destinations that the cloud's networks
+// route.
 var private = []netip.Prefix{
 	netip.MustParsePrefix("10.0.0.0/8"),
 	netip.MustParsePrefix("172.16.0.0/12"),
 	netip.MustParsePrefix("192.168.0.0/16"),
 }
 
-// families says how each family is routed, and warns where nothing does it.
+// families returns the routing of each family, and warns if a family is not routed.
 func (l *loader) families() Families {
 	const agent = "kernel routes are the work of underlay-agent, which has to run on every node"
 	families := l.Families
 	own := slices.ContainsFunc(l.IPAM.Pools, func(p Pool) bool { return p.Own })
-	var carved []Pool // IPv6 pools whose prefixes no provider routes
+	var carved []Pool // IPv6 pools that no provider routes
 	var names []string
 	for _, p := range l.IPAM.Pools {
 		if !p.Own && !p.ipv4() {
 			carved, names = append(carved, p), append(names, "the "+p.what())
 		}
 	}
-	if l.Provider == Metal { // the nodes route unless the file says that they don't
+	// The nodes route, unless the file disables it.
+	if l.Provider == Metal {
 		byDefault := Unrouted
 		if len(carved) > 0 {
 			byDefault = RoutedByNodes
@@ -71,8 +73,8 @@ func (l *loader) families() Families {
 	return families
 }
 
-// routes checks the routes in the cloud's network. Upstream's flag is true by default, also where
-// nothing has been configured that could be routed; that is no mistake.
+// routes checks the routes in the cloud's network. Upstream's flag is true by default, so it is
+// no mistake if there is nothing to route.
 func (l *loader) routes() {
 	const reserve, limit, off = "routes.reserve", "routes.limit", "--configure-cloud-routes=false"
 	r := &l.Routes
@@ -136,8 +138,8 @@ func (l *loader) vSwitch() {
 	}
 }
 
-// inVSwitch keeps the pools of dedicated servers inside the vSwitch's subnet, and
-// all others out of it.
+// inVSwitch checks that the pools of dedicated servers lie within the vSwitch's subnet, and that
+// all other pools don't overlap it.
 func (l *loader) inVSwitch(p Pool) {
 	known := l.isSet(vSwitchSubnet) && !l.isWrong(vSwitchSubnet)
 	subnet, gateway := l.VSwitch.Subnet, l.VSwitch.Gateway()

@@ -60,7 +60,7 @@ const (
 	sharedKey     = "loadBalancers.shared"
 )
 
-// givenTo are the keys of one thing in the cloud and the Service that it is given to.
+// givenTo returns the keys that name an object in the cloud and the Service that may use it.
 func givenTo(section string, named, namespace, service *string, meaning string) []setting {
 	return []setting{
 		row(section+".name", required, name(named), meaning),
@@ -81,7 +81,6 @@ func primaryIPSettings(section string, one *lb.GivenAddress) []setting {
 		"Its ID or name in the cloud; a number is an ID.")
 }
 
-// sharedSettings are the keys of one load balancer that several namespaces may share.
 func sharedSettings(section string, one *lb.SharedName) []setting {
 	return []setting{
 		row(section+".name", required, dnsLabel(&one.Name, "edge"),
@@ -91,7 +90,6 @@ func sharedSettings(section string, one *lb.SharedName) []setting {
 	}
 }
 
-// addressSettings say how Services get addresses that nodes hold.
 func addressSettings(a *Addresses) []setting {
 	return []setting{
 		row(addressesClassless, "", boolean(&a.Classless),
@@ -103,7 +101,6 @@ func addressSettings(a *Addresses) []setting {
 	}
 }
 
-// addressPoolSettings are the keys of one pool of addresses.
 func addressPoolSettings(section string, p *AddressPool) []setting {
 	p.Field = section + "." + addresses.FieldRanges
 	return []setting{
@@ -120,7 +117,6 @@ func addressPoolSettings(section string, p *AddressPool) []setting {
 	}
 }
 
-// bgpPeerSettings are the keys of one router.
 func bgpPeerSettings(section string, p *BGPPeer) []setting {
 	return []setting{
 		row(section+".name", required, dnsLabel(&p.Name, "router"),
@@ -146,7 +142,6 @@ func bgpPeerSettings(section string, p *BGPPeer) []setting {
 	}
 }
 
-// addressRanges reads ranges of addresses.
 func addressRanges(into *[]addresses.Range) format {
 	const describe = "list of addresses, prefixes and ranges, such as `[192.0.2.16-192.0.2.31]`"
 	parse := func(text string) (addresses.Range, *Error) {
@@ -164,8 +159,8 @@ func addressRanges(into *[]addresses.Range) format {
 	return sized(1, math.MaxInt, "range, such as 192.0.2.16-192.0.2.31", many(into, describe, parse))
 }
 
-// neverOfServices is a prefix that the range has a part of, and that no Service can be reached by;
-// empty: none. The loopback and link-local ranges, and what begins where multicast does.
+// neverOfServices returns a prefix that overlaps the range and can't be used by Services, or "":
+// the loopback, link-local and multicast ranges and above.
 func neverOfServices(r addresses.Range) string {
 	for _, text := range []string{
 		"0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "224.0.0.0/3", "::/64", "fe80::/10", "ff00::/8",
@@ -177,7 +172,8 @@ func neverOfServices(r addresses.Range) string {
 	return ""
 }
 
-// autonomousSystem reads a number of one, RFC 6793; some are nobody's (RFC 7607, RFC 7300).
+// autonomousSystem reads the number of an autonomous system (RFC 6793) that is not reserved (RFC
+// 7607, RFC 7300).
 func autonomousSystem(into *uint32) format {
 	const describe, transition = "number of an autonomous system, such as `64512`", 23456
 	return one(into, describe, func(text string) (uint32, *Error) {
@@ -190,8 +186,8 @@ func autonomousSystem(into *uint32) format {
 	})
 }
 
-// communities reads standard communities, of which some have names (RFC 1997). One message has to
-// hold all of them (RFC 4271: 4096 bytes).
+// communities reads standard communities, including well-known names (RFC 1997). Their number is
+// limited because all of them must fit into one message (RFC 4271: 4096 bytes).
 func communities(into *[]uint32) format {
 	const describe = "list of communities, such as `[64512:100, no-export]`"
 	known := map[string]uint32{"no-export": 0xFFFFFF01, "no-advertise": 0xFFFFFF02}
@@ -210,7 +206,6 @@ func communities(into *[]uint32) format {
 	}))
 }
 
-// dnsLabels reads one or more names.
 func dnsLabels(into *[]string) format {
 	const describe = "list of names, such as `[shop, blog]`"
 	return sized(1, math.MaxInt, "name", many(into, describe, parseLabel))

@@ -8,20 +8,21 @@ import (
 	"time"
 )
 
-// setting is one row of the reference: a thing that can be set, where, and what it means.
+// setting is a row of the reference: where a setting can be given, its format and its meaning.
 type setting struct {
-	// flag, key and env are the places it can be set in, in the order of their precedence; empty
-	// where it can't be.
+	// flag, key and env are the sources of the setting in the order of precedence; empty if the
+	// setting has no such source.
 	flag, key, env string
 	format
-	// fallback is the default, in the notation of the format, or required: a file must have the key.
+	// fallback is the default in the setting's format, or required for a key that a file must
+	// have.
 	fallback string
 	meaning  string
 }
 
 const required = "required"
 
-// row is the setting that is given by these names: a flag, or a key of the file and a variable.
+// row returns the setting with these names: a flag, or a key of the file and a variable.
 func row(names, fallback string, f format, meaning string) setting {
 	s := setting{format: f, fallback: fallback, meaning: meaning}
 	for name := range strings.FieldsSeq(names) {
@@ -37,13 +38,12 @@ func row(names, fallback string, f format, meaning string) setting {
 	return s
 }
 
-// field is the setting's name where nobody has set it.
+// field returns the setting's name for errors if no source gives it.
 func (s setting) field() string { return cmp.Or(s.key, s.flag, s.env) }
 
-// list is a key that holds a list of sections.
 type list struct {
 	key, of, meaning string
-	// rows makes so many items and returns their settings.
+	// rows resizes the list to this number of items and returns their settings.
 	rows func(items int) []setting
 }
 
@@ -59,7 +59,7 @@ func listOf[T any](
 	}}
 }
 
-// documented are the settings of any item, as in pools[].name.
+// documented returns the settings of any item, as in pools[].name.
 func (l list) documented() []setting {
 	rows := l.rows(1)
 	for i := range rows {
@@ -68,10 +68,10 @@ func (l list) documented() []setting {
 	return rows
 }
 
-// item is the section of a list's item.
+// item returns the section of a list's item.
 func item(list string, i int) string { return fmt.Sprintf("%s[%d]", list, i) }
 
-// settings is the table of all settings but those in lists, each bound to its place in l.
+// settings returns all settings except those in lists, each bound to its field in l.
 func settings(l *loader) []setting {
 	rows := flagSettings(l)
 	rows = append(rows, cloudSettings(l)...)
@@ -82,7 +82,6 @@ func settings(l *loader) []setting {
 	return append(rows, addressSettings(&l.Addresses)...)
 }
 
-// lists is the table of all lists of sections.
 func lists(l *loader) []list {
 	return []list{
 		listOf(poolsKey, "pool", "What podCIDRs are carved from, see [Pools](#pools). None: one pool for each `--cluster-cidr`.",
@@ -102,7 +101,7 @@ func lists(l *loader) []list {
 	}
 }
 
-// What every file says of itself.
+// The header of every file.
 const (
 	apiVersion = "underlay.dev/v1alpha1"
 	kind       = "CloudConfig"
@@ -138,7 +137,6 @@ func flagSettings(l *loader) []setting {
 	}
 }
 
-// cloudSettings say which cloud it is and how to reach it.
 func cloudSettings(l *loader) []setting {
 	return []setting{
 		row("apiVersion", required, oneOf(new(string), apiVersion),
@@ -160,7 +158,6 @@ func cloudSettings(l *loader) []setting {
 	}
 }
 
-// podSettings say how pods get addresses and routes.
 func podSettings(l *loader) []setting {
 	return []setting{
 		row("HCLOUD_NETWORK_ROUTES_ENABLED", "true", boolean(&l.routesVariable),
@@ -186,13 +183,12 @@ func podSettings(l *loader) []setting {
 	}
 }
 
-// shortestQuarantine is how long the pods of a Node that is gone can go on
-// being endpoints of Services: pod garbage collection looks every 20 s and waits
-// for 40 s more (k8s.io/kubernetes/pkg/controller/podgc). Another Node's pods
-// with their addresses would get their traffic.
+// shortestQuarantine is the time for which pods of a deleted Node can remain endpoints of
+// Services: pod garbage collection runs every 20 s and waits for 40 s more
+// (k8s.io/kubernetes/pkg/controller/podgc). Pods of another Node with the same addresses would
+// receive their traffic.
 const shortestQuarantine = time.Minute
 
-// poolSettings are the keys of one pool.
 func poolSettings(section string, p *Pool) []setting {
 	p.Field = section + ".cidr"
 	return []setting{
@@ -211,7 +207,6 @@ func poolSettings(section string, p *Pool) []setting {
 	}
 }
 
-// robotSettings say how dedicated servers are asked about.
 func robotSettings(r *Robot) []setting {
 	return []setting{
 		row(robotUserFile+" "+"ROBOT_USER_FILE", "", secretPath(&r.User.File, "user", "/etc/underlay/robot/user"),
@@ -231,7 +226,6 @@ func robotSettings(r *Robot) []setting {
 	}
 }
 
-// vSwitchSettings say where dedicated servers meet the cloud's network.
 func vSwitchSettings(v *VSwitch) []setting {
 	return []setting{
 		row(vSwitchSubnet, "", one(&v.Subnet, "prefix", parsePrefix),
@@ -243,7 +237,6 @@ func vSwitchSettings(v *VSwitch) []setting {
 
 const inventoryKey = "inventory"
 
-// machineSettings are the keys of one machine.
 func machineSettings(section string, m *Machine) []setting {
 	return []setting{
 		row(section+".name", required, nodeName(&m.Name),
@@ -261,7 +254,7 @@ func machineSettings(section string, m *Machine) []setting {
 	}
 }
 
-// prefixes reads at most so many prefixes.
+// prefixes reads at most this number of prefixes.
 func prefixes(into *[]netip.Prefix, most int) format {
 	describe := fmt.Sprintf("list of prefixes, at most %d", most)
 	return sized(0, most, "prefix", many(into, describe, parsePrefix))

@@ -8,16 +8,15 @@ import (
 	"github.com/underlay-ccm/underlay/internal/secret"
 )
 
-// redacted stands wherever a secret would.
+// redacted replaces a secret in messages.
 const redacted = secret.Redacted
 
 // Token is the secret that authenticates to the cloud.
 type Token struct{ secret.Text }
 
-// NewToken checks a token as it may come from a variable or a file: white
-// space around it is dropped, and what remains must be printable ASCII without
-// spaces, since it becomes part of an HTTP header. The error never
-// holds the token.
+// NewToken checks the text of a token from a variable or a file: surrounding white space is
+// dropped, and the rest must be printable ASCII without spaces, because it becomes part of an
+// HTTP header. The error never contains the token.
 func NewToken(text string) (Token, error) {
 	token, problem := parseToken(text)
 	if problem != nil {
@@ -45,10 +44,9 @@ func parseToken(text string) (Token, *Error) {
 	return Token{secret.New(text)}, nil
 }
 
-// TokenSource is where the token comes from.
 type TokenSource struct {
-	// File is the absolute path of the file that holds the token, and may
-	// hold another one tomorrow; empty when the token is fixed.
+	// File is the absolute path of the file that holds the token and may be updated at any time;
+	// empty if the token is fixed.
 	File string
 
 	field    string
@@ -56,13 +54,13 @@ type TokenSource struct {
 	readFile func(string) ([]byte, error)
 }
 
-// TokenFile is the source of a program without a configuration: the file that a flag or a variable
-// names.
+// TokenFile returns the source of a program without a configuration: the file that a flag or a
+// variable names.
 func TokenFile(field, path string) TokenSource {
 	return TokenSource{File: path, field: field, readFile: os.ReadFile}
 }
 
-// String names the source, not the token.
+// String returns the name of the source, never the token.
 func (s TokenSource) String() string {
 	if s.File != "" {
 		return s.field + " " + s.File
@@ -70,8 +68,7 @@ func (s TokenSource) String() string {
 	return s.field
 }
 
-// Read returns the token: the file's present one, or the fixed one. Its
-// error is an *Error.
+// Read returns the current token of the file, or the fixed token. Its error is an *Error.
 func (s TokenSource) Read() (Token, error) {
 	if s.File == "" {
 		return s.fixed, nil
@@ -83,8 +80,7 @@ func (s TokenSource) Read() (Token, error) {
 	return token, nil
 }
 
-// readSecret returns the secret that a file holds now. Whether it is the right one only the other
-// side knows.
+// readSecret returns the secret that the file currently holds. It checks only the form.
 func readSecret(
 	at place, path, what string,
 	readFile func(string) ([]byte, error), parse func(string) (Token, *Error),
@@ -105,9 +101,10 @@ func readSecret(
 	return Token{}, problem
 }
 
-// secret picks the source of a secret and reports whether there is one. A file that key names in the
-// file of --cloud-config outranks both variables; of those the secret itself (direct) outranks the
-// name of a file, as its users know it.
+// secret selects the source of a secret and reports whether there is one. A file named by key in
+// the file of --cloud-config takes precedence over both variables; among these, the secret
+// itself (direct) takes precedence over the file's name, as in the Hetzner cloud controller
+// manager.
 func (l *loader) secret(
 	key, direct, what string, path *string, fixed *Token, parse func(string) (Token, *Error),
 ) bool {
@@ -131,7 +128,6 @@ func (l *loader) secret(
 	return true
 }
 
-// token is the token's source.
 func (l *loader) token() TokenSource {
 	const key, direct = "tokenFile", "HCLOUD_TOKEN"
 	if l.Provider == Metal {

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// variablePrefix is the prefix by which a variable is a setting of the cloud or of dedicated servers;
-// empty: it is none.
+// variablePrefix returns the prefix of a variable that is a setting of the cloud or of dedicated
+// servers; empty for any other variable.
 func variablePrefix(name string) string {
 	for _, prefix := range []string{"HCLOUD_", "ROBOT_"} {
 		if strings.HasPrefix(name, prefix) {
@@ -18,11 +18,10 @@ func variablePrefix(name string) string {
 	return ""
 }
 
-// UnknownVariables warns of each variable in environ, a list as os.Environ returns
-// it, that looks like a setting and is none: without a word, whoever mistyped one,
-// or brought it along from another program, would wait for its effect. It is no
-// error, because a cluster that works must not lose its controllers over a
-// variable that does nothing. A value is never repeated, it might be a secret.
+// UnknownVariables returns a warning for each variable in environ, a list as returned by
+// os.Environ, that looks like a setting and has no effect, such as a mistyped variable or one of
+// another program. It is not an error, because a working cluster must not lose its controllers
+// over a variable without effect. A value is never repeated, since it might be a secret.
 func UnknownVariables(environ []string) []Warning {
 	set := map[string]bool{}
 	for _, variable := range environ {
@@ -40,8 +39,7 @@ func UnknownVariables(environ []string) []Warning {
 	return warnings
 }
 
-// knownVariables are those that have an effect, and those of which foreign knows
-// why they have none.
+// knownVariables returns the variables that have an effect and those of foreign.
 func knownVariables() []string {
 	var names []string
 	for _, row := range settings(&loader{}) {
@@ -55,8 +53,8 @@ func knownVariables() []string {
 	return names
 }
 
-// advice names the nearest known variable of the same prefix, which doesn't make two
-// names alike.
+// advice suggests the nearest known variable of the same prefix. The prefix itself does not
+// count towards the similarity.
 func advice(name string, known []string) string {
 	prefix := variablePrefix(name)
 	var endings []string
@@ -71,9 +69,8 @@ func advice(name string, known []string) string {
 	return "unset it; docs/reference/configuration.md lists those that have one"
 }
 
-// ofService reports whether a variable is one of those by which a pod learns of the
-// Services in its namespace, such as hcloud-csi's. Each Service has several, and
-// always <NAME>_SERVICE_HOST.
+// ofService reports whether a variable describes a Service to the pods of its namespace, such as
+// hcloud-csi's. Each Service has several, and always <NAME>_SERVICE_HOST.
 // https://kubernetes.io/docs/tutorials/services/connect-applications-service/#environment-variables
 func ofService(name string, set map[string]bool) bool {
 	for other := range set {
@@ -85,17 +82,16 @@ func ofService(name string, set map[string]bool) bool {
 	return false
 }
 
-// variable is one that the Hetzner cloud controller manager reads and
-// Underlay does not.
+// variable is read by the Hetzner cloud controller manager and not by Underlay.
 type variable struct {
 	name, why string
-	// quiet is the boolean that asks for nothing but what Underlay does
-	// anyway; nil: any value is worth a warning.
+	// quiet is the boolean that requests Underlay's only behavior; nil if every value causes a
+	// warning.
 	quiet *bool
 }
 
-// foreign lists the variables whose users would otherwise wait in vain for an
-// effect. Values are never repeated: some are secrets.
+// foreign returns the variables without effect and why. Values are never repeated: some are
+// secrets.
 func foreign() []variable {
 	yes, no := true, false
 	const cache = "one list of the servers serves all controllers, and is read again when it has to be"
