@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// MatchConntrackFlow makes a staleness a filter of netlink's.
+// MatchConntrackFlow implements netlink.CustomConntrackFilter.
 func (s staleness) MatchConntrackFlow(flow *netlink.ConntrackFlow) bool {
 	c := connection{
 		from: addrOf(flow.Forward.SrcIP), to: addrOf(flow.Forward.DstIP),
@@ -28,8 +28,8 @@ func addrOf(ip net.IP) netip.Addr {
 	return addr.Unmap()
 }
 
-// forget makes the kernel forget connections that began without the rules, so that
-// their next packet is judged as a first one. It returns how many.
+// forget deletes the conntrack entries of connections that began without the rules, so that
+// their next packet is matched as the first of a connection. It returns their number.
 func forget(ctx context.Context, want Desired) (int, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err

@@ -12,12 +12,12 @@ import (
 	"sigs.k8s.io/knftables"
 )
 
-// Foreign looks at tables of others, whose chains can drop what ours lets pass: a
-// packet has to be accepted by every base chain of a hook. It changes nothing. Rules
-// of the legacy iptables are not nftables, so they go unseen.
+// Foreign checks tables of other programs, whose chains can drop packets that our table accepts:
+// a packet has to be accepted by every base chain of a hook. It changes nothing. It does not
+// check rules of legacy iptables, which are not in nftables.
 type Foreign struct{}
 
-// Forwarding says which families of packets a node forwards.
+// Forwarding selects the families of packets that a node forwards.
 type Forwarding struct{ IPv4, IPv6 bool }
 
 // Plan returns the same warnings as Apply.
@@ -25,14 +25,14 @@ func (f Foreign) Plan(ctx context.Context, want Forwarding) (changes, warnings [
 	return f.Apply(ctx, want)
 }
 
-// Apply returns a warning for each base chain of another table that drops forwarded
-// packets by its policy.
+// Apply returns a warning for each base chain of another table that drops forwarded packets by
+// its policy.
 func (f Foreign) Apply(ctx context.Context, want Forwarding) (changed, warnings []string, err error) {
 	if want == (Forwarding{}) {
 		return nil, nil, nil
 	}
 	dropping, err := f.dropping(ctx, want)
-	if err != nil { // the node works all the same
+	if err != nil { // not an error, since the node works without the check
 		return nil, []string{fmt.Sprintf("not checked whether another program drops forwarded packets: %v", err)}, nil
 	}
 	return nil, dropping, nil
@@ -50,10 +50,9 @@ func (Foreign) dropping(ctx context.Context, want Forwarding) ([]string, error) 
 	return droppingChains(text, want)
 }
 
-// Cleanup has nothing to remove.
 func (Foreign) Cleanup(context.Context) ([]string, error) { return nil, nil }
 
-// droppingChains reads what nft lists.
+// droppingChains parses the output of nft --json list chains.
 func droppingChains(text []byte, want Forwarding) (warnings []string, err error) {
 	var listed struct {
 		Objects []struct {

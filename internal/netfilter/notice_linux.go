@@ -13,17 +13,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// From include/uapi/linux/netfilter/nf_tables.h and nfnetlink.h.
+// Constants of include/uapi/linux/netfilter/nf_tables.h and nfnetlink.h.
 const (
 	subsystem       = unix.NFNL_SUBSYS_NFTABLES
 	headerSize      = 4                // struct nfgenmsg
-	attributeFirst  = unix.NFTA_GEN_ID // and the table's name in messages about its parts
+	attributeFirst  = unix.NFTA_GEN_ID // also the table's name in messages about its parts
 	attributeHeader = 4
 	attributeMask   = 0x3fff
 )
 
-// generation counts the commits to all tables of the network namespace. Asking
-// costs some microseconds.
+// generation returns the number of commits to all tables of the network namespace. The request
+// takes a few microseconds.
 func generation() (uint32, error) {
 	id, err := askGeneration()
 	if err != nil {
@@ -65,7 +65,7 @@ func askGeneration() (uint32, error) {
 	return 0, errors.New("no answer that is one")
 }
 
-// firstAttribute is the value of the attribute with the number 1.
+// firstAttribute returns the value of the attribute with the number 1.
 func firstAttribute(m syscall.NetlinkMessage) []byte {
 	rest := m.Data
 	if len(rest) < headerSize {
@@ -84,9 +84,9 @@ func firstAttribute(m syscall.NetlinkMessage) []byte {
 	return nil
 }
 
-// Watch calls changed when the table may have been altered, by whomever, until
-// the context ends. It is called for our own changes too: looking again then
-// costs nothing. While it watches, commits to other tables cost nothing either.
+// Watch calls changed when any program, including this one, may have changed the table, until
+// the context is done. Observing the table after our own change lists nothing. While Watch runs,
+// commits to other tables cause no listing either.
 func (t *Table) Watch(ctx context.Context, changed func()) error {
 	events, err := subscribe()
 	if err != nil {
@@ -100,7 +100,7 @@ func (t *Table) Watch(ctx context.Context, changed func()) error {
 		changed()
 		return err
 	}
-	// What happened until now was not seen.
+	// Commits before the subscription were not observed.
 	if err := tell(); err != nil {
 		return err
 	}
@@ -112,7 +112,7 @@ func (t *Table) Watch(ctx context.Context, changed func()) error {
 		switch {
 		case ctx.Err() != nil:
 			return nil
-		case err != nil && !errors.Is(err, unix.ENOBUFS): // with it, some are lost
+		case err != nil && !errors.Is(err, unix.ENOBUFS): // with ENOBUFS, events are lost
 			return fmt.Errorf("watching nftables: %w", err)
 		case err != nil || concerns(buffer[:n]):
 			if err := tell(); err != nil {
@@ -134,7 +134,7 @@ func subscribe() (*os.File, error) {
 	return file, nil
 }
 
-// concerns reports whether messages are about our table, or can't be read.
+// concerns reports whether the messages are about our table or can't be parsed.
 func concerns(datagram []byte) bool {
 	messages, err := syscall.ParseNetlinkMessage(datagram)
 	if err != nil {
@@ -142,7 +142,7 @@ func concerns(datagram []byte) bool {
 	}
 	for _, m := range messages {
 		if m.Header.Type == subsystem<<8|unix.NFT_MSG_NEWGEN {
-			continue // says only that the others are complete
+			continue // only marks the end of a commit
 		}
 		if string(bytes.TrimRight(firstAttribute(m), "\x00")) == tableName {
 			return true

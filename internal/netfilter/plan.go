@@ -10,30 +10,30 @@ import (
 	"sigs.k8s.io/knftables"
 )
 
-// plan is what makes a table as it should be.
+// plan is the change from the current to the desired table.
 type plan struct {
-	// rebuild, if not empty, is why the table is made anew as a whole. Its chains
-	// are unhooked and hooked again then, and the kernel lets packets pass between
-	// the two: it is for tables that don't work as they are.
+	// rebuild, if not empty, is the reason to recreate the whole table. This unhooks its chains
+	// and hooks them again, and packets pass unfiltered in between, so it is only for tables
+	// that don't work.
 	rebuild string
-	// remove: there is to be no table.
+	// remove deletes the table.
 	remove bool
-	// rules, if not empty, is why the rules are replaced within their chains.
+	// rules, if not empty, is the reason to replace the rules within their chains.
 	rules string
-	// chains and sets are those that go with the old rules.
+	// chains and sets are deleted together with the old rules.
 	chains, sets []string
 	edits        []edit
 }
 
-// edit changes the elements of a set, which it makes where there is none.
+// edit changes the elements of a set, which is created if missing.
 type edit struct {
 	set set
-	// flush: everything in it goes, for there is something that can't be named.
+	// flush removes all elements, because one of them can't be deleted by its key.
 	flush       bool
 	gone, added []element
 }
 
-// lines tell what the plan does, one for each change.
+// lines describes the plan, one line per change.
 func (p plan) lines() []string {
 	switch {
 	case p.remove:
@@ -57,7 +57,7 @@ func (p plan) lines() []string {
 	return out
 }
 
-// diff compares what is there with what should be.
+// diff returns the change from have to want.
 func diff(want ruleset, have found) plan {
 	if len(want.chains) == 0 {
 		return plan{remove: have.exists}
@@ -87,8 +87,8 @@ func diff(want ruleset, have found) plan {
 	return p
 }
 
-// compareFrame says what keeps the table from being amended; empty: nothing. A
-// dormant table is one whose chains are unhooked, and a set stays what it is.
+// compareFrame returns why the table can't be amended, or "". The chains of a dormant table are
+// unhooked, and the type of a set can't be changed.
 func compareFrame(want ruleset, have found) string {
 	if flags := have.parts[""]; len(flags) > 0 {
 		return "it had " + strings.Join(flags, ", ")
@@ -104,9 +104,8 @@ func compareFrame(want ruleset, have found) string {
 	return ""
 }
 
-// stands reports whether a table filters as far as one can tell without judging its
-// rules, which may be an earlier version's: it isn't dormant, and every chain is
-// there and has rules.
+// stands reports whether a table filters: it is not dormant, and all chains exist and have
+// rules. The rules themselves are not compared, since they may be an earlier version's.
 func stands(want ruleset, have found) bool {
 	if !have.exists || len(have.parts[""]) > 0 {
 		return false
@@ -120,7 +119,7 @@ func stands(want ruleset, have found) bool {
 	return true
 }
 
-// compareChains says how the chains and their rules differ; empty: not at all.
+// compareChains returns how the chains and their rules differ, or "".
 func compareChains(want ruleset, have found) string {
 	for _, c := range want.chains {
 		is, exists := have.parts[chainPart+c.name]
@@ -137,7 +136,7 @@ func compareChains(want ruleset, have found) string {
 	return ""
 }
 
-// firstDifference shows people two texts that differ, where they begin to.
+// firstDifference describes the first line that differs.
 func firstDifference(is, should []string) string {
 	for i, line := range should {
 		switch {
@@ -150,7 +149,7 @@ func firstDifference(is, should []string) string {
 	return fmt.Sprintf("it had %q too", is[len(should)])
 }
 
-// surplus are the chains and the sets that nobody wants, sorted.
+// surplus returns the chains and sets that are not in want, sorted.
 func surplus(want ruleset, have found) (chains, sets []string) {
 	for _, part := range slices.Sorted(maps.Keys(have.parts)) {
 		if name, ok := strings.CutPrefix(part, chainPart); ok && !slices.ContainsFunc(want.chains, func(c chain) bool { return c.name == name }) {
@@ -163,7 +162,7 @@ func surplus(want ruleset, have found) (chains, sets []string) {
 	return chains, sets
 }
 
-// compareSorted returns what is only in a and what is only in b.
+// compareSorted returns the elements that are only in a and those that are only in b.
 func compareSorted(a, b []element) (onlyA, onlyB []element) {
 	for len(a) > 0 && len(b) > 0 {
 		switch order := a[0].compare(b[0]); cmp.Compare(order, 0) {
@@ -178,9 +177,9 @@ func compareSorted(a, b []element) (onlyA, onlyB []element) {
 	return append(onlyA, a...), append(onlyB, b...)
 }
 
-// build fills a transaction that makes the table anew, whatever it was.
+// build fills a transaction that recreates the table from any state.
 func build(tx *knftables.Transaction, want ruleset) {
-	// Adding what may be there makes the deletion possible in either case.
+	// A deletion fails if there is no table, so it is added first.
 	tx.Add(&knftables.Table{})
 	tx.Delete(&knftables.Table{})
 	tx.Add(&knftables.Table{Comment: knftables.PtrTo("pod network, kept by underlay-agent")})
@@ -193,11 +192,11 @@ func build(tx *knftables.Transaction, want ruleset) {
 	}
 }
 
-// amend fills a transaction that carries out a plan on a table that is there.
-// Packets see the old rules or the new ones, since the chains stay hooked.
+// amend fills a transaction that applies a plan to an existing table. The chains stay hooked, so
+// each packet passes either the old rules or the new ones.
 func amend(tx *knftables.Transaction, want ruleset, p plan) {
 	for _, e := range p.edits {
-		// Removals first: what is added may lie where something else was.
+		// Removals first: an added element may overlap a removed one.
 		addSet(tx, e.set)
 		if e.flush {
 			tx.Flush(&knftables.Set{Name: e.set.name})
@@ -211,7 +210,7 @@ func amend(tx *knftables.Transaction, want ruleset, p plan) {
 	if p.rules == "" {
 		return
 	}
-	// Emptied before anything is deleted: rules hold what they name.
+	// A chain or set can't be deleted while a rule refers to it, so flush all of them first.
 	for _, name := range p.chains {
 		tx.Flush(&knftables.Chain{Name: name})
 	}
@@ -236,7 +235,7 @@ func addElements(tx *knftables.Transaction, set string, all []element) {
 	}
 }
 
-// addChain adds a chain, or empties the one that is there, and adds its rules.
+// addChain adds a chain, or flushes an existing one, and adds its rules.
 func addChain(tx *knftables.Transaction, c chain) {
 	made := &knftables.Chain{Name: c.name}
 	if c.kind != nil {

@@ -9,74 +9,71 @@ import (
 	"sigs.k8s.io/knftables"
 )
 
-// Desired is what the rules follow from. Prefixes are masked and unmapped.
+// Desired is the input of the rules. Prefixes are masked and unmapped.
 type Desired struct {
-	// PodCIDRs are the node's own.
+	// PodCIDRs are those of the node itself.
 	PodCIDRs []netip.Prefix
-	// ClusterPods are the podCIDRs of all Nodes, and whatever else holds nothing
-	// but pods. With InternalIPs, the addresses of all Nodes in the cluster's
-	// network, they are the inside: pods reach it under their own addresses.
+	// ClusterPods are the podCIDRs of all Nodes and other prefixes that contain only pods.
+	// Together with InternalIPs, the addresses of all Nodes in the cluster's network, they are
+	// the inside, which pods reach without masquerading.
 	ClusterPods []netip.Prefix
 	InternalIPs []netip.Addr
-	// ExternalIPs are further addresses of Nodes, from which packets for pods may
-	// come.
+	// ExternalIPs are further addresses of Nodes that may send packets to pods.
 	ExternalIPs []netip.Addr
-	// ServerPrefixes are routed to machines of Nodes as a whole: packets for pods
-	// may come from any address of them too.
+	// ServerPrefixes are routed to machines of Nodes as a whole. Any of their addresses may send
+	// packets to pods.
 	ServerPrefixes []netip.Prefix
-	// FilterInbound keeps the outside from opening connections to the node's pods, but for the
-	// Openings and from what is AllowedInbound. Private addresses too: a neighbor on the segment
-	// needs only a route of its own to reach them.
+	// FilterInbound drops connections from outside to the node's pods, except for Openings and
+	// from AllowedInbound. This includes private addresses: a neighbor on the segment only needs
+	// a route of its own to reach pods.
 	FilterInbound  bool
 	AllowedInbound []netip.Prefix
-	// Openings are of IPv6.
+	// Openings are IPv6.
 	Openings []Opening
-	// RefuseHeld: what comes for one of the Held addresses, which are configured nowhere, and is not
-	// redirected to a pod by kube-proxy is refused, and not sent on to where it came from. Held are
-	// also such as another node holds and a provider leads here nevertheless. What comes for one
-	// of the Served ports is dropped instead: kube-proxy is about to redirect it, or leaves it to
-	// another node, and the sender tries again.
+	// RefuseHeld rejects packets to the Held addresses, which are configured on no interface,
+	// that kube-proxy does not redirect to a pod, instead of forwarding them back to their
+	// source. Held includes addresses of other nodes that a provider still routes here. Packets
+	// to the Served ports are dropped: kube-proxy is about to redirect them, or leaves them to
+	// another node, and the sender retries.
 	RefuseHeld bool
 	Held       []netip.Addr
 	Served     []netip.AddrPort
 }
 
-// Opening lets TCP connections to a pod's address and port be opened from a prefix.
+// Opening allows TCP connections from a prefix to a pod's address and port.
 type Opening struct {
 	From netip.Prefix
 	To   netip.AddrPort
 }
 
-// chainKind tells a chain's hook.
 type chainKind struct {
 	kind     knftables.BaseChainType
 	hook     knftables.BaseChainHook
 	priority knftables.BaseChainPriority
 }
 
-// policy is that of every chain: what no rule judges is left to the chains of
-// others.
+// policy is the policy of every chain: packets that match no rule are left to other tables.
 const policy = knftables.AcceptPolicy
 
-// chain is a chain with its rules in order, each in the words in which nft shows
-// it; without a kind it is jumped to.
+// chain is a chain with its rules in order, each in the form in which nft lists it. Without a
+// kind it is only jumped to.
 type chain struct {
 	name  string
 	kind  *chainKind
 	rules []string
 }
 
-// set is a set of elements that don't overlap, in order.
+// set is a set of elements in order that don't overlap.
 type set struct {
 	name     string
-	kind     string // of its elements, as nft shows it
+	kind     string // of its elements, as nft lists it
 	elements []element
 }
 
-// element is a prefix, an endpoint or, in a set of openings, both.
+// element is a prefix, an endpoint, or both in a set of openings.
 type element Opening
 
-// The kinds of sets.
+// The types of sets.
 const (
 	prefixes4 = "ipv4_addr"
 	prefixes6 = "ipv6_addr"
@@ -91,12 +88,12 @@ type ruleset struct {
 	sets   []set
 }
 
-// rulesFor is the table that a node is to have, whose pods' interfaces begin with
-// podLinks. It holds nothing that the node has no use for.
+// rulesFor returns the table of a node whose pod interfaces have the prefix podLinks. It
+// contains only the chains and sets that the node needs.
 func rulesFor(want Desired, podLinks string) ruleset {
 	var out ruleset
 	var masquerade, forward []string
-	var inside, outer [2]bool // the sets in use: of IPv4, of IPv6
+	var inside, outer [2]bool // whether the sets of IPv4 and IPv6 are used
 	for _, pods := range want.PodCIDRs {
 		family, f := "ip", 0
 		if pods.Addr().Is6() {
@@ -120,7 +117,7 @@ func rulesFor(want Desired, podLinks string) ruleset {
 			}
 		}
 	}
-	// It is there while nothing is open too: the first opening then replaces no rule.
+	// The set exists without openings too, so that the first opening changes no rule.
 	if outer[1] {
 		out.sets = append(out.sets, set{targetSet, openings6, minimalOpenings(want.Openings)})
 	}
@@ -138,13 +135,13 @@ func rulesFor(want Desired, podLinks string) ruleset {
 	return out
 }
 
-// refuseHeld refuses what comes for a held address and is not redirected by kube-proxy: what it
-// redirects has a pod's address by then. Later, where packets are forwarded, the kernel has told the
-// sender by a redirect that there is a shorter way, which counts against the rate of its ICMP
-// errors. A packet that belongs to no connection is dropped: to refuse it would end the connection
-// that it once was of. Neighbors that know the address ask it itself whether it is still there
-// (RFC 4861, 7.3.3), which the agent answers and not the kernel. The sets are there while nothing
-// is held, so that an address comes and goes by an edit of elements alone.
+// refuseHeld rejects packets to held addresses after kube-proxy's DNAT, which replaces the
+// destination by a pod's address. In the forward hook it would be too late: there the kernel has
+// already sent an ICMP redirect, which counts against the rate limit of ICMP errors. Packets in
+// state invalid are dropped, because a reject would end the connection that they belonged to.
+// Neighbor solicitations to the address (RFC 4861, section 7.3.3) are dropped because the agent
+// answers them, not the kernel. The sets exist without held addresses too, so that adding or
+// removing an address only edits elements.
 func (r *ruleset) refuseHeld(want Desired) {
 	var rules []string
 	for f, addrs := range split(hosts(want.Held)) {
@@ -171,14 +168,14 @@ const (
 	targetSet    = "targets-6"
 )
 
-// outer are the sources outside the pod network whose packets to pods are let in. Pods with private
-// addresses reach them under the node's.
+// outer returns the sources outside the pod network that may send packets to pods. Packets to them
+// from pods with private addresses are masqueraded.
 func (d Desired) outer() []netip.Prefix {
 	return slices.Concat(hosts(d.ExternalIPs), d.ServerPrefixes, d.AllowedInbound)
 }
 
-// inboundRules judge a packet for a pod. Accepting one
-// here leaves it to the rules of others.
+// inboundRules returns the rules for packets to pods. An accepted packet still passes the chains
+// of other tables.
 func inboundRules(families [2]bool) []string {
 	rules := []string{"ct state established,related accept", "ct status dnat accept"}
 	for f, family := range []string{"ip", "ip6"} {
@@ -196,8 +193,8 @@ func inboundRules(families [2]bool) []string {
 
 func setName(base string, family int) string { return base + []string{"-4", "-6"}[family] }
 
-// masqueraded reports whether pods leave under the node's address: always in IPv4,
-// in IPv6 where their own is a unique local one (RFC 4193).
+// masqueraded reports whether packets from pods to the outside are masqueraded: always for IPv4,
+// and for unique local IPv6 addresses (RFC 4193).
 func masqueraded(p netip.Prefix) bool { return p.Addr().Is4() || p.Addr().IsPrivate() }
 
 func hosts(addrs []netip.Addr) []netip.Prefix {
@@ -208,7 +205,6 @@ func hosts(addrs []netip.Addr) []netip.Prefix {
 	return out
 }
 
-// split returns the prefixes of IPv4 and those of IPv6.
 func split(all []netip.Prefix) (byFamily [2][]netip.Prefix) {
 	for _, p := range all {
 		f := 0
@@ -220,13 +216,13 @@ func split(all []netip.Prefix) (byFamily [2][]netip.Prefix) {
 	return byFamily
 }
 
-// minimal are the fewest prefixes that hold the same addresses, in order: a set
-// of the kernel takes no overlaps, and few elements are listed faster.
+// minimal returns the fewest prefixes that contain the same addresses, in order: a set in the
+// kernel rejects overlaps, and fewer elements are faster to list.
 func minimal(all []netip.Prefix) []netip.Prefix {
 	var out []netip.Prefix
 	for _, p := range slices.SortedFunc(slices.Values(all), netip.Prefix.Compare) {
 		if len(out) > 0 && out[len(out)-1].Overlaps(p) {
-			continue // sorted by address, then by length: the wider one came first
+			continue // sorted by address, then by length: the wider prefix precedes
 		}
 		out = append(out, p)
 		for len(out) > 1 {
@@ -240,7 +236,7 @@ func minimal(all []netip.Prefix) []netip.Prefix {
 	return out
 }
 
-// minimalOpenings are the fewest that let the same connections in, in order.
+// minimalOpenings returns the fewest openings that allow the same connections, in order.
 func minimalOpenings(all []Opening) []element {
 	sources := map[netip.AddrPort][]netip.Prefix{}
 	for _, o := range all {
@@ -260,7 +256,6 @@ func (e element) compare(other element) int {
 	return cmp.Or(e.From.Compare(other.From), e.To.Compare(other.To))
 }
 
-// prefixElements are the elements of a set of prefixes.
 func prefixElements(prefixes []netip.Prefix) []element {
 	out := make([]element, len(prefixes))
 	for i, p := range prefixes {
@@ -269,7 +264,7 @@ func prefixElements(prefixes []netip.Prefix) []element {
 	return out
 }
 
-// servedElements are the endpoints of one family, in order.
+// servedElements returns the endpoints of one family, in order.
 func servedElements(all []netip.AddrPort, ipv6 bool) []element {
 	out := []element{}
 	for _, to := range all {
@@ -281,7 +276,7 @@ func servedElements(all []netip.AddrPort, ipv6 bool) []element {
 	return slices.Compact(out)
 }
 
-// joined is the prefix whose two halves a and b are.
+// joined returns the prefix of which a and b are the halves.
 func joined(a, b netip.Prefix) (parent netip.Prefix, siblings bool) {
 	if a.Bits() != b.Bits() || a.Bits() == 0 || a == b {
 		return netip.Prefix{}, false

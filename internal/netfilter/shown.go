@@ -7,17 +7,17 @@ import (
 	"strings"
 )
 
-// found is what a table holds.
+// found is the current content of a table.
 type found struct {
 	exists bool
-	// parts are the lines that nft shows of the table, by the part that they are
-	// in, such as "chain leaving"; those of the table itself by "".
+	// parts maps each part, such as "chain leaving", to its lines in nft's listing; "" holds the
+	// lines of the table itself.
 	parts map[string][]string
-	// sets by their names; an element that we would never have added is the zero one.
+	// sets maps names to elements; an element in a form that we never add is the zero element.
 	sets map[string][]element
 }
 
-// found is what a table that was just made of the rules holds.
+// found returns the content of a table that was just created from the rules.
 func (r ruleset) found() found {
 	out := found{exists: len(r.chains) > 0, parts: map[string][]string{}, sets: map[string][]element{}}
 	for _, c := range r.chains {
@@ -29,13 +29,13 @@ func (r ruleset) found() found {
 	return out
 }
 
-// How the names of parts begin.
+// The prefixes of part names.
 const (
 	chainPart = "chain "
 	setPart   = "set "
 )
 
-// lines are the chain as nft shows it.
+// lines returns the chain as nft lists it.
 func (c chain) lines() []string {
 	var head []string
 	if c.kind != nil {
@@ -44,10 +44,10 @@ func (c chain) lines() []string {
 	return append(head, c.rules...)
 }
 
-// lines are among those in which nft shows the set without its elements.
+// lines returns a subset of the lines in nft's listing of the set without elements.
 func (s set) lines() []string { return []string{"type " + s.kind, "flags interval"} }
 
-// shown is a prefix as nft shows it in a rule.
+// shown returns a prefix as nft lists it in a rule.
 func shown(p netip.Prefix) string {
 	if p.IsSingleIP() {
 		return p.Addr().String()
@@ -55,7 +55,7 @@ func shown(p netip.Prefix) string {
 	return p.String()
 }
 
-// key is the element as it is written, a part for each field.
+// key returns the element's fields as nft takes them.
 func (e element) key() []string {
 	var fields []string
 	if e.From.IsValid() {
@@ -67,8 +67,8 @@ func (e element) key() []string {
 	return fields
 }
 
-// elementOf reads the fields of an element, which nft shows as prefixes, addresses
-// and numbers, or as ranges, of which we add none.
+// elementOf parses the fields of an element, which nft lists as prefixes, addresses and numbers,
+// or as ranges, which we never add.
 func elementOf(key []string) element {
 	var e element
 	if len(key)%2 == 1 {
@@ -78,7 +78,7 @@ func elementOf(key []string) element {
 		key = key[1:]
 	}
 	if len(key) == 2 {
-		addr := prefix(key[0]) // nft shows an address of an interval set as either
+		addr := prefix(key[0]) // nft lists an address of an interval set in either form
 		port, err := strconv.ParseUint(key[1], 10, 16)
 		if !addr.IsSingleIP() || err != nil {
 			return element{}
@@ -88,7 +88,7 @@ func elementOf(key []string) element {
 	return e
 }
 
-// prefix reads a prefix or an address; the zero Prefix is neither.
+// prefix parses a prefix or an address; it returns the zero Prefix for any other text.
 func prefix(text string) netip.Prefix {
 	if p, err := netip.ParsePrefix(text); err == nil {
 		return p
@@ -100,8 +100,8 @@ func prefix(text string) netip.Prefix {
 	return netip.PrefixFrom(addr, addr.BitLen())
 }
 
-// partsOf reads a table as nft shows it: a part is indented by one tab, and what
-// is in it by more. What follows a # is for people, like the table's comment.
+// partsOf parses nft's listing of a table: parts are indented by one tab, and their content by
+// more. Text behind a # and the table's comment are ignored.
 func partsOf(text string) map[string][]string {
 	parts, part := map[string][]string{}, ""
 	for line := range strings.Lines(text) {

@@ -5,16 +5,16 @@ import (
 	"slices"
 )
 
-// connection is one that the kernel tracks, by the addresses of its first packet
-// and of the replies to it as they arrive: they differ by what NAT does.
+// connection is a tracked connection, by the addresses of its first packet and of the replies as
+// they arrive: they differ if NAT applies.
 type connection struct {
 	from, to, replyFrom, replyTo netip.Addr
-	port                         uint16 // of TCP, that the first packet goes to; else 0
+	port                         uint16 // destination port of the first packet for TCP, else 0
 }
 
-// staleness judges connections that may have begun before the rules stood. The
-// kernel decides on NAT and lets in what is established for as long as a
-// connection lasts, so the rules never see those again.
+// staleness selects connections that may have begun before the rules were in effect. The kernel
+// keeps the NAT decision and the established state for the lifetime of a connection, so the
+// rules never match those again.
 type staleness struct {
 	masqueraded, filtered []netip.Prefix
 	inside, outer         []netip.Prefix
@@ -36,24 +36,23 @@ func stalenessOf(want Desired) staleness {
 	return s
 }
 
-// stale reports whether the rules would have treated the connection otherwise. It
-// is narrow because whatever is forgotten may be cut: one that somebody else's NAT
-// or kube-proxy has redirected goes on.
+// stale reports whether the rules would have treated the connection differently. It is narrow
+// because deleting an entry may cut the connection: those redirected by kube-proxy or other NAT
+// are kept.
 func (s staleness) stale(c connection) bool {
 	leaves := within(s.masqueraded, c.from) && c.replyTo == c.from && !within(s.inside, c.replyFrom)
 	enters := within(s.filtered, c.to) && c.replyFrom == c.to && !within(s.inside, c.from) && !within(s.outer, c.from) && !s.open(c)
 	return leaves || enters
 }
 
-// open reports whether an opening lets the connection in.
 func (s staleness) open(c connection) bool {
 	return slices.ContainsFunc(s.openings, func(o Opening) bool {
 		return o.To == netip.AddrPortFrom(c.to, c.port) && o.From.Contains(c.from)
 	})
 }
 
-// within reports whether one of the prefixes, which are sorted and don't overlap,
-// holds the address.
+// within reports whether one of the prefixes, which are sorted and don't overlap, contains the
+// address.
 func within(sorted []netip.Prefix, addr netip.Addr) bool {
 	at, found := slices.BinarySearchFunc(sorted, addr, func(p netip.Prefix, a netip.Addr) int { return p.Addr().Compare(a) })
 	return found || at > 0 && sorted[at-1].Contains(addr)

@@ -12,38 +12,38 @@ import (
 	"sigs.k8s.io/knftables"
 )
 
-// tableName is the name of the table, of the family inet.
+// tableName is the name of the table in the family inet.
 const tableName = "underlay"
 
-// ErrDown is what Apply wraps if it failed and the node's pods have no packet
-// filter now. Any other error leaves one that was right some time ago.
+// ErrDown is wrapped by the error of Apply if the node's pods have no packet filter now. After
+// any other error, an earlier version of the rules is in effect.
 var ErrDown = errors.New("no packet filter stands")
 
-// Options say what the table can't know by itself.
+// Options configures a Table.
 type Options struct {
-	// PodLinks is how the names of pods' interfaces on the node begin; empty:
-	// veth, as the plugin ptp names them.
+	// PodLinks is the name prefix of pod interfaces on the node; default veth, as in the CNI
+	// plugin ptp.
 	PodLinks string
 }
 
-// Table is our nftables table in the network namespace of the caller. Not safe
-// for concurrent use, but for Watch.
+// Table manages our nftables table in the network namespace of the caller. Only Watch may run
+// concurrently with other methods.
 type Table struct {
 	options Options
 	nft     knftables.Interface
-	// last is what the table held at a generation of all tables together.
+	// last is the content of the table at a generation, which counts commits to all tables.
 	last       found
 	generation uint32
 	known      bool
-	// unjudged: connections may have begun while the rules did not stand.
+	// unjudged means that connections may have begun without the rules.
 	unjudged bool
-	// What Watch knows, on a goroutine of its own: the generation of the last
-	// commit that may have altered the table.
+	// touched is the generation of the last commit that may have changed the table. Watch sets
+	// both from its own goroutine.
 	watching atomic.Bool
 	touched  atomic.Uint32
 }
 
-// New finds out whether nft works; it changes nothing.
+// New checks that nft works; it changes nothing.
 func New(o Options) (*Table, error) {
 	o.PodLinks = cmp.Or(o.PodLinks, "veth")
 	nft, err := knftables.New(knftables.InetFamily, tableName)
@@ -53,7 +53,7 @@ func New(o Options) (*Table, error) {
 	return &Table{options: o, nft: nft}, nil
 }
 
-// Plan says what Apply would change, one line each.
+// Plan returns the changes that Apply would make, one line each.
 func (t *Table) Plan(ctx context.Context, want Desired) (changes, warnings []string, err error) {
 	have, err := t.observe(ctx)
 	if err != nil {
@@ -62,9 +62,9 @@ func (t *Table) Plan(ctx context.Context, want Desired) (changes, warnings []str
 	return diff(rulesFor(want, t.options.PodLinks), have).lines(), nil, nil
 }
 
-// Apply makes the table as it should be, in one transaction, and returns a line
-// for each change. Where the rules did not stand, it makes the kernel forget the
-// connections that began without them.
+// Apply sets the table to the desired state in one transaction and returns a line per change. If
+// the rules were not in effect before, it deletes the conntrack entries of connections that
+// began without them.
 func (t *Table) Apply(ctx context.Context, want Desired) (changed, warnings []string, err error) {
 	rules := rulesFor(want, t.options.PodLinks)
 	p, err := t.put(ctx, rules)
@@ -80,14 +80,14 @@ func (t *Table) Apply(ctx context.Context, want Desired) (changed, warnings []st
 	if n > 0 {
 		changed = append(changed, fmt.Sprintf("%d connections that began without the packet filter are forgotten", n))
 	}
-	if err != nil { // the next look tries again
+	if err != nil { // the next call retries
 		return changed, []string{err.Error() + "; until they end they keep the way that they have"}, nil
 	}
 	t.unjudged = false
 	return changed, nil, nil
 }
 
-// put makes the table what the rules say and returns what that took.
+// put commits the difference to rules and returns the plan that it applied.
 func (t *Table) put(ctx context.Context, rules ruleset) (plan, error) {
 	have, err := t.observe(ctx)
 	if err != nil {
@@ -100,7 +100,7 @@ func (t *Table) put(ctx context.Context, rules ruleset) (plan, error) {
 		if err := t.run(ctx, tx, rules); err == nil {
 			return p, nil
 		}
-		// A chain that somebody has made another, or a set that has changed since.
+		// Another program replaced a chain, or a set changed concurrently.
 		p = plan{rebuild: "it could not be changed in place"}
 	}
 	switch {
@@ -120,7 +120,6 @@ func (t *Table) put(ctx context.Context, rules ruleset) (plan, error) {
 	return p, nil
 }
 
-// Cleanup removes the table.
 func (t *Table) Cleanup(ctx context.Context) (changed []string, err error) {
 	t.known = false
 	have, err := t.observe(ctx)
@@ -143,23 +142,22 @@ func (t *Table) remove(ctx context.Context) error {
 	return nil
 }
 
-// run commits a transaction after which the table is rules.
+// run commits a transaction that results in rules.
 func (t *Table) run(ctx context.Context, tx *knftables.Transaction, rules ruleset) error {
 	known := t.known
 	t.known = false
 	if err := t.nft.Run(ctx, tx); err != nil {
 		return err
 	}
-	// One commit further than what is known is our own; any more are somebody
-	// else's too, and then it is listed again.
+	// If the generation increased by one, that commit is our own. Otherwise another program
+	// committed too, and the table is listed again.
 	if now, err := generation(); err == nil && known && now == t.generation+1 {
 		t.last, t.generation, t.known = rules.found(), now, true
 	}
 	return nil
 }
 
-// observe lists what the table holds, unless nobody has committed anything since
-// the last time.
+// observe returns the content of the table, and lists it only after a commit.
 func (t *Table) observe(ctx context.Context) (found, error) {
 	now, err := generation()
 	if err != nil {
@@ -176,9 +174,8 @@ func (t *Table) observe(ctx context.Context) (found, error) {
 	return have, nil
 }
 
-// untouched reports whether Watch has seen no commit to the table since it was
-// listed. One that it has yet to see will call for another look. Generations
-// wrap around.
+// untouched reports whether Watch observed no commit to the table since it was listed. A commit
+// that Watch has yet to observe triggers another call. Generations wrap around.
 func (t *Table) untouched() bool {
 	return t.watching.Load() && int32(t.touched.Load()-t.generation) <= 0
 }
@@ -204,8 +201,8 @@ func (t *Table) list(ctx context.Context) (found, error) {
 	return have, nil
 }
 
-// show lets nft show the table without counts and elements. The library lists
-// neither what rules say nor what chains are.
+// show returns nft's listing of the table without counters and elements. knftables lists neither
+// the text of rules nor the properties of chains.
 func show(ctx context.Context) (string, error) {
 	cmd := exec.CommandContext(ctx, "nft", "--stateless", "--terse", "list", "table", string(knftables.InetFamily), tableName)
 	text, err := cmd.Output()
