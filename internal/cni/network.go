@@ -13,29 +13,28 @@ import (
 	"strings"
 )
 
-// FileName is the name of the link, and of the file that it leads to. Others sort
-// behind it unless somebody means them not to.
+// FileName is the name of the symlink and of its target. Other configurations sort behind it,
+// unless they are meant to be preferred.
 const FileName = "05-underlay.conflist"
 
-// temporaryName ends in nothing that runtimes read.
+// temporaryName has no extension that runtimes read.
 const temporaryName = "." + FileName + ".tmp"
 
-// Options say where things are, as the container runtime sees them.
+// Options holds the folders as the container runtime sees them.
 type Options struct {
-	// ConfDir holds the files of networks; empty: /etc/cni/net.d.
+	// ConfDir is the folder of CNI configurations; default /etc/cni/net.d.
 	ConfDir string
-	// BinDirs hold the plugins; none: /opt/cni/bin.
+	// BinDirs are the folders of CNI plugins; default /opt/cni/bin.
 	BinDirs []string
-	// StateDir holds the file that the link leads to, and in its folder cni the
-	// state of host-local; empty: /run/underlay. A reboot must empty it.
+	// StateDir holds the symlink's target, and host-local's state in its folder cni; default
+	// /run/underlay. A reboot must empty it.
 	StateDir string
 }
 
-// Network is this node's part of the pod network. Not safe for concurrent use,
-// but for Watch.
+// Network is this node's CNI configuration. Only Watch may run concurrently with other methods.
 type Network struct{ options Options }
 
-// New changes nothing yet.
+// New returns a Network; it changes nothing.
 func New(o Options) *Network {
 	o.ConfDir = cmp.Or(o.ConfDir, "/etc/cni/net.d")
 	o.StateDir = cmp.Or(o.StateDir, "/run/underlay")
@@ -45,8 +44,8 @@ func New(o Options) *Network {
 	return &Network{options: o}
 }
 
-// Plan says what Apply would change, one line each. Its error is what keeps the
-// runtime from using the file.
+// Plan returns the changes that Apply would make, one line each. The error contains what
+// prevents the runtime from using the file.
 func (n *Network) Plan(_ context.Context, want Desired) (changes, warnings []string, err error) {
 	if _, changes, err = n.pending(want); err != nil {
 		return nil, nil, err
@@ -54,8 +53,7 @@ func (n *Network) Plan(_ context.Context, want Desired) (changes, warnings []str
 	return changes, nil, n.usable()
 }
 
-// pending is the file's content as it should be, and the change that makes it
-// so; none where it is.
+// pending returns the desired content of the file, and the change that is needed, if any.
 func (n *Network) pending(want Desired) (content []byte, change []string, err error) {
 	if len(want.PodCIDRs) == 0 {
 		return nil, n.withdrawable(), nil
@@ -70,9 +68,8 @@ func (n *Network) pending(want Desired) (content []byte, change []string, err er
 	return content, []string{n.written(want)}, nil
 }
 
-// Apply writes the file where it is missing or another, and withdraws it where
-// there are to be no pods. It writes also when the error says that the runtime
-// can't use it yet.
+// Apply writes the file if it is missing or different, and withdraws it if there are no
+// podCIDRs. It writes the file even if the error reports that the runtime can't use it yet.
 func (n *Network) Apply(_ context.Context, want Desired) (changed, warnings []string, err error) {
 	content, changed, err := n.pending(want)
 	if err != nil {
@@ -86,8 +83,8 @@ func (n *Network) Apply(_ context.Context, want Desired) (changed, warnings []st
 	return changed, nil, n.usable()
 }
 
-// Cleanup removes the file, and host-local's state where no pod holds an
-// address: with the state gone, the next pod would get an address that is taken.
+// Cleanup removes the file, and host-local's state if no pod holds an address: without the
+// state, host-local would assign an address a second time.
 func (n *Network) Cleanup(_ context.Context) (changed []string, err error) {
 	var problems []error
 	for _, path := range []string{n.link(), n.temporaryLink(), n.file(), n.temporaryFile()} {
@@ -112,9 +109,9 @@ func (n *Network) written(want Desired) string {
 	return fmt.Sprintf("%s is written: pods' addresses from %s, MTU %d", n.link(), join(want.PodCIDRs), want.MTU)
 }
 
-// withdrawable is the change that leaves the runtime without a configuration.
-// Where none of ours is, there is none: a link that leads nowhere would keep the
-// runtime from another network that it has.
+// withdrawable returns the change that leaves the runtime without a configuration. Without a
+// symlink of ours nothing changes: a dangling symlink would keep the runtime from using another
+// network.
 func (n *Network) withdrawable() []string {
 	if _, err := os.Stat(n.link()); err != nil {
 		return nil
@@ -122,14 +119,14 @@ func (n *Network) withdrawable() []string {
 	return []string{n.link() + " is withdrawn: no pod can start until it is written again"}
 }
 
-// holds reports whether the runtime has been shown this content.
+// holds reports whether the runtime has loaded this content.
 func (n *Network) holds(content []byte) (bool, error) {
-	// Left by a process that ended before the runtime was shown the file.
+	// Left by a process that ended before it notified the runtime.
 	if _, err := os.Lstat(n.temporaryLink()); err == nil {
 		return false, nil
 	}
 	if target, err := os.Readlink(n.link()); err != nil || target != n.file() {
-		return false, nil // missing, somebody's file, or an earlier version's
+		return false, nil // missing, another program's file, or an earlier version's
 	}
 	is, err := os.ReadFile(n.file())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -141,11 +138,10 @@ func (n *Network) holds(content []byte) (bool, error) {
 	return bytes.Equal(is, content), nil
 }
 
-// write replaces the file in one step, because a runtime may look at any moment,
-// or removes it if there is no content; then the runtime is shown what there is.
-// containerd reads its folder again when a name in it is written, removed or
-// renamed, but not when one is created, and sees nothing of what happens behind a
-// link. So the link is made anew under another name and renamed each time.
+// write replaces the file atomically, because a runtime may read it at any time, or removes it
+// if there is no content; then it notifies the runtime. containerd reloads its folder when a
+// file in it is written, removed or renamed, but not when one is created or when a symlink's
+// target changes. So the symlink is recreated under another name and renamed each time.
 func (n *Network) write(content []byte) error {
 	for _, dir := range []string{n.options.ConfDir, n.options.StateDir} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -181,8 +177,8 @@ func (n *Network) writeFile(content []byte) error {
 	return os.Rename(n.temporaryFile(), n.file())
 }
 
-// syncDir writes a folder through to the disk: after a power cut the runtime must
-// not find the file that an earlier version has left where the link is now.
+// syncDir flushes a folder to the disk: after a power failure the runtime must not find the
+// regular file of an earlier version in place of the symlink.
 func syncDir(path string) error {
 	dir, err := os.Open(path)
 	if err != nil {
@@ -191,7 +187,7 @@ func syncDir(path string) error {
 	return errors.Join(dir.Sync(), dir.Close())
 }
 
-// usable says what keeps the container runtime from using the file.
+// usable returns what prevents the container runtime from using the file.
 func (n *Network) usable() error {
 	earlier, err := n.earlier()
 	problems := []error{err}
@@ -208,7 +204,7 @@ func (n *Network) usable() error {
 	return errors.Join(problems...)
 }
 
-// earlier are the files that runtimes prefer to ours.
+// earlier returns the files that runtimes prefer to ours.
 func (n *Network) earlier() ([]string, error) {
 	entries, err := os.ReadDir(n.options.ConfDir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -237,7 +233,6 @@ func (n *Network) installed(plugin string) bool {
 	})
 }
 
-// forgetAddresses removes host-local's state if it holds no pod's address.
 func (n *Network) forgetAddresses() (changed []string, err error) {
 	dir := filepath.Join(n.dataDir(), networkName)
 	entries, err := os.ReadDir(dir)
@@ -255,7 +250,7 @@ func (n *Network) forgetAddresses() (changed []string, err error) {
 	if err := os.RemoveAll(dir); err != nil {
 		return nil, fmt.Errorf("removing the state of host-local: %w", err)
 	}
-	// Fails if anything else is in it.
+	// Fails if the folder is not empty.
 	_ = os.Remove(n.dataDir())
 	return []string{dir + " is removed: no pod has an address"}, nil
 }

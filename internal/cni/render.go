@@ -7,23 +7,22 @@ import (
 	"slices"
 )
 
-// Desired is what the pods of this node need.
+// Desired is the pod network of this node.
 type Desired struct {
-	// PodCIDRs are the node's own: one, or one of each family. None: no pod may
-	// start.
+	// PodCIDRs has at most one of each family. If it is empty, no pod may start.
 	PodCIDRs []netip.Prefix
-	// MTU is the smallest of its uplinks.
+	// MTU is the smallest MTU of the uplinks, in bytes.
 	MTU int
 }
 
-// networkName is the name of the network, and of host-local's folder for it.
+// networkName is also the name of host-local's folder for the network.
 const networkName = "underlay"
 
-// plugins are the programs that the file names.
+// plugins returns the programs that the configuration uses.
 func plugins() []string { return []string{"ptp", "host-local", "portmap"} }
 
-// leastMTUIPv6 is what every link that carries IPv6 must carry (RFC 8200,
-// section 5); on a smaller one the kernel has no IPv6.
+// leastMTUIPv6 is the minimum MTU of IPv6 (RFC 8200, section 5); the kernel disables IPv6 on
+// links with a smaller MTU.
 const leastMTUIPv6 = 1280
 
 type conflist struct {
@@ -58,7 +57,7 @@ type portmap struct {
 	Capabilities map[string]bool `json:"capabilities"`
 }
 
-// render is the file's content. Masquerading is not ptp's: it would hide the
+// render returns the content of the file. ptp must not masquerade, because this would hide the
 // addresses of pods from each other.
 func render(want Desired, dataDir string) ([]byte, error) {
 	if err := check(want); err != nil {
@@ -66,7 +65,7 @@ func render(want Desired, dataDir string) ([]byte, error) {
 	}
 	ipam := hostLocal{Type: "host-local", DataDir: dataDir}
 	for _, p := range want.PodCIDRs {
-		// A list of its own for each family: a pod gets one address of each list.
+		// One range set per family: a pod gets an address from each range set.
 		ipam.Ranges = append(ipam.Ranges, []addressRange{{p}})
 		everywhere := netip.PrefixFrom(netip.IPv4Unspecified(), 0)
 		if p.Addr().Is6() {

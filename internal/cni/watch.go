@@ -11,9 +11,8 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// Watch calls changed when a file of a network or a plugin comes, goes or
-// changes, until the context ends. A folder of plugins that isn't there yet is
-// not watched.
+// Watch calls changed when a configuration or a plugin is created, changed or removed, until the
+// context is done. A missing folder of plugins is not watched.
 func (n *Network) Watch(ctx context.Context, changed func()) error {
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -33,7 +32,7 @@ func (n *Network) Watch(ctx context.Context, changed func()) error {
 			return fmt.Errorf("watching CNI plugins in %s: %w", dir, err)
 		}
 	}
-	// What happened until now was not seen.
+	// Changes before the watch started were not observed.
 	changed()
 	for {
 		select {
@@ -43,7 +42,7 @@ func (n *Network) Watch(ctx context.Context, changed func()) error {
 			if !open {
 				return nil
 			}
-			// What else is in the folder of state is of other packages.
+			// Other files in StateDir belong to other packages.
 			if filepath.Dir(event.Name) != filepath.Clean(n.options.StateDir) || event.Name == n.file() {
 				changed()
 			}
