@@ -17,21 +17,21 @@ import (
 )
 
 const (
-	// Namespace is made for the directory. Other controllers may add ConfigMaps to it.
+	// Namespace contains only the directory. Other controllers may add ConfigMaps to it.
 	Namespace = "underlay-nodes"
-	// Complete is the name of the ConfigMap that is written when every Node has its entry. It comes
-	// first in the order of names, but for a few, so that it is deleted first where everything is. A
-	// Node of this name is not published.
+	// Complete is the name of the ConfigMap that is written once every Node has its entry. It is
+	// among the first by name, so that it is deleted first if all are deleted. A Node of this
+	// name is not published.
 	Complete = "0-complete"
-	// key is that of an entry in its ConfigMap.
+	// key is the key of the entry in its ConfigMap.
 	key = "node"
-	// label is on every ConfigMap of the directory: kube-controller-manager adds kube-root-ca.crt to
-	// every namespace.
+	// label is set on every ConfigMap of the directory, because kube-controller-manager adds
+	// kube-root-ca.crt to every namespace.
 	label = "underlay.dev/directory"
 )
 
-// entryOf is what the directory has of a Node. Addresses of which the Node reports too many are
-// left out: its kubelet may report any number.
+// entryOf returns the entry of a Node. It limits the addresses, because a kubelet may report any
+// number.
 func entryOf(node *corev1.Node) *kube.Node {
 	bounded := func(all []netip.Addr) []netip.Addr { return all[:min(len(all), kube.MostReported)] }
 	e := kube.NodeOf(node)
@@ -39,8 +39,8 @@ func entryOf(node *corev1.Node) *kube.Node {
 	return e
 }
 
-// Object is the ConfigMap of a Node. The API server deletes it with its owner where the publisher
-// is not there to do it.
+// Object returns the ConfigMap of a Node. If no publisher runs, the API server deletes it
+// together with the Node.
 func Object(node *corev1.Node) (*corev1.ConfigMap, error) {
 	text, err := json.Marshal(entryOf(node))
 	if err != nil {
@@ -59,18 +59,17 @@ func Object(node *corev1.Node) (*corev1.ConfigMap, error) {
 
 func labelled() map[string]string { return map[string]string{label: ""} }
 
-// newInformer makes an informer of the directory's ConfigMaps.
 func newInformer(client kubernetes.Interface) cache.SharedIndexInformer {
 	labelled := func(o *metav1.ListOptions) { o.LabelSelector = label }
 	return coreinformers.NewFilteredConfigMapInformer(client, Namespace, 0, nil, labelled)
 }
 
-// same reports whether a stored ConfigMap is as it should be.
+// same reports whether a stored ConfigMap has the desired data and owner.
 func same(live, want *corev1.ConfigMap) bool {
 	return maps.Equal(live.Data, want.Data) && slices.Equal(live.OwnerReferences, want.OwnerReferences)
 }
 
-// read is the entry in a ConfigMap; of what can't be read, one without anything but the name.
+// read returns the entry of a ConfigMap; if it is unreadable, an entry with only the name.
 func read(stored *corev1.ConfigMap) kube.Node {
 	var n kube.Node
 	if err := json.Unmarshal([]byte(stored.Data[key]), &n); err != nil {
@@ -86,8 +85,8 @@ type cached struct {
 	version string
 }
 
-// GetObjectMeta returns what an informer uses: it finds the entry by its key, and takes an update
-// without another version for a repetition.
+// GetObjectMeta returns the metadata that an informer uses: it identifies the entry by its key,
+// and ignores an update without a new resource version.
 func (c *cached) GetObjectMeta() metav1.Object {
 	return &metav1.ObjectMeta{Name: c.Name, Namespace: Namespace, ResourceVersion: c.version}
 }
@@ -96,7 +95,7 @@ func compacted(stored *corev1.ConfigMap) *cached {
 	return &cached{read(stored), stored.ResourceVersion}
 }
 
-// compact is an informer's transform of ConfigMaps. It leaves alone what it has made before.
+// compact is the informer's transform of ConfigMaps. It returns transformed objects unchanged.
 func compact(obj any) (any, error) {
 	if stored, ok := obj.(*corev1.ConfigMap); ok {
 		return compacted(stored), nil

@@ -25,27 +25,27 @@ var ErrIncomplete = errors.New("the directory of Nodes in the namespace " + Name
 
 var errUnread = errors.New("the API server has not been read")
 
-// Nodes are all Nodes, as one machine caches them: its own whole, and of every other what the
-// directory has of it.
+// Nodes caches all Nodes for one machine: its own Node, and the directory's entries of all
+// others.
 type Nodes struct {
 	self         string
 	own, entries cache.SharedIndexInformer
-	others       atomic.Pointer[[]*kube.Node] // when the directory was complete
+	others       atomic.Pointer[[]*kube.Node] // last state of a complete directory
 }
 
-// NewNodes prepares a cache for the machine whose Node is self, of which it keeps what trim leaves.
+// NewNodes returns a cache for the machine with the Node self, which trim transforms.
 func NewNodes(client kubernetes.Interface, self string, trim cache.TransformFunc) *Nodes {
 	named := func(o *metav1.ListOptions) { o.FieldSelector = kube.Only(self).FieldSelector }
 	n := &Nodes{
 		self: self, own: coreinformers.NewFilteredNodeInformer(client, 0, nil, named),
 		entries: newInformer(client),
 	}
-	_ = n.own.SetTransform(trim) // an error only once the informer runs
+	_ = n.own.SetTransform(trim) // fails only while the informer runs
 	_ = n.entries.SetTransform(compact)
 	return n
 }
 
-// Run watches until the context ends, and reports in the log what is missing.
+// Run watches until the context is done, and logs why the Nodes are not ready.
 func (n *Nodes) Run(ctx context.Context) {
 	var informers sync.WaitGroup
 	defer informers.Wait()
@@ -85,9 +85,9 @@ func (n *Nodes) Own() *corev1.Node {
 	return found.(*corev1.Node)
 }
 
-// Subscribe calls own for each change of the machine's own Node, where nil is a Node that does not
-// exist, and other with the name of each other Node that changes. Each is called by a goroutine of
-// its own, and other for the object Complete too.
+// Subscribe calls own for each change of the machine's own Node, with nil if the Node does not
+// exist, and other with the name of each other Node that changes, including the object Complete.
+// Each is called from its own goroutine.
 func (n *Nodes) Subscribe(own func(old, now *corev1.Node), other func(name string)) error {
 	others := func(obj any) {
 		name, err := cache.DeletionHandlingObjectToName(obj)
@@ -117,9 +117,9 @@ func (n *Nodes) Subscribe(own func(old, now *corev1.Node), other func(name strin
 	return err
 }
 
-// All returns all Nodes, and ErrIncomplete before the directory was complete. Where it is
-// incomplete again, because a client deletes it, All returns the others that there were before, so
-// that no route is removed.
+// All returns all Nodes, or ErrIncomplete if the directory was never complete. If a client
+// deletes a complete directory, All returns the last complete state, so that no route is
+// removed.
 func (n *Nodes) All() ([]*kube.Node, error) {
 	if !n.own.HasSynced() {
 		return nil, errUnread
@@ -137,7 +137,7 @@ func (n *Nodes) All() ([]*kube.Node, error) {
 	return *others, nil
 }
 
-// pick returns the other machines' Nodes, and reports whether the directory is complete.
+// pick returns the Nodes of other machines, and reports whether the directory is complete.
 func pick(entries []any, self string) (others []*kube.Node, complete bool) {
 	others = make([]*kube.Node, 0, len(entries))
 	for _, e := range entries {
@@ -152,7 +152,7 @@ func pick(entries []any, self string) (others []*kube.Node, complete bool) {
 	return others, complete
 }
 
-// List reads once what a cache would have: the machine's own Node, or nil, and all Nodes.
+// List reads the machine's own Node, or nil, and all Nodes once, without a cache.
 func List(
 	ctx context.Context, client kubernetes.Interface, self string,
 ) (own *corev1.Node, all []*kube.Node, err error) {

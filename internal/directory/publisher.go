@@ -23,16 +23,17 @@ import (
 )
 
 const (
-	// writers is how many entries are written at the same time.
+	// writers is the number of concurrent writes.
 	writers = 4
-	// completePeriod is the time between two checks of whether the directory is complete, until it is.
+	// completePeriod is the time between checks for completeness until the directory is
+	// complete.
 	completePeriod = time.Second
-	// calm is how long nothing must have been deleted before the directory counts as complete again:
-	// where a client deletes all of it, Complete goes first, and must not be back before the last.
+	// calm is the time without deletions before Complete is written again: if a client deletes
+	// all entries, Complete is deleted first and must not be recreated before the last deletion.
 	calm = 5 * time.Second
 )
 
-// Publisher writes the directory. Run it once, where the process is the leader.
+// Publisher writes the directory. Run it only in the leader.
 type Publisher struct {
 	client    typedcorev1.CoreV1Interface
 	nodes     corelisters.NodeLister
@@ -40,7 +41,7 @@ type Publisher struct {
 	published cache.SharedIndexInformer
 	entries   corelisters.ConfigMapNamespaceLister         // of published
 	queue     workqueue.TypedRateLimitingInterface[string] // names of ConfigMaps
-	deleted   atomic.Pointer[time.Time]                    // when an entry of a Node, or Complete, was deleted last
+	deleted   atomic.Pointer[time.Time]                    // last deletion of a Node's entry or of Complete by another client
 }
 
 // NewPublisher subscribes a publisher to Nodes and to the directory. It sends no request.
@@ -85,7 +86,7 @@ func NewPublisher(
 	return p, nil
 }
 
-// Run works until the context ends. It needs the Node informer to be started by its owner.
+// Run publishes until the context is done. The caller starts the Node informer.
 func (p *Publisher) Run(ctx context.Context) error {
 	ctx = klog.NewContext(ctx, klog.FromContext(ctx).WithName("directory"))
 	var workers sync.WaitGroup
@@ -105,7 +106,7 @@ func (p *Publisher) Run(ctx context.Context) error {
 	return nil
 }
 
-// noteDeletion notes a deletion that another client made.
+// noteDeletion records the time of a deletion by another client.
 func (p *Publisher) noteDeletion(obj any) {
 	name, err := cache.DeletionHandlingObjectToName(obj)
 	if err != nil {
@@ -117,7 +118,7 @@ func (p *Publisher) noteDeletion(obj any) {
 	}
 }
 
-// sync writes, corrects or deletes one ConfigMap.
+// sync creates, updates or deletes a ConfigMap.
 func (p *Publisher) sync(ctx context.Context, name string) error {
 	if name == Complete {
 		return p.complete(ctx)
@@ -142,7 +143,8 @@ func (p *Publisher) sync(ctx context.Context, name string) error {
 	if live == nil {
 		return p.create(ctx, want)
 	}
-	// A Node keeps the podCIDRs that it has, so the cache of Nodes may be older than the entry.
+	// A Node never loses its podCIDRs, so in this case the cache of Nodes is older than the
+	// entry.
 	if before := read(live); before.UID == node.UID && len(before.PodCIDRs) > len(entryOf(node).PodCIDRs) {
 		if node, err = p.client.Nodes().Get(ctx, name, metav1.GetOptions{}); err != nil {
 			return err
@@ -155,8 +157,8 @@ func (p *Publisher) sync(ctx context.Context, name string) error {
 	return err
 }
 
-// create writes what the cache lacks. It may exist: the cache is older, or another client removed
-// the label.
+// create creates a ConfigMap that the cache lacks. It updates an existing object: the cache may
+// be older, or another client removed the label.
 func (p *Publisher) create(ctx context.Context, want *corev1.ConfigMap) error {
 	configMaps := p.client.ConfigMaps(Namespace)
 	_, err := configMaps.Create(ctx, want, metav1.CreateOptions{})
@@ -166,8 +168,8 @@ func (p *Publisher) create(ctx context.Context, want *corev1.ConfigMap) error {
 	return err
 }
 
-// remove deletes what is no entry of a Node. The cache of Nodes may be older than the directory,
-// where another process was the leader a moment ago, so the API server has to confirm it.
+// remove deletes a ConfigMap without a Node. After a change of the leader, the cache of Nodes
+// may be older than the directory, so the Node must be missing in the API server too.
 func (p *Publisher) remove(ctx context.Context, live *corev1.ConfigMap) error {
 	switch _, err := p.client.Nodes().Get(ctx, live.Name, metav1.GetOptions{}); {
 	case err == nil:
@@ -185,7 +187,7 @@ func (p *Publisher) remove(ctx context.Context, live *corev1.ConfigMap) error {
 	return err
 }
 
-// complete writes the object of this name, once every Node has its entry.
+// complete creates the object Complete once every Node has its entry.
 func (p *Publisher) complete(ctx context.Context) error {
 	if _, err := p.entries.Get(Complete); !apierrors.IsNotFound(err) {
 		return err

@@ -7,10 +7,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Absent reports whether an API server said that there is no object of that name; resource is of
-// the core group. A 404 alone does not: proxies and load balancers on the way send it too, and
-// client-go makes a NotFound of it that names what was asked for. That one is marked by its cause,
-// and one made by others lacks the name.
+// Absent reports whether err is the API server's statement that there is no object of that name;
+// resource is of the core group. The status 404 alone is not sufficient: proxies and load
+// balancers on the path return it too, and client-go converts it to a NotFound error with the
+// requested name. Such an error has the cause UnexpectedServerResponse, and those of other
+// sources lack the name.
 func Absent(err error, resource, name string) bool {
 	var answer apierrors.APIStatus
 	if !apierrors.IsNotFound(err) || !errors.As(err, &answer) {

@@ -1,5 +1,5 @@
 package kube
 
-// AddressClass is the loadBalancerClass of Services whose addresses nodes hold, where no load
-// balancer of a provider does.
+// AddressClass is the loadBalancerClass of Services whose addresses are held by nodes instead of
+// a provider's load balancer.
 const AddressClass = "underlay.dev/address"

@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Node is what an agent uses of a Node, parsed once. Each of 15,000 agents keeps one for each of
-// 15,000 Nodes, so it has nothing else. Its JSON is the entry of internal/directory.
+// Node holds the parsed fields of a Node that agents use. It is kept small because each of
+// 15,000 agents caches 15,000 Nodes. Its JSON is the entry of internal/directory.
 type Node struct {
 	Name         string         `json:"-"`
 	UID          types.UID      `json:"uid"`
@@ -22,7 +22,7 @@ type Node struct {
 	Ready        bool           `json:"ready,omitempty"`
 }
 
-// NodeOf reads a Node. What can't be read of it is left out; [PodCIDRs] has the error.
+// NodeOf converts a Node. It skips unreadable values; [PodCIDRs] returns the error.
 func NodeOf(node *corev1.Node) *Node {
 	podCIDRs, _ := PodCIDRs(node)
 	return &Node{
@@ -32,7 +32,7 @@ func NodeOf(node *corev1.Node) *Node {
 	}
 }
 
-// Equal reports whether both are the same in everything that may change.
+// Equal reports whether all fields are the same except Created, which can't change.
 func (n *Node) Equal(o *Node) bool {
 	return n.Name == o.Name && n.UID == o.UID && slices.Equal(n.PodCIDRs, o.PodCIDRs) &&
 		slices.Equal(n.InternalIPs, o.InternalIPs) && slices.Equal(n.ExternalIPs, o.ExternalIPs) &&

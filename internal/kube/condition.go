@@ -12,18 +12,18 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// ConditionAccepted on a Service says whether it gets all that it asks for: of a load balancer, or of
-// addresses that nodes hold. Its class decides which controller writes it.
+// ConditionAccepted is the condition of a Service that reports whether all of its requests for a
+// load balancer, or for addresses held by nodes, are granted. The class of the Service
+// determines which controller writes it.
 const ConditionAccepted = "underlay.dev/Accepted"
 
-// AddressesMatch is the condition of a Node that is False while its kubelet was given an address
-// that is not its machine's. A Node for which that never was so doesn't have it.
+// AddressesMatch is the condition of a Node that is False while its kubelet has an address that
+// is not its machine's. A Node without such an address in its past doesn't have the condition.
 const AddressesMatch corev1.NodeConditionType = "underlay.dev/AddressesMatch"
 
-// SetCondition writes one condition of a node's status and returns the node as
-// the API server then has it. The patch carries the node's UID, so that a node
-// that was deleted and joined again under its name isn't told the old one's
-// news: that write is refused. Other conditions are not touched.
+// SetCondition writes a condition of a node's status and returns the node from the API server's
+// response. The patch contains the UID, so that the API server refuses it for a node that was
+// recreated under the same name. Other conditions are not changed.
 func SetCondition(ctx context.Context, client kubernetes.Interface, node *corev1.Node, c corev1.NodeCondition, now time.Time) (*corev1.Node, error) {
 	c.LastHeartbeatTime = metav1.NewTime(now)
 	c.LastTransitionTime = c.LastHeartbeatTime
@@ -37,7 +37,7 @@ func SetCondition(ctx context.Context, client kubernetes.Interface, node *corev1
 	if err != nil {
 		return nil, fmt.Errorf("encoding condition %s of node %s: %w", c.Type, node.Name, err)
 	}
-	// Conditions merge by their type under the strategic merge patch.
+	// The strategic merge patch merges conditions by their type.
 	patched, err := client.CoreV1().Nodes().Patch(ctx, node.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
 	if err != nil {
 		return nil, fmt.Errorf("setting condition %s of node %s to %s: %w", c.Type, node.Name, c.Status, err)

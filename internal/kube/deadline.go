@@ -10,16 +10,16 @@ import (
 	"time"
 )
 
-// answerWithin is how long the API server may take for an answer, all of it. Its own limit
-// (--request-timeout) is the same, so later there is none.
+// answerWithin limits the time of a complete response of the API server. The server's own limit
+// (--request-timeout) is the same, so no response arrives later.
 const answerWithin = time.Minute
 
-// ErrSilent is what a request gets that the API server doesn't answer in time.
+// ErrSilent is the error of a request that exceeded this limit.
 var ErrSilent = fmt.Errorf("the API server has not answered within %s", answerWithin)
 
-// WithDeadline ends requests that the API server doesn't answer, so that nothing waits for ever on a
-// server, or a proxy before it, that keeps its connections and says nothing. It wraps the transport
-// of a rest.Config. Streams have no deadline.
+// WithDeadline limits the time of requests, so that no caller blocks forever on an API server or
+// a proxy that keeps the connection without responding. It wraps the transport of a rest.Config.
+// Streams have no deadline.
 func WithDeadline(next http.RoundTripper) http.RoundTripper { return deadline{next} }
 
 type deadline struct{ next http.RoundTripper }
@@ -42,12 +42,12 @@ func (d deadline) RoundTrip(r *http.Request) (*http.Response, error) {
 // WrappedRoundTripper lets client-go find the transport that can close idle connections.
 func (d deadline) WrappedRoundTripper() http.RoundTripper { return d.next }
 
-// streams reports whether the answer has no end of its own: a watch, or logs.
+// streams reports whether the response has no end of its own: a watch, or logs.
 func streams(r *http.Request) bool {
 	return r.URL.Query().Get("watch") == "true" || path.Base(r.URL.Path) == "log"
 }
 
-// answer ends the deadline when it has been read.
+// answer cancels the deadline when it is closed.
 type answer struct {
 	io.ReadCloser
 	ctx    context.Context

@@ -2,11 +2,11 @@ package kube
 
 import "net/netip"
 
-// Departed is a Node that is gone and whose podCIDRs are not free yet, as the
-// stored ledger of podCIDRs knows it. Routes toward them may still stand.
+// Departed is a deleted Node whose podCIDRs are not free yet according to the stored ledger of
+// podCIDRs. Routes to them may still exist.
 type Departed struct {
 	Name string
-	// ProviderID is of the server that the Node ran on; empty if never known.
+	// ProviderID is the provider ID of the Node; empty if it was never recorded.
 	ProviderID string
 	Prefixes   []netip.Prefix
 }

@@ -10,24 +10,25 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// ProxyConfigMap, in kube-system, is where kubeadm keeps kube-proxy's configuration.
+// ProxyConfigMap is the ConfigMap in kube-system that holds kubeadm's configuration of
+// kube-proxy.
 const ProxyConfigMap = "kube-proxy"
 
 const proxyKey = "config.conf"
 
-// What NodePortAddresses may have in place of ranges; the last two are our own words for what
-// kube-proxy does where there are none.
+// Values of NodePortAddresses other than ranges. The last two are Underlay's own names for
+// kube-proxy's behavior without ranges.
 const (
 	primaryOnly  = "primary"
 	loopbackOnly = "localhost"
 	everyAddress = "all"
 )
 
-// ProxyNFTables is kube-proxy's mode with rules of nftables.
+// ProxyNFTables is kube-proxy's mode nftables.
 const ProxyNFTables = "nftables"
 
-// ProxyConfig is what Underlay reads of kube-proxy's configuration
-// (kubeproxy.config.k8s.io/v1alpha1).
+// ProxyConfig holds the fields of kube-proxy's configuration (kubeproxy.config.k8s.io/v1alpha1)
+// that Underlay uses.
 type ProxyConfig struct {
 	Mode               string   `json:"mode"`
 	ClusterCIDR        string   `json:"clusterCIDR"`
@@ -40,8 +41,8 @@ type ProxyConfig struct {
 	} `json:"detectLocal"`
 }
 
-// ReadProxy reads kube-proxy's configuration, with kube-proxy's own defaults. There may be no
-// object, which is an error.
+// ReadProxy parses kube-proxy's configuration and applies kube-proxy's defaults. A nil object is
+// an error.
 func ReadProxy(object *corev1.ConfigMap) (ProxyConfig, error) {
 	if object == nil {
 		return ProxyConfig{}, errors.New("there is no ConfigMap kube-system/kube-proxy, so kube-proxy was not set up by kubeadm, or there is none")
@@ -69,7 +70,7 @@ func ReadProxy(object *corev1.ConfigMap) (ProxyConfig, error) {
 	return c, nil
 }
 
-// OpensNodePorts reports whether kube-proxy accepts NodePorts on one of its node's addresses.
+// OpensNodePorts reports whether kube-proxy accepts NodePorts on an address of its node.
 func (c ProxyConfig) OpensNodePorts(n *corev1.Node, a netip.Addr) bool {
 	return slices.ContainsFunc(c.NodePortAddresses, func(text string) bool {
 		switch text {
@@ -85,8 +86,8 @@ func (c ProxyConfig) OpensNodePorts(n *corev1.Node, a netip.Addr) bool {
 	})
 }
 
-// primary is the node's address of a family as kube-proxy has it: the first internal one, or
-// where there is none the first external one.
+// primary returns the node's primary address of a family in kube-proxy's terms: the first
+// internal address, or else the first external one.
 func primary(n *corev1.Node, ipv4 bool) netip.Addr {
 	for _, a := range slices.Concat(InternalIPs(n), ExternalIPs(n)) {
 		if a.Is4() == ipv4 {

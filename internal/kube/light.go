@@ -9,14 +9,14 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Light is an informer's transform: it takes from a Node what nobody here reads, which is most of
-// it. Of the status the addresses stay, and the conditions that are read.
+// Light returns an informer's transform that removes the unused fields of a Node, which are most
+// of it. Of the status it keeps the addresses and the conditions of the given types.
 //
-// What is written from such a Node must not lack what was taken. Patches are made of the difference
-// between two of them, and leave the rest alone. Upstream's node controller also replaces whole
-// Nodes when it initializes them: the API server takes no status from that request, so the status
-// may lose fields, and metadata and spec may not. Who set which fields is a part of the metadata
-// that the API server keeps itself, as long as it can't read what it is sent; see podCIDRsSetBy.
+// A write that is based on such a Node must not delete the removed fields. Patches contain the
+// difference of two such Nodes and don't change other fields. Upstream's node controller also
+// updates whole Nodes when it initializes them: the API server ignores the status in that
+// request, so only metadata and spec have to be complete. The API server manages managedFields
+// itself as long as it can't decode the sent entries; see podCIDRsSetBy.
 func Light(read ...corev1.NodeConditionType) cache.TransformFunc {
 	return func(obj any) (any, error) {
 		node, ok := obj.(*corev1.Node)
@@ -39,11 +39,10 @@ func Light(read ...corev1.NodeConditionType) cache.TransformFunc {
 	}
 }
 
-// podCIDRsSetBy is an entry that PodCIDRSetter reads. It lacks what an API server wants of one,
-// operation and version: of entries that it can't decode, as of none, it concludes that the client
-// doesn't know them, and keeps its own (decodeLiveOrNew in
-// k8s.io/apimachinery/pkg/util/managedfields). A whole entry without its neighbors would replace
-// them all.
+// podCIDRsSetBy returns an entry that PodCIDRSetter reads. It lacks operation and version, which
+// the API server requires: if it can't decode the entries, it assumes a client without support
+// for them and keeps its own (decodeLiveOrNew in k8s.io/apimachinery/pkg/util/managedfields). A
+// valid entry would replace all entries of the object.
 func podCIDRsSetBy(manager string, at time.Time) metav1.ManagedFieldsEntry {
 	set := metav1.NewTime(at)
 	return metav1.ManagedFieldsEntry{Manager: manager, Time: &set, FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:podCIDRs":{}}}`)}

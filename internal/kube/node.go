@@ -1,6 +1,6 @@
-// Package kube translates between Kubernetes objects and the values that the
-// pure packages decide on: podCIDRs and addresses as netip values, conditions,
-// roles. It knows Nodes; it decides nothing and never talks to a cloud.
+// Package kube converts Kubernetes objects to the values that the pure packages take: podCIDRs
+// and addresses as netip values, conditions, roles. It makes no decisions and never contacts a
+// cloud.
 package kube
 
 import (
@@ -15,10 +15,10 @@ import (
 	netutils "k8s.io/utils/net"
 )
 
-// PodCIDRs are the node's pod prefixes in their order, masked, IPv4 as IPv4. It
-// reads what old API servers let in, numbers with leading zeros: such a prefix
-// is in use, however it is written. What can be read is returned also when the
-// error names the node and the values that are no prefixes.
+// PodCIDRs returns the node's pod prefixes in their order, masked, and IPv4 as IPv4. It also
+// accepts numbers with leading zeros, as old API servers did, because such a prefix is in use
+// however it is written. The readable prefixes are returned even if the error names the node and
+// its unreadable values.
 func PodCIDRs(node *corev1.Node) ([]netip.Prefix, error) {
 	var prefixes []netip.Prefix
 	var unreadable []string
@@ -39,8 +39,8 @@ func PodCIDRs(node *corev1.Node) ([]netip.Prefix, error) {
 // HasPodCIDRs reports whether the node has podCIDRs, readable or not.
 func HasPodCIDRs(node *corev1.Node) bool { return len(podCIDRTexts(node)) > 0 }
 
-// podCIDRTexts are the node's podCIDRs as written. Only objects that never went
-// through an API server have podCIDR alone.
+// podCIDRTexts returns the node's podCIDRs as written. Only objects that never passed an API
+// server have podCIDR alone.
 func podCIDRTexts(node *corev1.Node) []string {
 	if len(node.Spec.PodCIDRs) == 0 && node.Spec.PodCIDR != "" {
 		return []string{node.Spec.PodCIDR}
@@ -55,14 +55,14 @@ func readPrefix(text string) (netip.Prefix, bool) {
 	}
 	addr, _ := netip.AddrFromSlice(block.IP)
 	bits, _ := block.Mask.Size()
-	// Still mapped after masking, so none of the 96 bits before IPv4 is masked.
+	// An IPv4-mapped address after masking implies at least 96 bits.
 	if addr.Is4In6() {
 		return netip.PrefixFrom(addr.Unmap(), bits-96), true
 	}
 	return netip.PrefixFrom(addr, bits), true
 }
 
-// Condition is the node's condition of that type, or nil if it never had one.
+// Condition returns the node's condition of the type, or nil.
 func Condition(node *corev1.Node, kind corev1.NodeConditionType) *corev1.NodeCondition {
 	for i := range node.Status.Conditions {
 		if node.Status.Conditions[i].Type == kind {
@@ -78,26 +78,25 @@ func Ready(node *corev1.Node) bool {
 	return c != nil && c.Status == corev1.ConditionTrue
 }
 
-// ControlPlaneLabel is the label of the control plane's Nodes.
 const ControlPlaneLabel = "node-role.kubernetes.io/control-plane"
 
-// ControlPlane reports whether the node carries the control plane's role label.
+// ControlPlane reports whether the node has the control plane's role label.
 func ControlPlane(node *corev1.Node) bool {
 	_, ok := node.Labels[ControlPlaneLabel]
 	return ok
 }
 
-// ProvidedIPs are the addresses of the kubelet's --node-ip: one, or one of each
-// family. The node says so before anybody has confirmed it.
+// ProvidedIPs returns the unconfirmed addresses of the kubelet's --node-ip, at most one per
+// family.
 func ProvidedIPs(node *corev1.Node) []netip.Addr {
 	return addrs(strings.Split(node.Annotations[cloudproviderapi.AnnotationAlphaProvidedIPAddr], ","))
 }
 
-// MostReported is how many of the addresses that a Node reports, and that nothing else confirms, may
+// MostReported limits how many of the addresses that a Node reports without confirmation may
 // have an effect beyond the Node itself: its kubelet may report any number.
 const MostReported = 5
 
-// Addresses are all addresses that the node says it has, ProvidedIPs first.
+// Addresses returns all addresses that the node reports, ProvidedIPs first.
 func Addresses(node *corev1.Node) []netip.Addr {
 	texts := make([]string, 0, len(node.Status.Addresses))
 	for _, a := range node.Status.Addresses {
@@ -106,8 +105,8 @@ func Addresses(node *corev1.Node) []netip.Addr {
 	return append(ProvidedIPs(node), addrs(texts)...)
 }
 
-// TooMany describes the addresses that the node says it has, if they are more than [MostReported];
-// else it is empty.
+// TooMany describes the node's reported addresses if there are more than [MostReported], or
+// returns "".
 func TooMany(node *corev1.Node) string {
 	named := Addresses(node)
 	slices.SortFunc(named, netip.Addr.Compare)
@@ -118,7 +117,7 @@ func TooMany(node *corev1.Node) string {
 		len(named), named[0], named[len(named)-1], MostReported)
 }
 
-// addrs reads addresses and leaves out what is none, such as host names.
+// addrs parses addresses and skips other texts, such as host names.
 func addrs(texts []string) []netip.Addr {
 	var out []netip.Addr
 	for _, text := range texts {
@@ -129,12 +128,11 @@ func addrs(texts []string) []netip.Addr {
 	return out
 }
 
-// InternalIPs are the addresses that the node is reported to have inside the
-// cluster, ExternalIPs those outside, in their order. Text that is no address is
-// left out.
+// InternalIPs returns the node's addresses inside the cluster in their order. It skips texts
+// that are not addresses.
 func InternalIPs(node *corev1.Node) []netip.Addr { return addressesOf(node, corev1.NodeInternalIP) }
 
-// ExternalIPs: see InternalIPs.
+// ExternalIPs returns the node's external addresses, as InternalIPs does.
 func ExternalIPs(node *corev1.Node) []netip.Addr { return addressesOf(node, corev1.NodeExternalIP) }
 
 func addressesOf(node *corev1.Node, kind corev1.NodeAddressType) []netip.Addr {
@@ -147,13 +145,12 @@ func addressesOf(node *corev1.Node, kind corev1.NodeAddressType) []netip.Addr {
 	return addrs(texts)
 }
 
-// Tainted reports whether a node has a taint with the key.
 func Tainted(node *corev1.Node, key string) bool {
 	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == key })
 }
 
-// Excluded reports whether a label keeps a node away from load balancers. Any value does but one
-// that says false.
+// Excluded reports whether a label excludes the node from load balancers: it has any value that
+// does not parse as false.
 func Excluded(node *corev1.Node) bool {
 	value, set := node.Labels[corev1.LabelNodeExcludeBalancers]
 	if !set {

@@ -7,23 +7,20 @@ import (
 	"strings"
 )
 
-// ErrOtherProvider marks a provider ID that isn't ours to judge.
+// ErrOtherProvider marks the provider ID of a machine that Underlay does not manage.
 var ErrOtherProvider = errors.New("machine of another provider")
 
 const (
 	scheme = "hcloud://"
-	// dedicatedScheme begins the provider IDs of dedicated servers, and
-	// oldDedicatedScheme those of clusters that are older than it.
+	// Prefixes of provider IDs of dedicated servers, now and in old clusters.
 	dedicatedScheme    = "hrobot://"
 	oldDedicatedScheme = scheme + "bm-"
 )
 
-// FormatProviderID is the provider ID of a cloud server.
 func FormatProviderID(id int64) string { return scheme + strconv.FormatInt(id, 10) }
 
-// ParseProviderID reads the ID of a cloud server. Dedicated servers
-// (hrobot://<number>, in old clusters hcloud://bm-<number>) and every other
-// scheme are ErrOtherProvider.
+// ParseProviderID returns the ID of a cloud server. Dedicated servers (hrobot://<number>, in old
+// clusters hcloud://bm-<number>) and all other schemes are ErrOtherProvider.
 func ParseProviderID(s string) (int64, error) {
 	text, ours := strings.CutPrefix(s, scheme)
 	if !ours || strings.HasPrefix(s, oldDedicatedScheme) {
@@ -36,13 +33,12 @@ func ParseProviderID(s string) (int64, error) {
 	return id, nil
 }
 
-// FormatDedicatedID is the provider ID of a dedicated server.
 func FormatDedicatedID(number int64) string {
 	return dedicatedScheme + strconv.FormatInt(number, 10)
 }
 
-// ParseDedicatedID reads the number of a dedicated server, in both of its forms.
-// Cloud servers and every other scheme are ErrOtherProvider.
+// ParseDedicatedID returns the number of a dedicated server, from both forms. Cloud servers and
+// all other schemes are ErrOtherProvider.
 func ParseDedicatedID(s string) (int64, error) {
 	text, ours := strings.CutPrefix(s, dedicatedScheme)
 	if !ours {

@@ -7,12 +7,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 )
 
-// ServicePatch is the strategic merge patch from one state of a Service to another. It names the
-// UID, so that the API server refuses it for another Service of the name; versioned, it names the
-// version too, and is refused for one that changed.
+// ServicePatch returns the strategic merge patch from one state of a Service to another. It
+// contains the UID, so that the API server refuses it for a recreated Service. If versioned, it
+// also contains the resource version, so that a changed Service is a conflict.
 func ServicePatch(from, to *corev1.Service, versioned bool) ([]byte, error) {
 	old := from.DeepCopy()
-	old.UID = "" // a patch holds what differs
+	old.UID = "" // a patch contains only differences
 	if versioned {
 		old.ResourceVersion = ""
 	}

@@ -9,8 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// PodCIDRSetter returns the field manager that set the node's podCIDRs and when,
-// to the second. It is not ok where the API server didn't keep track.
+// PodCIDRSetter returns the field manager that set the node's podCIDRs and the time, in seconds.
+// It returns false if the API server did not track it.
 func PodCIDRSetter(node *corev1.Node) (manager string, at time.Time, ok bool) {
 	for _, entry := range node.ManagedFields {
 		if entry.Time != nil && setsPodCIDRs(entry) && (!ok || entry.Time.After(at)) {
@@ -20,7 +20,7 @@ func PodCIDRSetter(node *corev1.Node) (manager string, at time.Time, ok bool) {
 	return manager, at, ok
 }
 
-// setsPodCIDRs reports whether a record of who set which fields has podCIDRs among them.
+// setsPodCIDRs reports whether the entry of managedFields contains podCIDRs.
 func setsPodCIDRs(entry metav1.ManagedFieldsEntry) bool {
 	var owned struct {
 		Spec map[string]json.RawMessage `json:"f:spec"`
@@ -29,7 +29,7 @@ func setsPodCIDRs(entry metav1.ManagedFieldsEntry) bool {
 		return false
 	}
 	fields := entry.FieldsV1.GetRawBytes()
-	// Every version of every Node passes here, and few entries have it.
+	// Skips decoding for most entries: each version of each Node is checked here.
 	if !bytes.Contains(fields, []byte(`"f:podCIDR`)) || json.Unmarshal(fields, &owned) != nil {
 		return false
 	}

@@ -8,20 +8,18 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
 
-// Newest remembers the latest state of objects that our own writes returned, so
-// that a cache that lags behind them doesn't make us write or announce the same
-// again. It is safe for concurrent use.
+// Newest caches the objects that our own writes returned, so that a lagging informer cache
+// doesn't cause the same write or event again. It is safe for concurrent use.
 type Newest[T metav1.Object] struct {
 	mu    sync.Mutex
 	byUID map[types.UID]T
 }
 
-// NewNewest returns an empty memory.
+// NewNewest returns an empty cache.
 func NewNewest[T metav1.Object]() *Newest[T] { return &Newest[T]{byUID: map[types.UID]T{}} }
 
-// Wrote keeps what a write returned. A write that took the last finalizer from
-// an object on its way out returns one that is gone: the cache may have told of
-// that already, and nobody would ever drop it.
+// Wrote stores the object that a write returned. It drops a deleted object without finalizers:
+// the informer may have reported its deletion already, so no later event would remove it.
 func (n *Newest[T]) Wrote(object T) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -32,8 +30,8 @@ func (n *Newest[T]) Wrote(object T) {
 	n.byUID[object.GetUID()] = object
 }
 
-// Of returns the newer of the cached object and what our last write returned,
-// and forgets the latter once the cache has caught up.
+// Of returns the newer of the cached object and that of our last write, and drops the latter
+// once the cache is up to date.
 func (n *Newest[T]) Of(cached T) T {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -49,7 +47,7 @@ func (n *Newest[T]) Of(cached T) T {
 	return wrote
 }
 
-// Forget drops an object that is gone.
+// Forget drops a deleted object.
 func (n *Newest[T]) Forget(uid types.UID) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -7,8 +7,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Work does what a queue says, one item after the other, until the queue is shut down. What fails
-// is logged with this message and tried again, later and later.
+// Work processes the items of a queue sequentially until the queue is shut down. It logs an
+// error with the message failed and retries the item with backoff.
 func Work[T comparable](ctx context.Context, queue workqueue.TypedRateLimitingInterface[T], failed string, do func(context.Context, T) error) {
 	for {
 		item, stop := queue.Get()

@@ -2,20 +2,20 @@ package sysctl
 
 import "fmt"
 
-// Desired is what the node is to do.
+// Desired is the input of a plan.
 type Desired struct {
-	// IPv4 and IPv6 are the families in which it forwards.
+	// IPv4 and IPv6 enable forwarding in the family.
 	IPv4, IPv6 bool
-	// RouterAdvertised are uplinks with routes from router advertisements, which
-	// the kernel stops hearing when it forwards.
+	// RouterAdvertised are uplinks with routes from router advertisements, which the kernel
+	// ignores by default while it forwards.
 	RouterAdvertised []string
-	// Asymmetric are interfaces whose replies may leave by another one.
+	// Asymmetric are interfaces whose replies may leave by another interface.
 	Asymmetric []string
-	// ProxyARP are interfaces on which the kernel answers ARP for pods.
+	// ProxyARP are interfaces on which the kernel answers ARP requests for pods.
 	ProxyARP []string
 }
 
-// Sysctls by their paths below /proc/sys.
+// Paths of sysctls below /proc/sys.
 const (
 	forwardIPv4 = "net/ipv4/ip_forward"
 	forwardIPv6 = "net/ipv6/conf/all/forwarding"
@@ -26,7 +26,7 @@ func acceptRA(link string) string { return "net/ipv6/conf/" + link + "/accept_ra
 func strict(link string) string   { return "net/ipv4/conf/" + link + "/rp_filter" }
 func delay(link string) string    { return "net/ipv4/neigh/" + link + "/proxy_delay" }
 
-// along are the sysctls that the kernel changes when one is written, as globs.
+// along returns globs of the sysctls that the kernel changes when key is written.
 func along(key string) []string {
 	switch key {
 	case forwardIPv4:
@@ -38,17 +38,17 @@ func along(key string) []string {
 	}
 }
 
-// values are sysctls by their paths; those that don't exist are absent.
+// values maps the paths of existing sysctls to their values.
 type values map[string]string
 
-// change is one write.
+// change is a write of a sysctl.
 type change struct{ key, from, to, why string }
 
 func (c change) String() string {
 	return fmt.Sprintf("%s was %s, is to be %s: %s", c.key, c.from, c.to, c.why)
 }
 
-// needed are the sysctls that a plan looks at.
+// needed returns the sysctls that a plan depends on.
 func needed(want Desired) []string {
 	keys := []string{forwardIPv4, forwardIPv6, strictAll}
 	for _, link := range want.RouterAdvertised {
@@ -63,14 +63,14 @@ func needed(want Desired) []string {
 	return keys
 }
 
-// plan lists the writes in their order. What an interface that is gone would
-// need is left out; a family that the kernel doesn't have is an error.
+// plan returns the writes in their order. It skips interfaces that don't exist; a family that
+// the kernel doesn't support is an error.
 func plan(want Desired, have values) ([]change, error) {
 	var changes []change
-	// Before forwarding is switched on, because that throws away the routes that
-	// were advertised on interfaces without it.
+	// Before forwarding is enabled, since that removes the routes that were advertised on
+	// interfaces with accept_ra 1.
 	for _, link := range want.RouterAdvertised {
-		// 0 is a program's, such as systemd-networkd, that hears them itself.
+		// 0 means that a program such as systemd-networkd processes them itself.
 		if key := acceptRA(link); have[key] == "1" {
 			changes = append(changes, change{key, "1", "2", "router advertisements give this uplink its routes, also while the node forwards"})
 		}
@@ -78,7 +78,7 @@ func plan(want Desired, have values) ([]change, error) {
 	for _, link := range want.Asymmetric {
 		key := strict(link)
 		own, exists := have[key]
-		// The kernel goes by the larger of the interface's value and all's.
+		// The kernel uses the maximum of the values of the interface and of all.
 		if exists && max(own, have[strictAll]) == "1" {
 			changes = append(changes, change{key, own, "2", "replies may leave by another interface than this one"})
 		}

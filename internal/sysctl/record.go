@@ -10,17 +10,17 @@ import (
 	"slices"
 )
 
-// entry is one sysctl that was changed.
+// entry is a sysctl that was changed.
 type entry struct {
 	Key string `json:"key"`
-	// Before is what it was before the first change, After what it was set to.
+	// Before is the value before the first change, After the value that was set.
 	Before string `json:"before"`
 	After  string `json:"after"`
-	// Along are the values before of what the kernel changed with it.
+	// Along holds the previous values of sysctls that the kernel changed with it.
 	Along map[string]string `json:"along,omitempty"`
 }
 
-// record lists what was changed, in the order of the changes.
+// record lists the changed sysctls in the order of the changes.
 type record []entry
 
 func (r record) has(key string) bool {
@@ -45,7 +45,7 @@ func (s *Sysctls) readRecord() (record, error) {
 	return r, nil
 }
 
-// writeRecord replaces the record as a whole; an empty one is removed.
+// writeRecord replaces the file of the record atomically, or removes it if the record is empty.
 func (s *Sysctls) writeRecord(r record) error {
 	path := s.recordPath()
 	if len(r) == 0 {

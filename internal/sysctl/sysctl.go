@@ -13,25 +13,25 @@ import (
 	"strings"
 )
 
-// Options say where the values and the record of their past are.
+// Options holds the folders of sysctls and of the record.
 type Options struct {
-	// Root is where the sysctls are; empty: /proc/sys.
+	// Root is the folder of sysctls; default /proc/sys.
 	Root string
-	// StateDir holds the record; empty: /run/underlay. A reboot must empty it.
+	// StateDir holds the record; default /run/underlay. A reboot must empty it.
 	StateDir string
 }
 
-// Sysctls are this machine's. Not safe for concurrent use.
+// Sysctls manages the sysctls of this machine. Not safe for concurrent use.
 type Sysctls struct{ options Options }
 
-// New changes nothing yet.
+// New returns Sysctls; it changes nothing.
 func New(o Options) *Sysctls {
 	o.Root = cmp.Or(o.Root, "/proc/sys")
 	o.StateDir = cmp.Or(o.StateDir, "/run/underlay")
 	return &Sysctls{options: o}
 }
 
-// Plan says what Apply would change, one line each.
+// Plan returns the changes that Apply would make, one line each.
 func (s *Sysctls) Plan(_ context.Context, want Desired) (changes, warnings []string, err error) {
 	planned, err := s.plan(want)
 	for _, c := range planned {
@@ -40,8 +40,7 @@ func (s *Sysctls) Plan(_ context.Context, want Desired) (changes, warnings []str
 	return changes, nil, err
 }
 
-// Apply changes what doesn't serve yet and returns a line for each value that
-// was changed.
+// Apply sets the values that are not sufficient, and returns a line per changed value.
 func (s *Sysctls) Apply(_ context.Context, want Desired) (changed, warnings []string, err error) {
 	planned, err := s.plan(want)
 	if err != nil || len(planned) == 0 {
@@ -52,7 +51,7 @@ func (s *Sysctls) Apply(_ context.Context, want Desired) (changed, warnings []st
 	}
 	for _, c := range planned {
 		switch err := s.write(c.key, c.to); {
-		case errors.Is(err, fs.ErrNotExist): // its interface vanished meanwhile
+		case errors.Is(err, fs.ErrNotExist): // the interface was removed concurrently
 		case err != nil:
 			return changed, nil, fmt.Errorf("%w; run the agent with the host's /proc/sys mounted writable, or set the value by hand", err)
 		default:
@@ -62,8 +61,8 @@ func (s *Sysctls) Apply(_ context.Context, want Desired) (changed, warnings []st
 	return changed, nil, nil
 }
 
-// Cleanup puts back what Apply changed, in this process or an earlier one, the
-// last change first. A value that somebody else has changed since stays.
+// Cleanup restores the values that Apply changed, in this process or an earlier one, in reverse
+// order. A value that another program has changed since is kept.
 func (s *Sysctls) Cleanup(_ context.Context) (changed []string, err error) {
 	recorded, err := s.readRecord()
 	if err != nil || len(recorded) == 0 {
@@ -104,8 +103,8 @@ func (s *Sysctls) plan(want Desired) ([]change, error) {
 	return plan(want, have)
 }
 
-// remember records the values before the changes. The first record of a value
-// stays: a later one would be of our own making.
+// remember records the values before the changes. It never replaces the record of a value,
+// because a later value may be our own.
 func (s *Sysctls) remember(planned []change) error {
 	recorded, err := s.readRecord()
 	if err != nil {
@@ -128,7 +127,7 @@ func (s *Sysctls) remember(planned []change) error {
 	return s.writeRecord(recorded)
 }
 
-// along reads what the kernel changes when the key is written.
+// along returns the values that the kernel changes when the key is written.
 func (s *Sysctls) along(key string) (values, error) {
 	found := values{}
 	for _, glob := range along(key) {
@@ -153,7 +152,7 @@ func (s *Sysctls) along(key string) (values, error) {
 	return found, nil
 }
 
-// undo puts back one value, and what the kernel changed with it.
+// undo restores a value and those that the kernel changed with it.
 func (s *Sysctls) undo(e entry) (changed []string, err error) {
 	put := func(key, before string, ours func(string) bool) error {
 		value, err := s.read(key)
@@ -162,7 +161,7 @@ func (s *Sysctls) undo(e entry) (changed []string, err error) {
 				changed = append(changed, fmt.Sprintf("%s was %s, is %s again", key, value, before))
 			}
 		}
-		if errors.Is(err, fs.ErrNotExist) { // its interface is gone
+		if errors.Is(err, fs.ErrNotExist) { // the interface was removed
 			return nil
 		}
 		return err
@@ -189,7 +188,7 @@ func (s *Sysctls) read(key string) (string, error) {
 }
 
 func (s *Sysctls) write(key, value string) error {
-	// Never created: a file that isn't there is a sysctl that doesn't exist.
+	// No O_CREATE: a missing file is a sysctl that doesn't exist.
 	file, err := os.OpenFile(filepath.Join(s.options.Root, key), os.O_WRONLY|os.O_TRUNC, 0)
 	if err != nil {
 		return fmt.Errorf("setting the sysctl %s to %s: %w", key, value, err)

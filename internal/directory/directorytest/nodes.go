@@ -9,15 +9,14 @@ import (
 	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
-// Nodes stands in for directory.Nodes: what it has of other machines it reads from their Nodes
-// themselves, at once.
+// Nodes is a fake of directory.Nodes that reads all Nodes directly, without a directory.
 type Nodes struct {
 	Self string
-	// Informer is of Nodes. Its owner starts it.
+	// Informer is a Node informer; its owner starts it.
 	Informer cache.SharedIndexInformer
 }
 
-// Ready returns an error before the informer has synced.
+// Ready returns an error until the informer has synced.
 func (n Nodes) Ready() error {
 	if !n.Informer.HasSynced() {
 		return errors.New("the Nodes have not been read")
@@ -32,7 +31,6 @@ func (n Nodes) Own() *corev1.Node {
 	return own
 }
 
-// All returns all Nodes.
 func (n Nodes) All() (all []*kube.Node, err error) {
 	for _, node := range n.Informer.GetStore().List() {
 		all = append(all, kube.NodeOf(node.(*corev1.Node)))

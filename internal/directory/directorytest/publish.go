@@ -1,4 +1,5 @@
-// Package directorytest writes the directory of Nodes in tests that have no cloud controller manager.
+// Package directorytest publishes the directory of Nodes in tests without a cloud controller
+// manager.
 package directorytest
 
 import (
@@ -12,7 +13,7 @@ import (
 	"github.com/underlay-ccm/underlay/internal/directory"
 )
 
-// Publish writes it until the test ends.
+// Publish runs a Publisher until the test ends.
 func Publish(t testing.TB, client kubernetes.Interface) {
 	t.Helper()
 	factory := informers.NewSharedInformerFactory(client, 0)
