@@ -44,6 +44,7 @@ func parseToken(text string) (Token, *Error) {
 	return Token{secret.New(text)}, nil
 }
 
+// TokenSource is the source of the token: a file or a fixed value.
 type TokenSource struct {
 	// File is the absolute path of the file that holds the token and may be updated at any time;
 	// empty if the token is fixed.

@@ -1,10 +1,10 @@
-// Package editdistance compares names that people type, for "did you mean …?".
+// Package editdistance compares names that users type, for "did you mean …?".
 package editdistance
 
-// Between returns the Levenshtein distance of two texts in bytes: how many single-byte insertions,
-// deletions and substitutions make a become b.
+// Between returns the Levenshtein distance of two texts in bytes: the minimum number of
+// single-byte insertions, deletions and substitutions that change a into b.
 func Between(a, b string) int {
-	row := make([]int, len(b)+1) // of the table, for a's first i bytes
+	row := make([]int, len(b)+1) // of the distance table, for the first i bytes of a
 	for j := range row {
 		row[j] = j
 	}
@@ -23,11 +23,11 @@ func Between(a, b string) int {
 	return row[len(b)]
 }
 
-// slips is how far a name may be from the one that was meant: a letter or two, or a short ending.
+// slips is the maximum distance to the intended name: a letter or two, or a short ending.
 const slips = 3
 
-// Meant returns the known name that a name is a slip of, and reports whether there is one. A known
-// name is no slip.
+// Meant returns the known name that is nearest to name, and reports whether name is a slip of
+// it. A known name is not a slip.
 func Meant(name string, known []string) (meant string, slip bool) {
 	best := slips + 1
 	for _, k := range known {

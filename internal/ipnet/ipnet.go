@@ -1,5 +1,5 @@
-// Package ipnet converts between the addresses of package net, which libraries of clouds use, and
-// those of netip. It decides nothing.
+// Package ipnet converts between the address types of package net, which cloud libraries use,
+// and of netip.
 package ipnet
 
 import (
@@ -7,13 +7,13 @@ import (
 	"net/netip"
 )
 
-// Addr is an address, never IPv4 in an IPv6 coat; none is the zero value.
+// Addr returns ip as a netip.Addr, never as an IPv4-mapped address; the zero Addr for nil.
 func Addr(ip net.IP) netip.Addr {
 	a, _ := netip.AddrFromSlice(ip)
 	return a.Unmap()
 }
 
-// Prefix is a range, masked; none is the zero value.
+// Prefix returns n as a masked netip.Prefix; the zero Prefix for nil.
 func Prefix(n *net.IPNet) netip.Prefix {
 	if n == nil {
 		return netip.Prefix{}
@@ -22,7 +22,7 @@ func Prefix(n *net.IPNet) netip.Prefix {
 	return netip.PrefixFrom(Addr(n.IP), bits).Masked()
 }
 
-// Of is a range as package net has it.
+// Of returns p as a net.IPNet.
 func Of(p netip.Prefix) *net.IPNet {
 	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
 }

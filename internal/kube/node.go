@@ -145,6 +145,7 @@ func addressesOf(node *corev1.Node, kind corev1.NodeAddressType) []netip.Addr {
 	return addrs(texts)
 }
 
+// Tainted reports whether the node has a taint with the key.
 func Tainted(node *corev1.Node, key string) bool {
 	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == key })
 }

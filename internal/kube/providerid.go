@@ -17,6 +17,7 @@ const (
 	oldDedicatedScheme = scheme + "bm-"
 )
 
+// FormatProviderID returns the provider ID of a cloud server.
 func FormatProviderID(id int64) string { return scheme + strconv.FormatInt(id, 10) }
 
 // ParseProviderID returns the ID of a cloud server. Dedicated servers (hrobot://<number>, in old
@@ -33,6 +34,7 @@ func ParseProviderID(s string) (int64, error) {
 	return id, nil
 }
 
+// FormatDedicatedID returns the provider ID of a dedicated server.
 func FormatDedicatedID(number int64) string {
 	return dedicatedScheme + strconv.FormatInt(number, 10)
 }

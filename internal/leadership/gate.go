@@ -9,28 +9,27 @@ import (
 	"time"
 )
 
-// ErrClosed is what a request gets that comes to a closed Gate.
+// ErrClosed is the error of a request that a closed Gate refuses.
 var ErrClosed = errors.New("the process is stopping and sends nothing any more")
 
-// Gate stands before the connections over which a process changes anything. The
-// zero Gate is open.
+// Gate controls the requests by which a process changes anything. The zero Gate is open.
 type Gate struct {
 	mu     sync.Mutex
 	closed bool
-	writes int // under way
-	holds  int // that have sent something and are not over
-	// unanswered is when the last write ended without an answer: it may arrive yet.
+	writes int // pending
+	holds  int // pending, with at least one write sent
+	// unanswered is when the last write ended without a response: it may still arrive.
 	unanswered time.Time
-	ended      chan struct{} // not nil once closed; closed when no write and no hold is under way
+	ended      chan struct{} // not nil once closed; closed when no write and no hold is pending
 }
 
-// Wrap returns next behind the gate.
+// Wrap returns a transport that sends requests through the gate to next.
 func (g *Gate) Wrap(next http.RoundTripper) http.RoundTripper { return gated{g, next} }
 
-// Close refuses every request from now on and returns when all writes under way
-// have been answered, and what [Hold] has begun is over. Until then reads pass: what
-// is held has to look, too. The error says that a write may still arrive: the context
-// ended before, or another got no answer within the time given.
+// Close refuses new requests and returns once all pending writes have a response and all changes
+// begun under [Hold] are complete. Until then it accepts reads, because such changes need them.
+// The error means that a write may still arrive: ctx ended early, or a write within the given
+// time got no response.
 func (g *Gate) Close(ctx context.Context, within time.Duration) error {
 	g.mu.Lock()
 	if !g.closed {
@@ -84,7 +83,7 @@ func (g *Gate) released() {
 	g.end()
 }
 
-// end tells Close that nothing is under way any more. After that nothing begins.
+// end unblocks Close once nothing is pending. After that no request is accepted.
 func (g *Gate) end() {
 	if g.closed && g.writes == 0 && g.holds == 0 {
 		close(g.ended)
@@ -96,7 +95,8 @@ type gated struct {
 	next http.RoundTripper
 }
 
-// RoundTrip sends a request if the gate is open, or closed later than what it belongs to began.
+// RoundTrip sends a request if the gate is open, or if it belongs to a Hold that began before
+// Close.
 func (g gated) RoundTrip(r *http.Request) (*http.Response, error) {
 	write := r.Method != http.MethodGet && r.Method != http.MethodHead
 	if err := g.gate.enter(write, holdOf(r.Context())); err != nil {
@@ -104,12 +104,11 @@ func (g gated) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	resp, err := g.next.RoundTrip(r)
 	if write {
-		// A server error leaves open whether the write goes on.
+		// After a server error, the write may still take effect.
 		g.gate.leave(err == nil && resp.StatusCode < http.StatusInternalServerError)
 	}
 	return resp, err
 }
 
-// WrappedRoundTripper returns what is behind the gate; client-go looks through it
-// for the one that can close idle connections.
+// WrappedRoundTripper lets client-go find the transport that can close idle connections.
 func (g gated) WrappedRoundTripper() http.RoundTripper { return g.next }

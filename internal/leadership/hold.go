@@ -5,23 +5,22 @@ import (
 	"sync"
 )
 
-// hold is one change that takes several requests, and that must not be cut in half.
+// hold is a change that consists of several requests and must not be interrupted.
 type hold struct {
 	mu   sync.Mutex
-	gate *Gate // that its first write has passed; nil: nothing was sent yet
+	gate *Gate // that accepted its first write; nil before
 	over bool
 }
 
 type holdKey struct{}
 
-// Hold marks what is done under the returned context as one change: once the first of its writes
-// has passed a [Gate], the others pass it too, and Close waits until release is called. Without
-// that a leader that stops would leave behind what it took away and did not put back yet. What has
-// not begun when the gate closes is refused as everything else is. A Hold within another is a part
-// of it.
+// Hold marks all requests under the returned context as one change: once a [Gate] has accepted
+// its first write, it accepts the rest too, and Close waits until release is called. Otherwise a
+// leader that stops could leave resources removed and not restored. A change that has not begun
+// when the gate closes is refused. A Hold within another is a part of it.
 //
-// A context alone can't do that: upstream's application gives controllers one that never ends, and
-// a closed gate refuses requests whatever their context is.
+// A context alone isn't sufficient: upstream's application passes controllers a context that
+// never ends, and a closed gate refuses requests of any context.
 func Hold(ctx context.Context) (_ context.Context, release func()) {
 	if holdOf(ctx) != nil {
 		return ctx, func() {}
@@ -35,7 +34,7 @@ func holdOf(ctx context.Context) *hold {
 	return h
 }
 
-// begins takes in that a write of the hold passes a gate, and reports whether it is the first.
+// begins records that a gate accepted a write of the hold, and reports whether it was the first.
 func (h *hold) begins(g *Gate) bool {
 	if h == nil {
 		return false
@@ -49,7 +48,7 @@ func (h *hold) begins(g *Gate) bool {
 	return true
 }
 
-// under reports whether writes of the hold have passed the gate and more may come.
+// under reports whether the gate accepted writes of the hold and the hold is not released.
 func (h *hold) under(g *Gate) bool {
 	if h == nil {
 		return false

@@ -11,15 +11,15 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// Lease is one that this process holds.
+// Lease is a lease that this process holds.
 type Lease struct {
 	lock   *resourcelock.LeaseLock
-	holder string // this process, as it is named there
+	holder string // identity of this process in the lease
 }
 
-// Held reads a lease that the process has just got, and remembers by which name.
-// Upstream's application makes that name from the host's and keeps it to itself.
-// The error says that somebody else has the lease.
+// Held reads a lease that the process has just acquired, and records its holder identity, which
+// upstream's application generates from the host name and doesn't export. It returns an error if
+// another host holds the lease.
 func Held(ctx context.Context, client coordinationclient.LeasesGetter, namespace, name, host string) (*Lease, error) {
 	l := &Lease{lock: &resourcelock.LeaseLock{LeaseMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Client: client}}
 	record, _, err := l.lock.Get(ctx)
@@ -33,8 +33,8 @@ func Held(ctx context.Context, client coordinationclient.LeasesGetter, namespace
 	return l, nil
 }
 
-// Release gives the lease back, if the process still holds it: another one may
-// take it at once. Only a closed Gate makes that safe.
+// Release releases the lease if the process still holds it. Another process may acquire it at
+// once, so the Gate must be closed before.
 func (l *Lease) Release(ctx context.Context) error {
 	record, _, err := l.lock.Get(ctx)
 	if err != nil {
@@ -44,7 +44,7 @@ func (l *Lease) Release(ctx context.Context) error {
 		return nil
 	}
 	now := metav1.NewTime(time.Now())
-	// As client-go's election does with ReleaseOnCancel.
+	// Same record as client-go's election with ReleaseOnCancel.
 	released := resourcelock.LeaderElectionRecord{
 		LeaderTransitions: record.LeaderTransitions, LeaseDurationSeconds: 1, RenewTime: now, AcquireTime: now,
 	}

@@ -50,6 +50,7 @@ func (Foreign) dropping(ctx context.Context, want Forwarding) ([]string, error) 
 	return droppingChains(text, want)
 }
 
+// Cleanup does nothing.
 func (Foreign) Cleanup(context.Context) ([]string, error) { return nil, nil }
 
 // droppingChains parses the output of nft --json list chains.

@@ -120,6 +120,7 @@ func (t *Table) put(ctx context.Context, rules ruleset) (plan, error) {
 	return p, nil
 }
 
+// Cleanup removes the table and returns a line if it existed.
 func (t *Table) Cleanup(ctx context.Context) (changed []string, err error) {
 	t.known = false
 	have, err := t.observe(ctx)

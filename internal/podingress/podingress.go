@@ -1,11 +1,11 @@
-// Package podingress is what the controller of load balancers and the agents agree upon: which
-// connections from outside of the cluster a node lets through to its pods' own addresses, because
-// a load balancer has those pods as targets.
+// Package podingress defines the protocol between the load balancer controller and the agents:
+// which connections from outside of the cluster a node accepts to its pods' own addresses,
+// because a load balancer has those pods as targets.
 //
-// Each Service with such a load balancer has one annotation on each Node where it has pods, so that
-// whoever changes what is written for one Service can't undo what is written for another. Only the
-// controller writes them. An agent must not open more than its own Node's annotations say, and
-// nothing to an address outside of its node's podCIDRs.
+// Each Service with such a load balancer has its own annotation on each Node with its pods, so
+// that updates for different Services don't conflict. Only the controller writes them. An agent
+// must not accept more than its own Node's annotations allow, and nothing to addresses outside
+// of its node's podCIDRs.
 package podingress
 
 import (
@@ -16,36 +16,37 @@ import (
 	"strings"
 )
 
-// prefix begins the keys of the annotations; a Service's UID follows.
+// prefix is the prefix of annotation keys; a Service's UID follows.
 const prefix = "underlay.dev/targets-"
 
-// Annotation is the key of the annotation for the Service with this UID.
+// Annotation returns the annotation key of the Service with this UID.
 func Annotation(uid string) string { return prefix + uid }
 
-// Service is the UID of the Service that an annotation is about, and whether it is one of ours.
+// Service returns the UID in an annotation key, and reports whether it is such a key.
 func Service(annotation string) (uid string, ok bool) { return strings.CutPrefix(annotation, prefix) }
 
-// Ingress are the connections to be let through: TCP, from each of the sources to each of the
+// Ingress is a set of accepted TCP connections, from each of the sources to each of the
 // endpoints.
 type Ingress struct {
-	// Sources are where a load balancer connects from; a single address is a prefix as well.
+	// Sources are the addresses that a load balancer connects from, as prefixes.
 	Sources []netip.Prefix `json:"from"`
-	// Endpoints are pods' addresses and ports.
+	// Endpoints are addresses and ports of pods.
 	Endpoints []netip.AddrPort `json:"to"`
 }
 
-// String is the annotation's value: the same for the same connections, in whatever order.
+// String returns the annotation's value, which does not depend on the order of the fields'
+// items.
 func (i Ingress) String() string {
 	i.Sources = slices.Compact(slices.SortedFunc(slices.Values(i.Sources), netip.Prefix.Compare))
 	i.Endpoints = slices.Compact(slices.SortedFunc(slices.Values(i.Endpoints), netip.AddrPort.Compare))
 	text, err := json.Marshal(i)
 	if err != nil {
-		return "" // addresses are texts
+		return "" // can't happen: all fields are texts
 	}
 	return string(text)
 }
 
-// Parse reads an annotation's value.
+// Parse parses an annotation's value.
 func Parse(value string) (Ingress, error) {
 	var i Ingress
 	if err := json.Unmarshal([]byte(value), &i); err != nil {

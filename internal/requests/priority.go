@@ -2,11 +2,10 @@ package requests
 
 import "context"
 
-// Priority says who goes first when a budget runs low.
+// Priority orders requests when a budget runs low.
 //
-// Urgent are the writes that somebody's traffic waits for, and what they have to
-// know. Background is what only time asks for: looking whether something
-// drifted. Everything else is Normal.
+// Urgent are writes that traffic depends on, and the reads that they need. Background are
+// periodic checks for drift. All other requests are Normal.
 type Priority int
 
 const (
@@ -20,8 +19,8 @@ func (p Priority) String() string { return [priorities]string{"background", "nor
 
 type priorityKey struct{}
 
-// WithPriority marks what is done under the context, unless it is marked
-// already: what an urgent change needs to know is urgent too.
+// WithPriority sets the priority of all requests under the context unless it is already set: the
+// reads that an urgent change needs are urgent too.
 func WithPriority(ctx context.Context, p Priority) context.Context {
 	if _, marked := ctx.Value(priorityKey{}).(Priority); marked {
 		return ctx
@@ -29,7 +28,7 @@ func WithPriority(ctx context.Context, p Priority) context.Context {
 	return context.WithValue(ctx, priorityKey{}, p)
 }
 
-// PriorityOf returns how a context is marked; one that isn't is Normal.
+// PriorityOf returns the context's priority, by default Normal.
 func PriorityOf(ctx context.Context) Priority {
 	if p, marked := ctx.Value(priorityKey{}).(Priority); marked {
 		return p

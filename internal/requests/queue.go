@@ -7,46 +7,45 @@ import (
 	"time"
 )
 
-// LongestStretch is how long background work waits for quiet before it takes its
-// turn among normal work: under a load that never ends, drift is found late, not
-// never.
+// LongestStretch is the time after which a waiting background request gets normal priority, so
+// that drift is found late rather than never under permanent load.
 const LongestStretch = 15 * time.Minute
 
 const (
-	// longestLook is the longest time without thinking about who waits for what.
+	// longestLook is the longest time between two checks of the budget.
 	longestLook = time.Minute
-	// shortestLook keeps rounding from becoming a loop.
+	// shortestLook prevents a busy loop by rounding.
 	shortestLook = 10 * time.Millisecond
 )
 
-// Budget says when requests may be sent. A [Queue] calls it with its lock held.
+// Budget limits the rate of requests. A [Queue] calls it with its lock held.
 type Budget interface {
-	// Wait is how long a request of a priority has to wait at least, as far as
-	// can be known; 0 or less lets it go.
+	// Wait returns the estimated minimum time until a request of the priority may be sent; 0 or
+	// less if it may be sent now.
 	Wait(p Priority, now time.Time) time.Duration
-	// Spend takes in that a request goes.
+	// Spend records a sent request.
 	Spend(now time.Time)
 }
 
-// Queue holds requests back until their budget allows them. Use [NewQueue].
+// Queue delays requests until their budget allows them. Use [NewQueue].
 type Queue struct {
 	budget Budget
 
-	mu      sync.Mutex // guards what follows, and the budget
+	mu      sync.Mutex // guards the fields below and the budget
 	waiting [priorities][]*ticket
 	timer   *time.Timer
-	passed  int // requests so far
+	passed  int // number of admitted requests
 }
 
-// ticket is one request's place.
+// ticket is a waiting request.
 type ticket struct {
 	priority Priority
 	since    time.Time
 	ready    chan struct{} // closed when the request may be sent
-	number   int           // among those that were let through
+	number   int           // sequence number of its admission
 }
 
-// rank is the priority that a waiting request has by now.
+// rank returns the ticket's priority at the time now.
 func (t *ticket) rank(now time.Time) Priority {
 	if t.priority == Background && now.Sub(t.since) >= LongestStretch {
 		return Normal
@@ -54,12 +53,11 @@ func (t *ticket) rank(now time.Time) Priority {
 	return t.priority
 }
 
-// NewQueue returns an empty queue.
 func NewQueue(b Budget) *Queue { return &Queue{budget: b} }
 
-// Wait returns when a request with the context's priority may be sent: then its
-// budget has been spent, and number says how many were let through with it. The
-// error is the context's; then nothing was spent.
+// Wait blocks until a request with the context's priority may be sent. It spends the budget and
+// returns the number of admitted requests, including this one. If ctx ends before, it returns
+// the error of ctx and spends nothing.
 func (q *Queue) Wait(ctx context.Context) (number int, err error) {
 	t := &ticket{priority: PriorityOf(ctx), since: time.Now(), ready: make(chan struct{})}
 	q.mu.Lock()
@@ -76,7 +74,8 @@ func (q *Queue) Wait(ctx context.Context) (number int, err error) {
 	return t.number, nil
 }
 
-// Change carries out a change of the budget, and lets through who may go by it.
+// Change calls change, which may modify the budget, and admits the requests that are now
+// allowed.
 func (q *Queue) Change(change func(now time.Time)) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -85,15 +84,14 @@ func (q *Queue) Change(change func(now time.Time)) {
 	q.admit(now)
 }
 
-// Room reports whether a request of a priority could be sent now.
+// Room reports whether a request of the priority could be sent now.
 func (q *Queue) Room(p Priority) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.budget.Wait(p, time.Now()) <= 0
 }
 
-// leave gives a place up, and reports whether it did: not if it is the request's
-// turn already.
+// leave removes the ticket, and reports whether it did: an admitted ticket is not in the queue.
 func (q *Queue) leave(t *ticket) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -105,7 +103,7 @@ func (q *Queue) leave(t *ticket) bool {
 	return true
 }
 
-// admit lets through who may go, and comes back when the next one may.
+// admit admits all allowed requests, and schedules the next check.
 func (q *Queue) admit(now time.Time) {
 	for {
 		t := q.first(now)
@@ -131,8 +129,8 @@ func (q *Queue) admitAfter(wait time.Duration) {
 	q.timer = time.AfterFunc(min(max(wait, shortestLook), longestLook), func() { q.Change(func(time.Time) {}) })
 }
 
-// first is whose turn it is. Nobody passes the first: all others need more of
-// the budget to be left, or came later.
+// first returns the next ticket, or nil. No ticket overtakes it, since all others have a lower
+// rank, which requires more remaining budget, or are younger.
 func (q *Queue) first(now time.Time) *ticket {
 	var first *ticket
 	for _, queue := range q.waiting {

@@ -7,16 +7,16 @@ import (
 )
 
 const (
-	// pingAfter is how long a connection may be silent before the other end is asked for a sign (an
-	// HTTP/2 PING), and pingWithin how long that may take. Together they are well below the time
-	// that a request may take, so that it is sent again in time over a new connection.
+	// pingAfter is the time without data on a connection until an HTTP/2 PING is sent, and
+	// pingWithin the timeout of its acknowledgment. Their sum is well below a request's timeout,
+	// so that the request is retried in time over a new connection.
 	pingAfter, pingWithin = 3 * time.Second, 3 * time.Second
 	dialWithin            = 10 * time.Second
 )
 
-// NewTransport returns the way to a cloud's API. A connection that leads nowhere, as when a NAT
-// gateway has forgotten it, is given up within seconds: without pings, every request that follows on
-// it would run out of time, since the end of a request ends its stream and not the connection.
+// NewTransport returns a transport to a cloud's API. It closes a dead connection, for example
+// one that a NAT gateway has dropped, within seconds: without pings, every later request on it
+// would time out, because the end of a request closes its stream but not the connection.
 func NewTransport() *http.Transport {
 	dialer := &net.Dialer{Timeout: dialWithin}
 	return &http.Transport{

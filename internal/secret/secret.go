@@ -1,7 +1,7 @@
-// Package secret keeps tokens and passwords from being printed: fmt, loggers and encoders show
-// "[redacted]" in their place, and only [Text.Reveal] tells them.
+// Package secret prevents tokens and passwords from being printed: fmt, loggers and encoders
+// print "[redacted]" instead, and only [Text.Reveal] returns them.
 //
-// It knows no rules of what a good token or password is, and must never put one into an error.
+// It has no rules for valid tokens or passwords, and must never include one in an error.
 package secret
 
 import (
@@ -10,14 +10,13 @@ import (
 	"log/slog"
 )
 
-// Redacted stands wherever a secret would.
+// Redacted replaces a secret in all output.
 const Redacted = "[redacted]"
 
-// Text is a secret text. The zero value is none. A type that embeds it prints as it does.
+// Text is a secret text; the zero value is empty. A type that embeds it prints as it does.
 type Text struct {
-	// A closure, because fmt, deep printers and encoders that reach an
-	// unexported field by reflection cannot call its methods, but can't see
-	// into a function either.
+	// A closure, because fmt, deep printers and encoders that reach an unexported field by
+	// reflection don't call its methods, but can't read a closure's variables either.
 	reveal func() string
 }
 
@@ -29,10 +28,10 @@ var (
 	_ slog.LogValuer         = Text{}
 )
 
-// New makes a text secret.
+// New returns a Text that holds text.
 func New(text string) Text { return Text{reveal: func() string { return text }} }
 
-// Reveal returns the secret itself, for whom it authenticates to and nobody else; "" of none.
+// Reveal returns the secret itself, or "" for the zero value. Use it only to authenticate.
 func (t Text) Reveal() string {
 	if t.reveal == nil {
 		return ""

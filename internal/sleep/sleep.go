@@ -1,5 +1,4 @@
-// Package sleep lets time pass unless a context ends. It must know nothing else: how long, and what
-// an end means, is the caller's.
+// Package sleep provides a sleep that a context can end.
 package sleep
 
 import (
@@ -7,8 +6,8 @@ import (
 	"time"
 )
 
-// For passes d and returns nil, or returns the context's error as soon as it has ended. Without a
-// time to pass it is the same as ctx.Err.
+// For sleeps for d and returns nil, or returns the context's error as soon as it has one. If d
+// is not positive, it returns ctx.Err.
 func For(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return ctx.Err()

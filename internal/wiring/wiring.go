@@ -1,6 +1,6 @@
-// Package wiring says to the pure packages what the configuration says, in their
-// own words: for the program that works and for the one that looks at it, so that
-// both mean the same. It decides nothing and reads nothing.
+// Package wiring converts the configuration to the types of the pure packages, for the manager
+// and for diagnostic tools, so that both interpret it the same way. It makes no decisions and
+// reads nothing.
 package wiring
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/underlay-ccm/underlay/routes"
 )
 
-// Pools are the pools in their order.
+// Pools returns the pools in their order.
 func Pools(c config.Config) []ipam.PoolConfig {
 	var out []ipam.PoolConfig
 	for _, p := range c.IPAM.Pools {
@@ -27,8 +27,8 @@ func Pools(c config.Config) []ipam.PoolConfig {
 	return out
 }
 
-// Ranges are the pools whose prefixes are routed through the network, which carries
-// no IPv6. Those inside the vSwitch's subnet need no routes.
+// Ranges returns the pools with prefixes that are routed through the network, which supports no
+// IPv6. Pools inside the vSwitch's subnet need no routes.
 func Ranges(c config.Config) []routes.Range {
 	var out []routes.Range
 	for _, p := range c.IPAM.Pools {
@@ -39,7 +39,7 @@ func Ranges(c config.Config) []routes.Range {
 	return out
 }
 
-// VSwitch is where the pools are whose prefixes need no routes.
+// VSwitch returns the subnet and its pools, which need no routes.
 func VSwitch(c config.Config) routes.VSwitch {
 	v := routes.VSwitch{Subnet: c.VSwitch.Subnet}
 	for _, p := range c.IPAM.Pools {
@@ -50,8 +50,8 @@ func VSwitch(c config.Config) routes.VSwitch {
 	return v
 }
 
-// Defaults are what Services get without annotations, in the network with this
-// ID, 0 without one, where dedicated servers have addresses in these ranges.
+// Defaults returns the load balancer settings of Services without annotations. network is the ID
+// of the network, or 0; dedicated are the ranges of dedicated servers' addresses.
 func Defaults(c config.Config, network int64, dedicated []netip.Prefix) lb.Defaults {
 	d := c.LoadBalancers.Defaults
 	d.Cluster, d.Network, d.DedicatedRanges = c.ClusterName, network, dedicated
@@ -59,7 +59,7 @@ func Defaults(c config.Config, network int64, dedicated []netip.Prefix) lb.Defau
 	return d
 }
 
-// Machines are those of the inventory without a cloud.
+// Machines returns the inventory without a cloud.
 func Machines(c config.Config) []cloud.Machine {
 	var out []cloud.Machine
 	for _, m := range c.Inventory {
@@ -68,7 +68,7 @@ func Machines(c config.Config) []cloud.Machine {
 	return out
 }
 
-// Dedicated are the dedicated servers of the inventory beside a cloud.
+// Dedicated returns the inventory of dedicated servers with a cloud.
 func Dedicated(c config.Config) []cloud.Dedicated {
 	var out []cloud.Dedicated
 	for _, m := range c.Inventory {

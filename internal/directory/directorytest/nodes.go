@@ -31,6 +31,7 @@ func (n Nodes) Own() *corev1.Node {
 	return own
 }
 
+// All returns all Nodes.
 func (n Nodes) All() (all []*kube.Node, err error) {
 	for _, node := range n.Informer.GetStore().List() {
 		all = append(all, kube.NodeOf(node.(*corev1.Node)))
