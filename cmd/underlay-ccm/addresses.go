@@ -14,17 +14,18 @@ import (
 	"github.com/underlay-ccm/underlay/internal/config"
 )
 
-// addressQPS bounds the requests of the controller of addresses. A node that dies costs one write,
-// and many Services that come cost one each.
+// addressQPS limits the requests of the address controller. A failed node costs one write, and
+// so does each new Service.
 const addressQPS = 50
 
-// serviceAddresses makes the controller that gives Services addresses which nodes hold.
+// serviceAddresses creates the address controller, which assigns addresses held by nodes to
+// Services.
 func (m *manager) serviceAddresses(c *appconfig.CompletedConfig) (runner, error) {
 	wanted := m.config.Addresses
 	if !wanted.Enabled() {
 		return nil, nil
 	}
-	// Its own client: the gap when a node dies must not wait for requests of others.
+	// Its own client: failover to another node must not wait for requests of other controllers.
 	rest, err := c.ClientBuilder.Config(addresscontroller.Name)
 	if err != nil {
 		return nil, fmt.Errorf("client of the controller of addresses: %w", err)
@@ -70,10 +71,10 @@ func selectsNamespaces(a config.Addresses) bool {
 	return false
 }
 
-// checkAddresses refuses at start a configuration that lacks addresses which Services have, so that
-// a process that knows them goes on instead of this one. It waits for an API server that isn't there
-// yet, as on a control plane that starts. Where there are no pools at all, a ledger that cannot be
-// read stops nothing: most clusters never had one.
+// checkAddresses refuses to start with a configuration that lacks addresses of existing
+// Services, so that a running process with the old configuration continues. It waits for an
+// unavailable API server, as on a control plane that starts. Without pools, an unreadable ledger
+// is no error: most clusters never had one.
 func (m *manager) checkAddresses(ctx context.Context, client kubernetes.Interface, room *waitingRoom) error {
 	backoff := wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 5, Cap: 10 * time.Second}
 	return backoff.DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
@@ -90,7 +91,7 @@ func (m *manager) checkAddresses(ctx context.Context, client kubernetes.Interfac
 	})
 }
 
-// addressesInUse are the mistakes that addresses of Services in no pool are.
+// addressesInUse returns an error for each Service address that is in no pool.
 func addressesInUse(orphans []addresscontroller.Orphan) error {
 	var wrong config.Errors
 	for _, o := range orphans {

@@ -27,19 +27,17 @@ import (
 	routecontroller "github.com/underlay-ccm/underlay/routes/controller"
 )
 
-// nodeIPAMController is the name that upstream's has in kube-controller-manager.
+// nodeIPAMController is upstream's name in kube-controller-manager.
 const nodeIPAMController = "node-ipam-controller"
 
-// vSwitchMemberController has none upstream.
 const vSwitchMemberController = "vswitch-member-controller"
 
-// nodeDirectoryController has none upstream.
 const nodeDirectoryController = "node-directory-controller"
 
-// runner is a controller of ours: it works until the context ends.
+// runner is a controller of Underlay. Run blocks until the context is done.
 type runner interface{ Run(context.Context) error }
 
-// controllers are upstream's node controllers and ours.
+// controllers returns upstream's node controllers and Underlay's controllers.
 func (m *manager) controllers() map[string]app.ControllerInitFuncConstructor {
 	upstream := app.DefaultInitFuncConstructors
 	return map[string]app.ControllerInitFuncConstructor{
@@ -54,7 +52,7 @@ func (m *manager) controllers() map[string]app.ControllerInitFuncConstructor {
 	}
 }
 
-// build makes a controller, or nil if the configuration wants none.
+// build creates a controller, or returns nil if it is not configured.
 type build func(*appconfig.CompletedConfig) (runner, error)
 
 func (m *manager) constructor(name string, construct build) app.ControllerInitFuncConstructor {
@@ -113,8 +111,8 @@ func (m *manager) routes(c *appconfig.CompletedConfig) (runner, error) {
 	return r, nil
 }
 
-// vSwitchMembers makes the controller that tells Nodes of dedicated servers what these are
-// in the vSwitch, where pods are to be reached over one and Robot can be asked.
+// vSwitchMembers creates the controller that reports the vSwitch membership of dedicated servers
+// on their Nodes, if pods are reached over a vSwitch and Robot is configured.
 func (m *manager) vSwitchMembers(c *appconfig.CompletedConfig) (runner, error) {
 	reached := wiring.VSwitch(m.config)
 	if len(reached.Ranges) == 0 || m.account == nil {
@@ -135,7 +133,7 @@ func (m *manager) vSwitchMembers(c *appconfig.CompletedConfig) (runner, error) {
 	})
 }
 
-// nodeDirectory makes the controller that writes what agents read of Nodes.
+// nodeDirectory creates the publisher of the directory of Nodes.
 func (m *manager) nodeDirectory(c *appconfig.CompletedConfig) (runner, error) {
 	client, err := m.fastClient(c, nodeDirectoryController)
 	if err != nil {
@@ -187,9 +185,9 @@ func (m *manager) loadBalancers(c *appconfig.CompletedConfig) (runner, error) {
 	})
 }
 
-// reachableTargets tells from the cached server list which servers have addresses in the network,
-// and which public ones. Dedicated servers are not in it: the load balancer controller knows their
-// addresses from their Nodes.
+// reachableTargets returns which servers of the cached list have private and public addresses.
+// Dedicated servers are not included: the load balancer controller gets their addresses from
+// Nodes.
 func (m *manager) reachableTargets(ctx context.Context, notBefore time.Time) (map[lb.Target]bool, error) {
 	servers, err := m.servers.List(ctx, notBefore)
 	if err != nil {
@@ -203,8 +201,7 @@ func (m *manager) reachableTargets(ctx context.Context, notBefore time.Time) (ma
 	return reachable, nil
 }
 
-// lease is how long another process may go on as the leader after it lost the
-// lease.
+// lease returns how long another process may act as the leader after it lost the lease.
 func lease(c *appconfig.CompletedConfig) time.Duration {
 	if election := c.ComponentConfig.Generic.LeaderElection; election.LeaderElect {
 		return election.LeaseDuration.Duration
@@ -212,7 +209,7 @@ func lease(c *appconfig.CompletedConfig) time.Duration {
 	return usualLease
 }
 
-// registry is where upstream's /metrics looks.
+// registry registers metrics for upstream's /metrics.
 type registry struct{}
 
 func (registry) Register(m metrics.Registerable) error { return legacyregistry.Register(m) }

@@ -17,8 +17,8 @@ import (
 	"github.com/underlay-ccm/underlay/internal/wiring"
 )
 
-// configureDedicated prepares what tells of dedicated servers: Robot, the inventory,
-// both or nothing. It asks nobody.
+// configureDedicated sets up the sources of dedicated servers: Robot, the inventory, both or
+// neither. It sends no request.
 func (m *manager) configureDedicated(transport http.RoundTripper, metrics robot.Registry) error {
 	inventory := wiring.Dedicated(m.config)
 	if !m.config.Robot.Enabled && len(inventory) == 0 {
@@ -37,7 +37,7 @@ func (m *manager) configureDedicated(transport http.RoundTripper, metrics robot.
 		Availability: sayAvailability,
 		Version:      version.Get().GitVersion,
 		Registry:     metrics,
-		Transport:    m.gate.Wrap(transport), // it leads failover addresses
+		Transport:    m.gate.Wrap(transport), // it routes failover addresses
 	})
 	if err != nil {
 		return err
@@ -48,17 +48,17 @@ func (m *manager) configureDedicated(transport http.RoundTripper, metrics robot.
 	return nil
 }
 
-// askRobot reads the first list of dedicated servers, so that what is wrong with the
-// credentials is told when this replica begins to lead and not when the first
-// dedicated server joins. Nothing waits for it. Replicas that don't lead ask nothing:
-// wrong credentials that several programs try get their address blocked.
+// askRobot lists the dedicated servers for the first time, so that wrong credentials are
+// reported when this replica becomes the leader and not when the first dedicated server joins.
+// It doesn't block. Other replicas send no requests, because repeated wrong credentials get
+// their address blocked.
 func (m *manager) askRobot(ctx context.Context) {
 	if m.account != nil {
-		go func() { _, _ = m.account.List(ctx, time.Time{}) }() // told by sayListed
+		go func() { _, _ = m.account.List(ctx, time.Time{}) }() // sayListed logs the error
 	}
 }
 
-// sayAvailability logs that the web service is away, and that it is back.
+// sayAvailability logs when the web service becomes unavailable and available again.
 func sayAvailability(err error) {
 	if err != nil {
 		klog.ErrorS(err, "The Robot web service doesn't answer; dedicated servers are taken for what they were, and none is declared absent")
@@ -67,8 +67,8 @@ func sayAvailability(err error) {
 	klog.InfoS("The Robot web service answers again")
 }
 
-// sayListed logs that dedicated servers can't be listed for another reason, such as
-// refused credentials, and that they can be again.
+// sayListed logs when dedicated servers can't be listed for another reason, such as refused
+// credentials, and when they can again.
 func sayListed(err error) {
 	if err != nil {
 		klog.ErrorS(err, "Dedicated servers can't be listed; they are taken for what they were, and none is declared absent")
@@ -77,8 +77,7 @@ func sayListed(err error) {
 	klog.InfoS("Dedicated servers can be listed again")
 }
 
-// robotCredentials reads the Robot web service's user and password, each from where
-// the configuration says.
+// robotCredentials returns a function that reads the user and password of the Robot web service.
 func robotCredentials(c config.Robot) func() (robot.Credentials, error) {
 	if c.User.File != "" && c.Password.File != "" {
 		return robot.CredentialFiles{User: c.User.File, Password: c.Password.File}.Read

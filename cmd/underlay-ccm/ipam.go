@@ -27,12 +27,12 @@ import (
 )
 
 const (
-	// ledgerNamespace is where the stored ledger is.
+	// ledgerNamespace is the namespace of the stored ledger.
 	ledgerNamespace = metav1.NamespaceSystem
-	// lastWords is how long a request of the allocator lives on after its process lost the lease.
+	// lastWords is the maximum time for which a request of the allocator may remain pending
+	// after its process lost the lease.
 	lastWords = 30 * time.Second
-	// usualLease is how long a process may go on without its lease where there is no election
-	// that says so.
+	// usualLease is the assumed lease duration if there is no election.
 	usualLease = 15 * time.Second
 )
 
@@ -79,8 +79,8 @@ func (m *manager) nodeIPAM(c *appconfig.CompletedConfig) (runner, error) {
 	return r, nil
 }
 
-// fastClient makes a client with the rate limit ipamQPS and a budget of its own: that of the other
-// clients would be the ceiling of how fast Nodes get their podCIDRs.
+// fastClient returns a client with its own rate limit ipamQPS: the limit of the shared clients
+// would bound how fast Nodes get their podCIDRs.
 func (m *manager) fastClient(c *appconfig.CompletedConfig, controller string) (*kubernetes.Clientset, error) {
 	rest, err := c.ClientBuilder.Config(controller)
 	if err != nil {
@@ -94,11 +94,11 @@ func (m *manager) fastClient(c *appconfig.CompletedConfig, controller string) (*
 	return client, nil
 }
 
-// rootNodes is how many Nodes the stored ledger's root has before more go to shards: what it takes
-// to write them all is then about what a shard takes.
+// rootNodes is the number of Nodes in the stored ledger's root before further ones are stored in
+// shards. A write of the root then costs about as much as one of a shard.
 const rootNodes = 1 << ipam.BlockBits
 
-// shards says how the stored ledger is spread, if it is to be.
+// shards returns how the stored ledger is sharded.
 func shards(wanted bool) ipamcontroller.Shards {
 	if !wanted {
 		return ipamcontroller.Shards{}
@@ -122,11 +122,11 @@ func firstLeader(ctx context.Context, client kubernetes.Interface, namespace, na
 	return false, fmt.Errorf("reading ConfigMap %s/%s: %w", ledgerNamespace, routecontroller.RecordName, err)
 }
 
-// serviceCIDRs is the informer of ServiceCIDR objects, or nil where the API server is too old to
-// have them.
+// serviceCIDRs returns the informer of ServiceCIDR objects, or nil if the API server doesn't
+// support them.
 func serviceCIDRs(c *appconfig.CompletedConfig, client discovery.DiscoveryInterface) (networkinginformers.ServiceCIDRInformer, error) {
 	var list *metav1.APIResourceList
-	// Whoever has just become the leader must not end for one lost answer.
+	// A single lost response must not end a new leader.
 	lost := func(err error) bool { return !apierrors.IsNotFound(err) }
 	err := retry.OnError(wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Steps: 6}, lost, func() (err error) {
 		list, err = client.ServerResourcesForGroupVersion("networking.k8s.io/v1")
@@ -150,7 +150,7 @@ func pools(c config.Config) []ipamcontroller.Pool {
 	return out
 }
 
-// exclusions are what no podCIDR may lie in, where a network, if there is one, is as it was seen.
+// exclusions returns the prefixes that no podCIDR may overlap; network may be nil.
 func (m *manager) exclusions(network *hetzner.Network) []netip.Prefix {
 	out := slices.Concat(m.config.IPAM.ServiceRanges, m.config.IPAM.Exclude)
 	if network != nil {
@@ -159,8 +159,8 @@ func (m *manager) exclusions(network *hetzner.Network) []netip.Prefix {
 	return out
 }
 
-// checkPools refuses at start what the stored ledger or the exclusions leave no place for, so
-// that a process that works goes on instead of this one.
+// checkPools refuses to start if the stored ledger or the exclusions conflict with the pools, so
+// that a running process with a working configuration continues.
 func (m *manager) checkPools(ctx context.Context, client kubernetes.Interface) error {
 	if !m.config.IPAM.Enabled {
 		return nil
@@ -179,8 +179,8 @@ func (m *manager) checkPools(ctx context.Context, client kubernetes.Interface) e
 	return nil
 }
 
-// routed is what the route controller knows, once there is one. Inside the vSwitch's
-// subnet no route leads to anybody.
+// routed returns the route controller's state of a prefix, if there is a controller. Prefixes
+// inside the vSwitch's subnet have no routes.
 func (m *manager) routed(p netip.Prefix, since time.Time) (routed, known bool) {
 	if subnet := m.config.VSwitch.Subnet; subnet.Contains(p.Addr()) && p.Bits() >= subnet.Bits() {
 		return false, true
@@ -192,8 +192,8 @@ func (m *manager) routed(p netip.Prefix, since time.Time) (routed, known bool) {
 	return r.Routed(p, since)
 }
 
-// destinations are those of the network's routes, as far as the route controller
-// knows them.
+// destinations returns the destinations of the network's routes, if the route controller has
+// them.
 func (m *manager) destinations() (standing []netip.Prefix, known bool) {
 	r := m.routeController.Load()
 	if r == nil {
@@ -202,7 +202,7 @@ func (m *manager) destinations() (standing []netip.Prefix, known bool) {
 	return r.Destinations()
 }
 
-// departed are the Nodes of which the ledger still knows that they were here.
+// departed returns the deleted Nodes in the ledger.
 func (m *manager) departed() (departed []kube.Departed, known bool) {
 	c := m.ipamController.Load()
 	if c == nil {
@@ -211,7 +211,7 @@ func (m *manager) departed() (departed []kube.Departed, known bool) {
 	return c.Departed()
 }
 
-// fieldOf is the setting that a pool's range comes from.
+// fieldOf returns the setting that contains a pool's range.
 func (m *manager) fieldOf(p netip.Prefix) string {
 	for _, pool := range m.config.IPAM.Pools {
 		if pool.Prefix == p {

@@ -13,29 +13,31 @@ import (
 )
 
 const (
-	// holdTimeout is well within any lease, so that who holds it then is who got it.
+	// holdTimeout is well within any lease duration, so the holder is still the process that
+	// acquired the lease.
 	holdTimeout = 3 * time.Second
-	// stepDownTimeout is well within the time that Kubernetes gives a pod to end. What is held
-	// goes on no longer than the lease either: renewals of the lease are behind the gate, too, and
-	// an elector that can't renew ends the process before the lease expires.
+	// stepDownTimeout is well within a pod's termination grace period. Held changes don't
+	// outlast the lease either: the gate covers its renewals too, and an elector that can't
+	// renew exits the process before the lease expires.
 	stepDownTimeout = 10 * time.Second
 )
 
-// warm starts, before this replica leads, the informers that node IPAM waits for when it does: to
-// list the Nodes of a large cluster takes seconds. Controllers subscribe only when it leads, so
-// until then events fill the caches and nothing else.
+// warm starts the informers that node IPAM waits for before this replica leads, because listing
+// the Nodes of a large cluster takes seconds. Until it leads there are no controllers, so events
+// only fill the caches.
 func (m *manager) warm(c *appconfig.CompletedConfig) {
 	if m.config.IPAM.Enabled && enabled(c, nodeIPAMController) {
-		// The leader tries again.
+		// An error is ignored here; the leader retries.
 		if ranges, err := serviceCIDRs(c, c.Client.Discovery()); err == nil && ranges != nil {
 			ranges.Informer()
 		}
 	}
-	// Those of Nodes are there since connect. They end with the process, as the leader's do.
+	// The Node informer exists since connect. Informers run until the process ends, as the
+	// leader's do.
 	c.SharedInformers.Start(wait.NeverStop)
 }
 
-// lead begins what this replica does as the leader.
+// lead starts the work of this replica as the leader.
 func (m *manager) lead(ctx context.Context, c *appconfig.CompletedConfig) {
 	m.once.Do(func() {
 		m.hold(ctx, c)
@@ -47,10 +49,10 @@ func (m *manager) lead(ctx context.Context, c *appconfig.CompletedConfig) {
 	})
 }
 
-// hold remembers the lease, to give it back in the end. Without that it expires.
+// hold records the lease, so that stepDown can release it. Without it the lease expires.
 func (m *manager) hold(ctx context.Context, c *appconfig.CompletedConfig) {
 	election := c.ComponentConfig.Generic.LeaderElection
-	// With credentials of its own for each controller, their clients are not behind the gate.
+	// With separate credentials per controller, the gate does not cover their clients.
 	if !election.LeaderElect || c.ComponentConfig.KubeCloudShared.UseServiceAccountCredentials {
 		return
 	}
@@ -67,8 +69,8 @@ func (m *manager) hold(ctx context.Context, c *appconfig.CompletedConfig) {
 	klog.FromContext(ctx).Error(err, "The lease will not be given back at the end; it will expire")
 }
 
-// stepDown ends what is held, whether there is a lease or not, and lets the next leader begin at
-// once if there is one. On a replica that doesn't lead nothing is held.
+// stepDown waits for held changes, with or without a lease, and then releases the lease, so that
+// the next leader can start at once. A replica that doesn't lead has no held changes.
 func (m *manager) stepDown() {
 	ctx, cancel := context.WithTimeout(context.Background(), stepDownTimeout)
 	defer cancel()

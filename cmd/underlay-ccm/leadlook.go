@@ -14,19 +14,19 @@ import (
 )
 
 const (
-	// lookTimeout is how long the controllers of a new leader wait for the cloud.
+	// lookTimeout limits how long the controllers of a new leader wait for the cloud.
 	lookTimeout = 10 * time.Second
-	// followPeriod lies between two looks at a network whose routes are not ours. Load balancers
-	// look at its subnets themselves only when nobody did for 5 minutes.
+	// followPeriod is the time between two reads of a network without managed routes. Load
+	// balancers reread its subnets only if they are older than 5 minutes.
 	followPeriod = 4 * time.Minute
 )
 
-// lookAsLeader sees the network as it is now, which may be long after the start: podCIDRs keep
-// clear of the subnets of this moment. No controller of ours runs before it returns, also those
-// that need no cloud: upstream starts one after the other. So a cloud that doesn't answer soon is
-// looked at in the background, while the controllers go on with what the start saw, as those of the
-// leader before did; and nothing that is found ends the process, since every replica would end in
-// turn. Only a start refuses.
+// lookAsLeader reads the current network, which may have changed since the start: podCIDRs must
+// not overlap its current subnets. Upstream starts the controllers sequentially, so none of ours
+// runs before it returns, not even those that need no cloud. If the cloud is unresponsive, the
+// read continues in the background, and the controllers use the network as read at start, as
+// those of the previous leader did. No finding exits the process, since every replica would exit
+// in turn. Only a start refuses a configuration.
 func (m *manager) lookAsLeader(ctx context.Context) {
 	if m.client == nil || m.config.Network == "" {
 		return
@@ -35,7 +35,7 @@ func (m *manager) lookAsLeader(ctx context.Context) {
 	go func() {
 		network, err := m.networkAsLeader(ctx)
 		if err != nil {
-			return // the context ended
+			return // the context is done
 		}
 		seen <- network
 		if m.config.VSwitch.ExposeRoutes && !network.Coupling.Exposed {
@@ -51,7 +51,8 @@ func (m *manager) lookAsLeader(ctx context.Context) {
 	}
 }
 
-// networkAsLeader looks for the network until the cloud shows it, and logs what a start would refuse.
+// networkAsLeader reads the network, retrying until it succeeds, and logs what a start would
+// refuse.
 func (m *manager) networkAsLeader(ctx context.Context) (network *hetzner.Network, err error) {
 	err = backoff().DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
 		var err error
@@ -73,8 +74,8 @@ func (m *manager) networkAsLeader(ctx context.Context) (network *hetzner.Network
 	return network, nil
 }
 
-// useAsLeader takes what was seen of the network for what is, unless its subnets leave nothing of a
-// pool: there is no Ledger of such a pool.
+// useAsLeader uses the network as read, unless its subnets fill a whole pool: a Ledger with such
+// a pool is an error.
 func (m *manager) useAsLeader(ctx context.Context, network *hetzner.Network) {
 	if m.config.IPAM.Enabled {
 		if _, err := ipam.NewLedger(wiring.Pools(m.config), m.exclusions(network)); err != nil {
@@ -85,8 +86,8 @@ func (m *manager) useAsLeader(ctx context.Context, network *hetzner.Network) {
 	m.network = network
 }
 
-// follow looks at the network now and then where no route controller does, so that one that was
-// deleted and created again under its name is found again.
+// follow reads the network periodically if no route controller does, so that a network that was
+// deleted and recreated under its name is found again.
 func (m *manager) follow(ctx context.Context) {
 	ctx = requests.WithPriority(ctx, requests.Background)
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
@@ -96,8 +97,7 @@ func (m *manager) follow(ctx context.Context) {
 	}, followPeriod)
 }
 
-// exposeRoutes has the network tell its routes to the vSwitch, and tries until it
-// does.
+// exposeRoutes makes the network expose its routes to the vSwitch, retrying until it succeeds.
 func (m *manager) exposeRoutes(ctx context.Context, network *hetzner.Network) {
 	backoff := wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 12, Cap: 10 * time.Minute}
 	_ = backoff.DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) {

@@ -1,7 +1,6 @@
-// Command underlay-ccm is the cloud controller manager: upstream's application
-// with upstream's node controllers, and Underlay's controllers for node IPAM,
-// routes and load balancers under upstream's names. This package is wiring:
-// flags to configuration to constructors.
+// Command underlay-ccm is the cloud controller manager: upstream's application with upstream's
+// node controllers, and Underlay's controllers for node IPAM, routes and load balancers under
+// upstream's names. This package only wires flags and configuration to constructors.
 package main
 
 import (
@@ -65,8 +64,7 @@ func main() {
 	}
 }
 
-// ipamFlags are the flags of node IPAM that upstream has in
-// kube-controller-manager.
+// ipamFlags are the flags of node IPAM, which upstream has in kube-controller-manager.
 type ipamFlags struct {
 	serviceRanges            string
 	mask, maskIPv4, maskIPv6 int
@@ -104,34 +102,34 @@ func aliases() map[string]string {
 	return all
 }
 
-// manager carries what start-up finds out to the controllers' constructors.
+// manager holds the results of start-up for the controllers' constructors.
 type manager struct {
 	ctx     context.Context
 	config  config.Config
-	client  *hetzner.Client  // nil: the provider is no cloud
-	network *hetzner.Network // as the start saw it, or the beginning leader; nil: none configured
+	client  *hetzner.Client  // nil without a cloud
+	network *hetzner.Network // as read at start or by the new leader; nil: none configured
 	table   routes.Table     // of the network
-	// networkID is that of the network of this moment; nil: none configured.
+	// networkID returns the ID of the current network; nil: none configured.
 	networkID func() int64
-	found     atomic.Pointer[hetzner.Network] // the network of this moment
+	found     atomic.Pointer[hetzner.Network] // the current network
 	servers   cloud.Servers
 	index     cloud.Index // of the server list
-	// dedicated are the dedicated servers; nil: nobody tells of any.
+	// dedicated is the index of dedicated servers; nil without Robot and inventory.
 	dedicated *cloud.DedicatedIndex
-	// account is that of dedicated servers at Robot; nil: Robot isn't asked.
+	// account lists the dedicated servers of the account at Robot; nil without Robot.
 	account *dedicated.Servers
-	robot   *robot.Client // nil as account is
-	offered bool          // what load balancers are to be
+	robot   *robot.Client // nil without Robot
+	offered bool          // the load balancer settings match the cloud's offer
 
-	gate  leadership.Gate                  // before the API server and the cloud
+	gate  leadership.Gate                  // of requests to the API server and the cloud
 	lease atomic.Pointer[leadership.Lease] // nil until this replica leads
-	plain kubernetes.Interface             // not behind the gate
+	plain kubernetes.Interface             // bypasses the gate
 
-	// What the controllers know that another asks for; nil before there is one.
+	// Controllers that other controllers use; nil until constructed.
 	routeController atomic.Pointer[routecontroller.Controller]
 	ipamController  atomic.Pointer[ipamcontroller.Controller]
 
-	once sync.Once // what is done when this replica leads, see lead
+	once sync.Once // of lead
 }
 
 func (m *manager) configure(flags config.Flags) error {
@@ -163,8 +161,9 @@ func (m *manager) configure(flags config.Flags) error {
 	return m.configureDedicated(nil, registry{})
 }
 
-// giveDeadlines has clients give up on a silent API server. Those that upstream has made before are
-// made again. With credentials of its own for each controller, upstream knows no such way.
+// giveDeadlines adds a timeout to requests of all clients, and recreates the clients that
+// upstream has created already. With separate credentials per controller, upstream provides no
+// hook for this.
 func giveDeadlines(c *appconfig.CompletedConfig) {
 	c.Kubeconfig.Wrap(kube.WithDeadline)
 	of := func(name string) *kubernetes.Clientset {
@@ -174,13 +173,13 @@ func giveDeadlines(c *appconfig.CompletedConfig) {
 	c.SharedInformers = informers.NewSharedInformerFactory(c.VersionedClient, app.ResyncPeriod(c)())
 }
 
-// start is upstream's hook between configuration and controllers. It returns
-// when the cloud has been seen and fits the configuration; upstream offers it
-// no error to return, so what can't be mended by waiting ends the process.
+// start is upstream's hook between configuration and controllers. It returns once the cloud is
+// reachable and matches the configuration. The hook can't return an error, so an error that
+// waiting doesn't resolve exits the process.
 func (m *manager) start(c *appconfig.CompletedConfig) cloudprovider.Interface {
 	giveDeadlines(c)
 	m.plain = c.Client
-	c.Kubeconfig.Wrap(m.gate.Wrap) // of the clients that are made from here on
+	c.Kubeconfig.Wrap(m.gate.Wrap) // for all clients created later
 	provider, err := m.connect(m.ctx, c)
 	if m.ctx.Err() != nil {
 		fmt.Fprintln(os.Stderr, "stopped while waiting for the cloud")

@@ -18,7 +18,7 @@ import (
 	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
-// addressRouters are the movers that act through an API, where pools have them.
+// addressRouters returns the movers that use an API and that pools name.
 func (m *manager) addressRouters(nodes corelisters.NodeLister) map[string]addresscontroller.Routing {
 	routers := make(map[string]addresscontroller.Routing)
 	if ranges := rangesOf(m.config.Addresses, config.FloatingIP); len(ranges) > 0 {
@@ -40,7 +40,7 @@ func (m *manager) addressRouters(nodes corelisters.NodeLister) map[string]addres
 	return routers
 }
 
-// rangesOf are the ranges of all pools that have a mover.
+// rangesOf returns the ranges of all pools with the mover.
 func rangesOf(a config.Addresses, mover config.Mover) (ranges []addresses.Range) {
 	for _, p := range a.Pools {
 		if p.Mover == mover {
@@ -50,7 +50,7 @@ func rangesOf(a config.Addresses, mover config.Mover) (ranges []addresses.Range)
 	return ranges
 }
 
-// serves reports whether a provider ID is one that a mover leads addresses to.
+// serves returns a function that reports whether a mover can route addresses to a provider ID.
 func serves(parse func(string) (int64, error)) func(string) bool {
 	return func(providerID string) bool {
 		_, err := parse(providerID)
@@ -58,7 +58,8 @@ func serves(parse func(string) (int64, error)) func(string) bool {
 	}
 }
 
-// machines are the provider IDs of the Nodes that a mover leads addresses to, by their numbers.
+// machines returns a function that maps server numbers to the provider IDs of Nodes that a mover
+// can route addresses to.
 func machines(nodes corelisters.NodeLister, parse func(string) (int64, error)) func(context.Context) (map[int64]string, error) {
 	return func(context.Context) (map[int64]string, error) {
 		list, err := nodes.List(labels.Everything())
@@ -75,14 +76,14 @@ func machines(nodes corelisters.NodeLister, parse func(string) (int64, error)) f
 	}
 }
 
-// mover is a Router that knows which addresses of its pools the provider doesn't have.
+// mover is a Router that can list the addresses of its pools that the provider doesn't have.
 type mover interface {
 	addresscontroller.Router
 	Missing(context.Context) ([]netip.Addr, error)
 }
 
-// checked tells of addresses that are in a pool by mistake once it knows what there is, and not only
-// when a Service gets one.
+// checked logs the missing addresses of pools after the first list, not only when a Service gets
+// one.
 type checked struct {
 	mover
 	once sync.Once
@@ -95,7 +96,7 @@ func (c *checked) Routed(ctx context.Context) (map[netip.Addr]string, error) {
 		return nil, err
 	}
 	c.once.Do(func() {
-		// It has just been listed: nobody is asked again.
+		// Uses the list just read; sends no request.
 		missing, err := c.Missing(ctx)
 		if err == nil && len(missing) > 0 {
 			klog.FromContext(ctx).Info("Pools have addresses that the provider doesn't have, the first of each range is named; Services that get one are not reached: order them, or take them out of addresses.pools",

@@ -8,9 +8,9 @@ import (
 	"github.com/underlay-ccm/underlay/internal/config"
 )
 
-// checkOffer compares what load balancers are to be with what the cloud offers:
-// nobody would hear of a mistake before the first Service that needs one. Only
-// what somebody wrote is asked about, and once, as the offer hardly changes.
+// checkOffer checks the load balancer settings against the cloud's offer, because otherwise a
+// mistake appears only with the first Service that uses it. It only checks settings that were
+// given, and only once, since the offer rarely changes.
 func (m *manager) checkOffer(ctx context.Context) (config.Errors, error) {
 	want := m.config.LoadBalancers
 	if !want.Enabled || m.offered {

@@ -14,15 +14,15 @@ import (
 	"github.com/underlay-ccm/underlay/internal/config"
 )
 
-// runE is what cobra calls.
+// runE is the type of cobra's RunE.
 type runE func(*cobra.Command, []string) error
 
-// run is upstream's application, before which anything wrong in flags, file and
-// environment ends the program: nothing listens or connects yet.
+// run validates flags, file and environment before upstream's application runs, so that a
+// mistake ends the program before it listens or connects.
 func (m *manager) run(opts *options.CloudControllerManagerOptions, ipam *ipamFlags, upstream runE) runE {
 	return func(cmd *cobra.Command, args []string) error {
 		if cmd.Flag("version").Value.String() == string(verflag.VersionTrue) {
-			// verflag would say it in the name of Kubernetes.
+			// verflag would print the name Kubernetes.
 			v := version.Get()
 			fmt.Fprintln(cmd.OutOrStdout(), cmd.Name(), v.GitVersion, v.Platform, v.GoVersion)
 			return nil
@@ -43,11 +43,10 @@ func (m *manager) run(opts *options.CloudControllerManagerOptions, ipam *ipamFla
 	}
 }
 
-// printed is an error that upstream's application has printed itself, as it does
-// with all of its own.
+// printed marks an error that upstream's application has already printed.
 type printed struct{ error }
 
-// configFlags are the flags that bear on the configuration.
+// configFlags returns the flags that are part of the configuration.
 func configFlags(cmd *cobra.Command, opts *options.CloudControllerManagerOptions, ipam *ipamFlags) config.Flags {
 	shared := opts.KubeCloudShared
 	return config.Flags{
@@ -68,8 +67,8 @@ func configFlags(cmd *cobra.Command, opts *options.CloudControllerManagerOptions
 	}
 }
 
-// checkKubeconfig looks for the way to the API server as upstream does, whose own
-// errors would name neither the flag nor what to do.
+// checkKubeconfig loads the API server's address and credentials as upstream does, whose errors
+// contain neither the flag nor a remedy.
 func checkKubeconfig(master, path string) error {
 	var problem, remedy string
 	var err error

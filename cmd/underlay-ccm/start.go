@@ -27,18 +27,18 @@ import (
 	"github.com/underlay-ccm/underlay/routes"
 )
 
-// The settings that the network may contradict.
+// Settings that may contradict the network.
 const (
 	vSwitchSubnet = "vswitch.subnet"
 	vSwitchExpose = "vswitch.exposeRoutes"
 )
 
-// connect waits until the cloud answers, checks the configuration against what
-// it says, and builds the provider. Meanwhile the secure port answers /healthz
-// with what it waits for, so that this replica isn't ready and says why.
+// connect waits until the cloud is reachable, checks the configuration against its state, and
+// builds the provider. Until then the secure port serves /healthz with the reason for waiting,
+// so that this replica isn't ready.
 func (m *manager) connect(ctx context.Context, c *appconfig.CompletedConfig) (cloudprovider.Interface, error) {
 	var room *waitingRoom
-	if c.SecureServing != nil { // nil: --secure-port=0, nobody asks
+	if c.SecureServing != nil { // nil with --secure-port=0
 		var err error
 		if room, err = openWaitingRoom(c.SecureServing); err != nil {
 			return nil, err
@@ -75,7 +75,7 @@ func (m *manager) connect(ctx context.Context, c *appconfig.CompletedConfig) (cl
 		Recorder:  c.EventRecorder,
 		Family:    cloud.AddressFamily(m.config.InstancesAddressFamily),
 		InNetwork: m.network != nil,
-		// Only the route controller sets the condition that the gate waits for.
+		// Only the route controller sets the condition that gates scheduling.
 		Gated:          m.routesRun(c),
 		Dedicated:      m.dedicated,
 		NetworkRange:   m.networkRange(),
@@ -83,15 +83,15 @@ func (m *manager) connect(ctx context.Context, c *appconfig.CompletedConfig) (cl
 	})}, nil
 }
 
-// light is what the cache keeps of Nodes. The conditions are those that the controllers of this
-// program read, upstream's included.
+// light returns the transform of cached Nodes. It keeps the conditions that the controllers of
+// this program read, including upstream's.
 func light() cache.TransformFunc {
 	return kube.Light(corev1.NodeReady, corev1.NodeNetworkUnavailable, ipamcontroller.PodCIDRsAllocated,
 		vswitch.MemberCondition, kube.AddressesMatch)
 }
 
-// see begins to look at the servers and, if there is one, at the network's route
-// table: both follow a network that is deleted and created again under its name.
+// see sets up the server list and, with a network, its route table. Both follow a network that
+// is deleted and recreated under its name.
 func (m *manager) see() {
 	if m.network == nil {
 		m.servers = m.client.Servers(0)
@@ -111,7 +111,8 @@ func (m *manager) see() {
 	m.table, m.servers, m.networkID = followed.Table(), followed.Servers(), followed.ID
 }
 
-// networkRange tells the range of the network of the moment; nil: none configured.
+// networkRange returns a function that returns the range of the current network; nil: none
+// configured.
 func (m *manager) networkRange() func() netip.Prefix {
 	if m.network == nil {
 		return nil
@@ -119,7 +120,7 @@ func (m *manager) networkRange() func() netip.Prefix {
 	return func() netip.Prefix { return m.found.Load().IPRange }
 }
 
-// routesRun reports whether the route controller runs: it looks at the network all the time.
+// routesRun reports whether the route controller runs, which lists the network periodically.
 func (m *manager) routesRun(c *appconfig.CompletedConfig) bool {
 	return m.config.Routes.Enabled && enabled(c, names.NodeRouteController)
 }
@@ -128,8 +129,7 @@ func enabled(c *appconfig.CompletedConfig, name string) bool {
 	return controllermanager.IsControllerEnabled(name, app.ControllersDisabledByDefault, c.ComponentConfig.Generic.Controllers)
 }
 
-// reach looks at the cloud until it answers: an answer that says the
-// configuration is wrong is final, anything else is tried again.
+// reach retries look until the cloud is reachable. A configuration error is final.
 func (m *manager) reach(ctx context.Context, room *waitingRoom) error {
 	return backoff().DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
 		err := m.look(ctx)
@@ -146,14 +146,14 @@ func (m *manager) reach(ctx context.Context, room *waitingRoom) error {
 	})
 }
 
-// backoff is how often a cloud that doesn't answer is asked: ever more seldom, up to a minute.
+// backoff returns the retry delays for an unreachable cloud: exponential, up to a minute.
 func backoff() wait.Backoff {
 	return wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 10, Cap: time.Minute}
 }
 
-// look asks for the network, or where there is none for the servers, which
-// proves the token, and for what load balancers can be, and compares. Without a
-// cloud there is nothing to look at.
+// look reads the network, or the servers if there is no network, which verifies the token, and
+// the offered load balancers, and checks the configuration against them. It does nothing without
+// a cloud.
 func (m *manager) look(ctx context.Context) error {
 	if m.client == nil {
 		return nil
@@ -185,7 +185,7 @@ func (m *manager) lookAtProject(ctx context.Context) (err error) {
 	return err
 }
 
-// checkLayout compares the pools with the network that they are routed in.
+// checkLayout checks the pools against the network that routes them.
 func (m *manager) checkLayout(ctx context.Context, network *hetzner.Network) config.Errors {
 	if network == nil || !m.config.Routes.Enabled {
 		return nil
@@ -207,8 +207,8 @@ func (m *manager) checkLayout(ctx context.Context, network *hetzner.Network) con
 	return wrong
 }
 
-// checkVSwitch compares where dedicated servers are to be with the network. That the
-// network doesn't expose its routes is mended once this replica leads, if it may be.
+// checkVSwitch checks the vSwitch settings against the network. If the network doesn't expose
+// its routes but may, the leader corrects that later.
 func (m *manager) checkVSwitch(network *hetzner.Network) config.Errors {
 	if network == nil {
 		return nil
@@ -226,7 +226,7 @@ func (m *manager) checkVSwitch(network *hetzner.Network) config.Errors {
 	return wrong
 }
 
-// explain turns what the configuration is to blame for into its errors.
+// explain converts errors that the configuration caused to configuration errors.
 func (m *manager) explain(err error) error {
 	switch {
 	case err == nil:

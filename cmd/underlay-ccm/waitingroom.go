@@ -12,9 +12,9 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 )
 
-// waitingRoom answers health checks on the secure port until the controllers'
-// server takes it over. It is a server of its own on the same listener, because
-// the other one starts controllers for its certificates, and those run once.
+// waitingRoom serves health checks on the secure port until the controllers' server takes over.
+// It is a separate server on the same listener, because the controllers' server also starts
+// controllers for its certificates, which can run only once.
 type waitingRoom struct {
 	server *http.Server
 	door   *door
@@ -45,15 +45,15 @@ func openWaitingRoom(serving *genericapiserver.SecureServingInfo) (*waitingRoom,
 	return room, nil
 }
 
-// say sets what is being waited for.
+// say sets the reason that /healthz returns.
 func (r *waitingRoom) say(reason string) {
 	if r != nil {
 		r.reason.Store(reason)
 	}
 }
 
-// close stops answering. The port stays open: who knocks now is answered by the
-// next server.
+// close stops the server. The listener stays open, and the next server accepts pending
+// connections.
 func (r *waitingRoom) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
@@ -61,14 +61,14 @@ func (r *waitingRoom) close() {
 	_ = r.door.SetDeadline(time.Time{})
 }
 
-// deadliner is a listener whose Accept can be interrupted, as TCP's can.
+// deadliner is a listener with an interruptible Accept, such as TCP's.
 type deadliner interface {
 	net.Listener
 	SetDeadline(time.Time) error
 }
 
-// door is a listener that its server can leave without shutting it.
+// door is a listener that stays open when its server shuts down.
 type door struct{ deadliner }
 
-// Close interrupts Accept and leaves the port open.
+// Close interrupts Accept and keeps the listener open.
 func (d *door) Close() error { return d.SetDeadline(time.Unix(1, 0)) }

@@ -53,6 +53,7 @@ func (t *ticket) rank(now time.Time) Priority {
 	return t.priority
 }
 
+// NewQueue returns an empty queue.
 func NewQueue(b Budget) *Queue { return &Queue{budget: b} }
 
 // Wait blocks until a request with the context's priority may be sent. It spends the budget and
