@@ -25,14 +25,14 @@ import (
 	"github.com/underlay-ccm/underlay/routes/kernel"
 )
 
-// held are the addresses that packets may come for, which the packet filter follows.
+// held is the set of addresses that may receive packets, for the packet filter.
 type held struct {
-	// used: there are pools of them.
+	// used means that there are pools of addresses.
 	used bool
 	addressagent.Set
 }
 
-// filtered adds them to what the packet filter does.
+// filtered adds the held addresses to the packet filter's desired state.
 func (h *held) filtered(d netfilter.Desired) netfilter.Desired {
 	if h.used {
 		d.RefuseHeld, d.Held, d.Served = true, h.All(), h.Ports()
@@ -40,7 +40,7 @@ func (h *held) filtered(d netfilter.Desired) netfilter.Desired {
 	return d
 }
 
-// holder makes the part of the agent that holds addresses.
+// holder creates the component that holds addresses.
 func (o *options) holder(
 	s settings, m machine, nodes addressagent.Nodes, reg agent.Registry,
 ) (*addressagent.Agent, error) {
@@ -63,8 +63,9 @@ func (o *options) holder(
 	})
 }
 
-// heldBefore reports whether an earlier run had pools. If Services use their addresses yet, a run
-// without pools must not become ready: that would take them from one node after the other.
+// heldBefore reports whether an earlier run had pools. While Services use their addresses, a run
+// without pools must not become ready, since a rollout would remove the addresses from all
+// nodes.
 func (o *options) heldBefore() bool {
 	_, err := os.Stat(o.heldPath())
 	return err == nil
@@ -72,7 +73,7 @@ func (o *options) heldBefore() bool {
 
 func (o *options) heldPath() string { return filepath.Join(o.stateDir, addressagent.StateFile) }
 
-// movers are those that the pools name, and the one that announces podCIDRs.
+// movers returns the movers of the pools and the mover that announces podCIDRs.
 func movers(
 	a config.Addresses, self string, network *kernel.Kernel, friends *addressagent.Friends,
 ) (all []addressagent.NamedMover) {
@@ -95,7 +96,7 @@ func movers(
 			named.Mover = newSegment(responder, network, kind == config.FloatingIP)
 		case config.BGPMover:
 			named.Mover = newRouters(self, a.BGP, pools)
-		default: // Robot routes it here, to an address that the machine has
+		default: // Robot routes it to an address of the machine
 			named.Mover = &addressagent.Passive{}
 		}
 		all = append(all, named)
@@ -103,10 +104,10 @@ func movers(
 	return all
 }
 
-// routed reports whether a provider brings packets to the node that it leads an address to.
+// routed reports whether a provider routes packets for the address to its node.
 func routed(kind config.Mover) bool { return kind == config.FloatingIP || kind == config.Failover }
 
-// led are the pools whose addresses a provider leads to nodes.
+// led returns the pools with addresses that a provider routes to nodes.
 func led(a config.Addresses) (pools []addresses.Pool) {
 	for _, p := range a.Pools {
 		if routed(p.Mover) {
@@ -116,11 +117,11 @@ func led(a config.Addresses) (pools []addresses.Pool) {
 	return pools
 }
 
-// holds reports whether this node has anything to do with addresses.
+// holds reports whether this node runs the component that holds addresses.
 func holds(a config.Addresses) bool { return a.Enabled() || a.BGP.PodCIDRs }
 
-// printAddresses shows which addresses the ledger gives to this node, and what its Node says against
-// that. It returns how much needs a person.
+// printAddresses prints the addresses that the ledger assigns to this node and the problems that
+// its Node reports. It returns the number of problems.
 func (o *options) printAddresses(
 	ctx context.Context, out io.Writer, s settings, own *corev1.Node, nodes []*kube.Node, h *held,
 ) (trouble int, err error) {
@@ -154,7 +155,7 @@ func (o *options) printAddresses(
 	return printReport(out, report, mine), nil
 }
 
-// describe says how an address comes to this node, and for whom.
+// describe returns the mover, pool and Services of an address.
 func describe(e addresses.Entry, a config.Addresses) string {
 	way := "in no pool of the configuration"
 	for _, p := range a.Pools {
@@ -168,7 +169,7 @@ func describe(e addresses.Entry, a config.Addresses) string {
 	return way
 }
 
-// printReport shows what speaks against holding addresses here.
+// printReport prints the reported problems of addresses on this node.
 func printReport(out io.Writer, r addresses.Report, mine []netip.Addr) (trouble int) {
 	if r.Unfit != "" {
 		trouble++

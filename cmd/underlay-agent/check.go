@@ -20,11 +20,10 @@ import (
 	"github.com/underlay-ccm/underlay/routes/kernel"
 )
 
-// checkWithin is how long everything that check asks for may take.
+// checkWithin limits the time of all requests of check.
 const checkWithin = 30 * time.Second
 
-// check prints what run would do now, and why. Its error counts what needs a
-// person.
+// check prints what run would do now, and why. Its error contains the number of problems.
 func check(ctx context.Context, o *options, out io.Writer) error {
 	s, err := o.settle()
 	if err != nil {
@@ -45,7 +44,7 @@ func check(ctx context.Context, o *options, out io.Writer) error {
 	if err == nil {
 		printRoutes(out, decision, links)
 	}
-	printProxies(out, decision) // also without this machine's Node
+	printProxies(out, decision) // even without this machine's Node
 	if err != nil {
 		return err
 	}
@@ -78,7 +77,7 @@ func check(ctx context.Context, o *options, out io.Writer) error {
 	return nil
 }
 
-// decide looks at the machine and decides as run does.
+// decide reads the machine's state and decides as run does.
 func decide(
 	ctx context.Context, s settings, own *corev1.Node, nodes []*kube.Node, network *kernel.Kernel,
 ) (agent.Decision, []agent.Link, error) {
@@ -129,7 +128,7 @@ func printRoutes(out io.Writer, d agent.Decision, links []agent.Link) {
 	_ = table.Flush()
 }
 
-// printProxies says nothing where ARP is none of the agent's business.
+// printProxies prints nothing if the agent does not manage proxy ARP.
 func printProxies(out io.Writer, d agent.Decision) {
 	changes := d.Proxies.Lines()
 	for _, line := range changes {
@@ -146,7 +145,7 @@ func printIngress(out io.Writer, v agent.View) {
 	}
 }
 
-// printPart returns how much of a part needs a person.
+// printPart prints a part's changes and returns its number of problems.
 func printPart(ctx context.Context, out io.Writer, p part, v agent.View) int {
 	if len(v.PodCIDRs) == 0 {
 		fmt.Fprintf(out, "%s: waits for the Node's podCIDRs\n", p.Name())

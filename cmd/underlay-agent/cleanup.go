@@ -13,8 +13,9 @@ import (
 	"github.com/underlay-ccm/underlay/routes/agent"
 )
 
-// cleanup takes away everything of ours and says what. Its last line is the same whether something
-// was there or not: a pod that does this is started again and again, and its log begins anew.
+// cleanup removes everything that run created and prints each removal. The last line is always
+// the same, because a pod that runs cleanup is restarted repeatedly and starts a new log each
+// time.
 func cleanup(ctx context.Context, o *options, out io.Writer) error {
 	if wrong := o.places(); len(wrong) > 0 {
 		return errors.Join(wrong...)
@@ -33,7 +34,7 @@ func cleanup(ctx context.Context, o *options, out io.Writer) error {
 	return err
 }
 
-// forget removes what the next run would go on holding.
+// forget removes the state of held addresses that the next run would restore.
 func (o *options) forget(say func(string)) error {
 	err := os.Remove(o.heldPath())
 	switch {

@@ -13,13 +13,13 @@ import (
 	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
-// Where a pod finds its ServiceAccount.
+// Paths of the ServiceAccount in a pod.
 const (
 	accountToken = "/var/run/secrets/kubernetes.io/serviceaccount/token"
 	accountCA    = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt"
 )
 
-// restConfig is the way to the API server, by its real address.
+// restConfig returns the configuration of clients, with the API server's real address.
 func (o *options) restConfig() (*rest.Config, error) {
 	if o.kubeconfig == "" {
 		return &rest.Config{
@@ -35,10 +35,10 @@ func (o *options) restConfig() (*rest.Config, error) {
 	return read, nil
 }
 
-// identify says who asks, and in which form it wants answers.
+// identify sets the user agent and the content types.
 func identify(to *rest.Config) {
 	to.UserAgent = "underlay-agent/" + version.Get().GitVersion
-	// A tenth of the memory and time of JSON, for thousands of Nodes.
+	// For thousands of Nodes, protobuf takes a tenth of the memory and time of JSON.
 	to.ContentType = "application/vnd.kubernetes.protobuf"
 	to.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
 }

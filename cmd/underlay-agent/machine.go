@@ -4,14 +4,13 @@ package main
 
 import "github.com/underlay-ccm/underlay/routes/kernel"
 
-// machine is what works on this one: its network, which has to be closed, and the
-// parts.
+// machine is the local network, which must be closed, and the parts.
 type machine struct {
 	network *kernel.Kernel
 	parts
 }
 
-// open opens the machine, and changes nothing.
+// open opens the machine; it changes nothing.
 func (o *options) open() (machine, error) {
 	parts, err := o.parts()
 	if err != nil {

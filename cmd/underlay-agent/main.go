@@ -1,12 +1,11 @@
 //go:build linux
 
-// Command underlay-agent makes podCIDRs a pod network on one machine: kernel
-// routes to the other nodes, the CNI configuration, masquerading and the inbound
-// filter, and the kernel settings that forwarding needs. This package is wiring:
-// flags and the configuration file to constructors.
+// Command underlay-agent makes podCIDRs a pod network on one machine: kernel routes to the other
+// nodes, the CNI configuration, masquerading and the inbound filter, and the sysctls that
+// forwarding needs. This package only wires flags and the configuration file to constructors.
 //
-// It must never take anything away when it stops, so that an upgrade drops no
-// packet; that is what the subcommand cleanup is for.
+// It must never remove anything when it stops, so that an upgrade drops no packet; the
+// subcommand cleanup does that.
 package main
 
 import (
@@ -42,7 +41,7 @@ func main() {
 func newCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use: "underlay-agent", Long: long, SilenceUsage: true, SilenceErrors: true,
-		// Without anything to run it would never come to --version.
+		// Without RunE, cobra would not process --version.
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) {
@@ -57,7 +56,7 @@ func newCommand() *cobra.Command {
 	return root
 }
 
-// versionLine answers --version. verflag would, in the name of Kubernetes.
+// versionLine returns the output of --version, because verflag would print the name Kubernetes.
 func versionLine(cmd *cobra.Command) (line string, asked bool) {
 	v := version.Get()
 	line = fmt.Sprintln(cmd.Root().Name(), v.GitVersion, v.Platform, v.GoVersion)

@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// releaseEvery is the time between two looks at whether the heap was collected.
+// releaseEvery is the time between checks for a completed garbage collection.
 const releaseEvery = 10 * time.Second
 
-// releaseMemory returns memory to the system until the context ends. Among 15,000 Nodes a pass
-// leaves twice the memory that this program needs until the next one, and without a pass nothing is
-// allocated that would have it collected.
+// releaseMemory returns memory to the system until ctx is done. With 15,000 Nodes, a pass leaves
+// twice the memory that the agent needs until the next pass, and without allocations in between
+// nothing triggers a collection.
 func releaseMemory(ctx context.Context) {
 	cycles := []metrics.Sample{{Name: "/gc/cycles/automatic:gc-cycles"}}
 	looks := time.NewTicker(releaseEvery)
@@ -28,7 +28,7 @@ func releaseMemory(ctx context.Context) {
 		metrics.Read(cycles)
 		if now := cycles[0].Value.Uint64(); now != released {
 			released = now
-			debug.FreeOSMemory() // and collects before
+			debug.FreeOSMemory() // collects first
 		}
 	}
 }

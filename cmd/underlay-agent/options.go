@@ -16,13 +16,12 @@ import (
 	"github.com/underlay-ccm/underlay/routes/agent"
 )
 
-// options are the flags as given.
 type options struct {
-	// Of the machine.
+	// Machine flags.
 	cniConfDir, stateDir, sysctls string
 	cniBinDirs                    []string
 
-	// Of the cluster.
+	// Cluster flags.
 	config, clusterCIDR   string
 	nodeName              string
 	kubeconfig, apiServer string
@@ -31,7 +30,7 @@ type options struct {
 	filterInbound         bool
 	allowInbound          []netip.Prefix
 
-	// Of the service.
+	// Service flags.
 	bindAddress string
 	port        int
 	period      time.Duration
@@ -77,15 +76,15 @@ func (o *options) serviceFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.period, "sync-period", o.period, "Time between two looks at everything that no event has caused.")
 }
 
-// settings are the options of the cluster, checked.
+// settings are the validated options of the cluster.
 type settings struct {
 	agent.Settings
 	client *kubernetes.Clientset
-	// addresses are those that nodes hold for Services.
+	// addresses configures the addresses that nodes hold for Services.
 	addresses config.Addresses
 }
 
-// settle checks everything and returns every mistake at once.
+// settle validates all options and returns all mistakes at once.
 func (o *options) settle() (settings, error) {
 	s := settings{Settings: agent.Settings{Self: o.nodeName, Uplinks: o.uplinks}}
 	var wrong []error
@@ -134,7 +133,7 @@ func (o *options) settle() (settings, error) {
 	}
 	s.VSwitch.Subnet, s.VSwitch.Gateway = loaded.VSwitch.Subnet, loaded.VSwitch.Gateway()
 	s.PodRanges = agent.PodRanges(s.Pools, loaded.IPAM.Exclude)
-	// Without pools nobody knows what to bring to the gateway.
+	// Without pools, the destinations of routes to the gateway are unknown.
 	if s.Modes.Any(agent.ByCloud) && len(s.Pools) == 0 {
 		wrong = append(wrong, errors.New("--cluster-cidr: no pods' range is given; give the flag that the cloud controller manager has, or pools in the file"))
 	}

@@ -16,47 +16,48 @@ import (
 	"github.com/underlay-ccm/underlay/routes/agent"
 )
 
-// edge is a part of the node's network beside its routes. It is given the whole
-// desired state, and says what it changed in lines for people.
+// edge is a component of the node's network other than its routes. It takes the whole desired
+// state and returns its changes as messages.
 type edge[D any] interface {
 	Plan(ctx context.Context, want D) (changes, warnings []string, err error)
 	Apply(ctx context.Context, want D) (changed, warnings []string, err error)
 	Cleanup(ctx context.Context) (changed []string, err error)
 }
 
-// watcher is an edge that notices when somebody else alters it.
+// watcher is an edge that detects changes by other programs.
 type watcher interface {
 	Watch(ctx context.Context, changed func()) error
 }
 
-// part is an edge as the agent's loop and the subcommands use it.
+// part is an edge with the interfaces of the agent's loop and of the subcommands.
 type part interface {
 	agent.Edge
 	Plan(ctx context.Context, v agent.View) (changes, warnings []string, err error)
 	Cleanup(ctx context.Context) (changed []string, err error)
 }
 
-// follower makes an edge follow what the agent decides.
+// follower applies the agent's decisions to an edge.
 type follower[D any] struct {
 	edge[D]
 	name    string
 	desired func(agent.View) D
-	// prompt, if not nil, calls changed when what is desired is another though the view isn't.
+	// prompt, if not nil, calls changed when the desired state changes without a change of the
+	// view.
 	prompt func(ctx context.Context, changed func())
-	// patient: left alone until the Node has podCIDRs.
+	// patient skips the edge until the Node has podCIDRs.
 	patient bool
-	// down, if not nil, is the edge's own agent.ErrDown.
+	// down, if not nil, is the edge's equivalent of agent.ErrDown.
 	down error
 
-	last    *D          // what stands, as far as we know; nil: nothing is known
-	warned  []string    // at the last look; it holds until the next
-	altered atomic.Bool // by somebody else, perhaps
+	last    *D          // last applied state; nil if unknown
+	warned  []string    // warnings of the last Apply
+	altered atomic.Bool // possibly changed by another program
 }
 
 func (f *follower[D]) Name() string { return f.name }
 
-// Apply asks the edge to look only when there is a reason to: most passes are
-// about a route or two.
+// Apply calls the edge only if the desired state changed, the edge may have changed, or look is
+// set: most passes change only a few routes.
 func (f *follower[D]) Apply(ctx context.Context, v agent.View, look bool) (agent.Report, error) {
 	if f.patient && len(v.PodCIDRs) == 0 {
 		return agent.Report{}, nil
@@ -83,7 +84,7 @@ func (f *follower[D]) Plan(ctx context.Context, v agent.View) (changes, warnings
 	return f.edge.Plan(ctx, f.desired(v))
 }
 
-// Watch watches where the edge can.
+// Watch runs prompt, and the edge's Watch if it has one.
 func (f *follower[D]) Watch(ctx context.Context, changed func()) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var prompting sync.WaitGroup
@@ -103,12 +104,11 @@ func (f *follower[D]) Watch(ctx context.Context, changed func()) error {
 	})
 }
 
-// parts are put right in this order, and each waits while one before it fails: the
-// packet filter, the kernel settings, the routes, and last the CNI configuration,
-// which lets pods start. The filter comes before forwarding, which opens the way to
-// pods, and it knows a Node before there is a route to it: else the first packets
-// there would leave under this node's address, and every later one of their
-// connections too.
+// parts are applied in this order, and a failure stops the later ones: the packet filter, the
+// sysctls, the routes, and last the CNI configuration, which lets pods start. The filter
+// precedes forwarding, which makes pods reachable, and contains a Node before there is a route
+// to it: otherwise the first packets to that Node would be masqueraded, and with them all later
+// packets of their connections.
 type parts struct {
 	before, after []part
 	held          *held
@@ -150,15 +150,14 @@ func edges(all []part) []agent.Edge {
 	return out
 }
 
-// all are the parts in the order in which they are put right, without the
-// routes between them.
+// all returns the parts in the order of application, without the routes.
 func (p parts) all() []part { return append(append([]part(nil), p.before...), p.after...) }
 
 func sysctlsFor(v agent.View) sysctl.Desired {
 	forwarded := forwardingFor(v)
 	d := sysctl.Desired{RouterAdvertised: v.RouterAdvertised, ProxyARP: v.ProxyARP, IPv4: forwarded.IPv4, IPv6: forwarded.IPv6}
-	// Over several uplinks a reply may come by another than the one that the
-	// kernel would answer through. IPv6 has no such filter.
+	// With several uplinks, the route to a reply's source may use a different uplink than the
+	// reply arrived on. IPv6 has no reverse path filter.
 	if len(v.IPv4Uplinks) > 1 {
 		d.Asymmetric = v.IPv4Uplinks
 	}
@@ -195,8 +194,8 @@ func forwardingFor(v agent.View) (f netfilter.Forwarding) {
 
 func cniFor(v agent.View) cni.Desired { return cni.Desired{PodCIDRs: v.PodCIDRs, MTU: v.MTU} }
 
-// cleanupAll goes through the parts the other way round, with the routes in
-// their place, and does what can be done though something fails.
+// cleanupAll cleans up the parts in reverse order, including the routes, and continues after
+// errors.
 func (p parts) cleanupAll(ctx context.Context, routes func(context.Context) ([]string, error), say func(string)) error {
 	var failed []error
 	step := func(name string, cleanup func(context.Context) ([]string, error)) {

@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 )
 
-// places checks the flags that name a file, a folder or a URL, and returns
-// every mistake. What a relative path means depends on who starts the program.
+// places checks the flags that name a file, a folder or a URL, and returns all mistakes. A
+// relative path would depend on the working directory.
 func (o *options) places() []error {
 	var wrong []error
 	absolute := func(flag, path string) {

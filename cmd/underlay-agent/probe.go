@@ -10,9 +10,9 @@ import (
 	"github.com/underlay-ccm/underlay/internal/connectivity/probe"
 )
 
-// probeCommand is what the pods of underlayctl connectivity run: the agent's image is on
-// every node already, also where no registry is in reach. It is hidden because it is
-// of no use to a person.
+// probeCommand returns the command of the pods of underlayctl connectivity. It is part of the
+// agent because every node has the agent's image, even without access to a registry. It is
+// hidden because users don't run it.
 func probeCommand() *cobra.Command {
 	root := &cobra.Command{Use: "probe", Short: "Be a pod of underlayctl connectivity", Hidden: true, Args: cobra.NoArgs}
 	var name, listen string

@@ -30,16 +30,15 @@ import (
 	"github.com/underlay-ccm/underlay/routes/agent"
 )
 
-// stopWithin is how long requests for health may take to end.
+// stopWithin limits the time for pending health requests on shutdown.
 const stopWithin = 5 * time.Second
 
-// collectAt is how much the heap may grow, in percent, before it is collected.
-// This program runs on every machine and is idle nearly always, so memory is
-// dearer than the time to collect it. GOGC outranks it. A limit of the memory
-// would be dearer still: where Nodes take more, the collector never rests.
+// collectAt is the heap growth in percent that triggers garbage collection. The agent runs on
+// every machine and is mostly idle, so memory costs more than collection. GOGC takes precedence.
+// A memory limit would cost more: if Nodes need more, the collector runs permanently.
 const collectAt = 40
 
-// run works until ctx ends, and leaves everything standing.
+// run runs until ctx is done, and removes nothing.
 func run(ctx context.Context, o *options, reg agent.Registry) error {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(collectAt)
@@ -77,8 +76,8 @@ func run(ctx context.Context, o *options, reg agent.Registry) error {
 	return together(ctx, o, nodes, a, holder)
 }
 
-// together runs the agent, what holds addresses if there is such, and the port, until the agent or
-// the port ends.
+// together runs the agent, the holder of addresses if any, and the server, until the agent or
+// the server ends.
 func together(ctx context.Context, o *options, nodes *directory.Nodes, a *agent.Agent, holder *addressagent.Agent) error {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
@@ -122,7 +121,7 @@ func together(ctx context.Context, o *options, nodes *directory.Nodes, a *agent.
 	return err
 }
 
-// endpoints are what probes and Prometheus ask for.
+// endpoints serves health checks and metrics.
 func endpoints(a *agent.Agent, ready func() error) http.Handler {
 	mux := http.NewServeMux()
 	answer := func(w http.ResponseWriter, problem error) {
@@ -138,7 +137,7 @@ func endpoints(a *agent.Agent, ready func() error) http.Handler {
 	return mux
 }
 
-// registry is what /metrics shows.
+// registry registers metrics for /metrics.
 type registry struct{}
 
 func (registry) Register(m metrics.Registerable) error { return legacyregistry.Register(m) }
