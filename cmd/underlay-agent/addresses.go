@@ -32,7 +32,6 @@ type held struct {
 	addressagent.Set
 }
 
-// filtered adds the held addresses to the packet filter's desired state.
 func (h *held) filtered(d netfilter.Desired) netfilter.Desired {
 	if h.used {
 		d.RefuseHeld, d.Held, d.Served = true, h.All(), h.Ports()
@@ -120,8 +119,7 @@ func led(a config.Addresses) (pools []addresses.Pool) {
 // holds reports whether this node runs the component that holds addresses.
 func holds(a config.Addresses) bool { return a.Enabled() || a.BGP.PodCIDRs }
 
-// printAddresses prints the addresses that the ledger assigns to this node and the problems that
-// its Node reports. It returns the number of problems.
+// printAddresses prints the ledger's addresses on this node and returns the number of problems.
 func (o *options) printAddresses(
 	ctx context.Context, out io.Writer, s settings, own *corev1.Node, nodes []*kube.Node, h *held,
 ) (trouble int, err error) {
@@ -155,7 +153,6 @@ func (o *options) printAddresses(
 	return printReport(out, report, mine), nil
 }
 
-// describe returns the mover, pool and Services of an address.
 func describe(e addresses.Entry, a config.Addresses) string {
 	way := "in no pool of the configuration"
 	for _, p := range a.Pools {
@@ -169,7 +166,6 @@ func describe(e addresses.Entry, a config.Addresses) string {
 	return way
 }
 
-// printReport prints the reported problems of addresses on this node.
 func printReport(out io.Writer, r addresses.Report, mine []netip.Addr) (trouble int) {
 	if r.Unfit != "" {
 		trouble++

@@ -20,7 +20,6 @@ import (
 	"github.com/underlay-ccm/underlay/routes/kernel"
 )
 
-// checkWithin limits the time of all requests of check.
 const checkWithin = 30 * time.Second
 
 // check prints what run would do now, and why. Its error contains the number of problems.

@@ -13,9 +13,8 @@ import (
 	"github.com/underlay-ccm/underlay/routes/agent"
 )
 
-// cleanup removes everything that run created and prints each removal. The last line is always
-// the same, because a pod that runs cleanup is restarted repeatedly and starts a new log each
-// time.
+// cleanup removes everything that run created. Its last line is always the same, because a pod
+// that runs cleanup is restarted repeatedly, each time with a new log.
 func cleanup(ctx context.Context, o *options, out io.Writer) error {
 	if wrong := o.places(); len(wrong) > 0 {
 		return errors.Join(wrong...)

@@ -13,7 +13,6 @@ import (
 	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
-// Paths of the ServiceAccount in a pod.
 const (
 	accountToken = "/var/run/secrets/kubernetes.io/serviceaccount/token"
 	accountCA    = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt"
@@ -35,7 +34,6 @@ func (o *options) restConfig() (*rest.Config, error) {
 	return read, nil
 }
 
-// identify sets the user agent and the content types.
 func identify(to *rest.Config) {
 	to.UserAgent = "underlay-agent/" + version.Get().GitVersion
 	// For thousands of Nodes, protobuf takes a tenth of the memory and time of JSON.

@@ -79,8 +79,7 @@ func (o *options) serviceFlags(fs *pflag.FlagSet) {
 // settings are the validated options of the cluster.
 type settings struct {
 	agent.Settings
-	client *kubernetes.Clientset
-	// addresses configures the addresses that nodes hold for Services.
+	client    *kubernetes.Clientset
 	addresses config.Addresses
 }
 

@@ -41,8 +41,7 @@ type follower[D any] struct {
 	edge[D]
 	name    string
 	desired func(agent.View) D
-	// prompt, if not nil, calls changed when the desired state changes without a change of the
-	// view.
+	// prompt, if not nil, calls changed if the desired state changes and the view doesn't.
 	prompt func(ctx context.Context, changed func())
 	// patient skips the edge until the Node has podCIDRs.
 	patient bool
@@ -194,8 +193,7 @@ func forwardingFor(v agent.View) (f netfilter.Forwarding) {
 
 func cniFor(v agent.View) cni.Desired { return cni.Desired{PodCIDRs: v.PodCIDRs, MTU: v.MTU} }
 
-// cleanupAll cleans up the parts in reverse order, including the routes, and continues after
-// errors.
+// cleanupAll cleans up in reverse order, including the routes, and continues after errors.
 func (p parts) cleanupAll(ctx context.Context, routes func(context.Context) ([]string, error), say func(string)) error {
 	var failed []error
 	step := func(name string, cleanup func(context.Context) ([]string, error)) {

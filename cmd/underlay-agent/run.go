@@ -121,7 +121,6 @@ func together(ctx context.Context, o *options, nodes *directory.Nodes, a *agent.
 	return err
 }
 
-// endpoints serves health checks and metrics.
 func endpoints(a *agent.Agent, ready func() error) http.Handler {
 	mux := http.NewServeMux()
 	answer := func(w http.ResponseWriter, problem error) {
@@ -137,7 +136,6 @@ func endpoints(a *agent.Agent, ready func() error) http.Handler {
 	return mux
 }
 
-// registry registers metrics for /metrics.
 type registry struct{}
 
 func (registry) Register(m metrics.Registerable) error { return legacyregistry.Register(m) }

@@ -14,12 +14,10 @@ import (
 	"github.com/underlay-ccm/underlay/internal/config"
 )
 
-// addressQPS limits the requests of the address controller. A failed node costs one write, and
-// so does each new Service.
+// addressQPS limits the address controller, which writes once per failed node or new Service.
 const addressQPS = 50
 
-// serviceAddresses creates the address controller, which assigns addresses held by nodes to
-// Services.
+// serviceAddresses creates the controller of addresses that nodes hold for Services.
 func (m *manager) serviceAddresses(c *appconfig.CompletedConfig) (runner, error) {
 	wanted := m.config.Addresses
 	if !wanted.Enabled() {
@@ -91,7 +89,6 @@ func (m *manager) checkAddresses(ctx context.Context, client kubernetes.Interfac
 	})
 }
 
-// addressesInUse returns an error for each Service address that is in no pool.
 func addressesInUse(orphans []addresscontroller.Orphan) error {
 	var wrong config.Errors
 	for _, o := range orphans {

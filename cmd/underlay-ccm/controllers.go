@@ -37,7 +37,6 @@ const nodeDirectoryController = "node-directory-controller"
 // runner is a controller of Underlay. Run blocks until the context is done.
 type runner interface{ Run(context.Context) error }
 
-// controllers returns upstream's node controllers and Underlay's controllers.
 func (m *manager) controllers() map[string]app.ControllerInitFuncConstructor {
 	upstream := app.DefaultInitFuncConstructors
 	return map[string]app.ControllerInitFuncConstructor{
@@ -133,7 +132,6 @@ func (m *manager) vSwitchMembers(c *appconfig.CompletedConfig) (runner, error) {
 	})
 }
 
-// nodeDirectory creates the publisher of the directory of Nodes.
 func (m *manager) nodeDirectory(c *appconfig.CompletedConfig) (runner, error) {
 	client, err := m.fastClient(c, nodeDirectoryController)
 	if err != nil {
@@ -185,9 +183,8 @@ func (m *manager) loadBalancers(c *appconfig.CompletedConfig) (runner, error) {
 	})
 }
 
-// reachableTargets returns which servers of the cached list have private and public addresses.
-// Dedicated servers are not included: the load balancer controller gets their addresses from
-// Nodes.
+// reachableTargets returns the server targets with an address. Dedicated servers are not
+// included: the load balancer controller gets their addresses from Nodes.
 func (m *manager) reachableTargets(ctx context.Context, notBefore time.Time) (map[lb.Target]bool, error) {
 	servers, err := m.servers.List(ctx, notBefore)
 	if err != nil {
@@ -209,7 +206,6 @@ func lease(c *appconfig.CompletedConfig) time.Duration {
 	return usualLease
 }
 
-// registry registers metrics for upstream's /metrics.
 type registry struct{}
 
 func (registry) Register(m metrics.Registerable) error { return legacyregistry.Register(m) }

@@ -17,8 +17,7 @@ import (
 	"github.com/underlay-ccm/underlay/internal/wiring"
 )
 
-// configureDedicated sets up the sources of dedicated servers: Robot, the inventory, both or
-// neither. It sends no request.
+// configureDedicated sets up Robot, the inventory, both or neither. It sends no request.
 func (m *manager) configureDedicated(transport http.RoundTripper, metrics robot.Registry) error {
 	inventory := wiring.Dedicated(m.config)
 	if !m.config.Robot.Enabled && len(inventory) == 0 {
@@ -58,7 +57,6 @@ func (m *manager) askRobot(ctx context.Context) {
 	}
 }
 
-// sayAvailability logs when the web service becomes unavailable and available again.
 func sayAvailability(err error) {
 	if err != nil {
 		klog.ErrorS(err, "The Robot web service doesn't answer; dedicated servers are taken for what they were, and none is declared absent")
@@ -67,8 +65,7 @@ func sayAvailability(err error) {
 	klog.InfoS("The Robot web service answers again")
 }
 
-// sayListed logs when dedicated servers can't be listed for another reason, such as refused
-// credentials, and when they can again.
+// sayListed logs other errors, such as refused credentials, and when they end.
 func sayListed(err error) {
 	if err != nil {
 		klog.ErrorS(err, "Dedicated servers can't be listed; they are taken for what they were, and none is declared absent")
@@ -77,7 +74,6 @@ func sayListed(err error) {
 	klog.InfoS("Dedicated servers can be listed again")
 }
 
-// robotCredentials returns a function that reads the user and password of the Robot web service.
 func robotCredentials(c config.Robot) func() (robot.Credentials, error) {
 	if c.User.File != "" && c.Password.File != "" {
 		return robot.CredentialFiles{User: c.User.File, Password: c.Password.File}.Read

@@ -27,7 +27,6 @@ import (
 )
 
 const (
-	// ledgerNamespace is the namespace of the stored ledger.
 	ledgerNamespace = metav1.NamespaceSystem
 	// lastWords is the maximum time for which a request of the allocator may remain pending
 	// after its process lost the lease.
@@ -98,7 +97,6 @@ func (m *manager) fastClient(c *appconfig.CompletedConfig, controller string) (*
 // shards. A write of the root then costs about as much as one of a shard.
 const rootNodes = 1 << ipam.BlockBits
 
-// shards returns how the stored ledger is sharded.
 func shards(wanted bool) ipamcontroller.Shards {
 	if !wanted {
 		return ipamcontroller.Shards{}
@@ -192,8 +190,7 @@ func (m *manager) routed(p netip.Prefix, since time.Time) (routed, known bool) {
 	return r.Routed(p, since)
 }
 
-// destinations returns the destinations of the network's routes, if the route controller has
-// them.
+// destinations returns the destinations of the network's routes, once they are known.
 func (m *manager) destinations() (standing []netip.Prefix, known bool) {
 	r := m.routeController.Load()
 	if r == nil {
@@ -202,7 +199,6 @@ func (m *manager) destinations() (standing []netip.Prefix, known bool) {
 	return r.Destinations()
 }
 
-// departed returns the deleted Nodes in the ledger.
 func (m *manager) departed() (departed []kube.Departed, known bool) {
 	c := m.ipamController.Load()
 	if c == nil {
@@ -211,7 +207,6 @@ func (m *manager) departed() (departed []kube.Departed, known bool) {
 	return c.Departed()
 }
 
-// fieldOf returns the setting that contains a pool's range.
 func (m *manager) fieldOf(p netip.Prefix) string {
 	for _, pool := range m.config.IPAM.Pools {
 		if pool.Prefix == p {

@@ -32,8 +32,8 @@ func (m *manager) warm(c *appconfig.CompletedConfig) {
 			ranges.Informer()
 		}
 	}
-	// The Node informer exists since connect. Informers run until the process ends, as the
-	// leader's do.
+	// The Node informer exists since connect. All run until the process ends, as the leader's
+	// do.
 	c.SharedInformers.Start(wait.NeverStop)
 }
 

@@ -51,8 +51,7 @@ func (m *manager) lookAsLeader(ctx context.Context) {
 	}
 }
 
-// networkAsLeader reads the network, retrying until it succeeds, and logs what a start would
-// refuse.
+// networkAsLeader retries until it has the network, and logs what a start would refuse.
 func (m *manager) networkAsLeader(ctx context.Context) (network *hetzner.Network, err error) {
 	err = backoff().DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
 		var err error

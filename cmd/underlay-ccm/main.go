@@ -129,7 +129,7 @@ type manager struct {
 	routeController atomic.Pointer[routecontroller.Controller]
 	ipamController  atomic.Pointer[ipamcontroller.Controller]
 
-	once sync.Once // of lead
+	once sync.Once // guards lead
 }
 
 func (m *manager) configure(flags config.Flags) error {

@@ -40,7 +40,6 @@ func (m *manager) addressRouters(nodes corelisters.NodeLister) map[string]addres
 	return routers
 }
 
-// rangesOf returns the ranges of all pools with the mover.
 func rangesOf(a config.Addresses, mover config.Mover) (ranges []addresses.Range) {
 	for _, p := range a.Pools {
 		if p.Mover == mover {
@@ -50,7 +49,7 @@ func rangesOf(a config.Addresses, mover config.Mover) (ranges []addresses.Range)
 	return ranges
 }
 
-// serves returns a function that reports whether a mover can route addresses to a provider ID.
+// serves returns a predicate for the provider IDs that a mover can route addresses to.
 func serves(parse func(string) (int64, error)) func(string) bool {
 	return func(providerID string) bool {
 		_, err := parse(providerID)
@@ -58,8 +57,7 @@ func serves(parse func(string) (int64, error)) func(string) bool {
 	}
 }
 
-// machines returns a function that maps server numbers to the provider IDs of Nodes that a mover
-// can route addresses to.
+// machines returns a getter of the Nodes' provider IDs that a mover serves, by number.
 func machines(nodes corelisters.NodeLister, parse func(string) (int64, error)) func(context.Context) (map[int64]string, error) {
 	return func(context.Context) (map[int64]string, error) {
 		list, err := nodes.List(labels.Everything())
@@ -82,14 +80,12 @@ type mover interface {
 	Missing(context.Context) ([]netip.Addr, error)
 }
 
-// checked logs the missing addresses of pools after the first list, not only when a Service gets
-// one.
+// checked logs missing addresses of pools after the first list, before a Service gets one.
 type checked struct {
 	mover
 	once sync.Once
 }
 
-// Routed implements addresscontroller.Router.
 func (c *checked) Routed(ctx context.Context) (map[netip.Addr]string, error) {
 	routed, err := c.mover.Routed(ctx)
 	if err != nil {

@@ -14,7 +14,6 @@ import (
 	"github.com/underlay-ccm/underlay/internal/config"
 )
 
-// runE is the type of cobra's RunE.
 type runE func(*cobra.Command, []string) error
 
 // run validates flags, file and environment before upstream's application runs, so that a
@@ -46,7 +45,6 @@ func (m *manager) run(opts *options.CloudControllerManagerOptions, ipam *ipamFla
 // printed marks an error that upstream's application has already printed.
 type printed struct{ error }
 
-// configFlags returns the flags that are part of the configuration.
 func configFlags(cmd *cobra.Command, opts *options.CloudControllerManagerOptions, ipam *ipamFlags) config.Flags {
 	shared := opts.KubeCloudShared
 	return config.Flags{

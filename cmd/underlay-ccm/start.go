@@ -27,7 +27,6 @@ import (
 	"github.com/underlay-ccm/underlay/routes"
 )
 
-// Settings that may contradict the network.
 const (
 	vSwitchSubnet = "vswitch.subnet"
 	vSwitchExpose = "vswitch.exposeRoutes"
@@ -111,8 +110,7 @@ func (m *manager) see() {
 	m.table, m.servers, m.networkID = followed.Table(), followed.Servers(), followed.ID
 }
 
-// networkRange returns a function that returns the range of the current network; nil: none
-// configured.
+// networkRange returns a getter of the current network's range; nil without a network.
 func (m *manager) networkRange() func() netip.Prefix {
 	if m.network == nil {
 		return nil

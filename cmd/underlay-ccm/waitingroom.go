@@ -52,8 +52,7 @@ func (r *waitingRoom) say(reason string) {
 	}
 }
 
-// close stops the server. The listener stays open, and the next server accepts pending
-// connections.
+// close stops the server. The listener stays open for the next server.
 func (r *waitingRoom) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()

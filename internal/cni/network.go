@@ -13,8 +13,7 @@ import (
 	"strings"
 )
 
-// FileName is the name of the symlink and of its target. Other configurations sort behind it,
-// unless they are meant to be preferred.
+// FileName is the name of the symlink and of its target; it sorts before usual configurations.
 const FileName = "05-underlay.conflist"
 
 // temporaryName has no extension that runtimes read.
@@ -109,9 +108,8 @@ func (n *Network) written(want Desired) string {
 	return fmt.Sprintf("%s is written: pods' addresses from %s, MTU %d", n.link(), join(want.PodCIDRs), want.MTU)
 }
 
-// withdrawable returns the change that leaves the runtime without a configuration. Without a
-// symlink of ours nothing changes: a dangling symlink would keep the runtime from using another
-// network.
+// withdrawable returns the change that leaves the runtime without a configuration. It never
+// creates a dangling symlink, which would keep the runtime from using another network.
 func (n *Network) withdrawable() []string {
 	if _, err := os.Stat(n.link()); err != nil {
 		return nil

@@ -18,11 +18,9 @@ type Desired struct {
 // networkName is also the name of host-local's folder for the network.
 const networkName = "underlay"
 
-// plugins returns the programs that the configuration uses.
 func plugins() []string { return []string{"ptp", "host-local", "portmap"} }
 
-// leastMTUIPv6 is the minimum MTU of IPv6 (RFC 8200, section 5); the kernel disables IPv6 on
-// links with a smaller MTU.
+// leastMTUIPv6 is IPv6's minimum MTU (RFC 8200, section 5); below it the kernel has no IPv6.
 const leastMTUIPv6 = 1280
 
 type conflist struct {

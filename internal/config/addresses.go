@@ -29,7 +29,6 @@ func (a Addresses) Enabled() bool { return len(a.Pools) > 0 }
 // Mover is the mechanism that directs traffic for an address to the node that holds it.
 type Mover string
 
-// The movers.
 const (
 	// Layer2: the node's agent answers ARP requests and neighbor solicitations.
 	Layer2 Mover = "layer2"
@@ -193,9 +192,8 @@ func (l *loader) nobodysAddresses(field string, one addresses.Range) {
 	}
 }
 
-// onePerNet checks that pools contain at most one address of each /64 of floating IPs and
-// failover addresses: the provider routes a /64 as a whole, so two of its addresses can't be on
-// two nodes.
+// onePerNet checks that pools have at most one address of each /64 of floating IPs and failover
+// addresses: the provider routes a /64 as a whole, which can't be on two nodes.
 func (l *loader) onePerNet() {
 	const remedy = "give one address of each /64, such as 2001:db8:f::1; Services share it by underlay.dev/address-sharing-key"
 	taken := map[netip.Prefix]string{}

@@ -7,7 +7,6 @@ import (
 	"strings"
 )
 
-// check checks the settings against each other.
 func (l *loader) check() {
 	if l.Provider == Metal {
 		l.withoutCloud()
@@ -78,7 +77,6 @@ func (l *loader) lacksNetwork() bool {
 	return l.Network == "" && !l.isWrong("network") && !l.unread && !l.onNode
 }
 
-// inventory checks the machines against each other.
 func (l *loader) inventory() {
 	names, numbers, owners := map[string]string{}, map[int]string{}, map[netip.Addr]string{}
 	for i, m := range l.Inventory {
@@ -108,8 +106,8 @@ func (l *loader) unique(seen map[string]string, section, key, value, remedy stri
 	seen[value] = section
 }
 
-// number checks that a machine has a number exactly if there is a cloud, where it is a dedicated
-// server.
+// number checks that a machine has a number, as a dedicated server, if and only if there is a
+// cloud.
 func (l *loader) number(field string, number int) {
 	switch {
 	case l.isWrong("provider") || l.isWrong(field):

@@ -14,8 +14,7 @@ type Config struct {
 	Provider Provider
 	// ClusterName distinguishes clusters in one project; a valid label value.
 	ClusterName string
-	// Endpoint is the base URL of the Hetzner Cloud API with its version path and without a
-	// trailing slash.
+	// Endpoint is the Hetzner Cloud API's base URL with version path, without trailing slash.
 	Endpoint string
 	// Network is the ID or name of the private network; empty without a network.
 	Network string
@@ -27,9 +26,8 @@ type Config struct {
 	Routes                 Routes
 	LoadBalancers          LoadBalancers
 	VSwitch                VSwitch
-	// Addresses configures the addresses that nodes hold for Services.
-	Addresses Addresses
-	// Robot configures the web service of dedicated servers; not Enabled with Metal.
+	Addresses              Addresses
+	// Robot is not Enabled with Metal.
 	Robot Robot
 	// Inventory lists machines that are configured in advance. Each has a Number if and only if
 	// the Provider is Hcloud, where they are dedicated servers.
@@ -46,8 +44,7 @@ func (c Config) Given(key string) bool {
 }
 
 // Wrong returns an error about a well-formed setting that contradicts something outside of the
-// configuration. key is the key of the file; the error names the place where the setting was
-// given.
+// configuration. key is its key in the file; the error names the place where it was given.
 func (c Config) Wrong(key, value, problem, remedy string, cause error) *Error {
 	at, known := c.origins[key]
 	if !known {
@@ -81,7 +78,6 @@ type Machine struct {
 // AddressFamily selects IPv4, IPv6 or both.
 type AddressFamily string
 
-// The address families of instances.
 const (
 	IPv4      AddressFamily = "ipv4"
 	IPv6      AddressFamily = "ipv6"
@@ -90,8 +86,7 @@ const (
 
 // IPAM configures the allocation of podCIDRs.
 type IPAM struct {
-	// Enabled turns on the allocation of podCIDRs (--allocate-node-cidrs). The other fields are
-	// valid either way.
+	// Enabled is --allocate-node-cidrs. The other fields are valid either way.
 	Enabled bool
 	// Pools are those of the file, or one per prefix of --cluster-cidr, in the order in which
 	// they are used and in which podCIDRs list the families. They don't overlap. There is at
@@ -106,8 +101,7 @@ type IPAM struct {
 	Quarantine time.Duration
 	// QPS limits the allocator's requests per second to the API server.
 	QPS int
-	// Shards allows the stored ledger to be spread over several ConfigMaps; without it, a spread
-	// ledger is merged into one.
+	// Shards allows a ledger in several ConfigMaps; without it, such a ledger is merged.
 	Shards bool
 }
 
@@ -115,8 +109,7 @@ type IPAM struct {
 type Pool struct {
 	// Name is unique: at most 63 lower-case letters, digits and dashes.
 	Name string
-	// Prefix contains the node prefixes: at most 2^16 for IPv4, 2^48 for IPv6. The zero Prefix
-	// if Own.
+	// Prefix contains at most 2^16 node prefixes for IPv4, 2^48 for IPv6; zero if Own.
 	Prefix netip.Prefix
 	// NodeMask is the length of a node prefix; 65 to 126 if Own.
 	NodeMask int
@@ -142,8 +135,7 @@ type VSwitch struct {
 	ExposeRoutes bool
 }
 
-// Gateway returns the vSwitch's gateway into the network, which is the subnet's first address,
-// or the zero Addr without a subnet.
+// Gateway returns the subnet's first address, or the zero Addr without a subnet.
 func (v VSwitch) Gateway() netip.Addr {
 	if !v.Subnet.IsValid() {
 		return netip.Addr{}
@@ -154,7 +146,6 @@ func (v VSwitch) Gateway() netip.Addr {
 // Routing is the mechanism that routes packets to the pods of another node.
 type Routing string
 
-// The routing mechanisms.
 const (
 	RoutedByCloud  Routing = "cloud"  // routes in the cloud's network
 	RoutedNatively Routing = "native" // the provider routes each server's own prefix
@@ -172,14 +163,11 @@ type Families struct {
 
 // Routes configures the routes in the cloud's network.
 type Routes struct {
-	// Enabled implies a Network, at least one IPv4 pool, and that all IPv4 pools lie within RFC
-	// 1918.
+	// Enabled implies a Network and an IPv4 pool, and that IPv4 pools lie within RFC 1918.
 	Enabled bool
-	// Limit is the number of routes that the network accepts. Reserve of them, always less than
-	// Limit, are left to other users of the network.
+	// Limit is the network's maximum number of routes, of which Reserve, always less, stay free.
 	Limit, Reserve int
-	// MaxDeletionsPercent is the share of our routes, 1 to 100, that may be deleted within one
-	// ReconciliationPeriod.
+	// MaxDeletionsPercent limits deletions of our routes per ReconciliationPeriod, 1 to 100.
 	MaxDeletionsPercent int
 	// ReconciliationPeriod is the time between periodic passes.
 	ReconciliationPeriod time.Duration

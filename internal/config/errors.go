@@ -17,13 +17,11 @@ type Error struct {
 	Field string
 	// Line is the line in the file; 0 outside the file.
 	Line int
-	// Value is the given text; empty if there was none, [redacted] if it is or might be a
-	// secret.
+	// Value is the given text; empty if none, [redacted] if it is or might be a secret.
 	Value   string
 	Problem string
 	Remedy  string
-	// Cause is the underlying error, or nil.
-	Cause error
+	Cause   error
 }
 
 // Error returns a single line.
@@ -64,7 +62,6 @@ func (e Errors) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Unwrap returns the individual mistakes.
 func (e Errors) Unwrap() []error {
 	all := make([]error, len(e))
 	for i, one := range e {
@@ -79,7 +76,6 @@ type Warning struct {
 	Problem string
 }
 
-// String returns a single line.
 func (w Warning) String() string { return w.Field + ": " + oneLine(w.Problem) }
 
 // shownRunes limits how much of a value a message repeats.

@@ -20,8 +20,7 @@ type place struct {
 	line  int
 }
 
-// given is a value of the file as written, or the beginning of a list of sections or of its
-// item.
+// given is a value of the file as written, or the start of a list or of its item.
 type given struct {
 	items []string
 	line  int
@@ -225,7 +224,6 @@ func allKeys() (keys []string) {
 
 var itemNumber = regexp.MustCompile(`\[[0-9]+\]`)
 
-// keysIn returns the names that are allowed directly in a section.
 func keysIn(section string) (names []string) {
 	section = itemNumber.ReplaceAllString(section, "[]")
 	for _, key := range allKeys() {

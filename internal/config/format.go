@@ -29,7 +29,6 @@ type format struct {
 
 func wrong(problem, remedy string) *Error { return &Error{Problem: problem, Remedy: remedy} }
 
-// one is the format of a setting with a single value.
 func one[T any](into *T, describe string, parse func(text string) (T, *Error)) format {
 	return format{describe: describe, read: func(items []string) Errors {
 		value, wrong := parse(items[0])
@@ -131,7 +130,6 @@ func wholeSeconds(into *time.Duration, least, most time.Duration) format {
 	})
 }
 
-// atLeast reads a Go duration with only a lower bound.
 func atLeast(into *time.Duration, least time.Duration) format {
 	describe := fmt.Sprintf("duration, `%v` or more", least)
 	return one(into, describe, func(text string) (time.Duration, *Error) {
@@ -143,7 +141,6 @@ func atLeast(into *time.Duration, least time.Duration) format {
 	})
 }
 
-// oneOf reads one of a few words.
 func oneOf[T ~string](into *T, choices ...T) format {
 	names := make([]string, len(choices))
 	for i, choice := range choices {
@@ -187,7 +184,6 @@ func textParser(ok func(string) bool, problem, remedy string) func(string) (stri
 	}
 }
 
-// name reads the ID or name of an object in the cloud.
 func name(into *string) format {
 	ok := func(s string) bool { return strings.TrimSpace(s) == s && !strings.ContainsFunc(s, isControl) }
 	return text(into, "ID or name", ok, "has spaces around it or control characters in it",
@@ -198,8 +194,7 @@ const noName = "is not a name in lower-case letters, digits and dashes"
 
 var wordPattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`)
 
-// word reads a name from a list that the cloud may extend at any time, so only its form is
-// checked.
+// word reads a name from a list that the cloud may extend, so only its form is checked.
 func word(into *string, example string) format {
 	return text(into, "name, such as `"+example+"`", wordPattern.MatchString, noName, "use a name such as "+example)
 }

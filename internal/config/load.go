@@ -13,8 +13,7 @@ import (
 // Flags holds the command-line values of Underlay's own settings. Empty or zero means not given.
 // The two booleans always count as given; their upstream defaults are false and true.
 type Flags struct {
-	CloudProvider string
-	// CloudConfig is the path of the file.
+	CloudProvider                           string
 	CloudConfig                             string
 	AllocateNodeCIDRs, ConfigureCloudRoutes bool
 	CIDRAllocatorType                       string
@@ -90,7 +89,6 @@ type loader struct {
 	nodeMask, nodeMask4, nodeMask6 int
 }
 
-// load reads the file and every setting, and then checks them against each other.
 func (l *loader) load(content []byte) error {
 	l.origins, l.rows, l.lists = map[string]place{}, settings(l), lists(l)
 	if content != nil || l.flags.CloudConfig != "" {
@@ -144,14 +142,11 @@ func (l *loader) read(s setting, flag string) {
 	}
 }
 
-// isSet reports whether any source gives the setting.
 func (l *loader) isSet(field string) bool { return l.Given(field) }
 
-// inFile reports whether the file gives the setting.
 func (l *loader) inFile(field string) bool { return l.origins[field].line > 0 }
 
-// isWrong reports whether the setting already has an error, so that further checks of its value
-// would only add noise.
+// isWrong reports whether the setting has an error, so that further ones would only add noise.
 func (l *loader) isWrong(field string) bool {
 	origin := l.origins[field].field
 	return slices.ContainsFunc(l.problems, func(e *Error) bool {

@@ -16,7 +16,6 @@ const (
 	maskFlagIPv6 = "--node-cidr-mask-size-ipv6"
 )
 
-// The key of the pools and the values of their key source.
 const (
 	poolsKey      = "pools"
 	sourceNode    = "node"
@@ -75,13 +74,12 @@ func (p Pool) what() string {
 	return fmt.Sprintf("pool %s (%v)", p.Name, p.Prefix)
 }
 
-// key returns the key of one of the pool's settings.
 func (p Pool) key(name string) string {
 	section, _ := cutLast(p.Field)
 	return section + "." + name
 }
 
-// pools returns the readable pools of the file, or one per cluster CIDR, and checks each by
+// pools returns the readable pools of the file, or a pool per cluster CIDR, and checks each by
 // itself and against all other configured ranges.
 func (l *loader) pools() []Pool {
 	ofFile := l.IPAM.Pools
@@ -303,8 +301,7 @@ func (l *loader) likeClusterCIDRs(all []Pool) {
 		}
 	}
 	for _, p := range all {
-		// A pool inside the vSwitch's subnet can't lie within the range of the cloud servers'
-		// pods.
+		// Pools in the vSwitch's subnet can't lie within the range of the cloud servers' pods.
 		if !p.Own && !p.VSwitch && l.clustersWhole && !within(p.Prefix, l.clusterCIDRs) {
 			l.warn(p.Field, "the %s lies outside %s: what is told that range, such as kube-proxy with detectLocalMode ClusterCIDR, does not know its addresses for pods'; without the flag this is not checked", p.what(), clusterFlag)
 		}
@@ -314,8 +311,7 @@ func (l *loader) likeClusterCIDRs(all []Pool) {
 	}
 }
 
-// drained warns about a family of which nothing is allocated: a Node gets all of its podCIDRs or
-// none.
+// drained warns about families without allocation: a Node gets all of its podCIDRs or none.
 func (l *loader) drained(all []Pool) {
 	for i, p := range all {
 		same := func(other Pool) bool { return other.ipv4() == p.ipv4() }

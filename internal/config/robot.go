@@ -22,8 +22,7 @@ type Robot struct {
 	// Endpoint is the base URL without a trailing slash.
 	Endpoint       string
 	User, Password RobotSecret
-	// ForwardInternalIPs takes the private addresses of dedicated servers from their kubelets if
-	// there is no network.
+	// ForwardInternalIPs takes private addresses from the kubelets if there is no network.
 	ForwardInternalIPs bool
 }
 

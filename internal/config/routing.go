@@ -15,8 +15,7 @@ const (
 	vSwitchExpose = "vswitch.exposeRoutes"
 )
 
-// private contains the ranges of RFC 1918, the only destinations that the cloud's networks
-// route.
+// private contains RFC 1918, the only destinations that the cloud's networks route.
 var private = []netip.Prefix{
 	netip.MustParsePrefix("10.0.0.0/8"),
 	netip.MustParsePrefix("172.16.0.0/12"),
@@ -116,7 +115,6 @@ func (l *loader) routes() {
 	}
 }
 
-// vSwitch checks the subnet by itself.
 func (l *loader) vSwitch() {
 	const remedy = "give the range of the network's subnet of type vswitch"
 	v := l.VSwitch

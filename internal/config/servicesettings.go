@@ -172,8 +172,7 @@ func neverOfServices(r addresses.Range) string {
 	return ""
 }
 
-// autonomousSystem reads the number of an autonomous system (RFC 6793) that is not reserved (RFC
-// 7607, RFC 7300).
+// autonomousSystem reads a number (RFC 6793) that is not reserved (RFC 7607, RFC 7300).
 func autonomousSystem(into *uint32) format {
 	const describe, transition = "number of an autonomous system, such as `64512`", 23456
 	return one(into, describe, func(text string) (uint32, *Error) {

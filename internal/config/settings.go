@@ -10,12 +10,10 @@ import (
 
 // setting is a row of the reference: where a setting can be given, its format and its meaning.
 type setting struct {
-	// flag, key and env are the sources of the setting in the order of precedence; empty if the
-	// setting has no such source.
+	// flag, key and env are the sources by precedence; empty if there is no such source.
 	flag, key, env string
 	format
-	// fallback is the default in the setting's format, or required for a key that a file must
-	// have.
+	// fallback is the default, or required for a key that a file must have.
 	fallback string
 	meaning  string
 }
@@ -68,7 +66,6 @@ func (l list) documented() []setting {
 	return rows
 }
 
-// item returns the section of a list's item.
 func item(list string, i int) string { return fmt.Sprintf("%s[%d]", list, i) }
 
 // settings returns all settings except those in lists, each bound to its field in l.
@@ -101,7 +98,6 @@ func lists(l *loader) []list {
 	}
 }
 
-// The header of every file.
 const (
 	apiVersion = "underlay.dev/v1alpha1"
 	kind       = "CloudConfig"
@@ -254,7 +250,6 @@ func machineSettings(section string, m *Machine) []setting {
 	}
 }
 
-// prefixes reads at most this number of prefixes.
 func prefixes(into *[]netip.Prefix, most int) format {
 	describe := fmt.Sprintf("list of prefixes, at most %d", most)
 	return sized(0, most, "prefix", many(into, describe, parsePrefix))

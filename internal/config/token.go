@@ -8,7 +8,6 @@ import (
 	"github.com/underlay-ccm/underlay/internal/secret"
 )
 
-// redacted replaces a secret in messages.
 const redacted = secret.Redacted
 
 // Token is the secret that authenticates to the cloud.

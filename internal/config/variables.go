@@ -7,8 +7,7 @@ import (
 	"strings"
 )
 
-// variablePrefix returns the prefix of a variable that is a setting of the cloud or of dedicated
-// servers; empty for any other variable.
+// variablePrefix returns the prefix of a setting's variable, or "" for other variables.
 func variablePrefix(name string) string {
 	for _, prefix := range []string{"HCLOUD_", "ROBOT_"} {
 		if strings.HasPrefix(name, prefix) {
@@ -53,8 +52,7 @@ func knownVariables() []string {
 	return names
 }
 
-// advice suggests the nearest known variable of the same prefix. The prefix itself does not
-// count towards the similarity.
+// advice suggests the nearest known variable with the same prefix, by the rest of the name.
 func advice(name string, known []string) string {
 	prefix := variablePrefix(name)
 	var endings []string
@@ -85,13 +83,11 @@ func ofService(name string, set map[string]bool) bool {
 // variable is read by the Hetzner cloud controller manager and not by Underlay.
 type variable struct {
 	name, why string
-	// quiet is the boolean that requests Underlay's only behavior; nil if every value causes a
-	// warning.
+	// quiet is the boolean without a warning, since Underlay always behaves so; nil if none.
 	quiet *bool
 }
 
-// foreign returns the variables without effect and why. Values are never repeated: some are
-// secrets.
+// foreign returns variables without effect. Values are never repeated: some are secrets.
 func foreign() []variable {
 	yes, no := true, false
 	const cache = "one list of the servers serves all controllers, and is read again when it has to be"

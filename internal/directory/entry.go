@@ -23,8 +23,7 @@ const (
 	// among the first by name, so that it is deleted first if all are deleted. A Node of this
 	// name is not published.
 	Complete = "0-complete"
-	// key is the key of the entry in its ConfigMap.
-	key = "node"
+	key      = "node"
 	// label is set on every ConfigMap of the directory, because kube-controller-manager adds
 	// kube-root-ca.crt to every namespace.
 	label = "underlay.dev/directory"
@@ -64,7 +63,6 @@ func newInformer(client kubernetes.Interface) cache.SharedIndexInformer {
 	return coreinformers.NewFilteredConfigMapInformer(client, Namespace, 0, nil, labelled)
 }
 
-// same reports whether a stored ConfigMap has the desired data and owner.
 func same(live, want *corev1.ConfigMap) bool {
 	return maps.Equal(live.Data, want.Data) && slices.Equal(live.OwnerReferences, want.OwnerReferences)
 }
@@ -79,7 +77,6 @@ func read(stored *corev1.ConfigMap) kube.Node {
 	return n
 }
 
-// cached is an entry in an informer's cache.
 type cached struct {
 	kube.Node
 	version string

@@ -25,8 +25,7 @@ var ErrIncomplete = errors.New("the directory of Nodes in the namespace " + Name
 
 var errUnread = errors.New("the API server has not been read")
 
-// Nodes caches all Nodes for one machine: its own Node, and the directory's entries of all
-// others.
+// Nodes caches a machine's own Node and the directory's entries of all other Nodes.
 type Nodes struct {
 	self         string
 	own, entries cache.SharedIndexInformer

@@ -23,10 +23,8 @@ import (
 )
 
 const (
-	// writers is the number of concurrent writes.
 	writers = 4
-	// completePeriod is the time between checks for completeness until the directory is
-	// complete.
+	// completePeriod is the time between checks for completeness.
 	completePeriod = time.Second
 	// calm is the time without deletions before Complete is written again: if a client deletes
 	// all entries, Complete is deleted first and must not be recreated before the last deletion.
@@ -41,7 +39,7 @@ type Publisher struct {
 	published cache.SharedIndexInformer
 	entries   corelisters.ConfigMapNamespaceLister         // of published
 	queue     workqueue.TypedRateLimitingInterface[string] // names of ConfigMaps
-	deleted   atomic.Pointer[time.Time]                    // last deletion of a Node's entry or of Complete by another client
+	deleted   atomic.Pointer[time.Time]                    // last one by another client
 }
 
 // NewPublisher subscribes a publisher to Nodes and to the directory. It sends no request.
@@ -143,8 +141,7 @@ func (p *Publisher) sync(ctx context.Context, name string) error {
 	if live == nil {
 		return p.create(ctx, want)
 	}
-	// A Node never loses its podCIDRs, so in this case the cache of Nodes is older than the
-	// entry.
+	// A Node never loses its podCIDRs, so here the cache of Nodes is older than the entry.
 	if before := read(live); before.UID == node.UID && len(before.PodCIDRs) > len(entryOf(node).PodCIDRs) {
 		if node, err = p.client.Nodes().Get(ctx, name, metav1.GetOptions{}); err != nil {
 			return err

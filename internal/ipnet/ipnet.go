@@ -1,5 +1,4 @@
-// Package ipnet converts between the address types of package net, which cloud libraries use,
-// and of netip.
+// Package ipnet converts between the address types of net, which cloud libraries use, and netip.
 package ipnet
 
 import (

@@ -6,7 +6,7 @@ import "net/netip"
 // podCIDRs. Routes to them may still exist.
 type Departed struct {
 	Name string
-	// ProviderID is the provider ID of the Node; empty if it was never recorded.
+	// ProviderID is empty if it was never recorded.
 	ProviderID string
 	Prefixes   []netip.Prefix
 }

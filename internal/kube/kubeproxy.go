@@ -10,8 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// ProxyConfigMap is the ConfigMap in kube-system that holds kubeadm's configuration of
-// kube-proxy.
+// ProxyConfigMap, in kube-system, holds kube-proxy's configuration in clusters of kubeadm.
 const ProxyConfigMap = "kube-proxy"
 
 const proxyKey = "config.conf"
@@ -24,7 +23,6 @@ const (
 	everyAddress = "all"
 )
 
-// ProxyNFTables is kube-proxy's mode nftables.
 const ProxyNFTables = "nftables"
 
 // ProxyConfig holds the fields of kube-proxy's configuration (kubeproxy.config.k8s.io/v1alpha1)

@@ -86,8 +86,7 @@ func ControlPlane(node *corev1.Node) bool {
 	return ok
 }
 
-// ProvidedIPs returns the unconfirmed addresses of the kubelet's --node-ip, at most one per
-// family.
+// ProvidedIPs returns the kubelet's --node-ip, at most one per family, not yet confirmed.
 func ProvidedIPs(node *corev1.Node) []netip.Addr {
 	return addrs(strings.Split(node.Annotations[cloudproviderapi.AnnotationAlphaProvidedIPAddr], ","))
 }
@@ -105,8 +104,7 @@ func Addresses(node *corev1.Node) []netip.Addr {
 	return append(ProvidedIPs(node), addrs(texts)...)
 }
 
-// TooMany describes the node's reported addresses if there are more than [MostReported], or
-// returns "".
+// TooMany describes the reported addresses if they exceed [MostReported], or returns "".
 func TooMany(node *corev1.Node) string {
 	named := Addresses(node)
 	slices.SortFunc(named, netip.Addr.Compare)
@@ -128,11 +126,10 @@ func addrs(texts []string) []netip.Addr {
 	return out
 }
 
-// InternalIPs returns the node's addresses inside the cluster in their order. It skips texts
-// that are not addresses.
+// InternalIPs returns the node's InternalIP addresses in order, without unparsable texts.
 func InternalIPs(node *corev1.Node) []netip.Addr { return addressesOf(node, corev1.NodeInternalIP) }
 
-// ExternalIPs returns the node's external addresses, as InternalIPs does.
+// ExternalIPs returns the node's ExternalIP addresses, as InternalIPs does.
 func ExternalIPs(node *corev1.Node) []netip.Addr { return addressesOf(node, corev1.NodeExternalIP) }
 
 func addressesOf(node *corev1.Node, kind corev1.NodeAddressType) []netip.Addr {

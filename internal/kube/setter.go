@@ -20,7 +20,6 @@ func PodCIDRSetter(node *corev1.Node) (manager string, at time.Time, ok bool) {
 	return manager, at, ok
 }
 
-// setsPodCIDRs reports whether the entry of managedFields contains podCIDRs.
 func setsPodCIDRs(entry metav1.ManagedFieldsEntry) bool {
 	var owned struct {
 		Spec map[string]json.RawMessage `json:"f:spec"`

@@ -95,8 +95,7 @@ type gated struct {
 	next http.RoundTripper
 }
 
-// RoundTrip sends a request if the gate is open, or if it belongs to a Hold that began before
-// Close.
+// RoundTrip sends a request if the gate is open or the request's Hold began before Close.
 func (g gated) RoundTrip(r *http.Request) (*http.Response, error) {
 	write := r.Method != http.MethodGet && r.Method != http.MethodHead
 	if err := g.gate.enter(write, holdOf(r.Context())); err != nil {

@@ -25,8 +25,7 @@ func (f Foreign) Plan(ctx context.Context, want Forwarding) (changes, warnings [
 	return f.Apply(ctx, want)
 }
 
-// Apply returns a warning for each base chain of another table that drops forwarded packets by
-// its policy.
+// Apply returns a warning for each base chain of other tables that drops forwarded packets.
 func (f Foreign) Apply(ctx context.Context, want Forwarding) (changed, warnings []string, err error) {
 	if want == (Forwarding{}) {
 		return nil, nil, nil

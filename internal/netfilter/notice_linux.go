@@ -22,8 +22,7 @@ const (
 	attributeMask   = 0x3fff
 )
 
-// generation returns the number of commits to all tables of the network namespace. The request
-// takes a few microseconds.
+// generation counts the commits to all tables of the network namespace. A call takes microseconds.
 func generation() (uint32, error) {
 	id, err := askGeneration()
 	if err != nil {
@@ -65,7 +64,6 @@ func askGeneration() (uint32, error) {
 	return 0, errors.New("no answer that is one")
 }
 
-// firstAttribute returns the value of the attribute with the number 1.
 func firstAttribute(m syscall.NetlinkMessage) []byte {
 	rest := m.Data
 	if len(rest) < headerSize {

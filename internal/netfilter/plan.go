@@ -16,8 +16,7 @@ type plan struct {
 	// and hooks them again, and packets pass unfiltered in between, so it is only for tables
 	// that don't work.
 	rebuild string
-	// remove deletes the table.
-	remove bool
+	remove  bool
 	// rules, if not empty, is the reason to replace the rules within their chains.
 	rules string
 	// chains and sets are deleted together with the old rules.
@@ -33,7 +32,6 @@ type edit struct {
 	gone, added []element
 }
 
-// lines describes the plan, one line per change.
 func (p plan) lines() []string {
 	switch {
 	case p.remove:
@@ -57,7 +55,6 @@ func (p plan) lines() []string {
 	return out
 }
 
-// diff returns the change from have to want.
 func diff(want ruleset, have found) plan {
 	if len(want.chains) == 0 {
 		return plan{remove: have.exists}
@@ -136,7 +133,6 @@ func compareChains(want ruleset, have found) string {
 	return ""
 }
 
-// firstDifference describes the first line that differs.
 func firstDifference(is, should []string) string {
 	for i, line := range should {
 		switch {
@@ -162,7 +158,6 @@ func surplus(want ruleset, have found) (chains, sets []string) {
 	return chains, sets
 }
 
-// compareSorted returns the elements that are only in a and those that are only in b.
 func compareSorted(a, b []element) (onlyA, onlyB []element) {
 	for len(a) > 0 && len(b) > 0 {
 		switch order := a[0].compare(b[0]); cmp.Compare(order, 0) {

@@ -20,8 +20,7 @@ type Desired struct {
 	InternalIPs []netip.Addr
 	// ExternalIPs are further addresses of Nodes that may send packets to pods.
 	ExternalIPs []netip.Addr
-	// ServerPrefixes are routed to machines of Nodes as a whole. Any of their addresses may send
-	// packets to pods.
+	// ServerPrefixes are routed to machines of Nodes; any of their addresses may send to pods.
 	ServerPrefixes []netip.Prefix
 	// FilterInbound drops connections from outside to the node's pods, except for Openings and
 	// from AllowedInbound. This includes private addresses: a neighbor on the segment only needs
@@ -55,8 +54,7 @@ type chainKind struct {
 // policy is the policy of every chain: packets that match no rule are left to other tables.
 const policy = knftables.AcceptPolicy
 
-// chain is a chain with its rules in order, each in the form in which nft lists it. Without a
-// kind it is only jumped to.
+// chain has rules in the form in which nft lists them. Without a kind it is only jumped to.
 type chain struct {
 	name  string
 	kind  *chainKind
@@ -73,7 +71,6 @@ type set struct {
 // element is a prefix, an endpoint, or both in a set of openings.
 type element Opening
 
-// The types of sets.
 const (
 	prefixes4 = "ipv4_addr"
 	prefixes6 = "ipv6_addr"
@@ -82,7 +79,6 @@ const (
 	openings6 = "ipv6_addr . ipv6_addr . inet_service"
 )
 
-// ruleset is the whole table.
 type ruleset struct {
 	chains []chain
 	sets   []set
@@ -264,7 +260,6 @@ func prefixElements(prefixes []netip.Prefix) []element {
 	return out
 }
 
-// servedElements returns the endpoints of one family, in order.
 func servedElements(all []netip.AddrPort, ipv6 bool) []element {
 	out := []element{}
 	for _, to := range all {

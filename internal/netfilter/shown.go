@@ -29,7 +29,6 @@ func (r ruleset) found() found {
 	return out
 }
 
-// The prefixes of part names.
 const (
 	chainPart = "chain "
 	setPart   = "set "
@@ -88,7 +87,7 @@ func elementOf(key []string) element {
 	return e
 }
 
-// prefix parses a prefix or an address; it returns the zero Prefix for any other text.
+// prefix parses a prefix or an address, or returns the zero Prefix.
 func prefix(text string) netip.Prefix {
 	if p, err := netip.ParsePrefix(text); err == nil {
 		return p

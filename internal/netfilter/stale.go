@@ -51,8 +51,7 @@ func (s staleness) open(c connection) bool {
 	})
 }
 
-// within reports whether one of the prefixes, which are sorted and don't overlap, contains the
-// address.
+// within reports whether a prefix of sorted, which don't overlap, contains addr.
 func within(sorted []netip.Prefix, addr netip.Addr) bool {
 	at, found := slices.BinarySearchFunc(sorted, addr, func(p netip.Prefix, a netip.Addr) int { return p.Addr().Compare(a) })
 	return found || at > 0 && sorted[at-1].Contains(addr)

@@ -12,7 +12,6 @@ import (
 	"sigs.k8s.io/knftables"
 )
 
-// tableName is the name of the table in the family inet.
 const tableName = "underlay"
 
 // ErrDown is wrapped by the error of Apply if the node's pods have no packet filter now. After
@@ -21,8 +20,7 @@ var ErrDown = errors.New("no packet filter stands")
 
 // Options configures a Table.
 type Options struct {
-	// PodLinks is the name prefix of pod interfaces on the node; default veth, as in the CNI
-	// plugin ptp.
+	// PodLinks is the prefix of pod interfaces' names; default veth, as of the CNI plugin ptp.
 	PodLinks string
 }
 
@@ -37,8 +35,8 @@ type Table struct {
 	known      bool
 	// unjudged means that connections may have begun without the rules.
 	unjudged bool
-	// touched is the generation of the last commit that may have changed the table. Watch sets
-	// both from its own goroutine.
+	// watching and touched are set by Watch in its own goroutine; touched is the generation of
+	// the last commit that may have changed the table.
 	watching atomic.Bool
 	touched  atomic.Uint32
 }

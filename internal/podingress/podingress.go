@@ -25,8 +25,7 @@ func Annotation(uid string) string { return prefix + uid }
 // Service returns the UID in an annotation key, and reports whether it is such a key.
 func Service(annotation string) (uid string, ok bool) { return strings.CutPrefix(annotation, prefix) }
 
-// Ingress is a set of accepted TCP connections, from each of the sources to each of the
-// endpoints.
+// Ingress is a set of accepted TCP connections, from any source to any endpoint.
 type Ingress struct {
 	// Sources are the addresses that a load balancer connects from, as prefixes.
 	Sources []netip.Prefix `json:"from"`
@@ -34,8 +33,7 @@ type Ingress struct {
 	Endpoints []netip.AddrPort `json:"to"`
 }
 
-// String returns the annotation's value, which does not depend on the order of the fields'
-// items.
+// String returns the annotation's value, independent of the order of sources and endpoints.
 func (i Ingress) String() string {
 	i.Sources = slices.Compact(slices.SortedFunc(slices.Values(i.Sources), netip.Prefix.Compare))
 	i.Endpoints = slices.Compact(slices.SortedFunc(slices.Values(i.Endpoints), netip.AddrPort.Compare))

@@ -37,7 +37,6 @@ type Queue struct {
 	passed  int // number of admitted requests
 }
 
-// ticket is a waiting request.
 type ticket struct {
 	priority Priority
 	since    time.Time
@@ -75,8 +74,7 @@ func (q *Queue) Wait(ctx context.Context) (number int, err error) {
 	return t.number, nil
 }
 
-// Change calls change, which may modify the budget, and admits the requests that are now
-// allowed.
+// Change calls change, which may modify the budget, and admits requests accordingly.
 func (q *Queue) Change(change func(now time.Time)) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

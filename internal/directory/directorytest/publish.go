@@ -1,5 +1,4 @@
-// Package directorytest publishes the directory of Nodes in tests without a cloud controller
-// manager.
+// Package directorytest publishes the directory of Nodes in tests.
 package directorytest
 
 import (
