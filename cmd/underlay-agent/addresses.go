@@ -63,8 +63,7 @@ func (o *options) holder(
 }
 
 // heldBefore reports whether an earlier run had pools. While Services use their addresses, a run
-// without pools must not become ready, since a rollout would remove the addresses from all
-// nodes.
+// without pools must not become ready: a rollout would remove the addresses from all nodes.
 func (o *options) heldBefore() bool {
 	_, err := os.Stat(o.heldPath())
 	return err == nil

@@ -13,8 +13,7 @@ import (
 const releaseEvery = 10 * time.Second
 
 // releaseMemory returns memory to the system until ctx is done. With 15,000 Nodes, a pass leaves
-// twice the memory that the agent needs until the next pass, and without allocations in between
-// nothing triggers a collection.
+// twice the needed memory, and without allocations until the next pass no collection runs.
 func releaseMemory(ctx context.Context) {
 	cycles := []metrics.Sample{{Name: "/gc/cycles/automatic:gc-cycles"}}
 	looks := time.NewTicker(releaseEvery)

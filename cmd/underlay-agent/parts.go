@@ -16,8 +16,7 @@ import (
 	"github.com/underlay-ccm/underlay/routes/agent"
 )
 
-// edge is a component of the node's network other than its routes. It takes the whole desired
-// state and returns its changes as messages.
+// edge is a component of the node's network other than its routes. It takes whole desired states.
 type edge[D any] interface {
 	Plan(ctx context.Context, want D) (changes, warnings []string, err error)
 	Apply(ctx context.Context, want D) (changed, warnings []string, err error)
@@ -55,8 +54,7 @@ type follower[D any] struct {
 
 func (f *follower[D]) Name() string { return f.name }
 
-// Apply calls the edge only if the desired state changed, the edge may have changed, or look is
-// set: most passes change only a few routes.
+// Apply calls the edge if a change is possible or look is set: most passes change few routes.
 func (f *follower[D]) Apply(ctx context.Context, v agent.View, look bool) (agent.Report, error) {
 	if f.patient && len(v.PodCIDRs) == 0 {
 		return agent.Report{}, nil
@@ -104,10 +102,9 @@ func (f *follower[D]) Watch(ctx context.Context, changed func()) error {
 }
 
 // parts are applied in this order, and a failure stops the later ones: the packet filter, the
-// sysctls, the routes, and last the CNI configuration, which lets pods start. The filter
-// precedes forwarding, which makes pods reachable, and contains a Node before there is a route
-// to it: otherwise the first packets to that Node would be masqueraded, and with them all later
-// packets of their connections.
+// sysctls, the routes, and last the CNI configuration, which lets pods start. The filter precedes
+// forwarding, which makes pods reachable, and contains a Node before a route to it exists:
+// otherwise connections to that Node would be masqueraded for their lifetime.
 type parts struct {
 	before, after []part
 	held          *held

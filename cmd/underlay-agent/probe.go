@@ -10,9 +10,8 @@ import (
 	"github.com/underlay-ccm/underlay/internal/connectivity/probe"
 )
 
-// probeCommand returns the command of the pods of underlayctl connectivity. It is part of the
-// agent because every node has the agent's image, even without access to a registry. It is
-// hidden because users don't run it.
+// probeCommand returns the hidden command of the pods of underlayctl connectivity. It is part of
+// the agent because every node has the agent's image, even without access to a registry.
 func probeCommand() *cobra.Command {
 	root := &cobra.Command{Use: "probe", Short: "Be a pod of underlayctl connectivity", Hidden: true, Args: cobra.NoArgs}
 	var name, listen string

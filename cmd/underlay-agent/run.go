@@ -76,8 +76,7 @@ func run(ctx context.Context, o *options, reg agent.Registry) error {
 	return together(ctx, o, nodes, a, holder)
 }
 
-// together runs the agent, the holder of addresses if any, and the server, until the agent or
-// the server ends.
+// together runs the agent, the holder of addresses if any, and the server, until one of them ends.
 func together(ctx context.Context, o *options, nodes *directory.Nodes, a *agent.Agent, holder *addressagent.Agent) error {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)

@@ -47,10 +47,9 @@ func (m *manager) configureDedicated(transport http.RoundTripper, metrics robot.
 	return nil
 }
 
-// askRobot lists the dedicated servers for the first time, so that wrong credentials are
-// reported when this replica becomes the leader and not when the first dedicated server joins.
-// It doesn't block. Other replicas send no requests, because repeated wrong credentials get
-// their address blocked.
+// askRobot lists the dedicated servers in the background, so that wrong credentials are reported
+// when this replica becomes the leader. Other replicas send no requests, because repeated wrong
+// credentials get their address blocked.
 func (m *manager) askRobot(ctx context.Context) {
 	if m.account != nil {
 		go func() { _, _ = m.account.List(ctx, time.Time{}) }() // sayListed logs the error

@@ -28,8 +28,7 @@ import (
 
 const (
 	ledgerNamespace = metav1.NamespaceSystem
-	// lastWords is the maximum time for which a request of the allocator may remain pending
-	// after its process lost the lease.
+	// lastWords is how long requests of the allocator may arrive after its process lost the lease.
 	lastWords = 30 * time.Second
 	// usualLease is the assumed lease duration if there is no election.
 	usualLease = 15 * time.Second
@@ -120,8 +119,7 @@ func firstLeader(ctx context.Context, client kubernetes.Interface, namespace, na
 	return false, fmt.Errorf("reading ConfigMap %s/%s: %w", ledgerNamespace, routecontroller.RecordName, err)
 }
 
-// serviceCIDRs returns the informer of ServiceCIDR objects, or nil if the API server doesn't
-// support them.
+// serviceCIDRs returns the informer of ServiceCIDRs, or nil if the API server lacks them.
 func serviceCIDRs(c *appconfig.CompletedConfig, client discovery.DiscoveryInterface) (networkinginformers.ServiceCIDRInformer, error) {
 	var list *metav1.APIResourceList
 	// A single lost response must not end a new leader.

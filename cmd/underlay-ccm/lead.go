@@ -13,8 +13,7 @@ import (
 )
 
 const (
-	// holdTimeout is well within any lease duration, so the holder is still the process that
-	// acquired the lease.
+	// holdTimeout is well within any lease duration, so the new holder can't have changed yet.
 	holdTimeout = 3 * time.Second
 	// stepDownTimeout is well within a pod's termination grace period. Held changes don't
 	// outlast the lease either: the gate covers its renewals too, and an elector that can't
@@ -22,9 +21,8 @@ const (
 	stepDownTimeout = 10 * time.Second
 )
 
-// warm starts the informers that node IPAM waits for before this replica leads, because listing
-// the Nodes of a large cluster takes seconds. Until it leads there are no controllers, so events
-// only fill the caches.
+// warm starts the informers that node IPAM needs before this replica leads, because listing the
+// Nodes of a large cluster takes seconds. Without controllers, events only fill the caches.
 func (m *manager) warm(c *appconfig.CompletedConfig) {
 	if m.config.IPAM.Enabled && enabled(c, nodeIPAMController) {
 		// An error is ignored here; the leader retries.
@@ -32,12 +30,10 @@ func (m *manager) warm(c *appconfig.CompletedConfig) {
 			ranges.Informer()
 		}
 	}
-	// The Node informer exists since connect. All run until the process ends, as the leader's
-	// do.
+	// The Node informer exists since connect. All run until the process ends, as in the leader.
 	c.SharedInformers.Start(wait.NeverStop)
 }
 
-// lead starts the work of this replica as the leader.
 func (m *manager) lead(ctx context.Context, c *appconfig.CompletedConfig) {
 	m.once.Do(func() {
 		m.hold(ctx, c)

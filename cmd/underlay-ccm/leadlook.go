@@ -22,11 +22,11 @@ const (
 )
 
 // lookAsLeader reads the current network, which may have changed since the start: podCIDRs must
-// not overlap its current subnets. Upstream starts the controllers sequentially, so none of ours
-// runs before it returns, not even those that need no cloud. If the cloud is unresponsive, the
-// read continues in the background, and the controllers use the network as read at start, as
-// those of the previous leader did. No finding exits the process, since every replica would exit
-// in turn. Only a start refuses a configuration.
+// not overlap its current subnets. Upstream starts the controllers sequentially, so no Underlay
+// controller runs before it returns. If the cloud is unresponsive, the read continues in the
+// background, and the controllers use the network as read at start, as those of the previous
+// leader did. No finding exits the process, since every replica would exit in turn. Only a start
+// refuses a configuration.
 func (m *manager) lookAsLeader(ctx context.Context) {
 	if m.client == nil || m.config.Network == "" {
 		return
@@ -73,8 +73,7 @@ func (m *manager) networkAsLeader(ctx context.Context) (network *hetzner.Network
 	return network, nil
 }
 
-// useAsLeader uses the network as read, unless its subnets fill a whole pool: a Ledger with such
-// a pool is an error.
+// useAsLeader uses the network as read, unless its subnets fill a pool, which no Ledger allows.
 func (m *manager) useAsLeader(ctx context.Context, network *hetzner.Network) {
 	if m.config.IPAM.Enabled {
 		if _, err := ipam.NewLedger(wiring.Pools(m.config), m.exclusions(network)); err != nil {

@@ -161,9 +161,8 @@ func (m *manager) configure(flags config.Flags) error {
 	return m.configureDedicated(nil, registry{})
 }
 
-// giveDeadlines adds a timeout to requests of all clients, and recreates the clients that
-// upstream has created already. With separate credentials per controller, upstream provides no
-// hook for this.
+// giveDeadlines adds a timeout to all requests, and recreates the clients that upstream has
+// already created. With separate credentials per controller, upstream has no hook for this.
 func giveDeadlines(c *appconfig.CompletedConfig) {
 	c.Kubeconfig.Wrap(kube.WithDeadline)
 	of := func(name string) *kubernetes.Clientset {
@@ -173,9 +172,8 @@ func giveDeadlines(c *appconfig.CompletedConfig) {
 	c.SharedInformers = informers.NewSharedInformerFactory(c.VersionedClient, app.ResyncPeriod(c)())
 }
 
-// start is upstream's hook between configuration and controllers. It returns once the cloud is
-// reachable and matches the configuration. The hook can't return an error, so an error that
-// waiting doesn't resolve exits the process.
+// start is upstream's hook between configuration and controllers. It returns once the cloud
+// matches the configuration. It can't return an error, so a permanent error exits the process.
 func (m *manager) start(c *appconfig.CompletedConfig) cloudprovider.Interface {
 	giveDeadlines(c)
 	m.plain = c.Client

@@ -65,8 +65,7 @@ func configFlags(cmd *cobra.Command, opts *options.CloudControllerManagerOptions
 	}
 }
 
-// checkKubeconfig loads the API server's address and credentials as upstream does, whose errors
-// contain neither the flag nor a remedy.
+// checkKubeconfig loads the kubeconfig as upstream does, for an error with the flag and a remedy.
 func checkKubeconfig(master, path string) error {
 	var problem, remedy string
 	var err error

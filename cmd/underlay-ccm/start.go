@@ -32,9 +32,8 @@ const (
 	vSwitchExpose = "vswitch.exposeRoutes"
 )
 
-// connect waits until the cloud is reachable, checks the configuration against its state, and
-// builds the provider. Until then the secure port serves /healthz with the reason for waiting,
-// so that this replica isn't ready.
+// connect waits until the cloud is reachable, checks the configuration against it, and builds the
+// provider. Until then /healthz on the secure port fails with the reason for waiting.
 func (m *manager) connect(ctx context.Context, c *appconfig.CompletedConfig) (cloudprovider.Interface, error) {
 	var room *waitingRoom
 	if c.SecureServing != nil { // nil with --secure-port=0
@@ -82,8 +81,7 @@ func (m *manager) connect(ctx context.Context, c *appconfig.CompletedConfig) (cl
 	})}, nil
 }
 
-// light returns the transform of cached Nodes. It keeps the conditions that the controllers of
-// this program read, including upstream's.
+// light keeps the Node conditions that this program's controllers read, including upstream's.
 func light() cache.TransformFunc {
 	return kube.Light(corev1.NodeReady, corev1.NodeNetworkUnavailable, ipamcontroller.PodCIDRsAllocated,
 		vswitch.MemberCondition, kube.AddressesMatch)
@@ -149,9 +147,8 @@ func backoff() wait.Backoff {
 	return wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 10, Cap: time.Minute}
 }
 
-// look reads the network, or the servers if there is no network, which verifies the token, and
-// the offered load balancers, and checks the configuration against them. It does nothing without
-// a cloud.
+// look reads the network, or without one the servers, which verifies the token, and the offered
+// load balancers, and checks the configuration against them.
 func (m *manager) look(ctx context.Context) error {
 	if m.client == nil {
 		return nil
@@ -183,7 +180,6 @@ func (m *manager) lookAtProject(ctx context.Context) (err error) {
 	return err
 }
 
-// checkLayout checks the pools against the network that routes them.
 func (m *manager) checkLayout(ctx context.Context, network *hetzner.Network) config.Errors {
 	if network == nil || !m.config.Routes.Enabled {
 		return nil

@@ -55,8 +55,7 @@ type portmap struct {
 	Capabilities map[string]bool `json:"capabilities"`
 }
 
-// render returns the content of the file. ptp must not masquerade, because this would hide the
-// addresses of pods from each other.
+// render returns the content of the file. ptp must not masquerade, to keep pods' source addresses.
 func render(want Desired, dataDir string) ([]byte, error) {
 	if err := check(want); err != nil {
 		return nil, err

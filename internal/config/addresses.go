@@ -17,8 +17,7 @@ type Addresses struct {
 	// Classless serves Services without a loadBalancerClass; never together with
 	// LoadBalancers.Enabled and LoadBalancers.Classless.
 	Classless bool
-	// Pools don't overlap and contain no address of a pod, a Service, a machine of the inventory
-	// or a BGP peer.
+	// Pools don't overlap each other, pods, Services, the inventory's machines or BGP peers.
 	Pools []AddressPool
 	BGP   BGP
 }
@@ -68,8 +67,7 @@ type BGPPeer struct {
 	ASN     uint32
 	// Nodes selects the Nodes that peer with the router; nil selects all.
 	Nodes labels.Selector
-	// PasswordFile is the absolute path of a file on the nodes that holds the password (TCP MD5,
-	// RFC 2385); empty without a password.
+	// PasswordFile is the absolute path of the TCP MD5 password on the nodes (RFC 2385), or "".
 	PasswordFile string
 	// HoldTime is at least 3 seconds.
 	HoldTime time.Duration
@@ -214,7 +212,6 @@ func (l *loader) onePerNet() {
 	}
 }
 
-// bgp checks the routers against each other.
 func (l *loader) bgp() {
 	b := l.Addresses.BGP
 	// There is one session per address, whatever the port.

@@ -24,8 +24,7 @@ func (a Addresses) CheckServer(host string) error {
 	return nil
 }
 
-// serverAddress returns the address in a host of client-go: a URL, or host and port. It returns
-// false for a host name.
+// serverAddress returns the address in a host of client-go, a URL or host and port, if it has one.
 func serverAddress(host string) (netip.Addr, bool) {
 	name := host
 	if u, err := url.Parse(host); err == nil && u.Host != "" {

@@ -106,8 +106,7 @@ func (l *loader) unique(seen map[string]string, section, key, value, remedy stri
 	seen[value] = section
 }
 
-// number checks that a machine has a number, as a dedicated server, if and only if there is a
-// cloud.
+// number checks that a machine has a number, as a dedicated server, exactly if there is a cloud.
 func (l *loader) number(field string, number int) {
 	switch {
 	case l.isWrong("provider") || l.isWrong(field):

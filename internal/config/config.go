@@ -173,10 +173,9 @@ type Routes struct {
 	ReconciliationPeriod time.Duration
 }
 
-// LoadBalancers holds the defaults that a Service's annotations may override; cluster and
-// network are fields of Config. At most one of Location and NetworkZone is set; with neither, a
-// Service must name one of them to get a load balancer. UsePrivateIP and DisablePublicNetwork
-// imply a Network.
+// LoadBalancers holds the defaults that a Service's annotations may override; Config has the
+// cluster and network. At most one of Location and NetworkZone is set; with neither, a Service
+// must name one. UsePrivateIP and DisablePublicNetwork imply a Network.
 type LoadBalancers struct {
 	Enabled bool
 	lb.Defaults

@@ -58,7 +58,6 @@ func (l *loader) loadFile(content []byte) {
 	}
 }
 
-// unreadable adds an error about the file as a whole.
 func (l *loader) unreadable(line int, problem, remedy string, cause error) {
 	l.unread = true
 	l.problems = append(l.problems, &Error{
@@ -168,8 +167,7 @@ func isNull(node *yaml.Node) bool {
 
 var plainKey = regexp.MustCompile(`^[A-Za-z0-9_./-]{1,60}$`)
 
-// fieldIn returns the name of a key in a section. An unusual key is quoted, so that it can't
-// imitate other parts of a message.
+// fieldIn returns a key's full name, quoted if unusual, so that it can't imitate a message.
 func fieldIn(section, key string) string {
 	if !plainKey.MatchString(key) {
 		key = quote(key)

@@ -264,8 +264,7 @@ func apiURL(into *string, example string) format {
 	})
 }
 
-// secretPath reads the path of a file that holds a secret. The error never repeats another
-// value, which may be the secret itself.
+// secretPath reads the path of a secret's file. Errors never contain it: it may be the secret.
 func secretPath(into *string, what, example string) format {
 	ok := func(s string) bool { return path.IsAbs(s) && !strings.ContainsFunc(s, isControl) }
 	return hidden(text(into, "absolute path of a file", ok,

@@ -146,8 +146,8 @@ func (l *loader) readable(section string, p *Pool) bool {
 	return true
 }
 
-// maskFlags allows the same combinations of flags as upstream, and reports whether the pools are
-// of a single family.
+// maskFlags allows the combinations that upstream allows, and reports whether pools have one
+// family.
 func (l *loader) maskFlags(all []Pool) (single bool) {
 	var four, six bool
 	for _, prefix := range l.clusterCIDRs {

@@ -28,8 +28,7 @@ type Robot struct {
 
 // RobotSecret is the source of the user or the password.
 type RobotSecret struct {
-	// File is the absolute path of the file that holds the secret and may be updated at any
-	// time; if empty, the secret is Fixed.
+	// File is the absolute path of the secret, read again on changes; if empty, it is Fixed.
 	File  string
 	Fixed Token
 }

@@ -179,10 +179,9 @@ func podSettings(l *loader) []setting {
 	}
 }
 
-// shortestQuarantine is the time for which pods of a deleted Node can remain endpoints of
-// Services: pod garbage collection runs every 20 s and waits for 40 s more
-// (k8s.io/kubernetes/pkg/controller/podgc). Pods of another Node with the same addresses would
-// receive their traffic.
+// shortestQuarantine is the time for which pods of a deleted Node can remain endpoints of Services
+// and attract the traffic of later pods: pod garbage collection runs every 20 s and waits for 40 s
+// more (k8s.io/kubernetes/pkg/controller/podgc).
 const shortestQuarantine = time.Minute
 
 func poolSettings(section string, p *Pool) []setting {

@@ -45,8 +45,7 @@ func parseToken(text string) (Token, *Error) {
 
 // TokenSource is the source of the token: a file or a fixed value.
 type TokenSource struct {
-	// File is the absolute path of the file that holds the token and may be updated at any time;
-	// empty if the token is fixed.
+	// File is the absolute path of the token, which may change at any time; empty if it is fixed.
 	File string
 
 	field    string
@@ -54,8 +53,7 @@ type TokenSource struct {
 	readFile func(string) ([]byte, error)
 }
 
-// TokenFile returns the source of a program without a configuration: the file that a flag or a
-// variable names.
+// TokenFile returns the source of a program without a configuration: a file of a flag or variable.
 func TokenFile(field, path string) TokenSource {
 	return TokenSource{File: path, field: field, readFile: os.ReadFile}
 }
@@ -102,9 +100,8 @@ func readSecret(
 }
 
 // secret selects the source of a secret and reports whether there is one. A file named by key in
-// the file of --cloud-config takes precedence over both variables; among these, the secret
-// itself (direct) takes precedence over the file's name, as in the Hetzner cloud controller
-// manager.
+// the file of --cloud-config takes precedence over both variables; of these, the secret itself
+// (direct) takes precedence over a file's name, as in the Hetzner cloud controller manager.
 func (l *loader) secret(
 	key, direct, what string, path *string, fixed *Token, parse func(string) (Token, *Error),
 ) bool {

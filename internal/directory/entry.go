@@ -19,18 +19,15 @@ import (
 const (
 	// Namespace contains only the directory. Other controllers may add ConfigMaps to it.
 	Namespace = "underlay-nodes"
-	// Complete is the name of the ConfigMap that is written once every Node has its entry. It is
-	// among the first by name, so that it is deleted first if all are deleted. A Node of this
-	// name is not published.
+	// Complete names the ConfigMap that is written once every Node has its entry. It sorts first,
+	// so that a deletion of all deletes it first. A Node of this name is not published.
 	Complete = "0-complete"
 	key      = "node"
-	// label is set on every ConfigMap of the directory, because kube-controller-manager adds
-	// kube-root-ca.crt to every namespace.
+	// label marks the directory's ConfigMaps: kube-root-ca.crt is in every namespace too.
 	label = "underlay.dev/directory"
 )
 
-// entryOf returns the entry of a Node. It limits the addresses, because a kubelet may report any
-// number.
+// entryOf returns the entry of a Node with few addresses, since a kubelet may report any number.
 func entryOf(node *corev1.Node) *kube.Node {
 	bounded := func(all []netip.Addr) []netip.Addr { return all[:min(len(all), kube.MostReported)] }
 	e := kube.NodeOf(node)
@@ -38,8 +35,7 @@ func entryOf(node *corev1.Node) *kube.Node {
 	return e
 }
 
-// Object returns the ConfigMap of a Node. If no publisher runs, the API server deletes it
-// together with the Node.
+// Object returns the ConfigMap of a Node, which owns it in case no publisher runs.
 func Object(node *corev1.Node) (*corev1.ConfigMap, error) {
 	text, err := json.Marshal(entryOf(node))
 	if err != nil {

@@ -116,9 +116,8 @@ func (n *Nodes) Subscribe(own func(old, now *corev1.Node), other func(name strin
 	return err
 }
 
-// All returns all Nodes, or ErrIncomplete if the directory was never complete. If a client
-// deletes a complete directory, All returns the last complete state, so that no route is
-// removed.
+// All returns all Nodes, or ErrIncomplete if the directory was never complete. If a client deletes
+// it, All returns the last complete state, so that no route is removed.
 func (n *Nodes) All() ([]*kube.Node, error) {
 	if !n.own.HasSynced() {
 		return nil, errUnread

@@ -26,8 +26,7 @@ func Between(a, b string) int {
 // slips is the maximum distance to the intended name: a letter or two, or a short ending.
 const slips = 3
 
-// Meant returns the known name that is nearest to name, and reports whether name is a slip of
-// it. A known name is not a slip.
+// Meant returns the known name nearest to name, and reports whether name is a slip of it.
 func Meant(name string, known []string) (meant string, slip bool) {
 	best := slips + 1
 	for _, k := range known {

@@ -9,9 +9,9 @@ import (
 
 // Absent reports whether err is the API server's statement that there is no object of that name;
 // resource is of the core group. The status 404 alone is not sufficient: proxies and load
-// balancers on the path return it too, and client-go converts it to a NotFound error with the
-// requested name. Such an error has the cause UnexpectedServerResponse, and those of other
-// sources lack the name.
+// balancers on the path return it too, and client-go makes it a NotFound error with the requested
+// name. Such an error has the cause UnexpectedServerResponse, and those of other sources lack the
+// name.
 func Absent(err error, resource, name string) bool {
 	var answer apierrors.APIStatus
 	if !apierrors.IsNotFound(err) || !errors.As(err, &answer) {

@@ -1,5 +1,4 @@
 package kube
 
-// AddressClass is the loadBalancerClass of Services whose addresses are held by nodes instead of
-// a provider's load balancer.
+// AddressClass is the loadBalancerClass of Services with addresses that nodes hold.
 const AddressClass = "underlay.dev/address"

@@ -2,8 +2,7 @@ package kube
 
 import "net/netip"
 
-// Departed is a deleted Node whose podCIDRs are not free yet according to the stored ledger of
-// podCIDRs. Routes to them may still exist.
+// Departed is a deleted Node with podCIDRs that the stored ledger has not freed. Routes may exist.
 type Departed struct {
 	Name string
 	// ProviderID is empty if it was never recorded.

@@ -15,8 +15,7 @@ const ProxyConfigMap = "kube-proxy"
 
 const proxyKey = "config.conf"
 
-// Values of NodePortAddresses other than ranges. The last two are Underlay's own names for
-// kube-proxy's behavior without ranges.
+// Values of NodePortAddresses other than ranges. Underlay's own are the last two, without ranges.
 const (
 	primaryOnly  = "primary"
 	loopbackOnly = "localhost"
@@ -25,8 +24,7 @@ const (
 
 const ProxyNFTables = "nftables"
 
-// ProxyConfig holds the fields of kube-proxy's configuration (kubeproxy.config.k8s.io/v1alpha1)
-// that Underlay uses.
+// ProxyConfig holds used fields of kube-proxy's configuration (kubeproxy.config.k8s.io/v1alpha1).
 type ProxyConfig struct {
 	Mode               string   `json:"mode"`
 	ClusterCIDR        string   `json:"clusterCIDR"`
@@ -39,8 +37,7 @@ type ProxyConfig struct {
 	} `json:"detectLocal"`
 }
 
-// ReadProxy parses kube-proxy's configuration and applies kube-proxy's defaults. A nil object is
-// an error.
+// ReadProxy parses kube-proxy's configuration with kube-proxy's defaults. Nil is an error.
 func ReadProxy(object *corev1.ConfigMap) (ProxyConfig, error) {
 	if object == nil {
 		return ProxyConfig{}, errors.New("there is no ConfigMap kube-system/kube-proxy, so kube-proxy was not set up by kubeadm, or there is none")

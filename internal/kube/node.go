@@ -1,6 +1,5 @@
-// Package kube converts Kubernetes objects to the values that the pure packages take: podCIDRs
-// and addresses as netip values, conditions, roles. It makes no decisions and never contacts a
-// cloud.
+// Package kube converts Kubernetes objects to the values of the pure packages: podCIDRs and
+// addresses as netip values, conditions, roles. It makes no decisions and never contacts a cloud.
 package kube
 
 import (
@@ -16,9 +15,8 @@ import (
 )
 
 // PodCIDRs returns the node's pod prefixes in their order, masked, and IPv4 as IPv4. It also
-// accepts numbers with leading zeros, as old API servers did, because such a prefix is in use
-// however it is written. The readable prefixes are returned even if the error names the node and
-// its unreadable values.
+// accepts numbers with leading zeros, as old API servers did, because such a prefix is in use. The
+// readable prefixes are returned even if the error names the node and its unreadable values.
 func PodCIDRs(node *corev1.Node) ([]netip.Prefix, error) {
 	var prefixes []netip.Prefix
 	var unreadable []string
@@ -147,8 +145,7 @@ func Tainted(node *corev1.Node, key string) bool {
 	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == key })
 }
 
-// Excluded reports whether a label excludes the node from load balancers: it has any value that
-// does not parse as false.
+// Excluded reports whether the label that excludes nodes from load balancers is set and not false.
 func Excluded(node *corev1.Node) bool {
 	value, set := node.Labels[corev1.LabelNodeExcludeBalancers]
 	if !set {

@@ -39,8 +39,7 @@ func FormatDedicatedID(number int64) string {
 	return dedicatedScheme + strconv.FormatInt(number, 10)
 }
 
-// ParseDedicatedID returns the number of a dedicated server, from both forms. Cloud servers and
-// all other schemes are ErrOtherProvider.
+// ParseDedicatedID returns a dedicated server's number, or ErrOtherProvider for any other machine.
 func ParseDedicatedID(s string) (int64, error) {
 	text, ours := strings.CutPrefix(s, dedicatedScheme)
 	if !ours {

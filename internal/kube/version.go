@@ -30,8 +30,7 @@ func (n *Newest[T]) Wrote(object T) {
 	n.byUID[object.GetUID()] = object
 }
 
-// Of returns the newer of the cached object and that of our last write, and drops the latter
-// once the cache is up to date.
+// Of returns the newer of the cached object and our last write, and drops the latter if not newer.
 func (n *Newest[T]) Of(cached T) T {
 	n.mu.Lock()
 	defer n.mu.Unlock()

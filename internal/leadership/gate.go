@@ -27,9 +27,9 @@ type Gate struct {
 func (g *Gate) Wrap(next http.RoundTripper) http.RoundTripper { return gated{g, next} }
 
 // Close refuses new requests and returns once all pending writes have a response and all changes
-// begun under [Hold] are complete. Until then it accepts reads, because such changes need them.
-// The error means that a write may still arrive: ctx ended early, or a write within the given
-// time got no response.
+// begun under [Hold] are complete. Until then it accepts reads, because such changes need them. An
+// error means that a write may still arrive: ctx ended, or a write within the given time got no
+// response.
 func (g *Gate) Close(ctx context.Context, within time.Duration) error {
 	g.mu.Lock()
 	if !g.closed {

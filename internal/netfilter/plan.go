@@ -12,9 +12,8 @@ import (
 
 // plan is the change from the current to the desired table.
 type plan struct {
-	// rebuild, if not empty, is the reason to recreate the whole table. This unhooks its chains
-	// and hooks them again, and packets pass unfiltered in between, so it is only for tables
-	// that don't work.
+	// rebuild, if not empty, is the reason to recreate the whole table. Packets pass unfiltered
+	// while its chains are unhooked, so it is only for tables that don't work.
 	rebuild string
 	remove  bool
 	// rules, if not empty, is the reason to replace the rules within their chains.

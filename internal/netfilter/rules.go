@@ -170,8 +170,7 @@ func (d Desired) outer() []netip.Prefix {
 	return slices.Concat(hosts(d.ExternalIPs), d.ServerPrefixes, d.AllowedInbound)
 }
 
-// inboundRules returns the rules for packets to pods. An accepted packet still passes the chains
-// of other tables.
+// inboundRules returns the rules for packets to pods. Other tables still filter accepted packets.
 func inboundRules(families [2]bool) []string {
 	rules := []string{"ct state established,related accept", "ct status dnat accept"}
 	for f, family := range []string{"ip", "ip6"} {

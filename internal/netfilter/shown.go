@@ -10,8 +10,7 @@ import (
 // found is the current content of a table.
 type found struct {
 	exists bool
-	// parts maps each part, such as "chain leaving", to its lines in nft's listing; "" holds the
-	// lines of the table itself.
+	// parts maps parts, such as "chain leaving", to their lines in nft's listing; "" is the table.
 	parts map[string][]string
 	// sets maps names to elements; an element in a form that we never add is the zero element.
 	sets map[string][]element

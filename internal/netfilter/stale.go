@@ -5,8 +5,7 @@ import (
 	"slices"
 )
 
-// connection is a tracked connection, by the addresses of its first packet and of the replies as
-// they arrive: they differ if NAT applies.
+// connection is a tracked connection: addresses of its first packet and of its replies on arrival.
 type connection struct {
 	from, to, replyFrom, replyTo netip.Addr
 	port                         uint16 // destination port of the first packet for TCP, else 0
@@ -37,8 +36,7 @@ func stalenessOf(want Desired) staleness {
 }
 
 // stale reports whether the rules would have treated the connection differently. It is narrow
-// because deleting an entry may cut the connection: those redirected by kube-proxy or other NAT
-// are kept.
+// because a deletion may cut the connection: those redirected by kube-proxy or other NAT are kept.
 func (s staleness) stale(c connection) bool {
 	leaves := within(s.masqueraded, c.from) && c.replyTo == c.from && !within(s.inside, c.replyFrom)
 	enters := within(s.filtered, c.to) && c.replyFrom == c.to && !within(s.inside, c.from) && !within(s.outer, c.from) && !s.open(c)

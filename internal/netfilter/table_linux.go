@@ -24,8 +24,8 @@ type Options struct {
 	PodLinks string
 }
 
-// Table manages our nftables table in the network namespace of the caller. Only Watch may run
-// concurrently with other methods.
+// Table manages the nftables table in the caller's network namespace. Only Watch may be
+// concurrent.
 type Table struct {
 	options Options
 	nft     knftables.Interface
@@ -60,9 +60,8 @@ func (t *Table) Plan(ctx context.Context, want Desired) (changes, warnings []str
 	return diff(rulesFor(want, t.options.PodLinks), have).lines(), nil, nil
 }
 
-// Apply sets the table to the desired state in one transaction and returns a line per change. If
-// the rules were not in effect before, it deletes the conntrack entries of connections that
-// began without them.
+// Apply sets the table to the desired state in one transaction and returns a line per change. It
+// deletes the conntrack entries of connections that began without the rules.
 func (t *Table) Apply(ctx context.Context, want Desired) (changed, warnings []string, err error) {
 	rules := rulesFor(want, t.options.PodLinks)
 	p, err := t.put(ctx, rules)

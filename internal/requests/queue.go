@@ -20,8 +20,7 @@ const (
 
 // Budget limits the rate of requests. A [Queue] calls it with its lock held.
 type Budget interface {
-	// Wait returns the estimated minimum time until a request of the priority may be sent; 0 or
-	// less if it may be sent now.
+	// Wait returns the estimated minimum time until a request may be sent; now if 0 or less.
 	Wait(p Priority, now time.Time) time.Duration
 	// Spend records a sent request.
 	Spend(now time.Time)
@@ -44,7 +43,6 @@ type ticket struct {
 	number   int           // sequence number of its admission
 }
 
-// rank returns the ticket's priority at the time now.
 func (t *ticket) rank(now time.Time) Priority {
 	if t.priority == Background && now.Sub(t.since) >= LongestStretch {
 		return Normal

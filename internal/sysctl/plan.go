@@ -6,8 +6,7 @@ import "fmt"
 type Desired struct {
 	// IPv4 and IPv6 enable forwarding in the family.
 	IPv4, IPv6 bool
-	// RouterAdvertised are uplinks with routes from router advertisements, which the kernel
-	// ignores by default while it forwards.
+	// RouterAdvertised are uplinks with routes from router advertisements, off while forwarding.
 	RouterAdvertised []string
 	// Asymmetric are interfaces whose replies may leave by another interface.
 	Asymmetric []string
@@ -41,7 +40,6 @@ func along(key string) []string {
 // values maps the paths of existing sysctls to their values.
 type values map[string]string
 
-// change is a write of a sysctl.
 type change struct{ key, from, to, why string }
 
 func (c change) String() string {
@@ -67,8 +65,7 @@ func needed(want Desired) []string {
 // the kernel doesn't support is an error.
 func plan(want Desired, have values) ([]change, error) {
 	var changes []change
-	// Before forwarding is enabled, since that removes the routes that were advertised on
-	// interfaces with accept_ra 1.
+	// Before forwarding, which removes routes advertised on interfaces with accept_ra 1.
 	for _, link := range want.RouterAdvertised {
 		// 0 means that a program such as systemd-networkd processes them itself.
 		if key := acceptRA(link); have[key] == "1" {

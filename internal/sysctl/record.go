@@ -10,7 +10,6 @@ import (
 	"slices"
 )
 
-// entry is a sysctl that was changed.
 type entry struct {
 	Key string `json:"key"`
 	// Before is the value before the first change, After the value that was set.

@@ -1,6 +1,5 @@
-// Package wiring converts the configuration to the types of the pure packages, for the manager
-// and for diagnostic tools, so that both interpret it the same way. It makes no decisions and
-// reads nothing.
+// Package wiring converts the configuration to the types of the pure packages, so that the manager
+// and diagnostic tools interpret it the same way. It makes no decisions and reads nothing.
 package wiring
 
 import (
