@@ -75,6 +75,8 @@ func TestProgram(t *testing.T) {
 	}
 	right.Run("ip", "route", "add", "198.51.100.0/24", "via", "10.0.0.1")
 	a, b, ctx := host(t, left, "10.0.0.1"), host(t, right, "10.0.0.2"), t.Context()
+	const last = 100 // bytes
+	own, isLast := netip.MustParseAddr("10.0.0.1"), func(p packet) bool { return p.Size == last }
 	for name, test := range map[string]struct {
 		from, to string
 		size     int
@@ -94,9 +96,24 @@ func TestProgram(t *testing.T) {
 			from: from, to: netip.AddrPortFrom(netip.MustParseAddr(test.to), 5000), size: test.size,
 			count: 3, every: time.Millisecond,
 		}, true))
-		time.Sleep(50 * time.Millisecond)
+		if test.lost {
+			// This packet arrives after those before it, if they arrive at all.
+			must(t, a.send(ctx, stream{
+				from: own, to: netip.AddrPortFrom(netip.MustParseAddr("10.0.0.2"), 5000),
+				size: last, count: 1,
+			}, true))
+		}
+		must(t, until(ctx, 10*time.Second, name+": packets arrive", func() (bool, error) {
+			if test.lost {
+				all, err := b.packets(ctx, 5000, own)
+				return slices.ContainsFunc(all, isLast), err
+			}
+			all, err := b.packets(ctx, 5000, from)
+			return len(all) == 3, err
+		}))
 		came, err := b.packets(ctx, 5000, from)
 		must(t, err)
+		came = slices.DeleteFunc(came, isLast)
 		if lost := len(came) == 0; lost != test.lost {
 			t.Errorf("%s: lost: %t, want %t", name, lost, test.lost)
 		}
@@ -124,7 +141,11 @@ func expectRequests(t *testing.T, from *netns.Space, b *program) {
 				defer c.Close()
 				_, err = c.Write([]byte(header + "GET / HTTP/1.1\r\n\r\n"))
 				must(t, err)
-				must(t, c.SetReadDeadline(time.Now().Add(500*time.Millisecond)))
+				within := 500 * time.Millisecond
+				if replies {
+					within = 10 * time.Second
+				}
+				must(t, c.SetReadDeadline(time.Now().Add(within)))
 				reply = make([]byte, 8)
 				n, _ := c.Read(reply)
 				reply = reply[:n]
