@@ -60,13 +60,13 @@ func (s *shower[V]) follow(ctx context.Context, from feed) error {
 }
 
 func (s *shower[V]) show(live survey.Live, view V) error {
-	content, err := json.Marshal(view)
-	if err != nil {
-		return fmt.Errorf("writing JSON: %w", err)
-	}
 	if s.w.redraws(s.o) {
 		_, err := fmt.Fprint(s.w.stdout, s.frame(live, view))
 		return err
+	}
+	content, err := json.Marshal(view)
+	if err != nil {
+		return fmt.Errorf("writing JSON: %w", err)
 	}
 	if changed := !bytes.Equal(content, s.shown); changed {
 		s.shown = content

@@ -71,14 +71,14 @@ func (p Painter) Table(t Table) string {
 		head = append(head, Cell{c.Name, Faint})
 	}
 	lines := [][]Cell{head}
+	oneLine := strings.NewReplacer("\n", " ", "\t", " ") // a newline in a cell would begin a row
 	for _, row := range t.Rows {
 		if p.Wide && row.Narrow || !p.Wide && row.Wide {
 			continue
 		}
 		cells := slices.Clone(row.Cells)
 		for i := range cells {
-			// A newline in a cell would start a row.
-			cells[i].Text = strings.NewReplacer("\n", " ", "\t", " ").Replace(Harmless(cells[i].Text))
+			cells[i].Text = oneLine.Replace(Harmless(cells[i].Text))
 		}
 		lines = append(lines, cells)
 	}
