@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -67,11 +68,9 @@ func choice[T ~string](
 	for i, v := range values {
 		texts[i] = string(v)
 	}
+	remedy := fmt.Sprintf("set %s, or remove it", strings.Join(texts, " or "))
 	read := func(value string) (T, error) {
-		if !slices.Contains(texts, value) {
-			return "", fmt.Errorf("set %s, or remove it", strings.Join(texts, " or "))
-		}
-		return T(value), nil
+		return T(value), require(slices.Contains(texts, value), remedy)
 	}
 	return row(name, "choice", strings.Join(texts, ", "), builtin, effect, at, read, idle)
 }
@@ -80,10 +79,7 @@ func choice[T ~string](
 func boolean(name, effect string, at func(*settings) *bool, idle idleRule) Annotation {
 	read := func(value string) (bool, error) {
 		on, err := strconv.ParseBool(value)
-		if err != nil {
-			err = errors.New("set true or false")
-		}
-		return on, err
+		return on, require(err == nil, "set true or false")
 	}
 	return row(name, "boolean", "true, false", "false", effect, at, read, idle)
 }
@@ -91,12 +87,10 @@ func boolean(name, effect string, at func(*settings) *bool, idle idleRule) Annot
 func integer(
 	name, accepts, builtin, effect string, at func(*settings) *int, low, high int,
 ) Annotation {
+	remedy := fmt.Sprintf("set a whole number from %d to %d", low, high)
 	read := func(value string) (int, error) {
 		parsed, err := strconv.Atoi(value)
-		if err != nil || parsed < low || parsed > high {
-			err = fmt.Errorf("set a whole number from %d to %d", low, high)
-		}
-		return parsed, err
+		return parsed, require(err == nil && parsed >= low && parsed <= high, remedy)
 	}
 	return row(name, "integer", accepts, builtin, effect, at, read, nil)
 }
@@ -106,16 +100,14 @@ func duration(
 	name, accepts, builtin, effect string,
 	at func(*settings) *time.Duration, low, high time.Duration, idle idleRule,
 ) Annotation {
+	remedy := fmt.Sprintf("set whole seconds from %d to %d, as \"%[1]d\" or %[3]q",
+		low/time.Second, high/time.Second, low.String())
 	read := func(value string) (time.Duration, error) {
 		parsed, err := time.ParseDuration(value)
 		if _, plain := strconv.Atoi(value); plain == nil {
 			parsed, err = time.ParseDuration(value + "s")
 		}
-		if err != nil || !wholeSeconds(parsed, low, high) {
-			err = fmt.Errorf("set whole seconds from %d to %d, as \"%[1]d\" or %[3]q",
-				low/time.Second, high/time.Second, low.String())
-		}
-		return parsed, err
+		return parsed, require(err == nil && wholeSeconds(parsed, low, high), remedy)
 	}
 	return row(name, "duration", accepts, builtin, effect, at, read, idle)
 }
@@ -145,96 +137,91 @@ func statusCodes(value string) (string, error) {
 	return strings.Join(codes, ","), err
 }
 
+// require returns what to set instead of a value that is not valid.
+func require(valid bool, remedy string) error {
+	if valid {
+		return nil
+	}
+	return errors.New(remedy)
+}
+
 // privateAddress reads an address that a private network can have.
 func privateAddress(value string) (netip.Addr, error) {
 	addr, err := netip.ParseAddr(value)
-	if err != nil || !addr.Is4() || !addr.IsPrivate() {
-		err = errors.New("set an IPv4 address of the network, such as 10.0.0.5")
-	}
-	return addr, err
+	return addr, require(err == nil && addr.Is4() && addr.IsPrivate(),
+		"set an IPv4 address of the network, such as 10.0.0.5")
 }
 
 // privateSubnet reads the range of a private network's subnet.
 func privateSubnet(value string) (netip.Prefix, error) {
 	prefix, err := netip.ParsePrefix(value)
-	if err != nil || !prefix.Addr().Is4() || prefix != prefix.Masked() {
-		err = errors.New("set the IPv4 range of a subnet of the network, such as 10.0.1.0/24")
-	}
-	return prefix, err
+	return prefix, require(err == nil && prefix.Addr().Is4() && prefix == prefix.Masked(),
+		"set the IPv4 range of a subnet of the network, such as 10.0.1.0/24")
 }
 
 func validName(v string) error {
-	if len(v) > 128 || strings.TrimSpace(v) != v {
-		return errors.New("set 1 to 128 characters without a space at either end")
-	}
-	return nil
+	return require(len(v) <= 128 && strings.TrimSpace(v) == v,
+		"set 1 to 128 characters without a space at either end")
 }
 
 // validIdentifier accepts names of locations, zones and types that do not exist yet: the cloud adds
 // some.
 func validIdentifier(v string) error {
-	for _, c := range v {
-		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' {
-			return errors.New("set a name of lower-case letters, digits and '-'")
-		}
-	}
-	return nil
+	return require(strings.Trim(v, "abcdefghijklmnopqrstuvwxyz0123456789-") == "",
+		"set a name of lower-case letters, digits and '-'")
 }
 
 func validPath(v string) error {
-	if !strings.HasPrefix(v, "/") || len(v) > 256 || strings.ContainsAny(v, " \t\r\n") {
-		return errors.New("set a path that begins with / and has at most 256 characters and no space")
-	}
-	return nil
+	return require(
+		strings.HasPrefix(v, "/") && len(v) <= 256 && !strings.ContainsAny(v, " \t\r\n"),
+		"set a path that begins with / and has at most 256 characters and no space")
 }
 
 // validStatusCode accepts what the cloud does: digits, ? for one character, * for several.
 func validStatusCode(v string) error {
-	if len(v) > 3 || strings.Trim(v, "0123456789?*") != "" {
-		return errors.New("set status codes between commas, ? and * stand for other characters: \"2??,301\"")
-	}
-	return nil
+	return require(len(v) <= 3 && strings.Trim(v, "0123456789?*") == "",
+		"set status codes between commas, ? and * stand for other characters: \"2??,301\"")
 }
 
 // validCheckDomain accepts what may be a Host header.
 func validCheckDomain(v string) error {
-	if len(v) > 128 || strings.ContainsAny(v, " %\\") {
-		return errors.New("set a host name of at most 128 characters")
-	}
-	return nil
+	return require(len(v) <= 128 && !strings.ContainsAny(v, " %\\"),
+		"set a host name of at most 128 characters")
 }
 
 // validCookie follows RFC 6265 in what a cookie's name is made of.
 func validCookie(v string) error {
-	for _, c := range v {
-		if c <= ' ' || c > '~' || strings.ContainsRune(`()<>@,;:\"/[]?={}`, c) {
-			return errors.New("set a cookie's name: letters, digits, '-' and '_'")
-		}
+	if strings.ContainsFunc(v, func(c rune) bool {
+		return c <= ' ' || c > '~' || strings.ContainsRune(`()<>@,;:\"/[]?={}`, c)
+	}) {
+		return errors.New("set a cookie's name: letters, digits, '-' and '_'")
 	}
-	if len(v) > 100 {
-		return errors.New("set at most 100 characters")
-	}
-	return nil
+	return require(len(v) <= 100, "set at most 100 characters")
 }
 
 // validDomain accepts the names that certificates are issued for.
 func validDomain(v string) error {
-	if validHostname(strings.TrimPrefix(v, "*.")) != nil || !strings.Contains(v, ".") {
-		return errors.New("set domain names between commas, such as \"example.com,*.example.com\"")
-	}
-	return nil
+	return require(
+		validHostname(strings.TrimPrefix(v, "*.")) == nil && strings.Contains(v, "."),
+		"set domain names between commas, such as \"example.com,*.example.com\"")
 }
+
+const labelPattern = `[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?`
+
+var (
+	dnsLabel = regexp.MustCompile(`^` + labelPattern + `$`)
+	hostname = regexp.MustCompile(`^` + labelPattern + `(\.` + labelPattern + `)*$`)
+)
 
 // validHostname follows what the API server accepts as a host name in a Service's status.
 func validHostname(v string) error {
-	err := errors.New("set a DNS name of lower-case letters, digits, '-' and '.', not an address")
-	if _, isAddress := netip.ParseAddr(v); isAddress == nil || len(v) > 253 {
-		return err
-	}
-	for label := range strings.SplitSeq(v, ".") {
-		if label == "" || len(label) > 63 || label[0] == '-' || label[len(label)-1] == '-' || validIdentifier(label) != nil {
-			return err
-		}
-	}
-	return nil
+	_, notAddress := netip.ParseAddr(v)
+	return require(notAddress != nil && len(v) <= 253 && hostname.MatchString(v),
+		"set a DNS name of lower-case letters, digits, '-' and '.', not an address")
+}
+
+func validDNSLabel(v string) error {
+	return require(dnsLabel.MatchString(v),
+		"set a name of at most 63 lower-case letters, digits and '-', which begins and ends with "+
+			"a letter or a digit")
 }

@@ -2,7 +2,6 @@ package lb
 
 import (
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -67,13 +66,6 @@ func shortened(namespace, name string) string {
 func digest(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return fmt.Sprintf("%x", sum[:8])
-}
-
-func validDNSLabel(v string) error {
-	if len(v) > 63 || v[0] == '-' || v[len(v)-1] == '-' || validIdentifier(v) != nil {
-		return errors.New("set a name of at most 63 lower-case letters, digits and '-', which begins and ends with a letter or a digit")
-	}
-	return nil
 }
 
 // sharing reads which load balancer the Service shares, and answers what excludes that.
