@@ -46,7 +46,7 @@ const (
 // Annotation is one row of the table: everything there is to know about one annotation.
 type Annotation struct {
 	Name    string // with its prefix
-	Type    string
+	Type    string // text, choice, boolean, integer, duration, list or JSON
 	Range   string
 	Default string
 	Effect  string
@@ -54,12 +54,13 @@ type Annotation struct {
 	// set puts a valid value into the settings, or says what a valid value is.
 	set  func(s *settings, value string) error
 	idle idleRule // nil: the annotation always has an effect
-	// option is what says the same of one port, in [AnnotationPorts]; empty: nothing does.
-	option string
+	// Option is what says the same of one port, in [AnnotationPorts]: the keys that lead to it,
+	// with a dot between them. Empty: nothing does.
+	Option string
 }
 
 func (a Annotation) atPort(option string) Annotation {
-	a.option = option
+	a.Option = option
 	return a
 }
 

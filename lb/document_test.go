@@ -4,7 +4,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 
@@ -42,11 +41,9 @@ func rendered() string {
 		}
 	}
 	b.WriteString(portsIntro)
-	for _, option := range lb.PortOptions() {
-		i := slices.IndexFunc(lb.Annotations(), func(row lb.Annotation) bool { return row.Name == option.Annotation })
-		row := lb.Annotations()[i]
+	for _, row := range lb.PortOptions() {
 		name := strings.TrimPrefix(strings.TrimPrefix(row.Name, lb.HetznerPrefix), lb.OwnPrefix)
-		fmt.Fprintf(&b, "| `%s` | %s | %s | `%s` |\n", option.Path, option.Type, cell(row.Range), name)
+		fmt.Fprintf(&b, "| `%s` | %s | %s | `%s` |\n", row.Option, row.Type, cell(row.Range), name)
 	}
 	b.WriteString(documentEnd)
 	return b.String()

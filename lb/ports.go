@@ -16,27 +16,14 @@ import (
 // the other annotations say of all ports.
 const AnnotationPorts = OwnPrefix + "ports"
 
-// PortOption is an option of one port.
-type PortOption struct {
-	// Path are the keys that lead to it, with a dot between them.
-	Path string
-	// Type is boolean, integer, text, list, or duration: a number of seconds or a text such as
-	// "10s".
-	Type string
-	// Annotation is the one that says the same of all ports. It has the same range.
-	Annotation string
-	row        Annotation
-}
-
-// PortOptions returns the table of all options of a port, sorted as their annotations.
-func PortOptions() (options []PortOption) {
+// PortOptions returns the annotations that are options of a port too, where a choice is a text.
+func PortOptions() (options []Annotation) {
 	for _, row := range Annotations() {
-		kind := row.Type
-		if kind == "choice" {
-			kind = "text"
+		if row.Type == "choice" {
+			row.Type = "text"
 		}
-		if row.option != "" {
-			options = append(options, PortOption{Path: row.option, Type: kind, Annotation: row.Name, row: row})
+		if row.Option != "" {
+			options = append(options, row)
 		}
 	}
 	return options
@@ -145,20 +132,20 @@ func (p *parser) optionsOf(port Port, options []member) settings {
 	}
 	var paths []string
 	for _, option := range PortOptions() {
-		paths = append(paths, option.Path)
-		value, ok := given[option.Path]
+		paths = append(paths, option.Option)
+		value, ok := given[option.Option]
 		if !ok {
 			continue
 		}
-		delete(given, option.Path)
+		delete(given, option.Option)
 		text, err := option.text(value.value)
 		if err == nil {
-			err = option.row.set(&s, text)
+			err = option.set(&s, text)
 		}
 		if err != nil {
-			p.refusePorts(key+"."+option.Path, value.shown(), "%v", err)
+			p.refusePorts(key+"."+option.Option, value.shown(), "%v", err)
 		}
-		s.ownCertificates = s.ownCertificates || option.Path == pathCertificates
+		s.ownCertificates = s.ownCertificates || option.Option == pathCertificates
 		s.given = append(s.given, option)
 	}
 	for _, path := range slices.Sorted(maps.Keys(given)) {
@@ -172,11 +159,11 @@ func (p *parser) idlePortOptions() {
 	for _, number := range slices.Sorted(maps.Keys(p.byPort)) {
 		s := p.byPort[number]
 		for _, option := range s.given {
-			if option.row.idle == nil {
+			if option.idle == nil {
 				continue
 			}
-			if why, _ := option.row.idle(s); why != "" {
-				field := fmt.Sprintf("%s %d.%s", AnnotationPorts, number, option.Path)
+			if why, _ := option.idle(s); why != "" {
+				field := fmt.Sprintf("%s %d.%s", AnnotationPorts, number, option.Option)
 				p.warn(ReasonNoEffect, field, "", "%s: leave it out, or change that", why)
 			}
 		}
@@ -214,18 +201,18 @@ func (p *parser) atEach() (all []settings) {
 	return all
 }
 
-// text is an option's value as its annotation has it.
-func (o PortOption) text(value json.RawMessage) (string, error) {
+// text is an option's value as its annotation has it. A duration is a number or a text.
+func (a Annotation) text(value json.RawMessage) (string, error) {
 	kind := map[byte]string{'"': "text", 't': "boolean", 'f': "boolean", '[': "list", '{': "object", 'n': "null"}[value[0]]
 	if kind == "" {
 		kind = "integer"
 	}
 	switch {
-	case kind != o.Type && (o.Type != "duration" || kind != "text" && kind != "integer"):
+	case kind != a.Type && (a.Type != "duration" || kind != "text" && kind != "integer"):
 		return "", fmt.Errorf("set %s", map[string]string{
 			"boolean": "true or false, without quotes", "integer": "a number, without quotes", "text": "a text in quotes",
 			"list": "a list in brackets", "duration": `seconds, as 10 or "10s"`,
-		}[o.Type])
+		}[a.Type])
 	case kind != "list":
 		value = slices.Concat([]byte("["), value, []byte("]"))
 	}

@@ -36,8 +36,8 @@ func TestOptionOfEachPortIsTheAnnotationForAll(t *testing.T) {
 	maps.Copy(cases, protocolCases())
 	maps.Copy(cases, ownCases())
 	for _, option := range lb.PortOptions() {
-		t.Run(option.Path, func(t *testing.T) {
-			c := cases[option.Annotation]
+		t.Run(option.Option, func(t *testing.T) {
+			c := cases[option.Name]
 			for _, value := range []string{c.value, c.other} {
 				svc, d := plain()
 				if c.change != nil {
@@ -49,7 +49,7 @@ func TestOptionOfEachPortIsTheAnnotationForAll(t *testing.T) {
 				}
 				byAnnotation := svc
 				byAnnotation.Annotations = maps.Clone(svc.Annotations)
-				byAnnotation.Annotations[option.Annotation] = value
+				byAnnotation.Annotations[option.Name] = value
 				svc.Annotations[lb.AnnotationPorts] = portsJSON(t, svc.Ports, option, value)
 				got, want := resolved(t, svc, d), resolved(t, byAnnotation, d)
 				got.Takeover, want.Takeover = lb.Takeover{}, lb.Takeover{}
@@ -73,7 +73,7 @@ func resolved(t *testing.T, svc lb.Service, d lb.Defaults) lb.Spec {
 }
 
 // portsJSON gives an annotation's value to each of the ports.
-func portsJSON(t *testing.T, ports []lb.Port, option lb.PortOption, text string) string {
+func portsJSON(t *testing.T, ports []lb.Port, option lb.Annotation, text string) string {
 	t.Helper()
 	var value any = text
 	switch option.Type {
@@ -88,8 +88,8 @@ func portsJSON(t *testing.T, ports []lb.Port, option lb.PortOption, text string)
 		}
 		value = items
 	}
-	object := map[string]any{option.Path: value}
-	if group, path, nested := strings.Cut(option.Path, "."); nested {
+	object := map[string]any{option.Option: value}
+	if group, path, nested := strings.Cut(option.Option, "."); nested {
 		object = map[string]any{group: map[string]any{path: value}}
 	}
 	all := make(map[string]any)

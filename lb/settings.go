@@ -31,7 +31,7 @@ type settings struct {
 
 	// Of one port only: it has certificates of its own; and the options that it was given.
 	ownCertificates bool
-	given           []PortOption
+	given           []Annotation
 }
 
 // row is the row of an annotation whose value read turns into a field of the settings, or says what
