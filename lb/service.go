@@ -45,65 +45,34 @@ type Port struct {
 
 func (p Port) String() string { return fmt.Sprintf("%d/%s", p.Number, p.Protocol) }
 
-// Reasons of notes. They are reasons of Events and conditions too.
+// Reasons of notes. They are reasons of Events and conditions too; docs/reference/events.md has
+// what to do about each.
 const (
-	// ReasonInvalid: a value that cannot be what it should be.
-	ReasonInvalid = "InvalidField"
-	// ReasonUnsupported: a valid wish that this version or this cloud cannot fulfill.
-	ReasonUnsupported = "UnsupportedField"
-	// ReasonUnknown: an annotation below a known prefix that nobody reads.
-	ReasonUnknown = "UnknownAnnotation"
-	// ReasonNoEffect: a setting that something else in the same Service makes meaningless.
-	ReasonNoEffect = "FieldWithoutEffect"
-	// ReasonTargetsTruncated: more nodes than the load balancer's type takes as targets.
-	ReasonTargetsTruncated = "TargetsTruncated"
-	// ReasonTargetAddressMissing: a node on a dedicated server that has no address at which the
-	// load balancer could reach it.
-	ReasonTargetAddressMissing = "TargetAddressMissing"
-	// ReasonPodsNotTargets: pods that shall be targets and are not.
-	ReasonPodsNotTargets = "PodsNotTargets"
-	// ReasonTargetPortUnknown: nobody knows to which port of the pods a port leads.
-	ReasonTargetPortUnknown = "TargetPortUnknown"
-	// ReasonImmutable: a wish that an existing load balancer cannot follow.
-	ReasonImmutable = "ImmutableField"
-	// ReasonHeld: a Service that is refused has a load balancer, of which only ports and targets
-	// follow the Service and the nodes.
-	ReasonHeld = "LoadBalancerHeld"
-	// ReasonCertificate: a certificate that cannot be used.
-	ReasonCertificate = "CertificateUnusable"
-	// ReasonCertificatePending: a certificate that will be usable soon.
-	ReasonCertificatePending = "CertificatePending"
-	// ReasonPrimaryIP: a primary IP that the load balancer cannot be created with, or that goes
-	// with it.
-	ReasonPrimaryIP = "PrimaryIPUnusable"
-	// ReasonPrimaryIPInUse: one that something else has, maybe not for long.
-	ReasonPrimaryIPInUse = "PrimaryIPInUse"
-	// ReasonCheckKept: the health checks are those of the controller that had the load balancer
-	// before.
-	ReasonCheckKept = "HealthCheckKept"
-	// ReasonSettingsKept: settings are those of whoever had the load balancer before.
-	ReasonSettingsKept = "SettingsKept"
-	// ReasonTargetsNotReplaced: a target that changed its address is not healthy there, so no other
-	// changes.
-	ReasonTargetsNotReplaced = "TargetsNotReplaced"
-	// ReasonTargetsRemoved: addresses that were targets and that no Node has were removed.
-	ReasonTargetsRemoved = "TargetsRemoved"
-	// ReasonNoHealthyTarget: a listener has found no target healthy for longer than a verdict
-	// takes.
-	ReasonNoHealthyTarget = "NoHealthyTarget"
-	// ReasonTargetsHealthy: it finds one healthy again.
-	ReasonTargetsHealthy = "TargetsHealthy"
-	// ReasonCheckUnanswered: no node answers a health check that a PROXY header would break.
-	ReasonCheckUnanswered = "HealthCheckUnanswered"
-	// ReasonPortConflict: two Services that share a load balancer ask for the same port.
-	ReasonPortConflict = "PortConflict"
-	// ReasonNoRoom: a load balancer that is shared has no room for a port.
-	ReasonNoRoom = "NoRoomForPort"
-	// ReasonNoCommonNode: a Service's node selector leaves no node that the others which share its
-	// load balancer admit.
-	ReasonNoCommonNode = "NoCommonNode"
-	// ReasonNotOwned: the load balancer that would be needed belongs to somebody else.
-	ReasonNotOwned = "LoadBalancerNotOwned"
+	ReasonInvalid              = "InvalidField"          // a value that cannot be what it should be
+	ReasonUnsupported          = "UnsupportedField"      // a valid wish that cannot be fulfilled
+	ReasonUnknown              = "UnknownAnnotation"     // no such annotation
+	ReasonNoEffect             = "FieldWithoutEffect"    // another setting makes it meaningless
+	ReasonTargetsTruncated     = "TargetsTruncated"      // the type has no room for all targets
+	ReasonTargetAddressMissing = "TargetAddressMissing"  // a dedicated server cannot be reached
+	ReasonPodsNotTargets       = "PodsNotTargets"        // pods that were to be targets are not
+	ReasonTargetPortUnknown    = "TargetPortUnknown"     // its number on the pods is unknown
+	ReasonImmutable            = "ImmutableField"        // one that exists cannot have it
+	ReasonHeld                 = "LoadBalancerHeld"      // only its ports and targets are changed
+	ReasonCertificate          = "CertificateUnusable"   // a certificate that cannot be used
+	ReasonCertificatePending   = "CertificatePending"    // one that will be usable soon
+	ReasonPrimaryIP            = "PrimaryIPUnusable"     // it cannot be had, or is deleted too
+	ReasonPrimaryIPInUse       = "PrimaryIPInUse"        // something else has it at present
+	ReasonCheckKept            = "HealthCheckKept"       // checks from before the takeover
+	ReasonSettingsKept         = "SettingsKept"          // settings from before the takeover
+	ReasonTargetsNotReplaced   = "TargetsNotReplaced"    // one is unhealthy at its new address
+	ReasonTargetsRemoved       = "TargetsRemoved"        // no Node has their addresses
+	ReasonNoHealthyTarget      = "NoHealthyTarget"       // for longer than a verdict takes
+	ReasonTargetsHealthy       = "TargetsHealthy"        // one is healthy again
+	ReasonCheckUnanswered      = "HealthCheckUnanswered" // a PROXY header would break the check
+	ReasonPortConflict         = "PortConflict"          // two Services that share want one port
+	ReasonNoRoom               = "NoRoomForPort"         // a shared one has no room for a port
+	ReasonNoCommonNode         = "NoCommonNode"          // selectors of Services that share differ
+	ReasonNotOwned             = "LoadBalancerNotOwned"  // what is needed is not the Service's
 )
 
 // Grade says how much of the wish a note takes away.
