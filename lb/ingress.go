@@ -5,37 +5,21 @@ import (
 	"slices"
 )
 
-// IngressPoint is one entry of a Service's load balancer status: an address, or a host name.
-type IngressPoint struct {
-	IP       netip.Addr // invalid with Hostname
-	Hostname string
-	// Proxy: traffic from inside the cluster must go through the load balancer, because what it
-	// adds (the PROXY protocol's header) is part of what the pods expect. Only with IP.
-	Proxy bool
-}
-
-// Ingress says how a load balancer is reached: the public addresses in the order of the
-// Service's families, then the address in the network.
-func Ingress(want Spec, have State) []IngressPoint {
-	if !have.Exists() {
-		return nil
-	}
-	if want.Publish.Hostname != "" {
-		return []IngressPoint{{Hostname: want.Publish.Hostname}}
-	}
-	var points []IngressPoint
+// Ingress returns the addresses at which a load balancer is reached: the public ones in the order
+// of the Service's families, then the one in the network.
+func Ingress(want Spec, have State) (addresses []netip.Addr) {
 	add := func(when bool, ip netip.Addr) {
 		if when && ip.IsValid() {
-			points = append(points, IngressPoint{IP: ip, Proxy: want.Publish.Proxy})
+			addresses = append(addresses, ip)
 		}
 	}
 	add(have.Public, have.IPv4)
 	add(have.Public && (want.Publish.IPv6 || inUse(want, have)), have.IPv6)
 	if want.Publish.IPv6First {
-		slices.Reverse(points)
+		slices.Reverse(addresses)
 	}
 	add(want.Publish.Private && have.Network != 0, have.PrivateIP)
-	return points
+	return addresses
 }
 
 // inUse reports whether clients know the IPv6 address from the controller that had the load

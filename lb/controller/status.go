@@ -194,18 +194,21 @@ const (
 
 // ingressStatus is the part of the status that tells how to reach the Service.
 func ingressStatus(spec lb.Spec, unopened []int, have lb.State) corev1.LoadBalancerStatus {
-	var status corev1.LoadBalancerStatus
-	for _, point := range lb.Ingress(spec, have) {
-		in := corev1.LoadBalancerIngress{Hostname: point.Hostname, Ports: portStatus(spec, unopened)}
-		if point.IP.IsValid() {
-			in.IP, in.IPMode = point.IP.String(), ptr.To(corev1.LoadBalancerIPModeVIP)
-			if point.Proxy {
-				in.IPMode = ptr.To(corev1.LoadBalancerIPModeProxy)
-			}
-		}
-		status.Ingress = append(status.Ingress, in)
+	var all []corev1.LoadBalancerIngress
+	mode := corev1.LoadBalancerIPModeVIP
+	if spec.Publish.Proxy {
+		mode = corev1.LoadBalancerIPModeProxy
 	}
-	return status
+	for _, ip := range lb.Ingress(spec, have) {
+		all = append(all, corev1.LoadBalancerIngress{IP: ip.String(), IPMode: ptr.To(mode)})
+	}
+	if name := spec.Publish.Hostname; name != "" {
+		all = []corev1.LoadBalancerIngress{{Hostname: name}}
+	}
+	for i := range all {
+		all[i].Ports = portStatus(spec, unopened)
+	}
+	return corev1.LoadBalancerStatus{Ingress: all}
 }
 
 // portStatus is empty unless a port is not served; then it holds every port, as the API asks for.
