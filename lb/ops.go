@@ -174,16 +174,6 @@ func Independent(op Op) bool {
 	return true
 }
 
-// OfTargets reports whether an op adds or removes a target, so that a Backend can do it along with
-// others.
-func OfTargets(op Op) bool {
-	switch op.(type) {
-	case AddTarget, RemoveTarget:
-		return true
-	}
-	return false
-}
-
 // NeedsLook reports whether the load balancer, or the certificates, must be read again before it is
 // known what there is: addresses, targets and IDs are the cloud's to choose.
 func NeedsLook(op Op) bool {

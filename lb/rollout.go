@@ -18,7 +18,7 @@ type Rollout struct {
 	// endpoints can.
 	Expected func(Target) bool
 	// Possible reports whether a target can be healthy at some listener at least, where those of
-	// several Services differ. Nil: as Expected says.
+	// several Services differ.
 	Possible func(Target) bool
 	// Overdue are targets that are there and have not been healthy for the time of a verdict.
 	Overdue map[Target]bool
@@ -99,10 +99,6 @@ func (r Rollout) replace(want *Spec, have State) (waits bool, notes []Note) {
 // in the place of one that would come.
 func (r Rollout) keepLeaving(want *Spec, have State) bool {
 	now, going := want.match(have.Targets)
-	possible := r.Expected
-	if r.Possible != nil {
-		possible = r.Possible
-	}
 	served := make(map[int]bool) // listeners that find a wanted target healthy
 	pending := false
 	for _, t := range want.Targets {
@@ -110,7 +106,7 @@ func (r Rollout) keepLeaving(want *Spec, have State) bool {
 		for _, port := range have.HealthyAt(old) {
 			served[port] = true
 		}
-		pending = pending || possible(t) && (!ok || !have.healthy(old) && !r.Overdue[t])
+		pending = pending || r.Possible(t) && (!ok || !have.healthy(old) && !r.Overdue[t])
 	}
 	var leaving []Target
 	for _, t := range going {

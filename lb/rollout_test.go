@@ -58,7 +58,7 @@ func (r *roller) run(want lb.Spec, expected func(lb.Target) bool) (looks int, la
 		for _, t := range r.have.Waiting() {
 			overdue[t] = r.old[t] > 3
 		}
-		now, waits, notes := lb.Rollout{Expected: expected, Overdue: overdue}.Next(want, r.have)
+		now, waits, notes := lb.Rollout{Expected: expected, Possible: expected, Overdue: overdue}.Next(want, r.have)
 		r.notes = notes
 		last = lb.Diff(now, r.have)
 		for _, op := range last {
@@ -186,7 +186,7 @@ func TestTargetsThatAreNotNeededGoAtOnce(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			r := newRoller(t, lb.State{Targets: all}, c.health)
 			want := lb.Spec{Type: "lb11", Network: 7, Public: true}.WithTargets(nodesOfBothKinds(c.want...))
-			now, waits, _ := lb.Rollout{Expected: c.expected}.Next(want, r.have)
+			now, waits, _ := lb.Rollout{Expected: c.expected, Possible: c.expected}.Next(want, r.have)
 			if fmt.Sprint(now.Targets) != fmt.Sprint(want.Targets) || waits {
 				t.Errorf("%v, waits %t", now.Targets, waits)
 			}

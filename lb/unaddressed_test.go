@@ -70,7 +70,8 @@ func TestUnaddressedNodesStayTargets(t *testing.T) {
 				t.Errorf("%s, owned %t: targets %v, noted %t, public %t", c.name, labels != nil, want.Targets, noted, want.Public)
 			}
 			// Nobody else can be healthy, so nothing but the plan keeps it.
-			now, _, _ := lb.Rollout{Expected: func(t lb.Target) bool { return t == other }}.Next(want, have)
+			healthy := func(t lb.Target) bool { return t == other }
+			now, _, _ := lb.Rollout{Expected: healthy, Possible: healthy}.Next(want, have)
 			if c.stays && (removes(now, have, other) || !other.Private && !now.Public) {
 				t.Errorf("%s, owned %t: in the end %v, public %t", c.name, labels != nil, now.Targets, now.Public)
 			}

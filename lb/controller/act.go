@@ -112,13 +112,16 @@ func (a actor) run(ctx context.Context, owner lb.Owner, have lb.State, ops []lb.
 	return r
 }
 
-// together is how many of the first ops can be done in one go.
+// together is how many of the first ops can be done in one go: those that add or remove a target.
 func together(ops []lb.Op) int {
-	n := slices.IndexFunc(ops, func(op lb.Op) bool { return !lb.OfTargets(op) })
-	if n < 0 {
-		return len(ops)
+	for i, op := range ops {
+		switch op.(type) {
+		case lb.AddTarget, lb.RemoveTarget:
+		default:
+			return i
+		}
 	}
-	return n
+	return len(ops)
 }
 
 // take takes in what became of an op.
