@@ -116,8 +116,8 @@ func (b *backoff) next(owner lb.Owner) (next time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for key, r := range b.refused {
-		if d := time.Until(r.until); key.owner == owner && d > 0 && (next == 0 || d < next) {
-			next = d
+		if key.owner == owner {
+			next = sooner(next, max(time.Until(r.until), 0))
 		}
 	}
 	return next

@@ -63,13 +63,9 @@ func (d *damper) damp(owner lb.Owner, e endpoints, have lb.State, now time.Time)
 		d.flaps[owner] = known
 	}
 	after := func(t time.Time) bool { // reports whether it is yet to come
-		if left := t.Sub(now); left > 0 {
-			if next == 0 || left < next {
-				next = left
-			}
-			return true
-		}
-		return false
+		left := max(t.Sub(now), 0)
+		next = sooner(next, left)
+		return left > 0
 	}
 	isTarget := func(t lb.Target) bool { return slices.Contains(have.Targets, t) }
 	serves := slices.ContainsFunc(e.pods.Targets, isTarget)

@@ -29,26 +29,21 @@ func (c *Controller) targetsHealth(svc *corev1.Service, spec lb.Spec, have lb.St
 	ports = append(ports, opened...) // their time begins now
 	since := c.unserved.look(string(svc.UID), ports, time.Now())
 	var next time.Duration
-	lookAfter := func(d time.Duration) {
-		if next == 0 || d < next {
-			next = d
-		}
-	}
 	for _, l := range found {
 		began, known := since[l.Port]
 		left := time.Until(began.Add(l.Check.Verdict()))
 		switch {
 		case !known:
-			lookAfter(l.Check.Verdict())
+			next = sooner(next, l.Check.Verdict())
 		case left <= 0, l.SaidUnserved(said):
 			notes = append(notes, have.NoHealthyTarget(l, idle))
 		default:
-			lookAfter(left)
+			next = sooner(next, left)
 		}
 	}
 	for _, l := range spec.Listeners {
 		if _, open := present[l.Port]; !open || slices.Contains(opened, l.Port) {
-			lookAfter(l.Check.Verdict())
+			next = sooner(next, l.Check.Verdict())
 		}
 	}
 	if next > 0 {

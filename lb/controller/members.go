@@ -130,9 +130,7 @@ func (v view) leave(b *balancer, svc *corev1.Service, carried bool) {
 
 func (v view) join(b *balancer, svc *corev1.Service, standing lb.Standing) {
 	m, next := v.member(b.owner, svc, b.have, standing)
-	if next > 0 && (b.next == 0 || next < b.next) {
-		b.next = next
-	}
+	b.next = sooner(b.next, next)
 	m.Parsed = m.Parsed && standing != lb.Frozen // nothing of it is to be changed
 	b.members, b.services = append(b.members, m), append(b.services, svc)
 	owner := Owner(svc, v.defaults.Cluster)

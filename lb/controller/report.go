@@ -36,11 +36,8 @@ func (c *Controller) report(ctx context.Context, o *outcome) (all []lb.Note, err
 	if o.owner.Group == "" && len(o.members) > 0 && o.seen && o.have.Exists() {
 		errs = append(errs, c.allowAccess(ctx, o.services[0], o.accessAfter()))
 	}
-	if next := c.backoff.next(o.owner); next > 0 {
+	if next := sooner(c.backoff.next(o.owner), o.next); next > 0 {
 		c.queue.AddAfter(o.owner, next)
-	}
-	if o.next > 0 {
-		c.queue.AddAfter(o.owner, o.next)
 	}
 	return all, errors.Join(errs...)
 }

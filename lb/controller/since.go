@@ -5,6 +5,14 @@ import (
 	"time"
 )
 
+// sooner is the shorter of two times to wait; 0: there is nothing to wait for.
+func sooner(a, b time.Duration) time.Duration {
+	if a == 0 || b > 0 && b < a {
+		return b
+	}
+	return a
+}
+
 // since remembers since when something is found again and again, by the UID of the Service that it
 // is found at. It does not outlive the process.
 type since[K comparable] struct {
