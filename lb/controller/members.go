@@ -35,17 +35,6 @@ func wants(svc *corev1.Service, d lb.Defaults) bool {
 	return svc.DeletionTimestamp.IsZero() && Ours(svc, d.Classless)
 }
 
-// view is what is known of the cluster, and of the cloud.
-type view struct {
-	services []*corev1.Service
-	nodes    []*corev1.Node
-	slices   func(*corev1.Service) []*discoveryv1.EndpointSlice
-	states   []lb.State
-	defaults lb.Defaults
-	damper   *damper // nil: nothing is damped
-	now      time.Time
-}
-
 // balancer is a load balancer with the Services that have to do with it.
 type balancer struct {
 	owner lb.Owner
@@ -65,15 +54,15 @@ type balancer struct {
 
 // balancer finds what has to do with an owner. The error is that it has several load balancers:
 // then the rest is as though there were none.
-func (v view) balancer(owner lb.Owner) (balancer, error) {
+func (v Survey) balancer(owner lb.Owner) (balancer, error) {
 	b := balancer{owner: owner}
 	var asking []string
-	for _, svc := range v.services {
-		if wants(svc, v.defaults) && KeyOf(svc, v.defaults) == owner {
+	for _, svc := range v.Services {
+		if wants(svc, v.Defaults) && KeyOf(svc, v.Defaults) == owner {
 			asking = append(asking, string(svc.UID))
 		}
 	}
-	found := owner.Find(v.states, asking)
+	found := owner.Find(v.States, asking)
 	if len(found) > 1 {
 		v.fill(&b)
 		return b, fmt.Errorf("load balancers %d and %d: %w", found[0].ID, found[1].ID, lb.ErrAmbiguous)
@@ -86,8 +75,8 @@ func (v view) balancer(owner lb.Owner) (balancer, error) {
 }
 
 // fill finds the Services of a balancer whose state is known.
-func (v view) fill(b *balancer) {
-	byAge := slices.SortedFunc(slices.Values(v.services), func(a, b *corev1.Service) int {
+func (v Survey) fill(b *balancer) {
+	byAge := slices.SortedFunc(slices.Values(v.Services), func(a, b *corev1.Service) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.UID, b.UID))
 	})
 	b.gone = b.have.Services()
@@ -96,8 +85,8 @@ func (v view) fill(b *balancer) {
 		carried := slices.Contains(b.have.Services(), uid)
 		b.gone = slices.DeleteFunc(b.gone, func(gone string) bool { return gone == uid })
 		own := b.owner.Group == "" && b.owner.UID == uid
-		switch role := roleOf(svc, v.defaults); {
-		case role == wanted && KeyOf(svc, v.defaults) == b.owner:
+		switch role := roleOf(svc, v.Defaults); {
+		case role == wanted && KeyOf(svc, v.Defaults) == b.owner:
 			v.join(b, svc, lb.Wanted)
 		case !own && !carried:
 		case role == wanted:
@@ -115,26 +104,26 @@ func (v view) fill(b *balancer) {
 }
 
 // leave takes in a Service that asks for another balancer.
-func (v view) leave(b *balancer, svc *corev1.Service, carried bool) {
+func (v Survey) leave(b *balancer, svc *corev1.Service, carried bool) {
 	shared := svc.Annotations[lb.AnnotationShared] != ""
 	switch {
 	case !carried:
 	case !v.needs(svc, b.have):
 		b.left = append(b.left, svc)
-	case b.owner.Group != "" && shared && KeyOf(svc, v.defaults).Group == "":
+	case b.owner.Group != "" && shared && KeyOf(svc, v.Defaults).Group == "":
 		v.join(b, svc, lb.Frozen) // it is not known which one it asks for
 	default:
 		v.join(b, svc, lb.Closing)
 	}
 }
 
-func (v view) join(b *balancer, svc *corev1.Service, standing lb.Standing) {
+func (v Survey) join(b *balancer, svc *corev1.Service, standing lb.Standing) {
 	m, next := v.member(b.owner, svc, b.have, standing)
 	b.next = sooner(b.next, next)
 	m.Parsed = m.Parsed && standing != lb.Frozen // nothing of it is to be changed
 	b.members, b.services = append(b.members, m), append(b.services, svc)
-	owner := Owner(svc, v.defaults.Cluster)
-	for _, s := range v.states {
+	owner := Owner(svc, v.Defaults.Cluster)
+	for _, s := range v.States {
 		if s.ID != b.have.ID && owner.Carries(s.Labels) {
 			b.taken = append(b.taken, s.Name)
 		}
@@ -143,15 +132,15 @@ func (v view) join(b *balancer, svc *corev1.Service, standing lb.Standing) {
 
 // needs reports whether a Service that asks for another balancer has ports here that it is not
 // served at there, or shows addresses of this one.
-func (v view) needs(svc *corev1.Service, have lb.State) bool {
+func (v Survey) needs(svc *corev1.Service, have lb.State) bool {
 	uid := string(svc.UID)
 	held := have
 	if have.Shared() {
 		held = have.Only(uid)
 	}
-	other := KeyOf(svc, v.defaults)
+	other := KeyOf(svc, v.Defaults)
 	var now lb.State
-	if found := other.Find(v.states, []string{uid}); len(found) == 1 && found[0].ID != have.ID {
+	if found := other.Find(v.States, []string{uid}); len(found) == 1 && found[0].ID != have.ID {
 		if now = found[0]; other.Group != "" {
 			now = now.Only(uid)
 		}
@@ -185,32 +174,32 @@ func isOf(in corev1.LoadBalancerIngress, have lb.State) bool {
 
 // member reads a Service together with what is known of nodes and endpoints. next is after how long
 // its pods may be others; 0: not before an endpoint changes.
-func (v view) member(owner lb.Owner, svc *corev1.Service, have lb.State, standing lb.Standing) (m lb.Member, next time.Duration) {
+func (v Survey) member(owner lb.Owner, svc *corev1.Service, have lb.State, standing lb.Standing) (m lb.Member, next time.Duration) {
 	q, hasPods := question(svc), slices.ContainsFunc(have.Targets, lb.Target.Pod)
 	m = lb.Member{Standing: standing, HadManaged: hadManaged(svc), Holds: holds(svc)}
 	var all []*discoveryv1.EndpointSlice
 	readsPods := lb.MayMeanPods(svc.Annotations) || hasPods
 	if local(svc) || readsPods {
-		all = v.slices(svc)
+		all = v.Slices(svc)
 	}
 	var notes []lb.Note
 	var others int
 	if readsPods {
-		e := readEndpoints(svc, all, v.nodes, v.defaults.OwnPools)
+		e := readEndpoints(svc, all, v.Nodes, v.Defaults.OwnPools)
 		for i := range q.Ports {
 			q.Ports[i].TargetPorts = e.ports[i]
 		}
 		if lb.AsksForPods(svc.Annotations) {
 			q.PodTargets, notes = e.pods.Choose(have)
 		}
-		m.Pods, next = v.damper.damp(owner, e, have, v.now)
+		m.Pods, next = v.damper.damp(owner, e, have, v.Now)
 		others = len(e.pods.Others)
 	}
-	spec, parsed, err := lb.Parse(q, v.defaults)
+	spec, parsed, err := lb.Parse(q, v.Defaults)
 	notes = append(notes, parsed...)
 	var refused *lb.RefusedError
 	if m.Spec, m.Parsed = spec, err == nil; errors.As(err, &refused) {
-		m.Spec = lb.Spec{Owner: Owner(svc, v.defaults.Cluster), Subject: lb.Subject{Namespace: svc.Namespace, Service: svc.Name}, Targeting: lb.Targeting{PodTargets: q.PodTargets}}
+		m.Spec = lb.Spec{Owner: Owner(svc, v.Defaults.Cluster), Subject: lb.Subject{Namespace: svc.Namespace, Service: svc.Name}, Targeting: lb.Targeting{PodTargets: q.PodTargets}}
 		notes = append(notes, refused.Notes...)
 	}
 	if !m.Parsed || standing == lb.Closing {
@@ -237,12 +226,12 @@ func (v view) member(owner lb.Owner, svc *corev1.Service, have lb.State, standin
 }
 
 // admit finds the nodes that a Service's load balancer may have as targets.
-func (v view) admit(m *lb.Member, svc *corev1.Service, all []*discoveryv1.EndpointSlice, selector labels.Selector) {
+func (v Survey) admit(m *lb.Member, svc *corev1.Service, all []*discoveryv1.EndpointSlice, selector labels.Selector) {
 	endpoints := serving(all...)
 	m.Follows = local(svc) && !m.Service.PodTargets
 	ipv6 := slices.Contains(svc.Spec.IPFamilies, corev1.IPv6Protocol)
-	for _, node := range v.nodes {
-		n := asTarget(node, v.defaults.DedicatedRanges, ipv6)
+	for _, node := range v.Nodes {
+		n := asTarget(node, v.Defaults.DedicatedRanges, ipv6)
 		switch {
 		case !eligible(node) || !selector.Matches(labels.Set(node.Labels)):
 			if dedicated(node) {

@@ -35,7 +35,7 @@ func (c *Controller) end(ctx context.Context, o *outcome) ([]lb.Note, error) {
 			return nil, err
 		}
 	}
-	v := c.view()
+	v := c.survey()
 	if slices.ContainsFunc(o.left, func(svc *corev1.Service) bool { return v.needs(svc, o.have) }) {
 		c.recheck(o.owner, recheckAfter)
 		return nil, nil

@@ -11,7 +11,8 @@ import (
 	"github.com/underlay-ccm/underlay/lb"
 )
 
-// Survey is what is known of a cluster and its cloud, to see what the controller would do.
+// Survey is what is known of a cluster and its cloud: what the controller acts upon, and others see
+// what it would do by.
 type Survey struct {
 	Services []*corev1.Service
 	Nodes    []*corev1.Node
@@ -22,6 +23,7 @@ type Survey struct {
 	Certificates []lb.Certificate
 	Defaults     lb.Defaults
 	Now          time.Time
+	damper       *damper // nil: nothing is damped
 }
 
 // Surveyed is a load balancer as the controller sees it.
@@ -37,18 +39,14 @@ type Surveyed struct {
 
 // Balancer is what the controller would make of an owner's load balancer. Steps that health checks
 // decide about are not taken apart: the Ops are all that differs.
-func (s Survey) Balancer(owner lb.Owner) Surveyed {
-	v := view{
-		services: s.Services, nodes: s.Nodes, states: s.States, defaults: s.Defaults, now: s.Now,
-		slices: s.Slices,
-	}
+func (v Survey) Balancer(owner lb.Owner) Surveyed {
 	b, err := v.balancer(owner)
 	if err != nil {
 		return Surveyed{Conflict: err}
 	}
 	out := Surveyed{}
 	if owner.Group == "" && len(b.members) == 1 && !b.have.Exists() && b.members[0].Parsed {
-		b.have, out.Conflict = lb.Claim(b.members[0].Spec, s.States)
+		b.have, out.Conflict = lb.Claim(b.members[0].Spec, v.States)
 		if b.have.Exists() {
 			b.members, b.services = nil, nil
 			v.fill(&b)
@@ -58,13 +56,13 @@ func (s Survey) Balancer(owner lb.Owner) Surveyed {
 	if len(b.members) == 0 {
 		return out
 	}
-	out.Plan = lb.Input{Owner: owner, Members: b.members, Have: b.have, Certificates: s.Certificates, Taken: b.taken, Now: s.Now, Refused: retriesLater}.Plan()
+	out.Plan = lb.Input{Owner: owner, Members: b.members, Have: b.have, Certificates: v.Certificates, Taken: b.taken, Now: v.Now, Refused: retriesLater}.Plan()
 	if named := b.have.Services(); out.Conflict == nil && owner.Group != "" {
 		taken := func(have lb.State) bool { return have.Name == out.Plan.Spec.Name }
 		switch {
 		case len(named) > 0 && len(named) == len(b.gone):
 			out.Conflict = fmt.Errorf("load balancer %q %w: it is shared by Services that this cluster does not have", b.have.Name, lb.ErrNotOwned)
-		case !b.have.Exists() && slices.ContainsFunc(s.States, taken):
+		case !b.have.Exists() && slices.ContainsFunc(v.States, taken):
 			out.Conflict = fmt.Errorf("load balancer %q %w", out.Plan.Spec.Name, lb.ErrNotOwned)
 		}
 	}

@@ -32,7 +32,7 @@ type outcome struct {
 	removed []lb.Target
 	opened  []int     // ports whose targets are to be judged anew
 	notes   []lb.Note // beside those of the plan
-	view    view      // what was planned for
+	survey  Survey    // what was planned for
 	// missing are why nodes are no targets whose servers do not exist.
 	missing map[int64]error
 	// transient is what will pass, and must be tried again.
@@ -60,12 +60,12 @@ func (o *outcome) add(err error) {
 
 // namesake is another Service whose load balancer has the name that is asked for, or nothing.
 func (o *outcome) namesake() string {
-	for _, s := range o.view.states {
+	for _, s := range o.survey.States {
 		if s.Name != o.plan.Spec.Name || s.ID == o.have.ID {
 			continue
 		}
-		for _, svc := range o.view.services {
-			carries := Owner(svc, o.view.defaults.Cluster).Carries(s.Labels)
+		for _, svc := range o.survey.Services {
+			carries := Owner(svc, o.survey.Defaults.Cluster).Carries(s.Labels)
 			if carries && !slices.Contains(o.services, svc) {
 				return klog.KObj(svc).String()
 			}
@@ -91,10 +91,13 @@ func (o *outcome) noteMissing() {
 	}
 }
 
-// view is what the caches have now.
-func (c *Controller) view() view {
-	v := view{nodes: c.allNodes(), slices: c.slicesOf, states: c.states.all(), defaults: c.cfg.Defaults, damper: c.damper, now: time.Now()}
-	for _, node := range v.nodes {
+// survey is what the caches have now.
+func (c *Controller) survey() Survey {
+	v := Survey{
+		Nodes: c.allNodes(), Slices: c.slicesOf, States: c.states.all(), Defaults: c.cfg.Defaults,
+		Now: time.Now(), damper: c.damper,
+	}
+	for _, node := range v.Nodes {
 		if dedicated(node) {
 			for _, a := range reported(node) {
 				c.addresses.Store(a, true)
@@ -102,9 +105,9 @@ func (c *Controller) view() view {
 		}
 	}
 	for _, svc := range c.allServices() {
-		v.services = append(v.services, c.newest.Of(svc))
+		v.Services = append(v.Services, c.newest.Of(svc))
 	}
-	v.defaults.Network, v.defaults.DedicatedRanges = c.cfg.Network(), c.cfg.DedicatedRanges()
+	v.Defaults.Network, v.Defaults.DedicatedRanges = c.cfg.Network(), c.cfg.DedicatedRanges()
 	return v
 }
 
@@ -123,10 +126,9 @@ func (c *Controller) sync(ctx context.Context, owner lb.Owner) ([]lb.Note, error
 			read = false
 		}
 		var err error
-		v := c.view()
-		o.view = v
-		o.balancer, err = v.balancer(owner)
-		if ended, err := c.unowned(ctx, v, o, err); ended || err != nil {
+		o.survey = c.survey()
+		o.balancer, err = o.survey.balancer(owner)
+		if ended, err := c.unowned(ctx, o, err); ended || err != nil {
 			return nil, err
 		}
 		if err := c.markDeparting(ctx, o); err != nil {
@@ -146,7 +148,7 @@ func (c *Controller) sync(ctx context.Context, owner lb.Owner) ([]lb.Note, error
 		if unclaimed = c.claimAll(ctx, o); len(o.members) == 0 {
 			return nil, unclaimed
 		}
-		if err := c.claimable(ctx, v, o); err != nil {
+		if err := c.claimable(ctx, o); err != nil {
 			o.add(err)
 			break
 		}

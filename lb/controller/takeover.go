@@ -15,9 +15,9 @@ import (
 
 // claimable looks for a load balancer of another controller's for a Service that has none, and
 // makes sure that there is really none.
-func (c *Controller) claimable(ctx context.Context, v view, o *outcome) error {
+func (c *Controller) claimable(ctx context.Context, o *outcome) error {
 	if o.claimed.Exists() && !o.have.Exists() {
-		o.take(v, o.claimed)
+		o.take(o.claimed)
 		return nil
 	}
 	takeable := func(svc *corev1.Service) bool { return holds(svc) && showsAny(svc) }
@@ -41,7 +41,7 @@ func (c *Controller) claimable(ctx context.Context, v view, o *outcome) error {
 			return err
 		}
 		if found.Exists() {
-			o.take(v, found)
+			o.take(found)
 			return nil
 		}
 	}
@@ -52,9 +52,9 @@ func (c *Controller) claimable(ctx context.Context, v view, o *outcome) error {
 }
 
 // take plans for a load balancer of another controller's.
-func (o *outcome) take(v view, have lb.State) {
+func (o *outcome) take(have lb.State) {
 	o.claimed, o.have, o.members, o.services, o.taken = have, have, nil, nil, nil
-	v.fill(&o.balancer)
+	o.survey.fill(&o.balancer)
 }
 
 // candidate finds what may become an owner's: by the peer's label, and by the name if there is one.
@@ -99,7 +99,7 @@ func (c *Controller) claimsByName(ctx context.Context, o *outcome) bool {
 
 // unowned deals with a balancer that is nobody's, several, or others'; true if nothing else is to
 // be done.
-func (c *Controller) unowned(ctx context.Context, v view, o *outcome, err error) (ended bool, _ error) {
+func (c *Controller) unowned(ctx context.Context, o *outcome, err error) (ended bool, _ error) {
 	var why lb.Note
 	switch {
 	case err != nil && o.unmarked != nil:
