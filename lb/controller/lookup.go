@@ -27,20 +27,14 @@ func (c *Controller) lookUp(ctx context.Context, in *lb.Input, o *outcome) (err 
 	}
 	spec := in.Members[0].Spec
 	unknown := spec.UnknownPrimaryIPs(in.Have)
-	if len(unknown) > 0 && !o.primary.looked && (in.Have.Exists() || len(spec.Hindrances()) == 0) {
-		if o.primary.found, err = c.backend.PrimaryIPs(ctx, unknown); err != nil {
+	if len(unknown) > 0 && !o.looked && (in.Have.Exists() || len(spec.Hindrances()) == 0) {
+		if o.primaryIPs, err = c.backend.PrimaryIPs(ctx, unknown); err != nil {
 			return fmt.Errorf("looking for primary IPs: %w", err)
 		}
-		o.primary.looked = true
+		o.looked = true
 	}
-	in.PrimaryIPs, in.Looked = o.primary.found, o.primary.looked
+	in.PrimaryIPs, in.Looked = o.primaryIPs, o.looked
 	return nil
-}
-
-// primaryIPs are what was found of the primary IPs that a Service names, once in a reconciliation.
-type primaryIPs struct {
-	looked bool
-	found  []lb.PrimaryIP
 }
 
 // unreachable returns why a cloud server cannot be reached as a target, by the server list, which

@@ -37,10 +37,12 @@ type outcome struct {
 	missing map[int64]error
 	// transient is what will pass, and must be tried again.
 	transient error
-	unwanted  bool     // a Service that it was planned for is no more
-	claimed   lb.State // of another controller's, which becomes ours
-	primary   primaryIPs
+	unwanted  bool       // a Service that it was planned for is no more
+	claimed   lb.State   // of another controller's, which becomes ours
 	found     []lb.State // by the name, and by another controller's label
+	// primaryIPs are those that a Service names, which are looked for once in a reconciliation.
+	primaryIPs []lb.PrimaryIP
+	looked     bool
 }
 
 // add sorts an error into what a person must mend and what is worth trying again.
