@@ -126,11 +126,20 @@ const (
 	labelIPv6Name = "underlay.dev/ipv6-rdns"
 )
 
-// Labels are what a load balancer carries when it is created from this spec.
+// Labels are what a load balancer of this spec carries, beside those of others.
 func (s Spec) Labels() map[string]string {
 	labels := s.Owner.Labels()
-	if s.Owner.Group != "" {
-		maps.Copy(labels, s.sharedLabels())
+	for _, uid := range s.Sharers {
+		labels[labelServicePrefix+uid] = ""
+	}
+	for port, uid := range s.PortOwners {
+		labels[portLabel(port)] = uid
+	}
+	if s.ChecksKept {
+		labels[LabelCheck] = checkKept
+	}
+	if len(s.Kept) > 0 {
+		labels[LabelKept] = strings.Join(s.Kept, ".")
 	}
 	if s.IPv4Name != "" {
 		labels[labelIPv4Name] = ""
@@ -151,10 +160,8 @@ func (s Spec) Labels() map[string]string {
 // set before what it remembers, and removed after that; so is what says who shares the load
 // balancer and whose its ports are.
 func diffLabels(want Spec, have State) (marked, final map[string]string) {
-	marked = maps.Clone(have.Labels)
-	if marked == nil {
-		marked = make(map[string]string)
-	}
+	marked = make(map[string]string)
+	maps.Copy(marked, have.Labels)
 	if want.AsFound {
 		if !want.Owner.Owns(have.Labels) {
 			marked[LabelCheck], marked[LabelKept] = checkKept, keepAll(have)
@@ -162,25 +169,19 @@ func diffLabels(want Spec, have State) (marked, final map[string]string) {
 		}
 		return marked, marked
 	}
-	delete(marked, LabelCheck)
-	if want.ChecksKept {
-		marked[LabelCheck] = checkKept
+	for _, label := range []string{LabelCheck, LabelKept, labelPrimaryIPv4, labelPrimaryIPv6} {
+		delete(marked, label)
 	}
-	delete(marked, LabelKept)
-	if len(want.Kept) > 0 {
-		marked[LabelKept] = strings.Join(want.Kept, ".")
-	}
-	delete(marked, labelPrimaryIPv4)
-	delete(marked, labelPrimaryIPv6)
-	maps.Copy(marked, want.Labels())
+	wanted := want.Labels()
+	maps.Copy(marked, wanted)
 	final = maps.Clone(marked)
-	if want.IPv4Name == "" {
-		delete(final, labelIPv4Name)
-	}
-	if want.IPv6Name == "" {
-		delete(final, labelIPv6Name)
-	}
-	want.dropStale(final)
+	maps.DeleteFunc(final, func(label, _ string) bool {
+		_, keep := wanted[label]
+		name := label == labelIPv4Name || label == labelIPv6Name
+		sharing := strings.HasPrefix(label, labelServicePrefix) ||
+			strings.HasPrefix(label, labelPortPrefix)
+		return !keep && (name || sharing && want.Owner.Group != "")
+	})
 	return marked, final
 }
 

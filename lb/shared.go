@@ -3,10 +3,8 @@ package lb
 import (
 	"crypto/sha256"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
-	"strings"
 )
 
 // Services that name the same load balancer in [AnnotationShared] share it: all of them together
@@ -132,29 +130,4 @@ func portLabel(port int) string { return labelPortPrefix + strconv.Itoa(port) }
 func (s State) Only(uid string) State {
 	s.Listeners = slices.DeleteFunc(slices.Clone(s.Listeners), func(l Listener) bool { return s.PortOwner(l.Port) != uid })
 	return s
-}
-
-// sharedLabels say who shares the load balancer, and whose its ports are.
-func (s Spec) sharedLabels() map[string]string {
-	labels := make(map[string]string)
-	for _, uid := range s.Sharers {
-		labels[labelServicePrefix+uid] = ""
-	}
-	for port, uid := range s.PortOwners {
-		labels[portLabel(port)] = uid
-	}
-	return labels
-}
-
-// dropStale removes the labels of Services that share the load balancer no more, and of ports that
-// are closed.
-func (s Spec) dropStale(labels map[string]string) {
-	if s.Owner.Group == "" {
-		return
-	}
-	current := s.sharedLabels()
-	maps.DeleteFunc(labels, func(label, _ string) bool {
-		_, keep := current[label]
-		return !keep && (strings.HasPrefix(label, labelServicePrefix) || strings.HasPrefix(label, labelPortPrefix))
-	})
 }
