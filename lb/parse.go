@@ -349,11 +349,7 @@ func defaultName(uid string) string {
 
 // nearest returns the candidate that takes the fewest edits to become name; the first of several.
 func nearest(name string, candidates []string) string {
-	best, bestEdits := "", -1
-	for _, c := range candidates {
-		if e := editdistance.Between(name, c); bestEdits < 0 || e < bestEdits {
-			best, bestEdits = c, e
-		}
-	}
-	return best
+	return slices.MinFunc(candidates, func(a, b string) int {
+		return editdistance.Between(name, a) - editdistance.Between(name, b)
+	})
 }
