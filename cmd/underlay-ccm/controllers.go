@@ -18,7 +18,6 @@ import (
 	"k8s.io/klog/v2"
 
 	addresscontroller "github.com/underlay-ccm/underlay/addresses/controller"
-	"github.com/underlay-ccm/underlay/internal/cloud"
 	"github.com/underlay-ccm/underlay/internal/directory"
 	"github.com/underlay-ccm/underlay/internal/vswitch"
 	"github.com/underlay-ccm/underlay/internal/wiring"
@@ -88,7 +87,7 @@ func (m *manager) routes(c *appconfig.CompletedConfig) (runner, error) {
 		Client:       client,
 		Nodes:        c.SharedInformers.Core().V1().Nodes(),
 		Table:        m.table,
-		Gateways:     cloud.Gateways{Servers: m.servers, Index: &m.index, Dedicated: m.dedicated},
+		Gateways:     &m.machines,
 		Ranges:       wiring.Ranges(m.config),
 		VSwitch:      wiring.VSwitch(m.config),
 		Limit:        m.config.Routes.Limit,
@@ -162,7 +161,7 @@ func (m *manager) loadBalancers(c *appconfig.CompletedConfig) (runner, error) {
 		if err != nil {
 			return fmt.Errorf("listing Nodes: %w", err)
 		}
-		return m.index.Doubt(ctx, m.servers, all)
+		return m.machines.Doubt(ctx, all)
 	}
 	return lbcontroller.New(lbcontroller.Config{
 		Client:    client.CoreV1(),
@@ -186,7 +185,7 @@ func (m *manager) loadBalancers(c *appconfig.CompletedConfig) (runner, error) {
 // reachableTargets returns the server targets with an address. Dedicated servers are not
 // included: the load balancer controller gets their addresses from Nodes.
 func (m *manager) reachableTargets(ctx context.Context, notBefore time.Time) (map[lb.Target]bool, error) {
-	servers, err := m.servers.List(ctx, notBefore)
+	servers, err := m.machines.Cloud.List(ctx, notBefore)
 	if err != nil {
 		return nil, err
 	}

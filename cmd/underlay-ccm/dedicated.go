@@ -10,7 +10,6 @@ import (
 	"k8s.io/component-base/version"
 	"k8s.io/klog/v2"
 
-	"github.com/underlay-ccm/underlay/internal/cloud"
 	"github.com/underlay-ccm/underlay/internal/config"
 	"github.com/underlay-ccm/underlay/internal/dedicated"
 	"github.com/underlay-ccm/underlay/internal/robot"
@@ -19,11 +18,7 @@ import (
 
 // configureDedicated sets up Robot, the inventory, both or neither. It sends no request.
 func (m *manager) configureDedicated(transport http.RoundTripper, metrics robot.Registry) error {
-	inventory := wiring.Dedicated(m.config)
-	if !m.config.Robot.Enabled && len(inventory) == 0 {
-		return nil
-	}
-	m.dedicated = &cloud.DedicatedIndex{Inventory: inventory}
+	m.machines.Configured = wiring.Machines(m.config)
 	if !m.config.Robot.Enabled {
 		return nil
 	}
@@ -43,7 +38,7 @@ func (m *manager) configureDedicated(transport http.RoundTripper, metrics robot.
 	}
 	m.robot = client
 	m.account = dedicated.New(client, sayListed)
-	m.dedicated.Account = m.account
+	m.machines.Robot = m.account
 	return nil
 }
 

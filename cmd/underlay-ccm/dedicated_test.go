@@ -90,7 +90,7 @@ func TestDedicatedServersAreWantedOrNot(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := "nothing"
-		if m.dedicated != nil && m.dedicated.Account == nil && len(m.dedicated.Inventory) == 1 {
+		if m.machines.Robot == nil && len(m.machines.Configured) == 1 {
 			got = "inventory"
 		}
 		if got != want {

@@ -16,7 +16,6 @@ import (
 	"k8s.io/client-go/util/retry"
 	appconfig "k8s.io/cloud-provider/app/config"
 
-	"github.com/underlay-ccm/underlay/internal/cloud"
 	"github.com/underlay-ccm/underlay/internal/config"
 	"github.com/underlay-ccm/underlay/internal/hetzner"
 	"github.com/underlay-ccm/underlay/internal/kube"
@@ -54,7 +53,7 @@ func (m *manager) nodeIPAM(c *appconfig.CompletedConfig) (runner, error) {
 		Pools:        pools(m.config),
 		Exclusions:   m.exclusions(m.network),
 		Quarantine:   ipamConfig.Quarantine,
-		Own:          cloud.OwnPrefixes{Servers: m.servers, Index: &m.index, Dedicated: m.dedicated},
+		Own:          &m.machines,
 		Namespace:    ledgerNamespace,
 		Shards:       shards(ipamConfig.Shards),
 		Fence:        lease(c) + lastWords,

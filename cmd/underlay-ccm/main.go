@@ -112,10 +112,7 @@ type manager struct {
 	// networkID returns the ID of the current network; nil: none configured.
 	networkID func() int64
 	found     atomic.Pointer[hetzner.Network] // the current network
-	servers   cloud.Servers
-	index     cloud.Index // of the server list
-	// dedicated is the index of dedicated servers; nil without Robot and inventory.
-	dedicated *cloud.DedicatedIndex
+	machines  cloud.Machines                  // every machine that a Node may run on
 	// account lists the dedicated servers of the account at Robot; nil without Robot.
 	account *dedicated.Servers
 	robot   *robot.Client // nil without Robot

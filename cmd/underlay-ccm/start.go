@@ -67,15 +67,13 @@ func (m *manager) connect(ctx context.Context, c *appconfig.CompletedConfig) (cl
 	}
 	m.see()
 	return cloud.Provider{Name: "hcloud", V2: reported(&cloud.Instances{
-		Servers:   m.servers,
-		Index:     &m.index,
+		Machines:  &m.machines,
 		Nodes:     c.SharedInformers.Core().V1().Nodes().Lister(),
 		Recorder:  c.EventRecorder,
 		Family:    cloud.AddressFamily(m.config.InstancesAddressFamily),
 		InNetwork: m.network != nil,
 		// Only the route controller sets the condition that gates scheduling.
 		Gated:          m.routesRun(c),
-		Dedicated:      m.dedicated,
 		NetworkRange:   m.networkRange(),
 		ForwardPrivate: m.config.Robot.ForwardInternalIPs,
 	})}, nil
@@ -91,7 +89,7 @@ func light() cache.TransformFunc {
 // is deleted and recreated under its name.
 func (m *manager) see() {
 	if m.network == nil {
-		m.servers = m.client.Servers(0)
+		m.machines.Cloud = m.client.Servers(0)
 		return
 	}
 	view := func(n *hetzner.Network) cloud.View {
@@ -105,7 +103,7 @@ func (m *manager) see() {
 		}
 		return view(again), nil
 	}, func(err error) bool { return errors.Is(err, hetzner.ErrNoNetwork) })
-	m.table, m.servers, m.networkID = followed.Table(), followed.Servers(), followed.ID
+	m.table, m.machines.Cloud, m.networkID = followed.Table(), followed.Servers(), followed.ID
 }
 
 // networkRange returns a getter of the current network's range; nil without a network.

@@ -24,15 +24,15 @@ import (
 // project is a cloud with a cached list: what List says may lag behind what Get
 // says until somebody asks for a newer list.
 type project struct {
-	cached  []cloud.Server
-	servers []cloud.Server
+	cached  []cloud.Machine
+	servers []cloud.Machine
 	listErr error
 	getErr  error
 	asked   []string
 	listed  time.Time // when a list was asked for last
 }
 
-func (p *project) List(_ context.Context, since time.Time) ([]cloud.Server, error) {
+func (p *project) List(_ context.Context, since time.Time) ([]cloud.Machine, error) {
 	if p.listErr != nil {
 		return nil, p.listErr
 	}
@@ -44,24 +44,24 @@ func (p *project) List(_ context.Context, since time.Time) ([]cloud.Server, erro
 	return p.servers, nil
 }
 
-func (p *project) Look(ctx context.Context, questions []cloud.Question) ([]cloud.Server, error) {
+func (p *project) Look(ctx context.Context, questions []cloud.Question) ([]cloud.Machine, error) {
 	return p.List(ctx, questions[0].Since)
 }
 
-func (p *project) Get(_ context.Context, id int64) (cloud.Server, error) {
+func (p *project) Get(_ context.Context, id int64) (cloud.Machine, error) {
 	p.asked = append(p.asked, fmt.Sprint("get ", id))
 	if p.getErr != nil {
-		return cloud.Server{}, p.getErr
+		return cloud.Machine{}, p.getErr
 	}
-	if i := slices.IndexFunc(p.servers, func(s cloud.Server) bool { return s.ID == id }); i >= 0 {
+	if i := slices.IndexFunc(p.servers, func(s cloud.Machine) bool { return s.ID == id }); i >= 0 {
 		return p.servers[i], nil
 	}
-	return cloud.Server{}, fmt.Errorf("server %d: %w", id, cloud.ErrNoServer)
+	return cloud.Machine{}, fmt.Errorf("server %d: %w", id, cloud.ErrNoServer)
 }
 
-func server(id int64, name, private string) cloud.Server {
-	s := cloud.Server{
-		ID: id, Name: name, Type: "cx22", Location: "fsn1",
+func server(id int64, name, private string) cloud.Machine {
+	s := cloud.Machine{
+		ID: id, Name: name, Type: "cx22", Region: "fsn1",
 		PublicIPv4: netip.MustParseAddr(fmt.Sprintf("192.0.2.%d", id)),
 		PublicIPv6: netip.MustParsePrefix(fmt.Sprintf("2001:db8:%d::/64", id)),
 	}
@@ -109,7 +109,7 @@ func instances(p *project, nodes ...*corev1.Node) *cloud.Instances {
 		}
 	}
 	return &cloud.Instances{
-		Servers: p, Nodes: corelisters.NewNodeLister(store), Recorder: record.NewFakeRecorder(100),
+		Machines: &cloud.Machines{Cloud: p}, Nodes: corelisters.NewNodeLister(store), Recorder: record.NewFakeRecorder(100),
 		Family: cloud.IPv4, InNetwork: true,
 	}
 }
@@ -144,7 +144,7 @@ func TestProviderIDs(t *testing.T) {
 }
 
 func TestMatching(t *testing.T) {
-	servers := []cloud.Server{
+	servers := []cloud.Machine{
 		server(1, "a", "10.0.0.2"), server(2, "b", "10.0.0.3"), server(3, "renamed", "10.0.0.4"),
 		server(4, "twin", "10.0.0.5"), server(5, "twin", "10.0.0.6"),
 	}
@@ -188,7 +188,7 @@ func TestAddressesByFamily(t *testing.T) {
 	// All are what the Node has in the end: cloud-provider keeps of a type only what was given.
 	for _, c := range []struct {
 		family cloud.AddressFamily
-		server cloud.Server
+		server cloud.Machine
 		given  string // by the kubelet's --node-ip
 		want   string
 	}{
@@ -203,7 +203,7 @@ func TestAddressesByFamily(t *testing.T) {
 		{cloud.DualStack, both, "192.0.2.1,2001:db8:1::7", "Hostname=a ExternalIP=192.0.2.1 ExternalIP=2001:db8:1::7 InternalIP=10.0.0.2"},
 		{cloud.DualStack, alone, "192.0.2.1,2001:db8:1::1", "Hostname=a ExternalIP=192.0.2.1 InternalIP=2001:db8:1::1"},
 	} {
-		i := instances(&project{servers: []cloud.Server{c.server}})
+		i := instances(&project{servers: []cloud.Machine{c.server}})
 		i.Family, i.InNetwork = c.family, c.server.PrivateIP.IsValid()
 		got, err := i.InstanceMetadata(t.Context(), node("a", withAnnotation(c.given)))
 		if err != nil {
@@ -233,7 +233,7 @@ func TestAddressesByFamily(t *testing.T) {
 // uninitialized, and says why.
 func TestAnAddressThatIsNotTheServers(t *testing.T) {
 	for _, given := range []string{"10.0.0.99", "10.0.0.2,2001:db8:2::1", "192.0.2.7"} {
-		i := instances(&project{servers: []cloud.Server{server(1, "a", "10.0.0.2")}})
+		i := instances(&project{servers: []cloud.Machine{server(1, "a", "10.0.0.2")}})
 		i.Family, i.InNetwork = cloud.IPv4, true
 		n := node("a", withAnnotation(given))
 		m, events := reported(i, n)
@@ -251,7 +251,7 @@ func TestAnAddressThatIsNotTheServers(t *testing.T) {
 // A node is not described before its routes are looked after, nor before its
 // server is attached.
 func TestTheGate(t *testing.T) {
-	p := &project{servers: []cloud.Server{server(1, "a", "10.0.0.2"), server(2, "detached", "")}}
+	p := &project{servers: []cloud.Machine{server(1, "a", "10.0.0.2"), server(2, "detached", "")}}
 	i := instances(p)
 	i.Gated = true
 	if _, err := i.InstanceMetadata(t.Context(), node("a")); err == nil {
@@ -278,7 +278,7 @@ func TestTheGate(t *testing.T) {
 
 func TestInstanceExists(t *testing.T) {
 	var nodes []*corev1.Node
-	var all []cloud.Server
+	var all []cloud.Machine
 	for id := range int64(10) {
 		all = append(all, server(id+1, fmt.Sprint("n", id+1), fmt.Sprintf("10.0.0.%d", id+2)))
 		nodes = append(nodes, node(fmt.Sprint("n", id+1), withID(kube.FormatProviderID(id+1)),
@@ -297,8 +297,8 @@ func TestInstanceExists(t *testing.T) {
 		{"deleted, the cache doesn't know", project{cached: all, servers: all[1:]}, first, false, false},
 		{"a failing list says nothing", project{listErr: errors.New("503")}, first, true, true},
 		{"a failing GET says nothing", project{servers: all[1:], getErr: errors.New("503")}, first, true, true},
-		{"an empty list is a token of another project", project{servers: []cloud.Server{}}, first, true, true},
-		{"so is a list of others", project{servers: []cloud.Server{server(99, "x", "")}}, first, true, true},
+		{"an empty list is a token of another project", project{servers: []cloud.Machine{}}, first, true, true},
+		{"so is a list of others", project{servers: []cloud.Machine{server(99, "x", "")}}, first, true, true},
 		{"all but one may go", project{servers: all[9:]}, first, false, false},
 		{"no provider ID yet", project{servers: all}, node("new"), true, false},
 		{"a dedicated server", project{servers: all}, node("bm", withID("hrobot://7")), true, false},
@@ -315,7 +315,7 @@ func TestInstanceExists(t *testing.T) {
 func TestInstanceShutdown(t *testing.T) {
 	off := server(1, "a", "10.0.0.2")
 	off.Off = true
-	i := instances(&project{servers: []cloud.Server{off, server(2, "b", "10.0.0.3")}})
+	i := instances(&project{servers: []cloud.Machine{off, server(2, "b", "10.0.0.3")}})
 	for name, want := range map[string]bool{"a": true, "b": false} {
 		if got, err := i.InstanceShutdown(t.Context(), node(name)); got != want || err != nil {
 			t.Errorf("%s: shut down %v, %v; want %v", name, got, err, want)
@@ -330,7 +330,7 @@ func TestGateways(t *testing.T) {
 	a, b := server(1, "a", "10.0.0.2"), server(2, "b", "")
 	a.AliasIPs = []netip.Addr{netip.MustParseAddr("10.0.0.20")}
 	stranger := server(9, "other-cluster", "10.0.0.9")
-	got, err := cloud.Gateways{Servers: &project{servers: []cloud.Server{a, b, stranger}}}.Gateways(t.Context(),
+	got, err := (&cloud.Machines{Cloud: &project{servers: []cloud.Machine{a, b, stranger}}}).Gateways(t.Context(),
 		[]*corev1.Node{node("a", withID("hcloud://1")), node("b"), node("c")}, true)
 	if err != nil {
 		t.Fatal(err)
@@ -344,7 +344,7 @@ func TestGateways(t *testing.T) {
 	if got.Doubt != nil {
 		t.Errorf("in doubt although a Node's server is there: %v", got.Doubt)
 	}
-	doubtful, err := cloud.Gateways{Servers: &project{servers: []cloud.Server{stranger}}}.Gateways(t.Context(),
+	doubtful, err := (&cloud.Machines{Cloud: &project{servers: []cloud.Machine{stranger}}}).Gateways(t.Context(),
 		[]*corev1.Node{node("a", withID("hcloud://1"))}, true)
 	if err != nil || doubtful.Doubt == nil {
 		t.Errorf("%+v, %v; want doubt about a list without any of our servers", doubtful, err)
@@ -357,7 +357,7 @@ func TestGateways(t *testing.T) {
 			t.Errorf("%s belongs to %q, want %s", addr, got.Servers[netip.MustParseAddr(addr)], id)
 		}
 	}
-	if _, err := (cloud.Gateways{Servers: &project{listErr: errors.New("503")}}).Gateways(t.Context(), nil, false); err == nil {
+	if _, err := (&cloud.Machines{Cloud: &project{listErr: errors.New("503")}}).Gateways(t.Context(), nil, false); err == nil {
 		t.Error("a failing list is no empty answer")
 	}
 }

@@ -19,15 +19,15 @@ import (
 
 // account is a list of dedicated servers, as it was read last and as it is.
 type account struct {
-	known   []cloud.Dedicated // by everybody; nil: nothing was ever read
-	read    time.Time         // when
-	servers []cloud.Dedicated
+	known   []cloud.Machine // by everybody; nil: nothing was ever read
+	read    time.Time       // when
+	servers []cloud.Machine
 	down    error
 	getErr  error
 	asked   []string
 }
 
-func (a *account) List(_ context.Context, since time.Time) ([]cloud.Dedicated, error) {
+func (a *account) List(_ context.Context, since time.Time) ([]cloud.Machine, error) {
 	if a.known != nil && !a.read.Before(since) {
 		return a.known, nil
 	}
@@ -39,32 +39,33 @@ func (a *account) List(_ context.Context, since time.Time) ([]cloud.Dedicated, e
 	return a.known, nil
 }
 
-func (a *account) Get(_ context.Context, number int64) (cloud.Dedicated, error) {
+func (a *account) Get(_ context.Context, number int64) (cloud.Machine, error) {
 	a.asked = append(a.asked, fmt.Sprint("get ", number))
 	if a.getErr != nil {
-		return cloud.Dedicated{}, a.getErr
+		return cloud.Machine{}, a.getErr
 	}
-	if i := slices.IndexFunc(a.servers, func(d cloud.Dedicated) bool { return d.Number == number }); i >= 0 {
+	if i := slices.IndexFunc(a.servers, func(d cloud.Machine) bool { return d.ID == number }); i >= 0 {
 		return a.servers[i], nil
 	}
-	return cloud.Dedicated{}, fmt.Errorf("dedicated server %d: %w", number, cloud.ErrNoServer)
+	return cloud.Machine{}, fmt.Errorf("dedicated server %d: %w", number, cloud.ErrNoServer)
 }
 
 var errDown = errors.New("503")
 
-func dedicated(number int64, name string) cloud.Dedicated {
-	return cloud.Dedicated{
-		Number: number, Name: name, Type: "AX41-NVMe", Zone: "fsn1-dc14", Region: "fsn1",
-		IPv4:      netip.AddrFrom4([4]byte{198, 51, 100, byte(number)}),
-		IPv6:      netip.MustParsePrefix(fmt.Sprintf("2001:db8:d:%d::/64", number)),
-		Addresses: []netip.Addr{netip.AddrFrom4([4]byte{198, 51, 100, byte(number)}), netip.AddrFrom4([4]byte{203, 0, 113, byte(number)})},
+func dedicated(number int64, name string) cloud.Machine {
+	return cloud.Machine{
+		Dedicated: true, ID: number, Name: name, Type: "AX41-NVMe", Zone: "fsn1-dc14", Region: "fsn1",
+		PublicIPv4: netip.AddrFrom4([4]byte{198, 51, 100, byte(number)}),
+		PublicIPv6: netip.MustParsePrefix(fmt.Sprintf("2001:db8:d:%d::/64", number)),
+		Addresses:  []netip.Addr{netip.AddrFrom4([4]byte{198, 51, 100, byte(number)}), netip.AddrFrom4([4]byte{203, 0, 113, byte(number)})},
 	}
 }
 
 // mixed are Instances over both kinds, in a network of 10.0.0.0/8.
-func mixed(p *project, x *cloud.DedicatedIndex, nodes ...*corev1.Node) (*cloud.Instances, *record.FakeRecorder) {
+func mixed(p *project, x *cloud.Machines, nodes ...*corev1.Node) (*cloud.Instances, *record.FakeRecorder) {
 	i := instances(p, nodes...)
-	i.Dedicated, i.Index = x, &cloud.Index{}
+	x.Cloud = p
+	i.Machines = x
 	i.NetworkRange = func() netip.Prefix { return netip.MustParsePrefix("10.0.0.0/8") }
 	return i, i.Recorder.(*record.FakeRecorder)
 }
@@ -83,8 +84,8 @@ func told(r *record.FakeRecorder) string {
 }
 
 func TestMatchingBothKinds(t *testing.T) {
-	servers := []cloud.Server{server(1, "a", "10.0.0.2"), server(2, "both", "10.0.0.3"), server(3, "c", "10.0.0.4")}
-	known := []cloud.Dedicated{dedicated(7, "bm"), dedicated(8, "both"), dedicated(9, "twin"), dedicated(10, "twin"), dedicated(11, "")}
+	servers := []cloud.Machine{server(1, "a", "10.0.0.2"), server(2, "both", "10.0.0.3"), server(3, "c", "10.0.0.4")}
+	known := []cloud.Machine{dedicated(7, "bm"), dedicated(8, "both"), dedicated(9, "twin"), dedicated(10, "twin"), dedicated(11, "")}
 	for _, c := range []struct {
 		name  string
 		node  *corev1.Node
@@ -117,7 +118,7 @@ func TestMatchingBothKinds(t *testing.T) {
 		{"nothing fits", node("x"), "no matching server", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			i, events := mixed(&project{servers: servers}, &cloud.DedicatedIndex{Account: &account{servers: known}})
+			i, events := mixed(&project{servers: servers}, &cloud.Machines{Robot: &account{servers: known}})
 			got, err := i.InstanceMetadata(t.Context(), c.node)
 			is := fmt.Sprint(err)
 			if err == nil {
@@ -133,10 +134,10 @@ func TestMatchingBothKinds(t *testing.T) {
 // What is not known of dedicated servers keeps nobody from what the cloud knows, and
 // is never taken for "there is none".
 func TestMatchingWhileRobotIsAway(t *testing.T) {
-	servers := []cloud.Server{server(1, "a", "10.0.0.2")}
+	servers := []cloud.Machine{server(1, "a", "10.0.0.2")}
 	for _, c := range []struct {
 		name  string
-		known []cloud.Dedicated
+		known []cloud.Machine
 		node  *corev1.Node
 		want  string
 		asked int
@@ -147,16 +148,16 @@ func TestMatchingWhileRobotIsAway(t *testing.T) {
 		{"but the cloud knows name and public address", nil, node("a", withIP("192.0.2.1")), "hcloud://1", 1},
 		{"and the cloud knows the address alone", nil, node("x", withIP("10.0.0.2")), "not yet", 1},
 		{"nor for a number", nil, node("bm", withID("hrobot://7")), "not yet", 1},
-		{"an older list, a cloud server's name", []cloud.Dedicated{dedicated(7, "bm")}, node("a"), "hcloud://1", 0},
-		{"an older list says that two could be meant", []cloud.Dedicated{dedicated(7, "a")}, node("a"), "not yet", 1},
-		{"an older list has a predecessor's name", []cloud.Dedicated{dedicated(7, "bm")}, node("bm"), "not yet", 1},
-		{"an older list has nobody of the name", []cloud.Dedicated{dedicated(7, "bm")}, node("x"), "not yet", 2},
-		{"an older list has the number", []cloud.Dedicated{dedicated(7, "bm")}, node("x", withID("hrobot://7")), "hrobot://7", 0},
-		{"an older list lacks the number", []cloud.Dedicated{dedicated(7, "bm")}, node("x", withID("hrobot://8")), "not yet", 1},
+		{"an older list, a cloud server's name", []cloud.Machine{dedicated(7, "bm")}, node("a"), "hcloud://1", 0},
+		{"an older list says that two could be meant", []cloud.Machine{dedicated(7, "a")}, node("a"), "not yet", 1},
+		{"an older list has a predecessor's name", []cloud.Machine{dedicated(7, "bm")}, node("bm"), "not yet", 1},
+		{"an older list has nobody of the name", []cloud.Machine{dedicated(7, "bm")}, node("x"), "not yet", 2},
+		{"an older list has the number", []cloud.Machine{dedicated(7, "bm")}, node("x", withID("hrobot://7")), "hrobot://7", 0},
+		{"an older list lacks the number", []cloud.Machine{dedicated(7, "bm")}, node("x", withID("hrobot://8")), "not yet", 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			a := &account{known: c.known, read: time.Unix(1, 0), down: errDown}
-			i, _ := mixed(&project{servers: servers}, &cloud.DedicatedIndex{Account: a})
+			i, _ := mixed(&project{servers: servers}, &cloud.Machines{Robot: a})
 			got, err := i.InstanceMetadata(t.Context(), c.node)
 			is := fmt.Sprint(err)
 			if err == nil {
@@ -171,8 +172,8 @@ func TestMatchingWhileRobotIsAway(t *testing.T) {
 
 // A dedicated server was replaced by another of the same name.
 func TestADedicatedNameIsLookedUpInAListAsNewAsTheNode(t *testing.T) {
-	a := &account{known: []cloud.Dedicated{dedicated(7, "bm")}, read: time.Unix(1, 0), servers: []cloud.Dedicated{dedicated(8, "bm")}}
-	i, _ := mixed(&project{servers: []cloud.Server{}}, &cloud.DedicatedIndex{Account: a})
+	a := &account{known: []cloud.Machine{dedicated(7, "bm")}, read: time.Unix(1, 0), servers: []cloud.Machine{dedicated(8, "bm")}}
+	i, _ := mixed(&project{servers: []cloud.Machine{}}, &cloud.Machines{Robot: a})
 	got, err := i.InstanceMetadata(t.Context(), node("bm"))
 	if err != nil || got.ProviderID != "hrobot://8" {
 		t.Errorf("%+v, %v; want the server that is there now", got, err)
@@ -186,8 +187,8 @@ func TestADedicatedNameIsLookedUpInAListAsNewAsTheNode(t *testing.T) {
 // second lacks a server that came in between.
 func TestAListOfTheNodesOwnSecondMayBeOlderThanTheNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := &account{known: []cloud.Dedicated{}, read: time.Now().Add(300 * time.Millisecond), servers: []cloud.Dedicated{dedicated(8, "bm")}}
-		i, _ := mixed(&project{servers: []cloud.Server{}}, &cloud.DedicatedIndex{Account: a})
+		a := &account{known: []cloud.Machine{}, read: time.Now().Add(300 * time.Millisecond), servers: []cloud.Machine{dedicated(8, "bm")}}
+		i, _ := mixed(&project{servers: []cloud.Machine{}}, &cloud.Machines{Robot: a})
 		n := node("bm")
 		n.CreationTimestamp.Time = time.Now() // of this second
 		time.Sleep(800 * time.Millisecond)
@@ -201,29 +202,29 @@ func TestAListOfTheNodesOwnSecondMayBeOlderThanTheNode(t *testing.T) {
 func TestDedicatedInstanceExists(t *testing.T) {
 	gone, other := node("gone", withID("hrobot://7"), withCondition(corev1.NodeReady, corev1.ConditionUnknown)), node("other", withID("hcloud://bm-8"))
 	seven, eight, strange := dedicated(7, "gone"), dedicated(8, "other"), dedicated(99, "strange")
-	both := []cloud.Dedicated{seven, eight}
+	both := []cloud.Machine{seven, eight}
 	for _, c := range []struct {
 		name    string
-		before  []cloud.Dedicated // the list of a while ago; nil: there was none
-		account account           // now
+		before  []cloud.Machine // the list of a while ago; nil: there was none
+		account account         // now
 		exists  bool
 		event   string
 	}{
 		{"there", nil, account{servers: both}, true, ""},
-		{"renamed at Robot", both, account{servers: []cloud.Dedicated{dedicated(7, "else"), eight}}, true, ""},
-		{"gone", both, account{servers: []cloud.Dedicated{eight}}, false, ""},
-		{"the only one, and gone", []cloud.Dedicated{seven}, account{servers: []cloud.Dedicated{}}, true, "ServerAbsenceUnproved"},
-		{"credentials of another account", both, account{servers: []cloud.Dedicated{strange}}, true, "ServerAbsenceUnproved"},
+		{"renamed at Robot", both, account{servers: []cloud.Machine{dedicated(7, "else"), eight}}, true, ""},
+		{"gone", both, account{servers: []cloud.Machine{eight}}, false, ""},
+		{"the only one, and gone", []cloud.Machine{seven}, account{servers: []cloud.Machine{}}, true, "ServerAbsenceUnproved"},
+		{"credentials of another account", both, account{servers: []cloud.Machine{strange}}, true, "ServerAbsenceUnproved"},
 		{"an outage", both, account{down: errDown}, true, ""},
 		{"an outage from the beginning", nil, account{down: errDown}, true, ""},
-		{"an outage before the second question", both, account{servers: []cloud.Dedicated{eight}, getErr: errDown}, true, ""},
-		{"it was never listed", []cloud.Dedicated{eight}, account{servers: []cloud.Dedicated{eight}}, true, "ServerAbsenceUnproved"},
-		{"another account", nil, account{servers: []cloud.Dedicated{strange}}, true, "ServerAbsenceUnproved"},
-		{"an empty account", nil, account{servers: []cloud.Dedicated{}}, true, "ServerAbsenceUnproved"},
+		{"an outage before the second question", both, account{servers: []cloud.Machine{eight}, getErr: errDown}, true, ""},
+		{"it was never listed", []cloud.Machine{eight}, account{servers: []cloud.Machine{eight}}, true, "ServerAbsenceUnproved"},
+		{"another account", nil, account{servers: []cloud.Machine{strange}}, true, "ServerAbsenceUnproved"},
+		{"an empty account", nil, account{servers: []cloud.Machine{}}, true, "ServerAbsenceUnproved"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			a := &account{servers: c.before}
-			i, events := mixed(&project{listErr: errors.New("the cloud was asked")}, &cloud.DedicatedIndex{Account: a}, gone, other)
+			i, events := mixed(&project{listErr: errors.New("the cloud was asked")}, &cloud.Machines{Robot: a}, gone, other)
 			if c.before != nil {
 				_, _ = i.InstanceExists(t.Context(), other) // reads it
 				told(events)
@@ -241,11 +242,11 @@ func TestDedicatedInstanceExists(t *testing.T) {
 	}
 	t.Run("a list that isn't whole", func(t *testing.T) {
 		a := &account{servers: both}
-		i, _ := mixed(&project{}, &cloud.DedicatedIndex{Account: a}, gone, other)
+		i, _ := mixed(&project{}, &cloud.Machines{Robot: a}, gone, other)
 		if _, err := i.InstanceExists(t.Context(), gone); err != nil {
 			t.Fatal(err)
 		}
-		*a = account{known: []cloud.Dedicated{eight}, read: time.Now().Add(time.Hour), servers: both}
+		*a = account{known: []cloud.Machine{eight}, read: time.Now().Add(time.Hour), servers: both}
 		if exists, err := i.InstanceExists(t.Context(), gone); !exists || err != nil {
 			t.Errorf("exists %v, %v although Robot has the server", exists, err)
 		}

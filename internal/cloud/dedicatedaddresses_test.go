@@ -14,7 +14,7 @@ import (
 )
 
 func TestDedicatedMetadata(t *testing.T) {
-	i, _ := mixed(&project{servers: []cloud.Server{}}, &cloud.DedicatedIndex{Account: &account{servers: []cloud.Dedicated{dedicated(7, "at-robot")}}})
+	i, _ := mixed(&project{servers: []cloud.Machine{}}, &cloud.Machines{Robot: &account{servers: []cloud.Machine{dedicated(7, "at-robot")}}})
 	got, err := i.InstanceMetadata(t.Context(), node("bm", withID("hrobot://7")))
 	if err != nil {
 		t.Fatal(err)
@@ -60,9 +60,9 @@ func TestDedicatedAddresses(t *testing.T) {
 			s := server(1, "a", "10.0.0.2")
 			s.AliasIPs = []netip.Addr{netip.MustParseAddr("10.0.0.20")}
 			newcomer := node("newcomer", withTaints("node.cloudprovider.kubernetes.io/uninitialized"), withIP("10.0.1.9"))
-			i, _ := mixed(&project{servers: []cloud.Server{s}}, &cloud.DedicatedIndex{
-				Account:   &account{servers: []cloud.Dedicated{dedicated(7, "bm"), dedicated(8, "bn")}},
-				Inventory: []cloud.Dedicated{{Number: 8, Addresses: []netip.Addr{netip.MustParseAddr("10.0.1.88")}}},
+			i, _ := mixed(&project{servers: []cloud.Machine{s}}, &cloud.Machines{
+				Robot:      &account{servers: []cloud.Machine{dedicated(7, "bm"), dedicated(8, "bn")}},
+				Configured: []cloud.Machine{{ID: 8, Addresses: []netip.Addr{netip.MustParseAddr("10.0.1.88")}}},
 			}, established("other", "10.0.1.8"), newcomer)
 			i.Family, i.InNetwork = c.family, c.network == inNetwork
 			if !i.InNetwork {

@@ -22,14 +22,14 @@ import (
 const dedicatedMaxAge = 2 * time.Minute
 
 // dedicatedMetadata describes the Node's dedicated server.
-func (i *Instances) dedicatedMetadata(ctx context.Context, node *corev1.Node, d *Dedicated) (*cloudprovider.InstanceMetadata, error) {
-	dx, err := i.Dedicated.look(ctx, time.Time{})
+func (i *Instances) dedicatedMetadata(ctx context.Context, node *corev1.Node, d *Machine) (*cloudprovider.InstanceMetadata, error) {
+	dx, err := i.Machines.dedicatedSince(ctx, time.Time{})
 	if err != nil {
 		return nil, fmt.Errorf("node %s: %w", node.Name, err)
 	}
-	if wrong := dx.wrong[d.Number]; len(wrong) > 0 {
+	if wrong := dx.wrong[d.ID]; len(wrong) > 0 {
 		i.Recorder.Eventf(node, corev1.EventTypeWarning, "InventoryMismatch",
-			"the inventory contradicts Robot about dedicated server %d, and Robot counts: %s; correct inventory, or the server's name at Robot", d.Number, strings.Join(wrong, ", "))
+			"the inventory contradicts Robot about dedicated server %d, and Robot counts: %s; correct inventory, or the server's name at Robot", d.ID, strings.Join(wrong, ", "))
 	}
 	addresses, err := i.dedicatedAddresses(ctx, node, d, dx)
 	if err != nil {
@@ -57,19 +57,19 @@ func (i *Instances) dedicatedMetadata(ctx context.Context, node *corev1.Node, d 
 // That Robot can't be asked is told once, elsewhere, and not again for each Node:
 // upstream would log an error every few seconds, and do the same as now, nothing.
 func (i *Instances) dedicatedExists(ctx context.Context, node *corev1.Node, number int64) (bool, error) {
-	if i.Dedicated == nil || i.Dedicated.Account == nil {
+	if i.Machines.Robot == nil {
 		return true, nil
 	}
-	dx, err := i.Dedicated.look(ctx, judgedSince(node, dedicatedMaxAge))
-	if err != nil || dx.byNumber[number] != nil {
+	dx, err := i.Machines.dedicatedSince(ctx, judgedSince(node, dedicatedMaxAge))
+	if err != nil || dx.byID[number] != nil {
 		return true, nil
 	}
 	nodes, err := i.Nodes.List(labels.Everything())
 	if err != nil {
 		return true, fmt.Errorf("listing Nodes: %w", err)
 	}
-	err = dx.doubt(nodes)
-	if err == nil && !i.Dedicated.listedOnce(number) {
+	err = dx.doubtAccount(nodes)
+	if err == nil && !i.Machines.listedOnce(number) {
 		err = errors.New("the account's list has not shown it since underlay-ccm began; " +
 			"check that the Robot user belongs to the server's account, and delete the Node by hand if its server really is gone")
 	}
@@ -78,7 +78,7 @@ func (i *Instances) dedicatedExists(ctx context.Context, node *corev1.Node, numb
 		i.Recorder.Event(node, corev1.EventTypeWarning, "ServerAbsenceUnproved", err.Error())
 		return true, fmt.Errorf("node %s: %w", node.Name, err)
 	}
-	if _, err := i.Dedicated.Account.Get(ctx, number); errors.Is(err, ErrNoServer) {
+	if _, err := i.Machines.Robot.Get(ctx, number); errors.Is(err, ErrNoServer) {
 		return false, nil
 	}
 	return true, nil
@@ -87,15 +87,15 @@ func (i *Instances) dedicatedExists(ctx context.Context, node *corev1.Node, numb
 // dedicatedAddresses lists what a dedicated server's Node is reached by. No API
 // knows the private addresses of dedicated servers, so the kubelet's --node-ip
 // tells them; what it tells is refused if it could be somebody else's.
-func (i *Instances) dedicatedAddresses(ctx context.Context, node *corev1.Node, d *Dedicated, dx *dedicatedIndex) ([]corev1.NodeAddress, error) {
+func (i *Instances) dedicatedAddresses(ctx context.Context, node *corev1.Node, d *Machine, dx *index) ([]corev1.NodeAddress, error) {
 	provided := kube.ProvidedIPs(node)
-	own6, given6 := ownIPv6(d.IPv6, provided)
+	own6, given6 := ownIPv6(d.PublicIPv6, provided)
 	known := reachable{internal: given6}
 	if given6 || i.Family != IPv4 {
 		known.ipv6 = own6
 	}
 	if i.Family != IPv6 {
-		known.ipv4 = d.IPv4
+		known.ipv4 = d.PublicIPv4
 	}
 	var listed []netip.Addr // private ones of the inventory
 	for _, a := range d.Addresses {
@@ -116,7 +116,7 @@ func (i *Instances) dedicatedAddresses(ctx context.Context, node *corev1.Node, d
 			}
 			known.private = append(known.private, a)
 		case !d.has(a):
-			return nil, fmt.Errorf("%w: %s is no address of dedicated server %d; start the kubelet with one that is", errOtherAddress, a, d.Number)
+			return nil, fmt.Errorf("%w: %s is no address of dedicated server %d; start the kubelet with one that is", errOtherAddress, a, d.ID)
 		case a.Is4():
 			known.ipv4 = a
 		default:
@@ -140,7 +140,7 @@ func (i *Instances) private(a netip.Addr) bool {
 }
 
 // mayHave returns an error unless a private address can be the dedicated server's.
-func (i *Instances) mayHave(ctx context.Context, node *corev1.Node, d *Dedicated, dx *dedicatedIndex, a netip.Addr) error {
+func (i *Instances) mayHave(ctx context.Context, node *corev1.Node, d *Machine, dx *index, a netip.Addr) error {
 	wrong := func(format string, args ...any) error {
 		return fmt.Errorf("%w: %s %w", errOtherAddress, a, fmt.Errorf(format, args...))
 	}
@@ -150,15 +150,15 @@ func (i *Instances) mayHave(ctx context.Context, node *corev1.Node, d *Dedicated
 	case i.NetworkRange == nil && !i.ForwardPrivate:
 		return wrong("is private and robot.forwardInternalIPs is false; start the kubelet with a public address, or set that to true")
 	}
-	servers, err := i.Servers.List(ctx, time.Time{})
+	servers, err := i.Machines.Cloud.List(ctx, time.Time{})
 	if err != nil {
 		return err
 	}
-	if owner := i.Index.of(servers).owners[a]; owner != "" {
+	if owner := i.Machines.of(servers).owners[a]; owner != "" {
 		return wrong("is the address of cloud server %s; give the dedicated server another one", owner)
 	}
-	if owner := dx.owner(a); owner != nil && owner.Number != d.Number {
-		return wrong("is an address of dedicated server %d; give this one another", owner.Number)
+	if owner := dx.owner(a); owner != nil && owner.ID != d.ID {
+		return wrong("is an address of dedicated server %d; give this one another", owner.ID)
 	}
 	nodes, err := i.Nodes.List(labels.Everything())
 	if err != nil {

@@ -15,12 +15,12 @@ import (
 
 // Without Robot the inventory is all that is known, and with it what it adds.
 func TestInventoryOfDedicatedServers(t *testing.T) {
-	entry := cloud.Dedicated{
-		Number: 7, Name: "bm", Type: "EX44", Zone: "fsn1-dc14", Region: "fsn1",
+	entry := cloud.Machine{
+		ID: 7, Name: "bm", Type: "EX44", Zone: "fsn1-dc14", Region: "fsn1",
 		Addresses: []netip.Addr{netip.MustParseAddr("198.51.100.7"), netip.MustParseAddr("2001:db8:d:7::1"), netip.MustParseAddr("10.0.1.7")},
 	}
-	alone := &cloud.DedicatedIndex{Inventory: []cloud.Dedicated{entry}}
-	i, _ := mixed(&project{servers: []cloud.Server{}}, alone)
+	alone := &cloud.Machines{Configured: []cloud.Machine{entry}}
+	i, _ := mixed(&project{servers: []cloud.Machine{}}, alone)
 	i.Family = cloud.DualStack
 	got, err := i.InstanceMetadata(t.Context(), node("bm"))
 	const want = "[{Hostname bm} {ExternalIP 198.51.100.7} {ExternalIP 2001:db8:d:7::1} {InternalIP 10.0.1.7}]"
@@ -38,8 +38,8 @@ func TestInventoryOfDedicatedServers(t *testing.T) {
 	}
 
 	// Of another account: Robot can't say that it is gone.
-	robots := &account{servers: []cloud.Dedicated{dedicated(8, "bn")}}
-	i, events := mixed(&project{servers: []cloud.Server{}}, &cloud.DedicatedIndex{Account: robots, Inventory: []cloud.Dedicated{entry}}, node("bn", withID("hrobot://8")))
+	robots := &account{servers: []cloud.Machine{dedicated(8, "bn")}}
+	i, events := mixed(&project{servers: []cloud.Machine{}}, &cloud.Machines{Robot: robots, Configured: []cloud.Machine{entry}}, node("bn", withID("hrobot://8")))
 	if exists, err := i.InstanceExists(t.Context(), node("bm", withID("hrobot://7"))); !exists || err != nil || told(events) != "" {
 		t.Errorf("exists %v, %v", exists, err)
 	}
@@ -47,9 +47,9 @@ func TestInventoryOfDedicatedServers(t *testing.T) {
 	// Robot is right, and that the two disagree is told.
 	contradicting := entry
 	contradicting.Name, contradicting.Addresses = "other", []netip.Addr{netip.MustParseAddr("198.51.100.8"), netip.MustParseAddr("10.0.1.7")}
-	i, events = mixed(&project{servers: []cloud.Server{}}, &cloud.DedicatedIndex{
-		Account:   &account{servers: []cloud.Dedicated{dedicated(7, "bm"), dedicated(8, "bn")}},
-		Inventory: []cloud.Dedicated{contradicting},
+	i, events = mixed(&project{servers: []cloud.Machine{}}, &cloud.Machines{
+		Robot:      &account{servers: []cloud.Machine{dedicated(7, "bm"), dedicated(8, "bn")}},
+		Configured: []cloud.Machine{contradicting},
 	})
 	got, err = i.InstanceMetadata(t.Context(), node("bm", withAnnotation("10.0.1.7")))
 	if err != nil || got.InstanceType != "AX41-NVMe" || fmt.Sprint(got.NodeAddresses) != "[{Hostname bm} {ExternalIP 198.51.100.7} {InternalIP 10.0.1.7}]" {
@@ -69,15 +69,15 @@ func TestInventoryOfDedicatedServers(t *testing.T) {
 
 func TestOwnPrefixOfDedicatedServers(t *testing.T) {
 	old, next := dedicated(7, "bm"), dedicated(8, "bm")
-	a := &account{known: []cloud.Dedicated{old}, read: time.Now().Add(-time.Minute), servers: []cloud.Dedicated{next}}
-	o := cloud.OwnPrefixes{Servers: &project{servers: []cloud.Server{}}, Dedicated: &cloud.DedicatedIndex{Account: a}}
+	a := &account{known: []cloud.Machine{old}, read: time.Now().Add(-time.Minute), servers: []cloud.Machine{next}}
+	o := &cloud.Machines{Cloud: &project{servers: []cloud.Machine{}}, Robot: a}
 	own, avoid, err := o.OwnPrefix(t.Context(), node("bm", withAnnotation("2001:db8:d:8::5")))
-	if err != nil || own != next.IPv6 || fmt.Sprint(avoid) != "[2001:db8:d:8::1 2001:db8:d:8::5]" {
+	if err != nil || own != next.PublicIPv6 || fmt.Sprint(avoid) != "[2001:db8:d:8::1 2001:db8:d:8::5]" {
 		t.Errorf("%v, %v, %v; want that of the server that is there now", own, avoid, err)
 	}
 	for name, n := range map[string]*corev1.Node{"by number": node("x", withID("hrobot://8")), "in the older form": node("x", withID("hcloud://bm-8"))} {
 		asked := len(a.asked)
-		if own, _, err := o.OwnPrefix(t.Context(), n); err != nil || own != next.IPv6 || len(a.asked) != asked {
+		if own, _, err := o.OwnPrefix(t.Context(), n); err != nil || own != next.PublicIPv6 || len(a.asked) != asked {
 			t.Errorf("%s: %v, %v, asked %q", name, own, err, a.asked[asked:])
 		}
 	}
@@ -86,7 +86,7 @@ func TestOwnPrefixOfDedicatedServers(t *testing.T) {
 			t.Errorf("%s: %v, want that it is unknown", name, err)
 		}
 	}
-	o.Dedicated = &cloud.DedicatedIndex{Account: &account{down: errDown}}
+	o = &cloud.Machines{Cloud: o.Cloud, Robot: &account{down: errDown}}
 	if _, _, err := o.OwnPrefix(t.Context(), node("bm")); !errors.Is(err, cloud.ErrOwnUnknown) {
 		t.Errorf("while Robot is away: %v, want that it is unknown", err)
 	}
@@ -94,8 +94,8 @@ func TestOwnPrefixOfDedicatedServers(t *testing.T) {
 
 // No route can lead to a dedicated server, and nobody is told to attach it.
 func TestGatewaysOfDedicatedServers(t *testing.T) {
-	a := &account{servers: []cloud.Dedicated{dedicated(7, "bm"), dedicated(8, "a")}}
-	g := cloud.Gateways{Servers: &project{servers: []cloud.Server{server(1, "a", "10.0.0.2"), server(2, "b", "10.0.0.3")}}, Dedicated: &cloud.DedicatedIndex{Account: a}}
+	a := &account{servers: []cloud.Machine{dedicated(7, "bm"), dedicated(8, "a")}}
+	g := &cloud.Machines{Cloud: &project{servers: []cloud.Machine{server(1, "a", "10.0.0.2"), server(2, "b", "10.0.0.3")}}, Robot: a}
 	got, err := g.Gateways(t.Context(), []*corev1.Node{node("bm"), node("x", withID("hrobot://9")), node("a"), node("b")}, true)
 	if err != nil {
 		t.Fatal(err)

@@ -18,20 +18,20 @@ type lacking struct {
 	id int64
 }
 
-func (l lacking) List(ctx context.Context, since time.Time) ([]cloud.Server, error) {
+func (l lacking) List(ctx context.Context, since time.Time) ([]cloud.Machine, error) {
 	list, err := l.project.List(ctx, since)
-	lacks := func(s cloud.Server) bool { return s.ID == l.id }
+	lacks := func(s cloud.Machine) bool { return s.ID == l.id }
 	return slices.DeleteFunc(slices.Clone(list), lacks), err
 }
 
 // A Node whose server only the list lacks is not declared absent: the server itself is
 // asked for, and that answer counts.
 func TestAServerThatOnlyTheListLacksExists(t *testing.T) {
-	p := &project{servers: []cloud.Server{server(1, "n1", "10.0.0.2"), server(2, "n2", "10.0.0.3")}}
+	p := &project{servers: []cloud.Machine{server(1, "n1", "10.0.0.2"), server(2, "n2", "10.0.0.3")}}
 	unready := withCondition(corev1.NodeReady, corev1.ConditionUnknown)
 	one := node("n1", withID(kube.FormatProviderID(1)), unready)
 	i := instances(p, one, node("n2", withID(kube.FormatProviderID(2)), unready))
-	i.Servers = lacking{p, 1}
+	i.Machines.Cloud = lacking{p, 1}
 	if exists, err := i.InstanceExists(t.Context(), one); !exists || err != nil {
 		t.Errorf("exists %t, %v; want that it does", exists, err)
 	}

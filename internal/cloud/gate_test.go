@@ -35,7 +35,7 @@ func TestTheGateWaitsForTheTaint(t *testing.T) {
 		{"initialized before, and unavailable", []nodeOption{told(corev1.ConditionTrue)}, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			i := instances(&project{servers: []cloud.Server{server(1, "a", "10.0.0.2")}})
+			i := instances(&project{servers: []cloud.Machine{server(1, "a", "10.0.0.2")}})
 			i.Gated = true
 			got, err := i.InstanceMetadata(t.Context(), node("a", c.options...))
 			if err != nil || (got != nil) != c.described {

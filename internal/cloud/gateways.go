@@ -14,32 +14,23 @@ import (
 	"github.com/underlay-ccm/underlay/routes"
 )
 
-// Gateways finds the addresses through which Nodes' pods are reached: those of
-// their servers in the network.
-type Gateways struct {
-	Servers Servers
-	// Index, if not nil, saves indexing the same server list again.
-	Index *Index
-	// Dedicated are the dedicated servers, to which no route of the network can
-	// lead; nil: nothing is known of them.
-	Dedicated *DedicatedIndex
-}
-
 // dedicatedPatience is how long a pass waits for the first list of dedicated servers.
 // Without it only Nodes that have no provider ID yet have to wait.
 const dedicatedPatience = time.Second
 
-// Gateways matches every Node against the server list; fresh asks for a list
-// that is not from before the call. It fails as a whole where the list does. The
-// requests are as urgent as the changes of routes that wait for them.
-func (g Gateways) Gateways(ctx context.Context, nodes []*corev1.Node, fresh bool) (routes.Gateways, error) {
+// Gateways finds the addresses through which Nodes' pods are reached: those of their
+// servers in the network, so none of dedicated servers. It matches every Node against
+// the server list; fresh asks for a list that is not from before the call. It fails as
+// a whole where the list does. The requests are as urgent as the changes of routes that
+// wait for them.
+func (x *Machines) Gateways(ctx context.Context, nodes []*corev1.Node, fresh bool) (routes.Gateways, error) {
 	ctx = requests.WithPriority(ctx, requests.Urgent)
 	if fresh {
-		if _, err := g.Servers.List(ctx, time.Now()); err != nil {
+		if _, err := x.Cloud.List(ctx, time.Now()); err != nil {
 			return routes.Gateways{}, err
 		}
 	}
-	ix, err := g.Index.look(ctx, g.Servers, time.Time{}, nodes...)
+	ix, err := x.look(ctx, time.Time{}, nodes...)
 	if err != nil {
 		return routes.Gateways{}, err
 	}
@@ -52,16 +43,15 @@ func (g Gateways) Gateways(ctx context.Context, nodes []*corev1.Node, fresh bool
 		Attached: ix.attached,
 		Doubt:    ix.doubt(nodes),
 	}
-	found := g.matcher(ctx, ix, nodes)
+	found := x.matcher(ctx, ix, nodes)
 	for _, node := range nodes {
-		h, err := found(node)
-		s := h.server
+		s, err := found(node)
 		switch {
 		case err != nil:
 			out.Missing[node.Name] = routes.Missing{Reason: err.Error()}
 			continue
-		case s == nil:
-			out.Missing[node.Name] = routes.Missing{Reason: unrouted(h.dedicated.Number)}
+		case s.Dedicated:
+			out.Missing[node.Name] = routes.Missing{Reason: unrouted(s.ID)}
 			continue
 		case !s.PrivateIP.IsValid():
 			out.Missing[node.Name] = routes.Missing{
@@ -80,28 +70,28 @@ func (g Gateways) Gateways(ctx context.Context, nodes []*corev1.Node, fresh bool
 
 // Look asks about the servers of these Nodes, each by itself where that takes fewer
 // requests than the list. Nothing is asked about dedicated servers.
-func (g Gateways) Look(ctx context.Context, nodes []*corev1.Node) error {
-	_, err := g.Index.look(requests.WithPriority(ctx, requests.Urgent), g.Servers, time.Now(), nodes...)
+func (x *Machines) Look(ctx context.Context, nodes []*corev1.Node) error {
+	_, err := x.look(requests.WithPriority(ctx, requests.Urgent), time.Now(), nodes...)
 	return err
 }
 
-// matcher finds the hosts of these Nodes in what is known by now.
-func (g Gateways) matcher(ctx context.Context, ix *index, nodes []*corev1.Node) func(*corev1.Node) (host, error) {
-	dx, unknown := &dedicatedIndex{}, error(nil)
+// matcher finds the machines of these Nodes in what is known by now.
+func (x *Machines) matcher(ctx context.Context, ix *index, nodes []*corev1.Node) func(*corev1.Node) (*Machine, error) {
+	dx, unknown := &index{}, error(nil)
 	if slices.ContainsFunc(nodes, func(n *corev1.Node) bool { return n.Spec.ProviderID == "" }) {
 		limited, cancel := context.WithTimeout(ctx, dedicatedPatience)
 		defer cancel()
-		dx, unknown = g.Dedicated.look(limited, time.Time{})
+		dx, unknown = x.dedicatedSince(limited, time.Time{})
 	}
-	return func(node *corev1.Node) (host, error) {
-		if number, err := kube.ParseDedicatedID(node.Spec.ProviderID); err == nil {
-			return host{dedicated: &Dedicated{Number: number}}, nil
-		}
+	return func(node *corev1.Node) (*Machine, error) {
+		number, err := kube.ParseDedicatedID(node.Spec.ProviderID)
 		switch {
+		case err == nil:
+			return &Machine{Dedicated: true, ID: number}, nil
 		case node.Spec.ProviderID != "":
-			return ix.host(node)
+			return ix.identified(node)
 		case unknown != nil:
-			return host{}, unknown
+			return nil, unknown
 		default:
 			return matchAmong(ix, dx, node)
 		}

@@ -14,15 +14,14 @@ import (
 // Looking at the same list again, as every Node does, costs nothing that grows
 // with the list.
 func TestAListIsIndexedOnce(t *testing.T) {
-	allocations := func(count int64, ix *cloud.Index) float64 {
-		var servers []cloud.Server
+	allocations := func(count int64) float64 {
+		var servers []cloud.Machine
 		for id := range count {
-			servers = append(servers, cloud.Server{
+			servers = append(servers, cloud.Machine{
 				ID: id + 1, Name: fmt.Sprint("n", id+1), PrivateIP: netip.AddrFrom4([4]byte{10, 0, byte(id / 200), byte(id%200 + 2)}),
 			})
 		}
 		i := instances(&project{servers: servers, cached: servers})
-		i.Index = ix
 		n := node("n1", withID("hcloud://1"))
 		return testing.AllocsPerRun(20, func() {
 			if _, err := i.InstanceMetadata(t.Context(), n); err != nil {
@@ -30,7 +29,7 @@ func TestAListIsIndexedOnce(t *testing.T) {
 			}
 		})
 	}
-	few, many := allocations(10, &cloud.Index{}), allocations(5000, &cloud.Index{})
+	few, many := allocations(10), allocations(5000)
 	t.Logf("%.0f allocations with 10 servers, %.0f with 5000", few, many)
 	if many > few+2 {
 		t.Errorf("%.0f allocations with 5000 servers, %.0f with 10: the list was indexed again", many, few)
@@ -39,10 +38,10 @@ func TestAListIsIndexedOnce(t *testing.T) {
 
 // Another list is indexed anew, also if it is as long.
 func TestAnotherListIsAnotherIndex(t *testing.T) {
-	p := &project{servers: []cloud.Server{server(1, "a", "10.0.0.2")}}
-	g := cloud.Gateways{Servers: p, Index: &cloud.Index{}}
+	p := &project{servers: []cloud.Machine{server(1, "a", "10.0.0.2")}}
+	g := &cloud.Machines{Cloud: p}
 	for _, address := range []string{"10.0.0.2", "10.0.0.3"} {
-		p.servers = []cloud.Server{server(1, "a", address)}
+		p.servers = []cloud.Machine{server(1, "a", address)}
 		got, err := g.Gateways(t.Context(), []*corev1.Node{node("a")}, true)
 		if err != nil || got.Of["a"] != netip.MustParseAddr(address) || got.Attached != 1 {
 			t.Errorf("%v, %v; want a at %s", got.Of, err, address)
@@ -54,7 +53,7 @@ func TestAnotherListIsAnotherIndex(t *testing.T) {
 func TestGatewaysTellAliases(t *testing.T) {
 	s := server(1, "a", "10.0.0.2")
 	s.AliasIPs = []netip.Addr{netip.MustParseAddr("10.0.0.20"), netip.MustParseAddr("10.0.0.21")}
-	got, err := cloud.Gateways{Servers: &project{servers: []cloud.Server{s, server(2, "b", ""), server(3, "c", "10.0.0.4")}}}.Gateways(
+	got, err := (&cloud.Machines{Cloud: &project{servers: []cloud.Machine{s, server(2, "b", ""), server(3, "c", "10.0.0.4")}}}).Gateways(
 		t.Context(), []*corev1.Node{node("a")}, true)
 	if err != nil {
 		t.Fatal(err)
@@ -68,10 +67,10 @@ func TestGatewaysTellAliases(t *testing.T) {
 // that a new Node without a provider ID is the one that is gone.
 func TestANameIsLookedUpInAListAsNewAsTheNode(t *testing.T) {
 	p := &project{
-		cached:  []cloud.Server{server(1, "worker", "10.0.0.5")},
-		servers: []cloud.Server{server(2, "worker", "10.0.0.6")},
+		cached:  []cloud.Machine{server(1, "worker", "10.0.0.5")},
+		servers: []cloud.Machine{server(2, "worker", "10.0.0.6")},
 	}
-	got, err := cloud.Gateways{Servers: p}.Gateways(t.Context(), []*corev1.Node{node("worker")}, false)
+	got, err := (&cloud.Machines{Cloud: p}).Gateways(t.Context(), []*corev1.Node{node("worker")}, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +78,7 @@ func TestANameIsLookedUpInAListAsNewAsTheNode(t *testing.T) {
 		t.Errorf("worker is reached through %s, want its own server's 10.0.0.6", got.Of["worker"])
 	}
 	asked := len(p.asked)
-	if _, err := (cloud.Gateways{Servers: p}).Gateways(t.Context(), []*corev1.Node{node("worker", withID("hcloud://2"))}, false); err != nil || len(p.asked) != asked {
+	if _, err := (&cloud.Machines{Cloud: p}).Gateways(t.Context(), []*corev1.Node{node("worker", withID("hcloud://2"))}, false); err != nil || len(p.asked) != asked {
 		t.Errorf("%v; a Node with a provider ID cost requests: %q", err, p.asked)
 	}
 }

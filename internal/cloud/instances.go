@@ -29,7 +29,7 @@ const (
 
 // Instances answers upstream's node controllers.
 type Instances struct {
-	Servers  Servers
+	Machines *Machines
 	Nodes    corelisters.NodeLister
 	Recorder record.EventRecorder
 	// Family chooses the external addresses.
@@ -41,10 +41,6 @@ type Instances struct {
 	// keeps pods away or says that its routes stand. Set it where, and only
 	// where, somebody sets that condition.
 	Gated bool
-	// Index, if not nil, saves indexing the same server list again.
-	Index *Index
-	// Dedicated are the dedicated servers; nil: their Nodes are another provider's.
-	Dedicated *DedicatedIndex
 	// NetworkRange is the network's, where InNetwork. Private addresses of dedicated
 	// servers are taken from their kubelets if they lie in it.
 	NetworkRange func() netip.Prefix
@@ -75,10 +71,10 @@ func (i *Instances) InstanceMetadata(ctx context.Context, node *corev1.Node) (*c
 	if err != nil {
 		return nil, err
 	}
-	if found.dedicated != nil {
-		return i.dedicatedMetadata(ctx, node, found.dedicated)
+	if found.Dedicated {
+		return i.dedicatedMetadata(ctx, node, found)
 	}
-	server := *found.server
+	server := *found
 	addresses := i.addresses(node, server)
 	for _, a := range kube.ProvidedIPs(node) {
 		if !slices.ContainsFunc(addresses, func(known corev1.NodeAddress) bool { return known.Address == a.String() }) {
@@ -90,8 +86,8 @@ func (i *Instances) InstanceMetadata(ctx context.Context, node *corev1.Node) (*c
 		ProviderID:       server.ProviderID(),
 		InstanceType:     server.Type,
 		NodeAddresses:    addresses,
-		Zone:             zone(server.Location),
-		Region:           server.Location,
+		Zone:             zone(server.Region),
+		Region:           server.Region,
 		AdditionalLabels: map[string]string{"instance.hetzner.cloud/provided-by": "cloud"},
 	}, nil
 }
@@ -124,16 +120,16 @@ func notYet(node *corev1.Node, reason string) (*cloudprovider.InstanceMetadata, 
 	return nil, fmt.Errorf("node %s: %s: %w", node.Name, reason, errNotYet)
 }
 
-// find matches a Node with its host. Attachment may come later.
-func (i *Instances) find(ctx context.Context, node *corev1.Node) (host, error) {
+// find matches a Node with its machine. Attachment may come later.
+func (i *Instances) find(ctx context.Context, node *corev1.Node) (*Machine, error) {
 	found, err := i.lookup(ctx, node, time.Time{})
-	detached := func() bool { return found.server != nil && i.InNetwork && !found.server.PrivateIP.IsValid() }
+	detached := func() bool { return found != nil && !found.Dedicated && i.InNetwork && !found.PrivateIP.IsValid() }
 	if detached() || errors.Is(err, ErrNoMatch) {
 		// The API server's clock may be behind ours, and then the list too old.
 		found, err = i.lookup(ctx, node, time.Now().Add(-freshEnough))
 	}
 	if detached() {
-		err = fmt.Errorf("node %s: server %s is not attached to the network: %w", node.Name, found.server.ProviderID(), errNotYet)
+		err = fmt.Errorf("node %s: server %s is not attached to the network: %w", node.Name, found.ProviderID(), errNotYet)
 	}
 	switch {
 	case errors.Is(err, ErrAmbiguous):
@@ -146,10 +142,10 @@ func (i *Instances) find(ctx context.Context, node *corev1.Node) (host, error) {
 	return found, err
 }
 
-func (i *Instances) lookup(ctx context.Context, node *corev1.Node, since time.Time) (host, error) {
-	found, err := hosts{i.Servers, i.Index, i.Dedicated}.find(ctx, node, since, time.Time{})
+func (i *Instances) lookup(ctx context.Context, node *corev1.Node, since time.Time) (*Machine, error) {
+	found, err := i.Machines.find(ctx, node, since, time.Time{})
 	if err != nil {
-		return host{}, fmt.Errorf("node %s: %w", node.Name, err)
+		return nil, fmt.Errorf("node %s: %w", node.Name, err)
 	}
 	return found, nil
 }
@@ -166,11 +162,11 @@ func (i *Instances) InstanceExists(ctx context.Context, node *corev1.Node) (bool
 		// No provider ID yet, or somebody else's: not ours to declare absent.
 		return true, nil
 	}
-	servers, err := i.Servers.List(ctx, judgedSince(node, notReadyMaxAge))
+	servers, err := i.Machines.Cloud.List(ctx, judgedSince(node, notReadyMaxAge))
 	if err != nil {
 		return true, fmt.Errorf("node %s: %w", node.Name, err)
 	}
-	ix := i.Index.of(servers)
+	ix := i.Machines.of(servers)
 	if ix.byID[id] != nil {
 		return true, nil
 	}
@@ -181,7 +177,7 @@ func (i *Instances) InstanceExists(ctx context.Context, node *corev1.Node) (bool
 	if err := ix.doubt(nodes); err != nil {
 		return true, fmt.Errorf("node %s is not declared absent: %w", node.Name, err)
 	}
-	switch _, err := i.Servers.Get(ctx, id); {
+	switch _, err := i.Machines.Cloud.Get(ctx, id); {
 	case err == nil:
 		return true, nil
 	case errors.Is(err, ErrNoServer):
@@ -211,7 +207,7 @@ func (i *Instances) InstanceShutdown(ctx context.Context, node *corev1.Node) (bo
 	if errors.Is(err, kube.ErrOtherProvider) {
 		return false, nil
 	}
-	return found.server != nil && found.server.Off, err
+	return found != nil && found.Off, err
 }
 
 // addresses lists what the Node is reached by. The host name is the Node's own,
@@ -222,9 +218,9 @@ func (i *Instances) InstanceShutdown(ctx context.Context, node *corev1.Node) (bo
 // whatever the family: as an external one it would cost the Node its public IPv4
 // address. Where the private one was not given it is external, or the private one
 // would be lost.
-func (i *Instances) addresses(node *corev1.Node, s Server) []corev1.NodeAddress {
+func (i *Instances) addresses(node *corev1.Node, s Machine) []corev1.NodeAddress {
 	provided := kube.ProvidedIPs(node)
-	own, given := s.ownIPv6(provided)
+	own, given := ownIPv6(s.PublicIPv6, provided)
 	known := reachable{internal: given && (!s.PrivateIP.IsValid() || slices.Contains(provided, s.PrivateIP))}
 	if i.Family != IPv6 {
 		known.ipv4 = s.PublicIPv4
@@ -263,10 +259,6 @@ func (r reachable) addresses(name string) []corev1.NodeAddress {
 		add(corev1.NodeInternalIP, r.ipv6)
 	}
 	return out
-}
-
-func (s Server) ownIPv6(provided []netip.Addr) (own netip.Addr, given bool) {
-	return ownIPv6(s.PublicIPv6, provided)
 }
 
 // ownIPv6 is the address of a server's prefix that its kubelet was given, or else

@@ -1,8 +1,13 @@
 package cloud
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
+	"net/netip"
+	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -10,86 +15,137 @@ import (
 )
 
 var (
-	// ErrNoMatch: no server in the list is the Node's.
+	// ErrNoMatch: no machine in the lists is the Node's.
 	ErrNoMatch = errors.New("no matching server")
-	// ErrAmbiguous: two servers could be the Node's, so none is taken.
+	// ErrAmbiguous: two machines could be the Node's, so none is taken.
 	ErrAmbiguous = errors.New("more than one server matches")
 )
 
-// match finds a Node's server. A provider ID decides alone: names and addresses
-// may change or be taken over by others. Without one it goes by the name, else
-// by the address that the kubelet reported; where those point to
-// different servers, nobody guesses.
-func (ix *index) match(node *corev1.Node) (*Server, error) {
-	if node.Spec.ProviderID != "" {
-		id, err := kube.ParseProviderID(node.Spec.ProviderID)
-		if err != nil {
-			return nil, err
-		}
-		if s, ok := ix.byID[id]; ok {
-			return s, nil
-		}
-		return nil, fmt.Errorf("%w: no server has the ID %d of the provider ID", ErrNoMatch, id)
+// find matches a Node with its machine. The list of cloud servers is as new as since,
+// and so is that of dedicated ones as dedicatedSince; the zero times leave that to
+// the caches.
+//
+// A provider ID decides alone: names and addresses may change or be taken over by
+// others, and nothing is requested of the other provider. Without one both lists are
+// looked at, because a name or an address could lead to a server of each. Where that
+// ends with a cloud server, the other list may be of any age: that no dedicated server
+// has the Node's name hardly changes, and a Robot that doesn't answer must not keep
+// cloud servers out. Before there ever was one, name and address together prove a cloud
+// server. Where it ends with a dedicated server or with none, the list has to be as new
+// as the Node, which may be the successor of another.
+func (x *Machines) find(
+	ctx context.Context, node *corev1.Node, since, dedicatedSince time.Time,
+) (*Machine, error) {
+	switch number, err := kube.ParseDedicatedID(node.Spec.ProviderID); {
+	case err == nil:
+		return x.numbered(ctx, number, x.born(node, time.Now()))
+	case !errors.Is(err, kube.ErrOtherProvider):
+		return nil, err
 	}
-	named := ix.byName[node.Name]
-	if len(named) > 1 {
-		return nil, fmt.Errorf("%w: %d servers are named %q", ErrAmbiguous, len(named), node.Name)
-	}
-	reported, err := ix.reported(node)
+	ix, err := x.look(ctx, since, node)
 	if err != nil {
 		return nil, err
 	}
-	switch {
-	case len(named) == 0 && reported == nil:
-		return nil, fmt.Errorf("%w: none is named %q or has an address that the kubelet reported", ErrNoMatch, node.Name)
-	case len(named) == 0:
-		return reported, nil
-	case reported != nil && reported.ID != named[0].ID:
-		return nil, fmt.Errorf("%w: server %d has the Node's name %q, server %d the address that the kubelet reported; rename one, or start the kubelet with --provider-id",
-			ErrAmbiguous, named[0].ID, node.Name, reported.ID)
+	if node.Spec.ProviderID != "" {
+		return ix.identified(node)
+	}
+	dx, err := x.dedicatedSince(ctx, time.Time{})
+	if err != nil {
+		if m := ix.proven(node); m != nil {
+			return m, nil
+		}
+		return nil, err
+	}
+	found, err := matchAmong(ix, dx, node)
+	if err == nil && !found.Dedicated || x.Robot == nil {
+		return found, err
+	}
+	if born := x.born(node, time.Now()); born.After(dedicatedSince) {
+		dedicatedSince = born
+	}
+	if dx, err = x.dedicatedSince(ctx, dedicatedSince); err != nil {
+		return nil, err
+	}
+	return matchAmong(ix, dx, node)
+}
+
+// identified is the cloud server with the Node's provider ID.
+func (ix *index) identified(node *corev1.Node) (*Machine, error) {
+	id, err := kube.ParseProviderID(node.Spec.ProviderID)
+	if err != nil {
+		return nil, err
+	}
+	if m := ix.byID[id]; m != nil {
+		return m, nil
+	}
+	return nil, fmt.Errorf("%w: no server has the ID %d of the provider ID", ErrNoMatch, id)
+}
+
+// matchAmong finds the machine of a Node without a provider ID among cloud servers and
+// dedicated ones, by its name and by the addresses that its kubelet reported. Where those
+// lead to two machines, of whichever kind, none is taken.
+func matchAmong(servers, dedicated *index, node *corev1.Node) (*Machine, error) {
+	found, others := servers.candidates(node), dedicated.candidates(node)
+	if len(found) == 0 && len(others) > 0 {
+		found = servers.publicly(node)
+	}
+	switch found = append(found, others...); len(found) {
+	case 0:
+		return nil, fmt.Errorf("%w: none is named %q or has an address that the kubelet reported",
+			ErrNoMatch, node.Name)
+	case 1:
+		return found[0], nil
 	default:
-		return named[0], nil
+		return nil, fmt.Errorf("%w: %s and %s have the Node's name %q or an address that the "+
+			"kubelet reported; rename one, or start the kubelet with --provider-id",
+			ErrAmbiguous, found[0].title(), found[1].title(), node.Name)
 	}
 }
 
-// reported is the server that has an address of the Node's in the network, nil
-// if there is none.
-func (ix *index) reported(node *corev1.Node) (*Server, error) {
-	addrs := append(kube.InternalIPs(node), kube.ProvidedIPs(node)...)
-	var found *Server
-	for _, a := range addrs {
-		s := ix.byAddr[a]
-		if s == nil {
-			continue
+// candidates are the machines that have the Node's name or an address that its kubelet
+// reported, by ID.
+func (ix *index) candidates(node *corev1.Node) []*Machine {
+	found := slices.Clone(ix.byName[node.Name])
+	for _, a := range reported(node) {
+		if m := ix.owner(a); m != nil {
+			found = append(found, m)
 		}
-		if found != nil && found.ID != s.ID {
-			return nil, fmt.Errorf("%w: the addresses that the kubelet reported belong to servers %d and %d", ErrAmbiguous, found.ID, s.ID)
-		}
-		found = s
 	}
-	return found, nil
+	slices.SortFunc(found, func(a, b *Machine) int { return cmp.Compare(a.ID, b.ID) })
+	return slices.Compact(found)
 }
 
-// doubt returns an error unless the list is of the cluster's own project. A token
-// of another project sees none of the Nodes' servers, and that it sees none is
-// true and proves nothing. IDs are unique among all customers of the provider, so
-// a single server of a Node proves the project.
-func (ix *index) doubt(nodes []*corev1.Node) error {
-	absent := 0
-	for _, node := range nodes {
-		id, err := kube.ParseProviderID(node.Spec.ProviderID)
-		switch {
-		case err != nil:
-		case ix.byID[id] != nil:
-			return nil
-		default:
-			absent++
-		}
-	}
-	if absent == 0 {
+// reported are the addresses that the Node's kubelet reported or was given.
+func reported(node *corev1.Node) []netip.Addr {
+	return append(kube.InternalIPs(node), kube.ProvidedIPs(node)...)
+}
+
+// proven is the cloud server that has the Node's name and an address that its
+// kubelet reported as well; nil: none.
+func (ix *index) proven(node *corev1.Node) *Machine {
+	found := ix.candidates(node)
+	if len(found) != 1 || found[0].Name != node.Name {
 		return nil
 	}
-	return fmt.Errorf("the servers of %d of %d Nodes are missing from the project; "+
-		"check that the token belongs to this cluster's project, and delete the Nodes by hand if they really are gone",
-		absent, absent)
+	has := func(a netip.Addr) bool { return ix.byAddr[a] == found[0] }
+	if slices.ContainsFunc(reported(node), has) || slices.Equal(ix.publicly(node), found) {
+		return found[0]
+	}
+	return nil
+}
+
+// publicly is the cloud server that has an address of the Node's on the internet, if
+// there is one. It is no way to find a Node's server, only to doubt that it is another.
+func (ix *index) publicly(node *corev1.Node) []*Machine {
+	addresses := reported(node)
+	for i := range ix.list {
+		m := &ix.list[i]
+		has := func(a netip.Addr) bool {
+			return a == m.PublicIPv4 || m.PublicIPv6.IsValid() && m.PublicIPv6.Contains(a)
+		}
+		if slices.ContainsFunc(addresses, has) {
+			return []*Machine{m}
+		}
+	}
+	return nil
 }

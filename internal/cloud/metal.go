@@ -14,16 +14,6 @@ import (
 	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
-// Machine is one of a static inventory.
-type Machine struct {
-	// Name is the Node's.
-	Name string
-	// Addresses are its own; none: those that its kubelet reports.
-	Addresses []netip.Addr
-	// Zone, Region and Type become labels of the Node; empty: none.
-	Zone, Region, Type string
-}
-
 // metalScheme begins the provider IDs of machines that no cloud knows.
 const metalScheme = "underlay://"
 
@@ -60,7 +50,7 @@ func (m *Metal) InstanceShutdown(context.Context, *corev1.Node) (bool, error) { 
 // InstanceMetadata describes the Node by the inventory, else by itself.
 func (m *Metal) InstanceMetadata(_ context.Context, node *corev1.Node) (*cloudprovider.InstanceMetadata, error) {
 	machine, listed := m.machines[machineName(node)]
-	addrs, err := machine.addresses(node)
+	addrs, err := machine.metalAddresses(node)
 	if err != nil {
 		return nil, fmt.Errorf("node %s: %w", node.Name, err)
 	}
@@ -95,9 +85,9 @@ func machineName(node *corev1.Node) string {
 	return node.Name
 }
 
-// addresses are the Node's internal ones: the machine's, else what the kubelet
+// metalAddresses are the Node's internal ones: the machine's, else what the kubelet
 // was told by --node-ip, and what it reported.
-func (m Machine) addresses(node *corev1.Node) ([]netip.Addr, error) {
+func (m Machine) metalAddresses(node *corev1.Node) ([]netip.Addr, error) {
 	provided := kube.ProvidedIPs(node)
 	if len(m.Addresses) == 0 {
 		all := slices.Clone(provided)

@@ -88,17 +88,17 @@ func (i *Instances) noteMissing(ctx context.Context, node *corev1.Node) error {
 	if err != nil {
 		return fmt.Errorf("listing Nodes: %w", err)
 	}
-	servers, err := i.Servers.List(ctx, time.Now().Add(-freshEnough))
+	servers, err := i.Machines.Cloud.List(ctx, time.Now().Add(-freshEnough))
 	if err != nil {
 		return err
 	}
-	ix := i.Index.of(servers)
+	ix := i.Machines.of(servers)
 	if ix.byID[id] != nil || ix.doubt(nodes) != nil {
 		return nil
 	}
 	i.missing.tell(node.UID)
 	successor := ""
-	if at := slices.IndexFunc(servers, func(s Server) bool { return s.Name == node.Name }); at >= 0 {
+	if at := slices.IndexFunc(servers, func(s Machine) bool { return s.Name == node.Name }); at >= 0 {
 		successor = fmt.Sprintf(", and %d has the Node's name", servers[at].ID)
 	}
 	i.Recorder.Eventf(node, corev1.EventTypeWarning, EventServerMissing,

@@ -36,7 +36,7 @@ func TestServerReplacedUnderItsNode(t *testing.T) {
 		ready := withCondition(corev1.NodeReady, corev1.ConditionTrue)
 		n, other := node("a", withID("hcloud://1"), ready), node("b", withID("hcloud://2"), ready)
 		n.UID, other.UID = types.UID("a"), types.UID("b")
-		p := &project{servers: []cloud.Server{server(2, "b", "10.0.0.3"), server(7, "a", "10.0.0.2")}}
+		p := &project{servers: []cloud.Machine{server(2, "b", "10.0.0.3"), server(7, "a", "10.0.0.2")}}
 		i := instances(p, n, other)
 		if said := looks(t, i, n, 1); len(said) != 0 {
 			t.Errorf("at once, when it may have been deleted just now: %q", said)
@@ -48,7 +48,7 @@ func TestServerReplacedUnderItsNode(t *testing.T) {
 		if said := looks(t, i, other, 4); len(said) != 0 {
 			t.Errorf("of the other: %q", said)
 		}
-		p.servers = append([]cloud.Server{server(1, "a", "10.0.0.2")}, p.servers[0])
+		p.servers = append([]cloud.Machine{server(1, "a", "10.0.0.2")}, p.servers[0])
 		looks(t, i, n, 1)
 		p.servers = slices.Clone(p.servers[1:])
 		p.cached = p.servers
@@ -66,13 +66,13 @@ func TestMissingServerIsDoubted(t *testing.T) {
 		change    func(*project)
 	}{
 		"not Ready":       {withCondition(corev1.NodeReady, corev1.ConditionUnknown), func(*project) {}},
-		"another project": {withCondition(corev1.NodeReady, corev1.ConditionTrue), func(p *project) { p.servers = []cloud.Server{server(9, "c", "10.0.0.9")} }},
+		"another project": {withCondition(corev1.NodeReady, corev1.ConditionTrue), func(p *project) { p.servers = []cloud.Machine{server(9, "c", "10.0.0.9")} }},
 		"no answer":       {withCondition(corev1.NodeReady, corev1.ConditionTrue), func(p *project) { p.listErr = errors.New("unavailable") }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				n, other := node("a", withID("hcloud://1"), c.condition), node("b", withID("hcloud://2"))
-				p := &project{servers: []cloud.Server{server(2, "b", "10.0.0.3")}}
+				p := &project{servers: []cloud.Machine{server(2, "b", "10.0.0.3")}}
 				c.change(p)
 				if said := looks(t, instances(p, n, other), n, 5); len(said) != 0 {
 					t.Errorf("said %q", said)
@@ -88,7 +88,7 @@ func TestMissingServerIsDoubted(t *testing.T) {
 // Doubt rests on a list made for it, and asks for none where no Node tells which
 // servers are the cluster's.
 func TestDoubt(t *testing.T) {
-	ours, theirs := []cloud.Server{server(1, "a", "10.0.0.2")}, []cloud.Server{server(9, "z", "10.0.0.9")}
+	ours, theirs := []cloud.Machine{server(1, "a", "10.0.0.2")}, []cloud.Machine{server(9, "z", "10.0.0.9")}
 	initialized := []*corev1.Node{node("x"), node("a", withID("hcloud://1")), node("b", withID("hcloud://2"))}
 	for name, c := range map[string]struct {
 		project project
@@ -106,7 +106,7 @@ func TestDoubt(t *testing.T) {
 		"dedicated servers only": {project{servers: theirs}, []*corev1.Node{node("d", withID("hrobot://1"))}, "", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := (&cloud.Index{}).Doubt(t.Context(), &c.project, c.nodes)
+			err := (&cloud.Machines{Cloud: &c.project}).Doubt(t.Context(), c.nodes)
 			if (c.want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%v, want %q", err, c.want)
 			}

@@ -86,14 +86,14 @@ type followedServers struct{ network *Network }
 
 var _ Servers = followedServers{}
 
-func (s followedServers) List(ctx context.Context, since time.Time) ([]Server, error) {
+func (s followedServers) List(ctx context.Context, since time.Time) ([]Machine, error) {
 	return s.network.now().Servers.List(ctx, since)
 }
 
-func (s followedServers) Look(ctx context.Context, questions []Question) ([]Server, error) {
+func (s followedServers) Look(ctx context.Context, questions []Question) ([]Machine, error) {
 	return s.network.now().Servers.Look(ctx, questions)
 }
 
-func (s followedServers) Get(ctx context.Context, id int64) (Server, error) {
+func (s followedServers) Get(ctx context.Context, id int64) (Machine, error) {
 	return s.network.now().Servers.Get(ctx, id)
 }

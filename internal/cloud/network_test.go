@@ -37,8 +37,8 @@ func (s shelfTable) Delete(context.Context, routes.Route, time.Time) error { ret
 // takes its place, for routes and for servers.
 func TestANetworkIsFoundAgain(t *testing.T) {
 	errGone, errNowhere := errors.New("no such network"), errors.New("still none")
-	first := &shelf{project: &project{servers: []cloud.Server{server(1, "a", "10.0.0.2")}}}
-	second := &shelf{project: &project{servers: []cloud.Server{server(1, "a", "10.0.0.9")}}}
+	first := &shelf{project: &project{servers: []cloud.Machine{server(1, "a", "10.0.0.2")}}}
+	second := &shelf{project: &project{servers: []cloud.Machine{server(1, "a", "10.0.0.9")}}}
 	looked, there := 0, false
 	n := cloud.NewNetwork(cloud.View{ID: 1, Table: first.table(), Servers: first.project}, func(context.Context) (cloud.View, error) {
 		if looked++; !there {

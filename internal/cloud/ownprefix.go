@@ -16,15 +16,6 @@ import (
 // ErrOwnUnknown: which prefix is a Node's own is not known yet; ask again.
 var ErrOwnUnknown = errors.New("the server's own IPv6 prefix is not known yet")
 
-// OwnPrefixes knows the IPv6 prefixes that the provider routes to each server.
-type OwnPrefixes struct {
-	Servers Servers
-	// Index, if not nil, saves indexing the same server list again.
-	Index *Index
-	// Dedicated are the dedicated servers; nil: nothing is known of them.
-	Dedicated *DedicatedIndex
-}
-
 // freshEnough is how old may be what is known of a server and has to be fresh:
 // many Nodes join at once, and share one list.
 const freshEnough = 5 * time.Second
@@ -34,8 +25,8 @@ const freshEnough = 5 * time.Second
 // Prefix means that the server has none, or that the machine is another
 // provider's, of which nothing is known. The error wraps ErrOwnUnknown while no
 // server, or more than one, matches.
-func (o OwnPrefixes) OwnPrefix(ctx context.Context, node *corev1.Node) (own netip.Prefix, avoid []netip.Addr, err error) {
-	found, err := o.find(ctx, node)
+func (x *Machines) OwnPrefix(ctx context.Context, node *corev1.Node) (own netip.Prefix, avoid []netip.Addr, err error) {
+	found, err := x.findFresh(ctx, node)
 	switch {
 	case errors.Is(err, kube.ErrOtherProvider):
 		return netip.Prefix{}, nil, nil
@@ -44,7 +35,7 @@ func (o OwnPrefixes) OwnPrefix(ctx context.Context, node *corev1.Node) (own neti
 	case err != nil:
 		return netip.Prefix{}, nil, fmt.Errorf("node %s: %w", node.Name, err)
 	}
-	if own = found.prefix(); !own.IsValid() {
+	if own = found.PublicIPv6; !own.IsValid() {
 		return netip.Prefix{}, nil, nil
 	}
 	own = own.Masked()
@@ -59,7 +50,7 @@ func (o OwnPrefixes) OwnPrefix(ctx context.Context, node *corev1.Node) (own neti
 	return own, slices.Compact(avoid), nil
 }
 
-// find matches the Node. What comes of it can't be taken back, since podCIDRs
+// findFresh matches the Node. What comes of it can't be taken back, since podCIDRs
 // never change. So a match that rests on anything but the provider ID, which is
 // never used again, looks the server up: in an older list a server that is gone
 // may stand under the name of the one that replaced it. That a name has no server
@@ -68,22 +59,13 @@ func (o OwnPrefixes) OwnPrefix(ctx context.Context, node *corev1.Node) (own neti
 //
 // A dedicated server's number is never used again either. That the account has none
 // of the number rests on a list as old as the Node, too.
-func (o OwnPrefixes) find(ctx context.Context, node *corev1.Node) (host, error) {
-	all := hosts{o.Servers, o.Index, o.Dedicated}
-	found, err := all.find(ctx, node, time.Time{}, time.Time{})
+func (x *Machines) findFresh(ctx context.Context, node *corev1.Node) (*Machine, error) {
+	found, err := x.find(ctx, node, time.Time{}, time.Time{})
 	byID := node.Spec.ProviderID != ""
 	_, notOurs := kube.ParseProviderID(node.Spec.ProviderID)
 	if again := byID && notOurs == nil && errors.Is(err, ErrNoMatch) || !byID && err == nil; !again {
 		return found, err
 	}
 	now := time.Now().Add(-freshEnough)
-	return all.find(ctx, node, now, now)
-}
-
-// prefix is the host's own; the zero Prefix: it has none.
-func (h host) prefix() netip.Prefix {
-	if h.dedicated != nil {
-		return h.dedicated.IPv6
-	}
-	return h.server.PublicIPv6
+	return x.find(ctx, node, now, now)
 }

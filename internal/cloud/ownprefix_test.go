@@ -26,7 +26,7 @@ func TestOwnPrefix(t *testing.T) {
 	only4, host := server(2, "only4", "10.0.0.3"), server(5, "host", "10.0.0.6")
 	only4.PublicIPv6 = netip.Prefix{}
 	host.PublicIPv6 = netip.MustParsePrefix("2001:db8:5::1/64")
-	servers := []cloud.Server{server(1, "a", "10.0.0.2"), only4, server(3, "twin", ""), server(4, "twin", ""), host}
+	servers := []cloud.Machine{server(1, "a", "10.0.0.2"), only4, server(3, "twin", ""), server(4, "twin", ""), host}
 	for _, c := range []struct {
 		name string
 		node *corev1.Node
@@ -51,7 +51,7 @@ func TestOwnPrefix(t *testing.T) {
 		{"wrong ID", node("a", withID("hcloud://x")), "failed"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			own, avoid, err := cloud.OwnPrefixes{Servers: &project{servers: servers}}.OwnPrefix(t.Context(), c.node)
+			own, avoid, err := (&cloud.Machines{Cloud: &project{servers: servers}}).OwnPrefix(t.Context(), c.node)
 			got := fmt.Sprintf("%v %v", own, avoid)
 			switch {
 			case errors.Is(err, cloud.ErrOwnUnknown):
@@ -68,7 +68,7 @@ func TestOwnPrefix(t *testing.T) {
 
 func TestOwnPrefixOfAListThatFails(t *testing.T) {
 	broken := errors.New("503")
-	own, _, err := cloud.OwnPrefixes{Servers: &project{listErr: broken}}.OwnPrefix(t.Context(), node("a"))
+	own, _, err := (&cloud.Machines{Cloud: &project{listErr: broken}}).OwnPrefix(t.Context(), node("a"))
 	if !errors.Is(err, broken) || own.IsValid() {
 		t.Errorf("%v, %v; want the list's error and no prefix", own, err)
 	}
@@ -77,18 +77,18 @@ func TestOwnPrefixOfAListThatFails(t *testing.T) {
 // history is a project whose cache is as old as it may be.
 type history struct {
 	project
-	before  []cloud.Server
+	before  []cloud.Machine
 	changed time.Time
 }
 
-func (h *history) List(ctx context.Context, since time.Time) ([]cloud.Server, error) {
+func (h *history) List(ctx context.Context, since time.Time) ([]cloud.Machine, error) {
 	if since.Before(h.changed) {
 		return h.before, nil
 	}
 	return h.project.List(ctx, since)
 }
 
-func (h *history) Look(ctx context.Context, questions []cloud.Question) ([]cloud.Server, error) {
+func (h *history) Look(ctx context.Context, questions []cloud.Question) ([]cloud.Machine, error) {
 	return h.List(ctx, questions[0].Since)
 }
 
@@ -98,8 +98,8 @@ func (h *history) Look(ctx context.Context, questions []cloud.Question) ([]cloud
 func TestOwnPrefixIsNotThatOfAPredecessor(t *testing.T) {
 	old, next := server(1, "a", "10.0.0.2"), server(2, "a", "10.0.0.2")
 	h := &history{
-		project: project{servers: []cloud.Server{next}},
-		before:  []cloud.Server{old},
+		project: project{servers: []cloud.Machine{next}},
+		before:  []cloud.Machine{old},
 		changed: time.Now().Add(-time.Minute),
 	}
 	joined := func(options ...nodeOption) *corev1.Node {
@@ -108,7 +108,7 @@ func TestOwnPrefixIsNotThatOfAPredecessor(t *testing.T) {
 		return n
 	}
 	for name, n := range map[string]*corev1.Node{"by name": joined(), "by ID": joined(withID("hcloud://2"))} {
-		own, _, err := cloud.OwnPrefixes{Servers: h}.OwnPrefix(t.Context(), n)
+		own, _, err := (&cloud.Machines{Cloud: h}).OwnPrefix(t.Context(), n)
 		if err != nil || own != next.PublicIPv6 {
 			t.Errorf("%s: %v, %v; want %v", name, own, err, next.PublicIPv6)
 		}

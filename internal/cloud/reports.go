@@ -44,8 +44,8 @@ const (
 // servers has been looked up at least once since they said so, and everything
 // about these Nodes' servers is as it was at since or later. The zero since
 // leaves that to the cache.
-func (x *Index) look(ctx context.Context, servers Servers, since time.Time, nodes ...*corev1.Node) (*index, error) {
-	list, err := servers.List(ctx, time.Time{})
+func (x *Machines) look(ctx context.Context, since time.Time, nodes ...*corev1.Node) (*index, error) {
+	list, err := x.Cloud.List(ctx, time.Time{})
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +63,7 @@ func (x *Index) look(ctx context.Context, servers Servers, since time.Time, node
 	if len(questions) == 0 {
 		return ix, nil
 	}
-	if list, err = servers.Look(ctx, questions); err != nil {
+	if list, err = x.Cloud.Look(ctx, questions); err != nil {
 		return nil, err
 	}
 	ix = x.of(list)
@@ -71,14 +71,14 @@ func (x *Index) look(ctx context.Context, servers Servers, since time.Time, node
 	// possible, only a whole list tells.
 	var whole time.Time
 	for node, since := range unnamed {
-		if _, err := ix.match(node); err != nil && since.After(whole) {
+		if len(ix.candidates(node)) != 1 && since.After(whole) {
 			whole = since
 		}
 	}
 	if whole.IsZero() {
 		return ix, nil
 	}
-	if list, err = servers.List(ctx, whole); err != nil {
+	if list, err = x.Cloud.List(ctx, whole); err != nil {
 		return nil, err
 	}
 	return x.of(list), nil
@@ -88,7 +88,7 @@ func (x *Index) look(ctx context.Context, servers Servers, since time.Time, node
 // provider ID may be the successor of another that had its name, so that what
 // is known of the name must be as new as the Node: the kubelet that made it runs
 // on its server.
-func (x *Index) questions(ix *index, node *corev1.Node, since time.Time) []Question {
+func (x *Machines) questions(ix *index, node *corev1.Node, since time.Time) []Question {
 	now := time.Now()
 	newer := func(t time.Time) time.Time {
 		if t.Before(since) {
@@ -114,7 +114,7 @@ func (x *Index) questions(ix *index, node *corev1.Node, since time.Time) []Quest
 		return nil
 	}
 	var out []Question
-	for _, a := range slices.Concat(kube.InternalIPs(node), kube.ProvidedIPs(node)) {
+	for _, a := range reported(node) {
 		if !a.Is4() || a == server.PrivateIP || a == server.PublicIPv4 || slices.Contains(server.AliasIPs, a) {
 			continue
 		}
@@ -128,7 +128,7 @@ func (x *Index) questions(ix *index, node *corev1.Node, since time.Time) []Quest
 // born is when the Node was there at the latest: made, or first seen by our own clock,
 // because the API server's may be ahead. That one tells seconds, and what was known
 // earlier in the same second may lack a server whose kubelet made the Node after that.
-func (x *Index) born(node *corev1.Node, now time.Time) time.Time {
+func (x *Machines) born(node *corev1.Node, now time.Time) time.Time {
 	heard, _ := x.hear(report{reporter: reporter{node.UID, node.Name}}, now)
 	return earlier(node.CreationTimestamp.Add(time.Second), heard)
 }
@@ -136,10 +136,7 @@ func (x *Index) born(node *corev1.Node, now time.Time) time.Time {
 // hear returns when a report was first seen, unless the Node makes too many within
 // reportMemory: kubelets report addresses, and each costs a request. By
 // our own clock: the Node's age is told by another.
-func (x *Index) hear(c report, now time.Time) (first time.Time, ok bool) {
-	if x == nil {
-		return now, true
-	}
+func (x *Machines) hear(c report, now time.Time) (first time.Time, ok bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.forget(now)
@@ -164,7 +161,7 @@ func (x *Index) hear(c report, now time.Time) (first time.Time, ok bool) {
 }
 
 // forget drops what is too old, of all Nodes: rarely, because all may report at once.
-func (x *Index) forget(now time.Time) {
+func (x *Machines) forget(now time.Time) {
 	if x.reports == nil {
 		x.reports, x.swept = map[reporter]reports{}, now
 	}

@@ -17,12 +17,12 @@ import (
 // lagging is a project whose list stays what it was until it is asked for anew,
 // as a whole or about single servers.
 type lagging struct {
-	list, servers []cloud.Server
+	list, servers []cloud.Machine
 	asked         time.Time
 	looks         int
 }
 
-func (l *lagging) List(_ context.Context, since time.Time) ([]cloud.Server, error) {
+func (l *lagging) List(_ context.Context, since time.Time) ([]cloud.Machine, error) {
 	if l.asked.Before(since) {
 		l.looks++
 		l.list, l.asked = l.servers, time.Now()
@@ -30,7 +30,7 @@ func (l *lagging) List(_ context.Context, since time.Time) ([]cloud.Server, erro
 	return l.list, nil
 }
 
-func (l *lagging) Look(ctx context.Context, questions []cloud.Question) ([]cloud.Server, error) {
+func (l *lagging) Look(ctx context.Context, questions []cloud.Question) ([]cloud.Machine, error) {
 	var since time.Time
 	for _, q := range questions {
 		if q.Since.After(since) {
@@ -40,8 +40,8 @@ func (l *lagging) Look(ctx context.Context, questions []cloud.Question) ([]cloud
 	return l.List(ctx, since)
 }
 
-func (l *lagging) Get(context.Context, int64) (cloud.Server, error) {
-	return cloud.Server{}, cloud.ErrNoServer
+func (l *lagging) Get(context.Context, int64) (cloud.Machine, error) {
+	return cloud.Machine{}, cloud.ErrNoServer
 }
 
 // A kubelet reports an address that isn't its server's by the list: the server is
@@ -50,11 +50,11 @@ func TestAnAddressThatContradictsTheListIsLookedUp(t *testing.T) {
 	for name, reported := range map[string]nodeOption{"InternalIP": withIP("10.0.0.9"), "--node-ip": withAnnotation("10.0.0.9")} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				before := []cloud.Server{server(1, "a", "10.0.0.2"), server(2, "b", "10.0.0.3")}
-				l := &lagging{list: before, asked: time.Now(), servers: []cloud.Server{server(1, "a", "10.0.0.9"), before[1]}}
-				g := cloud.Gateways{Servers: l, Index: &cloud.Index{}}
+				before := []cloud.Machine{server(1, "a", "10.0.0.2"), server(2, "b", "10.0.0.3")}
+				l := &lagging{list: before, asked: time.Now(), servers: []cloud.Machine{server(1, "a", "10.0.0.9"), before[1]}}
+				g := &cloud.Machines{Cloud: l}
 				i := instances(&project{})
-				i.Servers, i.Index = l, g.Index
+				i.Machines = g
 				is := func(n *corev1.Node, want string, looks int) {
 					t.Helper()
 					got, err := g.Gateways(t.Context(), []*corev1.Node{n}, false)
@@ -83,8 +83,8 @@ func TestAnAddressThatContradictsTheListIsLookedUp(t *testing.T) {
 // A kubelet that reports ever new addresses costs few looks.
 func TestAKubeletThatReportsManyAddressesCostsLittle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := &lagging{servers: []cloud.Server{server(1, "a", "10.0.0.2"), server(2, "b", "10.0.0.3")}}
-		g := cloud.Gateways{Servers: l, Index: &cloud.Index{}}
+		l := &lagging{servers: []cloud.Machine{server(1, "a", "10.0.0.2"), server(2, "b", "10.0.0.3")}}
+		g := &cloud.Machines{Cloud: l}
 		for i := range 3600 {
 			n := node("a", withID("hcloud://1"), withIP(fmt.Sprintf("10.%d.%d.7", 100+i/200, i%200)))
 			if _, err := g.Gateways(t.Context(), []*corev1.Node{n, node("b", withID("hcloud://2"))}, false); err != nil {
@@ -101,8 +101,8 @@ func TestAKubeletThatReportsManyAddressesCostsLittle(t *testing.T) {
 // Nobody removes a Node that no server matches, and node IPAM asks for its prefix twice a minute.
 func TestANodeWithoutAServerCostsLittle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := &lagging{servers: []cloud.Server{server(1, "a", "10.0.0.2"), server(2, "twin", ""), server(3, "twin", "")}}
-		o := cloud.OwnPrefixes{Servers: l, Index: &cloud.Index{}}
+		l := &lagging{servers: []cloud.Machine{server(1, "a", "10.0.0.2"), server(2, "twin", ""), server(3, "twin", "")}}
+		o := &cloud.Machines{Cloud: l}
 		for range 120 {
 			for _, name := range []string{"dedicated", "twin"} {
 				if own, _, err := o.OwnPrefix(t.Context(), node(name)); !errors.Is(err, cloud.ErrOwnUnknown) {
@@ -121,8 +121,8 @@ func TestANodeWithoutAServerCostsLittle(t *testing.T) {
 // looked up once, not until its time has come.
 func TestANodeFromTheFutureIsLookedUpOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := &lagging{servers: []cloud.Server{server(1, "a", "10.0.0.2")}}
-		g := cloud.Gateways{Servers: l, Index: &cloud.Index{}}
+		l := &lagging{servers: []cloud.Machine{server(1, "a", "10.0.0.2")}}
+		g := &cloud.Machines{Cloud: l}
 		n := node("a")
 		n.CreationTimestamp.Time = time.Now().Add(3 * time.Minute)
 		for range 180 {

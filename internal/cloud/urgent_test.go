@@ -19,12 +19,12 @@ type overheard struct {
 	asked  int
 }
 
-func (o *overheard) List(ctx context.Context, since time.Time) ([]cloud.Server, error) {
+func (o *overheard) List(ctx context.Context, since time.Time) ([]cloud.Machine, error) {
 	o.lowest, o.asked = min(o.lowest, requests.PriorityOf(ctx)), o.asked+1
 	return o.project.List(ctx, since)
 }
 
-func (o *overheard) Look(ctx context.Context, q []cloud.Question) ([]cloud.Server, error) {
+func (o *overheard) Look(ctx context.Context, q []cloud.Question) ([]cloud.Machine, error) {
 	o.lowest, o.asked = min(o.lowest, requests.PriorityOf(ctx)), o.asked+1
 	return o.project.Look(ctx, q)
 }
@@ -33,11 +33,11 @@ func (o *overheard) Look(ctx context.Context, q []cloud.Question) ([]cloud.Serve
 // deletion would wait for its list of servers behind everything else.
 func TestWhatRoutesRestOnIsUrgent(t *testing.T) {
 	o := &overheard{
-		project: &project{servers: []cloud.Server{server(1, "n1", "10.0.0.2")}},
+		project: &project{servers: []cloud.Machine{server(1, "n1", "10.0.0.2")}},
 		lowest:  requests.Urgent,
 	}
 	nodes := []*corev1.Node{node("n1", withID(kube.FormatProviderID(1)))}
-	g := cloud.Gateways{Servers: o}
+	g := &cloud.Machines{Cloud: o}
 	if _, err := g.Gateways(t.Context(), nodes, true); err != nil {
 		t.Fatal(err)
 	}

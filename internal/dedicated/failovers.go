@@ -26,7 +26,7 @@ type FailoverRobot interface {
 type FailoverOptions struct {
 	Robot FailoverRobot
 	// Servers tells the main addresses of servers.
-	Servers cloud.DedicatedServers
+	Servers cloud.Inventory
 	// Ranges are the addresses of pools that are failover addresses. That one is in a pool is the
 	// operator's consent to move it between the cluster's nodes.
 	Ranges []addresses.Range
@@ -136,7 +136,7 @@ func pooled(failover robot.Failover, ranges []addresses.Range) (within []netip.A
 
 // machine is the provider ID of the server that a failover address is routed to, be it a Node's or
 // not; what no server of the account is, is told by its address.
-func machine(failover robot.Failover, servers []cloud.Dedicated, nodes map[int64]string) string {
+func machine(failover robot.Failover, servers []cloud.Machine, nodes map[int64]string) string {
 	if !failover.Active.IsValid() {
 		return ""
 	}
@@ -144,15 +144,15 @@ func machine(failover robot.Failover, servers []cloud.Dedicated, nodes map[int64
 	if i < 0 {
 		return failover.Active.String()
 	}
-	if id := nodes[servers[i].Number]; id != "" {
+	if id := nodes[servers[i].ID]; id != "" {
 		return id
 	}
 	return servers[i].ProviderID()
 }
 
 // routedTo finds the server whose main address is this one; -1: none has it.
-func routedTo(servers []cloud.Dedicated, active netip.Addr) int {
-	return slices.IndexFunc(servers, func(s cloud.Dedicated) bool { return mainAddress(s, active) == active })
+func routedTo(servers []cloud.Machine, active netip.Addr) int {
+	return slices.IndexFunc(servers, func(s cloud.Machine) bool { return mainAddress(s, active) == active })
 }
 
 // indexOf finds the failover address that an address is of; -1: none.
@@ -162,11 +162,11 @@ func indexOf(found []robot.Failover, a netip.Addr) int {
 
 // mainAddress is what a failover address of a family is routed to a server by: its main IPv4
 // address, or that of its main IPv6 net.
-func mainAddress(s cloud.Dedicated, family netip.Addr) netip.Addr {
+func mainAddress(s cloud.Machine, family netip.Addr) netip.Addr {
 	if family.Is4() {
-		return s.IPv4
+		return s.PublicIPv4
 	}
-	return s.IPv6.Addr()
+	return s.PublicIPv6.Addr()
 }
 
 // machines are the Nodes, and remembers their servers.

@@ -99,7 +99,7 @@ func (f *Failovers) destination(
 	if number == 0 {
 		return netip.Addr{}, fmt.Errorf("no Node on a dedicated server has the provider ID %q", machine)
 	}
-	there := func(s cloud.Dedicated) bool { return s.Number == number }
+	there := func(s cloud.Machine) bool { return s.ID == number }
 	servers, err := f.o.Servers.List(ctx, time.Time{})
 	i := slices.IndexFunc(servers, there)
 	if err == nil && i < 0 {
@@ -155,10 +155,10 @@ func (f *Failovers) stays(ctx context.Context, failover robot.Failover, former s
 		return refusal(addresses.AboutAddress, "it is routed to %s, which is no main address of a server of the account: route it to one of the cluster's servers in Robot to agree that it moves", failover.Active)
 	}
 	f.mu.Lock()
-	ours := f.nodes[servers[i].Number] || former != "" && servers[i].Name == former
+	ours := f.nodes[servers[i].ID] || former != "" && servers[i].Name == former
 	f.mu.Unlock()
 	if !ours {
-		return refusal(addresses.AboutAddress, "it is routed to dedicated server %d, which is no Node of the cluster: route it to one of the cluster's servers in Robot to agree that it moves", servers[i].Number)
+		return refusal(addresses.AboutAddress, "it is routed to dedicated server %d, which is no Node of the cluster: route it to one of the cluster's servers in Robot to agree that it moves", servers[i].ID)
 	}
 	return nil
 }

@@ -9,11 +9,12 @@ import (
 
 // server says what Robot says in the words of the cluster. Labels are those that
 // the Hetzner cloud controller manager gives.
-func server(s robot.Server) cloud.Dedicated {
+func server(s robot.Server) cloud.Machine {
 	zone := strings.ToLower(label(s.DC))
 	region, _, _ := strings.Cut(zone, "-")
-	return cloud.Dedicated{
-		Number: s.Number, Name: s.Name, IPv4: s.IPv4, IPv6: s.IPv6, Addresses: s.Addresses,
+	return cloud.Machine{
+		Dedicated: true, ID: s.Number, Name: s.Name,
+		PublicIPv4: s.IPv4, PublicIPv6: s.IPv6, Addresses: s.Addresses,
 		Type: label(s.Product), Zone: zone, Region: region,
 	}
 }

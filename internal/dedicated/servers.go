@@ -39,13 +39,13 @@ const (
 )
 
 // Servers is the account's list, kept for everybody. It implements
-// cloud.DedicatedServers.
+// cloud.Inventory.
 type Servers struct {
 	robot Robot
 	tell  func(error)
 
 	mu     sync.Mutex // guards what follows, and the order of what is told
-	list   []cloud.Dedicated
+	list   []cloud.Machine
 	asked  time.Time // when the list was asked for; zero: there is none yet
 	flight *flight   // the list that is being read; nil: none is
 	failed time.Time // when the last one failed; zero: it did not
@@ -62,12 +62,12 @@ type flight struct {
 
 // answer is Robot's about one server.
 type answer struct {
-	server cloud.Dedicated
+	server cloud.Machine
 	err    error
 	asked  time.Time
 }
 
-var _ cloud.DedicatedServers = (*Servers)(nil)
+var _ cloud.Inventory = (*Servers)(nil)
 
 // New asks nothing yet. tell is told once when the list can't be read for another
 // reason than that Robot is away, of which its client tells, and once with nil when it
@@ -76,8 +76,8 @@ func New(r Robot, tell func(error)) *Servers {
 	return &Servers{robot: r, tell: tell, alone: map[int64]answer{}}
 }
 
-// List implements cloud.DedicatedServers.
-func (s *Servers) List(ctx context.Context, since time.Time) ([]cloud.Dedicated, error) {
+// List implements cloud.Inventory.
+func (s *Servers) List(ctx context.Context, since time.Time) ([]cloud.Machine, error) {
 	now := time.Now()
 	if since.After(now) {
 		since = now
@@ -112,7 +112,7 @@ func (f *flight) wait(ctx context.Context, limit time.Time) error {
 }
 
 // now returns the list that there is, if it will do, or else what to wait for.
-func (s *Servers) now(ctx context.Context, since time.Time) (list []cloud.Dedicated, awaited *flight, err error) {
+func (s *Servers) now(ctx context.Context, since time.Time) (list []cloud.Machine, awaited *flight, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now, known := time.Now(), !s.asked.IsZero()
@@ -164,8 +164,8 @@ func (s *Servers) read(ctx context.Context) {
 	}
 }
 
-// Get implements cloud.DedicatedServers. An answer is good for a minute.
-func (s *Servers) Get(ctx context.Context, number int64) (cloud.Dedicated, error) {
+// Get implements cloud.Inventory. An answer is good for a minute.
+func (s *Servers) Get(ctx context.Context, number int64) (cloud.Machine, error) {
 	now := time.Now()
 	s.mu.Lock()
 	maps.DeleteFunc(s.alone, func(_ int64, a answer) bool { return now.Sub(a.asked) >= pause })
@@ -181,7 +181,7 @@ func (s *Servers) Get(ctx context.Context, number int64) (cloud.Dedicated, error
 	case robot.IsCode(err, robot.CodeServerNotFound):
 		err = fmt.Errorf("dedicated server %d: %w", number, cloud.ErrNoServer)
 	case ctx.Err() != nil:
-		return cloud.Dedicated{}, err // the caller's wish
+		return cloud.Machine{}, err // the caller's wish
 	}
 	a := answer{server: server(found), err: err, asked: now}
 	s.mu.Lock()
@@ -190,11 +190,11 @@ func (s *Servers) Get(ctx context.Context, number int64) (cloud.Dedicated, error
 	return a.server, a.err
 }
 
-func convert(found []robot.Server) []cloud.Dedicated {
-	list := make([]cloud.Dedicated, 0, len(found))
+func convert(found []robot.Server) []cloud.Machine {
+	list := make([]cloud.Machine, 0, len(found))
 	for _, s := range found {
 		list = append(list, server(s))
 	}
-	slices.SortFunc(list, func(a, b cloud.Dedicated) int { return cmp.Compare(a.Number, b.Number) })
+	slices.SortFunc(list, func(a, b cloud.Machine) int { return cmp.Compare(a.ID, b.ID) })
 	return list
 }

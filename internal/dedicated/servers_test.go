@@ -87,11 +87,12 @@ func TestServersInTheClustersWords(t *testing.T) {
 			t.Fatal(err)
 		}
 		list, err := l.list.List(t.Context(), time.Time{})
-		if err != nil || len(list) != 2 || list[0].Number != 1 || list[1].Number != 9 {
+		if err != nil || len(list) != 2 || list[0].ID != 1 || list[1].ID != 9 {
 			t.Fatalf("%+v, %v", list, err)
 		}
 		a, b := list[0], list[1]
-		if a.Name != "bm-1" || a.Type != "AX41-NVMe" || a.Zone != "fsn1-dc14" || a.Region != "fsn1" || !a.IPv4.IsValid() || a.IPv6.Bits() != 64 || len(a.Addresses) == 0 {
+		if a.Name != "bm-1" || a.Type != "AX41-NVMe" || a.Zone != "fsn1-dc14" || a.Region != "fsn1" || !a.Dedicated || !a.PublicIPv4.IsValid() ||
+			a.PublicIPv6.Bits() != 64 || len(a.Addresses) == 0 {
 			t.Errorf("%+v", a)
 		}
 		if b.Type != "Dell-PowerEdge-R6515--DX182" || b.Zone != "hel1-dc2" || b.Region != "hel1" {
@@ -126,7 +127,7 @@ func TestAnHourAtRest(t *testing.T) {
 		defer tellMembers(t, l, nodes)()
 		i := &cloud.Instances{
 			Nodes: corelisters.NewNodeLister(store), Recorder: &record.FakeRecorder{}, Family: cloud.DualStack,
-			Index: &cloud.Index{}, Dedicated: &cloud.DedicatedIndex{Account: l.list}, ForwardPrivate: true,
+			Machines: &cloud.Machines{Robot: l.list}, ForwardPrivate: true,
 		}
 		begin := time.Now()
 		for sweep := 0; time.Since(begin) < time.Hour; sweep++ {
@@ -415,7 +416,7 @@ func TestOneServer(t *testing.T) {
 		if n := l.requests()["GET /server/7"]; n != 1 {
 			t.Errorf("%d requests in a minute, want 1", n)
 		}
-		if d, err := l.list.Get(t.Context(), 1); err != nil || d.Number != 1 {
+		if d, err := l.list.Get(t.Context(), 1); err != nil || d.ID != 1 {
 			t.Errorf("%+v, %v", d, err)
 		}
 		// Somebody else's page, an unknown code: no word of Robot's about the server.

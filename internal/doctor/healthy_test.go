@@ -242,7 +242,7 @@ func inCloud(snap *survey.Snapshot) {
 	snap.Network = &hetzner.NetworkDetails{ID: 7, Name: "cluster", IPRange: netip.MustParsePrefix("10.0.0.0/8"), Subnets: prefixes("10.0.0.0/16"), Servers: machines, LoadBalancers: 1}
 	for i := range machines {
 		addr := netip.MustParseAddr(innerOf(i))
-		snap.Servers = append(snap.Servers, cloud.Server{ID: int64(101 + i), Name: nameOf(i), PrivateIP: addr, Status: "running"})
+		snap.Servers = append(snap.Servers, cloud.Machine{ID: int64(101 + i), Name: nameOf(i), PrivateIP: addr, Status: "running"})
 		snap.Network.Routes = append(snap.Network.Routes, routes.Route{Dst: netip.MustParsePrefix(fmt.Sprintf("10.244.%d.0/24", i)), Via: addr})
 	}
 	recordAll(snap)

@@ -30,19 +30,18 @@ func TestAClockThatIsAheadTakesNoMoreLists(t *testing.T) {
 			Name: list[0].Name, CreationTimestamp: metav1.NewTime(time.Now().Add(3 * time.Minute)),
 		}}
 		before := asked(sim, "GET /v1/servers")
-		index := &cloud.Index{}
-		instances := cloud.Instances{Servers: servers, Index: index}
-		gateways := cloud.Gateways{Servers: servers, Index: index}
+		machines := &cloud.Machines{Cloud: servers}
+		instances := cloud.Instances{Machines: machines}
 		for range 20 { // for four minutes
 			node.Spec.ProviderID = ""
-			if _, err := gateways.Gateways(t.Context(), []*corev1.Node{node}, false); err != nil {
+			if _, err := machines.Gateways(t.Context(), []*corev1.Node{node}, false); err != nil {
 				t.Fatal(err)
 			}
 			node.Spec.ProviderID = list[0].ProviderID()
 			if _, err := instances.InstanceMetadata(t.Context(), node); err != nil {
 				t.Fatal(err)
 			}
-			if _, _, err := (cloud.OwnPrefixes{Servers: servers, Index: index}).OwnPrefix(t.Context(), node); err != nil {
+			if _, _, err := machines.OwnPrefix(t.Context(), node); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(12 * time.Second)

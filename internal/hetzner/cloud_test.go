@@ -79,7 +79,7 @@ func TestServersAreListedOncePerRefresh(t *testing.T) {
 			if err != nil || len(list) != 120 {
 				t.Fatalf("%d servers, %v; want 120", len(list), err)
 			}
-			if !slices.IsSortedFunc(list, func(a, b cloud.Server) int { return int(a.ID - b.ID) }) {
+			if !slices.IsSortedFunc(list, func(a, b cloud.Machine) int { return int(a.ID - b.ID) }) {
 				t.Error("not in the order of their IDs")
 			}
 		}

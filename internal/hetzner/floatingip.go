@@ -123,7 +123,7 @@ func (ip floatingIP) machine(nodes map[int64]string) string {
 	if id := nodes[ip.server]; id != "" || ip.server == 0 {
 		return id
 	}
-	return cloud.Server{ID: ip.server}.ProviderID()
+	return cloud.Machine{ID: ip.server}.ProviderID()
 }
 
 // stays is why a floating IP must not be moved, an error about the address; nil: it may.

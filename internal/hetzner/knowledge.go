@@ -14,10 +14,10 @@ import (
 // about single servers that are newer. Only the whole list proves that a server
 // that isn't in it does not exist.
 type knowledge struct {
-	whole []cloud.Server
+	whole []cloud.Machine
 	asked time.Time // when the request for whole was sent; zero: never
 	alone map[one]answer
-	list  []cloud.Server // whole with the answers in it; never changed in place
+	list  []cloud.Machine // whole with the answers in it; never changed in place
 
 	burst     int // answers about single servers in a row
 	lastAlone time.Time
@@ -31,7 +31,7 @@ type one struct {
 
 type answer struct {
 	asked time.Time
-	found []cloud.Server
+	found []cloud.Machine
 }
 
 func aboutOne(q cloud.Question) one {
@@ -70,7 +70,7 @@ func (k *knowledge) cheaperAlone(questions int, now time.Time) bool {
 
 // listed takes in a whole list. Of the answers about single servers those stay
 // that are newer and agree with it.
-func (k *knowledge) listed(whole []cloud.Server, asked time.Time) {
+func (k *knowledge) listed(whole []cloud.Machine, asked time.Time) {
 	k.whole, k.asked, k.list, k.burst = whole, asked, whole, 0
 	newer := k.alone
 	k.alone = map[one]answer{}
@@ -84,7 +84,7 @@ func (k *knowledge) listed(whole []cloud.Server, asked time.Time) {
 // told takes in an answer about a single server and reports whether it agrees
 // with what the list says of other servers. One that doesn't is not taken in: only
 // a new list tells what became of those.
-func (k *knowledge) told(q cloud.Question, found []cloud.Server, asked time.Time) bool {
+func (k *knowledge) told(q cloud.Question, found []cloud.Machine, asked time.Time) bool {
 	k.burst++
 	k.lastAlone = asked
 	if k.asked.IsZero() || !asked.After(k.asked) {
@@ -94,12 +94,12 @@ func (k *knowledge) told(q cloud.Question, found []cloud.Server, asked time.Time
 }
 
 func (k *knowledge) take(s one, a answer) bool {
-	if slices.ContainsFunc(k.list, func(listed cloud.Server) bool { return contradicts(s, a.found, listed) }) {
+	if slices.ContainsFunc(k.list, func(listed cloud.Machine) bool { return contradicts(s, a.found, listed) }) {
 		return false
 	}
 	k.alone[s] = a
 	for _, server := range a.found {
-		i, there := slices.BinarySearchFunc(k.list, server.ID, func(s cloud.Server, id int64) int { return cmp.Compare(s.ID, id) })
+		i, there := slices.BinarySearchFunc(k.list, server.ID, func(s cloud.Machine, id int64) int { return cmp.Compare(s.ID, id) })
 		list := slices.Clone(k.list)
 		if there {
 			list[i] = server
@@ -113,7 +113,7 @@ func (k *knowledge) take(s one, a answer) bool {
 
 // contradicts reports whether a server can't be as the list says if that is what
 // was found: names and private addresses are unique.
-func contradicts(s one, found []cloud.Server, listed cloud.Server) bool {
+func contradicts(s one, found []cloud.Machine, listed cloud.Machine) bool {
 	for _, f := range found {
 		if f.ID == listed.ID {
 			return false
@@ -122,14 +122,14 @@ func contradicts(s one, found []cloud.Server, listed cloud.Server) bool {
 	if s.id == listed.ID || s.name != "" && s.name == listed.Name {
 		return true
 	}
-	return slices.ContainsFunc(found, func(f cloud.Server) bool {
+	return slices.ContainsFunc(found, func(f cloud.Machine) bool {
 		return f.Name == listed.Name || slices.ContainsFunc(privateAddresses(f), func(a netip.Addr) bool {
 			return slices.Contains(privateAddresses(listed), a)
 		})
 	})
 }
 
-func privateAddresses(s cloud.Server) []netip.Addr {
+func privateAddresses(s cloud.Machine) []netip.Addr {
 	if !s.PrivateIP.IsValid() {
 		return s.AliasIPs
 	}

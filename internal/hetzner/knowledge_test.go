@@ -39,13 +39,13 @@ func rent(t *testing.T, sim *hcloudsim.Simulator, name string, network int64) in
 	return s.ID
 }
 
-func look(t *testing.T, servers *hetzner.Servers, questions ...cloud.Question) []cloud.Server {
+func look(t *testing.T, servers *hetzner.Servers, questions ...cloud.Question) []cloud.Machine {
 	t.Helper()
 	list, err := servers.Look(t.Context(), questions)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !slices.IsSortedFunc(list, func(a, b cloud.Server) int { return int(a.ID - b.ID) }) {
+	if !slices.IsSortedFunc(list, func(a, b cloud.Machine) int { return int(a.ID - b.ID) }) {
 		t.Error("the list is not in the order of IDs")
 	}
 	return list
@@ -183,7 +183,7 @@ func TestAServersNewAddressIsLookedUpAlone(t *testing.T) {
 		}
 		sim.ResetRequests()
 		list := look(t, servers, cloud.Question{ID: moved.ID, Since: time.Now()})
-		if got := list[slices.IndexFunc(list, func(s cloud.Server) bool { return s.ID == moved.ID })]; got.PrivateIP != netip.MustParseAddr("10.0.200.1") || len(list) != 120 {
+		if got := list[slices.IndexFunc(list, func(s cloud.Machine) bool { return s.ID == moved.ID })]; got.PrivateIP != netip.MustParseAddr("10.0.200.1") || len(list) != 120 {
 			t.Errorf("%+v among %d, want it at its new address", got, len(list))
 		}
 		expectRequests(t, sim, 1)

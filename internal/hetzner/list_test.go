@@ -32,7 +32,7 @@ func through(t *testing.T, sim *hcloudsim.Simulator, before func(*http.Request))
 	return c
 }
 
-func idsOf(servers []cloud.Server) map[int64]bool {
+func idsOf(servers []cloud.Machine) map[int64]bool {
 	ids := map[int64]bool{}
 	for _, s := range servers {
 		ids[s.ID] = true

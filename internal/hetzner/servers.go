@@ -48,7 +48,7 @@ func (c *Client) Servers(network int64) *Servers {
 var _ cloud.Servers = (*Servers)(nil)
 
 // List implements cloud.Servers. Callers that need the same refresh share one.
-func (s *Servers) List(ctx context.Context, since time.Time) ([]cloud.Server, error) {
+func (s *Servers) List(ctx context.Context, since time.Time) ([]cloud.Machine, error) {
 	since = s.past(since, time.Now())
 	done := func() bool { _, ok := s.cached(since); return ok }
 	if err := s.share(ctx, "list", done, s.refresh); err != nil {
@@ -64,7 +64,7 @@ func (s *Servers) List(ctx context.Context, since time.Time) ([]cloud.Server, er
 }
 
 // Look implements cloud.Servers.
-func (s *Servers) Look(ctx context.Context, questions []cloud.Question) ([]cloud.Server, error) {
+func (s *Servers) Look(ctx context.Context, questions []cloud.Question) ([]cloud.Machine, error) {
 	s.mu.Lock()
 	open, since := s.known.unanswered(questions)
 	alone := s.known.cheaperAlone(len(open), time.Now())
@@ -140,7 +140,7 @@ func (s *Servers) past(since, now time.Time) time.Time {
 	return now
 }
 
-func (s *Servers) cached(since time.Time) ([]cloud.Server, bool) {
+func (s *Servers) cached(since time.Time) ([]cloud.Machine, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.known.asked.IsZero() || s.known.asked.Before(since) {
@@ -197,19 +197,19 @@ func (s *Servers) ask(ctx context.Context, q cloud.Question) error {
 var errContradiction = errors.New("the server list is out of date")
 
 // Get implements cloud.Servers: one server, from the API itself.
-func (s *Servers) Get(ctx context.Context, id int64) (cloud.Server, error) {
+func (s *Servers) Get(ctx context.Context, id int64) (cloud.Machine, error) {
 	asked := time.Now()
 	found, err := s.client.server(ctx, id)
 	if err != nil {
-		return cloud.Server{}, fmt.Errorf("getting server %d: %w", id, err)
+		return cloud.Machine{}, fmt.Errorf("getting server %d: %w", id, err)
 	}
 	if found == nil {
-		return cloud.Server{}, fmt.Errorf("getting server %d: %w", id, cloud.ErrNoServer)
+		return cloud.Machine{}, fmt.Errorf("getting server %d: %w", id, cloud.ErrNoServer)
 	}
 	server := s.convert(found)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.known.told(cloud.Question{ID: id}, []cloud.Server{server}, asked)
+	s.known.told(cloud.Question{ID: id}, []cloud.Machine{server}, asked)
 	return server, nil
 }
 
@@ -230,16 +230,16 @@ func (c *Client) server(ctx context.Context, id int64) (*hcloud.Server, error) {
 	})
 }
 
-func (s *Servers) convertAll(servers []*hcloud.Server) []cloud.Server {
-	list := make([]cloud.Server, len(servers))
+func (s *Servers) convertAll(servers []*hcloud.Server) []cloud.Machine {
+	list := make([]cloud.Machine, len(servers))
 	for i, server := range servers {
 		list[i] = s.convert(server)
 	}
 	return list
 }
 
-func (s *Servers) convert(server *hcloud.Server) cloud.Server {
-	out := cloud.Server{
+func (s *Servers) convert(server *hcloud.Server) cloud.Machine {
+	out := cloud.Machine{
 		ID:      server.ID,
 		Name:    server.Name,
 		Status:  string(server.Status),
@@ -250,7 +250,7 @@ func (s *Servers) convert(server *hcloud.Server) cloud.Server {
 		out.Type = server.ServerType.Name
 	}
 	if server.Location != nil {
-		out.Location = server.Location.Name
+		out.Region = server.Location.Name
 	}
 	if !server.PublicNet.IPv4.IsUnspecified() {
 		out.PublicIPv4 = ipnet.Addr(server.PublicNet.IPv4.IP)

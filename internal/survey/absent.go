@@ -103,8 +103,8 @@ func (s *Snapshot) outlook(n *corev1.Node) (Outlook, string) {
 	return Unsure, "the Node counts as Ready: if the server was deleted just now, it will not for longer than a minute, and the cloud controller manager then deletes it; else the provider ID is wrong"
 }
 
-func (s *Snapshot) namesake(n *corev1.Node) *cloud.Server {
-	i := slices.IndexFunc(s.Servers, func(server cloud.Server) bool { return server.Name == n.Name })
+func (s *Snapshot) namesake(n *corev1.Node) *cloud.Machine {
+	i := slices.IndexFunc(s.Servers, func(server cloud.Machine) bool { return server.Name == n.Name })
 	if i < 0 {
 		return nil
 	}

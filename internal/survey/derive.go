@@ -56,31 +56,31 @@ func EventTime(e *corev1.Event) time.Time {
 }
 
 // seenServers implements cloud.Servers with the servers of a Snapshot.
-type seenServers []cloud.Server
+type seenServers []cloud.Machine
 
 var _ cloud.Servers = seenServers{}
 
-func (s seenServers) List(context.Context, time.Time) ([]cloud.Server, error) {
+func (s seenServers) List(context.Context, time.Time) ([]cloud.Machine, error) {
 	return s, nil
 }
 
-func (s seenServers) Look(ctx context.Context, _ []cloud.Question) ([]cloud.Server, error) {
+func (s seenServers) Look(ctx context.Context, _ []cloud.Question) ([]cloud.Machine, error) {
 	return s.List(ctx, time.Time{})
 }
 
-func (s seenServers) Get(_ context.Context, id int64) (cloud.Server, error) {
+func (s seenServers) Get(_ context.Context, id int64) (cloud.Machine, error) {
 	for i := range s {
 		if s[i].ID == id {
 			return s[i], nil
 		}
 	}
-	return cloud.Server{}, fmt.Errorf("server %d: %w", id, cloud.ErrNoServer)
+	return cloud.Machine{}, fmt.Errorf("server %d: %w", id, cloud.ErrNoServer)
 }
 
 // Gateways matches Nodes and servers as the CCM does. It requires PartNodes and PartServers, and
 // returns an error if no Node's server is found.
 func (s *Snapshot) Gateways() (routes.Gateways, error) {
-	g, err := cloud.Gateways{Servers: seenServers(s.Servers)}.Gateways(context.Background(), s.Nodes, false)
+	g, err := (&cloud.Machines{Cloud: seenServers(s.Servers)}).Gateways(context.Background(), s.Nodes, false)
 	if err == nil {
 		err = g.Doubt
 	}
@@ -88,14 +88,14 @@ func (s *Snapshot) Gateways() (routes.Gateways, error) {
 }
 
 // ServerOf returns the Node's server, nil if it is not found.
-func (s *Snapshot) ServerOf(node *corev1.Node) *cloud.Server {
+func (s *Snapshot) ServerOf(node *corev1.Node) *cloud.Machine {
 	// Only this Node is passed, so missing servers of other Nodes don't matter.
-	g, err := cloud.Gateways{Servers: seenServers(s.Servers)}.Gateways(context.Background(), []*corev1.Node{node}, false)
+	g, err := (&cloud.Machines{Cloud: seenServers(s.Servers)}).Gateways(context.Background(), []*corev1.Node{node}, false)
 	if err != nil {
 		return nil
 	}
 	id, ok := g.IDs[node.Name]
-	i := slices.IndexFunc(s.Servers, func(server cloud.Server) bool { return server.ProviderID() == id })
+	i := slices.IndexFunc(s.Servers, func(server cloud.Machine) bool { return server.ProviderID() == id })
 	if !ok || i < 0 {
 		return nil
 	}

@@ -136,12 +136,12 @@ type knowledge struct {
 	stale    map[netip.Prefix]bool // destinations whose gateway is not the Node's
 	absent   map[string]Absence    // Nodes without a server, by name
 	statuses map[string]routes.NodeStatus
-	servers  map[string]*cloud.Server // by provider ID
+	servers  map[string]*cloud.Machine // by provider ID
 }
 
 func (k *knowledge) look() {
 	s := k.s
-	k.servers = make(map[string]*cloud.Server, len(s.Servers))
+	k.servers = make(map[string]*cloud.Machine, len(s.Servers))
 	for i := range s.Servers {
 		k.servers[s.Servers[i].ProviderID()] = &s.Servers[i]
 	}
@@ -189,7 +189,7 @@ func (k *knowledge) row(n *corev1.Node) NodeRow {
 	return row
 }
 
-func (k *knowledge) server(n *corev1.Node) *cloud.Server {
+func (k *knowledge) server(n *corev1.Node) *cloud.Machine {
 	if k.routing != nil {
 		return k.servers[k.routing.Gateways.IDs[n.Name]]
 	}

@@ -45,7 +45,7 @@ func TestRoutes(t *testing.T) {
 			"others' routes", func(s *survey.Snapshot) {
 				add(s, "10.66.0.0/16", "10.0.9.9")
 				add(s, "10.244.9.0/24", "10.0.8.8")
-				s.Servers = append(s.Servers, cloud.Server{ID: 900, Name: "stranger", PrivateIP: addr("10.0.8.8")})
+				s.Servers = append(s.Servers, cloud.Machine{ID: 900, Name: "stranger", PrivateIP: addr("10.0.8.8")})
 			},
 			[]string{"10.66.0.0/16 via 10.0.9.9  () foreign", one, two, "10.244.9.0/24 via 10.0.8.8  (stranger) ambiguous"},
 			"100 4 0 96 0",

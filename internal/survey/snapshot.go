@@ -80,7 +80,7 @@ type Snapshot struct {
 	PolicyBindings []*admissionv1.ValidatingAdmissionPolicyBinding
 
 	// Servers are all of the project, with their addresses in Network, by ID: PartServers.
-	Servers []cloud.Server
+	Servers []cloud.Machine
 	// Network is nil if none is configured: PartNetwork. A network that doesn't exist is a Gap.
 	Network *hetzner.NetworkDetails
 	// LoadBalancers are all of the project, by ID: PartLoadBalancers.

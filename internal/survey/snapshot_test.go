@@ -80,8 +80,8 @@ func join(s *survey.Snapshot, i int) *corev1.Node {
 // newNode adds it behind all others: names are in their order.
 func newNode(s *survey.Snapshot, i int) *corev1.Node {
 	name := fmt.Sprintf("node-%04d", i)
-	server := cloud.Server{
-		ID: int64(100 + i), Name: name, Type: "cx22", Location: "fsn1", PrivateIP: gateway(i),
+	server := cloud.Machine{
+		ID: int64(100 + i), Name: name, Type: "cx22", Region: "fsn1", PrivateIP: gateway(i),
 		Status: "running", Created: now().Add(-time.Hour),
 	}
 	node := &corev1.Node{

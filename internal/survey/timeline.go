@@ -128,7 +128,7 @@ func (v *Inspection) happened(at time.Time, source, what string, bad bool) {
 // node adds the Node's server and addresses, and the transitions of its conditions.
 func (v *Inspection) node(s *Snapshot, node *corev1.Node) {
 	if server := s.ServerOf(node); server != nil {
-		v.fact("type", server.Type+" in "+server.Location)
+		v.fact("type", server.Type+" in "+server.Region)
 		v.happened(server.Created, "server", "created", false)
 	}
 	if addresses, err := AddressesOf(s); err == nil && s.AddressesOn() {

@@ -58,21 +58,14 @@ func Defaults(c config.Config, network int64, dedicated []netip.Prefix) lb.Defau
 	return d
 }
 
-// Machines returns the inventory without a cloud.
+// Machines returns the machines of the inventory: without a cloud all that exist, with a cloud
+// the dedicated servers.
 func Machines(c config.Config) []cloud.Machine {
 	var out []cloud.Machine
 	for _, m := range c.Inventory {
-		out = append(out, cloud.Machine{Name: m.Name, Addresses: m.Addresses, Zone: m.Zone, Region: m.Region, Type: m.Type})
-	}
-	return out
-}
-
-// Dedicated returns the inventory of dedicated servers with a cloud.
-func Dedicated(c config.Config) []cloud.Dedicated {
-	var out []cloud.Dedicated
-	for _, m := range c.Inventory {
-		out = append(out, cloud.Dedicated{
-			Number: int64(m.Number), Name: m.Name, Addresses: m.Addresses, Zone: m.Zone, Region: m.Region, Type: m.Type,
+		out = append(out, cloud.Machine{
+			Dedicated: m.Number != 0, ID: int64(m.Number),
+			Name: m.Name, Addresses: m.Addresses, Zone: m.Zone, Region: m.Region, Type: m.Type,
 		})
 	}
 	return out

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/underlay-ccm/underlay/internal/cloud"
 	"github.com/underlay-ccm/underlay/internal/config"
 	"github.com/underlay-ccm/underlay/internal/wiring"
 	"github.com/underlay-ccm/underlay/ipam"
@@ -80,13 +81,19 @@ func TestTheInventoryComesFromTheConfiguration(t *testing.T) {
 	c := config.Config{Inventory: []config.Machine{{
 		Name: "a", Number: 7, Addresses: []netip.Addr{netip.MustParseAddr("192.0.2.7")}, Zone: "z", Region: "r", Type: "t",
 	}}}
-	if got := reflect.ValueOf(wiring.Machines(c)[0]); !filled(got) {
-		t.Errorf("%+v", got)
+	if !filled(reflect.ValueOf(c.Inventory[0])) {
+		t.Error("a field of the configuration is not tried")
 	}
-	got := wiring.Dedicated(c)[0]
-	got.IPv4, got.IPv6 = netip.MustParseAddr("192.0.2.1"), netip.MustParsePrefix("2001:db8::/64") // only Robot tells them
-	if !filled(reflect.ValueOf(got)) {
-		t.Errorf("%+v", got)
+	want := cloud.Machine{
+		Dedicated: true, ID: 7, Name: "a", Addresses: c.Inventory[0].Addresses,
+		Zone: "z", Region: "r", Type: "t",
+	}
+	if got := wiring.Machines(c); !reflect.DeepEqual(got, []cloud.Machine{want}) {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	c.Inventory[0].Number, want.Dedicated, want.ID = 0, false, 0
+	if got := wiring.Machines(c); !reflect.DeepEqual(got, []cloud.Machine{want}) {
+		t.Errorf("without a number %+v, want %+v", got, want)
 	}
 }
 

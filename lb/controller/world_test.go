@@ -40,7 +40,6 @@ type world struct {
 	events   *record.FakeRecorder
 	registry metrics.KubeRegistry
 	defaults lb.Defaults
-	index    cloudnodes.Index
 	network  func() int64
 	ranges   func() []netip.Prefix
 	refresh  func(context.Context) error
@@ -148,7 +147,7 @@ func (w *world) doubt(ctx context.Context) error {
 	for i := range all.Items {
 		nodes = append(nodes, &all.Items[i])
 	}
-	return w.index.Doubt(ctx, w.cloud.servers, nodes)
+	return (&cloudnodes.Machines{Cloud: w.cloud.servers}).Doubt(ctx, nodes)
 }
 
 func (w *world) restart() {

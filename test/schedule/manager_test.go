@@ -128,7 +128,7 @@ func (m *manager) assemble(ctx context.Context, client kubernetes.Interface, fac
 	}
 	router, err = routecontroller.New(routecontroller.Config{
 		Client: client, Nodes: nodes, Table: network.Table(),
-		Gateways: cloud.Gateways{Servers: network.Servers(), Index: &cloud.Index{}},
+		Gateways: &cloud.Machines{Cloud: network.Servers()},
 		Ranges:   []routes.Range{{Prefix: netip.MustParsePrefix(podRange), NodeBits: 24}},
 		Limit:    100, MaxDeletions: 25, Period: period, Lease: leaseTime,
 		Departed: allocator.Departed,

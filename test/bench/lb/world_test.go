@@ -40,7 +40,7 @@ type world struct {
 	client   *hetzner.Client
 	network  *hetzner.Network
 	servers  *hetzner.Servers
-	index    cloud.Index
+	machines cloud.Machines
 	seeded   int64 // the network's ID
 	defaults lb.Defaults
 	stop     func()
@@ -64,6 +64,7 @@ func newWorld(t testing.TB, options hcloudsim.Options) *world {
 	w.network, err = w.client.Network(w.ctx, "bench")
 	w.must(err)
 	w.servers = w.client.Servers(seeded.ID)
+	w.machines.Cloud = w.servers
 	w.defaults = lb.Defaults{Cluster: "bench", Network: seeded.ID, Location: "nbg1", Type: "lb21", UsePrivateIP: true, Classless: true}
 	return w
 }
@@ -88,7 +89,7 @@ func (w *world) start() {
 		Doubt: func(ctx context.Context) error {
 			nodes, err := factory.Core().V1().Nodes().Lister().List(labels.Everything())
 			w.must(err)
-			return w.index.Doubt(ctx, w.servers, nodes)
+			return w.machines.Doubt(ctx, nodes)
 		},
 	})
 	w.must(err)

@@ -21,21 +21,21 @@ type hasty struct {
 	network int64
 
 	mu   sync.Mutex
-	list []cloud.Server
+	list []cloud.Machine
 }
 
 func newHasty(l *simcluster.Cluster) *hasty {
 	return &hasty{network: l.Network.ID, api: administrator(l)}
 }
 
-func (h *hasty) List(ctx context.Context, _ time.Time) ([]cloud.Server, error) {
+func (h *hasty) List(ctx context.Context, _ time.Time) ([]cloud.Machine, error) {
 	found, err := h.api.Server.All(ctx)
 	if err != nil {
 		return nil, err
 	}
-	var list []cloud.Server
+	var list []cloud.Machine
 	for _, s := range found {
-		server := cloud.Server{ID: s.ID, Name: s.Name}
+		server := cloud.Machine{ID: s.ID, Name: s.Name}
 		for _, private := range s.PrivateNet {
 			if private.Network.ID == h.network {
 				server.PrivateIP, _ = netip.AddrFromSlice(private.IP.To4())
@@ -49,11 +49,11 @@ func (h *hasty) List(ctx context.Context, _ time.Time) ([]cloud.Server, error) {
 	return list, nil
 }
 
-func (h *hasty) Look(ctx context.Context, _ []cloud.Question) ([]cloud.Server, error) {
+func (h *hasty) Look(ctx context.Context, _ []cloud.Question) ([]cloud.Machine, error) {
 	return h.List(ctx, time.Time{})
 }
 
-func (h *hasty) Get(_ context.Context, id int64) (cloud.Server, error) {
+func (h *hasty) Get(_ context.Context, id int64) (cloud.Machine, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, s := range h.list {
@@ -61,7 +61,7 @@ func (h *hasty) Get(_ context.Context, id int64) (cloud.Server, error) {
 			return s, nil
 		}
 	}
-	return cloud.Server{}, fmt.Errorf("server %d: %w", id, cloud.ErrNoServer)
+	return cloud.Machine{}, fmt.Errorf("server %d: %w", id, cloud.ErrNoServer)
 }
 
 // The schedules are worth their time: a manager without the completeness check

@@ -89,7 +89,7 @@ func rules() []rule {
 		never("./internal/kube/...", "./internal/cloud/... ./internal/hetzner/... ./ipam/controller ./routes/controller ./lb/controller",
 			"internal/kube translates between Kubernetes objects and domain values, below every controller"),
 		never("./internal/cloud/...", "./internal/hetzner/... ./internal/robot/... ./internal/dedicated/... ./ipam/controller ./routes/controller ./lb/controller",
-			"internal/cloud declares the ports Servers and DedicatedServers; their implementations come from cmd"),
+			"internal/cloud declares the ports Servers and Inventory; their implementations come from cmd"),
 		only("./internal/dedicated/...", "std ./addresses ./internal/cloud ./internal/vswitch ./internal/robot ./internal/requests",
 			"internal/dedicated makes of what Robot says what internal/cloud, internal/vswitch and addresses/controller ask for; it knows neither Nodes nor the web service"),
 		only("./internal/vswitch/...", "std ./internal/kube k8s.io/...",

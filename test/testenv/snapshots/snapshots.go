@@ -101,8 +101,8 @@ func podCIDR6(i int) netip.Prefix {
 
 func join(s *survey.Snapshot, i int) {
 	name := NodeName(i, s.Network.Servers)
-	server := cloud.Server{
-		ID: int64(100 + i), Name: name, Type: "cx22", Location: []string{"fsn1", "nbg1", "hel1"}[i%3], PrivateIP: Gateway(i),
+	server := cloud.Machine{
+		ID: int64(100 + i), Name: name, Type: "cx22", Region: []string{"fsn1", "nbg1", "hel1"}[i%3], PrivateIP: Gateway(i),
 		Status: "running", Created: ago(time.Hour).Time,
 	}
 	node := &corev1.Node{

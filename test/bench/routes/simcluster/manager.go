@@ -49,7 +49,7 @@ const (
 type Manager struct {
 	Informers  informers.SharedInformerFactory
 	Table      routes.Table
-	Gateways   *cloud.Gateways
+	Gateways   *cloud.Machines
 	Controller *controller.Controller
 	Registry   metrics.KubeRegistry
 	Events     *record.FakeRecorder
@@ -89,7 +89,7 @@ func (l *Cluster) Start(ctx context.Context, o Options) (*Manager, error) {
 	if o.Servers != nil {
 		servers = o.Servers(servers)
 	}
-	m.Table, m.Gateways = network.Table(), &cloud.Gateways{Servers: servers, Index: &cloud.Index{}}
+	m.Table, m.Gateways = network.Table(), &cloud.Machines{Cloud: servers}
 	if err := m.begin(ctx, o); err != nil {
 		cancel()
 		return nil, err
@@ -140,7 +140,7 @@ func pause(ctx context.Context, d time.Duration) {
 func (m *Manager) begin(ctx context.Context, o Options) error {
 	nodes := m.Informers.Core().V1().Nodes()
 	provider := cloud.Provider{Name: "hcloud", V2: &cloud.Instances{
-		Servers: m.Gateways.Servers, Index: m.Gateways.Index, Nodes: nodes.Lister(), Recorder: m.Events,
+		Machines: m.Gateways, Nodes: nodes.Lister(), Recorder: m.Events,
 		Family: cloud.IPv4, InNetwork: true, Gated: true,
 	}}
 	run, err := m.routes(o)
