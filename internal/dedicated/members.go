@@ -17,12 +17,12 @@ func (s *Servers) Members(ctx context.Context, vSwitch int64) (map[int64]vswitch
 	if _, err := s.List(ctx, time.Time{}); err != nil {
 		return nil, err
 	}
-	found, err := s.robot.VSwitch(ctx, vSwitch)
+	found, err := s.robot.Members(ctx, vSwitch)
 	if err != nil {
 		return nil, err
 	}
-	members := make(map[int64]vswitch.Status, len(found.Members))
-	for _, m := range found.Members {
+	members := make(map[int64]vswitch.Status, len(found))
+	for _, m := range found {
 		switch m.Status {
 		case robot.MemberReady:
 			members[m.Server] = vswitch.Ready

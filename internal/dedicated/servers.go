@@ -18,7 +18,7 @@ import (
 type Robot interface {
 	Servers(ctx context.Context) ([]robot.Server, error)
 	Server(ctx context.Context, number int64) (robot.Server, error)
-	VSwitch(ctx context.Context, id int64) (robot.VSwitch, error)
+	Members(ctx context.Context, vSwitch int64) ([]robot.Member, error)
 }
 
 const (

@@ -129,7 +129,7 @@ func TestAnOutage(t *testing.T) {
 				for range 5 {
 					repeat(t, &working, ctx, time.Second, func(ctx context.Context) error {
 						began := time.Now()
-						_, err := a.client.VSwitches(ctx)
+						_, err := a.client.Members(ctx, 4321)
 						var gone *robot.Unavailable
 						if !over.Load() && (!errors.As(err, &gone) || gone.Since.IsZero() || time.Since(began) > time.Second) {
 							t.Errorf("after %s: %v", time.Since(began), err)
@@ -153,7 +153,7 @@ func TestAnOutage(t *testing.T) {
 				time.Sleep(7 * time.Minute)
 				stop()
 				working.Wait()
-				if _, err := a.client.VSwitches(t.Context()); err != nil {
+				if _, err := a.client.Members(t.Context(), 4321); err != nil {
 					t.Error(err)
 				}
 				if got := strings.Join(a.told, ", "); got != "gone, answers" {
@@ -268,7 +268,7 @@ func TestTheIntervalOfAQuota(t *testing.T) {
 		ctx, stop := context.WithTimeout(requests.WithPriority(t.Context(), requests.Urgent), time.Hour)
 		defer stop()
 		for ctx.Err() == nil {
-			if _, err := a.client.VSwitches(ctx); err != nil && ctx.Err() == nil && !robot.IsCode(err, robot.CodeRateLimit) {
+			if _, err := a.client.Servers(ctx); err != nil && ctx.Err() == nil && !robot.IsCode(err, robot.CodeRateLimit) {
 				t.Error(err)
 			}
 			time.Sleep(time.Second)
@@ -299,7 +299,7 @@ func TestRemainingGrowsByItself(t *testing.T) {
 		}
 		want := func(servers, failovers float64) {
 			t.Helper()
-			if got := remaining(); len(got) != 8 || got["GET /server"] != servers || got["GET /failover"] != failovers {
+			if got := remaining(); len(got) != 6 || got["GET /server"] != servers || got["GET /failover"] != failovers {
 				t.Errorf("remaining are %v, want %v servers and %v failovers", got, servers, failovers)
 			}
 		}
@@ -322,7 +322,7 @@ underlay_robot_requests_credentials_refused 1
 # HELP underlay_robot_requests_total [ALPHA] Number of requests sent to the Robot web service by operation (such as ` + "`GET /server`" + `), priority (urgent, normal, background) and code (the HTTP status, or ` + "`unanswered`" + `).
 # TYPE underlay_robot_requests_total counter
 underlay_robot_requests_total{code="200",operation="GET /server",priority="background"} 1
-underlay_robot_requests_total{code="401",operation="GET /vswitch",priority="normal"} 1
+underlay_robot_requests_total{code="401",operation="GET /vswitch/{id}",priority="normal"} 1
 underlay_robot_requests_total{code="404",operation="GET /server/{server}",priority="normal"} 1
 # HELP underlay_robot_requests_unavailable [ALPHA] 1 while the Robot web service doesn't answer.
 # TYPE underlay_robot_requests_unavailable gauge
@@ -336,7 +336,7 @@ func TestMetrics(t *testing.T) {
 		noError(t, err)
 		_, _ = a.client.Server(t.Context(), 5)
 		a.given.Store(user + ":wrong")
-		_, _ = a.client.VSwitches(t.Context())
+		_, _ = a.client.Members(t.Context(), 4321)
 		if err := testutil.GatherAndCompare(a.registry, strings.NewReader(wantMetrics), "underlay_robot_requests_total",
 			"underlay_robot_requests_credentials_refused", "underlay_robot_requests_unavailable"); err != nil {
 			t.Error(err)

@@ -36,9 +36,8 @@ type Options struct {
 	// with an *Unavailable, and once with nil when it answers again. It must not
 	// call the Client.
 	Availability func(error)
-	// Application and Version go into the User-Agent; without the first it is
-	// underlay-ccm.
-	Application, Version string
+	// Version goes into the User-Agent.
+	Version string
 
 	Registry Registry
 	// Transport is the way to the web service; nil means that of NewTransport.
@@ -83,7 +82,7 @@ func New(o Options) (*Client, error) {
 	}
 	c := &Client{
 		endpoint: strings.TrimSuffix(endpoint, "/"),
-		agent:    strings.TrimSuffix(cmp.Or(o.Application, "underlay-ccm")+"/"+o.Version, "/"),
+		agent:    strings.TrimSuffix("underlay-ccm/"+o.Version, "/"),
 		http: &http.Client{
 			// A redirect would carry the password to whoever it names.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },

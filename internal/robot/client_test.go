@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -39,9 +40,6 @@ type account struct {
 func newAccount(t *testing.T, o robotsim.Options) *account {
 	t.Helper()
 	o.User, o.Password = user, password
-	o.CloudSubnets = func() []robotsim.CloudSubnet {
-		return []robotsim.CloudSubnet{{VSwitch: 4321, Network: 9, Range: netip.MustParsePrefix("10.1.0.0/24"), Gateway: netip.MustParseAddr("10.1.0.1")}}
-	}
 	a := &account{sim: robotsim.New(o), registry: metrics.NewKubeRegistry()}
 	a.way.next = a.sim.Transport()
 	a.given.Store(user + ":" + password)
@@ -104,7 +102,7 @@ func TestReads(t *testing.T) {
 		noError(t, err)
 		want := robot.Server{
 			Number: 321, Name: "node-1", IPv4: netip.MustParseAddr("203.0.113.1"), IPv6: netip.MustParsePrefix("2001:db8:1::/64"),
-			Addresses: []netip.Addr{netip.MustParseAddr("203.0.113.1")}, Product: "AX41-NVMe", DC: "FSN1-DC14", Ready: true,
+			Addresses: []netip.Addr{netip.MustParseAddr("203.0.113.1")}, Product: "AX41-NVMe", DC: "FSN1-DC14",
 		}
 		if len(servers) != 2 || fmt.Sprint(servers[0]) != fmt.Sprint(want) {
 			t.Errorf("servers are %+v, want %+v first", servers, want)
@@ -114,20 +112,16 @@ func TestReads(t *testing.T) {
 		if fmt.Sprint(one) != fmt.Sprint(want) {
 			t.Errorf("server is %+v", one)
 		}
-		if _, err := a.client.Server(t.Context(), 5); !robot.NotFound(err) || !strings.Contains(err.Error(), "server 5") {
+		if _, err := a.client.Server(t.Context(), 5); !robot.IsCode(err, robot.CodeServerNotFound) ||
+			!strings.Contains(err.Error(), "server 5") {
 			t.Errorf("got %v, want that there is none", err)
 		}
-		list, err := a.client.VSwitches(t.Context())
+		members, err := a.client.Members(t.Context(), 4321)
 		noError(t, err)
-		if len(list) != 1 || list[0].ID != 4321 || list[0].VLAN != 4001 || list[0].Name != "cluster" {
-			t.Errorf("vSwitches are %+v", list)
-		}
-		v, err := a.client.VSwitch(t.Context(), 4321)
-		noError(t, err)
-		if got := fmt.Sprint(v.Members, v.CloudNetworks); got != "[{321 1} {421 2}] [{9 10.1.0.0/24 10.1.0.1}]" {
+		if got := fmt.Sprint(members); got != "[{321 1} {421 2}]" {
 			t.Errorf("vSwitch has %s", got)
 		}
-		if _, err := a.client.VSwitch(t.Context(), 5); !robot.NotFound(err) {
+		if _, err := a.client.Members(t.Context(), 5); !robot.IsCode(err, robot.CodeNotFound) {
 			t.Errorf("got %v, want that there is none", err)
 		}
 		failovers, err := a.client.Failovers(t.Context())
@@ -139,6 +133,11 @@ func TestReads(t *testing.T) {
 			t.Errorf("told of %q", a.told)
 		}
 	})
+}
+
+// notFound reports whether the web service replied that there is no such thing.
+func notFound(err error) bool {
+	return robot.IsCode(err, robot.CodeNotFound, robot.CodeServerNotFound)
 }
 
 // Over HTTP, as the service words it: what is being configured, in whichever word, and what
@@ -162,9 +161,9 @@ func TestMembers(t *testing.T) {
 			} {
 				noError(t, a.sim.SetMember(4321, 321, status))
 				noError(t, a.sim.SetMember(4321, 421, ""))
-				v, err := c.VSwitch(t.Context(), 4321)
-				if err != nil || fmt.Sprint(v.Members) != want {
-					t.Errorf("%q: %v, %v, want %s", status, v.Members, err, want)
+				members, err := c.Members(t.Context(), 4321)
+				if err != nil || fmt.Sprint(members) != want {
+					t.Errorf("%q: %v, %v, want %s", status, members, err, want)
 				}
 			}
 		})
@@ -175,13 +174,14 @@ func TestMembers(t *testing.T) {
 		`{"id": 4321}`:                 false,
 		`{"id": 4322, "server": []}`:   false,
 	} {
-		if _, err := answering(t, http.StatusOK, "application/json", body).VSwitch(t.Context(), 4321); (err == nil) != whole {
+		if _, err := answering(t, http.StatusOK, "application/json", body).Members(t.Context(), 4321); (err == nil) != whole {
 			t.Errorf("%s: %v", body, err)
 		}
 	}
-	v, err := answering(t, http.StatusOK, "application/json", `{"id": 1, "server": [{"server_number": 7, "status": "moving"}]}`).VSwitch(t.Context(), 1)
-	if err != nil || v.Members[0].Status != robot.MemberInProcess {
-		t.Errorf("a status that isn't known is %v, %v", v.Members, err)
+	const moving = `{"id": 1, "server": [{"server_number": 7, "status": "moving"}]}`
+	members, err := answering(t, http.StatusOK, "application/json", moving).Members(t.Context(), 1)
+	if err != nil || len(members) != 1 || members[0].Status != robot.MemberInProcess {
+		t.Errorf("a status that isn't known is %v, %v", members, err)
 	}
 }
 
@@ -217,17 +217,18 @@ func TestListsAreWhole(t *testing.T) {
 		}
 	}
 	for _, body := range []string{`{"server": {"server_number": 2}}`, `{"server": null}`, `null`} {
-		if _, err := answering(t, http.StatusOK, "", body).Server(t.Context(), 1); err == nil || robot.NotFound(err) {
+		if _, err := answering(t, http.StatusOK, "", body).Server(t.Context(), 1); err == nil || notFound(err) {
 			t.Errorf("%s as server 1: %v", body, err)
 		}
 	}
 	null := answering(t, http.StatusOK, "application/json", "null")
 	_, failovers := null.Failovers(t.Context())
-	_, vSwitches := null.VSwitches(t.Context())
-	_, vSwitch := null.VSwitch(t.Context(), 4321)
-	_, failover := null.Failover(t.Context(), netip.MustParseAddr("203.0.113.100"))
-	for what, err := range map[string]error{"failover addresses": failovers, "vSwitches": vSwitches, "a vSwitch": vSwitch, "a failover address": failover} {
-		if err == nil || robot.NotFound(err) || !strings.Contains(err.Error(), "it is null") {
+	_, vSwitch := null.Members(t.Context(), 4321)
+	_, failover := null.UnrouteFailover(t.Context(), netip.MustParseAddr("203.0.113.100"))
+	for what, err := range map[string]error{
+		"failover addresses": failovers, "a vSwitch": vSwitch, "a failover address": failover,
+	} {
+		if err == nil || notFound(err) || !strings.Contains(err.Error(), "it is null") {
 			t.Errorf("null as %s: %v", what, err)
 		}
 	}
@@ -251,7 +252,7 @@ func answering(t *testing.T, status int, kind, body string) *robot.Client {
 func TestOthersAnswers(t *testing.T) {
 	for _, status := range []int{301, 404, 502} {
 		c := answering(t, status, "text/html", "<html></html>")
-		if _, err := c.Server(t.Context(), 321); err == nil || robot.NotFound(err) || !strings.Contains(err.Error(), fmt.Sprint(status)) {
+		if _, err := c.Server(t.Context(), 321); err == nil || notFound(err) || !strings.Contains(err.Error(), fmt.Sprint(status)) {
 			t.Errorf("%d: got %v", status, err)
 		}
 	}
@@ -301,8 +302,9 @@ func TestFailoverAddressesMoveTogether(t *testing.T) {
 		if f, err = a.client.UnrouteFailover(t.Context(), f.IP); err != nil || f.Active.IsValid() {
 			t.Errorf("got %+v, %v", f, err)
 		}
-		if f, err = a.client.Failover(t.Context(), f.IP); err != nil || f.Active.IsValid() {
-			t.Errorf("got %+v, %v", f, err)
+		all, err := a.client.Failovers(t.Context())
+		if err != nil || !slices.Contains(all, f) {
+			t.Errorf("got %+v, %v; want %+v among them", all, err, f)
 		}
 		noError(t, a.sim.Inject(robotsim.Fault{Match: "POST /failover/{ip}", FailChange: true}))
 		if _, err := a.client.RouteFailover(t.Context(), f.IP, netip.MustParseAddr("2001:db8:2::")); !robot.IsCode(err, "FAILOVER_FAILED") {

@@ -51,7 +51,7 @@ func TestWrongCredentialsAreSentOnce(t *testing.T) {
 			all.Wait()
 			for range 59 {
 				time.Sleep(time.Minute)
-				_, err := a.client.VSwitches(t.Context())
+				_, err := a.client.Members(t.Context(), 4321)
 				wantRefused(t, err)
 			}
 			if n := len(a.sim.Requests()); n != 1 || a.asked(status) != 1 {
@@ -59,7 +59,7 @@ func TestWrongCredentialsAreSentOnce(t *testing.T) {
 			}
 			time.Sleep(time.Minute) // an hour has passed
 			for range 10 {
-				_, err := a.client.VSwitches(t.Context())
+				_, err := a.client.Members(t.Context(), 4321)
 				wantRefused(t, err)
 			}
 			if n := len(a.sim.Requests()); n != 2 || a.asked(status) != 2 {

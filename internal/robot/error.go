@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 )
 
@@ -14,8 +15,6 @@ const (
 	CodeRateLimit      = "RATE_LIMIT_EXCEEDED"
 	CodeNotFound       = "NOT_FOUND"
 	CodeServerNotFound = "SERVER_NOT_FOUND"
-	CodeConflict       = "CONFLICT"
-	CodeInProcess      = "VSWITCH_IN_PROCESS"
 	CodeAlreadyRouted  = "FAILOVER_ALREADY_ROUTED"
 	CodeLocked         = "FAILOVER_LOCKED"
 )
@@ -55,20 +54,8 @@ func readError(status int, body []byte) *Error {
 // IsCode reports whether the web service refused with one of the codes.
 func IsCode(err error, codes ...string) bool {
 	var refused *Error
-	if !errors.As(err, &refused) {
-		return false
-	}
-	for _, code := range codes {
-		if refused.Code == code {
-			return true
-		}
-	}
-	return false
+	return errors.As(err, &refused) && slices.Contains(codes, refused.Code)
 }
-
-// NotFound reports whether the web service says that there is no such thing. It
-// does not when it fails, or when something else answers in its place.
-func NotFound(err error) bool { return IsCode(err, CodeNotFound, CodeServerNotFound) }
 
 // Unavailable says that the web service doesn't answer.
 type Unavailable struct {

@@ -59,15 +59,6 @@ func (c *Client) Failovers(ctx context.Context) ([]Failover, error) {
 	return found, nil
 }
 
-// Failover returns one failover address. NotFound tells that there is none.
-func (c *Client) Failover(ctx context.Context, ip netip.Addr) (Failover, error) {
-	f, err := c.failover(ctx, getFailover, ip, nil)
-	if err != nil {
-		return Failover{}, fmt.Errorf("looking up failover address %s: %w", ip, err)
-	}
-	return f, nil
-}
-
 // RouteFailover routes a failover address to a server, by the server's main
 // address, for IPv6 that of its main net. It is urgent, and returns when it is
 // done, after a minute. After an error nobody knows where the address is; the

@@ -66,7 +66,7 @@ func TestAFailureLeavesRoomForOne(t *testing.T) {
 			var all sync.WaitGroup
 			for range 4 {
 				all.Go(func() {
-					if _, err := a.client.VSwitches(t.Context()); err != nil {
+					if _, err := a.client.Members(t.Context(), 4321); err != nil {
 						t.Error(err)
 					}
 				})
@@ -346,7 +346,7 @@ func neverBlocked(t *testing.T, seed uint64, lossy bool) {
 				if i == 0 {
 					_, _ = a.client.RouteFailover(asking, netip.MustParseAddr("203.0.113.100"), netip.MustParseAddr(fmt.Sprintf("203.0.113.%d", 1+dice(2))))
 				} else {
-					_, _ = a.client.VSwitches(asking)
+					_, _ = a.client.Members(asking, 4321)
 				}
 				cancel()
 				time.Sleep(time.Duration(dice(20)) * time.Second)
@@ -444,9 +444,9 @@ func TestNothingIsRepeated(t *testing.T) {
 		Credentials: func() (robot.Credentials, error) { return robot.NewCredentials(user, password) },
 	})
 	noError(t, err)
-	_, err = c.VSwitches(t.Context())
+	_, err = c.Servers(t.Context())
 	noError(t, err)
-	if _, err = c.VSwitches(t.Context()); err == nil {
+	if _, err = c.Servers(t.Context()); err == nil {
 		t.Error("answered over a closed connection")
 	}
 	mu.Lock()

@@ -26,16 +26,14 @@ func (o operation) routes() bool { return o == routeFailover || o == unrouteFail
 var (
 	listServers     = operation{"GET", "/server", 200}
 	getServer       = operation{"GET", "/server/{server}", 200}
-	listVSwitches   = operation{"GET", "/vswitch", 500}
 	getVSwitch      = operation{"GET", "/vswitch/{id}", 500}
 	listFailovers   = operation{"GET", "/failover", 100}
-	getFailover     = operation{"GET", "/failover/{ip}", 100}
 	routeFailover   = operation{"POST", "/failover/{ip}", 50}
 	unrouteFailover = operation{"DELETE", "/failover/{ip}", 50}
 )
 
 func operations() []operation {
-	return []operation{listServers, getServer, listVSwitches, getVSwitch, listFailovers, getFailover, routeFailover, unrouteFailover}
+	return []operation{listServers, getServer, getVSwitch, listFailovers, routeFailover, unrouteFailover}
 }
 
 const (

@@ -19,23 +19,17 @@ type Server struct {
 	Addresses []netip.Addr
 	Product   string // such as AX41-NVMe
 	DC        string // data center, such as FSN1-DC14
-	// Ready is false while the server is being set up.
-	Ready bool
-	// Cancelled servers go on until their contract ends.
-	Cancelled bool
 }
 
 // serverBody is a server as the web service writes it.
 type serverBody struct {
-	IP        string   `json:"server_ip"`
-	IPv6Net   string   `json:"server_ipv6_net"`
-	Number    int64    `json:"server_number"`
-	Name      string   `json:"server_name"`
-	Product   string   `json:"product"`
-	DC        string   `json:"dc"`
-	Status    string   `json:"status"`
-	Cancelled bool     `json:"cancelled"`
-	IPs       []string `json:"ip"`
+	IP      string   `json:"server_ip"`
+	IPv6Net string   `json:"server_ipv6_net"`
+	Number  int64    `json:"server_number"`
+	Name    string   `json:"server_name"`
+	Product string   `json:"product"`
+	DC      string   `json:"dc"`
+	IPs     []string `json:"ip"`
 }
 
 // ownPrefix is the length of a server's main IPv6 net.
@@ -45,7 +39,7 @@ func (b serverBody) server() (Server, error) {
 	if b.Number <= 0 {
 		return Server{}, fmt.Errorf("server %q: server_number %d: is no ID", b.Name, b.Number)
 	}
-	s := Server{Number: b.Number, Name: b.Name, Product: b.Product, DC: b.DC, Ready: b.Status == "ready", Cancelled: b.Cancelled}
+	s := Server{Number: b.Number, Name: b.Name, Product: b.Product, DC: b.DC}
 	wrong := func(field, value string) error {
 		return fmt.Errorf("server %d: %s %q: is no IP address", b.Number, field, value)
 	}
@@ -92,7 +86,7 @@ func (c *Client) Servers(ctx context.Context) ([]Server, error) {
 	return found, nil
 }
 
-// Server returns one server. NotFound tells that there is none.
+// Server returns one server. CodeServerNotFound is that there is none.
 func (c *Client) Server(ctx context.Context, number int64) (Server, error) {
 	var body struct {
 		Server serverBody `json:"server"`
