@@ -124,7 +124,7 @@ func (m *manager) vSwitchMembers(c *appconfig.CompletedConfig) (runner, error) {
 		Client:   client,
 		Nodes:    c.SharedInformers.Core().V1().Nodes(),
 		Members:  m.account,
-		VSwitch:  func() int64 { return m.found.Load().VSwitch(reached.Subnet) },
+		VSwitch:  func() int64 { return m.followed.Network().VSwitch(reached.Subnet) },
 		Holds:    reached.Holds,
 		Recorder: c.EventRecorder,
 		Registry: registry{},
@@ -148,12 +148,14 @@ func (m *manager) loadBalancers(c *appconfig.CompletedConfig) (runner, error) {
 		return nil, fmt.Errorf("client of the load balancer controller: %w", err)
 	}
 	var network int64
+	var current func() int64
 	var ranges func() []netip.Prefix
 	var refresh func(context.Context) error
 	if m.network != nil {
 		network = m.network.ID
-		ranges = func() []netip.Prefix { return m.found.Load().DedicatedRanges() }
-		refresh = func(ctx context.Context) error { return m.found.Load().RefreshDedicatedRanges(ctx) }
+		current = func() int64 { return m.followed.Network().ID }
+		ranges = func() []netip.Prefix { return m.followed.Network().DedicatedRanges() }
+		refresh = func(ctx context.Context) error { return m.followed.Network().RefreshDedicatedRanges(ctx) }
 	}
 	nodes := c.SharedInformers.Core().V1().Nodes().Lister()
 	doubt := func(ctx context.Context) error {
@@ -170,7 +172,7 @@ func (m *manager) loadBalancers(c *appconfig.CompletedConfig) (runner, error) {
 		Slices:    c.SharedInformers.Discovery().V1().EndpointSlices(),
 		Backend:   m.client.LoadBalancers(),
 		Defaults:  wiring.Defaults(m.config, network, nil),
-		Network:   m.networkID,
+		Network:   current,
 		Reachable: m.reachableTargets,
 		Doubt:     doubt,
 		Recorder:  c.EventRecorder,

@@ -70,7 +70,7 @@ func alone() *appconfig.CompletedConfig {
 // again makes the network anew, with subnets.
 func (l *leading) again(subnets ...string) int64 {
 	l.t.Helper()
-	if err := l.sim.DeleteNetwork(l.networkID()); err != nil {
+	if err := l.sim.DeleteNetwork(l.followed.Network().ID); err != nil {
 		l.t.Fatal(err)
 	}
 	seed := hcloudsim.NetworkSeed{Name: "cluster", IPRange: netip.MustParsePrefix("10.0.0.0/8")}
@@ -132,7 +132,7 @@ func TestALeaderGoesOnWithWhatAStartRefuses(t *testing.T) {
 			l.config.VSwitch.Subnet = netip.MustParsePrefix("10.1.0.0/16")
 		},
 		"the network is gone": func(l *leading) {
-			if err := l.sim.DeleteNetwork(l.networkID()); err != nil {
+			if err := l.sim.DeleteNetwork(l.followed.Network().ID); err != nil {
 				l.t.Fatal(err)
 			}
 		},
@@ -169,8 +169,8 @@ func TestANetworkIsFoundAgainWithoutRoutes(t *testing.T) {
 		made := l.again()
 		l.sim.ResetRequests()
 		time.Sleep(5 * time.Minute)
-		if l.networkID() != made {
-			l.t.Errorf("5 minutes later the network is %d, want %d", l.networkID(), made)
+		if l.followed.Network().ID != made {
+			l.t.Errorf("5 minutes later the network is %d, want %d", l.followed.Network().ID, made)
 		}
 		time.Sleep(time.Hour)
 		if n := len(l.sim.Requests()); n > 20 {

@@ -109,10 +109,9 @@ type manager struct {
 	client  *hetzner.Client  // nil without a cloud
 	network *hetzner.Network // as read at start or by the new leader; nil: none configured
 	table   routes.Table     // of the network
-	// networkID returns the ID of the current network; nil: none configured.
-	networkID func() int64
-	found     atomic.Pointer[hetzner.Network] // the current network
-	machines  cloud.Machines                  // every machine that a Node may run on
+	// followed looks up the network again when it was created anew; nil: none configured.
+	followed *hetzner.Followed
+	machines cloud.Machines // every machine that a Node may run on
 	// account lists the dedicated servers of the account at Robot; nil without Robot.
 	account *dedicated.Servers
 	robot   *robot.Client // nil without Robot

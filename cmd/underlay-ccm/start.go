@@ -92,18 +92,8 @@ func (m *manager) see() {
 		m.machines.Cloud = m.client.Servers(0)
 		return
 	}
-	view := func(n *hetzner.Network) cloud.View {
-		m.found.Store(n)
-		return cloud.View{ID: n.ID, Table: n, Servers: m.client.Servers(n.ID)}
-	}
-	followed := cloud.NewNetwork(view(m.network), func(ctx context.Context) (cloud.View, error) {
-		again, err := m.client.Network(ctx, m.config.Network)
-		if err != nil {
-			return cloud.View{}, err
-		}
-		return view(again), nil
-	}, func(err error) bool { return errors.Is(err, hetzner.ErrNoNetwork) })
-	m.table, m.machines.Cloud, m.networkID = followed.Table(), followed.Servers(), followed.ID
+	m.followed = m.client.Follow(m.network, m.config.Network)
+	m.table, m.machines.Cloud = m.followed, m.followed.Servers()
 }
 
 // networkRange returns a getter of the current network's range; nil without a network.
@@ -111,7 +101,7 @@ func (m *manager) networkRange() func() netip.Prefix {
 	if m.network == nil {
 		return nil
 	}
-	return func() netip.Prefix { return m.found.Load().IPRange }
+	return func() netip.Prefix { return m.followed.Network().IPRange }
 }
 
 // routesRun reports whether the route controller runs, which lists the network periodically.

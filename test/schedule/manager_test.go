@@ -84,7 +84,7 @@ func start(parent context.Context, name string, first bool, road func(*process) 
 }
 
 // findNetwork looks the network up, as a manager does at its start.
-func findNetwork(ctx context.Context, transport http.RoundTripper) (*cloud.Network, error) {
+func findNetwork(ctx context.Context, transport http.RoundTripper) (*hetzner.Followed, error) {
 	client, err := hetzner.New(hetzner.Options{
 		Endpoint: "http://cloud.test/v1", Token: func() (string, error) { return token, nil },
 		Registry: metrics.NewKubeRegistry(), Transport: transport,
@@ -92,22 +92,15 @@ func findNetwork(ctx context.Context, transport http.RoundTripper) (*cloud.Netwo
 	if err != nil {
 		return nil, err
 	}
-	find := func(ctx context.Context) (cloud.View, error) {
-		network, err := client.Network(ctx, networkName)
-		if err != nil {
-			return cloud.View{}, err
-		}
-		return cloud.View{ID: network.ID, Table: network, Servers: client.Servers(network.ID)}, nil
-	}
-	view, err := find(ctx)
+	network, err := client.Network(ctx, networkName)
 	if err != nil {
 		return nil, fmt.Errorf("looking up the network: %w", err)
 	}
-	return cloud.NewNetwork(view, find, func(err error) bool { return errors.Is(err, hetzner.ErrNoNetwork) }), nil
+	return client.Follow(network, networkName), nil
 }
 
 // assemble makes the controllers, joins them, and lets them run.
-func (m *manager) assemble(ctx context.Context, client kubernetes.Interface, factory informers.SharedInformerFactory, network *cloud.Network, first bool) error {
+func (m *manager) assemble(ctx context.Context, client kubernetes.Interface, factory informers.SharedInformerFactory, network *hetzner.Followed, first bool) error {
 	recorder, registry := &record.FakeRecorder{}, metrics.NewKubeRegistry()
 	nodes := factory.Core().V1().Nodes()
 	var router *routecontroller.Controller
@@ -127,7 +120,7 @@ func (m *manager) assemble(ctx context.Context, client kubernetes.Interface, fac
 		return err
 	}
 	router, err = routecontroller.New(routecontroller.Config{
-		Client: client, Nodes: nodes, Table: network.Table(),
+		Client: client, Nodes: nodes, Table: network,
 		Gateways: &cloud.Machines{Cloud: network.Servers()},
 		Ranges:   []routes.Range{{Prefix: netip.MustParsePrefix(podRange), NodeBits: 24}},
 		Limit:    100, MaxDeletions: 25, Period: period, Lease: leaseTime,

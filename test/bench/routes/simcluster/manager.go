@@ -89,7 +89,7 @@ func (l *Cluster) Start(ctx context.Context, o Options) (*Manager, error) {
 	if o.Servers != nil {
 		servers = o.Servers(servers)
 	}
-	m.Table, m.Gateways = network.Table(), &cloud.Machines{Cloud: servers}
+	m.Table, m.Gateways = network, &cloud.Machines{Cloud: servers}
 	if err := m.begin(ctx, o); err != nil {
 		cancel()
 		return nil, err
@@ -99,7 +99,7 @@ func (l *Cluster) Start(ctx context.Context, o Options) (*Manager, error) {
 
 // connect does what cmd does: a client, the network by its name, and what
 // follows the network.
-func (l *Cluster) connect(ctx context.Context, registry metrics.KubeRegistry) (*cloud.Network, error) {
+func (l *Cluster) connect(ctx context.Context, registry metrics.KubeRegistry) (*hetzner.Followed, error) {
 	transport := l.Sim.Transport()
 	if l.Meddle != nil {
 		transport = l.Meddle(transport)
@@ -110,16 +110,10 @@ func (l *Cluster) connect(ctx context.Context, registry metrics.KubeRegistry) (*
 	if err != nil {
 		return nil, err
 	}
-	find := func(ctx context.Context) (cloud.View, error) {
-		network, err := client.Network(ctx, NetworkName)
-		if err != nil {
-			return cloud.View{}, err
-		}
-		return cloud.View{Table: network, Servers: client.Servers(network.ID)}, nil
-	}
-	var view cloud.View
+	var network *hetzner.Network
 	for { // as at a real manager's start, what may pass is waited for
-		if view, err = find(ctx); err == nil || ctx.Err() != nil || errors.Is(err, hetzner.ErrNoNetwork) || hetzner.Unauthorized(err) {
+		network, err = client.Network(ctx, NetworkName)
+		if err == nil || ctx.Err() != nil || errors.Is(err, hetzner.ErrNoNetwork) || hetzner.Unauthorized(err) {
 			break
 		}
 		pause(ctx, 10*time.Second)
@@ -127,7 +121,7 @@ func (l *Cluster) connect(ctx context.Context, registry metrics.KubeRegistry) (*
 	if err != nil {
 		return nil, fmt.Errorf("looking up the network: %w", err)
 	}
-	return cloud.NewNetwork(view, find, func(err error) bool { return errors.Is(err, hetzner.ErrNoNetwork) }), nil
+	return client.Follow(network, NetworkName), nil
 }
 
 func pause(ctx context.Context, d time.Duration) {
