@@ -1,8 +1,6 @@
 package bgp
 
 import (
-	"errors"
-	"fmt"
 	"hash/fnv"
 	"net/netip"
 	"slices"
@@ -46,43 +44,6 @@ func RouterID(node string, nodeAddresses []netip.Addr) netip.Addr {
 	id := [4]byte(h.Sum(nil))
 	id[0] |= 1 // never 0.0.0.0
 	return netip.AddrFrom4(id)
-}
-
-// Check says what is wrong, one error for each field.
-func (d Desired) Check() error {
-	var errs []error
-	if d.ASN == 0 || d.ASN == asTrans {
-		errs = append(errs, fmt.Errorf("asn: %d: not the number of an autonomous system: write the nodes' own, such as 64512", d.ASN))
-	}
-	if !d.RouterID.Is4() || d.RouterID.IsUnspecified() {
-		errs = append(errs, fmt.Errorf("router ID: %s: not an IPv4 address", d.RouterID))
-	}
-	if r := d.RestartTime; r < 0 || r > MaxRestartTime || r%time.Second != 0 {
-		errs = append(errs, fmt.Errorf("restart time: %s: write whole seconds, at most %s", r, MaxRestartTime))
-	}
-	errs = append(errs, CheckPeers(d.Peers)...)
-	for _, p := range d.Prefixes {
-		if !p.IsValid() || p != p.Masked() || p.Addr().Is4In6() {
-			errs = append(errs, fmt.Errorf("prefix %s: not the first address of a prefix", p))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// CheckPeers says what is wrong with peers, each by itself and beside the others.
-func CheckPeers(peers []Peer) (errs []error) {
-	for i, p := range peers {
-		errs = append(errs, p.Check()...)
-		for _, before := range peers[:i] {
-			if p.Name == before.Name {
-				errs = append(errs, fmt.Errorf("peer %q: name: another peer has it too: give each its own", p.Name))
-			}
-			if p.Address == before.Address {
-				errs = append(errs, fmt.Errorf("peer %q: address: %s: peer %q has it too, and there is one session with a router: name it once", p.Name, p.Address, before.Name))
-			}
-		}
-	}
-	return errs
 }
 
 // Path is a prefix with its next hop. An unspecified one stands for the address that a session
@@ -151,7 +112,7 @@ func (d Desired) Paths() []Path {
 	return slices.Compact(paths)
 }
 
-// Sorted are the peers with their defaults, by name.
+// Sorted are the peers by name, and the communities of each in order.
 func (d Desired) Sorted() []Peer {
 	peers := make([]Peer, len(d.Peers))
 	for i, p := range d.Peers {

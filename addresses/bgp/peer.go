@@ -1,7 +1,6 @@
 package bgp
 
 import (
-	"fmt"
 	"net/netip"
 	"slices"
 	"time"
@@ -9,37 +8,27 @@ import (
 	"github.com/underlay-ccm/underlay/addresses"
 )
 
-// Limits and defaults of sessions.
-const (
-	// DefaultHoldTime is how long a silent peer is believed to be there; both sides say what they
-	// want, and the shorter one counts. Three messages are sent in that time.
-	DefaultHoldTime = 9 * time.Second
-	// MinHoldTime is the shortest that there is (RFC 4271).
-	MinHoldTime = 3 * time.Second
-	// MaxHoldTime is what the message has room for: 16 bits of seconds.
-	MaxHoldTime = 65535 * time.Second
-	// DefaultPort is where routers listen.
-	DefaultPort = 179
-	// DefaultRestartTime is how long routers are asked to keep what a node announced while its
-	// speaker is replaced: time for a new pod to be pulled and started, and the longest that
-	// traffic may go to a machine that was switched off in an orderly way without being drained.
-	DefaultRestartTime = 60 * time.Second
-	// MaxRestartTime is what the capability has room for: 12 bits of seconds (RFC 4724).
-	MaxRestartTime = 4095 * time.Second
-)
+// DefaultRestartTime is how long routers are asked to keep what a node announced while its speaker
+// is replaced: time for a new pod to be pulled and started, and the longest that traffic may go to a
+// machine that was switched off in an orderly way without being drained.
+const DefaultRestartTime = 60 * time.Second
 
 // Peer is a router, and how to speak with it.
 type Peer struct {
+	// Name is no other peer's, and neither is Address: there is one session with a router.
 	Name    string
 	Address netip.Addr
-	Port    uint16 // 0: DefaultPort
+	Port    uint16
 	// ASN is the router's autonomous system; the node's own makes an internal session.
 	ASN      uint32
 	Password Password
-	HoldTime time.Duration // whole seconds; 0: DefaultHoldTime
-	// Communities are set on everything that this router is told.
-	Communities []Community
-	// Multihop: an external router that is not on one of the node's own segments.
+	// HoldTime, in whole seconds from 3 on, is how long a silent peer counts as present; the shorter
+	// one of both sides applies (RFC 4271).
+	HoldTime time.Duration
+	// Communities are set on everything that this router is told (RFC 1997): an autonomous system in
+	// the upper 16 bits of each.
+	Communities []uint32
+	// Multihop: an external router that is not on one of the node's own segments, so without BFD.
 	Multihop bool
 	// BFD: hello packets every BFDInterval beside the session (RFC 5880, RFC 5881); the router is
 	// taken for gone after BFDMisses of them.
@@ -52,47 +41,9 @@ const (
 	BFDMisses   = 3
 )
 
-// Check says what is wrong with a peer: one error for each field, which it names as the
-// configuration does.
-func (p Peer) Check() (errs []error) {
-	report := func(field string, value any, format string, args ...any) {
-		errs = append(errs, fmt.Errorf("peer %q: %s: %v: %s", p.Name, field, value, fmt.Sprintf(format, args...)))
-	}
-	switch a := p.Address; {
-	case !a.IsValid() || a.IsUnspecified() || a.IsMulticast() || a.IsLoopback():
-		report("address", p.Address, "not the address of a router: write the one that its BGP listens at, such as 192.0.2.1")
-	case a.Zone() != "" || a.IsLinkLocalUnicast() || a.Is4In6():
-		report("address", p.Address, "a link-local or an embedded address: write a global or a private one of the router")
-	}
-	if p.ASN == 0 || p.ASN == asTrans {
-		report("asn", p.ASN, "not the number of an autonomous system: write the router's own")
-	}
-	if h := p.HoldTime; h != 0 && (h < MinHoldTime || h > MaxHoldTime || h%time.Second != 0) {
-		report("holdTime", h, "write whole seconds from %s on, or leave it out for %s", MinHoldTime, DefaultHoldTime)
-	}
-	if p.BFD && p.Multihop {
-		report("bfd", p.BFD, "BFD is spoken on one segment only: leave it out, or multihop")
-	}
-	return errs
-}
-
-// asTrans stands for large numbers in old messages and is nobody's own (RFC 6793).
-const asTrans = 23456
-
-// canonical is the peer with its defaults, and communities sorted.
+// canonical is the peer with its communities sorted.
 func (p Peer) canonical() Peer {
-	if p.Port == 0 {
-		p.Port = DefaultPort
-	}
-	if p.HoldTime == 0 {
-		p.HoldTime = DefaultHoldTime
-	}
-	p.Communities = slices.Clone(p.Communities)
-	slices.SortFunc(p.Communities, Community.compare)
-	p.Communities = slices.Compact(p.Communities)
-	if len(p.Communities) == 0 {
-		p.Communities = nil
-	}
+	p.Communities = slices.Compact(slices.Sorted(slices.Values(p.Communities)))
 	return p
 }
 

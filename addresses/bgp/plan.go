@@ -47,7 +47,7 @@ func Diff(have, want Desired) Plan {
 	}
 	var plan Plan
 	plan.diffPeers(have, want)
-	plan.Policies = !maps.EqualFunc(have.marks(), want.marks(), slices.Equal[[]Community])
+	plan.Policies = !maps.EqualFunc(have.marks(), want.marks(), slices.Equal[[]uint32])
 	old, paths := have.Paths(), want.Paths()
 	for _, p := range paths {
 		if !slices.Contains(old, p) {
@@ -87,8 +87,8 @@ func (plan *Plan) diffPeers(have, want Desired) {
 }
 
 // marks are the communities of each router that has any.
-func (d Desired) marks() map[netip.Addr][]Community {
-	marks := make(map[netip.Addr][]Community)
+func (d Desired) marks() map[netip.Addr][]uint32 {
+	marks := make(map[netip.Addr][]uint32)
 	for _, p := range d.Sorted() {
 		if len(p.Communities) > 0 {
 			marks[p.Address] = p.Communities

@@ -158,13 +158,7 @@ func speaksWith(p config.BGPPeer, node *corev1.Node) bool {
 }
 
 func peerOf(p config.BGPPeer) (bgp.Peer, error) {
-	peer := bgp.Peer{
-		Name: p.Name, Address: p.Address, Port: p.Port, ASN: p.ASN, HoldTime: p.HoldTime,
-		Multihop: p.Multihop, BFD: p.BFD,
-	}
-	for _, c := range p.Communities {
-		peer.Communities = append(peer.Communities, bgp.Community{A: c >> 16, B: c & 0xffff})
-	}
+	peer := p.Peer
 	if p.PasswordFile == "" {
 		return peer, nil
 	}

@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/underlay-ccm/underlay/addresses"
+	"github.com/underlay-ccm/underlay/addresses/bgp"
 )
 
 // Addresses configures the addresses that nodes hold for Services.
@@ -60,23 +60,11 @@ type BGP struct {
 
 // BGPPeer is a router that agents peer with.
 type BGPPeer struct {
-	// Name and Address are unique.
-	Name    string
-	Address netip.Addr
-	Port    uint16
-	ASN     uint32
+	bgp.Peer // without the password, which only the nodes read
 	// Nodes selects the Nodes that peer with the router; nil selects all.
 	Nodes labels.Selector
 	// PasswordFile is the absolute path of the TCP MD5 password on the nodes (RFC 2385), or "".
 	PasswordFile string
-	// HoldTime is at least 3 seconds.
-	HoldTime time.Duration
-	// Communities are attached to announcements (RFC 1997).
-	Communities []uint32
-	// Multihop allows a router that is not on a segment of the node.
-	Multihop bool
-	// BFD detects within a second that the peer is unreachable (RFC 5880).
-	BFD bool
 }
 
 const (

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/underlay-ccm/underlay/addresses"
+	"github.com/underlay-ccm/underlay/addresses/bgp"
 	"github.com/underlay-ccm/underlay/internal/config"
 	"github.com/underlay-ccm/underlay/internal/survey"
 )
@@ -32,7 +33,7 @@ func addressed(s *survey.Snapshot) {
 			{Pool: addresses.Pool{Name: "segment", Ranges: ranges("10.0.200.0/28")}, Mover: config.Layer2, Field: "addresses.pools[0].ranges"},
 			{Pool: addresses.Pool{Name: "routed", Ranges: ranges("198.51.100.1"), OnRequest: true}, Mover: config.BGPMover, Field: "addresses.pools[1].ranges"},
 		},
-		BGP: config.BGP{ASN: 64512, Peers: []config.BGPPeer{{Name: "edge", Address: netip.MustParseAddr("10.0.0.1"), ASN: 64500}}},
+		BGP: config.BGP{ASN: 64512, Peers: []config.BGPPeer{{Peer: bgp.Peer{Name: "edge", Address: netip.MustParseAddr("10.0.0.1"), ASN: 64500}}}},
 	}
 	s.AddressLedger = &corev1.ConfigMap{Data: map[string]string{"ledger": storedAddresses}}
 	for i, n := range s.Nodes {

@@ -234,7 +234,7 @@ func of(node string, prefixes []netip.Prefix, peers ...netip.Addr) wanted {
 		if a.Is6() {
 			name = "router6"
 		}
-		w.Peers = append(w.Peers, secretPeer{Peer: bgp.Peer{Name: name, Address: a, ASN: routerASN}})
+		w.Peers = append(w.Peers, secretPeer{Peer: bgp.Peer{Name: name, Address: a, Port: 179, ASN: routerASN, HoldTime: 9 * time.Second}})
 	}
 	return w
 }

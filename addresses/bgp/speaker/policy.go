@@ -1,6 +1,8 @@
 package speaker
 
 import (
+	"fmt"
+
 	"github.com/osrg/gobgp/v4/api"
 
 	announce "github.com/underlay-ccm/underlay/addresses/bgp"
@@ -42,24 +44,13 @@ func policies(d announce.Desired) *api.SetPoliciesRequest {
 	return request
 }
 
-// marks add communities, which the library keeps in two attributes.
-func marks(all []announce.Community) *api.Actions {
-	actions := &api.Actions{RouteAction: api.RouteAction_ROUTE_ACTION_ACCEPT}
-	add := func(to *api.CommunityAction, c announce.Community) *api.CommunityAction {
-		if to == nil {
-			to = &api.CommunityAction{Type: api.CommunityAction_TYPE_ADD}
-		}
-		to.Communities = append(to.Communities, c.String())
-		return to
-	}
+// marks add communities to what is announced.
+func marks(all []uint32) *api.Actions {
+	add := &api.CommunityAction{Type: api.CommunityAction_TYPE_ADD}
 	for _, c := range all {
-		if c.Large {
-			actions.LargeCommunity = add(actions.LargeCommunity, c)
-		} else {
-			actions.Community = add(actions.Community, c)
-		}
+		add.Communities = append(add.Communities, fmt.Sprintf("%d:%d", c>>16, c&0xffff))
 	}
-	return actions
+	return &api.Actions{RouteAction: api.RouteAction_ROUTE_ACTION_ACCEPT, Community: add}
 }
 
 func assignments() []*api.PolicyAssignment {

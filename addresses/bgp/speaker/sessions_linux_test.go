@@ -79,7 +79,7 @@ protocol bgp a4 { local 192.0.2.12 as 64501; neighbor 192.0.2.11 as 64512; passi
 	}
 	a := speak(t, f.nodes["a"])
 	w := of("a", hosts(service4), router4)
-	w.Peers = append(w.Peers, secretPeer{Peer: bgp.Peer{Name: "other", Address: other, ASN: 64501}})
+	w.Peers = append(w.Peers, secretPeer{Peer: bgp.Peer{Name: "other", Address: other, Port: 179, ASN: 64501, HoldTime: 9 * time.Second}})
 	a.set(w)
 	f.until(soon, "the router tells a", func() bool {
 		return a.state("other").Established && strings.Contains(f.ask("show", "route", "export", "a4"), "198.18.0.0")
@@ -121,7 +121,7 @@ func TestCommunities(t *testing.T) {
 	f.route(session{node: "a", family: 4}, session{node: "a", family: 6})
 	a := speak(t, f.nodes["a"])
 	w := of("a", hosts(service4, service6), router4, router6)
-	w.Peers[0].Communities = []bgp.Community{{A: 64512, B: 100}, {Large: true, A: 64512, B: 1, C: 2}}
+	w.Peers[0].Communities = []uint32{64512<<16 | 100, 0xFFFF<<16 | 7}
 	a.set(w)
 	marked := func(what netip.Addr, texts ...string) func() bool {
 		return func() bool {
@@ -129,13 +129,13 @@ func TestCommunities(t *testing.T) {
 			return !slices.ContainsFunc(texts, func(text string) bool { return !strings.Contains(out, text) })
 		}
 	}
-	f.until(soon, "both kinds", marked(service4, "BGP.community: (64512,100)", "BGP.large_community: (64512, 1, 2)"))
+	f.until(soon, "both", marked(service4, "BGP.community: (64512,100) (65535,7)"))
 	f.until(soon, "the other session", marked(service6, "BGP.next_hop"))
 	if marked(service6, "community")() {
 		t.Error("the other session has communities too")
 	}
 	since := f.ask("show", "protocols", "a4")
-	w.Peers[0].Communities = []bgp.Community{{A: 64512, B: 200}}
+	w.Peers[0].Communities = []uint32{64512<<16 | 200}
 	a.set(w)
 	f.until(soon, "another community", marked(service4, "BGP.community: (64512,200)"))
 	if now := f.ask("show", "protocols", "a4"); now != since {

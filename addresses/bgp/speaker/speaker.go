@@ -55,9 +55,6 @@ func New(logger klog.Logger, changed func()) *Speaker {
 // In the first call of a process everything has to be there that the process before it announced:
 // what is missing is withdrawn as soon as a session stands.
 func (s *Speaker) Set(ctx context.Context, want announce.Desired) error {
-	if err := want.Check(); err != nil {
-		return fmt.Errorf("BGP: %w", err)
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	have, again := s.have, s.failed

@@ -66,7 +66,7 @@ func rules() []rule {
 			"the pure packages are tested without Kubernetes too, or they would not be pure for long").inTests(),
 
 		only("./addresses/bgp", "std ./addresses ./internal/secret",
-			"addresses/bgp decides what routers are told and knows no speaker: the configuration is checked with it, in programs that have no BGP").never(impure),
+			"addresses/bgp decides what routers are told and knows no speaker: the configuration has its peers, in programs that have no BGP").never(impure),
 		only("./addresses/bgp/speaker", "std ./addresses ./addresses/bgp "+gobgp+" github.com/go-logr/logr k8s.io/klog/v2",
 			"the speaker keeps sessions and knows neither Nodes nor Services"),
 
