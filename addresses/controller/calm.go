@@ -2,7 +2,10 @@ package controller
 
 import (
 	"maps"
+	"net/netip"
 	"time"
+
+	"github.com/underlay-ccm/underlay/addresses"
 )
 
 const (
@@ -47,11 +50,12 @@ func (c *calm) next() time.Time {
 // done. Providers that count moves, or don't do as asked, are spared.
 func (c *Controller) balance(p *plan) {
 	eligible := maps.Clone(p.eligible)
-	for address := range eligible {
-		pool, _ := poolOf(p.pools, address)
-		if r := c.routing[pool.Mover]; r != nil && (r.Scarce || !r.steady(address)) {
-			delete(eligible, address)
-		}
+	for mover, r := range c.routing {
+		steady := r.steady()
+		maps.DeleteFunc(eligible, func(address netip.Addr, _ addresses.Eligible) bool {
+			pool, _ := poolOf(p.pools, address)
+			return pool.Mover == mover && (r.Scarce || !steady(address))
+		})
 	}
 	balanced, move, unequal := p.ledger.Balance(eligible)
 	c.calm.unequal = unequal

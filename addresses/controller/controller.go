@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -99,6 +100,9 @@ func (c *Controller) Run(ctx context.Context) error {
 	logger := klog.FromContext(ctx).WithName(Name)
 	ctx = klog.NewContext(ctx, logger)
 	defer c.queue.ShutDown()
+	for _, r := range c.routing {
+		defer r.queue.ShutDown()
+	}
 	if !cache.WaitForNamedCacheSyncWithContext(ctx, c.synced...) {
 		return context.Cause(ctx)
 	}
@@ -106,14 +110,9 @@ func (c *Controller) Run(ctx context.Context) error {
 	defer logger.Info("Stopped")
 	c.calm.begin(time.Now())
 	c.queue.Add(onePass)
-	ended := make(chan struct{})
-	running := 0
+	var routing sync.WaitGroup
 	for _, r := range c.routing {
-		running++
-		go func() {
-			r.run(ctx)
-			ended <- struct{}{}
-		}()
+		routing.Go(func() { r.run(ctx) })
 	}
 	go func() {
 		<-ctx.Done()
@@ -121,9 +120,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	}()
 	for c.next(ctx) {
 	}
-	for range running {
-		<-ended
-	}
+	routing.Wait()
 	return nil
 }
 

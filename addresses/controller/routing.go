@@ -3,7 +3,6 @@ package controller
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
@@ -12,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 
 	"github.com/underlay-ccm/underlay/addresses"
@@ -50,41 +50,34 @@ func (d destination) same(other destination) bool {
 	return d.providerID == other.providerID && maps.Equal(d.serving, other.serving)
 }
 
-// routing keeps the addresses of one mover where they are to be. It has its own goroutine, and each
-// address that is on its way one more: an API may take a minute for what a node does at once, and
-// addresses of a node that died go all at the same time.
+// mostFlying bounds how many addresses are on their way at a time.
+const mostFlying = 16
+
+// routing keeps the addresses of one mover where they are to be. Each is a key of its queue, so that
+// addresses of a node that died go all at the same time, and none twice: an API may take a minute for
+// what a node does at once.
 type routing struct {
 	mover string
 	Routing
 	metrics  *controllerMetrics
 	announce func(mover string, address netip.Addr, d destination, err error)
-	changed  func() // outcomes has more
-	woken    chan struct{}
+	changed  func()                                       // outcomes has more
+	queue    workqueue.TypedDelayingInterface[netip.Addr] // the zero Addr: look where addresses lead
+	settled  time.Time
 
 	mu     sync.Mutex
 	wanted map[netip.Addr]destination
-	standing
-
-	// run has these to itself.
 	leads  map[netip.Addr]string // as it is; an address that is missing: not known, or nowhere
-	read   time.Time             // when that was asked for; zero: never
-	begun  time.Time
-	delay  time.Duration // until it is asked for again after that failed
-	flying map[netip.Addr]bool
-	landed chan flight
+	known  bool                  // the provider tells where addresses lead
+	delay  time.Duration         // until it is asked again, while it doesn't
+	read   time.Time             // when it was asked
+	landed map[netip.Addr]bool   // since then, so that leads is newer than what was read
 	tries  map[netip.Addr]try
+	// outcomes decided nothing so far; true: refused.
+	outcomes map[outcome]bool
 }
 
-// flight is an address on its way, and what became of it.
-type flight struct {
-	address netip.Addr
-	to      destination
-	from    string
-	told    addresses.Destination
-	err     error
-}
-
-// try is when an address that was not led to its node is led again.
+// try is what became of leading an address to its node, as long as it leads elsewhere.
 type try struct {
 	to    addresses.Destination
 	from  string // where it led when it was last known; it leads there or to its node
@@ -105,15 +98,13 @@ func (t try) waits(now, read time.Time) bool {
 	return now.Before(t.next)
 }
 
-// mostFlying bounds how many addresses are on their way at a time.
-const mostFlying = 16
-
 func newRouting(
 	mover string, r Routing, m *controllerMetrics, announce func(string, netip.Addr, destination, error), changed func(),
 ) *routing {
 	return &routing{
-		mover: mover, Routing: r, metrics: m, announce: announce, changed: changed, woken: make(chan struct{}, 1),
-		flying: make(map[netip.Addr]bool), landed: make(chan flight), tries: make(map[netip.Addr]try),
+		mover: mover, Routing: r, metrics: m, announce: announce, changed: changed,
+		queue: workqueue.NewTypedDelayingQueue[netip.Addr](),
+		leads: make(map[netip.Addr]string), landed: make(map[netip.Addr]bool), tries: make(map[netip.Addr]try),
 	}
 }
 
@@ -136,15 +127,28 @@ func (r *routing) want(p plan) {
 		}
 		wanted[e.Address] = d
 	}
+	r.set(wanted)
+}
+
+// set has the addresses led that are wanted elsewhere now.
+func (r *routing) set(wanted map[netip.Addr]destination) {
 	r.mu.Lock()
-	changed := r.wanted == nil || !maps.EqualFunc(r.wanted, wanted, destination.same)
+	defer r.mu.Unlock()
+	changed := !maps.EqualFunc(r.wanted, wanted, destination.same)
 	r.wanted = wanted
-	r.mu.Unlock()
-	if changed {
-		select {
-		case r.woken <- struct{}{}:
-		default:
-		}
+	if !changed {
+		return
+	}
+	maps.DeleteFunc(r.tries, func(a netip.Addr, _ try) bool { _, still := wanted[a]; return !still })
+	if !r.known && len(wanted) > 0 {
+		r.queue.Add(netip.Addr{})
+	}
+	r.add()
+}
+
+func (r *routing) add() {
+	for address := range r.wanted {
+		r.queue.Add(address)
 	}
 }
 
@@ -175,191 +179,148 @@ func (r *routing) former(p plan, e addresses.Entry) string {
 
 // run routes what differs until the context ends, and returns when nothing is on its way any more.
 func (r *routing) run(ctx context.Context) {
-	r.begun = time.Now()
-	var flights sync.WaitGroup
-	defer flights.Wait()
-	for {
-		var again <-chan time.Time
-		var timer *time.Timer
-		if d := r.wait(time.Now()); d > 0 {
-			timer = time.NewTimer(d)
-			again = timer.C
-		}
-		select {
-		case <-ctx.Done():
-		case <-r.woken:
-		case <-again:
-		case f := <-r.landed:
-			r.land(ctx, f)
-		}
-		if timer != nil {
-			timer.Stop()
-		}
-		if ctx.Err() != nil {
-			return
-		}
-		r.pass(ctx, &flights)
-	}
-}
-
-// wait is how long nothing is to be done; 0: until something is wanted, or lands.
-func (r *routing) wait(now time.Time) time.Duration {
-	var next time.Time
-	switch {
-	case r.delay > 0:
-		return r.delay // before that nothing is led
-	case r.read.IsZero():
-	case r.read.Before(r.begun.Add(routeSettled)):
-		next = r.begun.Add(routeSettled)
-	default:
-		next = r.read.Add(routeDrift)
-	}
-	for address, t := range r.tries {
-		if !r.flying[address] && !t.stays && (next.IsZero() || t.next.Before(next)) {
-			next = t.next
-		}
-	}
-	if next.IsZero() {
-		return 0
-	}
-	return max(next.Sub(now), time.Millisecond)
-}
-
-// pass leads every address that leads elsewhere to its node.
-func (r *routing) pass(ctx context.Context, flights *sync.WaitGroup) {
-	now := time.Now()
-	r.mu.Lock()
-	wanted := maps.Clone(r.wanted)
-	r.mu.Unlock()
-	if len(wanted) == 0 && r.read.IsZero() {
-		return // nothing was ever wanted: nobody is asked
-	}
-	settled := r.begun.Add(routeSettled)
-	if r.read.IsZero() || now.Sub(r.read) >= routeDrift || r.read.Before(settled) && !now.Before(settled) {
-		if err := r.look(ctx); err != nil {
-			r.failed(ctx, err)
-			r.stand(nil)
-			return
-		}
-	}
-	r.delay = 0
-	maps.DeleteFunc(r.tries, func(a netip.Addr, _ try) bool {
-		d, still := wanted[a]
-		led := still && r.leads[a] == d.providerID
-		if led {
-			r.hear(a, d.node, false)
-		}
-		return !r.flying[a] && (!still || led)
-	})
-	astray := make(map[netip.Addr]bool)
-	defer func() { r.stand(astray) }()
-	for _, address := range slices.SortedFunc(maps.Keys(wanted), netip.Addr.Compare) {
-		d := wanted[address]
-		t := r.tries[address]
-		from, known := r.leads[address]
-		if !known {
-			from = t.from
-		}
-		to := d.from(from)
-		waiting := t.to == to && t.waits(now, r.read)
-		if from == d.providerID && known {
-			r.arrived(address)
-			continue
-		}
-		astray[address] = t.stays
-		if r.flying[address] || waiting || len(r.flying) == mostFlying {
-			continue
-		}
-		r.flying[address] = true
-		flights.Go(func() {
-			f := flight{address, d, from, to, r.route(ctx, address, to)}
-			select {
-			case r.landed <- f:
-			case <-ctx.Done():
+	r.settled = time.Now().Add(routeSettled)
+	var workers sync.WaitGroup
+	for range mostFlying {
+		workers.Go(func() {
+			for {
+				address, ended := r.queue.Get()
+				switch {
+				case ended:
+					return
+				case ctx.Err() != nil:
+				case address.IsValid():
+					r.lead(ctx, address)
+				default:
+					r.look(ctx)
+				}
+				r.queue.Done(address)
 			}
 		})
 	}
+	<-ctx.Done()
+	r.queue.ShutDown()
+	workers.Wait()
 }
 
-// arrived forgets who held an address before: it leads to the one that does.
-func (r *routing) arrived(address netip.Addr) {
+// look asks where addresses lead. While that is not known, none is led elsewhere.
+func (r *routing) look(ctx context.Context) {
+	r.mu.Lock()
+	clear(r.landed)
+	r.mu.Unlock()
+	now := time.Now()
+	limited, cancel := context.WithTimeout(ctx, routeTimeout)
+	leads, err := r.Routed(limited)
+	cancel()
+	if ctx.Err() != nil {
+		return
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if d, still := r.wanted[address]; still {
+	if r.known = err == nil; !r.known {
+		r.metrics.unrouted.WithLabelValues(r.mover).Inc()
+		klog.FromContext(ctx).Error(err, "Where addresses lead is not known, will retry", "mover", r.mover)
+		r.delay = min(max(2*r.delay, firstRouteRetry), lastRouteRetry)
+		r.queue.AddAfter(netip.Addr{}, r.delay)
+		return
+	}
+	before := r.leads
+	r.leads, r.read, r.delay = make(map[netip.Addr]string), now, 0
+	maps.Copy(r.leads, leads)
+	for address := range r.landed {
+		delete(r.leads, address)
+		if led, known := before[address]; known {
+			r.leads[address] = led
+		}
+	}
+	next := now.Add(routeDrift)
+	if now.Before(r.settled) {
+		next = r.settled
+	}
+	r.queue.AddAfter(netip.Addr{}, time.Until(next))
+	r.add()
+}
+
+// lead leads an address to its node, if it leads elsewhere.
+func (r *routing) lead(ctx context.Context, address netip.Addr) {
+	r.mu.Lock()
+	d, from, needed := r.needed(address, time.Now())
+	r.mu.Unlock()
+	if !needed {
+		return
+	}
+	to := d.from(from)
+	limited, cancel := context.WithTimeout(ctx, routeTimeout)
+	err := r.Route(limited, address, to)
+	cancel()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.landed[address] = true
+	if err != nil {
+		delete(r.leads, address) // it may have been done all the same
+		if ctx.Err() == nil {
+			r.refused(ctx, address, d, try{to: to, from: from}, err)
+		}
+		return
+	}
+	klog.FromContext(ctx).Info("An address leads to another node", "address", address, "node", d.node, "mover", r.mover)
+	r.leads[address] = d.providerID
+	r.hear(address, d.node, false)
+	r.arrived(address, d)
+}
+
+// needed is where an address is to lead and where it leads, and whether it is time to change that.
+func (r *routing) needed(address netip.Addr, now time.Time) (d destination, from string, needed bool) {
+	d, wanted := r.wanted[address]
+	if !wanted || !r.known {
+		return d, "", false
+	}
+	t, tried := r.tries[address]
+	from, known := r.leads[address]
+	switch {
+	case !known:
+		from = t.from
+	case from == d.providerID:
+		if tried {
+			r.hear(address, d.node, false)
+		}
+		r.arrived(address, d)
+		return d, from, false
+	}
+	return d, from, t.to != d.from(from) || !t.waits(now, r.read)
+}
+
+// arrived forgets tries, and who held an address before, once it leads to the node that does.
+func (r *routing) arrived(address netip.Addr, to destination) {
+	delete(r.tries, address)
+	if d, still := r.wanted[address]; still && d.providerID == to.providerID {
 		d.former = ""
 		r.wanted[address] = d
 	}
 }
 
-// land takes in what became of an address that was on its way.
-func (r *routing) land(ctx context.Context, f flight) {
-	delete(r.flying, f.address)
-	if f.err != nil {
-		delete(r.leads, f.address) // it may have been done all the same
-		r.refused(ctx, f)
-		return
-	}
-	klog.FromContext(ctx).Info("An address leads to another node", "address", f.address, "node", f.to.node, "mover", r.mover)
-	r.hear(f.address, f.to.node, false)
-	r.leads[f.address] = f.to.providerID
-	delete(r.tries, f.address)
-}
-
-// look asks where addresses lead. What is on its way meanwhile is told when it lands.
-func (r *routing) look(ctx context.Context) error {
-	asked := time.Now()
-	ctx, cancel := context.WithTimeout(ctx, routeTimeout)
-	defer cancel()
-	leads, err := r.Routed(ctx)
-	if err != nil {
-		return fmt.Errorf("asking where addresses of %s lead: %w", r.mover, err)
-	}
-	r.leads, r.read = maps.Clone(leads), asked
-	if r.leads == nil {
-		r.leads = make(map[netip.Addr]string)
-	}
-	return nil
-}
-
-func (r *routing) route(ctx context.Context, address netip.Addr, to addresses.Destination) error {
-	ctx, cancel := context.WithTimeout(ctx, routeTimeout)
-	defer cancel()
-	return r.Route(ctx, address, to)
-}
-
-func (r *routing) failed(ctx context.Context, err error) {
-	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
-		return
-	}
-	r.metrics.unrouted.WithLabelValues(r.mover).Inc()
-	klog.FromContext(ctx).Error(err, "Where addresses lead is not known, will retry", "mover", r.mover)
-	r.delay = min(max(2*r.delay, firstRouteRetry), lastRouteRetry)
-}
-
 // refused tells the Services of an address, once for each cause, and puts the next try off.
-func (r *routing) refused(ctx context.Context, f flight) {
-	if ctx.Err() != nil {
-		return
-	}
+func (r *routing) refused(ctx context.Context, address netip.Addr, d destination, t try, err error) {
 	r.metrics.unrouted.WithLabelValues(r.mover).Inc()
-	klog.FromContext(ctx).Error(f.err, "An address was not led to its node, will retry",
-		"address", f.address, "node", f.to.node, "mover", r.mover)
-	t := r.tries[f.address]
-	if t.to != f.told {
-		t = try{to: f.told}
+	klog.FromContext(ctx).Error(err, "An address was not led to its node, will retry",
+		"address", address, "node", d.node, "mover", r.mover)
+	if before := r.tries[address]; before.to == t.to {
+		t.delay, t.told = before.delay, before.told
 	}
-	t.from = f.from
 	t.delay = min(max(2*t.delay, firstRouteRetry), lastRouteRetry)
 	t.next = time.Now().Add(t.delay)
 	var refusal *addresses.Unrouted
-	about := errors.As(f.err, &refusal)
+	about := errors.As(err, &refusal)
 	t.stays, t.seen = about && refusal.About == addresses.AboutAddress, r.read
 	if about && refusal.About == addresses.AboutNode {
-		r.hear(f.address, f.to.node, true)
+		r.hear(address, d.node, true)
 	}
-	if text := f.to.node + ": " + f.err.Error(); t.told != text {
+	if text := d.node + ": " + err.Error(); t.told != text {
 		t.told = text
-		r.announce(r.mover, f.address, f.to, f.err)
+		r.announce(r.mover, address, d, err)
 	}
-	r.tries[f.address] = t
+	if _, still := r.wanted[address]; still {
+		r.tries[address] = t
+		r.queue.AddAfter(address, t.delay)
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"net/netip"
 	"slices"
 	"strings"
@@ -110,10 +111,7 @@ func routed(t *testing.T, test func(p *provider, want func(to map[string]string)
 			for a, node := range to {
 				wanted[netip.MustParseAddr(a)] = destination{providerID: node, node: node}
 			}
-			r.mu.Lock()
-			r.wanted = wanted
-			r.mu.Unlock()
-			r.woken <- struct{}{}
+			r.set(wanted)
 			synctest.Wait()
 		}, &events)
 		stop()
@@ -192,4 +190,54 @@ func TestNobodyTellsWhereAddressesLead(t *testing.T) {
 			t.Errorf("moved %q", moves)
 		}
 	})
+}
+
+// Whatever is wanted, refused, slow or led elsewhere by others meanwhile, in the end each address leads
+// to its node, none was on its way twice at a time, and at rest the provider is asked every five minutes.
+func TestAnyRoutingSchedule(t *testing.T) {
+	all := []string{a1, a2, a3}
+	for seed := range uint64(40) {
+		routed(t, func(p *provider, want func(map[string]string), _ *[]string) {
+			random := rand.New(rand.NewPCG(seed, 7))
+			node := func() string { return string(rune('x' + random.IntN(3))) }
+			causes := []error{aboutAddress, aboutNode, errToken}
+			wanted := map[string]string{}
+			for range 80 {
+				address := all[random.IntN(len(all))]
+				p.set(func() {
+					switch random.IntN(6) {
+					case 0:
+						p.takes = time.Duration(random.IntN(100)) * time.Second
+					case 1:
+						p.fails[address] = causes[random.IntN(len(causes))]
+					case 2:
+						p.fails[node()] = aboutNode
+					case 3:
+						p.fails[""] = errToken
+					case 4:
+						p.leads[netip.MustParseAddr(address)] = node()
+					case 5:
+						clear(p.fails)
+					}
+				})
+				if wanted[address] = node(); random.IntN(4) == 0 {
+					delete(wanted, address)
+				}
+				want(wanted)
+				time.Sleep(time.Duration(random.IntN(90)) * time.Second)
+			}
+			p.set(func() { clear(p.fails) })
+			time.Sleep(12 * time.Minute)
+			p.told()
+			time.Sleep(time.Hour)
+			if asked, moves := p.told(); asked != 12 || moves != "" {
+				t.Errorf("seed %d: at rest asked %d times in an hour, moved %q", seed, asked, moves)
+			}
+			for address, node := range wanted {
+				if leads := p.leads[netip.MustParseAddr(address)]; leads != node {
+					t.Errorf("seed %d: %s leads to %q, want %q", seed, address, leads, node)
+				}
+			}
+		})
+	}
 }

@@ -6,7 +6,6 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -248,22 +247,30 @@ func TestNoBalanceWhileTheProviderRefuses(t *testing.T) {
 }
 
 func TestSteady(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		address, other, third := netip.MustParseAddr(a1), netip.MustParseAddr(a2), netip.MustParseAddr(a3)
-		r := &routing{}
-		for _, c := range []struct {
-			astray map[netip.Addr]bool
-			steady bool
-		}{
-			{nil, false},
-			{map[netip.Addr]bool{}, true},
-			{map[netip.Addr]bool{address: true}, false},
-			{map[netip.Addr]bool{other: true, third: true}, true},
-			{map[netip.Addr]bool{other: true, third: false}, false},
-		} {
-			if r.stand(c.astray); r.steady(address) != c.steady {
-				t.Errorf("%v: steady is %t", c.astray, !c.steady)
+	address := netip.MustParseAddr(a1)
+	for _, c := range []struct {
+		known  bool
+		astray map[string]bool // true: it stays whatever node it is for
+		steady bool
+	}{
+		{false, nil, false},
+		{true, nil, true},
+		{true, map[string]bool{a1: true}, false},
+		{true, map[string]bool{a2: true, a3: true}, true},
+		{true, map[string]bool{a2: true, a3: false}, false},
+	} {
+		r := &routing{
+			known: c.known, wanted: map[netip.Addr]destination{}, leads: map[netip.Addr]string{}, tries: map[netip.Addr]try{},
+		}
+		for _, text := range []string{a1, a2, a3} {
+			a := netip.MustParseAddr(text)
+			r.wanted[a], r.leads[a] = destination{providerID: "x"}, "x"
+			if stays, astray := c.astray[text]; astray {
+				r.leads[a], r.tries[a] = "y", try{stays: stays}
 			}
 		}
-	})
+		if r.steady()(address) != c.steady {
+			t.Errorf("%+v: steady is %t", c, !c.steady)
+		}
+	}
 }
