@@ -85,9 +85,9 @@ func BenchmarkPass(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	c := &Controller{doubts: make(doubts), unheard: make(unheard), metrics: m}
+	c := &Controller{health: newHealth(), metrics: m}
 	now := time.Now()
-	v.fleet = newFleet(nodes, c.doubts, c.unheard, nil, now)
+	v.fleet = newFleet(nodes, c.health, nil, now)
 	p := newPlan(v, addresses.Ledger{}, pools, whose{}, false)
 	for _, ch := range c.changes(p) {
 		v.services[ch.from.UID] = ch.to
@@ -95,7 +95,7 @@ func BenchmarkPass(b *testing.B) {
 	stored := p.ledger
 	b.ReportAllocs()
 	for b.Loop() {
-		v.fleet = newFleet(nodes, c.doubts, c.unheard, nil, now)
+		v.fleet = newFleet(nodes, c.health, nil, now)
 		p := newPlan(v, stored, pools, whose{}, false)
 		c.balance(&p)
 		if _, err := p.ledger.MarshalText(); err != nil {

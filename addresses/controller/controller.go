@@ -52,8 +52,7 @@ type Controller struct {
 	// The goroutine that decides has these to itself.
 	known   stored
 	fresh   bool // known was read or written in this pass
-	doubts  doubts
-	unheard unheard
+	health  *health
 	rivals  rivals
 	calm    calm
 	damaged string // what was said of a damaged ledger
@@ -73,7 +72,7 @@ func New(cfg Config) (*Controller, error) {
 		store:    store{cfg.Client, cfg.Namespace},
 		services: cfg.Services.Lister(), nodes: cfg.Nodes.Lister(), slices: cfg.Slices.Lister(),
 		pools: cfg.Pools, whose: whose{cfg.Classless, cfg.Balancers}, recorder: cfg.Recorder, metrics: m,
-		newest: kube.NewNewest[*corev1.Service](), doubts: make(doubts), unheard: make(unheard), rivals: make(rivals), routers: cfg.Routers,
+		newest: kube.NewNewest[*corev1.Service](), health: newHealth(), rivals: make(rivals), routers: cfg.Routers,
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, lastRetry),
 			workqueue.TypedRateLimitingQueueConfig[string]{Name: Name},
@@ -173,7 +172,7 @@ func (c *Controller) ledgerReference() *corev1.ObjectReference {
 // belief that the stored ledger is still there.
 func (c *Controller) wake(now time.Time) {
 	after := lookAgain
-	for _, at := range []time.Time{c.doubts.next(now), c.unheard.next(now), c.rivals.nextAfter(now), c.calm.next()} {
+	for _, at := range []time.Time{c.health.next(now), c.rivals.nextAfter(now), c.calm.next()} {
 		if !at.IsZero() {
 			after = min(after, max(at.Sub(now), 0)+gather)
 		}

@@ -57,7 +57,7 @@ func TestNoMoveToANodeThatIsNoBetter(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 38))
 		names := []string{"a", "b", "c", "d"}
-		f := fleet{doubts: doubts{}, now: time.Unix(0, 0)}
+		f := fleet{health: newHealth(), now: time.Unix(0, 0)}
 		for _, n := range names {
 			f.members = append(f.members, member{name: n, ready: true, reports: true})
 		}
@@ -91,7 +91,7 @@ func TestNoMoveToANodeThatIsNoBetter(t *testing.T) {
 					f.members[i].report.Silent = []addresses.Endpoint{{Node: e.Holder, Port: 30999}}
 				}
 			}
-			f.doubts.learn(f)
+			f.health.learn(&f)
 			may := f.eligible(e, Pool{Mover: MoverLayer2}, s)
 			before := e
 			l := ledgerOf(t, e)

@@ -80,19 +80,18 @@ func counted[T any](all []T) []T { return all[:min(len(all), kube.MostReported)]
 // fleet is all nodes, and what they say of each other.
 type fleet struct {
 	members []member // by name
-	doubts  doubts
+	health  *health
 	routers map[string]Routing
 	now     time.Time
 }
 
-func newFleet(nodes []*corev1.Node, d doubts, u unheard, routers map[string]Routing, now time.Time) fleet {
-	f := fleet{doubts: d, routers: routers, now: now}
+func newFleet(nodes []*corev1.Node, h *health, routers map[string]Routing, now time.Time) fleet {
+	f := fleet{health: h, routers: routers, now: now}
 	for _, n := range nodes {
 		f.members = append(f.members, memberOf(n))
 	}
 	slices.SortFunc(f.members, func(a, b member) int { return strings.Compare(a.name, b.name) })
-	d.learn(f)
-	u.learn(&f)
+	h.learn(&f)
 	return f
 }
 
@@ -154,14 +153,14 @@ func (f fleet) eligible(e addresses.Entry, p Pool, serving serving) addresses.El
 	var recovering, last []string
 	for _, m := range f.members {
 		switch why := f.whyNot(m, e, p, serving); {
-		case why == whySilent && !m.spared, why == whyRefused && f.doubts.unrouted(m.name, e.Address):
+		case why == whySilent && !m.spared, why == whyRefused && f.health.unrouted(m.name, e.Address):
 			last = append(last, m.name)
 		case why != "":
 		case m.spared:
 			may.Keeping = append(may.Keeping, m.name)
 		case m.leaving, e.Local() && !serving.ready[m.name]:
 			may.Leaving = append(may.Leaving, m.name)
-		case !may.Together && e.Holder != m.name && f.wasSilent(m, e, p, serving):
+		case !may.Together && e.Holder != m.name && f.silent(m, e, p, serving, true):
 			recovering = append(recovering, m.name)
 		default:
 			may.Nodes = append(may.Nodes, m.name)
@@ -189,9 +188,9 @@ func (f fleet) whyNot(m member, e addresses.Entry, p Pool, serving serving) stri
 		return whyProvider
 	case e.Local() && !serving.on(m):
 		return whyEndpoints
-	case p.Mover == MoverLayer2 && !m.report.OnSegment(e.Address), f.doubts.refused(m.name, e.Address, p.Mover):
+	case p.Mover == MoverLayer2 && !m.report.OnSegment(e.Address), f.health.refused(m.name, e.Address, p.Mover):
 		return whyRefused
-	case slices.ContainsFunc(f.asked(m, e, p, serving), func(port int) bool { return f.doubts.silent(m.name, port) }):
+	case f.silent(m, e, p, serving, false):
 		return whySilent
 	}
 	return ""
@@ -210,9 +209,12 @@ func (f fleet) asked(m member, e addresses.Entry, p Pool, serving serving) []int
 	return ports
 }
 
-// wasSilent reports whether a node did not answer for an address a while ago.
-func (f fleet) wasSilent(m member, e addresses.Entry, p Pool, serving serving) bool {
-	return slices.ContainsFunc(f.asked(m, e, p, serving), func(port int) bool { return f.doubts.wasSilent(m.name, port) })
+// silent reports whether a node does not answer for an address, or, with lately, did not a while ago.
+func (f fleet) silent(m member, e addresses.Entry, p Pool, serving serving, lately bool) bool {
+	return slices.ContainsFunc(f.asked(m, e, p, serving), func(port int) bool {
+		now, was := f.health.silent(m.name, port)
+		return now || lately && was
+	})
 }
 
 // serving are the nodes that have endpoints of a Service: such as take traffic, and such as do

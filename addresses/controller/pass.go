@@ -138,9 +138,9 @@ func (c *Controller) look(now time.Time) (view, error) {
 		return view{}, fmt.Errorf("listing Nodes: %w", err)
 	}
 	for _, r := range c.routing {
-		c.doubts.hear(r.heard(), now)
+		c.health.hear(r.heard(), now)
 	}
-	v.fleet = newFleet(nodes, c.doubts, c.unheard, c.routers, now)
+	v.fleet = newFleet(nodes, c.health, c.routers, now)
 	return v, nil
 }
 

@@ -96,7 +96,7 @@ func TestOneThatHearsNobodyTakesNothing(t *testing.T) {
 // one that is not believed is not remembered.
 func TestASilenceIsRemembered(t *testing.T) {
 	began := time.Now()
-	f := fleet{doubts: doubts{}}
+	f := fleet{health: newHealth()}
 	for _, name := range []string{"a", "b", "c", "d", "e"} {
 		f.members = append(f.members, member{name: name, ready: true, reports: true})
 	}
@@ -125,14 +125,14 @@ func TestASilenceIsRemembered(t *testing.T) {
 				f.members[i].report.Silent = append(f.members[i].report.Silent, addresses.Endpoint{Node: string(node), Port: addresses.ProxyPort})
 			}
 		}
-		f.doubts.learn(f)
-		silent, was := f.doubts.silent("a", addresses.ProxyPort), f.doubts.wasSilent("a", addresses.ProxyPort)
+		f.health.learn(&f)
+		silent, was := f.health.silent("a", addresses.ProxyPort)
 		if silent != step.silent || was != step.was {
 			t.Errorf("after %v a is silent: %t, was: %t; want %t, %t", step.at, silent, was, step.silent, step.was)
 		}
 	}
-	if len(f.doubts) > 0 {
-		t.Errorf("remembered to the end: %v", f.doubts)
+	if len(f.health.silences) > 0 {
+		t.Errorf("remembered to the end: %v", f.health.silences)
 	}
 }
 
