@@ -36,11 +36,6 @@ func (c *Controller) pass(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if c.known.lost() {
-		if err := c.lookLive(ctx, v); err != nil {
-			return err
-		}
-	}
 	p, err := c.settle(ctx, v)
 	if err != nil {
 		return err
@@ -69,6 +64,11 @@ func (c *Controller) settle(ctx context.Context, v view) (plan, error) {
 	confirmed := make(map[string]bool)
 	for range plansInPass {
 		lost := c.known.lost()
+		if lost {
+			if err := c.lookLive(ctx, v); err != nil {
+				return plan{}, err
+			}
+		}
 		p := newPlan(v, c.known.ledger, c.pools, c.whose, lost)
 		if done, err := c.confirm(ctx, &p, confirmed); err != nil {
 			return plan{}, err
@@ -80,9 +80,9 @@ func (c *Controller) settle(ctx context.Context, v view) (plan, error) {
 		if err != nil || string(text) == c.known.text {
 			return p, err
 		}
-		written, err := c.store.write(ctx, c.known, p.ledger)
+		live, err := c.store.write(ctx, c.known.object, string(text))
 		if err == nil {
-			c.known, c.fresh = written, true
+			c.known, c.fresh = stored{p.ledger, string(text), live}, true
 			c.stored(ctx, p, lost)
 			return p, nil
 		}
@@ -93,11 +93,6 @@ func (c *Controller) settle(ctx context.Context, v view) (plan, error) {
 		klog.FromContext(ctx).Info("The ledger was not written; reading it again", "cause", err.Error())
 		if err := c.read(ctx, time.Now()); err != nil {
 			return plan{}, err
-		}
-		if c.known.lost() {
-			if err := c.lookLive(ctx, v); err != nil {
-				return plan{}, err
-			}
 		}
 	}
 	return plan{}, fmt.Errorf("%w: the stored ledger, or a Service, changed %d times in a row", errOutdated, plansInPass)

@@ -78,36 +78,31 @@ func (s store) decode(live *corev1.ConfigMap) (stored, error) {
 // write stores a ledger if what was read is still there, and returns what is stored then. A refusal
 // because something else is there is a conflict, see isConflict. After any other error nobody knows
 // what is stored.
-func (s store) write(ctx context.Context, read stored, ledger addresses.Ledger) (stored, error) {
+func (s store) write(ctx context.Context, read *corev1.ConfigMap, text string) (live *corev1.ConfigMap, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	text, err := ledger.MarshalText()
-	if err != nil {
-		return stored{}, fmt.Errorf("encoding the ledger of addresses: %w", err)
-	}
 	maps := s.client.CoreV1().ConfigMaps(s.namespace)
-	var live *corev1.ConfigMap
-	if read.object == nil {
+	if read == nil {
 		live, err = maps.Create(ctx, &corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{
 				Name: LedgerName, Namespace: s.namespace,
 				Labels:      map[string]string{"app.kubernetes.io/part-of": "underlay"},
 				Annotations: map[string]string{"underlay.dev/about": "Which Service has which address, and which node holds it. Don't delete or edit."},
 			},
-			Data: map[string]string{LedgerKey: string(text)},
+			Data: map[string]string{LedgerKey: text},
 		}, metav1.CreateOptions{FieldManager: fieldManager})
 	} else {
-		next := read.object.DeepCopy()
+		next := read.DeepCopy()
 		if next.Data == nil {
 			next.Data = make(map[string]string)
 		}
-		next.Data[LedgerKey] = string(text)
+		next.Data[LedgerKey] = text
 		live, err = maps.Update(ctx, next, metav1.UpdateOptions{FieldManager: fieldManager})
 	}
 	if err != nil {
-		return stored{}, fmt.Errorf("writing the stored ledger of addresses, ConfigMap %s/%s: %w", s.namespace, LedgerName, err)
+		return nil, fmt.Errorf("writing the stored ledger of addresses, ConfigMap %s/%s: %w", s.namespace, LedgerName, err)
 	}
-	return stored{ledger: ledger, text: string(text), object: live}, nil
+	return live, nil
 }
 
 // isConflict reports whether something else is stored than what was read.
