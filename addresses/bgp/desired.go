@@ -55,17 +55,6 @@ type Path struct {
 
 func (p Path) compare(other Path) int { return p.Prefix.Compare(other.Prefix) }
 
-// families are those that sessions with a peer may carry, in order.
-func (d Desired) families() []addresses.Family {
-	var families []addresses.Family
-	for _, f := range []addresses.Family{addresses.IPv4, addresses.IPv6} {
-		if d.nextHop(f).IsValid() {
-			families = append(families, f)
-		}
-	}
-	return families
-}
-
 // nextHop is that of a family's paths; none: no session carries the family.
 func (d Desired) nextHop(f addresses.Family) netip.Addr {
 	own := func(p Peer) bool { return addresses.FamilyOf(p.Address) == f }
@@ -88,16 +77,6 @@ func unspecified(f addresses.Family) netip.Addr {
 		return netip.IPv4Unspecified()
 	}
 	return netip.IPv6Unspecified()
-}
-
-// Families are those that a session with a peer carries if the router agrees.
-func (d Desired) Families(p Peer) (families []addresses.Family) {
-	for _, f := range d.families() {
-		if f == addresses.FamilyOf(p.Address) || !d.nextHop(f).IsUnspecified() {
-			families = append(families, f)
-		}
-	}
-	return families
 }
 
 // Paths are what is announced, by prefix. Prefixes of a family that no session carries are missing.

@@ -98,16 +98,14 @@ func (d Desired) marks() map[netip.Addr][]uint32 {
 }
 
 func (d Desired) offer(p Peer) Offer {
-	offer := Offer{RestartSeconds: uint16(d.RestartTime.Seconds())}
-	for _, f := range d.Families(p) {
-		switch f {
-		case addresses.IPv4:
-			offer.IPv4 = true
-		case addresses.IPv6:
-			offer.IPv6 = true
-		}
+	carries := func(f addresses.Family) bool {
+		hop := d.nextHop(f)
+		return hop.IsValid() && (f == addresses.FamilyOf(p.Address) || !hop.IsUnspecified())
 	}
-	return offer
+	return Offer{
+		IPv4: carries(addresses.IPv4), IPv6: carries(addresses.IPv6),
+		RestartSeconds: uint16(d.RestartTime.Seconds()),
+	}
 }
 
 // Empty reports whether there is nothing to do.

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/underlay-ccm/underlay/addresses"
 	"github.com/underlay-ccm/underlay/addresses/bgp"
 )
 
@@ -241,11 +240,11 @@ func TestFamiliesOfASession(t *testing.T) {
 	a, v6 := router("a", "192.0.2.1"), router("six", "2001:db8::1")
 	d := desired("", a, v6)
 	d.NextHops = []netip.Addr{netip.MustParseAddr("192.0.2.11"), netip.MustParseAddr("2001:db8::11")}
-	if got := d.Families(a); !slices.Equal(got, []addresses.Family{addresses.IPv4}) {
+	if got := bgp.Diff(bgp.Desired{}, d).Begin[0].Offers; got != (bgp.Offer{IPv4: true}) {
 		t.Errorf("beside an IPv6 session: %v", got)
 	}
 	d.Peers = []bgp.Peer{v6}
-	if got := d.Families(v6); !slices.Equal(got, []addresses.Family{addresses.IPv4, addresses.IPv6}) {
+	if got := bgp.Diff(bgp.Desired{}, d).Begin[0].Offers; got != (bgp.Offer{IPv4: true, IPv6: true}) {
 		t.Errorf("alone: %v", got)
 	}
 }
