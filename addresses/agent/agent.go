@@ -199,19 +199,16 @@ func (a *Agent) pass(ctx context.Context) {
 	if len(nodes) > 0 {
 		a.Friends.set(members)
 	}
-	all, problems := wants(known, a.Self, a.Movers, a.resumed, doubt, owners(nodes, a.heldBefore))
-	if len(nodes) == 0 {
-		onlyResumed(all)
-	}
-	waiting := serving(known.Ledger, a.Self, all, a.Movers, a.heldBefore, a.watcher.unready)
-	a.watcher.set(ctx, watched(known.Ledger, a.Self, nodes, waiting))
-	passing := Passing(known.Ledger, routed(a.Movers), nodes)
-	onlyPassing(all, a.Movers, passing)
-	report := addresses.Report{Refused: problems}
+	d := situation{
+		Knowledge: known, self: a.Self, movers: a.Movers, nodes: nodes, resumed: a.resumed, doubt: doubt,
+		before: a.heldBefore, unready: a.watcher.unready,
+	}.decide()
+	a.watcher.set(ctx, watched(known.Ledger, a.Self, nodes, d.waiting))
+	report := addresses.Report{Refused: d.refused}
 	var holding []netip.Addr
 	for i, m := range a.Movers {
-		m.Mover.Set(all[i])
-		for _, h := range all[i].Hold {
+		m.Mover.Set(d.wants[i])
+		for _, h := range d.wants[i].Hold {
 			holding = append(holding, h.Address)
 		}
 		now := m.Mover.State()
@@ -220,7 +217,7 @@ func (a *Agent) pass(ctx context.Context) {
 		report.Routers = append(report.Routers, now.Routers...)
 		if now.Segments != nil {
 			report.Segments = append([]netip.Prefix{}, now.Segments...)
-			report.Refused = append(report.Refused, unheld(known.Ledger, all[i].Elsewhere, report)...)
+			report.Refused = append(report.Refused, unheld(known.Ledger, d.wants[i].Elsewhere, report)...)
 		}
 		a.count(m.Name, now)
 	}
@@ -228,10 +225,10 @@ func (a *Agent) pass(ctx context.Context) {
 		holding = append(holding, h.Address)
 	}
 	a.holding = holding
-	for _, e := range waiting {
+	for _, e := range d.waiting {
 		holding = append(holding, e.Address)
 	}
-	a.Held.Put(slices.Concat(holding, passing), known.Ledger)
+	a.Held.Put(slices.Concat(holding, d.passing), known.Ledger)
 	if known.Node != nil {
 		a.Own.Put(kube.InternalIPs(known.Node), addresses.Ledger{})
 	}
@@ -244,7 +241,7 @@ func (a *Agent) pass(ctx context.Context) {
 		}
 	}
 	a.observe(ctx, report)
-	known.Held = going(all, report)
+	known.Held = going(d.wants, report)
 	a.save(ctx, known)
 	if !read { // a node that knows nothing yet has nothing to say
 		return

@@ -9,40 +9,84 @@ import (
 	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
-// wants says what each mover is to do, and which addresses none of them is to hold: such as are in no
-// pool of the configuration that this process was started with, and such as a Node has itself.
-func wants(
-	k Knowledge, self string, movers []NamedMover, resumed map[netip.Addr]uint64, doubt bool, owners map[netip.Addr]string,
-) (all []Want, unclaimed []addresses.Problem) {
-	all = make([]Want, len(movers))
-	for i := range all {
-		all[i] = Want{Cluster: k.Cluster, Node: k.Node, Doubt: doubt}
+// situation is all that an agent decides on.
+type situation struct {
+	Knowledge
+	self    string
+	movers  []NamedMover
+	nodes   []*kube.Node // none: they are not read yet
+	resumed map[netip.Addr]uint64
+	doubt   bool
+	// before reports whether an address was to be held here before, and unready whether a port of this
+	// node does not say yet that it serves.
+	before  func(netip.Addr) bool
+	unready func(addresses.Endpoint) bool
+}
+
+// decision is what follows.
+type decision struct {
+	wants []Want // of each mover
+	// refused are those that no mover is to hold: such as are in no pool of the configuration that this
+	// process was started with, and such as a Node has itself.
+	refused []addresses.Problem
+	// waiting are held elsewhere as long as this node's kube-proxy does not serve them.
+	waiting []addresses.Entry
+	passing []netip.Addr // see [Passing]
+}
+
+func (s situation) decide() decision {
+	d := decision{wants: make([]Want, len(s.movers)), passing: Passing(s.Ledger, routed(s.movers), s.nodes)}
+	for i := range d.wants {
+		d.wants[i] = Want{Cluster: s.Cluster, Node: s.Node, Doubt: s.doubt}
 	}
-	for _, e := range k.Ledger.Entries() {
-		at := slices.IndexFunc(movers, func(m NamedMover) bool { return m.has(e.Address) })
-		mine := e.HeldBy(self) && (at < 0 || movers[at].Together || alone(e) == self)
+	owners := owners(s.nodes, s.before)
+	for _, e := range s.Ledger.Entries() {
+		at := slices.IndexFunc(s.movers, func(m NamedMover) bool { return m.has(e.Address) })
+		mine := e.HeldBy(s.self) && (at < 0 || s.movers[at].Together || alone(e) == s.self)
+		if at < 0 {
+			if mine {
+				d.refused = append(d.refused, addresses.Problem{
+					Address: e.Address, Reason: addresses.Failed,
+					Text: "no address pool of this node's configuration has the address: restart the agent if " +
+						"the configuration has it by now, or add it to a pool",
+				})
+			}
+			continue
+		}
+		w, leads := &d.wants[at], s.movers[at].Routed
+		epoch, was := s.resumed[e.Address]
+		hold := Hold{Address: e.Address, Epoch: e.Epoch, Resumed: was && epoch == e.Epoch, Held: e.Held}
+		_, passes := slices.BinarySearchFunc(d.passing, e.Address, netip.Addr.Compare) // as of the ledger
 		switch {
-		case at < 0 && mine:
-			unclaimed = append(unclaimed, addresses.Problem{
-				Address: e.Address, Reason: addresses.Failed,
-				Text: "no address pool of this node's configuration has the address: restart the agent if " +
-					"the configuration has it by now, or add it to a pool",
-			})
-		case at < 0:
 		case mine && !e.Held && owners[e.Address] != "":
-			unclaimed = append(unclaimed, addresses.Problem{
+			d.refused = append(d.refused, addresses.Problem{
 				Address: e.Address, Reason: addresses.InUse,
 				Text: fmt.Sprintf("Node %s has the address %s itself: take it out of the pool", owners[e.Address], e.Address),
 			})
+		case mine && len(s.nodes) == 0 && !hold.Resumed:
+			// To take it would mean to tell the machine that has it from a stranger, which can't be done
+			// while no Node is known.
+		case mine && !leads && s.waits(e):
+			d.waiting = append(d.waiting, e)
+			w.Elsewhere = append(w.Elsewhere, e.Address)
 		case mine:
-			epoch, was := resumed[e.Address]
-			hold := Hold{Address: e.Address, Epoch: e.Epoch, Resumed: was && epoch == e.Epoch, Held: e.Held}
-			all[at].Hold = append(all[at].Hold, hold)
-		case len(e.Shares) > 0:
-			all[at].Elsewhere = append(all[at].Elsewhere, e.Address)
+			w.Hold = append(w.Hold, hold)
+		case len(e.Shares) > 0 && (!leads || passes):
+			// Where a provider leads them, those are left out that are not refused here: whoever answers
+			// for one has its packets come.
+			w.Elsewhere = append(w.Elsewhere, e.Address)
 		}
 	}
-	return all, unclaimed
+	return d
+}
+
+// waits reports whether an address is to be held elsewhere for now: with externalTrafficPolicy Local
+// the former holder serves connections by endpoints that end until this node's kube-proxy says at the
+// Service's port that its rules are there. What was held before stays, and what a provider leads here
+// does not wait: no former holder gets its packets any more.
+func (s situation) waits(e addresses.Entry) bool {
+	own := addresses.Endpoint{Node: s.self, Port: e.Check()}
+	return ofService(own.Port) && !s.before(e.Address) && s.unready(own)
 }
 
 // alone is the node that holds an address where only one can. The manager may have another mover for
@@ -53,37 +97,6 @@ func alone(e addresses.Entry) string {
 		return e.Nodes[0]
 	}
 	return e.Holder
-}
-
-// serving moves the addresses that wait from Hold to Elsewhere: with externalTrafficPolicy Local the
-// former holder serves connections by endpoints that end until this node's kube-proxy says at the
-// Service's port that its rules are there. What was held before stays, and so does what a provider
-// leads here: no former holder gets its packets any more.
-func serving(
-	l addresses.Ledger, self string, all []Want, movers []NamedMover,
-	before func(netip.Addr) bool, unready func(addresses.Endpoint) bool,
-) (waiting []addresses.Entry) {
-	for i, m := range movers {
-		all[i].Hold = slices.DeleteFunc(all[i].Hold, func(h Hold) bool {
-			e, _ := l.Entry(h.Address)
-			own := addresses.Endpoint{Node: self, Port: e.Check()}
-			if m.Routed || before(h.Address) || !ofService(own.Port) || !unready(own) {
-				return false
-			}
-			waiting = append(waiting, e)
-			all[i].Elsewhere = append(all[i].Elsewhere, h.Address)
-			return true
-		})
-	}
-	return waiting
-}
-
-// onlyResumed leaves what an earlier run held. To take another one means to tell the machine that has
-// it from a stranger, which nobody can who knows no Nodes yet.
-func onlyResumed(all []Want) {
-	for i := range all {
-		all[i].Hold = slices.DeleteFunc(all[i].Hold, func(h Hold) bool { return !h.Resumed })
-	}
 }
 
 // owners are the addresses that Nodes have themselves, with their names. Whoever answers for one of

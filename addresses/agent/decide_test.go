@@ -1,12 +1,14 @@
 package agent
 
 import (
+	"net/netip"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/underlay-ccm/underlay/addresses"
+	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
 // While a pool's mover changes, agents and the manager have different configurations for a while:
@@ -30,11 +32,14 @@ func TestOneNodeAnswersForWhatManyAnnounce(t *testing.T) {
 		movers := []NamedMover{{Name: "one", Pools: []addresses.Pool{pool(t, "192.0.2.0/24")}, Together: c.together}}
 		var holders []string
 		for _, self := range []string{"a", "b", "c", "d"} {
-			all, unclaimed := wants(Knowledge{Ledger: ledger, Cluster: "one"}, self, movers, nil, false, nil)
-			if len(unclaimed) > 0 || len(all[0].Hold)+len(all[0].Elsewhere) != 1 {
-				t.Errorf("%+v: %s is told %+v, %v", c, self, all, unclaimed)
+			d := situation{
+				Knowledge: Knowledge{Ledger: ledger, Cluster: "one"}, self: self, movers: movers,
+				nodes: []*kube.Node{{Name: self}}, before: func(netip.Addr) bool { return false },
+			}.decide()
+			if len(d.refused) > 0 || len(d.wants[0].Hold)+len(d.wants[0].Elsewhere) != 1 {
+				t.Errorf("%+v: %s is told %+v", c, self, d)
 			}
-			if len(all[0].Hold) > 0 {
+			if len(d.wants[0].Hold) > 0 {
 				holders = append(holders, self)
 			}
 		}

@@ -29,19 +29,6 @@ func Passing(l addresses.Ledger, routed []addresses.Pool, nodes []*kube.Node) (a
 	return all
 }
 
-// onlyPassing leaves movers whose addresses a provider leads those of other nodes that are refused
-// here too: whoever answers for one has its packets come.
-func onlyPassing(all []Want, movers []NamedMover, passing []netip.Addr) {
-	for i, m := range movers {
-		if m.Routed {
-			all[i].Elsewhere = slices.DeleteFunc(all[i].Elsewhere, func(a netip.Addr) bool {
-				_, passes := slices.BinarySearchFunc(passing, a, netip.Addr.Compare) // as of the ledger
-				return !passes
-			})
-		}
-	}
-}
-
 // routed are the pools of movers whose addresses a provider leads.
 func routed(movers []NamedMover) (pools []addresses.Pool) {
 	for _, m := range movers {
