@@ -12,6 +12,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 
 	"github.com/underlay-ccm/underlay/addresses"
@@ -162,7 +163,7 @@ func (s *segment) watch(ctx context.Context) {
 	var events sync.WaitGroup
 	defer events.Wait()
 	events.Go(func() {
-		for ctx.Err() == nil {
+		wait.UntilWithContext(ctx, func(ctx context.Context) {
 			err := s.network.Watch(ctx, func(e agent.Event) {
 				if route := e.Kind == agent.RouteSet || e.Kind == agent.RouteGone; route && !s.cares(e.Route) {
 					return
@@ -174,12 +175,8 @@ func (s *segment) watch(ctx context.Context) {
 			})
 			if err != nil && ctx.Err() == nil {
 				klog.FromContext(ctx).Error(err, "Events about interfaces are not coming; subscribing again")
-				select {
-				case <-ctx.Done():
-				case <-time.After(time.Second):
-				}
 			}
-		}
+		}, time.Second)
 	})
 	for {
 		select {
