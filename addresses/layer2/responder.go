@@ -39,12 +39,12 @@ type Config struct {
 // Responder holds addresses.
 type Responder struct {
 	open    func(ctx context.Context, link Link, family addresses.Family) (Wire, error)
-	changes chan struct{}
 	wake    chan struct{}
 	readers sync.WaitGroup
 
 	mu       sync.Mutex
 	logger   klog.Logger // of Run
+	changed  func()      // of Run; nil: it was not called yet
 	protocol *protocol
 	wires    map[wireKey]*openWire
 }
@@ -52,7 +52,7 @@ type Responder struct {
 // New makes a Responder that holds nothing. It works while Run does.
 func New(cfg Config) *Responder {
 	return &Responder{
-		open: cfg.Open, changes: make(chan struct{}, 1), wake: make(chan struct{}, 1),
+		open: cfg.Open, wake: make(chan struct{}, 1),
 		logger: klog.Background(), protocol: newProtocol(cfg.Friend), wires: make(map[wireKey]*openWire),
 	}
 }
@@ -77,15 +77,12 @@ func (r *Responder) Totals() Totals {
 	return r.protocol.totals
 }
 
-// Changes receives a value after phases or claimants have changed since the last one was received.
-// There is one channel, for one receiver.
-func (r *Responder) Changes() <-chan struct{} { return r.changes }
-
 // Run answers and announces until the context ends. Then it falls silent without a word: what is
-// held stays held by whoever answers next.
-func (r *Responder) Run(ctx context.Context) {
+// held stays held by whoever answers next. It calls changed when phases or claimants have changed;
+// changed must return at once and not call the Responder.
+func (r *Responder) Run(ctx context.Context, changed func()) {
 	r.mu.Lock()
-	r.logger = klog.FromContext(ctx)
+	r.logger, r.changed = klog.FromContext(ctx), changed
 	r.mu.Unlock()
 	defer r.closeAll()
 	for ctx.Err() == nil {
@@ -129,11 +126,14 @@ func (r *Responder) with(change func(p *protocol, now time.Time)) {
 	for _, n := range p.notes {
 		r.log(n)
 	}
-	if p.changed {
-		notify(r.changes)
+	if p.changed && r.changed != nil {
+		r.changed()
 	}
 	if p.sooner {
-		notify(r.wake)
+		select {
+		case r.wake <- struct{}{}:
+		default:
+		}
 	}
 	p.out, p.notes, p.changed = p.out[:0], nil, false
 }
@@ -144,12 +144,4 @@ func (r *Responder) log(n note) {
 		keys = append(keys, "by", n.by.String())
 	}
 	r.logger.Info(n.text, keys...)
-}
-
-// notify lets a channel of one place have a value.
-func notify(channel chan<- struct{}) {
-	select {
-	case channel <- struct{}{}:
-	default:
-	}
 }

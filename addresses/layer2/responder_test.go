@@ -36,6 +36,8 @@ type wires struct {
 	opened []*wire
 	refuse error
 	start  time.Time
+	// changes has a value after the responder has called changed.
+	changes chan struct{}
 }
 
 type wire struct {
@@ -122,11 +124,18 @@ func (w *wire) said() string {
 // run lets a responder run in a bubble.
 func run(t *testing.T, test func(t *testing.T, r *layer2.Responder, w *wires)) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &wires{start: time.Now()}
+		w := &wires{start: time.Now(), changes: make(chan struct{}, 1)}
 		r := layer2.New(layer2.Config{Open: w.open})
 		ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), logr.Discard()))
 		var running sync.WaitGroup
-		running.Go(func() { r.Run(ctx) })
+		running.Go(func() {
+			r.Run(ctx, func() {
+				select {
+				case w.changes <- struct{}{}:
+				default:
+				}
+			})
+		})
 		test(t, r, w)
 		cancel()
 		running.Wait()
@@ -162,7 +171,7 @@ func TestRun(t *testing.T) {
 		expect(t, w.all()[0].said(), "0 probes, 200 probes, 400 probes, 600 announces")
 		expect(t, w.all()[1].said(), "0 probes, 100 announces, 300 announces")
 		expect(t, fmt.Sprint(w.all()[1].joined), "[2001:db8::10]")
-		<-r.Changes()
+		<-w.changes
 
 		question, err := layer2.Frame{Kind: layer2.Probe, From: client, Address: address4}.Ethernet()
 		if err != nil {
@@ -183,7 +192,7 @@ func TestRun(t *testing.T) {
 		default:
 			t.Error("the wire that nobody needs is open")
 		}
-		<-r.Changes()
+		<-w.changes
 		time.Sleep(time.Minute)
 		expect(t, w.all()[0].said(), "")
 	})

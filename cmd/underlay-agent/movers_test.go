@@ -123,7 +123,7 @@ func TestStrangersAreLookedForAsTheLedgerSays(t *testing.T) {
 		s.Set(addressagent.Want{Hold: []addressagent.Hold{{Address: moves, Epoch: 7, Held: true}, {Address: given, Epoch: 7}}})
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
-		running.Go(func() { responder.Run(ctx) })
+		running.Go(func() { responder.Run(ctx, func() {}) })
 		time.Sleep(time.Second)
 		synctest.Wait()
 		var probes []uint64

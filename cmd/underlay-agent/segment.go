@@ -144,17 +144,7 @@ func (s *segment) Run(ctx context.Context, changed func()) error {
 	defer workers.Wait()
 	defer cancel()
 	workers.Go(func() { s.watch(ctx) })
-	workers.Go(func() {
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-s.responder.Changes():
-				changed()
-			}
-		}
-	})
-	s.responder.Run(ctx)
+	s.responder.Run(ctx, changed)
 	return nil
 }
 

@@ -95,7 +95,7 @@ func (h *host) responder(friends ...*host) (r *layer2.Responder, stop func()) {
 	}})
 	ctx, cancel := context.WithCancel(klog.NewContext(context.WithoutCancel(h.t.Context()), logr.Discard()))
 	var running sync.WaitGroup
-	running.Go(func() { r.Run(ctx) })
+	running.Go(func() { r.Run(ctx, func() {}) })
 	stop = func() { cancel(); running.Wait() }
 	h.t.Cleanup(stop)
 	return r, stop
