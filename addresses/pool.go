@@ -1,7 +1,6 @@
 package addresses
 
 import (
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -140,9 +139,8 @@ func (p Pool) Without(taken []netip.Addr) Pool {
 }
 
 // Validate refuses pools that could give one address twice, and such as could give none: all
-// mistakes at once, each a *Mistake.
-func Validate(pools []Pool) error {
-	var errs []error
+// mistakes at once.
+func Validate(pools []Pool) (mistakes []*Mistake) {
 	type placed struct {
 		pool string
 		Range
@@ -151,7 +149,7 @@ func Validate(pools []Pool) error {
 	names := make(map[string]bool)
 	for i, p := range pools {
 		wrong := func(field, value, problem, remedy string) {
-			errs = append(errs, &Mistake{Pool: i, Field: field, Value: value, Problem: problem, Remedy: remedy})
+			mistakes = append(mistakes, &Mistake{Pool: i, Field: field, Value: value, Problem: problem, Remedy: remedy})
 		}
 		if names[p.Name] {
 			wrong(FieldName, p.Name, "is the name of another pool too", "give each pool a name of its own")
@@ -170,5 +168,5 @@ func Validate(pools []Pool) error {
 			all = append(all, placed{p.Name, r})
 		}
 	}
-	return errors.Join(errs...)
+	return mistakes
 }

@@ -61,8 +61,8 @@ type Controller struct {
 
 // New returns a controller that listens to its informers. Nothing happens before Run.
 func New(cfg Config) (*Controller, error) {
-	if err := addresses.Validate(plain(cfg.Pools)); err != nil {
-		return nil, fmt.Errorf("pools of addresses: %w", err)
+	if wrong := addresses.Validate(plain(cfg.Pools)); len(wrong) > 0 {
+		return nil, fmt.Errorf("pools of addresses: %w", wrong[0])
 	}
 	m, err := newMetrics(cfg.Registry)
 	if err != nil {

@@ -73,11 +73,11 @@ func (c *Controller) show(p plan) {
 		if p.unheld(e) != "" {
 			unheld++
 		}
-		for _, m := range p.fleet.members {
-			for _, problem := range m.report.Refused {
-				if problem.Address == e.Address && problem.Reason == addresses.InUse {
-					inUse[e.Address] = true
-				}
+	}
+	for _, m := range p.fleet.members {
+		for _, problem := range m.report.Refused {
+			if e, _ := p.ledger.Entry(problem.Address); len(e.Shares) > 0 && problem.Reason == addresses.InUse {
+				inUse[e.Address] = true
 			}
 		}
 	}

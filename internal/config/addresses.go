@@ -1,7 +1,6 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -89,20 +88,14 @@ func (l *loader) addresses() {
 		}
 	}
 	l.onePerNet()
-	if joined, ok := addresses.Validate(pools).(interface{ Unwrap() []error }); ok { //nolint:errorlint // each of them
-		for _, err := range joined.Unwrap() {
-			l.mistake(err)
-		}
+	for _, wrong := range addresses.Validate(pools) {
+		l.mistake(wrong)
 	}
 	l.bgp()
 }
 
 // mistake adds an error of addresses.Validate unless its field already has one.
-func (l *loader) mistake(err error) {
-	var wrong *addresses.Mistake
-	if !errors.As(err, &wrong) {
-		return
-	}
+func (l *loader) mistake(wrong *addresses.Mistake) {
 	section := item(addressPoolsKey, wrong.Pool)
 	if field := section + "." + wrong.Field; !l.isWrong(field) && !l.isWrong(section) {
 		l.complain(field, wrong.Value, wrong.Problem, wrong.Remedy)

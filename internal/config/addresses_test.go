@@ -209,8 +209,8 @@ func checkAddressPromises(t *testing.T, c Config) {
 			}
 		}
 	}
-	if err := addresses.Validate(plain); err != nil {
-		t.Error(err)
+	if wrong := addresses.Validate(plain); len(wrong) > 0 {
+		t.Error(wrong)
 	}
 	for _, peer := range a.BGP.Peers {
 		if peer.Name == "" || !peer.Address.IsValid() || peer.Port == 0 || peer.ASN == 0 || peer.HoldTime < 3*time.Second {
