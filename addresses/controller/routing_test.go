@@ -46,9 +46,10 @@ func (p *provider) Route(ctx context.Context, a netip.Addr, to addresses.Destina
 	p.flying[a] = true
 	p.tried = append(p.tried, time.Now())
 	p.most = max(p.most, len(p.flying))
+	takes := p.takes
 	p.mu.Unlock()
 	select {
-	case <-time.After(p.takes):
+	case <-time.After(takes):
 	case <-ctx.Done():
 	}
 	p.mu.Lock()
@@ -233,11 +234,13 @@ func TestAnyRoutingSchedule(t *testing.T) {
 			if asked, moves := p.told(); asked != 12 || moves != "" {
 				t.Errorf("seed %d: at rest asked %d times in an hour, moved %q", seed, asked, moves)
 			}
-			for address, node := range wanted {
-				if leads := p.leads[netip.MustParseAddr(address)]; leads != node {
-					t.Errorf("seed %d: %s leads to %q, want %q", seed, address, leads, node)
+			p.set(func() {
+				for address, node := range wanted {
+					if leads := p.leads[netip.MustParseAddr(address)]; leads != node {
+						t.Errorf("seed %d: %s leads to %q, want %q", seed, address, leads, node)
+					}
 				}
-			}
+			})
 		})
 	}
 }

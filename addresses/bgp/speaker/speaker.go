@@ -55,6 +55,9 @@ func New(logger klog.Logger, changed func()) *Speaker {
 // In the first call of a process everything has to be there that the process before it announced:
 // what is missing is withdrawn as soon as a session stands.
 func (s *Speaker) Set(ctx context.Context, want announce.Desired) error {
+	if want.ASN == 0 || !want.RouterID.Is4() { // sessions stay: the library would refuse after they ended
+		return fmt.Errorf("BGP: asn: %d, router ID: %s: not those of a speaker", want.ASN, want.RouterID)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	have, again := s.have, s.failed
