@@ -6,25 +6,24 @@ import (
 	"strings"
 )
 
-// A setting is what the Service's annotation says, else what a load balancer that was taken over
-// had, else what is configured, else the built-in value. This file is the second layer: somebody
-// may have set by hand what differs from the configuration, so it stays until an annotation says
-// otherwise.
+// A setting comes from the Service's annotation, else from a load balancer that was taken over,
+// else from the configuration, else from the built-in default. This file implements the second
+// layer: it keeps values that may have been set on purpose.
 
-// LabelKept names the adopted settings, at the load balancer that has them.
+// LabelKept lists the adopted settings on the load balancer that has them.
 const LabelKept = "underlay.dev/kept"
 
-// Words of LabelKept for targets that stay as they are: how those are reached that come later.
+// Values in LabelKept for targets that are kept: how targets that are added later are reached.
 const (
 	keptPrivate = "private-targets"
 	keptPublic  = "public-targets"
 )
 
-// keepable is a setting that can be adopted. Their order is that of the label's value.
+// keepable is a setting that can be adopted. Their order is the order in the label's value.
 type keepable struct {
 	name      string
 	annotated bool
-	// differs reports whether the load balancer is not as the layers below say.
+	// differs reports whether the load balancer differs from configured or built-in values.
 	differs bool
 	keep    func(*Spec)
 	shown   string
@@ -35,9 +34,8 @@ func (s Spec) keepables(have State) []keepable {
 	return []keepable{
 		{"algorithm", annotated.Algorithm, s.Algorithm != have.Algorithm, func(s *Spec) { s.Algorithm = have.Algorithm }, string(have.Algorithm)},
 		{"name", annotated.Name, s.Name != have.Name, func(s *Spec) { s.Name = have.Name }, fmt.Sprintf("%q", have.Name)},
-		// Only the lack of one is adopted, where targets are reached without it: a configuration
-		// that closes the load balancer to the internet is not for somebody's earlier setting to
-		// undo.
+		// Only a missing public interface is adopted, and only if targets are reached without it.
+		// An earlier setting must not undo a configuration that closes it to the internet.
 		{"public-interface", annotated.Public || !s.Public || !s.UsePrivateIP, s.Public != have.Public, func(s *Spec) {
 			s.Public, s.ReverseDNS = false, ReverseDNS{}
 		}, "off"},
@@ -45,13 +43,13 @@ func (s Spec) keepables(have State) []keepable {
 	}
 }
 
-// keep puts the adopted settings over those that are configured or built in.
+// keep overrides configured and built-in values with the adopted settings.
 func (s Spec) keep(have State) (Spec, []Note) {
 	if !have.Exists() {
 		return s, nil
 	}
 	remembered, found := strings.Split(have.Labels[LabelKept], "."), !s.Owner.Owns(have.Labels)
-	s, shown := s.keepTargets(have, remembered, found) // the public interface follows from it
+	s, shown := s.keepTargets(have, remembered, found) // the public interface depends on it
 	for _, k := range s.keepables(have) {
 		if k.annotated || !slices.Contains(remembered, k.name) && (!found || !k.differs) {
 			continue
@@ -71,10 +69,9 @@ func (s Spec) keep(have State) (Spec, []Note) {
 		strings.Join(shown, ", "))}
 }
 
-// keepTargets leaves each target to be reached as it is: at another address it would be out of
-// service until it is found healthy there. What comes is reached as all servers that are there, or
-// as all addresses where there is no server; where these differ or there are none, as was
-// remembered.
+// keepTargets keeps how each existing target is reached: at another address it would be out of
+// service until it is healthy there. A new target is reached like all existing servers, or all
+// existing addresses without servers; if these differ or do not exist, as LabelKept records.
 func (s Spec) keepTargets(have State, remembered []string, found bool) (Spec, []string) {
 	wasPrivate, wasPublic := slices.Contains(remembered, keptPrivate), slices.Contains(remembered, keptPublic)
 	way, shown := wasPrivate || s.UsePrivateIP && !wasPublic, "targets at the addresses that they have"
@@ -89,7 +86,7 @@ func (s Spec) keepTargets(have State, remembered []string, found bool) (Spec, []
 	switch {
 	case s.Takeover.Annotated.Targets, !wasPrivate && !wasPublic && (!found || !differs):
 		return s, nil
-	case !s.Public, way && s.Network == 0 && have.Network == 0: // so they cannot be reached
+	case !s.Public, way && s.Network == 0 && have.Network == 0: // the targets would be unreachable
 		return s, nil
 	}
 	s.UsePrivateIP, s.Targets, s.Kept = way, targets, append(s.Kept, keptTargets(way))
@@ -99,8 +96,8 @@ func (s Spec) keepTargets(have State, remembered []string, found bool) (Spec, []
 	return s, []string{shown + " (" + annotationPrivateIP + ")"}
 }
 
-// deciding are the targets that say how nodes are reached that come: servers, which are reached
-// either way. A dedicated server may have had no choice.
+// deciding returns the targets that determine how new nodes are reached: servers, because a
+// dedicated server may have had only one address.
 func deciding(targets []Target) []Target {
 	nodes := slices.DeleteFunc(slices.Clone(targets), Target.Pod)
 	servers := slices.DeleteFunc(slices.Clone(nodes), func(t Target) bool { return t.Address.IsValid() })
@@ -110,7 +107,6 @@ func deciding(targets []Target) []Target {
 	return servers
 }
 
-// reached reports whether any target is reached at its public address, and any at its private one.
 func reached(targets []Target) (public, private bool) {
 	for _, t := range targets {
 		public, private = public || !t.Private, private || t.Private
@@ -125,11 +121,11 @@ func keptTargets(private bool) string {
 	return keptPublic
 }
 
-// keepAll is the label for a Service of which nobody knows what it says.
+// keepAll returns the label's value for a Service that could not be parsed.
 func keepAll(have State) string {
 	var names []string
 	if public, private := reached(deciding(have.Targets)); public || private {
-		names = append(names, keptTargets(private)) // as [Member.asFound] has it
+		names = append(names, keptTargets(private)) // the same as in [Member.asFound]
 	}
 	for _, k := range (Spec{}).keepables(have) {
 		names = append(names, k.name)

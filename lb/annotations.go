@@ -5,16 +5,15 @@ import (
 	"slices"
 )
 
-// Prefixes of the annotations that are read.
+// Prefixes of annotations.
 const (
-	// HetznerPrefix holds the annotations of the Hetzner cloud controller manager; their meaning is
-	// kept.
+	// HetznerPrefix is the prefix of the Hetzner cloud controller manager's annotations, which
+	// keep their meaning.
 	HetznerPrefix = "load-balancer.hetzner.cloud/"
-	// OwnPrefix holds ours.
-	OwnPrefix = "underlay.dev/"
+	OwnPrefix     = "underlay.dev/"
 )
 
-// Annotations that are named outside of the table.
+// Annotations that are used outside of the table.
 const (
 	AnnotationName         = HetznerPrefix + "name"
 	AnnotationType         = HetznerPrefix + "type"
@@ -43,7 +42,7 @@ const (
 	annotationOwnHealthCheck = OwnPrefix + "health-check"
 )
 
-// Annotation is one row of the table: everything there is to know about one annotation.
+// Annotation is a row of the table of annotations.
 type Annotation struct {
 	Name    string // with its prefix
 	Type    string // text, choice, boolean, integer, duration, list or JSON
@@ -51,11 +50,11 @@ type Annotation struct {
 	Default string
 	Effect  string
 
-	// set puts a valid value into the settings, or says what a valid value is.
+	// set stores a valid value in the settings; its error describes a valid value.
 	set  func(s *settings, value string) error
 	idle idleRule // nil: the annotation always has an effect
-	// Option is what says the same of one port, in [AnnotationPorts]: the keys that lead to it,
-	// with a dot between them. Empty: nothing does.
+	// Option is the same setting for a single port in [AnnotationPorts]: its JSON keys, joined by
+	// dots. Empty: there is no such option.
 	Option string
 }
 
@@ -64,11 +63,11 @@ func (a Annotation) atPort(option string) Annotation {
 	return a
 }
 
-// idleRule says why an annotation or an option of a port has no effect beside the others, and how
-// to give it one; nothing if it has one.
+// idleRule returns why an annotation or an option of a port has no effect beside the other
+// settings, and how to change that; both are empty if it has an effect.
 type idleRule func(settings) (why, remedy string)
 
-// Annotations returns the table of all annotations, sorted as a reader wants them: by subject.
+// Annotations returns all annotations, sorted by subject.
 func Annotations() []Annotation {
 	return slices.Concat(generalAnnotations(), networkAnnotations(), primaryIPAnnotations(), protocolAnnotations(), certificateAnnotations(), checkAnnotations())
 }
@@ -99,7 +98,7 @@ func generalAnnotations() []Annotation {
 				"ones. Without effect where pods are the targets.",
 			func(s *settings) *string { return &s.NodeSelector },
 			func(string) error { return nil }, withPods),
-		// read before, see AsksForPods
+		// AsksForPods reads it before Parse.
 		choice(AnnotationTargets, "nodes",
 			"What the load balancer sends traffic to: the nodes, at node ports, or the pods "+
 				"themselves, at their IPv6 addresses. Pods need an IPv6 pool with source: node, "+

@@ -53,8 +53,8 @@ func checkAnnotations() []Annotation {
 	}
 }
 
-// noHTTPCheck concerns what only a check by annotations has: the checks that follow the traffic
-// policy ask kube-proxy, whose paths and answers are known.
+// noHTTPCheck is the idleRule of options that only an HTTP check by annotations has: the default
+// checks query kube-proxy, which has a fixed path and fixed status codes.
 func noHTTPCheck(s settings) (why, remedy string) {
 	if s.explicit() && s.explicitProtocol() != ProtocolTCP {
 		return "", ""
@@ -62,9 +62,8 @@ func noHTTPCheck(s settings) (why, remedy string) {
 	return "only an HTTP check that annotations ask for has it", "set " + annotationCheckProtocol + " to http"
 }
 
-// overruled concerns how nodes are judged where nothing says what to check. Under policy Local the
-// mode kube-proxy has no effect either, but it is how a user lets the checks of a load balancer
-// that was taken over follow the Service.
+// overruled is the idleRule of the check mode. Under policy Local the mode kube-proxy is not idle:
+// it lets the checks of a load balancer that was taken over follow the Service.
 func overruled(s settings) (why, remedy string) {
 	switch {
 	case s.PodTargets:

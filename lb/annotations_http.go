@@ -2,13 +2,14 @@ package lb
 
 import "time"
 
-// protocolAnnotations hold for all ports of a Service, but for the first.
+// protocolAnnotations apply to all ports of a Service, except for the first, AnnotationPorts.
 func protocolAnnotations() []Annotation {
 	return []Annotation{
+		// portOptions reads AnnotationPorts, with the Service's ports.
 		{
 			Name: AnnotationPorts, Type: "JSON", Range: "an object of ports, at most 32 KiB, see [options of a port](#options-of-a-port)",
 			Default: "none", Effect: "Options of single ports. What it does not say of a port is what the other annotations say of all.",
-			set: func(*settings, string) error { return nil }, // see portOptions: it takes the Service's ports
+			set: func(*settings, string) error { return nil },
 		},
 		choice(annotationProtocol, "tcp",
 			"Protocol of all ports. https ends TLS at the load balancer and needs a certificate; "+
@@ -86,7 +87,6 @@ func noHTTPS(s settings) (why, remedy string) {
 	return "", ""
 }
 
-// certificateManaged is the type of a certificate that the cloud obtains.
 const certificateManaged = "managed"
 
 func (s settings) managed() bool { return s.certificateType == certificateManaged }

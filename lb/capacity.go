@@ -11,8 +11,8 @@ import (
 // Limits of a load balancer type.
 type Limits struct{ Listeners, Targets, Certificates int }
 
-// LimitsOf returns what a load balancer type holds. A type that this version does not know has no
-// limits here, and the cloud enforces its own.
+// LimitsOf returns the capacity of a load balancer type. For a type that is not listed here it
+// returns no limits; the cloud enforces its own.
 func LimitsOf(typ string) Limits {
 	switch typ {
 	case "lb11":
@@ -25,8 +25,8 @@ func LimitsOf(typ string) Limits {
 	return Limits{Listeners: math.MaxInt, Targets: math.MaxInt, Certificates: math.MaxInt}
 }
 
-// Fit trims the targets to what the type holds. Preferred nodes come first, and one pod of each
-// node, then those that are targets already, so that a cluster too large for its type does not
+// Fit trims the targets to the capacity of the type. Preferred nodes and a pod of each node are
+// kept first, then existing targets, so that a cluster that is too large for its type does not
 // shuffle its targets with every change.
 func (s Spec) Fit(have State, preferred []Node) (Spec, []Note) {
 	room := max(LimitsOf(s.Type).Targets-have.OtherTargets, 0)
@@ -45,10 +45,9 @@ func (s Spec) Fit(have State, preferred []Node) (Spec, []Note) {
 	return s, []Note{note}
 }
 
-// byRank returns the targets in the order in which they are kept.
 func (s Spec) byRank(have State, preferred []Node) []Target {
-	rank := make(map[Target]int, len(s.Targets)) // the lower, the sooner it goes
-	nth := make(map[Target]int)                  // among the pods of its node
+	rank := make(map[Target]int, len(s.Targets)) // the lowest is removed first
+	nth := make(map[Target]int)                  // index among the pods of its node
 	now, _ := s.match(have.Targets)
 	for t := range now {
 		rank[t]++
@@ -72,13 +71,13 @@ func (s Spec) byRank(have State, preferred []Node) []Target {
 	return sorted()
 }
 
-// Hindrances are the reasons for which no load balancer may be created. One that there is needs no
-// place, and has its own answer to the others: see [Input.Plan].
+// Hindrances are the reasons not to create a load balancer. An existing load balancer already has
+// a location, and [Input.Plan] handles its other reasons.
 func (s Spec) Hindrances() []Note {
 	return slices.Concat(s.Barred, s.Placeless, s.crowded())
 }
 
-// crowded says what the type has no room for.
+// crowded returns a note for each capacity of the type that is exceeded.
 func (s Spec) crowded() (notes []Note) {
 	limits := LimitsOf(s.Type)
 	if len(s.Listeners) > limits.Listeners {
@@ -95,7 +94,7 @@ func (s Spec) crowded() (notes []Note) {
 	return notes
 }
 
-// ReasonNoNodes is upstream's name for a load balancer without targets.
+// ReasonNoNodes is the service controller's reason for a load balancer without targets.
 const ReasonNoNodes = "UnAvailableLoadBalancer"
 
 func noNodes() Note {

@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// Detail is why a check fails, in the API's words.
+// Detail is the API's code of why a check fails.
 type Detail string
 
-// The details that the API has. There may come others.
+// The details that the API has at present; it may add more.
 const (
 	DetailUnspecified  Detail = "unspecified"
 	DetailNoConnection Detail = "layer4_no_connection"
@@ -23,11 +23,11 @@ const (
 // Cause is why the checks find a target unhealthy.
 type Cause struct {
 	Detail Detail
-	// HTTPStatus is the status that was answered; 0 but with DetailHTTPStatus.
+	// HTTPStatus is the received status; 0 unless Detail is DetailHTTPStatus.
 	HTTPStatus int
 }
 
-// String is for people: empty if the cloud does not say why.
+// String describes the cause for users. It is empty if the cloud gives no cause.
 func (c Cause) String() string {
 	words, known := map[Detail]string{
 		DetailUnspecified:  "",
@@ -43,8 +43,8 @@ func (c Cause) String() string {
 	return words
 }
 
-// Causes sums up why the checks of a listener find targets unhealthy, the most frequent cause
-// first; empty if the cloud does not say.
+// Causes summarizes why the checks of a listener find targets unhealthy, the most frequent cause
+// first. It is empty if the cloud gives no cause.
 func (s State) Causes(port int) string {
 	counts := make(map[string]int)
 	for t, verdict := range s.Verdicts[port] {

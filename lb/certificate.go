@@ -10,12 +10,11 @@ import (
 	"strings"
 )
 
-// managedPrefix begins the names that managed certificates get by default, the Hetzner
-// controller's.
+// managedPrefix is the prefix of the default names of managed certificates, the same as the
+// Hetzner controller's.
 const managedPrefix = "ccm-managed-certificate-"
 
-// labelStaging makes the cloud use the certificate authority's test environment; it is the cloud's
-// own name.
+// labelStaging is the cloud's own label to use the certificate authority's test environment.
 const labelStaging = "HC-Use-Staging-CA"
 
 // ManagedCertificate is a certificate that the cloud obtains and renews.
@@ -25,8 +24,8 @@ type ManagedCertificate struct {
 	Staging bool
 }
 
-// Labels are what such a certificate of a Service carries. The Hetzner controller, which takes the
-// same name, looks for its label, so that the way back is open.
+// Labels returns the labels of such a certificate. LabelPeer is set because the Hetzner
+// controller, which uses the same name, looks for it: a cluster can return to that controller.
 func (m ManagedCertificate) Labels(o Owner) map[string]string {
 	labels := o.Labels()
 	labels[LabelPeer] = o.UID
@@ -36,25 +35,25 @@ func (m ManagedCertificate) Labels(o Owner) map[string]string {
 	return labels
 }
 
-// Certificate is a certificate as it is.
+// Certificate is an existing certificate.
 type Certificate struct {
 	ID      int64
 	Name    string
 	Labels  map[string]string
 	Managed bool
 	Domains []string
-	// Pending: the cloud is about to obtain it.
+	// Pending: the cloud is obtaining it.
 	Pending bool
-	// Failed says why a managed certificate could not be obtained.
+	// Failed is why the cloud could not obtain a managed certificate.
 	Failed string
-	// Users are the load balancers that have it.
+	// Users are the IDs of the load balancers that use it.
 	Users []int64
 }
 
-// ownedBy reports whether a certificate was made for this owner: by us, or by the Hetzner
-// controller for the same Service.
+// ownedBy reports whether a certificate was created for this owner, by this controller or by the
+// Hetzner controller for the same Service.
 func (c Certificate) ownedBy(o Owner) bool {
-	_, ours := c.Labels[LabelCluster] // perhaps another cluster's, with a copy of the Service
+	_, ours := c.Labels[LabelCluster] // perhaps of another cluster with a copy of the Service
 	return c.Managed && (o.Owns(c.Labels) || !ours && c.Labels[LabelPeer] == o.UID)
 }
 
@@ -62,8 +61,8 @@ func (c Certificate) is(m ManagedCertificate) bool {
 	return slices.Equal(slices.Sorted(slices.Values(c.Domains)), m.Domains) && (c.Labels[labelStaging] == "true") == m.Staging
 }
 
-// NeedsCertificates reports whether certificates must be looked at to know what the spec means: IDs
-// say all by themselves, unless the certificates' labels have a say.
+// NeedsCertificates reports whether the project's certificates must be listed to resolve the spec.
+// IDs alone do not need that, unless Services may use labelled certificates only.
 func (s Spec) NeedsCertificates() bool {
 	looksUp := func(ref string) bool {
 		_, isID := ReferenceID(ref)
@@ -72,7 +71,6 @@ func (s Spec) NeedsCertificates() bool {
 	return s.Managed != nil || slices.ContainsFunc(s.references(), looksUp)
 }
 
-// references are all IDs and names of certificates, sorted, each once.
 func (s Spec) references() []string {
 	all := slices.Clone(s.Certificates)
 	for _, refs := range s.PortCertificates {
@@ -82,10 +80,10 @@ func (s Spec) references() []string {
 	return slices.Compact(all)
 }
 
-// Resolve puts the IDs of the wanted certificates into the spec. A managed certificate that there
-// is not yet is an Op; after it, certificates must be looked at again. The notes name certificates
-// that cannot be used: without them nothing of the load balancer may be changed. Notes and an Op
-// mean that the Op may mend what they say, if it is not done all the time.
+// Resolve adds the IDs of the wanted certificates to the spec. A managed certificate that does not
+// exist yet is an Op; certificates must be listed again after it. Each note names a certificate
+// that cannot be used: then the load balancer must not be changed. Notes with an Op mean that the
+// Op may fix the cause, if it is not repeated all the time.
 func (s Spec) Resolve(have []Certificate) (Spec, []Op, []Note) {
 	var notes []Note
 	for _, port := range slices.Sorted(maps.Keys(s.PortCertificates)) {
@@ -100,8 +98,6 @@ func (s Spec) Resolve(have []Certificate) (Spec, []Op, []Note) {
 	return s.withCertificates(ids), nil, append(notes, unusable...)
 }
 
-// resolveReferences finds the certificates that IDs and names in an annotation mean, and says why
-// there is none.
 func (s Spec) resolveReferences(field string, refs []string, have []Certificate) (ids []int64, notes []Note) {
 	for _, ref := range refs {
 		what, means := "name", func(c Certificate) bool { return c.Name == ref }
@@ -138,7 +134,7 @@ func (s Spec) resolveManaged(have []Certificate) (Spec, []Op, []Note) {
 	if len(mine) == 0 {
 		return s, []Op{CreateCertificate{Owner: s.Owner, Certificate: s.Managed.beside(s.Owner, have)}}, nil
 	}
-	// One that was issued, and of several the oldest: a copied label does not move traffic.
+	// Prefer an issued certificate, then the oldest: a copied label must not move traffic.
 	slices.SortFunc(mine, func(a, b Certificate) int {
 		if (a.Failed == "") != (b.Failed == "") {
 			return strings.Compare(a.Failed, b.Failed)
@@ -160,7 +156,7 @@ func (s Spec) resolveManaged(have []Certificate) (Spec, []Op, []Note) {
 	return s.withCertificates([]int64{c.ID}), nil, nil
 }
 
-// beside returns the certificate under a name that an older one of the same owner does not have.
+// beside returns the certificate with a name that no older certificate of the same owner has.
 func (m ManagedCertificate) beside(o Owner, have []Certificate) ManagedCertificate {
 	if !slices.ContainsFunc(have, func(c Certificate) bool { return c.Name == m.Name && c.ownedBy(o) }) {
 		return m
@@ -171,8 +167,8 @@ func (m ManagedCertificate) beside(o Owner, have []Certificate) ManagedCertifica
 	return m
 }
 
-// Surplus names the owner's managed certificates that the load balancer does not need any more, as
-// Ops that are done after everything else. What somebody else uses stays.
+// Surplus returns Ops to delete the owner's managed certificates that the load balancer no longer
+// needs; they are executed last. A certificate that another load balancer uses is kept.
 func Surplus(want Spec, have []Certificate, balancer int64) []Op {
 	var ops []Op
 	for _, c := range have {

@@ -5,22 +5,21 @@ import (
 	"slices"
 )
 
-// kube-proxy's health port answers /healthz with 503 while the node drains or its rules are stale.
-// The port is kube-proxy's default for healthzBindAddress.
+// kube-proxy's health port, by default of healthzBindAddress, returns 503 for /healthz while the
+// node drains or its rules are stale.
 const (
 	kubeProxyHealthPort = 10256
 	healthPath          = "/healthz"
 )
 
-// explicit reports whether annotations say what to check; then the traffic policy has no say. With
-// http and https, saying what to ask for says that it is asked for.
+// explicit reports whether annotations configure the check; then the traffic policy does not
+// apply. With http and https, options of the HTTP request imply an HTTP check.
 func (s settings) explicit() bool {
 	c := s.listener.Check
 	asks := c.Path != "" || c.StatusCodes != "" || c.Domain != "" || c.TLS
 	return c.Protocol != "" || c.Port != 0 || s.listener.Protocol != ProtocolTCP && asks
 }
 
-// explicitProtocol is the protocol of a check by annotations.
 func (s settings) explicitProtocol() string {
 	protocol := s.listener.Check.Protocol
 	if protocol == "" && s.listener.Protocol != ProtocolTCP || protocol == ProtocolHTTPS {
@@ -29,7 +28,7 @@ func (s settings) explicitProtocol() string {
 	return cmp.Or(protocol, ProtocolTCP)
 }
 
-// checks refuses policy Local where nothing tells which nodes have endpoints.
+// checks refuses policy Local without healthCheckNodePort, which reports the nodes with endpoints.
 func (p *parser) checks() {
 	followsPolicy := func(s settings) bool { return s.local && !s.explicit() }
 	if p.svc.HealthCheckNodePort == 0 && slices.ContainsFunc(p.atPorts(), followsPolicy) {
@@ -39,12 +38,13 @@ func (p *parser) checks() {
 	}
 }
 
-// check is the health check of one port with these settings.
+// check returns the health check of a port with these settings.
 //
-// Explicit annotations keep the meaning they have with the Hetzner controller: the node port, with
-// TCP, where one of the two is left out. Otherwise pods are asked by connecting to the port that
-// they serve; of nodes policy Local asks each whether it has endpoints of this Service, and policy
-// Cluster whether the node's proxy works at all.
+// Explicit annotations mean the same as with the Hetzner controller: without a port, the node port
+// is checked; without a protocol, the check uses TCP, or HTTP for a listener with http or https.
+// Otherwise pods are checked by a connection to the port that they serve. Under policy Local a
+// node's check reports whether it has endpoints of this Service, and under policy Cluster whether
+// its kube-proxy works.
 func (p *parser) check(s settings, port Port) HealthCheck {
 	asked := s.listener.Check
 	check := asked.pace()
@@ -69,28 +69,27 @@ func (p *parser) check(s settings, port Port) HealthCheck {
 	return check
 }
 
-// pace is the check with its figures and nothing that determines what is checked.
+// pace returns only the interval, timeout and retries of the check.
 func (h HealthCheck) pace() HealthCheck {
 	return HealthCheck{Interval: h.Interval, Timeout: h.Timeout, Retries: h.Retries}
 }
 
-// connecting is a check of the same pace that connects to a port.
+// connecting returns a TCP check of the port with the same interval, timeout and retries.
 func (h HealthCheck) connecting(port int) HealthCheck {
 	h = h.pace()
 	h.Protocol, h.Port = ProtocolTCP, port
 	return h
 }
 
-// LabelCheck marks a load balancer whose health checks are not to follow the traffic policy: it was
-// taken over, and its checks stay until the user opts in.
+// LabelCheck marks a load balancer that keeps its health checks from before it was taken over,
+// until the user opts in.
 const LabelCheck = "underlay.dev/health-check"
 
 const checkKept = "kept"
 
-// KeepChecks returns the spec with the health checks that the listeners have. Figures that
-// annotations set are obeyed, and a check of the node port follows it. A listener that does not
-// exist yet connects to its own node port: nobody knows whether the nodes answer the check that the
-// Service asks for.
+// KeepChecks returns the spec with the health checks of the existing listeners, with annotated
+// intervals, timeouts and retries; a check of the node port follows it. The check of a new
+// listener connects to its node port, because nodes may not reply to the Service's own check.
 func (s Spec) KeepChecks(have map[int]Listener) Spec {
 	s.Listeners = slices.Clone(s.Listeners)
 	for i := range s.Listeners {
@@ -118,7 +117,7 @@ func (s Spec) KeepChecks(have map[int]Listener) Spec {
 	return s
 }
 
-// ByPort are the listeners by their ports.
+// ByPort returns the listeners by port.
 func ByPort(listeners []Listener) map[int]Listener {
 	byPort := make(map[int]Listener, len(listeners))
 	for _, l := range listeners {
@@ -127,21 +126,19 @@ func ByPort(listeners []Listener) map[int]Listener {
 	return byPort
 }
 
-// The cloud does not say whether the health checks of a listener with the PROXY protocol begin with
-// its header. kube-proxy answers a request behind a header with an error, so that every node would
-// be unhealthy. Connecting to the node port works either way: a program that expects the header
-// gets it, or sees a connection end. It is the default under policy Cluster. Under policy Local
-// only kube-proxy knows which nodes have endpoints that are not terminating, so it is asked, and
-// [Spec.unanswered] tells when nobody answers.
+// The cloud does not document whether the health checks of a listener with the PROXY protocol
+// begin with its header. kube-proxy returns an error for a request after such a header, so that
+// every node would be unhealthy. A connection to the node port works in both cases: a program that
+// expects the header receives it, or only sees the connection close. It is the default under
+// policy Cluster. Under policy Local only kube-proxy has the nodes with endpoints that are not
+// terminating, so it is checked nevertheless, and [Spec.unanswered] warns if no node replies.
 
-// connects reports whether nodes are judged by connecting to the node port under policy Local.
 func (s settings) connects() bool {
 	return s.listener.ProxyProtocol && s.checkMode == CheckNodePort
 }
 
-// unanswered notes the listener with the PROXY protocol whose check asks kube-proxy and finds no
-// node healthy, although nodes have endpoints. Preferred are the nodes with endpoints under
-// policy Local.
+// unanswered returns a note if a listener with the PROXY protocol checks kube-proxy and finds no
+// node healthy, although nodes (under policy Local: preferred) have endpoints.
 func (s Spec) unanswered(have State, preferred []Node) []Note {
 	present := ByPort(have.Listeners)
 	for _, l := range s.Listeners {
@@ -163,7 +160,6 @@ func (s Spec) unanswered(have State, preferred []Node) []Note {
 	return nil
 }
 
-// leavesCheck reports whether annotations say nothing of how nodes are judged at a port. While one
-// is left, a load balancer that was taken over keeps the checks of all: nobody knows whether the
-// nodes answer others there.
+// leavesCheck reports whether no annotation configures a port's check. While there is such a port,
+// a load balancer that was taken over keeps all checks, because nodes may not reply to new checks.
 func (s settings) leavesCheck() bool { return s.checkMode == "" && !s.explicit() }

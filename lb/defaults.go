@@ -9,29 +9,27 @@ import (
 	"time"
 )
 
-// CheckMode says how nodes are judged under externalTrafficPolicy: Cluster, when no annotation says
-// otherwise.
+// CheckMode is how nodes are checked under externalTrafficPolicy: Cluster unless an annotation
+// overrides it.
 type CheckMode string
 
 const (
-	// CheckKubeProxy asks kube-proxy's health port (HTTP 10256, /healthz), so that a draining node
-	// leaves.
+	// CheckKubeProxy checks kube-proxy's health port (HTTP 10256, /healthz), so that a draining
+	// node becomes unhealthy.
 	CheckKubeProxy CheckMode = "kube-proxy"
-	// CheckNodePort connects to the node port, for clusters whose proxy has no health port.
+	// CheckNodePort connects to the node port, for clusters with a proxy that has no health port.
 	CheckNodePort CheckMode = "node-port"
 )
 
-// Defaults hold for every Service that does not say otherwise. Empty fields mean the built-in
-// default.
+// Defaults apply to every Service unless its annotations override them. An empty field means the
+// built-in default.
 type Defaults struct {
 	// Cluster marks everything that this cluster owns in the cloud. Required; a valid label value.
 	Cluster string
-	// Network is the ID of the network that load balancers are attached to. 0: attachment is left
-	// alone.
+	// Network is the ID of the load balancers' network. 0: attachments are not changed.
 	Network int64
-	// DedicatedRanges are where dedicated servers have their addresses in Network: its vSwitch
-	// subnets, or where none is known, its own range. Empty: nobody knows, and any private address
-	// counts.
+	// DedicatedRanges contain the dedicated servers' addresses in Network: its vSwitch subnets, or
+	// its own range without one. Empty: unknown, any private address is accepted.
 	DedicatedRanges []netip.Prefix
 
 	Location    string // at most one of Location and NetworkZone
@@ -39,8 +37,7 @@ type Defaults struct {
 	Type        string    // built in: lb11
 	Algorithm   Algorithm // built in: round_robin
 
-	// PrivateSubnet is the range of the subnet that load balancers get their address in. Zero: the
-	// cloud's choice.
+	// PrivateSubnet is the subnet of load balancers' addresses. Zero: the cloud chooses.
 	PrivateSubnet netip.Prefix
 
 	UsePrivateIP          bool
@@ -51,19 +48,18 @@ type Defaults struct {
 
 	CheckDefaults
 
-	// Classless makes Services without loadBalancerClass ours.
+	// Classless: Services without a loadBalancerClass are served too.
 	Classless bool
 
-	// OwnPools: nodes get IPv6 prefixes for pods out of their servers' own ones.
+	// OwnPools: nodes get IPv6 prefixes for pods from their server's own /64.
 	OwnPools bool
-	// PodTargetSources are where load balancers may connect to pods from, beside their own
-	// addresses.
+	// PodTargetSources are further addresses from which load balancers may connect to pods.
 	PodTargetSources []netip.Prefix
 
 	Grants
 }
 
-// CheckDefaults are how targets are judged.
+// CheckDefaults configure health checks.
 type CheckDefaults struct {
 	HealthCheck         CheckMode     // built in: kube-proxy
 	HealthCheckInterval time.Duration // built in: 10 s
@@ -73,13 +69,13 @@ type CheckDefaults struct {
 
 // Grants are the project's resources that the configuration lets Services use.
 type Grants struct {
-	// Adoptable are load balancers of others that may be taken over without a label in the cloud.
+	// Adoptable are load balancers that may be taken over without a label in the cloud.
 	Adoptable []Adoptable
-	// PrimaryIPs are those that may be used without a label in the cloud.
+	// PrimaryIPs may be used without a label in the cloud.
 	PrimaryIPs []GivenAddress
 	// Shared are load balancers that Services of several namespaces may share.
 	Shared []SharedName
-	// Certificates determines which certificates Services may name. Built in: any.
+	// Certificates limits the certificates that Services may reference. Built in: any.
 	Certificates CertificateUse
 }
 
@@ -90,7 +86,6 @@ const (
 	minRetries, maxRetries   = 1, 5
 )
 
-// resolved returns the defaults with every built-in value in its place.
 func (d Defaults) resolved() Defaults {
 	d.Type = cmp.Or(d.Type, "lb11")
 	d.Algorithm = cmp.Or(d.Algorithm, RoundRobin)
@@ -102,9 +97,9 @@ func (d Defaults) resolved() Defaults {
 	return d
 }
 
-// Validate reports what would go wrong silently: load balancers that are not marked, or that differ
-// from the cloud's for ever because it counts in seconds. What else may be wrong is said where it
-// is used, by Parse or by the cloud. The errors name fields of Defaults.
+// Validate reports errors that would otherwise remain unnoticed: load balancers without a mark,
+// and durations that always differ from the cloud's whole seconds. The errors name fields of
+// Defaults.
 func (d Defaults) Validate() error {
 	var errs []error
 	bad := func(field string, value any, remedy string) {
@@ -129,5 +124,5 @@ func wholeSeconds(d, low, high time.Duration) bool {
 	return d >= low && d <= high && d%time.Second == 0
 }
 
-// labelValue reports whether s can be a non-empty label value of the cloud and of Kubernetes.
+// labelValue reports whether s is a valid, non-empty label value in the cloud and in Kubernetes.
 var labelValue = regexp.MustCompile(`^[a-zA-Z0-9]([a-zA-Z0-9._-]{0,61}[a-zA-Z0-9])?$`).MatchString

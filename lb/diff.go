@@ -7,23 +7,23 @@ import (
 	"strings"
 )
 
-// Diff names what must be done to make a load balancer be as wanted; nothing when it is. A load
-// balancer that does not exist is one Create.
+// Diff returns the ops that make have equal to want, or a single Create if the load balancer does
+// not exist.
 //
-// The order is part of the result, because the cloud refuses some orders and others lose traffic:
+// Their order matters, because the cloud refuses some orders and others lose traffic:
 //
-//	labels, so that ownership comes first, then the name
+//	labels, to record ownership first, then the name
 //	public interface on, before targets are reached through it
-//	listeners and targets that go, before those that come need their room
-//	the type: what is left now fits the old one and the new one
+//	listeners and targets to remove, which makes room for additions
+//	the type, which fits both the old and the remaining listeners and targets
 //	the network, before targets are reached through it
-//	public interface off, if no target is reached through it any more and listeners are to come
-//	targets that come, then those that change their address, one after the other
-//	listeners that come or change; none comes while the public interface has to go first
-//	pods that go, if there was room for those that come
+//	public interface off, if no target is reached through it
+//	targets to add, then targets that change their address, one at a time
+//	listeners to add or change; none is added before a private load balancer is private
+//	pods to remove, if there was room for additions
 //	reverse DNS
-//	public interface off, if targets were reached through it until now
-//	labels that remembered what was there until now
+//	public interface off, if targets were reached through it
+//	labels, without marks that are no longer needed
 func Diff(want Spec, have State) []Op {
 	if !have.Exists() {
 		return []Op{Create{Spec: want.inOneRequest()}}
@@ -38,7 +38,8 @@ func Diff(want Spec, have State) []Op {
 	gone, added, replaced := diffTargets(want, have.Targets, want.lost(have))
 	closed, listeners := diffListeners(want.Listeners, have.Listeners)
 	closes := !want.Public && have.Public
-	if closes { // no port opens before it is, and a load balancer without ports gets no targets
+	// Until then no port is opened, and a load balancer without listeners gets no targets.
+	if closes {
 		if len(have.Listeners) == 0 {
 			added = nil
 		}
@@ -68,12 +69,14 @@ func Diff(want Spec, have State) []Op {
 	return ops
 }
 
-// inOneRequest is the part of the spec that a creation can have. It chooses the address in the
-// network itself, so one that wants a certain address gets into the network afterwards, and with it
-// what is reached there. One that is to be private opens no port before it is.
+// inOneRequest returns the part of the spec that the creation includes. A creation lets the cloud
+// choose the address in the network, so a load balancer with a requested address or subnet joins
+// the network afterwards, as do targets there. It opens no port before it is private, if it must
+// be.
 func (s Spec) inOneRequest() Spec {
 	if s.PodTargets {
-		s.Targets = nil // pods can be reached when the load balancer's address is known to their nodes
+		// Pods are reachable after the load balancer's address is known to their nodes.
+		s.Targets = nil
 	}
 	if at := s.attachment(); !at.IP.IsValid() && !at.Range.IsValid() {
 		return s
@@ -88,12 +91,11 @@ func (s Spec) inOneRequest() Spec {
 	return s
 }
 
-// moves reports whether the load balancer is to be attached, or to be attached elsewhere.
+// moves reports whether the load balancer must join the network or change its address there.
 func (s Spec) moves(have State) bool {
 	return s.Network != 0 && (s.Network != have.Network || !s.placed(have))
 }
 
-// move is how it gets to its place in the network.
 func (s Spec) move(have State) Op {
 	if have.Network == 0 {
 		return s.attachment()
@@ -104,7 +106,7 @@ func (s Spec) move(have State) Op {
 	}
 }
 
-// attachment is how it joins the network. The subnet by default must not contradict the address.
+// attachment joins the network. The default subnet is omitted if it could contradict the address.
 func (s Spec) attachment() AttachNetwork {
 	op := AttachNetwork{Network: s.Network, IP: s.PrivateIP, Range: s.PrivateRange}
 	if !op.IP.IsValid() && !op.Range.IsValid() {
@@ -113,20 +115,18 @@ func (s Spec) attachment() AttachNetwork {
 	return op
 }
 
-// placed reports whether the address in the network is one that is wanted.
 func (s Spec) placed(have State) bool {
 	return (!s.PrivateIP.IsValid() || s.PrivateIP == have.PrivateIP) &&
 		(!s.PrivateRange.IsValid() || s.PrivateRange.Contains(have.PrivateIP))
 }
 
-// Labels that remember which reverse DNS names we set: one that somebody else set is not ours to
-// take back.
+// Labels that mark reverse DNS names set by this controller: it never resets other clients' names.
 const (
 	labelIPv4Name = "underlay.dev/ipv4-rdns"
 	labelIPv6Name = "underlay.dev/ipv6-rdns"
 )
 
-// Labels are what a load balancer of this spec carries, beside those of others.
+// Labels returns the labels of a load balancer of this spec, without labels of other clients.
 func (s Spec) Labels() map[string]string {
 	labels := s.Owner.Labels()
 	for _, uid := range s.Sharers {
@@ -155,10 +155,9 @@ func (s Spec) Labels() map[string]string {
 	return labels
 }
 
-// diffLabels returns the label set that stands before anything else is done, and the one at the
-// end. The cloud replaces the set as a whole, and labels of others are not ours to drop. A mark is
-// set before what it remembers, and removed after that; so is what says who shares the load
-// balancer and whose its ports are.
+// diffLabels returns the labels to set before all other ops and after them. The cloud replaces all
+// labels at once, so labels of other clients are included. A mark is set before the change that it
+// records, and removed after it is undone, as are labels of sharing Services and ports.
 func diffLabels(want Spec, have State) (marked, final map[string]string) {
 	marked = make(map[string]string)
 	maps.Copy(marked, have.Labels)
@@ -185,7 +184,7 @@ func diffLabels(want Spec, have State) (marked, final map[string]string) {
 	return marked, final
 }
 
-// diffReverseDNS runs before the marks in the labels go.
+// diffReverseDNS must run before the marks are removed from the labels.
 func diffReverseDNS(want Spec, have State) (ops []Op) {
 	for _, one := range []struct {
 		ip         netip.Addr
@@ -203,8 +202,7 @@ func diffReverseDNS(want Spec, have State) (ops []Op) {
 	return ops
 }
 
-// lost are the targets that the load balancer drops when it moves to another network: those that
-// are reached there, but for the ones that are not wanted, which are removed before.
+// lost returns the wanted targets that the load balancer drops when it leaves its network.
 func (s Spec) lost(have State) []Target {
 	if have.Network == 0 || !s.moves(have) {
 		return nil
@@ -238,7 +236,7 @@ func diffListeners(want, have []Listener) (closed, changed []Op) {
 			closed = append(closed, DeleteListener{Port: port})
 		}
 	}
-	var freeing []Op // a redirect that goes gives its port back
+	var freeing []Op // a removed redirect frees its port
 	for _, port := range slices.Sorted(maps.Keys(wanted)) {
 		old, ok := present[port]
 		switch update := (UpdateListener{Listener: wanted[port]}); {
@@ -253,8 +251,8 @@ func diffListeners(want, have []Listener) (closed, changed []Op) {
 	return closed, slices.Concat(freeing, changed)
 }
 
-// Immovable notes the differences that no Op can mend: a load balancer stays where it was created.
-// A default says only where new ones are created, so it contradicts nothing.
+// Immovable returns notes about differences that no Op can fix: a load balancer cannot move. A
+// default location applies only to new load balancers, so it never differs.
 func Immovable(want Spec, have State) []Note {
 	if !have.Exists() || !want.Takeover.Annotated.Place {
 		return nil

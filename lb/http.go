@@ -7,21 +7,20 @@ import (
 	"time"
 )
 
-// HTTP is what a listener with protocol http or https has beside ports; zero with tcp.
+// HTTP are the options of a listener with protocol http or https; zero with tcp.
 type HTTP struct {
 	Sticky         bool
 	CookieName     string
 	CookieLifetime time.Duration // whole seconds, 30–86400
 	IdleTimeout    time.Duration // whole seconds, 30–300
-	// Redirect answers on port 80 with a redirect to the listener. Only with https.
+	// Redirect redirects port 80 to the listener. Only with https.
 	Redirect bool
-	// Certificates are IDs, ascending and comma-separated, so that listeners can be compared. Only
-	// with https.
+	// Certificates are IDs, ascending and comma-separated for comparisons. Only with https.
 	Certificates string
 }
 
-// The cloud's limits and defaults of HTTP listeners. The defaults are written out where nobody says
-// otherwise, because an update leaves alone what it does not mention.
+// The cloud's limits and defaults of HTTP listeners. Defaults are set explicitly, because an
+// update does not change omitted fields.
 const (
 	minCookieLifetime, maxCookieLifetime = 30 * time.Second, 24 * time.Hour
 	minIdleTimeout, maxIdleTimeout       = 30 * time.Second, 5 * time.Minute
@@ -33,7 +32,7 @@ const (
 	redirectPort = 80
 )
 
-// protocols answers combinations of protocol settings that the cloud would refuse.
+// protocols refuses combinations of protocol settings that the cloud would refuse.
 func (p *parser) protocols() {
 	switch {
 	case !slices.ContainsFunc(p.atPorts(), settings.takesDefaultCertificate):
@@ -46,7 +45,7 @@ func (p *parser) protocols() {
 	p.redirects()
 }
 
-// redirects answers redirects for whose port there is something else, be it their own listener.
+// redirects refuses redirects that need a port which is in use, perhaps by their own listener.
 func (p *parser) redirects() {
 	var redirecting []string
 	taken, field := false, AnnotationPorts
@@ -77,13 +76,12 @@ func (s settings) redirects() bool {
 	return s.listener.Protocol == ProtocolHTTPS && s.listener.HTTP.Redirect
 }
 
-// takesDefaultCertificate reports whether a port needs a certificate and names none of its own.
+// takesDefaultCertificate reports whether a port needs a certificate and has none in its options.
 func (s settings) takesDefaultCertificate() bool {
 	return s.listener.Protocol == ProtocolHTTPS && !s.ownCertificates
 }
 
-// listenerHTTP is the HTTP part of a listener, but for the certificates, whose IDs are to be found
-// out.
+// listenerHTTP returns the HTTP options of a listener, without the certificates' IDs.
 func (s settings) listenerHTTP() HTTP {
 	http := s.listener.HTTP
 	switch s.listener.Protocol {
@@ -95,12 +93,11 @@ func (s settings) listenerHTTP() HTTP {
 	return http
 }
 
-// withCertificates puts certificates into all listeners that need some and name none of their own.
 func (s Spec) withCertificates(ids []int64) Spec {
 	return s.certified(ids, func(port int) bool { return s.PortCertificates[port] == nil })
 }
 
-// JoinCertificates returns IDs as [HTTP] has them.
+// JoinCertificates returns IDs in the format of [HTTP].
 func JoinCertificates(ids []int64) string {
 	texts := make([]string, 0, len(ids))
 	for _, id := range slices.Compact(slices.Sorted(slices.Values(ids))) {
@@ -109,7 +106,7 @@ func JoinCertificates(ids []int64) string {
 	return strings.Join(texts, ",")
 }
 
-// certified puts certificates into the listeners of these ports, if they have https.
+// certified sets the certificates of the listeners of these ports that have https.
 func (s Spec) certified(ids []int64, ports func(port int) bool) Spec {
 	s.Listeners = slices.Clone(s.Listeners)
 	for i := range s.Listeners {

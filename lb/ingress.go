@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Ingress returns the addresses at which a load balancer is reached: the public ones in the order
-// of the Service's families, then the one in the network.
+// Ingress returns the addresses of a load balancer: the public addresses in the order of the
+// Service's families, then the address in the network.
 func Ingress(want Spec, have State) (addresses []netip.Addr) {
 	add := func(when bool, ip netip.Addr) {
 		if when && ip.IsValid() {
@@ -22,9 +22,9 @@ func Ingress(want Spec, have State) (addresses []netip.Addr) {
 	return addresses
 }
 
-// inUse reports whether clients know the IPv6 address from the controller that had the load
-// balancer before: then it is shown, whatever the Service's families, unless the user does not want
-// it.
+// inUse reports whether the Hetzner controller may have published the IPv6 address, so that
+// clients use it. Then the status shows it whatever the Service's families, unless the user
+// disabled it.
 func inUse(want Spec, have State) bool {
 	uid, marked := have.Labels[LabelPeer]
 	return marked && uid == want.Owner.UID && !want.Takeover.NoIPv6

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Op is one change to one load balancer: one request to the cloud, but for a [Swap]. The sum is
-// sealed, so that whoever executes it can be checked for having thought of every kind.
+// Op is a change of a load balancer, by a single request to the cloud unless it is a [Swap]. The
+// interface is sealed, so that a switch over its types can be checked for completeness.
 type Op interface {
 	kind() string
 	String() string
@@ -15,58 +15,48 @@ type Op interface {
 
 // The changes.
 type (
-	// Create makes the load balancer with everything in it.
+	// Create creates the load balancer with everything in it.
 	Create struct{ Spec Spec }
-	// SetLabels replaces the whole set of labels. Nothing else is done while it fails: labels say
-	// whose the load balancer and its ports are. Name and labels are separate requests, so that a
-	// name that is taken costs no label.
-	SetLabels struct{ Labels map[string]string }
-	// Rename gives the load balancer another name.
-	Rename struct{ Name string }
-	// ChangeType makes the load balancer larger or smaller.
-	ChangeType struct{ Type string }
-	// ChangeAlgorithm sets how targets are chosen.
-	ChangeAlgorithm struct{ Algorithm Algorithm }
-	// SetPublicInterface switches the public interface.
+	// SetLabels replaces all labels. If it fails, no further op is executed, because labels record
+	// the ownership of the load balancer and its ports. Name and labels are separate requests, so
+	// that a name conflict does not prevent the labels.
+	SetLabels          struct{ Labels map[string]string }
+	Rename             struct{ Name string }
+	ChangeType         struct{ Type string }
+	ChangeAlgorithm    struct{ Algorithm Algorithm }
 	SetPublicInterface struct{ Enabled bool }
-	// AttachNetwork attaches the load balancer to a network, at an address or in a subnet, if they
-	// are valid.
+	// AttachNetwork attaches the load balancer to a network, with IP or in Range if valid.
 	AttachNetwork struct {
 		Network int64
 		IP      netip.Addr
 		Range   netip.Prefix
 	}
-	// DetachNetwork detaches it; the cloud drops the targets that it reached there.
+	// DetachNetwork detaches the load balancer; the cloud drops its targets in that network.
 	DetachNetwork struct{ Network int64 }
-	// AddListener opens a port.
-	AddListener struct{ Listener Listener }
-	// UpdateListener makes the listener of that port be as given, whatever it was.
+	AddListener   struct{ Listener Listener }
+	// UpdateListener replaces the listener of that port.
 	UpdateListener struct{ Listener Listener }
-	// DeleteListener closes a port.
 	DeleteListener struct{ Port int }
-	// AddTarget lets a server receive traffic.
-	AddTarget struct{ Target Target }
-	// RemoveTarget ends that.
-	RemoveTarget struct{ Target Target }
-	// SetReverseDNS says what reverse DNS answers for an address; nothing is the cloud's default.
+	AddTarget      struct{ Target Target }
+	RemoveTarget   struct{ Target Target }
+	// SetReverseDNS sets the reverse DNS name of an address; empty: the cloud's default.
 	SetReverseDNS struct {
 		IP   netip.Addr
 		Name string
 	}
-	// Delete removes the load balancer.
 	Delete struct{}
 
-	// CreateCertificate lets the cloud obtain a certificate, and returns when it has it.
+	// CreateCertificate has the cloud obtain a certificate, and returns when it is issued.
 	CreateCertificate struct {
 		Owner       Owner
 		Certificate ManagedCertificate
 	}
-	// RetryCertificate lets the cloud try once more to obtain one.
+	// RetryCertificate has the cloud retry to obtain a certificate.
 	RetryCertificate struct {
 		ID   int64
 		Name string
 	}
-	// DeleteCertificate removes one that nothing uses any more.
+	// DeleteCertificate deletes an unused certificate.
 	DeleteCertificate struct {
 		ID   int64
 		Name string
@@ -142,8 +132,8 @@ func (o CreateCertificate) String() string {
 func (o RetryCertificate) String() string  { return fmt.Sprintf("retry certificate %q", o.Name) }
 func (o DeleteCertificate) String() string { return fmt.Sprintf("delete certificate %q", o.Name) }
 
-// Title names an op for people in words that stay the same while the op is tried again with other
-// contents: one cause must not be announced once for every node that joins.
+// Title describes an op for users. It must not change while the op is retried with other contents,
+// so that a cause is reported once, not for every node that joins.
 func Title(op Op) string {
 	switch op := op.(type) {
 	case Create:
@@ -158,12 +148,12 @@ func Title(op Op) string {
 	return op.String()
 }
 
-// Kind is the op's name for metrics: few values, never a number of anything.
+// Kind is the op's name for metrics. It has few values and contains no number or name.
 func Kind(op Op) string { return op.kind() }
 
-// Independent reports whether the ops after this one still make sense when it failed. One target or
-// one listener that the cloud refuses must not keep the others from being served, nor a network
-// targets that are not reached there. [Waits] has exceptions.
+// Independent reports whether the next ops are still useful if this op failed. A refused target or
+// listener must not prevent the others, nor a network the targets outside of it; for exceptions
+// see [Waits].
 func Independent(op Op) bool {
 	switch op := op.(type) {
 	case Create, SetLabels, ChangeType, DetachNetwork, Delete:
@@ -174,8 +164,8 @@ func Independent(op Op) bool {
 	return true
 }
 
-// NeedsLook reports whether the load balancer, or the certificates, must be read again before it is
-// known what there is: addresses, targets and IDs are the cloud's to choose.
+// NeedsLook reports whether the load balancer or the certificates must be read again after the op,
+// because the cloud chooses addresses, targets and IDs.
 func NeedsLook(op Op) bool {
 	switch op.(type) {
 	case Create, SetPublicInterface, AttachNetwork, DetachNetwork, MoveNetwork, AddListener,

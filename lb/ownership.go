@@ -8,37 +8,35 @@ import (
 	"strings"
 )
 
-// LabelPeer is how the Hetzner controller marks a Service's load balancer and certificates: its
-// value is the Service's UID. It stays after a takeover, so that the way back is open.
+// LabelPeer is the Hetzner controller's label of a Service's load balancer and certificates, with
+// the Service's UID as its value. It is kept after a takeover, so that the cluster can return to
+// that controller.
 const LabelPeer = "hcloud-ccm/service-uid"
 
-// Takeover is what a user says about a load balancer that somebody else made.
+// Takeover are the user's settings for a load balancer that this cluster did not create.
 type Takeover struct {
-	// Adopt allows to take over the load balancer of the right name that has no owner, if the
-	// project's side agrees.
+	// Adopt allows to take over an unowned load balancer by its name, if the project agrees.
 	Adopt bool
-	// Listed: the configuration gives the load balancer of this name to the Service.
+	// Listed: the configuration assigns the load balancer of this name to the Service.
 	Listed bool
-	// OptedIn says that the health checks follow the Service, because it says how nodes are judged
-	// at each port; otherwise they all stay as they were.
+	// OptedIn: the health checks follow the Service, because its annotations configure the check
+	// of each port. Otherwise all checks are kept.
 	OptedIn bool
-	// Annotated settings do not stay as they were.
+	// Annotated settings are not kept.
 	Annotated Annotated
-	// NoIPv6 keeps its IPv6 address out of the status. Otherwise it is shown, whatever the
-	// Service's families: clients use it already.
+	// NoIPv6 omits the IPv6 address from the status. Otherwise the status shows it whatever the
+	// Service's families, because clients may use it already.
 	NoIPv6 bool
 }
 
-// Annotated says which settings a Service's annotations decide. Place is the location or the
-// network zone, Targets how targets are reached; Interval, Timeout and Retries are those of the
-// health checks.
+// Annotated are the settings that annotations set. Place is the location or the network zone,
+// Targets how targets are reached; Interval, Timeout and Retries are those of the health checks.
 type Annotated struct{ Name, Type, Algorithm, Public, Targets, Place, Interval, Timeout, Retries bool }
 
-// Claim chooses, among the load balancers that were found for an owner who has none, the one that
-// becomes the owner's: what the Hetzner controller made for the same Service, or what has the right
-// name and no owner, if both the user and the project's side say so. Everything else belongs to
-// somebody, and is an error that wraps ErrNotOwned or ErrAmbiguous; nothing at all is the zero
-// State.
+// Claim chooses the load balancer that an owner takes over: the load balancer that the Hetzner
+// controller created for the same Service, or an unowned load balancer of the right name if both
+// the user and the project agree. It returns the zero State if there is no such load balancer, and
+// an error that wraps ErrNotOwned or ErrAmbiguous if the load balancer must not be taken over.
 func Claim(want Spec, found []State) (State, error) {
 	var peers []State
 	for _, s := range found {
@@ -67,7 +65,6 @@ func Claim(want Spec, found []State) (State, error) {
 	return State{}, fmt.Errorf("load balancer %d %w: %s", have.ID, ErrNotOwned, want.adoption(have))
 }
 
-// ownersLabel is a label that says whose a load balancer is, or nothing.
 func ownersLabel(s State) string {
 	for _, label := range slices.Sorted(maps.Keys(s.Labels)) {
 		if label == LabelPeer || label == LabelCluster || label == LabelShared || strings.HasPrefix(label, labelServicePrefix) {
@@ -77,16 +74,15 @@ func ownersLabel(s State) string {
 	return ""
 }
 
-// ownedByOthers reports whether our own labels name another cluster or Service, or say that it is
-// shared.
+// ownedByOthers reports whether our labels assign it to another cluster, Service or group.
 func ownedByOthers(s State, o Owner) bool {
 	cluster, marked := s.Labels[LabelCluster]
 	others := slices.ContainsFunc(s.Services(), func(uid string) bool { return uid != o.UID })
 	return others || s.Shared() && s.Group() != o.Group || marked && cluster != o.Cluster
 }
 
-// Against fits the spec to the load balancer that exists, or will be taken over: what stays as it
-// is, what there is room for, and what cannot be. The notes say what of the wish is not fulfilled.
+// Against adapts the spec to an existing load balancer: to settings that are kept, its capacity,
+// and impossible changes. The notes are about unfulfilled requests.
 func (s Spec) Against(have State, preferred []Node) (Spec, []Note) {
 	var notes []Note
 	if s.AsFound {
@@ -114,15 +110,14 @@ func (s Spec) Against(have State, preferred []Node) (Spec, []Note) {
 	return s, slices.Concat(notes, kept, moved, missing, trimmed, Immovable(s, have), s.unanswered(have, preferred))
 }
 
-// keepsChecks reports whether the checks are those of before: at the takeover, and after it until
-// the user opts in.
+// keepsChecks reports whether checks from before the takeover are kept: until the user opts in.
 func (s Spec) keepsChecks(have State) bool {
 	keeps := have.Labels[LabelCheck] == checkKept || !s.Owner.Owns(have.Labels)
 	return have.Exists() && keeps && !s.Takeover.OptedIn
 }
 
-// stay gives up another network, or another address in the network, where getting it would lose the
-// targets of others: leaving the network drops them, and nobody knows how to bring them back.
+// stay keeps the network, or the address in the network, if leaving it would drop targets that
+// this cluster did not add and cannot restore.
 func (s Spec) stay(have State) (Spec, []Note) {
 	if have.OtherTargets == 0 || have.Network == 0 || !s.moves(have) {
 		return s, nil
@@ -147,48 +142,46 @@ func (s Spec) stay(have State) (Spec, []Note) {
 	return s, []Note{note}
 }
 
-// A Service's author asks for what belongs to the whole project: a load balancer that somebody else
-// made, or a certificate. Whoever owns the project agrees, by labels in the cloud or in the
-// configuration. The labels' values are names of Kubernetes, which the cloud takes as they are:
-// both allow 63 characters.
+// A load balancer that another client created and a certificate belong to the whole project, so
+// the project's owner must agree to a Service's request, by labels in the cloud or in the
+// configuration. Label values are Kubernetes names as they are: both allow 63 characters.
 const (
 	labelAdoptCluster   = "underlay.dev/adopt-cluster"
 	labelAdoptNamespace = "underlay.dev/adopt-namespace"
 	labelAdoptService   = "underlay.dev/adopt-service"
-	// labelNamespaces holds the namespaces that may use a certificate, with dots between them.
+	// labelNamespaces lists the namespaces that may use a certificate, separated by dots.
 	labelNamespaces = "underlay.dev/namespaces"
 )
 
-// Adoptable is a load balancer that the configuration gives to a Service.
+// Adoptable is a load balancer that the configuration assigns to a Service.
 type Adoptable struct{ Name, Namespace, Service string }
 
-// CertificateUse says which certificates of the project a Service may name.
+// CertificateUse limits the certificates of the project that a Service may reference.
 type CertificateUse string
 
 const (
-	// CertificatesAny lets every Service use every certificate.
+	// CertificatesAny allows every certificate.
 	CertificatesAny CertificateUse = "any"
-	// CertificatesLabelled lets a Service use those whose label names its namespace.
+	// CertificatesLabelled allows certificates with a label that lists the Service's namespace.
 	CertificatesLabelled CertificateUse = "labelled"
 )
 
-// given reports whether the project's side gives the load balancer to the Service.
 func (s Spec) given(have State) bool {
 	return s.Takeover.Listed || s.consented(have.Labels)
 }
 
-// consented reports whether labels give what carries them to the Service.
+// consented reports whether labels of a cloud object assign it to the Service.
 func (s Spec) consented(labels map[string]string) bool {
 	return s.Service != "" && labels[labelAdoptCluster] == s.Owner.Cluster &&
 		labels[labelAdoptNamespace] == s.Namespace && labels[labelAdoptService] == s.Service
 }
 
-// consent is the labels that do, as arguments of a command.
+// consent returns the labels that consented requires, as command-line arguments.
 func (s Spec) consent() string {
 	return fmt.Sprintf("%s=%s %s=%s %s=%s", labelAdoptCluster, s.Owner.Cluster, labelAdoptNamespace, s.Namespace, labelAdoptService, s.Service)
 }
 
-// adoption says what is missing until a load balancer that nobody owns becomes the Service's.
+// adoption returns the steps that let the Service take over an unowned load balancer.
 func (s Spec) adoption(have State) string {
 	var steps []string
 	if !s.given(have) {
@@ -200,7 +193,6 @@ func (s Spec) adoption(have State) string {
 	return "to make it this Service's, " + strings.Join(steps, " and ")
 }
 
-// mayUse reports whether the Service may use a certificate that it names.
 func (s Spec) mayUse(c Certificate) bool {
 	namespaces := strings.Split(c.Labels[labelNamespaces], ".")
 	return !s.LabelledCertificates || s.Namespace != "" && slices.Contains(namespaces, s.Namespace)

@@ -11,13 +11,12 @@ import (
 	"github.com/underlay-ccm/underlay/internal/editdistance"
 )
 
-// Parse resolves a Service and the defaults into the load balancer that it asks for.
+// Parse resolves a Service and the defaults into a Spec.
 //
-// Notes tell what the user should know although there will be a load balancer. The error is a
-// *[RefusedError] with everything that is not to be understood; then the Spec is empty, nothing may
-// be created, and an existing load balancer stays as it is, but for its ports and targets
-// ([Frozen]). What is understood and cannot be had stands in the Spec, because it matters less to a
-// load balancer that there is: [Spec.Hindrances].
+// Notes are for the user and do not prevent a load balancer. The error is a *[RefusedError] with
+// all invalid fields; then the Spec is empty, no load balancer may be created, and an existing one
+// only changes its ports and targets ([Frozen]). Valid requests that cannot be fulfilled are in
+// the Spec, because they may not matter to an existing load balancer: [Spec.Hindrances].
 func Parse(svc Service, d Defaults) (Spec, []Note, error) {
 	p := &parser{svc: svc, defaults: d.resolved()}
 	p.set = p.defaults.settings(svc)
@@ -36,7 +35,7 @@ func Parse(svc Service, d Defaults) (Spec, []Note, error) {
 	return p.spec(), p.notes, nil
 }
 
-// settings are those of a Service without annotations.
+// settings returns the settings of a Service without annotations.
 func (d Defaults) settings(svc Service) settings {
 	s := settings{
 		publicOff: d.DisablePublicNetwork, privateOff: d.DisablePrivateIngress,
@@ -67,7 +66,7 @@ type parser struct {
 	defaults Defaults
 	set      settings
 
-	// byPort are the settings of the ports that have options of their own.
+	// byPort are the settings of ports with options of their own.
 	byPort           map[int]settings
 	served, unserved []Port
 	notes            []Note
@@ -84,8 +83,8 @@ func (p *parser) warn(reason, field, value, format string, args ...any) {
 	p.notes = append(p.notes, warningNote(reason, field, value, format, args...))
 }
 
-// annotations reads everything below our prefixes, in the table's order, then what the table lacks.
-// An empty value counts as not set: templates write it for "use the default".
+// annotations reads the annotations in the table's order, then reports unknown annotations. An
+// empty value counts as not set: templates write it for "use the default".
 func (p *parser) annotations() {
 	table := Annotations()
 	names := make([]string, len(table))
@@ -105,8 +104,7 @@ func (p *parser) annotations() {
 	p.unknown(names)
 }
 
-// idle notes the annotations that others make meaningless, at every port if they concern ports. A
-// switch that is off says nothing.
+// idle warns of annotations without effect at any port, except for booleans that are off.
 func (p *parser) idle(table []Annotation) {
 	all := p.atEach()
 	for _, row := range table {
@@ -127,8 +125,8 @@ func off(value string) bool {
 	return err == nil && !on
 }
 
-// unknown notes annotations that are not in the table. Three names are documented as reserved:
-// other programs may write them. Below our own prefix annotations of other components exist too.
+// unknown warns of annotations that are not in the table. Three names are documented as reserved:
+// other programs may write them. Below our own prefix, other components have annotations too.
 func (p *parser) unknown(names []string) {
 	reserved := []string{HetznerPrefix + "id", HetznerPrefix + "ipv4", HetznerPrefix + "ipv6"}
 	for _, name := range slices.Sorted(maps.Keys(p.svc.Annotations)) {
@@ -146,7 +144,7 @@ func (p *parser) unknown(names []string) {
 	}
 }
 
-// place decides between location and network zone; an annotation beats both defaults.
+// place sets the location or the network zone; an annotation overrides both defaults.
 func (p *parser) place() {
 	switch {
 	case p.set.Location != "" && p.set.NetworkZone != "":
@@ -190,7 +188,7 @@ func (p *parser) network() {
 	}
 }
 
-// fields answers what a Service can ask for and this cloud cannot give.
+// fields refuses or reports fields of the Service that the cloud does not support.
 func (p *parser) fields() {
 	if !openToAll(p.svc.SourceRanges) && !p.set.elsewhere {
 		p.barred = append(p.barred, errorNote(ReasonUnsupported, "spec.loadBalancerSourceRanges", strings.Join(p.svc.SourceRanges, ","),
@@ -217,14 +215,15 @@ func (p *parser) fields() {
 	}
 }
 
-// openToAll reports whether ranges keep nobody out: none at all, or everything in each family that
-// they mention, which is how a load balancer is anyway.
+// openToAll reports whether the ranges are empty or contain all addresses of each family in them,
+// which is equivalent to no filter.
 func openToAll(ranges []string) bool {
 	mentioned, open := make(map[bool]bool), make(map[bool]bool) // by whether it is IPv4
 	for _, text := range ranges {
 		prefix, err := netip.ParsePrefix(strings.TrimSpace(text))
 		if err != nil {
-			return false // a range that nobody can read is still a wish to keep others out
+			// An unreadable range is still meant to restrict clients.
+			return false
 		}
 		is4 := prefix.Addr().Is4()
 		mentioned[is4] = true
@@ -313,7 +312,6 @@ func (p *parser) spec() Spec {
 	return spec
 }
 
-// annotated are the settings that annotations decide.
 func (p *parser) annotated() Annotated {
 	return Annotated{
 		Name: p.has(AnnotationName), Type: p.has(AnnotationType), Algorithm: p.has(annotationAlgorithm),
@@ -325,14 +323,14 @@ func (p *parser) annotated() Annotated {
 
 func (p *parser) has(annotation string) bool { return p.svc.Annotations[annotation] != "" }
 
-// How kube-proxy treats the load balancer's addresses; the values of ipMode.
+// Values of ipMode: how kube-proxy handles the load balancer's addresses.
 const (
 	modeVIP   = "VIP"
 	modeProxy = "Proxy"
 )
 
-// behindProxy reports whether clients inside the cluster must go through the load balancer: it adds
-// the PROXY protocol's header, or ends TLS and HTTP, and what reaches a pod past it lacks that.
+// behindProxy reports whether clients inside the cluster must connect through the load balancer:
+// it adds the PROXY protocol's header, or terminates TLS and HTTP.
 func (s settings) behindProxy() bool {
 	if s.proxyMode != "" {
 		return s.proxyMode == modeProxy
@@ -340,14 +338,13 @@ func (s settings) behindProxy() bool {
 	return s.listener.ProxyProtocol || s.listener.Protocol != ProtocolTCP
 }
 
-// defaultName is what cloud providers have named load balancers from the beginning, so that a
-// cluster that changes its controller meets the names it knows.
+// defaultName returns the name that cloud providers of Kubernetes have always used, so that it is
+// the same after a change of the controller.
 func defaultName(uid string) string {
 	name := "a" + strings.ReplaceAll(uid, "-", "")
 	return name[:min(len(name), 32)]
 }
 
-// nearest returns the candidate that takes the fewest edits to become name; the first of several.
 func nearest(name string, candidates []string) string {
 	return slices.MinFunc(candidates, func(a, b string) int {
 		return editdistance.Between(name, a) - editdistance.Between(name, b)

@@ -6,43 +6,42 @@ import (
 	"time"
 )
 
-// Standing says what becomes of the ports that a Service has of a load balancer.
+// Standing is how a Service takes part in a load balancer.
 type Standing int
 
 const (
-	// Wanted: they become what the Service asks for.
+	// Wanted: the load balancer serves the ports that the Service requests.
 	Wanted Standing = iota
-	// Frozen: it is not known what the Service asks for, or it cannot be had now. Its ports stay,
-	// lead to the node ports that it has at present, and close with these.
+	// Frozen: the Service could not be parsed, or cannot be served now. Its existing listeners are
+	// kept, follow its current node ports, and are removed without one.
 	Frozen
-	// Closing: the Service asks to be served by another load balancer, and is not yet. Its ports
-	// stay as those of one that is frozen, and it decides nothing else.
+	// Closing: the Service moves to another load balancer that does not serve it yet. Its
+	// listeners are kept as if Frozen, and its settings are ignored.
 	Closing
 )
 
-// Member is a Service that a load balancer serves, or is to serve.
+// Member is a Service that a load balancer serves or is going to serve.
 type Member struct {
-	// Service is what Kubernetes has; of one that is not Parsed it says which ports there are.
+	// Service is the Kubernetes object; unless Parsed, it only defines the ports.
 	Service Service
-	// Spec is what the Service alone asks for. Only Owner, Namespace and Service without Parsed.
+	// Spec is the Service's own request; unless Parsed, only Owner, Namespace and Service are set.
 	Spec     Spec
 	Parsed   bool
 	Standing Standing
-	// Notes are what there is to say of the Service alone.
+	// Notes are about the Service alone.
 	Notes []Note
 
-	// Nodes may become targets, Staying may stay what they are, and Preferred have an endpoint.
+	// Nodes may become targets, Staying may remain targets, and Preferred have an endpoint.
 	Nodes, Staying, Preferred []Node
-	// Follows: only the preferred ones can be healthy.
+	// Follows: only Preferred nodes can be healthy.
 	Follows bool
-	// AnyNode: the Service's node selector is not known.
+	// AnyNode: the Service's node selector is unknown.
 	AnyNode bool
-	// Pods are the targets where pods are.
+	// Pods are the targets of a Service with PodTargets.
 	Pods []Target
-	// Holds: the Service was given a load balancer before, or may have been.
+	// Holds: the Service has or may have a load balancer.
 	Holds bool
-	// HadManaged: a certificate may have been obtained for the Service that it does not need any
-	// more.
+	// HadManaged: the Service may have a managed certificate that it no longer needs.
 	HadManaged bool
 }
 
@@ -50,70 +49,69 @@ func (m Member) uid() string { return m.Spec.Owner.UID }
 
 func (m Member) name() string { return m.Spec.Namespace + "/" + m.Spec.Service }
 
-// decides reports whether the Service has a say in what a load balancer has once.
+// decides reports whether the Service has a vote on settings that a load balancer has once.
 func (m Member) decides() bool { return m.Parsed && m.Standing != Closing }
 
-// Idle reports whether no target can be healthy, because the Service has no ready endpoint.
+// Idle reports whether no target can be healthy because the Service has no ready endpoint.
 func (m Member) Idle() bool { return m.Follows && len(m.Preferred) == 0 }
 
-// NeedsCertificates reports whether it matters which certificates there are.
+// NeedsCertificates reports whether planning requires the project's certificates.
 func (m Member) NeedsCertificates() bool {
 	return m.decides() && (m.Spec.NeedsCertificates() || m.HadManaged)
 }
 
-// Part is what a Service has of a load balancer.
+// Part is a Service's part of a load balancer.
 type Part struct {
-	// Listeners are those of its ports.
 	Listeners []Listener
-	// Unopened are the ports that it asks for and does not get.
+	// Unopened are the requested ports that are not served.
 	Unopened []int
 	Notes    []Note
 }
 
-// Input is all that the plan of a load balancer depends on.
+// Input is everything that the plan of a load balancer depends on.
 type Input struct {
 	Owner Owner
 	// Members are the Services, oldest first: exactly one unless Owner is a group.
 	Members []Member
 	Have    State
-	// Certificates are the project's; nil unless a member needs them.
+	// Certificates are the project's; nil if no member needs them.
 	Certificates []Certificate
-	// PrimaryIPs are those among [Spec.UnknownPrimaryIPs] that there are, if Looked.
+	// PrimaryIPs are the existing primary IPs of [Spec.UnknownPrimaryIPs], if Looked.
 	PrimaryIPs []PrimaryIP
 	Looked     bool
-	// Taken are names that other load balancers of these Services have until they are deleted.
+	// Taken are names of the Services' other load balancers, which are not deleted yet.
 	Taken []string
-	// Refused returns why the cloud is not to be asked for an op now, or nil. It may be nil itself.
+	// Refused returns why the cloud refused an op recently, or nil. Refused may be nil.
 	Refused func(Op) error
-	// Rolling: targets change step by step, as [Rollout] says, and Unhealthy has since when each
-	// has not been healthy. Otherwise the plan names all that differs.
+	// Rolling: targets change step by step, by [Rollout], and Unhealthy is since when each target
+	// has not been healthy. Otherwise the plan contains all differences.
 	Rolling   bool
 	Unhealthy map[Target]time.Time
 	Now       time.Time
 }
 
-// Plan is what a load balancer is to be, and what is to be done for that.
+// Plan is the desired load balancer and the ops that produce it.
 type Plan struct {
 	Spec  Spec
 	Parts []Part // of the members, in their order
 	Ops   []Op
-	// Notes concern all members, or the one that they are about.
+	// Notes are about all members, or about Note.About.
 	Notes []Note
-	// Refused: there is no load balancer, and none may be created; notes say why.
+	// Refused: there is no load balancer and none may be created; notes have the reasons.
 	Refused bool
-	// Waits: more is to be done when the checks have judged what is done now.
+	// Waits: further ops follow after health checks have judged the result of these.
 	Waits bool
-	// Again: the next step follows at once.
+	// Again: the next step follows immediately.
 	Again bool
-	// Opens are the ports of pods that are to be reached.
+	// Opens are the ports of pods that must be reachable.
 	Opens []int
-	// Nodes are those that shall be targets.
+	// Nodes should become or remain targets.
 	Nodes []Node
-	// Held are the refusals of the cloud that the plan takes into account.
+	// Held are the cloud's refusals that the plan works around.
 	Held []error
 }
 
-// Part is what a member has of the load balancer; nothing if nothing was planned.
+// Part returns a member's part; the zero Part if nothing was planned.
 func (p Plan) Part(i int) Part {
 	if i < len(p.Parts) {
 		return p.Parts[i]
@@ -121,7 +119,7 @@ func (p Plan) Part(i int) Part {
 	return Part{}
 }
 
-// Plan compares what the members ask for with what there is.
+// Plan compares the members' requests with the existing load balancer.
 func (in Input) Plan() Plan {
 	alone, have := in.Owner.Group == "", in.Have
 	if alone && !have.Exists() {
@@ -185,7 +183,7 @@ func (in Input) Plan() Plan {
 	return p
 }
 
-// PortsOf are the ports that listeners lead to or check, sorted.
+// PortsOf returns the destination and health check ports of listeners, sorted.
 func PortsOf(listeners []Listener) (ports []int) {
 	for _, l := range listeners {
 		ports = append(ports, l.DestinationPort, l.Check.Port)
@@ -194,7 +192,6 @@ func PortsOf(listeners []Listener) (ports []int) {
 	return slices.Compact(ports)
 }
 
-// refused is [Input.Refused], if there is one.
 func (in Input) refused(op Op) error {
 	if in.Refused == nil {
 		return nil
@@ -202,8 +199,8 @@ func (in Input) refused(op Op) error {
 	return in.Refused(op)
 }
 
-// resolve finds the certificates of the members. One that needs a certificate which is not there
-// yet or can't be used is frozen; the notes say why, by member, and the ops are what obtains it.
+// resolve resolves the members' certificates and freezes each member with a certificate that is
+// missing or unusable. It returns the ops that obtain certificates, and notes by member.
 func (in Input) resolve(members []Member) (obtain []Op, notes [][]Note) {
 	notes = make([][]Note, len(members))
 	for i := range members {
@@ -216,7 +213,7 @@ func (in Input) resolve(members []Member) (obtain []Op, notes [][]Note) {
 			continue
 		}
 		if len(m.Spec.Barred) > 0 && !m.Holds {
-			continue // its certificates do not matter
+			continue // its certificates are not used
 		}
 		spec, ops, unusable := m.Spec.Resolve(in.Certificates)
 		failed := len(unusable) > 0
@@ -231,11 +228,11 @@ func (in Input) resolve(members []Member) (obtain []Op, notes [][]Note) {
 	return obtain, notes
 }
 
-// addressed puts the primary IPs into the spec that were found, and returns false if no load
-// balancer may be created with them, or without.
+// addressed adds the found primary IPs to the spec, and reports whether a load balancer may be
+// created with the result.
 func (in Input) addressed(spec Spec, p *Plan) (Spec, bool) {
 	if !in.Looked && len(spec.UnknownPrimaryIPs(in.Have)) > 0 {
-		return spec.RememberedPrimaryIPs(in.Have), true // nobody has looked
+		return spec.RememberedPrimaryIPs(in.Have), true // not looked up yet
 	}
 	spec, notes := spec.WithPrimaryIPs(in.Have, in.PrimaryIPs)
 	p.Notes = slices.Concat(p.Notes, notes)
@@ -243,8 +240,8 @@ func (in Input) addressed(spec Spec, p *Plan) (Spec, bool) {
 	return spec, in.Have.Exists() || !slices.ContainsFunc(notes, isError)
 }
 
-// surplus are the members' managed certificates that nothing needs any more. Those of ports that a
-// member does not get stay: another Service may leave them to it.
+// surplus returns ops that delete the members' unneeded managed certificates. Certificates for
+// ports that a member does not get are kept, because it may get the ports later.
 func (in Input) surplus(members []Member, spec Spec) (ops []Op) {
 	for i, m := range members {
 		if m.Standing == Wanted && in.Members[i].NeedsCertificates() {
@@ -255,17 +252,17 @@ func (in Input) surplus(members []Member, spec Spec) (ops []Op) {
 	return ops
 }
 
-// aim is which nodes can be targets of a load balancer.
+// aim are the nodes and pods that can be targets of a load balancer.
 type aim struct {
-	all       []Node // those that become targets, or stay
+	all       []Node // to add or keep
 	preferred []Node
-	excluded  []Node // on dedicated servers, which some member knows and not all admit
+	excluded  []Node // on dedicated servers, nodes of a member that not all selectors admit
 	pods      []Target
-	unknown   bool // no member says which
+	unknown   bool // no member has a known selector
 }
 
-// nodes chooses among those that the selectors of all members admit. One that may only stay does so
-// if it is a target, or if an address that no Node has may be its own.
+// nodes chooses among the nodes that the selectors of all members admit. A node in Staying is
+// chosen if it is a target, or if it has no address and a target has an address that no Node has.
 func (in Input) nodes(members []Member, common []Node) aim {
 	a := aim{unknown: true}
 	staying, preferred, excluded := make(map[string]bool), make(map[string]bool), make(map[string]Node)
@@ -301,8 +298,7 @@ func (in Input) nodes(members []Member, common []Node) aim {
 	return a
 }
 
-// aimedAt returns the spec with its targets. Where it is not known how these are to be reached,
-// each is reached as it is.
+// aimedAt sets the spec's targets. If AsFound, each target is reached as it is now.
 func (s Spec) aimedAt(a aim, have State) Spec {
 	s.Excluded = a.excluded
 	if s.PodTargets {
@@ -315,8 +311,8 @@ func (s Spec) aimedAt(a aim, have State) Spec {
 	return s
 }
 
-// rollout says how targets change. Where Services share, a Service without a ready endpoint says
-// nothing of the targets of others.
+// rollout returns the rules by which targets change. On a shared load balancer, a Service without
+// ready endpoints does not limit the targets of the other Services.
 func (in Input) rollout(members []Member, parts []Part) Rollout {
 	longest := time.Duration(0)
 	for _, l := range in.Have.Listeners {

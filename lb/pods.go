@@ -7,45 +7,44 @@ import (
 	"strings"
 )
 
-// AnnotationTargets says what the targets of a Service's load balancer are.
+// AnnotationTargets selects the targets of a Service's load balancer: nodes or pods.
 const AnnotationTargets = OwnPrefix + "targets"
 
-// Its values.
 const (
 	targetsNodes = "nodes"
 	targetsPods  = "pods"
 )
 
-// AsksForPods reports whether a Service wants its pods as targets.
+// AsksForPods reports whether a Service requests its pods as targets.
 func AsksForPods(annotations map[string]string) bool {
 	return annotations[AnnotationTargets] == targetsPods
 }
 
-// MayMeanPods reports whether a Service wants its pods as targets, or says of its targets what
-// nobody can read: the pods that are targets stay up to date meanwhile.
+// MayMeanPods reports whether a Service requests its pods as targets, or has an invalid value:
+// until it is corrected, pods that are targets are kept up to date.
 func MayMeanPods(annotations map[string]string) bool {
 	value := strings.TrimSpace(annotations[AnnotationTargets])
 	return value != "" && value != targetsNodes
 }
 
-// Pods are the endpoints of a Service that take traffic now, as targets.
+// Pods are the ready endpoints of a Service, as targets.
 type Pods struct {
-	// Targets are those at an address that the cloud routes to their node's server, in order.
+	// Targets are the pods with an address that the cloud routes to their node's server, in order.
 	Targets []Target
-	// Others name the rest, in order.
+	// Others are the names of all other pods, in order.
 	Others []string
-	// IPv4Only: the Service has no address of the other family, and so no such endpoints.
+	// IPv4Only: the Service has no IPv6 address, and so no IPv6 endpoints.
 	IPv4Only bool
-	// NoPool: no pool gives nodes prefixes out of their servers' own ones.
+	// NoPool: no pool gives nodes prefixes from their server's own /64.
 	NoPool bool
 }
 
-// Choose reports whether pods are the targets of a Service that asks for them. Otherwise nodes are,
-// and the note says why.
+// Choose reports whether the targets of a Service that requests pods are pods. Otherwise they are
+// nodes, and the note has the reason.
 //
-// A load balancer that has pods as targets keeps them while one can be a target, and one that has
-// nodes changes when every pod can: each change interrupts traffic until the first target is found
-// healthy.
+// A load balancer with pods as targets keeps them while at least one pod can be a target; a load
+// balancer with nodes switches when all pods can: each switch interrupts traffic until the first
+// target is healthy.
 func (p Pods) Choose(have State) (pods bool, notes []Note) {
 	note := func(figures, text string) []Note {
 		return []Note{{Grade: Error, Reason: ReasonPodsNotTargets, Field: AnnotationTargets, Value: targetsPods, Text: text, Figures: figures}}
@@ -78,7 +77,6 @@ func (p Pods) Choose(have State) (pods bool, notes []Note) {
 	return true, nil
 }
 
-// andMore is the first name and the number of the others.
 func andMore(names []string) string {
 	switch len(names) {
 	case 0:
@@ -89,23 +87,23 @@ func andMore(names []string) string {
 	return fmt.Sprintf("%s and %d more", names[0], len(names)-1)
 }
 
-// WithPods returns the spec with these pods as its targets.
+// WithPods returns the spec with these pods as its targets, sorted and without duplicates.
 func (s Spec) WithPods(pods []Target) Spec {
 	s.Targets = slices.Compact(slices.SortedFunc(slices.Values(pods), Target.Compare))
 	return s
 }
 
-// Step returns what is done now of a change from nodes to pods or back, and whether more is to be
-// done after that. A listener leads to one port of all its targets, so that nodes and pods can not
-// both serve. The targets that come are there before the listeners lead to them, so that they are
-// judged as soon as possible, and if the cloud refuses them all, nothing else changes; those that
-// go are useless after that.
+// Step returns the next step of a change from nodes to pods or back, and whether another step
+// follows. A listener forwards to the same port of all targets, so nodes and pods cannot serve
+// together. New targets are added before the listeners change, so that they are checked as early
+// as possible, and so that nothing else changes if the cloud refuses them all. Old targets are
+// useless after that.
 //
-//	targets wanted       listeners   step
-//	none                 –           none; those that are there serve
-//	none is there        –           they are added, as far as there is room
-//	one is there         of before   the listeners change
-//	one is there         as wanted   all the rest
+//	wanted targets   listeners    step
+//	none             –            none; the existing targets serve
+//	none present     –            add them as far as there is room
+//	some present     old ports    change the listeners
+//	some present     new ports    everything else
 func (s Spec) Step(have State) (step Spec, more bool) {
 	other := slices.DeleteFunc(slices.Clone(have.Targets), func(t Target) bool { return t.Pod() == s.PodTargets })
 	if !have.Exists() || len(other) == 0 {
@@ -139,8 +137,8 @@ func (s Spec) Step(have State) (step Spec, more bool) {
 	return step, len(wanted) > 0
 }
 
-// keepPorts lets listeners lead where they do, of whose port nobody says which number it has on the
-// pods. One that is to be opened waits for that.
+// keepPorts keeps the destination port of listeners for a named target port that no pod resolves.
+// A new listener is added only after its port is known.
 func (s Spec) keepPorts(have State) (Spec, []Note) {
 	if !s.PodTargets {
 		return s, nil
@@ -166,9 +164,9 @@ func (s Spec) keepPorts(have State) (Spec, []Note) {
 	return s, slices.DeleteFunc(slices.Clone(s.Placeless), func(n Note) bool { return n.Reason != ReasonTargetPortUnknown })
 }
 
-// goLast divides the removals of targets into those before others come and those after that: pods
-// go when those in their place are there, but for as many as these need room. If the load balancer
-// changes its type, all go before. Nodes that pods replace serve nothing any more.
+// goLast splits removals of targets into those before and those after additions. Pods are removed
+// when their replacements exist, except for as many as these need room. Before a change of the
+// type, all are removed. Nodes that pods replaced serve no traffic.
 func (s Spec) goLast(have State, gone []Op, added int) (first, last []Op) {
 	if !s.PodTargets || s.Type != have.Type {
 		return gone, nil
@@ -185,7 +183,7 @@ func (s Spec) goLast(have State, gone []Op, added int) (first, last []Op) {
 	return slices.Concat(first, last[:lack]), last[lack:]
 }
 
-// podPort reports whether a port of the Service can lead to pods, or may yet.
+// podPort reports whether a port of the Service can be forwarded to pods, now or later.
 func (p *parser) podPort(port Port) (usable bool) {
 	switch len(port.TargetPorts) {
 	case 0:
@@ -211,7 +209,7 @@ func numbers(ports []int) string {
 	return strings.Join(texts, ", ")
 }
 
-// destination is where a listener leads; 0: nobody knows yet.
+// destination returns the port to which a listener forwards; 0: not known yet.
 func (p *parser) destination(port Port) int {
 	switch {
 	case !p.svc.PodTargets:
@@ -222,8 +220,8 @@ func (p *parser) destination(port Port) int {
 	return port.TargetPorts[0]
 }
 
-// pods answers settings that cannot be had with pods as targets, which are reached at their public
-// addresses. That nodes are reached otherwise by default says nothing of pods.
+// pods refuses settings that contradict pods as targets, which are reached at their public
+// addresses. Defaults for how nodes are reached do not apply to pods.
 func (p *parser) pods() {
 	if !p.svc.PodTargets {
 		return

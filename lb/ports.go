@@ -11,12 +11,12 @@ import (
 	"strings"
 )
 
-// AnnotationPorts holds options of single ports, as a JSON object: its keys are ports of the
-// Service, by number or name, its values objects of options. What it does not say of a port is what
-// the other annotations say of all ports.
+// AnnotationPorts has options of single ports, as a JSON object: its keys are ports of the
+// Service, by number or name, its values objects of options. An option that is missing there is
+// set by the other annotations, for all ports.
 const AnnotationPorts = OwnPrefix + "ports"
 
-// PortOptions returns the annotations that are options of a port too, where a choice is a text.
+// PortOptions returns the annotations with an Option; a choice has type text there.
 func PortOptions() (options []Annotation) {
 	for _, row := range Annotations() {
 		if row.Type == "choice" {
@@ -35,12 +35,12 @@ const (
 	pathCheckMode    = "healthCheck.mode"
 )
 
-// longestPorts is how many bytes the annotation may have. Every option of 30 ports, the most that a
-// load balancer has, fits in. An object may be as large as all annotations together, 256 KiB, and
-// whoever may write a Service must not keep the controller busy with one.
+// longestPorts limits the annotation, in bytes. It has room for every option of 30 ports, the most
+// that a load balancer has. The API server allows 256 KiB for all annotations, and parsing that
+// much would let a Service's author keep the controller busy.
 const longestPorts = 32 << 10
 
-// portOptions reads [AnnotationPorts] into the settings of the ports that it names.
+// portOptions reads [AnnotationPorts] into the settings of the ports in it.
 func (p *parser) portOptions() {
 	text := p.svc.Annotations[AnnotationPorts]
 	switch {
@@ -79,12 +79,11 @@ func (p *parser) portOptions() {
 	}
 }
 
-// refusePorts refuses what stands at a path of the annotation; an empty one is the whole.
+// refusePorts refuses the value at a path of the annotation; "" is the whole annotation.
 func (p *parser) refusePorts(path, value, format string, args ...any) {
 	p.refuse(ReasonInvalid, strings.TrimSpace(AnnotationPorts+" "+path), value, format, args...)
 }
 
-// portNamed finds the port that a key of the annotation means.
 func (p *parser) portNamed(key string) (Port, error) {
 	known, carried := []string{}, true
 	for _, port := range p.svc.Ports {
@@ -103,13 +102,12 @@ func (p *parser) portNamed(key string) (Port, error) {
 	return Port{}, fmt.Errorf("the Service has no such port: name one of %s", strings.Join(slices.Compact(known), ", "))
 }
 
-// optionsOf are the settings of a port with its own options over those of all ports.
 func (p *parser) optionsOf(port Port, options []member) settings {
 	key := strconv.Itoa(port.Number)
 	given := make(map[string]member)
 	for _, o := range options {
 		switch group, path, dotted := strings.Cut(o.key, "."); {
-		case dotted: // beside an object it would be a second way to set the same
+		case dotted: // the nested object is the only way to set it
 			p.refusePorts(key+"."+o.key, o.shown(), `a key has no dot: set an object, "%s":{"%s":…}`, group, path)
 		case o.key != pathHealthCheck:
 			given[o.key] = o
@@ -128,7 +126,8 @@ func (p *parser) optionsOf(port Port, options []member) settings {
 	}
 	s := p.set
 	if _, ok := given[pathCheckMode]; ok {
-		s.listener.Check = s.listener.Check.pace() // this port's mode overrides what all ports check
+		// The port's mode overrides the check that annotations configure for all ports.
+		s.listener.Check = s.listener.Check.pace()
 	}
 	var paths []string
 	for _, option := range PortOptions() {
@@ -154,7 +153,6 @@ func (p *parser) optionsOf(port Port, options []member) settings {
 	return s
 }
 
-// idlePortOptions notes the options of ports that others make meaningless.
 func (p *parser) idlePortOptions() {
 	for _, number := range slices.Sorted(maps.Keys(p.byPort)) {
 		s := p.byPort[number]
@@ -170,7 +168,6 @@ func (p *parser) idlePortOptions() {
 	}
 }
 
-// at are the settings of a port.
 func (p *parser) at(port Port) settings {
 	if s, ok := p.byPort[port.Number]; ok {
 		return s
@@ -178,7 +175,6 @@ func (p *parser) at(port Port) settings {
 	return p.set
 }
 
-// atPorts are the settings of all ports that are served, in their order.
 func (p *parser) atPorts() []settings {
 	all := make([]settings, len(p.served))
 	for i, port := range p.served {
@@ -187,8 +183,7 @@ func (p *parser) atPorts() []settings {
 	return all
 }
 
-// atEach are the settings of all ports that can be served, and those of no port where there is
-// none.
+// atEach returns the settings of all TCP ports, or those for all ports if there is no TCP port.
 func (p *parser) atEach() (all []settings) {
 	for _, port := range p.svc.Ports {
 		if port.Protocol == "TCP" {
@@ -201,7 +196,7 @@ func (p *parser) atEach() (all []settings) {
 	return all
 }
 
-// text is an option's value as its annotation has it. A duration is a number or a text.
+// text returns an option's JSON value in the format of its annotation.
 func (a Annotation) text(value json.RawMessage) (string, error) {
 	kind := map[byte]string{'"': "text", 't': "boolean", 'f': "boolean", '[': "list", '{': "object", 'n': "null"}[value[0]]
 	if kind == "" {
@@ -237,14 +232,13 @@ func (a Annotation) text(value json.RawMessage) (string, error) {
 	return strings.Join(texts, ","), nil
 }
 
-// member is a key of a JSON object and its value.
 type member struct {
 	key   string
 	value json.RawMessage
 }
 
-// decodeObject reads a JSON object and nothing after it. Unlike package json it refuses a key that
-// is there twice: one of the two would be lost.
+// decodeObject parses a JSON object. Unlike package json it refuses a duplicate key, because one
+// of the values would be ignored.
 func decodeObject(text []byte) (members []member, err error) {
 	if !json.Valid(text) {
 		return nil, json.Unmarshal(text, new(any))
@@ -267,7 +261,6 @@ func decodeObject(text []byte) (members []member, err error) {
 	return members, nil
 }
 
-// shown is a value as its user wrote it, or nearly so.
 func (m member) shown() string {
 	var text string
 	switch {

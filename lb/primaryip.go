@@ -16,19 +16,19 @@ const (
 	AnnotationPrimaryIPv6 = OwnPrefix + "primary-ipv6"
 )
 
-// PrimaryIP is a public address of the project that outlives whatever has it. A load balancer can
-// be created with one of each family and keeps them as long as it lives: the cloud exchanges none.
+// PrimaryIP is a public address of the project that outlives the object it is assigned to. A load
+// balancer can be created with one of each family and keeps it: the cloud cannot replace it.
 type PrimaryIP struct {
 	ID     int64
 	Name   string
 	Labels map[string]string
-	// Net is an IPv4 address, or an IPv6 /64.
+	// Net is an IPv4 address or an IPv6 /64.
 	Net         netip.Prefix
 	Location    string
-	NetworkZone string // the location's
-	// Holder is who has it, such as "load balancer 17"; empty: nobody.
+	NetworkZone string // of Location
+	// Holder is the object that it is assigned to, such as "load balancer 17"; empty: unassigned.
 	Holder string
-	// AutoDelete: the cloud deletes it together with what has it.
+	// AutoDelete: the cloud deletes it together with its holder.
 	AutoDelete bool
 }
 
@@ -39,7 +39,7 @@ func (ip PrimaryIP) family() string {
 	return "IPv6"
 }
 
-// Is reports whether a Service means this one by a name or an ID. What is a number is an ID.
+// Is reports whether it has this name or ID. A number is always an ID.
 func (ip PrimaryIP) Is(named string) bool {
 	if id, isID := ReferenceID(named); isID {
 		return ip.ID == id
@@ -47,31 +47,31 @@ func (ip PrimaryIP) Is(named string) bool {
 	return ip.Name == named
 }
 
-// ReferenceID reads a reference to a primary IP or a certificate that is an ID, not a name.
+// ReferenceID parses a reference to a primary IP or a certificate that is an ID, not a name.
 func ReferenceID(named string) (int64, bool) {
 	id, err := strconv.ParseInt(named, 10, 64)
 	return id, err == nil && id > 0
 }
 
-// PrimaryIPRef is a primary IP as a Service names it, and what is known of that.
+// PrimaryIPRef is a Service's reference to a primary IP, and the result of its lookup.
 type PrimaryIPRef struct {
-	Named string // its ID or name; empty: none is wanted, and the cloud makes one
-	ID    int64  // 0: not looked for
-	// Settled: the load balancer has it, or will, and there is nothing left to look for or to tell.
-	// A label remembers that, so that a load balancer at rest costs no request.
+	Named string // ID or name; empty: the cloud creates a new address
+	ID    int64  // 0: not looked up
+	// Settled: the load balancer has it, or will be created with it, and no lookup or note is
+	// needed. A label records that, so that an unchanged load balancer costs no request.
 	Settled bool
 }
 
-// GivenAddress is a primary IP that the configuration gives to a Service, by its name or its ID.
+// GivenAddress is a primary IP that the configuration assigns to a Service, by name or ID.
 type GivenAddress struct{ Name, Namespace, Service string }
 
-// Labels of a load balancer that remember which names were found to be its primary IPs.
+// Labels of a load balancer that record the references that resolved to its primary IPs.
 const (
 	labelPrimaryIPv4 = OwnPrefix + "primary-ipv4"
 	labelPrimaryIPv6 = OwnPrefix + "primary-ipv6"
 )
 
-// mark is the label's value: the name, or a hash of one that is no label value.
+// mark returns the label's value: the reference, or a hash if it is not a valid label value.
 func (r PrimaryIPRef) mark() string {
 	if labelValue(r.Named) {
 		return r.Named
@@ -104,8 +104,8 @@ func validPrimaryIP(v string) error {
 	return validName(v)
 }
 
-// unreachable concerns addresses that the load balancer is created with all the same: it can get
-// them at no other time.
+// unreachable only warns: the load balancer is created with the address anyway, because it cannot
+// get it later.
 func unreachable(s settings) (why, remedy string) {
 	if s.publicOff {
 		return "the load balancer has the address but no public interface, so nobody reaches it there", "set " + annotationPublicOff + " to false"
@@ -113,15 +113,15 @@ func unreachable(s settings) (why, remedy string) {
 	return "", ""
 }
 
-// reference is one of the two, with what belongs to its family.
+// reference is a PrimaryIPRef with everything that depends on its family.
 type reference struct {
 	*PrimaryIPRef
 	annotation, label, family string
-	id                        int64      // of what the load balancer has
-	address                   netip.Addr // the same
+	id                        int64      // of the load balancer's primary IP
+	address                   netip.Addr // of the load balancer
 }
 
-// addressReferences are those of the spec that name something.
+// addressReferences returns the spec's non-empty references.
 func (s *Spec) addressReferences(have State) []reference {
 	all := []reference{
 		{&s.PrimaryIPv4, AnnotationPrimaryIPv4, labelPrimaryIPv4, "IPv4", have.PrimaryIPv4, have.IPv4},
@@ -130,19 +130,17 @@ func (s *Spec) addressReferences(have State) []reference {
 	return slices.DeleteFunc(all, func(r reference) bool { return r.Named == "" })
 }
 
-// remembered reports whether the load balancer is known to have what is named.
+// remembered reports whether a label records that the load balancer has the primary IP.
 func (r reference) remembered(have State) bool {
 	return have.Exists() && have.Labels[r.label] == r.mark()
 }
 
-// had reports whether the load balancer has it. Its addresses tell where it does not say whose they
-// are.
+// had reports whether the load balancer has it, by its address if the ID is unknown.
 func (r reference) had(ip PrimaryIP) bool {
 	return ip.ID == r.id || r.id == 0 && r.address.IsValid() && ip.Net.Contains(r.address)
 }
 
-// UnknownPrimaryIPs are the IDs and names that have to be looked for before it is known what the
-// spec means for a load balancer.
+// UnknownPrimaryIPs returns the IDs and names that must be looked up to resolve the spec.
 func (s Spec) UnknownPrimaryIPs(have State) []string {
 	var names []string
 	for _, r := range s.addressReferences(have) {
@@ -153,7 +151,7 @@ func (s Spec) UnknownPrimaryIPs(have State) []string {
 	return names
 }
 
-// RememberedPrimaryIPs settles what the spec names and the load balancer is known to have.
+// RememberedPrimaryIPs settles the references that the load balancer's labels record.
 func (s Spec) RememberedPrimaryIPs(have State) Spec {
 	for _, r := range s.addressReferences(have) {
 		r.Settled = r.remembered(have)
@@ -161,11 +159,11 @@ func (s Spec) RememberedPrimaryIPs(have State) Spec {
 	return s
 }
 
-// WithPrimaryIPs resolves the primary IPs that the spec names. Found are those among
-// [Spec.UnknownPrimaryIPs] that there are.
+// WithPrimaryIPs resolves the spec's references. Found are the existing primary IPs among
+// [Spec.UnknownPrimaryIPs].
 //
-// A load balancer that is to be created must not be if a note is an [Error]: with other addresses
-// it would be of no use, and it could never get the right ones. One that exists keeps what it has.
+// If a note is an [Error], the load balancer must not be created: it could never get the right
+// addresses. An existing load balancer keeps its addresses.
 func (s Spec) WithPrimaryIPs(have State, found []PrimaryIP) (Spec, []Note) {
 	var notes []Note
 	var usable []PrimaryIP
@@ -204,8 +202,8 @@ func (s Spec) WithPrimaryIPs(have State, found []PrimaryIP) (Spec, []Note) {
 	return s, slices.Concat(notes, misplaced)
 }
 
-// unusable says why a load balancer may not be created with a primary IP; nothing if it may. What
-// there is to know about one that belongs to somebody else is not the Service's business.
+// unusable returns why a load balancer must not be created with a primary IP, or no text. The
+// reason must not disclose details of a primary IP that is not assigned to the Service.
 func (s Spec) unusable(r reference, ip PrimaryIP) (reason, text string) {
 	switch {
 	case ip.family() != r.family:
@@ -222,12 +220,11 @@ func (s Spec) unusable(r reference, ip PrimaryIP) (reason, text string) {
 	return ReasonPrimaryIP, ""
 }
 
-// mayHave reports whether the project's side gives a primary IP to the Service.
 func (s Spec) mayHave(ip PrimaryIP) bool {
 	return s.consented(ip.Labels) || slices.ContainsFunc(s.GivenAddresses, ip.Is)
 }
 
-// placedAt is the spec for a creation where the primary IPs are: none can be moved.
+// placedAt returns the spec with the location of the primary IPs, which cannot be moved.
 func (s Spec) placedAt(ips []PrimaryIP) (Spec, []Note) {
 	at := ips[0]
 	note := Note{Grade: Error, Reason: ReasonPrimaryIP}

@@ -6,15 +6,15 @@ import (
 )
 
 type (
-	// ReplaceTarget lets a node be reached at its other address: the cloud has a server as a target
-	// once, and a node is to get its traffic once.
+	// ReplaceTarget changes the address at which a node is reached: in the cloud a server can be a
+	// target only once, and a node must not receive its traffic twice.
 	ReplaceTarget struct{ Old, New Target }
-	// MoveNetwork leaves a network and joins another one, or the same one at another address.
+	// MoveNetwork leaves a network and joins another network, or the same one at another address.
 	MoveNetwork struct {
 		Leave DetachNetwork
 		Join  AttachNetwork
-		Back  AttachNetwork // as it was
-		// Lost are the targets that leaving drops and that stay wanted.
+		Back  AttachNetwork // restores the previous attachment
+		// Lost are the wanted targets that leaving drops.
 		Lost []Target
 	}
 )
@@ -25,15 +25,15 @@ func (o MoveNetwork) String() string {
 	return fmt.Sprintf("move from network %d: %s", o.Leave.Network, o.Join)
 }
 
-// Swap is an op that must take something away before it can put something else in its place. It is
-// more than one request, so no Backend sees it: the caller does Take, then Give, and when Give
-// fails Undo, so that nothing is lost that the cloud has no substitute for.
+// Swap is an op that must remove something before it can add its replacement. It takes more than
+// one request, so a Backend never executes it as such: the caller executes Take, then Give, and
+// Undo if Give fails, so that nothing is lost without a replacement.
 type Swap struct {
 	Take, Give Op
 	Undo       []Op
 }
 
-// SwapOf returns the steps of an op, and false for one that is a single request.
+// SwapOf returns the steps of an op, and false if the op is a single request.
 func SwapOf(op Op) (Swap, bool) {
 	switch op := op.(type) {
 	case ReplaceTarget:
@@ -49,16 +49,16 @@ func SwapOf(op Op) (Swap, bool) {
 	return Swap{}, false
 }
 
-// HoldsUp reports whether the ops that wait, see [Waits], are left for later when this one failed.
+// HoldsUp reports whether a failure of the op postpones the ops for which [Waits] is true.
 func HoldsUp(op Op) bool {
 	_, swap := SwapOf(op)
 	_, attach := op.(AttachNetwork)
 	return swap || attach
 }
 
-// Waits reports whether an op is left for later when a swap or an attachment before it failed: what
-// was refused for one target is likely refused for the next, which would be out of service
-// meanwhile, and what cannot be reached in the network needs the public interface.
+// Waits reports whether an op is postponed after a failed swap or attachment: a refusal of one
+// target likely repeats for the next, which would be out of service for that time, and targets
+// that are unreachable in the network need the public interface.
 func Waits(op Op) bool {
 	switch op := op.(type) {
 	case ReplaceTarget, MoveNetwork:
@@ -71,9 +71,9 @@ func Waits(op Op) bool {
 	return false
 }
 
-// Without returns the spec without what the cloud refuses at the moment, and why: the load balancer
-// stays where it is in the network, and a target is reached at its other address, if it was, or
-// others still are, and else not at all.
+// Without returns the spec without the changes that the cloud currently refuses, and the refusals.
+// The load balancer keeps its place in the network. A target keeps its other address if it was, or
+// other targets still are, reached there; else it is omitted.
 func (s Spec) Without(have State, refused func(Op) error) (Spec, []error) {
 	var why []error
 	if have.Exists() && s.moves(have) {

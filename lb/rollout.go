@@ -5,28 +5,27 @@ import (
 	"slices"
 )
 
-// Rollout says how targets change without a moment in which none is healthy, if that can be had. It
-// decides from what the cloud says now, and nothing is remembered but since when.
+// Rollout changes targets so that, if possible, at least one target is healthy at any time. It
+// depends only on the current health and since when targets have been unhealthy.
 //
-//   - Targets that come are added while there is room.
-//   - A target that goes stays while it is healthy and no target that is wanted is, until that had
-//     its time.
-//   - Of targets that are to be reached at their other address one is replaced at a time, and the
-//     next only while all that are reached as is wanted are healthy.
+//   - New targets are added while there is room.
+//   - A removed target is kept while it is healthy and no wanted target is, for at most the time
+//     of a verdict.
+//   - Targets that change their address are replaced one at a time, the next only while all
+//     targets at the wanted address are healthy.
 type Rollout struct {
-	// Expected reports whether a target can be healthy: under policy Local only a node with
-	// endpoints can.
+	// Expected reports whether a target can be healthy: under policy Local only on a node with
+	// endpoints.
 	Expected func(Target) bool
-	// Possible reports whether a target can be healthy at some listener at least, where those of
-	// several Services differ.
+	// Possible reports whether a target can be healthy at any listener of the sharing Services.
 	Possible func(Target) bool
-	// Overdue are targets that are there and have not been healthy for the time of a verdict.
+	// Overdue are targets that have not been healthy for the time of a verdict.
 	Overdue map[Target]bool
 }
 
-// Next returns the spec with the targets that the load balancer is to have now. waits: more is to
-// be done when the next looks say what became of these. The note says what stands in the way until
-// a person acts or a target heals.
+// Next returns the spec with the current step's targets. waits reports whether further steps
+// follow after the next health checks. A note names the target that blocks the rollout until it
+// recovers or a user acts.
 func (r Rollout) Next(want Spec, have State) (now Spec, waits bool, notes []Note) {
 	if !have.Exists() || !have.saysSomething() {
 		return want, false, nil
@@ -37,23 +36,24 @@ func (r Rollout) Next(want Spec, have State) (now Spec, waits bool, notes []Note
 		waits = true
 	}
 	slices.SortFunc(want.Targets, Target.Compare)
-	// What is still reached through the public interface needs it.
+	// Targets that are still reached through the public interface need it.
 	want.Public = want.Public || slices.ContainsFunc(want.Targets, func(t Target) bool { return !t.Private })
 	return want, waits, notes
 }
 
-// replace puts the addresses that targets have in the place of those that are wanted, but for what
-// is replaced now.
+// replace keeps the current addresses of targets, except for those that are replaced now.
 func (r Rollout) replace(want *Spec, have State) (waits bool, notes []Note) {
 	now, _ := want.match(have.Targets)
 	addressed := want.addressed()
-	var others, serving []int // targets of want that are reached at their other address; and are healthy there
+	// others are indexes of want.Targets that are reached at their other address, serving those
+	// that are healthy there.
+	var others, serving []int
 	var failing []Target
 	early, proved := false, false
 	for i, t := range want.Targets {
 		old, ok := now[t]
 		switch {
-		case !ok, !addressed[t]: // one that stays for want of another address says nothing of the others
+		case !ok, !addressed[t]: // a target that cannot change its address does not count
 		case old == t && have.healthy(t):
 			proved = true
 		case old == t:
@@ -65,7 +65,7 @@ func (r Rollout) replace(want *Spec, have State) (waits bool, notes []Note) {
 			if len(have.HealthyAt(old)) > 0 {
 				serving = append(serving, i)
 			} else {
-				early = early || r.Expected(t) && !r.Overdue[old] // it may yet be healthy
+				early = early || r.Expected(t) && !r.Overdue[old] // it may still become healthy
 			}
 		}
 	}
@@ -75,7 +75,7 @@ func (r Rollout) replace(want *Spec, have State) (waits bool, notes []Note) {
 	}
 	var move []int
 	switch {
-	case stuck && proved: // those that nobody finds healthy lose nothing where others are healthy
+	case stuck && proved: // a target that is not healthy loses nothing
 		move = slices.DeleteFunc(slices.Clone(others), func(i int) bool { return slices.Contains(serving, i) })
 	case len(failing) > 0, early:
 	case len(serving) > 0:
@@ -94,12 +94,12 @@ func (r Rollout) replace(want *Spec, have State) (waits bool, notes []Note) {
 	return true, nil
 }
 
-// keepLeaving keeps healthy targets that are not wanted any more, while none that is wanted is
-// healthy and one may become so. Where the type has no room for all, one of them stays, if need be
-// in the place of one that would come.
+// keepLeaving keeps healthy targets that are no longer wanted while no wanted target is healthy
+// and one may become so. It keeps as many as there is room for, but at least one, if necessary
+// instead of a new target.
 func (r Rollout) keepLeaving(want *Spec, have State) bool {
 	now, going := want.match(have.Targets)
-	served := make(map[int]bool) // listeners that find a wanted target healthy
+	served := make(map[int]bool) // with a healthy wanted target
 	pending := false
 	for _, t := range want.Targets {
 		old, ok := now[t]
@@ -111,7 +111,7 @@ func (r Rollout) keepLeaving(want *Spec, have State) bool {
 	var leaving []Target
 	for _, t := range going {
 		if t.Pod() != want.PodTargets {
-			continue // see Step
+			continue // Step handles it
 		}
 		if slices.ContainsFunc(have.HealthyAt(t), func(port int) bool { return !served[port] }) {
 			leaving = append(leaving, t)
@@ -131,7 +131,6 @@ func (r Rollout) keepLeaving(want *Spec, have State) bool {
 	return true
 }
 
-// notReplaced says why no other target is replaced.
 func notReplaced(private bool, failing []Target) Note {
 	names := make([]string, len(failing))
 	for i, t := range failing {
@@ -143,7 +142,6 @@ func notReplaced(private bool, failing []Target) Note {
 	}
 }
 
-// addressesOf names the addresses at which targets are reached.
 func addressesOf(private bool) string {
 	if private {
 		return "private addresses"
@@ -151,13 +149,13 @@ func addressesOf(private bool) string {
 	return "public addresses"
 }
 
-// saysSomething reports whether the checks of any listener say anything of a target.
+// saysSomething reports whether the health checks of any listener have results.
 func (s State) saysSomething() bool {
 	return slices.ContainsFunc(s.Listeners, func(l Listener) bool { return len(s.Verdicts[l.Port]) > 0 })
 }
 
-// healthy reports whether a target is healthy at every listener that finds any target healthy, and
-// whether there is one.
+// healthy reports whether a target is healthy at every listener with a healthy target, of which
+// there must be at least one.
 func (s State) healthy(t Target) bool {
 	any := false
 	for _, l := range s.Listeners {
@@ -171,7 +169,7 @@ func (s State) healthy(t Target) bool {
 	return any
 }
 
-// Waiting are the targets that are not healthy yet, or not any more.
+// Waiting returns the targets that are not healthy.
 func (s State) Waiting() (targets []Target) {
 	for _, t := range s.Targets {
 		if s.saysSomething() && !s.healthy(t) {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Service is what Parse needs to know of a Kubernetes Service of type LoadBalancer.
+// Service is the part of a Kubernetes Service of type LoadBalancer that Parse uses.
 type Service struct {
 	Namespace   string
 	Name        string
@@ -15,88 +15,86 @@ type Service struct {
 
 	// Local is externalTrafficPolicy: Local.
 	Local bool
-	// HealthCheckNodePort is where kube-proxy answers for the Service on every node; 0 without
-	// policy Local.
+	// HealthCheckNodePort is the port of every node at which kube-proxy reports the Service's
+	// endpoints; 0 without policy Local.
 	HealthCheckNodePort int
 	// ClientIPAffinity is sessionAffinity: ClientIP.
 	ClientIPAffinity bool
-	// SourceRanges is loadBalancerSourceRanges, or what the older annotation of that purpose holds.
+	// SourceRanges is loadBalancerSourceRanges, or the older annotation for it.
 	SourceRanges []string
 	// LoadBalancerIP is the deprecated field of that name.
 	LoadBalancerIP string
-	// IPv4Only and IPv6Only are true when ipFamilies holds that family and nothing else, IPv6First
-	// when it begins with IPv6.
+	// IPv4Only and IPv6Only report whether ipFamilies has only that family, IPv6First whether its
+	// first is IPv6.
 	IPv4Only, IPv6Only, IPv6First bool
 
-	// PodTargets: pods are the targets, see [Pods.Choose].
+	// PodTargets: pods are the targets, by [Pods.Choose].
 	PodTargets bool
 }
 
-// Port is one port of a Service.
+// Port is a port of a Service.
 type Port struct {
-	Name     string // may be empty if it is the only one
+	Name     string // may be empty if it is the only port
 	Number   int
 	Protocol string // "TCP", "UDP" or "SCTP"
-	NodePort int    // 0: none was allocated
-	// TargetPorts are its numbers on the pods, sorted. Several: a name that means another number on
-	// some of them. Empty: nobody knows.
+	NodePort int    // 0: not allocated
+	// TargetPorts are the port's numbers on the pods, sorted: several if a named port differs
+	// between pods, empty if unknown.
 	TargetPorts []int
 }
 
 func (p Port) String() string { return fmt.Sprintf("%d/%s", p.Number, p.Protocol) }
 
-// Reasons of notes. They are reasons of Events and conditions too; docs/reference/events.md has
-// what to do about each.
+// Reasons of notes, Events and conditions; docs/reference/events.md has remedies.
 const (
-	ReasonInvalid              = "InvalidField"          // a value that cannot be what it should be
-	ReasonUnsupported          = "UnsupportedField"      // a valid wish that cannot be fulfilled
-	ReasonUnknown              = "UnknownAnnotation"     // no such annotation
-	ReasonNoEffect             = "FieldWithoutEffect"    // another setting makes it meaningless
-	ReasonTargetsTruncated     = "TargetsTruncated"      // the type has no room for all targets
-	ReasonTargetAddressMissing = "TargetAddressMissing"  // a dedicated server cannot be reached
-	ReasonPodsNotTargets       = "PodsNotTargets"        // pods that were to be targets are not
-	ReasonTargetPortUnknown    = "TargetPortUnknown"     // its number on the pods is unknown
-	ReasonImmutable            = "ImmutableField"        // one that exists cannot have it
-	ReasonHeld                 = "LoadBalancerHeld"      // only its ports and targets are changed
-	ReasonCertificate          = "CertificateUnusable"   // a certificate that cannot be used
-	ReasonCertificatePending   = "CertificatePending"    // one that will be usable soon
-	ReasonPrimaryIP            = "PrimaryIPUnusable"     // it cannot be had, or is deleted too
-	ReasonPrimaryIPInUse       = "PrimaryIPInUse"        // something else has it at present
-	ReasonCheckKept            = "HealthCheckKept"       // checks from before the takeover
-	ReasonSettingsKept         = "SettingsKept"          // settings from before the takeover
-	ReasonTargetsNotReplaced   = "TargetsNotReplaced"    // one is unhealthy at its new address
-	ReasonTargetsRemoved       = "TargetsRemoved"        // no Node has their addresses
-	ReasonNoHealthyTarget      = "NoHealthyTarget"       // for longer than a verdict takes
-	ReasonTargetsHealthy       = "TargetsHealthy"        // one is healthy again
+	ReasonInvalid              = "InvalidField"
+	ReasonUnsupported          = "UnsupportedField" // a valid request that cannot be fulfilled
+	ReasonUnknown              = "UnknownAnnotation"
+	ReasonNoEffect             = "FieldWithoutEffect"   // another setting overrides it
+	ReasonTargetsTruncated     = "TargetsTruncated"     // the type has no room for all targets
+	ReasonTargetAddressMissing = "TargetAddressMissing" // a dedicated server cannot be reached
+	ReasonPodsNotTargets       = "PodsNotTargets"
+	ReasonTargetPortUnknown    = "TargetPortUnknown" // no pod resolves a named target port
+	ReasonImmutable            = "ImmutableField"
+	ReasonHeld                 = "LoadBalancerHeld" // only its ports and targets are changed
+	ReasonCertificate          = "CertificateUnusable"
+	ReasonCertificatePending   = "CertificatePending"
+	ReasonPrimaryIP            = "PrimaryIPUnusable" // not available, or deleted with the balancer
+	ReasonPrimaryIPInUse       = "PrimaryIPInUse"
+	ReasonCheckKept            = "HealthCheckKept"    // checks from before the takeover
+	ReasonSettingsKept         = "SettingsKept"       // settings from before the takeover
+	ReasonTargetsNotReplaced   = "TargetsNotReplaced" // a target is unhealthy at its new address
+	ReasonTargetsRemoved       = "TargetsRemoved"     // no Node has their addresses
+	ReasonNoHealthyTarget      = "NoHealthyTarget"    // for longer than the time of a verdict
+	ReasonTargetsHealthy       = "TargetsHealthy"
 	ReasonCheckUnanswered      = "HealthCheckUnanswered" // a PROXY header would break the check
-	ReasonPortConflict         = "PortConflict"          // two Services that share want one port
-	ReasonNoRoom               = "NoRoomForPort"         // a shared one has no room for a port
-	ReasonNoCommonNode         = "NoCommonNode"          // selectors of Services that share differ
-	ReasonNotOwned             = "LoadBalancerNotOwned"  // what is needed is not the Service's
+	ReasonPortConflict         = "PortConflict"
+	ReasonNoRoom               = "NoRoomForPort"
+	ReasonNoCommonNode         = "NoCommonNode"
+	ReasonNotOwned             = "LoadBalancerNotOwned"
 )
 
-// Grade says how much of the wish a note takes away.
+// Grade is the severity of a note.
 type Grade int
 
 const (
-	// Warning: the load balancer is as asked for, yet somebody should look.
+	// Warning: the load balancer is as requested, but the user should check something.
 	Warning Grade = iota
-	// Error: a part of what was asked for is not done.
+	// Error: a part of the request is not fulfilled.
 	Error
 )
 
-// Note is something a user should know about a Service: what, where, and what to change.
+// Note is a message to the user about a Service: the field, the problem, and the remedy.
 type Note struct {
 	Grade  Grade
-	Reason string // empty: it is told by the condition, and by no Event
+	Reason string // empty: only in the condition, no Event
 	Field  string // annotation, or field of the Service
 	Value  string // as the user wrote it; may be empty
-	Text   string // what is wrong, and the remedy
-	// Figures are numbers of this moment. They are told with the note, but a change of them is no
-	// news.
+	Text   string // the problem, and the remedy
+	// Figures are current numbers. They are part of an Event, but a change of them is no reason
+	// for a new Event.
 	Figures string
-	// About is the UID of the one Service that the note is about, among those that share a load
-	// balancer; empty: all of them.
+	// About is the UID of the sharing Service that the note is about; empty: all of them.
 	About string
 }
 
@@ -110,8 +108,7 @@ func warningNote(reason, field, value, format string, args ...any) Note {
 	return Note{Grade: Warning, Reason: reason, Field: field, Value: value, Text: text}
 }
 
-// What a user wrote, and what the cloud answered, can be of any length; a condition and an Event
-// cannot.
+// Values of a user and error messages of the cloud have any length, conditions and Events do not.
 const (
 	maxValue = 80   // runes
 	maxText  = 500  // runes
@@ -129,7 +126,6 @@ func (n Note) String() string {
 	return fmt.Sprintf("%s=%q: %s", n.Field, cut(n.Value, maxValue), text)
 }
 
-// cut shortens a text to a number of runes, and shows that it did.
 func cut(text string, limit int) string {
 	runes := 0
 	for i := range text {
@@ -140,7 +136,7 @@ func cut(text string, limit int) string {
 	return text
 }
 
-// Announcement is the note with its figures.
+// Announcement returns the note with its figures.
 func (n Note) Announcement() string {
 	if n.Figures == "" {
 		return n.String()
@@ -148,16 +144,14 @@ func (n Note) Announcement() string {
 	return n.String() + " (" + n.Figures + ")"
 }
 
-// RefusedError says that a Service cannot have a load balancer as it stands, with every reason at
-// once.
+// RefusedError lists every reason why a Service cannot have a load balancer.
 type RefusedError struct{ Notes []Note }
 
 func (e *RefusedError) Error() string {
 	return Join(e.Notes)
 }
 
-// Join writes notes as one line, in their order: whole notes, as many as a condition's message has
-// room for.
+// Join joins notes in their order, as many whole notes as fit into a condition's message.
 func Join(notes []Note) string {
 	var b strings.Builder
 	for i, n := range notes {

@@ -11,31 +11,31 @@ import (
 	"time"
 )
 
-// settings are the defaults, overridden by annotations: of the load balancer, and of one port.
+// settings are the defaults with annotations applied, for the load balancer and for a single port.
 type settings struct {
-	// Spec has what annotations set directly; see [parser.spec] for the rest of it.
+	// Spec has the fields that annotations set directly; [parser.spec] sets the others.
 	Spec
 	publicOff  bool
 	privateOff bool   // no private address in the status
 	proxyMode  string // empty: by protocol
 	elsewhere  bool   // source ranges are enforced elsewhere
-	local      bool   // externalTrafficPolicy is Local, and it matters
+	local      bool   // externalTrafficPolicy is Local and applies
 
-	certificateType string // certificateManaged: the certificate is managedCert
+	certificateType string // certificateManaged: managedCert is used
 	managedCert     ManagedCertificate
 
-	// listener is that of each port, without port numbers. Its check is what annotations set: an
-	// empty protocol and port follow the traffic policy.
+	// listener is the template of each port's listener. Its check is set by annotations; if
+	// protocol and port are empty, it follows the traffic policy.
 	listener  Listener
-	checkMode CheckMode // empty: by default
+	checkMode CheckMode // empty: the default
 
-	// Of one port only: it has certificates of its own; and the options that it was given.
+	// For a port only: whether it has certificates of its own, and its options.
 	ownCertificates bool
 	given           []Annotation
 }
 
-// row is the row of an annotation whose value read turns into a field of the settings, or says what
-// a valid value is.
+// row returns the annotation that read parses into a field of the settings. The error of read
+// describes a valid value.
 func row[T any](
 	name, kind, accepts, builtin, effect string,
 	at func(*settings) *T, read func(string) (T, error), idle idleRule,
@@ -60,7 +60,6 @@ func text(
 	return row(name, "text", accepts, builtin, effect, at, read, idle)
 }
 
-// choice is the row of an annotation that takes one of these values.
 func choice[T ~string](
 	name, builtin, effect string, at func(*settings) *T, idle idleRule, values ...T,
 ) Annotation {
@@ -75,7 +74,7 @@ func choice[T ~string](
 	return row(name, "choice", strings.Join(texts, ", "), builtin, effect, at, read, idle)
 }
 
-// boolean is the row of an annotation that is off where nothing sets it.
+// boolean returns an annotation that is false by default.
 func boolean(name, effect string, at func(*settings) *bool, idle idleRule) Annotation {
 	read := func(value string) (bool, error) {
 		on, err := strconv.ParseBool(value)
@@ -95,7 +94,7 @@ func integer(
 	return row(name, "integer", accepts, builtin, effect, at, read, nil)
 }
 
-// duration reads seconds as a plain number, and Go's notation.
+// duration returns an annotation in seconds or in the format of time.ParseDuration.
 func duration(
 	name, accepts, builtin, effect string,
 	at func(*settings) *time.Duration, low, high time.Duration, idle idleRule,
@@ -112,7 +111,7 @@ func duration(
 	return row(name, "duration", accepts, builtin, effect, at, read, idle)
 }
 
-// list reads texts between commas; spaces around them do not matter.
+// list parses a comma-separated list; spaces around commas are ignored.
 func list(most int, valid func(string) error) func(string) ([]string, error) {
 	return func(value string) ([]string, error) {
 		items := strings.Split(value, ",")
@@ -131,13 +130,13 @@ func list(most int, valid func(string) error) func(string) ([]string, error) {
 	}
 }
 
-// statusCodes reads a list of status codes, which a health check has as one text.
+// statusCodes parses a list of status codes into the format of a health check.
 func statusCodes(value string) (string, error) {
 	codes, err := list(20, validStatusCode)(value)
 	return strings.Join(codes, ","), err
 }
 
-// require returns what to set instead of a value that is not valid.
+// require returns an error with the remedy unless the value is valid.
 func require(valid bool, remedy string) error {
 	if valid {
 		return nil
@@ -145,14 +144,12 @@ func require(valid bool, remedy string) error {
 	return errors.New(remedy)
 }
 
-// privateAddress reads an address that a private network can have.
 func privateAddress(value string) (netip.Addr, error) {
 	addr, err := netip.ParseAddr(value)
 	return addr, require(err == nil && addr.Is4() && addr.IsPrivate(),
 		"set an IPv4 address of the network, such as 10.0.0.5")
 }
 
-// privateSubnet reads the range of a private network's subnet.
 func privateSubnet(value string) (netip.Prefix, error) {
 	prefix, err := netip.ParsePrefix(value)
 	return prefix, require(err == nil && prefix.Addr().Is4() && prefix == prefix.Masked(),
@@ -164,8 +161,7 @@ func validName(v string) error {
 		"set 1 to 128 characters without a space at either end")
 }
 
-// validIdentifier accepts names of locations, zones and types that do not exist yet: the cloud adds
-// some.
+// validIdentifier also accepts unknown locations, zones and types: the cloud may add some.
 func validIdentifier(v string) error {
 	return require(strings.Trim(v, "abcdefghijklmnopqrstuvwxyz0123456789-") == "",
 		"set a name of lower-case letters, digits and '-'")
@@ -177,19 +173,19 @@ func validPath(v string) error {
 		"set a path that begins with / and has at most 256 characters and no space")
 }
 
-// validStatusCode accepts what the cloud does: digits, ? for one character, * for several.
+// validStatusCode accepts the same as the cloud: digits, ? for one character, * for several.
 func validStatusCode(v string) error {
 	return require(len(v) <= 3 && strings.Trim(v, "0123456789?*") == "",
 		"set status codes between commas, ? and * stand for other characters: \"2??,301\"")
 }
 
-// validCheckDomain accepts what may be a Host header.
+// validCheckDomain accepts the values of a Host header.
 func validCheckDomain(v string) error {
 	return require(len(v) <= 128 && !strings.ContainsAny(v, " %\\"),
 		"set a host name of at most 128 characters")
 }
 
-// validCookie follows RFC 6265 in what a cookie's name is made of.
+// validCookie accepts the cookie names of RFC 6265.
 func validCookie(v string) error {
 	if strings.ContainsFunc(v, func(c rune) bool {
 		return c <= ' ' || c > '~' || strings.ContainsRune(`()<>@,;:\"/[]?={}`, c)
@@ -199,7 +195,6 @@ func validCookie(v string) error {
 	return require(len(v) <= 100, "set at most 100 characters")
 }
 
-// validDomain accepts the names that certificates are issued for.
 func validDomain(v string) error {
 	return require(
 		validHostname(strings.TrimPrefix(v, "*.")) == nil && strings.Contains(v, "."),
@@ -213,7 +208,7 @@ var (
 	hostname = regexp.MustCompile(`^` + labelPattern + `(\.` + labelPattern + `)*$`)
 )
 
-// validHostname follows what the API server accepts as a host name in a Service's status.
+// validHostname accepts the same host names as the API server in a Service's status.
 func validHostname(v string) error {
 	_, notAddress := netip.ParseAddr(v)
 	return require(notAddress != nil && len(v) <= 253 && hostname.MatchString(v),

@@ -9,23 +9,23 @@ import (
 	"strings"
 )
 
-// share merges what the members ask for, oldest first, into the load balancer of all, and says what
-// each has of it.
+// share merges the members' requests into the load balancer that they share, and computes each
+// member's part.
 //
-//	a port                           the oldest that asks for it
+//	a port                           the oldest Service that requests it
 //	name, type, algorithm, …         the oldest that sets it by an annotation
-//	nodes                            those that the selectors admit of all that have a port
-//	room for ports and certificates  the oldest
+//	nodes                            admitted by the selectors of all Services that have a port
+//	room for ports and certificates  the oldest first
 //
-// Whatever is decided, it is decided by age alone, so that it does not matter in which order
-// Services come, change and go. There is one exception, because closing a port costs traffic: a
-// type that is too small for the ports that are open is not taken.
+// Everything depends on age only, so the order in which Services are created, changed and deleted
+// does not matter. The only exception avoids to close ports, which costs traffic: a type that is
+// too small for the open ports is not used.
 //
-// The spec has no targets yet: its Nodes are what the selectors admit.
+// The spec has no targets yet: its Nodes are the admitted nodes.
 func share(in Input, members []Member) *merger {
 	idle := make([]bool, len(members))
 	m := merge(in, members, idle)
-	for m.leaveIdle() { // without their selectors, others may have nodes in common
+	for m.leaveIdle() { // without idle selectors, other Services may have common nodes
 		m = merge(in, members, idle)
 	}
 	if slices.Contains(in.Taken, m.spec.Name) {
@@ -42,7 +42,7 @@ func share(in Input, members []Member) *merger {
 	return m
 }
 
-// merge decides everything for Services of which those that are idle have no port.
+// merge merges the requests; idle Services get no port.
 func merge(in Input, members []Member, idle []bool) *merger {
 	m := &merger{
 		Input: in, sharers: members, have: in.Have, idle: idle,
@@ -68,22 +68,21 @@ type merger struct {
 	have    State
 	spec    Spec
 	parts   []Part
-	apart   []bool // has no node in common with the older ones
-	idle    []bool // has no port, so that its selector must not take nodes from those that have one
-	crowded bool   // a Service alone has more than the type holds
+	apart   []bool // by member: it has no node in common with older Services
+	idle    []bool // by member: it has no port, so its selector is ignored
+	crowded bool   // a single Service has more than the type holds
 	held    []error
-	// deciders are who sets what a load balancer has once, by the annotation.
+	// deciders are, by annotation, the members that decide settings of the load balancer.
 	deciders map[string]int
 }
 
-// alone decides the settings of a Service that shares nothing. A type that is too small for it is
-// not taken. While the Service is frozen, or its load balancer has no room for it, all stays as it
-// is but for ports and targets.
+// alone merges a Service that does not share. A type that is too small for it is not used. While
+// the Service is frozen or its load balancer has no room for it, only ports and targets change.
 func (m *merger) alone() {
 	s := &m.sharers[0]
 	if m.spec = s.Spec; s.decides() {
 		m.keepRefusedType()
-		adopted, _ := m.spec.keep(m.have) // its type may be another
+		adopted, _ := m.spec.keep(m.have) // it may have another type
 		if notes := adopted.crowded(); len(notes) > 0 {
 			if m.spec.Type = m.have.Type; len(m.held) == 0 {
 				m.parts[0].Notes = notes
@@ -97,7 +96,7 @@ func (m *merger) alone() {
 	}
 }
 
-// keepRefusedType plans with the type that there is while the cloud refuses another.
+// keepRefusedType keeps the current type while the cloud refuses to change it.
 func (m *merger) keepRefusedType() {
 	if m.have.Exists() && m.spec.Type != m.have.Type {
 		if err := m.refused(ChangeType{Type: m.spec.Type}); err != nil {
@@ -106,7 +105,7 @@ func (m *merger) keepRefusedType() {
 	}
 }
 
-// asFound is the spec of a load balancer whose Service decides nothing at the moment.
+// asFound returns the spec of a load balancer while its Service's settings do not apply.
 func (m Member) asFound(have State) Spec {
 	s := Spec{Owner: m.Spec.Owner, Subject: Subject{Namespace: m.Spec.Namespace, Service: m.Spec.Service}, Adopted: Adopted{AsFound: true}, Network: have.Network}
 	for _, setting := range sharedSettings() {
@@ -119,8 +118,8 @@ func (m Member) asFound(have State) Spec {
 
 func (m *merger) tell(i int, n Note) { m.parts[i].Notes = append(m.parts[i].Notes, n) }
 
-// leaveIdle finds the Services that have no port, whatever their selectors, and reports whether any
-// was not known to be one.
+// leaveIdle marks Services without any port, whatever their selectors, and reports whether it
+// found more of them.
 func (m *merger) leaveIdle() (more bool) {
 	if len(m.spec.Listeners) == 0 {
 		return false
@@ -133,8 +132,8 @@ func (m *merger) leaveIdle() (more bool) {
 	return more
 }
 
-// nodes finds those that the selectors admit of all that have a port. A selector that leaves none
-// of those that the older Services admit is not followed, and its Service not served.
+// nodes intersects the nodes that the selectors of Services with a port admit. A Service with a
+// selector that leaves no node in common with older Services is not served.
 func (m *merger) nodes() {
 	started := false
 	for i, s := range m.sharers {
@@ -159,7 +158,7 @@ func (m *merger) nodes() {
 	}
 }
 
-// inCommon are the nodes that are in both lists, as they are reached for both.
+// inCommon returns the nodes in both lists, with the addresses that both have.
 func inCommon(a, b []Node) (common []Node) {
 	byName := make(map[string]Node, len(b))
 	for _, n := range b {
@@ -170,7 +169,8 @@ func inCommon(a, b []Node) (common []Node) {
 		if !ok {
 			continue
 		}
-		if n.Public != other.Public { // one of the Services has no IPv6
+		// A Service of the two has no IPv6.
+		if n.Public != other.Public {
 			n.Public = netip.Addr{}
 		}
 		common = append(common, n)
@@ -178,7 +178,7 @@ func inCommon(a, b []Node) (common []Node) {
 	return common
 }
 
-// claims are the listeners that a Service asks for, or keeps.
+// claims returns the listeners that a Service requests or keeps.
 func (m *merger) claims(i int) []Listener {
 	s := m.sharers[i]
 	switch {
@@ -190,7 +190,7 @@ func (m *merger) claims(i int) []Listener {
 	return s.Service.frozen(m.open(s))
 }
 
-// open are the listeners that a Service has.
+// open returns the existing listeners of a Service.
 func (m *merger) open(s Member) []Listener {
 	if m.Owner.Group == "" {
 		return m.have.Listeners
@@ -198,10 +198,11 @@ func (m *merger) open(s Member) []Listener {
 	return m.have.Only(s.uid()).Listeners
 }
 
-// frozen are the listeners that stay of a Service which is not wanted to have others: each follows
-// the node port that the Service has for the port now. One whose port the Service has no more stays
-// as long as its node port is the Service's, and closes then, because Kubernetes may give the node
-// port to another Service. So may it give what kube-proxy answered at for policy Local.
+// frozen returns the listeners to keep for a Service that may not get new listeners. Each follows
+// the current node port of its port. If the Service no longer has the port, the listener is kept
+// while its node port is the Service's, because Kubernetes may give the node port to another
+// Service afterwards. A check of policy Local follows the Service's health check node port for the
+// same reason.
 func (s Service) frozen(have []Listener) (kept []Listener) {
 	for _, l := range have {
 		to := 0
@@ -211,7 +212,7 @@ func (s Service) frozen(have []Listener) (kept []Listener) {
 			}
 		}
 		if s.PodTargets {
-			to = l.DestinationPort // the pods are the Service's own
+			to = l.DestinationPort // pods always belong to the Service
 		}
 		asksNodes := l.Check.Protocol == ProtocolHTTP && l.Check.Path == healthPath && !l.Check.TLS && l.Check.Port != kubeProxyHealthPort
 		explicit := s.Annotations[annotationCheckPort] != "" || s.Annotations[AnnotationPorts] != ""
@@ -229,7 +230,7 @@ func (s Service) frozen(have []Listener) (kept []Listener) {
 	return kept
 }
 
-// roomFor keeps the type if the one that is decided is too small for what is open.
+// roomFor keeps the current type if the decided type is too small for the open ports.
 func (m *merger) roomFor() {
 	want := LimitsOf(m.spec.Type)
 	if !m.have.Exists() || LimitsOf(m.have.Type).Listeners <= want.Listeners {
@@ -273,11 +274,11 @@ func certificatesOf(l Listener, into map[string]bool) {
 	}
 }
 
-// ports gives the ports to the Services, oldest first, while there is room.
+// ports assigns the ports to the Services, oldest first, while there is room.
 func (m *merger) ports() {
 	limits := LimitsOf(m.spec.Type)
 	if m.Owner.Group == "" {
-		limits = LimitsOf("") // see alone
+		limits = LimitsOf("") // alone checks the limits
 	}
 	m.spec.Listeners = nil
 	owners := make(map[int]int)
@@ -327,7 +328,8 @@ func (m *merger) ports() {
 			barred = barred || len(s.Spec.Barred) > 0 && len(m.parts[i].Listeners) > 0
 		}
 	}
-	if barred { // it may not come to serve more people either
+	// A Service that may not have a load balancer must not become reachable for more clients.
+	if barred {
 		m.spec.Public = m.spec.Public && m.have.Public
 	}
 	if m.Owner.Group != "" {
@@ -339,7 +341,7 @@ func (m *merger) ports() {
 	slices.SortFunc(m.spec.Listeners, byPort)
 }
 
-// conflict tells both Services of a port that both ask for.
+// conflict adds notes to both Services that request the same port.
 func (m *merger) conflict(younger, older int, port string) {
 	m.tell(younger, errorNote(ReasonPortConflict, "spec.ports", port,
 		"the load balancer is shared, and this port is that of the Service %s, which is older: "+

@@ -6,12 +6,12 @@ import (
 	"slices"
 )
 
-// sharedSetting is a setting that a load balancer has once, however many Services share it.
+// sharedSetting is a setting that a load balancer has only once, even if Services share it.
 type sharedSetting struct {
-	// field and value are the annotation's, which says nothing if the value is empty.
+	// said returns the annotation and its value, or no value if it is not set.
 	said func(Spec) (field, value string)
 	take func(to *Spec, from Spec)
-	// keep takes what the load balancer has.
+	// keep copies the setting from the load balancer.
 	keep func(to *Spec, have State)
 }
 
@@ -22,13 +22,14 @@ func saidIf(annotated bool, field, value string) (string, string) {
 	return field, value
 }
 
-// decided is a setting that is one field of a Spec.
+// decided returns a setting that is a single field of a Spec.
 func decided[T any](annotation string, said func(Spec) bool, at func(*Spec) *T, has func(State) T) sharedSetting {
 	return sharedSetting{
 		said: func(s Spec) (string, string) { return saidIf(said(s), annotation, fmt.Sprint(*at(&s))) },
 		take: func(to *Spec, from Spec) { *at(to) = *at(&from) },
 		keep: func(to *Spec, have State) {
-			if has != nil { // an address is kept where no annotation sets it
+			// Without has, an address is kept if no annotation sets it.
+			if has != nil {
 				*at(to) = has(have)
 			}
 		},
@@ -95,7 +96,7 @@ func sharedSettings() []sharedSetting {
 	}
 }
 
-// marked is a reverse DNS name if we set it.
+// marked returns a reverse DNS name if this controller set it.
 func marked(have State, mark, name string) string {
 	if _, ours := have.Labels[mark]; ours {
 		return name
@@ -103,7 +104,6 @@ func marked(have State, mark, name string) string {
 	return ""
 }
 
-// settings decides what a load balancer has once.
 func (m *merger) settings() {
 	m.spec = Spec{
 		Owner: m.Owner, Name: m.Owner.DefaultName(), Network: m.have.Network, Public: true,
@@ -115,7 +115,8 @@ func (m *merger) settings() {
 		for _, setting := range sharedSettings() {
 			setting.keep(&m.spec, m.have)
 		}
-		m.spec.Name = m.Owner.DefaultName() // one that leaves may need the name
+		// Another load balancer may need the name.
+		m.spec.Name = m.Owner.DefaultName()
 	}
 	for _, setting := range sharedSettings() {
 		m.setting(setting)
@@ -141,8 +142,8 @@ func (m *merger) settings() {
 	}
 }
 
-// setting lets the oldest Service decide that says something of a setting. Before one that cannot
-// be read, and may have decided until now, the setting stays.
+// setting applies a setting of the oldest Service that sets it. If an older Service cannot be
+// parsed and may have decided it, the current value is kept.
 func (m *merger) setting(setting sharedSetting) {
 	decided := ""
 	for i, s := range m.sharers {
@@ -166,11 +167,11 @@ func (m *merger) setting(setting sharedSetting) {
 		}
 	}
 	if i := slices.IndexFunc(m.sharers, Member.decides); i >= 0 && decided == "" {
-		setting.take(&m.spec, m.sharers[i].Spec) // what is configured, or built in
+		setting.take(&m.spec, m.sharers[i].Spec) // the configured or built-in value
 	}
 }
 
-// has reports whether a setting is decided as a Service says.
+// has reports whether a setting is decided as the Service requests.
 func (m *merger) has(setting sharedSetting, s Spec) bool {
 	_, want := setting.said(s)
 	decided := m.spec

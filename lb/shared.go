@@ -7,31 +7,30 @@ import (
 	"strconv"
 )
 
-// Services that name the same load balancer in [AnnotationShared] share it: all of them together
-// are its group. [Group] returns the group of a Service, [Input.Plan] what its members ask for.
+// Services with the same name in [AnnotationShared] share a load balancer and form a group.
+// [Group] returns the group of a Service, [Input.Plan] merges the requests of its members.
 
-// AnnotationShared names the load balancer that a Service shares with others.
+// AnnotationShared is the name of the load balancer that a Service shares.
 const AnnotationShared = OwnPrefix + "shared"
 
-// Labels of a load balancer that is shared. The value of [LabelShared] is its group; that of a
-// port's label is the UID of the Service that owns the port.
+// Labels of a shared load balancer. The value of [LabelShared] is its group; the value of a port's
+// label is the UID of the Service that owns the port.
 const (
 	LabelShared     = "underlay.dev/shared"
 	labelPortPrefix = "underlay.dev/port-"
 )
 
-// SharedName is a load balancer that Services of several namespaces may share.
+// SharedName is the name of a load balancer that Services of several namespaces may share.
 type SharedName struct {
 	Name       string
 	Namespaces []string
 }
 
-// Group is the group that a Service of a namespace is in which names a load balancer to share;
-// nothing without a name. A name that the configuration lists means the same in all of its
-// namespaces, and nothing elsewhere.
+// Group returns the group of a Service that shares the named load balancer, or "" without a name.
+// A listed name means the same load balancer in all its namespaces, and is an error in others.
 //
-// The group is a label's value: the name alone if it is listed, else the namespace and the name
-// with a dot between them, which no name has.
+// The group is a label value: a listed name, or else the namespace and the name, separated by a
+// dot, which no name contains.
 func Group(namespace, name string, listed []SharedName) (string, error) {
 	if name == "" {
 		return "", nil
@@ -49,8 +48,8 @@ func Group(namespace, name string, listed []SharedName) (string, error) {
 	return "", fmt.Errorf("the configuration gives this name to other namespaces: set another, or let namespace %s be added to loadBalancers.shared", namespace)
 }
 
-// shortened joins a namespace and a name to a label's value. Where that is too long, a hash stands
-// for what was cut off, behind a second dot.
+// shortened joins a namespace and a name to a label value. If that is too long, both are cut and a
+// hash follows a second dot.
 func shortened(namespace, name string) string {
 	const longest, kept = 63, 22
 	whole := namespace + "." + name
@@ -60,13 +59,13 @@ func shortened(namespace, name string) string {
 	return fmt.Sprintf("%s.%s.%s", namespace[:min(len(namespace), kept)], name[:min(len(name), kept)], digest(whole))
 }
 
-// digest is a hash of a text that nobody can choose another text for, in 16 characters.
+// digest returns a hash of 16 characters that resists second preimages.
 func digest(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return fmt.Sprintf("%x", sum[:8])
 }
 
-// sharing reads which load balancer the Service shares, and answers what excludes that.
+// sharing resolves the Service's group and refuses settings that exclude sharing.
 func (p *parser) sharing() {
 	name := p.set.Shared
 	if name == "" {
@@ -99,11 +98,11 @@ func (p *parser) sharing() {
 	}
 }
 
-// GroupOwner is a group of Services as an owner.
+// GroupOwner returns the owner of a group's load balancer.
 func GroupOwner(cluster, group string) Owner { return Owner{Cluster: cluster, Group: group} }
 
-// DefaultName is the name by default of a group's load balancer: unlike a Service's UID, a group is
-// the same in two clusters.
+// DefaultName returns the default name of the owner's load balancer. For a group it contains a
+// hash of the cluster, because two clusters can have the same group.
 func (o Owner) DefaultName() string {
 	if o.Group == "" {
 		return defaultName(o.UID)
@@ -111,22 +110,21 @@ func (o Owner) DefaultName() string {
 	return fmt.Sprintf("shared-%s-%s", o.Group, digest(o.Cluster+"/"+o.Group))
 }
 
-// Shared reports whether labels say that the load balancer is shared.
+// Shared reports whether the load balancer has the label of a group.
 func (s State) Shared() bool {
 	_, shared := s.Labels[LabelShared]
 	return shared
 }
 
-// Group is the group that shares the load balancer; nothing if it is not shared.
+// Group returns the group that shares the load balancer; "" if it is not shared.
 func (s State) Group() string { return s.Labels[LabelShared] }
 
-// PortOwner is the UID of the Service to which labels assign a port of a shared load balancer.
+// PortOwner returns the UID of the Service that owns a port of a shared load balancer.
 func (s State) PortOwner(port int) string { return s.Labels[portLabel(port)] }
 
 func portLabel(port int) string { return labelPortPrefix + strconv.Itoa(port) }
 
-// Only returns the state with the listeners of the ports that labels assign to a Service, and all
-// else as it is.
+// Only returns the state with only the listeners that a Service owns.
 func (s State) Only(uid string) State {
 	s.Listeners = slices.DeleteFunc(slices.Clone(s.Listeners), func(l Listener) bool { return s.PortOwner(l.Port) != uid })
 	return s

@@ -6,17 +6,15 @@ import (
 	"time"
 )
 
-// Algorithm is how a load balancer chooses among healthy targets.
+// Algorithm is how a load balancer chooses a healthy target.
 type Algorithm string
 
-// The cloud's algorithms.
 const (
 	RoundRobin       Algorithm = "round_robin"
 	LeastConnections Algorithm = "least_connections"
 )
 
-// Spec is a load balancer as it should be: every value resolved, nothing left to default. Its parts
-// are named after what decides their fields.
+// Spec is the desired load balancer with all defaults resolved; its parts group fields by subject.
 type Spec struct {
 	Owner Owner
 	Subject
@@ -24,14 +22,14 @@ type Spec struct {
 
 	Name string
 	Type string
-	// Exactly one of Location and NetworkZone is set, or none where primary IPs determine the
-	// place. They matter at creation; see [Immovable].
+	// At most one of Location and NetworkZone is set, and exactly one unless primary IPs determine
+	// the location. They apply to the creation only; see [Immovable].
 	Location    string
 	NetworkZone string
 	Algorithm   Algorithm
-	// Public: the load balancer has its public interface.
+	// Public: the public interface is enabled.
 	Public bool
-	// Network is the network it is attached to. 0: an attachment made by others is kept.
+	// Network is the ID of the network to attach to. 0: an existing attachment is kept.
 	Network int64
 	Attachment
 	PrimaryIPs
@@ -47,43 +45,41 @@ type Spec struct {
 	Blockers
 }
 
-// Blockers are what keeps the Service from a load balancer.
+// Blockers are the reasons why the Service cannot have a load balancer.
 type Blockers struct {
-	// Barred are the reasons why there may be none, and why an existing one must not serve more.
+	// Barred: no load balancer may be created, and an existing one must not serve more than now.
 	Barred []Note
-	// Placeless are the reasons why none can be created; an existing one has its place.
+	// Placeless: no load balancer can be created; an existing one is not affected.
 	Placeless []Note
 }
 
 // Subject is the Service that the load balancer is for; empty for a group.
 type Subject struct {
 	Namespace, Service string
-	// HealthCheckNodePort is where kube-proxy reports endpoints of the Service; 0 without policy
-	// Local.
+	// HealthCheckNodePort is where kube-proxy reports endpoints; 0 without policy Local.
 	HealthCheckNodePort int
-	// Served are the Service's ports that have a listener, Unserved the others.
+	// Served are the Service's ports with a listener, Unserved those without.
 	Served, Unserved []Port
 }
 
-// Sharing is how Services share the load balancer. All but Shared are set for a group only.
+// Sharing is how Services share the load balancer. All but Shared are set only for a group.
 type Sharing struct {
 	// Shared is the group of the Service.
 	Shared string
 	// Sharers are the UIDs of the group's Services, oldest first.
 	Sharers []string
-	// PortOwners are the UIDs of the Services that own ports.
+	// PortOwners are the UIDs of the Services that own ports, by port.
 	PortOwners map[int]string
-	// Deciders are the UIDs of the Services whose annotations decide the settings that a load
-	// balancer has once, by annotation.
+	// Deciders are, by annotation, the UIDs of the Services that decide settings.
 	Deciders map[string]string
 }
 
 // Attachment is the address in the network.
 type Attachment struct {
-	// PrivateIP and PrivateRange, if valid, are the address and the subnet that are requested.
+	// PrivateIP and PrivateRange are the requested address and subnet, if valid.
 	PrivateIP    netip.Addr
 	PrivateRange netip.Prefix
-	// Subnet, if valid, is where a new attachment gets its address. It never moves an existing one.
+	// Subnet, if valid, is the subnet of new attachments. It never moves an existing attachment.
 	Subnet netip.Prefix
 }
 
@@ -91,66 +87,63 @@ type Attachment struct {
 // [Spec.WithPrimaryIPs].
 type PrimaryIPs struct {
 	PrimaryIPv4, PrimaryIPv6 PrimaryIPRef
-	// GivenAddresses are the IDs and names of primary IPs that the configuration gives to the
-	// Service.
+	// GivenAddresses are IDs and names of primary IPs that the configuration gives the Service.
 	GivenAddresses []string
 }
 
-// ReverseDNS are the names of the public addresses. Empty in a [Spec]: a name that was set by this
-// cluster is reset.
+// ReverseDNS are the names of the public addresses. Empty in a [Spec]: a name that this cluster
+// set is reset.
 type ReverseDNS struct{ IPv4Name, IPv6Name string }
 
-// CertificateRefs are the certificates that listeners need, before [Spec.Resolve] puts their IDs
-// into the listeners.
+// CertificateRefs are the certificates of listeners, before [Spec.Resolve] resolves their IDs.
 type CertificateRefs struct {
-	// Certificates are the IDs and names of those for listeners that have none of their own.
+	// Certificates are IDs and names, for listeners without certificates of their own.
 	Certificates []string
-	// PortCertificates are those of single listeners, by port.
+	// PortCertificates are IDs and names for single listeners, by port.
 	PortCertificates map[int][]string
-	// LabelledCertificates: only those whose label names the namespace may be used.
+	// LabelledCertificates: only certificates with a label for the namespace may be used.
 	LabelledCertificates bool
 	// Managed is the certificate to obtain instead of Certificates.
 	Managed *ManagedCertificate
 }
 
-// Targeting is what receives the traffic.
+// Targeting is how targets are chosen and reached.
 type Targeting struct {
-	// PodTargets: the targets are the pods of the Service, and not nodes.
+	// PodTargets: the targets are the pods of the Service, not nodes.
 	PodTargets bool
 	// UsePrivateIP: targets are reached at their address in the network.
 	UsePrivateIP bool
 	// NodeSelector is a label selector in Kubernetes' syntax; empty selects every node.
 	NodeSelector string
-	Targets      []Target // in the order of Target.Compare
-	// Nodes are those that may be targets. They show which addresses of a dedicated server belong
-	// together.
+	Targets      []Target // sorted by Target.Compare
+	// Nodes may be targets. They map the two addresses of a dedicated server to each other.
 	Nodes []Node
-	// Excluded are nodes on dedicated servers that must not be targets: a target with one of their
-	// addresses is known to be theirs.
+	// Excluded are nodes on dedicated servers that must not be targets, which identifies targets
+	// with their addresses.
 	Excluded []Node
 }
 
-// Adopted is what stays as it was found.
+// Adopted are settings that are kept from the existing load balancer.
 type Adopted struct {
-	// AsFound: the Service's wishes are unknown, so that only ports and targets change.
+	// AsFound: the Service's settings are unknown or unused, so only ports and targets change.
 	AsFound bool
-	// ChecksKept: the health checks are those from before the takeover. Set by [Spec.Against].
+	// ChecksKept: the health checks from before the takeover are kept. Set by [Spec.Against].
 	ChecksKept bool
-	// Kept are the names of settings from before the takeover. Set by [Spec.Against].
+	// Kept are the settings that are kept from before the takeover. Set by [Spec.Against].
 	Kept []string
 }
 
-// Publish is what the Service's status shows.
+// Publish are the settings of the Service's status.
 type Publish struct {
 	Hostname string // instead of addresses
 	IPv6     bool
-	// IPv6First: the Service prefers that family.
+	// IPv6First: IPv6 is the first of the Service's families.
 	IPv6First bool
 	Private   bool // also the address in the network
-	Proxy     bool // clients inside the cluster must go through the load balancer
+	Proxy     bool // clients inside the cluster must connect through the load balancer
 }
 
-// Listener is a port of the load balancer ("service" in the cloud's API) and where it leads.
+// Listener is a port of the load balancer ("service" in the cloud's API) and its destination.
 type Listener struct {
 	Port            int
 	DestinationPort int
@@ -162,18 +155,17 @@ type Listener struct {
 
 func byPort(a, b Listener) int { return a.Port - b.Port }
 
-// Protocols of listeners and health checks; a check is never https, see HealthCheck.TLS.
+// Protocols of listeners and health checks; a check over TLS is http with HealthCheck.TLS.
 const (
 	ProtocolTCP   = "tcp"
 	ProtocolHTTP  = "http"
 	ProtocolHTTPS = "https"
 )
 
-// DefaultStatusCodes are the answers that an HTTP health check takes as healthy, comma-separated.
+// DefaultStatusCodes are the status codes that an HTTP health check accepts, comma-separated.
 const DefaultStatusCodes = "2??,3??"
 
-// HealthCheck is how a listener judges its targets. All fields below Retries are empty with
-// protocol tcp.
+// HealthCheck is a listener's health check. All fields below Retries are empty with protocol tcp.
 type HealthCheck struct {
 	Protocol string
 	Port     int
@@ -185,7 +177,7 @@ type HealthCheck struct {
 	StatusCodes string // comma-separated
 	Domain      string
 	TLS         bool
-	// No Spec sets Response. It is here so that a change made by hand is a difference.
+	// Response is never set by a Spec, so that a manual change of it is a difference.
 	Response string
 }
 
@@ -194,10 +186,10 @@ func (h HealthCheck) String() string {
 		h.Protocol, h.Port, h.Path, h.Interval, h.Timeout, h.Retries)
 }
 
-// settling is what a verdict takes beyond the checks' own time.
+// settling is the time of a verdict in addition to the checks.
 const settling = 5 * time.Second
 
-// Verdict is how long it takes at most until the check has found a target healthy or unhealthy.
+// Verdict is the maximum time until a check finds a target healthy or unhealthy.
 func (h HealthCheck) Verdict() time.Duration {
 	return time.Duration(h.Retries)*h.Interval + h.Timeout + settling
 }

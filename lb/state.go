@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Owner is the Service of a cluster that a load balancer belongs to, or the group of Services that
-// share it: exactly one of UID and Group is set.
+// Owner is the Service that owns a load balancer, or the group of Services that share it: exactly
+// one of UID and Group is set.
 type Owner struct {
 	Cluster string
 	UID     string
@@ -22,12 +22,11 @@ const (
 	labelServicePrefix = "underlay.dev/svc-"
 )
 
-// ServiceLabel is the key that names the Service. The UID is in the key, not in the value, so that
-// a load balancer can carry more than one, and a selector finds it by the key alone.
+// ServiceLabel returns the label's key, which contains the UID: so a load balancer can have the
+// labels of several Services, and a selector by key finds it.
 func (o Owner) ServiceLabel() string { return labelServicePrefix + o.UID }
 
-// Labels are what a load balancer of this owner carries. Those of a group's Services and ports come
-// from its [Spec].
+// Labels returns the owner's labels. A group's [Spec] adds those of its Services and ports.
 func (o Owner) Labels() map[string]string {
 	if o.Group != "" {
 		return map[string]string{LabelCluster: o.Cluster, LabelShared: o.Group}
@@ -35,8 +34,8 @@ func (o Owner) Labels() map[string]string {
 	return map[string]string{LabelCluster: o.Cluster, o.ServiceLabel(): ""}
 }
 
-// Owns reports whether these labels make a load balancer this owner's. One that is shared belongs
-// to the group, and to no Service of it alone, also while it lacks the label that names the group.
+// Owns reports whether a load balancer with these labels belongs to the owner. A shared load
+// balancer belongs to the group and never to a Service alone, even without the group's label.
 func (o Owner) Owns(labels map[string]string) bool {
 	group, shared := labels[LabelShared]
 	_, service := labels[o.ServiceLabel()]
@@ -47,8 +46,8 @@ func (o Owner) Owns(labels map[string]string) bool {
 	return mine && labels[LabelCluster] == o.Cluster
 }
 
-// Find returns the load balancers of an owner. Members are the UIDs of a group's Services: one that
-// lost the label of the group is still theirs.
+// Find returns the load balancers of an owner. Members are the UIDs of a group's Services: a load
+// balancer that lost the group's label is found by its Services and ports.
 func (o Owner) Find(states []State, members []string) (found []State) {
 	for _, s := range states {
 		_, shared := s.Labels[LabelShared]
@@ -70,13 +69,13 @@ func hasPorts(labels map[string]string) bool {
 	return false
 }
 
-// Carries reports whether these labels name the Service, alone or among those that share.
+// Carries reports whether the labels include the Service's, of a shared load balancer or its own.
 func (o Owner) Carries(labels map[string]string) bool {
 	_, service := labels[o.ServiceLabel()]
 	return service && labels[LabelCluster] == o.Cluster
 }
 
-// Selector finds, as a label selector, what [Owner.Owns] is true of.
+// Selector returns a label selector for which [Owner.Owns] is true.
 func (o Owner) Selector() string {
 	if o.Group != "" {
 		return fmt.Sprintf("%s=%s,%s=%s", LabelCluster, o.Cluster, LabelShared, o.Group)
@@ -84,12 +83,12 @@ func (o Owner) Selector() string {
 	return fmt.Sprintf("%s,!%s", o.Carrier(), LabelShared)
 }
 
-// Carrier finds what [Owner.Carries] is true of.
+// Carrier returns a label selector for which [Owner.Carries] is true.
 func (o Owner) Carrier() string {
 	return fmt.Sprintf("%s=%s,%s", LabelCluster, o.Cluster, o.ServiceLabel())
 }
 
-// Key names the owner within the cluster.
+// Key identifies the owner within the cluster.
 func (o Owner) Key() string {
 	if o.Group != "" {
 		return LabelShared + "=" + o.Group
@@ -97,17 +96,17 @@ func (o Owner) Key() string {
 	return o.UID
 }
 
-// State is a load balancer as it is. The zero State means that there is none.
+// State is an existing load balancer. The zero State means that it does not exist.
 type State struct {
 	ID     int64
 	Name   string
 	Labels map[string]string
 	Type   string
-	// Created is for people.
+	// Created is shown to users.
 	Created time.Time
 
 	Location    string
-	NetworkZone string // the location's
+	NetworkZone string // of Location
 
 	Algorithm Algorithm
 	Public    bool
@@ -115,46 +114,43 @@ type State struct {
 	IPv6      netip.Addr
 	Network   int64 // 0: not attached
 	PrivateIP netip.Addr
-	// PrimaryIPv4 and PrimaryIPv6 are the IDs of the primary IPs that the public addresses are; 0:
-	// unknown.
+	// PrimaryIPv4 and PrimaryIPv6 are the IDs of the addresses' primary IPs; 0: unknown.
 	PrimaryIPv4, PrimaryIPv6 int64
 	ReverseDNS
 
 	Listeners []Listener
 	Targets   []Target
-	// OtherTargets counts what label selectors find. We did not add them and cannot judge them, so
-	// they stay; they take room all the same.
+	// OtherTargets counts targets by label selectors. This controller never adds or removes them
+	// and has no health of them, but they take room.
 	OtherTargets int
 	CheckResults
 }
 
-// CheckResults are the results of health checks, by the listener's port and the target, without
-// OtherTargets.
+// CheckResults are the results of health checks by listener port and target, without OtherTargets.
 type CheckResults struct {
 	Verdicts map[int]map[Target]Verdict
-	// Why are the causes of targets that are unhealthy, where the cloud reports them.
+	// Why are the causes of unhealthy targets, if the cloud reports them.
 	Why map[int]map[Target]Cause
 }
 
-// Verdict is what the checks of one listener say of a target.
+// Verdict is the result of a listener's health checks of a target.
 type Verdict int
 
-// The verdicts.
 const (
-	Unknown Verdict = iota // not yet judged
+	Unknown Verdict = iota // not checked yet
 	Healthy
 	Unhealthy
 )
 
-// String is the API's word.
+// String returns the API's name.
 func (v Verdict) String() string {
 	return [...]string{Unknown: "unknown", Healthy: "healthy", Unhealthy: "unhealthy"}[v]
 }
 
-// Health counts targets by what the checks of one listener say of them.
+// Health counts targets by verdict.
 type Health struct{ Healthy, Unhealthy, Unknown int }
 
-// Health is that of the targets as the listener of a port sees them.
+// Health counts the targets of a port's listener by verdict.
 func (s State) Health(port int) Health {
 	var h Health
 	for _, v := range s.Verdicts[port] {
@@ -170,8 +166,8 @@ func (s State) Health(port int) Health {
 	return h
 }
 
-// Unserved returns the listeners that find no target healthy, judged or not. A listener that says
-// nothing of any target is not among them, and nobody knows of targets that others added.
+// Unserved returns the listeners without a healthy target, except for those without any verdict.
+// The result is empty with OtherTargets, which may be healthy.
 func (s State) Unserved() (listeners []Listener) {
 	for _, l := range s.Listeners {
 		if h := s.Health(l.Port); h != (Health{}) && h.Healthy == 0 && s.OtherTargets == 0 {
@@ -181,7 +177,7 @@ func (s State) Unserved() (listeners []Listener) {
 	return listeners
 }
 
-// NoHealthyTarget is the note about a listener that has found no target healthy for the time of a
+// NoHealthyTarget returns the note about a listener without a healthy target for the time of a
 // verdict. idle: the Service has no endpoint that could be healthy.
 func (s State) NoHealthyTarget(l Listener, idle bool) Note {
 	note := Note{
@@ -197,15 +193,15 @@ func (s State) NoHealthyTarget(l Listener, idle bool) Note {
 	return note
 }
 
-// SaidUnserved reports whether a text, such as a condition's message, says that the listener has no
-// healthy target.
+// SaidUnserved reports whether a text, such as a condition's message, contains the listener's
+// NoHealthyTarget note.
 func (l Listener) SaidUnserved(text string) bool { return strings.Contains(text, l.withoutHealthy()) }
 
 func (l Listener) withoutHealthy() string {
 	return fmt.Sprintf("port %d: no target is healthy", l.Port)
 }
 
-// HealthyAt are the ports of the listeners that find a target healthy, sorted.
+// HealthyAt returns the ports of the listeners that find a target healthy, sorted.
 func (s State) HealthyAt(t Target) []int {
 	var ports []int
 	for port, verdicts := range s.Verdicts {
@@ -217,10 +213,10 @@ func (s State) HealthyAt(t Target) []int {
 	return ports
 }
 
-// Exists reports whether the cloud has this load balancer.
+// Exists reports whether the load balancer exists in the cloud.
 func (s State) Exists() bool { return s.ID != 0 }
 
-// Services are the UIDs of the Services whose labels the load balancer carries, sorted.
+// Services returns the UIDs of the Services with a label on the load balancer, sorted.
 func (s State) Services() []string {
 	var uids []string
 	for label := range s.Labels {

@@ -7,17 +7,17 @@ import (
 	"slices"
 )
 
-// Target is what receives traffic: a cloud server (Server), an address of a dedicated server
-// (Address), or a pod, at an address that the cloud routes to its node's cloud server (both).
+// Target receives traffic: a cloud server (only Server), an address of a dedicated server (only
+// Address), or a pod with an address that the cloud routes to its node's server (both).
 type Target struct {
 	Server  int64
 	Address netip.Addr
-	// Private: reached in the load balancer's network. The cloud derives it from an address, see
-	// [AddressTarget].
+	// Private: reached in the load balancer's network. The cloud derives it from an address, as
+	// [AddressTarget] does.
 	Private bool
 }
 
-// AddressTarget is the target of that address. Networks have private IPv4 addresses only.
+// AddressTarget returns the target of an address. Private networks have IPv4 addresses only.
 func AddressTarget(a netip.Addr) Target {
 	return Target{Address: a, Private: a.Is4() && a.IsPrivate()}
 }
@@ -25,10 +25,10 @@ func AddressTarget(a netip.Addr) Target {
 // Pod reports whether the target is a pod.
 func (t Target) Pod() bool { return t.Server != 0 && t.Address.IsValid() }
 
-// whole reports whether the target is a cloud server and not a pod on it.
+// whole reports whether the target is a cloud server, not a pod on it.
 func (t Target) whole() bool { return t.Server != 0 && !t.Address.IsValid() }
 
-// outside reports whether the target is an address that belongs to no cloud server.
+// outside reports whether the target is an address outside of cloud servers.
 func (t Target) outside() bool { return t.Server == 0 && t.Address.IsValid() }
 
 func (t Target) String() string {
@@ -38,7 +38,7 @@ func (t Target) String() string {
 	return t.name()
 }
 
-// name says which target it is, and not how it is reached.
+// name identifies the target without how it is reached.
 func (t Target) name() string {
 	if t.Pod() {
 		return fmt.Sprintf("pod %s on server %d", t.Address, t.Server)
@@ -49,24 +49,24 @@ func (t Target) name() string {
 	return fmt.Sprintf("server %d", t.Server)
 }
 
-// Compare orders targets: servers by their IDs, then addresses, pods' among them.
+// Compare orders targets: servers by ID, then addresses, including those of pods.
 func (t Target) Compare(other Target) int {
 	return cmp.Or(t.Address.Compare(other.Address), cmp.Compare(t.Server, other.Server))
 }
 
-// Node is a node of the cluster as load balancers can reach it: a cloud server by its ID, which
-// finds both of its addresses, a dedicated server by an address.
+// Node is a node as load balancers reach it: a cloud server by its ID, for both of its addresses,
+// or a dedicated server by an address.
 type Node struct {
 	Name string
-	// Server is the cloud server's ID; 0: a dedicated server.
+	// Server is the cloud server's ID; 0 for a dedicated server.
 	Server int64
-	// Private is the dedicated server's IPv4 address in the load balancer's network, Public one on
-	// the internet. Invalid: none is known.
+	// Private is the dedicated server's IPv4 address in the load balancer's network, Public its
+	// address on the internet. Invalid: unknown.
 	Private, Public netip.Addr
 }
 
-// Target is the node as it is reached in the load balancer's network, or without it, and false if
-// it has no address there.
+// Target returns the node's target, reached in the load balancer's network if private, and false
+// if it has no such address.
 func (n Node) Target(private bool) (Target, bool) {
 	address := n.Public
 	if private {
@@ -78,7 +78,7 @@ func (n Node) Target(private bool) (Target, bool) {
 	return AddressTarget(address), address.IsValid()
 }
 
-// Targets are all that the node can be.
+// Targets returns all targets that the node can be.
 func (n Node) Targets() (targets []Target) {
 	for _, private := range []bool{false, true} {
 		if t, ok := n.Target(private); ok {
@@ -93,14 +93,13 @@ func (n Node) compare(other Node) int {
 		n.Private.Compare(other.Private), n.Public.Compare(other.Public))
 }
 
-// WithTargets returns the spec with these nodes as its targets, in order, each once. A node without
-// an address where targets are reached is none.
+// WithTargets returns the spec with these nodes as its targets, sorted and without duplicates. A
+// node without an address where targets are reached is omitted.
 func (s Spec) WithTargets(nodes []Node) Spec {
 	s.Nodes = slices.SortedFunc(slices.Values(nodes), Node.compare)
 	return s.reaching(func(n Node) (Target, bool) { return n.Target(s.UsePrivateIP) })
 }
 
-// reaching returns the spec with its nodes reached as chosen.
 func (s Spec) reaching(choose func(Node) (Target, bool)) Spec {
 	s.Targets = make([]Target, 0, len(s.Nodes))
 	for _, n := range s.Nodes {
@@ -113,8 +112,8 @@ func (s Spec) reaching(choose func(Node) (Target, bool)) Spec {
 	return s
 }
 
-// asFound returns the spec with each node reached as it is now, and those that are no targets yet
-// in the network, or without it.
+// asFound returns the spec with existing targets reached as they are now, and new targets in the
+// network if private.
 func (s Spec) asFound(have []Target, private bool) Spec {
 	present := setOf(have)
 	return s.reaching(func(n Node) (Target, bool) {
@@ -127,10 +126,9 @@ func (s Spec) asFound(have []Target, private bool) Spec {
 	})
 }
 
-// keepUnaddressed leaves targets of dedicated servers that are not known to be wrong. A node
-// without an address where targets are reached stays reached at its other one, if it is; and while
-// it is not, each address that no node is known to have may be its own, so that those stay too. The
-// public interface stays for them.
+// keepUnaddressed keeps targets of dedicated servers that may be right. A node without an address
+// where targets are reached keeps its target at the other address. If it has no target, any target
+// of an unknown node may be its own, so those are kept too, and with them the public interface.
 func (s Spec) keepUnaddressed(have State) Spec {
 	present, wanted := setOf(have.Targets), setOf(s.Targets)
 	strange := setOf(have.Strangers(slices.Concat(s.Nodes, s.Excluded)))
@@ -154,7 +152,6 @@ func (s Spec) keepUnaddressed(have State) Spec {
 	return s
 }
 
-// addressed are the targets that nodes can be which have an address where targets are reached.
 func (s Spec) addressed() map[Target]bool {
 	return targetsOf(slices.DeleteFunc(slices.Clone(s.Nodes), func(n Node) bool {
 		_, ok := n.Target(s.UsePrivateIP)
@@ -162,8 +159,8 @@ func (s Spec) addressed() map[Target]bool {
 	}))
 }
 
-// others find the target that the same node is at its other address. A dedicated server's two
-// addresses are nothing but two targets to the cloud.
+// others returns a function that returns the same node's target at its other address. To the cloud
+// the two addresses of a dedicated server are two separate targets.
 func (s Spec) others() func(Target) (Target, bool) {
 	pairs := make(map[Target]Target)
 	for _, n := range s.Nodes {
@@ -180,9 +177,8 @@ func (s Spec) others() func(Target) (Target, bool) {
 	}
 }
 
-// match compares the targets that are wanted with those that there are. now has what the node of
-// a wanted target is now: just that, or the target at its other address; nothing if it is none.
-// leaving are the targets of no wanted node, in order.
+// match compares wanted with existing targets. now maps a wanted target to the existing target of
+// its node, at the same or the other address. leaving are the targets of no wanted node, in order.
 func (s Spec) match(have []Target) (now map[Target]Target, leaving []Target) {
 	wanted, present, other := setOf(s.Targets), setOf(have), s.others()
 	now = make(map[Target]Target)
@@ -213,7 +209,6 @@ func setOf(targets []Target) map[Target]bool {
 	return set
 }
 
-// targetsOf are the targets that the nodes can be.
 func targetsOf(nodes []Node) map[Target]bool {
 	set := make(map[Target]bool, 2*len(nodes))
 	for _, n := range nodes {
@@ -224,13 +219,13 @@ func targetsOf(nodes []Node) map[Target]bool {
 	return set
 }
 
-// Strangers are the addresses among the targets that none of these nodes has.
+// Strangers returns the targets with an address that no given node has.
 func (s State) Strangers(nodes []Node) []Target {
 	owned := targetsOf(nodes)
 	return slices.DeleteFunc(slices.Clone(s.Targets), func(t Target) bool { return !t.outside() || owned[t] })
 }
 
-// NodeOf is the name of the node that a target is, or whose pod it is; empty: none of the spec's.
+// NodeOf returns the name of the node of a target or its pod; "" if it is not in the spec.
 func (s Spec) NodeOf(t Target) string {
 	for _, n := range s.Nodes {
 		if slices.Contains(n.Targets(), t) || t.Server != 0 && n.Server == t.Server {
@@ -240,8 +235,8 @@ func (s Spec) NodeOf(t Target) string {
 	return ""
 }
 
-// Serverless says how many of the nodes are targets, where the cloud has no server with the ID that
-// others have. It is only for those whose load balancer has a target all the same, and empty else.
+// Serverless describes how many nodes are targets if the servers of other nodes do not exist. It
+// is empty if all servers exist, or if there is no target.
 func (s State) Serverless(nodes []Node, missing map[int64]bool) string {
 	var without []string
 	targets := 0
@@ -262,8 +257,8 @@ func (s State) Serverless(nodes []Node, missing map[int64]bool) string {
 	return fmt.Sprintf("%d of %d nodes are targets; without: %s (%s)", targets, len(nodes), andMore(without), why)
 }
 
-// unaddressed notes the nodes that are no targets because they have no address where targets are
-// reached. It comes before [Spec.keepUnaddressed], which leaves some where they are.
+// unaddressed returns a note about nodes that are not targets because they have no address where
+// targets are reached. It must precede [Spec.keepUnaddressed].
 func (s Spec) unaddressed() []Note {
 	targets := setOf(s.Targets)
 	var names []string
