@@ -13,30 +13,30 @@ import (
 	"github.com/underlay-ccm/underlay/lb"
 )
 
-// reasonRejected: the cloud refused a request, and says why.
+// reasonRejected: the cloud refused a request; the note has its message.
 const reasonRejected = "Rejected"
 
-// actor carries out what plans ask for.
+// actor executes the ops of plans.
 type actor struct {
 	backend lb.Backend
 	backoff *backoff
-	// done is told of every op that was tried, and its result as a label's value.
+	// done is called for every executed op with its result, a label value.
 	done func(op lb.Op, result string)
 	// checkProject returns an error unless the cloud is the cluster's own project.
 	checkProject func(context.Context) error
 }
 
-// acted is what became of a list of ops.
+// acted is the result of a list of ops.
 type acted struct {
-	moved   bool // what there is must be read again
+	moved   bool // the load balancer must be read again
 	errs    []error
 	removed []lb.Target
-	opened  []int // ports whose targets are to be judged anew
-	freed   bool  // a name may be free now
+	opened  []int // ports of new or changed listeners
+	freed   bool  // a name may be available now
 }
 
-// due returns the ops that the cloud may be asked for now, and why not for the others. What waits
-// for one of these, see [lb.Waits], waits too.
+// due returns the ops that may be executed now, and the refusals of all other ops. Ops for which
+// [lb.Waits] is true are omitted after a refused op that holds them up.
 func (a actor) due(owner lb.Owner, ops []lb.Op) (due []lb.Op, held []error) {
 	stuck := false
 	for _, op := range ops {
@@ -57,7 +57,7 @@ func (a actor) due(owner lb.Owner, ops []lb.Op) (due []lb.Op, held []error) {
 	return due, held
 }
 
-// runDue executes the ops that are due; the others are errors.
+// runDue executes the ops that are due, and adds refusals of other ops to the errors.
 func (a actor) runDue(ctx context.Context, owner lb.Owner, have lb.State, ops []lb.Op) acted {
 	due, held := a.due(owner, ops)
 	r := a.run(ctx, owner, have, due)
@@ -65,11 +65,10 @@ func (a actor) runDue(ctx context.Context, owner lb.Owner, have lb.State, ops []
 	return r
 }
 
-// run executes ops that are due in their order, past those whose failure concerns nothing but
-// themselves.
+// run executes ops in order. After a failed op it continues if the op is independent.
 func (a actor) run(ctx context.Context, owner lb.Owner, have lb.State, ops []lb.Op) acted {
 	var r acted
-	stuck := false // what others wait for failed
+	stuck := false // an op that holds up later ops failed
 	stopping := ctx
 	longer, cancel := outliving(ctx)
 	defer cancel()
@@ -92,12 +91,12 @@ func (a actor) run(ctx context.Context, owner lb.Owner, have lb.State, ops []lb.
 		}
 		op := next[0]
 		if _, swap := lb.SwapOf(op); swap {
-			if err := stopping.Err(); err != nil { // what is not begun is not missed
+			if err := stopping.Err(); err != nil { // nothing was removed yet
 				r.errs = append(r.errs, fmt.Errorf("%s: %w", lb.Title(op), err))
 				return r
 			}
 			held, release := leadership.Hold(longer)
-			defer release() // with what the swap dropped and comes after it
+			defer release() // after the next ops, which restore lost targets
 			ctx = held
 		}
 		err, final, undone := a.carryOut(ctx, have, op)
@@ -112,7 +111,7 @@ func (a actor) run(ctx context.Context, owner lb.Owner, have lb.State, ops []lb.
 	return r
 }
 
-// together is how many of the first ops can be done in one go: those that add or remove a target.
+// together returns the number of leading ops that add or remove a target; they run as a batch.
 func together(ops []lb.Op) int {
 	for i, op := range ops {
 		switch op.(type) {
@@ -124,12 +123,11 @@ func together(ops []lb.Op) int {
 	return len(ops)
 }
 
-// take takes in what became of an op.
 func (r *acted) take(b *backoff, owner lb.Owner, op lb.Op, err error, final bool) {
 	_, retries := op.(lb.RetryCertificate)
 	if err != nil {
 		err = &opError{op: op, err: err, final: final || retries}
-		if r.errs = append(r.errs, err); final || retries { // each attempt counts
+		if r.errs = append(r.errs, err); final || retries { // the cloud counts each attempt
 			b.record(owner, op, err)
 		}
 		return
@@ -148,22 +146,21 @@ func (r *acted) take(b *backoff, owner lb.Owner, op lb.Op, err error, final bool
 	r.moved = r.moved || lb.NeedsLook(op)
 }
 
-// opError is why an op failed.
 type opError struct {
 	op    lb.Op
 	err   error
-	final bool // it is not repeated before its time
+	final bool // it is not repeated before its backoff ends
 }
 
 func (e *opError) Error() string { return fmt.Sprintf("%s: %v", lb.Title(e.op), e.err) }
 
 func (e *opError) Unwrap() error { return e.err }
 
-// errTriedToday: a certificate that could not be obtained is tried again later.
+// errTriedToday: the last attempt to obtain the certificate is less than a day ago.
 var errTriedToday = errors.New("tried again once a day")
 
-// about is the UID of the Service that an error is about, among those that share a load balancer;
-// empty: all of them, or there is but one.
+// about returns the UID of the sharing Service that an error is about; "" if it is about all, or
+// if the load balancer is not shared.
 func about(err error, spec lb.Spec) string {
 	var failed *opError
 	if spec.Owner.Group == "" || !errors.As(err, &failed) {
@@ -184,10 +181,9 @@ func about(err error, spec lb.Spec) string {
 	return ""
 }
 
-// carryOut does an op, and a swap as a whole: what it took is put back at once when the other
-// cannot be had. The failure is final if the cloud refused what was to be given, or accepted it and
-// failed: finding out again takes away again. What cannot be put back is missing, and undone says
-// so.
+// carryOut executes an op. If the second step of a swap fails, the first is undone immediately.
+// The failure is final if the cloud refused the second step, or accepted it and failed, because a
+// retry would interrupt traffic again. undone is the error of a failed undo.
 func (a actor) carryOut(ctx context.Context, have lb.State, op lb.Op) (err error, final bool, undone error) {
 	swap, ok := lb.SwapOf(op)
 	if !ok {
@@ -209,11 +205,11 @@ func (a actor) carryOut(ctx context.Context, have lb.State, op lb.Op) (err error
 	return err, refusal(err) || errors.Is(err, lb.ErrFailed), undone
 }
 
-// finishing is how long a process that stops takes at most to put something in the place of what it
-// took away: until another one begins, targets would be missing.
+// finishing limits how long a stopping process continues a swap, so that no target is missing
+// until the next process starts.
 const finishing = 15 * time.Second
 
-// outliving is a context that ends a while after the one it comes from.
+// outliving returns a context that is canceled after ctx is done and finishing has passed.
 func outliving(ctx context.Context) (context.Context, context.CancelFunc) {
 	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() { time.AfterFunc(finishing, cancel) })
@@ -222,14 +218,13 @@ func outliving(ctx context.Context) (context.Context, context.CancelFunc) {
 
 func (a actor) apply(ctx context.Context, have lb.State, op lb.Op) error {
 	err := a.backend.Apply(ctx, have, op)
-	if errors.Is(err, lb.ErrGone) { // as it should be, in the right project
+	if errors.Is(err, lb.ErrGone) { // success, in the right project
 		err = a.checkProject(ctx)
 	}
 	a.report(ctx, have, op, err)
 	return err
 }
 
-// report counts an op, and logs what was done.
 func (a actor) report(ctx context.Context, have lb.State, op lb.Op, err error) {
 	result := resultDone
 	switch {
@@ -243,8 +238,8 @@ func (a actor) report(ctx context.Context, have lb.State, op lb.Op, err error) {
 	a.done(op, result)
 }
 
-// create makes the load balancer. One bad target fails a creation as a whole, but nothing else, so
-// without targets it is tried again; the next pass adds each by itself.
+// create creates the load balancer. A bad target fails the creation as a whole, so it is retried
+// without targets; the next pass adds each target separately.
 func (a actor) create(ctx context.Context, owner lb.Owner, op lb.Create) acted {
 	r := a.run(ctx, owner, lb.State{}, []lb.Op{op})
 	if !slices.ContainsFunc(r.errs, isRefusedTarget) {
@@ -258,7 +253,6 @@ func (a actor) create(ctx context.Context, owner lb.Owner, op lb.Create) acted {
 	return a.run(ctx, owner, lb.State{}, []lb.Op{op})
 }
 
-// target is the one that an op that failed was to add; the zero Target if there is none.
 func (e *opError) target() lb.Target {
 	switch op := e.op.(type) {
 	case lb.AddTarget:
@@ -269,7 +263,6 @@ func (e *opError) target() lb.Target {
 	return lb.Target{}
 }
 
-// nodeOf is the name of the node whose target the cloud refuses, or nothing.
 func nodeOf(err error, spec lb.Spec) string {
 	var failed *opError
 	if !errors.As(err, &failed) {
@@ -278,8 +271,7 @@ func nodeOf(err error, spec lb.Spec) string {
 	return spec.NodeOf(failed.target())
 }
 
-// missingServer is the server that the cloud does not have, of a target that it refuses; 0: it refuses
-// for another reason.
+// missingServer returns the ID of a refused target's server if the server does not exist, else 0.
 func missingServer(err error) int64 {
 	var failed *opError
 	var rejected *lb.RejectedError
@@ -297,7 +289,7 @@ func refusal(err error) bool {
 	return err != nil && known
 }
 
-// noteOf makes a note of an error that only a person can mend.
+// noteOf returns a note if only a user can fix the error.
 func noteOf(err error, spec lb.Spec) (lb.Note, bool) {
 	if err == nil {
 		return lb.Note{}, false

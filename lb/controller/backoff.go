@@ -13,15 +13,14 @@ import (
 const (
 	firstRetry   = 5 * time.Second
 	longestRetry = time.Hour
-	// reissuePeriod is between two attempts to obtain a certificate: the authority counts failed
-	// ones. A process that does not know when the last one was waits for firstReissue.
+	// reissuePeriod is the time between attempts to obtain a certificate: the authority limits
+	// failures. A process that has not observed the last attempt waits for firstReissue.
 	firstReissue  = time.Hour
 	reissuePeriod = 24 * time.Hour
 )
 
-// backoff paces what the cloud refuses: each operation on each load balancer is repeated after some
-// seconds, then less and less often, and at once when it becomes another one. It does not outlive
-// the process.
+// backoff delays refused operations of each load balancer with an increasing delay; a changed
+// operation is not delayed. It does not survive a restart.
 type backoff struct {
 	mu      sync.Mutex
 	refused map[operation]*refused
@@ -33,18 +32,18 @@ type operation struct {
 }
 
 type refused struct {
-	op    string // with all that was asked for
+	op    string // with its arguments
 	err   error
 	delay time.Duration
 	until time.Time
-	// hinted: the server list says that the target can be reached, and the cloud was asked since.
+	// hinted: by the server list, the target is reachable, and the operation was retried since.
 	hinted bool
 }
 
 func newBackoff() *backoff { return &backoff{refused: make(map[operation]*refused)} }
 
-// contents is what makes an operation another one. A creation is the same while nodes come and go,
-// and a move while targets do.
+// contents identifies an operation with its arguments. A creation is the same when nodes change,
+// and a move when targets do.
 func contents(op lb.Op) string {
 	switch o := op.(type) {
 	case lb.Create:
@@ -56,7 +55,7 @@ func contents(op lb.Op) string {
 	return fmt.Sprintf("%#v", op)
 }
 
-// title identifies an operation: moving to a network is joining it.
+// title identifies an operation: a move to a network is the same as joining it.
 func title(op lb.Op) string {
 	if move, ok := op.(lb.MoveNetwork); ok {
 		op = move.Join
@@ -64,8 +63,8 @@ func title(op lb.Op) string {
 	return lb.Title(op)
 }
 
-// of returns why an operation was refused and is not to be repeated yet, or nil. An attempt to
-// obtain a certificate was just made when it is known to have failed.
+// of returns the refusal of an operation that must not be repeated yet, or nil. The first
+// RetryCertificate counts as refused just now.
 func (b *backoff) of(owner lb.Owner, op lb.Op) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -86,7 +85,7 @@ func (b *backoff) record(owner lb.Owner, op lb.Op, err error) {
 	defer b.mu.Unlock()
 	next := &refused{op: contents(op), err: err, delay: firstRetry}
 	if _, swap := lb.SwapOf(op); swap {
-		next.delay = longestRetry // each attempt takes something away first
+		next.delay = longestRetry // each attempt interrupts traffic
 	}
 	key := operation{owner, title(op)}
 	if known := b.refused[key]; known != nil && known.op == next.op {
@@ -111,7 +110,7 @@ func (b *backoff) forget(owner lb.Owner) {
 	maps.DeleteFunc(b.refused, func(key operation, _ *refused) bool { return key.owner == owner })
 }
 
-// next is after how long the first of an owner's operations is repeated; 0: none was refused.
+// next returns the delay until the first of an owner's operations may be repeated; 0: no refusal.
 func (b *backoff) next(owner lb.Owner) (next time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -133,15 +132,14 @@ func (b *backoff) anywhere(op lb.Op) (found []*refused) {
 	return found
 }
 
-// wasRefused reports whether any load balancer was refused an operation on a target.
 func (b *backoff) wasRefused(op lb.Op) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return len(b.anywhere(op)) > 0
 }
 
-// hint has an operation repeated at once when the server list shows that it can succeed now. A list
-// that contradicts the cloud is believed once.
+// hint allows to repeat an operation immediately when the server list shows that it can succeed
+// now. A list that contradicts the cloud has an effect only once.
 func (b *backoff) hint(op lb.Op, can bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -153,8 +151,7 @@ func (b *backoff) hint(op lb.Op, can bool) {
 	}
 }
 
-// reset has operations repeated at once that were refused for one of these reasons, and returns
-// whose they are.
+// reset allows to repeat the operations that were refused for a reason, and returns their owners.
 func (b *backoff) reset(reason func(error) bool) (owners []lb.Owner) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -167,7 +164,7 @@ func (b *backoff) reset(reason func(error) bool) (owners []lb.Owner) {
 	return owners
 }
 
-// explain keeps a better reason for a refusal.
+// explain replaces the error of a refusal by a better explanation.
 func (b *backoff) explain(owner lb.Owner, op lb.Op, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -176,7 +173,6 @@ func (b *backoff) explain(owner lb.Owner, op lb.Op, err error) {
 	}
 }
 
-// isRefusedTarget reports whether the cloud found fault with a target.
 func isRefusedTarget(err error) bool {
 	var rejected *lb.RejectedError
 	return errors.As(err, &rejected) && rejected.Target

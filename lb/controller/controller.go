@@ -27,23 +27,23 @@ import (
 	"github.com/underlay-ccm/underlay/lb"
 )
 
-// Name is the controller's name, upstream's.
+// Name is the controller's name, the same as in Kubernetes.
 const Name = "service-lb-controller"
 
 const (
-	// What failed is retried after this long, doubling; upstream's values.
+	// Retry delays, doubling; the same as in Kubernetes.
 	minRetryDelay = 5 * time.Second
 	maxRetryDelay = 5 * time.Minute
-	// What fails this often in a row gets an Event.
+	// announcedFailure is the number of consecutive failures before the first Event.
 	announcedFailure = 3
-	// After so many more failures it is told again: the API server forgets Events after an hour,
-	// and the condition says what was true before.
+	// announcedAgain is the number of failures between further Events: the API server deletes
+	// Events after an hour, and the condition is not updated.
 	announcedAgain = 10
 
 	defaultWorkers = 4
 )
 
-// Config is what the controller needs. All fields but Network, DedicatedRanges, RefreshRanges,
+// Config configures the controller. All fields but Network, DedicatedRanges, RefreshRanges,
 // Reachable, Doubt and Workers are required.
 type Config struct {
 	Client   corev1client.CoreV1Interface
@@ -51,28 +51,27 @@ type Config struct {
 	Nodes    coreinformers.NodeInformer
 	Slices   discoveryinformers.EndpointSliceInformer
 	Backend  lb.Backend
-	// Defaults names the cluster too: its name marks what is ours in the cloud.
+	// Defaults.Cluster marks the objects of this cluster in the cloud.
 	Defaults lb.Defaults
-	// Network is the ID of the network of this moment: one that is deleted and created again is
-	// another one to the cloud. Nil: Defaults has it.
+	// Network returns the current ID of the network, which changes if it is recreated. Nil: the ID
+	// in Defaults.
 	Network func() int64
-	// DedicatedRanges are where dedicated servers have their addresses in the network of this
-	// moment. Nil: Defaults has them.
+	// DedicatedRanges returns the current ranges of dedicated servers' addresses in the network.
+	// Nil: the ranges in Defaults.
 	DedicatedRanges func() []netip.Prefix
-	// RefreshRanges has DedicatedRanges looked up again unless that was done within the last 5
-	// minutes. It is called before the regular look while there is a dedicated server. Nil:
-	// somebody else sees to that.
+	// RefreshRanges updates DedicatedRanges unless that was done within the last 5 minutes. It is
+	// called before each periodic read while there is a dedicated server. Nil: the ranges are
+	// updated elsewhere.
 	RefreshRanges func(context.Context) error
-	// Reachable tells from a list of servers, which is not older than the given time and may be
-	// some minutes older than now, how targets can be reached: those that cannot are not added.
-	// Nil: nobody knows.
+	// Reachable returns from a list of servers how targets can be reached; other targets are not
+	// added. The list must not be older than notBefore and may be a few minutes old. Nil: unknown.
 	Reachable func(ctx context.Context, notBefore time.Time) (map[lb.Target]bool, error)
-	// Doubt returns an error unless the cloud that answers at the time of the call is the cluster's
-	// own project, and not that of another token. Nil: nobody knows.
+	// Doubt returns an error unless the cloud API's token at the time of the call belongs to the
+	// cluster's own project. Nil: unknown.
 	Doubt    func(context.Context) error
 	Recorder record.EventRecorder
 	Registry Registry
-	// Workers is how many load balancers are reconciled at a time. 0: 4.
+	// Workers is the number of load balancers that are reconciled concurrently. 0: 4.
 	Workers int
 }
 
@@ -90,26 +89,26 @@ type Controller struct {
 	damper    *damper
 	queue     workqueue.TypedRateLimitingInterface[lb.Owner]
 
-	// podIngress is held while annotations of Nodes are compared and written.
+	// podIngress guards annotations of Nodes between comparison and write.
 	podIngress   sync.Mutex
 	nodesWritten *kube.Newest[*corev1.Node]
 
-	// unserved and unhealthy remember since when listeners have had no healthy target, by their
-	// ports, and since when targets have not been healthy. Another process begins anew, but for
-	// what the Service's condition says.
+	// unserved and unhealthy record since when listeners (by port) have had no healthy target, and
+	// since when targets have not been healthy. They are lost on a restart; for listeners, the
+	// Service's condition replaces them.
 	unserved  *since[int]
 	unhealthy *since[lb.Target]
-	// unexplained are the UIDs of Services whose finalizer is not known to be ours.
+	// unexplained are the UIDs of Services with a finalizer of an unknown owner.
 	unexplained sync.Map
-	// addresses are those that Nodes on dedicated servers have had.
+	// addresses are all addresses that Nodes on dedicated servers have had.
 	addresses sync.Map
-	// nodesChanged is when a Node got other addresses, in Unix nanoseconds.
+	// nodesChanged is the time of the last change of a Node's addresses, in Unix nanoseconds.
 	nodesChanged atomic.Int64
-	// drifting are the balancers that the regular read has queued.
+	// drifting are the owners that periodic reads have queued.
 	drifting sync.Map
 }
 
-// New returns a controller that listens to its informers. Nothing happens before Run.
+// New returns a controller with handlers at its informers. It does nothing before Run.
 func New(cfg Config) (*Controller, error) {
 	if err := cfg.Defaults.Validate(); err != nil {
 		return nil, fmt.Errorf("load balancer defaults: %w", err)
@@ -151,7 +150,7 @@ func New(cfg Config) (*Controller, error) {
 	return c, nil
 }
 
-// The caches are in memory, and listing what they hold does not fail.
+// Lists from in-memory caches cannot fail.
 
 func (c *Controller) slicesOf(svc *corev1.Service) []*discoveryv1.EndpointSlice {
 	ofService := labels.SelectorFromSet(labels.Set{discoveryv1.LabelServiceName: svc.Name})
@@ -169,7 +168,7 @@ func (c *Controller) allNodes() []*corev1.Node {
 	return all
 }
 
-// Run works until the context ends, and returns when every worker has stopped.
+// Run runs the workers until ctx is done, and returns when all have stopped.
 func (c *Controller) Run(ctx context.Context) error {
 	logger := klog.FromContext(ctx).WithName(Name)
 	ctx = klog.NewContext(ctx, logger)
@@ -188,7 +187,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	for range workers {
 		running.Go(func() {
 			select {
-			case <-surveyed: // what there is decides about every load balancer
+			case <-surveyed: // planning needs the existing load balancers
 			case <-ctx.Done():
 			}
 			for c.next(ctx) {
@@ -201,7 +200,6 @@ func (c *Controller) Run(ctx context.Context) error {
 	return nil
 }
 
-// next reconciles one balancer of the queue; false when the queue is shut down.
 func (c *Controller) next(ctx context.Context) bool {
 	owner, quit := c.queue.Get()
 	if quit {
@@ -233,7 +231,6 @@ func (c *Controller) next(ctx context.Context) bool {
 	return true
 }
 
-// announceFailure tells of a failure that has not passed by itself so far.
 func (c *Controller) announceFailure(owner lb.Owner, err error) {
 	for _, svc := range c.allServices() {
 		role := roleOf(svc, c.cfg.Defaults)

@@ -10,8 +10,8 @@ import (
 	"github.com/underlay-ccm/underlay/lb"
 )
 
-// A pod that is a target and is not ready leaves after the time in which its health check finds out
-// too, and one that left so comes back after a while that doubles each time.
+// A pod that is a target and not ready is removed when its health check has failed too. After that
+// it is added again only after a delay that doubles each time.
 const (
 	leavesAfter = 50 * time.Second
 	shortRest   = time.Minute
@@ -19,14 +19,13 @@ const (
 	flapMemory  = time.Hour
 )
 
-// Changes of one load balancer are bounded, whatever its pods, nodes and users do: so many at once,
-// and one in each interval.
+// Changes of a load balancer are limited to a burst and a rate, whatever causes them.
 const (
 	burstOfChanges = 60
 	changeInterval = 30 * time.Second
 )
 
-// damper remembers since when pods are not ready, and how often they were not, by load balancers.
+// damper records by load balancer since when pods are not ready, and how often they were removed.
 type damper struct {
 	mu       sync.Mutex
 	flaps    map[lb.Owner]map[lb.Target]*flap
@@ -34,9 +33,9 @@ type damper struct {
 }
 
 type flap struct {
-	since time.Time // not ready; zero: it is, or is gone
+	since time.Time // since when not ready; zero: ready or deleted
 	left  time.Time
-	rest  time.Duration // after that
+	rest  time.Duration // delay before it is added again
 }
 
 type limiter struct {
@@ -48,9 +47,9 @@ func newDamper() *damper {
 	return &damper{flaps: make(map[lb.Owner]map[lb.Target]*flap), limiters: make(map[lb.Owner]*limiter)}
 }
 
-// damp returns the pods that are to be targets, and after how long there may be others; 0: not
-// before an endpoint changes. Without a ready pod, those that are targets and still there stay. A
-// nil damper takes those that are ready.
+// damp returns the pods that should be targets, and the time until that may change; 0: not before
+// an endpoint changes. If no pod is ready, existing targets among the endpoints are kept. A nil
+// damper returns all ready pods.
 func (d *damper) damp(owner lb.Owner, e endpoints, have lb.State, now time.Time) (pods []lb.Target, next time.Duration) {
 	if d == nil {
 		return e.pods.Targets, 0
@@ -62,7 +61,7 @@ func (d *damper) damp(owner lb.Owner, e endpoints, have lb.State, now time.Time)
 		known = make(map[lb.Target]*flap)
 		d.flaps[owner] = known
 	}
-	after := func(t time.Time) bool { // reports whether it is yet to come
+	after := func(t time.Time) bool { // reports whether t is in the future
 		left := max(t.Sub(now), 0)
 		next = sooner(next, left)
 		return left > 0
@@ -103,7 +102,7 @@ func (d *damper) damp(owner lb.Owner, e endpoints, have lb.State, now time.Time)
 	return pods, next
 }
 
-// change returns after how long a load balancer may be changed; 0: now, and it is taken to be.
+// change reserves a change of a load balancer, and returns the delay until it is allowed; 0: now.
 func (d *damper) change(owner lb.Owner) time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -121,7 +120,7 @@ func (d *damper) change(owner lb.Owner) time.Duration {
 	return 0
 }
 
-// acted is when a load balancer was changed last.
+// acted returns the time of a load balancer's last change.
 func (d *damper) acted(owner lb.Owner) time.Time {
 	d.mu.Lock()
 	defer d.mu.Unlock()

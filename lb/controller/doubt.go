@@ -10,23 +10,23 @@ import (
 	"github.com/underlay-ccm/underlay/lb"
 )
 
-// A token of another project sees nothing of this cluster, and that it sees nothing is true and
-// proves nothing. So what the cloud lacks is believed only of the cluster's own project. That is
-// proved by a load balancer whose labels name a Service, and by a creation that names servers, as
-// UIDs and servers' IDs are unique: what works as it should costs no request for this. Where there
-// is no such proof, [Config.Doubt] is called after the read that found nothing, since the token may
-// just have been changed. If it returns an error, any other Service's load balancer is the proof:
-// all of the cluster's cloud servers may really be gone, while others exist. It is called before
+// With a token of another project, the cluster's objects appear to be missing. So a missing object
+// counts only if the token belongs to the cluster's own project. Proof of that is a load balancer
+// with a Service's label, or a successful creation with servers as targets, because UIDs and
+// server IDs are unique: in normal operation this needs no extra request. Without such proof,
+// [Config.Doubt] is called after the read that found nothing, since the token may have changed
+// just then. If it returns an error, a load balancer of any other Service is proof too: all of the
+// cluster's cloud servers may be deleted while other servers exist. The check precedes
 //
-//	a Service that shows addresses is taken to have no load balancer
-//	a load balancer is created without servers, or a certificate before its load balancer
-//	a load balancer is adopted by its name
-//	a finalizer is removed without a load balancer, or with one that is not there to be deleted
-//	nodes close pods to a load balancer that is gone
+//	the conclusion that a Service with addresses has no load balancer
+//	the creation of a load balancer without servers, or of a certificate before its load balancer
+//	the takeover of a load balancer by its name
+//	the removal of a finalizer without a load balancer, or after its deletion returned ErrGone
+//	the removal of a deleted load balancer's access to pods
 //
-// Its error passes: nothing is written, and the Service is tried again.
+// Its error is transient: nothing is written, and the Service is retried.
 
-// checkProject returns an error unless the cloud is the cluster's own project.
+// checkProject returns an error unless the token belongs to the cluster's own project.
 func (c *Controller) checkProject(ctx context.Context) error {
 	if c.cfg.Doubt == nil {
 		return nil
@@ -41,8 +41,8 @@ func (c *Controller) checkProject(ctx context.Context) error {
 	return fmt.Errorf("what the cloud lacks is not taken for gone: %w", err)
 }
 
-// checkAbsent returns an error unless an owner, of which the last read found nothing, has really
-// nothing: other load balancers of the cluster's Services that the same list found are proof.
+// checkAbsent returns an error unless it is certain that an owner has no load balancer, after the
+// last read returned no result. Other Services' load balancers in the same list are proof.
 func (c *Controller) checkAbsent(ctx context.Context, owner lb.Owner) error {
 	if !c.states.listedFor(owner) {
 		if err := c.states.readAll(ctx, owner); err != nil {
@@ -55,14 +55,14 @@ func (c *Controller) checkAbsent(ctx context.Context, owner lb.Owner) error {
 	return c.checkProject(ctx)
 }
 
-// servesAny reports whether a load balancer carries the UID of a Service of the cluster.
+// servesAny reports whether a load balancer has the label of a Service of the cluster.
 func (c *Controller) servesAny(states []lb.State) bool {
 	return slices.ContainsFunc(c.allServices(), func(svc *corev1.Service) bool {
 		return slices.ContainsFunc(states, func(s lb.State) bool { return c.owner(svc).Carries(s.Labels) })
 	})
 }
 
-// proves reports whether an op that makes something fails in any project but the cluster's own.
+// proves reports whether an op can succeed only in the cluster's own project.
 func proves(op lb.Op) bool {
 	create, ok := op.(lb.Create)
 	return ok && slices.ContainsFunc(create.Spec.Targets, func(t lb.Target) bool { return t.Server != 0 })

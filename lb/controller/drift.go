@@ -13,15 +13,15 @@ import (
 	"github.com/underlay-ccm/underlay/lb"
 )
 
-// driftPeriod is how often the cloud is read although nothing happened in the cluster.
+// driftPeriod is the interval of reads of the cloud without a change in the cluster.
 const driftPeriod = 5 * time.Minute
 
-// watchDrift reads the cloud at once, and then regularly. Surveyed is closed when it was read.
+// watchDrift reads the cloud immediately, then periodically. The first read closes surveyed.
 func (c *Controller) watchDrift(ctx context.Context, surveyed chan struct{}) {
 	first := sync.OnceFunc(func() { close(surveyed) })
 	wait.JitterUntilWithContext(ctx, func(ctx context.Context) {
 		retry := wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.1, Steps: 10, Cap: driftPeriod}
-		// The error is the context's end: everything else is retried.
+		// The only possible error is ctx.Err: all other errors are retried.
 		_ = retry.DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
 			if err := c.drift(ctx); err != nil {
 				klog.FromContext(ctx).Error(err, "Reading the load balancers failed, will retry")
@@ -33,9 +33,9 @@ func (c *Controller) watchDrift(ctx context.Context, surveyed chan struct{}) {
 	}, driftPeriod, 0.1, true)
 }
 
-// drift reads all our load balancers, which costs one request for 50 of them, and queues every
-// balancer: those that are as they should be cost no other. It reads without Services too, for what
-// may have been left behind.
+// drift lists all load balancers of the cluster, with a request for each 50 of them, and queues
+// all owners. Without a difference they need no further request. It also runs without Services,
+// for orphans.
 func (c *Controller) drift(ctx context.Context) error {
 	before := c.allServices()
 	c.refreshDedicated(ctx)
@@ -70,8 +70,8 @@ func (c *Controller) drift(ctx context.Context) error {
 	return nil
 }
 
-// refreshDedicated updates where dedicated servers have their addresses in the network, if there is
-// any. What is known of that is good enough until the next time.
+// refreshDedicated updates the ranges of dedicated servers' addresses if there is such a server.
+// After an error, the previous ranges are used.
 func (c *Controller) refreshDedicated(ctx context.Context) {
 	if c.cfg.RefreshRanges == nil || !slices.ContainsFunc(c.allNodes(), dedicated) {
 		return
@@ -81,11 +81,10 @@ func (c *Controller) refreshDedicated(ctx context.Context) {
 	}
 }
 
-// rangesPeriod is how often it is looked whether the network has got other subnets for dedicated
-// servers, which costs no request.
+// rangesPeriod is the interval of checks for changed DedicatedRanges, which cost no request.
 const rangesPeriod = 15 * time.Second
 
-// watchRanges has targets asked for again when the network has got other subnets for them.
+// watchRanges queues all owners when the ranges of dedicated servers' addresses change.
 func (c *Controller) watchRanges(ctx context.Context) {
 	known := c.cfg.DedicatedRanges()
 	wait.UntilWithContext(ctx, func(context.Context) {
@@ -97,11 +96,12 @@ func (c *Controller) watchRanges(ctx context.Context) {
 	}, rangesPeriod)
 }
 
-// reportOrphans reports load balancers that carry our cluster's label and belong to no Service.
-// They stay: a label can be copied, and a cluster be restored from a backup.
+// reportOrphans reports load balancers with the cluster's label and no Service. They are never
+// deleted: labels can be copied, and a cluster restored from a backup.
 func (c *Controller) reportOrphans(ctx context.Context, before []*corev1.Service, states []lb.State) {
 	known := make(map[string]bool)
-	for _, svc := range slices.Concat(before, c.allServices()) { // some were created while the cloud was read
+	// Some were created during the read.
+	for _, svc := range slices.Concat(before, c.allServices()) {
 		known[string(svc.UID)] = true
 	}
 	orphans := 0

@@ -15,28 +15,27 @@ import (
 	"github.com/underlay-ccm/underlay/lb"
 )
 
-// endpoints are what EndpointSlices and Nodes say of the pods of a Service that may be targets.
+// endpoints are the pods of a Service that may be targets, from EndpointSlices and Nodes.
 type endpoints struct {
 	pods lb.Pods
-	// ports are the numbers of the Service's ports on the pods, in the Service's order.
+	// ports are the target ports of the Service's ports, in the Service's order.
 	ports [][]int
-	// unready are those that can't take traffic, and are not about to end.
+	// unready are pods that are not ready and not terminating.
 	unready []lb.Target
-	// known are all, whatever their state, that have an address like a target's, with their Nodes'
-	// names.
+	// known maps all pods that can be targets, in any state, to their Nodes' names.
 	known map[lb.Target]string
 }
 
-// backend is a pod at its addresses, of which a dual-stack Service has one in each of two slices.
+// backend is a pod; with a dual-stack Service its addresses are in two slices.
 type backend struct {
-	name, key          string // key is another for a pod that took the name of one that is gone
-	ready, terminating bool   // it takes traffic; it does if no other is ready
-	ends               bool   // it was told to terminate
+	name, key          string // key contains the pod's UID, which differs after it is recreated
+	ready, terminating bool   // terminating: used if no other pod is ready
+	ends               bool   // it is terminating
 	target             lb.Target
 }
 
-// readEndpoints reads the slices of a Service. Which endpoints take traffic is kube-proxy's rule:
-// those that are ready, and if none is, those that serve while they terminate.
+// readEndpoints reads the slices of a Service. As in kube-proxy, ready endpoints receive traffic,
+// or, if no endpoint is ready, serving endpoints that are terminating.
 func readEndpoints(svc *corev1.Service, all []*discoveryv1.EndpointSlice, nodes []*corev1.Node, pools bool) endpoints {
 	byName := make(map[string]*corev1.Node, len(nodes))
 	for _, n := range nodes {
@@ -85,8 +84,8 @@ func readEndpoints(svc *corev1.Service, all []*discoveryv1.EndpointSlice, nodes 
 	return e
 }
 
-// backendsOf are the pods of an endpoint, which is one pod. An endpoint that somebody else made may
-// name none, and have several addresses.
+// backendsOf returns the pod of an endpoint. Endpoints by other controllers may have no pod, and
+// several addresses.
 func backendsOf(slice *discoveryv1.EndpointSlice, at discoveryv1.Endpoint, nodes map[string]*corev1.Node) (all []backend) {
 	ends := ptr.Deref(at.Conditions.Terminating, false)
 	serves := ptr.Deref(at.Conditions.Serving, true)
@@ -107,13 +106,13 @@ func backendsOf(slice *discoveryv1.EndpointSlice, at discoveryv1.Endpoint, nodes
 	return all
 }
 
-// shortestOwn is the least length of a prefix for pods that a pool with source: node cuts out of a
-// server's own /64.
+// shortestOwn is the minimum prefix length of a pool with source: node, within a server's /64.
 const shortestOwn = 65
 
-// podOn is a pod on a cloud server as a target, or nothing if the cloud does not route its address
-// to the server: it lies in a public IPv6 prefix of the Node that is cut out of the server's own
-// /64. Where the Node shows an address in that, the two must agree; the cloud judges the rest.
+// podOn returns the target of a pod on a cloud server, or the zero Target if the cloud does not
+// route its address to the server. It does if the address is in a public IPv6 podCIDR within the
+// server's /64. If the Node has an external IPv6 address, it must be in the same /64; the cloud
+// checks the rest.
 func podOn(node *corev1.Node, address netip.Addr) lb.Target {
 	server, err := kube.ParseProviderID(node.Spec.ProviderID)
 	if err != nil || !address.Is6() || !address.IsGlobalUnicast() || address.IsPrivate() {
@@ -133,8 +132,8 @@ func podOn(node *corev1.Node, address netip.Addr) lb.Target {
 	return lb.Target{}
 }
 
-// portsOf are the numbers that the Service's ports have on these pods; on any, if there are none of
-// these; and what the Service says, if there are none.
+// portsOf returns the target ports of the Service's ports: on the given pods, else on any pod,
+// else as the Service specifies.
 func portsOf(svc *corev1.Service, all []*discoveryv1.EndpointSlice, pods []lb.Target) [][]int {
 	taken := make(map[netip.Addr]bool, len(pods))
 	for _, t := range pods {

@@ -15,21 +15,19 @@ import (
 	"github.com/underlay-ccm/underlay/lb"
 )
 
-// nodeDelay gathers changes of nodes and endpoints, so that a batch of them costs each load
-// balancer one plan.
+// nodeDelay batches changes of nodes and endpoints, so that each load balancer is planned once.
 const nodeDelay = time.Second
 
-// While targets that are pods follow each other, as in a rolling update, they are gathered for
-// longer: each batch costs a read and a poll, and what a second or two are to a target that comes
-// is little beside the time until it is found healthy.
+// Changes of pods that are targets are batched for longer during a rolling update: each batch
+// costs a read and a poll, and a new target waits longer for its health check than for the batch.
 const (
 	rollingDelay = 3 * time.Second
 	rollingTime  = 10 * time.Second
 )
 
-// onChange calls change with an object before and after a change; before is nil for one that was
-// added, after for one that was removed. Those that are there at the start wait for the first
-// reading of the cloud.
+// onChange returns a handler that calls change with an object before and after a change; before is
+// nil for an added object, after for a deleted object. Initial objects are queued by the first
+// read.
 func onChange[T any](change func(before, after *T)) cache.ResourceEventHandler {
 	notify := func(before, after any) {
 		if last, removed := before.(cache.DeletedFinalStateUnknown); removed {
@@ -52,10 +50,10 @@ func onChange[T any](change func(before, after *T)) cache.ResourceEventHandler {
 	}
 }
 
-// serviceChanged queues the balancers that a Service has to do with.
 func (c *Controller) serviceChanged(old, svc *corev1.Service) {
 	switch {
-	case svc == nil: // no load balancer is left: the finalizer makes that an update first
+	// The finalizer ensures that the load balancer was deleted in an earlier update.
+	case svc == nil:
 		owner := c.owner(old)
 		c.newest.Forget(old.UID)
 		c.unexplained.Delete(old.UID)
@@ -69,22 +67,23 @@ func (c *Controller) serviceChanged(old, svc *corev1.Service) {
 			return
 		}
 		key, carrying := c.keyOf(svc), c.states.carrying(c.owner(svc))
-		leaves := role != wanted && slices.ContainsFunc(carrying, lb.State.Shared) // what it shares, first
+		// The load balancers that it shares are reconciled first.
+		leaves := role != wanted && slices.ContainsFunc(carrying, lb.State.Shared)
 		if !leaves {
 			c.enqueue(key)
 		}
 		for _, s := range carrying {
-			// Queued twice, a balancer would be read twice if a worker begins in between.
+			// Queued twice, an owner would be read twice if a worker starts in between.
 			if owner := ownerOf(s, svc, c.cfg.Defaults.Cluster); leaves || owner != key {
 				c.enqueue(owner)
 			}
 		}
 	case !helpers.LoadBalancerStatusEqual(&old.Status.LoadBalancer, &svc.Status.LoadBalancer):
-		c.releaseOthers(svc) // one that it shows no more
+		c.releaseOthers(svc) // load balancers that the status no longer shows
 	}
 }
 
-// releaseOthers queues the balancers that serve a Service beside the one that it asks for.
+// releaseOthers queues the owners of all other load balancers that serve a Service.
 func (c *Controller) releaseOthers(svc *corev1.Service) {
 	for _, s := range c.states.carrying(c.owner(svc)) {
 		if other := ownerOf(s, svc, c.cfg.Defaults.Cluster); other != c.keyOf(svc) {
@@ -93,8 +92,8 @@ func (c *Controller) releaseOthers(svc *corev1.Service) {
 	}
 }
 
-// matters leaves out what we write ourselves, so that a write does not cause another reading of the
-// cloud. A status that another client changed is found by the regular one.
+// matters ignores our own writes, which must not cause another read of the cloud. A status that
+// another client changed is found by the periodic read.
 func matters(old, svc *corev1.Service) bool {
 	return old.UID != svc.UID ||
 		old.DeletionTimestamp.IsZero() != svc.DeletionTimestamp.IsZero() ||
@@ -103,8 +102,8 @@ func matters(old, svc *corev1.Service) bool {
 		!equality.Semantic.DeepEqual(old.Spec, svc.Spec)
 }
 
-// sliceChanged queues the balancer of a Service whose endpoints are its targets, or say which nodes
-// can be healthy: otherwise health checks see to it.
+// sliceChanged queues the owner of a Service if endpoints are its targets or determine which nodes
+// can be healthy. Otherwise health checks suffice.
 func (c *Controller) sliceChanged(old, slice *discoveryv1.EndpointSlice) {
 	nodes := old == nil || slice == nil || !maps.Equal(serving(old), serving(slice))
 	slice = cmp.Or(slice, old)
@@ -125,7 +124,6 @@ func (c *Controller) sliceChanged(old, slice *discoveryv1.EndpointSlice) {
 	}
 }
 
-// podsChanged queues a balancer whose targets are pods.
 func (c *Controller) podsChanged(owner lb.Owner) {
 	c.states.touch(owner)
 	delay := nodeDelay
@@ -135,8 +133,8 @@ func (c *Controller) podsChanged(owner lb.Owner) {
 	c.queue.AddAfter(owner, delay)
 }
 
-// nodeChanged queues the balancers when a node changes so that targets may be others. Heartbeats
-// are no such change. Where targets stay as they are, the plan says so, and no request is sent.
+// nodeChanged queues all owners if the change of a node can change targets, which heartbeats do
+// not. If the targets are the same, no request is sent.
 func (c *Controller) nodeChanged(old, node *corev1.Node) {
 	switch {
 	case node == nil:
@@ -151,7 +149,7 @@ func (c *Controller) nodeChanged(old, node *corev1.Node) {
 	c.enqueueAll()
 }
 
-// enqueueAll queues every balancer that a Service asks for, or that serves one.
+// enqueueAll queues every owner with a Service or a load balancer.
 func (c *Controller) enqueueAll() {
 	c.states.event()
 	for _, svc := range c.allServices() {
@@ -170,7 +168,7 @@ func (c *Controller) enqueueAll() {
 	}
 }
 
-// unknownTargets are the addresses among removed targets that no Node has had.
+// unknownTargets returns the removed addresses that no Node has had.
 func (c *Controller) unknownTargets(removed []lb.Target) (unknown []lb.Target) {
 	for _, t := range removed {
 		if _, known := c.addresses.Load(t.Address); t.Address.IsValid() && !t.Pod() && !known {

@@ -11,8 +11,8 @@ import (
 	"github.com/underlay-ccm/underlay/lb"
 )
 
-// targetsHealth says which listeners have had no healthy target for the time of a verdict. It looks
-// again when that time is over for the others, and for listeners that have just been opened.
+// targetsHealth returns notes about listeners without a healthy target for the time of a verdict,
+// and schedules a check of listeners that are new or for which that time has not passed.
 func (c *Controller) targetsHealth(svc *corev1.Service, spec lb.Spec, have lb.State, idle bool, opened []int) (notes []lb.Note) {
 	wanted, present := lb.ByPort(spec.Listeners), lb.ByPort(have.Listeners)
 	changed := func(l lb.Listener) bool {
@@ -20,13 +20,13 @@ func (c *Controller) targetsHealth(svc *corev1.Service, spec lb.Spec, have lb.St
 		return ok && want.Check != l.Check
 	}
 	found, said := have.Unserved(), saidOf(svc)
-	var ports []int // another check begins anew
+	var ports []int // a changed check starts a new period
 	for _, l := range found {
 		if !changed(l) {
 			ports = append(ports, l.Port)
 		}
 	}
-	ports = append(ports, opened...) // their time begins now
+	ports = append(ports, opened...) // a new listener starts a new period
 	since := c.unserved.look(string(svc.UID), ports, time.Now())
 	var next time.Duration
 	for _, l := range found {
@@ -52,8 +52,8 @@ func (c *Controller) targetsHealth(svc *corev1.Service, spec lb.Spec, have lb.St
 	return notes
 }
 
-// announceHealed tells of listeners that find targets healthy again, of which the Service says
-// otherwise.
+// announceHealed emits an Event for each healthy listener that the condition still reports as
+// unserved.
 func (c *Controller) announceHealed(svc *corev1.Service, have lb.State) {
 	said := saidOf(svc)
 	for _, l := range have.Listeners {
@@ -63,7 +63,6 @@ func (c *Controller) announceHealed(svc *corev1.Service, have lb.State) {
 	}
 }
 
-// saidOf is the message of the Service's condition.
 func saidOf(svc *corev1.Service) string {
 	if cond := meta.FindStatusCondition(svc.Status.Conditions, ConditionAccepted); cond != nil {
 		return cond.Message

@@ -15,7 +15,6 @@ import (
 	"github.com/underlay-ccm/underlay/lb"
 )
 
-// lookUp finds the certificates and primary IPs that a plan depends on.
 func (c *Controller) lookUp(ctx context.Context, in *lb.Input, o *outcome) (err error) {
 	if slices.ContainsFunc(in.Members, lb.Member.NeedsCertificates) {
 		if in.Certificates, err = c.backend.Certificates(ctx); err != nil {
@@ -37,9 +36,9 @@ func (c *Controller) lookUp(ctx context.Context, in *lb.Input, o *outcome) (err 
 	return nil
 }
 
-// unreachable returns why a cloud server cannot be reached as a target, by the server list, which
-// is cached: then the cloud is not asked to try. It is looked at only for a server that some load
-// balancer was refused.
+// unreachable returns a function that refuses targets on cloud servers that are unreachable by the
+// cached server list, which saves a request. The list is used only for servers that the cloud
+// refused.
 func (c *Controller) unreachable(ctx context.Context, o *outcome) func(lb.Op) error {
 	if c.cfg.Reachable == nil || !o.have.Exists() {
 		return func(lb.Op) error { return nil }
@@ -77,9 +76,9 @@ func (c *Controller) unreachable(ctx context.Context, o *outcome) func(lb.Op) er
 	}
 }
 
-// stillWanted asks the API server itself, before a creation, whether the Services are still there
-// and ask for this balancer. A cache can be older than that: a new leader may fill it from an API
-// server that lags behind, and a load balancer for a Service that is gone would be left for good.
+// stillWanted reads the Services from the API server before a creation, and reports whether they
+// still request this load balancer. The cache can be older: a new leader may fill it from an API
+// server that lags behind, and a load balancer for a deleted Service would never be deleted.
 func (c *Controller) stillWanted(ctx context.Context, o *outcome) (bool, error) {
 	for i, svc := range o.services {
 		if o.members[i].Standing != lb.Wanted {
@@ -98,8 +97,8 @@ func (c *Controller) stillWanted(ctx context.Context, o *outcome) (bool, error) 
 	return true, nil
 }
 
-// claimAll marks the Services that can be served as ours, see [Controller.claim]. One of which that
-// fails is not served, unless it is already, and the others go on.
+// claimAll claims the Services that can be served, by [Controller.claim]. A Service for which that
+// fails is omitted, unless it is served already.
 func (c *Controller) claimAll(ctx context.Context, o *outcome) error {
 	var errs []error
 	var members []lb.Member

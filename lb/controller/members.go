@@ -15,12 +15,12 @@ import (
 	"github.com/underlay-ccm/underlay/lb"
 )
 
-// A balancer is what a key of the queue stands for: the load balancer of a Service alone, or of the
-// group of Services that share one. Which one a Service belongs to is computed from the Service
-// each time, so that it cannot be remembered wrongly.
+// A balancer is identified by an lb.Owner, the key of the queue: the load balancer of a single
+// Service, or of the group of Services that share it. The owner is always computed from the
+// Service and never stored, so it cannot be stale.
 
-// KeyOf is the balancer that a Service asks for: its own, also where it asks for a shared one in a
-// way that is refused, or for none any more.
+// KeyOf returns the owner of the load balancer that a Service requests: its group if it validly
+// requests a shared load balancer, else the Service itself.
 func KeyOf(svc *corev1.Service, d lb.Defaults) lb.Owner {
 	if wants(svc, d) {
 		if group, err := lb.Group(svc.Namespace, svc.Annotations[lb.AnnotationShared], d.Shared); err == nil && group != "" {
@@ -30,30 +30,30 @@ func KeyOf(svc *corev1.Service, d lb.Defaults) lb.Owner {
 	return Owner(svc, d.Cluster)
 }
 
-// wants reports whether there should be a load balancer of ours.
+// wants reports whether the controller should provide a load balancer for the Service.
 func wants(svc *corev1.Service, d lb.Defaults) bool {
 	return svc.DeletionTimestamp.IsZero() && Ours(svc, d.Classless)
 }
 
-// balancer is a load balancer with the Services that have to do with it.
+// balancer is a load balancer and the Services that concern it.
 type balancer struct {
 	owner lb.Owner
 	have  lb.State
-	// members are served by it, or are to be, oldest first; services are the same ones.
+	// members are served by it, or should be, oldest first; services are the same Services.
 	members  []lb.Member
 	services []*corev1.Service
-	// departing ask for no load balancer of ours any more; left are served by another one; gone are
-	// UIDs of which the cluster has no Service.
+	// departing no longer request a load balancer of this controller; left are served by another
+	// load balancer; gone are UIDs in its labels without a Service.
 	departing, left []*corev1.Service
 	gone            []string
-	// unmarked is a Service that asks for none, and whose finalizer may be ours.
+	// unmarked is a Service without a request, with a finalizer that may be this controller's.
 	unmarked *corev1.Service
-	taken    []string      // names that the members' other load balancers have
-	next     time.Duration // until pods may be targets that are none, or the other way round; 0: not known
+	taken    []string      // of the members' other load balancers
+	next     time.Duration // time until damping allows other pods as targets; 0: unknown
 }
 
-// balancer finds what has to do with an owner. The error is that it has several load balancers:
-// then the rest is as though there were none.
+// balancer returns an owner's load balancer and Services. An error means that the owner has
+// several load balancers; then the result is without them.
 func (v Survey) balancer(owner lb.Owner) (balancer, error) {
 	b := balancer{owner: owner}
 	var asking []string
@@ -74,7 +74,7 @@ func (v Survey) balancer(owner lb.Owner) (balancer, error) {
 	return b, nil
 }
 
-// fill finds the Services of a balancer whose state is known.
+// fill adds the Services of b.have.
 func (v Survey) fill(b *balancer) {
 	byAge := slices.SortedFunc(slices.Values(v.Services), func(a, b *corev1.Service) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.UID, b.UID))
@@ -103,7 +103,7 @@ func (v Survey) fill(b *balancer) {
 	}
 }
 
-// leave takes in a Service that asks for another balancer.
+// leave adds a Service that requests another balancer.
 func (v Survey) leave(b *balancer, svc *corev1.Service, carried bool) {
 	shared := svc.Annotations[lb.AnnotationShared] != ""
 	switch {
@@ -111,7 +111,7 @@ func (v Survey) leave(b *balancer, svc *corev1.Service, carried bool) {
 	case !v.needs(svc, b.have):
 		b.left = append(b.left, svc)
 	case b.owner.Group != "" && shared && KeyOf(svc, v.Defaults).Group == "":
-		v.join(b, svc, lb.Frozen) // it is not known which one it asks for
+		v.join(b, svc, lb.Frozen) // the requested balancer is unknown
 	default:
 		v.join(b, svc, lb.Closing)
 	}
@@ -120,7 +120,7 @@ func (v Survey) leave(b *balancer, svc *corev1.Service, carried bool) {
 func (v Survey) join(b *balancer, svc *corev1.Service, standing lb.Standing) {
 	m, next := v.member(b.owner, svc, b.have, standing)
 	b.next = sooner(b.next, next)
-	m.Parsed = m.Parsed && standing != lb.Frozen // nothing of it is to be changed
+	m.Parsed = m.Parsed && standing != lb.Frozen // its part is not changed
 	b.members, b.services = append(b.members, m), append(b.services, svc)
 	owner := Owner(svc, v.Defaults.Cluster)
 	for _, s := range v.States {
@@ -130,8 +130,8 @@ func (v Survey) join(b *balancer, svc *corev1.Service, standing lb.Standing) {
 	}
 }
 
-// needs reports whether a Service that asks for another balancer has ports here that it is not
-// served at there, or shows addresses of this one.
+// needs reports whether a Service that requests another balancer must still be served by have:
+// because a port is not served there yet, or because its status has addresses of have.
 func (v Survey) needs(svc *corev1.Service, have lb.State) bool {
 	uid := string(svc.UID)
 	held := have
@@ -158,7 +158,7 @@ func (v Survey) needs(svc *corev1.Service, have lb.State) bool {
 }
 
 // shows reports whether a Service's status has an address of the load balancer, onlyThose whether
-// it has no other: one in the network is soon another load balancer's.
+// it has no other address: a private address may soon be another load balancer's.
 func shows(svc *corev1.Service, have lb.State) bool {
 	return slices.ContainsFunc(svc.Status.LoadBalancer.Ingress, func(in corev1.LoadBalancerIngress) bool { return isOf(in, have) })
 }
@@ -172,8 +172,8 @@ func isOf(in corev1.LoadBalancerIngress, have lb.State) bool {
 	return in.IP != "" && (in.IP == have.IPv4.String() || in.IP == have.IPv6.String() || in.IP == have.PrivateIP.String())
 }
 
-// member reads a Service together with what is known of nodes and endpoints. next is after how long
-// its pods may be others; 0: not before an endpoint changes.
+// member parses a Service and chooses its nodes and pods. next is the time until damping allows
+// other pods; 0: not before an endpoint changes.
 func (v Survey) member(owner lb.Owner, svc *corev1.Service, have lb.State, standing lb.Standing) (m lb.Member, next time.Duration) {
 	q, hasPods := question(svc), slices.ContainsFunc(have.Targets, lb.Target.Pod)
 	m = lb.Member{Standing: standing, HadManaged: hadManaged(svc), Holds: holds(svc)}
@@ -209,8 +209,8 @@ func (v Survey) member(owner lb.Owner, svc *corev1.Service, have lb.State, stand
 	if q.PodTargets && m.Parsed && len(m.Pods)+others == 0 && len(m.Spec.Hindrances()) == 0 {
 		notes = append(notes, noPods())
 	}
-	// The selector's syntax is Kubernetes', so it is read here; even when the rest is refused, so
-	// that the user learns everything at once.
+	// Package lb does not parse label selectors. This is done even if the Service is refused, so
+	// that the user gets all errors at once.
 	text := svc.Annotations[lb.AnnotationNodeSelector]
 	selector, err := labels.Parse(text)
 	if err != nil && !q.PodTargets {
@@ -225,7 +225,7 @@ func (v Survey) member(owner lb.Owner, svc *corev1.Service, have lb.State, stand
 	return m, next
 }
 
-// admit finds the nodes that a Service's load balancer may have as targets.
+// admit adds the nodes that the Service allows as targets.
 func (v Survey) admit(m *lb.Member, svc *corev1.Service, all []*discoveryv1.EndpointSlice, selector labels.Selector) {
 	endpoints := serving(all...)
 	m.Follows = local(svc) && !m.Service.PodTargets
@@ -249,8 +249,8 @@ func (v Survey) admit(m *lb.Member, svc *corev1.Service, all []*discoveryv1.Endp
 	}
 }
 
-// serving are the nodes with an endpoint that takes traffic, as kube-proxy's health check node port
-// counts them: ready is unknown means yes.
+// serving returns the nodes with a ready endpoint, by the rule of kube-proxy's health check node
+// port: unknown counts as ready.
 func serving(slices ...*discoveryv1.EndpointSlice) map[string]bool {
 	nodes := make(map[string]bool)
 	for _, slice := range slices {

@@ -49,7 +49,6 @@ func newMetrics(r Registry) (*controllerMetrics, error) {
 	return m, errors.Join(r.Register(m.syncs), r.Register(m.duration), r.Register(m.ops), r.Register(m.drifted), r.Register(m.orphaned))
 }
 
-// Results, as label values.
 const (
 	resultDone    = "done"
 	resultRefused = "refused"

@@ -15,9 +15,9 @@ import (
 // toBeDeletedTaint is set by the cluster autoscaler before it removes a node.
 const toBeDeletedTaint = "ToBeDeletedByClusterAutoscaler"
 
-// eligible reports whether a node may be a target: a cloud server or a dedicated one. Readiness is
-// not asked for, as in upstream's controller: health checks judge nodes faster and more finely. It
-// matters to a node that is no target yet, see [joins].
+// eligible reports whether a node may be a target: a cloud server or a dedicated server. As in the
+// service controller of Kubernetes, it need not be Ready, because health checks are faster and
+// more precise. Only new targets must be Ready, by joins.
 func eligible(node *corev1.Node) bool {
 	if !node.DeletionTimestamp.IsZero() || kube.Excluded(node) {
 		return false
@@ -26,14 +26,13 @@ func eligible(node *corev1.Node) bool {
 	return err == nil || dedicated(node)
 }
 
-// dedicated reports whether a node is a dedicated server: the cloud knows it by its addresses
-// alone.
+// dedicated reports whether a node is a dedicated server, which is a target by its addresses only.
 func dedicated(node *corev1.Node) bool {
 	_, err := kube.ParseDedicatedID(node.Spec.ProviderID)
 	return err == nil
 }
 
-// Is reports whether a target is a node, at any of its addresses, or a pod on it.
+// Is reports whether a target is the node, at any of its addresses, or a pod on it.
 func Is(node *corev1.Node, t lb.Target) bool {
 	if t.Address.IsValid() && !t.Pod() {
 		return eligible(node) && dedicated(node) && slices.Contains(reported(node), t.Address)
@@ -42,19 +41,18 @@ func Is(node *corev1.Node, t lb.Target) bool {
 	return err == nil && (eligible(node) || t.Pod()) && server == t.Server
 }
 
-// reported are all addresses in a node's status, those outside the cluster first.
+// reported returns all addresses in a node's status, external addresses first.
 func reported(node *corev1.Node) []netip.Addr {
 	return slices.Concat(kube.ExternalIPs(node), kube.InternalIPs(node))
 }
 
-// asTarget is how a Service's load balancer reaches a node. A dedicated server is known by its
-// Node's addresses alone, so that this needs no account of the Robot web service. ranges are where
-// its address in the network may lie; none: anywhere. With ipv6 the Service's node ports answer
-// there too.
+// asTarget converts a node for package lb. A dedicated server's addresses are from its Node's
+// status, so this needs no account of the Robot web service. Its private address must be in
+// ranges, if there are any. ipv6 means that the Service's node ports also accept IPv6.
 func asTarget(node *corev1.Node, ranges []netip.Prefix, ipv6 bool) lb.Node {
 	n := lb.Node{Name: node.Name}
 	if !dedicated(node) {
-		n.Server, _ = kube.ParseProviderID(node.Spec.ProviderID) // targets have one
+		n.Server, _ = kube.ParseProviderID(node.Spec.ProviderID) // eligible nodes have an ID
 		return n
 	}
 	for _, a := range kube.InternalIPs(node) {
@@ -68,8 +66,8 @@ func asTarget(node *corev1.Node, ranges []netip.Prefix, ipv6 bool) lb.Node {
 	return n
 }
 
-// publicAddress is the first IPv4 address that is reached from outside, or with ipv6, where there
-// is none, the first IPv6 address. A server without a vSwitch may have it as its InternalIP.
+// publicAddress returns the first public IPv4 address, or else, with ipv6, the first IPv6 address.
+// A server without a vSwitch may have it as its InternalIP.
 func publicAddress(all []netip.Addr, ipv6 bool) netip.Addr {
 	var second netip.Addr
 	for _, a := range all {
@@ -84,18 +82,17 @@ func publicAddress(all []netip.Addr, ipv6 bool) netip.Addr {
 	return second
 }
 
-// joins reports whether a node may become a target. A new node waits until it is Ready, because the
-// cloud may send traffic to targets that it has not judged yet; one that the autoscaler is about to
-// remove is not worth it. Either stays if it is a target: its health check takes new connections
-// away from it, and removing the target would cut those that are being drained.
+// joins reports whether a node may become a target. It must be Ready, because the cloud may send
+// traffic to targets that it has not checked yet, and the cluster autoscaler must not be about to
+// remove it. Existing targets are kept: their health check fails, which stops new connections,
+// while a removal would cut connections that are being drained.
 func joins(node *corev1.Node) bool {
 	return eligible(node) && kube.Ready(node) && !kube.Tainted(node, toBeDeletedTaint)
 }
 
-// maxRemoved is how many addresses an Event names: a message has at most 1024 bytes.
+// maxRemoved limits the addresses in an Event's message, which has at most 1024 bytes.
 const maxRemoved = 10
 
-// removal describes addresses that were removed.
 func removal(unknown []lb.Target) string {
 	names := make([]string, 0, len(unknown))
 	for _, t := range unknown {

@@ -17,34 +17,34 @@ import (
 	"github.com/underlay-ccm/underlay/lb"
 )
 
-// By annotations of Nodes, agents learn which pods load balancers may reach, see package
-// podingress. An annotation holds what is wanted as a whole, and is written where it differs.
+// Agents receive the pods that load balancers may reach by annotations of Nodes, by package
+// podingress. An annotation has the complete desired state, and is written if it differs.
 //
-//	pod                                        is in the annotation of its Node
-//	about to be a target                       before it is added
-//	target                                     yes
-//	endpoint, whatever its state               yes, so that one that is ready soon needs no wait
-//	no target any more, and no endpoint        no
+//	pod                                 in the annotation of its Node
+//	will become a target                before it is added
+//	target                              yes
+//	endpoint in any state               yes, so that it need not wait when it becomes ready
+//	neither a target nor an endpoint    no
 
-// podAccess is what the nodes of a Service's pods are to let through.
+// podAccess is the access that nodes of a Service's pods must allow.
 type podAccess struct {
 	source  netip.Addr // the load balancer's
 	ports   []int      // of the pods
 	targets []lb.Target
 }
 
-// accessBefore is what nodes are to let through before ops are carried out.
+// accessBefore returns the access that is needed before ops are executed.
 func (o *outcome) accessBefore() podAccess {
 	ports := slices.Clone(o.plan.Opens)
-	// Pods are reached at the present ports until the listeners change.
+	// Pods are reached at the current ports until the listeners change.
 	if len(ports) == 0 || routesToPods(o.have) {
 		ports = slices.Concat(ports, lb.PortsOf(o.have.Listeners))
 	}
 	return podAccess{source: o.have.IPv6, ports: ports, targets: podsAmong(o.have.Targets, o.plan.Spec.Targets)}
 }
 
-// accessAfter is what nodes are to let through when ops were carried out: nothing if no pods are
-// targets. Without a plan that can be used it is what the load balancer has.
+// accessAfter returns the access that is needed after ops were executed; it is empty if no pods
+// are targets. Without a usable plan it is the access for the existing load balancer.
 func (o *outcome) accessAfter() podAccess {
 	removed := func(t lb.Target) bool { return slices.Contains(o.removed, t) }
 	targets := slices.DeleteFunc(podsAmong(o.have.Targets, o.plan.Spec.Targets), removed)
@@ -54,24 +54,24 @@ func (o *outcome) accessAfter() podAccess {
 	}
 	ports := o.plan.Opens
 	failed := o.transient != nil || slices.ContainsFunc(o.notes, rejected)
-	if !usable || routesToPods(o.have) && failed { // a listener may be as it was
+	// A listener may not have changed.
+	if !usable || routesToPods(o.have) && failed {
 		ports = slices.Concat(ports, lb.PortsOf(o.have.Listeners))
 	}
 	return podAccess{source: o.have.IPv6, ports: ports, targets: targets}
 }
 
-// routesToPods reports whether listeners route to ports of pods: all targets are.
+// routesToPods reports whether listeners forward to ports of pods, because all targets are pods.
 func routesToPods(have lb.State) bool {
 	isNode := func(t lb.Target) bool { return !t.Pod() }
 	return len(have.Targets) > 0 && !slices.ContainsFunc(have.Targets, isNode)
 }
 
-// podsAmong are the pods among lists of targets.
 func podsAmong(lists ...[]lb.Target) []lb.Target {
 	return slices.DeleteFunc(slices.Concat(lists...), func(t lb.Target) bool { return !t.Pod() })
 }
 
-// allowAccess writes what a Service needs, with the endpoints that there are now.
+// allowAccess writes the access that a Service needs, including its current endpoints.
 func (c *Controller) allowAccess(ctx context.Context, svc *corev1.Service, access podAccess) error {
 	c.podIngress.Lock()
 	defer c.podIngress.Unlock()
@@ -93,7 +93,7 @@ func (c *Controller) allowAccess(ctx context.Context, svc *corev1.Service, acces
 	return errors.Join(errs...)
 }
 
-// annotations are the values by the names of Nodes.
+// annotations returns the annotation's values by Node name.
 func (a podAccess) annotations(
 	sources []netip.Prefix, known map[lb.Target]string, nodes []*corev1.Node,
 ) map[string]string {
@@ -127,8 +127,8 @@ func (a podAccess) annotations(
 	return values
 }
 
-// annotateNode sets an annotation of a Node, or removes it. The patch has the Node's UID, so that
-// another Node of the same name is left alone.
+// annotateNode sets or removes an annotation of a Node. The patch contains the UID, so that
+// another Node of the same name is not changed.
 func (c *Controller) annotateNode(ctx context.Context, node *corev1.Node, key, want string) error {
 	var value any
 	if want != "" {
@@ -151,16 +151,15 @@ func (c *Controller) annotateNode(ctx context.Context, node *corev1.Node, key, w
 	return nil
 }
 
-// removeOrphanedAccess removes the annotations that are about Services without a load balancer of
-// their own. States are what the cloud had after these Services were listed: a Service with one
-// there keeps its annotations, even if it is not ours to serve any more or the cache does not have
-// it yet.
+// removeOrphanedAccess removes annotations for Services without a load balancer of their own.
+// States were read after the Services in before were listed: a Service with a load balancer keeps
+// its annotations, even if another controller serves it now or the cache does not have it yet.
 func (c *Controller) removeOrphanedAccess(ctx context.Context, before []*corev1.Service, states []lb.State) error {
 	orphans := func() map[*corev1.Node][]string {
 		current := make(map[string]bool)
 		for _, s := range states {
 			for _, uid := range s.Services() {
-				current[uid] = current[uid] || !s.Shared() // the targets of a shared one are nodes
+				current[uid] = current[uid] || !s.Shared() // shared: targets are nodes
 			}
 		}
 		for _, svc := range slices.Concat(before, c.allServices()) {
@@ -184,7 +183,7 @@ func (c *Controller) removeOrphanedAccess(ctx context.Context, before []*corev1.
 	if len(orphans()) == 0 {
 		return nil
 	}
-	// This may wait for the cloud, and Services come and go concurrently: orphans are found again.
+	// This may wait for the cloud while Services change, so orphans are computed again.
 	if err := c.checkProject(ctx); err != nil {
 		return err
 	}

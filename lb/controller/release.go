@@ -13,14 +13,13 @@ import (
 	"github.com/underlay-ccm/underlay/lb"
 )
 
-// ends reports whether a load balancer is to be deleted because nothing that it serves is left. One
-// that no Service left stays, even if it serves nothing: it is not known what became of its
-// Services.
+// ends reports whether a load balancer must be deleted because it no longer serves any Service. If
+// no Service departed from it, it is kept without listeners, because its Services are unknown.
 func (c *Controller) ends(o *outcome) bool {
 	return o.have.Exists() && len(o.plan.Spec.Listeners) == 0 && len(o.left)+len(o.departing) > 0 && !o.plan.Refused
 }
 
-// end deals with a balancer that no Service asks for. What was read of it is fresh.
+// end handles a balancer that no Service requests. Its state was just read.
 func (c *Controller) end(ctx context.Context, o *outcome) ([]lb.Note, error) {
 	switch {
 	case o.unmarked != nil:
@@ -49,7 +48,7 @@ func (c *Controller) end(ctx context.Context, o *outcome) ([]lb.Note, error) {
 	return nil, nil
 }
 
-// deleted tells of a load balancer that is gone, and has those reconciled that waited for that.
+// deleted records the deletion of a load balancer, and queues the Services that waited for it.
 func (c *Controller) deleted(ctx context.Context, o *outcome) (again bool) {
 	c.states.forget(o.have.ID)
 	c.unhealthy.look(o.owner.Key(), nil, time.Now())
@@ -63,7 +62,7 @@ func (c *Controller) deleted(ctx context.Context, o *outcome) (again bool) {
 		if o.owner.Group == "" {
 			c.cfg.Recorder.Event(svc, corev1.EventTypeNormal, reasonNowShared,
 				fmt.Sprintf("The load balancer shared as %q serves the Service now, at other addresses; its own, %q, is deleted", c.keyOf(svc).Group, o.have.Name))
-			_ = c.allowAccess(ctx, svc, podAccess{}) // the regular look repeats it
+			_ = c.allowAccess(ctx, svc, podAccess{}) // the periodic read retries it
 		}
 		c.enqueue(c.keyOf(svc))
 	}
@@ -71,10 +70,10 @@ func (c *Controller) deleted(ctx context.Context, o *outcome) (again bool) {
 	return len(o.members) > 0
 }
 
-// reasonNowShared: a Service that had a load balancer of its own shares one now.
+// reasonNowShared: a Service replaced its own load balancer by a shared load balancer.
 const reasonNowShared = "SharingLoadBalancer"
 
-// tellDeparting says at Services what is in the way of their end, if that is for a person to mend.
+// tellDeparting updates the conditions of departing Services if a user must fix the error.
 func (c *Controller) tellDeparting(ctx context.Context, o *outcome, departing []*corev1.Service, why error) ([]lb.Note, error) {
 	note, known := noteOf(why, lb.Spec{})
 	if !known {
@@ -86,7 +85,7 @@ func (c *Controller) tellDeparting(ctx context.Context, o *outcome, departing []
 	return []lb.Note{note}, c.tellAll(ctx, departing, note)
 }
 
-// tellAll makes a note the condition of Services whose addresses stay as they are.
+// tellAll sets the conditions of Services and keeps their addresses.
 func (c *Controller) tellAll(ctx context.Context, services []*corev1.Service, note lb.Note) error {
 	var errs []error
 	for _, svc := range services {
@@ -96,15 +95,15 @@ func (c *Controller) tellAll(ctx context.Context, services []*corev1.Service, no
 	return errors.Join(errs...)
 }
 
-// release removes what a Service has that asks for no load balancer of ours any more, then lets it
-// go. Where it shares one, it leaves that first.
+// release deletes all cloud objects of a Service that no longer requests a load balancer of this
+// controller, then removes its finalizer. It leaves shared load balancers first.
 func (c *Controller) release(ctx context.Context, o *outcome, svc *corev1.Service) ([]lb.Note, error) {
 	if c.leave(o, svc) {
 		return nil, nil
 	}
 	have, err := o.have, error(nil)
-	// What the Hetzner controller made for a Service that is another implementation's now is
-	// theirs.
+	// After a handover, the Hetzner controller's load balancer belongs to the other
+	// implementation.
 	if !have.Exists() && !c.handedOver(svc) {
 		have, err = c.candidate(ctx, o, lb.Spec{Owner: c.owner(svc)})
 	}
@@ -142,8 +141,8 @@ func (c *Controller) release(ctx context.Context, o *outcome, svc *corev1.Servic
 	return nil, c.letGo(ctx, svc)
 }
 
-// markDeparting marks Services that are to be released and that nothing of ours marks, before
-// anything is removed, so that an interrupted release goes on although nothing is left to be found.
+// markDeparting claims Services to release without our marks before anything is deleted, so that
+// an interrupted release continues even if there is no object left in the cloud.
 func (c *Controller) markDeparting(ctx context.Context, o *outcome) error {
 	for i, svc := range o.departing {
 		if roleOf(svc, c.cfg.Defaults) == unmarked {
@@ -157,8 +156,8 @@ func (c *Controller) markDeparting(ctx context.Context, o *outcome) error {
 	return nil
 }
 
-// leave has what a Service shares reconciled without it, and reports whether there is any. A shared
-// load balancer that lost the label of its group is the last one's alone.
+// leave queues the balancers that a Service shares, and reports whether there is any. A shared
+// load balancer without the group's label belongs to its last Service alone.
 func (c *Controller) leave(o *outcome, svc *corev1.Service) (shares bool) {
 	for _, s := range c.states.carrying(c.owner(svc)) {
 		other := lb.GroupOwner(c.cfg.Defaults.Cluster, s.Group())
@@ -179,8 +178,7 @@ func (c *Controller) leave(o *outcome, svc *corev1.Service) (shares bool) {
 	return shares
 }
 
-// announceLeft says that a Service went and no load balancer with it, where its user might think
-// otherwise.
+// announceLeft warns that no load balancer was deleted, if the user may expect a deletion.
 func (c *Controller) announceLeft(svc *corev1.Service) {
 	none := fmt.Sprintf("No load balancer with the labels of this Service and of cluster %q exists, so none was deleted", c.cfg.Defaults.Cluster)
 	switch {
@@ -191,8 +189,8 @@ func (c *Controller) announceLeft(svc *corev1.Service) {
 	}
 }
 
-// cleanLeftover releases a Service whose load balancer the Hetzner controller made, or tells what
-// is in the way of its finalizer.
+// cleanLeftover releases a Service with a load balancer of the Hetzner controller, or reports why
+// the finalizer is kept.
 func (c *Controller) cleanLeftover(ctx context.Context, o *outcome) ([]lb.Note, error) {
 	svc := o.unmarked
 	if _, told := c.unexplained.Load(svc.UID); told || svc.Spec.Type == corev1.ServiceTypeLoadBalancer {
@@ -220,7 +218,8 @@ func (c *Controller) cleanLeftover(ctx context.Context, o *outcome) ([]lb.Note, 
 	return c.release(ctx, o, o.departing[0])
 }
 
-// announceUnexplained tells once in a process why a finalizer stays, and how to remove it.
+// announceUnexplained emits an Event, once per process, with the reason why a finalizer is kept
+// and the command to remove it.
 func (c *Controller) announceUnexplained(svc *corev1.Service, why string) {
 	if _, told := c.unexplained.LoadOrStore(svc.UID, true); told {
 		return

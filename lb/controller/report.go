@@ -12,8 +12,8 @@ import (
 	"github.com/underlay-ccm/underlay/lb"
 )
 
-// report writes what became of a balancer to each Service that asks for it, and tells of it by
-// Events. Those that ask for another one are told by that. The notes are all that there is to say.
+// report writes the result to each Service that requests the balancer, and emits Events. Services
+// that request another balancer are reported by that. It returns all notes.
 func (c *Controller) report(ctx context.Context, o *outcome) (all []lb.Note, err error) {
 	unknown := c.unknownTargets(o.removed)
 	var errs []error
@@ -26,7 +26,7 @@ func (c *Controller) report(ctx context.Context, o *outcome) (all []lb.Note, err
 			continue
 		}
 		if now, err := c.services.Services(svc.Namespace).Get(svc.Name); err == nil && c.keyOf(now) != o.owner {
-			c.enqueue(c.keyOf(now)) // it asks for another one meanwhile
+			c.enqueue(c.keyOf(now)) // it requests another balancer now
 			c.enqueue(o.owner)
 			continue
 		}
@@ -46,7 +46,6 @@ func (o *outcome) notesOf(i int) []lb.Note {
 	return notesOf(o.members[i], o.plan, i, slices.Concat(o.plan.Notes, o.notes))
 }
 
-// reportTo writes what became of one Service.
 func (c *Controller) reportTo(ctx context.Context, o *outcome, i int) error {
 	m, svc, part := o.members[i], o.services[i], o.plan.Part(i)
 	exists := o.seen && o.have.Exists()
@@ -65,7 +64,7 @@ func (c *Controller) reportTo(ctx context.Context, o *outcome, i int) error {
 	t.managed = hadManaged(svc) && (!m.Parsed || m.Spec.Managed != nil || o.transient != nil || slices.ContainsFunc(t.notes, rejected))
 	var err error
 	if o.transient != nil && condition(t.notes).Status == metav1.ConditionTrue {
-		// Nothing is accepted that is not there; but addresses that are there can be used.
+		// The condition must not be Accepted after an error, but existing addresses are usable.
 		updated := svc.DeepCopy()
 		updated.Status.LoadBalancer = t.status
 		_, err = c.patch(ctx, svc, updated)
@@ -85,7 +84,7 @@ func (c *Controller) reportTo(ctx context.Context, o *outcome, i int) error {
 	return err
 }
 
-// ownerOf is the balancer that a load balancer is, which carries a Service's label.
+// ownerOf returns the owner of a load balancer with a Service's label.
 func ownerOf(s lb.State, svc *corev1.Service, cluster string) lb.Owner {
 	if s.Group() != "" {
 		return lb.GroupOwner(cluster, s.Group())
@@ -93,7 +92,7 @@ func ownerOf(s lb.State, svc *corev1.Service, cluster string) lb.Owner {
 	return Owner(svc, cluster)
 }
 
-// statusOf is what a Service's status shows of the load balancer, of which state has the Service's
+// statusOf returns the Service's status of the load balancer. state has only the Service's
 // listeners.
 func (c *Controller) statusOf(o *outcome, i int, state lb.State) corev1.LoadBalancerStatus {
 	m, svc, part := o.members[i], o.services[i], o.plan.Part(i)
@@ -104,12 +103,12 @@ func (c *Controller) statusOf(o *outcome, i int, state lb.State) corev1.LoadBala
 	case !o.seen:
 		return now
 	case elsewhere && !(complete && m.Parsed && o.transient == nil):
-		return now // it is served there until this one has all of its ports
+		return now // it keeps serving until this load balancer has all ports
 	case !o.have.Exists() && (o.transient != nil || foreign(svc) || slices.ContainsFunc(o.found, func(s lb.State) bool { return onlyThose(svc, s) })):
-		return now // those of a load balancer that is not ours, or that will soon be back
+		return now // may be another controller's, or be used again after the error
 	case !o.have.Exists() || len(state.Listeners) == 0:
 		return corev1.LoadBalancerStatus{}
-	case !m.Parsed: // how the load balancer is to be shown is among what cannot be used
+	case !m.Parsed: // the settings of the status are unknown
 		return now
 	}
 	spec := m.Spec

@@ -12,22 +12,22 @@ import (
 	"github.com/underlay-ccm/underlay/lb"
 )
 
-// LoadBalancerClass is the class that is always ours.
+// LoadBalancerClass is the class that this controller always serves.
 const LoadBalancerClass = "underlay.dev/hcloud"
 
-// ConditionAccepted on a Service says whether its load balancer is all that the Service asks for.
-// It also marks the Service as one that we have dealt with.
+// ConditionAccepted reports on a Service whether its load balancer fulfills all requests. It also
+// marks Services that this controller has handled.
 const ConditionAccepted = kube.ConditionAccepted
 
-// conditionManaged remembers, before one is asked for, that the Service has a managed certificate:
-// it must not outlive the Service, and looking for one would cost every Service a request.
+// conditionManaged records, before the request, that the Service has a managed certificate: it
+// must be deleted with the Service, and a lookup for every Service would cost a request.
 const conditionManaged = "underlay.dev/ManagedCertificate"
 
-// conditionForeign says that addresses in a Service's status may be those of another controller.
+// conditionForeign marks that addresses in a Service's status may belong to another controller.
 const conditionForeign = "underlay.dev/AddressesOfOthers"
 
-// Ours reports whether a Service of type LoadBalancer is for us to serve; with classless, those
-// without a loadBalancerClass are.
+// Ours reports whether this controller serves a Service of type LoadBalancer; with classless, also
+// without a loadBalancerClass.
 func Ours(svc *corev1.Service, classless bool) bool {
 	if svc.Spec.Type != corev1.ServiceTypeLoadBalancer {
 		return false
@@ -42,35 +42,33 @@ func (c *Controller) wants(svc *corev1.Service) bool { return wants(svc, c.cfg.D
 
 func (c *Controller) keyOf(svc *corev1.Service) lb.Owner { return KeyOf(svc, c.cfg.Defaults) }
 
-// role is what a Service is to us.
+// role is a Service's relation to this controller.
 type role int
 
 const (
-	// unrelated: it is another implementation's, or asks for no load balancer.
+	// unrelated: another implementation serves it, or it requests no load balancer.
 	unrelated role = iota
-	// wanted: there should be a load balancer of ours.
+	// wanted: it should have a load balancer of this controller.
 	wanted
-	// kept: it has no class, and we served it until the configuration said otherwise. A changed
-	// setting must not take traffic down, so its load balancer is only removed with the Service.
+	// kept: it has no class, and this controller served it before the configuration changed. A
+	// setting must not interrupt traffic, so its load balancer is deleted only with the Service.
 	kept
-	// departing: it asks for none of ours any more, and we may have left something behind.
+	// departing: it no longer requests a load balancer here, but may own cloud objects.
 	departing
-	// unmarked: nothing of ours marks it, and it may have a load balancer all the same: the Hetzner
-	// controller made it, or the status got lost, and the Service asked for none any more, or was
-	// deleted, while no controller ran. Its finalizer says that there is something to clean up, and
-	// an exact label that it is ours.
+	// unmarked: it is not marked, but may have a load balancer: the Hetzner controller created it,
+	// or the status was lost, and the Service was changed or deleted while no controller ran. Its
+	// finalizer means that there may be something to delete; only an exact label proves ownership.
 	unmarked
 )
 
-// roleOf finds the role of a Service. The finalizer alone proves nothing: every implementation uses
-// the same one.
+// roleOf returns the role of a Service. The finalizer proves nothing: all implementations use it.
 func roleOf(svc *corev1.Service, d lb.Defaults) role {
 	deleted, finalizer := !svc.DeletionTimestamp.IsZero(), helpers.HasLBFinalizer(svc)
 	switch ours := Ours(svc, d.Classless); {
 	case !deleted && ours:
 		return wanted
 	case heldByNodes(svc) && !finalizer:
-		return unrelated // the condition is of the controller that gives it addresses of nodes
+		return unrelated // the condition is that of the controller that gives it addresses of nodes
 	case deleted && finalizer && (ours || heldByNodes(svc)):
 		return departing
 	case !deleted && svc.Spec.Type == corev1.ServiceTypeLoadBalancer && svc.Spec.LoadBalancerClass == nil:
@@ -87,38 +85,32 @@ func marked(svc *corev1.Service) bool {
 	return meta.FindStatusCondition(svc.Status.Conditions, ConditionAccepted) != nil
 }
 
-// holds reports whether a Service may have a load balancer.
+// holds reports whether a Service may have a load balancer, by its finalizer.
 func holds(svc *corev1.Service) bool { return helpers.HasLBFinalizer(svc) }
 
-// showsAny reports whether a Service's status shows addresses of a load balancer.
 func showsAny(svc *corev1.Service) bool { return len(svc.Status.LoadBalancer.Ingress) > 0 }
 
-// nameTaken reports whether the Service's name for a load balancer was found to be taken.
 func nameTaken(svc *corev1.Service) bool {
 	cond := meta.FindStatusCondition(svc.Status.Conditions, ConditionAccepted)
 	return cond != nil && cond.Reason == lb.ReasonNotOwned
 }
 
-// foreign reports whether the addresses of a Service may be those of somebody else's load balancer.
 func foreign(svc *corev1.Service) bool {
 	return meta.IsStatusConditionTrue(svc.Status.Conditions, conditionForeign)
 }
 
-// heldByNodes reports whether a Service is of the class whose addresses nodes hold. Its condition
-// is that controller's, which has no finalizer: one that is there is ours, from when the Service
-// had another class or none.
+// heldByNodes reports whether a Service has the class of addresses on nodes. Its condition is from
+// that controller, which uses no finalizer: a finalizer is from before the Service had the class.
 func heldByNodes(svc *corev1.Service) bool {
 	return svc.Spec.Type == corev1.ServiceTypeLoadBalancer && svc.Spec.LoadBalancerClass != nil && *svc.Spec.LoadBalancerClass == kube.AddressClass
 }
 
-// handedOver reports whether a Service of type LoadBalancer is another implementation's now.
-// Finalizer and addresses are theirs then, also when the Service is about to go: every
-// implementation writes the same fields.
+// handedOver reports whether another implementation serves a Service of type LoadBalancer now.
+// Then it owns finalizer and addresses, even during deletion: all write the same fields.
 func (c *Controller) handedOver(svc *corev1.Service) bool {
 	return svc.Spec.Type == corev1.ServiceTypeLoadBalancer && svc.Spec.LoadBalancerClass != nil && !Ours(svc, c.cfg.Defaults.Classless)
 }
 
-// addresses are those that the status shows.
 func addresses(svc *corev1.Service) string {
 	var all []string
 	for _, in := range svc.Status.LoadBalancer.Ingress {
@@ -127,20 +119,19 @@ func addresses(svc *corev1.Service) string {
 	return strings.Join(all, ", ")
 }
 
-// Owner is the Service as an owner of things in the cloud.
+// Owner returns the Service as an owner of objects in the cloud.
 func Owner(svc *corev1.Service, cluster string) lb.Owner {
 	return lb.Owner{Cluster: cluster, UID: string(svc.UID)}
 }
 
 func (c *Controller) owner(svc *corev1.Service) lb.Owner { return Owner(svc, c.cfg.Defaults.Cluster) }
 
-// hadManaged reports whether a managed certificate was made for the Service, and may still be
-// there.
+// hadManaged reports whether the Service may have a managed certificate.
 func hadManaged(svc *corev1.Service) bool {
 	return meta.FindStatusCondition(svc.Status.Conditions, conditionManaged) != nil
 }
 
-// question is what package lb needs to know of a Service.
+// question converts a Service for package lb.
 func question(svc *corev1.Service) lb.Service {
 	families := svc.Spec.IPFamilies
 	q := lb.Service{
@@ -167,8 +158,8 @@ func local(svc *corev1.Service) bool {
 	return svc.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
 }
 
-// sourceRanges are the field's, or those of the annotation that was there before it. They are not
-// parsed: a range that nobody can read is still a wish to keep others out.
+// sourceRanges returns the field, or the older annotation. They are not parsed: an unreadable
+// range is still meant to restrict clients.
 func sourceRanges(svc *corev1.Service) []string {
 	if len(svc.Spec.LoadBalancerSourceRanges) > 0 {
 		return svc.Spec.LoadBalancerSourceRanges

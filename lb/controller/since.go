@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// sooner is the shorter of two times to wait; 0: there is nothing to wait for.
+// sooner returns the shorter delay; 0 means no delay is pending.
 func sooner(a, b time.Duration) time.Duration {
 	if a == 0 || b > 0 && b < a {
 		return b
@@ -13,8 +13,8 @@ func sooner(a, b time.Duration) time.Duration {
 	return a
 }
 
-// since remembers since when something is found again and again, by the UID of the Service that it
-// is found at. It does not outlive the process.
+// since records by Service UID since when something has been found without interruption. It does
+// not survive a restart.
 type since[K comparable] struct {
 	mu    sync.Mutex
 	since map[string]map[K]time.Time
@@ -22,7 +22,7 @@ type since[K comparable] struct {
 
 func newSince[K comparable]() *since[K] { return &since[K]{since: make(map[string]map[K]time.Time)} }
 
-// look replaces what was found at the last look, and returns since when each is found.
+// look replaces the set of keys, and returns since when each has been in it.
 func (s *since[K]) look(uid string, found []K, now time.Time) map[K]time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()

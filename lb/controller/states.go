@@ -11,31 +11,30 @@ import (
 	"github.com/underlay-ccm/underlay/lb"
 )
 
-// freshness is for how long what was read of the cloud is good enough to act upon.
+// freshness limits the age of a read on which writes may be based.
 const freshness = 30 * time.Second
 
-// states are the cluster's load balancers as they were read last. One list feeds all that are
-// reconciled because of the same events; after a write, a load balancer is read again by itself.
+// states caches the cluster's load balancers. A list serves all reconciliations after the same
+// events; after a write, only the changed load balancer is read again.
 type states struct {
 	backend lb.Backend
 	cluster string
 
 	mu    sync.Mutex
 	known map[int64]reading
-	// reads are the last reads of single owners, expired when what was read before became too old.
-	// Both are forgotten when a later list ends.
-	// What was read before an owner's targets were written shows them as they were made, and is not
-	// acted upon.
+	// reads are the last reads of single owners; expired is when an owner's earlier reads became
+	// outdated; written is when its targets were written: earlier reads have the expected targets
+	// and must not be the basis of a write. A later list clears all three.
 	reads, expired, written map[lb.Owner]moment
-	// due is when what was read of an owner becomes too old by itself.
+	// due is when the reads of an owner expire by time.
 	due    map[lb.Owner]time.Time
 	listed moment
-	events moment   // of nodes: what was read before is not acted upon
-	list   *listing // under way
+	events moment   // of nodes; earlier reads must not be the basis of a write
+	list   *listing // in progress
 	count  uint64
 }
 
-// moment is a point in the order of reads and writes, and its time.
+// moment is a point in the order of reads and writes.
 type moment struct {
 	order uint64
 	time  time.Time
@@ -56,27 +55,26 @@ func newStates(backend lb.Backend, cluster string) *states {
 	return &states{backend: backend, cluster: cluster, known: make(map[int64]reading), reads: make(map[lb.Owner]moment), expired: make(map[lb.Owner]moment), written: make(map[lb.Owner]moment), due: make(map[lb.Owner]time.Time)}
 }
 
-// now must be called with the lock held.
 func (s *states) now() moment {
 	s.count++
 	return moment{order: s.count, time: time.Now()}
 }
 
-// expire makes what was read of an owner until now too old.
+// expire marks all reads of an owner as outdated.
 func (s *states) expire(owner lb.Owner) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.expired[owner] = s.now()
 }
 
-// event has whoever acts because of a change of nodes read the cloud after it.
+// event requires a read before the next write of any owner, after a change of nodes.
 func (s *states) event() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.events = s.now()
 }
 
-// isExpired reports whether an owner has not been read since [states.expire].
+// isExpired reports whether an owner was not read since expire or the time of expireAfter.
 func (s *states) isExpired(owner lb.Owner) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -84,7 +82,7 @@ func (s *states) isExpired(owner lb.Owner) bool {
 	return last.order <= s.expired[owner].order || !due.IsZero() && last.time.Before(due) && !time.Now().Before(due)
 }
 
-// expireAfter makes what was read of an owner before that time too old then.
+// expireAfter expires earlier reads of an owner after a delay.
 func (s *states) expireAfter(owner lb.Owner, after time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -94,7 +92,7 @@ func (s *states) expireAfter(owner lb.Owner, after time.Duration) {
 	}
 }
 
-// fresh reports whether it may be acted upon what was read of an owner.
+// fresh reports whether a write may be based on the last read of an owner.
 func (s *states) fresh(owner lb.Owner) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -109,7 +107,7 @@ func (s *states) last(owner lb.Owner) moment {
 	return s.listed
 }
 
-// all are the states that are known, by ID.
+// all returns the cached states, sorted by ID.
 func (s *states) all() []lb.State {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -120,27 +118,24 @@ func (s *states) all() []lb.State {
 	return all
 }
 
-// carrying are the states whose labels name a Service, by ID.
 func (s *states) carrying(owner lb.Owner) []lb.State {
 	return slices.DeleteFunc(s.all(), func(have lb.State) bool { return !owner.Carries(have.Labels) })
 }
 
-// listedFor reports whether an owner was read last by a list of all.
+// listedFor reports whether the last read of an owner was a list.
 func (s *states) listedFor(owner lb.Owner) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.listed.order > 0 && s.last(owner) == s.listed
 }
 
-// pages is how many requests a list takes.
 func (s *states) pages() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.known)/50 + 1
 }
 
-// wrote takes in what was done to an owner's load balancer: targets that were added or removed are
-// shown, all else has to be read again.
+// wrote records successful ops: it updates the cached targets, and other ops expire the owner.
 func (s *states) wrote(owner lb.Owner, id int64, ops []lb.Op) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -164,14 +159,14 @@ func (s *states) wrote(owner lb.Owner, id int64, ops []lb.Op) {
 	s.known[id], s.written[owner] = r, s.now()
 }
 
-// touch has whoever acts on an owner's load balancer read it before.
+// touch requires a read before the next write of an owner.
 func (s *states) touch(owner lb.Owner) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.written[owner] = s.now()
 }
 
-// many reports whether other load balancers are to be read because of the same event.
+// many reports whether other load balancers also need a read because of the same event.
 func (s *states) many(owner lb.Owner) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -184,7 +179,7 @@ func (s *states) forget(id int64) {
 	delete(s.known, id)
 }
 
-// readAll reads all load balancers, or joins a list that began after the owner expired.
+// readAll lists all load balancers, or waits for a list that began after the owner expired.
 func (s *states) readAll(ctx context.Context, owner lb.Owner) error {
 	for {
 		s.mu.Lock()
@@ -229,15 +224,14 @@ func (s *states) readAll(ctx context.Context, owner lb.Owner) error {
 	return nil
 }
 
-// put must be called with the lock held.
+// put requires s.mu.
 func (s *states) put(have lb.State, at moment) {
 	if s.known[have.ID].at.order <= at.order {
 		s.known[have.ID] = reading{State: have, at: at}
 	}
 }
 
-// read reads what an owner has: all there is for a group, and else what carries the Service's
-// label.
+// read reads an owner's load balancers: all for a group, else those with the Service's label.
 func (s *states) read(ctx context.Context, owner lb.Owner) error {
 	if owner.Group != "" {
 		return s.readAll(ctx, owner)

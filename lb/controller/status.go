@@ -25,7 +25,6 @@ const (
 	reasonPending  = "Pending"
 )
 
-// condition sums up what there is to say about a Service.
 func condition(notes []lb.Note) metav1.Condition {
 	cond := metav1.Condition{
 		Type: ConditionAccepted, Status: metav1.ConditionTrue, Reason: reasonAccepted,
@@ -34,8 +33,8 @@ func condition(notes []lb.Note) metav1.Condition {
 	if len(notes) > 0 {
 		cond.Message = lb.Join(notes)
 	}
-	// The reason is the first error's, but that there is no load balancer of ours outranks whatever
-	// is wrong with it; it is remembered by this when the Service goes.
+	// The reason is that of the first error. ReasonNotOwned takes precedence: it records that the
+	// Service has no load balancer, for its deletion.
 	isError := func(n lb.Note) bool { return n.Grade == lb.Error }
 	notOwned := func(n lb.Note) bool { return n.Reason == lb.ReasonNotOwned }
 	for _, matches := range []func(lb.Note) bool{isError, notOwned} {
@@ -46,18 +45,17 @@ func condition(notes []lb.Note) metav1.Condition {
 	return cond
 }
 
-// telling is what a Service's status is to say.
+// telling is an update of a Service's status.
 type telling struct {
 	notes   []lb.Note
 	status  corev1.LoadBalancerStatus
-	managed bool // there is, or may be, a managed certificate
-	ours    bool // the addresses are our load balancer's, or there are none
+	managed bool // it has, or may have, a managed certificate
+	ours    bool // the addresses belong to our load balancer, or are empty
 }
 
-// annotationState held what earlier versions remembered of health checks.
+// annotationState was used by earlier versions for health checks.
 const annotationState = "underlay.dev/health-check-state"
 
-// told returns the Service as it is to be.
 func told(svc *corev1.Service, t telling) *corev1.Service {
 	updated := svc.DeepCopy()
 	delete(updated.Annotations, annotationState)
@@ -77,8 +75,8 @@ func told(svc *corev1.Service, t telling) *corev1.Service {
 	return updated
 }
 
-// markForeign remembers that a Service came to us with addresses that are not known to be ours:
-// unlike those of a load balancer of ours that is gone, they may lead somewhere.
+// markForeign records that a Service had addresses before this controller served it. They may
+// still work, unlike those of a deleted load balancer.
 func markForeign(svc *corev1.Service) {
 	meta.SetStatusCondition(&svc.Status.Conditions, metav1.Condition{
 		Type: conditionForeign, Status: metav1.ConditionTrue, Reason: "Found",
@@ -86,7 +84,7 @@ func markForeign(svc *corev1.Service) {
 	})
 }
 
-// tell writes condition and status, then announces what is new.
+// tell writes condition and status, then emits Events for new notes.
 func (c *Controller) tell(ctx context.Context, svc *corev1.Service, t telling) error {
 	_, err := c.patch(ctx, svc, told(svc, t))
 	if apierrors.IsNotFound(err) {
@@ -98,12 +96,11 @@ func (c *Controller) tell(ctx context.Context, svc *corev1.Service, t telling) e
 	return err
 }
 
-// announce makes an Event of every note that the Service's condition does not hold already. The
-// condition is the memory: it survives a restart, and one cause is announced once; what it has no
-// room for is not.
+// announce emits an Event for each note that is not in the Service's condition yet. The condition
+// survives a restart, so each cause is reported once. Notes that it has no room for get no Event.
 func (c *Controller) announce(svc *corev1.Service, notes []lb.Note) {
 	known := saidOf(svc)
-	remembered := lb.Join(notes) // it may be too short for all of them
+	remembered := lb.Join(notes) // may be truncated
 	for _, n := range notes {
 		if text := n.String(); n.Reason != "" && !strings.Contains(known, text) && strings.Contains(remembered, text) {
 			c.cfg.Recorder.Event(svc, corev1.EventTypeWarning, n.Reason, n.Announcement())
@@ -111,8 +108,8 @@ func (c *Controller) announce(svc *corev1.Service, notes []lb.Note) {
 	}
 }
 
-// claim marks a Service as ours, and makes sure that it cannot go before its load balancer:
-// finalizer and condition in one write, before anything is created.
+// claim marks a Service and prevents its deletion before its load balancer's: finalizer and
+// condition are written in a single request, before anything is created.
 func (c *Controller) claim(ctx context.Context, svc *corev1.Service, managed bool) (*corev1.Service, error) {
 	updated := svc.DeepCopy()
 	if !helpers.HasLBFinalizer(svc) {
@@ -136,8 +133,8 @@ func (c *Controller) claim(ctx context.Context, svc *corev1.Service, managed boo
 	return c.patch(ctx, svc, updated)
 }
 
-// letGo lets a Service go: no finalizer, no addresses, no condition of ours. One that was handed
-// over keeps what its new owner needs.
+// letGo removes our finalizer, addresses and conditions. A Service that was handed over keeps
+// those that its new controller needs.
 func (c *Controller) letGo(ctx context.Context, svc *corev1.Service) error {
 	updated := svc.DeepCopy()
 	if !heldByNodes(svc) {
@@ -154,9 +151,8 @@ func (c *Controller) letGo(ctx context.Context, svc *corev1.Service) error {
 	if !c.handedOver(svc) {
 		updated.Status.LoadBalancer = corev1.LoadBalancerStatus{}
 	}
-	// Removing the load balancer took time: a Service that changed meanwhile is looked at again,
-	// for it may have been handed over. The resource version makes the API server refuse the patch
-	// then.
+	// If the Service changed during the deletion, it may have been handed over, and is reconciled
+	// again: the resource version makes the API server refuse the patch.
 	read := svc.DeepCopy()
 	read.ResourceVersion = ""
 	_, err := c.patch(ctx, read, updated)
@@ -166,9 +162,8 @@ func (c *Controller) letGo(ctx context.Context, svc *corev1.Service) error {
 	return err
 }
 
-// patch writes metadata and status of a Service, if they differ. The patch carries the Service's
-// UID: when the name was given to another Service in between, the API server refuses it, and
-// nothing is created for the one that is gone.
+// patch writes changed metadata and status. The patch contains the UID: if the Service was
+// recreated, the API server refuses it, and no object is created for the deleted Service.
 func (c *Controller) patch(ctx context.Context, svc, updated *corev1.Service) (*corev1.Service, error) {
 	if equality.Semantic.DeepEqual(svc, updated) {
 		return svc, nil
@@ -177,7 +172,7 @@ func (c *Controller) patch(ctx context.Context, svc, updated *corev1.Service) (*
 	if err != nil {
 		return nil, fmt.Errorf("encoding status of Service %s: %w", klog.KObj(svc), err)
 	}
-	// Conditions merge by their type under the strategic merge patch, and finalizers one by one.
+	// The strategic merge patch merges conditions by type, and finalizers by value.
 	patched, err := c.cfg.Client.Services(svc.Namespace).Patch(ctx, svc.Name, types.StrategicMergePatchType, changes, metav1.PatchOptions{}, "status")
 	if err != nil {
 		return nil, fmt.Errorf("writing status of Service %s: %w", klog.KObj(svc), err)
@@ -186,13 +181,13 @@ func (c *Controller) patch(ctx context.Context, svc, updated *corev1.Service) (*
 	return patched, nil
 }
 
-// Errors of ports in the status; the API wants such names.
+// Errors of ports in the status, in the format that the API requires.
 const (
 	portErrorProtocol = "underlay.dev/UnsupportedProtocol"
 	portErrorShared   = "underlay.dev/NotServedByShared"
 )
 
-// ingressStatus is the part of the status that tells how to reach the Service.
+// ingressStatus returns the status with the addresses and ports of the Service.
 func ingressStatus(spec lb.Spec, unopened []int, have lb.State) corev1.LoadBalancerStatus {
 	var all []corev1.LoadBalancerIngress
 	mode := corev1.LoadBalancerIPModeVIP
@@ -211,7 +206,7 @@ func ingressStatus(spec lb.Spec, unopened []int, have lb.State) corev1.LoadBalan
 	return corev1.LoadBalancerStatus{Ingress: all}
 }
 
-// portStatus is empty unless a port is not served; then it holds every port, as the API asks for.
+// portStatus returns all ports, as the API requires, or nil if all are served.
 func portStatus(spec lb.Spec, unopened []int) []corev1.PortStatus {
 	if len(spec.Unserved)+len(unopened) == 0 {
 		return nil

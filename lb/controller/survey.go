@@ -11,34 +11,34 @@ import (
 	"github.com/underlay-ccm/underlay/lb"
 )
 
-// Survey is what is known of a cluster and its cloud: what the controller acts upon, and others see
-// what it would do by.
+// Survey is the observed state of a cluster and its cloud. The controller plans by it, and other
+// packages compute the same plans without executing them.
 type Survey struct {
 	Services []*corev1.Service
 	Nodes    []*corev1.Node
-	// Slices are those of a Service.
+	// Slices returns the EndpointSlices of a Service.
 	Slices func(*corev1.Service) []*discoveryv1.EndpointSlice
 	// States are the project's load balancers.
 	States       []lb.State
 	Certificates []lb.Certificate
 	Defaults     lb.Defaults
 	Now          time.Time
-	damper       *damper // nil: nothing is damped
+	damper       *damper // nil: no damping
 }
 
-// Surveyed is a load balancer as the controller sees it.
+// Surveyed is a load balancer with the controller's plan for it.
 type Surveyed struct {
 	Have lb.State // zero: none
-	// Services are those that it serves, or is to serve, oldest first.
+	// Services are those that it serves or should serve, oldest first.
 	Services []*corev1.Service
 	Plan     lb.Plan
-	// Conflict is why no load balancer can be theirs, nil if one can. There are no Ops then.
+	// Conflict is why the Services cannot have a load balancer, or nil. If set, Ops is empty.
 	Conflict error
 	members  []lb.Member
 }
 
-// Balancer is what the controller would make of an owner's load balancer. Steps that health checks
-// decide about are not taken apart: the Ops are all that differs.
+// Balancer returns the plan for an owner's load balancer. The Ops are all differences, without the
+// steps that depend on health checks.
 func (v Survey) Balancer(owner lb.Owner) Surveyed {
 	b, err := v.balancer(owner)
 	if err != nil {
@@ -72,7 +72,7 @@ func (v Survey) Balancer(owner lb.Owner) Surveyed {
 	return out
 }
 
-// retriesLater: when a certificate is obtained again is not for a survey to say.
+// retriesLater omits retries of certificates, which depend on the controller's backoff.
 func retriesLater(op lb.Op) error {
 	if _, retries := op.(lb.RetryCertificate); retries {
 		return errTriedToday
@@ -80,8 +80,8 @@ func retriesLater(op lb.Op) error {
 	return nil
 }
 
-// For is the part of a plan that concerns one of the Services: what there is to say of it, and what
-// is done to its ports. What is done to the load balancer as a whole is with the oldest.
+// For returns the ops and notes that concern a Service. Ops on the load balancer as a whole are
+// returned for the oldest.
 func (s Surveyed) For(svc *corev1.Service) (ops []lb.Op, notes []lb.Note) {
 	i := slices.IndexFunc(s.Services, func(member *corev1.Service) bool { return member.UID == svc.UID })
 	if i < 0 {
@@ -95,7 +95,7 @@ func (s Surveyed) For(svc *corev1.Service) (ops []lb.Op, notes []lb.Note) {
 	return ops, notesOf(s.members[i], s.Plan, i, s.Plan.Notes)
 }
 
-// notesOf are all notes about a member, each once.
+// notesOf returns all notes about a member, without duplicates.
 func notesOf(m lb.Member, p lb.Plan, i int, all []lb.Note) (notes []lb.Note) {
 	for _, n := range slices.Concat(m.Notes, p.Part(i).Notes, all) {
 		same := func(other lb.Note) bool { return other.String() == n.String() }

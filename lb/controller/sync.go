@@ -13,39 +13,38 @@ import (
 	"github.com/underlay-ccm/underlay/lb"
 )
 
-// maxPasses bounds how often one reconciliation reads, plans and acts: a certificate, a creation,
-// what only an existing load balancer can get, what is done instead of a move and of other targets
-// that the cloud refused, the steps from nodes to pods, and a last plan.
+// maxPasses limits the passes of a reconciliation: for a certificate, the creation, changes that
+// only an existing load balancer supports, replacements of a refused move and of refused targets,
+// the steps from nodes to pods, and a last plan.
 const maxPasses = 10
 
-// recheckAfter is how soon it is looked again what the health checks, or the cloud, have made of
-// what was done.
+// recheckAfter is the delay until results of health checks or of the cloud are read.
 const recheckAfter = 15 * time.Second
 
-// outcome is what became of a balancer.
+// outcome is the result of a reconciliation.
 type outcome struct {
 	balancer
 	plan    lb.Plan
-	seen    bool // have is what the cloud has
+	seen    bool // have was read from the cloud
 	created bool
 	acted   bool
 	removed []lb.Target
-	opened  []int     // ports whose targets are to be judged anew
-	notes   []lb.Note // beside those of the plan
-	survey  Survey    // what was planned for
-	// missing are why nodes are no targets whose servers do not exist.
+	opened  []int     // ports of new or changed listeners
+	notes   []lb.Note // in addition to those of the plan
+	survey  Survey    // the input of the plan
+	// missing are the errors of targets by server ID, if the server does not exist.
 	missing map[int64]error
-	// transient is what will pass, and must be tried again.
+	// transient are errors to retry.
 	transient error
-	unwanted  bool       // a Service that it was planned for is no more
-	claimed   lb.State   // of another controller's, which becomes ours
-	found     []lb.State // by the name, and by another controller's label
-	// primaryIPs are those that a Service names, which are looked for once in a reconciliation.
+	unwanted  bool       // a Service no longer exists or requests it
+	claimed   lb.State   // a load balancer of another controller to take over
+	found     []lb.State // by name, and by another controller's label
+	// primaryIPs were looked up for the Service, once per reconciliation.
 	primaryIPs []lb.PrimaryIP
 	looked     bool
 }
 
-// add sorts an error into what a person must mend and what is worth trying again.
+// add adds an error as a note if a user must fix it, else as transient.
 func (o *outcome) add(err error) {
 	if server := missingServer(err); server != 0 {
 		o.missing[server] = err
@@ -60,7 +59,7 @@ func (o *outcome) add(err error) {
 	}
 }
 
-// namesake is another Service whose load balancer has the name that is asked for, or nothing.
+// namesake returns another Service that owns a load balancer of the requested name, or "".
 func (o *outcome) namesake() string {
 	for _, s := range o.survey.States {
 		if s.Name != o.plan.Spec.Name || s.ID == o.have.ID {
@@ -76,8 +75,8 @@ func (o *outcome) namesake() string {
 	return ""
 }
 
-// noteMissing reports nodes without a server, by what was read after all that was done. An Event at
-// the Node says that, so a load balancer falls short of what is asked for only without any target.
+// noteMissing adds notes about nodes without a server, by the latest state. An Event on the Node
+// reports that too, so it is an error only for a load balancer without any target.
 func (o *outcome) noteMissing() {
 	servers := make(map[int64]bool)
 	for server := range o.missing {
@@ -93,7 +92,6 @@ func (o *outcome) noteMissing() {
 	}
 }
 
-// survey is what the caches have now.
 func (c *Controller) survey() Survey {
 	v := Survey{
 		Nodes: c.allNodes(), Slices: c.slicesOf, States: c.states.all(), Defaults: c.cfg.Defaults,
@@ -113,9 +111,9 @@ func (c *Controller) survey() Survey {
 	return v
 }
 
-// sync reconciles one balancer: read, plan, and only the ops that the plan names, until there are
-// none. Nothing is read of the cloud while what is known already asks for nothing. The notes are
-// what a person must look at; the error is what will be retried.
+// sync reconciles a balancer: it reads, plans and executes ops until no op is planned. The cloud
+// is read only if the cached state requires ops or is outdated. Notes are for the user; errors are
+// retried.
 func (c *Controller) sync(ctx context.Context, owner lb.Owner) ([]lb.Note, error) {
 	o, read := &outcome{missing: make(map[int64]error)}, c.states.isExpired(owner)
 	var unclaimed error
@@ -144,7 +142,8 @@ func (c *Controller) sync(ctx context.Context, owner lb.Owner) ([]lb.Note, error
 			return c.end(ctx, o)
 		}
 		if !fresh && !o.have.Exists() && slices.ContainsFunc(o.services, showsAny) {
-			read = true // whether its addresses are still those of anything
+			// Its addresses may belong to a load balancer.
+			read = true
 			continue
 		}
 		if unclaimed = c.claimAll(ctx, o); len(o.members) == 0 {
@@ -162,15 +161,15 @@ func (c *Controller) sync(ctx context.Context, owner lb.Owner) ([]lb.Note, error
 		read = true
 	}
 	if o.unwanted {
-		return nil, nil // the cache will learn of it
+		return nil, nil // the cache will be updated
 	}
 	o.noteMissing()
 	notes, err := c.report(ctx, o)
 	return notes, errors.Join(unclaimed, o.transient, err)
 }
 
-// read reads what an owner has, by a list where others wait to be reconciled too, or where the
-// Service has to do with shared ones.
+// read reads an owner's load balancers, with a list if other owners also wait, or if the Service
+// shares load balancers.
 func (c *Controller) read(ctx context.Context, owner lb.Owner) error {
 	shares := owner.Group == "" && slices.ContainsFunc(c.states.carrying(owner), lb.State.Shared)
 	if shares || c.states.many(owner) || c.queue.Len() >= c.states.pages() {
@@ -179,8 +178,8 @@ func (c *Controller) read(ctx context.Context, owner lb.Owner) error {
 	return c.states.read(ctx, owner)
 }
 
-// hopeless reports whether no Service can have a load balancer, nor has had one: then it costs no
-// request to say so.
+// hopeless reports whether no member can have, or has had, a load balancer. Then no request is
+// needed to report that.
 func (o *outcome) hopeless() bool {
 	alone := o.owner.Group == ""
 	return !o.have.Exists() && !slices.ContainsFunc(o.members, func(m lb.Member) bool {
@@ -189,7 +188,7 @@ func (o *outcome) hopeless() bool {
 	})
 }
 
-// pass plans once more and does what is left; true if that may have left something else.
+// pass plans and executes ops, and reports whether another pass is needed.
 func (c *Controller) pass(ctx context.Context, o *outcome, fresh bool) (again bool) {
 	in := lb.Input{
 		Owner: o.owner, Members: o.members, Have: o.have, Taken: o.taken, Rolling: true, Now: time.Now(),
@@ -234,7 +233,7 @@ func (c *Controller) pass(ctx context.Context, o *outcome, fresh bool) (again bo
 		}
 		return false
 	case !fresh:
-		return true // nothing is done because of what was read long ago
+		return true // no write is based on an old read
 	}
 	if _, drifted := c.drifting.LoadAndDelete(o.owner); drifted && o.have.Exists() {
 		c.metrics.drifted.Inc()
@@ -256,7 +255,7 @@ func partNotes(p lb.Plan) (notes []lb.Note) {
 	return notes
 }
 
-// act carries ops out, and reports whether there may be more to do.
+// act executes ops, and reports whether another pass is needed.
 func (c *Controller) act(ctx context.Context, o *outcome, ops []lb.Op) (again bool) {
 	create, creates := ops[0].(lb.Create)
 	if !o.have.Exists() && !proves(ops[0]) {
@@ -316,8 +315,8 @@ func (c *Controller) act(ctx context.Context, o *outcome, ops []lb.Op) (again bo
 	return (r.moved || o.plan.Again) && len(r.errs) == 0 || creates && len(r.errs) > 0 && c.claimsByName(ctx, o)
 }
 
-// hasSubstitute reports whether an operation was refused in whose place another plan puts something
-// else: another address, or what the present type has room for.
+// hasSubstitute reports whether a refused operation has a substitute in the next plan: another
+// address, or the part that the current type has room for.
 func hasSubstitute(err error) bool {
 	var failed *opError
 	if !refusal(err) || !errors.As(err, &failed) {
@@ -330,8 +329,7 @@ func hasSubstitute(err error) bool {
 	return false
 }
 
-// addsPod reports whether an op adds a pod, as it may for a Service of which it is not known
-// whether it wants that.
+// addsPod reports whether an op adds a pod, even if the Service could not be parsed.
 func addsPod(op lb.Op) bool {
 	add, ok := op.(lb.AddTarget)
 	return ok && add.Target.Pod()
@@ -349,15 +347,15 @@ func (c *Controller) nameFreed(o *outcome) {
 	}
 }
 
-// recheck has a balancer read again after a while.
+// recheck expires the reads of an owner and queues it, both after a delay.
 func (c *Controller) recheck(owner lb.Owner, after time.Duration) {
 	after = max(after, time.Second)
 	c.states.expireAfter(owner, after)
 	c.queue.AddAfter(owner, after)
 }
 
-// enqueue has a balancer read again and reconciled. Services that share one are often changed
-// together, and cost less when they are looked at together.
+// enqueue expires the reads of an owner and queues it. Services that share a load balancer often
+// change together, so they are batched.
 func (c *Controller) enqueue(owner lb.Owner) {
 	c.states.expire(owner)
 	if owner.Group != "" {

@@ -13,8 +13,8 @@ import (
 	"github.com/underlay-ccm/underlay/lb"
 )
 
-// claimable looks for a load balancer of another controller's for a Service that has none, and
-// makes sure that there is really none.
+// claimable looks up load balancers of other controllers for a Service without one, and verifies
+// their absence.
 func (c *Controller) claimable(ctx context.Context, o *outcome) error {
 	if o.claimed.Exists() && !o.have.Exists() {
 		o.take(o.claimed)
@@ -25,16 +25,17 @@ func (c *Controller) claimable(ctx context.Context, o *outcome) error {
 		return nil
 	}
 	showing := slices.ContainsFunc(o.services, showsAny)
-	// Whoever takes over a Service finds addresses in its status, or a name that is taken; asking
-	// every time would cost every new load balancer two requests.
+	// A Service to take over has addresses in its status, or its creation fails because the name
+	// is taken. Other new load balancers do not cost these two requests.
 	if o.owner.Group == "" && (showing || o.members[0].Spec.Takeover.Adopt) {
 		m := o.members[0]
 		spec := m.Spec
 		if !m.Parsed || len(spec.Barred) > 0 {
-			spec.Name = "" // it is only taken if it serves the Service already, by whose label it carries
+			// Take it over only if it serves the Service already, by its label.
+			spec.Name = ""
 		}
 		found, err := c.candidate(ctx, o, spec)
-		if refusal(err) { // what there is was found, and it is not the Service's
+		if refusal(err) { // the found load balancer is not the Service's
 			o.seen = c.checkProject(ctx) == nil
 		}
 		if err != nil {
@@ -51,13 +52,13 @@ func (c *Controller) claimable(ctx context.Context, o *outcome) error {
 	return nil
 }
 
-// take plans for a load balancer of another controller's.
+// take replans for a load balancer of another controller.
 func (o *outcome) take(have lb.State) {
 	o.claimed, o.have, o.members, o.services, o.taken = have, have, nil, nil, nil
 	o.survey.fill(&o.balancer)
 }
 
-// candidate finds what may become an owner's: by the peer's label, and by the name if there is one.
+// candidate returns a load balancer that may become an owner's, by label, or by name if it is set.
 func (c *Controller) candidate(ctx context.Context, o *outcome, spec lb.Spec) (lb.State, error) {
 	found, err := c.backend.Candidates(ctx, spec.Owner, spec.Name)
 	o.found = found
@@ -70,7 +71,7 @@ func (c *Controller) candidate(ctx context.Context, o *outcome, spec lb.Spec) (l
 	}
 	if have.Exists() {
 		klog.FromContext(ctx).Info("Found load balancer of another controller", "loadBalancer", have.ID, "name", have.Name)
-		if have.Labels[lb.LabelPeer] != spec.Owner.UID { // a name is anybody's
+		if have.Labels[lb.LabelPeer] != spec.Owner.UID { // a name is not unique to the Service
 			if err := c.checkProject(ctx); err != nil {
 				return lb.State{}, err
 			}
@@ -79,7 +80,7 @@ func (c *Controller) candidate(ctx context.Context, o *outcome, spec lb.Spec) (l
 	return have, nil
 }
 
-// claimsByName explains a creation whose name is taken, or finds that it may be taken over.
+// claimsByName explains why the name of a creation is taken, or finds that it can be taken over.
 func (c *Controller) claimsByName(ctx context.Context, o *outcome) bool {
 	i := slices.IndexFunc(o.notes, func(n lb.Note) bool { return n.Reason == lb.ReasonNotOwned })
 	if i < 0 || o.owner.Group != "" {
@@ -97,8 +98,8 @@ func (c *Controller) claimsByName(ctx context.Context, o *outcome) bool {
 	return false
 }
 
-// unowned deals with a balancer that is nobody's, several, or others'; true if nothing else is to
-// be done.
+// unowned handles an owner without a usable load balancer: it has several, or they serve no
+// Service of this cluster. It returns true if the reconciliation is finished.
 func (c *Controller) unowned(ctx context.Context, o *outcome, err error) (ended bool, _ error) {
 	var why lb.Note
 	switch {
@@ -132,8 +133,8 @@ func (c *Controller) unowned(ctx context.Context, o *outcome, err error) (ended 
 	return true, errors.Join(told, err)
 }
 
-// ofOthers says why a load balancer is left alone of whose Services the cluster has none. Unlike a
-// Service's UID, a group's name is the same in another cluster, and so may the cluster's name be.
+// ofOthers returns the note about a load balancer of Services that this cluster does not have.
+// Unlike UIDs of Services, names of groups and clusters can be the same in another cluster.
 func ofOthers(have lb.State, cluster string) lb.Note {
 	return lb.Note{
 		Grade: lb.Error, Reason: lb.ReasonNotOwned, Field: lb.AnnotationShared,
@@ -141,8 +142,8 @@ func ofOthers(have lb.State, cluster string) lb.Note {
 	}
 }
 
-// reallyGone asks the API server itself about Services that the load balancer names and the cache
-// does not know: that can be older than what another process has done.
+// reallyGone verifies at the API server that Services in a load balancer's labels do not exist:
+// the cache can be older than writes of another process.
 func (c *Controller) reallyGone(ctx context.Context, uids []string, have lb.State) error {
 	live, err := c.cfg.Client.Services("").List(ctx, metav1.ListOptions{})
 	if err != nil {
