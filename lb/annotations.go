@@ -5,7 +5,6 @@ import (
 	"slices"
 )
 
-// Prefixes of annotations.
 const (
 	// HetznerPrefix is the prefix of the Hetzner cloud controller manager's annotations, which
 	// keep their meaning.
@@ -13,7 +12,6 @@ const (
 	OwnPrefix     = "underlay.dev/"
 )
 
-// Annotations that are used outside of the table.
 const (
 	AnnotationName         = HetznerPrefix + "name"
 	AnnotationType         = HetznerPrefix + "type"

@@ -74,7 +74,6 @@ func (h HealthCheck) pace() HealthCheck {
 	return HealthCheck{Interval: h.Interval, Timeout: h.Timeout, Retries: h.Retries}
 }
 
-// connecting returns a TCP check of the port with the same interval, timeout and retries.
 func (h HealthCheck) connecting(port int) HealthCheck {
 	h = h.pace()
 	h.Protocol, h.Port = ProtocolTCP, port

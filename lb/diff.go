@@ -106,7 +106,7 @@ func (s Spec) move(have State) Op {
 	}
 }
 
-// attachment joins the network. The default subnet is omitted if it could contradict the address.
+// attachment joins the network, in the default subnet unless an address or range is requested.
 func (s Spec) attachment() AttachNetwork {
 	op := AttachNetwork{Network: s.Network, IP: s.PrivateIP, Range: s.PrivateRange}
 	if !op.IP.IsValid() && !op.Range.IsValid() {

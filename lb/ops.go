@@ -15,7 +15,6 @@ type Op interface {
 
 // The changes.
 type (
-	// Create creates the load balancer with everything in it.
 	Create struct{ Spec Spec }
 	// SetLabels replaces all labels. If it fails, no further op is executed, because labels record
 	// the ownership of the load balancer and its ports. Name and labels are separate requests, so
@@ -51,7 +50,7 @@ type (
 		Owner       Owner
 		Certificate ManagedCertificate
 	}
-	// RetryCertificate has the cloud retry to obtain a certificate.
+	// RetryCertificate has the cloud retry obtaining a certificate.
 	RetryCertificate struct {
 		ID   int64
 		Name string

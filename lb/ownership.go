@@ -15,7 +15,7 @@ const LabelPeer = "hcloud-ccm/service-uid"
 
 // Takeover are the user's settings for a load balancer that this cluster did not create.
 type Takeover struct {
-	// Adopt allows to take over an unowned load balancer by its name, if the project agrees.
+	// Adopt permits the takeover of an unowned load balancer by name, if the project agrees.
 	Adopt bool
 	// Listed: the configuration assigns the load balancer of this name to the Service.
 	Listed bool

@@ -35,7 +35,6 @@ func Parse(svc Service, d Defaults) (Spec, []Note, error) {
 	return p.spec(), p.notes, nil
 }
 
-// settings returns the settings of a Service without annotations.
 func (d Defaults) settings(svc Service) settings {
 	s := settings{
 		publicOff: d.DisablePublicNetwork, privateOff: d.DisablePrivateIngress,

@@ -74,7 +74,6 @@ func choice[T ~string](
 	return row(name, "choice", strings.Join(texts, ", "), builtin, effect, at, read, idle)
 }
 
-// boolean returns an annotation that is false by default.
 func boolean(name, effect string, at func(*settings) *bool, idle idleRule) Annotation {
 	read := func(value string) (bool, error) {
 		on, err := strconv.ParseBool(value)
@@ -130,7 +129,6 @@ func list(most int, valid func(string) error) func(string) ([]string, error) {
 	}
 }
 
-// statusCodes parses a list of status codes into the format of a health check.
 func statusCodes(value string) (string, error) {
 	codes, err := list(20, validStatusCode)(value)
 	return strings.Join(codes, ","), err
@@ -179,7 +177,6 @@ func validStatusCode(v string) error {
 		"set status codes between commas, ? and * stand for other characters: \"2??,301\"")
 }
 
-// validCheckDomain accepts the values of a Host header.
 func validCheckDomain(v string) error {
 	return require(len(v) <= 128 && !strings.ContainsAny(v, " %\\"),
 		"set a host name of at most 128 characters")

@@ -18,7 +18,7 @@ import (
 //	room for ports and certificates  the oldest first
 //
 // Everything depends on age only, so the order in which Services are created, changed and deleted
-// does not matter. The only exception avoids to close ports, which costs traffic: a type that is
+// does not matter. The only exception avoids closing ports, which costs traffic: a type that is
 // too small for the open ports is not used.
 //
 // The spec has no targets yet: its Nodes are the admitted nodes.
@@ -190,7 +190,6 @@ func (m *merger) claims(i int) []Listener {
 	return s.Service.frozen(m.open(s))
 }
 
-// open returns the existing listeners of a Service.
 func (m *merger) open(s Member) []Listener {
 	if m.Owner.Group == "" {
 		return m.have.Listeners
@@ -341,7 +340,6 @@ func (m *merger) ports() {
 	slices.SortFunc(m.spec.Listeners, byPort)
 }
 
-// conflict adds notes to both Services that request the same port.
 func (m *merger) conflict(younger, older int, port string) {
 	m.tell(younger, errorNote(ReasonPortConflict, "spec.ports", port,
 		"the load balancer is shared, and this port is that of the Service %s, which is older: "+

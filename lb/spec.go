@@ -27,8 +27,7 @@ type Spec struct {
 	Location    string
 	NetworkZone string
 	Algorithm   Algorithm
-	// Public: the public interface is enabled.
-	Public bool
+	Public      bool
 	// Network is the ID of the network to attach to. 0: an existing attachment is kept.
 	Network int64
 	Attachment
@@ -109,7 +108,6 @@ type CertificateRefs struct {
 
 // Targeting is how targets are chosen and reached.
 type Targeting struct {
-	// PodTargets: the targets are the pods of the Service, not nodes.
 	PodTargets bool
 	// UsePrivateIP: targets are reached at their address in the network.
 	UsePrivateIP bool
@@ -135,9 +133,8 @@ type Adopted struct {
 
 // Publish are the settings of the Service's status.
 type Publish struct {
-	Hostname string // instead of addresses
-	IPv6     bool
-	// IPv6First: IPv6 is the first of the Service's families.
+	Hostname  string // instead of addresses
+	IPv6      bool
 	IPv6First bool
 	Private   bool // also the address in the network
 	Proxy     bool // clients inside the cluster must connect through the load balancer
