@@ -13,7 +13,6 @@ import (
 	"github.com/underlay-ccm/underlay/lb"
 )
 
-// reasonRejected: the cloud refused a request; the note has its message.
 const reasonRejected = "Rejected"
 
 // actor executes the ops of plans.
@@ -21,12 +20,10 @@ type actor struct {
 	backend lb.Backend
 	backoff *backoff
 	// done is called for every executed op with its result, a label value.
-	done func(op lb.Op, result string)
-	// checkProject returns an error unless the cloud is the cluster's own project.
+	done         func(op lb.Op, result string)
 	checkProject func(context.Context) error
 }
 
-// acted is the result of a list of ops.
 type acted struct {
 	moved   bool // the load balancer must be read again
 	errs    []error
@@ -156,7 +153,6 @@ func (e *opError) Error() string { return fmt.Sprintf("%s: %v", lb.Title(e.op), 
 
 func (e *opError) Unwrap() error { return e.err }
 
-// errTriedToday: the last attempt to obtain the certificate is less than a day ago.
 var errTriedToday = errors.New("tried again once a day")
 
 // about returns the UID of the sharing Service that an error is about; "" if it is about all, or

@@ -64,7 +64,7 @@ func title(op lb.Op) string {
 }
 
 // of returns the refusal of an operation that must not be repeated yet, or nil. The first
-// RetryCertificate counts as refused just now.
+// lb.RetryCertificate counts as refused just now.
 func (b *backoff) of(owner lb.Owner, op lb.Op) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -138,8 +138,8 @@ func (b *backoff) wasRefused(op lb.Op) bool {
 	return len(b.anywhere(op)) > 0
 }
 
-// hint allows to repeat an operation immediately when the server list shows that it can succeed
-// now. A list that contradicts the cloud has an effect only once.
+// hint permits an immediate retry of an operation when the server list shows that it can succeed.
+// A list that contradicts the cloud has an effect only once.
 func (b *backoff) hint(op lb.Op, can bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -151,7 +151,7 @@ func (b *backoff) hint(op lb.Op, can bool) {
 	}
 }
 
-// reset allows to repeat the operations that were refused for a reason, and returns their owners.
+// reset permits an immediate retry of operations refused for a reason, and returns their owners.
 func (b *backoff) reset(reason func(error) bool) (owners []lb.Owner) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -164,7 +164,6 @@ func (b *backoff) reset(reason func(error) bool) (owners []lb.Owner) {
 	return owners
 }
 
-// explain replaces the error of a refusal by a better explanation.
 func (b *backoff) explain(owner lb.Owner, op lb.Op, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -21,7 +21,7 @@ import (
 //	the conclusion that a Service with addresses has no load balancer
 //	the creation of a load balancer without servers, or of a certificate before its load balancer
 //	the takeover of a load balancer by its name
-//	the removal of a finalizer without a load balancer, or after its deletion returned ErrGone
+//	the removal of a finalizer without a load balancer, or after its deletion returned lb.ErrGone
 //	the removal of a deleted load balancer's access to pods
 //
 // Its error is transient: nothing is written, and the Service is retried.

@@ -126,7 +126,6 @@ func Owner(svc *corev1.Service, cluster string) lb.Owner {
 
 func (c *Controller) owner(svc *corev1.Service) lb.Owner { return Owner(svc, c.cfg.Defaults.Cluster) }
 
-// hadManaged reports whether the Service may have a managed certificate.
 func hadManaged(svc *corev1.Service) bool {
 	return meta.FindStatusCondition(svc.Status.Conditions, conditionManaged) != nil
 }

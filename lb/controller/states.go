@@ -107,7 +107,6 @@ func (s *states) last(owner lb.Owner) moment {
 	return s.listed
 }
 
-// all returns the cached states, sorted by ID.
 func (s *states) all() []lb.State {
 	s.mu.Lock()
 	defer s.mu.Unlock()

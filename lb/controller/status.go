@@ -33,8 +33,8 @@ func condition(notes []lb.Note) metav1.Condition {
 	if len(notes) > 0 {
 		cond.Message = lb.Join(notes)
 	}
-	// The reason is that of the first error. ReasonNotOwned takes precedence: it records that the
-	// Service has no load balancer, for its deletion.
+	// The reason is that of the first error. lb.ReasonNotOwned takes precedence: it records that
+	// the Service has no load balancer, for its deletion.
 	isError := func(n lb.Note) bool { return n.Grade == lb.Error }
 	notOwned := func(n lb.Note) bool { return n.Reason == lb.ReasonNotOwned }
 	for _, matches := range []func(lb.Note) bool{isError, notOwned} {
@@ -187,7 +187,6 @@ const (
 	portErrorShared   = "underlay.dev/NotServedByShared"
 )
 
-// ingressStatus returns the status with the addresses and ports of the Service.
 func ingressStatus(spec lb.Spec, unopened []int, have lb.State) corev1.LoadBalancerStatus {
 	var all []corev1.LoadBalancerIngress
 	mode := corev1.LoadBalancerIPModeVIP

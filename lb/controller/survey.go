@@ -16,8 +16,7 @@ import (
 type Survey struct {
 	Services []*corev1.Service
 	Nodes    []*corev1.Node
-	// Slices returns the EndpointSlices of a Service.
-	Slices func(*corev1.Service) []*discoveryv1.EndpointSlice
+	Slices   func(*corev1.Service) []*discoveryv1.EndpointSlice
 	// States are the project's load balancers.
 	States       []lb.State
 	Certificates []lb.Certificate
@@ -95,7 +94,6 @@ func (s Surveyed) For(svc *corev1.Service) (ops []lb.Op, notes []lb.Note) {
 	return ops, notesOf(s.members[i], s.Plan, i, s.Plan.Notes)
 }
 
-// notesOf returns all notes about a member, without duplicates.
 func notesOf(m lb.Member, p lb.Plan, i int, all []lb.Note) (notes []lb.Note) {
 	for _, n := range slices.Concat(m.Notes, p.Part(i).Notes, all) {
 		same := func(other lb.Note) bool { return other.String() == n.String() }
