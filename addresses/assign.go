@@ -7,11 +7,12 @@ import (
 	"strings"
 )
 
-// Assign gives Services addresses. The claims are all that there are: a Service without one has
-// gone, and what it had is free. Refusals are sorted by claim, the oldest first.
+// Assign assigns addresses to Services. claims must contain all Services: the addresses of a
+// Service without a claim are freed. Refusals of changes precede refusals of requests; both are
+// sorted by claim, the oldest first.
 //
-// What a Service has stays its own while it wants that family, unless it asks for another address
-// or pool and gets it. What it asks for anew is decided by age.
+// A Service keeps an address while it requests the family, unless it requests another address or
+// pool and gets it. New requests are decided by age.
 func (l Ledger) Assign(pools []Pool, claims []Claim) (Ledger, []Refusal) {
 	a := assignment{pools: pools, ledger: l.clone()}
 	claims = slices.SortedFunc(slices.Values(claims), Claim.older)
@@ -42,8 +43,7 @@ func (a *assignment) refuse(c Claim, f Family, reason Reason, field, value, text
 	a.refusals = append(a.refusals, Refusal{UID: c.UID, Family: f, Reason: reason, Field: field, Value: value, Text: text})
 }
 
-// release frees what no claim holds any more: Services that are gone, and families that are not
-// wanted.
+// release frees the addresses of deleted Services and of families that are no longer requested.
 func (a *assignment) release(claims []Claim) {
 	wants := make(map[string][]Family, len(claims))
 	for _, c := range claims {
@@ -59,8 +59,8 @@ func (a *assignment) release(claims []Claim) {
 	}
 }
 
-// renewTogether renews the Services that share an address at once where they admit each other as
-// they are now: none of them can be the first to change its key, policy or selector.
+// renewTogether updates Services that share an address in one step if their current specs admit
+// each other: none of them can be the first to change its key, policy or selector.
 func (a *assignment) renewTogether(claims []Claim) {
 	byUID := make(map[string]Claim, len(claims))
 	for _, c := range claims {
@@ -83,8 +83,8 @@ func (a *assignment) renewTogether(claims []Claim) {
 	}
 }
 
-// renew lets the ledger say what a Service serves at the addresses that it has. A change that
-// another sharer stands against is refused, and what was there goes on.
+// renew updates the Service's shares to its current spec. A change that conflicts with another
+// Service at the address is refused, and the old share is kept.
 func (a *assignment) renew(c Claim) {
 	for _, address := range a.ledger.Of(c.UID) {
 		e := a.ledger.entries[address]
@@ -100,7 +100,8 @@ func (a *assignment) renew(c Claim) {
 	}
 }
 
-// assign finds what a Service lacks. If it wants all families or none, it gets none where one lacks.
+// assign finds the missing addresses of a Service. With All, a Service without addresses gets
+// either all families or none.
 func (a *assignment) assign(c Claim) {
 	have := make(map[Family]netip.Addr)
 	for _, address := range a.ledger.Of(c.UID) {
@@ -133,7 +134,7 @@ func (a *assignment) assign(c Claim) {
 	}
 }
 
-// asked writes down which pool a Service that has an address asks for.
+// asked records the pool that a Service with an address requests.
 func (a *assignment) asked(c Claim, address netip.Addr) {
 	e := a.ledger.entries[address]
 	if share := e.share(c.UID); share.Pool != c.Pool {
@@ -142,8 +143,8 @@ func (a *assignment) asked(c Claim, address netip.Addr) {
 	}
 }
 
-// fits reports whether an address is what a Service asks for, if it asks for anything. An address
-// that it got by the name of a pool stays what it asks for, whatever becomes of the pool.
+// fits reports whether an address fulfills the request of a Service. An address that was assigned
+// by the name of a pool continues to fulfill a request for that pool, even if the pool changes.
 func (a *assignment) fits(c Claim, address netip.Addr) bool {
 	if wanted, asked := c.Wanted(FamilyOf(address)); asked {
 		return wanted == address
@@ -154,11 +155,10 @@ func (a *assignment) fits(c Claim, address netip.Addr) bool {
 	return slices.ContainsFunc(a.pools, func(p Pool) bool { return p.Name == c.Pool && p.Contains(address) })
 }
 
-// Most is how many addresses Services can have together, those that they share counted for each. The
-// ledger is one object of the API server, which takes about a megabyte.
+// Most limits the addresses of all Services together; a shared address counts once for each
+// Service. The ledger is a single object of the API server, which is limited to about 1 MB.
 const Most = 4000
 
-// full reports whether the ledger takes no more.
 func (a *assignment) full() bool {
 	n := 0
 	for _, all := range a.ledger.of {
@@ -167,7 +167,6 @@ func (a *assignment) full() bool {
 	return n >= Most
 }
 
-// find looks for an address that a Service can have.
 func (a *assignment) find(c Claim, f Family) (netip.Addr, bool) {
 	if a.full() {
 		a.refuse(c, f, Exhausted, fieldPool, c.Pool, fmt.Sprintf("Services have %d addresses, and the ledger takes no more: delete some", Most))
@@ -195,13 +194,12 @@ func (a *assignment) find(c Claim, f Family) (netip.Addr, bool) {
 	return netip.Addr{}, false
 }
 
-// Fields that refusals name beside those of the Service.
 const (
 	fieldPool      = "underlay.dev/address-pool"
 	fieldAddresses = "underlay.dev/addresses"
 )
 
-// noPool says why a Service can use no pool.
+// noPool returns the text of a NoPool refusal.
 func noPool(c Claim, f Family, pools []Pool) string {
 	named := slices.ContainsFunc(pools, func(p Pool) bool { return p.Name == c.Pool })
 	switch {
@@ -215,7 +213,8 @@ func noPool(c Claim, f Family, pools []Pool) string {
 	return fmt.Sprintf("no pool gives %s addresses to Services of namespace %s by itself: add a range, or name a pool here that gives addresses on request", f, c.Namespace)
 }
 
-// mayHave reports whether a Service can have the address that it asks for.
+// mayHave reports whether a Service can have the address that it requests. If not, it refuses the
+// request.
 func (a *assignment) mayHave(c Claim, address netip.Addr) bool {
 	if !a.inside(c, address) {
 		a.refuse(c, FamilyOf(address), Outside, fieldAddresses, address.String(), fmt.Sprintf("the address is in no pool that Services of namespace %s may use, or a Node has it itself, or no machine of its segment can: name another one, or add it to a pool", c.Namespace))
@@ -233,9 +232,9 @@ func (a *assignment) mayHave(c Claim, address netip.Addr) bool {
 	return false
 }
 
-// keep gives a Service the addresses that it had from another controller, or by a ledger that was
-// lost, where it lacks one and can have them: all of them before any is given that nobody had.
-// Pools that give addresses on request give these: having one is as good as asking for it.
+// keep assigns missing addresses that the Service had from another controller or by a lost
+// ledger, if they are available. It runs for all claims before unused addresses are assigned. It
+// includes pools with OnRequest: a Service that has an address need not request it.
 func (a *assignment) keep(c Claim) {
 	for _, address := range c.Before {
 		f := FamilyOf(address)
@@ -246,7 +245,7 @@ func (a *assignment) keep(c Claim) {
 		}
 		e := a.ledger.entries[address]
 		share := c.share()
-		share.Pool = "" // it may have another one
+		share.Pool = "" // it may be of another pool
 		if reason, _ := e.admits(share); reason == "" {
 			e.Address = address
 			a.put(e.with(share))
@@ -254,14 +253,12 @@ func (a *assignment) keep(c Claim) {
 	}
 }
 
-// inside reports whether an address is in a pool that a Service may use.
 func (a *assignment) inside(c Claim, address netip.Addr) bool {
 	return slices.ContainsFunc(a.pools, func(p Pool) bool {
 		return slices.Contains(c.Admitted, p.Name) && (c.Pool == "" || p.Name == c.Pool) && p.Contains(address)
 	})
 }
 
-// usable are the pools that a Service can get an address of a family from, in their order.
 func (a *assignment) usable(c Claim, f Family) (pools []Pool) {
 	for _, p := range a.pools {
 		offered := p.Name == c.Pool || c.Pool == "" && !p.OnRequest
@@ -272,8 +269,7 @@ func (a *assignment) usable(c Claim, f Family) (pools []Pool) {
 	return pools
 }
 
-// shared is an address of these pools that Services with the same key have, and that has room for
-// one more.
+// shared returns an address of these pools that the Service can share by its key.
 func (a *assignment) shared(c Claim, f Family, pools []Pool) (netip.Addr, bool) {
 	if c.Key == "" {
 		return netip.Addr{}, false
@@ -287,9 +283,9 @@ func (a *assignment) shared(c Claim, f Family, pools []Pool) (netip.Addr, bool) 
 	return netip.Addr{}, false
 }
 
-// free is the first address of these pools that nobody has, one that nobody ever had before one
-// that was given back: clients may still know the latter by another Service. The search visits
-// what the ledger has of a range, not all of its addresses.
+// free returns the first unused address of these pools. Addresses without an entry are preferred
+// over released addresses, which clients may still associate with another Service. The search
+// visits the entries of a range, not all of its addresses.
 func (a *assignment) free(f Family, pools []Pool) (netip.Addr, bool) {
 	var returned netip.Addr
 	for _, p := range pools {

@@ -12,7 +12,6 @@ import (
 // Family is an address family.
 type Family int
 
-// The families.
 const (
 	IPv4 Family = 4
 	IPv6 Family = 6
@@ -25,7 +24,7 @@ func (f Family) String() string {
 	return "IPv6"
 }
 
-// FamilyOf is the family of an address.
+// FamilyOf returns the family of an address.
 func FamilyOf(a netip.Addr) Family {
 	if a.Is4() {
 		return IPv4
@@ -33,7 +32,7 @@ func FamilyOf(a netip.Addr) Family {
 	return IPv6
 }
 
-// OfFamily is the first address of a family, and reports whether there is one.
+// OfFamily returns the first address of a family and whether there is one.
 func OfFamily(all []netip.Addr, f Family) (netip.Addr, bool) {
 	i := slices.IndexFunc(all, func(a netip.Addr) bool { return FamilyOf(a) == f })
 	if i < 0 {
@@ -48,61 +47,61 @@ type Port struct {
 	Number   int    `json:"port"`
 }
 
-// Claim is what a Service asks for.
+// Claim is a Service's request for addresses.
 type Claim struct {
 	UID, Namespace, Name string
-	// Created decides between Services that want the same: the older one gets it.
+	// Created decides between Services that request the same address: the older Service gets it.
 	Created time.Time
-	// Families are those that the Service wants an address of; All: each of them or none.
+	// Families are the families to assign an address of. With All, the Service gets an address of
+	// each of them or no address.
 	Families []Family
 	All      bool
-	// Addresses are asked for one by one, at most one of each family.
+	// Addresses are the requested addresses, at most one of each family.
 	Addresses []netip.Addr
-	// Pool is asked for by its name; empty: any.
+	// Pool is the name of the requested pool; empty if any pool will do.
 	Pool string
 	// Admitted are the names of the pools that the Service's namespace may use.
 	Admitted []string
-	// Key lets Services of a namespace share an address that have the same one. Empty: this one
-	// shares none.
+	// Key lets Services of a namespace with the same key share an address. If it is empty, the
+	// Service does not share.
 	Key string
-	// Local: traffic goes only to pods of the node that holds the address, which is why such a
-	// Service shares an address only with others of that policy and its Selector.
+	// Local is set if traffic goes only to pods of the node that holds the address. Such a
+	// Service shares an address only with Services of the same policy and Selector.
 	Local bool
-	// Selector is the one of the Service's pods, in one order; empty: none.
+	// Selector is the pod selector in canonical form; empty if the Service has none.
 	Selector string
-	// Check is the Service's health check node port; 0: none.
+	// Check is the Service's health check node port, or 0.
 	Check int
 	Ports []Port
-	// Endpoints: the Service has some, ready or not.
+	// Endpoints is set if the Service has endpoints, ready or not.
 	Endpoints bool
-	// Before are addresses that the Service had from another controller. It keeps those that it can
-	// have, and nobody hears of the others.
+	// Before are addresses that the Service had from another controller. It keeps those that are
+	// available, without a Refusal for the rest.
 	Before []netip.Addr
 }
 
-// older orders claims by age.
 func (c Claim) older(other Claim) int {
 	return cmp.Or(c.Created.Compare(other.Created), cmp.Compare(c.UID, other.UID))
 }
 
-// Wanted is the address of a family that is asked for.
+// Wanted returns the requested address of a family, if any.
 func (c Claim) Wanted(f Family) (netip.Addr, bool) { return OfFamily(c.Addresses, f) }
 
-// mostPorts is how many ports a Service may have that shares an address: the ledger has them all.
+// mostPorts limits the ports of a Service that shares an address: the ledger records all of them.
 const mostPorts = 100
 
-// mostServed is how many ports a Service may have for them to be Served: the ledger has them of
-// every Service, and one with more is refused what comes early.
+// mostServed limits the ports of a Service for them to be recorded as Served. The ledger records
+// them for every Service; for a Service with more ports, packets are rejected until kube-proxy
+// redirects them.
 const mostServed = 8
 
-// shares reports whether the claim can share an address at all.
 func (c Claim) shares() bool {
 	return c.Key != "" && (!c.Local || c.Selector != "") && len(c.Ports) <= mostPorts
 }
 
-// share is the claim as an entry of the ledger has it. The ledger must not grow by what users write:
-// where it has no room left, no address moves any more. So it has few of the ports that are
-// served, all ports only where they decide, and of a key no more than tells it from others.
+// share returns the claim as recorded in an entry. The size of the ledger must not depend on the
+// length of users' values: once it is full, no address moves any more. So it records few served
+// ports, all ports only where they decide about sharing, and a hash of a long key.
 func (c Claim) share() Share {
 	s := Share{UID: c.UID, Namespace: c.Namespace, Name: c.Name, Pool: c.Pool, Local: c.Local, Check: c.Check}
 	if c.Endpoints && len(c.Ports) <= mostServed {
@@ -116,7 +115,7 @@ func (c Claim) share() Share {
 		return s
 	}
 	s.Key = c.Key
-	if c.Local { // one node serves all only where all have the same pods
+	if c.Local { // one node serves all of them only if they have the same pods
 		s.Key += "\n" + c.Selector
 	}
 	if len(s.Key) > 64 {
@@ -130,29 +129,29 @@ func (c Claim) share() Share {
 	return s
 }
 
-// Reason says why a Service does not get what it asks for. Reasons are reasons of Events too.
+// Reason is the reason why a Service does not get a requested address. It is also the reason of
+// Events.
 type Reason string
 
-// The reasons.
 const (
-	// NoPool: there is no pool of that name, or none for the Service's namespace and family.
+	// NoPool means that no pool has that name, or none serves the Service's namespace and family.
 	NoPool Reason = "NoAddressPool"
-	// Exhausted: the pools that the Service may use have no free address.
+	// Exhausted means that the pools that the Service may use have no free address.
 	Exhausted Reason = "AddressPoolExhausted"
-	// Outside: the address that is asked for is in no pool that the Service may use.
+	// Outside means that no pool that the Service may use contains the requested address.
 	Outside Reason = "AddressOutsidePools"
-	// Taken: another Service has the address that is asked for.
+	// Taken means that another Service has the requested address.
 	Taken Reason = "AddressTaken"
-	// PortTaken: a Service with the same key has a port of this one at the address that both share.
+	// PortTaken means that a Service with the same key uses the same port at the shared address.
 	PortTaken Reason = "AddressPortTaken"
 )
 
-// Refusal is something that a Service asks for and does not get.
+// Refusal is a request of a Service that can't be fulfilled.
 type Refusal struct {
 	UID    string
-	Family Family // 0: no matter which
+	Family Family // 0 if it applies to all families
 	Reason Reason
 	Field  string
 	Value  string
-	Text   string // what is wrong, and the remedy
+	Text   string // cause and remedy
 }

@@ -1,37 +1,36 @@
 package addresses
 
-// Destination is where an API is to lead an address.
+// Destination is the machine to which an API should route an address.
 type Destination struct {
-	// ProviderID is the machine's; empty: it leads nowhere.
+	// ProviderID identifies the machine; empty if the address should not be routed.
 	ProviderID string
-	// Planned: the node that it leads to serves it still, so that a move may be put off for one that
-	// traffic waits for.
+	// Planned is set if the current destination still serves the address, so that the move may be
+	// delayed in favor of an urgent move.
 	Planned bool
-	// Former is the node that the ledger let hold the address before, where that Node is gone; empty:
-	// none. A machine of this name gives the address away, though it is no Node any more.
+	// Former is the name of the previous holder if its Node is deleted; empty if there is none.
+	// The address may be taken from a machine of this name although it is not a Node.
 	Former string
 }
 
-// Unrouted is an error that says what it is about that an API doesn't lead an address to a node. Other
-// errors say nothing of that: nobody may be allowed to, or the API is away.
+// Unrouted is the error of a Router if the address or the node is the cause why an address can't
+// be routed. Other errors, such as missing permissions or an unreachable API, apply to both.
 type Unrouted struct {
-	// About is what would have to be another one.
+	// About is the cause.
 	About Subject
 	Err   error
 }
 
-// Subject is what an Unrouted is about.
+// Subject is the cause of an Unrouted.
 type Subject int
 
 const (
-	// AboutAddress: it would be the same for every node. Somebody has to agree first.
+	// AboutAddress means that every node would be refused: the address itself, or its current
+	// destination, has to be changed outside the cluster.
 	AboutAddress Subject = iota
-	// AboutNode: another node may be taken.
+	// AboutNode means that the address may be routed to another node.
 	AboutNode
 )
 
-// Error is that of Err.
 func (r *Unrouted) Error() string { return r.Err.Error() }
 
-// Unwrap is Err.
 func (r *Unrouted) Unwrap() error { return r.Err }

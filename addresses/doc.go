@@ -1,20 +1,19 @@
-// Package addresses decides which Service has which addresses, and which node holds each of them,
-// where no load balancer of a provider does it.
+// Package addresses assigns addresses to Services and chooses the node that holds each address,
+// for clusters without a provider's load balancer.
 //
-// A [Pool] has ranges of addresses. [Ledger.Assign] gives each Service one address of each family
-// that it wants; a Service keeps what it has for its life, and several share one address only by a
-// key that all of them have. [Ledger.Place] gives each address a node that holds it: a node is
-// eligible by what the caller knows of it.
+// A [Pool] contains ranges of addresses. [Ledger.Assign] assigns one address of each requested
+// family to each Service. A Service keeps its addresses for its lifetime; Services share an
+// address only if they have the same key. [Ledger.Place] chooses the node that holds each address
+// from the nodes that the caller considers eligible.
 //
-// What must never happen:
-//   - one address on two Services that do not share it;
-//   - a Service loses an address that it uses because of what another one asks for, or because a
-//     node comes or goes;
-//   - the same epoch of an address stands for two holders: each change of the holder is a higher
-//     one, also after the address was given back and handed out again;
-//   - an address that a node holds is left without a holder while no other one is eligible.
+// It must never:
+//   - assign an address to two Services that do not share it;
+//   - take an address that a Service uses because another Service requests it, or because a node
+//     is added or removed;
+//   - use one epoch of an address for two holders: each change of the holder increases the epoch,
+//     also after the address was released and assigned again;
+//   - leave an address without a holder because no other node is eligible.
 //
-// The package is pure: no clock, no logging, no Kubernetes. Outputs are sorted, and the same inputs
-// give the same outputs. A Ledger is a value: what returns one leaves the one that it was given as
-// it was.
+// The package is pure: no clock, no logging, no Kubernetes. Outputs are sorted and depend only on
+// the inputs. A Ledger is a value: a method that returns a Ledger does not modify its receiver.
 package addresses

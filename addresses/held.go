@@ -2,10 +2,11 @@ package addresses
 
 import "net/netip"
 
-// Witness writes down what the holders of addresses say: that they hold them, or that a stranger
-// does. Epochs don't tell that: the holder by the first one may have refused the address, and one
-// that a Service gave back may be a stranger's by now. One that is young may be given back in a moment,
-// and taken again, as long as a stranger answers late.
+// Witness updates Held of each entry from its holder's report: the holder holds the address, or
+// refused it because an external host has it. Epochs don't show this: the holder of the first
+// epoch may have refused the address, and a released address may since be used by an external
+// host. Holds that are Young are ignored, as they may still be released to an external host that
+// answers late.
 func (l Ledger) Witness(reports map[string]Report) Ledger {
 	held := make(map[netip.Addr]bool)
 	for node, r := range reports {
@@ -14,7 +15,7 @@ func (l Ledger) Witness(reports map[string]Report) Ledger {
 				held[p.Address] = false
 			}
 		}
-		for _, h := range r.Held { // what is refused too was defended
+		for _, h := range r.Held { // an address that is also refused was defended
 			if e := l.entries[h.Address]; e.Holder == node && e.Epoch == h.Epoch && !h.Young {
 				held[h.Address] = true
 			}

@@ -10,34 +10,34 @@ import (
 	"strings"
 )
 
-// Ledger says who has which address, and which node holds it.
+// Ledger records the Services and the holder of each address.
 type Ledger struct {
 	entries map[netip.Addr]Entry
-	// of are the addresses that each Service has, in order; it follows the entries.
+	// of lists the addresses of each Service in order; it is derived from entries.
 	of map[string][]netip.Addr
-	// floor is the highest epoch of the entries that were dropped: all that come are higher.
+	// floor is the highest epoch of all dropped entries: new epochs must be higher.
 	floor uint64
 }
 
-// Entry is one address. It stays for a while after the last Service has gone, so that the address
-// is the last one to be handed out again.
+// Entry is the state of an address. It is kept for a while after the last Service released the
+// address, so that the address is the last to be reused.
 type Entry struct {
 	Address netip.Addr `json:"address"`
-	// Shares are the Services that have it, by UID; none: it is free.
+	// Shares are the Services that have the address, sorted by UID; empty if it is free.
 	Shares []Share `json:"services,omitempty"`
-	// Holder is the node that holds it; empty: none does.
+	// Holder is the node that holds the address; empty if it has none.
 	Holder string `json:"node,omitempty"`
-	// Nodes hold it together, each of them by announcing it to routers; such an address has no
+	// Nodes hold the address together, each announcing it to routers. Such an address has no
 	// Holder.
 	Nodes []string `json:"-"`
-	// Epoch grows with each change of the holder.
+	// Epoch increases with each change of the holder.
 	Epoch uint64 `json:"epoch,omitempty"`
-	// Held: a holder has said that it holds it, and none has left it to a stranger since. The next
-	// holder need not look for strangers as long as the first one did.
+	// Held is set when a holder reports the address as held and cleared when a holder reports it
+	// in use by an external host. If it is set, the next holder sends fewer probes.
 	Held bool `json:"held,omitempty"`
 }
 
-// HeldBy reports whether a node is to hold the address, alone or with others.
+// HeldBy reports whether a node is to hold the address, alone or together with other nodes.
 func (e Entry) HeldBy(node string) bool {
 	return node != "" && len(e.Shares) > 0 && (e.Holder == node || slices.Contains(e.Nodes, node))
 }
@@ -47,8 +47,8 @@ func (e Entry) Local() bool {
 	return slices.ContainsFunc(e.Shares, func(s Share) bool { return s.Local })
 }
 
-// Check is the port of a holding node where kube-proxy says over HTTP, below /healthz, whether it
-// serves the address: the Service's health check node port if traffic is local, else [ProxyPort].
+// Check returns the holder's port at which kube-proxy serves /healthz for the address: the
+// Service's health check node port if traffic is local, else [ProxyPort].
 func (e Entry) Check() int {
 	for _, s := range e.Shares {
 		if s.Local && s.Check != 0 {
@@ -58,27 +58,26 @@ func (e Entry) Check() int {
 	return ProxyPort
 }
 
-// ProxyPort is where kube-proxy tells its health (--healthz-bind-address).
+// ProxyPort is the port of kube-proxy's health check server (--healthz-bind-address).
 const ProxyPort = 10256
 
-// Share is a Service's part in an address.
+// Share is the part of a Service in an address.
 type Share struct {
 	UID       string `json:"uid"`
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
 	Key       string `json:"key,omitempty"`
-	// Pool is the one that the Service asked for, by its name, when it got the address, or when it
-	// asked for this one's pool later.
+	// Pool is the name of the pool in the Service's last request that the address fulfilled.
 	Pool  string `json:"pool,omitempty"`
 	Local bool   `json:"local,omitempty"`
 	Check int    `json:"check,omitempty"`
 	Ports []Port `json:"ports,omitempty"`
-	// Served are the numbers of the Service's ports while it has endpoints: a holder drops what
-	// kube-proxy does not redirect there, and refuses it at every other port.
+	// Served are the Service's port numbers while it has endpoints. The holder drops packets to
+	// these ports that kube-proxy does not redirect, and rejects packets to all other ports.
 	Served []int `json:"served,omitempty"`
 }
 
-// Entries are all, by address.
+// Entries returns all entries, sorted by address.
 func (l Ledger) Entries() []Entry {
 	all := make([]Entry, 0, len(l.entries))
 	for _, e := range l.entries {
@@ -88,20 +87,20 @@ func (l Ledger) Entries() []Entry {
 	return all
 }
 
-// Of are the addresses that a Service has, in order.
+// Of returns the addresses of a Service in order.
 func (l Ledger) Of(uid string) []netip.Addr { return slices.Clone(l.of[uid]) }
 
-// Entry is what the ledger has of an address.
+// Entry returns the entry of an address, if there is one.
 func (l Ledger) Entry(a netip.Addr) (Entry, bool) {
 	e, known := l.entries[a]
 	return e, known
 }
 
-// put writes an entry into a ledger that may be changed.
+// put writes an entry in place, so l must be a clone.
 func (l Ledger) put(e Entry) {
 	for _, s := range l.entries[e.Address].Shares {
 		if !e.has(s.UID) {
-			// The slices are shared with clones.
+			// Clones share the slices.
 			left := slices.DeleteFunc(slices.Clone(l.of[s.UID]), func(a netip.Addr) bool { return a == e.Address })
 			if l.of[s.UID] = left; len(left) == 0 {
 				delete(l.of, s.UID)
@@ -120,7 +119,6 @@ func (e Entry) has(uid string) bool {
 	return slices.ContainsFunc(e.Shares, func(s Share) bool { return s.UID == uid })
 }
 
-// share is a Service's part in the entry; the zero Share: it has none.
 func (e Entry) share(uid string) Share {
 	for _, s := range e.Shares {
 		if s.UID == uid {
@@ -130,16 +128,15 @@ func (e Entry) share(uid string) Share {
 	return Share{}
 }
 
-// without is the entry without a Service.
 func (e Entry) without(uid string) Entry {
 	e.Shares = slices.DeleteFunc(slices.Clone(e.Shares), func(s Share) bool { return s.UID == uid })
 	if len(e.Shares) == 0 {
-		e.Shares = nil // as it is read
+		e.Shares = nil // as in a parsed ledger
 	}
 	return e
 }
 
-// with is the entry with a Service's share in place of what it had.
+// with returns the entry with s in place of the Service's share.
 func (e Entry) with(s Share) Entry {
 	e = e.without(s.UID)
 	e.Shares = append(e.Shares, s)
@@ -147,9 +144,9 @@ func (e Entry) with(s Share) Entry {
 	return e
 }
 
-// admits says why a Service cannot have a part in the address; empty: it can. other is the Service
-// in the way. A key is no secret, so it is worth something only within a namespace; with policy Local
-// the selector of the pods is a part of it.
+// admits returns the reason that excludes a Service from the address and the Service that it
+// conflicts with, or an empty reason. A key is not a secret, so it is valid only within a
+// namespace; with policy Local it includes the selector of the pods.
 func (e Entry) admits(s Share) (reason Reason, other Share) {
 	for _, other := range e.Shares {
 		switch {
@@ -163,7 +160,6 @@ func (e Entry) admits(s Share) (reason Reason, other Share) {
 	return "", Share{}
 }
 
-// clone is a copy of the ledger that can be changed.
 func (l Ledger) clone() Ledger {
 	c := Ledger{maps.Clone(l.entries), maps.Clone(l.of), l.floor}
 	if c.entries == nil {
@@ -177,12 +173,12 @@ func newLedger() Ledger {
 	return Ledger{entries: make(map[netip.Addr]Entry), of: make(map[string][]netip.Addr)}
 }
 
-// returned is how many entries of addresses that were given back are kept. A pool of IPv6 may have
+// returned limits the number of entries that are kept for free addresses. An IPv6 pool may have
 // more addresses than a ConfigMap can hold.
 const returned = 256
 
-// forget drops entries of addresses that were given back, those with the lowest epochs first, where
-// there are more than are kept. An address that a node still holds is not given back yet.
+// forget drops entries of free addresses with the lowest epochs until at most returned entries
+// are left. An address that still has a holder is not free.
 func (l *Ledger) forget() {
 	var free []Entry
 	for _, e := range l.Entries() {
@@ -198,8 +194,8 @@ func (l *Ledger) forget() {
 	}
 }
 
-// stored is the ledger's text form. Most addresses that several nodes hold are held by the same
-// ones, so each set of nodes is there once.
+// stored is the encoding of a ledger. Most addresses that several nodes hold have the same nodes,
+// so each set of nodes is encoded once.
 type stored struct {
 	Version int           `json:"version"`
 	Floor   uint64        `json:"floor,omitempty"`
@@ -212,11 +208,11 @@ type storedEntry struct {
 	Group *int `json:"group,omitempty"`
 }
 
-// version is that of the text form. One that is unknown is not read: what it says of holders could
-// be lost.
+// version is the version of the encoding. An unknown version is rejected: the recorded holders
+// could be lost.
 const version = 1
 
-// MarshalText is the ledger as it is stored: the same for the same entries.
+// MarshalText encodes the ledger. Equal ledgers have equal encodings.
 func (l Ledger) MarshalText() ([]byte, error) {
 	s := stored{Version: version, Floor: l.floor, Entries: []storedEntry{}}
 	groups := make(map[string]int)
@@ -237,7 +233,7 @@ func (l Ledger) MarshalText() ([]byte, error) {
 	return json.Marshal(s)
 }
 
-// ParseLedger reads what MarshalText has written. An empty text is an empty ledger.
+// ParseLedger decodes the output of MarshalText. An empty text is an empty ledger.
 func ParseLedger(text []byte) (Ledger, error) {
 	const reading = "reading the ledger of addresses"
 	l := newLedger()

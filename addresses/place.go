@@ -7,34 +7,34 @@ import (
 	"slices"
 )
 
-// Eligible says which nodes may hold an address.
+// Eligible lists the nodes that may hold an address.
 type Eligible struct {
-	// Nodes may hold it.
+	// Nodes may hold the address.
 	Nodes []string
-	// Leaving may hold it too, and give it up as soon as another node may: they drain.
+	// Leaving are draining nodes. They may hold the address until one of Nodes can.
 	Leaving []string
-	// Keeping go on with what they hold, and get nothing: what speaks against them may not be so.
+	// Keeping are nodes that keep the addresses that they hold but get no others: the evidence
+	// against them is uncertain.
 	Keeping []string
-	// Together: all Nodes hold it at once, and those of Leaving only while there are no others.
+	// Together makes all Nodes hold the address at once, or all of Leaving if Nodes is empty.
 	Together bool
 }
 
 // Move is a change of the node that holds an address.
 type Move struct {
 	Address  netip.Addr
-	From, To string // empty: none
-	Epoch    uint64 // from now on
+	From, To string // empty if there is none
+	Epoch    uint64 // after the move
 }
 
-// Place gives each address that Services have a node that holds it, and takes those from nodes that
-// nobody has any more. An address that is missing from eligible has no eligible node.
+// Place assigns each address in use to a node and removes the holders of unused addresses. An
+// address that is missing in eligible has no eligible node.
 //
-// The rule: an address stays where it is while its node is eligible and not leaving. Otherwise it
-// goes to the eligible node that holds the fewest addresses, and among several of those to the one
-// with the highest hash of node and address, so that the addresses of one node go to many. Where no
-// node is eligible it stays: whoever holds it may be wrong about nothing but our knowledge of it.
-// So a node that goes moves just the addresses that it held, and one that comes moves none; see
-// [Ledger.Balance].
+// An address keeps its holder while that node is eligible and not leaving. Otherwise it moves to
+// the eligible node with the fewest addresses; of several, to the node with the highest hash of
+// node and address, which spreads the addresses of a failed node. If no node is eligible it is
+// not moved: the information about its holder may be wrong. So removing a node moves only the
+// addresses that it held, and adding a node moves none; see [Ledger.Balance].
 func (l Ledger) Place(eligible map[netip.Addr]Eligible) (Ledger, []Move) {
 	placed := l.clone()
 	var moves []Move
@@ -62,7 +62,7 @@ func (l Ledger) Place(eligible map[netip.Addr]Eligible) (Ledger, []Move) {
 	return placed, moves
 }
 
-// together writes down which nodes hold an address at once.
+// together sets the nodes that hold an address together.
 func (l Ledger) together(e *Entry, may Eligible) {
 	nodes := slices.Clone(may.Nodes)
 	for _, n := range may.Keeping {
@@ -84,14 +84,15 @@ func (l Ledger) together(e *Entry, may Eligible) {
 	l.put(*e)
 }
 
-// Balance moves one address from the node that holds the most to the one that holds the fewest, if
-// that makes them more equal and the address may go there. It returns false if there is none. It is
-// for calm times: each move is one that nobody needed.
+// Balance moves one address to the eligible node with the fewest addresses, choosing the address
+// with the largest difference between the numbers of the old and the new holder. It returns false
+// if no move makes the numbers more equal. Call it only while the cluster is stable: no move is
+// necessary.
 func (l Ledger) Balance(eligible map[netip.Addr]Eligible) (Ledger, Move, bool) {
 	held := l.held()
 	var best Entry
 	var to string
-	gain := 1 // a difference of one cannot be made smaller
+	gain := 1 // moving an address does not reduce a difference of 1
 	for _, e := range l.Entries() {
 		nodes := eligible[e.Address].Nodes
 		if e.Holder == "" || !slices.Contains(nodes, e.Holder) {
@@ -109,7 +110,6 @@ func (l Ledger) Balance(eligible map[netip.Addr]Eligible) (Ledger, Move, bool) {
 	return balanced, balanced.move(best, to), true
 }
 
-// move gives an address another holder.
 func (l Ledger) move(e Entry, to string) Move {
 	m := Move{Address: e.Address, From: e.Holder, To: to, Epoch: max(e.Epoch, l.floor) + 1}
 	e.Holder, e.Epoch, e.Held = to, m.Epoch, e.Held && to != ""
@@ -117,7 +117,6 @@ func (l Ledger) move(e Entry, to string) Move {
 	return m
 }
 
-// held counts the addresses of each node.
 func (l Ledger) held() map[string]int {
 	held := make(map[string]int)
 	for _, e := range l.entries {
@@ -128,14 +127,14 @@ func (l Ledger) held() map[string]int {
 	return held
 }
 
-// choose is the node with the fewest addresses, and of several the one with the highest hash.
+// choose returns the node with the fewest addresses; of several, the node with the highest hash.
 func choose(address netip.Addr, nodes []string, held map[string]int) string {
 	return slices.MinFunc(nodes, func(a, b string) int {
 		return cmp.Or(cmp.Compare(held[a], held[b]), cmp.Compare(weight(address, b), weight(address, a)), cmp.Compare(a, b))
 	})
 }
 
-// weight is the rendezvous hash of a node for an address.
+// weight returns the rendezvous hash of a node for an address.
 func weight(address netip.Addr, node string) uint64 {
 	h := fnv.New64a()
 	_, _ = h.Write(address.AsSlice())
@@ -143,8 +142,8 @@ func weight(address netip.Addr, node string) uint64 {
 	return mix(h.Sum64())
 }
 
-// mix spreads the bits of a hash: FNV changes little where the last bytes do, and node-1 and node-2
-// are to differ.
+// mix spreads the bits of a hash: FNV changes few bits if only the last bytes differ, as in
+// node-1 and node-2.
 func mix(x uint64) uint64 {
 	x ^= x >> 33
 	x *= 0xff51afd7ed558ccd

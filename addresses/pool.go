@@ -7,19 +7,18 @@ import (
 	"strings"
 )
 
-// Range is all addresses from First to Last, both of one family.
+// Range contains all addresses from First to Last, which are of the same family.
 type Range struct{ First, Last netip.Addr }
 
-// Mistake is what is wrong with a pool or with one of its ranges.
+// Mistake describes an invalid pool or range.
 type Mistake struct {
-	// Pool is the pool's place in the list, and Field what of it is wrong, FieldName or FieldRanges.
-	// Of a range alone neither is known.
+	// Pool is the pool's index in the list and Field is FieldName or FieldRanges. Both are unset
+	// in errors of ParseRange.
 	Pool                   int
 	Field                  string
 	Value, Problem, Remedy string
 }
 
-// What of a pool can be wrong.
 const (
 	FieldName   = "name"
 	FieldRanges = "ranges"
@@ -27,8 +26,8 @@ const (
 
 func (m *Mistake) Error() string { return fmt.Sprintf("%q: %s: %s", m.Value, m.Problem, m.Remedy) }
 
-// ParseRange reads an address, a prefix, or two addresses with a dash between them. A prefix means
-// all of its addresses. Its error is a *Mistake.
+// ParseRange parses an address, a prefix, or two addresses with a dash between them. A prefix
+// includes all of its addresses. The error is a *Mistake.
 func ParseRange(text string) (Range, error) {
 	const forms = "write 192.0.2.7, 192.0.2.0/28 or 192.0.2.16-192.0.2.31"
 	wrong := func(problem, remedy string) (Range, error) {
@@ -62,12 +61,12 @@ func ParseRange(text string) (Range, error) {
 	return Range{first, last}, nil
 }
 
-// RangeOf is all addresses of a prefix.
+// RangeOf returns the range of all addresses of a prefix.
 func RangeOf(p netip.Prefix) Range { return Range{p.Masked().Addr(), lastOf(p.Masked())} }
 
-// Edges are the addresses of a segment that no machine can have: IPv4's network and broadcast
-// addresses, IPv6's subnet-router anycast address (RFC 4291, 2.6.1). Point-to-point links have none
-// (RFC 3021, RFC 6164).
+// Edges returns the addresses of a segment that no host can have: IPv4's network and broadcast
+// addresses, IPv6's subnet-router anycast address (RFC 4291, 2.6.1). Point-to-point links have
+// none (RFC 3021, RFC 6164).
 func Edges(segment netip.Prefix) []netip.Addr {
 	first := segment.Masked().Addr()
 	switch {
@@ -79,7 +78,6 @@ func Edges(segment netip.Prefix) []netip.Addr {
 	return []netip.Addr{first}
 }
 
-// lastOf is the last address of a prefix.
 func lastOf(p netip.Prefix) netip.Addr {
 	bytes := p.Masked().Addr().AsSlice()
 	for bit := p.Bits(); bit < p.Addr().BitLen(); bit++ {
@@ -89,7 +87,7 @@ func lastOf(p netip.Prefix) netip.Addr {
 	return last
 }
 
-// Contains reports whether the address lies in the range.
+// Contains reports whether the address is in the range.
 func (r Range) Contains(a netip.Addr) bool {
 	return a.Is4() == r.First.Is4() && !a.Less(r.First) && !r.Last.Less(a)
 }
@@ -106,20 +104,20 @@ func (r Range) String() string {
 	return r.First.String() + "-" + r.Last.String()
 }
 
-// Pool is where Services get addresses from.
+// Pool is a set of addresses for Services.
 type Pool struct {
 	Name   string
 	Ranges []Range
-	// OnRequest: only Services get an address of it that ask for it, or for the pool.
+	// OnRequest restricts the pool to Services that request it or one of its addresses.
 	OnRequest bool
 }
 
-// Contains reports whether the address is one of the pool's.
+// Contains reports whether the address is in one of the pool's ranges.
 func (p Pool) Contains(a netip.Addr) bool {
 	return slices.ContainsFunc(p.Ranges, func(r Range) bool { return r.Contains(a) })
 }
 
-// Without is the pool without some addresses.
+// Without returns the pool without some addresses.
 func (p Pool) Without(taken []netip.Addr) Pool {
 	for _, a := range taken {
 		i := slices.IndexFunc(p.Ranges, func(r Range) bool { return r.Contains(a) })
@@ -138,8 +136,8 @@ func (p Pool) Without(taken []netip.Addr) Pool {
 	return p
 }
 
-// Validate refuses pools that could give one address twice, and such as could give none: all
-// mistakes at once.
+// Validate returns all mistakes of pools: addresses in two ranges, pools without a range, and
+// duplicate names.
 func Validate(pools []Pool) (mistakes []*Mistake) {
 	type placed struct {
 		pool string
@@ -162,7 +160,7 @@ func Validate(pools []Pool) (mistakes []*Mistake) {
 			for _, other := range all {
 				if other.Overlaps(r) {
 					wrong(FieldRanges, r.String(), fmt.Sprintf("overlaps %s of pool %s", other.Range, other.pool), "leave each address to one range")
-					break // one is enough to mend it by, and there may be thousands
+					break // one overlap is enough to fix the range, and there may be thousands
 				}
 			}
 			all = append(all, placed{p.Name, r})

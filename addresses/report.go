@@ -8,31 +8,31 @@ import (
 	"slices"
 )
 
-// Report is what a node says about addresses: what it holds, what it cannot hold, and which of the
-// nodes that it watches do not answer. The same state is the same text.
+// Report is the state of a node's addresses: those that it holds, those that it cannot hold, and
+// the unresponsive ports of the nodes that it watches. Equal states have equal encodings.
 type Report struct {
-	// Unfit says why the node should hold nothing at all, such as a kube-proxy that is not healthy;
-	// empty: nothing speaks against it.
+	// Unfit is the reason why the node should hold no address at all, such as an unhealthy
+	// kube-proxy; empty if there is none.
 	Unfit string `json:"unfit,omitempty"`
-	// Held are the addresses that it answers for, or announces.
+	// Held are the addresses that the node answers for or announces.
 	Held []Hold `json:"held,omitempty"`
-	// Segments are those that the node can hold addresses on, where it answers for them; nil: it does
-	// not say.
+	// Segments are the segments on which the node can hold addresses by answering for them; nil
+	// if it does not report them.
 	Segments []netip.Prefix `json:"segments,omitzero"`
-	// Refused are the addresses that it should hold, or could, and does not.
+	// Refused are the addresses that the node does not hold although it should or could.
 	Refused []Problem `json:"refused,omitempty"`
-	// Silent are the ports of watched nodes that do not say that they serve.
+	// Silent are the ports of watched nodes that do not report that they serve.
 	Silent []Endpoint `json:"silent,omitempty"`
-	// Routers are the BGP peers that it speaks with, or should.
+	// Routers are the node's BGP peers, with or without a session.
 	Routers []Router `json:"routers,omitempty"`
 }
 
-// Hold is an address that a node holds by an epoch of the ledger.
+// Hold is an address that a node holds at an epoch of the ledger.
 type Hold struct {
 	Address netip.Addr `json:"address"`
 	Epoch   uint64     `json:"epoch,omitempty"`
-	// Young: it was taken a moment ago, nobody of the cluster had it before, and it is given back to a
-	// stranger that answers late.
+	// Young is set if the address was acquired seconds ago and no cluster member held it before.
+	// The node still releases it to an external host that answers late.
 	Young bool `json:"young,omitempty"`
 }
 
@@ -40,23 +40,23 @@ type Hold struct {
 type Problem struct {
 	Address netip.Addr    `json:"address"`
 	Reason  ProblemReason `json:"reason"`
-	// By is who answers for the address instead: a hardware address.
+	// By is the hardware address of the host that answers for the address instead.
 	By   string `json:"by,omitempty"`
-	Text string `json:"text,omitempty"` // what is wrong, and the remedy
+	Text string `json:"text,omitempty"` // cause and remedy
 }
 
-// ProblemReason says why a node does not hold an address. Reasons are reasons of Events too.
+// ProblemReason is the reason why a node does not hold an address. It is also the reason of
+// Events.
 type ProblemReason string
 
-// The reasons.
 const (
-	// InUse: a machine that is none of the cluster's answers for it.
+	// InUse means that a host outside the cluster answers for the address.
 	InUse ProblemReason = "AddressInUse"
-	// OffSegment: no interface of the node is on a segment with the address.
+	// OffSegment means that no interface of the node is on the address's segment.
 	OffSegment ProblemReason = "AddressOffSegment"
-	// NoRouter: no router that should hear of it speaks with the node.
+	// NoRouter means that the node has no session with a router that should learn the address.
 	NoRouter ProblemReason = "NoRouter"
-	// Failed: the node tried and could not.
+	// Failed means that the node tried and failed.
 	Failed ProblemReason = "AddressNotHeld"
 )
 
@@ -66,35 +66,36 @@ type Endpoint struct {
 	Port int    `json:"port"`
 }
 
-// Router is a BGP peer as a node sees it.
+// Router is the state of a BGP peer as observed by a node.
 type Router struct {
 	Name string `json:"name"`
-	// Established: they speak with each other.
+	// Established is set while the session is established.
 	Established bool `json:"established"`
-	// State is the session's as RFC 4271 names it, such as Active.
+	// State is the name of the session's state in RFC 4271, such as Active.
 	State string `json:"state,omitempty"`
-	// Announced counts the prefixes that it was told.
+	// Announced is the number of prefixes announced to the peer.
 	Announced int `json:"announced,omitempty"`
 }
 
-// ReportAnnotation is the key of the Node's annotation that holds its report.
+// ReportAnnotation is the key of the Node annotation that contains the report.
 const ReportAnnotation = "underlay.dev/addresses"
 
-// OnSegment reports whether an address is on one of the node's segments, as far as it says.
+// OnSegment reports whether an address is on one of the node's segments, or the node reports no
+// segments.
 func (r Report) OnSegment(a netip.Addr) bool {
 	return r.Segments == nil || slices.ContainsFunc(r.Segments, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
 const (
-	// texts is how many problems of one reason say all that there is to say of them.
+	// texts limits the problems of one reason that include a text.
 	texts = 8
-	// rows bounds what is said of addresses. Annotations of a Node have 256 KiB together, and each
-	// change of one goes to all who watch Nodes.
+	// rows limits the reported addresses. All annotations of a Node share 256 KiB, and each
+	// change is sent to all watchers of Nodes.
 	rows = 1500
 )
 
-// MarshalText is the report's text, sorted. It is never too long for an annotation: of very many
-// addresses it has not all.
+// MarshalText encodes the report in sorted order. It truncates long lists of addresses so that
+// the text fits into an annotation.
 func (r Report) MarshalText() ([]byte, error) {
 	type plain Report // without this method
 	p := plain(r)
@@ -116,7 +117,7 @@ func (r Report) MarshalText() ([]byte, error) {
 	return json.Marshal(p)
 }
 
-// ParseReport reads a report. An empty text is an empty report.
+// ParseReport decodes a report. An empty text is an empty report.
 func ParseReport(text string) (Report, error) {
 	var r Report
 	if text == "" {

@@ -2,13 +2,13 @@ package addresses
 
 import "net/netip"
 
-// believable is the highest epoch that can be one: a node that says nonsense must not leave no room
-// above it.
+// believable is the highest accepted epoch: an invalid report must not exhaust the epochs above
+// it.
 const believable = 1 << 53
 
-// Resume fits a ledger that was lost and made anew, from what Services show, to what nodes say:
-// epochs go on above all that nodes know, and an address without a holder gets the node that says
-// it holds it, of several the one with the highest epoch.
+// Resume adapts a lost ledger, rebuilt from the status of Services, to the reports of nodes. New
+// epochs are higher than all reported epochs, and an address without a holder is assigned to the
+// node that reports it as held, with the highest epoch if there are several.
 func (l Ledger) Resume(reports map[string]Report) Ledger {
 	resumed := l.clone()
 	type claimed struct {

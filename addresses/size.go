@@ -5,13 +5,13 @@ import (
 	"math"
 )
 
-// Size is how many addresses the range has, or [math.MaxUint64] where they are more than that.
+// Size returns the number of addresses of the range, at most [math.MaxUint64].
 func (r Range) Size() uint64 {
 	first, last := r.First.As16(), r.Last.As16()
 	high := binary.BigEndian.Uint64(last[:8]) - binary.BigEndian.Uint64(first[:8])
 	low := binary.BigEndian.Uint64(last[8:]) - binary.BigEndian.Uint64(first[8:])
 	if binary.BigEndian.Uint64(last[8:]) < binary.BigEndian.Uint64(first[8:]) {
-		high-- // borrowed
+		high-- // borrow
 	}
 	if high > 0 || low == math.MaxUint64 {
 		return math.MaxUint64
@@ -19,8 +19,7 @@ func (r Range) Size() uint64 {
 	return low + 1
 }
 
-// Size is how many addresses of a family the pool has, or [math.MaxUint64] where they are more than
-// that.
+// Size returns the number of addresses of a family in the pool, at most [math.MaxUint64].
 func (p Pool) Size(f Family) uint64 {
 	var all uint64
 	for _, r := range p.Ranges {

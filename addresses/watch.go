@@ -6,12 +6,12 @@ import (
 	"slices"
 )
 
-// watchers is by how many others a holder is watched: enough that two of them must agree, and a
-// number that does not grow with the cluster.
+// watchers limits the number of nodes that watch a holder: enough that two of them must agree,
+// and independent of the size of the cluster.
 const watchers = 3
 
-// Watchers are the nodes that watch a holder: those with the highest hashes, at most three, so that
-// a node that comes or goes changes few of them.
+// Watchers returns the nodes that watch a holder: at most three, with the highest rendezvous
+// hashes, so that adding or removing a node changes few of them.
 func Watchers(holder string, nodes []string) []string {
 	type other struct {
 		name   string
@@ -34,17 +34,18 @@ func Watchers(holder string, nodes []string) []string {
 	return names
 }
 
-// AgentPort is where the agent of a node that may hold addresses says over HTTP, below /healthz,
-// that it runs. Nobody else answers for the node's addresses; but one that is replaced comes back in
-// seconds, and neighbors remember a node for longer, so it may be silent for a while.
+// AgentPort is the port at which the agent of a node serves HTTP below /healthz. Only the agent
+// answers for the node's addresses, but a replaced agent is back in seconds and neighbors cache
+// entries for longer, so it may be unresponsive for a while.
 const AgentPort = 10267
 
-// Watched are the ports of other nodes that a node watches, where it is one of their watchers:
-// kube-proxy and the agent of each, and what the addresses of each holder are checked by. nodes are
-// all that can watch, each once. Those that hold nothing are watched too: they are what an address
-// would go to, and one that is silent must not be chosen.
+// Watched returns the ports that a node checks on the nodes that it watches: kube-proxy and the
+// agent, and the health check ports of the addresses that a node holds. nodes are all nodes that
+// can watch, without duplicates. Nodes without addresses are watched too: an unresponsive node
+// must not be chosen as the next holder.
 //
-// Where no node holds an address alone nobody is watched: routers notice which of several are gone.
+// If no node holds an address alone, no node is watched: for an address that several nodes
+// announce, routers detect the failure.
 func (l Ledger) Watched(self string, nodes []string) []Endpoint {
 	checks := make(map[string][]int)
 	for _, e := range l.entries {
@@ -72,8 +73,8 @@ func (l Ledger) Watched(self string, nodes []string) []Endpoint {
 	return slices.Compact(found)
 }
 
-// watches reports whether a node is among the [Watchers] of another one. It looks at as few nodes as
-// it takes: large clusters ask this for each node.
+// watches reports whether a node is one of the [Watchers] of another node. It stops at the third
+// node with a higher hash: in large clusters it is called for each node.
 func watches(self, holder string, nodes []string) bool {
 	if self == holder || !slices.Contains(nodes, self) {
 		return false
@@ -90,38 +91,41 @@ func watches(self, holder string, nodes []string) bool {
 	return true
 }
 
-// Silent are the ports that their nodes' watchers call silent. What a node says of one that it does
-// not watch counts for nothing, and so does one whose watcher can't tell.
+// Silent returns the ports that watchers report as unresponsive. Reports about a node that the
+// reporter does not watch are ignored.
 //
-// agreed are those that most of all watchers call silent: two of three must agree, and both of two.
-// A watcher that is cut off itself hears nobody, and must not take addresses from those that it does
-// not hear. Where there is one watcher, it decides.
+// agreed are the ports that a majority of all watchers reports: two of three or both of two. A
+// watcher that is cut off must not take addresses from nodes that it can't reach. A single watcher
+// decides alone.
 //
-// Watchers that are gone themselves agree with nobody: of a rack that fails, those that watch each
-// other would stay. So left are the ports that one watcher calls silent, where no other one can be
-// counted on, because kube-proxy or the agent of each is called silent too: by somebody else than
-// that one. For it may be that it alone hears nobody, as where packet filters of the others don't
-// list it yet while it lets them in. Then all that it watches are silent by its word, nobody calls it
-// silent, and it must not do away with those who know better. The price is that the last one of three
-// or four nodes is not believed: nobody is there who says the same, and the others keep what they
-// hold until Kubernetes calls them NotReady.
+// Watchers that failed themselves report nothing: without another rule, nodes of a failed rack
+// that watch each other would keep their addresses. So left are the ports that one watcher
+// reports while all other watchers are unreliable: a node other than that watcher reports their
+// kube-proxy or agent as unresponsive. Its own reports don't make them unreliable, because it may
+// be cut off itself, for example while the packet filters of the other nodes do not list it yet
+// although its own filter lists them. It then reports all nodes that it watches, no node reports
+// it, and the reachable watchers must still count. The price is that the last surviving node of
+// three or four is not believed, as no node confirms its reports: the failed nodes keep their
+// addresses until Kubernetes marks them NotReady.
 //
-// Those that have no agent say nothing for the port either, but a watcher that has none beside it
-// that reports is not believed: nothing would tell it from one that hears nobody.
+// Watchers without a report don't count as reliable, but a watcher is not believed if no other
+// watcher has a report: it can't be distinguished from one that is cut off.
 //
-// This trusts one alone, and is safe as far as two things hold.
+// Trusting a single watcher is safe under two conditions.
 //
-//   - Some that are cut off from the nodes but not from the API server are called silent by their own
-//     watchers as soon as they call others so. They can't be counted on then, and left is empty for
-//     them. They may only be some checks earlier, so whoever acts on left has to wait that long.
-//   - One that is cut off from the API server says nothing new, and moves nothing: holders change by
-//     a write of the ledger that the API server must accept. Which of two halves hears the other no
-//     more does not matter, where each calls the other's nodes silent: hardly any can be counted on.
+//   - Nodes that are cut off from the other nodes but not from the API server are reported by
+//     their own watchers as soon as they report other nodes. They are unreliable then, and their
+//     reports add nothing to left. They may only be a few checks earlier, so a caller that acts
+//     on left has to wait that long.
+//   - A node that is cut off from the API server sends no new reports and moves nothing: holders
+//     change by a write of the ledger that the API server must accept. If the cluster is split
+//     into halves that report each other's nodes, hardly any watcher is reliable, so it does not
+//     matter which half can't reach the other.
 func Silent(reports map[string]Report, nodes []string) (agreed, left []Endpoint) {
 	votes := make(map[Endpoint][]string)
-	doubters := make(map[string][]string) // of nodes
+	doubters := make(map[string][]string) // by node
 	for watcher, r := range reports {
-		// Each has one vote, however often it says so.
+		// Each watcher has one vote, also if it reports a port twice.
 		said := slices.SortedFunc(slices.Values(r.Silent), Endpoint.compare)
 		for _, e := range slices.Compact(said) {
 			if !watches(watcher, e.Node, nodes) {
@@ -139,7 +143,7 @@ func Silent(reports map[string]Report, nodes []string) (agreed, left []Endpoint)
 			agreed = append(agreed, e)
 			continue
 		}
-		// There are three watchers at most, so one alone says so.
+		// There are at most three watchers, so this is the only voter.
 		another := func(doubter string) bool { return doubter != voters[0] }
 		var reporting, counted []string
 		for _, w := range all {
