@@ -14,8 +14,8 @@ import (
 	"github.com/underlay-ccm/underlay/internal/editdistance"
 )
 
-// The annotations by which a Service asks. Behind ours are those that people who come from MetalLB
-// and kube-vip have on their Services: https://metallb.io/usage/, https://kube-vip.io/docs/usage/.
+// The annotations with a Service's requests. Those of MetalLB and kube-vip are accepted to ease
+// migration: https://metallb.io/usage/, https://kube-vip.io/docs/usage/.
 const (
 	annotationAddresses = "underlay.dev/addresses"
 	annotationPool      = "underlay.dev/address-pool"
@@ -36,17 +36,17 @@ func keyAnnotations() []string {
 	return []string{annotationKey, "metallb.io/allow-shared-ip", "metallb.universe.tf/allow-shared-ip"}
 }
 
-// asked is what a Service asks for, and what of it cannot be understood.
+// asked contains a Service's requests and notes about invalid requests.
 type asked struct {
 	addresses.Claim
 	notes []note
-	// where the Service says so, for what is refused: of each address, and of the pool
+	// addressFields and poolField name the annotation or field of each request, for refusals.
 	addressFields map[string]string
 	poolField     string
 }
 
-// ask reads a Service. A wish that cannot be understood, and a namespace that is not known yet,
-// leave the Service what it has: something else than what it wants would be its own for life.
+// ask parses the requests of a Service. If a request is invalid, or the namespace is not cached
+// yet, the Service keeps its addresses and gets no others: it would keep a wrong one for life.
 func ask(svc *corev1.Service, pools []Pool, namespaces map[string]labels.Set, have []netip.Addr) asked {
 	a := asked{Claim: addresses.Claim{
 		UID: string(svc.UID), Namespace: svc.Namespace, Name: svc.Name, Created: svc.CreationTimestamp.Time,
@@ -76,7 +76,7 @@ func ask(svc *corev1.Service, pools []Pool, namespaces map[string]labels.Set, ha
 	return a
 }
 
-// misspelled notes the annotations that are all but one of those that are read.
+// misspelled notes annotations with nearly the name of a supported annotation.
 func (a *asked) misspelled(svc *corev1.Service) {
 	names := slices.Concat([]string{annotationAddresses}, addressAnnotations(), poolAnnotations(), keyAnnotations())
 	for _, name := range slices.Sorted(maps.Keys(svc.Annotations)) {
@@ -89,7 +89,8 @@ func (a *asked) misspelled(svc *corev1.Service) {
 	}
 }
 
-// admit says which pools the Service's namespace may use, and reports whether that is known.
+// admit sets the pools that the Service's namespace may use. It reports false if they depend on a
+// namespace that is not in the cache.
 func (a *asked) admit(pools []Pool, namespaces map[string]labels.Set) bool {
 	set, known := namespaces[a.Namespace]
 	selective := false
@@ -102,7 +103,6 @@ func (a *asked) admit(pools []Pool, namespaces map[string]labels.Set) bool {
 	return known || !selective
 }
 
-// first is the first of some annotations that says something.
 func first(svc *corev1.Service, names []string) (name, value string) {
 	for _, name := range names {
 		if value := strings.TrimSpace(svc.Annotations[name]); value != "" {
@@ -112,9 +112,9 @@ func first(svc *corev1.Service, names []string) (name, value string) {
 	return names[0], ""
 }
 
-// readAddresses reads which addresses the Service asks for: for each family in its annotation, the
-// field, or the annotations of others, the first that names one. kube-vip writes an IPv4 address
-// into the field, and both into its annotation.
+// readAddresses reads the requested addresses. Of each family, the first counts, in the order: our
+// annotation, the field, other projects' annotations. kube-vip writes an IPv4 address into the
+// field and both families into its annotation.
 func (a *asked) readAddresses(svc *corev1.Service) {
 	a.addressFields = make(map[string]string)
 	a.readList(annotationAddresses, svc.Annotations[annotationAddresses])
@@ -124,7 +124,6 @@ func (a *asked) readAddresses(svc *corev1.Service) {
 	}
 }
 
-// readList reads one of them, if a family is left.
 func (a *asked) readList(field, text string) {
 	if strings.TrimSpace(text) == "" || len(a.Addresses) == len(a.Families) {
 		return
@@ -140,7 +139,7 @@ func (a *asked) readList(field, text string) {
 		case err != nil || address.Zone() != "" || address.Is4In6():
 			wrong("is not an address: write one, or one of each family with a comma between, such as 192.0.2.17,2001:db8::17")
 		case address.IsUnspecified() && field != annotationAddresses:
-			// kube-vip's word for an address of its own choice
+			// kube-vip's value for an address of its own choice
 		case !slices.Contains(a.Families, family):
 			wrong(fmt.Sprintf("is an %s address, and the Service has no such family: add it to spec.ipFamilies, or leave the address out", family))
 		case twice && a.addressFields[asked.String()] == field:
@@ -152,20 +151,20 @@ func (a *asked) readList(field, text string) {
 	}
 }
 
-// refused is a refusal as a note, at the place where the Service asks.
+// refused converts a refusal to a note that names the annotation or field of the request.
 func (a asked) refused(r addresses.Refusal) note {
 	n := note{reason: string(r.Reason), field: r.Field, value: r.Value, text: r.Text}
 	switch {
 	case n.field == annotationAddresses && a.addressFields[r.Value] != "":
 		n.field = a.addressFields[r.Value]
 	case n.field == annotationPool && a.Pool == "":
-		n.field = "" // it asks for none
+		n.field = "" // it requests no pool
 	case n.field == annotationPool:
 		n.field = a.poolField
 	}
 	return n
 }
 
-// preferred reports whether a refusal is about a family that no pool has, and that
+// preferred reports whether a refusal is about a family that no pool has and that
 // spec.ipFamilyPolicy does not require.
 func (a asked) preferred(r addresses.Refusal) bool { return !a.All && r.Reason == addresses.NoPool }

@@ -9,27 +9,23 @@ import (
 )
 
 const (
-	// calmFor is how long nothing must have moved before addresses move to spread over the nodes.
+	// calmFor is the cooldown after a move before addresses are balanced.
 	calmFor = 5 * time.Minute
-	// balanceEvery is the time between two such moves: each is one that nobody needed.
+	// balanceEvery is the interval of balancing moves: none of them is necessary.
 	balanceEvery = time.Minute
 )
 
-// calm knows since when nothing has moved.
 type calm struct {
-	since    time.Time // the last move that was needed, or the start
-	balanced time.Time // the last one that was not
-	readAt   time.Time // the stored ledger
-	unequal  bool      // there is something to balance
+	since    time.Time // last necessary move, or the start
+	balanced time.Time // last balancing move
+	readAt   time.Time // last read of the stored ledger
+	unequal  bool      // a balancing move is possible
 }
 
-// begin is called when something moves.
 func (c *calm) begin(now time.Time) { c.since = now }
 
-// old reports whether the stored ledger was read long ago.
 func (c *calm) old(now time.Time) bool { return now.Sub(c.readAt) >= lookAgain }
 
-// due is when the next move that is not needed may be.
 func (c *calm) due() time.Time {
 	due := c.since.Add(calmFor)
 	if next := c.balanced.Add(balanceEvery); next.After(due) {
@@ -38,7 +34,7 @@ func (c *calm) due() time.Time {
 	return due
 }
 
-// next is when there is something to balance; zero: there is nothing.
+// next returns when to balance, or the zero time if there is nothing to balance.
 func (c *calm) next() time.Time {
 	if !c.unequal {
 		return time.Time{}
@@ -46,8 +42,8 @@ func (c *calm) next() time.Time {
 	return c.due()
 }
 
-// balance moves one address to a node that holds fewer, if all is calm and nothing else is to be
-// done. Providers that count moves, or don't do as asked, are spared.
+// balance moves one address to a node with fewer addresses if nothing else moves and the cooldown
+// is over. Providers that limit moves or currently fail to route an address are exempt.
 func (c *Controller) balance(p *plan) {
 	eligible := maps.Clone(p.eligible)
 	for mover, r := range c.routing {

@@ -12,13 +12,13 @@ import (
 	"github.com/underlay-ccm/underlay/addresses"
 )
 
-// Orphan is an address that Services have and that is in no pool any more.
+// Orphan is an address in use that is in no pool.
 type Orphan struct {
 	Address netip.Addr
 	Users   []addresses.Share
 }
 
-// Problem says who has it.
+// Problem names the Services that have the address.
 func (o Orphan) Problem() string {
 	names := make([]string, len(o.Users))
 	for i, s := range o.Users {
@@ -27,13 +27,13 @@ func (o Orphan) Problem() string {
 	return fmt.Sprintf("is in no pool any more, and Services have it: %s", strings.Join(names, ", "))
 }
 
-// Remedy says what to do.
+// Remedy returns the steps to fix it.
 func (o Orphan) Remedy() string {
 	return "put the address back into a pool, with onRequest: true if no other Service is to get it, until those Services are deleted or have another one"
 }
 
-// Check finds the addresses that Services have, as is stored, and that no pool has. A ledger that is
-// damaged is left to Run, which tells of it and changes nothing.
+// Check returns the addresses that Services have in the stored ledger and no pool contains. It
+// ignores a damaged ledger: Run reports it and changes nothing.
 func Check(ctx context.Context, client kubernetes.Interface, namespace string, pools []Pool) ([]Orphan, error) {
 	found, err := store{client, namespace}.read(ctx)
 	if errors.Is(err, errDamaged) {

@@ -13,72 +13,70 @@ import (
 	"github.com/underlay-ccm/underlay/addresses"
 )
 
-// Name is the controller's name.
 const Name = "service-address-controller"
 
-// The movers that agents are. All others are in Config.Routers.
+// Movers that agents implement. All other movers are in Config.Routers.
 const (
 	MoverLayer2 = "layer2"
 	MoverBGP    = "bgp"
 )
 
-// Pool is a pool of addresses, for whom it is, and what moves its addresses.
+// Pool is a pool of addresses, the namespaces that may use it and the mover of its addresses.
 type Pool struct {
 	addresses.Pool
-	// Namespaces are those whose Services may use it; nil: all.
+	// Namespaces selects the namespaces whose Services may use the pool; nil selects all.
 	Namespaces labels.Selector
 	// Mover is MoverLayer2, MoverBGP or a key of Config.Routers.
 	Mover string
 }
 
-// Router leads addresses to nodes through an API. Its methods are called at the same time, Route for
-// several addresses but never twice for one.
+// Router routes addresses to nodes through an API. Its methods are called concurrently, but Route
+// never twice at a time for the same address.
 type Router interface {
-	// Routed tells to which node, by its provider ID, each address leads; empty: to none. Addresses
-	// that it does not know are left out.
+	// Routed returns the provider ID of the node that each address is routed to, or "" if it is not
+	// routed. Addresses that the API does not list are omitted.
 	Routed(context.Context) (map[netip.Addr]string, error)
-	// Route leads an address to a node, and returns when that is done, which may take a minute. It
-	// looks where the address leads before it changes anything. An error may mean that it was done
-	// all the same. An *addresses.Unrouted says that it was not, and what would have to be otherwise.
+	// Route routes an address to a node and returns when that is done, which may take a minute. It
+	// reads the current route before it changes anything. After an error the address may be routed
+	// nevertheless, unless the error is an *addresses.Unrouted, which names the cause.
 	Route(ctx context.Context, address netip.Addr, to addresses.Destination) error
 }
 
-// Routing is a mover that is a Router.
+// Routing is a Router and its properties.
 type Routing struct {
 	Router
-	// Answering: a node's agent answers for the address, so that it leads nowhere without one.
+	// Answering is set if the agent of a node must answer for the address to receive its traffic.
 	Answering bool
-	// Serves reports whether addresses can be led to a node with that provider ID; nil: to every
-	// one.
+	// Serves reports whether addresses can be routed to a node by its provider ID; nil allows all.
 	Serves func(providerID string) bool
-	// Scarce: moves are counted by the API, so that none is made only to spread addresses.
+	// Scarce is set if the API limits the number of moves. Then no address moves only for balance.
 	Scarce bool
 }
 
-// Config is what the controller needs. All fields but Namespaces, Routers, Classless and Balancers
-// are required.
+// Config contains the dependencies and settings of a Controller. All fields but Namespaces,
+// Routers, Classless and Balancers are required.
 type Config struct {
 	// Client's rate limit bounds how fast Services get their addresses.
 	Client   kubernetes.Interface
 	Services coreinformers.ServiceInformer
 	Nodes    coreinformers.NodeInformer
 	Slices   discoveryinformers.EndpointSliceInformer
-	// Namespaces are needed where a pool has a selector.
+	// Namespaces is required if a pool has a selector.
 	Namespaces coreinformers.NamespaceInformer
 	Pools      []Pool
 	Routers    map[string]Routing
-	// Classless makes Services without loadBalancerClass ours.
+	// Classless also serves Services without a loadBalancerClass.
 	Classless bool
-	// Balancers: a controller of a cloud's load balancers runs beside this one. A Service without a
-	// class that has its finalizer is its.
+	// Balancers is set if a cloud's load balancer controller runs too. It owns Services without a
+	// class that have its finalizer.
 	Balancers bool
-	// Namespace is where the stored ledger is.
+	// Namespace is the namespace of the stored ledger.
 	Namespace string
 	Recorder  record.EventRecorder
 	Registry  Registry
 }
 
-// poolOf is the pool that an address lies in.
+// poolOf returns the pool that contains an address.
 func poolOf(pools []Pool, address netip.Addr) (Pool, bool) {
 	for _, p := range pools {
 		if p.Contains(address) {
@@ -88,7 +86,6 @@ func poolOf(pools []Pool, address netip.Addr) (Pool, bool) {
 	return Pool{}, false
 }
 
-// plain are the pools as package addresses knows them.
 func plain(pools []Pool) []addresses.Pool {
 	out := make([]addresses.Pool, len(pools))
 	for i, p := range pools {
@@ -97,7 +94,6 @@ func plain(pools []Pool) []addresses.Pool {
 	return out
 }
 
-// free are the pools without addresses that somebody has.
 func free(pools []Pool, taken []netip.Addr) []addresses.Pool {
 	out := plain(pools)
 	for i := range out {

@@ -20,26 +20,24 @@ import (
 )
 
 const (
-	// gather is how long changes are waited for that come with the first one. It is a part of the
-	// gap when a node dies.
+	// gather is the time to batch changes. It adds to the downtime after a node failure.
 	gather = 30 * time.Millisecond
-	// firstRetry and lastRetry bound how long a pass waits for another try after a failure.
+	// firstRetry and lastRetry bound the backoff of failed passes.
 	firstRetry, lastRetry = 100 * time.Millisecond, 30 * time.Second
-	// lookAgain is how often the stored ledger is read although nothing happens: somebody may have
-	// deleted it.
+	// lookAgain is the interval of reading the stored ledger at rest: it may have been deleted.
 	lookAgain = time.Minute
 )
 
-// onePass is the queue's only key: a pass looks at everything.
+// onePass is the queue's only key: a pass reconciles all objects.
 const onePass = "pass"
 
-// Controller gives Services their addresses. Run it once.
+// Controller assigns addresses to Services. It must be run only once.
 type Controller struct {
 	store      store
 	services   corelisters.ServiceLister
 	nodes      corelisters.NodeLister
 	slices     discoverylisters.EndpointSliceLister
-	namespaces corelisters.NamespaceLister // nil: no pool has a selector
+	namespaces corelisters.NamespaceLister // nil if no pool has a selector
 	synced     []cache.InformerSynced
 	pools      []Pool
 	whose      whose
@@ -49,17 +47,17 @@ type Controller struct {
 	queue      workqueue.TypedRateLimitingInterface[string]
 	routing    map[string]*routing
 
-	// The goroutine that decides has these to itself.
+	// Only the goroutine of Run uses these.
 	known   stored
 	fresh   bool // known was read or written in this pass
 	health  *health
 	rivals  rivals
 	calm    calm
-	damaged string // what was said of a damaged ledger
+	damaged string // last reported error of a damaged ledger
 	routers map[string]Routing
 }
 
-// New returns a controller that listens to its informers. Nothing happens before Run.
+// New returns a controller with registered event handlers. It does nothing before Run.
 func New(cfg Config) (*Controller, error) {
 	if wrong := addresses.Validate(plain(cfg.Pools)); len(wrong) > 0 {
 		return nil, fmt.Errorf("pools of addresses: %w", wrong[0])
@@ -94,7 +92,7 @@ func New(cfg Config) (*Controller, error) {
 	return c, c.listen(cfg)
 }
 
-// Run works until the context ends, and returns when every goroutine has stopped.
+// Run works until ctx is done, and returns when all of its goroutines have stopped.
 func (c *Controller) Run(ctx context.Context) error {
 	logger := klog.FromContext(ctx).WithName(Name)
 	ctx = klog.NewContext(ctx, logger)
@@ -123,7 +121,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	return nil
 }
 
-// next does one pass; false when the queue is shut down.
+// next runs one pass. It returns false when the queue is shut down.
 func (c *Controller) next(ctx context.Context) bool {
 	key, quit := c.queue.Get()
 	if quit {
@@ -145,7 +143,7 @@ func (c *Controller) next(ctx context.Context) bool {
 	return true
 }
 
-// failed tells of a pass that failed. What passes by itself is for the log alone.
+// failed reports a failed pass. Temporary causes are only logged.
 func (c *Controller) failed(ctx context.Context, err error) {
 	logger := klog.FromContext(ctx)
 	if errors.Is(err, errOutdated) {
@@ -163,13 +161,11 @@ func (c *Controller) failed(ctx context.Context, err error) {
 	}
 }
 
-// ledgerReference is what Events about the ledger are about.
 func (c *Controller) ledgerReference() *corev1.ObjectReference {
 	return &corev1.ObjectReference{Kind: "ConfigMap", APIVersion: "v1", Namespace: c.store.namespace, Name: LedgerName}
 }
 
-// wake sees to a pass when something ends with time: what was said for or against a node, a calm, or the
-// belief that the stored ledger is still there.
+// wake schedules the next pass that is due by time alone.
 func (c *Controller) wake(now time.Time) {
 	after := lookAgain
 	for _, at := range []time.Time{c.health.next(now), c.rivals.nextAfter(now), c.calm.next()} {

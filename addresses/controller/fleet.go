@@ -13,25 +13,25 @@ import (
 	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
-// Taints of nodes that are about to go: of the cluster autoscaler and of Karpenter.
+// leavingTaints are set by the cluster autoscaler and Karpenter on nodes that they will remove.
 func leavingTaints() []string {
 	return []string{"ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted"}
 }
 
-// member is a node as far as addresses are concerned.
+// member is the state of a Node that matters for addresses.
 type member struct {
 	name, providerID string
 	ready, leaving   bool
-	// unheard: the API server does not hear its kubelet. spared: it keeps what it holds all the same.
+	// unheard is set if the Ready condition is Unknown, spared if the node is exempt from that.
 	unheard, spared bool
 	addresses       []netip.Addr
-	// unfit says why it may hold nothing, as a reason of a move; empty: nothing speaks against it.
+	// unfit is the reason why the node may hold no address; empty if it may.
 	unfit   string
-	reports bool // it told of itself
+	reports bool // its report could be read
 	report  addresses.Report
 }
 
-// Why an address may not be where it is, as values of the label reason of moves.
+// Reasons against the holder of an address, as values of the label reason of the metric of moves.
 const (
 	whyGone      = "node-gone"
 	whyNotReady  = "node-not-ready"
@@ -48,7 +48,7 @@ const (
 	whyBalanced  = "balanced"
 )
 
-// memberOf reads a Node. A report that cannot be read is none.
+// memberOf reads a Node. An invalid report is ignored.
 func memberOf(node *corev1.Node) member {
 	m := member{name: node.Name, providerID: node.Spec.ProviderID, ready: kube.Ready(node), unheard: unknown(node), addresses: own(node)}
 	text := node.Annotations[addresses.ReportAnnotation]
@@ -68,18 +68,16 @@ func memberOf(node *corev1.Node) member {
 	return m
 }
 
-// own are the addresses of a machine: as many as count, because its kubelet reports them itself and
-// could report all of a pool.
+// own returns a node's addresses, limited because a kubelet could report all addresses of a pool.
 func own(node *corev1.Node) []netip.Addr {
 	return counted(slices.Concat(kube.InternalIPs(node), kube.ExternalIPs(node)))
 }
 
-// counted are the first of what a Node reports, as many as count.
 func counted[T any](all []T) []T { return all[:min(len(all), kube.MostReported)] }
 
-// fleet is all nodes, and what they say of each other.
+// fleet is the state of all nodes, including their reports about each other.
 type fleet struct {
-	members []member // by name
+	members []member // sorted by name
 	health  *health
 	routers map[string]Routing
 	now     time.Time
@@ -95,8 +93,8 @@ func newFleet(nodes []*corev1.Node, h *health, routers map[string]Routing, now t
 	return f
 }
 
-// taken are the addresses of nodes, and those at the edges of their segments that no machine can
-// have. Who takes one of a node's for a Service takes the node's.
+// taken returns the addresses that Services must not get: those of nodes, as a Service would take
+// over the node's traffic, and the edges of the nodes' segments, which no host can have.
 func (f fleet) taken() (all []netip.Addr) {
 	segments := make(map[netip.Prefix]bool)
 	for _, m := range f.members {
@@ -121,7 +119,6 @@ func (f fleet) reports() map[string]addresses.Report {
 	return all
 }
 
-// watching are the nodes that watch others.
 func (f fleet) watching() (names []string) {
 	for _, m := range f.members {
 		if m.ready {
@@ -139,15 +136,15 @@ func (f fleet) member(name string) (member, bool) {
 	return f.members[i], true
 }
 
-// eligible says which nodes may hold an address.
+// eligible returns the nodes that may hold an address.
 //
-// Where no node may that is heard, those that are not heard may, but for a holder that is one of them:
-// it keeps the address. That none is heard says more of what is between the nodes, such as a packet
-// filter that lets no checks through, than of each of them, and who comes next is no better. So it is
-// with those that a provider refuses to lead an address to.
+// If all of them are unresponsive, they are eligible, unless one of them is the holder, which then
+// keeps the address: the cause is more likely between the nodes, such as a packet filter that drops
+// the checks, and another node would be no better. The same applies to nodes to which a provider
+// refuses to route the address.
 //
-// Those that were not heard a while ago keep what they hold, and get an address before it goes to one
-// that is not heard now.
+// Nodes that were unresponsive recently keep their addresses and are preferred over nodes that
+// still are.
 func (f fleet) eligible(e addresses.Entry, p Pool, serving serving) addresses.Eligible {
 	may := addresses.Eligible{Together: p.Mover == MoverBGP}
 	var recovering, last []string
@@ -175,7 +172,7 @@ func (f fleet) eligible(e addresses.Entry, p Pool, serving serving) addresses.El
 	return may
 }
 
-// whyNot says why a node may not hold an address; empty: it may.
+// whyNot returns the reason why a node may not hold an address, or "".
 func (f fleet) whyNot(m member, e addresses.Entry, p Pool, serving serving) string {
 	routing, routed := f.routers[p.Mover]
 	answers := p.Mover == MoverLayer2 || routing.Answering
@@ -196,8 +193,8 @@ func (f fleet) whyNot(m member, e addresses.Entry, p Pool, serving serving) stri
 	return ""
 }
 
-// asked are the ports by which a node says whether it serves an address. Where endpoints end and none
-// is ready, kube-proxy serves and says at the Service's port that it does not.
+// asked returns the ports at which a node reports whether it serves an address. If only terminating
+// endpoints are left, kube-proxy serves it but the Service's port reports that it does not.
 func (f fleet) asked(m member, e addresses.Entry, p Pool, serving serving) []int {
 	ports := []int{addresses.ProxyPort}
 	if serving.ready[m.name] || !serving.ending[m.name] {
@@ -209,7 +206,7 @@ func (f fleet) asked(m member, e addresses.Entry, p Pool, serving serving) []int
 	return ports
 }
 
-// silent reports whether a node does not answer for an address, or, with lately, did not a while ago.
+// silent reports whether a node is unresponsive for an address, or with lately, was recently.
 func (f fleet) silent(m member, e addresses.Entry, p Pool, serving serving, lately bool) bool {
 	return slices.ContainsFunc(f.asked(m, e, p, serving), func(port int) bool {
 		now, was := f.health.silent(m.name, port)
@@ -217,20 +214,19 @@ func (f fleet) silent(m member, e addresses.Entry, p Pool, serving serving, late
 	})
 }
 
-// serving are the nodes that have endpoints of a Service: such as take traffic, and such as do
-// while they end, where the node has no others. That is kube-proxy's rule for policy Local.
+// serving are the nodes with endpoints of a Service that are ready, or that serve while
+// terminating, which kube-proxy uses with policy Local if the node has no ready endpoint.
 type serving struct {
 	ready, ending map[string]bool
-	// others are neither, as all are on a node that is not heard.
+	// others have endpoints that are neither, as all endpoints of an unreachable node.
 	others map[string]bool
 }
 
-// on reports whether a node has endpoints.
 func (s serving) on(m member) bool {
 	return s.ready[m.name] || s.ending[m.name] || m.spared && s.others[m.name]
 }
 
-// servingOf reads the slices of a Service for one family.
+// servingOf returns the nodes with endpoints of one family.
 func servingOf(all []*discoveryv1.EndpointSlice, f addresses.Family) serving {
 	s := serving{map[string]bool{}, map[string]bool{}, map[string]bool{}}
 	kind := discoveryv1.AddressTypeIPv6

@@ -14,7 +14,6 @@ import (
 	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
-// listen has every change that can matter lead to a pass.
 func (c *Controller) listen(cfg Config) error {
 	type source struct {
 		informer cache.SharedIndexInformer
@@ -39,8 +38,7 @@ func (c *Controller) listen(cfg Config) error {
 	return nil
 }
 
-// handler asks for a pass when an object that matters comes or goes, and when one changes so that
-// it matters.
+// handler triggers a pass if an object that matters is added or deleted, or if a change matters.
 func handler[T any](c *Controller, matters func(T) bool, changed func(old, now T) bool, gone func(T)) cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc: func(obj any) {
@@ -69,22 +67,21 @@ func handler[T any](c *Controller, matters func(T) bool, changed func(old, now T
 	}
 }
 
-// ask sees to a pass soon.
 func (c *Controller) ask() { c.queue.AddAfter(onePass, gather) }
 
-// anyService reports whether a Service may have addresses, or anything else of ours.
+// anyService reports whether a Service may have addresses or a condition of this controller.
 func (c *Controller) anyService(svc *corev1.Service) bool {
 	return svc.Spec.Type == corev1.ServiceTypeLoadBalancer || accepted(svc)
 }
 
-// serviceChanged reports whether a Service changed, and not only to what was known to be written. A
-// status that somebody else wrote is put right.
+// serviceChanged reports whether a Service changed, unless the event is older than our last write.
+// A status that another controller wrote counts, so that it is corrected.
 func (c *Controller) serviceChanged(old, svc *corev1.Service) bool {
 	return (c.anyService(old) || c.anyService(svc)) && old.ResourceVersion != svc.ResourceVersion &&
 		c.newest.Of(svc).ResourceVersion == svc.ResourceVersion
 }
 
-// serviceOf is the Service of endpoints, if it may have addresses.
+// serviceOf returns the Service of a slice if it may have addresses.
 func (c *Controller) serviceOf(slice *discoveryv1.EndpointSlice) *corev1.Service {
 	svc, err := c.services.Services(slice.Namespace).Get(slice.Labels[discoveryv1.LabelServiceName])
 	if err != nil || svc.Spec.Type != corev1.ServiceTypeLoadBalancer {
@@ -97,8 +94,8 @@ func (c *Controller) anySlice(slice *discoveryv1.EndpointSlice) bool {
 	return populated(slice) && c.serviceOf(slice) != nil
 }
 
-// sliceChanged reports whether endpoints changed in what decides: whether there are any and, with
-// policy Local, where.
+// sliceChanged reports whether a Service got its first or lost its last endpoint or, with policy
+// Local, whether the nodes with endpoints changed.
 func (c *Controller) sliceChanged(old, slice *discoveryv1.EndpointSlice) bool {
 	svc := c.serviceOf(slice)
 	return svc != nil && (populated(old) != populated(slice) || local(svc) && servesElsewhere(old, slice))
@@ -106,8 +103,8 @@ func (c *Controller) sliceChanged(old, slice *discoveryv1.EndpointSlice) bool {
 
 func populated(slice *discoveryv1.EndpointSlice) bool { return len(slice.Endpoints) > 0 }
 
-// servesElsewhere reports whether endpoints came to a node that had none, or left one. Where pods are
-// replaced, most events say no such thing.
+// servesElsewhere reports whether the sets of nodes with endpoints changed. Most events of a
+// rolling update don't change them.
 func servesElsewhere(old, slice *discoveryv1.EndpointSlice) bool {
 	for _, f := range []addresses.Family{addresses.IPv4, addresses.IPv6} {
 		was, is := servingOf([]*discoveryv1.EndpointSlice{old}, f), servingOf([]*discoveryv1.EndpointSlice{slice}, f)
@@ -118,7 +115,7 @@ func servesElsewhere(old, slice *discoveryv1.EndpointSlice) bool {
 	return false
 }
 
-// nodeChanged reports whether a Node changed in what matters here; heartbeats don't.
+// nodeChanged reports whether a relevant part of a Node changed. Heartbeats are ignored.
 func nodeChanged(old, node *corev1.Node) bool {
 	return kube.Ready(old) != kube.Ready(node) ||
 		old.DeletionTimestamp.IsZero() != node.DeletionTimestamp.IsZero() ||

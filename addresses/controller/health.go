@@ -8,35 +8,35 @@ import (
 )
 
 const (
-	// silentFor is how long a node that answers again stays the last choice: it may fall silent again.
+	// silentFor is how long a node is the last choice after it responds again: it may fail again.
 	silentFor  = time.Minute
 	refusedFor = 5 * time.Minute
-	// refusedLongest is when a node is tried again that a provider refused, though it goes on to
-	// refuse others.
+	// refusedLongest limits how long refusals by a provider are extended until the node is tried
+	// again.
 	refusedLongest = time.Hour
-	// disputedFor is how long others may take to say that those who call a node silent are silent
-	// themselves, where some of its watchers can't be counted on: see [addresses.Silent]. They check
-	// as often, so they know it 300 ms later at most, and then have to say it.
+	// disputedFor is how long to wait for reports against the reporters of an unresponsive node,
+	// see [addresses.Silent]. All nodes check kube-proxy and agents every 300 ms, so these reports
+	// are due after that time plus the time to send them.
 	disputedFor = 500 * time.Millisecond
-	// believed is of how many nodes it must be said that a stranger answers for an address, or that
-	// a provider refuses it, until it stays where it is: it would be the same everywhere.
+	// believed is the number of nodes that must report an address as used by an external host, or
+	// that a provider must refuse, before the address is no longer moved: every node would fail.
 	believed = 3
-	// notRouted: a provider refuses to lead an address to a node.
+	// notRouted means that a provider refused to route an address to a node.
 	notRouted addresses.ProblemReason = "NotRouted"
-	// unheardFor is how long the API server may not hear a node's kubelet before that alone counts
-	// against the node. If it hears nobody any more, all nodes become unknown within this time: each
-	// kubelet tells of itself every 10 s.
+	// unheardFor is how long the Ready condition of a node may be Unknown before that alone makes
+	// the node ineligible. If the API server is cut off from all nodes, all of them become Unknown
+	// within this time: each kubelet reports every 10 s.
 	unheardFor = 20 * time.Second
 )
 
-// health remembers what was observed of nodes for some time. A node that refuses an address loses it,
-// and then nothing is reported of it any more; without memory it would be the first choice again at once.
+// health keeps observations of nodes for a limited time. A node that refuses an address loses it
+// and no longer reports it; without a record it would be the first choice again immediately.
 type health struct {
 	silences map[addresses.Endpoint]silence
 	refusals map[outcome]refusal
-	// unheard are the nodes whose kubelet the API server does not hear (Ready is Unknown), since when.
-	// That says less of a node than it seems to: others may hear it well, and where the API server is
-	// cut off from all of them, each one that is believed to be gone leaves more to the next.
+	// unheard maps the nodes whose Ready condition is Unknown to the start of that state. Other
+	// nodes may still reach them, and if the API server is cut off from all nodes, each node that
+	// is given up burdens the remaining nodes with more addresses.
 	unheard map[string]time.Time
 }
 
@@ -44,21 +44,20 @@ func newHealth() *health {
 	return &health{refusals: make(map[outcome]refusal), unheard: make(map[string]time.Time)}
 }
 
-// silence is of a port of a node.
+// silence is the state of an unresponsive port of a node.
 type silence struct {
-	from  time.Time // when it is believed, as it lasts; zero: it does not last
-	until time.Time // when it is forgotten; zero: it was not believed yet
-	now   bool      // it is believed, and lasts
+	from  time.Time // start of being believed; zero if the port responds
+	until time.Time // expiry; zero if it was never believed
+	now   bool      // believed, and the port is still unresponsive
 }
 
-// refusal is what spoke against an address at a node.
 type refusal struct {
 	reason addresses.ProblemReason
 	until  time.Time
-	first  time.Time // when a provider refused it, if it did
+	first  time.Time // first refusal by a provider, if any
 }
 
-// learn adds what is reported now, and drops what is long ago.
+// learn records the current reports and drops expired observations.
 func (h *health) learn(f *fleet) {
 	h.learnSilences(*f)
 	for one, r := range h.refusals {
@@ -71,8 +70,9 @@ func (h *health) learn(f *fleet) {
 			h.refusals[outcome{p.Address, m.name}] = refusal{reason: p.Reason, until: f.now.Add(refusedFor)}
 		}
 		for _, held := range m.report.Held {
-			// What a stranger claims too is defended: else it could drive an address around. That a
-			// node answers for an address does not yet make the provider lead it there.
+			// A node defends an address that an external host claims too; otherwise that host could
+			// drive the address from node to node. Holding it does not prove that the provider
+			// routes it to the node.
 			if one := (outcome{held.Address, m.name}); h.refusals[one].reason != notRouted {
 				delete(h.refusals, one)
 			}
@@ -108,12 +108,11 @@ func (h *health) learnSilences(f fleet) {
 	}
 }
 
-// spare remembers since when nodes are not heard, and says which are spared: what they hold stays with
-// them.
+// spare records since when nodes are Unknown, and exempts nodes, which then keep their addresses.
 //
-// A node is spared for a while if other nodes watch it: they say sooner than its kubelet whether it
-// is gone. When half of the nodes are unheard, the API server's word counts for none of them, where
-// there are agents whose word counts instead.
+// A node is exempt for unheardFor if other nodes watch it: they detect a failure before the
+// kubelet's status shows it. While at least half of the nodes are Unknown, all of them are exempt
+// if there are agents, whose reports count instead.
 func (h *health) spare(f *fleet) {
 	watched, agents, since := false, false, make(map[string]time.Time)
 	for _, m := range f.members {
@@ -124,7 +123,8 @@ func (h *health) spare(f *fleet) {
 	}
 	most := agents && len(since) > 1 && 2*len(since) >= len(f.members)
 	for name := range since {
-		if at, known := h.unheard[name]; known && !most { // when it hears again, not all come back at once
+		// After a common failure all periods restart: the nodes do not recover all at once.
+		if at, known := h.unheard[name]; known && !most {
 			since[name] = at
 		}
 	}
@@ -137,9 +137,9 @@ func (h *health) spare(f *fleet) {
 	}
 }
 
-// hear takes in what providers made of leading addresses to nodes. Only the one that holds an address
-// is tried, again and again. While that is refused, what is known of the others is not forgotten: else
-// the address would go around among them for ever.
+// hear records the results of routing addresses to nodes. Only an address's holder is tried. While
+// it is refused, the refusals of other nodes don't expire; otherwise the address would move around
+// between them forever.
 func (h *health) hear(outcomes map[outcome]bool, now time.Time) {
 	for one, refused := range outcomes {
 		if !refused {
@@ -161,21 +161,21 @@ func (h *health) hear(outcomes map[outcome]bool, now time.Time) {
 	}
 }
 
-// unrouted reports whether a provider refused to lead an address to a node. That may pass, so it is
-// the last choice, and no reason to leave it where nobody serves it.
+// unrouted reports whether a provider refused to route an address to a node. The cause may be
+// temporary: the node is the last choice, but still better than a holder that can't serve the
+// address.
 func (h *health) unrouted(node string, address netip.Addr) bool {
 	return h.refusals[outcome{address, node}].reason == notRouted
 }
 
-// silent reports whether a port of a node does not answer, and was whether it did not a while ago. What
-// is not believed yet is no silence.
+// silent reports whether a port of a node is believed to be unresponsive, now or recently.
 func (h *health) silent(node string, port int) (now, was bool) {
 	s := h.silences[addresses.Endpoint{Node: node, Port: port}]
 	return s.now, !s.until.IsZero()
 }
 
-// refused reports whether a node should be spared an address. That no router hears it is no reason
-// where all nodes announce it: it does no harm, and the next session needs it.
+// refused reports whether a node should not get an address because of a refusal. NoRouter does not
+// count if all nodes announce the address: it does no harm, and the next session needs it.
 func (h *health) refused(node string, address netip.Addr, mover string) bool {
 	r, is := h.refusals[outcome{address, node}]
 	switch {
@@ -193,7 +193,7 @@ func (h *health) refused(node string, address netip.Addr, mover string) bool {
 	return agreeing < believed
 }
 
-// next is when the first of it begins to count or ends; zero: none does.
+// next returns when the first observation takes effect or expires, or the zero time.
 func (h *health) next(now time.Time) (first time.Time) {
 	at := func(at time.Time) {
 		if first.IsZero() || at.Before(first) {

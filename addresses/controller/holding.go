@@ -8,7 +8,7 @@ import (
 	"github.com/underlay-ccm/underlay/addresses"
 )
 
-// holding says what is wrong with how an address that a Service has is held.
+// holding returns notes about problems with holding an address.
 func (p *plan) holding(e addresses.Entry) (notes []note) {
 	for _, m := range p.fleet.members {
 		if !e.HeldBy(m.name) {
@@ -38,7 +38,7 @@ func inUse(m member, problem addresses.Problem) string {
 	return text + ": take the address off that machine, or out of the pool"
 }
 
-// nobody says why no node may hold an address: what speaks against the nodes, each cause once.
+// nobody returns a note with the reasons that exclude all nodes, each reason once.
 func (p *plan) nobody(e addresses.Entry, pool Pool) note {
 	var causes []string
 	counts := make(map[string]int)
@@ -53,7 +53,7 @@ func (p *plan) nobody(e addresses.Entry, pool Pool) note {
 	case len(causes) == 0:
 		n.text += "there is no Node"
 	case e.Local() && counts[whyEndpoints] > 0:
-		// A deployment that is scaled down is nothing to warn of.
+		// Scaling a Deployment to zero deserves no warning.
 		n.quiet = true
 		n.text += "with externalTrafficPolicy: Local a node needs a ready endpoint of the Service"
 	case counts[whySilent] > 0:

@@ -10,7 +10,7 @@ import (
 	"github.com/underlay-ccm/underlay/addresses"
 )
 
-// Registry takes the controller's metrics.
+// Registry registers the controller's metrics.
 type Registry interface {
 	Register(metrics.Registerable) error
 }
@@ -55,7 +55,6 @@ func newMetrics(r Registry) (*controllerMetrics, error) {
 	return m, nil
 }
 
-// show shows how things stand.
 func (c *Controller) show(p plan) {
 	type place struct {
 		pool   string

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Reasons of Events and of the condition, beside those of package addresses.
+// Reasons of Events and of the condition, in addition to those of package addresses.
 const (
 	reasonAccepted = "Accepted"
 	reasonInvalid  = "InvalidField"
@@ -21,23 +21,23 @@ const (
 	reasonRouting  = "AddressRoutingFailed"
 	reasonRebuilt  = "AddressLedgerRebuilt"
 	reasonDamaged  = "AddressLedgerDamaged"
-	// reasonOverwritten: two controllers write one status.
+	// reasonOverwritten: two controllers write the same status.
 	reasonOverwritten = "AddressStatusOverwritten"
 )
 
-// note is something that a user should know of a Service.
+// note is a message for the users of a Service.
 type note struct {
 	reason string
 	field  string
 	value  string
-	text   string // what is wrong, and the remedy
-	// met: the Service has what it asks for.
+	text   string // cause and remedy
+	// met is set if the request is fulfilled nevertheless.
 	met bool
-	// quiet: and the condition alone says this.
+	// quiet is like met, but without an Event: only the condition contains the note.
 	quiet bool
 }
 
-// longest bounds what a note repeats, in runes: users write values of any length.
+// longest limits the length of a note in runes: users' values have any length.
 const longest = 500
 
 func (n note) String() string {
@@ -51,7 +51,6 @@ func (n note) String() string {
 	return cut(text, longest)
 }
 
-// cut shortens a text, and shows that it did.
 func cut(text string, runes int) string {
 	if r := []rune(text); len(r) > runes {
 		return string(r[:runes]) + "…"
@@ -59,7 +58,6 @@ func cut(text string, runes int) string {
 	return text
 }
 
-// condition sums up what there is to say.
 func condition(notes []note) metav1.Condition {
 	c := metav1.Condition{
 		Type: ConditionAccepted, Status: metav1.ConditionTrue, Reason: reasonAccepted,
@@ -78,8 +76,8 @@ func condition(notes []note) metav1.Condition {
 	return c
 }
 
-// news are the notes that a Service's condition does not hold yet. The condition is the memory: it
-// survives a restart, and one cause is announced once.
+// news returns the notes that the current condition does not contain. The condition serves as
+// record: it survives a restart, so a cause is announced only once.
 func news(svc *corev1.Service, notes []note) (fresh []note) {
 	said := ""
 	if c := meta.FindStatusCondition(svc.Status.Conditions, ConditionAccepted); c != nil {

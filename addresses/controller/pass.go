@@ -17,13 +17,13 @@ import (
 	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
-// errOutdated: what a pass was decided on is not so any more. It is decided anew.
+// errOutdated means that the basis of a pass has changed. The pass is repeated.
 var errOutdated = errors.New("decided on what is outdated")
 
-// plansInPass is how often a pass plans anew because something else is stored than it thought.
+// plansInPass limits how often a pass plans again because the stored ledger or a Service changed.
 const plansInPass = 5
 
-// pass looks at everything, stores what follows, and tells it to Services and routers.
+// pass reconciles all addresses: it stores the ledger, then updates routers and Services.
 func (c *Controller) pass(ctx context.Context) error {
 	now := time.Now()
 	c.fresh = false
@@ -47,7 +47,6 @@ func (c *Controller) pass(ctx context.Context) error {
 	return c.tell(ctx, p)
 }
 
-// read reads the stored ledger.
 func (c *Controller) read(ctx context.Context, now time.Time) error {
 	found, err := c.store.read(ctx)
 	if err != nil {
@@ -59,7 +58,7 @@ func (c *Controller) read(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// settle plans until what is planned is stored.
+// settle plans until the plan is stored.
 func (c *Controller) settle(ctx context.Context, v view) (plan, error) {
 	confirmed := make(map[string]bool)
 	for range plansInPass {
@@ -89,7 +88,7 @@ func (c *Controller) settle(ctx context.Context, v view) (plan, error) {
 		if isConflict(err) {
 			c.metrics.conflicts.Inc()
 		}
-		// What is stored now is somebody else's, or this after all: read it and plan anew.
+		// Another process may have written it, or this write succeeded despite the error.
 		klog.FromContext(ctx).Info("The ledger was not written; reading it again", "cause", err.Error())
 		if err := c.read(ctx, time.Now()); err != nil {
 			return plan{}, err
@@ -98,7 +97,7 @@ func (c *Controller) settle(ctx context.Context, v view) (plan, error) {
 	return plan{}, fmt.Errorf("%w: the stored ledger, or a Service, changed %d times in a row", errOutdated, plansInPass)
 }
 
-// look is what the caches have.
+// look returns the contents of the caches.
 func (c *Controller) look(now time.Time) (view, error) {
 	v := view{
 		services: make(map[types.UID]*corev1.Service), namespaces: make(map[string]labels.Set),
@@ -139,8 +138,8 @@ func (c *Controller) look(now time.Time) (view, error) {
 	return v, nil
 }
 
-// lookLive replaces the Services of a view by those that there are now: a ledger is made of them,
-// and what a cache does not know yet would be lost.
+// lookLive replaces the Services of a view by a live list: the ledger is rebuilt from them, and
+// addresses of a Service that is missing in the cache would be lost.
 func (c *Controller) lookLive(ctx context.Context, v view) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -155,8 +154,8 @@ func (c *Controller) lookLive(ctx context.Context, v view) error {
 	return nil
 }
 
-// confirm asks the API server about the Services that lose something, as their caches may be old. It
-// reports whether the plan stands: a Service that is otherwise than thought is in the view then.
+// confirm reads the Services that lose an address from the API server, as caches may be outdated.
+// It updates the view and reports whether the plan is still valid.
 func (c *Controller) confirm(ctx context.Context, p *plan, confirmed map[string]bool) (stands bool, err error) {
 	stands = true
 	for _, share := range p.freed(c.known.ledger) {
@@ -181,7 +180,7 @@ func (c *Controller) confirm(ctx context.Context, p *plan, confirmed map[string]
 	return stands, nil
 }
 
-// get is a Service as it is now; nil: there is none.
+// get reads a Service from the API server; nil if it does not exist.
 func (c *Controller) get(ctx context.Context, namespace, name string) (*corev1.Service, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -195,7 +194,7 @@ func (c *Controller) get(ctx context.Context, namespace, name string) (*corev1.S
 	return live, nil
 }
 
-// stored tells what was just stored.
+// stored reports the changes that were just stored.
 func (c *Controller) stored(ctx context.Context, p plan, lost bool) {
 	logger := klog.FromContext(ctx)
 	if lost && p.showing() {
@@ -217,7 +216,6 @@ func (c *Controller) stored(ctx context.Context, p plan, lost bool) {
 	}
 }
 
-// announceMove tells the Services of an address that it moves.
 func (c *Controller) announceMove(p plan, m addresses.Move) {
 	e, _ := p.ledger.Entry(m.Address)
 	for _, s := range e.Shares {
@@ -227,7 +225,7 @@ func (c *Controller) announceMove(p plan, m addresses.Move) {
 	}
 }
 
-// showing reports whether a Service shows addresses that this controller gave it.
+// showing reports whether any Service shows addresses that this controller assigned.
 func (p *plan) showing() bool {
 	for uid := range p.asked {
 		if svc := p.services[uid]; svc != nil && accepted(svc) && len(shown(svc)) > 0 {

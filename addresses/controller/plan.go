@@ -12,7 +12,7 @@ import (
 	"github.com/underlay-ccm/underlay/addresses"
 )
 
-// view is everything that a pass decides on.
+// view is the input of a pass.
 type view struct {
 	services   map[types.UID]*corev1.Service
 	namespaces map[string]labels.Set
@@ -20,19 +20,19 @@ type view struct {
 	fleet      fleet
 }
 
-// plan is what comes out of a view.
+// plan is the outcome of a view.
 type plan struct {
 	view
 	pools    []Pool
-	asked    map[types.UID]asked // of the Services that are served
+	asked    map[types.UID]asked // of served Services
 	ledger   addresses.Ledger
 	refusals map[string][]addresses.Refusal // by UID
 	eligible map[netip.Addr]addresses.Eligible
 	moves    []addresses.Move
-	why      map[netip.Addr]string // of the moves
+	why      map[netip.Addr]string // reasons of moves
 }
 
-// newPlan decides who has and who holds what, from what is stored.
+// newPlan assigns addresses and chooses their holders, based on the stored ledger.
 func newPlan(v view, stored addresses.Ledger, pools []Pool, w whose, lost bool) plan {
 	p := plan{view: v, pools: pools, asked: make(map[types.UID]asked), refusals: make(map[string][]addresses.Refusal)}
 	var claims []addresses.Claim
@@ -55,7 +55,6 @@ func newPlan(v view, stored addresses.Ledger, pools []Pool, w whose, lost bool) 
 	return p
 }
 
-// place chooses who holds what.
 func (p *plan) place(assigned addresses.Ledger) {
 	p.eligible = make(map[netip.Addr]addresses.Eligible)
 	for _, e := range assigned.Entries() {
@@ -71,19 +70,19 @@ func (p *plan) place(assigned addresses.Ledger) {
 	}
 }
 
-// serving are the nodes with endpoints for an address whose traffic is local.
+// serving returns the nodes with endpoints for an address if its traffic is local.
 func (p *plan) serving(e addresses.Entry) serving {
 	if !e.Local() {
 		return serving{}
 	}
-	var all []*discoveryv1.EndpointSlice // of the same pods, though one Service's may come later
+	var all []*discoveryv1.EndpointSlice // of the same pods, but a Service's slices may lag
 	for _, s := range e.Shares {
 		all = append(all, p.slices[types.NamespacedName{Namespace: s.Namespace, Name: s.Name}]...)
 	}
 	return servingOf(all, addresses.FamilyOf(e.Address))
 }
 
-// whyMoved is what was wrong with the holder of before.
+// whyMoved returns why the previous holder lost the address.
 func (p *plan) whyMoved(e addresses.Entry, m addresses.Move) string {
 	switch {
 	case m.To == "":
@@ -97,8 +96,8 @@ func (p *plan) whyMoved(e addresses.Entry, m addresses.Move) string {
 	return whyDraining
 }
 
-// unheld says why the node that holds an address should not; empty: it should, or nodes hold it
-// together.
+// unheld returns the reason against the node that holds an address; empty if there is none or if
+// nodes hold the address together.
 func (p *plan) unheld(e addresses.Entry) string {
 	pool, known := poolOf(p.pools, e.Address)
 	switch {
@@ -114,8 +113,7 @@ func (p *plan) unheld(e addresses.Entry) string {
 	return p.fleet.whyNot(m, e, pool, p.serving(e))
 }
 
-// freed are the Services that lose addresses which the stored ledger gives them, by UID: they must
-// be asked first whether that is so.
+// freed returns the Services that lose addresses, which a live read must confirm.
 func (p *plan) freed(stored addresses.Ledger) (shares []addresses.Share) {
 	for _, e := range stored.Entries() {
 		for _, s := range e.Shares {
@@ -128,7 +126,6 @@ func (p *plan) freed(stored addresses.Ledger) (shares []addresses.Share) {
 	return shares
 }
 
-// notes are what there is to say to a Service.
 func (p *plan) notes(uid types.UID) []note {
 	a := p.asked[uid]
 	notes := slices.Clone(a.notes)

@@ -8,28 +8,27 @@ import (
 )
 
 const (
-	// A status that somebody else overwrites is put right at once so many times. Whoever goes on
-	// is another controller that takes the Service for its own, and neither of them gives in.
+	// putRight is how many overwrites by another controller are corrected at once. By then it is
+	// clear that both controllers claim the Service and neither stops.
 	putRight = 3
-	// The next times wait, longer and longer.
+	// Backoff of further corrections.
 	firstRivalWait, lastRivalWait = time.Second, time.Minute
-	// forgiven is when a Service that nobody overwrote meanwhile has no rival any more.
+	// forgiven is how long a Service must not be overwritten for its count to be reset.
 	forgiven = 10 * time.Minute
 )
 
-// rival is who else writes the status of a Service.
+// rival is the record of overwrites of a Service's status by another controller.
 type rival struct {
-	wrote string // what this controller let it show last
-	times int    // that this was overwritten
+	wrote string // addresses that this controller wrote last
+	times int    // number of overwrites
 	last  time.Time
-	next  time.Time // the status is put right again
+	next  time.Time // earliest next correction
 }
 
-// rivals are those of all Services that this process wrote to.
 type rivals map[types.UID]*rival
 
-// waits reports whether a change has to wait because somebody goes on overwriting the status, and
-// whether that is to be told.
+// waits reports whether to delay a change because another controller keeps overwriting the status,
+// and whether to send an Event about it.
 func (r rivals) waits(ch change, now time.Time) (waits, tell bool) {
 	one := r[ch.from.UID]
 	if one == nil || one.wrote != joined(shown(ch.to)) || slices.Equal(shown(ch.from), shown(ch.to)) {
@@ -49,7 +48,6 @@ func (r rivals) waits(ch change, now time.Time) (waits, tell bool) {
 	return false, one.times == putRight
 }
 
-// shows notes what a Service shows from now on.
 func (r rivals) shows(ch change) {
 	one := r[ch.from.UID]
 	if one == nil {
@@ -59,7 +57,6 @@ func (r rivals) shows(ch change) {
 	one.wrote = joined(shown(ch.to))
 }
 
-// forget drops Services that are gone.
 func (r rivals) forget(p plan) {
 	for uid := range r {
 		if p.services[uid] == nil {
@@ -68,7 +65,7 @@ func (r rivals) forget(p plan) {
 	}
 }
 
-// nextAfter is when the first status is put right again that waits; zero: none does.
+// nextAfter returns when the first delayed correction is due, or the zero time.
 func (r rivals) nextAfter(now time.Time) (first time.Time) {
 	for _, one := range r {
 		if one.next.After(now) && (first.IsZero() || one.next.Before(first)) {

@@ -18,79 +18,78 @@ import (
 )
 
 const (
-	// routeDrift is how often a router is asked where addresses lead, at rest.
+	// routeDrift is the interval of reading all routes from a router while nothing changes.
 	routeDrift = 5 * time.Minute
-	// routeSettled is when it is asked for the first time again after the start: a process that led
-	// before may have had a request under way.
+	// routeSettled is when the routes are read again after the start: a request of the previous
+	// leader may have been in flight.
 	routeSettled = 30 * time.Second
-	// routeTimeout bounds one request; Robot takes up to a minute.
-	routeTimeout = 2 * time.Minute
-	// An address that was not led to its node is led again after this long.
+	// routeTimeout limits a request; Robot takes up to a minute.
+	routeTimeout                    = 2 * time.Minute
 	firstRouteRetry, lastRouteRetry = time.Second, time.Minute
 )
 
-// destination is where an address is to lead, and the Services that hear when it does not.
+// destination is the desired destination of an address, and the Services to notify of failures.
 type destination struct {
 	providerID, node string
 	services         []*corev1.Service
-	// serving are the provider IDs of the nodes that may hold it for now. From one of them a move is
-	// planned, and may be put off.
+	// serving are the provider IDs of the nodes that may hold the address now. A move from one of
+	// them is planned, and may be delayed.
 	serving map[string]bool
-	// former is the node that held it before, if that is gone.
+	// former is the previous holder, if its Node is deleted.
 	former string
 }
 
-// from is what a router is told of a move from where the address leads.
+// from returns the request for a move from the current destination.
 func (d destination) from(leads string) addresses.Destination {
 	return addresses.Destination{ProviderID: d.providerID, Planned: d.serving[leads], Former: d.former}
 }
 
-// same reports whether there is nothing to do anew.
+// same reports whether other needs no new request.
 func (d destination) same(other destination) bool {
 	return d.providerID == other.providerID && maps.Equal(d.serving, other.serving)
 }
 
-// mostFlying bounds how many addresses are on their way at a time.
+// mostFlying limits the number of concurrent requests.
 const mostFlying = 16
 
-// routing keeps the addresses of one mover where they are to be. Each is a key of its queue, so that
-// addresses of a node that died go all at the same time, and none twice: an API may take a minute for
-// what a node does at once.
+// routing routes the addresses of a mover to their holders. Its queue has a key for each address:
+// addresses of a failed node move concurrently, but requests for one address never overlap. An API
+// may take a minute for a change that a node makes at once.
 type routing struct {
 	mover string
 	Routing
 	metrics  *controllerMetrics
 	announce func(mover string, address netip.Addr, d destination, err error)
-	changed  func()                                       // outcomes has more
-	queue    workqueue.TypedDelayingInterface[netip.Addr] // the zero Addr: look where addresses lead
+	changed  func()                                       // on new outcomes
+	queue    workqueue.TypedDelayingInterface[netip.Addr] // the zero Addr triggers look
 	settled  time.Time
 
 	mu     sync.Mutex
 	wanted map[netip.Addr]destination
-	leads  map[netip.Addr]string // as it is; an address that is missing: not known, or nowhere
-	known  bool                  // the provider tells where addresses lead
-	delay  time.Duration         // until it is asked again, while it doesn't
-	read   time.Time             // when it was asked
-	landed map[netip.Addr]bool   // since then, so that leads is newer than what was read
+	leads  map[netip.Addr]string // current routes, without unknown and unrouted addresses
+	known  bool                  // the last Routed call succeeded
+	delay  time.Duration         // backoff of failed Routed calls
+	read   time.Time             // start of the last successful Routed call
+	landed map[netip.Addr]bool   // routed since the last Routed call began: leads is newer
 	tries  map[netip.Addr]try
-	// outcomes decided nothing so far; true: refused.
+	// outcomes are results that no pass has used yet; true if refused.
 	outcomes map[outcome]bool
 }
 
-// try is what became of leading an address to its node, as long as it leads elsewhere.
+// try is the state of failed requests for an address, until it is routed to its holder.
 type try struct {
 	to    addresses.Destination
-	from  string // where it led when it was last known; it leads there or to its node
+	from  string // last observed route; the address has it or is routed to its holder
 	delay time.Duration
 	next  time.Time
 	told  string
-	// stays: it is the same for every node. Only somebody else can change that, which the next look
-	// shows, so it is tried again after that one; seen is the last look before it was refused.
+	// stays is set if every node would be refused. Only a change outside the cluster helps, so the
+	// request is retried after the next Routed call; seen is the start of the last one before it.
 	stays bool
 	seen  time.Time
 }
 
-// waits reports whether it is too early to lead the address to the same destination again.
+// waits reports whether it is too early to send the same request again.
 func (t try) waits(now, read time.Time) bool {
 	if t.stays {
 		return read.Equal(t.seen)
@@ -108,7 +107,7 @@ func newRouting(
 	}
 }
 
-// want takes over what a plan says, which is stored by now.
+// want takes the desired destinations from a plan, which must be stored.
 func (r *routing) want(p plan) {
 	wanted := make(map[netip.Addr]destination)
 	for _, e := range p.ledger.Entries() {
@@ -130,7 +129,7 @@ func (r *routing) want(p plan) {
 	r.set(wanted)
 }
 
-// set has the addresses led that are wanted elsewhere now.
+// set replaces the desired destinations and queues all addresses if any of them changed.
 func (r *routing) set(wanted map[netip.Addr]destination) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -152,7 +151,7 @@ func (r *routing) add() {
 	}
 }
 
-// serves are the provider IDs of the nodes that may hold an address, those that drain too.
+// serves returns the provider IDs of the nodes that may hold an address, also of draining nodes.
 func (p *plan) serves(address netip.Addr) map[string]bool {
 	may := p.eligible[address]
 	ids := make(map[string]bool)
@@ -164,8 +163,8 @@ func (p *plan) serves(address netip.Addr) map[string]bool {
 	return ids
 }
 
-// former is the node that is gone and held an address before the plan moved it. It is known until
-// the address has another one, as it may lead there until then.
+// former returns the deleted node that held an address before its move. It is kept until the
+// address is routed to its new holder, as the old route may exist until then.
 func (r *routing) former(p plan, e addresses.Entry) string {
 	for _, m := range p.moves {
 		if m.Address == e.Address && p.why[m.Address] == whyGone {
@@ -177,7 +176,7 @@ func (r *routing) former(p plan, e addresses.Entry) string {
 	return r.wanted[e.Address].former
 }
 
-// run routes what differs until the context ends, and returns when nothing is on its way any more.
+// run routes addresses until ctx is done, and returns when no request is in flight.
 func (r *routing) run(ctx context.Context) {
 	r.settled = time.Now().Add(routeSettled)
 	var workers sync.WaitGroup
@@ -203,7 +202,7 @@ func (r *routing) run(ctx context.Context) {
 	workers.Wait()
 }
 
-// look asks where addresses lead. While that is not known, none is led elsewhere.
+// look reads all routes. While that fails, no address is routed.
 func (r *routing) look(ctx context.Context) {
 	r.mu.Lock()
 	clear(r.landed)
@@ -241,7 +240,7 @@ func (r *routing) look(ctx context.Context) {
 	r.add()
 }
 
-// lead leads an address to its node, if it leads elsewhere.
+// lead routes an address to its holder if it is routed elsewhere.
 func (r *routing) lead(ctx context.Context, address netip.Addr) {
 	r.mu.Lock()
 	d, from, needed := r.needed(address, time.Now())
@@ -257,7 +256,7 @@ func (r *routing) lead(ctx context.Context, address netip.Addr) {
 	defer r.mu.Unlock()
 	r.landed[address] = true
 	if err != nil {
-		delete(r.leads, address) // it may have been done all the same
+		delete(r.leads, address) // the request may have succeeded
 		if ctx.Err() == nil {
 			r.refused(ctx, address, d, try{to: to, from: from}, err)
 		}
@@ -269,7 +268,7 @@ func (r *routing) lead(ctx context.Context, address netip.Addr) {
 	r.arrived(address, d)
 }
 
-// needed is where an address is to lead and where it leads, and whether it is time to change that.
+// needed returns the desired destination, the current route and whether a request is due.
 func (r *routing) needed(address netip.Addr, now time.Time) (d destination, from string, needed bool) {
 	d, wanted := r.wanted[address]
 	if !wanted || !r.known {
@@ -290,7 +289,7 @@ func (r *routing) needed(address netip.Addr, now time.Time) (d destination, from
 	return d, from, t.to != d.from(from) || !t.waits(now, r.read)
 }
 
-// arrived forgets tries, and who held an address before, once it leads to the node that does.
+// arrived drops the failures and the former holder of an address that is routed to its holder.
 func (r *routing) arrived(address netip.Addr, to destination) {
 	delete(r.tries, address)
 	if d, still := r.wanted[address]; still && d.providerID == to.providerID {
@@ -299,7 +298,7 @@ func (r *routing) arrived(address netip.Addr, to destination) {
 	}
 }
 
-// refused tells the Services of an address, once for each cause, and puts the next try off.
+// refused schedules a retry and sends Events to the Services of an address, once per cause.
 func (r *routing) refused(ctx context.Context, address netip.Addr, d destination, t try, err error) {
 	r.metrics.unrouted.WithLabelValues(r.mover).Inc()
 	klog.FromContext(ctx).Error(err, "An address was not led to its node, will retry",

@@ -12,10 +12,10 @@ import (
 	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
-// ConditionAccepted on a Service says whether it has all the addresses that it asks for.
+// ConditionAccepted of a Service reports whether it has all requested addresses.
 const ConditionAccepted = kube.ConditionAccepted
 
-// Ours reports whether a Service is of our class; classless are Services without one.
+// Ours reports whether a Service has this controller's class, or with classless, none.
 func Ours(svc *corev1.Service, classless bool) bool {
 	if svc.Spec.Type != corev1.ServiceTypeLoadBalancer {
 		return false
@@ -26,15 +26,15 @@ func Ours(svc *corev1.Service, classless bool) bool {
 	return classless
 }
 
-// whose says which Services are served.
+// whose decides which Services are served.
 type whose struct {
 	classless bool
-	balancers bool // a cloud's load balancers are beside
+	balancers bool // a cloud's load balancer controller runs too
 }
 
-// wanted reports whether a Service is served. One without a class that has addresses keeps them
-// when the configuration changes, unless load balancers may serve it now: a changed setting must
-// not take traffic down.
+// wanted reports whether a Service is served. A Service without a class keeps its addresses when
+// the configuration changes, unless it may get a load balancer now: a changed setting must not
+// interrupt traffic.
 func (w whose) wanted(svc *corev1.Service, l addresses.Ledger) bool {
 	if svc.Spec.LoadBalancerClass == nil && w.balancers && helpers.HasLBFinalizer(svc) {
 		return false
@@ -42,14 +42,13 @@ func (w whose) wanted(svc *corev1.Service, l addresses.Ledger) bool {
 	return Ours(svc, w.classless) || !w.balancers && Ours(svc, true) && len(l.Of(string(svc.UID))) > 0
 }
 
-// leftBehind reports whether a Service that is not served carries our condition, and nobody else
-// needs it: on Services that could have a cloud's load balancer it says that there is one.
+// leftBehind reports whether an unserved Service still has the condition and the load balancer
+// controller, which marks Services with a load balancer by it, does not need it.
 func (w whose) leftBehind(svc *corev1.Service) bool {
 	return meta.FindStatusCondition(svc.Status.Conditions, ConditionAccepted) != nil &&
 		svc.Spec.Type != corev1.ServiceTypeLoadBalancer && !helpers.HasLBFinalizer(svc)
 }
 
-// families are those that a Service wants, in its order.
 func families(svc *corev1.Service) (wanted []addresses.Family) {
 	for _, f := range svc.Spec.IPFamilies {
 		if f == corev1.IPv6Protocol {
@@ -65,7 +64,7 @@ func local(svc *corev1.Service) bool {
 	return svc.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
 }
 
-// shown are the addresses in a Service's status.
+// shown returns the addresses in a Service's status.
 func shown(svc *corev1.Service) (all []netip.Addr) {
 	for _, in := range svc.Status.LoadBalancer.Ingress {
 		if a, err := netip.ParseAddr(in.IP); err == nil && !slices.Contains(all, a.Unmap()) {

@@ -6,13 +6,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// outcome is of an address that was to be led to a node.
+// outcome identifies an attempt to route an address to a node.
 type outcome struct {
 	address netip.Addr
 	node    string
 }
 
-// hear takes in whether a provider refused to lead an address to a node.
 func (r *routing) hear(address netip.Addr, node string, refused bool) {
 	if r.outcomes == nil {
 		r.outcomes = make(map[outcome]bool)
@@ -23,7 +22,7 @@ func (r *routing) hear(address netip.Addr, node string, refused bool) {
 	}
 }
 
-// heard are the outcomes since the last call.
+// heard returns the outcomes since the last call.
 func (r *routing) heard() map[outcome]bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -32,8 +31,9 @@ func (r *routing) heard() map[outcome]bool {
 	return heard
 }
 
-// steady returns whether an address can be moved though nobody needs it: the provider does what it is
-// asked to. While it refuses one, or is away, the ledger would only part from where packets go.
+// steady returns a function that reports whether an address may be balanced: it has the desired
+// route, and the provider is available and refuses no request. Otherwise ledger and routes would
+// only diverge.
 func (r *routing) steady() func(netip.Addr) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -41,13 +41,13 @@ func (r *routing) steady() func(netip.Addr) bool {
 	for address, d := range r.wanted {
 		if r.leads[address] != d.providerID {
 			astray[address] = true
-			steady = steady && r.tries[address].stays // whatever node it is for
+			steady = steady && r.tries[address].stays // every node would be refused
 		}
 	}
 	return func(address netip.Addr) bool { return steady && !astray[address] }
 }
 
-// announceRouting makes Events of what a router could not do.
+// announceRouting sends Events about a failed request of a router.
 func (c *Controller) announceRouting(mover string, address netip.Addr, d destination, err error) {
 	for _, svc := range d.services {
 		c.recorder.Eventf(svc, corev1.EventTypeWarning, reasonRouting, "%s: %s was not led to node %s, will retry: %s",

@@ -21,16 +21,15 @@ import (
 	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
-// change is what a Service's status is to become.
 type change struct {
 	from, to      *corev1.Service
 	notes         []note
 	gained, freed []netip.Addr
 }
 
-// tell writes what was decided into the Services' status: first where addresses go, then where they
-// come, so that no two show one that only one of them has. One that failed holds up only those that
-// get what it still shows.
+// tell writes the status of Services: first of those that lose addresses, then of those that get
+// them, so that no two Services show an address that only one of them has. A failed write delays
+// only the Services that get the addresses it should have removed.
 func (c *Controller) tell(ctx context.Context, p plan) error {
 	c.rivals.forget(p)
 	changes := c.changes(p)
@@ -68,8 +67,8 @@ func (c *Controller) tell(ctx context.Context, p plan) error {
 	return errors.Join(failed...)
 }
 
-// upToDate reads the stored ledger, if this pass has not yet, and refuses to go on if it is another
-// one: a process that led before must not show what another has decided otherwise.
+// upToDate reads the stored ledger unless this pass did, and returns an error if it has changed: a
+// former leader must not show addresses that its successor assigned otherwise.
 func (c *Controller) upToDate(ctx context.Context) error {
 	if c.fresh {
 		return nil
@@ -87,8 +86,7 @@ func (c *Controller) upToDate(ctx context.Context) error {
 	return nil
 }
 
-// changes are those of all Services that differ from what they should be, such as lose addresses
-// before the others.
+// changes returns the Services with an outdated status. Services that lose addresses come first.
 func (c *Controller) changes(p plan) []change {
 	var all []change
 	for uid, svc := range p.services {
@@ -117,7 +115,7 @@ func (c *Controller) changes(p plan) []change {
 	return all
 }
 
-// showing is a Service whose status says what the ledger and the notes say.
+// showing returns the Service with the status that the ledger and the notes require.
 func showing(svc *corev1.Service, l addresses.Ledger, notes []note) *corev1.Service {
 	updated := svc.DeepCopy()
 	var status corev1.LoadBalancerStatus
@@ -140,8 +138,8 @@ func accepted(svc *corev1.Service) bool {
 	return meta.FindStatusCondition(svc.Status.Conditions, ConditionAccepted) != nil
 }
 
-// carryOut writes one status and announces what is new in it. That the Service is gone is no error,
-// and one that changed meanwhile is outdated.
+// carryOut writes one status and sends Events about its changes. It ignores a deleted Service and
+// returns errOutdated for a changed one.
 func (c *Controller) carryOut(ctx context.Context, ch change) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()

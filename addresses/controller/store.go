@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// LedgerName is the ConfigMap in which the ledger is stored, LedgerKey the key of its data.
+	// LedgerName is the name of the ledger's ConfigMap, LedgerKey the key in its data.
 	LedgerName = "underlay-addresses"
 	LedgerKey  = "ledger"
 
@@ -24,17 +24,18 @@ const (
 	fieldManager   = "underlay-addresses"
 )
 
-// errDamaged: what is stored cannot be read. Nothing is decided until somebody mends it.
+// errDamaged means that the stored ledger can't be read. No address is assigned or moved until it
+// is repaired.
 var errDamaged = errors.New("the stored ledger is damaged")
 
-// stored is the ledger as the API server has it.
+// stored is the ledger as last read or written.
 type stored struct {
 	ledger addresses.Ledger
 	text   string
-	object *corev1.ConfigMap // nil: there is none
+	object *corev1.ConfigMap // nil if it does not exist
 }
 
-// lost reports whether nothing is stored: there never was anything, or somebody removed it.
+// lost reports whether no ledger is stored: the cluster is new, or the ledger was deleted.
 func (s stored) lost() bool { return s.text == "" }
 
 func (s stored) version() string {
@@ -44,13 +45,12 @@ func (s stored) version() string {
 	return s.object.ResourceVersion
 }
 
-// store is the ConfigMap. It decides nothing.
 type store struct {
 	client    kubernetes.Interface
 	namespace string
 }
 
-// read gets the ledger as it is now, not as a cache has it.
+// read reads the ledger from the API server, bypassing caches.
 func (s store) read(ctx context.Context) (stored, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -75,9 +75,9 @@ func (s store) decode(live *corev1.ConfigMap) (stored, error) {
 	return found, nil
 }
 
-// write stores a ledger if what was read is still there, and returns what is stored then. A refusal
-// because something else is there is a conflict, see isConflict. After any other error nobody knows
-// what is stored.
+// write stores a ledger if the ConfigMap is unchanged since read, and returns the new ConfigMap. A
+// change is reported as conflict, see isConflict; after any other error the stored ledger is
+// unknown.
 func (s store) write(ctx context.Context, read *corev1.ConfigMap, text string) (live *corev1.ConfigMap, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -105,7 +105,6 @@ func (s store) write(ctx context.Context, read *corev1.ConfigMap, text string) (
 	return live, nil
 }
 
-// isConflict reports whether something else is stored than what was read.
 func isConflict(err error) bool {
 	return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || kube.Absent(err, "configmaps", LedgerName)
 }
