@@ -14,7 +14,7 @@ const (
 	hardwareBytes = len(MAC{})
 )
 
-// arpFrame is a frame as ARP says it. Probes and announcements are those of RFC 5227, section 1.1.
+// arpFrame encodes a frame as ARP. Probes and announcements are those of RFC 5227, section 1.1.
 func arpFrame(f Frame) ([]byte, error) {
 	broadcast := MAC{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
 	p := arp.Packet{
@@ -66,7 +66,7 @@ func parseARP(m Message, packet []byte) (Message, bool) {
 	if !p.SenderIP.IsUnspecified() {
 		m.Claim, m.Claimant = p.SenderIP, sender
 	}
-	// An announcement asks for the address that it claims; no answer is wanted.
+	// An announcement requests the address that it claims, and needs no answer.
 	if p.Operation == arp.OperationRequest && p.TargetIP != p.SenderIP {
 		m.Ask, m.ReplyTo, m.Asker = p.TargetIP, sender, m.Claim
 	}

@@ -2,25 +2,24 @@ package layer2
 
 import "time"
 
-// hear takes what came in on a link.
+// hear handles a received message.
 //
-//	phase     claimed by             then
-//	Probing   a newer one of ours    Yielded
-//	Probing   one of ours, in doubt  Yielded, unless it is an older one
-//	Probing   one of ours            Holding: the former holder goes
-//	Probing   a stranger             Refused
-//	Holding   a newer one of ours    Yielded
-//	Holding   an older one of ours   announce again
-//	Holding   anybody, in doubt      Yielded
-//	Holding   a stranger, soon after an address that nobody of ours held was taken: Refused
-//	Holding   anybody                announce again; if it goes on, say who it is
-//	Leaving   anybody                gone
-//	Yielded   an older one of ours   Holding, unless there is a newer one
+//	phase     claimant                             next phase
+//	Probing   newer member                         Yielded
+//	Probing   member, not older, ledger in doubt   Yielded
+//	Probing   member                               Holding: the former holder releases it
+//	Probing   external host                        Refused
+//	Holding   newer member                         Yielded
+//	Holding   any but older, ledger in doubt       Yielded
+//	Holding   external host, address is young      Refused
+//	Holding   any                                  Holding: announce, report a repeated claim
+//	Leaving   any but older                        removed
+//	Yielded   older member, no newer observed      Holding
 //
-// "Newer" and "older" are said by epochs of the ledger that frames of the same cluster carry.
+// The first matching row applies. The epoch in frames of the cluster makes a member newer or older.
 func (p *protocol) hear(now time.Time, link string, m Message) {
 	if p.own(m.From) || m.Claimant != (MAC{}) && p.own(m.Claimant) {
-		return // it came back
+		return // reflected
 	}
 	if h, mine := p.holdings[m.Claim]; mine && h.linked && h.link.Name == link && h.AnswerOn == "" {
 		p.claim(now, h, m)
@@ -39,15 +38,13 @@ func (p *protocol) own(m MAC) bool {
 	return false
 }
 
-// tagged reports whether a message comes from a machine of the cluster by its own word.
 func (p *protocol) tagged(m Message) bool { return p.cluster != 0 && m.Tag.Cluster == p.cluster }
 
-// trusted reports whether a claim comes from a machine of the cluster.
+// trusted reports whether a claim comes from a cluster member.
 func (p *protocol) trusted(m Message) bool {
 	return p.tagged(m) || p.friend != nil && p.friend(m.Claimant[:])
 }
 
-// claim is what somebody else's claim leads to.
 func (p *protocol) claim(now time.Time, h *holding, m Message) {
 	newer := p.tagged(m) && m.Tag.Epoch > h.Epoch
 	older := p.tagged(m) && m.Tag.Epoch < h.Epoch
@@ -112,8 +109,7 @@ func (p *protocol) defend(now time.Time, h *holding) {
 	p.announceIfDue(now, h)
 }
 
-// suspectOf remembers who claims an address that is held here. Whoever goes on although the address
-// was announced again is said to have it.
+// suspectOf records a claim of a held address; a repeated claim is a conflict.
 func (p *protocol) suspectOf(now time.Time, h *holding, m Message) {
 	switch since := now.Sub(h.suspectAt); {
 	case h.by == m.Claimant:
@@ -130,18 +126,17 @@ func (p *protocol) suspectOf(now time.Time, h *holding, m Message) {
 	}
 }
 
-// asked answers, where there is something to answer for.
 func (p *protocol) asked(now time.Time, h *holding, m Message) {
 	switch {
 	case h.phase == Holding || h.phase == Leaving:
 		p.send(h, Frame{Kind: Answer, To: m.ReplyTo, Asker: m.Asker})
 		if probe := !m.Asker.IsValid(); probe && h.phase == Holding && p.tagged(m) && m.Tag.Epoch < h.Epoch {
-			// It held the address where this machine was not heard: who was there with it knows it
-			// behind that one still, and is not told by the answer.
+			// The sender held the address where this node was unreachable. Its neighbors still have
+			// its entry in their cache, and the answer does not reach them.
 			p.defend(now, h)
 		}
 	case h.phase == Probing && !m.Asker.IsValid() && p.ready(h):
-		// Somebody else asks whether it is free. Whoever takes it answers the next probe.
+		// An external host probes too. If it takes the address, it answers the next probe.
 		m.Claimant = m.From
 		if h.restarts < probingRestarts && !p.trusted(m) {
 			h.restarts++

@@ -7,18 +7,16 @@ import (
 	"strings"
 )
 
-// Link is an interface that addresses can be held on: one that is up, has a carrier and has an
-// Ethernet address. Another one is to be left out; when it is back, what is held on it is probed for
-// and announced again.
+// Link is an interface that can hold addresses: it must be up, have a carrier and an Ethernet
+// address. When a link is back, its addresses are probed for and announced again.
 type Link struct {
 	Name  string
 	Index int
 	MAC   net.HardwareAddr
-	// Prefixes are those whose addresses are neighbors on this interface.
+	// Prefixes contain the addresses that are neighbors on the interface.
 	Prefixes []netip.Prefix
 }
 
-// linkOf is the link that an address is wanted on.
 func linkOf(w Want, links []Link) (Link, bool) {
 	if w.AnswerOn == "" {
 		return linkFor(w.Address, links)
@@ -32,8 +30,7 @@ func linkOf(w Want, links []Link) (Link, bool) {
 	return links[i], true
 }
 
-// linkFor is the link whose segment an address is on: the one with the longest prefix that has it,
-// and of several the first by name. Not found: it is on none.
+// linkFor returns the link with the longest prefix that contains address, the first by name.
 func linkFor(address netip.Addr, links []Link) (Link, bool) {
 	var best Link
 	bits := -1
@@ -48,10 +45,9 @@ func linkFor(address netip.Addr, links []Link) (Link, bool) {
 	return best, bits >= 0
 }
 
-// same reports whether both are one interface that was there all the time.
+// same reports whether both are the same interface, which was not recreated.
 func (l Link) same(other Link) bool { return l.Name == other.Name && l.Index == other.Index }
 
-// clone is a copy that shares nothing.
 func (l Link) clone() Link {
 	l.MAC, l.Prefixes = slices.Clone(l.MAC), slices.Clone(l.Prefixes)
 	return l
@@ -67,5 +63,5 @@ func macOf(hardware net.HardwareAddr) (m MAC) {
 
 func (m MAC) String() string { return net.HardwareAddr(m[:]).String() }
 
-// valid reports whether the address can be that of one machine: it is not zero, and no group's.
+// valid reports whether the address can be that of one host: not zero and not a group address.
 func (m MAC) valid() bool { return m != MAC{} && m[0]&1 == 0 }

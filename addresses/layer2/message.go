@@ -6,34 +6,31 @@ import (
 	"net/netip"
 )
 
-// Message is what a frame says, whatever its family.
+// Message is the content of a frame of either family.
 type Message struct {
-	// From is who sent the frame.
+	// From is the hardware address of the sender.
 	From MAC
-	// Claim is the address that somebody says to have, and Claimant who; invalid: none.
+	// Claim is the address that Claimant claims to have; invalid if there is none.
 	Claim    netip.Addr
 	Claimant MAC
-	// Ask is the address whose owner is asked for; invalid: none. Asker is who asks: it is invalid
-	// where somebody wants the address and asks whether it is free.
+	// Ask is the address to resolve, if valid. Asker is the sender's address; invalid in a probe.
 	Ask   netip.Addr
 	Asker netip.Addr
-	// ReplyTo is where the asker wants its answer.
+	// ReplyTo is the destination of the answer.
 	ReplyTo MAC
-	// Tag is the sender's word on the epoch.
-	Tag Tag
+	Tag     Tag
 }
 
-// Tag says by which epoch of the ledger its sender holds an address, or wants to. It travels in
-// bytes that others ignore: the padding of ARP, an option of neighbor discovery. Zero: none.
+// Tag contains the epoch at which the sender holds or wants an address, in bytes that other hosts
+// ignore: the padding of ARP, an option of neighbor discovery. The zero Tag means none.
 type Tag struct {
 	Cluster uint64 // hash of Desired.Cluster
 	Epoch   uint64
 }
 
-// tagSize is that of a tag in a frame.
 const tagSize = 16
 
-// clusterHash is the same number on all machines of a cluster; 0 for no cluster.
+// clusterHash returns the same hash on all nodes of a cluster, or 0 without a cluster.
 func clusterHash(cluster string) uint64 {
 	if cluster == "" {
 		return 0
@@ -48,7 +45,6 @@ func (t Tag) bytes() []byte {
 	return binary.BigEndian.AppendUint64(b, t.Epoch)
 }
 
-// readTag reads a tag from where one could be.
 func readTag(b []byte) Tag {
 	if len(b) < tagSize {
 		return Tag{}
@@ -56,35 +52,33 @@ func readTag(b []byte) Tag {
 	return Tag{binary.BigEndian.Uint64(b), binary.BigEndian.Uint64(b[8:])}
 }
 
-// Kind is what a frame of ours is for.
+// Kind is the purpose of a sent frame.
 type Kind string
 
-// The kinds.
 const (
-	// Probe asks whether somebody has the address, without saying that we have it.
+	// Probe requests the holder of an address without claiming it.
 	Probe Kind = "probe"
-	// Announce tells everybody that the address is here.
+	// Announce updates the caches of all neighbors.
 	Announce Kind = "announce"
-	// Answer tells the one who asked.
+	// Answer replies to a request.
 	Answer Kind = "answer"
 )
 
-// Frame is one to be sent.
+// Frame is a frame to send.
 type Frame struct {
 	Kind    Kind
-	key     wireKey // where it goes out
-	From    MAC     // the link's
+	key     wireKey // wire to send it on
+	From    MAC     // hardware address of the link
 	Address netip.Addr
-	// Reply: an Announce by ARP comes as a reply. RFC 5227 announces by requests; there are devices
-	// that only learn from replies.
+	// Reply sends an ARP Announce as reply, not request (RFC 5227): some devices need that.
 	Reply bool
-	// To and Asker are who asked, for an Answer; without Asker it asked whether the address is free.
+	// To and Asker are the requester of an Answer. Without Asker the request was a probe.
 	To    MAC
 	Asker netip.Addr
 	Tag   Tag
 }
 
-// Ethernet is the frame as it is sent.
+// Ethernet encodes the frame.
 func (f Frame) Ethernet() ([]byte, error) {
 	if f.Address.Is4() {
 		return arpFrame(f)
@@ -92,8 +86,8 @@ func (f Frame) Ethernet() ([]byte, error) {
 	return neighborFrame(f)
 }
 
-// Parse reads a frame that came in. It returns false for what is not well-formed, and for what is
-// neither ARP nor neighbor discovery.
+// Parse decodes a received frame. It returns false for malformed frames and for other protocols
+// than ARP and neighbor discovery.
 func Parse(frame []byte) (Message, bool) {
 	if len(frame) < ethernetHeader {
 		return Message{}, false

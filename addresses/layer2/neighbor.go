@@ -11,13 +11,13 @@ const (
 	ipv6Header = 40
 	icmpv6     = 58 // next header
 	hopLimit   = ndp.HopLimit
-	tagOption  = 253 // for experiments, RFC 4727, section 5.3; others ignore what they do not know
+	tagOption  = 253 // for experiments, RFC 4727, section 5.3; unknown options are ignored
 	tagUnits   = 3   // of 8 bytes
 	minSolicit = 24  // bytes of a solicitation or an advertisement without options
 )
 
-// neighborFrame is a frame as neighbor discovery says it. An answer comes from the address that
-// it is about, as from any machine that has it.
+// neighborFrame encodes a frame as neighbor discovery. The source of an answer is the address
+// itself, as from any host that has it.
 func neighborFrame(f Frame) ([]byte, error) {
 	own := f.From[:]
 	value := make([]byte, 8*tagUnits-2) // without type and length
@@ -27,7 +27,7 @@ func neighborFrame(f Frame) ([]byte, error) {
 	var message ndp.Message
 	switch f.Kind {
 	case Probe:
-		// As in duplicate address detection, RFC 4862, section 5.4.2: whoever has it tells all.
+		// As in duplicate address detection, RFC 4862, section 5.4.2: the answer is multicast.
 		group, err := ndp.SolicitedNodeMulticast(f.Address)
 		if err != nil {
 			return nil, err
@@ -60,14 +60,14 @@ func neighborFrame(f Frame) ([]byte, error) {
 	return append(b, body...), nil
 }
 
-// groupMAC is where a multicast group is sent to, RFC 2464, section 7.
+// groupMAC returns the Ethernet address of a multicast group, RFC 2464, section 7.
 func groupMAC(group netip.Addr) MAC {
 	b := group.As16()
 	return MAC{0x33, 0x33, b[12], b[13], b[14], b[15]}
 }
 
-// parseNeighbor reads an IPv6 packet if it is one of neighbor discovery that RFC 4861, sections
-// 7.1.1 and 7.1.2, holds to be valid.
+// parseNeighbor decodes an IPv6 packet. It accepts the messages of neighbor discovery that are
+// valid by RFC 4861, sections 7.1.1 and 7.1.2.
 func parseNeighbor(m Message, packet []byte) (Message, bool) {
 	if len(packet) < ipv6Header+minSolicit || packet[0]>>4 != 6 {
 		return Message{}, false
@@ -137,7 +137,7 @@ type neighborOptions struct {
 	tag      Tag
 }
 
-// optionsOf reads what is of interest. It returns false if a hardware address is none.
+// optionsOf reads the relevant options. It returns false for an invalid hardware address.
 func optionsOf(all []ndp.Option, direction ndp.Direction) (found neighborOptions, ok bool) {
 	for _, o := range all {
 		switch o := o.(type) {
@@ -157,8 +157,8 @@ func optionsOf(all []ndp.Option, direction ndp.Direction) (found neighborOptions
 	return found, true
 }
 
-// checksum is that of an ICMPv6 message, RFC 4443, section 2.3: zero if the message already has it.
-// addresses are source and destination as they follow each other in the header.
+// checksum returns the checksum of an ICMPv6 message, RFC 4443, section 2.3, or zero if the message
+// contains its checksum. addresses are source and destination as in the header.
 func checksum(addresses, body []byte) uint16 {
 	sum := uint32(len(body)) + icmpv6
 	for _, part := range [][]byte{addresses, body} {

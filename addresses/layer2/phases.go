@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// begin starts to find out whether the address can be held here. Without a wire it waits for one.
+// begin starts to probe for other holders. Without an open wire it waits for it.
 func (p *protocol) begin(now time.Time, h *holding) {
 	h.announceAt, h.checkAt, h.stepAt = time.Time{}, time.Time{}, time.Time{}
 	h.phase = Probing
@@ -23,7 +23,7 @@ func (p *protocol) begin(now time.Time, h *holding) {
 	h.Resumed = false
 	if resumed && !p.doubt {
 		p.take(now, h)
-		h.youngUntil = time.Time{} // this machine had it, whether or not the ledger says so yet
+		h.youngUntil = time.Time{} // this node had it, even if the ledger does not record that yet
 		h.checkAt = now
 		return
 	}
@@ -31,7 +31,6 @@ func (p *protocol) begin(now time.Time, h *holding) {
 	p.probeFromNow(now, h)
 }
 
-// probeFromNow asks as often as it takes to believe that nobody answers.
 func (p *protocol) probeFromNow(now time.Time, h *holding) {
 	h.probesLeft = takeoverProbes
 	if h.anybodys() {
@@ -41,11 +40,10 @@ func (p *protocol) probeFromNow(now time.Time, h *holding) {
 	p.sooner = true
 }
 
-// anybodys reports whether a stranger could well have the address: no machine of the cluster has held
-// it, or somebody else was heard with it.
+// anybodys reports whether an external host may have the address: no cluster member has held it, or
+// another claimant was observed.
 func (h *holding) anybodys() bool { return !h.Held || h.by != (MAC{}) }
 
-// take answers for the address from now on.
 func (p *protocol) take(now time.Time, h *holding) {
 	h.youngUntil = time.Time{}
 	if h.phase == Probing && h.anybodys() {
@@ -66,7 +64,7 @@ func (p *protocol) announceFromNow(now time.Time, h *holding) {
 	p.announceIfDue(now, h)
 }
 
-// scheduleCheck says when the next look for others comes. Not all addresses look at once.
+// scheduleCheck sets the time of the next check, spread over the addresses.
 func (p *protocol) scheduleCheck(now time.Time, h *holding) {
 	switch {
 	case h.AnswerOn != "":
@@ -81,7 +79,6 @@ func (p *protocol) scheduleCheck(now time.Time, h *holding) {
 	p.sooner = true
 }
 
-// refuse leaves the address to a stranger.
 func (p *protocol) refuse(now time.Time, h *holding, m Message) {
 	h.phase, h.stepAt, p.sooner = Refused, now.Add(refusedWait), true
 	h.announceAt, h.checkAt = time.Time{}, time.Time{}
@@ -92,7 +89,7 @@ func (p *protocol) refuse(now time.Time, h *holding, m Message) {
 	p.tell(h, "Refused an address that a stranger answers for")
 }
 
-// yield gives the address up to somebody who may hold it rightly.
+// yield leaves the address to a claimant that may be its rightful holder.
 func (p *protocol) yield(now time.Time, h *holding, m Message) {
 	held := h.phase == Holding
 	h.phase, h.announceAt, h.checkAt = Yielded, time.Time{}, now.Add(doubtWait)
@@ -111,17 +108,15 @@ func (p *protocol) yield(now time.Time, h *holding, m Message) {
 	}
 }
 
-// claimed remembers who has the address.
 func (p *protocol) claimed(now time.Time, h *holding, m Message) {
 	p.changed = p.changed || h.by != m.Claimant
 	h.by, h.byFriend, h.byAt = m.Claimant, p.trusted(m), now
 	if h.phase == Yielded {
-		// Of several who yielded to each other, one comes first.
+		// If several nodes yielded to each other, one of them takes the address first.
 		h.stepAt = now.Add(silenceWait + spreadBy(macOf(h.link.MAC), silenceWait/4))
 	}
 }
 
-// tick does what is due.
 func (p *protocol) tick(now time.Time) {
 	for _, address := range p.order {
 		h, there := p.holdings[address]
@@ -141,7 +136,6 @@ func (p *protocol) tick(now time.Time) {
 	}
 }
 
-// step goes on in a phase.
 func (p *protocol) step(now time.Time, h *holding) {
 	switch h.phase {
 	case Probing:
@@ -165,7 +159,7 @@ func (p *protocol) step(now time.Time, h *holding) {
 	}
 }
 
-// check looks for others: who may hold it rightly in doubt, or who has it by mistake.
+// check probes for other holders: rightful ones if the ledger is in doubt, else wrong ones.
 func (p *protocol) check(now time.Time, h *holding) {
 	p.send(h, Frame{Kind: Probe})
 	switch h.phase {
@@ -200,7 +194,7 @@ func (p *protocol) announceIfDue(now time.Time, h *holding) {
 	p.sooner = true
 }
 
-// send puts a frame about an address to those that go out.
+// send queues a frame.
 func (p *protocol) send(h *holding, f Frame) {
 	f.key, f.From, f.Address = keyOf(h.link, h.Address), macOf(h.link.MAC), h.Address
 	if p.cluster != 0 {
@@ -229,7 +223,7 @@ func (p *protocol) tell(h *holding, text string) {
 	p.changed = true
 }
 
-// spread is a part of a duration that depends on the address.
+// spread returns a fraction of a duration that depends on the address.
 func spread(address netip.Addr, within time.Duration) time.Duration {
 	return share(address.AsSlice(), within)
 }

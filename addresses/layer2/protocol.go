@@ -10,36 +10,34 @@ import (
 	"github.com/underlay-ccm/underlay/addresses"
 )
 
-// The times of the protocol. RFC 5227 has a machine wait for seconds before it uses an address,
-// because it may have been plugged in just now and its switch may not forward yet. Here the link
-// is in use, and each moment of silence is an outage of whoever the address serves: machines answer
-// a probe within a millisecond, and one that was not heard is found by the checks that follow.
+// Times of the protocol. RFC 5227 makes a host wait for seconds before it uses an address, as its
+// link may be new and its switch may not forward yet. Here the link is in use and each wait is an
+// outage: hosts answer a probe within a millisecond, and later checks find a missed holder.
 const (
-	firstProbes      = 3 // for an address that a stranger could have
+	firstProbes      = 3 // if an external host could have the address
 	firstProbeWait   = 200 * time.Millisecond
 	takeoverProbes   = 1
 	takeoverWait     = 100 * time.Millisecond
-	refusedWait      = 30 * time.Second // between looks at an address that a stranger has
+	refusedWait      = 30 * time.Second // between probes for an external host
 	doubtWait        = 500 * time.Millisecond
 	settleWait       = time.Second // from taking an address to the first check
 	checkWait        = 30 * time.Second
-	youngWait        = 5 * time.Second  // after those probes a stranger gets the address back
-	leaveWait        = 15 * time.Second // longer than an address waits for a silent agent
-	silenceWait      = 2 * time.Second  // until an address that was yielded is taken again
+	youngWait        = 5 * time.Second  // to release it to an external host after probing
+	leaveWait        = 15 * time.Second // longer than an unresponsive agent keeps an address
+	silenceWait      = 2 * time.Second  // until a yielded address is taken again
 	defenceWait      = time.Second
-	confirmWait      = doubtWait // from a claim to the one that shows it was no accident
+	confirmWait      = doubtWait // minimum time between two claims of a conflict
 	rivalWait        = 2*checkWait + 5*time.Second
 	probingRestarts  = 3
 	announcementsAll = 4
 )
 
-// announceAfter is when the announcements come, from taking the address: the first may be lost, or
-// come before a switch knows that the link has moved.
+// announceAfter returns the time of the n-th announcement after taking an address. The first may be
+// lost, or be too early for a switch whose link changed.
 func announceAfter(n int) time.Duration {
 	return []time.Duration{0, 200 * time.Millisecond, time.Second, 2 * time.Second}[n]
 }
 
-// wireKey names a wire.
 type wireKey struct {
 	link   string
 	index  int
@@ -50,54 +48,51 @@ func keyOf(link Link, address netip.Addr) wireKey {
 	return wireKey{link.Name, link.Index, addresses.FamilyOf(address)}
 }
 
-// protocol is what a machine does about all of its addresses. Methods take the time and change it;
-// what is to be sent, and to be told, gathers in out and notes until drain. It has no clock, and
-// sends nothing itself.
+// protocol is the state of all addresses of a node. It sends and logs nothing: its methods append
+// frames to out and log messages to notes, which [Responder] takes.
 type protocol struct {
 	friend   func(net.HardwareAddr) bool
 	cluster  uint64
 	doubt    bool
 	links    []Link
-	wires    map[wireKey]string // open ones: why one failed; empty: it did not
+	wires    map[wireKey]string // error of each wire; empty if it is open
 	holdings map[netip.Addr]*holding
-	order    []netip.Addr // of holdings
+	order    []netip.Addr // keys of holdings
 
 	totals  Totals
 	out     []Frame
 	notes   []note
-	changed bool // phases or claimants
-	sooner  bool // next may be earlier than it was
+	changed bool // phases or claimants changed
+	sooner  bool // next may be earlier than before
 }
 
-// holding is one address.
 type holding struct {
 	Want
 	phase  Phase
 	link   Link
 	linked bool
 
-	stepAt      time.Time // when the phase goes on; zero: not by itself
+	stepAt      time.Time // time of the next step; zero if there is none
 	probesLeft  int
 	restarts    int
-	announceAt  time.Time // zero: all was said
-	announced   int       // how many of those that follow each other
+	announceAt  time.Time // zero if all announcements are sent
+	announced   int       // number of announcements in this series
 	announcedAt time.Time
 	takenAt     time.Time
-	youngUntil  time.Time // it is given back to a stranger
-	checkAt     time.Time // the next look for others
+	youngUntil  time.Time // until then an external host gets the address back
+	checkAt     time.Time // next probe for other holders
 
 	by       MAC // see State
 	byFriend bool
-	byAt     time.Time // when it was heard last
-	newer    uint64    // the epoch above ours that a machine of the cluster holds it by; 0: none
+	byAt     time.Time // last observed
+	newer    uint64    // higher epoch of another member that holds it, or 0
 
-	suspect   MAC // who claimed it once
+	suspect   MAC // first claimant of a suspected conflict
 	suspectAt time.Time
 
 	answers, announcements, probes uint64
 }
 
-// note is something to be logged.
 type note struct {
 	text    string
 	address netip.Addr
@@ -112,7 +107,7 @@ func newProtocol(friend func(net.HardwareAddr) bool) *protocol {
 	}
 }
 
-// set goes over to what is desired.
+// set applies the desired state.
 func (p *protocol) set(now time.Time, d Desired) {
 	began, ended := d.Doubt && !p.doubt, p.doubt && !d.Doubt
 	p.cluster, p.doubt = clusterHash(d.Cluster), d.Doubt
@@ -148,13 +143,13 @@ func (p *protocol) set(now time.Time, d Desired) {
 	p.sooner = true
 }
 
-// want brings an address to where it is to be held by an epoch.
+// want adds an address or updates its epoch.
 func (p *protocol) want(now time.Time, w Want, doubtEnded bool) {
 	h, known := p.holdings[w.Address]
 	if !known || h.AnswerOn != w.AnswerOn {
 		p.holdings[w.Address] = &holding{Want: w, phase: OffSegment}
 		p.changed = true
-		return // relink begins
+		return // relink begins probing
 	}
 	other := h.Epoch != w.Epoch
 	h.Epoch, h.Held = w.Epoch, w.Held
@@ -163,7 +158,7 @@ func (p *protocol) want(now time.Time, w Want, doubtEnded bool) {
 	}
 	switch {
 	case h.phase == Leaving:
-		p.take(now, h) // it is still answered for, and nobody else was heard
+		p.take(now, h) // still answered for, and no other holder was observed
 	case other && h.phase == Holding:
 		p.announceFromNow(now, h)
 	case other && h.phase != OffSegment, doubtEnded && h.phase == Yielded && h.newer == 0:
@@ -173,15 +168,15 @@ func (p *protocol) want(now time.Time, w Want, doubtEnded bool) {
 	p.changed = p.changed || other
 }
 
-// release ends what is not wanted any more. Where another machine is to hold it, it is answered
-// for until that one is heard, so that nobody is without an answer in between. It is asked for once:
-// who holds it by a higher epoch announces it.
+// release ends holding an address. If another node should hold it, this node answers until the next
+// holder is observed, so that there is no gap. It sends one probe: a holder with a higher epoch
+// then announces the address.
 func (p *protocol) release(now time.Time, h *holding, elsewhere bool) {
 	switch {
 	case h.phase == Leaving && elsewhere:
 	case h.phase == Holding && elsewhere && h.AnswerOn == "":
 		h.phase, h.stepAt, h.by = Leaving, now.Add(leaveWait), MAC{}
-		// A machine that was frozen has not heard who announced it meanwhile.
+		// A suspended machine may have missed the announcement of the next holder.
 		h.announceAt, h.checkAt = time.Time{}, now
 		p.tell(h, "Leaving an address to another machine")
 	default:
@@ -197,7 +192,7 @@ func (p *protocol) drop(h *holding, why string) {
 	p.changed = true
 }
 
-// relink finds the link of an address, which may have come, gone, or become another.
+// relink updates the link of an address, which may have appeared, disappeared or changed.
 func (p *protocol) relink(now time.Time, h *holding) {
 	link, found := linkOf(h.Want, p.links)
 	before := h.link
@@ -219,8 +214,7 @@ func (p *protocol) relink(now time.Time, h *holding) {
 	}
 }
 
-// opened says that a wire is there, for the first time or again: what was said meanwhile is not
-// known.
+// opened handles an open wire. Frames may have been missed before, so its addresses are probed for.
 func (p *protocol) opened(now time.Time, key wireKey) {
 	p.wires[key] = ""
 	for h := range p.on(key) {
@@ -230,7 +224,7 @@ func (p *protocol) opened(now time.Time, key wireKey) {
 	}
 }
 
-// failed says why there is no wire, for now. Nothing is held on it.
+// failed handles a wire that is unavailable for now. No address is held on it.
 func (p *protocol) failed(now time.Time, key wireKey, why string) {
 	before, open := p.wires[key]
 	p.changed = p.changed || before != why
@@ -245,16 +239,13 @@ func (p *protocol) failed(now time.Time, key wireKey, why string) {
 	}
 }
 
-// ready reports whether an address can be spoken of on its link.
 func (p *protocol) ready(h *holding) bool {
 	why, open := p.wires[keyOf(h.link, h.Address)]
 	return h.linked && open && why == ""
 }
 
-// closed says that a wire is not there any more, and not needed.
 func (p *protocol) closed(key wireKey) { delete(p.wires, key) }
 
-// on are the holdings of a wire, in order.
 func (p *protocol) on(key wireKey) func(yield func(*holding) bool) {
 	return func(yield func(*holding) bool) {
 		for _, address := range p.order {
@@ -266,7 +257,7 @@ func (p *protocol) on(key wireKey) func(yield func(*holding) bool) {
 	}
 }
 
-// needed are the wires that holdings need, with their links and addresses.
+// needed returns the required wires and their holdings.
 func (p *protocol) needed() map[wireKey][]*holding {
 	needed := make(map[wireKey][]*holding)
 	for _, address := range p.order {
@@ -278,7 +269,7 @@ func (p *protocol) needed() map[wireKey][]*holding {
 	return needed
 }
 
-// next is when tick has something to do; zero: never, unless something happens.
+// next returns when tick is due, or the zero time.
 func (p *protocol) next() (next time.Time) {
 	for _, h := range p.holdings {
 		for _, at := range []time.Time{h.stepAt, h.announceAt, h.checkAt, h.youngUntil} {
@@ -290,7 +281,6 @@ func (p *protocol) next() (next time.Time) {
 	return next
 }
 
-// states are those of all addresses, in order.
 func (p *protocol) states() (states []State) {
 	for _, address := range p.order {
 		h, there := p.holdings[address]
@@ -307,7 +297,7 @@ func (p *protocol) states() (states []State) {
 			s.Trouble = p.wires[keyOf(h.link, address)]
 		}
 		if h.phase == Probing && h.by != (MAC{}) {
-			s.Phase = Refused // it looks again
+			s.Phase = Refused // it probes again
 		}
 		states = append(states, s)
 	}

@@ -13,26 +13,24 @@ import (
 )
 
 // Wire sends and receives the Ethernet frames of one family on one link: ARP for IPv4, neighbor
-// solicitations and advertisements for IPv6. It is used by several goroutines at once.
+// solicitations and advertisements for IPv6. It must be safe for concurrent use.
 type Wire interface {
-	// Send sends a whole frame. It does not wait: what the interface has no room for is an error.
+	// Send sends a whole frame. It does not block: a full queue is an error.
 	Send(frame []byte) error
-	// Receive waits for a frame and returns its length. After an error the wire is closed, and
-	// another one opened.
+	// Receive waits for a frame and returns its length. After an error the wire is reopened.
 	Receive(buffer []byte) (int, error)
-	// Join lets the link pass what is sent to the solicited-node groups of all of these IPv6
-	// addresses, and of no others.
+	// Join sets the IPv6 addresses whose solicited-node groups the link receives.
 	Join(held []netip.Addr) error
 	// Close ends Receive.
 	Close() error
 }
 
-// Config is what a Responder works with.
+// Config contains the dependencies of a Responder.
 type Config struct {
 	// Open opens a wire.
 	Open func(ctx context.Context, link Link, family addresses.Family) (Wire, error)
-	// Friend reports whether a hardware address belongs to a machine of the cluster. It is asked
-	// seldom, and must not wait. Nil: none does.
+	// Friend reports whether a hardware address belongs to a cluster member; nil if none does. It
+	// must not block, and is called rarely.
 	Friend func(net.HardwareAddr) bool
 }
 
@@ -43,13 +41,13 @@ type Responder struct {
 	readers sync.WaitGroup
 
 	mu       sync.Mutex
-	logger   klog.Logger // of Run
-	changed  func()      // of Run; nil: it was not called yet
+	logger   klog.Logger // set by Run
+	changed  func()      // set by Run; nil before
 	protocol *protocol
 	wires    map[wireKey]*openWire
 }
 
-// New makes a Responder that holds nothing. It works while Run does.
+// New returns a Responder that holds nothing. It works while Run does.
 func New(cfg Config) *Responder {
 	return &Responder{
 		open: cfg.Open, wake: make(chan struct{}, 1),
@@ -57,29 +55,28 @@ func New(cfg Config) *Responder {
 	}
 }
 
-// Set says what is desired, as a whole. It may be called at any time, again and again, also before
-// Run.
+// Set replaces the desired state. It may be called at any time, also before Run.
 func (r *Responder) Set(d Desired) {
 	r.with(func(p *protocol, now time.Time) { p.set(now, d) })
 }
 
-// State is what the machine does about each address that it is to hold, or leaves, by address.
+// State returns the state of each address to hold or leave, sorted by address.
 func (r *Responder) State() []State {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.protocol.states()
 }
 
-// Totals are what it has done so far.
+// Totals returns the counters since New.
 func (r *Responder) Totals() Totals {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.protocol.totals
 }
 
-// Run answers and announces until the context ends. Then it falls silent without a word: what is
-// held stays held by whoever answers next. It calls changed when phases or claimants have changed;
-// changed must return at once and not call the Responder.
+// Run answers and announces until ctx is done. It then stops without notice: neighbors keep their
+// entries until the next process or holder answers. It calls changed after changes of phases or
+// claimants; changed must not block or call the Responder.
 func (r *Responder) Run(ctx context.Context, changed func()) {
 	r.mu.Lock()
 	r.logger, r.changed = klog.FromContext(ctx), changed
@@ -99,7 +96,7 @@ func (r *Responder) Run(ctx context.Context, changed func()) {
 	}
 }
 
-// wait ends at the given time, if there is one, and when something may be due sooner.
+// wait returns at the given time, if any, or when the protocol may be due earlier.
 func (r *Responder) wait(ctx context.Context, until time.Time) {
 	var due <-chan time.Time
 	if !until.IsZero() {
@@ -114,7 +111,7 @@ func (r *Responder) wait(ctx context.Context, until time.Time) {
 	}
 }
 
-// with lets the protocol go on, and sends and tells what comes of it.
+// with changes the protocol, sends the resulting frames and logs the notes.
 func (r *Responder) with(change func(p *protocol, now time.Time)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

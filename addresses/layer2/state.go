@@ -7,91 +7,86 @@ import (
 	"github.com/underlay-ccm/underlay/addresses"
 )
 
-// Desired is what a machine should do, as a whole.
+// Desired is the complete desired state of a node.
 type Desired struct {
-	// Cluster tells machines of this cluster from those of others on the same segment: something
-	// that no other cluster has, such as the UID of the object that the ledger is stored in. Empty:
-	// only Config.Friend knows the cluster's machines.
+	// Cluster is a unique ID of the cluster, such as the UID of the ledger's object: other clusters
+	// may be on the same segment. If it is empty, only Config.Friend identifies cluster members.
 	Cluster string
-	// Links are the interfaces that may be used.
+	// Links are the usable interfaces.
 	Links []Link
-	// Hold are the addresses that the ledger gives to this machine.
+	// Hold are the addresses that the ledger assigns to this node.
 	Hold []Want
-	// Elsewhere are the other addresses that Services have: those that the ledger gives to other
-	// machines, or to none so far. What is held and in neither list is let go at once: nobody wants
-	// it any more.
+	// Elsewhere are the other addresses of Services, with or without a holder. A held address in
+	// neither list is released immediately.
 	Elsewhere []netip.Addr
-	// Doubt: nobody knows whether the ledger still says this. Nothing is given up for that alone;
-	// but whoever else claims a held address may be right.
+	// Doubt is set if the ledger may be outdated. No address is released for that alone, but
+	// another claimant of a held address may be its rightful holder.
 	Doubt bool
 }
 
-// Want is an address that a machine is to hold.
+// Want is an address that a node should hold.
 type Want struct {
 	Address netip.Addr
-	Epoch   uint64 // the ledger's
-	// Held: a machine of the cluster has held it. Before one has, anybody could have the address: it
-	// is probed for longer, and given back to a stranger that answers late.
+	Epoch   uint64 // of the ledger
+	// Held is set if a cluster member has held the address. Otherwise any host could have it: it is
+	// probed for longer, and released to an external host that answers late.
 	Held bool
-	// Resumed: this machine held it by this epoch until a moment ago, and goes on. Without doubt it
-	// is announced at once, and probed for at the same time.
+	// Resumed is set if this node held the address at this epoch until moments ago. Unless the
+	// ledger is in doubt, the address is announced immediately and probed for concurrently.
 	Resumed bool
-	// AnswerOn names the link of an address that is on no segment: a router there sends its traffic
-	// to one machine alone, and asks that one for the hardware address first. It is answered for as
-	// long as it is wanted; nobody is probed, told or resisted. Empty: the link is the one whose
-	// prefix has the address.
+	// AnswerOn is the name of the link for an address that is on no segment: a router there sends
+	// its traffic only to this node and requests the hardware address first. It is answered for
+	// without probes, announcements and defense. If empty, the link has the address's prefix.
 	AnswerOn string
 }
 
-// Phase is what a machine does about an address.
+// Phase is the state of an address on a node.
 type Phase string
 
-// The phases.
 const (
-	// Probing: it asks whether somebody has the address, and answers nobody.
+	// Probing sends probes for other holders and does not answer.
 	Probing Phase = "Probing"
-	// Holding: it answers and announces.
+	// Holding answers and announces.
 	Holding Phase = "Holding"
-	// Leaving: another one is to hold it; until that one is heard, or 15 seconds are over, it
-	// answers.
+	// Leaving answers until the next holder is observed, for at most 15 seconds.
 	Leaving Phase = "Leaving"
-	// Refused: a stranger has it. It is probed for every 30 seconds.
+	// Refused leaves the address to an external host and probes for it every 30 seconds.
 	Refused Phase = "Refused"
-	// Yielded: it was given up to somebody who claims it and may be right: the ledger's newest
-	// state is not known. It is taken again if nobody answers for it any more.
+	// Yielded leaves the address to a claimant that may be its rightful holder according to a newer
+	// ledger. The node takes the address again when no host answers for it.
 	Yielded Phase = "Yielded"
-	// OffSegment: no link is on its segment.
+	// OffSegment means that no link is on the address's segment.
 	OffSegment Phase = "OffSegment"
 )
 
-// State is what a machine does about one address, and what happened.
+// State is the state of an address on a node, with counters.
 type State struct {
 	Address netip.Addr
 	Epoch   uint64
 	Phase   Phase
-	Link    string // the interface's name; empty: none
-	// By is who claims it, by hardware address: whoever has it in Refused and Yielded, and in
-	// Holding somebody who claims it although it was announced again. Zero: nobody.
+	Link    string // name of the interface; empty if none
+	// By is the hardware address of the other holder in Refused and Yielded, and in Holding of a
+	// host that claims the address despite announcements; zero if there is none.
 	By MAC
-	// Friend: By is a machine of the cluster.
+	// Friend is set if By is a cluster member.
 	Friend bool
-	// Young: in Holding, it is given back to a stranger that shows up.
+	// Young is set in Holding while an external host would still get the address back.
 	Young bool
-	// Trouble says why nothing can be heard or said on the link; empty: all is well.
+	// Trouble is the reason why the link can't be used; empty if it can.
 	Trouble string
-	// What was sent for it since it was first wanted.
+	// Frames sent since the address was first desired.
 	Answers, Announcements, Probes uint64
 }
 
-// Totals count what a Responder did about all addresses since it was made.
+// Totals are the counters of a Responder for all addresses.
 type Totals struct {
 	Answers, Announcements, Probes uint64
-	// Conflicts are the times that an address was found with somebody who is not to have it: it
-	// was refused, or given up, or claimed on although it was announced again.
+	// Conflicts counts the addresses that were refused, yielded to a host outside the cluster, or
+	// claimed despite announcements.
 	Conflicts uint64
 }
 
-// Report says of states what a node reports: what it holds, and what stands against the others.
+// Report converts states to a node's report: the held addresses and the problems.
 func Report(states []State) (held []addresses.Hold, problems []addresses.Problem) {
 	for _, s := range states {
 		switch s.Phase {

@@ -10,28 +10,25 @@ import (
 	"github.com/underlay-ccm/underlay/addresses"
 )
 
-// Between a wire's failure and the next attempt to open it.
 const (
 	reopenFirst = 100 * time.Millisecond
 	reopenMost  = 2 * time.Second
 )
 
-// frameSize is enough for what is read: neighbor discovery has no long messages.
+// frameSize suffices for all read messages: those of neighbor discovery are short.
 const frameSize = 2048
 
-// openWire is a wire, or the lack of one that is needed.
 type openWire struct {
-	wire     Wire // nil: it is to be opened
+	wire     Wire // nil while it is not open
 	openedAt time.Time
 	retryAt  time.Time
 	backoff  time.Duration
 	joined   []netip.Addr
-	mute     bool   // sending failed, and that was said
-	trouble  string // the last failure that was said
+	mute     bool   // a failure of sending was logged
+	trouble  string // last logged failure
 }
 
-// keepWires opens the wires that are needed, and closes others. It returns when to try again; zero:
-// all is as it should be.
+// keepWires opens the required wires and closes all others. It returns when to retry, if at all.
 func (r *Responder) keepWires(ctx context.Context) (again time.Time) {
 	r.mu.Lock()
 	needed := r.protocol.needed()
@@ -60,7 +57,7 @@ func (r *Responder) keepWires(ctx context.Context) (again time.Time) {
 	return again
 }
 
-// keepWire lets there be one wire, if it can. It returns when to try again, as keepWires does.
+// keepWire opens a wire if it is not open. It returns when to retry, like keepWires.
 func (r *Responder) keepWire(
 	ctx context.Context, key wireKey, link Link, joins []netip.Addr,
 ) (again time.Time) {
@@ -93,7 +90,6 @@ func (r *Responder) keepWire(
 	return time.Time{}
 }
 
-// String names a wire as people do.
 func (k wireKey) String() string {
 	if k.family == addresses.IPv4 {
 		return "ARP on interface " + k.link
@@ -101,7 +97,6 @@ func (k wireKey) String() string {
 	return "neighbor discovery on interface " + k.link
 }
 
-// use reads from a wire, if it is a new one.
 func (r *Responder) use(key wireKey, w *openWire, wire Wire, joined []netip.Addr) {
 	r.with(func(p *protocol, now time.Time) {
 		if w.wire == wire {
@@ -115,7 +110,7 @@ func (r *Responder) use(key wireKey, w *openWire, wire Wire, joined []netip.Addr
 	})
 }
 
-// read takes what comes in on a wire until it fails, or is closed.
+// read handles the frames of a wire until it fails or is closed.
 func (r *Responder) read(key wireKey, w *openWire, wire Wire) {
 	buffer := make([]byte, frameSize)
 	for {
@@ -131,9 +126,8 @@ func (r *Responder) read(key wireKey, w *openWire, wire Wire) {
 	}
 }
 
-// failed says that there is no wire for now, and returns when to try again; unless the one that has
-// failed was replaced or closed meanwhile. One that fails as soon as it is opened is tried less and
-// less often.
+// failed drops a failed wire, unless it was replaced or closed before, and returns when to reopen
+// it. The interval grows while the wire fails immediately.
 func (r *Responder) failed(key wireKey, w *openWire, failed Wire, why error) (again time.Time) {
 	r.with(func(p *protocol, now time.Time) {
 		if r.wires[key] != w || w.wire != failed {
@@ -156,8 +150,7 @@ func (r *Responder) failed(key wireKey, w *openWire, failed Wire, why error) (ag
 	return again
 }
 
-// send sends a frame of the protocol. One that is lost is not sent again: announcements and probes
-// are repeated, and whoever asks will ask again.
+// send sends a frame once: announcements, probes and the requests of neighbors are repeated.
 func (r *Responder) send(f Frame) {
 	w := r.wires[f.key]
 	if w == nil || w.wire == nil {

@@ -2,7 +2,7 @@ package socket
 
 import "golang.org/x/net/bpf"
 
-// Where things are in an Ethernet frame, in bytes.
+// Offsets in an Ethernet frame, in bytes.
 const (
 	arpOperationAt = 14 + 6
 	nextHeaderAt   = 14 + 6
@@ -10,14 +10,12 @@ const (
 	icmpTypeAt     = 14 + 40
 )
 
-// all is how much of a frame is passed on.
 const all = 1 << 16
 
-// otherHost (PACKET_OTHERHOST) is the type of frames to the hardware address of another machine,
-// and of those with the tag of a VLAN that this machine has no interface for.
+// otherHost (PACKET_OTHERHOST) is the type of frames for the hardware address of another host or
+// with a VLAN tag for which this host has no interface.
 const otherHost = 3
 
-// arpFilter passes requests and replies.
 func arpFilter() []bpf.Instruction {
 	return []bpf.Instruction{
 		bpf.LoadExtension{Num: bpf.ExtType},
@@ -30,9 +28,8 @@ func arpFilter() []bpf.Instruction {
 	}
 }
 
-// neighborFilter passes solicitations and advertisements that no router has forwarded. Where
-// another header comes first, RFC 6980 has nobody fragment these messages, and nobody has a reason
-// to add one.
+// neighborFilter passes solicitations and advertisements that no router has forwarded. It drops
+// messages with extension headers: RFC 6980 forbids fragments, and no other header is needed.
 func neighborFilter() []bpf.Instruction {
 	return []bpf.Instruction{
 		bpf.LoadExtension{Num: bpf.ExtType},

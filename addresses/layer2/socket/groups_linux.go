@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// groups are the multicast groups that an interface passes because of us. Joining one by IPv6, and
-// not just by the packet socket, also tells switches that look for members (MLD).
+// groups are the multicast groups that a wire makes its interface receive. An IPv6 socket joins
+// them because that, unlike the packet socket, also sends MLD reports to snooping switches.
 type groups struct {
 	link int
 
@@ -35,7 +35,7 @@ func (g *groups) open() error {
 	return nil
 }
 
-// set joins the solicited-node groups of all of these addresses, and leaves all others.
+// set joins the solicited-node groups of the addresses and leaves all other groups.
 func (g *groups) set(addresses []netip.Addr) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -52,7 +52,7 @@ func (g *groups) set(addresses []netip.Addr) error {
 	}
 	for group, socket := range g.joined {
 		if !wanted[group] {
-			// An interface that is gone has left its groups.
+			// A deleted interface has left its groups.
 			_ = unix.SetsockoptIPv6Mreq(socket, unix.IPPROTO_IPV6, unix.IPV6_LEAVE_GROUP, g.request(group))
 			delete(g.joined, group)
 		}
@@ -68,8 +68,7 @@ func (g *groups) set(addresses []netip.Addr) error {
 	return nil
 }
 
-// join joins with the newest socket, and where that has no room for one more (the sysctl
-// net.core.optmem_max), with another one.
+// join uses the newest socket, or another if that has no room (sysctl net.core.optmem_max).
 func (g *groups) join(group netip.Addr) error {
 	for fresh := false; ; fresh = true {
 		socket := g.sockets[len(g.sockets)-1]

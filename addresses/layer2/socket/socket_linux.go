@@ -25,8 +25,8 @@ func Open(_ context.Context, link layer2.Link, family addresses.Family) (layer2.
 	if err != nil {
 		return nil, err
 	}
-	// A socket of one protocol does not hear what this machine sends, and costs nothing where
-	// other protocols are spoken.
+	// A socket of one protocol does not receive frames that this host sends, and adds no cost for
+	// other protocols.
 	interfaceOf := &net.Interface{Index: link.Index, Name: link.Name, HardwareAddr: link.MAC}
 	conn, err := packet.Listen(interfaceOf, packet.Raw, protocol, &packet.Config{Filter: filter})
 	if err != nil {
@@ -48,7 +48,7 @@ func Open(_ context.Context, link layer2.Link, family addresses.Family) (layer2.
 	return w, nil
 }
 
-// wire is a packet socket on one interface, and the groups that go with it.
+// wire is a packet socket on one interface with its multicast groups.
 type wire struct {
 	conn *packet.Conn
 	raw  interface {
@@ -57,7 +57,7 @@ type wire struct {
 	groups *groups // nil for IPv4
 }
 
-// Send implements layer2.Wire. It is an error if the interface has no room for the frame.
+// Send implements layer2.Wire. It returns an error if the interface has no room for the frame.
 func (w *wire) Send(frame []byte) error {
 	var failed error
 	err := w.raw.Write(func(fd uintptr) bool {
