@@ -213,8 +213,6 @@ func noPool(c Claim, f Family, pools []Pool) string {
 	return fmt.Sprintf("no pool gives %s addresses to Services of namespace %s by itself: add a range, or name a pool here that gives addresses on request", f, c.Namespace)
 }
 
-// mayHave reports whether a Service can have the address that it requests. If not, it refuses the
-// request.
 func (a *assignment) mayHave(c Claim, address netip.Addr) bool {
 	if !a.inside(c, address) {
 		a.refuse(c, FamilyOf(address), Outside, fieldAddresses, address.String(), fmt.Sprintf("the address is in no pool that Services of namespace %s may use, or a Node has it itself, or no machine of its segment can: name another one, or add it to a pool", c.Namespace))

@@ -62,8 +62,7 @@ type Claim struct {
 	Pool string
 	// Admitted are the names of the pools that the Service's namespace may use.
 	Admitted []string
-	// Key lets Services of a namespace with the same key share an address. If it is empty, the
-	// Service does not share.
+	// Key lets Services of a namespace with the same key share an address, unless it is empty.
 	Key string
 	// Local is set if traffic goes only to pods of the node that holds the address. Such a
 	// Service shares an address only with Services of the same policy and Selector.
@@ -91,8 +90,7 @@ func (c Claim) Wanted(f Family) (netip.Addr, bool) { return OfFamily(c.Addresses
 const mostPorts = 100
 
 // mostServed limits the ports of a Service for them to be recorded as Served. The ledger records
-// them for every Service; for a Service with more ports, packets are rejected until kube-proxy
-// redirects them.
+// them for every Service; with more ports, packets are rejected until kube-proxy redirects them.
 const mostServed = 8
 
 func (c Claim) shares() bool {
@@ -129,8 +127,7 @@ func (c Claim) share() Share {
 	return s
 }
 
-// Reason is the reason why a Service does not get a requested address. It is also the reason of
-// Events.
+// Reason is why a Service does not get a requested address. It is also the reason of Events.
 type Reason string
 
 const (

@@ -27,8 +27,7 @@ type Entry struct {
 	Shares []Share `json:"services,omitempty"`
 	// Holder is the node that holds the address; empty if it has none.
 	Holder string `json:"node,omitempty"`
-	// Nodes hold the address together, each announcing it to routers. Such an address has no
-	// Holder.
+	// Nodes hold the address together and announce it to routers; there is no Holder then.
 	Nodes []string `json:"-"`
 	// Epoch increases with each change of the holder.
 	Epoch uint64 `json:"epoch,omitempty"`
@@ -208,8 +207,7 @@ type storedEntry struct {
 	Group *int `json:"group,omitempty"`
 }
 
-// version is the version of the encoding. An unknown version is rejected: the recorded holders
-// could be lost.
+// version is the version of the encoding. Others are rejected: recorded holders could be lost.
 const version = 1
 
 // MarshalText encodes the ledger. Equal ledgers have equal encodings.

@@ -13,8 +13,7 @@ type Eligible struct {
 	Nodes []string
 	// Leaving are draining nodes. They may hold the address until one of Nodes can.
 	Leaving []string
-	// Keeping are nodes that keep the addresses that they hold but get no others: the evidence
-	// against them is uncertain.
+	// Keeping are nodes that keep their addresses but get no more: their failure is uncertain.
 	Keeping []string
 	// Together makes all Nodes hold the address at once, or all of Leaving if Nodes is empty.
 	Together bool
@@ -62,7 +61,6 @@ func (l Ledger) Place(eligible map[netip.Addr]Eligible) (Ledger, []Move) {
 	return placed, moves
 }
 
-// together sets the nodes that hold an address together.
 func (l Ledger) together(e *Entry, may Eligible) {
 	nodes := slices.Clone(may.Nodes)
 	for _, n := range may.Keeping {
@@ -86,8 +84,7 @@ func (l Ledger) together(e *Entry, may Eligible) {
 
 // Balance moves one address to the eligible node with the fewest addresses, choosing the address
 // with the largest difference between the numbers of the old and the new holder. It returns false
-// if no move makes the numbers more equal. Call it only while the cluster is stable: no move is
-// necessary.
+// if no move makes the numbers more equal. No move is necessary: call it only at rest.
 func (l Ledger) Balance(eligible map[netip.Addr]Eligible) (Ledger, Move, bool) {
 	held := l.held()
 	var best Entry
@@ -142,8 +139,7 @@ func weight(address netip.Addr, node string) uint64 {
 	return mix(h.Sum64())
 }
 
-// mix spreads the bits of a hash: FNV changes few bits if only the last bytes differ, as in
-// node-1 and node-2.
+// mix spreads the bits of a hash: FNV changes few bits from node-1 to node-2.
 func mix(x uint64) uint64 {
 	x ^= x >> 33
 	x *= 0xff51afd7ed558ccd

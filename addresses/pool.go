@@ -12,8 +12,7 @@ type Range struct{ First, Last netip.Addr }
 
 // Mistake describes an invalid pool or range.
 type Mistake struct {
-	// Pool is the pool's index in the list and Field is FieldName or FieldRanges. Both are unset
-	// in errors of ParseRange.
+	// Pool is the pool's index and Field is FieldName or FieldRanges; both unset by ParseRange.
 	Pool                   int
 	Field                  string
 	Value, Problem, Remedy string
@@ -136,8 +135,7 @@ func (p Pool) Without(taken []netip.Addr) Pool {
 	return p
 }
 
-// Validate returns all mistakes of pools: addresses in two ranges, pools without a range, and
-// duplicate names.
+// Validate returns all mistakes: addresses in two ranges, pools without a range, duplicate names.
 func Validate(pools []Pool) (mistakes []*Mistake) {
 	type placed struct {
 		pool string

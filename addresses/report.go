@@ -45,8 +45,7 @@ type Problem struct {
 	Text string `json:"text,omitempty"` // cause and remedy
 }
 
-// ProblemReason is the reason why a node does not hold an address. It is also the reason of
-// Events.
+// ProblemReason is the reason why a node does not hold an address. It is also the reason of Events.
 type ProblemReason string
 
 const (
@@ -68,9 +67,8 @@ type Endpoint struct {
 
 // Router is the state of a BGP peer as observed by a node.
 type Router struct {
-	Name string `json:"name"`
-	// Established is set while the session is established.
-	Established bool `json:"established"`
+	Name        string `json:"name"`
+	Established bool   `json:"established"`
 	// State is the name of the session's state in RFC 4271, such as Active.
 	State string `json:"state,omitempty"`
 	// Announced is the number of prefixes announced to the peer.
@@ -80,8 +78,7 @@ type Router struct {
 // ReportAnnotation is the key of the Node annotation that contains the report.
 const ReportAnnotation = "underlay.dev/addresses"
 
-// OnSegment reports whether an address is on one of the node's segments, or the node reports no
-// segments.
+// OnSegment reports whether an address is on a segment of the node, or segments are not reported.
 func (r Report) OnSegment(a netip.Addr) bool {
 	return r.Segments == nil || slices.ContainsFunc(r.Segments, func(p netip.Prefix) bool { return p.Contains(a) })
 }

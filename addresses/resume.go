@@ -2,8 +2,7 @@ package addresses
 
 import "net/netip"
 
-// believable is the highest accepted epoch: an invalid report must not exhaust the epochs above
-// it.
+// believable is the highest accepted epoch: an invalid report must not exhaust the epochs above it.
 const believable = 1 << 53
 
 // Resume adapts a lost ledger, rebuilt from the status of Services, to the reports of nodes. New

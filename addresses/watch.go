@@ -94,33 +94,29 @@ func watches(self, holder string, nodes []string) bool {
 // Silent returns the ports that watchers report as unresponsive. Reports about a node that the
 // reporter does not watch are ignored.
 //
-// agreed are the ports that a majority of all watchers reports: two of three or both of two. A
-// watcher that is cut off must not take addresses from nodes that it can't reach. A single watcher
-// decides alone.
+// agreed are the ports that a majority of all watchers reports: two of three, both of two, or a
+// single watcher. A watcher that is cut off must not take addresses from nodes that it can't reach.
 //
-// Watchers that failed themselves report nothing: without another rule, nodes of a failed rack
-// that watch each other would keep their addresses. So left are the ports that one watcher
-// reports while all other watchers are unreliable: a node other than that watcher reports their
-// kube-proxy or agent as unresponsive. Its own reports don't make them unreliable, because it may
-// be cut off itself, for example while the packet filters of the other nodes do not list it yet
-// although its own filter lists them. It then reports all nodes that it watches, no node reports
-// it, and the reachable watchers must still count. The price is that the last surviving node of
-// three or four is not believed, as no node confirms its reports: the failed nodes keep their
-// addresses until Kubernetes marks them NotReady.
+// Failed watchers report nothing, so nodes of a failed rack that watch each other would keep their
+// addresses. So left are the ports that one watcher reports while all other watchers are
+// unreliable: a node other than that watcher reports their kube-proxy or agent as unresponsive.
+// Its own reports don't make them unreliable, because it may be cut off itself, for example while
+// the packet filters of the other nodes do not list it yet although its own filter lists them: it
+// then reports all nodes that it watches, and no node reports it. The price is that the last
+// surviving node of three or four is not believed, as no node confirms its reports: the failed
+// nodes keep their addresses until Kubernetes marks them NotReady.
 //
-// Watchers without a report don't count as reliable, but a watcher is not believed if no other
-// watcher has a report: it can't be distinguished from one that is cut off.
+// Watchers without a report are unreliable too, but at least two watchers must have reports: a
+// single one can't be distinguished from one that is cut off.
 //
 // Trusting a single watcher is safe under two conditions.
 //
 //   - Nodes that are cut off from the other nodes but not from the API server are reported by
-//     their own watchers as soon as they report other nodes. They are unreliable then, and their
-//     reports add nothing to left. They may only be a few checks earlier, so a caller that acts
-//     on left has to wait that long.
+//     their own watchers as soon as they report other nodes, so their reports add nothing to left.
+//     They may be a few checks earlier: a caller that acts on left has to wait that long.
 //   - A node that is cut off from the API server sends no new reports and moves nothing: holders
-//     change by a write of the ledger that the API server must accept. If the cluster is split
-//     into halves that report each other's nodes, hardly any watcher is reliable, so it does not
-//     matter which half can't reach the other.
+//     change by a write of the ledger that the API server must accept. If two halves of the
+//     cluster report each other's nodes, hardly any watcher is reliable.
 func Silent(reports map[string]Report, nodes []string) (agreed, left []Endpoint) {
 	votes := make(map[Endpoint][]string)
 	doubters := make(map[string][]string) // by node

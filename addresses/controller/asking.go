@@ -46,7 +46,7 @@ type asked struct {
 }
 
 // ask parses the requests of a Service. If a request is invalid, or the namespace is not cached
-// yet, the Service keeps its addresses and gets no others: it would keep a wrong one for life.
+// yet, the Service keeps its addresses and gets no others: a wrong address would be kept for life.
 func ask(svc *corev1.Service, pools []Pool, namespaces map[string]labels.Set, have []netip.Addr) asked {
 	a := asked{Claim: addresses.Claim{
 		UID: string(svc.UID), Namespace: svc.Namespace, Name: svc.Name, Created: svc.CreationTimestamp.Time,
@@ -76,7 +76,6 @@ func ask(svc *corev1.Service, pools []Pool, namespaces map[string]labels.Set, ha
 	return a
 }
 
-// misspelled notes annotations with nearly the name of a supported annotation.
 func (a *asked) misspelled(svc *corev1.Service) {
 	names := slices.Concat([]string{annotationAddresses}, addressAnnotations(), poolAnnotations(), keyAnnotations())
 	for _, name := range slices.Sorted(maps.Keys(svc.Annotations)) {

@@ -76,7 +76,6 @@ type Config struct {
 	Registry  Registry
 }
 
-// poolOf returns the pool that contains an address.
 func poolOf(pools []Pool, address netip.Addr) (Pool, bool) {
 	for _, p := range pools {
 		if p.Contains(address) {

@@ -21,8 +21,7 @@ import (
 
 const (
 	// gather is the time to batch changes. It adds to the downtime after a node failure.
-	gather = 30 * time.Millisecond
-	// firstRetry and lastRetry bound the backoff of failed passes.
+	gather                = 30 * time.Millisecond
 	firstRetry, lastRetry = 100 * time.Millisecond, 30 * time.Second
 	// lookAgain is the interval of reading the stored ledger at rest: it may have been deleted.
 	lookAgain = time.Minute
@@ -121,7 +120,6 @@ func (c *Controller) Run(ctx context.Context) error {
 	return nil
 }
 
-// next runs one pass. It returns false when the queue is shut down.
 func (c *Controller) next(ctx context.Context) bool {
 	key, quit := c.queue.Get()
 	if quit {

@@ -18,7 +18,6 @@ func leavingTaints() []string {
 	return []string{"ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted"}
 }
 
-// member is the state of a Node that matters for addresses.
 type member struct {
 	name, providerID string
 	ready, leaving   bool
@@ -143,8 +142,7 @@ func (f fleet) member(name string) (member, bool) {
 // the checks, and another node would be no better. The same applies to nodes to which a provider
 // refuses to route the address.
 //
-// Nodes that were unresponsive recently keep their addresses and are preferred over nodes that
-// still are.
+// Recently unresponsive nodes keep their addresses and are preferred over unresponsive nodes.
 func (f fleet) eligible(e addresses.Entry, p Pool, serving serving) addresses.Eligible {
 	may := addresses.Eligible{Together: p.Mover == MoverBGP}
 	var recovering, last []string
@@ -226,7 +224,6 @@ func (s serving) on(m member) bool {
 	return s.ready[m.name] || s.ending[m.name] || m.spared && s.others[m.name]
 }
 
-// servingOf returns the nodes with endpoints of one family.
 func servingOf(all []*discoveryv1.EndpointSlice, f addresses.Family) serving {
 	s := serving{map[string]bool{}, map[string]bool{}, map[string]bool{}}
 	kind := discoveryv1.AddressTypeIPv6

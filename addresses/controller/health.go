@@ -11,8 +11,7 @@ const (
 	// silentFor is how long a node is the last choice after it responds again: it may fail again.
 	silentFor  = time.Minute
 	refusedFor = 5 * time.Minute
-	// refusedLongest limits how long refusals by a provider are extended until the node is tried
-	// again.
+	// refusedLongest limits how long refusals by a provider are extended.
 	refusedLongest = time.Hour
 	// disputedFor is how long to wait for reports against the reporters of an unresponsive node,
 	// see [addresses.Silent]. All nodes check kube-proxy and agents every 300 ms, so these reports
@@ -57,7 +56,6 @@ type refusal struct {
 	first  time.Time // first refusal by a provider, if any
 }
 
-// learn records the current reports and drops expired observations.
 func (h *health) learn(f *fleet) {
 	h.learnSilences(*f)
 	for one, r := range h.refusals {
@@ -70,9 +68,8 @@ func (h *health) learn(f *fleet) {
 			h.refusals[outcome{p.Address, m.name}] = refusal{reason: p.Reason, until: f.now.Add(refusedFor)}
 		}
 		for _, held := range m.report.Held {
-			// A node defends an address that an external host claims too; otherwise that host could
-			// drive the address from node to node. Holding it does not prove that the provider
-			// routes it to the node.
+			// A node defends an address that an external host claims too: the host must not drive
+			// it from node to node. Holding it does not prove that the provider routes it there.
 			if one := (outcome{held.Address, m.name}); h.refusals[one].reason != notRouted {
 				delete(h.refusals, one)
 			}
@@ -138,8 +135,7 @@ func (h *health) spare(f *fleet) {
 }
 
 // hear records the results of routing addresses to nodes. Only an address's holder is tried. While
-// it is refused, the refusals of other nodes don't expire; otherwise the address would move around
-// between them forever.
+// it is refused, refusals of other nodes don't expire: the address must not move around forever.
 func (h *health) hear(outcomes map[outcome]bool, now time.Time) {
 	for one, refused := range outcomes {
 		if !refused {
@@ -162,8 +158,7 @@ func (h *health) hear(outcomes map[outcome]bool, now time.Time) {
 }
 
 // unrouted reports whether a provider refused to route an address to a node. The cause may be
-// temporary: the node is the last choice, but still better than a holder that can't serve the
-// address.
+// temporary: the node is the last choice, but better than a holder that can't serve the address.
 func (h *health) unrouted(node string, address netip.Addr) bool {
 	return h.refusals[outcome{address, node}].reason == notRouted
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/underlay-ccm/underlay/addresses"
 )
 
-// holding returns notes about problems with holding an address.
 func (p *plan) holding(e addresses.Entry) (notes []note) {
 	for _, m := range p.fleet.members {
 		if !e.HeldBy(m.name) {

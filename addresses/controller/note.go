@@ -12,20 +12,18 @@ import (
 
 // Reasons of Events and of the condition, in addition to those of package addresses.
 const (
-	reasonAccepted = "Accepted"
-	reasonInvalid  = "InvalidField"
-	reasonUnknown  = "UnknownAnnotation"
-	reasonNoNode   = "NoNodeForAddress"
-	reasonAssigned = "AddressAssigned"
-	reasonMoved    = "AddressMoved"
-	reasonRouting  = "AddressRoutingFailed"
-	reasonRebuilt  = "AddressLedgerRebuilt"
-	reasonDamaged  = "AddressLedgerDamaged"
-	// reasonOverwritten: two controllers write the same status.
+	reasonAccepted    = "Accepted"
+	reasonInvalid     = "InvalidField"
+	reasonUnknown     = "UnknownAnnotation"
+	reasonNoNode      = "NoNodeForAddress"
+	reasonAssigned    = "AddressAssigned"
+	reasonMoved       = "AddressMoved"
+	reasonRouting     = "AddressRoutingFailed"
+	reasonRebuilt     = "AddressLedgerRebuilt"
+	reasonDamaged     = "AddressLedgerDamaged"
 	reasonOverwritten = "AddressStatusOverwritten"
 )
 
-// note is a message for the users of a Service.
 type note struct {
 	reason string
 	field  string

@@ -20,7 +20,6 @@ type view struct {
 	fleet      fleet
 }
 
-// plan is the outcome of a view.
 type plan struct {
 	view
 	pools    []Pool
@@ -82,7 +81,6 @@ func (p *plan) serving(e addresses.Entry) serving {
 	return servingOf(all, addresses.FamilyOf(e.Address))
 }
 
-// whyMoved returns why the previous holder lost the address.
 func (p *plan) whyMoved(e addresses.Entry, m addresses.Move) string {
 	switch {
 	case m.To == "":

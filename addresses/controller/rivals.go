@@ -10,14 +10,12 @@ import (
 const (
 	// putRight is how many overwrites by another controller are corrected at once. By then it is
 	// clear that both controllers claim the Service and neither stops.
-	putRight = 3
-	// Backoff of further corrections.
+	putRight                      = 3
 	firstRivalWait, lastRivalWait = time.Second, time.Minute
 	// forgiven is how long a Service must not be overwritten for its count to be reset.
 	forgiven = 10 * time.Minute
 )
 
-// rival is the record of overwrites of a Service's status by another controller.
 type rival struct {
 	wrote string // addresses that this controller wrote last
 	times int    // number of overwrites

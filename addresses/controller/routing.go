@@ -39,12 +39,10 @@ type destination struct {
 	former string
 }
 
-// from returns the request for a move from the current destination.
 func (d destination) from(leads string) addresses.Destination {
 	return addresses.Destination{ProviderID: d.providerID, Planned: d.serving[leads], Former: d.former}
 }
 
-// same reports whether other needs no new request.
 func (d destination) same(other destination) bool {
 	return d.providerID == other.providerID && maps.Equal(d.serving, other.serving)
 }

@@ -26,7 +26,6 @@ func Ours(svc *corev1.Service, classless bool) bool {
 	return classless
 }
 
-// whose decides which Services are served.
 type whose struct {
 	classless bool
 	balancers bool // a cloud's load balancer controller runs too

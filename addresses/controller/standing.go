@@ -22,7 +22,6 @@ func (r *routing) hear(address netip.Addr, node string, refused bool) {
 	}
 }
 
-// heard returns the outcomes since the last call.
 func (r *routing) heard() map[outcome]bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -32,8 +31,7 @@ func (r *routing) heard() map[outcome]bool {
 }
 
 // steady returns a function that reports whether an address may be balanced: it has the desired
-// route, and the provider is available and refuses no request. Otherwise ledger and routes would
-// only diverge.
+// route and the provider accepts requests. Otherwise ledger and routes would only diverge.
 func (r *routing) steady() func(netip.Addr) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -47,7 +45,6 @@ func (r *routing) steady() func(netip.Addr) bool {
 	return func(address netip.Addr) bool { return steady && !astray[address] }
 }
 
-// announceRouting sends Events about a failed request of a router.
 func (c *Controller) announceRouting(mover string, address netip.Addr, d destination, err error) {
 	for _, svc := range d.services {
 		c.recorder.Eventf(svc, corev1.EventTypeWarning, reasonRouting, "%s: %s was not led to node %s, will retry: %s",

@@ -115,7 +115,6 @@ func (c *Controller) changes(p plan) []change {
 	return all
 }
 
-// showing returns the Service with the status that the ledger and the notes require.
 func showing(svc *corev1.Service, l addresses.Ledger, notes []note) *corev1.Service {
 	updated := svc.DeepCopy()
 	var status corev1.LoadBalancerStatus

@@ -24,8 +24,7 @@ const (
 	fieldManager   = "underlay-addresses"
 )
 
-// errDamaged means that the stored ledger can't be read. No address is assigned or moved until it
-// is repaired.
+// errDamaged reports an unreadable ledger: no address is assigned or moved until it is repaired.
 var errDamaged = errors.New("the stored ledger is damaged")
 
 // stored is the ledger as last read or written.
@@ -76,8 +75,7 @@ func (s store) decode(live *corev1.ConfigMap) (stored, error) {
 }
 
 // write stores a ledger if the ConfigMap is unchanged since read, and returns the new ConfigMap. A
-// change is reported as conflict, see isConflict; after any other error the stored ledger is
-// unknown.
+// change is a conflict, see isConflict; after other errors the stored ledger is unknown.
 func (s store) write(ctx context.Context, read *corev1.ConfigMap, text string) (live *corev1.ConfigMap, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
