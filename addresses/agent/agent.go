@@ -16,28 +16,28 @@ import (
 	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
-// Config is all that an Agent needs.
+// Config has the dependencies and settings of an Agent.
 type Config struct {
 	// Self is the name of this machine's Node.
 	Self string
-	// Nodes are started by their owner.
+	// Nodes must be started by the caller.
 	Nodes      Nodes
 	ConfigMaps ConfigMaps
 	Patcher    NodePatcher
-	// Movers are asked in this order whose an address is.
+	// Movers are in order of precedence: the first with a pool for an address holds it.
 	Movers []NamedMover
-	// Friends, Held and Own are kept up to date for others. Held is what packets may come here for:
-	// the addresses that this node holds or is to hold, and those of others that a provider may lead
-	// here. Own are the addresses of this machine's Node.
+	// The agent updates Friends, Held and Own. Held, for the packet filter, are the addresses that
+	// packets may arrive for: those that this node holds or is to hold, and those of other nodes
+	// that a provider may route here. Own are the addresses of this machine's Node.
 	Friends   *Friends
 	Held, Own *Set
 	Check     Check
-	// StatePath is the file that says what the node holds when the API server can't.
+	// StatePath is the file with the addresses to restore while the API server is unreachable.
 	StatePath string
 	Registry  Registry
 }
 
-// Agent holds addresses on one machine. Run it once.
+// Agent holds addresses on one machine. Run must be called only once.
 type Agent struct {
 	Config
 	reporter *reporter
@@ -48,21 +48,21 @@ type Agent struct {
 	mu    sync.Mutex
 	known Knowledge
 	doubt bool
-	read  bool // the API server was asked, in this run
-	// ledgerRead: what is known of the ledger is from the API server, and not from an earlier run.
+	read  bool // in this run the ledger was read, even if it does not exist
+	// ledgerRead: known.Ledger is of the API server, not of an earlier run.
 	ledgerRead bool
 	beat       time.Time
 	orphans
 
-	// The rest belongs to the one goroutine that passes.
+	// The fields below belong to the goroutine of Run.
 	resumed map[netip.Addr]uint64
-	holding []netip.Addr // what the last pass held, or was to hold
+	holding []netip.Addr // held, or to be held, by the last pass
 	saved   string
 	counted map[string]State
 	logged  map[netip.Addr]string
 }
 
-// New prepares an agent with what an earlier run of it knew.
+// New returns an Agent that is subscribed to changes of Nodes. Run starts it.
 func New(cfg Config) (*Agent, error) {
 	a := &Agent{
 		Config: cfg, kick: make(chan struct{}, 1), doubt: true,
@@ -84,7 +84,7 @@ func New(cfg Config) (*Agent, error) {
 	return a, nil
 }
 
-// look makes the agent compare everything again, soon.
+// look triggers a reconcile.
 func (a *Agent) look() {
 	select {
 	case a.kick <- struct{}{}:
@@ -92,11 +92,11 @@ func (a *Agent) look() {
 	}
 }
 
-// Run works until the context ends. What is held stays held then: nothing is withdrawn.
+// Run runs until ctx is done. It withdraws no address.
 func (a *Agent) Run(ctx context.Context) {
 	ctx = klog.NewContext(ctx, klog.FromContext(ctx).WithName("addresses"))
 	known, err := Load(a.StatePath, a.Self)
-	if err != nil { // it then holds nothing until it has read the ledger
+	if err != nil { // the node then holds no address until the ledger is read
 		klog.FromContext(ctx).Error(err, "What an earlier run held is not known")
 	}
 	a.known = known
@@ -105,7 +105,7 @@ func (a *Agent) Run(ctx context.Context) {
 	}
 	a.metrics.doubt.Set(1)
 	a.beats(time.Now())
-	a.pass(ctx) // before anybody is asked: what was held goes on
+	a.pass(ctx) // restores the addresses before the first request to the API server
 
 	var workers sync.WaitGroup
 	for _, m := range a.Movers {
@@ -134,8 +134,7 @@ func (a *Agent) Run(ctx context.Context) {
 	workers.Wait()
 }
 
-// runAgain is the pause before a mover that ended is run again. Nothing else of the node may depend
-// on that it works.
+// runAgain is the pause before a mover that returned is run again. All else must work without it.
 const runAgain = 5 * time.Second
 
 func (a *Agent) move(ctx context.Context, m NamedMover) {
@@ -176,9 +175,9 @@ func (a *Agent) beats(now time.Time) {
 	a.beat = now
 }
 
-// pass brings movers and watches in step with what is known now, and says what they have come to.
+// pass reconciles movers, health checks and the report.
 func (a *Agent) pass(ctx context.Context) {
-	nodes, _ := a.Nodes.All() // none before they are read
+	nodes, _ := a.Nodes.All() // empty before they are read
 	own := a.Nodes.Own()
 	a.mu.Lock()
 	var members []netip.Addr
@@ -243,7 +242,7 @@ func (a *Agent) pass(ctx context.Context) {
 	a.observe(ctx, report)
 	known.Held = going(d.wants, report)
 	a.save(ctx, known)
-	if !read { // a node that knows nothing yet has nothing to say
+	if !read { // an empty report would replace that of the earlier run
 		return
 	}
 	if err := a.reporter.tell(report); err != nil {
@@ -251,21 +250,19 @@ func (a *Agent) pass(ctx context.Context) {
 	}
 }
 
-// forget drops what an earlier run knew: it ran as another Node, of another cluster perhaps, whose
-// ledger is not the one of this Node.
+// forget drops the state of an earlier run as another Node, perhaps with another ledger.
 func (a *Agent) forget(ctx context.Context) {
 	klog.FromContext(ctx).Info("The Node was made anew since what it held was written down; this is not followed")
 	a.known.Ledger, a.known.Cluster, a.known.Held = addresses.Ledger{}, "", nil
 	clear(a.resumed)
 }
 
-// heldBefore reports whether an address was to be held before this pass, or by an earlier run.
+// heldBefore reports whether this node held, or was to hold, an address before this pass.
 func (a *Agent) heldBefore(address netip.Addr) bool {
 	_, resumed := a.resumed[address]
 	return resumed || slices.Contains(a.holding, address)
 }
 
-// save writes down what the next run is to go on with.
 func (a *Agent) save(ctx context.Context, known Knowledge) {
 	if known.Cluster == "" {
 		return
@@ -285,7 +282,6 @@ func (a *Agent) save(ctx context.Context, known Knowledge) {
 	a.saved = string(text)
 }
 
-// observe shows the report in metrics, and in the log what is new of it.
 func (a *Agent) observe(ctx context.Context, r addresses.Report) {
 	a.metrics.silent.Set(float64(len(r.Silent)))
 	a.metrics.refused.Reset()
@@ -308,7 +304,6 @@ func (a *Agent) observe(ctx context.Context, r addresses.Report) {
 	a.logged = now
 }
 
-// count turns what a mover has counted into metrics.
 func (a *Agent) count(mover string, now State) {
 	was := a.counted[mover]
 	grown := func(from, to uint64) float64 { return float64(to - min(from, to)) }

@@ -17,14 +17,13 @@ import (
 )
 
 const (
-	// beatEvery is how often the loop shows that it comes around, and stuckAfter how long it may not
-	// before the agent doesn't call itself alive any more.
+	// beatEvery is the interval of the loop's heartbeat, and stuckAfter its maximum age.
 	beatEvery, stuckAfter = time.Second, 5 * time.Second
-	// listenAgain is the pause after a port could not be listened at.
+	// listenAgain is the pause after a failed attempt to listen.
 	listenAgain = 5 * time.Second
 )
 
-// Alive returns an error if the agent's loop does not come around.
+// Alive returns an error if the agent's loop is stuck.
 func (a *Agent) Alive(now time.Time) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -34,8 +33,8 @@ func (a *Agent) Alive(now time.Time) error {
 	return nil
 }
 
-// Answer tells other nodes at [addresses.AgentPort] that this one's agent is alive, at each of this
-// node's addresses in the set, until the context ends.
+// Answer serves GET /healthz at [addresses.AgentPort] of each address in the set until ctx is done,
+// for the watchers on other nodes.
 func Answer(ctx context.Context, at *Set, alive func(now time.Time) error) {
 	handler := http.NewServeMux()
 	handler.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
@@ -78,7 +77,7 @@ func Answer(ctx context.Context, at *Set, alive func(now time.Time) error) {
 	}
 }
 
-// answerAt serves at one address, as soon as that can be.
+// answerAt serves at an address, and retries while it can't listen.
 func answerAt(ctx context.Context, at netip.AddrPort, handler http.Handler) {
 	for ctx.Err() == nil {
 		var lc net.ListenConfig

@@ -12,19 +12,18 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// How soon a connection is known to lead nowhere.
 const (
-	// pingEvery is how long the API server may say nothing before it is asked for a sign (an HTTP/2
-	// PING, which proxies that only pass bytes pass on), and pingWithin how long that may take.
+	// pingEvery is the idle time before an HTTP/2 PING, which TCP proxies forward, and pingWithin
+	// limits the wait for its reply.
 	pingEvery, pingWithin = time.Second, time.Second
-	// unacknowledged is how long the kernel may send in vain (TCP_USER_TIMEOUT, tcp(7)).
+	// unacknowledged limits retransmission (TCP_USER_TIMEOUT, tcp(7)).
 	unacknowledged = 2 * time.Second
 	dialWithin     = time.Second
 )
 
-// Connect makes a client of the API server with a connection of its own, which ends within about
-// three seconds when nobody answers any more. Others wait for up to a minute, because to them a
-// broken connection costs more than a late one.
+// Connect returns a client of the API server with its own connection, which ends within about three
+// seconds when the server stops responding. Other clients wait for up to a minute, because a
+// needless reconnect costs them more than a late detection.
 func Connect(to *rest.Config) (kubernetes.Interface, error) {
 	const preparing = "preparing the client that reads the ledger of addresses: %w"
 	trust, err := rest.TLSConfigFor(to)
@@ -55,7 +54,7 @@ func Connect(to *rest.Config) (kubernetes.Interface, error) {
 	if err != nil {
 		return nil, fmt.Errorf(preparing, err)
 	}
-	// No limit of the rate: it asks for one object, and pauses by itself.
+	// No rate limit: Reader reads one object, and pauses between attempts.
 	narrow := rest.CopyConfig(to)
 	narrow.QPS = -1
 	client, err := kubernetes.NewForConfigAndClient(narrow, &http.Client{Transport: wrapped})

@@ -9,29 +9,28 @@ import (
 	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
-// situation is all that an agent decides on.
+// situation is the input of a decision.
 type situation struct {
 	Knowledge
 	self    string
 	movers  []NamedMover
-	nodes   []*kube.Node // none: they are not read yet
+	nodes   []*kube.Node // empty: not read yet
 	resumed map[netip.Addr]uint64
 	doubt   bool
-	// before reports whether an address was to be held here before, and unready whether a port of this
-	// node does not say yet that it serves.
+	// before reports whether this node was to hold an address before, and unready whether a port of
+	// it does not serve yet.
 	before  func(netip.Addr) bool
 	unready func(addresses.Endpoint) bool
 }
 
-// decision is what follows.
 type decision struct {
-	wants []Want // of each mover
-	// refused are those that no mover is to hold: such as are in no pool of the configuration that this
-	// process was started with, and such as a Node has itself.
+	wants []Want // by index of the mover
+	// refused are addresses that no mover is to hold: in no pool of this process's configuration,
+	// or used by a Node itself.
 	refused []addresses.Problem
-	// waiting are held elsewhere as long as this node's kube-proxy does not serve them.
+	// waiting are held elsewhere until this node's kube-proxy serves them.
 	waiting []addresses.Entry
-	passing []netip.Addr // see [Passing]
+	passing []netip.Addr // the result of [Passing]
 }
 
 func (s situation) decide() decision {
@@ -56,7 +55,7 @@ func (s situation) decide() decision {
 		w, leads := &d.wants[at], s.movers[at].Routed
 		epoch, was := s.resumed[e.Address]
 		hold := Hold{Address: e.Address, Epoch: e.Epoch, Resumed: was && epoch == e.Epoch, Held: e.Held}
-		_, passes := slices.BinarySearchFunc(d.passing, e.Address, netip.Addr.Compare) // as of the ledger
+		_, passes := slices.BinarySearchFunc(d.passing, e.Address, netip.Addr.Compare) // sorted
 		switch {
 		case mine && !e.Held && owners[e.Address] != "":
 			d.refused = append(d.refused, addresses.Problem{
@@ -64,34 +63,32 @@ func (s situation) decide() decision {
 				Text: fmt.Sprintf("Node %s has the address %s itself: take it out of the pool", owners[e.Address], e.Address),
 			})
 		case mine && len(s.nodes) == 0 && !hold.Resumed:
-			// To take it would mean to tell the machine that has it from a stranger, which can't be done
-			// while no Node is known.
+			// Before Nodes are read, a cluster member can't be distinguished from an external host.
 		case mine && !leads && s.waits(e):
 			d.waiting = append(d.waiting, e)
 			w.Elsewhere = append(w.Elsewhere, e.Address)
 		case mine:
 			w.Hold = append(w.Hold, hold)
 		case len(e.Shares) > 0 && (!leads || passes):
-			// Where a provider leads them, those are left out that are not refused here: whoever answers
-			// for one has its packets come.
+			// Replies for an address attract its packets. So of routed addresses, only those that
+			// the packet filter rejects here (passing) are included.
 			w.Elsewhere = append(w.Elsewhere, e.Address)
 		}
 	}
 	return d
 }
 
-// waits reports whether an address is to be held elsewhere for now: with externalTrafficPolicy Local
-// the former holder serves connections by endpoints that end until this node's kube-proxy says at the
-// Service's port that its rules are there. What was held before stays, and what a provider leads here
-// does not wait: no former holder gets its packets any more.
+// waits reports whether an address should stay elsewhere for now: with externalTrafficPolicy Local,
+// the former holder serves connections by terminating endpoints until this node's health check node
+// port reports that the rules are written. Addresses that were held before don't wait, nor do those
+// that a provider routes here, as the former holder no longer gets their packets.
 func (s situation) waits(e addresses.Entry) bool {
 	own := addresses.Endpoint{Node: s.self, Port: e.Check()}
 	return ofService(own.Port) && !s.before(e.Address) && s.unready(own)
 }
 
-// alone is the node that holds an address where only one can. The manager may have another mover for
-// it than this agent, until the one or the other has the new configuration: then many nodes hold the
-// address by the ledger, and by each of them alone it is the first of those.
+// alone returns the single node that may hold an address if its mover is not Together. The ledger
+// can have many Nodes for it while manager and agent have different configurations of the pool.
 func alone(e addresses.Entry) string {
 	if len(e.Nodes) > 0 {
 		return e.Nodes[0]
@@ -99,10 +96,10 @@ func alone(e addresses.Entry) string {
 	return e.Holder
 }
 
-// owners are the addresses that Nodes have themselves, with their names. Whoever answers for one of
-// them takes the node's traffic, and its kernel answers as a former holder would. But an address that
-// was held before, here or anywhere, is not given up because a Node says that it has it: a kubelet may
-// name any address, and what a Node had when the address was given to a Service was left out then.
+// owners returns the names of Nodes by their own addresses. Holding such an address would take over
+// the Node's traffic, and the Node's kernel replies as a former holder's does. An address that was
+// held before, on any node, is not released because a Node reports it: a kubelet may report any
+// address, and addresses of Nodes were excluded when the Service got its address.
 func owners(nodes []*kube.Node, before func(netip.Addr) bool) map[netip.Addr]string {
 	all := make(map[netip.Addr]string)
 	for _, n := range nodes {
@@ -121,7 +118,7 @@ func (m NamedMover) has(a netip.Addr) bool {
 	return slices.ContainsFunc(m.Pools, func(p addresses.Pool) bool { return p.Contains(a) })
 }
 
-// unheld are the addresses that no node holds and that this one can't: people look for the reason.
+// unheld returns addresses without a holder that are on no segment here, as a hint to users.
 func unheld(l addresses.Ledger, elsewhere []netip.Addr, r addresses.Report) (all []addresses.Problem) {
 	for _, a := range elsewhere {
 		e, _ := l.Entry(a)
@@ -132,9 +129,9 @@ func unheld(l addresses.Ledger, elsewhere []netip.Addr, r addresses.Report) (all
 	return all
 }
 
-// going are the addresses that a run after this one goes on with: what is held, what an earlier run
-// held if this one has just begun with it, and what no router has heard of yet. A router keeps the
-// routes of an agent that is gone, and takes them back if the next one does not announce them.
+// going returns the addresses that the next run restores: those held, those not yet taken over from
+// an earlier run, and those that no router has received. Routers keep the routes of an agent that
+// ended, and remove them if the next run does not announce them.
 func going(all []Want, r addresses.Report) []addresses.Hold {
 	on := slices.Clone(r.Held)
 	for _, w := range all {
@@ -154,7 +151,7 @@ func going(all []Want, r addresses.Report) []addresses.Hold {
 	return on
 }
 
-// loopback is where kube-proxy answers on its own node, unless it was told another address.
+// loopback returns where kube-proxy serves health checks on its own node by default.
 func loopback(f addresses.Family) netip.Addr {
 	if f == addresses.IPv4 {
 		return netip.AddrFrom4([4]byte{127, 0, 0, 1})
@@ -162,8 +159,8 @@ func loopback(f addresses.Family) netip.Addr {
 	return netip.IPv6Loopback()
 }
 
-// internal is the first InternalIP of a family, or the zero Addr: where its nodePortAddresses is
-// "primary", kube-proxy opens Services' ports there alone.
+// internal returns the first InternalIP of a family, or the zero Addr. With nodePortAddresses
+// "primary", kube-proxy opens Services' ports only there.
 func internal(n *kube.Node, f addresses.Family) netip.Addr {
 	if n == nil {
 		return netip.Addr{}
@@ -172,9 +169,9 @@ func internal(n *kube.Node, f addresses.Family) netip.Addr {
 	return a
 }
 
-// watched says which ports this node watches, and where: its own kube-proxy, those of holders that it
-// is a watcher of, and its own ports of Services whose addresses wait until kube-proxy serves them.
-// kube-proxy opens a Service's port in the families of the Service alone.
+// watched returns the ports that this node watches, and where: its own kube-proxy, those that the
+// ledger assigns to it, and its own health check node ports of waiting addresses. kube-proxy opens
+// a Service's port only in the Service's families.
 func watched(
 	l addresses.Ledger, self string, nodes []*kube.Node, waiting []addresses.Entry,
 ) map[addresses.Endpoint][]netip.AddrPort {
@@ -220,7 +217,6 @@ func watched(
 	return all
 }
 
-// unfit says why a node should hold nothing whose own kube-proxy is silent.
 func unfit() string {
 	return fmt.Sprintf("kube-proxy on this node does not say at port %d, /healthz, that it is healthy: "+
 		"look at its log", addresses.ProxyPort)

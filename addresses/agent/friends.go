@@ -12,20 +12,19 @@ import (
 )
 
 const (
-	// friendsWithin bounds a look at the kernel's table: whoever waits for it holds up answers.
+	// friendsWithin limits a read of the kernel's table: ARP and NDP replies wait for it.
 	friendsWithin = 200 * time.Millisecond
-	// friendsEvery is how often the table is looked at without a question, so that a machine which
-	// has failed is still known by its hardware address.
+	// friendsEvery is the interval of reads, so that a machine's address is cached if it fails.
 	friendsEvery = 30 * time.Second
-	// askFriends is how often, at most, an unknown hardware address is a reason to ask for machines
-	// that the table doesn't have, and answersWithin how long their answers are waited for.
+	// askFriends is the minimum interval of resolving members because of an unknown hardware
+	// address, and answersWithin limits the wait for their replies.
 	askFriends    = time.Second
 	answersWithin = 50 * time.Millisecond
 	lookEvery     = 5 * time.Millisecond
 )
 
-// Friends tells which hardware addresses belong to machines of the cluster. It remembers what the
-// kernel's table had once: an entry goes there soon after its machine.
+// Friends caches the hardware addresses of cluster members. The kernel's table drops an entry soon
+// after its machine fails; the cache keeps it.
 type Friends struct {
 	neighbors Neighbors
 
@@ -36,12 +35,12 @@ type Friends struct {
 	asked   time.Time
 }
 
-// NewFriends knows nobody yet.
+// NewFriends returns a Friends with an empty cache.
 func NewFriends(neighbors Neighbors) *Friends {
 	return &Friends{neighbors: neighbors, known: map[netip.Addr]string{}}
 }
 
-// set is given the addresses of all Nodes but this one.
+// set replaces the members: the addresses of all other Nodes.
 func (f *Friends) set(members []netip.Addr) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -56,7 +55,7 @@ func (f *Friends) set(members []netip.Addr) {
 	}
 }
 
-// Run keeps the memory fresh until the context ends.
+// Run refreshes the cache until ctx is done.
 func (f *Friends) Run(ctx context.Context) {
 	for {
 		f.look(ctx)
@@ -69,8 +68,8 @@ func (f *Friends) Run(ctx context.Context) {
 	}
 }
 
-// missing are members whose hardware address nobody knows, at most as many as a segment's table
-// takes without losing others.
+// missing returns members without a hardware address, at most as many as a segment's table takes
+// without evicting other entries.
 func (f *Friends) missing() (unknown []netip.Addr) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -83,9 +82,9 @@ func (f *Friends) missing() (unknown []netip.Addr) {
 	return unknown[:min(len(unknown), 128)]
 }
 
-// Friend reports whether a hardware address belongs to a machine of the cluster. If it doesn't know
-// it looks into the kernel's table, and asks for machines that are not in there, but not often: an
-// agent that has just begun knows nobody, and a friend must not be taken for a stranger.
+// Friend reports whether a hardware address belongs to a cluster member. If it is not cached,
+// Friend reads the kernel's table, and at most once per askFriends resolves missing members: after
+// a restart the cache is empty, and a member must not be reported as a conflict.
 func (f *Friends) Friend(hardware net.HardwareAddr) bool {
 	if f.knows(hardware) {
 		return true
@@ -106,7 +105,7 @@ func (f *Friends) Friend(hardware net.HardwareAddr) bool {
 	return may && f.ask(ctx) && f.answered(ctx, hardware)
 }
 
-// ask makes the kernel ask for the machines that are missing, and reports whether there are any.
+// ask makes the kernel resolve missing members, and reports whether there are any.
 func (f *Friends) ask(ctx context.Context) bool {
 	missing := f.missing()
 	if len(missing) == 0 {
@@ -121,7 +120,6 @@ func (f *Friends) ask(ctx context.Context) bool {
 	return true
 }
 
-// answered waits for the answer of a machine.
 func (f *Friends) answered(ctx context.Context, hardware net.HardwareAddr) bool {
 	for until := time.Now().Add(answersWithin); time.Now().Before(until) && ctx.Err() == nil; {
 		time.Sleep(lookEvery)

@@ -12,30 +12,29 @@ import (
 	"github.com/underlay-ccm/underlay/addresses"
 )
 
-// Times of health checks: three misses in a row are about a second.
+// With these times, three misses in a row take about a second.
 const (
 	checkEvery, checkWithin = 300 * time.Millisecond, 300 * time.Millisecond
 	missesToSilent          = 3
 	answersToHeard          = 2
-	// restartWithin is how long a program may take that is replaced. An agent that is back by then
-	// has lost nothing: what it holds is known to its neighbors for longer. Nor has a kube-proxy
-	// whose machine refuses connections to its port: its rules stay in the kernel without it. And
-	// one that says it has no endpoint of a Service has as long to write the rules of new ones.
+	// restartWithin is the time that a program may take to restart. An agent that is back by then
+	// has lost nothing, as neighbors cache its addresses for longer. While a machine refuses
+	// connections to kube-proxy's port, its rules stay in the kernel. A kube-proxy that reports no
+	// endpoint of a Service has as long to write its rules.
 	restartWithin = 10 * time.Second
-	// checkPace is how far apart the checks of Services' own ports are at least, on average: a holder
-	// of many addresses whose traffic is local has a port for each. What tells whether the node is
-	// there at all, its kube-proxy and its agent, is asked as often as ever.
+	// checkPace is the minimum average distance between checks of Services' own ports, because a
+	// holder of many addresses with local traffic has a port for each. It does not slow down the
+	// checks of kube-proxy and agent, which show whether the node is up.
 	checkPace = 10 * time.Millisecond
 )
 
-// hearing is what is known of one port after some checks.
+// hearing is the state of a port after its checks so far.
 type hearing struct {
 	silent          bool
 	misses, answers int       // in a row
-	since           time.Time // of the misses in a row: the first, also if it was a refusal
+	since           time.Time // of the first failure in a row, which may be a refusal
 }
 
-// after is what is known after one more check.
 func (h hearing) after(now time.Time, answer error, port int) hearing {
 	if answer == nil {
 		h.misses, h.answers, h.since = 0, h.answers+1, time.Time{}
@@ -45,15 +44,15 @@ func (h hearing) after(now time.Time, answer error, port int) hearing {
 	if h.answers = 0; h.since.IsZero() {
 		h.since = now
 	}
-	// That a kube-proxy which answers has no endpoint of a Service is known from EndpointSlices at
-	// least as soon; where they say that there is one, kube-proxy has not come to it yet. The next
-	// node's is no faster: each one that was given up at once would pass the address on.
+	// kube-proxy responds that it has no endpoint. The manager observes that in EndpointSlices as
+	// soon; if they contain an endpoint, kube-proxy has yet to write its rules. The next node is no
+	// faster, so releasing the address at once would only pass it on.
 	late := ofService(port) && errors.Is(answer, ErrUnready)
 	if h.misses++; late || errors.Is(answer, ErrRefused) {
-		h.misses = 0 // the machine is there
+		h.misses = 0 // the machine responds
 	}
-	// kube-proxy opens a Service's port in the Service's families alone, and where its
-	// nodePortAddresses has it. Whether kube-proxy is there its own port says.
+	// A refusal here is no failure: kube-proxy opens a Service's port only in the Service's
+	// families and on nodePortAddresses. ProxyPort shows whether it runs.
 	if ofService(port) && errors.Is(answer, ErrRefused) {
 		h.since = time.Time{}
 	}
@@ -62,35 +61,33 @@ func (h hearing) after(now time.Time, answer error, port int) hearing {
 	return h
 }
 
-// watcher checks ports of other nodes, each by a goroutine of its own.
+// watcher checks ports, each in its own goroutine.
 type watcher struct {
 	check   Check
 	changed func()
 
 	mu      sync.Mutex
 	watches map[addresses.Endpoint]*portWatch
-	// services counts the watches of Services' own ports.
+	// services counts the watched Services' ports.
 	services int
 	workers  sync.WaitGroup
 }
 
 type portWatch struct {
-	at   []netip.AddrPort // one that answers is enough
+	at   []netip.AddrPort // the port is healthy if any of them is
 	port int
 	hearing
-	// unready: nothing was answered yet, or that it does not serve.
+	// unready is set before the first result, and while the server responds ErrUnready.
 	unready bool
 	stop    context.CancelFunc
 }
 
-// local reports whether the port is this machine's.
 func (p *portWatch) local() bool { return p.at[0].Addr().IsLoopback() }
 
 func newWatcher(check Check, changed func()) *watcher {
 	return &watcher{check: check, changed: changed, watches: map[addresses.Endpoint]*portWatch{}}
 }
 
-// set is given all that is to be watched, with the addresses to ask at.
 func (w *watcher) set(ctx context.Context, want map[addresses.Endpoint][]netip.AddrPort) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -115,11 +112,10 @@ func (w *watcher) set(ctx context.Context, want map[addresses.Endpoint][]netip.A
 	}
 }
 
-// watch checks one port until the context ends.
 func (w *watcher) watch(ctx context.Context, p *portWatch) {
-	// Watches that begin together do not go on together. A check that waits in vain makes the next
-	// one no later: what counts is how soon a node is known to be silent. What this machine itself
-	// says is waited for.
+	// A random start spreads watches that begin together. A timeout does not delay the next check,
+	// so that failures are detected soon. This machine's own ports are checked at once: addresses
+	// wait for them.
 	first := time.Now().Add(rand.N(checkEvery))
 	if p.local() {
 		first = time.Now()
@@ -155,7 +151,6 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// pause is the time from one check of a port to the next.
 func (w *watcher) pause(port int) time.Duration {
 	if !ofService(port) {
 		return checkEvery
@@ -165,10 +160,10 @@ func (w *watcher) pause(port int) time.Duration {
 	return max(checkEvery, time.Duration(w.services)*checkPace)
 }
 
-// ofService reports whether a port tells of one Service only: its health check node port.
+// ofService reports whether a port is the health check node port of a Service.
 func ofService(port int) bool { return port != addresses.ProxyPort && port != addresses.AgentPort }
 
-// checked asks at each address until one answers. Only where all refuse is that what counts.
+// checked returns nil if any address is healthy, and ErrRefused only if all refuse.
 func checked(ctx context.Context, check Check, at []netip.AddrPort) (worst error) {
 	for _, one := range at {
 		ctx, cancel := context.WithTimeout(ctx, checkWithin)
@@ -184,7 +179,6 @@ func checked(ctx context.Context, check Check, at []netip.AddrPort) (worst error
 	return worst
 }
 
-// silent are the ports that don't answer.
 func (w *watcher) silent() []addresses.Endpoint {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -197,8 +191,8 @@ func (w *watcher) silent() []addresses.Endpoint {
 	return found
 }
 
-// unready reports whether an address waits for a port: it was not asked yet, or says for less than
-// [restartWithin] that it does not serve.
+// unready reports whether an address has to wait for a port: until its first check, and up to
+// [restartWithin] while it does not serve.
 func (w *watcher) unready(e addresses.Endpoint) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -206,7 +200,6 @@ func (w *watcher) unready(e addresses.Endpoint) bool {
 	return !watched || p.unready && !p.silent
 }
 
-// stop ends all watches.
 func (w *watcher) stop() {
 	w.set(context.Background(), nil)
 	w.workers.Wait()

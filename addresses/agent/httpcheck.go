@@ -10,15 +10,15 @@ import (
 	"syscall"
 )
 
-// HTTPCheck makes a Check that asks as load balancers do: GET /healthz, and healthy is who answers
-// 200. Each one opens a connection of its own, because that is what clients do: an old connection
-// works on where new ones find no port, or no room in a table.
+// HTTPCheck returns a Check as load balancers do it: status 200 of GET /healthz is healthy. Each
+// check opens a connection, as clients do: an existing connection works on when new connections
+// find a closed port or a full table.
 func HTTPCheck() Check {
 	dialer := &net.Dialer{KeepAlive: -1}
 	client := &http.Client{
 		Transport: &http.Transport{
 			DisableKeepAlives: true, DisableCompression: true, MaxResponseHeaderBytes: 1 << 14,
-			DialContext: dialer.DialContext, // and no proxy, whatever the environment says
+			DialContext: dialer.DialContext, // without the environment's proxy
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}

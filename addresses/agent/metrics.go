@@ -4,12 +4,11 @@ import (
 	"k8s.io/component-base/metrics"
 )
 
-// Registry takes metrics; component-base's registries are such.
+// Registry registers metrics. The registries of component-base implement it.
 type Registry interface {
 	Register(metrics.Registerable) error
 }
 
-// agentMetrics show what one node holds.
 type agentMetrics struct {
 	held, refused *metrics.GaugeVec
 	announcements *metrics.CounterVec

@@ -8,13 +8,12 @@ import (
 	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
-// Passing are the addresses of Services that a provider leads where it likes: while it leads one here
-// that another node holds, its packets come here. kube-proxy serves them as on any node. What it
-// doesn't redirect would be sent back to the provider by the default route, and come again, so that
-// it is to be refused here too.
+// Passing returns the addresses of Services that a provider may route here while another node holds
+// them. kube-proxy serves them on every node. The packet filter must reject the rest, which would
+// otherwise loop between the node's default route and the provider.
 //
-// Addresses of Nodes are none of them: these are reached by more than ports of Services. So there
-// are none before Nodes are known.
+// Addresses of Nodes are excluded: they are used by more than Services' ports. So the result is
+// empty before Nodes are read.
 func Passing(l addresses.Ledger, routed []addresses.Pool, nodes []*kube.Node) (all []netip.Addr) {
 	if len(routed) == 0 || len(nodes) == 0 {
 		return nil
@@ -29,7 +28,6 @@ func Passing(l addresses.Ledger, routed []addresses.Pool, nodes []*kube.Node) (a
 	return all
 }
 
-// routed are the pools of movers whose addresses a provider leads.
 func routed(movers []NamedMover) (pools []addresses.Pool) {
 	for _, m := range movers {
 		if m.Routed {

@@ -7,20 +7,20 @@ import (
 	"github.com/underlay-ccm/underlay/addresses"
 )
 
-// Passive is the mover of addresses that somebody else brings to this node, such as a cloud that is
-// told to by the manager: holding one takes nothing here.
+// Passive is the Mover of addresses that a provider routes to this node by request of the manager.
+// The node itself has nothing to configure.
 type Passive struct {
 	mu   sync.Mutex
 	held []addresses.Hold
 }
 
-// Run has nothing to do.
+// Run waits until ctx is done.
 func (p *Passive) Run(ctx context.Context, _ func()) error {
 	<-ctx.Done()
 	return nil
 }
 
-// Set holds all of it at once.
+// Set marks all of w.Hold as held.
 func (p *Passive) Set(w Want) {
 	held := make([]addresses.Hold, len(w.Hold))
 	for i, h := range w.Hold {
@@ -31,7 +31,7 @@ func (p *Passive) Set(w Want) {
 	p.held = held
 }
 
-// State is what it was given last.
+// State returns the addresses of the last Set as held.
 func (p *Passive) State() State {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -15,40 +15,38 @@ import (
 	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
-// Mover holds addresses in one way. Set and State may be called before Run and while it runs; the
-// agent calls Set from one goroutine.
+// Mover holds addresses by one method. Set and State may be called before and during Run; the agent
+// calls Set from a single goroutine.
 type Mover interface {
-	// Run works until the context ends, and leaves everything standing then: it announces nothing on
-	// its way out. It calls changed when State may have changed.
+	// Run runs until ctx is done. It calls changed when State may have changed. On its return it
+	// must not withdraw or announce anything.
 	Run(ctx context.Context, changed func()) error
-	// Set is given all that this node is to hold in this way, again and again, also the same.
+	// Set replaces the desired state. It is called repeatedly, also without a change.
 	Set(w Want)
 	State() State
 }
 
-// Nodes are all Nodes of the cluster, as far as this machine has read them.
+// Nodes reads the cluster's Nodes from a cache.
 type Nodes interface {
-	// All returns all of them, or an error. They are not to be changed.
+	// All returns all Nodes, or an error before they are read. Callers must not change them.
 	All() ([]*kube.Node, error)
-	// Own returns this machine's, or nil if there is none. It may have no more than its name, labels,
+	// Own returns this machine's Node, or nil. It may lack fields other than name, labels,
 	// addresses, podCIDRs and the annotation with the report.
 	Own() *corev1.Node
-	// Subscribe calls own for each change of this machine's Node, and other with the name of each
-	// other Node that changes.
+	// Subscribe calls own for each change of this machine's Node, and other for other Nodes.
 	Subscribe(own func(old, now *corev1.Node), other func(name string)) error
 }
 
-// Want is what one mover is to do.
+// Want is the desired state of one mover.
 type Want struct {
-	// Cluster is something that no other cluster has: the UID of the ledger's ConfigMap; empty: not
-	// known yet.
+	// Cluster is unique: the UID of the ledger's ConfigMap; empty: not read yet.
 	Cluster string
-	// Node is this machine's, as far as the informer keeps it; nil: nobody knows it yet.
+	// Node is this machine's; nil: not read yet.
 	Node *corev1.Node
-	// Hold are the addresses that this node is to hold; Elsewhere the others that Services have.
+	// Hold are the addresses that this node is to hold, and Elsewhere other addresses of Services.
 	Hold      []Hold
 	Elsewhere []netip.Addr
-	// Doubt: nobody knows whether the ledger still says this.
+	// Doubt is set while the ledger may be out of date.
 	Doubt bool
 }
 
@@ -56,44 +54,42 @@ type Want struct {
 type Hold struct {
 	Address netip.Addr
 	Epoch   uint64
-	// Resumed: an earlier run of this node's agent held it by this epoch when it ended.
+	// Resumed: an earlier run of this node's agent held it by this epoch until it ended.
 	Resumed bool
-	// Held: a node has held it, so that no stranger is to be expected there.
+	// Held: a node has held it before, so no external host is expected to have it.
 	Held bool
 }
 
-// State is what a mover has come to.
+// State is the current state of a mover.
 type State struct {
 	Held    []addresses.Hold
 	Refused []addresses.Problem
 	Routers []addresses.Router
-	// Segments are those that addresses can be held on; nil: that is not known, or no matter.
+	// Segments are the prefixes that addresses can be held on; nil: unknown or irrelevant.
 	Segments []netip.Prefix
-	// Announced counts the announcements so far, and Conflicts the times that somebody else claimed
-	// an address.
+	// Announced counts announcements, and Conflicts claims of addresses by other machines.
 	Announced, Conflicts uint64
 }
 
-// NamedMover is a mover with the pools whose addresses are its business.
+// NamedMover is a mover and the pools of its addresses.
 type NamedMover struct {
 	Name  string
 	Pools []addresses.Pool
-	// Together: all nodes that the ledger names for an address hold it at once. Where they can't, one
-	// of them does.
+	// Together: all nodes that the ledger names for an address hold it; else one of them does.
 	Together bool
-	// Routed: a provider brings packets to the node that it leads an address to, whatever the ledger
-	// says, so that those for addresses of other nodes may come here too.
+	// Routed: a provider chooses the node that receives an address's packets, whatever the ledger
+	// contains, so packets for addresses of other nodes may arrive here.
 	Routed bool
 	Mover  Mover
 }
 
-// ConfigMaps are those of the ledger's namespace; client-go's typed client is such.
+// ConfigMaps reads the ledger's namespace. client-go's typed client implements it.
 type ConfigMaps interface {
 	List(ctx context.Context, o metav1.ListOptions) (*corev1.ConfigMapList, error)
 	Watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error)
 }
 
-// NodePatcher writes Nodes; client-go's typed client is such.
+// NodePatcher patches Nodes. client-go's typed client implements it.
 type NodePatcher interface {
 	Patch(
 		ctx context.Context, name string, kind types.PatchType, data []byte, o metav1.PatchOptions,
@@ -101,23 +97,21 @@ type NodePatcher interface {
 	) (*corev1.Node, error)
 }
 
-// Neighbors is the kernel's table of neighbors.
+// Neighbors is the kernel's neighbor table.
 type Neighbors interface {
-	// Hardware are the hardware addresses of neighbors that the kernel knows.
+	// Hardware returns the hardware addresses that the table has.
 	Hardware(ctx context.Context) (map[netip.Addr]net.HardwareAddr, error)
-	// Ask makes the kernel ask for neighbors that it doesn't know, and doesn't wait for them. Those
-	// that are on no segment of this machine are left out.
+	// Ask makes the kernel resolve neighbors on this machine's segments, without waiting for them.
 	Ask(ctx context.Context, neighbors []netip.Addr) error
 }
 
-// Check asks an HTTP server within the context's time. It returns nil if the server says that it is
-// healthy, ErrUnready if it says that it is not, and ErrRefused if the machine is there and nobody
-// listens at the port.
+// Check checks an HTTP server's health, limited by ctx. It returns nil if the server is healthy,
+// ErrUnready if it responds that it is not, and ErrRefused if the machine refuses the connection.
 type Check func(ctx context.Context, at netip.AddrPort) error
 
 var (
-	// ErrRefused is what a machine answers at a port where nobody listens.
+	// ErrRefused means that the machine is up and no process listens at the port.
 	ErrRefused = errors.New("nobody listens at the port")
-	// ErrUnready is a server's answer that it does not serve.
+	// ErrUnready means that the server responded that it does not serve.
 	ErrUnready = errors.New("it says that it is not ready")
 )

@@ -25,36 +25,31 @@ const (
 	LedgerKey       = "ledger"
 )
 
-// Times of reading.
 const (
-	// answerWithin is how long the API server may take to answer before this counts as no answer. A
-	// doubt too many costs some probes.
+	// answerWithin limits a request to the API server. A needless doubt costs a few probes.
 	answerWithin = time.Second
-	// retryAtFirst and retryAtMost bound the pause between two attempts.
+	// retryAtFirst and retryAtMost limit the pause between two attempts.
 	retryAtFirst, retryAtMost = 100 * time.Millisecond, time.Second
-	// watchFor is how long a watch lasts before the next list.
+	// watchFor is the timeout of a watch, after which the reader lists again.
 	watchFor = 5 * time.Minute
 )
 
-// Reader follows the ledger.
+// Reader reads the ledger and its changes.
 type Reader struct {
 	ConfigMaps ConfigMaps
-	// Read is called with each ledger that is not the one before, in order, and with the UID of the
-	// ConfigMap that it is in.
+	// Read is called with each new ledger, in order, and with the UID of its ConfigMap.
 	Read func(l addresses.Ledger, uid string)
-	// Doubt is called when the latest ledger may be out of date, and when it isn't any more. As long
-	// as it was not called it may be.
+	// Doubt is called when the ledger may be out of date, and when it is current again. Before the
+	// first call it may be out of date.
 	Doubt func(doubt bool, why error)
 
 	last          version
-	unreadable    error // why the latest ledger can't be read; nil: it can
+	unreadable    error // of parsing the latest ledger
 	told, doubted bool
 }
 
-// version is what tells one content of the ConfigMap from another.
 type version struct{ uid, resourceVersion string }
 
-// Run follows until the context ends.
 func (r *Reader) Run(ctx context.Context) {
 	for pause := retryAtFirst; ctx.Err() == nil; pause = min(pause*2, retryAtMost) {
 		start := time.Now()
@@ -64,7 +59,7 @@ func (r *Reader) Run(ctx context.Context) {
 			return
 		case !began:
 			r.doubt(true, err)
-		case err != nil: // the next attempt says whether that means something
+		case err != nil: // in doubt only if the next attempt fails too
 			klog.FromContext(ctx).V(2).Info("The watch of the ledger of addresses ended", "err", err)
 		}
 		if began && time.Since(start) >= retryAtMost {
@@ -85,7 +80,7 @@ func (r *Reader) doubt(doubt bool, why error) {
 	}
 }
 
-// follow lists and watches until the watch ends. began: it had begun.
+// follow lists and watches until the watch ends. began: the watch was opened.
 func (r *Reader) follow(ctx context.Context) (began bool, err error) {
 	only := kube.Only(LedgerName)
 	latest, err := r.list(ctx, only)
@@ -118,8 +113,8 @@ func (r *Reader) follow(ctx context.Context) (began bool, err error) {
 	}
 }
 
-// list asks for the latest state: without a resourceVersion the answer is no older than the
-// question (https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-versions).
+// list reads the latest state: it sets no resourceVersion
+// (https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-versions).
 func (r *Reader) list(ctx context.Context, only metav1.ListOptions) (*corev1.ConfigMapList, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
@@ -136,7 +131,7 @@ func (r *Reader) list(ctx context.Context, only metav1.ListOptions) (*corev1.Con
 	return listed, nil
 }
 
-// watch opens a watch, which lives by ctx, and takes no longer for it than an answer may take.
+// watch opens a watch within answerWithin, or cancels ctx.
 func (r *Reader) watch(ctx context.Context, cancel func(), only metav1.ListOptions) (watch.Interface, error) {
 	late := time.AfterFunc(answerWithin, cancel)
 	watching, err := r.ConfigMaps.Watch(ctx, only)
@@ -168,15 +163,14 @@ func (r *Reader) happened(ctx context.Context, event watch.Event) error {
 	return nil
 }
 
-// seen reads the ledger. One that can't be read changes nothing, but that it may say something else:
-// what the node holds stays, in doubt.
+// seen parses the ledger. On an error the node keeps its addresses, in doubt.
 func (r *Reader) seen(ctx context.Context, stored *corev1.ConfigMap) {
 	now := version{string(stored.UID), stored.ResourceVersion}
 	if now == r.last {
 		return
 	}
 	text := stored.Data[LedgerKey]
-	if text == "" { // an empty ledger has a text, too
+	if text == "" { // the text of a ledger without entries is not empty
 		r.gone(ctx)
 		return
 	}
@@ -195,8 +189,8 @@ func (r *Reader) seen(ctx context.Context, stored *corev1.ConfigMap) {
 	r.Read(ledger, now.uid)
 }
 
-// gone is not the same as an empty ledger: the manager makes one anew from what Services say, and
-// until then nothing is given up.
+// gone handles a missing ledger. Unlike with an empty ledger, the node releases no address: the
+// manager rebuilds the ledger from the status of Services.
 func (r *Reader) gone(ctx context.Context) {
 	never := version{}
 	if r.last == never {

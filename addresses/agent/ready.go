@@ -8,15 +8,15 @@ import (
 	"github.com/underlay-ccm/underlay/addresses"
 )
 
-// orphans are addresses that Services had when this run read the ledger first, and that none of its
-// pools has: somebody has taken a pool out of the configuration while it was in use.
+// orphans are the addresses of Services in the first ledger that are in none of this run's pools: a
+// pool was removed from the configuration while in use.
 type orphans struct {
-	found     bool // the ledger was read
+	found     bool // learn has run
 	addresses []netip.Addr
 }
 
-// learn looks once. A pool that comes later is one that this run's configuration can't have yet:
-// that is for the next run, and no reason against this one.
+// learn uses the first ledger only. A pool that is added later requires the next run, and is no
+// reason to reject this configuration.
 func (o *orphans) learn(l addresses.Ledger, movers []NamedMover) {
 	if o.found {
 		return
@@ -30,9 +30,9 @@ func (o *orphans) learn(l addresses.Ledger, movers []NamedMover) {
 	}
 }
 
-// Ready returns an error while Services have addresses of pools that this run's configuration has no
-// more. A node that is not ready ends the rollout of that configuration, so that others go on with
-// the one before and hold them.
+// Ready returns an error while Services use addresses that are in no pool of this run's
+// configuration. An unready node stops the configuration's rollout, so the remaining nodes keep the
+// addresses.
 func (a *Agent) Ready() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()

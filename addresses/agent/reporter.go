@@ -19,20 +19,19 @@ import (
 )
 
 const (
-	// gatherFor is how long a report waits for what changes at the same time.
+	// gatherFor is the time to batch simultaneous changes into one report.
 	gatherFor = 50 * time.Millisecond
-	// writeWithin bounds one attempt, and writeAgain the pause after one that failed. What a node says
-	// of a dead one is waited for, so neither is long.
+	// writeWithin limits an attempt; writeAgain and writeLast are the first and the longest pause
+	// after a failure. All are short: failover waits for reports about a dead node.
 	writeWithin           = 2 * time.Second
 	writeAgain, writeLast = 200 * time.Millisecond, time.Second
 )
 
-// perNode is how much each Node of the cluster adds to how long a report waits that is not urgent.
-// Nodes hear of each other's changes, so what happens at all of them, such as a new address that all
-// announce, is written a few times a second in the whole cluster, however many there are.
+// A report that is not urgent waits perNode for each Node of the cluster, and atLeast. Agents
+// receive each other's changes, so a change on all nodes, such as a new address that all announce,
+// causes at most about ten writes per second in the cluster.
 const perNode, atLeast = 100 * time.Millisecond, time.Second
 
-// reporter keeps the report on the Node as it should be.
 type reporter struct {
 	self    string
 	nodes   Nodes
@@ -40,10 +39,10 @@ type reporter struct {
 	newest  *kube.Newest[*corev1.Node]
 	metrics *agentMetrics
 	kick    chan struct{}
-	wrote   time.Time // of run alone
+	wrote   time.Time // used by run only
 
 	mu   sync.Mutex
-	text string // empty: nothing is to be said yet
+	text string // empty: no report yet
 }
 
 func newReporter(cfg Config, m *agentMetrics) *reporter {
@@ -53,7 +52,6 @@ func newReporter(cfg Config, m *agentMetrics) *reporter {
 	}
 }
 
-// tell is given the whole report.
 func (r *reporter) tell(report addresses.Report) error {
 	text, err := report.MarshalText()
 	if err != nil {
@@ -66,7 +64,6 @@ func (r *reporter) tell(report addresses.Report) error {
 	return nil
 }
 
-// look makes the reporter compare.
 func (r *reporter) look() {
 	select {
 	case r.kick <- struct{}{}:
@@ -74,7 +71,6 @@ func (r *reporter) look() {
 	}
 }
 
-// run writes until the context ends.
 func (r *reporter) run(ctx context.Context) {
 	pause := writeAgain
 	var again <-chan time.Time
@@ -107,7 +103,8 @@ func (r *reporter) run(ctx context.Context) {
 	}
 }
 
-// urgent is what somebody acts on. Who announces an address together with others is for people.
+// urgent returns the part of a report that the manager acts on: not which nodes announce an address
+// together, which is for users.
 func urgent(text string) string {
 	report, err := addresses.ParseReport(text)
 	if err != nil || text == "" {
@@ -124,7 +121,7 @@ func urgent(text string) string {
 	return string(core)
 }
 
-// leisure is how long after the last report the next one waits that is not urgent.
+// leisure returns the minimum interval of reports that are not urgent.
 func (r *reporter) leisure() time.Duration {
 	all, err := r.nodes.All()
 	if err != nil {
@@ -133,15 +130,15 @@ func (r *reporter) leisure() time.Duration {
 	return max(atLeast, time.Duration(len(all))*perNode)
 }
 
-// write patches the Node if it says something else. It returns after how long it is to be called
-// again; 0: when there is something new.
+// write patches the Node if its annotation differs. It returns the time until the next call; 0:
+// after the next change.
 func (r *reporter) write(ctx context.Context) (wait time.Duration, err error) {
 	r.mu.Lock()
 	text := r.text
 	r.mu.Unlock()
 	cached := r.nodes.Own()
 	if cached == nil || text == "" {
-		return 0, nil // the Node's event comes, or the first report
+		return 0, nil // the Node's event or the first report triggers a write
 	}
 	node := r.newest.Of(cached)
 	said := node.Annotations[addresses.ReportAnnotation]

@@ -9,7 +9,7 @@ import (
 	"github.com/underlay-ccm/underlay/addresses"
 )
 
-// Set are addresses that others follow, and the ports of Services that have endpoints.
+// Set has addresses, and the ports on them where Services have endpoints.
 type Set struct {
 	mu       sync.Mutex
 	all      []netip.Addr
@@ -17,22 +17,22 @@ type Set struct {
 	watchers map[*func()]bool
 }
 
-// All are the addresses, sorted. The slice is not to be changed.
+// All returns the addresses, sorted. The caller must not change the slice.
 func (s *Set) All() []netip.Addr {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.all
 }
 
-// Ports are those where Services have endpoints, sorted: what kube-proxy does not redirect there
-// comes early, or is for another node. The slice is not to be changed.
+// Ports returns the ports where Services have endpoints, sorted. A packet that kube-proxy does not
+// redirect there is early or for another node. The caller must not change the slice.
 func (s *Set) Ports() []netip.AddrPort {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.ports
 }
 
-// Watch calls changed at once and after each change, until the context ends. It must not wait.
+// Watch calls changed at once and after each change, until ctx is done. changed must not block.
 func (s *Set) Watch(ctx context.Context, changed func()) {
 	s.mu.Lock()
 	if s.watchers == nil {
@@ -47,7 +47,7 @@ func (s *Set) Watch(ctx context.Context, changed func()) {
 	s.mu.Unlock()
 }
 
-// Put replaces the set, whose ports the ledger has.
+// Put replaces the addresses, and their ports by those of the ledger.
 func (s *Set) Put(all []netip.Addr, ledger addresses.Ledger) {
 	all = slices.Clone(all)
 	slices.SortFunc(all, netip.Addr.Compare)

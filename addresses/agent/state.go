@@ -13,22 +13,21 @@ import (
 	"github.com/underlay-ccm/underlay/addresses"
 )
 
-// StateFile is the name of the file in the folder for state that says what the node holds. It lives
-// as long as the machine runs: one that was started anew holds nothing before it has asked.
+// StateFile is the name of the file in the state directory, which is deleted by a reboot: the node
+// then holds no address until it has read the ledger.
 const StateFile = "addresses.json"
 
-// Knowledge is what a node knows of addresses, and what it holds.
+// Knowledge is the state that an agent passes on to its next run.
 type Knowledge struct {
 	Ledger addresses.Ledger
-	// Cluster is the UID of the ledger's ConfigMap; empty: nothing was read ever.
+	// Cluster is the UID of the ledger's ConfigMap; empty: never read.
 	Cluster string
-	// Node is this machine's, as the informer keeps it; nil: not known.
+	// Node is this machine's; nil: not read yet.
 	Node *corev1.Node
-	// Held is what its movers hold.
+	// Held are the addresses that the next run restores.
 	Held []addresses.Hold
 }
 
-// stored is the file.
 type stored struct {
 	Name    string           `json:"name"`
 	Cluster string           `json:"cluster,omitempty"`
@@ -37,8 +36,8 @@ type stored struct {
 	Node    *corev1.Node     `json:"node,omitempty"`
 }
 
-// Load reads what an earlier run of a Node's agent knew. Where there is nothing of this Node it
-// returns the zero Knowledge.
+// Load reads the state of an earlier run. It returns the zero Knowledge if the file is missing or
+// another Node's.
 func Load(path, node string) (Knowledge, error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -61,7 +60,6 @@ func Load(path, node string) (Knowledge, error) {
 	return k, nil
 }
 
-// text is the content of the file.
 func (k Knowledge) text(node string) ([]byte, error) {
 	ledger, err := k.Ledger.MarshalText()
 	if err != nil {
@@ -70,7 +68,7 @@ func (k Knowledge) text(node string) ([]byte, error) {
 	return json.Marshal(stored{node, k.Cluster, ledger, k.Held, k.Node})
 }
 
-// replace writes a file that is never there in part.
+// replace writes a file atomically.
 func replace(path string, text []byte) error {
 	temporary, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path))
 	if err != nil {
