@@ -10,29 +10,29 @@ import (
 	"github.com/underlay-ccm/underlay/addresses"
 )
 
-// Desired is everything that a node wants to tell, and to whom.
+// Desired has all announcements of a node, and its peers.
 type Desired struct {
 	// ASN is the node's autonomous system.
 	ASN uint32
-	// RouterID tells the speakers of a network apart: an IPv4 address. See [RouterID].
+	// RouterID is an IPv4 address that identifies the node to its peers. See [RouterID].
 	RouterID netip.Addr
-	// RestartTime is how long routers keep what was announced while the speaker is away (RFC 4724),
-	// in whole seconds; 0: they keep nothing.
+	// RestartTime is how long routers keep the announcements while the speaker restarts (RFC 4724),
+	// in whole seconds; 0: no graceful restart.
 	RestartTime time.Duration
 	Peers       []Peer
-	// Prefixes are what is announced: addresses as /32 or /128, podCIDRs.
+	// Prefixes are announced: addresses as /32 or /128, and podCIDRs.
 	Prefixes []netip.Prefix
-	// NextHops are addresses of the node, for the family that goes over sessions of the other one:
-	// the first one of its family counts.
+	// NextHops are addresses of the node. The first of a family is the next hop of that family on
+	// sessions of the other family.
 	NextHops []netip.Addr
 }
 
-// Host is the prefix of a single address.
+// Host returns the prefix of a single address.
 func Host(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }
 
-// RouterID is a node's router ID: its first IPv4 address, or, where it has none, one made of its
-// name. Two of the latter are the same with a chance of one in four billion, and routers refuse
-// the second one only where both are in the same autonomous system (RFC 6286).
+// RouterID returns a node's router ID: its first IPv4 address, or, without IPv4, a hash of its
+// name. Two hashes are equal with a chance of one in two billion. Routers then reject the second
+// session only within one autonomous system (RFC 6286).
 func RouterID(node string, nodeAddresses []netip.Addr) netip.Addr {
 	for _, a := range nodeAddresses {
 		if a.Is4() {
@@ -46,8 +46,7 @@ func RouterID(node string, nodeAddresses []netip.Addr) netip.Addr {
 	return netip.AddrFrom4(id)
 }
 
-// Path is a prefix with its next hop. An unspecified one stands for the address that a session
-// comes from.
+// Path is a prefix and its next hop. An unspecified NextHop is the local address of the session.
 type Path struct {
 	Prefix  netip.Prefix
 	NextHop netip.Addr
@@ -55,7 +54,7 @@ type Path struct {
 
 func (p Path) compare(other Path) int { return p.Prefix.Compare(other.Prefix) }
 
-// nextHop is that of a family's paths; none: no session carries the family.
+// nextHop returns the next hop of a family, or the zero Addr if no session carries the family.
 func (d Desired) nextHop(f addresses.Family) netip.Addr {
 	own := func(p Peer) bool { return addresses.FamilyOf(p.Address) == f }
 	switch {
@@ -79,7 +78,7 @@ func unspecified(f addresses.Family) netip.Addr {
 	return netip.IPv6Unspecified()
 }
 
-// Paths are what is announced, by prefix. Prefixes of a family that no session carries are missing.
+// Paths returns the paths to announce, by prefix, without families that no session carries.
 func (d Desired) Paths() []Path {
 	var paths []Path
 	for _, p := range d.Prefixes {
@@ -91,7 +90,7 @@ func (d Desired) Paths() []Path {
 	return slices.Compact(paths)
 }
 
-// Sorted are the peers by name, and the communities of each in order.
+// Sorted returns the peers by name, each with sorted communities.
 func (d Desired) Sorted() []Peer {
 	peers := make([]Peer, len(d.Peers))
 	for i, p := range d.Peers {

@@ -7,14 +7,14 @@ import (
 	"github.com/underlay-ccm/underlay/internal/secret"
 )
 
-// maxPassword is what Linux takes as a key of TCP MD5 signatures (TCP_MD5SIG_MAXKEYLEN), in bytes.
+// maxPassword is the maximum length of a TCP MD5 key in Linux (TCP_MD5SIG_MAXKEYLEN), in bytes.
 const maxPassword = 80
 
 // Password is the key of a session's TCP MD5 signatures (RFC 2385).
 type Password struct{ secret.Text }
 
-// NewPassword checks a password as it may come from a file: white space around it is dropped. The
-// error never holds it.
+// NewPassword validates a password from a file, without surrounding white space. The error never
+// contains the password.
 func NewPassword(text string) (Password, error) {
 	text = strings.TrimSpace(text)
 	switch {

@@ -8,37 +8,37 @@ import (
 	"github.com/underlay-ccm/underlay/addresses"
 )
 
-// Plan is the way from one Desired to another. Its parts are applied in the order of its fields.
+// Plan is the change from one Desired to another, to be applied in the order of its fields.
 type Plan struct {
-	// Restart: the speaker as a whole has to begin anew, for the node's own number or router ID
-	// changed. Then the other fields are the way from nothing.
+	// Restart: the node's ASN or router ID changed, so the speaker must restart. The other fields
+	// then begin with no sessions.
 	Restart bool
-	// Policies: the communities of some peer change.
+	// Policies: the communities of a peer changed.
 	Policies bool
 	Announce []Path
-	// End are peers whose sessions end: they are gone, or their settings changed.
+	// End are peers whose sessions end: removed peers, or peers with other settings.
 	End []Peer
-	// Begin are peers that sessions are begun with.
+	// Begin are peers whose sessions begin.
 	Begin []Session
-	// Refresh are peers that go on and are told everything once more, with other communities.
+	// Refresh are peers that keep their sessions and receive all paths with new communities.
 	Refresh  []Peer
 	Withdraw []Path
 }
 
-// Session is a peer, and what a session with it offers.
+// Session is a peer, and the Offer of the session with it.
 type Session struct {
 	Peer
 	Offers Offer
 }
 
-// Offer is what a session depends on beside its peer.
+// Offer has the node's capabilities in a session.
 type Offer struct {
 	IPv4, IPv6 bool
-	// RestartSeconds is the time of Desired.RestartTime.
+	// RestartSeconds is Desired.RestartTime.
 	RestartSeconds uint16
 }
 
-// Diff is the plan that leads from what stands to what is wanted. The zero Desired is nothing.
+// Diff returns the plan from have to want. The zero Desired has no sessions.
 func Diff(have, want Desired) Plan {
 	if have.ASN != want.ASN || have.RouterID != want.RouterID {
 		plan := Diff(Desired{ASN: want.ASN, RouterID: want.RouterID}, want)
@@ -55,7 +55,7 @@ func Diff(have, want Desired) Plan {
 		}
 	}
 	for _, p := range old {
-		// A path that has another next hop now has replaced this one.
+		// A path with another next hop replaces this one (an implicit withdrawal).
 		if _, stays := slices.BinarySearchFunc(paths, p, Path.compare); !stays {
 			plan.Withdraw = append(plan.Withdraw, p)
 		}
@@ -86,7 +86,7 @@ func (plan *Plan) diffPeers(have, want Desired) {
 	slices.SortFunc(plan.End, func(a, b Peer) int { return a.Address.Compare(b.Address) })
 }
 
-// marks are the communities of each router that has any.
+// marks returns the communities of each router that has any.
 func (d Desired) marks() map[netip.Addr][]uint32 {
 	marks := make(map[netip.Addr][]uint32)
 	for _, p := range d.Sorted() {
@@ -108,7 +108,7 @@ func (d Desired) offer(p Peer) Offer {
 	}
 }
 
-// Empty reports whether there is nothing to do.
+// Empty reports whether the plan has no changes.
 func (plan Plan) Empty() bool {
 	return !plan.Restart && !plan.Policies && len(plan.Announce)+len(plan.End)+len(plan.Begin)+len(plan.Refresh)+len(plan.Withdraw) == 0
 }
