@@ -1,10 +1,10 @@
-// Package speaker keeps a node's BGP sessions with its routers as package bgp wants them, with
-// GoBGP as the speaker of the protocol.
+// Package speaker runs a node's BGP sessions with its routers, as package bgp plans them, with
+// GoBGP.
 //
-// It opens sessions and listens for none, so a node needs no open port for them; BFD, where a peer
-// has it, listens at UDP port 3784. What routers announce is refused; the kernel's routes are never
-// touched. A router that announces more than a few thousand prefixes to a node is given up, because
-// even refused ones take memory: routers should announce none to nodes.
+// It opens sessions and does not listen for them, so a node needs no open port, except UDP port
+// 3784 for peers with BFD. It rejects every route of a router, and never changes the kernel's
+// routes. A session is shut down if its router announces more than a few thousand prefixes, because
+// even rejected prefixes take memory: routers should announce none to nodes.
 //
-// There is one Speaker in a process, because the library keeps some settings by process.
+// A process may have only one Speaker, because GoBGP has process-wide settings.
 package speaker

@@ -9,34 +9,32 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// logHandler hands the library's log over to ours, more quietly: a router that does not answer is
-// nothing that it should tell every few seconds. What matters of sessions the Speaker says itself;
-// why an attempt to reach a router failed is in the log alone, so it is taken from there.
+// logHandler passes GoBGP's log on at lower levels: an unreachable router must not be logged every
+// few seconds. The Speaker itself logs the state of sessions. GoBGP reports why a connection
+// attempt failed only in its log, so the handler passes that to failed.
 type logHandler struct {
 	slog.Handler
 	closed *atomic.Bool
 	failed func(peer, reason string)
-	peer   string // whose log it is; empty: nobody's
+	peer   string // address of the log's peer; may be empty
 }
 
-// What the library calls the attributes that count here.
+// GoBGP's names of attributes.
 const (
 	peerKey  = "Key"
 	errorKey = "Error"
 )
 
-// newLogHandler returns one that calls failed with the address of a peer and why an attempt failed.
 func newLogHandler(logger klog.Logger, failed func(peer, reason string)) *logHandler {
 	return &logHandler{Handler: logr.ToSlogHandler(logger.WithName("gobgp")), closed: new(atomic.Bool), failed: failed}
 }
 
 func (h *logHandler) logger() *slog.Logger { return slog.New(h) }
 
-// close ends all logging: what the library says while it is stopped is of no use.
+// close stops logging, because messages during a stop are of no use.
 func (h *logHandler) close() { h.closed.Store(true) }
 
-// quieter is the level of a record in ours: errors stay errors, a warning is -v=2, information
-// -v=4, and the rest -v=8.
+// quieter lowers a record's level: a warning becomes -v=2, information -v=4 and the rest -v=8.
 func quieter(level slog.Level) slog.Level {
 	switch {
 	case level >= slog.LevelError:

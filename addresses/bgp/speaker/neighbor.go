@@ -7,20 +7,20 @@ import (
 )
 
 const (
-	// retrySeconds is the time between two attempts to reach a router, and after a session has ended.
+	// retrySeconds is the pause between two attempts to connect, and after the end of a session.
 	retrySeconds = 5
-	// deferSeconds is how long a speaker that restarts waits for the last of its routers before it
-	// tells the first one what it announces. It learns nothing from them that it would need for it.
+	// deferSeconds limits how long a restarted speaker waits for all its routers before it
+	// announces to the first of them. It needs no routes of theirs.
 	deferSeconds = 1
-	// maxReceived is how many prefixes a router may announce in a family before it is given up: each
-	// takes some hundred bytes, although it is refused.
+	// maxReceived is the maximum number of prefixes per family before a session is shut down: each
+	// takes some hundred bytes, although it is rejected.
 	maxReceived = 5000
-	// multihopTTL lets packets take any number of hops.
+	// multihopTTL allows any number of hops.
 	multihopTTL = 255
 )
 
-// neighbor is a session as the library has it. restarting: another process of this node may have
-// announced before, and the router is to keep that until it has heard everything from this one.
+// neighbor returns a session in GoBGP's form. With restarting, the router keeps what an earlier
+// process may have announced until this process has announced everything.
 func neighbor(s announce.Session, restarting bool) *api.Peer {
 	peer := &api.Peer{
 		Conf: &api.PeerConf{
@@ -34,8 +34,8 @@ func neighbor(s announce.Session, restarting bool) *api.Peer {
 		GracefulRestart: &api.GracefulRestart{
 			Enabled: s.Offers.RestartSeconds > 0, RestartTime: uint32(s.Offers.RestartSeconds),
 			DeferralTime: deferSeconds, LocalRestarting: restarting && s.Offers.RestartSeconds > 0,
-			// RFC 8538 is left out: with it, routers would keep what a machine announced that
-			// has been silent for the hold time.
+			// RFC 8538 is not used: routers would also keep the announcements of a machine that was
+			// unresponsive for the hold time.
 		},
 		EbgpMultihop: &api.EbgpMultihop{Enabled: s.Multihop, MultihopTtl: multihopTTL},
 	}

@@ -9,14 +9,13 @@ import (
 )
 
 const (
-	// allPeers is the library's name of the table that policies are assigned to.
+	// allPeers is GoBGP's name of the global routing table.
 	allPeers    = "global"
 	onlyOwn     = "only-own"
 	communities = "communities"
 )
 
-// policies let nothing in but what the node itself announces, and mark what goes out with the
-// communities of each peer.
+// policies accept only the node's own announcements, and add the communities of each peer.
 func policies(d announce.Desired) *api.SetPoliciesRequest {
 	mark := &api.Policy{Name: communities}
 	request := &api.SetPoliciesRequest{Policies: []*api.Policy{
@@ -44,7 +43,6 @@ func policies(d announce.Desired) *api.SetPoliciesRequest {
 	return request
 }
 
-// marks add communities to what is announced.
 func marks(all []uint32) *api.Actions {
 	add := &api.CommunityAction{Type: api.CommunityAction_TYPE_ADD}
 	for _, c := range all {

@@ -17,30 +17,30 @@ import (
 	announce "github.com/underlay-ccm/underlay/addresses/bgp"
 )
 
-// Speaker keeps sessions. Its methods may be called at once from several goroutines.
+// Speaker runs sessions. It is safe for concurrent use.
 type Speaker struct {
 	logger  klog.Logger
 	changed func()
 	started time.Time
 
 	mu      sync.Mutex
-	running *running // nil: nothing is wanted yet
-	// have is what running was told. After a failure it is not known to be so.
+	running *running // nil before the first peer and after Close
+	// have was last applied to running. If failed is set, running may differ.
 	have   announce.Desired
 	failed bool
 	seen   sessions
 }
 
-// running is the library's server, which can't be started a second time.
+// running is GoBGP's server, which can't be restarted.
 type running struct {
 	*server.BgpServer
 	log      *logHandler
 	unwatch  context.CancelFunc
-	restarts bool // routers keep what they know when it ends
+	restarts bool // graceful restart: routers keep the announcements at its end
 }
 
-// New returns a speaker that speaks with nobody. It calls changed, if there is one, when the state
-// of a session changes; changed must return at once and not call the Speaker.
+// New returns a Speaker without sessions. It calls changed, if not nil, when the state of a session
+// changes. changed must return at once and must not call the Speaker.
 func New(logger klog.Logger, changed func()) *Speaker {
 	if changed == nil {
 		changed = func() {}
@@ -48,14 +48,13 @@ func New(logger klog.Logger, changed func()) *Speaker {
 	return &Speaker{logger: logger, changed: changed, started: time.Now(), seen: newSessions()}
 }
 
-// Set makes the sessions and announcements those of want. It does not wait for routers. After an
-// error the next call begins anew, and routers keep what they know meanwhile if there is a
-// RestartTime.
+// Set replaces the sessions and announcements by those of want. It does not wait for routers. After
+// an error the next call restarts all sessions; with a RestartTime, routers keep the announcements.
 //
-// In the first call of a process everything has to be there that the process before it announced:
-// what is missing is withdrawn as soon as a session stands.
+// The first call in a process must contain all announcements of the process before it: what is
+// missing is withdrawn when a session is established.
 func (s *Speaker) Set(ctx context.Context, want announce.Desired) error {
-	if want.ASN == 0 || !want.RouterID.Is4() { // sessions stay: the library would refuse after they ended
+	if want.ASN == 0 || !want.RouterID.Is4() { // GoBGP rejects them only after sessions ended
 		return fmt.Errorf("BGP: asn: %d, router ID: %s: not those of a speaker", want.ASN, want.RouterID)
 	}
 	s.mu.Lock()
@@ -71,7 +70,7 @@ func (s *Speaker) Set(ctx context.Context, want announce.Desired) error {
 	}
 	s.failed = true
 	if plan.Restart {
-		s.stop(again) // routers forget a node that changes its number or ID
+		s.stop(again) // routers drop the routes of a node with another ASN or router ID
 		if err := s.start(ctx, want); err != nil {
 			return fmt.Errorf("BGP: %w", err)
 		}
@@ -117,7 +116,7 @@ func (s *Speaker) apply(ctx context.Context, plan announce.Plan, want announce.D
 	return r.withdraw(plan.Withdraw)
 }
 
-// start starts the library's server, without a peer.
+// start starts GoBGP's server without peers.
 func (s *Speaker) start(ctx context.Context, want announce.Desired) error {
 	log := newLogHandler(s.logger, s.seen.attempted)
 	watching, unwatch := context.WithCancel(context.WithoutCancel(ctx))
@@ -126,7 +125,7 @@ func (s *Speaker) start(ctx context.Context, want announce.Desired) error {
 	s.running = r
 	err := r.StartBgp(ctx, &api.StartBgpRequest{Global: &api.Global{
 		Asn: want.ASN, RouterId: want.RouterID.String(),
-		ListenPort: -1, // sessions are opened from here
+		ListenPort: -1, // the node opens the sessions
 	}})
 	if err != nil {
 		return fmt.Errorf("starting with the number %d and the ID %s: %w", want.ASN, want.RouterID, err)
@@ -151,8 +150,8 @@ func (s *Speaker) start(ctx context.Context, want announce.Desired) error {
 	return nil
 }
 
-// Close ends all sessions. Routers keep what was announced if there is a RestartTime, and drop it
-// otherwise. To have them drop it, Set a Desired without Prefixes before.
+// Close ends all sessions. Routers keep the announcements only if there is a RestartTime. To
+// withdraw them, call Set without Prefixes before.
 func (s *Speaker) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -160,7 +159,7 @@ func (s *Speaker) Close() {
 	s.have, s.failed = announce.Desired{}, false
 }
 
-// stop ends the server, and lets routers keep what they know if they may and were asked to.
+// stop ends the server. With keep and a RestartTime, routers keep the announcements.
 func (s *Speaker) stop(keep bool) {
 	r := s.running
 	if r == nil {
@@ -168,10 +167,10 @@ func (s *Speaker) stop(keep bool) {
 	}
 	s.running = nil
 	r.unwatch()
-	// A failure says that it has ended already.
+	// An error means that it has stopped already.
 	_ = r.StopBgp(context.Background(), &api.StopBgpRequest{AllowGracefulRestart: keep && r.restarts})
 	r.log.close()
-	r.Stop() // BFD is left
+	r.Stop() // BFD, which StopBgp does not stop
 	s.seen.forgetAll()
 }
 
@@ -200,15 +199,15 @@ func (r *running) withdraw(paths []announce.Path) error {
 	return errors.Join(errs...)
 }
 
-// toPath is a path as the library has it: learned from nobody, and with the next hop that goes with
-// its family (RFC 4271, RFC 4760).
+// toPath returns a local path in GoBGP's form. The attribute of its next hop depends on the family
+// (RFC 4271, RFC 4760).
 func toPath(p announce.Path) (*apiutil.Path, error) {
 	family := familyOf(p.Prefix.Addr())
 	nlri, err := bgp.NewIPAddrPrefix(p.Prefix)
 	if err != nil {
 		return nil, err
 	}
-	const igp = 0 // the route comes from inside the node's own system
+	const igp = 0 // the route is interior to the node's autonomous system
 	path := &apiutil.Path{Family: family, Nlri: nlri, Attrs: []bgp.PathAttributeInterface{bgp.NewPathAttributeOrigin(igp)}}
 	if family == bgp.RF_IPv4_UC && p.NextHop.Is4() {
 		hop, err := bgp.NewPathAttributeNextHop(p.NextHop)

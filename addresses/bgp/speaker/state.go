@@ -16,8 +16,8 @@ import (
 	announce "github.com/underlay-ccm/underlay/addresses/bgp"
 )
 
-// State is how far each session is, by name. A session that is wanted and could not be begun is
-// there, too.
+// State returns the state of each session of the last successful Set, by name. A session that GoBGP
+// does not have is Idle.
 func (s *Speaker) State(ctx context.Context) ([]announce.PeerState, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -79,7 +79,7 @@ func addressFamily(f *api.Family) addresses.Family {
 	return addresses.IPv4
 }
 
-// sessionState is a state as RFC 4271 writes it.
+// sessionState returns a state as RFC 4271 writes it.
 func sessionState(s api.PeerState_SessionState) string {
 	switch s {
 	case api.PeerState_SESSION_STATE_OPENSENT:
@@ -91,7 +91,7 @@ func sessionState(s api.PeerState_SessionState) string {
 	}
 }
 
-// word is the name of a value of the library's, without its prefix, as one writes a name.
+// word returns the name of a GoBGP value without its prefix, capitalized.
 func word(name, prefix string) string {
 	w := strings.ToLower(strings.TrimPrefix(name, prefix))
 	if w == "" {
@@ -100,10 +100,9 @@ func word(name, prefix string) string {
 	return strings.ToUpper(w[:1]) + w[1:]
 }
 
-// sessions are what was seen of them. The library's events fill it, which come while the Speaker
-// may be busy.
+// sessions caches GoBGP's events of sessions, which can arrive while Speaker.mu is held.
 type sessions struct {
-	mu      *sync.Mutex // its own
+	mu      *sync.Mutex
 	names   map[netip.Addr]string
 	reasons map[netip.Addr]string
 	up      map[netip.Addr]bool
@@ -141,7 +140,7 @@ func (s sessions) reason(a netip.Addr) string {
 	return s.reasons[a]
 }
 
-// attempted takes why an attempt to reach a router failed.
+// attempted records why an attempt to connect failed.
 func (s sessions) attempted(address, reason string) {
 	a, err := netip.ParseAddr(address)
 	if err != nil {
@@ -154,7 +153,7 @@ func (s sessions) attempted(address, reason string) {
 	}
 }
 
-// observe takes an event of the library's, and logs the two that matter.
+// observe records an event, and logs when a session is established and when it ends.
 func (s sessions) observe(logger klog.Logger, state apiutil.PeerState) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -175,11 +174,11 @@ func (s sessions) observe(logger klog.Logger, state apiutil.PeerState) {
 	}
 }
 
-// endOf says why a session ended or did not come about; empty: this is no such event.
+// endOf returns why a session ended or was not established; empty: no reason.
 func endOf(state apiutil.PeerState) string {
 	switch state.DisconnectReason {
 	case api.PeerState_DISCONNECT_REASON_UNSPECIFIED, api.PeerState_DISCONNECT_REASON_IDLE_TIMER_EXPIRED:
-		return "" // on the way to the next attempt
+		return "" // normal between two attempts
 	case api.PeerState_DISCONNECT_REASON_INVALID_MSG:
 		return "the router ended the attempt: compare the numbers of the autonomous systems on both sides; the router's log says more"
 	case api.PeerState_DISCONNECT_REASON_BAD_PEER_AS:
