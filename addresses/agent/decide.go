@@ -9,7 +9,6 @@ import (
 	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
-// situation is the input of a decision.
 type situation struct {
 	Knowledge
 	self    string

@@ -27,8 +27,7 @@ const (
 
 const (
 	// answerWithin limits a request to the API server. A needless doubt costs a few probes.
-	answerWithin = time.Second
-	// retryAtFirst and retryAtMost limit the pause between two attempts.
+	answerWithin              = time.Second
 	retryAtFirst, retryAtMost = 100 * time.Millisecond, time.Second
 	// watchFor is the timeout of a watch, after which the reader lists again.
 	watchFor = 5 * time.Minute

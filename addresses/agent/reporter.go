@@ -121,7 +121,6 @@ func urgent(text string) string {
 	return string(core)
 }
 
-// leisure returns the minimum interval of reports that are not urgent.
 func (r *reporter) leisure() time.Duration {
 	all, err := r.nodes.All()
 	if err != nil {

@@ -17,8 +17,7 @@ type Plan struct {
 	Policies bool
 	Announce []Path
 	// End are peers whose sessions end: removed peers, or peers with other settings.
-	End []Peer
-	// Begin are peers whose sessions begin.
+	End   []Peer
 	Begin []Session
 	// Refresh are peers that keep their sessions and receive all paths with new communities.
 	Refresh  []Peer
@@ -86,7 +85,6 @@ func (plan *Plan) diffPeers(have, want Desired) {
 	slices.SortFunc(plan.End, func(a, b Peer) int { return a.Address.Compare(b.Address) })
 }
 
-// marks returns the communities of each router that has any.
 func (d Desired) marks() map[netip.Addr][]uint32 {
 	marks := make(map[netip.Addr][]uint32)
 	for _, p := range d.Sorted() {

@@ -116,7 +116,6 @@ func (s *Speaker) apply(ctx context.Context, plan announce.Plan, want announce.D
 	return r.withdraw(plan.Withdraw)
 }
 
-// start starts GoBGP's server without peers.
 func (s *Speaker) start(ctx context.Context, want announce.Desired) error {
 	log := newLogHandler(s.logger, s.seen.attempted)
 	watching, unwatch := context.WithCancel(context.WithoutCancel(ctx))

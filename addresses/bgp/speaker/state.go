@@ -140,7 +140,6 @@ func (s sessions) reason(a netip.Addr) string {
 	return s.reasons[a]
 }
 
-// attempted records why an attempt to connect failed.
 func (s sessions) attempted(address, reason string) {
 	a, err := netip.ParseAddr(address)
 	if err != nil {
@@ -153,7 +152,6 @@ func (s sessions) attempted(address, reason string) {
 	}
 }
 
-// observe records an event, and logs when a session is established and when it ends.
 func (s sessions) observe(logger klog.Logger, state apiutil.PeerState) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
