@@ -13,28 +13,27 @@ import (
 	"github.com/underlay-ccm/underlay/internal/requests"
 )
 
-// waiter waits for actions. Polling costs requests, so one poll is for all
-// actions that are waited for, and it comes when the first of them should be
-// over.
+// waiter waits for actions. Polling costs requests, so one poll covers all awaited actions, when
+// the first of them should have ended.
 type waiter struct {
 	api       *hcloud.ActionClient
 	intervals *pollIntervals
 
 	mu      sync.Mutex
 	watches []*watch
-	stop    context.CancelFunc // ends the polling; nil: nobody polls
-	sooner  chan struct{}      // something is due earlier than what was
+	stop    context.CancelFunc // ends the polling; nil if no poller runs
+	sooner  chan struct{}      // a new action may be due earlier
 }
 
-// watch is one action that somebody waits for.
+// watch is an awaited action.
 type watch struct {
 	id     int64
 	start  time.Time // when it was accepted
 	due    time.Time
 	gap    time.Duration // until the next poll, if one comes too early
 	early  int           // polls when due that found it running
-	seen   time.Time     // when the last poll was sent that found it running
-	result chan result   // holds one
+	seen   time.Time     // when the last poll that found it running was sent
+	result chan result   // capacity 1
 }
 
 type result struct {
@@ -44,16 +43,15 @@ type result struct {
 }
 
 const (
-	// shortestGap lies between polls that come too early for the one action that is waited for,
-	// together between others: actions that are due meanwhile share one.
+	// shortestGap is the minimum time between polls of a single awaited action, and together
+	// that between all other polls: actions that are due within it share a poll.
 	shortestGap = 20 * time.Millisecond
 	together    = 80 * time.Millisecond
 	longestGap  = 5 * time.Second
-	// longestAction ends the wait for an action that never ends: it holds up all
+	// longestAction bounds the wait for an action that never ends: until then it blocks all
 	// other changes of its network.
 	longestAction = 5 * time.Minute
-	// mostAsked is how many actions one poll is for: what the API answers on
-	// one page if it isn't asked for more.
+	// mostAsked is the number of actions per poll, the API's default page size.
 	mostAsked = 25
 )
 
@@ -66,9 +64,8 @@ func newWaiter(api *hcloud.ActionClient) *waiter {
 	return &waiter{api: api, intervals: newPollIntervals(), sooner: make(chan struct{}, 1)}
 }
 
-// wait returns when the action is over, with an error if it failed. An action
-// that the API doesn't know any more is one whose fate is unknown: also an
-// error. No action, nothing to wait for.
+// wait returns when the action has ended, with an error if it failed or if the API no longer has
+// it, since its outcome is unknown then. It returns nil for a nil action.
 func (w *waiter) wait(ctx context.Context, a *hcloud.Action) error {
 	if a == nil {
 		return nil
@@ -83,7 +80,6 @@ func (w *waiter) wait(ctx context.Context, a *hcloud.Action) error {
 	return failure(a)
 }
 
-// failure is why an action that is over failed, or nil.
 func failure(a *hcloud.Action) error {
 	switch a.Status {
 	case hcloud.ActionStatusSuccess:
@@ -110,7 +106,6 @@ func (w *waiter) watch(ctx context.Context, a *hcloud.Action) (*hcloud.Action, e
 	return r.action, r.err
 }
 
-// receive waits for what became of an action.
 func (w *waiter) receive(ctx context.Context, it *watch) result {
 	select {
 	case <-ctx.Done():
@@ -120,14 +115,14 @@ func (w *waiter) receive(ctx context.Context, it *watch) result {
 	}
 }
 
-// join makes somebody poll, if nobody does, or poll earlier.
+// join adds a watch, and starts the poller if it is not running.
 func (w *waiter) join(it *watch) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.watches = append(w.watches, it)
 	if w.stop == nil {
-		// Not the caller's context: it polls for others, too. A running action
-		// locks what it changes, so that whoever waits for it is in a hurry.
+		// Not the caller's context: the poller serves other callers too. A running action locks
+		// its resource, so waiting for it is urgent.
 		ctx, stop := context.WithCancel(requests.WithPriority(context.Background(), requests.Urgent))
 		w.stop = stop
 		go w.poll(ctx)
@@ -153,7 +148,7 @@ func (w *waiter) remove(it *watch) {
 	w.watches = slices.DeleteFunc(w.watches, func(other *watch) bool { return other == it })
 }
 
-// poll asks whenever an action should be over, until nobody waits.
+// poll polls whenever an action should have ended, until no action is awaited.
 func (w *waiter) poll(ctx context.Context) {
 	var sent time.Time
 	for w.rest(ctx, sent.Add(together)) {
@@ -172,8 +167,8 @@ func (w *waiter) poll(ctx context.Context) {
 	}
 }
 
-// rest waits until an action is due, but at least until earliest unless that action was polled too
-// early and no other is waited for. It reports whether somebody still waits.
+// rest waits until an action is due, and at least until earliest unless a poll of the only
+// awaited action was too early. It reports whether an action is still awaited.
 func (w *waiter) rest(ctx context.Context, earliest time.Time) bool {
 	for {
 		wait := time.Until(w.due(earliest))
@@ -196,7 +191,7 @@ func (w *waiter) rest(ctx context.Context, earliest time.Time) bool {
 func (w *waiter) due(earliest time.Time) time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	first := time.Now().Add(longestGap) // nobody waits: this is about to be stopped
+	first := time.Now().Add(longestGap) // no watch is left, and the poller is about to be stopped
 	for _, it := range w.watches {
 		due := it.due
 		if it.early == 0 || len(w.watches) > 1 {
@@ -209,7 +204,7 @@ func (w *waiter) due(earliest time.Time) time.Time {
 	return first
 }
 
-// next are the watches to ask about in one request: those due first.
+// next returns the watches to poll in one request, those due first.
 func (w *waiter) next() []*watch {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -225,7 +220,6 @@ func ids(watches []*watch) []int64 {
 	return out
 }
 
-// tell gives those who wait for the actions asked about what was found.
 func (w *waiter) tell(asked []*watch, sent time.Time, found []*hcloud.Action, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -248,12 +242,12 @@ func (w *waiter) tell(asked []*watch, sent time.Time, found []*hcloud.Action, er
 	}
 }
 
-// running takes in that a poll sent then found the action running, and puts the next one off: for
-// short at first, since the action should be over any moment; then longer, since nobody knows.
+// running records that a poll found the action running, and postpones the next one: briefly at
+// first, since the action should end any moment, then longer and longer.
 func (it *watch) running(sent, now time.Time) {
 	it.seen = sent
 	if sent.Before(it.due) {
-		return // it was asked about along with others
+		return // polled early, with other actions
 	}
 	it.early++
 	it.due = later(sent.Add(it.gap), now)

@@ -10,8 +10,8 @@ import (
 	"strconv"
 )
 
-// matched refuses answers of 200 to a request for one object that hold none, or one with another
-// ID: hcloud-go makes an object without anything in it of them, such as an empty route table.
+// matched rejects a 200 response to a request for one object if it has no object, or one with
+// another ID: hcloud-go would return an empty object, such as a network without routes.
 type matched struct{ next http.RoundTripper }
 
 func (t *matched) RoundTrip(r *http.Request) (*http.Response, error) {

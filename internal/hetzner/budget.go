@@ -14,43 +14,39 @@ import (
 )
 
 const (
-	// manyFailures in a row say that the API is in trouble, not a request.
+	// manyFailures is the number of consecutive failures that indicate an outage.
 	manyFailures = 3
-	// probeGap is the time between two requests while the API is in trouble:
-	// they cost half of what the default budget refills.
+	// probeGap is the time between requests during an outage: half of the default budget's refill.
 	probeGap = 2 * time.Second
-	// countedOn is the share of the refill that is counted on until an answer
-	// tells what there is: the rest may be what other programs take.
+	// countedOn is the assumed share of the refill until a response reports the remaining
+	// requests: other programs may use the rest.
 	countedOn = 0.5
-	// leastLimit is the least that is believed of a project's limit, a request a minute: less, and a
-	// wrong header would silence the program for hours.
+	// leastLimit is the lowest limit that is accepted from a response, one request a minute:
+	// otherwise a wrong header would block all requests for hours.
 	leastLimit = 60
-	// knownFor is how long what an answer told holds back requests: then one asks again.
+	// knownFor limits how long a reported budget delays requests; then one is sent to update it.
 	knownFor = 5 * time.Minute
 )
 
-// budget keeps the project's requests within what the API allows: so many at
-// once, refilled evenly over an hour, shared with every other program that uses
-// the project (Hetzner Cloud API, rate limiting). What is left is known from the
-// answers' headers and the time since; a request that would be answered 429 is
-// held back instead. Those held back go by priority, then first come, first
-// served.
+// budget keeps the project's requests within the API's rate limit, which refills evenly over an
+// hour and is shared by all programs that use the project (Hetzner Cloud API, rate limiting). It
+// is computed from response headers and the time since. Requests that would be answered 429 are
+// delayed, and sent by priority, then in the order of arrival.
 //
-// While the API answers nobody (429, 401, 5xx, or nothing) one request now and
-// then finds out when it does again, so that an outage doesn't cost the budget
-// that is needed after it.
+// During an outage (429, 401, 5xx or no response), a request every probeGap probes the API, so
+// that the outage doesn't use up the budget that is needed after it.
 type budget struct {
-	queue *requests.Queue // whose lock guards what follows
+	queue *requests.Queue // its lock guards the fields below
 
 	known    bool
 	limit    float64
 	left     float64 // requests that may be sent at the time of asOf
 	asOf     time.Time
-	heard    time.Time // when an answer told last; what is older than knownFor is a guess
+	heard    time.Time // when a response last reported the budget; after knownFor it is a guess
 	inFlight int
-	newest   int // the number of the latest request that was heard of
+	newest   int // number of the latest request with a response
 	lastSent time.Time
-	failures int // in a row
+	failures int // consecutive
 
 	remaining *metrics.Gauge
 	waits     *metrics.HistogramVec
@@ -77,7 +73,7 @@ func newBudget(r Registry) (*budget, error) {
 	return b, nil
 }
 
-// spend returns when a request may be sent. What it returns goes to told.
+// spend blocks until a request may be sent, and returns its number for told.
 func (b *budget) spend(ctx context.Context) (number int, err error) {
 	began := time.Now()
 	defer func() {
@@ -89,14 +85,14 @@ func (b *budget) spend(ctx context.Context) (number int, err error) {
 	return number, nil
 }
 
-// Spend takes in that a request goes.
+// Spend implements requests.Budget.
 func (b *budget) Spend(now time.Time) {
 	b.left--
 	b.inFlight++
 	b.lastSent = now
 }
 
-// Wait is how long a request of a priority has to wait at least.
+// Wait implements requests.Budget.
 func (b *budget) Wait(p requests.Priority, now time.Time) (wait time.Duration) {
 	if b.failures >= manyFailures {
 		wait = b.lastSent.Add(probeGap).Sub(now)
@@ -115,9 +111,9 @@ func (b *budget) refill(now time.Time) {
 	b.asOf = now
 }
 
-// floor is the share of the budget that a priority leaves to those above it.
-// Of 3,600 requests that is enough for the routes of 80 nodes at once, and a few
-// for other programs, whose latest requests no answer told of yet.
+// floor returns the share of the budget that a priority leaves to higher priorities. Of 3,600
+// requests, the share for urgent requests is enough for the routes of 80 nodes at once; a few
+// remain for the latest requests of other programs, which no response has reported yet.
 func floor(p requests.Priority) float64 {
 	switch p {
 	case requests.Urgent:
@@ -129,26 +125,25 @@ func floor(p requests.Priority) float64 {
 	}
 }
 
-// spare reports whether background work could be done now.
+// spare reports whether a background request could be sent now.
 func (b *budget) spare() bool { return b.queue.Room(requests.Background) }
 
-// told takes in what became of a request.
 func (b *budget) told(number int, answer *http.Response, err error) {
 	b.queue.Change(func(now time.Time) {
 		b.inFlight--
 		b.blame(answer, err)
-		if answer != nil && number > b.newest { // else something newer is known
+		if answer != nil && number > b.newest { // otherwise a newer response has been read
 			b.newest = number
 			b.read(answer.Header, now)
 		}
 	})
 }
 
-// blame counts the failures in a row that concern every request.
+// blame counts the consecutive failures that affect all requests.
 func (b *budget) blame(answer *http.Response, err error) {
 	var other *notTheAPI
 	switch {
-	case errors.Is(err, context.Canceled): // the caller's wish
+	case errors.Is(err, context.Canceled): // canceled by the caller
 	case answer == nil && !errors.As(err, &other):
 		b.failures++
 	case answer == nil && other.status == http.StatusUnauthorized,
@@ -161,7 +156,6 @@ func (b *budget) blame(answer *http.Response, err error) {
 	}
 }
 
-// read takes in what an answer's headers say about the budget.
 func (b *budget) read(h http.Header, now time.Time) {
 	limit, err := strconv.Atoi(h.Get("RateLimit-Limit"))
 	if err != nil || limit < leastLimit {
@@ -172,13 +166,13 @@ func (b *budget) read(h http.Header, now time.Time) {
 		return
 	}
 	left = min(max(left, 0), limit)
-	// Those under way may or may not be counted in yet; say that they aren't.
+	// Requests in flight may be counted already; assume that they aren't.
 	b.known, b.limit, b.left, b.asOf = true, float64(limit), float64(left-b.inFlight), now
 	b.heard = now
 	b.remaining.Set(float64(left))
 }
 
-// budgeted sends requests when the budget allows.
+// budgeted delays requests until the budget allows them.
 type budgeted struct {
 	next   http.RoundTripper
 	budget *budget
@@ -188,14 +182,14 @@ func (t *budgeted) RoundTrip(r *http.Request) (*http.Response, error) {
 	number, err := t.budget.spend(r.Context())
 	if err != nil {
 		if r.Body != nil {
-			_ = r.Body.Close() // as every RoundTripper must
+			_ = r.Body.Close() // required of every RoundTripper
 		}
 		return nil, err
 	}
 	resp, err := t.next.RoundTrip(r)
 	became := err
 	if r.Context().Err() != nil {
-		became = context.Canceled // or out of the caller's time, which is no fault of the API's either
+		became = context.Canceled // the caller's timeout is not a failure of the API either
 	}
 	t.budget.told(number, resp, became)
 	return resp, err

@@ -6,10 +6,10 @@ import (
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 )
 
-// Location is where something can be made.
+// Location is a location in which resources can be created.
 type Location struct{ Name, NetworkZone string }
 
-// Locations are those of the cloud, by their IDs. It is one request.
+// Locations returns the locations of the cloud, sorted by ID. It is one request.
 func (c *Client) Locations(ctx context.Context) ([]Location, error) {
 	found, err := list(ctx, c, "locations", func(l *hcloud.Location) int64 { return l.ID },
 		func(ctx context.Context, page hcloud.ListOpts) ([]*hcloud.Location, *hcloud.Response, error) {
@@ -25,8 +25,7 @@ func (c *Client) Locations(ctx context.Context) ([]Location, error) {
 	return all, nil
 }
 
-// LoadBalancerTypes are the names of the types that a load balancer can have, by
-// their IDs. It is one request.
+// LoadBalancerTypes returns the names of the types, sorted by ID. It is one request.
 func (c *Client) LoadBalancerTypes(ctx context.Context) ([]string, error) {
 	found, err := list(ctx, c, "load balancer types", func(t *hcloud.LoadBalancerType) int64 { return t.ID },
 		func(ctx context.Context, page hcloud.ListOpts) ([]*hcloud.LoadBalancerType, *hcloud.Response, error) {

@@ -1,16 +1,14 @@
-// Package hetzner speaks to the Hetzner Cloud API for all of Underlay: it is
-// the only importer of hcloud-go, and one Client serves every controller, so
-// that the project's request budget has one owner.
+// Package hetzner is the client of the Hetzner Cloud API: the only importer of hcloud-go, with
+// one Client for all controllers, so that the project's request budget has one owner.
 //
-// It implements the ports that others declare: cloud.Servers over a cached
-// server list, routes.Table over a network's routes, lb.Backend over load
-// balancers. It must never report part of a list as the whole, never repeat a
-// write whose fate is unknown (the caller looks first), and never let the token
-// out.
+// It implements the ports of other packages: cloud.Servers with a cached server list,
+// routes.Table with a network's routes, lb.Backend with load balancers. It must never return
+// part of a list as the whole, never repeat a write with an unknown outcome (the caller reads
+// first), and never leak the token.
 //
-// Facts: a project has 3,600 requests an hour; a network and a load balancer
-// take one change at a time and answer `locked` or `conflict` meanwhile; list
-// pages hold at most 50 (Hetzner Cloud API documentation).
+// Facts: a project has 3,600 requests an hour; a network and a load balancer accept one change
+// at a time, and the API answers `locked` or `conflict` to further ones; list pages hold at most
+// 50 objects (Hetzner Cloud API documentation).
 package hetzner
 
 import (
@@ -28,36 +26,34 @@ import (
 	"github.com/underlay-ccm/underlay/internal/requests"
 )
 
-// Registry takes metrics; component-base's registries are such.
+// Registry registers metrics; component-base's registries implement it.
 type Registry interface {
 	Register(metrics.Registerable) error
 }
 
-// Options are what a Client needs.
+// Options configures a Client.
 type Options struct {
-	// Endpoint is the API's address including its version path.
+	// Endpoint is the API's URL including its version path.
 	Endpoint string
-	// Token is asked before every request, so that a rotated token is used
-	// without a restart.
+	// Token is called for every request, so that a rotated token is used without a restart.
 	Token func() (string, error)
-	// Application and Version go into the User-Agent; without the first it is
-	// underlay-ccm.
+	// Application and Version are sent in the User-Agent; Application defaults to underlay-ccm.
 	Application, Version string
 
 	Registry Registry
-	// Transport is the way to the API; nil means that of requests.NewTransport.
+	// Transport sends the requests; nil means requests.NewTransport.
 	Transport http.RoundTripper
 }
 
-// Client is the project's one connection to the API.
+// Client sends all of the project's requests to the API.
 type Client struct {
 	api     *hcloud.Client
 	actions *waiter
 	budget  *budget
 	listed  *metrics.Gauge
-	// lastPages are the last pages of lists that have several, see list.
+	// lastPages holds the last page of each list with several pages, see list.
 	lastPages sync.Map
-	// writers is one for each network, by its ID, however often it is looked up.
+	// writers holds the writer of each network by its ID, shared by all lookups of the network.
 	writers sync.Map
 }
 
@@ -66,10 +62,10 @@ func (c *Client) writerOf(network int64) writer {
 	return w.(writer)
 }
 
-// requestTimeout bounds one request; the API answers within seconds.
+// requestTimeout bounds one request; the API responds within seconds.
 const requestTimeout = 30 * time.Second
 
-// New prepares a client. It sends nothing.
+// New returns a client. It sends no request.
 func New(o Options) (*Client, error) {
 	base, err := url.Parse(o.Endpoint)
 	if err != nil || base.Scheme == "" || base.Host == "" {
@@ -100,11 +96,11 @@ func New(o Options) (*Client, error) {
 		hcloud.WithEndpoint(o.Endpoint),
 		hcloud.WithApplication(cmp.Or(o.Application, "underlay-ccm"), o.Version),
 		hcloud.WithHTTPClient(&http.Client{
-			// A redirect would carry the token to whoever it names.
+			// A redirect would send the token to another host.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-			// From the inside out: a request has the token, a time limit, is
-			// counted, and waits for the budget, which no time limit cuts short.
-			// Only a request whose token was replaced passes twice.
+			// From the inside out: a request gets the token, a timeout, is counted, and waits
+			// for the budget, which the timeout excludes. Only a request with a replaced token
+			// is sent twice.
 			Transport: &reauthorized{token: o.Token, next: &budgeted{
 				budget: budget,
 				next: &matched{&counted{
@@ -113,15 +109,14 @@ func New(o Options) (*Client, error) {
 				}},
 			}},
 		}),
-		// Retrying is ours: what may be repeated depends on what was asked.
+		// This package retries, since it depends on the request whether it may be repeated.
 		hcloud.WithRetryOpts(hcloud.RetryOpts{MaxRetries: 0}),
 	)
 	return &Client{api: api, actions: newWaiter(&api.Action), budget: budget, listed: listed}, nil
 }
 
-// Spare reports whether the budget has room for work that could as well be done
-// later. Whoever looks only because time has passed may ask, and skip a look;
-// requests that are sent nevertheless are held back by themselves.
+// Spare reports whether the budget has room for background work, such as a periodic read.
+// Requests that are sent regardless are delayed.
 func (c *Client) Spare() bool { return c.budget.spare() }
 
 // Unauthorized reports whether the API refused the token.
@@ -129,8 +124,7 @@ func Unauthorized(err error) bool {
 	return hcloud.IsError(err, hcloud.ErrorCodeUnauthorized) || answeredBy(err, http.StatusUnauthorized)
 }
 
-// NotFound reports whether the API has nothing at the address that was asked, or
-// what answers there is not the API.
+// NotFound reports whether the API, or another server in its place, replied 404.
 func NotFound(err error) bool {
 	return hcloud.IsError(err, hcloud.ErrorCodeNotFound) || answeredBy(err, http.StatusNotFound)
 }

@@ -18,66 +18,64 @@ import (
 	"github.com/underlay-ccm/underlay/lb"
 )
 
-// FloatingIPOptions say which floating IPs may be moved, and where to.
+// FloatingIPOptions limits which floating IPs may be moved, and to which servers.
 type FloatingIPOptions struct {
-	// Cluster is the cluster's name, which the label underlay.dev/cluster has for what is its own.
+	// Cluster is the value of the label underlay.dev/cluster on the cluster's own floating IPs.
 	Cluster string
-	// Ranges are the addresses of pools that are floating IPs. That one is in a pool is the
-	// operator's consent to move it between the cluster's nodes.
+	// Ranges are the pool addresses that are floating IPs. Listing a floating IP in a pool is
+	// the operator's consent to move it between the cluster's nodes.
 	Ranges []addresses.Range
-	// Nodes are the provider IDs of the cluster's Nodes on servers of the cloud, by the servers'
-	// IDs. All of them, or an error.
+	// Nodes returns the provider IDs of the cluster's Nodes on cloud servers by server ID: all
+	// of them, or an error.
 	Nodes func(context.Context) (map[int64]string, error)
 }
 
-// FloatingIPs leads the project's floating IPs to servers. It is the mover of addresses for
+// FloatingIPs assigns the project's floating IPs to servers. It implements the Router of
 // addresses/controller.
 //
-// A floating IP that is in no pool is never touched. One that leads to a server that is no Node of
-// the cluster stays there, unless its label underlay.dev/cluster names the cluster; one whose label
-// names another cluster stays in any case. The label is written once a floating IP leads to a Node,
-// so that it can still be moved from a server whose Node was deleted.
+// It never changes a floating IP that is in no pool, and never moves one with another cluster's
+// label underlay.dev/cluster. It moves one from a server that is no Node of the cluster only if it
+// has the cluster's label. The label is written when a floating IP is assigned to a Node, so that
+// it can still be moved from the server after the Node was deleted.
 //
-// The list of floating IPs is one request (for 50 of them). Between a write whose fate is unknown
-// and the next write of the same floating IP there is a list.
+// A list takes one request per 50 floating IPs. After a write with an unknown outcome, the list
+// is read before the same floating IP is written again.
 type FloatingIPs struct {
 	client *Client
 	o      FloatingIPOptions
 
 	listing chan struct{} // held while listing
-	mu      sync.Mutex    // guards what follows
+	mu      sync.Mutex    // guards the fields below
 	known   []floatingIP
-	asked   time.Time // of the list; zero: there is none, or it is outdated
-	changes int       // that were made
+	asked   time.Time // when known was requested; zero: it is missing or outdated
+	changes int       // number of changes made
 	turns   map[int64]writer
 
-	// unassignsFirst: the API has refused to assign a floating IP that a server has. Its description
-	// says both that it does and that one moves at any time.
+	// unassignsFirst reports whether the API has refused to assign an assigned floating IP. Its
+	// description states both that it refuses, and that floating IPs can be moved at any time.
 	unassignsFirst atomic.Bool
 }
 
-// floatingIP is one as it was listed.
 type floatingIP struct {
 	id      int64
 	net     netip.Prefix // an IPv4 address, or an IPv6 /64
-	server  int64        // 0: none
+	server  int64        // 0: unassigned
 	home    string       // its home location, such as fsn1 (eu-central)
 	labels  map[string]string
 	blocked bool
 }
 
-// listFresh is how old the list may be when a floating IP is to be moved: the moves that follow
-// from the failure of one node share one.
+// listFresh is the maximum age of the list for a move; moves after a node failure share a list.
 const listFresh = 5 * time.Second
 
-// FloatingIPs returns what moves floating IPs. It asks nothing.
+// FloatingIPs returns the router of floating IPs. It sends no request.
 func (c *Client) FloatingIPs(o FloatingIPOptions) *FloatingIPs {
 	return &FloatingIPs{client: c, o: o, listing: make(chan struct{}, 1), turns: map[int64]writer{}}
 }
 
-// Routed returns which machine each address of the pools leads to, by its provider ID; empty:
-// none. An address that is missing is no floating IP of the project. It lists anew, and labels what
-// leads to Nodes and has no label yet.
+// Routed returns the provider ID of the machine to which each pool address is routed, or "",
+// without addresses that are no floating IPs of the project. It always lists, and labels
+// floating IPs that are assigned to Nodes.
 func (f *FloatingIPs) Routed(ctx context.Context) (map[netip.Addr]string, error) {
 	nodes, err := f.o.Nodes(ctx)
 	if err != nil {
@@ -101,10 +99,10 @@ func (f *FloatingIPs) Routed(ctx context.Context) (map[netip.Addr]string, error)
 	return routed, nil
 }
 
-// mostInNet is how many addresses of one floating IPv6 net are told of.
+// mostInNet limits the reported addresses of one floating IPv6 net.
 const mostInNet = 64
 
-// pooled are the addresses of the pools that a floating IP is.
+// pooled returns the pool addresses that the floating IP covers.
 func (ip floatingIP) pooled(ranges []addresses.Range) (within []netip.Addr) {
 	for _, r := range ranges {
 		first := r.First
@@ -118,7 +116,7 @@ func (ip floatingIP) pooled(ranges []addresses.Range) (within []netip.Addr) {
 	return within
 }
 
-// machine is the provider ID of the server that it leads to, be it a Node's or not.
+// machine returns the provider ID of the server that the floating IP is assigned to, or "".
 func (ip floatingIP) machine(nodes map[int64]string) string {
 	if id := nodes[ip.server]; id != "" || ip.server == 0 {
 		return id
@@ -126,7 +124,7 @@ func (ip floatingIP) machine(nodes map[int64]string) string {
 	return cloud.Machine{ID: ip.server}.ProviderID()
 }
 
-// stays is why a floating IP must not be moved, an error about the address; nil: it may.
+// stays returns why a floating IP must not be moved, or nil.
 func (f *FloatingIPs) stays(ip floatingIP, nodes map[int64]string) error {
 	owner, owned := ip.labels[lb.LabelCluster]
 	switch {
@@ -140,11 +138,11 @@ func (f *FloatingIPs) stays(ip floatingIP, nodes map[int64]string) error {
 	return aboutAddress("it is assigned to server %d, which is no Node of cluster %q: unassign it, or give it the label %s=%s to agree that it moves", ip.server, f.o.Cluster, lb.LabelCluster, f.o.Cluster)
 }
 
-// Route leads an address to a machine, and returns when that is done. It may be called for several
-// addresses at once. After an error, the caller tries again.
+// Route routes an address to a machine, and returns when that is done. It may be called
+// concurrently for several addresses. After an error, the caller retries.
 //
-// A planned move is urgent too: the node that the address leaves may be gone within seconds, or with
-// policy Local its pods.
+// A planned move is urgent too: the node that loses the address may be deleted within seconds,
+// and with policy Local, its pods.
 func (f *FloatingIPs) Route(ctx context.Context, address netip.Addr, to addresses.Destination) error {
 	if err := f.route(requests.WithPriority(ctx, requests.Urgent), address, to.ProviderID); err != nil {
 		return fmt.Errorf("floating IP %s: %w", address, err)
@@ -181,7 +179,7 @@ func (f *FloatingIPs) route(ctx context.Context, address netip.Addr, machine str
 	if hcloud.IsError(err, hcloud.ErrorCodeInvalidInput) {
 		return fmt.Errorf("%w; it leads to servers in the network zone of its home location alone, %s", err, ip.home)
 	}
-	// Nobody knows where it is before somebody has looked.
+	// The outcome is unknown until the next list.
 	f.outdate()
 	if now, lookErr := f.look(ctx, address); lookErr == nil && now.server == server {
 		return nil
@@ -189,13 +187,13 @@ func (f *FloatingIPs) route(ctx context.Context, address netip.Addr, machine str
 	return err
 }
 
-// aboutAddress is a refusal that no other node changes.
+// aboutAddress returns a refusal that applies to every node.
 func aboutAddress(format string, args ...any) error {
 	return &addresses.Unrouted{About: addresses.AboutAddress, Err: fmt.Errorf(format, args...)}
 }
 
-// Missing returns addresses of the pools that no floating IP of the project has, the first of each
-// range: a Service that gets one of them is not reached.
+// Missing returns pool addresses that no floating IP of the project has, the first of each
+// range: a Service that gets one of them is unreachable.
 func (f *FloatingIPs) Missing(ctx context.Context) (missing []netip.Addr, err error) {
 	found, err := f.list(ctx)
 	if err != nil {
@@ -209,14 +207,13 @@ func (f *FloatingIPs) Missing(ctx context.Context) (missing []netip.Addr, err er
 				break
 			}
 			if found[i].net.Contains(r.Last) {
-				break // all of it is one net
+				break // the whole range is in one net
 			}
 		}
 	}
 	return missing, nil
 }
 
-// look finds the floating IP that an address is of.
 func (f *FloatingIPs) look(ctx context.Context, address netip.Addr) (floatingIP, error) {
 	if !slices.ContainsFunc(f.o.Ranges, func(r addresses.Range) bool { return r.Contains(address) }) {
 		return floatingIP{}, aboutAddress("it is in no pool with floating IPs, and naming it there is the consent to move it")
@@ -232,7 +229,7 @@ func (f *FloatingIPs) look(ctx context.Context, address netip.Addr) (floatingIP,
 	return found[i], nil
 }
 
-// list returns the project's floating IPs as they were within listFresh, or as they are now.
+// list returns the project's floating IPs, at most listFresh old.
 func (f *FloatingIPs) list(ctx context.Context) ([]floatingIP, error) {
 	select {
 	case f.listing <- struct{}{}:
@@ -262,7 +259,7 @@ func (f *FloatingIPs) list(ctx context.Context) ([]floatingIP, error) {
 	defer f.mu.Unlock()
 	f.known, f.asked = known, asked
 	if f.changes != changes {
-		f.asked = time.Time{} // it may not show what was changed meanwhile
+		f.asked = time.Time{} // it may lack concurrent changes
 	}
 	return known, nil
 }
@@ -282,19 +279,18 @@ func convertFloatingIP(ip *hcloud.FloatingIP) floatingIP {
 	return out
 }
 
-// outdate lets the next look be a new one.
 func (f *FloatingIPs) outdate() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.asked = time.Time{}
 }
 
-// note takes in a change that was made, so that others in the same moment need no list.
+// note applies a change to the cached list, so that concurrent moves need no new list.
 func (f *FloatingIPs) note(id int64, change func(*floatingIP)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.changes++
-	f.known = slices.Clone(f.known) // others read it
+	f.known = slices.Clone(f.known) // callers of list read it
 	for i := range f.known {
 		if f.known[i].id == id {
 			change(&f.known[i])

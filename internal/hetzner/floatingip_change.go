@@ -14,11 +14,11 @@ import (
 	"github.com/underlay-ccm/underlay/lb"
 )
 
-// claim labels a floating IP as the cluster's own. If that fails, nothing is wrong but that it is
-// tried again at the next reading, so nobody is told: the request is counted.
+// claim labels a floating IP with the cluster's name. A failure is not returned, since the next
+// call of Routed retries it; the request is counted.
 //
-// The API replaces all labels at once, so they are read again just before: what somebody else
-// labeled since the list stays. It happens once for each floating IP.
+// The API replaces all labels at once, so they are read just before, to keep labels that other
+// clients have set since the list. It happens once for each floating IP.
 func (f *FloatingIPs) claim(ctx context.Context, ip floatingIP) {
 	if _, labeled := ip.labels[lb.LabelCluster]; labeled || f.o.Cluster == "" {
 		return
@@ -27,7 +27,7 @@ func (f *FloatingIPs) claim(ctx context.Context, ip floatingIP) {
 	err := retry(ctx, write, func(ctx context.Context) error {
 		now, _, err := f.client.api.FloatingIP.GetByID(ctx, ip.id)
 		if err != nil || now == nil || now.Server == nil || now.Server.ID != ip.server {
-			return err // it isn't there any more
+			return err // deleted or reassigned
 		}
 		labels = map[string]string{lb.LabelCluster: f.o.Cluster}
 		maps.Copy(labels, now.Labels)
@@ -40,7 +40,7 @@ func (f *FloatingIPs) claim(ctx context.Context, ip floatingIP) {
 	}
 }
 
-// move leads a floating IP to another server, or nowhere for 0.
+// move assigns a floating IP to another server, or unassigns it for 0.
 func (f *FloatingIPs) move(ctx context.Context, ip floatingIP, server int64) error {
 	if server == 0 {
 		return f.unassign(ctx, ip)
@@ -57,7 +57,7 @@ func (f *FloatingIPs) move(ctx context.Context, ip floatingIP, server int64) err
 	if err := f.unassign(ctx, ip); err != nil {
 		return err
 	}
-	// It leads nowhere now: this is not the moment to stop.
+	// The floating IP is unassigned now, so its assignment must not be canceled.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
 	return f.assign(ctx, ip.id, server)
@@ -78,8 +78,8 @@ func (f *FloatingIPs) assign(ctx context.Context, id, server int64) error {
 	return fmt.Errorf("assigning it to server %d: %w", server, err)
 }
 
-// aboutServer reports whether an assignment was refused, or failed, such that one to another server
-// may be done: not for a token that may not write, or an API that is away.
+// aboutServer reports whether another server may be accepted after an assignment was refused or
+// failed: not if the token may not write or the API is unavailable.
 func aboutServer(err error) bool {
 	return errors.As(err, new(hcloud.ActionError)) || hcloud.IsError(err,
 		hcloud.ErrorCodeInvalidInput, hcloud.ErrorCodeNotFound, hcloud.ErrorCodeConflict,
@@ -98,9 +98,9 @@ func (f *FloatingIPs) unassign(ctx context.Context, ip floatingIP) error {
 	return nil
 }
 
-// change sends a write and waits until its action is over. No source tells whether a server gets
-// several floating IPs at the same time; so the first try goes at once, and those that are refused
-// for what is under way go one after the other for each server.
+// change sends a write and waits for its action. It is not documented whether a server accepts
+// several floating IPs concurrently: the first attempt is sent at once, and changes that are
+// refused temporarily are serialized for each server.
 func (f *FloatingIPs) change(
 	ctx context.Context, server int64, send func(context.Context) (*hcloud.Action, error),
 ) error {

@@ -11,16 +11,15 @@ import (
 	"github.com/underlay-ccm/underlay/routes"
 )
 
-// Followed is the network of a name, also after it was deleted and created again: to the
-// API that is another network, and to the user that configured the name the same. Its
-// route table is read all the time, so the loss is noticed there. It is a routes.Table.
+// Followed is the network with a configured name, even after it was deleted and recreated, which
+// to the API is a different network. List detects the deletion, since it is called regularly.
+// Followed implements routes.Table.
 type Followed struct {
 	client   *Client
 	idOrName string
 	now      atomic.Pointer[followed]
 }
 
-// followed is a network with the servers' addresses in it.
 type followed struct {
 	*Network
 	servers *Servers
@@ -28,20 +27,20 @@ type followed struct {
 
 var _ routes.Table = (*Followed)(nil)
 
-// Follow begins with a network that was found by its ID or its name before.
+// Follow returns a Followed that starts with n, which was found by idOrName.
 func (c *Client) Follow(n *Network, idOrName string) *Followed {
 	f := &Followed{client: c, idOrName: idOrName}
 	f.now.Store(&followed{n, c.Servers(n.ID)})
 	return f
 }
 
-// Network is the network of this moment.
+// Network returns the current network.
 func (f *Followed) Network() *Network { return f.now.Load().Network }
 
-// Servers are the servers with their addresses in the network of each moment.
+// Servers returns the servers, at each call with their addresses in the current network.
 func (f *Followed) Servers() cloud.Servers { return followedServers{f} }
 
-// List implements routes.Table. If the network is gone, it looks for the network again.
+// List implements routes.Table. If the network was deleted, it looks the network up again.
 func (f *Followed) List(ctx context.Context) ([]routes.Route, error) {
 	found, err := f.Network().List(ctx)
 	if !errors.Is(err, ErrNoNetwork) {

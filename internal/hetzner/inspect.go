@@ -14,23 +14,20 @@ import (
 	"github.com/underlay-ccm/underlay/routes"
 )
 
-// The types and methods of this file are for people who look at the project: more
-// than the controllers need to know, always from the API itself, and nothing but
-// GET requests.
+// The types and methods of this file are for tools that inspect a project: they return more than
+// the controllers need, always read from the API, and send only GET requests.
 
-// NetworkDetails is a network and what is in it.
+// NetworkDetails describes a network and its contents.
 type NetworkDetails struct {
-	ID      int64
-	Name    string
-	IPRange netip.Prefix
-	Subnets []netip.Prefix
-	// DedicatedRanges are where dedicated servers have their addresses.
+	ID              int64
+	Name            string
+	IPRange         netip.Prefix
+	Subnets         []netip.Prefix
 	DedicatedRanges []netip.Prefix
-	// Coupling is that with a vSwitch.
-	Coupling routes.Coupling
-	// Routes are all that stand, whoever's, in the order of the API.
+	Coupling        routes.Coupling
+	// Routes are all routes, of any owner, in the API's order.
 	Routes []routes.Route
-	// Servers and LoadBalancers are how many are attached.
+	// Servers and LoadBalancers count the attached resources.
 	Servers, LoadBalancers int
 }
 
@@ -38,15 +35,14 @@ type NetworkDetails struct {
 type Action struct {
 	ID   int64
 	Kind string // server or load_balancer
-	// Command is the API's word, such as attach_to_network.
+	// Command is the API's name of the action, such as attach_to_network.
 	Command           string
 	Status            string    // running, success or error
 	Started, Finished time.Time // Finished is zero while it runs
 	Error             string    // empty unless Status is error
 }
 
-// InspectNetwork finds a network by its ID or its name. The error wraps
-// ErrNoNetwork if there is none.
+// InspectNetwork looks up a network by ID or name. The error wraps ErrNoNetwork if it is missing.
 func (c *Client) InspectNetwork(ctx context.Context, idOrName string) (NetworkDetails, error) {
 	found, err := c.findNetwork(ctx, idOrName)
 	if err != nil {
@@ -59,15 +55,15 @@ func (c *Client) InspectNetwork(ctx context.Context, idOrName string) (NetworkDe
 	}, nil
 }
 
-// ServerActions returns the newest changes of a server that the API remembers,
-// oldest first, and how many more there are. It is one request.
+// ServerActions returns the newest 50 actions of a server, oldest first, and how many are older.
+// It is one request.
 func (c *Client) ServerActions(ctx context.Context, id int64) (newest []Action, older int, err error) {
 	return actions(ctx, "server", id, func(ctx context.Context, o hcloud.ActionListOpts) ([]*hcloud.Action, *hcloud.Response, error) {
 		return c.api.Server.Action.ListFor(ctx, &hcloud.Server{ID: id}, o)
 	})
 }
 
-// LoadBalancerActions returns the same of a load balancer.
+// LoadBalancerActions is ServerActions for a load balancer.
 func (c *Client) LoadBalancerActions(ctx context.Context, id int64) (newest []Action, older int, err error) {
 	return actions(ctx, "load_balancer", id, func(ctx context.Context, o hcloud.ActionListOpts) ([]*hcloud.Action, *hcloud.Response, error) {
 		return c.api.LoadBalancer.Action.ListFor(ctx, &hcloud.LoadBalancer{ID: id}, o)
@@ -101,7 +97,6 @@ func actions(ctx context.Context, kind string, id int64, page actionPage) (newes
 	return newest, older, nil
 }
 
-// actionError is empty for an action that didn't fail.
 func actionError(a *hcloud.Action) string {
 	if a.Status != hcloud.ActionStatusError {
 		return ""

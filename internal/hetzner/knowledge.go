@@ -10,20 +10,19 @@ import (
 	"github.com/underlay-ccm/underlay/internal/cloud"
 )
 
-// knowledge is what the API said of servers: the newest whole list, and answers
-// about single servers that are newer. Only the whole list proves that a server
-// that isn't in it does not exist.
+// knowledge caches the newest whole list of servers, and newer responses about single servers.
+// Only the whole list proves that a server that isn't in it doesn't exist.
 type knowledge struct {
 	whole []cloud.Machine
 	asked time.Time // when the request for whole was sent; zero: never
 	alone map[one]answer
-	list  []cloud.Machine // whole with the answers in it; never changed in place
+	list  []cloud.Machine // whole with the newer responses; never modified in place
 
-	burst     int // answers about single servers in a row
+	burst     int // consecutive requests for single servers
 	lastAlone time.Time
 }
 
-// one is the server that a question is about.
+// one identifies the server of a question by its ID or its name.
 type one struct {
 	id   int64
 	name string
@@ -41,8 +40,7 @@ func aboutOne(q cloud.Question) one {
 	return one{name: q.Name}
 }
 
-// unanswered returns the questions that nothing known is new enough for, and how
-// new a whole list must be to answer them all.
+// unanswered returns the questions without a response that is new enough, and their latest Since.
 func (k *knowledge) unanswered(questions []cloud.Question) (open []cloud.Question, since time.Time) {
 	for _, q := range questions {
 		if k.asked.Before(q.Since) && k.alone[aboutOne(q)].asked.Before(q.Since) {
@@ -55,11 +53,11 @@ func (k *knowledge) unanswered(questions []cloud.Question) (open []cloud.Questio
 	return open, since
 }
 
-// aloneGap ends a burst of questions about single servers.
+// aloneGap ends a burst of requests for single servers.
 const aloneGap = 5 * time.Second
 
-// cheaperAlone reports whether so many more questions about single servers, with
-// those of the current burst, take fewer requests than the whole list.
+// cheaperAlone reports whether a burst with that many more requests for single servers takes
+// fewer requests than a whole list.
 func (k *knowledge) cheaperAlone(questions int, now time.Time) bool {
 	if now.Sub(k.lastAlone) > aloneGap {
 		k.burst = 0
@@ -68,8 +66,7 @@ func (k *knowledge) cheaperAlone(questions int, now time.Time) bool {
 	return k.burst+questions < pages
 }
 
-// listed takes in a whole list. Of the answers about single servers those stay
-// that are newer and agree with it.
+// listed stores a whole list, and keeps newer responses that don't contradict it.
 func (k *knowledge) listed(whole []cloud.Machine, asked time.Time) {
 	k.whole, k.asked, k.list, k.burst = whole, asked, whole, 0
 	newer := k.alone
@@ -81,9 +78,8 @@ func (k *knowledge) listed(whole []cloud.Machine, asked time.Time) {
 	}
 }
 
-// told takes in an answer about a single server and reports whether it agrees
-// with what the list says of other servers. One that doesn't is not taken in: only
-// a new list tells what became of those.
+// told stores a response about a single server, unless it contradicts the list's entries for other
+// servers. It reports whether it agrees; if not, only a new list shows the state of those servers.
 func (k *knowledge) told(q cloud.Question, found []cloud.Machine, asked time.Time) bool {
 	k.burst++
 	k.lastAlone = asked
@@ -111,8 +107,8 @@ func (k *knowledge) take(s one, a answer) bool {
 	return true
 }
 
-// contradicts reports whether a server can't be as the list says if that is what
-// was found: names and private addresses are unique.
+// contradicts reports whether the servers found for s contradict a listed server: names and
+// private addresses are unique.
 func contradicts(s one, found []cloud.Machine, listed cloud.Machine) bool {
 	for _, f := range found {
 		if f.ID == listed.ID {

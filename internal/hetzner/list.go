@@ -12,31 +12,29 @@ import (
 )
 
 const (
-	// pageSize is the most that the API puts on a page.
+	// pageSize is the API's maximum number of objects per page.
 	pageSize = 50
-	// mostPages bounds a list, so that one without end doesn't cost the project's budget. 50,000
-	// objects are far more than a project may have.
+	// mostPages bounds a list, so that an endless one doesn't use up the project's request
+	// budget. 50,000 objects are far more than a project may have.
 	mostPages = 1000
 )
 
-// byID is the order that list needs.
+// byID returns the sort order that list requires.
 func byID() []string { return []string{"id:asc"} }
 
 var (
-	// errCut means that a page held fewer objects than it must.
 	errCut = errors.New("a page of the list is incomplete")
-	// errPaging means that pages contradict each other: sending the requests again is no use.
+	// errPaging means that pages contradict each other; a retry doesn't help.
 	errPaging = errors.New("the API's pages contradict each other")
 )
 
 // lister reads one page of a list that is sorted by ID.
 type lister[T any] func(context.Context, hcloud.ListOpts) ([]T, *hcloud.Response, error)
 
-// list reads every page of a list and returns what is on them by ID, or an error: never a part. It
-// reads the last page first. A new object gets a higher ID than all others, so a creation only
-// appends to the list, and a deletion only moves objects toward pages that are still to be read.
-// Hence whatever is created and deleted meanwhile, an object that exists during the whole read is
-// in the result. what names the list in errors.
+// list reads every page of a list and returns the objects sorted by ID, never a part of them. It
+// reads the last page first: a new object gets the highest ID, so a creation only appends to the
+// list, and a deletion only moves objects to pages that are still to be read. The result
+// therefore has every object that exists during the whole read. what names the list in errors.
 func list[T any](
 	ctx context.Context, c *Client, what string, id func(T) int64, page lister[T],
 ) (found []T, err error) {
@@ -44,7 +42,7 @@ func list[T any](
 		var last int
 		p := pages[T]{id: id, read: page}
 		if found, last, err = p.all(ctx, c.lastPage(what)); err != nil {
-			last = 1 // the page to begin with may be what is wrong
+			last = 1 // the starting page may be the cause
 		}
 		c.endsAt(what, last)
 		return err
@@ -55,7 +53,7 @@ func list[T any](
 	return found, nil
 }
 
-// lastPage is the last page of a list when it was read last, or 1. It only saves requests.
+// lastPage returns the last page of a list when it was last read, or 1. It only saves requests.
 func (c *Client) lastPage(what string) int {
 	last, ok := c.lastPages.Load(what)
 	if !ok {
@@ -66,7 +64,7 @@ func (c *Client) lastPage(what string) int {
 
 func (c *Client) endsAt(what string, page int) {
 	if page == 1 {
-		c.lastPages.Delete(what) // most lists are short, and there is one for each Service
+		c.lastPages.Delete(what) // most lists are short, and each Service has its own
 		return
 	}
 	c.lastPages.Store(what, page)
@@ -77,8 +75,8 @@ type pages[T any] struct {
 	read lister[T]
 }
 
-// all reads the pages, beginning where the list ended last time; the answer tells where it ends
-// now. What is created later is not asked for.
+// all reads the pages, starting with the last page of the previous read, and returns the current
+// last page. It doesn't request objects created after that.
 func (p pages[T]) all(ctx context.Context, page int) (sorted []T, end int, err error) {
 	found, last, err := p.page(ctx, page)
 	if err == nil && last < page && len(found) == 0 {
@@ -99,8 +97,7 @@ func (p pages[T]) all(ctx context.Context, page int) (sorted []T, end int, err e
 	all := map[int64]T{}
 	for end = page; err == nil; found, _, err = p.page(ctx, page) {
 		if page < end && len(found) < pageSize {
-			// Either objects of this page were deleted just now, or the answer is
-			// not the whole page. The next read tells.
+			// Objects were deleted, or the page is incomplete: the next read distinguishes them.
 			return nil, 0, errCut
 		}
 		for _, object := range found {
@@ -115,7 +112,7 @@ func (p pages[T]) all(ctx context.Context, page int) (sorted []T, end int, err e
 
 func (p pages[T]) compare(a, b T) int { return cmp.Compare(p.id(a), p.id(b)) }
 
-// page reads one page, and tells which page is the last, or a later one than this.
+// page reads one page, and returns the number of the last page, or of a later page than this.
 func (p pages[T]) page(ctx context.Context, page int) (found []T, last int, err error) {
 	found, resp, err := p.read(ctx, hcloud.ListOpts{Page: page, PerPage: pageSize})
 	if err != nil {
@@ -123,12 +120,12 @@ func (p pages[T]) page(ctx context.Context, page int) (found []T, last int, err 
 	}
 	at := resp.Meta.Pagination
 	switch {
-	case at == nil: // every list has it: an answer such as {} is none without anything in it
+	case at == nil: // every list has it: a response such as {} is not an empty list
 		return nil, 0, errors.New("the answer is no list")
 	case at.NextPage != 0 && at.NextPage <= page:
 		return nil, 0, fmt.Errorf("%w: after page %d comes page %d", errPaging, page, at.NextPage)
 	case at.NextPage != 0 && len(found) < pageSize,
-		// The API may leave out the numbers that describe the whole list.
+		// The API may omit the numbers that describe the whole list.
 		at.TotalEntries > 0 && len(found) != min(pageSize, max(0, at.TotalEntries-(page-1)*pageSize)):
 		return nil, 0, errCut
 	}

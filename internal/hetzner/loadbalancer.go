@@ -13,17 +13,16 @@ import (
 
 var _ lb.Backend = (*LoadBalancers)(nil)
 
-// LoadBalancers are the project's load balancers, found by their labels.
+// LoadBalancers reads and changes the project's load balancers, which it finds by their labels.
 type LoadBalancers struct {
 	client *Client
 }
 
-// LoadBalancers returns the project's load balancers. What is attached to a
-// network goes through that network's one writer.
+// LoadBalancers returns the project's load balancers.
 func (c *Client) LoadBalancers() *LoadBalancers { return &LoadBalancers{client: c} }
 
-// Observe finds the owner's load balancer by its labels, in one request; the zero State when there
-// is none. More than one is an error that wraps lb.ErrAmbiguous.
+// Observe finds the owner's load balancer by its labels, in one request. It returns the zero
+// State if there is none, and an error that wraps lb.ErrAmbiguous if there is more than one.
 func (l *LoadBalancers) Observe(ctx context.Context, owner lb.Owner) (lb.State, error) {
 	found, err := l.list(ctx, owner.Selector())
 	switch {
@@ -50,7 +49,7 @@ func (l *LoadBalancers) List(ctx context.Context, cluster string) ([]lb.State, e
 // Candidates implements lb.Backend, in two requests, or one without a name.
 func (l *LoadBalancers) Candidates(ctx context.Context, owner lb.Owner, name string) ([]lb.State, error) {
 	var found []lb.State
-	if name != "" { // the API takes an empty name for any
+	if name != "" { // the API ignores an empty name
 		var err error
 		if found, err = l.find(ctx, hcloud.LoadBalancerListOpts{Name: name}); err != nil {
 			return nil, err
@@ -68,7 +67,7 @@ func (l *LoadBalancers) Candidates(ctx context.Context, owner lb.Owner, name str
 	return found, nil
 }
 
-// All returns all load balancers of the project, whoever's, by ID.
+// All returns all load balancers of the project, of any owner, sorted by ID.
 func (l *LoadBalancers) All(ctx context.Context) ([]lb.State, error) {
 	return l.find(ctx, hcloud.LoadBalancerListOpts{})
 }
@@ -97,7 +96,7 @@ func (l *LoadBalancers) find(ctx context.Context, opts hcloud.LoadBalancerListOp
 // Apply implements lb.Backend.
 func (l *LoadBalancers) Apply(ctx context.Context, have lb.State, op lb.Op) error {
 	if _, last := op.(lb.Delete); last {
-		ctx = requests.WithPriority(ctx, requests.Normal) // nobody's traffic waits for the end of a Service
+		ctx = requests.WithPriority(ctx, requests.Normal) // no traffic waits for a deletion
 	}
 	ctx = requests.WithPriority(ctx, requests.Urgent)
 	switch op := op.(type) {
@@ -120,18 +119,16 @@ func (l *LoadBalancers) Apply(ctx context.Context, have lb.State, op lb.Op) erro
 	return l.exclusive(ctx, locks(op, have), do)
 }
 
-// mostRefused is how many changes of targets in a row may be refused for now: each is repeated for
-// a while, and a load balancer that somebody else changes, or a spent budget, refuses all others
-// too.
+// mostRefused limits the consecutive changes of targets that are refused temporarily, each after
+// retries: another client's change or a spent budget would refuse the remaining ones too.
 const mostRefused = 2
 
-// ApplyTargets implements lb.Backend, in one request for each op and one for each 25 of their
-// actions.
+// ApplyTargets implements lb.Backend, in one request per op and one per 25 of their actions.
 func (l *LoadBalancers) ApplyTargets(ctx context.Context, have lb.State, ops []lb.Op) []error {
 	ctx = requests.WithPriority(ctx, requests.Urgent)
 	errs := make([]error, len(ops))
 	run := series{waiter: l.client.actions}
-	sent := make(map[int]int, len(ops)) // places in the series
+	sent := make(map[int]int, len(ops)) // indices in the series by index in ops
 	refused := 0
 	for i, op := range ops {
 		if refused == mostRefused {
@@ -160,7 +157,7 @@ func (l *LoadBalancers) ApplyTargets(ctx context.Context, have lb.State, ops []l
 	return errs
 }
 
-// exclusive runs a change through the writer of a network, if there is one.
+// exclusive serializes do with other changes of the network; network 0 means that there is none.
 func (l *LoadBalancers) exclusive(ctx context.Context, network int64, do func(context.Context) error) error {
 	if network == 0 {
 		return do(ctx)
@@ -168,7 +165,7 @@ func (l *LoadBalancers) exclusive(ctx context.Context, network int64, do func(co
 	return l.client.writerOf(network).run(ctx, do)
 }
 
-// locks is the network of which an op changes what is attached to it; 0 for none.
+// locks returns the network that op attaches to or detaches from, or 0.
 func locks(op lb.Op, have lb.State) int64 {
 	switch op := op.(type) {
 	case lb.AttachNetwork:
@@ -181,9 +178,8 @@ func locks(op lb.Op, have lb.State) int64 {
 	return 0
 }
 
-// create makes a load balancer with everything in it. Names are unique in a
-// project, so a creation that got through without our knowing shows as a name
-// that is taken: then our labels are looked for.
+// create detects an earlier creation with a lost response: names are unique in a project, so the
+// name is taken, and a load balancer has the owner's labels.
 func (l *LoadBalancers) create(ctx context.Context, spec lb.Spec) error {
 	if err := unresolved(spec); err != nil {
 		return err
@@ -205,12 +201,10 @@ func (l *LoadBalancers) create(ctx context.Context, spec lb.Spec) error {
 	return l.refusal(lb.Create{Spec: spec}, spec.Name, err)
 }
 
-// send is one request and the wait for its action.
 func (l *LoadBalancers) send(ctx context.Context, have lb.State, op lb.Op) error {
 	return l.change(ctx, func(ctx context.Context) (*hcloud.Action, error) { return l.request(ctx, have, op) })
 }
 
-// request is the one request of an op.
 func (l *LoadBalancers) request(ctx context.Context, have lb.State, op lb.Op) (action *hcloud.Action, err error) {
 	api, ref := &l.client.api.LoadBalancer, &hcloud.LoadBalancer{ID: have.ID}
 	switch op := op.(type) {
@@ -280,7 +274,7 @@ func (l *LoadBalancers) removeTarget(ctx context.Context, ref *hcloud.LoadBalanc
 	return action, err
 }
 
-// change sends a write until it is accepted and waits until it is done.
+// change sends a write until it is accepted, and waits for its action.
 func (l *LoadBalancers) change(ctx context.Context, send func(context.Context) (*hcloud.Action, error)) error {
 	var action *hcloud.Action
 	err := retry(ctx, write, func(ctx context.Context) error {

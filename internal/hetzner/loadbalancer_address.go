@@ -15,10 +15,9 @@ import (
 	"github.com/underlay-ccm/underlay/lb"
 )
 
-// A target of type server can name one of the server's addresses (`server.ip`), which hcloud-go
-// v2.52.0 neither sends nor reads. This file has what it lacks.
+// A target of type server can have one of the server's addresses (`server.ip`), which hcloud-go
+// v2.52.0 neither sends nor reads. This file adds it.
 
-// addressTarget is a target as the API takes it.
 type addressTarget struct {
 	Type   hcloud.LoadBalancerTargetType `json:"type"`
 	Server addressedServer               `json:"server"`
@@ -29,7 +28,7 @@ type addressedServer struct {
 	IP string `json:"ip"`
 }
 
-// changePod adds or removes a server's address as a target.
+// changePod sends an action, add_target or remove_target, for an address of a server.
 func (l *LoadBalancers) changePod(ctx context.Context, balancer int64, action string, t lb.Target) (*hcloud.Action, error) {
 	body, err := json.Marshal(addressTarget{
 		Type: hcloud.LoadBalancerTargetTypeServer, Server: addressedServer{ID: t.Server, IP: t.Address.String()},
@@ -50,7 +49,6 @@ func (l *LoadBalancers) changePod(ctx context.Context, balancer int64, action st
 	return hcloud.ActionFromSchema(answer.Action), nil
 }
 
-// page reads one page of load balancers.
 func (l *LoadBalancers) page(
 	ctx context.Context, opts hcloud.LoadBalancerListOpts,
 ) (states []lb.State, answer *hcloud.Response, err error) {
@@ -68,8 +66,8 @@ func (l *LoadBalancers) page(
 	return states, answer, nil
 }
 
-// readAddresses reads from a list of load balancers the address of each target of type server, by
-// the load balancer's ID and in the targets' order. hcloud-go keeps the answer's text for others.
+// readAddresses reads the address of each target of type server from a list of load balancers, by
+// the load balancer's ID and in the targets' order. hcloud-go keeps the response body readable.
 func readAddresses(list io.Reader) (map[int64][]string, error) {
 	var body struct {
 		LoadBalancers []struct {
@@ -91,8 +89,8 @@ func readAddresses(list io.Reader) (map[int64][]string, error) {
 	return addresses, nil
 }
 
-// podTarget is a server's target that is reached at this address. The API shows an address of each
-// server, usually its primary IPv4, which stands for the server as a whole.
+// podTarget returns false unless the address is IPv6, a pod's: the API reports an address for
+// every server, usually its primary IPv4, which stands for the server itself.
 func podTarget(server int64, address string) (lb.Target, bool) {
 	ip, err := netip.ParseAddr(address)
 	return lb.Target{Server: server, Address: ip}, err == nil && ip.Is6() && !ip.Is4In6()

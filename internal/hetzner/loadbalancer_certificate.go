@@ -47,8 +47,8 @@ func certificate(c *hcloud.Certificate) lb.Certificate {
 	return out
 }
 
-// createCertificate finds out by itself whether an earlier creation got
-// through: names are unique in a project.
+// createCertificate detects an earlier creation with a lost response: names are unique in a
+// project.
 func (l *LoadBalancers) createCertificate(ctx context.Context, op lb.CreateCertificate) error {
 	want := op.Certificate
 	err := l.change(ctx, func(ctx context.Context) (*hcloud.Action, error) {
@@ -68,8 +68,7 @@ func (l *LoadBalancers) createCertificate(ctx context.Context, op lb.CreateCerti
 	return l.refusal(op, want.Name, err)
 }
 
-// retryCertificate waits for the outcome; that the authority said no once more
-// is seen by the next look.
+// retryCertificate waits for the action. The next read shows whether the authority refused again.
 func (l *LoadBalancers) retryCertificate(ctx context.Context, op lb.RetryCertificate) error {
 	err := l.change(ctx, func(ctx context.Context) (*hcloud.Action, error) {
 		action, _, err := l.client.api.Certificate.RetryIssuance(ctx, &hcloud.Certificate{ID: op.ID})
@@ -78,7 +77,7 @@ func (l *LoadBalancers) retryCertificate(ctx context.Context, op lb.RetryCertifi
 	return l.refusal(op, op.Name, err)
 }
 
-// deleteCertificate is done at once: there is no action for it.
+// deleteCertificate doesn't wait: the API deletes certificates without an action.
 func (l *LoadBalancers) deleteCertificate(ctx context.Context, op lb.DeleteCertificate) error {
 	err := l.change(ctx, func(ctx context.Context) (*hcloud.Action, error) {
 		_, err := l.client.api.Certificate.Delete(ctx, &hcloud.Certificate{ID: op.ID})

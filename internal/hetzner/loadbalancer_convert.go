@@ -13,8 +13,7 @@ import (
 	"github.com/underlay-ccm/underlay/lb"
 )
 
-// balancerState is a load balancer in lb's words. Addresses are those of its targets, see
-// readAddresses.
+// balancerState converts a load balancer; addresses are those of its targets, see readAddresses.
 func balancerState(b *hcloud.LoadBalancer, addresses []string) lb.State {
 	s := lb.State{
 		ID: b.ID, Name: b.Name, Labels: b.Labels, Created: b.Created, Algorithm: lb.Algorithm(b.Algorithm.Type),
@@ -28,7 +27,7 @@ func balancerState(b *hcloud.LoadBalancer, addresses []string) lb.State {
 	if b.Location != nil {
 		s.Location, s.NetworkZone = b.Location.Name, string(b.Location.NetworkZone)
 	}
-	// A load balancer is in one network at most.
+	// A load balancer is attached to at most one network.
 	if len(b.PrivateNet) > 0 && b.PrivateNet[0].Network != nil {
 		s.Network, s.PrivateIP = b.PrivateNet[0].Network.ID, ipnet.Addr(b.PrivateNet[0].IP)
 	}
@@ -45,7 +44,8 @@ func balancerState(b *hcloud.LoadBalancer, addresses []string) lb.State {
 			target = pod
 		}
 		if !ok {
-			s.OtherTargets += max(1, len(found.Targets)) // a selector takes room for each server it finds
+			// A label selector counts once for each server that it matches.
+			s.OtherTargets += max(1, len(found.Targets))
 			continue
 		}
 		s.Targets = append(s.Targets, target)
@@ -55,7 +55,7 @@ func balancerState(b *hcloud.LoadBalancer, addresses []string) lb.State {
 	return s
 }
 
-// targetOf is a target in lb's words, and false for a label selector.
+// targetOf returns false for targets without a model in lb, such as label selectors.
 func targetOf(t hcloud.LoadBalancerTarget) (lb.Target, bool) {
 	switch {
 	case t.Type == hcloud.LoadBalancerTargetTypeServer && t.Server != nil && t.Server.Server != nil:
@@ -67,7 +67,6 @@ func targetOf(t hcloud.LoadBalancerTarget) (lb.Target, bool) {
 	return lb.Target{}, false
 }
 
-// addResults adds the results of the listeners' health checks of one target.
 func addResults(s *lb.State, target lb.Target, status []hcloud.LoadBalancerTargetHealthStatus) {
 	for _, result := range status {
 		verdict := lb.Unknown
@@ -88,7 +87,6 @@ func addResults(s *lb.State, target lb.Target, status []hcloud.LoadBalancerTarge
 	}
 }
 
-// put sets a value and makes the maps that are missing.
 func put[V any](all *map[int]map[lb.Target]V, port int, target lb.Target, value V) {
 	if *all == nil {
 		*all = make(map[int]map[lb.Target]V)
@@ -119,7 +117,7 @@ func healthCheck(c hcloud.LoadBalancerServiceHealthCheck) lb.HealthCheck {
 	check := lb.HealthCheck{
 		Protocol: string(c.Protocol), Port: c.Port, Interval: c.Interval, Timeout: c.Timeout, Retries: c.Retries,
 	}
-	// What a TCP check says about HTTP has no effect.
+	// The HTTP settings of a TCP check have no effect.
 	if c.Protocol != hcloud.LoadBalancerServiceProtocolTCP && c.HTTP != nil {
 		check.Path, check.StatusCodes = c.HTTP.Path, strings.Join(c.HTTP.StatusCodes, ",")
 		check.Domain, check.Response, check.TLS = c.HTTP.Domain, c.HTTP.Response, c.HTTP.TLS
@@ -156,14 +154,14 @@ func createOpts(spec lb.Spec) hcloud.LoadBalancerCreateOpts {
 		opts.Services = append(opts.Services, service)
 	}
 	for _, t := range spec.Targets {
-		if !t.Pod() { // hcloud-go has no room for its address
+		if !t.Pod() { // hcloud-go can't send its address
 			opts.Targets = append(opts.Targets, createTarget(t))
 		}
 	}
 	return opts
 }
 
-// createTarget leaves out how an address is reached: the API takes that for servers only.
+// createTarget omits UsePrivateIP for addresses, since the API accepts it for servers only.
 func createTarget(t lb.Target) hcloud.LoadBalancerCreateOptsTarget {
 	if t.Address.IsValid() {
 		return hcloud.LoadBalancerCreateOptsTarget{
@@ -177,8 +175,7 @@ func createTarget(t lb.Target) hcloud.LoadBalancerCreateOptsTarget {
 	}
 }
 
-// addServiceOpts leaves out what no Spec sets, and the domain where there is none: the API's
-// defaults are empty.
+// addServiceOpts omits options that no Spec sets, and an empty domain, the API's default.
 func addServiceOpts(l lb.Listener) hcloud.LoadBalancerAddServiceOpts {
 	opts := hcloud.LoadBalancerAddServiceOpts{
 		Protocol: hcloud.LoadBalancerServiceProtocol(l.Protocol), Proxyprotocol: hcloud.Ptr(l.ProxyProtocol),
@@ -205,7 +202,7 @@ func addServiceOpts(l lb.Listener) hcloud.LoadBalancerAddServiceOpts {
 	return opts
 }
 
-// certificateRefs is empty and not nil without certificates: an update leaves alone what is nil.
+// certificateRefs returns an empty, non-nil slice without certificates: an update ignores nil.
 func certificateRefs(ids string) []*hcloud.Certificate {
 	refs := []*hcloud.Certificate{}
 	for text := range strings.SplitSeq(ids, ",") {
@@ -227,7 +224,7 @@ func attachOpts(op lb.AttachNetwork) hcloud.LoadBalancerAttachToNetworkOpts {
 	return opts
 }
 
-// pointerName is null for the cloud's default.
+// pointerName returns nil, the cloud's default, for an empty name.
 func pointerName(name string) *string {
 	if name == "" {
 		return nil
@@ -235,7 +232,7 @@ func pointerName(name string) *string {
 	return &name
 }
 
-// updateServiceOpts says everything: what an update leaves out stays as it is.
+// updateServiceOpts sets every option, since an update keeps omitted ones.
 func updateServiceOpts(l lb.Listener) hcloud.LoadBalancerUpdateServiceOpts {
 	add := addServiceOpts(l)
 	check := (*hcloud.LoadBalancerUpdateServiceOptsHealthCheckHTTP)(add.HealthCheck.HTTP)

@@ -12,7 +12,7 @@ import (
 	"github.com/underlay-ccm/underlay/lb"
 )
 
-// alreadyDone reports whether an error means that somebody else has done the op.
+// alreadyDone reports whether an error means that another client has made the change.
 func alreadyDone(op lb.Op, err error) bool {
 	switch op.(type) {
 	case lb.Delete, lb.DeleteCertificate, lb.DeleteListener, lb.RemoveTarget, lb.DetachNetwork:
@@ -23,12 +23,12 @@ func alreadyDone(op lb.Op, err error) bool {
 	return false
 }
 
-// errStillThere: the API denied that something exists, and has it.
+// errStillThere means that the API replied not_found for an object that exists.
 var errStillThere = errors.New("the API says that it isn't there, but it is")
 
-// confirm looks for what the API says is deleted, as nobody looks again for what a Service leaves
-// behind. If it is, that is lb.ErrGone. Everything else is seen by the next read anyway, but for a
-// pod: it may be the server that is defined, at another address.
+// confirm verifies that a change is done as the API reports. Deletions are not verified otherwise:
+// the error wraps lb.ErrGone if the resource is deleted. target_already_defined for a pod may be
+// about the same server at another address. Every other change is verified by the next read.
 func (l *LoadBalancers) confirm(ctx context.Context, have lb.State, op lb.Op) error {
 	var exists func(context.Context) (bool, *hcloud.Response, error)
 	switch op := op.(type) {
@@ -61,7 +61,6 @@ func (l *LoadBalancers) confirm(ctx context.Context, have lb.State, op lb.Op) er
 	return fmt.Errorf("%s: %w", op, err)
 }
 
-// confirmPod looks whether a pod is a target that the API says is defined.
 func (l *LoadBalancers) confirmPod(ctx context.Context, have lb.State, pod lb.Target) error {
 	found, err := l.find(ctx, hcloud.LoadBalancerListOpts{Name: have.Name})
 	if err != nil {
@@ -79,8 +78,8 @@ func (l *LoadBalancers) confirmPod(ctx context.Context, have lb.State, pod lb.Ta
 	return nil
 }
 
-// targetCodes are the refusals that concern a target. Some have two names: the
-// description's, and the one that older versions of the API answered.
+// targetCodes are the error codes that concern a target. Some errors have two codes: the
+// documented one and that of older versions of the API.
 var targetCodes = []hcloud.ErrorCode{
 	hcloud.ErrorCodeTargetAlreadyDefined, hcloud.ErrorCodeServerNotAttachedToNetwork, hcloud.ErrorCodeMissingIPv4,
 	hcloud.ErrorCodeIPNotOwned, hcloud.ErrorCodeCloudResourceIPNotAllowed,
@@ -88,9 +87,9 @@ var targetCodes = []hcloud.ErrorCode{
 	"ip_not_assigned_to_server", "ip_not_in_vswitch_subnet", "network_has_no_vswitch_subnet",
 }
 
-// refusal turns what the API said no to into lb's errors, and leaves what may
-// pass as it is. Its texts are the same for the same cause, so that a user is
-// told once: the API's own error prints a different correlation ID each time.
+// refusal converts permanent refusals of the API to lb's errors, and keeps temporary ones. The
+// same cause has the same text, so that it is reported once: the API's own errors contain a
+// different correlation ID each time.
 func (l *LoadBalancers) refusal(op lb.Op, name string, err error) error {
 	if err == nil {
 		return nil
@@ -104,8 +103,8 @@ func (l *LoadBalancers) refusal(op lb.Op, name string, err error) error {
 		return fmt.Errorf("%s %q: %w", subject(op), name, err)
 	}
 	switch said.Code {
-	case hcloud.ErrorCodeForbidden, // the token, which is nobody's Service
-		hcloud.ErrorCodeResourceInUse: // it will not be when the listener is gone
+	case hcloud.ErrorCodeForbidden, // caused by the token, not by the Service
+		hcloud.ErrorCodeResourceInUse: // only until the listener is deleted
 		return fmt.Errorf("%s %q: %w", subject(op), name, err)
 	case hcloud.ErrorCodeUniquenessError:
 		if rename, ok := op.(lb.Rename); ok {
@@ -115,8 +114,8 @@ func (l *LoadBalancers) refusal(op lb.Op, name string, err error) error {
 	case hcloud.ErrorCodeProtected:
 		return fmt.Errorf("%s %q %w", subject(op), name, lb.ErrProtected)
 	case hcloud.ErrorCodeNotFound:
-		// The load balancer, or a part of it, was there a moment ago: the next look will see what
-		// is left. A creation and a new target name things that may never have been there.
+		// The load balancer or a part of it was just deleted: the next read shows the current
+		// state. A creation and a new target refer to objects that may never have existed.
 		switch op.(type) {
 		case lb.Create, lb.AddTarget:
 		default:
@@ -133,7 +132,6 @@ func (l *LoadBalancers) refusal(op lb.Op, name string, err error) error {
 	}
 }
 
-// remedies are what to do about refusals whose messages leave that open.
 func remedies() map[hcloud.ErrorCode]string {
 	const only = "only addresses of dedicated servers of the project's owner, and addresses in the network's vSwitch subnets, can be targets: "
 	const elsewhere = "something else has got the primary IP: free it, or name another one"
@@ -154,10 +152,8 @@ func remedies() map[hcloud.ErrorCode]string {
 	}
 }
 
-// excludeLabel keeps a Node away from load balancers, in Kubernetes.
 const excludeLabel = "node.kubernetes.io/exclude-from-external-load-balancers"
 
-// subject is what an op changes.
 func subject(op lb.Op) string {
 	switch op.(type) {
 	case lb.CreateCertificate, lb.RetryCertificate, lb.DeleteCertificate:
@@ -166,9 +162,8 @@ func subject(op lb.Op) string {
 	return "load balancer"
 }
 
-// aboutTarget reports whether the op would succeed without a target. In a creation
-// an unknown server is not_found, which could be other things as well; trying
-// without targets finds out.
+// aboutTarget reports whether the op would succeed without a target. In a creation, not_found
+// can mean an unknown server or something else, which a retry without targets determines.
 func aboutTarget(op lb.Op, code hcloud.ErrorCode) bool {
 	switch op := op.(type) {
 	case lb.AddTarget:
@@ -179,7 +174,6 @@ func aboutTarget(op lb.Op, code hcloud.ErrorCode) bool {
 	return false
 }
 
-// explained is the API's message with the fields that it complains about.
 func explained(said hcloud.Error) string {
 	text := said.Message
 	if details, ok := said.Details.(hcloud.ErrorDetailsInvalidInput); ok {

@@ -12,9 +12,8 @@ import (
 	"github.com/underlay-ccm/underlay/lb"
 )
 
-// PrimaryIPs implements lb.Backend. One is one request. Several are one request too where the
-// project has no more than a page of primary IPs, and else one more for each that is not on the
-// first: there can be thousands, those of servers.
+// PrimaryIPs implements lb.Backend. One name takes one request. Several take one for the first page
+// of the list, and one for each name on a later page: there can be thousands, those of servers.
 func (l *LoadBalancers) PrimaryIPs(ctx context.Context, named []string) ([]lb.PrimaryIP, error) {
 	var found []lb.PrimaryIP
 	missing := named
@@ -46,7 +45,6 @@ func (l *LoadBalancers) PrimaryIPs(ctx context.Context, named []string) ([]lb.Pr
 	return found, nil
 }
 
-// primaryIP looks for one, in one request.
 func (l *LoadBalancers) primaryIP(ctx context.Context, named string) (lb.PrimaryIP, bool, error) {
 	id, isID := lb.ReferenceID(named)
 	if !isID {
@@ -63,7 +61,6 @@ func (l *LoadBalancers) primaryIP(ctx context.Context, named string) (lb.Primary
 	return primaryIP(found), true, nil
 }
 
-// primaryIPPage is the beginning of a list.
 type primaryIPPage struct {
 	found []lb.PrimaryIP
 	more  bool
@@ -111,7 +108,7 @@ func primaryIP(ip *hcloud.PrimaryIP) lb.PrimaryIP {
 	return out
 }
 
-// publicNetOpts are the primary IPs of a creation; nil lets the cloud make both.
+// publicNetOpts returns the primary IPs of a creation; for nil, the cloud creates both.
 func publicNetOpts(spec lb.Spec) *hcloud.LoadBalancerCreateOptsPublicNet {
 	ref := func(r lb.PrimaryIPRef) *hcloud.PrimaryIP {
 		if r.ID == 0 {
@@ -126,8 +123,8 @@ func publicNetOpts(spec lb.Spec) *hcloud.LoadBalancerCreateOptsPublicNet {
 	return opts
 }
 
-// unresolved refuses a creation whose primary IPs nobody has looked for: it would have other
-// addresses for good.
+// unresolved rejects a creation with a primary IP that has not been looked up: the load balancer
+// would permanently have other addresses.
 func unresolved(spec lb.Spec) error {
 	for _, r := range []lb.PrimaryIPRef{spec.PrimaryIPv4, spec.PrimaryIPv6} {
 		if r.Named != "" && r.ID == 0 {

@@ -15,29 +15,28 @@ import (
 	"github.com/underlay-ccm/underlay/routes"
 )
 
-// ErrNoNetwork: no network has the configured ID or name.
+// ErrNoNetwork means that no network has the configured ID or name.
 var ErrNoNetwork = errors.New("no such network")
 
-// Network is one private network. All that changes it, or attaches something to
-// it, goes through its one writer, because it takes one change at a time.
+// Network is one private network. The API accepts one change of a network at a time, so its
+// writer serializes all changes of the network and of its attachments.
 type Network struct {
 	ID   int64
 	Name string
-	// IPRange, Subnets and Coupling are as they were when the network was looked up.
+	// IPRange, Subnets and Coupling are from the lookup.
 	IPRange  netip.Prefix
 	Subnets  []netip.Prefix
 	Coupling routes.Coupling
 
 	client *Client
 	writer writer
-	// dedicated and vSwitches are kept by whoever looks at the network; asked is when
-	// that was last.
+	// Each read updates dedicated and vSwitches; asked is when the last read began.
 	dedicated atomic.Pointer[[]netip.Prefix]
 	vSwitches atomic.Pointer[map[netip.Prefix]int64]
 	asked     atomic.Pointer[time.Time]
 }
 
-// Network looks up a network by its ID or its name.
+// Network looks up a network by its ID or name.
 func (c *Client) Network(ctx context.Context, idOrName string) (*Network, error) {
 	found, err := c.findNetwork(ctx, idOrName)
 	if err != nil {
@@ -77,7 +76,6 @@ func (c *Client) network(found *hcloud.Network) *Network {
 	return n
 }
 
-// look reads the network.
 func (n *Network) look(ctx context.Context) (*hcloud.Network, error) {
 	asks := time.Now()
 	n.asked.Store(&asks)
@@ -90,18 +88,18 @@ func (n *Network) look(ctx context.Context) (*hcloud.Network, error) {
 	if found == nil {
 		return nil, fmt.Errorf("network %d: %w", n.ID, ErrNoNetwork)
 	}
-	if !ipnet.Prefix(found.IPRange).IsValid() { // without it, an answer may lack the routes too
+	if !ipnet.Prefix(found.IPRange).IsValid() { // without it, the routes may be missing too
 		return nil, fmt.Errorf("getting network %d: the answer is incomplete", n.ID)
 	}
 	n.keep(found)
 	return found, nil
 }
 
-// rangesPeriod is how often the network is looked at for its subnets alone.
+// rangesPeriod is how often the network is read for its subnets alone.
 const rangesPeriod = 5 * time.Minute
 
-// RefreshDedicatedRanges looks at the network for its subnets, unless somebody did within the last
-// 5 minutes, as List does where there are routes to look at.
+// RefreshDedicatedRanges reads the network for its subnets, unless another read, such as List's,
+// began within the last 5 minutes.
 func (n *Network) RefreshDedicatedRanges(ctx context.Context) error {
 	if time.Since(*n.asked.Load()) < rangesPeriod {
 		return nil
@@ -110,15 +108,13 @@ func (n *Network) RefreshDedicatedRanges(ctx context.Context) error {
 	return err
 }
 
-// DedicatedRanges are where dedicated servers have their addresses in the network, as it was when
-// it was looked at last: its subnets of type vswitch, or while there is none, its own range.
+// DedicatedRanges returns the ranges of the dedicated servers' addresses as of the last read:
+// the subnets of type vswitch, or if there is none, the network's own range.
 func (n *Network) DedicatedRanges() []netip.Prefix { return *n.dedicated.Load() }
 
-// VSwitch is the ID of the vSwitch that a subnet was coupled with when the network was looked at
-// last; 0: with none.
+// VSwitch returns the ID of the vSwitch that was coupled with the subnet at the last read, or 0.
 func (n *Network) VSwitch(subnet netip.Prefix) int64 { return (*n.vSwitches.Load())[subnet] }
 
-// keep remembers what the network is to dedicated servers.
 func (n *Network) keep(found *hcloud.Network) {
 	n.dedicated.Store(dedicatedRanges(found))
 	vSwitches := map[netip.Prefix]int64{}
@@ -143,14 +139,14 @@ func dedicatedRanges(n *hcloud.Network) *[]netip.Prefix {
 	return &ranges
 }
 
-// Reserved are the addresses that nothing else in this network may have.
+// Reserved calls the function Reserved for this network.
 func (n *Network) Reserved(vSwitch netip.Prefix) []netip.Prefix {
 	return Reserved(n.IPRange, n.Subnets, vSwitch)
 }
 
-// Reserved are the addresses that nothing else in a network may have: the subnets, which servers
-// are attached to, the network's gateway, and every server's own one. In the subnet vSwitch, where
-// dedicated servers and their pods are, it is the gateway alone; the zero Prefix: there is none.
+// Reserved returns the prefixes of a network that nothing else may use: its subnets, its gateway,
+// and the default gateway of all servers. Of the subnet vSwitch, with dedicated servers and their
+// pods, only the gateway is reserved; the zero Prefix means that there is no such subnet.
 func Reserved(network netip.Prefix, subnets []netip.Prefix, vSwitch netip.Prefix) []netip.Prefix {
 	gatewayOf := func(p netip.Prefix) netip.Addr { return p.Masked().Addr().Next() }
 	alone := func(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }
@@ -162,7 +158,7 @@ func Reserved(network netip.Prefix, subnets []netip.Prefix, vSwitch netip.Prefix
 	return append(reserved, alone(gatewayOf(network)), alone(serverGateway))
 }
 
-// ExposeRoutes has the network tell its routes to the vSwitch that is coupled with it.
+// ExposeRoutes makes the network expose its routes to the vSwitch that is coupled with it.
 func (n *Network) ExposeRoutes(ctx context.Context) error {
 	return n.Exclusive(ctx, func(ctx context.Context) error {
 		err := retry(ctx, write, func(ctx context.Context) error {
@@ -178,13 +174,13 @@ func (n *Network) ExposeRoutes(ctx context.Context) error {
 	})
 }
 
-// Exclusive runs one change of the network, or of what is attached to it, when
-// no other runs; do returns when the change is over.
+// Exclusive runs do, a change of the network or of its attachments, while no other change runs.
+// do must not return before the change has ended.
 func (n *Network) Exclusive(ctx context.Context, do func(context.Context) error) error {
 	return n.writer.run(ctx, do)
 }
 
-// writer lets one change through at a time.
+// writer serializes changes.
 type writer chan struct{}
 
 func newWriter() writer { return make(writer, 1) }

@@ -5,57 +5,51 @@ import (
 	"time"
 )
 
-// pollIntervals are the times after which actions are polled, learned from when earlier ones of
-// their kind were over.
+// pollIntervals adapts the polls of each command's actions to their observed durations.
 type pollIntervals struct {
 	mu  sync.Mutex
 	all map[string]*pollInterval // by command
 }
 
-// pollInterval is when to poll an action for the first time. A poll that comes too early costs a
-// request, one that comes late costs its delay, and when an action ended isn't known: its
-// timestamps are in whole seconds.
+// pollInterval is the time after which an action is first polled. An early poll costs a request,
+// a late poll costs its delay. The API reports the end of an action in whole seconds only.
 //
-// So a poll that came too early lengthens the wait by a step, and one that didn't shortens it by a
-// share of one. With a share of a tenth one poll in eleven is too early, which is right where
-// actions take all the same time. Where the second poll comes too early as well times vary, waiting
-// for the last of them isn't worth a request, and the share grows, to 1 at most: then every other
-// poll is too early.
+// An early poll lengthens the wait by a step, any other shortens it by share of a step. With a
+// share of a tenth, one poll in eleven is early, which is right if all actions take the same
+// time. If the second poll is early too, durations vary and waiting for the slowest action isn't
+// worth a request: share grows, up to 1, at which every other poll is early.
 type pollInterval struct {
 	wait      time.Duration
-	step      float64 // of the wait
+	step      float64 // as a fraction of wait
 	share     float64
-	inTime    int  // polls in a row that didn't come too early
-	searching bool // none ever did, or not for long: the wait shrinks in large steps
+	inTime    int  // consecutive polls that weren't early
+	searching bool // no poll was early yet, or not in a long time: wait shrinks in large steps
 }
 
 const (
-	// firstWait is for actions that nobody waited for yet.
+	// firstWait is the wait of a command that has not been observed yet.
 	firstWait = 500 * time.Millisecond
-	// searchStep is what a search leaves of the wait with every action.
+	// searchStep is the factor by which each action shrinks the wait during a search.
 	searchStep = 0.7
-	// coarseStep is the step after a search, of which narrowing is left with every action.
+	// coarseStep is the step after a search; each action shrinks it by the factor narrowing.
 	coarseStep, narrowing = 0.1, 0.9
-	// fineStep and varyingStep are the smallest steps, where times don't vary and where they do.
+	// fineStep and varyingStep are the smallest steps for constant and for varying durations.
 	fineStep, varyingStep = 0.02, 0.03
-	// smallestStep keeps short waits moving.
+	// smallestStep bounds a step, so that short waits still change.
 	smallestStep = 2 * time.Millisecond
-	// leastShare and mostShare bound a pollInterval's share.
+	// These bound and scale the share of a pollInterval.
 	leastShare, mostShare = 0.1, 1.0
-	// shareUp and shareDown are what it changes by.
-	shareUp, shareDown = 4, 0.8
-	// gapShare is the part of the wait after which to poll again, where every other poll is too
-	// early; where fewer are, less.
+	shareUp, shareDown    = 4, 0.8
+	// gapShare is the part of the wait between the first and the second poll at a share of 1.
 	gapShare = 0.15
-	// unlikely is how many polls in a row come too early for no action only if actions have become
-	// faster.
+	// unlikely consecutive polls without an early one mean that actions have become faster.
 	unlikely = 32
 )
 
 func newPollIntervals() *pollIntervals { return &pollIntervals{all: map[string]*pollInterval{}} }
 
-// first is how long after it was accepted an action is polled for the first time, and how long
-// after that for the second.
+// first returns the time from an action's acceptance to its first poll, and from there to its
+// second.
 func (p *pollIntervals) first(command string) (wait, gap time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -63,8 +57,8 @@ func (p *pollIntervals) first(command string) (wait, gap time.Duration) {
 	return known.wait, max(time.Duration(gapShare*known.share*float64(known.wait)), shortestGap)
 }
 
-// learn takes in that an action was over by a poll that was sent so long after it was accepted,
-// after so many that came too early, the last of them sent after running.
+// learn adapts the wait to an action that ended between the polls sent at running and at over.
+// early counts the polls after its due time that found it running.
 func (p *pollIntervals) learn(command string, early int, running, over time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -89,7 +83,7 @@ func (p *pollInterval) learn(early int, running, over time.Duration) {
 		} else {
 			p.wait -= time.Duration(p.share * float64(step))
 		}
-		// Polled along with others before it was due, it may have told that it still ran.
+		// A batched poll before the due time may have found the action running.
 		p.wait = min(max(p.wait, running), longestGap)
 	case p.searching:
 		p.wait, p.step, p.inTime, p.searching = running+(over-running)/2, coarseStep, 0, false

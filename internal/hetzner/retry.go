@@ -9,32 +9,29 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// kind says what repeating a request may do.
+// kind determines when a request may be repeated.
 type kind int
 
 const (
-	// read may be repeated whatever became of it.
+	// read may be repeated after any outcome.
 	read kind = iota
-	// write may be repeated only where the API says that nothing was done.
+	// write may be repeated only if the API did nothing.
 	write
 )
 
-// enough is how long a request is repeated. Callers have their own, slower
-// ways of trying again.
+// enough limits how long a request is repeated. Callers have their own, slower retries.
 const enough = 30 * time.Second
 
-// retry sends a request until it is answered or enough time has passed. The
-// API's answers fall into three classes: refused for now (somebody else
-// changes the resource, or the budget is spent) is tried again; broken in
-// between (timeouts, 5xx) is tried again for reads only, since a write may have
-// been applied; everything else is the answer.
+// retry sends a request until its result is final or enough time has passed. Temporary refusals
+// (another client changes the resource, or the budget is spent) are retried. Unknown outcomes
+// (timeouts, 5xx) are retried for reads only, since a write may have been applied.
 func retry(ctx context.Context, k kind, send func(context.Context) error) error {
 	backoff := wait.Backoff{Duration: 150 * time.Millisecond, Factor: 1.6, Jitter: 0.5, Steps: 20, Cap: 5 * time.Second}
 	limited, cancel := context.WithTimeout(ctx, enough)
 	defer cancel()
 	var last error
 	err := backoff.DelayFunc().Until(limited, true, true, func(context.Context) (bool, error) {
-		// Not the limited context: giving up must not cut a request short.
+		// ctx, not the limited context: the end of the retries must not cut a request short.
 		last = send(ctx)
 		switch {
 		case last == nil:
@@ -51,7 +48,6 @@ func retry(ctx context.Context, k kind, send func(context.Context) error) error 
 	return err
 }
 
-// get sends a read until it is answered, see retry.
 func get[T any](ctx context.Context, send func(context.Context) (T, *hcloud.Response, error)) (T, error) {
 	var found T
 	err := retry(ctx, read, func(ctx context.Context) error {
@@ -62,12 +58,12 @@ func get[T any](ctx context.Context, send func(context.Context) (T, *hcloud.Resp
 	return found, err
 }
 
-// refusedForNow reports whether the API did nothing, and might in a moment.
+// refusedForNow reports whether the API did nothing and may accept the request soon.
 func refusedForNow(err error) bool {
 	return hcloud.IsError(err, hcloud.ErrorCodeLocked, hcloud.ErrorCodeConflict, hcloud.ErrorCodeRateLimitExceeded)
 }
 
-// broken reports whether nobody knows what the API did.
+// broken reports whether the outcome is unknown.
 func broken(err error) bool {
 	var other *notTheAPI
 	if errors.As(err, &other) || errors.Is(err, errPaging) {

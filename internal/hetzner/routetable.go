@@ -17,8 +17,7 @@ import (
 
 var _ routes.Table = (*Network)(nil)
 
-// List implements routes.Table: every route of the network, in one request. It
-// is as urgent as the writes that wait for what it shows.
+// List implements routes.Table, in one request with the priority of the writes that wait for it.
 func (n *Network) List(ctx context.Context) ([]routes.Route, error) {
 	ctx = requests.WithPriority(ctx, requests.Urgent)
 	found, err := n.look(ctx)
@@ -38,9 +37,9 @@ func (n *Network) Delete(ctx context.Context, r routes.Route, by time.Time) erro
 	return n.Exclusive(ctx, func(ctx context.Context) error { return n.delete(ctx, r, by) })
 }
 
-// Replace implements routes.Table. The API has no such change, so it is a
-// deletion and an addition with nothing in between: also when the caller or the
-// process is asked to stop there, since the node would be left without a route.
+// Replace implements routes.Table. The API has no such change, so it is a deletion and an
+// addition with no other change in between. It is completed even if the caller or the process is
+// stopped, since the node would be left without a route.
 func (n *Network) Replace(ctx context.Context, old, to routes.Route, by time.Time) error {
 	return n.Exclusive(ctx, func(ctx context.Context) error {
 		ctx, release := leadership.Hold(ctx)
@@ -76,7 +75,7 @@ func (n *Network) delete(ctx context.Context, r routes.Route, by time.Time) erro
 		return action, err
 	})
 	if NotFound(err) {
-		// The route, or the network?
+		// Either the route or the network is missing.
 		var have []routes.Route
 		if have, err = n.List(ctx); err == nil && slices.Contains(have, r) {
 			err = errors.New("the API doesn't find it, and lists it")
@@ -88,11 +87,11 @@ func (n *Network) delete(ctx context.Context, r routes.Route, by time.Time) erro
 	return nil
 }
 
-// errLate: a change was not accepted in time.
+// errLate means that a change was not accepted in time.
 var errLate = errors.New("what it was decided on is too old by now; looking again")
 
-// change sends a write until it is accepted, but not after by unless that is zero,
-// and waits until it is done, however long that takes.
+// change sends a write until it is accepted, but not after by unless by is zero, and waits for
+// its action, which by doesn't limit.
 func (n *Network) change(ctx context.Context, by time.Time, send func(context.Context) (*hcloud.Action, error)) error {
 	ctx = requests.WithPriority(ctx, requests.Urgent)
 	limited, cancel := ctx, context.CancelFunc(func() {})

@@ -10,22 +10,20 @@ import (
 	"github.com/underlay-ccm/underlay/internal/sleep"
 )
 
-// series is a run of changes of one load balancer, which takes one at a time. That it takes the next
-// shows that the one before is over, so that only what became of them is asked, about all together
-// at the end.
+// series is a sequence of changes of one load balancer, which accepts one at a time. Accepting a
+// change shows that the previous one has ended, so their results are polled together at the end.
 type series struct {
 	waiter  *waiter
 	started []started
 }
 
-// started is an action that was accepted.
 type started struct {
 	action *hcloud.Action
 	at     time.Time
 }
 
-// send sends a change when the one before should be over. One that comes too early is refused for
-// now, and tried again; from that and from what is accepted the time is learned, as from polls.
+// send sends a change when the previous one should have ended. An early change is refused
+// temporarily and retried; refusals and acceptances adapt the poll intervals as polls do.
 func (s *series) send(ctx context.Context, do func(context.Context) (*hcloud.Action, error)) (at int, err error) {
 	var before *started
 	if n := len(s.started); n > 0 && s.started[n-1].action.Status == hcloud.ActionStatusRunning {
@@ -60,7 +58,6 @@ func (s *series) send(ctx context.Context, do func(context.Context) (*hcloud.Act
 	return len(s.started) - 1, nil
 }
 
-// wait returns what became of each change.
 func (s *series) wait(ctx context.Context) []error {
 	errs := make([]error, len(s.started))
 	if len(s.started) == 0 {

@@ -16,38 +16,35 @@ import (
 	"github.com/underlay-ccm/underlay/internal/requests"
 )
 
-// Servers is the project's server list, cached and shared by all controllers.
+// Servers caches the project's server list for all controllers.
 type Servers struct {
 	client  *Client
-	network int64 // 0: none; private addresses are those in this network
+	network int64 // network of the private addresses; 0 omits them
 	maxAge  time.Duration
 
 	flight singleflight.Group
 	mu     sync.Mutex
 	known  knowledge
-	// ahead are the moments that callers named and that lay in the future then,
-	// with the time at which they were first named.
+	// ahead maps a time that was in the future when a caller named it to the time of that call.
 	ahead map[time.Time]time.Time
 }
 
 const (
-	// serversMaxAge is how old the list may be for those who don't ask for a
-	// newer one: 12 lists an hour.
+	// serversMaxAge is the maximum age of a list if no newer one is required: 12 lists an hour.
 	serversMaxAge = 5 * time.Minute
-	// serversStretchedAge is how old it may grow while the budget is low.
+	// serversStretchedAge replaces serversMaxAge while the budget is low.
 	serversStretchedAge = 30 * time.Minute
 	longestFlight       = 30 * time.Minute
 )
 
-// Servers returns a cached view of the project's servers with their addresses
-// in network; 0 means that private addresses don't matter.
+// Servers returns a cached view of the servers and their addresses in network; 0 omits addresses.
 func (c *Client) Servers(network int64) *Servers {
 	return &Servers{client: c, network: network, maxAge: serversMaxAge}
 }
 
 var _ cloud.Servers = (*Servers)(nil)
 
-// List implements cloud.Servers. Callers that need the same refresh share one.
+// List implements cloud.Servers. Callers that need the same refresh share it.
 func (s *Servers) List(ctx context.Context, since time.Time) ([]cloud.Machine, error) {
 	since = s.past(since, time.Now())
 	done := func() bool { _, ok := s.cached(since); return ok }
@@ -57,7 +54,7 @@ func (s *Servers) List(ctx context.Context, since time.Time) ([]cloud.Machine, e
 	if list, ok := s.cached(since); ok {
 		return list, nil
 	}
-	// Our clock was set back meanwhile: this is as new as it gets.
+	// The local clock was set back during the refresh: no newer list is possible.
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.known.list, nil
@@ -85,9 +82,9 @@ func (s *Servers) Look(ctx context.Context, questions []cloud.Question) ([]cloud
 	return s.List(ctx, time.Time{})
 }
 
-// share runs fly until done, where callers with the same key share one run. A
-// caller may join a run that began too early to be enough; the second can't have.
-// While requests may have to wait for the budget, none joins one of another priority.
+// share runs fly until done reports true; concurrent callers with the same key share a run. A
+// caller may join a run that began too early, but not twice. While requests may wait for the
+// budget, callers of different priorities don't share runs.
 func (s *Servers) share(ctx context.Context, key string, done func() bool, fly func(context.Context) error) error {
 	if !s.client.Spare() {
 		key += " " + requests.PriorityOf(ctx).String()
@@ -97,8 +94,8 @@ func (s *Servers) share(ctx context.Context, key string, done func() bool, fly f
 			return nil
 		}
 		flight := s.flight.DoChan(key, func() (any, error) {
-			// Others wait for the same answer: one caller's end isn't theirs. Each
-			// request has its own limit; this is for waiting for the budget.
+			// Other callers share the response, so this caller's end must not end the run. Each
+			// request has its own timeout; longestFlight bounds the wait for the budget.
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), longestFlight)
 			defer cancel()
 			return nil, fly(ctx)
@@ -115,15 +112,14 @@ func (s *Servers) share(ctx context.Context, key string, done func() bool, fly f
 	return nil
 }
 
-// past returns since, or where it lies in the future the time at which it was
-// named first. Another clock told it, one that is ahead of ours, and what it told
-// of had happened by then. Without that memory, every call would take a new list
-// until our clock has caught up.
+// past returns since or, if that is in the future, when a caller first named it: by a clock that
+// is ahead of the local one, the event has happened already. Without ahead, every call would
+// refresh the list until the local clock has caught up.
 func (s *Servers) past(since, now time.Time) time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	// Times of our own clock keep their monotonic reading, by which they are compared:
-	// when that clock is set back, a list from before is no newer.
+	// Only the key drops the monotonic reading: since itself is compared by it, so that a list
+	// from before the clock was set back doesn't count as newer.
 	named := since.Round(0).UTC()
 	if first, ok := s.ahead[named]; ok {
 		return first
@@ -131,7 +127,7 @@ func (s *Servers) past(since, now time.Time) time.Time {
 	if !since.After(now) {
 		return since
 	}
-	// Kept until nobody cares how new a list is that old.
+	// After serversStretchedAge, no caller needs the entry: every cached list is newer.
 	maps.DeleteFunc(s.ahead, func(named, _ time.Time) bool { return named.Before(now.Add(-serversStretchedAge)) })
 	if s.ahead == nil {
 		s.ahead = map[time.Time]time.Time{}
@@ -170,7 +166,6 @@ func (s *Servers) refresh(ctx context.Context) error {
 	return nil
 }
 
-// ask asks about one server alone.
 func (s *Servers) ask(ctx context.Context, q cloud.Question) error {
 	asked := time.Now()
 	var found []*hcloud.Server
@@ -192,11 +187,10 @@ func (s *Servers) ask(ctx context.Context, q cloud.Question) error {
 	return nil
 }
 
-// errContradiction means that an answer about one server contradicts the list,
-// which so is out of date.
+// errContradiction means that a response about a single server contradicts the list.
 var errContradiction = errors.New("the server list is out of date")
 
-// Get implements cloud.Servers: one server, from the API itself.
+// Get implements cloud.Servers. It always requests the server from the API.
 func (s *Servers) Get(ctx context.Context, id int64) (cloud.Machine, error) {
 	asked := time.Now()
 	found, err := s.client.server(ctx, id)
@@ -213,7 +207,6 @@ func (s *Servers) Get(ctx context.Context, id int64) (cloud.Machine, error) {
 	return server, nil
 }
 
-// servers lists them, sorted by ID.
 func (c *Client) servers(ctx context.Context, what string, o hcloud.ServerListOpts) ([]*hcloud.Server, error) {
 	o.Sort = byID()
 	return list(ctx, c, what, func(s *hcloud.Server) int64 { return s.ID },
@@ -223,7 +216,7 @@ func (c *Client) servers(ctx context.Context, what string, o hcloud.ServerListOp
 		})
 }
 
-// server is nil if there is none.
+// server returns nil if the server doesn't exist.
 func (c *Client) server(ctx context.Context, id int64) (*hcloud.Server, error) {
 	return get(ctx, func(ctx context.Context) (*hcloud.Server, *hcloud.Response, error) {
 		return c.api.Server.GetByID(ctx, id)

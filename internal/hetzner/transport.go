@@ -14,7 +14,7 @@ import (
 	"github.com/underlay-ccm/underlay/internal/requests"
 )
 
-// authorized puts the token of the moment on every request.
+// authorized adds the current token to each request.
 type authorized struct {
 	next  http.RoundTripper
 	token func() (string, error)
@@ -29,15 +29,15 @@ func (t *authorized) RoundTrip(r *http.Request) (*http.Response, error) {
 	r.Header.Set("Authorization", bearer(token))
 	resp, err := t.next.RoundTrip(r)
 	if resp != nil {
-		resp.Request = r // it tells reauthorized which token was refused
+		resp.Request = r // reauthorized reads the refused token from it
 	}
 	return resp, err
 }
 
 func bearer(token string) string { return "Bearer " + token }
 
-// reauthorized sends a request again whose token was refused because it was
-// replaced in that moment. Nothing was done for it, whatever it asked.
+// reauthorized sends a request again if its token was refused and has been replaced since. The
+// API did nothing for the refused request, so writes are repeated too.
 type reauthorized struct {
 	next  http.RoundTripper
 	token func() (string, error)
@@ -50,7 +50,7 @@ func (t *reauthorized) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	token, err := t.token()
 	if err != nil || resp.Request == nil || resp.Request.Header.Get("Authorization") == bearer(token) {
-		return resp, nil // refused it is
+		return resp, nil // the current token was refused
 	}
 	again := r.Clone(r.Context())
 	if r.Body != nil && r.Body != http.NoBody {
@@ -65,14 +65,14 @@ func (t *reauthorized) RoundTrip(r *http.Request) (*http.Response, error) {
 	return t.next.RoundTrip(again)
 }
 
-// notTheAPI is an answer that the API wouldn't give: it speaks JSON.
+// notTheAPI is a response that is not from the API, which replies with JSON.
 type notTheAPI struct{ status int }
 
 func (e *notTheAPI) Error() string {
 	return fmt.Sprintf("the answer is %d %s and not the API's JSON", e.status, http.StatusText(e.status))
 }
 
-// limited gives each request, its answer's body included, so much time.
+// limited bounds the time of each request, including the response's body.
 type limited struct {
 	next  http.RoundTripper
 	limit time.Duration
@@ -89,7 +89,6 @@ func (t *limited) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// released ends a request's time limit with its body.
 type released struct {
 	io.ReadCloser
 	release context.CancelFunc
@@ -100,8 +99,7 @@ func (b *released) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// counted counts requests. Answers that say the address or the token is wrong,
-// but aren't the API's, are errors that say so.
+// counted counts requests, and turns 401 and 404 responses that are not the API's into notTheAPI.
 type counted struct {
 	next     http.RoundTripper
 	below    string // the endpoint's path
@@ -123,8 +121,8 @@ func (t *counted) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// operation is what a request asks for, as the API's description writes it:
-// IDs stay out of labels, so that there are as many as operations in use.
+// operation returns the request's operation as the API's description names it, without IDs,
+// which would be unbounded label values.
 func (t *counted) operation(r *http.Request) string {
 	elements := strings.Split(strings.TrimPrefix(r.URL.Path, t.below), "/")
 	for i, element := range elements {
