@@ -17,11 +17,10 @@ import (
 	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
-// dedicatedMaxAge is how old the list of dedicated servers may be when a Node that
-// isn't ready is judged by it: 30 lists an hour of the 200 that Robot allows.
+// dedicatedMaxAge is the maximum age of the list of dedicated servers for checks of NotReady
+// Nodes: 30 of the 200 lists an hour that Robot allows.
 const dedicatedMaxAge = 2 * time.Minute
 
-// dedicatedMetadata describes the Node's dedicated server.
 func (i *Instances) dedicatedMetadata(ctx context.Context, node *corev1.Node, d *Machine) (*cloudprovider.InstanceMetadata, error) {
 	dx, err := i.Machines.dedicatedSince(ctx, time.Time{})
 	if err != nil {
@@ -35,7 +34,7 @@ func (i *Instances) dedicatedMetadata(ctx context.Context, node *corev1.Node, d 
 	if err != nil {
 		return nil, fmt.Errorf("node %s: %w", node.Name, err)
 	}
-	id := node.Spec.ProviderID // in the older form, too
+	id := node.Spec.ProviderID // also in the older form
 	if id == "" {
 		id = d.ProviderID()
 	}
@@ -49,13 +48,13 @@ func (i *Instances) dedicatedMetadata(ctx context.Context, node *corev1.Node, d 
 	}, nil
 }
 
-// dedicatedExists is InstanceExists for dedicated servers. It is false only if the
-// account's list has shown the server and lacks it now, still shows another Node's,
-// and Robot, asked for this one alone, has none. Else the server, or the list, may be
-// another account's. What the inventory has is never declared absent.
+// dedicatedExists is InstanceExists for dedicated servers. It returns false only if the
+// account's list has contained the server, now lacks it and contains another Node's, and Robot
+// replies to a request for this server that it doesn't exist. Otherwise the server or the list
+// may be another account's. A server in the inventory is never declared absent.
 //
-// That Robot can't be asked is told once, elsewhere, and not again for each Node:
-// upstream would log an error every few seconds, and do the same as now, nothing.
+// Robot's errors are not returned: they are reported once, elsewhere, and upstream would log an
+// error for each Node every few seconds, with the same effect.
 func (i *Instances) dedicatedExists(ctx context.Context, node *corev1.Node, number int64) (bool, error) {
 	if i.Machines.Robot == nil {
 		return true, nil
@@ -84,9 +83,9 @@ func (i *Instances) dedicatedExists(ctx context.Context, node *corev1.Node, numb
 	return true, nil
 }
 
-// dedicatedAddresses lists what a dedicated server's Node is reached by. No API
-// knows the private addresses of dedicated servers, so the kubelet's --node-ip
-// tells them; what it tells is refused if it could be somebody else's.
+// dedicatedAddresses returns the addresses of a dedicated server's Node. No API has private
+// addresses, so they are taken from the kubelet's --node-ip, and refused if they may be another
+// machine's.
 func (i *Instances) dedicatedAddresses(ctx context.Context, node *corev1.Node, d *Machine, dx *index) ([]corev1.NodeAddress, error) {
 	provided := kube.ProvidedIPs(node)
 	own6, given6 := ownIPv6(d.PublicIPv6, provided)
@@ -97,7 +96,7 @@ func (i *Instances) dedicatedAddresses(ctx context.Context, node *corev1.Node, d
 	if i.Family != IPv6 {
 		known.ipv4 = d.PublicIPv4
 	}
-	var listed []netip.Addr // private ones of the inventory
+	var listed []netip.Addr // private addresses of the inventory
 	for _, a := range d.Addresses {
 		switch {
 		case i.private(a):
@@ -134,12 +133,11 @@ func (i *Instances) dedicatedAddresses(ctx context.Context, node *corev1.Node, d
 	return known.addresses(node.Name), nil
 }
 
-// private reports whether an address is none of the internet.
+// private reports whether an address is private or in the network's range.
 func (i *Instances) private(a netip.Addr) bool {
 	return a.IsPrivate() || i.NetworkRange != nil && i.NetworkRange().Contains(a)
 }
 
-// mayHave returns an error unless a private address can be the dedicated server's.
 func (i *Instances) mayHave(ctx context.Context, node *corev1.Node, d *Machine, dx *index, a netip.Addr) error {
 	wrong := func(format string, args ...any) error {
 		return fmt.Errorf("%w: %s %w", errOtherAddress, a, fmt.Errorf(format, args...))
@@ -172,8 +170,8 @@ func (i *Instances) mayHave(ctx context.Context, node *corev1.Node, d *Machine, 
 	return nil
 }
 
-// precedes reports whether one Node has its addresses rather than another that
-// claims the same: one that is initialized, before one that isn't or is younger.
+// precedes reports whether a Node has precedence for an address that both claim: an initialized
+// Node over an uninitialized or younger one.
 func precedes(one, other *corev1.Node) bool {
 	if kube.Tainted(one, cloudproviderapi.TaintExternalCloudProvider) {
 		return false

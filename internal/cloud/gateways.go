@@ -14,15 +14,13 @@ import (
 	"github.com/underlay-ccm/underlay/routes"
 )
 
-// dedicatedPatience is how long a pass waits for the first list of dedicated servers.
-// Without it only Nodes that have no provider ID yet have to wait.
+// dedicatedPatience bounds the wait for the first list of dedicated servers. Without the list,
+// only Nodes without a provider ID have to wait.
 const dedicatedPatience = time.Second
 
-// Gateways finds the addresses through which Nodes' pods are reached: those of their
-// servers in the network, so none of dedicated servers. It matches every Node against
-// the server list; fresh asks for a list that is not from before the call. It fails as
-// a whole where the list does. The requests are as urgent as the changes of routes that
-// wait for them.
+// Gateways returns the addresses in the network through which Nodes' pods are reached, none for
+// dedicated servers. fresh requires a server list from after the call. It fails as a whole if
+// the list does. The requests are as urgent as the changes of routes that wait for them.
 func (x *Machines) Gateways(ctx context.Context, nodes []*corev1.Node, fresh bool) (routes.Gateways, error) {
 	ctx = requests.WithPriority(ctx, requests.Urgent)
 	if fresh {
@@ -68,14 +66,15 @@ func (x *Machines) Gateways(ctx context.Context, nodes []*corev1.Node, fresh boo
 	return out, nil
 }
 
-// Look asks about the servers of these Nodes, each by itself where that takes fewer
-// requests than the list. Nothing is asked about dedicated servers.
+// Look refreshes the cloud servers of these Nodes, by single requests if these are fewer than
+// the list's.
 func (x *Machines) Look(ctx context.Context, nodes []*corev1.Node) error {
 	_, err := x.look(requests.WithPriority(ctx, requests.Urgent), time.Now(), nodes...)
 	return err
 }
 
-// matcher finds the machines of these Nodes in what is known by now.
+// matcher returns a function that finds the machines of these Nodes in ix and the latest list of
+// dedicated servers.
 func (x *Machines) matcher(ctx context.Context, ix *index, nodes []*corev1.Node) func(*corev1.Node) (*Machine, error) {
 	dx, unknown := &index{}, error(nil)
 	if slices.ContainsFunc(nodes, func(n *corev1.Node) bool { return n.Spec.ProviderID == "" }) {
@@ -98,8 +97,7 @@ func (x *Machines) matcher(ctx context.Context, ix *index, nodes []*corev1.Node)
 	}
 }
 
-// unrouted says why a dedicated server has no route. Nothing that somebody could
-// attach would change that.
+// unrouted returns why a dedicated server has no route, which no attachment would change.
 func unrouted(number int64) string {
 	return fmt.Sprintf("dedicated server %d: no route of the network can lead to it, because the cloud takes no gateway behind a vSwitch; give it a podCIDR of a pool with source: vswitch, or use an overlay", number)
 }

@@ -10,24 +10,24 @@ import (
 	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
-// index finds the machines of a list by all that a Node may know of its own. A list has
-// cloud servers or dedicated ones.
+// index finds the machines of a list by ID, name and address. A list has either cloud servers or
+// dedicated servers.
 type index struct {
 	list     []Machine
 	byID     map[int64]*Machine
 	byName   map[string][]*Machine
 	byAddr   map[netip.Addr]*Machine   // of cloud servers: addresses in the network
-	byPrefix map[netip.Prefix]*Machine // dedicated servers' own /64
-	// owners are the provider IDs of the machines that have the addresses of byAddr.
+	byPrefix map[netip.Prefix]*Machine // own /64 of dedicated servers
+	// owners are the provider IDs of the machines in byAddr.
 	owners map[netip.Addr]string
-	// attached is how many cloud servers have an address in the network.
+	// attached counts the cloud servers with an address in the network.
 	attached int
-	// wrong is what the configuration says against the list, by ID.
+	// wrong holds the contradictions between the configuration and the list, by ID.
 	wrong map[int64][]string
 }
 
-// newIndex joins a list and the dedicated servers of the configuration. The list is right
-// wherever it says something, and the configuration adds the rest.
+// newIndex joins a list and the configured dedicated servers. The list has precedence; the
+// configuration adds what it lacks.
 func newIndex(list, configured []Machine) *index {
 	ix := &index{
 		list:     list,
@@ -56,7 +56,6 @@ func newIndex(list, configured []Machine) *index {
 	return ix
 }
 
-// add puts a machine in the place of the one with its ID.
 func (ix *index) add(m *Machine) {
 	ix.byID[m.ID] = m
 	if m.PrivateIP.IsValid() {
@@ -77,8 +76,7 @@ func (ix *index) add(m *Machine) {
 	}
 }
 
-// join adds to a dedicated server what only its entry in the configuration says, and
-// returns where the two contradict each other.
+// join completes a dedicated server by its configured entry, and returns the contradictions.
 func (ix *index) join(m, entry Machine) (joined Machine, wrong []string) {
 	field := func(what string, of *string, said string) {
 		switch {
@@ -105,7 +103,6 @@ func (ix *index) join(m, entry Machine) (joined Machine, wrong []string) {
 	return m, wrong
 }
 
-// owner is the machine by whose address a Node is found; nil: none that is known.
 func (ix *index) owner(a netip.Addr) *Machine {
 	if m := ix.byAddr[a]; m != nil {
 		return m
@@ -119,16 +116,14 @@ func (ix *index) owner(a netip.Addr) *Machine {
 // ownBits is the length of the prefix that the provider routes to each machine.
 const ownBits = 64
 
-// isOf reports whether the index is of this very list: lists don't change, so the
-// same memory is the same list.
+// isOf reports whether the index is of this list. Lists are immutable, so it compares their memory.
 func (ix *index) isOf(list []Machine) bool {
 	return len(ix.list) == len(list) && (len(list) == 0 || &ix.list[0] == &list[0])
 }
 
-// doubt returns an error unless the list is of the cluster's own project. A token
-// of another project sees none of the Nodes' servers, and that it sees none is
-// true and proves nothing. IDs are unique among all customers of the provider, so
-// a single server of a Node proves the project.
+// doubt returns an error unless the list is of the cluster's own project: with a token of
+// another project, all servers are missing, which proves nothing. IDs are unique among all
+// customers of the provider, so a single server of a Node proves the project.
 func (ix *index) doubt(nodes []*corev1.Node) error {
 	absent, proven := ix.missing(nodes, kube.ParseProviderID)
 	if proven || absent == 0 {
@@ -140,8 +135,8 @@ func (ix *index) doubt(nodes []*corev1.Node) error {
 		absent, absent)
 }
 
-// doubtAccount is doubt about the account of the dedicated servers. That no Node has one
-// proves nothing here.
+// doubtAccount is doubt for the account of the dedicated servers. Unlike doubt, it returns an
+// error if no Node has a dedicated server.
 func (ix *index) doubtAccount(nodes []*corev1.Node) error {
 	absent, proven := ix.missing(nodes, kube.ParseDedicatedID)
 	if proven {
@@ -152,7 +147,7 @@ func (ix *index) doubtAccount(nodes []*corev1.Node) error {
 		"and delete the Node by hand if its server really is gone", absent)
 }
 
-// missing returns how many Nodes' machines the list lacks, or that it has one of them.
+// missing counts the Nodes' machines that the list lacks, unless the list has any of them.
 func (ix *index) missing(
 	nodes []*corev1.Node, parse func(string) (int64, error),
 ) (absent int, proven bool) {
@@ -162,7 +157,7 @@ func (ix *index) missing(
 			continue
 		}
 		listed := func(m Machine) bool { return m.ID == id }
-		if ix.byID[id] != nil && slices.ContainsFunc(ix.list, listed) { // not in the configuration alone
+		if ix.byID[id] != nil && slices.ContainsFunc(ix.list, listed) { // not only configured
 			return 0, true
 		}
 		absent++

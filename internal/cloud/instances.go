@@ -18,7 +18,7 @@ import (
 	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
-// AddressFamily chooses the public addresses that Nodes get.
+// AddressFamily selects the public addresses of Nodes.
 type AddressFamily string
 
 const (
@@ -27,24 +27,22 @@ const (
 	DualStack AddressFamily = "dualstack"
 )
 
-// Instances answers upstream's node controllers.
+// Instances implements cloudprovider.InstancesV2 for upstream's node controllers.
 type Instances struct {
 	Machines *Machines
 	Nodes    corelisters.NodeLister
 	Recorder record.EventRecorder
-	// Family chooses the external addresses.
+	// Family selects the external addresses.
 	Family AddressFamily
-	// InNetwork: Nodes are to have an address in the network; one whose server
-	// isn't attached yet is not described yet.
+	// InNetwork delays a Node's metadata until its server is attached to the network.
 	InNetwork bool
-	// Gated: a Node is not described before its NetworkUnavailable condition
-	// keeps pods away or says that its routes stand. Set it where, and only
-	// where, somebody sets that condition.
+	// Gated delays a Node's metadata until its NetworkUnavailable condition keeps pods away, or
+	// is False. It must be set if and only if a controller sets that condition.
 	Gated bool
-	// NetworkRange is the network's, where InNetwork. Private addresses of dedicated
-	// servers are taken from their kubelets if they lie in it.
+	// NetworkRange returns the network's range if InNetwork is set. Private addresses of
+	// dedicated servers are accepted from kubelets if they are in it.
 	NetworkRange func() netip.Prefix
-	// ForwardPrivate: where there is no network, they are taken from anywhere.
+	// ForwardPrivate accepts all of them without a network.
 	ForwardPrivate bool
 
 	missing missing
@@ -52,15 +50,15 @@ type Instances struct {
 
 var _ cloudprovider.InstancesV2 = (*Instances)(nil)
 
-// errNotYet: ask again, which upstream does.
+// errNotYet makes upstream retry.
 var errNotYet = errors.New("not yet")
 
-// notReadyMaxAge is how old the server list may be when a Node that isn't ready
-// is judged by it, which is asked every few seconds: 60 lists an hour. A Node
-// that has only just stopped being ready is judged by a list made since.
+// notReadyMaxAge is the maximum age of the server list for checks of NotReady Nodes, which
+// upstream repeats every few seconds: 60 lists an hour. For a Node that has just become
+// NotReady, the list must be from after that.
 const notReadyMaxAge = 60 * time.Second
 
-// InstanceMetadata describes the Node's server.
+// InstanceMetadata implements cloudprovider.InstancesV2.
 func (i *Instances) InstanceMetadata(ctx context.Context, node *corev1.Node) (*cloudprovider.InstanceMetadata, error) {
 	if i.Gated {
 		if reason := gate(node); reason != "" {
@@ -92,10 +90,9 @@ func (i *Instances) InstanceMetadata(ctx context.Context, node *corev1.Node) (*c
 	}, nil
 }
 
-// gate says why nothing but the taint of a Node that isn't described yet keeps
-// pods away from it; empty: its routes stand, or something else does. The
-// scheduler knows taints and no conditions, and a Node's taints follow its
-// conditions a moment later, by kube-controller-manager.
+// gate returns why only the taint of an uninitialized Node keeps pods away from it, or "" if its
+// routes exist or another taint does. The scheduler evaluates taints, not conditions, and
+// kube-controller-manager adds the taint shortly after the condition.
 func gate(node *corev1.Node) string {
 	c := kube.Condition(node, corev1.NodeNetworkUnavailable)
 	switch {
@@ -110,9 +107,9 @@ func gate(node *corev1.Node) string {
 	}
 }
 
-// notYet makes upstream wait. Nothing at all is its word for "skip this Node
-// until it changes", which setting condition and taint does; but it reads the
-// answer for a Node that was initialized before without looking.
+// notYet makes upstream wait. On a nil result, upstream skips an uninitialized Node until the
+// Node changes, as it does by the condition and its taint. For an initialized Node, upstream
+// doesn't check the result for nil.
 func notYet(node *corev1.Node, reason string) (*cloudprovider.InstanceMetadata, error) {
 	if kube.Tainted(node, cloudproviderapi.TaintExternalCloudProvider) {
 		return nil, nil
@@ -120,12 +117,12 @@ func notYet(node *corev1.Node, reason string) (*cloudprovider.InstanceMetadata, 
 	return nil, fmt.Errorf("node %s: %s: %w", node.Name, reason, errNotYet)
 }
 
-// find matches a Node with its machine. Attachment may come later.
+// find returns the machine of a Node, and errNotYet while a cloud server is not attached.
 func (i *Instances) find(ctx context.Context, node *corev1.Node) (*Machine, error) {
 	found, err := i.lookup(ctx, node, time.Time{})
 	detached := func() bool { return found != nil && !found.Dedicated && i.InNetwork && !found.PrivateIP.IsValid() }
 	if detached() || errors.Is(err, ErrNoMatch) {
-		// The API server's clock may be behind ours, and then the list too old.
+		// The API server's clock may be behind, and the list too old.
 		found, err = i.lookup(ctx, node, time.Now().Add(-freshEnough))
 	}
 	if detached() {
@@ -150,16 +147,16 @@ func (i *Instances) lookup(ctx context.Context, node *corev1.Node, since time.Ti
 	return found, nil
 }
 
-// InstanceExists is asked about Nodes that aren't ready, and a false answer
-// deletes the Node. It is false only if a list that shows another Node's server
-// lacks this Node's, and the provider, asked for this one alone, has none.
+// InstanceExists is called for NotReady Nodes, and false deletes the Node. It returns false only
+// if a list with another Node's server lacks this Node's, and the provider replies to a request
+// for this server that it doesn't exist.
 func (i *Instances) InstanceExists(ctx context.Context, node *corev1.Node) (bool, error) {
 	if number, err := kube.ParseDedicatedID(node.Spec.ProviderID); err == nil {
 		return i.dedicatedExists(ctx, node, number)
 	}
 	id, err := kube.ParseProviderID(node.Spec.ProviderID)
 	if err != nil {
-		// No provider ID yet, or somebody else's: not ours to declare absent.
+		// A Node without a provider ID, or with another provider's, must not be declared absent.
 		return true, nil
 	}
 	servers, err := i.Machines.Cloud.List(ctx, judgedSince(node, notReadyMaxAge))
@@ -187,7 +184,7 @@ func (i *Instances) InstanceExists(ctx context.Context, node *corev1.Node) (bool
 	}
 }
 
-// judgedSince is how new a list has to be by which a Node that isn't ready is judged.
+// judgedSince returns how new a list must be for the check of a NotReady Node.
 func judgedSince(node *corev1.Node, maxAge time.Duration) time.Time {
 	since := time.Now().Add(-maxAge)
 	if ready := kube.Condition(node, corev1.NodeReady); ready != nil && ready.LastTransitionTime.After(since) {
@@ -196,9 +193,9 @@ func judgedSince(node *corev1.Node, maxAge time.Duration) time.Time {
 	return since
 }
 
-// InstanceShutdown reports whether the Node's server is powered off. Upstream asks
-// right behind InstanceExists, so the list is as new as that one's. Dedicated
-// servers are not asked about: what Robot knows of their power is not in its list.
+// InstanceShutdown reports whether the Node's server is powered off, by the list of
+// InstanceExists, which upstream calls right before. Robot's list has no power state, so it is
+// false for dedicated servers.
 func (i *Instances) InstanceShutdown(ctx context.Context, node *corev1.Node) (bool, error) {
 	if _, err := kube.ParseDedicatedID(node.Spec.ProviderID); err == nil {
 		return false, nil
@@ -210,14 +207,13 @@ func (i *Instances) InstanceShutdown(ctx context.Context, node *corev1.Node) (bo
 	return found != nil && found.Off, err
 }
 
-// addresses lists what the Node is reached by. The host name is the Node's own,
-// so that renaming a server changes nothing.
+// addresses returns the Node's addresses. The host name is the Node's name, so that renaming a
+// server changes nothing.
 //
-// Cloud-provider keeps, of each type, only what the kubelet was given (--node-ip).
-// So an IPv6 address that was given beside the private one is internal as well,
-// whatever the family: as an external one it would cost the Node its public IPv4
-// address. Where the private one was not given it is external, or the private one
-// would be lost.
+// Cloud-provider keeps, of each type, only the addresses that the kubelet was given (--node-ip).
+// An IPv6 address that was given beside the private address is therefore internal in every
+// family: as an external address, it would cost the Node its public IPv4 address. If the private
+// address was not given, the IPv6 address is external, or the private address would be lost.
 func (i *Instances) addresses(node *corev1.Node, s Machine) []corev1.NodeAddress {
 	provided := kube.ProvidedIPs(node)
 	own, given := ownIPv6(s.PublicIPv6, provided)
@@ -234,7 +230,6 @@ func (i *Instances) addresses(node *corev1.Node, s Machine) []corev1.NodeAddress
 	return known.addresses(node.Name)
 }
 
-// reachable is what a host is reached by; zero addresses are left out.
 type reachable struct {
 	ipv4, ipv6 netip.Addr // public
 	private    []netip.Addr
@@ -261,9 +256,8 @@ func (r reachable) addresses(name string) []corev1.NodeAddress {
 	return out
 }
 
-// ownIPv6 is the address of a server's prefix that its kubelet was given, or else
-// the first, which the provider takes for the server's own. Without a prefix it is
-// the zero Addr.
+// ownIPv6 returns the address in a server's prefix that its kubelet was given or, without one,
+// the first, which the provider uses for the server. Without a prefix it returns the zero Addr.
 func ownIPv6(prefix netip.Prefix, provided []netip.Addr) (own netip.Addr, given bool) {
 	if !prefix.IsValid() {
 		return own, false
@@ -275,9 +269,8 @@ func ownIPv6(prefix netip.Prefix, provided []netip.Addr) (own netip.Addr, given 
 	return prefix.Addr().Next(), false
 }
 
-// zone keeps the names that zones had while the API still told data centers
-// apart: volumes and affinities of running clusters are bound to them. A
-// location that came later is its own zone.
+// zone keeps the zone names from when the API had data centers, because volumes and affinities
+// of running clusters depend on them. A later location is its own zone.
 func zone(location string) string {
 	switch location {
 	case "nbg1":

@@ -1,11 +1,10 @@
-// Package cloud joins a cluster's Nodes to the machines that they run on. It is
-// the cloudprovider.Interface that upstream's node controllers call, and the
-// one place that decides which Node is which machine.
+// Package cloud matches a cluster's Nodes with the machines that they run on. It implements the
+// cloudprovider.Interface for upstream's node controllers, and is the only package that matches
+// Nodes with machines.
 //
-// It must never declare a Node's machine absent on anything less than the
-// provider's own word about that very machine, never match a Node to a machine
-// when two could be meant, and never answer for machines of providers that it
-// doesn't speak to.
+// It must never declare a Node's machine absent without the provider's reply about that machine,
+// never match a Node with a machine if two match, and never describe machines of providers
+// without a client.
 package cloud
 
 import (
@@ -20,38 +19,37 @@ import (
 	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
-// Machine is what a Node runs on, as its provider or the configuration describes it:
-// a server of the cloud, a dedicated server, or a machine that no API describes.
+// Machine describes the machine of a Node by its provider or by the configuration: a cloud
+// server, a dedicated server, or a machine without an API.
 type Machine struct {
-	// Dedicated: it is a dedicated server, and ID is its number at Robot.
+	// Dedicated marks a dedicated server, with its number at Robot as ID.
 	Dedicated bool
-	// ID is unique among all customers of the provider, and never reused; 0: no API
-	// describes the machine.
+	// ID is unique among all customers of the provider and never reused; 0 without an API.
 	ID int64
 	// Name may be empty for a dedicated server.
 	Name string
-	// Type, Zone and Region become labels of the Node; empty: none. The zone of a
-	// cloud server follows from its region, and is left out here.
+	// Type, Zone and Region become labels of the Node unless empty. Zone is empty for a cloud
+	// server, since it follows from the region.
 	Type, Zone, Region string
-	// Status is the provider's word for what the machine does, for people.
+	// Status is the provider's status of the machine, for display only.
 	Status string
-	// Off: the machine is shut down, as opposed to starting, running, migrating.
+	// Off is set if the machine is shut down, as opposed to starting, running or migrating.
 	Off     bool
 	Created time.Time
-	// PublicIPv4 is the main address; the zero Addr without one. PublicIPv6 is the /64
-	// that the provider routes to the machine; the zero Prefix without one.
+	// PublicIPv4 is the main address, or the zero Addr. PublicIPv6 is the /64 that the provider
+	// routes to the machine, or the zero Prefix.
 	PublicIPv4 netip.Addr
 	PublicIPv6 netip.Prefix
-	// PrivateIP is a cloud server's address in the cluster's network, the zero Addr
-	// while the server isn't attached to it; AliasIPs are further ones there.
+	// PrivateIP is a cloud server's address in the cluster's network, or the zero Addr while the
+	// server is not attached. AliasIPs are its further addresses there.
 	PrivateIP netip.Addr
 	AliasIPs  []netip.Addr
-	// Addresses are all single addresses that are known to be the machine's own, where
-	// it is no server of the cloud. Private ones are in the configuration alone.
+	// Addresses are the single addresses of a machine that is no cloud server. Private addresses
+	// come from the configuration only.
 	Addresses []netip.Addr
 }
 
-// ProviderID is the server's name in Node.spec.providerID.
+// ProviderID returns the machine's Node.spec.providerID.
 func (m Machine) ProviderID() string {
 	if m.Dedicated {
 		return kube.FormatDedicatedID(m.ID)
@@ -59,7 +57,6 @@ func (m Machine) ProviderID() string {
 	return kube.FormatProviderID(m.ID)
 }
 
-// title names a server in messages.
 func (m Machine) title() string {
 	if m.Dedicated {
 		return fmt.Sprintf("dedicated server %d", m.ID)
@@ -67,7 +64,7 @@ func (m Machine) title() string {
 	return fmt.Sprintf("server %d", m.ID)
 }
 
-// has reports whether an address is a dedicated server's own, as far as that is known.
+// has reports whether a belongs to the dedicated server by its record.
 func (m *Machine) has(a netip.Addr) bool {
 	if a == m.PublicIPv4 || m.PublicIPv6.IsValid() && m.PublicIPv6.Contains(a) {
 		return a.IsValid()
@@ -75,42 +72,39 @@ func (m *Machine) has(a netip.Addr) bool {
 	return slices.Contains(m.Addresses, a)
 }
 
-// ErrNoServer is the provider's word that it has no server with an ID.
+// ErrNoServer is the provider's reply that it has no server with the ID.
 var ErrNoServer = errors.New("server does not exist")
 
-// Inventory has the machines of one source.
+// Inventory lists the machines of one source.
 type Inventory interface {
-	// List returns all machines by ascending ID, as they were at since or later; the
-	// zero time leaves that to the cache. All or an error, never a part.
-	// since may be by a clock that is ahead of ours, such as the API server's in a
-	// Node's creation: then it is taken for the time of the call.
-	// Nothing may change the slice: another list is another slice.
+	// List returns all machines, sorted by ID, as of since or later, and never a part. For the
+	// zero time, the cache decides. since may be from a clock that is ahead, such as the API
+	// server's in a Node's creation, and then counts as the time of the call. The slice must
+	// never be modified: a new list is a new slice.
 	List(ctx context.Context, since time.Time) ([]Machine, error)
-	// Get requests one machine from the provider. The error wraps ErrNoServer only
-	// when the provider's reply is that there is none.
+	// Get requests one machine from the provider. The error wraps ErrNoServer only if the
+	// provider replied that the machine doesn't exist.
 	Get(ctx context.Context, id int64) (Machine, error)
 }
 
-// Servers has the servers of the project in the cloud.
+// Servers lists the cloud servers of the project.
 type Servers interface {
 	Inventory
-	// Look returns what List returns for the zero time, except that it answers the
-	// questions: what the list says of those servers, also that there is none, is
-	// as it was at the question's Since or later. It asks for single servers where
-	// that takes fewer requests than the list.
+	// Look is List for the zero time, except that the list's contents about the servers of the
+	// questions, including their absence, are as of the question's Since or later. It requests
+	// single servers if that takes fewer requests than the list.
 	Look(ctx context.Context, questions []Question) ([]Machine, error)
 }
 
-// Question is about one server: that with the ID, or if that is 0, that with the
-// name.
+// Question is about the server with the ID or, if that is 0, with the name.
 type Question struct {
 	ID   int64
 	Name string
-	// Since is how old the answer may be.
+	// Since is the earliest time that the answer may be from.
 	Since time.Time
 }
 
-// String names the server.
+// String returns the ID or the quoted name.
 func (q Question) String() string {
 	if q.ID != 0 {
 		return strconv.FormatInt(q.ID, 10)

@@ -13,30 +13,29 @@ import (
 	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
-// Machines are all that a cluster's Nodes may run on, from three sources. Everything
-// that matches Nodes with machines does it here: node lifecycle, the routes' gateways,
-// and own prefixes. It is safe for concurrent use, and best shared, because it keeps the
-// index of each list, and when Nodes' reports were first observed.
+// Machines has all machines that a cluster's Nodes may run on, from three sources, and matches
+// Nodes with them for all controllers. It is safe for concurrent use, and should be shared: it
+// caches the index of each list and when Nodes' reports were first observed.
 type Machines struct {
-	// Cloud has the servers of the project.
+	// Cloud lists the servers of the project.
 	Cloud Servers
-	// Robot has the account's dedicated servers; nil: Robot is not asked, and the
-	// configuration has all of them. For the zero time any list is better than an error.
+	// Robot lists the account's dedicated servers; nil if only the configuration has them. For
+	// the zero time, any list is better than an error.
 	Robot Inventory
-	// Configured are dedicated servers of the configuration, each number and name once.
+	// Configured are the dedicated servers of the configuration, with unique numbers and names.
 	Configured []Machine
 
 	servers, dedicated atomic.Pointer[index] // of the latest lists
 
 	mu      sync.Mutex
-	listed  map[int64]bool // the numbers in all of Robot's lists so far
+	listed  map[int64]bool // numbers in all of Robot's lists so far
 	reports map[reporter]reports
-	swept   time.Time // when reports that are too old were forgotten
+	swept   time.Time // when expired reports were last removed
 }
 
-// Doubt returns an error unless the servers that are listed now are those of the
-// cluster's own project. Nodes that have no provider ID yet, or another provider's,
-// say nothing about that; where all are such, there is no doubt, and no request.
+// Doubt returns an error unless the current list of servers is that of the cluster's own
+// project. Nodes without a provider ID, or with another provider's, don't count: without other
+// Nodes, it returns nil and sends no request.
 func (x *Machines) Doubt(ctx context.Context, nodes []*corev1.Node) error {
 	identified := func(n *corev1.Node) bool {
 		_, err := kube.ParseProviderID(n.Spec.ProviderID)
@@ -52,7 +51,6 @@ func (x *Machines) Doubt(ctx context.Context, nodes []*corev1.Node) error {
 	return x.of(list).doubt(nodes)
 }
 
-// of returns the index of a list of the cloud's servers.
 func (x *Machines) of(servers []Machine) *index {
 	if last := x.servers.Load(); last != nil && last.isOf(servers) {
 		return last
@@ -62,8 +60,8 @@ func (x *Machines) of(servers []Machine) *index {
 	return made
 }
 
-// dedicatedSince returns the index of the dedicated servers as of since; any age will do
-// for the zero time.
+// dedicatedSince returns the index of the dedicated servers as of since, or of any age for the
+// zero time.
 func (x *Machines) dedicatedSince(ctx context.Context, since time.Time) (*index, error) {
 	var list []Machine
 	if x.Robot != nil {
@@ -88,16 +86,16 @@ func (x *Machines) dedicatedSince(ctx context.Context, since time.Time) (*index,
 	return made, nil
 }
 
-// listedOnce reports whether Robot's list has ever shown the dedicated server since the
-// process began, so that it is no other account's.
+// listedOnce reports whether Robot's list has contained the dedicated server since the process
+// started, so that it is not another account's.
 func (x *Machines) listedOnce(number int64) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.listed[number]
 }
 
-// numbered returns the dedicated server with the number. That the account has none rests
-// on a list that is as new as born, when the Node was made that has the number.
+// numbered returns the dedicated server with the number. Its absence requires a list as new as
+// born, the creation of the Node that has the number.
 func (x *Machines) numbered(ctx context.Context, number int64, born time.Time) (*Machine, error) {
 	ix, err := x.dedicatedSince(ctx, time.Time{})
 	if err != nil {

@@ -15,24 +15,22 @@ import (
 )
 
 var (
-	// ErrNoMatch: no machine in the lists is the Node's.
+	// ErrNoMatch means that no listed machine matches the Node.
 	ErrNoMatch = errors.New("no matching server")
-	// ErrAmbiguous: two machines could be the Node's, so none is taken.
+	// ErrAmbiguous means that two machines match the Node, so neither is used.
 	ErrAmbiguous = errors.New("more than one server matches")
 )
 
-// find matches a Node with its machine. The list of cloud servers is as new as since,
-// and so is that of dedicated ones as dedicatedSince; the zero times leave that to
-// the caches.
+// find matches a Node with its machine. The list of cloud servers is as new as since, and that
+// of dedicated servers as dedicatedSince; for the zero time, the cache decides.
 //
-// A provider ID decides alone: names and addresses may change or be taken over by
-// others, and nothing is requested of the other provider. Without one both lists are
-// looked at, because a name or an address could lead to a server of each. Where that
-// ends with a cloud server, the other list may be of any age: that no dedicated server
-// has the Node's name hardly changes, and a Robot that doesn't answer must not keep
-// cloud servers out. Before there ever was one, name and address together prove a cloud
-// server. Where it ends with a dedicated server or with none, the list has to be as new
-// as the Node, which may be the successor of another.
+// A provider ID alone decides: names and addresses may change or be reassigned, and no request
+// is sent to the other provider. Without a provider ID, both lists are searched, because a name
+// or an address may match a server of each. If a cloud server matches, the list of dedicated
+// servers may be of any age: a dedicated server rarely gets the Node's name, and an outage of
+// Robot must not block cloud servers. Before Robot's first list, a cloud server must match by
+// name and address. If a dedicated server or no server matches, the list must be as new as the
+// Node, which may be a replacement.
 func (x *Machines) find(
 	ctx context.Context, node *corev1.Node, since, dedicatedSince time.Time,
 ) (*Machine, error) {
@@ -69,7 +67,6 @@ func (x *Machines) find(
 	return matchAmong(ix, dx, node)
 }
 
-// identified is the cloud server with the Node's provider ID.
 func (ix *index) identified(node *corev1.Node) (*Machine, error) {
 	id, err := kube.ParseProviderID(node.Spec.ProviderID)
 	if err != nil {
@@ -81,9 +78,8 @@ func (ix *index) identified(node *corev1.Node) (*Machine, error) {
 	return nil, fmt.Errorf("%w: no server has the ID %d of the provider ID", ErrNoMatch, id)
 }
 
-// matchAmong finds the machine of a Node without a provider ID among cloud servers and
-// dedicated ones, by its name and by the addresses that its kubelet reported. Where those
-// lead to two machines, of whichever kind, none is taken.
+// matchAmong finds the machine of a Node without a provider ID in both lists, by its name and by
+// the addresses that its kubelet reported. If two machines match, it returns neither.
 func matchAmong(servers, dedicated *index, node *corev1.Node) (*Machine, error) {
 	found, others := servers.candidates(node), dedicated.candidates(node)
 	if len(found) == 0 && len(others) > 0 {
@@ -102,8 +98,7 @@ func matchAmong(servers, dedicated *index, node *corev1.Node) (*Machine, error) 
 	}
 }
 
-// candidates are the machines that have the Node's name or an address that its kubelet
-// reported, by ID.
+// candidates returns the machines with the Node's name or a reported address, sorted by ID.
 func (ix *index) candidates(node *corev1.Node) []*Machine {
 	found := slices.Clone(ix.byName[node.Name])
 	for _, a := range reported(node) {
@@ -115,13 +110,11 @@ func (ix *index) candidates(node *corev1.Node) []*Machine {
 	return slices.Compact(found)
 }
 
-// reported are the addresses that the Node's kubelet reported or was given.
 func reported(node *corev1.Node) []netip.Addr {
 	return append(kube.InternalIPs(node), kube.ProvidedIPs(node)...)
 }
 
-// proven is the cloud server that has the Node's name and an address that its
-// kubelet reported as well; nil: none.
+// proven returns the cloud server that has the Node's name and a reported address, or nil.
 func (ix *index) proven(node *corev1.Node) *Machine {
 	found := ix.candidates(node)
 	if len(found) != 1 || found[0].Name != node.Name {
@@ -134,8 +127,8 @@ func (ix *index) proven(node *corev1.Node) *Machine {
 	return nil
 }
 
-// publicly is the cloud server that has an address of the Node's on the internet, if
-// there is one. It is no way to find a Node's server, only to doubt that it is another.
+// publicly returns the cloud server with a public address of the Node, if there is one. It must
+// not be used to match a Node, only to confirm or reject another match.
 func (ix *index) publicly(node *corev1.Node) []*Machine {
 	addresses := reported(node)
 	for i := range ix.list {

@@ -14,24 +14,22 @@ import (
 	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
-// metalScheme begins the provider IDs of machines that no cloud knows.
+// metalScheme is the scheme of the provider IDs of machines without an API.
 const metalScheme = "underlay://"
 
-// errNoAddress: neither inventory nor kubelet says how the machine is reached.
+// errNoAddress means that neither the inventory nor the kubelet has an address of the machine.
 var errNoAddress = errors.New("no address of the machine is known")
 
-// Metal answers upstream's node controllers for machines that no API knows. It
-// has nobody to ask, so it describes every Node, whatever its provider ID, and
-// declares none absent or shut down. It doesn't wait for the network either:
-// here a Node isn't ready before its agent has set that up.
+// Metal implements cloudprovider.InstancesV2 for machines without an API. It describes every
+// Node, regardless of its provider ID, and never declares one absent or shut down. It doesn't
+// wait for the network: here a Node becomes ready only after its agent has set up the network.
 type Metal struct {
 	machines map[string]Machine
 }
 
 var _ cloudprovider.InstancesV2 = (*Metal)(nil)
 
-// NewMetal takes the machines that are known beforehand, each under a name of
-// its own.
+// NewMetal returns a Metal for the machines of the inventory, which have unique names.
 func NewMetal(inventory []Machine) *Metal {
 	m := &Metal{machines: make(map[string]Machine, len(inventory))}
 	for _, machine := range inventory {
@@ -40,14 +38,14 @@ func NewMetal(inventory []Machine) *Metal {
 	return m
 }
 
-// InstanceExists is always true: that nobody answers for a machine says nothing
-// about it, and a false answer would delete its Node.
+// InstanceExists returns true: the absence of a machine can't be observed, and false would
+// delete its Node.
 func (m *Metal) InstanceExists(context.Context, *corev1.Node) (bool, error) { return true, nil }
 
-// InstanceShutdown is always false, for want of anybody who would know.
+// InstanceShutdown returns false: the power state of a machine can't be observed.
 func (m *Metal) InstanceShutdown(context.Context, *corev1.Node) (bool, error) { return false, nil }
 
-// InstanceMetadata describes the Node by the inventory, else by itself.
+// InstanceMetadata describes the Node by the inventory or, without an entry, by the Node itself.
 func (m *Metal) InstanceMetadata(_ context.Context, node *corev1.Node) (*cloudprovider.InstanceMetadata, error) {
 	machine, listed := m.machines[machineName(node)]
 	addrs, err := machine.metalAddresses(node)
@@ -77,7 +75,6 @@ func (m *Metal) InstanceMetadata(_ context.Context, node *corev1.Node) (*cloudpr
 	return metadata, nil
 }
 
-// machineName is the name under which a Node's machine may be in the inventory.
 func machineName(node *corev1.Node) string {
 	if name, ours := strings.CutPrefix(node.Spec.ProviderID, metalScheme); ours {
 		return name
@@ -85,8 +82,8 @@ func machineName(node *corev1.Node) string {
 	return node.Name
 }
 
-// metalAddresses are the Node's internal ones: the machine's, else what the kubelet
-// was told by --node-ip, and what it reported.
+// metalAddresses returns the Node's internal addresses: the machine's or, without them, the
+// kubelet's --node-ip and the addresses that it reported.
 func (m Machine) metalAddresses(node *corev1.Node) ([]netip.Addr, error) {
 	provided := kube.ProvidedIPs(node)
 	if len(m.Addresses) == 0 {

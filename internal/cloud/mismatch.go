@@ -14,18 +14,18 @@ import (
 	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
-// errOtherAddress: cloud or inventory, and kubelet, disagree.
+// errOtherAddress means that the kubelet contradicts the cloud or the inventory.
 var errOtherAddress = errors.New("the kubelet's --node-ip is not an address of the machine")
 
-// Mismatches is an InstancesV2 that reports the Nodes whose kubelet was given a wrong address: such
-// a Node stays uninitialized until its kubelet has another one.
+// Mismatches is an InstancesV2 that reports Nodes with a wrong kubelet address: such a Node
+// stays uninitialized until its kubelet has another address.
 type Mismatches struct {
 	cloudprovider.InstancesV2
 	Client   kubernetes.Interface
 	Recorder record.EventRecorder
 }
 
-// InstanceMetadata describes the Node's machine.
+// InstanceMetadata implements cloudprovider.InstancesV2.
 func (m Mismatches) InstanceMetadata(
 	ctx context.Context, node *corev1.Node,
 ) (*cloudprovider.InstanceMetadata, error) {
@@ -43,8 +43,8 @@ func (m Mismatches) InstanceMetadata(
 	return metadata, err
 }
 
-// set writes the condition. What fails is written at the next look at the Node, which upstream
-// takes every few minutes: nothing depends on it.
+// set writes the condition. A failed write is retried when upstream requests the metadata again,
+// every few minutes: nothing depends on it.
 func (m Mismatches) set(
 	ctx context.Context, node *corev1.Node, status corev1.ConditionStatus, reason, message string,
 ) {

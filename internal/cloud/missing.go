@@ -14,19 +14,18 @@ import (
 	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
-// EventServerMissing: a Node is Ready, and the project has no server with the ID of
-// its provider ID. So it is with a server that was replaced under the Node's name
-// while nobody judged the Node: the new kubelet goes on with the Node that it finds,
-// and routes and targets go on leading to the old server. A provider ID can't be
-// changed, so a person has to delete the Node.
+// EventServerMissing means that a Node is Ready, but the project has no server with its provider
+// ID. This happens if a server is replaced under the Node's name while the Node is not checked:
+// the new kubelet uses the existing Node, and routes and targets keep pointing to the old
+// server. A provider ID is immutable, so an operator has to delete the Node.
 const EventServerMissing = "ServerMissing"
 
-// missingLong is how long a server is to be missing at least: a Node whose server
-// was just deleted is Ready until nobody has heard of its kubelet for a while.
+// missingLong is the minimum time that a server must be missing: the Node of a deleted server is
+// Ready until its kubelet has been unresponsive for a while.
 const missingLong = 2 * time.Minute
 
-// missing remembers since when Nodes' servers were missing, and of which that was
-// told. The zero value is ready for use.
+// missing records since when Nodes' servers have been missing, and which were reported. The zero
+// value is ready for use.
 type missing struct {
 	mu    sync.Mutex
 	nodes map[types.UID]*lack
@@ -37,8 +36,7 @@ type lack struct {
 	told  bool
 }
 
-// lasts reports whether the Node's server has been missing for long, which wasn't
-// told yet.
+// lasts reports whether the server has been missing for missingLong, and was not reported yet.
 func (m *missing) lasts(uid types.UID, now time.Time) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -53,7 +51,6 @@ func (m *missing) lasts(uid types.UID, now time.Time) bool {
 	return !l.told && now.Sub(l.since) >= missingLong
 }
 
-// tell takes in that it is told.
 func (m *missing) tell(uid types.UID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -62,16 +59,15 @@ func (m *missing) tell(uid types.UID) {
 	}
 }
 
-// over forgets a Node that has its server, or isn't Ready.
 func (m *missing) over(uid types.UID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.nodes, uid)
 }
 
-// noteMissing tells once, while it lasts, that a Ready Node has no server. A new
-// list has to show that, and to be of the cluster's own project. The one that find has
-// just asked for will do: with the wrong token all Nodes come here, round for round.
+// noteMissing reports once, while it lasts, that a Ready Node has no server. It requires a
+// recent list of the cluster's own project, such as that of find just before: with a wrong
+// token, it is called for all Nodes again and again.
 func (i *Instances) noteMissing(ctx context.Context, node *corev1.Node) error {
 	id, err := kube.ParseProviderID(node.Spec.ProviderID)
 	if err != nil {

@@ -13,18 +13,15 @@ import (
 	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
-// ErrOwnUnknown: which prefix is a Node's own is not known yet; ask again.
+// ErrOwnUnknown means that the Node's own prefix can't be determined yet; callers retry.
 var ErrOwnUnknown = errors.New("the server's own IPv6 prefix is not known yet")
 
-// freshEnough is how old may be what is known of a server and has to be fresh:
-// many Nodes join at once, and share one list.
+// freshEnough is the maximum age of fresh data: Nodes that join at once share a list.
 const freshEnough = 5 * time.Second
 
-// OwnPrefix returns the /64 of the Node's server and, sorted, the addresses in
-// it that are taken: the server's own and those that the Node reports. The zero
-// Prefix means that the server has none, or that the machine is another
-// provider's, of which nothing is known. The error wraps ErrOwnUnknown while no
-// server, or more than one, matches.
+// OwnPrefix returns the /64 of the Node's server and, sorted, the addresses in it that are in use:
+// the server's own and those that the Node reports. The zero Prefix means that the server has none
+// or is another provider's. The error wraps ErrOwnUnknown while no server or more than one matches.
 func (x *Machines) OwnPrefix(ctx context.Context, node *corev1.Node) (own netip.Prefix, avoid []netip.Addr, err error) {
 	found, err := x.findFresh(ctx, node)
 	switch {
@@ -50,15 +47,15 @@ func (x *Machines) OwnPrefix(ctx context.Context, node *corev1.Node) (own netip.
 	return own, slices.Compact(avoid), nil
 }
 
-// findFresh matches the Node. What comes of it can't be taken back, since podCIDRs
-// never change. So a match that rests on anything but the provider ID, which is
-// never used again, looks the server up: in an older list a server that is gone
-// may stand under the name of the one that replaced it. That a name has no server
-// rests on a list as old as the Node, as for everybody: nobody removes such a Node,
-// and asking anew would cost a whole list twice a minute for as long as it is there.
+// findFresh matches the Node. A wrong match can't be corrected, since podCIDRs never change. A
+// match by anything but the provider ID, which is never reused, is therefore verified by a fresh
+// lookup: an older list may have a deleted server under the name of its replacement. So is the
+// absence of a cloud server with the provider ID. The absence of a server with the Node's name
+// is taken from a list that is as old as the Node, as everywhere: such a Node is never deleted,
+// and fresh lookups would cost two whole lists a minute as long as it exists.
 //
-// A dedicated server's number is never used again either. That the account has none
-// of the number rests on a list as old as the Node, too.
+// The numbers of dedicated servers are never reused either. Their absence is also taken from a
+// list that is as old as the Node.
 func (x *Machines) findFresh(ctx context.Context, node *corev1.Node) (*Machine, error) {
 	found, err := x.find(ctx, node, time.Time{}, time.Time{})
 	byID := node.Spec.ProviderID != ""

@@ -4,8 +4,8 @@ import (
 	cloudprovider "k8s.io/cloud-provider"
 )
 
-// Provider is the cloudprovider.Interface: instances and nothing else, since
-// routes and load balancers have controllers of our own.
+// Provider implements cloudprovider.Interface with instances only, since routes and load
+// balancers have their own controllers.
 type Provider struct {
 	Name string // the scheme of provider IDs
 	V2   cloudprovider.InstancesV2
@@ -13,29 +13,29 @@ type Provider struct {
 
 var _ cloudprovider.Interface = Provider{}
 
-// Initialize has nothing to start.
+// Initialize does nothing.
 func (p Provider) Initialize(cloudprovider.ControllerClientBuilder, <-chan struct{}) {}
 
-// InstancesV2 answers the node controllers.
+// InstancesV2 returns V2.
 func (p Provider) InstancesV2() (cloudprovider.InstancesV2, bool) { return p.V2, true }
 
-// ProviderName is the scheme of provider IDs.
+// ProviderName returns the scheme of provider IDs.
 func (p Provider) ProviderName() string { return p.Name }
 
-// HasClusterID: ownership does not rest on tags of instances.
+// HasClusterID returns true, since ownership doesn't depend on tags of instances.
 func (p Provider) HasClusterID() bool { return true }
 
-// Instances is the interface that InstancesV2 replaced.
+// Instances is not supported; InstancesV2 replaces it.
 func (p Provider) Instances() (cloudprovider.Instances, bool) { return nil, false }
 
-// Zones are part of what InstancesV2 answers.
+// Zones is not supported; InstancesV2 replaces it.
 func (p Provider) Zones() (cloudprovider.Zones, bool) { return nil, false }
 
-// LoadBalancer is not for upstream's controller.
+// LoadBalancer disables upstream's service controller.
 func (p Provider) LoadBalancer() (cloudprovider.LoadBalancer, bool) { return nil, false }
 
-// Routes are not for upstream's controller.
+// Routes disables upstream's route controller.
 func (p Provider) Routes() (cloudprovider.Routes, bool) { return nil, false }
 
-// Clusters are not supported.
+// Clusters is not supported.
 func (p Provider) Clusters() (cloudprovider.Clusters, bool) { return nil, false }

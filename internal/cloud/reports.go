@@ -13,37 +13,33 @@ import (
 	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
-// report is something that a Node says of its server and that the server list
-// doesn't confirm.
+// report is a Node's claim about its server that the server list doesn't confirm.
 type report struct {
 	reporter
-	address netip.Addr // the zero Addr: the report is about which server it is
+	address netip.Addr // the zero Addr: the report is about the server's identity
 }
 
-// reporter is the Node that says something.
 type reporter struct {
 	node types.UID
 	name string
 }
 
-// reports are when a Node's were first seen, by address.
+// reports holds when the reports of a Node were first observed, by address.
 type reports map[netip.Addr]time.Time
 
-// forget drops what is too old.
 func (r reports) forget(now time.Time) {
 	maps.DeleteFunc(r, func(_ netip.Addr, first time.Time) bool { return now.Sub(first) >= reportMemory })
 }
 
 const (
-	// reportMemory is how long it is remembered when a report was first seen. A
-	// report that still isn't confirmed then is looked up again.
+	// reportMemory is the time until a report expires and, if still unconfirmed, is looked up
+	// again.
 	reportMemory = time.Hour
 )
 
-// look returns the server list, in which everything that the Nodes say of their
-// servers has been looked up at least once since they said so, and everything
-// about these Nodes' servers is as it was at since or later. The zero since
-// leaves that to the cache.
+// look returns the server list, in which all reports of the Nodes have been looked up at least
+// once since they were made, and the servers of these Nodes are as of since or later; for the
+// zero time, the cache decides.
 func (x *Machines) look(ctx context.Context, since time.Time, nodes ...*corev1.Node) (*index, error) {
 	list, err := x.Cloud.List(ctx, time.Time{})
 	if err != nil {
@@ -67,8 +63,8 @@ func (x *Machines) look(ctx context.Context, since time.Time, nodes ...*corev1.N
 		return nil, err
 	}
 	ix = x.of(list)
-	// Whose the Node's addresses are, if no server has its name or two servers are
-	// possible, only a whole list tells.
+	// If no server has the Node's name or two servers match, only a whole list shows the owner
+	// of the Node's addresses.
 	var whole time.Time
 	for node, since := range unnamed {
 		if len(ix.candidates(node)) != 1 && since.After(whole) {
@@ -84,10 +80,9 @@ func (x *Machines) look(ctx context.Context, since time.Time, nodes ...*corev1.N
 	return x.of(list), nil
 }
 
-// questions returns what is to be known of the Node's server. A Node without a
-// provider ID may be the successor of another that had its name, so that what
-// is known of the name must be as new as the Node: the kubelet that made it runs
-// on its server.
+// questions returns the required lookups for a Node's server. A Node without a provider ID may
+// have replaced another with its name, so the lookup of the name must be as new as the Node: the
+// kubelet that created it runs on its server.
 func (x *Machines) questions(ix *index, node *corev1.Node, since time.Time) []Question {
 	now := time.Now()
 	newer := func(t time.Time) time.Time {
@@ -110,7 +105,7 @@ func (x *Machines) questions(ix *index, node *corev1.Node, since time.Time) []Qu
 		return []Question{{ID: id, Since: born()}}
 	case !since.IsZero():
 		return []Question{{ID: id, Since: since}}
-	case ix.attached == 0: // nothing is known of private addresses
+	case ix.attached == 0: // no private address is listed
 		return nil
 	}
 	var out []Question
@@ -125,17 +120,16 @@ func (x *Machines) questions(ix *index, node *corev1.Node, since time.Time) []Qu
 	return out
 }
 
-// born is when the Node was there at the latest: made, or first seen by our own clock,
-// because the API server's may be ahead. That one tells seconds, and what was known
-// earlier in the same second may lack a server whose kubelet made the Node after that.
+// born returns a time at which the Node existed: its creation, or when it was first observed by the
+// local clock, since the API server's may be ahead. Creation times are in whole seconds, and a list
+// from earlier in the same second may lack a server with a kubelet that created the Node after it.
 func (x *Machines) born(node *corev1.Node, now time.Time) time.Time {
 	heard, _ := x.hear(report{reporter: reporter{node.UID, node.Name}}, now)
 	return earlier(node.CreationTimestamp.Add(time.Second), heard)
 }
 
-// hear returns when a report was first seen, unless the Node makes too many within
-// reportMemory: kubelets report addresses, and each costs a request. By
-// our own clock: the Node's age is told by another.
+// hear returns when a report was first observed by the local clock, and false if the Node made
+// too many within reportMemory: each costs a request.
 func (x *Machines) hear(c report, now time.Time) (first time.Time, ok bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -160,7 +154,7 @@ func (x *Machines) hear(c report, now time.Time) (first time.Time, ok bool) {
 	return now, true
 }
 
-// forget drops what is too old, of all Nodes: rarely, because all may report at once.
+// forget removes the expired reports of all Nodes, rarely, because all may report at once.
 func (x *Machines) forget(now time.Time) {
 	if x.reports == nil {
 		x.reports, x.swept = map[reporter]reports{}, now
