@@ -9,24 +9,22 @@ import (
 	"net/http"
 )
 
-// maxAnswer is more than a list of ten thousand servers needs.
+// maxAnswer limits a response, in bytes: a list of ten thousand servers needs less.
 const maxAnswer = 32 << 20
 
-// badAnswer is one that was received and makes no sense.
+// badAnswer is an invalid response.
 type badAnswer struct{ error }
 
-// Unwrap returns what is wrong with it.
 func (b *badAnswer) Unwrap() error { return b.error }
 
-// notTheService is an answer that the web service wouldn't give: it speaks JSON.
+// notTheService is a response that is not from the web service, which replies with JSON.
 type notTheService struct{ status int }
 
 func (e *notTheService) Error() string {
 	return fmt.Sprintf("the answer is %d %s and not the web service's JSON", e.status, http.StatusText(e.status))
 }
 
-// read reads an answer. What it tells of the login doesn't wait for a body that
-// may never end.
+// read reads a response. The outcome of the login doesn't depend on a body that may never end.
 func read(resp *http.Response, into any) (outcome, error) {
 	if resp.StatusCode == http.StatusUnauthorized {
 		return refused, &Error{Status: resp.StatusCode, Code: "UNAUTHORIZED", Message: http.StatusText(resp.StatusCode)}
@@ -34,14 +32,14 @@ func read(resp *http.Response, into any) (outcome, error) {
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	switch {
 	case resp.StatusCode == http.StatusForbidden:
-		// Documented for quotas alone. Others have got it for a wrong password.
+		// Documented for quotas only, but some clients received it for a wrong password.
 		refusal := failure(resp.StatusCode, body)
 		if !IsCode(refusal, CodeRateLimit) {
 			return refused, refusal
 		}
 		return accepted, refusal
 	case resp.StatusCode == http.StatusBadGateway || resp.StatusCode == http.StatusGatewayTimeout:
-		return lost, failure(resp.StatusCode, body) // it is what stands in front that got no answer
+		return lost, failure(resp.StatusCode, body) // a proxy got no response from the service
 	case err != nil:
 		return untold, err
 	case resp.StatusCode >= http.StatusMultipleChoices:
@@ -52,7 +50,7 @@ func read(resp *http.Response, into any) (outcome, error) {
 		return untold, refusal
 	case !json.Valid(body):
 		return untold, &badAnswer{errors.New("reading the answer: it is not JSON")}
-	case string(bytes.TrimSpace(body)) == "null": // which decodes into anything, as though there were nothing
+	case string(bytes.TrimSpace(body)) == "null": // decodes into every type without an error
 		return accepted, &badAnswer{errors.New("reading the answer: it is null")}
 	}
 	if err := json.Unmarshal(body, into); err != nil {
@@ -61,7 +59,6 @@ func read(resp *http.Response, into any) (outcome, error) {
 	return accepted, nil
 }
 
-// failure reads an answer that isn't a success.
 func failure(status int, body []byte) error {
 	inFront := status == http.StatusBadGateway || status == http.StatusServiceUnavailable || status == http.StatusGatewayTimeout
 	if e := readError(status, body); !inFront && e.Code != "" {

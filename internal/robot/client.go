@@ -16,36 +16,34 @@ import (
 	"github.com/underlay-ccm/underlay/internal/requests"
 )
 
-// DefaultEndpoint is where the web service is.
+// DefaultEndpoint is the URL of the web service.
 const DefaultEndpoint = "https://robot-ws.your-server.de"
 
-// Registry takes metrics; component-base's registries are such.
+// Registry registers metrics; component-base's registries implement it.
 type Registry interface {
 	Register(metrics.Registerable) error
 	CustomRegister(metrics.StableCollector) error
 }
 
-// Options are what a Client needs.
+// Options configures a Client.
 type Options struct {
-	// Endpoint is the web service's address; empty means DefaultEndpoint.
+	// Endpoint is the URL of the web service; empty means DefaultEndpoint.
 	Endpoint string
-	// Credentials is asked before every request, so that new ones are used
-	// without a restart, see CredentialFiles.
+	// Credentials is called for every request, so that new credentials are used without a
+	// restart, see CredentialFiles.
 	Credentials func() (Credentials, error)
-	// Availability, if set, is told once when the web service stops answering,
-	// with an *Unavailable, and once with nil when it answers again. It must not
-	// call the Client.
+	// Availability, if set, is called once with an *Unavailable when the web service stops
+	// responding, and once with nil when it responds again. It must not call the Client.
 	Availability func(error)
-	// Version goes into the User-Agent.
+	// Version is sent in the User-Agent.
 	Version string
 
 	Registry Registry
-	// Transport is the way to the web service; nil means that of NewTransport.
-	// It must not repeat requests by itself.
+	// Transport sends the requests; nil means NewTransport. It must not retry by itself.
 	Transport http.RoundTripper
 }
 
-// Client is the account's one connection to the web service.
+// Client sends all of the account's requests to the web service.
 type Client struct {
 	endpoint string
 	agent    string
@@ -60,13 +58,13 @@ type Client struct {
 }
 
 const (
-	// requestTimeout bounds one request; the service answers within seconds.
+	// requestTimeout bounds one request; the service responds within seconds.
 	requestTimeout = 30 * time.Second
-	// routeTimeout bounds one that routes a failover address, which takes a minute.
+	// routeTimeout bounds a request that routes a failover address, which takes a minute.
 	routeTimeout = 3 * time.Minute
 )
 
-// New prepares a client. It sends nothing.
+// New returns a client. It sends no request.
 func New(o Options) (*Client, error) {
 	endpoint := cmp.Or(o.Endpoint, DefaultEndpoint)
 	base, err := url.Parse(endpoint)
@@ -84,7 +82,7 @@ func New(o Options) (*Client, error) {
 		endpoint: strings.TrimSuffix(endpoint, "/"),
 		agent:    strings.TrimSuffix("underlay-ccm/"+o.Version, "/"),
 		http: &http.Client{
-			// A redirect would carry the password to whoever it names.
+			// A redirect would send the password to another host.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 			Transport:     next,
 		},
@@ -96,9 +94,9 @@ func New(o Options) (*Client, error) {
 	return c, c.register(o)
 }
 
-// NewTransport returns one that uses each connection once. On a kept one that the
-// server has closed, net/http repeats a request by itself: the first may have
-// reached the service, and would be another failed login that nobody counts.
+// NewTransport returns a transport that uses each connection once. If the server has closed a
+// kept connection, net/http repeats the request: the first one may have reached the service and
+// be a failed login that is not counted.
 func NewTransport() http.RoundTripper {
 	t := requests.NewTransport()
 	t.DisableKeepAlives = true
@@ -132,8 +130,8 @@ func (c *Client) register(o Options) error {
 	return nil
 }
 
-// do asks for an operation and reads its answer. Whatever is held back or
-// refused beforehand costs nothing.
+// do sends the request of an operation and decodes the response. A request that is rejected
+// before it is sent costs no quota.
 func (c *Client) do(ctx context.Context, op operation, path string, form url.Values, into any) error {
 	t, probe, err := c.hold(ctx, op)
 	if err != nil {
@@ -161,16 +159,16 @@ func (c *Client) do(ctx context.Context, op operation, path string, form url.Val
 		c.outage.answered()
 		return err
 	case errors.As(err, new(*badAnswer)):
-		return err // our reading, and no fault of the network's
+		return err // a problem of decoding, not of the network
 	case ctx.Err() != nil && !tooSlow(ctx, op, time.Since(began)):
-		return err // the caller's wish
+		return err // ended by the caller
 	default:
 		return c.outage.failed(err)
 	}
 }
 
-// hold returns when an operation may be asked for, with its turn to log in, and whether it probes
-// an outage.
+// hold waits until an operation may be requested. It returns its login turn, and whether it
+// probes an outage.
 func (c *Client) hold(ctx context.Context, op operation) (t *turn, probe bool, err error) {
 	if err := c.outage.check(); err != nil {
 		return nil, false, err
@@ -186,7 +184,7 @@ func (c *Client) hold(ctx context.Context, op operation) (t *turn, probe bool, e
 	if err != nil {
 		return nil, false, err
 	}
-	if probe, err = c.outage.admit(); err != nil { // others have found out meanwhile
+	if probe, err = c.outage.admit(); err != nil { // another request failed during the wait
 		t.end(untold)
 		q.told(false, nil)
 		return nil, false, err
@@ -194,9 +192,8 @@ func (c *Client) hold(ctx context.Context, op operation) (t *turn, probe bool, e
 	return t, probe, nil
 }
 
-// send sends one request, and says what its end tells of the login. An *Error is
-// the service's answer, a *badAnswer one that can't be read; everything else
-// means that the service doesn't answer.
+// send sends one request and returns the outcome of its login. An *Error is the service's reply,
+// a *badAnswer an invalid response; any other error means that the service doesn't respond.
 func (c *Client) send(ctx context.Context, op operation, path string, form url.Values, credentials Credentials, into any) (outcome, error) {
 	limit := requestTimeout
 	if op.routes() {

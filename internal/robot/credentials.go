@@ -10,11 +10,11 @@ import (
 	"github.com/underlay-ccm/underlay/internal/secret"
 )
 
-// Credentials are the web service's user and its password, with a colon between them.
+// Credentials are the web service's user and password, joined by a colon.
 type Credentials struct{ secret.Text }
 
-// NewCredentials checks a user and a password as they may come from files: white
-// space around them is dropped. The error never holds them.
+// NewCredentials validates a user and a password, and trims white space around them, as in
+// files. The error never contains them.
 func NewCredentials(user, password string) (Credentials, error) {
 	user, password = strings.TrimSpace(user), strings.TrimSpace(password)
 	switch {
@@ -30,23 +30,20 @@ func NewCredentials(user, password string) (Credentials, error) {
 	return Credentials{secret.New(user + ":" + password)}, nil
 }
 
-// same reports whether two are equal; none equals none.
 func (c Credentials) same(other Credentials) bool { return c.Reveal() == other.Reveal() }
 
-// Authorize puts them into a request; none change nothing.
+// Authorize adds the credentials to a request; empty ones change nothing.
 func (c Credentials) Authorize(r *http.Request) {
 	if user, password, some := strings.Cut(c.Reveal(), ":"); some {
 		r.SetBasicAuth(user, password)
 	}
 }
 
-// CredentialFiles are the paths of the files that hold the user and the password,
-// as a Secret is mounted.
+// CredentialFiles are the paths of files with the user and the password, such as a mounted Secret.
 type CredentialFiles struct{ User, Password string }
 
-// Read returns what the files hold now. Both are read twice and have to agree,
-// or one from before a change could be paired with one from after it, and that
-// would be a failed login.
+// Read returns the current credentials. Both files are read twice and must agree: a user from
+// before a change with a password from after it would be a failed login.
 func (f CredentialFiles) Read() (Credentials, error) {
 	before, err := f.once()
 	for range 5 {
@@ -81,11 +78,11 @@ func (f CredentialFiles) once() (Credentials, error) {
 	return found, nil
 }
 
-// CredentialsError says why a request was not sent, or that it was refused.
+// CredentialsError means that a request was refused, or not sent, because of its credentials.
 type CredentialsError struct {
 	// Until is when they are tried again, unless they change before.
 	Until time.Time
-	// Any says that no credentials are tried until then, changed ones neither.
+	// Any means that no credentials are tried before Until, not even changed ones.
 	Any bool
 }
 

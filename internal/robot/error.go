@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Codes of errors that callers tell apart.
+// Codes of errors that callers distinguish.
 const (
 	CodeRateLimit      = "RATE_LIMIT_EXCEEDED"
 	CodeNotFound       = "NOT_FOUND"
@@ -19,14 +19,14 @@ const (
 	CodeLocked         = "FAILOVER_LOCKED"
 )
 
-// Error is a refusal as the web service words it.
+// Error is an error response of the web service.
 type Error struct {
 	Status  int    `json:"status"`
 	Code    string `json:"code"`
 	Message string `json:"message"`
-	// MaxRequests is the quota that CodeRateLimit is about, for Interval.
+	// MaxRequests is the quota per Interval of CodeRateLimit.
 	MaxRequests int `json:"max_requests"`
-	// MaxRequest is the same, as it is documented.
+	// MaxRequest is its documented name.
 	MaxRequest int `json:"max_request"`
 	// Interval is in seconds.
 	Interval int `json:"interval"`
@@ -39,28 +39,28 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s (%d %s)", cmp.Or(e.Message, http.StatusText(e.Status)), e.Status, e.Code)
 }
 
-// readError reads an answer that is no success. Without a code it is none of the web service's:
-// something in front of it may have answered.
+// readError decodes an error response. Without a code it is not the web service's, but possibly
+// that of a proxy.
 func readError(status int, body []byte) *Error {
 	var envelope struct {
 		Error Error `json:"error"`
 	}
-	_ = json.Unmarshal(body, &envelope) // a field of another type than documented leaves the code readable
+	_ = json.Unmarshal(body, &envelope) // mistyped fields leave the code readable
 	e := &envelope.Error
 	e.Status, e.MaxRequests = status, cmp.Or(e.MaxRequests, e.MaxRequest)
 	return e
 }
 
-// IsCode reports whether the web service refused with one of the codes.
+// IsCode reports whether the web service replied with one of the codes.
 func IsCode(err error, codes ...string) bool {
 	var refused *Error
 	return errors.As(err, &refused) && slices.Contains(codes, refused.Code)
 }
 
-// Unavailable says that the web service doesn't answer.
+// Unavailable means that the web service doesn't respond.
 type Unavailable struct {
-	Since time.Time // of the first request that failed
-	Until time.Time // nothing is sent before
+	Since time.Time // when the first request failed
+	Until time.Time // no request is sent before
 	Cause error
 }
 
@@ -69,5 +69,5 @@ func (e *Unavailable) Error() string {
 		e.Since.UTC().Format(time.RFC3339), e.Until.UTC().Format(time.RFC3339), e.Cause)
 }
 
-// Unwrap returns why.
+// Unwrap returns Cause.
 func (e *Unavailable) Unwrap() error { return e.Cause }

@@ -10,14 +10,13 @@ import (
 	"github.com/underlay-ccm/underlay/internal/requests"
 )
 
-// Failover is an address, or an IPv6 net, that can be routed to any server of
-// the account.
+// Failover is an address or an IPv6 net that can be routed to any server of the account.
 type Failover struct {
-	IP netip.Addr // the net's first address
+	IP netip.Addr // first address of the net
 	// Server is the number of the server that it was ordered with.
 	Server int64
-	// Active is the main address of the server that it is routed to, for IPv6
-	// that of the server's main net; zero: nowhere.
+	// Active is the main address of the server to which it is routed, for IPv6 that of the
+	// server's main net, or the zero Addr if it is not routed.
 	Active netip.Addr
 }
 
@@ -40,12 +39,11 @@ func (b failoverBody) failover() (Failover, error) {
 	return f, nil
 }
 
-// Failovers returns every failover address of the account, or an error: never a
-// part.
+// Failovers returns all failover addresses of the account, never a part.
 func (c *Client) Failovers(ctx context.Context) ([]Failover, error) {
 	var bodies []failoverBody
 	err := c.do(ctx, listFailovers, "/failover", nil, &bodies)
-	if err != nil && !IsCode(err, CodeNotFound) { // else there is none
+	if err != nil && !IsCode(err, CodeNotFound) { // otherwise the account has no failover address
 		return nil, fmt.Errorf("listing failover addresses: %w", err)
 	}
 	var found []Failover
@@ -59,11 +57,10 @@ func (c *Client) Failovers(ctx context.Context) ([]Failover, error) {
 	return found, nil
 }
 
-// RouteFailover routes a failover address to a server, by the server's main
-// address, for IPv6 that of its main net. It is urgent, and returns when it is
-// done, after a minute. After an error nobody knows where the address is; the
-// caller looks before it tries again. Where it is already there, the code is
-// CodeAlreadyRouted.
+// RouteFailover routes a failover address to the server with the main address to, for IPv6 that
+// of its main net. It is urgent, and returns when the address is routed, after a minute. After
+// an error, the routing is unknown: the caller reads it before it retries. The code is
+// CodeAlreadyRouted if the address was routed there before.
 func (c *Client) RouteFailover(ctx context.Context, ip, to netip.Addr) (Failover, error) {
 	ctx = requests.WithPriority(ctx, requests.Urgent)
 	f, err := c.failover(ctx, routeFailover, ip, url.Values{"active_server_ip": {to.String()}})
@@ -76,16 +73,14 @@ func (c *Client) RouteFailover(ctx context.Context, ip, to netip.Addr) (Failover
 	return f, nil
 }
 
-// FailoverWait is how long a request to route a failover address would be held back for the
-// operation's quota, if it were sent now with a priority; 0: not at all.
+// FailoverWait returns how long the quota would delay a request to route a failover address now.
 func (c *Client) FailoverWait(p requests.Priority) (wait time.Duration) {
 	q := c.quotas[routeFailover]
 	q.queue.Change(func(now time.Time) { wait = max(0, q.Wait(p, now)) })
 	return wait
 }
 
-// UnrouteFailover routes a failover address nowhere. Else it is like
-// RouteFailover.
+// UnrouteFailover removes the routing of a failover address. Otherwise it is like RouteFailover.
 func (c *Client) UnrouteFailover(ctx context.Context, ip netip.Addr) (Failover, error) {
 	ctx = requests.WithPriority(ctx, requests.Urgent)
 	f, err := c.failover(ctx, unrouteFailover, ip, nil)

@@ -11,60 +11,56 @@ import (
 )
 
 const (
-	// blockTime is how long the service blocks an address, and how long we
-	// assume that it counts its failures.
+	// blockTime is how long the service blocks an address, and the assumed interval in which it
+	// counts failures.
 	blockTime = 10 * time.Minute
-	// mostFailures within that time are safe; one more blocks.
+	// mostFailures within blockTime are safe; another failure blocks the address.
 	mostFailures = 2
-	// judgedWithin is how long the service takes at most to look at a request's
-	// login. What follows may take longer: routing a failover address takes a
-	// minute.
+	// judgedWithin bounds the time until the service checks a request's login. The rest may take
+	// longer: routing a failover address takes a minute.
 	judgedWithin = 10 * time.Second
-	// refusedFor is how long refused credentials are not tried again. They are
-	// tried some time, because the service refuses correct ones too while it
-	// blocks the address for what another program behind it did.
+	// refusedFor is how long refused credentials are not tried again. They must be tried some
+	// time: while the service blocks the address because of another program, it refuses correct
+	// credentials too.
 	refusedFor = time.Hour
 )
 
-// outcome is what the end of a request tells of its login.
+// outcome is the result of a request's login.
 type outcome int
 
 const (
-	// untold: nothing. The request certainly never reached the service, or
-	// something in front of the service answered.
+	// untold is no result: the request never reached the service, or only a proxy in front of it.
 	untold outcome = iota
-	// lost: no answer came, so the service may have refused the login.
+	// lost is no response: the service may have refused the login.
 	lost
 	accepted
 	refused
 )
 
-// login decides when credentials may be sent, so that the service never counts a
-// third failed login within blockTime. A request is in doubt while the service
-// may refuse its login and we don't know yet.
+// login decides when credentials may be sent, so that the service never counts a third failed
+// login within blockTime. A request is in doubt while the service may still refuse its login.
 //
-//   - Failures within blockTime and requests in doubt are mostFailures together at
-//     most, whatever the credentials.
-//   - Credentials that were never accepted go alone: while their request is in
-//     doubt, no other is, and it is until it has ended. Without an answer it
-//     counts as a failure, unless it certainly never reached the service.
-//   - Credentials that were accepted may be in doubt with several requests, each
-//     until it ends or judgedWithin has passed, so that failover addresses which
-//     move together don't wait for each other. They are trusted until an answer
-//     refuses them: without one nothing counts, and a late one when it comes.
+//   - Failures within blockTime and requests in doubt are at most mostFailures together, for all
+//     credentials.
+//   - Credentials that were never accepted are sent by one request at a time, which is in doubt
+//     until it ends. Without a response it counts as a failure, unless it certainly never reached
+//     the service.
+//   - Accepted credentials may have several requests in doubt, each until it ends or judgedWithin
+//     has passed, so that concurrent moves of failover addresses don't wait for each other. They
+//     are trusted until refused: a missing response doesn't count, a late one when it arrives.
 //   - Refused credentials are not tried again for refusedFor.
 type login struct {
 	read  func() (Credentials, error)
-	queue *requests.Queue // whose lock guards what follows
+	queue *requests.Queue // its lock guards the fields below
 
-	inDoubt int         // requests, with those whose turn has just begun
-	alone   bool        // the one in doubt has credentials that were never accepted
-	proven  Credentials // the last that were accepted; none: each request goes alone
+	inDoubt int         // requests in doubt, including those just admitted
+	alone   bool        // the request in doubt has credentials that were never accepted
+	proven  Credentials // last accepted credentials; empty: one request at a time
 	refused []refusal
-	failed  []time.Time // logins within blockTime, sorted
+	failed  []time.Time // failed logins within blockTime, sorted
 }
 
-// refusal is of credentials that are not tried before a time.
+// refusal blocks credentials until a time.
 type refusal struct {
 	credentials Credentials
 	until       time.Time
@@ -76,8 +72,8 @@ func newLogin(read func() (Credentials, error)) *login {
 	return l
 }
 
-// Wait lets a request begin its turn if there is room for one more in doubt. What
-// can't be sent at all begins it too, to be told so.
+// Wait implements requests.Budget. It admits a request if another one may be in doubt, or if no
+// request may be sent, so that enter returns the reason.
 func (l *login) Wait(_ requests.Priority, now time.Time) time.Duration {
 	l.forget(now)
 	most := mostFailures - len(l.failed)
@@ -87,20 +83,19 @@ func (l *login) Wait(_ requests.Priority, now time.Time) time.Duration {
 	if len(l.failed) >= mostFailures || !l.alone && l.inDoubt < most {
 		return 0
 	}
-	return time.Minute // the end of somebody's doubt comes first
+	return time.Minute // until a request in doubt ends
 }
 
-// Spend takes in that a turn begins.
+// Spend implements requests.Budget.
 func (l *login) Spend(time.Time) { l.inDoubt++ }
 
-// forget drops what is too old to matter.
 func (l *login) forget(now time.Time) {
 	l.failed = slices.DeleteFunc(l.failed, func(t time.Time) bool { return now.Sub(t) >= blockTime })
 	l.refused = slices.DeleteFunc(l.refused, func(r refusal) bool { return !now.Before(r.until) })
 }
 
-// enter returns a turn when the request may be sent with the turn's credentials.
-// Its end must be called.
+// enter returns a turn when the request may be sent with the turn's credentials. The caller must
+// call its end.
 func (l *login) enter(ctx context.Context) (*turn, error) {
 	for {
 		if _, err := l.queue.Wait(ctx); err != nil {
@@ -125,7 +120,7 @@ func (l *login) enter(ctx context.Context) (*turn, error) {
 	}
 }
 
-// judge says why credentials may not be tried, whoever else is in doubt.
+// judge returns why the credentials must not be tried, regardless of requests in doubt.
 func (l *login) judge(c Credentials, now time.Time) error {
 	if c.Reveal() == "" {
 		return errors.New("there are no credentials for the Robot web service")
@@ -142,17 +137,17 @@ func (l *login) judge(c Credentials, now time.Time) error {
 	return nil
 }
 
-// begin returns the turn of a request with these credentials, or nil if it has to
-// wait again for those that are in doubt.
+// begin returns the turn of a request with these credentials, or nil if it must wait for
+// requests in doubt.
 func (l *login) begin(c Credentials, now time.Time) *turn {
 	proven := l.proven.same(c)
 	if !proven && l.inDoubt > 1 {
-		// From now on each goes alone, so that nobody begins a turn, and comes
-		// here again, before the others are out of doubt.
+		// From now on, Wait admits one request at a time, so that requests don't reach this
+		// point again before the current ones are out of doubt.
 		l.proven = Credentials{}
 		return nil
 	}
-	if len(l.failed)+l.inDoubt > mostFailures { // one has failed since this turn began
+	if len(l.failed)+l.inDoubt > mostFailures { // a login failed since this request was admitted
 		return nil
 	}
 	t := &turn{login: l, credentials: c, proven: proven, began: now, inDoubt: true}
@@ -163,18 +158,17 @@ func (l *login) begin(c Credentials, now time.Time) *turn {
 	return t
 }
 
-// turn is one request's time in doubt.
+// turn is the time in which a request is in doubt.
 type turn struct {
 	login       *login
 	credentials Credentials
-	proven      bool // the credentials were, when it began
+	proven      bool // the credentials were accepted before
 	began       time.Time
-	timer       *time.Timer // ends the doubt; nil: the request's end does
+	timer       *time.Timer // ends the doubt; nil: the end of the request does
 
-	inDoubt bool // guarded as the login is
+	inDoubt bool // guarded by the login's lock
 }
 
-// leave ends the doubt, if there still is one.
 func (t *turn) leave() {
 	if !t.inDoubt {
 		return
@@ -186,14 +180,13 @@ func (t *turn) leave() {
 	}
 }
 
-// end takes in that the request has ended.
 func (t *turn) end(o outcome) {
 	if t.timer != nil {
 		t.timer.Stop()
 	}
 	l := t.login
 	l.queue.Change(func(now time.Time) {
-		late := !t.inDoubt // others may have found out more meanwhile
+		late := !t.inDoubt // newer outcomes may have been recorded since
 		t.leave()
 		switch {
 		case o == refused:
@@ -203,7 +196,7 @@ func (t *turn) end(o outcome) {
 				l.proven = Credentials{}
 			}
 		case o == lost && !t.proven:
-			// The service may come to it after the caller gave up.
+			// The service may process the request after the caller gave up.
 			l.fail(later(now, t.began.Add(judgedWithin)))
 		case o == accepted && !late:
 			l.proven = t.credentials

@@ -11,35 +11,33 @@ import (
 )
 
 const (
-	// toldAfter failures in a row, it is an outage: one may be a lost packet.
+	// toldAfter consecutive failures are an outage: a single one may be a lost packet.
 	toldAfter = 2
-	// shortestBackoff and longestBackoff are between two requests while nobody
-	// answers.
+	// shortestBackoff and longestBackoff bound the time between two requests during an outage.
 	shortestBackoff = 2 * time.Second
 	longestBackoff  = 5 * time.Minute
-	// slow is how long a request is under way at least when its caller's deadline
-	// tells that nobody answers: a shorter deadline tells of the caller.
+	// slow is the time after which a caller's deadline indicates an outage: a shorter deadline
+	// may just be too short.
 	slow = 10 * time.Second
-	// slowRoute is the same for one that routes a failover address.
+	// slowRoute replaces it for requests that route a failover address.
 	slowRoute = 90 * time.Second
 )
 
-// outage keeps requests back while the service is in maintenance or out of
-// reach, and tells of it once.
+// outage rejects requests while the service is in maintenance or unreachable, and reports it once.
 type outage struct {
 	tell func(error)
 	gone metrics.GaugeMetric
 
-	mu       sync.Mutex // guards what follows, and the order of what is told
-	failures int        // in a row
+	mu       sync.Mutex // guards the fields below, and the order of calls of tell
+	failures int        // consecutive
 	since    time.Time
 	until    time.Time
 	cause    error
 	backoff  time.Duration
-	probing  bool // a request is under way that finds out whether it is over
+	probing  bool // a request in flight determines whether the outage is over
 }
 
-// check returns why nothing is sent now.
+// check returns why no request may be sent now, or nil.
 func (o *outage) check() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -49,8 +47,8 @@ func (o *outage) check() error {
 	return o.state()
 }
 
-// admit is check for a request that is about to be sent. While nobody answers, one at a time is
-// let through when its time has come: it probes, and whoever sends it calls probed at its end.
+// admit is check for a request that is about to be sent. During an outage, one request at a time
+// is admitted after the backoff: it probes, and its sender calls probed when it ends.
 func (o *outage) admit() (probe bool, err error) {
 	if err := o.check(); err != nil {
 		return false, err
@@ -67,7 +65,6 @@ func (o *outage) admit() (probe bool, err error) {
 	return true, nil
 }
 
-// probed lets the next one probe, if need be.
 func (o *outage) probed() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -78,8 +75,8 @@ func (o *outage) state() *Unavailable {
 	return &Unavailable{Since: o.since, Until: o.until, Cause: o.cause}
 }
 
-// tooSlow reports whether a request that its caller's context has ended was under
-// way for so long that the service is to blame.
+// tooSlow reports whether a request that its caller's context ended took so long that it
+// indicates an outage.
 func tooSlow(ctx context.Context, op operation, underWay time.Duration) bool {
 	least := slow
 	if op.routes() {
@@ -88,7 +85,7 @@ func tooSlow(ctx context.Context, op operation, underWay time.Duration) bool {
 	return errors.Is(ctx.Err(), context.DeadlineExceeded) && underWay >= least
 }
 
-// failed takes in that nobody answered, and returns what to tell the caller.
+// failed records a request without a response, and returns the error for its caller.
 func (o *outage) failed(cause error) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -97,7 +94,7 @@ func (o *outage) failed(cause error) error {
 		o.since, o.backoff = now, shortestBackoff/2
 	}
 	o.backoff = min(2*o.backoff, longestBackoff)
-	// A little apart from other clusters of the account.
+	// Jitter separates the clusters of an account.
 	o.until, o.cause = now.Add(o.backoff+rand.N(o.backoff/4)), cause
 	found := o.state()
 	if o.failures == toldAfter {

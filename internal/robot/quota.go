@@ -11,7 +11,7 @@ import (
 	"github.com/underlay-ccm/underlay/internal/requests"
 )
 
-// operation is what can be asked for, with its quota for an hour.
+// operation is an operation of the web service, with its quota per hour.
 type operation struct {
 	method, path string
 	quota        int
@@ -22,7 +22,7 @@ func (o operation) name() string { return o.method + " " + o.path }
 // routes reports whether it routes a failover address, which takes a minute.
 func (o operation) routes() bool { return o == routeFailover || o == unrouteFailover }
 
-// The operations in use, and what the documentation allows of each.
+// The operations in use, with their documented quotas.
 var (
 	listServers     = operation{"GET", "/server", 200}
 	getServer       = operation{"GET", "/server/{server}", 200}
@@ -37,30 +37,26 @@ func operations() []operation {
 }
 
 const (
-	// quotaInterval is the time that quotas are counted over, until a refusal
-	// tells another one, which is believed within bounds.
+	// quotaInterval applies until a refusal reports another interval, within these bounds.
 	quotaInterval    = time.Hour
 	shortestInterval = time.Minute
 	longestInterval  = 24 * time.Hour
-	// shortestPause and longestPause are how long an operation rests after it
-	// was refused for its quota, because other programs use it up.
+	// shortestPause and longestPause bound the pause after other programs have used up a quota.
 	shortestPause = time.Minute
 	longestPause  = 15 * time.Minute
 )
 
-// quota keeps one operation within what the service allows. Nothing in an answer
-// tells what is left, so requests are counted here: each from when it is sent
-// until an hour (or the interval that a refusal told) after its answer, which is
-// right whether the service counts each for an hour or from one full hour to the
-// next.
+// quota keeps one operation within the service's limit. Responses don't report the remaining
+// requests, so they are counted here: each from when it is sent until an hour (or the interval
+// of a refusal) after its response. That is right both for a sliding window and for full hours.
 type quota struct {
-	queue *requests.Queue // whose lock guards what follows
+	queue *requests.Queue // its lock guards the fields below
 
 	limit    int
 	interval time.Duration
 	inFlight int
-	answered []time.Time // within the interval, oldest first
-	paused   time.Time   // until then
+	answered []time.Time // times of responses within the interval, oldest first
+	paused   time.Time   // until this time
 	pause    time.Duration
 }
 
@@ -70,8 +66,8 @@ func newQuota(limit int) *quota {
 	return q
 }
 
-// share is the part of a quota that a priority leaves to those above it, and to
-// other programs of the account.
+// share returns the part of a quota that a priority leaves to higher priorities and to other
+// programs of the account.
 func share(p requests.Priority) float64 {
 	switch p {
 	case requests.Urgent:
@@ -83,30 +79,29 @@ func share(p requests.Priority) float64 {
 	}
 }
 
-// Wait is how long a request of a priority has to wait at least.
+// Wait implements requests.Budget.
 func (q *quota) Wait(p requests.Priority, now time.Time) time.Duration {
 	q.forget(now)
 	wait := q.paused.Sub(now)
-	most := q.limit - int(share(p)*float64(q.limit)) // that may be counted, this one too
+	most := q.limit - int(share(p)*float64(q.limit)) // requests, including this one
 	tooMany := q.inFlight + len(q.answered) + 1 - most
 	switch {
 	case tooMany <= 0:
 		return wait
 	case tooMany > len(q.answered):
-		return max(wait, time.Minute) // those in flight come first
+		return max(wait, time.Minute) // requests in flight must end first
 	default:
 		return max(wait, q.answered[tooMany-1].Add(q.interval).Sub(now))
 	}
 }
 
-// Spend takes in that a request goes.
+// Spend implements requests.Budget.
 func (q *quota) Spend(time.Time) { q.inFlight++ }
 
 func (q *quota) forget(now time.Time) {
 	q.answered = slices.DeleteFunc(q.answered, func(t time.Time) bool { return now.Sub(t) >= q.interval })
 }
 
-// left is how many requests may still be sent within the interval.
 func (q *quota) left() (left int) {
 	q.queue.Change(func(now time.Time) {
 		q.forget(now)
@@ -115,7 +110,7 @@ func (q *quota) left() (left int) {
 	return left
 }
 
-// spend returns when a request may be sent. What becomes of it goes to told.
+// spend blocks until a request may be sent. The caller passes its result to told.
 func (q *quota) spend(ctx context.Context) error {
 	if _, err := q.queue.Wait(ctx); err != nil {
 		return fmt.Errorf("waiting for the operation's quota: %w", err)
@@ -123,8 +118,7 @@ func (q *quota) spend(ctx context.Context) error {
 	return nil
 }
 
-// told takes in what became of a request: whether it was sent, and the answer's
-// error.
+// told records whether a request was sent, and its error response.
 func (q *quota) told(sent bool, answer *Error) {
 	q.queue.Change(func(now time.Time) {
 		q.inFlight--
@@ -143,12 +137,12 @@ func (q *quota) told(sent bool, answer *Error) {
 	})
 }
 
-// believe takes over what a refusal tells of the quota. Many requests in a longer
-// time can't be compared with few in a shorter one, so both are taken as they are.
+// believe adopts the quota of a refusal. Many requests in a longer interval can't be compared
+// with few in a shorter one, so a new interval replaces the limit too.
 func (q *quota) believe(refusal *Error) {
 	interval := q.interval
 	if refusal.Interval > 0 {
-		// Bounded before it is a Duration, which could overflow.
+		// Bounded before the conversion to a Duration, which could overflow.
 		seconds := min(max(refusal.Interval, int(shortestInterval.Seconds())), int(longestInterval.Seconds()))
 		interval = time.Duration(seconds) * time.Second
 	}
@@ -158,8 +152,7 @@ func (q *quota) believe(refusal *Error) {
 	q.interval = interval
 }
 
-// remaining shows what the quotas leave at the moment of a scrape: it grows while
-// nothing is sent.
+// remaining exports the remaining requests at the time of a scrape: they grow while none is sent.
 type remaining struct {
 	metrics.BaseStableCollector
 	desc   *metrics.Desc
@@ -172,10 +165,10 @@ func newRemaining(quotas map[operation]*quota) *remaining {
 		[]string{"operation"}, nil, metrics.ALPHA, "")}
 }
 
-// DescribeWithStability names the metric.
+// DescribeWithStability implements metrics.StableCollector.
 func (r *remaining) DescribeWithStability(to chan<- *metrics.Desc) { to <- r.desc }
 
-// CollectWithStability looks at every quota.
+// CollectWithStability implements metrics.StableCollector.
 func (r *remaining) CollectWithStability(to chan<- metrics.Metric) {
 	for op, q := range r.quotas {
 		to <- metrics.NewLazyConstMetric(r.desc, metrics.GaugeValue, float64(q.left()), op.name())

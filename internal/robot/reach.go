@@ -9,9 +9,8 @@ import (
 	"sync/atomic"
 )
 
-// traced returns a context for one request, and what reports whether the request
-// may have reached the service, though it ended with an error. It has not if it
-// never got a connection, for whatever reason.
+// traced returns a context for one request, and a function that reports whether the request may
+// have reached the service although it failed. It has not if it never got a connection.
 func traced(ctx context.Context) (_ context.Context, reached func(error) bool) {
 	var wanted, connected atomic.Bool
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
@@ -22,11 +21,10 @@ func traced(ctx context.Context) (_ context.Context, reached func(error) bool) {
 		if wanted.Load() {
 			return connected.Load()
 		}
-		return !noConnection(err) // a transport that isn't net/http's tells nothing
+		return !noConnection(err) // only net/http's transport is traced
 	}
 }
 
-// noConnection reports whether an error is one of connecting.
 func noConnection(err error) bool {
 	var failed *net.OpError
 	return errors.As(err, &failed) && failed.Op == "dial" ||

@@ -10,18 +10,17 @@ import (
 // Server is a dedicated server.
 type Server struct {
 	Number int64  // its ID
-	Name   string // as somebody chose it in Robot, not its hostname
-	// IPv4 is the main address; zero: none.
+	Name   string // chosen in Robot, not its hostname
+	// IPv4 is the main address, or the zero Addr.
 	IPv4 netip.Addr
-	// IPv6 is the server's own /64; zero: none.
+	// IPv6 is the server's own /64, or the zero Prefix.
 	IPv6 netip.Prefix
-	// Addresses are all single addresses, the main one among them.
+	// Addresses are all single addresses, including the main one.
 	Addresses []netip.Addr
 	Product   string // such as AX41-NVMe
 	DC        string // data center, such as FSN1-DC14
 }
 
-// serverBody is a server as the web service writes it.
 type serverBody struct {
 	IP      string   `json:"server_ip"`
 	IPv6Net string   `json:"server_ipv6_net"`
@@ -66,13 +65,13 @@ func (b serverBody) server() (Server, error) {
 	return s, nil
 }
 
-// Servers returns every server of the account, or an error: never a part.
+// Servers returns all servers of the account, never a part.
 func (c *Client) Servers(ctx context.Context) ([]Server, error) {
 	var bodies []struct {
 		Server serverBody `json:"server"`
 	}
 	err := c.do(ctx, listServers, "/server", nil, &bodies)
-	if err != nil && !IsCode(err, CodeServerNotFound) { // else there is none
+	if err != nil && !IsCode(err, CodeServerNotFound) { // otherwise the account has no server
 		return nil, fmt.Errorf("listing dedicated servers: %w", err)
 	}
 	var found []Server
@@ -86,7 +85,7 @@ func (c *Client) Servers(ctx context.Context) ([]Server, error) {
 	return found, nil
 }
 
-// Server returns one server. CodeServerNotFound is that there is none.
+// Server returns one server. The code is CodeServerNotFound if it doesn't exist.
 func (c *Client) Server(ctx context.Context, number int64) (Server, error) {
 	var body struct {
 		Server serverBody `json:"server"`

@@ -13,18 +13,17 @@ type Member struct {
 	Status MemberStatus
 }
 
-// MemberStatus says whether a server's port is configured.
+// MemberStatus is the state of a server's port.
 type MemberStatus int
 
 const (
-	// MemberInProcess is being configured; every status that isn't known counts
-	// as this.
+	// MemberInProcess is being configured, or has an unrecognized status.
 	MemberInProcess MemberStatus = iota
 	MemberReady
 	MemberFailed
 )
 
-// Members returns every member of a vSwitch, or an error: never a part.
+// Members returns all members of a vSwitch, never a part.
 func (c *Client) Members(ctx context.Context, vSwitch int64) ([]Member, error) {
 	var body struct {
 		ID      int64 `json:"id"`
@@ -38,7 +37,7 @@ func (c *Client) Members(ctx context.Context, vSwitch int64) ([]Member, error) {
 	case err != nil:
 	case body.ID != vSwitch:
 		err = fmt.Errorf("the answer is about vSwitch %d", body.ID)
-	case body.Servers == nil: // which is not the same as none
+	case body.Servers == nil: // missing, as opposed to empty
 		err = errors.New("the answer has no server, the list of its members")
 	}
 	if err != nil {
