@@ -14,7 +14,7 @@ import (
 	"github.com/underlay-ccm/underlay/internal/robot"
 )
 
-// FailoverRobot is what moves failover addresses; *robot.Client is one.
+// FailoverRobot lists and routes failover addresses; *robot.Client implements it.
 type FailoverRobot interface {
 	Failovers(ctx context.Context) ([]robot.Failover, error)
 	RouteFailover(ctx context.Context, ip, to netip.Addr) (robot.Failover, error)
@@ -22,60 +22,59 @@ type FailoverRobot interface {
 	FailoverWait(p requests.Priority) time.Duration
 }
 
-// FailoverOptions say which failover addresses may be moved, and where to.
+// FailoverOptions limits which failover addresses may be moved, and to which servers.
 type FailoverOptions struct {
 	Robot FailoverRobot
-	// Servers tells the main addresses of servers.
+	// Servers has the main addresses of servers.
 	Servers cloud.Inventory
-	// Ranges are the addresses of pools that are failover addresses. That one is in a pool is the
-	// operator's consent to move it between the cluster's nodes.
+	// Ranges are the pool addresses that are failover addresses. Listing an address in a pool is
+	// the operator's consent to move it between the cluster's nodes.
 	Ranges []addresses.Range
-	// Nodes are the provider IDs of the cluster's Nodes on dedicated servers, by the servers'
-	// numbers. All of them, or an error.
+	// Nodes returns the provider IDs of the cluster's Nodes on dedicated servers by server
+	// number: all of them, or an error.
 	Nodes func(context.Context) (map[int64]string, error)
 }
 
-// Failovers routes the account's failover addresses to servers. It is the mover of addresses for
+// Failovers routes the account's failover addresses to servers. It implements the Router of
 // addresses/controller.
 //
-// An address that is in no pool is never touched. One that is routed to a server that is no Node of
-// the cluster stays there, as Robot has no labels by which its owner could agree, unless it is known
-// that the server was the cluster's: it was a Node since this process began, or it has the name of
-// the Node that the ledger had the address held by, and that is gone.
+// It never moves an address that is in no pool. An address that is routed to a server that is no
+// Node of the cluster is not moved, since Robot has no labels for its owner's consent, unless
+// the server was the cluster's: it was a Node since this process started, or has the name of the
+// deleted Node that held the address by the ledger.
 //
-// All programs of the account together have 50 moves an hour. A planned move leaves 5 of them for the
-// failures of nodes, and one for the balance alone (a context of background priority) is refused,
-// because it helps nobody. What would have to wait for the quota is refused at once, with the time to
-// wait.
+// All programs of the account together have 50 moves an hour. A planned move leaves 5 of them
+// for node failures, and a move only for balance (of background priority) is refused. A move
+// that would have to wait for the quota is refused at once, with the time to wait.
 //
-// A move takes a minute. After a write whose fate is unknown the address is looked at, and it is not
-// routed again before that time is over: each try would cost one of the 50.
+// A move takes a minute. After a write with an unknown outcome, the address is read, and not
+// routed again before that time is over: each attempt would cost one of the 50.
 type Failovers struct {
 	o FailoverOptions
 
-	looking chan struct{} // held while the addresses are looked at
-	mu      sync.Mutex    // guards what follows
+	looking chan struct{} // held while listing
+	mu      sync.Mutex    // guards the fields below
 	known   []robot.Failover
-	asked   time.Time                  // of known; zero: there is none, or it is outdated
-	until   map[netip.Prefix]time.Time // a move may be under way until then
-	nodes   map[int64]bool             // the servers that are Nodes, or were
+	asked   time.Time                  // when known was requested; zero: it is missing or outdated
+	until   map[netip.Prefix]time.Time // a move may be in progress until then
+	nodes   map[int64]bool             // servers that are or were Nodes
 }
 
 const (
-	// failoversFresh is how old what is known may be when an address is to be moved: the moves that
-	// follow from the failure of one node share one look.
+	// failoversFresh is the maximum age of the list for a move; moves after a node failure share
+	// a list.
 	failoversFresh = 5 * time.Second
-	// failoversUnderWay is the same while a move may be under way whose end nobody told.
+	// failoversUnderWay replaces it while a move with an unknown end may be in progress.
 	failoversUnderWay = 20 * time.Second
-	// lookAgain is how old it may be for who wants to know all: Robot allows 100 looks an hour.
+	// lookAgain is the maximum age in other cases: Robot allows 100 lists an hour.
 	lookAgain = time.Minute
-	// moveTakes is how long a move may be under way whose reply was lost: it takes 40 to 60 s.
+	// moveTakes is how long a move with a lost response may be in progress: it takes 40 to 60 s.
 	moveTakes = 70 * time.Second
-	// failoverNet is the length of a failover net of IPv6.
+	// failoverNet is the prefix length of an IPv6 failover net.
 	failoverNet = 64
 )
 
-// NewFailovers asks nothing.
+// NewFailovers returns the router of failover addresses. It sends no request.
 func NewFailovers(o FailoverOptions) *Failovers {
 	return &Failovers{
 		o: o, looking: make(chan struct{}, 1),
@@ -83,8 +82,8 @@ func NewFailovers(o FailoverOptions) *Failovers {
 	}
 }
 
-// Routed returns which machine each address of the pools is routed to, by its provider ID; empty:
-// none. An address that is missing is no failover address of the account.
+// Routed returns the provider ID of the machine to which each pool address is routed, or "" if
+// it is not routed, without addresses that are no failover addresses of the account.
 func (f *Failovers) Routed(ctx context.Context) (map[netip.Addr]string, error) {
 	nodes, err := f.machines(ctx)
 	if err != nil {
@@ -107,10 +106,10 @@ func (f *Failovers) Routed(ctx context.Context) (map[netip.Addr]string, error) {
 	return routed, nil
 }
 
-// mostInNet is how many addresses of one net are told of.
+// mostInNet limits the reported addresses of one net.
 const mostInNet = 64
 
-// netOf is what a failover address, or an address of a failover net, moves with.
+// netOf returns the failover address or net that covers an address.
 func netOf(a netip.Addr) netip.Prefix {
 	bits := a.BitLen()
 	if a.Is6() {
@@ -119,7 +118,7 @@ func netOf(a netip.Addr) netip.Prefix {
 	return netip.PrefixFrom(a, bits).Masked()
 }
 
-// pooled are the addresses of the pools that a failover address is.
+// pooled returns the pool addresses that the failover address covers.
 func pooled(failover robot.Failover, ranges []addresses.Range) (within []netip.Addr) {
 	net := netOf(failover.IP)
 	for _, r := range ranges {
@@ -134,8 +133,7 @@ func pooled(failover robot.Failover, ranges []addresses.Range) (within []netip.A
 	return within
 }
 
-// machine is the provider ID of the server that a failover address is routed to, be it a Node's or
-// not; what no server of the account is, is told by its address.
+// machine returns the provider ID of the server routed to, or its main address outside the account.
 func machine(failover robot.Failover, servers []cloud.Machine, nodes map[int64]string) string {
 	if !failover.Active.IsValid() {
 		return ""
@@ -150,18 +148,16 @@ func machine(failover robot.Failover, servers []cloud.Machine, nodes map[int64]s
 	return servers[i].ProviderID()
 }
 
-// routedTo finds the server whose main address is this one; -1: none has it.
 func routedTo(servers []cloud.Machine, active netip.Addr) int {
 	return slices.IndexFunc(servers, func(s cloud.Machine) bool { return mainAddress(s, active) == active })
 }
 
-// indexOf finds the failover address that an address is of; -1: none.
 func indexOf(found []robot.Failover, a netip.Addr) int {
 	return slices.IndexFunc(found, func(f robot.Failover) bool { return netOf(f.IP).Contains(a) })
 }
 
-// mainAddress is what a failover address of a family is routed to a server by: its main IPv4
-// address, or that of its main IPv6 net.
+// mainAddress returns the address by which a failover address of the family is routed to a
+// server: its main IPv4 address, or that of its main IPv6 net.
 func mainAddress(s cloud.Machine, family netip.Addr) netip.Addr {
 	if family.Is4() {
 		return s.PublicIPv4
@@ -169,7 +165,6 @@ func mainAddress(s cloud.Machine, family netip.Addr) netip.Addr {
 	return s.PublicIPv6.Addr()
 }
 
-// machines are the Nodes, and remembers their servers.
 func (f *Failovers) machines(ctx context.Context) (map[int64]string, error) {
 	nodes, err := f.o.Nodes(ctx)
 	if err != nil {
@@ -183,8 +178,7 @@ func (f *Failovers) machines(ctx context.Context) (map[int64]string, error) {
 	return nodes, nil
 }
 
-// look returns the account's failover addresses as they were not longer than so ago, or as they are
-// now.
+// look returns the account's failover addresses, at most fresh old.
 func (f *Failovers) look(ctx context.Context, fresh time.Duration) ([]robot.Failover, error) {
 	select {
 	case f.looking <- struct{}{}:
@@ -209,15 +203,15 @@ func (f *Failovers) look(ctx context.Context, fresh time.Duration) ([]robot.Fail
 	return known, nil
 }
 
-// outdate lets the next look be a new one.
+// outdate makes the next look a new request.
 func (f *Failovers) outdate() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.asked = time.Time{}
 }
 
-// Missing returns addresses of the pools that no failover address of the account is, the first of
-// each range: a Service that gets one of them is not reached.
+// Missing returns pool addresses that no failover address of the account covers, the first of
+// each range: a Service that gets one of them is unreachable.
 func (f *Failovers) Missing(ctx context.Context) (missing []netip.Addr, err error) {
 	found, err := f.look(ctx, lookAgain)
 	if err != nil {
@@ -231,7 +225,7 @@ func (f *Failovers) Missing(ctx context.Context) (missing []netip.Addr, err erro
 				break
 			}
 			if netOf(found[i].IP).Contains(r.Last) {
-				break // all of it is one net
+				break // the whole range is in one net
 			}
 		}
 	}

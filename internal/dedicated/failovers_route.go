@@ -16,7 +16,7 @@ import (
 )
 
 // Route routes an address to a machine, and returns when that is done, after a minute. It may be
-// called for several addresses at once. After an error, the caller tries again.
+// called concurrently for several addresses. After an error, the caller retries.
 func (f *Failovers) Route(ctx context.Context, address netip.Addr, to addresses.Destination) error {
 	priority := requests.Urgent
 	if to.Planned {
@@ -69,13 +69,13 @@ func (f *Failovers) route(ctx context.Context, address netip.Addr, d addresses.D
 		return fmt.Errorf("%w: %w", errUnderWay, err)
 	case errors.As(err, &refused) && refused.Status < http.StatusInternalServerError,
 		errors.As(err, new(*robot.CredentialsError)):
-		f.arrived(failover.IP) // of this one nothing is under way
+		f.arrived(failover.IP) // no move of this address is in progress
 		if robot.IsCode(err, robot.CodeServerNotFound) {
 			return &addresses.Unrouted{About: addresses.AboutNode, Err: err}
 		}
 		return err
 	}
-	// Nobody knows where it is before somebody has looked.
+	// The routing is unknown until the next list.
 	if now, lookErr := f.find(ctx, address); lookErr == nil && now.Active == to {
 		f.arrived(failover.IP)
 		return nil
@@ -83,7 +83,7 @@ func (f *Failovers) route(ctx context.Context, address netip.Addr, d addresses.D
 	return err
 }
 
-// destination is the address by which a failover address is routed to a machine; none: nowhere.
+// destination returns the main address of the machine, or the zero Addr to remove the routing.
 func (f *Failovers) destination(
 	ctx context.Context, address netip.Addr, machine string, nodes map[int64]string,
 ) (netip.Addr, error) {
@@ -119,7 +119,6 @@ func (f *Failovers) destination(
 	return to, nil
 }
 
-// find looks for the failover address that an address is of.
 func (f *Failovers) find(ctx context.Context, address netip.Addr) (robot.Failover, error) {
 	if !slices.ContainsFunc(f.o.Ranges, func(r addresses.Range) bool { return r.Contains(address) }) {
 		return robot.Failover{}, refusal(addresses.AboutAddress, "it is in no pool with failover addresses, and naming it there is the consent to move it")
@@ -139,9 +138,9 @@ func (f *Failovers) find(ctx context.Context, address netip.Addr) (robot.Failove
 	return found[i], nil
 }
 
-// stays is why a failover address must not be moved now, an error about the address; nil: it may. former is the node that the
-// ledger had it held by: the server of this name is the cluster's, as Nodes are matched to servers
-// by name too.
+// stays returns why a failover address must not be moved now, or nil. former is the Node that
+// held it by the ledger: the server of this name is the cluster's, as Nodes are matched with
+// servers by name too.
 func (f *Failovers) stays(ctx context.Context, failover robot.Failover, former string) error {
 	if !failover.Active.IsValid() {
 		return nil
@@ -163,19 +162,18 @@ func (f *Failovers) stays(ctx context.Context, failover robot.Failover, former s
 	return nil
 }
 
-// refusal says what would have to be another one.
 func refusal(about addresses.Subject, format string, args ...any) error {
 	return &addresses.Unrouted{About: about, Err: fmt.Errorf(format, args...)}
 }
 
-// affordable refuses a move that the account's quota has no place for, now or for its priority.
+// affordable returns an error if the account's quota has no room for a move of the priority.
 func (f *Failovers) affordable(ctx context.Context) error {
 	p := requests.PriorityOf(ctx)
 	if p == requests.Background {
 		return errors.New("it is not moved for the balance alone: the account has 50 moves an hour, for failures and drains")
 	}
 	wait := f.o.Robot.FailoverWait(p)
-	at := time.Now().Add(wait + time.Minute).UTC().Format("15:04") // always the same while it waits
+	at := time.Now().Add(wait + time.Minute).UTC().Format("15:04") // constant during the wait
 	switch {
 	case wait <= 0:
 		return nil
@@ -185,7 +183,7 @@ func (f *Failovers) affordable(ctx context.Context) error {
 	return fmt.Errorf("what is left of the account's 50 moves an hour is kept for failures of nodes; a planned move is possible at %s UTC", at)
 }
 
-// leaves takes in that a move of a failover address begins, unless one is under way.
+// leaves records the start of a move, or returns an error if a move is in progress.
 func (f *Failovers) leaves(ip netip.Addr) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -196,7 +194,7 @@ func (f *Failovers) leaves(ip netip.Addr) error {
 	return nil
 }
 
-// underWay is how long a move of an address may still be under way.
+// underWay returns how long a move of the address may still be in progress.
 func (f *Failovers) underWay(address netip.Addr) time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -205,7 +203,7 @@ func (f *Failovers) underWay(address netip.Addr) time.Duration {
 
 var errUnderWay = errors.New("a move of it is under way, and Robot has not told its end")
 
-// arrived takes in that no move of it is under way.
+// arrived records that no move of the address is in progress.
 func (f *Failovers) arrived(ip netip.Addr) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -7,8 +7,7 @@ import (
 	"github.com/underlay-ccm/underlay/internal/robot"
 )
 
-// server says what Robot says in the words of the cluster. Labels are those that
-// the Hetzner cloud controller manager gives.
+// server converts a server, with the labels of the Hetzner cloud controller manager.
 func server(s robot.Server) cloud.Machine {
 	zone := strings.ToLower(label(s.DC))
 	region, _, _ := strings.Cut(zone, "-")
@@ -19,12 +18,11 @@ func server(s robot.Server) cloud.Machine {
 	}
 }
 
-// longestLabel is how long a label's value may be.
+// longestLabel is the maximum length of a label's value.
 // https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#syntax-and-character-set
 const longestLabel = 63
 
-// label makes a text a label's value: spaces, and what no label may have, become
-// dashes.
+// label converts a text to a label's value: spaces and other invalid characters become dashes.
 func label(text string) string {
 	const ends = "-_."
 	valid := strings.Map(func(r rune) rune {

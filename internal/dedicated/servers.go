@@ -14,7 +14,7 @@ import (
 	"github.com/underlay-ccm/underlay/internal/robot"
 )
 
-// Robot is what is asked; *robot.Client is one.
+// Robot is the API of an account; *robot.Client implements it.
 type Robot interface {
 	Servers(ctx context.Context) ([]robot.Server, error)
 	Server(ctx context.Context, number int64) (robot.Server, error)
@@ -22,45 +22,40 @@ type Robot interface {
 }
 
 const (
-	// maxAge is how old the list may be for those who don't ask for a newer one:
-	// 12 lists an hour.
+	// maxAge is the maximum age of the list if no newer one is required: 12 lists an hour.
 	maxAge = 5 * time.Minute
-	// patience is how long a list that is being read is waited for, by all together
-	// from when it began: who comes later waits for what is left of it. So one try
-	// that hangs costs those who ask one after the other, as the node controllers do
-	// for each Node, this time once. It is also how long one caller waits at most, and
-	// for an answer about one server.
+	// patience bounds the wait for a read of the list, from its start: a read that hangs delays
+	// consecutive callers, as the node controllers are for each Node, only once. It also bounds
+	// the wait of one caller, and a request for one server.
 	patience = 10 * time.Second
-	// longestRead bounds reading a list, its wait for the quota included.
+	// longestRead bounds reading a list, including the wait for the quota.
 	longestRead = 2 * time.Minute
-	// pause is how long nothing is tried again that failed, and how long the
-	// answer about one server is good.
+	// pause is the time before a failed read is retried, and how long a response about one
+	// server is cached.
 	pause = time.Minute
 )
 
-// Servers is the account's list, kept for everybody. It implements
-// cloud.Inventory.
+// Servers caches the account's list of servers. It implements cloud.Inventory.
 type Servers struct {
 	robot Robot
 	tell  func(error)
 
-	mu     sync.Mutex // guards what follows, and the order of what is told
+	mu     sync.Mutex // guards the fields below, and the order of calls of tell
 	list   []cloud.Machine
-	asked  time.Time // when the list was asked for; zero: there is none yet
-	flight *flight   // the list that is being read; nil: none is
-	failed time.Time // when the last one failed; zero: it did not
+	asked  time.Time // when list was requested; zero: there is no list yet
+	flight *flight   // current read of the list, or nil
+	failed time.Time // when the last read failed; zero: it succeeded
 	cause  error
-	told   bool // of a failure
+	told   bool // the failure was reported
 	alone  map[int64]answer
 }
 
-// flight is a list on its way.
+// flight is a read of the list.
 type flight struct {
 	began  time.Time
-	landed chan struct{} // closed when it has
+	landed chan struct{} // closed when it ends
 }
 
-// answer is Robot's about one server.
 type answer struct {
 	server cloud.Machine
 	err    error
@@ -69,9 +64,9 @@ type answer struct {
 
 var _ cloud.Inventory = (*Servers)(nil)
 
-// New asks nothing yet. tell is told once when the list can't be read for another
-// reason than that Robot is away, of which its client tells, and once with nil when it
-// can be again. It must not call the Servers.
+// New returns Servers without a list. tell is called once when the list can't be read, unless
+// Robot is unavailable, which its client reports, and once with nil when it can be read again.
+// It must not call the Servers.
 func New(r Robot, tell func(error)) *Servers {
 	return &Servers{robot: r, tell: tell, alone: map[int64]answer{}}
 }
@@ -93,8 +88,7 @@ func (s *Servers) List(ctx context.Context, since time.Time) ([]cloud.Machine, e
 	}
 }
 
-// wait returns when the list has landed, or an error when patience ends or the
-// caller's time.
+// wait waits for the end of the read until patience, limit or the context ends.
 func (f *flight) wait(ctx context.Context, limit time.Time) error {
 	if own := f.began.Add(patience); own.Before(limit) {
 		limit = own
@@ -111,7 +105,7 @@ func (f *flight) wait(ctx context.Context, limit time.Time) error {
 	}
 }
 
-// now returns the list that there is, if it will do, or else what to wait for.
+// now returns the current list if it is new enough, or the read to wait for.
 func (s *Servers) now(ctx context.Context, since time.Time) (list []cloud.Machine, awaited *flight, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -126,7 +120,7 @@ func (s *Servers) now(ctx context.Context, since time.Time) (list []cloud.Machin
 	failing := !s.failed.IsZero() && now.Sub(s.failed) < pause
 	if s.flight == nil && !failing {
 		s.flight = &flight{began: now, landed: make(chan struct{})}
-		// Others wait for the same list: one caller's end isn't theirs.
+		// Other callers wait for the same list: this caller's end must not cancel it.
 		go s.read(context.WithoutCancel(ctx))
 	}
 	switch {
@@ -139,7 +133,6 @@ func (s *Servers) now(ctx context.Context, since time.Time) (list []cloud.Machin
 	}
 }
 
-// read reads the list, which lands when the lock is free again.
 func (s *Servers) read(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, longestRead)
 	defer cancel()
@@ -164,7 +157,7 @@ func (s *Servers) read(ctx context.Context) {
 	}
 }
 
-// Get implements cloud.Inventory. An answer is good for a minute.
+// Get implements cloud.Inventory. It caches responses and errors for a minute.
 func (s *Servers) Get(ctx context.Context, number int64) (cloud.Machine, error) {
 	now := time.Now()
 	s.mu.Lock()
@@ -181,7 +174,7 @@ func (s *Servers) Get(ctx context.Context, number int64) (cloud.Machine, error) 
 	case robot.IsCode(err, robot.CodeServerNotFound):
 		err = fmt.Errorf("dedicated server %d: %w", number, cloud.ErrNoServer)
 	case ctx.Err() != nil:
-		return cloud.Machine{}, err // the caller's wish
+		return cloud.Machine{}, err // ended by the caller
 	}
 	a := answer{server: server(found), err: err, asked: now}
 	s.mu.Lock()
