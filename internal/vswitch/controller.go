@@ -22,58 +22,56 @@ import (
 )
 
 const (
-	// lookPeriod is the time between two looks at the vSwitch: 12 requests an hour.
+	// lookPeriod is the time between two reads of the vSwitch: 12 requests an hour.
 	lookPeriod = 5 * time.Minute
-	// shortestPeriod is the same when Nodes have joined that no look has judged.
+	// shortestPeriod replaces it when Nodes have joined since the last read.
 	shortestPeriod = time.Minute
-	// glancePeriod is how often the cached Nodes are looked at, which costs no request.
+	// glancePeriod is the time between two passes over the cached Nodes, which cost no request.
 	glancePeriod = 10 * time.Second
-	// retryPeriod is how long a Node whose write failed is left alone.
+	// retryPeriod is the time before a failed write to a Node is retried.
 	retryPeriod = time.Minute
-	// longestLook bounds a look, its wait for Robot's quota included.
+	// longestLook bounds a read, including the wait for Robot's quota.
 	longestLook = 2 * time.Minute
 )
 
-// Config is all that a Controller needs. Every field is required.
+// Config configures a Controller. Every field is required.
 type Config struct {
 	Client  kubernetes.Interface
 	Nodes   coreinformers.NodeInformer
 	Members Members
-	// VSwitch tells the ID of the vSwitch that the pools' subnet is coupled with at
-	// the moment; 0: it isn't known.
+	// VSwitch returns the ID of the vSwitch that is coupled with the pools' subnet now, or 0.
 	VSwitch func() int64
-	// Holds reports whether a podCIDR lies inside that subnet.
+	// Holds reports whether a podCIDR is in that subnet.
 	Holds    func(podCIDR netip.Prefix) bool
 	Recorder record.EventRecorder
 	Registry Registry
 }
 
-// Controller tells Nodes of dedicated servers what these are in the vSwitch. Run it
-// once.
+// Controller sets MemberCondition on the Nodes of dedicated servers. Run it once.
 type Controller struct {
 	Config
 	lister  corelisters.NodeLister
 	synced  cache.InformerSynced
 	metrics *nodeMetrics
 
-	// What follows belongs to the goroutine of Run.
-	asked  time.Time // when the last look was asked for; zero: there was none
-	failed bool      // that look did, which was told
-	known  look      // the last that didn't fail
-	// refused are the Nodes whose last write failed, and when.
+	// The fields below belong to the goroutine of Run.
+	asked  time.Time // when the last read began; zero: never
+	failed bool      // the last read failed, which was logged
+	known  look      // last successful read
+	// refused holds when the last write to a Node failed.
 	refused map[types.UID]time.Time
 	newest  *kube.Newest[*corev1.Node]
 }
 
-// look is what was seen of a vSwitch.
+// look is the observed state of a vSwitch.
 type look struct {
 	vSwitch int64
 	members map[int64]Status
-	// judges are the Nodes that were there before it was asked for.
+	// judges are the Nodes that existed before it was requested.
 	judges map[types.UID]bool
 }
 
-// New prepares a controller. It asks nothing.
+// New returns a controller. It sends no request.
 func New(cfg Config) (*Controller, error) {
 	m, err := newNodeMetrics(cfg.Registry)
 	if err != nil {
@@ -85,8 +83,7 @@ func New(cfg Config) (*Controller, error) {
 	}, nil
 }
 
-// Run works until the context ends. It needs the Node informer to be started by its
-// owner.
+// Run works until the context ends. The owner of the Node informer must start it.
 func (c *Controller) Run(ctx context.Context) error {
 	ctx = klog.NewContext(ctx, klog.FromContext(ctx).WithName("vswitch"))
 	if !cache.WaitForCacheSync(ctx.Done(), c.synced) {
@@ -104,8 +101,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	}
 }
 
-// glance looks at the cached Nodes, at the vSwitch if it is time to, and tells the Nodes
-// what is known by then.
+// glance reads the vSwitch if it is due, and updates the Nodes' conditions.
 func (c *Controller) glance(ctx context.Context) {
 	log := klog.FromContext(ctx)
 	nodes, err := c.concerned()
@@ -129,8 +125,7 @@ func (c *Controller) glance(ctx context.Context) {
 	c.metrics.show(nodes)
 }
 
-// concerned are the Nodes of dedicated servers whose pods are to be reached over the
-// vSwitch.
+// concerned returns the Nodes of dedicated servers with pods that are reached over the vSwitch.
 func (c *Controller) concerned() ([]*corev1.Node, error) {
 	nodes, err := c.lister.List(labels.Everything())
 	if err != nil {
@@ -149,7 +144,7 @@ func (c *Controller) concerned() ([]*corev1.Node, error) {
 	return nodes, nil
 }
 
-// isDue reports whether to look at the vSwitch. Without Nodes nobody wants to know.
+// isDue reports whether to read the vSwitch; without Nodes, there is no need.
 func (c *Controller) isDue(nodes []*corev1.Node, now time.Time) bool {
 	switch age := now.Sub(c.asked); {
 	case len(nodes) == 0:
@@ -162,12 +157,12 @@ func (c *Controller) isDue(nodes []*corev1.Node, now time.Time) bool {
 	return slices.ContainsFunc(nodes, func(n *corev1.Node) bool { return !c.known.judges[n.UID] })
 }
 
-// look asks for the members, and forgets Nodes that are gone. That it fails is told
-// once, and that it works again.
+// look reads the members and drops the records of deleted Nodes. It logs failures and recovery
+// once.
 func (c *Controller) look(ctx context.Context, nodes []*corev1.Node) {
 	vSwitch := c.VSwitch()
 	if vSwitch == 0 {
-		return // the network is not coupled, which others tell
+		return // the network is not coupled, which is reported elsewhere
 	}
 	c.asked = time.Now()
 	limited, cancel := context.WithTimeout(ctx, longestLook)
@@ -198,8 +193,8 @@ func (c *Controller) look(ctx context.Context, nodes []*corev1.Node) {
 	}
 }
 
-// tell brings a Node's condition to what its server is, and returns the Node as it is
-// then. The Event follows the condition, which remembers that it was sent.
+// tell updates a Node's condition, and returns the updated Node. The Event follows the
+// condition, which records that it was sent.
 func (c *Controller) tell(ctx context.Context, node *corev1.Node) (*corev1.Node, error) {
 	number, err := kube.ParseDedicatedID(node.Spec.ProviderID)
 	if err != nil {
@@ -212,7 +207,7 @@ func (c *Controller) tell(ctx context.Context, node *corev1.Node) (*corev1.Node,
 	told, err := kube.SetCondition(ctx, c.Client, node, now, time.Now())
 	switch {
 	case apierrors.IsNotFound(err):
-		return node, nil // it was deleted, which the cache will show
+		return node, nil // deleted, as the cache will show
 	case err != nil:
 		return node, err
 	}

@@ -1,14 +1,14 @@
-// Package vswitch tells which dedicated servers' Nodes have no working place in the
-// vSwitch that their podCIDRs are reached over: Robot knows of each member whether its
-// port is configured, being configured, or has failed to be, and which servers are no
-// members at all. Nothing else shows that before packets get lost.
+// Package vswitch reports which Nodes of dedicated servers have no working membership in the
+// vSwitch over which their podCIDRs are reached. For each member, Robot has the state of its
+// port: configured, being configured, or failed; other servers are no members. Nothing else
+// shows that before packets are lost.
 //
-// A Node without such a place has the condition MemberCondition, an Event each time
-// that changes, and counts in a metric. The condition is the memory of what was told:
-// it outlives the process, and underlayctl, which asks Robot nothing, reads it.
+// A Node without a working membership has the condition MemberCondition, gets an Event for each
+// change, and counts in a metric. The condition outlives the process, and underlayctl, which has
+// no access to Robot, reads it.
 //
-// The Controller must never tell on half knowledge. A look that fails changes nothing,
-// a Node that joined after the look was asked for is not judged by it, and a member
-// that is being configured has not failed. It must never keep anything waiting, and
-// changes nothing but the condition: podCIDRs and routes are the same for all members.
+// The Controller must never report on partial data. A failed read changes nothing, a Node that
+// joined after the request is not judged by its response, and a member that is being configured
+// has not failed. It must never block anything, and changes only the condition: podCIDRs and
+// routes are the same for all members.
 package vswitch

@@ -9,30 +9,26 @@ import (
 	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
-// Status is what a server is in a vSwitch.
+// Status is the membership of a server in a vSwitch: no member, or a member with a port that is
+// being configured, is configured, or failed to be.
 type Status int
 
 const (
-	// Missing: it is no member.
 	Missing Status = iota
-	// InProcess: its port is being configured.
 	InProcess
-	// Ready: its port is configured.
 	Ready
-	// Failed: configuring its port has failed.
 	Failed
 )
 
-// Members knows what servers are in vSwitches.
+// Members reads the members of vSwitches.
 type Members interface {
-	// Members returns the status of each member by the number of its server: all of
-	// the vSwitch or an error, never a part.
+	// Members returns the status of all members by server number, never a part.
 	Members(ctx context.Context, vSwitch int64) (map[int64]Status, error)
 }
 
-// MemberCondition is the Node condition that is False while the Node's server has no
-// working place in the vSwitch. A Node that never lacked it doesn't have the condition:
-// that saves a write for each.
+// MemberCondition is the Node condition that is False while the Node's server has no working
+// membership in the vSwitch. A Node that always had one doesn't get the condition, which saves a
+// write.
 const MemberCondition corev1.NodeConditionType = "underlay.dev/VSwitchMember"
 
 const (
@@ -42,8 +38,7 @@ const (
 	reasonMissing   = "VSwitchMemberMissing"
 )
 
-// condition says of a Node what its server is in the vSwitch. What is to be done
-// follows the semicolon.
+// condition returns a Node's condition. In the message, the remedy follows the semicolon.
 func (s Status) condition(server, vSwitch int64) corev1.NodeCondition {
 	c := corev1.NodeCondition{Type: MemberCondition}
 	switch s {
@@ -65,9 +60,8 @@ func (s Status) condition(server, vSwitch int64) corev1.NodeCondition {
 	return c
 }
 
-// isNews reports whether a Node is to be told what its server is now: what is wrong, in
-// every word, and that it no longer is. A Node that was never told of anything wrong is
-// told nothing else.
+// isNews reports whether to write a Node's condition: for every change of a failure, and for its
+// end. A Node without a failure gets no condition.
 func isNews(node *corev1.Node, now corev1.NodeCondition) bool {
 	old := kube.Condition(node, MemberCondition)
 	switch {

@@ -9,12 +9,12 @@ import (
 	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
-// Registry takes metrics; component-base's registries are such.
+// Registry registers metrics; component-base's registries implement it.
 type Registry interface {
 	Register(metrics.Registerable) error
 }
 
-// nodeMetrics show how many Nodes lack their place in the vSwitch.
+// nodeMetrics counts the Nodes that the vSwitch doesn't reach.
 type nodeMetrics struct{ unreached *metrics.GaugeVec }
 
 func newNodeMetrics(r Registry) (*nodeMetrics, error) {
@@ -28,8 +28,8 @@ func newNodeMetrics(r Registry) (*nodeMetrics, error) {
 	return m, nil
 }
 
-// show counts what the Nodes were told, by whichever process: while Robot is away that
-// is all that is known.
+// show counts by the Nodes' conditions, also of earlier processes: while Robot is unavailable,
+// they are the only source.
 func (m *nodeMetrics) show(nodes []*corev1.Node) {
 	told := map[string]int{}
 	for _, n := range nodes {
