@@ -112,7 +112,7 @@ func (a *assignment) assign(c Claim) {
 	for _, f := range c.Families {
 		old, had := have[f]
 		if had && a.fits(c, old) {
-			a.asked(c, old)
+			a.assignRequested(c, old)
 			continue
 		}
 		address, ok := a.find(c, f)
@@ -134,8 +134,8 @@ func (a *assignment) assign(c Claim) {
 	}
 }
 
-// asked records the pool that a Service with an address requests.
-func (a *assignment) asked(c Claim, address netip.Addr) {
+// assignRequested records the pool that a Service with an address requests.
+func (a *assignment) assignRequested(c Claim, address netip.Addr) {
 	e := a.ledger.entries[address]
 	if share := e.share(c.UID); share.Pool != c.Pool {
 		share.Pool = c.Pool
@@ -146,7 +146,7 @@ func (a *assignment) asked(c Claim, address netip.Addr) {
 // fits reports whether an address fulfills the request of a Service. An address that was assigned
 // by the name of a pool continues to fulfill a request for that pool, even if the pool changes.
 func (a *assignment) fits(c Claim, address netip.Addr) bool {
-	if wanted, asked := c.Wanted(FamilyOf(address)); asked {
+	if wanted, assignRequested := c.Wanted(FamilyOf(address)); assignRequested {
 		return wanted == address
 	}
 	if c.Pool == "" || c.Pool == a.ledger.entries[address].share(c.UID).Pool {
@@ -172,7 +172,7 @@ func (a *assignment) find(c Claim, f Family) (netip.Addr, bool) {
 		a.refuse(c, f, Exhausted, fieldPool, c.Pool, fmt.Sprintf("Services have %d addresses, and the ledger takes no more: delete some", Most))
 		return netip.Addr{}, false
 	}
-	if wanted, asked := c.Wanted(f); asked {
+	if wanted, assignRequested := c.Wanted(f); assignRequested {
 		return wanted, a.mayHave(c, wanted)
 	}
 	pools := a.usable(c, f)

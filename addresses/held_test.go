@@ -25,7 +25,7 @@ func TestWitness(t *testing.T) {
 	young.Held[0].Young = true
 	both := holds(1)
 	both.Refused = refuses(addresses.InUse).Refused
-	says := func(node string, r addresses.Report) step {
+	hasReport := func(node string, r addresses.Report) step {
 		return func(l addresses.Ledger) addresses.Ledger { return l.Witness(map[string]addresses.Report{node: r}) }
 	}
 	services := func(uids ...string) step {
@@ -53,22 +53,22 @@ func TestWitness(t *testing.T) {
 		held  bool
 	}{
 		"nobody has said so":                 {nil, false},
-		"its holder says so":                 {[]step{says("a", holds(1))}, true},
-		"it may be given back in a moment":   {[]step{says("a", young)}, false},
-		"it was held, and is young again":    {[]step{says("a", holds(1)), says("a", young)}, true},
-		"another node says so":               {[]step{says("b", holds(1))}, false},
-		"its holder says so of another time": {[]step{says("a", holds(7))}, false},
-		"it moves":                           {[]step{says("a", holds(1)), on("b")}, true},
-		"it moves and is not heard of yet":   {[]step{says("a", holds(1)), on("b"), says("b", addresses.Report{})}, true},
-		"nothing is heard of it any more":    {[]step{says("a", holds(1)), says("a", addresses.Report{})}, true},
-		"a stranger has it":                  {[]step{says("a", holds(1)), says("a", refuses(addresses.InUse))}, false},
-		"the next holder finds a stranger":   {[]step{says("a", holds(1)), on("b"), says("b", refuses(addresses.InUse)), on("c")}, false},
-		"a former holder finds a stranger":   {[]step{says("a", holds(1)), on("b"), says("a", refuses(addresses.InUse))}, true},
-		"a stranger claims it too":           {[]step{says("a", both)}, true},
-		"it is off the holder's segment":     {[]step{says("a", holds(1)), says("a", refuses(addresses.OffSegment))}, true},
-		"it is given back, and given again":  {[]step{says("a", holds(1)), services(), on("a"), services("v"), on("a"), says("a", holds(1))}, false},
-		"another Service gets it at once":    {[]step{says("a", holds(1)), services("v"), on("a")}, true},
-		"routers are told of it, then not":   {[]step{says("a", holds(1)), routers, says("a", holds(2)), on("a")}, false},
+		"its holder says so":                 {[]step{hasReport("a", holds(1))}, true},
+		"it may be given back in a moment":   {[]step{hasReport("a", young)}, false},
+		"it was held, and is young again":    {[]step{hasReport("a", holds(1)), hasReport("a", young)}, true},
+		"another node says so":               {[]step{hasReport("b", holds(1))}, false},
+		"its holder says so of another time": {[]step{hasReport("a", holds(7))}, false},
+		"it moves":                           {[]step{hasReport("a", holds(1)), on("b")}, true},
+		"it moves and is not heard of yet":   {[]step{hasReport("a", holds(1)), on("b"), hasReport("b", addresses.Report{})}, true},
+		"nothing is heard of it any more":    {[]step{hasReport("a", holds(1)), hasReport("a", addresses.Report{})}, true},
+		"a stranger has it":                  {[]step{hasReport("a", holds(1)), hasReport("a", refuses(addresses.InUse))}, false},
+		"the next holder finds a stranger":   {[]step{hasReport("a", holds(1)), on("b"), hasReport("b", refuses(addresses.InUse)), on("c")}, false},
+		"a former holder finds a stranger":   {[]step{hasReport("a", holds(1)), on("b"), hasReport("a", refuses(addresses.InUse))}, true},
+		"a stranger claims it too":           {[]step{hasReport("a", both)}, true},
+		"it is off the holder's segment":     {[]step{hasReport("a", holds(1)), hasReport("a", refuses(addresses.OffSegment))}, true},
+		"it is given back, and given again":  {[]step{hasReport("a", holds(1)), services(), on("a"), services("v"), on("a"), hasReport("a", holds(1))}, false},
+		"another Service gets it at once":    {[]step{hasReport("a", holds(1)), services("v"), on("a")}, true},
+		"routers are told of it, then not":   {[]step{hasReport("a", holds(1)), routers, hasReport("a", holds(2)), on("a")}, false},
 	} {
 		l := on("a")(services("u")(addresses.Ledger{}))
 		for _, step := range c.steps {

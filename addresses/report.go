@@ -98,9 +98,9 @@ func (r Report) MarshalText() ([]byte, error) {
 	p := plain(r)
 	p.Held = slices.SortedFunc(slices.Values(r.Held), func(a, b Hold) int { return a.Address.Compare(b.Address) })
 	p.Refused = slices.SortedFunc(slices.Values(r.Refused), func(a, b Problem) int { return a.Address.Compare(b.Address) })
-	told := make(map[ProblemReason]int)
+	shown := make(map[ProblemReason]int)
 	for i := range p.Refused {
-		if told[p.Refused[i].Reason]++; told[p.Refused[i].Reason] > texts {
+		if shown[p.Refused[i].Reason]++; shown[p.Refused[i].Reason] > texts {
 			p.Refused[i].Text = ""
 		}
 	}

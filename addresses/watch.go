@@ -122,8 +122,8 @@ func Silent(reports map[string]Report, nodes []string) (agreed, left []Endpoint)
 	doubters := make(map[string][]string) // by node
 	for watcher, r := range reports {
 		// Each watcher has one vote, also if it reports a port twice.
-		said := slices.SortedFunc(slices.Values(r.Silent), Endpoint.compare)
-		for _, e := range slices.Compact(said) {
+		silentEndpoints := slices.SortedFunc(slices.Values(r.Silent), Endpoint.compare)
+		for _, e := range slices.Compact(silentEndpoints) {
 			if !watches(watcher, e.Node, nodes) {
 				continue
 			}
@@ -143,7 +143,7 @@ func Silent(reports map[string]Report, nodes []string) (agreed, left []Endpoint)
 		another := func(doubter string) bool { return doubter != voters[0] }
 		var reporting, counted []string
 		for _, w := range all {
-			if _, says := reports[w]; !says {
+			if _, hasReport := reports[w]; !hasReport {
 				continue
 			}
 			reporting = append(reporting, w)

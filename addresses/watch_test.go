@@ -124,7 +124,7 @@ func TestSilent(t *testing.T) {
 			reports[w] = addresses.Report{Silent: []addresses.Endpoint{proxy, proxy}}
 		}
 		for _, n := range nodes {
-			if _, says := reports[n]; !says {
+			if _, hasReport := reports[n]; !hasReport {
 				reports[n] = addresses.Report{} // it hears everybody
 			}
 		}

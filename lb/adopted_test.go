@@ -67,9 +67,9 @@ func TestTakeoverKeepsHowTargetsAreReached(t *testing.T) {
 			if label := ops[0].(lb.SetLabels).Labels[lb.LabelKept]; label != c.label {
 				t.Errorf("label %q, want %q", label, c.label)
 			}
-			said := keptNote(notes)
-			if (said == "") != (c.note == "") || !strings.Contains(said, c.note) {
-				t.Errorf("note %q, want %q", said, c.note)
+			annotated := keptNote(notes)
+			if (annotated == "") != (c.note == "") || !strings.Contains(annotated, c.note) {
+				t.Errorf("note %q, want %q", annotated, c.note)
 			}
 
 			after, err := settle(found, spec)

@@ -96,7 +96,7 @@ func generalAnnotations() []Annotation {
 				"ones. Without effect where pods are the targets.",
 			func(s *settings) *string { return &s.NodeSelector },
 			func(string) error { return nil }, withPods),
-		// AsksForPods reads it before Parse.
+		// WantsPods reads it before Parse.
 		choice(AnnotationTargets, "nodes",
 			"What the load balancer sends traffic to: the nodes, at node ports, or the pods "+
 				"themselves, at their IPv6 addresses. Pods need an IPv6 pool with source: node, "+

@@ -141,7 +141,7 @@ func checkCases() map[string]annotationCase {
 	tcp := lb.HealthCheck{Protocol: "tcp", Interval: seconds(10), Timeout: seconds(15), Retries: 3}
 	http := tcp
 	http.Protocol, http.Path, http.StatusCodes = "http", "/", lb.DefaultStatusCodes
-	asked := map[string]string{hetzner + "health-check-protocol": "http"}
+	requested := map[string]string{hetzner + "health-check-protocol": "http"}
 	return map[string]annotationCase{
 		lb.OwnPrefix + "health-check": {
 			value: "node-port", want: func(s *lb.Spec) { onNodePort(s, tcp) },
@@ -171,7 +171,7 @@ func checkCases() map[string]annotationCase {
 			other: "5", then: eachCheck(func(h *lb.HealthCheck) { h.Retries = 5 }), invalid: []string{"0", "6", "3s"},
 		},
 		hetzner + "health-check-http-path": {
-			with: asked, value: "/live", want: eachCheck(func(h *lb.HealthCheck) { h.Path = "/live" }),
+			with: requested, value: "/live", want: eachCheck(func(h *lb.HealthCheck) { h.Path = "/live" }),
 			other: "/a/b?c=d", then: eachCheck(func(h *lb.HealthCheck) { h.Path = "/a/b?c=d" }),
 			invalid: []string{"live", "/a b", "/" + strings.Repeat("x", 256)},
 		},

@@ -12,12 +12,12 @@ type Detail string
 
 // The details that the API has at present; it may add more.
 const (
-	DetailUnspecified  Detail = "unspecified"
-	DetailNoConnection Detail = "layer4_no_connection"
-	DetailConnectLate  Detail = "layer4_timeout"
-	DetailAnswerLate   Detail = "layer7_timeout"
-	DetailHTTPStatus   Detail = "unexpected_http_status"
-	DetailHTTPContent  Detail = "unexpected_http_content"
+	DetailUnspecified     Detail = "unspecified"
+	DetailNoConnection    Detail = "layer4_no_connection"
+	DetailConnectLate     Detail = "layer4_timeout"
+	DetailResponseTimeout Detail = "layer7_timeout"
+	DetailHTTPStatus      Detail = "unexpected_http_status"
+	DetailHTTPContent     Detail = "unexpected_http_content"
 )
 
 // Cause is why the checks find a target unhealthy.
@@ -30,12 +30,12 @@ type Cause struct {
 // String describes the cause for users. It is empty if the cloud gives no cause.
 func (c Cause) String() string {
 	words, known := map[Detail]string{
-		DetailUnspecified:  "",
-		DetailNoConnection: "no connection",
-		DetailConnectLate:  "connecting timed out",
-		DetailAnswerLate:   "no answer in time",
-		DetailHTTPStatus:   fmt.Sprintf("HTTP status %d", c.HTTPStatus),
-		DetailHTTPContent:  "unexpected content",
+		DetailUnspecified:     "",
+		DetailNoConnection:    "no connection",
+		DetailConnectLate:     "connecting timed out",
+		DetailResponseTimeout: "no answer in time",
+		DetailHTTPStatus:      fmt.Sprintf("HTTP status %d", c.HTTPStatus),
+		DetailHTTPContent:     "unexpected content",
 	}[c.Detail]
 	if !known {
 		return string(c.Detail)

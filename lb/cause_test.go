@@ -29,12 +29,12 @@ func TestCauses(t *testing.T) {
 		t.Errorf("%q\n%q", note, note.Announcement())
 	}
 	for cause, want := range map[lb.Cause]string{
-		{}:                               "",
-		{Detail: lb.DetailUnspecified}:   "",
-		{Detail: lb.DetailNoConnection}:  "no connection",
-		{Detail: lb.DetailAnswerLate}:    "no answer in time",
-		{Detail: lb.DetailHTTPContent}:   "unexpected content",
-		{Detail: "layer7_tls_handshake"}: "layer7_tls_handshake",
+		{}:                                 "",
+		{Detail: lb.DetailUnspecified}:     "",
+		{Detail: lb.DetailNoConnection}:    "no connection",
+		{Detail: lb.DetailResponseTimeout}: "no answer in time",
+		{Detail: lb.DetailHTTPContent}:     "unexpected content",
+		{Detail: "layer7_tls_handshake"}:   "layer7_tls_handshake",
 	} {
 		if got := cause.String(); got != want {
 			t.Errorf("%+v: %q, want %q", cause, got, want)

@@ -16,8 +16,8 @@ const (
 // apply. With http and https, options of the HTTP request imply an HTTP check.
 func (s settings) explicit() bool {
 	c := s.listener.Check
-	asks := c.Path != "" || c.StatusCodes != "" || c.Domain != "" || c.TLS
-	return c.Protocol != "" || c.Port != 0 || s.listener.Protocol != ProtocolTCP && asks
+	needsHTTP := c.Path != "" || c.StatusCodes != "" || c.Domain != "" || c.TLS
+	return c.Protocol != "" || c.Port != 0 || s.listener.Protocol != ProtocolTCP && needsHTTP
 }
 
 func (s settings) explicitProtocol() string {
@@ -46,13 +46,13 @@ func (p *parser) checks() {
 // node's check reports whether it has endpoints of this Service, and under policy Cluster whether
 // its kube-proxy works.
 func (p *parser) check(s settings, port Port) HealthCheck {
-	asked := s.listener.Check
-	check := asked.pace()
+	requested := s.listener.Check
+	check := requested.pace()
 	switch {
 	case s.explicit():
-		check = asked
-		check.Protocol, check.TLS = s.explicitProtocol(), asked.TLS || asked.Protocol == ProtocolHTTPS
-		check.Port, check.Path = cmp.Or(asked.Port, p.destination(port)), cmp.Or(asked.Path, "/")
+		check = requested
+		check.Protocol, check.TLS = s.explicitProtocol(), requested.TLS || requested.Protocol == ProtocolHTTPS
+		check.Port, check.Path = cmp.Or(requested.Port, p.destination(port)), cmp.Or(requested.Path, "/")
 	case s.PodTargets:
 		check.Protocol, check.Port = ProtocolTCP, p.destination(port)
 	case p.svc.Local && !s.connects():

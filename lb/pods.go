@@ -15,8 +15,8 @@ const (
 	targetsPods  = "pods"
 )
 
-// AsksForPods reports whether a Service requests its pods as targets.
-func AsksForPods(annotations map[string]string) bool {
+// WantsPods reports whether a Service requests its pods as targets.
+func WantsPods(annotations map[string]string) bool {
 	return annotations[AnnotationTargets] == targetsPods
 }
 

@@ -27,7 +27,7 @@ type Rollout struct {
 // follow after the next health checks. A note names the target that blocks the rollout until it
 // recovers or a user acts.
 func (r Rollout) Next(want Spec, have State) (now Spec, waits bool, notes []Note) {
-	if !have.Exists() || !have.saysSomething() {
+	if !have.Exists() || !have.hasHealth() {
 		return want, false, nil
 	}
 	want.Targets = slices.Clone(want.Targets)
@@ -149,8 +149,8 @@ func addressesOf(private bool) string {
 	return "public addresses"
 }
 
-// saysSomething reports whether the health checks of any listener have results.
-func (s State) saysSomething() bool {
+// hasHealth reports whether the health checks of any listener have results.
+func (s State) hasHealth() bool {
 	return slices.ContainsFunc(s.Listeners, func(l Listener) bool { return len(s.Verdicts[l.Port]) > 0 })
 }
 
@@ -172,7 +172,7 @@ func (s State) healthy(t Target) bool {
 // Waiting returns the targets that are not healthy.
 func (s State) Waiting() (targets []Target) {
 	for _, t := range s.Targets {
-		if s.saysSomething() && !s.healthy(t) {
+		if s.hasHealth() && !s.healthy(t) {
 			targets = append(targets, t)
 		}
 	}

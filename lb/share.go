@@ -116,7 +116,7 @@ func (m Member) asFound(have State) Spec {
 	return s
 }
 
-func (m *merger) tell(i int, n Note) { m.parts[i].Notes = append(m.parts[i].Notes, n) }
+func (m *merger) addNote(i int, n Note) { m.parts[i].Notes = append(m.parts[i].Notes, n) }
 
 // leaveIdle marks Services without any port, whatever their selectors, and reports whether it
 // found more of them.
@@ -150,7 +150,7 @@ func (m *merger) nodes() {
 			m.spec.Nodes, started = common, true
 		case s.decides():
 			m.apart[i] = true
-			m.tell(i, errorNote(ReasonNoCommonNode, AnnotationNodeSelector, s.Spec.NodeSelector,
+			m.addNote(i, errorNote(ReasonNoCommonNode, AnnotationNodeSelector, s.Spec.NodeSelector,
 				"the load balancer is shared, and no node matches this and the selectors of the "+
 					"older Services that share it, so this Service is not served: change the "+
 					"selector, or use a load balancer of its own"))
@@ -213,14 +213,14 @@ func (s Service) frozen(have []Listener) (kept []Listener) {
 		if s.PodTargets {
 			to = l.DestinationPort // pods always belong to the Service
 		}
-		asksNodes := l.Check.Protocol == ProtocolHTTP && l.Check.Path == healthPath && !l.Check.TLS && l.Check.Port != kubeProxyHealthPort
+		checksNodes := l.Check.Protocol == ProtocolHTTP && l.Check.Path == healthPath && !l.Check.TLS && l.Check.Port != kubeProxyHealthPort
 		explicit := s.Annotations[annotationCheckPort] != "" || s.Annotations[AnnotationPorts] != ""
 		switch {
 		case to == 0:
 			continue
 		case l.Check.Port == l.DestinationPort:
 			l.Check.Port = to
-		case asksNodes && !explicit && !s.PodTargets:
+		case checksNodes && !explicit && !s.PodTargets:
 			l.Check.Port = cmp.Or(s.HealthCheckNodePort, kubeProxyHealthPort)
 		}
 		l.DestinationPort = to
@@ -248,18 +248,18 @@ func (m *merger) roomFor() {
 	if open <= want.Listeners && len(certificates) <= want.Certificates {
 		return
 	}
-	decider, asked := m.deciders[AnnotationType]
+	decider, requested := m.deciders[AnnotationType]
 	note := warningNote(ReasonInvalid, AnnotationType, m.spec.Type,
 		"the type carries %d ports and %d certificates, and the load balancer, which is shared, "+
 			"serves %d and %d: it stays %s; let the oldest Service that shares it set a larger "+
 			"type, or leave it",
 		want.Listeners, want.Certificates, open, len(certificates), m.have.Type)
-	if asked {
+	if requested {
 		note.Grade = Error
 	}
 	for i := range m.sharers {
-		if !asked || i == decider {
-			m.tell(i, note)
+		if !requested || i == decider {
+			m.addNote(i, note)
 		}
 	}
 	m.spec.Type = m.have.Type
@@ -341,17 +341,17 @@ func (m *merger) ports() {
 }
 
 func (m *merger) conflict(younger, older int, port string) {
-	m.tell(younger, errorNote(ReasonPortConflict, "spec.ports", port,
+	m.addNote(younger, errorNote(ReasonPortConflict, "spec.ports", port,
 		"the load balancer is shared, and this port is that of the Service %s, which is older: "+
 			"use another port, or a load balancer of its own", m.sharers[older].name()))
-	m.tell(older, warningNote(ReasonPortConflict, "spec.ports", port,
+	m.addNote(older, warningNote(ReasonPortConflict, "spec.ports", port,
 		"the Service %s, which shares the load balancer, asks for this port too, and does not get "+
 			"it because it is younger: let it use another port, or a load balancer of its own",
 		m.sharers[younger].name()))
 }
 
 func (m *merger) noRoom(i, port int, most string) {
-	m.tell(i, errorNote(ReasonNoRoom, "spec.ports", fmt.Sprintf("%d/TCP", port),
+	m.addNote(i, errorNote(ReasonNoRoom, "spec.ports", fmt.Sprintf("%d/TCP", port),
 		"the load balancer is shared, its type %s carries %s, and those of older Services take "+
 			"them: let the oldest Service that shares it set a larger %s, or use a load balancer "+
 			"of its own", m.spec.Type, most, AnnotationType))

@@ -8,14 +8,14 @@ import (
 
 // sharedSetting is a setting that a load balancer has only once, even if Services share it.
 type sharedSetting struct {
-	// said returns the annotation and its value, or no value if it is not set.
-	said func(Spec) (field, value string)
-	take func(to *Spec, from Spec)
+	// annotated returns the annotation and its value, or no value if it is not set.
+	annotated func(Spec) (field, value string)
+	take      func(to *Spec, from Spec)
 	// keep copies the setting from the load balancer.
 	keep func(to *Spec, have State)
 }
 
-func saidIf(annotated bool, field, value string) (string, string) {
+func valueIf(annotated bool, field, value string) (string, string) {
 	if !annotated {
 		return field, ""
 	}
@@ -23,10 +23,10 @@ func saidIf(annotated bool, field, value string) (string, string) {
 }
 
 // decided returns a setting that is a single field of a Spec.
-func decided[T any](annotation string, said func(Spec) bool, at func(*Spec) *T, has func(State) T) sharedSetting {
+func decided[T any](annotation string, annotated func(Spec) bool, at func(*Spec) *T, has func(State) T) sharedSetting {
 	return sharedSetting{
-		said: func(s Spec) (string, string) { return saidIf(said(s), annotation, fmt.Sprint(*at(&s))) },
-		take: func(to *Spec, from Spec) { *at(to) = *at(&from) },
+		annotated: func(s Spec) (string, string) { return valueIf(annotated(s), annotation, fmt.Sprint(*at(&s))) },
+		take:      func(to *Spec, from Spec) { *at(to) = *at(&from) },
 		keep: func(to *Spec, have State) {
 			// Without has, an address is kept if no annotation sets it.
 			if has != nil {
@@ -39,7 +39,7 @@ func decided[T any](annotation string, said func(Spec) bool, at func(*Spec) *T, 
 func sharedSettings() []sharedSetting {
 	return []sharedSetting{
 		{
-			said: func(s Spec) (string, string) { return saidIf(s.Takeover.Annotated.Name, AnnotationName, s.Name) },
+			annotated: func(s Spec) (string, string) { return valueIf(s.Takeover.Annotated.Name, AnnotationName, s.Name) },
 			take: func(to *Spec, from Spec) {
 				if from.Takeover.Annotated.Name {
 					to.Name = from.Name
@@ -50,12 +50,12 @@ func sharedSettings() []sharedSetting {
 		decided(AnnotationType, func(s Spec) bool { return s.Takeover.Annotated.Type },
 			func(s *Spec) *string { return &s.Type }, func(have State) string { return have.Type }),
 		{
-			said: func(s Spec) (string, string) {
+			annotated: func(s Spec) (string, string) {
 				field, value := AnnotationLocation, s.Location
 				if value == "" {
 					field, value = AnnotationNetworkZone, s.NetworkZone
 				}
-				return saidIf(s.Takeover.Annotated.Place && len(s.Placeless) == 0, field, value)
+				return valueIf(s.Takeover.Annotated.Place && len(s.Placeless) == 0, field, value)
 			},
 			take: func(to *Spec, from Spec) {
 				to.Location, to.NetworkZone, to.Placeless = from.Location, from.NetworkZone, from.Placeless
@@ -66,8 +66,8 @@ func sharedSettings() []sharedSetting {
 		decided(annotationAlgorithm, func(s Spec) bool { return s.Takeover.Annotated.Algorithm },
 			func(s *Spec) *Algorithm { return &s.Algorithm }, func(have State) Algorithm { return have.Algorithm }),
 		{
-			said: func(s Spec) (string, string) {
-				return saidIf(s.Takeover.Annotated.Targets, annotationPrivateIP, fmt.Sprint(s.UsePrivateIP))
+			annotated: func(s Spec) (string, string) {
+				return valueIf(s.Takeover.Annotated.Targets, annotationPrivateIP, fmt.Sprint(s.UsePrivateIP))
 			},
 			take: func(to *Spec, from Spec) { to.UsePrivateIP = from.UsePrivateIP },
 			keep: func(to *Spec, have State) {
@@ -77,8 +77,8 @@ func sharedSettings() []sharedSetting {
 			},
 		},
 		{
-			said: func(s Spec) (string, string) {
-				return saidIf(s.Takeover.Annotated.Public, annotationPublicOff, fmt.Sprint(!s.Public))
+			annotated: func(s Spec) (string, string) {
+				return valueIf(s.Takeover.Annotated.Public, annotationPublicOff, fmt.Sprint(!s.Public))
 			},
 			take: func(to *Spec, from Spec) { to.Public = from.Public },
 			keep: func(to *Spec, have State) { to.Public = have.Public },
@@ -124,7 +124,7 @@ func (m *merger) settings() {
 	if !m.spec.Public && !m.spec.UsePrivateIP {
 		m.spec.Public = true
 		if i, ok := m.deciders[annotationPublicOff]; ok {
-			m.tell(i, warningNote(ReasonNoEffect, annotationPublicOff, "true",
+			m.addNote(i, warningNote(ReasonNoEffect, annotationPublicOff, "true",
 				"the load balancer is shared, and without its public interface it reaches nodes "+
 					"only in the network, which "+annotationPrivateIP+
 					" does not ask for: let the oldest Service that shares it set that to true, "+
@@ -132,7 +132,7 @@ func (m *merger) settings() {
 		}
 	}
 	if ip, in := m.spec.PrivateIP, m.spec.PrivateRange; ip.IsValid() && in.IsValid() && !in.Contains(ip) {
-		m.tell(m.deciders[annotationPrivateRange], warningNote(ReasonNoEffect, annotationPrivateRange, in.String(),
+		m.addNote(m.deciders[annotationPrivateRange], warningNote(ReasonNoEffect, annotationPrivateRange, in.String(),
 			"the load balancer is shared, and another Service gives it the address %s, which lies "+
 				"elsewhere: remove this, or that", ip))
 		m.spec.PrivateRange = netip.Prefix{}
@@ -152,7 +152,7 @@ func (m *merger) setting(setting sharedSetting) {
 			decided = s.name()
 			continue
 		}
-		field, value := setting.said(s.Spec)
+		field, value := setting.annotated(s.Spec)
 		switch {
 		case !s.decides() || value == "":
 		case decided == "":
@@ -160,7 +160,7 @@ func (m *merger) setting(setting sharedSetting) {
 			m.deciders[field], decided = i, s.name()
 		default:
 			if !m.has(setting, s.Spec) {
-				m.tell(i, warningNote(ReasonNoEffect, field, value,
+				m.addNote(i, warningNote(ReasonNoEffect, field, value,
 					"the load balancer is shared, and the Service %s, which is older, decides: "+
 						"remove this, or change it there", decided))
 			}
@@ -173,9 +173,9 @@ func (m *merger) setting(setting sharedSetting) {
 
 // has reports whether a setting is decided as the Service requests.
 func (m *merger) has(setting sharedSetting, s Spec) bool {
-	_, want := setting.said(s)
+	_, want := setting.annotated(s)
 	decided := m.spec
 	decided.Takeover.Annotated = s.Takeover.Annotated
-	_, is := setting.said(decided)
+	_, is := setting.annotated(decided)
 	return want == is
 }

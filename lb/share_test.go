@@ -61,8 +61,8 @@ func TestSharedIsRefused(t *testing.T) {
 	}
 }
 
-// asks is a Service that shares, with these TCP ports, in namespace shop.
-func asks(t *testing.T, name string, annotations map[string]string, ports ...int) lb.Member {
+// needsHTTP is a Service that shares, with these TCP ports, in namespace shop.
+func needsHTTP(t *testing.T, name string, annotations map[string]string, ports ...int) lb.Member {
 	t.Helper()
 	svc := lb.Service{Namespace: "shop", Name: name, UID: name, Annotations: map[string]string{lb.AnnotationShared: "edge"}}
 	maps.Copy(svc.Annotations, annotations)
@@ -112,14 +112,14 @@ func TestShare(t *testing.T) {
 	on := func(s lb.Member, servers ...int64) lb.Member { s.Nodes = nodesOf(servers); return s }
 	barred := func(s lb.Member) lb.Member { s.Spec.Barred = []lb.Note{{Grade: lb.Error, Reason: "Barred"}}; return s }
 	unread := func(name string) lb.Member {
-		m := asks(t, name, nil, 80)
+		m := needsHTTP(t, name, nil, 80)
 		m.Standing, m.Parsed = lb.Frozen, false
 		m.Spec = lb.Spec{Owner: m.Spec.Owner, Subject: lb.Subject{Namespace: "shop", Service: name}}
 		return m
 	}
 	moved := func(s lb.Member) lb.Member { s.Service.Ports[0].NodePort = 31080; return s }
-	ask := func(name string, annotations map[string]string, ports ...int) lb.Member {
-		return asks(t, name, annotations, ports...)
+	member := func(name string, annotations map[string]string, ports ...int) lb.Member {
+		return needsHTTP(t, name, annotations, ports...)
 	}
 	https := func(certificates, redirect string) map[string]string {
 		return hetz("protocol", "https", "http-certificates", certificates, "http-redirect-http", redirect)
@@ -137,138 +137,138 @@ func TestShare(t *testing.T) {
 		want    string
 		also    func(lb.Spec) bool
 	}{
-		{name: "different ports", sharers: []lb.Member{ask("a", nil, 80), ask("b", nil, 81, 82)}, want: "a: 80; b: 81 82"},
+		{name: "different ports", sharers: []lb.Member{member("a", nil, 80), member("b", nil, 81, 82)}, want: "a: 80; b: 81 82"},
 		{
-			name: "the same port", sharers: []lb.Member{ask("a", nil, 80), ask("b", nil, 80, 81)},
+			name: "the same port", sharers: []lb.Member{member("a", nil, 80), member("b", nil, 80, 81)},
 			want: "a: 80 PortConflict(0,ports=80/TCP); b: 81 -80 PortConflict(1,ports=80/TCP)",
 		},
 		{
-			name: "an older Service comes for a port", before: []lb.Member{ask("b", nil, 80)}, sharers: []lb.Member{ask("a", nil, 80), ask("b", nil, 80)},
+			name: "an older Service comes for a port", before: []lb.Member{member("b", nil, 80)}, sharers: []lb.Member{member("a", nil, 80), member("b", nil, 80)},
 			want: "a: 80 PortConflict(0,ports=80/TCP); b: -80 PortConflict(1,ports=80/TCP)",
 			also: func(s lb.Spec) bool { return s.PortOwners[80] == "a" },
 		},
 		{
-			name: "a redirect takes port 80", sharers: []lb.Member{ask("a", https("1", "true"), 443), ask("b", nil, 80)},
+			name: "a redirect takes port 80", sharers: []lb.Member{member("a", https("1", "true"), 443), member("b", nil, 80)},
 			want: "a: 443 PortConflict(0,ports=80/TCP); b: -80 PortConflict(1,ports=80/TCP)",
 			also: func(s lb.Spec) bool { return s.PortOwners[80] == "a" },
 		},
 		{
-			name: "a redirect finds port 80 taken", sharers: []lb.Member{ask("a", nil, 80), ask("b", https("1", "true"), 443)},
+			name: "a redirect finds port 80 taken", sharers: []lb.Member{member("a", nil, 80), member("b", https("1", "true"), 443)},
 			want: "a: 80 PortConflict(0,ports=80/TCP, for the redirect); b: 443 PortConflict(1,ports=80/TCP, for the redirect)",
 			also: func(s lb.Spec) bool { return !s.Listeners[1].HTTP.Redirect },
 		},
 		{
 			name: "the oldest that sets decides", sharers: []lb.Member{
-				ask("a", nil, 80), ask("b", hetz("type", "lb21", "name", "front"), 81), ask("c", hetz("type", "lb31", "name", "front"), 82),
+				member("a", nil, 80), member("b", hetz("type", "lb21", "name", "front"), 81), member("c", hetz("type", "lb31", "name", "front"), 82),
 			},
 			want: "a: 80; b: 81; c: 82 FieldWithoutEffect(0,type=lb31)",
 			also: func(s lb.Spec) bool { return s.Type == "lb21" && s.Name == "front" },
 		},
 		{
-			name: "no room for ports", sharers: []lb.Member{ask("a", nil, 80), ask("b", nil, 81, 82, 83, 84, 85)},
+			name: "no room for ports", sharers: []lb.Member{member("a", nil, 80), member("b", nil, 81, 82, 83, 84, 85)},
 			want: "a: 80; b: 81 82 83 84 -85 NoRoomForPort(1,ports=85/TCP)",
 		},
 		{
-			name: "an older one makes room for itself", before: []lb.Member{ask("b", nil, 81, 82, 83, 84, 85)}, sharers: []lb.Member{ask("a", nil, 80), ask("b", nil, 81, 82, 83, 84, 85)},
+			name: "an older one makes room for itself", before: []lb.Member{member("b", nil, 81, 82, 83, 84, 85)}, sharers: []lb.Member{member("a", nil, 80), member("b", nil, 81, 82, 83, 84, 85)},
 			want: "a: 80; b: 81 82 83 84 -85 NoRoomForPort(1,ports=85/TCP)",
 		},
 		{
-			name: "no room for certificates", sharers: []lb.Member{ask("a", https(many(9), ""), 80), ask("b", https("9,10", ""), 81), ask("c", https("11", ""), 82)},
+			name: "no room for certificates", sharers: []lb.Member{member("a", https(many(9), ""), 80), member("b", https("9,10", ""), 81), member("c", https("11", ""), 82)},
 			want: "a: 80; b: 81; c: -82 NoRoomForPort(1,ports=82/TCP)",
 		},
 		{
-			name: "too small a type is not taken", before: []lb.Member{ask("a", hetz("type", "lb21"), 80), ask("b", nil, 81, 82, 83, 84, 85)},
-			sharers: []lb.Member{ask("a", hetz("type", "lb11"), 80), ask("b", nil, 81, 82, 83, 84, 85)},
+			name: "too small a type is not taken", before: []lb.Member{member("a", hetz("type", "lb21"), 80), member("b", nil, 81, 82, 83, 84, 85)},
+			sharers: []lb.Member{member("a", hetz("type", "lb11"), 80), member("b", nil, 81, 82, 83, 84, 85)},
 			want:    "a: 80 InvalidField(1,type=lb11); b: 81 82 83 84 85", also: func(s lb.Spec) bool { return s.Type == "lb21" },
 		},
 		{
-			name: "nor one that nobody asks for", before: []lb.Member{ask("a", hetz("type", "lb21"), 80), ask("b", nil, 81, 82, 83, 84, 85, 86)},
-			sharers: []lb.Member{ask("b", nil, 81, 82, 83, 84, 85, 86)},
+			name: "nor one that nobody asks for", before: []lb.Member{member("a", hetz("type", "lb21"), 80), member("b", nil, 81, 82, 83, 84, 85, 86)},
+			sharers: []lb.Member{member("b", nil, 81, 82, 83, 84, 85, 86)},
 			want:    "b: 81 82 83 84 85 86 InvalidField(0,type=lb11)", also: func(s lb.Spec) bool { return s.Type == "lb21" },
 		},
 		{
-			name: "a smaller type that suffices", before: []lb.Member{ask("a", hetz("type", "lb21"), 80)}, sharers: []lb.Member{ask("a", nil, 80)},
+			name: "a smaller type that suffices", before: []lb.Member{member("a", hetz("type", "lb21"), 80)}, sharers: []lb.Member{member("a", nil, 80)},
 			want: "a: 80", also: func(s lb.Spec) bool { return s.Type == "lb11" },
 		},
 		{
-			name: "one that is refused keeps its ports, and nothing else", before: []lb.Member{ask("a", nil, 80), ask("b", nil, 81)},
-			sharers: []lb.Member{unread("a"), ask("b", nil, 81, 82)}, want: "a: 80 LoadBalancerHeld(0,=); b: 81 82",
+			name: "one that is refused keeps its ports, and nothing else", before: []lb.Member{member("a", nil, 80), member("b", nil, 81)},
+			sharers: []lb.Member{unread("a"), member("b", nil, 81, 82)}, want: "a: 80 LoadBalancerHeld(0,=); b: 81 82",
 			also: func(s lb.Spec) bool { return slices.Equal(s.Sharers, []string{"a", "b"}) },
 		},
 		{
-			name: "one that is refused and never shared", before: []lb.Member{ask("b", nil, 81)}, sharers: []lb.Member{unread("a"), ask("b", nil, 81)},
+			name: "one that is refused and never shared", before: []lb.Member{member("b", nil, 81)}, sharers: []lb.Member{unread("a"), member("b", nil, 81)},
 			want: "a:; b: 81", also: func(s lb.Spec) bool { return slices.Equal(s.Sharers, []string{"b"}) },
 		},
 		{
-			name: "what one that is refused decided stays", before: []lb.Member{ask("a", hetz("type", "lb21", "name", "front"), 80), ask("b", nil, 81)},
-			sharers: []lb.Member{unread("a"), ask("b", hetz("type", "lb31"), 81)}, want: "a: 80 LoadBalancerHeld(0,=); b: 81 FieldWithoutEffect(0,type=lb31)",
+			name: "what one that is refused decided stays", before: []lb.Member{member("a", hetz("type", "lb21", "name", "front"), 80), member("b", nil, 81)},
+			sharers: []lb.Member{unread("a"), member("b", hetz("type", "lb31"), 81)}, want: "a: 80 LoadBalancerHeld(0,=); b: 81 FieldWithoutEffect(0,type=lb31)",
 			also: func(s lb.Spec) bool { return s.Type == "lb21" && s.Name == "front" },
 		},
 		{
-			name: "all are refused", before: []lb.Member{ask("a", hetz("type", "lb21"), 80)}, sharers: []lb.Member{unread("a")}, want: "a: 80 LoadBalancerHeld(0,=)",
+			name: "all are refused", before: []lb.Member{member("a", hetz("type", "lb21"), 80)}, sharers: []lb.Member{unread("a")}, want: "a: 80 LoadBalancerHeld(0,=)",
 			also: func(s lb.Spec) bool { return s.Type == "lb21" && s.Network == 7 && s.Algorithm == lb.RoundRobin },
 		},
 		{
-			name: "one that is refused follows its node ports, and closes with them", before: []lb.Member{ask("a", nil, 80, 81)},
+			name: "one that is refused follows its node ports, and closes with them", before: []lb.Member{member("a", nil, 80, 81)},
 			sharers: []lb.Member{moved(unread("a"))}, want: "a: 80 LoadBalancerHeld(0,=)",
 			also: func(s lb.Spec) bool { return s.Listeners[0].DestinationPort == 31080 && len(s.PortOwners) == 1 },
 		},
 		{
-			name: "one that is held decides and opens nothing", before: []lb.Member{ask("a", nil, 80)},
-			sharers: []lb.Member{as(ask("a", hetz("type", "lb21"), 80, 90), lb.Frozen), ask("b", nil, 90)}, want: "a: 80; b: 90",
+			name: "one that is held decides and opens nothing", before: []lb.Member{member("a", nil, 80)},
+			sharers: []lb.Member{as(member("a", hetz("type", "lb21"), 80, 90), lb.Frozen), member("b", nil, 90)}, want: "a: 80; b: 90",
 			also: func(s lb.Spec) bool { return s.Type == "lb21" },
 		},
 		{
-			name: "one that leaves keeps its ports and decides nothing", before: []lb.Member{ask("a", hetz("name", "front"), 80), ask("b", nil, 81)},
-			sharers: []lb.Member{as(ask("a", hetz("name", "front"), 80, 90), lb.Closing), ask("b", nil, 80, 81)},
+			name: "one that leaves keeps its ports and decides nothing", before: []lb.Member{member("a", hetz("name", "front"), 80), member("b", nil, 81)},
+			sharers: []lb.Member{as(member("a", hetz("name", "front"), 80, 90), lb.Closing), member("b", nil, 80, 81)},
 			want:    "a: 80 PortConflict(0,ports=80/TCP); b: 81 -80 PortConflict(1,ports=80/TCP)",
 			also:    func(s lb.Spec) bool { return strings.HasPrefix(s.Name, "shared-shop.edge-") },
 		},
 		{
-			name: "all leave", before: []lb.Member{ask("a", hetz("name", "front", "type", "lb21", "algorithm-type", "least_connections"), 80)},
-			sharers: []lb.Member{as(ask("a", hetz("name", "front"), 80), lb.Closing)}, want: "a: 80",
+			name: "all leave", before: []lb.Member{member("a", hetz("name", "front", "type", "lb21", "algorithm-type", "least_connections"), 80)},
+			sharers: []lb.Member{as(member("a", hetz("name", "front"), 80), lb.Closing)}, want: "a: 80",
 			also: func(s lb.Spec) bool {
 				return s.Type == "lb21" && s.Algorithm == lb.LeastConnections && s.Network == 7 && s.Public && strings.HasPrefix(s.Name, "shared-")
 			},
 		},
-		{name: "one that is barred opens nothing", sharers: []lb.Member{barred(ask("a", nil, 80)), ask("b", nil, 81)}, want: "a: -80 Barred(1,=); b: 81"},
+		{name: "one that is barred opens nothing", sharers: []lb.Member{barred(member("a", nil, 80)), member("b", nil, 81)}, want: "a: -80 Barred(1,=); b: 81"},
 		{
-			name: "one that is barred keeps what it has", before: []lb.Member{ask("a", nil, 80), ask("b", nil, 81)},
-			sharers: []lb.Member{barred(ask("a", nil, 80, 82)), ask("b", nil, 81)}, want: "a: 80 -82 Barred(1,=); b: 81",
+			name: "one that is barred keeps what it has", before: []lb.Member{member("a", nil, 80), member("b", nil, 81)},
+			sharers: []lb.Member{barred(member("a", nil, 80, 82)), member("b", nil, 81)}, want: "a: 80 -82 Barred(1,=); b: 81",
 		},
 		{
-			name: "nodes that all admit", sharers: []lb.Member{ask("a", nil, 80), on(ask("b", nil, 81), 2, 3), on(ask("c", nil, 82), 1, 2)}, want: "a: 80; b: 81; c: 82",
+			name: "nodes that all admit", sharers: []lb.Member{member("a", nil, 80), on(member("b", nil, 81), 2, 3), on(member("c", nil, 82), 1, 2)}, want: "a: 80; b: 81; c: 82",
 			also: func(s lb.Spec) bool { return reflect.DeepEqual(s.Nodes, nodesOf([]int64{2})) },
 		},
 		{
 			name:    "one without a port takes no nodes",
-			sharers: []lb.Member{on(ask("a", nil, 80), 1, 2), on(ask("b", nil, 80), 2), on(ask("c", nil, 82), 1)},
+			sharers: []lb.Member{on(member("a", nil, 80), 1, 2), on(member("b", nil, 80), 2), on(member("c", nil, 82), 1)},
 			want:    "a: 80 PortConflict(0,ports=80/TCP); b: -80 PortConflict(1,ports=80/TCP); c: 82",
 			also:    func(s lb.Spec) bool { return reflect.DeepEqual(s.Nodes, nodesOf([]int64{1})) },
 		},
 		{
-			name: "a selector that leaves none", sharers: []lb.Member{on(ask("a", nil, 80), 1), on(ask("b", hetz("node-selector", "x=y"), 81), 2), ask("c", nil, 82)},
+			name: "a selector that leaves none", sharers: []lb.Member{on(member("a", nil, 80), 1), on(member("b", hetz("node-selector", "x=y"), 81), 2), member("c", nil, 82)},
 			want: "a: 80; b: -81 NoCommonNode(1,node-selector=x=y); c: 82", also: func(s lb.Spec) bool { return reflect.DeepEqual(s.Nodes, nodesOf([]int64{1})) },
 		},
 		{
-			name: "an oldest one without nodes", sharers: []lb.Member{on(ask("a", nil, 80)), ask("b", nil, 81)}, want: "a: 80; b: 81",
+			name: "an oldest one without nodes", sharers: []lb.Member{on(member("a", nil, 80)), member("b", nil, 81)}, want: "a: 80; b: 81",
 			also: func(s lb.Spec) bool { return len(s.Nodes) == 0 },
 		},
 		{
 			name:    "no public interface, and no way in the network",
-			sharers: []lb.Member{ask("a", hetz("use-private-ip", "false"), 80), ask("b", hetz("use-private-ip", "true", "disable-public-network", "true"), 81)},
+			sharers: []lb.Member{member("a", hetz("use-private-ip", "false"), 80), member("b", hetz("use-private-ip", "true", "disable-public-network", "true"), 81)},
 			want:    "a: 80; b: 81 FieldWithoutEffect(0,use-private-ip=true) FieldWithoutEffect(0,disable-public-network=true)",
 			also:    func(s lb.Spec) bool { return s.Public && !s.UsePrivateIP },
 		},
 		{
-			name: "a range without the address", sharers: []lb.Member{ask("a", hetz("private-ipv4", "10.0.0.5"), 80), ask("b", hetz("private-subnet-ip-range", "10.9.0.0/24"), 81)},
+			name: "a range without the address", sharers: []lb.Member{member("a", hetz("private-ipv4", "10.0.0.5"), 80), member("b", hetz("private-subnet-ip-range", "10.9.0.0/24"), 81)},
 			want: "a: 80; b: 81 FieldWithoutEffect(0,private-subnet-ip-range=10.9.0.0/24)",
 			also: func(s lb.Spec) bool {
 				return s.PrivateIP == netip.MustParseAddr("10.0.0.5") && !s.PrivateRange.IsValid()
 			},
 		},
 		{
-			name: "reverse DNS", sharers: []lb.Member{ask("a", nil, 80), ask("b", hetz("ipv4-rdns", "b.example.com"), 81), ask("c", hetz("ipv4-rdns", "c.example.com"), 82)},
+			name: "reverse DNS", sharers: []lb.Member{member("a", nil, 80), member("b", hetz("ipv4-rdns", "b.example.com"), 81), member("c", hetz("ipv4-rdns", "c.example.com"), 82)},
 			want: "a: 80; b: 81; c: 82 FieldWithoutEffect(0,ipv4-rdns=c.example.com)", also: func(s lb.Spec) bool { return s.IPv4Name == "b.example.com" },
 		},
 	} {
@@ -294,7 +294,7 @@ func TestShare(t *testing.T) {
 // Nobody but the group owns its load balancer, and the group owns no other.
 func TestOwnersOfShared(t *testing.T) {
 	service := lb.Owner{Cluster: "demo", UID: "a"}
-	labels := merged(lb.State{}, asks(t, "a", nil, 80), asks(t, "b", nil, 81)).Spec.Labels()
+	labels := merged(lb.State{}, needsHTTP(t, "a", nil, 80), needsHTTP(t, "b", nil, 81)).Spec.Labels()
 	want := map[string]string{
 		lb.LabelCluster: "demo", lb.LabelShared: "shop.edge", "underlay.dev/svc-a": "", "underlay.dev/svc-b": "",
 		"underlay.dev/port-80": "a", "underlay.dev/port-81": "b",
@@ -336,7 +336,7 @@ func TestShareDoesNotDependOnThePath(t *testing.T) {
 		for i := range ports {
 			ports[i] += 80
 		}
-		s := asks(t, fmt.Sprint("s", i), annotations, ports...)
+		s := needsHTTP(t, fmt.Sprint("s", i), annotations, ports...)
 		s.Nodes = nodesOf(slices.Sorted(slices.Values([]int64{1, int64(2 + r.IntN(3))})))
 		return s
 	}

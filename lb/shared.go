@@ -86,7 +86,7 @@ func (p *parser) sharing() {
 			"a load balancer that somebody else made cannot be shared",
 		},
 		{
-			AnnotationTargets, AsksForPods(p.svc.Annotations),
+			AnnotationTargets, WantsPods(p.svc.Annotations),
 			"the targets of a load balancer that is shared are nodes",
 		},
 		{AnnotationPrimaryIPv4, p.has(AnnotationPrimaryIPv4), "a primary IP is given to one Service"},

@@ -193,9 +193,11 @@ func (s State) NoHealthyTarget(l Listener, idle bool) Note {
 	return note
 }
 
-// SaidUnserved reports whether a text, such as a condition's message, contains the listener's
+// ReportsUnserved reports whether a text, such as a condition's message, contains the listener's
 // NoHealthyTarget note.
-func (l Listener) SaidUnserved(text string) bool { return strings.Contains(text, l.withoutHealthy()) }
+func (l Listener) ReportsUnserved(text string) bool {
+	return strings.Contains(text, l.withoutHealthy())
+}
 
 func (l Listener) withoutHealthy() string {
 	return fmt.Sprintf("port %d: no target is healthy", l.Port)

@@ -245,7 +245,7 @@ func (a *Agent) pass(ctx context.Context) {
 	if !read { // an empty report would replace that of the earlier run
 		return
 	}
-	if err := a.reporter.tell(report); err != nil {
+	if err := a.reporter.publish(report); err != nil {
 		klog.FromContext(ctx).Error(err, "What this node says about addresses is not written")
 	}
 }

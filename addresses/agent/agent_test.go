@@ -77,11 +77,11 @@ func TestDoubt(t *testing.T) {
 
 				down(m.api, true)
 				m.api.cut()
-				m.after(answerWithin + time.Millisecond)
+				m.after(replyTimeout + time.Millisecond)
 				m.expect(append(start, doubtful)...)
 				m.after(time.Hour)
 				down(m.api, false)
-				m.after(retryAtMost + answerWithin)
+				m.after(retryAtMost + replyTimeout)
 				m.expect(append(start, doubtful, certain)...)
 
 				// What happened meanwhile is told together with the end of the doubt, not after it.
@@ -90,7 +90,7 @@ func TestDoubt(t *testing.T) {
 				m.after(2 * time.Second)
 				m.api.put("one", ledgerText("192.0.2.1 b 4"))
 				down(m.api, false)
-				m.after(retryAtMost + answerWithin)
+				m.after(retryAtMost + replyTimeout)
 				if got := m.mover.log(); slices.Contains(got[len(start)+3:], certain) || got[len(got)-1] != "one hold [] elsewhere [192.0.2.1] doubt false" {
 					t.Errorf("an older ledger was called certain:\n%s", strings.Join(got, "\n"))
 				}
@@ -107,8 +107,8 @@ func TestQuietWhileNothingHappens(t *testing.T) {
 		m.start()
 		defer m.stop()
 		m.after(time.Hour)
-		if m.api.lists != 1 || len(m.api.told()) != 1 {
-			t.Errorf("in an hour: %d lists, reports %q", m.api.lists, m.api.told())
+		if m.api.lists != 1 || len(m.api.notified()) != 1 {
+			t.Errorf("in an hour: %d lists, reports %q", m.api.lists, m.api.notified())
 		}
 	})
 }
@@ -300,7 +300,7 @@ func TestFriends(t *testing.T) {
 		if !f.Friend(mac(2)) || f.Friend(mac(9)) {
 			t.Error("b is the friend, 10.0.0.9 is none")
 		}
-		time.Sleep(askFriends)
+		time.Sleep(solicitEvery)
 		f.Friend(mac(9))
 		looks := kernel.looks
 		for range 1000 {
@@ -314,11 +314,11 @@ func TestFriends(t *testing.T) {
 		if !f.Friend(mac(2)) {
 			t.Error("b is forgotten")
 		}
-		kernel.asked = nil
+		kernel.solicited = nil
 		go f.Run(t.Context())
 		synctest.Wait()
-		if !slices.Equal(kernel.asked, []netip.Addr{c}) {
-			t.Errorf("asked for %v, want %s alone", kernel.asked, c)
+		if !slices.Equal(kernel.solicited, []netip.Addr{c}) {
+			t.Errorf("asked for %v, want %s alone", kernel.solicited, c)
 		}
 		f.set([]netip.Addr{c})
 		time.Sleep(time.Minute)
@@ -332,26 +332,26 @@ func TestFriends(t *testing.T) {
 func TestAFriendOfWhomNothingIsKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, mac := netip.MustParseAddr("10.0.0.2"), net.HardwareAddr{2, 0, 0, 0, 0, 2}
-		kernel := &fakeNeighbors{known: map[netip.Addr]net.HardwareAddr{}, answers: map[netip.Addr]net.HardwareAddr{b: mac}}
+		kernel := &fakeNeighbors{known: map[netip.Addr]net.HardwareAddr{}, successes: map[netip.Addr]net.HardwareAddr{b: mac}}
 		f := NewFriends(kernel)
 		go f.Run(t.Context())
 		synctest.Wait()
 		f.set([]netip.Addr{b})
 		began := time.Now()
-		if !f.Friend(mac) || time.Since(began) > answersWithin {
-			t.Errorf("after %v it is a stranger, asked for %v", time.Since(began), kernel.asked)
+		if !f.Friend(mac) || time.Since(began) > solicitTimeout {
+			t.Errorf("after %v it is a stranger, asked for %v", time.Since(began), kernel.solicited)
 		}
-		delete(kernel.answers, b)
+		delete(kernel.successes, b)
 		f.set(nil)
 		f.set([]netip.Addr{b, netip.MustParseAddr("10.0.0.3")})
 		delete(kernel.known, b)
-		time.Sleep(askFriends)
-		kernel.asked, began = nil, time.Now()
+		time.Sleep(solicitEvery)
+		kernel.solicited, began = nil, time.Now()
 		for range 100 {
 			f.Friend(net.HardwareAddr{2, 0, 0, 0, 0, 9})
 		}
-		if took := time.Since(began); len(kernel.asked) != 2 || took > 2*answersWithin {
-			t.Errorf("100 frames of a stranger cost %v, and %d questions", took, len(kernel.asked))
+		if took := time.Since(began); len(kernel.solicited) != 2 || took > 2*solicitTimeout {
+			t.Errorf("100 frames of a stranger cost %v, and %d questions", took, len(kernel.solicited))
 		}
 	})
 }

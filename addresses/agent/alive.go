@@ -33,9 +33,9 @@ func (a *Agent) Alive(now time.Time) error {
 	return nil
 }
 
-// Answer serves GET /healthz at [addresses.AgentPort] of each address in the set until ctx is done,
+// ServeAlive serves GET /healthz at [addresses.AgentPort] of each address in the set until ctx is done,
 // for the watchers on other nodes.
-func Answer(ctx context.Context, at *Set, alive func(now time.Time) error) {
+func ServeAlive(ctx context.Context, at *Set, alive func(now time.Time) error) {
 	handler := http.NewServeMux()
 	handler.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		if err := alive(time.Now()); err != nil {
@@ -71,14 +71,14 @@ func Answer(ctx context.Context, at *Set, alive func(now time.Time) error) {
 			if serving[addr] == nil {
 				alone, stop := context.WithCancel(ctx)
 				serving[addr] = stop
-				workers.Go(func() { answerAt(alone, netip.AddrPortFrom(addr, addresses.AgentPort), handler) })
+				workers.Go(func() { serveAt(alone, netip.AddrPortFrom(addr, addresses.AgentPort), handler) })
 			}
 		}
 	}
 }
 
-// answerAt serves at an address, and retries while it can't listen.
-func answerAt(ctx context.Context, at netip.AddrPort, handler http.Handler) {
+// serveAt serves at an address, and retries while it can't listen.
+func serveAt(ctx context.Context, at netip.AddrPort, handler http.Handler) {
 	for ctx.Err() == nil {
 		var lc net.ListenConfig
 		listener, err := lc.Listen(ctx, "tcp", at.String())

@@ -129,7 +129,7 @@ func TestAConnectionThatLeadsNowhere(t *testing.T) {
 	expect(false, 5*time.Second)
 	for range 2 {
 		tun.set(true)
-		expect(true, pingEvery+pingWithin+2*answerWithin+time.Second)
+		expect(true, pingEvery+pingWithin+2*replyTimeout+time.Second)
 		tun.set(false)
 		expect(false, 10*time.Second)
 	}

@@ -113,7 +113,7 @@ func (f *fakeAPI) set(down, deaf bool) {
 	f.down, f.deaf = down, deaf
 }
 
-func (f *fakeAPI) answer(ctx context.Context) error {
+func (f *fakeAPI) result(ctx context.Context) error {
 	f.mu.Lock()
 	down, deaf := f.down, f.deaf
 	f.mu.Unlock()
@@ -128,7 +128,7 @@ func (f *fakeAPI) answer(ctx context.Context) error {
 }
 
 func (f *fakeAPI) List(ctx context.Context, _ metav1.ListOptions) (*corev1.ConfigMapList, error) {
-	if err := f.answer(ctx); err != nil {
+	if err := f.result(ctx); err != nil {
 		return nil, err
 	}
 	f.mu.Lock()
@@ -145,7 +145,7 @@ func (f *fakeAPI) List(ctx context.Context, _ metav1.ListOptions) (*corev1.Confi
 }
 
 func (f *fakeAPI) Watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-	if err := f.answer(ctx); err != nil {
+	if err := f.result(ctx); err != nil {
 		return nil, err
 	}
 	f.mu.Lock()
@@ -159,7 +159,7 @@ func (f *fakeAPI) Watch(ctx context.Context, o metav1.ListOptions) (watch.Interf
 }
 
 func (f *fakeAPI) Patch(ctx context.Context, name string, kind types.PatchType, data []byte, _ metav1.PatchOptions, subresources ...string) (*corev1.Node, error) {
-	if err := f.answer(ctx); err != nil {
+	if err := f.result(ctx); err != nil {
 		return nil, err
 	}
 	f.mu.Lock()
@@ -187,8 +187,8 @@ func (f *fakeAPI) Patch(ctx context.Context, name string, kind types.PatchType, 
 	return node, f.nodes.Informer().GetStore().Update(node)
 }
 
-// told are the reports so far.
-func (f *fakeAPI) told() []string {
+// notified are the reports so far.
+func (f *fakeAPI) notified() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Clone(f.patches)
@@ -257,12 +257,12 @@ func (m *fakeMover) log() []string {
 
 // fakeNeighbors is a kernel's table.
 type fakeNeighbors struct {
-	mu    sync.Mutex
-	known map[netip.Addr]net.HardwareAddr
-	asked []netip.Addr
-	looks int
-	// answers come a moment after somebody asked.
-	answers map[netip.Addr]net.HardwareAddr
+	mu        sync.Mutex
+	known     map[netip.Addr]net.HardwareAddr
+	solicited []netip.Addr
+	looks     int
+	// successes come a moment after somebody asked.
+	successes map[netip.Addr]net.HardwareAddr
 }
 
 func (n *fakeNeighbors) Hardware(context.Context) (map[netip.Addr]net.HardwareAddr, error) {
@@ -272,12 +272,12 @@ func (n *fakeNeighbors) Hardware(context.Context) (map[netip.Addr]net.HardwareAd
 	return maps.Clone(n.known), nil
 }
 
-func (n *fakeNeighbors) Ask(_ context.Context, all []netip.Addr) error {
+func (n *fakeNeighbors) Solicit(_ context.Context, all []netip.Addr) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.asked = append(n.asked, all...)
+	n.solicited = append(n.solicited, all...)
 	for _, a := range all {
-		if hardware, there := n.answers[a]; there {
+		if hardware, there := n.successes[a]; there {
 			time.AfterFunc(time.Millisecond, func() {
 				n.mu.Lock()
 				defer n.mu.Unlock()
@@ -435,11 +435,11 @@ func (m *machine) expect(want ...string) {
 // report is the last one that was written.
 func (m *machine) report() addresses.Report {
 	m.t.Helper()
-	told := m.api.told()
-	if len(told) == 0 {
+	notified := m.api.notified()
+	if len(notified) == 0 {
 		m.t.Fatal("nothing was reported")
 	}
-	r, err := addresses.ParseReport(told[len(told)-1])
+	r, err := addresses.ParseReport(notified[len(notified)-1])
 	if err != nil {
 		m.t.Fatal(err)
 	}

@@ -16,11 +16,11 @@ const (
 	friendsWithin = 200 * time.Millisecond
 	// friendsEvery is the interval of reads, so that a machine's address is cached if it fails.
 	friendsEvery = 30 * time.Second
-	// askFriends is the minimum interval of resolving members because of an unknown hardware
-	// address, and answersWithin limits the wait for their replies.
-	askFriends    = time.Second
-	answersWithin = 50 * time.Millisecond
-	lookEvery     = 5 * time.Millisecond
+	// solicitEvery is the minimum interval of resolving members because of an unknown hardware
+	// address, and solicitTimeout limits the wait for their replies.
+	solicitEvery   = time.Second
+	solicitTimeout = 50 * time.Millisecond
+	lookEvery      = 5 * time.Millisecond
 )
 
 // Friends caches the hardware addresses of cluster members. The kernel's table drops an entry soon
@@ -28,11 +28,11 @@ const (
 type Friends struct {
 	neighbors Neighbors
 
-	mu      sync.Mutex
-	members map[netip.Addr]bool
-	known   map[netip.Addr]string
-	looked  time.Time
-	asked   time.Time
+	mu        sync.Mutex
+	members   map[netip.Addr]bool
+	known     map[netip.Addr]string
+	looked    time.Time
+	solicited time.Time
 }
 
 // NewFriends returns a Friends with an empty cache.
@@ -59,7 +59,7 @@ func (f *Friends) set(members []netip.Addr) {
 func (f *Friends) Run(ctx context.Context) {
 	for {
 		f.look(ctx)
-		f.ask(ctx)
+		f.solicit(ctx)
 		select {
 		case <-ctx.Done():
 			return
@@ -83,7 +83,7 @@ func (f *Friends) missing() (unknown []netip.Addr) {
 }
 
 // Friend reports whether a hardware address belongs to a cluster member. If it is not cached,
-// Friend reads the kernel's table, and at most once per askFriends resolves missing members: after
+// Friend reads the kernel's table, and at most once per solicitEvery resolves missing members: after
 // a restart the cache is empty, and a member must not be reported as a conflict.
 func (f *Friends) Friend(hardware net.HardwareAddr) bool {
 	if f.knows(hardware) {
@@ -100,28 +100,28 @@ func (f *Friends) Friend(hardware net.HardwareAddr) bool {
 		}
 	}
 	f.mu.Lock()
-	may := time.Since(f.asked) >= askFriends
+	may := time.Since(f.solicited) >= solicitEvery
 	f.mu.Unlock()
-	return may && f.ask(ctx) && f.answered(ctx, hardware)
+	return may && f.solicit(ctx) && f.replied(ctx, hardware)
 }
 
-// ask makes the kernel resolve missing members, and reports whether there are any.
-func (f *Friends) ask(ctx context.Context) bool {
+// solicit makes the kernel resolve missing members, and reports whether there are any.
+func (f *Friends) solicit(ctx context.Context) bool {
 	missing := f.missing()
 	if len(missing) == 0 {
 		return false
 	}
 	f.mu.Lock()
-	f.asked = time.Now()
+	f.solicited = time.Now()
 	f.mu.Unlock()
-	if err := f.neighbors.Ask(ctx, missing); err != nil && ctx.Err() == nil {
+	if err := f.neighbors.Solicit(ctx, missing); err != nil && ctx.Err() == nil {
 		klog.FromContext(ctx).V(2).Info("Other machines of the cluster were not asked for", "err", err)
 	}
 	return true
 }
 
-func (f *Friends) answered(ctx context.Context, hardware net.HardwareAddr) bool {
-	for until := time.Now().Add(answersWithin); time.Now().Before(until) && ctx.Err() == nil; {
+func (f *Friends) replied(ctx context.Context, hardware net.HardwareAddr) bool {
+	for until := time.Now().Add(solicitTimeout); time.Now().Before(until) && ctx.Err() == nil; {
 		time.Sleep(lookEvery)
 		if f.look(ctx); f.knows(hardware) {
 			return true

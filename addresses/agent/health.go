@@ -16,7 +16,7 @@ import (
 const (
 	checkEvery, checkWithin = 300 * time.Millisecond, 300 * time.Millisecond
 	missesToSilent          = 3
-	answersToHeard          = 2
+	successesToRecover      = 2
 	// restartWithin is the time that a program may take to restart. An agent that is back by then
 	// has lost nothing, as neighbors cache its addresses for longer. While a machine refuses
 	// connections to kube-proxy's port, its rules stay in the kernel. A kube-proxy that reports no
@@ -28,32 +28,32 @@ const (
 	checkPace = 10 * time.Millisecond
 )
 
-// hearing is the state of a port after its checks so far.
-type hearing struct {
-	silent          bool
-	misses, answers int       // in a row
-	since           time.Time // of the first failure in a row, which may be a refusal
+// probeState is the state of a port after its checks so far.
+type probeState struct {
+	silent            bool
+	misses, successes int       // in a row
+	since             time.Time // of the first failure in a row, which may be a refusal
 }
 
-func (h hearing) after(now time.Time, answer error, port int) hearing {
-	if answer == nil {
-		h.misses, h.answers, h.since = 0, h.answers+1, time.Time{}
-		h.silent = h.silent && h.answers < answersToHeard
+func (h probeState) after(now time.Time, result error, port int) probeState {
+	if result == nil {
+		h.misses, h.successes, h.since = 0, h.successes+1, time.Time{}
+		h.silent = h.silent && h.successes < successesToRecover
 		return h
 	}
-	if h.answers = 0; h.since.IsZero() {
+	if h.successes = 0; h.since.IsZero() {
 		h.since = now
 	}
 	// kube-proxy responds that it has no endpoint. The manager observes that in EndpointSlices as
 	// soon; if they contain an endpoint, kube-proxy has yet to write its rules. The next node is no
 	// faster, so releasing the address at once would only pass it on.
-	late := ofService(port) && errors.Is(answer, ErrUnready)
-	if h.misses++; late || errors.Is(answer, ErrRefused) {
+	late := ofService(port) && errors.Is(result, ErrUnready)
+	if h.misses++; late || errors.Is(result, ErrRefused) {
 		h.misses = 0 // the machine responds
 	}
 	// A refusal here is no failure: kube-proxy opens a Service's port only in the Service's
 	// families and on nodePortAddresses. ProxyPort shows whether it runs.
-	if ofService(port) && errors.Is(answer, ErrRefused) {
+	if ofService(port) && errors.Is(result, ErrRefused) {
 		h.since = time.Time{}
 	}
 	h.silent = h.silent || h.misses >= missesToSilent && port != addresses.AgentPort ||
@@ -76,7 +76,7 @@ type watcher struct {
 type portWatch struct {
 	at   []netip.AddrPort // the port is healthy if any of them is
 	port int
-	hearing
+	probeState
 	// unready is set before the first result, and while the server responds ErrUnready.
 	unready bool
 	stop    context.CancelFunc
@@ -128,14 +128,14 @@ func (w *watcher) watch(ctx context.Context, p *portWatch) {
 			case <-time.After(wait):
 			}
 		}
-		answer := checked(ctx, w.check, p.at)
+		result := checked(ctx, w.check, p.at)
 		if ctx.Err() != nil {
 			return
 		}
 		w.mu.Lock()
 		before, waited := p.silent, p.unready
-		p.hearing = p.after(time.Now(), answer, p.port)
-		p.unready = errors.Is(answer, ErrUnready)
+		p.probeState = p.after(time.Now(), result, p.port)
+		p.unready = errors.Is(result, ErrUnready)
 		changed := before != p.silent || waited != p.unready && p.local()
 		w.mu.Unlock()
 		if changed {

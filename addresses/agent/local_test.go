@@ -59,15 +59,15 @@ func TestAPortOfAServiceIsAskedInItsFamilies(t *testing.T) {
 func TestALocalAddressWaitsForKubeProxy(t *testing.T) {
 	const port = "127.0.0.1:30999"
 	for name, c := range map[string]struct {
-		answer  func(p *proxies)
+		result  func(p *proxies)
 		waits   time.Duration
 		resumed bool
 	}{
-		"it serves":          {answer: func(*proxies) {}},
-		"it can't be asked":  {answer: func(p *proxies) { p.refuses(port, true); p.refuses("10.0.0.1:30999", true) }},
-		"it serves later":    {answer: func(p *proxies) { p.lag(port, 2*time.Second) }, waits: 2 * time.Second},
-		"it never serves":    {answer: func(p *proxies) { p.lag(port, time.Hour) }, waits: restartWithin},
-		"it was held before": {answer: func(p *proxies) { p.lag(port, time.Hour) }, resumed: true},
+		"it serves":          {result: func(*proxies) {}},
+		"it can't be asked":  {result: func(p *proxies) { p.refuses(port, true); p.refuses("10.0.0.1:30999", true) }},
+		"it serves later":    {result: func(p *proxies) { p.lag(port, 2*time.Second) }, waits: 2 * time.Second},
+		"it never serves":    {result: func(p *proxies) { p.lag(port, time.Hour) }, waits: restartWithin},
+		"it was held before": {result: func(p *proxies) { p.lag(port, time.Hour) }, resumed: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -84,7 +84,7 @@ func TestALocalAddressWaitsForKubeProxy(t *testing.T) {
 					m.stop()
 					m.start()
 				}
-				c.answer(m.proxies)
+				c.result(m.proxies)
 				holds := func() bool {
 					log := m.mover.log()
 					return strings.Contains(log[len(log)-1], "hold [{192.0.2.1")

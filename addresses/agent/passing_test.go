@@ -64,8 +64,8 @@ func TestWhatAProviderLeadsHereIsTold(t *testing.T) {
 			if led { // it is not refused here, so nobody may be told to send it here
 				elsewhere = "[192.0.2.3]"
 			}
-			told := m.mover.log()
-			if last := told[len(told)-1]; last != "one hold [{192.0.2.1 1 false}] elsewhere "+elsewhere+" doubt false" {
+			notified := m.mover.log()
+			if last := notified[len(notified)-1]; last != "one hold [{192.0.2.1 1 false}] elsewhere "+elsewhere+" doubt false" {
 				t.Errorf("routed %t: the mover was told %q", led, last)
 			}
 		})

@@ -101,8 +101,8 @@ type NodePatcher interface {
 type Neighbors interface {
 	// Hardware returns the hardware addresses that the table has.
 	Hardware(ctx context.Context) (map[netip.Addr]net.HardwareAddr, error)
-	// Ask makes the kernel resolve neighbors on this machine's segments, without waiting for them.
-	Ask(ctx context.Context, neighbors []netip.Addr) error
+	// Solicit makes the kernel resolve neighbors on this machine's segments, without waiting for them.
+	Solicit(ctx context.Context, neighbors []netip.Addr) error
 }
 
 // Check checks an HTTP server's health, limited by ctx. It returns nil if the server is healthy,

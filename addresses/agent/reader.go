@@ -26,8 +26,8 @@ const (
 )
 
 const (
-	// answerWithin limits a request to the API server. A needless doubt costs a few probes.
-	answerWithin              = time.Second
+	// replyTimeout limits a request to the API server. A needless doubt costs a few probes.
+	replyTimeout              = time.Second
 	retryAtFirst, retryAtMost = 100 * time.Millisecond, time.Second
 	// watchFor is the timeout of a watch, after which the reader lists again.
 	watchFor = 5 * time.Minute
@@ -42,9 +42,9 @@ type Reader struct {
 	// first call it may be out of date.
 	Doubt func(doubt bool, why error)
 
-	last          version
-	unreadable    error // of parsing the latest ledger
-	told, doubted bool
+	last              version
+	unreadable        error // of parsing the latest ledger
+	notified, doubted bool
 }
 
 type version struct{ uid, resourceVersion string }
@@ -73,8 +73,8 @@ func (r *Reader) Run(ctx context.Context) {
 }
 
 func (r *Reader) doubt(doubt bool, why error) {
-	if !r.told || doubt != r.doubted {
-		r.told, r.doubted = true, doubt
+	if !r.notified || doubt != r.doubted {
+		r.notified, r.doubted = true, doubt
 		r.Doubt(doubt, why)
 	}
 }
@@ -115,7 +115,7 @@ func (r *Reader) follow(ctx context.Context) (began bool, err error) {
 // list reads the latest state: it sets no resourceVersion
 // (https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-versions).
 func (r *Reader) list(ctx context.Context, only metav1.ListOptions) (*corev1.ConfigMapList, error) {
-	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	ctx, cancel := context.WithTimeout(ctx, replyTimeout)
 	defer cancel()
 	listed, err := r.ConfigMaps.List(ctx, only)
 	if err != nil {
@@ -130,9 +130,9 @@ func (r *Reader) list(ctx context.Context, only metav1.ListOptions) (*corev1.Con
 	return listed, nil
 }
 
-// watch opens a watch within answerWithin, or cancels ctx.
+// watch opens a watch within replyTimeout, or cancels ctx.
 func (r *Reader) watch(ctx context.Context, cancel func(), only metav1.ListOptions) (watch.Interface, error) {
-	late := time.AfterFunc(answerWithin, cancel)
+	late := time.AfterFunc(replyTimeout, cancel)
 	watching, err := r.ConfigMaps.Watch(ctx, only)
 	inTime := late.Stop()
 	switch {

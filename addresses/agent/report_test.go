@@ -30,7 +30,7 @@ func TestTheReport(t *testing.T) {
 		m.api.put("one", ledgerText("192.0.2.1 a 3"))
 		m.start()
 		defer m.stop()
-		if n := len(m.api.told()); n > 0 {
+		if n := len(m.api.notified()); n > 0 {
 			t.Errorf("%d reports before anything could be gathered", n)
 		}
 		m.after(gatherFor)
@@ -42,7 +42,7 @@ func TestTheReport(t *testing.T) {
 			m.after(gatherFor / 10)
 		}
 		m.after(time.Second)
-		if n, r := len(m.api.told()), m.report(); n != 2 || r.Held[0].Epoch != 8 {
+		if n, r := len(m.api.notified()), m.report(); n != 2 || r.Held[0].Epoch != 8 {
 			t.Errorf("%d reports, the last one %+v", n, r)
 		}
 
@@ -55,7 +55,7 @@ func TestTheReport(t *testing.T) {
 		m.api.mu.Unlock()
 		changed()
 		m.after(5 * time.Second)
-		if n, r := len(m.api.told()), m.report(); n != 3 || len(r.Held) != 0 || r.Refused[0].Reason != addresses.InUse {
+		if n, r := len(m.api.notified()), m.report(); n != 3 || len(r.Held) != 0 || r.Refused[0].Reason != addresses.InUse {
 			t.Errorf("%d reports, the last one %+v", n, r)
 		}
 
@@ -67,7 +67,7 @@ func TestTheReport(t *testing.T) {
 		m.api.mu.Unlock()
 		m.agent.reporter.look()
 		m.after(time.Second)
-		if n := len(m.api.told()); n != 4 {
+		if n := len(m.api.notified()); n != 4 {
 			t.Errorf("%d reports, want one more", n)
 		}
 	})
@@ -90,7 +90,7 @@ func TestReportsThatAreNotUrgent(t *testing.T) {
 			m.api.put("one", ledgerText(all...))
 			m.after(time.Second)
 		}
-		if n := len(m.api.told()); n < 5 || n > 8 {
+		if n := len(m.api.notified()); n < 5 || n > 8 {
 			t.Errorf("%d reports in a minute", n)
 		}
 		m.after(20 * time.Second)
@@ -99,10 +99,10 @@ func TestReportsThatAreNotUrgent(t *testing.T) {
 		}
 		m.api.put("one", ledgerText(append(all[:1:1], "192.0.2.2 a,b 0")...))
 		m.after(time.Second)
-		before := len(m.api.told())
+		before := len(m.api.notified())
 		m.api.put("one", ledgerText("192.0.2.1 b 4", "192.0.2.2 a,b 0"))
 		m.after(2 * gatherFor)
-		if r := m.report(); len(r.Held) != 1 || len(m.api.told()) != before+1 {
+		if r := m.report(); len(r.Held) != 1 || len(m.api.notified()) != before+1 {
 			t.Errorf("what is urgent waits: %+v", r)
 		}
 	})
@@ -141,8 +141,8 @@ func TestSilence(t *testing.T) {
 		m.after(checkEvery)
 		m.proxies.hush(b, false)
 		m.after(time.Minute)
-		if n := len(m.api.told()); n != 1 {
-			t.Fatalf("one miss: %q", m.api.told())
+		if n := len(m.api.notified()); n != 1 {
+			t.Fatalf("one miss: %q", m.api.notified())
 		}
 		m.proxies.hush(b, true)
 		m.after(missesToSilent*checkEvery + gatherFor + time.Millisecond)
@@ -150,7 +150,7 @@ func TestSilence(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 		m.proxies.hush(b, false)
-		m.after(answersToHeard*checkEvery + gatherFor + time.Millisecond)
+		m.after(successesToRecover*checkEvery + gatherFor + time.Millisecond)
 		if r := m.report(); len(r.Silent) != 0 {
 			t.Errorf("%+v", r)
 		}
@@ -284,11 +284,11 @@ func TestWatchesAreBounded(t *testing.T) {
 
 // In short: an answer, a miss, a refusal, and one that says no.
 func hears(checks string, port int) bool {
-	answers := map[rune]error{'+': nil, '-': context.DeadlineExceeded, 'x': ErrRefused, 'n': ErrUnready}
-	var h hearing
+	successes := map[rune]error{'+': nil, '-': context.DeadlineExceeded, 'x': ErrRefused, 'n': ErrUnready}
+	var h probeState
 	now := time.Unix(0, 0)
 	for _, c := range checks {
-		h = h.after(now, answers[c], port)
+		h = h.after(now, successes[c], port)
 		now = now.Add(checkEvery)
 	}
 	return !h.silent
@@ -342,13 +342,13 @@ func TestHTTPCheck(t *testing.T) {
 		if r.URL.Path != "/healthz" {
 			t.Errorf("asked for %s", r.URL.Path)
 		}
-		answer := int(code.Load())
-		if answer == 0 {
+		result := int(code.Load())
+		if result == 0 {
 			<-release
 			return
 		}
 		w.Header().Set("Location", "/elsewhere")
-		w.WriteHeader(answer)
+		w.WriteHeader(result)
 	}))
 	defer server.Close()
 	defer close(release)
@@ -365,7 +365,7 @@ func TestHTTPCheck(t *testing.T) {
 		if got := err == nil; got != c.want || time.Since(began) > 2*checkWithin {
 			t.Errorf("%d: %v after %s", c.code, got, time.Since(began))
 		}
-		if answered := c.code != 0 && !c.want; errors.Is(err, ErrUnready) != answered {
+		if replied := c.code != 0 && !c.want; errors.Is(err, ErrUnready) != replied {
 			t.Errorf("%d: %v", c.code, err)
 		}
 		cancel()

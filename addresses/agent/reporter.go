@@ -52,7 +52,7 @@ func newReporter(cfg Config, m *agentMetrics) *reporter {
 	}
 }
 
-func (r *reporter) tell(report addresses.Report) error {
+func (r *reporter) publish(report addresses.Report) error {
 	text, err := report.MarshalText()
 	if err != nil {
 		return fmt.Errorf("writing the report on addresses: %w", err)
@@ -140,11 +140,11 @@ func (r *reporter) write(ctx context.Context) (wait time.Duration, err error) {
 		return 0, nil // the Node's event or the first report triggers a write
 	}
 	node := r.newest.Of(cached)
-	said := node.Annotations[addresses.ReportAnnotation]
-	if said == text {
+	published := node.Annotations[addresses.ReportAnnotation]
+	if published == text {
 		return 0, nil
 	}
-	if wait := time.Until(r.wrote.Add(r.leisure())); wait > 0 && urgent(said) == urgent(text) {
+	if wait := time.Until(r.wrote.Add(r.leisure())); wait > 0 && urgent(published) == urgent(text) {
 		return wait, nil
 	}
 	body, err := json.Marshal(map[string]any{"metadata": map[string]any{

@@ -36,8 +36,8 @@ func keyAnnotations() []string {
 	return []string{annotationKey, "metallb.io/allow-shared-ip", "metallb.universe.tf/allow-shared-ip"}
 }
 
-// asked contains a Service's requests and notes about invalid requests.
-type asked struct {
+// request contains a Service's requests and notes about invalid requests.
+type request struct {
 	addresses.Claim
 	notes []note
 	// addressFields and poolField name the annotation or field of each request, for refusals.
@@ -45,10 +45,10 @@ type asked struct {
 	poolField     string
 }
 
-// ask parses the requests of a Service. If a request is invalid, or the namespace is not cached
+// requestOf parses the requests of a Service. If a request is invalid, or the namespace is not cached
 // yet, the Service keeps its addresses and gets no others: a wrong address would be kept for life.
-func ask(svc *corev1.Service, pools []Pool, namespaces map[string]labels.Set, have []netip.Addr) asked {
-	a := asked{Claim: addresses.Claim{
+func requestOf(svc *corev1.Service, pools []Pool, namespaces map[string]labels.Set, have []netip.Addr) request {
+	a := request{Claim: addresses.Claim{
 		UID: string(svc.UID), Namespace: svc.Namespace, Name: svc.Name, Created: svc.CreationTimestamp.Time,
 		Families: families(svc), Local: local(svc), Before: shown(svc), Selector: labels.Set(svc.Spec.Selector).String(),
 	}}
@@ -76,7 +76,7 @@ func ask(svc *corev1.Service, pools []Pool, namespaces map[string]labels.Set, ha
 	return a
 }
 
-func (a *asked) misspelled(svc *corev1.Service) {
+func (a *request) misspelled(svc *corev1.Service) {
 	names := slices.Concat([]string{annotationAddresses}, addressAnnotations(), poolAnnotations(), keyAnnotations())
 	for _, name := range slices.Sorted(maps.Keys(svc.Annotations)) {
 		if meant, slip := editdistance.Meant(name, names); slip {
@@ -90,7 +90,7 @@ func (a *asked) misspelled(svc *corev1.Service) {
 
 // admit sets the pools that the Service's namespace may use. It reports false if they depend on a
 // namespace that is not in the cache.
-func (a *asked) admit(pools []Pool, namespaces map[string]labels.Set) bool {
+func (a *request) admit(pools []Pool, namespaces map[string]labels.Set) bool {
 	set, known := namespaces[a.Namespace]
 	selective := false
 	for _, p := range pools {
@@ -114,7 +114,7 @@ func first(svc *corev1.Service, names []string) (name, value string) {
 // readAddresses reads the requested addresses. Of each family, the first counts, in the order: our
 // annotation, the field, other projects' annotations. kube-vip writes an IPv4 address into the
 // field and both families into its annotation.
-func (a *asked) readAddresses(svc *corev1.Service) {
+func (a *request) readAddresses(svc *corev1.Service) {
 	a.addressFields = make(map[string]string)
 	a.readList(annotationAddresses, svc.Annotations[annotationAddresses])
 	a.readList(fieldLoadBalancerIP, svc.Spec.LoadBalancerIP)
@@ -123,7 +123,7 @@ func (a *asked) readAddresses(svc *corev1.Service) {
 	}
 }
 
-func (a *asked) readList(field, text string) {
+func (a *request) readList(field, text string) {
 	if strings.TrimSpace(text) == "" || len(a.Addresses) == len(a.Families) {
 		return
 	}
@@ -133,7 +133,7 @@ func (a *asked) readList(field, text string) {
 		wrong := func(what string) {
 			a.notes = append(a.notes, note{reason: reasonInvalid, field: field, value: part, text: what})
 		}
-		asked, twice := a.Wanted(addresses.FamilyOf(address))
+		request, twice := a.Wanted(addresses.FamilyOf(address))
 		switch family := addresses.FamilyOf(address); {
 		case err != nil || address.Zone() != "" || address.Is4In6():
 			wrong("is not an address: write one, or one of each family with a comma between, such as 192.0.2.17,2001:db8::17")
@@ -141,7 +141,7 @@ func (a *asked) readList(field, text string) {
 			// kube-vip's value for an address of its own choice
 		case !slices.Contains(a.Families, family):
 			wrong(fmt.Sprintf("is an %s address, and the Service has no such family: add it to spec.ipFamilies, or leave the address out", family))
-		case twice && a.addressFields[asked.String()] == field:
+		case twice && a.addressFields[request.String()] == field:
 			wrong(fmt.Sprintf("is a second %s address, and a Service has one of each family: leave one out", family))
 		case !twice:
 			a.Addresses = append(a.Addresses, address)
@@ -151,7 +151,7 @@ func (a *asked) readList(field, text string) {
 }
 
 // refused converts a refusal to a note that names the annotation or field of the request.
-func (a asked) refused(r addresses.Refusal) note {
+func (a request) refused(r addresses.Refusal) note {
 	n := note{reason: string(r.Reason), field: r.Field, value: r.Value, text: r.Text}
 	switch {
 	case n.field == annotationAddresses && a.addressFields[r.Value] != "":
@@ -166,4 +166,4 @@ func (a asked) refused(r addresses.Refusal) note {
 
 // preferred reports whether a refusal is about a family that no pool has and that
 // spec.ipFamilyPolicy does not require.
-func (a asked) preferred(r addresses.Refusal) bool { return !a.All && r.Reason == addresses.NoPool }
+func (a request) preferred(r addresses.Refusal) bool { return !a.All && r.Reason == addresses.NoPool }

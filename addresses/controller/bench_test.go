@@ -88,7 +88,7 @@ func BenchmarkPass(b *testing.B) {
 	c := &Controller{health: newHealth(), metrics: m}
 	now := time.Now()
 	v.fleet = newFleet(nodes, c.health, nil, now)
-	p := newPlan(v, addresses.Ledger{}, pools, whose{}, false)
+	p := newPlan(v, addresses.Ledger{}, pools, selection{}, false)
 	for _, ch := range c.changes(p) {
 		v.services[ch.from.UID] = ch.to
 	}
@@ -96,7 +96,7 @@ func BenchmarkPass(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		v.fleet = newFleet(nodes, c.health, nil, now)
-		p := newPlan(v, stored, pools, whose{}, false)
+		p := newPlan(v, stored, pools, selection{}, false)
 		c.balance(&p)
 		if _, err := p.ledger.MarshalText(); err != nil {
 			b.Fatal(err)

@@ -39,7 +39,7 @@ type Controller struct {
 	namespaces corelisters.NamespaceLister // nil if no pool has a selector
 	synced     []cache.InformerSynced
 	pools      []Pool
-	whose      whose
+	selection  selection
 	recorder   record.EventRecorder
 	metrics    *controllerMetrics
 	newest     *kube.Newest[*corev1.Service]
@@ -68,7 +68,7 @@ func New(cfg Config) (*Controller, error) {
 	c := &Controller{
 		store:    store{cfg.Client, cfg.Namespace},
 		services: cfg.Services.Lister(), nodes: cfg.Nodes.Lister(), slices: cfg.Slices.Lister(),
-		pools: cfg.Pools, whose: whose{cfg.Classless, cfg.Balancers}, recorder: cfg.Recorder, metrics: m,
+		pools: cfg.Pools, selection: selection{cfg.Classless, cfg.Balancers}, recorder: cfg.Recorder, metrics: m,
 		newest: kube.NewNewest[*corev1.Service](), health: newHealth(), rivals: make(rivals), routers: cfg.Routers,
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, lastRetry),

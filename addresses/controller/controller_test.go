@@ -160,10 +160,10 @@ func TestWhatAServiceAsksFor(t *testing.T) {
 				w.node("a")
 				w.service("there", annotated("underlay.dev/address-sharing-key", "k"), annotated("underlay.dev/addresses", "192.0.2.2"))
 				w.start(func(c *Config) {
-					asked, closed := poolNamed("asked", "198.51.100.1-198.51.100.2"), poolNamed("closed", "198.51.100.9")
-					asked.OnRequest, closed.OnRequest = true, true
-					asked.Namespaces, closed.Namespaces = mustSelect("team=web"), mustSelect("team=other")
-					c.Pools = append(c.Pools, asked, closed)
+					request, closed := poolNamed("asked", "198.51.100.1-198.51.100.2"), poolNamed("closed", "198.51.100.9")
+					request.OnRequest, closed.OnRequest = true, true
+					request.Namespaces, closed.Namespaces = mustSelect("team=web"), mustSelect("team=other")
+					c.Pools = append(c.Pools, request, closed)
 				})
 				w.service("one", c.change)
 				w.settle()

@@ -22,7 +22,7 @@ func led(t *testing.T, test func(w *world, p *provider, holder string)) {
 		w.service("one")
 		w.after(time.Minute)
 		holder := w.holder("one")
-		if _, moves := p.told(); moves != "192.0.2.1>underlay://"+holder {
+		if _, moves := p.reported(); moves != "192.0.2.1>underlay://"+holder {
 			t.Fatalf("moved %q, held by %q", moves, holder)
 		}
 		test(w, p, holder)
@@ -40,7 +40,7 @@ func (w *world) lead(p *provider) {
 
 func (w *world) moved(p *provider, why string) {
 	w.t.Helper()
-	if _, moves := p.told(); moves != "192.0.2.1>underlay://"+w.holder("one")+why {
+	if _, moves := p.reported(); moves != "192.0.2.1>underlay://"+w.holder("one")+why {
 		w.t.Errorf("moved %q, want it to go to %s %s", moves, w.holder("one"), why)
 	}
 }
@@ -70,7 +70,7 @@ func TestAPlannedMoveBecomesUrgent(t *testing.T) {
 		p.set(func() { p.fails["planned"] = errors.New("no place in the quota") })
 		w.editNode(holder, cordoned)
 		w.after(10 * time.Minute)
-		if _, moves := p.told(); moves != "" {
+		if _, moves := p.reported(); moves != "" {
 			t.Fatalf("moved %q", moves)
 		}
 		w.editNode(holder, turned(corev1.ConditionFalse))
@@ -129,10 +129,10 @@ func TestNoScarceMoveForTheBalance(t *testing.T) {
 				w.service(name)
 			}
 			w.after(time.Minute)
-			p.told()
+			p.reported()
 			w.node("b")
 			w.after(30 * time.Minute)
-			if _, moves := p.told(); strings.Count(moves, ">underlay://b(planned)") != want || strings.Count(moves, ">") != want {
+			if _, moves := p.reported(); strings.Count(moves, ">underlay://b(planned)") != want || strings.Count(moves, ">") != want {
 				t.Errorf("scarce: %t: moved %q, want %d to b", scarce, moves, want)
 			}
 		})

@@ -173,11 +173,11 @@ func (f fleet) eligible(e addresses.Entry, p Pool, serving serving) addresses.El
 // whyNot returns the reason why a node may not hold an address, or "".
 func (f fleet) whyNot(m member, e addresses.Entry, p Pool, serving serving) string {
 	routing, routed := f.routers[p.Mover]
-	answers := p.Mover == MoverLayer2 || routing.Answering
+	replies := p.Mover == MoverLayer2 || routing.Answering
 	switch {
 	case m.unfit != "":
 		return m.unfit
-	case (!routed || answers) && !m.reports:
+	case (!routed || replies) && !m.reports:
 		return whyNoReport
 	case routed && (m.providerID == "" || routing.Serves != nil && !routing.Serves(m.providerID)):
 		return whyProvider
@@ -191,9 +191,9 @@ func (f fleet) whyNot(m member, e addresses.Entry, p Pool, serving serving) stri
 	return ""
 }
 
-// asked returns the ports at which a node reports whether it serves an address. If only terminating
+// request returns the ports at which a node reports whether it serves an address. If only terminating
 // endpoints are left, kube-proxy serves it but the Service's port reports that it does not.
-func (f fleet) asked(m member, e addresses.Entry, p Pool, serving serving) []int {
+func (f fleet) request(m member, e addresses.Entry, p Pool, serving serving) []int {
 	ports := []int{addresses.ProxyPort}
 	if serving.ready[m.name] || !serving.ending[m.name] {
 		ports = append(ports, e.Check())
@@ -206,7 +206,7 @@ func (f fleet) asked(m member, e addresses.Entry, p Pool, serving serving) []int
 
 // silent reports whether a node is unresponsive for an address, or with lately, was recently.
 func (f fleet) silent(m member, e addresses.Entry, p Pool, serving serving, lately bool) bool {
-	return slices.ContainsFunc(f.asked(m, e, p, serving), func(port int) bool {
+	return slices.ContainsFunc(f.request(m, e, p, serving), func(port int) bool {
 		now, was := f.health.silent(m.name, port)
 		return now || lately && was
 	})

@@ -134,9 +134,9 @@ func (h *health) spare(f *fleet) {
 	}
 }
 
-// hear records the results of routing addresses to nodes. Only an address's holder is tried. While
+// observe records the results of routing addresses to nodes. Only an address's holder is tried. While
 // it is refused, refusals of other nodes don't expire: the address must not move around forever.
-func (h *health) hear(outcomes map[outcome]bool, now time.Time) {
+func (h *health) observe(outcomes map[outcome]bool, now time.Time) {
 	for one, refused := range outcomes {
 		if !refused {
 			if h.unrouted(one.node, one.address) {

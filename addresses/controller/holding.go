@@ -20,7 +20,7 @@ func (p *plan) holding(e addresses.Entry) (notes []note) {
 		}
 	}
 	if pool, known := poolOf(p.pools, e.Address); known && p.unheld(e) != "" && len(p.eligible[e.Address].Nodes)+len(p.eligible[e.Address].Leaving) == 0 {
-		notes = append(notes, p.nobody(e, pool))
+		notes = append(notes, p.noHolder(e, pool))
 	}
 	return notes
 }
@@ -37,8 +37,8 @@ func inUse(m member, problem addresses.Problem) string {
 	return text + ": take the address off that machine, or out of the pool"
 }
 
-// nobody returns a note with the reasons that exclude all nodes, each reason once.
-func (p *plan) nobody(e addresses.Entry, pool Pool) note {
+// noHolder returns a note with the reasons that exclude all nodes, each reason once.
+func (p *plan) noHolder(e addresses.Entry, pool Pool) note {
 	var causes []string
 	counts := make(map[string]int)
 	for _, m := range p.fleet.members {

@@ -91,7 +91,7 @@ func (c *Controller) show(p plan) {
 	c.metrics.inUse.Set(float64(len(inUse)))
 	c.metrics.unheld.Set(float64(unheld))
 	waiting := 0
-	for uid, a := range p.asked {
+	for uid, a := range p.request {
 		if len(a.notes)+len(p.refusals[string(uid)]) > 0 {
 			waiting++
 		}

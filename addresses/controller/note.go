@@ -77,12 +77,12 @@ func condition(notes []note) metav1.Condition {
 // news returns the notes that the current condition does not contain. The condition serves as
 // record: it survives a restart, so a cause is announced only once.
 func news(svc *corev1.Service, notes []note) (fresh []note) {
-	said := ""
+	message := ""
 	if c := meta.FindStatusCondition(svc.Status.Conditions, ConditionAccepted); c != nil {
-		said = c.Message
+		message = c.Message
 	}
 	for _, n := range notes {
-		if !n.quiet && !strings.Contains(said, n.String()) {
+		if !n.quiet && !strings.Contains(message, n.String()) {
 			fresh = append(fresh, n)
 		}
 	}

@@ -44,7 +44,7 @@ func (c *Controller) pass(ctx context.Context) error {
 		r.want(p)
 	}
 	c.show(p)
-	return c.tell(ctx, p)
+	return c.report(ctx, p)
 }
 
 func (c *Controller) read(ctx context.Context, now time.Time) error {
@@ -68,7 +68,7 @@ func (c *Controller) settle(ctx context.Context, v view) (plan, error) {
 				return plan{}, err
 			}
 		}
-		p := newPlan(v, c.known.ledger, c.pools, c.whose, lost)
+		p := newPlan(v, c.known.ledger, c.pools, c.selection, lost)
 		if done, err := c.confirm(ctx, &p, confirmed); err != nil {
 			return plan{}, err
 		} else if !done {
@@ -132,7 +132,7 @@ func (c *Controller) look(now time.Time) (view, error) {
 		return view{}, fmt.Errorf("listing Nodes: %w", err)
 	}
 	for _, r := range c.routing {
-		c.health.hear(r.heard(), now)
+		c.health.observe(r.takeOutcomes(), now)
 	}
 	v.fleet = newFleet(nodes, c.health, c.routers, now)
 	return v, nil
@@ -227,7 +227,7 @@ func (c *Controller) announceMove(p plan, m addresses.Move) {
 
 // showing reports whether any Service shows addresses that this controller assigned.
 func (p *plan) showing() bool {
-	for uid := range p.asked {
+	for uid := range p.request {
 		if svc := p.services[uid]; svc != nil && accepted(svc) && len(shown(svc)) > 0 {
 			return true
 		}

@@ -23,7 +23,7 @@ type view struct {
 type plan struct {
 	view
 	pools    []Pool
-	asked    map[types.UID]asked // of served Services
+	request  map[types.UID]request // of served Services
 	ledger   addresses.Ledger
 	refusals map[string][]addresses.Refusal // by UID
 	eligible map[netip.Addr]addresses.Eligible
@@ -32,14 +32,14 @@ type plan struct {
 }
 
 // newPlan assigns addresses and chooses their holders, based on the stored ledger.
-func newPlan(v view, stored addresses.Ledger, pools []Pool, w whose, lost bool) plan {
-	p := plan{view: v, pools: pools, asked: make(map[types.UID]asked), refusals: make(map[string][]addresses.Refusal)}
+func newPlan(v view, stored addresses.Ledger, pools []Pool, w selection, lost bool) plan {
+	p := plan{view: v, pools: pools, request: make(map[types.UID]request), refusals: make(map[string][]addresses.Refusal)}
 	var claims []addresses.Claim
 	for uid, svc := range v.services {
 		if w.wanted(svc, stored) {
-			a := ask(svc, pools, v.namespaces, stored.Of(string(uid)))
+			a := requestOf(svc, pools, v.namespaces, stored.Of(string(uid)))
 			a.Endpoints = slices.ContainsFunc(v.slices[types.NamespacedName{Namespace: svc.Namespace, Name: svc.Name}], populated)
-			p.asked[uid] = a
+			p.request[uid] = a
 			claims = append(claims, a.Claim)
 		}
 	}
@@ -125,7 +125,7 @@ func (p *plan) freed(stored addresses.Ledger) (shares []addresses.Share) {
 }
 
 func (p *plan) notes(uid types.UID) []note {
-	a := p.asked[uid]
+	a := p.request[uid]
 	notes := slices.Clone(a.notes)
 	have := p.ledger.Of(string(uid))
 	for _, r := range p.refusals[string(uid)] {

@@ -27,7 +27,7 @@ type rivals map[types.UID]*rival
 
 // waits reports whether to delay a change because another controller keeps overwriting the status,
 // and whether to send an Event about it.
-func (r rivals) waits(ch change, now time.Time) (waits, tell bool) {
+func (r rivals) waits(ch change, now time.Time) (waits, report bool) {
 	one := r[ch.from.UID]
 	if one == nil || one.wrote != joined(shown(ch.to)) || slices.Equal(shown(ch.from), shown(ch.to)) {
 		return false, false

@@ -76,11 +76,11 @@ type routing struct {
 
 // try is the state of failed requests for an address, until it is routed to its holder.
 type try struct {
-	to    addresses.Destination
-	from  string // last observed route; the address has it or is routed to its holder
-	delay time.Duration
-	next  time.Time
-	told  string
+	to       addresses.Destination
+	from     string // last observed route; the address has it or is routed to its holder
+	delay    time.Duration
+	next     time.Time
+	reported string
 	// stays is set if every node would be refused. Only a change outside the cluster helps, so the
 	// request is retried after the next Routed call; seen is the start of the last one before it.
 	stays bool
@@ -262,7 +262,7 @@ func (r *routing) lead(ctx context.Context, address netip.Addr) {
 	}
 	klog.FromContext(ctx).Info("An address leads to another node", "address", address, "node", d.node, "mover", r.mover)
 	r.leads[address] = d.providerID
-	r.hear(address, d.node, false)
+	r.observe(address, d.node, false)
 	r.arrived(address, d)
 }
 
@@ -279,7 +279,7 @@ func (r *routing) needed(address netip.Addr, now time.Time) (d destination, from
 		from = t.from
 	case from == d.providerID:
 		if tried {
-			r.hear(address, d.node, false)
+			r.observe(address, d.node, false)
 		}
 		r.arrived(address, d)
 		return d, from, false
@@ -302,7 +302,7 @@ func (r *routing) refused(ctx context.Context, address netip.Addr, d destination
 	klog.FromContext(ctx).Error(err, "An address was not led to its node, will retry",
 		"address", address, "node", d.node, "mover", r.mover)
 	if before := r.tries[address]; before.to == t.to {
-		t.delay, t.told = before.delay, before.told
+		t.delay, t.reported = before.delay, before.reported
 	}
 	t.delay = min(max(2*t.delay, firstRouteRetry), lastRouteRetry)
 	t.next = time.Now().Add(t.delay)
@@ -310,10 +310,10 @@ func (r *routing) refused(ctx context.Context, address netip.Addr, d destination
 	about := errors.As(err, &refusal)
 	t.stays, t.seen = about && refusal.About == addresses.AboutAddress, r.read
 	if about && refusal.About == addresses.AboutNode {
-		r.hear(address, d.node, true)
+		r.observe(address, d.node, true)
 	}
-	if text := d.node + ": " + err.Error(); t.told != text {
-		t.told = text
+	if text := d.node + ": " + err.Error(); t.reported != text {
+		t.reported = text
 		r.announce(r.mover, address, d, err)
 	}
 	if _, still := r.wanted[address]; still {

@@ -21,22 +21,22 @@ import (
 
 // provider is a Router whose moves take time and may fail.
 type provider struct {
-	mu     sync.Mutex
-	leads  map[netip.Addr]string
-	takes  time.Duration
-	fails  map[string]error // by address, by node, "planned", and "" for Routed
-	asked  int
-	tried  []time.Time
-	moves  []string
-	flying map[netip.Addr]bool
-	most   int
-	twice  bool
+	mu      sync.Mutex
+	leads   map[netip.Addr]string
+	takes   time.Duration
+	fails   map[string]error // by address, by node, "planned", and "" for Routed
+	request int
+	tried   []time.Time
+	moves   []string
+	flying  map[netip.Addr]bool
+	most    int
+	twice   bool
 }
 
 func (p *provider) Routed(context.Context) (map[netip.Addr]string, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.asked++
+	p.request++
 	return maps.Clone(p.leads), p.fails[""]
 }
 
@@ -82,13 +82,13 @@ func (p *provider) set(change func()) {
 	change()
 }
 
-func (p *provider) told() (asked int, moves string) {
+func (p *provider) reported() (request int, moves string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	slices.Sort(p.moves)
 	moves = strings.Join(p.moves, " ")
-	asked, p.moves, p.asked = p.asked, nil, 0
-	return asked, moves
+	request, p.moves, p.request = p.request, nil, 0
+	return request, moves
 }
 
 // routed runs a routing for a test.
@@ -133,21 +133,21 @@ func TestAddressesGoTogether(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		want(map[string]string{a1: "y", a2: "x", a3: "y"}) // a1 is on its way to x
 		time.Sleep(41 * time.Second)
-		if asked, moves := p.told(); moves != a1+">x "+a2+">x "+a3+">y" || asked > 2 || p.most != 3 {
-			t.Errorf("asked %d times, moved %q, %d at a time", asked, moves, p.most)
+		if request, moves := p.reported(); moves != a1+">x "+a2+">x "+a3+">y" || request > 2 || p.most != 3 {
+			t.Errorf("asked %d times, moved %q, %d at a time", request, moves, p.most)
 		}
 		time.Sleep(time.Minute)
-		if _, moves := p.told(); moves != a1+">y" {
+		if _, moves := p.reported(); moves != a1+">y" {
 			t.Errorf("moved %q", moves)
 		}
 		p.set(func() { p.leads[netip.MustParseAddr(a3)] = "x" }) // somebody does
 		time.Sleep(7 * time.Minute)
-		if _, moves := p.told(); moves != a3+">y" {
+		if _, moves := p.reported(); moves != a3+">y" {
 			t.Errorf("moved %q", moves)
 		}
 		time.Sleep(time.Hour)
-		if asked, moves := p.told(); asked > 12 || moves != "" {
-			t.Errorf("asked %d times in an hour, moved %q", asked, moves)
+		if request, moves := p.reported(); request > 12 || moves != "" {
+			t.Errorf("asked %d times in an hour, moved %q", request, moves)
 		}
 		if len(*events) > 0 {
 			t.Errorf("told %q", *events)
@@ -163,13 +163,13 @@ func TestOneAddressFails(t *testing.T) {
 		p.fails[a1] = errors.New("no")
 		want(map[string]string{a1: "x", a2: "x"})
 		time.Sleep(10 * time.Minute)
-		if _, moves := p.told(); moves != a2+">x" || strings.Join(*events, ", ") != a1+">x: no" {
+		if _, moves := p.reported(); moves != a2+">x" || strings.Join(*events, ", ") != a1+">x: no" {
 			t.Errorf("moved %q, told %q", moves, *events)
 		}
 		p.set(func() { delete(p.fails, a1) })
 		want(map[string]string{a1: "y", a2: "x"})
 		time.Sleep(2 * time.Second)
-		if _, moves := p.told(); moves != a1+">y" {
+		if _, moves := p.reported(); moves != a1+">y" {
 			t.Errorf("moved %q", moves)
 		}
 	})
@@ -182,12 +182,12 @@ func TestNobodyTellsWhereAddressesLead(t *testing.T) {
 		p.fails[""] = errors.New("away")
 		want(map[string]string{a1: "x"})
 		time.Sleep(10 * time.Minute)
-		if asked, moves := p.told(); moves != "" || asked > 20 {
-			t.Errorf("asked %d times, moved %q", asked, moves)
+		if request, moves := p.reported(); moves != "" || request > 20 {
+			t.Errorf("asked %d times, moved %q", request, moves)
 		}
 		p.set(func() { delete(p.fails, "") })
 		time.Sleep(2 * time.Minute)
-		if _, moves := p.told(); moves != a1+">x" {
+		if _, moves := p.reported(); moves != a1+">x" {
 			t.Errorf("moved %q", moves)
 		}
 	})
@@ -229,10 +229,10 @@ func TestAnyRoutingSchedule(t *testing.T) {
 			}
 			p.set(func() { clear(p.fails) })
 			time.Sleep(12 * time.Minute)
-			p.told()
+			p.reported()
 			time.Sleep(time.Hour)
-			if asked, moves := p.told(); asked != 12 || moves != "" {
-				t.Errorf("seed %d: at rest asked %d times in an hour, moved %q", seed, asked, moves)
+			if request, moves := p.reported(); request != 12 || moves != "" {
+				t.Errorf("seed %d: at rest asked %d times in an hour, moved %q", seed, request, moves)
 			}
 			p.set(func() {
 				for address, node := range wanted {

@@ -26,7 +26,7 @@ func Ours(svc *corev1.Service, classless bool) bool {
 	return classless
 }
 
-type whose struct {
+type selection struct {
 	classless bool
 	balancers bool // a cloud's load balancer controller runs too
 }
@@ -34,7 +34,7 @@ type whose struct {
 // wanted reports whether a Service is served. A Service without a class keeps its addresses when
 // the configuration changes, unless it may get a load balancer now: a changed setting must not
 // interrupt traffic.
-func (w whose) wanted(svc *corev1.Service, l addresses.Ledger) bool {
+func (w selection) wanted(svc *corev1.Service, l addresses.Ledger) bool {
 	if svc.Spec.LoadBalancerClass == nil && w.balancers && helpers.HasLBFinalizer(svc) {
 		return false
 	}
@@ -43,7 +43,7 @@ func (w whose) wanted(svc *corev1.Service, l addresses.Ledger) bool {
 
 // leftBehind reports whether an unserved Service still has the condition and the load balancer
 // controller, which marks Services with a load balancer by it, does not need it.
-func (w whose) leftBehind(svc *corev1.Service) bool {
+func (w selection) leftBehind(svc *corev1.Service) bool {
 	return meta.FindStatusCondition(svc.Status.Conditions, ConditionAccepted) != nil &&
 		svc.Spec.Type != corev1.ServiceTypeLoadBalancer && !helpers.HasLBFinalizer(svc)
 }

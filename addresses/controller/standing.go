@@ -12,7 +12,7 @@ type outcome struct {
 	node    string
 }
 
-func (r *routing) hear(address netip.Addr, node string, refused bool) {
+func (r *routing) observe(address netip.Addr, node string, refused bool) {
 	if r.outcomes == nil {
 		r.outcomes = make(map[outcome]bool)
 	}
@@ -22,12 +22,12 @@ func (r *routing) hear(address netip.Addr, node string, refused bool) {
 	}
 }
 
-func (r *routing) heard() map[outcome]bool {
+func (r *routing) takeOutcomes() map[outcome]bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	heard := r.outcomes
+	takeOutcomes := r.outcomes
 	r.outcomes = nil
-	return heard
+	return takeOutcomes
 }
 
 // steady returns a function that reports whether an address may be balanced: it has the desired

@@ -27,15 +27,15 @@ func TestWhatStaysIsTriedAfterLooks(t *testing.T) {
 		p.fails[a1], p.fails[a2] = aboutAddress, aboutAddress
 		want(map[string]string{a1: "x", a2: "x", a3: "x"})
 		time.Sleep(time.Minute)
-		p.told()
+		p.reported()
 		p.set(func() { p.tried = nil })
 		time.Sleep(time.Hour)
-		if asked, _ := p.told(); asked > 12 || len(p.tried) > 2*asked {
-			t.Errorf("asked %d times in an hour, tried %d times", asked, len(p.tried))
+		if request, _ := p.reported(); request > 12 || len(p.tried) > 2*request {
+			t.Errorf("asked %d times in an hour, tried %d times", request, len(p.tried))
 		}
 		p.set(func() { delete(p.fails, a1) }) // it was agreed to
 		time.Sleep(5*time.Minute + time.Second)
-		if _, moves := p.told(); moves != a1+">x" || len(*events) != 2 {
+		if _, moves := p.reported(); moves != a1+">x" || len(*events) != 2 {
 			t.Errorf("moved %q, told %q", moves, *events)
 		}
 	})
@@ -50,11 +50,11 @@ func TestAProviderThatIsAwayIsAskedSeldom(t *testing.T) {
 				p.fails[a1] = cause
 				want(map[string]string{a1: "x"})
 				time.Sleep(4 * time.Minute)
-				p.told()
+				p.reported()
 				p.set(func() { p.fails[""] = errors.New("away") })
 				time.Sleep(30 * time.Minute)
-				if asked, _ := p.told(); asked > 40 {
-					t.Errorf("asked %d times in half an hour", asked)
+				if request, _ := p.reported(); request > 40 {
+					t.Errorf("asked %d times in half an hour", request)
 				}
 			})
 		})
@@ -87,7 +87,7 @@ func TestANodeThatTheProviderRefuses(t *testing.T) {
 		}
 		w.moved(p, "")
 		w.after(time.Hour)
-		if _, moves := p.told(); moves != "" || w.holder("one") != second {
+		if _, moves := p.reported(); moves != "" || w.holder("one") != second {
 			t.Errorf("moved %q then, to %s", moves, w.holder("one"))
 		}
 	})
@@ -156,7 +156,7 @@ func TestRefusedEverywhereDoesNotWander(t *testing.T) {
 				if more := moves() - first; more == 0 || more > believed {
 					t.Errorf("%d moves within the next half hour", more)
 				}
-				p.told()
+				p.reported()
 				p.set(func() { clear(p.fails) })
 				w.after(2 * time.Minute)
 				w.moved(p, "")

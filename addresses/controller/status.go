@@ -27,10 +27,10 @@ type change struct {
 	gained, freed []netip.Addr
 }
 
-// tell writes the status of Services: first of those that lose addresses, then of those that get
+// report writes the status of Services: first of those that lose addresses, then of those that get
 // them, so that no two Services show an address that only one of them has. A failed write delays
 // only the Services that get the addresses it should have removed.
-func (c *Controller) tell(ctx context.Context, p plan) error {
+func (c *Controller) report(ctx context.Context, p plan) error {
 	c.rivals.forget(p)
 	changes := c.changes(p)
 	if len(changes) == 0 {
@@ -91,10 +91,10 @@ func (c *Controller) changes(p plan) []change {
 	var all []change
 	for uid, svc := range p.services {
 		ch := change{from: svc}
-		if _, served := p.asked[uid]; served {
+		if _, served := p.request[uid]; served {
 			ch.notes = p.notes(uid)
 			ch.to = showing(svc, p.ledger, ch.notes)
-		} else if c.whose.leftBehind(svc) {
+		} else if c.selection.leftBehind(svc) {
 			ch.to = svc.DeepCopy()
 			meta.RemoveStatusCondition(&ch.to.Status.Conditions, ConditionAccepted)
 		}

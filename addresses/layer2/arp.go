@@ -31,10 +31,10 @@ func arpFrame(f Frame) ([]byte, error) {
 		if f.Reply {
 			p.Operation, target = arp.OperationReply, broadcast
 		}
-	case Answer:
+	case Reply:
 		to, target = f.To, f.To
-		p.Operation, p.SenderIP, p.TargetIP = arp.OperationReply, f.Address, f.Asker
-		if !f.Asker.IsValid() {
+		p.Operation, p.SenderIP, p.TargetIP = arp.OperationReply, f.Address, f.Requester
+		if !f.Requester.IsValid() {
 			p.TargetIP = netip.IPv4Unspecified()
 		}
 	}
@@ -68,7 +68,7 @@ func parseARP(m Message, packet []byte) (Message, bool) {
 	}
 	// An announcement requests the address that it claims, and needs no answer.
 	if p.Operation == arp.OperationRequest && p.TargetIP != p.SenderIP {
-		m.Ask, m.ReplyTo, m.Asker = p.TargetIP, sender, m.Claim
+		m.Target, m.ReplyTo, m.Requester = p.TargetIP, sender, m.Claim
 	}
 	return m, true
 }

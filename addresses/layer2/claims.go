@@ -2,7 +2,7 @@ package layer2
 
 import "time"
 
-// hear handles a received message.
+// receive handles a received message.
 //
 //	phase     claimant                             next phase
 //	Probing   newer member                         Yielded
@@ -17,15 +17,15 @@ import "time"
 //	Yielded   older member, no newer observed      Holding
 //
 // The first matching row applies. The epoch in frames of the cluster makes a member newer or older.
-func (p *protocol) hear(now time.Time, link string, m Message) {
+func (p *protocol) receive(now time.Time, link string, m Message) {
 	if p.own(m.From) || m.Claimant != (MAC{}) && p.own(m.Claimant) {
 		return // reflected
 	}
-	if h, mine := p.holdings[m.Claim]; mine && h.linked && h.link.Name == link && h.AnswerOn == "" {
+	if h, mine := p.holdings[m.Claim]; mine && h.linked && h.link.Name == link && h.ReplyOn == "" {
 		p.claim(now, h, m)
 	}
-	if h, mine := p.holdings[m.Ask]; mine && h.linked && h.link.Name == link {
-		p.asked(now, h, m)
+	if h, mine := p.holdings[m.Target]; mine && h.linked && h.link.Name == link {
+		p.handleRequest(now, h, m)
 	}
 }
 
@@ -117,7 +117,7 @@ func (p *protocol) suspectOf(now time.Time, h *holding, m Message) {
 	case h.suspect == m.Claimant && since >= confirmWait && since <= rivalWait:
 		p.totals.Conflicts++
 		p.claimed(now, h, m)
-		p.tell(h, "Another machine goes on claiming an address that is held here")
+		p.log(h, "Another machine goes on claiming an address that is held here")
 	case h.suspect != m.Claimant || since > rivalWait:
 		h.suspect, h.suspectAt = m.Claimant, now
 		if sooner := now.Add(settleWait); sooner.Before(h.checkAt) {
@@ -126,16 +126,16 @@ func (p *protocol) suspectOf(now time.Time, h *holding, m Message) {
 	}
 }
 
-func (p *protocol) asked(now time.Time, h *holding, m Message) {
+func (p *protocol) handleRequest(now time.Time, h *holding, m Message) {
 	switch {
 	case h.phase == Holding || h.phase == Leaving:
-		p.send(h, Frame{Kind: Answer, To: m.ReplyTo, Asker: m.Asker})
-		if probe := !m.Asker.IsValid(); probe && h.phase == Holding && p.tagged(m) && m.Tag.Epoch < h.Epoch {
+		p.send(h, Frame{Kind: Reply, To: m.ReplyTo, Requester: m.Requester})
+		if probe := !m.Requester.IsValid(); probe && h.phase == Holding && p.tagged(m) && m.Tag.Epoch < h.Epoch {
 			// The sender held the address where this node was unreachable. Its neighbors still have
 			// its entry in their cache, and the answer does not reach them.
 			p.defend(now, h)
 		}
-	case h.phase == Probing && !m.Asker.IsValid() && p.ready(h):
+	case h.phase == Probing && !m.Requester.IsValid() && p.ready(h):
 		// An external host probes too. If it takes the address, it answers the next probe.
 		m.Claimant = m.From
 		if h.restarts < probingRestarts && !p.trusted(m) {

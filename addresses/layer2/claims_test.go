@@ -16,24 +16,24 @@ func TestHolding(t *testing.T) {
 		end  Phase
 		by   MAC
 	}{
-		"answers whoever asks":           {func(s *script) { s.hear(request) }, "5000 answer :08", Holding, MAC{}},
-		"answers whoever wants it":       {func(s *script) { s.hear(dadOf(stranger)) }, "5000 answer :09", Holding, MAC{}},
+		"answers whoever asks":           {func(s *script) { s.receive(request) }, "5000 answer :08", Holding, MAC{}},
+		"answers whoever wants it":       {func(s *script) { s.receive(dadOf(stranger)) }, "5000 answer :09", Holding, MAC{}},
 		"answers nobody on another link": {func(s *script) { s.hearOn("up1", request) }, "", Holding, MAC{}},
 		"answers nobody who asks for another address": {
-			func(s *script) { m := request; m.Ask = m.Ask.Next(); s.hear(m) }, "", Holding, MAC{},
+			func(s *script) { m := request; m.Target = m.Target.Next(); s.receive(m) }, "", Holding, MAC{},
 		},
-		"hears itself": {func(s *script) { s.hear(claim(ownMAC, 0)); s.hear(dadOf(ownMAC)) }, "", Holding, MAC{}},
+		"hears itself": {func(s *script) { s.receive(claim(ownMAC, 0)); s.receive(dadOf(ownMAC)) }, "", Holding, MAC{}},
 		"is claimed by a stranger once": {
-			func(s *script) { s.hear(claim(stranger, 0)); second(s) }, "5000 announce, 6000 probe", Holding, MAC{},
+			func(s *script) { s.receive(claim(stranger, 0)); second(s) }, "5000 announce, 6000 probe", Holding, MAC{},
 		},
 		"is claimed by a stranger who goes on": {
-			func(s *script) { s.hear(claim(stranger, 0)); second(s); s.hear(claim(stranger, 0)) },
+			func(s *script) { s.receive(claim(stranger, 0)); second(s); s.receive(claim(stranger, 0)) },
 			"5000 announce, 6000 probe, 6000 announce", Holding, stranger,
 		},
 		"is defended once a second": {
 			func(s *script) {
 				for range 25 {
-					s.hear(claim(stranger, 0))
+					s.receive(claim(stranger, 0))
 					s.pass(100 * time.Millisecond)
 				}
 			},
@@ -41,9 +41,9 @@ func TestHolding(t *testing.T) {
 		},
 		"a stranger goes away": {
 			func(s *script) {
-				s.hear(claim(stranger, 0))
+				s.receive(claim(stranger, 0))
 				second(s)
-				s.hear(claim(stranger, 0))
+				s.receive(claim(stranger, 0))
 				s.said()
 				s.pass(70 * time.Second)
 				s.phase(Holding, stranger)
@@ -53,25 +53,25 @@ func TestHolding(t *testing.T) {
 			MAC{},
 		},
 		"is claimed by an older one of ours": {
-			func(s *script) { s.hear(claim(tagger, 4)); second(s); s.hear(claim(tagger, 4)) },
+			func(s *script) { s.receive(claim(tagger, 4)); second(s); s.receive(claim(tagger, 4)) },
 			"5000 announce, 6000 announce", Holding,
 			MAC{},
 		},
 		"is asked for by an older one of ours, whom others may know": {
-			func(s *script) { m := dadOf(tagger); m.Tag = claim(tagger, 4).Tag; s.hear(m); second(s) },
+			func(s *script) { m := dadOf(tagger); m.Tag = claim(tagger, 4).Tag; s.receive(m); second(s) },
 			"5000 answer :03, 5000 announce", Holding,
 			MAC{},
 		},
 		"is asked for by a newer one of ours": {
-			func(s *script) { m := dadOf(tagger); m.Tag = claim(tagger, 9).Tag; s.hear(m); second(s) },
+			func(s *script) { m := dadOf(tagger); m.Tag = claim(tagger, 9).Tag; s.receive(m); second(s) },
 			"5000 answer :03", Holding,
 			MAC{},
 		},
 		"is claimed by a newer one of ours": {
-			func(s *script) { s.hear(claim(tagger, 6)); s.hear(request) }, "", Yielded, tagger,
+			func(s *script) { s.receive(claim(tagger, 6)); s.receive(request) }, "", Yielded, tagger,
 		},
 		"is claimed by a friend that says no epoch": {
-			func(s *script) { s.hear(claim(friend, 0)); second(s); s.hear(claim(friend, 0)) },
+			func(s *script) { s.receive(claim(friend, 0)); second(s); s.receive(claim(friend, 0)) },
 			"5000 announce, 6000 probe, 6000 announce", Holding, friend,
 		},
 		"goes on by another epoch": {
@@ -120,7 +120,7 @@ func TestDoubt(t *testing.T) {
 		t.Run("hears "+name, func(t *testing.T) {
 			s := held(t)
 			s.set(doubt(true))
-			s.hear(c.claim)
+			s.receive(c.claim)
 			s.phase(c.want, c.by)
 		})
 	}
@@ -130,14 +130,14 @@ func TestYielded(t *testing.T) {
 	yielded := func(t *testing.T, m Message) *script {
 		s := held(t)
 		s.set(doubt(true))
-		s.hear(m)
+		s.receive(m)
 		s.phase(Yielded, m.Claimant)
 		s.said()
 		return s
 	}
 	t.Run("answers nobody and looks", func(t *testing.T) {
 		s := yielded(t, claim(tagger, 6))
-		s.hear(request)
+		s.receive(request)
 		s.pass(time.Second)
 		s.expect("5500 probe, 6000 probe")
 	})
@@ -145,7 +145,7 @@ func TestYielded(t *testing.T) {
 		s := yielded(t, claim(tagger, 6))
 		for range 20 {
 			s.pass(time.Second)
-			s.hear(claim(tagger, 6))
+			s.receive(claim(tagger, 6))
 		}
 		s.phase(Yielded, tagger)
 		s.pass(3 * time.Second)
@@ -153,19 +153,19 @@ func TestYielded(t *testing.T) {
 	})
 	t.Run("until an older one claims it", func(t *testing.T) {
 		s := yielded(t, claim(friend, 0))
-		s.hear(claim(tagger, 4))
+		s.receive(claim(tagger, 4))
 		s.phase(Holding, MAC{})
 	})
 	t.Run("but not while there is a newer one", func(t *testing.T) {
 		s := yielded(t, claim(friend, 6))
-		s.hear(claim(tagger, 4))
+		s.receive(claim(tagger, 4))
 		s.phase(Yielded, tagger)
 	})
 	t.Run("until the ledger says it is ours", func(t *testing.T) {
 		s := yielded(t, claim(friend, 0))
 		s.set(doubt(false))
 		s.pass(time.Millisecond)
-		s.hear(claim(friend, 0))
+		s.receive(claim(friend, 0))
 		s.phase(Holding, MAC{})
 		s.expect("5000 probe, 5000 announce")
 	})
@@ -174,7 +174,7 @@ func TestYielded(t *testing.T) {
 		s.set(doubt(false))
 		s.hold(6)
 		s.pass(time.Millisecond)
-		s.hear(claim(tagger, 7))
+		s.receive(claim(tagger, 7))
 		s.phase(Yielded, tagger)
 	})
 	t.Run("until another one is to hold it", func(t *testing.T) {
@@ -194,50 +194,50 @@ func TestLeaving(t *testing.T) {
 	t.Run("answers until the next one is heard", func(t *testing.T) {
 		s := leaving(t)
 		s.pass(time.Second)
-		s.hear(dadOf(tagger))
-		s.hear(request)
+		s.receive(dadOf(tagger))
+		s.receive(request)
 		s.expect("5000 probe, 6000 answer :03, 6000 answer :08")
-		s.hear(claim(tagger, 6))
-		s.hear(request)
+		s.receive(claim(tagger, 6))
+		s.receive(request)
 		s.expect("")
 		s.none()
 	})
 	t.Run("until the next one, whose agent is being replaced, is there", func(t *testing.T) {
 		s := leaving(t)
 		s.pass(10 * time.Second)
-		s.hear(request)
-		s.hear(dadOf(tagger))
+		s.receive(request)
+		s.receive(dadOf(tagger))
 		s.expect("5000 probe, 15000 answer :08, 15000 answer :03")
-		s.hear(claim(tagger, 6))
+		s.receive(claim(tagger, 6))
 		s.none()
 	})
 	t.Run("for fifteen seconds", func(t *testing.T) {
 		s := leaving(t)
 		s.pass(14999 * time.Millisecond)
-		s.hear(request)
+		s.receive(request)
 		s.pass(time.Millisecond)
-		s.hear(request)
+		s.receive(request)
 		s.expect("5000 probe, 20000 answer :08")
 		s.none()
 	})
 	t.Run("and comes back", func(t *testing.T) {
 		s := leaving(t)
 		s.hold(7)
-		s.hear(request)
+		s.receive(request)
 		s.expect("5000 announce, 5000 answer :08")
 		s.phase(Holding, MAC{})
 	})
 	t.Run("not where nobody wants it", func(t *testing.T) {
 		s := held(t)
 		s.set(gone)
-		s.hear(request)
+		s.receive(request)
 		s.expect("")
 		s.none()
 	})
 	t.Run("and then nobody wants it", func(t *testing.T) {
 		s := leaving(t)
 		s.set(gone)
-		s.hear(request)
+		s.receive(request)
 		s.expect("")
 		s.none()
 	})
@@ -257,7 +257,7 @@ func TestLinks(t *testing.T) {
 	t.Run("down and up", func(t *testing.T) {
 		s := held(t)
 		s.set(links())
-		s.hear(request)
+		s.receive(request)
 		s.phase(OffSegment, MAC{})
 		s.set(links(uplink))
 		s.pass(100 * time.Millisecond)
@@ -267,7 +267,7 @@ func TestLinks(t *testing.T) {
 	t.Run("down while it leaves", func(t *testing.T) {
 		s := held(t)
 		s.set(elsewhere, links())
-		s.hear(request)
+		s.receive(request)
 		s.expect("")
 		s.none()
 	})
@@ -281,7 +281,7 @@ func TestLinks(t *testing.T) {
 		if got := s.p.states()[0].Link; got != "up1" {
 			t.Errorf("held on %s", got)
 		}
-		s.hear(request) // on the link before: nobody answers
+		s.receive(request) // on the link before: nobody answers
 		s.pass(100 * time.Millisecond)
 		s.expect("5000 probe, 5100 announce")
 	})
@@ -289,8 +289,8 @@ func TestLinks(t *testing.T) {
 		s := held(t)
 		key := keyOf(uplink, address4)
 		s.p.failed(s.now, key, "no such device")
-		s.hear(request)
-		s.hear(claim(stranger, 0))
+		s.receive(request)
+		s.receive(claim(stranger, 0))
 		s.pass(time.Minute)
 		s.expect("")
 		if got := s.p.states()[0]; got.Phase != Probing || got.Trouble != "no such device" {
@@ -305,43 +305,43 @@ func TestLinks(t *testing.T) {
 func TestAnswerOn(t *testing.T) {
 	public := Link{Name: "up0", Index: 2, MAC: uplink.MAC} // no prefix
 	s := newScript(t)
-	on := func(d *Desired) { d.Hold[0].AnswerOn = "up0" }
+	on := func(d *Desired) { d.Hold[0].ReplyOn = "up0" }
 	s.hold(1, on, links(public), doubt(true))
-	s.hear(request)
+	s.receive(request)
 	s.expect("0 answer :08")
-	s.hear(claim(stranger, 0))
-	s.hear(claim(tagger, 9))
+	s.receive(claim(stranger, 0))
+	s.receive(claim(tagger, 9))
 	s.set(doubt(false))
 	s.hold(2, on)
 	s.pass(time.Hour)
 	s.expect("")
 	s.phase(Holding, MAC{})
 	s.set(links())
-	s.hear(request)
+	s.receive(request)
 	s.phase(OffSegment, MAC{})
 	s.set(links(public))
-	s.hear(request)
+	s.receive(request)
 	s.expect("3600000 answer :08")
 	s.set(gone)
-	s.hear(request)
+	s.receive(request)
 	s.expect("")
 	s.none()
 }
 
 func TestTotals(t *testing.T) {
 	s := held(t)
-	s.hear(request)
-	s.hear(claim(stranger, 0))
+	s.receive(request)
+	s.receive(claim(stranger, 0))
 	s.pass(time.Second)
-	s.hear(claim(stranger, 0))
-	s.hear(claim(tagger, 9)) // rightly
+	s.receive(claim(stranger, 0))
+	s.receive(claim(tagger, 9)) // rightly
 	s.set(gone)
 	s.hold(10)
 	s.pass(time.Millisecond)
-	s.hear(claim(stranger, 0))
+	s.receive(claim(stranger, 0))
 	s.pass(30 * time.Second)
-	s.hear(claim(stranger, 0))
-	if got, want := s.p.totals, (Totals{Answers: 1, Announcements: 6, Probes: 5, Conflicts: 2}); got != want {
+	s.receive(claim(stranger, 0))
+	if got, want := s.p.totals, (Totals{Replies: 1, Announcements: 6, Probes: 5, Conflicts: 2}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 }

@@ -15,7 +15,7 @@
 // It must never:
 //   - announce or answer for an address that an external host is observed to have, unless it was
 //     held here before;
-//   - answer for an address on an interface that is neither on its segment nor its AnswerOn link;
+//   - answer for an address on an interface that is neither on its segment nor its ReplyOn link;
 //   - defend an address against a possibly rightful holder while the ledger is in doubt;
 //   - let two cluster members that reach each other both continue to hold an address.
 package layer2

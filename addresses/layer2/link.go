@@ -18,11 +18,11 @@ type Link struct {
 }
 
 func linkOf(w Want, links []Link) (Link, bool) {
-	if w.AnswerOn == "" {
+	if w.ReplyOn == "" {
 		return linkFor(w.Address, links)
 	}
 	i := slices.IndexFunc(links, func(l Link) bool {
-		return l.Name == w.AnswerOn && len(l.MAC) == len(MAC{})
+		return l.Name == w.ReplyOn && len(l.MAC) == len(MAC{})
 	})
 	if i < 0 {
 		return Link{}, false

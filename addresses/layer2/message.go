@@ -13,9 +13,9 @@ type Message struct {
 	// Claim is the address that Claimant claims to have; invalid if there is none.
 	Claim    netip.Addr
 	Claimant MAC
-	// Ask is the address to resolve, if valid. Asker is the sender's address; invalid in a probe.
-	Ask   netip.Addr
-	Asker netip.Addr
+	// Target is the address to resolve, if valid. Asker is the sender's address; invalid in a probe.
+	Target    netip.Addr
+	Requester netip.Addr
 	// ReplyTo is the destination of the answer.
 	ReplyTo MAC
 	Tag     Tag
@@ -60,8 +60,8 @@ const (
 	Probe Kind = "probe"
 	// Announce updates the caches of all neighbors.
 	Announce Kind = "announce"
-	// Answer replies to a request.
-	Answer Kind = "answer"
+	// Reply replies to a request.
+	Reply Kind = "answer"
 )
 
 // Frame is a frame to send.
@@ -73,9 +73,9 @@ type Frame struct {
 	// Reply sends an ARP Announce as reply, not request (RFC 5227): some devices need that.
 	Reply bool
 	// To and Asker are the requester of an Answer. Without Asker the request was a probe.
-	To    MAC
-	Asker netip.Addr
-	Tag   Tag
+	To        MAC
+	Requester netip.Addr
+	Tag       Tag
 }
 
 // Ethernet encodes the frame.

@@ -21,7 +21,7 @@ func TestFrames(t *testing.T) {
 		"ARP probe": {
 			Frame{Kind: Probe, Address: address4},
 			MAC{0xff, 0xff, 0xff, 0xff, 0xff, 0xff},
-			Message{Ask: address4, ReplyTo: ownMAC},
+			Message{Target: address4, ReplyTo: ownMAC},
 		},
 		"ARP announcement": {
 			Frame{Kind: Announce, Address: address4},
@@ -34,19 +34,19 @@ func TestFrames(t *testing.T) {
 			Message{Claim: address4, Claimant: ownMAC},
 		},
 		"ARP answer": {
-			Frame{Kind: Answer, Address: address4, To: asker, Asker: client4},
+			Frame{Kind: Reply, Address: address4, To: asker, Requester: client4},
 			asker,
 			Message{Claim: address4, Claimant: ownMAC},
 		},
 		"ARP answer to a probe": {
-			Frame{Kind: Answer, Address: address4, To: asker},
+			Frame{Kind: Reply, Address: address4, To: asker},
 			asker,
 			Message{Claim: address4, Claimant: ownMAC},
 		},
 		"ND probe": {
 			Frame{Kind: Probe, Address: address6},
 			MAC{0x33, 0x33, 0xff, 0, 0, 0x10},
-			Message{Ask: address6, ReplyTo: ownMAC},
+			Message{Target: address6, ReplyTo: ownMAC},
 		},
 		"ND announcement": {
 			Frame{Kind: Announce, Address: address6},
@@ -54,17 +54,17 @@ func TestFrames(t *testing.T) {
 			Message{Claim: address6, Claimant: ownMAC},
 		},
 		"ND answer": {
-			Frame{Kind: Answer, Address: address6, To: asker, Asker: client6},
+			Frame{Kind: Reply, Address: address6, To: asker, Requester: client6},
 			asker,
 			Message{Claim: address6, Claimant: ownMAC},
 		},
 		"ND answer to a link-local address": {
-			Frame{Kind: Answer, Address: address6, To: asker, Asker: linkLocal},
+			Frame{Kind: Reply, Address: address6, To: asker, Requester: linkLocal},
 			asker,
 			Message{Claim: address6, Claimant: ownMAC},
 		},
 		"ND answer to a probe": {
-			Frame{Kind: Answer, Address: address6, To: asker},
+			Frame{Kind: Reply, Address: address6, To: asker},
 			MAC{0x33, 0x33, 0, 0, 0, 1},
 			Message{Claim: address6, Claimant: ownMAC},
 		},
@@ -88,7 +88,7 @@ func TestFrames(t *testing.T) {
 
 // solicitation is one of a client that asks for address6.
 func solicitation(t *testing.T) []byte {
-	f := Frame{Kind: Answer, From: asker, To: ownMAC, Address: address6, Asker: netip.MustParseAddr("2001:db8::200")}
+	f := Frame{Kind: Reply, From: asker, To: ownMAC, Address: address6, Requester: netip.MustParseAddr("2001:db8::200")}
 	frame, err := f.Ethernet()
 	if err != nil {
 		t.Fatal(err)
@@ -197,7 +197,7 @@ func FuzzParse(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, frame []byte) {
 		m, ok := Parse(frame)
-		if ok && (!m.From.valid() || m.Claim.IsValid() != m.Claimant.valid() || m.Ask.IsValid() != m.ReplyTo.valid()) {
+		if ok && (!m.From.valid() || m.Claim.IsValid() != m.Claimant.valid() || m.Target.IsValid() != m.ReplyTo.valid()) {
 			t.Errorf("% x is read as %+v", frame, m)
 		}
 		if len(frame) >= 14+40+24 { // with a header and a checksum that fit, more of it is read

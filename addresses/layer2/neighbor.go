@@ -34,10 +34,10 @@ func neighborFrame(f Frame) ([]byte, error) {
 		}
 		source, destination = netip.IPv6Unspecified(), group
 		message = &ndp.NeighborSolicitation{TargetAddress: f.Address, Options: []ndp.Option{tag}}
-	case Announce, Answer:
-		solicited := f.Kind == Answer && f.Asker.IsValid()
+	case Announce, Reply:
+		solicited := f.Kind == Reply && f.Requester.IsValid()
 		if solicited {
-			destination = f.Asker
+			destination = f.Requester
 		}
 		message = &ndp.NeighborAdvertisement{
 			TargetAddress: f.Address, Solicited: solicited, Override: true, // RFC 4861, section 7.2.4
@@ -105,7 +105,7 @@ func solicited(
 	if !ok || s.TargetAddress.IsMulticast() {
 		return Message{}, false
 	}
-	m.Ask, m.ReplyTo, m.Tag = s.TargetAddress, m.From, options.tag
+	m.Target, m.ReplyTo, m.Tag = s.TargetAddress, m.From, options.tag
 	if options.hardware.valid() {
 		m.ReplyTo = options.hardware
 	}
@@ -113,7 +113,7 @@ func solicited(
 		group, err := ndp.SolicitedNodeMulticast(s.TargetAddress)
 		return m, err == nil && destination == group && !options.hardware.valid()
 	}
-	m.Asker, m.Claim, m.Claimant = source, source, m.ReplyTo
+	m.Requester, m.Claim, m.Claimant = source, source, m.ReplyTo
 	return m, true
 }
 

@@ -14,9 +14,9 @@ func (p *protocol) begin(now time.Time, h *holding) {
 	if !p.ready(h) {
 		return
 	}
-	if h.AnswerOn != "" {
+	if h.ReplyOn != "" {
 		h.phase = Holding
-		p.tell(h, "Answering for an address that a router may send here")
+		p.log(h, "Answering for an address that a router may send here")
 		return
 	}
 	resumed := h.Resumed
@@ -53,11 +53,11 @@ func (p *protocol) take(now time.Time, h *holding) {
 	h.suspect, h.takenAt = MAC{}, now
 	p.announceFromNow(now, h)
 	p.scheduleCheck(now, h)
-	p.tell(h, "Holding an address")
+	p.log(h, "Holding an address")
 }
 
 func (p *protocol) announceFromNow(now time.Time, h *holding) {
-	if h.AnswerOn != "" {
+	if h.ReplyOn != "" {
 		return
 	}
 	h.takenAt, h.announced, h.announceAt = now, 0, now
@@ -67,7 +67,7 @@ func (p *protocol) announceFromNow(now time.Time, h *holding) {
 // scheduleCheck sets the time of the next check, spread over the addresses.
 func (p *protocol) scheduleCheck(now time.Time, h *holding) {
 	switch {
-	case h.AnswerOn != "":
+	case h.ReplyOn != "":
 		return
 	case p.doubt:
 		h.checkAt = now.Add(spread(h.Address, doubtWait))
@@ -86,7 +86,7 @@ func (p *protocol) refuse(now time.Time, h *holding, m Message) {
 		p.totals.Conflicts++
 	}
 	p.claimed(now, h, m)
-	p.tell(h, "Refused an address that a stranger answers for")
+	p.log(h, "Refused an address that a stranger answers for")
 }
 
 // yield leaves the address to a claimant that may be its rightful holder.
@@ -102,9 +102,9 @@ func (p *protocol) yield(now time.Time, h *holding, m Message) {
 		p.totals.Conflicts++
 	}
 	if held {
-		p.tell(h, "Gave up an address that another machine claims")
+		p.log(h, "Gave up an address that another machine claims")
 	} else {
-		p.tell(h, "Left an address to another machine that claims it")
+		p.log(h, "Left an address to another machine that claims it")
 	}
 }
 
@@ -207,9 +207,9 @@ func (p *protocol) send(h *holding, f Frame) {
 	case Announce:
 		h.announcements++
 		p.totals.Announcements++
-	case Answer:
-		h.answers++
-		p.totals.Answers++
+	case Reply:
+		h.replies++
+		p.totals.Replies++
 	}
 	p.out = append(p.out, f)
 	if f.Kind == Announce && f.Address.Is4() {
@@ -218,7 +218,7 @@ func (p *protocol) send(h *holding, f Frame) {
 	}
 }
 
-func (p *protocol) tell(h *holding, text string) {
+func (p *protocol) log(h *holding, text string) {
 	p.notes = append(p.notes, note{text, h.Address, h.link.Name, h.by, h.Epoch})
 	p.changed = true
 }

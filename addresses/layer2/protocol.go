@@ -90,7 +90,7 @@ type holding struct {
 	suspect   MAC // first claimant of a suspected conflict
 	suspectAt time.Time
 
-	answers, announcements, probes uint64
+	replies, announcements, probes uint64
 }
 
 type note struct {
@@ -146,7 +146,7 @@ func (p *protocol) set(now time.Time, d Desired) {
 // want adds an address or updates its epoch.
 func (p *protocol) want(now time.Time, w Want, doubtEnded bool) {
 	h, known := p.holdings[w.Address]
-	if !known || h.AnswerOn != w.AnswerOn {
+	if !known || h.ReplyOn != w.ReplyOn {
 		p.holdings[w.Address] = &holding{Want: w, phase: OffSegment}
 		p.changed = true
 		return // relink begins probing
@@ -174,11 +174,11 @@ func (p *protocol) want(now time.Time, w Want, doubtEnded bool) {
 func (p *protocol) release(now time.Time, h *holding, elsewhere bool) {
 	switch {
 	case h.phase == Leaving && elsewhere:
-	case h.phase == Holding && elsewhere && h.AnswerOn == "":
+	case h.phase == Holding && elsewhere && h.ReplyOn == "":
 		h.phase, h.stepAt, h.by = Leaving, now.Add(leaveWait), MAC{}
 		// A suspended machine may have missed the announcement of the next holder.
 		h.announceAt, h.checkAt = time.Time{}, now
-		p.tell(h, "Leaving an address to another machine")
+		p.log(h, "Leaving an address to another machine")
 	default:
 		p.drop(h, "Stopped answering for an address")
 	}
@@ -186,7 +186,7 @@ func (p *protocol) release(now time.Time, h *holding, elsewhere bool) {
 
 func (p *protocol) drop(h *holding, why string) {
 	if h.phase == Holding || h.phase == Leaving {
-		p.tell(h, why)
+		p.log(h, why)
 	}
 	delete(p.holdings, h.Address)
 	p.changed = true
@@ -210,7 +210,7 @@ func (p *protocol) relink(now time.Time, h *holding) {
 		p.begin(now, h)
 	case h.phase != OffSegment:
 		h.phase, h.by = OffSegment, MAC{}
-		p.tell(h, "No interface is on the segment of an address")
+		p.log(h, "No interface is on the segment of an address")
 	}
 }
 
@@ -290,7 +290,7 @@ func (p *protocol) states() (states []State) {
 		s := State{
 			Address: address, Epoch: h.Epoch, Phase: h.phase, By: h.by, Friend: h.byFriend,
 			Young:   h.phase == Holding && !h.youngUntil.IsZero(),
-			Answers: h.answers, Announcements: h.announcements, Probes: h.probes,
+			Replies: h.replies, Announcements: h.announcements, Probes: h.probes,
 		}
 		if h.linked {
 			s.Link = h.link.Name

@@ -79,14 +79,14 @@ func claim(who MAC, epoch uint64) Message {
 }
 
 var (
-	request = Message{From: asker, Ask: address4, Asker: client4, ReplyTo: asker, Claim: client4, Claimant: asker}
-	dadOf   = func(who MAC) Message { return Message{From: who, Ask: address4, ReplyTo: who} }
+	request = Message{From: asker, Target: address4, Requester: client4, ReplyTo: asker, Claim: client4, Claimant: asker}
+	dadOf   = func(who MAC) Message { return Message{From: who, Target: address4, ReplyTo: who} }
 )
 
-func (s *script) hear(m Message) { s.hearOn(uplink.Name, m) }
+func (s *script) receive(m Message) { s.hearOn(uplink.Name, m) }
 
 func (s *script) hearOn(link string, m Message) {
-	s.p.hear(s.now, link, m)
+	s.p.receive(s.now, link, m)
 	s.collect()
 }
 
@@ -117,7 +117,7 @@ func (s *script) collect() {
 			continue // the same again
 		}
 		line := fmt.Sprintf("%d %s", s.now.Sub(start).Round(10*time.Millisecond).Milliseconds(), f.Kind)
-		if f.Kind == Answer {
+		if f.Kind == Reply {
 			line += " " + f.To.String()[14:]
 		}
 		s.lines = append(s.lines, line)
@@ -201,8 +201,8 @@ func TestTaking(t *testing.T) {
 				s.hold(1)
 				s.pass(5 * time.Second)
 				s.said()
-				s.hear(claim(stranger, 0))
-				s.hear(request)
+				s.receive(claim(stranger, 0))
+				s.receive(request)
 				s.pass(20 * time.Second)
 			},
 			"", Refused, stranger,
@@ -212,7 +212,7 @@ func TestTaking(t *testing.T) {
 				s.hold(2)
 				s.pass(4 * time.Second)
 				s.said()
-				s.hear(claim(stranger, 0))
+				s.receive(claim(stranger, 0))
 			},
 			"4000 announce", Holding,
 			MAC{},
@@ -221,7 +221,7 @@ func TestTaking(t *testing.T) {
 			func(s *script) {
 				s.hold(2, unheld)
 				s.pass(150 * time.Millisecond)
-				s.hear(claim(stranger, 0))
+				s.receive(claim(stranger, 0))
 				s.pass(20 * time.Second)
 			},
 			"0 probe", Refused, stranger,
@@ -233,8 +233,8 @@ func TestTaking(t *testing.T) {
 				s.hold(7)
 				s.pass(4 * time.Second)
 				s.said()
-				s.hear(claim(stranger, 0))
-				s.hear(request)
+				s.receive(claim(stranger, 0))
+				s.receive(request)
 			},
 			"", Refused, stranger,
 		},
@@ -243,7 +243,7 @@ func TestTaking(t *testing.T) {
 				s.hold(7, unheld)
 				s.pass(7 * time.Second)
 				s.said()
-				s.hear(claim(stranger, 0))
+				s.receive(claim(stranger, 0))
 			},
 			"7000 announce", Holding,
 			MAC{},
@@ -254,12 +254,12 @@ func TestTaking(t *testing.T) {
 			MAC{},
 		},
 		"from a friend that answers": {
-			func(s *script) { s.hold(2); s.pass(time.Millisecond); s.hear(claim(friend, 0)) },
+			func(s *script) { s.hold(2); s.pass(time.Millisecond); s.receive(claim(friend, 0)) },
 			"0 probe, 0 announce", Holding,
 			MAC{},
 		},
 		"from one that says so itself": {
-			func(s *script) { s.hold(2); s.pass(time.Millisecond); s.hear(claim(tagger, 1)) },
+			func(s *script) { s.hold(2); s.pass(time.Millisecond); s.receive(claim(tagger, 1)) },
 			"0 probe, 0 announce", Holding,
 			MAC{},
 		},
@@ -267,7 +267,7 @@ func TestTaking(t *testing.T) {
 			func(s *script) {
 				s.hold(2)
 				s.pass(time.Millisecond)
-				s.hear(claim(stranger, 0))
+				s.receive(claim(stranger, 0))
 				s.pass(20 * time.Second)
 			},
 			"0 probe", Refused, stranger,
@@ -278,12 +278,12 @@ func TestTaking(t *testing.T) {
 				s.pass(time.Millisecond)
 				m := claim(tagger, 9)
 				m.Tag.Cluster++
-				s.hear(m)
+				s.receive(m)
 			},
 			"0 probe", Refused, tagger,
 		},
 		"not from a newer one": {
-			func(s *script) { s.hold(2); s.pass(time.Millisecond); s.hear(claim(tagger, 3)) },
+			func(s *script) { s.hold(2); s.pass(time.Millisecond); s.receive(claim(tagger, 3)) },
 			"0 probe", Yielded, tagger,
 		},
 		"in doubt, when nobody answers": {
@@ -292,16 +292,16 @@ func TestTaking(t *testing.T) {
 			MAC{},
 		},
 		"in doubt not from a friend": {
-			func(s *script) { s.hold(2, doubt(true)); s.pass(time.Millisecond); s.hear(claim(friend, 0)) },
+			func(s *script) { s.hold(2, doubt(true)); s.pass(time.Millisecond); s.receive(claim(friend, 0)) },
 			"0 probe", Yielded, friend,
 		},
 		"in doubt from an older one": {
-			func(s *script) { s.hold(2, doubt(true)); s.pass(time.Millisecond); s.hear(claim(tagger, 1)) },
+			func(s *script) { s.hold(2, doubt(true)); s.pass(time.Millisecond); s.receive(claim(tagger, 1)) },
 			"0 probe, 0 announce", Holding,
 			MAC{},
 		},
 		"nobody is answered while it is probed for": {
-			func(s *script) { s.hold(2); s.pass(time.Millisecond); s.hear(request) },
+			func(s *script) { s.hold(2); s.pass(time.Millisecond); s.receive(request) },
 			"0 probe", Probing,
 			MAC{},
 		},
@@ -309,7 +309,7 @@ func TestTaking(t *testing.T) {
 			func(s *script) {
 				s.hold(2)
 				s.pass(50 * time.Millisecond)
-				s.hear(dadOf(stranger))
+				s.receive(dadOf(stranger))
 				s.pass(400 * time.Millisecond)
 			},
 			"0 probe, 250 probe, 350 announce", Holding,
@@ -320,14 +320,14 @@ func TestTaking(t *testing.T) {
 				s.hold(2)
 				for range 12 {
 					s.pass(50 * time.Millisecond)
-					s.hear(dadOf(stranger))
+					s.receive(dadOf(stranger))
 				}
 			},
 			"0 probe, 350 probe, 450 announce, 450 answer :09, 500 answer :09, 550 answer :09, 600 answer :09", Holding,
 			MAC{},
 		},
 		"a friend wants it too": {
-			func(s *script) { s.hold(2); s.hear(dadOf(friend)); s.pass(150 * time.Millisecond) },
+			func(s *script) { s.hold(2); s.receive(dadOf(friend)); s.pass(150 * time.Millisecond) },
 			"0 probe, 100 announce", Holding,
 			MAC{},
 		},
@@ -350,14 +350,14 @@ func TestRefusedIsProbedAgain(t *testing.T) {
 	s := newScript(t)
 	s.hold(2)
 	s.pass(time.Millisecond)
-	s.hear(claim(stranger, 0))
-	s.hear(request)
-	s.hear(dadOf(stranger))
+	s.receive(claim(stranger, 0))
+	s.receive(request)
+	s.receive(dadOf(stranger))
 	s.expect("0 probe")
 	s.pass(30 * time.Second)
 	s.expect("30000 probe")
 	s.phase(Refused, stranger)
-	s.hear(claim(stranger, 0))
+	s.receive(claim(stranger, 0))
 	s.pass(30*time.Second + 250*time.Millisecond)
 	s.phase(Refused, stranger)
 	s.pass(100 * time.Millisecond)
@@ -365,7 +365,7 @@ func TestRefusedIsProbedAgain(t *testing.T) {
 	s.pass(300 * time.Millisecond)
 	s.phase(Holding, MAC{})
 	s.expect("60000 probe, 60200 probe, 60400 probe, 60600 announce")
-	s.hear(claim(stranger, 0)) // it was there all the time
+	s.receive(claim(stranger, 0)) // it was there all the time
 	s.phase(Refused, stranger)
 }
 

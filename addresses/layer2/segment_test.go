@@ -68,8 +68,8 @@ func (s *simulation) boot(m *machine) {
 	m.p = newProtocol(func(hardware net.HardwareAddr) bool { return hardware[4] == 1 && hardware[5] < simulated })
 }
 
-// tell lets a machine go on by what it has seen of the ledger.
-func (s *simulation) tell(i int, tags, resumed bool) {
+// log lets a machine go on by what it has seen of the ledger.
+func (s *simulation) log(i int, tags, resumed bool) {
 	m := s.machines[i]
 	d := Desired{Links: []Link{m.link}, Doubt: m.doubt}
 	if tags {
@@ -99,11 +99,11 @@ func (s *simulation) step(tags bool) {
 	for i, m := range s.machines {
 		if m.connected && !m.reads.IsZero() && !m.reads.After(s.now) {
 			s.read(i)
-			s.tell(i, tags, false)
+			s.log(i, tags, false)
 		}
 		if !m.connected && !m.doubt && !m.doubtAt.After(s.now) {
 			m.doubt = true
-			s.tell(i, tags, false)
+			s.log(i, tags, false)
 		}
 	}
 	arriving := s.inFlight
@@ -111,7 +111,7 @@ func (s *simulation) step(tags bool) {
 	for _, f := range arriving {
 		for i, m := range s.machines {
 			if message, ok := Parse(f.frame); ok && i != f.from && m.part == s.machines[f.from].part {
-				m.p.hear(s.now, "up0", message)
+				m.p.receive(s.now, "up0", message)
 			}
 		}
 	}
@@ -127,7 +127,7 @@ func (s *simulation) step(tags bool) {
 func (s *simulation) collect(i int) (answered bool) {
 	m := s.machines[i]
 	for _, f := range m.p.out {
-		if f.Kind == Answer && f.To == asker {
+		if f.Kind == Reply && f.To == asker {
 			answered = true
 			continue
 		}
@@ -144,7 +144,7 @@ func (s *simulation) collect(i int) (answered bool) {
 // ask has the client ask, which everybody hears.
 func (s *simulation) ask() {
 	for i, m := range s.machines {
-		m.p.hear(s.now, "up0", request)
+		m.p.receive(s.now, "up0", request)
 		if s.collect(i) {
 			s.answeredAt = s.now
 		}
@@ -219,7 +219,7 @@ func (s *simulation) connect(tags bool) {
 	i := s.rand.IntN(simulated)
 	s.machines[i].connected, s.machines[i].doubt = true, false
 	s.read(i)
-	s.tell(i, tags, false)
+	s.log(i, tags, false)
 	s.happened("machine %d has the ledger", i)
 }
 
@@ -231,7 +231,7 @@ func (s *simulation) restart(tags bool) {
 		m.doubt = true
 	}
 	s.boot(m)
-	s.tell(i, tags, held)
+	s.log(i, tags, held)
 	s.happened("machine %d starts again", i)
 }
 
@@ -252,7 +252,7 @@ func TestOneMachineHolds(t *testing.T) {
 			for seed := range uint64(200) {
 				s := newSimulation(t, seed, c.tags)
 				for i := range s.machines {
-					s.tell(i, c.tags, false)
+					s.log(i, c.tags, false)
 				}
 				for range 6000 {
 					if s.rand.IntN(150) == 0 {
@@ -290,7 +290,7 @@ func TestPlannedMoves(t *testing.T) {
 	for seed := range uint64(50) {
 		s := newSimulation(t, seed, true)
 		for i := range s.machines {
-			s.tell(i, true, false)
+			s.log(i, true, false)
 		}
 		for range 100 {
 			s.step(true)

@@ -34,10 +34,10 @@ type Want struct {
 	// Resumed is set if this node held the address at this epoch until moments ago. Unless the
 	// ledger is in doubt, the address is announced immediately and probed for concurrently.
 	Resumed bool
-	// AnswerOn is the name of the link for an address that is on no segment: a router there sends
+	// ReplyOn is the name of the link for an address that is on no segment: a router there sends
 	// its traffic only to this node and requests the hardware address first. It is answered for
 	// without probes, announcements and defense. If empty, the link has the address's prefix.
-	AnswerOn string
+	ReplyOn string
 }
 
 // Phase is the state of an address on a node.
@@ -75,12 +75,12 @@ type State struct {
 	// Trouble is the reason why the link can't be used; empty if it can.
 	Trouble string
 	// Frames sent since the address was first desired.
-	Answers, Announcements, Probes uint64
+	Replies, Announcements, Probes uint64
 }
 
 // Totals are the counters of a Responder for all addresses.
 type Totals struct {
-	Answers, Announcements, Probes uint64
+	Replies, Announcements, Probes uint64
 	// Conflicts counts the addresses that were refused, yielded to a host outside the cluster, or
 	// claimed despite announcements.
 	Conflicts uint64

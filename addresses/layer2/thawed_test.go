@@ -40,13 +40,13 @@ func TestAFrozenHolderStops(t *testing.T) {
 	for ; now.Sub(began) < leaveWait+time.Second; now = now.Add(simulationStep) {
 		for i, p := range machines {
 			if now.Sub(began)%time.Second == 0 {
-				p.hear(now, "up0", request)
+				p.receive(now, "up0", request)
 			}
 			p.tick(now)
 			out := p.out
 			p.out = nil
 			for _, f := range out {
-				if f.Kind == Answer && f.To == asker { // the client alone hears it
+				if f.Kind == Reply && f.To == asker { // the client alone hears it
 					if p == thawed {
 						last = now.Sub(began)
 					}
@@ -57,7 +57,7 @@ func TestAFrozenHolderStops(t *testing.T) {
 					t.Fatal(err)
 				}
 				if m, ok := Parse(frame); ok {
-					machines[1-i].hear(now, "up0", m)
+					machines[1-i].receive(now, "up0", m)
 				}
 			}
 		}

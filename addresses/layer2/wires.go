@@ -121,7 +121,7 @@ func (r *Responder) read(key wireKey, w *openWire, wire Wire) {
 			return
 		}
 		if m, ok := Parse(buffer[:n]); ok {
-			r.with(func(p *protocol, now time.Time) { p.hear(now, key.link, m) })
+			r.with(func(p *protocol, now time.Time) { p.receive(now, key.link, m) })
 		}
 	}
 }

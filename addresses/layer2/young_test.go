@@ -28,7 +28,7 @@ func TestALateStrangerDoesNotKeepTheLedgerBusy(t *testing.T) {
 	}
 	late := func() {
 		s.pass(time.Second)
-		s.hear(claim(stranger, 0))
+		s.receive(claim(stranger, 0))
 	}
 	for s.now.Sub(start) < 10*time.Minute {
 		s.pass(100 * time.Millisecond)
@@ -70,7 +70,7 @@ func TestResumedIsNotYoung(t *testing.T) {
 	s.hold(2, unheld, resumed)
 	s.pass(100 * time.Millisecond)
 	s.said()
-	s.hear(claim(stranger, 0))
+	s.receive(claim(stranger, 0))
 	s.pass(time.Second)
 	s.expect("200 announce, 1000 announce, 1100 probe")
 	s.phase(Holding, MAC{})

@@ -281,14 +281,14 @@ func (c *config) loadSeed(file string) error {
 
 // origin returns log attributes with the origin of the profile.
 func (c config) origin() []any {
-	said, p := []any{"profile", c.profile}, c.measured
+	fields, p := []any{"profile", c.profile}, c.measured
 	if !p.Measured.IsZero() {
-		said = append(said, "measured", p.Measured)
+		fields = append(fields, "measured", p.Measured)
 	}
 	for _, about := range []struct{ key, value string }{{"endpoint", p.Endpoint}, {"location", p.Location}, {"with", p.With}} {
 		if about.value != "" {
-			said = append(said, about.key, about.value)
+			fields = append(fields, about.key, about.value)
 		}
 	}
-	return said
+	return fields
 }

@@ -97,8 +97,8 @@ func (n *neighborhood) kubeProxy() {
 	n.t.Cleanup(func() { _ = exec.Command("nft", "delete", "table", "inet", "proxy").Run() })
 }
 
-// ask connects as a client does that knows no hardware address.
-func (n *neighborhood) ask(address, port string) error {
+// query connects as a client does that knows no hardware address.
+func (n *neighborhood) query(address, port string) error {
 	n.t.Helper()
 	n.client.Run("ip", "neighbor", "flush", "dev", "eth0")
 	var err error
@@ -121,7 +121,7 @@ func (n *neighborhood) awaitServed(what string, served bool) {
 	n.t.Helper()
 	for _, address := range []string{"10.0.0.50", "fd00::50"} {
 		await(n.t, fmt.Sprintf("%s: %s is served: %t", what, address, served), func(context.Context) bool {
-			return (n.ask(address, "80") == nil) == served
+			return (n.query(address, "80") == nil) == served
 		})
 	}
 }
@@ -184,7 +184,7 @@ func (n *neighborhood) without(t *testing.T, o *options, content string) {
 	}
 	stop := started(t, o, metrics.NewKubeRegistry())
 	await(t, "it is not ready for the sake of the Service", func(context.Context) bool {
-		_, body := ask(o, "/readyz")
+		_, body := query(o, "/readyz")
 		return strings.Contains(body, "no pool has 10.0.0.50, which the Service default/web uses")
 	})
 	stop()
@@ -231,7 +231,7 @@ func TestAddressesOfAnAgent(t *testing.T) {
 	n.awaitServed("held", true)
 	for _, address := range []string{"10.0.0.50", "fd00::50"} {
 		await(t, "a port that no Service has is refused", func(context.Context) bool {
-			return errors.Is(n.ask(address, "81"), syscall.ECONNREFUSED)
+			return errors.Is(n.query(address, "81"), syscall.ECONNREFUSED)
 		})
 		if response, err := http.Get("http://" + net.JoinHostPort(strings.ReplaceAll(address, "50", "1"), "10267") + "/healthz"); err != nil || response.StatusCode != http.StatusOK {
 			t.Errorf("the agent is not alive to other nodes: %v, %v", response, err)
@@ -245,7 +245,7 @@ func TestAddressesOfAnAgent(t *testing.T) {
 		t.Errorf("check: %v\n%s", err, &out)
 	}
 	stop()
-	if n.ask("10.0.0.50", "80") == nil {
+	if n.query("10.0.0.50", "80") == nil {
 		t.Error("who answers while no agent runs?")
 	}
 

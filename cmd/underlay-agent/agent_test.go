@@ -119,7 +119,7 @@ func started(t *testing.T, o *options, r agent.Registry) (stop func()) {
 	return stop
 }
 
-func ask(o *options, path string) (int, string) {
+func query(o *options, path string) (int, string) {
 	response, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d%s", o.port, path))
 	if err != nil {
 		return 0, err.Error()
@@ -156,7 +156,7 @@ func TestLifeOfAnAgent(t *testing.T) {
 	o := machineOptions(t, kubeconfig)
 	forwarding := shell(t, "cat", "/proc/sys/net/ipv4/ip_forward")
 	stop := started(t, o, registry{})
-	await(t, "ready", func(context.Context) bool { code, _ := ask(o, "/readyz"); return code == http.StatusOK })
+	await(t, "ready", func(context.Context) bool { code, _ := query(o, "/readyz"); return code == http.StatusOK })
 	for _, route := range []string{"10.244.2.0/24 via 10.0.0.2 dev uplink", "unreachable 10.244.1.0/24", "fd01:2::/64 via fd00::2 dev uplink", "unreachable fd01:1::/64"} {
 		if !strings.Contains(routesOf(t), route) {
 			t.Errorf("%s is not among\n%s", route, routesOf(t))
@@ -174,7 +174,7 @@ func TestLifeOfAnAgent(t *testing.T) {
 		await(t, "the packet filter is back", func(context.Context) bool { return strings.Contains(shell(t, "nft", "list", "ruleset"), "underlay") })
 	})
 	t.Run("metrics", func(t *testing.T) {
-		_, page := ask(o, "/metrics")
+		_, page := query(o, "/metrics")
 		for _, want := range []string{`underlay_agent_routes{state="standing"} 4`, `underlay_agent_repairs_total{part="routes"}`, `underlay_agent_node_to_kernel_seconds_count`} {
 			if !strings.Contains(page, want) {
 				t.Errorf("/metrics has no %s", want)
@@ -229,7 +229,7 @@ func behindAGateway(t *testing.T, kubeconfig string, segment *kerneltest.Segment
 	}
 	o.clusterCIDR = "10.244.0.0/16"
 	stop := started(t, o, metrics.NewKubeRegistry())
-	await(t, "ready", func(context.Context) bool { code, _ := ask(o, "/readyz"); return code == http.StatusOK })
+	await(t, "ready", func(context.Context) bool { code, _ := query(o, "/readyz"); return code == http.StatusOK })
 	stop()
 	ours := strings.TrimSpace(shell(t, "ip", "-4", "route", "show", "proto", "201"))
 	want := "10.244.0.0/16 via 10.0.0.254 dev uplink metric 201"

@@ -25,8 +25,8 @@ func cleanup(ctx context.Context, o *options, out io.Writer) error {
 	}
 	defer m.network.Close()
 	routes := func(ctx context.Context) ([]string, error) { return agent.Cleanup(ctx, m.network) }
-	say := func(line string) { fmt.Fprintln(out, line) }
-	if err := errors.Join(m.cleanupAll(ctx, routes, say), o.forget(say)); err != nil {
+	print := func(line string) { fmt.Fprintln(out, line) }
+	if err := errors.Join(m.cleanupAll(ctx, routes, print), o.forget(print)); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintln(out, "nothing of underlay is left on this node")
@@ -34,7 +34,7 @@ func cleanup(ctx context.Context, o *options, out io.Writer) error {
 }
 
 // forget removes the state of held addresses that the next run would restore.
-func (o *options) forget(say func(string)) error {
+func (o *options) forget(print func(string)) error {
 	err := os.Remove(o.heldPath())
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -42,6 +42,6 @@ func (o *options) forget(say func(string)) error {
 	case err != nil:
 		return fmt.Errorf("removing what says which addresses this node holds: %w", err)
 	}
-	say("addresses: " + o.heldPath() + " is removed")
+	print("addresses: " + o.heldPath() + " is removed")
 	return nil
 }

@@ -45,7 +45,7 @@ func newCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) {
-		if line, asked := versionLine(cmd); asked {
+		if line, requested := versionLine(cmd); requested {
 			fmt.Fprint(cmd.OutOrStdout(), line)
 			os.Exit(0)
 		}
@@ -57,7 +57,7 @@ func newCommand() *cobra.Command {
 }
 
 // versionLine returns the output of --version, because verflag would print the name Kubernetes.
-func versionLine(cmd *cobra.Command) (line string, asked bool) {
+func versionLine(cmd *cobra.Command) (line string, requested bool) {
 	v := version.Get()
 	line = fmt.Sprintln(cmd.Root().Name(), v.GitVersion, v.Platform, v.GoVersion)
 	return line, cmd.Flag("version").Value.String() == string(verflag.VersionTrue)

@@ -98,23 +98,23 @@ func TestMoversOfPools(t *testing.T) {
 	}
 }
 
-// nobody is a wire that nobody else is at.
-type nobody struct {
+// silent is a wire that nobody else is at.
+type silent struct {
 	closed <-chan struct{}
 	end    func()
 }
 
-func (n *nobody) Send([]byte) error           { return nil }
-func (n *nobody) Receive([]byte) (int, error) { <-n.closed; return 0, net.ErrClosed }
-func (n *nobody) Join([]netip.Addr) error     { return nil }
-func (n *nobody) Close() error                { n.end(); return nil }
+func (n *silent) Send([]byte) error           { return nil }
+func (n *silent) Receive([]byte) (int, error) { <-n.closed; return 0, net.ErrClosed }
+func (n *silent) Join([]netip.Addr) error     { return nil }
+func (n *silent) Close() error                { n.end(); return nil }
 
 // An address that no node has held is looked for longer than one that moves.
 func TestStrangersAreLookedForAsTheLedgerSays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		open := func(ctx context.Context, _ layer2.Link, _ addresses.Family) (layer2.Wire, error) {
 			ctx, cancel := context.WithCancel(ctx)
-			return &nobody{ctx.Done(), cancel}, nil
+			return &silent{ctx.Done(), cancel}, nil
 		}
 		responder := layer2.New(layer2.Config{Open: open})
 		s := newSegment(responder, nil, false)

@@ -191,12 +191,12 @@ func forwardingFor(v agent.View) (f netfilter.Forwarding) {
 func cniFor(v agent.View) cni.Desired { return cni.Desired{PodCIDRs: v.PodCIDRs, MTU: v.MTU} }
 
 // cleanupAll cleans up in reverse order, including the routes, and continues after errors.
-func (p parts) cleanupAll(ctx context.Context, routes func(context.Context) ([]string, error), say func(string)) error {
+func (p parts) cleanupAll(ctx context.Context, routes func(context.Context) ([]string, error), print func(string)) error {
 	var failed []error
 	step := func(name string, cleanup func(context.Context) ([]string, error)) {
 		changed, err := cleanup(ctx)
 		for _, line := range changed {
-			say(name + ": " + line)
+			print(name + ": " + line)
 		}
 		if err != nil {
 			failed = append(failed, fmt.Errorf("%s: %w", name, err))

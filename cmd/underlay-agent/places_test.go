@@ -117,8 +117,8 @@ func TestTheVersionIsTheAgents(t *testing.T) {
 		if err := errors.Join(cmd.PersistentFlags().Set("version", "false"), run.ParseFlags(rest)); err != nil {
 			t.Fatal(err)
 		}
-		if line, asked := versionLine(run); asked != want || !strings.HasPrefix(line, "underlay-agent v") {
-			t.Errorf("%q: asked %v, %q", args, asked, line)
+		if line, requested := versionLine(run); requested != want || !strings.HasPrefix(line, "underlay-agent v") {
+			t.Errorf("%q: asked %v, %q", args, requested, line)
 		}
 	}
 }

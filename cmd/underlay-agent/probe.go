@@ -23,15 +23,15 @@ func probeCommand() *cobra.Command {
 	serve.Flags().StringVar(&listen, "listen", "", "Where to listen, TCP and UDP.")
 	var from, world string
 	var settle time.Duration
-	ask := &cobra.Command{
+	query := &cobra.Command{
 		Use: "ask", Short: "Ask all that can be asked, and write the results", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return probe.Run(cmd.Context(), from, world, settle, cmd.OutOrStdout())
 		},
 	}
-	ask.Flags().StringVar(&from, "from", "", "The node that asks.")
-	ask.Flags().StringVar(&world, "world", "", "What can be asked.")
-	ask.Flags().DurationVar(&settle, "settle", 0, "How long what fails is tried again.")
-	root.AddCommand(serve, ask)
+	query.Flags().StringVar(&from, "from", "", "The node that asks.")
+	query.Flags().StringVar(&world, "world", "", "What can be asked.")
+	query.Flags().DurationVar(&settle, "settle", 0, "How long what fails is tried again.")
+	root.AddCommand(serve, query)
 	return root
 }

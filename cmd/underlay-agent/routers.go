@@ -35,7 +35,7 @@ type routers struct {
 
 	mu      sync.Mutex
 	want    addressagent.Want
-	told    bgp.Desired
+	current bgp.Desired
 	speaker *speaker.Speaker // nil: nobody is spoken with
 	problem error
 }
@@ -72,7 +72,7 @@ func (r *routers) Run(ctx context.Context, changed func()) error {
 	}()
 	var again <-chan time.Time
 	for {
-		err := r.tell(ctx, s)
+		err := r.publish(ctx, s)
 		r.mu.Lock()
 		news := (err == nil) != (r.problem == nil)
 		r.problem = err
@@ -93,8 +93,8 @@ func (r *routers) Run(ctx context.Context, changed func()) error {
 	}
 }
 
-// tell says everything, as far as this machine's Node is known: by its labels it has routers.
-func (r *routers) tell(ctx context.Context, s *speaker.Speaker) error {
+// publish says everything, as far as this machine's Node is known: by its labels it has routers.
+func (r *routers) publish(ctx context.Context, s *speaker.Speaker) error {
 	r.mu.Lock()
 	w := r.want
 	r.mu.Unlock()
@@ -106,7 +106,7 @@ func (r *routers) tell(ctx context.Context, s *speaker.Speaker) error {
 		return errors.Join(problem, err)
 	}
 	r.mu.Lock()
-	r.told = desired
+	r.current = desired
 	r.mu.Unlock()
 	return problem
 }
@@ -119,7 +119,7 @@ func (r *routers) desired(w addressagent.Want) (bgp.Desired, error) {
 	}
 	var problems []error
 	for _, p := range r.settings.Peers {
-		if !speaksWith(p, w.Node) {
+		if !peersWith(p, w.Node) {
 			continue
 		}
 		peer, err := peerOf(p)
@@ -138,22 +138,22 @@ func (r *routers) desired(w addressagent.Want) (bgp.Desired, error) {
 		d.Prefixes = append(d.Prefixes, podCIDRs...)
 	}
 	for _, a := range own {
-		if r.tells(addresses.FamilyOf(a), d.Prefixes) {
+		if r.announces(addresses.FamilyOf(a), d.Prefixes) {
 			d.NextHops = append(d.NextHops, a)
 		}
 	}
 	return d, errors.Join(problems...)
 }
 
-// tells reports whether there can be anything to tell of a family: one that is offered and never
+// announces reports whether there can be anything to tell of a family: one that is offered and never
 // used is a complaint in the routers' logs.
-func (r *routers) tells(f addresses.Family, prefixes []netip.Prefix) bool {
-	told := func(p netip.Prefix) bool { return addresses.FamilyOf(p.Addr()) == f }
+func (r *routers) announces(f addresses.Family, prefixes []netip.Prefix) bool {
+	current := func(p netip.Prefix) bool { return addresses.FamilyOf(p.Addr()) == f }
 	offered := func(p addresses.Pool) bool { return p.Size(f) > 0 }
-	return slices.ContainsFunc(prefixes, told) || slices.ContainsFunc(r.pools, offered)
+	return slices.ContainsFunc(prefixes, current) || slices.ContainsFunc(r.pools, offered)
 }
 
-func speaksWith(p config.BGPPeer, node *corev1.Node) bool {
+func peersWith(p config.BGPPeer, node *corev1.Node) bool {
 	return p.Nodes == nil || p.Nodes.Matches(labels.Set(node.Labels))
 }
 
@@ -192,7 +192,7 @@ const stateWithin = time.Second
 // State is what routers know.
 func (r *routers) State() (now addressagent.State) {
 	r.mu.Lock()
-	s, w, told, problem := r.speaker, r.want, r.told, r.problem
+	s, w, current, problem := r.speaker, r.want, r.current, r.problem
 	r.mu.Unlock()
 	var sessions []bgp.PeerState
 	if s != nil {
@@ -212,7 +212,7 @@ func (r *routers) State() (now addressagent.State) {
 	for _, h := range w.Hold {
 		f := addresses.FamilyOf(h.Address)
 		switch {
-		case carried[f] && slices.Contains(told.Prefixes, bgp.Host(h.Address)):
+		case carried[f] && slices.Contains(current.Prefixes, bgp.Host(h.Address)):
 			now.Held = append(now.Held, addresses.Hold{Address: h.Address, Epoch: h.Epoch})
 		default:
 			now.Refused = append(now.Refused, addresses.Problem{

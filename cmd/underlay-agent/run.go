@@ -103,7 +103,7 @@ func together(ctx context.Context, o *options, nodes *directory.Nodes, a *agent.
 	working.Go(func() { releaseMemory(ctx) })
 	if holder != nil {
 		working.Go(func() { holder.Run(ctx) })
-		working.Go(func() { addressagent.Answer(ctx, holder.Own, holder.Alive) })
+		working.Go(func() { addressagent.ServeAlive(ctx, holder.Own, holder.Alive) })
 	}
 	klog.FromContext(ctx).Info("Running", "node", o.nodeName, "address", listener.Addr().String())
 	err = a.Run(ctx)
@@ -122,15 +122,15 @@ func together(ctx context.Context, o *options, nodes *directory.Nodes, a *agent.
 
 func endpoints(a *agent.Agent, ready func() error) http.Handler {
 	mux := http.NewServeMux()
-	answer := func(w http.ResponseWriter, problem error) {
+	reply := func(w http.ResponseWriter, problem error) {
 		if problem != nil {
 			http.Error(w, problem.Error(), http.StatusServiceUnavailable)
 			return
 		}
 		_, _ = fmt.Fprintln(w, "ok")
 	}
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, a.Alive(time.Now())) })
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { answer(w, ready()) })
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { reply(w, a.Alive(time.Now())) })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { reply(w, ready()) })
 	mux.Handle("GET /metrics", legacyregistry.Handler())
 	return mux
 }

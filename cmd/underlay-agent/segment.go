@@ -58,7 +58,7 @@ func (s *segment) Set(w addressagent.Want) {
 	s.want = w
 	known := s.links != nil
 	if known {
-		s.tell()
+		s.publish()
 	}
 	s.mu.Unlock()
 	if known {
@@ -71,12 +71,12 @@ func (s *segment) Set(w addressagent.Want) {
 	}
 }
 
-func (s *segment) tell() {
+func (s *segment) publish() {
 	d := layer2.Desired{Cluster: s.want.Cluster, Links: s.links, Doubt: s.want.Doubt}
 	for _, h := range s.want.Hold {
-		if s.asked(h.Address) {
+		if s.requested(h.Address) {
 			d.Hold = append(d.Hold, layer2.Want{
-				Address: h.Address, Epoch: h.Epoch, Held: h.Held, Resumed: h.Resumed, AnswerOn: s.uplink,
+				Address: h.Address, Epoch: h.Epoch, Held: h.Held, Resumed: h.Resumed, ReplyOn: s.uplink,
 			})
 		}
 	}
@@ -84,8 +84,8 @@ func (s *segment) tell() {
 		d.Elsewhere = s.want.Elsewhere
 	} else if s.uplink != "" && !dedicated(s.want.Node) {
 		for _, address := range s.want.Elsewhere {
-			if s.asked(address) {
-				d.Hold = append(d.Hold, layer2.Want{Address: address, AnswerOn: s.uplink})
+			if s.requested(address) {
+				d.Hold = append(d.Hold, layer2.Want{Address: address, ReplyOn: s.uplink})
 			}
 		}
 	}
@@ -102,8 +102,8 @@ func dedicated(n *corev1.Node) bool {
 	return err == nil
 }
 
-// asked reports whether somebody asks for the hardware address of who has an address.
-func (s *segment) asked(address netip.Addr) bool { return !s.routed || address.Is4() }
+// requested reports whether somebody asks for the hardware address of who has an address.
+func (s *segment) requested(address netip.Addr) bool { return !s.routed || address.Is4() }
 
 // State is the responder's, of what this machine is to hold.
 func (s *segment) State() (now addressagent.State) {
@@ -117,7 +117,7 @@ func (s *segment) State() (now addressagent.State) {
 	}
 	now.Held, now.Refused = layer2.Report(states)
 	for _, h := range s.want.Hold {
-		if !s.asked(h.Address) {
+		if !s.requested(h.Address) {
 			now.Held = append(now.Held, addresses.Hold{Address: h.Address, Epoch: h.Epoch})
 		}
 	}
@@ -202,7 +202,7 @@ func (s *segment) look(ctx context.Context) error {
 	defer s.mu.Unlock()
 	if s.links == nil || uplink != s.uplink || !slices.EqualFunc(links, s.links, equalLinks) {
 		s.links, s.uplink = links, uplink
-		s.tell()
+		s.publish()
 	}
 	return nil
 }
@@ -281,8 +281,8 @@ func (n neighbors) Hardware(ctx context.Context) (map[netip.Addr]net.HardwareAdd
 	return known, nil
 }
 
-// Ask makes the kernel ask for those that are on a segment.
-func (n neighbors) Ask(ctx context.Context, addrs []netip.Addr) error {
+// Solicit makes the kernel ask for those that are on a segment.
+func (n neighbors) Solicit(ctx context.Context, addrs []netip.Addr) error {
 	found, err := n.network.Links(ctx)
 	if err != nil {
 		return err

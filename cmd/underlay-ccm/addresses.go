@@ -83,7 +83,7 @@ func (m *manager) checkAddresses(ctx context.Context, client kubernetes.Interfac
 		case !m.config.Addresses.Enabled():
 			return true, nil
 		}
-		room.say("waiting for the API server: " + err.Error())
+		room.setReason("waiting for the API server: " + err.Error())
 		klog.FromContext(ctx).Error(err, "Whether pools lack addresses that Services have is not known; trying again")
 		return false, nil
 	})

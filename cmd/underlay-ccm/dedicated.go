@@ -28,7 +28,7 @@ func (m *manager) configureDedicated(transport http.RoundTripper, metrics robot.
 	client, err := robot.New(robot.Options{
 		Endpoint:     m.config.Robot.Endpoint,
 		Credentials:  robotCredentials(m.config.Robot),
-		Availability: sayAvailability,
+		Availability: logAvailability,
 		Version:      version.Get().GitVersion,
 		Registry:     metrics,
 		Transport:    m.gate.Wrap(transport), // it routes failover addresses
@@ -37,21 +37,21 @@ func (m *manager) configureDedicated(transport http.RoundTripper, metrics robot.
 		return err
 	}
 	m.robot = client
-	m.account = dedicated.New(client, sayListed)
+	m.account = dedicated.New(client, logListed)
 	m.machines.Robot = m.account
 	return nil
 }
 
-// askRobot lists the dedicated servers in the background, so that wrong credentials are reported
+// checkRobot lists the dedicated servers in the background, so that wrong credentials are reported
 // when this replica becomes the leader. Other replicas send no requests, because repeated wrong
 // credentials get their address blocked.
-func (m *manager) askRobot(ctx context.Context) {
+func (m *manager) checkRobot(ctx context.Context) {
 	if m.account != nil {
-		go func() { _, _ = m.account.List(ctx, time.Time{}) }() // sayListed logs the error
+		go func() { _, _ = m.account.List(ctx, time.Time{}) }() // logListed logs the error
 	}
 }
 
-func sayAvailability(err error) {
+func logAvailability(err error) {
 	if err != nil {
 		klog.ErrorS(err, "The Robot web service doesn't answer; dedicated servers are taken for what they were, and none is declared absent")
 		return
@@ -59,8 +59,8 @@ func sayAvailability(err error) {
 	klog.InfoS("The Robot web service answers again")
 }
 
-// sayListed logs other errors, such as refused credentials, and when they end.
-func sayListed(err error) {
+// logListed logs other errors, such as refused credentials, and when they end.
+func logListed(err error) {
 	if err != nil {
 		klog.ErrorS(err, "Dedicated servers can't be listed; they are taken for what they were, and none is declared absent")
 		return

@@ -37,7 +37,7 @@ func (m *manager) warm(c *appconfig.CompletedConfig) {
 func (m *manager) lead(ctx context.Context, c *appconfig.CompletedConfig) {
 	m.once.Do(func() {
 		m.hold(ctx, c)
-		m.askRobot(ctx)
+		m.checkRobot(ctx)
 		m.lookAsLeader(ctx)
 		if m.table != nil && !m.routesRun(c) {
 			go m.follow(ctx)

@@ -124,7 +124,7 @@ func (m *manager) reach(ctx context.Context, room *waitingRoom) error {
 		case errors.As(err, &wrong):
 			return false, err
 		}
-		room.say(fmt.Sprintf("waiting for the cloud at %s: %v", m.config.Endpoint, err))
+		room.setReason(fmt.Sprintf("waiting for the cloud at %s: %v", m.config.Endpoint, err))
 		klog.FromContext(ctx).Error(err, "The cloud can't be reached; trying again", "endpoint", m.config.Endpoint)
 		return false, nil
 	})

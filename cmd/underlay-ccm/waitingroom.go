@@ -31,7 +31,7 @@ func openWaitingRoom(serving *genericapiserver.SecureServingInfo) (*waitingRoom,
 		return nil, fmt.Errorf("the secure port's certificate: %w", err)
 	}
 	room := &waitingRoom{door: &door{deadliner: listener}}
-	room.say("starting")
+	room.setReason("starting")
 	mux := http.NewServeMux()
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, room.reason.Load().(string), http.StatusServiceUnavailable)
@@ -45,8 +45,8 @@ func openWaitingRoom(serving *genericapiserver.SecureServingInfo) (*waitingRoom,
 	return room, nil
 }
 
-// say sets the reason that /healthz returns.
-func (r *waitingRoom) say(reason string) {
+// setReason sets the reason that /healthz returns.
+func (r *waitingRoom) setReason(reason string) {
 	if r != nil {
 		r.reason.Store(reason)
 	}

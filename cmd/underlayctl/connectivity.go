@@ -120,7 +120,7 @@ func (t *trying) run(ctx context.Context, w process, o *options) error {
 		Logs: func(ctx context.Context, pod string) ([]byte, error) {
 			return client.CoreV1().Pods(cluster.Namespace).GetLogs(pod, &corev1.PodLogOptions{}).DoRaw(ctx)
 		},
-		Say: func(what string) { fmt.Fprintln(w.stderr, table.Harmless(what)) },
+		Progress: func(what string) { fmt.Fprintln(w.stderr, table.Harmless(what)) },
 	}
 	found, err := runner.Run(ctx, nodes)
 	if err != nil && len(found.Results) == 0 {

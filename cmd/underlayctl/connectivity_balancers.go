@@ -68,7 +68,7 @@ func balanced(ctx context.Context, client kubernetes.Interface, m machine, settl
 		notes = append(notes, fmt.Sprintf("%d of %d addresses and ports of load balancers are tried", mostBalanced, len(trials)))
 		trials = trials[:mostBalanced]
 	}
-	for _, r := range probe.Ask(ctx, trials, settle) {
+	for _, r := range probe.TryAll(ctx, trials, settle) {
 		if r.Failure != "" && r.At.Addr().IsPrivate() {
 			notes = append(notes, fmt.Sprintf("%s of Service %s is not reached from this machine (%s), which a private address need not be", r.At, r.To, r.Failure))
 			continue

@@ -245,11 +245,11 @@ func (l *lab) unseenAPI(t *testing.T) {
 		t.Errorf("an API server that says nothing: %+v", out)
 	}
 	// The default ServiceAccount may nothing.
-	nobody, err := l.ControlPlane.Kubeconfig(t.Context(), "default", "default")
+	noRegistry, err := l.ControlPlane.Kubeconfig(t.Context(), "default", "default")
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := runProgram(t, l.binary, nil, "nodes", "--kubeconfig", nobody)
+	out := runProgram(t, l.binary, nil, "nodes", "--kubeconfig", noRegistry)
 	if out.code != 3 || !strings.Contains(out.stderr, `verb "list" on "nodes"`) {
 		t.Errorf("without rights: %+v", out)
 	}

@@ -20,12 +20,12 @@ type feed interface {
 
 // shower prints successive views: in place on a terminal, otherwise only those that changed.
 type shower[V table.Shown] struct {
-	w     process
-	o     *options
-	title string // the command as typed by the user
-	of    func(*survey.Snapshot) (V, error)
-	shown []byte   // the last printed view
-	said  []string // the last remarks on standard error
+	w            process
+	o            *options
+	title        string // the command as typed by the user
+	of           func(*survey.Snapshot) (V, error)
+	shown        []byte   // the last printed view
+	shownRemarks []string // the last remarks on standard error
 }
 
 // follow prints a feed until ctx is done. Only an error of the first view is returned.
@@ -74,13 +74,13 @@ func (s *shower[V]) show(live survey.Live, view V) error {
 			return err
 		}
 	}
-	said := remarks(live, view.Page())
-	for _, line := range said {
-		if !slices.Contains(s.said, line) {
+	shownRemarks := remarks(live, view.Page())
+	for _, line := range shownRemarks {
+		if !slices.Contains(s.shownRemarks, line) {
 			fmt.Fprintln(s.w.stderr, line)
 		}
 	}
-	s.said = said
+	s.shownRemarks = shownRemarks
 	return nil
 }
 

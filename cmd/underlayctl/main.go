@@ -29,11 +29,11 @@ import (
 const exitFailed = 3
 
 func main() {
-	told := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
 	if !signal.Ignored(syscall.SIGHUP) { // nohup ignores it
-		told = append(told, syscall.SIGHUP)
+		signals = append(signals, syscall.SIGHUP)
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), told...)
+	ctx, stop := signal.NotifyContext(context.Background(), signals...)
 	code := run(ctx, process{
 		name: filepath.Base(os.Args[0]), args: os.Args[1:], getenv: os.Getenv, readFile: os.ReadFile,
 		stdout: os.Stdout, stderr: os.Stderr, terminal: term.IsTerminal(int(os.Stdout.Fd())), height: terminalHeight,

@@ -233,15 +233,15 @@ func cloudClient(token config.Token) func(string) (*hetzner.Client, error) {
 		return hetzner.New(hetzner.Options{
 			Endpoint: endpoint, Token: func() (string, error) { return token.Reveal(), nil },
 			Application: "underlayctl", Version: version.Get().GitVersion,
-			Registry: nobody{}, Transport: readOnly{requests.NewTransport()},
+			Registry: noRegistry{}, Transport: readOnly{requests.NewTransport()},
 		})
 	}
 }
 
-// nobody discards metrics, which underlayctl does not serve.
-type nobody struct{}
+// noRegistry discards metrics, which underlayctl does not serve.
+type noRegistry struct{}
 
-func (nobody) Register(metrics.Registerable) error { return nil }
+func (noRegistry) Register(metrics.Registerable) error { return nil }
 
 // readOnly rejects all requests except reads.
 type readOnly struct{ next http.RoundTripper }

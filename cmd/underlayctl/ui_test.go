@@ -35,11 +35,11 @@ func (l *lab) live(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	said := bufio.NewScanner(out)
-	said.Scan()
-	url, is := strings.CutPrefix(said.Text(), "The page is at ")
+	shownRemarks := bufio.NewScanner(out)
+	shownRemarks.Scan()
+	url, is := strings.CutPrefix(shownRemarks.Text(), "The page is at ")
 	if !is || !strings.HasPrefix(url, "http://127.0.0.1:") {
-		t.Fatalf("it says %q", said.Text())
+		t.Fatalf("it says %q", shownRemarks.Text())
 	}
 	page := fetched(ctx, t, url)
 	if !strings.Contains(page, "<title>Underlay</title>") {
@@ -83,11 +83,11 @@ func (l *lab) live(t *testing.T) {
 	state("worker-live", serves)
 	watch.until(t, "worker-live", true)
 	t.Logf("and that it serves after %s", time.Since(began).Round(10*time.Millisecond))
-	var told survey.Inspection
-	if err := json.Unmarshal([]byte(fetched(ctx, t, url+"inspect?about=Node/worker-live")), &told); err != nil {
+	var signals survey.Inspection
+	if err := json.Unmarshal([]byte(fetched(ctx, t, url+"inspect?about=Node/worker-live")), &signals); err != nil {
 		t.Fatal(err)
 	}
-	expectInOrder(t, told, "server created", "Node created", "NetworkUnavailable=False RouteCreated")
+	expectInOrder(t, signals, "server created", "Node created", "NetworkUnavailable=False RouteCreated")
 	if err := l.DeleteServer("worker-live"); err != nil {
 		t.Log(err) // the machine says that it lost its server
 	}
@@ -97,7 +97,7 @@ func (l *lab) live(t *testing.T) {
 	if err := cmd.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}
-	for said.Scan() {
+	for shownRemarks.Scan() {
 	}
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("after Ctrl-C: %v", err)

@@ -242,7 +242,7 @@ func TestAnAddressThatIsNotTheServers(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), wrong+" is no address of server 1") {
 			t.Errorf("given %s: %v, want an error that names %s", given, err, wrong)
 		}
-		if e := told(events); e != "AddressMismatch" {
+		if e := shown(events); e != "AddressMismatch" {
 			t.Errorf("given %s: Events %q, want AddressMismatch", given, e)
 		}
 	}
@@ -263,15 +263,15 @@ func TestTheGate(t *testing.T) {
 	if got, err := i.InstanceMetadata(t.Context(), node("a", uninitialized)); got != nil || err != nil {
 		t.Errorf("a new node without the condition: %v, %v; want nothing, which upstream takes for not yet", got, err)
 	}
-	told := withCondition(corev1.NodeNetworkUnavailable, corev1.ConditionTrue)
-	if _, err := i.InstanceMetadata(t.Context(), node("a", told)); err != nil {
+	shown := withCondition(corev1.NodeNetworkUnavailable, corev1.ConditionTrue)
+	if _, err := i.InstanceMetadata(t.Context(), node("a", shown)); err != nil {
 		t.Errorf("a node with the condition was not described: %v", err)
 	}
-	if _, err := i.InstanceMetadata(t.Context(), node("detached", told)); err == nil {
+	if _, err := i.InstanceMetadata(t.Context(), node("detached", shown)); err == nil {
 		t.Error("a node whose server isn't attached was described")
 	}
 	i.InNetwork = false
-	if _, err := i.InstanceMetadata(t.Context(), node("detached", told)); err != nil {
+	if _, err := i.InstanceMetadata(t.Context(), node("detached", shown)); err != nil {
 		t.Errorf("without a network nothing needs attaching: %v", err)
 	}
 }

@@ -70,8 +70,8 @@ func mixed(p *project, x *cloud.Machines, nodes ...*corev1.Node) (*cloud.Instanc
 	return i, i.Recorder.(*record.FakeRecorder)
 }
 
-// told are the reasons of the Events so far.
-func told(r *record.FakeRecorder) string {
+// shown are the reasons of the Events so far.
+func shown(r *record.FakeRecorder) string {
 	var reasons []string
 	for {
 		select {
@@ -124,7 +124,7 @@ func TestMatchingBothKinds(t *testing.T) {
 			if err == nil {
 				is = got.ProviderID
 			}
-			if e := told(events); !strings.Contains(is, c.want) || e != c.event {
+			if e := shown(events); !strings.Contains(is, c.want) || e != c.event {
 				t.Errorf("got %q, Events %q; want %q, %q", is, e, c.want, c.event)
 			}
 		})
@@ -227,12 +227,12 @@ func TestDedicatedInstanceExists(t *testing.T) {
 			i, events := mixed(&project{listErr: errors.New("the cloud was asked")}, &cloud.Machines{Robot: a}, gone, other)
 			if c.before != nil {
 				_, _ = i.InstanceExists(t.Context(), other) // reads it
-				told(events)
+				shown(events)
 				c.account.known, c.account.read = c.before, time.Unix(1, 0)
 			}
 			*a = c.account
 			exists, err := i.InstanceExists(t.Context(), gone)
-			if e := told(events); exists != c.exists || e != c.event || (err != nil) != (c.event != "") {
+			if e := shown(events); exists != c.exists || e != c.event || (err != nil) != (c.event != "") {
 				t.Errorf("exists %v, %v, Events %q; want %v, %q (asked %q)", exists, err, e, c.exists, c.event, a.asked)
 			}
 			if off, err := i.InstanceShutdown(t.Context(), gone); off || err != nil {

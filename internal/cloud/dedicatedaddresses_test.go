@@ -73,7 +73,7 @@ func TestDedicatedAddresses(t *testing.T) {
 			m, events := reported(i, n)
 			got, err := m.InstanceMetadata(t.Context(), n)
 			if err != nil {
-				if e := told(events); !strings.Contains(err.Error(), c.want) || e != "AddressMismatch" {
+				if e := shown(events); !strings.Contains(err.Error(), c.want) || e != "AddressMismatch" {
 					t.Errorf("%v, Events %q; want %q and AddressMismatch", err, e, c.want)
 				}
 				return

@@ -40,7 +40,7 @@ func TestInventoryOfDedicatedServers(t *testing.T) {
 	// Of another account: Robot can't say that it is gone.
 	robots := &account{servers: []cloud.Machine{dedicated(8, "bn")}}
 	i, events := mixed(&project{servers: []cloud.Machine{}}, &cloud.Machines{Robot: robots, Configured: []cloud.Machine{entry}}, node("bn", withID("hrobot://8")))
-	if exists, err := i.InstanceExists(t.Context(), node("bm", withID("hrobot://7"))); !exists || err != nil || told(events) != "" {
+	if exists, err := i.InstanceExists(t.Context(), node("bm", withID("hrobot://7"))); !exists || err != nil || shown(events) != "" {
 		t.Errorf("exists %v, %v", exists, err)
 	}
 

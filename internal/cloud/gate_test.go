@@ -20,19 +20,19 @@ func withTaints(keys ...string) nodeOption {
 // keep pods away by then, unless the routes stand.
 func TestTheGateWaitsForTheTaint(t *testing.T) {
 	const uninitialized, unavailable = "node.cloudprovider.kubernetes.io/uninitialized", "node.kubernetes.io/network-unavailable"
-	told := func(s corev1.ConditionStatus) nodeOption { return withCondition(corev1.NodeNetworkUnavailable, s) }
+	shown := func(s corev1.ConditionStatus) nodeOption { return withCondition(corev1.NodeNetworkUnavailable, s) }
 	for _, c := range []struct {
 		name      string
 		options   []nodeOption
 		described bool
 	}{
 		{"no condition", []nodeOption{withTaints(uninitialized)}, false},
-		{"the condition, not the taint yet", []nodeOption{withTaints(uninitialized), told(corev1.ConditionTrue)}, false},
-		{"another taint is no help", []nodeOption{withTaints(uninitialized, "node.kubernetes.io/not-ready"), told(corev1.ConditionTrue)}, false},
-		{"condition and taint", []nodeOption{withTaints(uninitialized, unavailable), told(corev1.ConditionTrue)}, true},
-		{"the routes stand", []nodeOption{withTaints(uninitialized), told(corev1.ConditionFalse)}, true},
-		{"nobody knows", []nodeOption{withTaints(uninitialized), told(corev1.ConditionUnknown)}, false},
-		{"initialized before, and unavailable", []nodeOption{told(corev1.ConditionTrue)}, true},
+		{"the condition, not the taint yet", []nodeOption{withTaints(uninitialized), shown(corev1.ConditionTrue)}, false},
+		{"another taint is no help", []nodeOption{withTaints(uninitialized, "node.kubernetes.io/not-ready"), shown(corev1.ConditionTrue)}, false},
+		{"condition and taint", []nodeOption{withTaints(uninitialized, unavailable), shown(corev1.ConditionTrue)}, true},
+		{"the routes stand", []nodeOption{withTaints(uninitialized), shown(corev1.ConditionFalse)}, true},
+		{"nobody knows", []nodeOption{withTaints(uninitialized), shown(corev1.ConditionUnknown)}, false},
+		{"initialized before, and unavailable", []nodeOption{shown(corev1.ConditionTrue)}, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			i := instances(&project{servers: []cloud.Machine{server(1, "a", "10.0.0.2")}})

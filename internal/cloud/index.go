@@ -78,12 +78,12 @@ func (ix *index) add(m *Machine) {
 
 // join completes a dedicated server by its configured entry, and returns the contradictions.
 func (ix *index) join(m, entry Machine) (joined Machine, wrong []string) {
-	field := func(what string, of *string, said string) {
+	field := func(what string, of *string, configured string) {
 		switch {
 		case *of == "":
-			*of = said
-		case said != "" && said != *of:
-			wrong = append(wrong, fmt.Sprintf("%s %q is %q at Robot", what, said, *of))
+			*of = configured
+		case configured != "" && configured != *of:
+			wrong = append(wrong, fmt.Sprintf("%s %q is %q at Robot", what, configured, *of))
 		}
 	}
 	field("name", &m.Name, entry.Name)

@@ -30,14 +30,14 @@ func (m Mismatches) InstanceMetadata(
 	ctx context.Context, node *corev1.Node,
 ) (*cloudprovider.InstanceMetadata, error) {
 	metadata, err := m.InstancesV2.InstanceMetadata(ctx, node)
-	told := kube.Condition(node, kube.AddressesMatch)
+	shown := kube.Condition(node, kube.AddressesMatch)
 	switch {
 	case errors.Is(err, errOtherAddress):
 		m.Recorder.Event(node, corev1.EventTypeWarning, "AddressMismatch", err.Error())
-		if told == nil || told.Status != corev1.ConditionFalse || told.Message != err.Error() {
+		if shown == nil || shown.Status != corev1.ConditionFalse || shown.Message != err.Error() {
 			m.set(ctx, node, corev1.ConditionFalse, "AddressMismatch", err.Error())
 		}
-	case metadata != nil && told != nil && told.Status == corev1.ConditionFalse:
+	case metadata != nil && shown != nil && shown.Status == corev1.ConditionFalse:
 		m.set(ctx, node, corev1.ConditionTrue, "AddressesMatch", "the kubelet's addresses are the machine's")
 	}
 	return metadata, err

@@ -33,7 +33,7 @@ type missing struct {
 
 type lack struct {
 	since time.Time
-	told  bool
+	shown bool
 }
 
 // lasts reports whether the server has been missing for missingLong, and was not reported yet.
@@ -48,14 +48,14 @@ func (m *missing) lasts(uid types.UID, now time.Time) bool {
 		l = &lack{since: now}
 		m.nodes[uid] = l
 	}
-	return !l.told && now.Sub(l.since) >= missingLong
+	return !l.shown && now.Sub(l.since) >= missingLong
 }
 
-func (m *missing) tell(uid types.UID) {
+func (m *missing) report(uid types.UID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if l := m.nodes[uid]; l != nil {
-		l.told = true
+		l.shown = true
 	}
 }
 
@@ -92,7 +92,7 @@ func (i *Instances) noteMissing(ctx context.Context, node *corev1.Node) error {
 	if ix.byID[id] != nil || ix.doubt(nodes) != nil {
 		return nil
 	}
-	i.missing.tell(node.UID)
+	i.missing.report(node.UID)
 	successor := ""
 	if at := slices.IndexFunc(servers, func(s Machine) bool { return s.Name == node.Name }); at >= 0 {
 		successor = fmt.Sprintf(", and %d has the Node's name", servers[at].ID)

@@ -16,7 +16,7 @@ import (
 )
 
 // looks asks about a Node as upstream does, and returns what was said.
-func looks(t *testing.T, i *cloud.Instances, n *corev1.Node, times int) (said []string) {
+func looks(t *testing.T, i *cloud.Instances, n *corev1.Node, times int) (configured []string) {
 	t.Helper()
 	for range times {
 		_, _ = i.InstanceMetadata(t.Context(), n)
@@ -24,9 +24,9 @@ func looks(t *testing.T, i *cloud.Instances, n *corev1.Node, times int) (said []
 	}
 	events := i.Recorder.(*record.FakeRecorder).Events
 	for len(events) > 0 {
-		said = append(said, <-events)
+		configured = append(configured, <-events)
 	}
-	return said
+	return configured
 }
 
 // A server that was replaced under the Node's name while the Node stayed is told
@@ -38,22 +38,22 @@ func TestServerReplacedUnderItsNode(t *testing.T) {
 		n.UID, other.UID = types.UID("a"), types.UID("b")
 		p := &project{servers: []cloud.Machine{server(2, "b", "10.0.0.3"), server(7, "a", "10.0.0.2")}}
 		i := instances(p, n, other)
-		if said := looks(t, i, n, 1); len(said) != 0 {
-			t.Errorf("at once, when it may have been deleted just now: %q", said)
+		if configured := looks(t, i, n, 1); len(configured) != 0 {
+			t.Errorf("at once, when it may have been deleted just now: %q", configured)
 		}
-		said := looks(t, i, n, 4)
-		if len(said) != 1 || !strings.Contains(said[0], "Warning ServerMissing the project has no server with the ID 1") || !strings.Contains(said[0], "7 has the Node's name") {
-			t.Errorf("said %q", said)
+		configured := looks(t, i, n, 4)
+		if len(configured) != 1 || !strings.Contains(configured[0], "Warning ServerMissing the project has no server with the ID 1") || !strings.Contains(configured[0], "7 has the Node's name") {
+			t.Errorf("said %q", configured)
 		}
-		if said := looks(t, i, other, 4); len(said) != 0 {
-			t.Errorf("of the other: %q", said)
+		if configured := looks(t, i, other, 4); len(configured) != 0 {
+			t.Errorf("of the other: %q", configured)
 		}
 		p.servers = append([]cloud.Machine{server(1, "a", "10.0.0.2")}, p.servers[0])
 		looks(t, i, n, 1)
 		p.servers = slices.Clone(p.servers[1:])
 		p.cached = p.servers
-		if said := looks(t, i, n, 4); len(said) != 1 {
-			t.Errorf("again: %q", said)
+		if configured := looks(t, i, n, 4); len(configured) != 1 {
+			t.Errorf("again: %q", configured)
 		}
 	})
 }
@@ -74,8 +74,8 @@ func TestMissingServerIsDoubted(t *testing.T) {
 				n, other := node("a", withID("hcloud://1"), c.condition), node("b", withID("hcloud://2"))
 				p := &project{servers: []cloud.Machine{server(2, "b", "10.0.0.3")}}
 				c.change(p)
-				if said := looks(t, instances(p, n, other), n, 5); len(said) != 0 {
-					t.Errorf("said %q", said)
+				if configured := looks(t, instances(p, n, other), n, 5); len(configured) != 0 {
+					t.Errorf("said %q", configured)
 				}
 				if len(p.asked) > 5 {
 					t.Errorf("%d lists for 5 looks", len(p.asked))

@@ -113,8 +113,8 @@ func (x *Machines) questions(ix *index, node *corev1.Node, since time.Time) []Qu
 		if !a.Is4() || a == server.PrivateIP || a == server.PublicIPv4 || slices.Contains(server.AliasIPs, a) {
 			continue
 		}
-		if heard, ok := x.hear(report{reporter{node.UID, node.Name}, a}, now); ok {
-			out = append(out, Question{ID: id, Since: heard})
+		if observed, ok := x.observeReport(report{reporter{node.UID, node.Name}, a}, now); ok {
+			out = append(out, Question{ID: id, Since: observed})
 		}
 	}
 	return out
@@ -124,33 +124,33 @@ func (x *Machines) questions(ix *index, node *corev1.Node, since time.Time) []Qu
 // local clock, since the API server's may be ahead. Creation times are in whole seconds, and a list
 // from earlier in the same second may lack a server with a kubelet that created the Node after it.
 func (x *Machines) born(node *corev1.Node, now time.Time) time.Time {
-	heard, _ := x.hear(report{reporter: reporter{node.UID, node.Name}}, now)
-	return earlier(node.CreationTimestamp.Add(time.Second), heard)
+	observed, _ := x.observeReport(report{reporter: reporter{node.UID, node.Name}}, now)
+	return earlier(node.CreationTimestamp.Add(time.Second), observed)
 }
 
-// hear returns when a report was first observed by the local clock, and false if the Node made
+// observeReport returns when a report was first observed by the local clock, and false if the Node made
 // too many within reportMemory: each costs a request.
-func (x *Machines) hear(c report, now time.Time) (first time.Time, ok bool) {
+func (x *Machines) observeReport(c report, now time.Time) (first time.Time, ok bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.forget(now)
-	heard := x.reports[c.reporter]
-	heard.forget(now)
-	if first, ok := heard[c.address]; ok {
+	observed := x.reports[c.reporter]
+	observed.forget(now)
+	if first, ok := observed[c.address]; ok {
 		return first, true
 	}
-	addresses := len(heard)
-	if _, ok := heard[netip.Addr{}]; ok {
+	addresses := len(observed)
+	if _, ok := observed[netip.Addr{}]; ok {
 		addresses--
 	}
 	if c.address.IsValid() && addresses >= kube.MostReported {
 		return time.Time{}, false
 	}
-	if heard == nil {
-		heard = reports{}
-		x.reports[c.reporter] = heard
+	if observed == nil {
+		observed = reports{}
+		x.reports[c.reporter] = observed
 	}
-	heard[c.address] = now
+	observed[c.address] = now
 	return now, true
 }
 
@@ -163,8 +163,8 @@ func (x *Machines) forget(now time.Time) {
 		return
 	}
 	x.swept = now
-	maps.DeleteFunc(x.reports, func(_ reporter, heard reports) bool {
-		heard.forget(now)
-		return len(heard) == 0
+	maps.DeleteFunc(x.reports, func(_ reporter, observed reports) bool {
+		observed.forget(now)
+		return len(observed) == 0
 	})
 }

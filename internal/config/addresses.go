@@ -156,9 +156,9 @@ func (l *loader) nobodysAddresses(field string, one addresses.Range) {
 			wrong(fmt.Sprintf("overlaps the service range %v of %s", service, serviceFlag), apart)
 		}
 	}
-	taken := func(a netip.Addr, whose string) {
+	taken := func(a netip.Addr, owner string) {
 		if one.Contains(a) {
-			wrong(fmt.Sprintf("holds %v, which is %s", a, whose), "leave it out of the range")
+			wrong(fmt.Sprintf("holds %v, which is %s", a, owner), "leave it out of the range")
 		}
 	}
 	for i, m := range l.Inventory {

@@ -53,7 +53,7 @@ func findings(results []Result, slow time.Duration) []Finding {
 		of := tried[class{path: c.path, family: c.family, same: c.same}]
 		out = append(out, Finding{
 			Path: c.path, Family: c.family, State: c.state,
-			What:   fmt.Sprintf("%s over IPv%d: %s", what(c), c.family, who(members[c], of)),
+			What:   fmt.Sprintf("%s over IPv%d: %s", what(c), c.family, nodesOf(members[c], of)),
 			Remedy: a.remedy, Checks: a.checks, Nodes: ends(members[c]),
 		})
 	}
@@ -82,8 +82,8 @@ func what(c class) string {
 	return way + ": " + string(c.state)
 }
 
-// who describes the ends that all results share, with an example.
-func who(all []Result, of int) string {
+// nodesOf describes the ends that all results share, with an example.
+func nodesOf(all []Result, of int) string {
 	first := all[0]
 	example := first.From
 	if to := first.end(); to != "" {

@@ -124,9 +124,9 @@ var ErrCut = errors.New("the probe's log is not complete")
 
 // ReadResults parses the results in a probe's log. It ignores results of trials that were not
 // requested, because a writer to a pod's log must not be able to add to the matrix.
-func ReadResults(log []byte, asked []Trial) ([]Result, error) {
-	known := make(map[Trial]bool, len(asked))
-	for _, t := range asked {
+func ReadResults(log []byte, trials []Trial) ([]Result, error) {
+	known := make(map[Trial]bool, len(trials))
+	for _, t := range trials {
 		known[t] = true
 	}
 	var all []Result
@@ -138,7 +138,7 @@ func ReadResults(log []byte, asked []Trial) ([]Result, error) {
 		case !is:
 			continue
 		case text == end && len(known) > 0:
-			return all, fmt.Errorf("%w: %d of %d trials are missing", ErrCut, len(known), len(asked))
+			return all, fmt.Errorf("%w: %d of %d trials are missing", ErrCut, len(known), len(trials))
 		case text == end:
 			return all, nil
 		}

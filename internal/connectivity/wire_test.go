@@ -10,9 +10,9 @@ import (
 
 func TestResultsComeBackFromALog(t *testing.T) {
 	want := []Result{result(Pod, TCP, "a", "b"), result(Pod, MTU, "a", "b", carries(1400)), result(Outside, Dial, "a", "", failed(Silent), over6)}
-	var asked []Trial
+	var trials []Trial
 	for _, r := range want {
-		asked = append(asked, r.Trial)
+		trials = append(trials, r.Trial)
 	}
 	var log bytes.Buffer
 	if err := WriteResults(&log, want); err != nil {
@@ -20,7 +20,7 @@ func TestResultsComeBackFromALog(t *testing.T) {
 	}
 	lines := strings.SplitAfter(log.String(), "\n")
 	noisy := "a program's own line\n" + lines[0] + "{}\n" + strings.Join(lines[1:], "")
-	got, err := ReadResults([]byte(noisy), asked)
+	got, err := ReadResults([]byte(noisy), trials)
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, %v; want %+v", got, err, want)
 	}
@@ -30,14 +30,14 @@ func TestResultsComeBackFromALog(t *testing.T) {
 		"empty":              "",
 		"a result twice":     lines[0] + lines[0] + strings.Join(lines[2:], ""),
 	} {
-		if _, err := ReadResults([]byte(cut), asked); !errors.Is(err, ErrCut) {
+		if _, err := ReadResults([]byte(cut), trials); !errors.Is(err, ErrCut) {
 			t.Errorf("a log %s: %v", name, err)
 		}
 	}
-	if got, err := ReadResults(log.Bytes(), asked[:2]); err != nil || len(got) != 2 {
+	if got, err := ReadResults(log.Bytes(), trials[:2]); err != nil || len(got) != 2 {
 		t.Errorf("with a result that nobody asked for: %+v, %v", got, err)
 	}
-	if _, err := ReadResults([]byte(mark+"{"), asked); err == nil {
+	if _, err := ReadResults([]byte(mark+"{"), trials); err == nil {
 		t.Error("a broken line is no error")
 	}
 }

@@ -52,12 +52,12 @@ type FailoverOptions struct {
 type Failovers struct {
 	o FailoverOptions
 
-	looking chan struct{} // held while listing
-	mu      sync.Mutex    // guards the fields below
-	known   []robot.Failover
-	asked   time.Time                  // when known was requested; zero: it is missing or outdated
-	until   map[netip.Prefix]time.Time // a move may be in progress until then
-	nodes   map[int64]bool             // servers that are or were Nodes
+	looking   chan struct{} // held while listing
+	mu        sync.Mutex    // guards the fields below
+	known     []robot.Failover
+	requested time.Time                  // when known was requested; zero: it is missing or outdated
+	until     map[netip.Prefix]time.Time // a move may be in progress until then
+	nodes     map[int64]bool             // servers that are or were Nodes
 }
 
 const (
@@ -187,19 +187,19 @@ func (f *Failovers) look(ctx context.Context, fresh time.Duration) ([]robot.Fail
 		return nil, fmt.Errorf("listing failover addresses: %w", ctx.Err())
 	}
 	f.mu.Lock()
-	known, asked := f.known, f.asked
+	known, requested := f.known, f.requested
 	f.mu.Unlock()
-	if !asked.IsZero() && time.Since(asked) < fresh {
+	if !requested.IsZero() && time.Since(requested) < fresh {
 		return known, nil
 	}
-	asked = time.Now()
+	requested = time.Now()
 	known, err := f.o.Robot.Failovers(ctx)
 	if err != nil {
 		return nil, err
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.known, f.asked = known, asked
+	f.known, f.requested = known, requested
 	return known, nil
 }
 
@@ -207,7 +207,7 @@ func (f *Failovers) look(ctx context.Context, fresh time.Duration) ([]robot.Fail
 func (f *Failovers) outdate() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.asked = time.Time{}
+	f.requested = time.Time{}
 }
 
 // Missing returns pool addresses that no failover address of the account covers, the first of

@@ -37,17 +37,17 @@ const (
 
 // Servers caches the account's list of servers. It implements cloud.Inventory.
 type Servers struct {
-	robot Robot
-	tell  func(error)
+	robot    Robot
+	onResult func(error)
 
-	mu     sync.Mutex // guards the fields below, and the order of calls of tell
-	list   []cloud.Machine
-	asked  time.Time // when list was requested; zero: there is no list yet
-	flight *flight   // current read of the list, or nil
-	failed time.Time // when the last read failed; zero: it succeeded
-	cause  error
-	told   bool // the failure was reported
-	alone  map[int64]answer
+	mu        sync.Mutex // guards the fields below, and the order of calls of tell
+	list      []cloud.Machine
+	requested time.Time // when list was requested; zero: there is no list yet
+	flight    *flight   // current read of the list, or nil
+	failed    time.Time // when the last read failed; zero: it succeeded
+	cause     error
+	reported  bool // the failure was reported
+	alone     map[int64]singleReply
 }
 
 // flight is a read of the list.
@@ -56,10 +56,10 @@ type flight struct {
 	landed chan struct{} // closed when it ends
 }
 
-type answer struct {
-	server cloud.Machine
-	err    error
-	asked  time.Time
+type singleReply struct {
+	server    cloud.Machine
+	err       error
+	requested time.Time
 }
 
 var _ cloud.Inventory = (*Servers)(nil)
@@ -67,8 +67,8 @@ var _ cloud.Inventory = (*Servers)(nil)
 // New returns Servers without a list. tell is called once when the list can't be read, unless
 // Robot is unavailable, which its client reports, and once with nil when it can be read again.
 // It must not call the Servers.
-func New(r Robot, tell func(error)) *Servers {
-	return &Servers{robot: r, tell: tell, alone: map[int64]answer{}}
+func New(r Robot, onResult func(error)) *Servers {
+	return &Servers{robot: r, onResult: onResult, alone: map[int64]singleReply{}}
 }
 
 // List implements cloud.Inventory.
@@ -109,10 +109,10 @@ func (f *flight) wait(ctx context.Context, limit time.Time) error {
 func (s *Servers) now(ctx context.Context, since time.Time) (list []cloud.Machine, awaited *flight, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now, known := time.Now(), !s.asked.IsZero()
-	fresh := known && !s.asked.Before(since)
+	now, known := time.Now(), !s.requested.IsZero()
+	fresh := known && !s.requested.Before(since)
 	if since.IsZero() {
-		fresh = known && now.Sub(s.asked) < maxAge
+		fresh = known && now.Sub(s.requested) < maxAge
 	}
 	if fresh {
 		return s.list, nil, nil
@@ -136,7 +136,7 @@ func (s *Servers) now(ctx context.Context, since time.Time) (list []cloud.Machin
 func (s *Servers) read(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, longestRead)
 	defer cancel()
-	asked := time.Now()
+	requested := time.Now()
 	found, err := s.robot.Servers(ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -144,16 +144,16 @@ func (s *Servers) read(ctx context.Context) {
 	s.flight = nil
 	if err != nil {
 		s.failed, s.cause = time.Now(), err
-		if !s.told && !errors.As(err, new(*robot.Unavailable)) {
-			s.told = true
-			s.tell(err)
+		if !s.reported && !errors.As(err, new(*robot.Unavailable)) {
+			s.reported = true
+			s.onResult(err)
 		}
 		return
 	}
-	s.list, s.asked, s.failed, s.cause = convert(found), asked, time.Time{}, nil
-	if s.told {
-		s.told = false
-		s.tell(nil)
+	s.list, s.requested, s.failed, s.cause = convert(found), requested, time.Time{}, nil
+	if s.reported {
+		s.reported = false
+		s.onResult(nil)
 	}
 }
 
@@ -161,7 +161,7 @@ func (s *Servers) read(ctx context.Context) {
 func (s *Servers) Get(ctx context.Context, number int64) (cloud.Machine, error) {
 	now := time.Now()
 	s.mu.Lock()
-	maps.DeleteFunc(s.alone, func(_ int64, a answer) bool { return now.Sub(a.asked) >= pause })
+	maps.DeleteFunc(s.alone, func(_ int64, a singleReply) bool { return now.Sub(a.requested) >= pause })
 	known, ok := s.alone[number]
 	s.mu.Unlock()
 	if ok {
@@ -176,7 +176,7 @@ func (s *Servers) Get(ctx context.Context, number int64) (cloud.Machine, error) 
 	case ctx.Err() != nil:
 		return cloud.Machine{}, err // ended by the caller
 	}
-	a := answer{server: server(found), err: err, asked: now}
+	a := singleReply{server: server(found), err: err, requested: now}
 	s.mu.Lock()
 	s.alone[number] = a
 	s.mu.Unlock()

@@ -31,11 +31,11 @@ import (
 
 // lab is an account with so many servers, and what is known of it.
 type lab struct {
-	sim     *robotsim.Simulator
-	list    *dedicated.Servers
-	vSwitch int64 // with all of them in it
-	told    []string
-	sent    atomic.Int32 // requests, answered or not
+	sim      *robotsim.Simulator
+	list     *dedicated.Servers
+	vSwitch  int64 // with all of them in it
+	reported []string
+	sent     atomic.Int32 // requests, answered or not
 }
 
 // RoundTrip counts what is sent.
@@ -67,7 +67,7 @@ func newLab(t *testing.T, servers int) *lab {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.list = dedicated.New(client, func(err error) { l.told = append(l.told, fmt.Sprint(err)) })
+	l.list = dedicated.New(client, func(err error) { l.reported = append(l.reported, fmt.Sprint(err)) })
 	return l
 }
 
@@ -202,8 +202,8 @@ func TestMembers(t *testing.T) {
 		if got, err := l.list.Members(t.Context(), l.vSwitch); err != nil || !maps.Equal(got, want) {
 			t.Errorf("%v, %v, want %v", got, err, want)
 		}
-		if asked := l.sim.Requests(); len(asked) != 2 || asked[0].Path != "/server" {
-			t.Errorf("requests %v, want the list first", asked)
+		if requested := l.sim.Requests(); len(requested) != 2 || requested[0].Path != "/server" {
+			t.Errorf("requests %v, want the list first", requested)
 		}
 		if got, err := l.list.Members(t.Context(), 5); err == nil {
 			t.Errorf("a vSwitch that there isn't has %v", got)
@@ -287,8 +287,8 @@ func TestAnOutage(t *testing.T) {
 		if _, err := l.list.List(t.Context(), time.Now()); err != nil {
 			t.Errorf("Robot is back: %v", err)
 		}
-		if len(l.told) > 0 {
-			t.Errorf("told %q; of outages the client tells", l.told)
+		if len(l.reported) > 0 {
+			t.Errorf("told %q; of outages the client tells", l.reported)
 		}
 	})
 }
@@ -311,8 +311,8 @@ func TestRefusedCredentials(t *testing.T) {
 		if n := len(l.sim.Requests()); n == 0 {
 			t.Error("the credentials were never sent")
 		}
-		if len(l.told) != 1 || strings.Contains(l.told[0], "right") {
-			t.Errorf("told %q, want once and without the password", l.told)
+		if len(l.reported) != 1 || strings.Contains(l.reported[0], "right") {
+			t.Errorf("told %q, want once and without the password", l.reported)
 		}
 	})
 }

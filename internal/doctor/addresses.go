@@ -56,7 +56,7 @@ func addressLedger(x *cluster) []Finding {
 	var have []string
 	for _, svc := range x.Services {
 		for _, in := range svc.Status.LoadBalancer.Ingress {
-			if a, err := netip.ParseAddr(in.IP); err == nil && x.AsksForAddress(svc) {
+			if a, err := netip.ParseAddr(in.IP); err == nil && x.WantsAddress(svc) {
 				if _, ours := x.AddressPool(a); ours {
 					have = append(have, fmt.Sprintf("%s (%s)", survey.NameOf(svc), a))
 				}
@@ -117,7 +117,7 @@ func addressWaiting(x *cluster) (found []Finding) {
 			continue
 		case w.Accepted != nil && w.Accepted.Status == string(metav1.ConditionTrue):
 			continue // the checks of the ledger report this
-		case w.Accepted != nil && x.toldOfHolders(w):
+		case w.Accepted != nil && x.coveredByHolder(w):
 			continue
 		case w.Accepted == nil:
 			f.What = fmt.Sprintf("it was created %s ago, and no cloud controller manager has looked at it", long(w.Age))
@@ -132,9 +132,9 @@ func addressWaiting(x *cluster) (found []Finding) {
 	return found
 }
 
-// toldOfHolders reports whether a check of the Service's addresses covers its problem: another
+// coveredByHolder reports whether a check of the Service's addresses covers its problem: another
 // machine uses an address, or no node holds it.
-func (x *cluster) toldOfHolders(w survey.WaitingRow) bool {
+func (x *cluster) coveredByHolder(w survey.WaitingRow) bool {
 	switch w.Accepted.Reason {
 	case string(addresses.InUse):
 		return true

@@ -93,8 +93,8 @@ func reported(n *corev1.Node, r addresses.Report, since time.Duration) {
 	})
 }
 
-// says changes what a Node's agent said, as it did a while ago.
-func says(node int, since time.Duration, change func(*addresses.Report)) func(*survey.Snapshot) {
+// reports changes what a Node's agent said, as it did a while ago.
+func reports(node int, since time.Duration, change func(*addresses.Report)) func(*survey.Snapshot) {
 	return func(s *survey.Snapshot) {
 		r, err := addresses.ParseReport(s.Nodes[node].Annotations[addresses.ReportAnnotation])
 		if err != nil {
@@ -134,7 +134,7 @@ func ledgerAs(old, new string, since time.Duration) func(*survey.Snapshot) {
 func silenced(since time.Duration) func(*survey.Snapshot) {
 	return func(s *survey.Snapshot) {
 		for _, node := range []int{0, 2} {
-			says(node, since, func(r *addresses.Report) {
+			reports(node, since, func(r *addresses.Report) {
 				r.Silent = []addresses.Endpoint{{Node: nameOf(1), Port: addresses.ProxyPort}}
 			})(s)
 		}
@@ -159,7 +159,7 @@ func taken(first, last int) func(*survey.Snapshot) {
 		var more strings.Builder
 		for i := first; i <= last; i++ {
 			fmt.Fprintf(&more, `{"address":"10.0.200.%d","node":"worker-1","epoch":1,"services":[{"uid":"uid-%d","namespace":"shop","name":"s%d"}]},`, i, i, i)
-			says(1, time.Hour, func(r *addresses.Report) {
+			reports(1, time.Hour, func(r *addresses.Report) {
 				r.Held = append(r.Held, addresses.Hold{Address: netip.MustParseAddr(fmt.Sprintf("10.0.200.%d", i)), Epoch: 1})
 			})(s)
 		}
@@ -179,64 +179,64 @@ func seededAddresses() []seeded {
 	metal := shape{metal: true}
 	const address, worker, ledger = "address/10.0.200.1", "Node/worker-1", "ConfigMap/kube-system/underlay-addresses"
 	cases := []seeded{
-		{name: "a ledger of addresses that can't be read", seed: with(ledgerAs(`"version":1`, `"version":7`, time.Hour)), check: "address-ledger", severity: Error, object: ledger, says: []string{"version 7"}, do: "edit configmap underlay-addresses"},
-		{name: "no ledger of addresses", seed: with(func(s *survey.Snapshot) { s.AddressLedger = nil }), check: "address-ledger", severity: Error, object: ledger, says: []string{"shop/edge (10.0.200.1)"}, do: "from a backup"},
-		{name: "an empty ledger of addresses", seed: with(func(s *survey.Snapshot) { s.AddressLedger.Data = nil }), check: "address-ledger", severity: Error, object: ledger, says: []string{"lost or empty"}},
-		{name: "a pool of addresses was removed", seed: with(func(s *survey.Snapshot) { s.Config.Addresses.Pools = s.Config.Addresses.Pools[:1] }), check: "address-removed-pool", severity: Error, object: "address/198.51.100.1", says: []string{"shop/far"}, do: "onRequest: true"},
-		{name: "all pools of addresses were removed", seed: with(func(s *survey.Snapshot) { s.Config.Addresses = config.Addresses{} }), check: "address-removed-pool", severity: Error, object: address, says: []string{"shop/edge"}},
+		{name: "a ledger of addresses that can't be read", seed: with(ledgerAs(`"version":1`, `"version":7`, time.Hour)), check: "address-ledger", severity: Error, object: ledger, reports: []string{"version 7"}, do: "edit configmap underlay-addresses"},
+		{name: "no ledger of addresses", seed: with(func(s *survey.Snapshot) { s.AddressLedger = nil }), check: "address-ledger", severity: Error, object: ledger, reports: []string{"shop/edge (10.0.200.1)"}, do: "from a backup"},
+		{name: "an empty ledger of addresses", seed: with(func(s *survey.Snapshot) { s.AddressLedger.Data = nil }), check: "address-ledger", severity: Error, object: ledger, reports: []string{"lost or empty"}},
+		{name: "a pool of addresses was removed", seed: with(func(s *survey.Snapshot) { s.Config.Addresses.Pools = s.Config.Addresses.Pools[:1] }), check: "address-removed-pool", severity: Error, object: "address/198.51.100.1", reports: []string{"shop/far"}, do: "onRequest: true"},
+		{name: "all pools of addresses were removed", seed: with(func(s *survey.Snapshot) { s.Config.Addresses = config.Addresses{} }), check: "address-removed-pool", severity: Error, object: address, reports: []string{"shop/edge"}},
 		{name: "no address is left", seed: with(taken(3, 15), func(s *survey.Snapshot) {
 			ledgerAs(`"10.0.200.2","epoch":7`, `"10.0.200.2","node":"worker-1","epoch":7,"services":[{"uid":"uid-2"}]`, time.Hour)(s)
-			says(1, time.Hour, func(r *addresses.Report) {
+			reports(1, time.Hour, func(r *addresses.Report) {
 				r.Held = append(r.Held, addresses.Hold{Address: netip.MustParseAddr("10.0.200.2"), Epoch: 7})
 			})(s)
 			s.Config.Addresses.Pools[0].Ranges = ranges("10.0.200.1-10.0.200.15")
-		}), check: "address-pool-room", severity: Warning, object: "pool/segment", says: []string{"0 of 15 IPv4 addresses of segment"}, do: "add ranges"},
-		{name: "hardly an address is left", seed: with(taken(3, 15), func(s *survey.Snapshot) { s.Config.Addresses.Pools[0].Ranges = ranges("10.0.200.1-10.0.200.15") }), check: "address-pool-room", severity: Warning, object: "pool/segment", says: []string{"1 of 15"}},
-		{name: "the only address is taken", seed: with(func(s *survey.Snapshot) { s.Config.Addresses.Pools[0].Ranges = ranges("10.0.200.1") }), check: "address-pool-room", severity: Warning, object: "pool/segment", says: []string{"0 of 1 "}, do: "onRequest: true"},
-		{name: "a Service gets no address", seed: with(unaccepted("more", "AddressPoolExhausted", "no address is free", false)), check: "address-waiting", severity: Error, object: "Service/shop/more", says: []string{"no address", "AddressPoolExhausted: no address is free"}},
-		{name: "a Service doesn't get all", seed: with(unaccepted("both", "NoAddressPool", "no pool has IPv6", true)), check: "address-waiting", severity: Warning, object: "Service/shop/both", says: []string{"it has 10.0.200.1", "NoAddressPool"}},
-		{name: "nobody looks at a Service", seed: with(unaccepted("more", "", "", false), func(s *survey.Snapshot) { s.Services[len(s.Services)-1].Status.Conditions = nil }), check: "address-waiting", severity: Error, object: "Service/shop/more", says: []string{"24 h ago"}, do: "leads"},
-		{name: "kube-proxy in mode ipvs", seed: with(proxySays("mode: nftables", "mode: ipvs\nipvs: {strictARP: true}")), check: "address-kube-proxy", severity: Error, object: "ConfigMap/kube-system/kube-proxy", says: []string{"mode is ipvs", "refused"}, do: "mode: nftables"},
-		{name: "an address is held twice", seed: with(says(2, time.Hour, func(r *addresses.Report) { r.Held = append(r.Held, addresses.Hold{Address: edge(), Epoch: 1}) })), check: "address-held-twice", severity: Error, object: address, says: []string{"worker-1 and worker-2", "only worker-1"}},
-		{name: "a stranger has an address", seed: with(says(1, time.Minute/2, refusing(addresses.InUse, "02:00:00:00:00:09"))), check: "address-in-use", severity: Error, object: address, says: []string{"02:00:00:00:00:09", "worker-1"}, do: "leave it out of the pool"},
-		{name: "an address is on no segment", seed: with(says(1, time.Hour, refusing(addresses.OffSegment, ""))), check: "address-off-segment", severity: Error, object: address, says: []string{"worker-1", "as the agent says"}, do: "mover: bgp"},
-		{name: "the holder fails", seed: with(says(1, time.Hour, refusing(addresses.Failed, ""))), check: "address-not-held", severity: Error, object: address, says: []string{"worker-1 is to hold it, and does not", "as the agent says"}},
-		{name: "the holder says nothing of it", seed: with(says(1, time.Hour, func(r *addresses.Report) { r.Held = r.Held[1:] })), check: "address-not-held", severity: Error, object: address, says: []string{"does not say that it does"}},
-		{name: "an address has no holder", seed: with(says(1, time.Hour, func(r *addresses.Report) { r.Held = r.Held[1:] }), ledgerAs(`"node":"worker-1","epoch":2,`, "", time.Hour)), check: "address-not-held", severity: Error, object: address, says: []string{"no node could hold it"}},
-		{name: "the holder is silent", seed: with(silenced(2 * time.Minute)), check: "address-silent", severity: Error, object: address, says: []string{"worker-1 holds it", "10256"}, do: "10267", also: []string{"address-node"}},
+		}), check: "address-pool-room", severity: Warning, object: "pool/segment", reports: []string{"0 of 15 IPv4 addresses of segment"}, do: "add ranges"},
+		{name: "hardly an address is left", seed: with(taken(3, 15), func(s *survey.Snapshot) { s.Config.Addresses.Pools[0].Ranges = ranges("10.0.200.1-10.0.200.15") }), check: "address-pool-room", severity: Warning, object: "pool/segment", reports: []string{"1 of 15"}},
+		{name: "the only address is taken", seed: with(func(s *survey.Snapshot) { s.Config.Addresses.Pools[0].Ranges = ranges("10.0.200.1") }), check: "address-pool-room", severity: Warning, object: "pool/segment", reports: []string{"0 of 1 "}, do: "onRequest: true"},
+		{name: "a Service gets no address", seed: with(unaccepted("more", "AddressPoolExhausted", "no address is free", false)), check: "address-waiting", severity: Error, object: "Service/shop/more", reports: []string{"no address", "AddressPoolExhausted: no address is free"}},
+		{name: "a Service doesn't get all", seed: with(unaccepted("both", "NoAddressPool", "no pool has IPv6", true)), check: "address-waiting", severity: Warning, object: "Service/shop/both", reports: []string{"it has 10.0.200.1", "NoAddressPool"}},
+		{name: "nobody looks at a Service", seed: with(unaccepted("more", "", "", false), func(s *survey.Snapshot) { s.Services[len(s.Services)-1].Status.Conditions = nil }), check: "address-waiting", severity: Error, object: "Service/shop/more", reports: []string{"24 h ago"}, do: "leads"},
+		{name: "kube-proxy in mode ipvs", seed: with(withProxyConfig("mode: nftables", "mode: ipvs\nipvs: {strictARP: true}")), check: "address-kube-proxy", severity: Error, object: "ConfigMap/kube-system/kube-proxy", reports: []string{"mode is ipvs", "refused"}, do: "mode: nftables"},
+		{name: "an address is held twice", seed: with(reports(2, time.Hour, func(r *addresses.Report) { r.Held = append(r.Held, addresses.Hold{Address: edge(), Epoch: 1}) })), check: "address-held-twice", severity: Error, object: address, reports: []string{"worker-1 and worker-2", "only worker-1"}},
+		{name: "a stranger has an address", seed: with(reports(1, time.Minute/2, refusing(addresses.InUse, "02:00:00:00:00:09"))), check: "address-in-use", severity: Error, object: address, reports: []string{"02:00:00:00:00:09", "worker-1"}, do: "leave it out of the pool"},
+		{name: "an address is on no segment", seed: with(reports(1, time.Hour, refusing(addresses.OffSegment, ""))), check: "address-off-segment", severity: Error, object: address, reports: []string{"worker-1", "as the agent says"}, do: "mover: bgp"},
+		{name: "the holder fails", seed: with(reports(1, time.Hour, refusing(addresses.Failed, ""))), check: "address-not-held", severity: Error, object: address, reports: []string{"worker-1 is to hold it, and does not", "as the agent says"}},
+		{name: "the holder says nothing of it", seed: with(reports(1, time.Hour, func(r *addresses.Report) { r.Held = r.Held[1:] })), check: "address-not-held", severity: Error, object: address, reports: []string{"does not say that it does"}},
+		{name: "an address has no holder", seed: with(reports(1, time.Hour, func(r *addresses.Report) { r.Held = r.Held[1:] }), ledgerAs(`"node":"worker-1","epoch":2,`, "", time.Hour)), check: "address-not-held", severity: Error, object: address, reports: []string{"no node could hold it"}},
+		{name: "the holder is silent", seed: with(silenced(2 * time.Minute)), check: "address-silent", severity: Error, object: address, reports: []string{"worker-1 holds it", "10256"}, do: "10267", also: []string{"address-node"}},
 		{name: "the holder's agent is silent", seed: with(func(s *survey.Snapshot) {
 			for _, node := range []int{0, 2} {
-				says(node, time.Hour, func(r *addresses.Report) {
+				reports(node, time.Hour, func(r *addresses.Report) {
 					r.Silent = []addresses.Endpoint{{Node: nameOf(1), Port: addresses.AgentPort}}
 				})(s)
 			}
-		}), check: "address-silent", severity: Error, object: address, says: []string{"port 10267"}, also: []string{"address-node"}},
+		}), check: "address-silent", severity: Error, object: address, reports: []string{"port 10267"}, also: []string{"address-node"}},
 		{name: "a node without addresses is silent", seed: with(func(s *survey.Snapshot) {
 			for _, node := range []int{0, 1} {
-				says(node, time.Hour, func(r *addresses.Report) {
+				reports(node, time.Hour, func(r *addresses.Report) {
 					r.Silent = []addresses.Endpoint{{Node: nameOf(2), Port: addresses.ProxyPort}}
 				})(s)
 			}
-		}), check: "address-node", severity: Warning, object: "Node/worker-2", says: []string{"port 10256"}, do: "reach each other"},
+		}), check: "address-node", severity: Warning, object: "Node/worker-2", reports: []string{"port 10256"}, do: "reach each other"},
 		{name: "the holder has no endpoint that answers", seed: with(func(s *survey.Snapshot) {
 			ledgerAs(`"name":"edge"}`, `"name":"edge","local":true,"check":30123}`, time.Hour)(s)
 			for _, node := range []int{0, 2} {
-				says(node, time.Hour, func(r *addresses.Report) { r.Silent = []addresses.Endpoint{{Node: nameOf(1), Port: 30123}} })(s)
+				reports(node, time.Hour, func(r *addresses.Report) { r.Silent = []addresses.Endpoint{{Node: nameOf(1), Port: 30123}} })(s)
 			}
 			s.EndpointSlices = append(s.EndpointSlices, &discoveryv1.EndpointSlice{
 				ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "edge-1", Labels: map[string]string{discoveryv1.LabelServiceName: "edge"}},
 				Endpoints:  []discoveryv1.Endpoint{{Addresses: []string{"10.244.1.10"}}},
 			})
-		}), check: "address-silent", severity: Error, object: address, says: []string{"port 30123"}},
+		}), check: "address-silent", severity: Error, object: address, reports: []string{"port 30123"}},
 		{name: "no node may hold an address, and one does", seed: with(func(s *survey.Snapshot) {
 			s.Services[len(s.Services)-2].Status.Conditions[0] = metav1.Condition{Type: "underlay.dev/Accepted", Status: metav1.ConditionFalse, Reason: "NoNodeForAddress", Message: "none is ready"}
-		}), check: "address-waiting", severity: Warning, object: "Service/shop/edge", says: []string{"it has 10.0.200.1: NoNodeForAddress: none is ready"}},
-		{name: "a router speaks with nobody", seed: with(routersDown(0, 1, 2)), check: "address-router", severity: Error, object: "router/edge", says: []string{"3 of 3", "10.0.0.1", "Active"}, do: "TCP port 179"},
-		{name: "a router doesn't speak with one", seed: with(routersDown(2)), check: "address-router", severity: Warning, object: "router/edge", says: []string{"1 of 3", "worker-2"}},
-		{name: "an agent that knows no addresses", seed: with(func(s *survey.Snapshot) { s.Nodes[2].Annotations = nil }), check: "address-node", severity: Warning, object: "Node/worker-2", says: []string{"says nothing"}, do: "update the agent"},
-		{name: "a report that can't be read", seed: with(func(s *survey.Snapshot) { s.Nodes[2].Annotations[addresses.ReportAnnotation] = "{" }), check: "address-node", severity: Warning, object: "Node/worker-2", says: []string{"reading what a node says"}, do: "underlay.dev/addresses"},
-		{name: "kube-proxy of a node isn't healthy", seed: with(says(2, time.Hour, func(r *addresses.Report) { r.Unfit = "kube-proxy answers 503" })), check: "address-node", severity: Warning, object: "Node/worker-2", says: []string{"kube-proxy answers 503"}, do: "k8s-app=kube-proxy"},
-		{name: "watchers can't ask kube-proxy", seed: with(proxySays(`healthzBindAddress: ""`, "healthzBindAddress: 127.0.0.1:10256")), check: "kube-proxy-health-port", severity: Error, object: "ConfigMap/kube-system/kube-proxy", says: []string{"all seem silent"}, do: "0.0.0.0:10256"},
+		}), check: "address-waiting", severity: Warning, object: "Service/shop/edge", reports: []string{"it has 10.0.200.1: NoNodeForAddress: none is ready"}},
+		{name: "a router speaks with nobody", seed: with(routersDown(0, 1, 2)), check: "address-router", severity: Error, object: "router/edge", reports: []string{"3 of 3", "10.0.0.1", "Active"}, do: "TCP port 179"},
+		{name: "a router doesn't speak with one", seed: with(routersDown(2)), check: "address-router", severity: Warning, object: "router/edge", reports: []string{"1 of 3", "worker-2"}},
+		{name: "an agent that knows no addresses", seed: with(func(s *survey.Snapshot) { s.Nodes[2].Annotations = nil }), check: "address-node", severity: Warning, object: "Node/worker-2", reports: []string{"says nothing"}, do: "update the agent"},
+		{name: "a report that can't be read", seed: with(func(s *survey.Snapshot) { s.Nodes[2].Annotations[addresses.ReportAnnotation] = "{" }), check: "address-node", severity: Warning, object: "Node/worker-2", reports: []string{"reading what a node says"}, do: "underlay.dev/addresses"},
+		{name: "kube-proxy of a node isn't healthy", seed: with(reports(2, time.Hour, func(r *addresses.Report) { r.Unfit = "kube-proxy answers 503" })), check: "address-node", severity: Warning, object: "Node/worker-2", reports: []string{"kube-proxy answers 503"}, do: "k8s-app=kube-proxy"},
+		{name: "watchers can't ask kube-proxy", seed: with(withProxyConfig(`healthzBindAddress: ""`, "healthzBindAddress: 127.0.0.1:10256")), check: "kube-proxy-health-port", severity: Error, object: "ConfigMap/kube-system/kube-proxy", reports: []string{"all seem silent"}, do: "0.0.0.0:10256"},
 	}
 	for i := range cases {
 		cases[i].shape = metal
@@ -247,7 +247,7 @@ func seededAddresses() []seeded {
 func routersDown(nodes ...int) func(*survey.Snapshot) {
 	return func(s *survey.Snapshot) {
 		for _, node := range nodes {
-			says(node, time.Hour, func(r *addresses.Report) { r.Routers[0] = addresses.Router{Name: "edge", State: "Active"} })(s)
+			reports(node, time.Hour, func(r *addresses.Report) { r.Routers[0] = addresses.Router{Name: "edge", State: "Active"} })(s)
 		}
 	}
 }
@@ -264,16 +264,16 @@ func TestAddressesWithoutTrouble(t *testing.T) {
 			s.AddressLedger.Data["ledger"] = ""
 			s.Services = s.Services[:len(s.Services)-2]
 			for i := range s.Nodes {
-				says(i, time.Hour, func(r *addresses.Report) { r.Held = nil })(s)
+				reports(i, time.Hour, func(r *addresses.Report) { r.Held = nil })(s)
 			}
 		},
 		"a holder turned silent": silenced(10 * time.Second),
-		"one watcher hears nothing": says(0, time.Hour, func(r *addresses.Report) {
+		"one watcher hears nothing": reports(0, time.Hour, func(r *addresses.Report) {
 			r.Silent = []addresses.Endpoint{{Node: nameOf(1), Port: addresses.ProxyPort}}
 		}),
-		"a session is being made": says(2, 10*time.Second, func(r *addresses.Report) { r.Routers[0].Established = false }),
-		"kube-proxy restarts":     says(2, 10*time.Second, func(r *addresses.Report) { r.Unfit = "kube-proxy answers 503" }),
-		"a node on another segment": says(2, time.Hour, func(r *addresses.Report) {
+		"a session is being made": reports(2, 10*time.Second, func(r *addresses.Report) { r.Routers[0].Established = false }),
+		"kube-proxy restarts":     reports(2, 10*time.Second, func(r *addresses.Report) { r.Unfit = "kube-proxy answers 503" }),
+		"a node on another segment": reports(2, time.Hour, func(r *addresses.Report) {
 			r.Refused = refusal(addresses.OffSegment)
 		}),
 		"a Node joins": func(s *survey.Snapshot) {
@@ -297,7 +297,7 @@ func TestAddressesWithoutTrouble(t *testing.T) {
 		"policy Local, and no pods": func(s *survey.Snapshot) {
 			ledgerAs(`"name":"edge"}`, `"name":"edge","local":true,"check":30123}`, time.Hour)(s)
 			for _, node := range []int{0, 2} {
-				says(node, time.Hour, func(r *addresses.Report) {
+				reports(node, time.Hour, func(r *addresses.Report) {
 					r.Silent = []addresses.Endpoint{{Node: nameOf(1), Port: 30123}}
 				})(s)
 			}
@@ -305,7 +305,7 @@ func TestAddressesWithoutTrouble(t *testing.T) {
 		"policy Local, and no pods yet": func(s *survey.Snapshot) {
 			ledgerAs(`"name":"edge"}`, `"name":"edge","local":true,"check":30123}`, time.Hour)(s)
 			ledgerAs(`"node":"worker-1","epoch":2,`, "", time.Hour)(s)
-			says(1, time.Hour, func(r *addresses.Report) { r.Held = r.Held[1:] })(s)
+			reports(1, time.Hour, func(r *addresses.Report) { r.Held = r.Held[1:] })(s)
 		},
 		"a segment that no Node names, in use": func(s *survey.Snapshot) { s.Nodes[1].Status.Addresses = s.Nodes[1].Status.Addresses[:1] },
 	} {

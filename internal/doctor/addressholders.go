@@ -47,7 +47,7 @@ func addressHeldTwice(x *cluster) (found []Finding) {
 
 // refused calls tell for each address that nodes refuse for the reason, with these nodes and the
 // first node's problem.
-func (x *cluster) refused(reason addresses.ProblemReason, tell func(survey.AddressRow, []string, addresses.Problem) (Finding, bool)) (found []Finding) {
+func (x *cluster) refused(reason addresses.ProblemReason, find func(survey.AddressRow, []string, addresses.Problem) (Finding, bool)) (found []Finding) {
 	for _, row := range x.addressView.Addresses {
 		var nodes []string
 		var first addresses.Problem
@@ -61,7 +61,7 @@ func (x *cluster) refused(reason addresses.ProblemReason, tell func(survey.Addre
 		if len(nodes) == 0 {
 			continue
 		}
-		if f, is := tell(row, nodes, first); is {
+		if f, is := find(row, nodes, first); is {
 			f.Object = addressObject(row.Address)
 			found = append(found, f)
 		}
@@ -97,7 +97,7 @@ func carried(row survey.AddressRow) bool {
 
 func addressNotHeld(x *cluster) (found []Finding) {
 	for _, row := range x.addressView.Addresses {
-		if carried(row) || row.State == survey.AddressMoving || x.idle(row) || x.toldOtherwise(row) {
+		if carried(row) || row.State == survey.AddressMoving || x.idle(row) || x.coveredElsewhere(row) {
 			continue
 		}
 		f := Finding{Object: addressObject(row.Address)}
@@ -117,8 +117,8 @@ func addressNotHeld(x *cluster) (found []Finding) {
 	return found
 }
 
-// toldOtherwise reports whether another check reports the cause.
-func (x *cluster) toldOtherwise(row survey.AddressRow) bool {
+// coveredElsewhere reports whether another check reports the cause.
+func (x *cluster) coveredElsewhere(row survey.AddressRow) bool {
 	return slices.ContainsFunc(x.Nodes, func(n *corev1.Node) bool {
 		p, refuses := x.addressing.Refusal(n.Name, row.Address)
 		return refuses && (p.Reason == addresses.InUse || p.Reason == addresses.OffSegment)
@@ -191,7 +191,7 @@ func addressRouter(x *cluster) (found []Finding) {
 func addressNode(x *cluster) []Finding {
 	return eachNode(func(x *cluster, n *corev1.Node) (what, remedy string) {
 		_, old := x.waiting(n)
-		_, says := x.addressing.Reports[n.Name]
+		_, reports := x.addressing.Reports[n.Name]
 		unreadable := x.addressing.Unreadable[n.Name]
 		unfit := x.lasting.Reports[n.Name].Unfit
 		silent := x.lasting.SilentOf(n.Name, []int{addresses.ProxyPort, addresses.AgentPort})
@@ -200,7 +200,7 @@ func addressNode(x *cluster) []Finding {
 			return "", "" // other checks report this
 		case unreadable != nil:
 			return unreadable.Error(), "see that nothing but the agent writes the annotation " + addresses.ReportAnnotation + ", and that the agent is of the version of the cloud controller manager"
-		case !says && x.reporting(n):
+		case !reports && x.reporting(n):
 			return "its agent says nothing about addresses, so it gets none", ""
 		case unfit != "":
 			return "it holds no addresses: " + unfit, "see that kube-proxy runs there and is healthy: kubectl -n kube-system logs -l k8s-app=kube-proxy"

@@ -149,14 +149,14 @@ func (x *cluster) reports() []report {
 // reported returns the first matching line of each node's reports as a finding.
 func (x *cluster) reported(about func(line string) bool) []Finding {
 	var found []Finding
-	told := map[string]bool{}
+	seen := map[string]bool{}
 	for _, c := range x.reports() {
 		for line := range strings.Lines(c.text) {
 			line = strings.TrimSpace(line)
-			if !about(line) || told[c.node] || x.Node(c.node) == nil {
+			if !about(line) || seen[c.node] || x.Node(c.node) == nil {
 				continue
 			}
-			told[c.node] = true
+			seen[c.node] = true
 			found = append(found, Finding{Object: "Node/" + c.node, What: line})
 		}
 	}

@@ -30,18 +30,18 @@ func TestNothingIsWrongWithAHealthyCluster(t *testing.T) {
 // What can't be seen is said, once for each check, and is never a silent pass.
 func TestWhatCanNotBeSeenIsSaid(t *testing.T) {
 	blind := &survey.Snapshot{Taken: now(), Gaps: []survey.Gap{{Part: survey.PartNodes, Reason: `ask for a role with the verb "list" on "nodes"`}}}
-	told := map[string]int{}
+	seen := map[string]int{}
 	for _, f := range Examine(blind) {
-		told[f.Check]++
+		seen[f.Check]++
 		if f.Severity != Info || !strings.HasPrefix(f.What, "not checked: ") {
 			t.Errorf("a finding about what was not seen: %+v", f)
 		}
 	}
 	for _, c := range checks() {
-		if told[c.name] != 1 {
-			t.Errorf("check %s is told %d times, want once", c.name, told[c.name])
+		if seen[c.name] != 1 {
+			t.Errorf("check %s is told %d times, want once", c.name, seen[c.name])
 		}
-		if len(told) == 0 {
+		if len(seen) == 0 {
 			t.Fatal("nothing is told")
 		}
 	}
@@ -60,12 +60,12 @@ func TestWithoutOnePart(t *testing.T) {
 			if len(findings) == 0 {
 				t.Error("nobody says that it was not seen")
 			}
-			told := map[string]bool{}
+			seen := map[string]bool{}
 			for _, f := range findings {
-				if f.Severity != Info || !strings.Contains(f.What, "hidden by the test") || told[f.Check] {
+				if f.Severity != Info || !strings.Contains(f.What, "hidden by the test") || seen[f.Check] {
 					t.Errorf("%+v", f)
 				}
-				told[f.Check] = true
+				seen[f.Check] = true
 			}
 		})
 	}
@@ -152,7 +152,7 @@ func TestInAnotherNamespace(t *testing.T) {
 		{"no lease", func(s *survey.Snapshot) { s.Lease = nil }, "Lease/leases/ccm", "kubectl -n infra logs deployment/underlay-ccm"},
 		{"an agent is not ready", func(s *survey.Snapshot) { unready(s, "worker-1") }, "DaemonSet/infra/underlay-agent", "kubectl -n infra logs -l app.kubernetes.io/name=underlay-agent"},
 		{"kube-proxy is where it was", func(s *survey.Snapshot) {
-			proxySays("interfaceNamePrefix: veth", "interfaceNamePrefix: cali")(s)
+			withProxyConfig("interfaceNamePrefix: veth", "interfaceNamePrefix: cali")(s)
 		}, "ConfigMap/kube-system/kube-proxy", "kubectl -n kube-system edit configmap kube-proxy"},
 		{"another CCM in kube-system", func(s *survey.Snapshot) {
 			other := s.Deployments[0].DeepCopy()

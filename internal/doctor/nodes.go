@@ -68,11 +68,11 @@ func nodeChecks() []check {
 
 // eachNode returns a check of each Node. An empty text means no finding, an empty remedy the
 // check's own remedy.
-func eachNode(ask func(*cluster, *corev1.Node) (what, remedy string)) func(*cluster) []Finding {
+func eachNode(check func(*cluster, *corev1.Node) (what, remedy string)) func(*cluster) []Finding {
 	return func(x *cluster) []Finding {
 		var found []Finding
 		for _, n := range x.Nodes {
-			if what, remedy := ask(x, n); what != "" {
+			if what, remedy := check(x, n); what != "" {
 				found = append(found, Finding{Object: nodeObject(n), What: what, Remedy: remedy})
 			}
 		}

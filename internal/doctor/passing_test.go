@@ -104,18 +104,18 @@ func TestWhatPassesByItself(t *testing.T) {
 			s.Network.Routes = append(s.Network.Routes, s.Network.Routes[0])
 			s.Network.Routes[machines].Dst = netip.MustParsePrefix("0.0.0.0/0")
 		}},
-		{"NodePorts on the primary address, where load balancers send", shape{}, proxySays("nodePortAddresses:\n- 10.0.0.0/16", "nodePortAddresses: []")},
+		{"NodePorts on the primary address, where load balancers send", shape{}, withProxyConfig("nodePortAddresses:\n- 10.0.0.0/16", "nodePortAddresses: []")},
 		{"NodePorts everywhere in mode iptables", shape{}, func(s *survey.Snapshot) {
-			proxySays("mode: nftables\nnodePortAddresses:\n- 10.0.0.0/16", "mode: iptables\nnodePortAddresses: null")(s)
+			withProxyConfig("mode: nftables\nnodePortAddresses:\n- 10.0.0.0/16", "mode: iptables\nnodePortAddresses: null")(s)
 			toPublic(s)
 		}},
-		{"kube-proxy's health by its keyless default", shape{}, proxySays("healthzBindAddress: \"\"\n", "")},
-		{"NodePorts matter to no load balancer on metal", metal, proxySays("- 10.0.0.0/16", "- 192.168.0.0/16")},
+		{"kube-proxy's health by its keyless default", shape{}, withProxyConfig("healthzBindAddress: \"\"\n", "")},
+		{"NodePorts matter to no load balancer on metal", metal, withProxyConfig("- 10.0.0.0/16", "- 192.168.0.0/16")},
 		{"what an agent complained of before it became ready", shape{}, func(s *survey.Snapshot) {
-			s.Events = []*corev1.Event{fromAgent("worker-1", cniSays(), time.Minute)}
+			s.Events = []*corev1.Event{fromAgent("worker-1", cniMessage(), time.Minute)}
 		}},
 		{"a complaint of a Node that is gone", shape{}, func(s *survey.Snapshot) {
-			s.Events = []*corev1.Event{fromAgent("worker-9", cniSays(), time.Minute)}
+			s.Events = []*corev1.Event{fromAgent("worker-9", cniMessage(), time.Minute)}
 		}},
 		{"an old complaint of a kubelet", shape{}, func(s *survey.Snapshot) {
 			e := fromAgent("worker-1", `failed to find plugin "ptp" in path [/opt/cni/bin]`, time.Hour)
@@ -125,7 +125,7 @@ func TestWhatPassesByItself(t *testing.T) {
 		{"a full pool beside one with room", shape{}, func(s *survey.Snapshot) {
 			fill(256)(s)
 			s.Config.IPAM.Pools = append(s.Config.IPAM.Pools, config.Pool{Name: "more", Prefix: netip.MustParsePrefix("10.245.0.0/16"), NodeMask: 24})
-			proxySays("clusterCIDR: 10.244.0.0/16", "clusterCIDR: 10.244.0.0/15")(s)
+			withProxyConfig("clusterCIDR: 10.244.0.0/16", "clusterCIDR: 10.244.0.0/15")(s)
 		}},
 		{"a dedicated server beside the cloud's", shape{}, func(s *survey.Snapshot) {
 			s.Nodes[2].Spec.ProviderID = "hrobot://4711"
@@ -135,7 +135,7 @@ func TestWhatPassesByItself(t *testing.T) {
 		}},
 		{"a dedicated server that is a target", shape{}, func(s *survey.Snapshot) {
 			onDedicated("10.1.0.5", lb.Healthy)(s)
-			proxySays("- 10.0.0.0/16", "- 10.0.0.0/15")(s)
+			withProxyConfig("- 10.0.0.0/16", "- 10.0.0.0/15")(s)
 		}},
 		{"a dedicated server with pods inside the vSwitch's subnet", shape{}, dedicatedWorker},
 		{"Robot is configuring its port there", shape{}, memberIs(corev1.ConditionUnknown)},
@@ -222,7 +222,7 @@ func TestANodeThatOutlivesItsServer(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		seed func(*survey.Snapshot, *corev1.Node)
-		told bool
+		seen bool
 	}{
 		{"just now", func(*survey.Snapshot, *corev1.Node) {}, true},
 		{"its kubelet is missed", func(s *survey.Snapshot, n *corev1.Node) {
@@ -247,13 +247,13 @@ func TestANodeThatOutlivesItsServer(t *testing.T) {
 			s.Servers, s.LoadBalancers[0].Targets = s.Servers[:2], s.LoadBalancers[0].Targets[:2]
 			c.seed(s, s.Nodes[2])
 			findings := Examine(s)
-			if c.told && len(findings) == 1 && findings[0].Check == "node-server" {
+			if c.seen && len(findings) == 1 && findings[0].Check == "node-server" {
 				f := findings[0]
 				if f.Severity != Info || f.Object != "Node/worker-2" || !strings.HasPrefix(f.What, "not checked: ") || !strings.Contains(f.What, "no server has the ID 103") || !strings.HasPrefix(f.Remedy, "look again in a minute") {
 					t.Errorf("%+v", f)
 				}
-			} else if c.told || len(findings) > 0 {
-				t.Errorf("%+v, want one: %t", findings, c.told)
+			} else if c.seen || len(findings) > 0 {
+				t.Errorf("%+v, want one: %t", findings, c.seen)
 			}
 		})
 	}

@@ -191,14 +191,14 @@ func withoutPodCIDR(x *cluster, n *corev1.Node) (what, remedy string) {
 func bookWarnings(severity Severity, kinds ...ipam.WarningKind) func(*cluster) []Finding {
 	return func(x *cluster) []Finding {
 		var found []Finding
-		told := map[string]bool{}
+		seen := map[string]bool{}
 		// Warnings about Nodes follow those about stored records, and are more specific.
 		for _, w := range slices.Backward(x.book.Warnings) {
 			about := fmt.Sprint(w.Node.UID, w.Prefix)
-			if !slices.Contains(kinds, w.Kind) || told[about] {
+			if !slices.Contains(kinds, w.Kind) || seen[about] {
 				continue
 			}
-			told[about] = true
+			seen[about] = true
 			what, remedy := halves(w.String())
 			found = append(found, Finding{Severity: severity, Object: "Node/" + w.Node.Name, What: what, Remedy: remedy})
 		}

@@ -31,7 +31,7 @@ type seeded struct {
 	check    string
 	severity Severity
 	object   string
-	says     []string
+	reports  []string
 	do       string
 	// also are other checks that find the same from another side.
 	also []string
@@ -69,20 +69,20 @@ func expectFound(t *testing.T, c seeded, findings []Finding) {
 			continue
 		}
 		missing := func(part string) bool { return !strings.Contains(f.What, part) }
-		if f.Severity == c.severity && f.Object == c.object && !slices.ContainsFunc(c.says, missing) && strings.Contains(f.Remedy, c.do) {
+		if f.Severity == c.severity && f.Object == c.object && !slices.ContainsFunc(c.reports, missing) && strings.Contains(f.Remedy, c.do) {
 			hits++
 		}
 	}
 	if hits != 1 {
-		t.Errorf("%d findings are the expected one (%s, %s, %s, %q, remedy %q) of %+v", hits, c.check, c.severity, c.object, c.says, c.do, findings)
+		t.Errorf("%d findings are the expected one (%s, %s, %s, %q, remedy %q) of %+v", hits, c.check, c.severity, c.object, c.reports, c.do, findings)
 	}
 	if m := written(t)[c.check]; c.severity != Info && !slices.Contains(strings.Split(m, ", "), string(c.severity)) {
 		t.Errorf("the document has the severities %q of check %s, and not %s", m, c.check, c.severity)
 	}
 }
 
-// proxySays changes a line of kube-proxy's configuration.
-func proxySays(old, new string) func(*survey.Snapshot) {
+// withProxyConfig changes a line of kube-proxy's configuration.
+func withProxyConfig(old, new string) func(*survey.Snapshot) {
 	return func(s *survey.Snapshot) {
 		data := s.ConfigMaps["kube-proxy"].Data
 		changed := strings.Replace(data["config.conf"], old, new, 1)
@@ -95,40 +95,40 @@ func proxySays(old, new string) func(*survey.Snapshot) {
 
 func seededProxy() []seeded {
 	mode := func(to string) func(*survey.Snapshot) {
-		return proxySays("detectLocalMode: InterfaceNamePrefix", "detectLocalMode: "+to)
+		return withProxyConfig("detectLocalMode: InterfaceNamePrefix", "detectLocalMode: "+to)
 	}
 	const object = "ConfigMap/kube-system/kube-proxy"
 	return []seeded{
-		{name: "kube-proxy waits for podCIDRs", seed: mode("NodeCIDR"), check: "kube-proxy-local-mode", severity: Error, object: object, says: []string{"NodeCIDR"}, do: "InterfaceNamePrefix"},
-		{name: "kube-proxy takes every pod for local", seed: mode("ClusterCIDR"), check: "kube-proxy-local-mode", severity: Warning, object: object, says: []string{"ClusterCIDR", "10.244.0.0/16"}, do: "rollout restart daemonset/kube-proxy"},
-		{name: "kubeadm's own default", seed: mode(`""`), check: "kube-proxy-local-mode", severity: Warning, object: object, says: []string{"ClusterCIDR"}},
-		{name: "kube-proxy looks for a bridge", seed: mode("BridgeInterface"), check: "kube-proxy-local-mode", severity: Error, object: object, says: []string{"BridgeInterface"}},
-		{name: "kube-proxy looks for other interfaces", seed: proxySays("interfaceNamePrefix: veth", "interfaceNamePrefix: cali"), check: "kube-proxy-local-mode", severity: Error, object: object, says: []string{`"cali"`}},
+		{name: "kube-proxy waits for podCIDRs", seed: mode("NodeCIDR"), check: "kube-proxy-local-mode", severity: Error, object: object, reports: []string{"NodeCIDR"}, do: "InterfaceNamePrefix"},
+		{name: "kube-proxy takes every pod for local", seed: mode("ClusterCIDR"), check: "kube-proxy-local-mode", severity: Warning, object: object, reports: []string{"ClusterCIDR", "10.244.0.0/16"}, do: "rollout restart daemonset/kube-proxy"},
+		{name: "kubeadm's own default", seed: mode(`""`), check: "kube-proxy-local-mode", severity: Warning, object: object, reports: []string{"ClusterCIDR"}},
+		{name: "kube-proxy looks for a bridge", seed: mode("BridgeInterface"), check: "kube-proxy-local-mode", severity: Error, object: object, reports: []string{"BridgeInterface"}},
+		{name: "kube-proxy looks for other interfaces", seed: withProxyConfig("interfaceNamePrefix: veth", "interfaceNamePrefix: cali"), check: "kube-proxy-local-mode", severity: Error, object: object, reports: []string{`"cali"`}},
 		{
 			name: "no ConfigMap of kube-proxy", seed: func(s *survey.Snapshot) { delete(s.ConfigMaps, "kube-proxy") },
-			check: "kube-proxy-local-mode", severity: Info, says: []string{"not checked: there is no ConfigMap kube-system/kube-proxy"},
+			check: "kube-proxy-local-mode", severity: Info, reports: []string{"not checked: there is no ConfigMap kube-system/kube-proxy"},
 		},
 		{
 			name: "NodePorts on the primary address, load balancers on the public one",
 			seed: func(s *survey.Snapshot) {
-				proxySays("nodePortAddresses:\n- 10.0.0.0/16", "nodePortAddresses: []")(s)
+				withProxyConfig("nodePortAddresses:\n- 10.0.0.0/16", "nodePortAddresses: []")(s)
 				toPublic(s)
 			},
-			check: "kube-proxy-node-ports", severity: Error, object: object, says: []string{"mode nftables", "primary", "203.0.113.2 of control-1"}, do: "nodePortAddresses",
+			check: "kube-proxy-node-ports", severity: Error, object: object, reports: []string{"mode nftables", "primary", "203.0.113.2 of control-1"}, do: "nodePortAddresses",
 		},
-		{name: "NodePorts on another range", seed: proxySays("- 10.0.0.0/16", "- 192.168.0.0/16"), check: "kube-proxy-node-ports", severity: Error, object: object, says: []string{"192.168.0.0/16", "10.0.0.2 of control-1", "10.0.0.4 of worker-2"}, do: "nodePortAddresses: [10.0.0.0/16]"},
-		{name: "NodePorts closed where a dedicated server is a target", seed: onDedicated("10.1.0.5", lb.Healthy), check: "kube-proxy-node-ports", severity: Error, object: object, says: []string{"10.1.0.5 of worker-2"}},
+		{name: "NodePorts on another range", seed: withProxyConfig("- 10.0.0.0/16", "- 192.168.0.0/16"), check: "kube-proxy-node-ports", severity: Error, object: object, reports: []string{"192.168.0.0/16", "10.0.0.2 of control-1", "10.0.0.4 of worker-2"}, do: "nodePortAddresses: [10.0.0.0/16]"},
+		{name: "NodePorts closed where a dedicated server is a target", seed: onDedicated("10.1.0.5", lb.Healthy), check: "kube-proxy-node-ports", severity: Error, object: object, reports: []string{"10.1.0.5 of worker-2"}},
 		{
 			name: "NodePorts on another range, before the first load balancer",
 			seed: func(s *survey.Snapshot) {
-				proxySays("- 10.0.0.0/16", "- localhost")(s)
+				withProxyConfig("- 10.0.0.0/16", "- localhost")(s)
 				s.LoadBalancers, s.Services = nil, s.Services[:1]
 			},
-			check: "kube-proxy-node-ports", severity: Error, object: object, says: []string{"localhost", "10.0.0.2 of control-1"},
+			check: "kube-proxy-node-ports", severity: Error, object: object, reports: []string{"localhost", "10.0.0.2 of control-1"},
 		},
-		{name: "kube-proxy's health on loopback", seed: proxySays(`healthzBindAddress: ""`, "healthzBindAddress: 127.0.0.1:10256"), check: "kube-proxy-health-port", severity: Error, object: object, says: []string{"127.0.0.1:10256"}, do: "0.0.0.0:10256"},
-		{name: "kube-proxy's health on another port", seed: proxySays(`healthzBindAddress: ""`, "healthzBindAddress: 0.0.0.0:10999"), check: "kube-proxy-health-port", severity: Error, object: object, says: []string{"10999"}},
-		{name: "kube-proxy has another cluster CIDR", seed: proxySays("clusterCIDR: 10.244.0.0/16", "clusterCIDR: 10.32.0.0/16"), check: "kube-proxy-cluster-cidr", severity: Warning, object: object, says: []string{"10.32.0.0/16", "10.244.0.0/16"}},
+		{name: "kube-proxy's health on loopback", seed: withProxyConfig(`healthzBindAddress: ""`, "healthzBindAddress: 127.0.0.1:10256"), check: "kube-proxy-health-port", severity: Error, object: object, reports: []string{"127.0.0.1:10256"}, do: "0.0.0.0:10256"},
+		{name: "kube-proxy's health on another port", seed: withProxyConfig(`healthzBindAddress: ""`, "healthzBindAddress: 0.0.0.0:10999"), check: "kube-proxy-health-port", severity: Error, object: object, reports: []string{"10999"}},
+		{name: "kube-proxy has another cluster CIDR", seed: withProxyConfig("clusterCIDR: 10.244.0.0/16", "clusterCIDR: 10.32.0.0/16"), check: "kube-proxy-cluster-cidr", severity: Warning, object: object, reports: []string{"10.32.0.0/16", "10.244.0.0/16"}},
 	}
 }
 
@@ -179,7 +179,7 @@ func seededRivals() []seeded {
 		}
 	}
 	return []seeded{
-		{name: "a second allocator", seed: arguments("--allocate-node-cidrs=true"), check: "second-allocator", severity: Error, object: pod, says: []string{"--allocate-node-cidrs"}, do: "--allocate-node-cidrs=false", also: unguarded},
+		{name: "a second allocator", seed: arguments("--allocate-node-cidrs=true"), check: "second-allocator", severity: Error, object: pod, reports: []string{"--allocate-node-cidrs"}, do: "--allocate-node-cidrs=false", also: unguarded},
 		{name: "a second allocator, flag without value", seed: arguments("--allocate-node-cidrs", "--controllers=*"), check: "second-allocator", severity: Error, object: pod, also: unguarded},
 		{
 			name: "a second allocator that the policy holds off", seed: func(s *survey.Snapshot) { kcm(s).Command = append(kcm(s).Command, "--allocate-node-cidrs=true") },
@@ -188,11 +188,11 @@ func seededRivals() []seeded {
 		{
 			name:  "podCIDRs set by another program",
 			seed:  func(s *survey.Snapshot) { s.Nodes[2].ManagedFields[0] = setBy("kube-controller-manager", time.Hour) },
-			check: "second-allocator", severity: Error, object: "Node/worker-2", says: []string{"kube-controller-manager", "60 min ago", "worker-2"},
+			check: "second-allocator", severity: Error, object: "Node/worker-2", reports: []string{"kube-controller-manager", "60 min ago", "worker-2"},
 		},
 		{
 			name: "arguments of kube-controller-manager unseen", seed: func(s *survey.Snapshot) { s.Pods = s.Pods[:len(s.Pods)-1] },
-			check: "second-allocator", severity: Info, says: []string{"not checked: no pod of kube-controller-manager"},
+			check: "second-allocator", severity: Info, reports: []string{"not checked: no pod of kube-controller-manager"},
 		},
 		{name: "no policy", seed: func(s *survey.Snapshot) { s.Policies = s.Policies[1:] }, check: "podcidr-policy", severity: Warning, object: "ValidatingAdmissionPolicy/underlay-podcidrs", do: "podcidr-policy.yaml"},
 		{name: "no binding", seed: func(s *survey.Snapshot) { s.PolicyBindings = s.PolicyBindings[1:] }, check: "podcidr-policy", severity: Warning, object: "ValidatingAdmissionPolicyBinding/underlay-podcidrs"},
@@ -200,12 +200,12 @@ func seededRivals() []seeded {
 			name: "a binding that only warns", seed: func(s *survey.Snapshot) {
 				s.PolicyBindings[0].Spec.ValidationActions = []admissionv1.ValidationAction{admissionv1.Warn}
 			},
-			check: "podcidr-policy", severity: Warning, object: "ValidatingAdmissionPolicyBinding/underlay-podcidrs", says: []string{"Warn"},
+			check: "podcidr-policy", severity: Warning, object: "ValidatingAdmissionPolicyBinding/underlay-podcidrs", reports: []string{"Warn"},
 		},
 		{name: "no policy for kubelets", seed: func(s *survey.Snapshot) { s.Policies = s.Policies[:3] }, check: "kubelet-policy", severity: Warning, object: "ValidatingAdmissionPolicy/underlay-kubelet-addresses", do: "kubelet-policy.yaml"},
 		{name: "no policy for agents", seed: func(s *survey.Snapshot) { s.Policies = slices.Delete(s.Policies, 1, 2) }, check: "agent-policy", severity: Warning, object: "ValidatingAdmissionPolicy/underlay-agent-node-status", do: "node-status-policy.yaml"},
 		{name: "no policy for agents' Events", seed: func(s *survey.Snapshot) { s.Policies = slices.Delete(s.Policies, 2, 3) }, check: "agent-policy", severity: Warning, object: "ValidatingAdmissionPolicy/underlay-agent-events", do: "events-policy.yaml"},
-		{name: "the Hetzner CCM still runs", seed: peer(1), check: "other-cloud-controller", severity: Error, object: "Deployment/kube-system/hcloud-cloud-controller-manager", says: []string{"Hetzner"}, do: "kubectl -n kube-system delete deployment hcloud-cloud-controller-manager"},
+		{name: "the Hetzner CCM still runs", seed: peer(1), check: "other-cloud-controller", severity: Error, object: "Deployment/kube-system/hcloud-cloud-controller-manager", reports: []string{"Hetzner"}, do: "kubectl -n kube-system delete deployment hcloud-cloud-controller-manager"},
 		{
 			name: "the Hetzner CCM as a DaemonSet under another name",
 			seed: func(s *survey.Snapshot) {
@@ -217,7 +217,7 @@ func seededRivals() []seeded {
 		},
 		{
 			name: "the Hetzner CCM holds the lease", seed: func(s *survey.Snapshot) { s.Lease.ManagedFields[0].Manager = "hcloud-cloud-controller-manager" },
-			check: "other-cloud-controller", severity: Error, object: "Lease/kube-system/cloud-controller-manager", says: []string{"hcloud-cloud-controller-manager"},
+			check: "other-cloud-controller", severity: Error, object: "Lease/kube-system/cloud-controller-manager", reports: []string{"hcloud-cloud-controller-manager"},
 		},
 		{
 			name: "another pod network",
@@ -226,7 +226,7 @@ func seededRivals() []seeded {
 				d.Name, d.Spec.Template = "kube-flannel-ds", template("ghcr.io/flannel-io/flannel:v0.27.0")
 				s.DaemonSets = append(s.DaemonSets, d)
 			},
-			check: "other-pod-network", severity: Error, object: "DaemonSet/kube-system/kube-flannel-ds", says: []string{"flannel"},
+			check: "other-pod-network", severity: Error, object: "DaemonSet/kube-system/kube-flannel-ds", reports: []string{"flannel"},
 		},
 	}
 }
@@ -250,27 +250,27 @@ func seededManager() []seeded {
 				s.Parts &^= survey.PartConfig
 				s.Config = config.Config{}
 			},
-			check: "configuration", severity: Error, object: "routes.limit", says: []string{`"0" is no number`}, do: "give one",
+			check: "configuration", severity: Error, object: "routes.limit", reports: []string{`"0" is no number`}, do: "give one",
 		},
 		{
 			name: "a doubtful configuration", seed: func(s *survey.Snapshot) {
 				s.ConfigWarnings = []config.Warning{{Field: "exclude", Problem: "10.9.0.0/24 lies in no pool"}}
 			},
-			check: "configuration", severity: Warning, object: "exclude", says: []string{"10.9.0.0/24"},
+			check: "configuration", severity: Warning, object: "exclude", reports: []string{"10.9.0.0/24"},
 		},
-		{name: "a token of another project", seed: unseen(fmt.Errorf("network %q: %w", "cluster", hetzner.ErrNoNetwork)), check: "cloud-access", severity: Error, says: []string{`no network "cluster"`}, do: "token"},
+		{name: "a token of another project", seed: unseen(fmt.Errorf("network %q: %w", "cluster", hetzner.ErrNoNetwork)), check: "cloud-access", severity: Error, reports: []string{`no network "cluster"`}, do: "token"},
 		{
 			name: "a token of a project with a network of that name", seed: func(s *survey.Snapshot) {
 				for i := range s.Servers {
 					s.Servers[i].ID += 5000
 				}
 			},
-			check: "cloud-access", severity: Error, says: []string{"3 of 3 Nodes are missing from the project"},
+			check: "cloud-access", severity: Error, reports: []string{"3 of 3 Nodes are missing from the project"},
 		},
-		{name: "the cloud doesn't answer", seed: unseen(errors.New("no route to host")), check: "cloud-access", severity: Info, says: []string{"not checked", "no route to host"}},
-		{name: "no CCM runs", seed: func(s *survey.Snapshot) { s.Deployments[0].Status.AvailableReplicas = 0 }, check: "cloud-controller", severity: Error, object: "Deployment/kube-system/underlay-ccm", says: []string{"none of 2"}, do: "describe pod"},
+		{name: "the cloud doesn't answer", seed: unseen(errors.New("no route to host")), check: "cloud-access", severity: Info, reports: []string{"not checked", "no route to host"}},
+		{name: "no CCM runs", seed: func(s *survey.Snapshot) { s.Deployments[0].Status.AvailableReplicas = 0 }, check: "cloud-controller", severity: Error, object: "Deployment/kube-system/underlay-ccm", reports: []string{"none of 2"}, do: "describe pod"},
 		{name: "scaled down", seed: func(s *survey.Snapshot) { *s.Deployments[0].Spec.Replicas = 0 }, check: "cloud-controller", severity: Error, object: "Deployment/kube-system/underlay-ccm", do: "--replicas=2"},
-		{name: "one replica is missing", seed: func(s *survey.Snapshot) { s.Deployments[0].Status.AvailableReplicas = 1 }, check: "cloud-controller", severity: Warning, object: "Deployment/kube-system/underlay-ccm", says: []string{"1 of 2"}},
+		{name: "one replica is missing", seed: func(s *survey.Snapshot) { s.Deployments[0].Status.AvailableReplicas = 1 }, check: "cloud-controller", severity: Warning, object: "Deployment/kube-system/underlay-ccm", reports: []string{"1 of 2"}},
 		{name: "a CCM without a Deployment, and none leads", seed: func(s *survey.Snapshot) { s.Deployments, s.Lease = nil, nil }, check: "leader", severity: Error, object: lease, also: []string{"cloud-controller"}},
 		{name: "no lease", seed: func(s *survey.Snapshot) { s.Lease = nil }, check: "leader", severity: Error, object: lease},
 		{
@@ -278,9 +278,9 @@ func seededManager() []seeded {
 				r := metav1.NewMicroTime(now().Add(-10 * time.Minute))
 				s.Lease.Spec.RenewTime = &r
 			},
-			check: "leader", severity: Error, object: lease, says: []string{"control-1_0f", "10 min"}, do: "logs deployment/underlay-ccm",
+			check: "leader", severity: Error, object: lease, reports: []string{"control-1_0f", "10 min"}, do: "logs deployment/underlay-ccm",
 		},
-		{name: "the lease was given up", seed: func(s *survey.Snapshot) { s.Lease.Spec.HolderIdentity = new(string) }, check: "leader", severity: Error, object: lease, says: []string{"nobody"}},
+		{name: "the lease was given up", seed: func(s *survey.Snapshot) { s.Lease.Spec.HolderIdentity = new(string) }, check: "leader", severity: Error, object: lease, reports: []string{"nobody"}},
 	}
 }
 
@@ -301,8 +301,8 @@ func seededRoutes() []seeded {
 	}
 	elsewhere := func(i int) string { return fmt.Sprintf("10.77.%d.0/24", i) }
 	return []seeded{
-		{name: "a route of others inside the pool", seed: add(1, always("10.244.128.0/20"), always("10.0.0.2")), check: "foreign-routes", severity: Warning, object: "route/10.244.128.0/20", says: []string{"10.244.128.0/20", "10.244.0.0/16"}, do: "exclude"},
-		{name: "a route of the pool to a stranger", seed: stranger, check: "foreign-routes", severity: Warning, object: "route/10.244.77.0/24", says: []string{"10.0.0.99", "neither wrote nor adopted"}},
+		{name: "a route of others inside the pool", seed: add(1, always("10.244.128.0/20"), always("10.0.0.2")), check: "foreign-routes", severity: Warning, object: "route/10.244.128.0/20", reports: []string{"10.244.128.0/20", "10.244.0.0/16"}, do: "exclude"},
+		{name: "a route of the pool to a stranger", seed: stranger, check: "foreign-routes", severity: Warning, object: "route/10.244.77.0/24", reports: []string{"10.0.0.99", "neither wrote nor adopted"}},
 		{
 			name: "another cluster with the same range",
 			seed: func(s *survey.Snapshot) {
@@ -312,15 +312,15 @@ func seededRoutes() []seeded {
 			},
 			check: "foreign-routes", severity: Error, object: "route/10.244.77.0/24",
 		},
-		{name: "a route of the pool that nobody recorded", seed: add(1, always("10.244.50.0/24"), always("10.0.0.50")), check: "foreign-routes", severity: Warning, object: "route/10.244.50.0/24", says: []string{"10.0.0.50", "neither wrote nor adopted"}, do: "remove the route"},
+		{name: "a route of the pool that nobody recorded", seed: add(1, always("10.244.50.0/24"), always("10.0.0.50")), check: "foreign-routes", severity: Warning, object: "route/10.244.50.0/24", reports: []string{"10.0.0.50", "neither wrote nor adopted"}, do: "remove the route"},
 		{name: "a stale route", seed: func(s *survey.Snapshot) {
 			add(1, always("10.244.50.0/24"), always("10.0.0.50"))(s)
 			recordAll(s)
-		}, check: "stale-routes", severity: Warning, object: "route/10.244.50.0/24", says: []string{"10.0.0.50"}, do: "remove-route"},
-		{name: "a full table", seed: add(97, elsewhere, always("10.0.0.2")), check: "route-table", severity: Error, says: []string{"100 of 100 routes stand"}, do: "routes.limit"},
-		{name: "no room for every Node", seed: add(98, elsewhere, always("10.0.0.2")), check: "route-table", severity: Error, says: []string{"3 nodes", "room for 2"}},
-		{name: "a table at 80 %", seed: add(77, elsewhere, always("10.0.0.2")), check: "route-table", severity: Warning, says: []string{"80 of 100 routes stand"}, do: "before more nodes join"},
-		{name: "many attachments", seed: func(s *survey.Snapshot) { s.Network.Servers, s.Network.LoadBalancers = 85, 5 }, check: "attachments", severity: Warning, says: []string{"85 servers and 5 load balancers", "takes 100"}},
+		}, check: "stale-routes", severity: Warning, object: "route/10.244.50.0/24", reports: []string{"10.0.0.50"}, do: "remove-route"},
+		{name: "a full table", seed: add(97, elsewhere, always("10.0.0.2")), check: "route-table", severity: Error, reports: []string{"100 of 100 routes stand"}, do: "routes.limit"},
+		{name: "no room for every Node", seed: add(98, elsewhere, always("10.0.0.2")), check: "route-table", severity: Error, reports: []string{"3 nodes", "room for 2"}},
+		{name: "a table at 80 %", seed: add(77, elsewhere, always("10.0.0.2")), check: "route-table", severity: Warning, reports: []string{"80 of 100 routes stand"}, do: "before more nodes join"},
+		{name: "many attachments", seed: func(s *survey.Snapshot) { s.Network.Servers, s.Network.LoadBalancers = 85, 5 }, check: "attachments", severity: Warning, reports: []string{"85 servers and 5 load balancers", "takes 100"}},
 		{name: "no attachment left", seed: func(s *survey.Snapshot) { s.Network.Servers, s.Network.LoadBalancers = 95, 5 }, check: "attachments", severity: Error, do: "until then no further node can join"},
 	}
 }

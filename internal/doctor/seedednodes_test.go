@@ -47,9 +47,9 @@ func fromAgent(node, text string, before time.Duration) *corev1.Event {
 	}
 }
 
-// cniSays is what internal/cni really says of a machine where a file of others
+// cniMessage is what internal/cni really says of a machine where a file of others
 // comes first, or that has no plugins.
-func cniSays() string {
+func cniMessage() string {
 	network := cni.New(cni.Options{ConfDir: "testdata/net.d", BinDirs: []string{"testdata/no-plugins"}, StateDir: "testdata/no-state"})
 	_, _, err := network.Plan(context.Background(), cni.Desired{PodCIDRs: prefixes("10.244.1.0/24"), MTU: 1450})
 	return fmt.Sprint("cni: ", err)
@@ -60,22 +60,22 @@ func seededAgent() []seeded {
 	complains := func(before time.Duration) func(*survey.Snapshot) {
 		return func(s *survey.Snapshot) {
 			unready(s, node)
-			s.Events = []*corev1.Event{fromAgent(node, cniSays(), before)}
+			s.Events = []*corev1.Event{fromAgent(node, cniMessage(), before)}
 		}
 	}
 	onMetal := func(s *survey.Snapshot) {
 		unready(s, node)
-		setCondition(s.Nodes[1], corev1.NodeNetworkUnavailable, corev1.ConditionTrue, "NoRouteCreated", cniSays(), time.Minute)
+		setCondition(s.Nodes[1], corev1.NodeNetworkUnavailable, corev1.ConditionTrue, "NoRouteCreated", cniMessage(), time.Minute)
 	}
 	both := []string{"agent", "cni-plugins", "cni-order"}
 	return []seeded{
-		{name: "an agent is not ready", seed: func(s *survey.Snapshot) { unready(s, node) }, check: "agent", severity: Error, object: object, says: []string{"2 of 3", "not ready on worker-1"}, do: "logs"},
+		{name: "an agent is not ready", seed: func(s *survey.Snapshot) { unready(s, node) }, check: "agent", severity: Error, object: object, reports: []string{"2 of 3", "not ready on worker-1"}, do: "logs"},
 		{
 			name: "an agent is missing", seed: func(s *survey.Snapshot) {
 				unready(s, node)
 				s.Pods = slices.DeleteFunc(s.Pods, func(p *corev1.Pod) bool { return p.Name == "underlay-agent-worker-1" })
 			},
-			check: "agent", severity: Error, object: object, says: []string{"not running on worker-1"},
+			check: "agent", severity: Error, object: object, reports: []string{"not running on worker-1"},
 		},
 		{name: "no agents", seed: func(s *survey.Snapshot) { s.DaemonSets = s.DaemonSets[:1] }, check: "agent", severity: Warning, do: "deploy/agent"},
 		{name: "no agents, and no pod network", seed: func(s *survey.Snapshot) {
@@ -86,8 +86,8 @@ func seededAgent() []seeded {
 		}, check: "agent", severity: Warning, do: "deploy/agent", also: []string{"service-refused"}},
 		{name: "no agents on metal", shape: shape{metal: true}, seed: func(s *survey.Snapshot) { s.DaemonSets = s.DaemonSets[:1] }, check: "agent", severity: Error},
 		{name: "agents fit no node", seed: func(s *survey.Snapshot) { s.DaemonSets[1].Status.DesiredNumberScheduled = 0 }, check: "agent", severity: Error, object: object},
-		{name: "missing plugins", seed: complains(time.Minute), check: "cni-plugins", severity: Error, object: "Node/worker-1", says: []string{"the CNI plugin ptp is not in"}, do: "containernetworking/plugins", also: both},
-		{name: "missing plugins on metal", shape: shape{metal: true}, seed: onMetal, check: "cni-plugins", severity: Error, object: "Node/worker-1", says: []string{"ptp"}, also: both},
+		{name: "missing plugins", seed: complains(time.Minute), check: "cni-plugins", severity: Error, object: "Node/worker-1", reports: []string{"the CNI plugin ptp is not in"}, do: "containernetworking/plugins", also: both},
+		{name: "missing plugins on metal", shape: shape{metal: true}, seed: onMetal, check: "cni-plugins", severity: Error, object: "Node/worker-1", reports: []string{"ptp"}, also: both},
 		{
 			name: "missing plugins, as the kubelet says it",
 			seed: func(s *survey.Snapshot) {
@@ -97,9 +97,9 @@ func seededAgent() []seeded {
 					InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: "shop", Name: "web-1"}, Source: corev1.EventSource{Component: "kubelet", Host: node},
 				}}
 			},
-			check: "cni-plugins", severity: Error, object: "Node/worker-1", says: []string{"portmap"},
+			check: "cni-plugins", severity: Error, object: "Node/worker-1", reports: []string{"portmap"},
 		},
-		{name: "another CNI configuration comes first", seed: complains(time.Minute), check: "cni-order", severity: Error, object: "Node/worker-1", says: []string{"00-bridge.conf", "sorts before 05-underlay.conflist"}, do: "rename", also: both},
+		{name: "another CNI configuration comes first", seed: complains(time.Minute), check: "cni-order", severity: Error, object: "Node/worker-1", reports: []string{"00-bridge.conf", "sorts before 05-underlay.conflist"}, do: "rename", also: both},
 	}
 }
 
@@ -138,15 +138,15 @@ func shard(s *survey.Snapshot, entries map[string]string) {
 func seededPools() []seeded {
 	const stored = "ConfigMap/kube-system/underlay-node-ipam"
 	return []seeded{
-		{name: "Services inside the pool", seed: func(s *survey.Snapshot) { s.ServiceCIDRs = append(s.ServiceCIDRs, prefixes("10.244.240.0/24")...) }, check: "pool-overlap", severity: Error, object: "10.244.0.0/16", says: []string{"Service range 10.244.240.0/24"}, do: "apart"},
-		{name: "Services inside the IPv6 pool", shape: shape{dual: true, metal: true}, seed: func(s *survey.Snapshot) { s.ServiceCIDRs = append(s.ServiceCIDRs, prefixes("fd00:10:244:ff::/112")...) }, check: "pool-overlap", severity: Error, object: "fd00:10:244::/56", says: []string{"fd00:10:244:ff::/112"}},
+		{name: "Services inside the pool", seed: func(s *survey.Snapshot) { s.ServiceCIDRs = append(s.ServiceCIDRs, prefixes("10.244.240.0/24")...) }, check: "pool-overlap", severity: Error, object: "10.244.0.0/16", reports: []string{"Service range 10.244.240.0/24"}, do: "apart"},
+		{name: "Services inside the IPv6 pool", shape: shape{dual: true, metal: true}, seed: func(s *survey.Snapshot) { s.ServiceCIDRs = append(s.ServiceCIDRs, prefixes("fd00:10:244:ff::/112")...) }, check: "pool-overlap", severity: Error, object: "fd00:10:244::/56", reports: []string{"fd00:10:244:ff::/112"}},
 		{name: "a subnet inside the pool", seed: func(s *survey.Snapshot) {
 			s.Network.Subnets = append(s.Network.Subnets, prefixes("10.244.200.0/24")...)
-		}, check: "pool-overlap", severity: Error, object: "10.244.0.0/16", says: []string{"subnet 10.244.200.0/24"}},
-		{name: "the pool outside the network", seed: func(s *survey.Snapshot) { s.Network.IPRange = netip.MustParsePrefix("10.0.0.0/16") }, check: "pool-overlap", severity: Warning, object: "10.244.0.0/16", says: []string{"not inside the network 10.0.0.0/16"}},
-		{name: "nodes inside the pool", seed: func(s *survey.Snapshot) { s.Nodes[2].Status.Addresses[2].Address = "10.244.99.4" }, check: "pool-node-address", severity: Warning, object: "pool/default-ipv4", says: []string{"10.244.99.4 of worker-2"}, do: "exclude"},
-		{name: "an exhausted pool", seed: fill(256), check: "pool-room", severity: Error, object: "pool/default-ipv4", says: []string{"0 of 256"}, do: "add a pool"},
-		{name: "a pool at 90 %", seed: fill(231), check: "pool-room", severity: Warning, object: "pool/default-ipv4", says: []string{"25 of 256", "231 Nodes"}},
+		}, check: "pool-overlap", severity: Error, object: "10.244.0.0/16", reports: []string{"subnet 10.244.200.0/24"}},
+		{name: "the pool outside the network", seed: func(s *survey.Snapshot) { s.Network.IPRange = netip.MustParsePrefix("10.0.0.0/16") }, check: "pool-overlap", severity: Warning, object: "10.244.0.0/16", reports: []string{"not inside the network 10.0.0.0/16"}},
+		{name: "nodes inside the pool", seed: func(s *survey.Snapshot) { s.Nodes[2].Status.Addresses[2].Address = "10.244.99.4" }, check: "pool-node-address", severity: Warning, object: "pool/default-ipv4", reports: []string{"10.244.99.4 of worker-2"}, do: "exclude"},
+		{name: "an exhausted pool", seed: fill(256), check: "pool-room", severity: Error, object: "pool/default-ipv4", reports: []string{"0 of 256"}, do: "add a pool"},
+		{name: "a pool at 90 %", seed: fill(231), check: "pool-room", severity: Warning, object: "pool/default-ipv4", reports: []string{"25 of 256", "231 Nodes"}},
 		{
 			name: "an exhausted pool beside one for other Nodes",
 			seed: func(s *survey.Snapshot) {
@@ -158,35 +158,35 @@ func seededPools() []seeded {
 		},
 		{name: "a pool that was removed", seed: func(s *survey.Snapshot) {
 			s.Config.IPAM.Pools[0].Name, s.Config.IPAM.Pools[0].Prefix = "new", netip.MustParsePrefix("10.32.0.0/16")
-		}, check: "removed-pool", severity: Error, object: "pool/default-ipv4", says: []string{"control-1 (10.244.0.0/24)"}, do: "state: draining", also: []string{"foreign-podcidr", "kube-proxy-cluster-cidr"}},
-		{name: "no ledger", seed: func(s *survey.Snapshot) { s.Ledger = nil }, check: "ledger", severity: Error, object: stored, says: []string{"lost"}},
-		{name: "a damaged ledger", seed: func(s *survey.Snapshot) { s.Ledger.Data["worker-1"] = "uid=uid-worker-1 10.244.1.0" }, check: "ledger", severity: Error, object: stored, says: []string{`"worker-1"`, `"10.244.1.0"`}, do: "edit configmap"},
+		}, check: "removed-pool", severity: Error, object: "pool/default-ipv4", reports: []string{"control-1 (10.244.0.0/24)"}, do: "state: draining", also: []string{"foreign-podcidr", "kube-proxy-cluster-cidr"}},
+		{name: "no ledger", seed: func(s *survey.Snapshot) { s.Ledger = nil }, check: "ledger", severity: Error, object: stored, reports: []string{"lost"}},
+		{name: "a damaged ledger", seed: func(s *survey.Snapshot) { s.Ledger.Data["worker-1"] = "uid=uid-worker-1 10.244.1.0" }, check: "ledger", severity: Error, object: stored, reports: []string{`"worker-1"`, `"10.244.1.0"`}, do: "edit configmap"},
 		{
 			name: "a damaged shard", seed: func(s *survey.Snapshot) {
 				shard(s, map[string]string{"_shard": "generation=1", "worker-9": "uid=uid-worker-9"})
 			},
-			check: "ledger", severity: Error, object: stored + "-2", says: []string{`"worker-9"`, "underlay-node-ipam-2"}, do: "edit configmap underlay-node-ipam-2",
+			check: "ledger", severity: Error, object: stored + "-2", reports: []string{`"worker-9"`, "underlay-node-ipam-2"}, do: "edit configmap underlay-node-ipam-2",
 		},
 		{
 			name: "a damaged list of shards", seed: func(s *survey.Snapshot) {
 				s.Ledger.Data["_shard.2"] = "10.244.128.0/17"
 				s.Shards = map[int]*corev1.ConfigMap{2: {Data: map[string]string{"_shard": "generation=1"}}}
 			},
-			check: "ledger", severity: Error, object: stored, says: []string{`"_shard.2"`, "generation="}, do: "edit configmap underlay-node-ipam",
+			check: "ledger", severity: Error, object: stored, reports: []string{`"_shard.2"`, "generation="}, do: "edit configmap underlay-node-ipam",
 		},
 		{
 			name: "a shard that was deleted", seed: func(s *survey.Snapshot) { shard(s, nil) },
-			check: "ledger", severity: Error, object: stored + "-2", says: []string{"lost", "doesn't exist"}, do: "backup",
+			check: "ledger", severity: Error, object: stored + "-2", reports: []string{"lost", "doesn't exist"}, do: "backup",
 		},
 		{
 			name: "a shard that was emptied", seed: func(s *survey.Snapshot) { shard(s, map[string]string{}) },
-			check: "ledger", severity: Error, object: stored + "-2", says: []string{"lost", "no entries"}, do: "backup",
+			check: "ledger", severity: Error, object: stored + "-2", reports: []string{"lost", "no entries"}, do: "backup",
 		},
 		{
 			name: "a record without a Node", seed: func(s *survey.Snapshot) {
 				s.Ledger.Data["gone"] = "uid=uid-gone id=hcloud://55 10.244.9.0/24@default-ipv4"
 			},
-			check: "ledger-leftover", severity: Warning, object: stored, says: []string{"gone (UID uid-gone)", "10.244.9.0/24"},
+			check: "ledger-leftover", severity: Warning, object: stored, reports: []string{"gone (UID uid-gone)", "10.244.9.0/24"},
 		},
 		{
 			name: "a record without a Node for more than a minute", seed: func(s *survey.Snapshot) {
@@ -194,7 +194,7 @@ func seededPools() []seeded {
 				s.Left = map[types.UID]time.Time{"uid-gone": s.Taken.Add(-time.Minute)}
 				s.Events = append(s.Events, removed("uid-gone", s.Taken.Add(-time.Minute)))
 			},
-			check: "ledger-leftover", severity: Warning, object: stored, says: []string{"gone (UID uid-gone)"},
+			check: "ledger-leftover", severity: Warning, object: stored, reports: []string{"gone (UID uid-gone)"},
 		},
 		{
 			name: "a record without a Node, while another of its name was deleted", seed: func(s *survey.Snapshot) {
@@ -202,7 +202,7 @@ func seededPools() []seeded {
 				s.Left = map[types.UID]time.Time{"uid-other": s.Taken}
 				s.Events = append(s.Events, removed("uid-other", s.Taken))
 			},
-			check: "ledger-leftover", severity: Warning, object: stored, says: []string{"gone (UID uid-gone)"},
+			check: "ledger-leftover", severity: Warning, object: stored, reports: []string{"gone (UID uid-gone)"},
 		},
 		{
 			name: "a quarantine without end",
@@ -212,7 +212,7 @@ func seededPools() []seeded {
 				s.Network.Routes[machines].Dst = netip.MustParsePrefix("10.244.9.0/24")
 				recordAll(s)
 			},
-			check: "ledger-leftover", severity: Warning, object: stored, says: []string{"24 h", "5 min", "the route 10.244.9.0/24 via 10.0.0.2 still stands"}, do: "stale-routes",
+			check: "ledger-leftover", severity: Warning, object: stored, reports: []string{"24 h", "5 min", "the route 10.244.9.0/24 via 10.0.0.2 still stands"}, do: "stale-routes",
 		},
 	}
 }
@@ -230,7 +230,7 @@ func seededNodes() []seeded {
 		}
 	}
 	return []seeded{
-		{name: "a kubelet without a cloud provider", seed: third(withoutID), check: "kubelet-cloud-provider", severity: Error, object: late, says: []string{"24 h ago"}, do: "--cloud-provider=external"},
+		{name: "a kubelet without a cloud provider", seed: third(withoutID), check: "kubelet-cloud-provider", severity: Error, object: late, reports: []string{"24 h ago"}, do: "--cloud-provider=external"},
 		{
 			name: "a Node that stays uninitialized", seed: third(func(n *corev1.Node) {
 				withoutID(n)
@@ -239,7 +239,7 @@ func seededNodes() []seeded {
 					Type: kube.AddressesMatch, Status: corev1.ConditionFalse, Message: "192.0.2.7 is no address of server 3",
 				})
 			}),
-			check: "node-uninitialized", severity: Error, object: late, says: []string{"192.0.2.7 is no address of server 3"}, do: "--node-ip",
+			check: "node-uninitialized", severity: Error, object: late, reports: []string{"192.0.2.7 is no address of server 3"}, do: "--node-ip",
 		},
 		{
 			name: "a kubelet that names every address", seed: third(func(n *corev1.Node) {
@@ -247,18 +247,18 @@ func seededNodes() []seeded {
 					n.Status.Addresses = append(n.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeExternalIP, Address: fmt.Sprintf("198.51.100.%d", i)})
 				}
 			}),
-			check: "node-addresses", severity: Warning, object: late, says: []string{"11 addresses", "203.0.113.4"}, do: "--node-ip",
+			check: "node-addresses", severity: Warning, object: late, reports: []string{"11 addresses", "203.0.113.4"}, do: "--node-ip",
 		},
 		{
 			name: "a cloned machine", seed: func(s *survey.Snapshot) { s.Nodes[2].Spec.ProviderID = s.Nodes[1].Spec.ProviderID },
-			check: "node-provider-id", severity: Error, object: late, says: []string{"worker-1"}, do: "delete the Node", also: []string{"node-server"},
+			check: "node-provider-id", severity: Error, object: late, reports: []string{"worker-1"}, do: "delete the Node", also: []string{"node-server"},
 		},
 		{
 			name: "a server outside the network", seed: func(s *survey.Snapshot) {
 				s.Servers[2].PrivateIP = netip.Addr{}
 				s.Network.Routes = s.Network.Routes[:2]
 			},
-			check: "node-server", severity: Error, object: late, says: []string{"hcloud://103 is not attached"}, do: "attach-to-network",
+			check: "node-server", severity: Error, object: late, reports: []string{"hcloud://103 is not attached"}, do: "attach-to-network",
 		},
 		{
 			name: "a server that is gone, and its Node stays", seed: func(s *survey.Snapshot) {
@@ -267,12 +267,12 @@ func seededNodes() []seeded {
 				setCondition(s.Nodes[2], corev1.NodeNetworkUnavailable, corev1.ConditionTrue, "NotAttached", "no matching server", 6*time.Minute)
 				unready(s, "worker-2")
 			},
-			check: "node-server", severity: Error, object: late, says: []string{"no server has the ID 103", "not Ready since 2026-11-22T03:54:00Z"},
+			check: "node-server", severity: Error, object: late, reports: []string{"no server has the ID 103", "not Ready since 2026-11-22T03:54:00Z"},
 			do: "kubectl -n kube-system logs deployment/underlay-ccm; or by hand: kubectl delete node worker-2", also: []string{"stale-routes"},
 		},
 		{
 			name: "a server that was made anew under the same name", seed: func(s *survey.Snapshot) { s.Servers[2].ID, s.Servers[2].Created = 205, now().Add(-time.Hour) },
-			check: "node-server", severity: Error, object: late, says: []string{"no server has the ID 103", "hcloud://205 has the Node's name"},
+			check: "node-server", severity: Error, object: late, reports: []string{"no server has the ID 103", "hcloud://205 has the Node's name"},
 			do: "kubectl delete node worker-2, and restart the kubelet", also: []string{"foreign-routes"},
 		},
 		{
@@ -280,45 +280,45 @@ func seededNodes() []seeded {
 				s.Servers = s.Servers[:2]
 				s.Nodes[2].Status.Conditions[0].LastHeartbeatTime = ago(20 * time.Minute)
 			},
-			check: "node-server", severity: Error, object: late, says: []string{"heard of last at 2026-11-22T03:40:00Z"}, do: "component=kube-controller-manager", also: []string{"stale-routes"},
+			check: "node-server", severity: Error, object: late, reports: []string{"heard of last at 2026-11-22T03:40:00Z"}, do: "component=kube-controller-manager", also: []string{"stale-routes"},
 		},
 		{
 			name: "a provider ID of no server", seed: func(s *survey.Snapshot) {
 				s.Nodes[2].Spec.ProviderID = "hcloud://4711"
 				s.Nodes[2].Spec.Taints = []corev1.Taint{{Key: "node.cloudprovider.kubernetes.io/uninitialized", Effect: corev1.TaintEffectNoSchedule}}
 			},
-			check: "node-server", severity: Error, object: late, says: []string{"no server has the ID 4711"}, do: "--provider-id=hcloud://ID", also: []string{"node-uninitialized", "foreign-routes"},
+			check: "node-server", severity: Error, object: late, reports: []string{"no server has the ID 4711"}, do: "--provider-id=hcloud://ID", also: []string{"node-uninitialized", "foreign-routes"},
 		},
 		{
 			name: "a provider ID that is none", seed: third(func(n *corev1.Node) { n.Spec.ProviderID = "hcloud://worker-2" }),
-			check: "node-server", severity: Error, object: late, says: []string{`"hcloud://worker-2": want hcloud://<number>`}, do: "--provider-id=hcloud://ID", also: []string{"foreign-routes"},
+			check: "node-server", severity: Error, object: late, reports: []string{`"hcloud://worker-2": want hcloud://<number>`}, do: "--provider-id=hcloud://ID", also: []string{"foreign-routes"},
 		},
 		{
 			name: "a Node without podCIDRs", seed: third(func(n *corev1.Node) {
 				n.Spec.PodCIDR, n.Spec.PodCIDRs, n.ManagedFields = "", nil, nil
 				setCondition(n, "underlay.dev/PodCIDRsAllocated", corev1.ConditionFalse, "NoPool", "No active pool is for this Node", time.Hour)
 			}),
-			check: "node-without-podcidr", severity: Error, object: late, says: []string{"24 h ago", "NoPool"}, also: []string{"stale-routes"},
+			check: "node-without-podcidr", severity: Error, object: late, reports: []string{"24 h ago", "NoPool"}, also: []string{"stale-routes"},
 		},
 		{
 			name: "a Node without a route", seed: third(func(n *corev1.Node) {
 				setCondition(n, corev1.NodeNetworkUnavailable, corev1.ConditionTrue, "RouteTableFull", "no room in the network's route table", 12*time.Minute)
 			}),
-			check: "network-unavailable", severity: Error, object: late, says: []string{"12 min", "RouteTableFull", "no room"}, do: "routes.limit",
+			check: "network-unavailable", severity: Error, object: late, reports: []string{"12 min", "RouteTableFull", "no room"}, do: "routes.limit",
 		},
 		{
 			name: "a node that reaches no other", shape: shape{metal: true}, seed: third(func(n *corev1.Node) {
 				setCondition(n, agent.PeersReachable, corev1.ConditionFalse, "PeersUnreachable", "pods of 1 nodes can't be reached from this node: worker-1: silent", 3*time.Minute)
 			}),
-			check: "peers-unreachable", severity: Error, object: late, says: []string{"worker-1: silent"},
+			check: "peers-unreachable", severity: Error, object: late, reports: []string{"worker-1: silent"},
 		},
 		{
 			name: "a node where Docker drops what is forwarded", shape: shape{metal: true}, seed: third(func(n *corev1.Node) {
 				setCondition(n, agent.PeersReachable, corev1.ConditionTrue, agent.ReasonAtRisk, "warning: the chain FORWARD of nftables table ip filter drops", time.Minute)
 			}),
-			check: "network-at-risk", severity: Warning, object: late, says: []string{"chain FORWARD"}, do: "on that node",
+			check: "network-at-risk", severity: Warning, object: late, reports: []string{"chain FORWARD"}, do: "on that node",
 		},
-		{name: "two Nodes with one podCIDR", seed: func(s *survey.Snapshot) { holds("10.244.1.0/24")(s); s.Nodes[2].CreationTimestamp = ago(time.Hour) }, check: "duplicate-podcidr", severity: Error, object: late, says: []string{"10.244.1.0/24", "worker-1"}, do: "recreate"},
+		{name: "two Nodes with one podCIDR", seed: func(s *survey.Snapshot) { holds("10.244.1.0/24")(s); s.Nodes[2].CreationTimestamp = ago(time.Hour) }, check: "duplicate-podcidr", severity: Error, object: late, reports: []string{"10.244.1.0/24", "worker-1"}, do: "recreate"},
 		{
 			name: "two Nodes with one podCIDR, as the ledger has them too", seed: func(s *survey.Snapshot) {
 				holds("10.244.1.0/24")(s)
@@ -327,15 +327,15 @@ func seededNodes() []seeded {
 					s.Ledger.Data[n.Name] = recordOf(n, time.Time{})
 				}
 			},
-			check: "duplicate-podcidr", severity: Error, object: "Node/worker-1", says: []string{"Node worker-2 had 10.244.1.0/24 before"},
+			check: "duplicate-podcidr", severity: Error, object: "Node/worker-1", reports: []string{"Node worker-2 had 10.244.1.0/24 before"},
 		},
 		{name: "two Nodes with one podCIDR on metal", shape: shape{metal: true}, seed: func(s *survey.Snapshot) {
 			s.Nodes[2].Spec.PodCIDRs[0] = "10.244.1.0/25"
 			s.Nodes[2].CreationTimestamp = ago(time.Hour)
 		}, check: "duplicate-podcidr", severity: Error, object: late, also: []string{"foreign-podcidr"}},
-		{name: "a podCIDR of no pool", seed: holds("10.9.0.0/24"), check: "foreign-podcidr", severity: Warning, object: late, says: []string{"10.9.0.0/24", "no pool"}, do: "add a pool"},
-		{name: "a podCIDR that is none", seed: holds("10.9.0.0"), check: "foreign-podcidr", severity: Warning, object: late, says: []string{`"10.9.0.0"`}},
-		{name: "only one family", shape: shape{dual: true, metal: true}, seed: third(func(n *corev1.Node) { n.Spec.PodCIDRs = n.Spec.PodCIDRs[:1] }), check: "missing-family", severity: Warning, object: late, says: []string{"none of the address family IPv6"}, do: "join again"},
+		{name: "a podCIDR of no pool", seed: holds("10.9.0.0/24"), check: "foreign-podcidr", severity: Warning, object: late, reports: []string{"10.9.0.0/24", "no pool"}, do: "add a pool"},
+		{name: "a podCIDR that is none", seed: holds("10.9.0.0"), check: "foreign-podcidr", severity: Warning, object: late, reports: []string{`"10.9.0.0"`}},
+		{name: "only one family", shape: shape{dual: true, metal: true}, seed: third(func(n *corev1.Node) { n.Spec.PodCIDRs = n.Spec.PodCIDRs[:1] }), check: "missing-family", severity: Warning, object: late, reports: []string{"none of the address family IPv6"}, do: "join again"},
 	}
 }
 
@@ -379,31 +379,31 @@ func seededServices() []seeded {
 		}
 	}
 	return []seeded{
-		{name: "a Service refused", seed: refused("InvalidField", "load-balancer.hetzner.cloud/type: no such type"), check: "service-refused", severity: Error, object: object, says: []string{"InvalidField", "no such type"}, do: "annotations.md"},
+		{name: "a Service refused", seed: refused("InvalidField", "load-balancer.hetzner.cloud/type: no such type"), check: "service-refused", severity: Error, object: object, reports: []string{"InvalidField", "no such type"}, do: "annotations.md"},
 		{
 			name: "an unsupported ask", seed: func(s *survey.Snapshot) { web(s).Spec.SessionAffinity = corev1.ServiceAffinityClientIP },
-			check: "service-refused", severity: Error, object: object, says: []string{"UnsupportedField", "sessionAffinity"},
+			check: "service-refused", severity: Error, object: object, reports: []string{"UnsupportedField", "sessionAffinity"},
 		},
 		{
 			name: "an annotation that nobody reads", seed: func(s *survey.Snapshot) {
 				web(s).Annotations = map[string]string{"load-balancer.hetzner.cloud/tpye": "lb21"}
 			},
-			check: "service-refused", severity: Warning, object: object, says: []string{"UnknownAnnotation", "tpye"},
+			check: "service-refused", severity: Warning, object: object, reports: []string{"UnknownAnnotation", "tpye"},
 		},
 		{
 			name: "a Service that nobody looks at", seed: func(s *survey.Snapshot) { web(s).Status.Conditions = nil; s.LoadBalancers = nil },
-			check: "service-refused", severity: Error, object: object, says: []string{"24 h ago"}, do: "leads",
+			check: "service-refused", severity: Error, object: object, reports: []string{"24 h ago"}, do: "leads",
 		},
 		{name: "IPv6 asked for without a pool", seed: func(s *survey.Snapshot) {
 			s.Services[0].Spec.IPFamilies = append(s.Services[0].Spec.IPFamilies, corev1.IPv6Protocol)
-		}, check: "service-family", severity: Warning, object: "Service/default/kubernetes", says: []string{"IPv6"}, do: "pools"},
-		{name: "a load balancer of somebody else", seed: refused("LoadBalancerNotOwned", `load balancer "web" belongs to somebody else`), check: "load-balancer-owner", severity: Error, object: object, says: []string{"somebody else"}, do: "adopt"},
+		}, check: "service-family", severity: Warning, object: "Service/default/kubernetes", reports: []string{"IPv6"}, do: "pools"},
+		{name: "a load balancer of somebody else", seed: refused("LoadBalancerNotOwned", `load balancer "web" belongs to somebody else`), check: "load-balancer-owner", severity: Error, object: object, reports: []string{"somebody else"}, do: "adopt"},
 		{
 			name: "a name that is taken", seed: func(s *survey.Snapshot) {
 				web(s).Annotations = map[string]string{"load-balancer.hetzner.cloud/name": "web"}
 				s.LoadBalancers[0].Labels = map[string]string{"hcloud-ccm/service-uid": "uid-of-another"}
 			},
-			check: "load-balancer-owner", severity: Error, object: object, says: []string{`"web" belongs to somebody else`},
+			check: "load-balancer-owner", severity: Error, object: object, reports: []string{`"web" belongs to somebody else`},
 		},
 		{
 			name: "two load balancers of one Service", seed: func(s *survey.Snapshot) {
@@ -411,28 +411,28 @@ func seededServices() []seeded {
 				other.ID, other.Name, other.Labels = 901, "copy", maps.Clone(other.Labels)
 				s.LoadBalancers = append(s.LoadBalancers, other)
 			},
-			check: "load-balancer-owner", severity: Error, object: object, says: []string{"more than one"}, do: "remove-label",
+			check: "load-balancer-owner", severity: Error, object: object, reports: []string{"more than one"}, do: "remove-label",
 		},
-		{name: "a load balancer of no Service", seed: func(s *survey.Snapshot) { s.Services = s.Services[:1] }, check: "load-balancer-owner", severity: Warning, object: "load-balancer/web", says: []string{"900", "cluster kubernetes"}, do: "delete 900"},
-		{name: "a firewalled health port", seed: func(s *survey.Snapshot) { sicken(s, machines) }, check: "load-balancer-health", severity: Error, object: object, says: []string{"port 80", "3 of 3", "http :10256/healthz", "worker-1", "no traffic"}, do: "curl -i http://10.0.0.2:10256/healthz"},
+		{name: "a load balancer of no Service", seed: func(s *survey.Snapshot) { s.Services = s.Services[:1] }, check: "load-balancer-owner", severity: Warning, object: "load-balancer/web", reports: []string{"900", "cluster kubernetes"}, do: "delete 900"},
+		{name: "a firewalled health port", seed: func(s *survey.Snapshot) { sicken(s, machines) }, check: "load-balancer-health", severity: Error, object: object, reports: []string{"port 80", "3 of 3", "http :10256/healthz", "worker-1", "no traffic"}, do: "curl -i http://10.0.0.2:10256/healthz"},
 		{name: "a firewalled health port with TLS", seed: func(s *survey.Snapshot) {
 			sicken(s, machines)
 			c := &s.LoadBalancers[0].Listeners[0].Check
 			c.Port, c.Path, c.TLS, c.Domain = 8443, "/up", true, "web.example"
 		}, check: "load-balancer-health", severity: Error, object: object, do: "curl -ik -H 'Host: web.example' https://10.0.0.2:8443/up"},
-		{name: "pods that the load balancer doesn't reach", seed: func(s *survey.Snapshot) { podsAreTargets(s, 2) }, check: "load-balancer-health", severity: Error, object: object, says: []string{"none of 2 pods", "2001:db8::1"}, do: "loadBalancers.podTargetSources"},
-		{name: "one node with a firewalled health port", seed: func(s *survey.Snapshot) { sicken(s, 1) }, check: "load-balancer-health", severity: Warning, object: object, says: []string{"1 of 3", "control-1"}},
+		{name: "pods that the load balancer doesn't reach", seed: func(s *survey.Snapshot) { podsAreTargets(s, 2) }, check: "load-balancer-health", severity: Error, object: object, reports: []string{"none of 2 pods", "2001:db8::1"}, do: "loadBalancers.podTargetSources"},
+		{name: "one node with a firewalled health port", seed: func(s *survey.Snapshot) { sicken(s, 1) }, check: "load-balancer-health", severity: Warning, object: object, reports: []string{"1 of 3", "control-1"}},
 		{name: "a node that refuses connections", seed: func(s *survey.Snapshot) {
 			sicken(s, 1)
 			because(s, lb.Cause{Detail: lb.DetailNoConnection})
-		}, check: "load-balancer-health", severity: Warning, object: object, says: []string{"control-1 (no connection)"}, do: "something listens on its TCP port 10256"},
+		}, check: "load-balancer-health", severity: Warning, object: object, reports: []string{"control-1 (no connection)"}, do: "something listens on its TCP port 10256"},
 		{name: "nodes whose kube-proxy says no", seed: func(s *survey.Snapshot) {
 			sicken(s, machines)
 			because(s, lb.Cause{Detail: lb.DetailHTTPStatus, HTTPStatus: 503})
-		}, check: "load-balancer-health", severity: Error, object: object, says: []string{"worker-1 (HTTP status 503)"}, do: "kube-proxy says 503"},
+		}, check: "load-balancer-health", severity: Error, object: object, reports: []string{"worker-1 (HTTP status 503)"}, do: "kube-proxy says 503"},
 		{name: "a dedicated server with a firewalled health port", seed: func(s *survey.Snapshot) {
 			onDedicated("10.0.0.200", lb.Unhealthy)(s)
-		}, check: "load-balancer-health", severity: Warning, object: object, says: []string{"1 of 3", "worker-2"}, do: "curl -i http://10.0.0.200:10256/healthz"},
+		}, check: "load-balancer-health", severity: Warning, object: object, reports: []string{"1 of 3", "worker-2"}, do: "curl -i http://10.0.0.200:10256/healthz"},
 		{
 			name: "the one node with endpoints is unhealthy", seed: func(s *survey.Snapshot) {
 				web(s).Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
@@ -440,7 +440,7 @@ func seededServices() []seeded {
 				s.LoadBalancers[0].Listeners[0].Check.Port = 31000
 				sicken(s, machines)
 			},
-			check: "load-balancer-health", severity: Error, object: object, says: []string{"http :31000/healthz", "among them worker-1"}, do: "31000",
+			check: "load-balancer-health", severity: Error, object: object, reports: []string{"http :31000/healthz", "among them worker-1"}, do: "31000",
 		},
 	}
 }

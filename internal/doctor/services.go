@@ -169,7 +169,7 @@ func open(c lb.HealthCheck, node netip.Addr, why lb.Cause) string {
 	switch why.Detail {
 	case lb.DetailNoConnection:
 		return fmt.Sprintf("the node refuses connections: see that something listens on its TCP port %d, which is kube-proxy unless annotations say otherwise, and that no firewall rejects: %s", c.Port, try)
-	case lb.DetailHTTPStatus, lb.DetailHTTPContent, lb.DetailAnswerLate:
+	case lb.DetailHTTPStatus, lb.DetailHTTPContent, lb.DetailResponseTimeout:
 		return fmt.Sprintf("the node is reached, and what answers on its TCP port %d is at fault: kube-proxy says 503 while the node drains, while its rules are stale, or where the Service has no endpoint with policy Local: %s", c.Port, try)
 	}
 	return fmt.Sprintf("open TCP port %d of the nodes to load balancers (firewall of the machine; for public addresses also the cloud's), and see that kube-proxy answers there: %s", c.Port, try)

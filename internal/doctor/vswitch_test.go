@@ -33,8 +33,8 @@ func dedicatedWorker(s *survey.Snapshot) {
 	s.Servers, s.LoadBalancers[0].Targets = s.Servers[:2], s.LoadBalancers[0].Targets[:2]
 	s.LoadBalancers[0].Verdicts[80] = verdicts(s.LoadBalancers[0].Targets, 2)
 	s.Network.Routes = s.Network.Routes[:2]
-	proxySays("clusterCIDR: 10.244.0.0/16", "clusterCIDR: 10.1.128.0/17,10.244.0.0/16")(s)
-	proxySays("- 10.0.0.0/16", "- 10.0.0.0/15")(s)
+	withProxyConfig("clusterCIDR: 10.244.0.0/16", "clusterCIDR: 10.1.128.0/17,10.244.0.0/16")(s)
+	withProxyConfig("- 10.0.0.0/16", "- 10.0.0.0/15")(s)
 }
 
 // memberIs lets Robot have said of worker-2, a dedicated server, what it is in the vSwitch.
@@ -61,41 +61,41 @@ func seededVSwitch() []seeded {
 	return []seeded{
 		{
 			name: "the vSwitch is uncoupled", seed: with(func(s *survey.Snapshot) { s.Network.Coupling = routes.Coupling{Exposed: true} }),
-			check: "vswitch-network", severity: Error, object: "10.1.0.0/16", says: []string{"not coupled"}, do: "hcloud network add-subnet",
+			check: "vswitch-network", severity: Error, object: "10.1.0.0/16", reports: []string{"not coupled"}, do: "hcloud network add-subnet",
 		},
 		{
 			name: "the routes are not exposed", seed: with(func(s *survey.Snapshot) { s.Network.Coupling.Exposed = false }),
-			check: "vswitch-network", severity: Error, says: []string{"doesn't tell its routes"}, do: "vswitch.exposeRoutes",
+			check: "vswitch-network", severity: Error, reports: []string{"doesn't tell its routes"}, do: "vswitch.exposeRoutes",
 		},
 		{
 			name: "the network is coupled with others", seed: with(func(s *survey.Snapshot) {
 				s.Network.Coupling.Subnets = []netip.Prefix{netip.MustParsePrefix("10.2.0.0/16"), netip.MustParsePrefix("10.3.0.0/16")}
 			}),
-			check: "vswitch-network", severity: Error, object: "10.1.0.0/16", says: []string{"is no subnet"}, do: "use one of 10.2.0.0/16, 10.3.0.0/16",
+			check: "vswitch-network", severity: Error, object: "10.1.0.0/16", reports: []string{"is no subnet"}, do: "use one of 10.2.0.0/16, 10.3.0.0/16",
 		},
 		{
 			name: "no attachment may be left, if dedicated servers count", seed: with(func(s *survey.Snapshot) { s.Network.Servers, s.Network.LoadBalancers = 98, 1 }),
-			check: "attachments", severity: Warning, says: []string{"98 servers and 1 load balancers", "1 dedicated servers", "not documented"}, do: "resource_limit_exceeded",
+			check: "attachments", severity: Warning, reports: []string{"98 servers and 1 load balancers", "1 dedicated servers", "not documented"}, do: "resource_limit_exceeded",
 		},
 		{
 			name: "another node-ip", seed: with(func(s *survey.Snapshot) {
 				s.Nodes[2].Status.Addresses[1].Address = "192.0.2.5"
 				setCondition(s.Nodes[2], corev1.NodeNetworkUnavailable, corev1.ConditionTrue, "NotInVSwitch", "no internal address does", time.Hour)
 			}),
-			check: "vswitch-node", severity: Error, object: worker, says: []string{"10.1.128.0/24", "192.0.2.5"}, do: "--node-ip", also: []string{"network-unavailable", "kube-proxy-node-ports"},
+			check: "vswitch-node", severity: Error, object: worker, reports: []string{"10.1.128.0/24", "192.0.2.5"}, do: "--node-ip", also: []string{"network-unavailable", "kube-proxy-node-ports"},
 		},
 		{
 			name: "their pool is full, and others' room is of no use", seed: with(func(s *survey.Snapshot) {
 				s.Config.IPAM.Pools[len(s.Config.IPAM.Pools)-1].Prefix = netip.MustParsePrefix("10.1.128.0/24")
 			}),
-			check: "pool-room", severity: Error, object: "pool/dedicated", says: []string{"0 of 1 podCIDRs"}, do: "add a pool",
+			check: "pool-room", severity: Error, object: "pool/dedicated", reports: []string{"0 of 1 podCIDRs"}, do: "add a pool",
 		},
 		{
 			name: "a cloud server is selected", seed: func(s *survey.Snapshot) {
 				dedicatedWorker(s)
 				s.Nodes[1].Labels = map[string]string{"dedicated": "true"}
 			},
-			check: "vswitch-node", severity: Error, object: "Node/worker-1", says: []string{"hcloud://102"}, do: "delete the Node",
+			check: "vswitch-node", severity: Error, object: "Node/worker-1", reports: []string{"hcloud://102"}, do: "delete the Node",
 		},
 		{
 			name: "no pool is inside the vSwitch's subnet", seed: with(func(s *survey.Snapshot) {
@@ -104,22 +104,22 @@ func seededVSwitch() []seeded {
 				s.Config.IPAM.Pools = s.Config.IPAM.Pools[:len(s.Config.IPAM.Pools)-1]
 				n.Labels, n.Spec.PodCIDR, n.Spec.PodCIDRs = nil, "10.244.2.0/24", []string{"10.244.2.0/24"}
 				s.Ledger.Data[n.Name] = "uid=" + string(n.UID) + " id=hrobot://4711 10.244.2.0/24@default-ipv4"
-				proxySays("clusterCIDR: 10.1.128.0/17,10.244.0.0/16", "clusterCIDR: 10.244.0.0/16")(s)
+				withProxyConfig("clusterCIDR: 10.1.128.0/17,10.244.0.0/16", "clusterCIDR: 10.244.0.0/16")(s)
 				setCondition(n, corev1.NodeNetworkUnavailable, corev1.ConditionTrue, "NotAttached", "dedicated server 4711: no route of the network can lead to it", time.Hour)
 			}),
-			check: "network-unavailable", severity: Error, object: worker, says: []string{"NotAttached"}, do: "source: vswitch",
+			check: "network-unavailable", severity: Error, object: worker, reports: []string{"NotAttached"}, do: "source: vswitch",
 		},
 		{
 			name: "the interface on the vSwitch takes too large packets", seed: with(func(s *survey.Snapshot) {
 				setCondition(s.Nodes[2], agent.PeersReachable, corev1.ConditionTrue, agent.ReasonAtRisk, "warning: vswitch0 has an MTU of 1500, and the vSwitch drops packets of more than 1400 bytes; set it to 1400", time.Minute)
 			}),
-			check: "network-at-risk", severity: Warning, object: worker, says: []string{"MTU of 1500"}, do: "on that node",
+			check: "network-at-risk", severity: Warning, object: worker, reports: []string{"MTU of 1500"}, do: "on that node",
 		},
 		{
 			name: "its membership has failed", seed: with(func(s *survey.Snapshot) {
 				setCondition(s.Nodes[2], vswitch.MemberCondition, corev1.ConditionFalse, "VSwitchMemberFailed", "Robot failed to configure the port of dedicated server 4711; remove the server and add it again", time.Minute)
 			}),
-			check: "vswitch-member", severity: Error, object: worker, says: []string{"VSwitchMemberFailed", "failed to configure the port of dedicated server 4711"}, do: "remove the server and add it again",
+			check: "vswitch-member", severity: Error, object: worker, reports: []string{"VSwitchMemberFailed", "failed to configure the port of dedicated server 4711"}, do: "remove the server and add it again",
 		},
 		{
 			name: "a dedicated server isn't selected", seed: with(func(s *survey.Snapshot) {
@@ -127,7 +127,7 @@ func seededVSwitch() []seeded {
 				n.Labels, n.Spec.PodCIDR, n.Spec.PodCIDRs = nil, "10.244.2.0/24", []string{"10.244.2.0/24"}
 				s.Ledger.Data[n.Name] = "uid=" + string(n.UID) + " id=hrobot://4711 10.244.2.0/24@default-ipv4"
 			}),
-			check: "vswitch-node", severity: Error, object: worker, says: []string{"hrobot://4711", "10.244.2.0/24"}, do: "delete the Node",
+			check: "vswitch-node", severity: Error, object: worker, reports: []string{"hrobot://4711", "10.244.2.0/24"}, do: "delete the Node",
 		},
 	}
 }

@@ -51,8 +51,8 @@ const (
 	// longestAction bounds the wait for an action that never ends: until then it blocks all
 	// other changes of its network.
 	longestAction = 5 * time.Minute
-	// mostAsked is the number of actions per poll, the API's default page size.
-	mostAsked = 25
+	// maxPolled is the number of actions per poll, the API's default page size.
+	maxPolled = 25
 )
 
 var (
@@ -152,18 +152,18 @@ func (w *waiter) remove(it *watch) {
 func (w *waiter) poll(ctx context.Context) {
 	var sent time.Time
 	for w.rest(ctx, sent.Add(together)) {
-		var asked []*watch
+		var requested []*watch
 		var found []*hcloud.Action
 		err := retry(ctx, read, func(ctx context.Context) error {
-			asked, sent = w.next(), time.Now()
+			requested, sent = w.next(), time.Now()
 			var err error
-			found, _, err = w.api.List(ctx, hcloud.ActionListOpts{ID: ids(asked)})
+			found, _, err = w.api.List(ctx, hcloud.ActionListOpts{ID: ids(requested)})
 			return err
 		})
 		if ctx.Err() != nil {
 			return
 		}
-		w.tell(asked, sent, found, err)
+		w.deliver(requested, sent, found, err)
 	}
 }
 
@@ -209,7 +209,7 @@ func (w *waiter) next() []*watch {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	slices.SortStableFunc(w.watches, func(a, b *watch) int { return a.due.Compare(b.due) })
-	return slices.Clone(w.watches[:min(len(w.watches), mostAsked)])
+	return slices.Clone(w.watches[:min(len(w.watches), maxPolled)])
 }
 
 func ids(watches []*watch) []int64 {
@@ -220,10 +220,10 @@ func ids(watches []*watch) []int64 {
 	return out
 }
 
-func (w *waiter) tell(asked []*watch, sent time.Time, found []*hcloud.Action, err error) {
+func (w *waiter) deliver(requested []*watch, sent time.Time, found []*hcloud.Action, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, it := range asked {
+	for _, it := range requested {
 		over := result{polled: sent, err: err}
 		if err == nil {
 			i := slices.IndexFunc(found, func(a *hcloud.Action) bool { return a.ID == it.id })

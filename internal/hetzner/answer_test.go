@@ -44,7 +44,7 @@ type request func(context.Context, *hetzner.Client, *hetzner.Network) error
 // An answer of 200 that lacks what was asked for, or is about something else, is an error: no
 // network without routes, no server without addresses, no change that was made.
 func TestAnAnswerThatIsNotAboutTheRequestIsAnError(t *testing.T) {
-	for name, ask := range map[string]request{
+	for name, request := range map[string]request{
 		"routes": func(ctx context.Context, _ *hetzner.Client, n *hetzner.Network) error {
 			_, err := n.List(ctx)
 			return err
@@ -86,7 +86,7 @@ func TestAnAnswerThatIsNotAboutTheRequestIsAnError(t *testing.T) {
 						t.Fatal(err)
 					}
 					now = body
-					if err := ask(t.Context(), c, n); err == nil {
+					if err := request(t.Context(), c, n); err == nil {
 						t.Error("no error")
 					}
 				})

@@ -42,7 +42,7 @@ type budget struct {
 	limit    float64
 	left     float64 // requests that may be sent at the time of asOf
 	asOf     time.Time
-	heard    time.Time // when a response last reported the budget; after knownFor it is a guess
+	learned  time.Time // when a response last reported the budget; after knownFor it is a guess
 	inFlight int
 	newest   int // number of the latest request with a response
 	lastSent time.Time
@@ -101,7 +101,7 @@ func (b *budget) Wait(p requests.Priority, now time.Time) (wait time.Duration) {
 		b.refill(now)
 		short := floor(p)*b.limit + 1 - b.left
 		refilled := time.Duration(short * float64(time.Hour) / (b.limit * countedOn))
-		wait = max(wait, min(refilled, later(b.heard, b.lastSent).Add(knownFor).Sub(now)))
+		wait = max(wait, min(refilled, later(b.learned, b.lastSent).Add(knownFor).Sub(now)))
 	}
 	return wait
 }
@@ -128,28 +128,28 @@ func floor(p requests.Priority) float64 {
 // spare reports whether a background request could be sent now.
 func (b *budget) spare() bool { return b.queue.Room(requests.Background) }
 
-func (b *budget) told(number int, answer *http.Response, err error) {
+func (b *budget) learn(number int, response *http.Response, err error) {
 	b.queue.Change(func(now time.Time) {
 		b.inFlight--
-		b.blame(answer, err)
-		if answer != nil && number > b.newest { // otherwise a newer response has been read
+		b.blame(response, err)
+		if response != nil && number > b.newest { // otherwise a newer response has been read
 			b.newest = number
-			b.read(answer.Header, now)
+			b.read(response.Header, now)
 		}
 	})
 }
 
 // blame counts the consecutive failures that affect all requests.
-func (b *budget) blame(answer *http.Response, err error) {
+func (b *budget) blame(response *http.Response, err error) {
 	var other *notTheAPI
 	switch {
 	case errors.Is(err, context.Canceled): // canceled by the caller
-	case answer == nil && !errors.As(err, &other):
+	case response == nil && !errors.As(err, &other):
 		b.failures++
-	case answer == nil && other.status == http.StatusUnauthorized,
-		answer != nil && (answer.StatusCode == http.StatusUnauthorized || answer.StatusCode == http.StatusTooManyRequests):
+	case response == nil && other.status == http.StatusUnauthorized,
+		response != nil && (response.StatusCode == http.StatusUnauthorized || response.StatusCode == http.StatusTooManyRequests):
 		b.failures = max(b.failures+1, manyFailures)
-	case answer != nil && answer.StatusCode >= http.StatusInternalServerError:
+	case response != nil && response.StatusCode >= http.StatusInternalServerError:
 		b.failures++
 	default:
 		b.failures = 0
@@ -168,7 +168,7 @@ func (b *budget) read(h http.Header, now time.Time) {
 	left = min(max(left, 0), limit)
 	// Requests in flight may be counted already; assume that they aren't.
 	b.known, b.limit, b.left, b.asOf = true, float64(limit), float64(left-b.inFlight), now
-	b.heard = now
+	b.learned = now
 	b.remaining.Set(float64(left))
 }
 
@@ -191,6 +191,6 @@ func (t *budgeted) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Context().Err() != nil {
 		became = context.Canceled // the caller's timeout is not a failure of the API either
 	}
-	t.budget.told(number, resp, became)
+	t.budget.learn(number, resp, became)
 	return resp, err
 }

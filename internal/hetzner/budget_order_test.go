@@ -257,8 +257,8 @@ func TestLateAnswersDontRaiseTheBudget(t *testing.T) {
 		if err := errors.Join(err1, err2); err != nil {
 			t.Fatal(err)
 		}
-		b.told(second, says(10), nil)
-		b.told(first, says(11), nil)
+		b.learn(second, says(10), nil)
+		b.learn(first, says(11), nil)
 		if b.left > 10 {
 			t.Errorf("%v requests are thought to be left, the newest answer said 10", b.left)
 		}

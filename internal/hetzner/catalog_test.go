@@ -23,10 +23,10 @@ func TestWhatTheCloudOffers(t *testing.T) {
 		if err != nil || !slices.Contains(types, "lb31") {
 			t.Errorf("load balancer types %v, %v", types, err)
 		}
-		if n := asked(sim, "GET /v1/locations"); n != 2 {
+		if n := requested(sim, "GET /v1/locations"); n != 2 {
 			t.Errorf("%d requests for the locations, want one that failed and one that didn't", n)
 		}
-		if n := asked(sim, "GET /v1/load_balancer_types"); n != 1 {
+		if n := requested(sim, "GET /v1/load_balancer_types"); n != 1 {
 			t.Errorf("%d requests for the types, want 1", n)
 		}
 	})

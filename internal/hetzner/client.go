@@ -121,15 +121,15 @@ func (c *Client) Spare() bool { return c.budget.spare() }
 
 // Unauthorized reports whether the API refused the token.
 func Unauthorized(err error) bool {
-	return hcloud.IsError(err, hcloud.ErrorCodeUnauthorized) || answeredBy(err, http.StatusUnauthorized)
+	return hcloud.IsError(err, hcloud.ErrorCodeUnauthorized) || hasStatus(err, http.StatusUnauthorized)
 }
 
 // NotFound reports whether the API, or another server in its place, replied 404.
 func NotFound(err error) bool {
-	return hcloud.IsError(err, hcloud.ErrorCodeNotFound) || answeredBy(err, http.StatusNotFound)
+	return hcloud.IsError(err, hcloud.ErrorCodeNotFound) || hasStatus(err, http.StatusNotFound)
 }
 
-func answeredBy(err error, status int) bool {
+func hasStatus(err error, status int) bool {
 	var other *notTheAPI
 	return errors.As(err, &other) && other.status == status
 }

@@ -133,7 +133,7 @@ func TestATokenReplacedMidway(t *testing.T) {
 				if c.replaced {
 					want = 2
 				}
-				if n := asked(sim, "POST"); n != want {
+				if n := requested(sim, "POST"); n != want {
 					t.Errorf("the write was sent %d times, want %d", n, want)
 				}
 			})
@@ -157,7 +157,7 @@ func TestTheServerListIsStretched(t *testing.T) {
 			if _, err := servers.List(t.Context(), time.Time{}); err != nil {
 				t.Fatal(err)
 			}
-			return asked(sim, "GET /v1/servers")
+			return requested(sim, "GET /v1/servers")
 		}
 		if n := lists(); n != 1 || !c.Spare() {
 			t.Fatalf("%d lists, room for more: %v", n, c.Spare())

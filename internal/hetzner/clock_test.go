@@ -29,7 +29,7 @@ func TestAClockThatIsAheadTakesNoMoreLists(t *testing.T) {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
 			Name: list[0].Name, CreationTimestamp: metav1.NewTime(time.Now().Add(3 * time.Minute)),
 		}}
-		before := asked(sim, "GET /v1/servers")
+		before := requested(sim, "GET /v1/servers")
 		machines := &cloud.Machines{Cloud: servers}
 		instances := cloud.Instances{Machines: machines}
 		for range 20 { // for four minutes
@@ -46,7 +46,7 @@ func TestAClockThatIsAheadTakesNoMoreLists(t *testing.T) {
 			}
 			time.Sleep(12 * time.Second)
 		}
-		if pages := asked(sim, "GET /v1/servers") - before; pages != 1 {
+		if pages := requested(sim, "GET /v1/servers") - before; pages != 1 {
 			t.Errorf("%d requests, want the one that looks the server up", pages)
 		}
 	})

@@ -57,8 +57,8 @@ func seed(t *testing.T, sim *hcloudsim.Simulator, network int64, count int) {
 	}
 }
 
-// asked counts the requests that match "METHOD path-prefix".
-func asked(sim *hcloudsim.Simulator, what string) int {
+// requested counts the requests that match "METHOD path-prefix".
+func requested(sim *hcloudsim.Simulator, what string) int {
 	n := 0
 	for _, r := range sim.Requests() {
 		if strings.HasPrefix(r.Method+" "+r.Path, what) {
@@ -84,7 +84,7 @@ func TestServersAreListedOncePerRefresh(t *testing.T) {
 			}
 		}
 		// The first page tells that there are three.
-		if n := asked(sim, "GET /v1/servers"); n != 1+3 {
+		if n := requested(sim, "GET /v1/servers"); n != 1+3 {
 			t.Errorf("%d pages for ten looks, want the 3 of one list and the first", n)
 		}
 		time.Sleep(6 * time.Minute) // on the bubble's clock: the list has grown old
@@ -95,7 +95,7 @@ func TestServersAreListedOncePerRefresh(t *testing.T) {
 		if _, err := servers.List(t.Context(), time.Now()); err != nil {
 			t.Fatal(err)
 		}
-		if n := asked(sim, "GET /v1/servers"); n < 10 || n > 13 {
+		if n := requested(sim, "GET /v1/servers"); n < 10 || n > 13 {
 			t.Errorf("%d pages, want one more list when the cache is old and a new one on demand", n)
 		}
 	})
@@ -115,7 +115,7 @@ func TestConcurrentRefreshesShareOneList(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if n := asked(sim, "GET /v1/servers"); n != 1 {
+		if n := requested(sim, "GET /v1/servers"); n != 1 {
 			t.Errorf("%d lists for 50 callers, want 1", n)
 		}
 	})
@@ -317,7 +317,7 @@ func TestRetries(t *testing.T) {
 				if (err != nil) != c.wantErr {
 					t.Errorf("got %v, want an error: %v", err, c.wantErr)
 				}
-				if n := asked(sim, "POST"); c.wantErr && n != 1 {
+				if n := requested(sim, "POST"); c.wantErr && n != 1 {
 					t.Errorf("a write of unknown fate was sent %d times", n)
 				}
 			})
@@ -357,7 +357,7 @@ func TestPollsBecomeFew(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if n := asked(sim, "GET /v1/actions"); n > count*3/2 {
+		if n := requested(sim, "GET /v1/actions"); n > count*3/2 {
 			t.Errorf("%d polls for %d actions", n, count)
 		}
 	})
@@ -400,7 +400,7 @@ func TestSlowActionsCostFewLooks(t *testing.T) {
 			if (err != nil) != c.wantErr {
 				t.Errorf("an action of %s: %v, want an error: %v", c.takes, err, c.wantErr)
 			}
-			if n := asked(sim, "GET /v1/actions"); n > c.most {
+			if n := requested(sim, "GET /v1/actions"); n > c.most {
 				t.Errorf("an action of %s cost %d looks, want at most %d", c.takes, n, c.most)
 			}
 			if waited := time.Since(began); waited > 6*time.Minute {

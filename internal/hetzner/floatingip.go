@@ -44,12 +44,12 @@ type FloatingIPs struct {
 	client *Client
 	o      FloatingIPOptions
 
-	listing chan struct{} // held while listing
-	mu      sync.Mutex    // guards the fields below
-	known   []floatingIP
-	asked   time.Time // when known was requested; zero: it is missing or outdated
-	changes int       // number of changes made
-	turns   map[int64]writer
+	listing   chan struct{} // held while listing
+	mu        sync.Mutex    // guards the fields below
+	known     []floatingIP
+	requested time.Time // when known was requested; zero: it is missing or outdated
+	changes   int       // number of changes made
+	turns     map[int64]writer
 
 	// unassignsFirst reports whether the API has refused to assign an assigned floating IP. Its
 	// description states both that it refuses, and that floating IPs can be moved at any time.
@@ -238,12 +238,12 @@ func (f *FloatingIPs) list(ctx context.Context) ([]floatingIP, error) {
 		return nil, fmt.Errorf("listing floating IPs: %w", ctx.Err())
 	}
 	f.mu.Lock()
-	known, asked, changes := f.known, f.asked, f.changes
+	known, requested, changes := f.known, f.requested, f.changes
 	f.mu.Unlock()
-	if !asked.IsZero() && time.Since(asked) < listFresh {
+	if !requested.IsZero() && time.Since(requested) < listFresh {
 		return known, nil
 	}
-	asked = time.Now()
+	requested = time.Now()
 	found, err := list(ctx, f.client, "floating IPs", func(ip *hcloud.FloatingIP) int64 { return ip.ID },
 		func(ctx context.Context, page hcloud.ListOpts) ([]*hcloud.FloatingIP, *hcloud.Response, error) {
 			return f.client.api.FloatingIP.List(ctx, hcloud.FloatingIPListOpts{ListOpts: page, Sort: byID()})
@@ -257,9 +257,9 @@ func (f *FloatingIPs) list(ctx context.Context) ([]floatingIP, error) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.known, f.asked = known, asked
+	f.known, f.requested = known, requested
 	if f.changes != changes {
-		f.asked = time.Time{} // it may lack concurrent changes
+		f.requested = time.Time{} // it may lack concurrent changes
 	}
 	return known, nil
 }
@@ -282,7 +282,7 @@ func convertFloatingIP(ip *hcloud.FloatingIP) floatingIP {
 func (f *FloatingIPs) outdate() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.asked = time.Time{}
+	f.requested = time.Time{}
 }
 
 // note applies a change to the cached list, so that concurrent moves need no new list.

@@ -32,10 +32,10 @@ func TestLabelsOfOthersStay(t *testing.T) {
 					f.must(err)
 					q.Header.Set("Authorization", "Bearer right")
 					q.Header.Set("Content-Type", "application/json")
-					answer, err := f.sim.Transport().RoundTrip(q)
+					response, err := f.sim.Transport().RoundTrip(q)
 					f.must(err)
-					if answer.Body.Close(); answer.StatusCode != http.StatusOK {
-						t.Errorf("somebody else's label: %s", answer.Status)
+					if response.Body.Close(); response.StatusCode != http.StatusOK {
+						t.Errorf("somebody else's label: %s", response.Status)
 					}
 				})
 			}}

@@ -126,7 +126,7 @@ func TestFloatingIPsAreMoved(t *testing.T) {
 		f.must(f.route(six, "c"))
 		f.leads(web, "c")
 		f.leads(six, "c")
-		lists, assigns, polls := asked(f.sim, "GET /v1/floating_ips"), asked(f.sim, "POST /v1/floating_ips"), asked(f.sim, "GET /v1/actions")
+		lists, assigns, polls := requested(f.sim, "GET /v1/floating_ips"), requested(f.sim, "POST /v1/floating_ips"), requested(f.sim, "GET /v1/actions")
 		t.Logf("two moves in %s: %d lists, %d assignments, %d polls", time.Since(began), lists, assigns, polls)
 		if lists != 1 || assigns != 2 || polls > 4 || len(f.sim.Requests()) != lists+assigns+polls {
 			t.Errorf("%d requests: %d lists, %d assignments, %d polls", len(f.sim.Requests()), lists, assigns, polls)
@@ -149,7 +149,7 @@ func TestReassigningMayBeRefused(t *testing.T) {
 			} else if i == 1 {
 				want = 3
 			}
-			if n := asked(f.sim, "POST /v1/floating_ips"); n != want {
+			if n := requested(f.sim, "POST /v1/floating_ips"); n != want {
 				t.Errorf("move %d took %d changes, want %d", i, n, want)
 			}
 		}
@@ -178,7 +178,7 @@ func TestRoutedFloatingIPs(t *testing.T) {
 				t.Errorf("%s leads to %q (%t), want %q", address, there, known, machine)
 			}
 		}
-		if n, writes := asked(f.sim, "GET /v1/floating_ips"), asked(f.sim, "PUT "); n != 3+1 || writes != 1 {
+		if n, writes := requested(f.sim, "GET /v1/floating_ips"), requested(f.sim, "PUT "); n != 3+1 || writes != 1 {
 			t.Errorf("%d reads and %d labels for three looks, want three lists, one read before the label, and the label", n, writes)
 		}
 		labeled, _ := f.sim.FloatingIP(f.id["203.0.113.9"])
@@ -208,7 +208,7 @@ func TestAnHourOfFloatingIPsAtRest(t *testing.T) {
 		for range 12 {
 			look()
 		}
-		if n, lists := len(f.sim.Requests()), asked(f.sim, "GET /v1/floating_ips"); n != 12 || lists != 12 {
+		if n, lists := len(f.sim.Requests()), requested(f.sim, "GET /v1/floating_ips"); n != 12 || lists != 12 {
 			t.Errorf("%d requests in an hour, %d of them lists", n, lists)
 		}
 	})
@@ -347,7 +347,7 @@ func TestManyMovesAtOnce(t *testing.T) {
 					f.leads(many(i), "a")
 				}
 				t.Logf("%d moves to one server took %s and %d requests", count, time.Since(began), len(f.sim.Requests()))
-				if n := asked(f.sim, "POST /v1/floating_ips"); n > 8*count {
+				if n := requested(f.sim, "POST /v1/floating_ips"); n > 8*count {
 					t.Errorf("%d assignments for %d moves", n, count)
 				}
 			})

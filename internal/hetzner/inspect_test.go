@@ -264,13 +264,13 @@ func TestInspectActions(t *testing.T) {
 		action(l.api.LoadBalancer.ChangeAlgorithm(t.Context(), balancer, hcloud.LoadBalancerChangeAlgorithmOpts{Type: hcloud.LoadBalancerAlgorithmTypeRoundRobin}))
 	}
 	for _, c := range []struct {
-		name  string
-		ask   func(context.Context, int64) ([]hetzner.Action, int, error)
-		id    int64
-		kind  string
-		older int
-		total int
-		want  []string // how the list begins
+		name    string
+		request func(context.Context, int64) ([]hetzner.Action, int, error)
+		id      int64
+		kind    string
+		older   int
+		total   int
+		want    []string // how the list begins
 	}{
 		{
 			"a load balancer with a long history",
@@ -290,12 +290,12 @@ func TestInspectActions(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			before := len(l.sim.Requests())
-			newest, older, err := c.ask(t.Context(), c.id)
+			newest, older, err := c.request(t.Context(), c.id)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if asked := len(l.sim.Requests()) - before; asked != 1 {
-				t.Errorf("asked %d times, want once", asked)
+			if requested := len(l.sim.Requests()) - before; requested != 1 {
+				t.Errorf("asked %d times, want once", requested)
 			}
 			if older != c.older || len(newest) != c.total {
 				t.Errorf("%d actions and %d older, want %d and %d", len(newest), older, c.total, c.older)

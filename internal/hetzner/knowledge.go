@@ -13,10 +13,10 @@ import (
 // knowledge caches the newest whole list of servers, and newer responses about single servers.
 // Only the whole list proves that a server that isn't in it doesn't exist.
 type knowledge struct {
-	whole []cloud.Machine
-	asked time.Time // when the request for whole was sent; zero: never
-	alone map[one]answer
-	list  []cloud.Machine // whole with the newer responses; never modified in place
+	whole     []cloud.Machine
+	requested time.Time // when the request for whole was sent; zero: never
+	alone     map[one]response
+	list      []cloud.Machine // whole with the newer responses; never modified in place
 
 	burst     int // consecutive requests for single servers
 	lastAlone time.Time
@@ -28,9 +28,9 @@ type one struct {
 	name string
 }
 
-type answer struct {
-	asked time.Time
-	found []cloud.Machine
+type response struct {
+	requested time.Time
+	found     []cloud.Machine
 }
 
 func aboutOne(q cloud.Question) one {
@@ -43,7 +43,7 @@ func aboutOne(q cloud.Question) one {
 // unanswered returns the questions without a response that is new enough, and their latest Since.
 func (k *knowledge) unanswered(questions []cloud.Question) (open []cloud.Question, since time.Time) {
 	for _, q := range questions {
-		if k.asked.Before(q.Since) && k.alone[aboutOne(q)].asked.Before(q.Since) {
+		if k.requested.Before(q.Since) && k.alone[aboutOne(q)].requested.Before(q.Since) {
 			open = append(open, q)
 			if q.Since.After(since) {
 				since = q.Since
@@ -67,29 +67,29 @@ func (k *knowledge) cheaperAlone(questions int, now time.Time) bool {
 }
 
 // listed stores a whole list, and keeps newer responses that don't contradict it.
-func (k *knowledge) listed(whole []cloud.Machine, asked time.Time) {
-	k.whole, k.asked, k.list, k.burst = whole, asked, whole, 0
+func (k *knowledge) listed(whole []cloud.Machine, requested time.Time) {
+	k.whole, k.requested, k.list, k.burst = whole, requested, whole, 0
 	newer := k.alone
-	k.alone = map[one]answer{}
-	for _, s := range slices.SortedFunc(maps.Keys(newer), func(a, b one) int { return newer[a].asked.Compare(newer[b].asked) }) {
-		if newer[s].asked.After(asked) {
+	k.alone = map[one]response{}
+	for _, s := range slices.SortedFunc(maps.Keys(newer), func(a, b one) int { return newer[a].requested.Compare(newer[b].requested) }) {
+		if newer[s].requested.After(requested) {
 			k.take(s, newer[s])
 		}
 	}
 }
 
-// told stores a response about a single server, unless it contradicts the list's entries for other
+// learn stores a response about a single server, unless it contradicts the list's entries for other
 // servers. It reports whether it agrees; if not, only a new list shows the state of those servers.
-func (k *knowledge) told(q cloud.Question, found []cloud.Machine, asked time.Time) bool {
+func (k *knowledge) learn(q cloud.Question, found []cloud.Machine, requested time.Time) bool {
 	k.burst++
-	k.lastAlone = asked
-	if k.asked.IsZero() || !asked.After(k.asked) {
+	k.lastAlone = requested
+	if k.requested.IsZero() || !requested.After(k.requested) {
 		return true
 	}
-	return k.take(aboutOne(q), answer{asked, found})
+	return k.take(aboutOne(q), response{requested, found})
 }
 
-func (k *knowledge) take(s one, a answer) bool {
+func (k *knowledge) take(s one, a response) bool {
 	if slices.ContainsFunc(k.list, func(listed cloud.Machine) bool { return contradicts(s, a.found, listed) }) {
 		return false
 	}

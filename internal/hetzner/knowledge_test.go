@@ -53,7 +53,7 @@ func look(t *testing.T, servers *hetzner.Servers, questions ...cloud.Question) [
 
 func expectRequests(t *testing.T, sim *hcloudsim.Simulator, want int) {
 	t.Helper()
-	if n := asked(sim, "GET /v1/servers"); n != want {
+	if n := requested(sim, "GET /v1/servers"); n != want {
 		t.Errorf("%d requests, want %d", n, want)
 	}
 }

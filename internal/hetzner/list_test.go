@@ -91,7 +91,7 @@ func TestAListIsCompleteWhateverChangesBetweenItsPages(t *testing.T) {
 				if len(have) != len(list) {
 					t.Errorf("seed %d: %d servers are in the list twice", seed, len(list)-len(have))
 				}
-				if n := asked(sim, "GET /v1/servers"); n > 2*pages+4 {
+				if n := requested(sim, "GET /v1/servers"); n > 2*pages+4 {
 					t.Errorf("seed %d: %d requests for a list of %d pages", seed, n, pages)
 				}
 				create(rng.IntN(60))
@@ -119,7 +119,7 @@ func TestAListIsReadWhileServersAreCreated(t *testing.T) {
 		if err != nil || len(list) < 60 {
 			t.Fatalf("%d servers, %v; want the 60 that were there", len(list), err)
 		}
-		if n := asked(sim, "GET /v1/servers"); n > 3 || time.Since(began) > time.Second {
+		if n := requested(sim, "GET /v1/servers"); n > 3 || time.Since(began) > time.Second {
 			t.Errorf("%d requests in %s for two pages", n, time.Since(began))
 		}
 	})
@@ -138,7 +138,7 @@ func TestAListTakesARequestForEachPage(t *testing.T) {
 			if list, err := servers.List(t.Context(), time.Now()); err != nil || len(list) != len(sim.Servers()) {
 				t.Errorf("%d servers, %v; want %d", len(list), err, len(sim.Servers()))
 			}
-			if n := asked(sim, "GET /v1/servers"); n != want {
+			if n := requested(sim, "GET /v1/servers"); n != want {
 				t.Errorf("%d requests, want %d", n, want)
 			}
 			time.Sleep(time.Second) // on the bubble's clock

@@ -27,7 +27,7 @@ type pageServer struct {
 	// after runs after each page.
 	after func()
 	// change, if it isn't nil, changes an answer.
-	change   func(page int, pagination, answer map[string]any)
+	change   func(page int, pagination, response map[string]any)
 	requests int
 }
 
@@ -50,13 +50,13 @@ func (s *pageServer) RoundTrip(r *http.Request) (*http.Response, error) {
 	if to < len(s.ids) {
 		pagination["next_page"] = page + 1
 	}
-	answer := map[string]any{
+	response := map[string]any{
 		path.Base(r.URL.Path): objects, "meta": map[string]any{"pagination": pagination},
 	}
 	if s.change != nil {
-		s.change(page, pagination, answer)
+		s.change(page, pagination, response)
 	}
-	body, err := json.Marshal(answer)
+	body, err := json.Marshal(response)
 	if s.after != nil {
 		s.after()
 	}
@@ -162,29 +162,29 @@ func TestDeletionsBetweenPagesHideNothing(t *testing.T) {
 
 // Pages that can't be right are an error, after few requests, and never part of a list.
 func TestPagesThatContradictEachOther(t *testing.T) {
-	for name, change := range map[string]func(page int, pagination, answer map[string]any){
+	for name, change := range map[string]func(page int, pagination, response map[string]any){
 		"the same page is next": func(page int, pagination, _ map[string]any) {
 			pagination["next_page"] = page
 		},
 		"back and forth": func(page int, pagination, _ map[string]any) {
 			pagination["last_page"], pagination["total_entries"], pagination["next_page"] = nil, nil, 3-page
 		},
-		"without end": func(page int, pagination, answer map[string]any) {
+		"without end": func(page int, pagination, response map[string]any) {
 			pagination["last_page"], pagination["total_entries"], pagination["next_page"] = nil, nil, page+1
-			for key, objects := range answer {
+			for key, objects := range response {
 				if objects, ok := objects.([]any); ok && page > 1 {
 					for len(objects) < 50 {
 						objects = append(objects, map[string]any{"id": 1, "type": "ipv4"})
 					}
-					answer[key] = objects
+					response[key] = objects
 				}
 			}
 		},
 		"too many pages": func(_ int, pagination, _ map[string]any) {
 			pagination["last_page"], pagination["total_entries"] = 1<<30, nil
 		},
-		"not sorted": func(_ int, _, answer map[string]any) {
-			for _, objects := range answer {
+		"not sorted": func(_ int, _, response map[string]any) {
+			for _, objects := range response {
 				if objects, ok := objects.([]any); ok {
 					slices.Reverse(objects)
 				}
@@ -224,10 +224,10 @@ func TestAnAnswerWithoutAListIsAnError(t *testing.T) {
 	for _, keep := range []bool{true, false} {
 		t.Run(fmt.Sprint("pagination ", keep), func(t *testing.T) {
 			eachKind(t, func(t *testing.T, s *pageServer, read func() (map[int64]bool, error)) {
-				s.change = func(_ int, _, answer map[string]any) {
-					for key := range answer {
+				s.change = func(_ int, _, response map[string]any) {
+					for key := range response {
 						if key != "meta" || !keep {
-							delete(answer, key)
+							delete(response, key)
 						}
 					}
 				}

@@ -40,30 +40,30 @@ func (l *LoadBalancers) changePod(ctx context.Context, balancer int64, action st
 	if err != nil {
 		return nil, err
 	}
-	var answer struct {
+	var response struct {
 		Action schema.Action `json:"action"`
 	}
-	if _, err := l.client.api.Do(request, &answer); err != nil {
+	if _, err := l.client.api.Do(request, &response); err != nil {
 		return nil, err
 	}
-	return hcloud.ActionFromSchema(answer.Action), nil
+	return hcloud.ActionFromSchema(response.Action), nil
 }
 
 func (l *LoadBalancers) page(
 	ctx context.Context, opts hcloud.LoadBalancerListOpts,
-) (states []lb.State, answer *hcloud.Response, err error) {
-	found, answer, err := l.client.api.LoadBalancer.List(ctx, opts)
+) (states []lb.State, response *hcloud.Response, err error) {
+	found, response, err := l.client.api.LoadBalancer.List(ctx, opts)
 	if err != nil {
 		return nil, nil, err
 	}
-	addresses, err := readAddresses(answer.Body)
+	addresses, err := readAddresses(response.Body)
 	if err != nil {
 		return nil, nil, err
 	}
 	for _, balancer := range found {
 		states = append(states, balancerState(balancer, addresses[balancer.ID]))
 	}
-	return states, answer, nil
+	return states, response, nil
 }
 
 // readAddresses reads the address of each target of type server from a list of load balancers, by

@@ -39,13 +39,13 @@ func (l *LoadBalancers) confirm(ctx context.Context, have lb.State, op lb.Op) er
 		return nil
 	case lb.Delete:
 		exists = func(ctx context.Context) (bool, *hcloud.Response, error) {
-			found, answer, err := l.client.api.LoadBalancer.GetByID(ctx, have.ID)
-			return found != nil, answer, err
+			found, response, err := l.client.api.LoadBalancer.GetByID(ctx, have.ID)
+			return found != nil, response, err
 		}
 	case lb.DeleteCertificate:
 		exists = func(ctx context.Context) (bool, *hcloud.Response, error) {
-			found, answer, err := l.client.api.Certificate.GetByID(ctx, op.ID)
-			return found != nil, answer, err
+			found, response, err := l.client.api.Certificate.GetByID(ctx, op.ID)
+			return found != nil, response, err
 		}
 	default:
 		return nil
@@ -98,11 +98,11 @@ func (l *LoadBalancers) refusal(op lb.Op, name string, err error) error {
 	if errors.As(err, &failed) {
 		return fmt.Errorf("%s %q: %w: %s (%s)", subject(op), name, lb.ErrFailed, failed.Message, failed.Code)
 	}
-	var said hcloud.Error
-	if !errors.As(err, &said) || refusedForNow(err) || broken(err) || Unauthorized(err) {
+	var apiErr hcloud.Error
+	if !errors.As(err, &apiErr) || refusedForNow(err) || broken(err) || Unauthorized(err) {
 		return fmt.Errorf("%s %q: %w", subject(op), name, err)
 	}
-	switch said.Code {
+	switch apiErr.Code {
 	case hcloud.ErrorCodeForbidden, // caused by the token, not by the Service
 		hcloud.ErrorCodeResourceInUse: // only until the listener is deleted
 		return fmt.Errorf("%s %q: %w", subject(op), name, err)
@@ -122,13 +122,13 @@ func (l *LoadBalancers) refusal(op lb.Op, name string, err error) error {
 			return fmt.Errorf("load balancer %q: %w", name, err)
 		}
 	}
-	remedy := remedies()[said.Code]
-	if _, adds := op.(lb.AddTarget); adds && said.Code == lb.CodeNotFound {
+	remedy := remedies()[apiErr.Code]
+	if _, adds := op.(lb.AddTarget); adds && apiErr.Code == lb.CodeNotFound {
 		remedy = "the project has no server with the ID of the Node's provider ID: delete the Node, " +
 			"and restart its kubelet, so that it joins anew"
 	}
 	return &lb.RejectedError{
-		Code: string(said.Code), Message: explained(said), Target: aboutTarget(op, said.Code), Remedy: remedy,
+		Code: string(apiErr.Code), Message: explained(apiErr), Target: aboutTarget(op, apiErr.Code), Remedy: remedy,
 	}
 }
 
@@ -174,9 +174,9 @@ func aboutTarget(op lb.Op, code hcloud.ErrorCode) bool {
 	return false
 }
 
-func explained(said hcloud.Error) string {
-	text := said.Message
-	if details, ok := said.Details.(hcloud.ErrorDetailsInvalidInput); ok {
+func explained(apiErr hcloud.Error) string {
+	text := apiErr.Message
+	if details, ok := apiErr.Details.(hcloud.ErrorDetailsInvalidInput); ok {
 		for _, f := range details.Fields {
 			text += fmt.Sprintf("; %s: %s", f.Name, strings.Join(f.Messages, ", "))
 		}

@@ -259,9 +259,9 @@ func (lab *balancerLab) post(t *testing.T, path, body string) {
 		t.Fatal(err)
 	}
 	request.Header.Set("Authorization", "Bearer lab")
-	answer, err := lab.sim.Transport().RoundTrip(request)
-	if err != nil || answer.StatusCode != http.StatusCreated {
-		t.Fatalf("%v %v", answer, err)
+	response, err := lab.sim.Transport().RoundTrip(request)
+	if err != nil || response.StatusCode != http.StatusCreated {
+		t.Fatalf("%v %v", response, err)
 	}
 	time.Sleep(time.Second) // until the action is over
 }

@@ -33,7 +33,7 @@ type Network struct {
 	// Each read updates dedicated and vSwitches; asked is when the last read began.
 	dedicated atomic.Pointer[[]netip.Prefix]
 	vSwitches atomic.Pointer[map[netip.Prefix]int64]
-	asked     atomic.Pointer[time.Time]
+	requested atomic.Pointer[time.Time]
 }
 
 // Network looks up a network by its ID or name.
@@ -70,15 +70,15 @@ func (c *Client) network(found *hcloud.Network) *Network {
 			n.Coupling.Subnets = append(n.Coupling.Subnets, ipnet.Prefix(subnet.IPRange))
 		}
 	}
-	asks := time.Now()
-	n.asked.Store(&asks)
+	now := time.Now()
+	n.requested.Store(&now)
 	n.keep(found)
 	return n
 }
 
 func (n *Network) look(ctx context.Context) (*hcloud.Network, error) {
-	asks := time.Now()
-	n.asked.Store(&asks)
+	now := time.Now()
+	n.requested.Store(&now)
 	found, err := get(ctx, func(ctx context.Context) (*hcloud.Network, *hcloud.Response, error) {
 		return n.client.api.Network.GetByID(ctx, n.ID)
 	})
@@ -101,7 +101,7 @@ const rangesPeriod = 5 * time.Minute
 // RefreshDedicatedRanges reads the network for its subnets, unless another read, such as List's,
 // began within the last 5 minutes.
 func (n *Network) RefreshDedicatedRanges(ctx context.Context) error {
-	if time.Since(*n.asked.Load()) < rangesPeriod {
+	if time.Since(*n.requested.Load()) < rangesPeriod {
 		return nil
 	}
 	_, err := n.look(ctx)

@@ -70,7 +70,7 @@ func TestTheRefillIsNotAllOurs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b.told(place, &http.Response{StatusCode: http.StatusOK, Header: http.Header{
+		b.learn(place, &http.Response{StatusCode: http.StatusOK, Header: http.Header{
 			"Ratelimit-Limit": {strconv.Itoa(3600)}, "Ratelimit-Remaining": {"0"},
 		}}, nil)
 		time.Sleep(time.Minute) // in which 60 come back

@@ -10,7 +10,7 @@ import (
 	"github.com/underlay-ccm/underlay/internal/requests"
 )
 
-func limitSays(limit, left string) *http.Response {
+func limitMessage(limit, left string) *http.Response {
 	return &http.Response{
 		StatusCode: http.StatusOK,
 		Header:     http.Header{"Ratelimit-Limit": {limit}, "Ratelimit-Remaining": {left}},
@@ -45,7 +45,7 @@ func TestOddRateLimitsDoNotSilenceTheClient(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					b.told(number, limitSays(c.limit, c.left), nil)
+					b.learn(number, limitMessage(c.limit, c.left), nil)
 					began := time.Now()
 					if number, err = b.spend(requests.WithPriority(t.Context(), p)); err != nil {
 						t.Fatal(err)
@@ -53,7 +53,7 @@ func TestOddRateLimitsDoNotSilenceTheClient(t *testing.T) {
 					if waited := time.Since(began); waited > most {
 						t.Errorf("a request of priority %s waited %s", p, waited)
 					}
-					b.told(number, limitSays("3600", "3600"), nil)
+					b.learn(number, limitMessage("3600", "3600"), nil)
 				}
 			})
 		})
@@ -69,7 +69,7 @@ func TestOldKnowledgeOfTheBudgetIsAskedAgain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b.told(number, limitSays("3600", "0"), nil)
+		b.learn(number, limitMessage("3600", "0"), nil)
 		began := time.Now()
 		passed := make(chan int, 3)
 		for range cap(passed) {
@@ -85,7 +85,7 @@ func TestOldKnowledgeOfTheBudgetIsAskedAgain(t *testing.T) {
 		if len(passed) != 1 {
 			t.Fatalf("%d requests passed after %s, want 1", len(passed), time.Since(began))
 		}
-		b.told(<-passed, limitSays("3600", "3600"), nil)
+		b.learn(<-passed, limitMessage("3600", "3600"), nil)
 		synctest.Wait()
 		if len(passed) != 2 {
 			t.Errorf("%d requests passed after an answer, want the other 2", len(passed))

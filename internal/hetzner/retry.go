@@ -69,11 +69,11 @@ func broken(err error) bool {
 	if errors.As(err, &other) || errors.Is(err, errPaging) {
 		return false
 	}
-	var answered hcloud.Error
-	if !errors.As(err, &answered) {
+	var replied hcloud.Error
+	if !errors.As(err, &replied) {
 		return !errors.Is(err, context.Canceled)
 	}
-	switch answered.Code {
+	switch replied.Code {
 	case hcloud.ErrorCodeServerError, hcloud.ErrorCodeBadGateway, hcloud.ErrorCodeTimeout,
 		hcloud.ErrorCodeServiceError, hcloud.ErrorCodeUnknownError, "unavailable", "maintenance":
 		return true

@@ -70,8 +70,8 @@ func (s *Servers) Look(ctx context.Context, questions []cloud.Question) ([]cloud
 		return s.List(ctx, since)
 	}
 	for _, q := range open {
-		done := func() bool { return s.answered(q) }
-		err := s.share(ctx, fmt.Sprintf("%d %q", q.ID, q.Name), done, func(ctx context.Context) error { return s.ask(ctx, q) })
+		done := func() bool { return s.replied(q) }
+		err := s.share(ctx, fmt.Sprintf("%d %q", q.ID, q.Name), done, func(ctx context.Context) error { return s.request(ctx, q) })
 		switch {
 		case errors.Is(err, errContradiction):
 			return s.List(ctx, time.Now())
@@ -139,14 +139,14 @@ func (s *Servers) past(since, now time.Time) time.Time {
 func (s *Servers) cached(since time.Time) ([]cloud.Machine, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.known.asked.IsZero() || s.known.asked.Before(since) {
+	if s.known.requested.IsZero() || s.known.requested.Before(since) {
 		return nil, false
 	}
-	age := time.Since(s.known.asked)
+	age := time.Since(s.known.requested)
 	return s.known.list, age < s.maxAge || age < serversStretchedAge && !s.client.Spare()
 }
 
-func (s *Servers) answered(q cloud.Question) bool {
+func (s *Servers) replied(q cloud.Question) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	open, _ := s.known.unanswered([]cloud.Question{q})
@@ -154,20 +154,20 @@ func (s *Servers) answered(q cloud.Question) bool {
 }
 
 func (s *Servers) refresh(ctx context.Context) error {
-	asked := time.Now()
+	requested := time.Now()
 	found, err := s.client.servers(ctx, "servers", hcloud.ServerListOpts{})
 	if err != nil {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.known.listed(s.convertAll(found), asked)
-	s.client.listed.Set(float64(asked.Unix()))
+	s.known.listed(s.convertAll(found), requested)
+	s.client.listed.Set(float64(requested.Unix()))
 	return nil
 }
 
-func (s *Servers) ask(ctx context.Context, q cloud.Question) error {
-	asked := time.Now()
+func (s *Servers) request(ctx context.Context, q cloud.Question) error {
+	requested := time.Now()
 	var found []*hcloud.Server
 	var one *hcloud.Server
 	var err error
@@ -181,7 +181,7 @@ func (s *Servers) ask(ctx context.Context, q cloud.Question) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.known.told(q, s.convertAll(found), asked) {
+	if !s.known.learn(q, s.convertAll(found), requested) {
 		return errContradiction
 	}
 	return nil
@@ -192,7 +192,7 @@ var errContradiction = errors.New("the server list is out of date")
 
 // Get implements cloud.Servers. It always requests the server from the API.
 func (s *Servers) Get(ctx context.Context, id int64) (cloud.Machine, error) {
-	asked := time.Now()
+	requested := time.Now()
 	found, err := s.client.server(ctx, id)
 	if err != nil {
 		return cloud.Machine{}, fmt.Errorf("getting server %d: %w", id, err)
@@ -203,7 +203,7 @@ func (s *Servers) Get(ctx context.Context, id int64) (cloud.Machine, error) {
 	server := s.convert(found)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.known.told(cloud.Question{ID: id}, []cloud.Machine{server}, asked)
+	s.known.learn(cloud.Question{ID: id}, []cloud.Machine{server}, requested)
 	return server, nil
 }
 

@@ -27,11 +27,11 @@ type stopping struct {
 func (s *stopping) RoundTrip(r *http.Request) (*http.Response, error) {
 	s.n--
 	now := s.n == 0
-	answer, err := s.next.RoundTrip(r)
+	response, err := s.next.RoundTrip(r)
 	if now {
 		s.stop()
 	}
-	return answer, err
+	return response, err
 }
 
 // swap is what takes away before it gives; leadsTo tells what there is, "" for nothing.

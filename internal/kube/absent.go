@@ -13,11 +13,11 @@ import (
 // name. Such an error has the cause UnexpectedServerResponse, and those of other sources lack the
 // name.
 func Absent(err error, resource, name string) bool {
-	var answer apierrors.APIStatus
-	if !apierrors.IsNotFound(err) || !errors.As(err, &answer) {
+	var response apierrors.APIStatus
+	if !apierrors.IsNotFound(err) || !errors.As(err, &response) {
 		return false
 	}
-	about := answer.Status().Details
+	about := response.Status().Details
 	return about != nil && about.Group == "" && about.Kind == resource && about.Name == name &&
 		!apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }

@@ -10,12 +10,12 @@ import (
 	"time"
 )
 
-// answerWithin limits the time of a complete response of the API server. The server's own limit
+// replyTimeout limits the time of a complete response of the API server. The server's own limit
 // (--request-timeout) is the same, so no response arrives later.
-const answerWithin = time.Minute
+const replyTimeout = time.Minute
 
 // ErrSilent is the error of a request that exceeded this limit.
-var ErrSilent = fmt.Errorf("the API server has not answered within %s", answerWithin)
+var ErrSilent = fmt.Errorf("the API server has not answered within %s", replyTimeout)
 
 // WithDeadline limits the time of requests, so that no caller blocks forever on an API server or
 // a proxy that keeps the connection without responding. It wraps the transport of a rest.Config.
@@ -28,14 +28,14 @@ func (d deadline) RoundTrip(r *http.Request) (*http.Response, error) {
 	if streams(r) {
 		return d.next.RoundTrip(r)
 	}
-	ctx, cancel := context.WithTimeoutCause(r.Context(), answerWithin, ErrSilent)
+	ctx, cancel := context.WithTimeoutCause(r.Context(), replyTimeout, ErrSilent)
 	resp, err := d.next.RoundTrip(r.WithContext(ctx))
 	if err != nil {
 		err = explained(ctx, err)
 		cancel()
 		return nil, err
 	}
-	resp.Body = answer{resp.Body, ctx, cancel}
+	resp.Body = response{resp.Body, ctx, cancel}
 	return resp, nil
 }
 
@@ -47,14 +47,14 @@ func streams(r *http.Request) bool {
 	return r.URL.Query().Get("watch") == "true" || path.Base(r.URL.Path) == "log"
 }
 
-// answer cancels the deadline when it is closed.
-type answer struct {
+// response cancels the deadline when it is closed.
+type response struct {
 	io.ReadCloser
 	ctx    context.Context
 	cancel context.CancelFunc
 }
 
-func (a answer) Read(to []byte) (int, error) {
+func (a response) Read(to []byte) (int, error) {
 	n, err := a.ReadCloser.Read(to)
 	if err == nil || errors.Is(err, io.EOF) {
 		return n, err
@@ -62,7 +62,7 @@ func (a answer) Read(to []byte) (int, error) {
 	return n, explained(a.ctx, err)
 }
 
-func (a answer) Close() error {
+func (a response) Close() error {
 	defer a.cancel()
 	return a.ReadCloser.Close()
 }

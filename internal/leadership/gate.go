@@ -18,8 +18,8 @@ type Gate struct {
 	closed bool
 	writes int // pending
 	holds  int // pending, with at least one write sent
-	// unanswered is when the last write ended without a response: it may still arrive.
-	unanswered time.Time
+	// noResponse is when the last write ended without a response: it may still arrive.
+	noResponse time.Time
 	ended      chan struct{} // not nil once closed; closed when no write and no hold is pending
 }
 
@@ -45,7 +45,7 @@ func (g *Gate) Close(ctx context.Context, within time.Duration) error {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if ago := time.Since(g.unanswered); ago < within {
+	if ago := time.Since(g.noResponse); ago < within {
 		return fmt.Errorf("a request got no answer %s ago and may still arrive", ago.Round(time.Millisecond))
 	}
 	return nil
@@ -66,11 +66,11 @@ func (g *Gate) enter(write bool, of *hold) error {
 	return nil
 }
 
-func (g *Gate) leave(answered bool) {
+func (g *Gate) leave(responded bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !answered {
-		g.unanswered = time.Now()
+	if !responded {
+		g.noResponse = time.Now()
 	}
 	g.writes--
 	g.end()

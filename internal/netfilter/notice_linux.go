@@ -24,14 +24,14 @@ const (
 
 // generation counts the commits to all tables of the network namespace. A call takes microseconds.
 func generation() (uint32, error) {
-	id, err := askGeneration()
+	id, err := readGeneration()
 	if err != nil {
 		return 0, fmt.Errorf("asking the kernel for nftables' generation: %w", err)
 	}
 	return id, nil
 }
 
-func askGeneration() (uint32, error) {
+func readGeneration() (uint32, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_NETFILTER)
 	if err != nil {
 		return 0, err
@@ -92,14 +92,14 @@ func (t *Table) Watch(ctx context.Context, changed func()) error {
 	}
 	defer events.Close()
 	defer context.AfterFunc(ctx, func() { _ = events.SetReadDeadline(time.Unix(1, 0)) })()
-	tell := func() error {
+	notify := func() error {
 		now, err := generation()
 		t.touched.Store(now)
 		changed()
 		return err
 	}
 	// Commits before the subscription were not observed.
-	if err := tell(); err != nil {
+	if err := notify(); err != nil {
 		return err
 	}
 	t.watching.Store(true)
@@ -113,7 +113,7 @@ func (t *Table) Watch(ctx context.Context, changed func()) error {
 		case err != nil && !errors.Is(err, unix.ENOBUFS): // with ENOBUFS, events are lost
 			return fmt.Errorf("watching nftables: %w", err)
 		case err != nil || concerns(buffer[:n]):
-			if err := tell(); err != nil {
+			if err := notify(); err != nil {
 				return err
 			}
 		}

@@ -9,13 +9,13 @@ import (
 	"net/http"
 )
 
-// maxAnswer limits a response, in bytes: a list of ten thousand servers needs less.
-const maxAnswer = 32 << 20
+// maxResponse limits a response, in bytes: a list of ten thousand servers needs less.
+const maxResponse = 32 << 20
 
-// badAnswer is an invalid response.
-type badAnswer struct{ error }
+// badResponse is an invalid response.
+type badResponse struct{ error }
 
-func (b *badAnswer) Unwrap() error { return b.error }
+func (b *badResponse) Unwrap() error { return b.error }
 
 // notTheService is a response that is not from the web service, which replies with JSON.
 type notTheService struct{ status int }
@@ -29,7 +29,7 @@ func read(resp *http.Response, into any) (outcome, error) {
 	if resp.StatusCode == http.StatusUnauthorized {
 		return refused, &Error{Status: resp.StatusCode, Code: "UNAUTHORIZED", Message: http.StatusText(resp.StatusCode)}
 	}
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxResponse))
 	switch {
 	case resp.StatusCode == http.StatusForbidden:
 		// Documented for quotas only, but some clients received it for a wrong password.
@@ -41,20 +41,20 @@ func read(resp *http.Response, into any) (outcome, error) {
 	case resp.StatusCode == http.StatusBadGateway || resp.StatusCode == http.StatusGatewayTimeout:
 		return lost, failure(resp.StatusCode, body) // a proxy got no response from the service
 	case err != nil:
-		return untold, err
+		return unsent, err
 	case resp.StatusCode >= http.StatusMultipleChoices:
 		refusal := failure(resp.StatusCode, body)
 		if errors.As(refusal, new(*Error)) && resp.StatusCode < http.StatusInternalServerError {
 			return accepted, refusal
 		}
-		return untold, refusal
+		return unsent, refusal
 	case !json.Valid(body):
-		return untold, &badAnswer{errors.New("reading the answer: it is not JSON")}
+		return unsent, &badResponse{errors.New("reading the answer: it is not JSON")}
 	case string(bytes.TrimSpace(body)) == "null": // decodes into every type without an error
-		return accepted, &badAnswer{errors.New("reading the answer: it is null")}
+		return accepted, &badResponse{errors.New("reading the answer: it is null")}
 	}
 	if err := json.Unmarshal(body, into); err != nil {
-		return accepted, &badAnswer{fmt.Errorf("reading the answer: %w", err)}
+		return accepted, &badResponse{fmt.Errorf("reading the answer: %w", err)}
 	}
 	return accepted, nil
 }
@@ -66,7 +66,7 @@ func failure(status int, body []byte) error {
 	}
 	other := &notTheService{status}
 	if status == http.StatusNotFound || status < http.StatusBadRequest {
-		return &badAnswer{fmt.Errorf("%w; is the endpoint right?", other)}
+		return &badResponse{fmt.Errorf("%w; is the endpoint right?", other)}
 	}
 	return other
 }

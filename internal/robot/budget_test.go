@@ -144,7 +144,7 @@ func TestAnOutage(t *testing.T) {
 				if n := len(a.sim.Requests()); n > 5+8+11 {
 					t.Errorf("%d requests in an hour", n)
 				}
-				if got := strings.Join(a.told, ", "); got != "gone" {
+				if got := strings.Join(a.result, ", "); got != "gone" {
 					t.Errorf("told %q, want once", got)
 				}
 				over.Store(true)
@@ -156,7 +156,7 @@ func TestAnOutage(t *testing.T) {
 				if _, err := a.client.Members(t.Context(), 4321); err != nil {
 					t.Error(err)
 				}
-				if got := strings.Join(a.told, ", "); got != "gone, answers" {
+				if got := strings.Join(a.result, ", "); got != "gone, answers" {
 					t.Errorf("told %q", got)
 				}
 			})
@@ -185,8 +185,8 @@ func TestABlipIsNoOutage(t *testing.T) {
 		if _, err := a.client.Servers(t.Context()); err != nil {
 			t.Error(err)
 		}
-		if len(a.told) > 0 {
-			t.Errorf("told of %q", a.told)
+		if len(a.result) > 0 {
+			t.Errorf("told of %q", a.result)
 		}
 	})
 }
@@ -239,7 +239,7 @@ func TestDeadlinesTellOfAnOutage(t *testing.T) {
 				if c.outage {
 					want = "gone"
 				}
-				if got := strings.Join(a.told, ", "); got != want {
+				if got := strings.Join(a.result, ", "); got != want {
 					t.Errorf("told %q, want %q", got, want)
 				}
 			})
@@ -253,7 +253,7 @@ func TestTheIntervalOfAQuota(t *testing.T) {
 		a := newAccount(t, robotsim.Options{})
 		const most, interval = 5, 2 * time.Minute
 		var counted []time.Time // by the service
-		answered, refused := 0, 0
+		succeeded, refused := 0, 0
 		a.way.next = transport(func(r *http.Request) (*http.Response, error) {
 			now := time.Now()
 			counted = slices.DeleteFunc(counted, func(t time.Time) bool { return now.Sub(t) >= interval })
@@ -262,7 +262,7 @@ func TestTheIntervalOfAQuota(t *testing.T) {
 				return &http.Response{StatusCode: 403, Request: r, Body: content(`{"error": {"code": "RATE_LIMIT_EXCEEDED", "max_request": 5, "interval": 120}}`)}, nil
 			}
 			counted = append(counted, now)
-			answered++
+			succeeded++
 			return &http.Response{StatusCode: 200, Request: r, Body: content(`[]`)}, nil
 		})
 		ctx, stop := context.WithTimeout(requests.WithPriority(t.Context(), requests.Urgent), time.Hour)
@@ -273,8 +273,8 @@ func TestTheIntervalOfAQuota(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 		}
-		if answered < 140 || answered > 150 || refused != 1 {
-			t.Errorf("%d answered and %d refused in an hour of %d in two minutes", answered, refused, most)
+		if succeeded < 140 || succeeded > 150 || refused != 1 {
+			t.Errorf("%d answered and %d refused in an hour of %d in two minutes", succeeded, refused, most)
 		}
 	})
 }

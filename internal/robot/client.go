@@ -119,7 +119,7 @@ func (c *Client) register(o Options) error {
 	}, []string{"priority"})
 	c.refused = metrics.NewGauge(gauge("credentials_refused", "1 while the Robot web service refuses the user and the password, which are not tried again before they change or an hour has passed."))
 	gone := metrics.NewGauge(gauge("unavailable", "1 while the Robot web service doesn't answer."))
-	c.outage = &outage{tell: o.Availability, gone: gone}
+	c.outage = &outage{notify: o.Availability, gone: gone}
 	err := o.Registry.CustomRegister(newRemaining(c.quotas))
 	for _, m := range []metrics.Registerable{c.requests, c.waits, c.refused, gone} {
 		err = errors.Join(err, o.Registry.Register(m))
@@ -141,24 +141,24 @@ func (c *Client) do(ctx context.Context, op operation, path string, form url.Val
 		defer c.outage.probed()
 	}
 	began := time.Now()
-	told, err := c.send(ctx, op, path, form, t.credentials, into)
-	t.end(told)
-	var answer *Error
-	errors.As(err, &answer)
-	c.quotas[op].told(true, answer)
+	result, err := c.send(ctx, op, path, form, t.credentials, into)
+	t.end(result)
+	var response *Error
+	errors.As(err, &response)
+	c.quotas[op].result(true, response)
 	switch {
-	case told == refused:
-		c.outage.answered()
+	case result == refused:
+		c.outage.succeeded()
 		c.refused.Set(1)
 		return &CredentialsError{Until: time.Now().Add(refusedFor)}
-	case told == accepted:
+	case result == accepted:
 		c.refused.Set(0)
 	}
 	switch {
-	case err == nil || answer != nil:
-		c.outage.answered()
+	case err == nil || response != nil:
+		c.outage.succeeded()
 		return err
-	case errors.As(err, new(*badAnswer)):
+	case errors.As(err, new(*badResponse)):
 		return err // a problem of decoding, not of the network
 	case ctx.Err() != nil && !tooSlow(ctx, op, time.Since(began)):
 		return err // ended by the caller
@@ -177,7 +177,7 @@ func (c *Client) hold(ctx context.Context, op operation) (t *turn, probe bool, e
 	err = q.spend(ctx)
 	if err == nil {
 		if t, err = c.login.enter(ctx); err != nil {
-			q.told(false, nil)
+			q.result(false, nil)
 		}
 	}
 	c.waits.WithLabelValues(requests.PriorityOf(ctx).String()).Observe(time.Since(began).Seconds())
@@ -185,15 +185,15 @@ func (c *Client) hold(ctx context.Context, op operation) (t *turn, probe bool, e
 		return nil, false, err
 	}
 	if probe, err = c.outage.admit(); err != nil { // another request failed during the wait
-		t.end(untold)
-		q.told(false, nil)
+		t.end(unsent)
+		q.result(false, nil)
 		return nil, false, err
 	}
 	return t, probe, nil
 }
 
 // send sends one request and returns the outcome of its login. An *Error is the service's reply,
-// a *badAnswer an invalid response; any other error means that the service doesn't respond.
+// a *badResponse an invalid response; any other error means that the service doesn't respond.
 func (c *Client) send(ctx context.Context, op operation, path string, form url.Values, credentials Credentials, into any) (outcome, error) {
 	limit := requestTimeout
 	if op.routes() {
@@ -204,7 +204,7 @@ func (c *Client) send(ctx context.Context, op operation, path string, form url.V
 	ctx, reached := traced(ctx)
 	r, err := http.NewRequestWithContext(ctx, op.method, c.endpoint+path, strings.NewReader(form.Encode()))
 	if err != nil {
-		return untold, &badAnswer{fmt.Errorf("building the request: %w", err)}
+		return unsent, &badResponse{fmt.Errorf("building the request: %w", err)}
 	}
 	r.Header.Set("User-Agent", c.agent)
 	if form != nil {
@@ -219,7 +219,7 @@ func (c *Client) send(ctx context.Context, op operation, path string, form url.V
 	c.requests.WithLabelValues(op.name(), requests.PriorityOf(ctx).String(), code).Inc()
 	if err != nil {
 		if !reached(err) {
-			return untold, err
+			return unsent, err
 		}
 		return lost, err
 	}

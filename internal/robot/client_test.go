@@ -28,9 +28,9 @@ type account struct {
 	registry metrics.KubeRegistry
 	// given are the credentials that the client reads, as user:password, and reads
 	// how often it did.
-	given atomic.Value
-	reads atomic.Int32
-	told  []string
+	given  atomic.Value
+	reads  atomic.Int32
+	result []string
 	// way is what the requests pass on their way to the service.
 	way way
 }
@@ -64,14 +64,14 @@ func newAccount(t *testing.T, o robotsim.Options) *account {
 		},
 		Availability: func(err error) {
 			if err == nil {
-				a.told = append(a.told, "answers")
+				a.result = append(a.result, "answers")
 				return
 			}
 			var gone *robot.Unavailable
 			if !errors.As(err, &gone) {
 				t.Errorf("told of %v, want an *Unavailable", err)
 			}
-			a.told = append(a.told, "gone")
+			a.result = append(a.result, "gone")
 		},
 	})
 	noError(t, err)
@@ -129,8 +129,8 @@ func TestReads(t *testing.T) {
 		if len(failovers) != 4 || fmt.Sprint(failovers[3]) != "{2001:db8:f:: 321 2001:db8:1::}" {
 			t.Errorf("failover addresses are %+v", failovers)
 		}
-		if len(a.told) > 0 {
-			t.Errorf("told of %q", a.told)
+		if len(a.result) > 0 {
+			t.Errorf("told of %q", a.result)
 		}
 	})
 }
@@ -310,8 +310,8 @@ func TestFailoverAddressesMoveTogether(t *testing.T) {
 		if _, err := a.client.RouteFailover(t.Context(), f.IP, netip.MustParseAddr("2001:db8:2::")); !robot.IsCode(err, "FAILOVER_FAILED") {
 			t.Errorf("got %v", err)
 		}
-		if len(a.told) > 0 {
-			t.Errorf("told of %q: a refusal is no outage", a.told)
+		if len(a.result) > 0 {
+			t.Errorf("told of %q: a refusal is no outage", a.result)
 		}
 	})
 }

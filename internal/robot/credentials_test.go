@@ -69,8 +69,8 @@ func TestWrongCredentialsAreSentOnce(t *testing.T) {
 			if _, err := a.client.Servers(t.Context()); err != nil {
 				t.Errorf("the right ones: %v", err)
 			}
-			if len(a.told) > 0 {
-				t.Errorf("told of %q: a refusal is no outage", a.told)
+			if len(a.result) > 0 {
+				t.Errorf("told of %q: a refusal is no outage", a.result)
 			}
 		})
 	}

@@ -29,8 +29,8 @@ const (
 type outcome int
 
 const (
-	// untold is no result: the request never reached the service, or only a proxy in front of it.
-	untold outcome = iota
+	// unsent is no result: the request never reached the service, or only a proxy in front of it.
+	unsent outcome = iota
 	// lost is no response: the service may have refused the login.
 	lost
 	accepted

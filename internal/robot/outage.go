@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// toldAfter consecutive failures are an outage: a single one may be a lost packet.
-	toldAfter = 2
+	// outageAfter consecutive failures are an outage: a single one may be a lost packet.
+	outageAfter = 2
 	// shortestBackoff and longestBackoff bound the time between two requests during an outage.
 	shortestBackoff = 2 * time.Second
 	longestBackoff  = 5 * time.Minute
@@ -25,8 +25,8 @@ const (
 
 // outage rejects requests while the service is in maintenance or unreachable, and reports it once.
 type outage struct {
-	tell func(error)
-	gone metrics.GaugeMetric
+	notify func(error)
+	gone   metrics.GaugeMetric
 
 	mu       sync.Mutex // guards the fields below, and the order of calls of tell
 	failures int        // consecutive
@@ -97,20 +97,20 @@ func (o *outage) failed(cause error) error {
 	// Jitter separates the clusters of an account.
 	o.until, o.cause = now.Add(o.backoff+rand.N(o.backoff/4)), cause
 	found := o.state()
-	if o.failures == toldAfter {
+	if o.failures == outageAfter {
 		o.gone.Set(1)
-		o.tell(found)
+		o.notify(found)
 	}
 	return found
 }
 
-// answered ends an outage.
-func (o *outage) answered() {
+// succeeded ends an outage.
+func (o *outage) succeeded() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.failures >= toldAfter {
+	if o.failures >= outageAfter {
 		o.gone.Set(0)
-		o.tell(nil)
+		o.notify(nil)
 	}
 	o.failures = 0
 }

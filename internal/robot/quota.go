@@ -52,12 +52,12 @@ const (
 type quota struct {
 	queue *requests.Queue // its lock guards the fields below
 
-	limit    int
-	interval time.Duration
-	inFlight int
-	answered []time.Time // times of responses within the interval, oldest first
-	paused   time.Time   // until this time
-	pause    time.Duration
+	limit     int
+	interval  time.Duration
+	inFlight  int
+	succeeded []time.Time // times of responses within the interval, oldest first
+	paused    time.Time   // until this time
+	pause     time.Duration
 }
 
 func newQuota(limit int) *quota {
@@ -84,14 +84,14 @@ func (q *quota) Wait(p requests.Priority, now time.Time) time.Duration {
 	q.forget(now)
 	wait := q.paused.Sub(now)
 	most := q.limit - int(share(p)*float64(q.limit)) // requests, including this one
-	tooMany := q.inFlight + len(q.answered) + 1 - most
+	tooMany := q.inFlight + len(q.succeeded) + 1 - most
 	switch {
 	case tooMany <= 0:
 		return wait
-	case tooMany > len(q.answered):
+	case tooMany > len(q.succeeded):
 		return max(wait, time.Minute) // requests in flight must end first
 	default:
-		return max(wait, q.answered[tooMany-1].Add(q.interval).Sub(now))
+		return max(wait, q.succeeded[tooMany-1].Add(q.interval).Sub(now))
 	}
 }
 
@@ -99,13 +99,13 @@ func (q *quota) Wait(p requests.Priority, now time.Time) time.Duration {
 func (q *quota) Spend(time.Time) { q.inFlight++ }
 
 func (q *quota) forget(now time.Time) {
-	q.answered = slices.DeleteFunc(q.answered, func(t time.Time) bool { return now.Sub(t) >= q.interval })
+	q.succeeded = slices.DeleteFunc(q.succeeded, func(t time.Time) bool { return now.Sub(t) >= q.interval })
 }
 
 func (q *quota) left() (left int) {
 	q.queue.Change(func(now time.Time) {
 		q.forget(now)
-		left = max(0, q.limit-q.inFlight-len(q.answered))
+		left = max(0, q.limit-q.inFlight-len(q.succeeded))
 	})
 	return left
 }
@@ -118,16 +118,16 @@ func (q *quota) spend(ctx context.Context) error {
 	return nil
 }
 
-// told records whether a request was sent, and its error response.
-func (q *quota) told(sent bool, answer *Error) {
+// result records whether a request was sent, and its error response.
+func (q *quota) result(sent bool, response *Error) {
 	q.queue.Change(func(now time.Time) {
 		q.inFlight--
 		if sent {
-			q.answered = append(q.answered, now)
+			q.succeeded = append(q.succeeded, now)
 		}
 		switch {
-		case answer != nil && answer.Code == CodeRateLimit:
-			q.believe(answer)
+		case response != nil && response.Code == CodeRateLimit:
+			q.believe(response)
 			q.pause = min(max(2*q.pause, shortestPause), longestPause, q.interval)
 			q.paused = now.Add(q.pause)
 		case sent:

@@ -55,17 +55,17 @@ func (w *way) RoundTrip(r *http.Request) (*http.Response, error) {
 	if back == 0 {
 		return w.next.RoundTrip(r)
 	}
-	type answer struct {
+	type response struct {
 		*http.Response
 		error
 	}
-	answered := make(chan answer, 1)
+	succeeded := make(chan response, 1)
 	go func() {
 		resp, err := w.next.RoundTrip(r.Clone(context.WithoutCancel(r.Context())))
-		answered <- answer{resp, err}
+		succeeded <- response{resp, err}
 	}()
 	select {
-	case a := <-answered:
+	case a := <-succeeded:
 		select {
 		case <-time.After(back):
 			return a.Response, a.error

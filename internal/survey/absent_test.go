@@ -29,7 +29,7 @@ func readiness(n *corev1.Node, status corev1.ConditionStatus, since time.Duratio
 
 func TestWhatBecomesOfANodeWithoutAServer(t *testing.T) {
 	uninitialized := corev1.Taint{Key: "node.cloudprovider.kubernetes.io/uninitialized", Effect: corev1.TaintEffectNoSchedule}
-	heard := func(n *corev1.Node, ago time.Duration) { n.Status.Conditions[0].LastHeartbeatTime = at(-ago) }
+	heartbeat := func(n *corev1.Node, ago time.Duration) { n.Status.Conditions[0].LastHeartbeatTime = at(-ago) }
 	// another server has the Node's name since then.
 	another := func(s *survey.Snapshot, since time.Duration) {
 		again := s.Servers[0]
@@ -43,8 +43,8 @@ func TestWhatBecomesOfANodeWithoutAServer(t *testing.T) {
 		says   string
 	}{
 		{"nobody has noticed", func(*survey.Snapshot, *corev1.Node) {}, survey.Unsure, unsure},
-		{"its kubelet was heard of", func(_ *survey.Snapshot, n *corev1.Node) { heard(n, 9*time.Minute) }, survey.Unsure, unsure},
-		{"its kubelet is silent", func(_ *survey.Snapshot, n *corev1.Node) { heard(n, 10*time.Minute) }, survey.Unmissed, "heard of last at 2026-11-22T11:50:00Z"},
+		{"its kubelet was heard of", func(_ *survey.Snapshot, n *corev1.Node) { heartbeat(n, 9*time.Minute) }, survey.Unsure, unsure},
+		{"its kubelet is silent", func(_ *survey.Snapshot, n *corev1.Node) { heartbeat(n, 10*time.Minute) }, survey.Unmissed, "heard of last at 2026-11-22T11:50:00Z"},
 		{"it is found to be silent", func(_ *survey.Snapshot, n *corev1.Node) { readiness(n, corev1.ConditionUnknown, time.Second) }, survey.Leaving, "deletes such Nodes"},
 		{"it is not Ready", func(_ *survey.Snapshot, n *corev1.Node) { readiness(n, corev1.ConditionFalse, 299*time.Second) }, survey.Leaving, "deletes such Nodes"},
 		{"it is not Ready for too long", func(_ *survey.Snapshot, n *corev1.Node) { readiness(n, corev1.ConditionUnknown, 5*time.Minute) }, survey.Overdue, "not Ready since 2026-11-22T11:55:00Z"},

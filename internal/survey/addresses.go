@@ -188,7 +188,7 @@ func (a Addressing) routers() (rows []RouterRow) {
 
 func (s *Snapshot) waiting(l addresses.Ledger) (rows []WaitingRow) {
 	for _, svc := range s.Services {
-		if !svc.DeletionTimestamp.IsZero() || !s.AsksForAddress(svc) {
+		if !svc.DeletionTimestamp.IsZero() || !s.WantsAddress(svc) {
 			continue
 		}
 		row := WaitingRow{Service: NameOf(svc).String(), Has: l.Of(string(svc.UID)), Age: s.Taken.Sub(svc.CreationTimestamp.Time)}

@@ -178,7 +178,7 @@ func TestAddressesView(t *testing.T) {
 	if len(v.Routers) != 1 || v.Routers[0].Session() != "Active" || v.Routers[0].Node != "node-3" {
 		t.Errorf("routers: %+v", v.Routers)
 	}
-	if s.Config.Addresses.Classless = true; !s.AsksForAddress(cloud) {
+	if s.Config.Addresses.Classless = true; !s.WantsAddress(cloud) {
 		t.Error("a Service without a class asks for an address where those are served too")
 	}
 }

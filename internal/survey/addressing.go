@@ -48,8 +48,8 @@ func (s *Snapshot) AddressesOn() bool {
 	return s.Saw(PartConfig) && s.Config.Addresses.Enabled()
 }
 
-// AsksForAddress reports whether a Service gets an address from the pools.
-func (s *Snapshot) AsksForAddress(svc *corev1.Service) bool {
+// WantsAddress reports whether a Service gets an address from the pools.
+func (s *Snapshot) WantsAddress(svc *corev1.Service) bool {
 	return addresscontroller.Ours(svc, s.Config.Addresses.Classless)
 }
 
@@ -65,8 +65,8 @@ func (s *Snapshot) Addressing() Addressing {
 		if kube.Ready(n) {
 			a.ready = append(a.ready, n.Name)
 		}
-		text, said := n.Annotations[addresses.ReportAnnotation]
-		if !said {
+		text, exists := n.Annotations[addresses.ReportAnnotation]
+		if !exists {
 			continue
 		}
 		report, err := addresses.ParseReport(text)

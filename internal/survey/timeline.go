@@ -208,7 +208,7 @@ func InspectService(s *Snapshot, name types.NamespacedName) (Inspection, error) 
 // served adds the Service's load balancer, or the nodes that hold its addresses.
 func (v *Inspection) served(s *Snapshot, svc *corev1.Service) {
 	name, before := NameOf(svc).String(), len(v.Facts)
-	if s.AddressesOn() && s.AsksForAddress(svc) {
+	if s.AddressesOn() && s.WantsAddress(svc) {
 		v.fact("published", strings.Join(serviceRow(svc).Published, ", "))
 		if all, err := AddressesOf(s); err == nil {
 			v.rows(name, all.Page())

@@ -55,9 +55,9 @@ type Controller struct {
 	metrics *nodeMetrics
 
 	// The fields below belong to the goroutine of Run.
-	asked  time.Time // when the last read began; zero: never
-	failed bool      // the last read failed, which was logged
-	known  look      // last successful read
+	requested time.Time // when the last read began; zero: never
+	failed    bool      // the last read failed, which was logged
+	known     look      // last successful read
 	// refused holds when the last write to a Node failed.
 	refused map[types.UID]time.Time
 	newest  *kube.Newest[*corev1.Node]
@@ -117,7 +117,7 @@ func (c *Controller) glance(ctx context.Context) {
 			continue
 		}
 		delete(c.refused, n.UID)
-		if nodes[i], err = c.tell(ctx, n); err != nil && ctx.Err() == nil {
+		if nodes[i], err = c.report(ctx, n); err != nil && ctx.Err() == nil {
 			c.refused[n.UID] = time.Now()
 			log.Error(err, "Node not told what its server is in the vSwitch; trying again", "node", n.Name)
 		}
@@ -146,10 +146,10 @@ func (c *Controller) concerned() ([]*corev1.Node, error) {
 
 // isDue reports whether to read the vSwitch; without Nodes, there is no need.
 func (c *Controller) isDue(nodes []*corev1.Node, now time.Time) bool {
-	switch age := now.Sub(c.asked); {
+	switch age := now.Sub(c.requested); {
 	case len(nodes) == 0:
 		return false
-	case c.asked.IsZero() || age >= lookPeriod:
+	case c.requested.IsZero() || age >= lookPeriod:
 		return true
 	case c.failed || age < shortestPeriod:
 		return false
@@ -164,7 +164,7 @@ func (c *Controller) look(ctx context.Context, nodes []*corev1.Node) {
 	if vSwitch == 0 {
 		return // the network is not coupled, which is reported elsewhere
 	}
-	c.asked = time.Now()
+	c.requested = time.Now()
 	limited, cancel := context.WithTimeout(ctx, longestLook)
 	defer cancel()
 	members, err := c.Members.Members(limited, vSwitch)
@@ -193,9 +193,9 @@ func (c *Controller) look(ctx context.Context, nodes []*corev1.Node) {
 	}
 }
 
-// tell updates a Node's condition, and returns the updated Node. The Event follows the
+// report updates a Node's condition, and returns the updated Node. The Event follows the
 // condition, which records that it was sent.
-func (c *Controller) tell(ctx context.Context, node *corev1.Node) (*corev1.Node, error) {
+func (c *Controller) report(ctx context.Context, node *corev1.Node) (*corev1.Node, error) {
 	number, err := kube.ParseDedicatedID(node.Spec.ProviderID)
 	if err != nil {
 		return node, err
@@ -204,19 +204,19 @@ func (c *Controller) tell(ctx context.Context, node *corev1.Node) (*corev1.Node,
 	if !isNews(node, now) {
 		return node, nil
 	}
-	told, err := kube.SetCondition(ctx, c.Client, node, now, time.Now())
+	reported, err := kube.SetCondition(ctx, c.Client, node, now, time.Now())
 	switch {
 	case apierrors.IsNotFound(err):
 		return node, nil // deleted, as the cache will show
 	case err != nil:
 		return node, err
 	}
-	c.newest.Wrote(told)
+	c.newest.Wrote(reported)
 	switch now.Status {
 	case corev1.ConditionFalse:
 		c.Recorder.Event(node, corev1.EventTypeWarning, now.Reason, now.Message)
 	case corev1.ConditionTrue:
 		c.Recorder.Event(node, corev1.EventTypeNormal, reasonReady, now.Message)
 	}
-	return told, nil
+	return reported, nil
 }

@@ -33,16 +33,16 @@ var errBroken = errors.New("broken")
 
 // robot is an account with vSwitches.
 type robot struct {
-	mu      sync.Mutex
-	members map[int64]map[int64]vswitch.Status // by the vSwitch's ID
-	err     error
-	slow    time.Duration
-	asked   int
+	mu        sync.Mutex
+	members   map[int64]map[int64]vswitch.Status // by the vSwitch's ID
+	err       error
+	slow      time.Duration
+	requested int
 }
 
 func (r *robot) Members(ctx context.Context, id int64) (map[int64]vswitch.Status, error) {
 	r.mu.Lock()
-	r.asked++
+	r.requested++
 	members, err, slow := maps.Clone(r.members[id]), r.err, r.slow
 	r.mu.Unlock()
 	if err == nil && members == nil {
@@ -60,8 +60,8 @@ func (r *robot) Members(ctx context.Context, id int64) (map[int64]vswitch.Status
 func (r *robot) requests() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	defer func() { r.asked = 0 }()
-	return r.asked
+	defer func() { r.requested = 0 }()
+	return r.requested
 }
 
 // set makes servers members, by number.
@@ -254,17 +254,17 @@ func TestNodesAreTold(t *testing.T) {
 		delete(w.robot.members[id], 102)
 		defer w.start()()
 		rest(time.Minute)
-		told := []string{"bm-00=False VSwitchMemberFailed", "bm-02=False VSwitchMemberMissing", "older=False VSwitchMemberFailed"}
-		w.expect(told...)
+		reported := []string{"bm-00=False VSwitchMemberFailed", "bm-02=False VSwitchMemberMissing", "older=False VSwitchMemberFailed"}
+		w.expect(reported...)
 		w.expectEvents("Warning VSwitchMemberFailed", "Warning VSwitchMemberFailed", "Warning VSwitchMemberMissing")
 		w.expectMetric(2, 1)
 		w.robot.requests()
 		w.writes.Store(0)
 		rest(time.Hour)
-		if asked, wrote := w.robot.requests(), w.writes.Load(); asked != 12 || wrote != 0 {
-			t.Errorf("%d requests and %d writes in an hour, want 12 and 0", asked, wrote)
+		if requested, wrote := w.robot.requests(), w.writes.Load(); requested != 12 || wrote != 0 {
+			t.Errorf("%d requests and %d writes in an hour, want 12 and 0", requested, wrote)
 		}
-		w.expect(told...)
+		w.expect(reported...)
 		w.expectEvents()
 
 		// Being configured is no failure, and no news unless it had failed.
@@ -298,7 +298,7 @@ func TestHalfKnowledgeChangesNothing(t *testing.T) {
 		stop := w.start()
 		rest(time.Minute)
 		w.expectEvents("Warning VSwitchMemberFailed")
-		told := "bm-1=False VSwitchMemberFailed"
+		reported := "bm-1=False VSwitchMemberFailed"
 
 		w.robot.fail(errBroken)
 		w.robot.members[id] = map[int64]vswitch.Status{}
@@ -308,12 +308,12 @@ func TestHalfKnowledgeChangesNothing(t *testing.T) {
 		if n := w.robot.requests(); n > 13 {
 			t.Errorf("%d requests in an hour of an outage, want no more than at rest", n)
 		}
-		w.expect(told)
+		w.expect(reported)
 		w.expectMetric(1, 0)
 		stop()
 		defer w.start()()
 		rest(time.Hour)
-		w.expect(told)
+		w.expect(reported)
 		w.expectMetric(1, 0)
 		w.expectEvents()
 
@@ -327,14 +327,14 @@ func TestHalfKnowledgeChangesNothing(t *testing.T) {
 		}
 		w.vSwitch.Store(1)
 		rest(time.Hour)
-		w.expect(told)
+		w.expect(reported)
 		w.expectEvents()
 
 		w.robot.set(vswitch.Failed, 101)
 		w.robot.set(vswitch.Ready, 102, 103)
 		w.vSwitch.Store(id)
 		rest(5 * time.Minute)
-		w.expect(told)
+		w.expect(reported)
 		w.expectEvents()
 	})
 }

@@ -31,12 +31,12 @@ func newNodeMetrics(r Registry) (*nodeMetrics, error) {
 // show counts by the Nodes' conditions, also of earlier processes: while Robot is unavailable,
 // they are the only source.
 func (m *nodeMetrics) show(nodes []*corev1.Node) {
-	told := map[string]int{}
+	reported := map[string]int{}
 	for _, n := range nodes {
 		if c := kube.Condition(n, MemberCondition); c != nil && c.Status == corev1.ConditionFalse {
-			told[c.Reason]++
+			reported[c.Reason]++
 		}
 	}
-	m.unreached.WithLabelValues("failed").Set(float64(told[reasonFailed]))
-	m.unreached.WithLabelValues("missing").Set(float64(told[reasonMissing]))
+	m.unreached.WithLabelValues("failed").Set(float64(reported[reasonFailed]))
+	m.unreached.WithLabelValues("missing").Set(float64(reported[reasonMissing]))
 }

@@ -202,7 +202,7 @@ func (c *Controller) Run(ctx context.Context) error {
 		workers.Go(func() { c.work(ctx, t.jobs, t.findings) })
 	}
 	workers.Go(func() { feed(ctx, d.queue, t.names) })
-	workers.Go(func() { c.store.scribe(ctx, t.orders, t.receipts) })
+	workers.Go(func() { c.store.runWriter(ctx, t.orders, t.receipts) })
 	err := d.loop(ctx, t)
 	if err != nil {
 		err = stopped(ctx, err)

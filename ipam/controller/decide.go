@@ -85,20 +85,20 @@ type node struct {
 	labels  map[string]string
 	own     ownPrefix
 
-	phase    phase
-	delivery delivery
-	cached   bool // observed in the informer; until then only a live GET shows whether it exists
-	busy     bool // in ready, or at a worker
-	doubt    bool // an earlier request may have been applied
-	told     map[string]bool
-	said     string        // reason of the last written condition
-	saying   bool          // a write of the condition is in flight
-	inside   []netip.Addr  // its counted addresses that lie in pools
-	excess   string        // message about addresses beyond the limit; empty: within it
-	since    time.Time     // when this process first observed that it is deleted
-	until    time.Time     // end of its quarantine, on this process's monotonic clock
-	stopped  time.Time     // since when it has waited for another allocator to stop
-	place    *list.Element // in the waitlist; nil: not waiting
+	phase            phase
+	delivery         delivery
+	cached           bool // observed in the informer; until then only a live GET shows whether it exists
+	busy             bool // in ready, or at a worker
+	doubt            bool // an earlier request may have been applied
+	warned           map[string]bool
+	shownReason      string        // reason of the last written condition
+	writingCondition bool          // a write of the condition is in flight
+	inside           []netip.Addr  // its counted addresses that lie in pools
+	excess           string        // message about addresses beyond the limit; empty: within it
+	since            time.Time     // when this process first observed that it is deleted
+	until            time.Time     // end of its quarantine, on this process's monotonic clock
+	stopped          time.Time     // since when it has waited for another allocator to stop
+	place            *list.Element // in the waitlist; nil: not waiting
 }
 
 // gone reports whether the Node is recorded as deleted.
@@ -204,7 +204,7 @@ func (d *decider) decide(ctx context.Context, name string) {
 		d.request(n)
 	case kube.HasPodCIDRs(live):
 		d.observe(ctx, n, live)
-		d.say(n, live, "")
+		d.setCondition(n, live, "")
 	case live.DeletionTimestamp != nil:
 		d.stopWaiting(n)
 	case !n.busy:
@@ -235,7 +235,7 @@ func (d *decider) assign(n *node) (reason string, err error) {
 	if !known && d.full() {
 		return reasonLedgerFull, errLedgerFull
 	}
-	if d.asksOwn(n, held) {
+	if d.needsOwn(n, held) {
 		return "", nil // jobFor requests the own prefix
 	}
 	prefixes, err := d.ledger.Assign(n.Node, d.offered(n))
@@ -245,7 +245,7 @@ func (d *decider) assign(n *node) (reason string, err error) {
 	if !known || !slices.Equal(held.Prefixes, prefixes) {
 		d.succeed(n)
 		d.changed(n)
-		d.tellFallback(n, prefixes)
+		d.warnFallback(n, prefixes)
 	}
 	return "", nil
 }
@@ -302,7 +302,7 @@ func (d *decider) next(ctx context.Context, j *job) bool {
 		n.busy = false
 		d.ready = d.ready[1:]
 	}
-	if d.other.ask {
+	if d.other.check {
 		*j = job{policy: true}
 		return true
 	}
@@ -321,7 +321,7 @@ func (d *decider) jobFor(ctx context.Context, n *node, j *job) bool {
 		return false
 	}
 	held, _ := d.ledger.Lookup(n.UID)
-	if d.asksOwn(n, held) {
+	if d.needsOwn(n, held) {
 		live, err := d.lister.Get(n.Name)
 		if err != nil || string(live.UID) != n.UID {
 			return false
@@ -341,7 +341,7 @@ func (d *decider) jobFor(ctx context.Context, n *node, j *job) bool {
 func (d *decider) started(j job) {
 	switch {
 	case j.policy:
-		d.other.ask, d.other.asked = false, time.Now()
+		d.other.check, d.other.checked = false, time.Now()
 		return
 	case j.notice != nil:
 		d.notices = d.notices[1:]

@@ -28,9 +28,9 @@ const (
 	reasonTooManyAddresses  = "TooManyAddresses"
 )
 
-// sayings maps reasons to the messages of the condition. Figures are in the Events: a
+// conditionMessages maps reasons to the messages of the condition. Figures are in the Events: a
 // condition with a message that changes with every Node would be rewritten as often.
-var sayings = map[string]string{
+var conditionMessages = map[string]string{
 	reasonPoolExhausted:    "No pool has a free prefix for this Node",
 	reasonNoPool:           "No active pool is for this Node: its labels match the selector of none",
 	reasonNoOwnPrefix:      "The machine has no IPv6 prefix of its own, and no pool is there to fall back to",
@@ -64,16 +64,16 @@ func reasonOfRefusal(err error) string {
 	}
 }
 
-// tell sends a Warning about a Node, once for each reason and subject. It reports whether it did.
-func (d *decider) tell(n *node, reason, about, message string) bool {
+// warnOnce sends a Warning about a Node, once for each reason and subject. It reports whether it did.
+func (d *decider) warnOnce(n *node, reason, about, message string) bool {
 	cause := reason + " " + about
-	if n.told[cause] {
+	if n.warned[cause] {
 		return false
 	}
-	if n.told == nil {
-		n.told = map[string]bool{} // lazily: most Nodes never have any
+	if n.warned == nil {
+		n.warned = map[string]bool{} // lazily: most Nodes never have any
 	}
-	n.told[cause] = true
+	n.warned[cause] = true
 	d.event(n, reason, message)
 	return true
 }
@@ -83,7 +83,7 @@ func (d *decider) event(n *node, reason, message string) {
 	d.Recorder.Event(ref, corev1.EventTypeWarning, reason, message)
 }
 
-func (d *decider) tellLedger(reason, message string) {
+func (d *decider) warnLedger(reason, message string) {
 	ref := &corev1.ObjectReference{APIVersion: "v1", Kind: "ConfigMap", Namespace: d.Namespace, Name: LedgerName}
 	d.Recorder.Event(ref, corev1.EventTypeWarning, reason, message)
 }

@@ -32,7 +32,7 @@ type fault struct {
 	drop    bool          // not applied, and the connection breaks
 	late    time.Duration // the connection breaks, applied so much later
 	slow    time.Duration // applied, the reply comes so much later
-	answer  error         // nothing is applied, this is the reply
+	reply   error         // nothing is applied, this is the reply
 	page    bool          // nothing is applied, something in between answers 404 with a page of its own
 	cutDown bool          // podCIDRs is cut down to its first entry, as if podCIDR had differed
 }
@@ -95,8 +95,8 @@ func (f *fakeAPI) RoundTrip(req *http.Request) (*http.Response, error) {
 	switch {
 	case what.refuse:
 		return fakeapi.Reply(nil, apierrors.NewServiceUnavailable("fake: refused"))
-	case what.answer != nil:
-		return fakeapi.Reply(nil, what.answer)
+	case what.reply != nil:
+		return fakeapi.Reply(nil, what.reply)
 	case what.drop:
 		return nil, errConnection
 	case what.page:
@@ -104,11 +104,11 @@ func (f *fakeAPI) RoundTrip(req *http.Request) (*http.Response, error) {
 		page.Header.Set("Content-Type", "text/html")
 		return page, nil
 	}
-	answer, err := f.apply(req, c, what)
+	reply, err := f.apply(req, c, what)
 	if what.late > 0 || what.lose || !fakeapi.Elapse(req.Context().Done(), what.slow) {
 		return nil, errConnection
 	}
-	return fakeapi.Reply(answer, err)
+	return fakeapi.Reply(reply, err)
 }
 
 // apply does what a request asks for, now or later. What it returns never changes any more.

@@ -13,8 +13,8 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/fakeapi"
 )
 
-// slowAnswers applies requests of a kind at once and answers them later.
-func slowAnswers(api http.RoundTripper, kind string, delay time.Duration) http.RoundTripper {
+// slowReplies applies requests of a kind at once and answers them later.
+func slowReplies(api http.RoundTripper, kind string, delay time.Duration) http.RoundTripper {
 	return roundTripper(func(req *http.Request) (*http.Response, error) {
 		response, err := api.RoundTrip(req)
 		if identify(req, nil).kind == kind {
@@ -28,7 +28,7 @@ func slowAnswers(api http.RoundTripper, kind string, delay time.Duration) http.R
 func TestAnAnswerFromBeforeADeletionRevivesNobody(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()
-		p := start(t, slowAnswers(api, "PATCH nodes", 5*time.Second), dualStack(1), quarantine(time.Minute))
+		p := start(t, slowReplies(api, "PATCH nodes", 5*time.Second), dualStack(1), quarantine(time.Minute))
 		defer p.stop()
 		pass(time.Second)
 		api.create("a")

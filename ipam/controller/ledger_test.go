@@ -261,10 +261,10 @@ func TestALostLedgerDoesNotFreeWhatIsOnItsWay(t *testing.T) {
 func TestOnlyTheFirstProcessEverNeedsNoFence(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()
-		asked := 0
+		checked := 0
 		p := start(t, api, dualStack(1), func(c *Config) {
 			c.First = func(context.Context) (bool, error) {
-				if asked++; asked < 3 {
+				if checked++; checked < 3 {
 					return false, errors.New("no answer")
 				}
 				return true, nil
@@ -274,8 +274,8 @@ func TestOnlyTheFirstProcessEverNeedsNoFence(t *testing.T) {
 		api.create("a")
 		pass(20 * time.Second)
 		wantPodCIDRs(t, api, "a", "10.0.0.0/24", "fd00::/64")
-		if asked != 3 {
-			t.Errorf("asked %d times who was first, want until there is an answer", asked)
+		if checked != 3 {
+			t.Errorf("asked %d times who was first, want until there is an answer", checked)
 		}
 		p.events.want(t, 0, ledgerName)
 	})

@@ -40,14 +40,14 @@ func (d *decider) load(ctx context.Context, known stored) error {
 			return ctx.Err()
 		case errors.As(err, &broken):
 			d.damaged = true
-			d.tellLedger(reasonLedgerDamaged, err.Error())
+			d.warnLedger(reasonLedgerDamaged, err.Error())
 		case !retry && !d.loaded:
 			return err
 		case !retry:
 			// The ledger was edited by hand: keep the controllers running.
-			d.tellLedger(reasonLedgerDamaged, err.Error())
+			d.warnLedger(reasonLedgerDamaged, err.Error())
 		default:
-			d.tellUnwritable(err)
+			d.warnUnwritable(err)
 		}
 		d.metrics.unloaded.Inc()
 		pause := again()
@@ -112,7 +112,7 @@ func (d *decider) storeAnew(ctx context.Context) error {
 		d.file.took(r)
 	}
 	for {
-		r := d.store.carryOut(ctx, d.file.order(d.file.Anew()))
+		r := d.store.execute(ctx, d.file.order(d.file.Anew()))
 		if r.err != nil {
 			return r.err
 		}
@@ -135,7 +135,7 @@ func (d *decider) fence(ctx context.Context, found stored) (first bool, err erro
 	}
 	text := d.lostText(found)
 	klog.FromContext(ctx).Info(text)
-	d.tellLedger(reasonLedgerLost, text)
+	d.warnLedger(reasonLedgerLost, text)
 	return false, sleep.For(ctx, d.Fence)
 }
 
@@ -237,7 +237,7 @@ func (d *decider) rebuild(ctx context.Context, s stored, holders []*corev1.Node)
 	}
 	if !d.loaded {
 		d.other.settle()
-		d.tellSecondAllocator(ctx)
+		d.warnSecondAllocator(ctx)
 	}
 	for _, n := range d.nodes {
 		d.noted(n)

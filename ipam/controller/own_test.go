@@ -15,17 +15,17 @@ import (
 
 // machines know their own prefixes, by provider ID.
 type machines struct {
-	mu    sync.Mutex
-	own   map[string]string
-	avoid []netip.Addr
-	down  bool
-	asked int
+	mu      sync.Mutex
+	own     map[string]string
+	avoid   []netip.Addr
+	down    bool
+	checked int
 }
 
 func (m *machines) OwnPrefix(_ context.Context, node *corev1.Node) (netip.Prefix, []netip.Addr, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.asked++
+	m.checked++
 	if m.down {
 		return netip.Prefix{}, nil, errors.New("fake: the cloud doesn't answer")
 	}
@@ -143,8 +143,8 @@ func TestACloudThatDoesNotAnswerIsAskedAgain(t *testing.T) {
 		m.setDown(false)
 		pass(time.Minute)
 		wantPodCIDRs(t, api, "a", "10.0.0.0/24", "2001:db8:0:1:1::/80")
-		if m.asked > 40 {
-			t.Errorf("the cloud was asked %d times in two minutes", m.asked)
+		if m.checked > 40 {
+			t.Errorf("the cloud was asked %d times in two minutes", m.checked)
 		}
 	})
 }
@@ -159,8 +159,8 @@ func TestNobodyAsksTheCloudWithoutSuchAPool(t *testing.T) {
 		api.add("a")
 		pass(time.Second)
 		wantPodCIDRs(t, api, "a", "10.0.0.0/24")
-		if m.asked > 0 {
-			t.Errorf("the cloud was asked %d times", m.asked)
+		if m.checked > 0 {
+			t.Errorf("the cloud was asked %d times", m.checked)
 		}
 	})
 }

@@ -44,8 +44,8 @@ func (d *decider) wantsOwn(n *node) bool {
 	})
 }
 
-// asksOwn reports whether the own prefix must be looked up before an assignment.
-func (d *decider) asksOwn(n *node, held ipam.Holding) bool {
+// needsOwn reports whether the own prefix must be looked up before an assignment.
+func (d *decider) needsOwn(n *node, held ipam.Holding) bool {
 	return !held.Observed && !n.own.known && d.wantsOwn(n)
 }
 
@@ -58,8 +58,8 @@ func (d *decider) offered(n *node) ipam.Offer {
 	}
 }
 
-// tellFallback warns about a Node with a fallback pool's prefix instead of the machine's own.
-func (d *decider) tellFallback(n *node, given []netip.Prefix) {
+// warnFallback warns about a Node with a fallback pool's prefix instead of the machine's own.
+func (d *decider) warnFallback(n *node, given []netip.Prefix) {
 	i := slices.IndexFunc(d.Pools, func(p Pool) bool {
 		return p.ipv6() && p.State == ipam.Active && d.isFor(p, n)
 	})
@@ -69,8 +69,8 @@ func (d *decider) tellFallback(n *node, given []netip.Prefix) {
 	own := n.own.own
 	switch {
 	case !own.IsValid():
-		d.tell(n, reasonNoOwnPrefix, "", "the machine has no IPv6 prefix of its own: the Node got one of the next pool. Give the machine a primary IPv6 and recreate the Node to change that")
+		d.warnOnce(n, reasonNoOwnPrefix, "", "the machine has no IPv6 prefix of its own: the Node got one of the next pool. Give the machine a primary IPv6 and recreate the Node to change that")
 	case !slices.ContainsFunc(given, own.Overlaps):
-		d.tell(n, reasonSharedOwnPrefix, own.String(), "other Nodes have a part of the machine's IPv6 prefix "+own.String()+" already: the Node got one of the next pool. A prefix is routed to one machine only")
+		d.warnOnce(n, reasonSharedOwnPrefix, own.String(), "other Nodes have a part of the machine's IPv6 prefix "+own.String()+" already: the Node got one of the next pool. A prefix is routed to one machine only")
 	}
 }

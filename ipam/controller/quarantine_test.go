@@ -14,14 +14,14 @@ import (
 // routeTable is a Routed port with one answer for all.
 type routeTable struct{ routed, unknown atomic.Bool }
 
-func (r *routeTable) ask(netip.Prefix) (routed, known bool) {
+func (r *routeTable) check(netip.Prefix) (routed, known bool) {
 	return r.routed.Load(), !r.unknown.Load()
 }
 
 func TestAQuarantineLastsItsTimeAndUntilTheRouteIsGoneForSure(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api, routes := newFakeAPI(), &routeTable{}
-		p := start(t, api, dualStack(1), quarantine(5*time.Minute), asking(routes.ask))
+		p := start(t, api, dualStack(1), quarantine(5*time.Minute), asking(routes.check))
 		defer p.stop()
 		pass(time.Second)
 		uid := api.add("a", onMachine("cloud://1"))

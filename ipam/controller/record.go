@@ -97,7 +97,7 @@ func (d *decider) gather(ctx context.Context, written ipam.Stored) {
 		text := fmt.Sprintf("The stored ledger stays in %d shards, although it is to be one ConfigMap: the prefixes of all Nodes don't fit into %d bytes. Set ledgerShards: auto, or delete Nodes",
 			len(written.Shards), fileLimit)
 		klog.FromContext(ctx).Error(nil, text)
-		d.tellLedger(reasonLedgerFull, text)
+		d.warnLedger(reasonLedgerFull, text)
 		d.ledger.Spread()
 		return
 	}
@@ -115,7 +115,7 @@ func (d *decider) storable(ctx context.Context) bool {
 		text := fmt.Sprintf("The prefixes of %d Nodes don't fit into the stored ledger's ConfigMap %s, which takes %d bytes. Nodes that have podCIDRs are served; no other gets any. "+
 			"Set ledgerShards: auto; where that is set, go on with the allocator that served them (start underlay-ccm with --allocate-node-cidrs=false), or run more and smaller clusters", names, LedgerName, storeLimit)
 		klog.FromContext(ctx).Error(nil, text)
-		d.tellLedger(reasonLedgerFull, text)
+		d.warnLedger(reasonLedgerFull, text)
 	}
 	d.oversized = !fits
 	return fits
@@ -168,7 +168,7 @@ func recordable(w ipam.Write) []string {
 
 func (d *decider) unwritten(ctx context.Context, object int, cause error) error {
 	d.metrics.ledgerWrites.WithLabelValues(writeOutcome(cause)).Inc()
-	d.tellUnwritable(cause)
+	d.warnUnwritable(cause)
 	var wait time.Duration
 	if d.pause == nil {
 		d.pause = backoff()
@@ -184,10 +184,10 @@ func (d *decider) unwritten(ctx context.Context, object int, cause error) error 
 	return d.load(ctx, d.file.known(object))
 }
 
-// tellUnwritable sends an Event about a rejection that a retry doesn't resolve.
-func (d *decider) tellUnwritable(err error) {
+// warnUnwritable sends an Event about a rejection that a retry doesn't resolve.
+func (d *decider) warnUnwritable(err error) {
 	if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsRequestEntityTooLargeError(err) {
-		d.tellLedger(reasonLedgerNotWritable, err.Error())
+		d.warnLedger(reasonLedgerNotWritable, err.Error())
 	}
 }
 

@@ -20,8 +20,8 @@ func TestOnlyWhatIsDoubtedIsReadAgain(t *testing.T) {
 	}{
 		"the answer is lost":      {fault{lose: true}, 2, 100 * time.Millisecond},
 		"it never arrives":        {fault{refuse: true}, 4, 200 * time.Millisecond},
-		"the API server refuses":  {fault{answer: refusal}, 4, 200 * time.Millisecond},
-		"a conflict, as it seems": {fault{answer: apierrors.NewConflict(configMapResource, "any", fmt.Errorf("changed"))}, 3, 200 * time.Millisecond},
+		"the API server refuses":  {fault{reply: refusal}, 4, 200 * time.Millisecond},
+		"a conflict, as it seems": {fault{reply: apierrors.NewConflict(configMapResource, "any", fmt.Errorf("changed"))}, 3, 200 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {

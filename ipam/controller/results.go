@@ -31,10 +31,10 @@ func (d *decider) takeResult(ctx context.Context, f finding) {
 		return // freed in the meantime
 	}
 	if f.job.notice != nil {
-		n.saying = false
+		n.writingCondition = false
 		if f.err != nil {
 			logger.Error(f.err, "Node's condition is not known to be set; will try again", "node", n.Name)
-			n.said = ""
+			n.shownReason = ""
 			d.queue.AddRateLimited(n.Name)
 		} else {
 			d.queue.Add(n.Name) // its state may have changed
@@ -109,7 +109,7 @@ func (d *decider) settle(ctx context.Context, n *node, live *corev1.Node, before
 		logger.Info("Node has other podCIDRs than those reserved for it", "node", n.Name, "podCIDRs", prefixes, "reserved", before.Prefixes)
 	}
 	if unreadable != nil {
-		d.tell(n, reasonForeignPodCIDR, "", unreadable.Error())
+		d.warnOnce(n, reasonForeignPodCIDR, "", unreadable.Error())
 	}
 	d.warn(ctx, warnings)
 }
@@ -134,7 +134,7 @@ func (d *decider) warn(ctx context.Context, warnings []ipam.Warning) {
 		if !ok {
 			continue
 		}
-		if d.tell(n, reasonOf(w), w.Prefix.String(), w.String()) {
+		if d.warnOnce(n, reasonOf(w), w.Prefix.String(), w.String()) {
 			klog.FromContext(ctx).Info("Node's podCIDRs are not as they should be", "node", n.Name, "warning", w.String())
 		}
 	}

@@ -21,7 +21,7 @@ const routesAgain = 500 * time.Millisecond
 type routesSeen struct {
 	known    bool
 	standing []netip.Prefix
-	told     map[netip.Prefix]bool // destinations held by no Node, and reported
+	warned   map[netip.Prefix]bool // destinations held by no Node, and reported
 	since    time.Time             // when it was first missing
 }
 
@@ -61,14 +61,14 @@ func (d *decider) lookAtRoutes(ctx context.Context) {
 
 // blockRoutes passes the routes to the Ledger, and reports once each destination without a Node.
 func (d *decider) blockRoutes(ctx context.Context) {
-	told := map[netip.Prefix]bool{}
+	warned := map[netip.Prefix]bool{}
 	for _, p := range d.ledger.SetRoutes(d.routes.standing) {
-		if told[p] = true; d.routes.told[p] {
+		if warned[p] = true; d.routes.warned[p] {
 			continue
 		}
 		text := fmt.Sprintf("The network has a route to %s, which no Node of this cluster holds. Nothing that overlaps it is handed out: remove the route if nothing uses it, or keep it clear with exclude", p)
 		klog.FromContext(ctx).Info(text)
-		d.tellLedger(reasonPrefixRouted, text)
+		d.warnLedger(reasonPrefixRouted, text)
 	}
-	d.routes.told = told
+	d.routes.warned = warned
 }

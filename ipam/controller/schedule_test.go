@@ -363,7 +363,7 @@ func (s *schedule) fault(c call) fault {
 	case 3:
 		f.delay = time.Duration(s.luck.IntN(50_000)) * time.Millisecond
 	case 4:
-		f.answer = apierrors.NewConflict(nodeResource, "any", errors.New("fake: conflict"))
+		f.reply = apierrors.NewConflict(nodeResource, "any", errors.New("fake: conflict"))
 	case 5, 6:
 		if !strings.HasPrefix(c.kind, "GET") && !strings.HasPrefix(c.kind, "LIST") {
 			f.late = time.Duration(1+s.luck.IntN(int(lateness/time.Millisecond))) * time.Millisecond

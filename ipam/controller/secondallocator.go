@@ -26,8 +26,8 @@ type otherAllocator struct {
 	seen    time.Time // when its last write was observed; zero: inactive
 	node    types.UID // the Node of its last write
 	manager string    // its field manager
-	ask     bool      // the admission policy is to be checked
-	asked   time.Time // when it was last checked
+	check   bool      // the admission policy is to be checked
+	checked time.Time // when it was last checked
 	refused bool      // the policy blocks the other allocator
 }
 
@@ -51,7 +51,7 @@ func (o *otherAllocator) stop(n *node, now time.Time) (wait time.Duration, stop 
 		o.seen, n.stopped = time.Time{}, time.Time{}
 		return 0, false
 	}
-	o.ask = o.ask || now.Sub(o.asked) >= proof
+	o.check = o.check || now.Sub(o.checked) >= proof
 	return wait, true
 }
 
@@ -103,19 +103,19 @@ func (d *decider) suspect(ctx context.Context, live *corev1.Node, expected bool)
 	if since := d.file.made; !at.After(since) || !at.After(o.last) {
 		return
 	}
-	o.last, o.seen, o.refused, o.asked = at, time.Now(), false, time.Time{}
+	o.last, o.seen, o.refused, o.checked = at, time.Now(), false, time.Time{}
 	o.node, o.manager = live.UID, manager
 	if d.loaded {
-		d.tellSecondAllocator(ctx)
+		d.warnSecondAllocator(ctx)
 	}
 }
 
-// tellSecondAllocator reports the Node that was written by another allocator.
-func (d *decider) tellSecondAllocator(ctx context.Context) {
+// warnSecondAllocator reports the Node that was written by another allocator.
+func (d *decider) warnSecondAllocator(ctx context.Context) {
 	n, ok := d.nodes[d.other.node]
 	if !ok || d.other.seen.IsZero() {
 		return
 	}
 	klog.FromContext(ctx).Error(errSecondAllocator, "Another allocator is at work", "manager", d.other.manager, "node", n.Name, "at", d.other.last)
-	d.tell(n, reasonSecondAllocator, "", "the podCIDRs of this Node were set by "+d.other.manager+": "+errSecondAllocator.Error())
+	d.warnOnce(n, reasonSecondAllocator, "", "the podCIDRs of this Node were set by "+d.other.manager+": "+errSecondAllocator.Error())
 }

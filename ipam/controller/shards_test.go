@@ -245,7 +245,7 @@ func TestAForbiddenShard(t *testing.T) {
 		pass(10 * time.Second)
 		p.stop()
 		forbidden := apierrors.NewForbidden(configMapResource, ledgerName+"-1", errors.New("exceeded quota"))
-		api.inject(always("POST configmaps", fault{answer: forbidden}))
+		api.inject(always("POST configmaps", fault{reply: forbidden}))
 		p = start(t, api, dualStack(64), spreading(4, 2), notFirst)
 		defer p.stop()
 		api.create("late")

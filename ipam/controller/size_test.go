@@ -143,7 +143,7 @@ func TestALedgerThatCantBeWrittenIsNoStorm(t *testing.T) {
 				p := start(t, api, dualStack(4))
 				defer p.stop()
 				pass(time.Second)
-				api.inject(always("PUT configmaps", fault{delay: 10 * time.Millisecond, answer: what}))
+				api.inject(always("PUT configmaps", fault{delay: 10 * time.Millisecond, reply: what}))
 				api.create("a")
 				api.create("b")
 				pass(10 * time.Minute)

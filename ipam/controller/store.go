@@ -184,17 +184,17 @@ func (s store) write(ctx context.Context, object *corev1.ConfigMap) (string, err
 		Param("fieldManager", fieldManager).
 		SetHeader("Accept", "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1").
 		Body(object).Do(ctx).Raw()
-	var answer metav1.PartialObjectMetadata
+	var reply metav1.PartialObjectMetadata
 	if err == nil {
-		err = json.Unmarshal(raw, &answer)
+		err = json.Unmarshal(raw, &reply)
 	}
-	if err == nil && answer.ResourceVersion == "" {
+	if err == nil && reply.ResourceVersion == "" {
 		err = errors.New("the answer has no resourceVersion")
 	}
 	if err != nil {
 		return "", fmt.Errorf("writing the stored ledger, ConfigMap %s/%s: %w", s.namespace, object.Name, err)
 	}
-	return answer.ResourceVersion, nil
+	return reply.ResourceVersion, nil
 }
 
 // untracked disables managedFields, which are long with a key per Node and rebuilt on each write.
@@ -213,7 +213,7 @@ type receipt struct {
 	err    error             // the write may or may not have been applied
 }
 
-func (s store) carryOut(ctx context.Context, o order) receipt {
+func (s store) execute(ctx context.Context, o order) receipt {
 	if o.write.Open {
 		live, err := s.get(ctx, o.write.Object)
 		if err == nil && live == nil {
@@ -238,15 +238,15 @@ func (s store) carryOut(ctx context.Context, o order) receipt {
 	return receipt{o.write, now, nil}
 }
 
-// scribe carries out orders serially until the context ends.
-func (s store) scribe(ctx context.Context, orders <-chan order, receipts chan<- receipt) {
+// runWriter carries out orders serially until the context ends.
+func (s store) runWriter(ctx context.Context, orders <-chan order, receipts chan<- receipt) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case o := <-orders:
 			select {
-			case receipts <- s.carryOut(ctx, o):
+			case receipts <- s.execute(ctx, o):
 			case <-ctx.Done():
 				return
 			}

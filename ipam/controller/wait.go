@@ -28,8 +28,8 @@ func (d *decider) wait(ctx context.Context, n *node, reason string, err error) {
 	if d.waiting.add(n) {
 		klog.FromContext(ctx).Info("Node waits for podCIDRs", "node", n.Name, "reason", reason, "err", err)
 	}
-	d.tell(n, reason, "", err.Error())
-	if len(d.routes.told) > 0 {
+	d.warnOnce(n, reason, "", err.Error())
+	if len(d.routes.warned) > 0 {
 		d.expireIn(quarantineLook)
 	}
 	if n.own.known && (errors.Is(err, ipam.ErrNoOwn) || errors.Is(err, ipam.ErrSharedOwn)) {
@@ -38,7 +38,7 @@ func (d *decider) wait(ctx context.Context, n *node, reason string, err error) {
 		d.queue.AddAfter(n.Name, ownAgain)
 	}
 	if live, gone := d.lister.Get(n.Name); gone == nil && string(live.UID) == n.UID {
-		d.say(n, live, reason)
+		d.setCondition(n, live, reason)
 	}
 }
 
@@ -93,20 +93,20 @@ type notice struct {
 	condition corev1.NodeCondition
 }
 
-// say sets the Node's condition to the reason why it waits. Without a reason it sets the
+// setCondition sets the Node's condition to the reason why it waits. Without a reason it sets the
 // condition to True, but only on a Node that had to wait.
-func (d *decider) say(n *node, live *corev1.Node, reason string) {
+func (d *decider) setCondition(n *node, live *corev1.Node, reason string) {
 	has := kube.Condition(live, PodCIDRsAllocated)
-	want := corev1.NodeCondition{Type: PodCIDRsAllocated, Status: corev1.ConditionFalse, Reason: reason, Message: sayings[reason]}
+	want := corev1.NodeCondition{Type: PodCIDRsAllocated, Status: corev1.ConditionFalse, Reason: reason, Message: conditionMessages[reason]}
 	if reason == "" {
 		want.Status, want.Reason, want.Message = corev1.ConditionTrue, reasonPodCIDRAllocated, "The Node has its podCIDRs"
-		if has == nil && n.said == "" {
+		if has == nil && n.shownReason == "" {
 			return
 		}
 	}
-	if n.saying || n.said == want.Reason || has != nil && has.Status == want.Status && has.Reason == want.Reason {
+	if n.writingCondition || n.shownReason == want.Reason || has != nil && has.Status == want.Status && has.Reason == want.Reason {
 		return
 	}
-	n.said, n.saying = want.Reason, true
+	n.shownReason, n.writingCondition = want.Reason, true
 	d.notices = append(d.notices, notice{n, live, want})
 }

@@ -90,12 +90,12 @@ func (c *change) looksFor(d time.Duration, atPublic int, reasons ...string) {
 	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(15 * time.Second) {
 		notes, err = c.once(c.svc, c.nodes...)
 	}
-	var told []string
+	var withReport []string
 	for _, n := range notes {
-		told = append(told, n.Reason)
+		withReport = append(withReport, n.Reason)
 	}
 	b := c.balancer(c.svc)
-	if err != nil || len(b.Targets) != len(c.nodes) || len(public(b)) != atPublic || b.PublicNet.Enabled != (atPublic > 0) || !slices.Equal(told, reasons) {
+	if err != nil || len(b.Targets) != len(c.nodes) || len(public(b)) != atPublic || b.PublicNet.Enabled != (atPublic > 0) || !slices.Equal(withReport, reasons) {
 		c.t.Errorf("%s\n%v, notes %v, want %v\n%s", c.shape(b), err, notes, reasons, c.log())
 	}
 	if c.fewest < len(c.nodes)-1 {

@@ -113,7 +113,7 @@ func TestCertificateThatIsNotThere(t *testing.T) {
 		if w.cloud.String() != before || accepted(w.service("web")) != "False InvalidField" {
 			t.Errorf("accepted %s:\n%s", accepted(w.service("web")), w.cloud)
 		}
-		if events := strings.Join(w.said(), "\n"); !strings.Contains(events, `http-certificates="mine"`) {
+		if events := strings.Join(w.message(), "\n"); !strings.Contains(events, `http-certificates="mine"`) {
 			t.Errorf("Events:\n%s", events)
 		}
 		w.cloud.addCertificate("mine", "example.net")

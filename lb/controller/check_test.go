@@ -74,7 +74,7 @@ func TestNodesWithEndpointsComeFirst(t *testing.T) {
 		if got := targets(w); len(got) != 25 || got[23] != 29 || got[24] != 30 {
 			t.Errorf("targets %v, want 29 and 30 among 25", got)
 		}
-		if events := w.said(); len(events) != 1 || !strings.Contains(events[0], "TargetsTruncated") || !strings.Contains(events[0], "25 of 30 nodes") {
+		if events := w.message(); len(events) != 1 || !strings.Contains(events[0], "TargetsTruncated") || !strings.Contains(events[0], "25 of 30 nodes") {
 			t.Errorf("Events %q, want one with both numbers", events)
 		}
 		w.cloud.counts()
@@ -84,12 +84,12 @@ func TestNodesWithEndpointsComeFirst(t *testing.T) {
 		if reads, writes := w.cloud.counts(); reads+len(writes) != 0 {
 			t.Errorf("the same nodes in another order: %d reads, changes %q", reads, writes)
 		}
-		w.said()
+		w.message()
 		if _, err := w.api.CoreV1().Nodes().Create(context.Background(), node("node-31", 31), metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		w.settle()
-		if events := w.said(); len(events) != 0 {
+		if events := w.message(); len(events) != 0 {
 			t.Errorf("one node more is news: %q", events)
 		}
 	})

@@ -68,7 +68,7 @@ func TestNothingHappensAtRest(t *testing.T) {
 		w.create(udp)
 		w.cloud.counts()
 		w.written()
-		w.said()
+		w.message()
 
 		for range 60 {
 			w.editNode("node-1", func(n *corev1.Node) { // a heartbeat, and readiness coming and going
@@ -77,7 +77,7 @@ func TestNothingHappensAtRest(t *testing.T) {
 			time.Sleep(time.Minute)
 		}
 		reads, writes := w.cloud.counts()
-		if reads < 10 || reads > 13 || len(writes) != 0 || w.written() != 0 || len(w.said()) != 0 {
+		if reads < 10 || reads > 13 || len(writes) != 0 || w.written() != 0 || len(w.message()) != 0 {
 			t.Errorf("in an hour: %d reads, changes %v; want a read every five minutes and nothing else", reads, writes)
 		}
 	})
@@ -90,10 +90,10 @@ func TestRestartOfAConvergedCluster(t *testing.T) {
 		}
 		w.cloud.counts()
 		w.written()
-		w.said()
+		w.message()
 		w.restart()
 		reads, writes := w.cloud.counts()
-		if reads != 1 || len(writes) != 0 || w.written() != 0 || len(w.said()) != 0 {
+		if reads != 1 || len(writes) != 0 || w.written() != 0 || len(w.message()) != 0 {
 			t.Errorf("a restart with 20 Services: %d reads, changes %v; want 1 and none", reads, writes)
 		}
 	})
@@ -232,7 +232,7 @@ func TestNodes(t *testing.T) {
 		edge.Annotations[lb.AnnotationNodeSelector] = "role=edge"
 		w.create(edge)
 		w.expect("at the start", `create "awebuid" with 1 listeners and 2 targets`, `create "aedgeuid" with 1 listeners and 0 targets`)
-		if got := accepted(w.service("edge")); got != "True Accepted" || !strings.Contains(strings.Join(w.said(), "\n"), "UnAvailableLoadBalancer") {
+		if got := accepted(w.service("edge")); got != "True Accepted" || !strings.Contains(strings.Join(w.message(), "\n"), "UnAvailableLoadBalancer") {
 			t.Errorf("without targets: accepted %s, want True and an Event", got)
 		}
 

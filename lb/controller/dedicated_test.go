@@ -178,15 +178,15 @@ func TestRefusedAddressesCostTheOthersNothing(t *testing.T) {
 				if len(notes) != 1 || notes[0].Reason != reasonRejected || !strings.Contains(notes[0].Text, c.code) || !strings.Contains(notes[0].Text, c.remedy) {
 					t.Fatalf("notes %v", notes)
 				}
-				said := notes[0].String()
-				if notes := l.idle(svc, nodes...); len(notes) != 1 || notes[0].String() != said {
-					t.Errorf("notes %v, want %q as before", notes, said)
+				message := notes[0].String()
+				if notes := l.idle(svc, nodes...); len(notes) != 1 || notes[0].String() != message {
+					t.Errorf("notes %v, want %q as before", notes, message)
 				}
 				l.requests()
 				for range 24 * 12 { // a day of regular looks
 					time.Sleep(5 * time.Minute)
-					if notes, err = l.once(svc, nodes...); err != nil || len(notes) != 1 || notes[0].String() != said {
-						t.Fatalf("%v, notes %v, want %q as before", err, notes, said)
+					if notes, err = l.once(svc, nodes...); err != nil || len(notes) != 1 || notes[0].String() != message {
+						t.Fatalf("%v, notes %v, want %q as before", err, notes, message)
 					}
 				}
 				if _, writes := l.requests(); writes > 24+7 {

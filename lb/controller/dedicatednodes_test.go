@@ -69,7 +69,7 @@ func TestNodesOfDedicatedServersAreTargets(t *testing.T) {
 		w.expect("included", "add IP 10.1.0.50")
 		w.deleteNode("bare-5")
 		w.expect("deleted", "remove IP 10.1.0.50")
-		if events := w.said(); len(events) != 0 {
+		if events := w.message(); len(events) != 0 {
 			t.Errorf("Events %q", events)
 		}
 
@@ -103,7 +103,7 @@ func TestDedicatedServerGetsItsAddress(t *testing.T) {
 	inWorld(t, newCloud(), nodes(1), func(w *world) {
 		w.createNode(bare(5, "192.168.0.5"))
 		w.create(inNetwork("web"))
-		events := w.said()
+		events := w.message()
 		if len(events) != 1 || !strings.Contains(events[0], lb.ReasonTargetAddressMissing) || !strings.Contains(events[0], "bare-5") || !strings.Contains(events[0], "--node-ip") {
 			t.Errorf("Events %q", events)
 		}
@@ -114,7 +114,7 @@ func TestDedicatedServerGetsItsAddress(t *testing.T) {
 		for range 3 {
 			w.later()
 		}
-		if events := w.said(); len(events) != 0 {
+		if events := w.message(); len(events) != 0 {
 			t.Errorf("one more is news: %q", events)
 		}
 		w.cloud.counts()
@@ -145,7 +145,7 @@ func TestDedicatedServersWithEndpointsComeFirst(t *testing.T) {
 				t.Errorf("targets %v, want %s among 25", targets, want)
 			}
 		}
-		if events := w.said(); len(events) != 1 || !strings.Contains(events[0], "TargetsTruncated") || !strings.Contains(events[0], "25 of 30 nodes") {
+		if events := w.message(); len(events) != 1 || !strings.Contains(events[0], "TargetsTruncated") || !strings.Contains(events[0], "25 of 30 nodes") {
 			t.Errorf("Events %q, want one with both numbers", events)
 		}
 		w.cloud.counts()
@@ -212,7 +212,7 @@ func TestDedicatedServerLosesItsAddresses(t *testing.T) {
 		w.cloud.counts()
 		w.editNode("bare-5", func(n *corev1.Node) { n.Status.Addresses = nil })
 		w.expect("no address")
-		if events := w.said(); len(events) != 1 || !strings.Contains(events[0], lb.ReasonTargetAddressMissing) || !strings.Contains(events[0], "bare-5") {
+		if events := w.message(); len(events) != 1 || !strings.Contains(events[0], lb.ReasonTargetAddressMissing) || !strings.Contains(events[0], "bare-5") {
 			t.Errorf("Events %q", events)
 		}
 		w.editNode("bare-5", readiness(corev1.ConditionFalse))
@@ -229,7 +229,7 @@ func TestDedicatedServerLosesItsAddresses(t *testing.T) {
 		w.editNode("bare-5", readiness(corev1.ConditionTrue))
 		w.later()
 		w.expect("Ready")
-		if events := w.said(); len(events) != 0 {
+		if events := w.message(); len(events) != 0 {
 			t.Errorf("Events %q", events)
 		}
 		if got := accepted(w.service("web")); got != "True Accepted" {
@@ -248,10 +248,10 @@ func TestRemovedStrangersAreTold(t *testing.T) {
 		for range 3 {
 			w.later()
 		}
-		told := func(what string, names ...string) {
+		withReport := func(what string, names ...string) {
 			t.Helper()
 			var events []string
-			for _, e := range w.said() {
+			for _, e := range w.message() {
 				if strings.Contains(e, lb.ReasonTargetsRemoved) {
 					events = append(events, e)
 				}
@@ -260,7 +260,7 @@ func TestRemovedStrangersAreTold(t *testing.T) {
 				t.Errorf("%s: Events %q, want one that names %q", what, events, names)
 			}
 		}
-		told("takeover", "IP 203.0.113.8", "IP 203.0.113.9")
+		withReport("takeover", "IP 203.0.113.8", "IP 203.0.113.9")
 
 		var many []lb.Target
 		for i := range 12 {
@@ -268,7 +268,7 @@ func TestRemovedStrangersAreTold(t *testing.T) {
 		}
 		w.cloud.change(w.cloud.all()[0].ID, func(s *lb.State) { s.Targets = append(slices.Clone(s.Targets), many...) })
 		w.later()
-		told("drift", "IP 203.0.113.109", "2 more")
+		withReport("drift", "IP 203.0.113.109", "2 more")
 		if targets := w.cloud.all()[0].Targets; slices.ContainsFunc(targets, func(t lb.Target) bool { return t.Address.IsValid() }) {
 			t.Errorf("targets %v", targets)
 		}

@@ -39,8 +39,8 @@ func TestAReleaseChangesTheCheck(t *testing.T) {
 		w.healthy(0, 2)
 		time.Sleep(3 * time.Minute)
 		w.settle()
-		if said := strings.Join(w.said(), "\n"); !strings.Contains(said, "NoHealthyTarget") || !strings.Contains(said, "/new") {
-			t.Errorf("Events do not name the check that nothing answers:\n%s", said)
+		if message := strings.Join(w.message(), "\n"); !strings.Contains(message, "NoHealthyTarget") || !strings.Contains(message, "/new") {
+			t.Errorf("Events do not name the check that nothing answers:\n%s", message)
 		}
 		w.healthy(2, 0)
 		w.later()

@@ -51,12 +51,12 @@ func TestAddressesOfOthersStay(t *testing.T) {
 				if got := w.service("web"); ingress(got) != "198.51.100.9" || accepted(got) != c.want {
 					t.Errorf("addresses %q, accepted %s", ingress(got), accepted(got))
 				}
-				w.said()
+				w.message()
 				w.delete("web")
 				if got := w.service("web"); len(got.Finalizers) != 0 || len(w.cloud.all()) != len(c.foreign) {
 					t.Errorf("finalizers %v, cloud:\n%s", got.Finalizers, w.cloud)
 				}
-				if events := w.said(); len(events) != 1 || !strings.Contains(events[0], c.left) {
+				if events := w.message(); len(events) != 1 || !strings.Contains(events[0], c.left) {
 					t.Errorf("the end of the Service was told as %q, want %q", events, c.left)
 				}
 			})
@@ -262,11 +262,11 @@ func TestRefusedServiceKeepsItsTargetsUpToDate(t *testing.T) {
 		if message := got.Status.Conditions[0].Message; accepted(got) != "False InvalidField" || ingress(got) == "" || !strings.Contains(message, "its ports follow") {
 			t.Errorf("accepted %s, addresses %q: %s", accepted(got), ingress(got), message)
 		}
-		w.said()
+		w.message()
 		w.written()
 		w.later()
 		w.restart()
-		if n := w.written(); n != 0 || len(w.said()) != 0 {
+		if n := w.written(); n != 0 || len(w.message()) != 0 {
 			t.Errorf("%d writes to the API server at rest", n)
 		}
 		// Without a readable selector nobody knows which nodes are meant.
@@ -290,7 +290,7 @@ func TestOneCauseIsAnnouncedOnce(t *testing.T) {
 				svc.Annotations[lb.HetznerPrefix+strings.Repeat("x", i+1)] = "1"
 			}
 			w.create(svc)
-			first := len(w.said())
+			first := len(w.message())
 			for i := range 5 {
 				if _, err := w.api.CoreV1().Nodes().Create(context.Background(), node(fmt.Sprint("new-", i), 100+i), metav1.CreateOptions{}); err != nil {
 					t.Fatal(err)
@@ -298,7 +298,7 @@ func TestOneCauseIsAnnouncedOnce(t *testing.T) {
 				w.settle()
 			}
 			w.later()
-			if n := len(w.said()); first == 0 || n != 0 {
+			if n := len(w.message()); first == 0 || n != 0 {
 				t.Errorf("%d mistakes: %d Events at first, %d more for the same causes", mistakes, first, n)
 			}
 		})

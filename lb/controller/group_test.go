@@ -127,10 +127,10 @@ func TestLifeOfASharedLoadBalancer(t *testing.T) {
 		w.expectShared("one left", "aaloneuid [alone]: 80\nshared-default.edge [a b d e f]: 80=a 81=b 83=d 84=e 85=f")
 
 		w.written()
-		w.said()
+		w.message()
 		w.requests()
 		w.later()
-		if reads, writes := w.requests(); reads > 2 || writes != 0 || w.written() != 0 || len(w.said()) != 0 {
+		if reads, writes := w.requests(); reads > 2 || writes != 0 || w.written() != 0 || len(w.message()) != 0 {
 			t.Errorf("at rest %d reads, %d changes", reads, writes)
 		}
 		w.restart()
@@ -158,10 +158,10 @@ func TestConflictOfPorts(t *testing.T) {
 		w.createAll(sharing("b", 2, 80, 81))
 		w.createAll(sharing("c", 3, 80))
 		w.expectShared("the younger", "shared-default.edge [b c]: 80=b 81=b")
-		said := strings.Join(w.said(), "\n")
+		message := strings.Join(w.message(), "\n")
 		if accepted(w.service("b")) != "True Accepted" || accepted(w.service("c")) != "False PortConflict" || ingress(w.service("c")) != "" ||
-			!strings.Contains(said, "default/b, which is older") || !strings.Contains(said, "default/c, which shares") {
-			t.Errorf("%s; %s, %q; %s", accepted(w.service("b")), accepted(w.service("c")), ingress(w.service("c")), said)
+			!strings.Contains(message, "default/b, which is older") || !strings.Contains(message, "default/c, which shares") {
+			t.Errorf("%s; %s, %q; %s", accepted(w.service("b")), accepted(w.service("c")), ingress(w.service("c")), message)
 		}
 		w.createAll(sharing("a", 1, 80)) // as though its annotation came later
 		w.expectShared("an older one", "shared-default.edge [a b c]: 80=a 81=b")
@@ -355,8 +355,8 @@ func TestSharingAcrossNamespaces(t *testing.T) {
 		shop.Namespace, blog.Namespace = "shop", "blog"
 		w.createAll(sharing("a", 1, 80), shop, blog)
 		w.expectShared("listed", "shared-edge [a b]: 80=a 81=b")
-		if said := strings.Join(w.said(), "\n"); !strings.Contains(said, `underlay.dev/shared="edge": the configuration gives this name to other namespaces`) {
-			t.Errorf("said %s", said)
+		if message := strings.Join(w.message(), "\n"); !strings.Contains(message, `underlay.dev/shared="edge": the configuration gives this name to other namespaces`) {
+			t.Errorf("said %s", message)
 		}
 		// The list changes: those that may not share any more keep what they have, and are told.
 		w.stop()

@@ -19,7 +19,7 @@ func (c *Controller) targetsHealth(svc *corev1.Service, spec lb.Spec, have lb.St
 		want, ok := wanted[l.Port]
 		return ok && want.Check != l.Check
 	}
-	found, said := have.Unserved(), saidOf(svc)
+	found, message := have.Unserved(), statusMessage(svc)
 	var ports []int // a changed check starts a new period
 	for _, l := range found {
 		if !changed(l) {
@@ -35,7 +35,7 @@ func (c *Controller) targetsHealth(svc *corev1.Service, spec lb.Spec, have lb.St
 		switch {
 		case !known:
 			next = sooner(next, l.Check.Verdict())
-		case left <= 0, l.SaidUnserved(said):
+		case left <= 0, l.ReportsUnserved(message):
 			notes = append(notes, have.NoHealthyTarget(l, idle))
 		default:
 			next = sooner(next, left)
@@ -55,15 +55,15 @@ func (c *Controller) targetsHealth(svc *corev1.Service, spec lb.Spec, have lb.St
 // announceHealed emits an Event for each healthy listener that the condition still reports as
 // unserved.
 func (c *Controller) announceHealed(svc *corev1.Service, have lb.State) {
-	said := saidOf(svc)
+	message := statusMessage(svc)
 	for _, l := range have.Listeners {
-		if healthy := have.Health(l.Port).Healthy; healthy > 0 && l.SaidUnserved(said) {
+		if healthy := have.Health(l.Port).Healthy; healthy > 0 && l.ReportsUnserved(message) {
 			c.cfg.Recorder.Event(svc, corev1.EventTypeNormal, lb.ReasonTargetsHealthy, fmt.Sprintf("port %d: targets are healthy again", l.Port))
 		}
 	}
 }
 
-func saidOf(svc *corev1.Service) string {
+func statusMessage(svc *corev1.Service) string {
 	if cond := meta.FindStatusCondition(svc.Status.Conditions, ConditionAccepted); cond != nil {
 		return cond.Message
 	}

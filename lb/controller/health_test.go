@@ -10,8 +10,8 @@ import (
 	"github.com/underlay-ccm/underlay/lb"
 )
 
-// told returns all Events since the last call.
-func (w *world) told() (events []string) {
+// withReport returns all Events since the last call.
+func (w *world) withReport() (events []string) {
 	for {
 		select {
 		case e := <-w.events.Events:
@@ -45,13 +45,13 @@ func TestAListenerWithoutHealthyTargetsIsTold(t *testing.T) {
 				if got := accepted(w.service("web")); got != "True Accepted" {
 					t.Errorf("before the time of a verdict: accepted %s", got)
 				}
-				w.told()
+				w.withReport()
 				time.Sleep(time.Minute)
 				w.settle()
 				if got := w.service("web"); accepted(got) != "False NoHealthyTarget" || ingress(got) == "" {
 					t.Errorf("accepted %s, addresses %q", accepted(got), ingress(got))
 				}
-				events := w.told()
+				events := w.withReport()
 				if countOf(events, "NoHealthyTarget port 80: no target is healthy") != 1 || len(events) != 1 {
 					t.Errorf("Events %q", events)
 				}
@@ -61,7 +61,7 @@ func TestAListenerWithoutHealthyTargetsIsTold(t *testing.T) {
 				w.written()
 				w.restart()
 				w.later()
-				if events, writes := w.told(), w.written(); len(events) != 0 || writes != 0 {
+				if events, writes := w.withReport(), w.written(); len(events) != 0 || writes != 0 {
 					t.Errorf("after a restart: Events %q, %d writes", events, writes)
 				}
 				w.healthy(1, 1)
@@ -70,7 +70,7 @@ func TestAListenerWithoutHealthyTargetsIsTold(t *testing.T) {
 					t.Errorf("healed: accepted %s", got)
 				}
 				w.later()
-				if events := w.told(); countOf(events, "Normal TargetsHealthy port 80") != 1 || len(events) != 1 {
+				if events := w.withReport(); countOf(events, "Normal TargetsHealthy port 80") != 1 || len(events) != 1 {
 					t.Errorf("healed: Events %q", events)
 				}
 			})
@@ -86,14 +86,14 @@ func TestAServiceWithoutEndpointsIsAccepted(t *testing.T) {
 		toLocal(svc)
 		w.create(svc)
 		w.healthy(0, 2)
-		w.told()
+		w.withReport()
 		w.later()
 		time.Sleep(time.Minute)
 		w.settle()
 		if got := accepted(w.service("web")); got != "True Accepted" {
 			t.Errorf("accepted %s", got)
 		}
-		if events := w.told(); countOf(events, "no ready endpoint") != 1 || len(events) != 1 {
+		if events := w.withReport(); countOf(events, "no ready endpoint") != 1 || len(events) != 1 {
 			t.Errorf("Events %q", events)
 		}
 	})
@@ -108,14 +108,14 @@ func TestANewListenerIsLookedAt(t *testing.T) {
 		w.edit("web", func(svc *corev1.Service) {
 			svc.Spec.Ports = append(svc.Spec.Ports, corev1.ServicePort{Name: "tls", Port: 443, Protocol: "TCP", NodePort: 30443})
 		})
-		w.told()
+		w.withReport()
 		for _, s := range w.cloud.all() {
 			s.Verdicts[443] = verdicts(s.Targets, 0, 2)
 			w.cloud.change(s.ID, func(have *lb.State) { *have = s })
 		}
 		time.Sleep(2 * time.Minute)
 		w.settle()
-		if events := w.told(); countOf(events, "NoHealthyTarget port 443") != 1 || countOf(events, "port 80") != 0 {
+		if events := w.withReport(); countOf(events, "NoHealthyTarget port 443") != 1 || countOf(events, "port 80") != 0 {
 			t.Errorf("Events %q", events)
 		}
 	})

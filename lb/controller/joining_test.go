@@ -93,16 +93,16 @@ func TestNoNodeIsReady(t *testing.T) {
 		for _, name := range []string{"node-1", "node-2"} {
 			w.editNode(name, readiness(corev1.ConditionUnknown))
 		}
-		w.said()
+		w.message()
 		w.cloud.counts()
 		w.restart()
 		w.later()
 		w.expect("no node is Ready")
-		if events := w.said(); accepted(w.service("web")) != "True Accepted" || len(events) != 0 {
+		if events := w.message(); accepted(w.service("web")) != "True Accepted" || len(events) != 0 {
 			t.Errorf("accepted %s, Events %q", accepted(w.service("web")), events)
 		}
 		w.create(service("api"))
-		if events := w.said(); len(events) != 1 || !strings.Contains(events[0], "to be Ready when they join") {
+		if events := w.message(); len(events) != 1 || !strings.Contains(events[0], "to be Ready when they join") {
 			t.Errorf("a new load balancer without targets is told as %q", events)
 		}
 	})

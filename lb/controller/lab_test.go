@@ -287,11 +287,11 @@ func (l *lab) persist(ctx context.Context, services ...*corev1.Service) error {
 		errs, notes = "", ""
 		waits := false
 		for owner := range owners {
-			said, err := l.again(ctx, owner)
+			message, err := l.again(ctx, owner)
 			if err != nil {
 				errs += err.Error()
 			}
-			notes += lb.Join(slices.DeleteFunc(said, func(n lb.Note) bool { return !isError(n) }))
+			notes += lb.Join(slices.DeleteFunc(message, func(n lb.Note) bool { return !isError(n) }))
 			waits = waits || time.Until(l.states.due[owner]) > 0
 		}
 		for _, svc := range services {

@@ -53,10 +53,10 @@ func TestWhatAServiceLeftWhileNobodyLooked(t *testing.T) {
 				if len(w.cloud.all()) != 0 || (len(got.Finalizers) != 0) != c.finalizer || accepted(got) != "none" {
 					t.Errorf("finalizers %v, accepted %s, cloud:\n%s", got.Finalizers, accepted(got), w.cloud)
 				}
-				w.said()
+				w.message()
 				w.cloud.counts()
 				w.later()
-				if reads, writes := w.cloud.counts(); reads != 1 || len(writes) != 0 || len(w.said()) != 0 {
+				if reads, writes := w.cloud.counts(); reads != 1 || len(writes) != 0 || len(w.message()) != 0 {
 					t.Errorf("after that: %d reads, want the regular one, and %v", reads, writes)
 				}
 			})
@@ -92,7 +92,7 @@ func TestWhatNobodyKnowsIsLeftAlone(t *testing.T) {
 			svc.Finalizers = []string{"example.com/first", finalizer}
 			c.change(svc)
 			inWorld(t, newCloud(c.balancers...), append(nodes(1), svc), func(w *world) {
-				events := w.said()
+				events := w.message()
 				if c.says == "" && len(events) != 0 || c.says != "" && (len(events) != 1 || !strings.Contains(events[0], c.says)) {
 					t.Errorf("Events %q, want one that says %q", events, c.says)
 				}
@@ -102,7 +102,7 @@ func TestWhatNobodyKnowsIsLeftAlone(t *testing.T) {
 				if got := w.service("web"); len(got.Finalizers) != 2 || len(w.cloud.all()) != len(c.balancers) || accepted(got) != "none" {
 					t.Errorf("finalizers %v, accepted %s, cloud:\n%s", got.Finalizers, accepted(got), w.cloud)
 				}
-				if reads, _ := w.cloud.counts(); len(w.said()) != 0 || len(c.balancers) < 2 && reads > 2 {
+				if reads, _ := w.cloud.counts(); len(w.message()) != 0 || len(c.balancers) < 2 && reads > 2 {
 					t.Errorf("it is told again and again, with %d reads", reads)
 				}
 			})

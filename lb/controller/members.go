@@ -56,13 +56,13 @@ type balancer struct {
 // several load balancers; then the result is without them.
 func (v Survey) balancer(owner lb.Owner) (balancer, error) {
 	b := balancer{owner: owner}
-	var asking []string
+	var requesting []string
 	for _, svc := range v.Services {
 		if wants(svc, v.Defaults) && KeyOf(svc, v.Defaults) == owner {
-			asking = append(asking, string(svc.UID))
+			requesting = append(requesting, string(svc.UID))
 		}
 	}
-	found := owner.Find(v.States, asking)
+	found := owner.Find(v.States, requesting)
 	if len(found) > 1 {
 		v.fill(&b)
 		return b, fmt.Errorf("load balancers %d and %d: %w", found[0].ID, found[1].ID, lb.ErrAmbiguous)
@@ -189,7 +189,7 @@ func (v Survey) member(owner lb.Owner, svc *corev1.Service, have lb.State, stand
 		for i := range q.Ports {
 			q.Ports[i].TargetPorts = e.ports[i]
 		}
-		if lb.AsksForPods(svc.Annotations) {
+		if lb.WantsPods(svc.Annotations) {
 			q.PodTargets, notes = e.pods.Choose(have)
 		}
 		m.Pods, next = v.damper.damp(owner, e, have, v.Now)

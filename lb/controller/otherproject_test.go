@@ -133,8 +133,8 @@ func TestTokenOfAnotherProject(t *testing.T) {
 						t.Errorf("%s has addresses %s", name, ingress(svc))
 					}
 				}
-				if said := strings.Join(w.said(), "\n"); !strings.Contains(said, "check that the token belongs to this cluster's project") {
-					t.Errorf("Events %s", said)
+				if message := strings.Join(w.message(), "\n"); !strings.Contains(message, "check that the token belongs to this cluster's project") {
+					t.Errorf("Events %s", message)
 				}
 
 				w.homely()

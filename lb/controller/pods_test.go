@@ -242,10 +242,10 @@ func TestWhyPodsAreNoTargets(t *testing.T) {
 				if c.targets == 3 && w.openings() != "" {
 					t.Errorf("opened for nodes:\n%s", w.openings())
 				}
-				w.said()
+				w.message()
 				w.cloud.counts()
 				w.later()
-				if w.expect("later"); len(w.said()) > 0 {
+				if w.expect("later"); len(w.message()) > 0 {
 					t.Error("it is told twice")
 				}
 			})
@@ -288,7 +288,7 @@ func TestNodesAndPodsTakeEachOthersPlace(t *testing.T) {
 		if targets := w.targets(); len(targets) != 3 || targets[0].Pod() || w.openings() != "" {
 			t.Errorf("nodes again: %v\n%s", targets, w.openings())
 		}
-		w.said()
+		w.message()
 		w.cloud.counts()
 		w.later()
 		w.expect("at rest")

@@ -142,7 +142,7 @@ func TestPrimaryIPThatMayNotBeHad(t *testing.T) {
 				if got := accepted(w.service("web")); got != "False PrimaryIPUnusable" || len(w.cloud.all()) > 0 {
 					t.Errorf("accepted %s with\n%s", got, w.cloud)
 				}
-				if events := w.said(); len(events) != 1 || !strings.Contains(events[0], c.says) {
+				if events := w.message(); len(events) != 1 || !strings.Contains(events[0], c.says) {
 					t.Errorf("Events %q, want one that says %q", events, c.says)
 				}
 				c.mend(w)
@@ -167,7 +167,7 @@ func TestPrimaryIPInUse(t *testing.T) {
 		if got := accepted(w.service("web")); got != "False PrimaryIPInUse" || len(w.cloud.all()) != 1 {
 			t.Errorf("accepted %s with\n%s", got, w.cloud)
 		}
-		if events := strings.Join(w.said(), "\n"); !strings.Contains(events, "load balancer ") || !strings.Contains(events, " has this primary IP") {
+		if events := strings.Join(w.message(), "\n"); !strings.Contains(events, "load balancer ") || !strings.Contains(events, " has this primary IP") {
 			t.Errorf("Events:\n%s", events)
 		}
 		w.delete("other")
@@ -229,19 +229,19 @@ func TestPrimaryIPThatGoesWithTheLoadBalancer(t *testing.T) {
 	inWorld(t, newCloud(), nodes(1), func(w *world) {
 		ip := w.primaryIP(hcloudsim.PrimaryIPSeed{Name: "web", Labels: given(), AutoDelete: true})
 		w.create(webAt("web"))
-		told := func() bool {
+		withReport := func() bool {
 			return strings.Contains(w.service("web").Status.Conditions[0].Message, "--auto-delete=false")
 		}
-		if got := w.service("web"); !strings.HasPrefix(ingress(got), ip.IP) || accepted(got) != "True Accepted" || !told() {
+		if got := w.service("web"); !strings.HasPrefix(ingress(got), ip.IP) || accepted(got) != "True Accepted" || !withReport() {
 			t.Errorf("addresses %q, accepted %s, conditions %+v", ingress(got), accepted(got), got.Status.Conditions)
 		}
 		w.later()
-		if events := w.said(); len(events) != 1 || !told() {
+		if events := w.message(); len(events) != 1 || !withReport() {
 			t.Errorf("Events %q, want one", events)
 		}
 		w.cloud.row("primary_ips", ip.ID, func(row map[string]any) { row["auto_delete"] = false })
 		w.later()
-		if told() {
+		if withReport() {
 			t.Error("the warning stays")
 		}
 		if balancers, addresses := w.looks(); balancers == 0 || addresses != 0 {

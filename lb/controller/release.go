@@ -42,7 +42,7 @@ func (c *Controller) end(ctx context.Context, o *outcome) ([]lb.Note, error) {
 	r := c.runDue(ctx, o.owner, o.have, []lb.Op{lb.Delete{}})
 	c.states.expire(o.owner)
 	if err := errors.Join(r.errs...); err != nil {
-		return c.tellDeparting(ctx, o, o.departing, fmt.Errorf("removing the load balancer: %w", err))
+		return c.reportDeparting(ctx, o, o.departing, fmt.Errorf("removing the load balancer: %w", err))
 	}
 	c.deleted(ctx, o)
 	return nil, nil
@@ -73,8 +73,8 @@ func (c *Controller) deleted(ctx context.Context, o *outcome) (again bool) {
 // reasonNowShared: a Service replaced its own load balancer by a shared load balancer.
 const reasonNowShared = "SharingLoadBalancer"
 
-// tellDeparting updates the conditions of departing Services if a user must fix the error.
-func (c *Controller) tellDeparting(ctx context.Context, o *outcome, departing []*corev1.Service, why error) ([]lb.Note, error) {
+// reportDeparting updates the conditions of departing Services if a user must fix the error.
+func (c *Controller) reportDeparting(ctx context.Context, o *outcome, departing []*corev1.Service, why error) ([]lb.Note, error) {
 	note, known := noteOf(why, lb.Spec{})
 	if !known {
 		return nil, why
@@ -82,15 +82,15 @@ func (c *Controller) tellDeparting(ctx context.Context, o *outcome, departing []
 	if next := c.backoff.next(o.owner); next > 0 {
 		c.recheck(o.owner, next)
 	}
-	return []lb.Note{note}, c.tellAll(ctx, departing, note)
+	return []lb.Note{note}, c.reportAll(ctx, departing, note)
 }
 
-// tellAll sets the conditions of Services and keeps their addresses.
-func (c *Controller) tellAll(ctx context.Context, services []*corev1.Service, note lb.Note) error {
+// reportAll sets the conditions of Services and keeps their addresses.
+func (c *Controller) reportAll(ctx context.Context, services []*corev1.Service, note lb.Note) error {
 	var errs []error
 	for _, svc := range services {
-		t := telling{notes: []lb.Note{note}, status: svc.Status.LoadBalancer, managed: hadManaged(svc)}
-		errs = append(errs, c.tell(ctx, svc, t))
+		t := serviceReport{notes: []lb.Note{note}, status: svc.Status.LoadBalancer, managed: hadManaged(svc)}
+		errs = append(errs, c.reportService(ctx, svc, t))
 	}
 	return errors.Join(errs...)
 }
@@ -104,7 +104,7 @@ func (c *Controller) release(ctx context.Context, o *outcome, svc *corev1.Servic
 	have, err := o.have, error(nil)
 	// After a handover, the Hetzner controller's load balancer belongs to the other
 	// implementation.
-	if !have.Exists() && !c.handedOver(svc) {
+	if !have.Exists() && !c.transferred(svc) {
 		have, err = c.candidate(ctx, o, lb.Spec{Owner: c.owner(svc)})
 	}
 	if err == nil && !have.Exists() {
@@ -130,7 +130,7 @@ func (c *Controller) release(ctx context.Context, o *outcome, svc *corev1.Servic
 		err = c.allowAccess(ctx, svc, podAccess{})
 	}
 	if err != nil {
-		return c.tellDeparting(ctx, o, []*corev1.Service{svc}, fmt.Errorf("removing the load balancer: %w", err))
+		return c.reportDeparting(ctx, o, []*corev1.Service{svc}, fmt.Errorf("removing the load balancer: %w", err))
 	}
 	if have.Exists() {
 		c.states.forget(have.ID)
@@ -184,7 +184,7 @@ func (c *Controller) announceLeft(svc *corev1.Service) {
 	switch {
 	case nameTaken(svc):
 		c.cfg.Recorder.Event(svc, corev1.EventTypeWarning, lb.ReasonNotOwned, none+"; the load balancer of somebody else was left alone")
-	case showsAny(svc) && !c.handedOver(svc):
+	case showsAny(svc) && !c.transferred(svc):
 		c.cfg.Recorder.Event(svc, corev1.EventTypeWarning, lb.ReasonNotOwned, none+"; whatever answers at "+addresses(svc)+" was left alone")
 	}
 }
@@ -193,7 +193,7 @@ func (c *Controller) announceLeft(svc *corev1.Service) {
 // the finalizer is kept.
 func (c *Controller) cleanLeftover(ctx context.Context, o *outcome) ([]lb.Note, error) {
 	svc := o.unmarked
-	if _, told := c.unexplained.Load(svc.UID); told || svc.Spec.Type == corev1.ServiceTypeLoadBalancer {
+	if _, withReport := c.unexplained.Load(svc.UID); withReport || svc.Spec.Type == corev1.ServiceTypeLoadBalancer {
 		return nil, nil
 	}
 	have, err := c.candidate(ctx, o, lb.Spec{Owner: c.owner(svc)})
@@ -221,7 +221,7 @@ func (c *Controller) cleanLeftover(ctx context.Context, o *outcome) ([]lb.Note, 
 // announceUnexplained emits an Event, once per process, with the reason why a finalizer is kept
 // and the command to remove it.
 func (c *Controller) announceUnexplained(svc *corev1.Service, why string) {
-	if _, told := c.unexplained.LoadOrStore(svc.UID, true); told {
+	if _, withReport := c.unexplained.LoadOrStore(svc.UID, true); withReport {
 		return
 	}
 	at := slices.Index(svc.Finalizers, helpers.LoadBalancerCleanupFinalizer)

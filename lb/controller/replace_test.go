@@ -85,7 +85,7 @@ func TestRefusedPrivateTargetsAreTriedAgain(t *testing.T) {
 	inWorld(t, newCloud(), nodes(2), func(w *world) {
 		w.create(service("web"))
 		noPrivateTargets(w, 2)
-		w.said()
+		w.message()
 		w.cloud.counts()
 		w.edit("web", func(svc *corev1.Service) {
 			toPrivate(svc)
@@ -97,7 +97,7 @@ func TestRefusedPrivateTargetsAreTriedAgain(t *testing.T) {
 		time.Sleep(30 * time.Minute)
 		w.settle()
 		w.expect("half an hour later", "remove server 2", "add server 2 (private)", "add server 2")
-		if events := w.said(); len(events) != 2 || !strings.Contains(events[0], "(private)") {
+		if events := w.message(); len(events) != 2 || !strings.Contains(events[0], "(private)") {
 			t.Errorf("Events %q, want one for each target", events)
 		}
 		w.cloud.setFault(nil)

@@ -54,7 +54,7 @@ func (c *Controller) reportTo(ctx context.Context, o *outcome, i int) error {
 		_, mine := lb.ByPort(part.Listeners)[l.Port]
 		return !mine
 	})
-	t := telling{notes: o.notesOf(i), status: c.statusOf(o, i, state)}
+	t := serviceReport{notes: o.notesOf(i), status: c.statusOf(o, i, state)}
 	if exists {
 		spec := o.plan.Spec
 		spec.Listeners = part.Listeners
@@ -68,7 +68,7 @@ func (c *Controller) reportTo(ctx context.Context, o *outcome, i int) error {
 		updated := svc.DeepCopy()
 		updated.Status.LoadBalancer = t.status
 		_, err = c.patch(ctx, svc, updated)
-	} else if err = c.tell(ctx, svc, t); err == nil {
+	} else if err = c.reportService(ctx, svc, t); err == nil {
 		c.announceHealed(svc, state)
 	}
 	if o.created {

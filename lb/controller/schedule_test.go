@@ -328,7 +328,7 @@ func (s *schedule) watchOver(have lb.State, op lb.Op) {
 		}
 	}
 	if remove, ok := op.(lb.RemoveTarget); ok && remove.Target.Pod() && s.serves(remove.Target) {
-		if svc := s.live("web"); svc != nil && lb.AsksForPods(svc.Annotations) {
+		if svc := s.live("web"); svc != nil && lb.WantsPods(svc.Annotations) {
 			s.t.Errorf("%s is removed, and serves as well as any other", remove.Target)
 		}
 	}

@@ -26,7 +26,7 @@ func (s *schedule) calm() {
 		}
 	}
 	s.bounded("an hour of calm", 60+waiting*12*5)
-	s.handOver()
+	s.transfer()
 	owners, alive := map[int32]string{}, map[string]*corev1.Service{}
 	for _, name := range scheduled {
 		if svc := s.live(name); svc != nil {
@@ -80,8 +80,8 @@ func (s *schedule) calm() {
 	}
 }
 
-// handOver has a Service give up a name that another one waits for, which then has it at once.
-func (s *schedule) handOver() {
+// transfer has a Service give up a name that another one waits for, which then has it at once.
+func (s *schedule) transfer() {
 	named := func(is func(*corev1.Service) bool) *corev1.Service {
 		for _, name := range scheduled {
 			if svc := s.live(name); svc != nil && svc.DeletionTimestamp == nil && svc.Annotations[lb.AnnotationShared] == "" && is(svc) {
@@ -122,27 +122,27 @@ func (s *schedule) understood(svc *corev1.Service) bool {
 
 // compare looks whether a load balancer is what its Service asks for.
 func (s *schedule) compare(svc *corev1.Service, have lb.State) {
-	said := func(key string) string { return svc.Annotations[lb.HetznerPrefix+key] }
-	if want := said("disable-public-network") != "true"; have.Public != want {
+	message := func(key string) string { return svc.Annotations[lb.HetznerPrefix+key] }
+	if want := message("disable-public-network") != "true"; have.Public != want {
 		s.t.Errorf("load balancer %q is public: %t", have.Name, have.Public)
 	}
 	if len(have.Listeners) != 1 || len(have.Targets) != 3 {
 		s.t.Errorf("load balancer %q has %d listeners and targets %v", have.Name, len(have.Listeners), have.Targets)
 		return
 	}
-	if want := said("ipv4-rdns"); have.Public && want != have.IPv4Name && (want != "" || !strings.HasPrefix(have.IPv4Name, "static.")) {
+	if want := message("ipv4-rdns"); have.Public && want != have.IPv4Name && (want != "" || !strings.HasPrefix(have.IPv4Name, "static.")) {
 		s.t.Errorf("load balancer %q has reverse DNS %q, want %q", have.Name, have.IPv4Name, want)
 	}
 	check, port := have.Listeners[0].Check, 10256
-	switch explicit := said("health-check-protocol"); {
+	switch explicit := message("health-check-protocol"); {
 	case explicit != "":
 		port = int(svc.Spec.Ports[0].NodePort)
-		if want := cmp.Or(said("health-check-http-path"), "/"); explicit == "http" && check.Path != want {
+		if want := cmp.Or(message("health-check-http-path"), "/"); explicit == "http" && check.Path != want {
 			s.t.Errorf("load balancer %q checks %s, want %s", have.Name, check, want)
 		}
 	case svc.Spec.HealthCheckNodePort != 0:
 		port = int(svc.Spec.HealthCheckNodePort)
-	case said("uses-proxyprotocol") == "true":
+	case message("uses-proxyprotocol") == "true":
 		port = int(svc.Spec.Ports[0].NodePort)
 	}
 	if check.Port != port {

@@ -105,9 +105,9 @@ func heldByNodes(svc *corev1.Service) bool {
 	return svc.Spec.Type == corev1.ServiceTypeLoadBalancer && svc.Spec.LoadBalancerClass != nil && *svc.Spec.LoadBalancerClass == kube.AddressClass
 }
 
-// handedOver reports whether another implementation serves a Service of type LoadBalancer now.
+// transferred reports whether another implementation serves a Service of type LoadBalancer now.
 // Then it owns finalizer and addresses, even during deletion: all write the same fields.
-func (c *Controller) handedOver(svc *corev1.Service) bool {
+func (c *Controller) transferred(svc *corev1.Service) bool {
 	return svc.Spec.Type == corev1.ServiceTypeLoadBalancer && svc.Spec.LoadBalancerClass != nil && !Ours(svc, c.cfg.Defaults.Classless)
 }
 

@@ -45,8 +45,8 @@ func condition(notes []lb.Note) metav1.Condition {
 	return cond
 }
 
-// telling is an update of a Service's status.
-type telling struct {
+// serviceReport is an update of a Service's status.
+type serviceReport struct {
 	notes   []lb.Note
 	status  corev1.LoadBalancerStatus
 	managed bool // it has, or may have, a managed certificate
@@ -56,7 +56,7 @@ type telling struct {
 // annotationState was used by earlier versions for health checks.
 const annotationState = "underlay.dev/health-check-state"
 
-func told(svc *corev1.Service, t telling) *corev1.Service {
+func withReport(svc *corev1.Service, t serviceReport) *corev1.Service {
 	updated := svc.DeepCopy()
 	delete(updated.Annotations, annotationState)
 	meta.SetStatusCondition(&updated.Status.Conditions, condition(t.notes))
@@ -84,9 +84,9 @@ func markForeign(svc *corev1.Service) {
 	})
 }
 
-// tell writes condition and status, then emits Events for new notes.
-func (c *Controller) tell(ctx context.Context, svc *corev1.Service, t telling) error {
-	_, err := c.patch(ctx, svc, told(svc, t))
+// reportService writes condition and status, then emits Events for new notes.
+func (c *Controller) reportService(ctx context.Context, svc *corev1.Service, t serviceReport) error {
+	_, err := c.patch(ctx, svc, withReport(svc, t))
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -99,7 +99,7 @@ func (c *Controller) tell(ctx context.Context, svc *corev1.Service, t telling) e
 // announce emits an Event for each note that is not in the Service's condition yet. The condition
 // survives a restart, so each cause is reported once. Notes that it has no room for get no Event.
 func (c *Controller) announce(svc *corev1.Service, notes []lb.Note) {
-	known := saidOf(svc)
+	known := statusMessage(svc)
 	remembered := lb.Join(notes) // may be truncated
 	for _, n := range notes {
 		if text := n.String(); n.Reason != "" && !strings.Contains(known, text) && strings.Contains(remembered, text) {
@@ -143,12 +143,12 @@ func (c *Controller) letGo(ctx context.Context, svc *corev1.Service) error {
 	meta.RemoveStatusCondition(&updated.Status.Conditions, conditionManaged)
 	meta.RemoveStatusCondition(&updated.Status.Conditions, conditionForeign)
 	delete(updated.Annotations, annotationState)
-	if !c.handedOver(svc) || heldByNodes(svc) {
+	if !c.transferred(svc) || heldByNodes(svc) {
 		updated.Finalizers = slices.DeleteFunc(updated.Finalizers, func(f string) bool {
 			return f == helpers.LoadBalancerCleanupFinalizer
 		})
 	}
-	if !c.handedOver(svc) {
+	if !c.transferred(svc) {
 		updated.Status.LoadBalancer = corev1.LoadBalancerStatus{}
 	}
 	// If the Service changed during the deletion, it may have been handed over, and is reconciled

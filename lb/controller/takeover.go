@@ -128,9 +128,9 @@ func (c *Controller) unowned(ctx context.Context, o *outcome, err error) (ended 
 		return false, nil
 	}
 	o.notes = []lb.Note{why}
-	told := c.tellAll(ctx, o.departing, why)
+	withReport := c.reportAll(ctx, o.departing, why)
 	_, err = c.report(ctx, o)
-	return true, errors.Join(told, err)
+	return true, errors.Join(withReport, err)
 }
 
 // ofOthers returns the note about a load balancer of Services that this cluster does not have.

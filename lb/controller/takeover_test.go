@@ -46,7 +46,7 @@ func TestTakeoverFromTheHetznerController(t *testing.T) {
 				if len(all) != 1 || all[0].ID != 17 || all[0].Labels["team"] != "web" || all[0].Labels[lb.LabelPeer] != "web-uid" {
 					t.Fatalf("%+v", all)
 				}
-				if got := accepted(w.service("web")); got != "True Accepted" || !strings.Contains(strings.Join(w.said(), "\n"), "HealthCheckKept") {
+				if got := accepted(w.service("web")); got != "True Accepted" || !strings.Contains(strings.Join(w.message(), "\n"), "HealthCheckKept") {
 					t.Errorf("accepted %s, and no word about the checks", got)
 				}
 				w.later()
@@ -94,7 +94,7 @@ func TestNobodysTrafficIsTaken(t *testing.T) {
 				if got := accepted(w.service("web")); got != "False LoadBalancerNotOwned" {
 					t.Errorf("accepted %s", got)
 				}
-				if events := w.said(); len(events) != 1 || !strings.Contains(events[0], "LoadBalancerNotOwned") {
+				if events := w.message(); len(events) != 1 || !strings.Contains(events[0], "LoadBalancerNotOwned") {
 					t.Errorf("Events %q, want one", events)
 				}
 				if after := fmt.Sprintf("%+v", w.cloud.all()); after != before {
@@ -112,12 +112,12 @@ func TestAdoption(t *testing.T) {
 		svc := service("web")
 		svc.Annotations[lb.AnnotationName] = "web"
 		w.create(svc)
-		if events := w.said(); accepted(w.service("web")) != "False LoadBalancerNotOwned" || len(events) != 1 || !strings.Contains(events[0], "underlay.dev/adopt") {
+		if events := w.message(); accepted(w.service("web")) != "False LoadBalancerNotOwned" || len(events) != 1 || !strings.Contains(events[0], "underlay.dev/adopt") {
 			t.Errorf("without being asked: accepted %s, Events %q", accepted(w.service("web")), events)
 		}
 		w.edit("web", func(svc *corev1.Service) { svc.Annotations["underlay.dev/adopt"] = "true" })
 		command := "hcloud load-balancer add-label 17 underlay.dev/adopt-cluster=demo underlay.dev/adopt-namespace=default underlay.dev/adopt-service=web"
-		if events := w.said(); accepted(w.service("web")) != "False LoadBalancerNotOwned" || len(events) != 1 || !strings.Contains(events[0], command) {
+		if events := w.message(); accepted(w.service("web")) != "False LoadBalancerNotOwned" || len(events) != 1 || !strings.Contains(events[0], command) {
 			t.Errorf("without consent: accepted %s, Events %q", accepted(w.service("web")), events)
 		}
 		w.cloud.counts()
@@ -255,8 +255,8 @@ func TestTakeoverKeepsHowTargetsAreReached(t *testing.T) {
 		w.start()
 		w.create(takenOver())
 		w.expect("takeover", `set 6 labels`)
-		if got, said := w.service("web"), strings.Join(w.said(), "\n"); accepted(got) != "True Accepted" || !strings.Contains(said, "SettingsKept the load balancer was taken over and keeps its targets at their public addresses") {
-			t.Errorf("accepted %s, Events:\n%s", accepted(got), said)
+		if got, message := w.service("web"), strings.Join(w.message(), "\n"); accepted(got) != "True Accepted" || !strings.Contains(message, "SettingsKept the load balancer was taken over and keeps its targets at their public addresses") {
+			t.Errorf("accepted %s, Events:\n%s", accepted(got), message)
 		}
 		w.later()
 		w.restart()
@@ -273,7 +273,7 @@ func TestTakeoverKeepsHowTargetsAreReached(t *testing.T) {
 		w.restart()
 		w.editNode("node-1", func(n *corev1.Node) { delete(n.Labels, corev1.LabelNodeExcludeBalancers) })
 		w.expect("none is left, and one is back", "remove server 1", "remove server 2", "add server 1")
-		if events := w.said(); len(events) > 1 || len(events) == 1 && !strings.Contains(events[0], "no node can be a target") {
+		if events := w.message(); len(events) > 1 || len(events) == 1 && !strings.Contains(events[0], "no node can be a target") {
 			t.Errorf("Events %q", events)
 		}
 		w.edit("web", toPrivate)
@@ -335,11 +335,11 @@ func TestRefusedServicesAreTakenOver(t *testing.T) {
 					t.Fatal(err)
 				}
 				w.settle()
-				said := strings.Join(w.said(), "\n")
+				message := strings.Join(w.message(), "\n")
 				w.later()
 				b := w.cloud.all()[0]
-				if got := accepted(w.service("web")); got != c.accepted || !strings.Contains(said, c.word) || len(w.said()) != 0 {
-					t.Errorf("accepted %s, Events:\n%s", got, said)
+				if got := accepted(w.service("web")); got != c.accepted || !strings.Contains(message, c.word) || len(w.message()) != 0 {
+					t.Errorf("accepted %s, Events:\n%s", got, message)
 				}
 				if len(w.cloud.all()) != 1 || b.ID != 17 || len(b.Targets) != 2 || len(b.Listeners) != c.serves || b.Listeners[0].Check.Protocol != "tcp" {
 					t.Errorf("%s", w.cloud)

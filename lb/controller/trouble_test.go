@@ -26,7 +26,7 @@ func TestRefusedService(t *testing.T) {
 		if accepted(got) != "False InvalidField" || len(got.Finalizers) != 0 || len(w.cloud.all()) != 0 {
 			t.Errorf("accepted %s, finalizers %v, %d load balancers", accepted(got), got.Finalizers, len(w.cloud.all()))
 		}
-		events := strings.Join(w.said(), "\n")
+		events := strings.Join(w.message(), "\n")
 		for _, want := range []string{
 			"Warning UnsupportedField spec.loadBalancerSourceRanges=\"192.0.2.0/24\"", "Warning InvalidField " + lb.AnnotationType,
 			"Warning InvalidField " + lb.AnnotationNodeSelector,
@@ -39,7 +39,7 @@ func TestRefusedService(t *testing.T) {
 		w.later()
 		w.restart()
 		w.edit("web", func(svc *corev1.Service) { delete(svc.Annotations, lb.AnnotationType) })
-		if again := w.said(); len(again) != 0 {
+		if again := w.message(); len(again) != 0 {
 			t.Errorf("causes that were announced are announced again: %v", again)
 		}
 
@@ -84,7 +84,7 @@ func TestNameOfSomebodyElse(t *testing.T) {
 		}
 		w.later()
 		w.later()
-		events := w.said()
+		events := w.message()
 		for _, name := range []string{"web", "api"} {
 			if got := accepted(w.service(name)); got != "False LoadBalancerNotOwned" {
 				t.Errorf("%s: accepted %s", name, got)
@@ -146,12 +146,12 @@ func TestFailuresPass(t *testing.T) {
 	inWorld(t, newCloud(), nodes(1), func(w *world) {
 		w.cloud.setFault(func(lb.Op) error { return errors.New("the cloud is unreachable") })
 		w.create(service("web"))
-		if events := w.said(); len(events) != 0 {
+		if events := w.message(); len(events) != 0 {
 			t.Errorf("one failure is announced: %v", events)
 		}
 		time.Sleep(2 * time.Minute)
 		w.settle()
-		if events := w.said(); len(events) != 1 || !strings.Contains(events[0], "Warning SyncLoadBalancerFailed") {
+		if events := w.message(); len(events) != 1 || !strings.Contains(events[0], "Warning SyncLoadBalancerFailed") {
 			t.Errorf("got Events %v, want one SyncLoadBalancerFailed", events)
 		}
 		if got := accepted(w.service("web")); got != "Unknown Pending" {
@@ -178,7 +178,7 @@ func TestFailuresThatDoNotPassAreToldAgain(t *testing.T) {
 		for hour := range 6 {
 			time.Sleep(time.Hour)
 			w.settle()
-			if events := w.said(); len(events) == 0 || len(events) > 4 || !strings.Contains(events[0], "SyncLoadBalancerFailed") {
+			if events := w.message(); len(events) == 0 || len(events) > 4 || !strings.Contains(events[0], "SyncLoadBalancerFailed") {
 				t.Errorf("hour %d: Events %q", hour, events)
 			}
 		}
@@ -237,13 +237,13 @@ func TestProtectedLoadBalancer(t *testing.T) {
 		w.create(service("web"))
 		id := w.cloud.all()[0].ID
 		w.cloud.protect(id, true)
-		w.said()
+		w.message()
 		w.delete("web")
 		w.later()
 		if got := w.service("web"); len(got.Finalizers) != 1 || accepted(got) != "False Rejected" {
 			t.Errorf("finalizers %v, accepted %s: a protected load balancer was left behind silently", got.Finalizers, accepted(got))
 		}
-		if events := w.said(); len(events) != 1 || !strings.Contains(events[0], "protected") {
+		if events := w.message(); len(events) != 1 || !strings.Contains(events[0], "protected") {
 			t.Errorf("got Events %v, want one that names the protection", events)
 		}
 		w.cloud.protect(id, false)
@@ -260,7 +260,7 @@ func TestMoreNodesThanTheTypeHolds(t *testing.T) {
 		if got := accepted(w.service("web")); len(w.cloud.all()[0].Targets) != 25 || got != "False TargetsTruncated" {
 			t.Errorf("%d targets, accepted %s", len(w.cloud.all()[0].Targets), got)
 		}
-		if events := w.said(); len(events) != 1 || !strings.Contains(events[0], "only 25 nodes") {
+		if events := w.message(); len(events) != 1 || !strings.Contains(events[0], "only 25 nodes") {
 			t.Errorf("got Events %v, want one with the limit", events)
 		}
 		w.edit("web", func(svc *corev1.Service) { svc.Annotations[lb.AnnotationType] = "lb21" })

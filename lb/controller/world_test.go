@@ -222,8 +222,8 @@ func (w *world) editNode(name string, change func(*corev1.Node)) {
 	w.settle()
 }
 
-// said returns the warnings since the last call.
-func (w *world) said() (warnings []string) {
+// message returns the warnings since the last call.
+func (w *world) message() (warnings []string) {
 	for {
 		select {
 		case e := <-w.events.Events:

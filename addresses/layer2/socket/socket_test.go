@@ -36,7 +36,7 @@ func TestAKernelFindsTheAddress(t *testing.T) {
 		t.Errorf("groups:\n%s", groups)
 	}
 	for _, state := range r.State() {
-		if state.Answers == 0 || state.By != (layer2.MAC{}) {
+		if state.Replies == 0 || state.By != (layer2.MAC{}) {
 			t.Errorf("%+v", state)
 		}
 	}
@@ -64,11 +64,11 @@ func TestARouterAsks(t *testing.T) {
 	r, _ := a.responder()
 	r.Set(layer2.Desired{
 		Links: []layer2.Link{{Name: "eth0", Index: a.link.Index, MAC: a.link.MAC}}, Doubt: true,
-		Hold: []layer2.Want{{Address: routed, Epoch: 1, AnswerOn: "eth0"}},
+		Hold: []layer2.Want{{Address: routed, Epoch: 1, ReplyOn: "eth0"}},
 	})
 	router.poke(routed)
 	router.finds(routed, a)
-	if totals := r.Totals(); totals.Probes+totals.Announcements != 0 || totals.Answers == 0 {
+	if totals := r.Totals(); totals.Probes+totals.Announcements != 0 || totals.Replies == 0 {
 		t.Errorf("%+v", totals)
 	}
 }
@@ -89,7 +89,7 @@ func TestAKernelLooksAgain(t *testing.T) {
 		for i, address := range []netip.Addr{address4, address6} {
 			client.poke(address)
 			out := client.Run("ip", "neigh", "show", address.String(), "dev", "eth0")
-			reachable = reachable && strings.Contains(out, "REACHABLE") && r.State()[i].Answers > 3
+			reachable = reachable && strings.Contains(out, "REACHABLE") && r.State()[i].Replies > 3
 		}
 		return reachable
 	})
@@ -152,7 +152,7 @@ func TestAStrangerHasTheAddress(t *testing.T) {
 	r, _ := a.responder()
 	r.Set(a.hold(1))
 	for _, state := range awaitPhase(t, r, layer2.Refused) {
-		if state.By.String() != stranger.link.MAC.String() || state.Friend || state.Announcements != 0 || state.Answers != 0 {
+		if state.By.String() != stranger.link.MAC.String() || state.Friend || state.Announcements != 0 || state.Replies != 0 {
 			t.Errorf("%+v", state)
 		}
 	}

@@ -33,11 +33,11 @@ func (h *host) answersLate(address netip.Addr, after time.Duration) {
 				return
 			}
 			m, ok := layer2.Parse(buffer[:n])
-			if !ok || m.Ask != address {
+			if !ok || m.Target != address {
 				continue
 			}
 			answer, err := layer2.Frame{
-				Kind: layer2.Answer, From: layer2.MAC(h.link.MAC), Address: address, To: m.ReplyTo, Asker: m.Asker,
+				Kind: layer2.Reply, From: layer2.MAC(h.link.MAC), Address: address, To: m.ReplyTo, Requester: m.Requester,
 			}.Ethernet()
 			if err != nil {
 				h.t.Error(err)

@@ -22,14 +22,14 @@ const (
 	unserved = "underlay.dev/connectivity"
 	// longest is the maximum lifetime of a pod, also after a crash.
 	longest = 10 * time.Minute
-	// nobody is the user and group of the pods.
-	nobody = 65532
+	// nobodyUID is the user and group of the pods.
+	nobodyUID = 65532
 )
 
 // The roles, which are also the prefixes of names.
 const (
 	listens   = "listens"
-	asks      = "asks"
+	probeRole = "asks"
 	temporary = "temporary" // a namespace to be deleted after the run
 )
 
@@ -72,13 +72,13 @@ func listener(image, node string) *corev1.Pod {
 // client pods, which Linux limits to 128 KiB (MAX_ARG_STRLEN: 32 pages of 4 KiB).
 const MostNodes = 250
 
-func told(w connectivity.World) (string, error) {
+func worldArg(w connectivity.World) (string, error) {
 	text, err := json.Marshal(w)
 	return "--world=" + string(text), err
 }
 
-func asker(image, node, told string, settle time.Duration) *corev1.Pod {
-	return pod(image, node, asks, "ask", "--from="+node, "--settle="+settle.String(), told)
+func prober(image, node, worldArg string, settle time.Duration) *corev1.Pod {
+	return pod(image, node, probeRole, "ask", "--from="+node, "--settle="+settle.String(), worldArg)
 }
 
 // pod sets nodeName, because the scheduler would skip nodes that are cordoned or have no pod
@@ -94,7 +94,7 @@ func pod(image, node, role string, args ...string) *corev1.Pod {
 			EnableServiceLinks:            ptr.To(false),
 			Tolerations:                   []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
 			SecurityContext: &corev1.PodSecurityContext{
-				RunAsNonRoot: ptr.To(true), RunAsUser: ptr.To[int64](nobody), RunAsGroup: ptr.To[int64](nobody),
+				RunAsNonRoot: ptr.To(true), RunAsUser: ptr.To[int64](nobodyUID), RunAsGroup: ptr.To[int64](nobodyUID),
 				SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 			},
 			Containers: []corev1.Container{{

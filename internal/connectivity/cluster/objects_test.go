@@ -39,11 +39,11 @@ func TestManyNodesAreToldOfEachOther(t *testing.T) {
 			netip.MustParseAddr(fmt.Sprintf("2001:db8:5678:%x:1:2:3:4", 0x1000+i)),
 		}})
 	}
-	argument, err := told(w)
+	argument, err := worldArg(w)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, given := range asker("agent:v1", nodes[0].Name, argument, 0).Spec.Containers[0].Args {
+	for _, given := range prober("agent:v1", nodes[0].Name, argument, 0).Spec.Containers[0].Args {
 		if len(given) >= 128<<10 {
 			t.Errorf("an argument has %d bytes", len(given))
 		}

@@ -30,8 +30,8 @@ type Runner struct {
 	// NodePorts reports whether a node should serve node ports at one of its addresses; nil
 	// means at every address. If it selects no address of a node, all are tried.
 	NodePorts func(*corev1.Node, netip.Addr) bool
-	// Say reports progress to the user.
-	Say func(string)
+	// Progress reports progress to the user.
+	Progress func(string)
 }
 
 // Found is the result of a run.
@@ -61,7 +61,7 @@ func (r *Runner) Run(ctx context.Context, nodes []*corev1.Node) (found Found, er
 	if err != nil {
 		return Found{}, err
 	}
-	r.Say(fmt.Sprintf("starting a pod on each of %d nodes", len(nodes)))
+	r.Progress(fmt.Sprintf("starting a pod on each of %d nodes", len(nodes)))
 	started, untried, err := r.listen(ctx, nodes)
 	found.Untried = untried
 	if err != nil || len(started) == 0 {
@@ -71,14 +71,14 @@ func (r *Runner) Run(ctx context.Context, nodes []*corev1.Node) (found Found, er
 	for _, n := range started {
 		found.Nodes = append(found.Nodes, n.Name)
 	}
-	r.Say("trying")
-	results, untried, err := r.ask(ctx, world)
+	r.Progress("trying")
+	results, untried, err := r.probe(ctx, world)
 	found.Results, found.Untried = results, append(found.Untried, untried...)
 	return found, err
 }
 
 func (r *Runner) remove(ctx context.Context) error {
-	r.Say("removing the pods")
+	r.Progress("removing the pods")
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanWithin)
 	defer cancel()
 	if left := Clean(ctx, r.Client); left != nil {
@@ -132,7 +132,7 @@ func (r *Runner) vacated(ctx context.Context) (*corev1.Namespace, error) {
 	if err != nil || ns.DeletionTimestamp == nil || ns.Labels[Label] == "" {
 		return ns, err
 	}
-	r.Say("waiting until the namespace of an earlier run is gone")
+	r.Progress("waiting until the namespace of an earlier run is gone")
 	late := wait.PollUntilContextTimeout(ctx, vacatedEvery, r.Start, false, func(ctx context.Context) (bool, error) {
 		ns, err = get(ctx)
 		return err != nil || ns.DeletionTimestamp == nil, nil
@@ -192,14 +192,14 @@ func (r *Runner) nodePortsOf(n *corev1.Node) []netip.Addr {
 	return opened
 }
 
-func (r *Runner) ask(ctx context.Context, w connectivity.World) ([]connectivity.Result, []connectivity.Untried, error) {
-	argument, err := told(w)
+func (r *Runner) probe(ctx context.Context, w connectivity.World) ([]connectivity.Result, []connectivity.Untried, error) {
+	argument, err := worldArg(w)
 	if err != nil {
 		return nil, nil, err
 	}
 	var pods []*corev1.Pod
 	for _, n := range w.Nodes {
-		pods = append(pods, asker(r.Image, n.Name, argument, r.Settle))
+		pods = append(pods, prober(r.Image, n.Name, argument, r.Settle))
 	}
 	// A trial takes some seconds at most after Settle, and many run concurrently.
 	within := r.Start + r.Settle + time.Duration(len(w.Nodes))*2*time.Second

@@ -49,7 +49,7 @@ func newWorld(objects ...runtime.Object) *world {
 
 func runs(p *corev1.Pod) {
 	p.Status.Phase = corev1.PodRunning
-	if p.Labels[Label] == asks {
+	if p.Labels[Label] == probeRole {
 		p.Status.Phase = corev1.PodSucceeded
 	}
 	p.Status.PodIPs = []corev1.PodIP{{IP: "10.244.0.2"}, {IP: "fd00::2"}}
@@ -67,7 +67,7 @@ func opens(trials []connectivity.Trial) []byte {
 
 func (w *world) runner() *Runner {
 	return &Runner{
-		Client: w, Image: "agent:v1", Start: time.Minute, Settle: 10 * time.Second, Say: func(string) {},
+		Client: w, Image: "agent:v1", Start: time.Minute, Settle: 10 * time.Second, Progress: func(string) {},
 		Logs: func(ctx context.Context, name string) ([]byte, error) {
 			p, err := w.CoreV1().Pods(Namespace).Get(ctx, name, metav1.GetOptions{})
 			if err != nil {
@@ -153,7 +153,7 @@ func TestRun(t *testing.T) {
 		{
 			name: "a probe that fails", change: func(w *world) {
 				w.run = func(p *corev1.Pod) {
-					if runs(p); p.Labels[Label] == asks && p.Spec.NodeName == "a" {
+					if runs(p); p.Labels[Label] == probeRole && p.Spec.NodeName == "a" {
 						p.Status = corev1.PodStatus{Phase: corev1.PodFailed, Reason: "OutOfpods", Message: "the node is full"}
 					}
 				}
@@ -261,7 +261,7 @@ func TestInterrupted(t *testing.T) {
 				return false, nil, nil
 			})
 			run := w.runner()
-			run.Say = func(what string) { cleaning = cleaning || what == "removing the pods" }
+			run.Progress = func(what string) { cleaning = cleaning || what == "removing the pods" }
 			_, err := run.Run(ctx, someNodes("a", "b"))
 			if got := w.left(t); len(got) > 0 {
 				t.Errorf("interrupted at request %d (%v): %v is left", step+1, err, got)

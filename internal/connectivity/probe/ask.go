@@ -29,9 +29,9 @@ const (
 	datagramsPause = 10 * time.Millisecond
 )
 
-// Ask runs all trials and returns the results in their order. It repeats failed trials until
+// TryAll runs all trials and returns the results in their order. It repeats failed trials until
 // settle is over, because Services and neighbors take time to be programmed.
-func Ask(ctx context.Context, trials []connectivity.Trial, settle time.Duration) []connectivity.Result {
+func TryAll(ctx context.Context, trials []connectivity.Trial, settle time.Duration) []connectivity.Result {
 	until := time.Now().Add(settle)
 	results := make([]connectivity.Result, len(trials))
 	places := make(chan struct{}, atOnce)
@@ -66,13 +66,13 @@ func once(ctx context.Context, t connectivity.Trial) connectivity.Result {
 	var err error
 	switch t.Kind {
 	case connectivity.TCP:
-		err = askTCP(ctx, &r)
+		err = tryTCP(ctx, &r)
 	case connectivity.UDP:
-		err = askUDP(ctx, &r)
+		err = tryUDP(ctx, &r)
 	case connectivity.MTU:
-		err = askMTU(ctx, &r)
+		err = tryMTU(ctx, &r)
 	case connectivity.HTTP:
-		err = askHTTP(ctx, &r)
+		err = tryHTTP(ctx, &r)
 	case connectivity.Dial:
 		err = dialed(ctx, &r)
 	default:
@@ -119,7 +119,7 @@ func dialed(ctx context.Context, r *connectivity.Result) error {
 	return conn.Close()
 }
 
-func askTCP(ctx context.Context, r *connectivity.Result) error {
+func tryTCP(ctx context.Context, r *connectivity.Result) error {
 	began := time.Now()
 	conn, err := dial(ctx, "tcp", r)
 	if err != nil {
@@ -131,18 +131,18 @@ func askTCP(ctx context.Context, r *connectivity.Result) error {
 	if err != nil {
 		return err
 	}
-	answered(r, strings.TrimSpace(line))
+	identify(r, strings.TrimSpace(line))
 	return nil
 }
 
-// answered checks the name of the server on paths with only one valid server.
-func answered(r *connectivity.Result, name string) {
+// identify checks the name of the server on paths with only one valid server.
+func identify(r *connectivity.Result, name string) {
 	if r.Path == connectivity.Pod && name != r.To {
 		r.Failure, r.Detail = connectivity.Stranger, fmt.Sprintf("%.63q", name)
 	}
 }
 
-func askUDP(ctx context.Context, r *connectivity.Result) error {
+func tryUDP(ctx context.Context, r *connectivity.Result) error {
 	conn, err := dial(ctx, "udp", r)
 	if err != nil {
 		return err
@@ -156,27 +156,27 @@ func askUDP(ctx context.Context, r *connectivity.Result) error {
 		}
 	}()
 	buffer := make([]byte, 512)
-	answers := 0
-	for answers < datagramsSent {
+	replies := 0
+	for replies < datagramsSent {
 		n, err := conn.Read(buffer)
-		if err != nil && answers == 0 {
+		if err != nil && replies == 0 {
 			return err
 		}
 		if err != nil {
 			break // further datagrams count as lost
 		}
-		if answers == 0 {
+		if replies == 0 {
 			r.Took = time.Since(began).Microseconds()
 			name, _, _ := strings.Cut(string(buffer[:n]), " ")
-			answered(r, name)
+			identify(r, name)
 		}
-		answers++
+		replies++
 	}
-	r.Sent, r.Lost = datagramsSent, datagramsSent-answers
+	r.Sent, r.Lost = datagramsSent, datagramsSent-replies
 	return nil
 }
 
-func askHTTP(ctx context.Context, r *connectivity.Result) error {
+func tryHTTP(ctx context.Context, r *connectivity.Result) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+r.At.String()+"/healthz", nil)
@@ -203,5 +203,5 @@ func Run(ctx context.Context, from, world string, settle time.Duration, out io.W
 	if err := json.Unmarshal([]byte(world), &w); err != nil {
 		return fmt.Errorf("what can be asked can't be read: %w", err)
 	}
-	return connectivity.WriteResults(out, Ask(ctx, connectivity.Plan(from, w), settle))
+	return connectivity.WriteResults(out, TryAll(ctx, connectivity.Plan(from, w), settle))
 }

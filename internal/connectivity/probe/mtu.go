@@ -25,8 +25,8 @@ const (
 	least4, least6 = 576, 1280
 )
 
-// askMTU finds the largest packet that arrives. It fails if the smallest is lost.
-func askMTU(ctx context.Context, r *connectivity.Result) error {
+// tryMTU finds the largest packet that arrives. It fails if the smallest is lost.
+func tryMTU(ctx context.Context, r *connectivity.Result) error {
 	conn, err := dial(ctx, "udp", r)
 	if err != nil {
 		return err

@@ -45,7 +45,7 @@ func TestAskWhoServes(t *testing.T) {
 		for _, kind := range []connectivity.Kind{connectivity.TCP, connectivity.UDP, connectivity.MTU, connectivity.Dial} {
 			trials = append(trials, connectivity.Trial{Path: connectivity.Pod, Kind: kind, From: "a", To: "b", At: at})
 		}
-		for _, r := range Ask(t.Context(), trials, 0) {
+		for _, r := range TryAll(t.Context(), trials, 0) {
 			if r.State(0) != connectivity.Open {
 				t.Errorf("%s %s: %+v", address, r.Kind, r)
 			}
@@ -86,7 +86,7 @@ func TestFailures(t *testing.T) {
 		{connectivity.Pod, connectivity.MTU, quiet, connectivity.Silent},
 		{connectivity.Pod, "smell", quiet, connectivity.Other},
 	} {
-		r := Ask(t.Context(), []connectivity.Trial{{Path: c.path, Kind: c.kind, From: "a", To: "b", At: c.at}}, 0)[0]
+		r := TryAll(t.Context(), []connectivity.Trial{{Path: c.path, Kind: c.kind, From: "a", To: "b", At: c.at}}, 0)[0]
 		if r.Failure != c.want {
 			t.Errorf("%s at %s: %q (%s), want %q", c.kind, c.at, r.Failure, r.Detail, c.want)
 		}
@@ -113,7 +113,7 @@ func TestSettles(t *testing.T) {
 		}
 	}()
 	trial := connectivity.Trial{Path: connectivity.Pod, Kind: connectivity.TCP, To: "b", At: netip.MustParseAddrPort(l.Addr().String())}
-	if r := Ask(t.Context(), []connectivity.Trial{trial}, time.Minute)[0]; r.Failure != "" {
+	if r := TryAll(t.Context(), []connectivity.Trial{trial}, time.Minute)[0]; r.Failure != "" {
 		t.Errorf("%+v", r)
 	}
 }

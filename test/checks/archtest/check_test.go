@@ -47,7 +47,7 @@ func TestTable(t *testing.T) {
 
 func TestEveryRuleHasAReason(t *testing.T) {
 	for i, r := range rules() {
-		if r.reason == "" || len(r.who) == 0 || len(r.allowed)+len(r.forbidden) == 0 {
+		if r.reason == "" || len(r.importer) == 0 || len(r.allowed)+len(r.forbidden) == 0 {
 			t.Errorf("row %d of the table is incomplete: %+v", i, r)
 		}
 	}

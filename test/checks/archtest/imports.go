@@ -50,14 +50,14 @@ func matchesAny(patterns []pattern, path string) bool {
 // spared: they import nothing but what is allowed (where that is given), and nothing that
 // is forbidden. Tests are bound where tests says so.
 type rule struct {
-	who, spared        []pattern
+	importer, spared   []pattern
 	allowed, forbidden []pattern
 	tests              bool
 	reason             string
 }
 
 func (r rule) binds(path string) bool {
-	return matchesAny(r.who, path) && !matchesAny(r.spared, path)
+	return matchesAny(r.importer, path) && !matchesAny(r.spared, path)
 }
 
 func (r rule) allows(path string) bool {

@@ -21,16 +21,16 @@ const areas = "./addresses/... ./ipam/... ./routes/... ./lb/..."
 
 // only is a rule that lets some packages import nothing but others; both are patterns with blanks
 // between them.
-func only(who, what, reason string) rule {
-	return rule{who: patterns(who), allowed: patterns(what), reason: reason}
+func only(importer, what, reason string) rule {
+	return rule{importer: patterns(importer), allowed: patterns(what), reason: reason}
 }
 
 // never is a rule that keeps some packages from importing others.
-func never(who, what, reason string) rule { return only(who, "", reason).never(what) }
+func never(importer, what, reason string) rule { return only(importer, "", reason).never(what) }
 
 func (r rule) never(what string) rule { r.forbidden = patterns(what); return r }
 
-func (r rule) except(who string) rule { r.spared = patterns(who); return r }
+func (r rule) except(importer string) rule { r.spared = patterns(importer); return r }
 
 func (r rule) inTests() rule { r.tests = true; return r }
 

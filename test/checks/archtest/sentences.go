@@ -15,7 +15,7 @@ func importers(rules []rule) string {
 	table.WriteString("| only | may import | because |\n|---|---|---|\n")
 	for _, r := range rules {
 		foreign := !slices.ContainsFunc(r.forbidden, func(p pattern) bool { return strings.HasPrefix(string(p), "./") })
-		if slices.Equal(r.who, []pattern{"./..."}) && len(r.spared) > 0 && foreign {
+		if slices.Equal(r.importer, []pattern{"./..."}) && len(r.spared) > 0 && foreign {
 			fmt.Fprintf(&table, "| %s | %s | %s |\n", names(r.spared), names(r.forbidden), r.reason)
 		}
 	}

@@ -65,26 +65,26 @@ func compare(records []controlplane.Record, accounts []rbac.Account, t tables) f
 	for _, r := range records {
 		here := map[grant]bool{}
 		for _, e := range r.Requests {
-			asked := permissionOf(e)
+			requested := permissionOf(e)
 			if e.Forbidden {
-				p := provocation{r.Package, r.Test, e.User, rbac.Permission{Verb: asked.Verb, Resource: asked.Resource}}
+				p := provocation{r.Package, r.Test, e.User, rbac.Permission{Verb: requested.Verb, Resource: requested.Resource}}
 				provoked[p] = true
 				_, meant := t.provoked[p]
 				if !meant && t.restarts[r.Test] != "" {
-					_, meant = granting(accounts, grant{e.User, asked})
+					_, meant = granting(accounts, grant{e.User, requested})
 				}
 				if !meant {
-					f.forbidden = append(f.forbidden, fmt.Sprintf("forbidden: %s by %s, in %s of %s", grant{e.User, asked}, e.UserAgent, r.Test, r.Package))
+					f.forbidden = append(f.forbidden, fmt.Sprintf("forbidden: %s by %s, in %s of %s", grant{e.User, requested}, e.UserAgent, r.Test, r.Package))
 				}
 				continue
 			}
 			if e.Resource == "" || e.UserAgent != t.programs[e.User] {
 				continue // a path that every client may ask for, or a test
 			}
-			if g, granted := granting(accounts, grant{e.User, asked}); granted {
+			if g, granted := granting(accounts, grant{e.User, requested}); granted {
 				here[g] = true
 			} else {
-				f.forbidden = append(f.forbidden, fmt.Sprintf("no manifest grants it: %s, in %s of %s", grant{e.User, asked}, r.Test, r.Package))
+				f.forbidden = append(f.forbidden, fmt.Sprintf("no manifest grants it: %s, in %s of %s", grant{e.User, requested}, r.Test, r.Package))
 			}
 		}
 		for g := range here {
@@ -105,10 +105,10 @@ func permissionOf(e controlplane.AuditEvent) rbac.Permission {
 }
 
 // granting finds the permission of the account that covers a request.
-func granting(accounts []rbac.Account, asked grant) (grant, bool) {
+func granting(accounts []rbac.Account, requested grant) (grant, bool) {
 	for _, a := range accounts {
 		for _, p := range slices.Concat(a.Granted, a.Borrowed) {
-			if a.User == asked.user && p.Covers(asked.permission) {
+			if a.User == requested.user && p.Covers(requested.permission) {
 				return grant{a.User, p}, true
 			}
 		}
@@ -158,7 +158,7 @@ func untrueRows(accounts []rbac.Account, uses map[grant]int, provoked map[provoc
 	}
 	for p := range t.provoked {
 		if !provoked[p] {
-			out = append(out, fmt.Sprintf("not provoked: %s in %s of %s; delete its row in test/checks/permissions/tables.go", grant{p.user, p.asked}, p.test, p.pkg))
+			out = append(out, fmt.Sprintf("not provoked: %s in %s of %s; delete its row in test/checks/permissions/tables.go", grant{p.user, p.requested}, p.test, p.pkg))
 		}
 	}
 	return out

@@ -38,31 +38,31 @@ func TestCompare(t *testing.T) {
 		return slices.Repeat([][]controlplane.AuditEvent{everything}, n)
 	}
 	for name, test := range map[string]struct {
-		asked    [][]controlplane.AuditEvent // of each control plane
-		rare     []rbac.Permission
-		provoked []rbac.Permission
-		want     []string // what each complaint says
+		requested [][]controlplane.AuditEvent // of each control plane
+		rare      []rbac.Permission
+		provoked  []rbac.Permission
+		want      []string // what each complaint says
 	}{
-		"all is in use":                      {asked: times(1)},
-		"on one control plane or another":    {asked: [][]controlplane.AuditEvent{{use(getNodes)}, {use(writeLease)}}},
-		"unused":                             {asked: [][]controlplane.AuditEvent{{use(getNodes)}}, want: []string{"never used: underlay-ccm: update leases.coordination.k8s.io kube-system/lease"}},
-		"used by a test alone":               {asked: [][]controlplane.AuditEvent{{use(getNodes), with(use(writeLease), asTest)}}, want: []string{"never used: underlay-ccm: update leases"}},
-		"of another name":                    {asked: [][]controlplane.AuditEvent{append(everything, with(use(writeLease), func(e *controlplane.AuditEvent) { e.Name = "other" }))}, want: []string{"no manifest grants it: underlay-ccm: update leases.coordination.k8s.io kube-system/other, in TestX of test/x"}},
-		"forbidden":                          {asked: [][]controlplane.AuditEvent{append(everything, refused)}, want: []string{"forbidden: underlay-ccm: patch nodes by underlay-ccm, in TestX of test/x"}},
-		"forbidden to a test":                {asked: [][]controlplane.AuditEvent{append(everything, with(refused, asTest))}, want: []string{"forbidden: underlay-ccm: patch nodes by deploy.test"}},
-		"forbidden, and granted elsewhere":   {asked: [][]controlplane.AuditEvent{append(everything, with(use(getNodes), forbidden))}, want: []string{"forbidden: underlay-ccm: get nodes"}},
-		"a path is forbidden":                {asked: [][]controlplane.AuditEvent{append(everything, controlplane.AuditEvent{User: ccm, UserAgent: "x", Verb: "get", Path: "/metrics", Code: 403, Forbidden: true})}, want: []string{"forbidden: underlay-ccm: get /metrics by x"}},
-		"a path is allowed":                  {asked: [][]controlplane.AuditEvent{append(everything, controlplane.AuditEvent{User: ccm, UserAgent: "underlay-ccm", Verb: "get", Path: "/healthz", Code: 200})}},
-		"refused by admission":               {asked: [][]controlplane.AuditEvent{append(everything, with(use(getNodes), func(e *controlplane.AuditEvent) { e.Code = 403 }))}},
-		"forbidden on purpose":               {asked: [][]controlplane.AuditEvent{append(everything, refused)}, provoked: []rbac.Permission{patchNodes}},
-		"on purpose, and no longer":          {asked: times(1), provoked: []rbac.Permission{patchNodes}, want: []string{"not provoked: underlay-ccm: patch nodes in TestX"}},
-		"rare and unused":                    {asked: [][]controlplane.AuditEvent{{use(getNodes)}}, rare: []rbac.Permission{writeLease}},
-		"rare and used":                      {asked: times(often), rare: []rbac.Permission{writeLease}},
-		"rare and used often":                {asked: times(often + 1), rare: []rbac.Permission{writeLease}, want: []string{fmt.Sprintf("used on %d control planes: underlay-ccm: update leases", often+1)}},
-		"rare and not granted":               {asked: times(1), rare: []rbac.Permission{patchNodes}, want: []string{"excused and not granted: underlay-ccm: patch nodes"}},
-		"rare and granted in another extent": {asked: times(1), rare: []rbac.Permission{{Verb: "get", Resource: "nodes", Name: "one"}}, want: []string{"excused and not granted: underlay-ccm: get nodes one"}},
-		"an account of nobody":               {asked: [][]controlplane.AuditEvent{append(everything, with(use(getNodes), func(e *controlplane.AuditEvent) { e.User, e.UserAgent = "x:y", "" }))}, want: []string{"no manifest grants it: y: get nodes"}},
-		"borrowed":                           {asked: [][]controlplane.AuditEvent{append(everything, use(rbac.Permission{Verb: "list", Resource: "configmaps", Namespace: "kube-system", Name: "lent"}))}},
+		"all is in use":                      {requested: times(1)},
+		"on one control plane or another":    {requested: [][]controlplane.AuditEvent{{use(getNodes)}, {use(writeLease)}}},
+		"unused":                             {requested: [][]controlplane.AuditEvent{{use(getNodes)}}, want: []string{"never used: underlay-ccm: update leases.coordination.k8s.io kube-system/lease"}},
+		"used by a test alone":               {requested: [][]controlplane.AuditEvent{{use(getNodes), with(use(writeLease), asTest)}}, want: []string{"never used: underlay-ccm: update leases"}},
+		"of another name":                    {requested: [][]controlplane.AuditEvent{append(everything, with(use(writeLease), func(e *controlplane.AuditEvent) { e.Name = "other" }))}, want: []string{"no manifest grants it: underlay-ccm: update leases.coordination.k8s.io kube-system/other, in TestX of test/x"}},
+		"forbidden":                          {requested: [][]controlplane.AuditEvent{append(everything, refused)}, want: []string{"forbidden: underlay-ccm: patch nodes by underlay-ccm, in TestX of test/x"}},
+		"forbidden to a test":                {requested: [][]controlplane.AuditEvent{append(everything, with(refused, asTest))}, want: []string{"forbidden: underlay-ccm: patch nodes by deploy.test"}},
+		"forbidden, and granted elsewhere":   {requested: [][]controlplane.AuditEvent{append(everything, with(use(getNodes), forbidden))}, want: []string{"forbidden: underlay-ccm: get nodes"}},
+		"a path is forbidden":                {requested: [][]controlplane.AuditEvent{append(everything, controlplane.AuditEvent{User: ccm, UserAgent: "x", Verb: "get", Path: "/metrics", Code: 403, Forbidden: true})}, want: []string{"forbidden: underlay-ccm: get /metrics by x"}},
+		"a path is allowed":                  {requested: [][]controlplane.AuditEvent{append(everything, controlplane.AuditEvent{User: ccm, UserAgent: "underlay-ccm", Verb: "get", Path: "/healthz", Code: 200})}},
+		"refused by admission":               {requested: [][]controlplane.AuditEvent{append(everything, with(use(getNodes), func(e *controlplane.AuditEvent) { e.Code = 403 }))}},
+		"forbidden on purpose":               {requested: [][]controlplane.AuditEvent{append(everything, refused)}, provoked: []rbac.Permission{patchNodes}},
+		"on purpose, and no longer":          {requested: times(1), provoked: []rbac.Permission{patchNodes}, want: []string{"not provoked: underlay-ccm: patch nodes in TestX"}},
+		"rare and unused":                    {requested: [][]controlplane.AuditEvent{{use(getNodes)}}, rare: []rbac.Permission{writeLease}},
+		"rare and used":                      {requested: times(often), rare: []rbac.Permission{writeLease}},
+		"rare and used often":                {requested: times(often + 1), rare: []rbac.Permission{writeLease}, want: []string{fmt.Sprintf("used on %d control planes: underlay-ccm: update leases", often+1)}},
+		"rare and not granted":               {requested: times(1), rare: []rbac.Permission{patchNodes}, want: []string{"excused and not granted: underlay-ccm: patch nodes"}},
+		"rare and granted in another extent": {requested: times(1), rare: []rbac.Permission{{Verb: "get", Resource: "nodes", Name: "one"}}, want: []string{"excused and not granted: underlay-ccm: get nodes one"}},
+		"an account of nobody":               {requested: [][]controlplane.AuditEvent{append(everything, with(use(getNodes), func(e *controlplane.AuditEvent) { e.User, e.UserAgent = "x:y", "" }))}, want: []string{"no manifest grants it: y: get nodes"}},
+		"borrowed":                           {requested: [][]controlplane.AuditEvent{append(everything, use(rbac.Permission{Verb: "list", Resource: "configmaps", Namespace: "kube-system", Name: "lent"}))}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tables := tables{
@@ -76,7 +76,7 @@ func TestCompare(t *testing.T) {
 				tables.provoked[provocation{"test/x", "TestX", ccm, p}] = "on purpose"
 			}
 			var records []controlplane.Record
-			for _, requests := range test.asked {
+			for _, requests := range test.requested {
 				records = append(records, controlplane.Record{Package: "test/x", Test: "TestX", Requests: requests})
 			}
 			accounts := []rbac.Account{{

@@ -22,7 +22,7 @@ const often = 15
 // provocation is a request that a test makes so that it is forbidden.
 type provocation struct {
 	pkg, test, user string
-	asked           rbac.Permission // without namespace and name
+	requested       rbac.Permission // without namespace and name
 }
 
 type tables struct {

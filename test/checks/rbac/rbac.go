@@ -29,9 +29,9 @@ func (p Permission) String() string {
 }
 
 // Covers reports whether p allows what was asked for.
-func (p Permission) Covers(asked Permission) bool {
-	return p.Verb == asked.Verb && p.Resource == asked.Resource &&
-		(p.Namespace == "" || p.Namespace == asked.Namespace) && (p.Name == "" || p.Name == asked.Name)
+func (p Permission) Covers(requested Permission) bool {
+	return p.Verb == requested.Verb && p.Resource == requested.Resource &&
+		(p.Namespace == "" || p.Namespace == requested.Namespace) && (p.Name == "" || p.Name == requested.Name)
 }
 
 // Qualified is "nodes/status", or "leases.coordination.k8s.io" outside the core

@@ -63,8 +63,8 @@ func TestCovers(t *testing.T) {
 	one := rbac.Permission{Verb: "get", Resource: "configmaps", Namespace: "kube-system", Name: "a"}
 	elsewhere := rbac.Permission{Verb: "get", Resource: "configmaps", Namespace: "default", Name: "a"}
 	for _, test := range []struct {
-		p, asked rbac.Permission
-		want     bool
+		p, requested rbac.Permission
+		want         bool
 	}{
 		{everywhere, one, true},
 		{everywhere, elsewhere, true},
@@ -76,8 +76,8 @@ func TestCovers(t *testing.T) {
 		{everywhere, rbac.Permission{Verb: "list", Resource: "configmaps"}, false},
 		{everywhere, rbac.Permission{Verb: "get", Resource: "configmaps/status"}, false},
 	} {
-		if got := test.p.Covers(test.asked); got != test.want {
-			t.Errorf("%q covers %q: %t", test.p, test.asked, got)
+		if got := test.p.Covers(test.requested); got != test.want {
+			t.Errorf("%q covers %q: %t", test.p, test.requested, got)
 		}
 	}
 }

@@ -44,11 +44,11 @@ func count(results []result, s state) (n int) {
 func states() []state { return []state{passed, refused, failed, skipped} }
 
 func (t tested) counts() string {
-	var said []string
+	var output []string
 	for _, s := range states() {
-		said = append(said, fmt.Sprintf("%d %s", count(t.Results, s), s))
+		output = append(output, fmt.Sprintf("%d %s", count(t.Results, s), s))
 	}
-	return strings.Join(said, ", ")
+	return strings.Join(output, ", ")
 }
 
 // problems are what somebody has to look at in a set-up's results: failures without a reason,
@@ -133,12 +133,12 @@ func (t tested) write(out *strings.Builder, known []reason) {
 		}
 		fmt.Fprintf(out, "\n### %s: %s\n\n| spec | result |\n|---|---|\n", g.title, t.Setup)
 		for _, r := range results {
-			fmt.Fprintf(out, "| %s | %s |\n", cell(strings.TrimPrefix(r.Spec.Name, "[sig-network] ")), t.told(r, known))
+			fmt.Fprintf(out, "| %s | %s |\n", cell(strings.TrimPrefix(r.Spec.Name, "[sig-network] ")), t.reported(r, known))
 		}
 	}
 }
 
-func (t tested) told(r result, known []reason) string {
+func (t tested) reported(r result, known []reason) string {
 	switch r.State {
 	case passed:
 		return "passed"

@@ -61,8 +61,8 @@ func TestResults(t *testing.T) {
 }
 
 func TestRefusal(t *testing.T) {
-	const said = `spec.ranges="10.0.0.1/32,10.0.0.2/32": no filter; spec.ports="80/UDP": TCP only`
-	if got, want := withoutValues(said), "spec.ranges: no filter; spec.ports: TCP only"; got != want {
+	const output = `spec.ranges="10.0.0.1/32,10.0.0.2/32": no filter; spec.ports="80/UDP": TCP only`
+	if got, want := withoutValues(output), "spec.ranges: no filter; spec.ports: TCP only"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }

@@ -33,7 +33,7 @@ func (r *runner) watch(ctx context.Context, id string, s spec, process *os.Proce
 		return func() string { return "" }
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	var said string
+	var output string
 	var looking sync.WaitGroup
 	looking.Go(func() {
 		tick := time.NewTicker(lookEvery)
@@ -46,7 +46,7 @@ func (r *runner) watch(ctx context.Context, id string, s spec, process *os.Proce
 			}
 			message, since := r.refusal(ctx, id)
 			if message != "" {
-				said = message // also if the spec asks for something else a moment later
+				output = message // also if the spec asks for something else a moment later
 			}
 			if since > refusedFor {
 				// ginkgo cleans up after the spec then.
@@ -58,7 +58,7 @@ func (r *runner) watch(ctx context.Context, id string, s spec, process *os.Proce
 	return func() string {
 		cancel()
 		looking.Wait()
-		return said
+		return output
 	}
 }
 

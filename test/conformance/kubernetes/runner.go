@@ -139,7 +139,7 @@ func (r *runner) run(ctx context.Context, number int, s spec) (result, error) {
 	id := fmt.Sprintf("spec-%d", number)
 	if what := lacking(s); what != "" {
 		found := result{Spec: s, State: skipped, Reason: what}
-		r.tell(found, id, 0)
+		r.report(found, id, 0)
 		return found, nil
 	}
 	log, err := os.Create(filepath.Join(r.logs, id+".log"))
@@ -153,7 +153,7 @@ func (r *runner) run(ctx context.Context, number int, s spec) (result, error) {
 	}
 	refusal := r.watch(ctx, id, s, cmd.Process)
 	ended := cmd.Wait()
-	said := refusal()
+	output := refusal()
 	if ctx.Err() != nil {
 		return result{}, context.Cause(ctx)
 	}
@@ -162,10 +162,10 @@ func (r *runner) run(ctx context.Context, number int, s spec) (result, error) {
 		return result{}, errors.Join(fmt.Errorf("%s: %w", s.Name, err), ended)
 	}
 	found := report.resultOf(s)
-	if said != "" {
-		found = result{Spec: s, State: refused, Reason: said}
+	if output != "" {
+		found = result{Spec: s, State: refused, Reason: output}
 	}
-	r.tell(found, id, time.Since(began))
+	r.report(found, id, time.Since(began))
 	return found, nil
 }
 
@@ -182,8 +182,8 @@ func (r *runner) command(ctx context.Context, id string, s spec, log io.Writer) 
 	return cmd
 }
 
-// tell shows how far it is.
-func (r *runner) tell(found result, id string, took time.Duration) {
+// report shows how far it is.
+func (r *runner) report(found result, id string, took time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.done++

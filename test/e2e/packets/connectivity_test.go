@@ -121,7 +121,7 @@ func TestConnectivity(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		run := runner(client, kubelets)
-		run.Say = func(what string) {
+		run.Progress = func(what string) {
 			if what == "trying" {
 				cancel()
 			}
@@ -210,9 +210,9 @@ func rightsOf(t *testing.T, f *netlab.Lab) (*rest.Config, kubernetes.Interface) 
 func runner(client kubernetes.Interface, kubelets *netlab.Kubelets) *cluster.Runner {
 	return &cluster.Runner{
 		Client: client, Image: "underlay-agent", Start: patience, Settle: 4 * time.Second,
-		Targets: []netip.AddrPort{ownPort(netlab.OutsideIPv4), ownPort(netlab.OutsideIPv6)},
-		Logs:    func(_ context.Context, pod string) ([]byte, error) { return kubelets.Log(pod) },
-		Say:     func(string) {},
+		Targets:  []netip.AddrPort{ownPort(netlab.OutsideIPv4), ownPort(netlab.OutsideIPv6)},
+		Logs:     func(_ context.Context, pod string) ([]byte, error) { return kubelets.Log(pod) },
+		Progress: func(string) {},
 	}
 }
 

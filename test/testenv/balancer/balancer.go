@@ -41,7 +41,7 @@ type Cloud interface {
 	// KeyPairs are what a service of protocol https serves clients with.
 	KeyPairs(loadBalancer int64, listenPort int) []tls.Certificate
 	// RunHealthChecks asks for checks when they are due, until ctx ends.
-	RunHealthChecks(ctx context.Context, ask hcloudsim.Prober)
+	RunHealthChecks(ctx context.Context, query hcloudsim.Prober)
 }
 
 // Options say what is carried and how.

@@ -33,19 +33,19 @@ func TestFollows(t *testing.T) {
 	lb := w.balance(hcloud.LoadBalancerCreateOpts{Services: []hcloud.LoadBalancerCreateOptsService{tcp(80, 30080)}}, a)
 	w.healthy(lb, "a:80")
 	for _, at := range []netip.Addr{ipnet.Addr(lb.PublicNet.IPv4.IP), ipnet.Addr(lb.PublicNet.IPv6.IP), ipnet.Addr(lb.PrivateNet[0].IP)} {
-		w.eventually("a answers at "+at.String(), func() bool { return w.ask(at, 80) == "a" })
+		w.eventually("a answers at "+at.String(), func() bool { return w.query(at, 80) == "a" })
 	}
 	front := ipnet.Addr(lb.PublicNet.IPv4.IP)
 
 	_, _, err := w.cloud.LoadBalancer.AddServerTarget(t.Context(), lb, hcloud.LoadBalancerAddServerTargetOpts{Server: b, UsePrivateIP: hcloud.Ptr(true)})
 	noError(t, err)
 	w.healthy(lb, "b:80")
-	if got := w.ask(front, 80) + w.ask(front, 80); got != "ab" && got != "ba" {
+	if got := w.query(front, 80) + w.query(front, 80); got != "ab" && got != "ba" {
 		t.Errorf("two connections to two targets reach %q", got)
 	}
 	_, _, err = w.cloud.LoadBalancer.RemoveServerTarget(t.Context(), lb, a)
 	noError(t, err)
-	if got := w.ask(front, 80) + w.ask(front, 80); got != "bb" {
+	if got := w.query(front, 80) + w.query(front, 80); got != "bb" {
 		t.Errorf("with a removed, two connections reach %q", got)
 	}
 
@@ -55,16 +55,16 @@ func TestFollows(t *testing.T) {
 	noError(t, err)
 	w.eventually("the new service listens", func() bool { return slices.Contains(w.net.listening(), front.String()+":81") })
 	noError(t, w.sim.SetTargetHealth(lb.ID, hcloudsim.TargetID{Server: b.ID}, 81, hcloudsim.HealthHealthy))
-	if got := w.ask(front, 81); got != "b, other service" {
+	if got := w.query(front, 81); got != "b, other service" {
 		t.Errorf("the new service reaches %q", got)
 	}
 	_, _, err = w.cloud.LoadBalancer.DeleteService(t.Context(), lb, 80)
 	noError(t, err)
-	w.eventually("the deleted service is gone", func() bool { return w.ask(front, 80) == "" })
+	w.eventually("the deleted service is gone", func() bool { return w.query(front, 80) == "" })
 	_, _, err = w.cloud.LoadBalancer.DisablePublicInterface(t.Context(), lb)
 	noError(t, err)
 	w.eventually("without public interface, only the private address is left", func() bool {
-		return w.ask(front, 81) == "" && w.ask(ipnet.Addr(lb.PrivateNet[0].IP), 81) == "b, other service"
+		return w.query(front, 81) == "" && w.query(ipnet.Addr(lb.PrivateNet[0].IP), 81) == "b, other service"
 	})
 }
 
@@ -281,7 +281,7 @@ func TestSources(t *testing.T) {
 	front := ipnet.Addr(lb.PublicNet.IPv4.IP)
 	w.listens(4 + 3)
 	for range places {
-		if got := w.ask(front, 80); got != "ok" {
+		if got := w.query(front, 80); got != "ok" {
 			t.Errorf("a connection hears %q", got)
 		}
 	}
@@ -331,7 +331,7 @@ func TestIdle(t *testing.T) {
 	front := ipnet.Addr(lb.PublicNet.IPv4.IP)
 	reads, opened, before := w.sim.reads.Load(), w.net.opened, calls.Load()
 	for range 10 {
-		if got := w.ask(front, 80); got != "a" {
+		if got := w.query(front, 80); got != "a" {
 			t.Errorf("a connection reaches %q", got)
 		}
 	}
@@ -417,9 +417,9 @@ func TestAddressesOfAServer(t *testing.T) {
 			w.eventually("two are healthy", func() bool { return len(w.sim.HealthyTargets(lb.ID, 80)) == 2 })
 			answers := map[string]int{}
 			for range 10 {
-				answer, err := io.ReadAll(w.dial(ipnet.Addr(lb.PublicNet.IPv4.IP), 80))
+				reply, err := io.ReadAll(w.dial(ipnet.Addr(lb.PublicNet.IPv4.IP), 80))
 				noError(t, err)
-				answers[string(answer)]++
+				answers[string(reply)]++
 			}
 			if answers["one"] != 5 || answers["two"] != 5 {
 				t.Errorf("of 10 connections are answered by %v", answers)

@@ -95,7 +95,7 @@ func (b *balancer) check(ctx context.Context, lb hcloudsim.PlaneLoadBalancer, p 
 		return nil
 	}
 	defer atEnd(ctx, func() { _ = conn.Close() })()
-	return ask(ctx, conn, to, check.HTTP)
+	return query(ctx, conn, to, check.HTTP)
 }
 
 // portOf is the port of a TCP address.
@@ -107,9 +107,9 @@ func portOf(a net.Addr) uint16 {
 	return uint16(tcp.Port)
 }
 
-// ask sends the request of an HTTP check, and judges the answer. Redirects are
+// query sends the request of an HTTP check, and judges the answer. Redirects are
 // not followed, certificates not verified.
-func ask(ctx context.Context, conn net.Conn, to netip.AddrPort, check *schema.LoadBalancerServiceHealthCheckHTTP) error {
+func query(ctx context.Context, conn net.Conn, to netip.AddrPort, check *schema.LoadBalancerServiceHealthCheckHTTP) error {
 	host, scheme := check.Domain, "http"
 	if host == "" {
 		host = to.String()
@@ -127,19 +127,19 @@ func ask(ctx context.Context, conn net.Conn, to netip.AddrPort, check *schema.Lo
 	if err := request.Write(conn); err != nil {
 		return failed(ctx, fmt.Errorf("asking: %w", err), hcloudsim.DetailUnspecified, hcloudsim.DetailTimeout7)
 	}
-	answer, err := http.ReadResponse(bufio.NewReader(conn), request)
+	reply, err := http.ReadResponse(bufio.NewReader(conn), request)
 	if err != nil {
 		return failed(ctx, fmt.Errorf("reading the answer: %w", err), hcloudsim.DetailUnspecified, hcloudsim.DetailTimeout7)
 	}
-	defer answer.Body.Close()
-	if !accepted(check.StatusCodes, answer.StatusCode) {
-		err := fmt.Errorf("status is %d, want one of %v", answer.StatusCode, check.StatusCodes)
-		return &failure{error: err, detail: hcloudsim.DetailHTTPStatus, status: answer.StatusCode}
+	defer reply.Body.Close()
+	if !accepted(check.StatusCodes, reply.StatusCode) {
+		err := fmt.Errorf("status is %d, want one of %v", reply.StatusCode, check.StatusCodes)
+		return &failure{error: err, detail: hcloudsim.DetailHTTPStatus, status: reply.StatusCode}
 	}
 	if check.Response == "" {
 		return nil
 	}
-	body, err := io.ReadAll(io.LimitReader(answer.Body, bodyMost))
+	body, err := io.ReadAll(io.LimitReader(reply.Body, bodyMost))
 	if err != nil {
 		return failed(ctx, fmt.Errorf("reading the body: %w", err), hcloudsim.DetailUnspecified, hcloudsim.DetailTimeout7)
 	}

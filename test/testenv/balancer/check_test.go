@@ -19,13 +19,13 @@ import (
 )
 
 // httpServer answers one request of a connection.
-func httpServer(answer func(*http.Request) (status int, body string)) func(net.Conn) {
+func httpServer(reply func(*http.Request) (status int, body string)) func(net.Conn) {
 	return func(c net.Conn) {
 		request, err := http.ReadRequest(bufio.NewReader(c))
 		if err != nil {
 			return
 		}
-		status, body := answer(request)
+		status, body := reply(request)
 		_, _ = fmt.Fprintf(c, "HTTP/1.1 %d Status\r\nLocation: /elsewhere\r\nContent-Length: %d\r\n\r\n%s", status, len(body), body)
 	}
 }
@@ -39,17 +39,17 @@ func TestChecks(t *testing.T) {
 	}
 	mute := func(c net.Conn) { _, _ = io.Copy(io.Discard, c) }
 	tests := []struct {
-		name   string
-		answer func(net.Conn) // nil: refuses
-		http   *check         // nil: TCP
-		want   string
-		proxy  bool // with the PROXY protocol
+		name  string
+		reply func(net.Conn) // nil: refuses
+		http  *check         // nil: TCP
+		want  string
+		proxy bool // with the PROXY protocol
 	}{
-		{name: "tcp behind a header", answer: expectsHeader(always(200)), want: "healthy", proxy: true},
-		{name: "tcp behind a header that nobody expects", answer: mute, want: "healthy", proxy: true},
-		{name: "http behind a header", answer: expectsHeader(always(200)), http: &check{}, want: "healthy", proxy: true},
-		{name: "http behind a header that nobody expects", answer: always(200), http: &check{}, want: "unhealthy: unspecified", proxy: true},
-		{name: "http without the PROXY protocol", answer: expectsHeader(always(200)), http: &check{}, want: "unhealthy: unspecified"},
+		{name: "tcp behind a header", reply: expectsHeader(always(200)), want: "healthy", proxy: true},
+		{name: "tcp behind a header that nobody expects", reply: mute, want: "healthy", proxy: true},
+		{name: "http behind a header", reply: expectsHeader(always(200)), http: &check{}, want: "healthy", proxy: true},
+		{name: "http behind a header that nobody expects", reply: always(200), http: &check{}, want: "unhealthy: unspecified", proxy: true},
+		{name: "http without the PROXY protocol", reply: expectsHeader(always(200)), http: &check{}, want: "unhealthy: unspecified"},
 		{"tcp", mute, nil, "healthy", false},
 		{"tcp, refused", nil, nil, "unhealthy: layer4_no_connection", false},
 		{"200", always(200), &check{}, "healthy", false},
@@ -84,8 +84,8 @@ func TestChecks(t *testing.T) {
 	var opts hcloud.LoadBalancerCreateOpts
 	for i, test := range tests {
 		port := 1000 + i
-		if test.answer != nil {
-			w.serve(netip.AddrPortFrom(private(a), uint16(port)), test.answer)
+		if test.reply != nil {
+			w.serve(netip.AddrPortFrom(private(a), uint16(port)), test.reply)
 		}
 		service := tcp(i+1, 30080)
 		service.HealthCheck.Port, service.HealthCheck.HTTP = &port, test.http
@@ -106,11 +106,11 @@ func TestChecks(t *testing.T) {
 }
 
 // expectsHeader is an answer to whoever begins with a PROXY header.
-func expectsHeader(answer func(net.Conn)) func(net.Conn) {
+func expectsHeader(reply func(net.Conn)) func(net.Conn) {
 	return func(c net.Conn) {
 		r := bufio.NewReader(c)
 		if _, err := balancer.ReadHeader(r); err == nil {
-			answer(behind{c, r})
+			reply(behind{c, r})
 		}
 	}
 }
@@ -124,14 +124,14 @@ type behind struct {
 func (b behind) Read(p []byte) (int, error) { return b.r.Read(p) }
 
 // encrypted is an answer behind a certificate that nobody knows.
-func encrypted(t *testing.T, answer func(net.Conn)) func(net.Conn) {
+func encrypted(t *testing.T, reply func(net.Conn)) func(net.Conn) {
 	t.Helper()
 	s := httptest.NewTLSServer(http.NotFoundHandler())
 	t.Cleanup(s.Close)
 	config := &tls.Config{Certificates: s.TLS.Certificates}
 	return func(c net.Conn) {
 		encrypted := tls.Server(c, config)
-		answer(encrypted)
+		reply(encrypted)
 		_ = encrypted.CloseWrite()
 	}
 }

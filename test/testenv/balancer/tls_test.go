@@ -97,12 +97,12 @@ func (w *world) get(url string, at netip.Addr, trusted *hcloud.Certificate) stri
 			return w.net.Dial(ctx, netip.Addr{}, netip.AddrPortFrom(at, 443))
 		},
 	}}
-	answer, err := client.Get(url)
+	reply, err := client.Get(url)
 	if err != nil {
 		return err.Error()
 	}
-	defer answer.Body.Close()
-	body, err := io.ReadAll(answer.Body)
+	defer reply.Body.Close()
+	body, err := io.ReadAll(reply.Body)
 	noError(w.t, err)
 	return string(body)
 }

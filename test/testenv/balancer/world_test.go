@@ -290,7 +290,7 @@ func (w *world) eventually(what string, ok func() bool) {
 }
 
 // serve answers connections at an address of a server.
-func (w *world) serve(at netip.AddrPort, answer func(net.Conn)) {
+func (w *world) serve(at netip.AddrPort, reply func(net.Conn)) {
 	w.t.Helper()
 	l, err := w.net.Listen(w.t.Context(), at)
 	noError(w.t, err)
@@ -303,7 +303,7 @@ func (w *world) serve(at netip.AddrPort, answer func(net.Conn)) {
 			}
 			conns.Go(func() {
 				defer c.Close()
-				answer(c)
+				reply(c)
 			})
 		}
 	})
@@ -330,9 +330,9 @@ func (w *world) dial(at netip.Addr, port uint16) *net.TCPConn {
 	return c.(*net.TCPConn)
 }
 
-// ask opens a connection and returns all that it hears; empty if there is no
+// query opens a connection and returns all that it hears; empty if there is no
 // connection.
-func (w *world) ask(at netip.Addr, port uint16) string {
+func (w *world) query(at netip.Addr, port uint16) string {
 	w.t.Helper()
 	c, err := w.net.Dial(w.t.Context(), netip.Addr{}, netip.AddrPortFrom(at, port))
 	if err != nil {

@@ -305,16 +305,16 @@ func (m *Manager) Health(ctx context.Context) (status int, says string) {
 	if err != nil {
 		return 0, err.Error()
 	}
-	answer, err := client.Do(request)
+	reply, err := client.Do(request)
 	if err != nil {
 		return 0, err.Error()
 	}
-	defer answer.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(answer.Body, 1<<16))
+	defer reply.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(reply.Body, 1<<16))
 	if err != nil {
 		return 0, err.Error()
 	}
-	return answer.StatusCode, string(body)
+	return reply.StatusCode, string(body)
 }
 
 // Stop ends everything, the last started first.

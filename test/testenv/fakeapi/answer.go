@@ -25,7 +25,7 @@ func ReadBody(req *http.Request) ([]byte, error) {
 
 // Reply encodes an answer, or an error that the API server has a status for, as it does. Any other
 // error breaks the connection.
-func Reply(answer any, err error) (*http.Response, error) {
+func Reply(reply any, err error) (*http.Response, error) {
 	code := http.StatusOK
 	if err != nil {
 		var status apierrors.APIStatus
@@ -34,9 +34,9 @@ func Reply(answer any, err error) (*http.Response, error) {
 		}
 		s := status.Status()
 		s.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
-		code, answer = int(s.Code), s
+		code, reply = int(s.Code), s
 	}
-	body, err := json.Marshal(answer)
+	body, err := json.Marshal(reply)
 	if err != nil {
 		return nil, err
 	}

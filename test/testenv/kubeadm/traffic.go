@@ -46,9 +46,9 @@ func (w *TestCluster) Talk() {
 	}
 	for i, a := range Addresses(to) {
 		for _, network := range []string{"tcp", "udp"} {
-			answer, err := netlab.Ask(w.T.Context(), w.Inside(from), network, netip.AddrPortFrom(a, EchoPort))
-			if err != nil || answer.Name != to.Name || answer.Source.Addr() != Addresses(from)[i] {
-				w.T.Errorf("%s asks %s at %s over %s: %+v, %v; want it to see %s", from.Name, to.Name, a, network, answer, err, Addresses(from)[i])
+			reply, err := netlab.Ask(w.T.Context(), w.Inside(from), network, netip.AddrPortFrom(a, EchoPort))
+			if err != nil || reply.Name != to.Name || reply.Source.Addr() != Addresses(from)[i] {
+				w.T.Errorf("%s asks %s at %s over %s: %+v, %v; want it to see %s", from.Name, to.Name, a, network, reply, err, Addresses(from)[i])
 			}
 		}
 	}
@@ -90,13 +90,13 @@ func (w *TestCluster) Healthy() {
 	w.Await("underlayctl doctor to find nothing", func(ctx context.Context) error {
 		// Its exit status says whether it found anything.
 		out, failed := w.On(ctx, w.Admin, look+" -o json")
-		var said struct {
+		var output struct {
 			Findings []struct{ Check, Object, What string }
 		}
-		if err := json.Unmarshal([]byte(out), &said); err != nil {
+		if err := json.Unmarshal([]byte(out), &output); err != nil {
 			return errors.Join(err, failed)
 		}
-		for _, f := range said.Findings {
+		for _, f := range output.Findings {
 			if f.Check != "configuration" || f.Object != "endpoint" {
 				return fmt.Errorf("%+v", f)
 			}

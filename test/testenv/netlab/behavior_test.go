@@ -45,14 +45,14 @@ func TestLag(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := seed("10.1.0.0/24"), seed("10.2.0.0/24")
 		began := time.Now()
-		var told []string
+		var reported []string
 		var g *lag
 		note := func() {
 			var names []string
 			for _, r := range g.routes() {
 				names = append(names, r.Destination.String())
 			}
-			told = append(told, fmt.Sprintf("%s %v", time.Since(began), names))
+			reported = append(reported, fmt.Sprintf("%s %v", time.Since(began), names))
 		}
 		g = newLag(inTurn([]time.Duration{3 * time.Second, time.Second, 0, -time.Second}), note)
 		g.follow([]hcloudsim.RouteSeed{a}, nil)    // shows after 3 s
@@ -69,7 +69,7 @@ func TestLag(t *testing.T) {
 		time.Sleep(time.Second)
 		synctest.Wait()
 		want := "1s [10.2.0.0/24]; 2s [10.2.0.0/24]; 6s [10.2.0.0/24 10.1.0.0/24]"
-		if got := strings.Join(told, "; "); got != want {
+		if got := strings.Join(reported, "; "); got != want {
 			t.Errorf("in effect are\n%s, want\n%s", got, want)
 		}
 	})

@@ -109,11 +109,11 @@ func (l *CloudLab) startNetwork(ctx context.Context) (err error) {
 func (l *CloudLab) startSimulator(ctx context.Context) error {
 	cloud := l.options.Cloud
 	cloud.Foretell = len(l.behaves.routes) > 0
-	told := cloud.OnChange
+	reported := cloud.OnChange
 	cloud.OnChange = func(now hcloudsim.DataPlane) {
 		l.follow(ctx, now)
-		if told != nil {
-			told(now)
+		if reported != nil {
+			reported(now)
 		}
 	}
 	l.Cloud = hcloudsim.New(cloud)

@@ -235,13 +235,13 @@ func TestLoadBalancersReachServers(t *testing.T) {
 		if private {
 			source = ipnet.Addr(lb.PrivateNet[0].IP)
 		}
-		l.eventually("a is served", func() bool { return l.answer(l.Outside(), front) != "" })
-		l.expect(fmt.Sprintf("a as a target, private: %v", private), l.answer(l.Outside(), front), "a saw "+source.String())
+		l.eventually("a is served", func() bool { return l.reply(l.Outside(), front) != "" })
+		l.expect(fmt.Sprintf("a as a target, private: %v", private), l.reply(l.Outside(), front), "a saw "+source.String())
 		action, _, err = l.cloud.LoadBalancer.RemoveServerTarget(t.Context(), lb, a)
 		noError(t, err)
 		l.done(action)
 	}
-	l.expect("without targets", l.answer(l.Outside(), front), "")
+	l.expect("without targets", l.reply(l.Outside(), front), "")
 	action, _, err := l.cloud.LoadBalancer.DetachFromNetwork(t.Context(), lb, hcloud.LoadBalancerDetachFromNetworkOpts{Network: n})
 	noError(t, err)
 	l.done(action)

@@ -98,8 +98,8 @@ func (l *lab) serve(name string, ns *netns.Namespace) {
 	l.t.Cleanup(echo.Serve(name, tcp, udp).Close)
 }
 
-// answer is who answers at an address, and from where he was asked; empty if nobody does.
-func (l *lab) answer(from *netns.Namespace, to netip.Addr) string {
+// reply is who answers at an address, and from where he was asked; empty if nobody does.
+func (l *lab) reply(from *netns.Namespace, to netip.Addr) string {
 	l.t.Helper()
 	a, err := netlab.Ask(l.t.Context(), from, "tcp", netip.AddrPortFrom(to, 7))
 	if err != nil {
@@ -154,10 +154,10 @@ func TestServersGetTheirCables(t *testing.T) {
 	l.serve("a", l.Server(a.ID))
 	l.serve("b", l.Server(b.ID))
 
-	l.expect("a in public", l.answer(l.Outside(), ipv4(a)), "a saw "+netlab.OutsideIPv4.String())
-	l.expect("a in public, IPv6", l.answer(l.Outside(), ipv6(a)), "a saw "+netlab.OutsideIPv6.String())
-	l.expect("b from a, IPv6", l.answer(l.Server(a.ID), ipv6(b)), "b saw "+ipv6(a).String())
-	l.expect("a from b, which has no IPv4", l.answer(l.Server(b.ID), ipv4(a)), "")
+	l.expect("a in public", l.reply(l.Outside(), ipv4(a)), "a saw "+netlab.OutsideIPv4.String())
+	l.expect("a in public, IPv6", l.reply(l.Outside(), ipv6(a)), "a saw "+netlab.OutsideIPv6.String())
+	l.expect("b from a, IPv6", l.reply(l.Server(a.ID), ipv6(b)), "b saw "+ipv6(a).String())
+	l.expect("a from b, which has no IPv4", l.reply(l.Server(b.ID), ipv4(a)), "")
 
 	attach := func(n *hcloud.Network) *hcloud.Server {
 		t.Helper()
@@ -167,11 +167,11 @@ func TestServersGetTheirCables(t *testing.T) {
 		return l.read(b)
 	}
 	b = attach(n)
-	l.expect("a from b, in the network", l.answer(l.Server(b.ID), inside(a, 0)), "a saw "+inside(b, 0).String())
+	l.expect("a from b, in the network", l.reply(l.Server(b.ID), inside(a, 0)), "a saw "+inside(b, 0).String())
 	action, _, err := l.cloud.Server.DetachFromNetwork(t.Context(), b, hcloud.ServerDetachFromNetworkOpts{Network: n})
 	noError(t, err)
 	l.done(action)
-	l.expect("a from b, out of the network", l.answer(l.Server(b.ID), inside(a, 0)), "")
+	l.expect("a from b, out of the network", l.reply(l.Server(b.ID), inside(a, 0)), "")
 
 	// The same range, made later, is another network.
 	second := hcloud.NetworkCreateOpts{Name: "second", IPRange: ipNet("10.0.0.0/8"), Subnets: []hcloud.NetworkSubnet{{
@@ -182,7 +182,7 @@ func TestServersGetTheirCables(t *testing.T) {
 	c := l.server(hcloud.ServerCreateOpts{Name: "c"}, other)
 	l.serve("c", l.Server(c.ID))
 	b = attach(other)
-	l.expect("c from b, in another network", l.answer(l.Server(b.ID), inside(c, 0)), "c saw "+inside(b, 0).String())
+	l.expect("c from b, in another network", l.reply(l.Server(b.ID), inside(c, 0)), "c saw "+inside(b, 0).String())
 	if inside(a, 0) != inside(c, 0) {
 		t.Errorf("a has %s and c %s: the test means them to be the same", inside(a, 0), inside(c, 0))
 	}
@@ -195,11 +195,11 @@ func TestServersGetTheirCables(t *testing.T) {
 	_, err = l.cloud.Network.Delete(t.Context(), other)
 	noError(t, err)
 	b = attach(n)
-	l.expect("a from b, in the first network again", l.answer(l.Server(b.ID), inside(a, 0)), "a saw "+inside(b, 0).String())
+	l.expect("a from b, in the first network again", l.reply(l.Server(b.ID), inside(a, 0)), "a saw "+inside(b, 0).String())
 
 	_, _, err = l.cloud.Server.DeleteWithResult(t.Context(), a)
 	noError(t, err)
-	l.expect("a, which is deleted", l.answer(l.Outside(), ipv4(a)), "")
+	l.expect("a, which is deleted", l.reply(l.Outside(), ipv4(a)), "")
 	if l.Server(a.ID) != nil {
 		t.Error("a deleted server has a namespace")
 	}
@@ -223,10 +223,10 @@ echo over
 	l.server(hcloud.ServerCreateOpts{Name: "b", UserData: "#cloud-config\n{}\n"})
 	log := l.UserDataLog(a.ID)
 	l.eventually("the script is over", func() bool { return strings.Contains(read(log), "ended with status 0") })
-	says := read(log)
+	reports := read(log)
 	for _, want := range []string{ipv4(a).String() + "/32", ipv6(a).String() + "/64", "eth0\nlo\n", "\nover\n"} {
-		if !strings.Contains(says, want) {
-			t.Errorf("the script doesn't say %q, but\n%s", want, says)
+		if !strings.Contains(reports, want) {
+			t.Errorf("the script doesn't say %q, but\n%s", want, reports)
 		}
 	}
 	if !locked(t, lock) {
@@ -237,14 +237,14 @@ echo over
 	noError(t, err)
 	l.done(action)
 	l.eventually("what the script has started has ended", func() bool { return !locked(t, lock) })
-	l.expect("a, which is off", l.answer(l.Outside(), ipv4(a)), "")
+	l.expect("a, which is off", l.reply(l.Outside(), ipv4(a)), "")
 	action, _, err = l.cloud.Server.Poweron(t.Context(), a)
 	noError(t, err)
 	l.done(action)
 	l.serve("a", l.Server(a.ID))
-	l.expect("a, which is on again", l.answer(l.Outside(), ipv4(a)), "a saw "+netlab.OutsideIPv4.String())
-	if again := read(log); again != says {
-		t.Errorf("user data has run again: the log has %d bytes, had %d", len(again), len(says))
+	l.expect("a, which is on again", l.reply(l.Outside(), ipv4(a)), "a saw "+netlab.OutsideIPv4.String())
+	if again := read(log); again != reports {
+		t.Errorf("user data has run again: the log has %d bytes, had %d", len(again), len(reports))
 	}
 }
 

@@ -82,11 +82,11 @@ func (m *Machine) cni(ctx context.Context, command string, p *Pod) (attachment, 
 			p.result = out
 		}
 	}
-	var said attachment
+	var reported attachment
 	if command == "ADD" {
-		err = json.Unmarshal(p.result, &said)
+		err = json.Unmarshal(p.result, &reported)
 	}
-	return said, err
+	return reported, err
 }
 
 func (m *Machine) plugin(ctx context.Context, command string, p *Pod, config map[string]any) ([]byte, error) {

@@ -58,7 +58,7 @@ func (k *Knocking) ask(ctx context.Context, from *netns.Namespace, to netip.Addr
 	k.knock.Made++
 	switch {
 	case err == nil:
-		k.answer(time.Now())
+		k.reply(time.Now())
 	case errors.Is(err, syscall.ECONNREFUSED):
 		k.knock.Refused++
 	case made, errors.Is(err, io.EOF):
@@ -91,10 +91,10 @@ type Talk struct {
 	cancel context.CancelFunc
 	ended  sync.WaitGroup
 
-	mu       sync.Mutex
-	sent     int
-	answered int
-	broken   error
+	mu      sync.Mutex
+	sent    int
+	replied int
+	broken  error
 	gap
 }
 
@@ -138,8 +138,8 @@ func (t *Talk) receive(ctx context.Context) {
 		t.mu.Lock()
 		switch {
 		case err == nil:
-			t.answered++
-			t.answer(time.Now())
+			t.replied++
+			t.reply(time.Now())
 		case ctx.Err() == nil:
 			t.broken = err
 		}
@@ -154,7 +154,7 @@ func (t *Talk) receive(ctx context.Context) {
 func (t *Talk) Answered() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.answered
+	return t.replied
 }
 
 // Stop ends the connection and says what came of it.
@@ -164,5 +164,5 @@ func (t *Talk) Stop() Talked {
 	t.ended.Wait()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return Talked{Sent: t.sent, Answered: t.answered, Gap: t.longest, Broken: t.broken}
+	return Talked{Sent: t.sent, Answered: t.replied, Gap: t.longest, Broken: t.broken}
 }

@@ -39,8 +39,8 @@ type Gateway struct {
 // roomy is the size of a table that never is full.
 const roomy = 1 << 16
 
-// answered is the nftables table by which the gateway takes answers to ARP or drops them.
-const answered = "gateway"
+// replied is the nftables table by which the gateway takes answers to ARP or drops them.
+const replied = "gateway"
 
 // vSwitchPorts are the router's ports at vSwitches.
 const vSwitchPorts = vSwitch + "*"
@@ -48,7 +48,7 @@ const vSwitchPorts = vSwitch + "*"
 // script replaces the table, and with it forgets who is known.
 func (g Gateway) script() string {
 	var out strings.Builder
-	fmt.Fprintf(&out, "add table arp %[1]s\ndelete table arp %[1]s\ntable arp %[1]s {\n", answered)
+	fmt.Fprintf(&out, "add table arp %[1]s\ndelete table arp %[1]s\ntable arp %[1]s {\n", replied)
 	fmt.Fprintf(&out, "\tcounter answers {}\n")
 	fmt.Fprintf(&out, "\tset known { type ipv4_addr; size %d; flags dynamic; }\n", cmp.Or(g.Neighbors, roomy))
 	fmt.Fprintf(&out, "\tchain input {\n\t\ttype filter hook input priority filter; policy accept;\n")
@@ -123,7 +123,7 @@ func (f *Lab) forget(ctx context.Context, every time.Duration) {
 // ForgetNeighbors has the vSwitch's gateway look for every host anew. What waits for an
 // answer goes on waiting.
 func (f *Lab) ForgetNeighbors(ctx context.Context) error {
-	_, emptied := f.cloud.ns.Run(ctx, "nft", "flush", "set", "arp", answered, "known")
+	_, emptied := f.cloud.ns.Run(ctx, "nft", "flush", "set", "arp", replied, "known")
 	_, forgotten := f.cloud.ns.Run(ctx, "ip", "neighbor", "flush", "dev", vSwitch,
 		"nud", "reachable", "nud", "stale", "nud", "delay", "nud", "probe", "nud", "failed")
 	return errors.Join(emptied, forgotten)
@@ -145,7 +145,7 @@ var packets = regexp.MustCompile(`packets (\d+) `)
 // ARPTaken counts the answers to ARP that the vSwitch's gateway has taken since
 // SetGateway, and the questions for itself.
 func (f *Lab) ARPTaken(ctx context.Context) (int, error) {
-	out, err := f.cloud.ns.Run(ctx, "nft", "list", "counter", "arp", answered, "answers")
+	out, err := f.cloud.ns.Run(ctx, "nft", "list", "counter", "arp", replied, "answers")
 	if err != nil {
 		return 0, err
 	}

@@ -137,12 +137,12 @@ func (k *Kubelets) begin(ctx context.Context, object *corev1.Pod) error {
 		return err
 	}
 	p := &Pod{Name: object.Name, Machine: m, Namespace: space}
-	said, err := m.cni(ctx, "ADD", p)
+	reported, err := m.cni(ctx, "ADD", p)
 	if err != nil {
 		space.Close()
 		return err
 	}
-	for _, ip := range said.IPs {
+	for _, ip := range reported.IPs {
 		if a := ip.Address.Addr(); a.Is4() {
 			p.IPv4 = a
 		} else {

@@ -182,7 +182,7 @@ func (f *Lab) startNetwork(ctx context.Context) (err error) {
 func (f *Lab) startCluster(ctx context.Context) (err error) {
 	cloud := f.options.Cloud
 	cloud.Foretell = len(f.behaves.routes) > 0
-	told := cloud.OnChange
+	reported := cloud.OnChange
 	cloud.OnChange = func(now hcloudsim.DataPlane) {
 		f.mu.Lock()
 		router, balancers, internet := f.cloud, f.balancers, f.internet
@@ -194,8 +194,8 @@ func (f *Lab) startCluster(ctx context.Context) (err error) {
 		if balancers != nil {
 			balancers.follow(context.WithoutCancel(ctx), now)
 		}
-		if told != nil {
-			told(now)
+		if reported != nil {
+			reported(now)
 		}
 	}
 	switch {

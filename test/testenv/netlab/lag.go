@@ -19,17 +19,17 @@ type lag struct {
 	// changed is called when time has changed what is in effect.
 	changed func()
 
-	mu     sync.Mutex
-	told   map[hcloudsim.RouteSeed]bool
-	works  map[hcloudsim.RouteSeed]bool
-	latest map[hcloudsim.RouteSeed]int // the number of the change that took effect last
-	count  int
+	mu       sync.Mutex
+	reported map[hcloudsim.RouteSeed]bool
+	works    map[hcloudsim.RouteSeed]bool
+	latest   map[hcloudsim.RouteSeed]int // the number of the change that took effect last
+	count    int
 }
 
 func newLag(delay func() time.Duration, changed func()) *lag {
 	return &lag{
 		delay: delay, changed: changed,
-		told: map[hcloudsim.RouteSeed]bool{}, works: map[hcloudsim.RouteSeed]bool{}, latest: map[hcloudsim.RouteSeed]int{},
+		reported: map[hcloudsim.RouteSeed]bool{}, works: map[hcloudsim.RouteSeed]bool{}, latest: map[hcloudsim.RouteSeed]int{},
 	}
 }
 
@@ -45,15 +45,15 @@ func (g *lag) follow(table []hcloudsim.RouteSeed, building []hcloudsim.PlaneBuil
 	for _, b := range building {
 		ends[b.RouteSeed] = b.Ends
 	}
-	for r := range g.told {
+	for r := range g.reported {
 		if _, stays := ends[r]; !stays {
-			delete(g.told, r)
+			delete(g.reported, r)
 			g.schedule(r, false, 0)
 		}
 	}
 	for r, end := range ends {
-		if !g.told[r] {
-			g.told[r] = true
+		if !g.reported[r] {
+			g.reported[r] = true
 			g.schedule(r, true, end.Sub(now))
 		}
 	}

@@ -78,11 +78,11 @@ func (p *Pod) start(ctx context.Context, labels map[string]string) (err error) {
 	if p.Namespace, err = netns.Open(); err != nil {
 		return err
 	}
-	said, err := p.Machine.cni(ctx, "ADD", p)
+	reported, err := p.Machine.cni(ctx, "ADD", p)
 	if err != nil {
 		return err
 	}
-	for _, ip := range said.IPs {
+	for _, ip := range reported.IPs {
 		if addr := ip.Address.Addr(); addr.Is4() {
 			p.IPv4 = addr
 		} else {

@@ -185,13 +185,13 @@ func (m *Machine) missing(ctx context.Context) string {
 		return fmt.Sprintf("NetworkUnavailable is %+v", network)
 	}
 	if m.agent != nil {
-		if status, says := m.Agent(ctx, "/readyz"); status != http.StatusOK {
-			return fmt.Sprintf("its agent answers %d %s", status, says)
+		if status, reports := m.Agent(ctx, "/readyz"); status != http.StatusOK {
+			return fmt.Sprintf("its agent answers %d %s", status, reports)
 		}
 	}
 	if m.proxy != nil {
-		if status, says := m.get(ctx, fmt.Sprintf("http://127.0.0.1:%d/healthz", ProxyPort)); status != http.StatusOK {
-			return fmt.Sprintf("its kube-proxy answers %d %s", status, says)
+		if status, reports := m.get(ctx, fmt.Sprintf("http://127.0.0.1:%d/healthz", ProxyPort)); status != http.StatusOK {
+			return fmt.Sprintf("its kube-proxy answers %d %s", status, reports)
 		}
 	}
 	return ""

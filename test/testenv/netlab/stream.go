@@ -26,10 +26,10 @@ type Stream struct {
 	sending   sync.WaitGroup
 	receiving sync.WaitGroup
 
-	mu       sync.Mutex
-	sent     int
-	answered map[uint64]int // how often, by the packet's number
-	sources  map[netip.Addr]int
+	mu      sync.Mutex
+	sent    int
+	replied map[uint64]int // how often, by the packet's number
+	sources map[netip.Addr]int
 	gap
 }
 
@@ -56,7 +56,7 @@ func StartStream(ctx context.Context, from *netns.Namespace, to netip.AddrPort, 
 		_ = conn.Close()
 		return nil, err
 	}
-	s := &Stream{conn: conn, answered: map[uint64]int{}, sources: map[netip.Addr]int{}, gap: gap{last: time.Now()}}
+	s := &Stream{conn: conn, replied: map[uint64]int{}, sources: map[netip.Addr]int{}, gap: gap{last: time.Now()}}
 	ctx, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	s.sending.Go(func() { s.send(ctx, every) })
 	s.receiving.Go(s.receive)
@@ -107,15 +107,15 @@ func (s *Stream) receive() {
 
 func (s *Stream) note(packet []byte) {
 	line, rest, found := bytes.Cut(packet, []byte("\n"))
-	said, err := echo.Parse(string(line))
+	reported, err := echo.Parse(string(line))
 	if !found || err != nil || len(rest) != 8 {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.answered[binary.BigEndian.Uint64(rest)]++
-	s.sources[said.Source.Addr()]++
-	s.answer(time.Now())
+	s.replied[binary.BigEndian.Uint64(rest)]++
+	s.sources[reported.Source.Addr()]++
+	s.reply(time.Now())
 }
 
 // gap is the longest time between two answers.
@@ -125,8 +125,8 @@ type gap struct {
 	began   time.Time // of the longest
 }
 
-// answer notes that one has come, or that none is awaited any more.
-func (g *gap) answer(now time.Time) {
+// reply notes that one has come, or that none is awaited any more.
+func (g *gap) reply(now time.Time) {
 	if gap := now.Sub(g.last); gap > g.longest {
 		g.longest, g.began = gap, g.last
 	}
@@ -137,7 +137,7 @@ func (g *gap) answer(now time.Time) {
 func (s *Stream) Answered() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.answered)
+	return len(s.replied)
 }
 
 // Stop sends no more, waits for the last answers, and says what came of it.
@@ -161,8 +161,8 @@ func (s *Stream) Stop() Traffic {
 	_ = s.conn.Close()
 	s.receiving.Wait()
 	s.mu.Lock()
-	if len(s.answered) < s.sent && ended.After(s.last) {
-		s.answer(ended)
+	if len(s.replied) < s.sent && ended.After(s.last) {
+		s.reply(ended)
 	}
 	s.mu.Unlock()
 	return s.traffic()
@@ -171,8 +171,8 @@ func (s *Stream) Stop() Traffic {
 func (s *Stream) traffic() Traffic {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t := Traffic{Sent: s.sent, Lost: s.sent - len(s.answered), Gap: s.longest, GapAt: s.began, Sources: map[netip.Addr]int{}}
-	for _, times := range s.answered {
+	t := Traffic{Sent: s.sent, Lost: s.sent - len(s.replied), Gap: s.longest, GapAt: s.began, Sources: map[netip.Addr]int{}}
+	for _, times := range s.replied {
 		if times > 1 {
 			t.Repeated++
 		}
