@@ -16,6 +16,9 @@ type change struct {
 	holds   []ref  // resources locked while it runs; about, if nil
 	finish  func() // shows the effect; must not fail
 	undo    func() // removes pending objects if the action fails
+	instant bool   // the action ends before the reply
+	// begun returns the fields of the reply other than the action, which runs or has ended.
+	begun func(*action) map[string]any
 }
 
 // action is a running or ended change.
@@ -45,6 +48,9 @@ func (p *project) begin(c change) *action {
 		c.holds = c.about
 	}
 	a := &action{change: c, id: p.nextID(), started: p.now, ends: p.now.Add(p.duration(c.command))}
+	if c.instant {
+		a.ends = p.now
+	}
 	next := p.actions.next
 	p.actions.next = fate{}
 	a.failure = next.fails
@@ -91,7 +97,7 @@ func (p *project) settle() {
 		} else if a.undo != nil {
 			a.undo()
 		}
-		a.finish, a.undo = nil, nil // release captured variables
+		a.finish, a.undo, a.begun = nil, nil, nil // release captured variables
 	}
 }
 

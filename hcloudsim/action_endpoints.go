@@ -30,19 +30,6 @@ func listKindActions(kind string) endpoint {
 	}
 }
 
-// listResourceActions implements GET /networks/{id}/actions and its equivalents. Actions outlive
-// their resource, but are no longer found under it.
-func listResourceActions[R resource](kind string, rows func(*project) *table[R]) endpoint {
-	return func(c *call) (reply, error) {
-		r, err := found(c, rows(c.project), kind)
-		if err != nil {
-			return reply{}, err
-		}
-		about := ref{kind, r.common().id}
-		return c.replyActions(func(a *action) bool { return a.isAbout(about) })
-	}
-}
-
 // getAction returns an action by ID, optionally restricted to a kind or a resource.
 func getAction(kind, parameter string) endpoint {
 	return func(c *call) (reply, error) {

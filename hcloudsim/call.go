@@ -48,21 +48,15 @@ func (s *Simulator) serve(do endpoint) http.HandlerFunc {
 // pathID parses an ID from the path. It returns not found for an invalid ID.
 func (c *call) pathID(name string) (int64, error) {
 	text := c.request.PathValue(name)
-	id, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || id <= 0 {
+	if !isID(text) {
 		return 0, errNoSuchPath()
 	}
-	return id, nil
+	return strconv.ParseInt(text, 10, 64)
 }
 
-// found returns the resource with the ID in the path.
-func found[R resource](c *call, t *table[R], kind string) (R, error) {
-	id, err := c.pathID("id")
-	if err != nil {
-		var none R
-		return none, err
-	}
-	return must(t, kind, id)
+func isID(text string) bool {
+	id, err := strconv.ParseInt(text, 10, 64)
+	return err == nil && id > 0
 }
 
 // must returns the resource with an ID, or a not_found error.

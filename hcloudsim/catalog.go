@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud/schema"
 )
@@ -153,4 +154,58 @@ func loadBalancerTypeKey(t schema.LoadBalancerType) (int64, string) { return t.I
 
 func (c catalog) zoneExists(zone string) bool {
 	return slices.ContainsFunc(c.locations, func(l schema.Location) bool { return l.NetworkZone == zone })
+}
+
+// offered reports whether servers of a type can be created in a location.
+func offered(t schema.ServerType, l schema.Location) bool {
+	return slices.ContainsFunc(t.Locations, func(at schema.ServerTypeLocation) bool {
+		return at.Name == l.Name
+	})
+}
+
+// datacenter is deprecated in the API, and in the schema, so no other resource refers to one.
+type datacenter struct {
+	ID          int64              `json:"id"`
+	Name        string             `json:"name"`
+	Description string             `json:"description"`
+	Location    schema.Location    `json:"location"`
+	ServerTypes map[string][]int64 `json:"server_types"`
+}
+
+func datacenterKey(d datacenter) (int64, string) { return d.ID, d.Name }
+func isoKey(i schema.ISO) (int64, string)        { return i.ID, i.Name }
+
+// datacenters returns one for each location, with the names of real ones.
+func (c catalog) datacenters() (all []datacenter) {
+	names := []string{"fsn1-dc14", "nbg1-dc3", "hel1-dc2", "ash-dc1", "hil-dc1", "sin-dc1"}
+	for i, name := range names {
+		l := c.locations[i]
+		types := []int64{}
+		for _, t := range c.serverTypes {
+			if offered(t, l) {
+				types = append(types, t.ID)
+			}
+		}
+		all = append(all, datacenter{l.ID, name, l.Description, l, map[string][]int64{
+			"supported": types, "available": types, "available_for_migration": types,
+		}})
+	}
+	return all
+}
+
+// isos returns a few of the public ISOs, for both architectures.
+func (catalog) isos() (all []schema.ISO) {
+	for _, name := range []string{
+		"debian-13.1.0-amd64", "debian-13.1.0-arm64", "talos-1.11-amd64", "talos-1.11-arm64",
+	} {
+		arch := archX86
+		if strings.HasSuffix(name, "-arm64") {
+			arch = archARM
+		}
+		all = append(all, schema.ISO{
+			ID: int64(len(all) + 1), Name: name + ".iso", Description: name,
+			Type: "public", Architecture: &arch,
+		})
+	}
+	return all
 }

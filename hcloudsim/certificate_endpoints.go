@@ -2,36 +2,28 @@ package hcloudsim
 
 import (
 	"net/http"
-	"slices"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud/schema"
 )
 
-func (c *call) certificate() (*certificate, error) {
-	return found(c, &c.certificates, kindCertificate)
-}
-
-func (c *call) listCertificates() (reply, error) {
-	chosen, err := selected(c, &c.certificates)
-	if err != nil {
-		return reply{}, err
+func certificateOperations() []operation {
+	k := kind[*certificate]{
+		name: kindCertificate, plural: "certificates",
+		rows: func(p *project) *table[*certificate] { return &p.certificates },
+		body: func(p *project, k *certificate) any { return p.certificateBody(k) },
+		filters: map[string]filter[*certificate]{"type": {
+			func(k *certificate) string { return k.kind },
+			[]string{certificateUploaded, certificateManaged},
+		}},
+		mayDelete: func(p *project, k *certificate) error {
+			if users := p.usersOf(k); len(users) > 0 {
+				return errRefused("resource_in_use",
+					"certificate is still used by load balancer %d", users[0].ID)
+			}
+			return nil
+		},
 	}
-	kinds := c.request.URL.Query()["type"]
-	for _, kind := range kinds {
-		if kind != certificateUploaded && kind != certificateManaged {
-			return reply{}, errInvalid("type", "must be one of uploaded, managed")
-		}
-	}
-	chosen = slices.DeleteFunc(chosen, func(k *certificate) bool { return !asked(kinds, k.kind) })
-	return list(c, "certificates", chosen, byBase[*certificate](), c.certificateBody)
-}
-
-func (c *call) getCertificate() (reply, error) {
-	k, err := c.certificate()
-	if err != nil {
-		return reply{}, err
-	}
-	return ok(http.StatusOK, kindCertificate, c.certificateBody(k))
+	return k.operations((*call).createCertificate, on(k, "retry", (*call).retryCertificate))
 }
 
 // createCertificate issues a managed certificate by an action; an uploaded one needs no action.
@@ -46,11 +38,11 @@ func (c *call) createCertificate() (reply, error) {
 	}
 	var rendered *schema.Action
 	if k.kind == certificateManaged {
-		action, err := c.beginIssuance(k, "create_certificate")
+		issuance, err := c.issuance(k, "create_certificate")
 		if err != nil {
 			return reply{}, err
 		}
-		shown := c.renderAction(action)
+		shown := c.renderAction(c.begin(issuance))
 		rendered = &shown
 	}
 	c.certificates.add(k)
@@ -64,13 +56,7 @@ func (c *call) newCertificate(req schema.CertificateCreateRequest) (*certificate
 	if exceeds(len(c.certificates.rows), c.opts.CertificateLimit) {
 		return nil, errLimit("certificate_limit", c.opts.CertificateLimit)
 	}
-	if err := checkName(req.Name); err != nil {
-		return nil, err
-	}
-	if err := c.certificates.nameFree(req.Name, 0); err != nil {
-		return nil, err
-	}
-	labels, err := newLabels(req.Labels)
+	b, err := newNamed(&c.certificates, checkName, req.Name, req.Labels)
 	if err != nil {
 		return nil, err
 	}
@@ -94,80 +80,30 @@ func (c *call) newCertificate(req schema.CertificateCreateRequest) (*certificate
 	default:
 		return nil, errInvalid("type", "must be one of uploaded, managed")
 	}
-	k.base = c.newBase(req.Name, labels)
+	k.base = c.newBase(b.name, b.labels)
 	return k, nil
 }
 
-// beginIssuance starts the action that sets a certificate's content or failure.
-func (c *call) beginIssuance(k *certificate, command string) (*action, error) {
+// issuance returns the action that sets a certificate's content or failure.
+func (c *call) issuance(k *certificate, command string) (change, error) {
 	issued, err := issue(k.domains, c.now, c.rand)
 	if err != nil {
-		return nil, errInvalid("domain_names", "can't be put into a certificate")
+		return change{}, errInvalid("domain_names", "can't be put into a certificate")
 	}
 	k.issuance, k.failure = issuancePending, nil
 	failure := c.actions.next.fails // begin resets it
-	return c.begin(change{
+	return change{
 		command: command,
 		about:   []ref{k.ref()},
 		finish:  func() { k.issuance, k.content = issuanceCompleted, issued },
 		undo:    func() { k.issuance, k.failure = issuanceFailed, failure },
-	}), nil
+	}, nil
 }
 
-func (c *call) updateCertificate() (reply, error) {
-	k, err := c.certificate()
-	if err != nil {
-		return reply{}, err
-	}
-	req, err := decode[schema.CertificateUpdateRequest](c)
-	if err != nil {
-		return reply{}, err
-	}
-	if err := c.idle(k.ref()); err != nil {
-		return reply{}, err
-	}
-	var name string
-	if req.Name != nil {
-		name = *req.Name
-		if err := checkName(name); err != nil {
-			return reply{}, err
-		}
-		if err := c.certificates.nameFree(name, k.id); err != nil {
-			return reply{}, err
-		}
-	}
-	if err := k.update(name, req.Labels); err != nil {
-		return reply{}, err
-	}
-	return ok(http.StatusOK, kindCertificate, c.certificateBody(k))
-}
-
-func (c *call) deleteCertificate() (reply, error) {
-	k, err := c.certificate()
-	if err != nil {
-		return reply{}, err
-	}
-	if users := c.usersOf(k); len(users) > 0 {
-		return reply{}, errRefused("resource_in_use", "certificate is still used by load balancer %d", users[0].ID)
-	}
-	if err := c.idle(k.ref()); err != nil {
-		return reply{}, err
-	}
-	c.certificates.remove(k.id)
-	return reply{status: http.StatusNoContent}, nil
-}
-
-func (c *call) retryCertificate() (reply, error) {
-	k, err := c.certificate()
-	if err != nil {
-		return reply{}, err
-	}
+func (c *call) retryCertificate(k *certificate, _ struct{}) (change, error) {
 	if k.kind != certificateManaged || k.issuance != issuanceFailed {
-		return reply{}, errRefused("unsupported_error", "only a managed certificate whose issuance failed can be retried")
+		return change{}, errRefused("unsupported_error",
+			"only a managed certificate whose issuance failed can be retried")
 	}
-	action, err := c.beginIssuance(k, "issue_certificate")
-	if err != nil {
-		return reply{}, err
-	}
-	return c.started(action)
+	return c.issuance(k, "issue_certificate")
 }

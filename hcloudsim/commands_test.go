@@ -20,7 +20,7 @@ func TestUnusedTimesAreTold(t *testing.T) {
 
 // The list of commands is what the sources begin actions with.
 func TestCommandsAreThoseOfTheSources(t *testing.T) {
-	begins := regexp.MustCompile(`(?:command: +|(?:rebalance|beginIssuance)\(\w+, |power\(|changePublicInterface\(\w+, )"([a-z_]+)"`)
+	begins := regexp.MustCompile(`(?:command: +|issuance\(\w+, |power\(|transition\(|publicInterface\()"([a-z_]+)"`)
 	files, err := filepath.Glob("*.go")
 	if err != nil {
 		t.Fatal(err)

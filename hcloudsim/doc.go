@@ -12,7 +12,8 @@
 //
 //   - exchange.go passes a request through faults, rate limit, authentication and routing, and
 //     writes the request log;
-//   - endpoints.go is the API's surface, one row per operation;
+//   - endpoints.go collects the API's surface, one row per operation;
+//   - kind.go has the operations that all kinds of resources have in common: a kind is a row;
 //   - each resource has a group of files: the endpoint parses the request, a rule validates
 //     it against the state, and a [change] applies it;
 //   - project.go, action.go and lock.go are the core: resources, running actions and locks.

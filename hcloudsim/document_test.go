@@ -4,7 +4,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 
@@ -20,7 +19,7 @@ const documentIntro = `<!-- Generated from the tables in hcloudsim by "go test .
 
 # What hcloud-sim simulates
 
-Every operation below ` + "`/v1`" + ` that ` + "`hcloud-sim`" + ` answers. An operation that is not here answers 404, as the real API does for paths that it doesn't have. How to start and use it: [How to test against a simulated Hetzner Cloud](../how-to/hcloud-sim.md).
+Every operation below ` + "`/v1`" + ` that ` + "`hcloud-sim`" + ` answers. An operation that is not here answers 404, as the real API does for paths that it doesn't have: of DNS zones and storage boxes there are only the empty lists. How to start and use it: [How to test against a simulated Hetzner Cloud](../how-to/hcloud-sim.md).
 
 Requests are judged by the API's rules, and refused with its codes. *Validated* says what requests and replies are compared with in the conformance test: Hetzner's OpenAPI description, what hcloud-go sends and reads, or both.
 `
@@ -48,15 +47,15 @@ func document() string {
 		switch {
 		case !op.Described:
 			validated = "hcloud-go"
-		case strings.Contains(op.Path, "{action_id}"): // deprecated: hcloud-go has no method for it
+		case strings.Contains(op.Path, "{action_id}"), name == "datacenters": // deprecated in hcloud-go
 			validated = "description"
 		}
 		groups[name] = append(groups[name], fmt.Sprintf("| `%s %s` | yes | %s |\n", op.Method, op.Path, validated))
 	}
 	var out strings.Builder
 	out.WriteString(documentIntro)
-	for _, name := range []string{"servers", "networks", "load_balancers", "primary_ips", "floating_ips", "certificates", "ssh_keys", "images", "locations", "server_types", "load_balancer_types", "pricing", "actions"} {
-		title := strings.ReplaceAll(strings.ReplaceAll(name, "_", " "), " ips", " IPs")
+	for _, name := range []string{"servers", "networks", "load_balancers", "primary_ips", "floating_ips", "certificates", "volumes", "firewalls", "placement_groups", "ssh_keys", "images", "isos", "locations", "datacenters", "server_types", "load_balancer_types", "pricing", "zones", "storage_boxes", "actions"} {
+		title := strings.NewReplacer("_ips", " IPs", "_", " ", "isos", "ISOs").Replace(name)
 		fmt.Fprintf(&out, "\n## %s%s\n\n| operation | simulated | validated |\n|---|---|---|\n", strings.ToUpper(title[:1]), title[1:])
 		for _, row := range groups[name] {
 			out.WriteString(row)
@@ -67,12 +66,6 @@ func document() string {
 		fmt.Fprintf(&out, "\nWithout a section: %v\n", groups) // fails the test that looks for it
 	}
 	out.WriteString(robotSection())
-	out.WriteString("\n## Not simulated\n\n| operations | why not |\n|---|---|\n")
-	omissions := hcloudsim.Omissions()
-	slices.SortStableFunc(omissions, func(a, b hcloudsim.Omission) int { return strings.Compare(a.Path, b.Path) })
-	for _, o := range omissions {
-		fmt.Fprintf(&out, "| `%s` | %s |\n", o.Path, o.Reason)
-	}
 	return out.String()
 }
 

@@ -53,12 +53,14 @@ func errJSON() *Error {
 }
 
 func errNotFound(kind string, id any) *Error {
-	return &Error{Status: http.StatusNotFound, Code: "not_found", Message: fmt.Sprintf("%s with ID '%v' not found", kind, id)}
+	return errMissing(fmt.Sprintf("%s with ID '%v' not found", kind, id))
 }
 
-func errNoSuchPath() *Error {
-	return &Error{Status: http.StatusNotFound, Code: "not_found", Message: "the requested resource was not found"}
+func errMissing(message string) *Error {
+	return &Error{Status: http.StatusNotFound, Code: "not_found", Message: message}
 }
+
+func errNoSuchPath() *Error { return errMissing("the requested resource was not found") }
 
 func errMethod() *Error {
 	return &Error{Status: http.StatusMethodNotAllowed, Code: "method_not_allowed", Message: "the request method is not allowed"}

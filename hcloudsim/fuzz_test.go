@@ -51,6 +51,14 @@ func FuzzHandler(f *testing.F) {
 		{"POST", "/v1/servers", `{"name":"x","server_type":-5,"image":null,"ssh_keys":[{}],"user_data":7}`},
 		{"POST", "/v1/floating_ips", `{"type":"ipv6","server":1002,"home_location":1,"description":null}`},
 		{"POST", "/v1/floating_ips/1007/actions/assign", `{"server":-1}`},
+		{"POST", "/v1/volumes", `{"name":"v","size":10,"server":1002,"format":"xfs"}`},
+		{"POST", "/v1/firewalls", `{"name":"w","apply_to":[{"type":"label_selector","label_selector":{"selector":"!a"}}],"rules":[{"direction":"in","protocol":"tcp","port":"1-2","source_ips":["::/0"]}]}`},
+		{"POST", "/v1/placement_groups", `{"name":"g","type":"spread"}`},
+		{"POST", "/v1/servers/1002/actions/create_image", `{"type":"snapshot","labels":{"a":"b"}}`},
+		{"POST", "/v1/servers/1002/actions/rebuild", `{"image":5,"user_data":""}`},
+		{"POST", "/v1/servers/1002/actions/attach_iso", `{"iso":1}`},
+		{"PUT", "/v1/images/1", `{"type":"snapshot"}`},
+		{"GET", "/v1/servers/1002/metrics?type=cpu,disk&start=9999-12-31T00:00:00-23:59&end=9999-12-31T23:59:59-23:59&step=9223372036854775807", ""},
 		{"CONNECT", "/v1/%2e%2e/%2f", "\x00"},
 	} {
 		f.Add(seed[0], seed[1], seed[2])

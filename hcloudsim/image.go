@@ -3,8 +3,8 @@ package hcloudsim
 import (
 	"cmp"
 	"fmt"
-	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -16,30 +16,113 @@ const (
 	archARM = "arm"
 )
 
+const (
+	kindImage = "image"
+
+	imageSystem   = "system"
+	imageSnapshot = "snapshot"
+	imageBackup   = "backup"
+
+	imageCreating  = "creating"
+	imageAvailable = "available"
+)
+
+// image is the schema's image, without the fields that its base has.
+type image struct {
+	base
+	schema.Image
+}
+
+func (i *image) ref() ref { return ref{kindImage, i.id} }
+
+func (p *project) renderImage(i *image) schema.Image {
+	out := i.Image
+	out.ID, out.Labels, out.Protection.Delete = i.id, cloneLabels(i.labels), i.protected
+	return out
+}
+
+func readImage(b schema.Image) (*image, error) {
+	i := &image{base{id: b.ID, labels: cloneLabels(b.Labels), protected: b.Protection.Delete}, b}
+	set(&i.name, b.Name)
+	set(&i.created, b.Created)
+	return i, nil
+}
+
+func imageOperations() []operation {
+	k := kind[*image]{
+		name: kindImage, plural: "images",
+		rows: func(p *project) *table[*image] { return &p.images },
+		body: func(p *project, i *image) any { return p.renderImage(i) },
+		filters: map[string]filter[*image]{
+			"type": {
+				func(i *image) string { return i.Type },
+				[]string{imageSystem, imageSnapshot, imageBackup, "app", "temporary"},
+			},
+			"architecture": {of: func(i *image) string { return i.Architecture }},
+			"status":       {of: func(i *image) string { return i.Status }},
+			"bound_to": {of: func(i *image) string {
+				if i.BoundTo == nil {
+					return ""
+				}
+				return strconv.FormatInt(*i.BoundTo, 10)
+			}},
+		},
+		nameRule: func(string) error {
+			return errInvalid("name", "images have no name to change")
+		},
+		edit:       (*image).edit,
+		mayProtect: func(i *image) error { return i.checkOwned("delete") },
+		mayDelete:  func(_ *project, i *image) error { return i.checkOwned("id") },
+	}
+	return k.operations(nil, k.protection())
+}
+
+// checkOwned returns an error about a field of a request unless the image is the project's own.
+func (i *image) checkOwned(field string) error {
+	if i.Type == imageSystem {
+		return errInvalid(field, "image %d is of type %s", i.id, i.Type)
+	}
+	return nil
+}
+
+// edit also makes a snapshot of a backup.
+func (i *image) edit(req updateRequest) error {
+	if err := i.checkOwned("id"); err != nil {
+		return err
+	}
+	if req.Type != nil && *req.Type != imageSnapshot {
+		return errInvalid("type", "must be %s", imageSnapshot)
+	}
+	if set(&i.Type, req.Type); req.Type != nil {
+		i.BoundTo = nil
+	}
+	set(&i.Description, req.Description)
+	return nil
+}
+
 // images returns the system images for every architecture, with the smaller IDs for x86.
-func images(created time.Time) []schema.Image {
-	var all []schema.Image
+func images(created time.Time) (all table[*image]) {
 	for _, arch := range []string{archX86, archARM} {
 		for _, name := range []string{
 			"ubuntu-22.04", "ubuntu-24.04", "ubuntu-26.04", "debian-12", "debian-13",
 			"rocky-9", "rocky-10", "alma-9", "alma-10", "fedora-43", "centos-stream-10", "opensuse-15",
 		} {
 			flavor, version, _ := strings.Cut(name, "-")
-			image := newImage(int64(len(all)+1), created)
-			image.Type, image.Name, image.OSFlavor, image.OSVersion = "system", &name, flavor, &version
-			image.Description, image.Architecture, image.RapidDeploy = name, arch, true
-			all = append(all, image)
+			i := newImage(base{id: int64(len(all.rows) + 1), name: name, created: created})
+			i.Type, i.Name, i.OSFlavor, i.OSVersion = imageSystem, &name, flavor, &version
+			i.Description, i.Architecture, i.RapidDeploy = name, arch, true
+			all.add(i)
 		}
 	}
 	return all
 }
 
-func newImage(id int64, created time.Time) schema.Image {
+func newImage(b base) *image {
 	size := float32(1.5)
-	return schema.Image{
-		ID: id, Status: "available", ImageSize: &size, DiskSize: 5, Created: &created,
-		OSFlavor: "unknown", Labels: map[string]string{},
-	}
+	return &image{b, schema.Image{
+		Status: imageAvailable, ImageSize: &size, DiskSize: 5, Created: &b.created,
+		OSFlavor: "unknown",
+	}}
 }
 
 // ImageSeed describes a snapshot to create.
@@ -53,88 +136,36 @@ type ImageSeed struct {
 func (s *Simulator) CreateImage(seed ImageSeed) (schema.Image, error) {
 	p, unlock := s.present()
 	defer unlock()
-	made := newImage(p.nextID(), p.now.UTC().Truncate(time.Second))
-	made.Type, made.Description, made.Architecture = "snapshot", seed.Description, archX86
-	switch seed.Architecture {
-	case "", archX86:
-	case archARM:
-		made.Architecture = archARM
-	default:
-		return schema.Image{}, fmt.Errorf("creating image %q: %w", seed.Description, errInvalid("architecture", "must be x86 or arm"))
+	arch := cmp.Or(seed.Architecture, archX86)
+	var err error
+	if arch != archX86 && arch != archARM {
+		err = errInvalid("architecture", "must be x86 or arm")
 	}
-	if err := checkLabels(seed.Labels); err != nil {
+	if err := cmp.Or(err, checkLabels(seed.Labels)); err != nil {
 		return schema.Image{}, fmt.Errorf("creating image %q: %w", seed.Description, err)
 	}
-	made.Labels = cloneLabels(seed.Labels)
-	p.images = append(p.images, made)
-	return made, nil
+	made := newImage(p.newBase("", seed.Labels))
+	made.Type, made.Description, made.Architecture = imageSnapshot, seed.Description, arch
+	p.images.add(made)
+	return p.renderImage(made), nil
 }
 
-func imageKey(i schema.Image) (int64, string) {
-	if i.Name == nil {
-		return i.ID, ""
-	}
-	return i.ID, *i.Name
-}
-
-// imageFor finds the image for a new server of type t. A name has one image per architecture.
+// imageFor finds the image for a server of type t. A name has one image per architecture.
 func (p *project) imageFor(key schema.IDOrName, t schema.ServerType) (*schema.Image, error) {
-	for _, i := range p.images {
-		id, name := imageKey(i)
+	for _, i := range p.images.rows {
+		fits := i.Architecture == t.Architecture
+		byID := key.ID != 0 && key.ID == i.id
+		byName := key.ID == 0 && key.Name != "" && key.Name == i.name
 		switch {
-		case key.ID != 0 && key.ID == id && i.Architecture != t.Architecture:
+		case i.Status != imageAvailable:
+		case byID && !fits:
 			return nil, errInvalid("image", "image is of architecture %s, server type %s of %s", i.Architecture, t.Name, t.Architecture)
-		case key.ID != 0 && key.ID == id, key.ID == 0 && key.Name != "" && key.Name == name && i.Architecture == t.Architecture:
-			return &i, nil
+		case byID, byName && fits:
+			shown := p.renderImage(i)
+			return &shown, nil
 		}
 	}
 	return nil, errInvalid("image", "image does not exist for architecture %s", t.Architecture)
-}
-
-func (c *call) listImages() (reply, error) {
-	query := c.request.URL.Query()
-	sel, err := parseSelector(query.Get("label_selector"))
-	if err != nil {
-		return reply{}, errInvalid("label_selector", "%s", err)
-	}
-	var chosen []schema.Image
-	for _, i := range c.images {
-		_, name := imageKey(i)
-		if (!query.Has("name") || name == query.Get("name")) && sel.matches(i.Labels) &&
-			asked(query["type"], i.Type) && asked(query["architecture"], i.Architecture) &&
-			asked(query["status"], i.Status) && !query.Has("bound_to") { // no backups exist
-			chosen = append(chosen, i)
-		}
-	}
-	return list(c, "images", chosen, order[schema.Image]{
-		"id": func(a, b schema.Image) int { return cmp.Compare(a.ID, b.ID) },
-		"name": func(a, b schema.Image) int {
-			_, left := imageKey(a)
-			_, right := imageKey(b)
-			return strings.Compare(left, right)
-		},
-		"created": compareCreated,
-	}, func(i schema.Image) schema.Image { return i })
-}
-
-// compareCreated sorts images without a creation time first.
-func compareCreated(a, b schema.Image) int {
-	var left, right time.Time
-	set(&left, a.Created)
-	set(&right, b.Created)
-	return left.Compare(right)
-}
-
-func (c *call) getImage() (reply, error) {
-	id, err := c.pathID("id")
-	if err != nil {
-		return reply{}, err
-	}
-	image, known := lookup(c.images, schema.IDOrName{ID: id}, imageKey)
-	if !known {
-		return reply{}, errNotFound("image", id)
-	}
-	return ok(http.StatusOK, "image", image)
 }
 
 // asked reports whether the filter is absent or contains the value.

@@ -18,34 +18,17 @@ func checkAlgorithm(name string) error {
 	return nil
 }
 
-// balancing parses a request to change the load balancer in the path, which must be idle.
-func balancing[T any](c *call) (lb *loadBalancer, req T, err error) {
-	if lb, err = c.loadBalancer(); err != nil {
-		return lb, req, err
-	}
-	if req, err = decode[T](c); err != nil {
-		return lb, req, err
-	}
-	return lb, req, c.idle(lb.ref())
-}
-
-func (c *call) rebalance(lb *loadBalancer, command string, finish, undo func()) (reply, error) {
-	return c.started(c.begin(change{command: command, about: []ref{lb.ref()}, finish: finish, undo: undo}))
-}
-
-func (c *call) addService() (reply, error) {
-	lb, req, err := balancing[serviceRequest](c)
-	if err != nil {
-		return reply{}, err
-	}
+func (c *call) addService(lb *loadBalancer, req serviceRequest) (change, error) {
 	s, err := c.placeService(lb, req)
 	if err != nil {
-		return reply{}, err
+		return change{}, err
 	}
 	s.pending = true
-	return c.rebalance(lb, "add_service",
-		func() { s.pending, s.since = false, c.now },
-		func() { lb.dropService(s) })
+	return change{
+		command: "add_service",
+		finish:  func() { s.pending, s.since = false, c.now },
+		undo:    func() { lb.dropService(s) },
+	}, nil
 }
 
 // placeService validates a service and adds it.
@@ -69,62 +52,54 @@ func (p *project) placeService(lb *loadBalancer, req serviceRequest) (*service, 
 }
 
 func errNoService() error {
-	return &Error{Status: http.StatusNotFound, Code: "not_found", Message: "the load balancer has no service with this listen port"}
+	return errMissing("the load balancer has no service with this listen port")
 }
 
-func (c *call) updateService() (reply, error) {
-	lb, req, err := balancing[serviceRequest](c)
-	if err != nil {
-		return reply{}, err
-	}
+func (c *call) updateService(lb *loadBalancer, req serviceRequest) (change, error) {
 	if req.ListenPort == nil {
-		return reply{}, errInvalid("listen_port", "is required")
+		return change{}, errInvalid("listen_port", "is required")
 	}
 	old := lb.serviceOn(*req.ListenPort)
 	if old == nil {
-		return reply{}, errNoService()
+		return change{}, errNoService()
 	}
 	changed := old.with(req)
 	if err := changed.check(); err != nil {
-		return reply{}, err
+		return change{}, err
 	}
 	if err := lb.checkPorts(changed, old, http.StatusUnprocessableEntity); err != nil {
-		return reply{}, err
+		return change{}, err
 	}
 	if err := c.checkCertificates(lb, changed, old); err != nil {
-		return reply{}, err
+		return change{}, err
 	}
-	return c.rebalance(lb, "update_service", func() {
+	return change{command: "update_service", finish: func() {
 		changed.since = c.now
 		*old = *changed
-	}, nil)
+	}}, nil
 }
 
-func (c *call) deleteService() (reply, error) {
-	lb, req, err := balancing[schema.LoadBalancerDeleteServiceRequest](c)
-	if err != nil {
-		return reply{}, err
-	}
+func (c *call) deleteService(
+	lb *loadBalancer, req schema.LoadBalancerDeleteServiceRequest,
+) (change, error) {
 	s := lb.serviceOn(req.ListenPort)
 	if s == nil {
-		return reply{}, errNoService()
+		return change{}, errNoService()
 	}
-	return c.rebalance(lb, "delete_service", func() { lb.dropService(s) }, nil)
+	return change{command: "delete_service", finish: func() { lb.dropService(s) }}, nil
 }
 
-func (c *call) addTarget() (reply, error) {
-	lb, req, err := balancing[targetRequest](c)
-	if err != nil {
-		return reply{}, err
-	}
+func (c *call) addTarget(lb *loadBalancer, req targetRequest) (change, error) {
 	t, err := c.placeTarget(lb, req)
 	if err != nil {
-		return reply{}, err
+		return change{}, err
 	}
 	t.pending = true
-	return c.rebalance(lb, "add_target",
-		func() { t.pending, t.since = false, c.now },
-		func() { lb.drop(t) })
+	return change{
+		command: "add_target",
+		finish:  func() { t.pending, t.since = false, c.now },
+		undo:    func() { lb.drop(t) },
+	}, nil
 }
 
 // placeTarget validates a target and adds it.
@@ -142,58 +117,44 @@ func (p *project) placeTarget(lb *loadBalancer, req targetRequest) (*target, err
 	return t, nil
 }
 
-func (c *call) removeTarget() (reply, error) {
-	lb, req, err := balancing[targetRequest](c)
-	if err != nil {
-		return reply{}, err
-	}
+func (c *call) removeTarget(lb *loadBalancer, req targetRequest) (change, error) {
 	asked, err := req.parse()
 	if err != nil {
-		return reply{}, err
+		return change{}, err
 	}
 	c.normalize(asked)
 	for _, t := range lb.targets {
 		if t.same(asked) {
-			return c.rebalance(lb, "remove_target", func() { lb.drop(t) }, nil)
+			return change{command: "remove_target", finish: func() { lb.drop(t) }}, nil
 		}
 	}
-	return reply{}, &Error{Status: http.StatusNotFound, Code: "not_found", Message: "the load balancer has no such target"}
+	return change{}, errMissing("the load balancer has no such target")
 }
 
-func (c *call) changeAlgorithm() (reply, error) {
-	lb, req, err := balancing[schema.LoadBalancerActionChangeAlgorithmRequest](c)
-	if err != nil {
-		return reply{}, err
-	}
+func (c *call) changeAlgorithm(
+	lb *loadBalancer, req schema.LoadBalancerActionChangeAlgorithmRequest,
+) (change, error) {
 	if err := checkAlgorithm(req.Type); err != nil {
-		return reply{}, err
+		return change{}, err
 	}
-	return c.rebalance(lb, "change_algorithm", func() { lb.algorithm = req.Type }, nil)
+	return change{command: "change_algorithm", finish: func() { lb.algorithm = req.Type }}, nil
 }
 
-func (c *call) changeType() (reply, error) {
-	lb, req, err := balancing[schema.LoadBalancerActionChangeTypeRequest](c)
-	if err != nil {
-		return reply{}, err
-	}
+func (c *call) changeType(
+	lb *loadBalancer, req schema.LoadBalancerActionChangeTypeRequest,
+) (change, error) {
 	size, known := lookup(c.catalog.loadBalancerTypes, req.LoadBalancerType, loadBalancerTypeKey)
 	if !known {
-		return reply{}, errInvalid("load_balancer_type", "load balancer type does not exist")
+		return change{}, errInvalid("load_balancer_type", "load balancer type does not exist")
 	}
 	used := 0
 	for _, t := range lb.targets {
 		used += c.weight(t)
 	}
 	if len(lb.services) > size.MaxServices || used > size.MaxTargets || len(lb.certificates(nil)) > size.MaxAssignedCertificates {
-		return reply{}, errRefused("invalid_load_balancer_type", "the load balancer has more services, targets or certificates than %s allows", size.Name)
+		return change{}, errRefused("invalid_load_balancer_type",
+			"the load balancer has more services, targets or certificates than %s allows",
+			size.Name)
 	}
-	return c.rebalance(lb, "change_load_balancer_type", func() { lb.size = size }, nil)
-}
-
-func (c *call) protectLoadBalancer() (reply, error) {
-	lb, req, err := balancing[schema.LoadBalancerActionChangeProtectionRequest](c)
-	if err != nil {
-		return reply{}, err
-	}
-	return c.rebalance(lb, "change_protection", func() { set(&lb.protected, req.Delete) }, nil)
+	return change{command: "change_load_balancer_type", finish: func() { lb.size = size }}, nil
 }

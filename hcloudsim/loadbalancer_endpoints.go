@@ -8,24 +8,34 @@ import (
 	"github.com/hetznercloud/hcloud-go/v2/hcloud/schema"
 )
 
-func (c *call) loadBalancer() (*loadBalancer, error) {
-	return found(c, &c.loadBalancers, kindLoadBalancer)
-}
-
-func (c *call) listLoadBalancers() (reply, error) {
-	chosen, err := selected(c, &c.loadBalancers)
-	if err != nil {
-		return reply{}, err
+func loadBalancerOperations() []operation {
+	k := kind[*loadBalancer]{
+		name: kindLoadBalancer, plural: "load_balancers",
+		rows:     func(p *project) *table[*loadBalancer] { return &p.loadBalancers },
+		body:     func(p *project, lb *loadBalancer) any { return p.loadBalancerBody(lb) },
+		nameRule: checkLoadBalancerName,
+		remove:   (*call).deleteLoadBalancer,
 	}
-	return list(c, "load_balancers", chosen, byBase[*loadBalancer](), c.loadBalancerBody)
-}
-
-func (c *call) getLoadBalancer() (reply, error) {
-	lb, err := c.loadBalancer()
-	if err != nil {
-		return reply{}, err
-	}
-	return ok(http.StatusOK, kindLoadBalancer, c.loadBalancerBody(lb))
+	return append(k.operations((*call).createLoadBalancer,
+		on(k, "add_service", (*call).addService),
+		on(k, "update_service", (*call).updateService),
+		on(k, "delete_service", (*call).deleteService),
+		on(k, "add_target", (*call).addTarget),
+		on(k, "remove_target", (*call).removeTarget),
+		on(k, "change_algorithm", (*call).changeAlgorithm),
+		on(k, "change_type", (*call).changeType),
+		on(k, "attach_to_network", (*call).attachLoadBalancerToNetwork),
+		on(k, "detach_from_network", (*call).detachLoadBalancerFromNetwork),
+		on(k, "enable_public_interface", publicInterface("enable_public_interface", true)),
+		on(k, "disable_public_interface", publicInterface("disable_public_interface", false)),
+		on(k, "change_dns_ptr", (*call).changeLoadBalancerPointer),
+		k.protection(),
+	), k.view("metrics", metrics[*loadBalancer](map[string][]string{
+		"open_connections":       {"open_connections"},
+		"connections_per_second": {"connections_per_second"},
+		"requests_per_second":    {"requests_per_second"},
+		"bandwidth":              {"bandwidth.in", "bandwidth.out"},
+	})))
 }
 
 type loadBalancerRequest struct {
@@ -51,9 +61,11 @@ func (c *call) createLoadBalancer() (reply, error) {
 	}
 	var networks []*network
 	if req.Network != nil {
-		if networks, err = c.networksOf([]int64{*req.Network}); err != nil {
+		n, err := c.idleNetwork(*req.Network)
+		if err != nil {
 			return reply{}, err
 		}
+		networks = append(networks, n)
 	}
 	lb, err := c.newLoadBalancer(req)
 	if err != nil {
@@ -109,7 +121,8 @@ func (p *project) newLoadBalancer(req loadBalancerRequest) (*loadBalancer, error
 	if exceeds(len(p.loadBalancers.rows), p.opts.LoadBalancerLimit) {
 		return nil, errLimit("load_balancer_limit", p.opts.LoadBalancerLimit)
 	}
-	if err := p.checkLoadBalancerName(req.Name, 0); err != nil {
+	b, err := newNamed(&p.loadBalancers, checkLoadBalancerName, req.Name, req.Labels)
+	if err != nil {
 		return nil, err
 	}
 	size, known := lookup(p.catalog.loadBalancerTypes, req.LoadBalancerType, loadBalancerTypeKey)
@@ -118,7 +131,6 @@ func (p *project) newLoadBalancer(req loadBalancerRequest) (*loadBalancer, error
 	}
 	var named addressPair
 	if net := req.PublicNet; net != nil {
-		var err error
 		if named, err = p.namedPrimaryIPs(net.IPv4, net.IPv6); err != nil {
 			return nil, err
 		}
@@ -127,13 +139,8 @@ func (p *project) newLoadBalancer(req loadBalancerRequest) (*loadBalancer, error
 	if err != nil {
 		return nil, err
 	}
-	labels, err := newLabels(req.Labels)
-	if err != nil {
-		return nil, err
-	}
 	lb := &loadBalancer{
-		base: base{name: req.Name, labels: labels},
-		size: size, location: location, algorithm: algorithmRoundRobin,
+		base: b, size: size, location: location, algorithm: algorithmRoundRobin,
 		public: true, addresses: named, health: map[healthKey]Finding{},
 	}
 	if req.Algorithm != nil {
@@ -142,11 +149,11 @@ func (p *project) newLoadBalancer(req loadBalancerRequest) (*loadBalancer, error
 	return lb, checkAlgorithm(lb.algorithm)
 }
 
-func (p *project) checkLoadBalancerName(name string, self int64) error {
+func checkLoadBalancerName(name string) error {
 	if name == "" || len(name) > nameMost || strings.TrimSpace(name) != name {
 		return errInvalid("name", "must have 1 to %d characters, the first and last no spaces", nameMost)
 	}
-	return p.loadBalancers.nameFree(name, self)
+	return nil
 }
 
 // loadBalancerLocation returns the request's location. For a network_zone it is the location of
@@ -195,37 +202,9 @@ func (p *project) furnish(lb *loadBalancer, req loadBalancerRequest) error {
 	return nil
 }
 
-func (c *call) updateLoadBalancer() (reply, error) {
-	lb, req, err := balancing[schema.LoadBalancerUpdateRequest](c)
-	if err != nil {
-		return reply{}, err
-	}
-	var name string
-	if req.Name != nil {
-		name = *req.Name
-		if err := c.checkLoadBalancerName(name, lb.id); err != nil {
-			return reply{}, err
-		}
-	}
-	if err := lb.update(name, req.Labels); err != nil {
-		return reply{}, err
-	}
-	return ok(http.StatusOK, kindLoadBalancer, c.loadBalancerBody(lb))
-}
-
 // deleteLoadBalancer starts an action that deletes the load balancer when it ends. The
 // description still documents 204 without an action; hcloud-go expects the action.
-func (c *call) deleteLoadBalancer() (reply, error) {
-	lb, err := c.loadBalancer()
-	if err != nil {
-		return reply{}, err
-	}
-	if lb.protected {
-		return reply{}, errProtected(kindLoadBalancer)
-	}
-	if err := c.idle(lb.ref()); err != nil {
-		return reply{}, err
-	}
+func (c *call) deleteLoadBalancer(lb *loadBalancer) (reply, error) {
 	return c.started(c.begin(change{
 		command: "delete_load_balancer",
 		about:   []ref{lb.ref()},

@@ -15,77 +15,60 @@ func (p *project) attachLoadBalancer(lb *loadBalancer, n *network, wish place) e
 	return nil
 }
 
-func (c *call) attachLoadBalancerToNetwork() (reply, error) {
-	lb, req, err := balancing[schema.LoadBalancerActionAttachToNetworkRequest](c)
+func (c *call) attachLoadBalancerToNetwork(
+	lb *loadBalancer, req schema.LoadBalancerActionAttachToNetworkRequest,
+) (change, error) {
+	n, err := c.idleNetwork(req.Network)
 	if err != nil {
-		return reply{}, err
-	}
-	n, err := must(&c.networks, kindNetwork, req.Network)
-	if err != nil {
-		return reply{}, err
-	}
-	if err := c.idle(n.ref()); err != nil {
-		return reply{}, err
+		return change{}, err
 	}
 	if err := c.attachLoadBalancer(lb, n, place{ip: req.IP, ipRange: req.IPRange}); err != nil {
-		return reply{}, err
+		return change{}, err
 	}
 	a := lb.private
 	a.pending = true
-	return c.started(c.begin(change{
+	return change{
 		command: "attach_to_network",
 		about:   []ref{lb.ref(), n.ref()},
 		finish:  func() { a.pending = false },
 		undo:    func() { lb.detach(n.id) },
-	}))
+	}, nil
 }
 
 // detachLoadBalancerFromNetwork also removes the targets reached through the network.
-func (c *call) detachLoadBalancerFromNetwork() (reply, error) {
-	lb, req, err := balancing[schema.LoadBalancerActionDetachFromNetworkRequest](c)
+func (c *call) detachLoadBalancerFromNetwork(
+	lb *loadBalancer, req schema.LoadBalancerActionDetachFromNetworkRequest,
+) (change, error) {
+	n, err := c.idleNetwork(req.Network)
 	if err != nil {
-		return reply{}, err
-	}
-	n, err := must(&c.networks, kindNetwork, req.Network)
-	if err != nil {
-		return reply{}, err
-	}
-	if err := c.idle(n.ref()); err != nil {
-		return reply{}, err
+		return change{}, err
 	}
 	if lb.private == nil || lb.private.network != n.id {
-		return reply{}, errRefused("load_balancer_not_attached_to_network", "the load balancer is not attached to network %d", n.id)
+		return change{}, errRefused("load_balancer_not_attached_to_network",
+			"the load balancer is not attached to network %d", n.id)
 	}
-	return c.started(c.begin(change{
+	return change{
 		command: "detach_from_network",
 		about:   []ref{lb.ref(), n.ref()},
 		finish:  func() { lb.detach(n.id) },
-	}))
+	}, nil
 }
 
-func (c *call) changePublicInterface(enabled bool, command string) (reply, error) {
-	lb, err := c.loadBalancer()
-	if err != nil {
-		return reply{}, err
-	}
-	if err := c.idle(lb.ref()); err != nil {
-		return reply{}, err
-	}
-	if !enabled && lb.private == nil {
-		return reply{}, errRefused("load_balancer_not_attached_to_network", "the load balancer is not attached to a network")
-	}
-	for _, t := range lb.targets {
-		if !enabled && !t.isPrivate() {
-			return reply{}, errRefused("targets_without_use_private_ip", "the load balancer has targets that use the public IP")
+// publicInterface returns an action that enables or disables the public interface.
+func publicInterface(
+	command string, enabled bool,
+) func(*call, *loadBalancer, struct{}) (change, error) {
+	return func(_ *call, lb *loadBalancer, _ struct{}) (change, error) {
+		if !enabled && lb.private == nil {
+			return change{}, errRefused("load_balancer_not_attached_to_network",
+				"the load balancer is not attached to a network")
 		}
+		for _, t := range lb.targets {
+			if !enabled && !t.isPrivate() {
+				return change{}, errRefused("targets_without_use_private_ip",
+					"the load balancer has targets that use the public IP")
+			}
+		}
+		return change{command: command, finish: func() { lb.public = enabled }}, nil
 	}
-	return c.rebalance(lb, command, func() { lb.public = enabled }, nil)
-}
-
-func (c *call) enablePublicInterface() (reply, error) {
-	return c.changePublicInterface(true, "enable_public_interface")
-}
-
-func (c *call) disablePublicInterface() (reply, error) {
-	return c.changePublicInterface(false, "disable_public_interface")
 }

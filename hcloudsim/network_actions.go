@@ -1,43 +1,30 @@
 package hcloudsim
 
 import (
-	"net/http"
 	"slices"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud/schema"
 )
 
-// changing parses a request to change the network in the path, which must be idle.
-func changing[T any](c *call) (n *network, req T, err error) {
-	if n, err = c.network(); err != nil {
-		return n, req, err
-	}
-	if req, err = decode[T](c); err != nil {
-		return n, req, err
-	}
-	return n, req, c.idle(n.ref())
-}
-
-func (c *call) addRoute() (reply, error) {
-	n, req, err := changing[schema.NetworkActionAddRouteRequest](c)
-	if err != nil {
-		return reply{}, err
-	}
+func (c *call) addRoute(
+	n *network, req schema.NetworkActionAddRouteRequest,
+) (change, error) {
 	r, err := c.placeRoute(n, schema.NetworkRoute(req))
 	if err != nil {
-		return reply{}, err
+		return change{}, err
 	}
 	r.pending = true
-	a := c.begin(change{
+	return change{
 		command: "add_route",
-		about:   []ref{n.ref()},
 		finish:  func() { r.pending = false },
 		undo:    func() { n.drop(r) },
-	})
-	if a.failure == nil {
-		r.ends = a.ends
-	}
-	return c.started(a)
+		begun: func(a *action) map[string]any {
+			if a.failure == nil {
+				r.ends = a.ends
+			}
+			return nil
+		},
+	}, nil
 }
 
 func (p *project) placeRoute(n *network, req schema.NetworkRoute) (*route, error) {
@@ -64,45 +51,35 @@ func parseRoute(req schema.NetworkRoute) (*route, error) {
 	return &route{destination: destination, gateway: gateway}, err
 }
 
-func (c *call) deleteRoute() (reply, error) {
-	n, req, err := changing[schema.NetworkActionDeleteRouteRequest](c)
-	if err != nil {
-		return reply{}, err
-	}
+func (c *call) deleteRoute(n *network, req schema.NetworkActionDeleteRouteRequest) (change, error) {
 	asked, err := parseRoute(schema.NetworkRoute(req))
 	if err != nil {
-		return reply{}, err
+		return change{}, err
 	}
 	for _, r := range n.routes {
 		if r.destination == asked.destination && r.gateway == asked.gateway {
-			return c.started(c.begin(change{
+			return change{
 				command: "delete_route",
-				about:   []ref{n.ref()},
 				finish:  func() { n.drop(r) },
-			}))
+			}, nil
 		}
 	}
-	return reply{}, &Error{Status: http.StatusNotFound, Code: "not_found", Message: "the network has no such route"}
+	return change{}, errMissing("the network has no such route")
 }
 
-func (c *call) addSubnet() (reply, error) {
-	n, req, err := changing[schema.NetworkActionAddSubnetRequest](c)
-	if err != nil {
-		return reply{}, err
-	}
+func (c *call) addSubnet(n *network, req schema.NetworkActionAddSubnetRequest) (change, error) {
 	s, err := c.placeSubnet(n, schema.NetworkSubnet{
 		Type: req.Type, IPRange: req.IPRange, NetworkZone: req.NetworkZone, VSwitchID: req.VSwitchID,
 	})
 	if err != nil {
-		return reply{}, err
+		return change{}, err
 	}
 	s.pending = true
-	return c.started(c.begin(change{
+	return change{
 		command: "add_subnet",
-		about:   []ref{n.ref()},
 		finish:  func() { s.pending = false },
 		undo:    func() { n.dropSubnet(s) },
-	}))
+	}, nil
 }
 
 // placeSubnet validates a subnet and adds it. Without a range it gets the first free /24.
@@ -137,14 +114,12 @@ func (p *project) placeSubnet(n *network, req schema.NetworkSubnet) (*subnet, er
 	return s, nil
 }
 
-func (c *call) deleteSubnet() (reply, error) {
-	n, req, err := changing[schema.NetworkActionDeleteSubnetRequest](c)
-	if err != nil {
-		return reply{}, err
-	}
+func (c *call) deleteSubnet(
+	n *network, req schema.NetworkActionDeleteSubnetRequest,
+) (change, error) {
 	ipRange, err := parsePrefix("ip_range", req.IPRange)
 	if err != nil {
-		return reply{}, err
+		return change{}, err
 	}
 	for _, s := range n.subnets {
 		if s.ipRange != ipRange {
@@ -159,47 +134,32 @@ func (c *call) deleteSubnet() (reply, error) {
 			switch {
 			case !m.attachment.isIn(s.ipRange):
 			case m.kind == kindServer:
-				return reply{}, errRefused("service_error", "cannot remove subnet because servers are attached to it")
+				return change{}, errRefused("service_error",
+					"cannot remove subnet because servers are attached to it")
 			default:
-				return reply{}, errRefused("service_error", "network has attached resources")
+				return change{}, errRefused("service_error", "network has attached resources")
 			}
 		}
-		return c.started(c.begin(change{
+		return change{
 			command: "delete_subnet",
-			about:   []ref{n.ref()},
 			finish:  func() { n.dropSubnet(s) },
-		}))
+		}, nil
 	}
-	return reply{}, &Error{Status: http.StatusNotFound, Code: "not_found", Message: "the network has no such subnet"}
+	return change{}, errMissing("the network has no such subnet")
 }
 
-func (c *call) changeIPRange() (reply, error) {
-	n, req, err := changing[schema.NetworkActionChangeIPRangeRequest](c)
-	if err != nil {
-		return reply{}, err
-	}
+func (c *call) changeIPRange(
+	n *network, req schema.NetworkActionChangeIPRangeRequest,
+) (change, error) {
 	to, err := parsePrefix("ip_range", req.IPRange)
 	if err != nil {
-		return reply{}, err
+		return change{}, err
 	}
 	if err := n.checkExtension(to); err != nil {
-		return reply{}, err
+		return change{}, err
 	}
-	return c.started(c.begin(change{
+	return change{
 		command: "change_ip_range",
-		about:   []ref{n.ref()},
 		finish:  func() { n.ipRange = to },
-	}))
-}
-
-func (c *call) protectNetwork() (reply, error) {
-	n, req, err := changing[schema.NetworkActionChangeProtectionRequest](c)
-	if err != nil {
-		return reply{}, err
-	}
-	return c.started(c.begin(change{
-		command: "change_protection",
-		about:   []ref{n.ref()},
-		finish:  func() { set(&n.protected, req.Delete) },
-	}))
+	}, nil
 }

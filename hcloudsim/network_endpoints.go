@@ -6,22 +6,25 @@ import (
 	"github.com/hetznercloud/hcloud-go/v2/hcloud/schema"
 )
 
-func (c *call) network() (*network, error) { return found(c, &c.networks, kindNetwork) }
-
-func (c *call) listNetworks() (reply, error) {
-	chosen, err := selected(c, &c.networks)
-	if err != nil {
-		return reply{}, err
+func networkOperations() []operation {
+	k := kind[*network]{
+		name: kindNetwork, plural: "networks",
+		rows: func(p *project) *table[*network] { return &p.networks },
+		body: func(p *project, n *network) any { return p.networkBody(n) },
+		edit: func(n *network, req updateRequest) error {
+			set(&n.exposeRoutes, req.ExposeRoutes)
+			return nil
+		},
+		remove: (*call).deleteNetwork,
 	}
-	return list(c, "networks", chosen, byBase[*network](), c.networkBody)
-}
-
-func (c *call) getNetwork() (reply, error) {
-	n, err := c.network()
-	if err != nil {
-		return reply{}, err
-	}
-	return ok(http.StatusOK, kindNetwork, c.networkBody(n))
+	return append(k.operations((*call).createNetwork,
+		on(k, "add_route", (*call).addRoute),
+		on(k, "delete_route", (*call).deleteRoute),
+		on(k, "add_subnet", (*call).addSubnet),
+		on(k, "delete_subnet", (*call).deleteSubnet),
+		on(k, "change_ip_range", (*call).changeIPRange),
+		k.protection(),
+	), k.view("members", (*call).listMembers))
 }
 
 func (c *call) createNetwork() (reply, error) {
@@ -41,10 +44,8 @@ func (p *project) createNetwork(req schema.NetworkCreateRequest) (*network, erro
 	if exceeds(len(p.networks.rows), p.opts.NetworkLimit) {
 		return nil, errLimit("network_limit", p.opts.NetworkLimit)
 	}
-	if err := checkName(req.Name); err != nil {
-		return nil, err
-	}
-	if err := p.networks.nameFree(req.Name, 0); err != nil {
+	b, err := newNamed(&p.networks, checkName, req.Name, req.Labels)
+	if err != nil {
 		return nil, err
 	}
 	ipRange, err := parsePrefix("ip_range", req.IPRange)
@@ -52,10 +53,6 @@ func (p *project) createNetwork(req schema.NetworkCreateRequest) (*network, erro
 		return nil, err
 	}
 	if err := checkNetworkRange(ipRange); err != nil {
-		return nil, err
-	}
-	labels, err := newLabels(req.Labels)
-	if err != nil {
 		return nil, err
 	}
 	n := &network{ipRange: ipRange, exposeRoutes: req.ExposeRoutesToVSwitch}
@@ -69,52 +66,13 @@ func (p *project) createNetwork(req schema.NetworkCreateRequest) (*network, erro
 			return nil, err
 		}
 	}
-	n.base = p.newBase(req.Name, labels)
+	n.base = p.newBase(b.name, b.labels)
 	p.networks.add(n)
 	return n, nil
 }
 
-func (c *call) updateNetwork() (reply, error) {
-	n, err := c.network()
-	if err != nil {
-		return reply{}, err
-	}
-	req, err := decode[schema.NetworkUpdateRequest](c)
-	if err != nil {
-		return reply{}, err
-	}
-	if err := c.idle(n.ref()); err != nil {
-		return reply{}, err
-	}
-	if req.Name != "" {
-		if err := checkName(req.Name); err != nil {
-			return reply{}, err
-		}
-		if err := c.networks.nameFree(req.Name, n.id); err != nil {
-			return reply{}, err
-		}
-	}
-	if err := n.update(req.Name, req.Labels); err != nil {
-		return reply{}, err
-	}
-	if req.ExposeRoutesToVSwitch != nil {
-		n.exposeRoutes = *req.ExposeRoutesToVSwitch
-	}
-	return ok(http.StatusOK, kindNetwork, c.networkBody(n))
-}
-
 // deleteNetwork deletes the network at once and detaches its members.
-func (c *call) deleteNetwork() (reply, error) {
-	n, err := c.network()
-	if err != nil {
-		return reply{}, err
-	}
-	if n.protected {
-		return reply{}, errProtected(kindNetwork)
-	}
-	if err := c.idle(n.ref()); err != nil {
-		return reply{}, err
-	}
+func (c *call) deleteNetwork(n *network) (reply, error) {
 	c.removeNetwork(n)
 	return reply{status: http.StatusNoContent}, nil
 }

@@ -49,11 +49,7 @@ func (p *project) renderMember(n *network, m member) schema.NetworkMember {
 
 // listMembers implements GET /networks/{id}/members, which hcloud-go has and the description
 // lacks. Unlike the network itself it includes members that are being attached.
-func (c *call) listMembers() (reply, error) {
-	n, err := c.network()
-	if err != nil {
-		return reply{}, err
-	}
+func (c *call) listMembers(n *network) (reply, error) {
 	query := c.request.URL.Query()
 	for _, subnet := range query["subnet"] {
 		if _, err := netip.ParsePrefix(subnet); err != nil {

@@ -51,13 +51,20 @@ func (o Options) With(measured profile.Cloud) Options {
 // commands returns the commands of all simulated actions.
 func commands() []string {
 	return []string{
-		"add_route", "add_service", "add_subnet", "add_target", "assign_floating_ip", "assign_primary_ip",
-		"attach_to_network", "change_algorithm", "change_alias_ips", "change_dns_ptr", "change_ip_range",
-		"change_load_balancer_type", "change_protection", "create_certificate", "create_load_balancer",
-		"create_server", "delete_load_balancer", "delete_route", "delete_server", "delete_service",
-		"delete_subnet", "detach_from_network", "disable_public_interface", "enable_public_interface",
-		"issue_certificate", "reboot_server", "remove_target", "reset_server", "shutdown_server",
-		"start_server", "stop_server", "unassign_floating_ip", "unassign_primary_ip", "update_service",
+		"add_route", "add_service", "add_subnet", "add_target", "add_to_placement_group",
+		"apply_firewall", "assign_floating_ip", "assign_primary_ip", "attach_iso",
+		"attach_to_network", "attach_volume", "change_algorithm", "change_alias_ips",
+		"change_dns_ptr", "change_ip_range", "change_load_balancer_type", "change_protection",
+		"change_server_type", "create_certificate", "create_image", "create_load_balancer",
+		"create_server", "create_volume", "delete_load_balancer", "delete_route",
+		"delete_server", "delete_service", "delete_subnet", "detach_from_network",
+		"detach_iso", "detach_volume", "disable_backup", "disable_public_interface",
+		"disable_rescue", "enable_backup", "enable_public_interface", "enable_rescue",
+		"issue_certificate", "reboot_server", "rebuild_server", "remove_firewall",
+		"remove_from_placement_group", "remove_target", "request_console", "reset_password",
+		"reset_server", "resize_volume", "set_firewall_rules", "shutdown_server",
+		"start_server", "stop_server", "unassign_floating_ip", "unassign_primary_ip",
+		"update_service",
 	}
 }
 

@@ -12,12 +12,23 @@ import (
 // generated name, and an IPv6 address has no entry.
 type pointers map[netip.Addr]string
 
-// change returns the effect of a change_dns_ptr request; a nil name resets the entry.
-func (p *pointers) change(ip netip.Addr, name *string) (finish func(), err error) {
-	if name != nil && (len(*name) > 253 || !hostname.MatchString(*name)) {
-		return nil, errInvalid("dns_ptr", "must be a fully qualified domain name without a trailing dot, or null")
+type pointerRequest struct {
+	IP     string  `json:"ip"`
+	DNSPtr *string `json:"dns_ptr"` // nil resets the entry
+}
+
+// change returns the action change_dns_ptr for an address within net.
+func (p *pointers) change(net netip.Prefix, req pointerRequest) (change, error) {
+	ip, err := netip.ParseAddr(req.IP)
+	if err != nil || !net.Contains(ip) {
+		return change{}, errInvalid("ip", "'%s' is no public address of the resource", req.IP)
 	}
-	return func() {
+	name := req.DNSPtr
+	if name != nil && (len(*name) > 253 || !hostname.MatchString(*name)) {
+		return change{}, errInvalid("dns_ptr",
+			"must be a fully qualified domain name without a trailing dot, or null")
+	}
+	return change{command: "change_dns_ptr", finish: func() {
 		if name == nil {
 			delete(*p, ip)
 			return
@@ -26,7 +37,7 @@ func (p *pointers) change(ip netip.Addr, name *string) (finish func(), err error
 			*p = pointers{}
 		}
 		(*p)[ip] = *name
-	}, nil
+	}}, nil
 }
 
 // of returns the entry of an address, or its default.
@@ -51,49 +62,24 @@ func (p pointers) inside(network netip.Prefix) []schema.ServerPublicNetIPv6DNSPt
 	return out
 }
 
-func (c *call) changeServerPointer() (reply, error) {
-	s, err := c.server()
-	if err != nil {
-		return reply{}, err
+// having returns the primary IP that contains an address, or one without addresses.
+func (a addressPair) having(text string) *primaryIP {
+	ip, err := netip.ParseAddr(text)
+	for _, k := range a.all() {
+		if err == nil && k.net.Contains(ip) {
+			return k
+		}
 	}
-	req, err := decode[schema.ServerActionChangeDNSPtrRequest](c)
-	if err != nil {
-		return reply{}, err
-	}
-	if err := c.idle(s.ref()); err != nil {
-		return reply{}, err
-	}
-	ip, err := netip.ParseAddr(req.IP)
-	k := s.addresses.ipv4
-	if err == nil && ip.Is6() {
-		k = s.addresses.ipv6
-	}
-	if err != nil || k == nil || !k.net.Contains(ip) {
-		return reply{}, errInvalid("ip", "'%s' is no public IP of the server", req.IP)
-	}
-	finish, err := k.pointers.change(ip, req.DNSPtr)
-	if err != nil {
-		return reply{}, err
-	}
-	return c.started(c.begin(change{command: "change_dns_ptr", about: []ref{s.ref()}, finish: finish}))
+	return &primaryIP{}
 }
 
-func (c *call) changeLoadBalancerPointer() (reply, error) {
-	lb, req, err := balancing[schema.LoadBalancerActionChangeDNSPtrRequest](c)
-	if err != nil {
-		return reply{}, err
-	}
-	ip, err := netip.ParseAddr(req.IP)
-	if err != nil || (ip != lb.ipv4 && ip != lb.ipv6) {
-		return reply{}, errInvalid("ip", "'%s' is no public IP of the load balancer", req.IP)
-	}
-	k := lb.addresses.ipv4
-	if ip == lb.ipv6 {
-		k = lb.addresses.ipv6
-	}
-	finish, err := k.pointers.change(ip, req.DNSPtr)
-	if err != nil {
-		return reply{}, err
-	}
-	return c.rebalance(lb, "change_dns_ptr", finish, nil)
+func (c *call) changeServerPointer(s *server, req pointerRequest) (change, error) {
+	k := s.addresses.having(req.IP)
+	return k.pointers.change(k.net, req)
+}
+
+func (c *call) changeLoadBalancerPointer(lb *loadBalancer, req pointerRequest) (change, error) {
+	k := lb.addresses.having(req.IP)
+	ip := k.address()
+	return k.pointers.change(netip.PrefixFrom(ip, ip.BitLen()), req)
 }

@@ -10,45 +10,45 @@ import (
 )
 
 func primaryIPOperations() []operation {
-	rows := func(p *project) *table[*primaryIP] { return &p.primaryIPs }
-	return []operation{
-		{"GET", "/primary_ips", (*call).listPrimaryIPs},
-		{"POST", "/primary_ips", (*call).createPrimaryIP},
-		{"GET", "/primary_ips/{id}", (*call).getPrimaryIP},
-		{"PUT", "/primary_ips/{id}", (*call).updatePrimaryIP},
-		{"DELETE", "/primary_ips/{id}", (*call).deletePrimaryIP},
-		{"POST", "/primary_ips/{id}/actions/assign", (*call).assignPrimaryIP},
-		{"POST", "/primary_ips/{id}/actions/unassign", (*call).unassignPrimaryIP},
-		{"POST", "/primary_ips/{id}/actions/change_dns_ptr", (*call).changePrimaryIPPointer},
-		{"POST", "/primary_ips/{id}/actions/change_protection", (*call).protectPrimaryIP},
-		{"GET", "/primary_ips/actions", listKindActions(kindPrimaryIP)},
-		{"GET", "/primary_ips/actions/{id}", getAction(kindPrimaryIP, "id")},
-		{"GET", "/primary_ips/{id}/actions", listResourceActions(kindPrimaryIP, rows)},
-		{"GET", "/primary_ips/{id}/actions/{action_id}", getAction(kindPrimaryIP, "action_id")},
+	k := kind[*primaryIP]{
+		name: kindPrimaryIP, plural: "primary_ips",
+		rows:    func(p *project) *table[*primaryIP] { return &p.primaryIPs },
+		body:    func(p *project, k *primaryIP) any { return p.renderPrimaryIP(k) },
+		unnamed: true,
+		// The address is without prefix length, as in hcloud-go.
+		filters: map[string]filter[*primaryIP]{
+			"ip": {of: func(k *primaryIP) string { return k.net.Addr().String() }},
+		},
+		edit: func(k *primaryIP, req updateRequest) error {
+			if req.AutoDelete != nil && *req.AutoDelete && k.protected {
+				return errInvalid("auto_delete",
+					"can't be enabled while the primary IP is protected against deletion")
+			}
+			set(&k.autoDelete, req.AutoDelete)
+			return nil
+		},
+		mayProtect: func(k *primaryIP) error {
+			if k.autoDelete {
+				return errInvalid("delete", "can't be enabled while auto_delete is")
+			}
+			return nil
+		},
+		mayDelete: func(_ *project, k *primaryIP) error {
+			if k.free() {
+				return nil
+			}
+			return errRefused("must_be_unassigned",
+				"the primary IP is assigned to %s %d", k.holder.kind, k.holder.id)
+		},
 	}
-}
-
-func (c *call) primaryIP() (*primaryIP, error) { return found(c, &c.primaryIPs, kindPrimaryIP) }
-
-func (c *call) listPrimaryIPs() (reply, error) {
-	chosen, err := selected(c, &c.primaryIPs)
-	if err != nil {
-		return reply{}, err
-	}
-	if query := c.request.URL.Query(); query.Has("ip") { // without prefix length, as in hcloud-go
-		chosen = slices.DeleteFunc(chosen, func(k *primaryIP) bool { return k.net.Addr().String() != query.Get("ip") })
-	}
-	by := byBase[*primaryIP]()
-	delete(by, "name")
-	return list(c, "primary_ips", chosen, by, c.renderPrimaryIP)
-}
-
-func (c *call) getPrimaryIP() (reply, error) {
-	k, err := c.primaryIP()
-	if err != nil {
-		return reply{}, err
-	}
-	return ok(http.StatusOK, kindPrimaryIP, c.renderPrimaryIP(k))
+	return k.operations((*call).createPrimaryIP,
+		on(k, "assign", (*call).assignPrimaryIP),
+		on(k, "unassign", (*call).unassignPrimaryIP),
+		on(k, "change_dns_ptr", func(_ *call, k *primaryIP, req pointerRequest) (change, error) {
+			return k.pointers.change(k.net, req)
+		}),
+		k.protection(),
+	)
 }
 
 type primaryIPRequest struct {
@@ -69,7 +69,7 @@ func (c *call) createPrimaryIP() (reply, error) {
 	c.addPrimaryIP(k)
 	body := map[string]any{kindPrimaryIP: c.renderPrimaryIP(k)}
 	if s != nil {
-		a := c.renderAction(c.beginAssignment(k, s))
+		a := c.renderAction(c.begin(assignment(k, s)))
 		body["action"], body[kindPrimaryIP] = a, c.renderPrimaryIP(k)
 	}
 	return reply{status: http.StatusCreated, body: body}, nil
@@ -78,20 +78,14 @@ func (c *call) createPrimaryIP() (reply, error) {
 // judgePrimaryIP validates a request. It returns the new primary IP, which has no ID or address
 // yet, and the server to assign it to, if any.
 func (p *project) judgePrimaryIP(req primaryIPRequest) (*primaryIP, *server, error) {
-	if err := checkName(req.Name); err != nil {
-		return nil, nil, err
-	}
-	if err := p.primaryIPs.nameFree(req.Name, 0); err != nil {
+	b, err := newNamed(&p.primaryIPs, checkName, req.Name, req.Labels)
+	if err != nil {
 		return nil, nil, err
 	}
 	if req.Type != typeIPv4 && req.Type != typeIPv6 {
 		return nil, nil, errInvalid("type", "must be one of %s, %s", typeIPv4, typeIPv6)
 	}
-	labels, err := newLabels(req.Labels)
-	if err != nil {
-		return nil, nil, err
-	}
-	k := &primaryIP{base: base{name: req.Name, labels: labels}, kind: req.Type}
+	k := &primaryIP{base: b, kind: req.Type}
 	set(&k.autoDelete, req.AutoDelete)
 	switch {
 	case (req.Location == nil) == (req.AssigneeID == nil):
@@ -124,50 +118,6 @@ func (p *project) addPrimaryIP(k *primaryIP) {
 	p.primaryIPs.add(k)
 }
 
-func (c *call) updatePrimaryIP() (reply, error) {
-	k, err := c.primaryIP()
-	if err != nil {
-		return reply{}, err
-	}
-	req, err := decode[schema.PrimaryIPUpdateRequest](c)
-	if err != nil {
-		return reply{}, err
-	}
-	if err := c.idle(k.ref()); err != nil {
-		return reply{}, err
-	}
-	if req.Name != "" {
-		if err := cmp.Or(checkName(req.Name), c.primaryIPs.nameFree(req.Name, k.id)); err != nil {
-			return reply{}, err
-		}
-	}
-	if req.AutoDelete != nil && *req.AutoDelete && k.protected {
-		return reply{}, errInvalid("auto_delete", "can't be enabled while the primary IP is protected against deletion")
-	}
-	if err := k.update(req.Name, req.Labels); err != nil {
-		return reply{}, err
-	}
-	set(&k.autoDelete, req.AutoDelete)
-	return ok(http.StatusOK, kindPrimaryIP, c.renderPrimaryIP(k))
-}
-
-func (c *call) deletePrimaryIP() (reply, error) {
-	k, err := c.primaryIP()
-	switch {
-	case err != nil:
-		return reply{}, err
-	case k.protected:
-		return reply{}, errProtected(kindPrimaryIP)
-	case !k.free():
-		return reply{}, errRefused("must_be_unassigned", "the primary IP is assigned to %s %d", k.holder.kind, k.holder.id)
-	}
-	if err := c.idle(k.ref()); err != nil {
-		return reply{}, err
-	}
-	c.primaryIPs.remove(k.id)
-	return reply{status: http.StatusNoContent}, nil
-}
-
 // assignable returns the server to assign to. Load balancers get primary IPs only at creation.
 func (p *project) assignable(kind string, id int64) (*server, error) {
 	if kind != kindServer {
@@ -191,50 +141,43 @@ func (p *project) mayAssign(k *primaryIP, s *server) error {
 	return cmp.Or(pair.in(s.location), p.idle(s.ref()))
 }
 
-func (c *call) beginAssignment(k *primaryIP, s *server) *action {
-	return c.begin(change{command: "assign_primary_ip", about: []ref{k.ref(), s.ref()}, finish: func() { s.assign(k) }})
+func assignment(k *primaryIP, s *server) change {
+	return change{
+		command: "assign_primary_ip",
+		about:   []ref{k.ref(), s.ref()},
+		finish:  func() { s.assign(k) },
+	}
 }
 
-func (c *call) assignPrimaryIP() (reply, error) {
-	k, err := c.primaryIP()
-	if err != nil {
-		return reply{}, err
-	}
-	req, err := decode[schema.PrimaryIPActionAssignRequest](c)
-	if err != nil {
-		return reply{}, err
-	}
+func (c *call) assignPrimaryIP(
+	k *primaryIP, req schema.PrimaryIPActionAssignRequest,
+) (change, error) {
 	s, err := c.assignable(req.AssigneeType, req.AssigneeID)
 	if err != nil {
-		return reply{}, err
+		return change{}, err
 	}
-	if err := cmp.Or(c.mayAssign(k, s), c.idle(k.ref())); err != nil {
-		return reply{}, err
-	}
-	return c.started(c.beginAssignment(k, s))
+	return assignment(k, s), c.mayAssign(k, s)
 }
 
-func (c *call) unassignPrimaryIP() (reply, error) {
-	k, err := c.primaryIP()
-	if err != nil {
-		return reply{}, err
-	}
+func (c *call) unassignPrimaryIP(k *primaryIP, _ struct{}) (change, error) {
 	if k.holder.kind != kindServer {
-		return reply{}, errInvalid("assignee_id", "the primary IP is assigned to no server")
+		return change{}, errInvalid("assignee_id", "the primary IP is assigned to no server")
 	}
 	s, err := must(&c.servers, kindServer, k.holder.id)
 	switch {
 	case err != nil:
-		return reply{}, err
+		return change{}, err
 	case s.status != statusOff:
-		return reply{}, errRefused("server_not_stopped", "the server is not off")
+		return change{}, errRefused("server_not_stopped", "the server is not off")
 	case k.kind == typeIPv4 && c.targetedPublicly(s):
-		return reply{}, errRefused("server_is_load_balancer_target", "the server's IPv4 address is a load balancer's target")
+		return change{}, errRefused("server_is_load_balancer_target",
+			"the server's IPv4 address is a load balancer's target")
 	}
-	if err := c.idle(k.ref(), s.ref()); err != nil {
-		return reply{}, err
-	}
-	return c.started(c.begin(change{command: "unassign_primary_ip", about: []ref{k.ref(), s.ref()}, finish: func() { s.unassign(k) }}))
+	return change{
+		command: "unassign_primary_ip",
+		about:   []ref{k.ref(), s.ref()},
+		finish:  func() { s.unassign(k) },
+	}, c.idle(s.ref())
 }
 
 // targetedPublicly reports whether a load balancer reaches the server at its public IPv4 address.
@@ -244,45 +187,4 @@ func (p *project) targetedPublicly(s *server) bool {
 			return t.reaches(s) && !t.usePrivate && (!t.ip.IsValid() || t.ip == s.ipv4())
 		})
 	})
-}
-
-func (c *call) changePrimaryIPPointer() (reply, error) {
-	k, err := c.primaryIP()
-	if err != nil {
-		return reply{}, err
-	}
-	req, err := decode[schema.PrimaryIPActionChangeDNSPtrRequest](c)
-	if err != nil {
-		return reply{}, err
-	}
-	if err := c.idle(k.ref()); err != nil {
-		return reply{}, err
-	}
-	ip, err := netip.ParseAddr(req.IP)
-	if err != nil || !k.net.Contains(ip) {
-		return reply{}, errInvalid("ip", "'%s' is no address of the primary IP", req.IP)
-	}
-	finish, err := k.pointers.change(ip, req.DNSPtr)
-	if err != nil {
-		return reply{}, err
-	}
-	return c.started(c.begin(change{command: "change_dns_ptr", about: []ref{k.ref()}, finish: finish}))
-}
-
-func (c *call) protectPrimaryIP() (reply, error) {
-	k, err := c.primaryIP()
-	if err != nil {
-		return reply{}, err
-	}
-	req, err := decode[schema.PrimaryIPActionChangeProtectionRequest](c)
-	if err != nil {
-		return reply{}, err
-	}
-	if req.Delete && k.autoDelete {
-		return reply{}, errInvalid("delete", "can't be enabled while auto_delete is")
-	}
-	if err := c.idle(k.ref()); err != nil {
-		return reply{}, err
-	}
-	return c.started(c.begin(change{command: "change_protection", about: []ref{k.ref()}, finish: func() { k.protected = req.Delete }}))
 }

@@ -6,8 +6,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"time"
-
-	"github.com/hetznercloud/hcloud-go/v2/hcloud/schema"
 )
 
 // project holds all resources behind one token. The Simulator's mutex guards it.
@@ -25,7 +23,10 @@ type project struct {
 	primaryIPs    table[*primaryIP]
 	floatingIPs   table[*floatingIP]
 	sshKeys       table[*sshKey]
-	images        []schema.Image
+	images        table[*image]
+	volumes       table[*volume]
+	firewalls     table[*firewall]
+	groups        table[*placementGroup]
 	actions       actions
 	public        publicAddresses
 
@@ -121,17 +122,11 @@ func (t *table[R]) nameFree(name string, self int64) error {
 }
 
 // update replaces the name if it is not empty, and the labels if they are not nil.
-func (b *base) update(name string, labels *map[string]string) error {
+func (b *base) update(name string, labels *map[string]string) {
 	if labels != nil {
-		if err := checkLabels(*labels); err != nil {
-			return err
-		}
 		b.labels = cloneLabels(*labels)
 	}
-	if name != "" {
-		b.name = name
-	}
-	return nil
+	b.name = cmp.Or(name, b.name)
 }
 
 func newLabels(labels *map[string]string) (map[string]string, error) {
@@ -146,4 +141,15 @@ func cloneLabels(labels map[string]string) map[string]string {
 	out := make(map[string]string, len(labels))
 	maps.Copy(out, labels)
 	return out
+}
+
+// newNamed validates the name and the labels of a new resource, which gets its ID later.
+func newNamed[R resource](
+	t *table[R], rule func(string) error, name string, labels *map[string]string,
+) (base, error) {
+	if err := cmp.Or(rule(name), t.nameFree(name, 0)); err != nil {
+		return base{}, err
+	}
+	valid, err := newLabels(labels)
+	return base{name: name, labels: valid}, err
 }

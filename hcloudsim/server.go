@@ -17,7 +17,17 @@ const (
 	statusRunning      = "running"
 	statusStopping     = "stopping"
 	statusOff          = "off"
+	statusMigrating    = "migrating"
+	statusRebuilding   = "rebuilding"
 )
+
+// serverStatuses are all states of the API.
+func serverStatuses() []string {
+	return []string{
+		statusInitializing, statusStarting, statusRunning, statusStopping, statusOff,
+		statusMigrating, statusRebuilding, "deleting", "unknown",
+	}
+}
 
 type server struct {
 	base
@@ -28,6 +38,11 @@ type server struct {
 	userData   string
 	addresses  addressPair
 	private    []*attachment
+	disk       int // in GB; smaller than the type's after a change of type that keeps it
+	group      int64
+	backups    bool
+	rescue     bool // the next boot starts the rescue system
+	iso        *schema.ISO
 }
 
 // ipv4 returns the public address, or zero.
@@ -90,13 +105,23 @@ func (p *project) renderServer(s *server) schema.Server {
 	var traffic uint64
 	out := schema.Server{
 		ID: s.id, Name: s.name, Status: s.status, Created: s.created,
-		PublicNet:  schema.ServerPublicNet{FloatingIPs: p.floatingOn(s), Firewalls: []schema.ServerFirewall{}},
+		PublicNet: schema.ServerPublicNet{
+			FloatingIPs: p.floatingOn(s), Firewalls: p.firewallsOn(s),
+		},
 		PrivateNet: []schema.ServerPrivateNet{}, ServerType: s.serverType,
 		IncludedTraffic: 20 << 40, OutgoingTraffic: &traffic, IngoingTraffic: &traffic,
 		Locked: p.busy(s.ref()), Location: s.location, Image: s.image,
 		Protection: schema.ServerProtection{Delete: s.protected, Rebuild: s.protected},
-		Labels:     cloneLabels(s.labels), Volumes: []int64{}, LoadBalancers: p.targetedBy(s),
-		PrimaryDiskSize: s.serverType.Disk,
+		Labels:     cloneLabels(s.labels), Volumes: p.volumesOn(s), LoadBalancers: p.targetedBy(s),
+		PrimaryDiskSize: s.disk, RescueEnabled: s.rescue, ISO: s.iso,
+	}
+	if s.backups {
+		window := backupWindow
+		out.BackupWindow = &window
+	}
+	if g, ok := p.groups.get(s.group); ok {
+		shown := p.renderPlacementGroup(g)
+		out.PlacementGroup = &shown
 	}
 	if k := s.addresses.ipv4; k != nil {
 		ip := k.net.Addr()

@@ -1,8 +1,10 @@
 package hcloudsim
 
 import (
+	"cmp"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud/schema"
@@ -61,15 +63,13 @@ func (c *call) createServer() (reply, error) {
 	if len(req.UserData) > userDataMost {
 		return reply{}, errInvalid("user_data", "must have at most %d bytes", userDataMost)
 	}
-	if err := req.checkReferences(); err != nil {
+	if err := c.checkSSHKeys(req.SSHKeys); err != nil {
 		return reply{}, err
 	}
-	if err := c.knowsSSHKeys(req.SSHKeys); err != nil {
-		return reply{}, err
-	}
-	networks, err := c.networksOf(req.Networks)
-	if err != nil {
-		return reply{}, err
+	for _, id := range req.Networks {
+		if _, err := c.idleNetwork(id); err != nil {
+			return reply{}, err
+		}
 	}
 	named, err := c.namedPrimaryIPs(req.PublicNet.IPv4ID, req.PublicNet.IPv6ID)
 	if err != nil {
@@ -79,24 +79,20 @@ func (c *call) createServer() (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	if err := named.in(s.location); err != nil {
-		return reply{}, err
-	}
-	for _, n := range networks {
-		if _, err := c.attach(s, n, place{}); err != nil {
-			return reply{}, err
-		}
-	}
-	s.base = c.newBase(s.name, s.labels)
-	c.servers.add(s)
 	for _, k := range named.all() {
 		s.addresses.set(k)
 	}
+	parts, err := c.partsOf(s, req)
+	if err := cmp.Or(err, named.in(s.location)); err != nil {
+		return reply{}, err
+	}
+	s.base = c.newBase(s.name, s.labels)
+	c.servers.add(s)
 	c.hold(s.addresses, s.ref(), s.location)
-	action, next := c.beginCreation(s, networks, req.StartAfterCreate == nil || *req.StartAfterCreate)
+	action, next := c.beginCreation(s, parts, req.StartAfterCreate == nil || *req.StartAfterCreate)
 	var password *string // a server with SSH keys has no password
 	if len(req.SSHKeys) == 0 {
-		simulated := "simulated"
+		simulated := simulatedPassword
 		password = &simulated
 	}
 	return reply{status: http.StatusCreated, body: map[string]any{
@@ -104,8 +100,52 @@ func (c *call) createServer() (reply, error) {
 	}}, nil
 }
 
+// partsOf validates what a new server is to be attached to. It returns functions that begin the
+// attachments once the server has an ID.
+func (c *call) partsOf(s *server, req serverRequest) (parts []func() change, err error) {
+	for _, id := range req.Networks {
+		n, _ := c.networks.get(id) // createServer has checked it
+		a, err := c.attach(s, n, place{})
+		if err != nil {
+			return nil, err
+		}
+		parts = append(parts, func() change { return s.attaching(a) })
+	}
+	for i, id := range req.Volumes {
+		v, err := must(&c.volumes, kindVolume, id)
+		if err != nil {
+			return nil, err
+		}
+		if slices.Contains(req.Volumes[:i], id) {
+			return nil, errInvalid("volumes", "%d is named twice", id)
+		}
+		if err := cmp.Or(c.idle(v.ref()), c.mayAttachVolume(v, s, i)); err != nil {
+			return nil, err
+		}
+		parts = append(parts, func() change { return c.volumeAttachment(v, s) })
+	}
+	for i, applied := range req.Firewalls {
+		f, err := must(&c.firewalls, kindFirewall, applied.Firewall)
+		if err != nil {
+			return nil, err
+		}
+		if slices.Contains(req.Firewalls[:i], applied) {
+			return nil, errRefused("server_already_added", "firewall %d is named twice", f.id)
+		}
+		if err := cmp.Or(c.idle(f.ref()), mayFilter(s, i)); err != nil {
+			return nil, err
+		}
+		parts = append(parts, func() change {
+			return f.applying([]firewallTarget{{server: s.id}})[0]
+		})
+	}
+	return parts, nil
+}
+
 // beginCreation starts the actions of POST /servers, which run concurrently.
-func (c *call) beginCreation(s *server, networks []*network, start bool) (first schema.Action, next []schema.Action) {
+func (c *call) beginCreation(
+	s *server, parts []func() change, start bool,
+) (first schema.Action, next []schema.Action) {
 	s.status = statusInitializing
 	create := c.begin(change{
 		command: "create_server",
@@ -117,50 +157,18 @@ func (c *call) beginCreation(s *server, networks []*network, start bool) (first 
 		},
 		undo: func() { c.removeServer(s) },
 	})
-	next = []schema.Action{}
+	var changes []change
 	if start {
-		on := c.begin(change{command: "start_server", about: []ref{s.ref()}, finish: func() { s.status = statusRunning }})
-		next = append(next, c.renderAction(on))
-	}
-	for i, n := range networks {
-		a := s.private[i]
-		a.pending = true
-		attach := c.begin(change{
-			command: "attach_to_network",
-			about:   []ref{s.ref(), n.ref()},
-			finish:  func() { a.pending = false },
-			undo:    func() { s.detach(n.id) },
+		changes = append(changes, change{
+			command: "start_server",
+			about:   []ref{s.ref()},
+			finish:  func() { s.status = statusRunning },
 		})
-		next = append(next, c.renderAction(attach))
 	}
-	return c.renderAction(create), next
-}
-
-func (r serverRequest) checkReferences() error {
-	switch {
-	case len(r.Volumes) > 0:
-		return errNotFound("volume", r.Volumes[0])
-	case len(r.Firewalls) > 0:
-		return errNotFound("firewall", r.Firewalls[0].Firewall)
-	case r.PlacementGroup != 0:
-		return errNotFound("placement_group", r.PlacementGroup)
+	for _, part := range parts {
+		changes = append(changes, part())
 	}
-	return nil
-}
-
-func (c *call) networksOf(ids []int64) ([]*network, error) {
-	var out []*network
-	for _, id := range ids {
-		n, err := must(&c.networks, kindNetwork, id)
-		if err != nil {
-			return nil, err
-		}
-		if err := c.idle(n.ref()); err != nil {
-			return nil, err
-		}
-		out = append(out, n)
-	}
-	return out, nil
+	return c.renderAction(create), c.beginAll(changes)
 }
 
 // newServer validates a request and returns the server, which has no ID yet.
@@ -168,10 +176,8 @@ func (p *project) newServer(req serverRequest) (*server, error) {
 	if exceeds(len(p.servers.rows), p.opts.ServerLimit) {
 		return nil, errLimit("server_limit", p.opts.ServerLimit)
 	}
-	if err := checkServerName(req.Name); err != nil {
-		return nil, err
-	}
-	if err := p.servers.nameFree(req.Name, 0); err != nil {
+	b, err := newNamed(&p.servers, checkServerName, req.Name, req.Labels)
+	if err != nil {
 		return nil, err
 	}
 	t, known := lookup(p.catalog.serverTypes, req.ServerType, serverTypeKey)
@@ -182,11 +188,15 @@ func (p *project) newServer(req serverRequest) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	labels, err := newLabels(req.Labels)
-	if err != nil {
-		return nil, err
+	if req.PlacementGroup != 0 {
+		if err := p.mayJoin(req.PlacementGroup); err != nil {
+			return nil, err
+		}
 	}
-	s := &server{base: base{name: req.Name, labels: labels}, status: statusRunning, serverType: t, location: location, userData: req.UserData}
+	s := &server{
+		base: b, status: statusRunning, serverType: t, disk: t.Disk, location: location,
+		userData: req.UserData, group: req.PlacementGroup,
+	}
 	if req.Image != nil {
 		if s.image, err = p.imageFor(*req.Image, t); err != nil {
 			return nil, err
@@ -213,10 +223,8 @@ func (p *project) serverLocation(t schema.ServerType, text string) (schema.Locat
 	if err != nil {
 		return location, err
 	}
-	for _, l := range t.Locations {
-		if l.Name == location.Name {
-			return location, nil
-		}
+	if offered(t, location) {
+		return location, nil
 	}
 	return location, errInvalid("location", "server type %s is not available in %s", t.Name, location.Name)
 }

@@ -2,75 +2,62 @@ package hcloudsim
 
 import (
 	"net/http"
-	"slices"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud/schema"
 )
 
-func (c *call) server() (*server, error) { return found(c, &c.servers, kindServer) }
-
-func (c *call) listServers() (reply, error) {
-	chosen, err := selected(c, &c.servers)
-	if err != nil {
-		return reply{}, err
+func serverOperations() []operation {
+	k := kind[*server]{
+		name: kindServer, plural: "servers",
+		rows: func(p *project) *table[*server] { return &p.servers },
+		body: func(p *project, s *server) any { return p.serverBody(s) },
+		filters: map[string]filter[*server]{"status": {
+			func(s *server) string { return s.status }, serverStatuses(),
+		}},
+		nameRule:       checkServerName,
+		editableAlways: true,
+		remove:         (*call).deleteServer,
 	}
-	statuses := c.request.URL.Query()["status"]
-	for _, status := range statuses {
-		if !slices.Contains([]string{
-			statusInitializing, statusStarting, statusRunning, statusStopping, statusOff,
-			"deleting", "migrating", "rebuilding", "unknown",
-		}, status) {
-			return reply{}, errInvalid("status", "'%s' is no status of a server", status)
-		}
-	}
-	chosen = slices.DeleteFunc(chosen, func(s *server) bool { return !asked(statuses, s.status) })
-	return list(c, "servers", chosen, byBase[*server](), c.serverBody)
-}
-
-func (c *call) getServer() (reply, error) {
-	s, err := c.server()
-	if err != nil {
-		return reply{}, err
-	}
-	return ok(http.StatusOK, kindServer, c.serverBody(s))
-}
-
-func (c *call) updateServer() (reply, error) {
-	s, err := c.server()
-	if err != nil {
-		return reply{}, err
-	}
-	req, err := decode[schema.ServerUpdateRequest](c)
-	if err != nil {
-		return reply{}, err
-	}
-	if req.Name != "" {
-		if err := checkServerName(req.Name); err != nil {
-			return reply{}, err
-		}
-		if err := c.servers.nameFree(req.Name, s.id); err != nil {
-			return reply{}, err
-		}
-	}
-	if err := s.update(req.Name, req.Labels); err != nil {
-		return reply{}, err
-	}
-	return ok(http.StatusOK, kindServer, c.serverBody(s))
+	return append(k.operations((*call).createServer,
+		on(k, "poweron", power("start_server", statusStarting, statusRunning)),
+		on(k, "poweroff", power("stop_server", statusStopping, statusOff)),
+		on(k, "shutdown", power("shutdown_server", statusStopping, statusOff)),
+		on(k, "reboot", (*call).reboot),
+		on(k, "reset", power("reset_server", statusStarting, statusRunning)),
+		on(k, "reset_password", (*call).resetPassword),
+		on(k, "request_console", (*call).requestConsole),
+		on(k, "rebuild", (*call).rebuildServer),
+		on(k, "change_type", (*call).changeServerType),
+		on(k, "create_image", (*call).createImage),
+		on(k, "enable_backup", (*call).enableBackup),
+		on(k, "disable_backup", (*call).disableBackup),
+		on(k, "enable_rescue", (*call).enableRescue),
+		on(k, "disable_rescue", (*call).disableRescue),
+		on(k, "attach_iso", (*call).attachISO),
+		on(k, "detach_iso", (*call).detachISO),
+		on(k, "add_to_placement_group", (*call).addToPlacementGroup),
+		on(k, "remove_from_placement_group", (*call).removeFromPlacementGroup),
+		on(k, "change_dns_ptr", (*call).changeServerPointer),
+		on(k, "change_protection", (*call).protectServer),
+		on(k, "attach_to_network", (*call).attachServer),
+		on(k, "detach_from_network", (*call).detachServer),
+		on(k, "change_alias_ips", (*call).changeAliasIPs),
+	), k.view("metrics", metrics[*server](map[string][]string{
+		"cpu": {"cpu"},
+		"disk": {
+			"disk.0.iops.read", "disk.0.iops.write",
+			"disk.0.bandwidth.read", "disk.0.bandwidth.write",
+		},
+		"network": {
+			"network.0.pps.in", "network.0.pps.out",
+			"network.0.bandwidth.in", "network.0.bandwidth.out",
+		},
+	})))
 }
 
 // deleteServer removes the server at once from the project, its networks and load balancers, as
-// the API does. Routes to it remain without effect; its floating IPs are unassigned.
-func (c *call) deleteServer() (reply, error) {
-	s, err := c.server()
-	if err != nil {
-		return reply{}, err
-	}
-	if s.protected {
-		return reply{}, errProtected(kindServer)
-	}
-	if err := c.idle(s.ref()); err != nil {
-		return reply{}, err
-	}
+// the API does. Routes to it remain without effect; floating IPs and volumes are kept.
+func (c *call) deleteServer(s *server) (reply, error) {
 	c.removeServer(s)
 	gone := c.begin(change{command: "delete_server", about: []ref{s.ref()}})
 	return ok(http.StatusOK, "action", c.renderAction(gone))
@@ -80,69 +67,57 @@ func (p *project) removeServer(s *server) {
 	p.servers.remove(s.id)
 	p.release(s.ref())
 	p.landFloatingIPs(s.id)
+	p.dropBackups(s)
+	for _, v := range p.volumes.rows {
+		if v.server == s.id {
+			v.server = 0
+		}
+	}
+	for _, f := range p.firewalls.rows {
+		f.drop(firewallTarget{server: s.id})
+	}
 	for _, lb := range p.loadBalancers.rows {
 		lb.dropServer(s.id)
 	}
 }
 
-func power(command, meanwhile, after string) endpoint {
-	return func(c *call) (reply, error) {
-		s, err := c.server()
-		if err != nil {
-			return reply{}, err
-		}
-		if err := c.idle(s.ref()); err != nil {
-			return reply{}, err
-		}
+// power returns an action that turns a server on or off. A boot leaves the rescue system.
+func power(command, during, after string) func(*call, *server, struct{}) (change, error) {
+	return func(_ *call, s *server, _ struct{}) (change, error) {
 		before := s.status
 		if before != after {
-			s.status = meanwhile
+			s.status = during
 		}
-		return c.started(c.begin(change{
+		return change{
 			command: command,
-			about:   []ref{s.ref()},
-			finish:  func() { s.status = after },
-			undo:    func() { s.status = before },
-		}))
+			finish: func() {
+				s.status = after
+				s.rescue = s.rescue && after == statusOff
+			},
+			undo: func() { s.status = before },
+		}, nil
 	}
 }
 
 // reboot has no effect on a server that is off.
-func (c *call) reboot() (reply, error) {
-	s, err := c.server()
-	if err != nil {
-		return reply{}, err
-	}
-	if err := c.idle(s.ref()); err != nil {
-		return reply{}, err
-	}
-	return c.started(c.begin(change{command: "reboot_server", about: []ref{s.ref()}}))
+func (c *call) reboot(s *server, _ struct{}) (change, error) {
+	return change{
+		command: "reboot_server",
+		finish:  func() { s.rescue = s.rescue && s.status == statusOff },
+	}, nil
 }
 
 // protectServer requires equal delete and rebuild protection, as the API does.
-func (c *call) protectServer() (reply, error) {
-	s, err := c.server()
-	if err != nil {
-		return reply{}, err
-	}
-	req, err := decode[schema.ServerActionChangeProtectionRequest](c)
-	if err != nil {
-		return reply{}, err
-	}
-	if err := c.idle(s.ref()); err != nil {
-		return reply{}, err
-	}
+func (c *call) protectServer(
+	s *server, req schema.ServerActionChangeProtectionRequest,
+) (change, error) {
 	remove, rebuild := s.protected, s.protected
 	set(&remove, req.Delete)
 	set(&rebuild, req.Rebuild)
 	if remove != rebuild {
-		return reply{}, errInvalid("rebuild", "must have the same value as delete")
+		return change{}, errInvalid("rebuild", "must have the same value as delete")
 	}
-	return c.started(c.begin(change{
-		command: "change_protection",
-		about:   []ref{s.ref()},
-		finish:  func() { s.protected = remove },
-	}))
+	return change{command: "change_protection", finish: func() { s.protected = remove }}, nil
 }
 
 func (p *project) attach(s *server, n *network, wish place) (*attachment, error) {
@@ -167,10 +142,12 @@ func (p *project) attach(s *server, n *network, wish place) (*attachment, error)
 	return a, nil
 }
 
-func (c *call) attachServer() (reply, error) {
-	s, n, req, err := serverAndNetwork(c, func(r schema.ServerActionAttachToNetworkRequest) int64 { return r.Network })
+func (c *call) attachServer(
+	s *server, req schema.ServerActionAttachToNetworkRequest,
+) (change, error) {
+	n, err := c.idleNetwork(req.Network)
 	if err != nil {
-		return reply{}, err
+		return change{}, err
 	}
 	wish := place{ip: req.IP, ipRange: req.IPRange}
 	for _, alias := range req.AliasIPs {
@@ -180,63 +157,72 @@ func (c *call) attachServer() (reply, error) {
 	}
 	a, err := c.attach(s, n, wish)
 	if err != nil {
-		return reply{}, err
+		return change{}, err
 	}
-	a.pending = true
-	return c.started(c.begin(change{
-		command: "attach_to_network",
-		about:   []ref{s.ref(), n.ref()},
-		finish:  func() { a.pending = false },
-		undo:    func() { s.detach(n.id) },
-	}))
+	return s.attaching(a), nil
 }
 
-func (c *call) detachServer() (reply, error) {
-	s, n, _, err := serverAndNetwork(c, func(r schema.ServerActionDetachFromNetworkRequest) int64 { return r.Network })
+// attaching is the action of a new attachment.
+func (s *server) attaching(a *attachment) change {
+	a.pending = true
+	return change{
+		command: "attach_to_network",
+		about:   []ref{s.ref(), {kindNetwork, a.network}},
+		finish:  func() { a.pending = false },
+		undo:    func() { s.detach(a.network) },
+	}
+}
+
+func (c *call) detachServer(
+	s *server, req schema.ServerActionDetachFromNetworkRequest,
+) (change, error) {
+	n, _, err := c.attachedTo(s, req.Network)
 	if err != nil {
-		return reply{}, err
+		return change{}, err
 	}
-	if s.attachmentTo(n.id) == nil {
-		return reply{}, errInvalid("network", "the server is not attached to network %d", n.id)
-	}
-	return c.started(c.begin(change{
+	return change{
 		command: "detach_from_network",
 		about:   []ref{s.ref(), n.ref()},
 		finish:  func() { s.detach(n.id) },
-	}))
+	}, nil
 }
 
-func (c *call) changeAliasIPs() (reply, error) {
-	s, n, req, err := serverAndNetwork(c, func(r schema.ServerActionChangeAliasIPsRequest) int64 { return r.Network })
+func (c *call) changeAliasIPs(
+	s *server, req schema.ServerActionChangeAliasIPsRequest,
+) (change, error) {
+	n, a, err := c.attachedTo(s, req.Network)
 	if err != nil {
-		return reply{}, err
-	}
-	a := s.attachmentTo(n.id)
-	if a == nil {
-		return reply{}, errInvalid("network", "the server is not attached to network %d", n.id)
+		return change{}, err
 	}
 	aliases, err := c.newAliases(s, n, a, req.AliasIPs)
 	if err != nil {
-		return reply{}, err
+		return change{}, err
 	}
-	return c.started(c.begin(change{
+	return change{
 		command: "change_alias_ips",
 		about:   []ref{s.ref(), n.ref()},
 		finish:  func() { a.aliases = aliases },
-	}))
+	}, nil
 }
 
-// serverAndNetwork parses a request to change the server in the path and the network in the body,
-// and refuses it while either of them changes.
-func serverAndNetwork[T any](c *call, networkID func(T) int64) (s *server, n *network, req T, err error) {
-	if s, err = c.server(); err != nil {
-		return s, n, req, err
+// attachedTo returns an idle network of the server, and its attachment to it.
+func (c *call) attachedTo(s *server, id int64) (*network, *attachment, error) {
+	n, err := c.idleNetwork(id)
+	if err != nil {
+		return nil, nil, err
 	}
-	if req, err = decode[T](c); err != nil {
-		return s, n, req, err
+	a := s.attachmentTo(n.id)
+	if a == nil {
+		return nil, nil, errInvalid("network", "the server is not attached to network %d", n.id)
 	}
-	if n, err = must(&c.networks, kindNetwork, networkID(req)); err != nil {
-		return s, n, req, err
+	return n, a, nil
+}
+
+// idleNetwork returns the network with an ID, unless it is being changed.
+func (p *project) idleNetwork(id int64) (*network, error) {
+	n, err := must(&p.networks, kindNetwork, id)
+	if err != nil {
+		return nil, err
 	}
-	return s, n, req, c.idle(s.ref(), n.ref())
+	return n, p.idle(n.ref())
 }

@@ -49,25 +49,15 @@ func parsePublicKey(text string) (fingerprint string, err error) {
 	return strings.Join(parts, ":"), nil
 }
 
-func (c *call) sshKey() (*sshKey, error) { return found(c, &c.sshKeys, kindSSHKey) }
-
-func (c *call) listSSHKeys() (reply, error) {
-	chosen, err := selected(c, &c.sshKeys)
-	if err != nil {
-		return reply{}, err
-	}
-	if prints := c.request.URL.Query()["fingerprint"]; len(prints) > 0 {
-		chosen = slices.DeleteFunc(chosen, func(k *sshKey) bool { return !slices.Contains(prints, k.fingerprint) })
-	}
-	return list(c, "ssh_keys", chosen, byBase[*sshKey](), c.renderSSHKey)
-}
-
-func (c *call) getSSHKey() (reply, error) {
-	k, err := c.sshKey()
-	if err != nil {
-		return reply{}, err
-	}
-	return ok(http.StatusOK, kindSSHKey, c.renderSSHKey(k))
+func sshKeyOperations() []operation {
+	return kind[*sshKey]{
+		name: kindSSHKey, plural: "ssh_keys",
+		rows: func(p *project) *table[*sshKey] { return &p.sshKeys },
+		body: func(p *project, k *sshKey) any { return p.renderSSHKey(k) },
+		filters: map[string]filter[*sshKey]{
+			"fingerprint": {of: func(k *sshKey) string { return k.fingerprint }},
+		},
+	}.operations((*call).createSSHKey)
 }
 
 func (c *call) createSSHKey() (reply, error) {
@@ -78,10 +68,8 @@ func (c *call) createSSHKey() (reply, error) {
 	if exceeds(len(c.sshKeys.rows), c.opts.SSHKeyLimit) {
 		return reply{}, errLimit("ssh_key_limit", c.opts.SSHKeyLimit)
 	}
-	if err := checkName(req.Name); err != nil {
-		return reply{}, err
-	}
-	if err := c.sshKeys.nameFree(req.Name, 0); err != nil {
+	b, err := newNamed(&c.sshKeys, checkName, req.Name, req.Labels)
+	if err != nil {
 		return reply{}, err
 	}
 	fingerprint, err := parsePublicKey(req.PublicKey)
@@ -93,58 +81,17 @@ func (c *call) createSSHKey() (reply, error) {
 			return reply{}, errTaken("public_key", "SSH key with the same fingerprint")
 		}
 	}
-	labels, err := newLabels(req.Labels)
-	if err != nil {
-		return reply{}, err
-	}
-	k := &sshKey{base: c.newBase(req.Name, labels), publicKey: req.PublicKey, fingerprint: fingerprint}
+	k := &sshKey{c.newBase(b.name, b.labels), req.PublicKey, fingerprint}
 	c.sshKeys.add(k)
 	return ok(http.StatusCreated, kindSSHKey, c.renderSSHKey(k))
 }
 
-func (c *call) updateSSHKey() (reply, error) {
-	k, err := c.sshKey()
-	if err != nil {
-		return reply{}, err
-	}
-	req, err := decode[schema.SSHKeyUpdateRequest](c)
-	if err != nil {
-		return reply{}, err
-	}
-	if req.Name != "" {
-		if err := checkName(req.Name); err != nil {
-			return reply{}, err
-		}
-		if err := c.sshKeys.nameFree(req.Name, k.id); err != nil {
-			return reply{}, err
-		}
-	}
-	if err := k.update(req.Name, req.Labels); err != nil {
-		return reply{}, err
-	}
-	return ok(http.StatusOK, kindSSHKey, c.renderSSHKey(k))
-}
-
-func (c *call) deleteSSHKey() (reply, error) {
-	k, err := c.sshKey()
-	if err != nil {
-		return reply{}, err
-	}
-	c.sshKeys.remove(k.id)
-	return reply{status: http.StatusNoContent}, nil
-}
-
-// knowsSSHKeys returns an error if a key, given by ID or name, doesn't exist.
-func (p *project) knowsSSHKeys(keys []schema.IDOrName) error {
-	identity := func(k *sshKey) (int64, string) { return k.id, k.name }
+// checkSSHKeys returns an error if a key, given by ID or name, doesn't exist.
+func (p *project) checkSSHKeys(keys []schema.IDOrName) error {
 	for _, key := range keys {
-		if _, known := lookup(p.sshKeys.rows, key, identity); known {
-			continue
+		if _, err := named(&p.sshKeys, kindSSHKey, key); err != nil {
+			return err
 		}
-		if key.ID != 0 {
-			return errNotFound(kindSSHKey, key.ID)
-		}
-		return errNotFound(kindSSHKey, key.Name)
 	}
 	return nil
 }

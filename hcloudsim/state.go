@@ -19,7 +19,11 @@ type state struct {
 	Certificates  []certificateBody   `json:"certificates"`
 	SSHKeys       []schema.SSHKey     `json:"ssh_keys"`
 	Images        []schema.Image      `json:"images"`
+	Volumes       []schema.Volume     `json:"volumes"`
+	Firewalls     []schema.Firewall   `json:"firewalls"`
 	Actions       []schema.Action     `json:"actions"`
+
+	PlacementGroups []schema.PlacementGroup `json:"placement_groups"`
 
 	TargetHealth []targetHealth `json:"target_health"` // set by SetTargetFinding
 	LastID       int64          `json:"last_id"`
@@ -64,10 +68,14 @@ func (p *project) state() state {
 		FloatingIPs:   rendered(p.floatingIPs.rows, p.renderFloatingIP),
 		Certificates:  rendered(p.certificates.rows, p.certificateBody),
 		SSHKeys:       rendered(p.sshKeys.rows, p.renderSSHKey),
-		Images:        p.images,
+		Images:        rendered(p.images.rows, p.renderImage),
+		Volumes:       rendered(p.volumes.rows, p.renderVolume),
+		Firewalls:     rendered(p.firewalls.rows, p.renderFirewall),
 		Actions:       rendered(p.actions.all, p.renderAction),
 		TargetHealth:  []targetHealth{},
-		LastID:        p.lastID, Addresses: p.public.count,
+
+		PlacementGroups: rendered(p.groups.rows, p.renderPlacementGroup),
+		LastID:          p.lastID, Addresses: p.public.count,
 	}
 	for _, lb := range p.loadBalancers.rows {
 		for _, key := range sortedKeys(lb.health, compareHealthKeys) {
@@ -106,7 +114,10 @@ func (w state) project(opts Options) (*project, error) {
 	p := newProject(opts)
 	p.lastID = w.LastID
 	if len(w.Images) > 0 {
-		p.images = w.Images
+		p.images = table[*image]{}
+		if err := read(p, &p.images, w.Images, readImage); err != nil {
+			return nil, err
+		}
 	}
 	if err := read(p, &p.primaryIPs, w.PrimaryIPs, readPrimaryIP); err != nil {
 		return nil, err
@@ -127,6 +138,15 @@ func (w state) project(opts Options) (*project, error) {
 		return nil, err
 	}
 	if err := read(p, &p.sshKeys, w.SSHKeys, readSSHKey); err != nil {
+		return nil, err
+	}
+	if err := read(p, &p.groups, w.PlacementGroups, readPlacementGroup); err != nil {
+		return nil, err
+	}
+	if err := read(p, &p.volumes, w.Volumes, readVolume(p)); err != nil {
+		return nil, err
+	}
+	if err := read(p, &p.firewalls, w.Firewalls, readFirewall(p)); err != nil {
 		return nil, err
 	}
 	for _, a := range w.Actions {

@@ -70,6 +70,11 @@ func readServer(b serverBody) (*server, error) {
 	s := &server{
 		base:   base{b.ID, b.Name, cloneLabels(b.Labels), b.Created, b.Protection.Delete},
 		status: b.Status, serverType: b.ServerType, location: b.Location, image: b.Image,
+		disk: cmp.Or(b.PrimaryDiskSize, b.ServerType.Disk),
+		iso:  b.ISO, rescue: b.RescueEnabled, backups: b.BackupWindow != nil,
+	}
+	if b.PlacementGroup != nil {
+		s.group = b.PlacementGroup.ID
 	}
 	if ipv4 := b.PublicNet.IPv4; ipv4 != nil {
 		ip := r.addr(ipv4.IP)
@@ -275,6 +280,50 @@ func readSSHKey(b schema.SSHKey) (*sshKey, error) {
 		base:      base{id: b.ID, name: b.Name, labels: cloneLabels(b.Labels), created: b.Created},
 		publicKey: b.PublicKey, fingerprint: b.Fingerprint,
 	}, nil
+}
+
+func readPlacementGroup(b schema.PlacementGroup) (*placementGroup, error) {
+	labels := cloneLabels(b.Labels)
+	return &placementGroup{base{id: b.ID, name: b.Name, labels: labels, created: b.Created}}, nil
+}
+
+// readVolume requires the servers: an edited snapshot may lack the one that it is attached to.
+func readVolume(p *project) func(schema.Volume) (*volume, error) {
+	return func(b schema.Volume) (*volume, error) {
+		v := &volume{
+			base:   base{b.ID, b.Name, cloneLabels(b.Labels), b.Created, b.Protection.Delete},
+			status: b.Status, size: b.Size, location: b.Location, format: b.Format,
+		}
+		if b.Server != nil {
+			if _, there := p.servers.get(*b.Server); there {
+				v.server = *b.Server
+			}
+		}
+		return v, nil
+	}
+}
+
+// readFirewall requires the servers, as readVolume does.
+func readFirewall(p *project) func(schema.Firewall) (*firewall, error) {
+	return func(b schema.Firewall) (*firewall, error) {
+		f := &firewall{
+			base:  base{id: b.ID, name: b.Name, labels: cloneLabels(b.Labels), created: b.Created},
+			rules: append([]schema.FirewallRule{}, b.Rules...),
+		}
+		for _, r := range b.AppliedTo {
+			switch {
+			case r.LabelSelector != nil:
+				t := firewallTarget{selector: r.LabelSelector.Selector}
+				f.applied = append(f.applied, &application{firewallTarget: t})
+			case r.Server != nil:
+				if _, there := p.servers.get(r.Server.ID); there {
+					t := firewallTarget{server: r.Server.ID}
+					f.applied = append(f.applied, &application{firewallTarget: t})
+				}
+			}
+		}
+		return f, nil
+	}
 }
 
 func readAction(b schema.Action) *action {

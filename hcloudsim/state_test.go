@@ -48,6 +48,15 @@ func furnished(t *testing.T) *hcloudsim.Simulator {
 	floating := seedFloatingIP(t, sim, hcloudsim.FloatingIPSeed{Type: "ipv6", Description: "of a", Server: a.ID})
 	_, _, err = c.FloatingIP.ChangeDNSPtr(t.Context(), &hcloud.FloatingIP{ID: floating.ID}, strings.TrimSuffix(floating.IP, "/64")+"9", hcloud.Ptr("f.example.com"))
 	noError(t, err)
+	group := send(t, sim, "POST", "/v1/placement_groups", `{"name": "g", "type": "spread"}`).object["placement_group"].(map[string]any)["id"].(float64)
+	send(t, sim, "POST", fmt.Sprintf("/v1/servers/%d/actions/add_to_placement_group", b.ID), fmt.Sprintf(`{"placement_group": %.0f}`, group)).want(t, 201, "")
+	for _, action := range []string{"enable_backup", "enable_rescue", "attach_iso", "create_image", "change_type"} {
+		send(t, sim, "POST", fmt.Sprintf("/v1/servers/%d/actions/%s", b.ID, action), `{"iso": 1, "server_type": "cx32"}`).want(t, 201, "")
+	}
+	send(t, sim, "POST", "/v1/volumes", fmt.Sprintf(`{"name": "v", "size": 10, "server": %d, "format": "xfs"}`, a.ID)).want(t, 201, "")
+	send(t, sim, "POST", "/v1/firewalls", fmt.Sprintf(`{"name": "w", "apply_to": [{"type": "server", "server": {"id": %d}},
+		{"type": "label_selector", "label_selector": {"selector": "x=y"}}],
+		"rules": [{"direction": "in", "protocol": "icmp", "source_ips": ["::/0"]}]}`, a.ID)).want(t, 201, "")
 	return sim
 }
 
@@ -60,7 +69,7 @@ func TestSnapshotAndRestore(t *testing.T) {
 	if got := other.Snapshot(); !bytes.Equal(got, snapshot) {
 		t.Errorf("restored:\n%s\nwas:\n%s", got, snapshot)
 	}
-	for _, path := range []string{"/v1/servers", "/v1/networks", "/v1/load_balancers", "/v1/primary_ips", "/v1/floating_ips", "/v1/certificates", "/v1/ssh_keys", "/v1/servers/actions"} {
+	for _, path := range []string{"/v1/servers", "/v1/networks", "/v1/load_balancers", "/v1/primary_ips", "/v1/floating_ips", "/v1/certificates", "/v1/ssh_keys", "/v1/images", "/v1/volumes", "/v1/firewalls", "/v1/placement_groups", "/v1/servers/actions"} {
 		if got, want := send(t, other, "GET", path, "").body, send(t, sim, "GET", path, "").body; got != want {
 			t.Errorf("%s is\n%s\nwas\n%s", path, got, want)
 		}

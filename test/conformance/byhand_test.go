@@ -98,6 +98,14 @@ func (d *driver) send(method, path, body string) (status int, reply []byte) {
 func valueAt(t *testing.T, reply []byte, path string) string {
 	t.Helper()
 	for key := range strings.SplitSeq(path, ".") {
+		if key == "0" {
+			var elements []json.RawMessage
+			if err := json.Unmarshal(reply, &elements); err != nil || len(elements) == 0 {
+				t.Fatalf("%s of %s: %v", path, reply, err)
+			}
+			reply = elements[0]
+			continue
+		}
 		var object map[string]json.RawMessage
 		if err := json.Unmarshal(reply, &object); err != nil {
 			t.Fatalf("%s of %s: %v", path, reply, err)

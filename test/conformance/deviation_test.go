@@ -32,6 +32,9 @@ func deviations() map[deviation]string {
 		{"POST /servers", byClient, "request", "/ssh_keys/*", "type"}:                                          "hcloud-go sends IDs as numbers, the description has texts: both are taken",
 		{"POST /servers", byClient, "request", "/server_type", "type"}:                                         "hcloud-go sends IDs as numbers, the description has texts: both are taken",
 		{"POST /load_balancers/{id}/actions/change_type", byClient, "request", "/load_balancer_type", "type"}:  "hcloud-go sends IDs as numbers, the description has texts: both are taken",
+		{"POST /servers/{id}/actions/rebuild", byClient, "request", "/image", "type"}:                          "hcloud-go sends IDs as numbers, the description has texts: both are taken",
+		{"POST /servers/{id}/actions/attach_iso", byClient, "request", "/iso", "type"}:                         "hcloud-go sends IDs as numbers, the description has texts: both are taken",
+		{"POST /servers/{id}/actions/create_image", byClient, "request", "/description", "type"}:               "hcloud-go sends null without a description",
 		{"DELETE /load_balancers/{id}", "", "response", "", "status is not supported"}:                         "answers 201 with an action since hcloud-go v2.52; the description still has 204",
 		{"", "", "response", "/primary_ip*", "enum"}:                                                           "assignee_type is load_balancer or unassigned too, as hcloud-go v2.52 and its changelog have it; the description has servers alone",
 		{"POST /load_balancers/{id}/actions/add_service", byClient, "request", "/", "required"}:                "hcloud-go leaves out what has a default, the description demands it",
@@ -39,15 +42,8 @@ func deviations() map[deviation]string {
 	}
 }
 
-// unreachable are the operations that hcloud-go has no method for.
-func unreachable() map[string]string {
-	const reason = "deprecated: an action's ID is enough"
-	return map[string]string{
-		"GET /servers/{id}/actions/{action_id}":        reason,
-		"GET /networks/{id}/actions/{action_id}":       reason,
-		"GET /load_balancers/{id}/actions/{action_id}": reason,
-		"GET /certificates/{id}/actions/{action_id}":   reason,
-		"GET /primary_ips/{id}/actions/{action_id}":    reason,
-		"GET /floating_ips/{id}/actions/{action_id}":   reason,
-	}
+// unreachable reports whether hcloud-go has no method for an operation, or a deprecated one: an
+// action's ID is enough, and data centers are about to be removed.
+func unreachable(operation string) bool {
+	return strings.HasSuffix(operation, "/{action_id}") || strings.HasPrefix(operation, "GET /datacenters")
 }

@@ -225,6 +225,10 @@ func (d *driver) loadBalancers(n *hcloud.Network, a, b *hcloud.Server, certifica
 	d.must(d.c.LoadBalancer.ChangeDNSPtr(ctx, lb, lb.PublicNet.IPv4.IP.String(), hcloud.Ptr("lb.example.com")))
 	d.must(d.c.LoadBalancer.ChangeProtection(ctx, lb, hcloud.LoadBalancerChangeProtectionOpts{Delete: hcloud.Ptr(false)}))
 	d.must(d.c.LoadBalancer.DeleteService(ctx, lb, 8080))
+	d.must(d.c.LoadBalancer.GetMetrics(ctx, lb, hcloud.LoadBalancerGetMetricsOpts{
+		Types: []hcloud.LoadBalancerMetricType{hcloud.LoadBalancerMetricOpenConnections, hcloud.LoadBalancerMetricBandwidth},
+		Start: time.Now().Add(-time.Hour), End: time.Now().Add(time.Hour),
+	}))
 	actions, _, err := d.c.LoadBalancer.Action.ListFor(ctx, lb, hcloud.ActionListOpts{})
 	d.must(err)
 	d.must(d.c.LoadBalancer.Action.List(ctx, hcloud.ActionListOpts{ID: []int64{actions[0].ID}}))

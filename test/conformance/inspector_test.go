@@ -144,11 +144,7 @@ func (i *inspector) finish() {
 	for _, way := range []string{byClient, byHand} {
 		for _, op := range hcloudsim.Operations() {
 			name := op.Method + " " + op.Path
-			_, out := unreachable()[name]
-			switch {
-			case way == byClient && out && i.succeeded[way][name]:
-				i.t.Errorf("hcloud-go has %s after all: take it off the list", name)
-			case !i.succeeded[way][name] && (way == byHand || !out):
+			if !i.succeeded[way][name] && (way == byHand || !unreachable(name)) {
 				i.t.Errorf("%s was not driven by %s", name, way)
 			}
 		}

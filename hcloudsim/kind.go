@@ -1,0 +1,301 @@
+package hcloudsim
+
+import (
+	"cmp"
+	"maps"
+	"net/http"
+	"slices"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud/schema"
+)
+
+// kind describes one kind of resource: its operations that are alike for all kinds, and in which
+// they differ.
+type kind[R resource] struct {
+	name, plural string // in bodies and paths, such as server and servers
+	rows         func(*project) *table[R]
+	body         func(*project, R) any
+
+	// filters are the query parameters of the list, except name and label_selector.
+	filters  map[string]filter[R]
+	unnamed  bool // the list can't be sorted by name
+	nameRule func(string) error
+
+	// editableAlways allows PUT while an action holds the resource.
+	editableAlways bool
+	// edit applies the fields of PUT other than name and labels, or returns an error.
+	edit func(R, updateRequest) error
+	// mayProtect returns an error if the resource can't be protected against deletion.
+	mayProtect func(R) error
+	// mayDelete returns an error if the resource is in use.
+	mayDelete func(*project, R) error
+	// remove deletes the resource; nil: at once, without an action.
+	remove func(*call, R) (reply, error)
+}
+
+// filter selects resources by a value; values are those that the parameter may have, nil: any.
+type filter[R resource] struct {
+	of     func(R) string
+	values []string
+}
+
+// updateRequest has the fields of the PUT requests of all kinds.
+type updateRequest struct {
+	Name         *string            `json:"name"`
+	Labels       *map[string]string `json:"labels"`
+	Description  *string            `json:"description"`
+	Type         *string            `json:"type"`
+	AutoDelete   *bool              `json:"auto_delete"`
+	ExposeRoutes *bool              `json:"expose_routes_to_vswitch"`
+}
+
+// actionRow is an operation POST /{plural}/{id}/actions/{name}.
+type actionRow struct {
+	name string
+	do   endpoint
+}
+
+// operations returns the rows of the kind. Only kinds with actions have listings of them.
+func (k kind[R]) operations(create endpoint, actions ...actionRow) []operation {
+	all := "/" + k.plural
+	one := all + "/{id}"
+	rows := []operation{{"GET", all, k.list}}
+	if create != nil {
+		rows = append(rows, operation{"POST", all, create})
+	}
+	rows = append(rows, operation{"GET", one, k.get}, operation{"PUT", one, k.update},
+		operation{"DELETE", one, k.delete})
+	for _, a := range actions {
+		rows = append(rows, operation{"POST", one + "/actions/" + a.name, a.do})
+	}
+	if len(actions) == 0 {
+		return rows
+	}
+	return append(rows,
+		operation{"GET", all + "/actions", listKindActions(k.name)},
+		operation{"GET", all + "/actions/{id}", getAction(k.name, "id")},
+		k.view("actions", k.listActions),
+		operation{"GET", one + "/actions/{action_id}", getAction(k.name, "action_id")})
+}
+
+func (k kind[R]) ref(r R) ref { return ref{k.name, r.common().id} }
+
+// found returns the resource with the ID in the path.
+func (k kind[R]) found(c *call) (R, error) {
+	id, err := c.pathID("id")
+	if err != nil {
+		var none R
+		return none, err
+	}
+	return must(k.rows(c.project), k.name, id)
+}
+
+func (k kind[R]) list(c *call) (reply, error) {
+	chosen, err := selected(c, k.rows(c.project))
+	if err != nil {
+		return reply{}, err
+	}
+	query := c.request.URL.Query()
+	for _, name := range slices.Sorted(maps.Keys(k.filters)) {
+		f := k.filters[name]
+		for _, value := range query[name] {
+			if f.values != nil && !slices.Contains(f.values, value) {
+				return reply{}, errInvalid(name, "'%s' is no %s of a %s", value, name, k.name)
+			}
+		}
+		chosen = slices.DeleteFunc(chosen, func(r R) bool { return !asked(query[name], f.of(r)) })
+	}
+	by := byBase[R]()
+	if k.unnamed {
+		delete(by, "name")
+	}
+	return list(c, k.plural, chosen, by, func(r R) any { return k.body(c.project, r) })
+}
+
+func (k kind[R]) get(c *call) (reply, error) {
+	r, err := k.found(c)
+	if err != nil {
+		return reply{}, err
+	}
+	return ok(http.StatusOK, k.name, k.body(c.project, r))
+}
+
+func (k kind[R]) update(c *call) (reply, error) {
+	r, req, err := request[R, updateRequest](c, k)
+	if err != nil {
+		return reply{}, err
+	}
+	if !k.editableAlways {
+		if err := c.idle(k.ref(r)); err != nil {
+			return reply{}, err
+		}
+	}
+	var name string
+	if req.Name != nil {
+		name = *req.Name
+		if err := k.checkName(c.project, name, r.common().id); err != nil {
+			return reply{}, err
+		}
+	}
+	if req.Labels != nil {
+		if err := checkLabels(*req.Labels); err != nil {
+			return reply{}, err
+		}
+	}
+	if k.edit != nil {
+		if err := k.edit(r, req); err != nil {
+			return reply{}, err
+		}
+	}
+	r.common().update(name, req.Labels)
+	return ok(http.StatusOK, k.name, k.body(c.project, r))
+}
+
+// checkName validates the name of the resource with the ID self, 0 for a new one.
+func (k kind[R]) checkName(p *project, name string, self int64) error {
+	rule := k.nameRule
+	if rule == nil {
+		rule = checkName
+	}
+	return cmp.Or(rule(name), k.rows(p).nameFree(name, self))
+}
+
+func (k kind[R]) delete(c *call) (reply, error) {
+	r, err := k.found(c)
+	if err != nil {
+		return reply{}, err
+	}
+	if r.common().protected {
+		return reply{}, errProtected(k.name)
+	}
+	if k.mayDelete != nil {
+		if err := k.mayDelete(c.project, r); err != nil {
+			return reply{}, err
+		}
+	}
+	if err := c.idle(k.ref(r)); err != nil {
+		return reply{}, err
+	}
+	if k.remove != nil {
+		return k.remove(c, r)
+	}
+	k.rows(c.project).remove(r.common().id)
+	return reply{status: http.StatusNoContent}, nil
+}
+
+// protection is the action that protects a resource against deletion.
+func (k kind[R]) protection() actionRow {
+	type protectRequest struct{ Delete *bool }
+	return on(k, "change_protection", func(_ *call, r R, req protectRequest) (change, error) {
+		protected := r.common().protected
+		if set(&protected, req.Delete); protected && k.mayProtect != nil {
+			if err := k.mayProtect(r); err != nil {
+				return change{}, err
+			}
+		}
+		return change{
+			command: "change_protection",
+			finish:  func() { r.common().protected = protected },
+		}, nil
+	})
+}
+
+// request parses a request about the resource in the path.
+func request[R resource, Q any](c *call, k kind[R]) (r R, req Q, err error) {
+	if r, err = k.found(c); err != nil {
+		return r, req, err
+	}
+	if _, empty := any(req).(struct{}); !empty {
+		req, err = decode[Q](c)
+	}
+	return r, req, err
+}
+
+// exclusive returns an action of a kind that requires its resource to be idle.
+func exclusive[R resource, Q any](
+	k kind[R], name string, do func(*call, R, Q) (reply, error),
+) actionRow {
+	return actionRow{name, func(c *call) (reply, error) {
+		r, req, err := request[R, Q](c, k)
+		if err != nil {
+			return reply{}, err
+		}
+		if err := c.idle(k.ref(r)); err != nil {
+			return reply{}, err
+		}
+		return do(c, r, req)
+	}}
+}
+
+// on returns an action of a kind: do validates the request against the resource and returns the
+// change to begin, by default about the resource alone.
+func on[R resource, Q any](
+	k kind[R], name string, do func(*call, R, Q) (change, error),
+) actionRow {
+	return exclusive(k, name, func(c *call, r R, req Q) (reply, error) {
+		begin, err := do(c, r, req)
+		if err != nil {
+			return reply{}, err
+		}
+		if begin.about == nil {
+			begin.about = []ref{k.ref(r)}
+		}
+		a := c.begin(begin)
+		body := map[string]any{"action": c.renderAction(a)}
+		if begin.begun != nil {
+			maps.Copy(body, begin.begun(a))
+		}
+		return reply{status: http.StatusCreated, body: body}, nil
+	})
+}
+
+// onMany is on for actions that begin several changes.
+func onMany[R resource, Q any](
+	k kind[R], name string, do func(*call, R, Q) ([]change, error),
+) actionRow {
+	return exclusive(k, name, func(c *call, r R, req Q) (reply, error) {
+		changes, err := do(c, r, req)
+		if err != nil {
+			return reply{}, err
+		}
+		return ok(http.StatusCreated, "actions", c.beginAll(changes))
+	})
+}
+
+func (c *call) beginAll(changes []change) []schema.Action {
+	begun := []schema.Action{}
+	for _, one := range changes {
+		begun = append(begun, c.renderAction(c.begin(one)))
+	}
+	return begun
+}
+
+// view returns the operation GET /{plural}/{id}/{name}.
+func (k kind[R]) view(name string, do func(*call, R) (reply, error)) operation {
+	return operation{"GET", "/" + k.plural + "/{id}/" + name, func(c *call) (reply, error) {
+		r, err := k.found(c)
+		if err != nil {
+			return reply{}, err
+		}
+		return do(c, r)
+	}}
+}
+
+// listActions implements GET /networks/{id}/actions and its equivalents. Actions outlive their
+// resource, but are no longer found under it.
+func (k kind[R]) listActions(c *call, r R) (reply, error) {
+	return c.replyActions(func(a *action) bool { return a.isAbout(k.ref(r)) })
+}
+
+// named returns the resource with an ID or name, or a not_found error.
+func named[R resource](t *table[R], kind string, key schema.IDOrName) (R, error) {
+	identity := func(r R) (int64, string) { return r.common().id, r.common().name }
+	r, known := lookup(t.rows, key, identity)
+	if known {
+		return r, nil
+	}
+	if key.ID != 0 {
+		return r, errNotFound(kind, key.ID)
+	}
+	return r, errNotFound(kind, key.Name)
+}
