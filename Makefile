@@ -133,6 +133,10 @@ conformance: machines ## upstream's specs of the network on clusters on machines
 	@$(STEP) "program that runs the specs" $(COMPILE) build -trimpath -ldflags '-s -w' -o bin/conformance ./test/conformance/kubernetes
 	@bin/conformance -setup '$(SETUP)' -focus '$(FOCUS)' -logs '$(LOGS)'
 
+.PHONY: clients
+clients: ## the commands of the installed program hcloud (Debian's hcloud-cli) on the simulated cloud
+	@$(STEP) "clients" go test -vet=off -count=1 -v ./test/clients
+
 # Contour is slow to build, so no part of the tests.
 .PHONY: gateway-api
 gateway-api: kube ## a Gateway of the Gateway API gets a load balancer, by Contour, which is built the first time
