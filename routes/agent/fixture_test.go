@@ -53,9 +53,18 @@ func (m *machine) Links(context.Context) ([]Link, error) {
 	return slices.Clone(m.links), nil
 }
 
-func (m *machine) Add(_ context.Context, e Entry) error {
+func (m *machine) Add(_ context.Context, entries []Entry) []error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	errs := make([]error, len(entries))
+	for i, e := range entries {
+		errs[i] = m.add(e)
+	}
+	return errs
+}
+
+// add adds an entry; m.mu is held.
+func (m *machine) add(e Entry) error {
 	m.writes = append(m.writes, "add "+e.String())
 	if m.full {
 		return fmt.Errorf("adding %s: no buffer space available", e)

@@ -114,7 +114,7 @@ func (i *interest) concerned(e Event) bool {
 // overwrites. If a concurrent pass has decided otherwise, another pass is triggered.
 func (a *Agent) repair(ctx context.Context, e Entry) {
 	began := time.Now()
-	err := a.Kernel.Add(ctx, e)
+	err := a.Kernel.Add(ctx, []Entry{e})[0]
 	a.metrics.wrote("add", err)
 	if err != nil {
 		// If the place is occupied, a pass has most likely restored it. Otherwise the

@@ -130,8 +130,12 @@ func names(edges []Edge) string {
 func (a *Agent) write(ctx context.Context, before *interest, d *Decision) (missing int, failed failures) {
 	detailed := klog.FromContext(ctx).V(2)
 	unmade := map[netip.Prefix]bool{}
-	for _, wanted := range d.Plan.Add {
-		err := a.Kernel.Add(ctx, wanted.Entry)
+	entries := make([]Entry, len(d.Plan.Add))
+	for i, wanted := range d.Plan.Add {
+		entries[i] = wanted.Entry
+	}
+	for i, err := range a.Kernel.Add(ctx, entries) {
+		wanted := d.Plan.Add[i]
 		a.metrics.wrote("add", err)
 		if err != nil {
 			failed.add(d, wanted, err)

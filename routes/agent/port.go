@@ -28,8 +28,9 @@ type Nodes interface {
 type Kernel interface {
 	// List returns every route of the main table, whatever its owner. A partial list is an error.
 	List(ctx context.Context) ([]Entry, error)
-	// Add creates a route. It never overwrites: its error wraps ErrTaken if the place is occupied.
-	Add(ctx context.Context, e Entry) error
+	// Add creates routes and returns an error or nil for each of them. It never overwrites: the
+	// error wraps ErrTaken if the place is occupied.
+	Add(ctx context.Context, entries []Entry) []error
 	// Replace replaces the route at the common place of both entries in one step. It
 	// overwrites any route there: list the table first.
 	Replace(ctx context.Context, old, to Entry) error
@@ -56,7 +57,7 @@ type Kernel interface {
 	Watch(ctx context.Context, happened func(Event)) error
 }
 
-// ErrTaken is wrapped by errors of Kernel.Add if the place is occupied.
+// ErrTaken is wrapped by an error of Kernel.Add if the place is occupied.
 var ErrTaken = errors.New("a route with this destination and metric exists")
 
 // ErrDown is wrapped by errors of Edge.Apply if the component doesn't work at all, rather than

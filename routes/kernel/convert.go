@@ -37,27 +37,6 @@ func entryOf(r netlink.Route) (agent.Entry, bool) {
 	return e, true
 }
 
-func routeOf(e agent.Entry) *netlink.Route {
-	r := &netlink.Route{
-		Dst:      &net.IPNet{IP: e.Dst.Addr().AsSlice(), Mask: net.CIDRMask(e.Dst.Bits(), e.Dst.Addr().BitLen())},
-		Table:    unix.RT_TABLE_MAIN,
-		Priority: int(e.Metric),
-		Protocol: netlink.RouteProtocol(e.Protocol),
-		Type:     unix.RTN_UNICAST,
-	}
-	if e.Kind == agent.Unreachable {
-		r.Type = unix.RTN_UNREACHABLE
-		return r
-	}
-	r.LinkIndex = e.Link
-	if e.Via.IsValid() {
-		r.Gw = e.Via.AsSlice()
-	} else {
-		r.Scope = netlink.SCOPE_LINK
-	}
-	return r
-}
-
 func prefixOf(n *net.IPNet) (netip.Prefix, bool) {
 	if n == nil {
 		return netip.Prefix{}, false

@@ -26,8 +26,8 @@ const dumps = 5
 // Kernel is this machine's networking. It implements agent.Kernel.
 type Kernel struct {
 	handle *netlink.Handle
-	// proxies is the socket for requests that handle doesn't support.
-	proxies *nl.SocketHandle
+	// socket is for requests that handle doesn't support.
+	socket *nl.SocketHandle
 }
 
 // Open opens the sockets for requests. Only changes require CAP_NET_ADMIN.
@@ -40,18 +40,18 @@ func Open() (*Kernel, error) {
 		handle.Close()
 		return nil, fmt.Errorf("limiting the time of netlink requests: %w", err)
 	}
-	proxies, err := openProxies()
+	socket, err := openSocket()
 	if err != nil {
 		handle.Close()
-		return nil, fmt.Errorf("opening a netlink socket for proxy neighbors: %w", err)
+		return nil, fmt.Errorf("opening another netlink socket: %w", err)
 	}
-	return &Kernel{handle: handle, proxies: proxies}, nil
+	return &Kernel{handle: handle, socket: socket}, nil
 }
 
 // Close closes the sockets.
 func (k *Kernel) Close() {
 	k.handle.Close()
-	k.proxies.Close()
+	k.socket.Close()
 }
 
 // List returns every route of the main table.
@@ -84,41 +84,6 @@ func whole(ctx context.Context, dump func() error) error {
 		}
 	}
 	return fmt.Errorf("it changed each of %d times while it was read: %w", dumps, err)
-}
-
-// Add creates a route at a free place.
-func (k *Kernel) Add(ctx context.Context, e agent.Entry) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	err := k.handle.RouteAdd(routeOf(e))
-	if errors.Is(err, unix.EEXIST) {
-		return fmt.Errorf("%w (%w)", agent.ErrTaken, err)
-	}
-	return err
-}
-
-// Replace replaces the route at the common place of both entries in one step.
-func (k *Kernel) Replace(ctx context.Context, old, to agent.Entry) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if old.Place() != to.Place() {
-		return fmt.Errorf("replacing %s by %s: they differ in destination or metric", old, to)
-	}
-	return k.handle.RouteReplace(routeOf(to))
-}
-
-// Delete removes exactly this route of this protocol, if it exists.
-func (k *Kernel) Delete(ctx context.Context, e agent.Entry) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	err := k.handle.RouteDel(routeOf(e))
-	if errors.Is(err, unix.ESRCH) {
-		return nil
-	}
-	return err
 }
 
 // Links returns every interface with its addresses.

@@ -5,6 +5,7 @@ package kernel_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
 	"os/exec"
 	"slices"
@@ -79,7 +80,7 @@ func TestTable(t *testing.T) {
 			k, ctx := open(t), t.Context()
 			first, second := toward(c.dst, c.a, segment.Index), toward(c.dst, c.b, segment.Index)
 
-			if err := k.Add(ctx, first); err != nil {
+			if err := k.Add(ctx, []agent.Entry{first})[0]; err != nil {
 				t.Fatal(err)
 			}
 			shown := ip(t, c.flag, "route", "show", c.dst)
@@ -91,7 +92,7 @@ func TestTable(t *testing.T) {
 			if !slices.Contains(list(t, k), first) {
 				t.Errorf("not listed as it was added: %v", list(t, k))
 			}
-			if err := k.Add(ctx, second); !errors.Is(err, agent.ErrTaken) {
+			if err := k.Add(ctx, []agent.Entry{second})[0]; !errors.Is(err, agent.ErrTaken) {
 				t.Errorf("adding where a route is: %v, want ErrTaken", err)
 			}
 			if err := k.Replace(ctx, first, second); err != nil {
@@ -109,6 +110,65 @@ func TestTable(t *testing.T) {
 				t.Errorf("still there: %s", shown)
 			}
 		})
+	}
+}
+
+// Each of many routes has its own result, in the order of the entries, also where most or all
+// of them are rejected, for one reason or another.
+func TestManyRoutesAtOnce(t *testing.T) {
+	segment := kerneltest.NewSegment(t, "uplink", "10.0.0.1/24", "fd00::1/64")
+	k := open(t)
+	var entries []agent.Entry
+	for i := range 1000 {
+		entries = append(entries,
+			toward(fmt.Sprintf("10.%d.%d.0/24", 64+i/256, i%256), "10.0.0.2", segment.Index),
+			toward(fmt.Sprintf("fd01:%x::/64", i), "fd00::2", segment.Index))
+	}
+	standing := func() (n int) {
+		for _, e := range list(t, k) {
+			if e.Ours() {
+				n++
+			}
+		}
+		return n
+	}
+	if errs := k.Add(t.Context(), nil); len(errs) > 0 || standing() > 0 {
+		t.Errorf("of no routes: %v, and %d stand", errs, standing())
+	}
+	var some []agent.Entry
+	for i, e := range entries {
+		if i%7 == 0 {
+			some = append(some, e)
+		}
+	}
+	for _, err := range k.Add(t.Context(), some) {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	entries[1].Via = netip.MustParseAddr("fd02::2") // no neighbor
+	for i, err := range k.Add(t.Context(), entries) {
+		switch taken := errors.Is(err, agent.ErrTaken); {
+		case i == 1 && (err == nil || taken), i != 1 && taken != (i%7 == 0), i != 1 && !taken && err != nil:
+			t.Errorf("%s: %v", entries[i], err)
+		}
+	}
+	if n := standing(); n != len(entries)-1 {
+		t.Errorf("%d routes stand, want %d", n, len(entries)-1)
+	}
+	for i, err := range k.Add(t.Context(), entries) {
+		if i != 1 && !errors.Is(err, agent.ErrTaken) {
+			t.Errorf("again %s: %v", entries[i], err)
+		}
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	free := []agent.Entry{toward("10.9.9.0/24", "10.0.0.2", segment.Index)}
+	if errs := k.Add(ended, free); !errors.Is(errs[0], context.Canceled) || standing() != len(entries)-1 {
+		t.Errorf("after the end: %v", errs)
+	}
+	if errs := k.Add(t.Context(), free); errs[0] != nil {
+		t.Errorf("after all that: %v", errs)
 	}
 }
 
@@ -132,7 +192,7 @@ func TestUnreachable(t *testing.T) {
 	k := open(t)
 	for _, dst := range []string{"10.244.9.0/24", "fd01:9::/64"} {
 		e := refusing(dst)
-		if err := k.Add(t.Context(), e); err != nil {
+		if err := k.Add(t.Context(), []agent.Entry{e})[0]; err != nil {
 			t.Fatal(err)
 		}
 		if !slices.Contains(list(t, k), e) {

@@ -15,21 +15,6 @@ import (
 	"github.com/underlay-ccm/underlay/routes/agent"
 )
 
-// openProxies opens a socket for proxy neighbors. The library's own requests don't support the
-// protocol attribute (NDA_PROTOCOL).
-func openProxies() (*nl.SocketHandle, error) {
-	socket, err := nl.Subscribe(unix.NETLINK_ROUTE)
-	if err != nil {
-		return nil, err
-	}
-	timeout := unix.NsecToTimeval(requestTimeout.Nanoseconds())
-	if err := errors.Join(socket.SetSendTimeout(&timeout), socket.SetReceiveTimeout(&timeout)); err != nil {
-		socket.Close()
-		return nil, err
-	}
-	return &nl.SocketHandle{Socket: socket}, nil
-}
-
 // Proxies returns every IPv4 proxy neighbor entry.
 func (k *Kernel) Proxies(ctx context.Context) ([]agent.Proxy, error) {
 	var found []agent.Proxy
@@ -82,9 +67,11 @@ func (k *Kernel) DeleteProxy(ctx context.Context, p agent.Proxy) error {
 	return err
 }
 
+// proxyRequest builds a request that the library doesn't support: with the protocol attribute
+// (NDA_PROTOCOL).
 func (k *Kernel) proxyRequest(kind, flags int, about netlink.Ndmsg) *nl.NetlinkRequest {
 	request := nl.NewNetlinkRequest(kind, flags)
-	request.Sockets = map[int]*nl.SocketHandle{unix.NETLINK_ROUTE: k.proxies}
+	request.Sockets = map[int]*nl.SocketHandle{unix.NETLINK_ROUTE: k.socket}
 	about.Family, about.Flags = unix.AF_INET, netlink.NTF_PROXY
 	request.AddData(&about)
 	return request

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 
 	"github.com/vishvananda/netlink"
@@ -126,7 +127,7 @@ func readRoute(data []byte) (agent.Entry, bool) {
 			r.MultiPath = []*netlink.NexthopInfo{{}}
 		}
 	}
-	r.Dst = routeOf(agent.Entry{Dst: netip.PrefixFrom(dst, int(msg.Dst_len))}).Dst
+	r.Dst = &net.IPNet{IP: dst.AsSlice(), Mask: net.CIDRMask(int(msg.Dst_len), dst.BitLen())}
 	return entryOf(r)
 }
 

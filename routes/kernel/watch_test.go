@@ -70,7 +70,7 @@ func TestWatch(t *testing.T) {
 		toward("10.244.1.0/24", "10.0.0.2", segment.Index), toward("fd01:1::/64", "fd00::2", segment.Index),
 		refusing("10.244.9.0/24"), refusing("fd01:9::/64"),
 	} {
-		if err := k.Add(t.Context(), entry); err != nil {
+		if err := k.Add(t.Context(), []agent.Entry{entry})[0]; err != nil {
 			t.Fatal(err)
 		}
 		d.await(t, "a route was added, exactly as we wrote it", func(e agent.Event) bool { return e == agent.Event{Kind: agent.RouteSet, Route: entry} })
@@ -123,7 +123,7 @@ func TestWhatTakesRoutesAwayIsTold(t *testing.T) {
 			k := open(t)
 			both := []agent.Entry{toward("10.244.1.0/24", "10.0.0.2", segment.Index), toward("fd01:1::/64", "fd00::2", segment.Index)}
 			for _, e := range both {
-				if err := k.Add(t.Context(), e); err != nil {
+				if err := k.Add(t.Context(), []agent.Entry{e})[0]; err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -164,7 +164,7 @@ func TestWatchGoesOnAfterOverflow(t *testing.T) {
 	})
 	<-lost // the start
 	first := toward("10.244.0.0/24", "10.0.0.2", segment.Index)
-	if err := k.Add(t.Context(), first); err != nil {
+	if err := k.Add(t.Context(), []agent.Entry{first})[0]; err != nil {
 		t.Fatal(err)
 	}
 	<-blocked
@@ -183,7 +183,7 @@ func TestWatchGoesOnAfterOverflow(t *testing.T) {
 		t.Fatal("the kernel dropped events and nobody was told")
 	}
 	marker := toward("10.244.77.0/24", "10.0.0.2", segment.Index)
-	if err := k.Add(t.Context(), marker); err != nil {
+	if err := k.Add(t.Context(), []agent.Entry{marker})[0]; err != nil {
 		t.Fatal(err)
 	}
 	d.await(t, fmt.Sprint("after the overflow: ", marker), func(e agent.Event) bool { return e.Route == marker })
