@@ -146,7 +146,7 @@ func (a *assignment) assignRequested(c Claim, address netip.Addr) {
 // fits reports whether an address fulfills the request of a Service. An address that was assigned
 // by the name of a pool continues to fulfill a request for that pool, even if the pool changes.
 func (a *assignment) fits(c Claim, address netip.Addr) bool {
-	if wanted, assignRequested := c.Wanted(FamilyOf(address)); assignRequested {
+	if wanted, requested := c.Wanted(FamilyOf(address)); requested {
 		return wanted == address
 	}
 	if c.Pool == "" || c.Pool == a.ledger.entries[address].share(c.UID).Pool {
@@ -172,7 +172,7 @@ func (a *assignment) find(c Claim, f Family) (netip.Addr, bool) {
 		a.refuse(c, f, Exhausted, fieldPool, c.Pool, fmt.Sprintf("Services have %d addresses, and the ledger takes no more: delete some", Most))
 		return netip.Addr{}, false
 	}
-	if wanted, assignRequested := c.Wanted(f); assignRequested {
+	if wanted, requested := c.Wanted(f); requested {
 		return wanted, a.mayHave(c, wanted)
 	}
 	pools := a.usable(c, f)

@@ -22,9 +22,9 @@ func claim(uid string, minute int, families ...addresses.Family) addresses.Claim
 }
 
 func pools() []addresses.Pool {
-	assignRequested := pool("b", "198.51.100.1-198.51.100.2")
-	assignRequested.OnRequest = true
-	return []addresses.Pool{pool("a", "192.0.2.1-192.0.2.2", "192.0.2.9"), assignRequested, pool("six", "2001:db8::1-2001:db8::2")}
+	requested := pool("b", "198.51.100.1-198.51.100.2")
+	requested.OnRequest = true
+	return []addresses.Pool{pool("a", "192.0.2.1-192.0.2.2", "192.0.2.9"), requested, pool("six", "2001:db8::1-2001:db8::2")}
 }
 
 // shown is who has what, and what was refused.

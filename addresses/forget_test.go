@@ -50,21 +50,21 @@ func TestALargePoolDoesNotFillTheLedger(t *testing.T) {
 // TestADroppedAddressComesBackWithAHigherEpoch has a pool whose ledger forgets, and an address that
 // is asked for again.
 func TestADroppedAddressComesBackWithAHigherEpoch(t *testing.T) {
-	assignRequested := netip.MustParseAddr("2001:db8::1")
+	requested := netip.MustParseAddr("2001:db8::1")
 	ledger := newLedger()
-	ledger.put(Entry{Address: assignRequested, Epoch: 7})
+	ledger.put(Entry{Address: requested, Epoch: 7})
 	for i := range returned {
 		other := netip.AddrFrom16([16]byte{0x20, 1, 0xd, 0xb8, 1, 15: byte(i)})
 		ledger.put(Entry{Address: other, Epoch: 8})
 	}
-	whole := Range{assignRequested, netip.MustParseAddr("2001:db8::2")}
+	whole := Range{requested, netip.MustParseAddr("2001:db8::2")}
 	pools := []Pool{{Name: "six", Ranges: []Range{whole}}}
 	ledger, _ = ledger.Assign(pools, nil)
-	if _, kept := ledger.entries[assignRequested]; kept {
+	if _, kept := ledger.entries[requested]; kept {
 		t.Fatal("the oldest entry is still there")
 	}
-	ledger, _ = ledger.Assign(pools, []Claim{{UID: "u", Families: []Family{IPv6}, Admitted: []string{"six"}, Addresses: []netip.Addr{assignRequested}}})
-	_, moves := ledger.Place(map[netip.Addr]Eligible{assignRequested: {Nodes: []string{"a"}}})
+	ledger, _ = ledger.Assign(pools, []Claim{{UID: "u", Families: []Family{IPv6}, Admitted: []string{"six"}, Addresses: []netip.Addr{requested}}})
+	_, moves := ledger.Place(map[netip.Addr]Eligible{requested: {Nodes: []string{"a"}}})
 	if len(moves) != 1 || moves[0].Epoch <= 7 {
 		t.Errorf("moves %v, want one with an epoch above 7", moves)
 	}

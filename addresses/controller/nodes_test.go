@@ -95,14 +95,14 @@ func TestASilentNodeLosesItsAddressesAtOnce(t *testing.T) {
 			inWorld(t, func(w *world) {
 				holder, _ := three(w)
 				silent := addresses.Report{Silent: []addresses.Endpoint{{Node: holder, Port: c.port}}}
-				takeOutcomes := 0
+				watchers := 0
 				for _, name := range []string{"a", "b", "c"} {
 					if name == holder {
 						continue
 					}
 					w.report(name, silent)
 					w.after(50 * time.Millisecond)
-					if takeOutcomes++; takeOutcomes == 1 && w.holder("one") != holder {
+					if watchers++; watchers == 1 && w.holder("one") != holder {
 						t.Error("one of two watchers moved it")
 					}
 				}

@@ -25,9 +25,9 @@ func (r *routing) observe(address netip.Addr, node string, refused bool) {
 func (r *routing) takeOutcomes() map[outcome]bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	takeOutcomes := r.outcomes
+	taken := r.outcomes
 	r.outcomes = nil
-	return takeOutcomes
+	return taken
 }
 
 // steady returns a function that reports whether an address may be balanced: it has the desired

@@ -193,7 +193,7 @@ func (c *Controller) announceLeft(svc *corev1.Service) {
 // the finalizer is kept.
 func (c *Controller) cleanLeftover(ctx context.Context, o *outcome) ([]lb.Note, error) {
 	svc := o.unmarked
-	if _, withReport := c.unexplained.Load(svc.UID); withReport || svc.Spec.Type == corev1.ServiceTypeLoadBalancer {
+	if _, explained := c.unexplained.Load(svc.UID); explained || svc.Spec.Type == corev1.ServiceTypeLoadBalancer {
 		return nil, nil
 	}
 	have, err := c.candidate(ctx, o, lb.Spec{Owner: c.owner(svc)})
@@ -221,7 +221,7 @@ func (c *Controller) cleanLeftover(ctx context.Context, o *outcome) ([]lb.Note, 
 // announceUnexplained emits an Event, once per process, with the reason why a finalizer is kept
 // and the command to remove it.
 func (c *Controller) announceUnexplained(svc *corev1.Service, why string) {
-	if _, withReport := c.unexplained.LoadOrStore(svc.UID, true); withReport {
+	if _, explained := c.unexplained.LoadOrStore(svc.UID, true); explained {
 		return
 	}
 	at := slices.Index(svc.Finalizers, helpers.LoadBalancerCleanupFinalizer)
