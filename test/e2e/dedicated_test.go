@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -94,11 +95,19 @@ func TestDedicatedServersJoinAndLeave(t *testing.T) {
 		refused := a.lists(401, 403) // which of both a failed login gets is not known
 		return status == 200 && refused == 1, fmt.Sprintf("%d %s, %d refused", status, says, refused)
 	})
-	for _, n := range nodes(t.Context(), t, c) {
-		if n.Spec.ProviderID != "" {
-			t.Errorf("%s is %s before it is known which dedicated servers there are", n.Name, n.Spec.ProviderID)
+	eventually(t, 60*time.Second, "the cloud server is recognized by its name and address", func(ctx context.Context) (bool, string) {
+		found := ""
+		for _, n := range nodes(ctx, t, c) {
+			if n.Name == "node-0" {
+				found = n.Spec.ProviderID
+				continue
+			}
+			if n.Spec.ProviderID != "" {
+				t.Errorf("%s is %s before it is known which dedicated servers there are", n.Name, n.Spec.ProviderID)
+			}
 		}
-	}
+		return strings.HasPrefix(found, "hcloud://"), "node-0 has the provider ID " + strconv.Quote(found)
+	})
 	if err := os.WriteFile(a.file, []byte(robotPassword), 0o600); err != nil {
 		t.Fatal(err)
 	}
