@@ -28,6 +28,8 @@ type Observed struct {
 	// Kept are destinations that keep their routes in any case.
 	Kept   []netip.Prefix
 	Budget Budget
+	// Tunnels means that nodes without a route may be connected by tunnels.
+	Tunnels bool
 }
 
 // Decision is the result of Decide.
@@ -80,7 +82,7 @@ func (d Decision) NodeStatuses() map[string]NodeStatus {
 func (d Decision) Waiting() []string {
 	var names []string
 	for _, n := range d.Nodes {
-		if len(n.Dsts) > 0 && !n.Via.IsValid() {
+		if len(n.Dsts) > 0 && !n.Via.IsValid() && n.Reach == "" {
 			names = append(names, n.Name)
 		}
 	}

@@ -37,6 +37,10 @@ type Node struct {
 	Unrouted, Yields bool
 	// Unseen means that the table was listed before the node was observed.
 	Unseen bool
+	// Reach is set if tunnels connect the node, which then needs no route. Connected means that
+	// its agent has reported that they work.
+	Reach     Reach
+	Connected bool
 }
 
 // NodeRoute is a route and the node that needs it.
@@ -96,7 +100,7 @@ func Desired(nodes []Node, ranges []Range) Wanted {
 	for _, n := range ranked {
 		for _, dst := range n.Dsts {
 			switch {
-			case losers[nodeDst{n.Name, dst}], n.Yields:
+			case losers[nodeDst{n.Name, dst}], n.Yields, n.Reach != "":
 			case n.Via.IsValid() && !n.Unrouted:
 				w.Routes = append(w.Routes, NodeRoute{Route{Dst: dst, Via: n.Via}, n.Name, !cutsAny(ranges, dst), n.Aliases})
 			default:

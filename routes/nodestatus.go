@@ -77,6 +77,9 @@ func (o outlook) nodeStatus(n Node) NodeStatus {
 	if !n.Allocated {
 		return NodeStatus{Reason: NoRouteCreated, Message: "waiting for a podCIDR"}
 	}
+	if n.Reach != "" {
+		return o.tunnelStatus(n)
+	}
 	if v, ok := o.insideStatus(n); !ok {
 		return v
 	}
@@ -88,11 +91,11 @@ func (o outlook) nodeStatus(n Node) NodeStatus {
 			Unproved: allToward && !n.Missing.Detached,
 		}
 	}
+	if d, ok := o.duplicate(n); ok {
+		return duplicate(d)
+	}
 	for _, dst := range n.Dsts {
 		key := nodeDst{n.Name, dst}
-		if d, ok := o.lost[key]; ok {
-			return duplicate(d)
-		}
 		needed := NodeRoute{Route: Route{Dst: dst, Via: n.Via}, Aliases: n.Aliases}
 		if r, ok := o.stands[dst]; ok && needed.MetBy(r) {
 			continue

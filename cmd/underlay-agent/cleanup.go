@@ -24,7 +24,11 @@ func cleanup(ctx context.Context, o *options, out io.Writer) error {
 		return err
 	}
 	defer m.network.Close()
-	routes := func(ctx context.Context) ([]string, error) { return agent.Cleanup(ctx, m.network) }
+	routes := func(ctx context.Context) ([]string, error) {
+		changed, err := agent.Cleanup(ctx, m.network)
+		removed, deviceErr := o.removeDevice(ctx)
+		return append(changed, removed...), errors.Join(err, deviceErr)
+	}
 	print := func(line string) { fmt.Fprintln(out, line) }
 	if err := errors.Join(m.cleanupAll(ctx, routes, print), o.forget(print)); err != nil {
 		return err

@@ -2,7 +2,14 @@
 
 package main
 
-import "github.com/underlay-ccm/underlay/routes/kernel"
+import (
+	"context"
+	"errors"
+
+	"github.com/underlay-ccm/underlay/routes/agent"
+	"github.com/underlay-ccm/underlay/routes/kernel"
+	"github.com/underlay-ccm/underlay/routes/wireguard"
+)
 
 // machine is the local network, which must be closed, and the parts.
 type machine struct {
@@ -21,4 +28,35 @@ func (o *options) open() (machine, error) {
 		return machine{}, err
 	}
 	return machine{network: network, parts: parts}, nil
+}
+
+// device returns the WireGuard device. Without tunnels, it deletes one of an earlier
+// configuration and returns nil.
+func (o *options) device(s settings) (agent.Tunnels, error) {
+	device, err := wireguard.Open(o.keyDir, s.Tunnels.Port)
+	if err != nil {
+		return nil, err
+	}
+	if s.Tunnels.Enabled {
+		return device, nil
+	}
+	_, err = device.Remove(context.Background())
+	return nil, errors.Join(err, device.Close())
+}
+
+// removeDevice deletes the WireGuard device and its key.
+func (o *options) removeDevice(ctx context.Context) (changed []string, err error) {
+	device, err := wireguard.Open(o.keyDir, 0)
+	if err != nil {
+		return nil, err
+	}
+	removed, err := device.Remove(ctx)
+	if removed {
+		changed = append(changed, agent.TunnelLink+" is removed")
+	}
+	forgotten, keyErr := wireguard.ForgetKey(o.keyDir)
+	if forgotten {
+		changed = append(changed, "this machine's key is removed")
+	}
+	return changed, errors.Join(err, keyErr, device.Close())
 }

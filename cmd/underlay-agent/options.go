@@ -19,6 +19,7 @@ import (
 type options struct {
 	// Machine flags.
 	cniConfDir, stateDir, sysctls string
+	keyDir                        string
 	cniBinDirs                    []string
 
 	// Cluster flags.
@@ -39,6 +40,7 @@ type options struct {
 func defaults() *options {
 	return &options{
 		cniConfDir: "/etc/cni/net.d", cniBinDirs: []string{"/opt/cni/bin"}, stateDir: "/run/underlay", sysctls: "/proc/sys",
+		keyDir:   "/var/lib/underlay",
 		nodeName: os.Getenv("NODE_NAME"), filterInbound: true,
 		bindAddress: "127.0.0.1", port: 10266, period: time.Minute,
 	}
@@ -48,6 +50,7 @@ func (o *options) machineFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.cniConfDir, "cni-conf-dir", o.cniConfDir, "Folder of the CNI configuration.")
 	fs.StringSliceVar(&o.cniBinDirs, "cni-bin-dir", o.cniBinDirs, "Folder of the CNI plugins; may be given several times.")
 	fs.StringVar(&o.stateDir, "state-dir", o.stateDir, "Folder for what has to outlive this program, but not the machine's next start, at the same path as on the host: a link in --cni-conf-dir leads into it.")
+	fs.StringVar(&o.keyDir, "key-dir", o.keyDir, "Folder of this machine's WireGuard key, which has to outlive the machine's next start. Only root can read the key.")
 	fs.StringVar(&o.sysctls, "sysctls", o.sysctls, "Folder where the kernel's settings can be written.")
 }
 
@@ -131,6 +134,10 @@ func (o *options) settle() (settings, error) {
 		}
 	}
 	s.VSwitch.Subnet, s.VSwitch.Gateway = loaded.VSwitch.Subnet, loaded.VSwitch.Gateway()
+	s.Tunnels = agent.TunnelSettings{Enabled: loaded.WireGuard.Enabled(), Port: loaded.WireGuard.Port}
+	if api != nil {
+		s.Tunnels.Server = serverAddrs(api.Host)
+	}
 	s.PodRanges = agent.PodRanges(s.Pools, loaded.IPAM.Exclude)
 	// Without pools, the destinations of routes to the gateway are unknown.
 	if s.Modes.Any(agent.ByCloud) && len(s.Pools) == 0 {

@@ -165,7 +165,7 @@ func (o *options) filterFor(v agent.View) netfilter.Desired {
 		PodCIDRs: v.PodCIDRs, ClusterPods: v.ClusterPods,
 		InternalIPs: v.InternalIPs, ExternalIPs: v.ExternalIPs, ServerPrefixes: v.ServerPrefixes,
 		FilterInbound: o.filterInbound, AllowedInbound: o.allowInbound,
-		Openings: openingsOf(v),
+		Openings: openingsOf(v), Clamped: v.Tunnel, ClampedMTU: v.TunnelMTU,
 	}
 }
 

@@ -22,6 +22,7 @@ func (o *options) places() []error {
 		absolute("--cni-bin-dir", dir)
 	}
 	absolute("--state-dir", o.stateDir)
+	absolute("--key-dir", o.keyDir)
 	absolute("--sysctls", o.sysctls)
 	if o.apiServer == "" {
 		return wrong

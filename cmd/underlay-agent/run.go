@@ -54,12 +54,16 @@ func run(ctx context.Context, o *options, reg agent.Registry) error {
 	defer m.network.Close()
 	m.held.used = s.addresses.Enabled()
 
+	device, err := o.device(s)
+	if err != nil {
+		return err
+	}
 	events := record.NewBroadcaster(record.WithContext(ctx))
 	defer events.Shutdown()
 	events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: s.client.CoreV1().Events("")})
 	nodes := directory.NewNodes(s.client, o.nodeName, agent.Trim(addresses.ReportAnnotation))
 	a, err := agent.New(agent.Config{
-		Client: s.client, Nodes: nodes, Kernel: m.network,
+		Client: s.client, Nodes: nodes, Kernel: m.network, Device: device,
 		Recorder: events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "underlay-agent", Host: o.nodeName}),
 		Registry: reg, Settings: s.Settings,
 		Before: edges(m.before), After: edges(m.after), Period: o.period,

@@ -90,13 +90,15 @@ func (m *manager) routes(c *appconfig.CompletedConfig) (runner, error) {
 		Gateways:     &m.machines,
 		Ranges:       wiring.Ranges(m.config),
 		VSwitch:      wiring.VSwitch(m.config),
+		Tunnels:      m.config.WireGuard.Enabled(),
 		Limit:        m.config.Routes.Limit,
 		Reserve:      m.config.Routes.Reserve,
 		MaxDeletions: m.config.Routes.MaxDeletionsPercent,
-		Period:       m.config.Routes.ReconciliationPeriod,
-		Lease:        lease(c),
-		Recorder:     c.EventRecorder,
-		Registry:     registry{},
+
+		Period:   m.config.Routes.ReconciliationPeriod,
+		Lease:    lease(c),
+		Recorder: c.EventRecorder,
+		Registry: registry{},
 	}
 	if m.config.IPAM.Enabled && enabled(c, nodeIPAMController) {
 		cfg.Departed = m.departed

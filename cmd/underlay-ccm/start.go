@@ -72,6 +72,7 @@ func (m *manager) connect(ctx context.Context, c *appconfig.CompletedConfig) (cl
 		Recorder:  c.EventRecorder,
 		Family:    cloud.AddressFamily(m.config.InstancesAddressFamily),
 		InNetwork: m.network != nil,
+		Tunnels:   m.config.WireGuard.Enabled(),
 		// Only the route controller sets the condition that gates scheduling.
 		Gated:          m.routesRun(c),
 		NetworkRange:   m.networkRange(),

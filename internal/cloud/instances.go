@@ -36,6 +36,8 @@ type Instances struct {
 	Family AddressFamily
 	// InNetwork delays a Node's metadata until its server is attached to the network.
 	InNetwork bool
+	// Tunnels accepts servers outside the network whose kubelets have their public address.
+	Tunnels bool
 	// Gated delays a Node's metadata until its NetworkUnavailable condition keeps pods away, or
 	// is False. It must be set if and only if a controller sets that condition.
 	Gated bool
@@ -120,7 +122,9 @@ func notYet(node *corev1.Node, reason string) (*cloudprovider.InstanceMetadata, 
 // find returns the machine of a Node, and errNotYet while a cloud server is not attached.
 func (i *Instances) find(ctx context.Context, node *corev1.Node) (*Machine, error) {
 	found, err := i.lookup(ctx, node, time.Time{})
-	detached := func() bool { return found != nil && !found.Dedicated && i.InNetwork && !found.PrivateIP.IsValid() }
+	detached := func() bool {
+		return found != nil && !found.Dedicated && i.InNetwork && !found.PrivateIP.IsValid() && !i.outside(node, *found)
+	}
 	if detached() || errors.Is(err, ErrNoMatch) {
 		// The API server's clock may be behind, and the list too old.
 		found, err = i.lookup(ctx, node, time.Now().Add(-freshEnough))
@@ -137,6 +141,11 @@ func (i *Instances) find(ctx context.Context, node *corev1.Node) (*Machine, erro
 		i.missing.over(node.UID)
 	}
 	return found, err
+}
+
+// outside reports whether the server is outside the network on purpose.
+func (i *Instances) outside(node *corev1.Node, s Machine) bool {
+	return i.Tunnels && !s.PrivateIP.IsValid() && s.PublicIPv4.IsValid() && slices.Contains(kube.ProvidedIPs(node), s.PublicIPv4)
 }
 
 func (i *Instances) lookup(ctx context.Context, node *corev1.Node, since time.Time) (*Machine, error) {
@@ -224,8 +233,11 @@ func (i *Instances) addresses(node *corev1.Node, s Machine) []corev1.NodeAddress
 	if given || i.Family != IPv4 {
 		known.ipv6 = own
 	}
-	if s.PrivateIP.IsValid() {
+	switch {
+	case s.PrivateIP.IsValid():
 		known.private = []netip.Addr{s.PrivateIP}
+	case i.outside(node, s):
+		known.private = []netip.Addr{s.PublicIPv4}
 	}
 	return known.addresses(node.Name)
 }

@@ -20,6 +20,7 @@ func (l *loader) check() {
 	l.Token = l.token()
 	l.Families = l.families()
 	l.routes()
+	l.wireGuard()
 	l.loadBalancers()
 	l.vSwitch()
 	l.addresses()

@@ -24,6 +24,7 @@ type Config struct {
 	IPAM                   IPAM
 	Families               Families
 	Routes                 Routes
+	WireGuard              WireGuard
 	LoadBalancers          LoadBalancers
 	VSwitch                VSwitch
 	Addresses              Addresses
@@ -172,6 +173,23 @@ type Routes struct {
 	// ReconciliationPeriod is the time between periodic passes.
 	ReconciliationPeriod time.Duration
 }
+
+// WireGuardMode selects the nodes that tunnels connect.
+type WireGuardMode string
+
+const (
+	NoWireGuard       WireGuardMode = "never"
+	WireGuardOverflow WireGuardMode = "overflow" // nodes without a route in the cloud's network
+)
+
+// WireGuard configures tunnels between nodes.
+type WireGuard struct {
+	Mode WireGuardMode
+	Port int // UDP
+}
+
+// Enabled reports whether tunnels connect any nodes.
+func (w WireGuard) Enabled() bool { return w.Mode == WireGuardOverflow }
 
 // LoadBalancers holds the defaults that a Service's annotations may override; Config has the
 // cluster and network. At most one of Location and NetworkZone is set; with neither, a Service

@@ -108,8 +108,9 @@ func TestDefaults(t *testing.T) {
 			QPS:           100,
 			Shards:        true,
 		},
-		Families: Families{IPv4: RoutedByCloud, IPv6: Unrouted},
-		Routes:   Routes{Enabled: true, Limit: 100, MaxDeletionsPercent: 25, ReconciliationPeriod: time.Minute},
+		Families:  Families{IPv4: RoutedByCloud, IPv6: Unrouted},
+		Routes:    Routes{Enabled: true, Limit: 100, MaxDeletionsPercent: 25, ReconciliationPeriod: time.Minute},
+		WireGuard: WireGuard{Mode: NoWireGuard, Port: 51820},
 		LoadBalancers: LoadBalancers{
 			Enabled: true,
 			Defaults: lb.Defaults{

@@ -13,6 +13,9 @@ const (
 	familyIPv6    = "families.ipv6"
 	vSwitchSubnet = "vswitch.subnet"
 	vSwitchExpose = "vswitch.exposeRoutes"
+
+	wireGuardKey     = "wireguard"
+	wireGuardPortKey = "wireguardPort"
 )
 
 // private contains RFC 1918, the only destinations that the cloud's networks route.
@@ -112,6 +115,17 @@ func (l *loader) routes() {
 	case l.clustersWhole:
 		l.complain(clusterFlag, l.flags.ClusterCIDR, "has no IPv4 prefix, and the cloud's networks route only IPv4",
 			"add an IPv4 prefix, or set "+off)
+	}
+}
+
+func (l *loader) wireGuard() {
+	const remedy = "remove the key, or set " + familyIPv4 + ": " + string(RoutedByCloud)
+	switch mode := l.WireGuard.Mode; {
+	case mode == NoWireGuard || l.isWrong(wireGuardKey):
+	case l.Provider == Metal:
+		l.complain(wireGuardKey, string(mode), "is for nodes without a route in a cloud's network, and with provider: metal there is none", "remove the key")
+	case l.Families.IPv4 != RoutedByCloud || !l.onNode && !l.Routes.Enabled:
+		l.complain(wireGuardKey, string(mode), "is for nodes without a route in the cloud's network, which has none of this cluster's", remedy)
 	}
 }
 

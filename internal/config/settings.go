@@ -176,6 +176,10 @@ func podSettings(l *loader) []setting {
 			"How many of them are left for others; less than `routes.limit`."),
 		row("routes.maxDeletions", "25%", percentage(&l.Routes.MaxDeletionsPercent),
 			"Share of the cluster's routes that may be deleted within one `--route-reconciliation-period`."),
+		row(wireGuardKey, string(NoWireGuard), oneOf(&l.WireGuard.Mode, NoWireGuard, WireGuardOverflow),
+			"Which nodes WireGuard tunnels connect, see [Nodes beyond the route table](../how-to/wireguard.md). `never`: none. `overflow`: those for which the network's route table has no room, and servers outside the network whose kubelet has their public address (`--node-ip`); all other nodes keep their routes. Takes `families.ipv4: cloud`, and `underlay-agent` on every node."),
+		row(wireGuardPortKey, "51820", whole(&l.WireGuard.Port, 1, 65535),
+			"UDP port of the tunnels on every node."),
 	}
 }
 

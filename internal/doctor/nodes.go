@@ -55,6 +55,8 @@ func nodeChecks() []check {
 				}
 				return "", ""
 			})),
+		newCheck("wireguard", Error, nil, survey.PartNodes|survey.PartConfig,
+			"see the agent: "+agentLogs, eachNode(wireGuard)),
 		newCheck("network-at-risk", Warning, nil, survey.PartNodes,
 			"do what the message says, on that node",
 			eachNode(func(_ *cluster, n *corev1.Node) (string, string) {
@@ -105,7 +107,8 @@ func nodeServer(x *cluster) []Finding {
 	for _, n := range x.Nodes {
 		missing, ok := gateways.Missing[n.Name]
 		_, late := x.waiting(n)
-		if !ok || !late || n.Spec.ProviderID == "" || survey.OfOtherProvider(n) || missing.Detached && !x.inNetwork() {
+		outside := missing.Detached && (!x.inNetwork() || x.Tunnels() && kube.ReachOf(n) == kube.NoNetwork)
+		if !ok || !late || n.Spec.ProviderID == "" || survey.OfOtherProvider(n) || outside {
 			continue
 		}
 		if a, absent := x.absent[n.Name]; absent {
@@ -147,6 +150,30 @@ func misnamed(n *corev1.Node) string {
 	return "kubectl delete node " + n.Name + ", and start the kubelet with --provider-id=hcloud://ID of its server (a dedicated server: hrobot://NUMBER), or without the flag"
 }
 
+// wireGuard finds Nodes that tunnels can't connect.
+func wireGuard(x *cluster, n *corev1.Node) (what, remedy string) {
+	reach, own := kube.ReachOf(n), kube.WireGuardOf(n)
+	switch {
+	case !x.Tunnels() && reach != "":
+		return fmt.Sprintf("it has no route (annotation %s: %s), and tunnels are switched off", kube.ReachAnnotation, reach),
+			"set wireguard: overflow in underlay-config; or, if a route can lead to it by now, kubectl annotate node " + n.Name + " " + kube.ReachAnnotation + "-"
+	case !x.Tunnels():
+		return "", ""
+	case own == nil:
+		if _, late := x.waiting(n); late {
+			return "its agent has published no WireGuard key, so no tunnel connects it", ""
+		}
+		return "", ""
+	}
+	for _, other := range x.Nodes {
+		if w := kube.WireGuardOf(other); other.Name != n.Name && w != nil && w.PublicKey == own.PublicKey {
+			return "it has the WireGuard key of Node " + other.Name + ", so no tunnel connects either: one machine was cloned from the other",
+				"on the clone delete /var/lib/underlay/wireguard.key, and restart its underlay-agent"
+		}
+	}
+	return "", ""
+}
+
 func networkUnavailable(x *cluster, n *corev1.Node) (what, remedy string) {
 	c := kube.Condition(n, corev1.NodeNetworkUnavailable)
 	if _, absent := x.absent[n.Name]; absent {
@@ -163,6 +190,8 @@ func networkUnavailable(x *cluster, n *corev1.Node) (what, remedy string) {
 		if _, err := kube.ParseDedicatedID(n.Spec.ProviderID); err == nil {
 			remedy = "have a pool with source: vswitch (key pools of underlay-config) select the Node by its labels, delete the Node and let it join again; or use an overlay: docs/how-to/dedicated-servers.md"
 		}
+	case routes.NoTunnel:
+		remedy = "see the Node's condition underlay.dev/PeersReachable: mostly the UDP port of wireguardPort (51820) is closed on a machine, or underlay-agent there has another configuration"
 	case routes.NotInVSwitch:
 		remedy = "correct the kubelet's --node-ip or the Node's labels, as vswitch-node says"
 	}

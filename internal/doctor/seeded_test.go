@@ -38,7 +38,7 @@ type seeded struct {
 }
 
 func TestSeeded(t *testing.T) {
-	cases := slices.Concat(seededProxy(), seededRivals(), seededManager(), seededAgent(), seededPools(), seededNodes(), seededRoutes(), seededVSwitch(), seededServices(), seededAddresses())
+	cases := slices.Concat(seededProxy(), seededRivals(), seededManager(), seededAgent(), seededPools(), seededNodes(), seededTunnels(), seededRoutes(), seededVSwitch(), seededServices(), seededAddresses())
 	reached := map[string]bool{}
 	for _, c := range cases {
 		reached[c.check] = true

@@ -20,6 +20,8 @@ type Node struct {
 	ExternalIPs  []netip.Addr   `json:"externalIPs,omitempty"`
 	ControlPlane bool           `json:"controlPlane,omitempty"`
 	Ready        bool           `json:"ready,omitempty"`
+	Reach        Reach          `json:"reach,omitempty"`
+	WireGuard    *WireGuard     `json:"wireGuard,omitempty"`
 }
 
 // NodeOf converts a Node. It skips unreadable values; [PodCIDRs] returns the error.
@@ -29,6 +31,7 @@ func NodeOf(node *corev1.Node) *Node {
 		Name: node.Name, UID: node.UID, Created: node.CreationTimestamp, PodCIDRs: podCIDRs,
 		InternalIPs: InternalIPs(node), ExternalIPs: ExternalIPs(node),
 		ControlPlane: ControlPlane(node), Ready: Ready(node),
+		Reach: ReachOf(node), WireGuard: WireGuardOf(node),
 	}
 }
 
@@ -36,5 +39,6 @@ func NodeOf(node *corev1.Node) *Node {
 func (n *Node) Equal(o *Node) bool {
 	return n.Name == o.Name && n.UID == o.UID && slices.Equal(n.PodCIDRs, o.PodCIDRs) &&
 		slices.Equal(n.InternalIPs, o.InternalIPs) && slices.Equal(n.ExternalIPs, o.ExternalIPs) &&
-		n.ControlPlane == o.ControlPlane && n.Ready == o.Ready
+		n.ControlPlane == o.ControlPlane && n.Ready == o.Ready && n.Reach == o.Reach &&
+		(n.WireGuard == nil) == (o.WireGuard == nil) && (n.WireGuard == nil || *n.WireGuard == *o.WireGuard)
 }

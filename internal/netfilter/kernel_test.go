@@ -199,6 +199,7 @@ func TestRulesAreShownAsWritten(t *testing.T) {
 		"open to everybody": {PodCIDRs: prefixes("2001:db8:1:0:1::/80"), FilterInbound: true, Openings: openings("::/0", "[2001:db8:1:0:1::7]:80")},
 		"unique local IPv6": {PodCIDRs: prefixes("fd00:0:0:1::/64", "fd00:1:0:0:1::/80"), FilterInbound: true},
 		"one address":       {PodCIDRs: prefixes("10.244.1.7/32", "2001:db8::7/128"), FilterInbound: true},
+		"a tunnel":          {PodCIDRs: prefixes("10.244.1.0/24"), FilterInbound: true, Clamped: "underlay-wg", ClampedMTU: 1370},
 		"many":              {PodCIDRs: prefixes("10.244.1.0/24", "10.244.9.0/25", "203.0.113.0/26", "fd00:1::/64", "2001:db8:1:0:1::/80"), FilterInbound: true},
 	} {
 		n.cleanup()

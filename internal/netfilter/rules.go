@@ -29,6 +29,11 @@ type Desired struct {
 	AllowedInbound []netip.Prefix
 	// Openings are IPv6.
 	Openings []Opening
+	// Clamped is an interface with a smaller MTU than others: TCP connections of forwarded
+	// packets over it get a segment size that fits ClampedMTU, since their ends may not receive
+	// the ICMP errors about larger packets.
+	Clamped    string
+	ClampedMTU int
 	// RefuseHeld rejects packets to the Held addresses, which are configured on no interface,
 	// that kube-proxy does not redirect to a pod, instead of forwarding them back to their
 	// source. Held includes addresses of other nodes that a provider still routes here. Packets
@@ -125,10 +130,25 @@ func rulesFor(want Desired, podLinks string) ruleset {
 			chain{inboundChain, nil, inboundRules(outer)},
 			chain{"forwarded", &chainKind{knftables.FilterType, knftables.ForwardHook, knftables.FilterPriority}, forward})
 	}
+	if want.Clamped != "" && want.ClampedMTU > 0 {
+		out.clamp(want)
+	}
 	if want.RefuseHeld {
 		out.refuseHeld(want)
 	}
 	return out
+}
+
+// clamp limits the segment size in both directions: the packets of each end have the other's.
+func (r *ruleset) clamp(want Desired) {
+	var rules []string
+	for f, headers := range []int{20 + 20, 40 + 20} {
+		for _, side := range []string{"iifname", "oifname"} {
+			rules = append(rules, fmt.Sprintf("meta nfproto %s %s %q tcp flags syn / syn,rst tcp option maxseg size set %d",
+				[]string{"ipv4", "ipv6"}[f], side, want.Clamped, want.ClampedMTU-headers))
+		}
+	}
+	r.chains = append(r.chains, chain{"clamped", &chainKind{knftables.FilterType, knftables.ForwardHook, knftables.ManglePriority}, rules})
 }
 
 // refuseHeld rejects packets to held addresses after kube-proxy's DNAT, which replaces the

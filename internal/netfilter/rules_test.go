@@ -106,6 +106,13 @@ func TestRules(t *testing.T) {
 			none + "add chain inbound\nadd rule inbound ct state established,related accept\nadd rule inbound ct status dnat accept\n" +
 			"add rule inbound ip6 saddr @inside-6 accept\nadd rule inbound ip6 saddr @outer-6 accept\n" + open + "add rule inbound drop\n" +
 			"add chain forwarded { type filter hook forward priority 0 ; policy accept ; }\nadd rule forwarded ip6 daddr 2001:db8:1:0:1::/80 goto inbound"},
+		"a tunnel": {func(d *Desired) {
+			d.PodCIDRs, d.FilterInbound, d.Clamped, d.ClampedMTU = d.PodCIDRs[1:], false, "underlay-wg", 1370
+		}, table + `add chain clamped { type filter hook forward priority -150 ; policy accept ; }
+add rule clamped meta nfproto ipv4 iifname "underlay-wg" tcp flags syn / syn,rst tcp option maxseg size set 1330
+add rule clamped meta nfproto ipv4 oifname "underlay-wg" tcp flags syn / syn,rst tcp option maxseg size set 1330
+add rule clamped meta nfproto ipv6 iifname "underlay-wg" tcp flags syn / syn,rst tcp option maxseg size set 1310
+add rule clamped meta nfproto ipv6 oifname "underlay-wg" tcp flags syn / syn,rst tcp option maxseg size set 1310`},
 		"the filter switched off":      {func(d *Desired) { d.FilterInbound = false }, table + inside + leave + four},
 		"public IPv6 alone, no filter": {func(d *Desired) { d.PodCIDRs, d.FilterInbound = d.PodCIDRs[1:], false }, table[:len(table)-1]},
 		"unique local IPv6": {func(d *Desired) {

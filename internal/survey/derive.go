@@ -231,13 +231,14 @@ func (s *Snapshot) Routing() (routes.Decision, error) {
 	}
 	o := routes.Observed{
 		Table: s.Network.Routes, Ranges: s.Ranges(), VSwitch: s.VSwitch(), Gateways: gateways, Departed: map[string][]netip.Prefix{}, Record: s.record(),
-		Budget: routes.Budget{Limit: s.Config.Routes.Limit, Reserve: s.Config.Routes.Reserve, MaxDeletions: 100},
+		Budget:  routes.Budget{Limit: s.Config.Routes.Limit, Reserve: s.Config.Routes.Reserve, MaxDeletions: 100},
+		Tunnels: s.Tunnels(),
 	}
 	for _, d := range s.departed() {
 		o.Departed[d.ProviderID] = append(o.Departed[d.ProviderID], d.Prefixes...)
 	}
 	for _, n := range s.Nodes {
-		o.Nodes = append(o.Nodes, routecontroller.RouteNode(n))
+		o.Nodes = append(o.Nodes, routecontroller.RouteNode(n, o.Tunnels))
 	}
 	return routes.Decide(o), nil
 }
@@ -254,6 +255,11 @@ func (s *Snapshot) record() routes.Record {
 	}
 	record, _ := routes.ParseRecord(s.RouteRecord.Data)
 	return record
+}
+
+// Tunnels reports whether agents connect Nodes that get no route.
+func (s *Snapshot) Tunnels() bool {
+	return s.Saw(PartConfig) && s.Config.WireGuard.Enabled()
 }
 
 // RoutesOn reports whether the CCM writes routes into the network.

@@ -36,6 +36,8 @@ type Settings struct {
 	Inventory  []netip.Addr
 	// VSwitch connects dedicated servers, in clusters with IPv4 in mode ByCloud.
 	VSwitch VSwitch
+	// Tunnels connect nodes without a route, in families in mode ByCloud.
+	Tunnels TunnelSettings
 }
 
 // Situation is the complete input of a decision.
@@ -53,6 +55,8 @@ type Situation struct {
 	Proxies []Proxy
 	// Unresolved are the addresses of neighbors that don't reply.
 	Unresolved map[netip.Addr]bool
+	// Tunnel is the state of the WireGuard device, if Tunnels are enabled.
+	Tunnel TunnelState
 }
 
 // WantedEntry is a route that should exist in the kernel.
@@ -71,6 +75,7 @@ type Decision struct {
 	// Answers are the addresses to answer ARP for.
 	Answers []Proxy
 	Proxies ProxyPlan
+	Tunnels TunnelPlan
 	// Peers are the unreachable peers with reasons, sorted.
 	Peers []Peer
 	// Faults keep this node from being ready; each has a remedy.
@@ -107,6 +112,9 @@ type View struct {
 	ProxyARP []string
 	// MTU is the smallest MTU of the interfaces that packets of pods leave through.
 	MTU int
+	// Tunnel is the name of the WireGuard device, or empty, and TunnelMTU its MTU.
+	Tunnel    string
+	TunnelMTU int
 }
 
 // ErrNoNode means that no decision about routes is possible: the machine's Node is missing, so
@@ -133,8 +141,13 @@ func Decide(s Situation) (Decision, error) {
 			d.refuseTheRest(ipv4)
 		case mode == ByCloud && ipv4 && d.dedicated():
 			d.acrossVSwitch()
+		case mode == ByCloud && d.Tunnels.Enabled && d.self.Reach == kube.NoNetwork:
+			d.refuseTheRest(ipv4)
 		case mode == ByCloud:
 			d.aggregates(ipv4)
+		}
+		if s.Modes.of(ipv4) == ByCloud {
+			d.tunnels(ipv4)
 		}
 	}
 	// A recreated Node soon gets its podCIDRs again, and its pods are running.
@@ -152,7 +165,7 @@ func Decide(s Situation) (Decision, error) {
 		}
 	}
 	return Decision{
-		Want: d.want, Plan: plan, Answers: d.answers, Proxies: diffProxies(d.answers, s.Proxies, d.staying),
+		Want: d.want, Plan: plan, Answers: d.answers, Proxies: diffProxies(d.answers, s.Proxies, d.staying), Tunnels: d.tunnelPlan,
 		Peers: d.sortedPeers(), Faults: d.faults, Warnings: append(d.warnings, d.distrust()...), View: view, UID: d.self.UID,
 	}, nil
 }
@@ -170,9 +183,11 @@ type decider struct {
 	answers   []Proxy
 	answering []string
 	staying   func(netip.Addr) bool
-	peers     map[string]string
-	faults    []string
-	warnings  []string
+
+	tunnelPlan TunnelPlan
+	peers      map[string]string
+	faults     []string
+	warnings   []string
 	// doubtful are Nodes with untrusted addresses.
 	doubtful []Peer
 }

@@ -244,6 +244,7 @@ type fixture struct {
 	agent   *Agent
 	started int
 	stop    func()
+	device  Tunnels
 }
 
 // withFixture runs a test with an agent that has come to rest.
@@ -255,9 +256,13 @@ func withFixture(t *testing.T, modes Modes, nodes []*corev1.Node, test func(*fix
 
 // withMachine is withFixture on another machine.
 func withMachine(t *testing.T, s Situation, nodes []*corev1.Node, test func(*fixture)) {
+	testMachine(t, s, nil, nodes, test)
+}
+
+func testMachine(t *testing.T, s Situation, d Tunnels, nodes []*corev1.Node, test func(*fixture)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &fixture{
-			t: t, client: fake.NewClientset(), events: record.NewFakeRecorder(100),
+			t: t, device: d, client: fake.NewClientset(), events: record.NewFakeRecorder(100),
 			machine: &machine{links: s.Links, table: s.Table, neighbors: map[netip.Addr]bool{}, proxies: s.Proxies},
 			before:  &edgeBook{name: "before"}, after: &edgeBook{name: "after"},
 		}
@@ -284,7 +289,7 @@ func (w *fixture) startWith(settings Settings) {
 	ctx, cancel := context.WithCancel(w.t.Context())
 	factory := informers.NewSharedInformerFactoryWithOptions(w.client, 0, informers.WithTransform(Trim()))
 	a, err := New(Config{
-		Client: w.client, Nodes: directorytest.Nodes{Self: "self", Informer: factory.Core().V1().Nodes().Informer()}, Kernel: w.machine, Recorder: w.events,
+		Client: w.client, Nodes: directorytest.Nodes{Self: "self", Informer: factory.Core().V1().Nodes().Informer()}, Kernel: w.machine, Recorder: w.events, Device: w.device,
 		Registry: metrics.NewKubeRegistry(),
 		Settings: settings,
 		Before:   []Edge{w.before}, After: []Edge{w.after}, Period: time.Minute,

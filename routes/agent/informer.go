@@ -2,6 +2,7 @@ package agent
 
 import (
 	"maps"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -56,7 +57,7 @@ func Trim(keep ...string) cache.TransformFunc {
 				trimmed.Status.Addresses = append(trimmed.Status.Addresses, a)
 			}
 		}
-		for _, key := range keep {
+		for _, key := range append(slices.Clip(keep), kube.ReachAnnotation, kube.WireGuardAnnotation) {
 			if value, there := node.Annotations[key]; there {
 				metav1.SetMetaDataAnnotation(&trimmed.ObjectMeta, key, value)
 			}

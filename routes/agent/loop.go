@@ -24,8 +24,10 @@ import (
 type Config struct {
 	Client kubernetes.Interface
 	// Nodes is started by the caller.
-	Nodes    Nodes
-	Kernel   Kernel
+	Nodes  Nodes
+	Kernel Kernel
+	// Device is set if Tunnels are enabled.
+	Device   Tunnels
 	Recorder record.EventRecorder
 	Registry Registry
 	Settings
@@ -56,6 +58,8 @@ type Agent struct {
 	unresolved map[netip.Addr]bool
 	answering  bool            // proxy neighbor entries of ours may exist
 	toldOf     map[string]bool // warnings that have been logged
+
+	tunnelPeers map[string]*tunnelPeer // by node name
 }
 
 type task string
@@ -63,6 +67,8 @@ type task string
 const (
 	pass      task = "pass"      // read everything, decide, reconcile
 	neighbors task = "neighbors" // find unreachable neighbors
+
+	handshakes task = "handshakes" // find tunnels that work by now
 )
 
 // New returns an agent that is subscribed to Node events.
@@ -153,10 +159,14 @@ func (a *Agent) passInFull() {
 
 func (a *Agent) work(ctx context.Context) {
 	kube.Work(ctx, a.queue, "This node's network is not as it should be; trying again", func(ctx context.Context, what task) error {
-		if what == neighbors {
+		switch what {
+		case neighbors:
 			return a.askNeighbors(ctx)
+		case handshakes:
+			return a.awaitHandshakes(ctx)
+		default:
+			return a.pass(ctx)
 		}
-		return a.pass(ctx)
 	})
 }
 
@@ -172,6 +182,9 @@ func (a *Agent) situation(ctx context.Context) (Situation, error) {
 		if _, err := kube.PodCIDRs(own); err != nil {
 			a.warn(ctx, err.Error())
 		}
+	}
+	if s.Tunnels.Enabled {
+		s.Tunnel = a.readTunnels(ctx)
 	}
 	// Before the table: the kernel reports the removal of an IPv4 address before it silently
 	// removes the address's routes, and replies to this request after both.

@@ -51,7 +51,9 @@ func (a *Agent) putRight(ctx context.Context, full bool, events []time.Time) err
 	before := a.applyEdges(ctx, a.Before, d.View, full, &warnings)
 
 	a.interest.Store(now)
+	tunneled := a.writeTunnels(ctx, s, d.Tunnels)
 	missing, failed := a.write(ctx, earlier, &d)
+	failed.peers = append(failed.peers, present(tunneled, a.pruneTunnels(ctx, s, d.Tunnels))...)
 	a.writeProxies(ctx, earlier, d.Proxies, &failed)
 	a.metrics.reached(events, time.Now())
 	a.metrics.show(d, missing)
@@ -81,7 +83,7 @@ func (a *Agent) putRight(ctx context.Context, full bool, events []time.Time) err
 		shown = errors.New("the Nodes are not current")
 	}
 	a.report(shown)
-	a.status.tell(outcome{uid: d.UID, ready: ready, hasPodCIDRs: len(d.View.PodCIDRs) > 0, peers: d.Peers, warnings: warnings})
+	a.status.tell(outcome{uid: d.UID, ready: ready, hasPodCIDRs: len(d.View.PodCIDRs) > 0, peers: d.Peers, warnings: warnings, wireGuard: a.wireGuard(s, d)})
 	return err
 }
 
@@ -192,6 +194,11 @@ func (f *failures) add(d *Decision, wanted WantedEntry, err error) {
 	}
 	f.peers = append(f.peers, err)
 	d.nameUnreachable(wanted.Node, err.Error())
+}
+
+// present returns the errors that are not nil.
+func present(errs ...error) []error {
+	return slices.DeleteFunc(errs, func(err error) bool { return err == nil })
 }
 
 func (f *failures) err() error {

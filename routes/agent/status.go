@@ -37,6 +37,7 @@ type outcome struct {
 	hasPodCIDRs bool
 	peers       []Peer
 	warnings    []string
+	wireGuard   *kube.WireGuard // to be written; nil: nothing
 }
 
 // status writes the Node's conditions, separately from passes, which don't need the API server.
@@ -91,6 +92,9 @@ func (s *status) write(ctx context.Context, now time.Time) error {
 		return nil
 	}
 	s.reportNotReady(node, o, now)
+	if err := s.writeWireGuard(ctx, node, o.wireGuard); err != nil {
+		return err
+	}
 	for _, c := range s.conditions(o, node) {
 		old := kube.Condition(node, c.Type)
 		known := old != nil && old.Status == c.Status && old.Reason == c.Reason

@@ -38,10 +38,14 @@ func (d *decider) findUplinks() []Link {
 }
 
 func (d *decider) view() View {
-	v := View{PodCIDRs: slices.Clone(d.self.PodCIDRs), ProxyARP: d.answering}
+	v := View{PodCIDRs: slices.Clone(d.self.PodCIDRs), ProxyARP: d.answering, MTU: d.smallestMTU()}
 	for _, n := range d.Nodes {
 		v.ClusterPods = append(v.ClusterPods, n.PodCIDRs...)
-		v.InternalIPs = append(v.InternalIPs, d.believed(n, n.InternalIPs)...)
+		if believed := d.believed(n, n.InternalIPs); !d.tunneled(n) {
+			// Pods reach a node without a route to theirs, or from there, under their own node's
+			// address: the cloud delivers no reply to pods.
+			v.InternalIPs = append(v.InternalIPs, believed...)
+		}
 		v.ExternalIPs = append(v.ExternalIPs, d.believed(n, n.ExternalIPs)...)
 		v.ServerPrefixes = append(v.ServerPrefixes, d.serverPrefixes(n)...)
 	}
@@ -70,8 +74,11 @@ func (d *decider) view() View {
 		if d.advertised(l.Index) {
 			v.RouterAdvertised = append(v.RouterAdvertised, l.Name)
 		}
-		if (d.onUplink(l.Index) || d.outward(l.Index)) && (v.MTU == 0 || l.MTU < v.MTU) {
-			v.MTU = l.MTU
+	}
+	if d.Tunnels.Enabled && d.Tunnel.Problem == "" {
+		v.Tunnel, v.TunnelMTU = TunnelLink, d.tunnelPlan.MTU
+		if d.self.Reach != "" {
+			v.MTU = d.tunnelPlan.MTU
 		}
 	}
 	slices.Sort(v.Uplinks)

@@ -64,6 +64,8 @@ type Config struct {
 	Ranges []routes.Range
 	// VSwitch has the podCIDRs that need no route.
 	VSwitch routes.VSwitch
+	// Tunnels means that agents connect Nodes that get no route.
+	Tunnels bool
 	// Limit and Reserve are numbers of routes, MaxDeletions a percentage of ours per Period.
 	Limit, Reserve, MaxDeletions int
 	// Period is the interval between lists of an idle table.
@@ -187,6 +189,8 @@ func planningChanged(old, node *corev1.Node) bool {
 		!slices.Equal(kube.InternalIPs(old), kube.InternalIPs(node)) ||
 		!slices.Equal(kube.ProvidedIPs(old), kube.ProvidedIPs(node)) ||
 		kube.Ready(old) != kube.Ready(node) ||
+		kube.ReachOf(old) != kube.ReachOf(node) ||
+		old.Annotations[kube.WireGuardAnnotation] != node.Annotations[kube.WireGuardAnnotation] ||
 		kube.ControlPlane(old) != kube.ControlPlane(node)
 }
 

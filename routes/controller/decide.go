@@ -49,10 +49,11 @@ func (c *Controller) decide(ctx context.Context, b basis) (decision, error) {
 	o := routes.Observed{
 		Table: c.table, Ranges: c.Ranges, VSwitch: c.VSwitch, Gateways: gateways, Departed: c.departedPodCIDRs(),
 		Record: c.record.routes, Kept: b.podCIDRs, Stood: b.stood, Budget: c.budget(b.mayDelete, now),
+		Tunnels: c.Tunnels,
 	}
 	d := decision{uids: make(map[string]types.UID, len(nodes))}
 	for _, node := range nodes {
-		n := RouteNode(node)
+		n := RouteNode(node, c.Tunnels)
 		n.Unseen = c.unseen(n.Dsts, c.seen(node, now))
 		o.Nodes = append(o.Nodes, n)
 		d.uids[node.Name] = node.UID
@@ -97,7 +98,7 @@ func (c *Controller) departedPodCIDRs() map[string][]netip.Prefix {
 
 // RouteNode converts a Node for package routes, without the results of Gateways. Only IPv4
 // podCIDRs are routed through the network's table; networks don't support IPv6.
-func RouteNode(node *corev1.Node) routes.Node {
+func RouteNode(node *corev1.Node, tunnels bool) routes.Node {
 	// Only very old API servers accepted podCIDRs that can't be parsed. The rest is routed.
 	prefixes, _ := kube.PodCIDRs(node)
 	n := routes.Node{
@@ -112,6 +113,9 @@ func RouteNode(node *corev1.Node) routes.Node {
 		if p.Addr().Is4() {
 			n.Dsts = append(n.Dsts, p)
 		}
+	}
+	if w := kube.WireGuardOf(node); tunnels {
+		n.Reach, n.Connected = routes.Reach(kube.ReachOf(node)), w != nil && w.Connected
 	}
 	return n
 }

@@ -276,6 +276,7 @@ func (c *Controller) carryOut(ctx context.Context, step routes.Step, a *attempt)
 func (c *Controller) finish(ctx context.Context, d decision, a *attempt) {
 	now := time.Now()
 	c.forgetGone(d.uids)
+	c.markReach(ctx, d)
 	c.events.decided(d)
 	mayDelete, certain := a.basis().mayDelete, a.certain()
 	if mayDelete || len(d.Plan.Postponed) == 0 {

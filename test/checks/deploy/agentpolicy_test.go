@@ -93,11 +93,13 @@ func itsConditions(t *testing.T, account, admin kubernetes.Interface) {
 			}
 		}
 	}
-	// A merge patch, by which the agent writes its report, touches no condition.
-	for _, report := range []string{`"{}"`, `"{\"unfit\":\"tried\"}"`, `null`, `"{}"`} {
-		body := fmt.Sprintf(`{"metadata":{"annotations":{%q:%s}}}`, addresses.ReportAnnotation, report)
-		if err := patch(t.Context(), account.CoreV1().Nodes(), "self", types.MergePatchType, body, "status"); err != nil {
-			t.Errorf("the report %s: %v", report, err)
+	// A merge patch, by which the agent writes its reports, touches no condition.
+	for _, key := range []string{addresses.ReportAnnotation, kube.WireGuardAnnotation} {
+		for _, report := range []string{`"{}"`, `"{\"unfit\":\"tried\"}"`, `null`, `"{}"`} {
+			body := fmt.Sprintf(`{"metadata":{"annotations":{%q:%s}}}`, key, report)
+			if err := patch(t.Context(), account.CoreV1().Nodes(), "self", types.MergePatchType, body, "status"); err != nil {
+				t.Errorf("the report %s in %s: %v", report, key, err)
+			}
 		}
 	}
 	// The kubelet goes on writing, and so does the agent.
@@ -123,6 +125,7 @@ func attempts() map[string]attempt {
 		"a label that is there":         strategic(`{"metadata":{"labels":{"example.com/rack":null}}}`),
 		"a label beside a condition":    strategic(`{"metadata":{"labels":{"a":"b"}},` + ownCondition[1:]),
 		"an annotation":                 strategic(`{"metadata":{"annotations":{"example.com/a":"b"}}}`),
+		"its reach":                     strategic(fmt.Sprintf(`{"metadata":{"annotations":{%q:"no-room"}}}`, kube.ReachAnnotation)),
 		"an opening of its filter":      strategic(fmt.Sprintf(`{"metadata":{"annotations":{%q:"{}"}}}`, podingress.Annotation("a"))),
 		"a report and an annotation":    strategic(fmt.Sprintf(`{"metadata":{"annotations":{%q:"{}","example.com/a":"b"}}}`, addresses.ReportAnnotation)),
 		"no annotations":                {types.MergePatchType, `{"metadata":{"annotations":null}}`},

@@ -30,6 +30,11 @@ func BuildSimulator(ctx context.Context, folder string) (string, error) {
 	return build(ctx, folder, "hcloud-sim")
 }
 
+// BuildWireGuard builds wireguard-go, which is a WireGuard device where the kernel has none.
+func BuildWireGuard(ctx context.Context, folder string) (string, error) {
+	return build(ctx, folder, "wireguard")
+}
+
 // BuildAll builds every program of cmd likewise.
 func BuildAll(ctx context.Context, folder string) error {
 	_, err := build(ctx, folder, "...")
@@ -41,7 +46,11 @@ func build(ctx context.Context, folder, program string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-tags=grpcnotrace", "-ldflags=-s -w", "-o", folder+"/", "./cmd/"+program)
+	path := "./cmd/" + program
+	if program == "wireguard" {
+		path = "golang.zx2c4.com/wireguard"
+	}
+	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-tags=grpcnotrace", "-ldflags=-s -w", "-o", folder+"/", path)
 	build.Dir = root
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {

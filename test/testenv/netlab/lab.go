@@ -41,6 +41,9 @@ type Options struct {
 	Manager, Agent string
 	// Plugins is the folder of the CNI plugins; empty: that of CNI_PATH.
 	Plugins string
+	// WireGuard is the path of wireguard-go, which is the WireGuard device of every machine:
+	// the kernel of tests has none. It needs /dev/net/tun.
+	WireGuard string
 	// IPv4Only is a cluster whose pods have no IPv6.
 	IPv4Only bool
 	// WithoutManager leaves it to the caller to start the manager. Machines that

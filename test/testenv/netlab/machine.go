@@ -32,6 +32,8 @@ type Machine struct {
 	Namespace *netns.Namespace
 	// Dedicated is a server on the vSwitch, of which the cloud doesn't know.
 	Dedicated bool
+	// Outside is a server of the cloud that is not attached to the network.
+	Outside bool
 	// RobotNumber is the dedicated server's number; 0 for others.
 	RobotNumber int64
 	// Private is the address in the cloud's network; zero on metal.
@@ -51,6 +53,7 @@ type Machine struct {
 	number  int
 	dir     string
 	kubelet *kubelet.Kubelet
+	tunnels *process.Process
 	agent   *process.Process
 	proxy   *process.Process
 	others  []*process.Process // that Start started
@@ -60,6 +63,13 @@ type Machine struct {
 // returns when they are ready for pods.
 func (f *Lab) AddMachines(ctx context.Context, names ...string) error {
 	return f.add(ctx, f.Rent, names)
+}
+
+// AddOutside is AddMachines for servers outside the network.
+func (f *Lab) AddOutside(ctx context.Context, names ...string) error {
+	return f.add(ctx, func(ctx context.Context, name string) (*Machine, error) {
+		return f.rent(ctx, &Machine{Name: name, Outside: true})
+	}, names)
 }
 
 func (f *Lab) add(ctx context.Context, rent func(context.Context, string) (*Machine, error), names []string) error {
@@ -171,6 +181,9 @@ func (m *Machine) connect(ctx context.Context) error {
 			return err
 		}
 	}
+	if m.Outside {
+		return nil
+	}
 	network, err := netip.ParsePrefix(f.Network.IPRange)
 	if err != nil {
 		return fmt.Errorf("range of the cloud's network: %w", err)
@@ -226,13 +239,18 @@ func (m *Machine) Renew(ctx context.Context) error {
 // rent makes the server.
 func (m *Machine) rent() error {
 	f := m.lab
-	server, err := f.Cloud.CreateServer(hcloudsim.ServerSeed{
-		Name: m.Name, Network: f.Network.ID, PublicIPv4: m.Public.IPv4, PublicIPv6: m.Public.IPv6Prefix,
-	})
+	seed := hcloudsim.ServerSeed{Name: m.Name, PublicIPv4: m.Public.IPv4, PublicIPv6: m.Public.IPv6Prefix}
+	if !m.Outside {
+		seed.Network = f.Network.ID
+	}
+	server, err := f.Cloud.CreateServer(seed)
 	if err != nil {
 		return err
 	}
 	m.Server = server.ID
+	if m.Outside {
+		return nil
+	}
 	if m.Private, err = netip.ParseAddr(server.PrivateNet[0].IP); err != nil {
 		return fmt.Errorf("private address of server %s: %w", m.Name, err)
 	}
@@ -243,6 +261,9 @@ func (m *Machine) rent() error {
 func (m *Machine) InternalIPs() []netip.Addr {
 	if m.Private.IsValid() {
 		return []netip.Addr{m.Private}
+	}
+	if m.Outside {
+		return []netip.Addr{m.Public.IPv4}
 	}
 	return []netip.Addr{m.Public.IPv4, m.Public.IPv6}
 }
@@ -294,7 +315,7 @@ func (m *Machine) Silence() { m.kubelet.Stop() }
 
 // stop ends the machine's programs.
 func (m *Machine) stop() {
-	for _, p := range append([]*process.Process{m.agent, m.proxy}, m.others...) {
+	for _, p := range append([]*process.Process{m.agent, m.proxy, m.tunnels}, m.others...) {
 		if p != nil {
 			p.Kill()
 		}
@@ -322,6 +343,8 @@ func (m *Machine) Remove(ctx context.Context) error {
 	switch {
 	case m.RobotNumber != 0:
 		err = f.robot.RemoveServer(m.RobotNumber)
+	case m.Outside:
+		err = f.Cloud.DeleteServer(m.Server)
 	case m.Server != 0:
 		err = errors.Join(f.Cloud.DeleteServer(m.Server), f.cloud.unplug(ctx, Member{"server", m.Server}))
 	}

@@ -67,13 +67,22 @@ func (m *Machine) StartAgent(ctx context.Context, args ...string) error {
 	if err := os.WriteFile(m.path("config.yaml"), []byte(m.lab.config()), 0o600); err != nil {
 		return err
 	}
+	if m.lab.options.WireGuard != "" {
+		if err := m.startTunnels(ctx); err != nil {
+			return err
+		}
+	}
 	return m.RestartAgent(args...)
 }
 
 // RestartAgent is StartAgent as a kubelet does it that has no API server: with the credentials and
 // the configuration that there are.
 func (m *Machine) RestartAgent(args ...string) (err error) {
-	m.agent, err = m.within("underlay-agent", m.lab.options.Agent, slices.Concat([]string{"run"}, m.hostFlags(), []string{
+	start := m.within
+	if m.lab.options.WireGuard != "" {
+		start = m.withTunnels
+	}
+	m.agent, err = start("underlay-agent", m.lab.options.Agent, slices.Concat([]string{"run"}, m.hostFlags(), []string{
 		"--config=" + m.path("config.yaml"),
 		"--cluster-cidr=" + m.lab.podRanges(),
 		"--node-name=" + m.Name,
@@ -84,7 +93,7 @@ func (m *Machine) RestartAgent(args ...string) (err error) {
 }
 
 func (m *Machine) hostFlags() []string {
-	return []string{"--cni-conf-dir=" + m.ConfigDir(), "--cni-bin-dir=" + m.lab.options.Plugins, "--state-dir=" + m.path("run")}
+	return []string{"--cni-conf-dir=" + m.ConfigDir(), "--cni-bin-dir=" + m.lab.options.Plugins, "--state-dir=" + m.path("run"), "--key-dir=" + m.path("keys")}
 }
 
 // ConfigDir is the folder of the machine's CNI configuration.

@@ -1,0 +1,220 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/underlay-ccm/underlay/internal/kube"
+)
+
+// device is a WireGuard device that shakes hands with peers at some endpoints, and prints itself.
+type device struct {
+	mu      sync.Mutex
+	peers   map[string]TunnelPeerState
+	answers map[netip.AddrPort]bool
+	sets    int
+	err     error
+}
+
+func (d *device) State(context.Context) (TunnelState, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for key, p := range d.peers {
+		if d.answers[p.Endpoint] {
+			p.Handshake = time.Now()
+			d.peers[key] = p
+		}
+	}
+	return TunnelState{PublicKey: keyOf("self"), Link: 9, Peers: maps.Clone(d.peers)}, d.err
+}
+
+func (d *device) SetLink(context.Context, int, []netip.Addr) error { return nil }
+
+func (d *device) SetPeers(_ context.Context, peers []TunnelPeer) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, p := range peers {
+		d.sets++
+		state := d.peers[p.PublicKey]
+		if p.Endpoint.IsValid() {
+			state.Endpoint = p.Endpoint
+		}
+		state.AllowedIPs = slices.SortedFunc(slices.Values(p.AllowedIPs), netip.Prefix.Compare)
+		state.Keepalive = p.Keepalive
+		// An allowed IP belongs to one peer.
+		for key, other := range d.peers {
+			other.AllowedIPs = slices.DeleteFunc(slices.Clone(other.AllowedIPs), func(a netip.Prefix) bool { return slices.Contains(state.AllowedIPs, a) })
+			d.peers[key] = other
+		}
+		d.peers[p.PublicKey] = state
+	}
+	return nil
+}
+
+func (d *device) RemovePeers(_ context.Context, keys []string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, key := range keys {
+		delete(d.peers, key)
+	}
+	return nil
+}
+
+func (d *device) String() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var lines []string
+	for key, p := range d.peers {
+		lines = append(lines, fmt.Sprintf("%s at %s, keepalive %s: %v", strings.TrimRight(key, " ="), p.Endpoint, p.Keepalive, p.AllowedIPs))
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
+}
+
+// object returns a kubeNode with a Node's addresses, reach and key.
+func object(n *kube.Node) *corev1.Node {
+	o := kubeNode(n.Name)
+	for _, p := range n.PodCIDRs {
+		o.Spec.PodCIDRs = append(o.Spec.PodCIDRs, p.String())
+	}
+	for kind, addrs := range map[corev1.NodeAddressType][]netip.Addr{corev1.NodeInternalIP: n.InternalIPs, corev1.NodeExternalIP: n.ExternalIPs} {
+		for _, a := range addrs {
+			o.Status.Addresses = append(o.Status.Addresses, corev1.NodeAddress{Type: kind, Address: a.String()})
+		}
+	}
+	o.Annotations = map[string]string{kube.ReachAnnotation: string(n.Reach)}
+	if n.WireGuard != nil {
+		o.Annotations[kube.WireGuardAnnotation] = fmt.Sprintf(`{"publicKey": %q, "port": %d}`, n.WireGuard.PublicKey, n.WireGuard.Port)
+	}
+	return o
+}
+
+// withDevice runs a test with the agent of a machine with tunnels.
+func withDevice(t *testing.T, d *device, s Situation, test func(*fixture)) {
+	d.peers = map[string]TunnelPeerState{}
+	nodes := make([]*corev1.Node, len(s.Nodes))
+	for i, n := range s.Nodes {
+		nodes[i] = object(n)
+	}
+	nodes[0].Annotations = map[string]string{kube.ReachAnnotation: string(s.Nodes[0].Reach)}
+	testMachine(t, s, d, nodes, test)
+}
+
+func (w *fixture) wireGuard() string {
+	w.t.Helper()
+	node, err := w.client.CoreV1().Nodes().Get(w.t.Context(), "self", metav1.GetOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return node.Annotations[kube.WireGuardAnnotation]
+}
+
+// A node publishes its key at once, and that it is connected once every Ready node has shaken
+// hands. Keepalives end with the handshake.
+func TestANodeReportsThatItsTunnelsWork(t *testing.T) {
+	d := &device{answers: map[netip.AddrPort]bool{}}
+	withDevice(t, d, tunneled(kube.NoRoom, plain()), func(w *fixture) {
+		if got, want := d.String(), "plain at 10.0.0.3:51820, keepalive 5s: [10.244.2.0/24]"; got != want {
+			t.Errorf("the device has\n%s\nwant\n%s", got, want)
+		}
+		if got := w.wireGuard(); got != fmt.Sprintf(`{"publicKey":%q,"port":51820}`, keyOf("self")) {
+			t.Errorf("published: %s", got)
+		}
+		d.answer("10.0.0.3:51820")
+		time.Sleep(10 * time.Second)
+		w.rest()
+		if got := w.wireGuard(); !strings.Contains(got, `"connected":true`) {
+			t.Errorf("published: %s", got)
+		}
+		if got, want := d.String(), "plain at 10.0.0.3:51820, keepalive 0s: [10.244.2.0/24]"; got != want {
+			t.Errorf("the device has\n%s\nwant\n%s", got, want)
+		}
+		sets := d.sets
+		time.Sleep(time.Hour)
+		w.rest()
+		if d.sets != sets {
+			t.Errorf("%d writes in an hour at rest", d.sets-sets)
+		}
+	})
+}
+
+func (d *device) answer(at string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.answers[netip.MustParseAddrPort(at)] = true
+}
+
+// A Ready node that never shakes hands is reported, and does not keep this one from joining.
+func TestANodeThatNeverShakesHands(t *testing.T) {
+	d := &device{answers: map[netip.AddrPort]bool{}}
+	withDevice(t, d, tunneled(kube.NoRoom, plain(), noRoom()), func(w *fixture) {
+		d.answer("10.0.0.4:51820")
+		time.Sleep(handshakeLimit / 2)
+		w.rest()
+		if strings.Contains(w.wireGuard(), "connected") {
+			t.Errorf("published: %s", w.wireGuard())
+		}
+		time.Sleep(handshakeLimit)
+		w.rest()
+		if !strings.Contains(w.wireGuard(), "connected") {
+			t.Errorf("published: %s", w.wireGuard())
+		}
+		if c := w.condition(PeersReachable); c.Status != corev1.ConditionFalse || !strings.Contains(c.Message, "plain: no WireGuard handshake") {
+			t.Errorf("PeersReachable: %+v", c)
+		}
+	})
+}
+
+// Candidate endpoints are tried in turn; an endpoint that works is kept, also one that only the
+// device has observed.
+func TestEndpointsAreTriedInTurn(t *testing.T) {
+	far := outside()
+	far.ExternalIPs = []netip.Addr{addr("198.51.100.5")}
+	d := &device{answers: map[netip.AddrPort]bool{}}
+	withDevice(t, d, tunneled("", far), func(w *fixture) {
+		d.answer("198.51.100.5:51820")
+		time.Sleep(time.Minute)
+		w.rest()
+		if got := d.String(); !strings.HasPrefix(got, "outside at 198.51.100.5:51820, keepalive 0s") {
+			t.Errorf("the device has %s", got)
+		}
+		d.answer("192.0.2.200:4000")
+		d.mu.Lock()
+		roamed := d.peers[keyOf("outside")]
+		roamed.Endpoint = netip.MustParseAddrPort("192.0.2.200:4000")
+		d.peers[keyOf("outside")] = roamed
+		d.mu.Unlock()
+		time.Sleep(time.Hour)
+		w.rest()
+		if got := d.String(); !strings.HasPrefix(got, "outside at 192.0.2.200:4000") {
+			t.Errorf("the device has %s", got)
+		}
+	})
+}
+
+// A podCIDR that moves to another Node moves in the device, and the peer of a Node that is deleted
+// is removed.
+func TestPeersFollowNodes(t *testing.T) {
+	d := &device{answers: map[netip.AddrPort]bool{}}
+	withDevice(t, d, tunneled("", noRoom()), func(w *fixture) {
+		next := noRoom()
+		next.Name, next.InternalIPs, next.WireGuard = "next", []netip.Addr{addr("10.0.0.8")}, &kube.WireGuard{PublicKey: keyOf("next"), Port: 51820}
+		w.remove("no-room")
+		w.put(object(next))
+		time.Sleep(10 * time.Second)
+		w.rest()
+		if got, want := d.String(), "next at 10.0.0.8:51820, keepalive 5s: [10.244.3.0/24]"; got != want {
+			t.Errorf("the device has\n%s\nwant\n%s", got, want)
+		}
+	})
+}

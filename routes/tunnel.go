@@ -1,0 +1,90 @@
+package routes
+
+import "fmt"
+
+// Reach is why a node is connected by tunnels rather than by the table; empty if it is not.
+type Reach string
+
+const (
+	// NoRoom means that the table had no room for the node's routes. It is permanent until it
+	// is removed: a tunnel is not replaced whenever another node's route is deleted.
+	NoRoom Reach = "no-room"
+	// NoNetwork means that the node's machine is not in the network.
+	NoNetwork Reach = "no-network"
+)
+
+// Tunneled reports whether a tunnel connects the pods of two nodes: the table does only if it
+// leads to both, because replies need a route too. The result is the same on both sides.
+func Tunneled(a, b Reach) bool { return a != "" || b != "" }
+
+// Reasons of NetworkUnavailable for nodes with a Reach.
+const (
+	TunnelCreated Reason = "TunnelCreated"
+	NoTunnel      Reason = "NoTunnel"
+)
+
+// NewReach returns the nodes to be connected by tunnels from now on, by name: those without room
+// in the table, and those of machines outside the network that have a public InternalIP, which a
+// kubelet has only on purpose (--node-ip).
+func (d Decision) NewReach() map[string]Reach {
+	found := map[string]Reach{}
+	if !d.Tunnels {
+		return found
+	}
+	// While routes are to be deleted, or it is unknown which, there may be room soon.
+	full := len(d.Changes.Delete) == 0 && d.Gateways.Doubt == nil
+	for _, r := range d.Plan.Refused {
+		if full && r.Cause == Full {
+			found[r.Node] = NoRoom
+		}
+	}
+	for _, n := range d.Nodes {
+		if n.Reach == "" && n.Allocated && n.Outside() {
+			found[n.Name] = NoNetwork
+		}
+	}
+	return found
+}
+
+// Outside reports whether the node's machine is known, is not in the network, and the node's
+// first IPv4 InternalIP is public.
+func (n Node) Outside() bool {
+	if n.Via.IsValid() || !n.Missing.Detached {
+		return false
+	}
+	for _, a := range n.InternalIPs {
+		if a.Is4() {
+			return !a.IsPrivate()
+		}
+	}
+	return false
+}
+
+func (o outlook) tunnelStatus(n Node) NodeStatus {
+	if d, ok := o.duplicate(n); ok {
+		return duplicate(d)
+	}
+	why := "the network's route table had no room"
+	if n.Reach == NoNetwork {
+		why = "the machine is not in the network"
+	}
+	if n.Connected {
+		return NodeStatus{
+			Reachable: true, Reason: TunnelCreated,
+			Message: fmt.Sprintf("%s routed through WireGuard tunnels: %s", join(n.Dsts), why),
+		}
+	}
+	return NodeStatus{
+		Reason:  NoTunnel,
+		Message: "waiting for WireGuard tunnels to all Ready nodes: " + why + "; PeersReachable has details",
+	}
+}
+
+func (o outlook) duplicate(n Node) (Duplicate, bool) {
+	for _, dst := range n.Dsts {
+		if d, ok := o.lost[nodeDst{n.Name, dst}]; ok {
+			return d, true
+		}
+	}
+	return Duplicate{}, false
+}

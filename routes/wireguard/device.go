@@ -1,0 +1,223 @@
+//go:build linux
+
+package wireguard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+	"golang.zx2c4.com/wireguard/wgctrl"
+	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
+
+	"github.com/underlay-ccm/underlay/routes/agent"
+)
+
+// Device is this machine's WireGuard device. It implements agent.Tunnels.
+type Device struct {
+	handle *netlink.Handle
+	client *wgctrl.Client
+	// KeyDir is the folder of the private key, which must outlive the machine's next start.
+	keyDir string
+	port   int
+}
+
+// Open prepares the use of the device; it changes nothing.
+func Open(keyDir string, port int) (*Device, error) {
+	handle, err := netlink.NewHandle(unix.NETLINK_ROUTE)
+	if err != nil {
+		return nil, fmt.Errorf("opening a netlink socket: %w", err)
+	}
+	client, err := wgctrl.New()
+	if err != nil {
+		handle.Close()
+		return nil, fmt.Errorf("opening a socket for WireGuard: %w", err)
+	}
+	return &Device{handle: handle, client: client, keyDir: keyDir, port: port}, nil
+}
+
+// Close closes the sockets.
+func (d *Device) Close() error {
+	d.handle.Close()
+	return d.client.Close()
+}
+
+var errNoModule = errors.New("the kernel has no WireGuard; load the module wireguard, which Linux has since version 5.6, or let this machine join with a free route")
+
+// State creates the device if it is missing, with the machine's key and port, and returns its
+// state. A link of another kind that has the name and is a WireGuard device is used as well.
+func (d *Device) State(context.Context) (agent.TunnelState, error) {
+	link, err := d.link()
+	if err != nil {
+		return agent.TunnelState{}, err
+	}
+	key, err := loadKey(d.keyDir)
+	if err != nil {
+		return agent.TunnelState{}, err
+	}
+	device, err := d.client.Device(agent.TunnelLink)
+	if err != nil {
+		return agent.TunnelState{}, fmt.Errorf("reading the WireGuard device: %w", err)
+	}
+	if device.PrivateKey != key || device.ListenPort != d.port {
+		own := wgtypes.Config{PrivateKey: &key, ListenPort: &d.port}
+		if err := d.client.ConfigureDevice(agent.TunnelLink, own); err != nil {
+			return agent.TunnelState{}, fmt.Errorf("setting the WireGuard device's key and port %d: %w; another program may use the port, see wireguardPort in the configuration", d.port, err)
+		}
+	}
+	if link.Attrs().Flags&net.FlagUp == 0 {
+		if err := d.handle.LinkSetUp(link); err != nil {
+			return agent.TunnelState{}, fmt.Errorf("setting the WireGuard device up: %w", err)
+		}
+	}
+	s := agent.TunnelState{PublicKey: key.PublicKey().String(), Link: link.Attrs().Index, Peers: map[string]agent.TunnelPeerState{}}
+	for _, p := range device.Peers {
+		s.Peers[p.PublicKey.String()] = peerState(p)
+	}
+	return s, nil
+}
+
+func peerState(p wgtypes.Peer) agent.TunnelPeerState {
+	state := agent.TunnelPeerState{Handshake: p.LastHandshakeTime, Keepalive: p.PersistentKeepaliveInterval}
+	if p.LastHandshakeTime.Unix() <= 0 {
+		state.Handshake = time.Time{}
+	}
+	if p.Endpoint != nil {
+		at := p.Endpoint.AddrPort()
+		state.Endpoint = netip.AddrPortFrom(at.Addr().Unmap(), at.Port())
+	}
+	for _, n := range p.AllowedIPs {
+		if addr, ok := netip.AddrFromSlice(n.IP); ok {
+			bits, _ := n.Mask.Size()
+			state.AllowedIPs = append(state.AllowedIPs, netip.PrefixFrom(addr.Unmap(), bits))
+		}
+	}
+	slices.SortFunc(state.AllowedIPs, netip.Prefix.Compare)
+	return state
+}
+
+func (d *Device) link() (netlink.Link, error) {
+	link, err := d.handle.LinkByName(agent.TunnelLink)
+	if err == nil {
+		return link, nil
+	}
+	if !errors.As(err, new(netlink.LinkNotFoundError)) {
+		return nil, fmt.Errorf("looking for the WireGuard device: %w", err)
+	}
+	made := &netlink.Wireguard{LinkAttrs: netlink.LinkAttrs{Name: agent.TunnelLink}}
+	switch err := d.handle.LinkAdd(made); {
+	case errors.Is(err, unix.EOPNOTSUPP):
+		return nil, errNoModule
+	case err != nil && !errors.Is(err, unix.EEXIST):
+		return nil, fmt.Errorf("creating the WireGuard device: %w", err)
+	}
+	link, err = d.handle.LinkByName(agent.TunnelLink)
+	if err != nil {
+		return nil, fmt.Errorf("looking for the WireGuard device: %w", err)
+	}
+	return link, nil
+}
+
+// SetLink sets the device's MTU and addresses, and removes its other addresses.
+func (d *Device) SetLink(_ context.Context, mtu int, addrs []netip.Addr) error {
+	link, err := d.link()
+	if err != nil {
+		return err
+	}
+	if mtu > 0 && link.Attrs().MTU != mtu {
+		if err := d.handle.LinkSetMTU(link, mtu); err != nil {
+			return fmt.Errorf("setting the WireGuard device's MTU to %d: %w", mtu, err)
+		}
+	}
+	have, err := d.handle.AddrList(link, netlink.FAMILY_ALL)
+	if err != nil {
+		return fmt.Errorf("listing the WireGuard device's addresses: %w", err)
+	}
+	missing := slices.Clone(addrs)
+	for _, a := range have {
+		addr, _ := netip.AddrFromSlice(a.IP)
+		addr = addr.Unmap()
+		switch at := slices.Index(missing, addr); {
+		case at >= 0:
+			missing = slices.Delete(missing, at, at+1)
+		case !addr.IsLinkLocalUnicast():
+			if err := d.handle.AddrDel(link, &a); err != nil {
+				return fmt.Errorf("removing %s from the WireGuard device: %w", addr, err)
+			}
+		}
+	}
+	for _, addr := range missing {
+		host := &net.IPNet{IP: addr.AsSlice(), Mask: net.CIDRMask(addr.BitLen(), addr.BitLen())}
+		if err := d.handle.AddrAdd(link, &netlink.Addr{IPNet: host, Flags: unix.IFA_F_NODAD}); err != nil && !errors.Is(err, unix.EEXIST) {
+			return fmt.Errorf("adding %s to the WireGuard device: %w", addr, err)
+		}
+	}
+	return nil
+}
+
+// SetPeers adds the peers, or updates them. An allowed IP moves from one peer to another without
+// a time in which neither has it.
+func (d *Device) SetPeers(_ context.Context, peers []agent.TunnelPeer) error {
+	if len(peers) == 0 {
+		return nil
+	}
+	cfg := wgtypes.Config{}
+	for _, p := range peers {
+		key, err := wgtypes.ParseKey(p.PublicKey)
+		if err != nil {
+			return fmt.Errorf("the WireGuard key of node %s: %w", p.Node, err)
+		}
+		set := wgtypes.PeerConfig{PublicKey: key, ReplaceAllowedIPs: true, PersistentKeepaliveInterval: &p.Keepalive}
+		if p.Endpoint.IsValid() {
+			set.Endpoint = net.UDPAddrFromAddrPort(p.Endpoint)
+		}
+		for _, a := range p.AllowedIPs {
+			set.AllowedIPs = append(set.AllowedIPs, net.IPNet{IP: a.Addr().AsSlice(), Mask: net.CIDRMask(a.Bits(), a.Addr().BitLen())})
+		}
+		cfg.Peers = append(cfg.Peers, set)
+	}
+	if err := d.client.ConfigureDevice(agent.TunnelLink, cfg); err != nil {
+		return fmt.Errorf("setting %d WireGuard peers: %w", len(peers), err)
+	}
+	return nil
+}
+
+// RemovePeers removes the peers with these public keys.
+func (d *Device) RemovePeers(_ context.Context, keys []string) error {
+	cfg := wgtypes.Config{}
+	for _, text := range keys {
+		key, err := wgtypes.ParseKey(text)
+		if err != nil {
+			return fmt.Errorf("removing a WireGuard peer: %w", err)
+		}
+		cfg.Peers = append(cfg.Peers, wgtypes.PeerConfig{PublicKey: key, Remove: true})
+	}
+	if len(cfg.Peers) == 0 {
+		return nil
+	}
+	if err := d.client.ConfigureDevice(agent.TunnelLink, cfg); err != nil {
+		return fmt.Errorf("removing %d WireGuard peers: %w", len(keys), err)
+	}
+	return nil
+}
+
+// Remove deletes the device, and reports whether it existed.
+func (d *Device) Remove(context.Context) (bool, error) {
+	link, err := d.handle.LinkByName(agent.TunnelLink)
+	if errors.As(err, new(netlink.LinkNotFoundError)) {
+		return false, nil
+	}
+	if err == nil {
+		err = d.handle.LinkDel(link)
+	}
+	if err != nil {
+		return false, fmt.Errorf("deleting the WireGuard device: %w", err)
+	}
+	return true, nil
+}

@@ -1,0 +1,96 @@
+//go:build linux
+
+package packets
+
+import (
+	"context"
+	"net/netip"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/underlay-ccm/underlay/internal/kube"
+	"github.com/underlay-ccm/underlay/test/testenv/cluster"
+	"github.com/underlay-ccm/underlay/test/testenv/netlab"
+)
+
+// A network's table takes the routes of two nodes only. WireGuard tunnels connect a third node
+// that is in the network, and a fourth that is outside.
+func TestNodesBeyondTheRouteTable(t *testing.T) {
+	needLab(t)
+	wireGuard, err := cluster.BuildWireGuard(context.WithoutCancel(t.Context()), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := start(t, netlab.Options{
+		Machines: []string{"one", "two"}, WireGuard: wireGuard,
+		Settings: "routes: {limit: 2}\nwireguard: overflow\n",
+	})
+	if err := f.AddMachines(t.Context(), "three"); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.AddOutside(t.Context(), "four"); err != nil {
+		t.Fatal(err)
+	}
+	machines := []*netlab.Machine{f.Machine("one"), f.Machine("two"), f.Machine("three"), f.Machine("four")}
+	for name, want := range map[string]kube.Reach{"one": "", "two": "", "three": kube.NoRoom, "four": kube.NoNetwork} {
+		node, err := f.Client.CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := kube.ReachOf(node); got != want {
+			t.Errorf("Node %s has the reach %q, want %q", name, got, want)
+		}
+	}
+	answerEverywhere(t, f, machines...)
+	clients := runPods(t, f, map[string]string{"app": "client"}, [2]string{"client-one", "one"}, [2]string{"client-three", "three"}, [2]string{"client-four", "four"})
+	served := runPods(t, f, map[string]string{"app": "server"}, [2]string{"server-two", "two"}, [2]string{"server-three", "three"}, [2]string{"server-four", "four"})
+	all := append(clients, served...)
+
+	t.Run("every pod reaches every pod", func(t *testing.T) { everyPodReachesEveryPod(t, all) })
+	t.Run("pods and nodes reach each other", func(t *testing.T) {
+		for _, p := range all {
+			for _, m := range machines {
+				if m == p.Machine {
+					continue
+				}
+				nodeReachesPod(t, m, p)
+				podReachesNode(t, p, m)
+			}
+		}
+	})
+	t.Run("a Service is reached by its ClusterIP", func(t *testing.T) { clusterIPs(t, f, clients, served) })
+	t.Run("packets of every size arrive", func(t *testing.T) {
+		for _, from := range clients {
+			for _, to := range served {
+				manyBytes(t, from, to)
+			}
+		}
+	})
+	t.Run("pods reach the outside", func(t *testing.T) {
+		for _, p := range all {
+			reaches(t, of(p), ownPort(netlab.OutsideIPv4), "outside", p.Machine.Public.IPv4, both()...)
+		}
+	})
+}
+
+// nodeReachesPod expects the source to be the node's, or in its podCIDR where a tunnel connects it.
+func nodeReachesPod(t *testing.T, m *netlab.Machine, p *netlab.Pod) {
+	t.Helper()
+	answer, err := netlab.Ask(t.Context(), m.Namespace, "tcp", echo(p.IPv4))
+	if err != nil || answer.Name != p.Name {
+		t.Errorf("%s asked %s: %s answered, %v", m.Name, p.Name, answer.Name, err)
+	}
+}
+
+func podReachesNode(t *testing.T, p *netlab.Pod, m *netlab.Machine) {
+	t.Helper()
+	to := m.Private
+	if m.Outside {
+		to = m.Public.IPv4
+	}
+	answer, err := netlab.Ask(t.Context(), p.Namespace, "tcp", netip.AddrPortFrom(to, hostPort))
+	if err != nil || answer.Name != m.Name {
+		t.Errorf("%s asked %s at %s: %s answered, %v", p.Name, m.Name, to, answer.Name, err)
+	}
+}
