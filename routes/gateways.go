@@ -29,6 +29,8 @@ type Missing struct {
 	// Detached means that the server was found and is not attached to the network. Otherwise
 	// the server was not found, which proves nothing.
 	Detached bool
+	// Unroutable means that no route can lead to the machine: a dedicated server.
+	Unroutable bool
 	// Reason is a message for users.
 	Reason string
 }

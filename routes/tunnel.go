@@ -46,10 +46,10 @@ func (d Decision) NewReach() map[string]Reach {
 	return found
 }
 
-// Outside reports whether the node's machine is known, is not in the network, and the node's
-// first IPv4 InternalIP is public.
+// Outside reports whether the node needs a route, its machine is known and can't have one, and the
+// node's first IPv4 InternalIP is public.
 func (n Node) Outside() bool {
-	if n.Via.IsValid() || !n.Missing.Detached {
+	if n.Via.IsValid() || len(n.Dsts) == 0 || !n.Missing.Detached && !n.Missing.Unroutable {
 		return false
 	}
 	for _, a := range n.InternalIPs {

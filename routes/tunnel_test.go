@@ -55,6 +55,10 @@ func TestNewReach(t *testing.T) {
 		"marked already":                       {func(o *routes.Observed) { o.Nodes[2].Reach = routes.NoRoom }, nil},
 		"the servers may be another project's": {func(o *routes.Observed) { o.Gateways.Doubt = errors.New("unknown") }, nil},
 		"outside on purpose":                   {func(o *routes.Observed) { detached(o, "203.0.113.3") }, map[string]routes.Reach{"three": routes.NoNetwork}},
+		"a dedicated server": {func(o *routes.Observed) {
+			detached(o, "203.0.113.3")
+			o.Gateways.Missing["three"] = routes.Missing{Unroutable: true}
+		}, map[string]routes.Reach{"three": routes.NoNetwork}},
 		"not attached yet":                     {func(o *routes.Observed) { detached(o, "10.0.0.3") }, nil},
 		"its server is not found":              {func(o *routes.Observed) { detached(o, "203.0.113.3"); o.Gateways.Missing["three"] = routes.Missing{} }, nil},
 	} {

@@ -125,6 +125,10 @@ func (i *Instances) dedicatedAddresses(ctx context.Context, node *corev1.Node, d
 	if len(provided) == 0 {
 		known.private = listed
 	}
+	if i.Tunnels && len(known.private) == 0 && slices.Contains(provided, known.ipv4) {
+		known.private = []netip.Addr{known.ipv4}
+		return known.addresses(node.Name), nil
+	}
 	for _, a := range known.private {
 		if err := i.mayHave(ctx, node, d, dx, a); err != nil {
 			return nil, err

@@ -49,7 +49,7 @@ func (x *Machines) Gateways(ctx context.Context, nodes []*corev1.Node, fresh boo
 			out.Missing[node.Name] = routes.Missing{Reason: err.Error()}
 			continue
 		case s.Dedicated:
-			out.Missing[node.Name] = routes.Missing{Reason: unrouted(s.ID)}
+			out.Missing[node.Name] = routes.Missing{Unroutable: true, Reason: unrouted(s.ID)}
 			continue
 		case !s.PrivateIP.IsValid():
 			out.Missing[node.Name] = routes.Missing{
