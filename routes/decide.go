@@ -29,7 +29,7 @@ type Observed struct {
 	Kept   []netip.Prefix
 	Budget Budget
 	// Tunnels means that nodes without a route may be connected by tunnels.
-	Tunnels bool
+	Tunnels Tunnels
 }
 
 // Decision is the result of Decide.
@@ -82,7 +82,7 @@ func (d Decision) NodeStatuses() map[string]NodeStatus {
 func (d Decision) Waiting() []string {
 	var names []string
 	for _, n := range d.Nodes {
-		if len(n.Dsts) > 0 && !n.Via.IsValid() && n.Reach == "" {
+		if len(n.Dsts) > 0 && !n.Via.IsValid() && n.Reach == "" && !n.Encrypted {
 			names = append(names, n.Name)
 		}
 	}

@@ -37,10 +37,11 @@ type Node struct {
 	Unrouted, Yields bool
 	// Unseen means that the table was listed before the node was observed.
 	Unseen bool
-	// Reach is set if tunnels connect the node, which then needs no route. Connected means that
-	// its agent has reported that they work.
-	Reach     Reach
-	Connected bool
+	// Reach is set if tunnels connect the node, which then needs no route. Encrypted means that
+	// tunnels connect all nodes: the node needs no route either, but keeps what it has.
+	// Connected means that the node's agent has reported that its tunnels work.
+	Reach                Reach
+	Encrypted, Connected bool
 }
 
 // NodeRoute is a route and the node that needs it.
@@ -101,7 +102,7 @@ func Desired(nodes []Node, ranges []Range) Wanted {
 		for _, dst := range n.Dsts {
 			switch {
 			case losers[nodeDst{n.Name, dst}], n.Yields, n.Reach != "":
-			case n.Via.IsValid() && !n.Unrouted:
+			case n.Via.IsValid() && !n.Unrouted && !n.Encrypted:
 				w.Routes = append(w.Routes, NodeRoute{Route{Dst: dst, Via: n.Via}, n.Name, !cutsAny(ranges, dst), n.Aliases})
 			default:
 				w.Held = append(w.Held, dst)

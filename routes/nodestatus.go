@@ -77,7 +77,7 @@ func (o outlook) nodeStatus(n Node) NodeStatus {
 	if !n.Allocated {
 		return NodeStatus{Reason: NoRouteCreated, Message: "waiting for a podCIDR"}
 	}
-	if n.Reach != "" {
+	if n.Reach != "" || n.Encrypted {
 		return o.tunnelStatus(n)
 	}
 	if v, ok := o.insideStatus(n); !ok {

@@ -2,6 +2,13 @@ package routes
 
 import "fmt"
 
+// Tunnels is the configuration of tunnels between nodes.
+type Tunnels struct {
+	// Enabled means that tunnels connect at least the nodes without a route, Required that
+	// nodes use nothing else.
+	Enabled, Required bool
+}
+
 // Reach is why a node is connected by tunnels rather than by the table; empty if it is not.
 type Reach string
 
@@ -28,7 +35,7 @@ const (
 // kubelet has only on purpose (--node-ip).
 func (d Decision) NewReach() map[string]Reach {
 	found := map[string]Reach{}
-	if !d.Tunnels {
+	if !d.Tunnels.Enabled {
 		return found
 	}
 	// While routes are to be deleted, or it is unknown which, there may be room soon.
@@ -64,8 +71,11 @@ func (o outlook) tunnelStatus(n Node) NodeStatus {
 	if d, ok := o.duplicate(n); ok {
 		return duplicate(d)
 	}
-	why := "the network's route table had no room"
-	if n.Reach == NoNetwork {
+	why := "the traffic between nodes is encrypted"
+	switch n.Reach {
+	case NoRoom:
+		why = "the network's route table had no room"
+	case NoNetwork:
 		why = "the machine is not in the network"
 	}
 	if n.Connected {

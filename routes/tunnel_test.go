@@ -34,7 +34,7 @@ func overfull() routes.Observed {
 			Missing: map[string]routes.Missing{},
 			Servers: map[netip.Addr]string{ip("10.0.0.1"): "hcloud://1", ip("10.0.0.2"): "hcloud://2", ip("10.0.0.3"): "hcloud://3"},
 		},
-		Budget: routes.Budget{Limit: 2, MaxDeletions: 100}, Tunnels: true,
+		Budget: routes.Budget{Limit: 2, MaxDeletions: 100}, Tunnels: routes.Tunnels{Enabled: true},
 	}
 }
 
@@ -49,7 +49,7 @@ func TestNewReach(t *testing.T) {
 		want   map[string]routes.Reach
 	}{
 		"no room":                              {func(*routes.Observed) {}, map[string]routes.Reach{"three": routes.NoRoom}},
-		"tunnels are off":                      {func(o *routes.Observed) { o.Tunnels = false }, nil},
+		"tunnels are off":                      {func(o *routes.Observed) { o.Tunnels.Enabled = false }, nil},
 		"there is room":                        {func(o *routes.Observed) { o.Budget.Limit = 3 }, nil},
 		"a route is about to be deleted":       {func(o *routes.Observed) { o.Nodes, o.Record = o.Nodes[1:], routes.Record{o.Table[0]: true} }, nil},
 		"marked already":                       {func(o *routes.Observed) { o.Nodes[2].Reach = routes.NoRoom }, nil},
@@ -59,8 +59,8 @@ func TestNewReach(t *testing.T) {
 			detached(o, "203.0.113.3")
 			o.Gateways.Missing["three"] = routes.Missing{Unroutable: true}
 		}, map[string]routes.Reach{"three": routes.NoNetwork}},
-		"not attached yet":                     {func(o *routes.Observed) { detached(o, "10.0.0.3") }, nil},
-		"its server is not found":              {func(o *routes.Observed) { detached(o, "203.0.113.3"); o.Gateways.Missing["three"] = routes.Missing{} }, nil},
+		"not attached yet":        {func(o *routes.Observed) { detached(o, "10.0.0.3") }, nil},
+		"its server is not found": {func(o *routes.Observed) { detached(o, "203.0.113.3"); o.Gateways.Missing["three"] = routes.Missing{} }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := overfull()
@@ -87,6 +87,24 @@ func TestANodeWithTunnelsNeedsNoRoute(t *testing.T) {
 		want := map[bool]routes.Reason{false: routes.NoTunnel, true: routes.TunnelCreated}[connected]
 		if s := d.NodeStatuses()["three"]; s.Reachable != connected || s.Reason != want {
 			t.Errorf("connected %v: %+v", connected, s)
+		}
+	}
+}
+
+// Where tunnels connect all nodes, none needs a route, and none loses one.
+func TestEncryptedNodesKeepTheirRoutes(t *testing.T) {
+	o := overfull()
+	o.Tunnels.Required = true
+	for i := range o.Nodes {
+		o.Nodes[i].Encrypted, o.Nodes[i].Connected = true, i > 0
+	}
+	d := routes.Decide(o)
+	if !d.Plan.Empty() || len(d.Plan.Refused) > 0 || len(d.NewReach()) > 0 || len(d.Waiting()) > 0 {
+		t.Errorf("plans %v, refuses %v, marks %v, waits for %v", d.Plan.Steps(), d.Plan.Refused, d.NewReach(), d.Waiting())
+	}
+	for name, want := range map[string]routes.Reason{"one": routes.NoTunnel, "two": routes.TunnelCreated, "three": routes.TunnelCreated} {
+		if s := d.NodeStatuses()[name]; s.Reason != want || s.Reachable != (want == routes.TunnelCreated) {
+			t.Errorf("%s: %+v", name, s)
 		}
 	}
 }

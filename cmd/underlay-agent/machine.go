@@ -30,20 +30,6 @@ func (o *options) open() (machine, error) {
 	return machine{network: network, parts: parts}, nil
 }
 
-// device returns the WireGuard device. Without tunnels, it deletes one of an earlier
-// configuration and returns nil.
-func (o *options) device(s settings) (agent.Tunnels, error) {
-	device, err := wireguard.Open(o.keyDir, s.Tunnels.Port)
-	if err != nil {
-		return nil, err
-	}
-	if s.Tunnels.Enabled {
-		return device, nil
-	}
-	_, err = device.Remove(context.Background())
-	return nil, errors.Join(err, device.Close())
-}
-
 // removeDevice deletes the WireGuard device and its key.
 func (o *options) removeDevice(ctx context.Context) (changed []string, err error) {
 	device, err := wireguard.Open(o.keyDir, 0)

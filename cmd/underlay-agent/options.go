@@ -135,6 +135,9 @@ func (o *options) settle() (settings, error) {
 	}
 	s.VSwitch.Subnet, s.VSwitch.Gateway = loaded.VSwitch.Subnet, loaded.VSwitch.Gateway()
 	s.Tunnels = agent.TunnelSettings{Enabled: loaded.WireGuard.Enabled(), Port: loaded.WireGuard.Port}
+	if loaded.WireGuard.Mode == config.WireGuardAlways {
+		s.Tunnels.Phase = agent.Phase(loaded.WireGuard.Phase)
+	}
 	if api != nil {
 		s.Tunnels.Server = serverAddrs(api.Host)
 	}

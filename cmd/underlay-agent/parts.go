@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -157,6 +158,10 @@ func sysctlsFor(v agent.View) sysctl.Desired {
 	if len(v.IPv4Uplinks) > 1 {
 		d.Asymmetric = v.IPv4Uplinks
 	}
+	// While nodes change between plain routes and tunnels, the two directions differ.
+	if v.Tunnel != "" {
+		d.Asymmetric = append(slices.Clip(v.IPv4Uplinks), v.Tunnel)
+	}
 	return d
 }
 
@@ -165,7 +170,7 @@ func (o *options) filterFor(v agent.View) netfilter.Desired {
 		PodCIDRs: v.PodCIDRs, ClusterPods: v.ClusterPods,
 		InternalIPs: v.InternalIPs, ExternalIPs: v.ExternalIPs, ServerPrefixes: v.ServerPrefixes,
 		FilterInbound: o.filterInbound, AllowedInbound: o.allowInbound,
-		Openings: openingsOf(v), Clamped: v.Tunnel, ClampedMTU: v.TunnelMTU,
+		Openings: openingsOf(v), Clamped: v.Tunnel, ClampedMTU: v.TunnelMTU, ClampedOnly: v.TunnelOnly,
 	}
 }
 

@@ -28,6 +28,7 @@ import (
 	addressagent "github.com/underlay-ccm/underlay/addresses/agent"
 	"github.com/underlay-ccm/underlay/internal/directory"
 	"github.com/underlay-ccm/underlay/routes/agent"
+	"github.com/underlay-ccm/underlay/routes/wireguard"
 )
 
 // stopWithin limits the time for pending health requests on shutdown.
@@ -54,10 +55,11 @@ func run(ctx context.Context, o *options, reg agent.Registry) error {
 	defer m.network.Close()
 	m.held.used = s.addresses.Enabled()
 
-	device, err := o.device(s)
+	device, err := wireguard.Open(o.keyDir, s.Tunnels.Port)
 	if err != nil {
 		return err
 	}
+	defer device.Close()
 	events := record.NewBroadcaster(record.WithContext(ctx))
 	defer events.Shutdown()
 	events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: s.client.CoreV1().Events("")})

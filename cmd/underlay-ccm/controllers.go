@@ -90,7 +90,7 @@ func (m *manager) routes(c *appconfig.CompletedConfig) (runner, error) {
 		Gateways:     &m.machines,
 		Ranges:       wiring.Ranges(m.config),
 		VSwitch:      wiring.VSwitch(m.config),
-		Tunnels:      m.config.WireGuard.Enabled(),
+		Tunnels:      wiring.Tunnels(m.config),
 		Limit:        m.config.Routes.Limit,
 		Reserve:      m.config.Routes.Reserve,
 		MaxDeletions: m.config.Routes.MaxDeletionsPercent,

@@ -180,16 +180,31 @@ type WireGuardMode string
 const (
 	NoWireGuard       WireGuardMode = "never"
 	WireGuardOverflow WireGuardMode = "overflow" // nodes without a route in the cloud's network
+	WireGuardAlways   WireGuardMode = "always"   // all nodes
+)
+
+// WireGuardPhase is a step from plain routes to tunnels between all nodes.
+type WireGuardPhase string
+
+const (
+	WireGuardAccept  WireGuardPhase = "accept"
+	WireGuardPrefer  WireGuardPhase = "prefer"
+	WireGuardRequire WireGuardPhase = "require"
 )
 
 // WireGuard configures tunnels between nodes.
 type WireGuard struct {
 	Mode WireGuardMode
-	Port int // UDP
+	// Phase applies to WireGuardAlways.
+	Phase WireGuardPhase
+	Port  int // UDP
 }
 
 // Enabled reports whether tunnels connect any nodes.
-func (w WireGuard) Enabled() bool { return w.Mode == WireGuardOverflow }
+func (w WireGuard) Enabled() bool { return w.Mode != NoWireGuard && w.Mode != "" }
+
+// Required reports whether pods and nodes communicate through tunnels only.
+func (w WireGuard) Required() bool { return w.Mode == WireGuardAlways && w.Phase == WireGuardRequire }
 
 // LoadBalancers holds the defaults that a Service's annotations may override; Config has the
 // cluster and network. At most one of Location and NetworkZone is set; with neither, a Service

@@ -110,7 +110,7 @@ func TestDefaults(t *testing.T) {
 		},
 		Families:  Families{IPv4: RoutedByCloud, IPv6: Unrouted},
 		Routes:    Routes{Enabled: true, Limit: 100, MaxDeletionsPercent: 25, ReconciliationPeriod: time.Minute},
-		WireGuard: WireGuard{Mode: NoWireGuard, Port: 51820},
+		WireGuard: WireGuard{Mode: NoWireGuard, Phase: WireGuardRequire, Port: 51820},
 		LoadBalancers: LoadBalancers{
 			Enabled: true,
 			Defaults: lb.Defaults{

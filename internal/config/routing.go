@@ -16,6 +16,8 @@ const (
 
 	wireGuardKey     = "wireguard"
 	wireGuardPortKey = "wireguardPort"
+
+	wireGuardPhaseKey = "wireguardPhase"
 )
 
 // private contains RFC 1918, the only destinations that the cloud's networks route.
@@ -121,7 +123,10 @@ func (l *loader) routes() {
 func (l *loader) wireGuard() {
 	const remedy = "remove the key, or set " + familyIPv4 + ": " + string(RoutedByCloud)
 	switch mode := l.WireGuard.Mode; {
-	case mode == NoWireGuard || l.isWrong(wireGuardKey):
+	case mode == WireGuardAlways || l.isWrong(wireGuardKey):
+	case l.WireGuard.Phase != WireGuardRequire && !l.isWrong(wireGuardPhaseKey):
+		l.complain(wireGuardPhaseKey, string(l.WireGuard.Phase), "applies only to "+wireGuardKey+": "+string(WireGuardAlways), "remove it")
+	case mode == NoWireGuard:
 	case l.Provider == Metal:
 		l.complain(wireGuardKey, string(mode), "is for nodes without a route in a cloud's network, and with provider: metal there is none", "remove the key")
 	case l.Families.IPv4 != RoutedByCloud || !l.onNode && !l.Routes.Enabled:

@@ -176,8 +176,10 @@ func podSettings(l *loader) []setting {
 			"How many of them are left for others; less than `routes.limit`."),
 		row("routes.maxDeletions", "25%", percentage(&l.Routes.MaxDeletionsPercent),
 			"Share of the cluster's routes that may be deleted within one `--route-reconciliation-period`."),
-		row(wireGuardKey, string(NoWireGuard), oneOf(&l.WireGuard.Mode, NoWireGuard, WireGuardOverflow),
-			"Which nodes WireGuard tunnels connect, see [Nodes beyond the route table](../how-to/wireguard.md). `never`: none. `overflow`: those for which the network's route table has no room, and servers outside the network whose kubelet has their public address (`--node-ip`); all other nodes keep their routes. Takes `families.ipv4: cloud`, and `underlay-agent` on every node."),
+		row(wireGuardKey, string(NoWireGuard), oneOf(&l.WireGuard.Mode, NoWireGuard, WireGuardOverflow, WireGuardAlways),
+			"Which nodes WireGuard tunnels connect, see [Nodes beyond the route table](../how-to/wireguard.md). `never`: none. `overflow`: those for which the network's route table has no room, and servers outside the network whose kubelet has their public address (`--node-ip`); all other nodes keep their routes. Takes `families.ipv4: cloud`. `always`: all nodes; what pods send to other nodes, and nodes to pods, is [encrypted](../how-to/wireguard.md#encrypt-everything). Both take `underlay-agent` on every node."),
+		row(wireGuardPhaseKey, string(WireGuardRequire), oneOf(&l.WireGuard.Phase, WireGuardAccept, WireGuardPrefer, WireGuardRequire),
+			"How far `always` is applied, for a cluster that runs already: go through the three in this order, each on all nodes before the next. `accept`: receive through tunnels, send plainly. `prefer`: send through tunnels that work, plainly to other nodes. `require`: nothing is sent or received plainly."),
 		row(wireGuardPortKey, "51820", whole(&l.WireGuard.Port, 1, 65535),
 			"UDP port of the tunnels on every node."),
 	}

@@ -34,6 +34,9 @@ type Desired struct {
 	// the ICMP errors about larger packets.
 	Clamped    string
 	ClampedMTU int
+	// ClampedOnly drops packets between the node's pods and ClusterPods or InternalIPs that
+	// don't pass the Clamped interface, nor stay on the node.
+	ClampedOnly bool
 	// RefuseHeld rejects packets to the Held addresses, which are configured on no interface,
 	// that kube-proxy does not redirect to a pod, instead of forwarding them back to their
 	// source. Held includes addresses of other nodes that a provider still routes here. Packets
@@ -93,7 +96,7 @@ type ruleset struct {
 // contains only the chains and sets that the node needs.
 func rulesFor(want Desired, podLinks string) ruleset {
 	var out ruleset
-	var masquerade, forward []string
+	var masquerade, forward, only []string
 	var inside, outer [2]bool // whether the sets of IPv4 and IPv6 are used
 	for _, pods := range want.PodCIDRs {
 		family, f := "ip", 0
@@ -103,6 +106,13 @@ func rulesFor(want Desired, podLinks string) ruleset {
 		if masqueraded(pods) {
 			inside[f] = true
 			masquerade = append(masquerade, fmt.Sprintf("%[1]s saddr %[2]s %[1]s daddr != @%[3]s oifname != \"%[4]s*\" masquerade fully-random", family, shown(pods), setName("inside", f), podLinks))
+		}
+		if want.ClampedOnly {
+			inside[f] = true
+			links := fmt.Sprintf("{ %q, %q }", podLinks+"*", want.Clamped)
+			only = append(only,
+				fmt.Sprintf("%[1]s saddr %[2]s %[1]s daddr @%[3]s oifname != %[4]s drop", family, shown(pods), setName("inside", f), links),
+				fmt.Sprintf("%[1]s daddr %[2]s %[1]s saddr @%[3]s iifname != %[4]s drop", family, shown(pods), setName("inside", f), links))
 		}
 		if want.FilterInbound {
 			inside[f], outer[f] = true, true
@@ -129,6 +139,9 @@ func rulesFor(want Desired, podLinks string) ruleset {
 		out.chains = append(out.chains,
 			chain{inboundChain, nil, inboundRules(outer)},
 			chain{"forwarded", &chainKind{knftables.FilterType, knftables.ForwardHook, knftables.FilterPriority}, forward})
+	}
+	if len(only) > 0 {
+		out.chains = append(out.chains, chain{"encrypted", &chainKind{knftables.FilterType, knftables.ForwardHook, knftables.FilterPriority}, only})
 	}
 	if want.Clamped != "" && want.ClampedMTU > 0 {
 		out.clamp(want)

@@ -232,7 +232,7 @@ func (s *Snapshot) Routing() (routes.Decision, error) {
 	o := routes.Observed{
 		Table: s.Network.Routes, Ranges: s.Ranges(), VSwitch: s.VSwitch(), Gateways: gateways, Departed: map[string][]netip.Prefix{}, Record: s.record(),
 		Budget:  routes.Budget{Limit: s.Config.Routes.Limit, Reserve: s.Config.Routes.Reserve, MaxDeletions: 100},
-		Tunnels: s.Tunnels(),
+		Tunnels: wiring.Tunnels(s.Config),
 	}
 	for _, d := range s.departed() {
 		o.Departed[d.ProviderID] = append(o.Departed[d.ProviderID], d.Prefixes...)

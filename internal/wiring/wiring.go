@@ -49,6 +49,11 @@ func VSwitch(c config.Config) routes.VSwitch {
 	return v
 }
 
+// Tunnels returns whether tunnels connect nodes.
+func Tunnels(c config.Config) routes.Tunnels {
+	return routes.Tunnels{Enabled: c.WireGuard.Enabled(), Required: c.WireGuard.Required()}
+}
+
 // Defaults returns the load balancer settings of Services without annotations. network is the ID
 // of the network, or 0; dedicated are the ranges of dedicated servers' addresses.
 func Defaults(c config.Config, network int64, dedicated []netip.Prefix) lb.Defaults {

@@ -115,6 +115,9 @@ type View struct {
 	// Tunnel is the name of the WireGuard device, or empty, and TunnelMTU its MTU.
 	Tunnel    string
 	TunnelMTU int
+	// TunnelOnly means that packets between pods and other nodes are sent and received by the
+	// device only.
+	TunnelOnly bool
 }
 
 // ErrNoNode means that no decision about routes is possible: the machine's Node is missing, so
@@ -134,20 +137,21 @@ func Decide(s Situation) (Decision, error) {
 	for _, p := range d.self.PodCIDRs {
 		d.want = append(d.want, WantedEntry{refusing(p), "", "own podCIDR: what has no pod is refused here"})
 	}
+	if s.Tunnels.Enabled && s.Tunnel.Problem != "" && (d.self.Reach != "" || s.Tunnels.Phase == Require) {
+		d.faults = append(d.faults, s.Tunnel.Problem)
+	}
 	for _, ipv4 := range []bool{true, false} {
+		encrypted := d.tunnels(ipv4)
 		switch mode := s.Modes.of(ipv4); {
 		case mode == ByNodes:
-			d.peerRoutes(ipv4)
+			d.peerRoutes(ipv4, encrypted)
+			d.refuseTheRest(ipv4)
+		case mode == ByCloud && d.Tunnels.Enabled && (d.self.Reach == kube.NoNetwork || d.Tunnels.Phase == Require):
 			d.refuseTheRest(ipv4)
 		case mode == ByCloud && ipv4 && d.dedicated():
 			d.acrossVSwitch()
-		case mode == ByCloud && d.Tunnels.Enabled && d.self.Reach == kube.NoNetwork:
-			d.refuseTheRest(ipv4)
 		case mode == ByCloud:
 			d.aggregates(ipv4)
-		}
-		if s.Modes.of(ipv4) == ByCloud {
-			d.tunnels(ipv4)
 		}
 	}
 	// A recreated Node soon gets its podCIDRs again, and its pods are running.
@@ -209,10 +213,13 @@ func (d *decider) sortedPeers() []Peer {
 }
 
 // peerRoutes adds routes to every peer's podCIDR of a family.
-func (d *decider) peerRoutes(ipv4 bool) {
+// encrypted has those to which no plain route may lead.
+func (d *decider) peerRoutes(ipv4 bool, encrypted map[netip.Prefix]bool) {
 	planned := make([]routes.Node, 0, len(d.Nodes))
 	for _, n := range d.Nodes {
-		planned = append(planned, plannedNode(n, ipv4))
+		p := plannedNode(n, ipv4)
+		p.Dsts = slices.DeleteFunc(p.Dsts, func(dst netip.Prefix) bool { return encrypted[dst] })
+		planned = append(planned, p)
 	}
 	d.leadTo(planned, fmt.Sprintf("has no %s InternalIP; set the kubelet's --node-ip, or have the cloud controller manager report one", family(ipv4)))
 }

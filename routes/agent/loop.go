@@ -26,7 +26,8 @@ type Config struct {
 	// Nodes is started by the caller.
 	Nodes  Nodes
 	Kernel Kernel
-	// Device is set if Tunnels are enabled.
+	// Device may be nil if Tunnels are not enabled. Otherwise one of an earlier configuration is
+	// removed then.
 	Device   Tunnels
 	Recorder record.EventRecorder
 	Registry Registry
@@ -60,6 +61,7 @@ type Agent struct {
 	toldOf     map[string]bool // warnings that have been logged
 
 	tunnelPeers map[string]*tunnelPeer // by node name
+	removed     bool                   // the device of an earlier configuration
 }
 
 type task string

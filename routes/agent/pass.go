@@ -53,7 +53,7 @@ func (a *Agent) putRight(ctx context.Context, full bool, events []time.Time) err
 	a.interest.Store(now)
 	tunneled := a.writeTunnels(ctx, s, d.Tunnels)
 	missing, failed := a.write(ctx, earlier, &d)
-	failed.peers = append(failed.peers, present(tunneled, a.pruneTunnels(ctx, s, d.Tunnels))...)
+	failed.peers = append(failed.peers, present(tunneled, a.pruneTunnels(ctx, s, d.Tunnels, missing == 0))...)
 	a.writeProxies(ctx, earlier, d.Proxies, &failed)
 	a.metrics.reached(events, time.Now())
 	a.metrics.show(d, missing)
@@ -83,7 +83,7 @@ func (a *Agent) putRight(ctx context.Context, full bool, events []time.Time) err
 		shown = errors.New("the Nodes are not current")
 	}
 	a.report(shown)
-	a.status.tell(outcome{uid: d.UID, ready: ready, hasPodCIDRs: len(d.View.PodCIDRs) > 0, peers: d.Peers, warnings: warnings, wireGuard: a.wireGuard(s, d)})
+	a.status.tell(outcome{uid: d.UID, ready: ready, hasPodCIDRs: len(d.View.PodCIDRs) > 0, peers: d.Peers, warnings: warnings, wireGuard: a.wireGuard(s, d), unconnected: s.Tunnels.Phase == Require && !d.Tunnels.Connected()})
 	return err
 }
 

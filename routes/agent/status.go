@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/underlay-ccm/underlay/internal/kube"
+	"github.com/underlay-ccm/underlay/routes"
 )
 
 // Reasons of the conditions and of the Event.
@@ -38,6 +39,8 @@ type outcome struct {
 	peers       []Peer
 	warnings    []string
 	wireGuard   *kube.WireGuard // to be written; nil: nothing
+	// unconnected means that tunnels are required and have not shaken hands yet.
+	unconnected bool
 }
 
 // status writes the Node's conditions, separately from passes, which don't need the API server.
@@ -143,7 +146,11 @@ func networkUnavailable(o outcome, old *corev1.NodeCondition) (corev1.NodeCondit
 		Type: corev1.NodeNetworkUnavailable, Status: corev1.ConditionFalse,
 		Reason: reasonRouteCreated, Message: "routes to all reachable nodes stand on this node",
 	}
-	if o.ready == nil {
+	switch {
+	case o.ready == nil && o.unconnected && (old == nil || old.Status != corev1.ConditionFalse):
+		c.Status, c.Reason, c.Message = corev1.ConditionTrue, string(routes.NoTunnel), "waiting for WireGuard tunnels to all Ready nodes"
+		return c, true
+	case o.ready == nil:
 		return c, old == nil || old.Status != corev1.ConditionFalse
 	}
 	if old != nil && old.Status == corev1.ConditionFalse {

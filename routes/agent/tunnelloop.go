@@ -60,7 +60,7 @@ func (a *Agent) writeTunnels(ctx context.Context, s Situation, plan TunnelPlan) 
 	if !s.Tunnels.Enabled || s.Tunnel.Problem != "" {
 		return nil
 	}
-	if err := a.Device.SetLink(ctx, plan.MTU, plan.Addrs); err != nil {
+	if err := a.Device.SetLink(ctx, plan.TunnelDevice); err != nil {
 		return err
 	}
 	now := time.Now()
@@ -97,6 +97,7 @@ func (p *tunnelPeer) next(want TunnelPeer, have TunnelPeerState, exists bool, no
 		want.Keepalive = try
 	}
 	allowed := slices.SortedFunc(slices.Values(want.AllowedIPs), netip.Prefix.Compare)
+	want.Replace = slices.ContainsFunc(have.AllowedIPs, func(p netip.Prefix) bool { return !slices.Contains(allowed, p) })
 	works := now.Sub(have.Handshake) < sessionEnd || slices.Contains(want.Endpoints, have.Endpoint) && p.connected
 	p.several = len(want.Endpoints) > 1
 	if len(want.Endpoints) > 0 && !works {
@@ -109,8 +110,14 @@ func (p *tunnelPeer) next(want TunnelPeer, have TunnelPeerState, exists bool, no
 	return want, !exists || moved || want.Keepalive != have.Keepalive || !slices.Equal(allowed, have.AllowedIPs)
 }
 
-// pruneTunnels removes the peers that are not in the plan, after the routes to them.
-func (a *Agent) pruneTunnels(ctx context.Context, s Situation, plan TunnelPlan) error {
+// pruneTunnels removes the peers that are not in the plan, after the routes to them. Without
+// tunnels, it removes the device once all plain routes exist.
+func (a *Agent) pruneTunnels(ctx context.Context, s Situation, plan TunnelPlan, routed bool) error {
+	if !s.Tunnels.Enabled && a.Device != nil && !a.removed && routed {
+		_, err := a.Device.Remove(ctx)
+		a.removed = err == nil
+		return err
+	}
 	if !s.Tunnels.Enabled || s.Tunnel.Problem != "" {
 		return nil
 	}
@@ -165,7 +172,8 @@ func (a *Agent) wireGuard(s Situation, d Decision) *kube.WireGuard {
 	}
 	before := kube.WireGuardOf(own)
 	w := kube.WireGuard{PublicKey: s.Tunnel.PublicKey, Port: s.Tunnels.Port}
-	w.Connected = kube.ReachOf(own) != "" && (d.Tunnels.Connected || before != nil && before.Connected && before.PublicKey == w.PublicKey)
+	reported := kube.ReachOf(own) != "" || s.Tunnels.Phase == Require
+	w.Connected = reported && (d.Tunnels.Connected() || before != nil && before.Connected && before.PublicKey == w.PublicKey)
 	if before != nil && *before == w {
 		return nil
 	}

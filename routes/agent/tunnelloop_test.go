@@ -38,7 +38,7 @@ func (d *device) State(context.Context) (TunnelState, error) {
 	return TunnelState{PublicKey: keyOf("self"), Link: 9, Peers: maps.Clone(d.peers)}, d.err
 }
 
-func (d *device) SetLink(context.Context, int, []netip.Addr) error { return nil }
+func (d *device) SetLink(context.Context, TunnelDevice) error { return nil }
 
 func (d *device) SetPeers(_ context.Context, peers []TunnelPeer) error {
 	d.mu.Lock()
@@ -49,7 +49,11 @@ func (d *device) SetPeers(_ context.Context, peers []TunnelPeer) error {
 		if p.Endpoint.IsValid() {
 			state.Endpoint = p.Endpoint
 		}
-		state.AllowedIPs = slices.SortedFunc(slices.Values(p.AllowedIPs), netip.Prefix.Compare)
+		if !p.Replace {
+			p.AllowedIPs = slices.Concat(p.AllowedIPs, state.AllowedIPs)
+		}
+		slices.SortFunc(p.AllowedIPs, netip.Prefix.Compare)
+		state.AllowedIPs = slices.Compact(p.AllowedIPs)
 		state.Keepalive = p.Keepalive
 		// An allowed IP belongs to one peer.
 		for key, other := range d.peers {
@@ -69,6 +73,8 @@ func (d *device) RemovePeers(_ context.Context, keys []string) error {
 	}
 	return nil
 }
+
+func (d *device) Remove(context.Context) (bool, error) { return true, nil }
 
 func (d *device) String() string {
 	d.mu.Lock()
@@ -124,7 +130,7 @@ func (w *fixture) wireGuard() string {
 func TestANodeReportsThatItsTunnelsWork(t *testing.T) {
 	d := &device{answers: map[netip.AddrPort]bool{}}
 	withDevice(t, d, tunneled(kube.NoRoom, plain()), func(w *fixture) {
-		if got, want := d.String(), "plain at 10.0.0.3:51820, keepalive 5s: [10.244.2.0/24]"; got != want {
+		if got, want := d.String(), "plain at 10.0.0.3:51820, keepalive 5s: [10.0.0.3/32 10.244.2.0/24]"; got != want {
 			t.Errorf("the device has\n%s\nwant\n%s", got, want)
 		}
 		if got := w.wireGuard(); got != fmt.Sprintf(`{"publicKey":%q,"port":51820}`, keyOf("self")) {
@@ -136,7 +142,7 @@ func TestANodeReportsThatItsTunnelsWork(t *testing.T) {
 		if got := w.wireGuard(); !strings.Contains(got, `"connected":true`) {
 			t.Errorf("published: %s", got)
 		}
-		if got, want := d.String(), "plain at 10.0.0.3:51820, keepalive 0s: [10.244.2.0/24]"; got != want {
+		if got, want := d.String(), "plain at 10.0.0.3:51820, keepalive 0s: [10.0.0.3/32 10.244.2.0/24]"; got != want {
 			t.Errorf("the device has\n%s\nwant\n%s", got, want)
 		}
 		sets := d.sets
@@ -213,7 +219,7 @@ func TestPeersFollowNodes(t *testing.T) {
 		w.put(object(next))
 		time.Sleep(10 * time.Second)
 		w.rest()
-		if got, want := d.String(), "next at 10.0.0.8:51820, keepalive 5s: [10.244.3.0/24]"; got != want {
+		if got, want := d.String(), "next at 10.0.0.8:51820, keepalive 5s: [10.0.0.8/32 10.244.3.0/24]"; got != want {
 			t.Errorf("the device has\n%s\nwant\n%s", got, want)
 		}
 	})

@@ -25,11 +25,25 @@ const keepalive = 25 * time.Second
 type Tunnels interface {
 	// State returns the device's state. It creates the device if it is missing.
 	State(ctx context.Context) (TunnelState, error)
-	// SetLink sets the MTU, 0 for the existing one, and the addresses of the device.
-	SetLink(ctx context.Context, mtu int, addrs []netip.Addr) error
+	// SetLink sets the device's MTU and addresses, and the routes into it that only pods use.
+	SetLink(ctx context.Context, link TunnelDevice) error
 	// SetPeers adds or changes peers, but not the endpoint of one whose Endpoint is not set.
 	SetPeers(ctx context.Context, peers []TunnelPeer) error
 	RemovePeers(ctx context.Context, keys []string) error
+	// Remove deletes the device, and reports whether it existed.
+	Remove(ctx context.Context) (bool, error)
+}
+
+// TunnelDevice is the desired state of the device without its peers.
+type TunnelDevice struct {
+	MTU int
+	// Addrs are the first addresses of PodCIDRs: the node's packets to pods have them as their
+	// source, so that replies are routed back into the tunnel.
+	Addrs []netip.Addr
+	// PodCIDRs are the node's own. Packets from there to NodeAddrs, the addresses of other
+	// nodes, are routed into tunnels; those of the node itself are not.
+	PodCIDRs  []netip.Prefix
+	NodeAddrs []netip.Addr
 }
 
 // TunnelState is the state of the WireGuard device.
@@ -71,76 +85,136 @@ type TunnelPeer struct {
 	Endpoint  netip.AddrPort
 	// AllowedIPs are the node's podCIDRs, and its addresses if they are reached by the tunnel.
 	AllowedIPs []netip.Prefix
-	Keepalive  time.Duration // 0: none
+	// Replace removes other allowed IPs, and for a moment all of them: packets are lost then.
+	Replace   bool
+	Keepalive time.Duration // 0: none
 }
 
 // TunnelPlan is the desired state of the device.
 type TunnelPlan struct {
-	// Addrs are the first addresses of the own podCIDRs: the node's packets to pods have them as
-	// their source, so that replies are routed back into the tunnel.
-	Addrs []netip.Addr
-	MTU   int
+	TunnelDevice
 	Peers []TunnelPeer // by node name
 	// Keyless are the nodes that can't be peers yet.
 	Keyless []string
-	// Connected means that every Ready node has shaken hands, or has not for handshakeLimit.
-	Connected bool
+	// unconnected means that a Ready node has not shaken hands yet.
+	unconnected bool
 }
+
+// Connected reports whether every Ready node has shaken hands, or has not for handshakeLimit.
+func (p TunnelPlan) Connected() bool { return !p.unconnected }
 
 // TunnelSettings are constant while an agent runs.
 type TunnelSettings struct {
 	Enabled bool
 	Port    int // UDP
+	// Phase is set if tunnels connect all nodes; otherwise they connect those without a route.
+	Phase Phase
 	// Server has the addresses of the API server, which are never reached by a tunnel.
 	Server []netip.Addr
 }
 
+// Phase is a step from plain routes to tunnels between all nodes. Nodes in adjacent phases reach
+// each other.
+type Phase string
+
+const (
+	Accept  Phase = "accept"  // receive through tunnels, send plainly
+	Prefer  Phase = "prefer"  // send through tunnels that have shaken hands
+	Require Phase = "require" // send and receive through tunnels only
+)
+
 // tunneled reports whether a tunnel connects this machine with the node.
 func (d *decider) tunneled(n *kube.Node) bool {
-	return d.Tunnels.Enabled && n.Name != d.Self &&
-		routes.Tunneled(routes.Reach(d.self.Reach), routes.Reach(n.Reach))
+	return d.Tunnels.Enabled && n.Name != d.Self && (d.Tunnels.Phase != "" || d.unrouted(n))
 }
 
-// tunnels adds the peers and routes of the family that the cloud's table routes. A node outside
-// the network reaches the private addresses of the nodes in it by the tunnel as well.
-func (d *decider) tunnels(ipv4 bool) {
-	if !d.Tunnels.Enabled {
-		return
+// unrouted reports whether no plain route connects this machine with the node.
+func (d *decider) unrouted(n *kube.Node) bool {
+	return routes.Tunneled(routes.Reach(d.self.Reach), routes.Reach(n.Reach))
+}
+
+// enters reports whether packets to the node's pods are sent through the tunnel.
+func (d *decider) enters(n *kube.Node) bool {
+	switch {
+	case d.unrouted(n) || d.Tunnels.Phase == Require:
+		return true
+	case d.Tunnels.Phase == Prefer && n.WireGuard != nil:
+		return !d.Tunnel.Peers[n.WireGuard.PublicKey].Handshake.IsZero()
 	}
-	if d.Tunnel.Problem != "" && d.self.Reach != "" {
-		d.faults = append(d.faults, d.Tunnel.Problem)
+	return false
+}
+
+// tunnels adds the peers, and the routes into tunnels, of a family. It returns the podCIDRs to
+// which no plain route may lead. A node outside the network reaches the private addresses of the
+// nodes in it by the tunnel as well.
+func (d *decider) tunnels(ipv4 bool) (encrypted map[netip.Prefix]bool) {
+	mode := d.Modes.of(ipv4)
+	if !d.Tunnels.Enabled || mode == Unrouted || d.Tunnels.Phase == "" && mode != ByCloud {
+		return nil
 	}
+	encrypted = map[netip.Prefix]bool{}
 	plan := &d.tunnelPlan
 	plan.MTU = d.smallestMTU() - tunnelOverhead
 	for _, p := range d.self.PodCIDRs {
 		if p.Addr().Is4() == ipv4 {
-			plan.Addrs = append(plan.Addrs, p.Addr().Next())
+			plan.PodCIDRs, plan.Addrs = append(plan.PodCIDRs, p), append(plan.Addrs, p.Addr().Next())
 		}
 	}
 	dsts := d.tunnelDestinations(ipv4)
 	sharedKeys := d.sharedKeys()
-	plan.Connected = true
 	for _, n := range d.Nodes {
 		if !d.tunneled(n) || len(dsts[n.Name]) == 0 {
 			continue
 		}
-		peer, problem := d.tunnelPeer(n, dsts[n.Name], sharedKeys)
+		peer, problem := d.tunnelPeer(n, dsts[n.Name], sharedKeys, ipv4)
+		enters := d.enters(n) && (problem == "" || d.unrouted(n) || d.Tunnels.Phase == Require)
+		for _, dst := range dsts[n.Name] {
+			encrypted[dst] = enters
+		}
 		if problem != "" {
-			d.lost(n.Name, problem)
-			for _, dst := range dsts[n.Name] {
-				d.held[dst] = netip.Addr{}
-			}
-			plan.Keyless = append(plan.Keyless, n.Name)
-			plan.Connected = plan.Connected && (!n.Ready || d.Tunnel.Unanswered[n.Name])
+			d.withoutTunnel(n, dsts[n.Name], enters, problem)
 			continue
 		}
-		plan.Peers = append(plan.Peers, peer)
-		for _, dst := range peer.AllowedIPs {
+		d.addPeer(peer)
+		d.checkHandshake(n, peer)
+		if !enters {
+			continue
+		}
+		for _, dst := range slices.Concat(dsts[n.Name], d.privateAddresses(n, ipv4)) {
 			d.want = append(d.want, WantedEntry{into(dst, d.Tunnel.Link), n.Name, "a WireGuard tunnel connects it: " + d.whyTunneled(n)})
 		}
-		d.checkHandshake(n, peer)
+		plan.NodeAddrs = append(plan.NodeAddrs, d.nodeAddresses(n, ipv4)...)
 	}
-	slices.SortFunc(plan.Peers, func(a, b TunnelPeer) int { return cmp.Compare(a.Node, b.Node) })
+	return encrypted
+}
+
+// withoutTunnel records that a node can't be a peer. Existing routes into its tunnel are kept.
+func (d *decider) withoutTunnel(n *kube.Node, dsts []netip.Prefix, enters bool, problem string) {
+	d.tunnelPlan.Keyless = append(d.tunnelPlan.Keyless, n.Name)
+	d.tunnelPlan.unconnected = d.tunnelPlan.unconnected || n.Ready && !d.Tunnel.Unanswered[n.Name]
+	if !enters {
+		return
+	}
+	d.lost(n.Name, problem)
+	for _, dst := range dsts {
+		d.held[dst] = netip.Addr{}
+		d.want = append(d.want, WantedEntry{refusing(dst), "", "no tunnel connects " + n.Name + " yet"})
+	}
+}
+
+// addPeer adds a peer, or its podCIDRs of another family.
+func (d *decider) addPeer(peer TunnelPeer) {
+	plan := &d.tunnelPlan
+	at, found := slices.BinarySearchFunc(plan.Peers, peer.Node, func(p TunnelPeer, name string) int { return cmp.Compare(p.Node, name) })
+	if !found {
+		plan.Peers = slices.Insert(plan.Peers, at, peer)
+		return
+	}
+	for _, a := range peer.AllowedIPs {
+		if !slices.Contains(plan.Peers[at].AllowedIPs, a) {
+			plan.Peers[at].AllowedIPs = append(plan.Peers[at].AllowedIPs, a)
+		}
+	}
 }
 
 func (d *decider) checkHandshake(n *kube.Node, peer TunnelPeer) {
@@ -148,7 +222,7 @@ func (d *decider) checkHandshake(n *kube.Node, peer TunnelPeer) {
 		return
 	}
 	if !d.Tunnel.Unanswered[n.Name] {
-		d.tunnelPlan.Connected = false
+		d.tunnelPlan.unconnected = true
 		return
 	}
 	d.lost(n.Name, fmt.Sprintf("no WireGuard handshake with it at %v; check that UDP port %d is open on both machines, and that one of them can be reached by the other", peer.Endpoints, d.Tunnels.Port))
@@ -163,7 +237,7 @@ func (d *decider) whyTunneled(n *kube.Node) string {
 			return one.Name + " is not in the network"
 		}
 	}
-	return ""
+	return "the traffic between nodes is encrypted"
 }
 
 // tunnelDestinations returns the podCIDRs of Nodes that don't overlap those of an older Node.
@@ -201,7 +275,7 @@ func (d *decider) sharedKeys() map[string]bool {
 }
 
 func (d *decider) tunnelPeer(
-	n *kube.Node, dsts []netip.Prefix, shared map[string]bool,
+	n *kube.Node, dsts []netip.Prefix, shared map[string]bool, ipv4 bool,
 ) (peer TunnelPeer, problem string) {
 	switch {
 	case d.Tunnel.Problem != "":
@@ -211,14 +285,17 @@ func (d *decider) tunnelPeer(
 	case shared[n.WireGuard.PublicKey]:
 		return peer, "another Node has the same WireGuard key; delete /var/lib/underlay/wireguard.key on the machine that was cloned, and restart its underlay-agent"
 	}
-	peer = TunnelPeer{Node: n.Name, PublicKey: n.WireGuard.PublicKey, AllowedIPs: dsts}
-	apart := d.self.Reach == kube.NoNetwork || n.Reach == kube.NoNetwork
-	if apart {
-		peer.AllowedIPs = slices.Concat(dsts, d.addressesInTunnel(n))
+	peer = TunnelPeer{Node: n.Name, PublicKey: n.WireGuard.PublicKey, AllowedIPs: slices.Concat(dsts, d.privateAddresses(n, ipv4))}
+	for _, a := range d.nodeAddresses(n, ipv4) {
+		if host := netip.PrefixFrom(a, a.BitLen()); !slices.Contains(peer.AllowedIPs, host) {
+			peer.AllowedIPs = append(peer.AllowedIPs, host)
+		}
 	}
+	apart := d.self.Reach == kube.NoNetwork || n.Reach == kube.NoNetwork
 	for _, a := range slices.Concat(n.InternalIPs, n.ExternalIPs) {
+		near := !apart && slices.Contains(n.InternalIPs, a)
 		// Not inside a prefix that is routed into a tunnel: the tunnel would run in itself.
-		if a.IsPrivate() != apart && !contain(d.PodRanges, a) && !contain(peer.AllowedIPs, a) {
+		if (near || apart && !a.IsPrivate()) && !contain(d.PodRanges, a) && !contain(dsts, a) {
 			peer.Endpoints = append(peer.Endpoints, netip.AddrPortFrom(a, uint16(n.WireGuard.Port)))
 		}
 	}
@@ -228,19 +305,35 @@ func (d *decider) tunnelPeer(
 	return peer, ""
 }
 
-// addressesInTunnel returns the node's addresses in the network, if this machine is outside.
-// They come from the Node's status, so only private ones count that no other Node has.
-func (d *decider) addressesInTunnel(n *kube.Node) (found []netip.Prefix) {
-	if d.self.Reach != kube.NoNetwork || n.Reach == kube.NoNetwork {
+// privateAddresses returns the node's addresses in the network, if this machine is outside and
+// reaches them only by the tunnel.
+func (d *decider) privateAddresses(n *kube.Node, ipv4 bool) (found []netip.Prefix) {
+	if !ipv4 || d.self.Reach != kube.NoNetwork || n.Reach == kube.NoNetwork {
 		return nil
 	}
 	for _, a := range n.InternalIPs {
-		others := func(o *kube.Node) bool { return o.Name != n.Name && slices.Contains(o.InternalIPs, a) }
-		if a.Is4() && a.IsPrivate() && !slices.ContainsFunc(d.Nodes, others) && !slices.Contains(d.Tunnels.Server, a) && !contain(d.PodRanges, a) {
+		if a.Is4() && a.IsPrivate() && d.only(n, a) {
 			found = append(found, netip.PrefixFrom(a, a.BitLen()))
 		}
 	}
 	return found
+}
+
+// nodeAddresses returns the node's addresses that pods here reach by the tunnel.
+func (d *decider) nodeAddresses(n *kube.Node, ipv4 bool) (found []netip.Addr) {
+	for _, a := range n.InternalIPs {
+		if a.Is4() == ipv4 && d.trusted(n, a) && d.only(n, a) {
+			found = append(found, a)
+		}
+	}
+	return found
+}
+
+// only reports whether an address may be routed into the node's tunnel. It comes from the Node's
+// status, so it counts only if no other Node has it.
+func (d *decider) only(n *kube.Node, a netip.Addr) bool {
+	others := func(o *kube.Node) bool { return o.Name != n.Name && slices.Contains(o.InternalIPs, a) }
+	return !slices.ContainsFunc(d.Nodes, others) && !slices.Contains(d.Tunnels.Server, a) && !contain(d.PodRanges, a)
 }
 
 // behindNAT reports whether no interface has one of the node's addresses.

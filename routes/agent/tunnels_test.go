@@ -3,9 +3,9 @@ package agent
 import (
 	"fmt"
 	"net/netip"
-	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/underlay-ccm/underlay/internal/kube"
 )
@@ -73,7 +73,7 @@ func TestTunnelsAndRoutesIntoThem(t *testing.T) {
 	}{
 		"between nodes with routes there is none": {tunneled("", plain()), ""},
 		"to a node without room": {tunneled("", plain(), noRoom()), `
-no-room at [10.0.0.4:51820]: [10.244.3.0/24]
+no-room at [10.0.0.4:51820]: [10.244.3.0/24 10.0.0.4/32]
 route 10.244.3.0/24 on interface 9 metric 204
 `},
 		"to a node outside, by public addresses": {tunneled("", outside()), `
@@ -82,7 +82,7 @@ route 10.244.4.0/24 on interface 9 metric 205
 `},
 		"from a node without room to all": {tunneled(kube.NoRoom, plain(), outside()), `
 outside at [203.0.113.5:51820]: [10.244.4.0/24]
-plain at [10.0.0.3:51820]: [10.244.2.0/24]
+plain at [10.0.0.3:51820]: [10.244.2.0/24 10.0.0.3/32]
 route 10.244.2.0/24 on interface 9 metric 203
 route 10.244.4.0/24 on interface 9 metric 205
 `},
@@ -140,15 +140,15 @@ func TestTunnelsDistrustWhatNodesReport(t *testing.T) {
 	}
 }
 
-// The cloud delivers no reply to pods of a node without a route: their packets to nodes have their
-// own node's address. A node without a device is not ready if it needs one.
+// Pods reach nodes at the other end of a tunnel through it, under their own addresses. A node
+// without a device is not ready if it needs one.
 func TestWhatElseTunnelsChange(t *testing.T) {
 	d, err := Decide(tunneled("", plain(), noRoom()))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := d.View.InternalIPs; !slices.Contains(got, addr("10.0.0.3")) || slices.Contains(got, addr("10.0.0.4")) {
-		t.Errorf("pods reach these nodes under their own address: %v", got)
+	if got := fmt.Sprint(d.Tunnels.NodeAddrs, d.Tunnels.PodCIDRs); got != "[10.0.0.4] [10.244.1.0/24]" {
+		t.Errorf("pods reach these nodes by tunnels: %s", got)
 	}
 	if d.Tunnels.MTU != 1400-tunnelOverhead || d.View.MTU != 1400 || d.View.TunnelMTU != d.Tunnels.MTU || d.View.Tunnel != TunnelLink {
 		t.Errorf("MTU %d in tunnels, %d of pods; view %+v", d.Tunnels.MTU, d.View.MTU, d.View)
@@ -157,11 +157,61 @@ func TestWhatElseTunnelsChange(t *testing.T) {
 		t.Errorf("addresses of the device: %s", got)
 	}
 	s := tunneled(kube.NoRoom, plain())
-	if d, err = Decide(s); err != nil || d.View.MTU != d.Tunnels.MTU || slices.Contains(d.View.InternalIPs, addr("10.0.0.3")) {
-		t.Errorf("pods of a node without room have the MTU %d, and under their own address reach %v (%v)", d.View.MTU, d.View.InternalIPs, err)
+	if d, err = Decide(s); err != nil || d.View.MTU != d.Tunnels.MTU {
+		t.Errorf("pods of a node without room have the MTU %d (%v)", d.View.MTU, err)
 	}
 	s.Tunnel = TunnelState{Problem: "no module"}
 	if d, err = Decide(s); err != nil || len(d.Faults) != 1 || d.View.Tunnel != "" || len(d.Tunnels.Peers) > 0 {
 		t.Errorf("without a device: faults %q, view %+v, peers %v (%v)", d.Faults, d.View, d.Tunnels.Peers, err)
+	}
+}
+
+// The phases of a change from plain routes to tunnels between all nodes: what is sent plainly, and
+// what is not.
+func TestPhases(t *testing.T) {
+	const peers = "a at [10.0.0.3:51820]: [10.244.2.0/24 10.0.0.3/32]\nb at [10.0.0.4:51820]: [10.244.3.0/24 10.0.0.4/32]\n"
+	for phase, want := range map[Phase]string{
+		Accept: peers,
+		// A has shaken hands.
+		Prefer:  peers + "route 10.244.2.0/24 on interface 9 metric 203\n",
+		Require: peers + "route 10.244.2.0/24 on interface 9 metric 203\nroute 10.244.3.0/24 on interface 9 metric 204\n",
+	} {
+		for name, mode := range map[string]Mode{"node": ByNodes, "cloud": ByCloud} {
+			t.Run(fmt.Sprint(phase, " ", name), func(t *testing.T) {
+				s := tunneled("", withKey(aNode("a", "10.0.0.3", "10.244.2.0/24"), ""), withKey(aNode("b", "10.0.0.4", "10.244.3.0/24"), ""), aNode("keyless", "10.0.0.5", "10.244.4.0/24"))
+				s.Modes, s.Tunnels.Phase = Modes{mode, Unrouted}, phase
+				s.Links[1].Addrs = []netip.Prefix{prefix("10.0.0.2/24")}
+				s.Table = append(s.Table, foreign("10.0.0.0/24", "", 2))
+				s.Tunnel.Peers = map[string]TunnelPeerState{keyOf("a"): {Handshake: time.Now()}}
+				want := want
+				if phase == Require {
+					want += "unreachable: keyless\n"
+				}
+				if got := showTunnels(t, s); got != want {
+					t.Errorf("got\n%s\nwant\n%s", got, want)
+				}
+				d, err := Decide(s)
+				if err != nil {
+					t.Fatal(err)
+				}
+				var plain []string
+				for _, w := range d.Want {
+					if w.Kind == Unicast && w.Link != s.Tunnel.Link {
+						plain = append(plain, w.Entry.String())
+					}
+				}
+				wantPlain := map[Phase]map[Mode]string{
+					Accept:  {ByNodes: "[10.244.2.0/24 via 10.0.0.3 10.244.3.0/24 via 10.0.0.4 10.244.4.0/24 via 10.0.0.5]", ByCloud: "[10.244.0.0/16 via 10.0.0.1]"},
+					Prefer:  {ByNodes: "[10.244.3.0/24 via 10.0.0.4 10.244.4.0/24 via 10.0.0.5]", ByCloud: "[10.244.0.0/16 via 10.0.0.1]"},
+					Require: {ByNodes: "[]", ByCloud: "[]"},
+				}[phase][mode]
+				if got := fmt.Sprint(plain); got != wantPlain {
+					t.Errorf("plain routes %s, want %s", got, wantPlain)
+				}
+				if d.View.TunnelOnly != (phase == Require) || d.View.MTU != d.Tunnels.MTU {
+					t.Errorf("view %+v", d.View)
+				}
+			})
+		}
 	}
 }

@@ -41,11 +41,7 @@ func (d *decider) view() View {
 	v := View{PodCIDRs: slices.Clone(d.self.PodCIDRs), ProxyARP: d.answering, MTU: d.smallestMTU()}
 	for _, n := range d.Nodes {
 		v.ClusterPods = append(v.ClusterPods, n.PodCIDRs...)
-		if believed := d.believed(n, n.InternalIPs); !d.tunneled(n) {
-			// Pods reach a node without a route to theirs, or from there, under their own node's
-			// address: the cloud delivers no reply to pods.
-			v.InternalIPs = append(v.InternalIPs, believed...)
-		}
+		v.InternalIPs = append(v.InternalIPs, d.believed(n, n.InternalIPs)...)
 		v.ExternalIPs = append(v.ExternalIPs, d.believed(n, n.ExternalIPs)...)
 		v.ServerPrefixes = append(v.ServerPrefixes, d.serverPrefixes(n)...)
 	}
@@ -77,9 +73,12 @@ func (d *decider) view() View {
 	}
 	if d.Tunnels.Enabled && d.Tunnel.Problem == "" {
 		v.Tunnel, v.TunnelMTU = TunnelLink, d.tunnelPlan.MTU
-		if d.self.Reach != "" {
+		if d.self.Reach != "" || d.Tunnels.Phase != "" {
 			v.MTU = d.tunnelPlan.MTU
 		}
+	}
+	if d.Tunnels.Enabled && d.Tunnels.Phase == Require {
+		v.Tunnel, v.TunnelOnly = TunnelLink, true
 	}
 	slices.Sort(v.Uplinks)
 	slices.Sort(v.IPv4Uplinks)

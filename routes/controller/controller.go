@@ -64,8 +64,7 @@ type Config struct {
 	Ranges []routes.Range
 	// VSwitch has the podCIDRs that need no route.
 	VSwitch routes.VSwitch
-	// Tunnels means that agents connect Nodes that get no route.
-	Tunnels bool
+	Tunnels routes.Tunnels
 	// Limit and Reserve are numbers of routes, MaxDeletions a percentage of ours per Period.
 	Limit, Reserve, MaxDeletions int
 	// Period is the interval between lists of an idle table.

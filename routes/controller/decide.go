@@ -98,7 +98,7 @@ func (c *Controller) departedPodCIDRs() map[string][]netip.Prefix {
 
 // RouteNode converts a Node for package routes, without the results of Gateways. Only IPv4
 // podCIDRs are routed through the network's table; networks don't support IPv6.
-func RouteNode(node *corev1.Node, tunnels bool) routes.Node {
+func RouteNode(node *corev1.Node, tunnels routes.Tunnels) routes.Node {
 	// Only very old API servers accepted podCIDRs that can't be parsed. The rest is routed.
 	prefixes, _ := kube.PodCIDRs(node)
 	n := routes.Node{
@@ -114,8 +114,9 @@ func RouteNode(node *corev1.Node, tunnels bool) routes.Node {
 			n.Dsts = append(n.Dsts, p)
 		}
 	}
-	if w := kube.WireGuardOf(node); tunnels {
+	if w := kube.WireGuardOf(node); tunnels.Enabled {
 		n.Reach, n.Connected = routes.Reach(kube.ReachOf(node)), w != nil && w.Connected
+		n.Encrypted = tunnels.Required
 	}
 	return n
 }

@@ -38,7 +38,7 @@ func (w *fixture) reach(name string) kube.Reach {
 // tunnels. A route that becomes free is not added for it, until the mark is removed.
 func TestANodeBeyondTheTableGetsTunnels(t *testing.T) {
 	withFixture(t, func(w *fixture) {
-		w.cfg.Limit, w.cfg.Tunnels, w.cfg.MaxDeletions = 2, true, 100
+		w.cfg.Limit, w.cfg.Tunnels.Enabled, w.cfg.MaxDeletions = 2, true, 100
 		for i := range 3 {
 			w.servers.attach(nodeName(i), w.address(i))
 		}
@@ -73,7 +73,7 @@ func TestANodeBeyondTheTableGetsTunnels(t *testing.T) {
 // Room that a deletion is about to make is used for a route.
 func TestANodeThatReplacesAnotherGetsItsRoom(t *testing.T) {
 	withFixture(t, func(w *fixture) {
-		w.cfg.Limit, w.cfg.Tunnels, w.cfg.MaxDeletions = 2, true, 100
+		w.cfg.Limit, w.cfg.Tunnels.Enabled, w.cfg.MaxDeletions = 2, true, 100
 		for i := range 3 {
 			w.servers.attach(nodeName(i), w.address(i))
 		}

@@ -124,25 +124,35 @@ func (d *Device) link() (netlink.Link, error) {
 	return link, nil
 }
 
-// SetLink sets the device's MTU and addresses, and removes its other addresses.
-func (d *Device) SetLink(_ context.Context, mtu int, addrs []netip.Addr) error {
+// SetLink sets the device's MTU and addresses, and the routes into it that only pods use, and
+// removes its other addresses and such routes.
+func (d *Device) SetLink(_ context.Context, want agent.TunnelDevice) error {
 	link, err := d.link()
 	if err != nil {
 		return err
 	}
-	if mtu > 0 && link.Attrs().MTU != mtu {
-		if err := d.handle.LinkSetMTU(link, mtu); err != nil {
-			return fmt.Errorf("setting the WireGuard device's MTU to %d: %w", mtu, err)
+	if link.Attrs().MTU != want.MTU {
+		if err := d.handle.LinkSetMTU(link, want.MTU); err != nil {
+			return fmt.Errorf("setting the WireGuard device's MTU to %d: %w", want.MTU, err)
 		}
 	}
+	if err := d.setAddresses(link, want.Addrs); err != nil {
+		return err
+	}
+	if err := d.setPodRoutes(link, want.NodeAddrs); err != nil {
+		return err
+	}
+	return d.setRules(want.PodCIDRs)
+}
+
+func (d *Device) setAddresses(link netlink.Link, addrs []netip.Addr) error {
 	have, err := d.handle.AddrList(link, netlink.FAMILY_ALL)
 	if err != nil {
 		return fmt.Errorf("listing the WireGuard device's addresses: %w", err)
 	}
 	missing := slices.Clone(addrs)
 	for _, a := range have {
-		addr, _ := netip.AddrFromSlice(a.IP)
-		addr = addr.Unmap()
+		addr := addrOf(a.IPNet)
 		switch at := slices.Index(missing, addr); {
 		case at >= 0:
 			missing = slices.Delete(missing, at, at+1)
@@ -153,12 +163,83 @@ func (d *Device) SetLink(_ context.Context, mtu int, addrs []netip.Addr) error {
 		}
 	}
 	for _, addr := range missing {
-		host := &net.IPNet{IP: addr.AsSlice(), Mask: net.CIDRMask(addr.BitLen(), addr.BitLen())}
-		if err := d.handle.AddrAdd(link, &netlink.Addr{IPNet: host, Flags: unix.IFA_F_NODAD}); err != nil && !errors.Is(err, unix.EEXIST) {
+		if err := d.handle.AddrAdd(link, &netlink.Addr{IPNet: hostNet(addr), Flags: unix.IFA_F_NODAD}); err != nil && !errors.Is(err, unix.EEXIST) {
 			return fmt.Errorf("adding %s to the WireGuard device: %w", addr, err)
 		}
 	}
 	return nil
+}
+
+// Packets that pods send to other nodes use a table of their own: the nodes' packets, and with
+// them the tunnels, go to the same addresses plainly.
+const (
+	podTable     = 201
+	rulePriority = 32000 // before the main table
+)
+
+// setPodRoutes keeps the routes of podTable.
+func (d *Device) setPodRoutes(link netlink.Link, addrs []netip.Addr) error {
+	have, err := d.handle.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Table: podTable}, netlink.RT_FILTER_TABLE)
+	if err != nil {
+		return fmt.Errorf("listing the routes into tunnels that pods use: %w", err)
+	}
+	missing := slices.Clone(addrs)
+	for _, r := range have {
+		at := -1
+		if r.Dst != nil && r.LinkIndex == link.Attrs().Index {
+			at = slices.Index(missing, addrOf(r.Dst))
+		}
+		if at >= 0 {
+			missing = slices.Delete(missing, at, at+1)
+			continue
+		}
+		if err := d.handle.RouteDel(&r); err != nil && !errors.Is(err, unix.ESRCH) {
+			return fmt.Errorf("deleting the route to %s that pods use: %w", r.Dst, err)
+		}
+	}
+	for _, addr := range missing {
+		r := &netlink.Route{Table: podTable, Dst: hostNet(addr), LinkIndex: link.Attrs().Index, Scope: netlink.SCOPE_LINK, Protocol: agent.Protocol}
+		if err := d.handle.RouteReplace(r); err != nil {
+			return fmt.Errorf("adding the route to %s that pods use: %w", addr, err)
+		}
+	}
+	return nil
+}
+
+// setRules keeps the rules by which packets from these prefixes use podTable.
+func (d *Device) setRules(podCIDRs []netip.Prefix) error {
+	have, err := d.handle.RuleListFiltered(netlink.FAMILY_ALL, &netlink.Rule{Table: podTable}, netlink.RT_FILTER_TABLE)
+	if err != nil {
+		return fmt.Errorf("listing the routing rules: %w", err)
+	}
+	missing := slices.Clone(podCIDRs)
+	for _, r := range have {
+		if at := slices.IndexFunc(missing, func(p netip.Prefix) bool { return r.Src != nil && r.Src.String() == p.String() }); at >= 0 {
+			missing = slices.Delete(missing, at, at+1)
+			continue
+		}
+		if err := d.handle.RuleDel(&r); err != nil && !errors.Is(err, unix.ENOENT) {
+			return fmt.Errorf("deleting the routing rule for packets from %s: %w", r.Src, err)
+		}
+	}
+	for _, p := range missing {
+		r := netlink.NewRule()
+		r.Src = &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
+		r.Table, r.Priority, r.Protocol = podTable, rulePriority, agent.Protocol
+		if err := d.handle.RuleAdd(r); err != nil && !errors.Is(err, unix.EEXIST) {
+			return fmt.Errorf("adding the routing rule for packets from %s: %w", p, err)
+		}
+	}
+	return nil
+}
+
+func hostNet(addr netip.Addr) *net.IPNet {
+	return &net.IPNet{IP: addr.AsSlice(), Mask: net.CIDRMask(addr.BitLen(), addr.BitLen())}
+}
+
+func addrOf(n *net.IPNet) netip.Addr {
+	addr, _ := netip.AddrFromSlice(n.IP)
+	return addr.Unmap()
 }
 
 // SetPeers adds the peers, or updates them. An allowed IP moves from one peer to another without
@@ -173,7 +254,7 @@ func (d *Device) SetPeers(_ context.Context, peers []agent.TunnelPeer) error {
 		if err != nil {
 			return fmt.Errorf("the WireGuard key of node %s: %w", p.Node, err)
 		}
-		set := wgtypes.PeerConfig{PublicKey: key, ReplaceAllowedIPs: true, PersistentKeepaliveInterval: &p.Keepalive}
+		set := wgtypes.PeerConfig{PublicKey: key, ReplaceAllowedIPs: p.Replace, PersistentKeepaliveInterval: &p.Keepalive}
 		if p.Endpoint.IsValid() {
 			set.Endpoint = net.UDPAddrFromAddrPort(p.Endpoint)
 		}
@@ -207,8 +288,11 @@ func (d *Device) RemovePeers(_ context.Context, keys []string) error {
 	return nil
 }
 
-// Remove deletes the device, and reports whether it existed.
+// Remove deletes the device with its routes and rules, and reports whether it existed.
 func (d *Device) Remove(context.Context) (bool, error) {
+	if err := d.setRules(nil); err != nil {
+		return false, err
+	}
 	link, err := d.handle.LinkByName(agent.TunnelLink)
 	if errors.As(err, new(netlink.LinkNotFoundError)) {
 		return false, nil

@@ -74,7 +74,7 @@ func TestNodesBeyondTheRouteTable(t *testing.T) {
 	})
 }
 
-// nodeReachesPod expects the source to be the node's, or in its podCIDR where a tunnel connects it.
+// nodeReachesPod expects a reply; the source is the node's, or in its podCIDR in a tunnel.
 func nodeReachesPod(t *testing.T, m *netlab.Machine, p *netlab.Pod) {
 	t.Helper()
 	answer, err := netlab.Ask(t.Context(), m.Namespace, "tcp", echo(p.IPv4))
@@ -92,5 +92,8 @@ func podReachesNode(t *testing.T, p *netlab.Pod, m *netlab.Machine) {
 	answer, err := netlab.Ask(t.Context(), p.Namespace, "tcp", netip.AddrPortFrom(to, hostPort))
 	if err != nil || answer.Name != m.Name {
 		t.Errorf("%s asked %s at %s: %s answered, %v", p.Name, m.Name, to, answer.Name, err)
+	}
+	if !m.Outside && !p.Machine.Outside && answer.Source.Addr() != p.IPv4 {
+		t.Errorf("%s saw %s, and not the address of %s", m.Name, answer.Source, p.Name)
 	}
 }

@@ -3,9 +3,13 @@
 package netlab
 
 import (
+	"bufio"
 	"context"
 	"fmt"
+	"net"
 	"os"
+	"path/filepath"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/util/wait"
 
@@ -44,3 +48,29 @@ func (m *Machine) withTunnels(name, path string, args ...string) (*process.Proce
 	own := fmt.Sprintf("mount --bind %s %s && exec \"$@\"", m.path("wireguard"), tunnelSockets)
 	return m.within(name, "unshare", append([]string{"--mount", "sh", "-c", own, "sh", path}, args...)...)
 }
+
+// TunnelHandshakes reports of each peer of the device, by its key, whether it has shaken hands.
+func (m *Machine) TunnelHandshakes() (map[string]bool, error) {
+	conn, err := net.Dial("unix", filepath.Join(m.path("wireguard"), agent.TunnelLink+".sock"))
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	if _, err := conn.Write([]byte("get=1\n\n")); err != nil {
+		return nil, err
+	}
+	shaken, peer := map[string]bool{}, ""
+	for lines := bufio.NewScanner(conn); lines.Scan() && lines.Text() != ""; {
+		switch key, value, _ := strings.Cut(lines.Text(), "="); key {
+		case "public_key":
+			peer = value
+			shaken[peer] = false
+		case "last_handshake_time_sec":
+			shaken[peer] = value != "0"
+		}
+	}
+	return shaken, nil
+}
+
+// LoseTunnelKey deletes the machine's key: its agent makes another when it starts.
+func (m *Machine) LoseTunnelKey() error { return os.Remove(m.path("keys/wireguard.key")) }

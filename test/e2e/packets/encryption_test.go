@@ -1,0 +1,172 @@
+//go:build linux
+
+package packets
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strconv"
+	"testing"
+
+	"github.com/underlay-ccm/underlay/test/testenv/cluster"
+	"github.com/underlay-ccm/underlay/test/testenv/netlab"
+)
+
+// A running cluster is encrypted in phases and back again, without the loss of a packet. In the
+// phase require, no packet of a pod is on the wire in plain text, also while an agent is away.
+func TestARunningClusterIsEncrypted(t *testing.T) {
+	needLab(t)
+	wireGuard, err := cluster.BuildWireGuard(context.WithoutCancel(t.Context()), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := start(t, netlab.Options{Metal: true, Machines: []string{"one", "two", "three"}, WireGuard: wireGuard})
+	r := &rack{f: f, one: f.Machine("one"), two: f.Machine("two"), three: f.Machine("three")}
+	answerEverywhere(t, f, r.one, r.two, r.three)
+	r.pods = append(
+		runPods(t, f, map[string]string{"app": "client"}, [2]string{"pod-one", "one"}),
+		runPods(t, f, map[string]string{"app": "server"}, [2]string{"pod-two", "two"}, [2]string{"pod-three", "three"})...)
+	for _, m := range r.machines() {
+		countPlainText(t, m)
+	}
+	streams := r.traffic(t)
+	phases := []string{"accept", "prefer", "require"}
+	for _, phase := range phases {
+		r.configure(t, "wireguard: always\nwireguardPhase: "+phase+"\n")
+		r.awaitTunnels(t)
+		flows(t, streams, aWhile)
+	}
+	t.Run("nothing is sent plainly", func(t *testing.T) {
+		before := r.plainText(t)
+		everyPodReachesEveryPod(t, r.pods)
+		clusterIPs(t, f, r.pods[:1], r.pods[1:])
+		manyBytes(t, r.pods[0], r.pods[2])
+		r.nodesThroughTunnels(t)
+		r.one.KillAgent()
+		flows(t, streams, aWhile)
+		r.restarted(t, r.one)
+		flows(t, streams, aWhile)
+		if after := r.plainText(t); after != before {
+			t.Errorf("%d packets of pods on the wire in plain text", after-before)
+		}
+	})
+	for _, phase := range []string{"prefer", "accept"} {
+		r.configure(t, "wireguard: always\nwireguardPhase: "+phase+"\n")
+		flows(t, streams, aWhile)
+	}
+	r.configure(t, "")
+	flows(t, streams, aWhile)
+	unhurt(t, streams)
+	if r.plainText(t) == 0 {
+		t.Error("plain text is not counted")
+	}
+	t.Run("a node that has lost its key sends nothing plainly", r.lostKey)
+}
+
+// lostKey gives a machine another key, with which it is reached again.
+func (r *rack) lostKey(t *testing.T) {
+	r.configure(t, "wireguard: always\n")
+	r.awaitTunnels(t)
+	streams := r.traffic(t)
+	before := r.plainText(t)
+	if err := r.three.StopAgent(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.three.LoseTunnelKey(); err != nil {
+		t.Fatal(err)
+	}
+	r.restarted(t, r.three)
+	r.awaitTunnels(t)
+	flows(t, streams, aWhile)
+	if after := r.plainText(t); after != before {
+		t.Errorf("%d packets of pods on the wire in plain text", after-before)
+	}
+}
+
+// configure restarts the agents one by one with other settings.
+func (r *rack) configure(t *testing.T, settings string) {
+	t.Helper()
+	r.f.Configure(settings)
+	for _, m := range r.machines() {
+		if err := m.StopAgent(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := m.StartAgent(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		ready(t, m)
+	}
+}
+
+// awaitTunnels waits until all machines have shaken hands.
+func (r *rack) awaitTunnels(t *testing.T) {
+	t.Helper()
+	for _, m := range r.machines() {
+		await(t, m.Name+" has shaken hands with all others", func() string {
+			return r.silentPeers(t, m)
+		})
+	}
+}
+
+// countPlainText counts the packets of pods on a machine's interface to the others.
+func countPlainText(t *testing.T, m *netlab.Machine) {
+	t.Helper()
+	const rules = `table inet plain {
+	chain sent { type filter hook postrouting priority 300
+		oifname uplink ip saddr 10.244.0.0/16 counter
+		oifname uplink ip daddr 10.244.0.0/16 counter
+		oifname uplink ip6 saddr fd00:10:244::/48 counter
+		oifname uplink ip6 daddr fd00:10:244::/48 counter
+	}
+}`
+	if _, err := m.Namespace.Feed(t.Context(), rules, "nft", "-f", "-"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+var packetsCounted = regexp.MustCompile(`counter packets (\d+)`)
+
+func (r *rack) plainText(t *testing.T) (packets int) {
+	t.Helper()
+	for _, m := range r.machines() {
+		for _, match := range packetsCounted.FindAllStringSubmatch(run(t, m, "nft", "list", "table", "inet", "plain"), -1) {
+			n, err := strconv.Atoi(match[1])
+			if err != nil {
+				t.Fatal(err)
+			}
+			packets += n
+		}
+	}
+	return packets
+}
+
+// nodesThroughTunnels expects pods and nodes to reach each other.
+func (r *rack) nodesThroughTunnels(t *testing.T) {
+	for _, p := range r.pods {
+		for _, m := range r.machines() {
+			if m == p.Machine {
+				continue
+			}
+			reaches(t, of(p), ownPort(m.Public.IPv4), m.Name, p.IPv4, "tcp")
+			reaches(t, of(p), ownPort(m.Public.IPv6), m.Name, p.IPv6, "tcp")
+			nodeReachesPod(t, m, p)
+		}
+	}
+}
+
+func (r *rack) silentPeers(t *testing.T, m *netlab.Machine) string {
+	status, err := m.TunnelHandshakes()
+	if err != nil {
+		return err.Error()
+	}
+	for peer, shaken := range status {
+		if !shaken {
+			return fmt.Sprintf("not with %s yet", peer)
+		}
+	}
+	if want := len(r.machines()) - 1; len(status) != want {
+		return fmt.Sprintf("%d peers, want %d", len(status), want)
+	}
+	return ""
+}
