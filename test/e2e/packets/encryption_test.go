@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/underlay-ccm/underlay/test/testenv/cluster"
 	"github.com/underlay-ccm/underlay/test/testenv/netlab"
@@ -96,6 +97,7 @@ func (r *rack) configure(t *testing.T, settings string) {
 			t.Fatal(err)
 		}
 		ready(t, m)
+		t.Logf("%s %s: %q", time.Now().Format("15:04:05.000"), m.Name, settings)
 	}
 }
 

@@ -67,7 +67,7 @@ func unhurt(t *testing.T, streams []*netlab.Stream) {
 	t.Helper()
 	for i, s := range streams {
 		if got := s.Stop(); got.Lost > 0 || got.Repeated > 0 || len(got.Sources) != 1 {
-			t.Errorf("stream %d: of %d packets %d lost, %d repeated, from %v", i, got.Sent, got.Lost, got.Repeated, got.Sources)
+			t.Errorf("stream %d: of %d packets %d lost, %d repeated, from %v; longest gap %s at %s", i, got.Sent, got.Lost, got.Repeated, got.Sources, got.Gap, got.GapAt.Format("15:04:05.000"))
 		}
 	}
 }
