@@ -17,7 +17,7 @@ const (
 const impure = "log/... os/... net/http/... database/... syscall math/rand/..."
 
 // areas are what the pure packages decide about, each with its edges below it.
-const areas = "./addresses/... ./ipam/... ./routes/... ./lb/..."
+const areas = "./addresses/... ./ipam/... ./routes/... ./lb/... ./policy/..."
 
 // only is a rule that lets some packages import nothing but others; both are patterns with blanks
 // between them.
@@ -60,9 +60,11 @@ func rules() []rule {
 		// Package net too, which ipam needs for IPNet: cidrset speaks nothing else.
 		only("./addresses ./routes ./lb", "std ./internal/editdistance",
 			"addresses, routes and lb decide and do nothing else: whatever they need to know is an argument, so that any state can be tried").never(impure + " net"),
+		only("./policy", "std",
+			"policy decides what NetworkPolicies allow: what it needs to know is an argument, so that any cluster can be tried").never(impure + " net"),
 		only("./internal/editdistance", "std",
 			"internal/editdistance compares words, for packages that only decide").never(impure + " net"),
-		never("./addresses ./ipam ./routes ./lb", "k8s.io/... sigs.k8s.io/...",
+		never("./addresses ./ipam ./routes ./lb ./policy", "k8s.io/... sigs.k8s.io/...",
 			"the pure packages are tested without Kubernetes too, or they would not be pure for long").inTests(),
 
 		only("./addresses/bgp", "std ./addresses ./internal/secret",

@@ -1,0 +1,186 @@
+package policy
+
+import (
+	"crypto/sha256"
+	"encoding/base32"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// peers are the addresses that a peer of a rule matches, as a set. Those of pods are kept up to
+// date with the index while a ruleset refers to them.
+type peers struct {
+	name string
+	kind Kind
+	// every means all pods. Otherwise they are those in the block if it is valid, or else the
+	// selected ones.
+	every      bool
+	block      netip.Prefix
+	except     []netip.Prefix
+	namespace  string // the only one, or "" for those that namespaces selects
+	namespaces Selector
+	pods       Selector
+	// port makes the elements endpoints: the port of this name and protocol.
+	port *Port
+
+	elements [2][]Element
+	pending  map[Element]bool // whether the element exists now, since elements was made
+}
+
+// peersOf returns the peers of a rule in a policy of the namespace; port is a named one or nil, and
+// without a peer all pods with the port match.
+func peersOf(namespace string, peer *Peer, port *Port) *peers {
+	g := &peers{port: port}
+	definition := "all"
+	switch {
+	case peer == nil:
+		g.every = true
+	case peer.Block.IsValid():
+		g.block, g.except = peer.Block, slices.SortedFunc(slices.Values(peer.Except), netip.Prefix.Compare)
+		definition = fmt.Sprint("block ", g.block, g.except)
+		g.kind = Blocks
+	default:
+		if peer.Namespaces == nil {
+			g.namespace = namespace
+		} else {
+			g.namespaces = *peer.Namespaces
+		}
+		if peer.Pods != nil {
+			g.pods = *peer.Pods
+		}
+		definition = fmt.Sprintf("pods %q %s %s", g.namespace, g.namespaces.canonical(), g.pods.canonical())
+	}
+	if port != nil {
+		g.kind = Endpoints
+		definition += fmt.Sprintf(" %q %d", port.Name, port.Protocol)
+	}
+	g.name = digest(definition)
+	return g
+}
+
+// digest returns a short text that nobody can find another definition for. It is part of names in
+// the kernel.
+func digest(definition string) string {
+	sum := sha256.Sum256([]byte(definition))
+	return strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:20]))
+}
+
+// matches reports whether the peers include a pod, by its labels, unless they are a block.
+func (g *peers) matches(x *Index, p *pod) bool {
+	if g.every || g.block.IsValid() {
+		return true
+	}
+	if g.namespace != "" {
+		return p.Namespace == g.namespace && g.pods.Matches(p.Labels)
+	}
+	labels, known := x.namespaces[p.Namespace]
+	return known && g.namespaces.Matches(labels) && g.pods.Matches(p.Labels)
+}
+
+// change notes that the elements of a pod exist or not.
+func (g *peers) change(x *Index, p *pod, exist bool) {
+	if len(p.held) == 0 || g.kind == Blocks || !g.matches(x, p) {
+		return
+	}
+	for _, a := range p.held {
+		switch {
+		case g.kind == Addresses:
+			g.pending[Element{Prefix: host(a)}] = exist
+		case !g.block.IsValid() || blockContains(g.block, g.except, a):
+			for _, port := range p.Ports {
+				if port.Name == g.port.Name && port.Protocol == g.port.Protocol {
+					g.pending[Element{host(a), port.Protocol, port.Port}] = exist
+				}
+			}
+		}
+	}
+}
+
+// fill computes the elements from the whole index.
+func (g *peers) fill(x *Index) {
+	g.elements, g.pending = [2][]Element{}, map[Element]bool{}
+	if g.kind == Blocks {
+		f := family(g.block.Addr())
+		for _, p := range subtract(g.block, g.except) {
+			g.elements[f] = append(g.elements[f], Element{Prefix: p})
+		}
+		return
+	}
+	candidates := x.pods
+	if g.namespace != "" {
+		candidates = x.byNS[g.namespace]
+	}
+	for _, p := range candidates {
+		g.change(x, p, true)
+	}
+}
+
+// set returns the set with all changes. Elements of an earlier set stay as they were.
+func (g *peers) set() Set {
+	changes := slices.SortedFunc(maps.Keys(g.pending), Element.Compare)
+	for f := range g.elements {
+		ofFamily := slices.DeleteFunc(slices.Clone(changes), func(e Element) bool { return family(e.Prefix.Addr()) != f })
+		g.elements[f] = merge(g.elements[f], ofFamily, g.pending)
+	}
+	clear(g.pending)
+	return Set{Name: g.name, Kind: g.kind, Elements: g.elements}
+}
+
+// merge returns the elements with the changes applied. Both are in order. Without an effective
+// change it returns the same slice.
+func merge(elements, changes []Element, exists map[Element]bool) []Element {
+	changes = slices.DeleteFunc(changes, func(e Element) bool {
+		_, found := slices.BinarySearchFunc(elements, e, Element.Compare)
+		return found == exists[e]
+	})
+	if len(changes) == 0 {
+		return elements
+	}
+	out := make([]Element, 0, len(elements)+len(changes))
+	for _, change := range changes {
+		at, _ := slices.BinarySearchFunc(elements, change, Element.Compare)
+		out, elements = append(out, elements[:at]...), elements[at:]
+		if exists[change] {
+			out = append(out, change)
+		} else {
+			elements = elements[1:]
+		}
+	}
+	return append(out, elements...)
+}
+
+func blockContains(block netip.Prefix, except []netip.Prefix, a netip.Addr) bool {
+	return block.Contains(a) && !contains(except, a)
+}
+
+// subtract returns the prefixes of a block without the exceptions, in order. There is one for
+// each bit by which an exception is longer, so that no more are needed than the block has bits.
+func subtract(block netip.Prefix, except []netip.Prefix) []netip.Prefix {
+	block = block.Masked()
+	var within []netip.Prefix
+	for _, e := range except {
+		if e.Overlaps(block) {
+			if e.Bits() <= block.Bits() {
+				return nil
+			}
+			within = append(within, e)
+		}
+	}
+	if len(within) == 0 {
+		return []netip.Prefix{block}
+	}
+	low, high := halves(block)
+	return append(subtract(low, within), subtract(high, within)...)
+}
+
+func halves(p netip.Prefix) (low, high netip.Prefix) {
+	bits := p.Bits()
+	low = netip.PrefixFrom(p.Addr(), bits+1)
+	raw := p.Addr().AsSlice()
+	raw[bits/8] |= 0x80 >> (bits % 8)
+	addr, _ := netip.AddrFromSlice(raw)
+	return low, netip.PrefixFrom(addr, bits+1)
+}
