@@ -7,10 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync/atomic"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+	"sigs.k8s.io/knftables"
 )
 
 // Constants of include/uapi/linux/netfilter/nf_tables.h and nfnetlink.h.
@@ -82,10 +84,47 @@ func firstAttribute(m syscall.NetlinkMessage) []byte {
 	return nil
 }
 
+// commits tracks whether a table is as this process knows it. Watch may be concurrent.
+type commits struct {
+	table string
+	// generation, which counts commits to all tables, is that at which the content was known.
+	generation uint32
+	known      bool
+	// watching and touched are set by Watch in its own goroutine; touched is the generation of
+	// the last commit that may have changed the table.
+	watching atomic.Bool
+	touched  atomic.Uint32
+}
+
+// unchanged reports whether the table at generation now is still as it was known.
+func (c *commits) unchanged(now uint32) bool {
+	return c.known && (now == c.generation || c.untouched())
+}
+
+// untouched reports whether Watch observed no commit to the table since its content was known. A
+// commit that Watch has yet to observe triggers another call. Generations wrap around.
+func (c *commits) untouched() bool {
+	return c.watching.Load() && int32(c.touched.Load()-c.generation) <= 0
+}
+
+// commit runs a transaction. If the generation increased by one, that commit is our own, and the
+// content stays known. Otherwise another program committed too.
+func (c *commits) commit(ctx context.Context, nft knftables.Interface, tx *knftables.Transaction) error {
+	known := c.known
+	c.known = false
+	if err := nft.Run(ctx, tx); err != nil {
+		return err
+	}
+	if now, err := generation(); err == nil && known && now == c.generation+1 {
+		c.generation, c.known = now, true
+	}
+	return nil
+}
+
 // Watch calls changed when any program, including this one, may have changed the table, until
 // the context is done. Observing the table after our own change lists nothing. While Watch runs,
 // commits to other tables cause no listing either.
-func (t *Table) Watch(ctx context.Context, changed func()) error {
+func (c *commits) Watch(ctx context.Context, changed func()) error {
 	events, err := subscribe()
 	if err != nil {
 		return fmt.Errorf("watching nftables: %w", err)
@@ -94,7 +133,7 @@ func (t *Table) Watch(ctx context.Context, changed func()) error {
 	defer context.AfterFunc(ctx, func() { _ = events.SetReadDeadline(time.Unix(1, 0)) })()
 	notify := func() error {
 		now, err := generation()
-		t.touched.Store(now)
+		c.touched.Store(now)
 		changed()
 		return err
 	}
@@ -102,8 +141,8 @@ func (t *Table) Watch(ctx context.Context, changed func()) error {
 	if err := notify(); err != nil {
 		return err
 	}
-	t.watching.Store(true)
-	defer t.watching.Store(false)
+	c.watching.Store(true)
+	defer c.watching.Store(false)
 	buffer := make([]byte, 1<<16)
 	for {
 		n, err := events.Read(buffer)
@@ -112,7 +151,7 @@ func (t *Table) Watch(ctx context.Context, changed func()) error {
 			return nil
 		case err != nil && !errors.Is(err, unix.ENOBUFS): // with ENOBUFS, events are lost
 			return fmt.Errorf("watching nftables: %w", err)
-		case err != nil || concerns(buffer[:n]):
+		case err != nil || concerns(buffer[:n], c.table):
 			if err := notify(); err != nil {
 				return err
 			}
@@ -132,8 +171,8 @@ func subscribe() (*os.File, error) {
 	return file, nil
 }
 
-// concerns reports whether the messages are about our table or can't be parsed.
-func concerns(datagram []byte) bool {
+// concerns reports whether the messages are about the table or can't be parsed.
+func concerns(datagram []byte, table string) bool {
 	messages, err := syscall.ParseNetlinkMessage(datagram)
 	if err != nil {
 		return true
@@ -142,7 +181,7 @@ func concerns(datagram []byte) bool {
 		if m.Header.Type == subsystem<<8|unix.NFT_MSG_NEWGEN {
 			continue // only marks the end of a commit
 		}
-		if string(bytes.TrimRight(firstAttribute(m), "\x00")) == tableName {
+		if string(bytes.TrimRight(firstAttribute(m), "\x00")) == table {
 			return true
 		}
 	}

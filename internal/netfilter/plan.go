@@ -233,7 +233,7 @@ func addElements(tx *knftables.Transaction, set string, all []element) {
 func addChain(tx *knftables.Transaction, c chain) {
 	made := &knftables.Chain{Name: c.name}
 	if c.kind != nil {
-		made.Type, made.Hook, made.Priority, made.Policy = &c.kind.kind, &c.kind.hook, &c.kind.priority, knftables.PtrTo(policy)
+		made.Type, made.Hook, made.Priority, made.Policy = &c.kind.kind, &c.kind.hook, &c.kind.priority, knftables.PtrTo(chainPolicy)
 	}
 	tx.Add(made)
 	tx.Flush(&knftables.Chain{Name: c.name})

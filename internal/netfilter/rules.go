@@ -59,8 +59,8 @@ type chainKind struct {
 	priority knftables.BaseChainPriority
 }
 
-// policy is the policy of every chain: packets that match no rule are left to other tables.
-const policy = knftables.AcceptPolicy
+// chainPolicy is the policy of every chain: packets that match no rule are left to other tables.
+const chainPolicy = knftables.AcceptPolicy
 
 // chain has rules in the form in which nft lists them. Without a kind it is only jumped to.
 type chain struct {

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
-	"sync/atomic"
 
 	"sigs.k8s.io/knftables"
 )
@@ -29,16 +28,10 @@ type Options struct {
 type Table struct {
 	options Options
 	nft     knftables.Interface
-	// last is the content of the table at a generation, which counts commits to all tables.
-	last       found
-	generation uint32
-	known      bool
+	commits
+	last found // content of the table, if known
 	// unjudged means that connections may have begun without the rules.
 	unjudged bool
-	// watching and touched are set by Watch in its own goroutine; touched is the generation of
-	// the last commit that may have changed the table.
-	watching atomic.Bool
-	touched  atomic.Uint32
 }
 
 // New checks that nft works; it changes nothing.
@@ -48,7 +41,7 @@ func New(o Options) (*Table, error) {
 	if err != nil {
 		return nil, fmt.Errorf("preparing nftables: %w; the program nft, 1.0.1 or newer, has to be on the PATH, and the capability NET_ADMIN given", err)
 	}
-	return &Table{options: o, nft: nft}, nil
+	return &Table{options: o, nft: nft, commits: commits{table: tableName}}, nil
 }
 
 // Plan returns the changes that Apply would make, one line each.
@@ -142,17 +135,8 @@ func (t *Table) remove(ctx context.Context) error {
 
 // run commits a transaction that results in rules.
 func (t *Table) run(ctx context.Context, tx *knftables.Transaction, rules ruleset) error {
-	known := t.known
-	t.known = false
-	if err := t.nft.Run(ctx, tx); err != nil {
-		return err
-	}
-	// If the generation increased by one, that commit is our own. Otherwise another program
-	// committed too, and the table is listed again.
-	if now, err := generation(); err == nil && known && now == t.generation+1 {
-		t.last, t.generation, t.known = rules.found(), now, true
-	}
-	return nil
+	t.last = rules.found()
+	return t.commit(ctx, t.nft, tx)
 }
 
 // observe returns the content of the table, and lists it only after a commit.
@@ -161,7 +145,7 @@ func (t *Table) observe(ctx context.Context) (found, error) {
 	if err != nil {
 		return found{}, err
 	}
-	if t.known && (now == t.generation || t.untouched()) {
+	if t.unchanged(now) {
 		return t.last, nil
 	}
 	have, err := t.list(ctx)
@@ -172,12 +156,6 @@ func (t *Table) observe(ctx context.Context) (found, error) {
 	return have, nil
 }
 
-// untouched reports whether Watch observed no commit to the table since it was listed. A commit
-// that Watch has yet to observe triggers another call. Generations wrap around.
-func (t *Table) untouched() bool {
-	return t.watching.Load() && int32(t.touched.Load()-t.generation) <= 0
-}
-
 func (t *Table) list(ctx context.Context) (found, error) {
 	objects, err := t.nft.ListAll(ctx)
 	if knftables.IsNotFound(err) {
@@ -186,7 +164,7 @@ func (t *Table) list(ctx context.Context) (found, error) {
 	if err != nil {
 		return found{}, fmt.Errorf("listing what is in the nftables table %s: %w", tableName, err)
 	}
-	text, err := show(ctx)
+	text, err := show(ctx, tableName)
 	if err != nil {
 		return found{}, fmt.Errorf("listing the rules of the nftables table %s: %w", tableName, err)
 	}
@@ -201,9 +179,12 @@ func (t *Table) list(ctx context.Context) (found, error) {
 
 // show returns nft's listing of the table without counters and elements. knftables lists neither
 // the text of rules nor the properties of chains.
-func show(ctx context.Context) (string, error) {
-	cmd := exec.CommandContext(ctx, "nft", "--stateless", "--terse", "list", "table", string(knftables.InetFamily), tableName)
-	text, err := cmd.Output()
+func show(ctx context.Context, table string) (string, error) {
+	return output(ctx, "--stateless", "--terse", "list", "table", string(knftables.InetFamily), table)
+}
+
+func output(ctx context.Context, args ...string) (string, error) {
+	text, err := exec.CommandContext(ctx, "nft", args...).Output()
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
 		return "", fmt.Errorf("%w: %s", err, bytes.TrimSpace(exit.Stderr))

@@ -119,8 +119,10 @@ func rules() []rule {
 		never("./...", "./internal/config/...",
 			"only cmd, and who compares it with the world, knows the configuration as a whole; everything else is handed what it needs").except("./cmd/... ./test/... ./internal/config/... ./internal/wiring/... ./internal/survey/... ./internal/doctor/... ./internal/webui"),
 
-		never("./internal/cni/... ./internal/netfilter/... ./internal/sysctl/...", "./... k8s.io/...",
+		never("./internal/cni/... ./internal/sysctl/...", "./... k8s.io/...",
 			"the agent's edges change the machine as they are told; they know neither Nodes nor each other"),
+		only("./internal/netfilter", "std ./policy github.com/vishvananda/netlink golang.org/x/sys/unix sigs.k8s.io/knftables",
+			"internal/netfilter changes the machine's filters as it is told; for policies it is told a value of policy"),
 
 		only("./internal/connectivity", "std",
 			"internal/connectivity plans trials and judges results: what was tried is an argument, so that any network can be judged").never(impure + " net"),

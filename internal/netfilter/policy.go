@@ -1,0 +1,277 @@
+package netfilter
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/knftables"
+
+	"github.com/underlay-ccm/underlay/policy"
+)
+
+// PolicyTableName is the nftables table that enforces NetworkPolicies.
+const PolicyTableName = "underlay-policy"
+
+const (
+	policyBase       = "forwarded"
+	fromPods, toPods = "from-pods", "to-pods"
+	// openChain is for pods that are isolated, but not in this direction.
+	openChain = "open"
+	// notFirst drops packets within TCP connections that are not tracked. Otherwise a connection
+	// that was cut would continue, as one that the other side began, after a packet of that side.
+	notFirst = "tcp flags & (fin | syn | rst | ack) != syn drop"
+)
+
+// policyFrame returns the parts of the table that do not depend on pods: the chains with a fixed
+// name, and the maps and sets as name and type.
+//
+// Packets pass the forward hook once, after kube-proxy has chosen the destination, and before
+// masquerading: a packet between pods of one node passes both directions there. Packets between
+// the node and its pods don't pass it.
+func policyFrame(podCIDRs []netip.Prefix, podLinks string) (chains []chain, sets, verdicts map[string]string) {
+	forward := []string{"ct state established,related accept"}
+	sets, verdicts = map[string]string{}, map[string]string{}
+	lookups := map[string][]string{fromPods: nil, toPods: nil}
+	for f, ours := range split(podCIDRs) {
+		if len(ours) == 0 {
+			continue
+		}
+		family, kind := []string{"ip", "ip6"}[f], []string{prefixes4, prefixes6}[f]
+		list := make([]string, len(ours))
+		for i, p := range minimal(ours) {
+			list[i] = shown(p)
+		}
+		all := "{ " + strings.Join(list, ", ") + " }"
+		self := setName("self", f)
+		sets[self] = kind + " . " + kind
+		verdicts[setName(fromPods, f)], verdicts[setName(toPods, f)] = kind+" : verdict", kind+" : verdict"
+		forward = append(forward,
+			// A pod with NET_RAW must not evade its policies by another source address.
+			fmt.Sprintf("iifname \"%s*\" %s saddr != %s drop", podLinks, family, all),
+			fmt.Sprintf("%[1]s saddr . %[1]s daddr @%[2]s accept", family, self),
+			fmt.Sprintf("%s saddr %s jump %s", family, all, fromPods),
+			fmt.Sprintf("%s daddr %s jump %s", family, all, toPods))
+		lookups[fromPods] = append(lookups[fromPods], fmt.Sprintf("%s saddr vmap @%s", family, setName(fromPods, f)))
+		lookups[toPods] = append(lookups[toPods], fmt.Sprintf("%s daddr vmap @%s", family, setName(toPods, f)))
+	}
+	return []chain{
+		{openChain, nil, []string{notFirst}},
+		{fromPods, nil, append(lookups[fromPods], "drop")}, // of an unknown pod
+		{toPods, nil, append(lookups[toPods], "drop")},
+		{policyBase, &chainKind{knftables.FilterType, knftables.ForwardHook, knftables.FilterPriority}, forward},
+	}, sets, verdicts
+}
+
+func policyChainName(c *policy.Chain) string {
+	return []string{"in-", "out-"}[c.Direction] + c.Name
+}
+
+// policyRules returns the rules of a chain. A packet that a rule matches returns to the base chain,
+// where the other direction follows.
+func policyRules(c *policy.Chain, sets map[string]policy.Set) []string {
+	rules := []string{notFirst}
+	for _, r := range c.Rules {
+		ports := portMatch(r.Ports)
+		if r.Set == "" {
+			rules = append(rules, strings.TrimSpace(ports+" return"))
+			continue
+		}
+		s := sets[r.Set]
+		for f, family := range []string{"ip", "ip6"} {
+			if s.Kind == policy.Blocks && len(s.Elements[f]) == 0 {
+				continue // another family's
+			}
+			match := family + " " + []string{"saddr", "daddr"}[c.Direction]
+			if s.Kind == policy.Endpoints {
+				match += " . meta l4proto . th dport"
+			}
+			rules = append(rules, fmt.Sprintf("%s @%s %s", match, peerSetName(r.Set, f), strings.TrimSpace(ports+" return")))
+		}
+	}
+	return append(rules, fmt.Sprintf("counter name %q drop", policyChainName(c)))
+}
+
+func portMatch(ports []policy.PortRange) string {
+	if len(ports) == 0 {
+		return ""
+	}
+	list := make([]string, len(ports))
+	for i, p := range ports {
+		list[i] = fmt.Sprintf("%d . %d", p.Protocol, p.First)
+		if p.Last != p.First {
+			list[i] += fmt.Sprintf("-%d", p.Last)
+		}
+	}
+	return "meta l4proto . th dport { " + strings.Join(list, ", ") + " }"
+}
+
+func peerSetName(digest string, f int) string { return setName("peer-"+digest, f) }
+
+func peerSet(s policy.Set, f int) *knftables.Set {
+	out := &knftables.Set{Name: peerSetName(s.Name, f), Type: []string{prefixes4, prefixes6}[f]}
+	switch s.Kind {
+	case policy.Endpoints:
+		out.Type += " . inet_proto . inet_service"
+	case policy.Blocks:
+		out.Flags = []knftables.SetFlag{knftables.IntervalFlag}
+	}
+	return out
+}
+
+func peerKey(kind policy.Kind, e policy.Element) []string {
+	switch kind {
+	case policy.Blocks:
+		return []string{e.Prefix.String()}
+	case policy.Endpoints:
+		return []string{e.Prefix.Addr().String(), fmt.Sprint(uint8(e.Protocol)), fmt.Sprint(e.Port)}
+	}
+	return []string{e.Prefix.Addr().String()}
+}
+
+// verdictsOf returns the verdict for an address by direction.
+func verdictsOf(both policy.Chains) (out [2]string) {
+	for d, c := range both {
+		switch {
+		case c != nil:
+			out[d] = "goto " + policyChainName(c)
+		case both[1-d] != nil:
+			out[d] = "goto " + openChain
+		default:
+			out[d] = "return"
+		}
+	}
+	return out
+}
+
+func chainsOf(r policy.Ruleset) map[string]*policy.Chain {
+	all := map[string]*policy.Chain{}
+	for _, both := range r.Pods {
+		for _, c := range both {
+			if c != nil {
+				all[policyChainName(c)] = c
+			}
+		}
+	}
+	return all
+}
+
+// policyEdit is the change from one ruleset to another as a transaction.
+type policyEdit struct {
+	tx *knftables.Transaction
+	// chains, sets and elements count changes.
+	chains, sets, elements int
+	// forbids means that something may be forbidden that was allowed.
+	forbids bool
+}
+
+// edit fills the transaction. The frame of both is the same. Sets precede the rules that refer
+// to them, chains precede elements that refer to them, and deletions are in the opposite order.
+func (e *policyEdit) edit(old, now policy.Ruleset) {
+	for _, name := range slices.Sorted(maps.Keys(now.Sets)) {
+		e.editSet(old.Sets[name], now.Sets[name])
+	}
+	before, after := chainsOf(old), chainsOf(now)
+	for _, name := range slices.Sorted(maps.Keys(after)) {
+		if before[name] != nil {
+			continue
+		}
+		e.chains++
+		e.tx.Add(&knftables.Counter{Name: name})
+		addChain(e.tx, chain{name, nil, policyRules(after[name], now.Sets)})
+	}
+	e.editPods(old.Pods, now.Pods)
+	for _, name := range slices.Sorted(maps.Keys(before)) {
+		if after[name] == nil {
+			e.chains++
+			e.tx.Flush(&knftables.Chain{Name: name})
+			e.tx.Delete(&knftables.Chain{Name: name})
+			e.tx.Delete(&knftables.Counter{Name: name})
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(old.Sets)) {
+		if _, kept := now.Sets[name]; !kept {
+			e.sets++
+			for f := range 2 {
+				e.tx.Delete(&knftables.Set{Name: peerSetName(name, f)})
+			}
+		}
+	}
+}
+
+func (e *policyEdit) editSet(old, now policy.Set) {
+	if old.Name == "" {
+		e.sets++
+		for f := range 2 {
+			e.tx.Add(peerSet(now, f))
+		}
+	}
+	for f := range 2 {
+		gone, added := difference(old.Elements[f], now.Elements[f])
+		for _, one := range gone {
+			e.tx.Delete(&knftables.Element{Set: peerSetName(now.Name, f), Key: peerKey(now.Kind, one)})
+		}
+		for _, one := range added {
+			e.tx.Add(&knftables.Element{Set: peerSetName(now.Name, f), Key: peerKey(now.Kind, one)})
+		}
+		e.elements += len(gone) + len(added)
+		e.forbids = e.forbids || len(gone) > 0
+	}
+}
+
+func (e *policyEdit) editPods(old, now map[netip.Addr]policy.Chains) {
+	addresses := maps.Clone(old)
+	if addresses == nil {
+		addresses = map[netip.Addr]policy.Chains{}
+	}
+	maps.Copy(addresses, now)
+	for _, a := range slices.SortedFunc(maps.Keys(addresses), netip.Addr.Compare) {
+		f := 0
+		if a.Is6() {
+			f = 1
+		}
+		wasChains, was := old[a]
+		isChains, is := now[a]
+		before, after := verdictsOf(wasChains), verdictsOf(isChains)
+		if was == is && before == after {
+			continue
+		}
+		e.elements++
+		e.forbids = e.forbids || was
+		for d, base := range []string{toPods, fromPods} {
+			if was {
+				e.tx.Delete(&knftables.Element{Map: setName(base, f), Key: []string{a.String()}})
+			}
+			if is {
+				e.tx.Add(&knftables.Element{Map: setName(base, f), Key: []string{a.String()}, Value: []string{after[d]}})
+			}
+		}
+		self := &knftables.Element{Set: setName("self", f), Key: []string{a.String(), a.String()}}
+		switch {
+		case !was:
+			e.tx.Add(self)
+		case !is:
+			e.tx.Delete(self)
+		}
+	}
+}
+
+// difference compares slices in order. Slices that share memory are the same.
+func difference(a, b []policy.Element) (onlyA, onlyB []policy.Element) {
+	if len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0]) {
+		return nil, nil
+	}
+	for len(a) > 0 && len(b) > 0 {
+		switch order := a[0].Compare(b[0]); {
+		case order < 0:
+			onlyA, a = append(onlyA, a[0]), a[1:]
+		case order > 0:
+			onlyB, b = append(onlyB, b[0]), b[1:]
+		default:
+			a, b = a[1:], b[1:]
+		}
+	}
+	return append(onlyA, a...), append(onlyB, b...)
+}
