@@ -82,8 +82,9 @@ func (o *options) serviceFlags(fs *pflag.FlagSet) {
 // settings are the validated options of the cluster.
 type settings struct {
 	agent.Settings
-	client    *kubernetes.Clientset
-	addresses config.Addresses
+	client        *kubernetes.Clientset
+	addresses     config.Addresses
+	networkPolicy bool // whether NetworkPolicies are enforced
 }
 
 // settle validates all options and returns all mistakes at once.
@@ -115,7 +116,7 @@ func (o *options) settle() (settings, error) {
 	if err != nil {
 		return s, errors.Join(append(wrong, err)...)
 	}
-	s.addresses = loaded.Addresses
+	s.addresses, s.networkPolicy = loaded.Addresses, loaded.NetworkPolicy
 	wrong = append(wrong, passwords(s.addresses.BGP)...)
 	if api != nil {
 		wrong = append(wrong, s.addresses.CheckServer(api.Host))

@@ -103,12 +103,13 @@ func (f *follower[D]) Watch(ctx context.Context, changed func()) error {
 }
 
 // parts are applied in this order, and a failure stops the later ones: the packet filter, the
-// sysctls, the routes, and last the CNI configuration, which lets pods start. The filter precedes
+// sysctls, NetworkPolicies, the routes, and last the CNI configuration, which lets pods start. The filter precedes
 // forwarding, which makes pods reachable, and contains a Node before a route to it exists:
 // otherwise connections to that Node would be masqueraded for their lifetime.
 type parts struct {
 	before, after []part
 	held          *held
+	policies      *policies
 }
 
 func (o *options) parts() (parts, error) {
@@ -116,9 +117,13 @@ func (o *options) parts() (parts, error) {
 	if err != nil {
 		return parts{}, fmt.Errorf("preparing the packet filter: %w", err)
 	}
+	enforced, err := netfilter.NewPolicyTable(netfilter.Options{})
+	if err != nil {
+		return parts{}, err
+	}
 	holding := &held{}
 	return parts{
-		held: holding,
+		held: holding, policies: &policies{table: enforced},
 		before: []part{
 			&follower[netfilter.Desired]{
 				name: "netfilter", desired: func(v agent.View) netfilter.Desired { return holding.filtered(o.filterFor(v)) },
@@ -209,6 +214,9 @@ func (p parts) cleanupAll(ctx context.Context, routes func(context.Context) ([]s
 	}
 	for i := len(p.after) - 1; i >= 0; i-- {
 		step(p.after[i].Name(), p.after[i].Cleanup)
+	}
+	if p.policies != nil {
+		step(p.policies.Name(), p.policies.Cleanup)
 	}
 	step("routes", routes)
 	for i := len(p.before) - 1; i >= 0; i-- {

@@ -27,6 +27,7 @@ import (
 	"github.com/underlay-ccm/underlay/addresses"
 	addressagent "github.com/underlay-ccm/underlay/addresses/agent"
 	"github.com/underlay-ccm/underlay/internal/directory"
+	policyagent "github.com/underlay-ccm/underlay/policy/agent"
 	"github.com/underlay-ccm/underlay/routes/agent"
 	"github.com/underlay-ccm/underlay/routes/wireguard"
 )
@@ -68,22 +69,31 @@ func run(ctx context.Context, o *options, reg agent.Registry) error {
 		Client: s.client, Nodes: nodes, Kernel: m.network, Device: device,
 		Recorder: events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "underlay-agent", Host: o.nodeName}),
 		Registry: reg, Settings: s.Settings,
-		Before: edges(m.before), After: edges(m.after), Period: o.period,
+		Before: append(edges(m.before), m.policies), After: edges(m.after), Period: o.period,
 	})
 	if err != nil {
 		return err
 	}
+	enforcer, err := policyagent.New(policyagent.Config{
+		Client: s.client, Node: o.nodeName, Nodes: nodes, Table: m.policies.table, Registry: reg, Off: !s.networkPolicy,
+	})
+	if err != nil {
+		return err
+	}
+	m.policies.agent = enforcer
 	var holder *addressagent.Agent
 	if holds(s.addresses) || o.heldBefore() {
 		if holder, err = o.holder(s, m, nodes, reg); err != nil {
 			return err
 		}
 	}
-	return together(ctx, o, nodes, a, holder)
+	return together(ctx, o, nodes, a, enforcer, holder)
 }
 
-// together runs the agent, the holder of addresses if any, and the server, until one of them ends.
-func together(ctx context.Context, o *options, nodes *directory.Nodes, a *agent.Agent, holder *addressagent.Agent) error {
+// together runs the agents, the holder of addresses if any, and the server, until one of them ends.
+func together(
+	ctx context.Context, o *options, nodes *directory.Nodes, a *agent.Agent, enforcer *policyagent.Agent, holder *addressagent.Agent,
+) error {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	listener, err := net.Listen("tcp", net.JoinHostPort(o.bindAddress, strconv.Itoa(o.port)))
@@ -107,6 +117,7 @@ func together(ctx context.Context, o *options, nodes *directory.Nodes, a *agent.
 	defer fail(nil)
 	working.Go(func() { nodes.Run(ctx) })
 	working.Go(func() { releaseMemory(ctx) })
+	working.Go(func() { enforcer.Run(ctx) })
 	if holder != nil {
 		working.Go(func() { holder.Run(ctx) })
 		working.Go(func() { addressagent.ServeAlive(ctx, holder.Own, holder.Alive) })

@@ -33,6 +33,8 @@ type Config struct {
 	// Inventory lists machines that are configured in advance. Each has a Number if and only if
 	// the Provider is Hcloud, where they are dedicated servers.
 	Inventory []Machine
+	// NetworkPolicy makes agents enforce NetworkPolicies.
+	NetworkPolicy bool
 
 	// origins maps each given setting to the place where it was given.
 	origins map[string]place

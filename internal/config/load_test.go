@@ -108,9 +108,10 @@ func TestDefaults(t *testing.T) {
 			QPS:           100,
 			Shards:        true,
 		},
-		Families:  Families{IPv4: RoutedByCloud, IPv6: Unrouted},
-		Routes:    Routes{Enabled: true, Limit: 100, MaxDeletionsPercent: 25, ReconciliationPeriod: time.Minute},
-		WireGuard: WireGuard{Mode: NoWireGuard, Phase: WireGuardRequire, Port: 51820},
+		NetworkPolicy: true,
+		Families:      Families{IPv4: RoutedByCloud, IPv6: Unrouted},
+		Routes:        Routes{Enabled: true, Limit: 100, MaxDeletionsPercent: 25, ReconciliationPeriod: time.Minute},
+		WireGuard:     WireGuard{Mode: NoWireGuard, Phase: WireGuardRequire, Port: 51820},
 		LoadBalancers: LoadBalancers{
 			Enabled: true,
 			Defaults: lb.Defaults{
@@ -149,6 +150,7 @@ func TestEverySettingTakesEffect(t *testing.T) {
 		{"families.ipv4", "", "node", "", RoutedByNodes, func(c Config) any { return c.Families.IPv4 }},
 		{"families.ipv6", "", "node", "", RoutedByNodes, func(c Config) any { return c.Families.IPv6 }},
 		{"ipamQPS", "", "7", "", 7, func(c Config) any { return c.IPAM.QPS }},
+		{"networkPolicy", "", "off", "", false, func(c Config) any { return c.NetworkPolicy }},
 		{"ledgerShards", "", "none", "", false, func(c Config) any { return c.IPAM.Shards }},
 		{"routes.limit", "", "250", "", 250, func(c Config) any { return c.Routes.Limit }},
 		{"routes.reserve", "", "5", "", 5, func(c Config) any { return c.Routes.Reserve }},

@@ -164,6 +164,8 @@ func podSettings(l *loader) []setting {
 			"What routes IPv6, which the cloud's networks don't carry. `native`: the provider, which routes the prefixes of pools with `source: node` to their servers. `node`: as for IPv4. `none`: nothing of Underlay's. Without the key: `native` where every IPv6 pool has `source: node`, else `none`; with provider `metal` `node` where there is an IPv6 pool."),
 		row("exclude", "", many(&l.IPAM.Exclude, "list of prefixes", parsePrefix),
 			"Prefixes that no podCIDR may touch. Pods reach every other address of the pools under their own, and what is excluded under their node's: exclude what is somebody else's, such as a VPN."),
+		row("networkPolicy", "auto", switches([]string{"auto", "off"}, &l.NetworkPolicy, nil),
+			"Whether the agents enforce [NetworkPolicies](../how-to/network-policy.md). `auto`: while there is a NetworkPolicy in the cluster. `off`: another program does, or nobody."),
 		row("quarantine", "5m0s", atLeast(&l.IPAM.Quarantine, shortestQuarantine),
 			"How long at least the podCIDRs of a Node that is gone are kept from others, beside the time until its route is gone. Kubernetes needs up to a minute to delete the pods of a Node that is gone; until then Services may still send to their addresses."),
 		row("ipamQPS", "100", whole(&l.IPAM.QPS, 1, 10_000),

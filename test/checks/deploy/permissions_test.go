@@ -76,6 +76,9 @@ func agentNeeds() []rbac.Permission {
 		patch nodes/status
 		list,watch configmaps ` + directory.Namespace + `
 		list,watch configmaps kube-system/underlay-addresses
+		list,watch networkpolicies.networking.k8s.io
+		list,watch pods
+		list,watch namespaces
 		create,patch events default`)
 }
 

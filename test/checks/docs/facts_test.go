@@ -43,7 +43,7 @@ var (
 func facts(t *testing.T) *scan {
 	t.Helper()
 	loaded, err := packages.Load(&packages.Config{Mode: packages.LoadSyntax, Dir: root, Context: t.Context()},
-		"./addresses/...", "./cmd/...", "./internal/...", "./ipam/...", "./lb/...", "./routes/...")
+		"./addresses/...", "./cmd/...", "./internal/...", "./ipam/...", "./lb/...", "./policy/...", "./routes/...")
 	if err != nil || len(loaded) < 30 {
 		t.Fatalf("%d packages: %v", len(loaded), err)
 	}

@@ -27,6 +27,7 @@ import (
 	ipamcontroller "github.com/underlay-ccm/underlay/ipam/controller"
 	"github.com/underlay-ccm/underlay/lb"
 	lbcontroller "github.com/underlay-ccm/underlay/lb/controller"
+	policyagent "github.com/underlay-ccm/underlay/policy/agent"
 	"github.com/underlay-ccm/underlay/routes/agent"
 	routecontroller "github.com/underlay-ccm/underlay/routes/controller"
 )
@@ -132,6 +133,10 @@ func metricSources() []metricSource {
 		}},
 		{"internal/vswitch", "underlay-ccm: members of the vSwitch", "The replica that leads shows them, if there is a pool with `source: vswitch` and Robot may be asked.", func(c *collector) error {
 			_, err := vswitch.New(vswitch.Config{Nodes: nodes, Registry: c})
+			return err
+		}},
+		{"policy/agent", "underlay-agent: NetworkPolicies", "Every node's agent shows its own, unless `networkPolicy` is `off`.", func(c *collector) error {
+			_, err := policyagent.New(policyagent.Config{Client: client, Nodes: directorytest.Nodes{Informer: nodes.Informer()}, Registry: c})
 			return err
 		}},
 		{"addresses/agent", "underlay-agent: addresses that it holds", "Every node's agent shows its own, if `addresses.pools` are configured.", func(c *collector) error {

@@ -69,7 +69,7 @@ func (p *Pod) start(ctx context.Context, labels map[string]string) (err error) {
 		ObjectMeta: metav1.ObjectMeta{Name: p.Name, Labels: labels},
 		Spec: corev1.PodSpec{
 			NodeName: p.Machine.Name, AutomountServiceAccountToken: ptr.To(false),
-			Containers: []corev1.Container{{Name: "echo", Image: "echo", Ports: []corev1.ContainerPort{{ContainerPort: EchoPort}}}},
+			Containers: []corev1.Container{{Name: "echo", Image: "echo", Ports: []corev1.ContainerPort{{Name: "echo", ContainerPort: EchoPort}}}},
 		},
 	}, metav1.CreateOptions{})
 	if err != nil {
