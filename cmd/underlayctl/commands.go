@@ -138,9 +138,9 @@ func severityCode(all []doctor.Finding) int {
 
 func inspect(w process, o *options) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "inspect", Short: "All that is known of one Node or Service, in the order of time",
+		Use: "inspect", Short: "All that is known of one Node or Service, in the order of time, or a pod's NetworkPolicies",
 		Args: cobra.NoArgs, RunE: func(*cobra.Command, []string) error {
-			return fmt.Errorf("say what to inspect: node NAME, or service NAMESPACE/NAME")
+			return fmt.Errorf("say what to inspect: node NAME, service NAMESPACE/NAME, or pod NAMESPACE/NAME")
 		},
 	}
 	object := func(kind, name, short string, names lister) *cobra.Command {
@@ -167,6 +167,7 @@ func inspect(w process, o *options) *cobra.Command {
 	cmd.AddCommand(
 		object("Node", "NAME", "All that is known of a Node", nodeNames),
 		object("Service", "NAMESPACE/NAME", "All that is known of a Service and its load balancer", serviceNames),
+		inspectPod(w, o),
 	)
 	return cmd
 }

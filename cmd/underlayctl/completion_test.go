@@ -120,7 +120,7 @@ func TestNamesAreOffered(t *testing.T) {
 		"inspect node worker-1 |":                        "",
 		"inspect service |":                              "shop/web mail/smtp",
 		"inspect service |shop/":                         "shop/web",
-		"inspect |":                                      "node service",
+		"inspect |":                                      "node pod service",
 		"connectivity --node |":                          "control-1 worker-1 worker-2",
 		"connectivity --node worker-1 --node |":          "control-1 worker-2",
 		"nodes --context |":                              "lab preview prod",

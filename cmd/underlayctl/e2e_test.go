@@ -12,8 +12,10 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"github.com/underlay-ccm/underlay/hcloudsim"
 	"github.com/underlay-ccm/underlay/internal/doctor"
@@ -77,9 +79,44 @@ func (l *lab) healthy(t *testing.T, id int64, name string) {
 	expectInOrder(t, i, "server created", "Node created", "podCIDRs", "NetworkUnavailable=False RouteCreated")
 	i = view[survey.Inspection](t, l, "inspect", "service", "default/web")
 	expectInOrder(t, i, "Service created", "load balancer created", "load balancer create_load_balancer began", "load balancer create_load_balancer done", "condition underlay.dev/Accepted=True")
+	l.inspectPod(t)
 	d := l.run(t, nil, "doctor", "-o", "json")
 	if d.code > 2 || strings.Contains(d.stdout, "route/") {
 		t.Errorf("doctor could not do its work, or found trouble with routes: %+v", d)
+	}
+}
+
+// inspectPod asks about a pod that a policy closes.
+func (l *lab) inspectPod(t *testing.T) {
+	pods, policies := l.Client.CoreV1().Pods("default"), l.Client.NetworkingV1().NetworkPolicies("default")
+	created, err := pods.Create(t.Context(), &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "closed", Labels: map[string]string{"app": "closed"}},
+		Spec: corev1.PodSpec{
+			NodeName: "worker-1", AutomountServiceAccountToken: ptr.To(false),
+			Containers: []corev1.Container{{Name: "c", Image: "c"}},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := l.podCIDR(t, "worker-1").Addr().Next().Next().String()
+	created.Status.PodIP, created.Status.PodIPs = address, []corev1.PodIP{{IP: address}}
+	_, err = pods.UpdateStatus(t.Context(), created, metav1.UpdateOptions{})
+	_, createErr := policies.Create(t.Context(), &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "closed"}}, metav1.CreateOptions{})
+	if err := errors.Join(err, createErr); err != nil {
+		t.Fatal(err)
+	}
+	v := view[struct {
+		Ingress []string
+		Allowed *bool
+	}](t, l, "inspect", "pod", "default/closed", "--from", "192.0.2.1", "--port", "80")
+	if len(v.Ingress) != 1 || v.Ingress[0] != "default/closed" || v.Allowed == nil || *v.Allowed {
+		t.Errorf("inspect pod: %+v", v)
+	}
+	err = errors.Join(policies.Delete(t.Context(), "closed", metav1.DeleteOptions{}),
+		pods.Delete(t.Context(), "closed", metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)}))
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -276,7 +276,7 @@ func TestMistakesOfTheCommandLine(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
 		{"pools extra", "extra"},
 		{"nonsense", "nonsense"},
-		{"inspect", "node NAME, or service NAMESPACE/NAME"},
+		{"inspect", "node NAME, service NAMESPACE/NAME, or pod NAMESPACE/NAME"},
 		{"inspect node", "accepts 1 arg"},
 		{"inspect service web", "write NAMESPACE/NAME"},
 		{"nodes --output=xml", "table, wide, json, yaml"},

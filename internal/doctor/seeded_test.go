@@ -228,6 +228,19 @@ func seededRivals() []seeded {
 			},
 			check: "other-pod-network", severity: Error, object: "DaemonSet/kube-system/kube-flannel-ds", reports: []string{"flannel"},
 		},
+		{
+			name: "two enforcers of NetworkPolicies",
+			seed: func(s *survey.Snapshot) {
+				d := s.DaemonSets[0].DeepCopy()
+				d.Name, d.Spec.Template = "policies", template("registry.k8s.io/networking/kube-network-policies:v1.0.0")
+				s.DaemonSets = append(s.DaemonSets, d)
+			},
+			check: "network-policy", severity: Warning, object: "DaemonSet/kube-system/policies", do: "networkPolicy",
+		},
+		{
+			name: "no enforcer of NetworkPolicies", seed: func(s *survey.Snapshot) { s.Config.NetworkPolicy = false },
+			check: "network-policy", severity: Info, reports: []string{"have no effect"},
+		},
 	}
 }
 
