@@ -1,0 +1,141 @@
+//go:build linux
+
+package policy_test
+
+import (
+	"fmt"
+	"net/netip"
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/underlay-ccm/underlay/internal/netfilter"
+	"github.com/underlay-ccm/underlay/policy"
+	"github.com/underlay-ccm/underlay/test/testenv/netns"
+)
+
+// The cluster: each namespace has as many policies as apps, each of which allows two apps of the
+// namespace, all pods of another one, and a block.
+const (
+	nodeCount  = 100
+	podCount   = 10_000
+	namespaces = 100
+	apps       = 10 // 1,000 policies
+)
+
+func namespaceOf(i int) string { return fmt.Sprint("team-", i%namespaces) }
+
+func podOf(i int) policy.Pod {
+	node := i % nodeCount
+	return policy.Pod{
+		Name: policy.Name{Namespace: namespaceOf(i / nodeCount), Name: fmt.Sprint("pod-", i)}, Node: fmt.Sprint("node-", node),
+		Labels: map[string]string{"app": fmt.Sprint("app-", i%apps), "pod-template-hash": "5d4f8c7b9"},
+		Addresses: []netip.Addr{
+			netip.AddrFrom4([4]byte{10, byte(node), byte(i / nodeCount / 250), byte(2 + i/nodeCount%250)}),
+			netip.MustParseAddr(fmt.Sprintf("fd00:0:0:%x::%x", node+1, 2+i/nodeCount)),
+		},
+		Ports: []policy.NamedPort{{Name: "http", Protocol: policy.TCP, Port: 8080}},
+	}
+}
+
+func app(i int) *policy.Selector {
+	return &policy.Selector{{Key: "app", Operator: policy.In, Values: []string{fmt.Sprint("app-", i%apps)}}}
+}
+
+func cluster() *policy.Index {
+	x := policy.NewIndex("node-0")
+	for i := range nodeCount {
+		x.SetNode(fmt.Sprint("node-", i), policy.Node{PodCIDRs: []netip.Prefix{
+			netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i), 0, 0}), 16),
+			netip.MustParsePrefix(fmt.Sprintf("fd00:0:0:%x::/64", i+1)),
+		}})
+	}
+	for i := range namespaces {
+		x.SetNamespace(namespaceOf(i), map[string]string{"team": fmt.Sprint(i)})
+		for a := range apps {
+			next := &policy.Selector{{Key: "team", Operator: policy.In, Values: []string{fmt.Sprint((i + 1) % namespaces)}}}
+			peers := []policy.Peer{
+				{Pods: app(a + 1)},
+				{Pods: app(a + 2)},
+				{Namespaces: next},
+				{Block: netip.MustParsePrefix("192.0.2.0/24"), Except: []netip.Prefix{netip.MustParsePrefix("192.0.2.7/32")}},
+			}
+			allow := []policy.Allow{{Peers: peers, Ports: []policy.Port{{Protocol: policy.TCP, Name: "http"}, {Protocol: policy.UDP, Number: 53}}}}
+			x.SetPolicy(policy.Policy{
+				Name: policy.Name{Namespace: namespaceOf(i), Name: fmt.Sprint("policy-", a)}, Pods: *app(a),
+				Types: []policy.Direction{policy.Ingress, policy.Egress}, Ingress: allow, Egress: allow,
+			})
+		}
+	}
+	for i := range podCount {
+		x.SetPod(podOf(i))
+	}
+	return x
+}
+
+func heap() float64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return float64(m.HeapAlloc) / (1 << 20)
+}
+
+// BenchmarkAPodStarts starts a pod of another node, which node-0's policies allow, and ends it:
+// from the change of the object to the filter in the kernel.
+func BenchmarkAPodStarts(b *testing.B) {
+	space := netns.New(b)
+	before := heap()
+	began := time.Now()
+	x := cluster()
+	rules := x.Ruleset()
+	built := time.Since(began)
+	used := heap() - before
+	var table *netfilter.PolicyTable
+	apply := func(r policy.Ruleset) {
+		var err error
+		space.Do(func() {
+			if table == nil {
+				table, err = netfilter.NewPolicyTable(netfilter.Options{})
+			}
+			if err == nil {
+				_, err = table.Apply(b.Context(), &r)
+			}
+		})
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+	began = time.Now()
+	apply(rules)
+	filled := time.Since(began)
+	elements := 0
+	for _, s := range rules.Sets {
+		elements += len(s.Elements[0]) + len(s.Elements[1])
+	}
+	extra := podOf(podCount + 1) // of node-1, in a namespace of pods of node-0
+	var decided, total []time.Duration
+	for b.Loop() {
+		began := time.Now()
+		x.SetPod(extra)
+		r := x.Ruleset()
+		decided = append(decided, time.Since(began))
+		apply(r)
+		total = append(total, time.Since(began))
+		x.DeletePod(extra.Name)
+		apply(x.Ruleset())
+	}
+	if len(rules.Sets) == 0 || len(rules.Pods) == 0 {
+		b.Fatalf("%d sets and %d pods", len(rules.Sets), len(rules.Pods))
+	}
+	slices.Sort(decided)
+	slices.Sort(total)
+	median := func(all []time.Duration) float64 { return float64(all[len(all)/2].Microseconds()) / 1000 }
+	b.ReportMetric(median(decided), "ms-decided")
+	b.ReportMetric(median(total), "ms-in-kernel")
+	b.ReportMetric(built.Seconds()*1000, "ms-to-build")
+	b.ReportMetric(filled.Seconds()*1000, "ms-to-fill")
+	b.ReportMetric(used, "MiB")
+	b.ReportMetric(float64(len(rules.Sets)), "sets")
+	b.ReportMetric(float64(elements), "elements")
+}
