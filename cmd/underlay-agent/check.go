@@ -67,9 +67,6 @@ func check(ctx context.Context, o *options, out io.Writer) error {
 	for _, peer := range decision.Peers {
 		fmt.Fprintf(out, "unreachable: %s: %s\n", peer.Node, peer.Problem)
 	}
-	if err := m.policies.print(ctx, out, s); err != nil {
-		return err
-	}
 	for _, part := range m.all() {
 		trouble += printPart(ctx, out, part, decision.View)
 	}

@@ -6,9 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"time"
 
 	"github.com/underlay-ccm/underlay/internal/netfilter"
 	policyagent "github.com/underlay-ccm/underlay/policy/agent"
@@ -20,14 +18,29 @@ import (
 type policies struct {
 	table *netfilter.PolicyTable
 	agent *policyagent.Agent // only in run
+
+	waited bool // for the first decision
 }
+
+// decideWithin is how long the first pass waits for policies to be enforced. Without that, each
+// restart of an agent would make its Node's condition change back and forth. Routes wait too, but
+// after a restart they exist, and after a boot no pod needs them yet.
+const decideWithin = 2 * time.Second
 
 func (p *policies) Name() string { return "network policies" }
 
 // Apply reports whether policies are enforced: until they are, no CNI configuration is written.
-func (p *policies) Apply(_ context.Context, v agent.View, _ bool) (agent.Report, error) {
+func (p *policies) Apply(ctx context.Context, v agent.View, _ bool) (agent.Report, error) {
 	if len(v.PodCIDRs) == 0 {
 		return agent.Report{}, nil
+	}
+	if !p.waited {
+		p.waited = true
+		select {
+		case <-p.agent.Decided():
+		case <-time.After(decideWithin):
+		case <-ctx.Done():
+		}
 	}
 	err := p.agent.Enforced()
 	if errors.Is(err, netfilter.ErrDown) {
@@ -45,29 +58,4 @@ func (p *policies) Watch(ctx context.Context, changed func()) error {
 
 func (p *policies) Cleanup(ctx context.Context) (changed []string, err error) {
 	return p.table.Apply(ctx, nil)
-}
-
-// print writes whether NetworkPolicies are enforced.
-func (p *policies) print(ctx context.Context, out io.Writer, s settings) error {
-	found, err := s.client.NetworkingV1().NetworkPolicies("").List(ctx, metav1.ListOptions{Limit: 1})
-	if err != nil {
-		return fmt.Errorf("looking for NetworkPolicies: %w", err)
-	}
-	exists, err := p.table.Exists(ctx)
-	if err != nil {
-		return err
-	}
-	switch wanted := s.networkPolicy && len(found.Items) > 0; {
-	case wanted && !exists:
-		fmt.Fprintf(out, "%s would change: nftables table %s is made\n", p.Name(), netfilter.PolicyTableName)
-	case !wanted && exists:
-		fmt.Fprintf(out, "%s would change: nftables table %s is removed\n", p.Name(), netfilter.PolicyTableName)
-	case wanted:
-		fmt.Fprintf(out, "%s: enforced\n", p.Name())
-	case len(found.Items) > 0:
-		fmt.Fprintf(out, "%s: not enforced by this program, as the configuration says (networkPolicy: off)\n", p.Name())
-	default:
-		fmt.Fprintf(out, "%s: there are none\n", p.Name())
-	}
-	return nil
 }

@@ -207,12 +207,6 @@ func empty(tx *knftables.Transaction, parts map[string][]string) {
 	}
 }
 
-// Exists reports whether the table exists.
-func (t *PolicyTable) Exists(ctx context.Context) (bool, error) {
-	parts, err := t.parts(ctx)
-	return parts != nil, err
-}
-
 // Drops returns the number of dropped packets by chain, since the chain was added.
 func (t *PolicyTable) Drops(ctx context.Context) (map[*policy.Chain]uint64, error) {
 	if t.last == nil {

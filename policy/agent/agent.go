@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	networkinginformers "k8s.io/client-go/informers/networking/v1"
 	"k8s.io/client-go/kubernetes"
@@ -58,6 +59,8 @@ type Agent struct {
 	policies cache.SharedIndexInformer
 	read     cache.InformerSynced // whether index has all policies
 	drops    *drops
+	decided  chan struct{} // closed when state is first known
+	decide   sync.Once
 
 	mu      sync.Mutex
 	index   *policy.Index
@@ -82,7 +85,7 @@ var errWaiting = errors.New("waiting")
 // New returns an agent. It starts nothing.
 func New(cfg Config) (*Agent, error) {
 	a := &Agent{
-		Config: cfg, index: policy.NewIndex(cfg.Node), state: errWaiting, changed: func() {},
+		Config: cfg, decided: make(chan struct{}), index: policy.NewIndex(cfg.Node), state: errWaiting, changed: func() {},
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[task](20*time.Millisecond, 30*time.Second),
 			workqueue.TypedRateLimitingQueueConfig[task]{Name: "policies"}),
@@ -142,16 +145,9 @@ func (a *Agent) Run(ctx context.Context) {
 	workers.Go(func() {
 		kube.Work(ctx, a.queue, "NetworkPolicies are not enforced as they should be; trying again", a.work)
 	})
-	workers.Go(func() { a.watchTable(ctx) })
-	ticks := time.NewTicker(countEvery)
-	defer ticks.Stop()
-	for a.queue.Add(enforce); ctx.Err() == nil; {
-		select {
-		case <-ctx.Done():
-		case <-ticks.C:
-			a.queue.Add(count)
-		}
-	}
+	workers.Go(func() { wait.UntilWithContext(ctx, a.watchTable, time.Second) })
+	a.queue.Add(enforce)
+	wait.UntilWithContext(ctx, func(context.Context) { a.queue.Add(count) }, countEvery)
 }
 
 // enforceWhen triggers once everything has been read.
@@ -162,15 +158,8 @@ func (a *Agent) enforceWhen(ctx context.Context, read ...cache.InformerSynced) {
 }
 
 func (a *Agent) watchTable(ctx context.Context) {
-	for ctx.Err() == nil {
-		err := a.Table.Watch(ctx, func() { a.queue.Add(enforce) })
-		if err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "Events are not coming; subscribing again")
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(time.Second):
-		}
+	if err := a.Table.Watch(ctx, func() { a.queue.Add(enforce) }); err != nil && ctx.Err() == nil {
+		klog.FromContext(ctx).Error(err, "Events are not coming; subscribing again")
 	}
 }
 
@@ -237,7 +226,8 @@ func (a *Agent) desired(ctx context.Context) (*policy.Ruleset, error) {
 // until the first success: later it is short, and the filter stays as it is.
 func (a *Agent) report(err error) {
 	a.mu.Lock()
-	if errors.Is(err, errWaiting) && a.state == nil {
+	waiting := errors.Is(err, errWaiting)
+	if waiting && a.state == nil {
 		err = nil
 	}
 	changed := func() {}
@@ -246,8 +236,15 @@ func (a *Agent) report(err error) {
 	}
 	a.state = err
 	a.mu.Unlock()
+	if !waiting {
+		a.decide.Do(func() { close(a.decided) })
+	}
 	changed()
 }
+
+// Decided is closed when policies were enforced for the first time, or could not be, which takes
+// as long as the API server needs to list what they depend on.
+func (a *Agent) Decided() <-chan struct{} { return a.decided }
 
 // Enforced returns why the node's filter is not known to be what NetworkPolicies demand, or nil.
 func (a *Agent) Enforced() error {

@@ -210,6 +210,11 @@ func TestTheTableStaysWhilePodsAreUnknown(t *testing.T) {
 	if err := f.agent.Enforced(); err == nil || !strings.Contains(err.Error(), "waiting for the") || f.table.applied > 0 {
 		t.Errorf("enforced: %v after %d changes of the table", err, f.table.applied)
 	}
+	select {
+	case <-f.agent.Decided():
+		t.Error("it is decided that policies are enforced")
+	default:
+	}
 	refusing.Lock()
 	refuse = false
 	refusing.Unlock()
@@ -225,6 +230,7 @@ func TestFailuresAreShownAndRetried(t *testing.T) {
 	f.agent.Subscribe(func() { mu.Lock(); defer mu.Unlock(); changes++ })
 	f.run()
 	f.await("the failure", func() bool { return errors.Is(f.agent.Enforced(), broken) })
+	<-f.agent.Decided()
 	f.table.fail(nil)
 	f.await("recovery", func() bool { return f.agent.Enforced() == nil })
 	f.await("a notice", func() bool { mu.Lock(); defer mu.Unlock(); return changes == 1 })
