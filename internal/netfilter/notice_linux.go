@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -87,36 +89,73 @@ func firstAttribute(m syscall.NetlinkMessage) []byte {
 // commits tracks whether a table is as this process knows it. Watch may be concurrent.
 type commits struct {
 	table string
-	// generation, which counts commits to all tables, is that at which the content was known.
+	// generation, which counts commits to all tables, is that at which the content was known, and
+	// own are the later ones of our own commits.
 	generation uint32
+	own        []uint32
 	known      bool
-	// watching and touched are set by Watch in its own goroutine; touched is the generation of
-	// the last commit that may have changed the table.
+
 	watching atomic.Bool
-	touched  atomic.Uint32
+	mu       sync.Mutex
+	// touched are the generations of observed commits that changed the table, and lost means that
+	// some were not observed; both since they were last compared with what is known.
+	touched []uint32
+	lost    bool
 }
+
+// learning is called before the content is read or replaced, which makes up for lost events.
+func (c *commits) learning() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.lost = false
+}
+
+// learned notes that the content is that of a generation.
+func (c *commits) learned(now uint32) { c.generation, c.own, c.known = now, nil, true }
 
 // unchanged reports whether the table at generation now is still as it was known.
 func (c *commits) unchanged(now uint32) bool {
 	return c.known && (now == c.generation || c.untouched())
 }
 
-// untouched reports whether Watch observed no commit to the table since its content was known. A
-// commit that Watch has yet to observe triggers another call. Generations wrap around.
+// untouched reports whether Watch observed no commit to the table since its content was known,
+// except our own. A commit that Watch has yet to observe triggers another call. Generations wrap
+// around.
 func (c *commits) untouched() bool {
-	return c.watching.Load() && int32(c.touched.Load()-c.generation) <= 0
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	foreign := func(g uint32) bool { return int32(g-c.generation) > 0 && !slices.Contains(c.own, g) }
+	if !c.watching.Load() || c.lost || slices.ContainsFunc(c.touched, foreign) {
+		return false
+	}
+	for _, g := range c.touched {
+		c.own = slices.DeleteFunc(c.own, func(o uint32) bool { return o == g })
+	}
+	c.touched = nil
+	return true
 }
 
 // commit runs a transaction. If the generation increased by one, that commit is our own, and the
-// content stays known. Otherwise another program committed too.
+// content stays known. Otherwise another program committed too, maybe to this table.
 func (c *commits) commit(ctx context.Context, nft knftables.Interface, tx *knftables.Transaction) error {
 	known := c.known
 	c.known = false
+	before, err := generation()
+	if err != nil {
+		return err
+	}
 	if err := nft.Run(ctx, tx); err != nil {
 		return err
 	}
-	if now, err := generation(); err == nil && known && now == c.generation+1 {
+	now, err := generation()
+	if err != nil || !known || now != before+1 {
+		return nil
+	}
+	switch {
+	case before == c.generation:
 		c.generation, c.known = now, true
+	case c.watching.Load():
+		c.own, c.known = append(c.own, now), true
 	}
 	return nil
 }
@@ -131,19 +170,22 @@ func (c *commits) Watch(ctx context.Context, changed func()) error {
 	}
 	defer events.Close()
 	defer context.AfterFunc(ctx, func() { _ = events.SetReadDeadline(time.Unix(1, 0)) })()
-	notify := func() error {
-		now, err := generation()
-		c.touched.Store(now)
+	notify := func(now uint32, lost bool) {
+		c.mu.Lock()
+		c.touched, c.lost = append(c.touched, now), c.lost || lost
+		c.mu.Unlock()
 		changed()
-		return err
 	}
 	// Commits before the subscription were not observed.
-	if err := notify(); err != nil {
+	now, err := generation()
+	if err != nil {
 		return err
 	}
+	notify(now, false)
 	c.watching.Store(true)
 	defer c.watching.Store(false)
 	buffer := make([]byte, 1<<16)
+	batch := batch{table: c.table}
 	for {
 		n, err := events.Read(buffer)
 		switch {
@@ -151,9 +193,12 @@ func (c *commits) Watch(ctx context.Context, changed func()) error {
 			return nil
 		case err != nil && !errors.Is(err, unix.ENOBUFS): // with ENOBUFS, events are lost
 			return fmt.Errorf("watching nftables: %w", err)
-		case err != nil || concerns(buffer[:n], c.table):
-			if err := notify(); err != nil {
-				return err
+		case err != nil || !batch.read(buffer[:n]):
+			notify(0, true)
+			batch.concerns = false
+		default:
+			for _, g := range batch.ended() {
+				notify(g, false)
 			}
 		}
 	}
@@ -171,19 +216,33 @@ func subscribe() (*os.File, error) {
 	return file, nil
 }
 
-// concerns reports whether the messages are about the table or can't be parsed.
-func concerns(datagram []byte, table string) bool {
+// batch follows the messages of commits, each of which ends with its generation.
+type batch struct {
+	table    string
+	concerns bool // a message of the current commit is about the table
+	changed  []uint32
+}
+
+// read reads a datagram, and reports whether it could be parsed.
+func (b *batch) read(datagram []byte) bool {
 	messages, err := syscall.ParseNetlinkMessage(datagram)
-	if err != nil {
-		return true
-	}
 	for _, m := range messages {
-		if m.Header.Type == subsystem<<8|unix.NFT_MSG_NEWGEN {
-			continue // only marks the end of a commit
+		first := firstAttribute(m)
+		if m.Header.Type != subsystem<<8|unix.NFT_MSG_NEWGEN {
+			b.concerns = b.concerns || string(bytes.TrimRight(first, "\x00")) == b.table
+			continue
 		}
-		if string(bytes.TrimRight(firstAttribute(m), "\x00")) == table {
-			return true
+		if b.concerns && len(first) == 4 {
+			b.changed = append(b.changed, binary.BigEndian.Uint32(first))
 		}
+		b.concerns = false
 	}
-	return false
+	return err == nil
+}
+
+// ended returns the generations of the commits to the table that ended since the last call.
+func (b *batch) ended() []uint32 {
+	changed := b.changed
+	b.changed = nil
+	return changed
 }

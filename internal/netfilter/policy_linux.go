@@ -51,7 +51,7 @@ func (t *PolicyTable) Apply(ctx context.Context, want *policy.Ruleset) (changed 
 		return nil, err
 	}
 	if !t.unchanged(now) {
-		if changed, err = t.refill(ctx, now, want); err != nil {
+		if changed, err = t.refill(ctx, want); err != nil {
 			return nil, err
 		}
 	} else if changed, err = t.amend(ctx, want); err != nil {
@@ -78,7 +78,7 @@ func (t *PolicyTable) amend(ctx context.Context, want *policy.Ruleset) (changed 
 	case t.last == nil && want == nil:
 		return nil, nil
 	case t.last == nil || want == nil || !slices.Equal(t.last.PodCIDRs, want.PodCIDRs):
-		return t.refill(ctx, t.generation, want)
+		return t.refill(ctx, want)
 	}
 	if e.edit(*t.last, *want); e.tx.NumOperations() == 0 {
 		t.last = want
@@ -86,19 +86,24 @@ func (t *PolicyTable) amend(ctx context.Context, want *policy.Ruleset) (changed 
 	}
 	if err := t.commit(ctx, t.nft, e.tx); err != nil {
 		t.known = false
-		return t.refill(ctx, t.generation, want)
+		return t.refill(ctx, want)
 	}
 	t.last, t.uncut = want, t.uncut || e.forbids
 	return []string{fmt.Sprintf("nftables table %s: %d chains, %d sets and %d elements changed", PolicyTableName, e.chains, e.sets, e.elements)}, nil
 }
 
 // refill makes the table from any state. It keeps the base chain hooked unless it is unusable.
-func (t *PolicyTable) refill(ctx context.Context, now uint32, want *policy.Ruleset) (changed []string, err error) {
+func (t *PolicyTable) refill(ctx context.Context, want *policy.Ruleset) (changed []string, err error) {
+	t.learning()
+	now, err := generation()
+	if err != nil {
+		return nil, err
+	}
 	parts, err := t.parts(ctx)
 	if err != nil {
 		return nil, err
 	}
-	t.generation, t.known = now, true
+	t.learned(now)
 	if want == nil {
 		return t.remove(ctx, parts != nil)
 	}

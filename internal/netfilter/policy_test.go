@@ -3,6 +3,7 @@
 package netfilter
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -359,6 +360,38 @@ func TestAPodElsewhereIsAnEditOfElements(t *testing.T) {
 	if _, changed := l.apply(); len(changed) != 0 || l.nft.commits != 1 {
 		t.Errorf("changed: %q in %d commits", changed, l.nft.commits-1)
 	}
+}
+
+// TestCommitsOfOthersCauseNoRefill: kube-proxy commits all the time, and a large table takes
+// seconds to fill.
+func TestCommitsOfOthersCauseNoRefill(t *testing.T) {
+	l := newPolicyLab(t)
+	l.setPod(1, 2, "x")
+	l.index.SetPolicy(policy.Policy{
+		Name: policy.Name{Namespace: "a", Name: "x"}, Pods: *selector("x"),
+		Ingress: []policy.Allow{{Peers: []policy.Peer{{Pods: selector("y")}}}},
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	watching := make(chan error, 1)
+	go func() { l.node.Do(func() { watching <- l.table.Watch(ctx, func() {}) }) }()
+	defer func() { cancel(); <-watching }()
+	eventually(t, "it watches", l.table.watching.Load)
+	l.apply()
+	for i := range 6 {
+		l.node.Run("nft", "add", "table", "inet", fmt.Sprint("foreign", i))
+		l.setPod(2, 2, []string{"y", "z"}[i%2])
+		if _, changed := l.apply(); len(changed) == 0 || !strings.HasSuffix(changed[0], "0 chains, 0 sets and 2 elements changed") {
+			t.Errorf("change %d: %q", i, changed)
+		}
+	}
+	// Between two commits of our own, so that the last generation is ours.
+	l.node.Run("nft", "add", "rule", "inet", PolicyTableName, policyBase, "accept")
+	l.setPod(2, 2, "y")
+	l.apply()
+	eventually(t, "the foreign rule is removed", func() bool {
+		l.apply()
+		return !strings.Contains(l.list(), "\t\taccept\n")
+	})
 }
 
 func TestThePolicyTableIsRepairedAndRemoved(t *testing.T) {

@@ -148,11 +148,13 @@ func (t *Table) observe(ctx context.Context) (found, error) {
 	if t.unchanged(now) {
 		return t.last, nil
 	}
+	t.learning()
 	have, err := t.list(ctx)
 	if err != nil {
 		return found{}, err
 	}
-	t.last, t.generation, t.known = have, now, true
+	t.last = have
+	t.learned(now)
 	return have, nil
 }
 
