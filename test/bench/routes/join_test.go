@@ -163,7 +163,7 @@ func TestAHundredNodesJoinAtOnce(t *testing.T) {
 	}{
 		"actions alike":       {300 * time.Millisecond, 0, 2.15, 106},
 		"actions vary":        {300 * time.Millisecond, 90 * time.Millisecond, 2.2, 115},
-		"actions vary widely": {pace.ActionTime, pace.ActionJitter, 3, 125},
+		"actions vary widely": {pace.ActionTime, pace.ActionJitter, 2.7, 125},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
