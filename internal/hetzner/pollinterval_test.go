@@ -88,7 +88,7 @@ func TestPollIntervalsOfVaryingActions(t *testing.T) {
 	each, mean := float64(polls)/(runs*actions), waited/(runs*actions)
 	t.Logf("%.2f polls for each action, which is found over after %s", each, mean)
 	if each > most || mean > latest {
-		t.Errorf("%.2f polls for each action, over after %s; want at most %.2f and %s", each, mean, most, latest)
+		t.Errorf("want at most %.2f polls for each action, and %s", most, latest)
 	}
 }
 

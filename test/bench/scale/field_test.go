@@ -110,13 +110,23 @@ func (f *field) stopManagers() {
 	f.managers = nil
 }
 
-// waits returns when a manager is ready to take over: it has seen that another has the lease.
+// waits returns when a manager is ready to take over, as one that has been a standby for long: it
+// has seen that another has the lease, and has filled its caches, after which it is nearly idle.
 func (f *field) waits(ctx context.Context, tb testing.TB, m *cluster.Manager) {
 	tb.Helper()
 	f.until(ctx, tb, m.Name+" waits for the lease", func(ctx context.Context) bool {
 		_, known := f.metric(ctx, m, leading)
 		return known
 	})
+	const idle, most = 2 * time.Second, 0.2 // seconds of a processor
+	for used := cpu(tb, m.PID()); ; {
+		f.rest(ctx, tb, idle)
+		now := cpu(tb, m.PID())
+		if now-used < most {
+			return
+		}
+		used = now
+	}
 }
 
 // restart starts another manager for each that has ended, as its Deployment does. They end when they
