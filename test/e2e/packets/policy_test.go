@@ -165,7 +165,7 @@ egress: [{to: [{ipBlock: {cidr: `+netip.PrefixFrom(netlab.OutsideIPv4, 24).Maske
 `)
 	closes(t, p.other, p.web) // on the same machine
 	reaches(t, of(p.other), ownPort(netlab.OutsideIPv6), "outside", p.one.Public.IPv6, both()...)
-	refused(t, of(p.other), ownPort(netlab.OutsideIPv4), both()...) // the exception
+	refused(t, of(p.other), ownPort(netlab.OutsideIPv4), both()...)                 // the exception
 	reaches(t, of(p.other), ownPort(p.one.Public.IPv4), "one", p.other.IPv4, "tcp") // its own node
 	refused(t, of(p.other), ownPort(p.two.Public.IPv4), both()...)
 	opens(t, p.web, p.other, both()...) // replies pass
