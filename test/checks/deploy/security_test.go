@@ -85,6 +85,8 @@ func TestAgentHasNoMoreThanItNeeds(t *testing.T) {
 		"container underlay-agent may write /host/proc/sys/net":            "the same",
 		"volume state is neither a ConfigMap nor a Secret":                 "what has to outlive the pod, and not the machine's next start",
 		"container underlay-agent may write /run/underlay":                 "the same",
+		"volume keys is neither a ConfigMap nor a Secret":                  "the machine's WireGuard key, which no other machine may have",
+		"container underlay-agent may write /var/lib/underlay":             "the same",
 	}
 	found := weaknesses(pod)
 	for _, weakness := range found {

@@ -55,6 +55,9 @@ func ourTables() tables {
 			{ccm, rbac.Permission{Verb: "patch", Resource: "events"}}:                                                                                  "only an Event that repeats itself is patched",
 			{ccm, rbac.Permission{Verb: "get", Resource: "validatingadmissionpolicies.admissionregistration.k8s.io", Name: "underlay-podcidrs"}}:       "only where another allocator is seen at work",
 			{ccm, rbac.Permission{Verb: "get", Resource: "validatingadmissionpolicybindings.admissionregistration.k8s.io", Name: "underlay-podcidrs"}}: "only where another allocator is seen at work",
+			{agent, rbac.Permission{Verb: "list", Resource: "networkpolicies.networking.k8s.io"}}:                                                      "as with services",
+			{agent, rbac.Permission{Verb: "list", Resource: "pods"}}:                                                                                   "as with services",
+			{agent, rbac.Permission{Verb: "list", Resource: "namespaces"}}:                                                                             "as with services",
 			{agent, rbac.Permission{Verb: "patch", Resource: "events", Namespace: "default"}}:                                                          "only an Event that repeats itself is patched",
 		},
 		provoked: map[provocation]string{
