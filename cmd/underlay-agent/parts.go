@@ -163,8 +163,7 @@ func sysctlsFor(v agent.View) sysctl.Desired {
 	if len(v.IPv4Uplinks) > 1 {
 		d.Asymmetric = v.IPv4Uplinks
 	}
-	// While nodes change between plain routes and tunnels, the two directions differ.
-	if v.Tunnel != "" {
+	if v.TunnelMixed {
 		d.Asymmetric = append(slices.Clip(v.IPv4Uplinks), v.Tunnel)
 	}
 	return d

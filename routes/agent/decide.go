@@ -118,6 +118,8 @@ type View struct {
 	// TunnelOnly means that packets between pods and other nodes are sent and received by the
 	// device only.
 	TunnelOnly bool
+	// TunnelMixed means that a packet may pass the device in one direction only.
+	TunnelMixed bool
 }
 
 // ErrNoNode means that no decision about routes is possible: the machine's Node is missing, so

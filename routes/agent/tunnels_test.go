@@ -208,7 +208,7 @@ func TestPhases(t *testing.T) {
 				if got := fmt.Sprint(plain); got != wantPlain {
 					t.Errorf("plain routes %s, want %s", got, wantPlain)
 				}
-				if d.View.TunnelOnly != (phase == Require) || d.View.MTU != d.Tunnels.MTU {
+				if d.View.TunnelOnly != (phase == Require) || d.View.TunnelMixed == (phase == Require) || d.View.MTU != d.Tunnels.MTU {
 					t.Errorf("view %+v", d.View)
 				}
 			})

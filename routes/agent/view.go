@@ -73,6 +73,7 @@ func (d *decider) view() View {
 	}
 	if d.Tunnels.Enabled && d.Tunnel.Problem == "" {
 		v.Tunnel, v.TunnelMTU = TunnelLink, d.tunnelPlan.MTU
+		v.TunnelMixed = d.Tunnels.Phase == Accept || d.Tunnels.Phase == Prefer
 		if d.self.Reach != "" || d.Tunnels.Phase != "" {
 			v.MTU = d.tunnelPlan.MTU
 		}
