@@ -28,6 +28,7 @@ func TestARunningClusterIsEncrypted(t *testing.T) {
 	r.pods = append(
 		runPods(t, f, map[string]string{"app": "client"}, [2]string{"pod-one", "one"}),
 		runPods(t, f, map[string]string{"app": "server"}, [2]string{"pod-two", "two"}, [2]string{"pod-three", "three"})...)
+	filterReversePaths(t, r.machines()...)
 	for _, m := range r.machines() {
 		countPlainText(t, m)
 	}

@@ -43,6 +43,7 @@ func TestNodesBeyondTheRouteTable(t *testing.T) {
 		}
 	}
 	answerEverywhere(t, f, machines...)
+	filterReversePaths(t, machines...)
 	clients := runPods(t, f, map[string]string{"app": "client"}, [2]string{"client-one", "one"}, [2]string{"client-three", "three"}, [2]string{"client-four", "four"})
 	served := runPods(t, f, map[string]string{"app": "server"}, [2]string{"server-two", "two"}, [2]string{"server-three", "three"}, [2]string{"server-four", "four"})
 	all := append(clients, served...)
@@ -72,6 +73,17 @@ func TestNodesBeyondTheRouteTable(t *testing.T) {
 			reaches(t, of(p), ownPort(netlab.OutsideIPv4), "outside", p.Machine.Public.IPv4, both()...)
 		}
 	})
+}
+
+// filterReversePaths has machines drop a packet that arrives by another interface than a reply to it
+// would leave by, as some distributions do.
+func filterReversePaths(t *testing.T, machines ...*netlab.Machine) {
+	t.Helper()
+	for _, m := range machines {
+		if err := m.Namespace.Sysctl("net/ipv4/conf/all/rp_filter", "1"); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // nodeReachesPod expects a reply; the source is the node's, or in its podCIDR in a tunnel.
