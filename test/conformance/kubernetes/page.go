@@ -17,6 +17,7 @@ func groups() []group {
 		{"Conformance", labelConformance},
 		{"Load balancers", labelLoadBalancer},
 		{"Dual-stack", labelDualStack},
+		{"NetworkPolicy", labelPolicy},
 	}
 }
 

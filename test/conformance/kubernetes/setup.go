@@ -42,19 +42,19 @@ const (
 func setups() []setup {
 	const (
 		conformance = "sig-network && (Conformance || Feature: containsAny "
-		dualStack   = "IPv6DualStack"
+		both        = "IPv6DualStack, NetworkPolicy"
 	)
 	return []setup{
 		{
 			name: cloud, what: "Three servers of the simulated cloud in one network, IPv6 from each server's own /64",
-			filter: conformance + "{LoadBalancer, " + dualStack + "})",
+			filter: conformance + "{LoadBalancer, " + both + "})",
 		},
 		{
 			name: metal, metal: true,
 			what: "Three machines on one segment, with kernel routes between them and no load balancers, so their specs don't run here. " +
 				"One of them would wait for the finalizer `service.kubernetes.io/load-balancer-cleanup`: a Service whose address nodes hold has none, " +
 				"because nothing outside of the cluster has to be removed before it",
-			filter: conformance + dualStack + ") && !(Feature: containsAny LoadBalancer)",
+			filter: conformance + "{" + both + "}) && !(Feature: containsAny LoadBalancer)",
 		},
 	}
 }

@@ -26,6 +26,7 @@ const (
 	labelConformance  = "Conformance"
 	labelLoadBalancer = "Feature:LoadBalancer"
 	labelDualStack    = "Feature:IPv6DualStack"
+	labelPolicy       = "Feature:NetworkPolicy"
 	labelSerial       = "Serial"
 	labelDisruptive   = "Disruptive"
 )
