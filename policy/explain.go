@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Explanation says whether a connection is allowed, and why.
+// Explanation is whether a connection is allowed, and why.
 type Explanation struct {
 	Allowed bool
 	// Note, if not empty, is why no policy applies to the connection.

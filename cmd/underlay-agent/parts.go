@@ -103,9 +103,9 @@ func (f *follower[D]) Watch(ctx context.Context, changed func()) error {
 }
 
 // parts are applied in this order, and a failure stops the later ones: the packet filter, the
-// sysctls, NetworkPolicies, the routes, and last the CNI configuration, which lets pods start. The filter precedes
-// forwarding, which makes pods reachable, and contains a Node before a route to it exists:
-// otherwise connections to that Node would be masqueraded for their lifetime.
+// sysctls, NetworkPolicies, the routes, and last the CNI configuration, which lets pods start. The
+// filter precedes forwarding, which makes pods reachable, and contains a Node before a route to it
+// exists: otherwise connections to that Node would be masqueraded for their lifetime.
 type parts struct {
 	before, after []part
 	held          *held

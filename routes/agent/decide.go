@@ -36,7 +36,7 @@ type Settings struct {
 	Inventory  []netip.Addr
 	// VSwitch connects dedicated servers, in clusters with IPv4 in mode ByCloud.
 	VSwitch VSwitch
-	// Tunnels connect nodes without a route, in families in mode ByCloud.
+	// Tunnels connect nodes without a route, in families in mode ByCloud, or all nodes.
 	Tunnels TunnelSettings
 }
 
@@ -191,9 +191,11 @@ type decider struct {
 	staying   func(netip.Addr) bool
 
 	tunnelPlan TunnelPlan
-	peers      map[string]string
-	faults     []string
-	warnings   []string
+	// addressOwners has the only Node with an InternalIP, or "" if there are several.
+	addressOwners map[netip.Addr]string
+	peers         map[string]string
+	faults        []string
+	warnings      []string
 	// doubtful are Nodes with untrusted addresses.
 	doubtful []Peer
 }
@@ -214,8 +216,7 @@ func (d *decider) sortedPeers() []Peer {
 	return peers
 }
 
-// peerRoutes adds routes to every peer's podCIDR of a family.
-// encrypted has those to which no plain route may lead.
+// peerRoutes adds routes to every peer's podCIDR of a family, except for those in encrypted.
 func (d *decider) peerRoutes(ipv4 bool, encrypted map[netip.Prefix]bool) {
 	planned := make([]routes.Node, 0, len(d.Nodes))
 	for _, n := range d.Nodes {

@@ -332,8 +332,19 @@ func (d *decider) nodeAddresses(n *kube.Node, ipv4 bool) (found []netip.Addr) {
 // only reports whether an address may be routed into the node's tunnel. It comes from the Node's
 // status, so it counts only if no other Node has it.
 func (d *decider) only(n *kube.Node, a netip.Addr) bool {
-	others := func(o *kube.Node) bool { return o.Name != n.Name && slices.Contains(o.InternalIPs, a) }
-	return !slices.ContainsFunc(d.Nodes, others) && !slices.Contains(d.Tunnels.Server, a) && !contain(d.PodRanges, a)
+	if d.addressOwners == nil {
+		d.addressOwners = map[netip.Addr]string{}
+		for _, o := range d.Nodes {
+			for _, owned := range o.InternalIPs {
+				if first, taken := d.addressOwners[owned]; taken && first != o.Name {
+					d.addressOwners[owned] = "" // several
+				} else {
+					d.addressOwners[owned] = o.Name
+				}
+			}
+		}
+	}
+	return d.addressOwners[a] == n.Name && !slices.Contains(d.Tunnels.Server, a) && !contain(d.PodRanges, a)
 }
 
 // behindNAT reports whether no interface has one of the node's addresses.
