@@ -4,8 +4,6 @@ package main
 
 import (
 	"fmt"
-	"net/netip"
-	"net/url"
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -34,19 +32,6 @@ func (o *options) restConfig() (*rest.Config, error) {
 	}
 	read.Wrap(kube.WithDeadline)
 	return read, nil
-}
-
-// serverAddrs returns the API server's address, or nothing if it has a name.
-func serverAddrs(host string) []netip.Addr {
-	u, err := url.Parse(host)
-	if err != nil {
-		return nil
-	}
-	addr, err := netip.ParseAddr(u.Hostname())
-	if err != nil {
-		return nil
-	}
-	return []netip.Addr{addr.Unmap()}
 }
 
 func identify(to *rest.Config) {

@@ -140,7 +140,9 @@ func (o *options) settle() (settings, error) {
 		s.Tunnels.Phase = agent.Phase(loaded.WireGuard.Phase)
 	}
 	if api != nil {
-		s.Tunnels.Server = serverAddrs(api.Host)
+		if addr, known := config.ServerAddress(api.Host); known {
+			s.Tunnels.Server = []netip.Addr{addr}
+		}
 	}
 	s.PodRanges = agent.PodRanges(s.Pools, loaded.IPAM.Exclude)
 	// Without pools, the destinations of routes to the gateway are unknown.

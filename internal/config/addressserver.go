@@ -9,7 +9,7 @@ import (
 // URL, or its name or address with a port. If a node held that address, no other node could
 // reach the API server, because members of the cluster yield addresses to each other.
 func (a Addresses) CheckServer(host string) error {
-	addr, known := serverAddress(host)
+	addr, known := ServerAddress(host)
 	if !known {
 		return nil
 	}
@@ -24,8 +24,8 @@ func (a Addresses) CheckServer(host string) error {
 	return nil
 }
 
-// serverAddress returns the address in a host of client-go, a URL or host and port, if it has one.
-func serverAddress(host string) (netip.Addr, bool) {
+// ServerAddress returns the address in a host of client-go, a URL or host and port, if it has one.
+func ServerAddress(host string) (netip.Addr, bool) {
 	name := host
 	if u, err := url.Parse(host); err == nil && u.Host != "" {
 		name = u.Hostname()
