@@ -181,7 +181,7 @@ func (f *Files) Recorded(uid string) bool {
 	}
 	for object, line := range f.ledger.Record(uid) {
 		stored := f.file(object).stored[h.node.Name]
-		if object != RootObject && !f.open(object) || !slices.Contains(strings.Split(stored, "\n"), line) {
+		if object != RootObject && !f.open(object) || stored != line && !slices.Contains(strings.Split(stored, "\n"), line) {
 			return false
 		}
 	}

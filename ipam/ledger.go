@@ -148,6 +148,15 @@ func (l *Ledger) Lookup(uid string) (Holding, bool) {
 	return l.describe(h), true
 }
 
+// Held returns a UID's prefixes and whether they are observed, without the rest of its holding.
+func (l *Ledger) Held(uid string) (prefixes []netip.Prefix, observed, ok bool) {
+	h, ok := l.holdings[uid]
+	if !ok {
+		return nil, false, false
+	}
+	return slices.Clone(h.prefixes), h.observed, true
+}
+
 // Holdings returns all holdings, those in quarantine included, by name and UID.
 func (l *Ledger) Holdings() []Holding {
 	return l.list(func(*holding) bool { return true }, compareNodes)

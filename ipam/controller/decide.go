@@ -38,6 +38,7 @@ type decider struct {
 	nodes   map[types.UID]*node
 	byName  map[string][]*node
 	ready   []*node // to be requested, in order
+	flying  int     // jobs at workers
 	notices []notice
 	waiting waitlist // Nodes without a reservation, longest waiting first
 	freed   bool     // capacity was freed since the waiting Nodes were last tried
@@ -130,7 +131,7 @@ func (d *decider) loop(ctx context.Context, t traffic) error {
 		d.wake(ctx)
 		pause := d.show()
 		jobs, next := t.jobs, job{}
-		if !d.next(ctx, &next) {
+		if d.flying == patchWorkers || !d.next(ctx, &next) {
 			jobs = nil
 		}
 		if d.storedAgain() {
@@ -231,18 +232,18 @@ func (d *decider) assign(n *node) (reason string, err error) {
 		d.queue.AddAfter(n.Name, max(left, time.Second))
 		return reasonSecondAllocator, errSecondAllocator
 	}
-	held, known := d.ledger.Lookup(n.UID)
+	held, observed, known := d.ledger.Held(n.UID)
 	if !known && d.full() {
 		return reasonLedgerFull, errLedgerFull
 	}
-	if d.needsOwn(n, held) {
+	if d.needsOwn(n, observed) {
 		return "", nil // jobFor requests the own prefix
 	}
 	prefixes, err := d.ledger.Assign(n.Node, d.offered(n))
 	if err != nil {
 		return reasonOfRefusal(err), err
 	}
-	if !known || !slices.Equal(held.Prefixes, prefixes) {
+	if !known || !slices.Equal(held, prefixes) {
 		d.succeed(n)
 		d.changed(n)
 		d.warnFallback(n, prefixes)
@@ -253,7 +254,7 @@ func (d *decider) assign(n *node) (reason string, err error) {
 // succeed drops the states of the same name whose prefixes this Node took over.
 func (d *decider) succeed(n *node) {
 	for _, same := range slices.Clone(d.byName[n.Name]) {
-		if _, held := d.ledger.Lookup(same.UID); same.gone() && !held {
+		if _, _, held := d.ledger.Held(same.UID); same.gone() && !held {
 			d.drop(same)
 			d.stale = true
 		}
@@ -320,8 +321,8 @@ func (d *decider) jobFor(ctx context.Context, n *node, j *job) bool {
 		d.wait(ctx, n, reason, err)
 		return false
 	}
-	held, _ := d.ledger.Lookup(n.UID)
-	if d.needsOwn(n, held) {
+	held, observed, _ := d.ledger.Held(n.UID)
+	if d.needsOwn(n, observed) {
 		live, err := d.lister.Get(n.Name)
 		if err != nil || string(live.UID) != n.UID {
 			return false
@@ -333,12 +334,13 @@ func (d *decider) jobFor(ctx context.Context, n *node, j *job) bool {
 		d.changed(n) // receive requests it again once it is recorded
 		return false
 	}
-	*j = job{node: n.Node, write: held.Prefixes, look: n.doubt}
+	*j = job{node: n.Node, write: held, look: n.doubt}
 	return true
 }
 
 // started records that a worker took the job that next returned.
 func (d *decider) started(j job) {
+	d.flying++
 	switch {
 	case j.policy:
 		d.other.check, d.other.checked = false, time.Now()

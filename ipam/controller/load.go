@@ -195,7 +195,7 @@ func (d *decider) rebuild(ctx context.Context, s stored, holders []*corev1.Node)
 	d.ledger, d.file = book.Ledger, newLedgerFiles(book.Ledger, s)
 	d.blockRoutes(ctx)
 	for _, n := range d.nodes {
-		if _, known := d.ledger.Lookup(n.UID); !known && n.gone() {
+		if _, _, known := d.ledger.Held(n.UID); !known && n.gone() {
 			d.drop(n)
 		}
 	}
@@ -232,7 +232,7 @@ func (d *decider) rebuild(ctx context.Context, s stored, holders []*corev1.Node)
 		case n.phase == settled:
 			d.warn(ctx, o.Warnings)
 		default:
-			d.settle(ctx, n, live, o.Before, o.Warnings)
+			d.settle(ctx, n, live, o.Before.Prefixes, o.Warnings)
 		}
 	}
 	if !d.loaded {
@@ -319,8 +319,8 @@ func (d *decider) known(holders []*corev1.Node) (cached map[types.UID]bool, foun
 	}
 	for uid, n := range d.nodes {
 		if _, ok := found[uid]; !ok && n.phase == settled {
-			held, _ := d.ledger.Lookup(n.UID)
-			nodes = append(nodes, ipam.LiveNode{Node: n.Node, PodCIDRs: held.Prefixes, Created: n.created})
+			held, _, _ := d.ledger.Held(n.UID)
+			nodes = append(nodes, ipam.LiveNode{Node: n.Node, PodCIDRs: held, Created: n.created})
 		}
 	}
 	return cached, found, nodes

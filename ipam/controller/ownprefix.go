@@ -45,8 +45,8 @@ func (d *decider) wantsOwn(n *node) bool {
 }
 
 // needsOwn reports whether the own prefix must be looked up before an assignment.
-func (d *decider) needsOwn(n *node, held ipam.Holding) bool {
-	return !held.Observed && !n.own.known && d.wantsOwn(n)
+func (d *decider) needsOwn(n *node, observed bool) bool {
+	return !observed && !n.own.known && d.wantsOwn(n)
 }
 
 func (d *decider) offered(n *node) ipam.Offer {

@@ -150,7 +150,7 @@ func (d *decider) receive(ctx context.Context, r receipt) error {
 	for _, key := range recordable(r.write) {
 		for _, n := range d.byName[key] {
 			// A Node without a reservation may wait for an unrelated reason.
-			if _, held := d.ledger.Lookup(n.UID); held && n.phase == unserved && n.cached {
+			if _, _, held := d.ledger.Held(n.UID); held && n.phase == unserved && n.cached {
 				d.request(n)
 			}
 		}

@@ -17,6 +17,7 @@ import (
 )
 
 func (d *decider) takeResult(ctx context.Context, f finding) {
+	d.flying--
 	logger := klog.FromContext(ctx)
 	if f.job.policy {
 		if f.err != nil {
@@ -84,17 +85,17 @@ func (d *decider) observe(ctx context.Context, n *node, live *corev1.Node) {
 	if n.phase == settled {
 		return
 	}
-	before, _ := d.ledger.Lookup(n.UID)
+	before, _, _ := d.ledger.Held(n.UID)
 	prefixes, _ := kube.PodCIDRs(live)
 	d.settle(ctx, n, live, before, d.look(n, prefixes))
 }
 
 // settle updates the state after the Ledger observed a Node's podCIDRs.
-func (d *decider) settle(ctx context.Context, n *node, live *corev1.Node, before ipam.Holding, warnings []ipam.Warning) {
+func (d *decider) settle(ctx context.Context, n *node, live *corev1.Node, before []netip.Prefix, warnings []ipam.Warning) {
 	logger := klog.FromContext(ctx)
 	prefixes, unreadable := kube.PodCIDRs(live)
-	known := len(before.Prefixes) > 0
-	expected := known && slices.Equal(before.Prefixes, prefixes)
+	known := len(before) > 0
+	expected := known && slices.Equal(before, prefixes)
 	n.phase, n.doubt = settled, false
 	d.noted(n)
 	d.stopWaiting(n)
@@ -106,7 +107,7 @@ func (d *decider) settle(ctx context.Context, n *node, live *corev1.Node, before
 		logger.Info("Node has its podCIDRs", "node", n.Name, "podCIDRs", prefixes)
 	case known && !expected:
 		d.metrics.conflicts.Inc()
-		logger.Info("Node has other podCIDRs than those reserved for it", "node", n.Name, "podCIDRs", prefixes, "reserved", before.Prefixes)
+		logger.Info("Node has other podCIDRs than those reserved for it", "node", n.Name, "podCIDRs", prefixes, "reserved", before)
 	}
 	if unreadable != nil {
 		d.warnOnce(n, reasonForeignPodCIDR, "", unreadable.Error())
@@ -202,9 +203,9 @@ func (d *decider) track(live *corev1.Node) *node {
 		return n
 	}
 	n.ProviderID, n.own = live.Spec.ProviderID, ownPrefix{}
-	if held, ok := d.ledger.Lookup(n.UID); ok && n.phase == settled {
+	if held, _, ok := d.ledger.Held(n.UID); ok && n.phase == settled {
 		// So that the record identifies the machine after the Node's deletion.
-		d.look(n, held.Prefixes)
+		d.look(n, held)
 		d.noted(n)
 	}
 	return n

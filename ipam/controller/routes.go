@@ -31,7 +31,7 @@ func (d *decider) awaitsRoutes(ctx context.Context, n *node) bool {
 	if d.Routes == nil || d.routes.known {
 		return false
 	}
-	if _, held := d.ledger.Lookup(n.UID); held {
+	if _, _, held := d.ledger.Held(n.UID); held {
 		return false
 	}
 	if d.routes.since.IsZero() {
