@@ -121,7 +121,7 @@ func ParseReport(text string) (Report, error) {
 		return r, nil
 	}
 	if err := json.Unmarshal([]byte(text), &r); err != nil {
-		return Report{}, fmt.Errorf("reading what a node says about addresses: %w", err)
+		return Report{}, fmt.Errorf("reading a node's report about addresses: %w", err)
 	}
 	return r, nil
 }

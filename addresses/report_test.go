@@ -45,7 +45,7 @@ func TestReports(t *testing.T) {
 		}
 	}
 	for _, text := range []string{"{", `{"held":[{"address":"web"}]}`, `[]`} {
-		if r, err := addresses.ParseReport(text); err == nil || !strings.Contains(err.Error(), "what a node says") || !reflect.DeepEqual(r, addresses.Report{}) {
+		if r, err := addresses.ParseReport(text); err == nil || !strings.Contains(err.Error(), "a node's report") || !reflect.DeepEqual(r, addresses.Report{}) {
 			t.Errorf("%q is %+v, %v", text, r, err)
 		}
 	}

@@ -75,7 +75,7 @@ func ParseStored(objects map[int]map[string]string) (Stored, []*DamagedEntry) {
 	for _, number := range listed {
 		entries := objects[number]
 		if len(entries) > 0 && entries[MarkKey] == "" {
-			p.broken(number, MarkKey, fmt.Errorf("a shard's object says its generation there: write %s and a number higher than the one that the root gives for %s", generationWord, shardKey(number)))
+			p.broken(number, MarkKey, fmt.Errorf("a shard's object has its generation there: write %s and a number higher than the one that the root gives for %s", generationWord, shardKey(number)))
 		}
 		p.object(number, entries)
 	}

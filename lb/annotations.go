@@ -98,7 +98,7 @@ func generalAnnotations() []Annotation {
 			func(string) error { return nil }, withPods),
 		// WantsPods reads it before Parse.
 		choice(AnnotationTargets, "nodes",
-			"What the load balancer sends traffic to: the nodes, at node ports, or the pods "+
+			"The targets of the load balancer: the nodes, at node ports, or the pods "+
 				"themselves, at their IPv6 addresses. Pods need an IPv6 pool with source: node, "+
 				"and a Service with IPv6 among its families; where no pod has such an address, "+
 				"nodes are the targets.",
@@ -122,7 +122,7 @@ func generalAnnotations() []Annotation {
 		text(AnnotationShared, "a DNS label, such as edge", "none",
 			"Shares one load balancer with all Services of the namespace that set the same, or of "+
 				"the namespaces that loadBalancers.shared in the configuration lists with the "+
-				"name. A port is the oldest Service's that asks for it; what a load balancer has "+
+				"name. A port belongs to the oldest Service that requests it; the properties that a load balancer has "+
 				"once is decided by the oldest that sets it; targets are the nodes that all "+
 				"admit. Excludes adopt.",
 			func(s *settings) *string { return &s.Shared }, validDNSLabel, nil),
@@ -166,7 +166,7 @@ func networkAnnotations() []Annotation {
 				"is shown also for a Service whose ipFamilies are IPv4 alone.",
 			func(s *settings) *bool { return &s.Takeover.NoIPv6 }, nil),
 		row(annotationPrivateIPv4, "address",
-			"an IPv4 address of the network that nobody has", "the cloud's choice",
+			"an unused IPv4 address of the network", "the cloud's choice",
 			"Address of the load balancer in the network. Another one than it has takes it out of "+
 				"the network for seconds; removing the annotation leaves the address.",
 			func(s *settings) *netip.Addr { return &s.PrivateIP }, privateAddress, noNetwork),

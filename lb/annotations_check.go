@@ -7,9 +7,9 @@ func checkAnnotations() []Annotation {
 		choice(annotationOwnHealthCheck, "kube-proxy, or node-port with uses-proxyprotocol",
 			"How nodes are judged under externalTrafficPolicy: Cluster: by kube-proxy's health "+
 				"port, or by connecting to the node port. kube-proxy does not understand the "+
-				"PROXY protocol's header, and the cloud does not say whether its checks carry "+
+				"PROXY protocol's header, and the cloud does not document whether its checks carry "+
 				"one: so the default depends on it, and with it node-port counts under "+
-				"externalTrafficPolicy: Local too, where kube-proxy is asked otherwise.",
+				"externalTrafficPolicy: Local too, where kube-proxy is checked otherwise.",
 			func(s *settings) *CheckMode { return &s.checkMode },
 			overruled, CheckKubeProxy, CheckNodePort).atPort(pathCheckMode),
 		choice(annotationCheckProtocol, "by traffic policy",
@@ -35,7 +35,7 @@ func checkAnnotations() []Annotation {
 			func(s *settings) *int { return &s.listener.Check.Retries },
 			minRetries, maxRetries).atPort("healthCheck.retries"),
 		text(HetznerPrefix+"health-check-http-path", "a path, 1 to 256 characters", "/",
-			"Path that an HTTP check asks for.",
+			"Path that an HTTP check requests.",
 			func(s *settings) *string { return &s.listener.Check.Path },
 			validPath, noHTTPCheck).atPort("healthCheck.path"),
 		text(HetznerPrefix+"health-check-http-domain", "a host name, at most 128 characters", "none",
@@ -47,7 +47,7 @@ func checkAnnotations() []Annotation {
 			noHTTPCheck).atPort("healthCheck.tls"),
 		row(HetznerPrefix+"http-status-codes", "list",
 			"1 to 20 status codes between commas; ? and * are wildcards", DefaultStatusCodes,
-			"Answers that an HTTP check takes as healthy.",
+			"Status codes that an HTTP check takes as healthy.",
 			func(s *settings) *string { return &s.listener.Check.StatusCodes },
 			statusCodes, noHTTPCheck).atPort("healthCheck.statusCodes"),
 	}
@@ -59,7 +59,7 @@ func noHTTPCheck(s settings) (why, remedy string) {
 	if s.explicit() && s.explicitProtocol() != ProtocolTCP {
 		return "", ""
 	}
-	return "only an HTTP check that annotations ask for has it", "set " + annotationCheckProtocol + " to http"
+	return "only an HTTP check that annotations request has it", "set " + annotationCheckProtocol + " to http"
 }
 
 // overruled is the idleRule of the check mode. Under policy Local the mode kube-proxy is not idle:

@@ -8,7 +8,7 @@ func protocolAnnotations() []Annotation {
 		// portOptions reads AnnotationPorts, with the Service's ports.
 		{
 			Name: AnnotationPorts, Type: "JSON", Range: "an object of ports, at most 32 KiB, see [options of a port](#options-of-a-port)",
-			Default: "none", Effect: "Options of single ports. What it does not say of a port is what the other annotations say of all.",
+			Default: "none", Effect: "Options of single ports. Options that it does not set for a port come from the other annotations.",
 			set: func(*settings, string) error { return nil },
 		},
 		choice(annotationProtocol, "tcp",
@@ -37,7 +37,7 @@ func protocolAnnotations() []Annotation {
 			func(s *settings) *time.Duration { return &s.listener.HTTP.IdleTimeout },
 			minIdleTimeout, maxIdleTimeout, noHTTP).atPort("idleTimeout"),
 		boolean(annotationRedirect,
-			"Answers HTTP on port 80 with a redirect to the one port with https. The Service has "+
+			"Responds to HTTP on port 80 with a redirect to the one port with https. The Service has "+
 				"no port 80 of its own then.",
 			func(s *settings) *bool { return &s.listener.HTTP.Redirect },
 			noHTTPS).atPort("redirectHTTP"),
@@ -52,7 +52,7 @@ func certificateAnnotations() []Annotation {
 			func(s *settings) *string { return &s.certificateType },
 			noHTTPS, "uploaded", certificateManaged),
 		row(annotationCertificates, "list",
-			"IDs or names of certificates between commas; what is a number is an ID", "none",
+			"IDs or names of certificates between commas; a number is an ID", "none",
 			"Certificates of https. They are never changed or removed.",
 			func(s *settings) *[]string { return &s.Certificates },
 			list(50, validName), noUploaded).atPort(pathCertificates),

@@ -32,7 +32,7 @@ type Backend interface {
 // Errors of a Backend that only a user can fix. Their texts must not change between attempts.
 var (
 	// ErrNotOwned: the name is taken by a load balancer without our labels.
-	ErrNotOwned  = errors.New("belongs to somebody else")
+	ErrNotOwned  = errors.New("has another owner")
 	ErrAmbiguous = errors.New("more than one load balancer carries the labels of this Service: remove the underlay.dev labels from the copies")
 	ErrProtected = errors.New("is protected against deletion: remove the protection in the cloud, or keep it by removing its underlay.dev labels")
 )

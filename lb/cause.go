@@ -33,7 +33,7 @@ func (c Cause) String() string {
 		DetailUnspecified:     "",
 		DetailNoConnection:    "no connection",
 		DetailConnectLate:     "connecting timed out",
-		DetailResponseTimeout: "no answer in time",
+		DetailResponseTimeout: "no response in time",
 		DetailHTTPStatus:      fmt.Sprintf("HTTP status %d", c.HTTPStatus),
 		DetailHTTPContent:     "unexpected content",
 	}[c.Detail]

@@ -32,7 +32,7 @@ func TestCauses(t *testing.T) {
 		{}:                                 "",
 		{Detail: lb.DetailUnspecified}:     "",
 		{Detail: lb.DetailNoConnection}:    "no connection",
-		{Detail: lb.DetailResponseTimeout}: "no answer in time",
+		{Detail: lb.DetailResponseTimeout}: "no response in time",
 		{Detail: lb.DetailHTTPContent}:     "unexpected content",
 		{Detail: "layer7_tls_handshake"}:   "layer7_tls_handshake",
 	} {

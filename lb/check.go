@@ -33,7 +33,7 @@ func (p *parser) checks() {
 	followsPolicy := func(s settings) bool { return s.local && !s.explicit() }
 	if p.svc.HealthCheckNodePort == 0 && slices.ContainsFunc(p.atPorts(), followsPolicy) {
 		p.refuse(ReasonInvalid, "spec.healthCheckNodePort", "",
-			"externalTrafficPolicy: Local needs it to tell which nodes have endpoints: set a free "+
+			"externalTrafficPolicy: Local needs it to find the nodes with endpoints: set a free "+
 				"node port")
 	}
 }
@@ -149,7 +149,7 @@ func (s Spec) unanswered(have State, preferred []Node) []Note {
 		}
 		if h.Unhealthy > 0 && h.Healthy+h.Unknown == 0 {
 			return []Note{warningNote(ReasonCheckUnanswered, annotationOwnHealthCheck, "",
-				"no node answers the health check of port %d, which asks kube-proxy: that does "+
+				"no node passes the health check of port %d, which checks kube-proxy: that does "+
 					"not understand the PROXY protocol's header, and the cloud's checks may carry "+
 					"one; if port %d of the nodes is open to the load balancer, set this to "+
 					"node-port",

@@ -63,7 +63,7 @@ func (p *parser) redirects() {
 	switch {
 	case len(redirecting) > 1:
 		p.refuse(ReasonInvalid, field, "true",
-			"the redirect takes port %d for each port with https, and these ask for it: %s: leave "+
+			"the redirect takes port %d for each port with https, and these request it: %s: leave "+
 				"it to one port, or to none", redirectPort, strings.Join(redirecting, ", "))
 	case len(redirecting) == 1 && taken:
 		p.refuse(ReasonInvalid, field, "true",

@@ -197,7 +197,7 @@ func (p *parser) fields() {
 	}
 	if p.svc.IPv6Only && !p.svc.PodTargets {
 		p.barred = append(p.barred, errorNote(ReasonUnsupported, "spec.ipFamilies", "IPv6",
-			"load balancers reach nodes over IPv4, so the node ports must answer there: set "+
+			"load balancers reach nodes over IPv4, so the node ports must be open there: set "+
 				"ipFamilyPolicy to PreferDualStack"))
 	}
 	if p.svc.ClientIPAffinity {

@@ -188,7 +188,7 @@ func (p *parser) podPort(port Port) (usable bool) {
 	switch len(port.TargetPorts) {
 	case 0:
 		p.placeless = append(p.placeless, errorNote(ReasonTargetPortUnknown, "spec.ports", port.String(),
-			"no pod tells which number the name of the target port means, so nothing leads there "+
+			"no pod has a port with the name of the target port, so nothing leads there "+
 				"yet: let a pod of the Service be ready, or set a number"))
 	case 1:
 	default:

@@ -56,7 +56,7 @@ func TestPodsAsTargetsByAnnotations(t *testing.T) {
 		"node selector":             {annotations: map[string]string{hetzner + "node-selector": "a=b"}, want: "node-selector"},
 		"check of nodes":            {annotations: map[string]string{"underlay.dev/health-check": "node-port"}, want: "underlay.dev/health-check"},
 		"several numbers of a name": {change: func(s *lb.Service, _ *lb.Defaults) { s.Ports[0].TargetPorts = []int{8080, 8081} }, want: `spec.ports="443/TCP": the target port has the numbers 8080, 8081 `},
-		"a name without a number":   {change: func(s *lb.Service, _ *lb.Defaults) { s.Ports[0].TargetPorts = nil }, want: `spec.ports="443/TCP": no pod tells`},
+		"a name without a number":   {change: func(s *lb.Service, _ *lb.Defaults) { s.Ports[0].TargetPorts = nil }, want: `spec.ports="443/TCP": no pod has a port`},
 		"another word":              {annotations: map[string]string{lb.AnnotationTargets: "endpoints"}, want: "set nodes or pods"},
 		"affinity":                  {change: func(s *lb.Service, _ *lb.Defaults) { s.ClientIPAffinity = true }, want: "chooses a pod for each connection"},
 	} {

@@ -48,7 +48,7 @@ func (p *parser) portOptions() {
 		return
 	case len(text) > longestPorts:
 		p.refusePorts("", text,
-			"%d bytes are too long: set at most %d, without spaces and options that say what "+
+			"%d bytes are too long: set at most %d, without spaces and options that repeat what "+
 				"holds for all ports anyway", len(text), longestPorts)
 		return
 	}

@@ -108,7 +108,7 @@ func validPrimaryIP(v string) error {
 // get it later.
 func unreachable(s settings) (why, remedy string) {
 	if s.publicOff {
-		return "the load balancer has the address but no public interface, so nobody reaches it there", "set " + annotationPublicOff + " to false"
+		return "the load balancer has the address but no public interface, so no client reaches it there", "set " + annotationPublicOff + " to false"
 	}
 	return "", ""
 }

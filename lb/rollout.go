@@ -138,7 +138,7 @@ func notReplaced(private bool, failing []Target) Note {
 	}
 	return Note{
 		Grade: Error, Reason: ReasonTargetsNotReplaced, Figures: andMore(names),
-		Text: fmt.Sprintf("a target that is reached at its %s is not healthy there, so no other is changed: let nodes answer there, at their node ports and health checks, or change %s back", addressesOf(private), annotationPrivateIP),
+		Text: fmt.Sprintf("a target that is reached at its %s is not healthy there, so no other is changed: let nodes serve there, at their node ports and health checks, or change %s back", addressesOf(private), annotationPrivateIP),
 	}
 }
 

@@ -345,7 +345,7 @@ func (m *merger) conflict(younger, older int, port string) {
 		"the load balancer is shared, and this port is that of the Service %s, which is older: "+
 			"use another port, or a load balancer of its own", m.sharers[older].name()))
 	m.addNote(older, warningNote(ReasonPortConflict, "spec.ports", port,
-		"the Service %s, which shares the load balancer, asks for this port too, and does not get "+
+		"the Service %s, which shares the load balancer, requests this port too, and does not get "+
 			"it because it is younger: let it use another port, or a load balancer of its own",
 		m.sharers[younger].name()))
 }

@@ -127,7 +127,7 @@ func (m *merger) settings() {
 			m.addNote(i, warningNote(ReasonNoEffect, annotationPublicOff, "true",
 				"the load balancer is shared, and without its public interface it reaches nodes "+
 					"only in the network, which "+annotationPrivateIP+
-					" does not ask for: let the oldest Service that shares it set that to true, "+
+					" does not request: let the oldest Service that shares it set that to true, "+
 					"or remove this"))
 		}
 	}

@@ -46,7 +46,7 @@ func TestSharedIsRefused(t *testing.T) {
 		{"shop", "edge", lb.AnnotationTargets + "=pods", lb.AnnotationShared + `="edge": the targets of a load balancer that is shared are nodes: remove this, or underlay.dev/targets`},
 		{"shop", "edge", lb.AnnotationPrimaryIPv4 + "=web", lb.AnnotationShared + `="edge": a primary IP is given to one Service: remove this, or underlay.dev/primary-ipv4`},
 		{"shop", "edge", lb.AnnotationPrimaryIPv6 + "=web", lb.AnnotationShared + `="edge": a primary IP is given to one Service: remove this, or underlay.dev/primary-ipv6`},
-		{"shop", "edge", lb.OwnPrefix + "adopt=true", lb.AnnotationShared + `="edge": a load balancer that somebody else made cannot be shared`},
+		{"shop", "edge", lb.OwnPrefix + "adopt=true", lb.AnnotationShared + `="edge": a load balancer with another owner cannot be shared`},
 		{"blog", "edge", "", lb.AnnotationShared + `="edge": the configuration gives this name to other namespaces`},
 	} {
 		svc, d := plain()

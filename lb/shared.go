@@ -83,7 +83,7 @@ func (p *parser) sharing() {
 	}{
 		{
 			annotationAdopt, p.set.Takeover.Adopt,
-			"a load balancer that somebody else made cannot be shared",
+			"a load balancer with another owner cannot be shared",
 		},
 		{
 			AnnotationTargets, WantsPods(p.svc.Annotations),

@@ -120,7 +120,7 @@ func (o outlook) nodeStatus(n Node) NodeStatus {
 
 func sameServer(n Node) string {
 	return fmt.Sprintf(
-		"Node %s has the same provider ID, and one server is routed for one Node; delete the Node whose machine is gone, or have a cloned machine join with the ID of its own server", n.SameServer)
+		"Node %s has the same provider ID, and one server is routed for one Node; delete the Node of the machine that is gone, or have a cloned machine join with the ID of its own server", n.SameServer)
 }
 
 func duplicate(d Duplicate) NodeStatus {

@@ -45,7 +45,7 @@ func (v VSwitch) Check(c Coupling) []Finding {
 	case len(v.Ranges) > 0 && !c.Exposed:
 		return []Finding{{
 			netip.Prefix{},
-			true, "the network doesn't tell its routes to the vSwitch, so pods of dedicated servers don't reach those of cloud servers",
+			true, "the network doesn't expose its routes to the vSwitch, so pods of dedicated servers don't reach those of cloud servers",
 			"set vswitch.exposeRoutes: true, or: hcloud network expose-routes-to-vswitch NETWORK",
 		}}
 	}

@@ -144,7 +144,7 @@ func TestVSwitchCheck(t *testing.T) {
 		{"none coupled", vSwitch(), routes.Coupling{Exposed: true}, []string{"no subnet of type vswitch", "hcloud network add-subnet", "10.0.64.0/18"}, pfx("10.0.64.0/18")},
 		{"others coupled", vSwitch(), routes.Coupling{Subnets: []netip.Prefix{pfx("10.9.0.0/24"), pfx("10.8.0.0/24")}}, []string{"10.0.64.0/18", "use one of 10.9.0.0/24, 10.8.0.0/24"}, pfx("10.0.64.0/18")},
 		{"a part of it", vSwitch(), routes.Coupling{Subnets: []netip.Prefix{pfx("10.0.64.0/17").Masked()}}, []string{"is no subnet"}, pfx("10.0.64.0/18")},
-		{"not exposed", vSwitch(), routes.Coupling{Subnets: []netip.Prefix{pfx("10.0.64.0/18")}}, []string{"doesn't tell its routes", "vswitch.exposeRoutes: true"}, netip.Prefix{}},
+		{"not exposed", vSwitch(), routes.Coupling{Subnets: []netip.Prefix{pfx("10.0.64.0/18")}}, []string{"doesn't expose its routes", "vswitch.exposeRoutes: true"}, netip.Prefix{}},
 		{"not exposed, and no pools", routes.VSwitch{Subnet: pfx("10.0.64.0/18")}, routes.Coupling{Subnets: []netip.Prefix{pfx("10.0.64.0/18")}}, nil, netip.Prefix{}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -97,7 +97,7 @@ func (a *Agent) Run(ctx context.Context) {
 	ctx = klog.NewContext(ctx, klog.FromContext(ctx).WithName("addresses"))
 	known, err := Load(a.StatePath, a.Self)
 	if err != nil { // the node then holds no address until the ledger is read
-		klog.FromContext(ctx).Error(err, "What an earlier run held is not known")
+		klog.FromContext(ctx).Error(err, "The addresses that an earlier run held are unknown")
 	}
 	a.known = known
 	for _, h := range known.Held {
@@ -161,8 +161,8 @@ func (a *Agent) doubts(ctx context.Context, doubt bool, why error) {
 	a.metrics.doubt.Set(0)
 	if doubt {
 		a.metrics.doubt.Set(1)
-		klog.FromContext(ctx).Info("The ledger of addresses can't be read; this node goes on with what it "+
-			"read last, and yields to whoever shows up with an address", "why", why)
+		klog.FromContext(ctx).Info("The ledger of addresses can't be read; this node continues with the state it "+
+			"read last, and yields an address to any other machine that has it", "why", why)
 	} else {
 		klog.FromContext(ctx).Info("The ledger of addresses is read")
 	}
@@ -246,13 +246,13 @@ func (a *Agent) pass(ctx context.Context) {
 		return
 	}
 	if err := a.reporter.publish(report); err != nil {
-		klog.FromContext(ctx).Error(err, "What this node says about addresses is not written")
+		klog.FromContext(ctx).Error(err, "This node's report about addresses is not written")
 	}
 }
 
 // forget drops the state of an earlier run as another Node, perhaps with another ledger.
 func (a *Agent) forget(ctx context.Context) {
-	klog.FromContext(ctx).Info("The Node was made anew since what it held was written down; this is not followed")
+	klog.FromContext(ctx).Info("The Node was recreated after its held addresses were recorded; the record is ignored")
 	a.known.Ledger, a.known.Cluster, a.known.Held = addresses.Ledger{}, "", nil
 	clear(a.resumed)
 }
@@ -275,7 +275,7 @@ func (a *Agent) save(ctx context.Context, known Knowledge) {
 		err = replace(a.StatePath, text)
 	}
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "What this node holds is not written down; started again without "+
+		klog.FromContext(ctx).Error(err, "This node's held addresses are not recorded; restarted without "+
 			"the API server, it would hold nothing", "file", a.StatePath)
 		return
 	}
@@ -297,7 +297,7 @@ func (a *Agent) observe(ctx context.Context, r addresses.Report) {
 		a.metrics.refused.WithLabelValues(string(p.Reason)).Inc()
 		now[p.Address] = p.Text
 		if p.Text != "" && a.logged[p.Address] != p.Text {
-			klog.FromContext(ctx).Info("An address is not held, or somebody else claims it",
+			klog.FromContext(ctx).Info("An address is not held, or another machine claims it",
 				"address", p.Address, "reason", p.Reason, "by", p.By, "why", p.Text)
 		}
 	}

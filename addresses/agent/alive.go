@@ -94,7 +94,7 @@ func serveAt(ctx context.Context, at netip.AddrPort, handler http.Handler) {
 		if ctx.Err() != nil || errors.Is(err, http.ErrServerClosed) {
 			return
 		}
-		klog.FromContext(ctx).Error(err, "Other nodes can't ask whether this agent is alive, and take its "+
+		klog.FromContext(ctx).Error(err, "Other nodes can't check whether this agent is alive, and take its "+
 			"addresses away; free the port", "at", at)
 		select {
 		case <-ctx.Done():

@@ -217,6 +217,6 @@ func watched(
 }
 
 func unfit() string {
-	return fmt.Sprintf("kube-proxy on this node does not say at port %d, /healthz, that it is healthy: "+
+	return fmt.Sprintf("kube-proxy on this node does not report at port %d, /healthz, that it is healthy: "+
 		"look at its log", addresses.ProxyPort)
 }

@@ -115,7 +115,7 @@ func (f *Friends) solicit(ctx context.Context) bool {
 	f.solicited = time.Now()
 	f.mu.Unlock()
 	if err := f.neighbors.Solicit(ctx, missing); err != nil && ctx.Err() == nil {
-		klog.FromContext(ctx).V(2).Info("Other machines of the cluster were not asked for", "err", err)
+		klog.FromContext(ctx).V(2).Info("Other machines of the cluster could not be listed", "err", err)
 	}
 	return true
 }

@@ -38,9 +38,9 @@ func newMetrics(r Registry) (*agentMetrics, error) {
 		routersDown: metrics.NewGauge(gauge("routers_down",
 			"BGP peers that this node should speak with, and does not.")),
 		silent: metrics.NewGauge(gauge("silent_peers",
-			"Ports of other nodes that this node watches and that do not say that they serve.")),
+			"Ports of other nodes that this node watches and that do not report that they serve.")),
 		doubt: metrics.NewGauge(gauge("doubt",
-			"1 while this node can't read the ledger of addresses and goes on with what it read last; else 0.")),
+			"1 while this node can't read the ledger of addresses and continues with the state it read last; else 0.")),
 		reports: metrics.NewCounterVec(counter("reports_total",
 			"Writes of this node's report on addresses, by result (success, error)."), []string{"result"}),
 	}

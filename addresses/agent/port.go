@@ -111,7 +111,7 @@ type Check func(ctx context.Context, at netip.AddrPort) error
 
 var (
 	// ErrRefused means that the machine is up and no process listens at the port.
-	ErrRefused = errors.New("nobody listens at the port")
+	ErrRefused = errors.New("nothing listens at the port")
 	// ErrUnready means that the server responded that it does not serve.
-	ErrUnready = errors.New("it says that it is not ready")
+	ErrUnready = errors.New("it reports that it is not ready")
 )

@@ -96,7 +96,7 @@ func (r *reporter) run(ctx context.Context) {
 			continue
 		}
 		if ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "What this node says about addresses is not written; trying again")
+			klog.FromContext(ctx).Error(err, "This node's report about addresses is not written; trying again")
 			again = time.After(pause)
 			pause = min(2*pause, writeLast)
 		}

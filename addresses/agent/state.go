@@ -55,7 +55,7 @@ func Load(path, node string) (Knowledge, error) {
 		k.Ledger, err = addresses.ParseLedger(s.Ledger)
 	}
 	if err != nil {
-		return Knowledge{}, fmt.Errorf("reading what this node held, %s: %w", path, err)
+		return Knowledge{}, fmt.Errorf("reading the addresses that this node held, %s: %w", path, err)
 	}
 	return k, nil
 }

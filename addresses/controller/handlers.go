@@ -31,7 +31,7 @@ func (c *Controller) listen(cfg Config) error {
 	for _, s := range sources {
 		registration, err := s.informer.AddEventHandler(s.handler)
 		if err != nil {
-			return fmt.Errorf("listening to what addresses depend on: %w", err)
+			return fmt.Errorf("watching what addresses depend on: %w", err)
 		}
 		c.synced = append(c.synced, registration.HasSynced)
 	}

@@ -26,9 +26,9 @@ func (p *plan) holding(e addresses.Entry) (notes []note) {
 }
 
 func inUse(m member, problem addresses.Problem) string {
-	text := "node %s does not hold %s, because another machine answers for it"
+	text := "node %s does not hold %s, because another machine replies for it"
 	if slices.ContainsFunc(m.report.Held, func(h addresses.Hold) bool { return h.Address == problem.Address }) {
-		text = "node %s holds %s, and another machine answers for it too"
+		text = "node %s holds %s, and another machine replies for it too"
 	}
 	text = fmt.Sprintf(text, m.name, problem.Address)
 	if problem.By != "" {
@@ -56,7 +56,7 @@ func (p *plan) noHolder(e addresses.Entry, pool Pool) note {
 		n.quiet = true
 		n.text += "with externalTrafficPolicy: Local a node needs a ready endpoint of the Service"
 	case counts[whySilent] > 0:
-		n.text += fmt.Sprintf("%s; let packet filters pass what nodes ask each other at the ports %d and %d, and see the Nodes' annotation %s",
+		n.text += fmt.Sprintf("%s; let packet filters pass the nodes' checks of each other at the ports %d and %d, and see the Nodes' annotation %s",
 			strings.Join(causes, ", "), addresses.ProxyPort, addresses.AgentPort, addresses.ReportAnnotation)
 	default:
 		n.text += strings.Join(causes, ", ") + "; make one Node ready whose underlay-agent runs, and see its annotation " + addresses.ReportAnnotation

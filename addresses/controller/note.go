@@ -59,7 +59,7 @@ func cut(text string, runes int) string {
 func condition(notes []note) metav1.Condition {
 	c := metav1.Condition{
 		Type: ConditionAccepted, Status: metav1.ConditionTrue, Reason: reasonAccepted,
-		Message: "the Service has the addresses that it asks for",
+		Message: "the Service has the addresses that it requests",
 	}
 	var lines []string
 	for _, n := range notes {

@@ -86,7 +86,7 @@ func (p *protocol) refuse(now time.Time, h *holding, m Message) {
 		p.totals.Conflicts++
 	}
 	p.claimed(now, h, m)
-	p.log(h, "Refused an address that a stranger answers for")
+	p.log(h, "Refused an address for which a machine outside the cluster replies")
 }
 
 // yield leaves the address to a claimant that may be its rightful holder.
@@ -155,7 +155,7 @@ func (p *protocol) step(now time.Time, h *holding) {
 	case Yielded:
 		p.take(now, h)
 	case Leaving:
-		p.drop(h, "Stopped answering for an address whose next holder was not heard")
+		p.drop(h, "Stopped replying for an address although its next holder was not observed")
 	}
 }
 

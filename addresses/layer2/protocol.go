@@ -205,7 +205,7 @@ func (p *protocol) relink(now time.Time, h *holding) {
 		}
 	case stays:
 	case h.phase == Leaving:
-		p.drop(h, "Stopped answering for an address whose interface is gone")
+		p.drop(h, "Stopped replying for an address because its interface is gone")
 	case found:
 		p.begin(now, h)
 	case h.phase != OffSegment:
@@ -232,7 +232,7 @@ func (p *protocol) failed(now time.Time, key wireKey, why string) {
 	for h := range p.on(key) {
 		switch {
 		case h.phase == Leaving:
-			p.drop(h, "Stopped answering for an address whose interface fails")
+			p.drop(h, "Stopped replying for an address because its interface fails")
 		case open && before == "":
 			p.begin(now, h)
 		}

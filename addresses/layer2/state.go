@@ -117,10 +117,10 @@ func Report(states []State) (held []addresses.Hold, problems []addresses.Problem
 
 func inUse(s State) string {
 	if s.Friend {
-		return fmt.Sprintf("a machine of the cluster that should not answers for %s on %s with the "+
+		return fmt.Sprintf("a machine of the cluster replies for %s on %s, although it should not, with the "+
 			"hardware address %s: remove the address there; if kube-proxy runs in ipvs mode, set its "+
 			"strictARP", s.Address, s.Link, s.By)
 	}
-	return fmt.Sprintf("a machine that is none of the cluster's answers for %s on %s with the hardware "+
+	return fmt.Sprintf("a machine outside the cluster replies for %s on %s with the hardware "+
 		"address %s: remove the address there, or take it out of the pool", s.Address, s.Link, s.By)
 }

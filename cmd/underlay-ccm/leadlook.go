@@ -100,7 +100,7 @@ func (m *manager) exposeRoutes(ctx context.Context, network *hetzner.Network) {
 	backoff := wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 12, Cap: 10 * time.Minute}
 	_ = backoff.DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
 		if err := network.ExposeRoutes(ctx); err != nil {
-			klog.FromContext(ctx).Error(err, "The network doesn't tell its routes to the vSwitch, so pods of dedicated servers don't reach those of cloud servers; trying again", "network", network.Name)
+			klog.FromContext(ctx).Error(err, "The network doesn't expose its routes to the vSwitch, so pods of dedicated servers don't reach those of cloud servers; trying again", "network", network.Name)
 			return false, nil
 		}
 		klog.FromContext(ctx).Info("The network tells its routes to the vSwitch from now on", "network", network.Name, "subnet", m.config.VSwitch.Subnet)

@@ -180,7 +180,7 @@ func (f *Failovers) affordable(ctx context.Context) error {
 	case p == requests.Urgent:
 		return fmt.Errorf("the account's 50 moves an hour are used up; the next one is possible at %s UTC", at)
 	}
-	return fmt.Errorf("what is left of the account's 50 moves an hour is kept for failures of nodes; a planned move is possible at %s UTC", at)
+	return fmt.Errorf("the rest of the account's 50 moves an hour is kept for failures of nodes; a planned move is possible at %s UTC", at)
 }
 
 // leaves records the start of a move, or returns an error if a move is in progress.
@@ -201,7 +201,7 @@ func (f *Failovers) underWay(address netip.Addr) time.Duration {
 	return time.Until(f.until[netOf(address)])
 }
 
-var errUnderWay = errors.New("a move of it is under way, and Robot has not told its end")
+var errUnderWay = errors.New("a move of it is in progress, and Robot has not reported its end")
 
 // arrived records that no move of the address is in progress.
 func (f *Failovers) arrived(ip netip.Addr) {

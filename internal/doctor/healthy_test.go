@@ -268,7 +268,7 @@ func balanced(snap *survey.Snapshot) {
 			Type: corev1.ServiceTypeLoadBalancer, ClusterIP: "10.96.0.80", IPFamilies: []corev1.IPFamily{corev1.IPv4Protocol},
 			Ports: []corev1.ServicePort{{Port: 80, NodePort: 30080, Protocol: corev1.ProtocolTCP}},
 		},
-		Status: corev1.ServiceStatus{Conditions: []metav1.Condition{{Type: "underlay.dev/Accepted", Status: metav1.ConditionTrue, Reason: "Accepted", Message: "the load balancer is what the Service asks for"}}},
+		Status: corev1.ServiceStatus{Conditions: []metav1.Condition{{Type: "underlay.dev/Accepted", Status: metav1.ConditionTrue, Reason: "Accepted", Message: "the load balancer is as the Service requests"}}},
 	}
 	snap.Services = append(snap.Services, svc)
 	node := nameOf(1)

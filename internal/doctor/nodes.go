@@ -41,7 +41,7 @@ func nodeChecks() []check {
 		newCheck("node-server", Error, (*cluster).onCloud, survey.PartNodes|survey.PartServers,
 			"attach the server to the network: hcloud server attach-to-network NAME --network NETWORK", nodeServer),
 		newCheck("node-provider-id", Error, nil, survey.PartNodes,
-			"delete the Node whose machine is gone; let a cloned machine join with the ID of its own server (kubeadm reset there, then kubeadm join)", sameProviderID),
+			"delete the Node of the machine that is gone; let a cloned machine join with the ID of its own server (kubeadm reset there, then kubeadm join)", sameProviderID),
 		newCheck("node-addresses", Warning, nil, survey.PartNodes,
 			"see who wrote them: kubectl get node NAME --show-managed-fields -o yaml; of a machine with so many addresses give the kubelet those that nodes use as --node-ip",
 			eachNode(func(_ *cluster, n *corev1.Node) (string, string) { return kube.TooMany(n), "" })),

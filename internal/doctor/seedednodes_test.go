@@ -397,13 +397,13 @@ func seededServices() []seeded {
 		{name: "IPv6 asked for without a pool", seed: func(s *survey.Snapshot) {
 			s.Services[0].Spec.IPFamilies = append(s.Services[0].Spec.IPFamilies, corev1.IPv6Protocol)
 		}, check: "service-family", severity: Warning, object: "Service/default/kubernetes", reports: []string{"IPv6"}, do: "pools"},
-		{name: "a load balancer of somebody else", seed: refused("LoadBalancerNotOwned", `load balancer "web" belongs to somebody else`), check: "load-balancer-owner", severity: Error, object: object, reports: []string{"somebody else"}, do: "adopt"},
+		{name: "a load balancer of somebody else", seed: refused("LoadBalancerNotOwned", `load balancer "web" has another owner`), check: "load-balancer-owner", severity: Error, object: object, reports: []string{"another owner"}, do: "adopt"},
 		{
 			name: "a name that is taken", seed: func(s *survey.Snapshot) {
 				web(s).Annotations = map[string]string{"load-balancer.hetzner.cloud/name": "web"}
 				s.LoadBalancers[0].Labels = map[string]string{"hcloud-ccm/service-uid": "uid-of-another"}
 			},
-			check: "load-balancer-owner", severity: Error, object: object, reports: []string{`"web" belongs to somebody else`},
+			check: "load-balancer-owner", severity: Error, object: object, reports: []string{`"web" has another owner`},
 		},
 		{
 			name: "two load balancers of one Service", seed: func(s *survey.Snapshot) {

@@ -65,7 +65,7 @@ func seededVSwitch() []seeded {
 		},
 		{
 			name: "the routes are not exposed", seed: with(func(s *survey.Snapshot) { s.Network.Coupling.Exposed = false }),
-			check: "vswitch-network", severity: Error, reports: []string{"doesn't tell its routes"}, do: "vswitch.exposeRoutes",
+			check: "vswitch-network", severity: Error, reports: []string{"doesn't expose its routes"}, do: "vswitch.exposeRoutes",
 		},
 		{
 			name: "the network is coupled with others", seed: with(func(s *survey.Snapshot) {

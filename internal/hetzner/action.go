@@ -56,7 +56,7 @@ const (
 )
 
 var (
-	errSlow = errors.New("it has been running for too long; looking again at what there is")
+	errSlow = errors.New("it has been running for too long; reading the state again")
 	errLost = errors.New("the API doesn't know it any more")
 )
 
@@ -87,7 +87,7 @@ func failure(a *hcloud.Action) error {
 	case hcloud.ActionStatusError:
 		return fmt.Errorf("action %d (%s) failed: %w", a.ID, a.Command, a.Error())
 	}
-	return fmt.Errorf("action %d (%s): the API says neither that it runs nor that it is over (%q)",
+	return fmt.Errorf("action %d (%s): its status is neither running nor finished (%q)",
 		a.ID, a.Command, a.Status)
 }
 

@@ -36,5 +36,5 @@ func (t *matched) RoundTrip(r *http.Request) (*http.Response, error) {
 			return resp, nil
 		}
 	}
-	return nil, fmt.Errorf("the answer to %s %s holds no object with this ID", r.Method, r.URL.Path)
+	return nil, fmt.Errorf("the response to %s %s has no object with this ID", r.Method, r.URL.Path)
 }

@@ -56,7 +56,7 @@ func newBudget(r Registry) (*budget, error) {
 	b := &budget{
 		remaining: metrics.NewGauge(&metrics.GaugeOpts{
 			Namespace: "underlay", Subsystem: "cloud_requests", Name: "remaining",
-			Help: "Number of requests that the project could still send when the API last told; other programs of the project spend from it too.",
+			Help: "Number of requests that the project could still send according to the last response; other programs of the project use the same limit.",
 		}),
 		waits: metrics.NewHistogramVec(&metrics.HistogramOpts{
 			Namespace: "underlay", Subsystem: "cloud_requests", Name: "wait_seconds",

@@ -77,7 +77,7 @@ func New(o Options) (*Client, error) {
 	}, []string{"operation", "priority", "code"})
 	listed := metrics.NewGauge(&metrics.GaugeOpts{
 		Namespace: "underlay", Subsystem: "cloud_requests", Name: "server_list_timestamp_seconds",
-		Help: "Unix time at which the cached server list was asked for; how long ago that is, is the cache's age. 0 before the first.",
+		Help: "Unix time at which the cached server list was requested; the time since then is the cache's age. 0 before the first.",
 	})
 	for _, m := range []metrics.Registerable{sent, listed} {
 		if err := o.Registry.Register(m); err != nil {

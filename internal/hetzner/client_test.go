@@ -17,10 +17,10 @@ import (
 
 // A bubble's clock starts at midnight UTC 2000-01-01.
 const wantMetrics = `
-# HELP underlay_cloud_requests_remaining [ALPHA] Number of requests that the project could still send when the API last told; other programs of the project spend from it too.
+# HELP underlay_cloud_requests_remaining [ALPHA] Number of requests that the project could still send according to the last response; other programs of the project use the same limit.
 # TYPE underlay_cloud_requests_remaining gauge
 underlay_cloud_requests_remaining 3595
-# HELP underlay_cloud_requests_server_list_timestamp_seconds [ALPHA] Unix time at which the cached server list was asked for; how long ago that is, is the cache's age. 0 before the first.
+# HELP underlay_cloud_requests_server_list_timestamp_seconds [ALPHA] Unix time at which the cached server list was requested; the time since then is the cache's age. 0 before the first.
 # TYPE underlay_cloud_requests_server_list_timestamp_seconds gauge
 underlay_cloud_requests_server_list_timestamp_seconds 9.4668486e+08
 # HELP underlay_cloud_requests_total [ALPHA] Number of requests sent to the cloud's API by operation (such as ` + "`POST /networks/{id}/actions/add_route`" + `), priority (urgent, normal, background) and code (the HTTP status, or ` + "`unanswered`" + `).

@@ -225,8 +225,8 @@ func TestFloatingIPsThatStay(t *testing.T) {
 	}{
 		"of a stranger":               {"stranger", nil, "203.0.113.9", "no Node of cluster \"prod\": unassign it, or give it the label underlay.dev/cluster=prod"},
 		"of a stranger that agrees":   {"stranger", ours, "203.0.113.9", ""},
-		"unassigned, another's":       {"", map[string]string{"underlay.dev/cluster": "test"}, "203.0.113.9", "cluster \"test\"'s"},
-		"at a Node, another's":        {"a", map[string]string{"underlay.dev/cluster": "test"}, "203.0.113.9", "cluster \"test\"'s"},
+		"unassigned, another's":       {"", map[string]string{"underlay.dev/cluster": "test"}, "203.0.113.9", "to cluster \"test\""},
+		"at a Node, another's":        {"a", map[string]string{"underlay.dev/cluster": "test"}, "203.0.113.9", "to cluster \"test\""},
 		"in the project, in no pool":  {"", ours, "203.0.113.99", "in no pool"},
 		"in a pool, not in a project": {"", nil, "203.0.113.1", "the project has none with this address: create it"},
 	} {

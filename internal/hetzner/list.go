@@ -91,7 +91,7 @@ func (p pages[T]) all(ctx context.Context, page int) (sorted []T, end int, err e
 		page = last
 		found, last, err = p.page(ctx, page)
 		if len(before) > 0 && len(found) > 0 && p.id(found[0]) <= p.id(before[len(before)-1]) {
-			return nil, 0, fmt.Errorf("%w: page %d repeats what an earlier one holds", errPaging, page)
+			return nil, 0, fmt.Errorf("%w: page %d repeats an object of an earlier page", errPaging, page)
 		}
 	}
 	all := map[int64]T{}
@@ -121,7 +121,7 @@ func (p pages[T]) page(ctx context.Context, page int) (found []T, last int, err 
 	at := resp.Meta.Pagination
 	switch {
 	case at == nil: // every list has it: a response such as {} is not an empty list
-		return nil, 0, errors.New("the answer is no list")
+		return nil, 0, errors.New("the response is no list")
 	case at.NextPage != 0 && at.NextPage <= page:
 		return nil, 0, fmt.Errorf("%w: after page %d comes page %d", errPaging, page, at.NextPage)
 	case at.NextPage != 0 && len(found) < pageSize,

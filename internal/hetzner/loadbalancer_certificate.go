@@ -33,7 +33,7 @@ func certificate(c *hcloud.Certificate) lb.Certificate {
 	if c.Status != nil {
 		out.Pending = c.Status.Issuance == hcloud.CertificateStatusTypePending
 		if c.Status.IsFailed() {
-			out.Failed = "the cloud does not say why"
+			out.Failed = "the cloud gives no reason"
 			if c.Status.Error != nil {
 				out.Failed = fmt.Sprintf("%s, %s", c.Status.Error.Message, c.Status.Error.Code)
 			}

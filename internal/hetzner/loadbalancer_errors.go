@@ -24,7 +24,7 @@ func alreadyDone(op lb.Op, err error) bool {
 }
 
 // errStillThere means that the API replied not_found for an object that exists.
-var errStillThere = errors.New("the API says that it isn't there, but it is")
+var errStillThere = errors.New("the API reports that it does not exist, but it does")
 
 // confirm verifies that a change is done as the API reports. Deletions are not verified otherwise:
 // the error wraps lb.ErrGone if the resource is deleted. target_already_defined for a pod may be

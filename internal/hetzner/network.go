@@ -89,7 +89,7 @@ func (n *Network) look(ctx context.Context) (*hcloud.Network, error) {
 		return nil, fmt.Errorf("network %d: %w", n.ID, ErrNoNetwork)
 	}
 	if !ipnet.Prefix(found.IPRange).IsValid() { // without it, the routes may be missing too
-		return nil, fmt.Errorf("getting network %d: the answer is incomplete", n.ID)
+		return nil, fmt.Errorf("getting network %d: the response is incomplete", n.ID)
 	}
 	n.keep(found)
 	return found, nil

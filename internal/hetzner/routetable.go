@@ -88,7 +88,7 @@ func (n *Network) delete(ctx context.Context, r routes.Route, by time.Time) erro
 }
 
 // errLate means that a change was not accepted in time.
-var errLate = errors.New("what it was decided on is too old by now; looking again")
+var errLate = errors.New("the state it was decided on is too old; reading it again")
 
 // change sends a write until it is accepted, but not after by unless by is zero, and waits for
 // its action, which by doesn't limit.

@@ -69,7 +69,7 @@ func (t *reauthorized) RoundTrip(r *http.Request) (*http.Response, error) {
 type notTheAPI struct{ status int }
 
 func (e *notTheAPI) Error() string {
-	return fmt.Sprintf("the answer is %d %s and not the API's JSON", e.status, http.StatusText(e.status))
+	return fmt.Sprintf("the response is %d %s and not the API's JSON", e.status, http.StatusText(e.status))
 }
 
 // limited bounds the time of each request, including the response's body.

@@ -65,7 +65,7 @@ func readGeneration() (uint32, error) {
 			return binary.BigEndian.Uint32(id), nil
 		}
 	}
-	return 0, errors.New("no answer that is one")
+	return 0, errors.New("no valid reply")
 }
 
 func firstAttribute(m syscall.NetlinkMessage) []byte {

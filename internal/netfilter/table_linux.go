@@ -164,7 +164,7 @@ func (t *Table) list(ctx context.Context) (found, error) {
 		return found{}, nil
 	}
 	if err != nil {
-		return found{}, fmt.Errorf("listing what is in the nftables table %s: %w", tableName, err)
+		return found{}, fmt.Errorf("listing the nftables table %s: %w", tableName, err)
 	}
 	text, err := show(ctx, tableName)
 	if err != nil {

@@ -21,7 +21,7 @@ func (b *badResponse) Unwrap() error { return b.error }
 type notTheService struct{ status int }
 
 func (e *notTheService) Error() string {
-	return fmt.Sprintf("the answer is %d %s and not the web service's JSON", e.status, http.StatusText(e.status))
+	return fmt.Sprintf("the response is %d %s and not the web service's JSON", e.status, http.StatusText(e.status))
 }
 
 // read reads a response. The outcome of the login doesn't depend on a body that may never end.
@@ -49,12 +49,12 @@ func read(resp *http.Response, into any) (outcome, error) {
 		}
 		return unsent, refusal
 	case !json.Valid(body):
-		return unsent, &badResponse{errors.New("reading the answer: it is not JSON")}
+		return unsent, &badResponse{errors.New("reading the response: it is not JSON")}
 	case string(bytes.TrimSpace(body)) == "null": // decodes into every type without an error
-		return accepted, &badResponse{errors.New("reading the answer: it is null")}
+		return accepted, &badResponse{errors.New("reading the response: it is null")}
 	}
 	if err := json.Unmarshal(body, into); err != nil {
-		return accepted, &badResponse{fmt.Errorf("reading the answer: %w", err)}
+		return accepted, &badResponse{fmt.Errorf("reading the response: %w", err)}
 	}
 	return accepted, nil
 }

@@ -324,7 +324,7 @@ underlay_robot_requests_credentials_refused 1
 underlay_robot_requests_total{code="200",operation="GET /server",priority="background"} 1
 underlay_robot_requests_total{code="401",operation="GET /vswitch/{id}",priority="normal"} 1
 underlay_robot_requests_total{code="404",operation="GET /server/{server}",priority="normal"} 1
-# HELP underlay_robot_requests_unavailable [ALPHA] 1 while the Robot web service doesn't answer.
+# HELP underlay_robot_requests_unavailable [ALPHA] 1 while the Robot web service doesn't respond.
 # TYPE underlay_robot_requests_unavailable gauge
 underlay_robot_requests_unavailable 0
 `

@@ -118,7 +118,7 @@ func (c *Client) register(o Options) error {
 		Buckets: []float64{0.01, 1, 10, 60, 300, 900},
 	}, []string{"priority"})
 	c.refused = metrics.NewGauge(gauge("credentials_refused", "1 while the Robot web service refuses the user and the password, which are not tried again before they change or an hour has passed."))
-	gone := metrics.NewGauge(gauge("unavailable", "1 while the Robot web service doesn't answer."))
+	gone := metrics.NewGauge(gauge("unavailable", "1 while the Robot web service doesn't respond."))
 	c.outage = &outage{notify: o.Availability, gone: gone}
 	err := o.Registry.CustomRegister(newRemaining(c.quotas))
 	for _, m := range []metrics.Registerable{c.requests, c.waits, c.refused, gone} {

@@ -89,7 +89,7 @@ type CredentialsError struct {
 func (e *CredentialsError) Error() string {
 	until := e.Until.UTC().Format(time.RFC3339)
 	if e.Any {
-		return fmt.Sprintf("two logins at the Robot web service were refused or got no answer, and a third could block this address; the next is tried after %s", until)
+		return fmt.Sprintf("two logins at the Robot web service were rejected or got no response, and a third could block this address; the next try is after %s", until)
 	}
 	return fmt.Sprintf("the Robot web service refuses the user and the password; correct them: they are tried again when they change, or after %s in case that another program of this address had it blocked", until)
 }

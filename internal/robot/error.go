@@ -65,7 +65,7 @@ type Unavailable struct {
 }
 
 func (e *Unavailable) Error() string {
-	return fmt.Sprintf("the Robot web service has not answered since %s (it is asked again after %s): %v",
+	return fmt.Sprintf("the Robot web service has not responded since %s (next try after %s): %v",
 		e.Since.UTC().Format(time.RFC3339), e.Until.UTC().Format(time.RFC3339), e.Cause)
 }
 

@@ -65,7 +65,7 @@ func (c *Client) RouteFailover(ctx context.Context, ip, to netip.Addr) (Failover
 	ctx = requests.WithPriority(ctx, requests.Urgent)
 	f, err := c.failover(ctx, routeFailover, ip, url.Values{"active_server_ip": {to.String()}})
 	if err == nil && f.Active != to {
-		err = fmt.Errorf("the answer says that it is routed to %s", f.Active)
+		err = fmt.Errorf("according to the response it is routed to %s", f.Active)
 	}
 	if err != nil {
 		return Failover{}, fmt.Errorf("routing failover address %s to %s: %w", ip, to, err)
@@ -97,7 +97,7 @@ func (c *Client) failover(ctx context.Context, op operation, ip netip.Addr, form
 	}
 	f, err := body.failover()
 	if err == nil && f.IP != ip {
-		err = fmt.Errorf("the answer is about %s", f.IP)
+		err = fmt.Errorf("the response is about %s", f.IP)
 	}
 	return f, err
 }

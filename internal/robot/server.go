@@ -96,7 +96,7 @@ func (c *Client) Server(ctx context.Context, number int64) (Server, error) {
 		s, err = body.Server.server()
 	}
 	if err == nil && s.Number != number {
-		err = fmt.Errorf("the answer is about server %d", s.Number)
+		err = fmt.Errorf("the response is about server %d", s.Number)
 	}
 	if err != nil {
 		return Server{}, fmt.Errorf("looking up dedicated server %d: %w", number, err)

@@ -36,9 +36,9 @@ func (c *Client) Members(ctx context.Context, vSwitch int64) ([]Member, error) {
 	switch {
 	case err != nil:
 	case body.ID != vSwitch:
-		err = fmt.Errorf("the answer is about vSwitch %d", body.ID)
+		err = fmt.Errorf("the response is about vSwitch %d", body.ID)
 	case body.Servers == nil: // missing, as opposed to empty
-		err = errors.New("the answer has no server, the list of its members")
+		err = errors.New("the response has no server, the list of its members")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("looking up vSwitch %d: %w", vSwitch, err)

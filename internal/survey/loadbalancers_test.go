@@ -134,7 +134,7 @@ func TestLoadBalancers(t *testing.T) {
 		{
 			"its name is taken", func(s *survey.Snapshot) { s.LoadBalancers[0].Labels = map[string]string{"owner": "me"} },
 			[]string{"default/web: 0 []"},
-			"belongs to somebody else",
+			"has another owner",
 		},
 		{
 			"two of them", func(s *survey.Snapshot) {

@@ -106,7 +106,7 @@ func (c *Controller) glance(ctx context.Context) {
 	log := klog.FromContext(ctx)
 	nodes, err := c.concerned()
 	if err != nil {
-		log.Error(err, "Nodes not told what their servers are in the vSwitch; trying again")
+		log.Error(err, "The membership of servers in the vSwitch is not written to their Nodes; trying again")
 		return
 	}
 	if c.isDue(nodes, time.Now()) {
@@ -119,7 +119,7 @@ func (c *Controller) glance(ctx context.Context) {
 		delete(c.refused, n.UID)
 		if nodes[i], err = c.report(ctx, n); err != nil && ctx.Err() == nil {
 			c.refused[n.UID] = time.Now()
-			log.Error(err, "Node not told what its server is in the vSwitch; trying again", "node", n.Name)
+			log.Error(err, "The membership of a server in the vSwitch is not written to its Node; trying again", "node", n.Name)
 		}
 	}
 	c.metrics.show(nodes)
@@ -173,7 +173,7 @@ func (c *Controller) look(ctx context.Context, nodes []*corev1.Node) {
 	case ctx.Err() != nil:
 		return
 	case err != nil && !c.failed:
-		log.Error(err, "The members of the vSwitch can't be read; what Nodes were told of them stays", "vSwitch", vSwitch)
+		log.Error(err, "The members of the vSwitch can't be read; the Nodes keep the membership written before", "vSwitch", vSwitch)
 	case err == nil && c.failed:
 		log.Info("The members of the vSwitch can be read again", "vSwitch", vSwitch)
 	}

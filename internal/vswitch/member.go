@@ -51,7 +51,7 @@ func (s Status) condition(server, vSwitch int64) corev1.NodeCondition {
 	case Failed:
 		c.Status, c.Reason = corev1.ConditionFalse, reasonFailed
 		c.Message = fmt.Sprintf("Robot failed to configure the port of dedicated server %d in vSwitch %d, so the Node's pods may not be reached over it; "+
-			"at Robot, remove the server from the vSwitch and add it again, and ask the provider's support if that fails too", server, vSwitch)
+			"at Robot, remove the server from the vSwitch and add it again, and contact the provider's support if that fails too", server, vSwitch)
 	default:
 		c.Status, c.Reason = corev1.ConditionFalse, reasonMissing
 		c.Message = fmt.Sprintf("dedicated server %d is no member of vSwitch %d, over which its pods are to be reached; "+

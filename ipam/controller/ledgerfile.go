@@ -107,10 +107,10 @@ func (f *ledgerFiles) took(r receipt) {
 func (s stored) parse() (ipam.Stored, error) {
 	found, damaged := ipam.ParseStored(s.entries)
 	if len(damaged) > 0 && strings.HasPrefix(damaged[0].Key, ipam.MarkKey) {
-		return ipam.Stored{}, fmt.Errorf("the stored ledger is damaged at %w. Correct that key with kubectl edit; don't delete it: it says who may hand out what. Where it can't be corrected, delete the ConfigMap %s: everything is read again then, after a wait", damaged[0], LedgerName)
+		return ipam.Stored{}, fmt.Errorf("the stored ledger is damaged at %w. Correct that key with kubectl edit; don't delete it: it guards the shards. Where it can't be corrected, delete the ConfigMap %s: everything is read again then, after a wait", damaged[0], LedgerName)
 	}
 	if len(damaged) > 0 {
-		return ipam.Stored{}, fmt.Errorf("the stored ledger is damaged at %w. Correct that key with kubectl edit, or delete it: what its Node has on the API server is then taken as the truth", damaged[0])
+		return ipam.Stored{}, fmt.Errorf("the stored ledger is damaged at %w. Correct that key with kubectl edit, or delete it: its Node's podCIDRs are then read from the API server", damaged[0])
 	}
 	return found, nil
 }

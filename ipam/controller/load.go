@@ -170,7 +170,7 @@ func (d *decider) lostText(found stored) string {
 		what = fmt.Sprintf("A part of the stored ledger is not there or has no entries (in namespace %s: ConfigMap %s). If it was deleted or emptied",
 			d.Namespace, strings.Join(found.lost(), ", "))
 	}
-	return what + fmt.Sprintf(", what was reserved in it is lost: it is rebuilt from the Nodes, and nothing is handed out for %s, until no process goes on from the lost one", d.Fence)
+	return what + fmt.Sprintf(", its reservations are lost: it is rebuilt from the Nodes, and nothing is handed out for %s, until no process can continue from the lost one", d.Fence)
 }
 
 // rebuild replaces the Ledger: from the stored ledger, the reservations that this process made

@@ -31,8 +31,8 @@ func newMetrics(r Registry) (*ipamMetrics, error) {
 		return metrics.NewGauge(&metrics.GaugeOpts{Namespace: "underlay", Subsystem: "ipam", Name: name, Help: help})
 	}
 	m := &ipamMetrics{
-		waiting:   gauge("waiting_nodes", "Number of Nodes that can't be given podCIDRs now; the condition underlay.dev/PodCIDRsAllocated of each says why."),
-		second:    gauge("second_allocator", "1 while nothing is handed out because somebody else was found to set podCIDRs: until the admission policy keeps them from it, or a Node has waited a minute and nobody served it; else 0."),
+		waiting:   gauge("waiting_nodes", "Number of Nodes that can't be given podCIDRs now; the condition underlay.dev/PodCIDRsAllocated of each has the reason."),
+		second:    gauge("second_allocator", "1 while nothing is handed out because another program was found to set podCIDRs: until the admission policy prevents that, or a Node has waited a minute without being served; else 0."),
 		oversized: gauge("ledger_oversized", "1 while the podCIDRs of this cluster's Nodes don't fit into the stored ledger: those Nodes are served, and no other is given any; else 0."),
 		ranges: metrics.NewGaugeVec(&metrics.GaugeOpts{
 			Namespace: "underlay", Subsystem: "ipam", Name: "ranges",
@@ -45,7 +45,7 @@ func newMetrics(r Registry) (*ipamMetrics, error) {
 		unloaded:    counter("ledger_load_failures_total", "Number of times that the stored ledger could not be loaded; nothing is handed out until it can."),
 		written:     counter("ledger_written_bytes_total", "Number of bytes of names and lines that were written to the stored ledger; each write has a whole ConfigMap."),
 		allocations: counter("allocations_total", "Number of Nodes that were given their podCIDRs, all families counted as one."),
-		releases:    counter("releases_total", "Number of Nodes that are gone and whose prefixes were released."),
+		releases:    counter("releases_total", "Number of deleted Nodes, with prefixes that were released."),
 		conflicts:   counter("conflicts_total", "Number of Nodes that turned out to have other podCIDRs than those reserved for them."),
 		latency: metrics.NewHistogram(&metrics.HistogramOpts{
 			Namespace: "underlay", Subsystem: "ipam", Name: "allocation_duration_seconds",

@@ -16,7 +16,7 @@ import (
 // proof is how long an unserved Node must wait to prove that there is no other allocator.
 const proof = time.Minute
 
-var errSecondAllocator = errors.New("another allocator gives podCIDRs to Nodes of this cluster: start kube-controller-manager with --allocate-node-cidrs=false, or apply the admission policy underlay-podcidrs, which refuses all podCIDRs but ours. Allocation goes on when a Node has waited a minute and nobody served it")
+var errSecondAllocator = errors.New("another allocator gives podCIDRs to Nodes of this cluster: start kube-controller-manager with --allocate-node-cidrs=false, or apply the admission policy underlay-podcidrs, which refuses all podCIDRs but ours. Allocation goes on when a Node has waited a minute without being served")
 
 // otherAllocator is the evidence of another component that sets podCIDRs. Two allocators
 // without each other's reservations hand out the same prefixes sooner or later.

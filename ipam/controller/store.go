@@ -189,7 +189,7 @@ func (s store) write(ctx context.Context, object *corev1.ConfigMap) (string, err
 		err = json.Unmarshal(raw, &reply)
 	}
 	if err == nil && reply.ResourceVersion == "" {
-		err = errors.New("the answer has no resourceVersion")
+		err = errors.New("the response has no resourceVersion")
 	}
 	if err != nil {
 		return "", fmt.Errorf("writing the stored ledger, ConfigMap %s/%s: %w", s.namespace, object.Name, err)

@@ -194,7 +194,7 @@ func (a actor) carryOut(ctx context.Context, have lb.State, op lb.Op) (err error
 	}
 	for _, undo := range swap.Undo {
 		if err := a.apply(ctx, have, undo); err != nil {
-			err = fmt.Errorf("putting back what was there: %w", &opError{op: undo, err: err})
+			err = fmt.Errorf("restoring the previous state: %w", &opError{op: undo, err: err})
 			undone = errors.Join(undone, err)
 		}
 	}

@@ -38,7 +38,7 @@ func (c *Controller) checkProject(ctx context.Context) error {
 	if states, listErr := c.backend.List(ctx, c.cfg.Defaults.Cluster); listErr == nil && c.servesAny(states) {
 		return nil
 	}
-	return fmt.Errorf("what the cloud lacks is not taken for gone: %w", err)
+	return fmt.Errorf("an object missing in the cloud is not taken for deleted: %w", err)
 }
 
 // checkAbsent returns an error unless it is certain that an owner has no load balancer, after the

@@ -108,7 +108,7 @@ func (c *Controller) reportOrphans(ctx context.Context, before []*corev1.Service
 	for _, have := range states {
 		if !slices.ContainsFunc(have.Services(), func(uid string) bool { return known[uid] }) {
 			orphans++
-			klog.FromContext(ctx).Info("Load balancer belongs to no Service and is left alone: delete it if nobody needs it", "loadBalancer", have.ID, "name", have.Name)
+			klog.FromContext(ctx).Info("Load balancer belongs to no Service and is left alone: delete it if it is not needed", "loadBalancer", have.ID, "name", have.Name)
 		}
 	}
 	c.metrics.orphaned.Set(float64(orphans))

@@ -35,7 +35,7 @@ func TestAddressesOfOthersStay(t *testing.T) {
 		want    string // the condition
 		left    string // what the Service's end says
 	}{
-		"its name is taken":       {foreign: []lb.State{{ID: 1, Name: "awebuid"}}, want: "False LoadBalancerNotOwned", left: "the load balancer of somebody else was left alone"},
+		"its name is taken":       {foreign: []lb.State{{ID: 1, Name: "awebuid"}}, want: "False LoadBalancerNotOwned", left: "the load balancer of another owner was left alone"},
 		"the cloud is silent":     {fault: errors.New("unreachable"), want: "Unknown Pending", left: "198.51.100.9 was left alone"},
 		"the cloud refuses a new": {fault: quota, want: "False Rejected", left: "198.51.100.9 was left alone"},
 	} {

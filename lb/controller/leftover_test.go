@@ -81,7 +81,7 @@ func TestWhatNobodyKnowsIsLeftAlone(t *testing.T) {
 		"nothing there":                    {nil, clusterIP, `"path":"/metadata/finalizers/1"`},
 		"nothing there, deleted":           {nil, goingClusterIP, "kubectl -n default patch service web"},
 		"another cluster's":                {[]lb.State{elsewhere}, clusterIP, `cluster "demo"`},
-		"one of our name, without a label": {[]lb.State{named}, clusterIP, "delete in the cloud what the Service had"},
+		"one of our name, without a label": {[]lb.State{named}, clusterIP, "delete the Service's load balancer in the cloud"},
 		"two with our labels":              {[]lb.State{own(), twice}, clusterIP, "more than one load balancer"},
 		"another class, the peer's":        {[]lb.State{peers("awebuid")}, toAnother, ""},
 		"another class":                    {nil, toAnother, ""},

@@ -26,7 +26,7 @@ func newMetrics(r Registry) (*controllerMetrics, error) {
 	m := &controllerMetrics{
 		syncs: metrics.NewCounterVec(&metrics.CounterOpts{
 			Name: "underlay_lb_syncs_total", StabilityLevel: metrics.ALPHA,
-			Help: "Reconciliations of Services of type LoadBalancer by result: done, refused (done as far as can be; the condition underlay.dev/Accepted says what a person should change), failed (will be retried).",
+			Help: "Reconciliations of Services of type LoadBalancer by result: done, refused (done as far as possible; the condition underlay.dev/Accepted names the change that a person should make), failed (will be retried).",
 		}, []string{"result"}),
 		duration: metrics.NewHistogram(&metrics.HistogramOpts{
 			Name: "underlay_lb_sync_duration_seconds", StabilityLevel: metrics.ALPHA,
@@ -39,11 +39,11 @@ func newMetrics(r Registry) (*controllerMetrics, error) {
 		}, []string{"operation", "result"}),
 		drifted: metrics.NewCounter(&metrics.CounterOpts{
 			Name: "underlay_lb_drifted_total", StabilityLevel: metrics.ALPHA,
-			Help: "Services that the regular look at the cloud found to differ from what they should be.",
+			Help: "Services whose load balancers were found to differ from the desired state by the regular comparison with the cloud.",
 		}),
 		orphaned: metrics.NewGauge(&metrics.GaugeOpts{
 			Name: "underlay_lb_orphaned_load_balancers", StabilityLevel: metrics.ALPHA,
-			Help: "Load balancers with this cluster's label whose Service does not exist, at the last regular look at the cloud. They are never deleted.",
+			Help: "Load balancers with this cluster's label whose Service does not exist, at the last regular comparison with the cloud. They are never deleted.",
 		}),
 	}
 	return m, errors.Join(r.Register(m.syncs), r.Register(m.duration), r.Register(m.ops), r.Register(m.drifted), r.Register(m.orphaned))

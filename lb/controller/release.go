@@ -183,9 +183,9 @@ func (c *Controller) announceLeft(svc *corev1.Service) {
 	none := fmt.Sprintf("No load balancer with the labels of this Service and of cluster %q exists, so none was deleted", c.cfg.Defaults.Cluster)
 	switch {
 	case nameTaken(svc):
-		c.cfg.Recorder.Event(svc, corev1.EventTypeWarning, lb.ReasonNotOwned, none+"; the load balancer of somebody else was left alone")
+		c.cfg.Recorder.Event(svc, corev1.EventTypeWarning, lb.ReasonNotOwned, none+"; the load balancer of another owner was left alone")
 	case showsAny(svc) && !c.transferred(svc):
-		c.cfg.Recorder.Event(svc, corev1.EventTypeWarning, lb.ReasonNotOwned, none+"; whatever answers at "+addresses(svc)+" was left alone")
+		c.cfg.Recorder.Event(svc, corev1.EventTypeWarning, lb.ReasonNotOwned, none+"; whatever responds at "+addresses(svc)+" was left alone")
 	}
 }
 
@@ -202,7 +202,7 @@ func (c *Controller) cleanLeftover(ctx context.Context, o *outcome) ([]lb.Note, 
 		c.announceUnexplained(svc, err.Error())
 		return nil, nil
 	case err != nil:
-		return nil, fmt.Errorf("looking for what the Service left: %w", err)
+		return nil, fmt.Errorf("looking for the Service's load balancer: %w", err)
 	case !have.Exists():
 		if err := c.checkProject(ctx); err != nil {
 			return nil, err
@@ -226,8 +226,8 @@ func (c *Controller) announceUnexplained(svc *corev1.Service, why string) {
 	}
 	at := slices.Index(svc.Finalizers, helpers.LoadBalancerCleanupFinalizer)
 	c.cfg.Recorder.Eventf(svc, corev1.EventTypeWarning, lb.ReasonNotOwned,
-		`metadata.finalizers=%q: the Service asks for no load balancer any more, and the finalizer stays because it is not known whose it is: %s. `+
-			`If no other controller is about to clean up, delete in the cloud what the Service had, and run: `+
+		`metadata.finalizers=%q: the Service requests no load balancer any more, and the finalizer stays because its owner is not known: %s. `+
+			`If no other controller is about to clean up, delete the Service's load balancer in the cloud, and run: `+
 			`kubectl -n %s patch service %s --type=json -p '[{"op":"test","path":"/metadata/finalizers/%d","value":%[1]q},{"op":"remove","path":"/metadata/finalizers/%[5]d"}]'`,
 		helpers.LoadBalancerCleanupFinalizer, why, svc.Namespace, svc.Name, at)
 }

@@ -28,7 +28,7 @@ const (
 func condition(notes []lb.Note) metav1.Condition {
 	cond := metav1.Condition{
 		Type: ConditionAccepted, Status: metav1.ConditionTrue, Reason: reasonAccepted,
-		Message: "the load balancer is what the Service asks for",
+		Message: "the load balancer is as the Service requests",
 	}
 	if len(notes) > 0 {
 		cond.Message = lb.Join(notes)

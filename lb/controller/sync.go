@@ -50,7 +50,7 @@ func (o *outcome) add(err error) {
 		o.missing[server] = err
 	} else if note, known := noteOf(err, o.plan.Spec); known {
 		if other := o.namesake(); note.Reason == lb.ReasonNotOwned && other != "" {
-			note.Text += fmt.Sprintf(", or share it with the Service %s, whose it is, by the annotation %s",
+			note.Text += fmt.Sprintf(", or share it with its owner, the Service %s, by the annotation %s",
 				other, lb.AnnotationShared)
 		}
 		o.notes = append(o.notes, note)

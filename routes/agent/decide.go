@@ -137,7 +137,7 @@ func Decide(s Situation) (Decision, error) {
 	d := &decider{Situation: s, self: s.Nodes[at], lookup: newLookup(s.Table), peers: map[string]string{}, held: map[netip.Prefix]netip.Addr{}}
 	d.uplinks = d.findUplinks()
 	for _, p := range d.self.PodCIDRs {
-		d.want = append(d.want, WantedEntry{refusing(p), "", "own podCIDR: what has no pod is refused here"})
+		d.want = append(d.want, WantedEntry{refusing(p), "", "own podCIDR: addresses without a pod are unreachable here"})
 	}
 	if s.Tunnels.Enabled && s.Tunnel.Problem != "" && (d.self.Reach != "" || s.Tunnels.Phase == Require) {
 		d.faults = append(d.faults, s.Tunnel.Problem)
@@ -249,7 +249,7 @@ func (d *decider) leadTo(planned []routes.Node, lacking string) (lost []netip.Pr
 		d.want = append(d.want, WantedEntry{toward(peer.Dst, peer.Via, link.Index), peer.Node, "its InternalIP is a neighbor on " + link.Name})
 		// A machine that is down never replies, and its Node shows that already.
 		if d.Unresolved[peer.Via] && ready[peer.Node] {
-			d.lost(peer.Node, fmt.Sprintf("InternalIP %s does not answer on %s; check that both machines share that segment", peer.Via, link.Name))
+			d.lost(peer.Node, fmt.Sprintf("InternalIP %s does not reply on %s; check that both machines share that segment", peer.Via, link.Name))
 		}
 	}
 	for _, n := range planned {
@@ -279,7 +279,7 @@ func (d *decider) leadTo(planned []routes.Node, lacking string) (lost []netip.Pr
 func (d *decider) refuseTheRest(ipv4 bool) {
 	for _, p := range d.PodRanges {
 		if p.Addr().Is4() == ipv4 && !slices.Contains(d.self.PodCIDRs, p) {
-			d.want = append(d.want, WantedEntry{refusing(p), "", "pods' range: what no node has is refused here"})
+			d.want = append(d.want, WantedEntry{refusing(p), "", "pods' range: addresses of no node are unreachable here"})
 		}
 	}
 }

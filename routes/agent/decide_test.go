@@ -129,7 +129,7 @@ func TestDecide(t *testing.T) {
 		{"a ready peer that doesn't answer keeps its route and is named", segment, func(s *Situation) {
 			s.Nodes = append(s.Nodes, aNode("b", "10.0.0.2", "10.244.2.0/24"))
 			s.Unresolved = map[netip.Addr]bool{addr("10.0.0.2"): true}
-		}, "add 10.244.1.0/24 unreachable\nadd 10.244.2.0/24 via 10.0.0.2 dev 2\nadd fd01:1::/64 unreachable\nb: InternalIP 10.0.0.2 does not answer on eth0;~\n"},
+		}, "add 10.244.1.0/24 unreachable\nadd 10.244.2.0/24 via 10.0.0.2 dev 2\nadd fd01:1::/64 unreachable\nb: InternalIP 10.0.0.2 does not reply on eth0;~\n"},
 		{"a machine that is down is no news", segment, func(s *Situation) {
 			down := aNode("b", "10.0.0.2", "10.244.2.0/24")
 			down.Ready = false
@@ -149,7 +149,7 @@ func TestDecide(t *testing.T) {
 		{"somebody else's route is kept and named", segment, func(s *Situation) {
 			s.Nodes = append(s.Nodes, aNode("b", "10.0.0.2", "10.244.2.0/24"))
 			s.Table = append(s.Table, foreign("10.244.2.0/24", "10.0.0.9", 2))
-		}, "add 10.244.1.0/24 unreachable\nrefused 10.244.2.0/24 via 10.0.0.2 dev 2\nadd fd01:1::/64 unreachable\nb: route 10.244.2.0/24 of somebody else~leads to 10.0.0.9, and is kept;~\n"},
+		}, "add 10.244.1.0/24 unreachable\nrefused 10.244.2.0/24 via 10.0.0.2 dev 2\nadd fd01:1::/64 unreachable\nb: route 10.244.2.0/24 of another program~leads to 10.0.0.9, and is kept;~\n"},
 		{"somebody else's route that leads the same way is enough", segment, func(s *Situation) {
 			s.Nodes = append(s.Nodes, aNode("b", "10.0.0.2", "10.244.2.0/24"))
 			s.Table = append(s.Table, foreign("10.244.2.0/24", "10.0.0.2", 2))

@@ -41,7 +41,7 @@ func (r Refusal) String() string {
 	if r.By.Via.IsValid() {
 		way = "leads to " + r.By.Via.String()
 	}
-	return fmt.Sprintf("route %s of somebody else (protocol %d, metric %d) %s, and is kept; remove it if nothing needs it",
+	return fmt.Sprintf("route %s of another program (protocol %d, metric %d) %s, and is kept; remove it if nothing needs it",
 		r.Dst, r.By.Protocol, r.By.Metric, way)
 }
 

@@ -44,7 +44,7 @@ func (d *decider) ownPublic(addr netip.Addr) bool {
 
 func (d *decider) distrustTargets(annotation, why string) {
 	d.warnings = append(d.warnings, fmt.Sprintf(
-		"annotation %s of this Node is not followed: %s; underlay-ccm writes it: delete it, and see who else does", annotation, why))
+		"annotation %s of this Node is not followed: %s; underlay-ccm writes it: delete it, and find the other program that does", annotation, why))
 }
 
 func (v View) endpoints() int {

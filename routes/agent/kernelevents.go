@@ -127,7 +127,7 @@ func (a *Agent) repair(ctx context.Context, e Entry) {
 	}
 	a.metrics.repairSeconds.Observe(time.Since(began).Seconds())
 	a.metrics.repairs.WithLabelValues("routes").Inc()
-	klog.FromContext(ctx).Info("Route put back that somebody had deleted", "route", e)
+	klog.FromContext(ctx).Info("Route restored that another program had deleted", "route", e)
 	if !a.interest.Load().wants(e) {
 		a.queue.Add(pass)
 	}

@@ -95,7 +95,7 @@ func TestAForeignRouteIsNeitherReplacedNorDeleted(t *testing.T) {
 		w.rest()
 		w.routes()
 		c := w.condition(PeersReachable)
-		if c.Status != corev1.ConditionFalse || !strings.Contains(c.Message, "b: route 10.244.2.0/24 of somebody else") {
+		if c.Status != corev1.ConditionFalse || !strings.Contains(c.Message, "b: route 10.244.2.0/24 of another program") {
 			t.Errorf("condition %+v", c)
 		}
 		if event := <-w.events.Events; !strings.Contains(event, "PeersUnreachable") || !strings.Contains(event, "b: route") {
@@ -303,7 +303,7 @@ func TestASilentPeerIsNamed(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		w.rest()
-		if c := w.condition(PeersReachable); c.Status != corev1.ConditionFalse || !strings.Contains(c.Message, "b: InternalIP 10.0.0.2 does not answer") {
+		if c := w.condition(PeersReachable); c.Status != corev1.ConditionFalse || !strings.Contains(c.Message, "b: InternalIP 10.0.0.2 does not reply") {
 			t.Errorf("after a minute and a half: %+v", c)
 		}
 		w.routes("10.244.2.0/24 via 10.0.0.2")

@@ -38,7 +38,7 @@ func newMetrics(r Registry) (*agentMetrics, error) {
 	m := &agentMetrics{
 		routes: metrics.NewGaugeVec(&metrics.GaugeOpts{
 			Namespace: "underlay", Subsystem: "agent", Name: "routes",
-			Help: "Number of routes that this node should have, by state: standing, missing (could not be written), refused (somebody else's stands there).",
+			Help: "Number of routes that this node should have, by state: standing, missing (could not be written), refused (another program's is there).",
 		}, []string{"state"}),
 		unreachable: metrics.NewGauge(&metrics.GaugeOpts{
 			Namespace: "underlay", Subsystem: "agent", Name: "unreachable_peers",
@@ -50,9 +50,9 @@ func newMetrics(r Registry) (*agentMetrics, error) {
 		}),
 		ready: metrics.NewGauge(&metrics.GaugeOpts{
 			Namespace: "underlay", Subsystem: "agent", Name: "ready",
-			Help: "1 while this node's network is as it should be, as /readyz says; else 0.",
+			Help: "1 while this node's network is as it should be, as /readyz reports; else 0.",
 		}),
-		repairs: counters("repairs_total", "Number of things that somebody else had changed and that were put right, by part: routes, or the name of another part of the node's network.", "part"),
+		repairs: counters("repairs_total", "Number of repairs of what another program had changed, by part: routes, or the name of another part of the node's network.", "part"),
 		writes:  counters("route_writes_total", "Number of changes to the kernel's table by verb (add, replace, delete) and outcome (ok, error).", "verb", "outcome"),
 		passes:  counters("passes_total", "Number of times that everything was looked at and put right, by outcome (ok, error).", "outcome"),
 		eventsLost: metrics.NewCounter(&metrics.CounterOpts{
@@ -60,7 +60,7 @@ func newMetrics(r Registry) (*agentMetrics, error) {
 			Help: "Number of times that the kernel's events began anew, the start included: each leads to a look at everything.",
 		}),
 		nodeToKernel:  seconds("node_to_kernel_seconds", "Time from the event of a Node that changed to its routes standing in the kernel."),
-		repairSeconds: seconds("route_repair_seconds", "Time from the event of a route of ours that somebody deleted to the route standing again."),
+		repairSeconds: seconds("route_repair_seconds", "Time from the event that another program deleted a route of ours until it is restored."),
 	}
 	for _, metric := range []metrics.Registerable{
 		m.routes, m.unreachable, m.endpoints, m.ready, m.repairs, m.writes, m.passes, m.eventsLost, m.nodeToKernel, m.repairSeconds,

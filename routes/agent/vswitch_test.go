@@ -91,7 +91,7 @@ func TestDecideOnTheVSwitch(t *testing.T) {
 		}, ownInVSwitch + toTheOther + toTheCloud + answersOwn},
 		{"a peer that doesn't answer keeps its route and is named", func(s *Situation) {
 			s.Unresolved = map[netip.Addr]bool{addr("10.0.64.3"): true}
-		}, ownInVSwitch + toTheOther + toTheCloud + "other: InternalIP 10.0.64.3 does not answer on eth0.4000;~\n" + answersOwn},
+		}, ownInVSwitch + toTheOther + toTheCloud + "other: InternalIP 10.0.64.3 does not reply on eth0.4000;~\n" + answersOwn},
 		{"a peer is gone, and what led to it goes", func(s *Situation) {
 			standing(s)
 			s.Nodes = s.Nodes[:2]

@@ -117,7 +117,7 @@ func (c *Controller) publish(d decision, a *attempt, final bool) {
 }
 
 func (c *Controller) tellNodes(ctx context.Context) {
-	kube.Work(ctx, c.conditions, "Node not told about its routes; trying again", c.tell)
+	kube.Work(ctx, c.conditions, "The state of its routes is not written to a Node; trying again", c.tell)
 }
 
 // tell updates a Node's NetworkUnavailable condition. A new Node is unavailable at first.

@@ -64,7 +64,7 @@ func (e *tableEvents) unreadable(err error) {
 // unrecorded reports that routes can't be recorded; nil ends the problem.
 func (e *tableEvents) unrecorded(err error) {
 	e.tell(eventUnrecorded, only(err != nil, fmt.Sprintf(
-		"routes are added all the same, and the next leader will not know that they are this cluster's to delete: %v; apply deploy/ccm/rbac.yaml again, or see what is wrong with the ConfigMap", err)))
+		"routes are added all the same, and the next leader will not know that they are this cluster's to delete: %v; apply deploy/ccm/rbac.yaml again, or check the ConfigMap", err)))
 }
 
 func (e *tableEvents) decided(d decision) {
@@ -84,5 +84,5 @@ func (e *tableEvents) capped(postponed int, percent int) {
 
 func (e *tableEvents) late(wrong bool, took, limit time.Duration) {
 	e.tell(eventDeletionsLate, only(wrong, fmt.Sprintf(
-		"routes that are stale or wrong can't be deleted or replaced: that may be done until %s after the list of routes was asked for, and %s had passed; see what delays requests to the cloud, such as another program that spends the project's request limit", limit, took.Round(100*time.Millisecond))))
+		"routes that are stale or wrong can't be deleted or replaced: that may be done until %s after the list of routes was requested, and %s had passed; find what delays requests to the cloud, such as another program that spends the project's request limit", limit, took.Round(100*time.Millisecond))))
 }

@@ -33,11 +33,11 @@ func newTableMetrics(r Registry) (*tableMetrics, error) {
 		ours:        gauge("ours", "Number of routes in the table that this cluster wrote or adopted."),
 		ambiguous:   gauge("ambiguous", "Number of routes in the table that lead to podCIDRs of this cluster's ranges and that it neither wrote nor adopted. They are kept."),
 		foreign:     gauge("foreign", "Number of other routes in the table, which are outside this cluster's ranges or no podCIDRs of theirs. They are kept."),
-		attachments: gauge("attachments", "Number of servers that are attached to the network, whoever's. Load balancers count toward the cloud's limit too, dedicated servers on a vSwitch perhaps, and neither are in this number."),
-		listed:      gauge("listed_timestamp_seconds", "Time at which the last complete list of the table was asked for, in seconds since 1970."),
+		attachments: gauge("attachments", "Number of servers that are attached to the network, in this cluster or not. Load balancers count toward the cloud's limit too, dedicated servers on a vSwitch perhaps, and neither are in this number."),
+		listed:      gauge("listed_timestamp_seconds", "Time at which the last complete list of the table was requested, in seconds since 1970."),
 		refused: metrics.NewGaugeVec(&metrics.GaugeOpts{
 			Namespace: "underlay", Subsystem: "route_table", Name: "refused",
-			Help: "Number of routes that the Nodes need and that are not written, by cause: full (the table has no room), obstructed (somebody else's route is in the way), outside (the podCIDR belongs to no range of this cluster).",
+			Help: "Number of routes that the Nodes need and that are not written, by cause: full (the table has no room), obstructed (another program's route is in the way), outside (the podCIDR belongs to no range of this cluster).",
 		}, []string{"cause"}),
 		writes: metrics.NewCounterVec(&metrics.CounterOpts{
 			Namespace: "underlay", Subsystem: "routes", Name: "writes_total",

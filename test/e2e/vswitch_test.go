@@ -54,7 +54,7 @@ func TestDedicatedServersInsideTheVSwitch(t *testing.T) {
 		return len(n.Subnets) == 2, fmt.Sprint(n.Subnets)
 	})
 	expectRefused(t, startManager(t, c, cluster.ManagerOptions{Config: coupledConfig(c, "subnet: 10.1.0.0/16")}),
-		"vswitch.exposeRoutes", "doesn't tell its routes to the vSwitch", "hcloud network expose-routes-to-vswitch")
+		"vswitch.exposeRoutes", "doesn't expose its routes to the vSwitch", "hcloud network expose-routes-to-vswitch")
 
 	m := startManager(t, c, cluster.ManagerOptions{Config: coupledConfig(c, "subnet: 10.1.0.0/16, exposeRoutes: true")})
 	addMachine(t, c, "cloud")
@@ -202,7 +202,7 @@ func setAddress(t *testing.T, c *cluster.Cluster, name, addr string) {
 func expectExposedOnce(t *testing.T, c *cluster.Cluster) {
 	t.Helper()
 	if n, _ := c.Cloud.Network(c.Network.ID); !n.ExposeRoutesToVSwitch {
-		t.Error("the network doesn't tell its routes to the vSwitch")
+		t.Error("the network doesn't expose its routes to the vSwitch")
 	}
 	var puts []string
 	for _, r := range c.Cloud.Requests() {

@@ -134,7 +134,7 @@ func (s *Speaker) start(ctx context.Context, want announce.Desired) error {
 	}
 	for _, assignment := range assignments() {
 		if err := r.SetPolicyAssignment(ctx, &api.SetPolicyAssignmentRequest{Assignment: assignment}); err != nil {
-			return fmt.Errorf("refusing what routers announce: %w", err)
+			return fmt.Errorf("rejecting the routers' announcements: %w", err)
 		}
 	}
 	callbacks := server.WatchEventMessageCallbacks{OnPeerUpdate: func(e *apiutil.WatchEventMessage_PeerEvent, _ time.Time) {

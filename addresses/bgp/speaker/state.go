@@ -178,7 +178,7 @@ func endOf(state apiutil.PeerState) string {
 	case api.PeerState_DISCONNECT_REASON_UNSPECIFIED, api.PeerState_DISCONNECT_REASON_IDLE_TIMER_EXPIRED:
 		return "" // normal between two attempts
 	case api.PeerState_DISCONNECT_REASON_INVALID_MSG:
-		return "the router ended the attempt: compare the numbers of the autonomous systems on both sides; the router's log says more"
+		return "the router ended the attempt: compare the numbers of the autonomous systems on both sides; see the router's log"
 	case api.PeerState_DISCONNECT_REASON_BAD_PEER_AS:
 		return "the router has another number of an autonomous system"
 	case api.PeerState_DISCONNECT_REASON_HOLD_TIMER_EXPIRED:

@@ -129,7 +129,7 @@ func query(ctx context.Context, conn net.Conn, to netip.AddrPort, check *schema.
 	}
 	reply, err := http.ReadResponse(bufio.NewReader(conn), request)
 	if err != nil {
-		return failed(ctx, fmt.Errorf("reading the answer: %w", err), hcloudsim.DetailUnspecified, hcloudsim.DetailTimeout7)
+		return failed(ctx, fmt.Errorf("reading the response: %w", err), hcloudsim.DetailUnspecified, hcloudsim.DetailTimeout7)
 	}
 	defer reply.Body.Close()
 	if !accepted(check.StatusCodes, reply.StatusCode) {

@@ -130,7 +130,7 @@ func balance(s *survey.Snapshot, svc *corev1.Service, id int64, address string, 
 	}
 	s.LoadBalancers = append(s.LoadBalancers, b)
 	svc.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: address}}
-	accepted(svc, metav1.ConditionTrue, "Accepted", "the load balancer is what the Service asks for")
+	accepted(svc, metav1.ConditionTrue, "Accepted", "the load balancer is as the Service requests")
 	svc.Status.Conditions[0].Message = fmt.Sprintf("load balancer %d is as the Service asks", id)
 }
 
