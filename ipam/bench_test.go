@@ -27,7 +27,6 @@ func pool6(prefix string) ipam.PoolConfig {
 	return ipam.PoolConfig{Name: "v6", Prefix: netip.MustParsePrefix(prefix), NodeMask: 64}
 }
 
-// benchNode is a Node with a name, UID and provider ID of the usual lengths.
 func benchNode(i int) ipam.Node {
 	return ipam.Node{
 		Name:       fmt.Sprintf("pool-worker-%05d", i),
@@ -45,7 +44,7 @@ func fillLedger(b *testing.B, l *ipam.Ledger, nodes int) {
 	}
 }
 
-// One more Node, and its end, while others hold what they hold.
+// BenchmarkAssign assigns and frees one Node beside the Nodes of each case.
 func BenchmarkAssign(b *testing.B) {
 	for _, c := range []struct {
 		name   string
@@ -81,9 +80,9 @@ func BenchmarkAssign(b *testing.B) {
 	}
 }
 
-// The worst case: the only free range of 65,536 is the last that the search comes to, and the
-// index has to be made anew, as after a restart or a change of the exclusions. (In BenchmarkAssign
-// the one that is left was released just before, and is found at once.)
+// BenchmarkSearch measures the worst case: the only free range of 65,536 is the last one that the
+// search reaches, and the index must be rebuilt, as after a restart or a change of the exclusions.
+// In BenchmarkAssign the free range was released just before, and is found at once.
 func BenchmarkSearch(b *testing.B) {
 	for _, c := range []ipam.PoolConfig{pool4(), pool6("fd00::/48")} {
 		b.Run("the last of 65536 in "+c.Name, func(b *testing.B) {
@@ -104,7 +103,7 @@ func BenchmarkSearch(b *testing.B) {
 	}
 }
 
-// foreigners are Nodes with podCIDRs of half the size.
+// foreigners adds 5000 Nodes with podCIDRs of half the size of a node prefix.
 func foreigners(l *ipam.Ledger) {
 	for i := range 5000 {
 		half := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 128 + byte(i>>8), byte(i), 128}), 25)
@@ -112,7 +111,7 @@ func foreigners(l *ipam.Ledger) {
 	}
 }
 
-// All the Nodes of a cluster, from nothing.
+// BenchmarkAssignAll assigns prefixes to all Nodes of an empty cluster.
 func BenchmarkAssignAll(b *testing.B) {
 	for _, nodes := range []int{5000, 1 << 16} {
 		b.Run(fmt.Sprintf("%d dual-stack Nodes", nodes), func(b *testing.B) {
@@ -124,7 +123,8 @@ func BenchmarkAssignAll(b *testing.B) {
 	}
 }
 
-// A new process: 5000 records read and restored, and every Node observed.
+// BenchmarkRestart measures the start of a process: 5000 records are parsed and restored, and every
+// Node is observed.
 func BenchmarkRestart(b *testing.B) {
 	const nodes = 5000
 	l := benchLedger(b, pool4(), pool6("fd00::/48"))
@@ -145,7 +145,8 @@ func BenchmarkRestart(b *testing.B) {
 	}
 }
 
-// Another Node that has what overlaps much, or something else, among 5000.
+// BenchmarkObserveMisfit observes, beside 5000 Nodes, a Node with a podCIDR that is not a node
+// prefix: one that overlaps one Node, one that overlaps many, and one outside the pools.
 func BenchmarkObserveMisfit(b *testing.B) {
 	for _, prefix := range []string{"10.0.0.128/25", "10.0.0.0/20", "192.168.0.0/24"} {
 		b.Run(strings.ReplaceAll(prefix, "/", " of "), func(b *testing.B) {
@@ -163,8 +164,8 @@ func BenchmarkObserveMisfit(b *testing.B) {
 	}
 }
 
-// How much a Node costs of the stored ledger, and how many fit into one ConfigMap of 1 MiB,
-// counting keys and values, as the API server does.
+// BenchmarkRecordSize measures the bytes that a Node needs in the stored ledger, and the Nodes that
+// fit into one ConfigMap of 1 MiB, counting keys and values, as the API server does.
 func BenchmarkRecordSize(b *testing.B) {
 	for _, c := range []struct {
 		name     string

@@ -8,7 +8,7 @@ import (
 	"github.com/underlay-ccm/underlay/ipam"
 )
 
-// A dual-stack cluster, one Node of which was set up by hand.
+// In a dual-stack cluster the podCIDR of one Node was set by hand.
 func Example() {
 	ledger, err := ipam.NewLedger(
 		[]ipam.PoolConfig{
@@ -38,7 +38,7 @@ func Example() {
 	// [10.244.2.0/24 fd00:10:244:1::/64]
 }
 
-// What is stored is enough to go on in another process.
+// The stored text is enough to continue in another process.
 func ExampleLedger_Restore() {
 	pools := []ipam.PoolConfig{{Name: "default", Prefix: netip.MustParsePrefix("10.244.0.0/16"), NodeMask: 24}}
 	ledger, err := ipam.NewLedger(pools, nil)
@@ -55,7 +55,7 @@ func ExampleLedger_Restore() {
 	fmt.Println(records)
 	fmt.Println(cursor)
 
-	// The next process: the machine comes back while its quarantine lasts.
+	// In the next process, the machine returns during its quarantine.
 	ledger, err = ipam.NewLedger(pools, nil)
 	if err != nil {
 		fmt.Println(err)
@@ -79,7 +79,7 @@ func ExampleLedger_Restore() {
 	// [10.244.0.0/24] <nil>
 }
 
-// IPv6 from the server's own prefix, with a pool for those that have none.
+// IPv6 prefixes come from the server's own prefix, and from a pool for servers without one.
 func ExampleOffer() {
 	ledger, err := ipam.NewLedger([]ipam.PoolConfig{
 		{Name: "native", NodeMask: 80, Own: true},

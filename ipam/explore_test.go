@@ -14,10 +14,11 @@ var (
 	exploreWalks  = flag.Int("explore-walks", 30/slowdown, "how many random walks through each scope's situations to go")
 )
 
-// rare are the kinds of steps that lead far only if not much of the kind happens.
+// rare are the kinds of steps that a random walk seldom takes: too many of them keep it from going
+// far.
 var rare = []string{"start", "Node is deleted", "Node is set by hand", "relieve", "slow write", "write fails", "load bit by bit"}
 
-// exploreLength is how many steps a random walk has.
+// exploreLength is the number of steps of a random walk.
 const exploreLength = 200
 
 type digest [16]byte
@@ -27,23 +28,23 @@ func (c *situation) digest() digest {
 	return digest(sum[:16])
 }
 
-// arrivalOf is how a situation was reached first.
+// arrivalOf is the first step that led to a situation.
 type arrivalOf struct {
 	from digest
 	step string
 }
 
-// An exploration is what was found out about a scope.
+// An exploration is the result of exploring a scope.
 type exploration struct {
 	scope  *scope
 	seen   map[digest]arrivalOf
-	whole  bool // there are no other situations
-	ended  int  // situations that were followed to a rest
+	whole  bool // all situations were visited
+	ended  int  // situations from which the processes were run to a rest
 	wrong  string
-	course []string // the steps that led to what is wrong
+	course []string // the steps that led to the violation
 }
 
-// explore goes through the situations of a scope, those that take fewer steps first.
+// explore visits the situations of a scope breadth first, up to a limit.
 func explore(sc *scope, limit int) *exploration {
 	x := &exploration{scope: sc, seen: map[digest]arrivalOf{}}
 	first := sc.begin()
@@ -84,7 +85,7 @@ func (x *exploration) courseTo(id digest) (course []string) {
 	return course
 }
 
-// walk goes one random way through a scope's situations.
+// walk takes random steps through the situations of a scope.
 func walk(sc *scope, seed uint64, length int) (wrong string, course []string) {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	s := sc.begin()
@@ -109,9 +110,9 @@ func walk(sc *scope, seed uint64, length int) (wrong string, course []string) {
 	return sc.atRest(s), course
 }
 
-// TestExplore goes through the situations of every scope: wherever the steps of two processes, of
-// Nodes and of what is on its way lead, no two Nodes get what overlaps, and a process that goes on
-// alone sets everything right.
+// TestExplore visits the situations of every scope. In every order of the steps of two processes,
+// of Nodes, and of requests in flight, no two Nodes get overlapping podCIDRs, and a process that
+// continues alone completes all Nodes.
 func TestExplore(t *testing.T) {
 	for _, sc := range exploreScopes() {
 		t.Run(sc.name, func(t *testing.T) {
@@ -125,7 +126,7 @@ func TestExplore(t *testing.T) {
 	}
 }
 
-// TestExploreWalks goes far from where every scope begins, where more goes wrong.
+// TestExploreWalks goes far from the start of every scope, and with more faults.
 func TestExploreWalks(t *testing.T) {
 	for _, sc := range exploreScopes() {
 		t.Run(sc.name, func(t *testing.T) {

@@ -1,6 +1,6 @@
 //go:build !race
 
-// With the race detector these take minutes, and a flaw is found without it too.
+// The race detector makes these tests take minutes, and flaws are found without it.
 
 package ipam
 
@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestExploreFinds has the exploration find what is broken on purpose. The scopes are as small as
-// that allows.
+// TestExploreFinds requires the exploration to find deliberate flaws, each in the smallest scope
+// that shows it.
 func TestExploreFinds(t *testing.T) {
 	two := []PoolConfig{pool4Of("10.0.0.0/23", 24)}
 	one, both, root := setting{two, 0, true}, setting{two, 1, true}, setting{two, 0, false}

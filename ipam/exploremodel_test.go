@@ -7,51 +7,52 @@ import (
 	"strings"
 )
 
-// storedObject is a ConfigMap. Without a version there is none.
+// storedObject is a ConfigMap. It doesn't exist if version is 0.
 type storedObject struct {
 	version int
 	entries map[string]string
 	text    string
 }
 
-// apiNode is a Node as the API server has it.
+// apiNode is a Node in the API server.
 type apiNode struct {
 	Node
 	created, gone bool
 	podCIDRs      []netip.Prefix
-	byHand        bool // somebody else set them
+	byHand        bool // another client set them
 }
 
 func (n *apiNode) live() bool { return n.created && !n.gone }
 
-// A patch is on its way to a Node.
+// A patch is a PATCH of a Node that is in flight.
 type patch struct {
 	node     int
 	prefixes []netip.Prefix
 }
 
 const (
-	exploreObjects   = 6 // the root and so many shards
+	exploreObjects   = 6 // the root and the shards
 	exploreProcesses = 2
 )
 
-// A situation is all that there is at a moment. It never changes either. What can make no
-// difference any more isn't in it: writes of versions that are gone, PATCHes that are refused.
+// A situation is the state of the API server and of all processes at one moment. It is immutable.
+// It leaves out requests that can have no effect any more: writes of outdated versions, and PATCHes
+// that the API server rejects.
 type situation struct {
 	objects   [exploreObjects]storedObject
 	nodes     []apiNode
-	patches   []patch   // on their way
-	orphans   []request // writes on their way, whose senders don't wait for an answer
+	patches   []patch   // in flight
+	orphans   []request // writes in flight that no process waits for
 	processes [exploreProcesses]*process
 	started   int
 	deletes   int
 	faults    int
 	relieves  int
 	byHand    bool
-	// busy is the number from 1 on of a process that did something of which nobody else can know:
-	// it goes on. It could as well have done it just before its next step.
+	// busy is the number, counted from 1, of a process that did something that only its own memory
+	// shows. The next step is its own: it could as well have done this just before its next step.
 	busy  int
-	wrong string // what must not be
+	wrong string // a violation
 }
 
 func (s *situation) clone() *situation {
@@ -62,7 +63,7 @@ func (s *situation) clone() *situation {
 	return &c
 }
 
-// begin is the situation in which nothing has happened.
+// begin is the first situation of a scope.
 func (sc *scope) begin() *situation {
 	s := &situation{}
 	root := map[string]string{}
@@ -89,7 +90,7 @@ func (sc *scope) begin() *situation {
 	return s
 }
 
-// answer carries out a write and tells the process.
+// answer applies a write and gives the result to the process.
 func (c *situation) answer(sc *scope, i int, p *process, r request) {
 	switch {
 	case c.arrive(sc, r):
@@ -107,7 +108,7 @@ func (c *situation) answer(sc *scope, i int, p *process, r request) {
 	}
 }
 
-// arrive carries out a write, and reports whether it fitted.
+// arrive applies a write, and reports whether the object had the expected version.
 func (c *situation) arrive(sc *scope, r request) bool {
 	o := &c.objects[r.write.Object]
 	if r.write.Open {
@@ -130,7 +131,7 @@ func (c *situation) arrive(sc *scope, r request) bool {
 	return true
 }
 
-// stored are the entries of the objects.
+// stored returns the entries of the objects.
 func (c *situation) stored() map[int]map[string]string {
 	objects := map[int]map[string]string{}
 	for object, o := range c.objects {
@@ -141,7 +142,7 @@ func (c *situation) stored() map[int]map[string]string {
 	return objects
 }
 
-// settle leaves out what can arrive no more, and looks for what must not be.
+// settle drops requests that can no longer be applied, and looks for violations.
 func (c *situation) settle(sc *scope) {
 	c.patches = slices.DeleteFunc(c.patches, func(m patch) bool { n := &c.nodes[m.node]; return !n.live() || n.podCIDRs != nil })
 	c.orphans = slices.DeleteFunc(c.orphans, func(r request) bool {
@@ -175,8 +176,8 @@ func (c *situation) settle(sc *scope) {
 	}
 }
 
-// String is all that what happens next follows from. Of versions only counts whether they are the
-// objects' own: they never come back.
+// String is all the state that determines the next steps. Of a version it contains only whether it
+// is the object's current one: versions never recur.
 func (c *situation) String() string {
 	var b strings.Builder
 	for i := range c.objects {

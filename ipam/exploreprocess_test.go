@@ -10,66 +10,66 @@ import (
 	"time"
 )
 
-// The clock of an exploration stands still: quarantines are over at once. What is written at once
-// and what goes along with the next write differ in their order alone.
+// The clock of an exploration doesn't advance, and quarantines are over at once. Urgent writes
+// differ from batched ones in their order only.
 var (
 	exploreNow = time.Unix(1000, 0).UTC()
 	atOnce     = time.Unix(1, 0)
 	unhurried  = time.Unix(2, 0)
 )
 
-// exploreCursor is what every pool's stored cursor says. Where a search goes on is tried out
-// instead: everything that a cursor could say is explored.
+// exploreCursor is the stored cursor of every pool. An exploration tries all positions at which a
+// search could begin instead.
 const exploreCursor = "next=10.0.0.0/24"
 
 // A setting is how a process is configured.
 type setting struct {
 	pools  []PoolConfig
 	bits   int  // of blocks
-	spread bool // what is handed out goes to shards; else shards are taken back
+	spread bool // new prefixes go to shards; else the root takes the shards' entries back
 }
 
-// A process is one that hands out podCIDRs. It never changes: every step makes another. Its
-// memory isn't kept but made again for each step, from what it loaded and by all that it did
-// since, in the same order: nothing of a Ledger has to be copied, and nothing can be forgotten.
+// A process is one that allocates podCIDRs. It is immutable: every step returns another one. Its
+// memory isn't kept but rebuilt for each step, from the objects that it loaded and from all its
+// steps since, in the same order, so a Ledger needs no copies and no state can be missed.
 type process struct {
 	setting setting
-	known   map[int]int // the versions of the objects, as it knows them
+	known   map[int]int // the versions of the objects that it last read or wrote
 
-	// Before it has loaded: the objects that it has read of those that it has to.
+	// Before it has loaded, these are the objects that it has read so far.
 	loading bool
 	read    map[int]map[string]string
-	before  []remembered // what it knew before
+	before  []remembered // its holdings before it began to load again
 
 	facts   Facts
 	objects map[int]map[string]string
 	done    []func(*memory)
-	waits   *request // a write of which it doesn't know the outcome yet
+	waits   *request // a write with an unknown outcome
 
-	text string // its memory in words: who has the same goes on the same
+	text string // its memory as text: processes with the same text behave the same
 }
 
-// memory is what a process has in mind while it runs.
+// memory is the state of a running process.
 type memory struct {
 	ledger *Ledger
 	files  *Files
-	sent   map[string]bool // UIDs to which a PATCH with what is reserved was sent, maybe by others
+	sent   map[string]bool // UIDs to which a PATCH of the reservation was sent, maybe by another process
 }
 
-// remembered is what a process knew of a holding when it began to load again.
+// remembered is a holding of a process that began to load again.
 type remembered struct {
 	holding        Holding
 	sent, recorded bool
 }
 
-// A request is a write of an object that arrives only if it still has that version.
+// A request is a write that is applied only if the object still has that version.
 type request struct {
 	write   Write
 	version int
 	text    string
 }
 
-// recall makes the memory of a process.
+// recall rebuilds the memory of a process.
 func (p *process) recall() *memory {
 	r, err := Rebuild(p.facts)
 	if err != nil {
@@ -93,7 +93,7 @@ func (p *process) recall() *memory {
 	return m
 }
 
-// did is the process after one more step, whose memory is left as it is then.
+// did returns the process after one more step, with m as its memory.
 func (p *process) did(m *memory, do func(*memory)) *process {
 	do(m)
 	after := *p
@@ -102,7 +102,7 @@ func (p *process) did(m *memory, do func(*memory)) *process {
 	return &after
 }
 
-// reloading is the process when it begins to read everything again.
+// reloading returns the process at the start of reading everything again.
 func (p *process) reloading() *process {
 	after := &process{setting: p.setting, loading: true, before: p.before}
 	if p.loading {
@@ -117,7 +117,7 @@ func (p *process) reloading() *process {
 	return after
 }
 
-// unread is the next object that the process has to read.
+// unread returns the next object that the process must read.
 func (p *process) unread() (object int, ok bool) {
 	if p.read == nil {
 		return RootObject, true
@@ -130,7 +130,7 @@ func (p *process) unread() (object int, ok bool) {
 	return 0, false
 }
 
-// saw is the process after it read one object more.
+// saw returns the process after it read one more object.
 func (p *process) saw(number int, o storedObject) *process {
 	after := *p
 	after.read, after.known = maps.Clone(p.read), maps.Clone(p.known)
@@ -141,8 +141,8 @@ func (p *process) saw(number int, o storedObject) *process {
 	return &after
 }
 
-// loaded is the process when it has read everything, with a list of Nodes. It is nil where the
-// configuration contradicts what is stored.
+// loaded returns the process after it read everything and listed the Nodes. It returns nil if the
+// configuration contradicts the stored ledger.
 func (p *process) loaded(nodes []LiveNode) (after *process, wrong string) {
 	stored, damaged := ParseStored(p.read)
 	switch {
@@ -169,7 +169,7 @@ func (p *process) loaded(nodes []LiveNode) (after *process, wrong string) {
 	return after, ""
 }
 
-// remember is what the controller does of that name when it loads again.
+// remember corresponds to the controller's function of that name, when it loads again.
 func remember(stored []Holding, before []remembered) (unstored []Holding) {
 	byUID := map[string]*Holding{}
 	for i := range stored {
@@ -197,7 +197,7 @@ func remember(stored []Holding, before []remembered) (unstored []Holding) {
 	return unstored
 }
 
-// String is all that what a process does next follows from.
+// String is all the state that determines the next steps of a process.
 func (m *memory) String() string {
 	var b strings.Builder
 	say := func(words ...string) {
@@ -241,7 +241,7 @@ func entriesText(entries map[string]string) string {
 	return b.String()
 }
 
-// steady is a write with cursors that always say the same.
+// steady returns the write with cursors that are always the same.
 func steady(w Write) Write {
 	w.Entries = maps.Clone(w.Entries)
 	for key := range w.Entries {
@@ -252,7 +252,8 @@ func steady(w Write) Write {
 	return w
 }
 
-// searchFrom sets where the search for free node prefixes goes on, by the pools' order.
+// searchFrom sets the slots, in the order of the pools, at which the search for free node prefixes
+// begins.
 func (m *memory) searchFrom(slots []int) {
 	for i, p := range m.ledger.pools {
 		at := uint64(slots[i%len(slots)]) % p.grid.size()
@@ -262,7 +263,7 @@ func (m *memory) searchFrom(slots []int) {
 	}
 }
 
-// next is what the process writes next.
+// next returns the next write of the process.
 func (p *process) next(m *memory) (w Write, after *process, ok bool) {
 	after = p.did(m, func(m *memory) { w, _, ok = m.files.Next() })
 	if !ok {
@@ -271,7 +272,7 @@ func (p *process) next(m *memory) (w Write, after *process, ok bool) {
 	return steady(w), after, true
 }
 
-// wrote is the process when it knows that a write was carried out.
+// wrote returns the process after it learned that a write was applied.
 func (p *process) wrote(w Write, o storedObject) *process {
 	after := p.did(p.recall(), func(m *memory) {
 		if !w.Open {
@@ -285,7 +286,7 @@ func (p *process) wrote(w Write, o storedObject) *process {
 	return after
 }
 
-// overlap reports whether any two prefixes of the lists overlap.
+// anyOverlap reports whether any two prefixes of the lists overlap.
 func anyOverlap(a, b []netip.Prefix) bool {
 	return slices.ContainsFunc(a, func(p netip.Prefix) bool { return slices.ContainsFunc(b, p.Overlaps) })
 }

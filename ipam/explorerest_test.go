@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// faultless are the steps of a process that runs alone.
+// faultless are the kinds of steps of a process that runs alone.
 var faultless = []string{"load", "read", "loaded", "observe", "release", "free", "serve", "write", "write arrives", "PATCH arrives"}
 
-// alone is the situation in the end when only one process goes on, and nothing happens to it.
+// alone runs the only process, without faults, until no step changes the situation.
 func (sc *scope) alone(s *situation) *situation {
 	s.deletes, s.faults, s.relieves, s.byHand, s.started = 0, 0, 0, false, len(sc.starts)
 	for range 1000 {
@@ -35,8 +35,8 @@ func (sc *scope) alone(s *situation) *situation {
 	return s
 }
 
-// rest is the situation when the one process has come to rest, has read everything again, and has
-// come to rest again: what others wrote it doesn't see before.
+// rest runs the only process to a rest, makes it read everything again, and runs it to a rest
+// again: it observes writes of other processes only when it reads.
 func (sc *scope) rest(s *situation) *situation {
 	if s = sc.alone(s); s.wrong != "" {
 		return s
@@ -50,8 +50,8 @@ func (sc *scope) rest(s *situation) *situation {
 	return sc.alone(s)
 }
 
-// atRest returns what is wrong when faults end and a process goes on alone: a new one of each
-// setting, and those that run.
+// atRest returns the violation that remains when faults end and one process continues alone: each
+// running one, and a new one of each setting.
 func (sc *scope) atRest(s *situation) string {
 	var ways []*situation
 	for i := range s.processes {
@@ -78,15 +78,15 @@ func (sc *scope) atRest(s *situation) string {
 	return ""
 }
 
-// complete returns what is wrong where a process has done all that it can, and after that, when all
-// Nodes are gone.
+// complete returns the violation that remains when a process has nothing left to do, and after
+// that, when all Nodes are deleted.
 func (sc *scope) complete(s *situation) string {
 	p := s.processes[0]
 	if p == nil {
 		p = s.processes[1]
 	}
 	if p == nil {
-		return "" // its configuration contradicts what is stored
+		return "" // its configuration contradicts the stored ledger
 	}
 	stored, _ := ParseStored(s.stored())
 	var want, without []string
@@ -99,8 +99,8 @@ func (sc *scope) complete(s *situation) string {
 			want = append(want, fmt.Sprint(n.UID, n.podCIDRs))
 		}
 	}
-	// What was reserved for a Node and replaced stays its own until it has podCIDRs, and can take up
-	// all the room of pools as small as these.
+	// A replaced reservation still belongs to its Node until the Node has podCIDRs, and may fill
+	// pools as small as these.
 	replaced := slices.ContainsFunc(stored.Holdings, func(h Holding) bool { return len(h.Abandoned) > 0 })
 	room := p.recall().ledger.RoomFor(Offer{}) == nil || len(want)+len(without) <= sc.room && !replaced
 	if len(without) > 0 && room {
@@ -140,7 +140,7 @@ func (sc *scope) complete(s *situation) string {
 	return sc.emptied(s)
 }
 
-// emptied returns what is wrong when all Nodes are gone.
+// emptied returns the violation that remains when all Nodes are deleted.
 func (sc *scope) emptied(s *situation) string {
 	c := s.clone()
 	for i := range c.nodes {

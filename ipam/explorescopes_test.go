@@ -1,25 +1,24 @@
 package ipam
 
-// A scope bounds what is explored.
+// A scope bounds an exploration.
 type scope struct {
 	name   string
 	starts []setting // of the processes, in the order in which they start
 	nodes  []Node
-	// served are how many of the first Nodes had podCIDRs before anything else, by a process of a
-	// setting of its own, and past how many of these were deleted then.
+	// served is the number of Nodes, from the first on, that got podCIDRs before the exploration,
+	// from a process with the setting in by; past is the number of these that were deleted then.
 	served, past int
 	by           setting
-	// late are how many of the last Nodes are created at any time; the others are there from the
-	// beginning.
+	// late is the number of Nodes, from the last on, that are created at any time; the others exist
+	// from the start.
 	late    int
-	deletes int // how many Nodes may be deleted
-	// faults are how often a write may be delayed or lost, a load may be torn, and a list of Nodes
-	// may be old.
+	deletes int // the number of Nodes that may be deleted
+	// faults is the number of delayed or lost writes, torn loads, and outdated lists of Nodes.
 	faults   int
-	relieves int     // how often a process may give what the root guards to a shard
-	searches [][]int // the slots of the pools at which a search begins; nil: the first ones
-	hand     string  // podCIDRs that somebody else may set
-	room     int     // for how many Nodes there is room, whatever happened
+	relieves int     // the number of times that a process may move entries of the root to a shard
+	searches [][]int // the slots of the pools at which a search may begin; nil: the first ones
+	hand     string  // podCIDRs that another client may set
+	room     int     // the number of Nodes that always fit
 	flaw     flaw
 }
 
@@ -34,8 +33,8 @@ func exploreNodes(uids ...string) (nodes []Node) {
 	return nodes
 }
 
-// exploreScopes are the scopes that are explored. What is large in reality is as small as can be:
-// pools have two or four node prefixes, and a block has one or two of them.
+// exploreScopes are the scopes to explore. They are as small as possible: pools have two or four
+// node prefixes, and a block has one or two of them.
 func exploreScopes() []*scope {
 	two := []PoolConfig{pool4Of("10.0.0.0/23", 24)}
 	four := []PoolConfig{pool4Of("10.0.0.0/22", 24)}

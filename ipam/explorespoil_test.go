@@ -1,20 +1,20 @@
 package ipam
 
-// A flaw is what makes the protocol wrong on purpose.
+// A flaw is a deliberate violation of the protocol.
 type flaw int
 
 const (
 	sound         flaw = iota
 	anyVersion         // writes replace objects of any version
-	unrecorded         // a PATCH goes out before it is recorded
-	leftEarly          // lines leave the root before their shard has them
-	oldGeneration      // shards are taken back, and their generation isn't raised
+	unrecorded         // a PATCH is sent before the reservation is recorded
+	leftEarly          // entries leave the root before their shard has them
+	oldGeneration      // the root takes shards back without raising their generation
 	twiceGranted       // two shards guard one block
-	freedAlive         // a Node counts as gone that isn't
+	freedAlive         // a live Node is released
 	oneReload          // after a conflict only the object's version is read again
 )
 
-// spoil makes a write wrong, where that is the scope's flaw.
+// spoil applies the scope's flaw to a write.
 func (sc *scope) spoil(p *process, w Write) (*process, Write) {
 	m := p.recall()
 	generation, _ := parseMark(w.Entries[MarkKey])

@@ -7,7 +7,6 @@ import (
 	"strings"
 )
 
-// A step leads from one situation to another.
 type step struct {
 	kind string
 	who  string
@@ -16,7 +15,7 @@ type step struct {
 
 func (s step) String() string { return s.kind + " " + s.who }
 
-// steps are all that may happen next.
+// steps returns all possible next steps.
 func (sc *scope) steps(s *situation) (all []step) {
 	add := func(kind string, who any, then func(*situation)) {
 		all = append(all, step{kind, fmt.Sprint(who), func() *situation {
@@ -42,7 +41,7 @@ func (sc *scope) steps(s *situation) (all []step) {
 		return all
 	}
 	for i := range s.processes {
-		// The first one may as well be called the first.
+		// Processes are interchangeable, so the first one to start is number 0.
 		if s.started < len(sc.starts) && (i == 0 || s.started > 0) {
 			add("start", i, func(c *situation) {
 				if old := c.processes[i]; old != nil && old.waits != nil {
@@ -71,7 +70,7 @@ func (sc *scope) steps(s *situation) (all []step) {
 
 type adder = func(kind string, who any, then func(*situation))
 
-// happens adds what others do to Nodes.
+// happens adds what users and other controllers do to Nodes.
 func (sc *scope) happens(s *situation, add adder) {
 	for i, n := range s.nodes {
 		named := func(o apiNode) bool { return o.live() && o.Name == n.Name }
@@ -87,8 +86,8 @@ func (sc *scope) happens(s *situation, add adder) {
 	}
 }
 
-// ends adds that Nodes are deleted. A process may have done something just before that it can't do
-// any more.
+// ends adds the deletion of Nodes. It is possible while a process is busy, too: after it, the
+// process could not have taken its last step any more.
 func (sc *scope) ends(s *situation, add adder) {
 	for i, n := range s.nodes {
 		if n.live() && s.deletes > 0 {
@@ -97,7 +96,7 @@ func (sc *scope) ends(s *situation, add adder) {
 	}
 }
 
-// act has a process do something by itself.
+// act applies a step that changes only the memory of a process.
 func (c *situation) act(before *situation, i int, m *memory, do func(*memory)) {
 	p := c.processes[i]
 	if after := p.did(m, do); after.text != p.text {
@@ -107,8 +106,8 @@ func (c *situation) act(before *situation, i int, m *memory, do func(*memory)) {
 	}
 }
 
-// loads adds how a process goes on loading: all at once; or one object at a time, and with an old
-// list of Nodes.
+// loads adds the loading of a process: all at once; or one object at a time, with an old list of
+// Nodes.
 func (sc *scope) loads(s *situation, i int, p *process, add adder) {
 	if p.read == nil {
 		add("load", i, func(c *situation) {
@@ -142,7 +141,7 @@ func (sc *scope) loads(s *situation, i int, p *process, add adder) {
 	}
 }
 
-// load ends the loading of a process. An old list of Nodes lacks podCIDRs.
+// load completes the loading of a process. In an old list of Nodes podCIDRs are missing.
 func (c *situation) load(i int, p *process, old func(node int) bool) {
 	var nodes []LiveNode
 	for j, n := range c.nodes {
@@ -157,7 +156,7 @@ func (c *situation) load(i int, p *process, old func(node int) bool) {
 	c.processes[i], c.wrong = p.loaded(nodes)
 }
 
-// runs adds what a process does that has loaded.
+// runs adds the steps of a process that has loaded.
 func (sc *scope) runs(s *situation, i int, p *process, add adder) {
 	m := p.recall()
 	act := func(c *situation, do func(*memory)) { c.act(s, i, p.recall(), do) }
@@ -199,8 +198,8 @@ func (sc *scope) runs(s *situation, i int, p *process, add adder) {
 	sc.writes(s, i, p, m, add)
 }
 
-// serves adds that a process reserves what a Node is to have, wherever its search may begin, or
-// sends what it has reserved.
+// serves adds that a process reserves prefixes for a Node, from each slot at which its search may
+// begin, or sends the reservation.
 func (sc *scope) serves(s *situation, i, j int, n apiNode, p *process, held bool, add adder) {
 	searches := sc.searches
 	if held || len(searches) == 0 {
@@ -217,7 +216,7 @@ func (sc *scope) serves(s *situation, i, j int, n apiNode, p *process, held bool
 			}
 			send := m.files.Recorded(n.UID) && slices.Equal(before.Prefixes, reserved) || sc.flaw == unrecorded
 			c.act(s, i, m, func(m *memory) {
-				// What is reserved doesn't fail.
+				// The same call succeeded above.
 				_, _ = m.assign(n.Node, slots)
 				if send {
 					m.sent[n.UID] = true
@@ -233,7 +232,6 @@ func (sc *scope) serves(s *situation, i, j int, n apiNode, p *process, held bool
 	}
 }
 
-// assign reserves what a Node is to have.
 func (m *memory) assign(n Node, slots []int) ([]netip.Prefix, error) {
 	m.searchFrom(slots)
 	return m.ledger.Assign(n, Offer{})
@@ -245,9 +243,9 @@ func (c *situation) send(m patch) {
 	}
 }
 
-// writes adds the next write of a process: it arrives at once and is answered; or it is on its way
-// for a while, in which the process goes on, and then arrives, or counts as failed and arrives
-// later or never.
+// writes adds the next write of a process: it is applied at once and the process gets the result;
+// or it is in flight while the process continues, and then is applied, or counts as failed and is
+// applied later or never.
 func (sc *scope) writes(s *situation, i int, p *process, m *memory, add adder) {
 	if p.waits != nil {
 		add("write arrives", i, func(c *situation) { c.answer(sc, i, p, *p.waits) })

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// The parts that ledgers written by hand are made of.
+// These are the parts of ledgers written by hand.
 var (
 	hostileWords = []string{
 		"10.0.0.0/24@v4", "10.0.1.0/24@v4", "10.0.1.0/24", "10.0.0.0/8@v4", "0.0.0.0/0",
@@ -34,7 +34,7 @@ var (
 	}
 )
 
-// hostile makes up the objects of a ledger.
+// hostile returns random objects of a ledger.
 func hostile(rng *rand.Rand) map[int]map[string]string {
 	some := func(from []string, n int) string {
 		var line []string
@@ -64,8 +64,8 @@ func hostile(rng *rand.Rand) map[int]map[string]string {
 	return objects
 }
 
-// Whatever a stored ledger has that is not damaged: reading it ends, what follows is written in some
-// steps, which leave no damage, and then what Nodes were given is recorded.
+// Every stored ledger that isn't damaged can be read; a limited number of writes follows and causes
+// no damage; and then the prefixes of new Nodes are recorded.
 func TestAnyStoredLedgerIsGoneOnWith(t *testing.T) {
 	pools := []PoolConfig{
 		{Name: "v4", Prefix: pfx("10.0.0.0/20"), NodeMask: 24},
@@ -113,7 +113,7 @@ func TestAnyStoredLedgerIsGoneOnWith(t *testing.T) {
 	}
 }
 
-// writeAll carries out all writes, and fails if what is stored then is damaged.
+// writeAll applies all writes, and fails if the stored objects are damaged then.
 func writeAll(t *testing.T, f *Files, objects map[int]map[string]string, text string) {
 	t.Helper()
 	for range 200 {
@@ -136,7 +136,7 @@ func writeAll(t *testing.T, f *Files, objects map[int]map[string]string, text st
 	t.Fatalf("%s: no end of writes", text)
 }
 
-// A generation after which hardly any is left is damage, wherever it is.
+// A generation close to the largest one is damage, in the root and in a shard.
 func TestAGenerationThatIsTooHigh(t *testing.T) {
 	for _, generation := range []int{maxGeneration + 1, math.MaxInt} {
 		root := map[string]string{"a": "uid=a 10.0.8.0/24@v4", shardKey(1): listing(3, prefixes("10.0.0.0/22"))}

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// hugePool has 2^48 node prefixes: whoever counts them one by one never ends.
+// hugePool has 2^48 node prefixes: code that counts them one by one never ends.
 func hugePool(t *testing.T) *onePool {
 	t.Helper()
 	return mustPool(t, "fd00::/16", 64)
@@ -53,7 +53,7 @@ func TestHugePoolsHandOutBeyondOneWindow(t *testing.T) {
 	}
 	pool.setCursor(Cursor{})
 	take(t, pool, "fd00:0:0:bb8::/64")
-	// At the end it begins again at the start.
+	// After the last node prefix the search wraps around.
 	pool.setCursor(Cursor{Next: pfx("fd00:0:ff:ffff::/64")})
 	take(t, pool, "fd00:0:ff:ffff::/64")
 	take(t, pool, "fd00:0:0:bb9::/64")
@@ -163,7 +163,7 @@ func FuzzPoolConfig(f *testing.F) {
 		if err != nil {
 			return
 		}
-		// What is handed out can be stored and read again.
+		// An assigned prefix can be stored and read again.
 		text = l.Record(a.UID)[RootObject]
 		h, err := ParseRecord(a.Name, text)
 		if err != nil || h.Pools[given[0]] != name || h.Foreign {
@@ -172,7 +172,7 @@ func FuzzPoolConfig(f *testing.F) {
 	})
 }
 
-// FuzzPrefixes holds the arithmetic on addresses against what can be seen of the addresses.
+// FuzzPrefixes compares the arithmetic on addresses with a direct computation.
 func FuzzPrefixes(f *testing.F) {
 	f.Add("10.244.0.0/16", "10.244.7.0/24", 24)
 	f.Add("fd00::/16", "fd12:3456:789a:bcde::/64", 64)

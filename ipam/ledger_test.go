@@ -30,7 +30,6 @@ func mustLedger(t *testing.T, pools []PoolConfig, exclusions ...string) *Ledger 
 	return l
 }
 
-// dualStack has room for 8 Nodes in IPv4 and 4 in IPv6.
 func dualStack(t *testing.T, exclusions ...string) *Ledger {
 	t.Helper()
 	return mustLedger(t, dualStackPools(), exclusions...)
@@ -54,7 +53,7 @@ func observe(t *testing.T, l *Ledger, node Node, seen []netip.Prefix, want ...Wa
 	}
 }
 
-// onlyIPv4 is what dualStack says of a Node that has no IPv6 podCIDR.
+// onlyIPv4 is the warning of dualStack about a Node without an IPv6 podCIDR.
 func onlyIPv4(node Node, has string) Warning {
 	return Warning{Kind: MissingFamily, Node: node, Prefix: pfx(has), Against: pfx("fd00::/62")}
 }
@@ -272,12 +271,12 @@ func TestAReservationThatAnotherNodeHasIsReplacedButKept(t *testing.T) {
 	assign(t, l, a, "10.0.1.0/24", "fd00:0:0:1::/64")
 	assign(t, l, c, "10.0.2.0/24", "fd00:0:0:2::/64")
 
-	// The first request arrived after all: that is what the Node has now.
+	// The first request was applied after all, and determines the Node's podCIDRs.
 	l.Observe(a, prefixes("10.0.0.0/24", "fd00::/64"), noon)
 	if got := l.Counts(); got[0].Quarantined != 1 || got[1].Quarantined != 1 {
 		t.Errorf("the second reservation is not in quarantine: %+v", got)
 	}
-	// A Node that holds what it was observed with never gets anything else.
+	// An observed Node never gets other prefixes.
 	assign(t, l, a, "10.0.0.0/24", "fd00::/64")
 }
 
@@ -314,7 +313,7 @@ func TestANodeOfOneFamilyIsPointedOut(t *testing.T) {
 	observe(t, l, a, prefixes("10.0.0.0/24", "fd00::/64"))
 	observe(t, l, b, prefixes("fd00:0:0:1::/64"),
 		Warning{Kind: MissingFamily, Node: b, Prefix: pfx("fd00:0:0:1::/64"), Against: pfx("10.0.0.0/21")})
-	// podCIDRs never change, so nothing is added to it.
+	// podCIDRs are immutable, so b gets no IPv4 prefix.
 	assign(t, l, b, "fd00:0:0:1::/64")
 
 	single, err := NewLedger([]PoolConfig{{Name: "p11", Prefix: pfx("10.0.0.0/24"), NodeMask: 26}, {Name: "p12", Prefix: pfx("10.0.1.0/24"), NodeMask: 26}}, nil)
@@ -377,7 +376,7 @@ func TestHoldingsComeByNameAndUID(t *testing.T) {
 	}
 }
 
-// What is returned is the caller's own.
+// Returned slices belong to the caller.
 func TestCallersCanNotChangeTheLedger(t *testing.T) {
 	l := dualStack(t)
 	given, err := l.Assign(a, Offer{})

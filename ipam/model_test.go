@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// model is a Ledger without cleverness: a list of claims, from which everything else is worked
-// out again whenever it is asked for, one node prefix after the other.
+// model is a naive Ledger: a list of claims, from which each call computes everything again, one
+// node prefix after the other.
 type model struct {
 	pools      []PoolConfig
 	exclusions []netip.Prefix
@@ -73,7 +73,7 @@ func slots(c PoolConfig) []netip.Prefix {
 	return all
 }
 
-// slots remembers what it has counted. Nobody may change it.
+// slots caches the list. Callers must not change it.
 func (m *model) slots(c PoolConfig) []netip.Prefix {
 	if _, known := m.cut[c]; !known {
 		m.cut[c] = slots(c)
@@ -93,7 +93,7 @@ func (m *model) claimed() []netip.Prefix {
 	return all
 }
 
-// pool returns the range that has the prefix among its node prefixes.
+// pool returns the range that has p as a node prefix.
 func (m *model) pool(p netip.Prefix) (PoolConfig, bool) {
 	for _, c := range m.pools {
 		if slices.Contains(m.slots(c), p) {
@@ -103,7 +103,7 @@ func (m *model) pool(p netip.Prefix) (PoolConfig, bool) {
 	return PoolConfig{}, false
 }
 
-// poolOf returns the pool that a Node's prefix counts to.
+// poolOf returns the pool in which a Node's prefix is counted.
 func (m *model) poolOf(n *modelNode, p netip.Prefix) (PoolConfig, bool) {
 	if c, ok := m.pool(p); ok {
 		return c, true
@@ -181,7 +181,7 @@ func (m *model) observe(node Node, prefixes []netip.Prefix, now time.Time) []War
 	return warnings
 }
 
-// retire puts one prefix into the quarantine of what the Node had reserved and never got.
+// retire puts a prefix that was reserved for the Node and never used into quarantine.
 func (m *model) retire(n *modelNode, p netip.Prefix, now time.Time) {
 	owner := n.node
 	owner.UID += RetiredSuffix
@@ -206,7 +206,7 @@ func (m *model) inRange(p netip.Prefix) bool {
 	return slices.ContainsFunc(m.pools, func(c PoolConfig) bool { return !c.Own && c.Prefix.Overlaps(p) })
 }
 
-// judge says what is wrong with a prefix by itself.
+// judge returns the warning about a prefix alone, without other claims.
 func (m *model) judge(n *modelNode, p netip.Prefix) Warning {
 	w := Warning{Node: n.node, Prefix: p}
 	if _, ok := m.poolOf(n, p); ok {
@@ -226,7 +226,7 @@ func (m *model) judge(n *modelNode, p netip.Prefix) Warning {
 	return w
 }
 
-// rivals are the claims of others that overlap a prefix, before the own claim and after.
+// rivals returns the other UIDs' claims that overlap a prefix, before the own claim and after it.
 func (m *model) rivals(uid string, p netip.Prefix) (before, after []modelClaim) {
 	mine := slices.Index(m.claims, modelClaim{uid, p})
 	for i, c := range m.claims {
@@ -299,7 +299,7 @@ func (m *model) free(uid string) []netip.Prefix {
 	return held
 }
 
-// restart is what a new process with these pools knows, from what was stored only.
+// restart returns the model of a new process with these pools, from the stored state only.
 func (m *model) restart(pools []PoolConfig) *model {
 	after := newModel(pools, m.exclusions)
 	for _, c := range pools {
@@ -333,7 +333,7 @@ func (m *model) restart(pools []PoolConfig) *model {
 	return after
 }
 
-// String prints who claims what, in order of arrival.
+// String prints the claims in order of arrival.
 func (m *model) String() string {
 	var b strings.Builder
 	for _, c := range m.claims {

@@ -8,7 +8,7 @@ import (
 
 func isIPv6(c PoolConfig) bool { return c.Own || c.Prefix.Addr().Is6() }
 
-// families are the address families in order: true is IPv6.
+// families returns the address families in order: true is IPv6.
 func (m *model) families() []bool {
 	var order []bool
 	for _, c := range m.pools {
@@ -19,7 +19,7 @@ func (m *model) families() []bool {
 	return order
 }
 
-// queue is what a pool hands out, in order, if nothing else happens.
+// queue returns the prefixes that a pool assigns, in order, if nothing else happens.
 func (m *model) queue(c PoolConfig) []netip.Prefix {
 	all := m.slots(c)
 	at := slices.Index(all, m.next[c.Name])
@@ -34,7 +34,7 @@ func (m *model) queue(c PoolConfig) []netip.Prefix {
 	})
 }
 
-// ownQueue is what can be cut from the server's own prefix.
+// ownQueue returns the prefixes that can be cut from the server's own prefix.
 func (m *model) ownQueue(c PoolConfig, node Node, offer Offer) []netip.Prefix {
 	if !offer.Own.IsValid() || offer.Own.Bits() >= c.NodeMask {
 		return nil
@@ -51,7 +51,7 @@ func (m *model) ownQueue(c PoolConfig, node Node, offer Offer) []netip.Prefix {
 	})
 }
 
-// allowed reports whether a part of the server's own prefix holds no address that is in use.
+// allowed reports whether a part of the server's own prefix contains no address in use.
 func allowed(offer Offer, p netip.Prefix) bool {
 	first := offer.Own.Addr()
 	return !p.Contains(first) && !p.Contains(first.Next()) && !slices.ContainsFunc(offer.Avoid, p.Contains)
@@ -66,7 +66,7 @@ func (m *model) contested(n *modelNode) bool {
 	})
 }
 
-// current reports whether a Node has something of every family, all of it right.
+// current reports whether a Node has a valid prefix of every family.
 func (m *model) current(n *modelNode) bool {
 	for _, ipv6 := range m.families() {
 		if !slices.ContainsFunc(n.current, func(p netip.Prefix) bool { return p.Addr().Is6() == ipv6 }) {
@@ -76,7 +76,7 @@ func (m *model) current(n *modelNode) bool {
 	return !slices.ContainsFunc(n.current, func(p netip.Prefix) bool { return m.judge(n, p).Kind != 0 })
 }
 
-// back is what the same machine may have again.
+// back returns the released Node that the same machine may take its prefixes from.
 func (m *model) back(node Node, offer Offer) *modelNode {
 	var best *modelNode
 	for _, n := range m.nodes {
@@ -213,7 +213,8 @@ func (m *model) counts() []Counts {
 	return all
 }
 
-// foremost is for whom a claimed prefix stands: the first who is not gone, else the first.
+// foremost returns the Node that a claimed prefix is counted for: the first one that is not
+// deleted, else the first.
 func (m *model) foremost(p netip.Prefix) *modelNode {
 	var first *modelNode
 	for _, c := range m.claims {
@@ -225,7 +226,8 @@ func (m *model) foremost(p netip.Prefix) *modelNode {
 	return first
 }
 
-// live is the count for a claimed prefix: quarantined when everybody who has it is gone.
+// live returns the counter for a claimed prefix: quarantined if all Nodes that claim it are
+// deleted.
 func (m *model) live(p netip.Prefix, n *Counts) *uint64 {
 	if m.foremost(p).gone() {
 		return &n.Quarantined

@@ -115,17 +115,17 @@ func TestAServersOwnPrefixInQuarantine(t *testing.T) {
 	release(t, l, "1", noon)
 	wantCounts(t, l, "own", Counts{Quarantined: 1})
 
-	// Another machine has the prefix now: the provider gave it away again.
+	// The provider has assigned the prefix to another machine.
 	if _, err := l.Assign(machine("b", "2", "8"), o); !errors.Is(err, ErrSharedOwn) {
 		t.Errorf("Assign: %v, want ErrSharedOwn", err)
 	}
-	// The same machine under another name shares with nobody.
+	// The same machine under another name has no conflict.
 	assignFrom(t, l, machine("c", "3", "7"), o, "10.0.1.0/24", "2001:db8:1:2:2::/80")
 	l.Free("3")
-	// Back under its name and with another prefix it can't use what it had.
+	// After a return under its name with another prefix, the machine can't reuse the old one.
 	assignFrom(t, l, machine("a", "4", "7"), offer("2001:db8:1:3::/64"), "10.0.2.0/24", "2001:db8:1:3:1::/80")
 	l.Free("4")
-	// Nor when the address of something else is there now.
+	// Nor can it if the prefix contains another address in use.
 	assignFrom(t, l, machine("a", "5", "7"), offer("2001:db8:1:2::/64", "2001:db8:1:2:1::5"), "10.0.3.0/24", "2001:db8:1:2:2::/80")
 	l.Free("5")
 	assignFrom(t, l, machine("a", "6", "7"), o, "10.0.0.0/24", "2001:db8:1:2:1::/80")
@@ -166,7 +166,7 @@ func TestDrainingOwnPoolsHandOutNothing(t *testing.T) {
 	}
 }
 
-// Two Nodes have the same, and only for one of them it is known from where.
+// Two Nodes have the same prefix, and only one's record names the pool.
 func TestAnOwnPrefixCountsForWhomItStands(t *testing.T) {
 	l := mustLedger(t, ownPools())
 	restore(t, l, "a", "uid=uid-a 2001:db8:1:2:1::/80@own")
@@ -197,7 +197,7 @@ func TestWhatIsRecordedOfAnOwnPrefixStands(t *testing.T) {
 	if got := l.Removed(); len(got) != 1 || got[0].Pool != "gone" {
 		t.Errorf("Removed() = %+v, want the one of the pool gone", got)
 	}
-	// Nothing is remembered of what a Node has no more.
+	// Pools of prefixes that the Node no longer has are dropped.
 	observe(t, l, c, prefixes("10.0.2.0/24", "2001:db8:1:5:1::/80"))
 	if h, _ := l.Lookup(c.UID); len(h.Pools) != 2 {
 		t.Errorf("Lookup(c) = %+v, want two prefixes with their pools", h)

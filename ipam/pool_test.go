@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// onePool is a Ledger with one pool, of which every node prefix goes to a Node of its own.
+// onePool is a Ledger with one pool, in which every node prefix goes to a Node of its own.
 type onePool struct {
 	*Ledger
 	holders map[netip.Prefix]Node
@@ -37,7 +37,7 @@ func (o *onePool) node() Node {
 	return Node{Name: "n", UID: fmt.Sprint("u", o.nodes)}
 }
 
-// take hands the next node prefix to a new Node.
+// take assigns the next node prefix to a new Node.
 func (o *onePool) take() (netip.Prefix, bool) {
 	node := o.node()
 	given, err := o.Assign(node, Offer{})
@@ -48,7 +48,7 @@ func (o *onePool) take() (netip.Prefix, bool) {
 	return given[0], true
 }
 
-// have shows a new Node that has a prefix.
+// have observes a new Node with a prefix.
 func (o *onePool) have(p netip.Prefix) {
 	o.holders[p] = o.node()
 	o.Observe(o.holders[p], []netip.Prefix{p}, time.Time{})
@@ -59,7 +59,7 @@ func (o *onePool) free(p netip.Prefix) {
 	delete(o.holders, p)
 }
 
-// route adds a route that stands, unroute takes it away.
+// route adds a route; unroute removes it.
 func (o *onePool) route(p netip.Prefix) {
 	o.routed = append(o.routed, p)
 	o.SetRoutes(o.routed)
@@ -92,7 +92,7 @@ func TestNewPoolSizes(t *testing.T) {
 		prefix   netip.Prefix
 		nodeMask int
 		size     uint64 // 0: an error
-		err      string // what it must name
+		err      string // a part of the message
 	}{
 		{prefix: pfx("10.244.0.0/16"), nodeMask: 24, size: 256},
 		{prefix: pfx("10.0.0.0/8"), nodeMask: 24, size: 65536},
@@ -156,7 +156,7 @@ func TestTakeCarvesInAscendingOrder(t *testing.T) {
 		{"10.1.2.0/24", 26, []string{"10.1.2.0/26", "10.1.2.64/26", "10.1.2.128/26", "10.1.2.192/26"}},
 		{"10.244.0.0/15", 17, []string{"10.244.0.0/17", "10.244.128.0/17", "10.245.0.0/17", "10.245.128.0/17"}},
 		{"fd00:0:0:fffc::/62", 64, []string{"fd00:0:0:fffc::/64", "fd00:0:0:fffd::/64", "fd00:0:0:fffe::/64", "fd00:0:0:ffff::/64"}},
-		// The cut lies across the two halves of an IPv6 address.
+		// The node prefixes differ on both sides of the middle of an IPv6 address.
 		{"2001:db8:0:a::/63", 65, []string{"2001:db8:0:a::/65", "2001:db8:0:a:8000::/65", "2001:db8:0:b::/65", "2001:db8:0:b:8000::/65"}},
 	} {
 		pool := mustPool(t, c.prefix, c.nodeMask)
@@ -190,7 +190,7 @@ func TestOnlyWholeNodePrefixesAreCarved(t *testing.T) {
 		if pool.carver(pfx(wrong)) != nil {
 			t.Errorf("carver(%s) is the pool", wrong)
 		}
-		// Whatever happens to such a prefix, the node prefix stays its Node's.
+		// A podCIDR that contains or overlaps it doesn't release the node prefix.
 		pool.have(pfx(wrong))
 		pool.free(pfx(wrong))
 		if c := pool.counts(); c.Allocated != 1 || c.Free != 255 {
@@ -255,7 +255,7 @@ func TestHeldByTwoIsFreedTwice(t *testing.T) {
 	take(t, pool, "10.0.0.0/24")
 }
 
-// naive works out, one node prefix after the other, the counts and what is handed out next.
+// naive computes the counts and the next prefix by visiting all node prefixes.
 func (o *onePool) naive(excluded []netip.Prefix) (c Counts, next netip.Prefix) {
 	c = Counts{Name: "p", Pool: o.pools[0].Prefix, NodeMask: o.pools[0].NodeMask}
 	cursor := o.Cursor("p")

@@ -21,7 +21,7 @@ var (
 		cmp.Comparer(func(a, b netip.Prefix) bool { return a == b }),
 		cmpopts.EquateEmpty(),
 	}
-	// smallPools are the configurations that processes of one cluster have, one after the other.
+	// smallPools are the configurations of consecutive processes of one cluster.
 	smallPools = [][]PoolConfig{
 		{
 			{Name: "v4", Prefix: pfx("10.0.0.0/25"), NodeMask: 28},
@@ -56,14 +56,14 @@ var (
 	smallOwn = []netip.Prefix{{}, pfx("2001:db8::100/120"), pfx("2001:db8::200/120"), pfx("2001:db8::200/126")}
 )
 
-// run is a Ledger and a model that get the same calls.
+// run applies the same calls to a Ledger and a model.
 type run struct {
 	*testing.T
 	draw   func(n int) int // a number below n
 	step   int
 	ledger *Ledger
 	model  *model
-	// promised is what each UID was last assigned, as long as it was not observed with other.
+	// promised has the last assignment of each UID, until it is observed with other prefixes.
 	promised map[string][]netip.Prefix
 }
 
@@ -104,7 +104,7 @@ func (r *run) offer() Offer {
 	return o
 }
 
-// now moves on every third step.
+// now advances on every third step.
 func (r *run) now() time.Time { return time.Unix(int64(r.step/3+1), 0).UTC() }
 
 func (r *run) observe() {
@@ -178,8 +178,7 @@ func (r *run) assign() {
 	h, _ := r.ledger.Lookup(node.UID)
 	switch {
 	case !had.Released.IsZero():
-		// Somebody asks for a Node that was seen to be gone: it may have had podCIDRs, which
-		// is no promise.
+		// The Node was released before: it may have had podCIDRs, so the assignment is no promise.
 		delete(r.promised, node.UID)
 	case err == nil && !h.Observed:
 		r.promised[node.UID] = got
@@ -187,7 +186,7 @@ func (r *run) assign() {
 	maps.DeleteFunc(r.promised, func(uid string, _ []netip.Prefix) bool { _, has := r.ledger.Lookup(uid); return !has })
 }
 
-// restart stores everything as text and reads it into a Ledger with other pools.
+// restart stores everything as text and loads it into a Ledger with other pools.
 func (r *run) restart() {
 	pools := smallPools[r.draw(len(smallPools))]
 	after, err := NewLedger(pools, nil)
@@ -228,7 +227,7 @@ func (r *run) restart() {
 		}
 	}
 	r.check()
-	// What Nodes have is not stored: it is seen again.
+	// Observations are not stored, so they are repeated.
 	for _, h := range before {
 		if h.Observed && h.Released.IsZero() {
 			r.same("Observe after a restart", r.model.observe(h.Node, h.Prefixes, r.now()), r.ledger.Observe(h.Node, h.Prefixes, r.now()))
@@ -236,7 +235,7 @@ func (r *run) restart() {
 	}
 }
 
-// setCursor carries a pool's cursor over as text.
+// setCursor transfers a pool's cursor as text.
 func (r *run) setCursor(after *Ledger, pool string) {
 	text := r.ledger.Cursor(pool).String()
 	if text == "" || after.pool(pool) == nil {
@@ -251,8 +250,8 @@ func (r *run) setCursor(after *Ledger, pool string) {
 	}
 }
 
-// withoutPools leaves the names of pools out of records: a pool of another name may carve the
-// same.
+// withoutPools removes the names of pools from records: a pool of another name may have the same
+// node prefixes.
 func withoutPools(records string) string {
 	fields := strings.FieldsFunc(records, func(c rune) bool { return strings.ContainsRune(" ,\n", c) })
 	for i, f := range fields {
@@ -261,7 +260,7 @@ func withoutPools(records string) string {
 	return strings.Join(fields, " ")
 }
 
-// check compares all that can be seen.
+// check compares all observable state.
 func (r *run) check() {
 	r.same("Counts", r.model.counts(), r.ledger.Counts())
 	r.same("Room", r.model.room(), min(r.ledger.Room(), 1<<30))
@@ -288,7 +287,7 @@ func (r *run) check() {
 	}
 }
 
-// drive makes the same random calls on a Ledger and on the model.
+// drive applies the same random calls to a Ledger and to the model.
 func drive(t *testing.T, steps int, draw func(n int) int) {
 	t.Helper()
 	r := &run{T: t, draw: draw, promised: map[string][]netip.Prefix{}}

@@ -11,7 +11,6 @@ import (
 
 var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
-// machine is a Node of a known machine.
 func machine(name, uid, id string) Node {
 	return Node{Name: name, UID: uid, ProviderID: "hcloud://" + id}
 }
@@ -105,7 +104,7 @@ func TestASecondHolderOutlivesTheQuarantineOfTheFirst(t *testing.T) {
 	observe(t, l, b, prefixes("10.0.0.0/24"),
 		Warning{Kind: Duplicate, Node: b, Prefix: pfx("10.0.0.0/24"), Against: pfx("10.0.0.0/24"), Holder: a})
 	release(t, l, a.UID, noon)
-	// The first is gone: nothing is left to be done about b.
+	// a is freed, so b has no conflict left.
 	observe(t, l, b, prefixes("10.0.0.0/24"))
 	wantCounts(t, l, "v4", Counts{Free: 1, Allocated: 1})
 	release(t, l, b.UID, noon)
@@ -134,7 +133,7 @@ func TestWhoIsSeenAgainIsNotGone(t *testing.T) {
 func TestAMachineThatComesBackGetsTheSame(t *testing.T) {
 	for _, test := range []struct {
 		name   string
-		before func(t *testing.T, l *Ledger) // after the machine's Node went into quarantine
+		before func(t *testing.T, l *Ledger) // runs after the machine's Node went into quarantine
 		back   Node
 		offer  Offer
 		want   []string
@@ -161,7 +160,7 @@ func TestAMachineThatComesBackGetsTheSame(t *testing.T) {
 		{
 			name: "the machine was here twice", back: machine("a", "new", "1"),
 			before: func(t *testing.T, l *Ledger) {
-				// Its first Node is not gone for long enough to be forgotten.
+				// The quarantine of its first Node is not over.
 				second := machine("a", "second", "2")
 				if _, err := l.Assign(second, Offer{}); err != nil {
 					t.Fatal(err)

@@ -48,7 +48,7 @@ func TestRebuild(t *testing.T) {
 		if want := []string{"b", "a", "gone", "c"}; !slices.Equal(order, want) {
 			t.Errorf("observed %v, want %v", order, want)
 		}
-		// The older of two keeps what both have, though its name comes later.
+		// The older Node keeps a prefix that both have, though its name sorts later.
 		want := []Warning{{Kind: Duplicate, Node: a, Prefix: pfx("10.0.0.0/24"), Against: pfx("10.0.0.0/24"), Holder: b}}
 		if diff := cmp.Diff(want, r.Observed[1].Warnings, comparePrefixes); diff != "" {
 			t.Errorf("warnings about a (-want +got):\n%s", diff)
@@ -57,7 +57,7 @@ func TestRebuild(t *testing.T) {
 		if diff := cmp.Diff(want, r.Restored, comparePrefixes); diff != "" {
 			t.Errorf("warnings about what is stored (-want +got):\n%s", diff)
 		}
-		// A Node that was recorded as gone is so until a live read shows it.
+		// A Node that was recorded as released stays so until a live read shows it.
 		if h, _ := r.Lookup("uid-gone"); !h.Released.Equal(noon) || h.Observed {
 			t.Errorf("Lookup(gone) = %+v, want it in quarantine", h)
 		}

@@ -212,7 +212,7 @@ func FuzzParseCursor(f *testing.F) {
 		if diff := cmp.Diff(c, again, comparePrefixes); err != nil || diff != "" {
 			t.Fatalf("%q was read, and written as %q: %v\n%s", text, c, err, diff)
 		}
-		// Whatever a cursor says, each node prefix is handed out once.
+		// With any cursor, each node prefix is assigned once.
 		pool := mustPool(t, "10.0.0.0/25", 28)
 		pool.setCursor(c)
 		handed := map[netip.Prefix]bool{}

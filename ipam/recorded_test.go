@@ -2,7 +2,8 @@ package ipam
 
 import "testing"
 
-// What an object has records something only while it guards that, as others read the root.
+// An entry of a shard counts as recorded only if the root, as others read it, lists the shard as
+// the guard of that block.
 func TestRecordedOnlyWhereItIsGuarded(t *testing.T) {
 	node := Node{Name: "n", UID: "u"}
 	for name, c := range map[string]struct {

@@ -37,7 +37,7 @@ func TestRestoredReservationsAreKept(t *testing.T) {
 	if q := l.Quarantined(); len(q) != 1 || q[0].Node.Name != "b" || !q[0].Released.Equal(noon) {
 		t.Errorf("Quarantined() = %+v, want b since noon", q)
 	}
-	// What is really there wins over the abandoned.
+	// Observed podCIDRs win over abandoned ones.
 	observe(t, l, a, prefixes("10.0.1.0/24", "fd00::/64"))
 	wantCounts(t, l, "v4", Counts{Free: 4, Allocated: 2, Quarantined: 2})
 }
@@ -194,7 +194,7 @@ func TestCursorSurvivesARestart(t *testing.T) {
 		assign(t, after, Node{UID: fmt.Sprint(i)}, "10.0."+want+".0/24")
 	}
 
-	// Another shape of the pool keeps what it can.
+	// A pool of another size keeps the part of the cursor that fits.
 	after = mustLedger(t, []PoolConfig{{Name: "v4", Prefix: pfx("10.0.0.0/22"), NodeMask: 24}})
 	if err := after.SetCursor("v4", Cursor{Next: pfx("10.0.7.0/24"), Released: prefixes("10.0.0.0/24", "10.0.1.0/25", "10.0.4.0/24")}); err != nil {
 		t.Fatal(err)
@@ -204,7 +204,8 @@ func TestCursorSurvivesARestart(t *testing.T) {
 	}
 }
 
-// What was released longest ago goes back into the circle when others are released.
+// Only the maxReleased last released prefixes wait at the end of the queue; older ones become
+// normal free prefixes again.
 func TestOnlyTheLatestReleasedWait(t *testing.T) {
 	pool := mustPool(t, "10.0.0.0/16", 24)
 	for range 200 {
@@ -227,7 +228,7 @@ func TestOnlyTheLatestReleasedWait(t *testing.T) {
 	}
 }
 
-// Whatever the order in which what Nodes have is restored or seen, the pools end the same.
+// The order in which holdings are restored or observed doesn't change the pools.
 func TestOrderDoesNotMatter(t *testing.T) {
 	build := func(order []int) *Ledger {
 		l := mustLedger(t, smallPools[0])

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// A machine comes back to what it had, and a route to it stands. Before its Node is written, pools
-// with one more family replace the reservation; the Node is observed with the new one.
+// A machine returns and reserves its old prefix, which is still routed. Before its Node is written,
+// pools with one more family replace the reservation, and the Node is observed with the new one.
 func TestAReservationFromAReturnGoesIntoQuarantineWhenTheNodeHasAnother(t *testing.T) {
 	one := mustLedger(t, []PoolConfig{{Name: "v4", Prefix: pfx("10.0.0.0/23"), NodeMask: 24}})
 	assign(t, one, machine("a", "old", "1"), "10.0.0.0/24")
@@ -34,7 +34,7 @@ func TestAReservationFromAReturnGoesIntoQuarantineWhenTheNodeHasAnother(t *testi
 		t.Errorf("Quarantined() = %+v, want what was retired, with its machine", left)
 	}
 
-	// It is stored like any other quarantine, and ends like one.
+	// It is stored and ended as any other quarantine.
 	after := mustLedger(t, []PoolConfig{{Name: "v4", Prefix: pfx("10.0.0.0/23"), NodeMask: 24}})
 	stored, err := ParseRecords("a", text)
 	if err != nil {

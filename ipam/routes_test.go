@@ -19,10 +19,10 @@ func TestRoutesBlockWhatNobodyHolds(t *testing.T) {
 	if _, err := l.Assign(c, Offer{}); !errors.Is(err, ErrNoRoom) {
 		t.Errorf("Assign: %v, want ErrNoRoom", err)
 	}
-	// A Node is observed with what is routed, as one is that came before its ledger was lost.
+	// A Node is observed with a routed prefix, as after the loss of the ledger.
 	observe(t, l, c, prefixes("10.0.2.0/24"))
 	wantCounts(t, l, "v4", Counts{Allocated: 3, Foreign: 1})
-	// A route outlives the Node that it leads to: what is freed is blocked.
+	// A route outlives its Node: the freed prefix is blocked.
 	l.Free(a.UID)
 	wantCounts(t, l, "v4", Counts{Allocated: 2, Foreign: 2})
 	if got := l.SetRoutes(nil); got != nil {

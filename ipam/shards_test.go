@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// objectStore keeps a ledger's objects, as an API server does that is never in anybody's way.
+// objectStore stores a ledger's objects as an API server without conflicts.
 type objectStore struct {
 	objects map[int]map[string]string
 	writes  map[int]int
 	bytes   int
 }
 
-// settle carries out everything that is to be written.
+// settle applies all pending writes.
 func (s *objectStore) settle(f *Files) {
 	for {
 		w, _, ok := f.Next()
@@ -40,7 +40,7 @@ func (s *objectStore) settle(f *Files) {
 	}
 }
 
-// reload reads the objects that the root lists, as a process does that starts.
+// reload reads the objects that the root lists, as a starting process does.
 func (s *objectStore) reload(t *testing.T, facts Facts) (*Ledger, *Files) {
 	t.Helper()
 	known := map[int]map[string]string{RootObject: s.objects[RootObject]}
@@ -69,7 +69,7 @@ func newObjectStore() *objectStore {
 	}
 }
 
-// admit gives Nodes their prefixes one after the other, recording each before the next.
+// admit assigns prefixes to Nodes one after the other, and records each before the next.
 func admit(t *testing.T, s *objectStore, l *Ledger, f *Files, from, to int) {
 	t.Helper()
 	for i := from; i < to; i++ {
@@ -105,7 +105,7 @@ func TestANodeIsRecordedInOneShard(t *testing.T) {
 	}
 	l.Spread()
 	admit(t, s, l, f, 4, 40)
-	// 8 node prefixes a block: the first has the root's four Nodes as well.
+	// A block has 8 node prefixes; the first one contains those of the root's four Nodes too.
 	if got, want := Listed(s.objects[RootObject]), []int{1, 2, 3, 4, 5}; !slices.Equal(got, want) {
 		t.Errorf("shards %v, want %v", got, want)
 	}
@@ -133,7 +133,7 @@ func TestANodeIsRecordedInOneShard(t *testing.T) {
 	}
 }
 
-// All is the same after a start, in whatever form it is stored.
+// A restart restores the same state from every form in which it is stored.
 func TestShardsComeAndGoAndNobodyNotices(t *testing.T) {
 	s := newObjectStore()
 	facts := spreadFacts(3, widePools()...)
@@ -175,8 +175,8 @@ func TestShardsComeAndGoAndNobodyNotices(t *testing.T) {
 	same("in shards again")
 }
 
-// Where the families' blocks can't be the same, a Node is recorded in two shards, and only both
-// together count.
+// If the blocks of the two families are in different shards, a Node is recorded in both, and only
+// both records together count.
 func TestANodeOfTwoShards(t *testing.T) {
 	s := newObjectStore()
 	pools := []PoolConfig{
@@ -186,7 +186,7 @@ func TestANodeOfTwoShards(t *testing.T) {
 	l, f := s.reload(t, spreadFacts(1, pools...))
 	l.Spread()
 	admit(t, s, l, f, 0, 4)
-	// The other way round: what is free of IPv6 lies in another shard than what is free of IPv4.
+	// Now the free blocks of the families are in different shards.
 	l.Observe(Node{Name: "x", UID: "uid-x"}, prefixes("10.0.6.0/24", "10.0.7.0/24", "fd00:0:0:4::/64", "fd00:0:0:5::/64"), noon)
 	f.Update("x", noon)
 	s.settle(f)
@@ -218,8 +218,8 @@ func TestANodeOfTwoShards(t *testing.T) {
 	}
 }
 
-// A line of two objects is one holding, in the order of the families, and what one of them has
-// twice is kept.
+// Entries of two objects about one Node make one holding, in the order of the families, and a
+// prefix of a family that one of them has twice is kept.
 func TestPartsOfAHoldingAreReadTogether(t *testing.T) {
 	root := map[string]string{
 		"_pool.v4": "next=10.0.0.0/24", "_shard.1": "generation=1 10.0.2.0/23", "_shard.2": "generation=4 fd00::/63",
@@ -288,7 +288,7 @@ func TestDamagedShards(t *testing.T) {
 	}
 }
 
-// 50,000 Nodes of two families: how much is written, and how large an object becomes.
+// With 50,000 dual-stack Nodes, this limits the bytes written and the size of an object.
 func TestFiftyThousandNodes(t *testing.T) {
 	if testing.Short() || slowdown > 1 {
 		t.Skip("takes a minute with the race detector, which has nothing to find here")
@@ -343,8 +343,8 @@ func TestFiftyThousandNodes(t *testing.T) {
 	}
 }
 
-// A line stays in its object until the one that guards it now has it, also where the root was lost
-// and all is laid out anew, and where somebody took a block out of the root's list.
+// An entry stays in its object until its new guard has it, also after the root was lost and the
+// shards are laid out again, and after another client removed a block from the root's list.
 func TestNoLineLeavesBeforeItIsElsewhere(t *testing.T) {
 	facts := spreadFacts(3, widePools()...)
 	s := newObjectStore()
@@ -398,8 +398,8 @@ func TestNoLineLeavesBeforeItIsElsewhere(t *testing.T) {
 	check(f, f.Anew)
 }
 
-// Blocks are never given back, so what comes and goes for years uses all shards up. What is free in
-// their blocks is found then.
+// Shards never give blocks back, so years of changes use up all shards. Then new Nodes get free
+// prefixes of their blocks.
 func TestAllShardsAreInUse(t *testing.T) {
 	s := newObjectStore()
 	l, f := s.reload(t, spreadFacts(1, PoolConfig{Name: "v4", Prefix: pfx("10.0.0.0/14"), NodeMask: 24}))
@@ -417,7 +417,7 @@ func TestAllShardsAreInUse(t *testing.T) {
 	}
 }
 
-// What the root has to have in any case doesn't go to shards as well.
+// Entries that must be in the root aren't moved to shards.
 func TestOwnPrefixesStayWithTheRoot(t *testing.T) {
 	s := newObjectStore()
 	l, f := s.reload(t, spreadFacts(3, PoolConfig{Name: "v4", Prefix: pfx("10.0.0.0/16"), NodeMask: 24}, PoolConfig{Name: "own", Own: true, NodeMask: 80}))
@@ -434,7 +434,7 @@ func TestOwnPrefixesStayWithTheRoot(t *testing.T) {
 	}
 }
 
-// A shard doesn't get more of the other family than it can hold.
+// A shard doesn't get more blocks of the other family than it has space for.
 func TestAShardHasRoomForItsBlocks(t *testing.T) {
 	pools := []PoolConfig{{Name: "v6", Prefix: pfx("fd00::/48"), NodeMask: 64}}
 	for i := range 20 {

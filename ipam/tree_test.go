@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// listed is what a tree yields for a prefix.
+// listed returns the prefixes of a tree that overlap p.
 func listed(t *tree[int], p netip.Prefix) (found []netip.Prefix) {
 	for q := range t.overlapping(p) {
 		found = append(found, q)

@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// What a Node costs hardly depends on how many there are: to join, to be read at a start, to be
-// replaced by another, and to go to a shard when a cluster is taken over. The allocations are
-// counted, which are the same on every machine.
+// The work for a Node hardly depends on the number of Nodes: to join, to be read at a start, to be
+// replaced by another one, and to move to a shard when a cluster is taken over. The test counts
+// allocations, which are the same on every machine.
 func TestWorkGrowsWithTheNodes(t *testing.T) {
 	if testing.Short() || slowdown > 1 {
 		t.Skip("takes minutes with the race detector, which allocates too")
@@ -24,7 +24,7 @@ func TestWorkGrowsWithTheNodes(t *testing.T) {
 	}
 }
 
-// work counts allocations a Node by phase.
+// work returns the allocations per Node of each phase.
 func work(t *testing.T, nodes int) map[string]float64 {
 	t.Helper()
 	facts := spreadFacts(0,
@@ -92,7 +92,7 @@ func work(t *testing.T, nodes int) map[string]float64 {
 	taken.Spread()
 	count("take over", nodes, func() {
 		for f.Relieve() {
-			if f.Fits(RootObject, 1<<20) { // before, an API server refuses the root
+			if f.Fits(RootObject, 1<<20) { // an API server rejects a larger root
 				s.settle(f)
 			}
 		}
@@ -103,7 +103,7 @@ func work(t *testing.T, nodes int) map[string]float64 {
 	return made
 }
 
-// once fails unless so many Nodes hold two prefixes each, and none of them twice.
+// once fails unless the number of Nodes is right and each has two prefixes that no other one has.
 func once(t *testing.T, l *Ledger, nodes int) {
 	t.Helper()
 	seen := map[netip.Prefix]bool{}

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// The lease and the ledger are deleted together. Whoever makes the lease anew finds that it never
-// changed hands, and a request of the former leader is on its way.
+// The lease and the ledger are deleted together, with a request of the former leader in flight. The
+// new lease shows no change of the leader.
 func TestALeaseMadeAnewIsNoFirstStart(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()
@@ -43,7 +43,7 @@ func TestALeaseMadeAnewIsNoFirstStart(t *testing.T) {
 	})
 }
 
-// Of a ledger in shards the root alone is deleted, and the lease says that nobody was there before.
+// Of a ledger in shards only the root is deleted; the lease may be new, and show no earlier leader.
 func TestTheShardsOfALostRootAreRead(t *testing.T) {
 	for name, set := range map[string]setting{"a lease made anew": func(*Config) {}, "a lease that changed hands": notFirst} {
 		t.Run(name, func(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// The former leader's clock was behind, so that a quarantine looks as if it were over.
+// The former leader's clock was behind, so that the quarantine looks as if it were over.
 func TestAnotherLeadersClockEndsNoQuarantine(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()
@@ -17,7 +17,7 @@ func TestAnotherLeadersClockEndsNoQuarantine(t *testing.T) {
 		api.create("a")
 		pass(time.Second)
 		api.delete("a")
-		pass(30 * time.Second) // the end of a is recorded
+		pass(30 * time.Second) // the release of a is recorded
 		p.stop()
 		api.editLedger(func(data map[string]string) {
 			uid, _, quarantined := strings.Cut(data["a"], releasedWord)
@@ -38,7 +38,7 @@ func TestAnotherLeadersClockEndsNoQuarantine(t *testing.T) {
 
 const releasedWord = "released="
 
-// The clock was an hour ahead when a Node went, and is right again.
+// The clock was an hour ahead when a Node was deleted, and is right again.
 func TestAClockThatIsSetBackStretchesNoQuarantine(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()
@@ -58,7 +58,8 @@ func TestAClockThatIsSetBackStretchesNoQuarantine(t *testing.T) {
 	})
 }
 
-// A Node that is said to be gone and is not: when it goes later, its quarantine is counted from then.
+// The record of a live Node is marked as released by hand: when the Node is deleted later, its
+// quarantine is counted from then.
 func TestAQuarantineThatWasTakenBackIsCountedAnew(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()
@@ -71,7 +72,7 @@ func TestAQuarantineThatWasTakenBackIsCountedAnew(t *testing.T) {
 			data["a"] += " " + releasedWord + time.Now().UTC().Format(time.RFC3339)
 		})
 		api.create("b")
-		api.delete("b") // its record goes out, and the ledger is found changed
+		api.delete("b") // the write of its record fails, as the ledger was changed
 		pass(10 * time.Minute)
 		wantPodCIDRs(t, api, "a", "10.0.0.0/24", "fd00::/64")
 		api.create("c")
@@ -84,7 +85,8 @@ func TestAQuarantineThatWasTakenBackIsCountedAnew(t *testing.T) {
 	})
 }
 
-// A list of routes that was asked for before a Node's end shows nothing of a route that came later.
+// A list of routes that was requested before the deletion of a Node doesn't show a route that was
+// added later.
 func TestOnlyAListAfterTheEndOfANodeEndsItsQuarantine(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()

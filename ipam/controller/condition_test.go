@@ -17,7 +17,8 @@ func wantCondition(t *testing.T, api *fakeAPI, name string, status corev1.Condit
 	}
 }
 
-// Only Nodes that had to wait have the condition: one write when they begin, one when they end.
+// Only Nodes that had to wait have the condition: it is written once when they begin to wait, and
+// once when they get podCIDRs.
 func TestTheConditionOfNodesThatWait(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()
@@ -55,7 +56,7 @@ func TestTheConditionOfNodesThatWait(t *testing.T) {
 	})
 }
 
-// The write of a condition fails as any other does.
+// A failing write of a condition is tried again, as any other write.
 func TestAConditionIsWrittenAgainAfterAFailure(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()
@@ -71,7 +72,7 @@ func TestAConditionIsWrittenAgainAfterAFailure(t *testing.T) {
 	})
 }
 
-// The condition tells another reason when there is one.
+// A new reason updates the condition.
 func TestTheConditionFollowsTheReason(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()

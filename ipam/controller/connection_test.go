@@ -7,9 +7,9 @@ import (
 	"sync"
 )
 
-// A connection is one process's line to the API server. It can be frozen, as SIGSTOP does with the
-// process: nothing it sends leaves, nothing that was answered arrives, until it is thawed. It can
-// be cut for good, as SIGKILL does: what was sent may still be applied.
+// A connection carries the requests of one process to the API server. It can be frozen, as SIGSTOP
+// does with the process: it sends no requests and delivers no responses until it is thawed. It can
+// be cut for good, as SIGKILL does: the requests that were sent may still be applied.
 type connection struct {
 	next http.RoundTripper
 
@@ -20,11 +20,11 @@ type connection struct {
 	trap *trap
 }
 
-// A trap is what happens to a process with one of its requests.
+// A trap freezes or ends a process at one of its requests.
 type trap struct {
 	kind   string // of request; empty: any write
 	nth    int    // counted from 1
-	early  bool   // before the request leaves, else when it is answered
+	early  bool   // before the request is sent, else when the response arrives
 	freeze bool   // the process freezes, else it dies
 }
 
@@ -32,8 +32,8 @@ func newConnection(next http.RoundTripper) *connection {
 	return &connection{next: next, dead: make(chan struct{}), kill: func() {}}
 }
 
-// RoundTrip passes a request on. A frozen process's clock does not run: deadlines that end
-// meanwhile are noticed only when the request has left.
+// RoundTrip forwards a request. A frozen process's clock does not run: a deadline that ends while
+// it is frozen takes effect only after the request was sent.
 func (s *connection) RoundTrip(req *http.Request) (*http.Response, error) {
 	sprung := s.step(req)
 	if sprung != nil && sprung.early {
@@ -55,7 +55,7 @@ func (s *connection) RoundTrip(req *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// step returns the trap if this is the request that springs it.
+// step returns the trap if this request springs it.
 func (s *connection) step(req *http.Request) *trap {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -82,7 +82,7 @@ func (s *connection) spring(sprung *trap) {
 	}
 }
 
-// pass waits while the process is frozen. It returns false when the process is dead.
+// pass waits while the process is frozen. It returns false if the process is dead.
 func (s *connection) pass() bool {
 	for {
 		s.mu.Lock()
@@ -141,7 +141,7 @@ func (s *connection) alive() bool {
 	}
 }
 
-// connectionBody holds back what a watch streams while the process is frozen.
+// connectionBody holds back the stream of a watch while the process is frozen.
 type connectionBody struct {
 	io.ReadCloser
 	connection *connection
@@ -155,5 +155,5 @@ func (b *connectionBody) Read(buffer []byte) (int, error) {
 	return n, err
 }
 
-// isLedger reports whether a request is about the stored ledger.
+// isLedger reports whether a request is for the stored ledger.
 func isLedger(req *http.Request) bool { return strings.HasPrefix(req.URL.Path, ledgersPath) }

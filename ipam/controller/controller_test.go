@@ -40,8 +40,9 @@ func TestFiftyNodesAtOnceTakeFiftyPatches(t *testing.T) {
 	})
 }
 
-// The failure of others that this package exists to avoid: the reply to an applied PATCH is
-// lost, the watch stands still, and the only prefix goes to the next Node.
+// This is the failure of other allocators that this package exists to avoid: the reply to an
+// applied PATCH is lost, the watch delivers nothing, and the only prefix is assigned to the next
+// Node.
 func TestALostReplyDoesNotFreeThePrefix(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()
@@ -102,7 +103,7 @@ func TestPodCIDRsThatOthersSetReplaceTheReservation(t *testing.T) {
 		p := start(t, api, dualStack(2))
 		defer p.stop()
 		pass(time.Second)
-		// Another writer is faster by the time of one slow request, and the watch stands still.
+		// A slow request lets another writer set podCIDRs first, and the watch delivers nothing.
 		api.inject(first("PATCH nodes", fault{delay: 5 * time.Second}))
 		api.create("a")
 		pass(time.Second)
@@ -151,7 +152,7 @@ func TestANodeCreatedAnewIsAnotherOwner(t *testing.T) {
 		api.delete("a")
 		api.create("a")
 		pass(time.Minute)
-		wantPodCIDRs(t, api, "a") // the first one's PATCH was refused by its UID
+		wantPodCIDRs(t, api, "a") // the API server rejected the first one's PATCH because of its UID
 		p.wantMetric(t, rangesMetric, 0, "allocated")
 		api.resume()
 		pass(time.Minute)
@@ -209,13 +210,13 @@ func TestWaitingNodesThatGoAreForgotten(t *testing.T) {
 		pass(time.Second)
 		api.delete("a")
 		pass(15 * time.Second)
-		wantPodCIDRs(t, api, "c") // on its way out
+		wantPodCIDRs(t, api, "c") // it is being deleted
 		wantPodCIDRs(t, api, "d", "10.0.0.0/24", "fd00::/64")
 	})
 }
 
-// While the outcome of a write is unknown, another Node turns up with the same prefix. Writing
-// it again would make a duplicate with open eyes.
+// While the outcome of a write is unknown, another Node is observed with the same prefix. Sending
+// the request again would make a known duplicate.
 func TestAReservationThatAnotherNodeTookIsNotWrittenAgain(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()

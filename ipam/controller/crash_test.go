@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// A process dies with each of its writes, before it is applied and after, and another goes on: with
-// a pool that is just large enough, every Node has its podCIDRs in the end, and nobody's are
-// another's.
+// A process dies at each of its writes, before or after it is applied, and another process
+// continues: with a pool that is just large enough, every Node has its podCIDRs in the end, and no
+// two Nodes have the same.
 func TestACrashAtEveryWrite(t *testing.T) {
 	for last := 1; last < 30; last++ {
 		died := false
@@ -30,8 +30,8 @@ func TestACrashAtEveryWrite(t *testing.T) {
 	t.Error("there is no end of writes")
 }
 
-// crashAt lets a process end with one of its writes while Nodes come, go and come back, and tells
-// whether it came that far.
+// crashAt ends a process at one of its writes while Nodes are created, deleted and recreated, and
+// reports whether there were that many writes.
 func crashAt(t *testing.T, last int, before bool) bool {
 	api := newFakeAPI()
 	api.invariants.quarantine = time.Minute
@@ -75,8 +75,8 @@ func crashAt(t *testing.T, last int, before bool) bool {
 	return died
 }
 
-// The leader is stopped (SIGSTOP) at each of its writes, while another takes over and gives to
-// others what was free; then it wakes and goes on with what it had in mind.
+// The leader is stopped (SIGSTOP) at each of its writes, while another takes over and assigns the
+// free prefixes to other Nodes; then the former leader resumes with its old state.
 func TestAFormerLeaderThatWakesLate(t *testing.T) {
 	for _, kind := range []string{"PUT configmaps", "PATCH nodes"} {
 		for _, answered := range []bool{false, true} {
@@ -93,7 +93,8 @@ func TestAFormerLeaderThatWakesLate(t *testing.T) {
 					leader := start(t, api, dualStack(2), notFirst)
 					defer leader.stop()
 					pass(time.Second)
-					// a goes, and after a moment its name is another's; b and c take all there is.
+					// a is deleted, and after a moment its name is reused; b and c take all free
+					// prefixes.
 					api.delete("a")
 					pass(5 * time.Second)
 					api.create("b")

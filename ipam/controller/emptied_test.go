@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Somebody empties the ledger and leaves the ConfigMap. What was reserved in it may still be
-// written, so it is like a ledger that is gone.
+// Another client empties the ledger and leaves the ConfigMap. Reservations that it had may still be
+// written, so it is treated as lost.
 func TestAnEmptiedLedgerIsRebuiltAfterTheFence(t *testing.T) {
 	empty := func(api *fakeAPI) { api.editLedger(func(data map[string]string) { clear(data) }) }
 	bubble(t, func(t *testing.T) {
@@ -16,7 +16,8 @@ func TestAnEmptiedLedgerIsRebuiltAfterTheFence(t *testing.T) {
 	})
 }
 
-// It is emptied under the running process, the only one ever, which knows all that it reserved.
+// It is emptied under the running process, the only one so far, which has all reservations in
+// memory.
 func TestALedgerThatIsEmptiedMeanwhileIsWrittenAnew(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()
@@ -39,7 +40,7 @@ func TestALedgerThatIsEmptiedMeanwhileIsWrittenAnew(t *testing.T) {
 	})
 }
 
-// A ledger that was never used, or of which all Nodes are gone, doesn't look like an emptied one.
+// A ledger that was never used, or without Nodes left, doesn't count as emptied.
 func TestALedgerOfNobodyIsNotLost(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()

@@ -11,7 +11,7 @@ import (
 	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
-// Ranges of Services that arrive at run time are not handed out any more, and again when they go.
+// New Service ranges exclude their addresses at run time, until they are deleted.
 func TestServiceRangesComeAndGo(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()
@@ -38,7 +38,7 @@ func TestServiceRangesComeAndGo(t *testing.T) {
 	})
 }
 
-// A range of Services over a Node's podCIDR is shown; the Node keeps what it has.
+// A Service range over a Node's podCIDR is reported; the Node keeps its podCIDR.
 func TestAServiceRangeOverAPodCIDRIsShown(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()
@@ -57,7 +57,7 @@ func TestAServiceRangeOverAPodCIDRIsShown(t *testing.T) {
 	})
 }
 
-// What is reserved for a waiting write when a range arrives is not written any more.
+// A reservation that waits for its write is replaced if a new Service range overlaps it.
 func TestAReservationInANewServiceRangeIsReplaced(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()
@@ -76,8 +76,8 @@ func TestAReservationInANewServiceRangeIsReplaced(t *testing.T) {
 	})
 }
 
-// A kubelet writes the addresses of its own Node. One that reports an address of every node prefix
-// keeps few of them from the others.
+// A kubelet writes the addresses of its own Node. One that reports an address in every node prefix
+// blocks few of them.
 func TestReportedAddressesKeepFewPrefixes(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()
@@ -97,7 +97,7 @@ func TestReportedAddressesKeepFewPrefixes(t *testing.T) {
 	})
 }
 
-// A Node that names more addresses than count is told so when it does, and when they become others.
+// A Node with more addresses than count gets an Event, and another one when the addresses change.
 func TestANodeIsToldOfAddressesThatDoNotCount(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()
@@ -127,7 +127,8 @@ func TestANodeIsToldOfAddressesThatDoNotCount(t *testing.T) {
 	})
 }
 
-// Addresses of Nodes that lie in a pool: nobody gets the block around them while they are there.
+// A node prefix that contains the address of another Node isn't assigned while the Node has that
+// address.
 func TestNodeAddressesInsideAPool(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()
@@ -146,7 +147,7 @@ func TestNodeAddressesInsideAPool(t *testing.T) {
 		if got := api.podCIDRs("b"); len(got) != 1 {
 			t.Errorf("Node b has %v, want something: the address in the way is gone\n%s", got, api)
 		}
-		// An address that comes later.
+		// Now an address is added.
 		api.create("c")
 		api.edit("b", withAddress("10.0.0.9", "10.0.1.9"))
 		pass(time.Minute)

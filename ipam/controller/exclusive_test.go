@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// exclusive is a pool for the Nodes with a label, who get nothing of other pools.
+// exclusive returns a pool for the Nodes with a label, which use no other pool of the family.
 func exclusive(p Pool, selector string) Pool {
 	p = forLabel(p, selector)
 	p.Exclusive = true
@@ -32,7 +32,7 @@ func TestAnExclusivePoolForSomeNodes(t *testing.T) {
 		wantPodCIDRs(t, api, "d1", "10.0.96.0/24", "fd00:0:0:1::/64")
 		wantPodCIDRs(t, api, "d2", "10.0.97.0/24", "fd00:0:0:2::/64")
 
-		// No room: it waits for its own pool, and takes nothing of the other family.
+		// The pool is full: d3 waits for it, and takes no IPv6 prefix either.
 		api.add("d3", dedicated)
 		pass(time.Minute)
 		wantPodCIDRs(t, api, "d3")
@@ -40,7 +40,7 @@ func TestAnExclusivePoolForSomeNodes(t *testing.T) {
 		p.wantMetric(t, rangesMetric, 1, "cloud", "allocated")
 		p.wantMetric(t, rangesMetric, 3, "v6", "allocated")
 
-		// Who isn't selected any more keeps what it has, over a restart too.
+		// A Node that the pool no longer selects keeps its podCIDRs, also after a restart.
 		api.edit("d1", withLabel("dedicated", "false"))
 		pass(time.Minute)
 		p.stop()
@@ -59,7 +59,7 @@ func TestAnExclusivePoolForSomeNodes(t *testing.T) {
 		}
 		p.stop()
 
-		// A pool that drains doesn't make its Nodes others'.
+		// A draining pool keeps its Nodes out of other pools.
 		pools[2] = draining(pools[2])
 		p = start(t, api, pools, notFirst)
 		defer p.stop()

@@ -19,24 +19,24 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/fakeapi"
 )
 
-// fakeAPI is an API server that knows Nodes, ServiceCIDRs, the ledger's ConfigMaps and whether an admission
-// policy stands, as an http.RoundTripper. It holds each change against what must never happen
-// (see invariants_test.go), and refuses every request that the controller has no business to send.
+// fakeAPI is an API server with Nodes, ServiceCIDRs, the ledger's ConfigMaps and the admission
+// policy, as an http.RoundTripper. It checks each change against the invariants (see
+// invariants_test.go), and panics at a request that the controller must not send.
 type fakeAPI struct {
 	fakeapi.History
 	uids     int
 	nodes    *fakeapi.Collection
 	services *fakeapi.Collection
 	ledger   configMaps
-	policy   bool // the admission policy and its binding are there
+	policy   bool // the admission policy and its binding exist
 
-	faults func(call) fault // what happens to the next request; nil: nothing
-	late   []func()         // writes that will be applied after the client gave up
+	faults func(call) fault // the fault of the next request; nil: none
+	late   []func()         // writes to apply after the client gave up
 
-	calls  map[string]int // requests by "VERB resource", answered or not
-	order  []string       // the writes among them, with the name of what they write
+	calls  map[string]int // requests by "VERB resource", also failed ones
+	order  []string       // the writes among them, with the object's name
 	writes map[types.UID]int
-	byUs   map[types.UID]bool // whose podCIDRs a PATCH set
+	byUs   map[types.UID]bool // the Nodes that got their podCIDRs from a PATCH
 	log    []string
 	invariants
 }
@@ -56,7 +56,7 @@ func (f *fakeAPI) note(format string, args ...any) {
 	f.log = append(f.log, time.Now().Format("15:04:05.000 ")+fmt.Sprintf(format, args...))
 }
 
-// putNode makes a new version of a Node known. The caller holds the lock.
+// putNode stores and publishes a new version of a Node. The caller holds the lock.
 func (f *fakeAPI) putNode(kind watch.EventType, node *corev1.Node) {
 	f.nodes.Put(kind, node)
 	f.note("%-8s %s/%s %s %v", kind, node.Name, node.UID, node.Spec.ProviderID, node.Spec.PodCIDRs)
@@ -65,13 +65,13 @@ func (f *fakeAPI) putNode(kind watch.EventType, node *corev1.Node) {
 	}
 }
 
-// node returns the Node as it is now, or nil. The caller holds the lock.
+// node returns the current Node, or nil. The caller holds the lock.
 func (f *fakeAPI) node(name string) *corev1.Node {
 	node, _ := f.nodes.Objects[name].(*corev1.Node)
 	return node
 }
 
-// shape is what a Node has from its creation on.
+// shape sets fields of a Node before its creation.
 type shape func(*corev1.Node)
 
 func (f *fakeAPI) newUID() types.UID {
@@ -79,7 +79,6 @@ func (f *fakeAPI) newUID() types.UID {
 	return types.UID(fmt.Sprintf("uid-%d", f.uids))
 }
 
-// add creates a Node.
 func (f *fakeAPI) add(name string, shapes ...shape) types.UID {
 	f.Lock()
 	defer f.Unlock()
@@ -93,8 +92,8 @@ func (f *fakeAPI) add(name string, shapes ...shape) types.UID {
 	return node.UID
 }
 
-// create adds a Node, with podCIDRs if any are given: those of a cluster that moved here, with
-// managedFields that tell nothing.
+// create adds a Node, with podCIDRs if any are given, as in a cluster that moved here: its
+// managedFields don't name the manager.
 func (f *fakeAPI) create(name string, podCIDRs ...string) types.UID {
 	return f.add(name, func(node *corev1.Node) {
 		if len(podCIDRs) > 0 {
@@ -122,7 +121,6 @@ func (f *fakeAPI) delete(name string) {
 	f.putNode(watch.Deleted, f.node(name).DeepCopy())
 }
 
-// addServiceCIDR creates a ServiceCIDR object, as an administrator would.
 func (f *fakeAPI) addServiceCIDR(name string, cidrs ...string) {
 	f.Lock()
 	defer f.Unlock()
@@ -133,7 +131,6 @@ func (f *fakeAPI) addServiceCIDR(name string, cidrs ...string) {
 	f.note("ServiceCIDR %s %v", name, cidrs)
 }
 
-// deleteServiceCIDR makes a ServiceCIDR disappear.
 func (f *fakeAPI) deleteServiceCIDR(name string) {
 	f.Lock()
 	defer f.Unlock()
@@ -141,14 +138,14 @@ func (f *fakeAPI) deleteServiceCIDR(name string) {
 	f.note("ServiceCIDR %s deleted", name)
 }
 
-// inject makes faults decide what happens to requests from now on.
+// inject sets the faults of all following requests.
 func (f *fakeAPI) inject(faults func(call) fault) {
 	f.Lock()
 	defer f.Unlock()
 	f.faults = faults
 }
 
-// stall keeps watches and cached lists from learning anything more, until resume.
+// stall freezes watches and cached lists until resume.
 func (f *fakeAPI) stall() {
 	f.Lock()
 	defer f.Unlock()
@@ -185,7 +182,7 @@ func (f *fakeAPI) podCIDRs(name string) []netip.Prefix {
 	return prefixes
 }
 
-// count returns how many requests of that kind ("PATCH nodes") arrived.
+// count returns the number of requests of these kinds ("PATCH nodes").
 func (f *fakeAPI) count(kinds ...string) int {
 	f.Lock()
 	defer f.Unlock()
@@ -196,18 +193,18 @@ func (f *fakeAPI) count(kinds ...string) int {
 	return n
 }
 
-// sent returns how many requests to set podCIDRs arrived.
+// sent returns the number of requests to set podCIDRs.
 func (f *fakeAPI) sent() int { return f.count("PATCH nodes") }
 
-// written returns how many requests to write anything arrived.
+// written returns the number of requests to write anything.
 func (f *fakeAPI) written() int {
 	return f.count("PATCH nodes", "PATCH nodes/status") + f.ledgerWrites()
 }
 
-// ledgerWrites returns how many requests to change the stored ledger arrived.
+// ledgerWrites returns the number of requests to write the stored ledger.
 func (f *fakeAPI) ledgerWrites() int { return f.count("PUT configmaps", "POST configmaps") }
 
-// trace returns the requests to write something since the last time, in order.
+// trace returns the write requests since the last call, in order.
 func (f *fakeAPI) trace() []string {
 	f.Lock()
 	defer f.Unlock()

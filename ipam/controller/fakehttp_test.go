@@ -17,23 +17,22 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/fakeapi"
 )
 
-// A call is one request as the API server sees it.
 type call struct {
 	kind string // its verb and resource: "PATCH nodes", "GET configmaps", "LIST nodes"
 	name string // of the object, if it is about one
-	body string // what is written
+	body string // of the request
 }
 
-// fault says what goes wrong with a request.
+// fault is the failure of one request.
 type fault struct {
-	delay   time.Duration // before anything happens
+	delay   time.Duration // before everything else
 	refuse  bool          // nothing is applied, the reply is 503
 	lose    bool          // applied, but the connection breaks
 	drop    bool          // not applied, and the connection breaks
-	late    time.Duration // the connection breaks, applied so much later
-	slow    time.Duration // applied, the reply comes so much later
+	late    time.Duration // the connection breaks, and it is applied later by this time
+	slow    time.Duration // applied, and the reply is delayed
 	reply   error         // nothing is applied, this is the reply
-	page    bool          // nothing is applied, something in between answers 404 with a page of its own
+	page    bool          // not applied, a proxy replies with 404 and a page of its own
 	cutDown bool          // podCIDRs is cut down to its first entry, as if podCIDR had differed
 }
 
@@ -49,7 +48,7 @@ const (
 	bindingsPath = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"
 )
 
-// identify reads what a request is about.
+// identify returns the kind, name and body of a request.
 func identify(req *http.Request, body []byte) call {
 	path, parts := req.URL.Path, []string{}
 	for _, collection := range []string{nodesPath, ledgersPath, servicesPath, policiesPath, bindingsPath} {
@@ -74,7 +73,6 @@ func identify(req *http.Request, body []byte) call {
 	return c
 }
 
-// RoundTrip answers one request.
 func (f *fakeAPI) RoundTrip(req *http.Request) (*http.Response, error) {
 	body, err := fakeapi.ReadBody(req)
 	if err != nil {
@@ -89,7 +87,7 @@ func (f *fakeAPI) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	what := f.arrive(c)
 	if !fakeapi.Elapse(req.Context().Done(), what.delay) {
-		// It is on its way already.
+		// It is already in flight.
 		what.lose = true
 	}
 	switch {
@@ -111,7 +109,7 @@ func (f *fakeAPI) RoundTrip(req *http.Request) (*http.Response, error) {
 	return fakeapi.Reply(reply, err)
 }
 
-// apply does what a request asks for, now or later. What it returns never changes any more.
+// apply executes a request, now or later. The returned object is never modified afterwards.
 func (f *fakeAPI) apply(req *http.Request, c call, what fault) (any, error) {
 	f.Lock()
 	defer f.Unlock()
@@ -122,7 +120,7 @@ func (f *fakeAPI) apply(req *http.Request, c call, what fault) (any, error) {
 	return f.handle(req, c, what)
 }
 
-// arrive counts a request and draws its fate.
+// arrive counts a request and draws its fault.
 func (f *fakeAPI) arrive(c call) (what fault) {
 	f.Lock()
 	defer f.Unlock()
@@ -139,7 +137,7 @@ func (f *fakeAPI) arrive(c call) (what fault) {
 	return what
 }
 
-// deliverLater applies a request whose sender has been told that the connection broke.
+// deliverLater applies a request after its client got a connection error.
 func (f *fakeAPI) deliverLater(req *http.Request, c call, what fault) {
 	done := false
 	apply := func() {
@@ -157,7 +155,7 @@ func (f *fakeAPI) deliverLater(req *http.Request, c call, what fault) {
 	})
 }
 
-// handle does what a request asks for. The caller holds the lock.
+// handle executes a request. The caller holds the lock.
 func (f *fakeAPI) handle(req *http.Request, c call, what fault) (any, error) {
 	switch c.kind {
 	case "GET nodes":
@@ -185,7 +183,7 @@ func (f *fakeAPI) handle(req *http.Request, c call, what fault) (any, error) {
 	panic(fmt.Sprintf("fake: the controller must not send %s %s", req.Method, req.URL))
 }
 
-// admission answers whether the policy, or its binding, is there.
+// admission returns the policy or its binding, or a 404.
 func (f *fakeAPI) admission(there any, c call) (any, error) {
 	if !f.policy {
 		resource := schema.GroupResource{Group: admissionv1.GroupName, Resource: strings.Fields(c.kind)[1]}
@@ -198,7 +196,6 @@ func (f *fakeAPI) admission(there any, c call) (any, error) {
 	return there, nil
 }
 
-// roundTripper is a function that is one.
 type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }

@@ -27,15 +27,15 @@ const (
 
 var configMapResource = schema.GroupResource{Resource: "configmaps"}
 
-// configMaps keeps the ConfigMaps of the ledger as the API server does.
+// configMaps stores the ConfigMaps of the ledger as the API server does.
 type configMaps struct {
 	objects map[string]*corev1.ConfigMap
-	version int // of the whole store: a ConfigMap made anew has never been at an old one
+	version int // of the whole store: a recreated ConfigMap never had an old version
 	made    int
 	limit   int // bytes of all values together; the API server's is 1 MiB
 }
 
-// replace puts data in place.
+// replace sets the data of a ConfigMap, and creates the ConfigMap if it is missing.
 func (s *configMaps) replace(name string, data map[string]string) {
 	object := s.objects[name]
 	if object == nil {
@@ -48,7 +48,7 @@ func (s *configMaps) replace(name string, data map[string]string) {
 			},
 		}
 	} else if maps.Equal(object.Data, data) {
-		return // nothing changes, so neither does the resource version
+		return // without a change the resource version stays the same
 	}
 	s.version++
 	object = object.DeepCopy()
@@ -57,7 +57,7 @@ func (s *configMaps) replace(name string, data map[string]string) {
 	s.objects[name] = object
 }
 
-// valid says what the API server thinks of the data.
+// valid validates the data as the API server does.
 func (s *configMaps) valid(name string, data map[string]string) error {
 	var errs field.ErrorList
 	size := 0
@@ -83,7 +83,7 @@ func isLedgerName(name string) bool {
 	return name == ledgerName || shard && err == nil && n >= 1 && n <= 128
 }
 
-// create does what a POST does.
+// create handles a POST.
 func (s *configMaps) create(body []byte) (*corev1.ConfigMap, error) {
 	var wanted corev1.ConfigMap
 	if err := json.Unmarshal(body, &wanted); err != nil {
@@ -102,8 +102,8 @@ func (s *configMaps) create(body []byte) (*corev1.ConfigMap, error) {
 	return s.objects[wanted.Name], nil
 }
 
-// update does what a PUT does: the whole is replaced, and a resource version that is not the
-// current one is a conflict. Without one it would overwrite whatever is there.
+// update handles a PUT: it replaces the object, and fails with a conflict if the resource version
+// isn't the current one. Without a resource version it would overwrite any version.
 func (s *configMaps) update(name string, body []byte) (*corev1.ConfigMap, error) {
 	var wanted corev1.ConfigMap
 	if err := json.Unmarshal(body, &wanted); err != nil || wanted.Name != name || len(wanted.BinaryData) > 0 {
@@ -126,7 +126,6 @@ func (s *configMaps) update(name string, body []byte) (*corev1.ConfigMap, error)
 	return s.objects[name], nil
 }
 
-// handleLedger answers a request about a ConfigMap.
 func (f *fakeAPI) handleLedger(req *http.Request, name string, body []byte) (any, error) {
 	var object *corev1.ConfigMap
 	var err error
@@ -163,7 +162,7 @@ func (f *fakeAPI) handleLedger(req *http.Request, name string, body []byte) (any
 	return object, nil
 }
 
-// whole reports whether the root has entries, and so has each shard that it lists.
+// whole reports whether the root and each shard that it lists have entries.
 func (s *configMaps) whole() bool {
 	for _, number := range ipam.Listed(s.data(ledgerName)) {
 		if len(s.data(ObjectName(number))) == 0 {
@@ -180,7 +179,7 @@ func (s *configMaps) data(name string) map[string]string {
 	return s.objects[name].Data
 }
 
-// differences prints the keys that changed, and what they hold now.
+// differences prints the changed keys with their new values.
 func differences(before, after map[string]string) string {
 	keys := slices.Collect(maps.Keys(after))
 	for key := range before {
@@ -198,14 +197,14 @@ func differences(before, after map[string]string) string {
 	return strings.Join(changed, " ")
 }
 
-// stored returns what the root holds, nil where there is none.
+// stored returns the data of the root; nil: it doesn't exist.
 func (f *fakeAPI) stored() map[string]string {
 	f.Lock()
 	defer f.Unlock()
 	return maps.Clone(f.ledger.data(ledgerName))
 }
 
-// entries returns what all ConfigMaps hold under the names of Nodes, each holding as one line.
+// entries returns the entries of all ConfigMaps by Node name, each holding as one line.
 func (f *fakeAPI) entries() map[string]string {
 	f.Lock()
 	defer f.Unlock()
@@ -226,7 +225,7 @@ func (f *fakeAPI) entries() map[string]string {
 	return lines
 }
 
-// holders returns the names of Nodes under which something is stored, sorted.
+// holders returns the names of the Nodes that have entries, sorted.
 func (f *fakeAPI) holders() []string { return slices.Sorted(maps.Keys(f.entries())) }
 
 // shards returns the names of the ConfigMaps beside the root, sorted.
@@ -243,7 +242,7 @@ func (f *fakeAPI) shards() []string {
 	return names
 }
 
-// objectOf returns the first ConfigMap that has something under a Node's name.
+// objectOf returns the first ConfigMap with an entry of the Node.
 func (f *fakeAPI) objectOf(node string) string {
 	f.Lock()
 	defer f.Unlock()
@@ -255,7 +254,7 @@ func (f *fakeAPI) objectOf(node string) string {
 	return ledgerName
 }
 
-// objectWith returns the ConfigMap that has something under a Node's name in which a text stands.
+// objectWith returns the ConfigMap with an entry of the Node that contains a text.
 func (f *fakeAPI) objectWith(node, text string) string {
 	f.Lock()
 	defer f.Unlock()
@@ -267,10 +266,10 @@ func (f *fakeAPI) objectWith(node, text string) string {
 	return ""
 }
 
-// editLedger changes the root by hand, making it if there is none.
+// editLedger edits the root by hand, and creates it if it is missing.
 func (f *fakeAPI) editLedger(change func(data map[string]string)) { f.editObject(ledgerName, change) }
 
-// editObject changes a ConfigMap by hand, making it if there is none.
+// editObject edits a ConfigMap by hand, and creates it if it is missing.
 func (f *fakeAPI) editObject(name string, change func(data map[string]string)) {
 	f.Lock()
 	defer f.Unlock()
@@ -281,11 +280,9 @@ func (f *fakeAPI) editObject(name string, change func(data map[string]string)) {
 	f.note("%s edited by hand, version %d", name, f.ledger.version)
 }
 
-// deleteLedger deletes the root, as a person does. A creation that is still on its way arrives all
-// the same.
+// deleteLedger deletes the root, as a user does. A creation in flight is still applied.
 func (f *fakeAPI) deleteLedger() { f.deleteObject(ledgerName) }
 
-// deleteObject deletes a ConfigMap of the ledger.
 func (f *fakeAPI) deleteObject(name string) {
 	f.Lock()
 	defer f.Unlock()

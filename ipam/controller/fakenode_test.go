@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// patchPodCIDRs does what the API server does with the podCIDRs of a Node.
+// patchPodCIDRs applies a PATCH of podCIDRs as the API server does.
 func (f *fakeAPI) patchPodCIDRs(req *http.Request, c call, what fault) (any, error) {
 	var patch struct {
 		Metadata struct {
@@ -98,7 +98,7 @@ func (f *fakeAPI) patchStatus(c call) (any, error) {
 	return node, nil
 }
 
-// managePodCIDRs notes in a Node's managedFields who set its podCIDRs, and that it was now.
+// managePodCIDRs records in a Node's managedFields the manager that sets its podCIDRs now.
 func managePodCIDRs(node *corev1.Node, manager string) {
 	if manager == "" {
 		panic("fake: a write of podCIDRs has to carry a field manager")
@@ -115,7 +115,7 @@ func managePodCIDRs(node *corev1.Node, manager string) {
 	})
 }
 
-// setBy gives a Node podCIDRs as another program would, under its name.
+// setBy gives a Node podCIDRs from another manager.
 func setBy(manager string, podCIDRs ...string) shape {
 	return func(node *corev1.Node) {
 		node.Spec.PodCIDR, node.Spec.PodCIDRs = podCIDRs[0], podCIDRs

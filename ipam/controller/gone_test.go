@@ -13,7 +13,7 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/fakeapi"
 )
 
-// slowReplies applies requests of a kind at once and answers them later.
+// slowReplies delays the responses of requests of a kind, which are applied at once.
 func slowReplies(api http.RoundTripper, kind string, delay time.Duration) http.RoundTripper {
 	return roundTripper(func(req *http.Request) (*http.Response, error) {
 		response, err := api.RoundTrip(req)
@@ -24,7 +24,7 @@ func slowReplies(api http.RoundTripper, kind string, delay time.Duration) http.R
 	})
 }
 
-// The answer to a PATCH arrives after the Node's deletion was seen: the Node is not there again.
+// The response to a PATCH arrives after the observed deletion of the Node, which stays deleted.
 func TestAnAnswerFromBeforeADeletionRevivesNobody(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()
@@ -45,7 +45,7 @@ func TestAnAnswerFromBeforeADeletionRevivesNobody(t *testing.T) {
 	})
 }
 
-// slowOwn finds every machine's own prefix, but late.
+// slowOwn finds an own prefix for every machine, after a delay.
 type slowOwn time.Duration
 
 func (s slowOwn) OwnPrefix(ctx context.Context, _ *corev1.Node) (netip.Prefix, []netip.Addr, error) {
@@ -53,7 +53,7 @@ func (s slowOwn) OwnPrefix(ctx context.Context, _ *corev1.Node) (netip.Prefix, [
 	return pfx("2001:db8::/64"), nil, nil
 }
 
-// What a reserved Node's own prefix is becomes known after the Node's deletion was seen.
+// The own prefix of a reserved Node is found after the observed deletion of the Node.
 func TestAnOwnPrefixThatIsFoundAfterADeletionRevivesNobody(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		pools := []Pool{pool("v4", "10.0.0.0/24", 24), {PoolConfig: ipam.PoolConfig{Name: "own", NodeMask: 80, Own: true}}}

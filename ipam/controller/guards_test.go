@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// Guards against what schedules seldom come to: each test fails when its guard is removed, which
-// test/checks/mutants shows.
+// These tests cover guards that the random schedules seldom need: each fails if its guard is
+// removed, as test/checks/mutants shows.
 
-// onItsWay makes the first PATCH of a Node arrive late, and refuses all that follow.
+// onItsWay delays the first PATCH of a Node, and rejects all following ones.
 func onItsWay(name string, late time.Duration) func(call) fault {
 	sent := false
 	return func(c call) fault {
@@ -26,8 +26,8 @@ func onItsWay(name string, late time.Duration) func(call) fault {
 	}
 }
 
-// A person gives a Node another prefix in the ledger while a request with the first one is on its
-// way: that one stays recorded until the Node is observed.
+// A user gives a Node another prefix in the ledger while a request with the first one is in flight:
+// the first one stays recorded until the Node is observed.
 func TestAReservationThatWasSentOutlivesAnEdit(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()
@@ -41,7 +41,7 @@ func TestAReservationThatWasSentOutlivesAnEdit(t *testing.T) {
 			uid, _, _ := strings.Cut(data["a"], " ")
 			data["a"] = uid + " 10.0.1.0/24@v4 fd00:0:0:1::/64@v6"
 		})
-		api.create("b") // so that the edit is noticed
+		api.create("b") // it makes the edit visible
 		pass(time.Second)
 		for _, name := range []string{"c", "d"} {
 			api.create(name)
@@ -52,7 +52,7 @@ func TestAReservationThatWasSentOutlivesAnEdit(t *testing.T) {
 	})
 }
 
-// A person deletes a Node's record while a request with its reservation is on its way, sent by this
+// A user deletes a Node's record while a request with its reservation is in flight, sent by this
 // process or by the one before it.
 func TestAReservationThatWasSentOutlivesItsRecord(t *testing.T) {
 	for name, restarted := range map[string]bool{"by this process": false, "by the one before": true} {
@@ -66,7 +66,7 @@ func TestAReservationThatWasSentOutlivesItsRecord(t *testing.T) {
 				pass(5 * time.Second)
 				if restarted {
 					p.stop()
-					api.edit("a", beingDeleted) // so that the next process sends nothing
+					api.edit("a", beingDeleted) // it keeps the next process from sending a request
 					p = start(t, api, dualStack(2), notFirst)
 					pass(5 * time.Second)
 				}
@@ -83,7 +83,7 @@ func TestAReservationThatWasSentOutlivesItsRecord(t *testing.T) {
 	}
 }
 
-// A damaged record is repaired by deleting it, while the cache doesn't show what its Node has.
+// A damaged record is repaired by deleting it, while the cache doesn't have the Node's podCIDRs.
 func TestARepairedLedgerIsHeldAgainstLiveNodes(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()
@@ -107,7 +107,8 @@ func TestARepairedLedgerIsHeldAgainstLiveNodes(t *testing.T) {
 	})
 }
 
-// The Node that is gone may have had what was abandoned: a route toward that keeps the quarantine.
+// The deleted Node may have had the abandoned prefix, so a route to that prefix extends the
+// quarantine.
 func TestARouteTowardAnAbandonedPrefixKeepsTheQuarantine(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()
@@ -134,8 +135,8 @@ func TestARouteTowardAnAbandonedPrefixKeepsTheQuarantine(t *testing.T) {
 	})
 }
 
-// A machine comes back while no controller runs: the new Node waits until the API server has said
-// that the one of its name is gone, and then has what that one had.
+// A machine returns while no controller runs: its new Node waits until the API server confirms the
+// deletion of the old one, and then gets the same prefixes.
 func TestAMachineThatCameBackUnseenHasItsPrefixesAgain(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()
@@ -156,8 +157,8 @@ func TestAMachineThatCameBackUnseenHasItsPrefixesAgain(t *testing.T) {
 	})
 }
 
-// The ledger says that a Node is gone which is there: its prefixes are not freed before the API
-// server has been heard, however long ago it is said to have gone.
+// The ledger has a live Node as released: its prefixes are not freed before a response of the API
+// server, however old the release is.
 func TestALivingNodesQuarantineNeverEnds(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()
@@ -183,7 +184,7 @@ func TestALivingNodesQuarantineNeverEnds(t *testing.T) {
 	})
 }
 
-// A process with a wrong clock noted when a Node went: the quarantine ends all the same.
+// A process with a wrong clock recorded a release in the future: the quarantine ends nevertheless.
 func TestAQuarantineThatBeginsInTheFutureEnds(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()
@@ -206,7 +207,7 @@ func TestAQuarantineThatBeginsInTheFutureEnds(t *testing.T) {
 	})
 }
 
-// The ledger is deleted while a prefix is in quarantine: the process that knows keeps it there.
+// The ledger is deleted while a prefix is in quarantine: the running process keeps the quarantine.
 func TestAQuarantineOutlivesALostLedger(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()

@@ -7,9 +7,9 @@ import (
 	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
-// leaseStep is what people do to the lease: they delete it, alone or together with all that is
-// stored, or they put back a copy of what was stored before. Whoever leads next finds a lease that
-// has never changed hands.
+// leaseStep edits the lease as users do: it deletes the lease, alone or together with the stored
+// ledger, or restores an older copy of the ledger. The next leader finds a lease without an earlier
+// leader.
 func (s *schedule) leaseStep(roll int) {
 	switch {
 	case roll == 39 && s.saved == nil:
@@ -17,7 +17,7 @@ func (s *schedule) leaseStep(roll int) {
 		return
 	case roll == 39:
 		s.note("an older copy of the ledger is put back, and the lease deleted")
-		// Nothing that is on its way may rest on what the copy doesn't have.
+		// No request in flight may depend on an entry that the copy lacks.
 		s.stopAll()
 		pass(lateness)
 		s.api.restoreLedger(s.saved)
@@ -44,8 +44,8 @@ func (s *schedule) leaseStep(roll int) {
 	}
 }
 
-// anyOfOurs reports whether a Node has podCIDRs that we gave it: without one, nothing shows a process
-// that finds neither lease nor ledger that there was another.
+// anyOfOurs reports whether a Node has podCIDRs that the controller set: without one, a process
+// that finds neither lease nor ledger can't notice an earlier process.
 func (f *fakeAPI) anyOfOurs() bool {
 	for _, node := range f.live() {
 		if podCIDRs, _ := kube.PodCIDRs(node); len(podCIDRs) > 0 && f.byUs[node.UID] {
@@ -55,7 +55,8 @@ func (f *fakeAPI) anyOfOurs() bool {
 	return false
 }
 
-// savedLedger is a copy of what is stored, by the names of its ConfigMaps; nil: nothing is.
+// savedLedger returns a copy of the stored ledger, by the names of its ConfigMaps; nil: it is not
+// complete.
 func (f *fakeAPI) savedLedger() map[string]map[string]string {
 	f.Lock()
 	defer f.Unlock()
@@ -69,8 +70,8 @@ func (f *fakeAPI) savedLedger() map[string]map[string]string {
 	return saved
 }
 
-// restoreLedger puts such a copy back. Which Nodes went since it was made, and until when their
-// prefixes are in quarantine, is lost with what it replaces.
+// restoreLedger restores such a copy. Releases since the copy, and the ends of their quarantines,
+// are lost with the replaced ledger.
 func (f *fakeAPI) restoreLedger(saved map[string]map[string]string) {
 	f.Lock()
 	defer f.Unlock()

@@ -14,31 +14,32 @@ import (
 	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
-// An invariants holds every write of podCIDRs against what may never happen, at the moment in which
-// the API server applies it: what the Node gets is in the stored ledger under its name and UID,
-// overlaps nothing that we gave another Node, nothing that is forbidden, nothing of a Node that has
-// gone until its quarantine is over and its routes are gone. It reads the stored ledger by itself.
-// The fake's lock protects it.
+// invariants checks every write of podCIDRs at the moment in which the API server applies it. The
+// prefixes must be in the stored ledger under the Node's name and UID. They must overlap no
+// prefixes that the controller gave to another Node, no forbidden ranges, and no prefixes of a
+// deleted Node before its quarantine is over and its routes are removed. It parses the stored
+// ledger with code of its own. The fake's lock protects it.
 type invariants struct {
 	api       *fakeAPI
 	forbidden []netip.Prefix
-	// quarantine is how long what a Node had may not go to another; it is not looked at where it is
-	// 0.
+	// quarantine is the time in which a deleted Node's prefixes must not be assigned to another
+	// Node; 0: not checked.
 	quarantine time.Duration
 	gone       formers
-	// held is what Nodes have that we gave it to.
+	// held has the prefixes that the controller gave to live Nodes.
 	held formers
-	// routesMatter: nothing may go to another Node while a route toward it stands.
+	// routesMatter forbids prefixes that are still routed to another Node.
 	routesMatter bool
-	// routes are those of all Nodes that ever had podCIDRs from us, until removeRoutes.
+	// routes has the routes of all Nodes that ever got podCIDRs from the controller, until
+	// removeRoutes.
 	routes formers
 
-	ledgerGone bool      // by hand, and not made anew yet
-	excused    time.Time // until then, what was sent before the ledger was lost may still arrive
+	ledgerGone bool      // deleted by hand, and not recreated yet
+	excused    time.Time // until then, requests sent before the loss of the ledger may arrive
 	verdicts   []string
 }
 
-// former is who had a prefix.
+// former is the owner of a prefix.
 type former struct {
 	node types.UID
 	name string
@@ -46,7 +47,7 @@ type former struct {
 	left time.Time
 }
 
-// lateness is the longest that a request is on its way after its sender gave up.
+// lateness is the longest time that a request is in flight after its client gave up.
 const lateness = time.Minute
 
 func newUmpire(f *fakeAPI) invariants {
@@ -59,7 +60,7 @@ func (u *invariants) find(format string, args ...any) {
 	u.api.log = append(u.api.log, "!! "+verdict)
 }
 
-// handedOut judges podCIDRs that we gave a Node.
+// handedOut checks podCIDRs that the controller gave to a Node.
 func (u *invariants) handedOut(node *corev1.Node) {
 	prefixes, _ := kube.PodCIDRs(node)
 	me := former{node: node.UID, name: node.Name, id: node.Spec.ProviderID}
@@ -86,13 +87,13 @@ func (u *invariants) handedOut(node *corev1.Node) {
 	}
 }
 
-// is reports whether another is the same Node, or its machine that came back.
+// is reports whether other is the same Node, or a new Node of the same machine and name.
 func (f former) is(other former) bool {
 	return other.node == f.node || other.name == f.name && other.id == f.id && f.id != ""
 }
 
-// formers are who had which prefix, by how long the prefixes are: what overlaps one is found
-// without looking at all others.
+// formers has the owners of prefixes, by the prefixes' lengths, which keeps the search for an
+// overlap short.
 type formers map[length]map[netip.Prefix]former
 
 type length struct {
@@ -111,7 +112,7 @@ func (x formers) put(p netip.Prefix, f former) {
 
 func (x formers) get(p netip.Prefix) former { return x[lengthOf(p)][p] }
 
-// overlapping finds who else had something of a prefix.
+// overlapping returns another owner of a prefix that overlaps p.
 func (x formers) overlapping(p netip.Prefix, same func(former) bool) (former, bool) {
 	for at, held := range x {
 		if at.ipv4 != p.Addr().Is4() {
@@ -132,16 +133,16 @@ func (x formers) overlapping(p netip.Prefix, same func(former) bool) (former, bo
 	return former{}, false
 }
 
-// drop takes out what a condition holds for.
+// drop removes the owners for which is returns true.
 func (x formers) drop(is func(former) bool) {
 	for _, held := range x {
 		maps.DeleteFunc(held, func(_ netip.Prefix, f former) bool { return is(f) })
 	}
 }
 
-// recorded reports whether the stored ledger has a prefix under a Node's name and UID, reserved for
-// it, or given up with the note that a request may still write it: in each ConfigMap that guards a
-// part of it, or still in the root, where whoever reads the ledger finds it.
+// recorded reports whether the stored ledger has the prefix under the Node's name and UID, reserved
+// for it, or abandoned because a request may still write it: in each ConfigMap that guards a part
+// of the prefix, or still in the root, where every reader finds it.
 func (u *invariants) recorded(node *corev1.Node, p netip.Prefix) bool {
 	if u.ledgerGone || time.Now().Before(u.excused) {
 		return true
@@ -172,7 +173,6 @@ func (u *invariants) recorded(node *corev1.Node, p netip.Prefix) bool {
 	return whole
 }
 
-// has reports whether a ConfigMap has a prefix under a Node's name and UID.
 func has(data map[string]string, node *corev1.Node, p netip.Prefix) bool {
 	for line := range strings.Lines(data[node.Name]) {
 		words := strings.Fields(line)
@@ -195,14 +195,14 @@ func has(data map[string]string, node *corev1.Node, p netip.Prefix) bool {
 	return false
 }
 
-// departed notes what a Node had that is gone.
+// departed records the prefixes of a deleted Node.
 func (u *invariants) departed(node *corev1.Node) {
 	if !u.api.byUs[node.UID] {
 		return
 	}
 	prefixes, _ := kube.PodCIDRs(node)
 	for _, p := range prefixes {
-		// By now it may have the provider ID that it lacked when it was given its podCIDRs.
+		// By now the Node may have the provider ID that it lacked when it got its podCIDRs.
 		was := former{node: node.UID, name: node.Name, id: node.Spec.ProviderID, left: time.Now()}
 		u.gone.put(p, was)
 		if u.routes.get(p).node == node.UID {
@@ -216,8 +216,8 @@ func (u *invariants) departed(node *corev1.Node) {
 
 func (u *invariants) ledgerLost() { u.ledgerGone = true }
 
-// ledgerMade: with the ledger, quarantines were forgotten, and nobody can know what Nodes had, and
-// have routes for, that went before it was made anew.
+// ledgerMade forgets quarantines, which were lost with the ledger, and the routes of Nodes that
+// were deleted before it was recreated: no process can know them.
 func (u *invariants) ledgerMade() {
 	if u.ledgerGone {
 		u.ledgerGone, u.excused = false, time.Now().Add(lateness)
@@ -226,7 +226,7 @@ func (u *invariants) ledgerMade() {
 	}
 }
 
-// removeRoutes removes the routes of Nodes that are gone.
+// removeRoutes removes the routes of deleted Nodes.
 func (u *invariants) removeRoutes() {
 	u.routes.drop(func(was former) bool {
 		now := u.api.node(was.name)
@@ -234,7 +234,7 @@ func (u *invariants) removeRoutes() {
 	})
 }
 
-// removeStaleRoutes is what a route controller does.
+// removeStaleRoutes does the work of a route controller.
 func (f *fakeAPI) removeStaleRoutes() {
 	f.Lock()
 	defer f.Unlock()
@@ -242,7 +242,7 @@ func (f *fakeAPI) removeStaleRoutes() {
 	f.note("the routes of Nodes that are gone are removed")
 }
 
-// routed is the port of the controller that asks the route table.
+// routed is the controller's Routed port on the fake's routes.
 func (f *fakeAPI) routed(p netip.Prefix) (routed, known bool) {
 	f.Lock()
 	defer f.Unlock()
@@ -251,7 +251,7 @@ func (f *fakeAPI) routed(p netip.Prefix) (routed, known bool) {
 	return routed, true
 }
 
-// broken returns what must never have happened.
+// broken returns the violations.
 func (f *fakeAPI) broken() []string {
 	f.Lock()
 	defer f.Unlock()

@@ -12,7 +12,7 @@ import (
 	"github.com/underlay-ccm/underlay/ipam"
 )
 
-// entry reads what the stored ledger has under a name.
+// entry parses the root's entry under a name.
 func entry(t *testing.T, api *fakeAPI, name string) ipam.Holding {
 	t.Helper()
 	h, err := ipam.ParseRecord(name, api.stored()[name])
@@ -48,8 +48,8 @@ func TestARecordComesBeforeThePatch(t *testing.T) {
 	})
 }
 
-// Another process records something first: what it took can't be handed out, and the refused
-// write isn't sent again.
+// Another process records a reservation first: its prefix can't be assigned, and the rejected write
+// isn't sent again.
 func TestAConflictIsPlannedAnew(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()
@@ -112,7 +112,7 @@ func TestALostReplyToTheRecord(t *testing.T) {
 	}
 }
 
-// A lost reply to the ledger's creation is not a loss of the ledger.
+// A lost reply to the creation of the ledger is no loss of the ledger.
 func TestALostReplyToTheCreation(t *testing.T) {
 	for name, what := range map[string]fault{"applied": {lose: true}, "later": {late: 500 * time.Millisecond}, "not": {drop: true}} {
 		t.Run(name, func(t *testing.T) {
@@ -131,7 +131,8 @@ func TestALostReplyToTheCreation(t *testing.T) {
 	}
 }
 
-// A creation that arrives when the ledger it made is gone again lacks what was handed out since.
+// A creation arrives after the ledger that it created was deleted: it lacks the prefixes assigned
+// since.
 func TestALateCreationIsNotTakenForTheLedger(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()
@@ -156,8 +157,8 @@ func TestALateCreationIsNotTakenForTheLedger(t *testing.T) {
 	})
 }
 
-// A process that isn't the first finds no ledger: whoever made it may still be writing what it
-// reserved there.
+// A process that isn't the first finds no ledger: the former one may still be writing reservations
+// of it.
 func TestAMissingLedgerIsRebuiltAfterTheFence(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()
@@ -166,8 +167,8 @@ func TestAMissingLedgerIsRebuiltAfterTheFence(t *testing.T) {
 	})
 }
 
-// lostWhileOnItsWay loses the ledger while what was reserved in it is on its way to a Node. The
-// Event says how it was lost, and the ConfigMap is created as often as made says in all.
+// lostWhileOnItsWay loses the ledger while the request for a reservation is in flight. It expects
+// says in the Event, and made creations of the ConfigMap in total.
 func lostWhileOnItsWay(t *testing.T, api *fakeAPI, lose func(*fakeAPI), says string, made int) {
 	t.Helper()
 	former := start(t, api, dualStack(4))
@@ -175,12 +176,12 @@ func lostWhileOnItsWay(t *testing.T, api *fakeAPI, lose func(*fakeAPI), says str
 	api.create("a")
 	pass(time.Second)
 	api.inject(first("PATCH nodes", fault{late: 20 * time.Second}))
-	api.create("b") // 10.0.1.0/24, on its way when the ledger is lost
+	api.create("b") // 10.0.1.0/24, in flight when the ledger is lost
 	pass(10 * time.Millisecond)
 	former.connection.die()
 	former.stop()
 	lose(api)
-	api.stall() // so that nothing but a live list shows what b has then
+	api.stall() // so that only a live list shows the podCIDRs of b
 	begin := time.Now()
 	p := start(t, api, dualStack(4), notFirst)
 	defer p.stop()
@@ -212,7 +213,7 @@ func lostWhileOnItsWay(t *testing.T, api *fakeAPI, lose func(*fakeAPI), says str
 	}
 }
 
-// Somebody deletes the ledger under the running process.
+// Another client deletes the ledger under the running process.
 func TestALedgerDeletedMeanwhileIsNoticedAtTheNextWrite(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()
@@ -236,8 +237,8 @@ func TestALedgerDeletedMeanwhileIsNoticedAtTheNextWrite(t *testing.T) {
 	})
 }
 
-// The ledger is lost while the only process that ever was has a write on its way that nobody can
-// see: it knows itself what it reserved.
+// The ledger is lost while the only process so far has a write in flight: it still has the
+// reservation in memory.
 func TestALostLedgerDoesNotFreeWhatIsOnItsWay(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()
@@ -281,7 +282,7 @@ func TestOnlyTheFirstProcessEverNeedsNoFence(t *testing.T) {
 	})
 }
 
-// Damage stops allocation until a person has repaired it; it is never written over.
+// Damage stops allocation until a user repairs it; the controller never overwrites it.
 func TestADamagedLedgerIsNeverReset(t *testing.T) {
 	for name, what := range map[string]string{
 		"an unknown word":   "uid=uid-9 10.0.3.0/24@v4 colour=blue",
@@ -324,7 +325,7 @@ func TestADamagedLedgerIsNeverReset(t *testing.T) {
 	}
 }
 
-// It is damaged before the process starts, also in the cursor of a pool.
+// The cursor of a pool is damaged before the process starts.
 func TestADamagedCursorIsNamedToo(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()
@@ -343,7 +344,7 @@ func TestADamagedCursorIsNamedToo(t *testing.T) {
 	})
 }
 
-// What people add by hand for a Node that doesn't exist is looked up, and ends.
+// A record that a user added for a missing Node is looked up and freed.
 func TestARecordOfNobodyIsFreed(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()
@@ -359,7 +360,8 @@ func TestARecordOfNobodyIsFreed(t *testing.T) {
 	})
 }
 
-// Deleting one key by hand is the documented repair: what its Node has is taken as the truth.
+// Deleting one key by hand is the documented repair: the entry is restored from the Node's
+// podCIDRs.
 func TestADeletedKeyComesBackFromTheNode(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()
@@ -382,7 +384,8 @@ func TestADeletedKeyComesBackFromTheNode(t *testing.T) {
 	})
 }
 
-// A machine's ID that is known only later is recorded too: by it the machine is known again.
+// A machine's ID that is set later is recorded too, so that the machine is recognised after a
+// return.
 func TestAProviderIDThatComesLaterIsRecorded(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()
@@ -399,7 +402,7 @@ func TestAProviderIDThatComesLaterIsRecorded(t *testing.T) {
 	})
 }
 
-// Beside the record of nobody, its prefix is a live Node's, whose route stands.
+// The record of a missing Node has the prefix of a live Node, which is routed.
 func TestADuplicateRecordOfNobodyEnds(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// 50,000 Nodes join at once: each takes one PATCH, the ledger takes few writes, nothing is asked
-// for, and a Node costs about as much as one of a tenth as many.
+// 50,000 Nodes join at once: each takes one PATCH, the ledger takes few writes, and no objects are
+// read. A Node costs about as much as with a tenth of the Nodes.
 func TestFiftyThousandNodesJoin(t *testing.T) {
 	if testing.Short() || slowdown > 1 {
 		t.Skip("takes minutes with the race detector; TestManyNodesInShards does the same with fewer Nodes")
@@ -22,7 +22,7 @@ func TestFiftyThousandNodesJoin(t *testing.T) {
 	}
 }
 
-// joining lets Nodes join, and returns how many allocations each took, the fake API's included.
+// joining lets Nodes join, and returns the allocations for each, the fake API's included.
 func joining(t *testing.T, nodes int) (allocations float64) {
 	t.Helper()
 	bubble(t, func(t *testing.T) {
@@ -40,7 +40,7 @@ func joining(t *testing.T, nodes int) (allocations float64) {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		for i := range nodes {
-			// Their addresses lie in the pools: each has to be kept clear of.
+			// Their addresses lie in the pools, and exclude the prefixes that contain them.
 			api.add(fmt.Sprint("node-", i), onMachine(fmt.Sprint("underlay://node-", i)), withAddress(fmt.Sprintf("10.255.%d.%d", i/250, i%250)))
 		}
 		pass(time.Minute)

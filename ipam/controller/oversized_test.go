@@ -9,13 +9,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// The Nodes of a cluster that moves here don't fit into one ConfigMap. That is said once, with
-// the remedy; what they have is respected, and what the routes need to know of those that leave is
-// known. When enough of them have left, the ledger is made.
+// The Nodes of a cluster that moves here don't fit into one ConfigMap. One Event reports it, with
+// the remedy. Their podCIDRs are respected, and the route controller gets the Nodes that were
+// deleted. The ledger is created when enough of them are deleted.
 func TestATakeoverOfMoreNodesThanFit(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()
-		for i := range 6 { // few that take much
+		for i := range 6 { // few Nodes with large entries
 			api.add(fmt.Sprint("old-", i), onMachine(strings.Repeat("x", storeLimit/5)),
 				setPodCIDRs(fmt.Sprintf("10.0.%d.0/24", i), fmt.Sprintf("fd00:0:0:%d::/64", i)))
 		}
@@ -58,7 +58,7 @@ func TestATakeoverOfMoreNodesThanFit(t *testing.T) {
 	})
 }
 
-// Others add Nodes until the ledger, which is stored, can't hold them.
+// Other clients add Nodes until the stored ledger can't hold them.
 func TestALedgerThatOutgrowsItsConfigMap(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()

@@ -13,7 +13,7 @@ import (
 	"github.com/underlay-ccm/underlay/ipam"
 )
 
-// machines know their own prefixes, by provider ID.
+// machines is a fake cloud with the machines' own prefixes, by provider ID.
 type machines struct {
 	mu      sync.Mutex
 	own     map[string]string
@@ -60,7 +60,7 @@ func TestNodePrefixesAreCutFromTheMachinesOwn(t *testing.T) {
 		pass(time.Second)
 		api.add("a", onMachine("cloud://1"))
 		pass(time.Second)
-		// Never the block with the machine's own address, ::1.
+		// The block with the machine's own address ::1 is never assigned.
 		wantPodCIDRs(t, api, "a", "10.0.0.0/24", "2001:db8:0:1:1::/80")
 		m.mu.Lock()
 		m.avoid = []netip.Addr{netip.MustParseAddr("2001:db8:0:2:1::53"), netip.MustParseAddr("2001:db8:0:2:2::1")}
@@ -68,7 +68,7 @@ func TestNodePrefixesAreCutFromTheMachinesOwn(t *testing.T) {
 		api.add("b", onMachine("cloud://2"))
 		pass(time.Second)
 		wantPodCIDRs(t, api, "b", "10.0.1.0/24", "2001:db8:0:2:3::/80")
-		// Back under its name, as the same machine.
+		// The same machine returns under its name.
 		api.delete("a")
 		pass(time.Second)
 		api.add("a", onMachine("cloud://1"))
@@ -81,8 +81,7 @@ func TestNodePrefixesAreCutFromTheMachinesOwn(t *testing.T) {
 	})
 }
 
-// A machine without a prefix of its own gets none of IPv4 either, until there is a pool to fall
-// back to.
+// A machine without an own prefix gets no IPv4 prefix either, until there is a fallback pool.
 func TestAMachineWithoutAPrefixOfItsOwn(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api, m := newFakeAPI(), &machines{own: map[string]string{}}
@@ -108,7 +107,7 @@ func TestAMachineWithoutAPrefixOfItsOwn(t *testing.T) {
 	})
 }
 
-// Two Nodes claim one machine's /64: the second gets nothing of it.
+// Two Nodes are on one machine's /64: the second gets no part of it.
 func TestASharedOwnPrefixServesOneNode(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()
@@ -128,7 +127,7 @@ func TestASharedOwnPrefixServesOneNode(t *testing.T) {
 	})
 }
 
-// While the cloud doesn't answer, Nodes wait: nothing is concluded from that.
+// While the cloud doesn't respond, Nodes wait: they get no fallback.
 func TestACloudThatDoesNotAnswerIsAskedAgain(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()
@@ -149,7 +148,7 @@ func TestACloudThatDoesNotAnswerIsAskedAgain(t *testing.T) {
 	})
 }
 
-// Clusters without such a pool never ask, and never wait.
+// Without such a pool the cloud gets no requests, and no Node waits.
 func TestNobodyAsksTheCloudWithoutSuchAPool(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api, m := newFakeAPI(), &machines{down: true}
@@ -165,8 +164,8 @@ func TestNobodyAsksTheCloudWithoutSuchAPool(t *testing.T) {
 	})
 }
 
-// A Node whose machine is not known yet, because it has no provider ID, is asked for again when it
-// has one.
+// A Node without a provider ID, and so without a known machine, is looked up again when it gets
+// one.
 func TestAProviderIDThatComesLaterFindsTheMachine(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()

@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// touchedBy moves the time of a manager's entry, as any other field does that it sets.
+// touchedBy sets the time of a manager's entry, as a later write of any other field does.
 func touchedBy(manager string, at time.Time) shape {
 	return func(n *corev1.Node) {
 		for i := range n.ManagedFields {
@@ -20,8 +20,9 @@ func touchedBy(manager string, at time.Time) shape {
 	}
 }
 
-// kube-controller-manager served a Node once, beside us, and was told to stop. It goes on to set
-// taints, which moves the time of its entry. A restart finds nothing new in that.
+// kube-controller-manager once set a Node's podCIDRs beside this controller, and was reconfigured
+// to stop. It continues to set taints, which changes the time of its entry. A restart must not
+// report it.
 func TestAFormerAllocatorThatSetsTaintsIsNoSecondOne(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()
@@ -46,8 +47,8 @@ func TestAFormerAllocatorThatSetsTaintsIsNoSecondOne(t *testing.T) {
 	})
 }
 
-// The API server's clock is ahead of ours, and the cluster moves here: what another allocator set
-// until now lies in our future, and is the past nevertheless.
+// The API server's clock is ahead of the controller's, and the cluster moves here: the writes of
+// the former allocator are in the future by the controller's clock, and are past nevertheless.
 func TestAClockThatIsAheadMakesNoSecondAllocator(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()
@@ -64,7 +65,8 @@ func TestAClockThatIsAheadMakesNoSecondAllocator(t *testing.T) {
 	})
 }
 
-// A Node with more than ten managers: the API server doesn't know any more who set its podCIDRs.
+// A Node has more than ten managers: the API server no longer records the one that set its
+// podCIDRs.
 func TestForgottenManagersAreNoSecondAllocator(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()
@@ -80,7 +82,7 @@ func TestForgottenManagersAreNoSecondAllocator(t *testing.T) {
 	})
 }
 
-// A Node under a name that was in use waits for its provider ID no longer because the API server's
+// A Node under a reused name must not wait longer for its provider ID because the API server's
 // clock is ahead.
 func TestAClockThatIsAheadMakesNoLongerWait(t *testing.T) {
 	bubble(t, func(t *testing.T) {

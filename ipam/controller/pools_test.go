@@ -20,8 +20,8 @@ func forLabel(p Pool, selector string) Pool {
 	return p
 }
 
-// While IPv6 is full, nothing of IPv4 is taken, however often is tried; a second pool then serves
-// everybody who waits.
+// While the IPv6 pool is full, the Nodes take no IPv4 prefixes, however often the controller tries;
+// a second pool then serves all waiting Nodes.
 func TestAFullFamilyBurnsNothingOfTheOther(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()
@@ -59,8 +59,8 @@ func TestAFullFamilyBurnsNothingOfTheOther(t *testing.T) {
 	})
 }
 
-// Pools over a cluster's life: a second one is added, the first drained and, once nobody holds
-// anything of it, removed.
+// Pools change over a cluster's life: a second one is added, the first drained and, once no Node
+// has a prefix of it, removed.
 func TestAPoolIsAddedDrainedAndRemoved(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()
@@ -115,7 +115,7 @@ func TestAPoolIsAddedDrainedAndRemoved(t *testing.T) {
 	})
 }
 
-// A pool's mask is changed under Nodes that hold prefixes of it.
+// A pool's mask is changed while Nodes have prefixes of it.
 func TestAnotherMaskForAPoolInUseIsRefused(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()
@@ -135,8 +135,8 @@ func TestAnotherMaskForAPoolInUseIsRefused(t *testing.T) {
 	})
 }
 
-// Nodes of a moved cluster, whose prefixes have another length than the pool's: nothing that
-// overlaps them is handed out.
+// Nodes of a moved cluster have prefixes of another length than the pool's: no overlapping prefix
+// is assigned.
 func TestPrefixesOfOtherLengthsAreNeverOverlapped(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()
@@ -186,7 +186,7 @@ func TestAPoolForSomeNodesOnly(t *testing.T) {
 		api.edit("nowhere", withLabel("zone", "west"))
 		pass(time.Second)
 		wantPodCIDRs(t, api, "nowhere", "10.1.1.0/24")
-		// A label that changes later changes nothing: podCIDRs are immutable.
+		// Labels that change later have no effect: podCIDRs are immutable.
 		api.edit("w", withLabel("zone", "east"))
 		pass(time.Minute)
 		wantPodCIDRs(t, api, "w", "10.1.0.0/24")
@@ -197,8 +197,8 @@ func TestAPoolForSomeNodesOnly(t *testing.T) {
 	})
 }
 
-// From single- to dual-stack: Nodes that there are stay as they are and are named, new ones have
-// both.
+// When a cluster becomes dual-stack, existing Nodes keep their podCIDRs and get an Event, and new
+// ones get both families.
 func TestFromSingleToDualStack(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()
@@ -220,7 +220,7 @@ func TestFromSingleToDualStack(t *testing.T) {
 	})
 }
 
-// A range that became free last is handed out last, also after a restart.
+// The prefix that was freed last is assigned last, also after a restart.
 func TestARangeJustFreedIsUsedLast(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()

@@ -14,8 +14,9 @@ import (
 	"github.com/underlay-ccm/underlay/ipam"
 )
 
-// problems compares, once everything is calm, what the API has with what is stored and shown: no
-// overlap ever happened, nothing leaked, nobody waits in vain, and nothing is written any more.
+// problems compares, at rest, the API's Nodes with the stored ledger and the metrics: no overlap
+// ever happened, no prefix leaked, no Node waits although there is room, and there are no more
+// writes.
 func (s *schedule) problems() []string {
 	problems := s.api.broken()
 	pools := schedulePools[s.with[s.leader()]]
@@ -43,7 +44,7 @@ func (s *schedule) problems() []string {
 	free := s.free(pools, held)
 	for _, p := range pools {
 		if p.Own {
-			continue // nothing is free there: each machine brings its own
+			continue // it has no free prefixes: each machine has its own
 		}
 		shown, _ := s.leader().metric(s.t, rangesMetric, p.Name, "free")
 		if want := free[p.Name]; shown != float64(want) {
@@ -63,7 +64,7 @@ func (s *schedule) problems() []string {
 	return problems
 }
 
-// compare tells how an entry of the stored ledger differs from what the Node has.
+// compare returns the differences between an entry of the stored ledger and the Node's podCIDRs.
 func compare(pools []Pool, live map[string]*corev1.Node, name, uid string, prefixes []netip.Prefix, entry string) []string {
 	if len(prefixes) == 0 {
 		if entry != "" && len(halfReserved(pools, live, name, uid, entry)) == 0 {
@@ -81,8 +82,8 @@ func compare(pools []Pool, live map[string]*corev1.Node, name, uid string, prefi
 	return nil
 }
 
-// sameOf reports whether two lists hold the same prefixes, in whatever order: two ConfigMaps have
-// none.
+// sameOf reports whether two lists have the same prefixes in any order: entries of two ConfigMaps
+// have no common order.
 func sameOf(a, b []netip.Prefix) bool {
 	order := func(list []netip.Prefix) []netip.Prefix {
 		return slices.SortedFunc(slices.Values(list), netip.Prefix.Compare)
@@ -90,9 +91,10 @@ func sameOf(a, b []netip.Prefix) bool {
 	return slices.Equal(order(a), order(b))
 }
 
-// halfReserved returns what a waiting Node may keep: what was reserved for it when there were pools
-// of fewer families, when nobody else had turned up with it, before its machine's own prefix was
-// asked for, or by a leader that ended between the writes of two shards. A request with it may have been sent, so it stays reserved.
+// halfReserved returns the prefixes that a waiting Node may keep: those reserved with pools of
+// fewer families, before another Node was observed with them, before the lookup of its machine's
+// own prefix, or by a leader that ended between the writes of two shards. A request with them may
+// have been sent, so they stay reserved.
 func halfReserved(pools []Pool, live map[string]*corev1.Node, name, uid, entry string) []netip.Prefix {
 	h, err := ipam.ParseRecord(name, entry)
 	if err != nil || h.Node.UID != uid || !h.Released.IsZero() {
@@ -101,7 +103,7 @@ func halfReserved(pools []Pool, live map[string]*corev1.Node, name, uid, entry s
 	families := map[bool]bool{}
 	for _, p := range pools {
 		if p.Own && p.State == ipam.Active && live[name].Spec.ProviderID == "" {
-			return h.Prefixes // it waits until it is known which machine it is
+			return h.Prefixes // it waits until its machine is known
 		}
 		families[p.Prefix.Addr().Is4()] = true
 	}
@@ -119,7 +121,7 @@ func halfReserved(pools []Pool, live map[string]*corev1.Node, name, uid, entry s
 	return nil
 }
 
-// free counts, in the simplest way, what overlaps nothing in each pool.
+// free counts naively the node prefixes of each pool without an overlap.
 func (s *schedule) free(pools []Pool, held []netip.Prefix) map[string]int {
 	taken := append(slices.Clone(held), prefixes(scheduleExclusions...)...)
 	free := map[string]int{}
@@ -136,7 +138,7 @@ func (s *schedule) free(pools []Pool, held []netip.Prefix) map[string]int {
 	return free
 }
 
-// blocks are all node prefixes of a small pool.
+// blocks returns all node prefixes of a small pool.
 func blocks(p netip.Prefix, mask int) []netip.Prefix {
 	if p.Bits() == mask {
 		return []netip.Prefix{p}
@@ -147,7 +149,7 @@ func blocks(p netip.Prefix, mask int) []netip.Prefix {
 	return append(blocks(netip.PrefixFrom(p.Addr(), p.Bits()+1), mask), blocks(netip.PrefixFrom(upper, p.Bits()+1), mask)...)
 }
 
-// hasRoom reports whether every family of the configuration has something to hand out to a Node.
+// hasRoom reports whether every family has a free prefix for the Node.
 func hasRoom(pools []Pool, free map[string]int, held []netip.Prefix, n *corev1.Node) bool {
 	room := map[bool]int{}
 	for _, p := range pools {
@@ -158,7 +160,7 @@ func hasRoom(pools []Pool, free map[string]int, held []netip.Prefix, n *corev1.N
 		case !p.Own:
 			room[ipv4] += free[p.Name]
 		case n.Spec.ProviderID == "":
-			return false // nobody knows which machine it is
+			return false // its machine is unknown
 		case ownPrefixes[n.Spec.ProviderID].IsValid() && !slices.ContainsFunc(held, ownPrefixes[n.Spec.ProviderID].Overlaps):
 			room[ipv4]++
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
-// routeTable is a Routed port with one answer for all.
+// routeTable is a Routed port with the same result for all prefixes.
 type routeTable struct{ routed, unknown atomic.Bool }
 
 func (r *routeTable) check(netip.Prefix) (routed, known bool) {
@@ -43,11 +43,11 @@ func TestAQuarantineLastsItsTimeAndUntilTheRouteIsGoneForSure(t *testing.T) {
 		routes.unknown.Store(true)
 		pass(5*time.Minute - unhurried - 2*time.Second)
 		wantPodCIDRs(t, api, "b")
-		pass(5 * time.Minute) // the time is over, but who knows whether there is a route
+		pass(5 * time.Minute) // the time is over, but the routes are unknown
 		wantPodCIDRs(t, api, "b")
 		routes.routed.Store(true)
 		routes.unknown.Store(false)
-		pass(5 * time.Minute) // there is one
+		pass(5 * time.Minute) // the prefixes are routed
 		wantPodCIDRs(t, api, "b")
 		if got, _ := p.Departed(); len(got) != 1 {
 			t.Errorf("Departed() = %v while the route stands", got)
@@ -83,7 +83,7 @@ func TestAQuarantineIsNotOverBeforeItsTime(t *testing.T) {
 	})
 }
 
-// Restarts and other leaders neither shorten a quarantine nor begin it anew.
+// Neither restarts nor a change of the leader shorten or restart a quarantine.
 func TestAQuarantineSurvivesRestarts(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()
@@ -112,8 +112,8 @@ func TestAQuarantineSurvivesRestarts(t *testing.T) {
 	})
 }
 
-// A Node that went while nobody was there is noticed by the next process, and its quarantine
-// begins then.
+// A Node was deleted while no process ran: the next process notices it, and the quarantine begins
+// then.
 func TestANodeThatWentUnseenIsReleased(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()
@@ -135,7 +135,8 @@ func TestANodeThatWentUnseenIsReleased(t *testing.T) {
 	})
 }
 
-// The same machine comes back under its name: same prefixes, at once, also in the next process.
+// The same machine returns under its name: it gets the same prefixes at once, also from the next
+// process.
 func TestAMachineThatComesBackHasItsPrefixesAgain(t *testing.T) {
 	for _, restart := range []bool{false, true} {
 		t.Run(fmt.Sprint("restart ", restart), func(t *testing.T) {
@@ -172,7 +173,7 @@ func TestAMachineThatComesBackHasItsPrefixesAgain(t *testing.T) {
 	}
 }
 
-// Another machine takes over the name: what the first one had stays in quarantine.
+// Another machine takes over the name: the prefixes of the first one stay in quarantine.
 func TestAnotherMachineUnderTheNameHasOtherPrefixes(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()
@@ -192,8 +193,8 @@ func TestAnotherMachineUnderTheNameHasOtherPrefixes(t *testing.T) {
 	})
 }
 
-// A machine is known by its provider ID, which a new Node gets a little later: it waits for that,
-// but not for long.
+// A machine is recognised by its provider ID, which a new Node gets a little later: the Node waits
+// for it, but not for long.
 func TestANodeWhoseNameWasInUseWaitsForItsProviderID(t *testing.T) {
 	for name, c := range map[string]struct {
 		id   string
@@ -229,8 +230,8 @@ func TestANodeWhoseNameWasInUseWaitsForItsProviderID(t *testing.T) {
 	}
 }
 
-// A Node that goes before its prefixes are written: the write may be on its way, but the UID keeps
-// it from any other Node. It is released like the others.
+// A Node is deleted before its prefixes are written. The write may be in flight, but its UID keeps
+// it from any other Node. The Node is released like the others.
 func TestANodeThatGoesBeforeItHasAnything(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()
@@ -252,7 +253,7 @@ func TestANodeThatGoesBeforeItHasAnything(t *testing.T) {
 	})
 }
 
-// Deleting one of two holders frees nothing under the other.
+// Deleting one of two Nodes with the same prefix doesn't free the prefix.
 func TestWhatTwoHaveIsFreeWhenBothAreGone(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()
@@ -273,7 +274,7 @@ func TestWhatTwoHaveIsFreeWhenBothAreGone(t *testing.T) {
 	})
 }
 
-// A Node on its way out holds its podCIDRs until it is gone: its pods may still run.
+// A Node that is being deleted keeps its podCIDRs until it is gone: its pods may still run.
 func TestANodeBeingDeletedHoldsItsPodCIDRs(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()

@@ -2,6 +2,5 @@
 
 package controller
 
-// slowdown is how many times longer random trials take with the race detector; they run
-// in full without it.
+// slowdown divides the number of random trials with the race detector; they run in full without it.
 const slowdown = 8

@@ -37,7 +37,8 @@ func TestAbsenceIsOnlyWhatAnAPIServerSaysAboutThatNode(t *testing.T) {
 	}
 }
 
-// The reply to an applied PATCH is lost, and then a proxy answers the GET that shall find out.
+// The reply to an applied PATCH is lost, and a proxy replies to the GET that should find out the
+// outcome.
 func TestAProxysNotFoundDoesNotFreeThePrefix(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()

@@ -9,8 +9,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// One write of a ledger in many shards whose outcome isn't known: what is read again, and how long
-// a Node waits that joins, where each request takes 10 ms.
+// One write of a ledger in many shards has an unknown outcome. The test limits the objects that are
+// read again, and the time that a new Node waits, with 10 ms for each request.
 func TestOnlyWhatIsDoubtedIsReadAgain(t *testing.T) {
 	refusal := apierrors.NewInternalError(fmt.Errorf("etcd is away"))
 	for name, c := range map[string]struct {
@@ -64,7 +64,7 @@ func TestOnlyWhatIsDoubtedIsReadAgain(t *testing.T) {
 	}
 }
 
-// Another process has changed the layout since: then everything is read again.
+// Another process has changed the layout since: everything is read again.
 func TestAnotherLayoutIsReadWhole(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()

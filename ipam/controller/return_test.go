@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// A machine comes back to the prefix that is routed to it. Before its Node is written, a leader
-// with one more family gives it another. The first stays in quarantine while its route stands.
+// A machine returns to the prefix that is routed to it. Before its Node is written, a leader with
+// one more family replaces the reservation. The first prefix stays in quarantine while its route
+// exists.
 func TestAReturnThatIsReplacedLeavesAQuarantine(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const wait = 5 * time.Minute
@@ -42,7 +43,7 @@ func TestAReturnThatIsReplacedLeavesAQuarantine(t *testing.T) {
 		p = start(t, api, pools, quarantine(wait), asking(api.routed), notFirst)
 		defer p.stop()
 		pass(2 * wait)
-		wantPodCIDRs(t, api, "b") // the route still stands
+		wantPodCIDRs(t, api, "b") // the route still exists
 		if left, _ := p.Departed(); len(left) != 1 || left[0].ProviderID != "cloud://1" {
 			t.Errorf("Departed() = %v, want what was retired, with its machine", left)
 		}

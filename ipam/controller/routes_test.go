@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// networkRoutes are the routes of a network, as far as they are known.
+// networkRoutes has the routes of a network, if known.
 type networkRoutes struct {
 	mu       sync.Mutex
 	standing []netip.Prefix
@@ -39,7 +39,8 @@ func (n *networkRoutes) configure(c *Config) {
 func TestWhatIsRoutedAlreadyIsNotHandedOut(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api, routes := newFakeAPI(), &networkRoutes{}
-		// A node prefix, a part of one, one that covers two, and some that are in nobody's way.
+		// A node prefix, a part of one, one that covers two, and two that block no Node of this
+		// test.
 		routes.set("10.0.0.0/24", "10.0.2.128/25", "10.0.4.0/23", "10.1.0.0/16", "192.168.0.0/16")
 		p := start(t, api, dualStack(8), routes.configure)
 		defer p.stop()
@@ -58,7 +59,7 @@ func TestWhatIsRoutedAlreadyIsNotHandedOut(t *testing.T) {
 		if got := p.events.of(ledgerName + " Warning PrefixRouted The network has a route to 10.0.4.0/23"); len(got) != 1 || !strings.Contains(got[0], "remove the route") {
 			t.Errorf("events %q, want one that names the route and the remedy", got)
 		}
-		// Routes to what Nodes have are their own, and change nothing.
+		// Routes to podCIDRs of Nodes are their own, and have no effect.
 		routes.set("10.0.1.0/24", "10.0.0.0/24", "10.0.2.128/25", "10.0.4.0/23")
 		pass(time.Minute)
 		wantPodCIDRs(t, api, "e")
@@ -70,7 +71,7 @@ func TestWhatIsRoutedAlreadyIsNotHandedOut(t *testing.T) {
 	})
 }
 
-// Before the first list the Nodes wait for it, but not for ever; afterwards the last one counts.
+// Before the first list the Nodes wait for it, up to a limit; afterwards the last list counts.
 func TestRoutesThatAreNotKnown(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api, routes := newFakeAPI(), &networkRoutes{}
@@ -104,7 +105,7 @@ func TestRoutesThatAreNotKnown(t *testing.T) {
 	})
 }
 
-// A machine that comes back within its quarantine has its prefix again, to which its route stands.
+// A machine that returns within its quarantine gets its prefix again, which is still routed to it.
 func TestAMachineComesBackToARoutedPrefix(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api, routes := newFakeAPI(), &networkRoutes{}

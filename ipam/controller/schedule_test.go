@@ -33,13 +33,13 @@ const (
 	scheduleNodes      = 7
 	scheduleSteps      = 24
 	scheduleQuarantine = 20 * time.Second
-	// scheduleFence outlasts everything that a dead process may have on its way.
+	// scheduleFence is longer than any request of a dead process is in flight.
 	scheduleFence = 2 * lateness
 )
 
-// schedulePools are the configurations that a cluster goes through, each just too small for the
-// Nodes of a schedule, so that what is wrongly freed is soon handed out again. Each process has
-// one of them; the controller refuses those that forget what somebody holds.
+// schedulePools are the configurations of a cluster, one after the other, each just too small for
+// the Nodes of a schedule, so that a wrongly freed prefix is soon assigned again. Each process has
+// one of them; the controller rejects those that lack a prefix in use.
 var schedulePools = [][]Pool{
 	dualStack(4),
 	{draining(pool("v4", "10.0.0.0/22", 24)), pool("more", "10.0.8.0/23", 25), pool("v6", "fd00::/62", 64)},
@@ -55,7 +55,7 @@ var schedulePools = [][]Pool{
 // webRole is the label of every third Node of a schedule.
 var webRole = labels.Set{"role": "web"}
 
-// selected is a pool for the Nodes with that label.
+// selected returns the pool, restricted to the Nodes with that label.
 func selected(p Pool) Pool {
 	p.Selector = labels.SelectorFromSet(webRole)
 	return p
@@ -64,44 +64,43 @@ func selected(p Pool) Pool {
 // scheduleExclusions take one node prefix of IPv4.
 var scheduleExclusions = []string{"10.0.3.7/32", "fd00:0:0:8::/66"}
 
-// schedule is one random course of events: Nodes come, go, come back and are touched, requests and
-// watches fail in every way the fake knows, processes crash, freeze while another takes over, and
-// wake late; the stored ledger is deleted, damaged, restored and added to by hand, the lease is
-// deleted; pools are redefined.
-// Everything follows from the seed but the order in which goroutines happen to run.
+// schedule is one random course of events. Nodes are created, deleted, recreated and edited.
+// Requests and watches fail in every way of the fake. Processes crash, or freeze while another one
+// takes over, and resume late. The stored ledger is deleted, damaged, restored and edited by hand,
+// the lease is deleted, and pools are reconfigured.
+// The seed determines everything except the order in which goroutines run.
 type schedule struct {
 	rng   *rand.Rand // for the course of events
 	luck  *rand.Rand // for requests and watches; used under the fake's lock
-	calls int        // one of so many requests goes wrong
+	calls int        // one of this many requests fails
 	api   *fakeAPI
 	t     *testing.T
 
-	procs   []*process // alive; the last one holds the lease, the others don't know that they lost it
-	pools   int        // index of the configuration with which the next one starts
+	procs   []*process // alive; the last one holds the lease, the others haven't noticed that they lost it
+	pools   int        // index of the configuration of the next process
 	with    map[*process]int
 	started int
-	sharded bool              // most processes spread the ledger over shards; the others take that back
-	damaged map[string]string // keys damaged by hand, and what they held before
-	// damagedIn is the ConfigMap in which they are.
+	sharded bool              // most processes spread the ledger over shards; the others take the shards back
+	damaged map[string]string // keys damaged by hand, with their old values
+	// damagedIn is the ConfigMap that has them.
 	damagedIn string
-	// saved is an older copy of the stored ledger; nil: there is none.
+	// saved is an older copy of the stored ledger; nil: none.
 	saved map[string]map[string]string
-	// anew: the lease was deleted, and the next leader makes it.
+	// anew means that the lease was deleted, and the next leader creates another one.
 	anew    bool
 	variant variant
 }
 
-// A variant is a controller that is broken on purpose: by what it is told of its requests, or by
-// how it is configured.
+// A variant is a controller with a deliberate flaw: in its requests and responses, or in its
+// configuration.
 type variant struct {
 	line     func(http.RoundTripper) http.RoundTripper
 	settings []setting
-	// proxied: every other look at a Node is answered by something in between, which knows nothing
-	// of it.
+	// proxied makes a proxy, which has no Nodes, reply to every other GET of a Node.
 	proxied bool
 }
 
-// runSchedule returns what went wrong.
+// runSchedule returns the problems.
 func runSchedule(t *testing.T, seed uint64, v variant) (problems []string) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &schedule{
@@ -166,7 +165,7 @@ func (s *schedule) note(format string, args ...any) {
 
 func (s *schedule) leader() *process { return s.procs[len(s.procs)-1] }
 
-// step does one thing to the cluster.
+// step applies one event to the cluster.
 func (s *schedule) step() {
 	switch roll := s.rng.IntN(100); {
 	case roll < 18:
@@ -188,7 +187,7 @@ func (s *schedule) step() {
 	}
 }
 
-// processStep does something to the controller's processes.
+// processStep applies one event to the controller's processes.
 func (s *schedule) processStep(roll int) {
 	former := s.procs[s.rng.IntN(len(s.procs))]
 	switch {
@@ -223,8 +222,9 @@ func (s *schedule) processStep(roll int) {
 	}
 }
 
-// bury forgets processes that ended, and has a new leader where there is none. Where a process's
-// pools contradict what is stored, it says so, at the start by ending: other pools are tried then.
+// bury forgets processes that ended, and starts a new leader if none is left. A process with pools
+// that contradict the stored ledger reports it, at the start by ending: then the next one gets
+// other pools.
 func (s *schedule) bury() {
 	var alive []*process
 	for _, p := range s.procs {
@@ -249,13 +249,13 @@ func (s *schedule) bury() {
 	}
 }
 
-// ledgerStep is what people do to the ConfigMap.
+// ledgerStep edits the ConfigMaps as users do.
 func (s *schedule) ledgerStep(roll int) {
 	names := s.api.holders()
 	switch {
 	case roll < 33:
-		// Whoever doesn't hold the lease has ended before the fence is over: that is what it is
-		// for.
+		// Processes without the lease have ended before the fence is over: the fence exists for
+		// that.
 		for _, p := range s.procs[:len(s.procs)-1] {
 			p.stop()
 		}
@@ -281,11 +281,11 @@ func (s *schedule) ledgerStep(roll int) {
 	case roll < 37:
 		s.repair()
 	default:
-		// A record of nobody, of what nobody has.
+		// Add a record without a Node, of a prefix without a record.
 		block := fmt.Sprintf("10.0.%d.0/24", s.rng.IntN(4))
 		ghost := fmt.Sprintf("uid=ghost-%d %s", s.rng.Int(), block)
 		if s.api.stored() == nil {
-			return // that would make a ledger that looks whole
+			return // it would create a ledger that looks complete
 		}
 		s.api.editLedger(func(data map[string]string) {
 			for _, record := range data {
@@ -298,7 +298,6 @@ func (s *schedule) ledgerStep(roll int) {
 	}
 }
 
-// repair undoes damage.
 func (s *schedule) repair() {
 	if len(s.damaged) > 0 {
 		s.api.editObject(s.damagedIn, func(data map[string]string) {
@@ -310,7 +309,7 @@ func (s *schedule) repair() {
 	}
 }
 
-// nodeStep does something to a Node. Machines have a provider ID, or get one only later.
+// nodeStep applies one event to a Node. Machines have a provider ID, or get one only later.
 func (s *schedule) nodeStep(roll int) {
 	i := s.rng.IntN(scheduleNodes)
 	name, id := fmt.Sprint("n", i), ""
@@ -343,7 +342,7 @@ func (s *schedule) nodeStep(roll int) {
 	}
 }
 
-// fault draws what happens to a request.
+// fault draws the fault of a request.
 func (s *schedule) fault(c call) fault {
 	var f fault
 	if s.variant.proxied && c.kind == "GET nodes" && s.luck.IntN(2) == 0 {
@@ -374,13 +373,13 @@ func (s *schedule) fault(c call) fault {
 	return f
 }
 
-// ownPrefixes are those of the machines of a schedule; two share one, the others have none.
+// ownPrefixes are those of a schedule's machines; two share one, the others have none.
 var ownPrefixes = map[string]netip.Prefix{
 	"cloud://0": pfx("2001:db8:0:1::/64"), "cloud://2": pfx("2001:db8:0:2::/64"), "cloud://100": pfx("2001:db8:0:2::/64"),
 	"cloud://3": pfx("2001:db8:0:3::/64"), "cloud://102": pfx("2001:db8:0:4::/64"), "cloud://5": pfx("2001:db8:0:5::/64"),
 }
 
-// OwnPrefix answers late or not at all at times, as the cloud does.
+// OwnPrefix is sometimes late or fails, as the cloud does.
 func (s *schedule) OwnPrefix(ctx context.Context, node *corev1.Node) (netip.Prefix, []netip.Addr, error) {
 	s.api.Lock()
 	var delay time.Duration
@@ -407,8 +406,8 @@ func (s *schedule) lag() time.Duration {
 	return 0
 }
 
-// calm ends all faults and gives everything the time to settle. One process is left: the latest
-// leader, or a fresh one.
+// calm ends all faults and lets everything converge. One process remains: the latest leader, or a
+// new one.
 func (s *schedule) calm() {
 	s.note("calm")
 	s.repair()
@@ -442,8 +441,8 @@ func (s *schedule) calm() {
 	pass(10 * time.Minute)
 }
 
-// nudge makes the leader write: what a former one wrote last is noticed then. Where there are
-// shards, only a start reads all of them.
+// nudge makes the leader write, which reveals the last write of a former one. Only a start reads
+// all shards.
 func (s *schedule) nudge() {
 	if s.sharded {
 		s.leader().stop()

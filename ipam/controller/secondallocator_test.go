@@ -9,8 +9,8 @@ import (
 
 const kcm = "kube-controller-manager"
 
-// Another allocator shows itself in managedFields: allocation stops, until a Node has waited a
-// minute and nobody served it.
+// Another allocator appears in managedFields: allocation stops, until a Node has waited for a
+// minute without podCIDRs.
 func TestASecondAllocatorStopsAllocation(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()
@@ -43,7 +43,7 @@ func TestASecondAllocatorStopsAllocation(t *testing.T) {
 	})
 }
 
-// It goes on as long as the other serves somebody.
+// Allocation stays stopped as long as the other allocator sets podCIDRs.
 func TestASecondAllocatorThatGoesOnKeepsAllocationStopped(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()
@@ -66,7 +66,7 @@ func TestASecondAllocatorThatGoesOnKeepsAllocationStopped(t *testing.T) {
 	})
 }
 
-// The admission policy lets nobody else set podCIDRs: whoever tries is no danger.
+// The admission policy rejects podCIDRs from others, so attempts of another allocator are harmless.
 func TestTheAdmissionPolicyMakesASecondAllocatorHarmless(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()
@@ -87,8 +87,8 @@ func TestTheAdmissionPolicyMakesASecondAllocatorHarmless(t *testing.T) {
 	})
 }
 
-// What was set before the ledger existed is the past of a cluster that moved here; what people and
-// kubelets set is theirs to set.
+// podCIDRs that were set before the ledger existed are the history of a cluster that moved here.
+// Users and kubelets may set podCIDRs.
 func TestWhoIsNoSecondAllocator(t *testing.T) {
 	for _, manager := range []string{"kubectl", "kubectl-edit", "kubelet", "kubeadm"} {
 		t.Run(manager, func(t *testing.T) {
@@ -110,8 +110,8 @@ func TestWhoIsNoSecondAllocator(t *testing.T) {
 	}
 }
 
-// The next process finds what was set while nobody looked. Once the other has been found to be
-// gone, its old traces stop nothing any more.
+// The next process finds podCIDRs that another allocator set while no process ran. Once the other
+// one has been found inactive, its old entries stop nothing any more.
 func TestSignsOfASecondAllocatorAfterARestart(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()

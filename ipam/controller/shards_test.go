@@ -18,7 +18,7 @@ func spreading(after, blockBits int) setting {
 	return func(c *Config) { c.Shards = Shards{After: after, BlockBits: blockBits} }
 }
 
-// unchanged fails if somebody's podCIDRs are others than before.
+// unchanged fails if a Node's podCIDRs changed.
 func unchanged(t *testing.T, api *fakeAPI, before map[string]string) {
 	t.Helper()
 	for name, want := range before {
@@ -36,7 +36,8 @@ func allPodCIDRs(api *fakeAPI) map[string]string {
 	return all
 }
 
-// Many Nodes at once: one request for each, and little is written of the ledger beside what is new.
+// When many Nodes join at once, each takes one request, and few bytes of the ledger are written
+// beside the new entries.
 func TestManyNodesInShards(t *testing.T) {
 	const nodes = 1500 / slowdown
 	bubble(t, func(t *testing.T) {
@@ -73,7 +74,7 @@ func TestManyNodesInShards(t *testing.T) {
 		}
 		wantSound(t, api)
 
-		// A machine in place of another: what is written is some shards, not all.
+		// Replacing a machine writes some shards, not all.
 		pass(time.Hour)
 		written = 0
 		const replaced = 20
@@ -93,8 +94,8 @@ func TestManyNodesInShards(t *testing.T) {
 	})
 }
 
-// The ledger goes to shards and back into one ConfigMap, from start to start, and nobody's podCIDRs
-// change, nor is anybody kept waiting.
+// From start to start, the ledger is spread over shards and gathered in one ConfigMap again: no
+// podCIDRs change, and no Node is kept waiting.
 func TestShardsAreTakenBack(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()
@@ -139,8 +140,8 @@ func TestShardsAreTakenBack(t *testing.T) {
 	})
 }
 
-// A shard that somebody deletes or empties is lost like a ledger: it is rebuilt after the fence, and
-// told by name.
+// A shard that another client deletes or empties is treated as a lost ledger: it is rebuilt after
+// the fence, and the Event names it.
 func TestALostShard(t *testing.T) {
 	for how, lose := range map[string]func(*fakeAPI, string){
 		"deleted": (*fakeAPI).deleteObject,
@@ -182,11 +183,11 @@ func TestALostShard(t *testing.T) {
 	}
 }
 
-// What doesn't fit into one ConfigMap is taken over into shards.
+// A cluster that doesn't fit into one ConfigMap is taken over into shards.
 func TestATakeoverIntoShards(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()
-		for i := range 6 { // few that take much
+		for i := range 6 { // few Nodes with large entries
 			api.add(fmt.Sprint("old-", i), onMachine(strings.Repeat("x", storeLimit/5)),
 				setPodCIDRs(fmt.Sprintf("10.0.%d.0/24", i), fmt.Sprintf("fd00:0:0:%d::/64", i)))
 		}
@@ -201,7 +202,7 @@ func TestATakeoverIntoShards(t *testing.T) {
 	})
 }
 
-// A block joins a shard that has others already, while Nodes of these wait for their turn.
+// A shard gets another block while Nodes of its other blocks wait for their turn.
 func TestNobodyIsForgottenWhenAShardGetsAnotherBlock(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()
@@ -234,7 +235,7 @@ func TestNobodyIsForgottenWhenAShardGetsAnotherBlock(t *testing.T) {
 	})
 }
 
-// Somebody forbids more ConfigMaps: the one that there is goes on.
+// Further ConfigMaps become forbidden: the existing one is still used.
 func TestAForbiddenShard(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()
@@ -257,7 +258,7 @@ func TestAForbiddenShard(t *testing.T) {
 	})
 }
 
-// What is in quarantine in two shards stays there when one of them is lost.
+// A quarantine that is recorded in two shards outlives the loss of one of them.
 func TestAQuarantineOfTwoShardsOutlivesOne(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()

@@ -14,7 +14,7 @@ import (
 	"github.com/underlay-ccm/underlay/ipam"
 )
 
-// Many Nodes at once are one batch: one request for each, and few for the ledger.
+// Many new Nodes make one batch: one request for each Node, and few for the ledger.
 func TestFiveHundredNodesTakeFiveHundredPatchesAndFewRecords(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()
@@ -37,14 +37,14 @@ func TestFiveHundredNodesTakeFiveHundredPatchesAndFewRecords(t *testing.T) {
 		if n := api.count("PUT configmaps"); n > 10 {
 			t.Errorf("%d writes of the ledger for 500 Nodes at once, want at most 10", n)
 		}
-		if n := api.count("GET configmaps"); n > 2+ipam.MaxShards { // of which there is none at the first start
+		if n := api.count("GET configmaps"); n > 2+ipam.MaxShards { // they are missing at the first start
 			t.Errorf("the ledger was read %d times, though nobody else wrote it", n)
 		}
 		wantSound(t, api)
 	})
 }
 
-// At rest, on a restart and on a takeover there is nothing to write.
+// At rest, on a restart and on a takeover, there are no writes.
 func TestNothingIsWrittenAtRest(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()
@@ -74,12 +74,12 @@ func TestNothingIsWrittenAtRest(t *testing.T) {
 	})
 }
 
-// The ledger is nearly full: Nodes for whom there is no place are told so, nothing of theirs is
-// reserved, and they get their place when others go.
+// The ledger is nearly full: Nodes that don't fit get an Event and no reservation, and they get
+// prefixes when others are deleted.
 func TestAFullLedgerRefusesMoreNodes(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()
-		// Few Nodes that take much, with room for some twenty of the usual size.
+		// Few Nodes with large entries leave space for some twenty of the usual size.
 		const large = 9
 		size := (fileLimit - fileMargin - 1200) / large
 		for i := range large {
@@ -121,7 +121,7 @@ func TestAFullLedgerRefusesMoreNodes(t *testing.T) {
 	})
 }
 
-// stretch is how many bytes the stored ledger has.
+// stretch returns the size of the stored ledger in bytes.
 func stretch(api *fakeAPI) (bytes int) {
 	for key, value := range api.stored() {
 		bytes += len(key) + len(value)
@@ -129,7 +129,7 @@ func stretch(api *fakeAPI) (bytes int) {
 	return bytes
 }
 
-// A write that is refused again and again, for want of rights or of space, must not become a storm.
+// Writes that are rejected again and again, by RBAC or for their size, must be limited.
 func TestALedgerThatCantBeWrittenIsNoStorm(t *testing.T) {
 	for name, what := range map[string]error{
 		"forbidden": apierrors.NewForbidden(configMapResource, ledgerName, errors.New("no right to patch")),

@@ -80,7 +80,7 @@ func TestNothingIsAssignedBeforeEverythingIsObserved(t *testing.T) {
 	})
 }
 
-// A new process may see an older cache than the one before.
+// The cache of a new process may be older than that of the one before.
 func TestARestartWithAnOldCacheMakesNoDuplicates(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()
@@ -104,7 +104,7 @@ func TestARestartWithAnOldCacheMakesNoDuplicates(t *testing.T) {
 		defer p.stop()
 		pass(time.Minute)
 		p.wantMetric(t, rangesMetric, 0, "free")
-		// b is gone before the cache ever shows its podCIDRs, d before it shows d.
+		// b is deleted before the cache ever shows its podCIDRs, and d before the cache shows d.
 		api.create("d", "10.9.0.0/24")
 		api.delete("b")
 		api.delete("d")
@@ -122,7 +122,7 @@ func TestARestartWithAnOldCacheMakesNoDuplicates(t *testing.T) {
 	})
 }
 
-// A Node that only the live list showed, and that the cache never will.
+// Only the live list shows the Node; the cache never does.
 func TestWhoTheCacheNeverShowsIsReleasedWhenGone(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()

@@ -1,6 +1,6 @@
 //go:build !race
 
-// With the race detector these take minutes, and a variant is caught without it too.
+// The race detector makes these tests take minutes, and variants are caught without it.
 
 package controller
 
@@ -20,8 +20,8 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/fakeapi"
 )
 
-// The schedules must catch a controller that breaks a rule: otherwise, that they pass says
-// nothing. Each variant breaks one, by what its requests become or by what it is told.
+// The schedules prove something only if they catch a controller that breaks a rule. Each variant
+// breaks one rule, by altering requests, responses or the configuration.
 func TestSchedulesCatch(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -51,8 +51,8 @@ func TestSchedulesCatch(t *testing.T) {
 	}
 }
 
-// The quarantine is no part of what keeps prefixes apart: what the variants above show without one
-// is their own fault.
+// Prefixes stay apart without the quarantine too: the problems that the variants above show without
+// one have no other cause than their flaw.
 func TestNoScheduleWithoutAQuarantineMakesAnOverlap(t *testing.T) {
 	for i := range *schedules / 10 {
 		seed := *firstSeed + uint64(i)
@@ -77,7 +77,7 @@ func amnesia(api http.RoundTripper) http.RoundTripper {
 
 var resourceVersion = regexp.MustCompile(`"resourceVersion":"[0-9]*"`)
 
-// blind takes the optimistic concurrency out of the ledger's writes.
+// blind removes the optimistic concurrency from the ledger's writes.
 func blind(api http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(req *http.Request) (*http.Response, error) {
 		if isLedger(req) && req.Method == http.MethodPut {
@@ -91,7 +91,7 @@ func blind(api http.RoundTripper) http.RoundTripper {
 	})
 }
 
-// hasty makes a Node's absence of failures that don't prove it.
+// hasty takes failures that don't prove a Node's absence for one that does.
 func hasty(mistaken func(error) bool) func(http.RoundTripper) http.RoundTripper {
 	return func(api http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(req *http.Request) (*http.Response, error) {
@@ -109,12 +109,12 @@ func hasty(mistaken func(error) bool) func(http.RoundTripper) http.RoundTripper 
 	}
 }
 
-// alone believes that there was never another process.
+// alone always reports that there was no earlier process.
 func alone(c *Config) {
 	c.First = func(context.Context) (bool, error) { return true, nil }
 }
 
-// forgetful has hardly a quarantine, which would hide for a while that something was released.
+// forgetful shortens the quarantine, which would hide a wrong release for a while.
 func forgetful(c *Config) { c.Quarantine, c.Routed = time.Millisecond, nil }
 
 func unrouted(netip.Prefix) (bool, bool) { return false, true }

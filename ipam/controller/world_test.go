@@ -27,14 +27,14 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// Informers complain about every fault.
+	// Informers log every fault.
 	klog.SetLogger(logr.Discard())
 	os.Exit(m.Run())
 }
 
 func pfx(text string) netip.Prefix { return netip.MustParsePrefix(text) }
 
-// dualStack has room for as many Nodes as asked, rounded up to a power of two.
+// dualStack has room for at least this many Nodes, rounded up to a power of two.
 func dualStack(nodes int) []Pool {
 	bits := 0
 	for 1<<bits < nodes {
@@ -55,7 +55,7 @@ func draining(p Pool) Pool {
 	return p
 }
 
-// eventLog is an event recorder that remembers.
+// eventLog is an event recorder that stores the Events.
 type eventLog struct {
 	mu     sync.Mutex
 	events []string
@@ -75,7 +75,6 @@ func (e *eventLog) AnnotatedEventf(runtime.Object, map[string]string, string, st
 	panic("not used")
 }
 
-// of returns the events that begin with the given text.
 func (e *eventLog) of(prefix string) []string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -107,14 +106,14 @@ type process struct {
 	err        error
 }
 
-// setting changes how a process is configured.
+// setting changes the configuration of a process.
 type setting func(*Config)
 
-// fence is how long a process waits when the ledger is not there and it is not the first.
+// fence is the time that a process waits if the ledger is missing and the process isn't the first.
 const fence = 30 * time.Second
 
-// start runs a controller against the API until stop. Unless told otherwise it is the first ever,
-// and a quarantine is over at once.
+// start runs a controller against the API until stop. By default it is the first process ever, and
+// a quarantine is over at once.
 func start(t *testing.T, api http.RoundTripper, pools []Pool, settings ...setting) *process {
 	t.Helper()
 	p := prepare(t, api, pools, settings...)
@@ -185,7 +184,7 @@ func asking(routed func(netip.Prefix) (bool, bool)) setting {
 	}
 }
 
-// notFirst is a process that can't know what others did before.
+// notFirst configures a process for which others may have run before.
 func notFirst(c *Config) {
 	c.First = func(context.Context) (bool, error) { return false, nil }
 }
@@ -196,13 +195,13 @@ func bubble(t *testing.T, test func(t *testing.T)) {
 	synctest.Test(t, test)
 }
 
-// pass lets virtual time go by, and everything that is due then happen.
+// pass advances virtual time, and runs everything that becomes due.
 func pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
 
-// first makes the given faults happen to the first requests of a kind, in order.
+// first applies the faults to the first requests of a kind, in order.
 func first(kind string, faults ...fault) func(call) fault {
 	return func(c call) fault {
 		if c.kind != kind || len(faults) == 0 {
@@ -214,7 +213,7 @@ func first(kind string, faults ...fault) func(call) fault {
 	}
 }
 
-// always makes a fault happen to every request of a kind.
+// always applies the fault to every request of a kind.
 func always(kind string, what fault) func(call) fault {
 	return func(c call) fault {
 		if c.kind != kind {
@@ -224,7 +223,7 @@ func always(kind string, what fault) func(call) fault {
 	}
 }
 
-// oneOf asks several in turn, until one of them has a fault.
+// oneOf applies the first fault that one of the sources has.
 func oneOf(sources ...func(call) fault) func(call) fault {
 	return func(c call) fault {
 		for _, source := range sources {
@@ -251,7 +250,7 @@ func wantPodCIDRs(t *testing.T, api *fakeAPI, name string, want ...string) {
 	}
 }
 
-// wantSound fails if anything happened that must never happen.
+// wantSound fails if an invariant was violated.
 func wantSound(t *testing.T, api *fakeAPI) {
 	t.Helper()
 	if broken := api.broken(); len(broken) > 0 {
@@ -259,7 +258,6 @@ func wantSound(t *testing.T, api *fakeAPI) {
 	}
 }
 
-// metric returns the sum over all series that have all these label values.
 func (p *process) metric(t *testing.T, name string, labels ...string) (sum float64, found bool) {
 	t.Helper()
 	families, err := p.registry.Gather()
@@ -285,7 +283,6 @@ func (p *process) metric(t *testing.T, name string, labels ...string) (sum float
 	return sum, found
 }
 
-// wantMetric compares the sum over all series that have these label values.
 func (p *process) wantMetric(t *testing.T, name string, want float64, labels ...string) {
 	t.Helper()
 	if got, found := p.metric(t, name, labels...); !found || got != want {

@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// Each second a Node is replaced: one write of the ledger for each, with its reservation. That the
-// old one is gone, what the new one's provider ID is and that a quarantine is over go along.
+// Each second a Node is replaced: each takes one write of the ledger, with its reservation. The
+// release of the old Node, the provider ID of the new one and the end of a quarantine are batched
+// with it.
 func TestAReplacedNodeTakesOneWriteOfTheLedger(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const nodes, replaced = 100, 120
@@ -54,8 +55,8 @@ func TestAReplacedNodeTakesOneWriteOfTheLedger(t *testing.T) {
 	})
 }
 
-// The same in a cluster whose ledger has shards: what is written for a Node, all told until nothing is
-// left to be written, is little more than the shard that its reservation is in.
+// In a cluster with shards, all writes for a replaced Node together are little more than the shard
+// of its reservation.
 func TestAReplacedNodeOfALargeClusterTakesOneShard(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const nodes, replaced = 2000 / slowdown, 120
@@ -75,7 +76,7 @@ func TestAReplacedNodeOfALargeClusterTakesOneShard(t *testing.T) {
 			return fault{}
 		})
 		for i := range replaced {
-			// One of each block in turn, not neighbors.
+			// The Nodes come from all blocks in turn, so that no two in a row are neighbors.
 			api.delete(fmt.Sprintf("worker-pool-1-%04d", i*7%nodes))
 			pass(400 * time.Millisecond)
 			name := fmt.Sprintf("worker-pool-2-%04d", i)
@@ -89,7 +90,7 @@ func TestAReplacedNodeOfALargeClusterTakesOneShard(t *testing.T) {
 		}
 		pass(time.Hour)
 		t.Logf("%d shards; %d bytes were written for a replaced Node", len(api.shards()), written/replaced)
-		const most = 35_000 // of a shard, half full on average, and what is left for later
+		const most = 35_000 // of a shard, half full on average, and its share of later writes
 		if written/replaced > most {
 			t.Errorf("%d bytes were written for each Node that was replaced, want at most %d", written/replaced, most)
 		}
@@ -97,8 +98,7 @@ func TestAReplacedNodeOfALargeClusterTakesOneShard(t *testing.T) {
 	})
 }
 
-// A large ledger is written no faster than etcd can take for long, and a single Node still waits
-// for nothing.
+// A large ledger is written no faster than etcd can sustain, and a single Node doesn't wait.
 func TestALargeLedgerIsNotWrittenFasterThanEtcdCanTake(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()
