@@ -11,8 +11,8 @@ import (
 	"github.com/underlay-ccm/underlay/routes"
 )
 
-// moved is a cluster of which a's server has another address than its route, b has
-// no route, and a recorded route is nobody's.
+// moved returns a cluster in which a's server has another address than its route, b has no route,
+// and a recorded route belongs to no node.
 func moved() routes.Observed {
 	have := []routes.Route{route("10.244.1.0/24", "10.0.0.3"), route("10.244.9.0/24", "10.0.0.2")}
 	o := recorded(have, pods())
@@ -66,7 +66,8 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// What is left alone for now takes no room, and is still among the changes.
+// Without leaves a destination out of the plan, which frees no room yet, and keeps it in the
+// changes.
 func TestWithout(t *testing.T) {
 	o := moved()
 	o.Budget.Limit = 2

@@ -9,11 +9,10 @@ import (
 	"github.com/underlay-ccm/underlay/routes"
 )
 
-// stranger is the address of a server that is no node.
+// stranger is the address of a server without a node.
 const stranger = "10.0.0.99"
 
-// recorded is a table in which this cluster wrote every node prefix that does not
-// lead to the stranger.
+// recorded returns a table with a record of every node prefix that is not routed to the stranger.
 func recorded(have []routes.Route, ranges []routes.Range) routes.Observed {
 	o := routes.Observed{Table: have, Ranges: ranges, Record: routes.Record{}}
 	o.Gateways.Servers = map[netip.Addr]string{
@@ -27,13 +26,13 @@ func recorded(have []routes.Route, ranges []routes.Range) routes.Observed {
 	return o
 }
 
-// ownership is that of a recorded table.
+// ownership returns the owners of a recorded table.
 func ownership(have []routes.Route, ranges []routes.Range) routes.Ownership {
 	return routes.Owned(recorded(have, ranges))
 }
 
-// Ours is what is recorded with the very gateway, and what leads a Node's podCIDR to
-// the Node's own address.
+// A route belongs to the cluster if it is recorded with the same gateway, or if it routes a Node's
+// podCIDR to the Node's own address.
 func TestOwned(t *testing.T) {
 	withAlias := node("b", "10.244.2.0/24", "10.0.0.3", 1)
 	withAlias.Aliases = []netip.Addr{ip("10.0.0.30")}
@@ -55,18 +54,18 @@ func TestOwned(t *testing.T) {
 		route routes.Route
 		want  string
 	}{
-		{route("10.244.8.0/24", "10.0.0.8"), "ours"},               // recorded; nobody has the gateway any more
+		{route("10.244.8.0/24", "10.0.0.8"), "ours"},               // recorded; no server has the gateway any more
 		{route("10.244.9.0/24", stranger), "ours"},                 // recorded; the gateway was taken over
 		{route("10.200.1.0/24", "10.0.0.2"), "ours"},               // recorded; its range was removed
 		{route("10.244.8.0/24", "10.0.0.2"), "ambiguous server's"}, // recorded with another gateway
 		{route("10.244.1.0/24", "10.0.0.2"), "ours adopted"},       // a's
 		{route("10.244.2.0/24", "10.0.0.30"), "ours adopted"},      // b's, by an alias
-		{route("10.244.6.0/24", "10.0.0.4"), "ours adopted"},       // of a Node that left, and its server is there
+		{route("10.244.6.0/24", "10.0.0.4"), "ours adopted"},       // of a Node that left; its server exists
 		{route("10.244.6.0/24", "10.0.0.2"), "ambiguous server's"}, // of a Node that left, to another server
 		{route("10.244.1.0/24", "10.0.0.3"), "ambiguous server's"}, // a's podCIDR, b's address
-		{route("10.244.1.0/24", "10.0.0.77"), "ambiguous"},         // a's podCIDR, nobody's address
-		{route("10.244.5.0/24", "10.0.0.5"), "ambiguous"},          // nobody knows where its Node is
-		{route("10.244.7.0/24", "10.0.0.7"), "ambiguous"},          // nobody's: a neighbor's, or left over
+		{route("10.244.1.0/24", "10.0.0.77"), "ambiguous"},         // a's podCIDR, an unknown address
+		{route("10.244.5.0/24", "10.0.0.5"), "ambiguous"},          // the address of its Node is unknown
+		{route("10.244.7.0/24", "10.0.0.7"), "ambiguous"},          // without a Node: another cluster's, or an orphan
 		{route("10.244.7.0/24", stranger), "ambiguous server's"},   // another cluster's
 		{route("10.244.0.0/16", "10.0.0.2"), "foreign"},            // the whole range
 		{route("10.244.1.0/25", "10.0.0.2"), "foreign"},            // half a node prefix

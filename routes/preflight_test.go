@@ -8,7 +8,7 @@ import (
 	"github.com/underlay-ccm/underlay/routes"
 )
 
-// sound is a cluster that lies well in its network: nothing to find.
+// sound returns a network without findings.
 func sound() network {
 	return network{
 		Layout: routes.Layout{
@@ -20,7 +20,7 @@ func sound() network {
 	}
 }
 
-// network is how a cluster lies in its network, and the routes that stand there.
+// network is a cluster's network layout, with the existing routes.
 type network struct {
 	routes.Layout
 	routes.Budget
@@ -28,7 +28,7 @@ type network struct {
 	Nodes, Attached, Perhaps int
 }
 
-// findings are all that can be found.
+// findings returns all findings.
 func (n network) findings() []routes.Finding {
 	o := recorded(n.Have, n.Pods)
 	o.Nodes, o.Budget = make([]routes.Node, n.Nodes), n.Budget
@@ -115,7 +115,7 @@ func TestPreflight(t *testing.T) {
 	}
 }
 
-// Usage counts what stands in the end, and what would if there were room.
+// Usage counts the routes at the end of a plan, and those that lack room.
 func TestUsage(t *testing.T) {
 	nodes := []routes.Node{
 		node("a", "10.244.1.0/24", "10.0.0.2", 1), node("b", "10.244.2.0/24", "10.0.0.3", 2), node("c", "10.244.3.0/24", "10.0.0.4", 3),
@@ -130,7 +130,7 @@ func TestUsage(t *testing.T) {
 		high   bool
 	}{
 		{routes.Budget{Limit: 10, Reserve: 1, MaxDeletions: 100}, 5, false},
-		{routes.Budget{Limit: 10, Reserve: 1, MaxDeletions: 1}, 5, false}, // what is postponed goes too
+		{routes.Budget{Limit: 10, Reserve: 1, MaxDeletions: 1}, 5, false}, // postponed deletions count as done
 		{routes.Budget{Limit: 6, Reserve: 1, MaxDeletions: 100}, 5, true},
 		{routes.Budget{Limit: 4, Reserve: 0, MaxDeletions: 100}, 4, true}, // refused, and needed
 	} {
@@ -144,7 +144,7 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// A route via another address of the node's server is what the node needs.
+// A route via another address of the node's server serves the node.
 func TestAliasesAreWhatANodeNeeds(t *testing.T) {
 	n := node("a", "10.244.1.0/24", "10.0.0.2", 1)
 	n.Aliases = []netip.Addr{ip("10.0.0.3")}
@@ -168,7 +168,7 @@ func TestAliasesAreWhatANodeNeeds(t *testing.T) {
 	}
 }
 
-// What is held keeps its route although no node of the list wants it.
+// A held destination keeps its route, although no node of the list wants it.
 func TestHeldDestinationsStay(t *testing.T) {
 	have := []routes.Route{route("10.244.1.0/24", "10.0.0.2"), route("10.244.2.0/24", "10.0.0.3")}
 	w := routes.Desired(nil, pods()).Hold([]netip.Prefix{pfx("10.244.2.0/24")})
@@ -177,8 +177,7 @@ func TestHeldDestinationsStay(t *testing.T) {
 	}
 }
 
-// Several pools with node prefixes of their own lengths, draining or not, are
-// ranges alike.
+// Several pools, draining or not, with node prefixes of different lengths, are all ranges.
 func TestSeveralRanges(t *testing.T) {
 	both := append(pods(), routes.Range{Prefix: pfx("10.200.0.0/20"), NodeBits: 26})
 	have := []routes.Route{

@@ -27,7 +27,7 @@ func TestARecordIsReadAsItWasWritten(t *testing.T) {
 	}
 }
 
-// One entry that can't be read costs no other.
+// An invalid entry doesn't affect the others.
 func TestAnEntryThatCantBeReadIsNamed(t *testing.T) {
 	record, err := routes.ParseRecord(map[string]string{
 		"10.244.1.0_24": "10.0.0.2", "10.244.2.0": "10.0.0.3", "10.244.3.0_24": "10.0.0.4 here",
@@ -43,7 +43,7 @@ func TestAnEntryThatCantBeReadIsNamed(t *testing.T) {
 	}
 }
 
-// What is seen of the table before a node was there proves nothing of it.
+// A list of the table from before a node existed proves nothing about the node.
 func TestAnUnseenNodeIsNotReachable(t *testing.T) {
 	n := node("a", "10.244.1.0/24", "10.0.0.2", 1)
 	n.Unseen = true

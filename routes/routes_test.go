@@ -21,7 +21,7 @@ func route(dst, via string) routes.Route { return routes.Route{Dst: pfx(dst), Vi
 
 func day(n int) time.Time { return time.Unix(int64(n)*86400, 0).UTC() }
 
-// pods is the range that the tests' clusters use.
+// pods returns the range of the tests' clusters.
 func pods() []routes.Range {
 	return []routes.Range{{Prefix: pfx("10.244.0.0/16"), NodeBits: 24}}
 }
@@ -74,8 +74,8 @@ func TestDesiredGivesOverlapsToTheOlder(t *testing.T) {
 	}{
 		{"the same prefix", "10.244.1.0/24", "10.244.1.0/24", "old"},
 		{"the younger contains the older", "10.244.1.0/24", "10.244.0.0/16", "old"},
-		// No range cuts the older's, so it is never routed: taking the younger
-		// one's route from it would serve nobody.
+		// No range cuts the older's, so it is never routed: removing the younger one's route would
+		// help no node.
 		{"the older contains the younger", "10.244.0.0/16", "10.244.1.0/24", "young"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -244,7 +244,7 @@ func TestDeletions(t *testing.T) {
 		{25, 0, 3, 1}, // at least one
 		{25, 0, 0, 1},
 		{100, 0, 7, 7},
-		{25, 20, 80, 5}, // of the 100 that there were
+		{25, 20, 80, 5}, // of the 100 at first
 		{25, 25, 75, 0},
 		{25, 1, 2, 0},
 		{0, 0, 100, 0},
@@ -298,8 +298,8 @@ func TestNodeStatuses(t *testing.T) {
 	}
 }
 
-// A node whose server isn't seen keeps its good name as long as a route toward
-// it stands; one whose server is seen outside the network doesn't.
+// A node with a server that is missing in the list stays reachable as long as its route exists; one
+// with a server outside the network doesn't.
 func TestOnlyProofWithdrawsReachability(t *testing.T) {
 	for _, c := range []struct {
 		name     string
@@ -324,9 +324,8 @@ func TestOnlyProofWithdrawsReachability(t *testing.T) {
 	}
 }
 
-// TestPlansConverge: from any state, applying a plan step by step leads to a
-// table where nothing is left to do, which never holds more than its limit
-// allows, and from which nothing that isn't ours has gone.
+// TestPlansConverge applies a plan step by step to random tables: the result needs no further
+// change, the table never exceeds its limit, and no foreign route is removed.
 func TestPlansConverge(t *testing.T) {
 	for seed := range uint64(2000) {
 		rng := rand.New(rand.NewPCG(seed, 1))
@@ -356,8 +355,8 @@ func TestPlansConverge(t *testing.T) {
 	}
 }
 
-// naiveMissing is the slow reference: a node that isn't routed is only right if
-// the table is full, something overlaps, or an older node has the podCIDR.
+// naiveMissing is the slow reference: a node without a route is only right if the table is full,
+// the podCIDR overlaps another route, or an older node has it.
 func naiveMissing(nodes []routes.Node, table []routes.Route, b routes.Budget) string {
 	if len(table) >= b.Limit-b.Reserve {
 		return ""
@@ -411,8 +410,8 @@ func randomTable(rng *rand.Rand) ([]routes.Node, []routes.Route) {
 	return nodes, have
 }
 
-// TestAnyOrderSameEnd: the order in which nodes and routes are listed changes
-// neither the plan nor the statuses.
+// TestAnyOrderSameEnd requires that the order of nodes and routes changes neither the plan nor the
+// statuses.
 func TestAnyOrderSameEnd(t *testing.T) {
 	for seed := range uint64(300) {
 		rng := rand.New(rand.NewPCG(seed, 2))

@@ -8,8 +8,9 @@ import (
 	"github.com/underlay-ccm/underlay/routes"
 )
 
-// Of two Nodes with one provider ID the Ready one is routed, the older of two that are. What a Node that
-// is not Ready has goes, so that a full table has room; while none is Ready, nothing changes.
+// Of two Nodes with one provider ID the Ready one is routed, or the older one if both are Ready.
+// The route of a Node that is not Ready is deleted, to make room in a full table; if neither is
+// Ready, nothing changes.
 func TestTwoNodesOfOneServer(t *testing.T) {
 	tests := map[string]struct {
 		old, young bool // are Ready

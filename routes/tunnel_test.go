@@ -10,7 +10,7 @@ import (
 	"github.com/underlay-ccm/underlay/routes"
 )
 
-// The truth table of pairs; it has to be the same from both sides.
+// The truth table of pairs must be the same from both sides.
 func TestTunneled(t *testing.T) {
 	reaches := []routes.Reach{"", routes.NoRoom, routes.NoNetwork}
 	for _, a := range reaches {
@@ -23,7 +23,7 @@ func TestTunneled(t *testing.T) {
 	}
 }
 
-// overfull is a table for two routes that three nodes need.
+// overfull returns a table for two routes that three nodes need.
 func overfull() routes.Observed {
 	one, two, three := node("one", "10.244.1.0/24", "", 1), node("two", "10.244.2.0/24", "", 2), node("three", "10.244.3.0/24", "", 3)
 	return routes.Observed{
@@ -73,7 +73,7 @@ func TestNewReach(t *testing.T) {
 	}
 }
 
-// A node with a reach keeps it when there is room, needs no route, and is reachable once its
+// A node with a reach keeps it when room becomes free, needs no route, and is reachable once its
 // tunnels work.
 func TestANodeWithTunnelsNeedsNoRoute(t *testing.T) {
 	for _, connected := range []bool{false, true} {
@@ -91,7 +91,7 @@ func TestANodeWithTunnelsNeedsNoRoute(t *testing.T) {
 	}
 }
 
-// Where tunnels connect all nodes, none needs a route, and none loses one.
+// If tunnels connect all nodes, no node needs a route, and existing routes are kept.
 func TestEncryptedNodesKeepTheirRoutes(t *testing.T) {
 	o := overfull()
 	o.Tunnels.Required = true

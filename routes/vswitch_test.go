@@ -9,12 +9,12 @@ import (
 	"github.com/underlay-ccm/underlay/routes"
 )
 
-// vSwitch is a subnet whose second half is the pool of dedicated servers.
+// vSwitch returns a subnet with the pool of dedicated servers as its second half.
 func vSwitch() routes.VSwitch {
 	return routes.VSwitch{Subnet: pfx("10.0.64.0/18"), Ranges: []routes.Range{{Prefix: pfx("10.0.96.0/19"), NodeBits: 24}}}
 }
 
-// dedicated is a node with a podCIDR in the vSwitch's subnet.
+// dedicated returns a node with a podCIDR in the vSwitch's subnet.
 func dedicated(name, dst string, age int, addrs ...string) routes.Node {
 	n := node(name, dst, "", age)
 	for _, a := range addrs {
@@ -23,7 +23,7 @@ func dedicated(name, dst string, age int, addrs ...string) routes.Node {
 	return n
 }
 
-// mixed is a cluster of one cloud server, and of dedicated ones.
+// mixed returns a cluster of one cloud server and the dedicated ones.
 func mixed(table []routes.Route, dedicated ...routes.Node) routes.Observed {
 	o := recorded(table, pods())
 	o.VSwitch = vSwitch()
@@ -98,7 +98,7 @@ func TestNodeStatusesInsideTheVSwitch(t *testing.T) {
 	}
 }
 
-// What was said of a node holds while its addresses are not known, and no longer.
+// A node's status is kept while its addresses are unknown, and withdrawn if a known one is outside.
 func TestOnlyAddressesWithdrawReachabilityInTheVSwitch(t *testing.T) {
 	for addr, unproved := range map[string]bool{"": true, "203.0.113.5": false} {
 		n := dedicated("a", "10.0.96.0/24", 1)
@@ -111,7 +111,7 @@ func TestOnlyAddressesWithdrawReachabilityInTheVSwitch(t *testing.T) {
 	}
 }
 
-// A route to what needs none is nobody's to delete, and is shown.
+// A route to a node that needs none is not deleted, and is reported.
 func TestRoutesIntoTheVSwitchStay(t *testing.T) {
 	into := route("10.0.96.0/24", "10.0.0.7")
 	for name, recorded := range map[string]bool{"by hand": false, "of ours": true} {
@@ -136,7 +136,7 @@ func TestVSwitchCheck(t *testing.T) {
 		name     string
 		vSwitch  routes.VSwitch
 		coupling routes.Coupling
-		want     []string // in the finding; none: it is right
+		want     []string // in the finding; none: the route is right
 		about    netip.Prefix
 	}{
 		{"right", vSwitch(), routes.Coupling{Subnets: []netip.Prefix{pfx("10.9.0.0/24"), pfx("10.0.64.0/18")}, Exposed: true}, nil, netip.Prefix{}},

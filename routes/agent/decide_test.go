@@ -17,7 +17,7 @@ import (
 func prefix(s string) netip.Prefix { return netip.MustParsePrefix(s) }
 func addr(s string) netip.Addr     { return netip.MustParseAddr(s) }
 
-// aNode is a ready node; what is no prefix is an InternalIP.
+// aNode returns a ready node; an argument without a prefix length is an InternalIP.
 func aNode(name string, has ...string) *kube.Node {
 	n := &kube.Node{Name: name, Ready: true, Created: metav1.Unix(1000, 0)}
 	for _, text := range has {
@@ -30,7 +30,7 @@ func aNode(name string, has ...string) *kube.Node {
 	return n
 }
 
-// foreign is a route of somebody else; an empty via means a neighbor.
+// foreign returns a route of another program; an empty via makes it a route to a neighbor.
 func foreign(dst, via string, link int) Entry {
 	e := Entry{Dst: prefix(dst), Kind: Unicast, Link: link, Protocol: 2}
 	if via != "" {
@@ -41,7 +41,7 @@ func foreign(dst, via string, link int) Entry {
 
 func ours(dst, via string, link int) Entry { return toward(prefix(dst), addr(via), link) }
 
-// segment is a machine on one segment of both families.
+// segment returns a machine on one segment of both families.
 func segment() Situation {
 	return Situation{
 		Settings: Settings{
@@ -61,8 +61,8 @@ func segment() Situation {
 	}
 }
 
-// cloud is a server in a cloud's network, where all but its own address is
-// behind the gateway.
+// cloud returns a server in a cloud's network, in which every address but its own is behind the
+// gateway.
 func cloud() Situation {
 	s := segment()
 	s.Nodes = []*kube.Node{aNode("self", "10.0.0.2", "10.244.1.0/24"), aNode("b", "10.0.0.3", "10.244.2.0/24")}
@@ -73,7 +73,7 @@ func cloud() Situation {
 	return s
 }
 
-// show tells a decision as text.
+// show formats a decision as text.
 func show(d Decision) string {
 	var b strings.Builder
 	for _, line := range Explain(d) {
@@ -99,7 +99,7 @@ func TestDecide(t *testing.T) {
 		name  string
 		start func() Situation
 		given func(*Situation)
-		want  string // lines; ~ stands for any text
+		want  string // lines; ~ matches any text
 	}{
 		{"alone", segment, func(*Situation) {}, ownRoutes},
 		{"a peer, both families", segment, func(s *Situation) {
@@ -207,7 +207,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// fits compares text with a pattern in which ~ stands for anything on a line.
+// fits matches text with a pattern, in which ~ matches any text of a line.
 func fits(text, pattern string) bool {
 	lines, patterns := strings.Split(text, "\n"), strings.Split(pattern, "\n")
 	if len(lines) != len(patterns) {
@@ -228,8 +228,7 @@ func fits(text, pattern string) bool {
 	return true
 }
 
-// Without this machine's Node nothing is decided: the list may be another
-// cluster's, or empty.
+// Without this machine's Node, Decide decides nothing: the list may be another cluster's, or empty.
 func TestWithoutTheOwnNodeNothingIsDecided(t *testing.T) {
 	s := segment()
 	s.Nodes = []*kube.Node{aNode("b", "10.0.0.2", "10.244.2.0/24")}
@@ -240,14 +239,14 @@ func TestWithoutTheOwnNodeNothingIsDecided(t *testing.T) {
 	}
 }
 
-// A machine whose Node reports no IPv6 address still has one in the /64 that its
-// pods' prefix was cut from.
+// A machine without an IPv6 address in its Node still has one in the /64 that contains its pods'
+// prefix.
 func TestServerPrefixes(t *testing.T) {
 	s := segment()
 	s.Pools = []netip.Prefix{prefix("10.244.0.0/16"), prefix("2001:db8:f::/56")}
 	s.Nodes = append(s.Nodes,
 		aNode("b", "10.0.0.2", "10.244.2.0/24", "2001:db8:2:0:1::/80"),
-		aNode("c", "10.0.0.3", "10.244.3.0/24", "2001:db8:f:1:8000::/65")) // of a pool: nobody's own
+		aNode("c", "10.0.0.3", "10.244.3.0/24", "2001:db8:f:1:8000::/65")) // a pool's
 	for mode, want := range map[Mode][]netip.Prefix{Natively: {prefix("2001:db8:2::/64")}, ByNodes: nil} {
 		s.Modes.IPv6 = mode
 		d, err := Decide(s)
@@ -276,15 +275,15 @@ func TestView(t *testing.T) {
 		InternalIPs: []netip.Addr{addr("10.0.0.1"), addr("10.0.0.2"), addr("fd00::1")},
 		ExternalIPs: []netip.Addr{addr("203.0.113.5")},
 		Uplinks:     []string{"eth0"}, IPv4Uplinks: []string{"eth0"}, RouterAdvertised: []string{"eth0"},
-		MTU: 1400, // eth1's: pods reach the outside through it
+		MTU: 1400, // eth1's: the pods' packets to the outside leave through it
 	}
 	if diff := cmp.Diff(want, d.View, cmp.Comparer(func(a, b netip.Prefix) bool { return a == b }), cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
 		t.Error(diff)
 	}
 }
 
-// A Node with an internal address in each family on an interface of its own has one uplink in IPv4,
-// whose replies come by no other.
+// A Node with internal addresses of the two families on two interfaces has one IPv4 uplink: IPv4
+// replies arrive on no other one.
 func TestUplinksOfIPv4(t *testing.T) {
 	for name, c := range map[string]struct {
 		named []string
@@ -303,8 +302,8 @@ func TestUplinksOfIPv4(t *testing.T) {
 	}
 }
 
-// Packets for pods of Nodes that nobody here has heard of are not masqueraded:
-// their connections would keep the wrong address.
+// Packets to pods of Nodes that this machine hasn't observed yet are not masqueraded: their
+// connections would keep the wrong address.
 func TestPodRanges(t *testing.T) {
 	for _, c := range []struct {
 		name            string

@@ -9,9 +9,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Whoever can't reach the machine learns from Events what is wrong there, also
-// where no condition of the agent tells: once it has lasted, again
-// before the Event is forgotten, and no more when it is over.
+// Events report a problem of the machine, for users who can't reach it, also in modes without a
+// condition of the agent: once the problem has lasted, again before the Event expires, and no
+// longer when it is solved.
 func TestWhatKeepsANodeFromBeingReadyIsTold(t *testing.T) {
 	withFixture(t, bothByNodes, []*corev1.Node{self(), peerB()}, func(w *fixture) {
 		fail := func(err error) {

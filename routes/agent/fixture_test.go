@@ -23,20 +23,20 @@ import (
 	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
-// machine is a kernel that keeps what it is told, tells its events, and prints
-// itself. It refuses what the real one refuses.
+// machine is a fake kernel that stores routes, sends events, and prints itself. It rejects the
+// requests that the real one rejects.
 type machine struct {
 	mu        sync.Mutex
 	table     []Entry
 	links     []Link
-	neighbors map[netip.Addr]bool // by address: silent
+	neighbors map[netip.Addr]bool // by address: whether it is unresponsive
 	writes    []string
 	probes    []netip.Addr
-	full      bool // takes no new route
+	full      bool // rejects new routes
 	proxies   []Proxy
 	listErr   error
 	listed    int
-	asked     int // for proxies
+	asked     int // number of listings of proxies
 	happened  func(Event)
 }
 
@@ -63,7 +63,6 @@ func (m *machine) Add(_ context.Context, entries []Entry) []error {
 	return errs
 }
 
-// add adds an entry; m.mu is held.
 func (m *machine) add(e Entry) error {
 	m.writes = append(m.writes, "add "+e.String())
 	if m.full {
@@ -101,7 +100,7 @@ func (m *machine) Delete(_ context.Context, e Entry) error {
 	return nil
 }
 
-// remove takes an entry away; m.mu is held.
+// remove removes an entry; m.mu is held.
 func (m *machine) remove(e Entry) {
 	if at := slices.Index(m.table, e); at >= 0 {
 		m.table = slices.Delete(m.table, at, at+1)
@@ -162,21 +161,21 @@ func (m *machine) Watch(ctx context.Context, happened func(Event)) error {
 	return nil
 }
 
-// tell queues an event for the watcher, as a socket would; m.mu is held.
+// tell sends an event to the watcher, as a socket would; m.mu is held.
 func (m *machine) tell(e Event) {
 	if m.happened != nil {
 		go m.happened(e)
 	}
 }
 
-// byHand changes the machine as somebody else would.
+// byHand changes the machine as another program would.
 func (m *machine) byHand(change func(m *machine)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	change(m)
 }
 
-// log returns the writes since it was last asked.
+// log returns the writes since its last call.
 func (m *machine) log() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -191,7 +190,7 @@ func (m *machine) looks() int {
 	return m.listed
 }
 
-// String prints the routes that are ours.
+// String prints the agent's own routes.
 func (m *machine) String() string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -204,7 +203,7 @@ func (m *machine) String() string {
 	return strings.Join(lines, "\n")
 }
 
-// edgeBook is a part that writes down what it is asked for.
+// edgeBook is a component that records the views it gets.
 type edgeBook struct {
 	name  string
 	mu    sync.Mutex
@@ -247,14 +246,13 @@ type fixture struct {
 	device  Tunnels
 }
 
-// withFixture runs a test with an agent that has come to rest.
+// withFixture runs a test with an agent at rest.
 func withFixture(t *testing.T, modes Modes, nodes []*corev1.Node, test func(*fixture)) {
 	s := segment()
 	s.Modes, s.Gateway = modes, addr("10.0.0.254")
 	withMachine(t, s, nodes, test)
 }
 
-// withMachine is withFixture on another machine.
 func withMachine(t *testing.T, s Situation, nodes []*corev1.Node, test func(*fixture)) {
 	testMachine(t, s, nil, nodes, test)
 }
@@ -312,11 +310,11 @@ func (w *fixture) startWith(settings Settings) {
 		factory.Shutdown()
 		w.machine.byHand(func(m *machine) { m.happened = nil })
 	}
-	time.Sleep(time.Second) // the cache is asked every tenth of one whether it is complete
+	time.Sleep(time.Second) // the informer polls every tenth of a second whether the cache is complete
 	synctest.Wait()
 }
 
-// kubeNode is a Node; as for aNode.
+// kubeNode returns a Node; the arguments are those of aNode.
 func kubeNode(name string, has ...string) *corev1.Node {
 	n := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name), CreationTimestamp: metav1.Unix(1000, 0)},
@@ -336,7 +334,6 @@ func self() *corev1.Node {
 	return kubeNode("self", "10.0.0.1", "fd00::1", "10.244.1.0/24", "fd01:1::/64")
 }
 
-// put creates or updates a Node, and remove deletes it.
 func (w *fixture) put(n *corev1.Node) {
 	w.t.Helper()
 	nodes := w.client.CoreV1().Nodes()
@@ -356,7 +353,7 @@ func (w *fixture) remove(name string) {
 	}
 }
 
-// rest waits until nothing happens any more, without letting a period pass.
+// rest waits until all goroutines are idle, without a period passing.
 func (w *fixture) rest() { synctest.Wait() }
 
 func (w *fixture) condition(kind corev1.NodeConditionType) corev1.NodeCondition {

@@ -10,8 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// What kubelets and others write of a Node, and what no decision rests on, leads to
-// no look at the machine; what one does rest on leads to one.
+// Updates of a Node by kubelets and others that affect no decision don't trigger a pass; those that
+// affect one do.
 func TestOnlyWhatMattersOfANodeLeadsToAPass(t *testing.T) {
 	withFixture(t, bothByNodes, []*corev1.Node{self(), peerB()}, func(w *fixture) {
 		before := w.machine.looks()
@@ -45,8 +45,8 @@ func TestOnlyWhatMattersOfANodeLeadsToAPass(t *testing.T) {
 	})
 }
 
-// A route that an earlier version made at another metric is replaced by ours before
-// it goes, and stays while the peer's address is unknown.
+// A route of an earlier version with another metric is replaced by the current one before it is
+// deleted, and is kept while the peer's address is unknown.
 func TestRoutesOfAnotherMetric(t *testing.T) {
 	old := ours("10.244.2.0/24", "10.0.0.2", 2)
 	old.Metric = MetricPeer
@@ -70,7 +70,7 @@ func TestRoutesOfAnotherMetric(t *testing.T) {
 	}
 }
 
-// While the kernel takes no new route, the one that an earlier version made stays.
+// While the kernel rejects new routes, the route of an earlier version is kept.
 func TestARouteOfAnotherMetricStaysWhileItsSuccessorCantBeMade(t *testing.T) {
 	withFixture(t, bothByNodes, []*corev1.Node{self(), peerB()}, func(w *fixture) {
 		w.stop()
@@ -97,7 +97,7 @@ func TestARouteOfAnotherMetricStaysWhileItsSuccessorCantBeMade(t *testing.T) {
 			t.Errorf("while no route can be made, those to the peer have metrics %v, want %d", got, MetricPeer)
 		}
 		w.machine.byHand(func(m *machine) { m.full = false })
-		time.Sleep(2 * time.Minute) // of the bubble's: passes in between
+		time.Sleep(2 * time.Minute) // of virtual time: passes run in between
 		w.rest()
 		if got := metric(); !slices.Equal(got, []uint32{MetricPeer + 2}) {
 			t.Errorf("then they have metrics %v, want %d", got, MetricPeer+2)
@@ -105,7 +105,6 @@ func TestARouteOfAnotherMetricStaysWhileItsSuccessorCantBeMade(t *testing.T) {
 	})
 }
 
-// IPv4 podCIDRs of one pool are spread evenly over the metrics.
 func TestPeerMetricsAreSpread(t *testing.T) {
 	at := map[uint32]int{}
 	for i := range 15_360 {

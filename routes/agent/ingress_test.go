@@ -12,7 +12,7 @@ import (
 	"github.com/underlay-ccm/underlay/internal/podingress"
 )
 
-// own is a machine whose pods have public addresses of IPv6.
+// own returns a machine with pods that have public IPv6 addresses.
 func own() Situation {
 	s := segment()
 	s.Nodes = []*kube.Node{aNode("self", "10.0.0.1", "fd00::1", "10.244.1.0/24", "2001:db8:1:0:1::/80", "fd01:1::/64")}
@@ -87,8 +87,8 @@ func annotated(node *corev1.Node, key, value string) *corev1.Node {
 	return node
 }
 
-// What is written at the machine's own Node is followed at once, and what is written at
-// others causes nothing, nor do other annotations.
+// The agent applies the annotation of its own Node at once; other annotations and other Nodes cause
+// no pass.
 func TestOwnTargetsAreFollowedAtOnce(t *testing.T) {
 	self := kubeNode("self", "10.0.0.1", "fd00::1", "10.244.1.0/24", "2001:db8:1:0:1::/80")
 	key := podingress.Annotation("a")

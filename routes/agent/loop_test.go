@@ -34,8 +34,8 @@ func TestNodesComeChangeAndGo(t *testing.T) {
 	})
 }
 
-// Two nodes that swap addresses: two replacements, and never a moment without
-// a route.
+// Two nodes swap their addresses: this takes two replacements, and never removes a route before its
+// successor exists.
 func TestSwappedAddresses(t *testing.T) {
 	c := kubeNode("c", "10.0.0.3", "10.244.3.0/24")
 	withFixture(t, bothByNodes, []*corev1.Node{self(), peerB(), c}, func(w *fixture) {
@@ -52,8 +52,7 @@ func TestSwappedAddresses(t *testing.T) {
 	})
 }
 
-// What somebody deletes is put back by the event: no time passes, and nothing
-// is listed.
+// An event restores a route that another program deletes: without a delay, and without a listing.
 func TestDeletedRoutesArePutBackByTheEvent(t *testing.T) {
 	withFixture(t, bothByNodes, []*corev1.Node{self(), peerB()}, func(w *fixture) {
 		before, looks := time.Now(), w.machine.looks()
@@ -69,7 +68,7 @@ func TestDeletedRoutesArePutBackByTheEvent(t *testing.T) {
 	})
 }
 
-// What vanishes without an event is found by the next look at everything.
+// A route that vanishes without an event is found by the next full resync.
 func TestSilentLossIsFound(t *testing.T) {
 	withFixture(t, bothByNodes, []*corev1.Node{self(), peerB()}, func(w *fixture) {
 		w.machine.byHand(func(m *machine) {
@@ -110,8 +109,8 @@ func TestAForeignRouteIsNeitherReplacedNorDeleted(t *testing.T) {
 	})
 }
 
-// A restart deletes the routes of Nodes that went meanwhile, and touches no
-// other.
+// A restart deletes the routes of Nodes that were deleted while the agent was down, and touches no
+// others.
 func TestRestart(t *testing.T) {
 	c := kubeNode("c", "10.0.0.3", "10.244.3.0/24")
 	withFixture(t, bothByNodes, []*corev1.Node{self(), peerB(), c}, func(w *fixture) {
@@ -130,7 +129,7 @@ func TestRestart(t *testing.T) {
 	})
 }
 
-// While this machine's own Node isn't there, nothing is deleted.
+// While this machine's own Node is missing, no routes are deleted.
 func TestOwnNodeGone(t *testing.T) {
 	withFixture(t, bothByNodes, []*corev1.Node{self(), peerB()}, func(w *fixture) {
 		w.machine.log()
@@ -150,7 +149,7 @@ func TestOwnNodeGone(t *testing.T) {
 func TestLinkDownAndUp(t *testing.T) {
 	withFixture(t, bothByNodes, []*corev1.Node{self(), peerB()}, func(w *fixture) {
 		start := segment()
-		w.machine.byHand(func(m *machine) { // IPv4 routes vanish without an event each
+		w.machine.byHand(func(m *machine) { // the kernel sends no events for the IPv4 routes
 			m.links[1].Up = false
 			m.table = slices.DeleteFunc(m.table, func(e Entry) bool { return e.Link == 2 })
 			m.tell(Event{Kind: LinkChanged, Link: 2, Name: "eth0"})
@@ -170,7 +169,7 @@ func TestLinkDownAndUp(t *testing.T) {
 	})
 }
 
-// Pods' interfaces, addresses and routes are no reason to look at everything.
+// Pods' interfaces, addresses and routes don't trigger a resync.
 func TestPodsAreNoNews(t *testing.T) {
 	withFixture(t, bothByNodes, []*corev1.Node{self(), peerB()}, func(w *fixture) {
 		looks := w.machine.looks()
@@ -186,7 +185,7 @@ func TestPodsAreNoNews(t *testing.T) {
 	})
 }
 
-// At rest nothing is written, and everything is looked at once a period.
+// At rest there are no writes, and one resync in each period.
 func TestRest(t *testing.T) {
 	withFixture(t, bothByNodes, []*corev1.Node{self(), peerB()}, func(w *fixture) {
 		w.machine.byHand(func(m *machine) { m.neighbors[addr("10.0.0.2")] = false })
@@ -214,7 +213,7 @@ func TestConditions(t *testing.T) {
 	for _, c := range []struct {
 		name        string
 		modes       Modes
-		unavailable corev1.ConditionStatus // before and after the podCIDRs come
+		unavailable corev1.ConditionStatus // before and after the Node has podCIDRs
 		after       corev1.ConditionStatus
 	}{
 		{"nobody else says it", bothByNodes, corev1.ConditionTrue, corev1.ConditionFalse},
@@ -242,8 +241,8 @@ func TestConditions(t *testing.T) {
 	}
 }
 
-// A part that fails keeps the node from being ready; one that failed once is
-// tried again, and the node that was reachable isn't declared otherwise.
+// A failing component keeps the node from becoming ready. After a later failure it is retried, and
+// the reachable node stays reachable.
 func TestAPartFails(t *testing.T) {
 	withFixture(t, bothByNodes, []*corev1.Node{self(), peerB()}, func(w *fixture) {
 		fail := func(err error) {
@@ -286,8 +285,8 @@ func (w *fixture) wantReady(want float64) {
 	w.t.Errorf("underlay_agent_ready is not %v", want)
 }
 
-// A peer that answers nobody is asked for, and named once it has been silent for
-// longer than a machine takes that went down.
+// An unresponsive peer is probed, and reported once it has been unresponsive for longer than a
+// reboot takes.
 func TestASilentPeerIsNamed(t *testing.T) {
 	withFixture(t, bothByNodes, []*corev1.Node{self(), peerB()}, func(w *fixture) {
 		w.machine.byHand(func(m *machine) {

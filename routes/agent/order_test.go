@@ -10,19 +10,18 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// fail lets the edge fail from now on; nil: no longer.
+// fail sets the error of all following calls; nil: none.
 func (e *edgeBook) fail(err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.err, e.asked = err, nil
 }
 
-// retried is longer than the queue ever waits before it tries again.
+// retried is longer than the longest backoff of the queue.
 const retried = 40 * time.Second
 
-// While the packet filter fails, nothing that comes after it is changed, the Node
-// says so in whatever family mode, and a Node that never was available stays
-// unavailable.
+// While the packet filter fails, later components are not changed, the Node's condition reports it
+// in every family mode, and a Node that never was available stays unavailable.
 func TestWhatComesAfterAFailureWaits(t *testing.T) {
 	for _, modes := range []Modes{bothByNodes, {ByCloud, ByNodes}} {
 		withFixture(t, modes, nil, func(w *fixture) {
@@ -59,8 +58,8 @@ func TestWhatComesAfterAFailureWaits(t *testing.T) {
 	}
 }
 
-// A filter that can't be brought up to date goes on filtering as before, and so
-// do the pods. One that is down lets no further pod start.
+// If the update of a filter fails, the former rules still apply, and pods keep running. While a
+// filter is down, no new pod starts.
 func TestAFilterThatFailsLater(t *testing.T) {
 	withFixture(t, bothByNodes, []*corev1.Node{self(), peerB()}, func(w *fixture) {
 		w.after.fail(nil)
@@ -93,8 +92,8 @@ func TestAFilterThatFailsLater(t *testing.T) {
 	})
 }
 
-// What the node itself lacks keeps its pods from starting; a peer whose route the
-// kernel refuses doesn't.
+// A problem of the node itself keeps its pods from starting; a route to a peer that the kernel
+// rejects doesn't.
 func TestRoutesThatPodsWaitFor(t *testing.T) {
 	for name, c := range map[string]struct {
 		nodes []*corev1.Node

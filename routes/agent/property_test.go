@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// applied is what the kernel holds after a plan. An Add to a place that is taken
-// fails the test, like a Replace of what isn't ours.
+// applied returns the kernel's table after a plan. An Add to an occupied place fails the test, like
+// a Replace of a foreign route.
 func applied(t *testing.T, have []Entry, p Plan) []Entry {
 	t.Helper()
 	table := slices.Clone(have)
@@ -41,9 +41,8 @@ func applied(t *testing.T, have []Entry, p Plan) []Entry {
 	return table
 }
 
-// TestPlansConverge: from any table, a plan leads to one where nothing is left
-// to do; what is somebody else's hasn't changed; and each wanted stands unless it
-// is refused.
+// TestPlansConverge requires that a plan for any table leaves no further changes, keeps the routes
+// of other programs, and adds each wanted route or refuses it.
 func TestPlansConverge(t *testing.T) {
 	for seed := range uint64(5000) {
 		rng := rand.New(rand.NewPCG(seed, 1))

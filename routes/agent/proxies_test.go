@@ -9,8 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Without this machine's Node no route is decided on, and what is answered for stays
-// so, but for podCIDRs that other Nodes have.
+// Without this machine's Node no routes are decided, and the proxy entries are kept, except for
+// podCIDRs that other Nodes have.
 func TestAnswersWithoutTheOwnNode(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -47,8 +47,7 @@ func TestAnswersWithoutTheOwnNode(t *testing.T) {
 	}
 }
 
-// A machine whose Node is deleted goes on answering for its pods until their podCIDR
-// is another Node's.
+// A machine without its Node keeps replying for its pods until another Node has their podCIDR.
 func TestTheNodeOfAServerIsDeleted(t *testing.T) {
 	withMachine(t, server(), serverNodes(), func(w *fixture) {
 		w.machine.log()
@@ -77,7 +76,7 @@ func TestTheNodeOfAServerIsDeleted(t *testing.T) {
 	})
 }
 
-// The same with a Node that was made anew, and waits for podCIDRs.
+// A recreated Node that waits for podCIDRs keeps the entries too.
 func TestTheNodeOfAServerIsMadeAnew(t *testing.T) {
 	withMachine(t, server(), serverNodes(), func(w *fixture) {
 		w.remove("self")
@@ -94,7 +93,7 @@ func TestTheNodeOfAServerIsMadeAnew(t *testing.T) {
 	})
 }
 
-// With the last pool on the vSwitch the answers go, and nobody looks for them again.
+// The entries are removed with the last pool on the vSwitch, and are not listed any more.
 func TestTheLastPoolOnTheVSwitchGoes(t *testing.T) {
 	s := server()
 	standing(&s)
@@ -117,8 +116,8 @@ func TestTheLastPoolOnTheVSwitchGoes(t *testing.T) {
 	})
 }
 
-// What somebody else has answered for on a machine without pools on the vSwitch is
-// looked at once, and left.
+// On a machine without pools on the vSwitch, the entries of other programs are listed once, and
+// kept.
 func TestProxiesOfOthersWithoutAVSwitch(t *testing.T) {
 	s := segment()
 	s.Modes, s.Gateway = bothByNodes, addr("10.0.0.254")

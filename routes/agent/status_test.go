@@ -27,8 +27,8 @@ func TestAConditionNamesTenPeersAndCountsTheRest(t *testing.T) {
 	}
 }
 
-// What a pass found out about a Node is not said of the next one of its name, which has no podCIDR
-// yet: a Node that was once ready is never declared unready again.
+// The outcome of a pass for one Node isn't written to the next Node of the same name, which has no
+// podCIDR yet: a Node that was ready once is never declared unready again.
 func TestAnOutcomeIsOfOneNode(t *testing.T) {
 	next := self()
 	next.UID = "2"
@@ -53,8 +53,8 @@ func TestAnOutcomeIsOfOneNode(t *testing.T) {
 	}
 }
 
-// While peers are lost one after the other, the condition turns at once and is
-// reworded once a minute.
+// While peers are lost one after the other, the condition's status changes at once, and its message
+// once a minute.
 func TestRewordingIsRare(t *testing.T) {
 	var nodes []*corev1.Node
 	nodes = append(nodes, self())

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// wrote fails unless exactly this was written since the last time.
+// wrote fails unless exactly these writes were made since the last call.
 func (w *fixture) wrote(what string, want ...string) {
 	w.t.Helper()
 	if log := w.machine.log(); !slices.Equal(log, want) {
@@ -19,9 +19,9 @@ func (w *fixture) wrote(what string, want ...string) {
 	}
 }
 
-// An address goes, and with it the routes through its neighbors: of IPv6 each
-// with an event, of IPv4 in silence. They are back when it is, without waiting for
-// the next look at everything.
+// An address is removed, and with it the routes through its neighbors: the kernel sends events for
+// those of IPv6, and none for those of IPv4. When the address is back, they are restored without
+// waiting for the next resync.
 func TestAnAddressGoesAndComesBack(t *testing.T) {
 	b := kubeNode("b", "10.0.0.2", "fd00::2", "10.244.2.0/24", "fd01:2::/64")
 	for _, c := range []struct {
@@ -67,8 +67,8 @@ func TestAnAddressGoesAndComesBack(t *testing.T) {
 	}
 }
 
-// A Node that was deleted and joined again has another podCIDR: there is a route
-// to it, and none to the old one, whether both events were seen or only one.
+// A Node was deleted and joined again with another podCIDR: there is a route to the new one, and
+// none to the old one, whether both events were observed or only one.
 func TestANodeComesBackWithAnotherPodCIDR(t *testing.T) {
 	for name, seen := range map[string]bool{"both events": true, "one event": false} {
 		t.Run(name, func(t *testing.T) {
@@ -94,8 +94,7 @@ func TestANodeComesBackWithAnotherPodCIDR(t *testing.T) {
 	}
 }
 
-// A machine that joins under another name with the podCIDR that it had is never
-// without its route.
+// A machine that joins under another name with the same podCIDR never loses its route.
 func TestARenamedNodeKeepsItsRoute(t *testing.T) {
 	withFixture(t, bothByNodes, []*corev1.Node{self(), peerB()}, func(w *fixture) {
 		w.machine.log()
@@ -115,8 +114,8 @@ func TestARenamedNodeKeepsItsRoute(t *testing.T) {
 	})
 }
 
-// Of two Nodes with one podCIDR the older is routed, whichever is heard of first;
-// when it goes, the other takes the route over in place.
+// Of two Nodes with one podCIDR the older is routed, whichever is observed first; when it is
+// deleted, its route is replaced by one to the other.
 func TestTwoNodesClaimOnePodCIDR(t *testing.T) {
 	young := kubeNode("a", "10.0.0.9", "10.244.2.0/24")
 	young.CreationTimestamp = metav1.Unix(2000, 0)
@@ -138,8 +137,8 @@ func TestTwoNodesClaimOnePodCIDR(t *testing.T) {
 	})
 }
 
-// An interface that is renamed is the one that it was: no route is touched, and
-// the other parts are told.
+// A renamed interface is still the same one: no route changes, and the other components get the new
+// name.
 func TestAnInterfaceIsRenamed(t *testing.T) {
 	withFixture(t, bothByNodes, []*corev1.Node{self(), peerB()}, func(w *fixture) {
 		w.machine.log()
@@ -156,7 +155,7 @@ func TestAnInterfaceIsRenamed(t *testing.T) {
 	})
 }
 
-// A driver that is loaded anew brings the same interface under another index.
+// A driver that is loaded again recreates the interface with another index.
 func TestAnInterfaceComesBackUnderAnotherIndex(t *testing.T) {
 	withFixture(t, bothByNodes, []*corev1.Node{self(), peerB()}, func(w *fixture) {
 		w.machine.byHand(func(m *machine) {
@@ -169,7 +168,7 @@ func TestAnInterfaceComesBackUnderAnotherIndex(t *testing.T) {
 		w.rest()
 		w.routes("10.244.2.0/24 via 10.0.0.2")
 		w.machine.log()
-		w.machine.byHand(func(m *machine) { // what stands is heard by its new index
+		w.machine.byHand(func(m *machine) { // routes through the new index are restored too
 			m.table = slices.DeleteFunc(m.table, func(e Entry) bool { return e.Dst == prefix("10.244.2.0/24") })
 			m.tell(Event{Kind: LinkChanged, Link: 9, Name: "eth0"})
 		})

@@ -7,9 +7,8 @@ import (
 	"testing"
 )
 
-// What a kubelet says of its Node's addresses counts only if it is on a network of the
-// uplinks or in the inventory. In a cloud people are not told of addresses that machines
-// have beside.
+// An address that a kubelet reports for its Node counts only if it is on a network of the uplinks
+// or in the inventory. In a cloud there is no warning about further addresses of machines.
 func TestAddressesThatKubeletsReport(t *testing.T) {
 	reported := []string{"10.0.0.2", "10.5.0.2", "198.51.100.7", "203.0.113.9", "2001:db8::9", "fd00::2"}
 	for name, c := range map[string]struct {
@@ -61,8 +60,8 @@ func TestAddressesThatKubeletsReport(t *testing.T) {
 	}
 }
 
-// In a cloud a public IPv6 address counts if the provider routes it to the Node's own
-// machine, and who names another one is told of by name.
+// In a cloud a public IPv6 address counts if the provider routes it to the Node's own machine, and
+// a warning names the Node that reports another one.
 func TestAKubeletInACloudOpensNoFilters(t *testing.T) {
 	s := segment()
 	s.Modes = Modes{IPv4: ByCloud, IPv6: Natively}
@@ -85,8 +84,8 @@ func TestAKubeletInACloudOpensNoFilters(t *testing.T) {
 	}
 }
 
-// A Node that was there before the cluster became dual-stack has no podCIDR of IPv6, so nothing
-// shows which addresses are its machine's: its packets don't pass the filter, and people are told.
+// A Node from before the cluster became dual-stack has no IPv6 podCIDR, so its machine's own IPv6
+// addresses are unknown: its packets don't pass the filter, and a warning reports it.
 func TestANodeWithoutAnIPv6PodCIDRIsToldOf(t *testing.T) {
 	s := segment()
 	s.Modes = Modes{IPv4: ByCloud, IPv6: Natively}
@@ -108,8 +107,8 @@ func TestANodeWithoutAnIPv6PodCIDRIsToldOf(t *testing.T) {
 	}
 }
 
-// A server may reach all of its network by a default route to the gateway that the configuration
-// names. Nothing but private addresses is trusted for that.
+// A server may reach all of its network by a default route to the gateway in the configuration.
+// That route makes only private addresses trusted.
 func TestPeersBehindTheConfiguredGateway(t *testing.T) {
 	for name, gateway := range map[string]netip.Addr{"named": addr("10.0.0.254"), "not named": {}} {
 		s := segment()
@@ -129,8 +128,7 @@ func TestPeersBehindTheConfiguredGateway(t *testing.T) {
 	}
 }
 
-// A route to a peer does not lead to an address that nothing but its kubelet vouches
-// for.
+// An address that only its kubelet reports can't be a next hop.
 func TestAnAddressNotTrustedIsNoNextHop(t *testing.T) {
 	s := segment()
 	s.Untrusting = true

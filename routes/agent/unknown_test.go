@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Packets for podCIDRs that no node has are refused, by as many routes as the
-// pools have parts that hold pods alone.
+// Packets to podCIDRs without a node are rejected, with one route for each part of the pools that
+// contains only pods.
 func TestPodCIDRsOfNobodyAreRefused(t *testing.T) {
 	pools := prefixes([]string{"10.244.0.0/16", "fd01::/48"})
 	for name, c := range map[string]struct {
@@ -51,8 +51,8 @@ func TestPodCIDRsOfNobodyAreRefused(t *testing.T) {
 	}
 }
 
-// A pool that leaves the configuration takes its route along, and a peer that has
-// a whole pool keeps its own beside it.
+// The route of a pool is deleted with the pool, and a peer that has a whole pool keeps its own
+// route beside it.
 func TestARefusedPoolFollowsTheConfiguration(t *testing.T) {
 	s := segment()
 	s.Nodes = append(s.Nodes, aNode("b", "10.0.0.2", "10.250.0.0/24"))

@@ -14,11 +14,10 @@ import (
 	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
-// inVSwitch is a podCIDR of 10.0.96.0/19, within the subnet 10.0.64.0/18.
 const inVSwitch = "10.0.96.0/28"
 
-// server is a dedicated server on a vSwitch, with a cloud server and another
-// dedicated server beside it.
+// server returns a dedicated server on a vSwitch, beside a cloud server and another dedicated
+// server.
 func server() Situation {
 	return Situation{
 		Settings: Settings{
@@ -42,7 +41,7 @@ func server() Situation {
 	}
 }
 
-// standing is the server's table and proxies once everything stands.
+// standing adds all planned routes and proxy entries to the server.
 func standing(s *Situation) {
 	d, err := Decide(*s)
 	if err != nil {
@@ -54,7 +53,7 @@ func standing(s *Situation) {
 	s.Proxies = append(s.Proxies, d.Proxies.Add...)
 }
 
-// proxy is an address on an interface that is answered for by protocol.
+// proxy returns a proxy entry for an address on an interface, with its protocol.
 func proxy(a string, link int, protocol uint8) Proxy { return Proxy{link, addr(a), protocol} }
 
 const (
@@ -69,7 +68,7 @@ func TestDecideOnTheVSwitch(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		given func(*Situation)
-		want  string // as in TestDecide, then what changes about ARP, and warnings
+		want  string // as in TestDecide, then the changes of proxy entries, and warnings
 	}{
 		{"from nothing", func(*Situation) {}, ownInVSwitch + toTheOther + toTheCloud + answersOwn},
 		{"everything stands", standing, allStands},
@@ -209,8 +208,7 @@ func TestDecideOnTheVSwitch(t *testing.T) {
 	}
 }
 
-// A cloud server reaches the pods of dedicated servers as all others, and answers
-// for nobody.
+// A cloud server reaches the pods of dedicated servers like all others, and has no proxy entries.
 func TestCloudServersBesideAVSwitch(t *testing.T) {
 	for _, c := range []struct{ name, network, want string }{
 		{"pods of dedicated servers are inside the network", "10.0.0.0/16", "add 10.244.0.0/16 via 10.0.0.1 dev 2\nadd 10.244.1.0/24 unreachable\n"},
@@ -227,8 +225,8 @@ func TestCloudServersBesideAVSwitch(t *testing.T) {
 	}
 }
 
-// Whoever's podCIDR it is, packets between pods keep their addresses, and those of
-// dedicated servers fit the vSwitch.
+// Packets between pods keep their addresses, with any pods' podCIDRs, and those of dedicated
+// servers fit the vSwitch.
 func TestViewOnTheVSwitch(t *testing.T) {
 	s := server()
 	s.PodRanges = s.Pools
@@ -244,14 +242,13 @@ func TestViewOnTheVSwitch(t *testing.T) {
 	}
 }
 
-// serverNodes are the Nodes of server.
 func serverNodes() []*corev1.Node {
 	return []*corev1.Node{
 		kubeNode("self", "10.0.64.2", inVSwitch), kubeNode("cloud", "10.0.0.3", "10.244.2.0/24"), kubeNode("other", "10.0.64.3", "10.0.96.16/28"),
 	}
 }
 
-// answered are the addresses that the machine answers for on an interface.
+// answered returns the number of addresses for which the machine has proxy entries on an interface.
 func (w *fixture) answered(link int) (n int) {
 	w.machine.byHand(func(m *machine) {
 		for _, p := range m.proxies {
@@ -284,7 +281,7 @@ func TestAServerOnTheVSwitch(t *testing.T) {
 		w.wrote("started anew")
 
 		began := time.Now()
-		w.machine.byHand(func(m *machine) { // down: what goes with it goes in silence
+		w.machine.byHand(func(m *machine) { // down: the kernel sends no events for the removed routes and entries
 			m.links[2].Up = false
 			m.table = slices.DeleteFunc(m.table, func(e Entry) bool { return e.Link == 3 })
 			m.proxies = nil
@@ -314,7 +311,7 @@ func TestAServerOnTheVSwitch(t *testing.T) {
 			t.Errorf("with packets that are too long: %+v; ready: %v", c, w.agent.Ready())
 		}
 
-		w.machine.byHand(func(m *machine) { m.proxies = m.proxies[:5] }) // by hand, which has no event
+		w.machine.byHand(func(m *machine) { m.proxies = m.proxies[:5] }) // by hand; the kernel sends no event
 		time.Sleep(time.Minute)
 		w.rest()
 		w.standsOnVSwitch("after a period")
@@ -332,7 +329,7 @@ func TestAServerOnTheVSwitch(t *testing.T) {
 	})
 }
 
-// An interface that is made anew has none of the entries and settings of the old one.
+// A recreated interface has none of the entries and settings of the old one.
 func TestTheVLANInterfaceIsMadeAnew(t *testing.T) {
 	withMachine(t, server(), serverNodes(), func(w *fixture) {
 		told := len(w.before.log())
@@ -353,7 +350,7 @@ func TestTheVLANInterfaceIsMadeAnew(t *testing.T) {
 	})
 }
 
-// Without the segment no pod starts, and the Node says what to do.
+// Without the segment no pod starts, and the Node's condition names the remedy.
 func TestAServerWithoutTheVSwitch(t *testing.T) {
 	bare := server()
 	bare.Links, bare.Table = slices.Delete(bare.Links, 2, 3), bare.Table[1:]
@@ -377,7 +374,7 @@ func TestAServerWithoutTheVSwitch(t *testing.T) {
 	})
 }
 
-// Cleanup takes away what is ours, whatever the configuration says.
+// Cleanup deletes the agent's own routes and entries with any configuration.
 func TestCleanupOnTheVSwitch(t *testing.T) {
 	s := server()
 	standing(&s)

@@ -21,7 +21,7 @@ func TestANodeBecomesReachableWhenItsRouteStands(t *testing.T) {
 		defer w.start()()
 		w.servers.attach("a", "10.0.0.2")
 		w.join("a", "10.244.1.0/24")
-		rest(100 * time.Millisecond) // the write is under way
+		rest(100 * time.Millisecond) // the write is in flight
 		w.expectCondition("a", "True NoRouteCreated")
 		rest(time.Second)
 		w.expectCondition("a", "False RouteCreated")
@@ -37,7 +37,7 @@ func TestAtRestNothingIsWritten(t *testing.T) {
 		defer w.start()()
 		w.servers.attach("a", "10.0.0.2")
 		w.join("a", "10.244.1.0/24")
-		rest(30 * time.Second) // and the look for what a former leader did
+		rest(30 * time.Second) // and the search for changes of a former leader
 		writes, lists := len(w.table.log())+w.conditionWrites(), w.table.looks()
 		rest(time.Hour)
 		if now := len(w.table.log()) + w.conditionWrites(); now != writes {
@@ -116,7 +116,7 @@ func TestWhatIsNotOursStays(t *testing.T) {
 		w.table.routes = []routes.Route{
 			{Dst: netip.MustParsePrefix("0.0.0.0/0"), Via: netip.MustParseAddr("10.0.0.9")},
 			{Dst: netip.MustParsePrefix("10.244.7.0/24"), Via: netip.MustParseAddr("10.0.0.99")},
-			{Dst: netip.MustParsePrefix("10.244.9.0/24"), Via: netip.MustParseAddr("10.0.0.77")}, // nobody's, and not known to be ours
+			{Dst: netip.MustParsePrefix("10.244.9.0/24"), Via: netip.MustParseAddr("10.0.0.77")}, // of an unknown server, and not recorded
 			{Dst: netip.MustParsePrefix("10.244.5.0/24"), Via: netip.MustParseAddr("10.0.0.4")},  // c's
 		}
 		w.wrote(entry("10.244.8.0/24", "10.0.0.77"))
@@ -131,8 +131,8 @@ func TestWhatIsNotOursStays(t *testing.T) {
 		rest(10 * time.Minute)
 		w.expectTable("0.0.0.0/0 via 10.0.0.9", "10.244.5.0/24 via 10.0.0.4", "10.244.6.0/24 via 10.0.0.3", "10.244.7.0/24 via 10.0.0.99", "10.244.9.0/24 via 10.0.0.77")
 		w.expectCondition("a", "True NoRouteCreated")
-		w.expectCondition("b", "False RouteCreated") // a default route is in nobody's way
-		// One about the Node that waits, two about the table.
+		w.expectCondition("b", "False RouteCreated") // a default route conflicts with no podCIDR
+		// One about the waiting Node, two about the table.
 		if got, want := w.drainEvents(), []string{"Warning RouteAmbiguous", "Warning RouteAmbiguous", "Warning RouteAmbiguous"}; !slices.Equal(got, want) {
 			t.Errorf("events %q, want %q", got, want)
 		}
@@ -186,7 +186,7 @@ func TestANodeWhoseServerIsAttachedLateIsFoundSoon(t *testing.T) {
 
 func TestDeletionsAreCapped(t *testing.T) {
 	withFixture(t, func(w *fixture) {
-		for i := range 20 { // of nodes and servers that are gone
+		for i := range 20 { // of deleted nodes and servers
 			w.wrote(stale(i))
 		}
 		defer w.start()()
@@ -257,8 +257,8 @@ func TestNothingIsDecidedOnFailedLooks(t *testing.T) {
 	})
 }
 
-// A route deleted by hand is restored without telling the Node that it was
-// gone; only if that fails is the Node told.
+// A route deleted by hand is restored without a change of the Node's condition, which changes only
+// if that fails.
 func TestAMissingRouteIsRestoredBeforeAnythingIsSaid(t *testing.T) {
 	withFixture(t, func(w *fixture) {
 		defer w.start()()
@@ -298,7 +298,7 @@ func TestIPv6NeitherReachesTheTableNorHoldsTheCondition(t *testing.T) {
 	})
 }
 
-// An urgent node that comes while others wait overtakes them.
+// A new control-plane node overtakes waiting nodes.
 func TestAControlPlaneNodeOvertakes(t *testing.T) {
 	withFixture(t, func(w *fixture) {
 		w.joinMany(0, 10)
@@ -314,8 +314,8 @@ func TestAControlPlaneNodeOvertakes(t *testing.T) {
 	})
 }
 
-// A former leader that does not know yet that it is one writes over what a Node is told. Each would
-// write over the other at once, as fast as the API server answers.
+// A former leader that hasn't noticed the change overwrites a Node's condition. Without a limit,
+// both would overwrite it as fast as the API server replies.
 func TestAnOverwrittenConditionIsNotWrittenAgainAtOnce(t *testing.T) {
 	withFixture(t, func(w *fixture) {
 		defer w.start()()

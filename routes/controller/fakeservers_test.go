@@ -13,8 +13,8 @@ import (
 	"github.com/underlay-ccm/underlay/routes"
 )
 
-// servers is a project behind a cache: what changes is seen by those who ask
-// for a fresh list, and by all others after five minutes.
+// servers is a project behind a cache: a fresh list shows changes at once, other lists after five
+// minutes.
 type servers struct {
 	mu    sync.Mutex
 	now   project
@@ -23,13 +23,13 @@ type servers struct {
 	lists int
 	calls int
 	err   error
-	// takes is how long a fresh list takes: it has many pages, or its requests wait.
+	// takes is the duration of a fresh list: it has many pages, or its requests wait.
 	takes time.Duration
 }
 
 type project struct {
 	of        map[string]netip.Addr // attached, by Node name
-	detached  map[string]bool       // there, and not attached
+	detached  map[string]bool       // existing, and not attached
 	strangers []netip.Addr
 	aliases   map[string][]netip.Addr // further addresses, by Node name
 }
@@ -73,7 +73,7 @@ func (s *servers) Gateways(_ context.Context, nodes []*corev1.Node, fresh bool) 
 	return g, nil
 }
 
-// Look takes a list, as where all servers are on one page.
+// Look lists the servers, as if all were on one page.
 func (s *servers) Look(context.Context, []*corev1.Node) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -89,14 +89,14 @@ func (s *servers) list() error {
 	return nil
 }
 
-// asks is how often it was asked, for a list of whatever age.
+// asks returns the number of calls, for lists of any age.
 func (s *servers) asks() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.calls
 }
 
-// listed is how often all were listed.
+// listed returns the number of lists of all servers.
 func (s *servers) listed() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -111,7 +111,7 @@ func (s *servers) detach(name string) {
 	s.change(func(p *project) { delete(p.of, name); p.detached[name] = true })
 }
 
-// vanish takes a server out of the list, rightly or wrongly.
+// vanish removes a server from the list, rightly or wrongly.
 func (s *servers) vanish(name string) {
 	s.change(func(p *project) { delete(p.of, name); delete(p.detached, name) })
 }

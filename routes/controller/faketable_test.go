@@ -11,22 +11,22 @@ import (
 	"github.com/underlay-ccm/underlay/routes"
 )
 
-// table is a route table that keeps what it is told and prints itself.
+// table is a route table in memory that prints itself.
 type table struct {
 	mu     sync.Mutex
 	routes []routes.Route
 	limit  int
 	lists  int
 	writes []string
-	// fail decides the fate of a write: an error, and whether it is applied all
-	// the same, as when the reply is lost.
+	// fail returns the error of a write, and whether it is applied nevertheless, as when the reply
+	// is lost.
 	fail func(write string) (err error, applied bool)
-	// answered is called between a write's effect and its answer.
+	// answered is called after a write is applied and before it returns.
 	answered func(write string)
-	// listErr makes looking fail.
+	// listErr makes lists fail.
 	listErr error
-	// listTakes and writeTakes are how long a list and a write take, writes besides the
-	// cloud's pace and before they are accepted.
+	// listTakes and writeTakes are the durations of a list and a write; a write takes this besides
+	// the cloud's own time, and before it is accepted.
 	listTakes, writeTakes time.Duration
 }
 
@@ -81,7 +81,7 @@ func (t *table) delay(d *time.Duration) time.Duration {
 }
 
 func (t *table) change(write string, apply func() error) error {
-	time.Sleep(300 * time.Millisecond) // the cloud's pace, on the bubble's clock
+	time.Sleep(300 * time.Millisecond) // the cloud's own time, on the bubble's clock
 	err := t.apply(write, apply)
 	if t.answered != nil {
 		t.answered(write)
@@ -104,8 +104,7 @@ func (t *table) apply(write string, apply func() error) error {
 	return apply()
 }
 
-// log is every write so far, looks how often the table was listed, and standing
-// what it holds.
+// log returns all writes so far, looks the number of lists, and standing the current routes.
 func (t *table) log() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

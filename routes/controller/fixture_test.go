@@ -27,8 +27,7 @@ import (
 	"github.com/underlay-ccm/underlay/routes/controller"
 )
 
-// fixture is a cluster, a project and the controller between them, inside a
-// synctest bubble.
+// fixture is a cluster, a cloud project, and the controller between them, within a synctest bubble.
 type fixture struct {
 	t       *testing.T
 	client  *fake.Clientset
@@ -36,13 +35,13 @@ type fixture struct {
 	servers *servers
 	events  *record.FakeRecorder
 	cfg     controller.Config
-	refuse  int // so many condition patches are refused first
-	// registrations are how many Nodes registered anew.
+	refuse  int // the number of condition patches to reject first
+	// registrations is the number of Nodes that registered again.
 	registrations int
 }
 
-// apiServer is client-go's fake, which would otherwise keep no versions of what
-// is patched: the controller tells a lagging cache by them.
+// apiServer is client-go's fake with resource versions for patched objects, by which the controller
+// detects a lagging cache.
 func (w *fixture) apiServer() *fake.Clientset {
 	client := fake.NewClientset()
 	patch := clienttesting.ObjectReaction(client.Tracker())
@@ -64,8 +63,8 @@ func (w *fixture) apiServer() *fake.Clientset {
 	return client
 }
 
-// withFixture runs a scenario on a clock of its own. The controller runs between
-// start and the returned stop.
+// withFixture runs a scenario on virtual time. The controller runs between start and the returned
+// stop.
 func withFixture(t *testing.T, scenario func(*fixture)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &fixture{
@@ -100,7 +99,7 @@ func (w *fixture) startController() (c *controller.Controller, stop func()) {
 	}
 }
 
-// runUntilItEnds returns what a controller ends with that nobody stops.
+// runUntilItEnds returns the error with which the controller ends by itself.
 func (w *fixture) runUntilItEnds(limit time.Duration) error {
 	w.t.Helper()
 	_, ended, cancel := w.run()
@@ -161,10 +160,10 @@ func (w *fixture) create(uid types.UID, name string, podCIDRs ...string) {
 	}
 }
 
-// nodeName is that of the i-th Node that joinMany lets join.
+// nodeName returns the name of the i-th Node of joinMany.
 func nodeName(i int) string { return fmt.Sprint("n", i) }
 
-// joinMany lets the Nodes join whose numbers are from first on, with their servers.
+// joinMany lets count Nodes join, numbered from first on, with their servers.
 func (w *fixture) joinMany(first, count int) {
 	w.t.Helper()
 	for i := first; i < first+count; i++ {
@@ -177,7 +176,7 @@ func (w *fixture) address(i int) string { return fmt.Sprintf("10.0.0.%d", i+2) }
 
 func (w *fixture) podCIDR(i int) string { return fmt.Sprintf("10.244.%d.0/24", i) }
 
-// registerAnew lets a Node join again that left: another object of the same name.
+// registerAnew lets a Node that left join again, as another object of the same name.
 func (w *fixture) registerAnew(name, podCIDR string) {
 	w.t.Helper()
 	w.registrations++
@@ -191,7 +190,7 @@ func (w *fixture) leave(name string) {
 	}
 }
 
-// condition is "status reason" of a Node's NetworkUnavailable, or "none".
+// condition returns "status reason" of a Node's NetworkUnavailable, or "none".
 func (w *fixture) condition(name string) string {
 	w.t.Helper()
 	node, err := w.client.CoreV1().Nodes().Get(w.t.Context(), name, metav1.GetOptions{})
@@ -219,7 +218,6 @@ func (w *fixture) expectTable(want ...string) {
 	}
 }
 
-// conditionWrites counts the status patches that the API server got.
 func (w *fixture) conditionWrites() int {
 	n := 0
 	for _, a := range w.client.Actions() {
@@ -243,7 +241,7 @@ func (w *fixture) drainEvents() []string {
 	}
 }
 
-// rest lets time pass until everything has settled.
+// rest advances virtual time, and waits until all goroutines are idle.
 func rest(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
@@ -254,7 +252,7 @@ var (
 	errLate   = errors.New("too late")
 )
 
-// wrote lets routes stand that this cluster wrote in an earlier life.
+// wrote adds routes that this cluster wrote and recorded earlier.
 func (w *fixture) wrote(rs ...routes.Route) {
 	w.t.Helper()
 	w.table.routes = append(w.table.routes, rs...)
@@ -280,7 +278,7 @@ func (w *fixture) wrote(rs ...routes.Route) {
 	}
 }
 
-// recorded is what is recorded, as text.
+// recorded returns the record as text.
 func (w *fixture) recorded() map[string]string {
 	w.t.Helper()
 	stored, err := w.client.CoreV1().ConfigMaps("kube-system").Get(w.t.Context(), controller.RecordName, metav1.GetOptions{})
@@ -290,7 +288,6 @@ func (w *fixture) recorded() map[string]string {
 	return stored.Data
 }
 
-// recordWrites counts the writes of the record.
 func (w *fixture) recordWrites() int {
 	n := 0
 	for _, a := range w.client.Actions() {

@@ -20,9 +20,8 @@ func entry(dst, via string) routes.Route {
 	return routes.Route{Dst: netip.MustParsePrefix(dst), Via: netip.MustParseAddr(via)}
 }
 
-// A route that nobody recorded, of a Node that was deleted while no manager ran and
-// whose server lives on, is adopted only if the ledger names that Node's podCIDR
-// and server.
+// A route that is not recorded, of a Node that was deleted while no manager ran and that has a
+// running server, is adopted only if the ledger has that Node's podCIDR and server.
 func TestTheLedgerKnowsDepartedNodes(t *testing.T) {
 	for _, c := range []struct {
 		name     string
@@ -52,8 +51,8 @@ func TestTheLedgerKnowsDepartedNodes(t *testing.T) {
 	}
 }
 
-// A new leader's cache of Nodes, and so its ledger, may be older than a Node:
-// the API server is asked before anything is deleted.
+// A new leader's cache of Nodes, and so its ledger, may lack a new Node: the controller lists the
+// Nodes live before it deletes routes.
 func TestAnOldCacheDeletesNothing(t *testing.T) {
 	withFixture(t, func(w *fixture) {
 		w.client.PrependReactor("list", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
@@ -83,9 +82,8 @@ func TestAnOldCacheDeletesNothing(t *testing.T) {
 	})
 }
 
-// After a failed write the table is looked at again, and then the list of
-// servers is the older one: a gateway that it lacks may be another cluster's
-// newest server.
+// After a failed write the table is listed again, and the list of servers is older than it: a
+// gateway that the list lacks may be another cluster's newest server.
 func TestAnotherClustersNewServerIsNotNobody(t *testing.T) {
 	withFixture(t, func(w *fixture) {
 		w.cfg.MaxDeletions = 100
@@ -108,8 +106,8 @@ func TestAnotherClustersNewServerIsNotNobody(t *testing.T) {
 	})
 }
 
-// What Routed says is what the last list showed, and what was added since; what
-// was deleted counts until a list misses it.
+// Routed reports the routes of the last list and those added since; a deleted route counts until a
+// list lacks it.
 func TestRouted(t *testing.T) {
 	withFixture(t, func(w *fixture) {
 		c, stop := w.startController()
@@ -148,7 +146,7 @@ func TestRouted(t *testing.T) {
 	})
 }
 
-// Troubles of the table as a whole are told once, when they begin.
+// A problem of the whole table is reported once, when it begins.
 func TestEventsAboutTheTable(t *testing.T) {
 	withFixture(t, func(w *fixture) {
 		w.cfg.Limit, w.table.limit = 20, 20
@@ -187,13 +185,13 @@ func TestEventsAboutTheTable(t *testing.T) {
 	})
 }
 
-// Looking at a table at rest takes one decision.
+// A pass over a table at rest takes one decision.
 func TestAnIdlePassDecidesOnce(t *testing.T) {
 	withFixture(t, func(w *fixture) {
 		defer w.start()()
 		w.servers.attach("a", "10.0.0.2")
 		w.join("a", "10.244.1.0/24")
-		rest(30 * time.Second) // and the look for what a former leader did
+		rest(30 * time.Second) // and the search for changes of a former leader
 		before := w.servers.asks()
 		rest(time.Hour)
 		if n := w.servers.asks() - before; n > 60 {

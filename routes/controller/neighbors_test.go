@@ -13,8 +13,8 @@ func ranges(prefix string) []routes.Range {
 	return []routes.Range{{Prefix: netip.MustParsePrefix(prefix), NodeBits: 24}}
 }
 
-// neighbor is another cluster on the same network: its own API server and Nodes,
-// the same table, and servers that are strangers here as ours are there.
+// neighbor is another cluster on the same network, with its own API server and Nodes and the same
+// table. Each cluster's servers are unknown targets to the other.
 func (w *fixture) neighbor(prefix string) *fixture {
 	other := *w
 	other.client, other.cfg.Ranges = w.apiServer(), ranges(prefix)
@@ -23,7 +23,7 @@ func (w *fixture) neighbor(prefix string) *fixture {
 	return &other
 }
 
-// meet tells each of two clusters of the other's servers.
+// meet adds each cluster's servers to the other's list as unknown targets.
 func meet(a, b *fixture) {
 	strangers := func(of *servers) []netip.Addr {
 		of.mu.Lock()
@@ -61,7 +61,7 @@ func TestTwoClustersWithDisjointRanges(t *testing.T) {
 	})
 }
 
-// A cluster whose range is another's doesn't start, and writes nothing.
+// A cluster that has another one's range ends, and writes nothing.
 func TestTwoClustersWithTheSameRange(t *testing.T) {
 	withFixture(t, func(a *fixture) {
 		a.servers.attach("a1", "10.0.0.2")
@@ -82,8 +82,7 @@ func TestTwoClustersWithTheSameRange(t *testing.T) {
 	})
 }
 
-// Two clusters that find out later that they have the same range delete nothing
-// of each other's.
+// Two clusters that detect later that they have the same range delete no routes of each other.
 func TestTwoClustersThatMeetLater(t *testing.T) {
 	withFixture(t, func(a *fixture) {
 		b := a.neighbor("10.244.0.0/16")
@@ -96,7 +95,7 @@ func TestTwoClustersThatMeetLater(t *testing.T) {
 		meet(a, b)
 		rest(time.Minute)
 		b.servers.attach("b2", "10.0.0.4")
-		b.join("b2", "10.244.1.0/24") // what a1 has
+		b.join("b2", "10.244.1.0/24") // a1's podCIDR
 		meet(a, b)
 		rest(time.Hour)
 		a.expectTable("10.244.1.0/24 via 10.0.0.2", "10.244.7.0/24 via 10.0.0.3")
@@ -117,7 +116,7 @@ func indexPrefix(log []string, prefix string) int {
 	return -1
 }
 
-// A route via another address of the Node's server reaches it, and stays.
+// A route via another address of the Node's server is right, and is kept.
 func TestARouteViaAnAliasStays(t *testing.T) {
 	withFixture(t, func(w *fixture) {
 		w.servers.attach("a", "10.0.0.2")
@@ -131,8 +130,8 @@ func TestARouteViaAnAliasStays(t *testing.T) {
 	})
 }
 
-// Every combination of families: only IPv4 podCIDRs become routes, and no other
-// holds the condition.
+// With every combination of families, only IPv4 podCIDRs become routes, and no other podCIDR delays
+// the condition.
 func TestFamilies(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -158,8 +157,8 @@ func TestFamilies(t *testing.T) {
 	}
 }
 
-// Pools, draining ones too, are ranges; one that is added later takes effect
-// with the next start and touches nothing that stands.
+// Pools, draining ones too, are ranges; a new one takes effect at the next start and changes no
+// existing route.
 func TestARangeIsAdded(t *testing.T) {
 	withFixture(t, func(w *fixture) {
 		stop := w.start()

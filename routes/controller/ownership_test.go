@@ -9,14 +9,14 @@ import (
 	"github.com/underlay-ccm/underlay/routes"
 )
 
-// takeOver gives the address of a Node's server, which is deleted, to a server that is no Node.
+// takeOver deletes a Node's server, and gives its address to a server without a Node.
 func (w *fixture) takeOver(name, addr string) {
 	w.servers.vanish(name)
 	w.servers.change(func(p *project) { p.strangers = append(p.strangers, netip.MustParseAddr(addr)) })
 }
 
-// A route whose gateway has become the address of a server that is no Node goes with its Node,
-// also under a manager that did not write it.
+// A route via a gateway that another server without a Node has taken over is deleted with its Node,
+// also by a manager that did not write it.
 func TestARouteGoesWithItsNodeAlthoughItsGatewayWasTakenOver(t *testing.T) {
 	for _, restarted := range []bool{false, true} {
 		withFixture(t, func(w *fixture) {
@@ -43,8 +43,8 @@ func TestARouteGoesWithItsNodeAlthoughItsGatewayWasTakenOver(t *testing.T) {
 	}
 }
 
-// A Node that returns on another server with its podCIDR is routed although its old gateway is
-// a stranger's by then.
+// A Node that returns on another server with its podCIDR is routed, although another server has its
+// old gateway by then.
 func TestAReturnedNodeTakesItsRouteBackFromAStranger(t *testing.T) {
 	withFixture(t, func(w *fixture) {
 		defer w.start()()
@@ -59,8 +59,8 @@ func TestAReturnedNodeTakesItsRouteBackFromAStranger(t *testing.T) {
 	})
 }
 
-// A route that another controller wrote for a Node is adopted when it is first seen, and goes
-// with the Node, whoever has its gateway by then.
+// A route that another controller wrote for a Node is adopted when it is first observed, and is
+// deleted with the Node, even if another server has its gateway by then.
 func TestAnAdoptedRouteGoesWithItsNode(t *testing.T) {
 	withFixture(t, func(w *fixture) {
 		w.servers.attach("a", "10.0.0.2")
@@ -79,8 +79,8 @@ func TestAnAdoptedRouteGoesWithItsNode(t *testing.T) {
 	})
 }
 
-// A route in our range that we neither wrote nor adopted is a neighbor's, also while its server
-// is detached and its gateway is nobody's.
+// A route in the cluster's range that is neither recorded nor adopted is another cluster's, also
+// while its server is detached and its gateway is unknown.
 func TestANeighborsRouteStaysWhileItsServerIsDetached(t *testing.T) {
 	withFixture(t, func(a *fixture) {
 		b := a.neighbor("10.244.0.0/16")
@@ -98,8 +98,8 @@ func TestANeighborsRouteStaysWhileItsServerIsDetached(t *testing.T) {
 	})
 }
 
-// Whoever reaches the limit once tries again later, one route at a time: a limit that was not
-// the cloud's last word keeps nobody waiting for good.
+// A cluster that reached the limit once tries again later, one route at a time: a temporary limit
+// of the cloud must not block Nodes forever.
 func TestATaughtLimitExpires(t *testing.T) {
 	withFixture(t, func(w *fixture) {
 		full := false
@@ -130,7 +130,7 @@ func TestATaughtLimitExpires(t *testing.T) {
 	})
 }
 
-// While the table stays full, a day costs few tries, one addition each.
+// While the table stays full, there are few attempts in a day, one addition each.
 func TestAFullTableIsTriedSeldom(t *testing.T) {
 	withFixture(t, func(w *fixture) {
 		w.table.limit = 5 // less than configured
@@ -156,8 +156,8 @@ func TestAFullTableIsTriedSeldom(t *testing.T) {
 	})
 }
 
-// registerAnewMeanwhile lets a, whose route was last seen a while ago, register anew while the
-// route of b is being written.
+// registerAnewMeanwhile lets a register again, some time after the last list of its route, while
+// the route of b is being written.
 func registerAnewMeanwhile(w *fixture, byHand bool) {
 	w.servers.attach("a", "10.0.0.2")
 	w.join("a", "10.244.1.0/24")
@@ -174,8 +174,8 @@ func registerAnewMeanwhile(w *fixture, byHand bool) {
 	w.registerAnew("a", "10.244.1.0/24")
 }
 
-// A Node that registers anew is called reachable only when a list that is younger than it shows
-// its route, or when the route was written for it.
+// A Node that registers again counts as reachable only after a list that is newer than the Node
+// contains its route, or after the route was written for it.
 func TestANodeThatRegistersAnewIsReachableOnlyByALookAtItsRoute(t *testing.T) {
 	withFixture(t, func(w *fixture) {
 		defer w.start()()
@@ -191,7 +191,8 @@ func TestANodeThatRegistersAnewIsReachableOnlyByALookAtItsRoute(t *testing.T) {
 	})
 }
 
-// What was written before a Node registered says nothing of it, however late the answer came.
+// A write from before a Node registered proves nothing about the Node, however late its reply
+// arrives.
 func TestALateAnswerSaysNothingOfANodeThatCameMeanwhile(t *testing.T) {
 	withFixture(t, func(w *fixture) {
 		defer w.start()()
@@ -218,7 +219,7 @@ func TestALateAnswerSaysNothingOfANodeThatCameMeanwhile(t *testing.T) {
 	})
 }
 
-// Such a Node whose route stands waits for one look, and for nothing else.
+// A Node that registers again while its route exists waits for one list only.
 func TestANodeThatRegistersAnewCostsOneLook(t *testing.T) {
 	withFixture(t, func(w *fixture) {
 		defer w.start()()

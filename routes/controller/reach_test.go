@@ -34,8 +34,8 @@ func (w *fixture) reach(name string) kube.Reach {
 	return kube.ReachOf(node)
 }
 
-// A Node that the table has no room for is marked, and reachable once its agent has reported its
-// tunnels. A route that becomes free is not added for it, until the mark is removed.
+// A Node without room in the table is marked, and reachable once its agent has reported its
+// tunnels. A freed route is not used for it until the mark is removed.
 func TestANodeBeyondTheTableGetsTunnels(t *testing.T) {
 	withFixture(t, func(w *fixture) {
 		w.cfg.Limit, w.cfg.Tunnels.Enabled, w.cfg.MaxDeletions = 2, true, 100
@@ -70,7 +70,7 @@ func TestANodeBeyondTheTableGetsTunnels(t *testing.T) {
 	})
 }
 
-// Room that a deletion is about to make is used for a route.
+// Room that a planned deletion makes is used for a route.
 func TestANodeThatReplacesAnotherGetsItsRoom(t *testing.T) {
 	withFixture(t, func(w *fixture) {
 		w.cfg.Limit, w.cfg.Tunnels.Enabled, w.cfg.MaxDeletions = 2, true, 100

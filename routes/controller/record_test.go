@@ -17,12 +17,12 @@ import (
 	"github.com/underlay-ccm/underlay/routes/controller"
 )
 
-// What is written is recorded before it stands, a hundred Nodes in a few requests, and at rest
-// nothing is recorded.
+// A route is recorded before it is written, those of a hundred Nodes in a few requests, and at rest
+// the record isn't written.
 func TestRoutesAreRecordedBeforeTheyStand(t *testing.T) {
 	withFixture(t, func(w *fixture) {
 		w.table.fail = func(string) (error, bool) {
-			// Called with the route about to stand.
+			// fail is called before the route is written.
 			if len(w.table.routes) == 0 && len(w.recorded()) != 100 {
 				t.Errorf("%d routes are recorded before the first stands, want all 100", len(w.recorded()))
 			}
@@ -41,7 +41,7 @@ func TestRoutesAreRecordedBeforeTheyStand(t *testing.T) {
 	})
 }
 
-// What others wrote for Nodes is recorded in one request when it is first seen.
+// Routes that others wrote for Nodes are recorded in one request when they are first observed.
 func TestAdoptionIsOneWrite(t *testing.T) {
 	withFixture(t, func(w *fixture) {
 		w.joinMany(0, 10)
@@ -59,7 +59,7 @@ func TestAdoptionIsOneWrite(t *testing.T) {
 	})
 }
 
-// What is gone is dropped from the record, after the time in which it may come back.
+// A deleted route is dropped from the record after the time in which it may reappear.
 func TestTheRecordForgetsWhatIsGone(t *testing.T) {
 	withFixture(t, func(w *fixture) {
 		w.cfg.MaxDeletions = 100
@@ -83,7 +83,7 @@ func TestTheRecordForgetsWhatIsGone(t *testing.T) {
 	})
 }
 
-// refuse lets the API server refuse requests about the record.
+// refuseRecord makes the API server reject requests for the record.
 func (w *fixture) refuseRecord(verb string, err func() error) {
 	w.client.PrependReactor(verb, "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
 		e := err()
@@ -95,8 +95,8 @@ func forbidden() error {
 	return apierrors.NewForbidden(corev1.Resource("configmaps"), controller.RecordName, errors.New("RBAC"))
 }
 
-// Without the permission to record, Nodes are routed all the same, what this process wrote goes
-// with its Node, and people are told once.
+// Without the permission to record, Nodes are routed nevertheless, the routes of this process are
+// deleted with their Nodes, and one Event reports it.
 func TestWithoutARecordNodesAreRouted(t *testing.T) {
 	withFixture(t, func(w *fixture) {
 		w.refuseRecord("*", forbidden)
@@ -116,8 +116,8 @@ func TestWithoutARecordNodesAreRouted(t *testing.T) {
 	})
 }
 
-// What a short fault of the API server kept from being recorded is recorded soon after it, though
-// nothing else happens.
+// Routes that a short failure of the API server kept from being recorded are recorded soon after
+// it, without another trigger.
 func TestAShortFaultOfTheRecordIsMadeUpFor(t *testing.T) {
 	withFixture(t, func(w *fixture) {
 		var refusals atomic.Int64
@@ -137,8 +137,8 @@ func TestAShortFaultOfTheRecordIsMadeUpFor(t *testing.T) {
 	})
 }
 
-// While the record can't be read, a table in which nothing is known to be ours is no proof of
-// another cluster: nothing ends, and nothing is written.
+// While the record can't be read, a table without routes known as the cluster's own doesn't prove
+// another cluster: the controller doesn't end, and writes nothing.
 func TestAnUnknownRecordIsNoProofOfAnotherCluster(t *testing.T) {
 	withFixture(t, func(w *fixture) {
 		w.takeOver("left", "10.0.0.2")
@@ -162,8 +162,8 @@ func TestAnUnknownRecordIsNoProofOfAnotherCluster(t *testing.T) {
 	})
 }
 
-// A record that was deleted is written anew by whoever leads; lost under nobody, it is made of
-// what leads to Nodes, and what else stands is kept and shown.
+// The leader recreates a deleted record. If it is lost without a leader, the next one builds it
+// from the routes to Nodes; other routes are kept, and an Event reports them.
 func TestALostRecord(t *testing.T) {
 	withFixture(t, func(w *fixture) {
 		w.joinMany(0, 2)
@@ -193,7 +193,7 @@ func TestALostRecord(t *testing.T) {
 	})
 }
 
-// Who finds that somebody else wrote the record meanwhile keeps what that one wrote.
+// After a conflict, a leader merges its record with the one that another writer stored.
 func TestTheRecordsOfTwoLeadersAreJoined(t *testing.T) {
 	withFixture(t, func(w *fixture) {
 		w.joinMany(0, 1)

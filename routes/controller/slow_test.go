@@ -10,8 +10,8 @@ import (
 	"github.com/underlay-ccm/underlay/routes"
 )
 
-// However long a list of servers takes, also longer than a lease, routes of Nodes that
-// left are deleted, and Nodes that joined get the room.
+// Even with lists of servers that take longer than a lease, routes of Nodes that left are deleted,
+// and Nodes that joined get the room.
 func TestASlowServerListDelaysDeletionsAndPreventsNone(t *testing.T) {
 	for _, c := range []struct{ lease, takes time.Duration }{
 		{15 * time.Second, 5 * time.Second},
@@ -49,8 +49,8 @@ func TestASlowServerListDelaysDeletionsAndPreventsNone(t *testing.T) {
 	}
 }
 
-// A table whose own list or writes take longer than half a lease can't be emptied: that is
-// told once, with the time that it took and the limit, and once more only after a success.
+// A table with lists or writes that take longer than half a lease can't be emptied: one Event
+// reports the duration and the limit, and another one follows only after a success.
 func TestDeletionsThatComeTooLateAreTold(t *testing.T) {
 	for name, slow := range map[string]func(*table, time.Duration){
 		"lists":  func(t *table, d time.Duration) { t.listTakes = d },
@@ -110,7 +110,7 @@ func TestDeletionsThatComeTooLateAreTold(t *testing.T) {
 	}
 }
 
-// One deletion that comes too late is not worth an Event.
+// A single late deletion gets no Event.
 func TestOneLateDeletionIsNotTold(t *testing.T) {
 	withFixture(t, func(w *fixture) {
 		defer w.start()()
@@ -133,9 +133,9 @@ func TestOneLateDeletionIsNotTold(t *testing.T) {
 	})
 }
 
-// What is deleted or replaced stood before the servers were listed: after a failed write
-// the table is listed again, and then a route in it may be younger than what is known of
-// the servers, and right.
+// Only routes that existed before the servers were listed are deleted or replaced: after a failed
+// write the table is listed again, and a route in it may be newer than the list of servers, and
+// right.
 func TestAServerListOlderThanTheRouteReplacesNothing(t *testing.T) {
 	withFixture(t, func(w *fixture) {
 		w.cfg.MaxDeletions = 100
@@ -149,7 +149,7 @@ func TestAServerListOlderThanTheRouteReplacesNothing(t *testing.T) {
 			if moved || !strings.HasPrefix(write, "delete") {
 				return nil, false
 			}
-			moved = true // and another manager leads the route there
+			moved = true // and another manager replaces the route
 			w.servers.attach("a", "10.0.0.5")
 			w.table.routes[slices.Index(w.table.routes, before)] = after
 			return errBroken, false
@@ -164,8 +164,8 @@ func TestAServerListOlderThanTheRouteReplacesNothing(t *testing.T) {
 	})
 }
 
-// The table as it was last seen is the first list of the two: the route of a Node that
-// left costs one list of servers and one of the table.
+// The last list of the table is the first of the two that are required: a deletion takes one list
+// of servers and one of the table.
 func TestWhatADeletionCosts(t *testing.T) {
 	withFixture(t, func(w *fixture) {
 		defer w.start()()
@@ -181,8 +181,8 @@ func TestWhatADeletionCosts(t *testing.T) {
 	})
 }
 
-// A Node that waits for ever for its server, such as a dedicated one without a pool, does
-// not make the joining of others cost more lists, nor all Nodes be decided about again and again.
+// A Node that waits forever for its server, such as a dedicated one without a pool, neither makes
+// other Nodes' joining take more lists, nor repeats the decision about all Nodes.
 func TestANodeThatWaitsForEverCostsOthersNothing(t *testing.T) {
 	lists, decisions := map[bool]int{}, map[bool]int{}
 	for _, waits := range []bool{false, true} {
@@ -218,8 +218,8 @@ func TestANodeThatWaitsForEverCostsOthersNothing(t *testing.T) {
 	}
 }
 
-// Nodes that wait for good, as where the network takes no more servers, come to wait together: one
-// list answers for all of them.
+// Nodes that wait forever, because the network accepts no more servers, come to wait together and
+// share one list.
 func TestManyThatWaitForEverShareTheirLists(t *testing.T) {
 	withFixture(t, func(w *fixture) {
 		defer w.start()()

@@ -11,8 +11,7 @@ import (
 	"github.com/underlay-ccm/underlay/routes"
 )
 
-// Destinations that always fail, however many and however old, don't keep a
-// healthy Node from its route.
+// Destinations that always fail, however many and old, don't delay a healthy Node's route.
 func TestManyThatAlwaysFailHoldNobodyUp(t *testing.T) {
 	withFixture(t, func(w *fixture) {
 		w.table.fail = func(write string) (error, bool) {
@@ -36,8 +35,8 @@ func TestManyThatAlwaysFailHoldNobodyUp(t *testing.T) {
 	})
 }
 
-// The only route leads to a Node that left while no manager ran. Before the
-// ledger was asked, that looks like another cluster's range, and ends nothing.
+// The only route is of a Node that left while no manager ran. Until the ledger is loaded, the route
+// looks like another cluster's, which must not end the controller.
 func TestNobodyIsTakenForAnotherClusterBeforeTheLedgerIsKnown(t *testing.T) {
 	withFixture(t, func(w *fixture) {
 		w.servers.attach("left", "10.0.0.9")

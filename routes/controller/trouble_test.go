@@ -14,8 +14,8 @@ func stale(i int) routes.Route {
 	return routes.Route{Dst: netip.MustParsePrefix(fmt.Sprintf("10.244.%d.0/24", i)), Via: netip.MustParseAddr("10.0.0.77")}
 }
 
-// A server list that lacks servers, rightly or wrongly, withdraws no condition
-// and no route as long as the routes stand.
+// A server list that lacks servers, rightly or wrongly, changes no condition and deletes no route
+// as long as the routes exist.
 func TestVanishedServersProveNothing(t *testing.T) {
 	withFixture(t, func(w *fixture) {
 		defer w.start()()
@@ -38,8 +38,8 @@ func TestVanishedServersProveNothing(t *testing.T) {
 	})
 }
 
-// A table that refuses every write, as for a read-only token, costs few
-// requests however many nodes wait.
+// A table that rejects every write, as with a read-only token, takes few requests, however many
+// nodes wait.
 func TestPermanentFailureIsCheap(t *testing.T) {
 	withFixture(t, func(w *fixture) {
 		w.table.fail = func(string) (error, bool) { return errBroken, false }
@@ -65,7 +65,7 @@ func TestPermanentFailureIsCheap(t *testing.T) {
 	})
 }
 
-// A failing route is tried again soon, not with the next look at the table.
+// A failed route is retried soon, before the next list of the table.
 func TestAFailureIsRetriedSoon(t *testing.T) {
 	withFixture(t, func(w *fixture) {
 		w.cfg.Period = time.Hour
@@ -84,8 +84,8 @@ func TestAFailureIsRetriedSoon(t *testing.T) {
 	})
 }
 
-// One route that can't be deleted holds up neither the other deletions nor the
-// truth about the room.
+// A route that can't be deleted doesn't block the other deletions, and still counts in the table's
+// usage.
 func TestAnUndeletableRouteHoldsNothingUp(t *testing.T) {
 	withFixture(t, func(w *fixture) {
 		w.cfg.Limit, w.table.limit = 4, 4
@@ -115,7 +115,7 @@ func TestAnUndeletableRouteHoldsNothingUp(t *testing.T) {
 	})
 }
 
-// The cap on deletions holds over time, however often passes run.
+// The limit of deletions holds over time, however often passes run.
 func TestTheCapIsABrake(t *testing.T) {
 	withFixture(t, func(w *fixture) {
 		for i := range 40 {
@@ -135,8 +135,7 @@ func TestTheCapIsABrake(t *testing.T) {
 	})
 }
 
-// A limit that the table taught is forgotten as soon as a route disappears,
-// whoever's it was.
+// A limit that was learnt from a full table is dropped as soon as any route disappears.
 func TestATaughtLimitIsForgottenWithAFreedSlot(t *testing.T) {
 	withFixture(t, func(w *fixture) {
 		w.table.limit = 3
@@ -151,7 +150,7 @@ func TestATaughtLimitIsForgottenWithAFreedSlot(t *testing.T) {
 		rest(10 * time.Second)
 		w.expectCondition("n3", "True RouteTableFull")
 		w.table.mu.Lock()
-		w.table.limit = 4 // raised, and by chance somebody frees a slot too
+		w.table.limit = 4 // raised, and another client frees a slot too
 		w.table.routes = w.table.routes[1:]
 		w.table.mu.Unlock()
 		rest(3 * time.Minute)
@@ -160,15 +159,15 @@ func TestATaughtLimitIsForgottenWithAFreedSlot(t *testing.T) {
 	})
 }
 
-// A standing route is replaced only on a server list made for the purpose: the
-// cached one may be older than the route.
+// An existing route is replaced only with a fresh list of servers: the cached one may be older than
+// the route.
 func TestAReplacementNeedsAFreshList(t *testing.T) {
 	withFixture(t, func(w *fixture) {
 		defer w.start()()
 		w.servers.attach("a", "10.0.0.2")
 		w.join("a", "10.244.1.0/24")
 		rest(2 * time.Second)
-		w.servers.attach("a", "10.0.0.5") // and somebody has already moved the route
+		w.servers.attach("a", "10.0.0.5") // and another manager has already replaced the route
 		w.table.mu.Lock()
 		w.table.routes = []routes.Route{{Dst: netip.MustParsePrefix("10.244.1.0/24"), Via: netip.MustParseAddr("10.0.0.5")}}
 		w.table.mu.Unlock()
@@ -180,8 +179,8 @@ func TestAReplacementNeedsAFreshList(t *testing.T) {
 	})
 }
 
-// Nodes that join while others' routes are being written are not called
-// detached because the list at hand is older than they.
+// Nodes that join while routes are being written don't count as detached because they are missing
+// in the older list.
 func TestJoiningDuringAPassIsNotDetachment(t *testing.T) {
 	withFixture(t, func(w *fixture) {
 		defer w.start()()
@@ -207,7 +206,6 @@ func TestJoiningDuringAPassIsNotDetachment(t *testing.T) {
 	})
 }
 
-// A condition that could not be written is written soon.
 func TestAFailedConditionIsWrittenAgain(t *testing.T) {
 	withFixture(t, func(w *fixture) {
 		w.refuse = 3

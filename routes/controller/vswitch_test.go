@@ -12,7 +12,6 @@ import (
 	"github.com/underlay-ccm/underlay/routes"
 )
 
-// setInternalIP gives a Node an internal address.
 func (w *fixture) setInternalIP(name, addr string) {
 	w.t.Helper()
 	node, err := w.client.CoreV1().Nodes().Get(w.t.Context(), name, metav1.GetOptions{})
@@ -25,8 +24,8 @@ func (w *fixture) setInternalIP(name, addr string) {
 	}
 }
 
-// A dedicated server's Node is served as soon as its address is known, without an entry
-// in a table that has no room for one, and without a further look at table or servers.
+// A dedicated server's Node is reachable as soon as its address is known, without a route in the
+// full table, and without another list of the table or of servers.
 func TestANodeInsideTheVSwitch(t *testing.T) {
 	withFixture(t, func(w *fixture) {
 		w.cfg.VSwitch = routes.VSwitch{

@@ -48,7 +48,7 @@ func refusing(dst string) agent.Entry {
 	}
 }
 
-// ip runs iproute2, so that what we write is read by somebody else.
+// ip runs iproute2, as an independent reader of the kernel's state.
 func ip(t *testing.T, args ...string) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "ip", args...).CombinedOutput()
@@ -113,8 +113,8 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// Each of many routes has its own result, in the order of the entries, also where most or all
-// of them are rejected, for one reason or another.
+// Each of many routes has its own result, in the order of the entries, also if the kernel rejects
+// most or all of them, for different reasons.
 func TestManyRoutesAtOnce(t *testing.T) {
 	segment := kerneltest.NewSegment(t, "uplink", "10.0.0.1/24", "fd00::1/64")
 	k := open(t)
@@ -146,7 +146,7 @@ func TestManyRoutesAtOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	entries[1].Via = netip.MustParseAddr("fd02::2") // no neighbor
+	entries[1].Via = netip.MustParseAddr("fd02::2") // not a neighbor
 	for i, err := range k.Add(t.Context(), entries) {
 		switch taken := errors.Is(err, agent.ErrTaken); {
 		case i == 1 && (err == nil || taken), i != 1 && taken != (i%7 == 0), i != 1 && !taken && err != nil:
@@ -172,7 +172,7 @@ func TestManyRoutesAtOnce(t *testing.T) {
 	}
 }
 
-// The default routes, of which the library has IPv4's in the coat of IPv6.
+// The library represents the IPv4 default route as one of IPv6.
 func TestDefaultRoutes(t *testing.T) {
 	segment := kerneltest.NewSegment(t, "uplink", "10.0.0.1/24", "fd00::1/64")
 	k := open(t)
@@ -207,7 +207,7 @@ func TestUnreachable(t *testing.T) {
 	}
 }
 
-// Deleting never takes a route of another protocol, though all else is the same.
+// A route of another protocol is never deleted, even if all else is the same.
 func TestDeleteLeavesOthersRoutes(t *testing.T) {
 	segment := kerneltest.NewSegment(t, "uplink", "10.0.0.1/24", "fd00::1/64")
 	k := open(t)
@@ -275,7 +275,7 @@ func probe(t *testing.T, own, far, answers, answersNot string) {
 		}
 		return silent
 	}
-	// The cable may not carry the first questions yet, and the kernel gives up after three seconds.
+	// The link may lose the first requests, and the kernel gives up after three seconds.
 	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 20*time.Second, true, func(ctx context.Context) (bool, error) {
 		silent, found := known()[there]
 		if silent {

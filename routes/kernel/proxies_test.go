@@ -20,8 +20,8 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/netns"
 )
 
-// server is a dedicated server: a VLAN with others on it, a way outside, a pod, and
-// containers that are no pods. gateway is on its VLAN.
+// server is a dedicated server on a VLAN with other servers, with an uplink, a pod, and containers
+// that are no pods. gateway is on its VLAN.
 type server struct {
 	*netns.Space
 	gateway *netns.Space
@@ -45,7 +45,7 @@ func newServer(t *testing.T) *server {
 	s.Run("ip", "address", "add", serverAddr+"/18", "dev", "eth0.4000")
 	s.Run("ip", "address", "add", "203.0.113.7/24", "dev", "eth0")
 	s.Run("ip", "address", "add", "172.17.0.1/16", "dev", "docker0")
-	s.Run("ip", "address", "add", "10.0.96.1/32", "dev", "veth1") // as ptp does
+	s.Run("ip", "address", "add", "10.0.96.1/32", "dev", "veth1") // as the CNI plugin ptp does
 	s.Run("ip", "route", "add", "default", "via", "203.0.113.1")
 	s.Run("ip", "route", "add", podAddr, "dev", "veth1")
 	s.Run("ip", "route", "add", "unreachable", "10.0.96.0/28", "metric", "4294967295")
@@ -68,7 +68,7 @@ func newServer(t *testing.T) *server {
 	return s
 }
 
-// answer has the server answer for its whole podCIDR.
+// answer adds proxy entries for the server's whole podCIDR.
 func (s *server) answer(t *testing.T) []agent.Proxy {
 	t.Helper()
 	var all []agent.Proxy
@@ -93,8 +93,9 @@ func (s *server) proxies(t *testing.T) []agent.Proxy {
 	return found
 }
 
-// For whom the kernel answers on a VLAN, by proxy neighbors and by the sysctl
-// proxy_arp: the reasons for the one and against the other.
+// The test compares the addresses for which the kernel replies to ARP on a VLAN with proxy
+// neighbors and with the sysctl proxy_arp. They are the reasons for the first and against the
+// second.
 func TestWhomARPIsAnsweredFor(t *testing.T) {
 	s := newServer(t)
 	targets := []struct {
@@ -144,9 +145,9 @@ func TestWhomARPIsAnsweredFor(t *testing.T) {
 	check("proxy_arp", func(i int) bool { return targets[i].proxyARP })
 }
 
-// askARP broadcasts a question for each target, and last one for whom answers in any
-// case. What hasn't been answered by then isn't: the kernel answers in order. It
-// returns the hardware addresses.
+// askARP broadcasts a request for each target, and a final one for an address that always replies.
+// The kernel replies in order, so a target without a reply by then has none. It returns the
+// hardware addresses.
 func askARP(t *testing.T, from *netns.Space, link, source, last string, targets []netip.Addr) map[netip.Addr]string {
 	t.Helper()
 	answers := map[netip.Addr]string{}
@@ -154,7 +155,7 @@ func askARP(t *testing.T, from *netns.Space, link, source, last string, targets 
 	var failed error
 	from.Do(func() {
 		failed = func() error {
-			// Packets of one CPU are queued in order; the thread ends with this.
+			// Packets of one CPU are queued in order; the thread ends with this goroutine.
 			var cpu unix.CPUSet
 			cpu.Set(0)
 			_ = unix.SchedSetaffinity(0, &cpu)
@@ -203,7 +204,7 @@ func askARP(t *testing.T, from *netns.Space, link, source, last string, targets 
 	return answers
 }
 
-// request is an ARP request in an Ethernet frame (RFC 826).
+// request returns an ARP request in an Ethernet frame (RFC 826).
 func request(mac net.HardwareAddr, source, target netip.Addr) []byte {
 	frame := slices.Concat([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, mac, []byte{8, 6})
 	frame = append(frame, 0, 1, 8, 0, 6, 4, 0, 1)
@@ -244,7 +245,7 @@ func TestProxies(t *testing.T) {
 	}
 }
 
-// A large podCIDR costs a moment once, and little at every look.
+// A large podCIDR takes a moment to add once, and little time to list.
 func TestProxiesOfALargePodCIDR(t *testing.T) {
 	s := newServer(t)
 	podCIDR := netip.MustParsePrefix("10.0.96.0/20")

@@ -18,7 +18,7 @@ import (
 	"github.com/underlay-ccm/underlay/routes/kernel/kerneltest"
 )
 
-// diary writes down what happened.
+// diary records events.
 type diary struct {
 	mu     sync.Mutex
 	events []agent.Event
@@ -36,7 +36,7 @@ func (d *diary) read() []agent.Event {
 	return slices.Clone(d.events)
 }
 
-// await waits until an event is such.
+// await waits for an event for which such returns true.
 func (d *diary) await(t *testing.T, what string, such func(agent.Event) bool) {
 	t.Helper()
 	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) {
@@ -89,8 +89,8 @@ func TestWatch(t *testing.T) {
 	})
 }
 
-// Whatever takes routes away is told: not each route of IPv4, but then the link
-// or the address that it went with. The agent looks at everything then.
+// The watch reports every loss of routes: not each IPv4 route, but the link or the address that was
+// removed with it. The agent resyncs then.
 func TestWhatTakesRoutesAwayIsTold(t *testing.T) {
 	link := func(name string) func(agent.Event) bool {
 		return func(e agent.Event) bool { return e.Kind == agent.LinkChanged && e.Name == name }
@@ -102,7 +102,7 @@ func TestWhatTakesRoutesAwayIsTold(t *testing.T) {
 		name  string
 		cause func(*testing.T, *kerneltest.Segment)
 		told  func(agent.Event) bool
-		left  int // of two routes
+		left  int // the number of remaining routes, of two
 	}{
 		{"link down", func(_ *testing.T, s *kerneltest.Segment) { s.Down() }, link("uplink"), 0},
 		{"the last IPv4 address goes", func(_ *testing.T, s *kerneltest.Segment) { s.Withdraw("10.0.0.1/24") }, address("10.0.0.1"), 1},
@@ -132,8 +132,8 @@ func TestWhatTakesRoutesAwayIsTold(t *testing.T) {
 			d.await(t, "the start", func(e agent.Event) bool { return e.Kind == agent.EventsLost })
 			c.cause(t, segment)
 			d.await(t, c.name, c.told)
-			// An IPv4 address is said to be gone before its routes are; a dump of links
-			// waits until both are.
+			// The event of a removed IPv4 address precedes the removal of its routes; a dump of
+			// links waits until both are removed.
 			if _, err := k.Links(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -144,8 +144,7 @@ func TestWhatTakesRoutesAwayIsTold(t *testing.T) {
 	}
 }
 
-// More events than there is room for are said to be lost, and those that come
-// afterwards arrive.
+// Events beyond the buffer are reported as lost, and later ones are delivered.
 func TestWatchGoesOnAfterOverflow(t *testing.T) {
 	segment := kerneltest.NewSegment(t, "uplink", "10.0.0.1/24")
 	k := open(t)
@@ -170,7 +169,7 @@ func TestWatchGoesOnAfterOverflow(t *testing.T) {
 	<-blocked
 	other := first
 	other.Via = other.Via.Next()
-	for range 80_000 { // nobody reads
+	for range 80_000 { // the watcher doesn't read
 		if err := k.Replace(t.Context(), first, other); err != nil {
 			t.Fatal(err)
 		}
