@@ -10,8 +10,8 @@ import (
 	"github.com/underlay-ccm/underlay/lb"
 )
 
-// Targets are reached as they were found, until the Service's annotation decides; those that come
-// are reached as the others. What is configured for all Services does not count.
+// Targets keep the kind of address with which they were found until the Service's annotation sets
+// it, and new targets get the same kind. The configuration for all Services does not count.
 func TestTakeoverKeepsHowTargetsAreReached(t *testing.T) {
 	public := func(ids ...int64) (targets []lb.Target) {
 		for _, id := range ids {
@@ -28,10 +28,10 @@ func TestTakeoverKeepsHowTargetsAreReached(t *testing.T) {
 		byDefault bool   // usePrivateIP in the configuration
 		annotated string // use-private-ip
 		publicOff bool   // disablePublicNetwork in the configuration
-		unnetwork bool   // no network is configured
+		unnetwork bool   // the configuration has no network
 		have      []lb.Target
 		servers   []int64
-		ops       string // what is done about targets
+		ops       string // the ops on targets
 		label     string
 		note      string // empty: none
 	}{
@@ -84,8 +84,8 @@ func TestTakeoverKeepsHowTargetsAreReached(t *testing.T) {
 	}
 }
 
-// What a load balancer was taken over with counts more than what is configured for all, and less
-// than an annotation.
+// Settings of a load balancer that was taken over override the configuration for all Services, and
+// annotations override both.
 func TestAdoptedSettingsAreBetweenAnnotationsAndConfiguration(t *testing.T) {
 	svc, d := plain()
 	d.Type = "lb31"
@@ -122,7 +122,7 @@ func TestAdoptedSettingsAreBetweenAnnotationsAndConfiguration(t *testing.T) {
 	}
 }
 
-// onTargets are the ops that concern targets.
+// onTargets returns the ops on targets.
 func onTargets(ops []lb.Op) string {
 	var targets []lb.Op
 	for _, op := range ops {
@@ -143,8 +143,8 @@ func keptNote(notes []lb.Note) string {
 	return ""
 }
 
-// How targets are reached is remembered while there are none, and while there are both kinds; what
-// is there counts more.
+// A label remembers the kind of the targets' addresses while there are no targets, or both kinds;
+// existing targets of one kind override it.
 func TestHowTargetsAreReachedIsRemembered(t *testing.T) {
 	svc, d := plain()
 	d.UsePrivateIP = true
@@ -171,7 +171,7 @@ func TestHowTargetsAreReachedIsRemembered(t *testing.T) {
 			t.Errorf("%s: %s, want %s", c.name, got, c.ops)
 		}
 	}
-	// A network that is gone, and the memory of targets in it: they would never be reached.
+	// The network is deleted, and the label names private targets, which would never be reached.
 	d.Network, d.UsePrivateIP, have.Network, have.Targets = 0, false, 0, nil
 	have.Labels[lb.LabelKept] = "private-targets"
 	spec, _ := parse(t, svc, d).WithTargets(nodesOf(upTo(1))).Against(have, nil)
@@ -180,9 +180,8 @@ func TestHowTargetsAreReachedIsRemembered(t *testing.T) {
 	}
 }
 
-// Whatever a load balancer is and whatever is configured, a takeover leaves each target reached as
-// it is, also when it goes to another network; and that lasts while nodes come and go, some or all
-// of them.
+// A takeover keeps the address of each target with any load balancer and configuration, also if the
+// network changes, while some or all nodes are replaced.
 func TestATakeoverReplacesNoTarget(t *testing.T) {
 	for seed := range uint64(1_000) {
 		r := rand.New(rand.NewPCG(seed, 0))
@@ -218,7 +217,7 @@ func TestATakeoverReplacesNoTarget(t *testing.T) {
 	}
 }
 
-// behind are the nodes that these targets are.
+// behind returns the nodes behind these targets.
 func behind(targets []lb.Target) (nodes []lb.Node) {
 	for _, target := range targets {
 		if target.Server != 0 {
@@ -233,7 +232,7 @@ func behind(targets []lb.Target) (nodes []lb.Node) {
 	return nodes
 }
 
-// onlyWay is how targets are reached if all are in the same way.
+// onlyWay returns the kind of the targets' addresses, and whether all have the same kind.
 func onlyWay(targets []lb.Target) (private, uniform bool) {
 	for i, target := range targets {
 		if i > 0 && target.Private != private {

@@ -21,7 +21,7 @@ func eachHTTP(change func(*lb.HTTP)) func(*lb.Spec) {
 	return eachListener(func(l *lb.Listener) { change(&l.HTTP) })
 }
 
-// httpDefaults are what an HTTP listener has that nobody says anything about.
+// httpDefaults returns the settings of an HTTP listener without annotations.
 func httpDefaults() lb.HTTP {
 	return lb.HTTP{CookieName: "HCLBSTICKY", CookieLifetime: 5 * time.Minute, IdleTimeout: 50 * time.Second}
 }
@@ -165,12 +165,12 @@ func ownCases() map[string]annotationCase {
 	}
 }
 
-// Annotations that mean nothing together are noted, once each, and switches that are off are not.
+// Annotations without an effect get a note each, and switches that are off get none.
 func TestProtocolSettingsWithoutEffect(t *testing.T) {
 	managed := map[string]string{hetzner + "protocol": "https", hetzner + "certificate-type": "managed", hetzner + "http-managed-certificate-domains": "example.com"}
 	for name, c := range map[string]struct {
 		with map[string]string
-		idle []string // field of each note
+		idle []string // the field of each note
 	}{
 		"http settings with tcp": {
 			with: map[string]string{hetzner + "http-sticky-sessions": "true", hetzner + "http-timeout-idle": "60", hetzner + "http-certificates": "7", hetzner + "http-redirect-http": "false"},
@@ -210,7 +210,7 @@ func TestProtocolSettingsWithoutEffect(t *testing.T) {
 	}
 }
 
-// What the cloud would refuse is refused before it is asked.
+// Settings that the cloud would reject are refused before a request.
 func TestProtocolRefusals(t *testing.T) {
 	for name, c := range map[string]struct {
 		with  map[string]string
@@ -233,7 +233,7 @@ func TestProtocolRefusals(t *testing.T) {
 	}
 }
 
-// With http and https, what annotations say about the check means an HTTP check of the node port.
+// With http and https, annotations of the check configure an HTTP check of the node port.
 func TestChecksOfHTTPListeners(t *testing.T) {
 	for want, with := range map[string]map[string]string{
 		"http :10256/healthz": {},
@@ -255,7 +255,8 @@ func TestChecksOfHTTPListeners(t *testing.T) {
 	}
 }
 
-// Source ranges are a promise: nothing is made before somebody confirms that it is kept elsewhere.
+// Source ranges are a promise: no load balancer is created before the user confirms that they are
+// enforced elsewhere.
 func TestSourceRangesEnforcedElsewhere(t *testing.T) {
 	svc, d := plain()
 	svc.SourceRanges = []string{"192.0.2.0/24"}

@@ -14,7 +14,7 @@ import (
 
 const hetzner = lb.HetznerPrefix
 
-// plain is a Service that asks for nothing special, and defaults that suffice for it.
+// plain returns a Service without special wishes, and defaults that suffice for it.
 func plain() (lb.Service, lb.Defaults) {
 	return lb.Service{
 			UID:   "0a1b2c3d-0000-4000-8000-000000000001",
@@ -32,19 +32,19 @@ func parse(t *testing.T, svc lb.Service, d lb.Defaults) lb.Spec {
 	return spec
 }
 
-// annotationCase tries one annotation: a value and the effect it must have, another one, and one
-// that is refused. Removing it must give the spec that was there before.
+// annotationCase tests one annotation: a value and its effect, another valid value, and one that is
+// refused. Removing the annotation must restore the former spec.
 type annotationCase struct {
 	with    map[string]string // other annotations that the case needs
-	change  func(*lb.Service) // what else the case needs
+	change  func(*lb.Service) // further changes that the case needs
 	value   string
 	want    func(*lb.Spec)
 	other   string
 	then    func(*lb.Spec)
 	invalid []string
-	// needed is a value that makes a Service possible which is refused without the annotation.
+	// needed is a value that makes a Service valid which is refused without the annotation.
 	needed string
-	// takeover is true if the annotation is about that.
+	// takeover is true if the annotation is about takeovers.
 	takeover bool
 }
 
@@ -114,7 +114,7 @@ func generalCases() map[string]annotationCase {
 			value: "role=edge", want: func(s *lb.Spec) { s.NodeSelector = "role=edge" },
 			other: "role in (edge, web)", then: func(s *lb.Spec) { s.NodeSelector = "role in (edge, web)" },
 		},
-		lb.AnnotationTargets: { // what it does is decided before, see TestParseWithPodsAsTargets
+		lb.AnnotationTargets: { // its effect has its own test, TestParseWithPodsAsTargets
 			value: "pods", want: func(*lb.Spec) {},
 			other: "nodes", then: func(*lb.Spec) {}, invalid: []string{"pod", "endpoints"},
 		},
@@ -212,8 +212,8 @@ func checkAnnotation(t *testing.T, name string, c annotationCase) {
 		svc.Annotations = maps.Clone(c.with)
 	}
 	without := parse(t, svc, d)
-	// try returns the spec with the annotation set, and the one without it, to be changed by the
-	// caller.
+	// try returns the spec with the annotation set, and the one without it, for the caller to
+	// change.
 	try := func(value string) (got, want lb.Spec) {
 		svc.Annotations = maps.Clone(c.with)
 		want = parse(t, svc, d)
@@ -226,7 +226,7 @@ func checkAnnotation(t *testing.T, name string, c annotationCase) {
 
 	set, want := try(c.value)
 	c.want(&want)
-	if !c.takeover { // what matters at a takeover only has its own tests
+	if !c.takeover { // settings that matter only at a takeover have their own tests
 		set.Takeover = want.Takeover
 	}
 	if !reflect.DeepEqual(set, want) {

@@ -14,7 +14,7 @@ func refuse(code, format string, args ...any) error {
 	return &lb.RejectedError{Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// apply executes a plan on a load balancer, in its order, and returns what it became.
+// apply executes a plan on a load balancer, in its order, and returns the result.
 func apply(have lb.State, ops []lb.Op) (lb.State, error) {
 	have = clone(have)
 	for _, op := range ops {
@@ -32,8 +32,8 @@ func apply(have lb.State, ops []lb.Op) (lb.State, error) {
 	return have, nil
 }
 
-// settle does all that there is to do, and sees to it that no port opens before the public interface
-// is off that has to go: only then a second look is needed.
+// settle applies all ops, and verifies that no port opens before an unwanted public interface is
+// off; only that takes a second plan.
 func settle(have lb.State, want lb.Spec) (lb.State, error) {
 	looks := 1
 	if have.Exists() && have.Public && !want.Public {
@@ -58,7 +58,7 @@ func clone(s lb.State) lb.State {
 	return s
 }
 
-// created is what one request makes.
+// created returns the load balancer that one request creates.
 func created(want lb.Spec) (lb.State, error) {
 	s := lb.State{
 		ID: 1, Name: want.Name, Labels: want.Labels(), Type: want.Type,
@@ -81,9 +81,8 @@ func created(want lb.Spec) (lb.State, error) {
 	return apply(s, ops)
 }
 
-// change executes one op on a load balancer, or refuses it as the cloud would: the refusals are
-// those that the description of the Hetzner Cloud API lists, so that a plan in the wrong order
-// fails.
+// change executes one op on a load balancer, or rejects it as the cloud would, with the errors in
+// the description of the Hetzner Cloud API, so that a plan in the wrong order fails.
 func change(s lb.State, op lb.Op) (lb.State, error) {
 	switch op := op.(type) {
 	case lb.Create:
@@ -146,7 +145,7 @@ func setReverseDNS(s lb.State, op lb.SetReverseDNS) (lb.State, error) {
 	return s, nil
 }
 
-// defaultName is what reverse DNS says of an IPv4 address that nobody gave a name.
+// defaultName is the default reverse DNS of an IPv4 address.
 func defaultName(ip netip.Addr) string { return fmt.Sprintf("static.%s.example.com", ip) }
 
 func setPublic(s lb.State, on bool) (lb.State, error) {
@@ -192,7 +191,7 @@ func changeListener(s lb.State, op lb.Op) (lb.State, error) {
 }
 
 func changeTarget(s lb.State, op lb.Op) (lb.State, error) {
-	find := func(one lb.Target) int { // a server is one target, whichever address it is reached at
+	find := func(one lb.Target) int { // a server is one target, at any of its addresses
 		return slices.IndexFunc(s.Targets, func(t lb.Target) bool { return t.Server == one.Server && t.Address == one.Address })
 	}
 	switch op := op.(type) {

@@ -23,7 +23,7 @@ func TestCauses(t *testing.T) {
 	if got := s.Causes(443); got != "" {
 		t.Errorf("a listener of which nothing is said: %q", got)
 	}
-	// What changes from look to look is told with the note, and makes none of its own.
+	// Details that change with each check are part of the announcement, and don't make a new note.
 	note := s.NoHealthyTarget(s.Listeners[0], false)
 	if strings.Contains(note.String(), "503") || !strings.Contains(note.Announcement(), "HTTP status 503 at 2 targets") {
 		t.Errorf("%q\n%q", note, note.Announcement())

@@ -34,8 +34,8 @@ func TestCertificatesByIDAndName(t *testing.T) {
 	}
 }
 
-// A managed certificate is made when it is needed, replaced beside the old one when its domains
-// change, and removed when nothing needs it.
+// A managed certificate is created when a Service needs it, replaced beside the old one when its
+// domains change, and removed when no listener needs it.
 func TestLifeOfAManagedCertificate(t *testing.T) {
 	first := httpsSpec(t, map[string]string{"certificate-type": "managed", "http-managed-certificate-domains": "b.example.com,a.example.com"})
 	_, ops, notes := first.Resolve([]lb.Certificate{{ID: 3, Name: "other", Managed: true, Domains: []string{"a.example.com", "b.example.com"}}})
@@ -75,7 +75,7 @@ func TestLifeOfAManagedCertificate(t *testing.T) {
 	for _, foreign := range []lb.Certificate{
 		{ID: 6, Managed: true, Labels: lb.Owner{Cluster: "demo", UID: "other"}.Labels()},
 		{ID: 7, Managed: true, Labels: lb.Owner{Cluster: "other", UID: first.Owner.UID}.Labels()},
-		{ID: 8, Labels: first.Owner.Labels()}, // uploaded by somebody
+		{ID: 8, Labels: first.Owner.Labels()}, // uploaded by a user
 		{ID: 9, Managed: true, Labels: made.Certificate.Labels(lb.Owner{Cluster: "other", UID: first.Owner.UID})},
 	} {
 		if ops := lb.Surplus(lb.Spec{Owner: first.Owner}, []lb.Certificate{foreign}, 1); len(ops) != 0 {
@@ -104,7 +104,7 @@ func TestCertificatesThatCannotBeUsed(t *testing.T) {
 	}
 }
 
-// A redirect gives its port back before another listener takes it.
+// A redirect frees its port before another listener takes it.
 func TestRedirectFreesItsPort(t *testing.T) {
 	have := lb.State{ID: 1, Listeners: []lb.Listener{{Port: 443, Protocol: "https", HTTP: lb.HTTP{Redirect: true}}}}
 	want := lb.Spec{Owner: owner, Listeners: []lb.Listener{{Port: 80, Protocol: "http"}, {Port: 443, Protocol: "https"}}}

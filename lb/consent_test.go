@@ -11,14 +11,15 @@ import (
 	"github.com/underlay-ccm/underlay/lb"
 )
 
-// handed are the labels by which a project's owner gives a load balancer to shop/web of demo.
+// handed returns the labels with which a project's owner gives a load balancer to shop/web of demo.
 func handed() map[string]string {
 	return map[string]string{
 		"underlay.dev/adopt-cluster": "demo", "underlay.dev/adopt-namespace": "shop", "underlay.dev/adopt-service": "web",
 	}
 }
 
-// A Service's author can't take what the project's owner does not give, whoever made it.
+// A Service's author can't take a load balancer that the project's owner didn't give, whichever
+// controller created it.
 func TestAdoptionTakesConsentFromBothSides(t *testing.T) {
 	with := func(labels map[string]string, name, value string) map[string]string {
 		labels = maps.Clone(labels)
@@ -37,7 +38,7 @@ func TestAdoptionTakesConsentFromBothSides(t *testing.T) {
 		list   []lb.Adoptable
 		silent bool // the Service has no annotation
 		taken  bool
-		says   string // the refusal
+		says   string // a part of the error
 	}{
 		{name: "made by hand", says: "hcloud load-balancer add-label 5 underlay.dev/adopt-cluster=demo underlay.dev/adopt-namespace=shop underlay.dev/adopt-service=web"},
 		{name: "made by Cluster API", labels: map[string]string{"caph-cluster-prod": "owned"}, says: "add-label 5"},
@@ -77,7 +78,8 @@ func TestAdoptionTakesConsentFromBothSides(t *testing.T) {
 	}
 }
 
-// The labels that a refusal asks for fit the cloud's rules, whatever the names, and are enough.
+// The labels in the command of a refusal satisfy the cloud's rules with all names, and are
+// sufficient.
 func TestTheCommandOfARefusalIsEnough(t *testing.T) {
 	svc, d := plain()
 	d.Cluster, svc.Namespace, svc.Name = strings.Repeat("c", 63), strings.Repeat("n", 63), strings.Repeat("s", 63)
@@ -104,8 +106,8 @@ func TestTheCommandOfARefusalIsEnough(t *testing.T) {
 	}
 }
 
-// With certificates: labelled a namespace uses what is labelled for it, also by ID, and its own
-// managed certificates.
+// With certificates: labelled, a namespace can use certificates that are labelled for it, also by
+// ID, and its own managed certificates.
 func TestCertificatesLabelledForANamespace(t *testing.T) {
 	have := []lb.Certificate{
 		{ID: 1, Name: "bare"},

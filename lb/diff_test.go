@@ -14,7 +14,7 @@ import (
 
 var owner = lb.Owner{Cluster: "demo", UID: "u1"}
 
-// differences compares a load balancer with what was wanted, without any help of Diff.
+// differences compares a load balancer with the spec, independently of Diff.
 func differences(want lb.Spec, before, got lb.State) []string {
 	var d []string
 	differ := func(what string, got, want any) {
@@ -70,7 +70,7 @@ func randomServers(r *rand.Rand, most int) []int64 {
 	return servers
 }
 
-// dedicatedNodes are nodes on dedicated servers, always the same: with both addresses, or one.
+// dedicatedNodes returns a fixed list of nodes on dedicated servers: with both addresses, or one.
 func dedicatedNodes() (nodes []lb.Node) {
 	for i := range byte(12) {
 		n := lb.Node{Name: fmt.Sprint("dedicated-", i)}
@@ -88,7 +88,7 @@ func dedicatedNodes() (nodes []lb.Node) {
 	return nodes
 }
 
-// randomNodes are nodes on servers of both kinds.
+// randomNodes returns nodes on servers of both kinds.
 func randomNodes(r *rand.Rand, most int) []lb.Node {
 	nodes, all := nodesOf(randomServers(r, most)), dedicatedNodes()
 	for _, i := range r.Perm(len(all))[:r.IntN(len(all)+1)] {
@@ -119,7 +119,7 @@ func randomSpec(r *rand.Rand) lb.Spec {
 	return s.WithTargets(randomNodes(r, room(s.Type).Targets))
 }
 
-// randomState is a load balancer as the cloud allows it, edited by anybody.
+// randomState returns a load balancer that the cloud allows, with random manual changes.
 func randomState(r *rand.Rand) lb.State {
 	s := lb.State{
 		ID: 9, Name: pick(r, "a", "c"), Type: pick(r, types...), Location: "fsn1", NetworkZone: "eu-central",
@@ -172,7 +172,7 @@ func TestAnyOrderOfEditsEndsTheSame(t *testing.T) {
 		specs := []lb.Spec{randomSpec(r), randomSpec(r), randomSpec(r)}
 		last := randomSpec(r)
 		if last.Network == 0 {
-			last.Network = 1 // with no opinion on the network, what was there before stays
+			last.Network = 1 // without an opinion on the network, the former one is kept
 		}
 		fresh, err := apply(lb.State{}, lb.Diff(last, lb.State{}))
 		if err != nil {
@@ -194,7 +194,7 @@ func TestAnyOrderOfEditsEndsTheSame(t *testing.T) {
 	}
 }
 
-// A plan does not depend on the order in which the cloud lists things.
+// A plan does not depend on the order of the cloud's lists.
 func TestDiffIsSorted(t *testing.T) {
 	for seed := range uint64(500) {
 		r := rand.New(rand.NewPCG(seed, 2))

@@ -14,8 +14,8 @@ var update = flag.Bool("update", false, "write the generated document instead of
 
 const documentPath = "../docs/reference/annotations.md"
 
-// TestDocument keeps docs/reference/annotations.md equal to the table that Parse reads. To write it
-// anew: go test ./lb -run TestDocument -update.
+// TestDocument keeps docs/reference/annotations.md equal to the table that Parse reads. To update
+// it: go test ./lb -run TestDocument -update.
 func TestDocument(t *testing.T) {
 	want := rendered()
 	if *update {

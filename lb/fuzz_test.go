@@ -10,8 +10,8 @@ import (
 	"github.com/underlay-ccm/underlay/lb"
 )
 
-// Whatever a user writes, Parse either refuses it with reasons, or returns a spec that the cloud's
-// description allows; and it says the same every time.
+// Parse either refuses random annotations with reasons, or returns a spec that the cloud's
+// description allows, and always returns the same result.
 func FuzzParse(f *testing.F) {
 	rows := lb.Annotations()
 	for i := range rows {

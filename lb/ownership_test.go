@@ -11,7 +11,7 @@ import (
 	"github.com/underlay-ccm/underlay/lb"
 )
 
-// peer is a load balancer as the Hetzner controller leaves it.
+// peer returns a load balancer as the Hetzner controller leaves it.
 func peer(id int64, name, uid string) lb.State {
 	return lb.State{
 		ID: id, Name: name, Type: "lb11", Location: "fsn1", Public: true, Labels: map[string]string{lb.LabelPeer: uid},
@@ -19,8 +19,8 @@ func peer(id int64, name, uid string) lb.State {
 	}
 }
 
-// A load balancer becomes a Service's only if the peer made it for the same Service, or if nobody
-// has it and the user says so.
+// A Service can claim a load balancer only if the peer created it for the same Service, or if it
+// has no owner and the project's owner and the user both consent.
 func TestClaim(t *testing.T) {
 	ours, others := lb.Owner{Cluster: "demo", UID: "u1"}, lb.Owner{Cluster: "demo", UID: "u2"}
 	labelled := func(s lb.State, labels map[string]string) lb.State {
@@ -65,7 +65,7 @@ func TestClaim(t *testing.T) {
 	}
 }
 
-// plans lists what is done when a Service meets a load balancer.
+// plans returns the plan for a Service and an existing load balancer.
 func plans(t *testing.T, svc lb.Service, d lb.Defaults, have lb.State) (string, []lb.Note) {
 	t.Helper()
 	spec, notes := parse(t, svc, d).Against(have, nil)
@@ -107,7 +107,7 @@ func TestTakeoverKeepsTheChecksUntilOptedIn(t *testing.T) {
 	}
 }
 
-// What one port says of its check changes no other port's.
+// The check options of one port change no other port's check.
 func TestTakeoverKeepsTheChecksUntilEveryPortOptedIn(t *testing.T) {
 	svc, d := plain()
 	d.Network = 0
@@ -130,8 +130,8 @@ func TestTakeoverKeepsTheChecksUntilEveryPortOptedIn(t *testing.T) {
 	}
 }
 
-// A Service of IPv4 alone shows no IPv6 address, unless somebody wants it or clients have it
-// already.
+// The status of an IPv4-only Service has no IPv6 address, unless an annotation requests it or
+// clients already use it.
 func TestIPv6AddressOfIPv4Services(t *testing.T) {
 	for _, c := range []struct {
 		name       string
@@ -188,7 +188,7 @@ func TestAddressInTheNetwork(t *testing.T) {
 	if got := fmt.Sprint(lb.Diff(want, have)); got != "[move from network 7: attach to network 7 in 10.0.8.0/24 add server 1 (private) add server 2 (private)]" {
 		t.Errorf("another subnet: %s", got)
 	}
-	// Leaving the network would drop targets of others for good.
+	// Leaving the network would permanently drop targets of others.
 	have.OtherTargets = 1
 	kept, notes := want.Against(have, nil)
 	if ops := lb.Diff(kept, have); len(ops) != 0 || len(notes) != 1 || notes[0].Reason != lb.ReasonImmutable {
@@ -201,7 +201,7 @@ func TestAddressInTheNetwork(t *testing.T) {
 	}
 }
 
-// What somebody else said in reverse DNS is not ours to take back.
+// Reverse DNS that was set by hand is not reset.
 func TestReverseDNS(t *testing.T) {
 	svc, d := plain()
 	want := parse(t, svc, d)
@@ -225,7 +225,7 @@ func TestReverseDNS(t *testing.T) {
 	if got := fmt.Sprint(lb.Diff(want, have)); got != fmt.Sprintf("[reset reverse DNS of %s set 2 labels]", have.IPv4) {
 		t.Errorf("annotation removed: %s", got)
 	}
-	// A process that dies between the two does the rest later.
+	// If a process dies between the two ops, the rest follows later.
 	if have, err = apply(have, lb.Diff(want, have)[:1]); err != nil {
 		t.Fatal(err)
 	}

@@ -54,7 +54,7 @@ func TestDefaultsReachTheSpec(t *testing.T) {
 	}
 }
 
-// The traffic policy decides what is checked, unless annotations do.
+// The traffic policy determines the health check, unless annotations do.
 //
 //	policy    mode         annotations           check
 //	Cluster   kube-proxy   –                     http :10256/healthz
@@ -123,7 +123,7 @@ func TestSettingsWithoutEffectAreNoted(t *testing.T) {
 	}
 }
 
-// With policy Local too that is how truthful checks are asked for after a takeover.
+// With policy Local too, this annotation requests accurate checks after a takeover.
 func TestOptingInIsNoMistakeUnderLocal(t *testing.T) {
 	svc, d := plain()
 	svc.Annotations, svc.Local, svc.HealthCheckNodePort = map[string]string{"underlay.dev/health-check": "kube-proxy"}, true, 32000
@@ -133,7 +133,8 @@ func TestOptingInIsNoMistakeUnderLocal(t *testing.T) {
 	}
 }
 
-// create says what a Service without a load balancer would get: one, or the reasons why not.
+// create returns the notes for a Service without a load balancer, and the reasons if none can be
+// created.
 func create(svc lb.Service, d lb.Defaults) ([]lb.Note, error) {
 	spec, notes, err := lb.Parse(svc, d)
 	if hindrances := spec.Hindrances(); err == nil && len(hindrances) > 0 {
@@ -242,7 +243,7 @@ func TestDefaultsValidate(t *testing.T) {
 	}
 }
 
-// Ranges that let everybody in are what a load balancer does anyway.
+// Ranges that admit all clients need no enforcement by a load balancer.
 func TestSourceRangesForEverybody(t *testing.T) {
 	for _, c := range []struct {
 		ranges []string
@@ -265,7 +266,7 @@ func TestSourceRangesForEverybody(t *testing.T) {
 	}
 }
 
-// A condition holds 32,768 bytes, and a condition that cannot be written says nothing at all.
+// A condition holds at most 32,768 bytes; a longer one can't be written at all.
 func TestNotesAreOfReadableLength(t *testing.T) {
 	svc, d := plain()
 	long := strings.Repeat("ß", 100_000)

@@ -12,12 +12,11 @@ import (
 	"github.com/underlay-ccm/underlay/lb"
 )
 
-// pod is one of server n's pods.
 func pod(n, i int) lb.Target {
 	return lb.Target{Server: int64(n), Address: netip.MustParseAddr(fmt.Sprintf("2001:db8:%x::1:%x", n, i))}
 }
 
-// atPods asks for pods as targets, which answer at these ports.
+// atPods returns a Service with pods as targets, which listen on these ports.
 func atPods(ports ...int) (lb.Service, lb.Defaults) {
 	svc, d := plain()
 	svc.Annotations = map[string]string{lb.AnnotationTargets: "pods"}
@@ -45,7 +44,7 @@ func TestPodsAsTargetsByAnnotations(t *testing.T) {
 	for name, c := range map[string]struct {
 		annotations map[string]string
 		change      func(*lb.Service, *lb.Defaults)
-		want        string // the check, or what an error or a note names
+		want        string // the check, or a part of an error or a note
 	}{
 		"check by annotations":      {annotations: map[string]string{hetzner + "health-check-protocol": "http", hetzner + "health-check-http-path": "/up"}, want: "http :8080/up "},
 		"another port":              {annotations: map[string]string{hetzner + "health-check-port": "9090"}, want: "tcp :9090 "},
@@ -82,7 +81,7 @@ func TestPodsAsTargetsByAnnotations(t *testing.T) {
 	}
 }
 
-// When are pods the targets?
+// Pods are targets in these cases:
 //
 //	load balancer has   every pod can be one   some can   none can   no pod is ready
 //	nothing             pods                   pods       nodes      pods
@@ -154,8 +153,8 @@ func TestFitSpreadsPodsOverNodes(t *testing.T) {
 	}
 }
 
-// A change goes its steps, whatever there is, and never leaves fewer targets of both kinds than
-// one, nor a listener that leads to a port which no target serves.
+// A change between nodes and pods takes its steps from any state. At every step there is a target
+// that serves the listener's destination port, and never more targets than the type allows.
 func TestChangeBetweenNodesAndPods(t *testing.T) {
 	for seed := range uint64(400) {
 		r := rand.New(rand.NewPCG(seed, 0))
@@ -207,7 +206,7 @@ func TestChangeBetweenNodesAndPods(t *testing.T) {
 	}
 }
 
-// Where the cloud takes none of those that come, nothing else changes.
+// If the cloud rejects all new targets, the old ones are kept.
 func TestChangeStopsAtTheFirstStep(t *testing.T) {
 	svc, d := plain()
 	have, err := created(parse(t, svc, d).WithTargets(nodesOf(upTo(2))))
@@ -221,14 +220,14 @@ func TestChangeStopsAtTheFirstStep(t *testing.T) {
 	if got := fmt.Sprint(lb.Diff(step, have)); !more || got != "[add pod 2001:db8:1::1:1 on server 1 add pod 2001:db8:2::1:1 on server 2]" {
 		t.Errorf("more %t: %s", more, got)
 	}
-	want.Targets = nil // they were refused
+	want.Targets = nil // the cloud refused them
 	step, more = want.Step(have)
 	if got := lb.Diff(step, have); more || len(got) != 0 {
 		t.Errorf("more %t: %v", more, got)
 	}
 }
 
-// In place of a pod that goes another one comes first.
+// A new pod is added before the old one is removed.
 func TestPodsComeBeforeOthersGo(t *testing.T) {
 	svc, d := atPods(8080)
 	spec := parse(t, svc, d).WithPods([]lb.Target{pod(1, 1)})
@@ -250,7 +249,7 @@ func TestPodsComeBeforeOthersGo(t *testing.T) {
 	}
 }
 
-// A name that no pod tells the number of leaves the listener where it leads.
+// If no pod resolves the name of the target port, the listener keeps its destination port.
 func TestListenersKeepTheirPortsWithoutPods(t *testing.T) {
 	svc, d := atPods(8080)
 	have, err := created(parse(t, svc, d))

@@ -13,7 +13,6 @@ import (
 	"github.com/underlay-ccm/underlay/lb"
 )
 
-// portsCase is the annotation's case in TestEveryAnnotation.
 func portsCase() annotationCase {
 	return annotationCase{
 		value: `{"443":{"protocol":"http","idleTimeout":60}}`, want: func(s *lb.Spec) {
@@ -29,7 +28,7 @@ func portsCase() annotationCase {
 	}
 }
 
-// An option that every port has is the annotation that holds for all ports.
+// An option that every port has is equivalent to the annotation for all ports.
 func TestOptionOfEachPortIsTheAnnotationForAll(t *testing.T) {
 	cases := generalCases()
 	maps.Copy(cases, checkCases())
@@ -62,7 +61,7 @@ func TestOptionOfEachPortIsTheAnnotationForAll(t *testing.T) {
 	}
 }
 
-// resolved is the spec with the certificate "mine" being number 70.
+// resolved returns the spec with the ID 70 for the certificate "mine".
 func resolved(t *testing.T, svc lb.Service, d lb.Defaults) lb.Spec {
 	t.Helper()
 	spec, _, notes := parse(t, svc, d).Resolve([]lb.Certificate{{ID: 70, Name: "mine"}})
@@ -72,7 +71,7 @@ func resolved(t *testing.T, svc lb.Service, d lb.Defaults) lb.Spec {
 	return spec
 }
 
-// portsJSON gives an annotation's value to each of the ports.
+// portsJSON returns options that give an annotation's value to each of the ports.
 func portsJSON(t *testing.T, ports []lb.Port, option lb.Annotation, text string) string {
 	t.Helper()
 	var value any = text
@@ -103,7 +102,7 @@ func portsJSON(t *testing.T, ports []lb.Port, option lb.Annotation, text string)
 	return string(data)
 }
 
-// portService has ports of several kinds, and the options that are given.
+// portService returns a Service with ports of several kinds and these options.
 func portService(options string, annotations ...string) (lb.Service, lb.Defaults) {
 	svc, d := plain()
 	svc.Ports = []lb.Port{
@@ -146,7 +145,7 @@ func TestPortsDiffer(t *testing.T) {
 	}
 }
 
-// What is nearer decides: a port's option, then the annotation for all ports, then the
+// The most specific setting wins: a port's option, then the annotation for all ports, then the
 // configuration.
 func TestOptionOfAPortBeatsAnnotations(t *testing.T) {
 	svc, d := portService(`{"80":{"protocol":"tcp"},"25":{"protocol":"tcp","healthCheck":{"mode":"kube-proxy"}},"443":{"certificates":["9"]}}`,
@@ -170,7 +169,7 @@ func TestOptionOfAPortBeatsAnnotations(t *testing.T) {
 	}
 }
 
-// A managed certificate is for the ports with https that have none of their own.
+// A managed certificate is for the https ports without certificates of their own.
 func TestManagedCertificateBesideOnesOfPorts(t *testing.T) {
 	svc, d := portService(`{"443":{"certificates":["mine"]},"25":{"protocol":"tcp"}}`, hetzner+"protocol", "https",
 		hetzner+"certificate-type", "managed", hetzner+"http-managed-certificate-domains", "example.com")
@@ -183,7 +182,7 @@ func TestManagedCertificateBesideOnesOfPorts(t *testing.T) {
 	if _, ops, _ := spec.Resolve([]lb.Certificate{{ID: 70, Name: "mine"}}); len(ops) != 1 {
 		t.Errorf("%v, want the certificate to be obtained", ops)
 	}
-	// Nothing is obtained while the Service is to be corrected anyway.
+	// No certificate is obtained while another setting of the Service is invalid.
 	if _, ops, notes := spec.Resolve(nil); len(ops) != 0 || len(notes) != 1 || notes[0].Field != lb.AnnotationPorts || notes[0].Value != "mine" {
 		t.Errorf("%v %v, want a note about the port's certificate", ops, notes)
 	}
@@ -210,7 +209,7 @@ func TestRedirectOfOnePort(t *testing.T) {
 	}
 }
 
-// Every mistake is refused with field, value and remedy, all at once.
+// All mistakes are refused at once, with field, value and remedy.
 func TestMistakesInOptionsOfPorts(t *testing.T) {
 	for options, want := range map[string]string{
 		`{"443":{"protocl":"https"}}`:                         `underlay.dev/ports 443.protocl="https": no such option: did you mean protocol?`,
@@ -279,7 +278,7 @@ func TestOptionsOfPortsWithoutEffect(t *testing.T) {
 			t.Errorf("%s: %v, %v", options, notes, err)
 		}
 	}
-	// Under policy Local the mode node-port has one with the PROXY protocol.
+	// Under policy Local the mode node-port works with the PROXY protocol.
 	for options, noted := range map[string]bool{
 		`{"443":{"healthCheck":{"mode":"node-port"}}}`:                       true,
 		`{"443":{"healthCheck":{"mode":"node-port"},"proxyProtocol":true}}`:  false,
@@ -297,7 +296,7 @@ func TestOptionsOfPortsWithoutEffect(t *testing.T) {
 	if err != nil || len(notes) != 1 || spec.Listeners[2].Check.Port != 30443 {
 		t.Errorf("node-port for all ports, the PROXY protocol for one: %v, %v, %s", notes, err, spec.Listeners[2].Check)
 	}
-	// An annotation for all ports has an effect if one port has it.
+	// An annotation for all ports has an effect if it applies to one port.
 	svc, d := portService(`{"443":{"protocol":"http"}}`, hetzner+"http-sticky-sessions", "true")
 	spec, notes, err = lb.Parse(svc, d)
 	if err != nil || len(notes) != 1 || !spec.Listeners[2].HTTP.Sticky { // the note is about port 53

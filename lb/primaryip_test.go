@@ -10,7 +10,7 @@ import (
 	"github.com/underlay-ccm/underlay/lb"
 )
 
-// webIP is a primary IP that is given to shop/web of demo.
+// webIP returns a primary IP that is given to shop/web of demo.
 func webIP() lb.PrimaryIP {
 	return lb.PrimaryIP{
 		ID: 41, Name: "web", Labels: handed(), Net: netip.MustParsePrefix("203.0.113.7/32"), Location: "fsn1", NetworkZone: "eu-central",
@@ -29,7 +29,7 @@ func changed(ip lb.PrimaryIP, change func(*lb.PrimaryIP)) lb.PrimaryIP {
 	return ip
 }
 
-// named is a Service shop/web that names primary IPs.
+// named returns a Service shop/web with annotations that name primary IPs.
 func named(ipv4, ipv6 string) (lb.Service, lb.Defaults) {
 	svc, d := plain()
 	svc.Namespace, svc.Name = "shop", "web"
@@ -37,7 +37,7 @@ func named(ipv4, ipv6 string) (lb.Service, lb.Defaults) {
 	return svc, d
 }
 
-// wants compares notes by their grade, reason, field, value and a part of their text.
+// wants compares notes by grade, reason, field, value and a part of the text.
 func wants(t *testing.T, got []lb.Note, want ...lb.Note) {
 	t.Helper()
 	same := slices.EqualFunc(got, want, func(g, w lb.Note) bool {
@@ -48,8 +48,8 @@ func wants(t *testing.T, got []lb.Note, want ...lb.Note) {
 	}
 }
 
-// Who only looks does not look for primary IPs: what is remembered of one stays, whatever is unknown of
-// the other.
+// A survey does not look up primary IPs: the remembered name of one is kept, though the other one
+// is unknown.
 func TestOnePrimaryIPIsRemembered(t *testing.T) {
 	svc, d := named("web", "web-6")
 	spec := parse(t, svc, d)
@@ -60,8 +60,8 @@ func TestOnePrimaryIPIsRemembered(t *testing.T) {
 	}
 }
 
-// What a load balancer is created with is refused unless it is there, of the right family, given to
-// the Service, free, and where the load balancer is to be.
+// A load balancer is created only with primary IPs that exist, are of the right family, are given
+// to the Service, are free, and are in the right location.
 func TestPrimaryIPsAtCreation(t *testing.T) {
 	refusal := func(text string) lb.Note {
 		return lb.Note{Grade: lb.Error, Reason: lb.ReasonPrimaryIP, Field: lb.AnnotationPrimaryIPv4, Value: "web", Text: text}
@@ -118,7 +118,7 @@ func TestPrimaryIPsAtCreation(t *testing.T) {
 			if got.PrimaryIPv4.ID != c.found.ID || got.Location != c.found.Location || got.NetworkZone != "" {
 				t.Errorf("created with %+v in %q, %q", got.PrimaryIPv4, got.Location, got.NetworkZone)
 			}
-			// What is settled is remembered, so that nobody looks again.
+			// The result is remembered in a label, so it isn't looked up again.
 			made := lb.State{ID: 5, Labels: lb.Diff(got, lb.State{})[0].(lb.Create).Spec.Labels(), PrimaryIPv4: c.found.ID}
 			if unknown := spec.UnknownPrimaryIPs(made); (len(unknown) > 0) != c.found.AutoDelete {
 				t.Errorf("afterwards %q are to be looked for", unknown)
@@ -137,7 +137,7 @@ func TestTwoPrimaryIPs(t *testing.T) {
 	away := changed(webIPv6(), func(ip *lb.PrimaryIP) { ip.Location = "nbg1" })
 	_, notes = parse(t, svc, d).WithPrimaryIPs(lb.State{}, []lb.PrimaryIP{webIP(), away})
 	wants(t, notes, lb.Note{Grade: lb.Error, Reason: lb.ReasonPrimaryIP, Field: lb.AnnotationPrimaryIPv6, Value: "web-6", Text: "is in nbg1 and that of underlay.dev/primary-ipv4 in fsn1"})
-	// Everything that is wrong is said at once.
+	// All problems are reported at once.
 	_, notes = parse(t, svc, d).WithPrimaryIPs(lb.State{}, nil)
 	if len(notes) != 2 {
 		t.Errorf("notes are %+v, want one for each", notes)
@@ -148,8 +148,8 @@ func TestTwoPrimaryIPs(t *testing.T) {
 	}
 }
 
-// A load balancer that exists keeps its addresses, whatever is named, and is changed in nothing but
-// the label that remembers what it has.
+// An existing load balancer keeps its addresses with any annotation; only the label that remembers
+// them changes.
 func TestPrimaryIPsOfExistingLoadBalancers(t *testing.T) {
 	svc, d := named("web", "")
 	spec := parse(t, svc, d)
@@ -191,7 +191,7 @@ func TestPrimaryIPsOfExistingLoadBalancers(t *testing.T) {
 			if again, notes := spec.WithPrimaryIPs(after, c.found); len(lb.Diff(again, after)) > 0 || len(notes) != len(c.notes) {
 				t.Errorf("the next look does %v and says %+v", lb.Diff(again, after), notes)
 			}
-			// Without the annotation nothing is remembered.
+			// Without the annotation the label is removed.
 			if removed, err := apply(after, lb.Diff(plainSpec, after)); err != nil || removed.Labels["underlay.dev/primary-ipv4"] != "" {
 				t.Errorf("without the annotation: labels %v, %v", removed.Labels, err)
 			}
@@ -199,7 +199,7 @@ func TestPrimaryIPsOfExistingLoadBalancers(t *testing.T) {
 	}
 }
 
-// A name that is no label value is remembered all the same.
+// A name that is no valid label value is remembered in another form.
 func TestRememberedNamesOfPrimaryIPs(t *testing.T) {
 	for _, name := range []string{"web", "41", "My web address", strings.Repeat("x", 127), "ä"} {
 		svc, d := named(name, "")

@@ -9,14 +9,14 @@ import (
 	"github.com/underlay-ccm/underlay/lb"
 )
 
-// roller lets targets change look by look, against a cloud in which servers have a fixed health at
-// each address, once they were targets for one look.
+// roller changes targets in consecutive passes, against a cloud in which servers have a fixed
+// health at each address, once they were targets for one pass.
 type roller struct {
 	t      *testing.T
 	have   lb.State
 	health map[lb.Target]lb.Verdict
-	old    map[lb.Target]int // for how many looks they have been targets
-	fewest int               // healthy targets, after any op
+	old    map[lb.Target]int // the number of passes for which they have been targets
+	fewest int               // of healthy targets, after any op
 	notes  []lb.Note
 }
 
@@ -31,7 +31,7 @@ func newRoller(t *testing.T, have lb.State, health map[lb.Target]lb.Verdict) *ro
 	return r
 }
 
-// verdict is what the checks say: nothing of a target that has just come.
+// verdict returns the checks' verdict: unknown for a new target.
 func (r *roller) verdict(t lb.Target) lb.Verdict {
 	if r.old[t] == 0 {
 		return lb.Unknown
@@ -50,7 +50,7 @@ func (r *roller) judge() {
 	r.have.Verdicts, r.fewest = map[int]map[lb.Target]lb.Verdict{80: verdicts}, min(r.fewest, healthy)
 }
 
-// run looks until nothing changes any more. After three looks a target had its time.
+// run makes passes until no op is left. A target is overdue after three passes.
 func (r *roller) run(want lb.Spec, expected func(lb.Target) bool) (looks int, last []lb.Op) {
 	r.t.Helper()
 	for looks = 1; looks < 200; looks++ {
@@ -95,7 +95,7 @@ func (r *roller) do(op lb.Op) {
 	}
 }
 
-// among reports of targets whether they are those of these nodes.
+// among returns a function that reports whether a target belongs to these nodes.
 func among(servers ...int64) func(lb.Target) bool {
 	return func(t lb.Target) bool {
 		return slices.ContainsFunc(nodesOfBothKinds(servers...), func(n lb.Node) bool { return slices.Contains(n.Targets(), t) })
@@ -104,7 +104,7 @@ func among(servers ...int64) func(lb.Target) bool {
 
 func everyServer(lb.Target) bool { return true }
 
-// nodesOfBothKinds are as many nodes, each second one on a dedicated server.
+// nodesOfBothKinds returns these nodes, every second one on a dedicated server.
 func nodesOfBothKinds(servers ...int64) (nodes []lb.Node) {
 	for _, id := range servers {
 		n := nodesOf([]int64{id})[0]
@@ -128,8 +128,7 @@ func healthOf(v lb.Verdict, targets ...lb.Target) map[lb.Target]lb.Verdict {
 	return health
 }
 
-// All nodes of a pool are replaced at once: there is a healthy target all the time, if one could be
-// had.
+// All nodes of a pool are replaced at once: there is always a healthy target, if one is possible.
 func TestAllTargetsAreReplacedByOthers(t *testing.T) {
 	from := func(first, n int64) (servers []int64) {
 		for i := range n {
@@ -140,8 +139,8 @@ func TestAllTargetsAreReplacedByOthers(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		old, by []int64
-		health  lb.Verdict // of those that come
-		others  int        // targets that somebody else added
+		health  lb.Verdict // of the new targets
+		others  int        // targets that others added
 		fewest  int
 	}{
 		{"with room", from(1, 5), from(101, 5), lb.Healthy, 0, 5},
@@ -169,8 +168,8 @@ func TestAllTargetsAreReplacedByOthers(t *testing.T) {
 	}
 }
 
-// What nobody finds healthy, and what others stand in for, goes at once; and so does everything
-// where only servers come that cannot be healthy.
+// A target that is unhealthy, or that healthy targets replace, is removed at once; so are all
+// targets if the new ones can't become healthy.
 func TestTargetsThatAreNotNeededGoAtOnce(t *testing.T) {
 	all := targetsOf(false, 1, 2, 3)
 	for _, c := range []struct {
@@ -194,8 +193,8 @@ func TestTargetsThatAreNotNeededGoAtOnce(t *testing.T) {
 	}
 }
 
-// Targets change their addresses one at a time, each while all that have changed are healthy, and
-// stop at one that is not; those that nobody finds healthy go last, together.
+// Targets change their addresses one at a time while all changed ones are healthy, and stop at one
+// that is not; unhealthy targets change last, together.
 func TestTargetsChangeTheirAddresses(t *testing.T) {
 	good := func(private bool, servers ...int64) map[lb.Target]lb.Verdict {
 		return healthOf(lb.Healthy, targetsOf(private, servers...)...)
@@ -218,7 +217,7 @@ func TestTargetsChangeTheirAddresses(t *testing.T) {
 		have     []lb.Target
 		health   map[lb.Target]lb.Verdict
 		expected func(lb.Target) bool
-		changed  int // targets that are reached at their private addresses in the end
+		changed  int // targets with their private addresses in the end
 		fewest   int
 		stuck    bool
 	}{

@@ -61,7 +61,7 @@ func TestSharedIsRefused(t *testing.T) {
 	}
 }
 
-// needsHTTP is a Service that shares, with these TCP ports, in namespace shop.
+// needsHTTP returns a Service in namespace shop that shares a load balancer, with these TCP ports.
 func needsHTTP(t *testing.T, name string, annotations map[string]string, ports ...int) lb.Member {
 	t.Helper()
 	svc := lb.Service{Namespace: "shop", Name: name, UID: name, Annotations: map[string]string{lb.AnnotationShared: "edge"}}
@@ -75,12 +75,12 @@ func needsHTTP(t *testing.T, name string, annotations map[string]string, ports .
 
 var group = lb.GroupOwner("demo", "shop.edge")
 
-// merged is the plan for what the group's Services ask for.
+// merged returns the plan for the group's Services.
 func merged(have lb.State, members ...lb.Member) lb.Plan {
 	return lb.Input{Owner: group, Members: members, Have: have}.Plan()
 }
 
-// shown is what each Service has of a load balancer.
+// shown returns each Service's part of a load balancer.
 func shown(sharers []lb.Member, parts []lb.Part) string {
 	var b strings.Builder
 	for i, p := range parts {
@@ -132,7 +132,7 @@ func TestShare(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name    string
-		before  []lb.Member // whose load balancer there is
+		before  []lb.Member // the Services of the existing load balancer
 		sharers []lb.Member
 		want    string
 		also    func(lb.Spec) bool
@@ -291,7 +291,7 @@ func TestShare(t *testing.T) {
 	}
 }
 
-// Nobody but the group owns its load balancer, and the group owns no other.
+// Only the group owns its load balancer, and the group owns no other.
 func TestOwnersOfShared(t *testing.T) {
 	service := lb.Owner{Cluster: "demo", UID: "a"}
 	labels := merged(lb.State{}, needsHTTP(t, "a", nil, 80), needsHTTP(t, "b", nil, 81)).Spec.Labels()
@@ -317,9 +317,9 @@ func TestOwnersOfShared(t *testing.T) {
 	}
 }
 
-// Whatever Services came, changed and went before, in whatever order: the end is the same, no port
-// goes from its owner to a younger Service while both are there, and at no moment a port is open
-// that is not its owner's.
+// The result depends only on the Services that exist in the end, not on earlier ones or their
+// order. While both exist, no port moves from its owner to a younger Service, and no port is ever
+// open for a Service that doesn't own it.
 func TestShareDoesNotDependOnThePath(t *testing.T) {
 	const services = 5
 	random := func(r *rand.Rand, i int) lb.Member {
@@ -369,7 +369,7 @@ func TestShareDoesNotDependOnThePath(t *testing.T) {
 				}
 			}
 			var err error
-			for range 2 { // a creation leaves reverse DNS
+			for range 2 { // a creation doesn't set reverse DNS
 				if have, err = apply(have, plan(present, have).Ops); err != nil {
 					t.Fatalf("seed %d: %v", seed, err)
 				}
@@ -390,8 +390,8 @@ func TestShareDoesNotDependOnThePath(t *testing.T) {
 	}
 }
 
-// withType is the oldest Service with a type that has room for all ports: only that a type is too
-// small depends on what was open before.
+// withType returns the oldest Service with a type that has room for all ports: with too small a
+// type, the result depends on the ports that were open before.
 func withType(present map[int]lb.Member, typ string) lb.Member {
 	s := present[slices.Min(slices.Collect(maps.Keys(present)))]
 	s.Spec.Type, s.Spec.Takeover.Annotated.Type = typ, true

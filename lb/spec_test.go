@@ -19,7 +19,7 @@ func servers(targets []lb.Target) []int64 {
 	return ids
 }
 
-// nodesOf are the nodes on these cloud servers.
+// nodesOf returns the nodes on these cloud servers.
 func nodesOf(servers []int64) (nodes []lb.Node) {
 	for _, id := range servers {
 		nodes = append(nodes, lb.Node{Name: fmt.Sprint("node-", id), Server: id})
@@ -98,7 +98,7 @@ func TestIngress(t *testing.T) {
 	}
 }
 
-// misread is the plan for a load balancer whose Service cannot be understood.
+// misread returns the plan for a load balancer with an invalid Service.
 func misread(have lb.State, nodes []lb.Node, excluded ...lb.Node) lb.Plan {
 	have.ID = 1
 	return lb.Input{Owner: owner, Have: have, Members: []lb.Member{{

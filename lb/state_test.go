@@ -8,14 +8,14 @@ import (
 	"github.com/underlay-ccm/underlay/lb"
 )
 
-// What listeners say of targets, counted and by target. A listener that says nothing of any has
-// none to wait for.
+// TestVerdicts tests the verdicts of listeners on targets, counted and by target. A listener
+// without verdicts has no target to wait for.
 func TestVerdicts(t *testing.T) {
 	one, two, three := lb.Target{Server: 1}, lb.Target{Server: 2}, lb.AddressTarget(netip.MustParseAddr("203.0.113.7"))
 	with := func(http, https map[lb.Target]lb.Verdict) lb.State {
 		return lb.State{
 			ID: 1, Targets: []lb.Target{one, two, three}, Listeners: []lb.Listener{{Port: 443}, {Port: 80}},
-			CheckResults: lb.CheckResults{Verdicts: map[int]map[lb.Target]lb.Verdict{80: http, 443: https, 81: {one: lb.Healthy, two: lb.Unknown}}}, // which is gone
+			CheckResults: lb.CheckResults{Verdicts: map[int]map[lb.Target]lb.Verdict{80: http, 443: https, 81: {one: lb.Healthy, two: lb.Unknown}}}, // deleted listener
 		}
 	}
 	all := map[lb.Target]lb.Verdict{one: lb.Healthy, two: lb.Healthy, three: lb.Unhealthy}

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// A struct of more fields is taken apart by what decides them. One that is embedded counts once.
+// A larger struct is split by topic. An embedded struct counts as one field.
 func TestNoWideStruct(t *testing.T) {
 	const most = 20
 	files, err := filepath.Glob("*.go")

@@ -10,8 +10,8 @@ import (
 	"github.com/underlay-ccm/underlay/lb"
 )
 
-// A mixed cluster: two cloud servers, and dedicated servers with both addresses, without one, and
-// without any.
+// mixed returns a mixed cluster: two cloud servers, and dedicated servers with both addresses, with
+// one, and with none.
 func mixed() []lb.Node {
 	address := netip.MustParseAddr
 	return []lb.Node{
@@ -52,7 +52,7 @@ func TestTargetsOfNodes(t *testing.T) {
 	}
 }
 
-// Nodes of both kinds through one Diff: what each plan says of targets, in its order.
+// Nodes of both kinds in one Diff: the ops on targets in each plan, in order.
 func TestDiffOfBothKinds(t *testing.T) {
 	address := func(a string) lb.Target { return lb.AddressTarget(netip.MustParseAddr(a)) }
 	private := lb.Spec{Type: "lb11", Network: 1, Public: true, Targeting: lb.Targeting{UsePrivateIP: true}}.WithTargets(mixed())
@@ -83,7 +83,7 @@ func TestDiffOfBothKinds(t *testing.T) {
 }
 
 // The type's limit counts both kinds together. Nodes with endpoints come first, then those that are
-// targets, at whichever address.
+// targets, at either address.
 func TestFitCountsBothKinds(t *testing.T) {
 	nodes := nodesOf(upTo(20))
 	for i := range byte(20) {
@@ -103,8 +103,8 @@ func TestFitCountsBothKinds(t *testing.T) {
 	}
 }
 
-// What the cloud refused for an address is left out, and the node is reached at its other address
-// where others are.
+// An address that the cloud refused is left out, and the node is reached at its other address if
+// other targets are.
 func TestWithoutRefusedAddresses(t *testing.T) {
 	refused := func(ops ...string) func(lb.Op) error {
 		return func(op lb.Op) error {
@@ -137,8 +137,7 @@ func TestWithoutRefusedAddresses(t *testing.T) {
 	}
 }
 
-// A Service that says nothing usable: nodes stay reached as they are, and those that come are
-// reached as others are.
+// With an invalid Service, existing targets keep their addresses, and new ones get the same kind.
 func TestTargetsOfAMisreadServiceOfBothKinds(t *testing.T) {
 	public := []lb.Target{{Server: 11}, lb.AddressTarget(netip.MustParseAddr("203.0.113.5"))}
 	inside := []lb.Target{{Server: 11, Private: true}, lb.AddressTarget(netip.MustParseAddr("203.0.113.5"))}
@@ -156,7 +155,8 @@ func TestTargetsOfAMisreadServiceOfBothKinds(t *testing.T) {
 	}
 }
 
-// How many nodes are targets follows from the load balancer as it is, by either address of a node.
+// The number of nodes that are targets is computed from the load balancer, by either address of a
+// node.
 func TestNodesWithoutServers(t *testing.T) {
 	is := func(targets ...lb.Target) lb.State { return lb.State{ID: 1, Targets: targets} }
 	one, bare := lb.Target{Server: 11, Private: true}, lb.AddressTarget(netip.MustParseAddr("203.0.113.5"))

@@ -10,10 +10,10 @@ import (
 	"github.com/underlay-ccm/underlay/lb"
 )
 
-// at is the target of an address.
+// at returns the target of an address.
 func at(address string) lb.Target { return lb.AddressTarget(netip.MustParseAddr(address)) }
 
-// dedicated is a node on a dedicated server, with the addresses that are not empty.
+// dedicated returns a node on a dedicated server, with the addresses that are not empty.
 func dedicated(private, public string) lb.Node {
 	n := lb.Node{Name: "bare"}
 	n.Private, _ = netip.ParseAddr(private)
@@ -21,14 +21,13 @@ func dedicated(private, public string) lb.Node {
 	return n
 }
 
-// removes reports whether a target is removed.
 func removes(want lb.Spec, have lb.State, t lb.Target) bool {
 	return slices.Contains(lb.Diff(want, have), lb.Op(lb.RemoveTarget{Target: t}))
 }
 
-// A node that has no address where targets are reached goes on as a target at its other one, which
-// may be the only healthy target; also after the takeover, and where the Service is refused. While
-// a node is nowhere, each address that is no node's may be its own.
+// A node without an address of the wanted kind stays a target at its other address, which may be
+// the only healthy target; also after the takeover, and if the Service is refused. While a node has
+// no address at all, each unknown address may be its own.
 func TestUnaddressedNodesStayTargets(t *testing.T) {
 	cloud, public, private := lb.Node{Name: "cloud-1", Server: 11}, "203.0.113.5", "10.1.0.5"
 	for _, c := range []struct {
@@ -65,11 +64,11 @@ func TestUnaddressedNodesStayTargets(t *testing.T) {
 			noted := slices.ContainsFunc(notes, func(n lb.Note) bool {
 				return n.Reason == lb.ReasonTargetAddressMissing && n.Grade == lb.Error
 			})
-			open := c.stays && !other.Private || !c.private // also before the checks say anything
+			open := c.stays && !other.Private || !c.private // also before the first verdict
 			if removes(want, have, other) == c.stays || noted != c.noted || want.Public != open {
 				t.Errorf("%s, owned %t: targets %v, noted %t, public %t", c.name, labels != nil, want.Targets, noted, want.Public)
 			}
-			// Nobody else can be healthy, so nothing but the plan keeps it.
+			// No other target can be healthy, so only the plan keeps it.
 			healthy := func(t lb.Target) bool { return t == other }
 			now, _, _ := lb.Rollout{Expected: healthy, Possible: healthy}.Next(want, have)
 			if c.stays && (removes(now, have, other) || !other.Private && !now.Public) {
@@ -82,7 +81,7 @@ func TestUnaddressedNodesStayTargets(t *testing.T) {
 	}
 }
 
-// Nodes of which nobody knows where they are do not hold up others, healthy or not.
+// Nodes without a known address do not delay others, healthy or not.
 func TestUnaddressedNodesHoldUpNoOther(t *testing.T) {
 	for _, verdict := range []lb.Verdict{lb.Healthy, lb.Unhealthy, lb.Unknown} {
 		all := []lb.Target{{Server: 1}, {Server: 3}, at("203.0.113.5")}
@@ -100,8 +99,8 @@ func TestUnaddressedNodesHoldUpNoOther(t *testing.T) {
 	}
 }
 
-// Servers say how those are reached that come, and addresses only where there is no server: a
-// dedicated server may have a single one.
+// New targets get the kind of address that targets on servers have, and that of address targets
+// only if there is no server: a dedicated server may have a single address.
 func TestServersSayHowTargetsAreReached(t *testing.T) {
 	inside, outside := lb.Target{Server: 11, Private: true}, lb.Target{Server: 11}
 	for _, c := range []struct {

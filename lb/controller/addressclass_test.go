@@ -12,7 +12,8 @@ import (
 	"github.com/underlay-ccm/underlay/lb/controller"
 )
 
-// heldByNodes is a Service whose address a node holds, as the controller of addresses leaves it.
+// heldByNodes returns a Service with an address that a node holds, as the controller of addresses
+// leaves it.
 func heldByNodes(name string) *corev1.Service {
 	svc := service(name)
 	class := kube.AddressClass
@@ -22,7 +23,8 @@ func heldByNodes(name string) *corev1.Service {
 	return svc
 }
 
-// Addresses that nodes hold are another controller's, with the same condition: nothing is written.
+// Another controller, with the same condition, serves addresses that nodes hold: this one writes
+// nothing.
 func TestServicesWithAddressesOfNodesAreLeftAlone(t *testing.T) {
 	inWorld(t, newCloud(), append(nodes(1), heldByNodes("held")), func(w *world) {
 		w.edit("held", func(svc *corev1.Service) { svc.Annotations["a"] = "b" })
@@ -37,8 +39,8 @@ func TestServicesWithAddressesOfNodesAreLeftAlone(t *testing.T) {
 	})
 }
 
-// One that had a load balancer before, and still has its finalizer, is let go without what the other
-// controller wrote.
+// A Service that had a load balancer, and still has the finalizer, is released, and keeps the
+// status that the other controller wrote.
 func TestAServiceMovesFromALoadBalancerToNodes(t *testing.T) {
 	svc := heldByNodes("moved")
 	svc.Finalizers = []string{finalizer}

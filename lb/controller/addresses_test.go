@@ -15,7 +15,7 @@ import (
 	"github.com/underlay-ccm/underlay/lb"
 )
 
-// watched tells of every change, and may refuse some.
+// watched reports every change, and may reject ops.
 type watched struct {
 	lb.Backend
 	fault   func(lb.Op) error
@@ -31,18 +31,18 @@ func (w watched) Apply(ctx context.Context, have lb.State, op lb.Op) error {
 	return err
 }
 
-// lan is where servers have their private addresses.
+// lan contains the servers' private addresses.
 var lan = netip.MustParsePrefix("10.0.0.0/8")
 
-// public are the targets that are reached at their public addresses.
+// public returns the targets with public addresses.
 func public(b schema.LoadBalancer) []schema.LoadBalancerTarget {
 	return slices.DeleteFunc(slices.Clone(b.Targets), func(t schema.LoadBalancerTarget) bool {
 		return t.UsePrivateIP || t.IP != nil && lan.Contains(netip.MustParseAddr(t.IP.IP))
 	})
 }
 
-// change is nodes, reached at their public addresses and healthy, that are to be reached in the
-// network, and nothing else to be reachable.
+// change is a move of healthy nodes from their public addresses to private ones, with the public
+// interface disabled at the end.
 type change struct {
 	*lab
 	svc    *corev1.Service
@@ -51,7 +51,8 @@ type change struct {
 	fewest int // targets that were healthy, after any change
 }
 
-// changing runs a test of such a change. inLAN is the health of a server in the network.
+// changing runs a test of such a change. inLAN returns the health of a server at its private
+// address.
 func changing(t *testing.T, inLAN func() hcloudsim.Health, nodes func(l *lab) []*corev1.Node, test func(c *change)) {
 	t.Helper()
 	prober := judging(func(p hcloudsim.Probe) hcloudsim.Health {
@@ -81,8 +82,8 @@ func (c *change) ask(private bool) {
 	c.svc = c.service("000000000001", "use-private-ip", fmt.Sprint(private), "disable-public-network", fmt.Sprint(private))
 }
 
-// looksFor carries the Service out every 15 s for a while, and then compares how many targets are
-// reached at their public addresses, and what the Service is told.
+// looksFor reconciles every 15 s for a while, and then compares the number of targets at public
+// addresses and the reasons of the notes.
 func (c *change) looksFor(d time.Duration, atPublic int, reasons ...string) {
 	c.t.Helper()
 	var notes []lb.Note
@@ -104,8 +105,9 @@ func (c *change) looksFor(d time.Duration, atPublic int, reasons ...string) {
 }
 
 // Targets change their addresses one after the other, so that all but one stay healthy; then the
-// public interface goes. Where the first is not healthy no other changes, until it heals or a person
-// changes the annotation back, and nothing is remembered but what any process sees.
+// public interface is disabled. If the first one doesn't become healthy, no other one changes,
+// until it is healthy or a user reverts the annotation. The controller keeps no state that a new
+// process lacks.
 func TestTargetsChangeTheirAddressesInTheSimulator(t *testing.T) {
 	for kind, nodes := range map[string]func(l *lab) []*corev1.Node{
 		"servers": func(l *lab) []*corev1.Node { return l.nodes[:4] },
@@ -150,13 +152,13 @@ func TestTargetsChangeTheirAddressesInTheSimulator(t *testing.T) {
 
 func healthyInLAN() hcloudsim.Health { return hcloudsim.HealthHealthy }
 
-// A load balancer that somebody deletes in the middle is made again as is wanted.
+// A load balancer that is deleted in the middle of the change is recreated in its final form.
 func TestALoadBalancerIsDeletedWhileTargetsChange(t *testing.T) {
 	changing(t, healthyInLAN, func(l *lab) []*corev1.Node { return l.nodes[:4] }, func(c *change) {
 		c.looksFor(time.Second, 3)
 		c.must(c.cloud.Apply(quiet(c.t.Context()), lb.State{ID: c.balancer(c.svc).ID}, lb.Delete{}))
 		c.converged(c.svc, c.nodes...)
-		c.fewest = 4 // of one that is gone none was
+		c.fewest = 4 // the deleted one has no healthy targets
 		c.looksFor(time.Minute, 0)
 		if n := len(c.sim.LoadBalancers()); n != 1 {
 			t.Errorf("%d load balancers", n)
@@ -164,8 +166,8 @@ func TestALoadBalancerIsDeletedWhileTargetsChange(t *testing.T) {
 	})
 }
 
-// What the cloud refuses in the place of a target that it took away is put back at once, and not
-// tried again all the time.
+// If the cloud rejects the new address of a target that was removed, the old one is added again at
+// once, and the change is not retried all the time.
 func TestTargetsThatCannotBeReplacedArePutBack(t *testing.T) {
 	changing(t, healthyInLAN, func(l *lab) []*corev1.Node { return l.nodes[:4] }, func(c *change) {
 		tries := 0

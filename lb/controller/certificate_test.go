@@ -33,8 +33,8 @@ func (w *world) certificates() (names []string) {
 	return names
 }
 
-// From the first managed certificate to the last trace of it, over a change of domains and a
-// restart.
+// TestManagedCertificate follows a managed certificate from its creation to its deletion, over a
+// change of domains and a restart.
 func TestManagedCertificate(t *testing.T) {
 	const name = "ccm-managed-certificate-web-uid"
 	inWorld(t, newCloud(), nodes(1), func(w *world) {
@@ -73,8 +73,8 @@ func TestManagedCertificate(t *testing.T) {
 	})
 }
 
-// A certificate that is not needed any more is removed although it could not be at first, also by
-// the next process; without it nothing asks for certificates.
+// An unneeded certificate is removed although that failed at first, also by the next process; after
+// that there are no more requests for certificates.
 func TestManagedCertificateIsNotForgotten(t *testing.T) {
 	inWorld(t, newCloud(), nodes(1), func(w *world) {
 		svc := service("web")
@@ -104,7 +104,8 @@ func TestManagedCertificateIsNotForgotten(t *testing.T) {
 	})
 }
 
-// A certificate that cannot be had changes nothing but is said, and heals.
+// A missing certificate changes nothing on the load balancer, is reported, and is used once it
+// exists.
 func TestCertificateThatIsNotThere(t *testing.T) {
 	inWorld(t, newCloud(), nodes(1), func(w *world) {
 		w.create(service("web"))
@@ -124,8 +125,7 @@ func TestCertificateThatIsNotThere(t *testing.T) {
 	})
 }
 
-// A certificate that could not be obtained is tried again once a day, not more, also by another
-// process.
+// A certificate that could not be obtained is retried at most once a day, also by another process.
 func TestFailedCertificateIsTriedAgain(t *testing.T) {
 	inWorld(t, newCloud(), nodes(1), func(w *world) {
 		svc := service("web")
@@ -162,7 +162,7 @@ func TestFailedCertificateIsTriedAgain(t *testing.T) {
 	})
 }
 
-// Certificates that cannot be read keep nobody else's load balancer from being looked at.
+// Failing requests for certificates don't delay load balancers of other Services.
 func TestCertificatesThatCannotBeReadStopNobodyElse(t *testing.T) {
 	inWorld(t, newCloud(), nodes(1), func(w *world) {
 		w.create(service("web"))
@@ -179,14 +179,14 @@ func TestCertificatesThatCannotBeReadStopNobodyElse(t *testing.T) {
 		for looked := 0; looked == 0; looked, _ = w.cloud.counts() {
 			time.Sleep(100 * time.Millisecond)
 		}
-		time.Sleep(100 * time.Millisecond) // long before anything is tried again
+		time.Sleep(100 * time.Millisecond) // long before any retry
 		if s := w.cloud.all()[0]; s.ID != id || s.Algorithm != lb.RoundRobin {
 			t.Errorf("not repaired:\n%s", w.cloud)
 		}
 	})
 }
 
-// What the status shows of a load balancer that was taken over does not depend on its certificates.
+// The status of a load balancer that was taken over does not depend on its certificates.
 func TestAddressesStayWhileCertificatesFail(t *testing.T) {
 	found := peers("awebuid")
 	found.IPv4, found.IPv6 = netip.MustParseAddr("203.0.113.1"), netip.MustParseAddr("2001:db8::1")

@@ -12,7 +12,7 @@ import (
 	"github.com/underlay-ccm/underlay/lb"
 )
 
-// endpoints says on which nodes a Service has endpoints that are ready.
+// endpoints sets the nodes on which a Service has ready endpoints.
 func (w *world) endpoints(service string, nodes ...string) {
 	w.t.Helper()
 	slices := w.api.DiscoveryV1().EndpointSlices("default")
@@ -37,7 +37,7 @@ func (w *world) endpoints(service string, nodes ...string) {
 	w.settle()
 }
 
-// healthy sets what the cloud's checks say of every listener's targets.
+// healthy sets the cloud's verdicts on every listener's targets.
 func (w *world) healthy(healthy, unhealthy int) {
 	for _, s := range w.cloud.all() {
 		w.cloud.change(s.ID, func(s *lb.State) {
@@ -58,7 +58,7 @@ const (
 	byProxy  = "update listener 80 → 30080, http :10256/healthz every 10s, timeout 15s, 3 tries"
 )
 
-// With policy Local the nodes with ready endpoints are targets where there is no room for all.
+// With policy Local, nodes with ready endpoints are targets first if there is no room for all.
 func TestNodesWithEndpointsComeFirst(t *testing.T) {
 	targets := func(w *world) (ids []int64) {
 		for _, target := range w.cloud.all()[0].Targets {
@@ -93,7 +93,7 @@ func TestNodesWithEndpointsComeFirst(t *testing.T) {
 			t.Errorf("one node more is news: %q", events)
 		}
 	})
-	// With room for all, and with policy Cluster, endpoints are the health checks' business.
+	// With room for all, or with policy Cluster, endpoints don't affect the targets.
 	for _, policy := range []corev1.ServiceExternalTrafficPolicy{corev1.ServiceExternalTrafficPolicyCluster, corev1.ServiceExternalTrafficPolicyLocal} {
 		inWorld(t, newCloud(), nodes(5), func(w *world) {
 			svc := service("web")

@@ -22,9 +22,9 @@ import (
 	"github.com/underlay-ccm/underlay/lb"
 )
 
-// cloud is a simulated project behind the real client. It counts what the controller asks and keeps
-// what it changes, may refuse some of that, and lets a test say what the health checks find:
-// nothing, until it does.
+// cloud is a simulated project behind the real client. It counts the controller's reads and records
+// its changes, can reject them, and lets a test set the verdicts of health checks, which are
+// unknown by default.
 type cloud struct {
 	sim     *hcloudsim.Simulator
 	client  *hetzner.LoadBalancers
@@ -34,22 +34,22 @@ type cloud struct {
 	mu        sync.Mutex
 	reads     int
 	writes    []string
-	options   hcloudsim.Options // beside those that every cloud has
+	options   hcloudsim.Options // in addition to those of every cloud
 	fault     func(lb.Op) error
-	watch     func(lb.Op)           // is told of each op before it is done
+	watch     func(lb.Op)           // is called before each op is executed
 	observe   func(lb.State, lb.Op) // the same, with the load balancer as the controller read it
 	sending   func()                // is called before each request is sent
-	hidden    error                 // what a look at certificates gets, if set
+	hidden    error                 // the error of lists of certificates, if set
 	verdicts  map[int64]map[int]map[lb.Target]lb.Verdict
-	judge     func(lb.Target) lb.Verdict // gives all verdicts, if set
-	cause     lb.Cause                   // of all that is unhealthy
+	judge     func(lb.Target) lb.Verdict // returns all verdicts, if set
+	cause     lb.Cause                   // of all unhealthy targets
 	types     map[string]schema.LoadBalancerType
 	locations map[string]schema.Location
 }
 
 var _ lb.Backend = (*cloud)(nil)
 
-// vSwitch is where dedicated servers have their addresses in the networks.
+// vSwitch contains the dedicated servers' addresses in the networks.
 var vSwitch = netip.MustParsePrefix("10.1.0.0/24")
 
 // newCloud returns a cloud with these load balancers, two networks, 7 and 8, and servers in both.
@@ -57,7 +57,7 @@ func newCloud(seeds ...lb.State) *cloud {
 	return &cloud{seeds: seeds, verdicts: map[int64]map[int]map[lb.Target]lb.Verdict{}}
 }
 
-// open makes the simulator, inside of a test's bubble.
+// open creates the simulator, within a test's bubble.
 func (c *cloud) open(t *testing.T) {
 	t.Helper()
 	if c.sim != nil {
@@ -123,7 +123,7 @@ func (c *cloud) open(t *testing.T) {
 	}
 }
 
-// RoundTrip is the way to the simulator.
+// RoundTrip forwards a request to the simulator.
 func (c *cloud) RoundTrip(r *http.Request) (*http.Response, error) {
 	c.mu.Lock()
 	sending := c.sending
@@ -134,19 +134,19 @@ func (c *cloud) RoundTrip(r *http.Request) (*http.Response, error) {
 	return c.sim.Transport().RoundTrip(r)
 }
 
-// onSending has f called before each request from now on.
+// onSending sets a function to call before each request.
 func (c *cloud) onSending(f func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.sending = f
 }
 
-// ownOf is the /64 of a server.
+// ownOf returns the /64 of a server.
 func ownOf(server int) netip.Prefix {
 	return netip.MustParsePrefix(fmt.Sprintf("2001:db8:%x::/64", 0x100+server))
 }
 
-// with is a copy of an object with other values.
+// with returns a copy of an object with some values replaced.
 func with(object, values map[string]any) map[string]any {
 	object = maps.Clone(object)
 	maps.Copy(object, values)
@@ -170,7 +170,7 @@ func (c *cloud) get(t *testing.T, path string, into any) {
 	}
 }
 
-// edit changes the project behind everybody's back.
+// edit changes the project without the controller.
 func (c *cloud) edit(change func(project map[string]any)) {
 	var project map[string]any
 	must(json.Unmarshal(c.sim.Snapshot(), &project))
@@ -197,7 +197,7 @@ func (c *cloud) row(table string, id int64, change func(row map[string]any)) {
 	})
 }
 
-// put makes a load balancer be like this, or puts it there.
+// put creates or replaces a load balancer.
 func (c *cloud) put(s lb.State) {
 	c.mu.Lock()
 	c.verdicts[s.ID] = s.Verdicts
@@ -265,14 +265,14 @@ func httpOf(h lb.HTTP) *schema.LoadBalancerServiceHTTP {
 	return out
 }
 
-// setFault lets f refuse ops from now on; nil ends that.
+// setFault sets a function that can reject ops; nil removes it.
 func (c *cloud) setFault(f func(lb.Op) error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.fault = f
 }
 
-// hideCertificates lets a look at certificates fail from now on.
+// hideCertificates sets the error of all following lists of certificates.
 func (c *cloud) hideCertificates(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -283,14 +283,14 @@ func (c *cloud) protect(id int64, on bool) {
 	c.row("load_balancers", id, func(row map[string]any) { row["protection"] = map[string]any{"delete": on} })
 }
 
-// failCertificate makes a managed certificate one that could not be obtained.
+// failCertificate marks a managed certificate as one that could not be obtained.
 func (c *cloud) failCertificate(id int64, reason string) {
 	c.row("certificates", id, func(row map[string]any) {
 		row["status"] = map[string]any{"issuance": "failed", "renewal": "unavailable", "error": map[string]any{"code": "dns_zone_not_found", "message": reason}}
 	})
 }
 
-// addCertificate puts somebody's certificate into the project.
+// addCertificate adds another owner's certificate to the project.
 func (c *cloud) addCertificate(name string, domains ...string) int64 {
 	op := lb.CreateCertificate{Owner: lb.Owner{Cluster: "somebody", UID: "else"}, Certificate: lb.ManagedCertificate{Name: name, Domains: domains}}
 	must(c.client.Apply(context.Background(), lb.State{}, op))
@@ -299,7 +299,7 @@ func (c *cloud) addCertificate(name string, domains ...string) int64 {
 	return all[slices.IndexFunc(all, func(cert lb.Certificate) bool { return cert.Name == name })].ID
 }
 
-// change edits a load balancer behind everybody's back.
+// change edits a load balancer without the controller.
 func (c *cloud) change(id int64, change func(*lb.State)) {
 	for _, s := range c.all() {
 		if s.ID == id {
@@ -309,7 +309,7 @@ func (c *cloud) change(id int64, change func(*lb.State)) {
 	}
 }
 
-// all returns every load balancer, by ID.
+// all returns all load balancers, by ID.
 func (c *cloud) all() []lb.State {
 	all, err := c.client.All(context.Background())
 	must(err)
@@ -320,7 +320,7 @@ func (c *cloud) all() []lb.State {
 	return all
 }
 
-// judged has the verdicts that the test wants.
+// judged returns the load balancer with the verdicts of the test.
 func (c *cloud) judged(s lb.State) lb.State {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -337,7 +337,7 @@ func (c *cloud) judged(s lb.State) lb.State {
 	for port, verdicts := range c.verdicts[s.ID] {
 		s.Verdicts[port], s.Why[port] = make(map[lb.Target]lb.Verdict), make(map[lb.Target]lb.Cause)
 		for t, v := range verdicts {
-			// What a test said of a server holds at each of its addresses.
+			// A verdict that a test set for a server holds at each of its addresses.
 			i := slices.IndexFunc(s.Targets, func(now lb.Target) bool { return t.Compare(now) == 0 })
 			if i >= 0 {
 				t = s.Targets[i]
@@ -348,8 +348,8 @@ func (c *cloud) judged(s lb.State) lb.State {
 	return s
 }
 
-// verdicts finds so many of the targets healthy, so many of the next unhealthy, and has not judged
-// the others.
+// verdicts returns healthy for the first targets, unhealthy for the next ones, and unknown for the
+// others.
 func verdicts(targets []lb.Target, healthy, unhealthy int) map[lb.Target]lb.Verdict {
 	out := make(map[lb.Target]lb.Verdict, len(targets))
 	for i, t := range targets {
@@ -365,7 +365,7 @@ func verdicts(targets []lb.Target, healthy, unhealthy int) map[lb.Target]lb.Verd
 	return out
 }
 
-// String is all that there is, but for what the cloud chooses.
+// String prints all load balancers, without the values that the cloud assigns.
 func (c *cloud) String() string {
 	var b strings.Builder
 	for _, s := range c.all() {
@@ -375,7 +375,7 @@ func (c *cloud) String() string {
 	return b.String()
 }
 
-// counts returns how often the cloud was read, and what it was told to change, since the last call.
+// counts returns the number of reads, and the changes, since the last call.
 func (c *cloud) counts() (reads int, writes []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

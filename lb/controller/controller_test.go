@@ -30,7 +30,7 @@ func TestLifeOfALoadBalancer(t *testing.T) {
 			t.Errorf("accepted: %s, finalizers %v", got, svc.Finalizers)
 		}
 		reads, writes := w.cloud.counts()
-		if reads != 3 || len(writes) != 1 || w.written() != 2 { // the first read is the look at everything
+		if reads != 3 || len(writes) != 1 || w.written() != 2 { // the first read is the initial list
 			t.Errorf("%d reads, changes %v, want 3 reads and one creation; and 2 writes to the API server", reads, writes)
 		}
 
@@ -71,7 +71,7 @@ func TestNothingHappensAtRest(t *testing.T) {
 		w.message()
 
 		for range 60 {
-			w.editNode("node-1", func(n *corev1.Node) { // a heartbeat, and readiness coming and going
+			w.editNode("node-1", func(n *corev1.Node) { // a heartbeat, and changes of readiness
 				n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, LastHeartbeatTime: metav1.Now()}}
 			})
 			time.Sleep(time.Minute)
@@ -99,7 +99,7 @@ func TestRestartOfAConvergedCluster(t *testing.T) {
 	})
 }
 
-// What happened while nobody looked is found at the start.
+// Changes that were made while no controller ran are found at the start.
 func TestRestartCatchesUp(t *testing.T) {
 	inWorld(t, newCloud(), nodes(1), func(w *world) {
 		w.create(service("gone"))
@@ -141,7 +141,7 @@ func TestClass(t *testing.T) {
 				if c.class != "" {
 					svc.Spec.LoadBalancerClass = &c.class
 				}
-				// Another implementation's finalizer is the same as ours.
+				// Another implementation's finalizer has the same name.
 				if !c.served {
 					svc.Finalizers = []string{finalizer}
 				}
@@ -158,7 +158,7 @@ func TestClass(t *testing.T) {
 				if got := w.service("web"); w.written() != 0 || !slices.Equal(got.Finalizers, []string{finalizer}) {
 					t.Errorf("a Service of others was touched: %+v", got)
 				}
-				// Two controllers began with a look at everything, and one looked again.
+				// Two controllers began with a list of everything, and one listed again.
 				if reads, writes := w.cloud.counts(); reads != 3 || len(writes) != 0 {
 					t.Errorf("%d reads, changes %v, for a Service that is not ours", reads, writes)
 				}
@@ -167,7 +167,8 @@ func TestClass(t *testing.T) {
 	}
 }
 
-// A setting must not take traffic down: what was served stays until its Service goes.
+// A setting must not interrupt traffic: an existing load balancer is kept until its Service is
+// deleted.
 func TestClasslessSwitchedOff(t *testing.T) {
 	inWorld(t, newCloud(), nodes(1), func(w *world) {
 		w.create(service("web"))
@@ -199,7 +200,7 @@ func TestTypeChangedAway(t *testing.T) {
 		if len(w.cloud.all()) != 1 || ingress(w.service("web")) == "" {
 			t.Error("no load balancer after the type came back")
 		}
-		// A type that changes to another implementation's class takes our load balancer away too.
+		// A change to another implementation's class deletes the load balancer too.
 		w.edit("web", func(svc *corev1.Service) {
 			other := "example.com/other"
 			svc.Spec.LoadBalancerClass = &other
@@ -263,7 +264,7 @@ func TestNodes(t *testing.T) {
 	})
 }
 
-// A batch of nodes costs each load balancer one look, not one for each node.
+// A batch of nodes takes one read of each load balancer, not one for each node.
 func TestManyNodesAtOnce(t *testing.T) {
 	inWorld(t, newCloud(), nil, func(w *world) {
 		w.create(service("web"))
@@ -338,14 +339,14 @@ func TestConfigIsChecked(t *testing.T) {
 	}
 }
 
-// A Service that was replaced by another of its name gets nothing: the load balancer would belong
-// to nobody.
+// A Service that was replaced by another of the same name gets no load balancer, which would have
+// no owner.
 func TestReplacedServiceGetsNothing(t *testing.T) {
 	inWorld(t, newCloud(), nodes(1), func(w *world) {
 		refused := 0
 		w.api.PrependReactor("patch", "services", func(a clienttesting.Action) (bool, runtime.Object, error) {
-			// The API server refuses a patch with the UID of another Service; the name is that
-			// one's now.
+			// The API server rejects a patch with another Service's UID; the name belongs to a new
+			// Service now.
 			if strings.Contains(string(a.(clienttesting.PatchAction).GetPatch()), `"uid":"web-uid"`) {
 				refused++
 				return true, nil, apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Service").GroupKind(), "web", nil)

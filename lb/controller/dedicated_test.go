@@ -17,7 +17,7 @@ import (
 	"github.com/underlay-ccm/underlay/lb"
 )
 
-// bare is a Node of a dedicated server with these addresses.
+// bare returns the Node of a dedicated server with these addresses.
 func bare(number int, internal, external string) *corev1.Node {
 	n := readyNode(fmt.Sprint("bare-", number), fmt.Sprint("hrobot://", number))
 	for kind, text := range map[corev1.NodeAddressType]string{corev1.NodeInternalIP: internal, corev1.NodeExternalIP: external} {
@@ -28,7 +28,7 @@ func bare(number int, internal, external string) *corev1.Node {
 	return n
 }
 
-// reachedAt is where a load balancer sends traffic to.
+// reachedAt lists the targets' addresses.
 func reachedAt(b schema.LoadBalancer) string {
 	var at []string
 	for _, t := range b.Targets {
@@ -45,7 +45,7 @@ func reachedAt(b schema.LoadBalancer) string {
 	return strings.Join(at, ", ")
 }
 
-// How a Node of a dedicated server is reached, from what it says of its addresses.
+// The address of a dedicated server's target depends on the addresses of its Node.
 func TestAddressesOfDedicatedServers(t *testing.T) {
 	vSwitch := []netip.Prefix{netip.MustParsePrefix("10.1.0.0/24")}
 	for _, c := range []struct {
@@ -75,8 +75,8 @@ func TestAddressesOfDedicatedServers(t *testing.T) {
 	}
 }
 
-// A new load balancer for cloud servers and dedicated servers is one create request, and costs
-// nothing after that.
+// A new load balancer for cloud servers and dedicated servers takes one create request, and none
+// after that.
 func TestCreationWithDedicatedServersIsOneRequest(t *testing.T) {
 	for private, want := range map[string]string{
 		"true": "10.1.0.5, 10.1.0.6, server in the network, server in the network", "false": "203.0.113.5, 203.0.113.6, server, server",
@@ -113,8 +113,8 @@ func TestCreationWithDedicatedServersIsOneRequest(t *testing.T) {
 	}
 }
 
-// Targets follow the addresses and the coming and going of dedicated servers, with one request for
-// each change.
+// Targets follow changes of dedicated servers and their addresses, with one request for each
+// change.
 func TestTargetsFollowDedicatedServers(t *testing.T) {
 	inLab(t, func(l *lab) {
 		svc := l.service("000000000001")
@@ -142,9 +142,9 @@ func TestTargetsFollowDedicatedServers(t *testing.T) {
 	})
 }
 
-// What the API refuses of an address concerns that address alone: the others are targets, the
-// Service says what to do, and the cloud is asked again less and less often, and at once when the
-// Node has other addresses.
+// A rejected address affects only itself: all others are targets, the Service's note has the
+// remedy, and retries become less and less frequent, except that a Node with other addresses is
+// retried at once.
 func TestRefusedAddressesCostTheOthersNothing(t *testing.T) {
 	for name, c := range map[string]struct {
 		couple             bool
@@ -163,7 +163,7 @@ func TestRefusedAddressesCostTheOthersNothing(t *testing.T) {
 				if !c.couple {
 					l.post(fmt.Sprintf("/networks/%d/actions/delete_subnet", l.Network), `{"ip_range":"10.1.0.0/24"}`)
 				}
-				l.ranges = []netip.Prefix{lan} // so that the API is asked
+				l.ranges = []netip.Prefix{lan} // so that the API gets the address
 				svc := l.service("000000000001", "use-private-ip", fmt.Sprint(c.private))
 				nodes := []*corev1.Node{l.nodes[0], l.nodes[1], bare(6, c.internal, c.external)}
 				good := 2
@@ -183,7 +183,7 @@ func TestRefusedAddressesCostTheOthersNothing(t *testing.T) {
 					t.Errorf("notes %v, want %q as before", notes, message)
 				}
 				l.requests()
-				for range 24 * 12 { // a day of regular looks
+				for range 24 * 12 { // a day of regular resyncs
 					time.Sleep(5 * time.Minute)
 					if notes, err = l.once(svc, nodes...); err != nil || len(notes) != 1 || notes[0].String() != message {
 						t.Fatalf("%v, notes %v, want %q as before", err, notes, message)
@@ -202,8 +202,8 @@ func TestRefusedAddressesCostTheOthersNothing(t *testing.T) {
 	}
 }
 
-// A Node without an address where targets are reached is told at the Service, and stands in
-// nobody's way.
+// A Node without an address of the wanted kind is reported at the Service, and doesn't affect
+// others.
 func TestDedicatedServerWithoutAddress(t *testing.T) {
 	inLab(t, func(l *lab) {
 		svc := l.service("000000000001")

@@ -17,7 +17,7 @@ import (
 	"github.com/underlay-ccm/underlay/lb"
 )
 
-// bare is a Node of a dedicated server with these InternalIPs.
+// bare returns the Node of a dedicated server with these InternalIPs.
 func bare(number int, internal ...string) *corev1.Node {
 	n := node(fmt.Sprint("bare-", number), 1)
 	n.Spec.ProviderID = fmt.Sprint("hrobot://", number)
@@ -40,7 +40,7 @@ func inNetwork(name string) *corev1.Service {
 	return svc
 }
 
-// Dedicated servers come and go as targets by what their Nodes say, as cloud servers do.
+// Dedicated servers become targets and are removed with their Nodes, as cloud servers are.
 func TestNodesOfDedicatedServersAreTargets(t *testing.T) {
 	inWorld(t, newCloud(), nodes(1), func(w *world) {
 		w.create(inNetwork("web"))
@@ -81,7 +81,7 @@ func TestNodesOfDedicatedServersAreTargets(t *testing.T) {
 	})
 }
 
-// A drift of addresses is mended as that of servers.
+// A drift of address targets is repaired like one of servers.
 func TestDriftOfAddresses(t *testing.T) {
 	inWorld(t, newCloud(), nodes(1), func(w *world) {
 		w.createNode(bare(5, "10.1.0.5"))
@@ -97,8 +97,8 @@ func TestDriftOfAddresses(t *testing.T) {
 	})
 }
 
-// A dedicated server without an address in the network is told once, and is a target when it has
-// one.
+// A dedicated server without an address in the network is reported once, and becomes a target when
+// it has one.
 func TestDedicatedServerGetsItsAddress(t *testing.T) {
 	inWorld(t, newCloud(), nodes(1), func(w *world) {
 		w.createNode(bare(5, "192.168.0.5"))
@@ -128,8 +128,8 @@ func TestDedicatedServerGetsItsAddress(t *testing.T) {
 	})
 }
 
-// With policy Local the nodes with ready endpoints are targets where there is no room for all, of
-// whichever kind; the Event counts both together.
+// With policy Local, nodes of both kinds with ready endpoints are targets first if there is no room
+// for all; the Event counts both kinds together.
 func TestDedicatedServersWithEndpointsComeFirst(t *testing.T) {
 	inWorld(t, newCloud(), nodes(20), func(w *world) {
 		for i := range 10 {
@@ -154,8 +154,8 @@ func TestDedicatedServersWithEndpointsComeFirst(t *testing.T) {
 	})
 }
 
-// What was refused of an address is asked for again when its Node changes, and when the network
-// gets a subnet of type vswitch.
+// A rejected address is retried when its Node changes, and when the network gets a subnet of type
+// vswitch.
 func TestRefusedAddressIsAskedForAgain(t *testing.T) {
 	none, coupled := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, []netip.Prefix{vSwitch}
 	var ranges atomic.Pointer[[]netip.Prefix]
@@ -202,7 +202,8 @@ func TestRefusedAddressIsAskedForAgain(t *testing.T) {
 	})
 }
 
-// A Node that is nowhere for a while stays a target, and only others go that are known to be theirs.
+// A Node without addresses stays a target for a while. Only targets that are known to be another
+// Node's are removed.
 func TestDedicatedServerLosesItsAddresses(t *testing.T) {
 	inWorld(t, newCloud(), nodes(1), func(w *world) {
 		for number := 5; number <= 7; number++ {
@@ -238,8 +239,8 @@ func TestDedicatedServerLosesItsAddresses(t *testing.T) {
 	})
 }
 
-// Addresses that no Node has are removed at a takeover and when somebody adds them, as servers are,
-// and an Event names them, once.
+// Addresses without a Node are removed at a takeover and when another client adds them, as servers
+// are, and one Event names them.
 func TestRemovedStrangersAreTold(t *testing.T) {
 	found := peers("awebuid")
 	found.Targets = append(found.Targets, lb.Target{Server: 9}, addressTarget("203.0.113.8"), addressTarget("203.0.113.9"))
@@ -275,8 +276,8 @@ func TestRemovedStrangersAreTold(t *testing.T) {
 	})
 }
 
-// Where dedicated servers have their addresses is looked up with the regular look, if there is one,
-// and a failure of that costs nothing else.
+// The ranges of dedicated servers are looked up with the regular resync, if there are dedicated
+// servers, and a failed lookup has no other effect.
 func TestRangesAreLookedUpRegularly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := 0

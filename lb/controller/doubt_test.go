@@ -16,8 +16,8 @@ import (
 	"github.com/underlay-ccm/underlay/lb"
 )
 
-// Where the servers of all Nodes are gone, as those of a pool without machines, load balancers of
-// other Services prove the project.
+// If the servers of all Nodes are missing, as in a pool without machines, load balancers of other
+// Services prove that the project is the right one.
 func TestLoadBalancersEndDoubt(t *testing.T) {
 	inWorld(t, newCloud(), []runtime.Object{bare(5, "10.1.0.5"), node("node-2", 2)}, func(w *world) {
 		w.createAll(inNetwork("web"), inNetwork("leaves"), sharing("a", 1, 80))
@@ -44,7 +44,8 @@ func TestLoadBalancersEndDoubt(t *testing.T) {
 	})
 }
 
-// Agents are told what a Service needs also while it is asked whether what others left is gone.
+// Agents get a Service's ingress also while the controller verifies whether orphan annotations can
+// be removed.
 func TestDoubtKeepsNobodyWaiting(t *testing.T) {
 	inPodWorld(t, hcloudsim.Options{}, func(w *world, p *pods) {
 		p.are(map[lb.Target]string{podAt(1, 1): "ready"})
@@ -67,7 +68,7 @@ func TestDoubtKeepsNobodyWaiting(t *testing.T) {
 			t.Fatal("nobody doubts")
 		}
 		p.are(map[lb.Target]string{podAt(1, 1): "ready", podAt(2, 7): "ready"})
-		time.Sleep(10 * time.Second) // the client slows down after refusals
+		time.Sleep(10 * time.Second) // the client slows down after failures
 		w.settle()
 		if now := w.openings(); !strings.Contains(now, podAt(2, 7).Address.String()) {
 			t.Errorf("opened:\n%s", now)

@@ -14,9 +14,10 @@ import (
 	"github.com/underlay-ccm/underlay/lb"
 )
 
-// What users do every week, and what it must not cost: traffic, or requests.
+// These tests cover changes that users make every week, which must cost neither traffic nor many
+// requests.
 
-// after lets time pass, and returns how many requests were sent.
+// after lets time pass, and returns the number of requests.
 func (w *world) after(d time.Duration) (requests int) {
 	w.t.Helper()
 	w.requests()
@@ -27,7 +28,7 @@ func (w *world) after(d time.Duration) (requests int) {
 	return reads + writes
 }
 
-// A release whose pods answer its new check only after minutes ends with the new check.
+// A release with pods that pass its new check only after minutes ends with the new check.
 func TestAReleaseChangesTheCheck(t *testing.T) {
 	inWorld(t, newCloud(), nodes(2), func(w *world) {
 		svc := service("web")
@@ -50,7 +51,7 @@ func TestAReleaseChangesTheCheck(t *testing.T) {
 	})
 }
 
-// Policy Local is followed also when all pods restart at that moment.
+// Policy Local takes effect also if all pods restart at that moment.
 func TestPolicyLocalDuringARestart(t *testing.T) {
 	inWorld(t, newCloud(), nodes(10), func(w *world) {
 		w.create(service("web"))
@@ -68,8 +69,8 @@ func TestPolicyLocalDuringARestart(t *testing.T) {
 	})
 }
 
-// A Service that asks for a shared load balancer which is somebody else's keeps its own in full
-// service, and that costs no request each second.
+// A Service that requests a shared load balancer of another owner keeps its own one fully working,
+// without a request each second.
 func TestASharedNameOfSomebodyElse(t *testing.T) {
 	other := lb.State{
 		ID: 50, Name: "theirs", Type: "lb11", Location: "fsn1", Public: true, Network: 7, Algorithm: lb.RoundRobin,
@@ -110,7 +111,8 @@ func TestTheLabelOfAGroupIsLost(t *testing.T) {
 	})
 }
 
-// The public interface goes where that is asked for, whatever health checks say.
+// The public interface is disabled when the annotation requests it, with any verdict of health
+// checks.
 func TestThePublicInterfaceGoesWhileNothingIsHealthy(t *testing.T) {
 	inWorld(t, newCloud(), nodes(2), func(w *world) {
 		svc := service("web")
@@ -124,8 +126,8 @@ func TestThePublicInterfaceGoesWhileNothingIsHealthy(t *testing.T) {
 	})
 }
 
-// A load balancer that is asked to be private is reachable from the internet at no moment, also if
-// the cloud refuses to switch its public interface off.
+// A private load balancer is never reachable from the internet, also if the cloud refuses to
+// disable its public interface.
 func TestPrivateFromTheBeginning(t *testing.T) {
 	for _, refused := range []bool{false, true} {
 		inWorld(t, newCloud(), nodes(2), func(w *world) {
@@ -160,7 +162,8 @@ func TestPrivateFromTheBeginning(t *testing.T) {
 	}
 }
 
-// Some seconds without a ready pod take no target away; a pod that stays so leaves.
+// A pod that is not ready for some seconds stays a target; one that is not ready for longer is
+// removed.
 func TestPodsThatAreNotReadyForSeconds(t *testing.T) {
 	inPodWorld(t, hcloudsim.Options{}, func(w *world, p *pods) {
 		ready := map[lb.Target]string{podAt(1, 1): "ready", podAt(2, 1): "ready"}
@@ -181,7 +184,7 @@ func TestPodsThatAreNotReadyForSeconds(t *testing.T) {
 	})
 }
 
-// A pod that flaps costs a bounded number of requests, at whatever pace.
+// A flapping pod takes a bounded number of requests, with any period.
 func TestAFlappingPod(t *testing.T) {
 	for _, period := range []time.Duration{5 * time.Second, 30 * time.Second, time.Minute, 2 * time.Minute} {
 		inPodWorld(t, hcloudsim.Options{}, func(w *world, p *pods) {
@@ -204,7 +207,7 @@ func TestAFlappingPod(t *testing.T) {
 	}
 }
 
-// The port of a Service that is refused never leads to another Service.
+// The port of a refused Service is never forwarded to another Service.
 func TestANodePortGoesToAnotherService(t *testing.T) {
 	inWorld(t, newCloud(), nodes(1), func(w *world) {
 		w.create(service("web"))
@@ -214,7 +217,7 @@ func TestANodePortGoesToAnotherService(t *testing.T) {
 				svc.Spec.Ports = append(svc.Spec.Ports, corev1.ServicePort{Name: fmt.Sprint("p", i), Port: 8000 + i, Protocol: "TCP", NodePort: 31000 + i})
 			}
 		})
-		other := service("other") // has node port 30080 now
+		other := service("other") // now has node port 30080
 		other.Spec.Ports[0].Port = 90
 		w.create(other)
 		leads := func() string {
@@ -243,7 +246,7 @@ func TestANodePortGoesToAnotherService(t *testing.T) {
 	})
 }
 
-// A tool that replaces all annotations changes nothing that they do not say.
+// A tool that replaces all annotations changes only the settings that differ.
 func TestAnnotationsAreReplacedAsAWhole(t *testing.T) {
 	inWorld(t, newCloud(), nodes(2), func(w *world) {
 		svc := service("web")
@@ -265,7 +268,8 @@ func TestAnnotationsAreReplacedAsAWhole(t *testing.T) {
 	})
 }
 
-// Addresses that lead nowhere are not shown, whatever else is wrong with a Service.
+// Addresses of a deleted load balancer are removed from the status, with any other problem of the
+// Service.
 func TestDeletedByHand(t *testing.T) {
 	for name, wrong := range map[string]func(*corev1.Service){
 		"a UDP port": func(svc *corev1.Service) {
@@ -297,7 +301,7 @@ func TestDeletedByHand(t *testing.T) {
 	}
 }
 
-// A larger type that the cloud refuses costs some requests in an hour, however many nodes there are.
+// A larger type that the cloud rejects takes few requests in an hour, with any number of nodes.
 func TestALargerTypeIsRefused(t *testing.T) {
 	inWorld(t, newCloud(), nodes(25), func(w *world) {
 		w.create(service("web"))
@@ -332,7 +336,8 @@ func TestALargerTypeIsRefused(t *testing.T) {
 	})
 }
 
-// An attachment that the cloud refuses, at the wanted address and at any, costs some requests in an hour.
+// An attachment that the cloud rejects, at the wanted address and at any other, takes few requests
+// in an hour.
 func TestAnAttachmentIsRefused(t *testing.T) {
 	inWorld(t, newCloud(), nodes(2), func(w *world) {
 		w.cloud.setFault(func(op lb.Op) error {
@@ -359,7 +364,7 @@ func TestAnAttachmentIsRefused(t *testing.T) {
 	})
 }
 
-// A name that another Service gives up is taken at once.
+// A name that another Service frees is used at once.
 func TestANameIsFreed(t *testing.T) {
 	inWorld(t, newCloud(), nodes(1), func(w *world) {
 		named := func(name string) *corev1.Service {
@@ -382,7 +387,7 @@ func TestANameIsFreed(t *testing.T) {
 	})
 }
 
-// A name that is taken costs nothing but the name.
+// A name that is taken delays no other change.
 func TestANameThatIsTakenCostsNoLabel(t *testing.T) {
 	inWorld(t, newCloud(lb.State{ID: 30, Name: "taken", Type: "lb11", Location: "fsn1", Public: true}), nodes(1), func(w *world) {
 		w.create(service("web"))
@@ -406,7 +411,8 @@ func TestANameThatIsTakenCostsNoLabel(t *testing.T) {
 	})
 }
 
-// A Service that asks for pods as targets and for what cannot be had keeps its nodes until then.
+// A Service that requests pods as targets, and has another invalid setting, keeps its nodes as
+// targets until that is corrected.
 func TestPodsWhileSomethingElseIsWrong(t *testing.T) {
 	for name, wrong := range map[string]func(*corev1.Service){
 		"source ranges":  func(svc *corev1.Service) { svc.Spec.LoadBalancerSourceRanges = []string{"192.0.2.0/24"} },

@@ -17,7 +17,7 @@ import (
 	"github.com/underlay-ccm/underlay/lb"
 )
 
-// takenOver is a Service that another controller served until now.
+// takenOver returns a Service that another controller served until now.
 func takenOver() *corev1.Service {
 	svc := service("web")
 	svc.Finalizers = []string{finalizer}
@@ -25,15 +25,15 @@ func takenOver() *corev1.Service {
 	return svc
 }
 
-// Addresses that somebody else's load balancer answers at are not taken away by a controller that
-// has nothing to put in their place.
+// A controller without a load balancer for the Service doesn't remove the addresses of another
+// owner's load balancer from the status.
 func TestAddressesOfOthersStay(t *testing.T) {
 	quota := &lb.RejectedError{Code: "resource_limit_exceeded", Message: "no more load balancers"}
 	for name, c := range map[string]struct {
 		foreign []lb.State
 		fault   error
 		want    string // the condition
-		left    string // what the Service's end says
+		left    string // a part of the Event at the Service's deletion
 	}{
 		"its name is taken":       {foreign: []lb.State{{ID: 1, Name: "awebuid"}}, want: "False LoadBalancerNotOwned", left: "the load balancer of another owner was left alone"},
 		"the cloud is silent":     {fault: errors.New("unreachable"), want: "Unknown Pending", left: "198.51.100.9 was left alone"},
@@ -73,7 +73,8 @@ func TestAddressesAreReplacedAtTakeover(t *testing.T) {
 	})
 }
 
-// With another --cluster-name our own load balancers are somebody else's; they work all the same.
+// With another --cluster-name, the controller's own load balancers count as another owner's; they
+// keep working.
 func TestClusterRenamed(t *testing.T) {
 	inWorld(t, newCloud(), nodes(1), func(w *world) {
 		w.create(service("web"))
@@ -91,7 +92,7 @@ func TestClusterRenamed(t *testing.T) {
 	})
 }
 
-// Addresses of a load balancer of ours that is gone are soon another customer's.
+// The addresses of a lost load balancer are soon another customer's.
 func TestAddressesOfALostLoadBalancerGo(t *testing.T) {
 	inWorld(t, newCloud(), nodes(1), func(w *world) {
 		w.create(service("web"))
@@ -106,7 +107,7 @@ func TestAddressesOfALostLoadBalancerGo(t *testing.T) {
 	})
 }
 
-// The list of a new leader may be older than the end of a Service.
+// The list of a new leader may be older than the deletion of a Service.
 func TestNothingIsMadeForAServiceThatIsGone(t *testing.T) {
 	inWorld(t, newCloud(), nodes(1), func(w *world) {
 		w.create(service("web"))
@@ -182,8 +183,8 @@ func (w *world) gauge(name string) float64 {
 	return 0
 }
 
-// A Service that another implementation took while ours was still to be removed keeps what is
-// theirs, also when it is deleted before we are done.
+// A Service moved to another implementation before its load balancer was removed: the other one's
+// status and finalizer are kept, also if the Service is deleted before the removal ends.
 func TestHandedOver(t *testing.T) {
 	for name, deleted := range map[string]bool{"stays": false, "is deleted": true} {
 		t.Run(name, func(t *testing.T) {
@@ -213,14 +214,14 @@ func toAnother(svc *corev1.Service) {
 	svc.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "192.0.2.77"}}
 }
 
-// The Service is handed over while its load balancer is being deleted, and the cache does not know
+// The Service is handed over while its load balancer is being deleted, and the cache is not updated
 // yet.
 func TestHandedOverInTheMeantime(t *testing.T) {
 	inWorld(t, newCloud(), nodes(1), func(w *world) {
 		w.create(service("web"))
 		conflicts := 0
 		w.api.PrependReactor("patch", "services", func(a clienttesting.Action) (bool, runtime.Object, error) {
-			// What the API server does with a patch of what somebody changed meanwhile.
+			// The API server rejects a patch of an object that was changed since.
 			patch := string(a.(clienttesting.PatchAction).GetPatch())
 			if conflicts > 0 || !strings.Contains(patch, `"resourceVersion"`) {
 				return false, nil, nil
@@ -237,7 +238,7 @@ func TestHandedOverInTheMeantime(t *testing.T) {
 	})
 }
 
-// A refused Service has a load balancer that works: its nodes still come and go.
+// A refused Service has a working load balancer: its targets still follow the nodes.
 func TestRefusedServiceKeepsItsTargetsUpToDate(t *testing.T) {
 	inWorld(t, newCloud(), nodes(1), func(w *world) {
 		svc := service("web")
@@ -269,7 +270,7 @@ func TestRefusedServiceKeepsItsTargetsUpToDate(t *testing.T) {
 		if n := w.written(); n != 0 || len(w.message()) != 0 {
 			t.Errorf("%d writes to the API server at rest", n)
 		}
-		// Without a readable selector nobody knows which nodes are meant.
+		// Without a valid selector it is unknown which nodes are selected.
 		w.edit("web", func(svc *corev1.Service) { svc.Annotations[lb.AnnotationNodeSelector] = "===" })
 		if _, err := w.api.CoreV1().Nodes().Create(context.Background(), node("node-3", 3), metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
@@ -305,7 +306,7 @@ func TestOneCauseIsAnnouncedOnce(t *testing.T) {
 	}
 }
 
-// The cloud takes the target that could not be removed for the one that is wanted.
+// The cloud doesn't distinguish the target that could not be removed from the wanted one.
 func TestTargetThatCannotBeRemovedIsNotAdded(t *testing.T) {
 	inWorld(t, newCloud(), nodes(2), func(w *world) {
 		w.create(service("web"))

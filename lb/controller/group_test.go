@@ -19,8 +19,8 @@ import (
 	"github.com/underlay-ccm/underlay/lb"
 )
 
-// sharing is a Service that shares the load balancer edge, so many minutes after the others began,
-// with these TCP ports.
+// sharing returns a Service with these TCP ports that shares the load balancer edge, created age
+// minutes after a fixed time.
 func sharing(name string, age int, ports ...int32) *corev1.Service {
 	svc := service(name)
 	svc.Annotations[lb.AnnotationShared] = "edge"
@@ -43,7 +43,7 @@ func (w *world) createAll(all ...*corev1.Service) {
 	w.settle()
 }
 
-// requests counts what the cloud was asked since the last call: reads and polls of actions, and
+// requests returns the requests since the last call: reads, including polls of actions, and
 // changes.
 func (w *world) requests() (reads, writes int) {
 	for _, r := range w.cloud.sim.Requests() {
@@ -57,8 +57,8 @@ func (w *world) requests() (reads, writes int) {
 	return reads, writes
 }
 
-// shared is whose the ports of the load balancers are that are shared, and those of others, in a
-// line each.
+// shared lists the owners of each shared load balancer's ports, and the ports of the others, one
+// load balancer a line.
 func (w *world) shared() string {
 	var lines []string
 	for _, s := range w.cloud.all() {
@@ -116,7 +116,8 @@ func TestLifeOfASharedLoadBalancer(t *testing.T) {
 		}
 		w.expect("a sixth joins", "set 14 labels", "add listener 85 → 30085, http :10256/healthz every 10s, timeout 15s, 3 tries")
 		w.delete("c")
-		// A look at the group, and two at what the Service has beside; the port, the labels.
+		// One read of the group, and two for other load balancers of the Service; the port, the
+		// labels.
 		if reads, writes := w.requests(); reads != 3 || writes != 2 {
 			t.Errorf("one that leaves cost %d reads and %d changes", reads, writes)
 		}
@@ -145,7 +146,8 @@ func TestLifeOfASharedLoadBalancer(t *testing.T) {
 		w.cloud.counts()
 		w.delete("f")
 		w.expect("the last", "delete")
-		// The group; what the Service has beside, by its labels and the peer's, and whether that is right.
+		// The group; other load balancers of the Service, by its labels and the peer's, and a
+		// verification of that result.
 		if reads, writes := w.requests(); reads != 4 || writes != 1 || len(w.service("f").Finalizers) != 0 {
 			t.Errorf("the last cost %d reads and %d changes", reads, writes)
 		}
@@ -163,7 +165,7 @@ func TestConflictOfPorts(t *testing.T) {
 			!strings.Contains(message, "default/b, which is older") || !strings.Contains(message, "default/c, which shares") {
 			t.Errorf("%s; %s, %q; %s", accepted(w.service("b")), accepted(w.service("c")), ingress(w.service("c")), message)
 		}
-		w.createAll(sharing("a", 1, 80)) // as though its annotation came later
+		w.createAll(sharing("a", 1, 80)) // as if its annotation were added later
 		w.expectShared("an older one", "shared-default.edge [a b c]: 80=a 81=b")
 		b := w.service("b")
 		if accepted(b) != "False PortConflict" || len(b.Status.LoadBalancer.Ingress) == 0 || *b.Status.LoadBalancer.Ingress[0].Ports[0].Error != "underlay.dev/NotServedByShared" {
@@ -177,7 +179,7 @@ func TestConflictOfPorts(t *testing.T) {
 	})
 }
 
-// A Service that is refused keeps its ports, and the others go on.
+// A refused Service keeps its ports, and the others keep working.
 func TestOneOfAGroupIsRefused(t *testing.T) {
 	inWorld(t, newCloud(), nodes(1), func(w *world) {
 		w.createAll(sharing("a", 1, 80), sharing("b", 2, 81))
@@ -205,7 +207,7 @@ func TestOneOfAGroupIsRefused(t *testing.T) {
 	})
 }
 
-// events are all Events since the last call.
+// allEvents returns all Events since the last call.
 func (w *world) allEvents() (all []string) {
 	for {
 		select {
@@ -218,7 +220,7 @@ func (w *world) allEvents() (all []string) {
 }
 
 // A Service that stops sharing has its own load balancer before its port is closed, and one that
-// begins to share the shared one before its own is deleted.
+// starts to share is served by the shared one before its own is deleted.
 func TestBetweenOwnAndShared(t *testing.T) {
 	for _, restart := range []bool{false, true} {
 		t.Run(fmt.Sprint("restart ", restart), func(t *testing.T) {
@@ -229,7 +231,7 @@ func TestBetweenOwnAndShared(t *testing.T) {
 				w.createAll(a, b)
 				own := ingress(w.service("b"))
 				w.cloud.counts()
-				// At every change the addresses that the Service shows serve it.
+				// At every change, the addresses in the Service's status serve it.
 				w.cloud.setFault(func(op lb.Op) error {
 					served := false
 					svc := w.service("b")
@@ -305,7 +307,7 @@ func TestOwnStaysWhileSharedIsNotEnough(t *testing.T) {
 				t.Errorf("targets of %s: %v", s.Name, s.Targets)
 			}
 		}
-		// Nor does it lose that when it is refused, although one of its ports is shared.
+		// It also keeps it when it is refused, although one of its ports is shared.
 		w.edit("b", func(svc *corev1.Service) { svc.Annotations[lb.HetznerPrefix+"health-check-retries"] = "many" })
 		w.later()
 		if got := ingress(w.service("b")); got != own || len(w.cloud.all()) != 2 {
@@ -318,7 +320,7 @@ func TestOwnStaysWhileSharedIsNotEnough(t *testing.T) {
 	})
 }
 
-// It also keeps it while nobody can be told of the other addresses.
+// It also keeps it while its status can't be updated with the other addresses.
 func TestOwnStaysWhileTheStatusCannotBeWritten(t *testing.T) {
 	inWorld(t, newCloud(), nodes(1), func(w *world) {
 		a, b := sharing("a", 1, 80), sharing("b", 2, 81)
@@ -344,7 +346,7 @@ func TestOwnStaysWhileTheStatusCannotBeWritten(t *testing.T) {
 	})
 }
 
-// Only the configuration lets namespaces share.
+// Only the configuration allows namespaces to share.
 func TestSharingAcrossNamespaces(t *testing.T) {
 	project := newCloud()
 	inWorld(t, project, nodes(1), func(w *world) {
@@ -358,7 +360,8 @@ func TestSharingAcrossNamespaces(t *testing.T) {
 		if message := strings.Join(w.message(), "\n"); !strings.Contains(message, `underlay.dev/shared="edge": the configuration gives this name to other namespaces`) {
 			t.Errorf("said %s", message)
 		}
-		// The list changes: those that may not share any more keep what they have, and are told.
+		// After a change of the list, Services that may not share any more keep the load balancer,
+		// and their condition reports it.
 		w.stop()
 		w.defaults.Shared[0].Namespaces = []string{"shop"}
 		w.start()
@@ -381,8 +384,8 @@ func TestSharingAcrossNamespaces(t *testing.T) {
 	})
 }
 
-// A name that is listed later is another load balancer, to which the Services go without a moment in
-// which nothing serves them.
+// A name that is listed later is another load balancer, to which the Services move without an
+// interruption.
 func TestNameIsListedLater(t *testing.T) {
 	inWorld(t, newCloud(), nodes(1), func(w *world) {
 		shop := sharing("b", 2, 80)
@@ -392,7 +395,7 @@ func TestNameIsListedLater(t *testing.T) {
 		w.defaults.Shared = []lb.SharedName{{Name: "edge", Namespaces: []string{"default", "shop"}}}
 		w.start()
 		w.later()
-		// Of two that asked for the same port, the younger keeps the one that it has.
+		// Both request the same port, so the younger one keeps its current load balancer.
 		if got := strings.Split(w.shared(), "\n"); !slices.Equal(slices.Sorted(slices.Values(got)), []string{"shared-edge [a b]: 80=a 81=a", "shared-shop.edge [b]: 80=b"}) {
 			t.Errorf("listed later: %v", got)
 		}

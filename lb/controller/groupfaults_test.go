@@ -11,7 +11,7 @@ import (
 	"github.com/underlay-ccm/underlay/lb"
 )
 
-// sharing is a Service with one port that shares.
+// sharing returns a Service with one port that shares.
 func (l *lab) sharing(name string, port int32) *corev1.Service {
 	svc := l.service(name)
 	svc.Annotations[lb.AnnotationShared] = "edge"
@@ -19,7 +19,7 @@ func (l *lab) sharing(name string, port int32) *corev1.Service {
 	return svc
 }
 
-// groupSteps: two are there; one comes and one changes; one goes.
+// groupSteps returns two Services; then one is added and one changes; then one is deleted.
 func groupSteps(l *lab) [][]*corev1.Service {
 	a, b, c := l.sharing("00000000000a", 80), l.sharing("00000000000b", 81), l.sharing("00000000000c", 82)
 	changed := b.DeepCopy()
@@ -29,7 +29,7 @@ func groupSteps(l *lab) [][]*corev1.Service {
 	return [][]*corev1.Service{{a, b}, {a, changed, c}, {a, gone, c}}
 }
 
-// checkGroup says what is wrong in the end with the load balancer of those that stay.
+// checkGroup returns the problem with the group's load balancer at the end, or "".
 func checkGroup(l *lab) string {
 	all, err := l.cloud.List(l.t.Context(), l.Cluster)
 	var have lb.State

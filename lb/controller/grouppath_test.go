@@ -23,7 +23,7 @@ import (
 	"github.com/underlay-ccm/underlay/lb"
 )
 
-// ends is what there is in the end, in an order of its own: who shares what, and what is told.
+// ends lists, sorted, the final sharers of each load balancer, and the Services' conditions.
 func (w *world) ends() string {
 	lines := strings.Split(w.shared(), "\n")
 	all, err := w.api.CoreV1().Services("").List(context.Background(), metav1.ListOptions{})
@@ -49,9 +49,8 @@ func (w *world) ends() string {
 	return strings.Join(lines, "\n")
 }
 
-// Whatever comes, changes, fails and goes, and whenever the controller is restarted: in the end
-// everything is as though the Services had been created as they are, and nobody else's load balancer
-// was touched.
+// With any order of creations, changes, failures and deletions, and any restarts, the result is as
+// if the final Services had just been created, and load balancers of other owners don't change.
 func TestGroupsDoNotDependOnThePath(t *testing.T) {
 	foreign := lb.State{ID: 50, Name: "foreign", Type: "lb11", Location: "fsn1", Public: true, Labels: map[string]string{"a": "b"}}
 	for _, conflicts := range []bool{false, true} {
@@ -61,7 +60,7 @@ func TestGroupsDoNotDependOnThePath(t *testing.T) {
 				last, edited, fresh := map[string]*corev1.Service{}, "", ""
 				inWorld(t, newCloud(foreign), nodes(2), func(w *world) {
 					w.stop()
-					w.defaults.Type = "lb21" // too small a type depends on what was open before
+					w.defaults.Type = "lb21" // too small a type makes the result depend on earlier ports
 					w.start()
 					w.refuseOtherUIDs()
 					before := w.cloud.all()[0]
@@ -118,7 +117,7 @@ func TestGroupsDoNotDependOnThePath(t *testing.T) {
 	}
 }
 
-// refuseOtherUIDs refuses patches with the UID of another Service of the name, as the API server does.
+// refuseOtherUIDs rejects patches with another Service's UID, as the API server does.
 func (w *world) refuseOtherUIDs() {
 	w.api.PrependReactor("patch", "services", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		patch := a.(clienttesting.PatchAction)
@@ -133,8 +132,8 @@ func (w *world) refuseOtherUIDs() {
 	})
 }
 
-// randomStep creates, changes or deletes a Service, and keeps what is there in all. With conflicts,
-// Services ask for each other's ports; without, they go from one load balancer to another.
+// randomStep creates, changes or deletes a Service, and updates all. With conflicts, Services
+// request each other's ports; without, they move between load balancers.
 func (w *world) randomStep(r *rand.Rand, all map[string]*corev1.Service, conflicts bool) {
 	w.t.Helper()
 	i := r.IntN(4)
@@ -146,7 +145,7 @@ func (w *world) randomStep(r *rand.Rand, all map[string]*corev1.Service, conflic
 	case apierrors.IsNotFound(err):
 	case !live.DeletionTimestamp.IsZero() && len(live.Finalizers) > 0:
 		return
-	case !live.DeletionTimestamp.IsZero(): // the fake leaves what the API server removes
+	case !live.DeletionTimestamp.IsZero(): // the fake keeps objects that the API server removes
 		if err := services.Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
 			w.t.Fatal(err)
 		}
@@ -195,7 +194,7 @@ func (w *world) randomStep(r *rand.Rand, all map[string]*corev1.Service, conflic
 	}
 }
 
-// patch changes a Service whatever the controller writes meanwhile.
+// patch changes a Service without a conflict with the controller's writes.
 func (w *world) patch(svc *corev1.Service, metadata map[string]any, ports []corev1.ServicePort) {
 	w.t.Helper()
 	metadata["uid"] = svc.UID

@@ -18,7 +18,8 @@ import (
 	"github.com/underlay-ccm/underlay/lb"
 )
 
-// What nobody made as a shared load balancer is none, and what is shared is nobody's alone.
+// A load balancer without the group's labels is never shared, and a shared one can't be adopted by
+// one Service.
 func TestSharedAndForeign(t *testing.T) {
 	foreign := lb.State{ID: 50, Name: "shared-default.edge-" + "x", Type: "lb11", Location: "fsn1", Public: true, Labels: map[string]string{"a": "b"}}
 	other := lb.State{ID: 51, Name: "theirs", Type: "lb11", Location: "fsn1", Public: true, Labels: map[string]string{lb.LabelCluster: "other", lb.LabelShared: "default.edge", "underlay.dev/svc-a-uid": ""}}
@@ -47,8 +48,8 @@ func TestSharedAndForeign(t *testing.T) {
 	})
 }
 
-// A cluster of the same name in the same project has a load balancer of the same group: both are left
-// as they are.
+// A cluster of the same name in the same project has a load balancer of the same group: neither is
+// changed.
 func TestGroupOfAnotherCluster(t *testing.T) {
 	other := lb.State{
 		ID: 51, Name: "theirs", Type: "lb11", Location: "fsn1", Public: true,
@@ -70,7 +71,7 @@ func TestGroupOfAnotherCluster(t *testing.T) {
 	})
 }
 
-// A name that somebody else has keeps nobody from joining or leaving.
+// A taken name keeps no Service from joining or leaving.
 func TestNameOfAGroupIsTaken(t *testing.T) {
 	foreign := lb.State{ID: 50, Name: "theirs", Type: "lb11", Location: "fsn1", Public: true, Labels: map[string]string{"a": "b"}}
 	inWorld(t, newCloud(foreign), nodes(1), func(w *world) {
@@ -88,8 +89,8 @@ func TestNameOfAGroupIsTaken(t *testing.T) {
 	})
 }
 
-// A Service goes on with pods as targets of its own load balancer while the shared one does not serve
-// all of its ports.
+// A Service keeps pods as targets of its own load balancer while the shared one does not serve all
+// of its ports.
 func TestPodsWhileSharing(t *testing.T) {
 	inPodWorld(t, hcloudsim.Options{}, func(w *world, p *pods) {
 		web := podService()
@@ -115,8 +116,8 @@ func TestPodsWhileSharing(t *testing.T) {
 	})
 }
 
-// A Service that goes while no controller runs takes its port with it, whatever became of its
-// annotation; and labels of Services that are gone altogether do not last.
+// The port of a Service that is deleted while no controller runs is closed, even if its annotation
+// was removed, and the labels of missing Services are removed.
 func TestGroupAfterARestart(t *testing.T) {
 	inWorld(t, newCloud(), nodes(1), func(w *world) {
 		w.createAll(sharing("a", 1, 80), sharing("b", 2, 81), sharing("c", 3, 82), sharing("d", 4, 83))
@@ -141,7 +142,6 @@ func TestGroupAfterARestart(t *testing.T) {
 	})
 }
 
-// Nodes and endpoints queue a group once.
 func TestNodesOfAGroup(t *testing.T) {
 	inWorld(t, newCloud(), nodes(2), func(w *world) {
 		b := sharing("b", 2, 81)
@@ -164,7 +164,7 @@ func TestNodesOfAGroup(t *testing.T) {
 	})
 }
 
-// What the cloud refuses for one port is told at the Service that has it, and the others go on.
+// A rejected port is reported at the Service that owns it, and the other Services keep working.
 func TestRefusedPortOfAGroup(t *testing.T) {
 	inWorld(t, newCloud(), nodes(1), func(w *world) {
 		w.createAll(sharing("a", 1, 80))
@@ -182,8 +182,8 @@ func TestRefusedPortOfAGroup(t *testing.T) {
 	})
 }
 
-// A certificate that is being obtained, or cannot be, holds up nobody else; and one whose port
-// somebody older has is not obtained again and again.
+// A certificate that is being obtained, or can't be, delays no other Service; and one for a port of
+// an older Service is not obtained again and again.
 func TestCertificatesOfAGroup(t *testing.T) {
 	inWorld(t, newCloud(), nodes(1), func(w *world) {
 		https := func(name string, age int, domain string, port int32) *corev1.Service {
@@ -227,8 +227,8 @@ func TestCertificatesOfAGroup(t *testing.T) {
 	})
 }
 
-// A Service that may not have a load balancer of its own is served by the shared one after it left,
-// and shows its addresses.
+// A Service that left and may not have its own load balancer is still served by the shared one, and
+// shows its addresses.
 func TestLeavingForNothing(t *testing.T) {
 	inWorld(t, newCloud(), nodes(1), func(w *world) {
 		w.createAll(sharing("a", 1, 80), sharing("b", 2, 81))
@@ -255,8 +255,8 @@ func TestLeavingForNothing(t *testing.T) {
 	})
 }
 
-// What the load balancer as a whole cannot have is told at the Service that asks for it, and what a
-// port finds of its targets at the Service that owns it.
+// A setting that the whole load balancer can't have is reported at the Service that requests it,
+// and the verdicts on a port's targets at the Service that owns the port.
 func TestWhoIsTold(t *testing.T) {
 	inWorld(t, newCloud(), nodes(2), func(w *world) {
 		b := sharing("b", 2, 81)
@@ -278,8 +278,8 @@ func TestWhoIsTold(t *testing.T) {
 	})
 }
 
-// A Service that begins to share while its own load balancer is being created has that deleted, and
-// one that leaves while its port is being opened has it closed.
+// If a Service starts to share while its own load balancer is being created, that is deleted; if
+// one leaves while its port is being opened, the port is closed.
 func TestChangesOfMindMeanwhile(t *testing.T) {
 	inWorld(t, newCloud(), nodes(1), func(w *world) {
 		w.createAll(sharing("a", 1, 80))
@@ -312,7 +312,7 @@ func TestChangesOfMindMeanwhile(t *testing.T) {
 	})
 }
 
-// A Service that the API server lets nobody write does not hold up the others.
+// A Service that the API server refuses to update doesn't delay the others.
 func TestOneOfAGroupCannotBeWritten(t *testing.T) {
 	inWorld(t, newCloud(), nodes(1), func(w *world) {
 		w.api.PrependReactor("patch", "services", func(a clienttesting.Action) (bool, runtime.Object, error) {
@@ -329,8 +329,8 @@ func TestOneOfAGroupCannotBeWritten(t *testing.T) {
 	})
 }
 
-// What was served stays when a setting says that it is not ours any more, and goes with its Service;
-// another class takes it away.
+// A load balancer is kept when a setting excludes its Services, and deleted with them; another
+// class deletes it.
 func TestClassOfAGroup(t *testing.T) {
 	inWorld(t, newCloud(), nodes(1), func(w *world) {
 		a := sharing("a", 1, 80)

@@ -31,8 +31,8 @@ func countOf(events []string, text string) (n int) {
 	return n
 }
 
-// A listener that finds no target healthy for the time of a verdict is told of at the Service,
-// once, over a restart too, and again when it heals.
+// A listener without a healthy target for the time of a verdict is reported at the Service once,
+// over a restart too, and again when it has one.
 func TestAListenerWithoutHealthyTargetsIsTold(t *testing.T) {
 	for name, unhealthy := range map[string]int{"unhealthy": 2, "never judged": 0} {
 		t.Run(name, func(t *testing.T) {
@@ -41,7 +41,7 @@ func TestAListenerWithoutHealthyTargetsIsTold(t *testing.T) {
 			inWorld(t, cloud, nodes(2), func(w *world) {
 				w.create(service("web"))
 				w.healthy(0, unhealthy)
-				w.restart() // it looks at once
+				w.restart() // it syncs at once
 				if got := accepted(w.service("web")); got != "True Accepted" {
 					t.Errorf("before the time of a verdict: accepted %s", got)
 				}
@@ -78,8 +78,8 @@ func TestAListenerWithoutHealthyTargetsIsTold(t *testing.T) {
 	}
 }
 
-// A Service without ready endpoints has no healthy target under policy Local, and that is no fault
-// of its load balancer.
+// A Service without ready endpoints has no healthy target under policy Local, which is no fault of
+// its load balancer.
 func TestAServiceWithoutEndpointsIsAccepted(t *testing.T) {
 	inWorld(t, newCloud(), nodes(2), func(w *world) {
 		svc := service("web")
@@ -99,7 +99,7 @@ func TestAServiceWithoutEndpointsIsAccepted(t *testing.T) {
 	})
 }
 
-// The verdict on a listener that is added is waited for, and not until the next regular look.
+// The verdict on a new listener is read before the next regular resync.
 func TestANewListenerIsLookedAt(t *testing.T) {
 	inWorld(t, newCloud(), nodes(2), func(w *world) {
 		w.create(service("web"))

@@ -37,8 +37,8 @@ func toBeDeleted(n *corev1.Node) {
 	n.Spec.Taints = []corev1.Taint{{Key: "ToBeDeletedByClusterAutoscaler", Effect: corev1.TaintEffectNoSchedule}}
 }
 
-// A node is no target before it was Ready, for the cloud may send traffic to targets that it has
-// not judged. A target stays while its node is not Ready, and that costs no request.
+// A node is no target before it was Ready, as the cloud may send traffic to targets without a
+// verdict. A target stays while its node is not Ready, without requests.
 func TestNodesBecomeTargetsOnceTheyAreReady(t *testing.T) {
 	inWorld(t, newCloud(), nodes(1), func(w *world) {
 		w.create(service("web"))
@@ -86,7 +86,7 @@ func TestNodesBecomeTargetsOnceTheyAreReady(t *testing.T) {
 	})
 }
 
-// What is there stays when no node is Ready; a new load balancer without targets is told.
+// Existing targets stay when no node is Ready; a new load balancer without targets is reported.
 func TestNoNodeIsReady(t *testing.T) {
 	inWorld(t, newCloud(), nodes(2), func(w *world) {
 		w.create(service("web"))
@@ -108,8 +108,9 @@ func TestNoNodeIsReady(t *testing.T) {
 	})
 }
 
-// The autoscaler's taint keeps a node from being added. A target stays until its Node goes: its
-// health check takes new connections away, and removing it would cut those that are being drained.
+// The autoscaler's taint keeps a node from being added. A target stays until its Node is deleted:
+// its health check keeps new connections away, and removing it would cut those that are being
+// drained.
 func TestTheAutoscalersTaintRemovesNoTarget(t *testing.T) {
 	inWorld(t, newCloud(), nodes(2), func(w *world) {
 		w.create(service("web"))

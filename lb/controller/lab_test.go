@@ -42,8 +42,8 @@ const (
 	dedicatedAddress = "198.51.100.7"
 )
 
-// lab is a controller whose workers do not run, in a cluster without handlers, and a project with a
-// network and servers in it, whose every request goes through a wire that can be cut.
+// lab is a controller without running workers, a cluster without handlers, and a project with a
+// network and servers. Every request to the project passes a wire that can be cut.
 type lab struct {
 	*Controller
 	t        *testing.T
@@ -59,13 +59,13 @@ type lab struct {
 	lb.Defaults
 }
 
-// inLab runs a test in a bubble, so that actions take their time without costing any.
+// inLab runs a test in a bubble, so that actions take virtual time only.
 func inLab(t *testing.T, test func(l *lab)) {
 	t.Helper()
 	inLabWith(t, hcloudsim.Options{}, test)
 }
 
-// inLabWith is the same with options of the cloud beside those that every lab has.
+// inLabWith is inLab with further options of the cloud.
 func inLabWith(t *testing.T, options hcloudsim.Options, test func(l *lab)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { test(newLab(t, options)) })
@@ -98,7 +98,7 @@ func newLab(t *testing.T, options hcloudsim.Options) *lab {
 	l.must(err)
 	l.Defaults = lb.Defaults{Cluster: "lab", Network: network.ID, Location: "nbg1", Classless: true}
 	l.cloud, l.ranges = client.LoadBalancers(), network.DedicatedRanges()
-	l.api = fake.NewSimpleClientset() // the other one takes long to make
+	l.api = fake.NewSimpleClientset() // the newer fake takes long to create
 	l.api.PrependReactor("*", "services", l.reacts)
 	l.restart()
 	t.Cleanup(func() { l.queue.ShutDown() })
@@ -106,7 +106,7 @@ func newLab(t *testing.T, options hcloudsim.Options) *lab {
 	return l
 }
 
-// reacts keeps the cache up to date.
+// reacts applies an action, and updates the cache.
 func (l *lab) reacts(action clienttesting.Action) (bool, runtime.Object, error) {
 	handled, object, err := clienttesting.ObjectReaction(l.api.Tracker())(action)
 	if svc, ok := object.(*corev1.Service); ok && err == nil {
@@ -115,7 +115,7 @@ func (l *lab) reacts(action clienttesting.Action) (bool, runtime.Object, error) 
 	return handled, object, err
 }
 
-// restart begins another process.
+// restart starts another process.
 func (l *lab) restart() {
 	l.t.Helper()
 	factory := informers.NewSharedInformerFactory(l.api, 0)
@@ -133,7 +133,7 @@ func (l *lab) restart() {
 	l.Controller, l.services, l.members = c, services, nodes
 }
 
-// server is a Node on a new server.
+// server returns a Node on a new server.
 func (l *lab) server(seed hcloudsim.ServerSeed) *corev1.Node {
 	l.t.Helper()
 	server, err := l.sim.CreateServer(seed)
@@ -148,7 +148,7 @@ func readyNode(name, providerID string) *corev1.Node {
 	}
 }
 
-// quiet keeps what every change logs out of the tests' output.
+// quiet keeps the log of changes out of the tests' output.
 func quiet(ctx context.Context) context.Context { return klog.NewContext(ctx, logr.Discard()) }
 
 func (l *lab) must(err error) {
@@ -158,7 +158,7 @@ func (l *lab) must(err error) {
 	}
 }
 
-// service has two ports and is reached through the network.
+// service returns a Service with two ports and private targets.
 func (l *lab) service(name string, annotations ...string) *corev1.Service {
 	svc := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{
@@ -176,7 +176,8 @@ func (l *lab) service(name string, annotations ...string) *corev1.Service {
 	return svc
 }
 
-// put has the cluster hold the Service, with what the controller has written to it, and these Nodes.
+// put stores the Service in the cluster, with the fields that the controller wrote, and these
+// Nodes.
 func (l *lab) put(svc *corev1.Service, nodes ...*corev1.Node) {
 	l.t.Helper()
 	svc = svc.DeepCopy()
@@ -199,7 +200,7 @@ func (l *lab) put(svc *corev1.Service, nodes ...*corev1.Node) {
 	l.must(l.members.Replace(objects, ""))
 }
 
-// live is the Service as the cluster has it; nil: it has none.
+// live returns the Service in the cluster; nil: it doesn't exist.
 func (l *lab) live(svc *corev1.Service) *corev1.Service {
 	object, err := l.api.Tracker().Get(corev1.SchemeGroupVersion.WithResource("services"), svc.Namespace, svc.Name)
 	if err != nil {
@@ -208,8 +209,7 @@ func (l *lab) live(svc *corev1.Service) *corev1.Service {
 	return object.(*corev1.Service)
 }
 
-// once reads and carries out what the Service asks for, as the controller does when something
-// happens.
+// once reconciles the Service once, as the controller does after an event.
 func (l *lab) once(svc *corev1.Service, nodes ...*corev1.Node) ([]lb.Note, error) {
 	l.t.Helper()
 	l.put(svc, nodes...)
@@ -217,7 +217,7 @@ func (l *lab) once(svc *corev1.Service, nodes ...*corev1.Node) ([]lb.Note, error
 }
 
 func (l *lab) again(ctx context.Context, owner lb.Owner) ([]lb.Note, error) {
-	for l.queue.Len() > 0 { // nobody else is to be reconciled
+	for l.queue.Len() > 0 { // no other owner is to be reconciled
 		queued, _ := l.queue.Get()
 		l.queue.Done(queued)
 	}
@@ -225,7 +225,7 @@ func (l *lab) again(ctx context.Context, owner lb.Owner) ([]lb.Note, error) {
 	return l.sync(quiet(ctx), owner)
 }
 
-// looks reports whether the controller means to look again by itself, and waits until then.
+// looks reports whether the controller plans another sync by itself, and waits until then.
 func (l *lab) looks(owner lb.Owner) bool {
 	left := time.Until(l.states.due[owner])
 	time.Sleep(max(left, 0))
@@ -234,7 +234,7 @@ func (l *lab) looks(owner lb.Owner) bool {
 
 func isError(n lb.Note) bool { return n.Grade == lb.Error }
 
-// converged carries a Service out, which must succeed, and returns its load balancer.
+// converged reconciles a Service until it converges, without errors, and returns its load balancer.
 func (l *lab) converged(svc *corev1.Service, nodes ...*corev1.Node) schema.LoadBalancer {
 	l.t.Helper()
 	owner := l.keyOf(svc)
@@ -250,7 +250,7 @@ func (l *lab) converged(svc *corev1.Service, nodes ...*corev1.Node) schema.LoadB
 	return schema.LoadBalancer{}
 }
 
-// balancer is the Service's.
+// balancer returns the Service's load balancer.
 func (l *lab) balancer(svc *corev1.Service) schema.LoadBalancer {
 	l.t.Helper()
 	found, err := l.cloud.Carrying(l.t.Context(), l.owner(svc))
@@ -261,7 +261,7 @@ func (l *lab) balancer(svc *corev1.Service) schema.LoadBalancer {
 	return b
 }
 
-// settled fails the test unless nothing is left to do.
+// settled fails the test unless no change is left.
 func (l *lab) settled(svc *corev1.Service, nodes ...*corev1.Node) {
 	l.t.Helper()
 	l.requests()
@@ -272,8 +272,8 @@ func (l *lab) settled(svc *corev1.Service, nodes ...*corev1.Node) {
 	}
 }
 
-// persist carries Services out again and again, as the controller's queue would, until nothing is
-// left to do and all that go are gone. A context that ends is the process's end.
+// persist reconciles Services repeatedly, as the controller's queue would, until no change is left
+// and all deleted ones are removed. The process ends with its context.
 func (l *lab) persist(ctx context.Context, services ...*corev1.Service) error {
 	owners := make(map[lb.Owner]bool)
 	for _, svc := range services {
@@ -302,7 +302,7 @@ func (l *lab) persist(ctx context.Context, services ...*corev1.Service) error {
 			l.restart()
 			ctx = l.t.Context()
 		case errs == "" && notes != "":
-			time.Sleep(2 * time.Hour) // until what was refused is asked for again
+			time.Sleep(2 * time.Hour) // until rejected requests are retried
 		case errs == "" && !waits:
 			return nil
 		}
@@ -311,7 +311,7 @@ func (l *lab) persist(ctx context.Context, services ...*corev1.Service) error {
 	return fmt.Errorf("no end: %s, notes: %s", errs, notes)
 }
 
-// endpointsOn has the controller know that a Service has endpoints on these nodes alone.
+// endpointsOn gives a Service endpoints on these nodes only.
 func (l *lab) endpointsOn(svc *corev1.Service, nodes ...*corev1.Node) {
 	slice := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{
 		Namespace: svc.Namespace, Name: svc.Name, Labels: map[string]string{discoveryv1.LabelServiceName: svc.Name},
@@ -343,7 +343,7 @@ func (l *lab) log() string {
 	return b.String()
 }
 
-// requests counts reads, but for looks at actions, and writes since the last call.
+// requests returns the reads, without polls of actions, and writes since the last call.
 func (l *lab) requests() (reads, writes int) {
 	for _, r := range l.sim.Requests() {
 		switch {
@@ -357,7 +357,8 @@ func (l *lab) requests() (reads, writes int) {
 	return reads, writes
 }
 
-// shape is all of a load balancer but what the cloud chooses: IDs, addresses, times.
+// shape returns a load balancer's state without the values that the cloud assigns: IDs, addresses,
+// times.
 func (l *lab) shape(b schema.LoadBalancer) string {
 	known := l.certificates()
 	var lines []string
@@ -400,18 +401,18 @@ func (l *lab) shape(b schema.LoadBalancer) string {
 	return fmt.Sprintf("%s %s %s %t %d %q\n%s", b.Name, b.LoadBalancerType.Name, b.Algorithm.Type, b.PublicNet.Enabled, len(b.PrivateNet), names, strings.Join(lines, "\n"))
 }
 
-// wire is the way to the cloud, on which one request can go wrong.
+// wire is the connection to the cloud, on which one request can fail.
 type wire struct {
 	next http.RoundTripper
 
 	mu    sync.Mutex
 	count int
-	// at is the number of the request that goes wrong, counted from 1; 0: none.
+	// at is the number of the failing request, counted from 1; 0: none.
 	at   int
 	harm harm
 }
 
-// harm is what becomes of a request.
+// harm is the failure of a request.
 type harm struct {
 	name   string
 	before func()
@@ -420,14 +421,14 @@ type harm struct {
 	after  func()
 }
 
-// spoil lets the nth request from now go wrong.
+// spoil makes the nth request from now on fail.
 func (w *wire) spoil(n int, h harm) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.count, w.at, w.harm = 0, n, h
 }
 
-// sent is how many requests there were since spoil.
+// sent returns the number of requests since spoil.
 func (w *wire) sent() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -461,7 +462,7 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, err
 }
 
-// post does something to the cloud that we would not do.
+// post sends a request that the controller would not send.
 func (l *lab) post(path, body string) {
 	l.t.Helper()
 	request, err := http.NewRequestWithContext(l.t.Context(), http.MethodPost, "http://cloud.invalid/v1"+path, strings.NewReader(body))

@@ -14,7 +14,7 @@ import (
 	"github.com/underlay-ccm/underlay/lb"
 )
 
-// own is a load balancer with the labels of the Service web.
+// own returns a load balancer with the labels of the Service web.
 func own() lb.State {
 	s := peers("awebuid")
 	s.Labels = lb.Owner{Cluster: "demo", UID: "web-uid"}.Labels()
@@ -27,13 +27,13 @@ func going(svc *corev1.Service) { svc.DeletionTimestamp = &metav1.Time{Time: tim
 
 func goingClusterIP(svc *corev1.Service) { clusterIP(svc); going(svc) }
 
-// What a Service has by an exact label goes when it asks for nothing any more, also if that
-// happened while no controller ran and nothing in the Service says that it was ours.
+// A load balancer with an exact label of a Service is deleted when the Service requests none any
+// more, also if that happened while no controller ran and the Service shows no owner.
 func TestWhatAServiceLeftWhileNobodyLooked(t *testing.T) {
 	for name, c := range map[string]struct {
 		balancer  lb.State
 		change    func(*corev1.Service)
-		finalizer bool // stays
+		finalizer bool // is kept
 	}{
 		"ours, ClusterIP":                   {own(), clusterIP, false},
 		"ours, ClusterIP and deleted":       {own(), goingClusterIP, false},
@@ -64,8 +64,8 @@ func TestWhatAServiceLeftWhileNobodyLooked(t *testing.T) {
 	}
 }
 
-// Without such a label nothing is removed, neither a load balancer nor the finalizer, and an Event
-// says what to do. What is another implementation's is not even looked at.
+// Without such a label the controller removes neither a load balancer nor the finalizer, and an
+// Event has the remedy. A Service of another implementation causes no request.
 func TestWhatNobodyKnowsIsLeftAlone(t *testing.T) {
 	elsewhere := own()
 	elsewhere.Labels = lb.Owner{Cluster: "another", UID: "web-uid"}.Labels()
@@ -110,7 +110,8 @@ func TestWhatNobodyKnowsIsLeftAlone(t *testing.T) {
 	}
 }
 
-// A cleanup that is interrupted after the load balancer is gone still gives the finalizer back.
+// A cleanup that is interrupted after the deletion of the load balancer still removes the
+// finalizer.
 func TestAnInterruptedCleanupGoesOn(t *testing.T) {
 	svc := takenOver()
 	clusterIP(svc)

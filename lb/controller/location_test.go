@@ -8,8 +8,8 @@ import (
 	"github.com/underlay-ccm/underlay/lb"
 )
 
-// A default says where load balancers are created. Another default says nothing about those that
-// exist; an annotation does.
+// The default location is for new load balancers. Another default causes no warning about existing
+// ones; an annotation does.
 func TestLocationByDefaultMarksNoExistingLoadBalancer(t *testing.T) {
 	inWorld(t, newCloud(), nodes(1), func(w *world) {
 		w.create(service("web"))

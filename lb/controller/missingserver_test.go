@@ -11,9 +11,9 @@ import (
 	"github.com/underlay-ccm/underlay/hcloudsim"
 )
 
-// A Node whose server does not exist takes nothing from the Services that other nodes serve. From the
-// first pass to the last, also while the cloud is asked again and nodes come, they say how many of
-// their nodes are targets.
+// A Node without a server doesn't affect Services with other nodes. From the first pass to the
+// last, also during retries and while nodes join, their conditions report how many of their nodes
+// are targets.
 func TestANodeWithoutAServer(t *testing.T) {
 	inLab(t, func(l *lab) {
 		svc, ghost := l.service("000000000001"), readyNode("ghost", "hcloud://4711")
@@ -53,7 +53,7 @@ func TestANodeWithoutAServer(t *testing.T) {
 	})
 }
 
-// What the cloud refuses names the Node and what to do.
+// The note about a rejected target names the Node and the remedy.
 func TestARefusedTargetNamesItsNode(t *testing.T) {
 	inLab(t, func(l *lab) {
 		loose := l.server(hcloudsim.ServerSeed{Name: "loose"})

@@ -6,8 +6,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// A port that is opened while the health checks are those of the controller before connects to its
-// own node port: it is not known whether the nodes answer the wanted check.
+// A port that is added while the former controller's health checks are kept has a check that
+// connects to its own node port: it is unknown whether the nodes pass the wanted check.
 func TestNewPortsWhileChecksAreKept(t *testing.T) {
 	inWorld(t, newCloud(peers("awebuid")), nodes(1), func(w *world) {
 		w.create(takenOver())

@@ -18,17 +18,17 @@ import (
 	"github.com/underlay-ccm/underlay/lb"
 )
 
-// strange has another project answer from now on, as with its token in the Secret.
+// strange makes another project reply, as with its token in the Secret.
 func (w *world) strange() {
 	w.t.Helper()
 	must(w.cloud.sim.Inject(hcloudsim.Fault{OtherProject: true, Times: -1}))
 }
 
-// homely ends that.
+// homely makes the right project reply again.
 func (w *world) homely() { w.cloud.sim.ClearFaults() }
 
-// expectNothing fails the test if the project that answers has a load balancer or a certificate
-// beside those that are known.
+// expectNothing fails the test if the replying project has more load balancers than those known, or
+// a certificate.
 func (w *world) expectNothing(known int) {
 	w.t.Helper()
 	balancers, err := w.cloud.client.All(context.Background())
@@ -40,7 +40,7 @@ func (w *world) expectNothing(known int) {
 	}
 }
 
-// post makes something in the project that answers.
+// post creates an object in the replying project.
 func (w *world) post(path, body string) {
 	w.t.Helper()
 	request, err := http.NewRequestWithContext(context.Background(), http.MethodPost, "http://cloud.invalid/v1/"+path, strings.NewReader(body))
@@ -55,7 +55,7 @@ func (w *world) post(path, body string) {
 	w.settle()
 }
 
-// shown is what a Service's status says, and whether it is held.
+// shown returns a Service's condition, addresses and finalizers.
 func (w *world) shown(name string) string {
 	svc := w.service(name)
 	return fmt.Sprintf("%s at %q, %s", accepted(svc), ingress(svc), svc.Finalizers)
@@ -69,8 +69,9 @@ func managedService(name string) *corev1.Service {
 	return svc
 }
 
-// A token of another project takes nothing from any Service: what its project lacks is not gone.
-// Nothing is created there, and all goes on with the right token.
+// A token of another project deletes nothing of any Service: an object that is missing in that
+// project is not taken as deleted. Nothing is created there, and everything continues with the
+// right token.
 func TestTokenOfAnotherProject(t *testing.T) {
 	for name, c := range map[string]struct {
 		network   int64
@@ -148,8 +149,8 @@ func TestTokenOfAnotherProject(t *testing.T) {
 	}
 }
 
-// expectHealed fails the test unless, with the right token, Services have what they had, and those
-// that came and went meanwhile are served and let go.
+// expectHealed fails the test unless, with the right token, Services are in their former state, and
+// those that were created or deleted since are served or released.
 func (w *world) expectHealed(shown map[string]string) {
 	w.t.Helper()
 	w.later()
@@ -174,7 +175,7 @@ func (w *world) expectHealed(shown map[string]string) {
 	}
 }
 
-// The token may change between any two requests, also those of one reconciliation.
+// The token may change between any two requests, also within one reconciliation.
 func TestTokenChangesAtAnyMoment(t *testing.T) {
 	enough := true
 	for moment := int64(1); enough && !t.Failed(); moment++ {
@@ -188,7 +189,8 @@ func TestTokenChangesAtAnyMoment(t *testing.T) {
 	}
 }
 
-// changeToken has another project answer from a request on, and reports whether there was that one.
+// changeToken makes another project reply from the given request on, and reports whether there were
+// that many requests.
 func (w *world) changeToken(moment int64) bool {
 	w.createAll(service("web"), service("leaves"), sharing("a", 1, 80), sharing("c", 3, 82), sharingOf("alone", "other"))
 	w.settle()
@@ -239,7 +241,7 @@ func sharingOf(name, group string) *corev1.Service {
 	return svc
 }
 
-// lastNetwork is the ID of the newest network of the project that answers.
+// lastNetwork returns the ID of the newest network of the replying project.
 func (c *cloud) lastNetwork(t *testing.T) (last int64) {
 	var found struct {
 		Networks []struct {
@@ -253,7 +255,7 @@ func (c *cloud) lastNetwork(t *testing.T) (last int64) {
 	return last
 }
 
-// Nor does a load balancer of another project become a Service's by its name.
+// A load balancer of another project can't be adopted by its name either.
 func TestNothingOfAnotherProjectIsAdopted(t *testing.T) {
 	inWorld(t, newCloud(), nodes(1), func(w *world) {
 		w.strange()
@@ -274,7 +276,8 @@ func TestNothingOfAnotherProjectIsAdopted(t *testing.T) {
 	})
 }
 
-// Agents go on letting load balancers reach pods, also those of Services that are not ours any more.
+// Agents keep pods open for load balancers, and annotations of missing Services are kept until the
+// right project replies.
 func TestPodsStayOpenWithTheTokenOfAnotherProject(t *testing.T) {
 	inPodWorld(t, hcloudsim.Options{}, func(w *world, p *pods) {
 		p.are(map[lb.Target]string{podAt(1, 1): "ready"})
@@ -301,8 +304,8 @@ func TestPodsStayOpenWithTheTokenOfAnotherProject(t *testing.T) {
 	})
 }
 
-// Where no Node tells which servers are the cluster's, nobody doubts: before the first Node is
-// initialized, and where all are dedicated servers. And what is really gone is made again.
+// Without a Node on a cloud server the project can't be verified: before the first Node is
+// initialized, and if all are dedicated servers. A missing load balancer is recreated then.
 func TestDoubtNeedsServers(t *testing.T) {
 	joining := node("node-1", 1)
 	joining.Spec.ProviderID = ""

@@ -20,7 +20,7 @@ import (
 	"github.com/underlay-ccm/underlay/lb"
 )
 
-// podNode has a prefix for pods out of its server's own /64.
+// podNode returns a Node with a pod prefix from its server's own /64.
 func podNode(server int) *corev1.Node {
 	n := node(fmt.Sprintf("node-%d", server), server)
 	own := ownOf(server).Addr().As16()
@@ -30,15 +30,15 @@ func podNode(server int) *corev1.Node {
 	return n
 }
 
-// podAt is the ith pod of a server as a target.
+// podAt returns the ith pod of a server as a target.
 func podAt(server, i int) lb.Target {
 	a := ownOf(server).Addr().As16()
 	a[9], a[15] = 1, byte(i)
 	return lb.Target{Server: int64(server), Address: netip.AddrFrom16(a)}
 }
 
-// pods are endpoints in their states, by name. What a state says is its conditions: ready, waiting
-// (not ready), draining (serves and terminates) or ending (terminates).
+// pods are endpoints and their states. A state determines the conditions: ready, waiting (not
+// ready), draining (serving and terminating) or ending (terminating).
 type pods struct {
 	w      *world
 	port   int32
@@ -91,13 +91,13 @@ func (p *pods) publish() {
 	}
 }
 
-// are makes these the Service's pods and waits.
+// are sets the Service's pods and waits.
 func (p *pods) are(states map[lb.Target]string) {
 	p.w.t.Helper()
 	p.states = states
 	p.publish()
 	p.w.settle()
-	p.w.settle() // changes that follow others are gathered for longer
+	p.w.settle() // later changes are batched for longer
 }
 
 func podService() *corev1.Service {
@@ -108,7 +108,8 @@ func podService() *corev1.Service {
 	return svc
 }
 
-// inPodWorld has two nodes with prefixes out of their own ones, and a third without.
+// inPodWorld runs a test with two nodes with prefixes of their own servers, and a third one
+// without.
 func inPodWorld(t *testing.T, options hcloudsim.Options, test func(w *world, p *pods)) {
 	t.Helper()
 	project := newCloud()
@@ -120,7 +121,7 @@ func inPodWorld(t *testing.T, options hcloudsim.Options, test func(w *world, p *
 	})
 }
 
-// openings are what agents are told, by nodes.
+// openings returns the ingress annotations, by nodes.
 func (w *world) openings() string {
 	w.t.Helper()
 	all, err := w.api.CoreV1().Nodes().List(context.Background(), metav1.ListOptions{})
@@ -202,7 +203,8 @@ func TestPodsBecomeTargets(t *testing.T) {
 	})
 }
 
-// The numbers of a name, and when nodes are the targets in spite of the wish.
+// The test covers named target ports, and the cases in which nodes are the targets although pods
+// are requested.
 func TestWhyPodsAreNoTargets(t *testing.T) {
 	for name, c := range map[string]struct {
 		service func(*corev1.Service)
@@ -210,7 +212,7 @@ func TestWhyPodsAreNoTargets(t *testing.T) {
 		states  map[lb.Target]string
 		ipv4    map[string]string
 		want    string
-		targets int // of which nodes are the three
+		targets int // 3: the nodes
 	}{
 		"no IPv6":        {service: func(s *corev1.Service) { s.Spec.IPFamilies = s.Spec.IPFamilies[:1] }, pools: true, states: map[lb.Target]string{podAt(1, 1): "ready"}, want: "False PodsNotTargets", targets: 3},
 		"no pool":        {states: map[lb.Target]string{podAt(1, 1): "ready"}, want: "False PodsNotTargets", targets: 3},
@@ -253,7 +255,7 @@ func TestWhyPodsAreNoTargets(t *testing.T) {
 	}
 }
 
-// A change between nodes and pods by the annotation, and by the pods' addresses.
+// The annotation, and the pods' addresses, switch between nodes and pods as targets.
 func TestNodesAndPodsTakeEachOthersPlace(t *testing.T) {
 	inPodWorld(t, hcloudsim.Options{}, func(w *world, p *pods) {
 		p.are(map[lb.Target]string{podAt(1, 1): "ready", podAt(2, 1): "ready"})
@@ -295,7 +297,7 @@ func TestNodesAndPodsTakeEachOthersPlace(t *testing.T) {
 	})
 }
 
-// The pods of a Service that is refused go on being its targets.
+// The pods of a refused Service stay its targets.
 func TestRefusedServiceKeepsItsPodsUpToDate(t *testing.T) {
 	inPodWorld(t, hcloudsim.Options{}, func(w *world, p *pods) {
 		p.are(map[lb.Target]string{podAt(1, 1): "ready", podAt(2, 1): "ready"})
@@ -312,7 +314,7 @@ func TestRefusedServiceKeepsItsPodsUpToDate(t *testing.T) {
 	})
 }
 
-// Pods become targets when their Node shows that it has a prefix out of its own one.
+// Pods become targets when their Node gets a prefix of its own server.
 func TestNodeMakesPodsTargets(t *testing.T) {
 	inPodWorld(t, hcloudsim.Options{}, func(w *world, p *pods) {
 		p.are(map[lb.Target]string{podAt(1, 1): "ready", podAt(3, 1): "ready"})
@@ -328,8 +330,8 @@ func TestNodeMakesPodsTargets(t *testing.T) {
 	})
 }
 
-// Where the cloud takes one address of each server, the first pod of each node is a target, and the
-// next takes its place.
+// If the cloud allows one address of each server, the first pod of each node is a target, and the
+// next one replaces it.
 func TestOnePodOfEachNode(t *testing.T) {
 	inPodWorld(t, hcloudsim.Options{OneTargetPerServer: true}, func(w *world, p *pods) {
 		p.are(map[lb.Target]string{podAt(1, 1): "ready", podAt(1, 2): "ready", podAt(2, 1): "ready"})
@@ -345,7 +347,7 @@ func TestOnePodOfEachNode(t *testing.T) {
 	})
 }
 
-// Annotations for Services that are gone, as after a restore, go with the regular look.
+// Annotations for missing Services, as after a restore, are removed by the regular resync.
 func TestOpeningsOfServicesThatAreGone(t *testing.T) {
 	inPodWorld(t, hcloudsim.Options{}, func(w *world, p *pods) {
 		p.are(map[lb.Target]string{podAt(1, 1): "ready"})

@@ -14,7 +14,7 @@ import (
 	"github.com/underlay-ccm/underlay/lb/controller"
 )
 
-// A load balancer that is kept although its Service is not served any more goes on reaching its pods.
+// A load balancer that is kept although its Service is not served any more still reaches its pods.
 func TestKeptLoadBalancerReachesItsPods(t *testing.T) {
 	inPodWorld(t, hcloudsim.Options{}, func(w *world, p *pods) {
 		p.are(map[lb.Target]string{podAt(1, 1): "ready"})
@@ -30,7 +30,7 @@ func TestKeptLoadBalancerReachesItsPods(t *testing.T) {
 	})
 }
 
-// A pod that is ready again before it was removed becomes a target again.
+// A pod that becomes ready while it is being removed becomes a target again.
 func TestPodIsReadyAgainWhileItIsRemoved(t *testing.T) {
 	inPodWorld(t, hcloudsim.Options{}, func(w *world, p *pods) {
 		both := map[lb.Target]string{podAt(1, 1): "ready", podAt(2, 1): "ready"}
@@ -55,7 +55,7 @@ func TestPodIsReadyAgainWhileItIsRemoved(t *testing.T) {
 	})
 }
 
-// The pods of a Service that is refused come back after none was left.
+// The pods of a refused Service become targets again after there were none.
 func TestRefusedServiceGetsItsPodsBack(t *testing.T) {
 	inPodWorld(t, hcloudsim.Options{}, func(w *world, p *pods) {
 		p.are(map[lb.Target]string{podAt(1, 1): "ready"})
@@ -71,7 +71,7 @@ func TestRefusedServiceGetsItsPodsBack(t *testing.T) {
 	})
 }
 
-// The pods of a Service that are targets stay up to date while what it says of targets can't be read.
+// Pods stay up to date as targets while the annotation for targets is invalid.
 func TestPodsFollowWhileTargetsAreMisspelled(t *testing.T) {
 	inPodWorld(t, hcloudsim.Options{}, func(w *world, p *pods) {
 		p.are(map[lb.Target]string{podAt(1, 1): "ready"})
@@ -90,8 +90,8 @@ func TestPodsFollowWhileTargetsAreMisspelled(t *testing.T) {
 	})
 }
 
-// The load balancer of a Service that may not share another one follows its pods, and its nodes let it
-// through, also after a restart.
+// The load balancer of a Service that may not share another one follows its pods, and its nodes
+// admit it, also after a restart.
 func TestServiceThatMayNotShareKeepsItsPodsUpToDate(t *testing.T) {
 	inPodWorld(t, hcloudsim.Options{}, func(w *world, p *pods) {
 		p.are(map[lb.Target]string{podAt(1, 1): "ready"})
@@ -116,7 +116,7 @@ func TestServiceThatMayNotShareKeepsItsPodsUpToDate(t *testing.T) {
 	})
 }
 
-// Whoever looks without the load balancer says nothing of node ports that nobody needs.
+// A survey without the load balancer has no note about node ports that aren't needed.
 func TestSurveyOfPods(t *testing.T) {
 	pod, name, port := podAt(1, 1), "web", int32(8080)
 	slice := &discoveryv1.EndpointSlice{

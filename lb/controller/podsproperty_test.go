@@ -14,7 +14,7 @@ import (
 	"github.com/underlay-ccm/underlay/lb"
 )
 
-// randomPods are some pods on three nodes in any states, one of them ready.
+// randomPods returns some pods on three nodes in random states, one of them ready.
 func randomPods(r *rand.Rand) map[lb.Target]string {
 	states := map[lb.Target]string{podAt(1+r.IntN(3), 1): "ready"}
 	for range r.IntN(10) {
@@ -23,7 +23,7 @@ func randomPods(r *rand.Rand) map[lb.Target]string {
 	return states
 }
 
-// endOf is what the cloud and the nodes have when all has been done.
+// endOf returns the final state of the cloud and the nodes.
 func endOf(t *testing.T, seed uint64, before func(w *world, p *pods)) (end string) {
 	t.Helper()
 	inWorldWith(t, newCloud(), []runtime.Object{podNode(1), podNode(2), podNode(3)}, func(d *lb.Defaults) { d.OwnPools = true }, func(w *world) {
@@ -60,8 +60,8 @@ func endOf(t *testing.T, seed uint64, before func(w *world, p *pods)) (end strin
 	return end
 }
 
-// Whatever endpoints did in whatever order, while nodes took the pods' place and back, requests
-// failed and the controller was restarted: the end is that of a Service that never saw anything else.
+// With endpoints changing in any order, nodes replacing pods as targets and back, failing requests
+// and restarts, the result is that of a Service that was just created.
 func TestAnyOrderOfEndpointsEndsTheSame(t *testing.T) {
 	for seed := range uint64(12 / slowdown) {
 		fresh := endOf(t, seed, nil)

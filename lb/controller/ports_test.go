@@ -9,7 +9,7 @@ import (
 	"github.com/underlay-ccm/underlay/lb"
 )
 
-// Each port of a Service is what its own options say, and a change of them changes that port alone.
+// The options of each port configure its listener, and a change of them changes that listener only.
 func TestOptionsOfPorts(t *testing.T) {
 	inWorld(t, newCloud(), nodes(1), func(w *world) {
 		svc := service("web")

@@ -13,7 +13,7 @@ import (
 	"github.com/underlay-ccm/underlay/lb"
 )
 
-// given are the labels by which the project's side gives a primary IP to default/web.
+// given returns the labels with which the project's owner gives a primary IP to default/web.
 func given() map[string]string {
 	return map[string]string{
 		"underlay.dev/adopt-cluster": "demo", "underlay.dev/adopt-namespace": "default", "underlay.dev/adopt-service": "web",
@@ -29,7 +29,7 @@ func (w *world) primaryIP(seed hcloudsim.PrimaryIPSeed) schema.PrimaryIP {
 	return made
 }
 
-// webAt is the Service web with an address.
+// webAt returns the Service web with a primary IP.
 func webAt(ipv4 string) *corev1.Service {
 	svc := service("web")
 	svc.Annotations[lb.AnnotationPrimaryIPv4] = ipv4
@@ -43,7 +43,7 @@ func (w *world) expectReads(what string, want int) {
 	}
 }
 
-// looks returns how often the load balancers, and primary IPs, are read at rest in some time.
+// looks returns the number of reads of load balancers, and of primary IPs, at rest.
 func (w *world) looks() (balancers, addresses int) {
 	w.later()
 	w.cloud.sim.ResetRequests()
@@ -59,8 +59,8 @@ func (w *world) looks() (balancers, addresses int) {
 	return balancers, addresses
 }
 
-// A Service that is deleted and created again has the address that it had, for one request more than
-// a new address costs, and none at rest.
+// A Service that is recreated gets its former address, with one request more than a new address
+// takes, and none at rest.
 func TestServiceCreatedAgainKeepsItsAddress(t *testing.T) {
 	inWorld(t, newCloud(), nodes(1), func(w *world) {
 		w.cloud.counts()
@@ -104,8 +104,8 @@ func TestServiceCreatedAgainKeepsItsAddress(t *testing.T) {
 	})
 }
 
-// Without consent, and without the primary IP, nothing is created; what the message asks for is found
-// at the next regular look.
+// Without consent, or without the primary IP, no load balancer is created; after the remedy in the
+// message, the next regular resync creates it.
 func TestPrimaryIPThatMayNotBeHad(t *testing.T) {
 	for name, c := range map[string]struct {
 		before *hcloudsim.PrimaryIPSeed // nil: none
@@ -115,7 +115,7 @@ func TestPrimaryIPThatMayNotBeHad(t *testing.T) {
 		"not given": {
 			&hcloudsim.PrimaryIPSeed{Name: "web"}, "hcloud primary-ip add-label ",
 			func(w *world) {
-				all := w.cloud.sim.PrimaryIPs() // the node's come before it
+				all := w.cloud.sim.PrimaryIPs() // the node's precede it
 				w.cloud.row("primary_ips", all[len(all)-1].ID, func(row map[string]any) { row["labels"] = given() })
 			},
 		},
@@ -155,7 +155,8 @@ func TestPrimaryIPThatMayNotBeHad(t *testing.T) {
 	}
 }
 
-// What another load balancer has is not taken, and is had soon after that is gone.
+// A primary IP of another load balancer is not taken, and is assigned soon after that load balancer
+// is deleted.
 func TestPrimaryIPInUse(t *testing.T) {
 	inWorld(t, newCloud(), nodes(1), func(w *world) {
 		w.defaultsFor("other", "web")
@@ -171,7 +172,7 @@ func TestPrimaryIPInUse(t *testing.T) {
 			t.Errorf("Events:\n%s", events)
 		}
 		w.delete("other")
-		time.Sleep(30 * time.Second) // the retries of the queue, long before the regular look
+		time.Sleep(30 * time.Second) // the retries of the queue, long before the regular resync
 		w.settle()
 		if got := ingress(w.service("web")); !strings.HasPrefix(got, ip.IP) {
 			t.Errorf("addresses %q, want %s; accepted %s", got, ip.IP, accepted(w.service("web")))
@@ -179,7 +180,7 @@ func TestPrimaryIPInUse(t *testing.T) {
 	})
 }
 
-// defaultsFor lets the configuration give the primary IP web to Services.
+// defaultsFor gives the primary IP web to Services in the configuration.
 func (w *world) defaultsFor(services ...string) {
 	w.stop()
 	for _, svc := range services {
@@ -188,7 +189,8 @@ func (w *world) defaultsFor(services ...string) {
 	w.start()
 }
 
-// A load balancer that exists keeps its addresses and goes on, and its Service says so.
+// An existing load balancer keeps its addresses and keeps working, and its Service's condition
+// reports it.
 func TestPrimaryIPForAnExistingLoadBalancer(t *testing.T) {
 	inWorld(t, newCloud(), nodes(1), func(w *world) {
 		w.create(service("web"))
@@ -207,7 +209,7 @@ func TestPrimaryIPForAnExistingLoadBalancer(t *testing.T) {
 		if balancers, addresses := w.looks(); balancers == 0 || addresses != balancers {
 			t.Errorf("%d regular looks at a contradiction read primary IPs %d times, want once each", balancers, addresses)
 		}
-		// Naming the address that it has settles that.
+		// An annotation that names the current address solves it.
 		w.edit("web", func(svc *corev1.Service) {
 			svc.Annotations[lb.AnnotationPrimaryIPv4] = w.cloud.sim.LoadBalancers()[0].Name
 		})
@@ -224,7 +226,8 @@ func TestPrimaryIPForAnExistingLoadBalancer(t *testing.T) {
 	})
 }
 
-// A primary IP that would go with the load balancer is warned of until that is switched off.
+// A primary IP that would be deleted with the load balancer causes a warning until that is
+// disabled.
 func TestPrimaryIPThatGoesWithTheLoadBalancer(t *testing.T) {
 	inWorld(t, newCloud(), nodes(1), func(w *world) {
 		ip := w.primaryIP(hcloudsim.PrimaryIPSeed{Name: "web", Labels: given(), AutoDelete: true})

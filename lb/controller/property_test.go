@@ -20,7 +20,7 @@ import (
 
 func pick[T any](r *rand.Rand, values ...T) T { return values[r.IntN(len(values))] }
 
-// randomService asks for anything that can be asked for.
+// randomService returns a Service with random settings of every kind.
 func (l *lab) randomService(r *rand.Rand, name string) *corev1.Service {
 	svc := l.service(name)
 	flip := func() string { return strconv.FormatBool(r.IntN(2) == 0) }
@@ -72,7 +72,7 @@ func (l *lab) randomNodes(r *rand.Rand) (nodes []*corev1.Node) {
 	return nodes
 }
 
-// upload puts certificates into the project, without a request of ours.
+// upload adds certificates of another owner to the project.
 func (l *lab) upload(names ...string) {
 	l.t.Helper()
 	for i, name := range names {
@@ -82,8 +82,8 @@ func (l *lab) upload(names ...string) {
 	l.sim.ResetRequests()
 }
 
-// Whatever a load balancer was, it becomes what is wanted, and in the end it is no different from one
-// that was never anything else. What the Service's other certificates and load balancers are stays.
+// With any initial load balancer, the result is the wanted one, and the same as a newly created
+// one. Other certificates and load balancers of the project don't change.
 func TestFromAnyStateToAnyService(t *testing.T) {
 	for seed := range uint64(60 / Slowdown) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
@@ -117,7 +117,7 @@ func TestFromAnyStateToAnyService(t *testing.T) {
 	}
 }
 
-// codes are all that the API is known to answer.
+// codes are all known error codes of the API.
 var codes = []string{
 	"json_error", "unauthorized", "forbidden", "maintenance", "resource_limit_exceeded", "not_found", "method_not_allowed",
 	"conflict", "uniqueness_error", "deprecated_api_endpoint", "resource_unavailable", "invalid_input", "service_error",
@@ -143,14 +143,14 @@ func (l *lab) harms(cancel func()) []harm {
 	return all
 }
 
-// everything is a Service with much of everything.
+// everything returns a Service with many settings.
 func (l *lab) everything() *corev1.Service {
 	return l.service("000000000001",
 		"protocol", "https", "certificate-type", "managed", "http-managed-certificate-domains", "example.com",
 		"ipv4-rdns", "a.example.com", "private-ipv4", "10.0.0.9", "name", "web")
 }
 
-// changed is everything with another value of it all.
+// changed returns the same Service with other values.
 func (l *lab) changed() *corev1.Service {
 	svc := l.service("000000000001",
 		"protocol", "https", "certificate-type", "managed", "http-managed-certificate-domains", "example.com,www.example.com",
@@ -163,9 +163,9 @@ func (l *lab) changed() *corev1.Service {
 // everyFault makes the tests below try each code at each request, which takes minutes.
 var everyFault = flag.Bool("every-fault", false, "try every error code at every request")
 
-// tried reports whether the ith harm is done to the nth request: broken connections, lost actions
-// and a killed process to each of the first and to some of the later ones, which are much alike;
-// error codes now and then.
+// tried reports whether to apply the ith harm to the nth request: broken connections, lost actions
+// and a killed process to each of the first ones and some of the later ones, which are much alike;
+// error codes to a few.
 func tried(i, n int) bool {
 	const connections, first, some, few = 6, 8, 20, 3
 	switch {
@@ -179,9 +179,9 @@ func tried(i, n int) bool {
 	return (i+n)%some == 0
 }
 
-// Whatever goes wrong with whichever request, trying again ends like nothing had happened: there is
-// never a second load balancer or certificate, and what belongs to others does not change. Every
-// pair of fault and request is tried with -every-fault, a part of them otherwise.
+// After any failure of any request, retries lead to the same result as without it: there is never a
+// second load balancer or certificate, and objects of other owners don't change. -every-fault tries
+// every pair of failure and request; otherwise a part of them is tried.
 func TestAnyFaultThenTheSameEnd(t *testing.T) {
 	gone := func(svc *corev1.Service) *corev1.Service {
 		svc.DeletionTimestamp = &metav1.Time{Time: time.Now()}
@@ -220,16 +220,16 @@ func TestAnyFaultThenTheSameEnd(t *testing.T) {
 	t.Logf("%d runs with one fault each", runs)
 }
 
-// scenario is what a fault hits.
+// scenario is a sequence of steps during which a request fails.
 type scenario struct {
 	name                    string
 	steps                   func(l *lab) [][]*corev1.Service // one after the other
 	unspoiled               int                              // steps before the fault
 	balancers, certificates int                              // in the end, beside others
-	check                   func(l *lab) string              // what is wrong; may be nil
+	check                   func(l *lab) string              // the problem, or ""; may be nil
 }
 
-// run runs the scenario, in which the nth request meets a harm; false if there are not so many.
+// run runs the scenario with a harm to the nth request, and reports whether there were that many.
 func (s scenario) run(t *testing.T, which, n int) (hit bool) {
 	t.Helper()
 	inLab(t, func(l *lab) {

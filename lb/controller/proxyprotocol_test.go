@@ -11,8 +11,8 @@ import (
 	"github.com/underlay-ccm/underlay/lb"
 )
 
-// kubeProxy answers checks as a node with an endpoint does: it does not understand a PROXY header,
-// and whoever serves at the node port does.
+// kubeProxy replies to checks as a node with an endpoint does: kube-proxy does not understand a
+// PROXY header, and the program at the node port does.
 func kubeProxy(p hcloudsim.Probe) hcloudsim.Health {
 	if p.ProxyHeader && p.Service.HealthCheck.Protocol == "http" {
 		return hcloudsim.HealthUnhealthy
@@ -20,9 +20,9 @@ func kubeProxy(p hcloudsim.Probe) hcloudsim.Health {
 	return hcloudsim.HealthHealthy
 }
 
-// Nobody reports whether the cloud's health checks carry a PROXY header. The check by default of a
-// Service with the PROXY protocol works either way under policy Cluster; under policy Local it
-// works without, and with it the Service says what to set.
+// It is not documented whether the cloud's health checks send a PROXY header. The default check of a
+// Service with the PROXY protocol works in both cases under policy Cluster. Under policy Local it
+// works without the header, and with it a note names the annotation to set.
 func TestChecksOfTheProxyProtocol(t *testing.T) {
 	const cluster, local = corev1.ServiceExternalTrafficPolicyCluster, corev1.ServiceExternalTrafficPolicyLocal
 	for _, c := range []struct {
@@ -46,7 +46,7 @@ func TestChecksOfTheProxyProtocol(t *testing.T) {
 				svc.Spec.ExternalTrafficPolicy, svc.Spec.HealthCheckNodePort = c.policy, 32000
 				l.endpointsOn(svc, l.nodes[0])
 				var notes []lb.Note
-				for range 5 { // somebody has to look for the checks to be carried out
+				for range 5 { // the simulator runs due checks when it is read
 					var err error
 					notes, err = l.once(svc, l.nodes[0])
 					l.must(err)
@@ -63,7 +63,7 @@ func TestChecksOfTheProxyProtocol(t *testing.T) {
 	}
 }
 
-// judging is a prober that says nothing of reasons.
+// judging returns a prober that gives no reasons.
 func judging(judge func(hcloudsim.Probe) hcloudsim.Health) hcloudsim.Prober {
 	return func(p hcloudsim.Probe) hcloudsim.Finding { return hcloudsim.Finding{Health: judge(p)} }
 }

@@ -2,6 +2,6 @@
 
 package controller
 
-// Slowdown is how many times fewer random schedules run with the race detector; all of them
-// run without it.
+// Slowdown divides the number of random schedules with the race detector; all of them run without
+// it.
 const Slowdown = 12

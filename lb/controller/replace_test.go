@@ -16,8 +16,8 @@ import (
 	"github.com/underlay-ccm/underlay/lb"
 )
 
-// noPrivateTargets is a cloud that takes no target at its private address; least is the smallest
-// number of targets that the load balancer ever had since the last call.
+// noPrivateTargets makes the cloud reject targets at their private addresses; least returns the
+// smallest number of targets of the load balancer so far.
 func noPrivateTargets(w *world, n int) (least func() int) {
 	now, low := n, n
 	w.cloud.setFault(func(op lb.Op) error {
@@ -42,8 +42,8 @@ func noPrivateTargets(w *world, n int) (least func() int) {
 
 func toPrivate(svc *corev1.Service) { svc.Annotations[lb.HetznerPrefix+"use-private-ip"] = "true" }
 
-// A cloud that refuses private targets costs one target for a moment, whatever happens meanwhile,
-// and the load balancer ends with all of them, a node that joined too.
+// While the cloud rejects private targets, a change to them removes at most one target at a time,
+// with any further events, and ends with all targets, including a node that joined.
 func TestRefusedPrivateTargetsLoseNoTraffic(t *testing.T) {
 	for seed := range uint64(30 / slowdown) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
@@ -79,8 +79,8 @@ func TestRefusedPrivateTargetsLoseNoTraffic(t *testing.T) {
 	}
 }
 
-// Each refusal is told once, the rest of the Service is carried out, and the cloud is asked again
-// after an hour.
+// Each rejection is reported once, the other changes of the Service are applied, and the targets
+// are retried after an hour.
 func TestRefusedPrivateTargetsAreTriedAgain(t *testing.T) {
 	inWorld(t, newCloud(), nodes(2), func(w *world) {
 		w.create(service("web"))
@@ -110,8 +110,8 @@ func TestRefusedPrivateTargetsAreTriedAgain(t *testing.T) {
 	})
 }
 
-// Targets that are not judged yet may be healthy, so none is replaced until they had their time;
-// then one is replaced at a time, also by another process, and the public interface goes last.
+// Targets without a verdict may be healthy, so none is replaced until they had their time; then one
+// is replaced at a time, also by another process, and the public interface is disabled last.
 func TestTargetsAreReplacedOneByOne(t *testing.T) {
 	inWorld(t, newCloud(), nodes(3), func(w *world) {
 		w.create(service("web"))
@@ -142,7 +142,7 @@ func TestTargetsAreReplacedOneByOne(t *testing.T) {
 	})
 }
 
-// Targets that are all unhealthy have nothing to lose, when they had time to become healthy.
+// If all targets are unhealthy and had time to become healthy, they are replaced together.
 func TestUnhealthyTargetsAreReplacedTogether(t *testing.T) {
 	inWorld(t, newCloud(), nodes(3), func(w *world) {
 		w.create(service("web"))
@@ -158,7 +158,7 @@ func TestUnhealthyTargetsAreReplacedTogether(t *testing.T) {
 	})
 }
 
-// A Service that is refused meanwhile waits for nothing: its targets stay reached as they are.
+// A Service that is refused during the change doesn't wait: its targets keep their addresses.
 func TestNoTargetOfARefusedServiceIsReplaced(t *testing.T) {
 	inWorld(t, newCloud(), nodes(3), func(w *world) {
 		w.create(service("web"))
@@ -175,8 +175,8 @@ func TestNoTargetOfARefusedServiceIsReplaced(t *testing.T) {
 	})
 }
 
-// A replacement that fails is tried again at the pace of all failures, not at that of verdicts:
-// each try takes a healthy target out of service.
+// A failing replacement is retried with the backoff of all failures, not as often as verdicts are
+// read: each attempt removes a healthy target for a moment.
 func TestFailingReplacementsAreTriedLessAndLess(t *testing.T) {
 	inWorld(t, newCloud(), nodes(3), func(w *world) {
 		w.create(service("web"))

@@ -12,7 +12,7 @@ import (
 	"github.com/underlay-ccm/underlay/lb"
 )
 
-// replaceAllNodes lets nodes go and others, of other servers, come in their place.
+// replaceAllNodes deletes the nodes and adds others on other servers.
 func (w *world) replaceAllNodes(n int) {
 	w.t.Helper()
 	for i := 1; i <= n; i++ {
@@ -26,8 +26,8 @@ func (w *world) replaceAllNodes(n int) {
 	w.settle()
 }
 
-// All nodes are replaced at once: the old targets stay until a new one is healthy, or all of them
-// had their time, also over a restart, and also where the Service is refused.
+// All nodes are replaced at once: the old targets stay until a new one is healthy, or until all new
+// ones had their time, also over a restart, and also if the Service is refused.
 func TestOldTargetsStayUntilNewOnesAreHealthy(t *testing.T) {
 	for name, c := range map[string]struct {
 		held    bool

@@ -22,22 +22,23 @@ import (
 	"github.com/underlay-ccm/underlay/lb"
 )
 
-// schedule is a random life of some Services in a cluster: users edit, pods flap, nodes come and go,
-// somebody works in the cloud's console, the cloud refuses, loses replies and is out of budget, the
-// controller stops and starts. Users are the only ones that do not make mistakes in what they expect.
+// schedule is a random sequence of events around some Services. Users edit, pods flap, nodes are
+// added and removed, someone uses the cloud's console. The cloud rejects requests, loses replies
+// and exceeds its rate limit. The controller stops and starts.
 type schedule struct {
 	*world
 	r     *rand.Rand
 	p     *pods
 	steps []string
-	// sick: no health check finds any target healthy, which nothing of the configuration waits for.
+	// sick means that no health check finds a healthy target, which must not delay any
+	// configuration.
 	sick atomic.Bool
 
-	mu sync.Mutex // the controller's goroutines look at what follows
-	// private are the UIDs of Services that ask to be private from their creation to their end.
+	mu sync.Mutex // the controller's goroutines read the following fields
+	// private has the UIDs of Services that request to be private during their whole life.
 	private map[string]bool
 	states  map[lb.Target]string // of the pods
-	still   time.Time            // since when they are so
+	still   time.Time            // since when they are unchanged
 }
 
 func (s *schedule) isPrivate(uid string) bool {
@@ -46,7 +47,6 @@ func (s *schedule) isPrivate(uid string) bool {
 	return s.private[uid]
 }
 
-// podsAre publishes endpoints.
 func (s *schedule) podsAre(states map[lb.Target]string) {
 	s.mu.Lock()
 	s.states, s.still = states, time.Now()
@@ -55,8 +55,8 @@ func (s *schedule) podsAre(states map[lb.Target]string) {
 	s.p.publish()
 }
 
-// serves reports whether a pod, which is a target, serves at least as well as any other, and has for
-// a while.
+// serves reports whether a pod, which is a target, has served at least as well as any other for a
+// while.
 func (s *schedule) serves(pod lb.Target) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -80,15 +80,15 @@ func (s *schedule) live(name string) *corev1.Service {
 	if err != nil {
 		return nil
 	}
-	if svc.DeletionTimestamp != nil && len(svc.Finalizers) == 0 { // the fake leaves what the API server removes
+	if svc.DeletionTimestamp != nil && len(svc.Finalizers) == 0 { // the fake keeps objects that the API server removes
 		must(s.api.CoreV1().Services("default").Delete(context.Background(), name, metav1.DeleteOptions{}))
 		return nil
 	}
 	return svc
 }
 
-// freePort is a node port that no Service has: as Kubernetes does, it gives a port again that another
-// Service just gave back.
+// freePort returns a node port that no Service has. As Kubernetes does, it reuses ports that
+// another Service just freed.
 func (s *schedule) freePort() int32 {
 	taken := map[int32]bool{}
 	for _, name := range scheduled {
@@ -102,7 +102,7 @@ func (s *schedule) freePort() int32 {
 	return free[s.r.IntN(len(free))]
 }
 
-// change edits a Service as a user's tool does, whatever the controller writes at that moment.
+// change edits a Service as a user's tool does, without a conflict with the controller's writes.
 func (s *schedule) change(svc *corev1.Service, edit func(*corev1.Service)) {
 	after := svc.DeepCopy()
 	if after.Annotations == nil {
@@ -152,7 +152,7 @@ func (s *schedule) birth(name string) {
 	must(err)
 }
 
-// edit is one thing that a user changes of a Service.
+// edit makes one change of a user to a Service.
 func (s *schedule) edit(name string, svc *corev1.Service) {
 	private := s.isPrivate(string(svc.UID))
 	s.change(svc, func(svc *corev1.Service) {
@@ -163,7 +163,7 @@ func (s *schedule) edit(name string, svc *corev1.Service) {
 			delete(svc.Annotations, lb.AnnotationShared)
 		case n == 2, n == 7:
 			svc.Spec.Ports[0].NodePort = s.freePort()
-		case n == 8: // what cannot be used
+		case n == 8: // an invalid setting
 			svc.Annotations[lb.HetznerPrefix+"health-check-retries"] = "9"
 		case n == 3 && len(svc.Spec.Ports) == 1:
 			svc.Spec.Ports = append(svc.Spec.Ports, corev1.ServicePort{Name: "dns", Port: 53, Protocol: "UDP", NodePort: s.freePort()})
@@ -205,7 +205,7 @@ func mapKeys[V any](m map[string]V) func(yield func(string) bool) {
 	}
 }
 
-// step is one thing that happens.
+// step applies one random event.
 func (s *schedule) step() {
 	name := pickOf(s.r, scheduled...)
 	svc := s.live(name)
@@ -233,7 +233,7 @@ func (s *schedule) step() {
 		s.sick.Store(!s.sick.Load())
 	case what == "flap":
 		s.flap()
-	case what == "hour": // an hour in which the cloud refuses what it refuses
+	case what == "hour": // an hour with the current faults
 		s.bounded("an hour of refusals", 400)
 	case what == "node":
 		s.editNode("node-3", readiness(pickOf(s.r, corev1.ConditionTrue, corev1.ConditionFalse)))
@@ -260,7 +260,7 @@ func (s *schedule) step() {
 	time.Sleep(pickOf(s.r, 0, time.Second, 5*time.Second, 70*time.Second))
 }
 
-// flap has one pod become ready and not ready for ten minutes.
+// flap makes one pod ready and not ready for ten minutes.
 func (s *schedule) flap() {
 	s.podsAre(map[lb.Target]string{podAt(1, 1): "ready", podAt(2, 2): "ready"})
 	time.Sleep(time.Minute)
@@ -280,7 +280,7 @@ func (s *schedule) flap() {
 	}
 }
 
-// bounded lets an hour pass, and compares the requests that it costs.
+// bounded lets an hour pass, and limits its requests.
 func (s *schedule) bounded(what string, most int) {
 	s.settle()
 	s.requests()
@@ -291,7 +291,7 @@ func (s *schedule) bounded(what string, most int) {
 	}
 }
 
-// console is what somebody does in the cloud's console.
+// console makes a change in the cloud's console.
 func (s *schedule) console() {
 	all := s.cloud.all()
 	if len(all) == 0 {
@@ -318,7 +318,7 @@ func (s *schedule) console() {
 	}
 }
 
-// watchOver looks at what the controller is about to do.
+// watchOver checks each op before the controller executes it.
 func (s *schedule) watchOver(have lb.State, op lb.Op) {
 	for _, now := range s.cloud.all() {
 		for _, uid := range now.Services() {
@@ -343,8 +343,8 @@ func (s *schedule) watchOver(have lb.State, op lb.Op) {
 	}
 }
 
-// After every calm each port leads to its Service alone, what is shown serves, what was private was
-// never public, and nothing is left of what went.
+// After every calm, each port is forwarded to its own Service only, the addresses in the status
+// work, private load balancers were never public, and nothing remains of deleted Services.
 func TestRandomSchedule(t *testing.T) {
 	for seed := range uint64(24 / slowdown) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {

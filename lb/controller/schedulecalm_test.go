@@ -11,14 +11,15 @@ import (
 	"github.com/underlay-ccm/underlay/lb"
 )
 
-// calm ends all trouble, waits until what was refused is asked for again, and compares.
+// calm ends all faults, waits until rejected requests are retried, and compares.
 func (s *schedule) calm() {
 	s.cloud.setFault(nil)
 	s.cloud.sim.ClearFaults()
 	s.editNode("node-3", readiness(corev1.ConditionTrue))
 	time.Sleep(3 * time.Hour)
-	// A Service without a load balancer, because its name is taken, is looked after with each list: by
-	// its name, by its labels, and whether the project is the cluster's, in three pages of servers.
+	// A Service without a load balancer, because its name is taken, takes requests with each list:
+	// by its name, by its labels, and three pages of servers, to verify that the project is the
+	// cluster's.
 	waiting := 0
 	for _, name := range scheduled {
 		if svc := s.live(name); svc != nil && accepted(svc) == "False "+lb.ReasonNotOwned {
@@ -80,7 +81,7 @@ func (s *schedule) calm() {
 	}
 }
 
-// transfer has a Service give up a name that another one waits for, which then has it at once.
+// transfer makes a Service free a name for which another one waits, and which then has it at once.
 func (s *schedule) transfer() {
 	named := func(is func(*corev1.Service) bool) *corev1.Service {
 		for _, name := range scheduled {
@@ -109,8 +110,8 @@ func (s *schedule) transfer() {
 	}
 }
 
-// understood reports whether there is nothing wrong with a Service, but for a name that is taken or
-// health checks that find nothing healthy.
+// understood reports whether a Service has no problem, except for a taken name or missing healthy
+// targets.
 func (s *schedule) understood(svc *corev1.Service) bool {
 	for _, text := range []string{"True Accepted", "False " + lb.ReasonNoHealthyTarget, "False " + lb.ReasonNotOwned} {
 		if accepted(svc) == text {
@@ -120,7 +121,7 @@ func (s *schedule) understood(svc *corev1.Service) bool {
 	return false
 }
 
-// compare looks whether a load balancer is what its Service asks for.
+// compare compares a load balancer with its Service's settings.
 func (s *schedule) compare(svc *corev1.Service, have lb.State) {
 	message := func(key string) string { return svc.Annotations[lb.HetznerPrefix+key] }
 	if want := message("disable-public-network") != "true"; have.Public != want {

@@ -13,7 +13,7 @@ import (
 	"github.com/underlay-ccm/underlay/lb"
 )
 
-// servers are the targets of the only load balancer.
+// servers returns the targets of the only load balancer.
 func (w *world) servers() (ids []int64) {
 	for _, target := range w.cloud.all()[0].Targets {
 		ids = append(ids, target.Server)
@@ -21,7 +21,7 @@ func (w *world) servers() (ids []int64) {
 	return ids
 }
 
-// replaceNodes takes all nodes out of the cluster and puts others in.
+// replaceNodes deletes all nodes and adds others.
 func (w *world) replaceNodes(old, fresh int) {
 	w.t.Helper()
 	for i := range old {
@@ -37,7 +37,7 @@ func (w *world) replaceNodes(old, fresh int) {
 	w.later()
 }
 
-// Targets at public addresses need no network: one that cannot be joined must not keep them from
+// Targets at public addresses need no network: a failing attachment must not keep them from
 // following the nodes.
 func TestTargetsFollowTheNodesOutsideTheNetwork(t *testing.T) {
 	for name, refusal := range map[string]error{
@@ -67,7 +67,7 @@ func TestTargetsFollowTheNodesOutsideTheNetwork(t *testing.T) {
 	}
 }
 
-// While the network cannot be joined, the public interface is all there is.
+// While the network can't be attached, the public interface is the only one, and is kept.
 func TestNetworkThatCannotBeJoinedCostsNoPublicInterface(t *testing.T) {
 	inWorld(t, newCloud(), nodes(2), func(w *world) {
 		w.create(service("web"))
@@ -97,8 +97,7 @@ func TestNetworkThatCannotBeJoinedCostsNoPublicInterface(t *testing.T) {
 	})
 }
 
-// A certificate that cannot be had for other domains does not keep the targets from following the
-// nodes.
+// A failing certificate for other domains does not keep the targets from following the nodes.
 func TestTargetsFollowTheNodesWithoutANewCertificate(t *testing.T) {
 	inWorld(t, newCloud(), nodes(2), func(w *world) {
 		svc := service("web")
@@ -121,7 +120,7 @@ func TestTargetsFollowTheNodesWithoutANewCertificate(t *testing.T) {
 	})
 }
 
-// A takeover that fails is not one that was accepted.
+// A failed takeover is not reported as accepted.
 func TestTakeoverThatFailsIsNotAccepted(t *testing.T) {
 	inWorld(t, newCloud(peers("awebuid")), nodes(1), func(w *world) {
 		w.cloud.setFault(func(lb.Op) error { return errors.New("unreachable") })
@@ -138,7 +137,8 @@ func TestTakeoverThatFailsIsNotAccepted(t *testing.T) {
 	})
 }
 
-// Where private targets are refused, nodes that replace all others are reached as those were.
+// If the cloud rejects private targets, nodes that replace all others get public targets as those
+// had.
 func TestNewNodesAreReachedAsTheOthersWherePrivateTargetsAreRefused(t *testing.T) {
 	inWorld(t, newCloud(), nodes(1), func(w *world) {
 		w.create(service("web"))
@@ -152,7 +152,7 @@ func TestNewNodesAreReachedAsTheOthersWherePrivateTargetsAreRefused(t *testing.T
 	})
 }
 
-// The only target comes back although putting it back failed at first.
+// The only target is added again although the first attempt failed.
 func TestTheOnlyTargetComesBack(t *testing.T) {
 	inWorld(t, newCloud(), nodes(1), func(w *world) {
 		w.create(service("web"))

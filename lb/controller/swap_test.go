@@ -16,8 +16,8 @@ import (
 	"github.com/underlay-ccm/underlay/lb"
 )
 
-// idle carries the Service out once more, which must not write anything to the cloud, and returns the
-// notes.
+// idle reconciles the Service once more, which must not write anything to the cloud, and returns
+// the notes.
 func (l *lab) idle(svc *corev1.Service, nodes ...*corev1.Node) []lb.Note {
 	l.t.Helper()
 	l.requests()
@@ -59,7 +59,7 @@ func TestServersOutsideTheNetworkStayTargets(t *testing.T) {
 	})
 }
 
-// An address in the network that somebody has is not had at the price of the one that is there.
+// The request of an address that is taken must not lose the current one.
 func TestRefusedAddressInTheNetwork(t *testing.T) {
 	for name, harm := range map[string]func(l *lab, id int64){
 		"refused": func(*lab, int64) {},
@@ -92,7 +92,7 @@ func TestRefusedAddressInTheNetwork(t *testing.T) {
 				if notes := l.idle(svc, l.nodes[1:]...); len(notes) != 1 {
 					t.Errorf("notes %v", notes)
 				}
-				svc.Annotations[hetznerPrefix+"private-ipv4"] = "10.0.0.88" // another one is asked for at once
+				svc.Annotations[hetznerPrefix+"private-ipv4"] = "10.0.0.88" // another address is requested at once
 				if after := l.converged(svc, l.nodes[1:]...); after.PrivateNet[0].IP != "10.0.0.88" || len(after.Targets) != 4 {
 					t.Errorf("%s\n%s", l.shape(after), l.log())
 				}
@@ -101,8 +101,8 @@ func TestRefusedAddressInTheNetwork(t *testing.T) {
 	}
 }
 
-// An attachment that the cloud takes on and then fails is not tried again at once: each attempt
-// drops every private target for a moment.
+// An attachment that the cloud accepts and then fails is not retried at once: each attempt drops
+// every private target for a moment.
 func TestFailedMoveIsNotRepeatedAtOnce(t *testing.T) {
 	inLab(t, func(l *lab) {
 		svc := l.service("000000000001")
@@ -125,8 +125,9 @@ func TestFailedMoveIsNotRepeatedAtOnce(t *testing.T) {
 	})
 }
 
-// A process that is told to stop, at whatever moment, puts something in the place of what it took
-// away: also where its context never ends and its gate closes, which then takes as long as that.
+// A process that is stopped at any request still adds the replacement of a target or network that
+// it removed. It also does so if its context never ends and its gate closes, which then takes that
+// long.
 func TestASwapOutlivesItsProcess(t *testing.T) {
 	for _, annotation := range []struct{ name, value string }{
 		{"private-ipv4", "10.0.0.88"}, {"use-private-ip", "false"},
@@ -150,7 +151,8 @@ func TestASwapOutlivesItsProcess(t *testing.T) {
 	}
 }
 
-// stopAt does a swap that is told to stop, and reports whether it takes that many requests.
+// stopAt stops the process at a request of a swap, and reports whether there were that many
+// requests.
 func (l *lab) stopAt(request int, gated bool, annotation, value string) bool {
 	l.converged(l.service("000000000001"), l.nodes...)
 	ctx, cancel := context.WithCancel(l.t.Context())
@@ -176,7 +178,7 @@ func (l *lab) stopAt(request int, gated bool, annotation, value string) bool {
 	}()
 	if gated {
 		select {
-		case err := <-closed: // while a swap goes on that nobody waits for
+		case err := <-closed: // while a swap is running
 			closed <- err
 		case <-done:
 		}
@@ -189,7 +191,7 @@ func (l *lab) stopAt(request int, gated bool, annotation, value string) bool {
 	if err := <-closed; err != nil {
 		l.t.Errorf("closing: %v", err)
 	}
-	time.Sleep(time.Second) // what the cloud has accepted goes on there
+	time.Sleep(time.Second) // accepted actions continue in the cloud
 	after := l.sim.LoadBalancers()[0]
 	if len(after.PrivateNet) != 1 || len(after.Targets) != len(l.nodes) {
 		l.t.Errorf("%d networks and %d targets\n%s", len(after.PrivateNet), len(after.Targets), l.log())
@@ -198,7 +200,7 @@ func (l *lab) stopAt(request int, gated bool, annotation, value string) bool {
 	return true
 }
 
-// The subnet by default is for load balancers that are attached from now on.
+// The default subnet is for load balancers that are attached later.
 func TestTheSubnetByDefaultMovesNobody(t *testing.T) {
 	inLab(t, func(l *lab) {
 		svc := l.service("000000000001")
@@ -213,7 +215,7 @@ func TestTheSubnetByDefaultMovesNobody(t *testing.T) {
 		if !subnet.Contains(netip.MustParseAddr(b.PrivateNet[0].IP)) || len(b.Targets) != 5 {
 			t.Errorf("a new one is attached at %s with %d targets", b.PrivateNet[0].IP, len(b.Targets))
 		}
-		// An address by annotation does not have to lie in it.
+		// An annotated address may be outside of it.
 		fresh.Annotations[hetznerPrefix+"private-ipv4"] = "10.0.0.77"
 		if b := l.converged(fresh, l.nodes...); b.PrivateNet[0].IP != "10.0.0.77" {
 			t.Errorf("attached at %s", b.PrivateNet[0].IP)

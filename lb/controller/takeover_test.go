@@ -13,7 +13,7 @@ import (
 	"github.com/underlay-ccm/underlay/lb"
 )
 
-// peers is a load balancer that the Hetzner controller made for the Service web.
+// peers returns a load balancer that the Hetzner controller created for the Service web.
 func peers(name string) lb.State {
 	return lb.State{
 		ID: 17, Name: name, Type: "lb11", Location: "fsn1", NetworkZone: "eu-central", Algorithm: lb.RoundRobin, Public: true,
@@ -23,12 +23,12 @@ func peers(name string) lb.State {
 	}
 }
 
-// The Hetzner controller's load balancer goes on as it is, with our labels beside its own, under
-// whatever name it has, also if nothing but the name leads to it.
+// The Hetzner controller's load balancer keeps its settings and any name, and gets the labels of
+// this controller beside its own, also if it is found only by its name.
 func TestTakeoverFromTheHetznerController(t *testing.T) {
 	for name, c := range map[string]struct {
 		balancer string
-		status   bool // the Service shows its addresses
+		status   bool // the Service's status has its addresses
 		changes  []string
 	}{
 		"the name by default": {"awebuid", true, []string{`set 5 labels`}},
@@ -63,7 +63,7 @@ func TestTakeoverFromTheHetznerController(t *testing.T) {
 	}
 }
 
-// Nothing of others is taken, whatever a Service says or whoever copied which label.
+// Load balancers of other owners are never taken over, with any Service and any copied labels.
 func TestNobodysTrafficIsTaken(t *testing.T) {
 	copied := lb.State{ID: 20, Name: "copy", Labels: lb.Owner{Cluster: "demo", UID: "web-uid"}.Labels()}
 	gone := peers("awebuid")
@@ -136,8 +136,8 @@ func TestAdoption(t *testing.T) {
 	})
 }
 
-// A Service that was refused a load balancer takes nothing of it along when it goes, or when it
-// asks for no load balancer any more.
+// A Service that couldn't adopt a load balancer doesn't delete it when the Service is deleted or
+// changes its type.
 func TestWhatWasNotAdoptedIsNotDeleted(t *testing.T) {
 	for name, end := range map[string]func(w *world){
 		"deleted": func(w *world) { w.delete("web") },
@@ -164,8 +164,8 @@ func TestWhatWasNotAdoptedIsNotDeleted(t *testing.T) {
 	}
 }
 
-// Two Services that claim one name: the first has it, the second is told, and gets it when the
-// first goes.
+// Two Services claim one name: the first has it, the second gets a condition, and the name when the
+// first is deleted.
 func TestTwoServicesOneName(t *testing.T) {
 	inWorld(t, newCloud(), nodes(1), func(w *world) {
 		for _, name := range []string{"first", "second"} {
@@ -192,8 +192,8 @@ func TestTwoServicesOneName(t *testing.T) {
 	})
 }
 
-// What nobody says anything about stays as it was found, also after a restart; what somebody says
-// once is reset when it is not said any more.
+// A setting without an annotation stays as it was found, also after a restart; one that was
+// annotated once is reset when the annotation is removed.
 func TestTakeoverKeepsWhatNobodySays(t *testing.T) {
 	found := peers("before")
 	found.Type, found.Algorithm = "lb21", lb.LeastConnections
@@ -228,8 +228,7 @@ func TestTakeoverKeepsWhatNobodySays(t *testing.T) {
 	})
 }
 
-// The public interface that somebody switched off stays so, if the nodes are reached in the
-// network.
+// A disabled public interface stays disabled if the nodes are reached in the network.
 func TestTakeoverKeepsThePublicInterfaceOff(t *testing.T) {
 	found := peers("awebuid")
 	found.Public, found.Targets = false, []lb.Target{{Server: 1, Private: true}}
@@ -245,9 +244,8 @@ func TestTakeoverKeepsThePublicInterfaceOff(t *testing.T) {
 	})
 }
 
-// Targets go on to be reached at their public addresses, whatever is configured for all Services,
-// also those that come later, after a restart, or when there were none for a while; until the
-// Service itself says otherwise.
+// Targets keep their public addresses with any configuration for all Services, also new targets,
+// after a restart, or after there were none for a while, until the Service's annotation changes it.
 func TestTakeoverKeepsHowTargetsAreReached(t *testing.T) {
 	inWorld(t, newCloud(peers("awebuid")), nodes(1), func(w *world) {
 		w.stop()
@@ -284,8 +282,8 @@ func TestTakeoverKeepsHowTargetsAreReached(t *testing.T) {
 	})
 }
 
-// Which way a Service's targets go that cannot be understood at the takeover is kept when it is
-// corrected.
+// The kind of the targets' addresses of a Service that is refused at the takeover is kept when the
+// Service is corrected.
 func TestTakeoverOfARefusedServiceKeepsHowTargetsAreReached(t *testing.T) {
 	inWorld(t, newCloud(peers("awebuid")), nodes(2), func(w *world) {
 		w.stop()
@@ -302,8 +300,8 @@ func TestTakeoverOfARefusedServiceKeepsHowTargetsAreReached(t *testing.T) {
 	})
 }
 
-// A Service that we refuse and the Hetzner controller served has a load balancer that works. It is
-// taken over and its targets follow the nodes; it does not come to serve more.
+// A refused Service that the Hetzner controller served has a working load balancer. It is taken
+// over and its targets follow the nodes; no listeners are added.
 func TestRefusedServicesAreTakenOver(t *testing.T) {
 	for name, c := range map[string]struct {
 		refused  func(w *world, svc *corev1.Service)
@@ -351,7 +349,7 @@ func TestRefusedServicesAreTakenOver(t *testing.T) {
 				if _, writes := w.cloud.counts(); len(writes) != 0 || w.written() != 0 {
 					t.Errorf("at rest: %q", writes)
 				}
-				// What it serves goes on to lead where it should.
+				// Its listener still follows the node port.
 				w.edit("web", func(svc *corev1.Service) { svc.Spec.Ports[0].NodePort = 30099 })
 				if port := w.cloud.all()[0].Listeners[0].DestinationPort; port != 30099 && c.word != "its ports follow" {
 					t.Errorf("port 80 leads to %d", port)
@@ -382,9 +380,9 @@ func TestRefusedServicesAdoptNothing(t *testing.T) {
 	})
 }
 
-// A takeover that the cloud refuses changes nothing else, and the Service that goes before it
-// succeeded takes its load balancer with it; one that two carry the label of stays, and the Service
-// too.
+// A takeover that the cloud rejects changes nothing else. If the Service is deleted before the
+// takeover succeeds, its load balancer is deleted too; if two load balancers have its label, both
+// and the Service are kept.
 func TestServiceDeletedBeforeItsTakeover(t *testing.T) {
 	twice := peers("second")
 	twice.ID = 18

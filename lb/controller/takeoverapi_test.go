@@ -16,8 +16,8 @@ import (
 	"github.com/underlay-ccm/underlay/lb"
 )
 
-// found has a load balancer for the Service that carries the labels of somebody else's controller,
-// or of nobody's, and a Service that this controller has never seen, with a finalizer and addresses.
+// found creates a load balancer for the Service with the labels of another controller, or without
+// labels, and a Service that this controller has never served, with a finalizer and addresses.
 func (l *lab) found(svc *corev1.Service, labels map[string]string) schema.LoadBalancer {
 	l.t.Helper()
 	b := l.converged(svc, l.nodes...)
@@ -33,8 +33,7 @@ func (l *lab) found(svc *corev1.Service, labels map[string]string) schema.LoadBa
 }
 
 // The Hetzner controller's load balancer is found by its label and by its name, through the real
-// API, and nothing of it but the labels changes; a load balancer of nobody is taken if the user
-// says so.
+// API, and only its labels change; one without an owner is adopted if the user requests it.
 func TestTakeoverThroughTheAPI(t *testing.T) {
 	peer := map[string]string{lb.LabelPeer: "0a1b2c3d-0000-4000-8000-000000000001"}
 	for name, c := range map[string]struct {
@@ -76,9 +75,9 @@ func TestTakeoverThroughTheAPI(t *testing.T) {
 	}
 }
 
-// Load balancers of others stay as they are, whatever says so and whatever a Service's author asks
-// for, and when the Service goes. One that the Hetzner controller made for the Service goes with it,
-// also before it was taken over.
+// Load balancers of other owners don't change, with any labels and annotations, and when the
+// Service is deleted. One that the Hetzner controller created for the Service is deleted with it,
+// also before the takeover.
 func TestForeignLoadBalancersThroughTheAPI(t *testing.T) {
 	for name, labels := range map[string]map[string]string{
 		"the Hetzner controller's for another Service": {lb.LabelPeer: "another-service"},
@@ -117,7 +116,7 @@ func TestForeignLoadBalancersThroughTheAPI(t *testing.T) {
 	}
 }
 
-// One bad target never stops the rest, and what is left undone is tried again.
+// One bad target never stops the rest, and failed changes are retried.
 func TestOneBadTargetThroughTheAPI(t *testing.T) {
 	inLab(t, func(l *lab) {
 		svc := l.service("000000000001")
@@ -129,8 +128,8 @@ func TestOneBadTargetThroughTheAPI(t *testing.T) {
 	})
 }
 
-// What a label selector that somebody added finds stays a target, whatever else changes, and takes
-// its room. A server or an address that is no Node's goes, whoever added it.
+// The targets of a label selector that another client added are kept, with any other change, and
+// count against the limit. A server or an address without a Node is removed.
 func TestTargetsOfOthers(t *testing.T) {
 	inLab(t, func(l *lab) {
 		b := l.converged(l.everything(), l.nodes...)
@@ -149,23 +148,24 @@ func TestTargetsOfOthers(t *testing.T) {
 		if err != nil || kinds["ip"] != 0 || kinds["label_selector"] != 1 || kinds["server"] != 2 || b.Name != "shop" || b.LoadBalancerType.Name != "lb21" {
 			t.Errorf("targets %v, name %s, type %s, %v\n%s", kinds, b.Name, b.LoadBalancerType.Name, err, l.log())
 		}
-		// Another address in the network would drop such a target for good, if it lay there: that
-		// waits.
+		// Another address in the network would permanently drop such a target, if it were in the
+		// network: the change waits.
 		if b.PrivateNet[0].IP != "10.0.0.9" || len(notes) != 1 || notes[0].Reason != lb.ReasonImmutable {
 			t.Errorf("address %s, notes %v", b.PrivateNet[0].IP, notes)
 		}
 	})
 }
 
-// A certificate that the cloud could not obtain is tried again when its time has come, and then used:
-// a process that does not know when the last attempt was waits for an hour, and then for a day.
+// A certificate that the cloud could not obtain is retried when it is due, and then used: a process
+// that doesn't know the time of the last attempt waits for an hour, and then for a day.
 func TestFailedCertificateThroughTheAPI(t *testing.T) {
 	inLab(t, func(l *lab) {
 		svc := l.everything()
 		fails := hcloudsim.Fault{Match: "POST /certificates/{rest...}", Times: -1, FailAction: "dns_zone_not_found"}
 		l.must(l.sim.Inject(hcloudsim.Fault{Match: "POST /certificates", FailAction: "dns_zone_not_found"}))
 		l.must(l.sim.Inject(fails))
-		// tries carries the Service out every 5 minutes for a while, and returns how often the cloud tried.
+		// tries reconciles the Service every 5 minutes for a while, and returns the number of
+		// attempts.
 		tries := func(d time.Duration) (writes int) {
 			t.Helper()
 			l.requests()

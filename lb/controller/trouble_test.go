@@ -53,7 +53,7 @@ func TestRefusedService(t *testing.T) {
 	})
 }
 
-// A Service that becomes impossible keeps the load balancer it has, unchanged.
+// A Service that becomes invalid keeps its load balancer unchanged.
 func TestRefusedLater(t *testing.T) {
 	inWorld(t, newCloud(), nodes(1), func(w *world) {
 		w.create(service("web"))
@@ -134,7 +134,7 @@ func TestOneBadTarget(t *testing.T) {
 			t.Errorf("the refusal %q does not begin with the Node", text)
 		}
 		w.cloud.setFault(nil)
-		time.Sleep(30 * time.Second) // it is tried again soon
+		time.Sleep(30 * time.Second) // it is retried soon
 		w.settle()
 		if all := w.cloud.all(); len(all[0].Targets) != 3 || accepted(w.service("web")) != "True Accepted" {
 			t.Errorf("accepted %s, cloud:\n%s", accepted(w.service("web")), w.cloud)
@@ -168,8 +168,8 @@ func TestFailuresPass(t *testing.T) {
 	})
 }
 
-// A change that fails for hours is told of again before the API server forgets the Event: the
-// condition speaks of what was there before.
+// A change that fails for hours is reported again before its Event expires: the condition is still
+// about the former state.
 func TestFailuresThatDoNotPassAreToldAgain(t *testing.T) {
 	inWorld(t, newCloud(), nodes(1), func(w *world) {
 		w.create(service("web"))
@@ -270,8 +270,8 @@ func TestMoreNodesThanTheTypeHolds(t *testing.T) {
 	})
 }
 
-// Any order of edits, with failures and restarts in between, ends like a fresh creation, and there
-// is never a second load balancer.
+// Edits in any order, with failures and restarts in between, end like a new creation, and there is
+// never a second load balancer.
 func TestAnyScheduleEndsTheSame(t *testing.T) {
 	for seed := range uint64(40 / slowdown) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
@@ -284,7 +284,7 @@ func TestAnyScheduleEndsTheSame(t *testing.T) {
 				fresh = w.cloud.String()
 			})
 			inWorld(t, newCloud(), nodes(3), func(w *world) {
-				luck := rand.New(rand.NewPCG(seed, 1)) // of its own: it is drawn from by the workers
+				luck := rand.New(rand.NewPCG(seed, 1)) // a separate source: the workers draw from it
 				w.cloud.setFault(func(op lb.Op) error {
 					if luck.IntN(3) == 0 {
 						return fmt.Errorf("no luck with %s", op)
@@ -344,7 +344,7 @@ func randomStep(w *world, r *rand.Rand) {
 	steps[r.IntN(len(steps))]()
 }
 
-// A network that is deleted and created again under its name is another one to the cloud, and load
+// A network that is deleted and recreated under its name is another one to the cloud, and load
 // balancers join it.
 func TestNetworkCreatedAgain(t *testing.T) {
 	inWorld(t, newCloud(), nodes(2), func(w *world) {

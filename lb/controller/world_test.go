@@ -43,20 +43,20 @@ type world struct {
 	network  func() int64
 	ranges   func() []netip.Prefix
 	refresh  func(context.Context) error
-	// reachable is what the server list says; nil: nobody asks.
+	// reachable returns the targets in the server list; nil: not used.
 	reachable func(context.Context, time.Time) (map[lb.Target]bool, error)
 	stop      func()
-	// kill stops the controller in the middle of what it does; stop is to be called after it.
+	// kill stops the controller in the middle of its work; stop must be called after it.
 	kill func()
 }
 
-// inWorld runs a test in a bubble with its own clock, with the controller running.
+// inWorld runs a test with a running controller, in a bubble with virtual time.
 func inWorld(t *testing.T, project *cloud, objects []runtime.Object, test func(w *world)) {
 	t.Helper()
 	inWorldWith(t, project, objects, func(*lb.Defaults) {}, test)
 }
 
-// inWorldWith is the same with another configuration.
+// inWorldWith is inWorld with another configuration.
 func inWorldWith(t *testing.T, project *cloud, objects []runtime.Object, configure func(*lb.Defaults), test func(w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -75,8 +75,8 @@ func newWorld(t *testing.T, project *cloud, objects []runtime.Object) *world {
 	}
 }
 
-// versioned is an API server that gives Services a version with each write, by which the controller knows
-// that its cache is older than what it wrote.
+// versioned is an API server that gives Services a version with each write, by which the controller
+// detects that its cache is older than its own write.
 func versioned(objects []runtime.Object) *fake.Clientset {
 	var last atomic.Int64
 	next := func() string { return fmt.Sprint(last.Add(1)) }
@@ -85,7 +85,8 @@ func versioned(objects []runtime.Object) *fake.Clientset {
 			svc.ResourceVersion = next()
 		}
 	}
-	// The newer one keeps who manages each field, which no test here asks for, at half of their time.
+	// The newer fake also tracks managedFields, which no test here needs, and takes half of the
+	// tests' time for it.
 	api := fake.NewSimpleClientset(objects...)
 	put := func(a clienttesting.Action) (bool, runtime.Object, error) {
 		if write, ok := a.(interface{ GetObject() runtime.Object }); ok {
@@ -137,7 +138,7 @@ func (w *world) start() {
 	w.settle()
 }
 
-// doubt is what the controller manager asks too.
+// doubt is the same check that the controller manager makes.
 func (w *world) doubt(ctx context.Context) error {
 	all, err := w.api.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -156,14 +157,13 @@ func (w *world) restart() {
 	w.start()
 }
 
-// settle lets everything happen that follows from what has been done, but for retries and regular
-// looks.
+// settle waits for all effects of previous changes, except retries and regular resyncs.
 func (w *world) settle() {
 	time.Sleep(2 * time.Second)
 	synctest.Wait()
 }
 
-// later lets retries and the regular look happen too.
+// later waits also for retries and the regular resync.
 func (w *world) later() {
 	time.Sleep(6 * time.Minute)
 	synctest.Wait()
@@ -200,7 +200,7 @@ func (w *world) create(svc *corev1.Service) {
 	w.settle()
 }
 
-// delete is what the API server does to an object with finalizers.
+// delete marks the Service as deleted, as the API server does with an object that has finalizers.
 func (w *world) delete(name string) {
 	w.t.Helper()
 	w.edit(name, func(svc *corev1.Service) { svc.DeletionTimestamp = &metav1.Time{Time: time.Now()} })
@@ -236,7 +236,7 @@ func (w *world) message() (warnings []string) {
 	}
 }
 
-// written returns how often the API server was written to since the last call.
+// written returns the number of patches of Services since the last call.
 func (w *world) written() (count int) {
 	for _, a := range w.api.Actions() {
 		if a.GetVerb() == "patch" && a.GetResource().Resource == "services" {
@@ -247,7 +247,7 @@ func (w *world) written() (count int) {
 	return count
 }
 
-// expect compares what the cloud was told with what it should have been.
+// expect compares the changes sent to the cloud.
 func (w *world) expect(what string, want ...string) {
 	w.t.Helper()
 	_, got := w.cloud.counts()
