@@ -13,7 +13,7 @@ import (
 	"github.com/underlay-ccm/underlay/addresses"
 )
 
-// claim is one of a Service that was created so many minutes after the first.
+// claim returns the claim of a Service created minute minutes after the first one.
 func claim(uid string, minute int, families ...addresses.Family) addresses.Claim {
 	return addresses.Claim{
 		UID: uid, Namespace: "shop", Name: uid, Created: time.Unix(int64(60*minute), 0), Families: families,
@@ -27,7 +27,7 @@ func pools() []addresses.Pool {
 	return []addresses.Pool{pool("a", "192.0.2.1-192.0.2.2", "192.0.2.9"), requested, pool("six", "2001:db8::1-2001:db8::2")}
 }
 
-// shown is who has what, and what was refused.
+// shown prints the Services at each address, and the refusals.
 func shown(l addresses.Ledger, refused []addresses.Refusal) string {
 	var lines []string
 	for _, e := range l.Entries() {
@@ -229,8 +229,8 @@ func TestAssign(t *testing.T) {
 	}
 }
 
-// Whatever Services come, change and go: no address is on two that do not share it, nobody loses
-// an address that is still wanted, and stored and read again the ledger is the same.
+// With any changes of Services, no address is at two that do not share it, no Service loses an
+// address that it still requests, and a stored and parsed ledger is the same.
 func TestServicesComeAndGo(t *testing.T) {
 	for seed := range uint64(100) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -285,7 +285,7 @@ func TestServicesComeAndGo(t *testing.T) {
 	}
 }
 
-// refusedOf are the Services that do not get all that they ask for.
+// refusedOf returns the Services that do not get all requested addresses.
 func refusedOf(refused []addresses.Refusal) (uids []string) {
 	for _, r := range refused {
 		uids = append(uids, r.UID)
@@ -293,7 +293,7 @@ func refusedOf(refused []addresses.Refusal) (uids []string) {
 	return slices.Compact(uids)
 }
 
-// checkShares compares each pair of Services at an address, in the simplest way.
+// checkShares compares each pair of Services at an address naively.
 func checkShares(t *testing.T, l addresses.Ledger) {
 	t.Helper()
 	for _, e := range l.Entries() {
@@ -307,7 +307,7 @@ func checkShares(t *testing.T, l addresses.Ledger) {
 	}
 }
 
-// checkPods finds Services with policy Local that share an address and have other pods.
+// checkPods finds Services with policy Local that share an address and have different pods.
 func checkPods(t *testing.T, l addresses.Ledger, claims []addresses.Claim) {
 	t.Helper()
 	pods := make(map[netip.Addr]string)
@@ -340,7 +340,7 @@ func TestUnreadableLedgers(t *testing.T) {
 	}
 }
 
-// A range of 2^64 addresses costs no more than what is used of it.
+// A range of 2^64 addresses costs no more than its used part.
 func TestLargeRange(t *testing.T) {
 	large := []addresses.Pool{pool("a", "2001:db8::/64")}
 	var claims []addresses.Claim
@@ -353,7 +353,7 @@ func TestLargeRange(t *testing.T) {
 	}
 }
 
-// Whoever edits pools takes nothing from a Service that asked for one by its name.
+// Changes of pools take no address from a Service that requested the pool by name.
 func TestPoolsThatChange(t *testing.T) {
 	asks := claim("x", 1, addresses.IPv4)
 	asks.Pool, asks.Admitted = "a", []string{"a", "b", "c"}
@@ -382,8 +382,8 @@ func TestPoolsThatChange(t *testing.T) {
 	}
 }
 
-// What users write has no part in how large the ledger becomes: the API server takes about a megabyte,
-// and a ledger that cannot be written moves nothing.
+// Fields that users write don't affect the size of the ledger: the API server accepts about a
+// megabyte, and a ledger that can't be written stops all moves.
 func TestTheLedgerIsBounded(t *testing.T) {
 	wide := []addresses.Pool{pool("a", "2001:db8::/64")}
 	var claims []addresses.Claim

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestALargePoolDoesNotFillTheLedger gives one Service after the other an address of a pool that
-// has far more of them than the ledger could remember.
+// TestALargePoolDoesNotFillTheLedger assigns addresses to one Service after another, from a pool
+// with far more addresses than the ledger can keep.
 func TestALargePoolDoesNotFillTheLedger(t *testing.T) {
 	whole, err := ParseRange("2001:db8::/64")
 	if err != nil {
@@ -47,8 +47,8 @@ func TestALargePoolDoesNotFillTheLedger(t *testing.T) {
 	}
 }
 
-// TestADroppedAddressComesBackWithAHigherEpoch has a pool whose ledger forgets, and an address that
-// is asked for again.
+// TestADroppedAddressComesBackWithAHigherEpoch requests an address again after the ledger dropped
+// its entry.
 func TestADroppedAddressComesBackWithAHigherEpoch(t *testing.T) {
 	requested := netip.MustParseAddr("2001:db8::1")
 	ledger := newLedger()

@@ -7,11 +7,11 @@ import (
 	"github.com/underlay-ccm/underlay/addresses"
 )
 
-// step is something that happens to a ledger.
+// step is a change of a ledger.
 type step func(addresses.Ledger) addresses.Ledger
 
-// Whether a node of the cluster has held an address is known from what its holder says, and is over
-// when the address is given back, or left to a stranger.
+// The holder's reports show whether a node of the cluster has held an address. That ends when the
+// address is released, or left to an external host.
 func TestWitness(t *testing.T) {
 	one := netip.MustParseAddr("192.0.2.1")
 	only := []addresses.Pool{pool("a", one.String())}
@@ -89,8 +89,8 @@ func TestWitness(t *testing.T) {
 	}
 }
 
-// A ledger that an earlier version wrote does not say that addresses were held: they are looked for
-// longer until their holders have said so.
+// A ledger of an earlier version does not record that addresses were held: they are probed for
+// longer until their holders have reported it.
 func TestALedgerThatDoesNotSayWhoHeld(t *testing.T) {
 	l, err := addresses.ParseLedger([]byte(`{"version":1,"addresses":[{"address":"192.0.2.1","services":[{"uid":"u","namespace":"n","name":"s"}],"node":"a","epoch":9}]}`))
 	if err != nil {

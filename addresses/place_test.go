@@ -10,7 +10,7 @@ import (
 	"github.com/underlay-ccm/underlay/addresses"
 )
 
-// used is a ledger in which n addresses have a Service each.
+// used returns a ledger in which n addresses have a Service each.
 func used(n int) addresses.Ledger {
 	var claims []addresses.Claim
 	for i := range n {
@@ -20,7 +20,7 @@ func used(n int) addresses.Ledger {
 	return l
 }
 
-// everywhere lets all addresses be held by these nodes.
+// everywhere makes these nodes eligible for all addresses.
 func everywhere(l addresses.Ledger, nodes []string, leaving ...string) map[netip.Addr]addresses.Eligible {
 	out := make(map[netip.Addr]addresses.Eligible)
 	for _, e := range l.Entries() {
@@ -37,8 +37,8 @@ func counts(l addresses.Ledger) map[string]int {
 	return held
 }
 
-// A node that goes moves what it held, to all the others alike; one that comes moves nothing, and
-// gets its part one by one when there is time.
+// The addresses of a deleted node move, evenly to all others; a new node causes no moves at once,
+// and gets its share one by one by balancing.
 func TestAsFewMovesAsPossible(t *testing.T) {
 	l, moves := used(12).Place(everywhere(used(12), []string{"n1", "n2", "n3"}))
 	if got := counts(l); len(moves) != 12 || got["n1"] != 4 || got["n2"] != 4 || got["n3"] != 4 {
@@ -67,7 +67,7 @@ func TestAsFewMovesAsPossible(t *testing.T) {
 	}
 }
 
-// A node that drains gives its addresses up first, and keeps them while there is no other.
+// A draining node releases its addresses first, and keeps them while there is no other node.
 func TestLeavingNodes(t *testing.T) {
 	l, _ := used(3).Place(everywhere(used(3), []string{"n1"}))
 	if _, moves := l.Place(everywhere(l, nil, "n1")); len(moves) != 0 {
@@ -84,8 +84,8 @@ func TestLeavingNodes(t *testing.T) {
 	}
 }
 
-// Whatever becomes of nodes and Services: who holds an address may, if anybody may; and no epoch
-// of an address ever stands for two holders.
+// With any changes of nodes and Services, an address has an eligible holder if there is an eligible
+// node, and an epoch of an address never has two holders.
 func TestEpochs(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 2))
@@ -137,7 +137,7 @@ func TestEpochs(t *testing.T) {
 	}
 }
 
-// A node that may be wrongly said to be gone keeps what it holds, and gets nothing.
+// A node that may be wrongly reported as failed keeps its addresses, and gets no others.
 func TestKeepingNodes(t *testing.T) {
 	keeping := func(l addresses.Ledger, nodes []string, keep ...string) map[netip.Addr]addresses.Eligible {
 		out := everywhere(l, nodes)

@@ -66,7 +66,7 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// pool is a pool with these ranges.
+// pool returns a pool with these ranges.
 func pool(name string, ranges ...string) addresses.Pool {
 	p := addresses.Pool{Name: name}
 	for _, text := range ranges {

@@ -57,8 +57,8 @@ func reversed[T any](all []T) []T {
 	return all
 }
 
-// A lost ledger that was made anew goes on where nodes are: the holder of the highest epoch keeps an
-// address, and nobody gets an epoch that a node knows.
+// A rebuilt ledger resumes from the nodes' reports: the holder with the highest epoch keeps an
+// address, and no node gets an epoch that was reported.
 func TestResume(t *testing.T) {
 	l := used(4)
 	held := func(epochs ...uint64) (r addresses.Report) {
@@ -96,7 +96,7 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// A Node's annotations have 256 KiB together.
+// All annotations of a Node are limited to 256 KiB together.
 func TestReportsAreBounded(t *testing.T) {
 	var r addresses.Report
 	at := netip.MustParseAddr("2001:db8:ffff:ffff:ffff:ffff:ffff:0")

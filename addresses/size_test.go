@@ -17,7 +17,7 @@ func TestSize(t *testing.T) {
 		"2001:db8::ffff:ffff:ffff:ffff":   1,
 		"2001:db8::/64":                   math.MaxUint64,
 		"2001:db8::1-2001:db8:0:0:ffff::": 0xffff << 48,
-		// Across a border of 64 bits: the lower half goes round.
+		// Across a border of 64 bits: the lower half wraps around.
 		"2001:db8::ffff:ffff:ffff:fff0-2001:db8:0:1::f": 32,
 		"2001:db8::f-2001:db8:0:1::e":                   math.MaxUint64,
 		"2001:db8::f-2001:db8:0:1::d":                   math.MaxUint64,

@@ -11,7 +11,7 @@ import (
 	"github.com/underlay-ccm/underlay/addresses"
 )
 
-// together lets nodes hold all addresses at once.
+// together makes these nodes hold all addresses together.
 func together(l addresses.Ledger, nodes []string, leaving ...string) map[netip.Addr]addresses.Eligible {
 	out := everywhere(l, nodes, leaving...)
 	for a, e := range out {
@@ -52,7 +52,7 @@ func TestNodesHoldAnAddressTogether(t *testing.T) {
 			t.Errorf("%s: held by %v, want %v", name, got, c.want)
 		}
 	}
-	// The pool has another mover from now on, and back again.
+	// The pool's mover changes, and changes back.
 	alone, moves := l.Place(everywhere(l, []string{"n1", "n2"}))
 	if e := alone.Entries()[0]; e.Holder == "" || len(e.Nodes) > 0 || e.Epoch != 1 || len(moves) != 2 {
 		t.Errorf("alone: %+v, moves %v", e, moves)
@@ -70,7 +70,7 @@ func TestNodesHoldAnAddressTogether(t *testing.T) {
 	}
 }
 
-// Most addresses are held by the same nodes: those are stored once.
+// Most addresses are held by the same nodes: each such group is stored once.
 func TestGroupsAreStoredOnce(t *testing.T) {
 	var nodes []string
 	for i := range 50 {
@@ -92,8 +92,8 @@ func TestGroupsAreStoredOnce(t *testing.T) {
 	}
 }
 
-// Whatever becomes of nodes, stored and read again the ledger is the same, and nobody holds an
-// address alone and together.
+// With any changes of nodes, a stored and parsed ledger is the same, and no address is held alone
+// and together.
 func TestTogetherComeAndGo(t *testing.T) {
 	for seed := range uint64(100) {
 		r := rand.New(rand.NewPCG(seed, 3))

@@ -16,7 +16,8 @@ func names(n int) (all []string) {
 	return all
 }
 
-// Each node is watched by three others, or by all that there are, and watching spreads.
+// Each node is watched by three others, or by all if there are fewer, and watching is spread
+// evenly.
 func TestWatchers(t *testing.T) {
 	for n, want := range map[int]int{0: 0, 1: 0, 2: 1, 3: 2, 4: 3, 100: 3} {
 		nodes := names(n)
@@ -42,7 +43,7 @@ func TestWatchers(t *testing.T) {
 	}
 }
 
-// A node that goes changes the watchers of those alone that it watched, by one.
+// A deleted node changes the watchers of only those nodes that it watched, by one.
 func TestWatchersChangeLittle(t *testing.T) {
 	nodes := names(20)
 	for _, holder := range nodes[1:] {
@@ -77,7 +78,7 @@ func TestWatched(t *testing.T) {
 	may := everywhere(l, []string{"n1"})
 	l, _ = l.Place(may)
 	holder := []addresses.Endpoint{{Node: "n1", Port: addresses.ProxyPort}, {Node: "n1", Port: addresses.AgentPort}, {Node: "n1", Port: 30999}}
-	// Those that hold nothing are what an address could go to.
+	// Nodes without addresses are watched as possible next holders.
 	idle := func(n string) []addresses.Endpoint {
 		return []addresses.Endpoint{{Node: n, Port: addresses.ProxyPort}, {Node: n, Port: addresses.AgentPort}}
 	}
@@ -88,7 +89,8 @@ func TestWatched(t *testing.T) {
 			t.Errorf("%s watches %v, want %v", self, got, want)
 		}
 	}
-	// One that is not ready may answer all the same, and holds on until another one does.
+	// A node that is not ready may still respond, and keeps its addresses until another node takes
+	// them.
 	if got := l.Watched("n2", []string{"n2", "n3"}); !slices.Equal(got, slices.Concat(holder, idle("n3"))) {
 		t.Errorf("n1 is not ready: n2 watches %v", got)
 	}
@@ -106,7 +108,7 @@ func TestWatched(t *testing.T) {
 func TestSilent(t *testing.T) {
 	proxy := addresses.Endpoint{Node: "holder", Port: addresses.ProxyPort}
 	for _, c := range []struct {
-		nodes, voters int // beside the holder; the first so many of its watchers
+		nodes, voters int // beside the holder; the first voters of its watchers
 		silent        bool
 	}{{1, 0, false}, {1, 1, true}, {2, 1, false}, {2, 2, true}, {3, 1, false}, {3, 2, true}, {9, 1, false}, {9, 2, true}, {9, 3, true}} {
 		nodes := append(names(c.nodes), "holder")
@@ -125,7 +127,7 @@ func TestSilent(t *testing.T) {
 		}
 		for _, n := range nodes {
 			if _, hasReport := reports[n]; !hasReport {
-				reports[n] = addresses.Report{} // it hears everybody
+				reports[n] = addresses.Report{} // all nodes respond to it
 			}
 		}
 		got, left := addresses.Silent(reports, nodes)
@@ -135,8 +137,8 @@ func TestSilent(t *testing.T) {
 	}
 }
 
-// heard are the reports of nodes that each say what they hear of those that they watch; hears is
-// asked for each. Those that are gone said last that they hear everybody.
+// heard returns the reports of nodes about the nodes that they watch, by hears. The last reports of
+// nodes that are gone have no unresponsive nodes.
 func heard(nodes, gone []string, hears func(watcher, node string) bool) map[string]addresses.Report {
 	reports := make(map[string]addresses.Report)
 	for _, n := range nodes {
@@ -153,7 +155,7 @@ func heard(nodes, gone []string, hears func(watcher, node string) bool) map[stri
 	return reports
 }
 
-// nodesOf are the nodes of ports.
+// nodesOf returns the nodes of ports.
 func nodesOf(all ...[]addresses.Endpoint) (names []string) {
 	for _, e := range slices.Concat(all...) {
 		names = append(names, e.Node)
@@ -162,8 +164,8 @@ func nodesOf(all ...[]addresses.Endpoint) (names []string) {
 	return names
 }
 
-// A node that is cut off from the others hears nobody, is heard by nobody, and takes nothing from
-// anybody, however many nodes there are and whichever of them it is.
+// A node that is cut off from the others reaches no node, no node reaches it, and its reports make
+// no other node unresponsive, with any number of nodes and for each of them.
 func TestOneThatIsCutOffSilencesNobody(t *testing.T) {
 	for n := 3; n <= 30; n++ {
 		nodes := names(n)
@@ -176,7 +178,7 @@ func TestOneThatIsCutOffSilencesNobody(t *testing.T) {
 	}
 }
 
-// One of its watchers is enough that it can't be counted on.
+// One watcher's report about a node is enough for the node's own reports not to count.
 func TestOneThatIsCutOffIsDoubtedByOne(t *testing.T) {
 	nodes := names(3)
 	reports := heard(nodes, nodes[2:], func(watcher, node string) bool { return watcher != "node-0" && node != "node-0" })
@@ -185,8 +187,8 @@ func TestOneThatIsCutOffIsDoubtedByOne(t *testing.T) {
 	}
 }
 
-// Where the cluster is torn in two, and both sides reach the API server, nobody can be counted on:
-// what most of all watchers say counts, and what each side says alone does not.
+// The cluster is split in two, and both sides reach the API server: a node is unresponsive only if
+// the majority of all watchers report it, not one side alone.
 func TestTornInTwo(t *testing.T) {
 	for _, nodes := range [][]string{names(4), names(6)} {
 		half := len(nodes) / 2
@@ -197,8 +199,8 @@ func TestTornInTwo(t *testing.T) {
 	}
 }
 
-// A node that hears nobody of some others, and is heard by all, takes nothing from anybody, whichever
-// of them have agents. One that has none does not answer at the agent's port either.
+// A node that can't reach some others, while all reach it, makes none of them unresponsive, for any
+// set of nodes with agents. A node without an agent doesn't respond at the agent's port either.
 func TestOneThatHearsNobodySilencesNobody(t *testing.T) {
 	for n := 3; n <= 9; n++ {
 		nodes, watchers := names(n), make(map[string][]string)
@@ -236,8 +238,9 @@ func TestOneThatHearsNobodySilencesNobody(t *testing.T) {
 	}
 }
 
-// A rack fails: of those that are left none is called silent, and of a rack of up to half of all
-// nearly each is. The last one that is left is not believed: it may be that it hears nobody.
+// A rack fails: no remaining node counts as unresponsive, and of a rack of up to half of all nodes
+// nearly each does. The last remaining node's reports don't count: it may be the one that is cut
+// off.
 func TestARackFails(t *testing.T) {
 	found, all := 0, 0
 	for n := 2; n <= 9; n++ {
@@ -271,7 +274,7 @@ func TestARackFails(t *testing.T) {
 	}
 }
 
-// Nodes without an agent say nothing for a node. But one watcher that reports is not believed alone.
+// Nodes without an agent don't vouch for a node. But a single watcher that reports is not enough.
 func TestWatchersWithoutAnAgent(t *testing.T) {
 	nodes := names(9)
 	w := addresses.Watchers("node-0", nodes)
@@ -302,7 +305,7 @@ func TestWatchersWithoutAnAgent(t *testing.T) {
 	}
 }
 
-// Each node watches those, and all of those, whose watcher it is.
+// Each node watches exactly the nodes of which it is a watcher.
 func TestWatchedByTheirWatchers(t *testing.T) {
 	l, _ := used(3).Place(everywhere(used(3), []string{"node-0"}))
 	for _, n := range []int{1, 2, 3, 4, 5, 60} {

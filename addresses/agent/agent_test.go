@@ -15,7 +15,7 @@ import (
 	"github.com/underlay-ccm/underlay/addresses"
 )
 
-// The ledger goes to the mover as a whole, whatever happens to it.
+// A mover gets the whole ledger, after any change.
 func TestTheLedgerIsFollowed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMachine(t)
@@ -23,7 +23,7 @@ func TestTheLedgerIsFollowed(t *testing.T) {
 		m.start()
 		defer m.stop()
 		first := "one hold [{192.0.2.1 3 false}] elsewhere [192.0.2.2] doubt false"
-		// The agent is told of the ledger, and then that nothing more is to be read: it may see both at once.
+		// The agent receives the ledger, and then that it is complete: it may process both at once.
 		start := m.mover.log()
 		if start[0] != " hold [] elsewhere [] doubt true" || start[len(start)-1] != first {
 			t.Errorf("the mover was told %q, want nothing at first and then %q", start, first)
@@ -33,7 +33,7 @@ func TestTheLedgerIsFollowed(t *testing.T) {
 		both := "one hold [{192.0.2.1 0 false} {192.0.2.2 2 false} held] elsewhere [] doubt false"
 		m.expect(append(start, both)...)
 
-		// Nothing is given up, but nobody knows what a ledger says that can't be read.
+		// With an invalid ledger the agent keeps its addresses, and is in doubt.
 		m.api.put("one", `{"version":2}`)
 		m.after(time.Minute)
 		doubtful := strings.Replace(both, "doubt false", "doubt true", 1)
@@ -41,7 +41,7 @@ func TestTheLedgerIsFollowed(t *testing.T) {
 		m.api.cut()
 		m.after(20 * time.Minute)
 		m.expect(append(start, both, doubtful)...)
-		m.api.put("one", "") // somebody has emptied it
+		m.api.put("one", "") // a client has emptied it
 		m.after(time.Minute)
 		m.expect(append(start, both, doubtful, both)...)
 		m.api.remove()
@@ -53,8 +53,8 @@ func TestTheLedgerIsFollowed(t *testing.T) {
 	})
 }
 
-// A watch that ends is no reason for doubt if the next one begins; an API server that nobody hears
-// is, within a second, and what was read last goes on.
+// The end of a watch causes no doubt if the next one begins. An unreachable API server causes doubt
+// within a second, and the last ledger stays in use.
 func TestDoubt(t *testing.T) {
 	const certain, doubtful = "one hold [{192.0.2.1 3 false}] elsewhere [] doubt false", "one hold [{192.0.2.1 3 false}] elsewhere [] doubt true"
 	for name, down := range map[string]func(*fakeAPI, bool){
@@ -84,7 +84,7 @@ func TestDoubt(t *testing.T) {
 				m.after(retryAtMost + replyTimeout)
 				m.expect(append(start, doubtful, certain)...)
 
-				// What happened meanwhile is told together with the end of the doubt, not after it.
+				// Changes since are set together with the end of the doubt, not after it.
 				down(m.api, true)
 				m.api.cut()
 				m.after(2 * time.Second)
@@ -99,7 +99,8 @@ func TestDoubt(t *testing.T) {
 	}
 }
 
-// A list every few seconds would be a burden to the API server: one for each watch is enough.
+// Regular lists would burden the API server: each watch begins with one list, and there are no
+// others.
 func TestQuietWhileNothingHappens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMachine(t)
@@ -113,8 +114,8 @@ func TestQuietWhileNothingHappens(t *testing.T) {
 	})
 }
 
-// An agent that starts again goes on with what it held, also when nobody can be asked; what it was
-// to hold and didn't, it doesn't call its own.
+// An agent that restarts continues to hold its addresses, also while the API server is unreachable.
+// An address that it could not hold isn't restored.
 func TestStartedAgainWithoutTheAPIServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMachine(t)
@@ -172,7 +173,7 @@ func TestTheStateIsOfOneNode(t *testing.T) {
 	}
 }
 
-// What is to be held is told to the packet filter, and what is still held too.
+// The packet filter gets the addresses that the node holds or is to hold.
 func TestHeldAddressesAreTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMachine(t)
@@ -186,7 +187,7 @@ func TestHeldAddressesAreTold(t *testing.T) {
 		if got := m.agent.Held.All(); !slices.Equal(got, want) || changes != 1 {
 			t.Errorf("held: %v, %d changes", got, changes)
 		}
-		m.mover.refuse(want[1].String(), addresses.InUse) // whoever has it now, its packets may come here
+		m.mover.refuse(want[1].String(), addresses.InUse) // with any holder, its packets may arrive here
 		m.agent.look()
 		m.after(time.Second)
 		if got := m.agent.Held.All(); !slices.Equal(got, want) || changes != 1 {
@@ -200,7 +201,7 @@ func TestHeldAddressesAreTold(t *testing.T) {
 	})
 }
 
-// An address of a pool that the agent's configuration does not have is no mover's.
+// No mover gets an address of a pool that the agent's configuration lacks; the report names it.
 func TestAnAddressOfNoPoolIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMachine(t)
@@ -214,8 +215,8 @@ func TestAnAddressOfNoPoolIsReported(t *testing.T) {
 	})
 }
 
-// A configuration without a pool that is in use must not reach all nodes; one that lacks a pool which
-// came later is the old one, and goes on.
+// An agent without a pool that is in use is not ready, which stops a rollout of its configuration;
+// one that lacks a pool that was added later has the old configuration, and stays ready.
 func TestAPoolInUseIsMissed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMachine(t)
@@ -233,8 +234,8 @@ func TestAPoolInUseIsMissed(t *testing.T) {
 	})
 }
 
-// Whoever has an InternalIP of a Node is a friend, also when the kernel has forgotten it by now.
-// The machine is one of another cluster by now, under the same name, where no ledger is.
+// The machine is now in another cluster, under the same name and without a ledger, and restores no
+// addresses.
 func TestWhatAnotherClusterGave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMachine(t)
@@ -263,7 +264,7 @@ func TestWhatAnotherClusterGave(t *testing.T) {
 	})
 }
 
-// An address that a Node has itself is not taken from it.
+// An address of a Node itself is not held for a Service.
 func TestAddressesOfNodesAreNotTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMachine(t)
@@ -280,7 +281,7 @@ func TestAddressesOfNodesAreNotTaken(t *testing.T) {
 		if len(r.Held) != 1 || len(r.Refused) != 2 || r.Refused[1].Reason != addresses.InUse || !strings.Contains(r.Refused[1].Text, "Node b") {
 			t.Errorf("%+v", r)
 		}
-		m.node("c", "192.0.2.3", true) // whatever it says
+		m.node("c", "192.0.2.3", true) // even if a Node reports it
 		m.agent.look()
 		m.after(time.Second)
 		if r := m.report(); len(r.Held) != 1 {
@@ -328,7 +329,8 @@ func TestFriends(t *testing.T) {
 	})
 }
 
-// A machine that the kernel has had nothing to do with is asked for before it is called a stranger.
+// A machine that the kernel's neighbor table lacks is solicited before it counts as an external
+// host.
 func TestAFriendOfWhomNothingIsKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, mac := netip.MustParseAddr("10.0.0.2"), net.HardwareAddr{2, 0, 0, 0, 0, 2}
@@ -356,7 +358,7 @@ func TestAFriendOfWhomNothingIsKnown(t *testing.T) {
 	})
 }
 
-// Before the Nodes are known nothing is taken that was not held before.
+// Until the Nodes are observed, only addresses that were held before are taken.
 func TestNothingIsTakenBeforeNodesAreKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMachine(t)
@@ -386,7 +388,7 @@ func TestNothingIsTakenBeforeNodesAreKnown(t *testing.T) {
 	})
 }
 
-// The Node that movers get is the last one that was known, also after a start without anybody.
+// Movers get the last observed Node, also after a start without the API server.
 func TestTheNodeIsRemembered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMachine(t)

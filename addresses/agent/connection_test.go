@@ -17,8 +17,8 @@ import (
 	"github.com/underlay-ccm/underlay/addresses"
 )
 
-// tunnel passes bytes on until it is cut; then it takes them and says nothing, as a proxy does whose
-// other end has gone.
+// tunnel forwards bytes until it is cut; then it accepts bytes and sends none, like a proxy with a
+// dead upstream.
 type tunnel struct {
 	listener net.Listener
 	to       string
@@ -78,8 +78,8 @@ func (tun *tunnel) pass(to, from net.Conn) {
 	}
 }
 
-// A connection that leads nowhere is known within about three seconds, though every byte that is
-// sent is acknowledged, and doubt is over as soon as there is a way again.
+// A dead connection is detected within about three seconds, even if every byte is acknowledged, and
+// the doubt ends as soon as a new connection works.
 func TestAConnectionThatLeadsNowhere(t *testing.T) {
 	stored := corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: LedgerName, UID: "one", ResourceVersion: "7"}, Data: map[string]string{LedgerKey: ledgerText("192.0.2.1 a 3")}}
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -12,7 +12,7 @@ import (
 )
 
 // While a pool's mover changes, agents and the manager have different configurations for a while:
-// of many nodes that announce an address to routers only one may answer for it on a segment.
+// of the nodes that announce an address to routers only one may reply for it on a segment.
 func TestOneNodeAnswersForWhatManyAnnounce(t *testing.T) {
 	for _, c := range []struct {
 		together bool
@@ -49,8 +49,8 @@ func TestOneNodeAnswersForWhatManyAnnounce(t *testing.T) {
 	}
 }
 
-// An agent that starts while no session with a router stands goes on with what it announced, and so
-// does the one after it: routers keep its routes meanwhile.
+// An agent that starts without a session to a router keeps its announcements, and so does the next
+// one: routers keep its routes for a while.
 func TestStartedAgainWithoutARouter(t *testing.T) {
 	const announced = "192.0.2.1 a,b 0"
 	for name, run := range map[string]func(m *machine){

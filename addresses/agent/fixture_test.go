@@ -32,8 +32,9 @@ import (
 	"github.com/underlay-ccm/underlay/internal/directory/directorytest"
 )
 
-// holdings are a ledger in short: "192.0.2.1 a 3" is an address, its holder and epoch; with nodes
-// joined by a comma several hold it, and with a fourth word, "held", somebody has held it.
+// ledgerText returns a ledger from a short form. "192.0.2.1 a 3" is an address, its holder and
+// epoch; nodes joined by a comma hold it together, and a fourth word, "held", means that a node has
+// held it.
 func ledgerText(holdings ...string) string {
 	type entry map[string]any
 	var entries []entry
@@ -58,20 +59,19 @@ func ledgerText(holdings ...string) string {
 
 var errDown = errors.New("no route to host")
 
-// fakeAPI is an API server with one ConfigMap and one Node.
 type fakeAPI struct {
 	mu      sync.Mutex
 	version int
 	stored  *corev1.ConfigMap
 	down    bool // requests fail
-	deaf    bool // requests are answered by nothing
-	closed  bool // ConfigMaps alone can't be read
+	deaf    bool // requests get no response
+	closed  bool // only ConfigMaps can't be read
 	watches []*watch.RaceFreeFakeWatcher
 	lists   int
 
 	nodes   coreinformers.NodeInformer
 	patches []string
-	refused int // so many patches fail
+	refused int // the number of patches that fail
 }
 
 func (f *fakeAPI) put(uid, ledger string) {
@@ -97,7 +97,6 @@ func (f *fakeAPI) remove() {
 	f.stored = nil
 }
 
-// cut ends all watches.
 func (f *fakeAPI) cut() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -187,23 +186,23 @@ func (f *fakeAPI) Patch(ctx context.Context, name string, kind types.PatchType, 
 	return node, f.nodes.Informer().GetStore().Update(node)
 }
 
-// notified are the reports so far.
+// notified returns the reports so far.
 func (f *fakeAPI) notified() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Clone(f.patches)
 }
 
-// fakeMover holds what it is given, but for refused addresses.
+// fakeMover holds all given addresses, except refused ones.
 type fakeMover struct {
 	mu      sync.Mutex
 	want    Want
-	sets    []string // what it was given, each once
+	sets    []string // the desired states, each once
 	refused map[netip.Addr]addresses.ProblemReason
 	changed func()
 }
 
-// refuse lets an address not be held from now on.
+// refuse makes the mover refuse an address.
 func (m *fakeMover) refuse(address string, why addresses.ProblemReason) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -255,13 +254,13 @@ func (m *fakeMover) log() []string {
 	return slices.Clone(m.sets)
 }
 
-// fakeNeighbors is a kernel's table.
+// fakeNeighbors is the kernel's neighbor table.
 type fakeNeighbors struct {
 	mu        sync.Mutex
 	known     map[netip.Addr]net.HardwareAddr
 	solicited []netip.Addr
 	looks     int
-	// successes come a moment after somebody asked.
+	// successes are added a moment after a solicitation.
 	successes map[netip.Addr]net.HardwareAddr
 }
 
@@ -288,7 +287,7 @@ func (n *fakeNeighbors) Solicit(_ context.Context, all []netip.Addr) error {
 	return nil
 }
 
-// proxies answer health checks, but for the silent ones.
+// proxies respond to health checks, except the silent ones.
 type proxies struct {
 	mu     sync.Mutex
 	silent map[string]bool
@@ -312,7 +311,7 @@ func (p *proxies) check(_ context.Context, at netip.AddrPort) error {
 	return nil
 }
 
-// lag lets a port at all of this machine's addresses say for a while that it does not serve.
+// lag makes a port at all of this machine's addresses report for a while that it does not serve.
 func (p *proxies) lag(at string, d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -332,14 +331,14 @@ func (p *proxies) refuses(at string, refuses bool) {
 	p.refuse[at] = refuses
 }
 
-// machine is one with an agent, Node "a" of a cluster with "b", "c" and "d".
+// machine is a machine with an agent, Node "a" of a cluster with "b", "c" and "d".
 type machine struct {
 	t       *testing.T
 	api     *fakeAPI
 	mover   *fakeMover
 	kernel  *fakeNeighbors
 	proxies *proxies
-	routed  bool // a provider leads its addresses
+	routed  bool // a provider routes its addresses
 	state   string
 	agent   *Agent
 	stop    func()
@@ -347,7 +346,7 @@ type machine struct {
 
 func newMachine(t *testing.T) *machine {
 	t.Helper()
-	client, err := kubernetes.NewForConfig(&rest.Config{Host: "nobody.invalid"}) // nobody asks it
+	client, err := kubernetes.NewForConfig(&rest.Config{Host: "nobody.invalid"}) // it gets no requests
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -406,7 +405,6 @@ func (m *machine) start(before ...func(*fakeMover)) {
 	synctest.Wait()
 }
 
-// after lets time pass.
 func (m *machine) after(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
@@ -432,7 +430,7 @@ func (m *machine) expect(want ...string) {
 	}
 }
 
-// report is the last one that was written.
+// report returns the last written report.
 func (m *machine) report() addresses.Report {
 	m.t.Helper()
 	notified := m.api.notified()

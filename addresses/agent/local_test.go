@@ -13,13 +13,13 @@ import (
 	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
-// localText is a ledger with one address of a Service with policy Local.
+// localText returns a ledger with one address of a Service with policy Local.
 func localText(address, holder string, epoch int) string {
 	return strings.ReplaceAll(ledgerText(fmt.Sprintf("%s %s %d held", address, holder, epoch)),
 		`"name":"s"`, `"name":"s","local":true,"check":30999`)
 }
 
-// kube-proxy opens the health check node port of a Service in the families of the Service alone.
+// kube-proxy opens the health check node port of a Service only in the Service's families.
 func TestAPortOfAServiceIsAskedInItsFamilies(t *testing.T) {
 	node := func(name string, ips ...string) *kube.Node {
 		n := &kube.Node{Name: name, Ready: true}
@@ -53,9 +53,9 @@ func TestAPortOfAServiceIsAskedInItsFamilies(t *testing.T) {
 	}
 }
 
-// The address of a Service with policy Local comes when kube-proxy here says that its rules are there:
-// until then the former holder serves. It is taken after a while in any case, and at once where
-// kube-proxy says nothing.
+// The address of a Service with policy Local is taken when the local kube-proxy reports that its
+// rules exist: until then the former holder serves. It is taken after a timeout in any case, and at
+// once if kube-proxy is unreachable.
 func TestALocalAddressWaitsForKubeProxy(t *testing.T) {
 	const port = "127.0.0.1:30999"
 	for name, c := range map[string]struct {
@@ -115,7 +115,7 @@ func TestALocalAddressWaitsForKubeProxy(t *testing.T) {
 	}
 }
 
-// Whatever one kubelet says of its Node, an address that a Service has goes on to its next holder.
+// The reported addresses of one Node can't keep another node from holding an assigned address.
 func TestOneKubeletKeepsNoAddressFromOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMachine(t)
@@ -140,8 +140,8 @@ func TestOneKubeletKeepsNoAddressFromOthers(t *testing.T) {
 	})
 }
 
-// What kube-proxy does not redirect yet at a port of a Service with endpoints is dropped: the packet
-// filter is told these ports, and of no other Service's.
+// Packets to ports of a Service with endpoints that kube-proxy does not redirect yet are dropped:
+// the packet filter gets these ports, and no other Service's.
 func TestServedPortsAreTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMachine(t)

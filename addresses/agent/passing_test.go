@@ -11,8 +11,8 @@ import (
 	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
-// Packets for what other nodes hold may come here where a provider leads them; a Node's own address is
-// reached by more than ports of Services.
+// Packets to addresses of other nodes may arrive here if a provider routes them. A Node's own
+// address is excluded: it is reached at more ports than those of Services.
 func TestPassing(t *testing.T) {
 	l, err := addresses.ParseLedger([]byte(ledgerText("192.0.2.1 a 1", "192.0.2.2 b 1", "192.0.2.3 b 1", "2001:db8::1 b 1", "198.51.100.1 b 1")))
 	if err != nil {
@@ -32,8 +32,8 @@ func TestPassing(t *testing.T) {
 	}
 }
 
-// What a provider may lead here though another node holds it is told to the packet filter, and neither
-// said to be held nor taken for something that this node held before.
+// The packet filter gets addresses that a provider may route here although another node holds them.
+// They are neither reported as held nor restored as held before.
 func TestWhatAProviderLeadsHereIsTold(t *testing.T) {
 	for led, want := range map[bool][]netip.Addr{
 		false: {netip.MustParseAddr("192.0.2.1")},
@@ -61,7 +61,7 @@ func TestWhatAProviderLeadsHereIsTold(t *testing.T) {
 			m.api.put("one", ledgerText("192.0.2.1 a 1", "192.0.2.2 b 3", "192.0.2.3 b 1"))
 			m.after(time.Second)
 			elsewhere := "[192.0.2.2 192.0.2.3]"
-			if led { // it is not refused here, so nobody may be told to send it here
+			if led { // it is not refused here, so clients must not be redirected here
 				elsewhere = "[192.0.2.3]"
 			}
 			notified := m.mover.log()

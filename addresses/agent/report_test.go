@@ -22,8 +22,8 @@ import (
 
 func named(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name} }
 
-// The report is written when it changes, once for what changes together, and again if somebody
-// takes it away or the API server fails.
+// The report is written when it changes, once for simultaneous changes, and again if another client
+// removes it or the API server fails.
 func TestTheReport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMachine(t)
@@ -59,7 +59,7 @@ func TestTheReport(t *testing.T) {
 			t.Errorf("%d reports, the last one %+v", n, r)
 		}
 
-		// Somebody takes it away, and the informer says so.
+		// Another client removes it, and the informer observes that.
 		m.node("a", "10.0.0.1", true)
 		m.api.mu.Lock()
 		found, _, _ := m.api.nodes.Informer().GetStore().GetByKey("a")
@@ -73,7 +73,7 @@ func TestTheReport(t *testing.T) {
 	})
 }
 
-// What all nodes say at the same time, and nobody acts on, is said less often the more they are.
+// Simultaneous reports of all nodes without an urgent change become less frequent with more nodes.
 func TestReportsThatAreNotUrgent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMachine(t)
@@ -108,7 +108,7 @@ func TestReportsThatAreNotUrgent(t *testing.T) {
 	})
 }
 
-// A node that has never read the ledger must not replace what its Node says.
+// A node that has never read the ledger must not replace its Node's report.
 func TestNothingIsReportedInIgnorance(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMachine(t)
@@ -124,8 +124,8 @@ func TestNothingIsReportedInIgnorance(t *testing.T) {
 	})
 }
 
-// A holder that falls silent is reported within about a second, and so is the own kube-proxy. One
-// miss is nothing.
+// An unresponsive holder is reported within about a second, and so is the node's own kube-proxy.
+// One missed check isn't reported.
 func TestSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMachine(t)
@@ -155,7 +155,7 @@ func TestSilence(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 
-		// An agent may be replaced.
+		// An agent may be restarting.
 		const agent = "10.0.0.2:10267"
 		m.proxies.hush(agent, true)
 		m.after(9 * time.Second)
@@ -172,7 +172,7 @@ func TestSilence(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 
-		// A kube-proxy may be replaced too: its machine answers, and forwards as before.
+		// A kube-proxy may be restarting too: its machine responds, and forwards as before.
 		for _, at := range []string{b, "127.0.0.1:10256", "10.0.0.1:10256"} {
 			m.proxies.refuses(at, true)
 		}
@@ -189,7 +189,7 @@ func TestSilence(t *testing.T) {
 		}
 		m.after(time.Second)
 
-		// The own one may listen at the node's address only.
+		// The node's own kube-proxy may listen at the node's address only.
 		m.proxies.hush("127.0.0.1:10256", true)
 		m.after(time.Minute)
 		if r := m.report(); r.Unfit != "" {
@@ -203,7 +203,7 @@ func TestSilence(t *testing.T) {
 	})
 }
 
-// A node that is switched off lets every check wait in vain, and is silent after three of them, which
+// Checks of a node that is switched off time out, and it is unresponsive after three of them, which
 // is within a second and two checks.
 func TestADeadNodeIsSilentSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -224,7 +224,7 @@ func TestADeadNodeIsSilentSoon(t *testing.T) {
 	})
 }
 
-// manyServices are 300 ports of Services of a node, and those of its kube-proxy and its agent.
+// manyServices returns 300 ports of Services of a node, and those of its kube-proxy and its agent.
 func manyServices() map[addresses.Endpoint][]netip.AddrPort {
 	all := map[addresses.Endpoint][]netip.AddrPort{}
 	at := func(port int) {
@@ -238,7 +238,8 @@ func manyServices() map[addresses.Endpoint][]netip.AddrPort {
 	return all
 }
 
-// However many Services have ports of their own, a node that is switched off is silent as soon.
+// With any number of Services with ports of their own, a node that is switched off is detected as
+// fast.
 func TestServicesDoNotSlowDownWhoWatchesNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWatcher(func(ctx context.Context, _ netip.AddrPort) error {
@@ -260,7 +261,7 @@ func TestServicesDoNotSlowDownWhoWatchesNodes(t *testing.T) {
 	})
 }
 
-// Many ports of Services are checked less often each, and those of the node as often as ever.
+// Many ports of Services are checked less often each, and those of the node as often as before.
 func TestWatchesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &proxies{silent: map[string]bool{}, refuse: map[string]bool{}, checks: map[string]int{}}
@@ -282,7 +283,8 @@ func TestWatchesAreBounded(t *testing.T) {
 	})
 }
 
-// In short: an answer, a miss, a refusal, and one that says no.
+// hears reports whether a port is responsive after checks: + is a response, - a timeout, x a
+// refused connection, and n a response that it does not serve.
 func hears(checks string, port int) bool {
 	successes := map[rune]error{'+': nil, '-': context.DeadlineExceeded, 'x': ErrRefused, 'n': ErrUnready}
 	var h probeState
@@ -307,9 +309,9 @@ func TestHearing(t *testing.T) {
 	}
 }
 
-// A kube-proxy that has not written the rules of a new pod yet says at the Service's port that it has
-// no endpoint. That is no reason to send the address on to the next node, whose kube-proxy is no
-// faster. But one that is not healthy is silent as soon as a dead one, and so is a dead one.
+// A kube-proxy that has not written the rules of a new pod yet reports no endpoint at the Service's
+// port. The address must not move then, as the next node's kube-proxy is no faster. But a
+// kube-proxy that is unhealthy is detected as fast as a dead one.
 func TestAKubeProxyThatIsSlow(t *testing.T) {
 	const service = 30999
 	for _, c := range []struct {
@@ -334,7 +336,7 @@ func TestAKubeProxyThatIsSlow(t *testing.T) {
 	}
 }
 
-// Healthy is who says so himself, in time.
+// Only a timely 200 response counts as healthy.
 func TestHTTPCheck(t *testing.T) {
 	release := make(chan struct{})
 	var code atomic.Int64

@@ -12,7 +12,7 @@ import (
 	"github.com/underlay-ccm/underlay/addresses/bgp"
 )
 
-// router is a peer at 192.0.2.N, or 2001:db8::N.
+// router returns a peer at 192.0.2.N, or 2001:db8::N.
 func router(name, address string) bgp.Peer {
 	return bgp.Peer{Name: name, Address: netip.MustParseAddr(address), Port: 179, ASN: 64500, HoldTime: 9 * time.Second}
 }
@@ -25,7 +25,7 @@ func desired(prefixes string, peers ...bgp.Peer) bgp.Desired {
 	return d
 }
 
-// shown is a plan in one line, in the order in which it is applied.
+// shown prints a plan in one line, in the order in which it is applied.
 func shown(plan bgp.Plan) string {
 	var parts []string
 	add := func(format string, args ...any) { parts = append(parts, fmt.Sprintf(format, args...)) }
@@ -141,7 +141,7 @@ func TestDiff(t *testing.T) {
 	}
 }
 
-// model is what a speaker has that does what plans say.
+// model is the state of a speaker that applies plans.
 type model struct {
 	paths map[netip.Prefix]netip.Addr
 	peers map[string]string
@@ -175,8 +175,8 @@ func (m *model) apply(plan bgp.Plan) error {
 	return nil
 }
 
-// Whatever was wanted before, the end is what is wanted now; and nothing that is wanted before and
-// after is withdrawn on the way.
+// With any former state, the result is the desired one; and no prefix that is desired before and
+// after is withdrawn in between.
 func TestAnyWayLeadsThere(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	some := func() bgp.Desired {

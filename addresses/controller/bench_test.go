@@ -17,7 +17,7 @@ import (
 	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
-// large is a view of many dual-stack Services, every tenth with policy Local.
+// large returns a view of many dual-stack Services, every tenth with policy Local.
 func large(services, nodes, slicesOfEach int) (v view, all []*corev1.Node) {
 	v = view{
 		services: map[types.UID]*corev1.Service{}, namespaces: map[string]labels.Set{},
@@ -76,7 +76,7 @@ func large(services, nodes, slicesOfEach int) (v view, all []*corev1.Node) {
 	return v, all
 }
 
-// BenchmarkPass is all that a pass decides in a large cluster at rest.
+// BenchmarkPass measures the decisions of a pass in a large cluster at rest.
 func BenchmarkPass(b *testing.B) {
 	pools := []Pool{poolNamed("large", "10.0.0.0/16", "2001:db8::/64")}
 	v, nodes := large(1000, 100, 5)

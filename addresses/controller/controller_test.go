@@ -31,7 +31,7 @@ func TestServicesGetAddresses(t *testing.T) {
 	})
 }
 
-// At rest nothing is written; a restart changes nothing either.
+// At rest nothing is written, and a restart changes nothing either.
 func TestNothingIsWrittenAtRest(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.node("a")
@@ -86,8 +86,8 @@ func finalized(svc *corev1.Service) {
 	svc.Finalizers = []string{"service.kubernetes.io/load-balancer-cleanup"}
 }
 
-// A Service without a class keeps its addresses when the configuration says that such Services are
-// not ours any more, and it gives them back when it goes.
+// A Service without a class keeps its addresses when the configuration excludes such Services, and
+// releases them when it is deleted.
 func TestASettingTakesNoAddressAway(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.node("a")

@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// led is a cluster of three nodes whose one Service has an address that a provider leads.
+// led runs a test with three nodes and one Service with an address that a provider routes.
 func led(t *testing.T, test func(w *world, p *provider, holder string)) {
 	t.Helper()
 	inWorld(t, func(w *world) {
@@ -29,7 +29,7 @@ func led(t *testing.T, test func(w *world, p *provider, holder string)) {
 	})
 }
 
-// lead starts a controller whose pool is moved by a provider that counts moves.
+// lead starts a controller with a pool whose provider limits moves.
 func (w *world) lead(p *provider) {
 	w.start(func(c *Config) {
 		c.Pools = []Pool{poolNamed("failover", "192.0.2.1")}
@@ -63,8 +63,8 @@ func TestMovesFromAFailedNodeAreNotPlanned(t *testing.T) {
 	})
 }
 
-// A planned move that was put off is none any more when the node fails that the address leads to,
-// and is tried at once.
+// A postponed planned move becomes urgent, and is attempted at once, when the node that the address
+// is routed to fails.
 func TestAPlannedMoveBecomesUrgent(t *testing.T) {
 	led(t, func(w *world, p *provider, holder string) {
 		p.set(func() { p.fails["planned"] = errors.New("no place in the quota") })
@@ -79,7 +79,8 @@ func TestAPlannedMoveBecomesUrgent(t *testing.T) {
 	})
 }
 
-// What somebody led to another node by hand is led back, and that can wait: the node serves it.
+// An address that was routed to another node by hand is routed back as a planned move: the other
+// node serves it.
 func TestWhatWasLedAwayIsLedBackAsPlanned(t *testing.T) {
 	led(t, func(w *world, p *provider, holder string) {
 		other := strings.Trim("abc", holder)[:1]
@@ -92,8 +93,8 @@ func TestWhatWasLedAwayIsLedBackAsPlanned(t *testing.T) {
 	})
 }
 
-// A Node that was deleted while no controller ran is known from the ledger, until the address has
-// left it.
+// The name of a Node that was deleted while no controller ran comes from the ledger, until the
+// address is routed away from it.
 func TestTheFormerHolderIsTold(t *testing.T) {
 	led(t, func(w *world, p *provider, holder string) {
 		w.kill()
@@ -114,7 +115,7 @@ func TestTheFormerHolderIsTold(t *testing.T) {
 	})
 }
 
-// Addresses spread over nodes that join, unless moves are counted.
+// Addresses are balanced over new nodes, unless the provider limits moves.
 func TestNoScarceMoveForTheBalance(t *testing.T) {
 	for scarce, want := range map[bool]int{false: 2, true: 0} {
 		inWorld(t, func(w *world) {

@@ -15,8 +15,8 @@ import (
 	"github.com/underlay-ccm/underlay/addresses"
 )
 
-// kube-proxy serves by endpoints that end where there are no others, and says at the Service's port
-// that it does not. The address stays where it is served.
+// kube-proxy serves with terminating endpoints if there are no others, and reports at the Service's
+// port that it does not serve. The address stays at the serving node.
 func TestOnlyEndingEndpointsAreLeft(t *testing.T) {
 	inWorld(t, func(w *world) {
 		nodes := []string{"a", "b", "c"}
@@ -42,7 +42,7 @@ func TestOnlyEndingEndpointsAreLeft(t *testing.T) {
 		if e := w.api.ledger().Entries()[0]; e.Epoch != 1 {
 			t.Errorf("%s holds it in epoch %d, want %s in 1", e.Holder, e.Epoch, first)
 		}
-		// A machine that is down is left all the same.
+		// An address leaves a machine that is down nevertheless.
 		w.silences(addresses.ProxyPort, addresses.Watchers(first, nodes), first)
 		w.settle()
 		if now := w.holder("one"); now == first || now == "c" {
@@ -51,8 +51,9 @@ func TestOnlyEndingEndpointsAreLeft(t *testing.T) {
 	})
 }
 
-// However endpoints come and end, with kube-proxy answering by its rule, an address moves only to a
-// node that is better than the one that holds it: ready before ending before none.
+// With any changes of endpoints, and the responses of kube-proxy for them, an address moves only to
+// a better node: one with ready endpoints before one with terminating ones, and that before one
+// with none.
 func TestNoMoveToANodeThatIsNoBetter(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 38))
@@ -73,7 +74,7 @@ func TestNoMoveToANodeThatIsNoBetter(t *testing.T) {
 		for range 60 {
 			node := names[r.IntN(len(names))]
 			states[node] = []string{"ready", "ending", "gone"}[r.IntN(3)]
-			if r.IntN(3) == 0 { // long enough for watchers to call a port silent
+			if r.IntN(3) == 0 { // long enough for watchers to report an unresponsive port
 				f.now = f.now.Add(restarted)
 			}
 			var nodes []string
@@ -85,7 +86,7 @@ func TestNoMoveToANodeThatIsNoBetter(t *testing.T) {
 			for i := range f.members {
 				f.members[i].report.Silent = nil
 			}
-			if e.Holder != "" && states[e.Holder] != "ready" { // it answers 503
+			if e.Holder != "" && states[e.Holder] != "ready" { // it responds with 503
 				for _, watcher := range addresses.Watchers(e.Holder, names) {
 					i := slices.Index(names, watcher)
 					f.members[i].report.Silent = []addresses.Endpoint{{Node: e.Holder, Port: 30999}}
@@ -105,7 +106,7 @@ func TestNoMoveToANodeThatIsNoBetter(t *testing.T) {
 	}
 }
 
-// restarted is longer than watchers wait for a port that says it does not serve.
+// restarted is longer than watchers wait for a port that reports that it does not serve.
 const restarted = 11 * time.Second
 
 func ledgerOf(t *testing.T, e addresses.Entry) addresses.Ledger {
@@ -119,8 +120,8 @@ func ledgerOf(t *testing.T, e addresses.Entry) addresses.Ledger {
 	return l
 }
 
-// A pool that is written as the prefix of the machines' segment gives no address that no machine can
-// have, and a Node that names all of it leaves enough to others.
+// A pool that is the prefix of the machines' segment never assigns an address that no machine can
+// have, and a Node that reports all its addresses leaves enough for others.
 func TestWhatNodesSayOfAPool(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.node("a")
@@ -134,7 +135,7 @@ func TestWhatNodesSayOfAPool(t *testing.T) {
 		segments := []netip.Prefix{netip.MustParsePrefix("192.0.2.0/28"), netip.MustParsePrefix("2001:db8::/64")}
 		w.report("a", addresses.Report{Segments: segments})
 		w.start(func(cfg *Config) { cfg.Pools = []Pool{poolNamed("segment", "192.0.2.0/28", "2001:db8::/64")} })
-		for i := range 10 { // 16 but for the edges and five of evil's, one of them an edge
+		for i := range 10 { // 16 except the edges and five of evil's, one of them an edge
 			name := fmt.Sprint("s", i)
 			if i == 0 {
 				w.service(name, requiresBoth)

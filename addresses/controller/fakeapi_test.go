@@ -24,9 +24,8 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/fakeapi"
 )
 
-// fakeAPI is an API server that knows what this controller has to do with. It holds each write
-// against what must never happen, and refuses every request that the controller has no business to
-// send.
+// fakeAPI is an API server with the objects of this controller. It checks each write against the
+// invariants, and rejects every request that the controller must not send.
 type fakeAPI struct {
 	fakeapi.History
 	services, nodes, slices, namespaces, maps *fakeapi.Collection
@@ -56,13 +55,13 @@ func (f *fakeAPI) note(format string, args ...any) {
 	f.log = append(f.log, time.Now().Format("15:04:05.000 ")+fmt.Sprintf(format, args...))
 }
 
-// breach is something that must never happen. The caller holds the lock.
+// breach records a violation. The caller holds the lock.
 func (f *fakeAPI) breach(format string, args ...any) {
 	f.note("BREACH "+format, args...)
 	f.breaches = append(f.breaches, f.log[len(f.log)-1])
 }
 
-// put creates or replaces an object, as another client would. A UID that is missing is made.
+// put creates or replaces an object, as another client would, and sets a missing UID.
 func (f *fakeAPI) put(resource string, o fakeapi.Object) {
 	f.Lock()
 	defer f.Unlock()
@@ -81,7 +80,6 @@ func (f *fakeAPI) put(resource string, o fakeapi.Object) {
 	f.note("%s %s %s", kind, resource, o.GetName())
 }
 
-// editObject edits a copy of an object and stores it.
 func editObject[T fakeapi.Object](f *fakeAPI, resource, name string, edit func(T)) {
 	f.Lock()
 	o, ok := f.collection(resource).Objects[name].DeepCopyObject().(T)
@@ -101,7 +99,7 @@ func (f *fakeAPI) remove(resource, name string) {
 	f.note("deleted %s %s", resource, name)
 }
 
-// service is a copy of the Service as it is now.
+// service returns a copy of the current Service.
 func (f *fakeAPI) service(name string) *corev1.Service {
 	f.Lock()
 	defer f.Unlock()
@@ -109,7 +107,7 @@ func (f *fakeAPI) service(name string) *corev1.Service {
 	return svc.DeepCopy()
 }
 
-// ledger is what is stored.
+// ledger returns the stored ledger.
 func (f *fakeAPI) ledger() addresses.Ledger {
 	f.Lock()
 	defer f.Unlock()
@@ -128,7 +126,7 @@ func (f *fakeAPI) stored() addresses.Ledger {
 	return l
 }
 
-// count is how many requests of these kinds arrived since the last time.
+// count returns the number of requests of these kinds since the last call.
 func (f *fakeAPI) count(kinds ...string) (n int) {
 	f.Lock()
 	defer f.Unlock()
@@ -139,12 +137,11 @@ func (f *fakeAPI) count(kinds ...string) (n int) {
 	return n
 }
 
-// written is how many writes of any kind arrived since the last time.
+// written returns the number of writes of any kind since the last call.
 func (f *fakeAPI) written() int {
 	return f.count("PATCH services/status", "PUT configmaps", "POST configmaps")
 }
 
-// call is one request as the API server sees it.
 type call struct{ kind, name string }
 
 func identify(req *http.Request) call {
@@ -171,7 +168,7 @@ func identify(req *http.Request) call {
 
 var errConnection = errors.New("fake: connection lost")
 
-// answer does what a request asks for.
+// answer executes a request.
 func (f *fakeAPI) answer(req *http.Request) (*http.Response, error) {
 	body, err := fakeapi.ReadBody(req)
 	if err != nil {
@@ -201,7 +198,6 @@ func (f *fakeAPI) answer(req *http.Request) (*http.Response, error) {
 	panic(fmt.Sprintf("fake: the controller must not send %s %s", req.Method, req.URL))
 }
 
-// patch applies a strategic merge patch to a Service's status.
 func (f *fakeAPI) patch(name string, patch []byte) (any, error) {
 	resource := schema.GroupResource{Resource: "services"}
 	old, _ := f.services.Objects[name].(*corev1.Service)
@@ -236,7 +232,6 @@ func (f *fakeAPI) patch(name string, patch []byte) (any, error) {
 	return svc, nil
 }
 
-// store replaces the ledger's ConfigMap, or creates it.
 func (f *fakeAPI) store(verb string, body []byte) (any, error) {
 	resource := schema.GroupResource{Resource: "configmaps"}
 	next := &corev1.ConfigMap{}
@@ -268,8 +263,8 @@ func (f *fakeAPI) store(verb string, body []byte) (any, error) {
 	return next, nil
 }
 
-// judgeStatus: a Service shows what the ledger gives it, and no other one shows that unless both
-// have it.
+// judgeStatus verifies that a Service's status has only addresses of the ledger, and no other
+// Service's status has them unless the ledger gives them to both.
 func (f *fakeAPI) judgeStatus(svc *corev1.Service) {
 	l := f.stored()
 	for _, a := range shown(svc) {
@@ -285,7 +280,8 @@ func (f *fakeAPI) judgeStatus(svc *corev1.Service) {
 	}
 }
 
-// judgeLedger: a new holder has a higher epoch than all before, and who wants an address keeps it.
+// judgeLedger verifies that a new holder has a higher epoch than all before, and that a Service
+// that requests an address keeps it.
 func (f *fakeAPI) judgeLedger(before addresses.Ledger, existed bool) {
 	after := make(map[netip.Addr]addresses.Entry)
 	for _, e := range f.stored().Entries() {
@@ -306,22 +302,22 @@ func (f *fakeAPI) judgeLedger(before addresses.Ledger, existed bool) {
 	}
 }
 
-// line is a process's connection: what it learns can be held up, and its requests can fail.
+// line is a process's connection: its watches can be blocked, and its requests can fail.
 type line struct {
 	api *fakeAPI
 
 	mu     sync.Mutex
-	held   chan struct{} // while not nil nothing more is learned
+	held   chan struct{} // if not nil, watches deliver nothing
 	faults func(call) fault
 }
 
-// fault says what goes wrong with a request.
+// fault is the failure of a request.
 type fault struct {
-	refuse bool          // nothing is applied, the answer is 503
+	refuse bool          // not applied, the reply is 503
 	lose   bool          // applied, and the connection breaks
 	drop   bool          // not applied, and the connection breaks
-	delay  time.Duration // before anything happens
-	then   func()        // happens when the request has been answered
+	delay  time.Duration // before everything else
+	then   func()        // is called after the request was answered
 }
 
 func (l *line) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -354,7 +350,7 @@ func (l *line) RoundTrip(req *http.Request) (*http.Response, error) {
 	return answer, err
 }
 
-// hold keeps the process from learning anything more by its watches, until release.
+// hold blocks the watches of the process until release.
 func (l *line) hold() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -374,7 +370,6 @@ func (l *line) inject(faults func(call) fault) {
 	l.faults = faults
 }
 
-// heldUp is a watch of a process.
 type heldUp struct {
 	io.ReadCloser
 	line *line
@@ -391,7 +386,7 @@ func (h *heldUp) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// All are the objects of a kind as they are now.
+// All returns the current objects of a kind.
 func (f *fakeAPI) All(resource string) []fakeapi.Object {
 	f.Lock()
 	defer f.Unlock()

@@ -14,7 +14,8 @@ import (
 	"github.com/underlay-ccm/underlay/addresses"
 )
 
-// three has three nodes and a Service, and returns the node that holds its address and another one.
+// three creates three nodes and a Service, and returns the node that holds its address and another
+// one.
 func three(w *world, change ...func(*corev1.Service)) (holder, other string) {
 	for _, name := range []string{"a", "b", "c"} {
 		w.node(name)
@@ -31,7 +32,7 @@ func three(w *world, change ...func(*corev1.Service)) (holder, other string) {
 
 func addr(addr string) netip.Addr { return netip.MustParseAddr(addr) }
 
-// Whatever speaks against a node, its addresses go elsewhere at once, in one write.
+// If a node becomes ineligible for any reason, its addresses move at once, in one write.
 func TestAnAddressLeavesANode(t *testing.T) {
 	ready := func(status corev1.ConditionStatus) func(*corev1.Node) {
 		return func(n *corev1.Node) { n.Status.Conditions[0].Status = status }
@@ -81,7 +82,7 @@ func TestAnAddressLeavesANode(t *testing.T) {
 	}
 }
 
-// The watchers' word counts before the Node's condition does: one write after the second of them.
+// The watchers' reports take effect before the Node's condition: one write after the second report.
 func TestASilentNodeLosesItsAddressesAtOnce(t *testing.T) {
 	for _, c := range []struct {
 		port  int
@@ -112,7 +113,7 @@ func TestASilentNodeLosesItsAddressesAtOnce(t *testing.T) {
 				if !c.moves {
 					return
 				}
-				// It may fall silent again, so it must not be the first choice.
+				// It may become unresponsive again, so it must not be the first choice.
 				for _, name := range []string{"a", "b", "c"} {
 					if name != holder {
 						w.report(name, addresses.Report{})
@@ -134,8 +135,8 @@ func TestASilentNodeLosesItsAddressesAtOnce(t *testing.T) {
 	}
 }
 
-// Nodes that were all silent for a moment, one after the other, are no reason to wait for one that is
-// dead: who answers again takes over.
+// If all nodes were unresponsive for a moment, one after another, an address must not wait at a
+// dead one: a node that responds again takes over.
 func TestWhoAnswersAgainTakesOver(t *testing.T) {
 	inWorld(t, func(w *world) {
 		holder, _ := three(w)
@@ -159,7 +160,8 @@ func TestWhoAnswersAgainTakesOver(t *testing.T) {
 		if now := w.holder("one"); now == holder {
 			t.Error("the silent node goes on, because the others were silent once")
 		}
-		// It is back, and the new holder, which was silent before, keeps what it has.
+		// The old holder responds again, and the new holder, which was unresponsive before, keeps
+		// the address.
 		now := w.holder("one")
 		for _, name := range others {
 			w.report(name, addresses.Report{})
@@ -171,7 +173,7 @@ func TestWhoAnswersAgainTakesOver(t *testing.T) {
 	})
 }
 
-// Where nobody else may hold an address it stays, and the Service says why nobody may.
+// If no other node is eligible, an address stays, and the Service's condition has the reason.
 func TestNeverWithoutHolder(t *testing.T) {
 	inWorld(t, func(w *world) {
 		holder, _ := three(w)
@@ -195,7 +197,7 @@ func TestNeverWithoutHolder(t *testing.T) {
 	})
 }
 
-// A node that leaves holds on until another one may.
+// A leaving node keeps its addresses until another node is eligible.
 func TestALeavingNodeHoldsOn(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.node("a")
@@ -237,7 +239,7 @@ func TestPolicyLocalFollowsEndpoints(t *testing.T) {
 			{[]string{"-b", "c"}, "c"},
 			{[]string{"-c"}, "c"},
 			{[]string{"-c", "a"}, "a"},
-			{nil, "a"}, // nobody else either
+			{nil, "a"}, // no other node either
 		} {
 			w.endpoints("one", step.nodes...)
 			w.settle()
@@ -245,7 +247,7 @@ func TestPolicyLocalFollowsEndpoints(t *testing.T) {
 				t.Errorf("endpoints on %v: %q holds it, want %s", step.nodes, w.holder("one"), step.want)
 			}
 		}
-		// A check of the Service's own.
+		// Now the Service's own check fails.
 		w.endpoints("one", "a", "b")
 		w.settle()
 		for _, name := range []string{"b", "c"} {
@@ -258,7 +260,8 @@ func TestPolicyLocalFollowsEndpoints(t *testing.T) {
 	})
 }
 
-// With BGP all nodes announce an address together; one that no router hears stays among them.
+// With BGP all nodes announce an address together; one without a session to a router stays among
+// them.
 func TestNodesAnnounceTogether(t *testing.T) {
 	inWorld(t, func(w *world) {
 		for _, name := range []string{"a", "b", "c"} {
@@ -279,8 +282,8 @@ func TestNodesAnnounceTogether(t *testing.T) {
 	})
 }
 
-// A machine that is none of the cluster's has the address: three nodes are believed, and it does
-// not go on around the cluster.
+// An external host has the address: after reports of three nodes the address does not move through
+// the rest of the cluster.
 func TestAnAddressInUse(t *testing.T) {
 	inWorld(t, func(w *world) {
 		for i := range 8 {
@@ -319,8 +322,8 @@ func TestAnAddressInUse(t *testing.T) {
 	})
 }
 
-// The next holder of an address has to know whether a node held the one that it gets, or found a
-// stranger there.
+// The ledger records for the next holder whether a node held the address, or found an external host
+// there.
 func TestWhatTheNextHolderIsTold(t *testing.T) {
 	held := addresses.Report{Held: []addresses.Hold{{Address: addr("192.0.2.1"), Epoch: 1}}}
 	refused := addresses.Report{Refused: []addresses.Problem{{Address: addr("192.0.2.1"), Reason: addresses.InUse}}}
@@ -356,7 +359,7 @@ func TestWhatTheNextHolderIsTold(t *testing.T) {
 	}
 }
 
-// Whoever claims an address that a node holds and defends moves nothing.
+// An address that its holder defends does not move because of another claimant.
 func TestADefendedAddressStays(t *testing.T) {
 	inWorld(t, func(w *world) {
 		holder, _ := three(w)
@@ -373,7 +376,7 @@ func TestADefendedAddressStays(t *testing.T) {
 	})
 }
 
-// A node that comes gets its part one by one, once all is calm.
+// A new node gets its share one by one, once the cluster is calm.
 func TestAddressesSpreadInCalmTimes(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.node("a")
@@ -402,7 +405,7 @@ func TestAddressesSpreadInCalmTimes(t *testing.T) {
 	})
 }
 
-// Where pods are replaced most events say nothing that matters here.
+// While pods are replaced, most events don't affect the decision.
 func TestServesElsewhere(t *testing.T) {
 	for _, c := range []struct {
 		old, now string

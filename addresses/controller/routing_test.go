@@ -19,7 +19,7 @@ import (
 	"github.com/underlay-ccm/underlay/addresses"
 )
 
-// provider is a Router whose moves take time and may fail.
+// provider is a Router with moves that take time and may fail.
 type provider struct {
 	mu      sync.Mutex
 	leads   map[netip.Addr]string
@@ -91,7 +91,6 @@ func (p *provider) reported() (request int, moves string) {
 	return request, moves
 }
 
-// routed runs a routing for a test.
 func routed(t *testing.T, test func(p *provider, want func(to map[string]string), events *[]string)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -125,13 +124,13 @@ func routed(t *testing.T, test func(p *provider, want func(to map[string]string)
 
 const a1, a2, a3 = "203.0.113.1", "203.0.113.2", "203.0.113.3"
 
-// Addresses go at the same time, what is wanted meanwhile goes next, and at rest nothing is asked
-// but every five minutes.
+// Addresses are routed concurrently, changes during a move follow it, and at rest there is a
+// request only every five minutes.
 func TestAddressesGoTogether(t *testing.T) {
 	routed(t, func(p *provider, want func(map[string]string), events *[]string) {
 		want(map[string]string{a1: "x", a2: "x", a3: "y"})
 		time.Sleep(20 * time.Second)
-		want(map[string]string{a1: "y", a2: "x", a3: "y"}) // a1 is on its way to x
+		want(map[string]string{a1: "y", a2: "x", a3: "y"}) // the request to route a1 to x is in flight
 		time.Sleep(41 * time.Second)
 		if request, moves := p.reported(); moves != a1+">x "+a2+">x "+a3+">y" || request > 2 || p.most != 3 {
 			t.Errorf("asked %d times, moved %q, %d at a time", request, moves, p.most)
@@ -140,7 +139,7 @@ func TestAddressesGoTogether(t *testing.T) {
 		if _, moves := p.reported(); moves != a1+">y" {
 			t.Errorf("moved %q", moves)
 		}
-		p.set(func() { p.leads[netip.MustParseAddr(a3)] = "x" }) // somebody does
+		p.set(func() { p.leads[netip.MustParseAddr(a3)] = "x" }) // as another client
 		time.Sleep(7 * time.Minute)
 		if _, moves := p.reported(); moves != a3+">y" {
 			t.Errorf("moved %q", moves)
@@ -155,7 +154,7 @@ func TestAddressesGoTogether(t *testing.T) {
 	})
 }
 
-// One that fails is tried again, told once, and doesn't hold up others; another node is tried at
+// A failing address is retried, reported once, and doesn't delay others; another node is tried at
 // once.
 func TestOneAddressFails(t *testing.T) {
 	routed(t, func(p *provider, want func(map[string]string), events *[]string) {
@@ -175,7 +174,7 @@ func TestOneAddressFails(t *testing.T) {
 	})
 }
 
-// While nobody tells where addresses lead, none is led elsewhere, and it is asked again.
+// While the routes are unknown, no address is routed, and they are read again.
 func TestNobodyTellsWhereAddressesLead(t *testing.T) {
 	routed(t, func(p *provider, want func(map[string]string), events *[]string) {
 		p.takes = time.Second
@@ -193,8 +192,9 @@ func TestNobodyTellsWhereAddressesLead(t *testing.T) {
 	})
 }
 
-// Whatever is wanted, refused, slow or led elsewhere by others meanwhile, in the end each address leads
-// to its node, none was on its way twice at a time, and at rest the provider is asked every five minutes.
+// With any desired routes, refusals, delays and changes by others, each address is routed to its
+// node in the end, no address has two moves in flight, and at rest there is a request every five
+// minutes.
 func TestAnyRoutingSchedule(t *testing.T) {
 	all := []string{a1, a2, a3}
 	for seed := range uint64(40) {

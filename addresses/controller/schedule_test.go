@@ -13,9 +13,9 @@ import (
 	"github.com/underlay-ccm/underlay/addresses"
 )
 
-// Whatever comes, goes and fails, with one leader or two that both think so: what must never happen
-// does not, which the API server judges, and in the end every Service shows what the ledger gives
-// it, and each address is at a node that may hold it.
+// With any events and failures, and with one leader or two that both consider themselves one, no
+// invariant that the API server checks is violated. In the end every Service's status has the
+// addresses of the ledger, and each address is at an eligible node.
 func TestAnySchedule(t *testing.T) {
 	for seed := range uint64(40) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -44,7 +44,7 @@ type schedule struct {
 	others []process
 }
 
-// step does one thing that users, nodes, the network or the lease could do.
+// step applies one event of users, nodes, the network or the lease.
 func (s *schedule) step() {
 	var names []string
 	for _, o := range s.api.All("services") {
@@ -76,7 +76,7 @@ func (s *schedule) step() {
 		kind := []string{"PUT configmaps", "GET configmaps", "GET services", "PATCH services/status"}[s.r.IntN(4)]
 		s.line.inject(times(1+s.r.IntN(3), kind, what))
 	case n == 9 && len(s.others) == 0:
-		// Another one leads from now on; this one learns nothing any more, and doesn't know.
+		// Another process leads from now on; this one's watches are blocked, and it hasn't noticed.
 		s.line.hold()
 		s.others = append(s.others, s.process)
 		s.start()
@@ -96,7 +96,7 @@ func (s *schedule) step() {
 	}
 }
 
-// calmDown lets one leader go on without faults, and all nodes be well.
+// calmDown lets one leader run without faults, and makes all nodes ready.
 func (s *schedule) calmDown() {
 	for _, former := range s.others {
 		former.line.release()

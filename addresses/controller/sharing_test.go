@@ -7,8 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Services with policy Local and the same pods that shared an address before keep it, on a node with
-// these pods, though one's endpoints are known later than the other's.
+// Services with policy Local and the same pods that shared an address before keep it, on a node
+// with these pods, although one's endpoints are observed later than the other's.
 func TestSharedWithPolicyLocal(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.node("a")
@@ -38,8 +38,8 @@ func TestSharedWithPolicyLocal(t *testing.T) {
 	})
 }
 
-// The ledger has a Service's ports as long as there are endpoints, ready or not, whatever its policy:
-// by them nodes tell what comes too early from what nobody serves.
+// The ledger has a Service's ports as long as it has endpoints, ready or not, with any policy: with
+// them, nodes distinguish packets that arrive too early from those to unserved ports.
 func TestThePortsOfServicesWithEndpoints(t *testing.T) {
 	for name, change := range map[string][]func(*corev1.Service){"Cluster": nil, "Local": {localOnly}} {
 		t.Run(name, func(t *testing.T) {

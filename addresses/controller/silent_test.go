@@ -8,8 +8,8 @@ import (
 	"github.com/underlay-ccm/underlay/addresses"
 )
 
-// accused lets two of five nodes say that they hear none of the others, of which one holds the
-// address. It is watched by one of the two, and by two of those that they do not hear.
+// accused makes two of five nodes report all others, including the holder of the address, as
+// unresponsive. One of the two watches the holder, as do two of the reported nodes.
 func accused(w *world) (holder, accuser string) {
 	w.node("a")
 	w.start()
@@ -25,7 +25,8 @@ func accused(w *world) (holder, accuser string) {
 	return "a", "d"
 }
 
-// A rack fails with three of five nodes: of those that are left one watched the holder, and says so.
+// A rack with three of five nodes fails: of the remaining ones, one watched the holder and reports
+// it.
 func TestARackFails(t *testing.T) {
 	inWorld(t, func(w *world) {
 		holder, accuser := accused(w)
@@ -37,7 +38,7 @@ func TestARackFails(t *testing.T) {
 		if now := w.holder("one"); now != accuser && now != "e" {
 			t.Errorf("%s holds it, want one of those that are left", now)
 		}
-		// The next ones are not given to those that are gone, however long it takes.
+		// Later addresses are not assigned to failed nodes either.
 		w.after(2 * time.Minute)
 		w.service("two")
 		w.settle()
@@ -47,7 +48,7 @@ func TestARackFails(t *testing.T) {
 	})
 }
 
-// Two nodes are cut off from the others, and the first to say so: they get nothing.
+// Two nodes are cut off from the others, and are the first to report: they get no addresses.
 func TestThoseThatAreCutOffSpeakFirst(t *testing.T) {
 	inWorld(t, func(w *world) {
 		holder, _ := accused(w)
@@ -60,7 +61,7 @@ func TestThoseThatAreCutOffSpeakFirst(t *testing.T) {
 		if e := w.api.ledger().Entries()[0]; e.Holder != holder || e.Epoch != epoch {
 			t.Errorf("%s holds it in epoch %d, was %s in %d", e.Holder, e.Epoch, holder, epoch)
 		}
-		// They were never believed, and say it again: that is not the same silence.
+		// Their reports were not confirmed, so the next ones start a new waiting time.
 		w.silences(addresses.ProxyPort, []string{"a", "b", "c", "d", "e"})
 		w.after(time.Minute)
 		w.silences(addresses.ProxyPort, []string{"e", "d"}, "a", "b", "c")
@@ -71,8 +72,8 @@ func TestThoseThatAreCutOffSpeakFirst(t *testing.T) {
 	})
 }
 
-// A node joins, and the packet filters of the others don't list it yet: it hears nobody, is heard by
-// all, and takes nothing.
+// A node joins before the packet filters of the others admit it: it reaches no node, all reach it,
+// and its reports move no address.
 func TestOneThatHearsNobodyTakesNothing(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.node("a")
@@ -92,8 +93,8 @@ func TestOneThatHearsNobodyTakesNothing(t *testing.T) {
 	})
 }
 
-// A silence that was believed is remembered for a minute, also through one that is not believed, and
-// one that is not believed is not remembered.
+// A confirmed failure is remembered for a minute, also through an unconfirmed one, and an
+// unconfirmed one is not remembered.
 func TestASilenceIsRemembered(t *testing.T) {
 	began := time.Now()
 	f := fleet{health: newHealth()}
@@ -136,7 +137,7 @@ func TestASilenceIsRemembered(t *testing.T) {
 	}
 }
 
-// The other way around: those that hear each other speak first, and the cut-off holder loses.
+// Conversely: if the connected nodes report first, the cut-off holder loses the address.
 func TestTheOneThatIsCutOffHolds(t *testing.T) {
 	inWorld(t, func(w *world) {
 		holder, _ := three(w)

@@ -19,8 +19,8 @@ var (
 	errToken     = errors.New("the token may not write")
 )
 
-// Robot counts looks: what stays whatever node it is for is tried after looks alone, of which at
-// rest there are twelve an hour, however many such addresses there are.
+// Robot limits reads: an address that the provider refuses for every node is retried only after a
+// read. At rest there are twelve reads an hour, with any number of such addresses.
 func TestWhatStaysIsTriedAfterLooks(t *testing.T) {
 	routed(t, func(p *provider, want func(map[string]string), events *[]string) {
 		p.takes = 0
@@ -33,7 +33,7 @@ func TestWhatStaysIsTriedAfterLooks(t *testing.T) {
 		if request, _ := p.reported(); request > 12 || len(p.tried) > 2*request {
 			t.Errorf("asked %d times in an hour, tried %d times", request, len(p.tried))
 		}
-		p.set(func() { delete(p.fails, a1) }) // it was agreed to
+		p.set(func() { delete(p.fails, a1) }) // the user accepted it
 		time.Sleep(5*time.Minute + time.Second)
 		if _, moves := p.reported(); moves != a1+">x" || len(*events) != 2 {
 			t.Errorf("moved %q, told %q", moves, *events)
@@ -41,7 +41,7 @@ func TestWhatStaysIsTriedAfterLooks(t *testing.T) {
 	})
 }
 
-// What waits for another try does not make a provider be asked all the time that is away.
+// Pending retries must not cause frequent requests to an unreachable provider.
 func TestAProviderThatIsAwayIsAskedSeldom(t *testing.T) {
 	for name, cause := range map[string]error{"stays": aboutAddress, "fails": errToken} {
 		t.Run(name, func(t *testing.T) {
@@ -63,14 +63,14 @@ func TestAProviderThatIsAwayIsAskedSeldom(t *testing.T) {
 
 func underlay(node string) string { return "underlay://" + node }
 
-// answering lets all agents say that they answer for the address, as they do.
+// answering makes the agents report that they hold the address.
 func (w *world) answering(nodes ...string) {
 	for _, n := range nodes {
 		w.report(n, addresses.Report{Held: []addresses.Hold{{Address: netip.MustParseAddr("192.0.2.1"), Epoch: 1}}})
 	}
 }
 
-// A node that the provider refuses is not waited for: another one gets the address.
+// If the provider refuses a node, another one gets the address without delay.
 func TestANodeThatTheProviderRefuses(t *testing.T) {
 	led(t, func(w *world, p *provider, holder string) {
 		w.answering("a", "b", "c")
@@ -93,8 +93,8 @@ func TestANodeThatTheProviderRefuses(t *testing.T) {
 	})
 }
 
-// Where the provider refuses all nodes an address goes back to the one that drains and has it; and if
-// that one fails, a refused node is better than none.
+// If the provider refuses all other nodes, an address returns to the draining one that still has
+// the route; and if that one fails, a refused node is better than none.
 func TestTheProviderRefusesAllOtherNodes(t *testing.T) {
 	led(t, func(w *world, p *provider, holder string) {
 		p.set(func() {
@@ -117,7 +117,7 @@ func TestTheProviderRefusesAllOtherNodes(t *testing.T) {
 	})
 }
 
-// A refusal that is none of the node's moves nothing: it would be the same for the next one.
+// A refusal that doesn't concern the node moves no address: the next node would be refused too.
 func TestATokenThatMayNotWriteMovesNothing(t *testing.T) {
 	for _, cause := range []error{errToken, aboutAddress} {
 		led(t, func(w *world, p *provider, holder string) {
@@ -133,8 +133,8 @@ func TestATokenThatMayNotWriteMovesNothing(t *testing.T) {
 	}
 }
 
-// However many nodes a provider refuses, an address does not wander through all of them; but what it
-// refused is tried again now and then. Meanwhile addresses of others are evened out.
+// With any number of refused nodes, an address does not move through all of them; but refused ones
+// are retried from time to time.
 func TestRefusedEverywhereDoesNotWander(t *testing.T) {
 	for _, nodes := range []int{2, 3, 4, 26} {
 		t.Run(fmt.Sprint(nodes, " nodes"), func(t *testing.T) {
@@ -165,7 +165,7 @@ func TestRefusedEverywhereDoesNotWander(t *testing.T) {
 	}
 }
 
-// That a provider refuses one address everywhere does not keep nodes from evening out the others.
+// A provider that refuses one address everywhere does not stop the balancing of others.
 func TestARefusedAddressDoesNotKeepOthersFromBalance(t *testing.T) {
 	inWorld(t, func(w *world) {
 		p := &provider{leads: map[netip.Addr]string{}, flying: map[netip.Addr]bool{}, fails: map[string]error{}}
@@ -197,8 +197,8 @@ func TestARefusedAddressDoesNotKeepOthersFromBalance(t *testing.T) {
 	})
 }
 
-// While a provider does not do as asked, no address is moved only to spread them: one node after the
-// other would part from what leads to it.
+// While a provider rejects requests, no address is moved for balance: otherwise ledger and routes
+// would diverge.
 func TestNoBalanceWhileTheProviderRefuses(t *testing.T) {
 	for name, c := range map[string]struct {
 		fails map[string]error
@@ -229,7 +229,7 @@ func TestNoBalanceWhileTheProviderRefuses(t *testing.T) {
 						p.fails[key] = err
 					}
 				})
-				w.after(6 * time.Minute) // so that a provider that is away was asked
+				w.after(6 * time.Minute) // so that an unreachable provider got a request
 				w.node("b")
 				w.after(30 * time.Minute)
 				moved := 0
@@ -250,7 +250,7 @@ func TestSteady(t *testing.T) {
 	address := netip.MustParseAddr(a1)
 	for _, c := range []struct {
 		known  bool
-		astray map[string]bool // true: it stays whatever node it is for
+		astray map[string]bool // misrouted addresses; true: the provider refuses every node
 		steady bool
 	}{
 		{false, nil, false},

@@ -13,7 +13,7 @@ import (
 	"github.com/underlay-ccm/underlay/addresses"
 )
 
-// times makes a fault happen to the first so many requests of a kind.
+// times applies a fault to the first n requests of a kind.
 func times(n int, kind string, what fault) func(call) fault {
 	return func(c call) fault {
 		if c.kind != kind || n == 0 {
@@ -24,8 +24,8 @@ func times(n int, kind string, what fault) func(call) fault {
 	}
 }
 
-// Whatever becomes of a request, the Service ends up with one address that is stored, and nothing
-// is handed out twice.
+// After any failure of a request, the Service ends up with one address, which is stored, and no
+// address is assigned twice.
 func TestRequestsThatFail(t *testing.T) {
 	for _, kind := range []string{"GET configmaps", "POST configmaps", "PUT configmaps", "PATCH services/status", "LIST services"} {
 		for name, what := range map[string]fault{"refused": {refuse: true}, "answer lost": {lose: true}, "lost": {drop: true}, "late": {delay: 20 * time.Second}} {
@@ -41,7 +41,7 @@ func TestRequestsThatFail(t *testing.T) {
 					w.has("zero", "192.0.2.1")
 					w.has("one", "192.0.2.2")
 					w.says("one", "True Accepted", "")
-					// What was written and not answered is told by the condition alone.
+					// A write without a reply is reported only in the condition.
 					if n := len(w.events.of("one")); n != 1 && (n > 1 || !what.lose) {
 						t.Errorf("events %q", w.events.of("one"))
 					}
@@ -51,7 +51,7 @@ func TestRequestsThatFail(t *testing.T) {
 	}
 }
 
-// The process dies between the ledger and the status: the next one hands out what is stored.
+// The process dies between the ledger and the status: the next one assigns the stored address.
 func TestACrashBeforeTheStatus(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.node("a")
@@ -69,8 +69,8 @@ func TestACrashBeforeTheStatus(t *testing.T) {
 	})
 }
 
-// A process that led before and learns nothing any more plans on the ledger of now, frees nothing
-// that it does not know, and shows nothing.
+// A former leader with blocked watches plans on the current ledger, releases no address of Services
+// that it lacks, and writes no status.
 func TestAFormerLeader(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.node("a")
@@ -84,12 +84,12 @@ func TestAFormerLeader(t *testing.T) {
 		w.editService("one", func(svc *corev1.Service) { svc.Annotations["underlay.dev/addresses"] = "192.0.2.4" })
 		w.settle()
 		w.api.remove("services", "one")
-		w.service("one", annotated("underlay.dev/addresses", "192.0.2.4")) // another one of that name
+		w.service("one", annotated("underlay.dev/addresses", "192.0.2.4")) // another one of the same name
 		w.settle()
 		w.node("b")
 		w.editNode("a", func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionFalse })
 		w.settle()
-		w.after(10 * time.Minute) // the former one looks at the ledger every minute
+		w.after(10 * time.Minute) // the former one reads the ledger every minute
 		w.has("one", "192.0.2.4")
 		w.has("two", "192.0.2.2")
 		former.line.release()
@@ -103,8 +103,7 @@ func TestAFormerLeader(t *testing.T) {
 	})
 }
 
-// Two at once, each as sure to lead as the other: every address has one Service, and conflicts are
-// counted.
+// With two concurrent leaders, every address has one Service, and conflicts are counted.
 func TestTwoLeaders(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.node("a")
@@ -133,8 +132,8 @@ func TestTwoLeaders(t *testing.T) {
 	})
 }
 
-// A ledger that somebody deleted is made anew from what Services show and nodes hold: nobody gets
-// another address, none moves, and epochs go on.
+// A deleted ledger is rebuilt from the Services' statuses and the nodes' reports: no Service gets
+// another address, no address moves, and epochs increase.
 func TestALostLedger(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.node("a")
@@ -167,7 +166,7 @@ func TestALostLedger(t *testing.T) {
 	})
 }
 
-// Services that come from another controller keep what they show, and nothing was lost.
+// Services of another controller keep their addresses, and no loss is reported.
 func TestServicesThatComeFromElsewhere(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.node("a")
@@ -184,7 +183,7 @@ func TestServicesThatComeFromElsewhere(t *testing.T) {
 	})
 }
 
-// A ledger that cannot be read is left as it is, and so are all Services, until somebody mends it.
+// An invalid ledger and all Services are left unchanged, until a user repairs the ledger.
 func TestADamagedLedger(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.node("a")
@@ -220,8 +219,8 @@ func TestADamagedLedger(t *testing.T) {
 	})
 }
 
-// An address that goes from one Service to another is shown by the new one only when the old one
-// shows it no more.
+// An address that moves from one Service to another appears in the new one's status only after it
+// was removed from the old one's.
 func TestAnAddressGoesToAnotherService(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.node("a")
@@ -245,7 +244,7 @@ func TestAnAddressGoesToAnotherService(t *testing.T) {
 	})
 }
 
-// A Service that asks for no address any more gives it back, and its condition goes.
+// A Service that requests no address any more releases it, and loses its condition.
 func TestAServiceThatIsNoLoadBalancerAnyMore(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.node("a")
@@ -257,7 +256,7 @@ func TestAServiceThatIsNoLoadBalancerAnyMore(t *testing.T) {
 		w.has("one", "192.0.2.1")
 		w.editService("one", func(svc *corev1.Service) {
 			svc.Spec.Type, svc.Spec.LoadBalancerClass = corev1.ServiceTypeClusterIP, nil
-			svc.Status.LoadBalancer = corev1.LoadBalancerStatus{} // the API server does that
+			svc.Status.LoadBalancer = corev1.LoadBalancerStatus{} // as the API server does
 		})
 		w.settle()
 		if c := meta.FindStatusCondition(w.api.service("one").Status.Conditions, ConditionAccepted); c != nil {
@@ -271,7 +270,7 @@ func TestAServiceThatIsNoLoadBalancerAnyMore(t *testing.T) {
 	})
 }
 
-// Somebody else's write of the status is put right.
+// Another client's write of the status is reverted.
 func TestAStatusThatSomebodyElseWrites(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.node("a")
@@ -305,14 +304,14 @@ func TestCheckNamesTheUsersOfARemovedPool(t *testing.T) {
 		if orphans, err := Check(w.t.Context(), client, "kube-system", usual()); err != nil || len(orphans) > 0 {
 			t.Errorf("with the pool: %v, %v", orphans, err)
 		}
-		// If it happens all the same the Service keeps what it has.
+		// If that happens nevertheless, the Service keeps its address.
 		w.start(func(c *Config) { c.Pools = smaller })
 		w.after(time.Minute)
 		w.has("one", "192.0.2.4")
 	})
 }
 
-// A ledger that somebody replaced is read before anything is shown by the one that was known.
+// A replaced ledger is read before a status is written from the old one.
 func TestAReplacedLedger(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.node("a")
@@ -328,7 +327,7 @@ func TestAReplacedLedger(t *testing.T) {
 	})
 }
 
-// A ledger is made anew from what Services show now, not from what a cache has.
+// A ledger is rebuilt from the Services' current statuses, not from a cache.
 func TestALostLedgerAndAnOldCache(t *testing.T) {
 	inWorld(t, func(w *world) {
 		one := func(c *Config) { c.Pools = []Pool{poolNamed("one", "192.0.2.1")} }
@@ -355,7 +354,7 @@ func TestALostLedgerAndAnOldCache(t *testing.T) {
 	})
 }
 
-// Another controller takes the Service for its own, and puts its address back whenever it is gone.
+// Another controller also claims the Service, and writes its own address whenever that is removed.
 func TestAnotherControllerWritesTheStatus(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.node("a")
@@ -369,7 +368,7 @@ func TestAnotherControllerWritesTheStatus(t *testing.T) {
 		}
 		overwrite()
 		w.settle()
-		w.has("one", "192.0.2.1") // once is put right at once
+		w.has("one", "192.0.2.1") // a single write is reverted at once
 		before := w.api.count("PATCH services/status")
 		for range 1200 {
 			if got := joined(shown(w.api.service("one"))); got != "203.0.113.9" {

@@ -17,7 +17,7 @@ func turned(status corev1.ConditionStatus) func(*corev1.Node) {
 	return func(n *corev1.Node) { n.Status.Conditions[0].Status = status }
 }
 
-// silences lets nodes say that they do not hear others at a port, one after the other.
+// silences makes watchers, one after another, report these nodes as unresponsive at a port.
 func (w *world) silences(port int, watchers []string, silent ...string) {
 	for _, watcher := range watchers {
 		var r addresses.Report
@@ -31,7 +31,7 @@ func (w *world) silences(port int, watchers []string, silent ...string) {
 	}
 }
 
-// all is who holds the addresses of these Services.
+// all returns the holders of these Services' addresses.
 func (w *world) all(services []string) (holders []string) {
 	for _, name := range services {
 		holders = append(holders, w.holder(name))
@@ -39,7 +39,7 @@ func (w *world) all(services []string) (holders []string) {
 	return holders
 }
 
-// That the API server does not hear a kubelet says little while other nodes hear the node.
+// A Node of unknown readiness is exempt for a while, as other nodes still reach it.
 func TestANodeThatTheAPIServerDoesNotHear(t *testing.T) {
 	inWorld(t, func(w *world) {
 		holder, _ := three(w)
@@ -74,14 +74,13 @@ func TestANodeThatNobodyHears(t *testing.T) {
 	})
 }
 
-// nowhere is a Router that does nothing.
 type nowhere struct{}
 
 func (nowhere) Routed(context.Context) (map[netip.Addr]string, error) { return nil, nil }
 
 func (nowhere) Route(context.Context, netip.Addr, addresses.Destination) error { return nil }
 
-// Where no agents run nobody can tell whether a node is heard.
+// Without agents, no reports exempt a Node of unknown readiness.
 func TestANodeThatNobodyWatches(t *testing.T) {
 	inWorld(t, func(w *world) {
 		without := func(n *corev1.Node) { n.Annotations = nil }
@@ -103,8 +102,8 @@ func TestANodeThatNobodyWatches(t *testing.T) {
 	})
 }
 
-// The API server is cut off from the nodes, and calls one after the other unknown: each that was
-// believed to be gone would leave its addresses to fewer, in the end all to one.
+// The API server is cut off from the nodes, and their readiness becomes unknown one after another:
+// if addresses left each of them, one node would end up with all.
 func TestAnAPIServerThatHearsNobody(t *testing.T) {
 	inWorld(t, func(w *world) {
 		nodes, services := []string{"a", "b", "c", "d"}, []string{"s1", "s2", "s3", "s4"}
@@ -136,7 +135,7 @@ func TestAnAPIServerThatHearsNobody(t *testing.T) {
 	})
 }
 
-// Half of the nodes really are gone, as those that are left say.
+// Half of the nodes really fail, as the remaining ones report.
 func TestHalfOfTheNodesAreGone(t *testing.T) {
 	inWorld(t, func(w *world) {
 		services := []string{"s1", "s2", "s3", "s4"}
@@ -161,7 +160,7 @@ func TestHalfOfTheNodesAreGone(t *testing.T) {
 	})
 }
 
-// A packet filter lets no checks through: no node is better than another, and nothing goes on moving.
+// A packet filter drops all checks: no node is better than another, and the addresses come to rest.
 func TestNobodyIsHeard(t *testing.T) {
 	for _, nodes := range [][]string{{"a", "b"}, {"a", "b", "c"}, {"a", "b", "c", "d", "e"}} {
 		for _, port := range []int{addresses.ProxyPort, addresses.AgentPort} {
@@ -197,7 +196,7 @@ func TestNobodyIsHeard(t *testing.T) {
 	}
 }
 
-// An address of a pool that is a Node's own is no Service's.
+// A Node's own address in a pool is not assigned to a Service.
 func TestAddressesOfNodes(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.node("a", func(n *corev1.Node) {

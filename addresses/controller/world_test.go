@@ -29,12 +29,12 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// Informers complain about every fault.
+	// Informers log every fault.
 	klog.SetLogger(logr.Discard())
 	os.Exit(m.Run())
 }
 
-// eventLog is an event recorder that remembers.
+// eventLog is an event recorder that stores the Events.
 type eventLog struct {
 	mu     sync.Mutex
 	events []string
@@ -58,7 +58,7 @@ func (e *eventLog) AnnotatedEventf(runtime.Object, map[string]string, string, st
 	panic("not used")
 }
 
-// of are the events that begin with a text.
+// of returns the Events that begin with a text.
 func (e *eventLog) of(prefix string) (found []string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -70,7 +70,7 @@ func (e *eventLog) of(prefix string) (found []string) {
 	return found
 }
 
-// world is a cluster. Nodes are given with node, Services with service.
+// world is a cluster. node adds Nodes, service adds Services.
 type world struct {
 	t   *testing.T
 	api *fakeAPI
@@ -86,7 +86,7 @@ type process struct {
 	kill     func() // and wait until it has ended
 }
 
-// inWorld runs a test in a bubble with its own clock. The controller does not run yet.
+// inWorld runs a test in a bubble with virtual time. The controller does not run yet.
 func inWorld(t *testing.T, test func(w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -121,7 +121,7 @@ func usual() []Pool {
 	return []Pool{poolNamed("segment", "192.0.2.1-192.0.2.4", "2001:db8::1-2001:db8::4")}
 }
 
-// start runs a controller beside any other; it is the one that kill and line are of.
+// start runs another controller, to which kill and line then refer.
 func (w *world) start(configure ...func(*Config)) {
 	w.t.Helper()
 	p := process{line: &line{api: w.api, faults: w.faults}, events: &eventLog{}, registry: metrics.NewKubeRegistry()}
@@ -159,7 +159,7 @@ func (w *world) start(configure ...func(*Config)) {
 	w.settle()
 }
 
-// settle lets follow what follows at once.
+// settle waits for the immediate effects of previous changes.
 func (w *world) settle() { w.after(200 * time.Millisecond) }
 
 func (w *world) after(d time.Duration) {
@@ -167,7 +167,7 @@ func (w *world) after(d time.Duration) {
 	synctest.Wait()
 }
 
-// node is a ready Node whose agent runs.
+// node adds a ready Node with a running agent.
 func (w *world) node(name string, change ...func(*corev1.Node)) {
 	n := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{}, Annotations: map[string]string{addresses.ReportAnnotation: "{}"}},
@@ -184,7 +184,7 @@ func (w *world) editNode(name string, edit func(*corev1.Node)) {
 	editObject(w.api, "nodes", name, edit)
 }
 
-// report lets a node's agent say something.
+// report sets the report of a node's agent.
 func (w *world) report(name string, r addresses.Report) {
 	w.t.Helper()
 	text, err := r.MarshalText()
@@ -243,8 +243,8 @@ func onPort(port int32) func(*corev1.Service) {
 	return func(svc *corev1.Service) { svc.Spec.Ports[0].Port = port }
 }
 
-// endpoints says on which nodes a Service has ready endpoints of IPv4; with a dash before it, one
-// that ends.
+// endpoints sets the nodes on which a Service has ready IPv4 endpoints; a dash before a node makes
+// its endpoint terminating.
 func (w *world) endpoints(service string, nodes ...string) {
 	w.api.put("endpointslices", sliceOf(service, nodes...))
 }
@@ -266,7 +266,7 @@ func sliceOf(service string, nodes ...string) *discoveryv1.EndpointSlice {
 	return slice
 }
 
-// has compares what a Service shows.
+// has compares the addresses in a Service's status.
 func (w *world) has(name, want string) {
 	w.t.Helper()
 	if got := joined(shown(w.api.service(name))); got != want {
@@ -286,7 +286,7 @@ func (w *world) says(name, want, part string) {
 	}
 }
 
-// holder is the node that holds the address of a Service that has one.
+// holder returns the node that holds the address of a Service with one address.
 func (w *world) holder(name string) string {
 	w.t.Helper()
 	uid := string(w.api.service(name).UID)
@@ -298,7 +298,7 @@ func (w *world) holder(name string) string {
 	return ""
 }
 
-// metric is a metric's value; labels are pairs.
+// metric returns a metric's value; labels are pairs.
 func (w *world) metric(name string, labels ...string) float64 {
 	w.t.Helper()
 	families, err := w.registry.Gather()

@@ -281,7 +281,7 @@ func TestLinks(t *testing.T) {
 		if got := s.p.states()[0].Link; got != "up1" {
 			t.Errorf("held on %s", got)
 		}
-		s.receive(request) // on the link before: nobody answers
+		s.receive(request) // on the former link: no reply
 		s.pass(100 * time.Millisecond)
 		s.expect("5000 probe, 5100 announce")
 	})

@@ -9,7 +9,7 @@ import (
 
 var address6 = netip.MustParseAddr("2001:db8::10")
 
-// What is sent is understood as it was meant.
+// A sent frame is parsed with the same content.
 func TestFrames(t *testing.T) {
 	tag := Tag{0x1122334455667788, 42}
 	client6, linkLocal := netip.MustParseAddr("2001:db8::200"), netip.MustParseAddr("fe80::8")
@@ -86,7 +86,7 @@ func TestFrames(t *testing.T) {
 	}
 }
 
-// solicitation is one of a client that asks for address6.
+// solicitation returns the solicitation of a client for address6.
 func solicitation(t *testing.T) []byte {
 	f := Frame{Kind: Reply, From: asker, To: ownMAC, Address: address6, Requester: netip.MustParseAddr("2001:db8::200")}
 	frame, err := f.Ethernet()
@@ -147,7 +147,7 @@ func TestMalformed(t *testing.T) {
 	}
 }
 
-// resum gives an ICMPv6 message in a frame the checksum that fits.
+// resum sets the checksum of an ICMPv6 message in a frame.
 func resum(frame []byte) []byte {
 	body := frame[14+40:]
 	clear(body[2:4])
@@ -173,7 +173,7 @@ func TestSolicitationOfDuplicates(t *testing.T) {
 	}
 }
 
-// solicitationHeader is all that comes before the ICMPv6 message in a frame.
+// solicitationHeader returns the part of a frame before the ICMPv6 message.
 func solicitationHeader(length uint16) []byte {
 	frame, err := Frame{Kind: Announce, From: asker, Address: address6}.Ethernet()
 	if err != nil {
@@ -200,7 +200,7 @@ func FuzzParse(f *testing.F) {
 		if ok && (!m.From.valid() || m.Claim.IsValid() != m.Claimant.valid() || m.Target.IsValid() != m.ReplyTo.valid()) {
 			t.Errorf("% x is read as %+v", frame, m)
 		}
-		if len(frame) >= 14+40+24 { // with a header and a checksum that fit, more of it is read
+		if len(frame) >= 14+40+24 { // with a valid header and checksum, more of it is parsed
 			neighbor := append(slices.Clone(solicitationHeader(uint16(len(frame)-14-40))), frame[14+40:]...)
 			Parse(resum(neighbor))
 		}

@@ -25,7 +25,7 @@ var (
 	}}
 )
 
-// script tells a protocol what happens, and writes down what it does and when.
+// script sends events to a protocol, and records its frames with their times.
 type script struct {
 	t       *testing.T
 	p       *protocol
@@ -42,7 +42,8 @@ func newScript(t *testing.T) *script {
 	return s
 }
 
-// hold wants the address by an epoch, with a wire that is open. By the first one nobody held it.
+// hold sets the desired address with an epoch, and opens its wire. With epoch 1 no node has held it
+// before.
 func (s *script) hold(epoch uint64, change ...func(*Desired)) {
 	s.desired.Hold = []Want{{Address: address4, Epoch: epoch, Held: epoch > 1}}
 	s.set(change...)
@@ -69,7 +70,7 @@ func resumed(d *Desired)               { d.Hold[0].Resumed = true }
 func unheld(d *Desired)                { d.Hold[0].Held = false }
 func links(all ...Link) func(*Desired) { return func(d *Desired) { d.Links = all } }
 
-// claim is a claim of somebody, with a tag if there is an epoch.
+// claim returns a host's claim, with a tag if there is an epoch.
 func claim(who MAC, epoch uint64) Message {
 	m := Message{From: who, Claim: address4, Claimant: who}
 	if epoch > 0 {
@@ -90,7 +91,6 @@ func (s *script) hearOn(link string, m Message) {
 	s.collect()
 }
 
-// pass lets time go by.
 func (s *script) pass(d time.Duration) {
 	end := s.now.Add(d)
 	for rounds := 0; ; rounds++ {
@@ -110,11 +110,11 @@ func (s *script) pass(d time.Duration) {
 	s.now = end
 }
 
-// collect writes down what is sent, by the hundredth of a second, and the phases that are told.
+// collect records the sent frames, with times rounded to a hundredth of a second.
 func (s *script) collect() {
 	for _, f := range s.p.out {
 		if f.Reply {
-			continue // the same again
+			continue // the same content
 		}
 		line := fmt.Sprintf("%d %s", s.now.Sub(start).Round(10*time.Millisecond).Milliseconds(), f.Kind)
 		if f.Kind == Reply {
@@ -125,7 +125,7 @@ func (s *script) collect() {
 	s.p.out, s.p.notes = nil, nil
 }
 
-// said are the lines since the last call.
+// said returns the lines since the last call.
 func (s *script) said() string {
 	said := strings.Join(s.lines, ", ")
 	s.lines = nil
@@ -154,7 +154,7 @@ func (s *script) none() {
 	}
 }
 
-// held is a script that holds the address by epoch 5 for a while without doubt.
+// held returns a script that has held the address with epoch 5 for a while, without doubt.
 func held(t *testing.T) *script {
 	s := newScript(t)
 	s.hold(5)
@@ -369,7 +369,7 @@ func TestRefusedIsProbedAgain(t *testing.T) {
 	s.phase(Refused, stranger)
 }
 
-// IPv4 is announced in both ways that devices learn from.
+// IPv4 addresses are announced by requests and by replies: devices learn from one or the other.
 func TestAnnouncedAsReplyToo(t *testing.T) {
 	for _, c := range []struct {
 		address netip.Addr

@@ -30,13 +30,13 @@ var (
 	}}
 )
 
-// wires are all that were opened, and what was sent by them.
+// wires are all opened wires, with the frames sent on them.
 type wires struct {
 	mu     sync.Mutex
 	opened []*wire
 	refuse error
 	start  time.Time
-	// changes has a value after the responder has called changed.
+	// changes gets a value after each call of changed by the responder.
 	changes chan struct{}
 }
 
@@ -62,7 +62,7 @@ func (w *wires) open(_ context.Context, link layer2.Link, family addresses.Famil
 	return opened, nil
 }
 
-// all are those that were opened, ARP first.
+// all returns the opened wires, ARP first.
 func (w *wires) all() []*wire {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -82,7 +82,7 @@ func (w *wire) Send(frame []byte) error {
 	case frame[0]&1 == 1:
 		what = "announces"
 		if frame[14+7] == 2 && w.family == addresses.IPv4 {
-			return nil // the same again, as a reply
+			return nil // the same content, as a reply
 		}
 	}
 	w.sent = append(w.sent, fmt.Sprintf("%d %s", time.Since(w.of.start).Milliseconds(), what))
@@ -112,7 +112,7 @@ func (w *wire) Close() error {
 	return nil
 }
 
-// said is what a wire sent since the last call.
+// said returns the frames sent on a wire since the last call.
 func (w *wire) said() string {
 	w.of.mu.Lock()
 	defer w.of.mu.Unlock()
@@ -121,7 +121,7 @@ func (w *wire) said() string {
 	return said
 }
 
-// run lets a responder run in a bubble.
+// run runs a responder in a bubble.
 func run(t *testing.T, test func(t *testing.T, r *layer2.Responder, w *wires)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &wires{start: time.Now(), changes: make(chan struct{}, 1)}
@@ -228,7 +228,7 @@ func TestAWireFails(t *testing.T) {
 	})
 }
 
-// A wire that fails as soon as it is there is not opened all the time.
+// A wire that always fails at once is not reopened all the time.
 func TestAWireFailsAgainAndAgain(t *testing.T) {
 	run(t, func(t *testing.T, r *layer2.Responder, w *wires) {
 		r.Set(desired(layer2.Want{Address: address4, Epoch: 2, Held: true}))
@@ -248,7 +248,7 @@ func TestAWireFailsAgainAndAgain(t *testing.T) {
 	})
 }
 
-// What a thousand addresses do at once is spread over time where it can be.
+// Simultaneous frames of a thousand addresses are spread over time where possible.
 func TestManyAddresses(t *testing.T) {
 	run(t, func(t *testing.T, r *layer2.Responder, w *wires) {
 		var wants []layer2.Want

@@ -11,34 +11,34 @@ import (
 	"time"
 )
 
-// simulation is a segment with machines that hold one address by a ledger, and a client that asks
-// for it. Frames take a step; partitions cut the segment, and machines from the ledger.
+// simulation is a segment with machines that hold one address according to a ledger, and a client
+// that requests it. Frames take a step; partitions cut the segment, and machines from the ledger.
 type simulation struct {
 	t        *testing.T
 	seed     uint64
 	rand     *rand.Rand
 	now      time.Time
 	machines []*machine
-	holder   int // by the ledger
+	holder   int // according to the ledger
 	epoch    uint64
 	inFlight []flying
 	events   []string
 
-	wholeSince time.Time // the segment; zero: it is not
-	calmSince  time.Time // nothing happened
-	answeredAt time.Time // the client
+	wholeSince time.Time // since when the segment is not cut; zero: it is cut
+	calmSince  time.Time // since when there was no event
+	answeredAt time.Time // the last reply to the client
 }
 
 type machine struct {
 	p          *protocol
 	link       Link
 	part       int  // of the segment
-	connected  bool // with the ledger
+	connected  bool // to the ledger
 	doubtAt    time.Time
 	doubt      bool
 	seenHolder int
 	seenEpoch  uint64
-	reads      time.Time // when it reads what the ledger says; zero: it has
+	reads      time.Time // when it reads the ledger; zero: it has
 }
 
 type flying struct {
@@ -68,7 +68,7 @@ func (s *simulation) boot(m *machine) {
 	m.p = newProtocol(func(hardware net.HardwareAddr) bool { return hardware[4] == 1 && hardware[5] < simulated })
 }
 
-// log lets a machine go on by what it has seen of the ledger.
+// log sets the desired state of a machine according to its last read of the ledger.
 func (s *simulation) log(i int, tags, resumed bool) {
 	m := s.machines[i]
 	d := Desired{Links: []Link{m.link}, Doubt: m.doubt}
@@ -93,7 +93,7 @@ func (s *simulation) read(i int) {
 	m.seenHolder, m.seenEpoch, m.reads = s.holder, s.epoch, time.Time{}
 }
 
-// step lets ten milliseconds go by.
+// step advances the time by ten milliseconds.
 func (s *simulation) step(tags bool) {
 	s.now = s.now.Add(simulationStep)
 	for i, m := range s.machines {
@@ -141,7 +141,7 @@ func (s *simulation) collect(i int) (answered bool) {
 	return answered
 }
 
-// ask has the client ask, which everybody hears.
+// ask broadcasts a request of the client to all machines.
 func (s *simulation) ask() {
 	for i, m := range s.machines {
 		m.p.receive(s.now, "up0", request)
@@ -156,7 +156,7 @@ func (s *simulation) happened(format string, args ...any) {
 	s.calmSince = s.now
 }
 
-// holders are the machines that hold it.
+// holders returns the machines that hold the address.
 func (s *simulation) holders() (holders []int) {
 	for i, m := range s.machines {
 		if states := m.p.states(); len(states) == 1 && states[0].Phase == Holding {
@@ -174,7 +174,7 @@ func (s *simulation) fail(format string, args ...any) {
 	s.t.Fatalf("seed %d, at %s: %s\n%s", s.seed, s.now.Sub(start), fmt.Sprintf(format, args...), strings.Join(s.events, "\n"))
 }
 
-// move has the ledger give the address to a machine that is connected with it.
+// move gives the address in the ledger to a machine that is connected to the ledger.
 func (s *simulation) move() {
 	i := s.rand.IntN(simulated)
 	if !s.machines[i].connected || i == s.holder {
@@ -235,9 +235,9 @@ func (s *simulation) restart(tags bool) {
 	s.happened("machine %d starts again", i)
 }
 
-// After whatever happened, one machine holds the address as soon as all can hear each other: within
-// a second where they say their epochs, and in a few otherwise. Nobody who asks goes without an
-// answer for long.
+// After any events, one machine holds the address as soon as all can reach each other: within a
+// second if frames carry epochs, and within a few otherwise. The client is never without a reply
+// for long.
 func TestOneMachineHolds(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -285,7 +285,7 @@ func TestOneMachineHolds(t *testing.T) {
 	}
 }
 
-// A planned move loses nothing: there is always somebody who answers.
+// A planned move loses no request: there is always a machine that replies.
 func TestPlannedMoves(t *testing.T) {
 	for seed := range uint64(50) {
 		s := newSimulation(t, seed, true)

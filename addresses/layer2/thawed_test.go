@@ -8,8 +8,8 @@ import (
 )
 
 // A virtual machine that holds an address is frozen (a snapshot, a live migration), and the address
-// moves. When it goes on it has the new ledger before it ever was in doubt, and heard no announcement:
-// it asks once who has the address, and stops when the new holder says so.
+// moves. When it resumes, it reads the new ledger before it was ever in doubt, and missed the
+// announcement: it sends one probe, and stops when the new holder replies.
 func TestAFrozenHolderStops(t *testing.T) {
 	cluster := func(m net.HardwareAddr) bool { return m[4] == 1 }
 	run := func(p *protocol, from time.Time, d time.Duration) (now time.Time) { // alone
@@ -46,7 +46,7 @@ func TestAFrozenHolderStops(t *testing.T) {
 			out := p.out
 			p.out = nil
 			for _, f := range out {
-				if f.Kind == Reply && f.To == asker { // the client alone hears it
+				if f.Kind == Reply && f.To == asker { // only the client receives it
 					if p == thawed {
 						last = now.Sub(began)
 					}

@@ -7,8 +7,9 @@ import (
 	"github.com/underlay-ccm/underlay/addresses"
 )
 
-// A stranger that always answers too late makes an address be given back and taken again. The ledger
-// is not written each time; and once the stranger is gone it hears that the address is held.
+// An external host that always replies too late causes an address to be released and taken again
+// and again, without a write of the ledger each time. Once it has left, the ledger records the
+// address as held.
 func TestALateStrangerDoesNotKeepTheLedgerBusy(t *testing.T) {
 	l, err := addresses.ParseLedger([]byte(`{"version":1,"addresses":[{"address":"192.0.2.10",` +
 		`"services":[{"uid":"u","namespace":"n","name":"s"}],"node":"a","epoch":7}]}`))
@@ -42,14 +43,14 @@ func TestALateStrangerDoesNotKeepTheLedgerBusy(t *testing.T) {
 	if writes > 0 || refusals < 10 {
 		t.Errorf("the ledger was written %d times while the address was given back %d times", writes, refusals)
 	}
-	s.pass(time.Minute) // nobody answers any more
+	s.pass(time.Minute) // no more replies
 	s.phase(Holding, MAC{})
 	if witness(); writes != 1 {
 		t.Errorf("the ledger was written %d times after the stranger was gone", writes)
 	}
 }
 
-// That an address is not young any more is told.
+// The end of the probation is reported.
 func TestYoungEnds(t *testing.T) {
 	s := newScript(t)
 	s.hold(7, unheld)
@@ -64,7 +65,7 @@ func TestYoungEnds(t *testing.T) {
 	}
 }
 
-// A machine that goes on with an address had it, also by a ledger that does not say so.
+// A machine that restores an address has held it, even if the ledger does not record it.
 func TestResumedIsNotYoung(t *testing.T) {
 	s := newScript(t)
 	s.hold(2, unheld, resumed)

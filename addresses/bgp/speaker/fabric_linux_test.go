@@ -41,7 +41,7 @@ type fabric struct {
 	bird           *process.Process
 }
 
-// addresses of the nodes on the segment.
+// own returns the addresses of a node on the segment.
 func own(node string) (netip.Addr, netip.Addr) {
 	host := map[string]int{"a": 11, "b": 12}[node]
 	return netip.MustParseAddr(fmt.Sprintf("192.0.2.%d", host)), netip.MustParseAddr(fmt.Sprintf("2001:db8::%d", host))
@@ -79,7 +79,7 @@ func newFabric(t *testing.T) *fabric {
 	f.client.Run("ip", "-6", "route", "add", "default", "via", "2001:db8:c::1")
 	f.router.Sysctl("net/ipv4/ip_forward", "1")
 	f.router.Sysctl("net/ipv6/conf/all/forwarding", "1")
-	// By ports too, so that one client's flows go to both nodes.
+	// The hash includes ports, so that one client's flows go to both nodes.
 	f.router.Sysctl("net/ipv4/fib_multipath_hash_policy", "1")
 	f.router.Sysctl("net/ipv6/fib_multipath_hash_policy", "1")
 	return f
@@ -93,12 +93,12 @@ func give(n *netns.Space, device string, a netip.Addr, bits int) {
 	n.Run("ip", args...)
 }
 
-// session is a BIRD protocol for a node's session in a family.
+// session is the BIRD protocol for a node's session in one family.
 type session struct {
 	node     string
 	family   int
 	options  string // lines of the protocol
-	channels string // lines in place of the family's own channel
+	channels string // lines that replace the family's own channel
 }
 
 const birdHead = `router id 192.0.2.1;
@@ -109,7 +109,7 @@ protocol kernel k4 { ipv4 { import none; export all; }; merge paths on; }
 protocol kernel k6 { ipv6 { import none; export all; }; merge paths on; }
 `
 
-// route starts BIRD with these sessions, or starts it anew.
+// route starts or restarts BIRD with these sessions.
 func (f *fabric) route(sessions ...session) {
 	f.t.Helper()
 	var text strings.Builder
@@ -129,7 +129,7 @@ func (f *fabric) route(sessions ...session) {
 	f.start(text.String())
 }
 
-// start starts BIRD with a configuration, or starts it anew.
+// start starts or restarts BIRD with a configuration.
 func (f *fabric) start(configuration string) {
 	f.t.Helper()
 	config := filepath.Join(f.dir, "bird.conf")
@@ -146,7 +146,7 @@ func (f *fabric) start(configuration string) {
 	})
 }
 
-// daemon is a BIRD in a namespace, by the configuration of its name.
+// daemon starts a BIRD in a namespace, with the configuration of its name.
 func (f *fabric) daemon(in *netns.Space, name string) *process.Process {
 	f.t.Helper()
 	file := func(kind string) string { return filepath.Join(f.dir, name+"."+kind) }
@@ -168,7 +168,7 @@ func (f *fabric) daemon(in *netns.Space, name string) *process.Process {
 
 func (f *fabric) control() string { return filepath.Join(f.dir, "bird.ctl") }
 
-// learn gives the router so many routes of other origin.
+// learn gives the router this number of routes of another origin.
 func (f *fabric) learn(routes int) {
 	f.t.Helper()
 	var text strings.Builder
@@ -188,7 +188,7 @@ func (f *fabric) learn(routes int) {
 	f.router.Run("birdc", "-s", f.control(), "configure")
 }
 
-// until waits for something that comes by itself, and returns how long it took.
+// until waits for an event of another program, and returns the time that it took.
 func (f *fabric) until(limit time.Duration, what string, done func() bool) time.Duration {
 	f.t.Helper()
 	began := time.Now()
@@ -209,7 +209,7 @@ func (f *fabric) ask(question ...string) string {
 	return out
 }
 
-// hops are the next hops of a prefix in the router's kernel.
+// hops returns the number of next hops of a prefix in the router's kernel.
 func (f *fabric) hops(p netip.Prefix) int {
 	out, err := f.router.Try("ip", family(p.Addr()), "route", "show", p.String())
 	if err != nil {
@@ -225,7 +225,7 @@ func family(a netip.Addr) string {
 	return "-6"
 }
 
-// of is what a node wants to tell the router at these addresses.
+// of returns the desired state of a node with peers at these addresses.
 func of(node string, prefixes []netip.Prefix, peers ...netip.Addr) wanted {
 	v4, v6 := own(node)
 	w := wanted{Desired: bgp.Desired{ASN: nodeASN, RouterID: v4, Prefixes: prefixes, NextHops: []netip.Addr{v4, v6}}}

@@ -22,8 +22,8 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/netns"
 )
 
-// A Speaker opens its sessions on whatever thread, so one that is to be in another network
-// namespace is a process of its own: this program, told so by its environment.
+// A Speaker opens its sessions on any thread, so one in another network namespace is a process of
+// its own: this program, with this environment variable.
 const asSpeaker = "UNDERLAY_TEST_SPEAKER"
 
 func TestMain(m *testing.M) {
@@ -36,13 +36,13 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// order is a line that such a process reads; it does one thing.
+// order is a line of input to such a process.
 type order struct {
 	Set   *wanted
 	Close bool
 }
 
-// wanted is a Desired that can be written down: its passwords are there.
+// wanted is a Desired that can be encoded, with its passwords.
 type wanted struct {
 	bgp.Desired
 	Peers []secretPeer
@@ -53,7 +53,7 @@ type secretPeer struct {
 	Password string
 }
 
-// answer is a line that it writes: one for each order.
+// answer is a line of its output: one for each order.
 type answer struct {
 	Error   string
 	State   []bgp.PeerState
@@ -61,7 +61,7 @@ type answer struct {
 	RSS     string
 }
 
-// obey is a process with a Speaker.
+// obey runs a Speaker by the orders in the input.
 func obey(in io.Reader, out io.Writer) error {
 	var changes atomic.Int64
 	s := speaker.New(klog.Background(), func() { changes.Add(1) })
@@ -100,7 +100,7 @@ func obey(in io.Reader, out io.Writer) error {
 	}
 }
 
-// rss is the memory that the process has, as the kernel writes it.
+// rss returns the process's memory as the kernel prints it.
 func rss() string {
 	content, err := os.ReadFile("/proc/self/status")
 	if err != nil {
@@ -171,7 +171,7 @@ func speak(t *testing.T, node *netns.Space) *speaking {
 	return s
 }
 
-// log is what it has said.
+// log returns the output for its log.
 func (s *speaking) log() string {
 	text, err := os.ReadFile(s.logFile.Name())
 	if err != nil {
@@ -180,7 +180,7 @@ func (s *speaking) log() string {
 	return string(text)
 }
 
-// kill ends it without a word.
+// kill ends it without a shutdown.
 func (s *speaking) kill() {
 	select {
 	case <-s.ended:
@@ -192,7 +192,7 @@ func (s *speaking) kill() {
 	close(s.ended)
 }
 
-// tell gives an order, and returns the answer.
+// tell sends an order, and returns the answer.
 func (s *speaking) tell(o order) answer {
 	s.t.Helper()
 	if err := json.NewEncoder(s.in).Encode(o); err != nil {
@@ -209,7 +209,7 @@ func (s *speaking) tell(o order) answer {
 	return a
 }
 
-// set tells it what is wanted.
+// set sets its desired state.
 func (s *speaking) set(w wanted) {
 	s.t.Helper()
 	if a := s.tell(order{Set: &w}); a.Error != "" {
@@ -217,7 +217,7 @@ func (s *speaking) set(w wanted) {
 	}
 }
 
-// state is that of its session with a peer.
+// state returns the state of its session with a peer.
 func (s *speaking) state(name string) bgp.PeerState {
 	s.t.Helper()
 	for _, p := range s.tell(order{}).State {

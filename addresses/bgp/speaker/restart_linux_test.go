@@ -13,7 +13,7 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/process"
 )
 
-// routeChanges records what happens to routes in the router's kernel from now on.
+// routeChanges records changes of routes in the router's kernel.
 func (f *fabric) routeChanges() (mentions func(netip.Addr) []string) {
 	f.t.Helper()
 	dir := f.t.TempDir()
@@ -29,7 +29,7 @@ func (f *fabric) routeChanges() (mentions func(netip.Addr) []string) {
 		}
 		return string(content)
 	}
-	// It says nothing until something changes.
+	// Its output is empty until a route changes.
 	f.until(5*time.Second, "changes are recorded", func() bool {
 		f.router.Run("ip", "route", "replace", "192.0.2.254", "dev", "segment")
 		f.router.Run("ip", "route", "del", "192.0.2.254")
@@ -50,8 +50,8 @@ func restarting(w wanted, by time.Duration) wanted {
 	return w
 }
 
-// A speaker that is replaced takes nothing away, whether it ends in order or dies; what its
-// successor doesn't announce any more goes when it has said everything.
+// Replacing a speaker removes no routes, whether it shuts down or dies; prefixes that its successor
+// doesn't announce are withdrawn when that has sent all others.
 func TestASpeakerIsReplaced(t *testing.T) {
 	for name, end := range map[string]func(*speaking){
 		"in order": func(s *speaking) { s.tell(order{Close: true}); s.kill() },
@@ -89,7 +89,7 @@ func TestASpeakerIsReplaced(t *testing.T) {
 	}
 }
 
-// Routers keep what a speaker announced for the time that it asked for, and no longer.
+// Routers keep a speaker's routes for the restart time that it requested, and no longer.
 func TestASpeakerStaysAway(t *testing.T) {
 	t.Parallel()
 	f := newFabric(t)
@@ -104,7 +104,7 @@ func TestASpeakerStaysAway(t *testing.T) {
 	}
 }
 
-// One that is told to withdraw before it ends is forgotten at once.
+// A speaker that withdraws its routes before it ends leaves none.
 func TestWithdrawnBeforeTheEnd(t *testing.T) {
 	t.Parallel()
 	f := newFabric(t)
@@ -119,8 +119,8 @@ func TestWithdrawnBeforeTheEnd(t *testing.T) {
 	f.until(2*time.Second, "the route's end", func() bool { return f.hops(bgp.Host(service4)) == 0 })
 }
 
-// A machine that dies is forgotten after the hold time, although it asked for more when its
-// speaker restarts; with BFD much sooner.
+// The routes of a dead machine are removed after the hold time, although its speaker requested a
+// longer restart time; with BFD much sooner.
 func TestAMachineDies(t *testing.T) {
 	short := func(p *bgp.Peer) { p.HoldTime = 3 * time.Second }
 	bfd := func(p *bgp.Peer) { p.HoldTime, p.BFD = 90*time.Second, true }
@@ -155,7 +155,7 @@ func TestAMachineDies(t *testing.T) {
 					return a.state(peer).BFD == "Up" && strings.Count(f.ask("show", "bfd", "sessions"), "Up") == 2
 				})
 			}
-			f.router.Run("ip", "link", "set", "to-a", "nomaster") // the cable is out, and nobody is told
+			f.router.Run("ip", "link", "set", "to-a", "nomaster") // the link is down, without a notification
 			took := f.until(soon, "the route without a", func() bool { return f.hops(bgp.Host(c.service)) == 1 })
 			t.Logf("gone after %s", took)
 			if took > c.within {
@@ -168,7 +168,7 @@ func TestAMachineDies(t *testing.T) {
 	}
 }
 
-// As many as one node may ever have.
+// This is the largest number of prefixes of a node.
 func TestManyPrefixes(t *testing.T) {
 	t.Parallel()
 	f := newFabric(t)

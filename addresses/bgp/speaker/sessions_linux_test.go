@@ -13,8 +13,8 @@ import (
 	"github.com/underlay-ccm/underlay/addresses/bgp"
 )
 
-// soon is what a session may take from its start on a busy machine: a library that tries after two
-// seconds, and then every five.
+// soon is the time limit for a session on a busy machine: the library connects after two seconds,
+// and then every five.
 const soon = 20 * time.Second
 
 func TestTwoNodesAreOneRoute(t *testing.T) {
@@ -56,14 +56,14 @@ func TestTwoNodesAreOneRoute(t *testing.T) {
 	}
 }
 
-// What a router announces is not taken: it goes neither to the kernel nor to another router.
+// Routes that a router announces are not used: they reach neither the kernel nor another router.
 func TestNothingIsLearned(t *testing.T) {
 	t.Parallel()
 	f := newFabric(t)
 	f.start(birdHead + `protocol static outside { ipv4; route 198.18.0.0/24 blackhole; }
 protocol bgp a4 { local 192.0.2.1 as 64500; neighbor 192.0.2.11 as 64512; passive on; ipv4 { import all; export all; }; }
 `)
-	// The other router is where node b is elsewhere.
+	// The other router replaces node b.
 	other, _ := own("b")
 	const second = `router id 192.0.2.12;
 protocol device { }
@@ -96,7 +96,7 @@ protocol bgp a4 { local 192.0.2.12 as 64501; neighbor 192.0.2.11 as 64512; passi
 	}
 }
 
-// A router that is spoken to in one family takes the other one over the same session.
+// A router with a session in one family gets the other family over the same session.
 func TestBothFamiliesOverOneSession(t *testing.T) {
 	t.Parallel()
 	f := newFabric(t)
@@ -188,7 +188,7 @@ func TestTheRouterRestarts(t *testing.T) {
 	t.Logf("sessions and routes are back after %s", f.until(soon, "the routes again", present))
 }
 
-// An internal session: the router is in the nodes' own system.
+// In an internal session, the router is in the nodes' own AS.
 func TestInternalSession(t *testing.T) {
 	t.Parallel()
 	f := newFabric(t)
@@ -200,8 +200,8 @@ func TestInternalSession(t *testing.T) {
 	f.until(soon, "the route", func() bool { return f.hops(bgp.Host(service4)) == 1 })
 }
 
-// A number that the router doesn't expect: the state says why there is no session, and another
-// number begins anew.
+// With an ASN that the router doesn't expect, the state has the reason why there is no session, and
+// another ASN starts a new one.
 func TestAnotherNumber(t *testing.T) {
 	t.Parallel()
 	f := newFabric(t)
@@ -228,7 +228,7 @@ func TestAnotherNumber(t *testing.T) {
 	}
 }
 
-// A router that tells a node the whole table is given up, and the state says so.
+// The session with a router that announces the whole table is closed, and the state reports it.
 func TestTheRouterTellsTooMuch(t *testing.T) {
 	t.Parallel()
 	f := newFabric(t)
@@ -240,7 +240,7 @@ func TestTheRouterTellsTooMuch(t *testing.T) {
 	f.until(soon, "it is given up", func() bool { return strings.Contains(a.state("router4").Reason, "announce none") })
 }
 
-// The router of the how-to.
+// This is the router of the how-to.
 func TestTheDocumentedRouter(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../../docs/how-to/bgp.md")

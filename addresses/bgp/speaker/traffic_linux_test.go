@@ -19,7 +19,7 @@ import (
 
 const port = 7000
 
-// serve answers at a service address in a node.
+// serve replies at a service address in a node.
 func serve(t *testing.T, node *netns.Space, name string, a netip.Addr) {
 	t.Helper()
 	at := netip.AddrPortFrom(a, port).String()
@@ -40,15 +40,15 @@ func serve(t *testing.T, node *netns.Space, name string, a netip.Addr) {
 	}
 }
 
-// flows are clients that ask all the time, over UDP from a few ports and over TCP from one after
-// the other.
+// flows are clients that send requests all the time, over UDP from a few ports, and over one TCP
+// connection after another.
 type flows struct {
 	stop   context.CancelFunc
 	ended  sync.WaitGroup
 	mu     sync.Mutex
 	asked  int
 	failed []error
-	by     map[string]int // answers, by who gave them
+	by     map[string]int // responses by node
 }
 
 func (f *flows) note(name string, err error) {
@@ -62,7 +62,7 @@ func (f *flows) note(name string, err error) {
 	f.by[name]++
 }
 
-// answers are those of a node so far.
+// answers returns the number of a node's responses so far.
 func (f *flows) answers(name string) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -105,7 +105,7 @@ func ask(t *testing.T, client *netns.Space, a netip.Addr) *flows {
 	return f
 }
 
-// question asks at every tick until the end, one question after the other.
+// question sends a request at every tick until the end, one after another.
 func (f *flows) question(ctx context.Context, every time.Duration, once func(number uint64) (string, error)) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -119,7 +119,7 @@ func (f *flows) question(ctx context.Context, every time.Duration, once func(num
 	}
 }
 
-// exchange sends a packet, if there is one, and returns who answered.
+// exchange sends a packet, if there is one, and returns the name of the responding node.
 func exchange(c net.Conn, packet []byte) (string, error) {
 	if err := c.SetDeadline(time.Now().Add(2 * time.Second)); err != nil {
 		return "", err
@@ -134,29 +134,29 @@ func exchange(c net.Conn, packet []byte) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	line, _, _ := strings.Cut(string(answer[:n]), "\n") // the packet comes after it
+	line, _, _ := strings.Cut(string(answer[:n]), "\n") // the packet follows it
 	a, err := echo.Parse(line)
 	return a.Name, err
 }
 
-// questions is how many there were.
+// questions returns the number of requests so far.
 func (f *flows) questions() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.asked
 }
 
-// end stops the clients and returns how many questions there were, and those without an answer.
+// end stops the clients and returns the number of requests, and the errors.
 func (f *flows) end() (int, []error) {
 	f.stop()
 	f.ended.Wait()
 	return f.asked, f.failed
 }
 
-// Nodes come and go, and no packet is lost, as long as each one serves until routers know that it
-// doesn't hold the address any more. A connection whose packets are spread anew between its first
-// and its last one is reset by the node that it comes to, which knows nothing of it: of those that
-// are made one after the other, at most one in each change.
+// When nodes are added and removed, no packet is lost, as long as each node serves until routers
+// know that it doesn't hold the address any more. A connection with packets that are hashed to
+// another node before it ends is reset by that node, which doesn't have it: of consecutive
+// connections, at most one in each change.
 func TestNodesComeAndGo(t *testing.T) {
 	for name, service := range map[string]netip.Addr{"IPv4": service4, "IPv6": service6} {
 		t.Run(name, func(t *testing.T) {

@@ -14,9 +14,9 @@ import (
 	"github.com/underlay-ccm/underlay/addresses/layer2"
 )
 
-// What a request costs where 250 addresses of each family are held: one for an address that is
-// held, which is answered, and one for another. The figures are those of both sides together, and
-// of the kernel between them.
+// BenchmarkRequests measures requests while 250 addresses of each family are held: one for a held
+// address, with its reply, and one for another address. The figures include both sides, and the
+// kernel between them.
 func BenchmarkRequests(b *testing.B) {
 	s := newSegment(b)
 	a, client := s.host("a", "1"), s.host("client", "9")
@@ -55,7 +55,7 @@ func BenchmarkRequests(b *testing.B) {
 			before := processTime()
 			for range b.N {
 				for w.Send(frame) != nil {
-					// The interface is full.
+					// The interface's queue is full.
 				}
 			}
 			b.ReportMetric(float64(processTime()-before)/float64(b.N), "cpu-ns/op")
@@ -71,7 +71,7 @@ func question(b *testing.B, from net.HardwareAddr, address netip.Addr) []byte {
 	return frame
 }
 
-// askFor asks and waits for the answer, again and again, for one address after the other.
+// askFor sends requests for consecutive addresses and waits for the replies.
 func askFor(b *testing.B, w layer2.Wire, from net.HardwareAddr, first netip.Addr, n int) {
 	var questions [][]byte
 	for range n {
@@ -97,7 +97,7 @@ func askFor(b *testing.B, w layer2.Wire, from net.HardwareAddr, first netip.Addr
 	b.ReportMetric(float64(processTime()-before)/float64(b.N), "cpu-ns/op")
 }
 
-// processTime is the processor time of this process so far.
+// processTime returns the CPU time of this process so far.
 func processTime() time.Duration {
 	var usage syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &usage)

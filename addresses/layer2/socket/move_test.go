@@ -15,11 +15,11 @@ import (
 	"github.com/underlay-ccm/underlay/addresses/layer2"
 )
 
-// stream is a client that sends a datagram every other millisecond from one socket, and counts what
-// comes back.
+// stream is a client that sends a datagram every other millisecond from one socket, and counts the
+// replies.
 type stream struct {
 	sent, back atomic.Int64
-	last       atomic.Int64 // when something came back, in nanoseconds of Unix time
+	last       atomic.Int64 // time of the last reply, in nanoseconds of Unix time
 	stop       func()
 }
 
@@ -59,7 +59,7 @@ func (h *host) stream(address netip.Addr) *stream {
 	})
 	s.stop = sync.OnceFunc(func() {
 		close(done)
-		ticker := time.NewTimer(200 * time.Millisecond) // what is under way
+		ticker := time.NewTimer(200 * time.Millisecond) // packets in flight
 		<-ticker.C
 		_ = conn.Close()
 		running.Wait()
@@ -68,7 +68,8 @@ func (h *host) stream(address netip.Addr) *stream {
 	return s
 }
 
-// A planned move from one machine to another loses no packet, whichever of them hears of it first.
+// A planned move from one machine to another loses no packet, whichever of them gets the change
+// first.
 func TestAMoveLosesNothing(t *testing.T) {
 	s := newSegment(t)
 	a, b, client := s.host("a", "1"), s.host("b", "2"), s.host("client", "9")
@@ -120,8 +121,8 @@ func TestAMoveLosesNothing(t *testing.T) {
 	}
 }
 
-// A machine falls silent, and another one is told to take its addresses: clients reach it as soon
-// as it has announced them.
+// A machine becomes unresponsive, and another one takes its addresses: clients reach it as soon as
+// it has announced them.
 func TestATakeover(t *testing.T) {
 	s := newSegment(t)
 	a, b, client := s.host("a", "1"), s.host("b", "2"), s.host("client", "9")
@@ -149,7 +150,8 @@ func TestATakeover(t *testing.T) {
 		t.Errorf("the takeover took %s", took)
 	}
 
-	// The former one, which knows no better, hears of it as soon as it is back.
+	// The former holder, which has the old ledger, observes the new one as soon as its link is
+	// back.
 	s.bridge.Run("ip", "link", "set", "to-a", "up")
 	old := a.hold(1)
 	old.Doubt = true

@@ -28,7 +28,7 @@ var (
 	address6 = netip.MustParseAddr("2001:db8::100")
 )
 
-// segment is a bridge that machines are plugged into, each a network namespace.
+// segment is a bridge with machines, each a network namespace.
 type segment struct {
 	t      testing.TB
 	bridge *netns.Space
@@ -67,7 +67,7 @@ func (s *segment) host(name, number string) *host {
 	return h
 }
 
-// inside is a wire whose groups are joined in the machine too.
+// inside is a wire that joins groups within the machine's namespace.
 type inside struct {
 	layer2.Wire
 	*host
@@ -101,20 +101,19 @@ func (h *host) responder(friends ...*host) (r *layer2.Responder, stop func()) {
 	return r, stop
 }
 
-// hold is desired where the machine holds both addresses by an epoch. By the first one nobody held
-// them.
+// hold returns the desired state in which the machine holds both addresses with an epoch. With
+// epoch 1 no node has held them before.
 func (h *host) hold(epoch uint64) layer2.Desired {
 	return layer2.Desired{Cluster: "one", Links: []layer2.Link{h.link}, Hold: []layer2.Want{
 		{Address: address4, Epoch: epoch, Held: epoch > 1}, {Address: address6, Epoch: epoch, Held: epoch > 1},
 	}}
 }
 
-// elsewhere is desired where another machine holds them.
+// elsewhere returns the desired state in which another machine holds them.
 func (h *host) elsewhere() layer2.Desired {
 	return layer2.Desired{Cluster: "one", Links: []layer2.Link{h.link}, Elsewhere: []netip.Addr{address4, address6}}
 }
 
-// await waits for something to become true.
 func await(t testing.TB, within time.Duration, what string, is func() bool) {
 	t.Helper()
 	ticker := time.NewTicker(5 * time.Millisecond)
@@ -126,7 +125,6 @@ func await(t testing.TB, within time.Duration, what string, is func() bool) {
 	}
 }
 
-// awaitPhase waits until both addresses are in a phase.
 func awaitPhase(t *testing.T, r *layer2.Responder, phase layer2.Phase) []layer2.State {
 	t.Helper()
 	var states []layer2.State
@@ -142,7 +140,7 @@ func awaitPhase(t *testing.T, r *layer2.Responder, phase layer2.Phase) []layer2.
 	return states
 }
 
-// neighbor is the hardware address that the machine's kernel knows for an address.
+// neighbor returns the hardware address of an address in the machine's neighbor table.
 func (h *host) neighbor(address netip.Addr) string {
 	fields := strings.Fields(h.Run("ip", "neigh", "show", address.String(), "dev", "eth0"))
 	for i, f := range fields {
@@ -153,7 +151,7 @@ func (h *host) neighbor(address netip.Addr) string {
 	return ""
 }
 
-// poke sends a packet to an address, so that the kernel asks for its hardware address.
+// poke sends a packet to an address, so that the kernel resolves its hardware address.
 func (h *host) poke(address netip.Addr) {
 	var failed error
 	h.Do(func() {
@@ -170,7 +168,7 @@ func (h *host) poke(address netip.Addr) {
 	}
 }
 
-// finds waits until the machine knows an address by another one's hardware address.
+// finds waits until the machine resolves an address to another one's hardware address.
 func (h *host) finds(address netip.Addr, at *host) {
 	h.t.Helper()
 	await(h.t, 5*time.Second, h.name+" finds "+address.String()+" at "+at.name, func() bool {
@@ -178,8 +176,7 @@ func (h *host) finds(address netip.Addr, at *host) {
 	})
 }
 
-// serve lets what comes for the held addresses, UDP port 7, be answered by the machine: what
-// kube-proxy does.
+// serve makes the machine reply to packets to the held addresses at UDP port 7, as kube-proxy does.
 func (h *host) serve() {
 	h.Sysctl("net/ipv4/ip_forward", "1")
 	h.Sysctl("net/ipv6/conf/all/forwarding", "1")

@@ -18,7 +18,7 @@ import (
 	"github.com/underlay-ccm/underlay/addresses/layer2/socket"
 )
 
-// The kernel of another machine finds a held address here.
+// Another machine's kernel resolves a held address to this machine.
 func TestAKernelFindsTheAddress(t *testing.T) {
 	s := newSegment(t)
 	a, client := s.host("a", "1"), s.host("client", "9")
@@ -55,7 +55,8 @@ func TestAKernelFindsTheAddress(t *testing.T) {
 	})
 }
 
-// A router sends the traffic of an address that is on no segment here, and asks for it first.
+// A router forwards the traffic of an address outside of the segment's prefixes, and resolves the
+// address first.
 func TestARouterAsks(t *testing.T) {
 	s := newSegment(t)
 	a, router := s.host("a", "1"), s.host("router", "9")
@@ -73,7 +74,7 @@ func TestARouterAsks(t *testing.T) {
 	}
 }
 
-// A kernel that looks from time to time whether the address is still here is told so.
+// A kernel that probes a known neighbor gets replies.
 func TestAKernelLooksAgain(t *testing.T) {
 	s := newSegment(t)
 	a, client := s.host("a", "1"), s.host("client", "9")
@@ -95,7 +96,8 @@ func TestAKernelLooksAgain(t *testing.T) {
 	})
 }
 
-// A switch that passes multicast only to those who have joined passes what asks for the address.
+// A switch that forwards multicast only to members of a group forwards solicitations of the
+// address.
 func TestASwitchThatLooksForMembers(t *testing.T) {
 	s := newSegment(t)
 	s.bridge.Run("ip", "link", "set", "br0", "type", "bridge", "mcast_snooping", "1", "mcast_query_response_interval", "10", "mcast_querier", "1")
@@ -110,7 +112,7 @@ func TestASwitchThatLooksForMembers(t *testing.T) {
 	client.finds(address6, a)
 }
 
-// It takes the capability NET_RAW and no other.
+// The socket requires the capability NET_RAW and no other.
 func TestCapabilities(t *testing.T) {
 	s := newSegment(t)
 	a := s.host("a", "1")
@@ -138,8 +140,8 @@ func TestCapabilities(t *testing.T) {
 	}
 }
 
-// A stranger has an address: it is neither answered for nor announced, and whoever knows the
-// stranger goes on to.
+// An external host has an address: the machine neither replies for it nor announces it, and clients
+// still reach the external host.
 func TestAStrangerHasTheAddress(t *testing.T) {
 	s := newSegment(t)
 	a, stranger, client := s.host("a", "1"), s.host("stranger", "66"), s.host("client", "9")
@@ -161,7 +163,7 @@ func TestAStrangerHasTheAddress(t *testing.T) {
 	}
 }
 
-// A kernel that is given a held address finds that it is taken.
+// A kernel that gets a held address detects the duplicate.
 func TestAKernelDetectsTheDuplicate(t *testing.T) {
 	s := newSegment(t)
 	a, other := s.host("a", "1"), s.host("other", "66")
@@ -175,7 +177,7 @@ func TestAKernelDetectsTheDuplicate(t *testing.T) {
 		return strings.Contains(other.Run("ip", "-6", "addr", "show", "dev", "eth0"), "dadfailed")
 	})
 
-	// IPv4: a machine of nobody's cluster that looks first.
+	// For IPv4, this is a machine of another cluster that probes first.
 	second, _ := other.responder()
 	second.Set(layer2.Desired{Cluster: "another", Links: []layer2.Link{other.link}, Hold: []layer2.Want{{Address: address4, Epoch: 1}}})
 	await(t, 5*time.Second, "a refusal", func() bool {
@@ -189,7 +191,8 @@ func TestAKernelDetectsTheDuplicate(t *testing.T) {
 	}
 }
 
-// A kernel is given a held address and asks nobody: the address is announced again, and told of.
+// A kernel gets a held address without a probe: the address is announced again, and the claimant is
+// reported.
 func TestAStrangerTakesTheAddress(t *testing.T) {
 	s := newSegment(t)
 	a, stranger, client := s.host("a", "1"), s.host("stranger", "66"), s.host("client", "9")
@@ -214,7 +217,7 @@ func TestAStrangerTakesTheAddress(t *testing.T) {
 	client.finds(address4, a)
 }
 
-// The uplink goes down and up, with and without somebody who notices.
+// The uplink goes down and up, with and without a notification.
 func TestUplinkDownAndUp(t *testing.T) {
 	s := newSegment(t)
 	a, client := s.host("a", "1"), s.host("client", "9")
@@ -247,8 +250,8 @@ func TestUplinkDownAndUp(t *testing.T) {
 	})
 }
 
-// What is no ARP and no neighbor discovery does not come through the filters, nor does what a
-// router forwarded, nor what belongs to another VLAN.
+// The filters pass only ARP and neighbor discovery, and drop what a router forwarded and packets of
+// another VLAN.
 func TestFilters(t *testing.T) {
 	s := newSegment(t)
 	a, b := s.host("a", "1"), s.host("b", "2")
@@ -282,7 +285,7 @@ func TestFilters(t *testing.T) {
 			bad = append(bad, change(20, 17), change(54, 134))
 		}
 		marked := append([]byte(nil), good...)
-		marked[6], marked[11] = 2, 0x99 // the last one is known by its sender
+		marked[6], marked[11] = 2, 0x99 // the last frame is recognised by its sender
 		for _, frame := range append(bad, marked) {
 			if err := sender.Send(frame); err != nil {
 				t.Fatal(err)
@@ -327,7 +330,7 @@ func TestManyGroups(t *testing.T) {
 		if err := w.Join(held[:n]); err != nil {
 			t.Fatal(err)
 		}
-		// The kernel has joined that of the machine's own address itself.
+		// The kernel itself has joined the group of the machine's own address.
 		if got := joined(); got < n || got > n+2 {
 			t.Errorf("%d groups are joined, want %d", got, n)
 		}

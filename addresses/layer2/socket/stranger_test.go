@@ -13,7 +13,8 @@ import (
 	"github.com/underlay-ccm/underlay/addresses/layer2"
 )
 
-// answersLate lets the machine answer for an address as one that sleeps between packets does.
+// answersLate makes the machine reply for an address after a delay, like one that sleeps between
+// packets.
 func (h *host) answersLate(address netip.Addr, after time.Duration) {
 	w, err := h.open(context.Background(), h.link, addresses.FamilyOf(address))
 	if err == nil && address.Is6() {
@@ -48,8 +49,8 @@ func (h *host) answersLate(address netip.Addr, after time.Duration) {
 	})
 }
 
-// One node found that a stranger has the addresses, and the next one is to try: the stranger keeps
-// them, though it answers later than machines do.
+// One node found that an external host has the addresses, and the next one probes them: the
+// external host keeps them, although it replies later than other machines.
 func TestAStrangerAnswersLate(t *testing.T) {
 	s := newSegment(t)
 	a, stranger, client := s.host("a", "1"), s.host("stranger", "66"), s.host("client", "9")
