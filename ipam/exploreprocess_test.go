@@ -53,7 +53,7 @@ type process struct {
 type memory struct {
 	ledger *Ledger
 	files  *Files
-	sent   map[string]bool // UIDs to which a PATCH of the reservation was sent, maybe by another process
+	sent   map[string]bool // UIDs with a sent PATCH of the reservation, maybe by another process
 }
 
 // remembered is a holding of a process that began to load again.

@@ -130,7 +130,7 @@ func TestUsage(t *testing.T) {
 		high   bool
 	}{
 		{routes.Budget{Limit: 10, Reserve: 1, MaxDeletions: 100}, 5, false},
-		{routes.Budget{Limit: 10, Reserve: 1, MaxDeletions: 1}, 5, false}, // postponed deletions count as done
+		{routes.Budget{Limit: 10, Reserve: 1, MaxDeletions: 1}, 5, false}, // postponed deletions count
 		{routes.Budget{Limit: 6, Reserve: 1, MaxDeletions: 100}, 5, true},
 		{routes.Budget{Limit: 4, Reserve: 0, MaxDeletions: 100}, 4, true}, // refused, and needed
 	} {

@@ -346,7 +346,8 @@ type machine struct {
 
 func newMachine(t *testing.T) *machine {
 	t.Helper()
-	client, err := kubernetes.NewForConfig(&rest.Config{Host: "nobody.invalid"}) // it gets no requests
+	// The client gets no requests.
+	client, err := kubernetes.NewForConfig(&rest.Config{Host: "nobody.invalid"})
 	if err != nil {
 		t.Fatal(err)
 	}

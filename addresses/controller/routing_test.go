@@ -130,7 +130,7 @@ func TestAddressesGoTogether(t *testing.T) {
 	routed(t, func(p *provider, want func(map[string]string), events *[]string) {
 		want(map[string]string{a1: "x", a2: "x", a3: "y"})
 		time.Sleep(20 * time.Second)
-		want(map[string]string{a1: "y", a2: "x", a3: "y"}) // the request to route a1 to x is in flight
+		want(map[string]string{a1: "y", a2: "x", a3: "y"}) // the move of a1 to x is in flight
 		time.Sleep(41 * time.Second)
 		if request, moves := p.reported(); moves != a1+">x "+a2+">x "+a3+">y" || request > 2 || p.most != 3 {
 			t.Errorf("asked %d times, moved %q, %d at a time", request, moves, p.most)

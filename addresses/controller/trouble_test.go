@@ -84,7 +84,8 @@ func TestAFormerLeader(t *testing.T) {
 		w.editService("one", func(svc *corev1.Service) { svc.Annotations["underlay.dev/addresses"] = "192.0.2.4" })
 		w.settle()
 		w.api.remove("services", "one")
-		w.service("one", annotated("underlay.dev/addresses", "192.0.2.4")) // another one of the same name
+		// This is another Service of the same name.
+		w.service("one", annotated("underlay.dev/addresses", "192.0.2.4"))
 		w.settle()
 		w.node("b")
 		w.editNode("a", func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionFalse })

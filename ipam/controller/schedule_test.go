@@ -76,11 +76,11 @@ type schedule struct {
 	api   *fakeAPI
 	t     *testing.T
 
-	procs   []*process // alive; the last one holds the lease, the others haven't noticed that they lost it
+	procs   []*process // alive; the last holds the lease, the others lost it unnoticed
 	pools   int        // index of the configuration of the next process
 	with    map[*process]int
 	started int
-	sharded bool              // most processes spread the ledger over shards; the others take the shards back
+	sharded bool              // most processes spread the ledger over shards; others gather it
 	damaged map[string]string // keys damaged by hand, with their old values
 	// damagedIn is the ConfigMap that has them.
 	damagedIn string

@@ -37,7 +37,8 @@ func TestFiveHundredNodesTakeFiveHundredPatchesAndFewRecords(t *testing.T) {
 		if n := api.count("PUT configmaps"); n > 10 {
 			t.Errorf("%d writes of the ledger for 500 Nodes at once, want at most 10", n)
 		}
-		if n := api.count("GET configmaps"); n > 2+ipam.MaxShards { // they are missing at the first start
+		// The ConfigMaps are missing at the first start.
+		if n := api.count("GET configmaps"); n > 2+ipam.MaxShards {
 			t.Errorf("the ledger was read %d times, though nobody else wrote it", n)
 		}
 		wantSound(t, api)

@@ -60,7 +60,8 @@ func TestGroupsDoNotDependOnThePath(t *testing.T) {
 				last, edited, fresh := map[string]*corev1.Service{}, "", ""
 				inWorld(t, newCloud(foreign), nodes(2), func(w *world) {
 					w.stop()
-					w.defaults.Type = "lb21" // too small a type makes the result depend on earlier ports
+					// Too small a type makes the result depend on earlier ports.
+					w.defaults.Type = "lb21"
 					w.start()
 					w.refuseOtherUIDs()
 					before := w.cloud.all()[0]

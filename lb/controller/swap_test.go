@@ -92,7 +92,8 @@ func TestRefusedAddressInTheNetwork(t *testing.T) {
 				if notes := l.idle(svc, l.nodes[1:]...); len(notes) != 1 {
 					t.Errorf("notes %v", notes)
 				}
-				svc.Annotations[hetznerPrefix+"private-ipv4"] = "10.0.0.88" // another address is requested at once
+				// Another address is requested at once.
+				svc.Annotations[hetznerPrefix+"private-ipv4"] = "10.0.0.88"
 				if after := l.converged(svc, l.nodes[1:]...); after.PrivateNet[0].IP != "10.0.0.88" || len(after.Targets) != 4 {
 					t.Errorf("%s\n%s", l.shape(after), l.log())
 				}

@@ -310,7 +310,7 @@ func (w *fixture) startWith(settings Settings) {
 		factory.Shutdown()
 		w.machine.byHand(func(m *machine) { m.happened = nil })
 	}
-	time.Sleep(time.Second) // the informer polls every tenth of a second whether the cache is complete
+	time.Sleep(time.Second) // the informer polls its cache every tenth of a second
 	synctest.Wait()
 }
 

@@ -281,7 +281,7 @@ func TestAServerOnTheVSwitch(t *testing.T) {
 		w.wrote("started anew")
 
 		began := time.Now()
-		w.machine.byHand(func(m *machine) { // down: the kernel sends no events for the removed routes and entries
+		w.machine.byHand(func(m *machine) { // down; no events for routes and entries
 			m.links[2].Up = false
 			m.table = slices.DeleteFunc(m.table, func(e Entry) bool { return e.Link == 3 })
 			m.proxies = nil
@@ -311,7 +311,8 @@ func TestAServerOnTheVSwitch(t *testing.T) {
 			t.Errorf("with packets that are too long: %+v; ready: %v", c, w.agent.Ready())
 		}
 
-		w.machine.byHand(func(m *machine) { m.proxies = m.proxies[:5] }) // by hand; the kernel sends no event
+		// The kernel sends no event for entries deleted by hand.
+		w.machine.byHand(func(m *machine) { m.proxies = m.proxies[:5] })
 		time.Sleep(time.Minute)
 		w.rest()
 		w.standsOnVSwitch("after a period")

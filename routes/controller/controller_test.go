@@ -116,8 +116,9 @@ func TestWhatIsNotOursStays(t *testing.T) {
 		w.table.routes = []routes.Route{
 			{Dst: netip.MustParsePrefix("0.0.0.0/0"), Via: netip.MustParseAddr("10.0.0.9")},
 			{Dst: netip.MustParsePrefix("10.244.7.0/24"), Via: netip.MustParseAddr("10.0.0.99")},
-			{Dst: netip.MustParsePrefix("10.244.9.0/24"), Via: netip.MustParseAddr("10.0.0.77")}, // of an unknown server, and not recorded
-			{Dst: netip.MustParsePrefix("10.244.5.0/24"), Via: netip.MustParseAddr("10.0.0.4")},  // c's
+			// The server is unknown, and the route is not recorded.
+			{Dst: netip.MustParsePrefix("10.244.9.0/24"), Via: netip.MustParseAddr("10.0.0.77")},
+			{Dst: netip.MustParsePrefix("10.244.5.0/24"), Via: netip.MustParseAddr("10.0.0.4")}, // c's
 		}
 		w.wrote(entry("10.244.8.0/24", "10.0.0.77"))
 		w.servers.now.strangers = []netip.Addr{netip.MustParseAddr("10.0.0.99"), netip.MustParseAddr("10.0.0.9")}

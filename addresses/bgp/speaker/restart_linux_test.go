@@ -155,7 +155,8 @@ func TestAMachineDies(t *testing.T) {
 					return a.state(peer).BFD == "Up" && strings.Count(f.ask("show", "bfd", "sessions"), "Up") == 2
 				})
 			}
-			f.router.Run("ip", "link", "set", "to-a", "nomaster") // the link is down, without a notification
+			// The link fails without a notification.
+			f.router.Run("ip", "link", "set", "to-a", "nomaster")
 			took := f.until(soon, "the route without a", func() bool { return f.hops(bgp.Host(c.service)) == 1 })
 			t.Logf("gone after %s", took)
 			if took > c.within {
