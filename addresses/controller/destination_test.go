@@ -29,7 +29,7 @@ func led(t *testing.T, test func(w *world, p *provider, holder string)) {
 	})
 }
 
-// lead starts a controller with a pool whose provider limits moves.
+// lead starts a controller with a pool of a provider that limits moves.
 func (w *world) lead(p *provider) {
 	w.start(func(c *Config) {
 		c.Pools = []Pool{poolNamed("failover", "192.0.2.1")}

@@ -250,7 +250,7 @@ func TestUplinkDownAndUp(t *testing.T) {
 	})
 }
 
-// The filters pass only ARP and neighbor discovery, and drop what a router forwarded and packets of
+// The filters pass only ARP and neighbor discovery, and drop forwarded packets and packets of
 // another VLAN.
 func TestFilters(t *testing.T) {
 	s := newSegment(t)
