@@ -1,23 +1,20 @@
-// Package balancer carries real TCP connections as the load balancers of the
-// simulated cloud say: a listener for each service on each of a load balancer's
-// addresses, and from there connections to the targets that real health checks
-// have found healthy.
+// Package balancer carries real TCP connections for the load balancers of the simulated cloud: it
+// has a listener for each service on each of a load balancer's addresses, and connects from there
+// to the targets that real health checks have found healthy.
 //
-// It decides nothing about health by itself. The simulator schedules the checks
-// and counts their answers; what its API shows as health_status is what traffic
-// follows. What is unknown of the real cloud is taken from the worse side, so
-// that no test passes by luck: a target that refuses a connection fails it, no
-// other target is tried; while no target is healthy, connections are reset, unless
-// Options.NoTarget says otherwise.
+// It decides nothing about health by itself. The simulator schedules the checks and counts their
+// results; traffic follows the health_status that its API shows. Where the real cloud's behavior is
+// unknown, the worse case is assumed, so that no test passes by luck: a connection fails if its
+// target refuses it, and no other target is tried; while no target is healthy, connections are
+// reset, unless Options.NoTarget is set.
 //
-// A target that turns unhealthy or is removed gets no new connection, and keeps
-// those it has: a proxy judges a target when it chooses one, and a node that is
-// drained must be able to finish its work. A service or load balancer that is
-// removed takes its connections with it, because nobody is left to carry them.
+// A target that turns unhealthy or is removed gets no new connection, and keeps its existing ones:
+// a proxy checks a target only when it chooses one, and a node that is drained must be able to
+// finish its work. The connections of a service or load balancer that is removed are closed,
+// because nothing is left to carry them.
 //
-// Services of protocol http are carried as plain TCP, without cookies or
-// headers. Those of protocol https are too, behind TLS with the service's
-// certificates; nothing is redirected to them.
+// Services of protocol http are carried as plain TCP, without cookies or headers. Those of protocol
+// https are too, behind TLS with the service's certificates; nothing is redirected to them.
 package balancer
 
 import (
@@ -33,59 +30,59 @@ import (
 	"github.com/underlay-ccm/underlay/hcloudsim"
 )
 
-// Cloud is what is followed: a *[hcloudsim.Simulator].
+// Cloud is the source of the state to carry: a *[hcloudsim.Simulator].
 type Cloud interface {
 	DataPlane() hcloudsim.DataPlane
-	// HealthyTargets are where a service sends new connections to now.
+	// HealthyTargets returns the targets to which a service sends new connections now.
 	HealthyTargets(loadBalancer int64, listenPort int) []hcloudsim.PlaneTarget
-	// KeyPairs are what a service of protocol https serves clients with.
+	// KeyPairs returns the certificates of a service of protocol https.
 	KeyPairs(loadBalancer int64, listenPort int) []tls.Certificate
-	// RunHealthChecks asks for checks when they are due, until ctx ends.
+	// RunHealthChecks calls query for each check when it is due, until ctx ends.
 	RunHealthChecks(ctx context.Context, query hcloudsim.Prober)
 }
 
-// Options say what is carried and how.
+// Options configure a balancer.
 type Options struct {
 	Cloud   Cloud
 	Network Network
 	// Changed has a value after the cloud's data plane has changed; see [Bell].
 	Changed <-chan struct{}
-	// Header is what targets of a service with the PROXY protocol are sent;
-	// default Version2. Which version the real cloud sends is not documented.
+	// Header is the version of the PROXY protocol for the targets of services that use it; default
+	// Version2. The version that the real cloud sends is not documented.
 	Header Version
-	// NoTarget is what clients of a service get while no target takes connections; default
+	// NoTarget is how clients of a service are treated while no target takes connections; default
 	// [ResetClients].
 	NoTarget NoTarget
-	// Retry is how long an address that can't be listened on is left alone, and
-	// how long accepting pauses after a failure; default 1 s.
+	// Retry is how long to wait before listening on an address is tried again, and how long
+	// accepting pauses after a failure; default 1 s.
 	Retry time.Duration
-	// Checked, if set, is told of each health check that was carried out, before
-	// the cloud counts it. It is called from several goroutines.
+	// Checked, if set, is called with the result of each health check, before the cloud counts it.
+	// It is called from several goroutines.
 	Checked func(hcloudsim.Probe, hcloudsim.Health)
-	// Logger is told what can't be carried; default nobody.
+	// Logger logs the errors; default: they are discarded.
 	Logger *slog.Logger
 }
 
-// NoTarget is what becomes of connections that nobody is there for. What the real cloud does is not
-// documented.
+// NoTarget is the treatment of connections to a service without healthy targets. That of the real
+// cloud is not documented.
 type NoTarget int
 
 const (
 	ResetClients  NoTarget = iota // they are accepted and reset
-	RefuseClients                 // nobody listens
+	RefuseClients                 // the service doesn't listen
 )
 
-// judgeEvery is how often it is looked whether anybody takes connections, with RefuseClients.
+// judgeEvery is how often the health of targets is polled with RefuseClients.
 const judgeEvery = 100 * time.Millisecond
 
-// Bell tells a balancer of changes: its Ring is made for
-// [hcloudsim.Options.OnChange], the Bell itself for [Options.Changed].
+// Bell notifies a balancer of changes: use its Ring for [hcloudsim.Options.OnChange], and the Bell
+// itself for [Options.Changed].
 type Bell chan struct{}
 
 // NewBell returns a bell that has not rung.
 func NewBell() Bell { return make(Bell, 1) }
 
-// Ring never blocks: several changes that nobody has looked at yet are one.
+// Ring never blocks: changes that were not received yet are merged into one.
 func (b Bell) Ring() {
 	select {
 	case b <- struct{}{}:
@@ -97,7 +94,7 @@ func (b Bell) Ring() {
 type balancer struct {
 	Options
 
-	// Only follow, which runs in one goroutine, uses these.
+	// Only follow, which runs in one goroutine, uses the following fields.
 	frontends map[place]*frontend
 	turns     map[serviceID]*turns
 
@@ -107,27 +104,27 @@ type balancer struct {
 	work sync.WaitGroup // checks, listeners, connections
 }
 
-// place is where a service of a load balancer listens.
+// place is an address and port at which a service of a load balancer listens.
 type place struct {
 	balancer int64
 	at       netip.AddrPort
 }
 
-// serviceID names a service of all load balancers.
+// serviceID identifies a service among those of all load balancers.
 type serviceID struct {
 	balancer   int64
 	listenPort int
 }
 
-// service is one service as it is now, with what it remembers of its targets.
+// service is the current state of a service, with the counters of its targets.
 type service struct {
 	schema.LoadBalancerService
 	balancer hcloudsim.PlaneLoadBalancer
 	turns    *turns
 }
 
-// Run carries traffic until ctx ends. When it returns, every listener,
-// connection and goroutine of its has ended.
+// Run carries traffic until ctx ends. When it returns, all its listeners, connections and
+// goroutines have ended.
 func Run(ctx context.Context, o Options) {
 	if o.Header == 0 {
 		o.Header = Version2
@@ -147,7 +144,7 @@ func Run(ctx context.Context, o Options) {
 		var again <-chan time.Time
 		switch complete := b.follow(ctx, o.Cloud.DataPlane()); {
 		case o.NoTarget == RefuseClients:
-			again = time.After(judgeEvery) // nobody tells of judgments
+			again = time.After(judgeEvery) // the cloud doesn't notify of health
 		case !complete:
 			again = time.After(o.Retry)
 		}
@@ -161,8 +158,7 @@ func Run(ctx context.Context, o Options) {
 	}
 }
 
-// follow makes the listeners what the data plane says, and reports whether all
-// of them are.
+// follow opens and closes listeners by the data plane, and reports whether all are open.
 func (b *balancer) follow(ctx context.Context, plane hcloudsim.DataPlane) (complete bool) {
 	known := map[int64]hcloudsim.PlaneLoadBalancer{}
 	services := map[serviceID]bool{}
@@ -191,7 +187,7 @@ func (b *balancer) follow(ctx context.Context, plane hcloudsim.DataPlane) (compl
 	return b.listen(ctx, wanted)
 }
 
-// listen closes what nobody wants any more, and opens what is missing.
+// listen closes the listeners that are no longer wanted, and opens those that are missing.
 func (b *balancer) listen(ctx context.Context, wanted map[place]*service) (complete bool) {
 	for p, f := range b.frontends {
 		if wanted[p] == nil {
@@ -215,13 +211,13 @@ func (b *balancer) listen(ctx context.Context, wanted map[place]*service) (compl
 	return complete
 }
 
-// admits reports whether anybody listens for clients of a service.
+// admits reports whether a service listens for clients.
 func (b *balancer) admits(s *service) bool {
 	return b.NoTarget != RefuseClients || len(b.Cloud.HealthyTargets(s.balancer.ID, s.ListenPort)) > 0
 }
 
-// addressesOf are where a load balancer listens: both public addresses unless
-// its public interface is disabled, and the private one.
+// addressesOf are the addresses at which a load balancer listens: both public addresses unless its
+// public interface is disabled, and the private one.
 func addressesOf(lb hcloudsim.PlaneLoadBalancer) []netip.Addr {
 	var out []netip.Addr
 	if lb.Public {
@@ -233,7 +229,7 @@ func addressesOf(lb hcloudsim.PlaneLoadBalancer) []netip.Addr {
 	return out
 }
 
-// sourceOf is which of its addresses a load balancer reaches another one from.
+// sourceOf returns the address from which a load balancer connects to another address.
 func sourceOf(lb hcloudsim.PlaneLoadBalancer, to netip.Addr) netip.Addr {
 	switch {
 	case to.Is4() && to.IsPrivate():

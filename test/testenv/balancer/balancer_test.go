@@ -22,7 +22,7 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/balancer"
 )
 
-// Services and targets come and go, on every address of the load balancer.
+// Services and targets are added and removed on all addresses of the load balancer.
 func TestFollows(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 0)
@@ -68,7 +68,8 @@ func TestFollows(t *testing.T) {
 	})
 }
 
-// Every round gives each target one connection; or whoever has least.
+// In round robin each target gets one connection per round, with least connections the target that
+// has the fewest.
 func TestAlgorithms(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 0)
@@ -76,7 +77,7 @@ func TestAlgorithms(t *testing.T) {
 	for _, s := range servers {
 		w.serve(netip.AddrPortFrom(private(s), 30080), func(c net.Conn) {
 			_, _ = io.WriteString(c, s.Name)
-			_, _ = io.Copy(io.Discard, c) // until the client is done
+			_, _ = io.Copy(io.Discard, c) // until the client closes
 		})
 	}
 	lb := w.balance(hcloud.LoadBalancerCreateOpts{Services: []hcloud.LoadBalancerCreateOptsService{tcp(80, 30080)}}, servers...)
@@ -122,8 +123,8 @@ func TestAlgorithms(t *testing.T) {
 	})
 }
 
-// A target that its check finds unhealthy gets nothing, and the API says so.
-// Other targets are not touched, nor the connections that it has.
+// A target whose check fails gets no new connection, and the API shows it as unhealthy. Other
+// targets, and its existing connections, are not affected.
 func TestUnhealthyGetsNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 0)
@@ -182,8 +183,8 @@ func TestUnhealthyGetsNothing(t *testing.T) {
 	}
 }
 
-// The last byte of one side is not the end of the other, and a reset is not
-// the end at all.
+// If one side closes for writing, the other can still send; a reset is passed on as a reset, not as
+// an end.
 func TestHalfOpen(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 0)
@@ -256,8 +257,8 @@ func TestRemoval(t *testing.T) {
 	wantReset(t, c, "a connection of a removed service")
 }
 
-// Targets by public address, also dedicated servers, are reached from the load balancer's public
-// address, others from its private one.
+// The load balancer connects to targets with public addresses, also dedicated servers, from its
+// public address, and to others from its private one.
 func TestSources(t *testing.T) {
 	t.Parallel()
 	owned := netip.MustParseAddr("203.0.113.9")
@@ -294,8 +295,7 @@ func TestSources(t *testing.T) {
 	}
 }
 
-// What can't be listened on is tried again, and keeps nothing else from
-// working.
+// A failed listen is retried, and doesn't affect other services.
 func TestListeningIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 0)
@@ -317,8 +317,8 @@ func TestListeningIsTriedAgain(t *testing.T) {
 	w.listens(1 + 3)
 }
 
-// While nothing changes, nobody reads the data plane or listens anew, however
-// many connections and checks there are.
+// While nothing changes, the data plane isn't read and no listener is opened, regardless of
+// connections and checks.
 func TestIdle(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 0)
@@ -341,8 +341,8 @@ func TestIdle(t *testing.T) {
 	}
 }
 
-// When Run has returned, nothing of it is left: no listener, no connection, no
-// goroutine, also with checks and connections under way.
+// When Run has returned, it has left no listener, connection or goroutine behind, also with checks
+// and connections in progress.
 func TestEnds(t *testing.T) {
 	w := newWorld(t, 0)
 	a := w.server("a")
@@ -357,7 +357,7 @@ func TestEnds(t *testing.T) {
 	w.healthy(lb, "a:80")
 	w.listens(1 + 6)
 	c := w.dial(ipnet.Addr(lb.PublicNet.IPv4.IP), 80)
-	for range 3 { // two checks, of which one gets no answer, and the connection
+	for range 3 { // two checks, of which one gets no reply, and the connection
 		receive(t, accepted)
 	}
 	w.net.lazy.Store(true)
@@ -376,8 +376,8 @@ func TestEnds(t *testing.T) {
 	wantReset(t, c, "a connection that was cut")
 }
 
-// goroutines are how many run code of the balancer. One that has said that it is
-// done may still be there, but only where it was created.
+// goroutines counts those that run code of the balancer. One that has reported its end may still
+// exist, but only with the line that created it in its stack.
 func goroutines() int {
 	var out strings.Builder
 	_ = pprof.Lookup("goroutine").WriteTo(&out, 2)
@@ -391,8 +391,8 @@ func goroutines() int {
 	return n
 }
 
-// Two addresses of one server are two targets, each with checks of its own. They are
-// reached from the load balancer's own address, or from another one.
+// Two addresses of one server are two targets, each with its own checks. The load balancer connects
+// to them from its own address, or from another one.
 func TestAddressesOfAServer(t *testing.T) {
 	t.Parallel()
 	elsewhere := netip.MustParseAddr("2001:db8:e::1")
@@ -437,8 +437,8 @@ func TestAddressesOfAServer(t *testing.T) {
 	}
 }
 
-// The header comes before anything else, with the client's own address, on
-// both families and in both versions. Checks come without.
+// The header, with the client's own address, precedes all data, for both families and both
+// versions. Checks have none.
 func TestHeaderIsSent(t *testing.T) {
 	t.Parallel()
 	for _, version := range []balancer.Version{balancer.Version1, balancer.Version2} {

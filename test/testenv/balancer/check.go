@@ -22,12 +22,11 @@ import (
 	"github.com/underlay-ccm/underlay/hcloudsim"
 )
 
-// bodyMost is how much of a body is searched for the response that a check
-// expects, in bytes.
+// bodyMost limits how much of a body is searched for the response that a check expects, in bytes.
 const bodyMost = 64 << 10
 
-// probe carries out a health check. It has no answer once ctx has ended, nor
-// for a load balancer that is so new that it isn't followed yet.
+// probe carries out a health check. It has no result after ctx has ended, nor for a load balancer
+// that is so new that it isn't followed yet.
 func (b *balancer) probe(ctx context.Context, p hcloudsim.Probe) hcloudsim.Finding {
 	b.mu.Lock()
 	lb, known := b.known[p.LoadBalancer]
@@ -52,7 +51,7 @@ func (b *balancer) probe(ctx context.Context, p hcloudsim.Probe) hcloudsim.Findi
 	return found
 }
 
-// failure is a check that failed, with the reason in the cloud's words.
+// failure is a failed check, with the cloud's name of the reason.
 type failure struct {
 	error
 	detail hcloudsim.Detail
@@ -61,7 +60,7 @@ type failure struct {
 
 func (f *failure) Unwrap() error { return f.error }
 
-// failed is a failure of one kind, or one for want of time if that is over.
+// failed is a failure of one kind, or a timeout if the time is over.
 func failed(ctx context.Context, err error, kind, late hcloudsim.Detail) error {
 	if ctx.Err() != nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		kind = late
@@ -69,8 +68,8 @@ func failed(ctx context.Context, err error, kind, late hcloudsim.Detail) error {
 	return &failure{error: err, detail: kind}
 }
 
-// check tells why a target is not healthy. It begins with a PROXY header where
-// the cloud's checks do; whoever answers may not understand it.
+// check returns why a target is not healthy. It begins with a PROXY header in the cases in which
+// the cloud's checks do; a server may not understand it.
 func (b *balancer) check(ctx context.Context, lb hcloudsim.PlaneLoadBalancer, p hcloudsim.Probe) error {
 	check := p.Service.HealthCheck
 	if !p.Address.IsValid() {
@@ -107,8 +106,8 @@ func portOf(a net.Addr) uint16 {
 	return uint16(tcp.Port)
 }
 
-// query sends the request of an HTTP check, and judges the answer. Redirects are
-// not followed, certificates not verified.
+// query sends the request of an HTTP check and evaluates the response. It follows no redirects and
+// verifies no certificates.
 func query(ctx context.Context, conn net.Conn, to netip.AddrPort, check *schema.LoadBalancerServiceHealthCheckHTTP) error {
 	host, scheme := check.Domain, "http"
 	if host == "" {
@@ -149,8 +148,8 @@ func query(ctx context.Context, conn net.Conn, to netip.AddrPort, check *schema.
 	return nil
 }
 
-// accepted reports whether a status code is one of those that a check has, in
-// which ? stands for one digit and * for any number.
+// accepted reports whether a status code matches one of a check's patterns, in which ? stands for
+// one digit and * for any number of them.
 func accepted(codes []string, status int) bool {
 	return slices.ContainsFunc(codes, func(code string) bool {
 		ok, err := path.Match(code, strconv.Itoa(status))

@@ -18,7 +18,7 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/balancer"
 )
 
-// httpServer answers one request of a connection.
+// httpServer serves one request of a connection.
 func httpServer(reply func(*http.Request) (status int, body string)) func(net.Conn) {
 	return func(c net.Conn) {
 		request, err := http.ReadRequest(bufio.NewReader(c))
@@ -30,7 +30,7 @@ func httpServer(reply func(*http.Request) (status int, body string)) func(net.Co
 	}
 }
 
-// Each service is judged by its own check, with all that the check says.
+// Each service is checked by its own settings, including all optional ones.
 func TestChecks(t *testing.T) {
 	t.Parallel()
 	type check = hcloud.LoadBalancerCreateOptsServiceHealthCheckHTTP
@@ -40,7 +40,7 @@ func TestChecks(t *testing.T) {
 	mute := func(c net.Conn) { _, _ = io.Copy(io.Discard, c) }
 	tests := []struct {
 		name  string
-		reply func(net.Conn) // nil: refuses
+		reply func(net.Conn) // nil: connections are refused
 		http  *check         // nil: TCP
 		want  string
 		proxy bool // with the PROXY protocol
@@ -105,7 +105,7 @@ func TestChecks(t *testing.T) {
 	}
 }
 
-// expectsHeader is an answer to whoever begins with a PROXY header.
+// expectsHeader serves connections that begin with a PROXY header.
 func expectsHeader(reply func(net.Conn)) func(net.Conn) {
 	return func(c net.Conn) {
 		r := bufio.NewReader(c)
@@ -123,7 +123,7 @@ type behind struct {
 
 func (b behind) Read(p []byte) (int, error) { return b.r.Read(p) }
 
-// encrypted is an answer behind a certificate that nobody knows.
+// encrypted serves connections with a self-signed certificate.
 func encrypted(t *testing.T, reply func(net.Conn)) func(net.Conn) {
 	t.Helper()
 	s := httptest.NewTLSServer(http.NotFoundHandler())

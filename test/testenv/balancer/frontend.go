@@ -30,7 +30,7 @@ func newFrontend(ctx context.Context) *frontend {
 	return f
 }
 
-// admit listens for clients, or doesn't any more. Connections that there are go on.
+// admit starts or stops listening for clients. Existing connections are kept.
 func (b *balancer) admit(f *frontend, at netip.AddrPort, wanted bool) (err error) {
 	switch {
 	case wanted && f.listener == nil:
@@ -60,7 +60,7 @@ func (b *balancer) accept(ctx context.Context, f *frontend, listener net.Listene
 		switch {
 		case errors.Is(err, net.ErrClosed):
 			return
-		case err != nil: // out of file descriptors, say
+		case err != nil: // for example, out of file descriptors
 			b.Logger.Warn("a service can't accept a connection", "address", listener.Addr(), "err", err)
 			select {
 			case <-ctx.Done():
@@ -72,7 +72,7 @@ func (b *balancer) accept(ctx context.Context, f *frontend, listener net.Listene
 	}
 }
 
-// carry serves one connection as the service was when it came.
+// carry serves one connection by the service's state at the time it was accepted.
 func (b *balancer) carry(ctx context.Context, s *service, client net.Conn) {
 	if s.Protocol == "https" {
 		config := &tls.Config{Certificates: b.Cloud.KeyPairs(s.balancer.ID, s.ListenPort)}
@@ -97,8 +97,7 @@ func (b *balancer) carry(ctx context.Context, s *service, client net.Conn) {
 	join(client, server)
 }
 
-// atEnd calls f when ctx ends before the function that it returns is called;
-// that one waits for f.
+// atEnd calls f when ctx ends before the returned function is called; that function waits for f.
 func atEnd(ctx context.Context, f func()) (done func()) {
 	called := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
@@ -112,8 +111,7 @@ func atEnd(ctx context.Context, f func()) (done func()) {
 	}
 }
 
-// connect opens the connection to a target, and announces the client if the
-// service says so.
+// connect opens the connection to a target, and sends a PROXY header if the service uses it.
 func (b *balancer) connect(ctx context.Context, s *service, target netip.Addr, client net.Conn) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
@@ -130,7 +128,7 @@ func (b *balancer) connect(ctx context.Context, s *service, target netip.Addr, c
 	return server, nil
 }
 
-// addrPort is a TCP address, an IPv4 one never in IPv6's clothes.
+// addrPort returns a TCP address, with an IPv4-mapped address as IPv4.
 func addrPort(a net.Addr) netip.AddrPort {
 	tcp, ok := a.(*net.TCPAddr)
 	if !ok {
@@ -140,9 +138,9 @@ func addrPort(a net.Addr) netip.AddrPort {
 	return netip.AddrPortFrom(at.Addr().Unmap(), at.Port())
 }
 
-// join passes on what either side sends until both have sent everything. A side
-// that is done sending still hears the other. If one breaks off, the other
-// learns that it did, and doesn't take the part it got for the whole.
+// join copies data in both directions until both sides have finished sending. A side that has
+// finished still receives. If one side fails, the other gets a reset, so that it doesn't take a
+// part for the whole.
 func join(a, b net.Conn) {
 	var back sync.WaitGroup
 	back.Go(func() { pass(a, b) })
@@ -163,7 +161,7 @@ func pass(to, from net.Conn) {
 // encrypted is a client's connection behind TLS.
 type encrypted struct{ *tls.Conn }
 
-// SetLinger is that of the connection below.
+// SetLinger sets the option of the connection below TLS.
 func (e encrypted) SetLinger(seconds int) error {
 	if below, ok := e.NetConn().(interface{ SetLinger(seconds int) error }); ok {
 		return below.SetLinger(seconds)
@@ -171,7 +169,7 @@ func (e encrypted) SetLinger(seconds int) error {
 	return nil
 }
 
-// reset ends connections so that the peers see an error, not an end.
+// reset closes connections such that the peers get an error instead of an end of file.
 func reset(connections ...net.Conn) {
 	for _, c := range connections {
 		if lingering, ok := c.(interface{ SetLinger(seconds int) error }); ok {

@@ -30,8 +30,8 @@ const (
 	lineMost = 107 // bytes of a header of version 1, with its end
 )
 
-// Header is what the PROXY protocol says of a connection: who opened it, and
-// where to. Both addresses are of one family.
+// Header is the content of a PROXY protocol header: source and destination of the connection. Both
+// addresses are of one family.
 type Header struct{ Source, Destination netip.AddrPort }
 
 // Append appends the header to out.
@@ -56,7 +56,7 @@ func (h Header) Append(out []byte, v Version) []byte {
 	return append(out, addresses...)
 }
 
-// ReadHeader reads a header of either version, and nothing behind it.
+// ReadHeader reads a header of either version, and nothing after it.
 func ReadHeader(r *bufio.Reader) (Header, error) {
 	start, err := r.Peek(len(signature))
 	if err != nil {

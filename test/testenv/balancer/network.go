@@ -7,7 +7,7 @@ import (
 	"net/netip"
 )
 
-// Network is where a balancer lives.
+// Network opens a balancer's sockets.
 type Network interface {
 	// Listen opens a TCP listener at an address.
 	Listen(ctx context.Context, at netip.AddrPort) (net.Listener, error)
@@ -15,9 +15,9 @@ type Network interface {
 	Dial(ctx context.Context, from netip.Addr, to netip.AddrPort) (net.Conn, error)
 }
 
-// Inside is the network of a namespace. do calls a function on a thread that is
-// in it, as the Do of a *netns.Namespace does; sockets stay where they were
-// made. The balancer's addresses have to be local there.
+// Inside is the network of a namespace. do calls a function on a thread in the namespace, like the
+// Do of a *netns.Namespace; sockets remain in the namespace in which they were created. The
+// balancer's addresses have to be local there.
 func Inside(do func(func()) error) Network { return inside{do} }
 
 type inside struct{ do func(func()) error }

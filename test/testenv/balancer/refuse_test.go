@@ -14,8 +14,8 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/balancer"
 )
 
-// Where clients are to be refused, nobody listens while no target takes connections; those that there
-// are go on.
+// With RefuseClients, a service doesn't listen while no target takes connections; existing
+// connections are kept.
 func TestRefusesClients(t *testing.T) {
 	t.Parallel()
 	w := newWorldOf(t, balancer.Options{NoTarget: balancer.RefuseClients})
@@ -40,7 +40,7 @@ func TestRefusesClients(t *testing.T) {
 	noError(t, echoes(w.dial(ipnet.Addr(lb.PublicNet.IPv4.IP), 80)))
 }
 
-// echoes is why a connection doesn't say what it is told.
+// echoes returns why a connection doesn't echo.
 func echoes(c net.Conn) error {
 	if _, err := io.WriteString(c, "x"); err != nil {
 		return err

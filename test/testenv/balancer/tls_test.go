@@ -21,8 +21,8 @@ import (
 	"github.com/underlay-ccm/underlay/internal/ipnet"
 )
 
-// A service of protocol https serves its certificates, uploaded and managed, by the name that the
-// client asks for, and targets get what was encrypted in plain.
+// A service of protocol https selects its certificate, uploaded or managed, by the client's server
+// name, and sends targets the decrypted data.
 func TestHTTPS(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 0)
@@ -60,7 +60,7 @@ func TestHTTPS(t *testing.T) {
 	}
 }
 
-// upload makes a certificate of its own for a name.
+// upload creates a self-signed certificate for a name.
 func (w *world) upload(name string) *hcloud.Certificate {
 	w.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -84,7 +84,7 @@ func (w *world) upload(name string) *hcloud.Certificate {
 	return made
 }
 
-// get asks an address of a load balancer for a URL, and trusts one certificate alone.
+// get requests a URL at an address of a load balancer, and trusts one certificate only.
 func (w *world) get(url string, at netip.Addr, trusted *hcloud.Certificate) string {
 	w.t.Helper()
 	roots := x509.NewCertPool()

@@ -6,11 +6,10 @@ import (
 	"github.com/underlay-ccm/underlay/hcloudsim"
 )
 
-// leastConnections is the algorithm that is not round robin.
+// leastConnections is the algorithm beside round robin.
 const leastConnections = "least_connections"
 
-// turns is whose turn it is among a service's targets, over all addresses that
-// the service listens on.
+// turns selects the next of a service's targets, over all addresses at which the service listens.
 type turns struct {
 	mu   sync.Mutex
 	next int
@@ -19,9 +18,9 @@ type turns struct {
 
 func newTurns() *turns { return &turns{open: map[hcloudsim.PlaneTarget]int{}} }
 
-// take chooses the target of a connection, which ends with done. Round robin:
-// each in its turn. Least connections: the one with the fewest open; of several
-// the one whose turn comes first. There must be a target.
+// take chooses the target of a connection, which ends with done. Round robin uses the targets in
+// turn. Least connections uses the one with the fewest open connections, and of several the next in
+// turn. There must be a target.
 func (t *turns) take(algorithm string, targets []hcloudsim.PlaneTarget) (chosen hcloudsim.PlaneTarget, done func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -23,17 +23,17 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/balancer"
 )
 
-// patience bounds every wait. A check's shortest interval is 3 s.
+// patience limits every wait. A check's shortest interval is 3 s.
 const patience = 2 * time.Minute
 
-// loopback stands for a network with any addresses: each listener gets a port
-// of 127.0.0.1 or ::1, and who dials its address is led there.
+// loopback simulates a network with any addresses: each listener gets a port of 127.0.0.1 or ::1,
+// and connections to its address are opened to that port.
 type loopback struct {
 	mu      sync.Mutex
-	places  map[netip.AddrPort]string // where a listener really is
+	places  map[netip.AddrPort]string // real address of each listener
 	sources map[netip.AddrPort][]netip.Addr
 	refuse  map[netip.AddrPort]bool // addresses that can't be listened on
-	opened  int                     // listeners, ever
+	opened  int                     // listeners opened so far
 	lazy    atomic.Bool             // dialing ends with its context only, and a while later
 }
 
@@ -78,7 +78,7 @@ func (n *loopback) Dial(ctx context.Context, from netip.Addr, to netip.AddrPort)
 	switch {
 	case n.lazy.Load():
 		<-ctx.Done()
-		// Long enough to be seen by who doesn't wait for it.
+		// Long enough that a caller which doesn't wait for it is noticed.
 		time.Sleep(100 * time.Millisecond)
 		return nil, ctx.Err()
 	case !ok:
@@ -87,7 +87,7 @@ func (n *loopback) Dial(ctx context.Context, from netip.Addr, to netip.AddrPort)
 	return new(net.Dialer).DialContext(ctx, "tcp", real)
 }
 
-// dialed counts what was dialed at a host.
+// dialed counts the connections to a host.
 func (n *loopback) dialed(host netip.Addr) (times int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -109,7 +109,7 @@ func (n *loopback) listening() (at []string) {
 	return at
 }
 
-// watched counts how often the data plane is read.
+// watched counts reads of the data plane.
 type watched struct {
 	*hcloudsim.Simulator
 	reads atomic.Int64
@@ -127,7 +127,7 @@ type world struct {
 	cloud *hcloud.Client
 	net   *loopback
 	home  *hcloud.Network
-	stop  func() // ends the balancer and waits
+	stop  func() // ends the balancer and waits for it
 }
 
 func newWorld(t *testing.T, header balancer.Version, change ...func(*hcloudsim.Options)) *world {
@@ -172,7 +172,7 @@ func newWorldOf(t *testing.T, carries balancer.Options, change ...func(*hcloudsi
 	return w
 }
 
-// server rents a server in the network.
+// server creates a server in the network.
 func (w *world) server(name string) *hcloud.Server {
 	w.t.Helper()
 	s, err := w.sim.CreateServer(hcloudsim.ServerSeed{Name: name, Network: w.home.ID})
@@ -182,10 +182,10 @@ func (w *world) server(name string) *hcloud.Server {
 	return out
 }
 
-// private is where a server is in the network.
+// private is the address of a server in the network.
 func private(s *hcloud.Server) netip.Addr { return ipnet.Addr(s.PrivateNet[0].IP) }
 
-// tcp is a service that is checked by a connection to where it sends traffic.
+// tcp is a service whose check connects to its destination port.
 func tcp(listen, destination int) hcloud.LoadBalancerCreateOptsService {
 	return hcloud.LoadBalancerCreateOptsService{
 		Protocol: hcloud.LoadBalancerServiceProtocolTCP, ListenPort: &listen, DestinationPort: &destination,
@@ -196,8 +196,8 @@ func tcp(listen, destination int) hcloud.LoadBalancerCreateOptsService {
 	}
 }
 
-// balance makes a load balancer in the network that sends traffic to the
-// private addresses of servers.
+// balance creates a load balancer in the network whose targets are the private addresses of
+// servers.
 func (w *world) balance(opts hcloud.LoadBalancerCreateOpts, servers ...*hcloud.Server) *hcloud.LoadBalancer {
 	w.t.Helper()
 	opts.Name, opts.LoadBalancerType, opts.NetworkZone = "web", &hcloud.LoadBalancerType{Name: "lb31"}, "eu-central"
@@ -214,7 +214,8 @@ func (w *world) balance(opts hcloud.LoadBalancerCreateOpts, servers ...*hcloud.S
 	return lb
 }
 
-// target makes an address of a server a target of a load balancer. hcloud-go can't.
+// target adds an address of a server to the targets of a load balancer, which hcloud-go doesn't
+// support.
 func (w *world) target(lb *hcloud.LoadBalancer, s *hcloud.Server, at netip.Addr) {
 	w.t.Helper()
 	body := fmt.Sprintf(`{"type":"server","server":{"id":%d,"ip":%q}}`, s.ID, at)
@@ -224,13 +225,13 @@ func (w *world) target(lb *hcloud.LoadBalancer, s *hcloud.Server, at netip.Addr)
 	noError(w.t, err)
 }
 
-// listens waits until there are so many listeners, of targets and services.
+// listens waits until n listeners, of targets and services, are open.
 func (w *world) listens(n int) {
 	w.t.Helper()
 	w.eventually(fmt.Sprintf("%d addresses are listened on", n), func() bool { return len(w.net.listening()) == n })
 }
 
-// health is what the cloud's API says of a load balancer's targets, by server or
+// health returns the health of a load balancer's targets from the cloud's API, by server or
 // address, and listen port.
 func (w *world) health(lb *hcloud.LoadBalancer) map[string]string {
 	w.t.Helper()
@@ -241,7 +242,7 @@ func (w *world) health(lb *hcloud.LoadBalancer) map[string]string {
 	return out
 }
 
-// findings are the same with the reasons of what is unhealthy.
+// findings is like health, with the reasons of unhealthy targets.
 func (w *world) findings(lb *hcloud.LoadBalancer) map[string]string {
 	w.t.Helper()
 	now, _, err := w.cloud.LoadBalancer.GetByID(w.t.Context(), lb.ID)
@@ -284,12 +285,12 @@ func (w *world) eventually(what string, ok func() bool) {
 		if time.Now().After(end) {
 			w.t.Fatalf("not so within %s: %s", patience, what)
 		}
-		// Nothing here tells when it is so.
+		// No notification is available here.
 		time.Sleep(5 * time.Millisecond)
 	}
 }
 
-// serve answers connections at an address of a server.
+// serve serves connections at an address of a server.
 func (w *world) serve(at netip.AddrPort, reply func(net.Conn)) {
 	w.t.Helper()
 	l, err := w.net.Listen(w.t.Context(), at)
@@ -308,14 +309,13 @@ func (w *world) serve(at netip.AddrPort, reply func(net.Conn)) {
 		}
 	})
 	w.t.Cleanup(func() {
-		w.stop() // some answers wait for it
+		w.stop() // some handlers wait for the client
 		l.Close()
 		conns.Wait()
 	})
 }
 
-// says is an answer that is always the same. Who only looks whether somebody
-// answers gets it too.
+// says sends a fixed text, also to health checks.
 func says(text string) func(net.Conn) {
 	return func(c net.Conn) { _, _ = io.WriteString(c, text) }
 }
@@ -330,8 +330,7 @@ func (w *world) dial(at netip.Addr, port uint16) *net.TCPConn {
 	return c.(*net.TCPConn)
 }
 
-// query opens a connection and returns all that it hears; empty if there is no
-// connection.
+// query opens a connection and returns all that it receives; empty if there is no connection.
 func (w *world) query(at netip.Addr, port uint16) string {
 	w.t.Helper()
 	c, err := w.net.Dial(w.t.Context(), netip.Addr{}, netip.AddrPortFrom(at, port))
@@ -347,7 +346,7 @@ func (w *world) query(at netip.Addr, port uint16) string {
 	return string(text)
 }
 
-// firstByte opens a connection and returns the first byte that it hears.
+// firstByte opens a connection and returns the first byte that it receives.
 func (w *world) firstByte(at netip.Addr, port uint16) string {
 	w.t.Helper()
 	c, err := w.net.Dial(w.t.Context(), netip.Addr{}, netip.AddrPortFrom(at, port))
@@ -359,7 +358,7 @@ func (w *world) firstByte(at netip.Addr, port uint16) string {
 	return readByte(c)
 }
 
-// readByte is what a connection says next.
+// readByte returns the next byte of a connection.
 func readByte(c net.Conn) string {
 	var one [1]byte
 	if _, err := io.ReadFull(c, one[:]); err != nil {
@@ -376,7 +375,7 @@ func wantReset(t testing.TB, c net.Conn, what string) {
 	}
 }
 
-// receive returns what comes through a channel.
+// receive returns the next value of a channel.
 func receive[T any](t testing.TB, from <-chan T) T {
 	t.Helper()
 	select {

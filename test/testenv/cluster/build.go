@@ -30,12 +30,12 @@ func BuildSimulator(ctx context.Context, folder string) (string, error) {
 	return build(ctx, folder, "hcloud-sim")
 }
 
-// BuildWireGuard builds wireguard-go, which is a WireGuard device where the kernel has none.
+// BuildWireGuard builds wireguard-go, which is a WireGuard device for kernels without one.
 func BuildWireGuard(ctx context.Context, folder string) (string, error) {
 	return build(ctx, folder, "wireguard")
 }
 
-// BuildAll builds every program of cmd likewise.
+// BuildAll builds all programs of cmd likewise.
 func BuildAll(ctx context.Context, folder string) error {
 	_, err := build(ctx, folder, "...")
 	return err
@@ -65,7 +65,7 @@ func Manifests(ctx context.Context) (string, error) {
 	return filepath.Join(root, "deploy"), err
 }
 
-// moduleRoot is the folder of the main module, wherever in it we were started.
+// moduleRoot is the root folder of the main module.
 func moduleRoot(ctx context.Context) (string, error) {
 	out, err := exec.CommandContext(ctx, "go", "env", "GOMOD").Output()
 	if err != nil {

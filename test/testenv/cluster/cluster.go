@@ -1,7 +1,6 @@
-// Package cluster puts together what a cluster on rented machines consists of,
-// for tests and the demo: a real control plane, the simulated cloud over HTTP,
-// the real underlay-ccm with exactly the credentials that deploy/ gives it, and
-// machines whose kubelets join.
+// Package cluster starts the parts of a cluster on rented machines, for tests and the demo: a real
+// control plane, the simulated cloud over HTTP, the real underlay-ccm with exactly the credentials
+// of deploy/, and machines whose kubelets join.
 //
 // Everything listens on loopback and needs no root. Nothing outlives Stop.
 package cluster
@@ -32,11 +31,10 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/process"
 )
 
-// Token is the simulated project's API token. Tests look for it where no secret
-// may be.
+// Token is the simulated project's API token. Tests search for it where no secret may be.
 const Token = "the-token-that-must-never-be-shown-0123456789"
 
-// Ranges of the cluster, which lie as in docs and examples.
+// Ranges of the cluster, as in docs and examples.
 const (
 	NetworkRange = "10.0.0.0/8"
 	SubnetRange  = "10.0.0.0/16"
@@ -44,15 +42,15 @@ const (
 	ServiceRange = "10.96.0.0/16,fd00:96::/112"
 )
 
-// VSwitchID is the ID of the vSwitch that a network may be coupled with.
+// VSwitchID is the ID of the vSwitch that a network can be coupled with.
 const VSwitchID = 4321
 
 // Options shape a cluster.
 type Options struct {
 	// Manager is the path of the underlay-ccm binary; see BuildManager.
 	Manager string
-	// Cloud configures the simulator; its token is set. A measured profile may fill what it
-	// leaves zero, and has other times, see package measured.
+	// Cloud configures the simulator; its token is set. A measured profile fills zero fields and
+	// sets other times, see package measured.
 	Cloud hcloudsim.Options
 	// VSwitch, if valid, is a further subnet of the network, coupled with the vSwitch
 	// VSwitchID.
@@ -113,8 +111,8 @@ func Start(ctx context.Context, o Options) (_ *Cluster, err error) {
 	return c, nil
 }
 
-// StartCloud starts the simulated cloud alone, listening at an address with its port. Control
-// plane and manager are the caller's.
+// StartCloud starts only the simulated cloud, at an address with its port. Control plane and
+// manager are left to the caller.
 func StartCloud(ctx context.Context, o hcloudsim.Options, address string) (*Cluster, error) {
 	c := &Cluster{options: Options{Cloud: o}}
 	if err := c.startCloud(ctx, address); err != nil {
@@ -158,8 +156,8 @@ type Machine struct {
 	Location string
 }
 
-// AddMachine rents a server, attaches it to the network, and lets its kubelet
-// join the cluster.
+// AddMachine creates a server, attaches it to the network, and starts its kubelet, which joins the
+// cluster.
 func (c *Cluster) AddMachine(ctx context.Context, m Machine) error {
 	server, err := c.Cloud.CreateServer(hcloudsim.ServerSeed{Name: m.Name, Type: m.Type, Location: m.Location, Network: c.Network.ID})
 	if err != nil {
@@ -168,7 +166,7 @@ func (c *Cluster) AddMachine(ctx context.Context, m Machine) error {
 	return c.Join(ctx, server)
 }
 
-// Join lets the kubelet of an existing server join.
+// Join starts the kubelet of an existing server.
 func (c *Cluster) Join(ctx context.Context, server schema.Server) error {
 	config, err := c.ControlPlane.KubeletConfig(ctx, server.Name)
 	if err != nil {
@@ -182,7 +180,7 @@ func (c *Cluster) Join(ctx context.Context, server schema.Server) error {
 	}
 	k, err := kubelet.Join(ctx, config, kubelet.Options{
 		Name: server.Name, InternalIPs: ips, ReadyWithPodCIDR: true,
-		LeasePeriod: c.options.ControlPlane.NodeMonitorGracePeriod / 6, // 0 where none is set: 2 s
+		LeasePeriod: c.options.ControlPlane.NodeMonitorGracePeriod / 6, // 0 if none is set: 2 s
 	})
 	if err != nil {
 		return fmt.Errorf("machine %s: %w", server.Name, err)
@@ -193,8 +191,7 @@ func (c *Cluster) Join(ctx context.Context, server schema.Server) error {
 	return nil
 }
 
-// DeleteServer gives a machine back: the server is gone from the cloud, and its
-// kubelet is silent from then on.
+// DeleteServer deletes a server in the cloud and stops its kubelet.
 func (c *Cluster) DeleteServer(name string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -211,19 +208,19 @@ func (c *Cluster) DeleteServer(name string) error {
 // Manager is one running underlay-ccm.
 type Manager struct {
 	*process.Process
-	// URL is where it serves health and metrics.
+	// URL is the base of its health checks and metrics.
 	URL string
 }
 
-// ManagerOptions vary how a manager is started.
+// ManagerOptions configure the start of a manager.
 type ManagerOptions struct {
 	// Config is the content of --cloud-config; empty: Cluster.CloudConfig.
 	Config string
-	// Args are added behind, or override, the usual ones.
+	// Args are appended to the usual arguments, and override them.
 	Args []string
 	// Env is added to the environment.
 	Env []string
-	// Token is the API token; empty: the right one.
+	// Token is the API token; empty: the valid one.
 	Token string
 }
 
@@ -241,15 +238,16 @@ loadBalancers:
 `, c.Network.Name, c.CloudURL, c.TokenFile())
 }
 
-// TokenFile is where the API token lies.
+// TokenFile is the path of the API token's file.
 func (c *Cluster) TokenFile() string { return filepath.Join(c.ControlPlane.Dir(), "cloud-token") }
 
-// Lease is how soon another manager takes over from one that was killed. A manager ends when the
-// API server does not answer for half of it, which one on busy processors may do for two seconds.
+// Lease is how soon another manager takes over from one that was killed. A manager exits if the API
+// server is unresponsive for half of it, and on busy processors the API server can be for two
+// seconds.
 const Lease = 8 * time.Second
 
-// StartManager starts underlay-ccm as its Deployment does, with short leases.
-// It doesn't wait for anything.
+// StartManager starts underlay-ccm as its Deployment does, with short leases. It doesn't wait until
+// it is ready.
 func (c *Cluster) StartManager(ctx context.Context, o ManagerOptions) (*Manager, error) {
 	if o.Config == "" {
 		o.Config = c.CloudConfig()
@@ -294,11 +292,11 @@ func (c *Cluster) StartManager(ctx context.Context, o ManagerOptions) (*Manager,
 	return &Manager{Process: p, URL: fmt.Sprintf("https://127.0.0.1:%d", port)}, nil
 }
 
-// Health is the manager's answer to a health check: the status, 0 if nobody
-// answers, and what it says.
+// Health returns the manager's response to a health check: the status, 0 if it doesn't listen, and
+// the body.
 func (m *Manager) Health(ctx context.Context) (status int, says string) {
 	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{
-		// Its certificate is made at start, for nobody in particular.
+		// Its certificate is self-signed.
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true,
 	}}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, m.URL+"/healthz", nil)
@@ -335,8 +333,9 @@ func (c *Cluster) Stop() {
 	}
 }
 
-// FreePort finds a port that nobody has now, and that nobody is given who asks for any: those of
-// outgoing connections begin at 32768. So it is still free a moment later, while other tests run.
+// FreePort finds a port that is free, and that the kernel doesn't assign to a socket without a
+// fixed port: it takes ports of outgoing connections from 32768 on. So the port is still free a
+// moment later, while other tests run.
 func FreePort(ctx context.Context) (int, error) {
 	const tries = 100
 	var last error

@@ -11,9 +11,9 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/faultproxy"
 )
 
-// StartProxy starts a faulting proxy in front of the API server. Programs are
-// led to it by --master: it shows the API server's own certificate, which is
-// valid for every port of loopback.
+// StartProxy starts a fault-injecting proxy in front of the API server. Programs use it by
+// --master: it presents the API server's own certificate, which is valid for every port of
+// loopback.
 func (c *Cluster) StartProxy() (*faultproxy.Proxy, error) {
 	dir := c.ControlPlane.Dir()
 	certificate, err := tls.LoadX509KeyPair(filepath.Join(dir, "apiserver.crt"), filepath.Join(dir, "apiserver.key"))

@@ -15,7 +15,7 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/measured"
 )
 
-// A cluster's cloud behaves as the one that was measured, except for what the test says itself.
+// A cluster's cloud has the measured behavior, except for the options that the test sets.
 func TestCloudsBehaveAsMeasured(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "profile.json")
 	use := func(content string) {

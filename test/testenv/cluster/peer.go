@@ -14,15 +14,13 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/process"
 )
 
-// PeerAccount is the ServiceAccount in kube-system under which
-// kube-controller-manager's node IPAM works in a kubeadm cluster; its
-// permissions are among the API server's default roles.
+// PeerAccount is the ServiceAccount in kube-system with which kube-controller-manager's node IPAM
+// runs in a kubeadm cluster; its permissions are among the API server's default roles.
 const PeerAccount = "node-controller"
 
-// StartPeer starts kube-controller-manager with its node IPAM controller and
-// nothing else, to be measured against ours. It works at once: it elects no
-// leader. Args are added behind, or override, the usual ones; --master leads it
-// to another address of the API server.
+// StartPeer starts kube-controller-manager with its node IPAM controller only, for comparisons with
+// Underlay's. It starts work at once, without leader election. Args are appended to the usual
+// arguments, and override them; --master sets another address of the API server.
 func (c *Cluster) StartPeer(ctx context.Context, args ...string) (*process.Process, error) {
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: PeerAccount}}
 	_, err := c.Client.CoreV1().ServiceAccounts(metav1.NamespaceSystem).Create(ctx, account, metav1.CreateOptions{})

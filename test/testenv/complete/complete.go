@@ -1,10 +1,10 @@
-// Package complete is for tests that need more than Go: root, a program, control groups of
-// version 1, the description of the cloud's API. On a machine that lacks it such a test is
-// skipped and says what is missing. But a run that always skips proves nothing, so one place
-// promises to leave nothing out, and there the same is a failure.
+// Package complete is for tests that need more than Go: root, a program, control groups of version
+// 1, the description of the cloud's API. On a machine that lacks it such a test is skipped, with a
+// message that names what is missing. But a run that always skips proves nothing, so in one place,
+// which promises to leave nothing out, the same is a failure.
 //
-// It must never guess whether the promise was given: .ci/run gives it, by what lies beside the
-// checkout, and a laptop, a fork and the forge's machines don't.
+// It must never guess whether the promise was made: .ci/run makes it, depending on the files beside
+// the checkout; a laptop, a fork and the forge's machines don't.
 package complete
 
 import (
@@ -12,14 +12,14 @@ import (
 	"testing"
 )
 
-// Variable is the promise that nothing is left out, if it has any value.
+// Variable promises that nothing is left out, if it has any value.
 const Variable = "UNDERLAY_CI_COMPLETE"
 
-// Promised reports whether nothing may be left out.
+// Promised reports whether no test may be skipped.
 func Promised() bool { return os.Getenv(Variable) != "" }
 
-// Skip ends a test that lacks something: as skipped, or as failed where nothing may be left out.
-// What it says names what is missing, and how to come by it.
+// Skip ends a test that lacks a requirement: as skipped, or as failed if no test may be skipped.
+// The text missing names the requirement and how to install it.
 func Skip(t testing.TB, missing string) {
 	t.Helper()
 	if Promised() {

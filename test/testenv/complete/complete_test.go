@@ -9,7 +9,7 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/complete"
 )
 
-// again has this binary run one of its tests, in a process of its own.
+// again makes this binary run one of its tests in a process of its own.
 const again = "UNDERLAY_COMPLETE_AGAIN"
 
 func TestSkip(t *testing.T) {

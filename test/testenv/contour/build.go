@@ -7,9 +7,8 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/module"
 )
 
-// Contour is a built Contour. Its manifest, the one that Contour's documentation tells to apply,
-// installs the gateway provisioner with its custom resource definitions, the Gateway API's among
-// them.
+// Contour is a built Contour. Its manifest, the one of Contour's documentation, installs the
+// gateway provisioner with its custom resource definitions, including the Gateway API's.
 type Contour struct{ module.Built }
 
 // Program is the path of the program contour.
@@ -26,14 +25,14 @@ func release() module.Module {
 	}
 }
 
-// Built returns Contour where Build has built it before, and reports whether it has.
+// Built returns Contour if Build has built it before, and reports whether it has.
 func Built() (Contour, bool, error) {
 	b, is, err := release().Built()
 	return Contour{b}, is, err
 }
 
-// Build returns Contour, which is built first where it is missing: some minutes, reported on
-// progress.
+// Build returns Contour, and builds it first if it is missing: that takes some minutes and is
+// reported on progress.
 func Build(ctx context.Context, progress io.Writer) (Contour, error) {
 	b, err := release().Build(ctx, progress)
 	return Contour{b}, err

@@ -1,7 +1,7 @@
 // Package contour runs Contour, an implementation of the Gateway API, beside a control plane of
-// tests: the gateway provisioner, which makes a Service of type LoadBalancer for each Gateway, and
-// what the provisioner would have pods run for one. Both have the permissions that Contour's own
-// manifests give them, and no others.
+// tests: the gateway provisioner, which creates a Service of type LoadBalancer for each Gateway,
+// and the programs that the pods of a Gateway would run. Both have the permissions of Contour's own
+// manifests, and no others.
 //
-// Envoy, which carries the traffic, is not part of it: what Envoy is told can be read.
+// Envoy, which carries the traffic, is not part of it, but its configuration can be read.
 package contour

@@ -20,13 +20,13 @@ import (
 )
 
 const (
-	// namespace is where the manifest installs the gateway provisioner.
+	// namespace is the Namespace in which the manifest installs the gateway provisioner.
 	namespace   = "projectcontour"
 	provisioner = "contour-gateway-provisioner"
 )
 
-// StartProvisioner starts the gateway provisioner as its Deployment would, once the manifest is
-// applied. Its log lies beside the control plane's.
+// StartProvisioner starts the gateway provisioner as its Deployment would. The manifest must have
+// been applied. Its log is in the control plane's folder.
 func (c Contour) StartProvisioner(ctx context.Context, plane *controlplane.ControlPlane) (*process.Process, error) {
 	kubeconfig, err := plane.Kubeconfig(ctx, namespace, provisioner)
 	if err != nil {
@@ -38,20 +38,20 @@ func (c Contour) StartProvisioner(ctx context.Context, plane *controlplane.Contr
 	})
 }
 
-// Instance is what pods of a Gateway's Deployment would run: it writes the Gateway's status, and
-// tells Envoy what to do.
+// Instance is the program of the pods of a Gateway's Deployment: it writes the Gateway's status,
+// and configures Envoy.
 type Instance struct {
 	*process.Process
 
 	contour Contour
 	gateway string // its name
-	dir     string // of certificates and logs
-	xds     string // where it tells Envoy
+	dir     string // folder of certificates and logs
+	xds     string // address at which it serves Envoy's configuration
 }
 
-// StartInstance does for a Gateway what kubelet would do for the first pod of the Deployment that
-// the provisioner has made: it starts the container's command with the pod's ServiceAccount,
-// Secret and environment. It listens on loopback.
+// StartInstance acts as the kubelet of the first pod of the Deployment that the provisioner has
+// created for a Gateway: it starts the container's command with the pod's ServiceAccount, Secret
+// and environment. It listens on loopback.
 func (c Contour) StartInstance(ctx context.Context, plane *controlplane.ControlPlane, client kubernetes.Interface, gateway metav1.ObjectMeta) (*Instance, error) {
 	deployment, err := client.AppsV1().Deployments(gateway.Namespace).Get(ctx, "contour-"+gateway.Name, metav1.GetOptions{})
 	if err != nil {
@@ -81,7 +81,7 @@ func (c Contour) StartInstance(ctx context.Context, plane *controlplane.ControlP
 	return i, err
 }
 
-// argumentsOf are those of a Deployment's pods, with a kubeconfig in the place of the pod's
+// argumentsOf returns the arguments of a Deployment's pods, with a kubeconfig instead of the pod's
 // credentials.
 func argumentsOf(d *appsv1.Deployment, kubeconfig string) ([]string, error) {
 	at := slices.Index(d.Spec.Template.Spec.Containers[0].Args, "--incluster")
@@ -93,7 +93,7 @@ func argumentsOf(d *appsv1.Deployment, kubeconfig string) ([]string, error) {
 	return args, nil
 }
 
-// mount writes a Secret to files, as the volume of a pod has it.
+// mount writes a Secret to files, as in the volume of a pod.
 func (i *Instance) mount(ctx context.Context, client kubernetes.Interface, namespace, name string) error {
 	secret, err := client.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
@@ -107,8 +107,8 @@ func (i *Instance) mount(ctx context.Context, client kubernetes.Interface, names
 	return err
 }
 
-// listenOnLoopback changes the ContourConfiguration that the provisioner has made, which decides
-// about addresses and files whatever the flags are.
+// listenOnLoopback changes the ContourConfiguration that the provisioner has created: it overrides
+// the addresses and files of flags.
 func (i *Instance) listenOnLoopback(ctx context.Context, plane *controlplane.ControlPlane, gateway metav1.ObjectMeta) error {
 	var ports [4]int
 	for n := range ports {
@@ -127,8 +127,8 @@ func (i *Instance) listenOnLoopback(ctx context.Context, plane *controlplane.Con
 	return err
 }
 
-// WatchListeners asks the instance, as Envoy does, which listeners to have, again and again until
-// the process is ended. The answers are in its log, as JSON.
+// WatchListeners requests the listeners from the instance repeatedly, as Envoy does, until the
+// process is ended. The responses are in its log, as JSON.
 func (i *Instance) WatchListeners() (*process.Process, error) {
 	folder := filepath.Join(i.dir, "envoycert-"+i.gateway)
 	return process.Start(process.Command{

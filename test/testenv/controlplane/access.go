@@ -13,11 +13,11 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// tokenSeconds is how long a token of Kubeconfig is good for: a day.
+// tokenSeconds is the lifetime of a token of Kubeconfig: a day.
 const tokenSeconds = 24 * 60 * 60
 
-// AdminConfig is for a client of group system:masters, which may do anything.
-// Each call returns its own copy, without a request limit.
+// AdminConfig is for a client of group system:masters, which has all permissions. Each call returns
+// its own copy, without a request limit.
 func (c *ControlPlane) AdminConfig() *rest.Config { return rest.CopyConfig(c.admin) }
 
 // AdminKubeconfig is the path of the administrator's kubeconfig.
@@ -25,9 +25,8 @@ func (c *ControlPlane) AdminKubeconfig() string {
 	return filepath.Join(c.dir, "admin.kubeconfig")
 }
 
-// Kubeconfig writes a kubeconfig (mode 0600) with a fresh token of a
-// ServiceAccount that exists, good for a day, and returns its path: what may be
-// done with it is what RBAC grants that ServiceAccount.
+// Kubeconfig writes a kubeconfig (mode 0600) with a new token of an existing ServiceAccount, valid
+// for a day, and returns its path. RBAC decides on the permissions of that ServiceAccount.
 func (c *ControlPlane) Kubeconfig(ctx context.Context, namespace, serviceAccount string) (string, error) {
 	config, err := c.account(ctx, namespace, serviceAccount, authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To[int64](tokenSeconds)})
 	if err != nil {
@@ -37,8 +36,8 @@ func (c *ControlPlane) Kubeconfig(ctx context.Context, namespace, serviceAccount
 	return path, WriteKubeconfig(path, config)
 }
 
-// PodConfig is for a client with a token as a pod of the ServiceAccount on a node
-// has it: bound to the Node, and good until that is deleted.
+// PodConfig is for a client with a token like that of a pod of the ServiceAccount on a node: bound
+// to the Node, and valid until the Node is deleted.
 func (c *ControlPlane) PodConfig(ctx context.Context, namespace, serviceAccount, nodeName string) (*rest.Config, error) {
 	node, err := c.client.CoreV1().Nodes().Get(ctx, nodeName, metav1.GetOptions{})
 	if err != nil {
@@ -49,7 +48,7 @@ func (c *ControlPlane) PodConfig(ctx context.Context, namespace, serviceAccount,
 	})
 }
 
-// account is for a client that has a fresh token of a ServiceAccount.
+// account is for a client with a new token of a ServiceAccount.
 func (c *ControlPlane) account(ctx context.Context, namespace, name string, spec authenticationv1.TokenRequestSpec) (*rest.Config, error) {
 	granted, err := c.client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, name, &authenticationv1.TokenRequest{Spec: spec}, metav1.CreateOptions{})
 	if err != nil {
@@ -62,9 +61,8 @@ func (c *ControlPlane) account(ctx context.Context, namespace, name string, spec
 	}, nil
 }
 
-// KubeletConfig is for a client that is the kubelet of one node: the Node
-// authorizer and the NodeRestriction admission plugin hold it to what concerns
-// that node.
+// KubeletConfig is for a client that acts as the kubelet of one node: the Node authorizer and the
+// NodeRestriction admission plugin limit it to that node.
 func (c *ControlPlane) KubeletConfig(_ context.Context, nodeName string) (*rest.Config, error) {
 	pair, err := c.ca.client("system:node:"+nodeName, "system:nodes")
 	if err != nil {
@@ -73,7 +71,7 @@ func (c *ControlPlane) KubeletConfig(_ context.Context, nodeName string) (*rest.
 	return c.config(pair), nil
 }
 
-// WriteKubeconfig writes a kubeconfig (mode 0600) for clients like that of config.
+// WriteKubeconfig writes a kubeconfig (mode 0600) with the credentials of config.
 func WriteKubeconfig(path string, config *rest.Config) error {
 	const name = "underlay-test"
 	file := clientcmdapi.Config{

@@ -25,10 +25,9 @@ import (
 // fieldManager owns the fields that Apply sets.
 const fieldManager = "underlay-test"
 
-// Apply applies manifests, as administrator and server-side: YAML files, or
-// folders of which every *.yaml below counts, in the order given, names sorted
-// within a folder, Namespaces first. An object without a namespace whose kind
-// has one goes to "default".
+// Apply applies manifests, as administrator and server-side: YAML files, or folders with all *.yaml
+// below them, in the order given, names sorted within a folder, Namespaces first. A namespaced
+// object without a namespace is created in "default".
 func (c *ControlPlane) Apply(ctx context.Context, manifests ...string) error {
 	objects, err := readManifests(manifests)
 	if err != nil {
@@ -76,8 +75,8 @@ func applyObject(ctx context.Context, client dynamic.Interface, mapper meta.REST
 	return err
 }
 
-// readManifests reads all objects before the first is applied, so that a
-// mistake in the last file leaves nothing half done.
+// readManifests reads all objects before the first is applied, so that a mistake in the last file
+// leaves no partial result.
 func readManifests(paths []string) ([]*unstructured.Unstructured, error) {
 	var objects []*unstructured.Unstructured
 	for _, path := range paths {

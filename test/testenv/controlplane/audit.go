@@ -13,8 +13,8 @@ import (
 
 const auditLog = "audit.log"
 
-// auditPolicy records every write once, when it was answered, without bodies. Of
-// the accounts of deploy/ it records reads as well, and a watch when it begins.
+// auditPolicy records every write once, after its response, without bodies. Of the accounts of
+// deploy/ it records reads as well, and a watch when it begins.
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
@@ -31,28 +31,28 @@ rules:
 - level: None
 `
 
-// AuditEvent is one request that the API server answered, granted or refused.
+// AuditEvent is one request with its response, allowed or not.
 type AuditEvent struct {
-	Time        time.Time `json:",omitzero"` // when it was answered
+	Time        time.Time `json:",omitzero"` // time of the response
 	User        string    // such as system:serviceaccount:kube-system:underlay-ccm
 	UserAgent   string
 	Verb        string // such as create or watch
 	Group       string `json:",omitempty"` // API group; "" is the core group
-	Resource    string `json:",omitempty"` // plural, such as nodes; "" where a path was asked for
+	Resource    string `json:",omitempty"` // plural, such as nodes; "" for a path
 	Subresource string `json:",omitempty"` // such as status
 	Namespace   string `json:",omitempty"`
 	Name        string `json:",omitempty"` // empty where the server chose it
 	Path        string `json:",omitempty"` // such as /healthz, where Resource is empty
 	Code        int    // HTTP status
-	Forbidden   bool   `json:",omitempty"` // no role grants it; admission's refusals are not meant
+	Forbidden   bool   `json:",omitempty"` // no role grants it; rejections by admission don't count
 }
 
-// isWrite reports whether it was meant to change something.
+// isWrite reports whether the request was meant to change something.
 func (e AuditEvent) isWrite() bool {
 	return slices.Contains([]string{"create", "update", "patch", "delete", "deletecollection"}, e.Verb)
 }
 
-// String is one line: who, what, on what, with which result.
+// String is one line: user, verb, object, result.
 func (e AuditEvent) String() string {
 	what := e.Resource
 	if e.Group != "" {
@@ -69,16 +69,15 @@ func (e AuditEvent) String() string {
 	return line
 }
 
-// Audit returns every write so far, in the order of the log. The server logs
-// right after it answers: the latest may still be missing for a moment, so wait
-// for a write that you expect, and let some time pass before you rely on the
-// absence of one.
+// Audit returns all writes so far, in the order of the log. The server logs right after its
+// response, so the latest may be missing for a moment: wait for a write that you expect, and let
+// some time pass before you rely on the absence of one.
 func (c *ControlPlane) Audit() ([]AuditEvent, error) {
 	events, err := c.requests()
 	return slices.DeleteFunc(events, func(e AuditEvent) bool { return !e.isWrite() }), err
 }
 
-// requests are all that the policy records.
+// requests are all requests that the policy records.
 func (c *ControlPlane) requests() ([]AuditEvent, error) {
 	content, err := os.ReadFile(filepath.Join(c.dir, auditLog))
 	if err != nil {
@@ -87,8 +86,8 @@ func (c *ControlPlane) requests() ([]AuditEvent, error) {
 	return parseAudit(content)
 }
 
-// parseAudit reads one JSON object per line. A last line without an end is
-// still being written, and left out.
+// parseAudit parses one JSON object per line. It leaves out a last line without an end, which is
+// still being written.
 func parseAudit(content []byte) ([]AuditEvent, error) {
 	var events []AuditEvent
 	for {
@@ -105,7 +104,7 @@ func parseAudit(content []byte) ([]AuditEvent, error) {
 	}
 }
 
-// auditRecord is the part of an audit.k8s.io/v1 Event that is of use here.
+// auditRecord is the needed part of an audit.k8s.io/v1 Event.
 type auditRecord struct {
 	Verb           string    `json:"verb"`
 	RequestURI     string    `json:"requestURI"`
@@ -124,7 +123,7 @@ type auditRecord struct {
 	ResponseStatus struct {
 		Code int `json:"code"`
 	} `json:"responseStatus"`
-	// Annotations hold what the authorizer decided.
+	// Annotations hold the authorizer's decision.
 	Annotations map[string]string `json:"annotations"`
 }
 

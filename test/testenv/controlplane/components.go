@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Names of the programs, as the binary of test/kube knows them.
+// Names of the programs, as the binary of test/kube expects them.
 const (
 	etcd              = "etcd"
 	apiServer         = "kube-apiserver"
@@ -14,8 +14,8 @@ const (
 	kubectl           = "kubectl"
 )
 
-// etcdSocket is relative to the control plane's folder, in which every program
-// runs: the path of a Unix socket has a short limit, a temporary folder's not.
+// etcdSocket is relative to the control plane's folder, in which every program runs: the length of
+// a Unix socket's path is limited, that of a temporary folder's is not.
 const etcdSocket = "etcd.sock"
 
 func (c *ControlPlane) etcdArgs() []string {
@@ -27,7 +27,7 @@ func (c *ControlPlane) etcdArgs() []string {
 		"--listen-peer-urls=unix://etcd-peer.sock",
 		"--initial-advertise-peer-urls=unix://etcd-peer.sock",
 		"--initial-cluster=default=unix://etcd-peer.sock",
-		"--unsafe-no-fsync", // the data dies with the control plane
+		"--unsafe-no-fsync", // the data is deleted with the control plane
 		"--log-level=warn",
 	}, c.options.ExtraEtcdArgs...)
 }
@@ -52,8 +52,7 @@ func (c *ControlPlane) apiServerArgs() []string {
 		"--service-account-key-file=service-account.key",
 		"--service-account-signing-key-file=service-account.key",
 		"--service-cluster-ip-range=" + join(c.options.ServiceCIDRs),
-		// Extension API servers, and so every program with delegated
-		// authentication, look these up.
+		// Extension API servers, and so all programs with delegated authentication, look these up.
 		"--requestheader-client-ca-file=front-proxy-ca.crt",
 		"--requestheader-allowed-names=front-proxy-client",
 		"--requestheader-username-headers=X-Remote-User",
@@ -68,10 +67,9 @@ func (c *ControlPlane) apiServerArgs() []string {
 	}, c.options.ExtraAPIServerArgs...)
 }
 
-// controllers that run: what a cluster needs to have ServiceAccounts, to forget
-// what is deleted, to know the endpoints of a Service and to notice a silent
-// node. Not there: node-ipam-controller and node-route-controller, whose work
-// Underlay does, and those that would start workloads.
+// controllers are those that run: the ones for ServiceAccounts, for garbage collection, for the
+// endpoints of Services and for unresponsive nodes. Left out are node-ipam-controller and
+// node-route-controller, which Underlay replaces, and those that would start workloads.
 func controllers() []string {
 	return []string{
 		"clusterrole-aggregation-controller",
@@ -90,7 +88,7 @@ func controllers() []string {
 	}
 }
 
-// ControllerManagerArgs are those that kube-controller-manager runs with.
+// ControllerManagerArgs are the arguments of kube-controller-manager.
 func (c *ControlPlane) ControllerManagerArgs() []string {
 	kubeconfig := "controller-manager.kubeconfig"
 	return append([]string{
@@ -107,10 +105,9 @@ func (c *ControlPlane) ControllerManagerArgs() []string {
 		"--node-monitor-period=" + c.options.NodeMonitorPeriod.String(),
 		"--node-monitor-grace-period=" + c.options.NodeMonitorGracePeriod.String(),
 		"--node-startup-grace-period=" + c.options.NodeMonitorGracePeriod.String(),
-		"--secure-port=0", // one port less to find; its logs tell how it is
+		"--secure-port=0", // one port less to find; its logs show its state
 		"--leader-elect=false",
-		// Many nodes join at once in tests: its own limit must not be what is
-		// measured.
+		// Many nodes join at once in tests: its own limit must not determine the measurement.
 		"--kube-api-qps=500",
 		"--kube-api-burst=500",
 		"--profiling=false",

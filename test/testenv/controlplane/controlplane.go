@@ -23,7 +23,7 @@ const (
 	// startLimit is how long one program may take to become ready. On an idle
 	// machine all three together take a few seconds.
 	startLimit = 90 * time.Second
-	// pollEvery is how often readiness is asked for.
+	// pollEvery is how often readiness is polled.
 	pollEvery = 50 * time.Millisecond
 )
 
@@ -35,9 +35,9 @@ type ControlPlane struct {
 	options   Options
 	binary    string
 	dir       string
-	temporary bool     // dir is ours to remove
-	records   string   // folder for the Record; empty: none is wanted
-	starter   function // who the Record speaks of
+	temporary bool     // Stop removes dir
+	records   string   // folder for the Record; empty: none is written
+	starter   function // the test that the Record names
 	port      *port
 	ca        *authority
 	admin     *rest.Config
@@ -46,13 +46,12 @@ type ControlPlane struct {
 	mu      sync.Mutex
 	running []*process.Process // in the order of their start
 	stopped bool
-	detach  func() bool // forgets the context given to Start
+	detach  func() bool // detaches from the context given to Start
 }
 
-// Start starts a control plane and returns when it is ready: a few seconds, or
-// minutes if the binary has to be built first. It runs until Stop is called or
-// ctx ends. When Start fails, everything is stopped, and the folder with the
-// logs that the error names stays.
+// Start starts a control plane and returns when it is ready: after a few seconds, or minutes if the
+// binary has to be built first. It runs until Stop is called or ctx ends. If Start fails,
+// everything is stopped, and the folder with the logs that the error names remains.
 func Start(ctx context.Context, options Options) (*ControlPlane, error) {
 	options, err := options.complete()
 	if err != nil {
@@ -90,8 +89,8 @@ func (c *ControlPlane) start(ctx context.Context) error {
 	if err := c.writeFiles(); err != nil {
 		return err
 	}
-	// etcd opens its socket before it can answer, and the API server waits for
-	// answers by itself: only the socket has to be there.
+	// etcd opens its socket before it is ready, and the API server waits for its responses by
+	// itself, so it is enough that the socket exists.
 	if err := c.run(ctx, etcd, c.etcdArgs(), c.socketExists); err != nil {
 		return err
 	}
@@ -118,7 +117,7 @@ func (c *ControlPlane) makeDir() error {
 	return nil
 }
 
-// run starts one program and waits until ready says so.
+// run starts one program and waits until ready returns true.
 func (c *ControlPlane) run(ctx context.Context, name string, args []string, ready func(context.Context) bool) error {
 	p, err := c.launch(name, args)
 	if err != nil {
@@ -140,7 +139,7 @@ func (c *ControlPlane) run(ctx context.Context, name string, args []string, read
 	return nil
 }
 
-// launch starts one program, unless Stop came first.
+// launch starts one program, unless Stop was called before.
 func (c *ControlPlane) launch(name string, args []string) (*process.Process, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -166,8 +165,8 @@ func (c *ControlPlane) apiServerReady(ctx context.Context) bool {
 	return status == http.StatusOK
 }
 
-// defaultServiceAccountExists is how kube-controller-manager shows that its
-// controllers work: it has no other port to ask.
+// defaultServiceAccountExists shows that the controllers of kube-controller-manager run, which has
+// no port for that.
 func (c *ControlPlane) defaultServiceAccountExists(ctx context.Context) bool {
 	_, err := c.client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
 	return err == nil
@@ -186,7 +185,7 @@ func (c *ControlPlane) Stop() {
 	}
 }
 
-// halt ends the programs, leaves the Record, and tells whether this call did it.
+// halt ends the programs, writes the Record, and reports whether this call did it.
 func (c *ControlPlane) halt() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -209,8 +208,8 @@ func (c *ControlPlane) halt() bool {
 	return true
 }
 
-// RestartAPIServer kills the API server, as a crash would, and starts it again
-// with the same data at the same address.
+// RestartAPIServer kills the API server, as a crash would, and restarts it with the same data at
+// the same address.
 func (c *ControlPlane) RestartAPIServer(ctx context.Context) error {
 	c.mu.Lock()
 	for _, p := range c.running {
@@ -226,8 +225,8 @@ func (c *ControlPlane) RestartAPIServer(ctx context.Context) error {
 	return nil
 }
 
-// SignalAPIServer sends the API server a signal: SIGSTOP keeps it silent with its
-// connections open, as a network that swallows everything does, until SIGCONT.
+// SignalAPIServer sends the API server a signal: after SIGSTOP it is unresponsive with its
+// connections open, as behind a network that drops all packets, until SIGCONT.
 func (c *ControlPlane) SignalAPIServer(s os.Signal) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -239,7 +238,7 @@ func (c *ControlPlane) SignalAPIServer(s os.Signal) error {
 	return fmt.Errorf("signal %s: it does not run", apiServer)
 }
 
-// Dir is the folder of all files: the programs' logs are <program>.log there.
+// Dir is the folder of all files: the logs of the programs are <program>.log there.
 func (c *ControlPlane) Dir() string { return c.dir }
 
 // URL is the API server's address, an https:// one on loopback or Options.Address.

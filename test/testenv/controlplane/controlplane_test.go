@@ -25,10 +25,10 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/controlplane"
 )
 
-// patience is how long anything may take that the control plane does by itself.
+// patience limits waits for actions of the control plane.
 const patience = 2 * time.Minute
 
-// TestOne asks everything of one control plane that needs none of its own.
+// TestOne contains the tests that can share one control plane.
 func TestOne(t *testing.T) {
 	cp := controlplane.StartT(t, controlplane.Options{})
 	for name, test := range map[string]func(*testing.T, *controlplane.ControlPlane){
@@ -108,7 +108,7 @@ items:
   roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: reads-nodes}
   subjects: [{kind: ServiceAccount, name: reader, namespace: mine}]
 `)
-	for range 2 { // applying again changes nothing and fails nowhere
+	for range 2 { // applying again must change nothing and succeed
 		if err := cp.Apply(t.Context(), manifests); err != nil {
 			t.Fatal(err)
 		}
@@ -127,7 +127,7 @@ items:
 	client := kubernetes.NewForConfigOrDie(config)
 	eventually(t, "the granted list of nodes", func(ctx context.Context) (bool, error) {
 		_, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
-		return err == nil, nil // a new binding takes a moment to be seen
+		return err == nil, nil // a new binding takes a moment to take effect
 	})
 	if _, err := client.CoreV1().Secrets("mine").List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
 		t.Errorf("list Secrets, not granted: %v; want forbidden", err)
@@ -206,8 +206,8 @@ func TestStopLeavesNothing(t *testing.T) {
 	}
 }
 
-// crashDir tells the test binary, run once more by TestKilledParentLeavesNothing,
-// to start a control plane there and to wait for its own end.
+// crashDir makes the test binary, run once more by TestKilledParentLeavesNothing, start a control
+// plane in that folder and wait until it is killed.
 const crashDir = "UNDERLAY_TEST_CRASH_DIR"
 
 func TestKilledParentLeavesNothing(t *testing.T) {
@@ -258,7 +258,7 @@ func TestTwoAtOnceAreApart(t *testing.T) {
 	}
 }
 
-// TestRecordTellsWhoAskedForWhat reads what a control plane leaves when it stops.
+// TestRecordTellsWhoAskedForWhat reads the record that a control plane writes when it stops.
 func TestRecordTellsWhoAskedForWhat(t *testing.T) {
 	folder := t.TempDir()
 	t.Setenv(controlplane.RecordsVariable, folder)
@@ -279,7 +279,7 @@ func TestRecordTellsWhoAskedForWhat(t *testing.T) {
 	client := kubernetes.NewForConfigOrDie(config)
 	eventually(t, "a granted watch", func(context.Context) (bool, error) {
 		_, err := client.CoreV1().Nodes().Watch(t.Context(), metav1.ListOptions{})
-		return err == nil, nil // a new binding takes a moment to be seen
+		return err == nil, nil // a new binding takes a moment to take effect
 	})
 	if _, err := client.CoreV1().Secrets("default").List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
 		t.Errorf("list Secrets, not granted: %v; want forbidden", err)
@@ -291,7 +291,7 @@ func TestRecordTellsWhoAskedForWhat(t *testing.T) {
 	if events, err := cp.Audit(); err != nil || slices.ContainsFunc(events, func(e controlplane.AuditEvent) bool { return e.Verb == "watch" }) {
 		t.Errorf("reads are among the writes: %v, %v", events, err)
 	}
-	cp.Stop() // while the watch goes on
+	cp.Stop() // while the watch is open
 
 	records, err := controlplane.ReadRecords(folder)
 	if err != nil || len(records) != 1 {
@@ -392,7 +392,7 @@ func processesIn(t *testing.T, dir string) []int {
 	}
 	var pids []int
 	for _, link := range links {
-		// A process may end between the two looks, or not be ours to see.
+		// A process may have ended since, or belong to another user.
 		if target, err := os.Readlink(link); err == nil && target == dir {
 			pid, err := strconv.Atoi(filepath.Base(filepath.Dir(link)))
 			if err != nil {

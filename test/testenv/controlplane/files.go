@@ -9,8 +9,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// writeFiles makes the authorities and writes what the programs read. The
-// private keys of the authorities stay in memory.
+// writeFiles creates the authorities and writes the files of the programs. The private keys of the
+// authorities remain in memory.
 func (c *ControlPlane) writeFiles() error {
 	var err error
 	if c.ca, err = newAuthority("underlay-test"); err != nil {
@@ -55,8 +55,8 @@ func (c *ControlPlane) writeServing() error {
 	return writeSecret(c.dir, "service-account.key", private)
 }
 
-// writeFrontProxy makes the second authority of every cluster: it vouches for
-// the API server towards extension API servers, and for nobody else.
+// writeFrontProxy creates the second authority of every cluster, which authenticates the API server
+// to extension API servers, and nothing else.
 func (c *ControlPlane) writeFrontProxy() error {
 	ca, err := newAuthority("underlay-test-front-proxy")
 	if err != nil {
@@ -94,8 +94,8 @@ func (c *ControlPlane) writeClients() error {
 	return nil
 }
 
-// config is for a client that proves itself by a certificate. It has no request
-// limit of its own: what tests measure is the server and the code under test.
+// config is for a client with a certificate. It has no request limit of its own, because tests
+// measure the server and the code under test.
 func (c *ControlPlane) config(pair keyPair) *rest.Config {
 	return &rest.Config{
 		Host: c.URL(),

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// Kubectl runs the real kubectl as administrator and returns what it printed.
-// Its error holds what it wrote to standard error.
+// Kubectl runs the real kubectl as administrator and returns its output. Its error contains the
+// output to standard error.
 func (c *ControlPlane) Kubectl(ctx context.Context, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, c.binary, append([]string{kubectl}, args...)...)
 	cmd.Env = []string{

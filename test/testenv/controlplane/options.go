@@ -8,44 +8,44 @@ import (
 	"time"
 )
 
-// Options say what a control plane is like. The zero value is a good one.
+// Options configure a control plane. The zero value is useful.
 type Options struct {
 	// Dir holds certificates, kubeconfigs, etcd's data, logs and the audit log.
 	// Empty: a new temporary folder, which Stop removes.
 	Dir string
 
-	// Address is where the API server listens, an IPv4 address of this machine.
-	// The zero Addr: 127.0.0.1.
+	// Address is the address at which the API server listens, an IPv4 address of this machine. The
+	// zero Addr: 127.0.0.1.
 	Address netip.Addr
 
 	// ServiceCIDRs are the ranges of ClusterIPs, one or two, the primary family
 	// first. Empty: 10.96.0.0/16 and fd00:96::/112.
 	ServiceCIDRs []netip.Prefix
 
-	// WithoutControllerManager leaves kube-controller-manager out: no default
-	// ServiceAccounts, no garbage collection, no node lifecycle.
+	// WithoutControllerManager leaves kube-controller-manager out, and so default ServiceAccounts,
+	// garbage collection, and node lifecycle.
 	WithoutControllerManager bool
 
-	// NodeMonitorGracePeriod is how long a node may be silent before it counts
-	// as unreachable: 8 s by default, against upstream's 50 s. A kubelet has to
-	// be heard at least twice within it.
+	// NodeMonitorGracePeriod is how long a node may be unresponsive before it is marked as
+	// unreachable: 8 s by default, against upstream's 50 s. A kubelet has to renew its Lease at
+	// least twice within it.
 	NodeMonitorGracePeriod time.Duration
 
-	// NodeMonitorPeriod is how often node health is looked at: 1 s by default.
+	// NodeMonitorPeriod is how often node health is checked: 1 s by default.
 	NodeMonitorPeriod time.Duration
 
-	// Further arguments, after our own: a flag given twice has its last value,
-	// a list such as --controllers is added to.
+	// Further arguments, after the usual ones: of a flag given twice the last value applies, a list
+	// such as --controllers is added to.
 	ExtraEtcdArgs              []string
 	ExtraAPIServerArgs         []string
 	ExtraControllerManagerArgs []string
 
-	// Progress hears how the binary is built and when the control plane is
-	// ready. Nil: standard error.
+	// Progress receives the output of the build and a message when the control plane is ready. Nil:
+	// standard error.
 	Progress io.Writer
 }
 
-// complete fills in the defaults and refuses what cannot work.
+// complete fills in the defaults and returns an error for options that cannot work.
 func (o Options) complete() (Options, error) {
 	if len(o.ServiceCIDRs) == 0 {
 		o.ServiceCIDRs = []netip.Prefix{

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// validity of certificates: a demo may stay up over a weekend.
+// validity of certificates: a demo may run over a weekend.
 const validity = 30 * 24 * time.Hour
 
 // authority is a certificate authority that lives as long as its control plane.
@@ -50,7 +50,7 @@ func newAuthority(name string) (*authority, error) {
 	return &authority{certificate: certificate, key: key, pem: encode("CERTIFICATE", der)}, nil
 }
 
-// client issues a certificate by which the API server knows a user and groups.
+// client issues a certificate that authenticates a user with groups to the API server.
 func (a *authority) client(user string, groups ...string) (keyPair, error) {
 	template := certificateTemplate(pkix.Name{CommonName: user, Organization: groups})
 	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
@@ -99,8 +99,8 @@ func newKey() (*ecdsa.PrivateKey, error) {
 	return key, nil
 }
 
-// encodeKey uses the one form in which the API server finds the public half of
-// a ServiceAccount key too.
+// encodeKey uses the form of private keys from which the API server can also read the public half
+// of a ServiceAccount key.
 func encodeKey(key *ecdsa.PrivateKey) ([]byte, error) {
 	der, err := x509.MarshalECPrivateKey(key)
 	if err != nil {
@@ -113,7 +113,7 @@ func encode(kind string, der []byte) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
 }
 
-// write puts both halves into dir, as <name>.crt and <name>.key.
+// write writes both halves into dir, as <name>.crt and <name>.key.
 func (k keyPair) write(dir, name string) error {
 	if err := writeSecret(dir, name+".crt", k.certificate); err != nil {
 		return err

@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// port is a TCP port on one IPv4 address that stays ours: a socket holds it without
-// listening, and the API server listens beside it by --permit-port-sharing. So
-// nothing can take the port before the API server has it, nor while it restarts.
+// port is a reserved TCP port on one IPv4 address: a socket holds it without listening, and the API
+// server listens beside it by --permit-port-sharing. So no other process can take the port before
+// the API server has it, nor while it restarts.
 type port struct {
 	addr   netip.Addr
 	number uint16
@@ -34,7 +34,7 @@ func (p *port) bind() error {
 	if err := unix.SetsockoptInt(p.socket, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1); err != nil {
 		return err
 	}
-	// Port 0: the kernel picks one that nobody has, shared or not.
+	// Port 0: the kernel picks one that is not in use, shared or not.
 	if err := unix.Bind(p.socket, &unix.SockaddrInet4{Addr: p.addr.As4()}); err != nil {
 		return err
 	}

@@ -14,19 +14,19 @@ import (
 	"time"
 )
 
-// RecordsVariable names the environment variable of the folder where each control
-// plane leaves a Record when it stops. Where it isn't set, there are no records.
+// RecordsVariable names the environment variable of the folder in which each control plane writes a
+// Record when it stops. If it isn't set, there are no records.
 const RecordsVariable = "UNDERLAY_AUDIT_DIR"
 
-// Record is what the accounts of deploy/ asked of one control plane, each thing
-// once: without its time, and with the program's name alone as UserAgent.
+// Record contains the requests of the accounts of deploy/ to one control plane, each once: without
+// its time, and with the program's name alone as UserAgent.
 type Record struct {
-	Package  string // whose test started it, such as test/e2e
+	Package  string // package of the test that started it, such as test/e2e
 	Test     string // the function
 	Requests []AuditEvent
 }
 
-// recordsFolder is empty where no records are wanted.
+// recordsFolder is empty if no records are to be written.
 func recordsFolder() (string, error) {
 	folder := os.Getenv(RecordsVariable)
 	if folder == "" {
@@ -38,7 +38,7 @@ func recordsFolder() (string, error) {
 	return folder, nil
 }
 
-// ReadRecords reads what the control planes of a test run left in a folder.
+// ReadRecords reads the records that the control planes of a test run wrote to a folder.
 func ReadRecords(folder string) ([]Record, error) {
 	files, err := os.ReadDir(folder)
 	if err != nil {
@@ -66,7 +66,7 @@ func (c *ControlPlane) record() error {
 	}
 	events, err := c.requests()
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // the API server never ran
+		return nil // the API server was never started
 	}
 	if err != nil {
 		return err
@@ -83,7 +83,7 @@ func (c *ControlPlane) record() error {
 	return errors.Join(err, file.Close())
 }
 
-// summary has each thing once that accounts of deploy/ asked for.
+// summary returns the requests of the accounts of deploy/, each once.
 func summary(events []AuditEvent) []AuditEvent {
 	var all []AuditEvent
 	for _, e := range events {
@@ -100,14 +100,14 @@ func summary(events []AuditEvent) []AuditEvent {
 	return slices.Compact(all)
 }
 
-// function is one of this module.
+// function is a function of this module.
 type function struct{ pkg, function string }
 
-// modulePath is where every function of ours is.
+// modulePath is the prefix of all functions of the module.
 const modulePath = "github.com/underlay-ccm/underlay"
 
-// outermost is the caller of all others of this module on the stack: in a test
-// the test's function, or one that was given to t.Run.
+// outermost returns the outermost caller of this module on the stack: in a test the test's
+// function, or one that was given to t.Run.
 func outermost() function {
 	var found function
 	stack := make([]uintptr, 64)
@@ -122,8 +122,7 @@ func outermost() function {
 	return found
 }
 
-// parseFunction parses what the compiler calls a function, such as
-// "test/e2e_test.TestX.func1".
+// parseFunction parses the compiler's name of a function, such as "test/e2e_test.TestX.func1".
 func parseFunction(name string) function {
 	slash := strings.LastIndex(name, "/") + 1
 	pkg, rest, _ := strings.Cut(name[slash:], ".")

@@ -8,9 +8,9 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/gobuild"
 )
 
-// StartT starts a control plane for a test, which fails at once if that does
-// not work, and stops it when the test and its other cleanups are done. After a
-// failed test the folder with the logs stays, and its path is printed.
+// StartT starts a control plane for a test, which fails at once if that does not work, and stops it
+// when the test and its other cleanups are done. After a failed test the folder with the logs
+// remains, and its path is printed.
 func StartT(t testing.TB, options Options) *ControlPlane {
 	t.Helper()
 	if options.Progress == nil {
@@ -36,7 +36,7 @@ func StartT(t testing.TB, options Options) *ControlPlane {
 	return c
 }
 
-// deaths are the programs that ended while they should have been running.
+// deaths are the programs that ended before they were stopped.
 func (c *ControlPlane) deaths() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -12,9 +12,9 @@ import (
 	"strings"
 )
 
-// Compile runs a stage's build lines over what the .dockerignore of a source tree lets through, if
-// the stage takes that. The folder out stands for /out/. What is built on a machine is for the same
-// kind of machine, and has the versions that the ARGs say if nobody sets them.
+// Compile runs a stage's build lines over the files of a source tree that .dockerignore includes,
+// if the stage copies them. The folder out replaces /out/. The result is for the kind of machine
+// that builds it, with the default versions of the ARGs.
 func (s Stage) Compile(ctx context.Context, tree, out string) error {
 	source, err := os.MkdirTemp("", "underlay-context-")
 	if err != nil {
@@ -48,7 +48,7 @@ func (s Stage) Compile(ctx context.Context, tree, out string) error {
 	return nil
 }
 
-// copyContext copies the files that a build would be sent.
+// copyContext copies the files of the build context.
 func copyContext(from, to string) error {
 	content, err := os.ReadFile(filepath.Join(from, ".dockerignore"))
 	if err != nil {
@@ -78,8 +78,7 @@ func copyContext(from, to string) error {
 	})
 }
 
-// ignoreRules are the lines of a .dockerignore, of which the last that matches
-// decides.
+// ignoreRules are the lines of a .dockerignore, of which the last match decides.
 func ignoreRules(content string) ignore {
 	var rules ignore
 	for line := range strings.Lines(content) {
@@ -92,8 +91,8 @@ func ignoreRules(content string) ignore {
 
 type ignore []string
 
-// ignored decides by the rules that .dockerignore here uses: names at the root,
-// and **/ for names anywhere. A rule for a folder counts for all that is in it.
+// ignored evaluates the kinds of rules that Underlay's .dockerignore uses: names at the root, and
+// **/ for names anywhere. A rule for a folder applies to all files in it.
 func (rules ignore) ignored(name string) bool {
 	result := false
 	for _, rule := range rules {

@@ -1,5 +1,5 @@
-// Package dockerfile reads Underlay's Dockerfile, as much of the language as that uses, and runs
-// the lines of it that compile, where there is no engine.
+// Package dockerfile parses Underlay's Dockerfile, as much of the language as that uses, and runs
+// its lines that compile, where no container engine exists.
 package dockerfile
 
 import (
@@ -11,10 +11,10 @@ import (
 	"strings"
 )
 
-// Instruction is one line, its continuations joined to it.
+// Instruction is one line, including its continuations.
 type Instruction struct{ Name, Rest string }
 
-// Stage is what stands between two FROMs.
+// Stage contains the instructions between two FROMs.
 type Stage struct {
 	Base, Name   string
 	Instructions []Instruction
@@ -72,7 +72,7 @@ func withoutFlags(words []string) []string {
 	return slices.DeleteFunc(words, func(w string) bool { return strings.HasPrefix(w, "--") })
 }
 
-// All returns what follows each instruction of a name.
+// All returns the arguments of each instruction with a name.
 func (s Stage) All(name string) []string {
 	var found []string
 	for _, i := range s.Instructions {
@@ -83,7 +83,8 @@ func (s Stage) All(name string) []string {
 	return found
 }
 
-// Last returns what follows the last instruction of a name, which counts; empty if there is none.
+// Last returns the arguments of the last instruction with a name, which applies; empty if there is
+// none.
 func (s Stage) Last(name string) string {
 	all := s.All(name)
 	if len(all) == 0 {
@@ -92,8 +93,8 @@ func (s Stage) Last(name string) string {
 	return all[len(all)-1]
 }
 
-// Environment is what the build lines find beside the machine's own: ENV and the
-// defaults of ARG, empty where there is none.
+// Environment is the environment of the build lines beside the machine's own: ENV and the defaults
+// of ARG, empty if there is none.
 func (s Stage) Environment() ([]string, error) {
 	var env []string
 	for _, line := range s.All("ENV") {
@@ -111,13 +112,13 @@ func (s Stage) Environment() ([]string, error) {
 	return env, nil
 }
 
-// BuildLines are the shell lines that compile something.
+// BuildLines are the shell lines that compile a program.
 func (s Stage) BuildLines() []string {
 	return slices.DeleteFunc(s.All("RUN"), func(line string) bool { return !strings.Contains(line, "go build") })
 }
 
 // Installed are the packages that the stage installs. Any other RUN is an error, as is one that
-// installs more than it names.
+// installs packages which it doesn't name.
 func (s Stage) Installed() ([]string, error) {
 	var installed []string
 	for _, line := range s.All("RUN") {
@@ -153,7 +154,7 @@ func (s Stage) Copies() ([]Copy, error) {
 	return copies, nil
 }
 
-// Entrypoint is the stage's, which has to be one that needs no shell.
+// Entrypoint is the stage's ENTRYPOINT, which must not need a shell.
 func (s Stage) Entrypoint() ([]string, error) {
 	var entrypoint []string
 	if err := json.Unmarshal([]byte(s.Last("ENTRYPOINT")), &entrypoint); err != nil || len(entrypoint) == 0 {

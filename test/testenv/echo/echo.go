@@ -1,11 +1,10 @@
 //go:build linux
 
-// Package echo is what the pods of tests run: it tells whoever asks who it is and which address
-// the question came from.
+// Package echo is the server in the pods of tests: its reply contains its own name and the source
+// address of the request.
 //
-// Over TCP it writes a line and closes; over UDP each packet is answered by one that begins with
-// that line and ends with the packet. A Repeater says whatever it is told over TCP, for as long as
-// the other side likes.
+// Over TCP it writes a line and closes; over UDP it replies to each packet with that line followed
+// by the packet. A Repeater echoes all data over TCP until the client closes.
 package echo
 
 import (
@@ -20,7 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Server answers until it is closed.
+// Server replies until it is closed.
 type Server struct {
 	name  string
 	tcp   net.Listener
@@ -28,16 +27,16 @@ type Server struct {
 	ended sync.WaitGroup
 }
 
-// Answer is what a Server says.
+// Answer is the reply of a Server.
 type Answer struct {
-	// Name is who answered.
+	// Name is the server's name.
 	Name string
-	// Source is where the question came from, as it was seen there.
+	// Source is the source of the request, as the server observed it.
 	Source netip.AddrPort
 }
 
-// Serve answers under a name on both sockets, which are the Server's from then on. Over UDP a
-// host with several addresses may answer from another one than it was asked at.
+// Serve replies under a name on both sockets, which the Server closes. Over UDP, a host with
+// several addresses may reply from another one than the request's destination.
 func Serve(name string, tcp net.Listener, udp net.PacketConn) *Server {
 	s := &Server{name: name, tcp: tcp, udp: udp}
 	s.ended.Go(s.serveTCP)
@@ -45,7 +44,7 @@ func Serve(name string, tcp net.Listener, udp net.PacketConn) *Server {
 	return s
 }
 
-// Close ends it. It may be called more than once.
+// Close stops the server. It may be called more than once.
 func (s *Server) Close() {
 	_ = s.tcp.Close()
 	_ = s.udp.Close()
@@ -60,7 +59,7 @@ func (s *Server) serveTCP() {
 		if err != nil {
 			return
 		}
-		// Few enough bytes to fit into the socket's buffer: this doesn't block.
+		// The line fits into the socket's buffer, so this doesn't block.
 		_, _ = conn.Write([]byte(s.line(conn.RemoteAddr())))
 		_ = conn.Close()
 	}
@@ -79,7 +78,7 @@ func (s *Server) serveUDP() {
 	}
 }
 
-// Parse reads the line of an answer.
+// Parse parses the line of a reply.
 func Parse(line string) (Answer, error) {
 	name, source, _ := strings.Cut(strings.TrimSpace(line), " ")
 	addr, err := netip.ParseAddrPort(source)
@@ -89,8 +88,8 @@ func Parse(line string) (Answer, error) {
 	return Answer{name, netip.AddrPortFrom(addr.Addr().Unmap(), addr.Port())}, nil
 }
 
-// Roomy lets a socket hold what comes while its process doesn't run: on a busy machine that would
-// look as if the network lost it. It takes CAP_NET_ADMIN.
+// Roomy enlarges a socket's receive buffer, so that it holds packets while its process doesn't run:
+// on a busy machine they would seem lost in the network. It requires CAP_NET_ADMIN.
 func Roomy(socket any) error {
 	raw, err := socket.(syscall.Conn).SyscallConn()
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// Repeater says what it is told, until it is closed.
+// Repeater echoes all data until it is closed.
 type Repeater struct {
 	listener net.Listener
 	ended    sync.WaitGroup
@@ -18,7 +18,7 @@ type Repeater struct {
 	closed bool
 }
 
-// Repeat serves a listener, which is the Repeater's from then on.
+// Repeat serves a listener, which the Repeater closes.
 func Repeat(l net.Listener) *Repeater {
 	r := &Repeater{listener: l, conns: map[net.Conn]struct{}{}}
 	r.ended.Go(func() {
@@ -40,14 +40,14 @@ func (r *Repeater) talk(conn net.Conn) {
 	closed := r.closed
 	r.mu.Unlock()
 	if !closed {
-		_, _ = io.Copy(conn, conn) // until either side ends it
+		_, _ = io.Copy(conn, conn) // until either side closes it
 	}
 	r.mu.Lock()
 	delete(r.conns, conn)
 	r.mu.Unlock()
 }
 
-// Close ends it and every connection. It may be called more than once.
+// Close closes the listener and every connection. It may be called more than once.
 func (r *Repeater) Close() {
 	_ = r.listener.Close()
 	r.mu.Lock()

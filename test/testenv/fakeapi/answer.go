@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ReadBody returns a request's body, which can be read again.
+// ReadBody returns a request's body, which can then be read again.
 func ReadBody(req *http.Request) ([]byte, error) {
 	if req.Body == nil {
 		return nil, nil
@@ -23,8 +23,8 @@ func ReadBody(req *http.Request) ([]byte, error) {
 	return body, err
 }
 
-// Reply encodes an answer, or an error that the API server has a status for, as it does. Any other
-// error breaks the connection.
+// Reply encodes a response as the API server does, or an error that has a status. Any other error
+// breaks the connection.
 func Reply(reply any, err error) (*http.Response, error) {
 	code := http.StatusOK
 	if err != nil {
@@ -43,7 +43,7 @@ func Reply(reply any, err error) (*http.Response, error) {
 	return Response(code, io.NopCloser(bytes.NewReader(body))), nil
 }
 
-// Response is an answer with a body of JSON.
+// Response is a response with a JSON body.
 func Response(code int, body io.ReadCloser) *http.Response {
 	return &http.Response{
 		StatusCode: code, Status: http.StatusText(code), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
@@ -51,8 +51,8 @@ func Response(code int, body io.ReadCloser) *http.Response {
 	}
 }
 
-// Elapse waits, and reports whether nothing ended it. It makes no timer for no time: where several
-// goroutines find such a timer expired, Go's race detector crashes in a bubble.
+// Elapse waits, and reports whether the whole time has passed. It creates no timer for a duration
+// of 0: if several goroutines find such a timer expired, Go's race detector crashes in a bubble.
 func Elapse(ended <-chan struct{}, d time.Duration) bool {
 	if d <= 0 {
 		select {

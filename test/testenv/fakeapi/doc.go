@@ -1,5 +1,5 @@
-// Package fakeapi is what stand-ins for the API server in tests share: collections that keep every
+// Package fakeapi is the common part of tests' fakes of the API server: collections that keep every
 // version of every object, so that watches and cached lists can lag behind as real ones do, late
-// but in order and complete; and answers in the API server's form. What requests do is the
-// stand-in's.
+// but in order and complete; and responses in the API server's form. The effect of requests is left
+// to the fake.
 package fakeapi

@@ -16,27 +16,26 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// Object is what an API server stores.
+// Object is an object that an API server stores.
 type Object interface {
 	metav1.Object
 	runtime.Object
 }
 
-// History holds collections. Its lock guards them, and what its owner keeps beside them.
+// History holds collections. Its lock guards them, and further state of its owner.
 type History struct {
 	sync.Mutex
-	// Lag says how late the next event of a watch is; below zero the watch breaks. Nil: it isn't
-	// late at all.
+	// Lag returns the delay of a watch's next event; below zero the watch breaks. Nil: no delay.
 	Lag func() time.Duration
 
 	collections []*Collection
-	stalled     chan struct{} // while not nil: watches and cached lists stay where they are
+	stalled     chan struct{} // while not nil, watches and cached lists don't advance
 }
 
-// Collection is every version of all objects of a kind. The caller of its methods holds the
+// Collection holds every version of all objects of a kind. The caller of its methods holds the
 // History's lock.
 type Collection struct {
-	Objects map[string]Object // as they are now, by name
+	Objects map[string]Object // current objects, by name
 
 	apiVersion, kind string
 	history          []version     // index = resource version - 1
@@ -44,7 +43,7 @@ type Collection struct {
 	horizon          int           // the resource version of watches while they are stalled
 }
 
-// version is an object as it was from one resource version on.
+// version is an object's state from a resource version on.
 type version struct {
 	kind   watch.EventType
 	object Object
@@ -54,14 +53,14 @@ type version struct {
 func (h *History) Collection(apiVersion, kind string) *Collection {
 	c := &Collection{
 		apiVersion: apiVersion, kind: kind, Objects: map[string]Object{}, changed: make(chan struct{}),
-		// Version 1 is when there was nothing: a list has a version that is not 0 even then.
+		// Version 1 is the empty collection: the resource version of a list is never 0.
 		history: make([]version, 1),
 	}
 	h.collections = append(h.collections, c)
 	return c
 }
 
-// Put stores a new version of an object, which must not be changed any more.
+// Put stores a new version of an object, which must not be changed afterwards.
 func (c *Collection) Put(kind watch.EventType, o Object) {
 	o.SetResourceVersion(strconv.Itoa(len(c.history) + 1))
 	o.GetObjectKind().SetGroupVersionKind(schema.FromAPIVersionAndKind(c.apiVersion, c.kind))
@@ -75,10 +74,10 @@ func (c *Collection) Put(kind watch.EventType, o Object) {
 	c.changed = make(chan struct{})
 }
 
-// All are the objects as they are now, by name.
+// All returns the current objects, by name.
 func (c *Collection) All() []Object { return c.at(len(c.history)) }
 
-// at returns the objects as they were at a resource version, by name.
+// at returns the objects of a resource version, by name.
 func (c *Collection) at(rv int) []Object {
 	then := map[string]Object{}
 	for _, v := range c.history[1:rv] {
@@ -95,8 +94,8 @@ func (c *Collection) at(rv int) []Object {
 	return objects
 }
 
-// Stall keeps watches and cached lists from learning anything more, until Resume. It reports
-// whether they weren't stalled.
+// Stall stops watches and cached lists from advancing until Resume. It reports whether they weren't
+// stalled.
 func (h *History) Stall() bool {
 	if h.stalled != nil {
 		return false
@@ -108,7 +107,7 @@ func (h *History) Stall() bool {
 	return true
 }
 
-// StallAt is Stall with a collection that watches have seen up to a version only.
+// StallAt is Stall for a collection whose watches have advanced to a version only.
 func (h *History) StallAt(c *Collection, version int) {
 	h.Stall()
 	c.horizon = version
@@ -124,8 +123,8 @@ func (h *History) Resume() bool {
 	return true
 }
 
-// List answers a LIST: of now, or, where any version will do, of a cache that stands still. The
-// caller holds the lock.
+// List serves a LIST: the current objects or, if any version is acceptable, those of a cache that
+// may be stalled. The caller holds the lock.
 func (h *History) List(req *http.Request, c *Collection) any {
 	at := len(c.history)
 	if req.URL.Query().Get("resourceVersion") != "" && h.stalled != nil {
@@ -137,7 +136,7 @@ func (h *History) List(req *http.Request, c *Collection) any {
 	}
 }
 
-// Watch streams every version after the one that was asked for, each as late as Lag says.
+// Watch streams every version after the requested one, each with the delay of Lag.
 func (h *History) Watch(req *http.Request, c *Collection) *http.Response {
 	query := req.URL.Query()
 	from, _ := strconv.Atoi(query.Get("resourceVersion"))
@@ -182,7 +181,7 @@ func (h *History) sendAll(stream *json.Encoder, c *Collection) int {
 	return rv
 }
 
-// follow streams versions until the watcher goes away or the stream breaks.
+// follow streams versions until the client closes or the stream breaks.
 func (h *History) follow(req *http.Request, stream *json.Encoder, c *Collection, from int) {
 	for {
 		h.Lock()
@@ -199,7 +198,7 @@ func (h *History) follow(req *http.Request, stream *json.Encoder, c *Collection,
 		}
 		h.Unlock()
 		if delay < 0 {
-			return // the watcher comes back for the rest
+			return // the client opens another watch for the rest
 		}
 		if next == nil {
 			select {
@@ -216,7 +215,7 @@ func (h *History) follow(req *http.Request, stream *json.Encoder, c *Collection,
 	}
 }
 
-// send writes one event. What is in the history never changes, so it needs no lock.
+// send writes one event. Versions in the history are immutable, so it needs no lock.
 func send(stream *json.Encoder, kind watch.EventType, o Object) error {
 	return stream.Encode(map[string]any{"type": kind, "object": o})
 }

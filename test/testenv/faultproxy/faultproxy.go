@@ -1,10 +1,10 @@
-// Package faultproxy stands between clients and an API server and does to them
-// what networks and load balancers do: it loses the reply to a request that was
-// carried out, drops a request before it arrives, and holds watches back.
+// Package faultproxy is a proxy between clients and an API server that injects the faults of
+// networks and load balancers: it loses the reply to a request that was executed, drops a request
+// before it arrives, and delays watches.
 //
-// It terminates TLS with a certificate that the clients trust already and sends
-// everything on as it came, so a client has to show who it is by a token, not by
-// a certificate. It never changes what is said, and never repeats a request.
+// It terminates TLS with a certificate that the clients trust already and forwards requests
+// unchanged, so a client has to authenticate by a token, not by a certificate. It never changes
+// data, and never repeats a request.
 package faultproxy
 
 import (
@@ -27,26 +27,26 @@ import (
 type Fate int
 
 const (
-	// Pass sends the request on and the reply back.
+	// Pass forwards the request and the reply.
 	Pass Fate = iota
-	// LoseReply sends the request on, waits until the server has answered, and
-	// breaks the stream instead of passing the answer: the client can't know.
+	// LoseReply forwards the request, waits for the server's reply, and breaks the stream instead
+	// of forwarding it: the client can't determine whether the request was executed.
 	LoseReply
-	// LoseRequest breaks the stream without sending anything on.
+	// LoseRequest breaks the stream without forwarding the request.
 	LoseRequest
 )
 
-// A Rule decides about a request before it is sent on. It may be called from
-// several goroutines at once.
+// A Rule decides on a request before it is forwarded. It may be called from several goroutines at
+// once.
 type Rule func(*http.Request) Fate
 
-// Options say what stands behind the proxy.
+// Options configure a Proxy.
 type Options struct {
 	// Upstream is the server's address, an https:// one.
 	Upstream string
-	// Roots are the authorities that its certificate may come from.
+	// Roots are the authorities for the server's certificate.
 	Roots *x509.CertPool
-	// Certificate is shown to clients. It must be valid for 127.0.0.1.
+	// Certificate is the proxy's own. It must be valid for 127.0.0.1.
 	Certificate tls.Certificate
 }
 
@@ -58,12 +58,12 @@ type Proxy struct {
 
 	mu     sync.Mutex
 	rule   Rule
-	lost   int           // replies
-	stall  chan struct{} // closed when watches go on; nil: they do
+	lost   int           // lost replies
+	stall  chan struct{} // closed when watches resume; nil: not stalled
 	closed chan struct{}
 }
 
-// Start starts a proxy that passes everything.
+// Start starts a proxy that forwards everything.
 func Start(o Options) (*Proxy, error) {
 	target, err := url.Parse(o.Upstream)
 	if err != nil {
@@ -82,7 +82,7 @@ func Start(o Options) (*Proxy, error) {
 		Handler: &httputil.ReverseProxy{
 			Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) },
 			Transport:     transport{p},
-			FlushInterval: -1, // an event of a watch goes out at once
+			FlushInterval: -1, // forward each event of a watch at once
 			ErrorHandler:  func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
 			ErrorLog:      log.New(io.Discard, "", 0),
 		},
@@ -111,15 +111,15 @@ func (p *Proxy) Close() {
 	p.upstream.CloseIdleConnections()
 }
 
-// Set replaces the rule; nil passes everything.
+// Set replaces the rule; nil forwards everything.
 func (p *Proxy) Set(rule Rule) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.rule = rule
 }
 
-// StallWatches holds back what the server sends to watches, those that begin
-// later included. Nothing is lost: ResumeWatches lets it through. A rule may call it.
+// StallWatches delays the data of watches, including those that begin later, until ResumeWatches.
+// No data is lost. A rule may call it.
 func (p *Proxy) StallWatches() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -138,7 +138,7 @@ func (p *Proxy) ResumeWatches() {
 	}
 }
 
-// Lost is how many replies were lost so far.
+// Lost counts the replies lost so far.
 func (p *Proxy) Lost() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -155,7 +155,7 @@ func (p *Proxy) fate(r *http.Request) Fate {
 	return rule(r)
 }
 
-// await returns when watches are not stalled, or an error if the reader is gone.
+// await returns when watches are not stalled, or an error if the reader's context has ended.
 func (p *Proxy) await(ctx context.Context) error {
 	p.mu.Lock()
 	stall := p.stall
@@ -178,7 +178,7 @@ var (
 	errLostReply   = errors.New("reply lost on purpose")
 )
 
-// transport sends requests on according to their fates.
+// transport forwards requests according to their fates.
 type transport struct{ proxy *Proxy }
 
 func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -187,7 +187,7 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, errLostRequest
 	}
 	if fate == LoseReply {
-		// The client's giving up must not call the request back.
+		// A client that gives up must not cancel the forwarded request.
 		r = r.WithContext(context.WithoutCancel(r.Context()))
 	}
 	reply, err := t.proxy.upstream.RoundTrip(r)
@@ -195,7 +195,7 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	case err != nil:
 		return nil, err
 	case fate == LoseReply:
-		// Reading to the end: the server is done with it then.
+		// Reading to the end: the server has finished the request then.
 		_, _ = io.Copy(io.Discard, reply.Body)
 		_ = reply.Body.Close()
 		t.proxy.mu.Lock()
@@ -208,15 +208,15 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return reply, nil
 }
 
-// watch is a body that can be held back.
+// watch is a body that can be stalled.
 type watch struct {
 	io.ReadCloser
 	ctx   context.Context
 	proxy *Proxy
 }
 
-// Read waits after it has read, not before: what arrives during a stall must not
-// slip through because the read had begun earlier.
+// Read waits after it has read, not before: data that arrives during a stall must not pass because
+// the read had begun earlier.
 func (w *watch) Read(b []byte) (int, error) {
 	n, err := w.ReadCloser.Read(b)
 	if stalled := w.proxy.await(w.ctx); stalled != nil {

@@ -13,8 +13,7 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/faultproxy"
 )
 
-// backend is a server that carries out what it is told: it counts, and a watch
-// of it tells one line for each poke.
+// backend is a server that counts requests; its watch sends one line for each poke.
 type backend struct {
 	*httptest.Server
 	carriedOut atomic.Int64
@@ -46,7 +45,7 @@ func startBackend(t *testing.T) *backend {
 	return b
 }
 
-// between starts a proxy before a server, and returns a client for it.
+// between starts a proxy in front of a server, and returns a client for it.
 func between(t *testing.T, b *backend) (*faultproxy.Proxy, *http.Client) {
 	t.Helper()
 	client := b.Client()
@@ -145,7 +144,7 @@ func TestWatchesAreHeldBack(t *testing.T) {
 	select {
 	case line := <-lines:
 		t.Fatalf("%q came through the stall", line)
-	case <-time.After(100 * time.Millisecond): // how long nothing must happen
+	case <-time.After(100 * time.Millisecond): // how long nothing may arrive
 	}
 	proxy.ResumeWatches()
 	expect("meanwhile")

@@ -1,4 +1,4 @@
-// Package gobuild runs the go command where it may take minutes, and reports how far it is.
+// Package gobuild runs the go command where it may take minutes, and reports its progress.
 package gobuild
 
 import (
@@ -16,26 +16,25 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/process"
 )
 
-// A build that takes longer than firstReport says so, and goes on to do so every nextReport.
+// A build that takes longer than firstReport is reported, and again every nextReport.
 const (
 	firstReport = 2 * time.Second
 	nextReport  = 10 * time.Second
 )
 
-// Report says where progress goes.
+// Report configures the output of progress.
 type Report struct {
-	// Name stands at the start of each line.
+	// Name is the prefix of each line.
 	Name string
 	To   io.Writer
 }
 
-// Compile runs a "go build -v" or the like of so many packages; 0: not known.
+// Compile runs a "go build -v" or similar command of a number of packages; 0: unknown.
 func (r Report) Compile(ctx context.Context, cmd *exec.Cmd, what string, packages int) error {
 	compiled, last := 0, ""
 	return r.Watch(ctx, cmd, what,
 		func(line string) {
-			// -v names a package when its compilation begins; those in Go's build cache are
-			// never named.
+			// -v names a package when its compilation begins; cached packages are never named.
 			if !strings.Contains(line, " ") {
 				compiled++
 				last = line
@@ -52,8 +51,8 @@ func (r Report) Compile(ctx context.Context, cmd *exec.Cmd, what string, package
 		})
 }
 
-// Watch runs a go command, hands each line of its standard error to saw, and reports status from
-// time to time. Its error ends with the last of what the command said.
+// Watch runs a go command, passes each line of its standard error to saw, and reports status from
+// time to time. Its error ends with the last lines of the command's output.
 func (r Report) Watch(ctx context.Context, cmd *exec.Cmd, what string, saw func(line string), status func() string) error {
 	var mu sync.Mutex // saw is called while the command writes, status by the ticker
 	var last []string
@@ -61,11 +60,11 @@ func (r Report) Watch(ctx context.Context, cmd *exec.Cmd, what string, saw func(
 		mu.Lock()
 		defer mu.Unlock()
 		saw(line)
-		if strings.Contains(line, " ") { // else a package's name, by -v
+		if strings.Contains(line, " ") { // otherwise a package's name, by -v
 			last = append(last, line)[max(0, len(last)-19):]
 		}
 	})
-	// go's compilers are its children: end the group, not just go itself.
+	// go's compilers are its children: end the group, not only go itself.
 	cmd.SysProcAttr = process.OwnGroup()
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = 5 * time.Second
@@ -98,10 +97,10 @@ func (r Report) Watch(ctx context.Context, cmd *exec.Cmd, what string, saw func(
 	}
 }
 
-// Since is the time since then, in whole seconds.
+// Since is the time since t, in whole seconds.
 func Since(t time.Time) time.Duration { return time.Since(t).Round(time.Second) }
 
-// NewLines is a writer that calls saw with each whole line.
+// NewLines is a writer that calls saw with each complete line.
 func NewLines(saw func(line string)) io.Writer {
 	return &lines{saw: saw}
 }

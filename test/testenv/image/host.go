@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// HostProgram is a program of this machine with the libraries that it needs, at the same places.
+// HostProgram returns a program of this machine with the libraries that it needs, at the same
+// paths.
 func HostProgram(ctx context.Context, program string) (Files, error) {
 	found, err := exec.LookPath(program)
 	if err != nil {

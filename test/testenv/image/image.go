@@ -1,6 +1,6 @@
-// Package image packs programs into container images where there is no engine: what Kubernetes runs
-// in pods, under the names that kubeadm asks for, and Underlay's own, as the Dockerfile has them.
-// containerd reads the archives by "ctr images import".
+// Package image builds container images without a container engine: those of Kubernetes' own
+// programs, under the names that kubeadm pulls, and Underlay's own, by the Dockerfile. containerd
+// imports the archives by "ctr images import".
 package image
 
 import (
@@ -24,28 +24,28 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// Files are an image's by their paths in it, with where each lies on this machine.
+// Files maps an image's paths to files of this machine.
 type Files map[string]string
 
-// Image is what a container starts from.
+// Image is the content and configuration of a container image.
 type Image struct {
-	// Layers lie one on another. Images that share one share its place in an archive.
+	// Layers are applied in order. Images that share a layer share its copy in an archive.
 	Layers []Files
-	// Links are symbolic ones, by their paths, with where they lead.
+	// Links maps the paths of symbolic links to their targets.
 	Links map[string]string
-	// Texts are small files, by their paths, with what is in them.
+	// Texts maps the paths of small files to their content.
 	Texts map[string]string
 	// User is UID:GID; empty is root.
 	User       string
 	Entrypoint []string
-	// Command is the entry point's arguments where nobody gives others.
+	// Command is the default arguments of the entry point.
 	Command []string
-	// Env has the form NAME=value, PATH among it if there is to be one.
+	// Env has the form NAME=value, including PATH if the image needs one.
 	Env    []string
 	Labels map[string]string
 }
 
-// Path is a PATH in the form that Env takes.
+// Path is a PATH in the form of Env.
 const Path = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 // Archive writes images under their full names, such as registry.k8s.io/pause:3.10, into one file.
@@ -67,7 +67,7 @@ func Archive(file string, images map[string]Image) error {
 	return nil
 }
 
-// pack uses layers of other images, and adds its own.
+// pack reuses layers of other images, and adds new ones.
 func (i Image) pack(layers map[string]v1.Layer) (v1.Image, error) {
 	packed, err := mutate.ConfigFile(empty.Image, &v1.ConfigFile{
 		OS: "linux", Architecture: runtime.GOARCH, RootFS: v1.RootFS{Type: "layers"},
@@ -97,7 +97,7 @@ func (i Image) pack(layers map[string]v1.Layer) (v1.Image, error) {
 	return packed, nil
 }
 
-// content is a layer's.
+// content is the content of a layer.
 type content struct {
 	files        Files
 	links, texts map[string]string
@@ -112,7 +112,8 @@ func (c content) layer() (v1.Layer, error) {
 	}, tarball.WithCompression(compression.None), tarball.WithMediaType(types.DockerUncompressedLayer))
 }
 
-// tar writes the content. It is root's, and has no time, so that the same files are the same layer.
+// tar writes the content. Its owner is root and it has no times, so that the same files produce the
+// same layer.
 func (c content) tar(to io.Writer) error {
 	out := tar.NewWriter(to)
 	for _, target := range slices.Sorted(maps.Keys(c.files)) {

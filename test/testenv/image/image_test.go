@@ -62,8 +62,8 @@ func TestArchive(t *testing.T) {
 	}
 }
 
-// TestSpecs: images are made for the names that upstream has for them, and nothing in them lies
-// where a folder is a link.
+// TestSpecs: images are built for upstream's names, and no path in them lies below a link to a
+// folder.
 func TestSpecs(t *testing.T) {
 	const registry = "registry.k8s.io/e2e-test-images/"
 	images, err := image.Specs(t.Context(), image.SpecPrograms{Agnhost: "/a", AgnhostSource: "/b", CoreDNS: "/c"},

@@ -9,13 +9,13 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/machine"
 )
 
-// protocols are those of Services. Where the file lacks them, nft's JSON has numbers in place of
-// their names, and kube-proxy, which reads there what is in its maps, deletes its own elements.
+// protocols are those of Services. If the file lacks them, nft's JSON contains numbers instead of
+// their names, and kube-proxy, which reads its maps from there, deletes its own elements.
 // https://www.iana.org/assignments/protocol-numbers
 const protocols = "tcp 6 TCP\nudp 17 UDP\nsctp 132 SCTP\n"
 
-// Kubernetes are the images that kubeadm asks for, by their full names. What they hold is what the
-// published ones are for; kube-proxy has nft, and no iptables.
+// Kubernetes returns the images that kubeadm pulls, by their full names. They serve the same
+// purpose as the published ones; kube-proxy has nft, and no iptables.
 func Kubernetes(ctx context.Context, programs machine.Programs) (map[string]Image, error) {
 	names, err := programs.Images(ctx)
 	if err != nil {
@@ -25,8 +25,8 @@ func Kubernetes(ctx context.Context, programs machine.Programs) (map[string]Imag
 	if err != nil {
 		return nil, err
 	}
-	// kubeadm's manifests call the programs by their names, and kube-proxy by its path. Those that
-	// are one file are one layer too, of which a machine has a single copy.
+	// kubeadm's manifests run the programs by their names, and kube-proxy by its path. A single
+	// file is also a single layer, of which a machine has one copy.
 	binary := func(file, program string) Image {
 		return Image{
 			Layers:     []Files{{"/usr/local/bin/" + file: programs.Path("bin/" + file)}},

@@ -11,24 +11,24 @@ import (
 	"strings"
 )
 
-// SpecPrograms are where the programs lie that go into the images of upstream's specs, and the
-// folder of agnhost's source.
+// SpecPrograms are the paths of the programs for the images of upstream's specs, and of the folder
+// of agnhost's source.
 type SpecPrograms struct{ Agnhost, AgnhostSource, CoreDNS string }
 
-// specRegistry is where upstream keeps the images of its specs.
+// specRegistry is the registry of upstream's images for its specs.
 const specRegistry = "registry.k8s.io/e2e-test-images/"
 
-// specPackages are the packages of Debian that have what specs run in pods, by program, beside
-// those that every machine has.
+// specPackages maps programs that specs run in pods to their packages of Debian, beside those that
+// every machine has.
 func specPackages() map[string]string {
 	return map[string]string{
 		"curl": "curl", "dig": "bind9-dnsutils", "nslookup": "bind9-dnsutils", "nc.openbsd": "netcat-openbsd", "wget": "wget",
 	}
 }
 
-// Specs makes those of the images with these full names that specs of the network run. What
-// upstream installs from Alpine is Debian's here, from this machine. Nobody asks nginx anything:
-// what stands for it waits.
+// Specs builds those of the images with these full names that specs of the network run. Programs
+// that upstream installs from Alpine are Debian's, from this machine. No spec sends requests to
+// nginx, so its replacement only waits.
 func Specs(ctx context.Context, programs SpecPrograms, names []string) (map[string]Image, error) {
 	base := Files{}
 	for _, program := range append(slices.Sorted(maps.Keys(specPackages())),
@@ -50,7 +50,7 @@ func Specs(ctx context.Context, programs SpecPrograms, names []string) (map[stri
 			"/bin": "usr/bin", "/sbin": "usr/sbin", "/lib": "usr/lib", "/lib64": "usr/lib64",
 			"/usr/bin/sh": "dash", "/usr/bin/nc": "nc.openbsd",
 		},
-		// Programs write to the folders of the files that are empty.
+		// The empty files create folders that programs write to.
 		Texts: map[string]string{"/etc/nsswitch.conf": "hosts: files dns\n", "/tmp/.keep": "", "/uploads/.keep": ""},
 	}
 	agnhost := dns
@@ -72,7 +72,7 @@ func Specs(ctx context.Context, programs SpecPrograms, names []string) (map[stri
 	return named, nil
 }
 
-// inUsr is the path of a file where /bin, /lib and the like are links into /usr.
+// inUsr returns the path of a file where /bin, /lib and others are links into /usr.
 func inUsr(path string) string {
 	for _, folder := range []string{"/bin/", "/sbin/", "/lib/", "/lib64/"} {
 		if strings.HasPrefix(path, folder) {

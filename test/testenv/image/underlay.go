@@ -11,8 +11,8 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/dockerfile"
 )
 
-// Underlay are the images that the Dockerfile of a source tree makes, by its targets' names. Their
-// programs are compiled into a folder by its own lines; what it takes of Debian is this machine's.
+// Underlay returns the images that the Dockerfile of a source tree builds, by the names of its
+// targets. Its own lines compile their programs into a folder; files of Debian are this machine's.
 func Underlay(ctx context.Context, tree, folder string) (map[string]Image, error) {
 	stages, err := dockerfile.Read(filepath.Join(tree, "Dockerfile"))
 	if err != nil {
@@ -43,7 +43,7 @@ func Underlay(ctx context.Context, tree, folder string) (map[string]Image, error
 	return images, nil
 }
 
-// packages are Debian's that an image may install, with the program for which it does.
+// packages maps Debian's packages that an image may install to the program that it needs.
 func packages() map[string]string { return map[string]string{"nftables": "nft"} }
 
 func fromStage(ctx context.Context, stage dockerfile.Stage, built map[string]string) (Image, error) {
@@ -84,7 +84,7 @@ func fromStage(ctx context.Context, stage dockerfile.Stage, built map[string]str
 			if strings.HasSuffix(target, "/") {
 				target += path.Base(source)
 			}
-			files[target] = source // of the build's base, for which this machine stands in
+			files[target] = source // of the build's base image, which this machine replaces
 			if program, ok := strings.CutPrefix(source, "/out/"); ok {
 				files[target] = filepath.Join(built[c.From], program)
 			}

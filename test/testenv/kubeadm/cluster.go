@@ -17,42 +17,43 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/netlab"
 )
 
-// Environment is a shell's before each command: that of somebody who works on a server as root.
+// Environment is set before each command, as for root in a shell on a server.
 const Environment = "export KUBECONFIG=/etc/kubernetes/admin.conf HOME=/root HCLOUD_TOKEN=" + cluster.Token + "; cd /root; "
 
-// First is the name of the server on which kubeadm makes the control plane, and kubectl is used.
+// First is the name of the server on which kubeadm creates the control plane, and on which kubectl
+// is used.
 const First = "control-1"
 
-// Options say where a cluster has its files.
+// Options configure a cluster.
 type Options struct {
-	// Dir is a folder for machines and logs, which the caller removes; an overlay has to be
-	// possible on its file system.
+	// Dir is a folder for machines and logs, which the caller removes. Its file system has to
+	// support overlays.
 	Dir string
-	// Packed is the folder that Pack has made.
+	// Packed is the folder that Pack has created.
 	Packed string
-	// Metal is a cluster on machines that nobody rents.
+	// Metal is a cluster on machines without a provider.
 	Metal bool
 }
 
-// Cluster is a cluster on servers of the simulated cloud. Its methods are for one goroutine, but
+// Cluster is a cluster on servers of the simulated cloud. Its methods are for one goroutine, except
 // those that run commands.
 type Cluster struct {
 	Lab     *netlab.Lab
 	Servers map[string]*Server
-	// Admin is the control-plane server on which kubectl is used; First until somebody says another.
+	// Admin is the control-plane server on which kubectl is used; First by default.
 	Admin string
 
 	options  Options
 	programs machine.Programs
 }
 
-// Server is a rented server, and the machine that it is.
+// Server is a server of the provider, and the machine that runs as it.
 type Server struct {
 	*machine.Machine
 	Cables *netlab.Machine
 }
 
-// Start makes the cloud, or what machines are plugged into, and no server.
+// Start starts the cloud, or the networks of machines, without servers.
 func Start(ctx context.Context, o Options) (*Cluster, error) {
 	programs, err := machine.Build(ctx, os.Stderr)
 	if err != nil {
@@ -75,8 +76,8 @@ func (c *Cluster) Stop() error {
 	return err
 }
 
-// Rent makes a server and boots it for the first time, with cloud-init's work done by its user
-// data, in which each text is replaced by the next. All images are there then.
+// Rent creates a server and boots it for the first time, with user data that is executed as
+// cloud-init would, after each text in it is replaced by the next. Then it has all images.
 func (c *Cluster) Rent(ctx context.Context, name string, instead ...string) (*Server, error) {
 	cables, err := c.Lab.Rent(ctx, name)
 	if err != nil {
@@ -108,13 +109,13 @@ func (c *Cluster) Rent(ctx context.Context, name string, instead ...string) (*Se
 	return s, s.WriteFile("/usr/local/bin/underlayctl", underlayctl, 0o755)
 }
 
-// CutPower takes a server off every network and ends all that runs on it, so that nobody hears its
-// connections end. Reboot brings it back.
+// CutPower disconnects a server from all networks and ends everything that runs on it, so that its
+// connections are never closed for their peers. Reboot starts it again.
 func (s *Server) CutPower(ctx context.Context) error {
 	return errors.Join(s.Cables.Unplug(ctx), s.PullPlug())
 }
 
-// Reboot pulls a server's plug and switches it on again: nothing is left of its network's state.
+// Reboot powers a server off and on: the state of its network is lost.
 func (s *Server) Reboot(ctx context.Context) error {
 	if err := s.PullPlug(); err != nil {
 		return err
@@ -126,29 +127,28 @@ func (s *Server) Reboot(ctx context.Context) error {
 	return s.Boot(ctx)
 }
 
-// Return gives a server back: it is gone at once, in the cloud too. Its Node is left to the
-// cluster.
+// Return deletes a server at once, in the cloud too. Its Node is left to the cluster.
 func (c *Cluster) Return(ctx context.Context, name string) error {
 	s := c.Servers[name]
 	delete(c.Servers, name)
 	return errors.Join(s.Remove(), s.Cables.Remove(ctx))
 }
 
-// On runs a command in a shell of a server and returns what it printed.
+// On runs a command in a shell of a server and returns its output.
 func (c *Cluster) On(ctx context.Context, name, command string) (string, error) {
 	return c.Feed(ctx, name, "", command)
 }
 
-// Feed is On with something typed.
+// Feed is On with standard input.
 func (c *Cluster) Feed(ctx context.Context, name, typed, command string) (string, error) {
 	return c.Servers[name].Feed(ctx, strings.NewReader(typed), "bash", "-c", Environment+command)
 }
 
-// PutInit puts the example's init.yaml into root's home on the first server. Each further text in
+// PutInit writes the example's init.yaml into root's home on the first server. Each further text in
 // it is replaced by the next.
 func (c *Cluster) PutInit(ctx context.Context, instead ...string) error {
 	content, err := Edited(ctx, c.example()+"init.yaml", slices.Concat(c.edits(First), []string{
-		// The size of the connection table is the kernel's, not a machine's in it.
+		// The size of the connection table belongs to the kernel, not to a machine within it.
 		"mode: nftables", "mode: nftables\nconntrack: {maxPerCore: 0, min: 0}",
 	}, instead)...)
 	if err != nil {
@@ -157,7 +157,7 @@ func (c *Cluster) PutInit(ctx context.Context, instead ...string) error {
 	return c.Servers[First].put("init.yaml", content)
 }
 
-// PutManifests puts underlay.yaml there: what the tutorial's helm command installs.
+// PutManifests writes underlay.yaml there: the manifests that the tutorial's helm command installs.
 func (c *Cluster) PutManifests() error {
 	content, err := c.manifests()
 	if err != nil {
@@ -166,12 +166,12 @@ func (c *Cluster) PutManifests() error {
 	return c.Servers[First].put("underlay.yaml", content)
 }
 
-// put puts a file into root's home.
+// put writes a file into root's home.
 func (s *Server) put(name, content string) error {
 	return s.WriteFile("/root/"+name, []byte(content), 0o600)
 }
 
-// What the examples have in place of a token.
+// The examples' placeholder of a token.
 const noToken = "abcdef.0123456789abcdef"
 
 var (
@@ -179,7 +179,7 @@ var (
 	joining = regexp.MustCompile(`--token (\S+) +--discovery-token-ca-cert-hash (\S+)`)
 )
 
-// secret is the token and the hash with which servers join.
+// secret returns the token and the hash with which servers join.
 func (c *Cluster) secret(ctx context.Context) (token, hash string, err error) {
 	printed, err := c.On(ctx, c.Admin, "kubeadm token create --print-join-command")
 	if err != nil {
@@ -192,7 +192,7 @@ func (c *Cluster) secret(ctx context.Context) (token, hash string, err error) {
 	return found[1], found[2], nil
 }
 
-// PutJoin puts the example's join.yaml into root's home on a server, with a token of its own. Each
+// PutJoin writes the example's join.yaml into root's home on a server, with a new token. Each
 // further text in it is replaced by the next.
 func (c *Cluster) PutJoin(ctx context.Context, name string, instead ...string) error {
 	token, hash, err := c.secret(ctx)
@@ -206,14 +206,14 @@ func (c *Cluster) PutJoin(ctx context.Context, name string, instead ...string) e
 	return c.Servers[name].put("join.yaml", content)
 }
 
-// RentJoined makes a server that joins by itself, by its user data, in which each further text is
-// replaced by the next. Its pods wait for their images.
+// RentJoined creates a server that joins by its user data, in which each further text is replaced
+// by the next. Its pods wait for their images.
 func (c *Cluster) RentJoined(ctx context.Context, name string, instead ...string) (*Server, error) {
 	token, hash, err := c.secret(ctx)
 	if err != nil {
 		return nil, err
 	}
-	// The script compares with the token of the example as well, which has to stay there.
+	// The script also compares with the example's token, which must not be replaced there.
 	return c.Rent(ctx, name, append([]string{
 		"token: " + noToken + "\n", "token: " + token + "\n", noHash, hash, "dual_stack=no\n", "dual_stack=yes\n",
 	}, instead...)...)

@@ -10,16 +10,16 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/netlab"
 )
 
-// packed is the variable by which the process in its own namespace finds the folder of Enter. Its
-// files are big, and made once for all clusters of a process.
+// packed is the variable that passes the folder of Enter to the process in its own namespace. Its
+// files are large, and created once for all clusters of a process.
 const packed = "UNDERLAY_IMAGES"
 
-// Packed is the folder with images, in a process that has entered.
+// Packed is the folder with images, in a process that Enter has started.
 func Packed() string { return os.Getenv(packed) }
 
-// Enter puts the process into a lab's namespace. Where clusters run there is no internet, which the
-// first build of anything needs, so the folder with images is made before: by Pack, or by what
-// puts more into it. It is the caller's to remove.
+// Enter moves the process into a lab's namespace. The namespace has no internet, which the first
+// build of anything needs, so the folder with images is created before: by Pack, or by a function
+// that adds to it. The caller removes it.
 func Enter(ctx context.Context, pack func(context.Context) (folder string, err error)) (folder string, err error) {
 	if netlab.Entered() {
 		folder = Packed()
@@ -27,7 +27,7 @@ func Enter(ctx context.Context, pack func(context.Context) (folder string, err e
 		err = os.Setenv(packed, folder)
 	}
 	if err == nil {
-		err = netlab.Enter() // from outside it doesn't return but with an error
+		err = netlab.Enter() // outside of the namespace it returns only on errors
 	}
 	if err != nil {
 		return "", errors.Join(err, os.RemoveAll(folder))

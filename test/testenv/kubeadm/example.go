@@ -13,7 +13,7 @@ import (
 //go:embed underlay-metal.yaml
 var onMetal string
 
-// example is the folder below deploy whose files a cluster is installed with.
+// example is the folder below deploy with the files of the cluster's installation.
 func (c *Cluster) example() string {
 	if c.options.Metal {
 		return "kubeadm/metal-dual-stack/"
@@ -39,7 +39,7 @@ func (c *Cluster) edits(name string) []string {
 	return []string{"value: 10.0.0.3,2001:db8:0:2::1", fmt.Sprintf("value: %s,%s", cables.Private, cables.Public.IPv6)}
 }
 
-// manifests are what helm makes of the example's values, with what is the cluster's own.
+// manifests are rendered by helm from the example's values and those of the cluster.
 func (c *Cluster) manifests() (string, error) {
 	if !c.options.Metal {
 		return Manifests()

@@ -20,7 +20,7 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/netlab"
 )
 
-// What the pods of a Deployment run, and the port on which it answers; see package echo.
+// The program of a Deployment's pods, and its port; see package echo.
 const (
 	EchoImage = "registry.example.com/you/echo:v1"
 	EchoPort  = 8080
@@ -31,7 +31,8 @@ const (
 //go:embed underlay.yaml
 var rendered string
 
-// Manifests are what the tutorial's helm command installs, with the simulated cloud's endpoint.
+// Manifests are those that the tutorial's helm command installs, with the simulated cloud's
+// endpoint.
 func Manifests() (string, error) {
 	const before = "    provider: hcloud\n"
 	if strings.Count(rendered, before) != 1 {
@@ -40,12 +41,12 @@ func Manifests() (string, error) {
 	return strings.Replace(rendered, before, before+"    endpoint: http://"+netlab.CloudAddress+"/v1\n", 1), nil
 }
 
-// Programs are those of the Dockerfile's targets that the manifests run.
+// Programs are the programs of the Dockerfile's targets that the manifests run.
 func Programs() map[string]string {
 	return map[string]string{"ccm": "underlay-ccm", "agent": "underlay-agent"}
 }
 
-// ImageOf is the image that the manifests have for a target of the Dockerfile.
+// ImageOf returns the image of a target of the Dockerfile in the manifests.
 func ImageOf(target string) (string, error) {
 	found := regexp.MustCompile(`(?m)^\s+image: (\S+/` + Programs()[target] + `:\S+)$`).FindStringSubmatch(rendered)
 	if found == nil {
@@ -54,11 +55,11 @@ func ImageOf(target string) (string, error) {
 	return found[1], nil
 }
 
-// Archives are the names of the files with images in a folder that Pack has made.
+// Archives are the names of the files with images in a folder that Pack has created.
 func Archives() []string { return []string{"kubernetes.tar", "underlay.tar"} }
 
-// Pack builds what machines run, and makes a folder with all images that a cluster needs, because
-// there is no registry, and with underlayctl. The folder is the caller's to remove.
+// Pack builds the programs of machines, and creates a folder with underlayctl and all images that a
+// cluster needs, because there is no registry. The caller removes the folder.
 func Pack(ctx context.Context, progress io.Writer) (folder string, err error) {
 	programs, err := machine.Build(ctx, progress)
 	if err != nil {
@@ -98,7 +99,7 @@ func pack(ctx context.Context, folder string, programs machine.Programs) error {
 	return nil
 }
 
-// underlayImages are the Dockerfile's, under the names that the manifests have, and the echo's.
+// underlayImages are the Dockerfile's images, under their names in the manifests, and the echo's.
 func underlayImages(ctx context.Context, tree, folder string) (map[string]image.Image, error) {
 	targets, err := image.Underlay(ctx, tree, folder)
 	if err != nil {

@@ -23,8 +23,8 @@ func (w *TestCluster) Nodes(ctx context.Context) ([]corev1.Node, error) {
 	return list.Items, err
 }
 
-// AwaitReady waits until so many Nodes are there, and all are ready, with podCIDRs of both
-// families and their routes.
+// AwaitReady waits until there are exactly count Nodes, all ready, with podCIDRs of both families
+// and their routes.
 func (w *TestCluster) AwaitReady(count int) {
 	w.T.Helper()
 	w.Await(fmt.Sprintf("%d ready Nodes", count), func(ctx context.Context) error {
@@ -44,7 +44,7 @@ func (w *TestCluster) AwaitReady(count int) {
 	})
 }
 
-// Served says what a Node lacks to have pods.
+// Served returns an error that names what a Node lacks to run pods.
 func Served(n *corev1.Node) error {
 	unavailable := kube.Condition(n, corev1.NodeNetworkUnavailable)
 	switch {
@@ -56,7 +56,7 @@ func Served(n *corev1.Node) error {
 	return nil
 }
 
-// Pods are those with a label that are not about to go.
+// Pods returns the pods with a label that are not being deleted.
 func (w *TestCluster) Pods(ctx context.Context, label string) ([]corev1.Pod, error) {
 	var list corev1.PodList
 	if err := w.Get(ctx, &list, "pods -l "+label); err != nil {
@@ -71,8 +71,7 @@ func (w *TestCluster) Pods(ctx context.Context, label string) ([]corev1.Pod, err
 	return found, nil
 }
 
-// AwaitPods waits until the pods with a label are so many and ready, on different nodes, and
-// returns them.
+// AwaitPods waits until count pods with a label are ready, on different nodes, and returns them.
 func (w *TestCluster) AwaitPods(label string, count int) (pods []corev1.Pod) {
 	w.T.Helper()
 	w.Await(fmt.Sprintf("%d pods %s", count, label), func(ctx context.Context) (err error) {
@@ -96,7 +95,7 @@ func (w *TestCluster) AwaitPods(label string, count int) (pods []corev1.Pod) {
 	return pods
 }
 
-// Addresses are a pod's, IPv4 first.
+// Addresses returns a pod's addresses, IPv4 first.
 func Addresses(p *corev1.Pod) (found []netip.Addr) {
 	for _, ip := range p.Status.PodIPs {
 		if a, err := netip.ParseAddr(ip.IP); err == nil {
@@ -117,7 +116,7 @@ func (w *TestCluster) Inside(p *corev1.Pod) *netns.Namespace {
 	for _, f := range files {
 		ns, err := netns.At(filepath.Join(folder, f.Name()))
 		if err != nil {
-			continue // it has just gone
+			continue // it was just deleted
 		}
 		if out, err := ns.Run(w.T.Context(), "ip", "-4", "-oneline", "address", "show"); err == nil && strings.Contains(out, " "+p.Status.PodIP+"/") {
 			w.T.Cleanup(ns.Close)

@@ -13,10 +13,10 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/cluster"
 )
 
-// Tutorial is the page that tells how to install a first cluster.
+// Tutorial is the page about the installation of a first cluster.
 const Tutorial = "docs/tutorial/first-cluster.md"
 
-// Page is what a document tells its readers to type.
+// Page holds the commands and blocks of a document.
 type Page struct {
 	name     string
 	commands []string
@@ -46,8 +46,8 @@ func ReadPage(ctx context.Context, name string) (*Page, error) {
 	return p, nil
 }
 
-// Command is the first of the page's commands that begins so, in which each text is replaced by the
-// next, as readers put names of their own in the place of others.
+// Command returns the page's first command with a prefix, in which each text is replaced by the
+// next, as readers replace names by their own.
 func (p *Page) Command(begins string, instead ...string) (string, error) {
 	for _, command := range p.commands {
 		if strings.HasPrefix(command, begins) {
@@ -58,8 +58,7 @@ func (p *Page) Command(begins string, instead ...string) (string, error) {
 	return "", fmt.Errorf("%s tells nobody to type a command that begins with %q, only\n%s", p.name, begins, strings.Join(p.commands, "\n"))
 }
 
-// Block is the first of the page's blocks of a language, in which each text is replaced by the
-// next.
+// Block returns the page's first block of a language, in which each text is replaced by the next.
 func (p *Page) Block(language string, instead ...string) (string, error) {
 	for _, b := range p.blocks {
 		if b.Language == language {
@@ -69,5 +68,5 @@ func (p *Page) Block(language string, instead ...string) (string, error) {
 	return "", fmt.Errorf("%s has no block of %s", p.name, language)
 }
 
-// Used is how many commands were taken so far, for the figure that the page states.
+// Used counts the commands used so far, for the figure that the page states.
 func (p *Page) Used() int { return p.used }

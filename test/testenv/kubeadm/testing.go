@@ -19,14 +19,14 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/netlab"
 )
 
-// patience is how long something may take before it counts as something that never happens.
+// patience limits waits: what takes longer never happens.
 const patience = 3 * time.Minute
 
-// RunTests is the TestMain of packages that install clusters: it packs images, lets more be put
-// into their folder, and runs the tests in a lab's namespace.
+// RunTests is the TestMain of packages that install clusters: it packs images, calls functions that
+// add to their folder, and runs the tests in a lab's namespace.
 func RunTests(m *testing.M, more ...func(ctx context.Context, folder string) error) int {
 	if !netlab.Entered() && machine.Supported() != nil {
-		// NeedMachines says what is missing.
+		// NeedMachines reports the missing requirement.
 		if err := netlab.Enter(); err != nil && !errors.Is(err, netlab.ErrNotRoot) {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
@@ -50,7 +50,7 @@ func RunTests(m *testing.M, more ...func(ctx context.Context, folder string) err
 	return m.Run()
 }
 
-// NeedMachines skips a test where there can be no machines.
+// NeedMachines skips a test on hosts that can't run machines.
 func NeedMachines(t testing.TB) {
 	t.Helper()
 	if err := machine.Supported(); err != nil {
@@ -58,7 +58,7 @@ func NeedMachines(t testing.TB) {
 	}
 }
 
-// TestCluster is a cluster that a test installs by a page. Whatever goes wrong ends the test.
+// TestCluster is a cluster that a test installs by a page. Errors end the test.
 type TestCluster struct {
 	*Cluster
 	T    testing.TB
@@ -67,8 +67,8 @@ type TestCluster struct {
 	began time.Time
 }
 
-// StartT makes the cloud for a test, and no server. With the test everything ends, and what a
-// failed one left is shown.
+// StartT starts the cloud for a test, without servers. Everything ends with the test, and the state
+// after a failed test is logged.
 func StartT(t testing.TB, page string, o Options) *TestCluster {
 	t.Helper()
 	p, err := ReadPage(t.Context(), page)
@@ -84,7 +84,7 @@ func StartT(t testing.TB, page string, o Options) *TestCluster {
 	return w
 }
 
-// end removes every machine, and shows what a failed test left.
+// end removes every machine, and logs the state after a failed test.
 func (w *TestCluster) end() {
 	if w.T.Failed() {
 		w.dump()
@@ -94,7 +94,7 @@ func (w *TestCluster) end() {
 	}
 }
 
-// dump logs what somebody would look at first.
+// dump logs the state that is most useful for finding a fault.
 func (w *TestCluster) dump() {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(w.T.Context()), 30*time.Second)
 	defer cancel()
@@ -112,18 +112,18 @@ func (w *TestCluster) dump() {
 	}
 }
 
-// Step says how far the test is.
+// Step logs the progress of the test.
 func (w *TestCluster) Step(format string, args ...any) {
 	w.T.Logf("%5.1f s  %s", time.Since(w.began).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// Run runs a command in a shell of a server and returns what it printed.
+// Run runs a command in a shell of a server and returns its output.
 func (w *TestCluster) Run(name, command string) string {
 	w.T.Helper()
 	return w.Type(name, "", command)
 }
 
-// Type is Run with something typed.
+// Type is Run with standard input.
 func (w *TestCluster) Type(name, typed, command string) string {
 	w.T.Helper()
 	ctx, cancel := context.WithTimeout(w.T.Context(), patience)
@@ -145,7 +145,7 @@ func (w *TestCluster) Follow(name, begins string, instead ...string) string {
 	return w.FollowTyping(name, "", begins, instead...)
 }
 
-// FollowTyping is Follow with something typed.
+// FollowTyping is Follow with standard input.
 func (w *TestCluster) FollowTyping(name, typed, begins string, instead ...string) string {
 	w.T.Helper()
 	command, err := w.Page.Command(begins, instead...)
@@ -155,18 +155,18 @@ func (w *TestCluster) FollowTyping(name, typed, begins string, instead ...string
 	return w.Type(name, typed, command)
 }
 
-// Kubectl runs kubectl where that is used.
+// Kubectl runs kubectl on the server for it.
 func (w *TestCluster) Kubectl(args string) string {
 	w.T.Helper()
 	return w.Run(w.Admin, "kubectl "+args)
 }
 
-// Await waits until something holds that is shown by what it returns when it doesn't.
+// Await polls until holds returns nil. Its last error is reported otherwise.
 func (w *TestCluster) Await(what string, holds func(context.Context) error) {
 	w.T.Helper()
 	var last error
 	err := wait.PollUntilContextTimeout(w.T.Context(), 200*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		// The last look before the time is over says why, not that it is.
+		// The last complete poll shows the cause; a timeout doesn't.
 		if err := holds(ctx); ctx.Err() == nil {
 			last = err
 		}
@@ -177,7 +177,7 @@ func (w *TestCluster) Await(what string, holds func(context.Context) error) {
 	}
 }
 
-// Get reads objects into a value of the API's.
+// Get reads objects into a value of an API type.
 func (w *TestCluster) Get(ctx context.Context, into any, what string) error {
 	out, err := w.On(ctx, w.Admin, "kubectl get -o json "+what)
 	if err != nil {
@@ -186,7 +186,7 @@ func (w *TestCluster) Get(ctx context.Context, into any, what string) error {
 	return json.Unmarshal([]byte(out), into)
 }
 
-// Join lets a server join, by the page's command and the example's file.
+// Join joins a server, by the page's command and the example's file.
 func (w *TestCluster) Join(name string, instead ...string) {
 	w.T.Helper()
 	if err := w.PutJoin(w.T.Context(), name, instead...); err != nil {

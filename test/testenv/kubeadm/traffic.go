@@ -13,13 +13,13 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/netlab"
 )
 
-// Web is the label of the pods that Deploy makes.
+// Web is the label of the pods that Deploy creates.
 const Web = "app=web"
 
-// Every is how often a stream sends a packet.
+// Every is the interval of a stream's packets.
 const Every = 5 * time.Millisecond
 
-// Deploy runs two pods that answer, on different nodes, by the tutorial's command.
+// Deploy runs two pods with an echo, on different nodes, by the tutorial's command.
 func (w *TestCluster) Deploy(tutorial *Page) {
 	w.T.Helper()
 	create, err := tutorial.Command("kubectl create deployment web", "--image=nginx", "--image="+EchoImage)
@@ -35,8 +35,8 @@ func (w *TestCluster) Deploy(tutorial *Page) {
 	w.Step("two pods answer")
 }
 
-// Talk lets one pod ask another, in both families, by address and by the Service's name, and
-// compares the address that the other saw with the pod's own.
+// Talk sends requests from one pod to another, in both families, by address and by the Service's
+// name, and compares the source that the other observed with the pod's own address.
 func (w *TestCluster) Talk() {
 	w.T.Helper()
 	pods := w.AwaitPods(Web, 2)
@@ -54,7 +54,7 @@ func (w *TestCluster) Talk() {
 	}
 }
 
-// Undisturbed does something while the two pods talk in both families, and expects that no packet
+// Undisturbed calls do while the two pods exchange packets in both families, and expects that none
 // is lost.
 func (w *TestCluster) Undisturbed(what string, do func()) {
 	w.T.Helper()
@@ -80,7 +80,7 @@ func (w *TestCluster) Undisturbed(what string, do func()) {
 	w.Step("%d packets were sent while %s", sent, what)
 }
 
-// Healthy expects that nothing is wrong with the cluster but that the simulated cloud has no TLS.
+// Healthy expects no finding except that the simulated cloud has no TLS.
 func (w *TestCluster) Healthy() {
 	w.T.Helper()
 	look, err := w.Page.Command("underlayctl doctor")
@@ -88,7 +88,7 @@ func (w *TestCluster) Healthy() {
 		w.T.Fatal(err)
 	}
 	w.Await("underlayctl doctor to find nothing", func(ctx context.Context) error {
-		// Its exit status says whether it found anything.
+		// Its exit status reports whether there are findings.
 		out, failed := w.On(ctx, w.Admin, look+" -o json")
 		var output struct {
 			Findings []struct{ Check, Object, What string }

@@ -19,9 +19,8 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/machine"
 )
 
-// userData are the keys of cloud-init that deploy/cloud-init/node.yaml has; for any other somebody
-// has to write what cloud-init does.
-// https://docs.cloud-init.io/en/latest/reference/modules.html
+// userData are the keys of cloud-init in deploy/cloud-init/node.yaml; support for any other key has
+// to be added here. https://docs.cloud-init.io/en/latest/reference/modules.html
 type userData struct {
 	PackageUpdate bool       `json:"package_update"`
 	Packages      []string   `json:"packages"`
@@ -31,8 +30,8 @@ type userData struct {
 
 type file struct{ Path, Permissions, Content string }
 
-// Initialize does on a machine's first boot what cloud-init does with the user data that is
-// shipped, in which each text is replaced by the next, as its marks EDIT ask for.
+// Initialize applies the shipped user data on a machine's first boot as cloud-init does, after each
+// text in it is replaced by the next, as its marks EDIT require.
 func Initialize(ctx context.Context, m *machine.Machine, instead ...string) error {
 	content, err := Edited(ctx, "cloud-init/node.yaml", instead...)
 	if err != nil {
@@ -64,8 +63,8 @@ func Initialize(ctx context.Context, m *machine.Machine, instead ...string) erro
 	return nil
 }
 
-// Edited is a file of deploy in which each text is replaced by the next. A text that isn't there is
-// an error.
+// Edited returns a file of deploy in which each text is replaced by the next. A missing text is an
+// error.
 func Edited(ctx context.Context, name string, instead ...string) (string, error) {
 	deploy, err := cluster.Manifests(ctx)
 	if err != nil {

@@ -25,12 +25,12 @@ const modulePath = "github.com/underlay-ccm/underlay"
 // program is a command that one of the modules builds.
 type program struct {
 	name   string // of the file
-	module string // the folder of its module, below test/kube; empty: that itself
+	module string // the folder of its module, below test/kube; empty: test/kube
 	folder string // of its package, below the module's
-	others string // its package, if it is another module's that this one requires
-	what   string // for people
-	parts  string // what it consists of
-	wait   string // how long it is built
+	others string // its package, if it is in another module that this one requires
+	what   string // for messages
+	parts  string // contents, for messages
+	wait   string // duration of its build
 }
 
 func controlPlane() program {
@@ -65,11 +65,10 @@ func agnhost() program {
 	}
 }
 
-// Path returns the path of the control plane's binary, which is built first
-// where it is missing: some minutes, reported on progress. It lies outside of
-// the tree, under a hash of everything that it is made from (test/kube, the
-// build's arguments, the Go version and the platform), so that a change of
-// Underlay itself never builds it anew.
+// Path returns the path of the control plane's binary, and builds it first if it is missing: that
+// takes some minutes and is reported on progress. The binary is stored outside of the tree, under a
+// hash of all inputs (test/kube, the build's arguments, the Go version and the platform), so a
+// change of Underlay itself never causes a rebuild.
 func Path(ctx context.Context, progress io.Writer) (string, error) {
 	return path(ctx, controlPlane(), progress)
 }
@@ -89,7 +88,7 @@ func Agnhost(ctx context.Context, progress io.Writer) (string, error) {
 	return path(ctx, agnhost(), progress)
 }
 
-// AgnhostSource returns the folder of agnhost's source, where files lie that its image has.
+// AgnhostSource returns the folder of agnhost's source, which contains files of its image.
 func AgnhostSource(ctx context.Context) (string, error) {
 	source, err := Source()
 	if err != nil {
@@ -106,7 +105,7 @@ func AgnhostSource(ctx context.Context) (string, error) {
 	return strings.TrimSpace(string(out)), nil
 }
 
-// Version returns the version of Kubernetes that the binaries are, such as v1.37.1.
+// Version returns the binaries' version of Kubernetes, such as v1.37.1.
 func Version(ctx context.Context) (string, error) {
 	source, err := Source()
 	if err != nil {
@@ -141,13 +140,13 @@ func path(ctx context.Context, p program, progress io.Writer) (string, error) {
 		return "", err
 	}
 	defer unlock()
-	if exists(path) { // another process built it while we waited
+	if exists(path) { // built by another process
 		return path, nil
 	}
 	return path, build.into(ctx, folder, progress)
 }
 
-// kubeBuild is everything that decides what a binary is.
+// kubeBuild contains all inputs that determine a binary.
 type kubeBuild struct {
 	program
 	source   string // the folder of the module: test/kube, or one below it
@@ -183,8 +182,8 @@ func newKubeBuild(ctx context.Context, kube string, p program) (kubeBuild, error
 	return build, nil
 }
 
-// arguments are those of `go build`, without the output. The version has to be
-// stamped: unstamped, the programs call themselves v0.0.0-master.
+// arguments are those of `go build`, without the output. The version has to be stamped: otherwise
+// the programs report v0.0.0-master.
 func (b kubeBuild) arguments() []string {
 	major, rest, _ := strings.Cut(strings.TrimPrefix(b.version, "v"), ".")
 	minor, _, _ := strings.Cut(rest, ".")
@@ -230,7 +229,7 @@ func (b kubeBuild) hash() (string, error) {
 	return hex.EncodeToString(sum.Sum(nil))[:16], nil
 }
 
-// command is a go command in the module's folder, apart from any workspace.
+// command is a go command in the module's folder that ignores workspaces.
 func (b kubeBuild) command(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = b.source
@@ -247,7 +246,7 @@ func cacheFolder(build kubeBuild) (string, error) {
 	return filepath.Join(cache, build.name+"-"+hash), err
 }
 
-// Cache returns the folder of everything that is built once and kept.
+// Cache returns the folder of results that are built once and kept.
 func Cache() (string, error) {
 	base := os.Getenv("XDG_CACHE_HOME")
 	if base == "" {
@@ -260,8 +259,8 @@ func Cache() (string, error) {
 	return filepath.Join(base, "underlay"), nil
 }
 
-// Source finds test/kube beside this file or, where the compiler was told
-// to trim its path, below the module that the working directory lies in.
+// Source finds test/kube beside this file or, if the compiler trimmed its path, below the module of
+// the working directory.
 func Source() (string, error) {
 	if _, file, _, ok := runtime.Caller(0); ok && filepath.IsAbs(file) {
 		source := filepath.Join(filepath.Dir(file), "..", "..", "kube")
@@ -282,8 +281,8 @@ func Source() (string, error) {
 	return "", fmt.Errorf("test/kube not found: run this below the folder of module %s", modulePath)
 }
 
-// Lock keeps a second process from building the same thing, and says so on progress while it waits
-// for one. The kernel drops it with the process that holds it, so none can be left over.
+// Lock prevents two processes from building the same thing, and reports on progress while it waits.
+// The kernel releases the lock with the process that holds it, so none can be left behind.
 func Lock(ctx context.Context, path, taken string, progress io.Writer) (unlock func(), err error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|syscall.O_CLOEXEC, 0o644)
 	if err != nil {

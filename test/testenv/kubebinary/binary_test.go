@@ -134,8 +134,8 @@ func TestSourceIsFound(t *testing.T) {
 	}
 }
 
-// TestSpecsAreTheControlPlanes: upstream's specs are those of the version that they test, and what
-// both modules require has one version, so that it is compiled once.
+// TestSpecsAreTheControlPlanes: upstream's specs have the version of the programs that they test,
+// and both modules use the same versions of common requirements, so that these are compiled once.
 func TestSpecsAreTheControlPlanes(t *testing.T) {
 	source, err := Source()
 	if err != nil {

@@ -45,8 +45,7 @@ func (b kubeBuild) into(ctx context.Context, folder string, progress io.Writer) 
 	return nil
 }
 
-// packages counts what the binary consists of. On a fresh machine this is also
-// what downloads the modules.
+// packages counts the binary's packages. On a fresh machine this also downloads the modules.
 func (b kubeBuild) packages(ctx context.Context, progress io.Writer) (int, error) {
 	total := 0
 	cmd := b.command(ctx, "list", "-deps", b.pkg())
@@ -58,7 +57,7 @@ func (b kubeBuild) packages(ctx context.Context, progress io.Writer) (int, error
 	return total, err
 }
 
-// pkg is how the go command is told the program's package.
+// pkg is the program's package as an argument of the go command.
 func (b kubeBuild) pkg() string {
 	switch {
 	case b.others != "":

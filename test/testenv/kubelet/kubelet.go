@@ -1,15 +1,13 @@
-// Package kubelet imitates what the API server sees of a kubelet that runs with
-// --cloud-provider=external: it registers a Node that is tainted as
-// uninitialized and has no podCIDR, then keeps its Lease and its conditions
-// alive. It runs no pods and never touches what belongs to a cloud controller
-// manager: taints, podCIDRs, the provider ID, addresses once registered, and
-// conditions other than a kubelet's own.
+// Package kubelet imitates the requests of a kubelet that runs with --cloud-provider=external: it
+// registers a Node that is tainted as uninitialized and has no podCIDR, then renews its Lease and
+// its conditions. It runs no pods and never changes fields of a cloud controller manager: taints,
+// podCIDRs, the provider ID, addresses once registered, and conditions other than a kubelet's own.
 //
-// Given a node's own credentials it is held to the same permissions as a real
-// one. Hundreds fit into one process.
+// With a node's own credentials it has the same permissions as a real one. Hundreds fit into one
+// process.
 //
-// What a kubelet writes is from its source, v1.37: initialNode and the setters
-// of pkg/kubelet/nodestatus, and component-helpers/apimachinery/lease.
+// The objects that a kubelet writes are from its source, v1.37: initialNode and the setters of
+// pkg/kubelet/nodestatus, and component-helpers/apimachinery/lease.
 package kubelet
 
 import (
@@ -33,30 +31,29 @@ type Options struct {
 	// Name of the Node and hostname of the machine.
 	Name string
 
-	// InternalIPs are kubelet's --node-ip: none, one, or one of each family.
-	// Without one the Node reports its host name only.
+	// InternalIPs are kubelet's --node-ip: none, one, or one of each family. Without one the Node
+	// has its host name only.
 	InternalIPs []netip.Addr
 
 	// ProviderID is kubelet's --provider-id; mostly empty, which leaves it to
 	// the cloud controller manager.
 	ProviderID string
 
-	// Labels beside those of every kubelet. Those that the NodeRestriction
-	// admission plugin reserves are refused.
+	// Labels beside those of every kubelet. The API server rejects those that the NodeRestriction
+	// admission plugin reserves.
 	Labels map[string]string
 
-	// ReadyWithPodCIDR keeps the Node NotReady until it has a podCIDR, as a CNI
-	// plugin does that is configured from it. Otherwise it is Ready with the
-	// first heartbeat.
+	// ReadyWithPodCIDR keeps the Node NotReady until it has a podCIDR, as a CNI plugin that is
+	// configured from it does. Otherwise it is Ready with the first heartbeat.
 	ReadyWithPodCIDR bool
 
-	// LeasePeriod is the time between two renewals of the Lease, which is what
-	// the node lifecycle controller goes by: 2 s by default (a real one: 10 s).
+	// LeasePeriod is the time between two renewals of the Lease, which the node lifecycle
+	// controller watches: 2 s by default (a real one: 10 s).
 	LeasePeriod time.Duration
 
-	// StatusPeriod is the time between two reports of conditions that are as
-	// before: 10 s by default (a real one: 5 min). Until the Node is Ready it is
-	// looked at every half second, and written as soon as that changes.
+	// StatusPeriod is the time between two reports of unchanged conditions: 10 s by default (a real
+	// one: 5 min). Until the Node is Ready, its state is checked every half second, and written as
+	// soon as it changes.
 	StatusPeriod time.Duration
 }
 
@@ -76,23 +73,22 @@ func (o Options) complete() (Options, error) {
 	return o, nil
 }
 
-// unreadyPeriod is how often a kubelet that is not ready looks at its Node.
+// unreadyPeriod is how often a kubelet that is not ready reads its Node.
 const unreadyPeriod = 500 * time.Millisecond
 
-// Kubelet is one machine that has joined.
+// Kubelet is the kubelet of one machine that has joined.
 type Kubelet struct {
 	options  Options
 	client   kubernetes.Interface
-	ready    bool      // as reported last
-	reported time.Time // when that was
+	ready    bool      // last reported state
+	reported time.Time // time of the last report
 
 	cancel context.CancelFunc
 	ended  sync.WaitGroup
 }
 
-// Join registers the machine and begins its heartbeats, which go on until Stop
-// is called or ctx ends. A Node of that name that exists already is taken over
-// as it is: a kubelet that was restarted.
+// Join registers the machine and begins its heartbeats, which continue until Stop is called or ctx
+// ends. It keeps an existing Node of that name as it is, like a kubelet that was restarted.
 func Join(ctx context.Context, config *rest.Config, options Options) (*Kubelet, error) {
 	options, err := options.complete()
 	if err != nil {
@@ -112,13 +108,13 @@ func Join(ctx context.Context, config *rest.Config, options Options) (*Kubelet, 
 	return k, nil
 }
 
-// Stop ends the heartbeats, as when the machine dies. The Node stays.
+// Stop ends the heartbeats, as when the machine dies. The Node remains.
 func (k *Kubelet) Stop() {
 	k.cancel()
 	k.ended.Wait()
 }
 
-// beat is the life of a kubelet. What fails is tried again at the next beat.
+// beat sends the heartbeats. Failed requests are retried at the next one.
 func (k *Kubelet) beat(ctx context.Context) {
 	logger := klog.FromContext(ctx)
 	lease := time.NewTicker(k.options.LeasePeriod)
@@ -152,7 +148,7 @@ func (k *Kubelet) statusPeriod() time.Duration {
 	return k.options.StatusPeriod
 }
 
-// networked reports whether pods could have addresses on the node by now.
+// networked reports whether pods on the node could have addresses.
 func (k *Kubelet) networked(node *corev1.Node) bool {
 	return !k.options.ReadyWithPodCIDR || node.Spec.PodCIDR != ""
 }

@@ -19,10 +19,10 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/kubelet"
 )
 
-// patience is how long anything may take that the cluster does by itself.
+// patience limits waits for actions of the cluster.
 const patience = 2 * time.Minute
 
-// grace is how long a silent node counts as alive in these tests.
+// grace is how long an unresponsive node remains ready in these tests.
 const grace = 10 * time.Second
 
 func TestNodeLivesAndDies(t *testing.T) {
@@ -72,8 +72,8 @@ func TestNodeLivesAndDies(t *testing.T) {
 	waitForReady(t, admin, "n1", corev1.ConditionTrue)
 }
 
-// TestManyStayAlive holds the cost down: hundreds of kubelets in one process
-// must be heard in time, all of them.
+// TestManyStayAlive limits the cost: the heartbeats of hundreds of kubelets in one process must all
+// be in time.
 func TestManyStayAlive(t *testing.T) {
 	const nodes = 200
 	cp := controlplane.StartT(t, controlplane.Options{NodeMonitorGracePeriod: grace})
@@ -107,7 +107,7 @@ func TestManyStayAlive(t *testing.T) {
 	})
 	t.Logf("%d nodes ready after %.1f s", nodes, time.Since(began).Seconds())
 
-	// From here none may be missed, for longer than the grace period.
+	// From here no node may become unready, for longer than the grace period.
 	ctx, cancel := context.WithTimeout(t.Context(), grace+2*time.Second)
 	defer cancel()
 	err := wait.PollUntilContextCancel(ctx, 500*time.Millisecond, true, func(ctx context.Context) (bool, error) {
@@ -158,8 +158,7 @@ func getNode(t *testing.T, client kubernetes.Interface, name string) *corev1.Nod
 	return node
 }
 
-// withoutNotReady leaves out what the API server and the node lifecycle
-// controller add.
+// withoutNotReady leaves out the taints that the API server and the node lifecycle controller add.
 func withoutNotReady(taints []corev1.Taint) []corev1.Taint {
 	var own []corev1.Taint
 	for _, taint := range taints {

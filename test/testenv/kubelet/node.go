@@ -26,12 +26,12 @@ import (
 const (
 	kubeletVersion = "v1.37.1"
 	kubeletPort    = 10250
-	// leaseSeconds is how long a kubelet claims its Lease for. Nothing acts on
-	// it: the node lifecycle controller has its own grace period.
+	// leaseSeconds is the duration of a kubelet's Lease. It has no effect: the node lifecycle
+	// controller has its own grace period.
 	leaseSeconds = 40
 )
 
-// initialNode is what a kubelet registers.
+// initialNode is the Node that a kubelet registers.
 func initialNode(options Options, now time.Time) *corev1.Node {
 	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{
@@ -93,8 +93,8 @@ func addresses(options Options) []corev1.NodeAddress {
 	return append(all, corev1.NodeAddress{Type: corev1.NodeHostName, Address: options.Name})
 }
 
-// Report is what a kubelet does that was started again with another --node-ip: it
-// annotates its Node, and leaves the addresses to the cloud controller manager.
+// Report acts as a kubelet that was restarted with another --node-ip: it annotates its Node, and
+// leaves the addresses to the cloud controller manager.
 func Report(ctx context.Context, client kubernetes.Interface, node string, ips []netip.Addr) error {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"annotations": map[string]string{cloudproviderapi.AnnotationAlphaProvidedIPAddr: joinAddresses(ips)},
@@ -116,8 +116,8 @@ func joinAddresses(ips []netip.Addr) string {
 	return strings.Join(texts, ",")
 }
 
-// conditions are the four of a kubelet. A transition time is kept where the
-// status is the same as before.
+// conditions are the four conditions of a kubelet. The transition time is kept if the status is
+// unchanged.
 func conditions(before []corev1.NodeCondition, ready bool, now time.Time) []corev1.NodeCondition {
 	all := []corev1.NodeCondition{
 		{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionFalse, Reason: "KubeletHasSufficientMemory", Message: "kubelet has sufficient memory available"},
@@ -142,8 +142,8 @@ func conditions(before []corev1.NodeCondition, ready bool, now time.Time) []core
 	return all
 }
 
-// reportStatus patches the kubelet's own conditions, if there is news or the last
-// report is old: the strategic merge, keyed by type, leaves everybody else's alone.
+// reportStatus patches the kubelet's own conditions if they changed or the last report is old: the
+// strategic merge, keyed by type, keeps the conditions of others.
 func (k *Kubelet) reportStatus(ctx context.Context) error {
 	node, err := k.node(ctx)
 	if err != nil {
@@ -166,13 +166,13 @@ func (k *Kubelet) reportStatus(ctx context.Context) error {
 	return err
 }
 
-// node is read from the API server's cache, which costs etcd nothing.
+// node reads the Node from the API server's cache, which costs etcd nothing.
 func (k *Kubelet) node(ctx context.Context) (*corev1.Node, error) {
 	return k.client.CoreV1().Nodes().Get(ctx, k.options.Name, metav1.GetOptions{ResourceVersion: "0"})
 }
 
-// renewLease renews the Lease, or makes it where there is none; never for a
-// Node that is gone, whose Lease would be garbage at once.
+// renewLease renews the Lease, or creates it if there is none; never for a deleted Node, whose
+// Lease would be garbage at once.
 func (k *Kubelet) renewLease(ctx context.Context) error {
 	leases := k.client.CoordinationV1().Leases(corev1.NamespaceNodeLease)
 	now := metav1.NowMicro()

@@ -15,8 +15,8 @@ import (
 	"syscall"
 )
 
-// groupPrefix begins the names of machines' control groups. The ID of the process follows that
-// booted the machine.
+// groupPrefix is the prefix of the names of machines' control groups. The ID of the process that
+// booted the machine follows.
 const groupPrefix = "underlay-machine-"
 
 // hierarchies are the folders of the cgroup v1 hierarchies.
@@ -34,8 +34,8 @@ func hierarchies() ([]string, error) {
 	return folders, nil
 }
 
-// removeGroups removes a group from every hierarchy, with all that is below it. Nothing runs in it,
-// but the kernel may need a moment to notice.
+// removeGroups removes a group from every hierarchy, with all groups below it. Nothing runs in it,
+// but the kernel may need a moment until it is empty.
 func removeGroups(group string) error {
 	folders, err := hierarchies()
 	for _, folder := range folders {
@@ -52,7 +52,8 @@ func removeGroups(group string) error {
 	return err
 }
 
-// removeTree removes groups from the bottom up. Their files go with them, and can't be removed.
+// removeTree removes groups from the bottom up. Their files are removed with them, and can't be
+// removed alone.
 func removeTree(root string) error {
 	var groups []string
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
@@ -70,7 +71,7 @@ func removeTree(root string) error {
 	return err
 }
 
-// sweepGroups removes what processes have left that were killed. It is nobody's loss if it can't.
+// sweepGroups removes the groups of processes that were killed. A failure has no consequences.
 func sweepGroups() {
 	folders, _ := hierarchies()
 	for _, folder := range folders {

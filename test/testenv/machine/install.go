@@ -17,7 +17,7 @@ import (
 //go:embed scripts
 var scripts embed.FS
 
-// Supported says why there can be no machines here; nil if there can.
+// Supported returns why this host can't run machines; nil if it can.
 func Supported() error {
 	if os.Geteuid() != 0 {
 		return errors.New("not root: machines are made of namespaces, mounts and control groups")
@@ -48,7 +48,7 @@ func Supported() error {
 	return errors.New("no C compiler to build runc with: install gcc")
 }
 
-// headers says what is missing of the headers with which runc is built.
+// headers returns which of the headers that runc's build needs are missing.
 func headers() error {
 	if !exists(seccompHeader) {
 		return fmt.Errorf("build runc: %s is missing: install libseccomp-dev", seccompHeader)
@@ -56,8 +56,8 @@ func headers() error {
 	return nil
 }
 
-// install makes what the machine has before it is booted for the first time: a root file system
-// with as little of the host's /etc as its programs need, and the stand-ins.
+// install creates the state of the machine before its first boot: a root file system with as little
+// of the host's /etc as its programs need, and the replacing scripts.
 func (m *Machine) install(ctx context.Context) error {
 	for _, folder := range []string{
 		"usr", "usr-work", "local/bin", "local/sbin", "local/lib/machine", "root/usr", "root/proc", "root/sys", "root/dev", "root/run", "root/tmp", "root/root", "root/home",
@@ -101,8 +101,8 @@ func (m *Machine) install(ctx context.Context) error {
 	for name, content := range map[string]string{
 		"root/etc/hostname": m.o.Name + "\n",
 		"root/etc/hosts":    fmt.Sprintf("127.0.0.1 localhost\n::1 localhost ip6-localhost\n127.0.1.1 %s\n", m.o.Name),
-		// An address that nobody has: CoreDNS wants to be told of one, and asks it nothing about
-		// the cluster.
+		// An address without a host: CoreDNS requires one, and sends it no requests about the
+		// cluster.
 		"root/etc/resolv.conf": "nameserver 198.51.100.53\n",
 	} {
 		if err := os.WriteFile(m.file(name), []byte(content), 0o644); err != nil {

@@ -22,7 +22,7 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/process"
 )
 
-// How long a machine may take, and how often it is looked at.
+// Time limits of a machine, and the interval of polls.
 const (
 	bootWithin  = 30 * time.Second
 	readyWithin = 60 * time.Second // containerd
@@ -30,32 +30,32 @@ const (
 	lookEvery   = 20 * time.Millisecond
 )
 
-// path is the PATH of everything on a machine. The stand-ins come first.
+// path is the PATH of all programs on a machine. The replacing scripts come first.
 const path = "/etc/machine/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// Options say what machine it is.
+// Options configure a machine.
 type Options struct {
 	// Name is its host name.
 	Name string
-	// Dir holds everything that it has and logs. It is made, and removed with the machine.
-	// Its file system has to be one on which an overlay can be, such as ext4.
+	// Dir holds all its files and logs. It is created, and removed with the machine. Its file
+	// system has to support overlays, such as ext4.
 	Dir string
-	// Network is what it is plugged into. It is the caller's to close.
+	// Network is the namespace of its network. The caller closes it.
 	Network *netns.Namespace
 	// Programs come from Build.
 	Programs Programs
 }
 
-// Machine is one that was made. Its methods may be called from several goroutines, but those that
-// switch it on and off.
+// Machine is a machine. Its methods may be called from several goroutines, except those that switch
+// it on and off.
 type Machine struct {
 	o     Options
 	group string           // its control groups, in every hierarchy
 	first *process.Process // nil: it is off
-	init  int              // its first process, as the host numbers it
+	init  int              // its first process, by the host's process ID
 }
 
-// New makes a machine that is off.
+// New creates a machine that is off.
 func New(ctx context.Context, o Options) (*Machine, error) {
 	if err := Supported(); err != nil {
 		return nil, fmt.Errorf("make machine %s: %w", o.Name, err)
@@ -74,11 +74,11 @@ func New(ctx context.Context, o Options) (*Machine, error) {
 // Name is the machine's host name.
 func (m *Machine) Name() string { return m.o.Name }
 
-// SetNetwork plugs a machine that is off into another network.
+// SetNetwork moves a machine that is off into another network.
 func (m *Machine) SetNetwork(network *netns.Namespace) { m.o.Network = network }
 
-// Boot switches the machine on. It returns when the machine's init runs, which then starts what is
-// installed.
+// Boot switches the machine on. It returns when the machine's init runs, which then starts the
+// installed services.
 func (m *Machine) Boot(ctx context.Context) error {
 	if m.first != nil {
 		return fmt.Errorf("boot machine %s: it is on", m.o.Name)
@@ -100,12 +100,12 @@ func (m *Machine) Boot(ctx context.Context) error {
 	return nil
 }
 
-// watchers is more inotify instances than what runs on one machine takes: kubelet, containerd,
-// kube-proxy and pods.
+// watchers is more inotify instances than one machine uses: kubelet, containerd, kube-proxy and
+// pods.
 const watchers = 20
 
-// watchable reports an error if this user has fewer inotify instances left. Without them kube-proxy
-// and kubelet end after they have started.
+// watchable returns an error if this user has fewer inotify instances left. Without them kube-proxy
+// and kubelet exit after their start.
 func watchable(instances int) error {
 	for range instances {
 		watcher, err := syscall.InotifyInit1(syscall.IN_CLOEXEC)
@@ -124,7 +124,7 @@ func (m *Machine) awaitInit(ctx context.Context) error {
 		if m.first.Ended() {
 			return false, m.first.Failure(m.first.Died())
 		}
-		// Before there is an init, it has other children, which see the host's files.
+		// Until init runs, the process has other children, which use the host's files.
 		if init := child(m.first.PID()); init != 0 && exists(fmt.Sprintf("/proc/%d/root/run/units/ready", init)) {
 			m.init = init
 		}
@@ -132,7 +132,7 @@ func (m *Machine) awaitInit(ctx context.Context) error {
 	})
 }
 
-// child is the only child of a process; 0 if there is none.
+// child returns the only child of a process; 0 if there is none.
 func child(pid int) (child int) {
 	children, err := os.ReadFile(fmt.Sprintf("/proc/%[1]d/task/%[1]d/children", pid))
 	if err != nil {
@@ -143,14 +143,14 @@ func child(pid int) (child int) {
 	return child
 }
 
-// PullPlug ends everything that runs on the machine at once, and waits until it is gone. The
-// machine's files stay. A machine that is off stays off.
+// PullPlug ends everything that runs on the machine at once, and waits until it has ended. The
+// machine's files remain. A machine that is off stays off.
 func (m *Machine) PullPlug() error {
 	if m.first == nil {
 		return nil
 	}
 	if m.init != 0 {
-		// With it the kernel ends all others, before its parent hears of it.
+		// The kernel ends all others with it, before its parent is notified.
 		_ = syscall.Kill(m.init, syscall.SIGKILL)
 		<-m.first.Done()
 	}
@@ -162,7 +162,7 @@ func (m *Machine) PullPlug() error {
 	return nil
 }
 
-// Remove switches the machine off and removes everything that it has.
+// Remove switches the machine off and removes all its files.
 func (m *Machine) Remove() error {
 	off := m.PullPlug()
 	if err := os.RemoveAll(m.o.Dir); err != nil {
@@ -171,8 +171,8 @@ func (m *Machine) Remove() error {
 	return off
 }
 
-// Command is a program to run on the machine, by its name in the machine's PATH. If the context
-// ends, so does the program.
+// Command is a program to run on the machine, by its name in the machine's PATH. It ends with the
+// context.
 func (m *Machine) Command(ctx context.Context, args ...string) *exec.Cmd {
 	enter := []string{
 		fmt.Sprintf("--target=%d", m.init), "--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup", "--",
@@ -186,8 +186,8 @@ func (m *Machine) Command(ctx context.Context, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// Run runs a program on the machine and returns its standard output. The error has what it said on
-// both outputs.
+// Run runs a program on the machine and returns its standard output. The error contains both
+// outputs.
 func (m *Machine) Run(ctx context.Context, args ...string) (string, error) {
 	return m.Feed(ctx, nil, args...)
 }
@@ -212,8 +212,8 @@ func (m *Machine) Feed(ctx context.Context, stdin io.Reader, args ...string) (st
 // file is the path of one of the machine's own files on the host.
 func (m *Machine) file(name string) string { return filepath.Join(m.o.Dir, name) }
 
-// Root is the machine's root as the host sees it. While the machine is off, there are only the
-// files that a reboot keeps, without /usr. An absolute link below it leads astray.
+// Root is the machine's root in the host's file system. While the machine is off, it contains only
+// the files that survive a reboot, without /usr. Absolute links below it point to the host's files.
 func (m *Machine) Root() string {
 	if m.init != 0 {
 		return fmt.Sprintf("/proc/%d/root", m.init)
@@ -223,14 +223,14 @@ func (m *Machine) Root() string {
 
 func (m *Machine) root(path string) string { return filepath.Join(m.Root(), path) }
 
-// WriteFile writes a file of the machine, and makes its folder.
+// WriteFile writes a file of the machine, and creates its folder.
 func (m *Machine) WriteFile(path string, data []byte, mode fs.FileMode) error {
 	err := os.MkdirAll(filepath.Dir(m.root(path)), 0o755)
 	if err == nil {
 		err = os.WriteFile(m.root(path), data, mode)
 	}
 	if err == nil {
-		err = os.Chmod(m.root(path), mode) // one that was there keeps its mode else
+		err = os.Chmod(m.root(path), mode) // an existing file would keep its mode
 	}
 	if err != nil {
 		return fmt.Errorf("write %s of machine %s: %w", path, m.o.Name, err)
@@ -247,7 +247,7 @@ func (m *Machine) ReadFile(path string) ([]byte, error) {
 	return data, nil
 }
 
-// Import gives the machine's containerd the images of an archive, once it runs.
+// Import imports the images of an archive into the machine's containerd, once it runs.
 func (m *Machine) Import(ctx context.Context, archive string) error {
 	file, err := os.Open(archive)
 	if err != nil {
@@ -266,10 +266,10 @@ func (m *Machine) Import(ctx context.Context, archive string) error {
 	return err
 }
 
-// logLines is how much Logs quotes of each log.
+// logLines is the number of lines that Logs quotes of each log.
 const logLines = 40
 
-// Logs are the ends of what the machine's programs said, for a test that failed.
+// Logs returns the ends of the logs of the machine's programs, for a test that failed.
 func (m *Machine) Logs() string {
 	var out strings.Builder
 	for _, log := range []string{m.file("machine.log"), m.file("root/var/log/containerd.log"), m.file("root/var/log/kubelet.log")} {
@@ -277,7 +277,7 @@ func (m *Machine) Logs() string {
 		if err != nil {
 			continue
 		}
-		// Of containerd's, what isn't as usual.
+		// Of containerd's log, only unusual lines.
 		lines := slices.DeleteFunc(strings.Split(strings.TrimSpace(string(content)), "\n"), func(line string) bool {
 			return strings.Contains(line, "level=info")
 		})
@@ -286,7 +286,7 @@ func (m *Machine) Logs() string {
 	return out.String()
 }
 
-// await looks until something is done, fails, or takes too long.
+// await polls until done returns true or an error, or the time is over.
 func await(ctx context.Context, within time.Duration, done func() (bool, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()

@@ -60,7 +60,7 @@ func do(t *testing.T, m *machine.Machine, line string) string {
 	return strings.TrimSpace(out)
 }
 
-// hostValues are what a machine may not change.
+// hostValues are settings that a machine must not change.
 func hostValues(t *testing.T) string {
 	t.Helper()
 	var all strings.Builder
@@ -107,7 +107,7 @@ func TestAMachineIsAPlaceOfItsOwn(t *testing.T) {
 	}
 }
 
-// Files stay, processes and /run don't, and what is installed starts again.
+// Files remain, processes and /run don't, and installed services start again.
 func TestPullPlugAndReboot(t *testing.T) {
 	m := start(t, "one")
 	if err := m.WriteFile("/etc/containerd/config.toml", []byte("version = 3\n"), 0o644); err != nil {

@@ -21,27 +21,27 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/kubebinary"
 )
 
-// Programs are what machines run and images are made of, in a folder:
+// Programs is a folder with the programs of machines and images:
 //
 //	bin/  in the PATH of every machine: containerd, runc, kubelet, kubeadm, kubectl and their helpers
-//	cni/  the plugins that a package puts into /opt/cni/bin
+//	cni/  the plugins that a package installs in /opt/cni/bin
 //	image/  coredns and pause
 type Programs struct{ Folder string }
 
-// Path is where one of them lies, such as bin/kubelet.
+// Path is the path of one of them, such as bin/kubelet.
 func (p Programs) Path(name string) string { return filepath.Join(p.Folder, name) }
 
-// source is a command of go that makes programs.
+// source is a go command that builds programs.
 type source struct {
 	what     string
-	dir      string // where it runs; empty: anywhere, outside of every module
-	to       string // which folder gets the result
+	dir      string // working directory; empty: any, outside of every module
+	to       string // folder of the result
 	packages []string
 	tags     string
 	cgo      bool
 }
 
-// seccompHeader tells that the headers are installed with which runc is built.
+// seccompHeader exists if the headers that runc's build needs are installed.
 const seccompHeader = "/usr/include/seccomp.h"
 
 func sources(test string) []source {
@@ -68,9 +68,9 @@ func sources(test string) []source {
 	}
 }
 
-// Build returns the programs, which are built first where they are missing: some minutes, reported
-// on progress. They are kept beside the control plane's binary, under a hash of what they are made
-// from.
+// Build returns the programs, and builds them first if they are missing: that takes some minutes
+// and is reported on progress. They are stored beside the control plane's binary, under a hash of
+// their inputs.
 func Build(ctx context.Context, progress io.Writer) (Programs, error) {
 	if err := headers(); err != nil {
 		return Programs{}, err
@@ -105,14 +105,14 @@ func Build(ctx context.Context, progress io.Writer) (Programs, error) {
 		return Programs{}, err
 	}
 	defer unlock()
-	if exists(built.Folder) { // another process built it while we waited
+	if exists(built.Folder) { // built by another process
 		return built, nil
 	}
 	return built, build(ctx, built.Folder, all, kube, node, progress)
 }
 
-// hashOf covers the commands, the sources that lie in this tree and the binaries of Kubernetes,
-// whose names have a hash of theirs.
+// hashOf covers the commands, the sources in this tree and the binaries of Kubernetes, whose paths
+// contain a hash of their own.
 func hashOf(all []source, kube, node string) (string, error) {
 	sum := sha256.New()
 	fmt.Fprintln(sum, runtime.Version(), runtime.GOARCH, filepath.Base(filepath.Dir(kube)), filepath.Base(filepath.Dir(node)))
@@ -139,7 +139,8 @@ func hashOf(all []source, kube, node string) (string, error) {
 	return fmt.Sprintf("%.8x", sum.Sum(nil)), nil
 }
 
-// build fills a temporary folder and renames it: what stands under the hash is whole.
+// build fills a temporary folder and renames it, so that a folder named by its hash is always
+// complete.
 func build(ctx context.Context, folder string, all []source, kube, node string, progress io.Writer) error {
 	began := time.Now()
 	fmt.Fprintf(progress, "machine: building containerd, runc, CoreDNS and what machines run else\n"+
@@ -191,8 +192,8 @@ func (s source) build(ctx context.Context, folder string, progress io.Writer) er
 	return gobuild.Report{Name: "machine", To: progress}.Compile(ctx, cmd, "build "+s.what, 0)
 }
 
-// multicall puts a binary into the folder under its own name, and links to it under the names by
-// which it knows what to be.
+// multicall puts a binary into the folder under its own name, with links under the names that
+// select its programs.
 func multicall(folder, binary string, names ...string) error {
 	bin := filepath.Join(folder, "bin")
 	base := filepath.Base(binary)
@@ -207,7 +208,7 @@ func multicall(folder, binary string, names ...string) error {
 	return nil
 }
 
-// link is a file under a second name, or a copy where there can't be any.
+// link creates a hard link, or a copy where links are impossible.
 func link(from, to string) error {
 	err := os.Link(from, to)
 	if err == nil || errors.Is(err, fs.ErrExist) {
@@ -226,8 +227,8 @@ func link(from, to string) error {
 	return errors.Join(err, target.Close())
 }
 
-// Images returns the images that kubeadm asks for, such as registry.k8s.io/etcd:3.7.0-0, by the
-// last element of their names.
+// Images returns the images that kubeadm pulls, such as registry.k8s.io/etcd:3.7.0-0, by the last
+// element of their names.
 func (p Programs) Images(ctx context.Context) (map[string]string, error) {
 	version, err := kubebinary.Version(ctx)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/complete"
 )
 
-// TestWithoutControlGroups runs a test of machines, and what builds their programs, where no
+// TestWithoutControlGroups runs a test of machines, and the build of their programs, where no
 // cgroup of version 1 is mounted, as on most of today's distributions.
 func TestWithoutControlGroups(t *testing.T) {
 	build := t.TempDir() + "/build"
@@ -23,7 +23,7 @@ func TestWithoutControlGroups(t *testing.T) {
 		why := "not root"
 		if os.Geteuid() == 0 {
 			why = missing
-			// The mounts are those of the new namespace alone.
+			// The mounts are visible only in the new namespace.
 			command = append([]string{
 				"unshare", "--mount", "sh", "-ec",
 				`for mount in $(awk '$3 == "cgroup" {print $2}' /proc/mounts); do umount --lazy "$mount"; done; exec "$@"`, "-",

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// What would end after its start is told before.
+// A lack of inotify instances, with which programs would exit after their start, is reported
+// before.
 func TestTooFewWatchersAreTold(t *testing.T) {
 	text, err := os.ReadFile("/proc/sys/fs/inotify/max_user_instances")
 	if err != nil {

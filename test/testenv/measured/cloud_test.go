@@ -10,7 +10,7 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/measured"
 )
 
-// Measured times outrank those that a test's cloud has only so that things take any.
+// Measured times override those that a test's cloud has only because it needs some.
 func TestCloudsTakeTheMeasuredTimes(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "profile.json")
 	content := `{"version": 1, "cloud": {"busy": "locked", "rate_limit": 7, "latency_seconds": 0.04, "action_seconds": {"add_route": [2]}}}`

@@ -1,10 +1,10 @@
-// Package measured says which cloud the simulated ones of whole-cluster tests behave as: the one
-// whose profile the environment variable UNDERLAY_PROFILE names, as "hcloud-sim measure" has
-// written it. Without the variable nothing was measured, and everything is as the simulators have it.
+// Package measured determines the behavior of the simulated clouds of whole-cluster tests: that of
+// the profile which the environment variable UNDERLAY_PROFILE names, as written by "hcloud-sim
+// measure". Without the variable nothing was measured, and the simulators' defaults apply.
 //
-// What a test sets itself outranks the profile, so that it goes on testing what it is about. Times
-// are the exception: ActionTime and Latency are how a test's cloud has any, so measured ones outrank
-// them. A test that is about its own times says so with ActionTimes.
+// Options that a test sets override the profile, so that the test keeps its subject. Times are the
+// exception: a test sets ActionTime and Latency only because it needs some, so measured ones
+// override them. A test about specific times sets ActionTimes.
 package measured
 
 import (
@@ -20,7 +20,7 @@ import (
 // Variable names the file: by an absolute path, because each test runs in its package's folder.
 const Variable = "UNDERLAY_PROFILE"
 
-// Profile is what was measured; nothing, if the variable is not set.
+// Profile returns the measured profile; the zero value if the variable is not set.
 func Profile() (profile.Profile, error) {
 	file := os.Getenv(Variable)
 	switch {
@@ -40,8 +40,8 @@ func Profile() (profile.Profile, error) {
 	return p, nil
 }
 
-// Cloud is the cloud of a test, with what was measured: all that the test leaves zero, and the times,
-// unless it sets ActionTimes.
+// Cloud returns the options of a test's cloud with measured values: those that the test leaves
+// zero, and the times, unless it sets ActionTimes.
 func Cloud(own hcloudsim.Options) (hcloudsim.Options, error) {
 	p, err := Profile()
 	if err != nil {
@@ -52,7 +52,7 @@ func Cloud(own hcloudsim.Options) (hcloudsim.Options, error) {
 		return options, nil
 	}
 	times := hcloudsim.Options{}.With(p.Cloud)
-	options.ActionTimes = times.ActionTimes // of other commands, ActionTime is still the time
+	options.ActionTimes = times.ActionTimes // ActionTime still applies to other commands
 	if p.Cloud.LatencySeconds != nil {
 		options.Latency = times.Latency
 	}

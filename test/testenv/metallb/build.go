@@ -8,8 +8,8 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/module"
 )
 
-// MetalLB is a built MetalLB. Its manifest, the one that MetalLB's documentation tells to apply, has
-// everything but the pools.
+// MetalLB is a built MetalLB. Its manifest, the one of MetalLB's documentation, contains everything
+// except the pools.
 type MetalLB struct{ module.Built }
 
 func release() module.Module {
@@ -25,14 +25,14 @@ func release() module.Module {
 	}
 }
 
-// Built returns MetalLB where Build has built it before, and reports whether it has.
+// Built returns MetalLB if Build has built it before, and reports whether it has.
 func Built() (MetalLB, bool, error) {
 	b, is, err := release().Built()
 	return MetalLB{b}, is, err
 }
 
-// Build returns MetalLB, which is built first where it is missing: some minutes, reported on
-// progress.
+// Build returns MetalLB, and builds it first if it is missing: that takes some minutes and is
+// reported on progress.
 func Build(ctx context.Context, progress io.Writer) (MetalLB, error) {
 	b, err := release().Build(ctx, progress)
 	return MetalLB{b}, err

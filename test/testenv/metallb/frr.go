@@ -13,15 +13,15 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/module"
 )
 
-// What MetalLB uses of FRR's API that the version of go.mod does not have yet: a list of prefixes,
-// which is only ever filled for FRR.
+// The constant of FRR's API that MetalLB uses and the version of go.mod lacks: a list of prefixes,
+// which is only filled for FRR.
 const (
 	lackingField = "\ntype Advertise struct {\n"
 	lackingType  = "package v1beta1\n\ntype AsPathPrependPrefixes struct {\n\tPrefixes      []string\n\tAsPathPrepend uint8\n}\n"
 )
 
-// withFRR makes a module file for the build, by which FRR's API is a copy with what it lacks. The
-// module proxies don't have the version that the release asks for.
+// withFRR writes a module file for the build, in which FRR's API is a copy with the missing part
+// added. The module proxies don't have the version that the release requires.
 func withFRR(ctx context.Context, b module.Built, folder string) (string, error) {
 	const path, api = "github.com/metallb/frr-k8s", "api/v1beta1"
 	source, err := b.Folder(ctx, path)
@@ -43,7 +43,7 @@ func withFRR(ctx context.Context, b module.Built, folder string) (string, error)
 	content = bytes.Replace(content, []byte(lackingField),
 		[]byte(lackingField+"\tPrefixesWithAsPathPrepend []AsPathPrependPrefixes `json:\"-\"`\n"), 1)
 	err = errors.Join(
-		os.Chmod(filepath.Join(replacement, api), 0o755), // in the module cache nothing may be written
+		os.Chmod(filepath.Join(replacement, api), 0o755), // files in the module cache are read-only
 		os.WriteFile(filepath.Join(replacement, api, "lacking.go"), []byte(lackingType), 0o644),
 		replaceFile(types, content),
 		copyFile(filepath.Join(source, "go.mod"), filepath.Join(replacement, "go.mod")),
@@ -72,7 +72,7 @@ func withFRR(ctx context.Context, b module.Built, folder string) (string, error)
 	return file, os.WriteFile(file, text, 0o644)
 }
 
-// replaceFile writes a file anew that may not be written to.
+// replaceFile replaces a read-only file.
 func replaceFile(path string, content []byte) error {
 	return errors.Join(os.Remove(path), os.WriteFile(path, content, 0o644))
 }

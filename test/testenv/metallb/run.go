@@ -25,11 +25,11 @@ import (
 
 const (
 	namespace = "metallb-system"
-	// within is how long anything of MetalLB's may take to come about.
+	// within limits waits for actions of MetalLB.
 	within = time.Minute
 )
 
-// Accounts are whom MetalLB's programs are for the API server.
+// Accounts are the users of MetalLB's programs at the API server.
 var Accounts = []string{"system:serviceaccount:" + namespace + ":controller", "system:serviceaccount:" + namespace + ":speaker"}
 
 // Running is a MetalLB in a lab.
@@ -43,7 +43,7 @@ type Running struct {
 }
 
 // Install applies the manifest to a lab on metal and starts the controller. Its webhook, which only
-// refuses wrong pools, can't be reached in a lab, and is left out.
+// rejects invalid pools, is unreachable in a lab, and is left out.
 func (m MetalLB) Install(ctx context.Context, lab *netlab.Lab) (*Running, error) {
 	plane := lab.ControlPlane
 	r := &Running{metallb: m, lab: lab, dir: plane.Dir(), speakers: map[string]*process.Process{}}
@@ -98,7 +98,7 @@ func (r *Running) StopController(ctx context.Context) error {
 	}
 }
 
-// pod makes the object that a program looks itself up by, and the speakers each other.
+// pod creates the object in which a program finds itself, and the speakers each other.
 func (r *Running) pod(ctx context.Context, component, node string, ip netip.Addr) error {
 	name := component
 	if node != "" {
@@ -125,7 +125,7 @@ func (r *Running) pod(ctx context.Context, component, node string, ip netip.Addr
 	return nil
 }
 
-// mountKey writes the Secret that the controller makes for the speakers to a file.
+// mountKey writes the Secret that the controller creates for the speakers to a file.
 func (r *Running) mountKey(ctx context.Context) error {
 	var secret *corev1.Secret
 	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, within, true, func(ctx context.Context) (bool, error) {
@@ -169,11 +169,11 @@ func (r *Running) StartSpeaker(ctx context.Context, m *netlab.Machine) error {
 	return err
 }
 
-// Speaker is what StartSpeaker started on a machine.
+// Speaker returns the process that StartSpeaker started on a machine.
 func (r *Running) Speaker(m *netlab.Machine) *process.Process { return r.speakers[m.Name] }
 
-// AddPool gives Services addresses of these ranges, which are announced on the machines' segment
-// only: a file of a DaemonSet's pod would say which interfaces are left out.
+// AddPool gives Services addresses of these ranges, announced on the machines' segment only: the
+// list of excluded interfaces would be a file of a DaemonSet's pod.
 func (r *Running) AddPool(ctx context.Context, ranges ...string) error {
 	file := filepath.Join(r.dir, "metallb-pool.yaml")
 	content := fmt.Sprintf(`apiVersion: metallb.io/v1beta1
@@ -189,7 +189,7 @@ spec: {ipAddressPools: [segment], interfaces: [uplink]}
 	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
 		return err
 	}
-	// The definitions of the kinds may have been applied a moment ago.
+	// The custom resource definitions may have been applied a moment ago.
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, within, true, func(ctx context.Context) (bool, error) {
 		last = r.lab.ControlPlane.Apply(ctx, file)

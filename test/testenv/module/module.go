@@ -1,9 +1,9 @@
-// Package module builds programs of others from source, once, for tests that run them: from a
-// module below test that names nothing but their version, with the manifest that their release is
-// installed by beside them. What is built is kept beside the control plane's binary, under a hash of
-// what it is made from.
+// Package module builds third-party programs from source, once, for tests that run them: from a
+// module below test that only requires a version of them, together with the manifest that installs
+// their release. The result is stored beside the control plane's binary, under a hash of its
+// inputs.
 //
-// It runs nothing of what it has built.
+// It doesn't run the programs that it builds.
 package module
 
 import (
@@ -26,26 +26,26 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/kubebinary"
 )
 
-// Module is what is built.
+// Module describes a module to build.
 type Module struct {
-	// Name is that of folders and lines, such as contour; Title is for people.
+	// Name is used for folders and lines, such as contour; Title is for messages.
 	Name, Title string
 	// Requirer is the folder below test whose go.mod requires Path.
 	Requirer, Path string
-	// Manifest is the file in the module that the release is installed by.
+	// Manifest is the file in the module that installs the release.
 	Manifest string
-	// Takes says how long a build takes on two cores.
+	// Takes is the duration of a build on two cores, for messages.
 	Takes string
-	// Salt is what the result depends on beside all this.
+	// Salt is a further input of the result.
 	Salt string
-	// Arguments are those of go build beside the usual ones, with the packages. What they name may
-	// be made in the folder, which is removed after the build.
+	// Arguments returns those of go build beside the usual ones, with the packages. Files that they
+	// name may be created in the folder, which is removed after the build.
 	Arguments func(ctx context.Context, b Built, folder string) ([]string, error)
 }
 
 // Built is a module that is built, or will be.
 type Built struct {
-	// Version is that of the release, such as v1.33.8.
+	// Version is the release, such as v1.33.8.
 	Version string
 	// Source is the folder of the module that requires it.
 	Source string
@@ -60,7 +60,7 @@ func (b Built) Program(name string) string { return filepath.Join(b.folder, name
 // Manifest is the path of the release's manifest.
 func (b Built) Manifest() string { return filepath.Join(b.folder, filepath.Base(b.manifest)) }
 
-// Built returns the module where Build has built it before, and reports whether it has.
+// Built returns the module if Build has built it before, and reports whether it has.
 func (m Module) Built() (Built, bool, error) {
 	b, err := m.locate()
 	if err != nil {
@@ -73,8 +73,8 @@ func (m Module) Built() (Built, bool, error) {
 	return b, err == nil, err
 }
 
-// Build returns the module, which is built first where it is missing: some minutes, reported on
-// progress.
+// Build returns the module, and builds it first if it is missing: that takes some minutes and is
+// reported on progress.
 func (m Module) Build(ctx context.Context, progress io.Writer) (Built, error) {
 	b, built, err := m.Built()
 	if err != nil || built {
@@ -88,13 +88,13 @@ func (m Module) Build(ctx context.Context, progress io.Writer) (Built, error) {
 		return Built{}, err
 	}
 	defer unlock()
-	if _, built, err := m.Built(); err != nil || built { // another process built it while we waited
+	if _, built, err := m.Built(); err != nil || built { // built by another process
 		return b, err
 	}
 	return b, m.build(ctx, b, progress)
 }
 
-// locate says where the version lies, or will lie, that is required.
+// locate returns the paths of the required version, which need not exist yet.
 func (m Module) locate() (Built, error) {
 	kube, err := kubebinary.Source()
 	if err != nil {
@@ -120,7 +120,7 @@ func (m Module) locate() (Built, error) {
 	return b, err
 }
 
-// version is the release that a go.mod requires.
+// version returns the release that a go.mod requires.
 func (m Module) version(content []byte) (string, error) {
 	mod, err := modfile.ParseLax("go.mod", content, nil)
 	if err != nil {
@@ -134,7 +134,8 @@ func (m Module) version(content []byte) (string, error) {
 	return "", fmt.Errorf("test/%s/go.mod does not require %s", m.Requirer, m.Path)
 }
 
-// build fills a temporary folder and renames it: what stands under the hash is whole.
+// build fills a temporary folder and renames it, so that a folder named by its hash is always
+// complete.
 func (m Module) build(ctx context.Context, b Built, progress io.Writer) error {
 	began := time.Now()
 	fmt.Fprintf(progress, "%s: building %s %s\n%s: this happens once: some %s on two cores; result in %s\n",
@@ -176,7 +177,7 @@ func (m Module) build(ctx context.Context, b Built, progress io.Writer) error {
 	return nil
 }
 
-// Folder is where a module lies that is required, fetched first if it is missing.
+// Folder returns the folder of a required module, which is downloaded first if it is missing.
 func (b Built) Folder(ctx context.Context, path string) (string, error) {
 	if out, err := b.command(ctx, "mod", "download", path).CombinedOutput(); err != nil {
 		return "", fmt.Errorf("fetch %s: %w: %s", path, err, out)
@@ -188,7 +189,7 @@ func (b Built) Folder(ctx context.Context, path string) (string, error) {
 	return strings.TrimSpace(string(out)), nil
 }
 
-// command is a go command in the module's folder, apart from any workspace.
+// command is a go command in the module's folder that ignores workspaces.
 func (b Built) command(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = b.Source

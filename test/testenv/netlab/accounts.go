@@ -22,8 +22,8 @@ const (
 	proxyAccount = "kube-proxy"
 )
 
-// accounts gives agents and kube-proxies the permissions that they have in a
-// cluster: those of deploy/agent, and those that kubeadm grants.
+// accounts grants agents and kube-proxies the permissions that they have in a cluster: those of
+// deploy/agent, and those that kubeadm grants.
 func (f *Lab) accounts(ctx context.Context) error {
 	manifests, err := cluster.Manifests(ctx)
 	if err != nil {
@@ -48,8 +48,8 @@ func (f *Lab) accounts(ctx context.Context) error {
 	return err
 }
 
-// credentials writes a kubeconfig with a token as the agent's pod on that node
-// has it: bound to the Node, and good until that is deleted.
+// credentials writes a kubeconfig with a token like that of the agent's pod on the node: it is
+// bound to the Node, and valid until the Node is deleted.
 func (m *Machine) credentials(ctx context.Context) error {
 	config, err := m.lab.ControlPlane.PodConfig(ctx, system, agentAccount, m.Name)
 	if err != nil {

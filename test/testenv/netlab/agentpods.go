@@ -16,10 +16,9 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/cluster"
 )
 
-// ShowAgents applies the agents' DaemonSet and does the part of scheduler and kubelets: each
-// pod that Kubernetes makes of it stands for the agent that runs on its machine already, and
-// is ready if that agent answers its readiness probe so. It returns when all are
-// ready.
+// ShowAgents applies the agents' DaemonSet and acts as its scheduler and kubelets: each pod that
+// Kubernetes creates for it represents the agent that already runs on its machine, and is ready if
+// the readiness probe of that agent succeeds. It returns when all pods are ready.
 func (f *Lab) ShowAgents(ctx context.Context) error {
 	manifests, err := cluster.Manifests(ctx)
 	if err != nil {
@@ -50,8 +49,8 @@ func (f *Lab) ShowAgents(ctx context.Context) error {
 	return wait.PollUntilContextTimeout(ctx, pollEvery, readyWithin, true, show)
 }
 
-// showAgent binds a pod to the Node that the DaemonSet's controller made it for, and
-// reports what the agent there answers.
+// showAgent binds a pod to the Node for which the DaemonSet controller created it, and sets the
+// pod's condition Ready from the agent's readiness probe.
 func (f *Lab) showAgent(ctx context.Context, pod *corev1.Pod) error {
 	pods := f.Client.CoreV1().Pods(system)
 	only := pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
@@ -76,7 +75,7 @@ func (f *Lab) showAgent(ctx context.Context, pod *corev1.Pod) error {
 	}
 	_, err := pods.UpdateStatus(ctx, pod, metav1.UpdateOptions{})
 	if apierrors.IsConflict(err) {
-		return nil // the next look has the pod as it is
+		return nil // the next poll reads the current pod
 	}
 	return err
 }

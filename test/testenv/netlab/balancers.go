@@ -21,29 +21,28 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/netns"
 )
 
-// balancers are the cloud's load balancers: each a host with a cable to the
-// internet and, while it is in the network, one to the cloud router. They carry
-// traffic as package balancer says, and write to balancers.log what they can't.
+// balancers are the cloud's load balancers. Each is a host with a cable to the internet and, while
+// it is in the network, one to the cloud router. Package balancer carries their traffic, and errors
+// are written to balancers.log.
 type balancers struct {
 	internet *internet
-	// router is that of a network of the cloud; nil if there is none.
+	// router returns the router of a network of the cloud, or nil if there is none.
 	router func(network int64) *cloudRouter
 	bell   balancer.Bell
 	log    *slog.Logger
 	file   io.Closer
-	stop   func() // ends the traffic and waits
+	stop   func() // ends the traffic and waits for it
 
 	following sync.Mutex // held while cables change
 	hosts     map[int64]*balancerHost
 	stopped   bool
 
 	mu     sync.Mutex
-	where  map[netip.Addr]*netns.Namespace // each host's own addresses
+	where  map[netip.Addr]*netns.Namespace // the namespace that has each address of a load balancer
 	checks map[Checked][]hcloudsim.Health
 }
 
-// Checked is what a health check is about: a service of a load balancer by its
-// listen port, and a target.
+// Checked identifies a health check: a service of a load balancer by its listen port, and a target.
 type Checked struct {
 	LoadBalancer int64
 	ListenPort   int
@@ -56,8 +55,7 @@ type balancerHost struct {
 	network int64
 }
 
-// startBalancers comes behind the cloud router, because load balancers have
-// cables to it.
+// startBalancers runs after the cloud router has started, because load balancers have cables to it.
 func (f *Lab) startBalancers(ctx context.Context) error {
 	if f.options.Metal {
 		return nil
@@ -74,7 +72,7 @@ func (f *Lab) startBalancers(ctx context.Context) error {
 	return nil
 }
 
-// newBalancers makes hosts that carry nothing yet.
+// newBalancers returns hosts that carry no traffic yet.
 func newBalancers(dir string, internet *internet, router func(network int64) *cloudRouter) (*balancers, error) {
 	file, err := os.Create(filepath.Join(dir, "balancers.log"))
 	if err != nil {
@@ -87,7 +85,7 @@ func newBalancers(dir string, internet *internet, router func(network int64) *cl
 	}, nil
 }
 
-// start carries traffic until close. The options say of which cloud, and how.
+// start carries traffic until close. The options select the cloud and its behavior.
 func (b *balancers) start(ctx context.Context, o balancer.Options) {
 	ctx, cancel := context.WithCancel(ctx)
 	o.Network, o.Changed, o.Checked, o.Logger = b, b.bell, b.checked, b.log
@@ -99,9 +97,8 @@ func (b *balancers) start(ctx context.Context, o balancer.Options) {
 	}
 }
 
-// follow gives load balancers their cables, and takes those of others away. It
-// says in the log what it can't do: a load balancer without a cable is not
-// reached, and that is what a test sees.
+// follow connects the load balancers that exist and removes the cables of others. It logs its
+// errors: a load balancer without a cable is unreachable, and a test observes that.
 func (b *balancers) follow(ctx context.Context, now hcloudsim.DataPlane) {
 	b.following.Lock()
 	defer b.following.Unlock()
@@ -123,7 +120,7 @@ func (b *balancers) follow(ctx context.Context, now hcloudsim.DataPlane) {
 	b.bell.Ring()
 }
 
-// place makes the cables of a load balancer what they must be.
+// place connects a load balancer as the cloud shows it.
 func (b *balancers) place(ctx context.Context, lb hcloudsim.PlaneLoadBalancer, networks []hcloudsim.PlaneNetwork) error {
 	h := b.hosts[lb.ID]
 	if h == nil {
@@ -186,13 +183,13 @@ func (b *balancers) forget(addr netip.Addr) {
 	delete(b.where, addr)
 }
 
-// unplug takes a load balancer out of the network.
+// unplug removes a load balancer from the network.
 func (b *balancers) unplug(ctx context.Context, id int64, h *balancerHost) error {
 	b.forget(h.private)
 	router := b.router(h.network)
 	h.private, h.network = netip.Addr{}, 0
 	if router == nil {
-		return nil // its cables went with it
+		return nil // its cables were removed with it
 	}
 	return router.unplug(ctx, balancerMember(id))
 }
@@ -210,8 +207,8 @@ func (b *balancers) remove(ctx context.Context, id int64, h *balancerHost) error
 	return err
 }
 
-// BalancerNamespace is the load balancer's own, from which it connects to its targets;
-// nil if there is no such load balancer.
+// BalancerNamespace returns the namespace of a load balancer, from which it connects to its
+// targets; nil if there is no such load balancer.
 func (f *Lab) BalancerNamespace(id int64) *netns.Namespace {
 	f.balancers.following.Lock()
 	defer f.balancers.following.Unlock()
@@ -221,7 +218,7 @@ func (f *Lab) BalancerNamespace(id int64) *netns.Namespace {
 	return nil
 }
 
-// Listen is that of the host that has the address.
+// Listen listens in the namespace of the host that has the address.
 func (b *balancers) Listen(ctx context.Context, at netip.AddrPort) (net.Listener, error) {
 	n, err := b.networkOf(at.Addr())
 	if err != nil {
@@ -230,7 +227,7 @@ func (b *balancers) Listen(ctx context.Context, at netip.AddrPort) (net.Listener
 	return n.Listen(ctx, at)
 }
 
-// Dial is that of the host that has the address it dials from.
+// Dial connects from the namespace of the host that has the source address.
 func (b *balancers) Dial(ctx context.Context, from netip.Addr, to netip.AddrPort) (net.Conn, error) {
 	n, err := b.networkOf(from)
 	if err != nil {
@@ -256,14 +253,14 @@ func (b *balancers) checked(p hcloudsim.Probe, found hcloudsim.Health) {
 	b.checks[about] = append(b.checks[about], found)
 }
 
-// Checks are what the health checks of a target have found so far, in order.
+// Checks returns the results of a target's health checks so far, in order.
 func (f *Lab) Checks(about Checked) []hcloudsim.Health {
 	f.balancers.mu.Lock()
 	defer f.balancers.mu.Unlock()
 	return slices.Clone(f.balancers.checks[about])
 }
 
-// close ends everything. Nothing is followed any more.
+// close ends all traffic, after which changes of the cloud have no effect.
 func (b *balancers) close() {
 	b.stop()
 	b.following.Lock()

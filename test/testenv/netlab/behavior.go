@@ -14,18 +14,19 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/measured"
 )
 
-// behavior is a profile.Network as routers and load balancers take it.
+// behavior is a profile.Network in the form that routers and load balancers use.
 type behavior struct {
 	path      path
 	publicMTU int
 	gateway   Gateway
 	header    balancer.Version
-	// routes are how long after their actions' ends routes lead packets, one after the other.
+	// routes are the delays, used in turn, between the end of an action and the effect of its
+	// route.
 	routes []time.Duration
 }
 
-// behaviorOf is that of a lab without a network of its own making: the zero value if nothing is given
-// and nothing was measured.
+// behaviorOf returns the behavior that is given, filled with what was measured. It is the zero
+// value if nothing is given and nothing was measured.
 func behaviorOf(given profile.Network) (behavior, error) {
 	known, err := measured.Profile()
 	if err != nil {
@@ -38,7 +39,7 @@ func behaviorOf(given profile.Network) (behavior, error) {
 	return newBehavior(n)
 }
 
-// over is what is given, filled with what was measured.
+// over returns the given profile, filled with the measured one.
 func over(given, known profile.Network) profile.Network {
 	n := profile.Network{
 		PrivateMTU: either(given.PrivateMTU, known.PrivateMTU), PublicMTU: either(given.PublicMTU, known.PublicMTU),
@@ -53,7 +54,8 @@ func over(given, known profile.Network) profile.Network {
 	return n
 }
 
-// newBehavior fills what a profile leaves out, and refuses what no router can do.
+// newBehavior fills the fields that a profile leaves out, and returns an error for values that no
+// router supports.
 func newBehavior(n profile.Network) (behavior, error) {
 	n = over(n, profile.Default().Network)
 	b := behavior{
@@ -78,8 +80,8 @@ func either[T any](given, usual *T) *T {
 	return usual
 }
 
-// mtuWithin refuses an MTU that hosts or the lab's ports can't have: of IPv4 (RFC 791), of IPv6
-// (RFC 8200), and roomyMTU.
+// mtuWithin returns an error for an MTU outside the limits: at least that of IPv4 (RFC 791) or IPv6
+// (RFC 8200), at most roomyMTU.
 func mtuWithin(field string, mtu, least int) error {
 	const most = 9000
 	if mtu < least || mtu > most {
@@ -88,7 +90,7 @@ func mtuWithin(field string, mtu, least int) error {
 	return nil
 }
 
-// inTurn returns one value after the other, again and again; nil: always 0.
+// inTurn returns a function that repeats the values in order; nil: always 0.
 func inTurn(values []time.Duration) func() time.Duration {
 	var count atomic.Int64
 	return func() time.Duration {

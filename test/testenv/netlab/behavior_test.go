@@ -14,7 +14,8 @@ import (
 	"github.com/underlay-ccm/underlay/hcloudsim/profile"
 )
 
-// What a profile leaves out is as without one, and what no router can do is refused with its field.
+// Fields that a profile leaves out have their defaults; the error for a value that no router
+// supports names its field.
 func TestBehaviorOfAProfile(t *testing.T) {
 	usual, err := newBehavior(profile.Network{})
 	if err != nil {
@@ -39,8 +40,8 @@ func TestBehaviorOfAProfile(t *testing.T) {
 	}
 }
 
-// A route is in effect as long after each change of it as is told; what overtakes an older change of
-// the same route stays.
+// A route takes effect after the delay of its change; a later change that overtakes an older one of
+// the same route remains in effect.
 func TestLag(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := seed("10.1.0.0/24"), seed("10.2.0.0/24")
@@ -55,11 +56,11 @@ func TestLag(t *testing.T) {
 			reported = append(reported, fmt.Sprintf("%s %v", time.Since(began), names))
 		}
 		g = newLag(inTurn([]time.Duration{3 * time.Second, time.Second, 0, -time.Second}), note)
-		g.follow([]hcloudsim.RouteSeed{a}, nil)    // shows after 3 s
+		g.follow([]hcloudsim.RouteSeed{a}, nil)    // in effect after 3 s
 		g.follow([]hcloudsim.RouteSeed{a, b}, nil) // after 1 s
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		g.follow([]hcloudsim.RouteSeed{b}, nil) // a goes at once, before it has come
+		g.follow([]hcloudsim.RouteSeed{b}, nil) // a is removed at once, before it was in effect
 		note()
 		// 1 s before the action ends that adds it again
 		g.follow([]hcloudsim.RouteSeed{b}, []hcloudsim.PlaneBuilding{{RouteSeed: a, Ends: time.Now().Add(5 * time.Second)}})

@@ -15,14 +15,14 @@ import (
 )
 
 const (
-	// privateMTU is that of servers' interfaces in the cloud's networks.
+	// privateMTU is the MTU of servers' interfaces in the cloud's networks.
 	privateMTU = "1450"
-	// roomyMTU is that of a router's ports where its routes say what passes.
+	// roomyMTU is the MTU of a router's ports where its routes limit the size of packets.
 	roomyMTU = "9216"
 )
 
-// Member is who has a port at the cloud router: what the simulator calls a
-// server or a load_balancer, and its ID.
+// Member is the owner of a port at the cloud router: the simulator's kind, server or load_balancer,
+// and ID.
 type Member struct {
 	Kind string
 	ID   int64
@@ -41,16 +41,17 @@ type cloudRouter struct {
 	path  path
 	// coupled are the subnets of vSwitches, by their ports.
 	coupled map[string]netip.Prefix
-	err     error // the first of what nobody waits for
+	err     error // the first error that no caller returns
 }
 
-// path is what becomes of packets beside that they are forwarded. The zero value is what the
-// documentation of Underlay assumes.
+// path describes how packets are treated beside being forwarded. The zero value is the behavior
+// that Underlay's documentation assumes.
 type path struct {
-	// mtu and vSwitchMTU are the largest packets that pass between members, and between them and a
-	// vSwitch; 0: what the ports let through, which are as the documented interfaces then.
+	// mtu and vSwitchMTU are the largest packets that are forwarded between members, and between
+	// members and a vSwitch; 0: the MTUs of the ports, which are then those of the documented
+	// interfaces.
 	mtu, vSwitchMTU int
-	// anySource forwards what members send whatever its source is, vSwitchAnySource what comes from
+	// anySource forwards packets of members regardless of their source, vSwitchAnySource those from
 	// a vSwitch.
 	anySource, vSwitchAnySource bool
 }
@@ -61,14 +62,14 @@ func newCloudRouter(ctx context.Context, gateway netip.Addr) (*cloudRouter, erro
 		return nil, err
 	}
 	c := &cloudRouter{router: r, gateway: gateway, ports: map[Member]bool{}, coupled: map[string]netip.Prefix{}}
-	// On no port alone: the router answers for the gateway on each of them.
+	// No single port has the address: the router answers ARP for the gateway on each of them.
 	if _, err := c.ns.Run(ctx, "ip", "address", "add", gateway.String()+"/32", "dev", "lo"); err != nil {
 		return nil, err
 	}
 	return c, nil
 }
 
-// follow makes the router forward as the network is now.
+// follow makes the router forward by the current state of the network.
 func (c *cloudRouter) follow(ctx context.Context, now hcloudsim.DataPlane) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -78,7 +79,7 @@ func (c *cloudRouter) follow(ctx context.Context, now hcloudsim.DataPlane) {
 	}
 }
 
-// fail keeps an error whose caller has no use for it.
+// fail keeps the first error that its caller can't return.
 func (c *cloudRouter) fail(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -87,15 +88,15 @@ func (c *cloudRouter) fail(err error) {
 	}
 }
 
-// failed is the first error of those whose callers have no use for them.
+// failed returns the error that fail kept.
 func (c *cloudRouter) failed() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.err
 }
 
-// plug gives a member its cable: an interface of its namespace with the address
-// that the network gave it.
+// plug connects a member: its namespace gets an interface with the address that the network
+// assigned.
 func (c *cloudRouter) plug(ctx context.Context, m Member, ns *netns.Namespace, name string, addr netip.Addr, network netip.Prefix) error {
 	if err := netns.Connect(ctx, ns, name, c.ns, m.port()); err != nil {
 		return err
@@ -119,7 +120,7 @@ func (c *cloudRouter) plug(ctx context.Context, m Member, ns *netns.Namespace, n
 	return c.set(ctx, c.layout())
 }
 
-// unplug takes a member's cable away. It may be gone already.
+// unplug removes a member's cable, which may be removed already.
 func (c *cloudRouter) unplug(ctx context.Context, m Member) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -129,8 +130,8 @@ func (c *cloudRouter) unplug(ctx context.Context, m Member) error {
 	return err
 }
 
-// layout is what follows from the network's members and routes. Members without
-// a cable, and routes to them, lead nowhere.
+// layout is derived from the network's members and routes. Members without a cable, and routes to
+// them, are left out.
 func (c *cloudRouter) layout() layout {
 	out := layout{routes: map[netip.Prefix]hop{}, sources: map[string][]netip.Prefix{}}
 	c.addCoupled(&out)
@@ -165,7 +166,7 @@ func (c *cloudRouter) layout() layout {
 
 var anywhere = prefix("0.0.0.0/0")
 
-// addCoupled adds what follows from vSwitches.
+// addCoupled adds the routes and sources of vSwitches.
 func (c *cloudRouter) addCoupled(out *layout) {
 	for port, subnet := range c.coupled {
 		out.sources[port] = []netip.Prefix{subnet}
@@ -182,8 +183,8 @@ func (c *cloudRouter) addCoupled(out *layout) {
 	}
 }
 
-// Err says that packets may not go where the simulated cloud sends them, because
-// the lab itself has failed; a test that fails for no other reason asks it.
+// Err returns an error if the lab itself has failed, so that packets may not follow the simulated
+// cloud. A test that would not fail otherwise checks it.
 func (f *Lab) Err() error {
 	if f.cloud == nil {
 		return nil
@@ -191,8 +192,8 @@ func (f *Lab) Err() error {
 	return errors.Join(f.cloud.failed(), f.internet.failed())
 }
 
-// Dropped counts the packets that the cloud router has dropped because of their
-// source since its table changed last.
+// Dropped counts the packets that the cloud router has dropped because of their source since its
+// table was last changed.
 func (f *Lab) Dropped(ctx context.Context) (int, error) {
 	out, err := f.cloud.ns.Run(ctx, "nft", "list", "table", "inet", table)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/underlay-ccm/underlay/hcloudsim"
 )
 
-// The router sends where the network's routes lead, and lets through what is a
-// member's own or routed to it; without a cable there is neither.
+// The router forwards by the network's routes, and accepts from a member only its own addresses and
+// those routed to it. A member without a cable has neither routes nor sources.
 func TestTheCloudRouterFollowsTheNetwork(t *testing.T) {
 	addr, pods := netip.MustParseAddr, prefix("10.244.0.0/24")
 	c := &cloudRouter{
@@ -28,7 +28,7 @@ func TestTheCloudRouterFollowsTheNetwork(t *testing.T) {
 			Routes: []hcloudsim.RouteSeed{
 				{Destination: pods, Gateway: addr("10.0.0.2")},
 				{Destination: prefix("10.244.1.0/24"), Gateway: addr("10.0.0.4")},
-				{Destination: prefix("10.244.2.0/24"), Gateway: addr("10.0.0.5")}, // is nobody's
+				{Destination: prefix("10.244.2.0/24"), Gateway: addr("10.0.0.5")}, // no such member
 			},
 		}}},
 	}
@@ -50,8 +50,8 @@ func TestTheCloudRouterFollowsTheNetwork(t *testing.T) {
 	}
 }
 
-// A floating IP leads to the server that has it, which is asked for an IPv4 address, and may send
-// from it; without a cable it leads nowhere.
+// A floating IP is routed to its server, which must answer ARP for an IPv4 address and may use it
+// as a source. If the server has no cable, there is no route.
 func TestTheInternetFollowsFloatingIPs(t *testing.T) {
 	own, net := prefix("192.0.2.11/32"), prefix("2001:db8:f::/64")
 	i := &internet{
@@ -79,7 +79,7 @@ func TestTheInternetFollowsFloatingIPs(t *testing.T) {
 	}
 }
 
-// Whoever isn't named is dropped, and the table is replaced as a whole.
+// The filter drops all sources that are not listed, and is replaced as a whole.
 func TestTheFilterDropsWhatIsNotNamed(t *testing.T) {
 	script := filter(layout{sources: map[string][]netip.Prefix{"s1": {prefix("10.0.0.2/32"), prefix("2001:db8::/64")}}})
 	for _, want := range []string{

@@ -21,26 +21,27 @@ import (
 
 // CloudLabOptions shape a CloudLab.
 type CloudLabOptions struct {
-	// Dir holds every file and log, as an absolute path. It exists, and is the caller's to remove.
+	// Dir holds all files and logs, as an absolute path. It must exist, and the caller removes it.
 	Dir string
-	// Cloud configures the simulator. Cloud.OnChange is called once the packets follow;
-	// Cloud.Foretell is set.
+	// Cloud configures the simulator. Cloud.OnChange is called after the packets' paths have
+	// changed; Cloud.Foretell is set.
 	Cloud hcloudsim.Options
-	// Network is what happens to packets. What it leaves out is as in profile.Default.
+	// Network is the treatment of packets. Fields left out are as in profile.Default.
 	Network profile.Network
-	// NoTarget is what clients get from a service none of whose targets takes connections.
+	// NoTarget is the response to clients of a service that has no target which accepts
+	// connections.
 	NoTarget balancer.NoTarget
 }
 
-// CloudLab is a simulated cloud without a cluster: every server that anybody makes through its API
-// is a namespace with its cables, in which its user data runs.
+// CloudLab is a simulated cloud without a cluster: every server that a client creates through its
+// API is a namespace with its cables, in which its user data runs.
 //
-// A server has the interface "eth0" with the public addresses that the cloud gave it, and enp7s0,
-// enp8s0, ... in networks, as it is attached. User data that begins with "#!" is run once, as soon
-// as the server is up, where cloud-init runs it, with process IDs and mounts of its own, and with file
-// systems of its own at /run, /tmp, /var/lib and /sys; nothing else parts it from this machine. What it
-// prints is in UserDataLog.
-// With all that it has started it ends when the server is switched off or deleted.
+// A server has the interface "eth0" with the public addresses that the cloud assigned, and enp7s0,
+// enp8s0, ... in networks, in the order of attachment. User data that begins with "#!" is run once,
+// as soon as the server is up, at the path that cloud-init uses, with process IDs and mounts of its
+// own, and with file systems of its own at /run, /tmp, /var/lib and /sys; nothing else isolates it
+// from this machine. Its output is in UserDataLog. It ends, with all processes that it has started,
+// when the server is switched off or deleted.
 //
 // Every network has a router of its own, so ranges may overlap; only load balancers can't have the
 // same private address in two networks.
@@ -59,10 +60,10 @@ type CloudLab struct {
 	networks map[int64]*cloudNetwork
 	servers  map[int64]*cloudServer
 	programs []*process.Process
-	err      error // the first of what nobody waits for
+	err      error // the first error that no caller returns
 }
 
-// StartCloudLab starts a cloud in which nothing is. It takes root, and doesn't need Enter.
+// StartCloudLab starts an empty cloud. It requires root, and doesn't need Enter.
 func StartCloudLab(ctx context.Context, o CloudLabOptions) (_ *CloudLab, err error) {
 	if os.Geteuid() != 0 {
 		return nil, ErrNotRoot
@@ -97,7 +98,7 @@ func (l *CloudLab) startNetwork(ctx context.Context) (err error) {
 		return err
 	}
 	l.balancers, err = newBalancers(l.options.Dir, l.internet, func(network int64) *cloudRouter {
-		// Only who holds mu asks.
+		// The callers hold mu.
 		if n := l.networks[network]; n != nil {
 			return n.cloudRouter
 		}
@@ -121,7 +122,7 @@ func (l *CloudLab) startSimulator(ctx context.Context) error {
 	return nil
 }
 
-// startAPI lets programs outside reach the simulator.
+// startAPI makes the simulator reachable for programs outside.
 func (l *CloudLab) startAPI(ctx context.Context) error {
 	listener, err := l.internet.outside.Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -158,8 +159,8 @@ func (l *CloudLab) Stop() {
 	}
 }
 
-// Err says that packets may not go where the simulated cloud sends them, because the lab itself has
-// failed; a test that fails for no other reason asks it.
+// Err returns an error if the lab itself has failed, so that packets may not follow the simulated
+// cloud. A test that would not fail otherwise checks it.
 func (l *CloudLab) Err() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -170,19 +171,19 @@ func (l *CloudLab) Err() error {
 	return err
 }
 
-// Endpoint is the URL of the cloud's API, with its version, for programs outside.
+// Endpoint returns the URL of the cloud's API, with its version, for programs outside.
 func (l *CloudLab) Endpoint() string { return l.endpoint + "/v1" }
 
-// Outside is the namespace of the host outside, at OutsideIPv4 and OutsideIPv6.
+// Outside returns the namespace of the external host, which has OutsideIPv4 and OutsideIPv6.
 func (l *CloudLab) Outside() *netns.Namespace { return l.internet.outside }
 
-// DialContext is that of the host outside, for addresses without names.
+// DialContext connects from the external host. It doesn't resolve names.
 func (l *CloudLab) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	return l.Outside().Dial(ctx, network, address)
 }
 
-// RunOutside starts a program on the host outside, which ends with the lab. Its log is in Dir unless
-// the command says otherwise.
+// RunOutside starts a program on the external host, which ends with the lab. Its log is in Dir
+// unless the command sets another path.
 func (l *CloudLab) RunOutside(c process.Command) (*process.Process, error) {
 	if c.Dir == "" {
 		c.Dir = l.options.Dir

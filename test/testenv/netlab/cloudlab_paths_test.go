@@ -23,7 +23,7 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/netns"
 )
 
-// run is a command in a namespace.
+// run runs a command in a namespace.
 func (l *lab) run(ns *netns.Namespace, command string, args ...any) {
 	l.t.Helper()
 	words := strings.Fields(fmt.Sprintf(command, args...))
@@ -31,8 +31,9 @@ func (l *lab) run(ns *netns.Namespace, command string, args ...any) {
 	noError(l.t, err)
 }
 
-// arrives reports whether a packet of a size, with its headers, gets from one namespace to another
-// in one piece: behind it goes a small one, on the same way.
+// arrives reports whether a packet of a size, including its headers, is delivered between two
+// namespaces without fragmentation. A small packet follows on the same path and marks the end of
+// the wait.
 func (l *lab) arrives(from netip.Addr, out *netns.Namespace, to netip.Addr, in *netns.Namespace, size int) bool {
 	l.t.Helper()
 	sender, receiver := l.socket(out, from), l.socket(in, to)
@@ -53,7 +54,7 @@ func (l *lab) arrives(from netip.Addr, out *netns.Namespace, to netip.Addr, in *
 	return n > 1
 }
 
-// socket is one for UDP whose packets nobody may break into pieces, whatever is known of the path.
+// socket returns a UDP socket whose packets are never fragmented, whatever path MTU is cached.
 func (l *lab) socket(ns *netns.Namespace, at netip.Addr) net.PacketConn {
 	l.t.Helper()
 	conn, err := ns.ListenPacket(l.t.Context(), "udp", netip.AddrPortFrom(at, 0).String())
@@ -70,7 +71,7 @@ func (l *lab) socket(ns *netns.Namespace, at netip.Addr) net.PacketConn {
 	return conn
 }
 
-// largest checks that packets pass up to a size.
+// largest checks that packets up to a size are delivered.
 func (l *lab) largest(what string, from netip.Addr, out *netns.Namespace, to netip.Addr, in *netns.Namespace, want int) {
 	l.t.Helper()
 	if !l.arrives(from, out, to, in, want) {
@@ -81,8 +82,8 @@ func (l *lab) largest(what string, from netip.Addr, out *netns.Namespace, to net
 	}
 }
 
-// Packets are as large as the profile says, whatever servers' interfaces would let through, and whose
-// source isn't theirs are dropped unless the profile says otherwise.
+// The profile limits the size of packets, whatever the MTUs of servers' interfaces, and packets
+// with a foreign source are dropped unless the profile allows them.
 func TestPathsAreAsTheProfileSays(t *testing.T) {
 	for _, c := range []struct {
 		name            string
@@ -123,8 +124,8 @@ func TestPathsAreAsTheProfileSays(t *testing.T) {
 	}
 }
 
-// passes reports whether a packet from an address arrives, before one does from an address that is
-// the sender's.
+// passes reports whether a packet with another source arrives before a later one with the sender's
+// own source.
 func (l *lab) passes(out *netns.Namespace, from netip.Addr, in *netns.Namespace, to netip.Addr) bool {
 	l.t.Helper()
 	receiver := l.socket(in, to)
@@ -155,7 +156,7 @@ func (l *lab) route(n *hcloud.Network, to, via netip.Addr) {
 	l.done(action)
 }
 
-// A route leads packets when its action ends, or as much later or earlier as the profile says.
+// A route takes effect when its action ends, or earlier or later by the delay of the profile.
 func TestRoutesLeadLate(t *testing.T) {
 	const takes = time.Second
 	for _, late := range []time.Duration{-takes, 0, time.Second} {
@@ -181,7 +182,8 @@ func TestRoutesLeadLate(t *testing.T) {
 	}
 }
 
-// firstPacket sends packets to an address until arrival says when the first of them came.
+// firstPacket sends packets to an address until arrival returns when the first of them was
+// received.
 func (l *lab) firstPacket(out *netns.Namespace, to netip.Addr, in *netns.Namespace) (arrival func() time.Time) {
 	l.t.Helper()
 	receiver := l.socket(in, to)
@@ -191,7 +193,7 @@ func (l *lab) firstPacket(out *netns.Namespace, to netip.Addr, in *netns.Namespa
 	var sending sync.WaitGroup
 	sending.Go(func() {
 		for tick := time.NewTicker(20 * time.Millisecond); ctx.Err() == nil; {
-			_, _ = sender.WriteTo([]byte("?"), receiver.LocalAddr()) // there is no way yet
+			_, _ = sender.WriteTo([]byte("?"), receiver.LocalAddr()) // there is no route yet
 			select {
 			case <-tick.C:
 			case <-ctx.Done():
@@ -210,7 +212,8 @@ func (l *lab) firstPacket(out *netns.Namespace, to netip.Addr, in *netns.Namespa
 	}
 }
 
-// Load balancers reach servers in public, in the network, and at an IPv6 address of their own net.
+// Load balancers reach servers at public addresses, in the network, and at an IPv6 address within
+// the server's own prefix.
 func TestLoadBalancersReachServers(t *testing.T) {
 	l := startLab(t, netlab.CloudLabOptions{Cloud: hcloudsim.Options{ServeUnjudged: true}})
 	n := l.network("10.0.0.0/8", "10.1.0.0/24")

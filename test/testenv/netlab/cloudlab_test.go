@@ -24,7 +24,7 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/netns"
 )
 
-// lab is a CloudLab with the client of somebody who rents there.
+// lab is a CloudLab with a client of its API.
 type lab struct {
 	*netlab.CloudLab
 	t     *testing.T
@@ -88,7 +88,7 @@ func (l *lab) read(s *hcloud.Server) *hcloud.Server {
 	return now
 }
 
-// serve lets a namespace answer on port 7.
+// serve runs an echo on port 7 of a namespace.
 func (l *lab) serve(name string, ns *netns.Namespace) {
 	l.t.Helper()
 	tcp, err := ns.Listen(l.t.Context(), "tcp", ":7")
@@ -98,7 +98,8 @@ func (l *lab) serve(name string, ns *netns.Namespace) {
 	l.t.Cleanup(echo.Serve(name, tcp, udp).Close)
 }
 
-// reply is who answers at an address, and from where he was asked; empty if nobody does.
+// reply returns the name of the echo at an address, and the source address that it observed; empty
+// if there is no reply.
 func (l *lab) reply(from *netns.Namespace, to netip.Addr) string {
 	l.t.Helper()
 	a, err := netlab.Ask(l.t.Context(), from, "tcp", netip.AddrPortFrom(to, 7))
@@ -133,7 +134,7 @@ func noError(t testing.TB, err error) {
 	}
 }
 
-// eventually waits for what happens by itself.
+// eventually polls until a condition holds.
 func (l *lab) eventually(what string, ok func() bool) {
 	l.t.Helper()
 	err := wait.PollUntilContextTimeout(l.t.Context(), 20*time.Millisecond, 15*time.Second, true, func(context.Context) (bool, error) {
@@ -144,8 +145,8 @@ func (l *lab) eventually(what string, ok func() bool) {
 	}
 }
 
-// Servers that somebody makes through the API are reached at the addresses that the API shows, in
-// public and in networks, which come and go.
+// Servers that are created through the API are reachable at the addresses that the API shows,
+// public and in networks, while they have them.
 func TestServersGetTheirCables(t *testing.T) {
 	l := startLab(t, netlab.CloudLabOptions{})
 	n := l.network("10.0.0.0/8", "10.1.0.0/24")
@@ -173,7 +174,7 @@ func TestServersGetTheirCables(t *testing.T) {
 	l.done(action)
 	l.expect("a from b, out of the network", l.reply(l.Server(b.ID), inside(a, 0)), "")
 
-	// The same range, made later, is another network.
+	// A second network with the same range is another network.
 	second := hcloud.NetworkCreateOpts{Name: "second", IPRange: ipNet("10.0.0.0/8"), Subnets: []hcloud.NetworkSubnet{{
 		Type: hcloud.NetworkSubnetTypeCloud, IPRange: ipNet("10.1.0.0/24"), NetworkZone: hcloud.NetworkZoneEUCentral,
 	}}}
@@ -205,10 +206,10 @@ func TestServersGetTheirCables(t *testing.T) {
 	}
 }
 
-// User data runs once, in the server's own network, and ends with the server whatever it has started.
+// User data runs once, in the server's own network, and all its processes end with the server.
 func TestUserDataRuns(t *testing.T) {
 	l := startLab(t, netlab.CloudLabOptions{})
-	folder, err := os.MkdirTemp("/var/tmp", "underlay") // not below /tmp, where servers have their own
+	folder, err := os.MkdirTemp("/var/tmp", "underlay") // /tmp is per server
 	noError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(folder) })
 	lock := filepath.Join(folder, "lock")
@@ -253,7 +254,7 @@ func read(file string) string {
 	return string(content)
 }
 
-// locked reports whether somebody has locked a file.
+// locked reports whether a process holds a lock on a file.
 func locked(t testing.TB, file string) bool {
 	t.Helper()
 	f, err := os.OpenFile(file, os.O_CREATE|os.O_RDWR, 0o600)

@@ -10,8 +10,8 @@ import (
 	"github.com/underlay-ccm/underlay/hcloudsim"
 )
 
-// cloudNetwork is a network of the cloud: its gateway, which follows the route table late if the
-// cloud does.
+// cloudNetwork is a network of the cloud: its gateway, which follows the route table, with a delay
+// if the profile has one.
 type cloudNetwork struct {
 	*cloudRouter
 	lag *lag
@@ -32,7 +32,7 @@ func newCloudNetwork(ctx context.Context, plane hcloudsim.PlaneNetwork, b behavi
 	return n, nil
 }
 
-// firstNetwork is the one that a cluster is in; the zero value once it is gone.
+// firstNetwork returns the network of the cluster; the zero value once it is deleted.
 func firstNetwork(now hcloudsim.DataPlane) hcloudsim.PlaneNetwork {
 	if len(now.Networks) == 0 {
 		return hcloudsim.PlaneNetwork{}
@@ -40,7 +40,7 @@ func firstNetwork(now hcloudsim.DataPlane) hcloudsim.PlaneNetwork {
 	return now.Networks[0]
 }
 
-// follow makes the gateway forward as the network is now, or will be known to be a little later.
+// follow makes the gateway forward by the network's state, after the delays of the profile.
 func (n *cloudNetwork) follow(ctx context.Context, plane hcloudsim.PlaneNetwork) {
 	n.lag.follow(plane.Routes, plane.Building)
 	n.following.Lock()

@@ -20,23 +20,23 @@ const eth0 = "eth0"
 type cloudServer struct {
 	id      int64
 	ns      *netns.Namespace // nil: it is off
-	public  Public           // as it is cabled
+	public  Public           // the addresses of its public cable
 	private map[int64]cable  // by network
-	// userData runs; ran: it has been started once.
+	// ran: userData was started once
 	userData *process.Process
 	ran      bool
 }
 
-// cable is a server's to a network.
+// cable connects a server to a network.
 type cable struct {
-	name  string // of the interface
+	name  string // the interface's name
 	addr  netip.Addr
 	whole netip.Prefix // the network's range
 }
 
 func (s *cloudServer) port() string { return fmt.Sprintf("s%d", s.id) }
 
-// follow makes packets go where the cloud says. What it can't do is in Err.
+// follow makes packets follow the state of the cloud. Err returns its errors.
 func (l *CloudLab) follow(ctx context.Context, now hcloudsim.DataPlane) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -105,7 +105,7 @@ func (l *CloudLab) followNetwork(ctx context.Context, plane hcloudsim.PlaneNetwo
 	return nil
 }
 
-// followServer gives a server what it has: power, cables, and what it was made to run.
+// followServer gives a server its power and cables, and runs its user data.
 func (l *CloudLab) followServer(ctx context.Context, plane hcloudsim.PlaneServer, networks []hcloudsim.PlaneNetwork) (err error) {
 	s := l.servers[plane.ID]
 	if s == nil {
@@ -130,14 +130,14 @@ func (l *CloudLab) followServer(ctx context.Context, plane hcloudsim.PlaneServer
 	return l.runUserData(s)
 }
 
-// openHost makes a namespace of somebody whose power can be cut.
+// openHost creates the namespace of a host that can be powered off.
 func openHost() (*netns.Namespace, error) {
 	ns, err := netns.Open()
 	if err != nil {
 		return nil, err
 	}
-	// A connection that a killed program leaves half-closed keeps the namespace until its last FIN is
-	// answered or given up: in a second or two.
+	// A half-closed connection of a killed program keeps the namespace until its last FIN is
+	// acknowledged or abandoned: with this setting within a second or two.
 	if err := ns.Sysctl("net/ipv4/tcp_orphan_retries", "2"); err != nil {
 		ns.Close()
 		return nil, err
@@ -153,7 +153,7 @@ func publicOf(plane hcloudsim.PlaneServer) Public {
 	return p
 }
 
-// plugPublic gives a server its public addresses. One without any has no such cable.
+// plugPublic connects a server to the internet, if it has public addresses.
 func (l *CloudLab) plugPublic(ctx context.Context, s *cloudServer, wanted Public) error {
 	if s.public == wanted {
 		return nil
@@ -174,7 +174,7 @@ func (l *CloudLab) plugPublic(ctx context.Context, s *cloudServer, wanted Public
 	return l.internet.serve(ctx, s.id, s.port())
 }
 
-// plugPrivate gives a server its cables to networks.
+// plugPrivate connects a server to its networks.
 func (l *CloudLab) plugPrivate(ctx context.Context, s *cloudServer, networks []hcloudsim.PlaneNetwork) error {
 	wanted := map[int64]cable{}
 	for _, n := range networks {
@@ -208,7 +208,7 @@ func (l *CloudLab) plugPrivate(ctx context.Context, s *cloudServer, networks []h
 	return nil
 }
 
-// freeInterface is the name of the next private interface.
+// freeInterface returns the name of the next private interface.
 func (s *cloudServer) freeInterface() string {
 	taken := map[string]bool{}
 	for _, c := range s.private {
@@ -221,7 +221,7 @@ func (s *cloudServer) freeInterface() string {
 	}
 }
 
-// cut takes a server's power: its cables are dead before its programs notice anything.
+// cut powers a server off: its cables are removed before its programs can react.
 func (l *CloudLab) cut(ctx context.Context, s *cloudServer) (err error) {
 	if s.ns == nil {
 		return nil
@@ -239,7 +239,7 @@ func (l *CloudLab) cut(ctx context.Context, s *cloudServer) (err error) {
 	return err
 }
 
-// halt ends what runs in a server.
+// halt ends the programs of a server.
 func (s *cloudServer) halt() {
 	if s.userData != nil {
 		s.userData.Kill()
@@ -250,7 +250,7 @@ func (s *cloudServer) halt() {
 	}
 }
 
-// Server is the namespace of a server of the cloud; nil if there is none, or it is off.
+// Server returns the namespace of a server of the cloud; nil if there is none, or it is off.
 func (l *CloudLab) Server(id int64) *netns.Namespace {
 	l.mu.Lock()
 	defer l.mu.Unlock()

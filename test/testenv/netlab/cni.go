@@ -26,15 +26,15 @@ type conflist struct {
 	Plugins []map[string]any `json:"plugins"`
 }
 
-// attachment is what a plugin says when it has added an interface.
+// attachment is the result of a plugin's ADD.
 type attachment struct {
 	IPs []struct {
 		Address netip.Prefix `json:"address"`
 	} `json:"ips"`
 }
 
-// configuration is the first of the machine's folder by its name, as runtimes
-// choose. It waits for one: so does a kubelet.
+// configuration returns the first configuration of the machine's folder by name, as runtimes do. It
+// waits until one exists, as a kubelet does.
 func (m *Machine) configuration(ctx context.Context) (conflist, error) {
 	var found conflist
 	var last error
@@ -57,8 +57,8 @@ func (m *Machine) configuration(ctx context.Context) (conflist, error) {
 	return found, nil
 }
 
-// cni calls the plugins for a pod, as a container runtime does: command ADD in
-// order, each with what the one before said; command DEL the other way round.
+// cni calls the plugins for a pod as a container runtime does: for ADD in order, each with the
+// result of the previous one; for DEL in reverse order.
 func (m *Machine) cni(ctx context.Context, command string, p *Pod) (attachment, error) {
 	file, err := m.configuration(ctx)
 	if err != nil {

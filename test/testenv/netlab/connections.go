@@ -16,7 +16,7 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/netns"
 )
 
-// Knocking asks an Echo over TCP again and again, each time by a new connection.
+// Knocking requests an Echo over TCP repeatedly, each time by a new connection.
 type Knocking struct {
 	cancel context.CancelFunc
 	ended  sync.WaitGroup
@@ -26,17 +26,17 @@ type Knocking struct {
 	gap
 }
 
-// Knocks is what became of connections.
+// Knocks counts connections by their outcome.
 type Knocks struct {
 	Made int
-	// Refused were told that nobody listens. Broken were made, and then closed by the other side or
-	// not answered. Unanswered were not made within askWithin.
+	// Refused connections were reset because no program listens. Broken ones were established, then
+	// closed by the peer or not answered. Unanswered ones were not established within askWithin.
 	Refused, Broken, Unanswered int
-	// Gap is the longest time without an answer.
+	// Gap is the longest time without a reply.
 	Gap time.Duration
 }
 
-// StartKnocking makes a connection at every tick until Stop.
+// StartKnocking opens a connection at every tick until Stop.
 func StartKnocking(ctx context.Context, from *netns.Namespace, to netip.AddrPort, every time.Duration) *Knocking {
 	k := &Knocking{gap: gap{last: time.Now()}}
 	ctx, k.cancel = context.WithCancel(context.WithoutCancel(ctx))
@@ -75,7 +75,7 @@ func (k *Knocking) Answered() int {
 	return k.knock.Made - k.knock.Refused - k.knock.Broken - k.knock.Unanswered
 }
 
-// Stop makes no more connections, waits for the last answers, and says what came of them.
+// Stop opens no more connections, waits for the last replies, and returns the outcomes.
 func (k *Knocking) Stop() Knocks {
 	k.cancel()
 	k.ended.Wait()
@@ -85,7 +85,7 @@ func (k *Knocking) Stop() Knocks {
 	return k.knock
 }
 
-// Talk is one long connection to the TalkPort of a pod, over which numbers go to and fro.
+// Talk is one long connection to the TalkPort of a pod that echoes numbers.
 type Talk struct {
 	conn   net.Conn
 	cancel context.CancelFunc
@@ -98,10 +98,10 @@ type Talk struct {
 	gap
 }
 
-// Talked is what became of a Talk.
+// Talked is the outcome of a Talk.
 type Talked struct {
 	Sent, Answered int
-	// Gap is the longest time without an answer.
+	// Gap is the longest time without a reply.
 	Gap time.Duration
 	// Broken is why the connection ended before Stop; nil if it did not.
 	Broken error
@@ -127,7 +127,7 @@ func (t *Talk) send(ctx context.Context, every time.Duration) {
 		t.sent++
 		t.mu.Unlock()
 		_, err := t.conn.Write(binary.BigEndian.AppendUint64(nil, number))
-		return err == nil // whoever receives is told, too
+		return err == nil // the receiving goroutine gets the error, too
 	})
 }
 
@@ -150,14 +150,14 @@ func (t *Talk) receive(ctx context.Context) {
 	}
 }
 
-// Answered counts the numbers that came back so far.
+// Answered counts the numbers that were echoed so far.
 func (t *Talk) Answered() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.replied
 }
 
-// Stop ends the connection and says what came of it.
+// Stop closes the connection and returns the outcome.
 func (t *Talk) Stop() Talked {
 	t.cancel()
 	_ = t.conn.Close()

@@ -15,14 +15,14 @@ type Side int
 
 // The networks of a machine on metal.
 const (
-	// SideSegment is where pods, clients and other machines are.
+	// SideSegment is the network of pods, clients and other machines.
 	SideSegment Side = iota
-	// SideAPI is where the API server is. A machine without it has a kubelet that is silent.
+	// SideAPI is the network of the API server. Without it the machine's kubelet is unreachable.
 	SideAPI
 )
 
-// Cut parts a machine on metal from networks as a fault in a switch does: its cables stay plugged
-// in, and no frame gets through. Its programs go on.
+// Cut disconnects a machine on metal from networks as a fault in a switch does: its links stay up,
+// no frame is forwarded, and its programs keep running.
 func (m *Machine) Cut(ctx context.Context, from ...Side) error {
 	for _, side := range from {
 		if side == SideAPI {
@@ -50,8 +50,8 @@ func (m *Machine) Heal(ctx context.Context, from ...Side) error {
 	return nil
 }
 
-// pass lets the bridge of a network take and give frames at a machine's port, or not. That the
-// port's own state says so is not heeded everywhere.
+// pass enables or disables forwarding of frames at a machine's port of a network's bridge. The
+// state of the port itself is not respected on every kernel.
 func (m *Machine) pass(ctx context.Context, side Side, forward bool) error {
 	f := m.lab
 	if !f.options.Metal {
@@ -74,8 +74,8 @@ func (m *Machine) pass(ctx context.Context, side Side, forward bool) error {
 	return nil
 }
 
-// Split parts the segment of a lab on metal into two, as a fault between two switches does: the
-// given machines and neighbors on one side, all others and the way outside on the other.
+// Split divides the segment of a lab on metal as a fault between two switches does: the given
+// machines and neighbors are on one side, all others and the gateway on the other.
 func (f *Lab) Split(ctx context.Context, machines []*Machine, neighbors []*Neighbor) error {
 	var ports []string
 	for _, m := range machines {
@@ -110,8 +110,8 @@ func (f *Lab) Unite(ctx context.Context) error {
 	return nil
 }
 
-// PowerOff ends a machine on metal as a power cut does: from one moment to the next nothing comes
-// from it any more. Its Node and its pods' objects stay.
+// PowerOff ends a machine on metal as a power cut does: it sends nothing more from one moment to
+// the next. Its Node and the objects of its pods remain.
 func (m *Machine) PowerOff(ctx context.Context) error {
 	f := m.lab
 	if !f.options.Metal {

@@ -13,19 +13,18 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/netns"
 )
 
-// askWithin is how long one question may take. Only one that is not to be
-// answered at all takes that long.
+// askWithin limits one request. Only a request that gets no reply at all takes that long.
 const askWithin = 2 * time.Second
 
-// Echo is an echo of a namespace, Answer what it says.
+// Echo is an echo server in a namespace, Answer its reply.
 type (
 	Echo   = echo.Server
 	Answer = echo.Answer
 )
 
-// Serve lets a namespace answer under a name on a port, in both families, TCP
-// and UDP, until Close or the lab's end. Over UDP a host with several
-// addresses may answer from another one than it was asked at.
+// Serve runs an echo server under a name on a port of a namespace, for both families, TCP and UDP,
+// until Close or the lab's end. Over UDP, a host with several addresses may reply from another one
+// than the request's destination.
 func (f *Lab) Serve(ctx context.Context, ns *netns.Namespace, name string, port uint16) (*Echo, error) {
 	e, err := serve(ctx, ns, name, port)
 	if err != nil {
@@ -56,8 +55,8 @@ func serve(ctx context.Context, ns *netns.Namespace, name string, port uint16) (
 	return e, nil
 }
 
-// Ask asks an Echo from a namespace, over "tcp" or "udp". What isn't answered
-// within seconds is an error; over UDP it is asked once only.
+// Ask sends a request to an Echo from a namespace, over "tcp" or "udp". It returns an error if
+// there is no reply within seconds; over UDP it sends one packet only.
 func Ask(ctx context.Context, from *netns.Namespace, network string, to netip.AddrPort) (Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, askWithin)
 	defer cancel()

@@ -12,16 +12,15 @@ import (
 	"syscall"
 )
 
-// ErrNotRoot is why there is no lab.
+// ErrNotRoot is the error of Enter without root.
 var ErrNotRoot = errors.New("network namespaces take root")
 
-// inside is set for the process that has a namespace of its own.
+// inside is set in the process that has a namespace of its own.
 const inside = "UNDERLAY_NETLAB"
 
-// Enter runs this program once more, in a new network namespace, and returns
-// there. In the process that was started first it returns only an error, such as
-// ErrNotRoot; else that process ends as the other one does. Signals that end or
-// interrupt are the other's to handle; it dies with the first.
+// Enter runs this program once more, in a new network namespace, and returns there. In the original
+// process it returns only errors, such as ErrNotRoot; otherwise that process exits as the second
+// one does. The second process handles signals that end or interrupt; it dies with the first.
 func Enter() error {
 	if os.Getenv(inside) != "" {
 		return loopbackUp()
@@ -29,7 +28,7 @@ func Enter() error {
 	if os.Geteuid() != 0 {
 		return ErrNotRoot
 	}
-	runtime.LockOSThread() // Pdeathsig is about the thread
+	runtime.LockOSThread() // Pdeathsig refers to the thread
 	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
 	cmd.Args[0] = os.Args[0]
 	cmd.Env = append(os.Environ(), inside+"=1")
@@ -42,7 +41,7 @@ func Enter() error {
 	}
 	go func() {
 		for s := range signals {
-			// A terminal interrupts both of us by itself.
+			// A terminal interrupts both processes.
 			if s != syscall.SIGINT {
 				_ = cmd.Process.Signal(s)
 			}
@@ -60,7 +59,7 @@ func Enter() error {
 	return nil
 }
 
-// Entered reports whether this process has a namespace of its own by Enter.
+// Entered reports whether Enter has given this process a namespace of its own.
 func Entered() bool { return os.Getenv(inside) != "" }
 
 func loopbackUp() error {

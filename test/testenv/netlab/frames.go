@@ -16,16 +16,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Frame is a claim that somebody on the segment of bare metal makes: that an address is his. It is
-// an ARP packet whose sender's address it is, or a neighbor advertisement of it.
+// Frame is a claim by a host on the segment of bare metal that it has an address: an ARP packet
+// with the address as its sender, or a neighbor advertisement of the address.
 type Frame struct {
 	At time.Time
-	// By is the machine or neighbor behind whose port it came in.
+	// By is the machine or neighbor from whose port the frame came.
 	By string
-	// Hardware is who the frame says has the address.
+	// Hardware is the hardware address that the frame announces.
 	Hardware string
 	Address  netip.Addr
-	// ToAll is a frame to everybody: nobody need have asked.
+	// ToAll means that the frame was sent to all hosts, with or without a request.
 	ToAll bool
 }
 
@@ -47,7 +47,7 @@ type Frames struct {
 	seen []Frame
 }
 
-// WatchSegment notes every claim from behind the ports of the segment's switch, until it is closed.
+// WatchSegment records all claims from the ports of the segment's switch, until Close.
 func (f *Lab) WatchSegment() (*Frames, error) {
 	var fd int
 	var failed error
@@ -67,7 +67,7 @@ func (f *Lab) WatchSegment() (*Frames, error) {
 	return w, nil
 }
 
-// behind says who is behind a port of the switch, by its index.
+// behind returns a function that names the host behind a port of the switch, by its index.
 func (f *Lab) behind() func(index int) string {
 	known := map[int]string{}
 	return func(index int) string {
@@ -94,13 +94,13 @@ func (f *Lab) behind() func(index int) string {
 	}
 }
 
-// Close ends it.
+// Close ends the recording.
 func (w *Frames) Close() {
 	_ = w.socket.Close()
 	w.ended.Wait()
 }
 
-// Claims are those of an address from a moment on, in their order.
+// Claims returns the claims of an address since a time, in order.
 func (w *Frames) Claims(addr netip.Addr, since time.Time) []Frame {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -113,7 +113,7 @@ func (w *Frames) Claims(addr netip.Addr, since time.Time) []Frame {
 	return claims
 }
 
-// Claimants are who claimed an address from a moment on, sorted.
+// Claimants returns the hosts that claimed an address since a time, sorted.
 func (w *Frames) Claimants(addr netip.Addr, since time.Time) []string {
 	var names []string
 	for _, f := range w.Claims(addr, since) {
@@ -148,7 +148,7 @@ func (w *Frames) read() {
 		if !is {
 			continue
 		}
-		// A frame that the bridge itself gets comes once more, from the bridge.
+		// A frame that the bridge itself receives appears once more, with the bridge's index.
 		if claim.By = w.names(link.Ifindex); claim.By == "" {
 			continue
 		}
@@ -159,13 +159,13 @@ func (w *Frames) read() {
 	}
 }
 
-// parseClaim reads an Ethernet frame; RFC 826, RFC 4861.
+// parseClaim parses an Ethernet frame; RFC 826, RFC 4861.
 func parseClaim(frame []byte) (Frame, bool) {
 	const ethernet, ipv6 = 14, 40
 	if len(frame) < ethernet {
 		return Frame{}, false
 	}
-	f := Frame{ToAll: frame[0]&1 == 1} // a group's address
+	f := Frame{ToAll: frame[0]&1 == 1} // a multicast or broadcast address
 	kind, body := binary.BigEndian.Uint16(frame[12:]), frame[ethernet:]
 	switch {
 	case kind == unix.ETH_P_ARP && len(body) >= 28:
@@ -182,7 +182,7 @@ func parseClaim(frame []byte) (Frame, bool) {
 	return Frame{}, false
 }
 
-// Hardware is the address of a machine's interface on the segment.
+// Hardware returns the hardware address of a machine's interface on the segment.
 func (m *Machine) Hardware() (string, error) {
 	var port *net.Interface
 	var failed error

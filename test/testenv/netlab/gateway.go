@@ -15,37 +15,37 @@ import (
 	"time"
 )
 
-// Gateway is what the vSwitch's gateway does where the provider documents nothing. The
-// zero value is what the documentation of Underlay assumes.
+// Gateway is the behavior of the vSwitch's gateway where the provider documents none. The zero
+// value is the behavior that Underlay's documentation assumes.
 type Gateway struct {
-	// RefuseProxied takes no answer to ARP that one host gives for another, as servers
-	// give them for their pods.
+	// RefuseProxied ignores ARP replies that one host sends for another, as servers send them for
+	// their pods.
 	RefuseProxied bool
-	// AnySource forwards what comes from the vSwitch whatever its source is. Otherwise
-	// what has no source in the subnet is dropped, as the network's own gateway drops.
+	// AnySource forwards packets from the vSwitch regardless of their source. Otherwise packets
+	// with a source outside the subnet are dropped, as the network's own gateway does.
 	AnySource bool
-	// Neighbors is how many hosts it knows at most; 0: any number. Answers of more are
-	// dropped until it forgets. A host that asks for the gateway itself is always known.
+	// Neighbors limits the hosts in its neighbor table; 0: no limit. Replies of more hosts are
+	// dropped until it forgets some. A host that resolves the gateway itself is always added.
 	//
-	// The kernel's own limits (gc_thresh1 to 3) are of no use here: no namespace has
-	// them, they are about the neighbors of the whole machine.
+	// The kernel's own limits (gc_thresh1 to 3) can't be used: they aren't per namespace, but count
+	// the neighbors of the whole machine.
 	Neighbors int
-	// Forgets is how often it forgets every host, also those that it has just sent
-	// something to; 0: never, so that entries age as the kernel ages them, which asks
-	// before it forgets.
+	// Forgets is the interval at which it forgets all hosts, also those that it has just sent
+	// packets to; 0: never, so that entries age as in the kernel, which probes a neighbor before it
+	// removes it.
 	Forgets time.Duration
 }
 
-// roomy is the size of a table that never is full.
+// roomy is the size of a table that is never full.
 const roomy = 1 << 16
 
-// replied is the nftables table by which the gateway takes answers to ARP or drops them.
+// replied is the nftables table by which the gateway accepts or drops ARP replies.
 const replied = "gateway"
 
-// vSwitchPorts are the router's ports at vSwitches.
+// vSwitchPorts matches the router's ports at vSwitches.
 const vSwitchPorts = vSwitch + "*"
 
-// script replaces the table, and with it forgets who is known.
+// script replaces the table, which also removes all hosts from its set.
 func (g Gateway) script() string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "add table arp %[1]s\ndelete table arp %[1]s\ntable arp %[1]s {\n", replied)
@@ -56,12 +56,12 @@ func (g Gateway) script() string {
 	if g.RefuseProxied {
 		fmt.Fprintf(&out, "\t\tarp operation reply arp saddr ip %s drop\n", vSwitchPods)
 	}
-	fmt.Fprintf(&out, "\t\tupdate @known { arp saddr ip } counter name answers accept\n") // no match where it is full
+	fmt.Fprintf(&out, "\t\tupdate @known { arp saddr ip } counter name answers accept\n") // no match if full
 	fmt.Fprintf(&out, "\t\tarp operation reply drop\n\t}\n}\n")
 	return out.String()
 }
 
-// aging forgets hosts until it is stopped.
+// aging removes hosts repeatedly until it is stopped.
 type aging struct {
 	cancel context.CancelFunc
 	ended  sync.WaitGroup
@@ -74,7 +74,7 @@ func (a *aging) stop() {
 	}
 }
 
-// SetGateway has the vSwitch's gateway do exactly this from now on. It knows no host.
+// SetGateway replaces the behavior of the vSwitch's gateway and empties its neighbor table.
 func (f *Lab) SetGateway(ctx context.Context, g Gateway) error {
 	c := f.cloud
 	f.mu.Lock()
@@ -120,8 +120,8 @@ func (f *Lab) forget(ctx context.Context, every time.Duration) {
 	}
 }
 
-// ForgetNeighbors has the vSwitch's gateway look for every host anew. What waits for an
-// answer goes on waiting.
+// ForgetNeighbors makes the vSwitch's gateway resolve all hosts again. Packets that wait for a
+// reply keep waiting.
 func (f *Lab) ForgetNeighbors(ctx context.Context) error {
 	_, emptied := f.cloud.ns.Run(ctx, "nft", "flush", "set", "arp", replied, "known")
 	_, forgotten := f.cloud.ns.Run(ctx, "ip", "neighbor", "flush", "dev", vSwitch,
@@ -129,8 +129,8 @@ func (f *Lab) ForgetNeighbors(ctx context.Context) error {
 	return errors.Join(emptied, forgotten)
 }
 
-// Neighbor returns the hardware address by which the vSwitch's gateway knows an
-// address, or nothing.
+// Neighbor returns the hardware address of an address in the neighbor table of the vSwitch's
+// gateway, or nothing.
 func (f *Lab) Neighbor(ctx context.Context, addr netip.Addr) (string, error) {
 	out, err := f.cloud.ns.Run(ctx, "ip", "neighbor", "show", addr.String(), "dev", vSwitch)
 	_, mac, _ := strings.Cut(out, "lladdr ")
@@ -142,8 +142,8 @@ func (f *Lab) Neighbor(ctx context.Context, addr netip.Addr) (string, error) {
 
 var packets = regexp.MustCompile(`packets (\d+) `)
 
-// ARPTaken counts the answers to ARP that the vSwitch's gateway has taken since
-// SetGateway, and the questions for itself.
+// ARPTaken counts the ARP replies that the vSwitch's gateway has accepted since SetGateway, and the
+// requests for its own address.
 func (f *Lab) ARPTaken(ctx context.Context) (int, error) {
 	out, err := f.cloud.ns.Run(ctx, "nft", "list", "counter", "arp", replied, "answers")
 	if err != nil {

@@ -18,31 +18,32 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/netns"
 )
 
-// Addresses outside of every machine.
+// Addresses outside of all machines.
 var (
-	// OutsideIPv4 and OutsideIPv6 are those of the host outside.
+	// OutsideIPv4 and OutsideIPv6 belong to the external host.
 	OutsideIPv4 = netip.AddrFrom4([4]byte{198, 51, 100, 2})
 	OutsideIPv6 = netip.MustParseAddr("2001:db8:ffff::2")
 )
 
-// publicGateway is what servers know as their gateway: it is in no prefix.
+// publicGateway is the gateway that servers have configured: it is in no prefix of theirs.
 const publicGateway = "172.31.1.1"
 
-// internet connects machines and the host outside.
+// internet connects machines and the external host.
 type internet struct {
 	*router
 	outside *netns.Namespace
 
 	mu     sync.Mutex
-	layout layout // without what floats
+	layout layout // without floating IPs and failover addresses
 	// floating are the cloud's floating IPs, and servers the ports of its servers, by their IDs.
 	floating []hcloudsim.PlaneFloatingIP
 	servers  map[int64]string
 	// failovers are Robot's failover addresses.
 	failovers []failover
-	// mtu is the largest packet that passes between servers; 0: what their interfaces let through.
+	// mtu is the largest packet that is forwarded between servers; 0: the MTUs of their interfaces
+	// apply.
 	mtu int
-	err error // the first of what nobody waits for
+	err error // the first error that no caller returns
 }
 
 func newInternet(ctx context.Context) (*internet, error) {
@@ -75,25 +76,26 @@ func newInternet(ctx context.Context) (*internet, error) {
 	return i, i.apply(ctx)
 }
 
-// limit is the largest packet that passes between servers, and between them and the outside, from now
-// on, in bytes. It comes before any host is plugged in.
+// limit sets the largest packet that is forwarded between servers, and between them and the
+// outside, in bytes. It must be called before hosts are plugged in.
 func (i *internet) limit(ctx context.Context, mtu int) error {
 	i.mtu = mtu
 	return i.batch(ctx, fmt.Sprintf("link set outside mtu %d\n", min(mtu, 1500)))
 }
 
-// failover is a failover address, or net, and the main address of the server that it is routed to.
+// failover is a failover address, or prefix, and the main address of the server that it is routed
+// to.
 type failover struct {
 	net    netip.Prefix
 	active netip.Addr
 }
 
-// apply makes the router do what there is.
+// apply configures the router by the current state.
 func (i *internet) apply(ctx context.Context) error { return i.set(ctx, i.whole()) }
 
-// whole is the layout with the floating IPs. As in the cloud, the server that has one is asked for
-// an IPv4 address by ARP, and has to answer itself; an IPv6 net is routed to it. What leads to a
-// server without a cable, leads nowhere.
+// whole is the layout with floating IPs and failover addresses. As in the cloud, the router
+// resolves a floating IPv4 address by ARP at its server, which must answer itself; an IPv6 prefix
+// is routed to the server. Addresses of a server without a cable have no route.
 func (i *internet) whole() layout {
 	out := layout{routes: maps.Clone(i.layout.routes), sources: maps.Clone(i.layout.sources)}
 	if i.mtu != 0 {
@@ -123,8 +125,8 @@ func (i *internet) whole() layout {
 	return out
 }
 
-// main is the way to a server by its main address, by which failover addresses are routed: nobody
-// asks for themselves.
+// main returns the route to a server by its main address. Failover addresses are routed there and
+// are not resolved by ARP themselves.
 func (i *internet) main(address netip.Addr) (hop, bool) {
 	for p, h := range i.layout.routes {
 		if !p.Contains(address) || p.Addr().Is6() && p.IsSingleIP() {
@@ -138,8 +140,8 @@ func (i *internet) main(address netip.Addr) (hop, bool) {
 	return hop{}, false
 }
 
-// followFailovers leads failover addresses to where they are now. The last that asks where that is,
-// says so last.
+// followFailovers routes failover addresses to their current servers. Calls are serialized, each
+// with a fresh result of now, so that the newest state wins.
 func (i *internet) followFailovers(ctx context.Context, now func() []failover) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -149,7 +151,7 @@ func (i *internet) followFailovers(ctx context.Context, now func() []failover) {
 	}
 }
 
-// follow leads floating IPs to where they are now.
+// follow routes floating IPs to their current servers.
 func (i *internet) follow(ctx context.Context, now []hcloudsim.PlaneFloatingIP) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -162,7 +164,7 @@ func (i *internet) follow(ctx context.Context, now []hcloudsim.PlaneFloatingIP) 
 	}
 }
 
-// serve says at which port a server of the cloud is.
+// serve records the port of a server of the cloud.
 func (i *internet) serve(ctx context.Context, server int64, port string) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -170,8 +172,8 @@ func (i *internet) serve(ctx context.Context, server int64, port string) error {
 	return i.apply(ctx)
 }
 
-// ForgetServers has the internet's routers look for every server's hardware address anew, as they do
-// from time to time. What waits for an answer goes on waiting.
+// ForgetServers makes the internet's routers resolve the hardware addresses of all servers again,
+// as they do from time to time. Packets that wait for a reply keep waiting.
 func (f *Lab) ForgetServers(ctx context.Context) error {
 	_, err := f.internet.ns.Run(ctx, "ip", "neighbor", "flush", "all",
 		"nud", "reachable", "nud", "stale", "nud", "delay", "nud", "probe", "nud", "failed")
@@ -189,15 +191,15 @@ func (i *internet) close() {
 	i.ns.Close()
 }
 
-// Public are the addresses that the internet leads to a host.
+// Public are the addresses that the internet routes to a host.
 type Public struct {
 	IPv4 netip.Addr
-	// IPv6 is the host's own address, IPv6Prefix what is routed to it.
+	// IPv6 is the host's own address, IPv6Prefix the prefix routed to it.
 	IPv6       netip.Addr
 	IPv6Prefix netip.Prefix
 }
 
-// commands give a host on a cable of its own the addresses that it has; one family may be missing.
+// commands configure the addresses of a host on a cable of its own; one family may be missing.
 func (a Public) commands(name string) string {
 	lines := fmt.Sprintf("address add fe80::2/64 dev %s nodad\n", name)
 	if a.IPv4.IsValid() {
@@ -211,9 +213,8 @@ func (a Public) commands(name string) string {
 	return lines
 }
 
-// plug gives a host a cable of its own, as a cloud's server has it: nothing else
-// is on it, both gateways are outside of its prefixes. port is the interface's
-// name on the internet's side.
+// plug connects a host by a cable of its own, as a server in the cloud: no other host is on it, and
+// both gateways are outside of its prefixes. port is the interface's name on the internet's side.
 func (i *internet) plug(ctx context.Context, port string, ns *netns.Namespace, name string, a Public) error {
 	if err := netns.Connect(ctx, ns, name, i.ns, port); err != nil {
 		return err
@@ -243,8 +244,8 @@ func (i *internet) plug(ctx context.Context, port string, ns *netns.Namespace, n
 	return i.apply(ctx)
 }
 
-// lead gives a host that is plugged in a further address of IPv6. Where another had
-// it, it is that one's no longer.
+// lead routes a further IPv6 address to a connected host, and no longer to the host that had it
+// before.
 func (i *internet) lead(ctx context.Context, port string, ns *netns.Namespace, name string, addr netip.Addr) error {
 	own := netip.PrefixFrom(addr, addr.BitLen())
 	if _, err := ns.Run(ctx, "ip", "address", "add", own.String(), "dev", name, "nodad"); err != nil {
@@ -257,7 +258,7 @@ func (i *internet) lead(ctx context.Context, port string, ns *netns.Namespace, n
 	return i.apply(ctx)
 }
 
-// unplug takes a host's cable away. It may be gone already.
+// unplug removes a host's cable, which may be removed already.
 func (i *internet) unplug(ctx context.Context, port string) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -278,10 +279,10 @@ const (
 	segmentFirst6 = "2001:db8:1::1"
 )
 
-// addSegment makes the segment, whose gateway the internet is.
+// addSegment creates the segment, with the internet as its gateway.
 func (i *internet) addSegment(ctx context.Context) error {
-	// What stays on the segment is none of the internet's business. A kernel
-	// without the setting has no such idea.
+	// Bridged frames must not pass the internet's firewall. A kernel without the setting never
+	// passes them there.
 	for _, family := range []string{"ip", "ip6"} {
 		if err := i.ns.Sysctl("net/bridge/bridge-nf-call-"+family+"tables", "0"); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
@@ -299,7 +300,7 @@ func (i *internet) addSegment(ctx context.Context) error {
 	return i.apply(ctx)
 }
 
-// join gives a machine a cable to the segment.
+// join connects a machine to the segment.
 func (i *internet) join(ctx context.Context, port string, ns *netns.Namespace, name string, a Public) error {
 	if err := netns.Connect(ctx, ns, name, i.ns, port); err != nil {
 		return err
@@ -307,8 +308,8 @@ func (i *internet) join(ctx context.Context, port string, ns *netns.Namespace, n
 	if err := i.batch(ctx, fmt.Sprintf("link set %s master %s\n", port, segment)); err != nil {
 		return err
 	}
-	// Machines that come to an address say so, as network daemons let them: others
-	// may still know the one that had it before.
+	// Machines announce an address that they get, as network daemons allow: other hosts may still
+	// have the previous owner in their caches.
 	err := errors.Join(ns.Sysctl("net/ipv4/conf/"+name+"/arp_notify", "1"), ns.Sysctl("net/ipv6/conf/"+name+"/ndisc_notify", "1"))
 	if err != nil {
 		return err
@@ -316,15 +317,15 @@ func (i *internet) join(ctx context.Context, port string, ns *netns.Namespace, n
 	if _, err = ns.Feed(ctx, segmentAddresses(name, a), "ip", "-batch", "-"); err != nil {
 		return err
 	}
-	// The kernel gets to the address a moment after its interface is up.
+	// The kernel assigns the address a moment after its interface is up.
 	return wait.PollUntilContextTimeout(ctx, pollEvery, readyWithin, true, func(ctx context.Context) (bool, error) {
 		local, err := ns.Run(ctx, "ip", "-6", "route", "show", "table", "local", "type", "local", a.IPv6.String())
 		return local != "", err
 	})
 }
 
-// segmentAddresses are the commands that give a machine its place. The interface
-// is switched on when it has its addresses, because that is when it says so.
+// segmentAddresses are the commands that configure a machine's addresses. The interface is switched
+// on after it has its addresses, because the kernel announces them at that moment.
 func segmentAddresses(name string, a Public) string {
 	return fmt.Sprintf("address replace %[2]s/24 dev %[1]s\naddress replace %[3]s/64 dev %[1]s nodad\nlink set %[1]s up\n"+
 		"route replace default via %[4]s dev %[1]s\nroute replace default via %[5]s dev %[1]s\n",

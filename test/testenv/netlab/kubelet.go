@@ -21,9 +21,9 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/process"
 )
 
-// Kubelets run the pods of a namespace that others create, as the machines' kubelets
-// do: attached by the CNI plugins, with their command and arguments, and a log each.
-// Instead of an image there is one program for the first word of the command.
+// Kubelets run the pods of a namespace that others create, as the machines' kubelets would:
+// attached by the CNI plugins, with their command and arguments, and a log for each. Instead of
+// images, one program runs for the first word of each command.
 type Kubelets struct {
 	lab                *Lab
 	namespace, program string
@@ -31,22 +31,22 @@ type Kubelets struct {
 	done               chan struct{}
 
 	mu   sync.Mutex
-	logs map[string]string // the paths, also of pods that are gone
+	logs map[string]string // the paths, also of deleted pods
 	errs error
 }
 
-// container is what runs of a pod.
+// container holds the running parts of a pod.
 type container struct {
 	pod   *Pod
 	run   *process.Process
 	ended bool
 }
 
-// kubeletsLook is how often they look for pods.
+// kubeletsLook is the interval at which they list pods.
 const kubeletsLook = 100 * time.Millisecond
 
-// RunPodsOf runs the pods of a namespace until ctx ends; then those that are left are
-// ended. Wait returns after that.
+// RunPodsOf runs the pods of a namespace until ctx ends, then ends those that are left. Wait
+// returns after that.
 func (f *Lab) RunPodsOf(ctx context.Context, namespace, program string) *Kubelets {
 	k := &Kubelets{
 		lab: f, namespace: namespace, program: program,
@@ -56,7 +56,7 @@ func (f *Lab) RunPodsOf(ctx context.Context, namespace, program string) *Kubelet
 	return k
 }
 
-// Wait waits for the end and returns what went wrong.
+// Wait waits for the end and returns the errors.
 func (k *Kubelets) Wait() error {
 	<-k.done
 	k.mu.Lock()
@@ -64,7 +64,7 @@ func (k *Kubelets) Wait() error {
 	return k.errs
 }
 
-// Log is what a pod's program has printed, whether or not the pod is still there.
+// Log returns the output of a pod's program, whether or not the pod still exists.
 func (k *Kubelets) Log(pod string) ([]byte, error) {
 	k.mu.Lock()
 	path := k.logs[pod]
@@ -174,7 +174,7 @@ func (k *Kubelets) report(ctx context.Context, name string, s corev1.PodStatus) 
 	return err
 }
 
-// end kills a pod's program and takes its interface away.
+// end kills a pod's program and removes its interface.
 func (k *Kubelets) end(ctx context.Context, name string) {
 	c := k.running[name]
 	if c == nil {
@@ -182,6 +182,6 @@ func (k *Kubelets) end(ctx context.Context, name string) {
 	}
 	delete(k.running, name)
 	c.run.Kill()
-	_, _ = c.pod.Machine.cni(ctx, "DEL", c.pod) // the interface goes with the namespace
+	_, _ = c.pod.Machine.cni(ctx, "DEL", c.pod) // the interface is deleted with the namespace
 	c.pod.Namespace.Close()
 }

@@ -21,58 +21,56 @@ import (
 
 // Options shape a lab.
 type Options struct {
-	// Metal is a lab of machines that nobody rents: one segment, kernel routes
-	// on every machine, no cloud. Otherwise they are servers of the simulated
-	// cloud.
+	// Metal is a lab of machines without a provider: one segment, kernel routes on every machine,
+	// no cloud. Otherwise they are servers of the simulated cloud.
 	Metal bool
-	// MachinesOnly is a lab without control plane, manager and programs: its machines have
-	// their cables, and bring everything else. The cloud, if it isn't Metal, listens at CloudAddress.
+	// MachinesOnly is a lab without control plane, manager and programs: its machines have their
+	// cables only. The cloud, if it isn't Metal, listens at CloudAddress.
 	MachinesOnly bool
-	// Machines are the names of those that join before Start returns.
+	// Machines are the names of the machines that join before Start returns.
 	Machines []string
-	// Dedicated are the names of dedicated servers that join behind Machines, on a
-	// vSwitch that is coupled with the cloud's network. There is one, and an account at
-	// Robot, too if VSwitch is set.
+	// Dedicated are the names of dedicated servers that join after Machines, on a vSwitch that is
+	// coupled with the cloud's network. VSwitch creates the vSwitch, and an account at Robot, also
+	// without dedicated servers.
 	Dedicated []string
 	VSwitch   bool
-	// Dir holds every file and log. It exists, and is the caller's to remove.
+	// Dir holds all files and logs. It must exist, and the caller removes it.
 	Dir string
 	// Manager and Agent are the paths of underlay-ccm and underlay-agent.
 	Manager, Agent string
-	// Plugins is the folder of the CNI plugins; empty: that of CNI_PATH.
+	// Plugins is the folder of the CNI plugins; empty: the value of CNI_PATH.
 	Plugins string
-	// WireGuard is the path of wireguard-go, which is the WireGuard device of every machine:
-	// the kernel of tests has none. It needs /dev/net/tun.
+	// WireGuard is the path of wireguard-go, which serves as the WireGuard device of every machine,
+	// because the kernel that runs the tests has none. It requires /dev/net/tun.
 	WireGuard string
 	// IPv4Only is a cluster whose pods have no IPv6.
 	IPv4Only bool
-	// WithoutManager leaves it to the caller to start the manager. Machines that
-	// join before that wait for it.
+	// WithoutManager lets the caller start the manager. Machines that join before wait for it.
 	WithoutManager bool
 	// Settings are further lines for the configuration file that manager and
 	// agents share.
 	Settings string
-	// NodePortAddresses are where kube-proxies open node ports; empty: at their machine's Addresses.
+	// NodePortAddresses are the addresses at which kube-proxies open node ports; empty: their
+	// machine's Addresses.
 	NodePortAddresses []netip.Prefix
-	// NodeGrace is how long a Node may be silent before it counts as lost; zero: seconds.
+	// NodeGrace is how long a Node may be unresponsive before it is marked as lost; zero: seconds.
 	NodeGrace time.Duration
 	// Balancing is a further line of the section loadBalancers there; not on metal.
 	Balancing string
-	// ManagerArgs are added behind, or override, the manager's usual arguments.
+	// ManagerArgs are appended to the manager's usual arguments, and override them.
 	ManagerArgs []string
-	// Cloud configures the simulator. Its OnChange is called once the cloud router
-	// and the load balancers have followed. With a vSwitch its Owned is set: to what
-	// the account at Robot has.
+	// Cloud configures the simulator. Its OnChange is called after the cloud router and the load
+	// balancers have followed. With a vSwitch, its Owned is set to the addresses of the account at
+	// Robot.
 	Cloud hcloudsim.Options
-	// Network is what happens to packets on the cloud. What it leaves out a profile may fill, see package
-	// measured, and else the documented interfaces let through.
+	// Network is the treatment of packets on the cloud. A measured profile fills the fields left
+	// out, see package measured; otherwise the documented interfaces are the limit.
 	Network profile.Network
-	// Progress hears what the control plane says; nil: nobody.
+	// Progress receives the output of the control plane; nil: it is discarded.
 	Progress io.Writer
 }
 
-// Binaries builds underlay-ccm and underlay-agent into a folder and fills the
-// options in.
+// Binaries builds underlay-ccm and underlay-agent into a folder and sets the options.
 func (o *Options) Binaries(ctx context.Context, folder string) (err error) {
 	if o.Manager, err = cluster.BuildManager(ctx, folder); err != nil {
 		return err
@@ -90,22 +88,23 @@ type Lab struct {
 
 	options  Options
 	behaves  behavior
-	host     *netns.Namespace // the one that Enter made
+	host     *netns.Namespace // the namespace that Enter created
 	internet *internet
 	cloud    *cloudNetwork // nil on metal
-	// robot is where dedicated servers are rented; nil without a vSwitch.
+	// robot is the account of the dedicated servers; nil without a vSwitch.
 	robot *robotAccount
-	// aging is what the vSwitch's gateway forgets by, if it is told to; guarded by mu.
+	// aging empties the neighbor table of the vSwitch's gateway, if it is configured; guarded by
+	// mu.
 	aging *aging
-	// balancers carry what the cloud's load balancers do; nil on metal.
+	// balancers carry the traffic of the cloud's load balancers; nil on metal.
 	balancers *balancers
-	// proxyKubeconfig is the path of what every kube-proxy proves itself by.
+	// proxyKubeconfig is the path of the kubeconfig of all kube-proxies.
 	proxyKubeconfig string
 
 	mu       sync.Mutex
 	machines map[string]*Machine
-	joined   int // machines so far, for their numbers
-	// neighbors are the hosts that AddNeighbor made.
+	joined   int // machines created so far, for their numbers
+	// neighbors are the hosts that AddNeighbor created.
 	neighbors []*Neighbor
 	echoes    []*Echo
 	pods      map[string]*Pod
@@ -117,15 +116,15 @@ const (
 	mgmtPrefix = 24
 )
 
-// CloudAddress is where the simulated cloud listens in a lab that is MachinesOnly.
+// CloudAddress is the address of the simulated cloud in a lab that is MachinesOnly.
 const CloudAddress = "192.168.250.1:8470"
 
 func mgmtAddr(last byte) netip.Addr { return netip.AddrFrom4([4]byte{192, 168, 250, last}) }
 
 var counter = regexp.MustCompile(`counter packets (\d+) `)
 
-// Start lays the lab out and returns when its machines are ready for pods. If
-// it fails, everything is stopped; the logs in Dir stay.
+// Start starts the lab and returns when its machines are ready for pods. If it fails, everything is
+// stopped; the logs in Dir remain.
 func Start(ctx context.Context, o Options) (_ *Lab, err error) {
 	if !Entered() {
 		return nil, errors.New("start a lab: call Enter first, so that it has a namespace of its own")
@@ -160,7 +159,7 @@ func Start(ctx context.Context, o Options) (_ *Lab, err error) {
 	return f, nil
 }
 
-// startNetwork makes what machines are plugged into.
+// startNetwork creates the networks of the machines.
 func (f *Lab) startNetwork(ctx context.Context) (err error) {
 	if f.host, err = netns.Current(); err != nil {
 		return err
@@ -234,7 +233,7 @@ func (f *Lab) startCluster(ctx context.Context) (err error) {
 	return f.accounts(ctx)
 }
 
-// startRouter comes behind the cloud, and so misses what happened before.
+// startRouter runs after the cloud has started, so it reads the current state once.
 func (f *Lab) startRouter(ctx context.Context) error {
 	if f.options.Metal {
 		return nil
@@ -253,7 +252,7 @@ func (f *Lab) startRouter(ctx context.Context) error {
 	return router.addVSwitch(ctx, f.behaves.gateway)
 }
 
-// StartManager starts an underlay-ccm, and doesn't wait for it.
+// StartManager starts an underlay-ccm without waiting for it.
 func (f *Lab) StartManager(ctx context.Context) error {
 	m, err := f.Cluster.StartManager(ctx, cluster.ManagerOptions{
 		Config: f.config(), Args: append([]string{"--cluster-cidr=" + f.podRanges()}, f.options.ManagerArgs...),
@@ -267,7 +266,7 @@ func (f *Lab) StartManager(ctx context.Context) error {
 	return nil
 }
 
-// cloudPods is where pods on the cloud have their IPv4 addresses from.
+// cloudPods is the range of the pods' IPv4 addresses on the cloud.
 const cloudPods = "10.244.0.0/16"
 
 func (f *Lab) podRanges() string {
@@ -277,7 +276,7 @@ func (f *Lab) podRanges() string {
 	return cloudPods
 }
 
-// families is how many podCIDRs a Node gets.
+// families is the number of podCIDRs of a Node.
 func (f *Lab) families() int {
 	if f.options.IPv4Only {
 		return 1
@@ -315,17 +314,16 @@ func (f *Lab) cloudConfig() string {
 	return f.CloudConfig() + "  " + f.options.Balancing + "\n"
 }
 
-// Configure replaces Options.Settings for managers and agents that are started from now on. It is not
-// to be called while one is being started.
+// Configure replaces Options.Settings for managers and agents that are started later. It must not
+// be called while one is being started.
 func (f *Lab) Configure(settings string) { f.options.Settings = settings }
 
 const metalConfig = "apiVersion: underlay.dev/v1alpha1\nkind: CloudConfig\nprovider: metal\n"
 
-// Outside is the namespace of the host outside, at OutsideIPv4 and OutsideIPv6.
+// Outside returns the namespace of the external host, which has OutsideIPv4 and OutsideIPv6.
 func (f *Lab) Outside() *netns.Namespace { return f.internet.outside }
 
-// Stop ends every program and removes every namespace and interface. A lab
-// that is stopped leaves its files only.
+// Stop ends every program and removes every namespace and interface. Only the lab's files remain.
 func (f *Lab) Stop() {
 	f.mu.Lock()
 	pods, echoes, machines, aging, neighbors := f.pods, f.echoes, f.machines, f.aging, f.neighbors
@@ -351,7 +349,7 @@ func (f *Lab) Stop() {
 		f.balancers.close()
 	}
 	for _, m := range machines {
-		_ = m.release(context.Background()) // it may never have got its cable
+		_ = m.release(context.Background()) // it may have no cable yet
 	}
 	for _, n := range neighbors {
 		n.Namespace.Close()
@@ -363,8 +361,7 @@ func (f *Lab) Stop() {
 		f.internet.close()
 	}
 	if f.host != nil {
-		// An error means that it wasn't made, or that the process can't do anything
-		// any more, and ends.
+		// On an error the interface was never created, or the process can do nothing more and ends.
 		_, _ = f.host.Run(context.Background(), "ip", "link", "delete", mgmt)
 		f.host.Close()
 	}

@@ -12,17 +12,17 @@ import (
 	"github.com/underlay-ccm/underlay/hcloudsim"
 )
 
-// lag lets a route table take effect later than it changes, each route after a delay of its own; a
-// negative one lets a route lead before the action ends that adds it.
+// lag delays the effect of changes of a route table, each by a delay of its own; with a negative
+// delay, a route takes effect before the action that adds it ends.
 type lag struct {
 	delay func() time.Duration
-	// changed is called when time has changed what is in effect.
+	// changed is called when the routes in effect change after a delay.
 	changed func()
 
 	mu       sync.Mutex
 	reported map[hcloudsim.RouteSeed]bool
 	works    map[hcloudsim.RouteSeed]bool
-	latest   map[hcloudsim.RouteSeed]int // the number of the change that took effect last
+	latest   map[hcloudsim.RouteSeed]int // the number of the last change in effect
 	count    int
 }
 
@@ -33,7 +33,7 @@ func newLag(delay func() time.Duration, changed func()) *lag {
 	}
 }
 
-// follow is told what the table is, and what it will be when actions end.
+// follow receives the table, and the additions by actions that still run.
 func (g *lag) follow(table []hcloudsim.RouteSeed, building []hcloudsim.PlaneBuilding) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -59,7 +59,8 @@ func (g *lag) follow(table []hcloudsim.RouteSeed, building []hcloudsim.PlaneBuil
 	}
 }
 
-// schedule lets a change of a route take effect, by its delay after an action that ends later.
+// schedule puts a change of a route into effect after its delay, counted from the end of its
+// action, which is later from now.
 func (g *lag) schedule(r hcloudsim.RouteSeed, there bool, later time.Duration) {
 	g.count++
 	number, delay := g.count, later+g.delay()
@@ -77,7 +78,7 @@ func (g *lag) schedule(r hcloudsim.RouteSeed, there bool, later time.Duration) {
 	})
 }
 
-// take lets a change take effect, unless a later one of the same route has.
+// take puts a change into effect, unless a later one of the same route already is.
 func (g *lag) take(r hcloudsim.RouteSeed, number int, there bool) bool {
 	if number < g.latest[r] {
 		return false
@@ -91,7 +92,7 @@ func (g *lag) take(r hcloudsim.RouteSeed, number int, there bool) bool {
 	return true
 }
 
-// routes are those in effect, the newest last.
+// routes returns the routes in effect, the newest last.
 func (g *lag) routes() []hcloudsim.RouteSeed {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -26,11 +26,11 @@ const (
 	uplink  = "uplink"  // on metal: to the segment
 )
 
-// Machine is a namespace that is a node.
+// Machine is a namespace that acts as a node.
 type Machine struct {
 	Name      string
 	Namespace *netns.Namespace
-	// Dedicated is a server on the vSwitch, of which the cloud doesn't know.
+	// Dedicated is a server on the vSwitch, which is no server of the cloud.
 	Dedicated bool
 	// Outside is a server of the cloud that is not attached to the network.
 	Outside bool
@@ -38,15 +38,15 @@ type Machine struct {
 	RobotNumber int64
 	// Private is the address in the cloud's network; zero on metal.
 	Private netip.Addr
-	// Public are the other ones: on metal those on the segment.
+	// Public are the other addresses: on metal those on the segment.
 	Public Public
 	// Server is the ID in the simulated cloud; 0 on metal and for dedicated servers.
 	Server int64
-	// DetectLocal are the lines of kube-proxy's configuration, from its next start
-	// on, by which it tells local pods' packets; empty: by their interfaces' names.
+	// DetectLocal are lines of kube-proxy's configuration, used from its next start, by which it
+	// recognizes packets of local pods; empty: by the names of their interfaces.
 	DetectLocal string
-	// NodePortAddresses are where kube-proxy opens node ports, from its next start on; empty: at
-	// Addresses.
+	// NodePortAddresses are the addresses at which kube-proxy opens node ports from its next start;
+	// empty: at Addresses.
 	NodePortAddresses []netip.Prefix
 
 	lab     *Lab
@@ -56,11 +56,11 @@ type Machine struct {
 	tunnels *process.Process
 	agent   *process.Process
 	proxy   *process.Process
-	others  []*process.Process // that Start started
+	others  []*process.Process // the programs that Start started
 }
 
-// AddMachines lets machines of these names join, all at the same time, and
-// returns when they are ready for pods.
+// AddMachines joins machines with these names concurrently, and returns when they are ready for
+// pods.
 func (f *Lab) AddMachines(ctx context.Context, names ...string) error {
 	return f.add(ctx, f.Rent, names)
 }
@@ -89,8 +89,8 @@ func (f *Lab) add(ctx context.Context, rent func(context.Context, string) (*Mach
 			if err := m.AwaitReady(ctx); err != nil {
 				return err
 			}
-			// Last: it ends when its Node gets other addresses, and nobody here starts
-			// it again, as a kubelet would.
+			// Last: it exits when its Node gets other addresses, and nothing restarts it here, as a
+			// kubelet would.
 			if err := m.StartProxy(ctx); err != nil {
 				return err
 			}
@@ -100,8 +100,8 @@ func (f *Lab) add(ctx context.Context, rent func(context.Context, string) (*Mach
 	return together.Wait()
 }
 
-// Rent makes a machine that no cluster knows yet: on the cloud, a server. Join,
-// StartAgent and StartProxy make a node of it.
+// Rent creates a machine that is not in the cluster yet: on the cloud, a server. Join, StartAgent
+// and StartProxy make it a node.
 func (f *Lab) Rent(ctx context.Context, name string) (*Machine, error) {
 	return f.rent(ctx, &Machine{Name: name})
 }
@@ -135,10 +135,10 @@ func (f *Lab) rent(ctx context.Context, m *Machine) (*Machine, error) {
 	return m, nil
 }
 
-// path is a file of the machine.
+// path is the path of a file of the machine.
 func (m *Machine) path(name string) string { return filepath.Join(m.dir, name) }
 
-// plug gives a machine addresses and cables, and on the cloud a server.
+// plug gives a machine addresses and cables, and creates its server on the cloud.
 func (m *Machine) plug(ctx context.Context) error {
 	m.Public.IPv4 = netip.AddrFrom4([4]byte{192, 0, 2, byte(10 + m.number)})
 	if m.lab.options.Metal {
@@ -156,7 +156,7 @@ func (m *Machine) plug(ctx context.Context) error {
 	return m.connect(ctx)
 }
 
-// connect gives the machine's namespace its cables.
+// connect connects the machine's namespace to its networks.
 func (m *Machine) connect(ctx context.Context) error {
 	f, port := m.lab, m.port()
 	if err := netns.Connect(ctx, m.Namespace, mgmt, f.host, mgmt+"-"+port); err != nil {
@@ -164,8 +164,8 @@ func (m *Machine) connect(ctx context.Context) error {
 	}
 	_, out := f.host.Run(ctx, "ip", "link", "set", mgmt+"-"+port, "master", mgmt)
 	_, in := m.Namespace.Run(ctx, "ip", "address", "add", fmt.Sprintf("%s/%d", mgmtAddr(byte(10+m.number)), mgmtPrefix), "dev", mgmt)
-	// A connection to the API server that a killed program leaves half-closed keeps
-	// the namespace until its last FIN is answered or given up: in a second or two.
+	// A half-closed connection of a killed program to the API server keeps the namespace until its
+	// last FIN is acknowledged or abandoned: with this setting within a second or two.
 	patience := m.Namespace.Sysctl("net/ipv4/tcp_orphan_retries", "2")
 	if err := errors.Join(out, in, patience); err != nil {
 		return err
@@ -194,8 +194,8 @@ func (m *Machine) connect(ctx context.Context) error {
 	return f.cloud.plug(ctx, Member{"server", m.Server}, m.Namespace, private, m.Private, network)
 }
 
-// Unplug takes a server's cables away, before its programs end: what its kernel then says of their
-// connections, nobody hears. Renew plugs a server of the cloud in again.
+// Unplug removes a server's cables before its programs end, so that packets with which its kernel
+// closes their connections are lost. Renew connects a server of the cloud again.
 func (m *Machine) Unplug(ctx context.Context) error {
 	f := m.lab
 	if f.options.Metal {
@@ -217,8 +217,8 @@ func (m *Machine) Unplug(ctx context.Context) error {
 	return nil
 }
 
-// Renew gives a server whose programs have ended a namespace as a reboot leaves it: cables with
-// the addresses that the provider configures, and nothing else.
+// Renew gives a server whose programs have ended a new namespace, as after a reboot: it has cables
+// with the addresses that the provider configures, and nothing else.
 func (m *Machine) Renew(ctx context.Context) error {
 	if m.Dedicated {
 		return fmt.Errorf("machine %s: only servers of the cloud are rebooted", m.Name)
@@ -236,7 +236,7 @@ func (m *Machine) Renew(ctx context.Context) error {
 	return nil
 }
 
-// rent makes the server.
+// rent creates the server.
 func (m *Machine) rent() error {
 	f := m.lab
 	seed := hcloudsim.ServerSeed{Name: m.Name, PublicIPv4: m.Public.IPv4, PublicIPv6: m.Public.IPv6Prefix}
@@ -257,7 +257,7 @@ func (m *Machine) rent() error {
 	return nil
 }
 
-// InternalIPs are the addresses by which other nodes reach the machine.
+// InternalIPs are the addresses at which other nodes reach the machine.
 func (m *Machine) InternalIPs() []netip.Addr {
 	if m.Private.IsValid() {
 		return []netip.Addr{m.Private}
@@ -268,8 +268,7 @@ func (m *Machine) InternalIPs() []netip.Addr {
 	return []netip.Addr{m.Public.IPv4, m.Public.IPv6}
 }
 
-// Join lets the machine's kubelet join, or join again: the one before is stopped
-// first, and a Node that exists is taken over as it is.
+// Join starts the machine's kubelet. It stops a previous one first, and an existing Node is kept.
 func (m *Machine) Join(ctx context.Context) error {
 	if m.kubelet != nil {
 		m.kubelet.Stop()
@@ -288,9 +287,9 @@ func (m *Machine) Join(ctx context.Context) error {
 	return err
 }
 
-// SetUplink switches the interface "uplink" of a machine on metal off, which
-// costs it every route and IPv6 address there, or on again, with the machine's
-// addresses and way out as whoever configures its network puts them back.
+// SetUplink switches the interface "uplink" of a machine on metal off, which removes all its routes
+// and IPv6 addresses, or on again, with the addresses and default routes as a network daemon would
+// restore them.
 func (m *Machine) SetUplink(ctx context.Context, up bool) error {
 	if !up {
 		_, err := m.Namespace.Run(ctx, "ip", "link", "set", uplink, "down")
@@ -300,8 +299,8 @@ func (m *Machine) SetUplink(ctx context.Context, up bool) error {
 	return err
 }
 
-// Readdress gives a machine on metal, whose uplink is off, other addresses. Its
-// kubelet says so on the Node.
+// Readdress gives a machine on metal, whose uplink is off, other addresses. Its kubelet updates the
+// Node.
 func (m *Machine) Readdress(ctx context.Context, a Public) error {
 	m.Public = a
 	if _, err := m.Namespace.Run(ctx, "ip", "address", "flush", "dev", uplink); err != nil {
@@ -310,7 +309,7 @@ func (m *Machine) Readdress(ctx context.Context, a Public) error {
 	return kubelet.Report(ctx, m.lab.Client, m.Name, m.InternalIPs())
 }
 
-// Silence stops the machine's kubelet, as if the machine were off. Pods go on.
+// Silence stops the machine's kubelet, as if the machine were off. Pods keep running.
 func (m *Machine) Silence() { m.kubelet.Stop() }
 
 // stop ends the machine's programs.
@@ -325,8 +324,8 @@ func (m *Machine) stop() {
 	}
 }
 
-// Remove gives the machine back: pods, programs and cables are gone at once, and
-// so is the server. Its Node is left to the cluster.
+// Remove deletes the machine: its pods, programs, cables and server are removed at once. Its Node
+// is left to the cluster.
 func (m *Machine) Remove(ctx context.Context) error {
 	f := m.lab
 	f.mu.Lock()
@@ -351,9 +350,9 @@ func (m *Machine) Remove(ctx context.Context) error {
 	return errors.Join(err, m.release(ctx))
 }
 
-// release takes the machine's cable to the management network away, and lets go of what the process
-// holds of the machine: the kernel removes a namespace when it gets to it, which is after a while
-// where connections in it have not ended properly.
+// release removes the machine's cable to the management network, and closes the process's handles
+// of the machine. The kernel removes the namespace later if connections in it were not closed
+// properly.
 func (m *Machine) release(ctx context.Context) error {
 	_, err := m.lab.host.Run(ctx, "ip", "link", "delete", mgmt+"-"+m.port())
 	m.Namespace.Close()
@@ -370,7 +369,7 @@ func (f *Lab) Machine(name string) *Machine {
 	return f.machines[name]
 }
 
-// MachineAt returns the machine that has the address; nil if none has.
+// MachineAt returns the machine that has the address; nil if there is none.
 func (f *Lab) MachineAt(addr netip.Addr) *Machine {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -382,7 +381,7 @@ func (f *Lab) MachineAt(addr netip.Addr) *Machine {
 	return nil
 }
 
-// Addresses are all of the machine's that the outside or other nodes know.
+// Addresses are all addresses of the machine that other nodes and external hosts use.
 func (m *Machine) Addresses() []netip.Addr {
 	addrs := []netip.Addr{m.Public.IPv4, m.Public.IPv6}
 	if m.Private.IsValid() {

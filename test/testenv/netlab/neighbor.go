@@ -13,7 +13,7 @@ import (
 )
 
 // Neighbor is a host on the segment of bare metal that is no machine of the cluster. Its interface
-// is "eth0", and its kernel remembers whom it has seen behind which address.
+// is "eth0", and its kernel caches the hardware addresses of others.
 type Neighbor struct {
 	Name      string
 	Namespace *netns.Namespace
@@ -22,10 +22,10 @@ type Neighbor struct {
 	port string
 }
 
-// firstNeighbor is the last byte of the first neighbor's addresses: behind every machine's.
+// firstNeighbor is the last byte of the first neighbor's addresses, after those of all machines.
 const firstNeighbor = 221
 
-// AddNeighbor plugs a host into the segment, at 192.0.2.221 and 2001:db8:1::dd or behind.
+// AddNeighbor connects a host to the segment, at 192.0.2.221 and 2001:db8:1::dd or after.
 func (f *Lab) AddNeighbor(ctx context.Context, name string) (*Neighbor, error) {
 	if !f.options.Metal {
 		return nil, fmt.Errorf("neighbor %s: only bare metal has a segment", name)
@@ -48,8 +48,8 @@ func (f *Lab) AddNeighbor(ctx context.Context, name string) (*Neighbor, error) {
 	return n, nil
 }
 
-// Knows is the hardware address that the host's kernel has for an address of the segment; "" if it
-// has none.
+// Knows returns the hardware address of an address of the segment in the host's neighbor table; ""
+// if there is none.
 func (n *Neighbor) Knows(ctx context.Context, addr netip.Addr) (string, error) {
 	out, err := n.Namespace.Run(ctx, "ip", "neighbor", "show", "to", addr.String(), "dev", "eth0")
 	if err != nil {
@@ -60,7 +60,7 @@ func (n *Neighbor) Knows(ctx context.Context, addr netip.Addr) (string, error) {
 	return hardware, nil
 }
 
-// Inquire lets the host forget who has an address, and ask everybody on the segment.
+// Inquire makes the host forget the owner of an address and resolve it again.
 func (n *Neighbor) Inquire(ctx context.Context, addr netip.Addr) error {
 	_, err := n.Namespace.Run(ctx, "ip", "neighbor", "flush", "to", addr.String(), "dev", "eth0")
 	conn, dialed := n.Namespace.Dial(ctx, "udp", netip.AddrPortFrom(addr, 9).String())
@@ -72,8 +72,8 @@ func (n *Neighbor) Inquire(ctx context.Context, addr netip.Addr) error {
 	return err
 }
 
-// Claim gives the host an address of the segment beside its own, as somebody does who doesn't know
-// that it is taken; Renounce takes it away.
+// Claim gives the host an additional address of the segment, like a host that uses an address which
+// is already taken; Renounce removes it.
 func (n *Neighbor) Claim(ctx context.Context, addr netip.Addr) error {
 	args := []string{"address", "add", netip.PrefixFrom(addr, addr.BitLen()).String(), "dev", "eth0"}
 	if addr.Is6() {
@@ -83,7 +83,7 @@ func (n *Neighbor) Claim(ctx context.Context, addr netip.Addr) error {
 	return err
 }
 
-// Renounce undoes Claim.
+// Renounce removes an address that Claim added.
 func (n *Neighbor) Renounce(ctx context.Context, addr netip.Addr) error {
 	_, err := n.Namespace.Run(ctx, "ip", "address", "del", netip.PrefixFrom(addr, addr.BitLen()).String(), "dev", "eth0")
 	return err

@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 )
 
-// complete fills in the defaults and refuses what cannot work.
+// complete fills in the defaults and returns an error for options that cannot work.
 func (o Options) complete() (Options, error) {
 	if o.Progress == nil {
 		o.Progress = io.Discard

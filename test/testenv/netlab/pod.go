@@ -19,18 +19,18 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/netns"
 )
 
-// pollEvery is how often what is awaited is looked at.
+// pollEvery is the interval of polls.
 const pollEvery = 50 * time.Millisecond
 
-// EchoPort is where every pod answers, TCP and UDP; see Echo. At TalkPort it repeats what it is
-// told over TCP, for as long as a connection stands.
+// EchoPort is where every pod runs its Echo, over TCP and UDP. At TalkPort it echoes all data over
+// TCP while a connection is open.
 const (
 	EchoPort = 8080
 	TalkPort = 8081
 )
 
-// Pod is a namespace that the CNI plugins attached to its machine, and an object
-// of the API, so that Services find it. It answers on EchoPort under its name.
+// Pod is a namespace that the CNI plugins attached to its machine, and an object of the API, so
+// that Services find it. It runs an Echo under its name on EchoPort.
 type Pod struct {
 	Name      string
 	Machine   *Machine
@@ -38,13 +38,13 @@ type Pod struct {
 	IPv4      netip.Addr
 	IPv6      netip.Addr
 
-	result json.RawMessage // what the plugins said
+	result json.RawMessage // the result of the plugins
 	echo   *Echo
 	talk   *echo.Repeater
 }
 
-// RunPod starts a pod on a machine, as scheduler and kubelet do, and returns when
-// it is ready. It is in Namespace "default".
+// RunPod starts a pod on a machine, as scheduler and kubelet do, and returns when it is ready. It
+// is in Namespace "default".
 func (f *Lab) RunPod(ctx context.Context, name, machine string, labels map[string]string) (*Pod, error) {
 	m := f.Machine(machine)
 	if m == nil {
@@ -100,8 +100,8 @@ func (p *Pod) start(ctx context.Context, labels map[string]string) (err error) {
 	return p.Report(ctx)
 }
 
-// Report says that the pod is ready, as its kubelet does, also after the control plane has taken
-// the machine for lost and its pods for not ready.
+// Report sets the pod's condition Ready, as its kubelet does, also after the control plane has
+// marked the machine as lost and its pods as not ready.
 func (p *Pod) Report(ctx context.Context) error {
 	patch, err := json.Marshal(map[string]any{"status": p.status()})
 	if err != nil {
@@ -139,7 +139,7 @@ func (p *Pod) status() corev1.PodStatus {
 	return s
 }
 
-// Delete ends the pod: it answers no more, its interface and its object are gone.
+// Delete ends the pod: its interface and its object are deleted, and it no longer replies.
 func (p *Pod) Delete(ctx context.Context) error {
 	f := p.Machine.lab
 	f.mu.Lock()
@@ -151,7 +151,7 @@ func (p *Pod) Delete(ctx context.Context) error {
 	return errors.Join(detached, err)
 }
 
-// release lets go of what the process holds of the pod.
+// release closes the process's handles of the pod.
 func (p *Pod) release() {
 	if p.echo != nil {
 		p.echo.Close()

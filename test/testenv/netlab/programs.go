@@ -34,8 +34,8 @@ const (
 // readyWithin is how long a machine may take to be ready for pods.
 const readyWithin = 3 * time.Minute
 
-// within runs a program in the machine's namespace. It is the program itself
-// that signals reach: nsenter becomes it.
+// within runs a program in the machine's namespace. Signals reach the program itself, because
+// nsenter executes it in its own process.
 func (m *Machine) within(name, path string, args ...string) (*process.Process, error) {
 	return m.enter(process.Command{Name: name, Path: path, Args: args})
 }
@@ -46,7 +46,7 @@ func (m *Machine) enter(c process.Command) (*process.Process, error) {
 	return process.Start(c)
 }
 
-// Start runs a further program on the machine, which ends with it. Its log is named after both.
+// Start runs a further program on the machine, which ends with it. Its log has the names of both.
 func (m *Machine) Start(c process.Command) (*process.Process, error) {
 	p, err := m.enter(c)
 	if err == nil {
@@ -55,8 +55,8 @@ func (m *Machine) Start(c process.Command) (*process.Process, error) {
 	return p, err
 }
 
-// StartAgent starts underlay-agent run, as its DaemonSet does. More arguments
-// outrank the usual ones. An agent that runs is an error.
+// StartAgent starts underlay-agent run, as its DaemonSet does. The arguments override the usual
+// ones. It fails if an agent already runs.
 func (m *Machine) StartAgent(ctx context.Context, args ...string) error {
 	if m.agent != nil && !m.agent.Ended() {
 		return fmt.Errorf("agent on %s: it runs", m.Name)
@@ -75,8 +75,8 @@ func (m *Machine) StartAgent(ctx context.Context, args ...string) error {
 	return m.RestartAgent(args...)
 }
 
-// RestartAgent is StartAgent as a kubelet does it that has no API server: with the credentials and
-// the configuration that there are.
+// RestartAgent is StartAgent by a kubelet that can't reach the API server: with the existing
+// credentials and configuration.
 func (m *Machine) RestartAgent(args ...string) (err error) {
 	start := m.within
 	if m.lab.options.WireGuard != "" {
@@ -115,13 +115,13 @@ func (m *Machine) StopAgent(ctx context.Context) error {
 	}
 }
 
-// Cleanup runs underlay-agent cleanup and returns what it says.
+// Cleanup runs underlay-agent cleanup and returns its output.
 func (m *Machine) Cleanup(ctx context.Context) (string, error) {
 	return m.Namespace.Run(ctx, m.lab.options.Agent, append([]string{"cleanup"}, m.hostFlags()...)...)
 }
 
-// Agent answers with status and body of a page of the agent's port, such as
-// /readyz; the status is 0 if nobody listens.
+// Agent returns status and body of a page of the agent's port, such as /readyz; the status is 0 if
+// no program listens.
 func (m *Machine) Agent(ctx context.Context, page string) (status int, body string) {
 	return m.get(ctx, fmt.Sprintf("http://127.0.0.1:%d%s", AgentPort, page))
 }
@@ -149,8 +149,8 @@ func (m *Machine) get(ctx context.Context, url string) (status int, body string)
 	return response.StatusCode, string(content)
 }
 
-// AwaitReady waits until the machine can have pods: its Node is initialized, has
-// podCIDRs and a network, and the programs on it say so.
+// AwaitReady waits until the machine can run pods: its Node is initialized, has podCIDRs and a
+// network, and its programs are ready.
 func (m *Machine) AwaitReady(ctx context.Context) error {
 	last := "nothing was seen"
 	err := wait.PollUntilContextTimeout(ctx, pollEvery, readyWithin, true, func(ctx context.Context) (bool, error) {
@@ -165,7 +165,7 @@ func (m *Machine) AwaitReady(ctx context.Context) error {
 	return nil
 }
 
-// dead is about a program without which the machine can't become ready.
+// dead returns an error if a program that the machine needs to become ready has ended.
 func (m *Machine) dead() error {
 	m.lab.mu.Lock()
 	manager := m.lab.Manager.Process
@@ -178,7 +178,7 @@ func (m *Machine) dead() error {
 	return nil
 }
 
-// missing says what keeps the machine from being ready.
+// missing describes why the machine is not ready.
 func (m *Machine) missing(ctx context.Context) string {
 	node, err := m.lab.Client.CoreV1().Nodes().Get(ctx, m.Name, metav1.GetOptions{})
 	if err != nil {
@@ -220,11 +220,11 @@ func (m *Machine) StartProxy(ctx context.Context) error {
 	return err
 }
 
-// KillProxy ends kube-proxy as a crash does. What it has told the kernel stays.
+// KillProxy ends kube-proxy as a crash does. Its rules remain in the kernel.
 func (m *Machine) KillProxy() { m.proxy.Kill() }
 
-// RestartProxy does what a kubelet does when kube-proxy has ended, which it does
-// when its Node gets other addresses.
+// RestartProxy acts as a kubelet after kube-proxy has ended, which it does when its Node gets other
+// addresses.
 func (m *Machine) RestartProxy(ctx context.Context) error {
 	m.proxy.Kill()
 	return m.StartProxy(ctx)
@@ -256,14 +256,14 @@ conntrack: {maxPerCore: 0, min: 0, tcpEstablishedTimeout: 0s, tcpCloseWaitTimeou
 `, m.Name, kubeconfig, cmp.Or(m.DetectLocal, "detectLocalMode: InterfaceNamePrefix\ndetectLocal: {interfaceNamePrefix: veth}"), strings.Join(addresses, `", "`), ProxyPort)
 }
 
-// Logs are the last lines of what every program of a lab in that folder said,
-// for a test that failed, also to start one.
+// Logs returns the last lines of the logs of all programs of a lab in the folder, for a test that
+// failed, also while it started the lab.
 func Logs(dir string, lines int) string {
 	var out strings.Builder
 	files, _ := filepath.Glob(filepath.Join(dir, "*.log"))
 	for _, file := range files {
 		content, err := os.ReadFile(file)
-		if err != nil || filepath.Base(file) == "audit.log" { // many and long lines, in which nobody reads a cause
+		if err != nil || filepath.Base(file) == "audit.log" { // too long to show causes
 			continue
 		}
 		all := strings.Split(strings.TrimSpace(string(content)), "\n")

@@ -20,29 +20,29 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/measured"
 )
 
-// What the manager logs in with at Robot.
+// The credentials of the manager at Robot.
 const (
 	robotUser     = "robot-user"
 	robotPassword = "the-robot-password-that-must-never-be-shown"
 )
 
-// firstDedicated is what the numbers of dedicated servers at Robot begin behind.
+// firstDedicated is the offset of the numbers of dedicated servers at Robot.
 const firstDedicated = 1000
 
-// failoverTime is how long Robot takes to route a failover address elsewhere, which is 40 to 60 s at
-// the real service.
+// failoverTime is how long Robot takes to reroute a failover address, which is 40 to 60 s at the
+// real service.
 const failoverTime = 3 * time.Second
 
-// robotAccount is the simulated account that dedicated servers are rented from.
+// robotAccount is the simulated account of the dedicated servers.
 type robotAccount struct {
 	*robotsim.Simulator
 	server *http.Server
-	// section are the lines about it in the configuration file.
+	// section is the account's section of the configuration file.
 	section string
 }
 
-// newRobotAccount makes an account with a vSwitch, which the cloud's network is
-// coupled with. It isn't reached yet.
+// newRobotAccount creates an account with a vSwitch that is coupled with the cloud's network. It
+// doesn't listen yet.
 func (f *Lab) newRobotAccount() (*robotAccount, error) {
 	profile, err := measured.Profile()
 	if err != nil {
@@ -63,7 +63,7 @@ func (f *Lab) newRobotAccount() (*robotAccount, error) {
 	return &robotAccount{Simulator: account}, nil
 }
 
-// listen lets the manager reach the account, with credentials in files of a folder.
+// listen starts the account's server for the manager, with credentials in files of a folder.
 func (r *robotAccount) listen(ctx context.Context, dir string) error {
 	user, password := filepath.Join(dir, "robot-user"), filepath.Join(dir, "robot-password")
 	for path, content := range map[string]string{user: robotUser, password: robotPassword} {
@@ -81,7 +81,7 @@ func (r *robotAccount) listen(ctx context.Context, dir string) error {
 	return nil
 }
 
-// OrderFailover makes a failover address, or net, that is routed to a dedicated server.
+// OrderFailover creates a failover address, or prefix, that is routed to a dedicated server.
 func (f *Lab) OrderFailover(ctx context.Context, net netip.Prefix, m *Machine) error {
 	if err := f.robot.CreateFailover(robotsim.FailoverSeed{Net: net, Server: m.RobotNumber}); err != nil {
 		return err
@@ -90,8 +90,8 @@ func (f *Lab) OrderFailover(ctx context.Context, net netip.Prefix, m *Machine) e
 	return f.internet.failed()
 }
 
-// FailoversAt are the main addresses of the servers that the internet leads failover addresses to, in
-// the order in which they were made.
+// FailoversAt returns the main addresses of the servers that the internet routes failover addresses
+// to, in the order of their creation.
 func (f *Lab) FailoversAt() (active []netip.Addr) {
 	f.internet.mu.Lock()
 	defer f.internet.mu.Unlock()
@@ -101,7 +101,7 @@ func (f *Lab) FailoversAt() (active []netip.Addr) {
 	return active
 }
 
-// RobotRequests are what Robot was asked for.
+// RobotRequests are the requests that Robot received.
 func (f *Lab) RobotRequests() []robotsim.Request { return f.robot.Requests() }
 
 func (f *Lab) followFailovers(ctx context.Context) {
@@ -119,8 +119,8 @@ func (r *robotAccount) close() {
 	}
 }
 
-// rent puts a dedicated server into the account, and into the vSwitch as a person
-// does: by the web service.
+// rent adds a dedicated server to the account, and to the vSwitch as a user does: by the web
+// service.
 func (r *robotAccount) rent(ctx context.Context, seed robotsim.ServerSeed) error {
 	number, err := r.CreateServer(seed)
 	if err != nil {

@@ -15,16 +15,16 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/netns"
 )
 
-// hop is where a router sends packets: to a neighbor behind a port, or, without
-// via, to whoever on the port has the destination itself.
+// hop is the next hop of a route: a neighbor behind a port or, without via, the host on the port
+// that has the destination itself.
 type hop struct {
 	port string
 	via  netip.Addr
-	// mtu is the largest packet that goes there, in bytes; 0: the port's own.
+	// mtu is the largest packet that is forwarded there, in bytes; 0: the port's MTU.
 	mtu int
 }
 
-// command is the line for "ip -batch" that makes a route of it.
+// command is the line for "ip -batch" that adds the hop as a route.
 func (h hop) command(dst netip.Prefix) string {
 	line := fmt.Sprintf("route replace %s dev %s", dst, h.port)
 	if h.via.IsValid() {
@@ -36,13 +36,14 @@ func (h hop) command(dst netip.Prefix) string {
 	return line + "\n"
 }
 
-// layout is the whole of what a router does.
+// layout is the whole state of a router.
 type layout struct {
 	routes map[netip.Prefix]hop
-	// sources are the addresses that may be sent from behind each port; what is
-	// sent from others, and behind ports that are not here, is dropped.
+	// sources are the addresses accepted as sources behind each port. Packets with other sources
+	// are dropped, as are those from ports that are missing here.
 	sources map[string][]netip.Prefix
-	// largest are the packets that are taken from a port, in bytes; those that aren't here: any.
+	// largest are the largest packets accepted from a port, in bytes; a port that is missing here
+	// has no limit.
 	largest map[string]int
 }
 
@@ -73,8 +74,8 @@ func newRouter() (*router, error) {
 // table is the name of the routers' nftables table.
 const table = "sources"
 
-// set makes the router do exactly this. All sources change at the same moment:
-// before new routes, after old ones are gone.
+// set applies exactly this state. All sources change at the same moment: before new routes are
+// added, after old ones are removed.
 func (r *router) set(ctx context.Context, want layout) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -90,7 +91,7 @@ func (r *router) set(ctx context.Context, want layout) error {
 		}
 		put.WriteString(h.command(dst))
 	}
-	// Those of an interface that is gone went with it.
+	// The kernel has deleted the routes of deleted interfaces.
 	_ = r.batch(ctx, gone.String(), "-force")
 	if _, err := r.ns.Feed(ctx, filter(want), "nft", "-f", "-"); err != nil {
 		return err

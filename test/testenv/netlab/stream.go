@@ -16,10 +16,10 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/netns"
 )
 
-// latest is how long the answers of a stream's last packets are waited for.
+// latest limits the wait for the replies to a stream's last packets.
 const latest = 2 * time.Second
 
-// Stream asks an Echo over UDP again and again, each packet with a number.
+// Stream sends packets to an Echo over UDP repeatedly, each with a number.
 type Stream struct {
 	conn      net.Conn
 	cancel    context.CancelFunc
@@ -28,21 +28,21 @@ type Stream struct {
 
 	mu      sync.Mutex
 	sent    int
-	replied map[uint64]int // how often, by the packet's number
+	replied map[uint64]int // number of replies by the packet's number
 	sources map[netip.Addr]int
 	gap
 }
 
-// Traffic is what became of a stream.
+// Traffic is the outcome of a stream.
 type Traffic struct {
-	// Sent are packets, also those that the sender's own kernel refused.
+	// Sent counts packets, also those that the sender's own kernel rejected.
 	Sent int
-	// Lost were not answered, Repeated more than once.
+	// Lost packets had no reply, Repeated ones had more than one.
 	Lost, Repeated int
-	// Gap is the longest time without an answer, which began at GapAt.
+	// Gap is the longest time without a reply, which began at GapAt.
 	Gap   time.Duration
 	GapAt time.Time
-	// Sources are the addresses that the answering side saw, with their packets.
+	// Sources are the source addresses that the echo observed, with their numbers of packets.
 	Sources map[netip.Addr]int
 }
 
@@ -69,8 +69,8 @@ func (s *Stream) send(ctx context.Context, every time.Duration) {
 		number := uint64(s.sent)
 		s.sent++
 		s.mu.Unlock()
-		// What the kernel refuses stays without an answer. It may also be told here
-		// of an earlier packet, and not send this one: that is lost as well.
+		// A packet that the kernel rejects has no reply. The error may also belong to an earlier
+		// packet, in which case this one is not sent and is lost as well.
 		_, _ = s.conn.Write(binary.BigEndian.AppendUint64(nil, number))
 		return true
 	})
@@ -118,14 +118,14 @@ func (s *Stream) note(packet []byte) {
 	s.reply(time.Now())
 }
 
-// gap is the longest time between two answers.
+// gap measures the longest time between two replies.
 type gap struct {
 	last    time.Time
 	longest time.Duration
-	began   time.Time // of the longest
+	began   time.Time // start of the longest gap
 }
 
-// reply notes that one has come, or that none is awaited any more.
+// reply records that a reply was received, or that none is expected any more.
 func (g *gap) reply(now time.Time) {
 	if gap := now.Sub(g.last); gap > g.longest {
 		g.longest, g.began = gap, g.last
@@ -133,17 +133,17 @@ func (g *gap) reply(now time.Time) {
 	g.last = now
 }
 
-// Answered counts the packets answered so far.
+// Answered counts the packets with a reply so far.
 func (s *Stream) Answered() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.replied)
 }
 
-// Stop sends no more, waits for the last answers, and says what came of it.
+// Stop sends no more packets, waits for the last replies, and returns the outcome.
 func (s *Stream) Stop() Traffic {
 	s.cancel()
-	// The sender may only just be getting to its last packet, which is to be answered as well.
+	// The sender may still send its last packet, whose reply counts as well.
 	s.sending.Wait()
 	ended := time.Now()
 	deadline := time.NewTimer(latest)

@@ -12,8 +12,8 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/netns"
 )
 
-// A stream that ends counts no packet as lost that was sent while it ended, however late its sender
-// got the processor.
+// A stream doesn't count a packet as lost that was sent while it ended, however late its sender was
+// scheduled.
 func TestTheEndOfAStreamLosesNothing(t *testing.T) {
 	here, err := netns.Current()
 	if err != nil {

@@ -12,12 +12,12 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/process"
 )
 
-// userDataPath is where cloud-init has a script.
+// userDataPath is the path at which cloud-init stores a script.
 const userDataPath = "/var/lib/cloud/instance/scripts/part-001"
 
-// boot copies the file $1 to $2 and runs it there, as the first process among those with IDs of their
-// own. It stays when the file has ended: what that has started in the background goes on, until this
-// one is killed.
+// boot copies the file $1 to $2 and runs it there, as the first process of its own PID namespace.
+// It keeps running after the file has ended, so that background processes of the file continue
+// until boot is killed.
 const boot = `mount -t sysfs sysfs /sys && mount -t tmpfs run /run && mount -t tmpfs lib /var/lib &&
 	mkdir -p "${2%/*}" && cp "$1" "$2" && chmod 0700 "$2" && mount -t tmpfs tmp /tmp && cd / || exit
 "$2"
@@ -25,7 +25,7 @@ echo "$2: ended with status $?"
 exec sleep infinity
 `
 
-// isScript reports whether user data is what cloud-init runs as it is.
+// isScript reports whether cloud-init would execute the user data directly.
 func isScript(userData string) bool { return strings.HasPrefix(userData, "#!") }
 
 // runScript runs a script in a namespace. Its output is in name.log in dir.
@@ -49,7 +49,7 @@ func runScript(ns *netns.Namespace, dir, name, script string) (*process.Process,
 	return p, nil
 }
 
-// runUserData runs a server's user data if it has not been.
+// runUserData runs a server's user data if it has not run yet.
 func (l *CloudLab) runUserData(s *cloudServer) (err error) {
 	if s.ran {
 		return nil
@@ -63,7 +63,8 @@ func (l *CloudLab) runUserData(s *cloudServer) (err error) {
 
 func userDataName(server int64) string { return fmt.Sprintf("server-%d-user-data", server) }
 
-// UserDataLog is the path of what a server's user data has printed; there is no file before it runs.
+// UserDataLog returns the path of the output of a server's user data. The file is created when it
+// runs.
 func (l *CloudLab) UserDataLog(server int64) string {
 	return filepath.Join(l.options.Dir, userDataName(server)+".log")
 }

@@ -26,17 +26,16 @@ const (
 	dedicatedLabel = "node.underlay.dev/dedicated"
 )
 
-// vSwitchConfig are the lines of the configuration file, before the pools and
-// among them.
+// vSwitchConfig are the lines of the configuration file before the pools, and the lines among them.
 const (
 	vSwitchConfig = "vswitch: {subnet: " + vSwitchSubnet + ", exposeRoutes: true}\n"
 	vSwitchPool   = "  - {name: dedicated, source: vswitch, cidr: " + vSwitchPods + ", nodeMask: 24, nodeSelector: " + dedicatedLabel + "=true}\n"
 )
 
-// addVSwitch makes the vSwitch.
+// addVSwitch creates the vSwitch.
 func (c *cloudRouter) addVSwitch(ctx context.Context, g Gateway) error {
-	// What stays on it is none of the router's business. A kernel without the setting
-	// has no such idea.
+	// Bridged frames must not pass the router's firewall. A kernel without the setting never passes
+	// them there.
 	for _, family := range []string{"ip", "ip6"} {
 		if err := c.ns.Sysctl("net/bridge/bridge-nf-call-"+family+"tables", "0"); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
@@ -56,7 +55,7 @@ func (c *cloudRouter) addVSwitch(ctx context.Context, g Gateway) error {
 	return c.set(ctx, c.layout())
 }
 
-// join gives a dedicated server a cable to the vSwitch.
+// join connects a dedicated server to the vSwitch.
 func (c *cloudRouter) join(ctx context.Context, port string, ns *netns.Namespace, addr netip.Addr) error {
 	if err := netns.Connect(ctx, ns, vSwitch, c.ns, port); err != nil {
 		return err
@@ -71,40 +70,39 @@ func (c *cloudRouter) join(ctx context.Context, port string, ns *netns.Namespace
 // vSwitchWidth is the MTU of the vSwitch's ports.
 func (c *cloudRouter) vSwitchWidth() string {
 	if c.path.vSwitchMTU != 0 {
-		return roomyMTU // the route says what passes
+		return roomyMTU // the route limits the size of packets
 	}
 	return vSwitchMTU
 }
 
-// leave takes a dedicated server's cable to the vSwitch away.
+// leave removes a dedicated server's cable to the vSwitch.
 func (c *cloudRouter) leave(ctx context.Context, port string) error {
 	_, err := c.ns.Run(ctx, "ip", "link", "delete", port)
 	return err
 }
 
-// vSwitchAddresses are the commands that give a dedicated server its place, with a
-// way to cloud servers, and none to their pods.
+// vSwitchAddresses are the commands that configure a dedicated server's address, with a route to
+// cloud servers but none to their pods.
 func vSwitchAddresses(addr netip.Addr) string {
 	return fmt.Sprintf("address replace %[2]s/%[3]d dev %[1]s\nlink set %[1]s up\nroute replace %[4]s via %[5]s dev %[1]s\n",
 		vSwitch, addr, prefix(vSwitchSubnet).Bits(), cluster.SubnetRange, vSwitchGateway)
 }
 
-// RentDedicated makes a dedicated server, in the account at Robot and on the vSwitch,
-// that no cluster knows yet.
+// RentDedicated creates a dedicated server, in the account at Robot and on the vSwitch, that is not
+// in the cluster yet.
 func (f *Lab) RentDedicated(ctx context.Context, name string) (*Machine, error) {
 	return f.rent(ctx, &Machine{Name: name, Dedicated: true})
 }
 
-// AddDedicated lets dedicated servers of these names join, all at the same time, and
-// returns when they are ready for pods.
+// AddDedicated joins dedicated servers with these names concurrently, and returns when they are
+// ready for pods.
 func (f *Lab) AddDedicated(ctx context.Context, names ...string) error {
 	return f.add(ctx, f.RentDedicated, names)
 }
 
-// plugDedicated gives a dedicated server its addresses. Of those on the vSwitch no API
-// knows.
+// plugDedicated gives a dedicated server its addresses. No API has those on the vSwitch.
 func (m *Machine) plugDedicated(ctx context.Context) error {
-	// The simulated cloud, which doesn't know them, must not give the same to others.
+	// The simulated cloud has no record of them, and must not assign the same addresses to others.
 	m.Public.IPv6Prefix = prefix(fmt.Sprintf("2001:db8:d:%x::/64", m.number))
 	m.Public.IPv6 = m.Public.IPv6Prefix.Addr().Next()
 	m.RobotNumber = int64(firstDedicated + m.number)
@@ -119,8 +117,8 @@ func (m *Machine) plugDedicated(ctx context.Context) error {
 	return m.connect(ctx)
 }
 
-// SetVSwitch switches a dedicated server's interface on the vSwitch off, which costs
-// it every route there, or on again.
+// SetVSwitch switches a dedicated server's interface on the vSwitch off, which removes all its
+// routes there, or on again.
 func (m *Machine) SetVSwitch(ctx context.Context, up bool) error {
 	if !up {
 		_, err := m.Namespace.Run(ctx, "ip", "link", "set", vSwitch, "down")

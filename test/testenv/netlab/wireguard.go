@@ -17,10 +17,10 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/process"
 )
 
-// tunnelSockets is where WireGuard programs listen for settings.
+// tunnelSockets is the folder of the sockets by which WireGuard programs are configured.
 const tunnelSockets = "/var/run/wireguard"
 
-// startTunnels starts the program that is the machine's WireGuard device, unless it runs.
+// startTunnels starts the program that acts as the machine's WireGuard device, unless it runs.
 func (m *Machine) startTunnels(ctx context.Context) error {
 	if m.tunnels != nil && !m.tunnels.Ended() {
 		return nil
@@ -43,13 +43,15 @@ func (m *Machine) startTunnels(ctx context.Context) error {
 	})
 }
 
-// withTunnels is within, where the program sees the machine's WireGuard device alone.
+// withTunnels is within with a mount namespace in which the program finds only the machine's own
+// WireGuard device.
 func (m *Machine) withTunnels(name, path string, args ...string) (*process.Process, error) {
 	own := fmt.Sprintf("mount --bind %s %s && exec \"$@\"", m.path("wireguard"), tunnelSockets)
 	return m.within(name, "unshare", append([]string{"--mount", "sh", "-c", own, "sh", path}, args...)...)
 }
 
-// TunnelHandshakes reports of each peer of the device, by its key, whether it has shaken hands.
+// TunnelHandshakes returns, for each peer of the device by its key, whether it has completed a
+// handshake.
 func (m *Machine) TunnelHandshakes() (map[string]bool, error) {
 	conn, err := net.Dial("unix", filepath.Join(m.path("wireguard"), agent.TunnelLink+".sock"))
 	if err != nil {
@@ -72,5 +74,5 @@ func (m *Machine) TunnelHandshakes() (map[string]bool, error) {
 	return shaken, nil
 }
 
-// LoseTunnelKey deletes the machine's key: its agent makes another when it starts.
+// LoseTunnelKey deletes the machine's key. Its agent creates another when it starts.
 func (m *Machine) LoseTunnelKey() error { return os.Remove(m.path("keys/wireguard.key")) }

@@ -15,19 +15,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// runLimit is how long a program of Namespace.Run may take.
+// runLimit limits a program of Namespace.Run.
 const runLimit = 20 * time.Second
 
-// Namespace is a network namespace without a name. It lives until it is closed
-// and the last process, socket and interface pair in it is gone; and never longer
-// than this process and those that it started in it.
+// Namespace is a network namespace without a name. It exists until it is closed and the last
+// process, socket and interface pair in it is gone; and never longer than this process and those
+// that it started in it.
 type Namespace struct {
 	file *os.File
-	fd   uintptr // its number, for other programs
+	fd   uintptr // its file descriptor, for other programs
 }
 
-// Open makes a namespace with its loopback up. Nobody waits for duplicate IPv6
-// addresses; still only one that is added with nodad is usable at once.
+// Open creates a namespace with its loopback up. Duplicate address detection is off; still only an
+// IPv6 address that is added with nodad is usable at once.
 func Open() (*Namespace, error) {
 	n := &Namespace{}
 	err := onThread(func() error {
@@ -50,7 +50,7 @@ func Open() (*Namespace, error) {
 	return n, nil
 }
 
-// Current is the namespace that the process is in.
+// Current returns the namespace of the process.
 func Current() (*Namespace, error) {
 	n := &Namespace{}
 	err := onThread(n.hold)
@@ -60,7 +60,7 @@ func Current() (*Namespace, error) {
 	return n, nil
 }
 
-// At opens the namespace that a file stands for, such as one below /run/netns or /proc/PID/ns/net.
+// At opens the namespace of a file, such as one below /run/netns or /proc/PID/ns/net.
 func At(path string) (*Namespace, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -69,7 +69,7 @@ func At(path string) (*Namespace, error) {
 	return &Namespace{file: file, fd: file.Fd()}, nil
 }
 
-// hold takes hold of the namespace that the thread is in.
+// hold opens the namespace of the thread.
 func (n *Namespace) hold() (err error) {
 	if n.file, err = os.Open(fmt.Sprintf("/proc/self/task/%d/ns/net", unix.Gettid())); err == nil {
 		n.fd = n.file.Fd()
@@ -77,17 +77,17 @@ func (n *Namespace) hold() (err error) {
 	return err
 }
 
-// Close lets go of the namespace. Who is in it may finish; nobody else enters.
+// Close closes the namespace. Threads in it may finish; no more can enter.
 func (n *Namespace) Close() { _ = n.file.Close() }
 
-// Path names the namespace to other programs, until it is closed.
+// Path is a path of the namespace for other programs, until it is closed.
 func (n *Namespace) Path() string { return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), n.fd) }
 
-// Do calls f on a thread that is in the namespace. What f starts with go is not;
-// sockets that f opens stay in the namespace for good. f must not end a test.
+// Do calls f on a thread that is in the namespace. Goroutines that f starts are not; sockets that f
+// opens remain in the namespace. f must not end a test.
 func (n *Namespace) Do(f func()) error {
 	err := onThread(func() error {
-		// By the file, not by its number: that may be another file's by now.
+		// By the file, not by its number: that may belong to another file by now.
 		file, err := n.file.SyscallConn()
 		if err != nil {
 			return err
@@ -105,7 +105,7 @@ func (n *Namespace) Do(f func()) error {
 	return nil
 }
 
-// Run runs a program in the namespace and returns what it says on both outputs.
+// Run runs a program in the namespace and returns both its outputs.
 func (n *Namespace) Run(ctx context.Context, program string, args ...string) (string, error) {
 	return n.Feed(ctx, "", program, args...)
 }
@@ -158,7 +158,7 @@ func (n *Namespace) Dial(ctx context.Context, network, address string) (c net.Co
 	return c, errors.Join(entered, err)
 }
 
-// Connect joins two namespaces by a pair of interfaces that are up.
+// Connect joins two namespaces by a pair of interfaces, both up.
 func Connect(ctx context.Context, a *Namespace, nameA string, b *Namespace, nameB string) error {
 	_, err := a.Run(ctx, "ip", "link", "add", nameA, "type", "veth", "peer", "name", nameB, "netns", b.Path())
 	if err != nil {
@@ -175,13 +175,13 @@ func onThread(f func() error) error {
 	go func() {
 		runtime.LockOSThread()
 		if unix.Gettid() == unix.Getpid() {
-			// The first thread never ends, and its namespace is what the process's is
-			// taken for. While it is held here, another one is found.
+			// The first thread never ends, and its namespace counts as the process's. While it is
+			// locked here, another thread runs f.
 			defer runtime.UnlockOSThread()
 			done <- onThread(f)
 			return
 		}
-		done <- f() // never unlocked: the thread is of no use to others
+		done <- f() // never unlocked, so the thread ends with the goroutine
 	}()
 	return <-done
 }

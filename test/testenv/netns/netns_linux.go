@@ -1,9 +1,8 @@
-// Package netns gives tests network namespaces of their own, as root: without
-// names, so that nothing is left behind however a test ends. Who isn't root is
-// told so, and the test is skipped.
+// Package netns provides tests with network namespaces of their own, as root: without names, so
+// that none is left behind however a test ends. Without root the test is skipped.
 //
-// It must never change the namespace of the process itself: whatever happens in
-// one of these happens on a thread that ends with it.
+// It must never change the namespace of the process itself: it enters namespaces only on threads
+// that end afterwards.
 package netns
 
 import (
@@ -14,13 +13,13 @@ import (
 	"testing"
 )
 
-// Space is the network namespace of a test. It lives until its test ends.
+// Space is the network namespace of a test. It exists until its test ends.
 type Space struct {
 	t  testing.TB
 	ns *Namespace
 }
 
-// New makes a namespace with its loopback up, as Open does.
+// New creates a namespace with its loopback up, as Open does.
 func New(t testing.TB) *Space {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -34,11 +33,11 @@ func New(t testing.TB) *Space {
 	return &Space{t: t, ns: ns}
 }
 
-// Path names the namespace to other programs, while its test lasts.
+// Path is a path of the namespace for other programs, while its test lasts.
 func (s *Space) Path() string { return s.ns.Path() }
 
-// Do calls f on a thread that is in the namespace. What f starts with go is not;
-// sockets that f opens stay in the namespace for good. f must not end the test.
+// Do calls f on a thread that is in the namespace. Goroutines that f starts are not; sockets that f
+// opens remain in the namespace. f must not end the test.
 func (s *Space) Do(f func()) {
 	s.t.Helper()
 	if err := s.ns.Do(f); err != nil {
@@ -46,7 +45,7 @@ func (s *Space) Do(f func()) {
 	}
 }
 
-// Run runs a program in the namespace and returns what it says.
+// Run runs a program in the namespace and returns its output.
 func (s *Space) Run(program string, args ...string) string {
 	s.t.Helper()
 	out, err := s.ns.Run(s.context(), program, args...)
@@ -56,8 +55,7 @@ func (s *Space) Run(program string, args ...string) string {
 	return out
 }
 
-// Try is Run for what may fail: an exit status that isn't 0 is an
-// *exec.ExitError.
+// Try is Run for a program that may fail: an exit status that isn't 0 is an *exec.ExitError.
 func (s *Space) Try(program string, args ...string) (string, error) {
 	s.t.Helper()
 	out, err := s.ns.Run(s.context(), program, args...)
@@ -79,7 +77,7 @@ func (s *Space) Sysctl(key, value string) {
 // context outlives the test's own, which ends before its cleanups run.
 func (s *Space) context() context.Context { return context.WithoutCancel(s.t.Context()) }
 
-// Link joins two namespaces by a pair of interfaces that are up.
+// Link joins two namespaces by a pair of interfaces, both up.
 func Link(a *Space, nameA string, b *Space, nameB string) {
 	a.t.Helper()
 	if err := Connect(a.context(), a.ns, nameA, b.ns, nameB); err != nil {

@@ -45,7 +45,7 @@ func TestSpacesAreApartAndLinked(t *testing.T) {
 	}
 }
 
-// A namespace may be closed while others enter it: they get in, or an error.
+// A namespace may be closed while other goroutines enter it: they enter it, or get an error.
 func TestANamespaceIsClosedWhileOthersEnter(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("not root: network namespaces take root")
@@ -62,7 +62,7 @@ func TestANamespaceIsClosedWhileOthersEnter(t *testing.T) {
 		var together sync.WaitGroup
 		for range 4 {
 			together.Go(func() {
-				// Who comes too late gets an error.
+				// After the close, an error is expected.
 				_ = n.Do(func() {
 					if there, err := os.Readlink("/proc/thread-self/ns/net"); err != nil || there == own {
 						t.Errorf("it was entered, and this is %s (%v)", there, err)

@@ -1,7 +1,6 @@
-// Package process runs the programs that tests and the demo need beside
-// themselves, each with a log file of its own, and never leaves one behind:
-// a program is stopped by its own process ID, and on Linux the kernel ends it
-// when its parent dies without a word.
+// Package process runs the programs that tests and the demo need, each with a log file of its own,
+// and never leaves one behind: a program is stopped by its own process ID, and on Linux the kernel
+// ends it if its parent dies without a cleanup.
 package process
 
 import (
@@ -17,8 +16,8 @@ import (
 // tailLines is how much of a program's log an error about it quotes.
 const tailLines = 15
 
-// Command says what to run. The environment is PATH, HOME and Env, nothing
-// else of the caller's: etcd, for one, reads every ETCD_* variable as a flag.
+// Command describes a program to run. Its environment is PATH, HOME and Env, and nothing else of
+// the caller's: etcd, for one, reads every ETCD_* variable as a flag.
 type Command struct {
 	// Name names the program in errors and its log, <Name>.log in Dir.
 	Name string
@@ -31,15 +30,15 @@ type Command struct {
 // Process is a program that was started.
 type Process struct {
 	Name string
-	// Log is the path of what it prints.
+	// Log is the path of its output.
 	Log string
 
 	cmd  *exec.Cmd
 	done chan struct{} // closed when it has ended
-	err  error         // how it ended; set before done is closed
+	err  error         // error of its end; set before done is closed
 }
 
-// Start runs a program. What it prints is appended to its log.
+// Start runs a program. Its output is appended to its log.
 func Start(c Command) (*Process, error) {
 	p := &Process{Name: c.Name, Log: filepath.Join(c.Dir, c.Name+".log"), done: make(chan struct{})}
 	log, err := os.OpenFile(p.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -77,7 +76,7 @@ func (p *Process) PID() int { return p.cmd.Process.Pid }
 // Done is closed when the program has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Ended tells without waiting whether the program has ended.
+// Ended reports without waiting whether the program has ended.
 func (p *Process) Ended() bool {
 	select {
 	case <-p.done:
@@ -98,8 +97,7 @@ func (p *Process) Signal(s os.Signal) error {
 	return nil
 }
 
-// Kill ends the program at once, without an orderly end, and waits until it is
-// gone.
+// Kill kills the program, and waits until it has ended.
 func (p *Process) Kill() {
 	if !p.Ended() {
 		// The only error is that it has just ended by itself.
@@ -108,7 +106,7 @@ func (p *Process) Kill() {
 	<-p.done
 }
 
-// Died says how a program ended that should not have.
+// Died is the error of a program that ended unexpectedly.
 func (p *Process) Died() error {
 	if p.err == nil {
 		return errors.New("it ended by itself")
@@ -116,8 +114,7 @@ func (p *Process) Died() error {
 	return fmt.Errorf("it ended by itself: %w", p.err)
 }
 
-// Failure describes a program that failed, or is about to be given up on, with
-// the end of its log.
+// Failure describes a program that failed, or is about to be given up, with the end of its log.
 func (p *Process) Failure(what error) error {
 	return fmt.Errorf("%s: %w\nlast lines of %s:\n%s", p.Name, what, p.Log, tail(p.Log, tailLines))
 }

@@ -16,9 +16,9 @@ import (
 	"github.com/underlay-ccm/underlay/internal/survey"
 )
 
-// Addressed is a healthy cluster of so many Nodes, at least three, with addresses that
-// nodes hold: shop/web and shop/shop share one that worker-1 holds, nobody holds that of
-// shop/dns, and shop/mail waits for one.
+// Addressed is a healthy cluster of count Nodes, at least three, with addresses held by nodes:
+// shop/web and shop/shop share one that worker-1 holds, no node holds that of shop/dns, and
+// shop/mail waits for one.
 func Addressed(count int) (*survey.Snapshot, error) {
 	s, err := Healthy(count)
 	if err != nil {

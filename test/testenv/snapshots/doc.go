@@ -1,6 +1,6 @@
-// Package snapshots makes survey.Snapshots of clusters that exist nowhere: of any size,
-// healthy, or with one trouble of each kind that the page of underlayctl shows.
+// Package snapshots builds a survey.Snapshot of fictional clusters: of any size, healthy, or with
+// one problem of each kind that the page of underlayctl shows.
 //
-// It is for tests of what is made of a look. It must never be taken for what a cluster
-// does: nothing in it was seen.
+// It is for tests of code that evaluates snapshots. It must never be taken for evidence of a
+// cluster's behavior: nothing in it was observed.
 package snapshots

@@ -21,13 +21,12 @@ import (
 	"github.com/underlay-ccm/underlay/routes"
 )
 
-// Now is when every Snapshot is taken.
+// Now is the time of every Snapshot.
 func Now() time.Time { return time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC) }
 
 func ago(d time.Duration) metav1.Time { return metav1.NewTime(Now().Add(-d)) }
 
-// Parts are those that every Snapshot has: what is installed in kube-system is not
-// among them.
+// Parts are the parts of every Snapshot; the workloads and setup of kube-system are not among them.
 const Parts = survey.Everything &^ (survey.PartWorkloads | survey.PartSetup)
 
 const file = `apiVersion: underlay.dev/v1alpha1
@@ -37,7 +36,7 @@ families: {ipv6: node}
 loadBalancers: {location: fsn1, usePrivateIP: true}
 `
 
-// configuration has pools with some more room than so many Nodes take.
+// configuration has pools with room for a few more than count Nodes.
 func configuration(count int) (config.Config, error) {
 	room := bits.Len(uint(count + 6))
 	flags := config.Flags{
@@ -51,8 +50,8 @@ func configuration(count int) (config.Config, error) {
 	return c, err
 }
 
-// Healthy is a cluster of so many Nodes, at most 2,000, each with its server, its
-// podCIDRs and its route.
+// Healthy is a cluster of count Nodes, at most 2,000, each with its server, its podCIDRs and its
+// route.
 func Healthy(count int) (*survey.Snapshot, error) {
 	c, err := configuration(count)
 	if err != nil {
@@ -74,8 +73,8 @@ func Healthy(count int) (*survey.Snapshot, error) {
 	return s, nil
 }
 
-// NodeName is the i-th Node's, from 1: control-1, control-2 and control-3 where there
-// are more than three, and workers.
+// NodeName is the name of the i-th Node, from 1: control-1, control-2 and control-3 if there are
+// more than three, and workers.
 func NodeName(i, count int) string {
 	planes := 1
 	if count > 3 {
@@ -87,7 +86,7 @@ func NodeName(i, count int) string {
 	return fmt.Sprintf("worker-%d", i-planes)
 }
 
-// PodCIDR and Gateway are the i-th Node's.
+// PodCIDR is the IPv4 podCIDR of the i-th Node.
 func PodCIDR(i int) netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(240 + i>>8), byte(i), 0}), 24)
 }
@@ -137,7 +136,7 @@ func holding(n *corev1.Node, released time.Time) ipam.Holding {
 	return h
 }
 
-// route adds one that stands, recorded as the cluster's own or not.
+// route adds an existing route, recorded as the cluster's own or not.
 func route(s *survey.Snapshot, r routes.Route, recorded bool) {
 	s.Network.Routes = append(s.Network.Routes, r)
 	if recorded {

@@ -16,10 +16,10 @@ import (
 	"github.com/underlay-ccm/underlay/routes"
 )
 
-// Eventful is a cluster of so many Nodes, at least three, in which much happens: the
-// last Node's route is missing, a Node joins and waits for its podCIDRs, one is gone and
-// its podCIDRs are in quarantine, two routes are others', and of four Services one is
-// well, one has an unhealthy target, one waits, and one is refused.
+// Eventful is a cluster of count Nodes, at least three, with many events: the last Node's route is
+// missing, a Node joins and waits for its podCIDRs, one was deleted and its podCIDRs are in
+// quarantine, two routes are foreign, and of four Services one is healthy, one has an unhealthy
+// target, one waits, and one is rejected.
 func Eventful(count int) (*survey.Snapshot, error) {
 	s, err := Healthy(count)
 	if err != nil {
@@ -55,7 +55,7 @@ func unroute(s *survey.Snapshot, i int) {
 	}
 }
 
-// joining adds a Node that has just come.
+// joining adds a Node that has just joined.
 func joining(s *survey.Snapshot) {
 	s.Nodes = append(s.Nodes, &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "worker-new", UID: "uid-worker-new", CreationTimestamp: ago(3 * time.Second)},
@@ -72,7 +72,7 @@ func joining(s *survey.Snapshot) {
 	})
 }
 
-// gone leaves the podCIDRs of a Node that was deleted in quarantine.
+// gone puts the podCIDRs of a deleted Node into quarantine.
 func gone(s *survey.Snapshot, i int) {
 	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "worker-gone", UID: "uid-worker-gone"},
@@ -81,7 +81,7 @@ func gone(s *survey.Snapshot, i int) {
 	s.Ledger.Data[node.Name] = holding(node, ago(90*time.Second).Time).Record()
 }
 
-// service adds one of type LoadBalancer.
+// service adds a Service of type LoadBalancer.
 func service(s *survey.Snapshot, namespace, name string, port int32) *corev1.Service {
 	svc := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{
@@ -108,8 +108,8 @@ func accepted(svc *corev1.Service, status metav1.ConditionStatus, reason, messag
 	}}
 }
 
-// balance gives a Service the load balancer that the CCM wants for it, with so many
-// unhealthy targets.
+// balance adds the load balancer that the CCM wants for a Service, with a number of unhealthy
+// targets.
 func balance(s *survey.Snapshot, svc *corev1.Service, id int64, address string, unhealthy int) {
 	i := slices.IndexFunc(s.Balancings(), func(b survey.Balancing) bool { return b.Service == svc })
 	spec := s.Balancings()[i].Spec

@@ -2,8 +2,8 @@
 
 // Command program is an echo in a container:
 //
-//	echo serve PORT              answers under the host's name, which is the pod's, until SIGTERM
-//	echo ask NETWORK HOST:PORT   asks one, over tcp or udp, and prints what it says
+//	echo serve PORT              replies with the host's name, which is the pod's, until SIGTERM
+//	echo ask NETWORK HOST:PORT   requests one, over tcp or udp, and prints the reply
 package main
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/echo"
 )
 
-// askWithin is how long one question may take, looking its name up included.
+// askWithin limits one request, including the lookup of the name.
 const askWithin = 5 * time.Second
 
 func main() {

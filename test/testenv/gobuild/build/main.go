@@ -1,5 +1,4 @@
-// Command build runs a command of go that compiles and reports how far it is, which go itself
-// does not:
+// Command build runs a go command that compiles and reports its progress, which go itself does not:
 //
 //	go run ./test/testenv/gobuild/build build -trimpath -o bin/ ./cmd/...
 package main

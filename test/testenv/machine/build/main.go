@@ -1,8 +1,9 @@
 //go:build linux
 
-// Command build makes sure that what machines run is built, shows progress while it is not, and
-// prints its folder. Makefile and CI call it before `go test`, which would hide the wait. Where no
-// machine can be it says why, and builds nothing; where no test may be left out, that is a failure.
+// Command build makes sure that the programs of machines are built, shows progress while they are
+// not, and prints their folder. Makefile and CI call it before `go test`, which would hide the
+// wait. On a host that can't run machines it prints the reason and builds nothing; if no test may
+// be skipped, that is a failure.
 package main
 
 import (

@@ -1,5 +1,6 @@
-// Command pause holds a pod's namespaces open until it is told to end, and buries the pod's dead
-// where containers share their processes. It is what Kubernetes' image of that name does.
+// Command pause holds a pod's namespaces open until it receives a signal to end, and reaps the
+// pod's zombies if containers share their processes. It does the same as Kubernetes' image of that
+// name.
 package main
 
 import (
