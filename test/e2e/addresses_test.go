@@ -38,9 +38,9 @@ addresses:
 
 const bothFamilies = "192.0.2.16-192.0.2.31, 2001:db8:1::100/124"
 
-// Services get addresses of both families and nodes that hold them. They keep both through another
-// leader and through a ledger that is deleted; a node that others do not hear loses its own at once;
-// a configuration that lacks an address in use is refused with the Service's name.
+// Services get addresses of both families, and nodes that hold them. They keep both after a change
+// of leader and after the ledger was deleted; a node that is reported as unreachable loses its own
+// at once; a configuration that lacks an address in use ends the manager with the Service's name.
 func TestServicesGetAddressesOfNodes(t *testing.T) {
 	t.Parallel()
 	c := startRack(t)
@@ -68,7 +68,8 @@ func TestServicesGetAddressesOfNodes(t *testing.T) {
 		got := shownBy(t, c, "api")
 		return got == "2001:db8:1::101", got
 	})
-	// A leader without a word of the others: two of three do not hear the holder.
+	// A new leader relies on the reports of others: two of three nodes report the holder as
+	// unreachable.
 	silent := holders(t.Context(), t, c)[0]
 	said := time.Now()
 	for _, name := range names {
@@ -103,7 +104,7 @@ func TestServicesGetAddressesOfNodes(t *testing.T) {
 	expectAllowed(t, c)
 }
 
-// expectAllowed checks that the manager asked for nothing that its role doesn't give it.
+// expectAllowed checks that the manager made no request that its role forbids.
 func expectAllowed(t *testing.T, c *cluster.Cluster) {
 	t.Helper()
 	for _, e := range audited(t, c, "") {
@@ -115,7 +116,7 @@ func expectAllowed(t *testing.T, c *cluster.Cluster) {
 
 const ledgerOfAddresses = "underlay-addresses"
 
-// createAddressed creates a Service of these families whose address a node is to hold.
+// createAddressed creates a Service of these families that requires an address held by a node.
 func createAddressed(t *testing.T, c *cluster.Cluster, name string, families ...corev1.IPFamily) {
 	t.Helper()
 	class, policy := kube.AddressClass, corev1.IPFamilyPolicySingleStack
@@ -134,7 +135,7 @@ func createAddressed(t *testing.T, c *cluster.Cluster, name string, families ...
 	}
 }
 
-// shownBy are the addresses that a Service shows.
+// shownBy returns the addresses in a Service's status.
 func shownBy(t *testing.T, c *cluster.Cluster, name string) string {
 	t.Helper()
 	var all []string
@@ -144,7 +145,7 @@ func shownBy(t *testing.T, c *cluster.Cluster, name string) string {
 	return strings.Join(all, " ")
 }
 
-// reports lets a Node say something, as its agent would, once it is there.
+// reports writes an agent's report to a Node, once the Node exists.
 func reports(t *testing.T, c *cluster.Cluster, name string, r addresses.Report) {
 	t.Helper()
 	text, err := r.MarshalText()
@@ -161,7 +162,7 @@ func reports(t *testing.T, c *cluster.Cluster, name string, r addresses.Report) 
 	})
 }
 
-// holders are the nodes that hold addresses, by the stored ledger, in the order of the addresses.
+// holders are the nodes that hold addresses, from the stored ledger, in the order of the addresses.
 func holders(ctx context.Context, t *testing.T, c *cluster.Cluster) (nodes []string) {
 	t.Helper()
 	stored, err := c.Client.CoreV1().ConfigMaps("kube-system").Get(ctx, ledgerOfAddresses, metav1.GetOptions{})

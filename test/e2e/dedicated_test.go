@@ -25,14 +25,14 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/measured"
 )
 
-// robotPassword is looked for where no secret may be.
+// robotPassword is searched for where no secret may be.
 const robotPassword = "the-password-that-must-never-be-shown-9876543210"
 
 // account is a Robot account, with the files of its credentials.
 type account struct {
 	*robotsim.Simulator
 	config string // the section of --cloud-config
-	file   string // with the password
+	file   string // contains the password
 }
 
 func startRobot(t *testing.T, password string) account {
@@ -56,7 +56,7 @@ func startRobot(t *testing.T, password string) account {
 	return a
 }
 
-// lists are how many lists of servers Robot was asked for with one of these answers.
+// lists counts the responses of Robot to lists of servers by these statuses.
 func (a account) lists(statuses ...int) int {
 	n := 0
 	for _, r := range a.Requests() {
@@ -67,10 +67,10 @@ func (a account) lists(statuses ...int) int {
 	return n
 }
 
-// A cloud server and two dedicated ones make a cluster: each Node is described by
-// whoever rents its server out. A dedicated server that is given back takes its Node
-// with it, once Robot can say so. That Robot refuses the credentials, or is away,
-// stops nothing and deletes nothing.
+// A cloud server and two dedicated ones form a cluster: each Node is described from the API of its
+// server's provider. The Node of a dedicated server that is cancelled is deleted, once Robot
+// confirms it. If Robot rejects the credentials, or is unreachable, nothing stops and nothing is
+// deleted.
 func TestDedicatedServersJoinAndLeave(t *testing.T) {
 	t.Parallel()
 	c := start(t, hcloudsim.Options{ActionTime: 50 * time.Millisecond})
@@ -92,7 +92,7 @@ func TestDedicatedServersJoinAndLeave(t *testing.T) {
 
 	eventually(t, 60*time.Second, "Robot refuses the credentials, and the manager works", func(ctx context.Context) (bool, string) {
 		status, says := m.Health(ctx)
-		refused := a.lists(401, 403) // which of both a failed login gets is not known
+		refused := a.lists(401, 403) // it is unknown which of the two a failed login gets
 		return status == 200 && refused == 1, fmt.Sprintf("%d %s, %d refused", status, says, refused)
 	})
 	eventually(t, 60*time.Second, "the cloud server is recognized by its name and address", func(ctx context.Context) (bool, string) {
@@ -173,7 +173,7 @@ func expectDedicated(t *testing.T, c *cluster.Cluster, name, id, outside, inside
 	}
 }
 
-// expectSaidOnce reads in the log that the refusal was told once each way, without
+// expectSaidOnce checks in the log that rejected credentials were reported once each way, without
 // the password.
 func expectSaidOnce(t *testing.T, c *cluster.Cluster) {
 	t.Helper()

@@ -23,9 +23,8 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/cluster"
 )
 
-// In a cluster set up as deploy/ and deploy/kubeadm say, doctor finds nothing;
-// and then each thing that is really done wrong, one after the other, through the
-// API server and the cloud alone.
+// In a cluster that is set up by deploy/ and deploy/kubeadm, doctor finds nothing; then each fault,
+// caused one after the other through the API server and the cloud only, is found.
 func TestDoctorFindsWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	c := start(t, hcloudsim.Options{ActionTime: 20 * time.Millisecond, RateLimit: 100_000})
@@ -61,7 +60,7 @@ func TestDoctorFindsWhatIsWrong(t *testing.T) {
 	}
 }
 
-// wrong is something that a person, or another program, does wrong.
+// wrong is a fault that a user, or another program, causes.
 type wrong struct {
 	do       func(*testing.T, *patient)
 	check    string
@@ -74,7 +73,7 @@ func (w wrong) isFoundBy(f doctor.Finding) bool {
 	return f.Check == w.check && f.Severity == w.severity && f.Object == w.object && strings.Contains(f.What, w.says)
 }
 
-// wrongs are done in this order, and none is made good.
+// wrongs are caused in this order, and none is corrected.
 func wrongs() []wrong {
 	return []wrong{
 		{proxyWith("detectLocalMode: InterfaceNamePrefix", "detectLocalMode: NodeCIDR"), "kube-proxy-local-mode", doctor.Error, "ConfigMap/kube-system/kube-proxy", "NodeCIDR"},
@@ -91,14 +90,14 @@ func wrongs() []wrong {
 	}
 }
 
-// patient is a cluster with what an installation leaves in it.
+// patient is a cluster with the objects of an installation.
 type patient struct {
 	*cluster.Cluster
 	config string
 }
 
-// examine looks at the cluster as underlayctl does. A Node has time to become what
-// it is to be, and a load balancer to judge it: all are taken for an hour older.
+// examine reads the cluster as underlayctl does, one hour later: Nodes have a grace period until
+// they are initialized, and load balancers until their health is known.
 func (p *patient) examine(ctx context.Context) ([]doctor.Finding, error) {
 	s, err := survey.Collect(ctx, survey.Sources{
 		Client: p.Client,
@@ -136,8 +135,8 @@ func describe(all []doctor.Finding, err error) string {
 	return b.String()
 }
 
-// setUp applies what a person applies, and what kubeadm and the controllers of a
-// whole control plane add to it.
+// setUp applies the manifests that a user applies, and adds the objects that kubeadm and the
+// controllers of a whole control plane create.
 func (p *patient) setUp(t *testing.T) {
 	t.Helper()
 	for _, path := range []string{"ccm/podcidr-policy.yaml", "ccm/kubelet-policy.yaml", "ccm/deployment.yaml", "agent/rbac.yaml", "agent/node-status-policy.yaml", "agent/events-policy.yaml", "agent/daemonset.yaml"} {
@@ -177,13 +176,13 @@ func shippedProxyConfig(t *testing.T) string {
 	return ""
 }
 
-// managerPod is how the static pod of kube-controller-manager shows.
+// managerPod creates the mirror pod of kube-controller-manager's static pod.
 func (p *patient) managerPod(t *testing.T, flag string) {
 	t.Helper()
 	pods := p.Client.CoreV1().Pods(metav1.NamespaceSystem)
 	const name = "kube-controller-manager-control-1"
 	no := false
-	_ = pods.Delete(t.Context(), name, *metav1.NewDeleteOptions(0)) // the one before
+	_ = pods.Delete(t.Context(), name, *metav1.NewDeleteOptions(0)) // the previous one
 	_, err := pods.Create(t.Context(), &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"component": "kube-controller-manager", "tier": "control-plane"}},
 		Spec: corev1.PodSpec{
@@ -259,7 +258,7 @@ func noPolicy(t *testing.T, p *patient) {
 	must(t, p.Client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Delete(t.Context(), "underlay-podcidrs", metav1.DeleteOptions{}))
 }
 
-// samePodCIDR registers a machine of another kind with a podCIDR that is taken.
+// samePodCIDR registers a machine of another provider with a podCIDR that is in use.
 func samePodCIDR(t *testing.T, p *patient) {
 	taken, err := p.Client.CoreV1().Nodes().Get(t.Context(), "worker-1", metav1.GetOptions{})
 	must(t, err)

@@ -1,6 +1,6 @@
-// Package e2e runs Underlay's real binaries against a real control plane and
-// the simulated cloud, and looks at what a user would: Nodes, the cloud, the
-// audit log, exit codes. Each scenario is named after what must hold.
+// Package e2e runs Underlay's real binaries against a real control plane and the simulated cloud,
+// and checks results that a user can observe: Nodes, the cloud, the audit log, exit codes. Each
+// scenario is named after the property that must hold.
 package e2e_test
 
 import (
@@ -51,7 +51,7 @@ func start(t *testing.T, cloud hcloudsim.Options) *cluster.Cluster {
 	return startWith(t, cluster.Options{Cloud: cloud})
 }
 
-// startWith is start with options of one's own.
+// startWith is start with given options.
 func startWith(t *testing.T, o cluster.Options) *cluster.Cluster {
 	t.Helper()
 	if file := os.Getenv(measured.Variable); file != "" {
@@ -73,7 +73,7 @@ func startWith(t *testing.T, o cluster.Options) *cluster.Cluster {
 	return c
 }
 
-// logs is what the managers said last.
+// logs returns the ends of the managers' logs.
 func logs(c *cluster.Cluster) string {
 	var out strings.Builder
 	for i := 1; ; i++ {
@@ -87,7 +87,7 @@ func logs(c *cluster.Cluster) string {
 	}
 }
 
-// expectNoSecret looks for the token in everything that was logged.
+// expectNoSecret searches all logs for the token.
 func expectNoSecret(t *testing.T, dir string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -127,7 +127,7 @@ func startManager(t *testing.T, c *cluster.Cluster, o cluster.ManagerOptions) *c
 	return m
 }
 
-// defaultLease is what a cluster has that sets nothing.
+// defaultLease are the arguments that set the default lease.
 func defaultLease() []string {
 	return []string{"--leader-elect-lease-duration=15s", "--leader-elect-renew-deadline=10s", "--leader-elect-retry-period=2s"}
 }
@@ -139,11 +139,11 @@ func addMachine(t *testing.T, c *cluster.Cluster, name string) {
 	}
 }
 
-// busy is what is added to every limit: a machine with other things to do is late, not wrong.
+// busy is added to every limit: a busy machine is late, not wrong.
 const busy = 2 * time.Minute
 
-// eventually waits until a condition holds, for as long as that takes a machine with nothing else
-// to do, amply; what is later than that is told. holds says what is there if it never does.
+// eventually waits until a condition holds. limit is ample for an idle machine; a later success is
+// logged. holds also returns the current state, for the message if it never does.
 func eventually(t *testing.T, limit time.Duration, what string, holds func(context.Context) (bool, string)) {
 	t.Helper()
 	last, start := "nothing was seen", time.Now()
@@ -160,7 +160,7 @@ func eventually(t *testing.T, limit time.Duration, what string, holds func(conte
 	}
 }
 
-// nodes lists the Nodes as the API server has them.
+// nodes lists the Nodes from the API server.
 func nodes(ctx context.Context, t *testing.T, c *cluster.Cluster) []corev1.Node {
 	t.Helper()
 	list, err := c.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
@@ -170,7 +170,7 @@ func nodes(ctx context.Context, t *testing.T, c *cluster.Cluster) []corev1.Node 
 	return list.Items
 }
 
-// network is the status and reason of a Node's NetworkUnavailable condition.
+// network returns the status and reason of a Node's condition NetworkUnavailable.
 func network(n *corev1.Node) string {
 	c := kube.Condition(n, corev1.NodeNetworkUnavailable)
 	if c == nil {
@@ -179,7 +179,7 @@ func network(n *corev1.Node) string {
 	return string(c.Status) + " " + c.Reason
 }
 
-// count counts Nodes by their NetworkUnavailable condition.
+// count counts Nodes by their condition NetworkUnavailable.
 func count(ns []corev1.Node) map[string]int {
 	out := map[string]int{}
 	for i := range ns {
@@ -209,8 +209,8 @@ func allServed(t *testing.T, c *cluster.Cluster, want int) func(context.Context)
 	}
 }
 
-// expectSound checks what may never be otherwise: no two podCIDRs overlap, and
-// every route leads to the server whose Node has the podCIDR.
+// expectSound checks the invariants: no two podCIDRs overlap, and the gateway of every route is the
+// server of the Node with the podCIDR.
 func expectSound(t *testing.T, c *cluster.Cluster) {
 	t.Helper()
 	owner := map[netip.Prefix]*corev1.Node{}
@@ -258,12 +258,12 @@ func routeTable(t *testing.T, c *cluster.Cluster) map[netip.Prefix]netip.Addr {
 	return out
 }
 
-// refused are the cloud's refusals of our writes.
+// refused returns the manager's writes that the cloud rejected.
 func refused(c *cluster.Cluster) []string {
 	var out []string
 	for _, r := range c.Cloud.Requests() {
 		if waits := r.Code == "conflict" || r.Code == "locked"; waits && os.Getenv(measured.Variable) != "" {
-			continue // with measured times changes meet others that still run, and are sent again
+			continue // changes conflict with running ones, and are retried
 		}
 		if r.Method != http.MethodGet && r.Status >= 400 {
 			out = append(out, fmt.Sprintf("%s %s: %d %s", r.Method, r.Path, r.Status, r.Code))
@@ -272,7 +272,7 @@ func refused(c *cluster.Cluster) []string {
 	return out
 }
 
-// audited are the writes of the manager whose User-Agent holds agent.
+// audited returns the manager's writes with an agent in their User-Agent.
 func audited(t *testing.T, c *cluster.Cluster, agent string) []controlplane.AuditEvent {
 	t.Helper()
 	all, err := c.ControlPlane.Audit()

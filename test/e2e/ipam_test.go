@@ -51,7 +51,7 @@ func createNode(t *testing.T, c kubernetes.Interface, name string) *corev1.Node 
 	return node
 }
 
-// What the node IPAM controller rests on, said by the API server itself.
+// Facts about the API server that the node IPAM controller relies on.
 func TestFactsAboutPodCIDRs(t *testing.T) {
 	t.Parallel()
 	cp := controlplane.StartT(t, controlplane.Options{WithoutControllerManager: true, Progress: io.Discard})
@@ -69,7 +69,7 @@ func TestFactsAboutPodCIDRs(t *testing.T) {
 			t.Errorf("patch: %v, %v", n.Spec.PodCIDRs, err)
 		}
 	}
-	// The patch adds to the list, and what comes of it is refused or is what there was.
+	// The patch appends to the list; the result is either rejected or unchanged.
 	for _, other := range []string{
 		`{"spec":{"podCIDR":"10.0.1.0/24","podCIDRs":["10.0.1.0/24","fd00::/64"]}}`,
 		`{"spec":{"podCIDR":"10.0.1.0/24","podCIDRs":["10.0.1.0/24"]}}`,
@@ -100,8 +100,8 @@ func TestFactsAboutPodCIDRs(t *testing.T) {
 	}
 }
 
-// Every tenth reply to a PATCH is lost after it was applied: no podCIDR is
-// handed out twice, and no Node is written twice.
+// Every tenth reply to a PATCH is lost after the patch was applied: no podCIDR is assigned twice,
+// and no Node is written twice.
 func TestLostRepliesToPodCIDRPatches(t *testing.T) {
 	t.Parallel()
 	cp := controlplane.StartT(t, controlplane.Options{WithoutControllerManager: true, Progress: io.Discard})

@@ -23,8 +23,7 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/process"
 )
 
-// startForIPAM starts a cluster in which nobody but the allocators under test
-// writes Nodes.
+// startForIPAM starts a cluster in which only the allocators under test write Nodes.
 func startForIPAM(t *testing.T) *cluster.Cluster {
 	t.Helper()
 	return startWith(t, cluster.Options{
@@ -33,15 +32,14 @@ func startForIPAM(t *testing.T) *cluster.Cluster {
 	})
 }
 
-// poolsFor are pools of both families that hold exactly so many Nodes, a power
-// of two.
+// poolsFor returns pools of both families with room for exactly this number of Nodes, a power of
+// two.
 func poolsFor(nodes int) string {
 	n := bits.Len(uint(nodes)) - 1
 	return fmt.Sprintf("--cluster-cidr=10.244.0.0/%d,fd00:10:244::/%d", 24-n, 64-n)
 }
 
-// startIPAM starts a manager that does nothing but node IPAM, over pools that
-// hold exactly so many Nodes.
+// startIPAM starts a manager that runs node IPAM only, with pools for exactly this number of Nodes.
 func startIPAM(t *testing.T, c *cluster.Cluster, nodes int, config string, args ...string) *cluster.Manager {
 	t.Helper()
 	return startManager(t, c, cluster.ManagerOptions{
@@ -50,13 +48,12 @@ func startIPAM(t *testing.T, c *cluster.Cluster, nodes int, config string, args 
 	})
 }
 
-// sharing counts the Nodes whose podCIDRs overlap those of another one, and
-// tells which.
+// sharing counts the Nodes whose podCIDRs overlap those of another one, and names them.
 func sharing(ns []corev1.Node) (int, string) {
 	var all strings.Builder
 	guilty := map[string]bool{}
 	for i := range ns {
-		mine, _ := kube.PodCIDRs(&ns[i]) // what can't be read overlaps nothing
+		mine, _ := kube.PodCIDRs(&ns[i]) // invalid podCIDRs overlap nothing
 		for j := range ns[:i] {
 			theirs, _ := kube.PodCIDRs(&ns[j])
 			for _, p := range mine {
@@ -89,21 +86,21 @@ func withPodCIDRs(ns []corev1.Node) int {
 	return n
 }
 
-// configMaps is the API's path of those in kube-system.
+// configMaps is the API path of the ConfigMaps in kube-system.
 const configMaps = "/api/v1/namespaces/kube-system/configmaps"
 
-// lossRound is what came of one run of the scenario below.
+// lossRound is the result of one run of the scenario below.
 type lossRound struct {
-	lost      int // replies
-	patches   int // that the API server carried out
+	lost      int // lost replies
+	patches   int // executed by the API server
 	allocated int // Nodes with podCIDRs
-	shared    int // Nodes whose podCIDRs another has too
+	shared    int // Nodes that share a podCIDR with another
 }
 
-// The last range of a pool goes to a Node, and the reply to its PATCH is lost.
-// The watch doesn't tell either, and others are waiting for a range. Whoever
-// takes the lost reply for a failure gives the range to two Nodes. The same is
-// done to kube-controller-manager's allocator, whose figures are only shown.
+// The last range of a pool is assigned to a Node, and the reply to its PATCH is lost. The watch is
+// stalled, and other Nodes wait for a range. An allocator that takes the lost reply for a failure
+// assigns the range to two Nodes. The same is done to kube-controller-manager's allocator, whose
+// results are only printed.
 func TestLostReplyWithAFullPoolAndAStalledWatch(t *testing.T) {
 	t.Parallel()
 	const rounds = 2
@@ -162,7 +159,7 @@ func loseReplies(t *testing.T, start func(*testing.T, *cluster.Cluster, string) 
 	eventually(t, 90*time.Second, "a reply is lost", func(context.Context) (bool, string) {
 		return proxy.Lost() > 0 && withPodCIDRs(nodes(t.Context(), t, c)) > 3 || running.Ended(), "none"
 	})
-	// Long enough for whoever releases and tries again.
+	// Long enough for an allocator that releases the range and tries again.
 	whileNothingNeedsToHappen(t, 3*time.Second)
 	proxy.Set(nil)
 	proxy.ResumeWatches()
@@ -184,9 +181,9 @@ func loseReplies(t *testing.T, start func(*testing.T, *cluster.Cluster, string) 
 	return got
 }
 
-// loseFirstNode loses every reply to PATCHes of the Node that is written first,
-// and stalls the watches before that write. Of the stored ledger, which the peer
-// doesn't have, the reply to the first write is lost.
+// loseFirstNode loses every reply to PATCHes of the Node that is written first, and stalls the
+// watches before that write. Of the stored ledger, which kube-controller-manager doesn't have, the
+// reply to the first write is lost.
 func loseFirstNode(proxy *faultproxy.Proxy) faultproxy.Rule {
 	var mu sync.Mutex
 	victim, ledgerWritten := "", false
@@ -211,7 +208,7 @@ func loseFirstNode(proxy *faultproxy.Proxy) faultproxy.Rule {
 	}
 }
 
-// whileNothingNeedsToHappen gives what must not happen the time to happen.
+// whileNothingNeedsToHappen waits, so that an unwanted event has time to happen.
 func whileNothingNeedsToHappen(t *testing.T, d time.Duration) {
 	t.Helper()
 	select {

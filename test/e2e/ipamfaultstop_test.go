@@ -17,23 +17,23 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/controlplane"
 )
 
-// The scenarios below let a manager allocate for 50 Nodes out of pools for 64,
-// slowly enough to interfere in the middle of it.
+// The scenarios below let a manager allocate for 50 Nodes from pools for 64, slowly enough for a
+// fault in the middle.
 const (
 	batch = 50
 	room  = 64
 	slow  = "ipamQPS: 10\n"
-	some  = 8 // Nodes that have podCIDRs when the fault comes
+	some  = 8 // Nodes that have podCIDRs at the time of the fault
 )
 
-// beginBatch creates the Nodes and waits until the manager is in the middle.
+// beginBatch creates the Nodes and waits until the manager has allocated for some.
 func beginBatch(t *testing.T, c *cluster.Cluster) {
 	t.Helper()
 	createNodes(t, c, "node", batch)
 	awaitPodCIDRs(t, c, some, time.Minute)
 }
 
-// expectInTheMiddle fails if the fault came too late to be one.
+// expectInTheMiddle fails if the fault was too late.
 func expectInTheMiddle(t *testing.T, c *cluster.Cluster) {
 	t.Helper()
 	if n := withPodCIDRs(nodes(t.Context(), t, c)); n >= batch {
@@ -42,9 +42,9 @@ func expectInTheMiddle(t *testing.T, c *cluster.Cluster) {
 	expectRecorded(t, c)
 }
 
-// A leader that stops in the middle, is replaced, and wakes up with requests
-// about to be sent. With leader election it ends itself, after what it had begun
-// to send; without any, it goes on beside the other.
+// A leader is stopped in the middle, replaced, and continues with requests that it was about to
+// send. With leader election it exits after the requests that it had begun; without it, both run
+// beside each other.
 func TestStoppedLeaderWakesUp(t *testing.T) {
 	t.Parallel()
 	for name, election := range map[string]bool{"with leader election": true, "without leader election": false} {
@@ -54,7 +54,7 @@ func TestStoppedLeaderWakesUp(t *testing.T) {
 				args = append(args, "--leader-elect=false")
 			}
 			c := startForIPAM(t)
-			createLedger(t, c) // else one that elects nobody waits first, in case it was lost
+			createLedger(t, c) // otherwise it waits first: a ledger may be lost
 			first := startIPAM(t, c, room, slow, args...)
 			beginBatch(t, c)
 			signal(t, first, syscall.SIGSTOP)
@@ -62,9 +62,9 @@ func TestStoppedLeaderWakesUp(t *testing.T) {
 
 			second := startIPAM(t, c, room, slow, args...)
 			awaitPodCIDRs(t, c, batch/2, time.Minute)
-			// The other is in the middle too: ranges that the first was about to
-			// write are other Nodes' by now, and its Nodes still have none.
-			expectInTheMiddle(t, c) // before: what the first held back meanwhile goes out at once
+			// The other is in the middle too: ranges that the first was about to write belong to
+			// other Nodes by now, and its own Nodes still have none.
+			expectInTheMiddle(t, c) // before: delayed requests of the first are sent at once
 			signal(t, first, syscall.SIGCONT)
 			if election {
 				awaitEnd(t, first)
@@ -96,8 +96,8 @@ func awaitEnd(t *testing.T, m *cluster.Manager) {
 	}
 }
 
-// A leader that is told to stop in the middle gives its lease back, or the next
-// one would have to wait an hour here.
+// A leader that receives SIGTERM in the middle releases its lease; otherwise the next one would
+// have to wait an hour here.
 func TestLeaderStepsDown(t *testing.T) {
 	t.Parallel()
 	hour := []string{"--leader-elect-lease-duration=1h", "--leader-elect-renew-deadline=59m", "--leader-elect-retry-period=500ms"}
@@ -113,8 +113,8 @@ func TestLeaderStepsDown(t *testing.T) {
 	expectNothingLeaked(t, c, room)
 }
 
-// Killed in the middle: what stood in the ledger, written to a Node or not, is
-// what its Node gets from the next one.
+// Killed in the middle: the ranges recorded in the ledger, written to a Node or not, are those that
+// the next leader assigns to the Nodes.
 func TestKilledWhileAllocating(t *testing.T) {
 	t.Parallel()
 	c := startForIPAM(t)
@@ -134,16 +134,16 @@ func TestKilledWhileAllocating(t *testing.T) {
 	expectNothingLeaked(t, c, room)
 }
 
-// The API server is killed in the middle and comes back with the same data:
-// requests under way end in every possible way.
+// The API server is killed in the middle and restarted with the same data: requests in flight end
+// in every possible way.
 func TestAPIServerRestartedWhileAllocating(t *testing.T) {
 	t.Parallel()
 	c := startForIPAM(t)
-	// Longer than the API server is away, so that the same process goes on.
+	// Longer than the API server is unreachable, so that the same process continues.
 	m := startIPAM(t, c, room, slow,
 		"--leader-elect-lease-duration=60s", "--leader-elect-renew-deadline=50s", "--leader-elect-retry-period=1s")
 	beginBatch(t, c)
-	expectInTheMiddle(t, c) // before: what was held up meanwhile goes out at once after it
+	expectInTheMiddle(t, c) // before: delayed requests are sent at once after it
 	if err := c.ControlPlane.RestartAPIServer(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -154,9 +154,9 @@ func TestAPIServerRestartedWhileAllocating(t *testing.T) {
 	expectNothingLeaked(t, c, room)
 }
 
-// The ledger is deleted under a leader. What it had recorded it goes on to
-// write; what is new waits, if there was ever another leader before, until that
-// one can't have anything under way.
+// The ledger is deleted while a leader runs. The leader still writes the podCIDRs that it had
+// recorded; new ones wait, if there was ever another leader before, until that one can have no
+// request in flight.
 func TestLedgerDeletedWhileAllocating(t *testing.T) {
 	t.Parallel()
 	for name, takenOver := range map[string]bool{"by the first leader ever": false, "after a takeover": true} {
@@ -181,8 +181,8 @@ func TestLedgerDeletedWhileAllocating(t *testing.T) {
 	}
 }
 
-// pretendATakeover leaves what a leader leaves that took over from another and
-// died long ago: the lease that has changed hands, and a ledger.
+// pretendATakeover leaves the state of a leader that took over from another and died long ago: the
+// lease with a transition, and a ledger.
 func pretendATakeover(t *testing.T, c *cluster.Cluster) {
 	t.Helper()
 	ended := metav1.NewMicroTime(time.Now().Add(-time.Hour))
@@ -199,7 +199,7 @@ func pretendATakeover(t *testing.T, c *cluster.Cluster) {
 	createLedger(t, c)
 }
 
-// createLedger stores a ledger that says nothing yet.
+// createLedger stores an empty ledger.
 func createLedger(t *testing.T, c *cluster.Cluster) {
 	t.Helper()
 	ledger := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: ledgerName}}
@@ -208,8 +208,8 @@ func createLedger(t *testing.T, c *cluster.Cluster) {
 	}
 }
 
-// While nobody runs, the ledger is deleted. The next one can't know what a
-// former one, dead or only stalled, has under way: it waits.
+// The ledger is deleted while no manager runs. The next one can't determine which requests of a
+// former one, dead or only stalled, are in flight, so it waits.
 func TestLedgerDeletedWhileStopped(t *testing.T) {
 	t.Parallel()
 	c := startForIPAM(t)
@@ -227,8 +227,8 @@ func TestLedgerDeletedWhileStopped(t *testing.T) {
 	expectNothingLeaked(t, c, room)
 }
 
-// expectWaited checks that the Nodes of a prefix were not written before the
-// lease of StartManager could have ended that was held when the ledger went.
+// expectWaited checks that the Nodes of a prefix were not written before the lease of StartManager
+// that was held when the ledger was deleted could have expired.
 func expectWaited(t *testing.T, c *cluster.Cluster, prefix string, deleted time.Time) {
 	t.Helper()
 	writes := slices.DeleteFunc(podCIDRWrites(t, c), func(e controlplane.AuditEvent) bool { return !strings.HasPrefix(e.Name, prefix) })
@@ -250,7 +250,7 @@ func deleteLedger(t *testing.T, c *cluster.Cluster) {
 	}
 }
 
-// podCIDRWrites are the writes of Nodes by node IPAM that were carried out, in order.
+// podCIDRWrites are the successful writes of Nodes by node IPAM, in order.
 func podCIDRWrites(t *testing.T, c *cluster.Cluster) []controlplane.AuditEvent {
 	t.Helper()
 	return slices.DeleteFunc(audited(t, c, "node-ipam-controller"), func(e controlplane.AuditEvent) bool {

@@ -15,11 +15,11 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/cluster"
 )
 
-// ledgerName is the ConfigMap in kube-system that says who has which podCIDRs.
+// ledgerName is the ConfigMap in kube-system that records the podCIDRs of Nodes.
 const ledgerName = "underlay-node-ipam"
 
-// ledgerRecord is one line of the stored ledger, read as a person would: the words of
-// the text form that documentation promises.
+// ledgerRecord is one line of the stored ledger, parsed from the text form that the documentation
+// promises.
 type ledgerRecord struct {
 	node     string
 	prefixes []string
@@ -72,11 +72,11 @@ func readRecord(t *testing.T, name, line string) (types.UID, ledgerRecord) {
 	return uid, r
 }
 
-// expectRecorded checks rule number one while anything may be under way: what a
-// Node has stood in the stored ledger before.
+// expectRecorded checks the main invariant while requests may be in flight: the podCIDRs of a Node
+// were recorded in the stored ledger before.
 func expectRecorded(t *testing.T, c *cluster.Cluster) {
 	t.Helper()
-	ns := nodes(t.Context(), t, c) // first: the ledger may only be further
+	ns := nodes(t.Context(), t, c) // first: the ledger may only be newer
 	stored := storedLedger(t.Context(), t, c)
 	for i := range ns {
 		n := &ns[i]
@@ -89,8 +89,8 @@ func expectRecorded(t *testing.T, c *cluster.Cluster) {
 	}
 }
 
-// expectLedgerAgrees checks that the stored ledger and the Nodes say the same
-// when all have what they need.
+// expectLedgerAgrees checks that the stored ledger and the Nodes have the same podCIDRs when all
+// have theirs.
 func expectLedgerAgrees(t *testing.T, c *cluster.Cluster) {
 	t.Helper()
 	expectRecorded(t, c)
@@ -113,7 +113,7 @@ func createNodes(t *testing.T, c *cluster.Cluster, prefix string, n int) {
 	}
 }
 
-// awaitPodCIDRs waits until at least so many Nodes have podCIDRs.
+// awaitPodCIDRs waits until at least want Nodes have podCIDRs.
 func awaitPodCIDRs(t *testing.T, c *cluster.Cluster, want int, limit time.Duration) {
 	t.Helper()
 	eventually(t, limit, fmt.Sprint(want, " Nodes have podCIDRs"), func(ctx context.Context) (bool, string) {
@@ -122,12 +122,12 @@ func awaitPodCIDRs(t *testing.T, c *cluster.Cluster, want int, limit time.Durati
 	})
 }
 
-// expectNothingLeaked adds Nodes until the pools must be full. A range that got
-// lost would be missing now, and a range too many would be somebody else's.
+// expectNothingLeaked adds Nodes until the pools must be full. A lost range would be missing, and a
+// surplus one would have two owners.
 func expectNothingLeaked(t *testing.T, c *cluster.Cluster, room int) {
 	t.Helper()
 	createNodes(t, c, "last", room-len(nodes(t.Context(), t, c)))
-	awaitPodCIDRs(t, c, room, 3*time.Minute) // it may find its ledger deleted only now
+	awaitPodCIDRs(t, c, room, 3*time.Minute) // it may detect only now that its ledger was deleted
 	expectNoneShared(t, c)
 	expectLedgerAgrees(t, c)
 	if ns := nodes(t.Context(), t, c); slices.ContainsFunc(ns, func(n corev1.Node) bool { return len(n.Spec.PodCIDRs) != 2 }) {

@@ -14,8 +14,8 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/cluster"
 )
 
-// A changed health check stays, also if no node answers it, and the Service's condition says so,
-// whichever process writes it.
+// A changed health check is kept, also if no node passes it, and the Service's condition reports
+// that, whichever process writes it.
 func TestACheckThatNobodyAnswersIsTold(t *testing.T) {
 	t.Parallel()
 	c := start(t, hcloudsim.Options{ActionTime: 50 * time.Millisecond})
@@ -24,7 +24,7 @@ func TestACheckThatNobodyAnswersIsTold(t *testing.T) {
 	eventually(t, 30*time.Second, "the Node is served", allServed(t, c, 1))
 	svc := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: "web", Annotations: map[string]string{
-			// The verdict comes after interval x retries + timeout + 5 s.
+			// The condition is written after interval x retries + timeout + 5 s.
 			"load-balancer.hetzner.cloud/health-check-interval": "3", "load-balancer.hetzner.cloud/health-check-timeout": "1s",
 			"load-balancer.hetzner.cloud/health-check-retries": "1",
 		}},
@@ -54,7 +54,7 @@ func TestACheckThatNobodyAnswersIsTold(t *testing.T) {
 	patchService(t, c, "web", annotate("health-check-port", "4711"))
 	eventually(t, 20*time.Second, "the new check is set", checkPort(4711))
 	health(hcloudsim.HealthUnhealthy)
-	m.Kill() // the next process gives the verdict
+	m.Kill() // the next process writes the condition
 	startManager(t, c, cluster.ManagerOptions{})
 	eventually(t, 60*time.Second, "the Service tells", func(context.Context) (bool, string) {
 		svc := service(t, c, "web")
@@ -71,7 +71,7 @@ func TestACheckThatNobodyAnswersIsTold(t *testing.T) {
 	})
 }
 
-// serveFrom says that a Service has an endpoint on a node. Nothing runs there.
+// serveFrom creates a Service's endpoint on a node. Nothing runs there.
 func serveFrom(t *testing.T, c *cluster.Cluster, service, node string) {
 	t.Helper()
 	ready, port := true, int32(8080)

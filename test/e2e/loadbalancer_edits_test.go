@@ -20,7 +20,7 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/cluster"
 )
 
-// edit is a change by a user, and what must become of the load balancer and the Service.
+// edit is a change by a user, and its expected effect on the load balancer and the Service.
 type edit struct {
 	what  string
 	patch string // of the Service
@@ -41,8 +41,7 @@ func acceptedAs(svc *corev1.Service, want string) bool {
 	return cond != nil && cond.Reason == want
 }
 
-// edits go through every field of a Service that means something to a load balancer, one after the
-// other.
+// edits change every field of a Service that affects a load balancer, one after the other.
 func edits() []edit {
 	ports := func(b schema.LoadBalancer) (ports []int) {
 		for _, s := range b.Services {
@@ -113,7 +112,7 @@ func edits() []edit {
 	}
 }
 
-// followed waits until a Service has what an edit asks for.
+// followed waits until an edit has its effect.
 func followed(t *testing.T, c *cluster.Cluster, e edit) {
 	t.Helper()
 	eventually(t, 20*time.Second, e.what, func(context.Context) (bool, string) {
@@ -125,9 +124,9 @@ func followed(t *testing.T, c *cluster.Cluster, e edit) {
 	})
 }
 
-// Every field of a Service is followed, also what changes while nobody runs, and in the end nothing
-// of it is left. The API server is the real one: finalizers, status and conditions are as it keeps
-// them.
+// Every field of a Service is followed, also if it changes while no manager runs, and after the
+// deletion no resources remain. The API server is the real one, which handles finalizers, status
+// and conditions.
 func TestEveryFieldOfAServiceIsFollowed(t *testing.T) {
 	t.Parallel()
 	c := start(t, hcloudsim.Options{ActionTime: 50 * time.Millisecond})
@@ -140,7 +139,7 @@ func TestEveryFieldOfAServiceIsFollowed(t *testing.T) {
 	eventually(t, 20*time.Second, "the Service has an address", hasAddress(t, c, "web"))
 	id := balancers(t, c, 1)[0].ID
 	for i, e := range edits() {
-		if i%8 == 7 { // what changes while nobody runs
+		if i%8 == 7 { // changes while no manager runs
 			m.Kill()
 			patchService(t, c, "web", e.patch)
 			m = startManager(t, c, cluster.ManagerOptions{})
@@ -164,7 +163,7 @@ func TestEveryFieldOfAServiceIsFollowed(t *testing.T) {
 	}
 }
 
-// nodeChurn changes what decides which nodes are targets.
+// nodeChurn changes the properties of nodes that make them targets.
 func nodeChurn(t *testing.T, c *cluster.Cluster) {
 	t.Helper()
 	for _, step := range []struct {
@@ -190,14 +189,14 @@ func nodeChurn(t *testing.T, c *cluster.Cluster) {
 	}
 }
 
-// act does something to a load balancer behind everybody's back.
+// act changes a load balancer without the manager.
 func act(t *testing.T, c *cluster.Cluster, id int64, action, body string) {
 	t.Helper()
 	request(t, c, fmt.Sprintf("/load_balancers/%d/actions/%s", id, action), body)
 }
 
-// drift changes the load balancer in the cloud. The manager looks at all of them at its start, as
-// it does every five minutes.
+// drift changes the load balancer in the cloud. The manager checks all of them when it starts, and
+// every five minutes.
 func drift(t *testing.T, c *cluster.Cluster, m *cluster.Manager) {
 	t.Helper()
 	b := balancers(t, c, 1)[0]
@@ -239,8 +238,8 @@ func deletion(t *testing.T, c *cluster.Cluster, id int64) {
 	})
 }
 
-// Our class is served, another's is not touched, and a Service can hand itself over to neither by
-// mistake: the class cannot change while the type is LoadBalancer.
+// Only Services of our class are served. A Service can't move between classes by mistake: the class
+// is immutable while the type is LoadBalancer.
 func TestOnlyOurClassIsServed(t *testing.T) {
 	t.Parallel()
 	c := start(t, hcloudsim.Options{})

@@ -14,9 +14,9 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/cluster"
 )
 
-// The Hetzner controller's Service becomes one of ClusterIP, and is deleted, while no controller
-// runs. Its load balancer goes by its exact label, and so does the Service; the finalizer of one
-// that nobody knows anything of stays, and so does the load balancer of somebody else.
+// The Hetzner controller's Service is changed to ClusterIP, and deleted, while no controller runs.
+// Its load balancer is identified by its exact label and deleted, and then the Service; the
+// finalizer of a Service without such a load balancer is kept, as is a foreign load balancer.
 func TestAServiceThatChangedWhileNoControllerRan(t *testing.T) {
 	c := start(t, hcloudsim.Options{})
 	ctx := t.Context()

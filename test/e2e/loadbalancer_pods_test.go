@@ -19,8 +19,8 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/cluster"
 )
 
-// Pods with addresses out of their servers' own /64 are the targets of a Service that asks for that,
-// and their Nodes say so to the agents, until the Service is gone.
+// Pods with addresses from their servers' own /64 are the targets of a Service that requests this,
+// and their Nodes are annotated for the agents, until the Service is deleted.
 func TestPodsAreTargets(t *testing.T) {
 	t.Parallel()
 	c := start(t, hcloudsim.Options{ActionTime: 100 * time.Millisecond})
@@ -122,7 +122,7 @@ func TestPodsAreTargets(t *testing.T) {
 	}
 }
 
-// podSlice says that a pod is ready on each of node-0 and node-1. Nothing runs there.
+// podSlice has a ready pod on each of node-0 and node-1. Nothing runs there.
 func podSlice(pods []netip.Addr) *discoveryv1.EndpointSlice {
 	port := int32(8080)
 	slice := &discoveryv1.EndpointSlice{

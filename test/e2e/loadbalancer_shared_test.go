@@ -15,9 +15,9 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/cluster"
 )
 
-// Services share a load balancer on a real API server: a port that two ask for is the older one's,
-// one leaves for a load balancer of its own, and the last one that is deleted takes the shared one
-// with it.
+// Services share a load balancer on a real API server: a port that two request is assigned to the
+// older one, one moves to a load balancer of its own, and the shared one is deleted with its last
+// Service.
 func TestServicesShareALoadBalancer(t *testing.T) {
 	c := start(t, hcloudsim.Options{})
 	startManager(t, c, cluster.ManagerOptions{})

@@ -16,9 +16,8 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/cluster"
 )
 
-// Who comes from the Hetzner controller touches no Service: its load balancer goes on under the
-// same address, with the name and the checks it had, for one write; a load balancer of a Service
-// that is no more stays alone.
+// After a move from the Hetzner controller no Service has to be changed: its load balancer keeps
+// its address, name and checks, for one write; a load balancer without a Service is not touched.
 func TestALoadBalancerIsTakenOver(t *testing.T) {
 	t.Parallel()
 	c := start(t, hcloudsim.Options{ActionTime: 50 * time.Millisecond})
@@ -68,13 +67,13 @@ func TestALoadBalancerIsTakenOver(t *testing.T) {
 	if len(after[1].Labels) != 1 || after[1].Name != before[1].Name {
 		t.Errorf("somebody else's was touched: %+v", after[1])
 	}
-	// IPv4 is the Service's only family, but clients have the other address already.
+	// IPv4 is the Service's only family, but clients use the IPv6 address already.
 	if in := service(t, c, "web").Status.LoadBalancer.Ingress; len(in) < 2 || in[0].IP != before[0].PublicNet.IPv4.IP || in[1].IP != before[0].PublicNet.IPv6.IP {
 		t.Errorf("addresses %+v", in)
 	}
 }
 
-// request asks the cloud for something that the manager would not.
+// request sends a request to the cloud that the manager would not.
 func request(t *testing.T, c *cluster.Cluster, path, body string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, c.CloudURL+path, strings.NewReader(body))

@@ -19,8 +19,8 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/cluster"
 )
 
-// A Service's life: created, checked by its traffic policy, changed, followed
-// by nodes that come and go, deleted, and created again with the address that it had.
+// The whole life of a Service: created, checked by its traffic policy, changed, followed by nodes
+// that are added and removed, deleted, and created again with its former address.
 func TestAServiceGetsALoadBalancer(t *testing.T) {
 	t.Parallel()
 	c := start(t, hcloudsim.Options{ActionTime: 100 * time.Millisecond})
@@ -85,8 +85,8 @@ func TestAServiceGetsALoadBalancer(t *testing.T) {
 	}
 }
 
-// Killed between the load balancer's creation and the Service's status, it is
-// found again; there is never a second one.
+// If the manager is killed between the load balancer's creation and the Service's status, the load
+// balancer is found again, and no second one is created.
 func TestALoadBalancerIsNeverMadeTwice(t *testing.T) {
 	t.Parallel()
 	c := start(t, hcloudsim.Options{
@@ -110,8 +110,7 @@ func TestALoadBalancerIsNeverMadeTwice(t *testing.T) {
 	}
 }
 
-// A load balancer of somebody else with our name is left alone, and the Service
-// says so.
+// A foreign load balancer with our name is not touched, and the Service reports it.
 func TestAForeignLoadBalancerIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	c := start(t, hcloudsim.Options{})
@@ -135,7 +134,7 @@ func TestAForeignLoadBalancerIsLeftAlone(t *testing.T) {
 	if after.ID != before.ID || after.Services[0].DestinationPort != before.Services[0].DestinationPort {
 		t.Errorf("the first Service's load balancer changed: %+v, was %+v", after, before)
 	}
-	// What the controller relies on when a name is given to another Service: a UID in a patch must
+	// The controller relies on this when a name is reused by another Service: a UID in a patch must
 	// be the Service's.
 	_, err := c.Client.CoreV1().Services("default").Patch(t.Context(), "first", types.StrategicMergePatchType,
 		[]byte(`{"metadata":{"uid":"another"},"status":{"loadBalancer":null}}`), metav1.PatchOptions{}, "status")
@@ -201,7 +200,7 @@ func hasTargets(t *testing.T, c *cluster.Cluster, want int) func(context.Context
 	}
 }
 
-// changes are the writes about load balancers that the cloud got.
+// changes are the writes about load balancers that the cloud received.
 func changes(c *cluster.Cluster) []string {
 	var out []string
 	for _, r := range c.Cloud.Requests() {

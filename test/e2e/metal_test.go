@@ -20,8 +20,8 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/kubelet"
 )
 
-// rack is a metal cluster's configuration; its variables are left over from a
-// cloud, which there is, and which nobody may ask.
+// rack is a metal cluster's configuration. The variables of a cloud are set, and the cloud exists,
+// but must not receive requests.
 func rack(c *cluster.Cluster) cluster.ManagerOptions {
 	return cluster.ManagerOptions{
 		Config: `apiVersion: underlay.dev/v1alpha1
@@ -39,7 +39,7 @@ inventory:
 	}
 }
 
-// joinRack lets a machine join that nobody rented.
+// joinRack joins a machine without a provider.
 func joinRack(t *testing.T, c *cluster.Cluster, o kubelet.Options) *kubelet.Kubelet {
 	t.Helper()
 	config, err := c.ControlPlane.KubeletConfig(t.Context(), o.Name)
@@ -54,8 +54,8 @@ func joinRack(t *testing.T, c *cluster.Cluster, o kubelet.Options) *kubelet.Kube
 	return k
 }
 
-// Machines that no API knows are initialized, get podCIDRs, and keep their Nodes
-// when they fall silent. No cloud is asked anything.
+// Machines that no API lists are initialized, get podCIDRs, and keep their Nodes when they become
+// unresponsive. No cloud receives a request.
 func TestMetalMachinesJoinAndStay(t *testing.T) {
 	t.Parallel()
 	c := startRack(t)
@@ -111,14 +111,13 @@ func TestMetalMachinesJoinAndStay(t *testing.T) {
 	}
 }
 
-// startRack is start with Nodes that are soon missed.
+// startRack is start with a short grace period of Nodes.
 func startRack(t *testing.T) *cluster.Cluster {
 	t.Helper()
 	return startWith(t, cluster.Options{ControlPlane: controlplane.Options{NodeMonitorGracePeriod: 6 * time.Second}})
 }
 
-// expectKept waits until the Nodes aren't ready, and then for as long as it
-// takes to look at them a dozen times.
+// expectKept waits until the Nodes aren't ready, and then for a dozen intervals of their checks.
 func expectKept(t *testing.T, c *cluster.Cluster, names ...string) {
 	t.Helper()
 	eventually(t, 60*time.Second, "silent Nodes are not ready", func(ctx context.Context) (bool, string) {

@@ -20,14 +20,14 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/cluster"
 )
 
-// peerPrefix is the podCIDR that kube-controller-manager gave the i-th machine.
+// peerPrefix is the podCIDR that kube-controller-manager assigned to the i-th machine.
 func peerPrefix(i int) netip.Prefix {
 	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 244, byte(i), 0}), 24)
 }
 
-// A cluster that the Hetzner controller ran until now: Nodes with its provider
-// IDs, labels and podCIDRs, its routes, its load balancer, its lease. Nothing of
-// it is deleted or judged anew; the next machine joins as one of them.
+// A cluster that the Hetzner controller has run so far: Nodes with its provider IDs, labels and
+// podCIDRs, its routes, its load balancer, its lease. Nothing of it is deleted or changed; the next
+// machine joins as one of them.
 func TestMovingFromTheHetznerController(t *testing.T) {
 	t.Parallel()
 	c := start(t, hcloudsim.Options{ActionTime: 50 * time.Millisecond})
@@ -46,7 +46,7 @@ func TestMovingFromTheHetznerController(t *testing.T) {
 		svc := service(t, c, "web")
 		return acceptedAs(svc, "Accepted"), fmt.Sprintf("%+v", svc.Status.Conditions)
 	})
-	addMachine(t, c, "node-3") // it waits for its podCIDR: the last leader may have been one of ours, with a ledger that was lost
+	addMachine(t, c, "node-3") // its podCIDR waits: Underlay may have lost a ledger
 	eventually(t, 90*time.Second, "the next machine is served", func(ctx context.Context) (bool, string) {
 		n, err := c.Client.CoreV1().Nodes().Get(ctx, "node-3", metav1.GetOptions{})
 		if err != nil {
@@ -89,8 +89,8 @@ func TestMovingFromTheHetznerController(t *testing.T) {
 	}
 }
 
-// servedByThePeer makes a Node what the Hetzner controller and
-// kube-controller-manager leave behind.
+// servedByThePeer gives a Node the state that the Hetzner controller and kube-controller-manager
+// leave.
 func servedByThePeer(t *testing.T, c *cluster.Cluster, i int) {
 	t.Helper()
 	ctx, name := t.Context(), fmt.Sprint("node-", i)
@@ -142,9 +142,8 @@ func servedByThePeer(t *testing.T, c *cluster.Cluster, i int) {
 	})
 }
 
-// balancerOfThePeer makes a Service that the Hetzner controller served, and its
-// load balancer. It reaches nodes at their public addresses, which is the default
-// there and not the one that is configured here.
+// balancerOfThePeer creates a Service that the Hetzner controller served, and its load balancer. It
+// uses public addresses of nodes, which is the default there and not the value configured here.
 func balancerOfThePeer(t *testing.T, c *cluster.Cluster) schema.LoadBalancer {
 	t.Helper()
 	svc := &corev1.Service{
@@ -203,8 +202,8 @@ func leaseOfThePeer(t *testing.T, c *cluster.Cluster) {
 	}
 }
 
-// watchConditions watches the first three Nodes' NetworkUnavailable. What it
-// returns ends the watch and says what was anything but False.
+// watchConditions watches the first three Nodes' NetworkUnavailable. The returned function ends the
+// watch and lists all states other than False.
 func watchConditions(t *testing.T, c *cluster.Cluster) func() []string {
 	t.Helper()
 	w, err := c.Client.CoreV1().Nodes().Watch(t.Context(), metav1.ListOptions{})

@@ -37,8 +37,8 @@ func TestThreeMachinesJoin(t *testing.T) {
 	expectNodeDescribed(t, c, "node-0")
 }
 
-// expectFewWrites: per node at most podCIDRs, condition True, condition False,
-// and nothing that the manager may not do was asked for.
+// expectFewWrites: per node at most podCIDRs, condition True, condition False; and the manager made
+// no forbidden request.
 func expectFewWrites(t *testing.T, c *cluster.Cluster, most int) {
 	t.Helper()
 	per := map[string][]string{}
@@ -62,7 +62,7 @@ func expectFewWrites(t *testing.T, c *cluster.Cluster, most int) {
 	}
 }
 
-// expectNodeDescribed checks what users of the cloud's Nodes rely on.
+// expectNodeDescribed checks the labels and addresses that users of the cloud's Nodes rely on.
 func expectNodeDescribed(t *testing.T, c *cluster.Cluster, name string) {
 	t.Helper()
 	n, err := c.Client.CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{})
@@ -91,8 +91,8 @@ func expectNodeDescribed(t *testing.T, c *cluster.Cluster, name string) {
 	}
 }
 
-// A hundred routes, a hundred and twenty nodes: the room is used to the last
-// route, nothing is asked for that must fail, and who waits is told why.
+// A hundred routes, a hundred and twenty nodes: all routes are used, no request is sent that must
+// fail, and each waiting Node shows the reason.
 func TestMoreNodesThanRoutes(t *testing.T) {
 	t.Parallel()
 	c := start(t, hcloudsim.Options{ActionTime: 20 * time.Millisecond, AttachmentLimit: 200, RateLimit: 100_000})
@@ -121,7 +121,7 @@ func TestMoreNodesThanRoutes(t *testing.T) {
 		return len(got) == 20, fmt.Sprintf("%d Nodes have one", len(got))
 	})
 
-	// A freed slot goes to one that waits.
+	// A freed route is assigned to a Node that waits.
 	routed := slices.IndexFunc(nodes(t.Context(), t, c), func(n corev1.Node) bool { return network(&n) == "False RouteCreated" })
 	name := nodes(t.Context(), t, c)[routed].Name
 	if err := c.DeleteServer(name); err != nil {
@@ -151,7 +151,7 @@ func eventsPerNode(ctx context.Context, t *testing.T, c *cluster.Cluster, reason
 	return out
 }
 
-// Killed without a word while 50 nodes join, and started again.
+// The manager is killed while 50 nodes join, and restarted.
 func TestKilledInTheMiddle(t *testing.T) {
 	t.Parallel()
 	c := start(t, hcloudsim.Options{ActionTime: 100 * time.Millisecond, RateLimit: 100_000})
@@ -176,7 +176,7 @@ func TestKilledInTheMiddle(t *testing.T) {
 	}
 }
 
-// A second manager takes over without touching anything that stands.
+// A second manager takes over without changing anything.
 func TestATakeoverChangesNothing(t *testing.T) {
 	t.Parallel()
 	c := start(t, hcloudsim.Options{ActionTime: 50 * time.Millisecond})
@@ -199,7 +199,7 @@ func TestATakeoverChangesNothing(t *testing.T) {
 		}
 		return status == 200 && looks >= 2, fmt.Sprintf("%d %s, %d looks", status, says, looks)
 	})
-	addMachine(t, c, "node-3") // its being served proves that the others were looked at
+	addMachine(t, c, "node-3") // once it is initialized, the others have been checked
 	eventually(t, 30*time.Second, "four Nodes are served", allServed(t, c, 4))
 	after := slices.DeleteFunc(nodeWrites(t, c), func(s string) bool { return strings.Contains(s, "node-3") })
 	if len(after) != before {
@@ -223,8 +223,7 @@ func nodeWrites(t *testing.T, c *cluster.Cluster) []string {
 	return out
 }
 
-// A server that is given back takes its Node and its route with it; nothing
-// else goes.
+// The Node and the route of a deleted server are deleted; nothing else is.
 func TestADeletedServerTakesItsNodeAndRoute(t *testing.T) {
 	t.Parallel()
 	c := start(t, hcloudsim.Options{ActionTime: 50 * time.Millisecond})
@@ -243,8 +242,8 @@ func TestADeletedServerTakesItsNodeAndRoute(t *testing.T) {
 	expectSound(t, c)
 }
 
-// Routes and podCIDRs that were there before are respected: a foreign route
-// stays, an existing podCIDR is never given to another.
+// Existing routes and podCIDRs are respected: a foreign route is kept, and an existing podCIDR is
+// never assigned to another Node.
 func TestWhatWasThereBefore(t *testing.T) {
 	t.Parallel()
 	c := start(t, hcloudsim.Options{ActionTime: 50 * time.Millisecond})
@@ -276,7 +275,7 @@ func TestWhatWasThereBefore(t *testing.T) {
 	if routeTable(t, c)[foreign.Destination] != foreign.Gateway {
 		t.Error("the foreign route is gone")
 	}
-	// The dedicated server's Node is never declared absent, ready or not.
+	// The dedicated server's Node is never treated as deleted, ready or not.
 	if _, err := c.Client.CoreV1().Nodes().Get(t.Context(), "old", metav1.GetOptions{}); err != nil {
 		t.Errorf("the dedicated server's Node: %v", err)
 	}

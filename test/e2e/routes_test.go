@@ -17,9 +17,9 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/controlplane"
 )
 
-// No pod without tolerations could be scheduled on any of 200 Nodes that join,
-// in any of the states that the API server shows, before the Node's own route
-// stands: as the scheduler sees it, by taints.
+// While 200 Nodes join, no pod without tolerations could be scheduled on any of them, in any of the
+// states that the API server shows, before the Node's own route exists: the scheduler decides by
+// taints.
 func TestNothingIsScheduledBeforeItsRouteStands(t *testing.T) {
 	t.Parallel()
 	const count = 200
@@ -28,21 +28,21 @@ func TestNothingIsScheduledBeforeItsRouteStands(t *testing.T) {
 			ActionTime: 60 * time.Millisecond, ActionJitter: 60 * time.Millisecond,
 			AttachmentLimit: 2 * count, RouteLimit: 2 * count, RateLimit: 1_000_000,
 		},
-		// So many kubelets on one small machine are heard late now and then.
+		// With so many kubelets on one small machine, heartbeats are late now and then.
 		ControlPlane: controlplane.Options{NodeMonitorGracePeriod: time.Minute},
 	})
 	seen := watchTaints(t, c)
 	startManager(t, c, cluster.ManagerOptions{
 		Config: c.CloudConfig() + fmt.Sprintf("routes: {limit: %d}\n", 2*count),
-		// The default lease, not the tests' short one: a machine as busy as this can be late
-		// by 3 s, and a manager that lost its lease ends.
+		// The default lease, not the tests' short one: a machine as busy as this can be late by 3
+		// s, and a manager that loses its lease exits.
 		Args: append(defaultLease(), "--kube-api-qps=200", "--kube-api-burst=300"),
 	})
 	for i := range count {
 		addMachine(t, c, fmt.Sprintf("node-%03d", i))
 	}
 	eventually(t, 4*time.Minute, "all Nodes are served", allServed(t, c, count))
-	// kube-controller-manager takes the last taints off at its own pace.
+	// kube-controller-manager removes the last taints at its own pace.
 	eventually(t, 3*time.Minute, "all Nodes are open for pods", func(context.Context) (bool, string) {
 		open := seen.everOpen()
 		return open == count, fmt.Sprintf("%d were seen to be; by their taints there are %v", open, byTaints(nodes(t.Context(), t, c)))
@@ -72,7 +72,7 @@ func byTaints(ns []corev1.Node) map[string]int {
 	return out
 }
 
-// sights are the states of Nodes as a watch shows them.
+// sights are the observed states of Nodes in a watch.
 type sights struct {
 	mu     sync.Mutex
 	states int

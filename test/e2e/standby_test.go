@@ -27,10 +27,10 @@ const (
 	leasePath        = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/" + leaseName
 )
 
-// passed are the requests that went through a proxy.
+// passed are the requests that a proxy forwarded.
 type passed struct {
 	mu     sync.Mutex
-	reads  map[string]int // by path, without watches that go on from a version
+	reads  map[string]int // by path, without watches that continue from a version
 	writes []string
 }
 
@@ -52,7 +52,7 @@ func (p *passed) seen() (reads map[string]int, writes []string) {
 	return maps.Clone(p.reads), slices.Clone(p.writes)
 }
 
-// pair is a leader and a standby behind a proxy, in a cluster of one Node that is served.
+// pair is a leader and a standby behind a proxy, in a cluster of one initialized Node.
 type pair struct {
 	*cluster.Cluster
 	leader, standby *cluster.Manager
@@ -60,7 +60,7 @@ type pair struct {
 	passed          passed
 }
 
-// startPair returns when the standby has read what it waits with.
+// startPair returns when the standby has filled its caches.
 func startPair(t *testing.T) *pair {
 	t.Helper()
 	p := &pair{Cluster: start(t, hcloudsim.Options{}), passed: passed{reads: map[string]int{}}}
@@ -88,8 +88,8 @@ func startPair(t *testing.T) *pair {
 	return p
 }
 
-// A standby has the Nodes before it leads: it doesn't list them again when it takes over. Until
-// then no change of a Node makes it write anything, neither to the API server nor to the cloud.
+// A standby has the Nodes in its cache before it leads: it doesn't list them again when it takes
+// over. Until then no change of a Node causes a write, neither to the API server nor to the cloud.
 func TestAStandbyHasTheNodesAndWritesNothing(t *testing.T) {
 	t.Parallel()
 	p := startPair(t)
@@ -129,8 +129,8 @@ func TestAStandbyHasTheNodesAndWritesNothing(t *testing.T) {
 	}
 }
 
-// A standby whose watches are held up takes over with a cache that lacks a Node. Neither that
-// Node's podCIDR goes to another one, nor is its route deleted.
+// A standby with stalled watches takes over with a cache that lacks a Node. Neither is that Node's
+// podCIDR assigned to another one, nor its route deleted.
 func TestAStandbyTakesOverWithAnOldCache(t *testing.T) {
 	t.Parallel()
 	p := startPair(t)
@@ -145,7 +145,7 @@ func TestAStandbyTakesOverWithAnOldCache(t *testing.T) {
 		return slices.Contains(writes, "PUT "+leasePath), fmt.Sprint(writes)
 	})
 	addMachine(t, p.Cluster, "node-3")
-	// Longer than the lease, which is when the route table is listed a second time.
+	// Longer than the lease, after which the route table is listed a second time.
 	whileNothingNeedsToHappen(t, cluster.Lease+4*time.Second)
 	if now := routeTable(t, p.Cluster); !maps.Equal(now, routes) {
 		t.Errorf("the routes were %v before, and are %v", routes, now)

@@ -66,8 +66,8 @@ func TestMistakesAreRefusedAtStart(t *testing.T) {
 	}
 }
 
-// What can be known before anything is asked is said at once, each in one line, and
-// no value of a variable with it.
+// Mistakes that can be found without requests are reported at once, each in one line, and never
+// with the value of a variable.
 func TestMistakesOfAnInvocation(t *testing.T) {
 	t.Parallel()
 	const secret = "a-value-that-is-nobodys-business"
@@ -141,8 +141,8 @@ lines:
 	return false
 }
 
-// While the cloud can't be reached it keeps trying, isn't ready, and says why;
-// it starts to work when the cloud is back.
+// While the cloud is unreachable the manager keeps trying, isn't ready, and reports why; it starts
+// to work when the cloud is reachable again.
 func TestAnUnreachableCloudIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	c := start(t, hcloudsim.Options{})

@@ -31,7 +31,7 @@ pools:
 `
 }
 
-// joinDedicated lets a dedicated server join, which no API of the cloud knows.
+// joinDedicated joins a dedicated server, which no API of the cloud lists.
 func joinDedicated(t *testing.T, c *cluster.Cluster, name string, number int, addr string) {
 	t.Helper()
 	joinRack(t, c, kubelet.Options{
@@ -40,8 +40,8 @@ func joinDedicated(t *testing.T, c *cluster.Cluster, name string, number int, ad
 	})
 }
 
-// A network that is coupled with a vSwitch, one server of the cloud and two dedicated
-// ones: each has a podCIDR of its own world, and only the cloud's takes a route.
+// A network that is coupled with a vSwitch, one server of the cloud and two dedicated ones: each
+// has a podCIDR of its own kind, and only the cloud's gets a route.
 func TestDedicatedServersInsideTheVSwitch(t *testing.T) {
 	t.Parallel()
 	c := start(t, hcloudsim.Options{})
@@ -103,9 +103,8 @@ func TestDedicatedServersInsideTheVSwitch(t *testing.T) {
 	}
 }
 
-// Robot says of the members of the vSwitch what became of each, and their Nodes are told,
-// once, whichever manager leads. None of that keeps a Node from its podCIDR, or from being
-// reachable.
+// Robot reports the state of the members of the vSwitch, and their Nodes get an Event, once,
+// whichever manager leads. None of that keeps a Node from its podCIDR, or from being reachable.
 func TestMembersOfTheVSwitch(t *testing.T) {
 	t.Parallel()
 	c := start(t, hcloudsim.Options{})
@@ -176,7 +175,7 @@ func TestMembersOfTheVSwitch(t *testing.T) {
 	expectSound(t, c)
 }
 
-// expectRefused waits for a manager to end with one message.
+// expectRefused waits for a manager to exit with one message.
 func expectRefused(t *testing.T, m *cluster.Manager, says ...string) {
 	t.Helper()
 	eventually(t, 30*time.Second, "the manager ends", func(context.Context) (bool, string) { return m.Ended(), "it runs" })
@@ -186,8 +185,7 @@ func expectRefused(t *testing.T, m *cluster.Manager, says ...string) {
 	}
 }
 
-// setAddress gives a Node the internal address that its machine has, as whoever
-// initializes Nodes would.
+// setAddress gives a Node the internal address of its machine, as its initialization would.
 func setAddress(t *testing.T, c *cluster.Cluster, name, addr string) {
 	t.Helper()
 	patch := fmt.Sprintf(`{"status": {"addresses": [{"type": "InternalIP", "address": %q}]}}`, addr)
@@ -197,8 +195,8 @@ func setAddress(t *testing.T, c *cluster.Cluster, name, addr string) {
 	}
 }
 
-// expectExposedOnce checks that the network tells its routes to the vSwitch, and that
-// one request made it so.
+// expectExposedOnce checks that the network exposes its routes to the vSwitch, and that one request
+// enabled it.
 func expectExposedOnce(t *testing.T, c *cluster.Cluster) {
 	t.Helper()
 	if n, _ := c.Cloud.Network(c.Network.ID); !n.ExposeRoutesToVSwitch {

@@ -14,10 +14,9 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/cluster"
 )
 
-// watchNodes shows every state of every Node, from now on and one after the
-// other, until the returned function or the test's end ends it. The API server
-// closes a watch whose reader is slow: then it goes on where it was, for a
-// state that went by unseen proves nothing.
+// watchNodes calls see with every state of every Node, one after the other, until the returned
+// function or the test's end ends it. The API server closes a watch whose reader is slow; it then
+// continues from the last version, because a state that was missed would prove nothing.
 func watchNodes(t *testing.T, c *cluster.Cluster, see func(*corev1.Node)) (end func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))

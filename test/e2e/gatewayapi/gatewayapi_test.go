@@ -1,7 +1,7 @@
-// Package gatewayapi tests that what a Gateway of the Gateway API says reaches load balancers, with
-// Contour, one of the API's implementations. The test follows the page that tells how, command by
-// command. Contour takes minutes to build, so this is no part of "make test"; "make gateway-api"
-// builds it and runs this.
+// Package gatewayapi tests that the settings of a Gateway of the Gateway API are applied to load
+// balancers, with Contour, one of the API's implementations. The test follows the how-to page,
+// command by command. Contour takes minutes to build, so this is no part of "make test"; "make
+// gateway-api" builds it and runs this.
 package gatewayapi_test
 
 import (
@@ -17,8 +17,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// What a Gateway says reaches the load balancer, what the load balancer gets reaches the Gateway,
-// and changes and deletion are followed.
+// The settings of the Gateway are applied to the load balancer, the load balancer's addresses are
+// shown on the Gateway, and changes and deletion are followed.
 func TestAGatewayGetsALoadBalancer(t *testing.T) {
 	w := start(t)
 	w.install()
@@ -46,7 +46,8 @@ func (w *world) install() {
 	w.endAfter(p)
 }
 
-// create applies the page's files, and starts what Contour's Deployment would have pods run.
+// create applies the page's files, and starts the programs that the pods of Contour's Deployment
+// would run.
 func (w *world) create() {
 	w.Cloud.ResetRequests()
 	w.page.follow("kubectl apply -f class.yaml -f gateway.yaml")
@@ -60,7 +61,7 @@ func (w *world) create() {
 		}
 	}
 	w.eventually("the provisioner makes a Service of type LoadBalancer", func(ctx context.Context) (bool, string) {
-		// It is what the provisioner makes last.
+		// The provisioner creates it last.
 		svc, err := w.Client.CoreV1().Services(namespace).Get(ctx, service, metav1.GetOptions{})
 		return err == nil && svc.Spec.Type == corev1.ServiceTypeLoadBalancer, fmt.Sprint(err)
 	})
@@ -72,7 +73,8 @@ func (w *world) create() {
 	w.endAfter(w.instance.Process)
 }
 
-// expectBalancer looks for each of the Gateway's annotations and listeners at the load balancer.
+// expectBalancer checks that each of the Gateway's annotations and listeners is applied to the load
+// balancer.
 func (w *world) expectBalancer() {
 	w.t.Helper()
 	b := w.balancer("three listeners and both nodes", func(b schema.LoadBalancer) bool {
@@ -108,7 +110,7 @@ func (w *world) expectBalancer() {
 	}
 }
 
-// expectStatus looks at what a Gateway's author sees.
+// expectStatus checks the status that the Gateway's author reads.
 func (w *world) expectStatus() {
 	w.t.Helper()
 	w.page.follow("kubectl -n edge wait --for=condition=Programmed")
@@ -120,7 +122,7 @@ func (w *world) expectStatus() {
 		w.t.Errorf("the page's command shows %q, want %s among it", shown, b.PublicNet.IPv4.IP)
 	}
 	w.page.follow("kubectl -n edge describe service envoy-tcp")
-	w.page.skip("underlayctl inspect service NAMESPACE/NAME") // test/checks/docs/run types it
+	w.page.skip("underlayctl inspect service NAMESPACE/NAME") // test/checks/docs/run executes it
 	for _, listener := range []string{"postgres", "smtp", "tls"} {
 		if routes := w.kubectl("-n", namespace, "get", "gateway", gateway,
 			"-o", `jsonpath={.status.listeners[?(@.name=="`+listener+`")].attachedRoutes}`); routes != "1" {
@@ -129,8 +131,8 @@ func (w *world) expectStatus() {
 	}
 }
 
-// expectEnvoy looks at what Envoy is told about the PROXY protocol: for TLS to expect it, for TCP
-// nothing, so that what is behind Envoy gets the header.
+// expectEnvoy checks Envoy's configuration of the PROXY protocol: listeners for TLS expect it;
+// those for TCP don't, so that the backends of Envoy get the header.
 func (w *world) expectEnvoy() {
 	w.t.Helper()
 	p, err := w.instance.WatchListeners()
@@ -206,10 +208,10 @@ func (w *world) policyFollows() {
 	}
 }
 
-// expectLimits proves what the page says of limits.
+// expectLimits proves the limits that the page states.
 func (w *world) expectLimits() {
 	w.t.Helper()
-	// Six annotations are there.
+	// Six annotations are set already.
 	err := w.change("merge", `{"spec": {"infrastructure": {"annotations": {"example.com/7": "", "example.com/8": "", "example.com/9": ""}}}}`)
 	if err == nil || !strings.Contains(err.Error(), "8 items") {
 		w.t.Errorf("nine annotations: %v, want them refused as more than 8", err)
@@ -226,7 +228,7 @@ func (w *world) expectLimits() {
 		list, err := w.Client.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{FieldSelector: "reason=UnsupportedField,involvedObject.name=" + service})
 		return err == nil && len(list.Items) > 0, fmt.Sprint(w.service().Spec.LoadBalancerIP, err)
 	})
-	// A listener and its options come together.
+	// A listener and its options are changed together.
 	w.must(w.change("json", `[{"op": "remove", "path": "/spec/addresses"},
 		{"op": "add", "path": "/spec/listeners/-", "value": {"name": "amqp", "protocol": "TCP", "port": 5671}},
 		{"op": "add", "path": "/spec/infrastructure/annotations/underlay.dev~1ports", "value": "{\"5671\": {\"proxyProtocol\": true}}"}]`))

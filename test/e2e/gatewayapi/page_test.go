@@ -12,21 +12,21 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/kubebinary"
 )
 
-// root is the module's folder, seen from here.
+// root is the path of the module's folder.
 const root = "../../.."
 
-// page is the document that the test follows, command by command, as its reader would.
+// page is the document that the test follows, command by command, as a reader would.
 type page struct {
 	t        *testing.T
 	text     string
-	commands []string // that are still to be run
-	dir      string   // with the files that the page tells to write
+	commands []string // not executed yet
+	dir      string   // contains the files of the page's blocks
 	env      []string
 	instead  *strings.Replacer
 }
 
-// openPage reads a page and writes the files that it names in the first line of a block. Texts of
-// its commands are replaced as pairs say.
+// openPage reads a page and writes the files that its blocks name in their first line. Texts of its
+// commands are replaced by pairs.
 func openPage(t *testing.T, plane *controlplane.ControlPlane, name string, pairs ...string) *page {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join(root, name))
@@ -64,7 +64,7 @@ func openPage(t *testing.T, plane *controlplane.ControlPlane, name string, pairs
 	return p
 }
 
-// skip takes the next of the page's commands, which has to begin so.
+// skip takes the next of the page's commands, which must have the prefix.
 func (p *page) skip(begins string) (command string) {
 	p.t.Helper()
 	if len(p.commands) == 0 {
@@ -78,7 +78,7 @@ func (p *page) skip(begins string) (command string) {
 	return command
 }
 
-// follow runs the next of the page's commands, which has to begin so, and returns what it prints.
+// follow runs the next of the page's commands, which must have the prefix, and returns its output.
 func (p *page) follow(begins string) string {
 	p.t.Helper()
 	command := p.skip(begins)
@@ -92,7 +92,7 @@ func (p *page) follow(begins string) string {
 	return string(out)
 }
 
-// names checks that the page says what was run.
+// names checks that the page contains a text that the test used.
 func (p *page) names(what string) {
 	p.t.Helper()
 	if !strings.Contains(p.text, what) {
@@ -100,7 +100,7 @@ func (p *page) names(what string) {
 	}
 }
 
-// end checks that nothing of the page was left out.
+// end checks that no command of the page was left out.
 func (p *page) end() {
 	p.t.Helper()
 	if len(p.commands) > 0 {

@@ -27,14 +27,14 @@ import (
 const (
 	// howTo is the page that the test follows.
 	howTo = "docs/how-to/gateway-api.md"
-	// manifest is where the page has Contour's manifest from, but for the version and the file.
+	// manifest is the URL of Contour's manifest on the page, without the version and the file.
 	manifest = "https://raw.githubusercontent.com/projectcontour/contour/"
 
-	// The Gateway of the page, and the Service that Contour makes for it.
+	// The Gateway of the page, and the Service that Contour creates for it.
 	namespace, gateway, service = "edge", "tcp", "envoy-tcp"
 )
 
-// world is a cluster on the simulated cloud with Contour in it.
+// world is a cluster on the simulated cloud with Contour.
 type world struct {
 	*cluster.Cluster
 	t        *testing.T
@@ -66,7 +66,7 @@ func start(t *testing.T) *world {
 	}
 	t.Cleanup(c.Stop)
 	w := &world{Cluster: c, t: t, contour: built}
-	// What the Gateway says is not what the configuration says.
+	// The configuration differs from the Gateway, so that the Gateway's setting shows.
 	m, err := c.StartManager(ctx, cluster.ManagerOptions{Config: strings.Replace(c.CloudConfig(), "  usePrivateIP: true\n", "", 1)})
 	if err != nil {
 		t.Fatal(err)
@@ -81,7 +81,7 @@ func start(t *testing.T) *world {
 	return w
 }
 
-// endAfter ends a program after the test, and shows the end of its log if that has failed.
+// endAfter ends a program after the test, and logs the end of its log if the test has failed.
 func (w *world) endAfter(p *process.Process) {
 	w.t.Cleanup(func() {
 		p.Kill()
@@ -94,10 +94,11 @@ func (w *world) endAfter(p *process.Process) {
 	})
 }
 
-// eventually waits until a condition holds. holds says what is there if it never does.
+// eventually waits until a condition holds. holds also returns the current state, for the message
+// if it never does.
 func (w *world) eventually(what string, holds func(context.Context) (bool, string)) {
 	w.t.Helper()
-	const patience = 3 * time.Minute // for what comes within seconds, on a machine with more to do
+	const patience = 3 * time.Minute // for a wait of seconds, on a busy machine
 	last := "nothing was seen"
 	err := wait.PollUntilContextTimeout(w.t.Context(), 100*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
 		var is bool
@@ -109,7 +110,7 @@ func (w *world) eventually(what string, holds func(context.Context) (bool, strin
 	}
 }
 
-// balancer waits until the cloud has one load balancer, as it is wanted.
+// balancer waits until the cloud has one load balancer that meets a condition.
 func (w *world) balancer(what string, wanted func(schema.LoadBalancer) bool) (found schema.LoadBalancer) {
 	w.t.Helper()
 	w.eventually("the load balancer has "+what, func(context.Context) (bool, string) {
@@ -123,7 +124,7 @@ func (w *world) balancer(what string, wanted func(schema.LoadBalancer) bool) (fo
 	return found
 }
 
-// changes are the writes about load balancers that the cloud got.
+// changes are the writes about load balancers that the cloud received.
 func (w *world) changes() (all []string) {
 	for _, r := range w.Cloud.Requests() {
 		if r.Method != http.MethodGet && strings.Contains(r.Path, "load_balancers") {
@@ -164,7 +165,7 @@ func (w *world) must(err error) {
 	}
 }
 
-// hasAddresses: the Gateway's status has these addresses and no others.
+// hasAddresses checks that the Gateway's status has exactly these addresses.
 func (w *world) hasAddresses(want ...string) func(context.Context) (bool, string) {
 	slices.Sort(want)
 	return func(context.Context) (bool, string) {
@@ -174,7 +175,7 @@ func (w *world) hasAddresses(want ...string) func(context.Context) (bool, string
 	}
 }
 
-// listeners describes a load balancer's, by the ports that it listens on.
+// listeners describes the services of a load balancer by their listen ports.
 func listeners(b schema.LoadBalancer) map[int]string {
 	all := map[int]string{}
 	for _, s := range b.Services {
@@ -190,7 +191,7 @@ func listeners(b schema.LoadBalancer) map[int]string {
 	return all
 }
 
-// nodePorts are a Service's, by its ports.
+// nodePorts returns a Service's node ports by its ports.
 func nodePorts(svc *corev1.Service) map[int]int {
 	all := map[int]int{}
 	for _, p := range svc.Spec.Ports {
@@ -199,8 +200,8 @@ func nodePorts(svc *corev1.Service) map[int]int {
 	return all
 }
 
-// envoyListeners reads from the log of contour.Instance.WatchListeners what Envoy was told last: by
-// the names of listeners whether they expect the PROXY protocol.
+// envoyListeners returns the last configuration in the log of contour.Instance.WatchListeners: by
+// the names of listeners, whether they expect the PROXY protocol.
 func envoyListeners(log string) (map[string]bool, error) {
 	content, err := os.ReadFile(log)
 	if err != nil {
@@ -210,7 +211,7 @@ func envoyListeners(log string) (map[string]bool, error) {
 	object := ""
 	for line := range strings.Lines(string(content)) {
 		if object == "" && line != "{\n" {
-			continue // log lines stand between the objects
+			continue // log lines between the objects
 		}
 		if object += line; line != "}\n" {
 			continue

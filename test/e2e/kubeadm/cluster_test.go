@@ -11,7 +11,7 @@ import (
 // world is a cluster that a test installs.
 type world struct{ *kubeadm.TestCluster }
 
-// startWorld makes the cloud, and no server.
+// startWorld starts the cloud, without servers.
 func startWorld(t *testing.T) *world {
 	t.Helper()
 	return &world{kubeadm.StartT(t, kubeadm.Tutorial, kubeadm.Options{Dir: t.TempDir(), Packed: kubeadm.Packed()})}

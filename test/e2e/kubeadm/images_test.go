@@ -20,7 +20,7 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/kubeadm"
 )
 
-// What is in the archives is what the Dockerfile says, and what kubeadm asks for.
+// The archives contain the files that the Dockerfile lists, and the images that kubeadm pulls.
 func TestImages(t *testing.T) {
 	kubeadm.NeedMachines(t)
 	stages, err := dockerfile.Read(tree + "/Dockerfile")
@@ -59,7 +59,7 @@ func TestImages(t *testing.T) {
 	}
 }
 
-// unpack reads an image's configuration and the names of its files.
+// unpack returns an image's configuration and the names of its files.
 func unpack(t *testing.T, archive, full string) (v1.Config, []string) {
 	t.Helper()
 	tag, err := name.NewTag(full)

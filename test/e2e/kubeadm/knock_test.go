@@ -14,8 +14,8 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/netns"
 )
 
-// knocker is somebody outside who sends packets to everything that may be a pod, and hears whether
-// one answers.
+// knocker is an external host that sends packets to all addresses that may be pods', and records
+// replies.
 type knocker struct {
 	conn   net.PacketConn
 	cancel context.CancelFunc
@@ -26,7 +26,7 @@ type knocker struct {
 	answered map[netip.Addr]int
 }
 
-// knock sends a packet to a port of each of the first addresses of each range, again and again.
+// knock sends a packet to a port of each of the first addresses of each range, repeatedly.
 func knock(ctx context.Context, from *netns.Namespace, port uint16, ranges ...netip.Prefix) (*knocker, error) {
 	conn, err := from.ListenPacket(ctx, "udp", "[::]:0")
 	if err != nil {
@@ -56,7 +56,7 @@ func (k *knocker) send(ctx context.Context, doors []netip.AddrPort) {
 			return
 		case <-tick.C:
 		}
-		// No route to it is as good as no answer.
+		// An error because of a missing route counts as no reply.
 		_, _ = k.conn.WriteTo([]byte("?"), net.UDPAddrFromAddrPort(doors[i%len(doors)]))
 		k.mu.Lock()
 		k.sent++
@@ -80,17 +80,17 @@ func (k *knocker) listen() {
 	}
 }
 
-// heard reports whether somebody has answered.
+// heard reports whether there was a reply.
 func (k *knocker) heard() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return len(k.answered) > 0
 }
 
-// stop ends it and says how many packets it sent, and who answered how many.
+// stop ends it and returns the number of packets sent, and of replies by source.
 func (k *knocker) stop() (sent int, answered map[netip.Addr]int) {
 	k.cancel()
-	// The answers to the last packets have until then.
+	// The wait for replies to the last packets.
 	_ = k.conn.SetReadDeadline(time.Now().Add(time.Second))
 	k.ended.Wait()
 	_ = k.conn.Close()

@@ -1,6 +1,6 @@
 //go:build linux
 
-// Package kubeadm tests what is shipped by installing it as the documents say; see package
+// Package kubeadm tests the shipped files by installing them as documented; see package
 // test/testenv/kubeadm.
 package kubeadm
 
@@ -14,12 +14,12 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/netns"
 )
 
-// tree is the source tree, seen from here.
+// tree is the path of the source tree.
 const tree = "../../.."
 
 func TestMain(m *testing.M) { os.Exit(kubeadm.RunTests(m)) }
 
-// newMachine makes a machine that is off, and whose first boot is to come.
+// newMachine creates a machine that is off and was never booted.
 func newMachine(ctx context.Context, name, dir string, network *netns.Namespace) (*machine.Machine, error) {
 	programs, err := machine.Build(ctx, os.Stderr)
 	if err != nil {

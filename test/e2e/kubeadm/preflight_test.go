@@ -15,8 +15,8 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/netns"
 )
 
-// A machine that was made ready as the documents say passes all of kubeadm's checks, with the files
-// of every example. Only what is about the kernel of this machine is overlooked.
+// A machine that was prepared as documented passes all of kubeadm's checks, with the files of every
+// example. Only the checks of this machine's kernel are ignored.
 func TestPreflight(t *testing.T) {
 	kubeadm.NeedMachines(t)
 	examples := []string{"cloud", "cloud-dual-stack", "metal", "metal-dual-stack"}
@@ -39,7 +39,7 @@ func TestPreflight(t *testing.T) {
 			}
 			warnsOfNothing(t, out)
 
-			// There is nobody to join: discovery comes after the checks, and ends in this.
+			// There is no cluster to join: discovery follows the checks, and fails with this error.
 			out, err = m.Run(t.Context(), "bash", "-c", "kubeadm join phase preflight --config <(cat /root/join.yaml; echo 'timeouts: {discovery: 1s}') 2>&1")
 			if err == nil || !strings.Contains(out, "couldn't validate the identity of the API Server") || strings.Contains(out, "[ERROR") {
 				t.Errorf("kubeadm join: %v", err)
@@ -49,7 +49,7 @@ func TestPreflight(t *testing.T) {
 	}
 }
 
-// A check that nothing fails is no check: without what the user data sets, kubeadm objects.
+// The checks can fail: without the settings of the user data, kubeadm reports errors.
 func TestPreflightObjects(t *testing.T) {
 	kubeadm.NeedMachines(t)
 	m := prepared(t, "metal-dual-stack")
@@ -70,10 +70,10 @@ func TestPreflightObjects(t *testing.T) {
 	}
 }
 
-// Kernel and cgroups are this machine's. A name that no server resolves is the test's.
+// Kernel and cgroups are this machine's. The name that no server resolves is the test's.
 var expected = regexp.MustCompile(`SystemVerification|hostname ".*" could not be reached|lookup .* on `)
 
-// warnsOfNothing is about warnings that somebody gets who does as the documents say.
+// warnsOfNothing checks that a user who follows the documents gets no warnings.
 func warnsOfNothing(t *testing.T, out string) {
 	t.Helper()
 	for line := range strings.Lines(out) {
@@ -83,8 +83,8 @@ func warnsOfNothing(t *testing.T, out string) {
 	}
 }
 
-// What the user data sets, and what it leaves alone: a pod's interface, which comes later, forwards
-// and takes no advertisement of a router.
+// The user data sets forwarding, and leaves pods' interfaces alone: one that is created later
+// forwards and accepts no router advertisements.
 func TestUserDataLeavesAdvertisements(t *testing.T) {
 	kubeadm.NeedMachines(t)
 	m := prepared(t, "cloud-dual-stack")
@@ -108,7 +108,7 @@ func TestUserDataLeavesAdvertisements(t *testing.T) {
 
 var nodeIP = regexp.MustCompile(`name: node-ip\s+value: (\S+)`)
 
-// prepared is a machine with the addresses of examples, on which cloud-init has run.
+// prepared returns a machine with the addresses of examples, on which cloud-init has run.
 func prepared(t *testing.T, examples ...string) *machine.Machine {
 	t.Helper()
 	network, err := netns.Open()

@@ -18,8 +18,8 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/netlab"
 )
 
-// TestTutorial is what a reader of the tutorial does on three servers, and what happens to such a
-// cluster later: rollouts, a drain, reboots, a server that is given back and one that joins.
+// TestTutorial executes the tutorial on three servers, and later events of such a cluster:
+// rollouts, a drain, reboots, a server that is deleted and one that joins.
 func TestTutorial(t *testing.T) {
 	kubeadm.NeedMachines(t)
 	w := startWorld(t)
@@ -43,7 +43,7 @@ func TestTutorial(t *testing.T) {
 	w.Healthy()
 }
 
-// install makes the cluster.
+// install creates the cluster.
 func (w *world) install() {
 	ctx := w.T.Context()
 	for _, name := range []string{kubeadm.First, "worker-1", "worker-2"} {
@@ -58,7 +58,7 @@ func (w *world) install() {
 	w.Follow(kubeadm.First, "kubeadm init")
 	w.Step("kubeadm init")
 	w.FollowTyping(kubeadm.First, cluster.Token, "kubectl -n kube-system create secret")
-	// Helm isn't here; what it makes of the chart is.
+	// Helm isn't installed; the manifests that it renders from the chart are applied.
 	if _, err := w.Page.Command("helm install underlay deploy/chart --namespace kube-system --values deploy/kubeadm/cloud-dual-stack/values.yaml"); err != nil {
 		w.T.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func sameWords(a, b string) bool {
 	return slices.Equal(slices.Sorted(slices.Values(strings.Fields(a))), slices.Sorted(slices.Values(strings.Fields(b))))
 }
 
-// expose makes the load balancer, and asks it from outside.
+// expose creates the load balancer, and sends requests to it from outside.
 func (w *world) expose() netip.AddrPort {
 	w.Follow(kubeadm.First, "kubectl expose deployment web", "--port=80", "--port=80 --target-port="+fmt.Sprint(kubeadm.EchoPort))
 	var at netip.AddrPort
@@ -128,7 +128,7 @@ func (w *world) expose() netip.AddrPort {
 	return at
 }
 
-// answers waits until somebody outside is answered, from the address that he has.
+// answers waits for a reply to an external host that contains the host's own address.
 func (w *world) answers(at netip.AddrPort) {
 	w.T.Helper()
 	w.Await("the load balancer to answer", func(ctx context.Context) error {
@@ -140,11 +140,11 @@ func (w *world) answers(at netip.AddrPort) {
 	})
 }
 
-// connectivity is what underlayctl finds by pods of its own, whose results come from the kubelets:
-// all is open, and what is then closed on one node is found there.
+// connectivity runs underlayctl connectivity, which starts pods of its own and reads their results
+// from the kubelets: all paths are open, and a port that is then closed on one node is found.
 func (w *world) connectivity() {
 	ctx := w.T.Context()
-	// How soon pods answer says how busy the machine of the test is.
+	// Without --slow, because the latency of pods depends on the load of the test's machine.
 	const command = "underlayctl connectivity --kubeconfig /etc/kubernetes/admin.conf --settle 5s --slow 0 2>&1"
 	said, err := w.On(ctx, kubeadm.First, command)
 	if err != nil || !strings.Contains(said, "Everything that was tried is open.") {
@@ -173,7 +173,7 @@ func (w *world) connectivity() {
 	w.Step("underlayctl connectivity finds what is closed on worker-2, and leaves nothing")
 }
 
-// rollOut replaces every pod of ours, and no packet is lost.
+// rollOut replaces every pod of Underlay, and no packet is lost.
 func (w *world) rollOut() {
 	w.Undisturbed("agent and CCM were replaced", func() {
 		w.Kubectl("-n kube-system rollout restart daemonset/underlay-agent deployment/underlay-ccm")
@@ -182,7 +182,7 @@ func (w *world) rollOut() {
 	})
 }
 
-// drain takes the pods off a node, and the load balancer goes on by the other.
+// drain drains a node, and the load balancer continues with the other.
 func (w *world) drain(service netip.AddrPort) {
 	w.Kubectl("drain worker-2 --ignore-daemonsets --delete-emptydir-data")
 	for range 20 {
@@ -194,7 +194,7 @@ func (w *world) drain(service netip.AddrPort) {
 	w.Step("worker-2 was drained")
 }
 
-// doors are the ranges of a Node that somebody outside can send packets to.
+// doors are the ranges of a Node that are routed to it from outside.
 func (w *world) doors(name string) (ranges []netip.Prefix) {
 	w.T.Helper()
 	nodes, err := w.Nodes(w.T.Context())
@@ -214,8 +214,7 @@ func (w *world) doors(name string) (ranges []netip.Prefix) {
 	return ranges
 }
 
-// closed does something while somebody outside knocks at the pods of a node, and expects that
-// nobody answers.
+// closed calls do while an external host sends packets to the pods of a node, and expects no reply.
 func (w *world) closed(name string, do func()) {
 	w.T.Helper()
 	k, err := knock(w.T.Context(), w.Lab.Outside(), kubeadm.EchoPort, w.doors(name)...)
@@ -230,7 +229,7 @@ func (w *world) closed(name string, do func()) {
 	w.Step("%d packets from outside to pods of %s, none answered", sent, name)
 }
 
-// reboot pulls a server's plug and switches it on again.
+// reboot powers a server off and on.
 func (w *world) reboot(name string) {
 	w.T.Helper()
 	if err := w.Servers[name].Reboot(w.T.Context()); err != nil {
@@ -238,7 +237,7 @@ func (w *world) reboot(name string) {
 	}
 }
 
-// rebootWithAgent is a reboot as it should be: pods come back, and nobody outside ever reaches one.
+// rebootWithAgent is a normal reboot: pods are restarted, and no external host ever reaches one.
 func (w *world) rebootWithAgent() {
 	w.open("worker-1")
 	w.closed("worker-1", func() {
@@ -257,7 +256,7 @@ func (w *world) rebootWithAgent() {
 	w.Step("worker-1 was rebooted")
 }
 
-// open expects that a pod of another node, who knocks at the same doors, is answered.
+// open expects that a pod of another node gets a reply from the same ranges.
 func (w *world) open(name string) {
 	w.T.Helper()
 	for _, p := range w.AwaitPods(kubeadm.Web, 2) {
@@ -278,7 +277,7 @@ func (w *world) open(name string) {
 	}
 }
 
-// restarts tells a node's pods of web, and how often they were started.
+// restarts lists a node's pods of web, with their numbers of restarts.
 func (w *world) restarts(name string) string { return w.restartsNow(w.T.Context(), name) }
 
 func (w *world) restartsNow(ctx context.Context, name string) string {
@@ -297,8 +296,8 @@ func (w *world) restartsNow(ctx context.Context, name string) string {
 	return strings.Join(said, ", ")
 }
 
-// rebootWithoutAgent is a reboot of a node on which no agent runs any more: without its packet
-// filter there is no pod either, until there is an agent again.
+// rebootWithoutAgent reboots a node on which no agent runs any more: without its packet filter no
+// pod starts, until there is an agent again.
 func (w *world) rebootWithoutAgent() {
 	w.Kubectl("-n kube-system delete daemonset underlay-agent --wait")
 	w.closed("worker-1", func() {
@@ -325,7 +324,7 @@ func (w *world) rebootWithoutAgent() {
 	w.Step("worker-1 was rebooted without an agent")
 }
 
-// replaceServer gives a server back, and lets another one join by its user data.
+// replaceServer deletes a server, and creates another one that joins by its user data.
 func (w *world) replaceServer() {
 	if err := w.Return(w.T.Context(), "worker-2"); err != nil {
 		w.T.Fatal(err)

@@ -1,8 +1,8 @@
 //go:build linux
 
-// Package measure measures a cloud that is known: the simulated one with its servers, networks and
-// load balancers in network namespaces, the real program inside the servers, and every switch in
-// every position. Each must be found.
+// Package measure measures a cloud with known behavior: the simulated one with its servers,
+// networks and load balancers in network namespaces, the real program inside the servers, and every
+// option with every value. Each must be found.
 package measure
 
 import (
@@ -23,7 +23,7 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/process"
 )
 
-// start starts a cloud for a test, which is skipped where there can be none.
+// start starts a cloud for a test, which is skipped on hosts that can't run one.
 func start(t *testing.T, o netlab.CloudLabOptions) *netlab.CloudLab {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -46,8 +46,8 @@ func start(t *testing.T, o netlab.CloudLabOptions) *netlab.CloudLab {
 	return lab
 }
 
-// The program finds out every fact, in a cloud as the simulator has it and in one that is the other
-// way round in everything, and leaves nothing there.
+// The program determines every fact, in a cloud with the simulator's defaults and in one with the
+// opposite of everything, and deletes all its resources.
 func TestTheProgramMeasures(t *testing.T) {
 	path, err := cluster.BuildSimulator(t.Context(), t.TempDir())
 	if err != nil {
@@ -68,8 +68,8 @@ func TestTheProgramMeasures(t *testing.T) {
 		only  string
 		is    profile.Profile
 		takes time.Duration // each action
-		// led bounds how long after the end of its action a route led packets, the median: what
-		// else the machine does moves single ones. The ranges of the cases are disjoint.
+		// led are limits of the median delay between the end of an action and the effect of its
+		// route: single ones depend on the machine's load. The ranges of the cases are disjoint.
 		led [2]float64
 	}{
 		"as the simulator has it": {led: [2]float64{-0.5, 0.9}},
@@ -127,7 +127,8 @@ func TestTheProgramMeasures(t *testing.T) {
 	}
 }
 
-// expect fails unless a file has a profile in which every fact, or the only one, is as in is.
+// expect fails unless a file contains a profile in which all facts, or the only given one, have the
+// values of is.
 func expect(t *testing.T, file []byte, is profile.Profile, only string) {
 	t.Helper()
 	found, err := profile.Read(bytes.NewReader(file))

@@ -25,8 +25,8 @@ const (
 	poolIPv6 = "2001:db8:1::100-2001:db8:1::109"
 )
 
-// On bare metal Services get addresses of the segment. A machine holds each, and another one takes
-// it over when that one is drained, loses its power or is parted from the rest.
+// On bare metal Services get addresses of the segment. One machine holds each, and another one
+// takes it over when the holder is drained, loses its power or is disconnected.
 func TestAddressesOnBareMetal(t *testing.T) {
 	f := start(t, netlab.Options{
 		Metal: true, Machines: []string{"one", "two", "three"},
@@ -58,7 +58,7 @@ func TestAddressesOnBareMetal(t *testing.T) {
 		{"two halves of a segment that meet again have one holder within a second", h.halves},
 		{"a machine that loses its power is followed by another one", h.powerOff},
 	} {
-		// Each begins where the one before ended well.
+		// Each step requires that the previous one succeeded.
 		if !t.Run(step.name, step.run) {
 			break
 		}
@@ -70,7 +70,7 @@ type holders struct {
 	f        *netlab.Lab
 	machines []*netlab.Machine
 	web      map[string]*netlab.Pod // by machine
-	// client keeps what its kernel knows of the segment, asker is to forget it.
+	// client keeps its neighbor cache, asker is made to forget.
 	client, asker *netlab.Neighbor
 	frames        *netlab.Frames
 	// Each Service's addresses, IPv4 first.
@@ -92,7 +92,7 @@ func (h *holders) plugIn(t *testing.T) {
 	t.Cleanup(h.frames.Close)
 }
 
-// service has the pods that this test runs, at the echo's port.
+// service selects the pods of this test, at the echo's port.
 func service(name string, policy corev1.ServiceExternalTrafficPolicy) *corev1.Service {
 	families := corev1.IPFamilyPolicyRequireDualStack
 	port := func(protocol corev1.Protocol) corev1.ServicePort {
@@ -109,7 +109,7 @@ func service(name string, policy corev1.ServiceExternalTrafficPolicy) *corev1.Se
 	}
 }
 
-// serve makes a Service and waits for its addresses.
+// serve creates a Service and waits for its addresses.
 func (h *holders) serve(t *testing.T, s *corev1.Service) []netip.Addr {
 	t.Helper()
 	services := h.f.Client.CoreV1().Services(metav1.NamespaceDefault)
@@ -137,7 +137,7 @@ func (h *holders) serve(t *testing.T, s *corev1.Service) []netip.Addr {
 
 func (h *holders) all() []netip.Addr { return slices.Concat(h.cluster, h.local) }
 
-// holder is the machine that the ledger gives an address to; nil if it gives it to none.
+// holder returns the machine that the ledger assigns an address to; nil if there is none.
 func (h *holders) holder(t *testing.T, addr netip.Addr) *netlab.Machine {
 	t.Helper()
 	stored, err := h.f.Client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(t.Context(), "underlay-addresses", metav1.GetOptions{})
@@ -156,7 +156,7 @@ func (h *holders) holder(t *testing.T, addr netip.Addr) *netlab.Machine {
 	return nil
 }
 
-// report is what a machine's agent says of addresses.
+// report returns the addresses' report of a machine's agent.
 func (h *holders) report(t *testing.T, m *netlab.Machine) addresses.Report {
 	t.Helper()
 	n, err := h.f.Client.CoreV1().Nodes().Get(t.Context(), m.Name, metav1.GetOptions{})
@@ -170,7 +170,7 @@ func (h *holders) report(t *testing.T, m *netlab.Machine) addresses.Report {
 	return r
 }
 
-// says are the machines whose agents say that they hold an address.
+// says returns the machines whose agents report that they hold an address.
 func (h *holders) says(t *testing.T, addr netip.Addr) []string {
 	t.Helper()
 	var names []string
@@ -182,8 +182,8 @@ func (h *holders) says(t *testing.T, addr netip.Addr) []string {
 	return names
 }
 
-// held waits until every address has one holder, whom the ledger, the reports and a host that asks
-// on the segment agree about.
+// held waits until every address has one holder according to the ledger, to the reports, and to a
+// host that resolves it on the segment.
 func (h *holders) held(t *testing.T) {
 	t.Helper()
 	for _, addr := range h.all() {
@@ -197,7 +197,7 @@ func (h *holders) held(t *testing.T) {
 	}
 }
 
-// knownTo lets a host ask for an address, and expects that a machine has it.
+// knownTo makes a host resolve an address, and expects a machine as its owner.
 func (h *holders) knownTo(t *testing.T, n *netlab.Neighbor, addr netip.Addr, m *netlab.Machine) string {
 	t.Helper()
 	hardware, err := m.Hardware()
@@ -218,7 +218,7 @@ func (h *holders) knownTo(t *testing.T, n *netlab.Neighbor, addr netip.Addr, m *
 	return ""
 }
 
-// streams asks every address from the client, and waits until all answer.
+// streams starts a stream from the client to every address, and waits until all get replies.
 func (h *holders) streams(t *testing.T) []*netlab.Stream {
 	t.Helper()
 	var streams []*netlab.Stream
@@ -234,8 +234,8 @@ func (h *holders) streams(t *testing.T) []*netlab.Stream {
 	return streams
 }
 
-// lostNothing ends streams and expects that each packet was answered once. Whose address is seen
-// changes with the holder where the policy is Cluster.
+// lostNothing ends streams and expects one reply to each packet. With the policy Cluster the
+// observed source changes with the holder.
 func lostNothing(t *testing.T, streams []*netlab.Stream) {
 	t.Helper()
 	for i, s := range streams {
@@ -245,7 +245,7 @@ func lostNothing(t *testing.T, streams []*netlab.Stream) {
 	}
 }
 
-// cordon takes a node out of use, or puts it back.
+// cordon makes a node unschedulable, or schedulable again.
 func (h *holders) cordon(t *testing.T, m *netlab.Machine, out bool) {
 	t.Helper()
 	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"unschedulable": out}})

@@ -22,13 +22,13 @@ import (
 )
 
 const (
-	// aMoment is how long an answer on the segment is waited for.
+	// aMoment limits the wait for a reply on the segment.
 	aMoment = 500 * time.Millisecond
 	// betweenHolders is how many connections may be between their first and their last packet, some
-	// milliseconds, when an address moves. The node that it moves to knows nothing of them.
+	// milliseconds, when an address moves. The new holder has no entry for them.
 	betweenHolders = 2
 	// followed is how many packets of a stream may be lost until another machine has taken over
-	// from one without power: fewer than until its Node counts as lost, which is after 8 s here.
+	// from one without power: fewer than until its Node is marked as lost, which is after 8 s here.
 	followed = 600
 )
 
@@ -89,8 +89,8 @@ func (h *holders) agentRestarts(t *testing.T) {
 	lostNothing(t, streams)
 }
 
-// silentAPIServer shows beside that an agent that starts meanwhile goes on by what it has kept, and
-// answers whoever asks.
+// silentAPIServer also shows that an agent that starts without the API server continues with its
+// stored state, and answers ARP.
 func (h *holders) silentAPIServer(t *testing.T) {
 	holder := h.holder(t, h.cluster[0])
 	streams := h.streams(t)
@@ -112,7 +112,7 @@ func (h *holders) silentAPIServer(t *testing.T) {
 	flows(t, streams, aWhile)
 	lostNothing(t, streams)
 	signal(syscall.SIGCONT)
-	// Without the API server a manager loses its lease and ends; its Deployment starts another one.
+	// Without the API server a manager loses its lease and exits; its Deployment restarts it.
 	h.f.Manager.Kill()
 	if err := h.f.StartManager(t.Context()); err != nil {
 		t.Fatal(err)
@@ -120,8 +120,8 @@ func (h *holders) silentAPIServer(t *testing.T) {
 	h.back(t, h.machines...)
 }
 
-// back waits for machines that the control plane may have taken for lost, and lets their pods be
-// ready as their kubelets do, until each address has its holder.
+// back waits for machines that the control plane may have marked as lost, and sets their pods ready
+// as their kubelets do, until each address has its holder.
 func (h *holders) back(t *testing.T, machines ...*netlab.Machine) {
 	t.Helper()
 	for _, m := range machines {
@@ -141,8 +141,8 @@ func (h *holders) back(t *testing.T, machines ...*netlab.Machine) {
 	h.held(t)
 }
 
-// podsReady reports pods as ready, as their kubelets do, until the control plane has not taken them
-// for lost for a while: it may only just be getting to it.
+// podsReady sets pods ready, as their kubelets do, until the control plane has not marked them as
+// lost for a while: it may be about to.
 func (h *holders) podsReady(t *testing.T) {
 	t.Helper()
 	since := time.Now()
@@ -170,8 +170,8 @@ func (h *holders) podsReady(t *testing.T) {
 	})
 }
 
-// moved waits until the ledger gives an address to another machine, whose agent says that it holds
-// it.
+// moved waits until the ledger assigns an address to another machine, whose agent reports that it
+// holds it.
 func (h *holders) moved(t *testing.T, addr netip.Addr, former *netlab.Machine) (now *netlab.Machine) {
 	t.Helper()
 	await(t, "another one than "+former.Name+" has "+addr.String(), func() string {
@@ -184,8 +184,8 @@ func (h *holders) moved(t *testing.T, addr netip.Addr, former *netlab.Machine) (
 	return now
 }
 
-// claimedBy expects that a second from now only one machine claims an address, however often it is
-// asked for: everybody who thinks that it has the address says so then.
+// claimedBy expects that a second from now only one machine claims an address, although it is
+// resolved repeatedly: every machine that considers itself the holder would reply.
 func (h *holders) claimedBy(t *testing.T, addr netip.Addr, m *netlab.Machine) {
 	t.Helper()
 	began := time.Now()
@@ -200,8 +200,8 @@ func (h *holders) claimedBy(t *testing.T, addr netip.Addr, m *netlab.Machine) {
 	}
 }
 
-// withoutAPIServer parts a holder from the API server only. Its Node is taken for lost, and it is
-// told by nobody but whoever takes over.
+// withoutAPIServer disconnects a holder from the API server only. Its Node is marked as lost, and
+// only the new holder's claim notifies it.
 func (h *holders) withoutAPIServer(t *testing.T) {
 	addr := h.local[0]
 	former := h.holder(t, addr)
@@ -218,8 +218,8 @@ func (h *holders) withoutAPIServer(t *testing.T) {
 	h.back(t, former)
 }
 
-// proxyEnds lets the kube-proxy of a holder end. The kernel goes on by what it was told, until
-// another machine has the address.
+// proxyEnds stops the kube-proxy of a holder. The kernel keeps its rules, until another machine has
+// the address.
 func (h *holders) proxyEnds(t *testing.T) {
 	addr := h.cluster[0]
 	former := h.holder(t, addr)
@@ -234,7 +234,7 @@ func (h *holders) proxyEnds(t *testing.T) {
 	h.back(t, former)
 }
 
-// podGone takes the pod off a holder whose traffic is local, from one moment to the next.
+// podGone deletes the pod on a holder with the policy Local, from one moment to the next.
 func (h *holders) podGone(t *testing.T) {
 	addr := h.local[0]
 	former := h.holder(t, addr)
@@ -260,8 +260,8 @@ func (h *holders) podGone(t *testing.T) {
 	h.held(t)
 }
 
-// parted cuts a holder from everything. Another one takes over; the former one, which has heard of
-// nothing, is given back the segment first, and has to notice there.
+// parted disconnects a holder from everything. Another one takes over; the former one, which was
+// not notified, gets the segment back first, and has to detect the conflict there.
 func (h *holders) parted(t *testing.T) {
 	addr := h.local[0]
 	former := h.holder(t, addr)
@@ -303,7 +303,7 @@ func (h *holders) parted(t *testing.T) {
 }
 
 // halves splits the segment: the holder keeps the client and loses the API server, the others take
-// the address over on their side. When the halves meet, the client follows.
+// the address over on their side. When the halves are reconnected, the client follows.
 func (h *holders) halves(t *testing.T) {
 	addr := h.cluster[0]
 	former := h.holder(t, addr)
@@ -314,10 +314,12 @@ func (h *holders) halves(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := h.moved(t, addr, former)
-	// The new holder says so four times in two seconds. Those who didn't hear it then must be told.
+	// The new holder announces the address four times in two seconds. Hosts that didn't receive
+	// that need a later announcement.
 	moved := time.Now()
 	poll(t.Context(), 2*silence, func() bool { return time.Since(moved) > 4*time.Second })
-	// Who can only reach the former holder is served by it, as far as its pods go.
+	// A host that can reach only the former holder is still served by it, as far as its pods are
+	// reachable.
 	if missing := h.knownTo(t, h.client, addr, former); missing != "" {
 		t.Error(missing)
 	}
@@ -331,7 +333,7 @@ func (h *holders) halves(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Nobody asks: the client is told.
+	// The client sends no request: it must receive an announcement.
 	known := ""
 	told := poll(t.Context(), 5*time.Second, func() bool {
 		known, err = h.client.Knows(t.Context(), addr)
@@ -347,7 +349,8 @@ func (h *holders) halves(t *testing.T) {
 	h.back(t, former)
 }
 
-// powerOff comes last: the machine stays off. All of the others were silent once, a moment ago.
+// powerOff is the last step: the machine remains off. All of the others were unresponsive for a
+// moment before.
 func (h *holders) powerOff(t *testing.T) {
 	addr := h.local[0]
 	off := h.holder(t, addr)
@@ -383,8 +386,8 @@ func (h *holders) powerOff(t *testing.T) {
 	}
 }
 
-// reachesAny waits until any pod answers: those of a machine without power are asked until its Node
-// counts as lost.
+// reachesAny waits until any pod replies: those of a machine without power remain endpoints until
+// its Node is marked as lost.
 func reachesAny(t *testing.T, from *netns.Namespace, addr netip.Addr) {
 	t.Helper()
 	await(t, addr.String()+" is answered", func() string {

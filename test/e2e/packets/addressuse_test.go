@@ -30,13 +30,14 @@ func (h *holders) answered(t *testing.T) {
 			}
 		}
 	}
-	// Traffic for policy Local only meets pods of the holder, which see who asks.
+	// Traffic for policy Local reaches only pods of the holder, which observe the client's address.
 	for _, addr := range h.local {
 		holder := h.holder(t, addr)
 		own := family(addr, h.client.Public.IPv4, h.client.Public.IPv6)
 		reaches(t, party{"client", h.client.Namespace}, echo(addr), h.web[holder.Name].Name, own, both()...)
 	}
-	// No address is one of a machine's interfaces, where programs of the machine would answer at it.
+	// No address is assigned to a machine's interface, where programs of the machine would listen
+	// on it.
 	for _, m := range h.machines {
 		for _, addr := range h.all() {
 			if out := run(t, m, "ip", "address"); strings.Contains(out, addr.String()+"/") {
@@ -77,8 +78,8 @@ func (h *holders) sourceRanges(t *testing.T) {
 	}
 }
 
-// unserved asks at ports of held addresses that no Service has. Without the agent's rule the holder
-// would send the packet to its own gateway, or take it for itself.
+// unserved sends requests to ports of held addresses that no Service has. Without the agent's rule
+// the holder would route the packet to its own gateway, or deliver it locally.
 func (h *holders) unserved(t *testing.T) {
 	for _, addr := range h.all() {
 		holder := h.holder(t, addr)
@@ -95,7 +96,8 @@ func (h *holders) unserved(t *testing.T) {
 		if in != 1 || out != 0 {
 			t.Errorf("one packet to %s came %d times, and left %d times", addr, in, out)
 		}
-		// A program of the machine that listens everywhere is not reached by a Service's address.
+		// A program of the machine that listens on all addresses is not reachable by a Service's
+		// address.
 		e, err := h.f.Serve(t.Context(), holder.Namespace, "holder", 9998)
 		if err != nil {
 			t.Fatal(err)
@@ -105,7 +107,7 @@ func (h *holders) unserved(t *testing.T) {
 	}
 }
 
-// stranger lets a host that is none of the cluster's have an address that a Service asks for.
+// stranger gives an address that a Service requests to a host outside of the cluster.
 func (h *holders) stranger(t *testing.T) {
 	taken := []netip.Addr{netip.MustParseAddr("192.0.2.109"), netip.MustParseAddr("2001:db8:1::109")}
 	for _, addr := range taken {
@@ -130,7 +132,7 @@ func (h *holders) stranger(t *testing.T) {
 			}
 			return "none does"
 		})
-		// However often somebody asks, only the stranger answers.
+		// However often the address is resolved, only the external host replies.
 		for asked := time.Now(); time.Since(asked) < 2*time.Second; {
 			if err := h.client.Inquire(t.Context(), addr); err != nil {
 				t.Fatal(err)

@@ -14,8 +14,7 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/netlab"
 )
 
-// On the cloud IPv4 goes by the network's routes, and IPv6 by each server's own
-// prefix.
+// On the cloud IPv4 uses the network's routes, and IPv6 each server's own prefix.
 func TestPodsOnTheCloud(t *testing.T) {
 	f := start(t, netlab.Options{Machines: []string{"one", "two", "three"}})
 	one, two, three := f.Machine("one"), f.Machine("two"), f.Machine("three")
@@ -36,7 +35,7 @@ func TestPodsOnTheCloud(t *testing.T) {
 				reaches(t, of(p), ownPort(m.Private), m.Name, p.IPv4, "tcp")
 				reaches(t, of(p), ownPort(m.Public.IPv6), m.Name, p.IPv6, "tcp")
 				if m == p.Machine {
-					continue // answers under an address of the pod's own interface
+					continue // its source would be an address of the pod's own interface
 				}
 				reaches(t, machine(m), echo(p.IPv4), p.Name, m.Private, both()...)
 				reaches(t, machine(m), echo(p.IPv6), p.Name, m.Public.IPv6, both()...)
@@ -56,8 +55,8 @@ func TestPodsOnTheCloud(t *testing.T) {
 	t.Run("a machine joins, and another is given back", func(t *testing.T) { comeAndGo(t, f, pods, served[1]) })
 }
 
-// lostRoute expects that underlayctl connectivity finds which node's pods no route leads to, while
-// nobody is there to mend it.
+// lostRoute expects that underlayctl connectivity finds the node whose pods have no route, while no
+// manager repairs it.
 func lostRoute(t *testing.T, f *netlab.Lab) {
 	kubelets := runProbes(t, f)
 	_, client := rightsOf(t, f)
@@ -84,9 +83,8 @@ func lostRoute(t *testing.T, f *netlab.Lab) {
 	})
 }
 
-// comeAndGo expects the cloud's routes to follow machines: a new one's pods are
-// reached, though it has the address of one that is gone, whose own pods' route
-// disappears.
+// comeAndGo expects the cloud's routes to follow machines: a new one's pods are reachable, although
+// it has the address of a deleted one, and the route of the deleted one's pods is deleted.
 func comeAndGo(t *testing.T, f *netlab.Lab, stay []*netlab.Pod, leaves *netlab.Pod) {
 	m := leaves.Machine
 	gone := podCIDRs(t, f, m.Name)[0]
@@ -110,8 +108,7 @@ func comeAndGo(t *testing.T, f *netlab.Lab, stay []*netlab.Pod, leaves *netlab.P
 	})
 }
 
-// clusterIPs asks a Service by both of its addresses until every pod behind it
-// has answered.
+// clusterIPs sends requests to both addresses of a Service until every pod behind it has replied.
 func clusterIPs(t *testing.T, f *netlab.Lab, clients, servers []*netlab.Pod) {
 	for _, addr := range dualStack(t, f, "servers", map[string]string{"app": "server"}) {
 		for _, client := range clients {
@@ -120,7 +117,7 @@ func clusterIPs(t *testing.T, f *netlab.Lab, clients, servers []*netlab.Pod) {
 	}
 }
 
-// dualStack makes a Service for EchoPort, and returns its addresses.
+// dualStack creates a Service for EchoPort, and returns its addresses.
 func dualStack(t *testing.T, f *netlab.Lab, name string, selector map[string]string) []netip.Addr {
 	t.Helper()
 	service, err := f.Client.CoreV1().Services("default").Create(t.Context(), &corev1.Service{
@@ -140,8 +137,8 @@ func dualStack(t *testing.T, f *netlab.Lab, name string, selector map[string]str
 	return addrs
 }
 
-// answeredByAll asks a Service's address until every pod behind it has answered, which
-// sees the client's own address.
+// answeredByAll sends requests to a Service's address until every pod behind it has replied, with
+// the client's own address as the observed source.
 func answeredByAll(t *testing.T, client *netlab.Pod, addr netip.Addr, servers []*netlab.Pod) {
 	t.Helper()
 	missing := map[string]bool{}
@@ -164,11 +161,11 @@ func answeredByAll(t *testing.T, client *netlab.Pod, addr netip.Addr, servers []
 	})
 }
 
-// closedToTheOutside expects a pod's public address to be closed, unless its
-// agent is told otherwise.
+// closedToTheOutside expects a pod's public address to be closed, unless its agent is configured
+// otherwise.
 func closedToTheOutside(t *testing.T, f *netlab.Lab, p *netlab.Pod) {
 	m := p.Machine
-	// There is a way to its machine, and one back from the pod.
+	// There are routes to its machine, and back from the pod.
 	reaches(t, outside(f), ownPort(m.Public.IPv6), m.Name, netlab.OutsideIPv6, "tcp")
 	refused(t, outside(f), echo(p.IPv6), both()...)
 	restart := func(args ...string) {
@@ -192,15 +189,15 @@ func closedToTheOutside(t *testing.T, f *netlab.Lab, p *netlab.Pod) {
 	refused(t, outside(f), echo(p.IPv6), both()...)
 }
 
-// foreignSource shows that the cloud router drops as the real one does: else the
-// tests above would prove less.
+// foreignSource shows that the cloud router drops foreign sources as the real one does: otherwise
+// the tests above would prove less.
 func foreignSource(t *testing.T, f *netlab.Lab, from, to *netlab.Machine) {
 	before, err := f.Dropped(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The private network knows no way to the address, but that is not what it
-	// goes by: the packet must not get as far as to be answered.
+	// The private network has no route back to the source, but this test is about the source
+	// filter: the packet itself must be dropped, as the counter shows.
 	if _, err := from.Namespace.Run(t.Context(), "ip", "route", "replace", to.Private.String(), "via", "10.0.0.1", "dev", "private", "src", from.Public.IPv4.String()); err != nil {
 		t.Fatal(err)
 	}

@@ -22,8 +22,8 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/netlab"
 )
 
-// What underlayctl connectivity finds is what the packets do: all is open in a cluster
-// that is well, and each thing that is broken is found where it is.
+// The findings of underlayctl connectivity match the packets: all is open in a healthy cluster, and
+// each fault is found at its place.
 func TestConnectivity(t *testing.T) {
 	f := start(t, netlab.Options{Metal: true, Machines: []string{"one", "two"}})
 	kubelets := runProbes(t, f)
@@ -134,12 +134,12 @@ func TestConnectivity(t *testing.T) {
 	t.Run("as a person runs it", func(t *testing.T) { theProgram(t, f, kubelets, rights) })
 }
 
-// broken is something that is not as it should be, and what is not open then.
+// broken is a fault, and the paths that it closes.
 type broken struct {
 	name        string
 	spoil, mend func(*testing.T)
-	want        []string // path, family, state and ends of what is not open
-	doctor      string   // a check of doctor's that the findings name; empty: none knows
+	want        []string // path, family, state and ends of the closed paths
+	doctor      string   // a check of doctor's that the findings name; empty: none
 }
 
 func (b broken) try(t *testing.T, f *netlab.Lab, client kubernetes.Interface, kubelets *netlab.Kubelets) {
@@ -154,7 +154,7 @@ func (b broken) try(t *testing.T, f *netlab.Lab, client kubernetes.Interface, ku
 	}
 }
 
-// restartProxy returns when kube-proxy has told the kernel what it must do.
+// restartProxy returns when kube-proxy has written its rules.
 func restartProxy(t *testing.T, m *netlab.Machine) {
 	t.Helper()
 	if err := m.RestartProxy(t.Context()); err != nil {
@@ -165,7 +165,7 @@ func restartProxy(t *testing.T, m *netlab.Machine) {
 	}
 }
 
-// runProbes lets the pods of connectivity run, until the test's end.
+// runProbes runs the pods of connectivity until the test's end.
 func runProbes(t *testing.T, f *netlab.Lab) *netlab.Kubelets {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -179,8 +179,8 @@ func runProbes(t *testing.T, f *netlab.Lab) *netlab.Kubelets {
 	return kubelets
 }
 
-// rightsOf is a client with what deploy/underlayctl/connectivity.yaml grants, and its
-// namespace is made, which stays.
+// rightsOf returns a client with the permissions of deploy/underlayctl/connectivity.yaml, whose
+// namespace is created and remains.
 func rightsOf(t *testing.T, f *netlab.Lab) (*rest.Config, kubernetes.Interface) {
 	t.Helper()
 	if err := f.ControlPlane.Apply(t.Context(), "../../../deploy/underlayctl/connectivity.yaml"); err != nil {
@@ -229,7 +229,7 @@ func nodesOf(t *testing.T, client kubernetes.Interface) []*corev1.Node {
 	return nodes
 }
 
-// tried is the report of a run, after which nothing is left.
+// tried returns the report of a run, and expects that the run deleted its objects.
 func tried(t *testing.T, f *netlab.Lab, client kubernetes.Interface, kubelets *netlab.Kubelets) connectivity.Report {
 	t.Helper()
 	began := time.Now()
@@ -242,7 +242,7 @@ func tried(t *testing.T, f *netlab.Lab, client kubernetes.Interface, kubelets *n
 	return connectivity.NewReport(found.Nodes, found.Untried, found.Results, 0)
 }
 
-// nothingLeft expects an empty namespace, which an administrator's is after each run.
+// nothingLeft expects an empty namespace, as an administrator has after each run.
 func nothingLeft(t *testing.T, f *netlab.Lab) {
 	t.Helper()
 	if ns, err := f.Client.CoreV1().Namespaces().Get(t.Context(), cluster.Namespace, metav1.GetOptions{}); err != nil || ns.DeletionTimestamp != nil {
@@ -258,8 +258,8 @@ func nothingLeft(t *testing.T, f *netlab.Lab) {
 	}
 }
 
-// notOpen expects cells that are not open. Services are left out where pods are closed:
-// they lead to one of the pods, whichever it is.
+// notOpen expects cells that are not open. Services are left out if pods are closed: they may
+// select any of the pods.
 func notOpen(t *testing.T, r connectivity.Report, want []string) {
 	t.Helper()
 	if len(r.Untried) > 0 {

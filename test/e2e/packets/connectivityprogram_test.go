@@ -31,11 +31,11 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/netlab"
 )
 
-// program is underlayctl connectivity as a person runs it.
+// program is underlayctl connectivity as a user runs it.
 type program struct{ binary, kubeconfig string }
 
-// programOf builds it, with the rights of a configuration, before an API server that
-// has logs of pods: those that the kubelets would serve.
+// programOf builds it, with the permissions of a configuration, and a proxy in front of the API
+// server that serves the pods' logs as kubelets would.
 func programOf(t *testing.T, rights *rest.Config, kubelets *netlab.Kubelets) program {
 	t.Helper()
 	binary, err := testcluster.BuildReader(t.Context(), t.TempDir())
@@ -78,8 +78,8 @@ current-context: lab
 	return program{binary, file}
 }
 
-// run returns what it prints and its exit code. What it says of its work is heard as it
-// comes; nil: nobody listens.
+// run returns its output and its exit code. heard receives the lines of its progress; nil: they are
+// ignored.
 func (p program) run(t *testing.T, heard func(cmd *exec.Cmd, line string), args ...string) (string, int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -114,7 +114,7 @@ func (s *said) Write(text []byte) (int, error) {
 	return s.all.Write(text)
 }
 
-// balance makes a Service whose load balancer is this host, which is no node and accepts.
+// balance creates a Service whose load balancer is this host, which is no node and accepts.
 func balance(t *testing.T, f *netlab.Lab) {
 	t.Helper()
 	l, err := net.Listen("tcp", net.JoinHostPort(hostAddress, "0"))
@@ -140,10 +140,10 @@ func balance(t *testing.T, f *netlab.Lab) {
 	}
 }
 
-// hostAddress is where the API server of a lab is.
+// hostAddress is the address of a lab's API server.
 const hostAddress = "192.168.250.1"
 
-// theProgram is what a person sees, and leaves behind.
+// theProgram tests the output for a user, and the objects left behind.
 func theProgram(t *testing.T, f *netlab.Lab, kubelets *netlab.Kubelets, rights *rest.Config) {
 	p := programOf(t, rights, kubelets)
 	usual := []string{"--image=underlay-agent", "--settle=4s"}
@@ -155,12 +155,12 @@ func theProgram(t *testing.T, f *netlab.Lab, kubelets *netlab.Kubelets, rights *
 	}
 	nothingLeft(t, f)
 
-	// Nobody told it which image: this cluster has no DaemonSet.
+	// The image is unknown: this cluster has no DaemonSet.
 	if _, code = p.run(t, nil); code != 3 {
 		t.Errorf("without an image: exit code %d", code)
 	}
 
-	// An administrator, to whom doctor tells causes.
+	// An administrator, for whom doctor finds causes.
 	out, code = programOf(t, f.ControlPlane.AdminConfig(), kubelets).run(t, nil, append(usual, "--target=198.51.100.2:9")...)
 	if code != 1 || !strings.Contains(out, "Pod to outside, IPv4: 0 of 2 open.") || !strings.Contains(out, "Remedy: ") {
 		t.Errorf("with a target that is closed: exit code %d:\n%s", code, out)
@@ -172,7 +172,7 @@ func theProgram(t *testing.T, f *netlab.Lab, kubelets *netlab.Kubelets, rights *
 		if line == "trying" {
 			_ = cmd.Process.Signal(syscall.SIGINT)
 		}
-	}, append(usual, "--target=192.0.2.99:9")...) // whom nobody has: it takes the time to settle
+	}, append(usual, "--target=192.0.2.99:9")...) // no host has it: it takes the time to settle
 	if code != 3 {
 		t.Errorf("after Ctrl-C the exit code is %d", code)
 	}

@@ -17,11 +17,11 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/netlab"
 )
 
-// intoVSwitch collects the routes of a cloud's network that lead into the vSwitch's
-// subnet, as there have been at any time.
+// intoVSwitch collects the routes of a cloud's network into the vSwitch's subnet that existed at
+// any time.
 type intoVSwitch struct {
 	mu    sync.Mutex
-	seen  int // all routes that it was told of
+	seen  int // all routes that it received
 	found []hcloudsim.RouteSeed
 }
 
@@ -50,7 +50,7 @@ func (r *intoVSwitch) expectNone(t *testing.T) {
 	}
 }
 
-// described expects what the manager says of the servers' Nodes.
+// described checks the manager's labels and addresses of the servers' Nodes.
 func (v *vSwitch) described(t *testing.T) {
 	for m, id := range map[*netlab.Machine]string{
 		v.cloud: fmt.Sprintf("hcloud://%d", v.cloud.Server),
@@ -82,8 +82,8 @@ func (v *vSwitch) described(t *testing.T) {
 	}
 }
 
-// loadBalancers reach a pod of a dedicated server by either of its addresses, which
-// the cloud knows as targets of type ip.
+// loadBalancers reach a pod of a dedicated server by either of its addresses, which are targets of
+// type ip in the cloud.
 func (v *vSwitch) loadBalancers(t *testing.T) {
 	local := corev1.ServiceExternalTrafficPolicyLocal
 	v.byPrivate = publish(t, v.f, "by-private", "web", local, map[string]string{"load-balancer.hetzner.cloud/use-private-ip": "true"})
@@ -108,8 +108,8 @@ func (v *vSwitch) loadBalancers(t *testing.T) {
 	}
 }
 
-// comeAndGo gives one dedicated server back, and another joins. Its pods have other
-// addresses: those of the first are in quarantine.
+// comeAndGo removes one dedicated server, and another joins. Its pods have other addresses: those
+// of the first are in quarantine.
 func (v *vSwitch) comeAndGo(t *testing.T) {
 	left := podCIDRs(t, v.f, "two")
 	flow := startFlow(v.f, v.byPrivate.ipv4, v.byPrivate.ipv6)

@@ -14,8 +14,9 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/netlab"
 )
 
-// A running cluster is encrypted in phases and back again, without an interruption. In the phase
-// require, no packet of a pod is on the wire in plain text, also while an agent is away.
+// Encryption of a running cluster is enabled in phases and disabled again, without an interruption.
+// In the phase require, no packet of a pod is on the wire in plain text, also while an agent is not
+// running.
 func TestARunningClusterIsEncrypted(t *testing.T) {
 	needLab(t)
 	wireGuard, err := cluster.BuildWireGuard(context.WithoutCancel(t.Context()), t.TempDir())
@@ -113,7 +114,7 @@ func (r *rack) configure(t *testing.T, settings string) {
 	}
 }
 
-// awaitTunnels waits until all machines have shaken hands.
+// awaitTunnels waits until all machines have completed handshakes.
 func (r *rack) awaitTunnels(t *testing.T) {
 	t.Helper()
 	for _, m := range r.machines() {

@@ -17,8 +17,8 @@ const failoverPool = `addresses:
     - {name: failover, mover: failover, ranges: [203.0.113.17, "2001:db8:f0::1"]}
 `
 
-// Failover addresses do for dedicated servers what floating IPs do for those of the cloud. Until
-// Robot has routed one elsewhere, the node that it is taken from goes on serving it.
+// Failover addresses serve dedicated servers as floating IPs serve those of the cloud. Until Robot
+// has rerouted one, the previous node keeps serving it.
 func TestFailoverAddresses(t *testing.T) {
 	names := []string{"one", "two", "three"}
 	f := start(t, netlab.Options{Dedicated: names, Settings: failoverPool, ManagerArgs: []string{"--node-monitor-period=500ms"}})
@@ -48,8 +48,8 @@ func TestFailoverAddresses(t *testing.T) {
 			moves++
 		}
 	}
-	// Each address once to its first node, unless it is there, once out of the drain and once out of
-	// the failure.
+	// Each address moves once to its first node, unless it is there, once for the drain and once
+	// for the failure.
 	if moves < 4 || moves > 6 {
 		t.Errorf("%d moves of two addresses, want 4 to 6", moves)
 	}

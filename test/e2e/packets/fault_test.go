@@ -20,15 +20,14 @@ import (
 const (
 	// pace is the time between two packets of a stream.
 	pace = 10 * time.Millisecond
-	// aWhile is how many packets of a stream are worth a look.
+	// aWhile is a number of packets of a stream that is enough for a check.
 	aWhile = 50
-	// silence is how long the API server says nothing: longer than anybody waits
-	// for an answer of his, and than nodes may be silent before they count as lost.
+	// silence is how long the API server is unresponsive: longer than any of its clients waits for
+	// a response, and than nodes may be unresponsive before they are marked as lost.
 	silence = 30 * time.Second
 )
 
-// traffic is a stream in each family between pods of different machines, both
-// ways.
+// traffic starts a stream in each family between pods of different machines, both ways.
 func (r *rack) traffic(t *testing.T) []*netlab.Stream {
 	t.Helper()
 	var streams []*netlab.Stream
@@ -48,7 +47,7 @@ func (r *rack) traffic(t *testing.T) []*netlab.Stream {
 	return streams
 }
 
-// flows waits until each stream has had so many more answers.
+// flows waits until each stream has got so many more replies.
 func flows(t *testing.T, streams []*netlab.Stream, packets int) {
 	t.Helper()
 	for i, s := range streams {
@@ -62,7 +61,7 @@ func flows(t *testing.T, streams []*netlab.Stream, packets int) {
 	}
 }
 
-// unhurt ends streams and expects that nothing was lost.
+// unhurt ends streams and expects no loss.
 func unhurt(t *testing.T, streams []*netlab.Stream) {
 	t.Helper()
 	for i, s := range streams {
@@ -102,7 +101,7 @@ func (r *rack) agentRestarts(t *testing.T) {
 	unhurt(t, streams)
 }
 
-// silentAPIServer shows beside that an agent heals from what it knows.
+// silentAPIServer also shows that an agent repairs its machine from its cache.
 func (r *rack) silentAPIServer(t *testing.T) {
 	want := ourRoutes(t, r.one)
 	streams := r.traffic(t)
@@ -120,8 +119,7 @@ func (r *rack) silentAPIServer(t *testing.T) {
 	run(t, r.one, "ip", "route", "flush", "proto", "201")
 	routesAre(t, r.one, want)
 	signal(syscall.SIGCONT)
-	// Without the API server a manager loses its lease and ends; its Deployment
-	// starts another one.
+	// Without the API server a manager loses its lease and exits; its Deployment restarts it.
 	r.f.Manager.Kill()
 	if err := r.f.StartManager(t.Context()); err != nil {
 		t.Fatal(err)
@@ -188,7 +186,7 @@ func (r *rack) linkDown(t *testing.T) {
 	everyPodReachesEveryPod(t, r.pods)
 }
 
-// nextHop leads the routes to a machine through other addresses of its, and back.
+// nextHop routes to a machine by its other addresses, and back.
 func (r *rack) nextHop(t *testing.T) {
 	others := []netip.Addr{netip.MustParseAddr("192.0.2.112"), netip.MustParseAddr("2001:db8:1::112")}
 	run(t, r.two, "ip", "address", "add", others[0].String()+"/24", "dev", "uplink")
@@ -206,7 +204,7 @@ func (r *rack) nextHop(t *testing.T) {
 	unhurt(t, streams)
 	run(t, r.two, "ip", "address", "del", others[0].String()+"/24", "dev", "uplink")
 	run(t, r.two, "ip", "address", "del", others[1].String()+"/64", "dev", "uplink")
-	if err := r.two.RestartProxy(t.Context()); err != nil { // see swapped
+	if err := r.two.RestartProxy(t.Context()); err != nil { // see swapped below
 		t.Fatal(err)
 	}
 	ready(t, r.two)
@@ -232,7 +230,7 @@ func (r *rack) swapped(t *testing.T) {
 		for _, dst := range podCIDRs(t, r.f, m.Name) {
 			leadsTo(t, r.one, dst, family(dst.Addr(), m.Public.IPv4, m.Public.IPv6))
 		}
-		// kube-proxy ends where its Node gets other addresses; a kubelet starts it.
+		// kube-proxy exits when its Node gets other addresses; a kubelet restarts it.
 		if err := m.RestartProxy(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -302,8 +300,8 @@ func (r *rack) otherPodCIDRs(t *testing.T) {
 	unhurt(t, streams)
 }
 
-// lossyAPIServer lets the fourth machine join, while every third packet between
-// the first and the API server is lost.
+// lossyAPIServer joins the fourth machine while every third packet between the first and the API
+// server is lost.
 func (r *rack) lossyAPIServer(t *testing.T) {
 	const loss = `table inet loss {
 	chain in { type filter hook input priority filter; iifname "mgmt" numgen random mod 100 < 30 drop; }

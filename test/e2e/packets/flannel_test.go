@@ -24,14 +24,13 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/process"
 )
 
-// A cluster as flannel has it becomes one of ours by the commands of
-// docs/how-to/move-from-flannel.md, while packets flow.
+// A cluster with flannel is moved to Underlay by the commands of docs/how-to/move-from-flannel.md,
+// while packets flow.
 func TestMoveFromFlannel(t *testing.T) {
 	for _, c := range []struct {
 		name          string
 		metal, tunnel bool
-		// killed: flannel could not take its packet filter away, and old versions
-		// didn't.
+		// killed: flannel could not remove its packet filter; old versions never do.
 		killed bool
 	}{
 		{name: "from the tunnel to the cloud's routes", tunnel: true, killed: true},
@@ -55,9 +54,8 @@ func TestMoveFromFlannel(t *testing.T) {
 	}
 }
 
-// move is such a cluster. On each machine runs a pod of a ReplicaSet, "web-" and
-// the machine's name, behind a Service of that name, and one of a DaemonSet,
-// "log-".
+// move is a cluster with flannel. On each machine runs a pod of a ReplicaSet, "web-" and the
+// machine's name, behind a Service of that name, and one of a DaemonSet, "log-".
 type move struct {
 	overlay
 	f             *netlab.Lab
@@ -66,11 +64,11 @@ type move struct {
 	pods          map[string]*netlab.Pod
 	owners        map[string]metav1.OwnerReference
 	services      map[string]netip.Addr
-	nodes         map[string]string // what stays of each
+	nodes         map[string]string // the unchanged fields of each
 	allocator     *process.Process
 }
 
-// begin makes the cluster: podCIDRs by kube-controller-manager, and flannel.
+// begin creates the cluster: podCIDRs by kube-controller-manager, and flannel.
 func (m *move) begin(t *testing.T) {
 	m.f = start(t, netlab.Options{Metal: m.metal, IPv4Only: true, WithoutManager: true, Plugins: pluginFolder(t)})
 	for _, name := range []string{"one", "two", "three"} {
@@ -98,7 +96,7 @@ func (m *move) begin(t *testing.T) {
 	}
 	for _, machine := range m.machines {
 		m.install(t, m.f, machine)
-		// As kubeadm has it beside flannel.
+		// The setting of kubeadm for flannel.
 		machine.DetectLocal = "detectLocalMode: ClusterCIDR\nclusterCIDR: " + podRange
 		if err := machine.StartProxy(t.Context()); err != nil {
 			t.Fatal(err)
@@ -114,7 +112,7 @@ func (m *move) begin(t *testing.T) {
 	m.works(t)
 }
 
-// stays is what must be the same of every Node when all is over.
+// stays returns the fields that every Node must keep.
 func (m *move) stays(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -134,8 +132,8 @@ func (m *move) node(t *testing.T, machine *netlab.Machine) *corev1.Node {
 	return n
 }
 
-// makeOwners makes flannel's DaemonSet, and the owners of pods, by which drain
-// tells what to evict. Nobody acts on them.
+// makeOwners creates flannel's DaemonSet, and the owners of pods, from which drain decides what to
+// evict. No controller handles them.
 func (m *move) makeOwners(t *testing.T) {
 	t.Helper()
 	if _, err := m.f.Client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-flannel"}}, metav1.CreateOptions{}); err != nil {
@@ -192,7 +190,7 @@ func (m *move) runPods(t *testing.T, machine *netlab.Machine) {
 	}
 }
 
-// serve makes the Service of a machine's pod "web-".
+// serve creates the Service of a machine's pod "web-".
 func (m *move) serve(t *testing.T, machine *netlab.Machine) {
 	t.Helper()
 	name := "web-" + machine.Name
@@ -209,9 +207,8 @@ func (m *move) serve(t *testing.T, machine *netlab.Machine) {
 	m.services[name] = netip.MustParseAddr(service.Spec.ClusterIP)
 }
 
-// works expects that all pods reach each other and every other machine's Service
-// under their own addresses, that packets of every size get through, and the
-// outside under the machine's address.
+// works expects that all pods reach each other and every other machine's Service from their own
+// addresses, with packets of every size, and the outside from the machine's address.
 func (m *move) works(t *testing.T) {
 	t.Helper()
 	pods := slices.Collect(maps.Values(m.pods))
@@ -250,7 +247,7 @@ func (m *move) streams(t *testing.T, machines []*netlab.Machine) []*netlab.Strea
 	return all
 }
 
-// prepare is step 1, and what keeps flannel off nodes that have moved.
+// prepare is step 1, and the label that keeps flannel off nodes that have moved.
 func (m *move) prepare(t *testing.T) {
 	streams := m.streams(t, m.machines)
 	m.allocator.Kill()
@@ -281,7 +278,7 @@ func (m *move) prepare(t *testing.T) {
 	}
 }
 
-// flannelBelongs reports whether flannel's DaemonSet has a pod for a node.
+// flannelBelongs reports whether flannel's DaemonSet would run a pod on a node.
 func (m *move) flannelBelongs(t *testing.T, machine *netlab.Machine) bool {
 	t.Helper()
 	set, err := m.f.Client.AppsV1().DaemonSets("kube-flannel").Get(t.Context(), "kube-flannel-ds", metav1.GetOptions{})
@@ -335,8 +332,7 @@ func (m *move) machine(t *testing.T, machine *netlab.Machine) {
 	unhurt(t, m.streams(t, m.machines))
 }
 
-// evict runs the page's command that deletes a machine's pod of a kind, and does
-// the kubelet's part.
+// evict runs the page's command that deletes a machine's pod of a kind, and acts as the kubelet.
 func (m *move) evict(t *testing.T, machine *netlab.Machine, kind, begins string) {
 	t.Helper()
 	arguments := m.page.arguments(t, begins, machine.Name)
@@ -351,7 +347,7 @@ func (m *move) evict(t *testing.T, machine *netlab.Machine, kind, begins string)
 	}
 }
 
-// evicted waits until somebody has deleted a machine's pod, and ends it.
+// evicted waits until a machine's pod was deleted, and ends it.
 func (m *move) evicted(t *testing.T, machine *netlab.Machine, kind string) {
 	t.Helper()
 	p := m.pods[kind+"-"+machine.Name]
@@ -371,7 +367,7 @@ func (m *move) evicted(t *testing.T, machine *netlab.Machine, kind string) {
 	delete(m.pods, p.Name)
 }
 
-// otherWay is the last steps: packets leave flannel's routes, then flannel goes.
+// otherWay is the last steps: packets no longer use flannel's routes, then flannel is removed.
 func (m *move) otherWay(t *testing.T) {
 	m.kubectl(t, "kubectl delete namespace", nil)
 	streams := m.streams(t, m.machines)
@@ -402,7 +398,7 @@ func (m *move) otherWay(t *testing.T) {
 	m.works(t)
 }
 
-// leaveRoutes takes flannel's routes off a machine.
+// leaveRoutes removes flannel's routes from a machine.
 func (m *move) leaveRoutes(t *testing.T, machine *netlab.Machine) {
 	t.Helper()
 	stepBehind, flush := "ip route show dev flannel.1 |", "ip route flush dev flannel.1"
@@ -424,7 +420,7 @@ func (m *move) leaveRoutes(t *testing.T, machine *netlab.Machine) {
 	m.shell(t, machine, flush)
 }
 
-// nothingLeft expects what a cluster of ours is like.
+// nothingLeft expects the state of a cluster with Underlay only.
 func (m *move) nothingLeft(t *testing.T) {
 	if now := m.stays(t); !maps.Equal(now, m.nodes) {
 		t.Errorf("the Nodes are %v, and were %v", now, m.nodes)
@@ -450,7 +446,7 @@ func (m *move) nothingLeft(t *testing.T) {
 	}
 }
 
-// kubectl runs the page's command that begins so, for a node where it is about one.
+// kubectl runs the page's command with a prefix, for a node if it has one.
 func (m *move) kubectl(t *testing.T, begins string, machine *netlab.Machine) {
 	t.Helper()
 	node := ""
@@ -462,7 +458,7 @@ func (m *move) kubectl(t *testing.T, begins string, machine *netlab.Machine) {
 	}
 }
 
-// shell runs the page's command that begins so on a machine.
+// shell runs the page's command with a prefix on a machine.
 func (m *move) shell(t *testing.T, machine *netlab.Machine, begins string) {
 	t.Helper()
 	line := m.page.line(t, begins)

@@ -12,15 +12,15 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/netlab"
 )
 
-// floatingPool is what manager and agents know of the floating IPs.
+// floatingPool is the configuration of the floating IPs for manager and agents.
 const floatingPool = `addresses:
   pools:
     - {name: floating, mover: floating-ip, ranges: [203.0.113.7, "2001:db8:f::1"]}
 `
 
-// Floating IPs bring UDP to a Service under the client's own address, and follow a node that serves
-// it: out of a drain at once, out of a failure within seconds. While the cloud refuses, who has them
-// serves them.
+// Floating IPs carry UDP to a Service with the client's own address, and follow a node that serves
+// it: after a drain at once, after a failure within seconds. While the cloud rejects changes, the
+// previous nodes keep serving them.
 func TestFloatingIPs(t *testing.T) {
 	f := start(t, netlab.Options{
 		Machines: []string{"one", "two", "three"}, Settings: floatingPool,

@@ -25,11 +25,11 @@ import (
 const (
 	gamePort = 27015
 	gameTick = 10 * time.Millisecond
-	// underWay is how many packets a planned move may cost: those that the old node has while the cloud
-	// changes its mind, which no longer takes their answers from it.
+	// underWay is how many packets a planned move may cost: those that the old node has when the
+	// cloud changes the route, and whose replies it no longer accepts from that node.
 	underWay = 10
-	// killedGap bounds what the failure of a node costs: the neighbors notice within a second or
-	// two, the rest is the manager, the cloud's action and a busy machine under the test.
+	// killedGap limits the interruption by a failed node: the neighbors detect it within a second
+	// or two, the rest is the manager, the cloud's action and a busy machine under the test.
 	killedGap = 10 * time.Second
 	refusing  = "a provider that refuses moves takes nothing from who is drained"
 )
@@ -38,10 +38,10 @@ const (
 type game struct {
 	f         *netlab.Lab
 	addresses []netip.Addr
-	leads     func() []int64 // the servers that the addresses lead to, by their numbers; 0: none
-	moving    time.Duration  // what the provider takes for a move; a failure costs it too
-	nowhere   time.Duration  // for how long the addresses lead nowhere in a planned move
-	// refuse has the provider refuse every move until what it returns is called; nil: that is not tried.
+	leads     func() []int64 // numbers of the servers that the addresses are routed to; 0: none
+	moving    time.Duration  // duration of a move at the provider, also after a failure
+	nowhere   time.Duration  // how long the addresses have no route in a planned move
+	// refuse makes the provider reject every move until allow is called; nil: that is not tested.
 	refuse func() (allow func(), err error)
 }
 
@@ -53,7 +53,7 @@ func newGame(f *netlab.Lab, texts ...string) *game {
 	return g
 }
 
-// holders are the machines that the addresses lead to, in their order; empty: none.
+// holders are the machines that the addresses are routed to, in their order; empty: none.
 func (g *game) holders() (names []string) {
 	for _, server := range g.leads() {
 		name := ""
@@ -133,9 +133,9 @@ func (g *game) published(t *testing.T) {
 	}
 }
 
-// refused drains the nodes that have the addresses while the provider moves none. They go on, also when
-// whoever routes to them asks anew for their hardware addresses; and a port that no Service has is
-// refused there, as where it is held, instead of going around until nobody takes it any more.
+// refused drains the nodes that have the addresses while the provider moves none. They keep
+// serving, also when the router resolves their hardware addresses again; and a port that no Service
+// has is rejected there, as on a holder, instead of looping until the hop limit.
 func (g *game) refused(t *testing.T) {
 	allow, err := g.refuse()
 	if err != nil {
@@ -182,8 +182,8 @@ func (g *game) refused(t *testing.T) {
 	g.settled(t)
 }
 
-// settled waits until the addresses lead to the nodes that the ledger says: also where they led
-// before they were a Service's, there is a pod.
+// settled waits until the addresses are routed to the nodes in the ledger: there is a pod also
+// where they were routed before a Service had them.
 func (g *game) settled(t *testing.T) {
 	t.Helper()
 	await(t, "the addresses lead to who holds them", func() string {
@@ -194,7 +194,7 @@ func (g *game) settled(t *testing.T) {
 	})
 }
 
-// ledger are the nodes that are to hold the addresses, in their order.
+// ledger returns the nodes that should hold the addresses, in their order.
 func (g *game) ledger(t *testing.T) (holders []string) {
 	t.Helper()
 	stored, err := g.f.Client.CoreV1().ConfigMaps("kube-system").Get(t.Context(), "underlay-addresses", metav1.GetOptions{})
@@ -222,7 +222,7 @@ func (g *game) cordon(t *testing.T, yes bool, names ...string) {
 	}
 }
 
-// during sends to both addresses while something happens, and until both have moved.
+// during sends to both addresses while do runs, and until both have moved.
 func (g *game) during(t *testing.T, do func(), lost int) {
 	t.Helper()
 	g.settled(t)
@@ -269,7 +269,7 @@ func (g *game) during(t *testing.T, do func(), lost int) {
 	}
 }
 
-// drained cordons every machine but one that has no address.
+// drained cordons all machines except one without an address.
 func (g *game) drained(t *testing.T) {
 	all := []string{"one", "two", "three"}
 	i := slices.IndexFunc(all, func(name string) bool { return !slices.Contains(g.holders(), name) })
@@ -278,7 +278,7 @@ func (g *game) drained(t *testing.T) {
 	g.cordon(t, false, others...)
 }
 
-// killed lets the machine fail that has both addresses since the drain.
+// killed powers off the machine that has both addresses since the drain.
 func (g *game) killed(t *testing.T) {
 	from := g.f.Machine(g.holders()[0])
 	g.during(t, func() {

@@ -17,25 +17,25 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/netlab"
 )
 
-// border is what talks across the border between the cloud and the vSwitch while its
-// gateway behaves in one way after the other.
+// border contains the pods and Services that communicate between the cloud and the vSwitch, with
+// each behavior of its gateway.
 type border struct {
 	*vSwitch
 	inCloud, onOne, onFour *netlab.Pod
-	// served are a pod of each half, first the cloud's. all are the addresses of the
-	// Service for both, ofCloud and ofDedicated those of the Services for one each.
+	// served are a pod of each half, first the cloud's. all are the addresses of the Service for
+	// both, ofCloud and ofDedicated those of the Services for one each.
 	served                    []*netlab.Pod
 	all, ofCloud, ofDedicated []netip.Addr
 }
 
-// gateways is the table of docs/how-to/dedicated-servers.md about what the provider
-// documents nothing of, row by row.
+// gateways tests the table in docs/how-to/dedicated-servers.md about behavior that the provider
+// doesn't document, row by row.
 func (v *vSwitch) gateways(t *testing.T) {
 	b := &border{vSwitch: v, inCloud: v.pods[0], onOne: v.pods[1], onFour: v.pods[3]}
 	b.served = slices.Concat(
 		runPods(t, v.f, map[string]string{"app": "across", "half": "cloud"}, [2]string{"served-cloud", "cloud"}),
 		runPods(t, v.f, map[string]string{"app": "across", "half": "dedicated"}, [2]string{"served-four", "four"}))
-	four := b.onFour.Machine // the others answer already
+	four := b.onFour.Machine // the others have an echo already
 	if _, err := v.f.Serve(t.Context(), four.Namespace, four.Name, hostPort); err != nil {
 		t.Fatal(err)
 	}
@@ -66,8 +66,7 @@ func (v *vSwitch) gateways(t *testing.T) {
 	b.everythingCrosses(t)
 }
 
-// everythingCrosses expects pods of all machines to reach each other, Nodes and
-// Services.
+// everythingCrosses expects pods of all machines to reach each other, Nodes and Services.
 func (b *border) everythingCrosses(t *testing.T) {
 	t.Helper()
 	everyPodReachesEveryPod(t, b.pods)
@@ -79,7 +78,7 @@ func (b *border) everythingCrosses(t *testing.T) {
 			answeredByAll(t, p, addr, b.served)
 		}
 	}
-	// What asks on a Node, and not in a pod, leaves with the address of the interface.
+	// Packets from a Node itself have the address of the interface as their source.
 	for _, addr := range b.ofCloud {
 		reaches(t, machine(b.one), echo(addr), b.served[0].Name, family(addr, b.one.Private, b.one.Public.IPv6), "tcp")
 	}
@@ -129,15 +128,15 @@ func (b *border) anySource(t *testing.T) {
 	})
 }
 
-// foreignAddress lies in the network and outside the vSwitch's subnet.
+// foreignAddress is in the network and outside of the vSwitch's subnet.
 const foreignAddress = "10.2.0.9"
 
-// foreign lets a dedicated server send to a pod of the cloud from an address that isn't
-// the subnet's. arrived is the source of what the pod has got, if it has anything.
+// foreign sends from a dedicated server to a pod of the cloud with a source outside of the subnet.
+// arrived returns the source of the packet that the pod received, if any.
 func (b *border) foreign(t *testing.T) (send func(), arrived func() string) {
 	t.Helper()
 	const port = 9001
-	// Else the pod's node drops what the gateway is to be seen to forward or not.
+	// Otherwise the pod's node would drop the packet, and the gateway's behavior would not show.
 	restart := func(args ...string) {
 		ctx := context.WithoutCancel(t.Context())
 		if err := errors.Join(b.cloud.StopAgent(ctx), b.cloud.StartAgent(ctx, args...)); err != nil {
@@ -186,7 +185,7 @@ func (b *border) foreign(t *testing.T) (send func(), arrived func() string) {
 	return send, arrived
 }
 
-// forgetful has the gateway look for hosts while it has packets for them.
+// forgetful makes the gateway resolve hosts while it has packets for them.
 func (b *border) forgetful(t *testing.T) {
 	before, err := b.f.ARPTaken(t.Context())
 	if err != nil {
@@ -203,11 +202,11 @@ func (b *border) forgetful(t *testing.T) {
 	unhurt(t, streams)
 }
 
-// places are for two Nodes, which load balancers and the cloud's half reach as well,
-// and for a pod on each.
+// places are room for two Nodes, which load balancers and the cloud's half reach as well, and for a
+// pod on each.
 const places = 4
 
-// crowded is a gateway that has no room for a pod on a Node that it knows.
+// crowded is a gateway that has no room for one more pod of a Node in its table.
 func (b *border) crowded(t *testing.T) {
 	late := b.pods[2] // on one, as onOne is
 	known := []*netlab.Pod{b.onOne, b.onFour}
@@ -226,7 +225,7 @@ func (b *border) crowded(t *testing.T) {
 	}
 	crossing()
 	everyPodReachesEveryPod(t, []*netlab.Pod{b.onOne, late, b.onFour}) // without the gateway
-	// Which of them is left out is a matter of who is asked for first.
+	// The order of requests decides which of them is left out.
 	if err := b.f.ForgetNeighbors(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -237,7 +236,7 @@ func (b *border) crowded(t *testing.T) {
 // closed expects two pods to reach each other by IPv6, and not by IPv4.
 func (b *border) closed(t *testing.T, one, other *netlab.Pod) {
 	t.Helper()
-	var all sync.WaitGroup // each takes as long as may be waited for an answer
+	var all sync.WaitGroup // each takes the whole time limit of a request
 	for _, pair := range [][2]*netlab.Pod{{one, other}, {other, one}} {
 		all.Go(func() { refused(t, of(pair[0]), echo(pair[1].IPv4), both()...) })
 	}
@@ -247,8 +246,8 @@ func (b *border) closed(t *testing.T, one, other *netlab.Pod) {
 	}
 }
 
-// refusing is what docs/tutorial/dedicated-server.md says of a gateway that doesn't
-// take what servers answer for their pods.
+// refusing tests the statements of docs/tutorial/dedicated-server.md about a gateway that doesn't
+// accept servers' ARP replies for their pods.
 func (b *border) refusing(t *testing.T) {
 	b.closed(t, b.inCloud, b.onOne)
 	if got, err := b.f.Neighbor(t.Context(), b.onOne.IPv4); err != nil || got != "" {
@@ -260,12 +259,12 @@ func (b *border) refusing(t *testing.T) {
 		t.Errorf("the load balancer's answer is %v (%v)", got, err)
 	}
 
-	// A dual-stack Service: by IPv6 every pod behind it, by IPv4 those of the own half.
+	// A dual-stack Service: by IPv6 every pod is reachable, by IPv4 those of the own half.
 	var all sync.WaitGroup
 	all.Go(func() { refused(t, of(b.inCloud), echo(ipv4Of(b.ofDedicated)), "tcp") })
 	all.Go(func() { refused(t, of(b.onOne), echo(ipv4Of(b.ofCloud)), "tcp") })
 	all.Go(func() { refused(t, machine(b.cloud), echo(ipv4Of(b.ofDedicated)), "tcp") })
-	// A Node of the cloud, such as one with an API server, can't answer a pod either.
+	// Replies of a Node of the cloud, such as one with an API server, don't reach a pod either.
 	all.Go(func() { refused(t, of(b.onOne), ownPort(b.cloud.Private), "tcp") })
 	all.Wait()
 	for _, p := range []*netlab.Pod{b.inCloud, b.onOne} {
@@ -273,7 +272,7 @@ func (b *border) refusing(t *testing.T) {
 	}
 	reaches(t, of(b.inCloud), echo(ipv4Of(b.ofCloud)), b.served[0].Name, b.inCloud.IPv4, "tcp")
 	reaches(t, of(b.onOne), echo(ipv4Of(b.ofDedicated)), b.served[1].Name, b.onOne.IPv4, "tcp")
-	// What asks on a Node has the Node's address, which the gateway knows.
+	// Packets from a Node itself have the Node's address, which the gateway has in its table.
 	reaches(t, machine(b.one), ownPort(b.cloud.Private), "cloud", b.one.Private, "tcp")
 	reaches(t, machine(b.one), echo(ipv4Of(b.ofCloud)), b.served[0].Name, b.one.Private, "tcp")
 }

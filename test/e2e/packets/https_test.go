@@ -17,7 +17,8 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/netlab"
 )
 
-// overTLS reaches a pod by a Service whose load balancer obtains a certificate and ends TLS with it.
+// overTLS reaches a pod by a Service whose load balancer obtains a certificate and terminates TLS
+// with it.
 func overTLS(t *testing.T, f *netlab.Lab) {
 	const host = "www.example.com"
 	pod := runPods(t, f, map[string]string{"app": "sealed"}, [2]string{"sealed", "one"})[0]
@@ -42,7 +43,7 @@ func overTLS(t *testing.T, f *netlab.Lab) {
 	}
 }
 
-// askOverTLS returns what whoever answers at an address says behind TLS.
+// askOverTLS returns the reply of an echo behind TLS at an address.
 func askOverTLS(ctx context.Context, f *netlab.Lab, to netip.Addr, config *tls.Config) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, askedWithin)
 	defer cancel()

@@ -18,7 +18,7 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/netlab"
 )
 
-// joinStages are what a Node has to have before pods can run on it.
+// joinStages are the conditions of a Node for running pods.
 func joinStages() []joinStage {
 	return []joinStage{
 		{"podCIDRs", func(n *corev1.Node) bool { return len(n.Spec.PodCIDRs) > 0 }},
@@ -36,8 +36,8 @@ type joinStage struct {
 	has  func(*corev1.Node) bool
 }
 
-// followJoin logs how long a Node takes to each stage from its creation, by the clock of
-// somebody who watches. It is called before the machine joins; told waits for the end.
+// followJoin logs how long a Node takes to each stage from its creation, by the clock of a watcher.
+// It is called before the machine joins; told waits for the end.
 func followJoin(t *testing.T, f *netlab.Lab, name string) (told func()) {
 	t.Helper()
 	w, err := f.Client.CoreV1().Nodes().Watch(t.Context(), metav1.ListOptions{

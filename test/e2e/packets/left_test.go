@@ -16,8 +16,8 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/netlab"
 )
 
-// held is what this process has of the machine beside files: its namespace's
-// interfaces, the namespaces that it holds open, and its children.
+// held returns this process's resources of the machine beside files: its namespace's interfaces,
+// the namespaces that it holds open, and its children.
 func held(t *testing.T) string {
 	t.Helper()
 	links, err := exec.CommandContext(context.WithoutCancel(t.Context()), "ip", "-o", "link").Output()
@@ -41,7 +41,7 @@ func held(t *testing.T) string {
 	return fmt.Sprintf("interfaces %v, %d namespaces, children %v", names, spaces, children())
 }
 
-// children are the programs that this process has started, and that are there.
+// children are the programs that this process has started and that still exist.
 func children() []string {
 	var out []string
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
@@ -50,7 +50,7 @@ func children() []string {
 		if err != nil {
 			continue // it has just ended
 		}
-		// "pid (name) state parent", where the name may hold anything.
+		// "pid (name) state parent", where the name may contain any characters.
 		name, rest, _ := strings.Cut(string(content), ") ")
 		if fields := strings.Fields(rest); len(fields) > 1 && fields[1] == strconv.Itoa(os.Getpid()) {
 			out = append(out, name+")")
@@ -59,8 +59,8 @@ func children() []string {
 	return out
 }
 
-// expectNothingLeft waits until everything is as before: namespaces end a moment
-// after the last that held them.
+// expectNothingLeft waits until everything is as before: namespaces end a moment after their last
+// process.
 func expectNothingLeft(t *testing.T, before string) {
 	t.Helper()
 	var now string
@@ -69,8 +69,8 @@ func expectNothingLeft(t *testing.T, before string) {
 	}
 }
 
-// victim is set for a process that starts a lab in this folder and waits to be
-// killed. Beside it lie the programs.
+// victim is set for a process that starts a lab in this folder and waits to be killed. The programs
+// are beside it.
 const victim = "UNDERLAY_PACKETS_VICTIM"
 
 func beVictim(dir string) int {
@@ -84,14 +84,13 @@ func beVictim(dir string) int {
 	select {}
 }
 
-// A lab whose process dies without a word leaves no program running, and so no
-// namespace.
+// A lab whose process is killed leaves no program running, and so no namespace.
 func TestNothingIsLeftOfAKilledProcess(t *testing.T) {
 	needLab(t)
 	dir := t.TempDir()
 	cmd := exec.CommandContext(t.Context(), "/proc/self/exe")
 	for _, v := range os.Environ() {
-		if !strings.HasPrefix(v, "UNDERLAY_NETLAB=") { // it is to have a namespace of its own
+		if !strings.HasPrefix(v, "UNDERLAY_NETLAB=") { // it must have a namespace of its own
 			cmd.Env = append(cmd.Env, v)
 		}
 	}
@@ -118,7 +117,8 @@ func TestNothingIsLeftOfAKilledProcess(t *testing.T) {
 	}
 }
 
-// runningIn are the programs that work in a folder, or were given a file there.
+// runningIn returns the programs with a working directory in a folder, or with a file of it as an
+// argument.
 func runningIn(dir string) []string {
 	var out []string
 	lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")

@@ -19,8 +19,9 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/netlab"
 )
 
-// Services have addresses that another program gave them, and left in the kernel of a machine when
-// it was killed. They keep them, and clients notice nothing. What is left is told until it is removed.
+// Services have addresses that another program assigned, and left on a machine's interface when it
+// was killed. They keep them without an interruption for clients. The orphaned addresses are
+// reported until they are removed.
 func TestAddressesThatAnotherProgramLeft(t *testing.T) {
 	l := &leftover{holders{web: map[string]*netlab.Pod{}}}
 	l.f = start(t, netlab.Options{Metal: true, Machines: []string{"one", "two", "three"}})
@@ -39,7 +40,7 @@ func TestAddressesThatAnotherProgramLeft(t *testing.T) {
 		{"whose kernel has an address that it should not is told", l.told},
 		{"nothing is told of what is removed", l.removed},
 	} {
-		// Each begins where the one before ended well.
+		// Each step requires that the previous one succeeded.
 		if !t.Run(step.name, step.run) {
 			break
 		}
@@ -60,7 +61,7 @@ func (l *leftover) given(t *testing.T) {
 	flows(t, l.streams(t), aWhile)
 }
 
-// leave makes a Service with addresses as the other program does it.
+// leave creates a Service with addresses as the other program does.
 func (l *leftover) leave(t *testing.T, name string, policy corev1.ServiceExternalTrafficPolicy, addrs []netip.Addr, annotations map[string]string) {
 	t.Helper()
 	s := service(name, policy)
@@ -85,7 +86,8 @@ func (l *leftover) onUplink(t *testing.T, do string) {
 	for _, a := range l.all() {
 		fmt.Fprintf(&lines, "address %s %s/%d dev uplink", do, a, a.BitLen())
 		if a.Is6() && do == "add" {
-			// Deprecated: or the machine asks others by it, who answer to another machine.
+			// Deprecated: otherwise the machine uses it as a source, and replies go to another
+			// machine.
 			lines.WriteString(" nodad preferred_lft 0")
 		}
 		lines.WriteString("\n")
@@ -141,7 +143,7 @@ func (l *leftover) takenOver(t *testing.T) {
 	lostNothing(t, streams)
 }
 
-// onceHeld waits until each address is held by the machine that the ledger says.
+// onceHeld waits until each address is held by the machine in the ledger.
 func (l *leftover) onceHeld(t *testing.T) {
 	t.Helper()
 	for _, addr := range l.all() {
@@ -170,7 +172,7 @@ func (l *leftover) drainedOf(t *testing.T) {
 	lostNothing(t, streams)
 }
 
-// problem is what a machine says about an address.
+// problem returns the problem that a machine reports about an address.
 func (l *leftover) problem(t *testing.T, m *netlab.Machine, addr netip.Addr) (p addresses.Problem) {
 	t.Helper()
 	refused := l.report(t, m).Refused

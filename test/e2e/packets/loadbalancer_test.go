@@ -31,17 +31,16 @@ import (
 )
 
 const (
-	webPort  = 9090 // where pods serve what comes through load balancers
-	frontage = 80   // where load balancers listen
-	// retries is how many checks in a row change a target's health.
+	webPort  = 9090 // port of the pods behind load balancers
+	frontage = 80   // port of load balancers
+	// retries is how many consecutive checks change a target's health.
 	retries = 2
-	// askedWithin is how long a connection may take. Only one that is lost takes
-	// that long.
+	// askedWithin limits a connection. Only a lost one takes that long.
 	askedWithin = 10 * time.Second
 )
 
-// Load balancers with real health checks in front of real kube-proxies: a
-// connection from outside must find its way, whatever nodes and pods do.
+// Load balancers with real health checks in front of real kube-proxies: connections from outside
+// must succeed, whatever happens to nodes and pods.
 func TestLoadBalancers(t *testing.T) {
 	f := start(t, netlab.Options{Machines: []string{"one", "two", "three"}})
 	t.Run("targets by private and by public address", func(t *testing.T) { privateAndPublic(t, f) })
@@ -51,9 +50,9 @@ func TestLoadBalancers(t *testing.T) {
 	t.Run("policy Cluster loses nothing to a drained node", func(t *testing.T) { nodeDrained(t, f) })
 }
 
-// privateAndPublic reaches one pod through two load balancers, in both families,
-// though its own public address is closed. With policy Local the node changes no
-// source, so the pod sees which address the load balancer used.
+// privateAndPublic reaches one pod through two load balancers, in both families, though its own
+// public address is closed. With policy Local the node doesn't change the source, so the pod
+// observes which address the load balancer used.
 func privateAndPublic(t *testing.T, f *netlab.Lab) {
 	one := f.Machine("one")
 	pod := runPods(t, f, map[string]string{"app": "twice"}, [2]string{"twice", "one"})[0]
@@ -72,7 +71,7 @@ func privateAndPublic(t *testing.T, f *netlab.Lab) {
 	}
 
 	answerEverywhere(t, f, one)
-	reaches(t, outside(f), ownPort(one.Public.IPv6), "one", netlab.OutsideIPv6, "tcp") // so there is a way
+	reaches(t, outside(f), ownPort(one.Public.IPv6), "one", netlab.OutsideIPv6, "tcp") // there is a route
 	refused(t, outside(f), echo(pod.IPv6), "tcp")
 	if got, err := ask(t.Context(), f.Outside(), pod.IPv6, webPort); err == nil {
 		t.Errorf("the outside reaches the pod at its own address: %v", got)
@@ -89,9 +88,9 @@ func privateAndPublic(t *testing.T, f *netlab.Lab) {
 	})
 }
 
-// podMoves sends connections while a pod's successor starts on another node and
-// the pod itself terminates. Nodes without a pod of their own refuse: each
-// connection that is answered went to the right one.
+// podMoves opens connections while a pod's successor starts on another node and the pod itself
+// terminates. Nodes without a local pod refuse connections, so each that gets a reply was sent to
+// the right one.
 func podMoves(t *testing.T, f *netlab.Lab) {
 	labels := map[string]string{"app": "mover"}
 	first := runPods(t, f, labels, [2]string{"first", "one"})[0]
@@ -108,7 +107,7 @@ func podMoves(t *testing.T, f *netlab.Lab) {
 	second := runPods(t, f, labels, [2]string{"second", "two"})[0]
 	serveWeb(t, second, true)
 	s.awaitHealth(t, "one healthy, three unhealthy, two healthy")
-	// What a kubelet is told first: the pod serves on, but shall get nothing new.
+	// The first step of a deletion: the pod still serves, but should get no new connections.
 	err := f.Client.CoreV1().Pods("default").Delete(t.Context(), first.Name, metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](120)})
 	if err != nil {
 		t.Fatal(err)
@@ -129,10 +128,9 @@ func podMoves(t *testing.T, f *netlab.Lab) {
 	}
 }
 
-// nodeDrained takes a node out as the cluster autoscaler does: marked first,
-// removed later. Health checks alone must stop new connections to it, because
-// the manager may be away. A manager that comes back leaves the target alone:
-// connections to it may still be drained. It goes with the server.
+// nodeDrained removes a node as the cluster autoscaler does: tainted first, deleted later. Health
+// checks alone must stop new connections to it, because the manager may not run. A restarted
+// manager keeps the target: connections to it may still be drained. It is removed with the server.
 func nodeDrained(t *testing.T, f *netlab.Lab) {
 	one := f.Machine("one")
 	for _, p := range runPods(t, f, map[string]string{"app": "spread"}, [2]string{"spread-two", "two"}, [2]string{"spread-three", "three"}) {
@@ -148,7 +146,7 @@ func nodeDrained(t *testing.T, f *netlab.Lab) {
 	taint(t, f, "one", "ToBeDeletedByClusterAutoscaler")
 	s.awaitUnhealthy(t, "one")
 	s.awaitHealth(t, "one unhealthy, three healthy, two healthy")
-	// Whatever goes there from now on is lost.
+	// Packets to it are lost from now on.
 	if out, err := one.Namespace.Run(t.Context(), "ip", "link", "set", "private", "down"); err != nil {
 		t.Fatal(err, out)
 	}
@@ -176,21 +174,21 @@ func taint(t *testing.T, f *netlab.Lab, node, key string) {
 	}
 }
 
-// visit is a connection as the pod saw it.
+// visit is a connection from the pod's point of view.
 type visit struct {
 	pod    string
-	peer   netip.Addr // whose packets they were
-	client netip.Addr // whom the PROXY header names; zero without
+	peer   netip.Addr // source of the packets
+	client netip.Addr // client of the PROXY header; zero without
 }
 
 func (v visit) String() string {
 	return fmt.Sprintf("%s, from %s, announced as %s", v.pod, v.peer, v.client)
 }
 
-// unannounced stands for the client in an answer to who sent no PROXY header.
+// unannounced stands for the client in a reply to a connection without a PROXY header.
 const unannounced = "-"
 
-// serveWeb lets a pod answer each connection with a line about it.
+// serveWeb makes a pod reply to each connection with a line about it.
 func serveWeb(t *testing.T, p *netlab.Pod, announced bool) {
 	t.Helper()
 	l, err := p.Namespace.Listen(context.WithoutCancel(t.Context()), "tcp", fmt.Sprintf(":%d", webPort))
@@ -217,12 +215,12 @@ func serveWeb(t *testing.T, p *netlab.Pod, announced bool) {
 }
 
 func answerVisit(c net.Conn, name string, announced bool) {
-	_ = c.SetDeadline(time.Now().Add(askedWithin)) // the client's too
+	_ = c.SetDeadline(time.Now().Add(askedWithin)) // the client has the same limit
 	client := unannounced
 	if announced {
 		h, err := balancer.ReadHeader(bufio.NewReader(c))
 		if err != nil {
-			return // the client misses its answer, and that is what the test sees
+			return // the client gets no reply, and the test fails on that
 		}
 		client = h.Source.Addr().String()
 	}
@@ -230,7 +228,7 @@ func answerVisit(c net.Conn, name string, announced bool) {
 	_, _ = fmt.Fprintf(c, "%s %s %s\n", name, peer, client)
 }
 
-// ask opens a connection and returns what the pod saw.
+// ask opens a connection and returns the pod's description of it.
 func ask(ctx context.Context, from *netns.Namespace, to netip.Addr, port uint16) (visit, error) {
 	ctx, cancel := context.WithTimeout(ctx, askedWithin)
 	defer cancel()
@@ -280,7 +278,7 @@ func publishAs(t *testing.T, f *netlab.Lab, name string, annotations map[string]
 	spec.Ports = []corev1.ServicePort{{Port: frontage, TargetPort: intstr.FromInt32(webPort)}}
 	all := map[string]string{
 		"load-balancer.hetzner.cloud/health-check-interval": "3s",
-		"load-balancer.hetzner.cloud/health-check-timeout":  "15s", // only who is gone takes long
+		"load-balancer.hetzner.cloud/health-check-timeout":  "15s", // only if it is lost
 		"load-balancer.hetzner.cloud/health-check-retries":  fmt.Sprint(retries),
 	}
 	maps.Copy(all, annotations)
@@ -308,8 +306,7 @@ func publishAs(t *testing.T, f *netlab.Lab, name string, annotations map[string]
 	return s
 }
 
-// health is what the cloud's API says of the load balancer's targets, in the
-// order of their names.
+// health returns the health of the load balancer's targets from the cloud's API, sorted by name.
 func (s *published) health() string {
 	var out []string
 	lb, _ := s.f.Cloud.LoadBalancer(s.balancer)
@@ -342,8 +339,8 @@ func (s *published) awaitHealth(t *testing.T, want string) {
 	})
 }
 
-// awaitUnhealthy waits until a node gets no new connections. That must take no
-// more failed checks than the Service allows.
+// awaitUnhealthy waits until a node gets no new connections, after at most as many failed checks as
+// the Service allows.
 func (s *published) awaitUnhealthy(t *testing.T, node string) {
 	t.Helper()
 	about := netlab.Checked{LoadBalancer: s.balancer, ListenPort: frontage, Target: hcloudsim.TargetID{Server: s.f.Machine(node).Server}}
@@ -366,8 +363,8 @@ func (s *published) awaitUnhealthy(t *testing.T, node string) {
 	})
 }
 
-// expectClients asks from outside in both families, and from a machine by the
-// load balancer's private address. Each time the pod must learn who asks.
+// expectClients connects from outside in both families, and from a machine by the load balancer's
+// private address. Each time the pod must get the client's address.
 func (s *published) expectClients(t *testing.T, pod string) {
 	t.Helper()
 	three := s.f.Machine("three")
@@ -389,7 +386,7 @@ func (s *published) expectClients(t *testing.T, pod string) {
 	}
 }
 
-// flow is one connection after the other from outside.
+// flow opens one connection after the other from outside.
 type flow struct {
 	stop func() // waits for the last
 
@@ -399,7 +396,7 @@ type flow struct {
 	failures []error
 }
 
-// startFlow asks addresses in turn until it is stopped.
+// startFlow connects to the addresses in turn until it is stopped.
 func startFlow(f *netlab.Lab, addresses ...netip.Addr) *flow {
 	ctx, cancel := context.WithCancel(context.Background())
 	out := &flow{pods: map[string]int{}}
@@ -408,7 +405,7 @@ func startFlow(f *netlab.Lab, addresses ...netip.Addr) *flow {
 		tick := time.NewTicker(20 * time.Millisecond)
 		defer tick.Stop()
 		for i := 0; ctx.Err() == nil; i++ {
-			// One that has begun is brought to its end.
+			// A connection in progress is completed.
 			got, err := ask(context.WithoutCancel(ctx), f.Outside(), addresses[i%len(addresses)], frontage)
 			out.note(got, err)
 			<-tick.C
@@ -431,7 +428,7 @@ func (f *flow) note(got visit, err error) {
 	}
 }
 
-// expectMore waits until so many more connections have ended.
+// expectMore waits until n more connections have ended.
 func (f *flow) expectMore(t *testing.T, n int) {
 	t.Helper()
 	count := func() int {
@@ -448,8 +445,8 @@ func (f *flow) expectMore(t *testing.T, n int) {
 	})
 }
 
-// expectNoFailure expects that every connection was answered, and each of these
-// pods answered some.
+// expectNoFailure expects that every connection got a reply, and each of these pods replied to
+// some.
 func (f *flow) expectNoFailure(t *testing.T, pods ...string) {
 	t.Helper()
 	f.mu.Lock()

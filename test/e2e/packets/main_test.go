@@ -1,9 +1,8 @@
 //go:build linux
 
-// Package packets sends real packets through whole clusters in network
-// namespaces: pods that the real CNI plugins attached, on machines with the real
-// agent and kube-proxy, with the real manager beside them. Each test is named
-// after what must hold.
+// Package packets sends real packets through whole clusters in network namespaces: pods that the
+// real CNI plugins attached, on machines with the real agent and kube-proxy, with the real manager
+// beside them. Each test is named after the property that must hold.
 package packets
 
 import (
@@ -29,7 +28,7 @@ func runTests(m *testing.M) int {
 		return 1
 	}
 	if !netlab.Entered() || os.Getenv("CNI_PATH") == "" {
-		return m.Run() // where each test says why it is skipped
+		return m.Run() // where each test logs why it is skipped
 	}
 	if dir := os.Getenv(victim); dir != "" {
 		return beVictim(dir)
@@ -47,7 +46,7 @@ func runTests(m *testing.M) int {
 	return m.Run()
 }
 
-// needLab skips a test where there can be no lab.
+// needLab skips a test on hosts that can't run a lab.
 func needLab(t *testing.T) {
 	t.Helper()
 	if !netlab.Entered() {
@@ -58,8 +57,8 @@ func needLab(t *testing.T) {
 	}
 }
 
-// start starts a lab for a test, which is skipped where there can be none. What
-// it leaves behind fails the test.
+// start starts a lab for a test, which is skipped on hosts that can't run one. The test fails if
+// the lab leaves anything behind.
 func start(t *testing.T, o netlab.Options) *netlab.Lab {
 	t.Helper()
 	needLab(t)

@@ -14,8 +14,7 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/netlab"
 )
 
-// On bare metal both families go by kernel routes from machine to machine, and
-// there is no cloud.
+// On bare metal both families use kernel routes from machine to machine, and there is no cloud.
 func TestPodsOnBareMetal(t *testing.T) {
 	f := start(t, netlab.Options{
 		Metal: true, Machines: []string{"one", "two", "three"},
@@ -48,7 +47,7 @@ func TestPodsOnBareMetal(t *testing.T) {
 		{"a joining machine is reached though packets to the API server are lost", r.lossyAPIServer},
 		{"cleanup leaves a machine as it was", r.cleanup},
 	} {
-		// Each begins where the one before ended well.
+		// Each step requires that the previous one succeeded.
 		if !t.Run(step.name, step.run) {
 			break
 		}
@@ -64,7 +63,7 @@ type rack struct {
 	one, two, three *netlab.Machine
 	pods            []*netlab.Pod // the last one is on three
 
-	bare string // what the machine four was like before it was a node
+	bare string // state of the machine four before it joined
 }
 
 func (r *rack) machines() []*netlab.Machine { return []*netlab.Machine{r.one, r.two, r.three} }
@@ -75,7 +74,7 @@ func (r *rack) nodes(t *testing.T) {
 			reaches(t, of(p), ownPort(m.Public.IPv4), m.Name, p.IPv4, "tcp")
 			reaches(t, of(p), ownPort(m.Public.IPv6), m.Name, p.IPv6, "tcp")
 			if m == p.Machine {
-				continue // asks under an address of the pod's own interface
+				continue // its source would be an address of the pod's own interface
 			}
 			reaches(t, machine(m), echo(p.IPv4), p.Name, m.Public.IPv4, both()...)
 			reaches(t, machine(m), echo(p.IPv6), p.Name, m.Public.IPv6, both()...)
@@ -90,9 +89,9 @@ func (r *rack) outside(t *testing.T) {
 	}
 }
 
-// unused sends one packet to an address that is in a node's podCIDR and has no
-// pod. Without a route that refuses it, the node would send it on, to its own
-// gateway, from where it comes back as often as its hops allow.
+// unused sends one packet to an address that is in a node's podCIDR and has no pod. Without an
+// unreachable route the node would forward it to its own gateway, which returns it until the hop
+// limit is reached.
 func (r *rack) unused(t *testing.T) {
 	for _, cidr := range podCIDRs(t, r.f, r.two.Name) {
 		nobody := cidr.Addr()
@@ -100,7 +99,7 @@ func (r *rack) unused(t *testing.T) {
 			nobody = nobody.Next()
 		}
 		in, out := counted(t, r.two, nobody, func() {
-			// Nobody is waited for: a packet is where it gets to before it is counted.
+			// No reply is expected: the packet has traveled as far as it can before it is counted.
 			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 			defer cancel()
 			if answer, err := netlab.Ask(ctx, r.pods[0].Namespace, "udp", echo(nobody)); err == nil {
@@ -113,8 +112,7 @@ func (r *rack) unused(t *testing.T) {
 	}
 }
 
-// counted counts the packets to an address that a machine's uplink gets and
-// sends while f runs.
+// counted counts the packets to an address that a machine's uplink receives and sends while f runs.
 func counted(t *testing.T, m *netlab.Machine, to netip.Addr, f func()) (in, out int) {
 	t.Helper()
 	family := "ip"

@@ -18,10 +18,10 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/netlab"
 )
 
-// overlay is what flannel makes of machines, and leaves on them when it goes:
-// interfaces, routes, packet filter and files as its source has them (v0.27:
-// pkg/backend, pkg/trafficmngr/nftables, and the CNI plugin's README). Flannel
-// itself is not there: it does nothing more once every node has its podCIDR.
+// overlay creates the state of flannel on machines, and what flannel leaves when it ends:
+// interfaces, routes, packet filter and files as in its source (v0.27: pkg/backend,
+// pkg/trafficmngr/nftables, and the CNI plugin's README). Flannel itself doesn't run: it has
+// nothing more to do once every node has its podCIDR.
 type overlay struct {
 	tunnel   bool   // the backend is vxlan, and not host-gw
 	uplink   string // the interface between machines
@@ -32,9 +32,8 @@ type overlay struct {
 const (
 	podRange    = "10.244.0.0/16"
 	flannelConf = "10-flannel.conflist"
-	// flannelPlugin is the CNI plugin: it calls host-local and does what flannel's
-	// has the plugin bridge do. Its configuration names the file that flannel
-	// writes for it.
+	// flannelPlugin is the CNI plugin: it calls host-local, and does what flannel delegates to the
+	// plugin bridge. Its configuration names the file that flannel writes for it.
 	flannelPlugin = `#!/bin/sh
 set -eu
 config=$(cat)
@@ -65,7 +64,7 @@ echo "$said"
 `
 )
 
-// pluginFolder is one with flannel's plugin beside those that the agent needs.
+// pluginFolder returns a folder with flannel's plugin beside those that the agent needs.
 func pluginFolder(t *testing.T) string {
 	t.Helper()
 	folder := t.TempDir()
@@ -80,19 +79,19 @@ func pluginFolder(t *testing.T) string {
 	return folder
 }
 
-// between is the address by which other machines reach a machine.
+// between is the address at which other machines reach a machine.
 func between(m *netlab.Machine) netip.Addr { return m.InternalIPs()[0] }
 
-// mac is that of a machine's end of the tunnel.
+// mac is the hardware address of a machine's tunnel interface.
 func (o *overlay) mac(m *netlab.Machine) string {
 	a := between(m).As4()
 	return fmt.Sprintf("02:f1:%02x:%02x:%02x:%02x", a[0], a[1], a[2], a[3])
 }
 
-// install does what flannel does on a machine when every Node has a podCIDR.
+// install sets a machine up as flannel does when every Node has a podCIDR.
 func (o *overlay) install(t *testing.T, f *netlab.Lab, m *netlab.Machine) {
 	t.Helper()
-	// What kubeadm asks for, and RHEL's way to look at where packets come from.
+	// kubeadm's requirement, and RHEL's reverse path filter.
 	for _, key := range []string{"net/ipv4/ip_forward", "net/ipv4/conf/all/rp_filter"} {
 		if err := m.Namespace.Sysctl(key, "1"); err != nil {
 			t.Fatal(err)
@@ -119,7 +118,7 @@ func (o *overlay) configure(t *testing.T, m *netlab.Machine) {
 	}
 }
 
-// mtu is what flannel gives pods.
+// mtu is the MTU of pods with flannel.
 func (o *overlay) mtu(t *testing.T, m *netlab.Machine) int {
 	t.Helper()
 	_, rest, _ := strings.Cut(run(t, m, "ip", "link", "show", o.uplink), " mtu ")
@@ -133,7 +132,7 @@ func (o *overlay) mtu(t *testing.T, m *netlab.Machine) int {
 	return mtu
 }
 
-// connect makes the interface and the routes to the other machines' pods.
+// connect creates the interface and the routes to the other machines' pods.
 func (o *overlay) connect(t *testing.T, m *netlab.Machine) {
 	t.Helper()
 	var ip, fdb strings.Builder
@@ -163,7 +162,7 @@ func (o *overlay) feed(t *testing.T, m *netlab.Machine, text, program string, ar
 	}
 }
 
-// filter makes the masquerade and forward rules.
+// filter creates the masquerade and forward rules.
 func (o *overlay) filter(t *testing.T, m *netlab.Machine) {
 	t.Helper()
 	o.feed(t, m, fmt.Sprintf(`table ip flannel-ipv4 {
@@ -184,8 +183,8 @@ func (o *overlay) filter(t *testing.T, m *netlab.Machine) {
 }`, o.subnets[m]), "nft", "-f", "-")
 }
 
-// tell annotates the machine's Node, for other machines' flannel, and says that
-// its network is there.
+// tell annotates the machine's Node, for other machines' flannel, and sets the condition that its
+// network is available.
 func (o *overlay) tell(t *testing.T, f *netlab.Lab, m *netlab.Machine) {
 	t.Helper()
 	backend := "host-gw"
@@ -218,7 +217,7 @@ func patchNode(t *testing.T, f *netlab.Lab, m *netlab.Machine, subresource strin
 	}
 }
 
-// end is what flannel does when it ends.
+// end does what flannel does when it ends.
 func (o *overlay) end(t *testing.T, m *netlab.Machine) {
 	t.Helper()
 	run(t, m, "nft", "delete", "table", "ip", "flannel-ipv4")

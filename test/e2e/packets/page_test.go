@@ -36,7 +36,7 @@ func page(t *testing.T, name string) commands {
 	return c
 }
 
-// line is the one that begins so.
+// line returns the line with a prefix.
 func (c commands) line(t *testing.T, begins string) string {
 	t.Helper()
 	var found []string
@@ -51,7 +51,7 @@ func (c commands) line(t *testing.T, begins string) string {
 	return found[0]
 }
 
-// arguments are those of a command for a node, as a shell splits them.
+// arguments returns those of a command for a node, as a shell splits them.
 func (c commands) arguments(t *testing.T, begins, node string) []string {
 	t.Helper()
 	line := strings.ReplaceAll(c.line(t, begins), "NODE", node)

@@ -21,9 +21,9 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/netlab"
 )
 
-// A load balancer connects to pods at their own addresses of IPv6, and nobody else
-// outside does. Pods are replaced one after the other, an agent is killed meanwhile,
-// and no connection is refused.
+// A load balancer connects to pods at their own IPv6 addresses, and no other external host can.
+// Pods are replaced one after the other, an agent is killed in the middle, and no connection is
+// refused.
 func TestPodsAsTargets(t *testing.T) {
 	f := start(t, netlab.Options{Machines: []string{"one", "two"}})
 	labels := map[string]string{"app": "direct"}
@@ -39,8 +39,7 @@ func TestPodsAsTargets(t *testing.T) {
 	t.Run("nothing is open when the Service is gone", func(t *testing.T) { closedWithService(t, f, s) })
 }
 
-// Where the cloud connects from another address than the load balancer's own, the
-// configuration says from where.
+// If the cloud connects from another address than the load balancer's own, it is configured.
 func TestPodsAsTargetsFromElsewhere(t *testing.T) {
 	elsewhere := netip.MustParseAddr("2001:db8:ee::1")
 	f := start(t, netlab.Options{
@@ -59,8 +58,7 @@ func TestPodsAsTargetsFromElsewhere(t *testing.T) {
 	}
 }
 
-// publishPods lets a load balancer have the pods of an app as targets. No node ports are
-// needed.
+// publishPods makes the pods of an app targets of a load balancer. No node ports are needed.
 func publishPods(t *testing.T, f *netlab.Lab, app string) *published {
 	t.Helper()
 	return publishAs(t, f, app, map[string]string{
@@ -71,7 +69,7 @@ func publishPods(t *testing.T, f *netlab.Lab, app string) *published {
 	})
 }
 
-// podsLearnWhoAsks expects the load balancer's packets, and its word for the client.
+// podsLearnWhoAsks expects packets from the load balancer, with the client in the PROXY header.
 func podsLearnWhoAsks(t *testing.T, s *published, pods []*netlab.Pod) {
 	seen := map[string]int{}
 	for range 2 * len(pods) {
@@ -90,15 +88,15 @@ func podsLearnWhoAsks(t *testing.T, s *published, pods []*netlab.Pod) {
 	}
 }
 
-// nothingElseOpen asks what is closed: whom, from where and at which port differs in
-// one thing each from what is open.
+// nothingElseOpen tests closed paths: each differs from an open one in its destination, its source
+// or its port.
 func nothingElseOpen(t *testing.T, f *netlab.Lab, s *published, pods []*netlab.Pod) {
 	other := runPods(t, f, map[string]string{"app": "other"}, [2]string{"other", "one"})[0]
 	serveWeb(t, other, false)
 	balancer := party{"the load balancer", f.BalancerNamespace(s.balancer)}
 	one := f.Machine("one")
 	answerEverywhere(t, f, one)
-	// There is a way, and somebody answers: only the filter is between them.
+	// There are routes and an echo, so that only the filter is between them.
 	reaches(t, outside(f), ownPort(one.Public.IPv6), "one", netlab.OutsideIPv6, "tcp")
 	reaches(t, balancer, ownPort(one.Public.IPv6), "one", s.ipv6, "tcp")
 	reaches(t, of(pods[2]), echo(other.IPv6), other.Name, pods[2].IPv6, "tcp")
@@ -118,7 +116,7 @@ func nothingElseOpen(t *testing.T, f *netlab.Lab, s *published, pods []*netlab.P
 	}
 }
 
-// podsReplaced does what a Deployment and kubelets do when it is rolled out.
+// podsReplaced acts as a Deployment and kubelets during a rollout.
 func podsReplaced(t *testing.T, f *netlab.Lab, s *published, pods []*netlab.Pod) {
 	two := f.Machine("two")
 	flow := startFlow(f, s.ipv4, s.ipv6)
@@ -130,7 +128,7 @@ func podsReplaced(t *testing.T, f *netlab.Lab, s *published, pods []*netlab.Pod)
 		if i > 0 {
 			where = "two"
 		}
-		// A crash, while pods come: what is open stays, and what is to be is opened later.
+		// A crash, while pods are added: open ports remain open, new ones are opened later.
 		if i == 1 {
 			two.KillAgent()
 		}
@@ -145,14 +143,14 @@ func podsReplaced(t *testing.T, f *netlab.Lab, s *published, pods []*netlab.Pod)
 			}
 		}
 		s.awaitTargets(t, pods...)
-		// What a kubelet is told first: the pod serves on, but shall get nothing new.
+		// The first step of a deletion: the pod still serves, but should get no new connections.
 		err := f.Client.CoreV1().Pods("default").Delete(t.Context(), old.Name, metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](120)})
 		if err != nil {
 			t.Fatal(err)
 		}
 		pods = slices.DeleteFunc(pods, func(p *netlab.Pod) bool { return p == old })
 		s.awaitTargets(t, pods...)
-		flow.expectMore(t, 10) // those to the old one have ended by then
+		flow.expectMore(t, 10) // connections to the old one have ended by then
 		if err := old.Delete(t.Context()); err != nil {
 			t.Fatal(err)
 		}

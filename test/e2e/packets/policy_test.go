@@ -16,8 +16,8 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/netlab"
 )
 
-// NetworkPolicies hold between real pods on several machines, with the permissions that are
-// shipped, also while no agent runs, and leave nothing behind.
+// NetworkPolicies are enforced between real pods on several machines, with the shipped permissions,
+// also while no agent runs, and their removal leaves nothing behind.
 func TestNetworkPolicies(t *testing.T) {
 	f := start(t, netlab.Options{Metal: true, Machines: []string{"one", "two"}})
 	answerEverywhere(t, f, f.Machine("one"), f.Machine("two"))
@@ -63,7 +63,7 @@ func (p *policed) policy(t *testing.T, name, spec string) {
 	}
 }
 
-// closes waits until nobody answers there any more, over TCP and UDP.
+// closes waits until there are no replies any more, over TCP and UDP.
 func closes(t *testing.T, from, to *netlab.Pod) {
 	t.Helper()
 	for _, a := range to.Addrs() {
@@ -119,7 +119,7 @@ ingress:
 	opens(t, p.neighbor, p.web, both()...)
 }
 
-// cut has two connections to a pod, of which a new policy allows one.
+// cut opens two connections to a pod, of which a new policy allows one.
 func (p *policed) cut(t *testing.T) {
 	to := netip.AddrPortFrom(p.neighbor.IPv6, netlab.TalkPort)
 	talk := func(from *netlab.Pod) *netlab.Talk {

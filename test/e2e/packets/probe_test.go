@@ -18,20 +18,21 @@ import (
 )
 
 const (
-	// patience is how long anything may take to come about.
+	// patience limits waits.
 	patience = 2 * time.Minute
-	// hostPort is where machines and the host outside answer.
+	// hostPort is the port of the echoes on machines and the external host.
 	hostPort = 7000
 )
 
-// poll looks until something holds, and tells whether it did in time.
+// poll waits until a condition holds, and reports whether it did in time.
 func poll(ctx context.Context, limit time.Duration, holds func() bool) bool {
 	return wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, limit, true, func(context.Context) (bool, error) {
 		return holds(), nil
 	}) == nil
 }
 
-// await fails the test unless something comes to hold.
+// await fails the test unless a condition holds in time; missing describes what is missing, or
+// returns "".
 func await(t *testing.T, what string, missing func() string) {
 	t.Helper()
 	var last string
@@ -40,7 +41,7 @@ func await(t *testing.T, what string, missing func() string) {
 	}
 }
 
-// party is who asks or answers: a name and a namespace.
+// party is a client or a server: a name and a namespace.
 type party struct {
 	name  string
 	space *netns.Namespace
@@ -52,8 +53,8 @@ func outside(f *netlab.Lab) party         { return party{"outside", f.Outside()}
 func echo(a netip.Addr) netip.AddrPort    { return netip.AddrPortFrom(a, netlab.EchoPort) }
 func ownPort(a netip.Addr) netip.AddrPort { return netip.AddrPortFrom(a, hostPort) }
 
-// reaches expects an answer by somebody, who saw that source, over each of the
-// networks. What has just been set up may take a moment.
+// reaches expects a reply of a given server, with the observed source, over each of the networks. A
+// new setup may take a moment.
 func reaches(t *testing.T, from party, to netip.AddrPort, by string, source netip.Addr, networks ...string) {
 	t.Helper()
 	for _, network := range networks {
@@ -72,10 +73,10 @@ func reaches(t *testing.T, from party, to netip.AddrPort, by string, source neti
 	}
 }
 
-// refused expects that nobody answers, over any of the networks.
+// refused expects no reply, over any of the networks.
 func refused(t *testing.T, from party, to netip.AddrPort, networks ...string) {
 	t.Helper()
-	var all sync.WaitGroup // each takes as long as may be waited for an answer
+	var all sync.WaitGroup // each takes the whole time limit of a request
 	for _, network := range networks {
 		all.Go(func() {
 			if answer, err := netlab.Ask(t.Context(), from.space, network, to); err == nil {
@@ -88,7 +89,7 @@ func refused(t *testing.T, from party, to netip.AddrPort, networks ...string) {
 
 func both() []string { return []string{"tcp", "udp"} }
 
-// family returns the address that a party has of the same family as another.
+// family returns the address that has the same family as another address.
 func family(like, ipv4, ipv6 netip.Addr) netip.Addr {
 	if like.Is4() {
 		return ipv4
@@ -96,8 +97,8 @@ func family(like, ipv4, ipv6 netip.Addr) netip.Addr {
 	return ipv6
 }
 
-// everyPodReachesEveryPod asks each from each, also itself's neighbors on the
-// same machine, and expects the askers' own addresses to be seen.
+// everyPodReachesEveryPod sends requests from each pod to each other one, including those on the
+// same machine, and expects the clients' own addresses as the observed sources.
 func everyPodReachesEveryPod(t *testing.T, pods []*netlab.Pod) {
 	t.Helper()
 	for _, from := range pods {
@@ -112,7 +113,7 @@ func everyPodReachesEveryPod(t *testing.T, pods []*netlab.Pod) {
 	}
 }
 
-// run starts pods: names with their machines.
+// runPods starts pods: names with their machines.
 func runPods(t *testing.T, f *netlab.Lab, labels map[string]string, where ...[2]string) []*netlab.Pod {
 	t.Helper()
 	var pods []*netlab.Pod
@@ -126,7 +127,7 @@ func runPods(t *testing.T, f *netlab.Lab, labels map[string]string, where ...[2]
 	return pods
 }
 
-// answerEverywhere lets machines and the host outside answer on hostPort.
+// answerEverywhere starts echoes of machines and the external host on hostPort.
 func answerEverywhere(t *testing.T, f *netlab.Lab, machines ...*netlab.Machine) {
 	t.Helper()
 	parties := []party{outside(f)}
@@ -140,8 +141,8 @@ func answerEverywhere(t *testing.T, f *netlab.Lab, machines ...*netlab.Machine) 
 	}
 }
 
-// manyBytes sends more than fits into one packet, of the largest size that either
-// pod's interface allows, whatever lies between.
+// manyBytes sends more than fits into one packet, of the largest size that both pods' interfaces
+// allow.
 func manyBytes(t *testing.T, from, to *netlab.Pod) {
 	t.Helper()
 	const sent = 1 << 20

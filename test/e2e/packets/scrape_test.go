@@ -27,9 +27,9 @@ import (
 
 var update = flag.Bool("update", false, "record what the programs show anew instead of comparing it")
 
-// scrapes reads both programs' metrics as Prometheus does, and compares them with
-// what is recorded for the tests of the alerts: a program may show more by now,
-// but nothing of it in another way.
+// scrapes reads both programs' metrics as Prometheus does, and compares them with the recording for
+// the tests of the alerts: a program may have more metrics since, but none of the recorded ones may
+// have another form.
 func scrapes(t *testing.T, f *netlab.Lab) {
 	one := f.Machine("one")
 	run(t, one, "ip", "route", "flush", "proto", "201") // or there would be no repair to count
@@ -66,8 +66,8 @@ func scrapes(t *testing.T, f *netlab.Lab) {
 	}
 }
 
-// ourFamilies are the lines of a scrape that are about gauges and counters of
-// ours, and who leads.
+// ourFamilies returns the lines of a scrape with Underlay's gauges and counters, and with the
+// leader.
 func ourFamilies(scrape string) (lines []string) {
 	keep := false
 	for line := range strings.Lines(scrape) {
@@ -86,7 +86,7 @@ func ourFamilies(scrape string) (lines []string) {
 
 var label = regexp.MustCompile(`([a-z_]+)="`)
 
-// shapes are the metrics' kinds, with the names of their labels.
+// shapes returns the metrics' kinds, with the names of their labels.
 func shapes(lines []string) map[string]string {
 	out := map[string]string{}
 	for _, line := range lines {
@@ -103,7 +103,7 @@ func shapes(lines []string) map[string]string {
 	return out
 }
 
-// monitoringToken is one of an account that may read metrics and nothing else.
+// monitoringToken is a token of an account that may only read metrics.
 func monitoringToken(t *testing.T, f *netlab.Lab) string {
 	t.Helper()
 	const name = "prometheus"
@@ -133,7 +133,7 @@ func managerMetrics(t *testing.T, f *netlab.Lab, token string) string {
 	}
 	request.Header.Set("Authorization", "Bearer "+token)
 	client := http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
-		// Its certificate is made at start, for nobody in particular.
+		// Its certificate is self-signed.
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true,
 	}}
 	answer, err := client.Do(request)

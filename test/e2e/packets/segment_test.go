@@ -11,8 +11,8 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/netlab"
 )
 
-// A host on the segment hears a machine until that is parted from it, and a claim is noted with who
-// made it.
+// A host on the segment reaches a machine until that is disconnected, and a claim is recorded with
+// its sender.
 func TestSegment(t *testing.T) {
 	needLab(t)
 	before := held(t)

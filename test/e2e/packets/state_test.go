@@ -26,7 +26,7 @@ func run(t *testing.T, m *netlab.Machine, program string, args ...string) string
 	return out
 }
 
-// ourRoutes are a machine's routes that an agent made, sorted.
+// ourRoutes returns a machine's routes that an agent created, sorted.
 func ourRoutes(t *testing.T, m *netlab.Machine) string {
 	t.Helper()
 	all := run(t, m, "ip", "-4", "route", "show", "proto", "201") + run(t, m, "ip", "-6", "route", "show", "proto", "201")
@@ -45,7 +45,7 @@ func routesAre(t *testing.T, m *netlab.Machine, want string) {
 	})
 }
 
-// leadsTo waits until a machine's one route to a podCIDR leads to an address.
+// leadsTo waits until a machine's only route to a podCIDR has an address as its next hop.
 func leadsTo(t *testing.T, m *netlab.Machine, dst netip.Prefix, via netip.Addr) {
 	t.Helper()
 	await(t, m.Name+" has a route to "+dst.String()+" via "+via.String(), func() string {
@@ -74,7 +74,7 @@ func podCIDRs(t *testing.T, f *netlab.Lab, node string) []netip.Prefix {
 	return prefixes
 }
 
-// state is everything of a machine that an agent may change.
+// state returns all state of a machine that an agent may change.
 func state(t *testing.T, m *netlab.Machine) string {
 	t.Helper()
 	parts := []string{
@@ -84,7 +84,7 @@ func state(t *testing.T, m *netlab.Machine) string {
 		run(t, m, "ip", "rule"),
 		run(t, m, "ip", "neighbor", "show", "proxy"),
 		run(t, m, "nft", "list", "ruleset"),
-		// What counts or names the moment says nothing about settings.
+		// Counters and timestamps are no settings.
 		run(t, m, "sh", "-c", "grep -rs . /proc/sys/net/ipv4 /proc/sys/net/ipv6 | grep -v 'stable_secret\\|/route/flush\\|_count:' | sort"),
 	}
 	entries, err := os.ReadDir(m.ConfigDir())
@@ -101,7 +101,7 @@ func state(t *testing.T, m *netlab.Machine) string {
 	return strings.Join(parts, "\n")
 }
 
-// difference are the lines that only one of two texts has.
+// difference returns the lines that only one of two texts has.
 func difference(before, after string) string {
 	old, now := strings.Split(before, "\n"), strings.Split(after, "\n")
 	var out []string
@@ -118,8 +118,8 @@ func difference(before, after string) string {
 	return strings.Join(out, "\n")
 }
 
-// cleanup takes the agent off the fourth machine, which another step made a node
-// and which has had a pod.
+// cleanup removes the agent from the fourth machine, which an earlier step joined and which has had
+// a pod.
 func (r *rack) cleanup(t *testing.T) {
 	four := r.f.Machine("four")
 	if during := difference(r.bare, state(t, four)); !strings.Contains(during, "proto 201") || !strings.Contains(during, "table inet underlay") ||

@@ -12,8 +12,8 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/netlab"
 )
 
-// Pods of dedicated servers are hosts of the vSwitch's subnet: its gateway finds
-// them by ARP, and there is no route to them in the cloud's network.
+// Pods of dedicated servers are hosts of the vSwitch's subnet: its gateway resolves them by ARP,
+// and there is no route to them in the cloud's network.
 func TestPodsOfDedicatedServers(t *testing.T) {
 	var routes intoVSwitch
 	f := start(t, netlab.Options{
@@ -56,7 +56,7 @@ func TestPodsOfDedicatedServers(t *testing.T) {
 		{"what is not documented of the gateway has the documented outcome", v.gateways},
 		{"cleanup leaves a machine as it was", v.cleanup},
 	} {
-		// Each begins where the one before ended well.
+		// Each step requires that the previous one succeeded.
 		if !t.Run(step.name, step.run) {
 			break
 		}
@@ -110,14 +110,14 @@ func (v *vSwitch) nodes(t *testing.T) {
 		for _, m := range []*netlab.Machine{v.cloud, v.one, v.two} {
 			reaches(t, of(p), ownPort(m.Private), m.Name, p.IPv4, "tcp")
 			if m == p.Machine {
-				continue // asks under an address of the pod's own interface
+				continue // its source would be an address of the pod's own interface
 			}
 			reaches(t, machine(m), echo(p.IPv4), p.Name, m.Private, both()...)
 		}
 	}
 }
 
-// hardwareAddress is that of a machine's interface on the vSwitch.
+// hardwareAddress is the hardware address of a machine's interface on the vSwitch.
 func hardwareAddress(t *testing.T, m *netlab.Machine) string {
 	t.Helper()
 	words := strings.Fields(run(t, m, "ip", "-o", "link", "show", "vswitch"))
@@ -139,7 +139,7 @@ func (v *vSwitch) gateway(t *testing.T) {
 			t.Errorf("the gateway knows %s of %s by %q, want %s (%v)", p.IPv4, p.Name, got, want, err)
 		}
 	}
-	// An address without a pod is nobody's.
+	// An address without a pod has no ARP entry.
 	nobody := v.pods[1].IPv4
 	for range 50 {
 		nobody = nobody.Next()
@@ -150,8 +150,8 @@ func (v *vSwitch) gateway(t *testing.T) {
 	}
 }
 
-// strangers are a host outside, and one of the subnet that is no node: it needs no route to reach
-// pods, but no pod lets it in.
+// strangers are an external host, and one of the subnet that is no node: it needs no route to reach
+// pods, but no pod accepts its packets.
 func (v *vSwitch) strangers(t *testing.T) {
 	stranger, err := v.f.RentDedicated(t.Context(), "stranger")
 	if err != nil {
@@ -163,13 +163,13 @@ func (v *vSwitch) strangers(t *testing.T) {
 	for _, p := range v.pods {
 		reaches(t, of(p), ownPort(netlab.OutsideIPv4), "outside", p.Machine.Public.IPv4, both()...)
 		reaches(t, of(p), ownPort(stranger.Private), stranger.Name, p.Machine.Private, both()...)
-		if p.Machine.Dedicated { // the stranger knows of no other pods
+		if p.Machine.Dedicated { // it has no route to the other pods
 			refused(t, machine(stranger), echo(p.IPv4), both()...)
 		}
 	}
 }
 
-// traffic are streams between pods of each two kinds of machines, both ways.
+// traffic starts streams between pods of each two kinds of machines, both ways.
 func (v *vSwitch) traffic(t *testing.T) []*netlab.Stream {
 	t.Helper()
 	var streams []*netlab.Stream
@@ -185,7 +185,7 @@ func (v *vSwitch) traffic(t *testing.T) []*netlab.Stream {
 	return streams
 }
 
-// agentRestarts has the gateway look for a pod while its node's agent is away.
+// agentRestarts makes the gateway resolve a pod while its node's agent is not running.
 func (v *vSwitch) agentRestarts(t *testing.T) {
 	streams := v.traffic(t)
 	v.one.KillAgent()
@@ -216,7 +216,7 @@ func (v *vSwitch) agentRestarts(t *testing.T) {
 	}
 }
 
-// proxies is what a machine answers ARP for.
+// proxies returns the addresses for which a machine answers ARP.
 func proxies(t *testing.T, m *netlab.Machine) string {
 	t.Helper()
 	lines := strings.Split(strings.TrimSpace(run(t, m, "ip", "neighbor", "show", "proxy")), "\n")
@@ -243,7 +243,7 @@ func (v *vSwitch) linkDown(t *testing.T) {
 	everyPodReachesEveryPod(t, v.pods)
 }
 
-// cleanup takes the agent off a machine that has had a pod.
+// cleanup removes the agent from a machine that has had a pod.
 func (v *vSwitch) cleanup(t *testing.T) {
 	three, err := v.f.RentDedicated(t.Context(), "three")
 	if err != nil {

@@ -1,8 +1,8 @@
 //go:build linux
 
-// Package ha tests what happens to clusters later in their lives, by the pages that tell how:
-// several control-plane nodes of which one goes, upgrades, reboots, and the end. It takes some ten
-// minutes and is no part of "make test"; "make kubeadm-ha" runs it.
+// Package ha tests later events of clusters by the pages about them: the loss of one of several
+// control-plane nodes, upgrades, reboots, and the removal. It takes some ten minutes and is no part
+// of "make test"; "make kubeadm-ha" runs it.
 package ha
 
 import (
@@ -33,21 +33,21 @@ func TestMain(m *testing.M) { os.Exit(kubeadm.RunTests(m, packOlder)) }
 // world is a cluster that a test installs.
 type world struct{ *kubeadm.TestCluster }
 
-// startWorld makes the cloud for a test that follows a page, and no server.
+// startWorld starts the cloud for a test that follows a page, without servers.
 func startWorld(t *testing.T, page string) *world {
 	t.Helper()
 	kubeadm.NeedMachines(t)
 	if os.Getenv(helm) == "" {
 		t.Fatalf("%s names no program: run this by make kubeadm-ha", helm)
 	}
-	// Machines have this machine's programs.
+	// The machines use this host's programs.
 	if _, err := exec.LookPath("hcloud"); err != nil {
 		t.Fatalf("%v: install Debian's package hcloud-cli", err)
 	}
 	return &world{kubeadm.StartT(t, page, kubeadm.Options{Dir: t.TempDir(), Packed: kubeadm.Packed()})}
 }
 
-// by lets the test go on by another page.
+// by switches the test to another page.
 func (w *world) by(page string) {
 	w.T.Helper()
 	p, err := kubeadm.ReadPage(w.T.Context(), page)
@@ -57,7 +57,7 @@ func (w *world) by(page string) {
 	w.Page = p
 }
 
-// rent makes servers, ready for kubeadm.
+// rent creates servers, ready for kubeadm.
 func (w *world) rent(names ...string) {
 	w.T.Helper()
 	for _, name := range names {
@@ -67,8 +67,8 @@ func (w *world) rent(names ...string) {
 	}
 }
 
-// putTools gives a server what its administrator has there: helm, and the folder deploy of a source
-// tree, with the simulated cloud's endpoint in the values.
+// putTools gives a server its administrator's tools: helm, and the folder deploy of a source tree,
+// with the simulated cloud's endpoint in the values.
 func (w *world) putTools(name string) {
 	w.T.Helper()
 	program, err := os.ReadFile(os.Getenv(helm))
@@ -94,13 +94,13 @@ func (w *world) putDeploy(name, deploy, to string) {
 	w.Run(name, fmt.Sprintf(`sed -i 's|^  network: cluster$|&\n  endpoint: http://%s/v1|' %s/kubeadm/cloud-dual-stack/values.yaml`, netlab.CloudAddress, to))
 }
 
-// secret gives the cluster the cloud's token, as the page says.
+// secret stores the cloud's token in the cluster, by the page's command.
 func (w *world) secret() {
 	w.T.Helper()
 	w.FollowTyping(w.Admin, cluster.Token, "kubectl -n kube-system create secret")
 }
 
-// hcloud runs a command of the program hcloud, which finds the simulated cloud.
+// hcloud runs a command of the program hcloud with the simulated cloud's endpoint.
 func (w *world) hcloud(command string) {
 	w.T.Helper()
 	w.Run(w.Admin, "export HCLOUD_ENDPOINT=http://"+netlab.CloudAddress+"/v1; "+command)
@@ -124,7 +124,7 @@ func (w *world) deploy() {
 	w.Talk()
 }
 
-// together does several things at once and waits for all. Each error ends the test.
+// together calls functions concurrently and waits for all. Each error ends the test.
 func (w *world) together(do ...func(context.Context) error) {
 	w.T.Helper()
 	failed := make(chan error)

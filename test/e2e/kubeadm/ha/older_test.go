@@ -18,17 +18,17 @@ import (
 const (
 	// from is the variable that may name the older version.
 	from = "UNDERLAY_FROM"
-	// firstVersion is the first version of this tree, which counts as long as nothing was released.
+	// firstVersion is the first version of this tree, the default while there is no release.
 	firstVersion = "6e7bf2fc32771ad086df0c2afb511ceb63828193"
 
 	// olderTag is the tag of the older version's images.
 	olderTag = "v0.0.1-older"
-	// olderImages and olderTree are what packOlder puts into the folder with the images.
+	// olderImages and olderTree are the files that packOlder adds to the folder with the images.
 	olderImages, olderTree = "older.tar", "older"
 )
 
-// older is the version that is upgraded: the one that is asked for, else the last release before
-// this version, else the first one.
+// older returns the version to upgrade from: that of the variable, or the last release before this
+// version, or the first version.
 func older(ctx context.Context, tree string) string {
 	if asked := os.Getenv(from); asked != "" {
 		return asked

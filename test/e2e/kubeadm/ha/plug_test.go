@@ -17,11 +17,11 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/kubeadm"
 )
 
-// endpoint is what stands in front of the API servers, in the place of the first one.
+// endpoint replaces the first API server's address by that of the load balancer.
 var endpoint = []string{"10.0.0.2:6443", "10.0.0.254:6443"}
 
 // TestSeveralControlPlanes is a cluster with three control-plane nodes, of which one loses its
-// power while pods talk, and a node that joins while another one boots.
+// power while pods exchange packets, and a node that joins while another one boots.
 func TestSeveralControlPlanes(t *testing.T) {
 	w := startWorld(t, several)
 	w.install()
@@ -33,7 +33,7 @@ func TestSeveralControlPlanes(t *testing.T) {
 	w.Healthy()
 }
 
-// install makes the cluster: three control-plane nodes and two workers.
+// install creates the cluster: three control-plane nodes and two workers.
 func (w *world) install() {
 	ctx := w.T.Context()
 	w.rent(kubeadm.First, "control-2", "control-3", "worker-1", "worker-2")
@@ -50,7 +50,7 @@ func (w *world) install() {
 	w.secret()
 	w.Follow(kubeadm.First, "helm install")
 	w.joinControlPlane("control-2", keyIn(w.T, `--certificate-key (\S+)`, printed))
-	// The key that is made later is as good as the first.
+	// A key that is created later works like the first one.
 	w.joinControlPlane("control-3", keyIn(w.T, `(?m)^([0-9a-f]{64})$`, w.Follow(kubeadm.First, "kubeadm init phase upload-certs")))
 	w.Step("three control-plane nodes")
 	for _, name := range []string{"worker-1", "worker-2"} {
@@ -61,7 +61,7 @@ func (w *world) install() {
 	w.Step("all Nodes are ready")
 }
 
-// balance makes the load balancer in front of the API servers, of which there are none yet.
+// balance creates the load balancer of the API servers, before there are any.
 func (w *world) balance() {
 	w.T.Helper()
 	for _, begins := range []string{
@@ -77,7 +77,7 @@ func (w *world) balance() {
 	w.Step("the load balancer in front of the API servers was made")
 }
 
-// keyIn is the certificate key in what kubeadm prints.
+// keyIn returns the certificate key in kubeadm's output.
 func keyIn(t testing.TB, pattern, printed string) string {
 	t.Helper()
 	found := regexp.MustCompile(pattern).FindStringSubmatch(printed)
@@ -87,7 +87,7 @@ func keyIn(t testing.TB, pattern, printed string) string {
 	return found[1]
 }
 
-// joinControlPlane lets a server join as a control-plane node, by what the page adds to join.yaml.
+// joinControlPlane joins a server as a control-plane node, with the page's additions to join.yaml.
 func (w *world) joinControlPlane(name, key string) {
 	w.T.Helper()
 	server := w.Servers[name]
@@ -102,10 +102,10 @@ func (w *world) joinControlPlane(name, key string) {
 	w.Follow(name, "kubeadm join")
 }
 
-// lease is that by which one replica leads.
+// lease returns the holder of the lease for leader election.
 func (w *world) lease(ctx context.Context) (server string, since time.Time, err error) {
 	var l coordinationv1.Lease
-	// The API server that answered last may be the one that is gone.
+	// The API server of the last response may be the one that was lost.
 	if err := w.Get(ctx, &l, "--request-timeout=2s -n kube-system lease cloud-controller-manager"); err != nil {
 		return "", time.Time{}, err
 	}
@@ -116,8 +116,8 @@ func (w *world) lease(ctx context.Context) (server string, since time.Time, err 
 	return server, l.Spec.AcquireTime.Time, nil
 }
 
-// pullPlug takes the power from the machine where the replica runs that leads: another one leads,
-// and a node that joins then is served. Pods notice nothing of all that.
+// pullPlug powers off the machine of the leading replica: another one becomes leader, and
+// initializes a node that joins then. Pods don't lose a packet.
 func (w *world) pullPlug() (gone string) {
 	gone, _, err := w.lease(w.T.Context())
 	if err != nil {
@@ -156,7 +156,7 @@ func (w *world) pullPlug() (gone string) {
 	return gone
 }
 
-// awaitServed waits until a Node can have pods.
+// awaitServed waits until a Node can run pods.
 func (w *world) awaitServed(name string) {
 	w.T.Helper()
 	w.Await(name+" to be served", func(ctx context.Context) error {
@@ -168,7 +168,7 @@ func (w *world) awaitServed(name string) {
 	})
 }
 
-// bringBack switches the machine on again, which takes its place by itself.
+// bringBack powers the machine on again, which rejoins by itself.
 func (w *world) bringBack(name string) {
 	if err := w.Servers[name].Reboot(w.T.Context()); err != nil {
 		w.T.Fatal(err)
@@ -179,7 +179,7 @@ func (w *world) bringBack(name string) {
 	w.Step("%s is back", name)
 }
 
-// joinDuringReboot lets a node join while another one boots.
+// joinDuringReboot joins a node while another one boots.
 func (w *world) joinDuringReboot() {
 	w.together(
 		func(ctx context.Context) error { return w.Servers["worker-1"].Reboot(ctx) },

@@ -17,8 +17,8 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/kubeadm"
 )
 
-// TestRemove takes a node out of a cluster, and then everything of ours away from the others.
-// What the page says stays is all that is left, until its last commands take that too.
+// TestRemove removes a node from a cluster, and then Underlay from the others. Only the objects
+// that the page names remain, until its last commands delete those, too.
 func TestRemove(t *testing.T) {
 	w := startWorld(t, kubeadm.Tutorial)
 	workers := []string{"worker-1", "worker-2", "worker-3"}
@@ -38,7 +38,7 @@ func TestRemove(t *testing.T) {
 	w.takeAway(fresh)
 }
 
-// installHead makes the tutorial's cluster with the version of this tree.
+// installHead creates the tutorial's cluster with the version of this tree.
 func (w *world) installHead(workers ...string) {
 	w.T.Helper()
 	w.putTools(kubeadm.First)
@@ -56,7 +56,7 @@ func (w *world) installHead(workers ...string) {
 	w.Step("all Nodes are ready")
 }
 
-// targets expects that the only load balancer has so many.
+// targets expects a number of targets of the only load balancer.
 func (w *world) targets(count int) error {
 	all := w.Lab.Cloud.DataPlane().LoadBalancers
 	if len(all) != 1 || len(all[0].Targets) != count {
@@ -65,7 +65,7 @@ func (w *world) targets(count int) error {
 	return nil
 }
 
-// look prints what a network leaves on a machine: routes, rules, filters, files, settings.
+// look prints a machine's network state: routes, rules, filters, files, settings.
 const look = `
 ip -4 route show table all; ip -6 route show table all; ip -4 rule; ip -6 rule
 nft list tables
@@ -74,16 +74,16 @@ find /run/underlay /etc/cni/net.d -mindepth 1 2>/dev/null
 sysctl -a 2>/dev/null --pattern '^net\.ipv[46]\.(ip_forward$|conf\.(all|default|lo|mgmt|private|public)\.)'
 `
 
-// theirs are in lines of look about the interfaces of pods that run, and kube-proxy's tables.
+// theirs match lines of look about the interfaces of running pods, and kube-proxy's tables.
 var theirs = []string{"dev veth", "kube-proxy"}
 
-// ofPods are the records of the addresses of pods that run, which the page says stay with them.
+// ofPods match the records of running pods' addresses, which the page lists as remaining.
 var ofPods = regexp.MustCompile(`^(/run/underlay/cni|/var/lib/cni/results/underlay-)`)
 
-// linkLocal are addresses that the kernel makes of those of cables, which a boot renews.
+// linkLocal match addresses that the kernel derives from those of cables, which a boot changes.
 var linkLocal = regexp.MustCompile(`fe80::[0-9a-f:]+ff:fe[0-9a-f:]+`)
 
-// state is what look prints of a machine, in order, without what isn't ours.
+// state returns the output of look on a machine, sorted, without foreign state.
 func (w *world) state(name string) string {
 	w.T.Helper()
 	var kept []string
@@ -96,7 +96,7 @@ func (w *world) state(name string) string {
 	return strings.Join(kept, "\n")
 }
 
-// used expects that something of ours is on a machine: else a test of its removal proves nothing.
+// used expects state of Underlay on a machine: otherwise a test of its removal proves nothing.
 func (w *world) used(name, fresh string) {
 	w.T.Helper()
 	if w.state(name) == fresh || len(w.routesVia(name)) != 1 {
@@ -104,7 +104,7 @@ func (w *world) used(name, fresh string) {
 	}
 }
 
-// asBefore expects a machine to be in the state in which it was.
+// asBefore expects that a machine's state is the original one.
 func (w *world) asBefore(name, fresh string) {
 	w.T.Helper()
 	if diff := cmp.Diff(strings.Split(fresh, "\n"), strings.Split(w.state(name), "\n")); diff != "" {
@@ -112,7 +112,7 @@ func (w *world) asBefore(name, fresh string) {
 	}
 }
 
-// routesVia are the network's routes to a server.
+// routesVia returns the network's routes to a server.
 func (w *world) routesVia(name string) (found []hcloudsim.RouteSeed) {
 	for _, r := range w.Lab.Cloud.DataPlane().Networks[0].Routes {
 		if r.Gateway == w.Servers[name].Cables.Private {
@@ -122,7 +122,7 @@ func (w *world) routesVia(name string) (found []hcloudsim.RouteSeed) {
 	return found
 }
 
-// explain lets an agent say what it would do on its node.
+// explain runs the agent's command that prints the changes it would make on its node.
 func (w *world) explain(node string) {
 	w.T.Helper()
 	pod, err := w.Page.Command("pod=$(", "NODE", node)
@@ -138,7 +138,7 @@ func (w *world) explain(node string) {
 	}
 }
 
-// takeOut takes a node out of the cluster whose machine stays.
+// takeOut removes a node, whose machine remains, from the cluster.
 func (w *world) takeOut(name, fresh string) {
 	w.used(name, fresh)
 	w.Follow(w.Admin, "kubectl drain", "NODE", name)
@@ -162,7 +162,7 @@ func (w *world) takeOut(name, fresh string) {
 	w.Step("%s is no node any more, and as it was before", name)
 }
 
-// takeAway takes everything away that is ours.
+// takeAway removes everything of Underlay.
 func (w *world) takeAway(fresh map[string]string) {
 	nodes := []string{kubeadm.First, "worker-1", "worker-2"}
 	for _, name := range nodes {
@@ -203,7 +203,7 @@ func (w *world) takeAway(fresh map[string]string) {
 	w.deleteRest()
 }
 
-// deleteRest follows the page's last commands, and expects that nothing is left by them.
+// deleteRest runs the page's last commands, and expects that no object remains.
 func (w *world) deleteRest() {
 	w.Follow(w.Admin, "kubectl -n kube-system delete configmap")
 	w.left()
@@ -230,7 +230,7 @@ func (w *world) deleteRest() {
 	w.Step("nothing is left")
 }
 
-// left expects that the cluster has these objects of ours and no others.
+// left expects exactly these objects of Underlay in the cluster.
 func (w *world) left(want ...string) {
 	w.T.Helper()
 	out := w.Run(w.Admin, `for kind in $(kubectl api-resources --verbs=list -o name | grep -v -e '^events' -e '^nodes$'); do

@@ -11,8 +11,8 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/kubeadm"
 )
 
-// TestUpgrade upgrades a cluster from an older version by the chart, goes back, and upgrades again,
-// while pods talk.
+// TestUpgrade upgrades a cluster from an older version by the chart, rolls back, and upgrades
+// again, while pods exchange packets.
 func TestUpgrade(t *testing.T) {
 	w := startWorld(t, kubeadm.Tutorial)
 	w.installOlder()
@@ -37,8 +37,8 @@ func TestUpgrade(t *testing.T) {
 	w.Healthy()
 }
 
-// installOlder makes the tutorial's cluster with the older version, by the chart and the values of
-// that. Kubernetes itself is installed by the files of today.
+// installOlder creates the tutorial's cluster with the older version, by its own chart and values.
+// Kubernetes itself is installed by today's files.
 func (w *world) installOlder() {
 	ctx := w.T.Context()
 	workers := []string{"worker-1", "worker-2"}
@@ -65,7 +65,7 @@ func (w *world) installOlder() {
 	w.Step("all Nodes are ready, with the older version")
 }
 
-// handedOut tells what nodes have, and what is recorded of it.
+// handedOut returns the podCIDRs of nodes, and their records.
 func (w *world) handedOut() string {
 	w.T.Helper()
 	nodes := w.Kubectl(`get nodes -o jsonpath='{range .items[*]}{.metadata.name} {.spec.providerID} {.spec.podCIDRs}{"\n"}{end}'`)
@@ -77,7 +77,7 @@ func (w *world) handedOut() string {
 	return fmt.Sprintf("%s\nledger %s\nroutes %s", nodes, ledger, strings.Join(routes, ", "))
 }
 
-// unchanged does something by which no packet is lost and nothing that was handed out changes.
+// unchanged calls do, which must neither lose a packet nor change an assigned podCIDR.
 func (w *world) unchanged(before, what string, do func()) {
 	w.T.Helper()
 	pods := w.images()
@@ -90,7 +90,7 @@ func (w *world) unchanged(before, what string, do func()) {
 	}
 }
 
-// images are what our pods run.
+// images returns the images of Underlay's pods.
 func (w *world) images() string {
 	return w.Kubectl("-n kube-system get pods -l app.kubernetes.io/part-of=underlay -o jsonpath='{.items[*].spec.containers[*].image}'")
 }
