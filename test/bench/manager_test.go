@@ -25,9 +25,8 @@ import (
 
 const nodeCount = 1000
 
-// BenchmarkManagerWithAThousandNodes reports how long a manager takes from its
-// start until it serves, until a thousand new Nodes have podCIDRs and routes,
-// and what it weighs then.
+// BenchmarkManagerWithAThousandNodes reports how long a manager takes from its start until it
+// serves, until a thousand new Nodes have podCIDRs and routes, and its memory then.
 func BenchmarkManagerWithAThousandNodes(b *testing.B) {
 	for b.Loop() {
 		measure(b)
@@ -84,8 +83,7 @@ func measure(b *testing.B) {
 	}
 }
 
-// addNode puts a server and its Node there as a kubelet would, without
-// heartbeats.
+// addNode creates a server and its Node as a kubelet would, without heartbeats.
 func addNode(b *testing.B, c *cluster.Cluster, name string) {
 	b.Helper()
 	if _, err := c.Cloud.CreateServer(hcloudsim.ServerSeed{Name: name, Network: c.Network.ID}); err != nil {
@@ -112,7 +110,7 @@ func routed(n *corev1.Node) bool {
 
 func countNodes(ctx context.Context, b *testing.B, c *cluster.Cluster, is func(*corev1.Node) bool) int {
 	b.Helper()
-	// From the API server's cache, so that looking disturbs little.
+	// From the API server's cache, so that polling disturbs little.
 	list, err := c.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{ResourceVersion: "0"})
 	if err != nil {
 		b.Fatal(err)

@@ -21,20 +21,20 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/fakeapi"
 )
 
-// apiServer is an API server for Nodes and ConfigMaps, as an http.RoundTripper. What it knows of
-// the rules of the API: resource versions, UIDs as preconditions of patches, podCIDRs that never
-// change once they are set, status apart from spec.
+// apiServer is an API server for Nodes and ConfigMaps, as an http.RoundTripper. It implements these
+// rules of the API: resource versions, UIDs as preconditions of patches, podCIDRs that never change
+// once they are set, status apart from spec.
 type apiServer struct {
 	fakeapi.History
 	uids  int
 	nodes *collection
 	maps  *collection
-	// changed is told of every change of a Node, under the lock: nil before it is created and
-	// after it is gone, and whether the request came from a manager.
+	// changed is called with every change of a Node, under the lock: nil before it is created and
+	// after it is deleted, and whether the request was a manager's.
 	changed func(before, after *corev1.Node, managed bool)
 }
 
-// collection is a kind of objects, and how requests name it.
+// collection is a kind of objects, with its name in requests.
 type collection struct {
 	*fakeapi.Collection
 	resource string
@@ -60,7 +60,7 @@ func (a *apiServer) put(c *collection, kind watch.EventType, o fakeapi.Object, m
 	}
 }
 
-// handle answers a request of a manager that is no watch.
+// handle serves a request of a manager other than a watch.
 func (a *apiServer) handle(req *http.Request, body []byte) (any, error) {
 	a.Lock()
 	defer a.Unlock()
@@ -88,7 +88,7 @@ func (a *apiServer) handle(req *http.Request, body []byte) (any, error) {
 	return nil, apierrors.NewMethodNotSupported(c.group(), req.Method)
 }
 
-// find reads a path: the collection, the object's name and the subresource.
+// find parses a path: the collection, the object's name and the subresource.
 func (a *apiServer) find(path string) (c *collection, name, sub string) {
 	parts := strings.Split(strings.TrimPrefix(path, "/api/v1/"), "/")
 	if len(parts) > 2 && parts[0] == "namespaces" {
@@ -117,7 +117,7 @@ func (a *apiServer) create(c *collection, body []byte) (any, error) {
 	return o, nil
 }
 
-// meet gives a new object what the API server gives it.
+// meet sets the fields that the API server sets in a new object.
 func (a *apiServer) meet(o fakeapi.Object) {
 	a.uids++
 	o.SetUID(types.UID(fmt.Sprint("uid-", a.uids)))
@@ -174,7 +174,7 @@ func (a *apiServer) patch(c *collection, old fakeapi.Object, sub, kind string, b
 	return o, nil
 }
 
-// mergePatch applies a patch as RFC 7386 says.
+// mergePatch applies a patch by RFC 7386.
 func mergePatch(before, patch []byte) ([]byte, error) {
 	var target, changes map[string]any
 	if err := errors.Join(json.Unmarshal(before, &target), json.Unmarshal(patch, &changes)); err != nil {
@@ -199,8 +199,8 @@ func merge(target, changes map[string]any) {
 	}
 }
 
-// strategy is what the API server does to a changed Node: what the subresource is not about stays,
-// podCIDRs never change, and are cut down to podCIDR where that isn't their first.
+// strategy acts as the API server's strategy for a changed Node: fields outside of the subresource
+// are kept, podCIDRs never change, and are cut down to podCIDR if that isn't their first.
 func strategy(old, node *corev1.Node, sub string) error {
 	if sub == "status" {
 		node.Spec = *old.Spec.DeepCopy()

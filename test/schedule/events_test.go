@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// An event is something that happens to the cluster, so many times in a hundred.
+// An event is a kind of event in the cluster, with its share in percent.
 type event struct {
 	share int
 	name  string
@@ -36,7 +36,7 @@ func events() []event {
 	}
 }
 
-// step lets one thing happen.
+// step runs one random event.
 func (s *schedule) step() {
 	roll := s.rng.IntN(100)
 	for _, e := range events() {
@@ -48,7 +48,7 @@ func (s *schedule) step() {
 	}
 }
 
-// some returns a machine for which something holds, or nil.
+// some returns a machine that meets a condition, or nil.
 func (s *schedule) some(holds func(machine) bool) *machine {
 	for _, i := range s.rng.Perm(machines) {
 		if holds(s.fleet[i]) {
@@ -60,7 +60,7 @@ func (s *schedule) some(holds func(machine) bool) *machine {
 
 func whole(m machine) bool { return m.joined && m.server != 0 }
 
-// join rents a server where there is none, and lets it register.
+// join creates a server for a machine without one, and registers it.
 func (s *schedule) join() {
 	m := s.some(func(m machine) bool { return !m.joined })
 	if m == nil {
@@ -76,7 +76,7 @@ func (s *schedule) join() {
 	s.register(m)
 }
 
-// register makes the Node; which machine it is may be known only later.
+// register creates the Node; its provider ID may be set later.
 func (s *schedule) register(m *machine) {
 	m.joined = true
 	known := s.rng.IntN(2) == 0
@@ -87,14 +87,14 @@ func (s *schedule) register(m *machine) {
 	}
 }
 
-// leave gives a server back. Its Node goes before that or after.
+// leave deletes a server. Its Node is deleted before that or after.
 func (s *schedule) leave() {
 	m := s.some(whole)
 	if m == nil {
 		return
 	}
 	server := m.server
-	drop := func() { _ = s.cloud.sim.DeleteServer(server) } // it is there
+	drop := func() { _ = s.cloud.sim.DeleteServer(server) } // it exists
 	if s.rng.IntN(2) == 0 {
 		drop()
 		s.soon(20)
@@ -107,7 +107,7 @@ func (s *schedule) leave() {
 	m.server, m.joined = 0, false
 }
 
-// soon lets up to so many seconds pass, or none.
+// soon lets up to this number of seconds pass, or none.
 func (s *schedule) soon(seconds int) {
 	if s.rng.IntN(3) > 0 {
 		pass(time.Duration(s.rng.IntN(seconds*1000)) * time.Millisecond)
@@ -131,14 +131,14 @@ func (s *schedule) deleteNode() {
 	}
 }
 
-// takeOver deletes a Node's server, and gives its address to one that is no Node.
+// takeOver deletes a Node's server, and assigns its address to a server that is no Node.
 func (s *schedule) takeOver() {
 	m := s.some(whole)
 	if m == nil {
 		return
 	}
 	address := s.cloud.address(m.server)
-	_ = s.cloud.sim.DeleteServer(m.server) // it is there
+	_ = s.cloud.sim.DeleteServer(m.server) // it exists
 	m.server = 0
 	s.soon(20)
 	id, err := s.cloud.rent(m.name+"-heir-"+time.Now().Format("150405"), address)
@@ -175,7 +175,7 @@ func (s *schedule) strangersRoute() {
 	s.foreign[dst] = via
 }
 
-// removeRoute removes a living Node's route; some Nodes register anew right then.
+// removeRoute removes a living Node's route; some Nodes are recreated right then.
 func (s *schedule) removeRoute() {
 	m := s.some(whole)
 	if m == nil {
@@ -218,8 +218,8 @@ func (s *schedule) kill() {
 	s.lead()
 }
 
-// freeze stops the leader; another takes over when its lease is over; some time later it wakes,
-// sends what it was about to, and notices that it leads no more.
+// freeze freezes the leader; another takes over when its lease has expired; some time later it
+// resumes, sends its pending requests, and detects that it no longer leads.
 func (s *schedule) freeze() {
 	frozen := s.leader
 	frozen.freeze()
@@ -245,7 +245,7 @@ func (s *schedule) stall() {
 	time.AfterFunc(time.Duration(s.rng.IntN(30_000))*time.Millisecond, s.api.resume)
 }
 
-// fail lets every request to the API server or to the cloud fail for a while.
+// fail makes every request to the API server or to the cloud fail for a while.
 func (s *schedule) fail() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -17,59 +17,60 @@ import (
 	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
-// The tolerances that the design grants. All else is broken at the moment in which it happens.
+// The tolerances that the design allows. Any other deviation is a violation at once.
 const (
-	// noticed is how long a route may be missing under a condition that says otherwise: it is
-	// found by the next complete list, and lists may fail for a while.
+	// noticed is how long a route may be missing while the Node's condition is reachable: the next
+	// complete list shows it, and lists may fail for a while.
 	noticed = 2*period + 40*time.Second
-	// movedNoticed is the same after a server got another address: nothing tells of that but the
-	// server list, which is up to five minutes old.
+	// movedNoticed is the same after a server got another address: only the server list shows that,
+	// and it is up to five minutes old.
 	movedNoticed = 6*time.Minute + noticed
-	// strangerNoticed is how long a stranger's route may stand before no such prefix is handed out.
+	// strangerNoticed is how long a foreign route may exist before such a prefix is no longer
+	// assigned.
 	strangerNoticed = 2*period + 40*time.Second
-	// deadline is the longest that a deletion may be on its way if its sender can take it back.
+	// deadline is the longest time that a deletion may be in flight if its sender can cancel it.
 	deadline = leaseTime
-	// listAge is how old the lists may be that a deletion rests on: of a Node that got its podCIDRs
-	// later, and is not said to be reachable, the route is made again.
+	// listAge is the maximum age of the lists on which a deletion is based: the route of a Node
+	// that got its podCIDRs later, and whose condition isn't reachable yet, is recreated.
 	listAge = leaseTime / 2
 )
 
-// invariants holds every change of a Node and of the route table against what may never happen:
-// a prefix that two Nodes have; one handed out while a route leads it elsewhere or before its
-// quarantine is over; a Node that is said to be reachable without its route; a living Node's route
-// deleted by a manager; a route to another Node's server.
+// invariants checks every change of a Node and of the route table for violations: a prefix with two
+// Nodes; one that is assigned while a route sends it elsewhere or before its quarantine has ended;
+// a Node with a reachable condition but without its route; a living Node's route deleted by a
+// manager; a route to another Node's server.
 type invariants struct {
 	mu     sync.Mutex
 	log    []string
 	broken []string
 
-	nodes    map[string]*member // the Nodes that there are, by name
+	nodes    map[string]*member // the existing Nodes, by name
 	left     map[netip.Prefix]former
 	routes   map[netip.Prefix]netip.Addr
-	since    map[netip.Prefix]time.Time // when the route was made
-	servers  map[int64]netip.Addr       // in the network
-	moved    map[int64]time.Time        // servers whose address changed
-	ended    map[string]time.Time       // when routes went
+	since    map[netip.Prefix]time.Time // when the route was created
+	servers  map[int64]netip.Addr       // addresses in the network
+	moved    map[int64]time.Time        // time of the last change of a server's address
+	ended    map[string]time.Time       // time of routes' deletions
 	deletes  map[string]sending         // accepted deletions by managers that have no effect yet
-	unstored bool                       // the last request for the record of routes went wrong
-	unproven map[string]bool            // routes that were made then
+	unstored bool                       // the last request for the record of routes failed
+	unproven map[string]bool            // routes that were created then
 	excused  time.Time                  // until then a missing route isn't noticed: outage, or no leader
-	detected map[string]int             // what was seen to happen, so that a quiet schedule shows
+	detected map[string]int             // counters of events, so that a schedule without them shows
 }
 
-// member is a Node that there is.
+// member is an existing Node.
 type member struct {
 	name     string
 	uid      types.UID
 	server   int64
 	born     time.Time
-	podCIDR  netip.Prefix // of IPv4, zero: none
+	podCIDR  netip.Prefix // the IPv4 one; zero: none
 	all      []netip.Prefix
 	assigned time.Time // when it got them
 	says     corev1.ConditionStatus
-	stands   bool      // its route does
-	stood    time.Time // when it last did in the Node's life; zero: never
-	missing  time.Time // since when it says reachable without its route; zero: it doesn't
+	stands   bool      // its route exists
+	stood    time.Time // when it last existed in the Node's life; zero: never
+	missing  time.Time // since when the Node is reachable without its route; zero: it isn't
 }
 
 // former is a Node that had a prefix.
@@ -97,7 +98,7 @@ func (v *invariants) write(format string, args ...any) {
 	v.log = append(v.log, time.Now().Format("15:04:05.000 ")+fmt.Sprintf(format, args...))
 }
 
-// find notes that an invariant is broken. The caller holds the lock.
+// find records a violation. The caller holds the lock.
 func (v *invariants) find(format string, args ...any) {
 	v.broken = append(v.broken, time.Now().Format("15:04:05.000 ")+fmt.Sprintf(format, args...))
 	v.write("!! "+format, args...)
@@ -109,7 +110,7 @@ func (v *invariants) verdicts() []string {
 	return slices.Clone(v.broken)
 }
 
-// excuse says that nobody can notice anything until some time.
+// excuse records that nothing can be noticed until a time.
 func (v *invariants) excuse(until time.Time) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -118,7 +119,7 @@ func (v *invariants) excuse(until time.Time) {
 	}
 }
 
-// nodeChanged is told of every change of a Node.
+// nodeChanged is called with every change of a Node.
 func (v *invariants) nodeChanged(before, after *corev1.Node, managed bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -160,7 +161,7 @@ func serverOf(node *corev1.Node) int64 {
 	return id
 }
 
-// handedOut judges the podCIDRs that a Node just got.
+// handedOut checks the podCIDRs that a Node just got.
 func (v *invariants) handedOut(m *member) {
 	v.detected["prefixes handed out"]++
 	for _, p := range m.all {
@@ -180,7 +181,7 @@ func (v *invariants) handedOut(m *member) {
 			was, had := v.left[dst]
 			switch {
 			case had && was.name == m.name && was.server == m.server && m.server != 0:
-				// The same machine, at another address now: the route is replaced.
+				// The same machine with another address: the route is replaced.
 			case had && was.at.After(v.since[dst].Add(-deadline)):
 				v.find("quarantine: %s gets %s, to which the route via %s of %s stands, gone since %s", m.name, p, via, was.name, time.Since(was.at))
 			case time.Since(v.since[dst]) > strangerNoticed && time.Now().After(v.excused):
@@ -195,7 +196,7 @@ func (v *invariants) handedOut(m *member) {
 	}
 }
 
-// said judges a condition that a Node was just told.
+// said checks a condition that was just written.
 func (v *invariants) said(m *member) {
 	address := v.servers[m.server]
 	if m.says != corev1.ConditionFalse || !m.podCIDR.IsValid() || !address.IsValid() {
@@ -203,8 +204,8 @@ func (v *invariants) said(m *member) {
 	}
 	v.detected["nodes that were said to be reachable"]++
 	v.settle()
-	// A list younger than the Node may have shown a route that went before the Node had its
-	// podCIDR.
+	// A list that is newer than the Node may have shown a route that was deleted before the Node
+	// had its podCIDR.
 	if before := v.ended[deletion(m.podCIDR.String(), address.String())]; m.stood.IsZero() && before.After(m.born) {
 		m.stood = before
 	}
@@ -223,8 +224,8 @@ func (v *invariants) movedLately(m *member) bool {
 	return moved && time.Since(at) < movedNoticed
 }
 
-// settle notes for every Node whether its route stands, and starts the clock of those that say
-// so without. The caller holds the lock.
+// settle updates for every Node whether its route exists, and starts the timer of those that are
+// reachable without it. The caller holds the lock.
 func (v *invariants) settle() {
 	now := time.Now()
 	for _, m := range v.nodes {
@@ -251,7 +252,7 @@ func (v *invariants) settle() {
 	}
 }
 
-// expect looks again at a Node whose route is missing, when that must have been noticed.
+// expect checks a Node with a missing route again, at the time when it must have been noticed.
 func (v *invariants) expect(m *member, since time.Time, after time.Duration) {
 	time.AfterFunc(after, func() {
 		v.mu.Lock()
@@ -266,7 +267,7 @@ func (v *invariants) expect(m *member, since time.Time, after time.Duration) {
 	})
 }
 
-// cloudChanged is told of every change of the network.
+// cloudChanged is called with every change of the network.
 func (v *invariants) cloudChanged(now hcloudsim.DataPlane) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -286,7 +287,7 @@ func (v *invariants) cloudChanged(now hcloudsim.DataPlane) {
 	}
 	for id, address := range v.servers {
 		if !servers[id].IsValid() {
-			v.moved[id] = time.Now() // if it comes again, it comes with another
+			v.moved[id] = time.Now() // if it returns, it has another address
 			v.write("server %d at %s leaves the network", id, address)
 		}
 	}
@@ -312,12 +313,12 @@ func (v *invariants) cloudChanged(now hcloudsim.DataPlane) {
 	v.settle()
 }
 
-// deleted judges a route that went.
+// deleted checks the deletion of a route.
 func (v *invariants) deleted(dst netip.Prefix, via netip.Addr) {
 	sent, managed := v.deletes[deletion(dst.String(), via.String())]
 	delete(v.deletes, deletion(dst.String(), via.String()))
 	if !managed {
-		return // people may do what they want
+		return // deletions by hand are allowed
 	}
 	v.detected["routes deleted"]++
 	for _, m := range v.nodes {
@@ -335,16 +336,16 @@ func (v *invariants) deleted(dst netip.Prefix, via netip.Addr) {
 	}
 }
 
-// recording is told whether a request for the record of routes goes wrong.
+// recording is called with whether a request for the record of routes fails.
 func (v *invariants) recording(wrong bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.unstored = wrong
 }
 
-// ownerless judges a route that nobody has in the end, and reports whether it may stand: one that
-// was made while the record could not be stored, by a leader that ended before it could. That it
-// is ours is known to nobody.
+// ownerless checks a route without an owner in the end, and reports whether it may exist: one that
+// was created while the record could not be stored, by a leader that ended before it could. Then no
+// record shows that it belongs to Underlay.
 func (v *invariants) ownerless(dst netip.Prefix, via netip.Addr, record map[string]string) bool {
 	recorded := strings.Fields(record[strings.Replace(dst.String(), "/", "_", 1)])
 	if v.unproven[deletion(dst.String(), via.String())] && !slices.Contains(recorded, via.String()) {
@@ -357,7 +358,7 @@ func (v *invariants) ownerless(dst netip.Prefix, via netip.Addr, record map[stri
 
 func deletion(dst, via string) string { return dst + " " + via }
 
-// heard is told of every request of a manager that reached the cloud.
+// heard is called with every request of a manager that reached the cloud.
 func (v *invariants) heard(sent sending, body []byte, answer *http.Response) {
 	if !strings.HasSuffix(sent.path, "/actions/delete_route") || answer.StatusCode >= 300 {
 		return
@@ -373,7 +374,7 @@ func (v *invariants) heard(sent sending, body []byte, answer *http.Response) {
 	defer v.mu.Unlock()
 	key := deletion(route.Destination.String(), route.Gateway.String())
 	v.deletes[key] = sent
-	// In a cloud that shows effects at once the route went before the answer came.
+	// In a cloud that shows effects at once the route was deleted before the response.
 	if at, gone := v.ended[key]; gone && !at.Before(sent.at) && v.routes[route.Destination] != route.Gateway {
 		v.deleted(route.Destination, route.Gateway)
 	}

@@ -23,15 +23,15 @@ import (
 	routecontroller "github.com/underlay-ccm/underlay/routes/controller"
 )
 
-// The configuration of every manager. The pools are a little larger than the cluster, so that what
-// is freed is soon handed out again.
+// The configuration of every manager. The pools are a little larger than the cluster, so that
+// released prefixes are soon assigned again.
 const (
 	podRange   = "10.244.0.0/21"
 	podRange6  = "fd00:10:244::/61"
 	period     = time.Minute
 	quarantine = 90 * time.Second
-	// leaseTime is how long a lease outlives its holder; lastWords how long a process that lost
-	// it may go on until it has noticed.
+	// leaseTime is how long a lease outlives its holder; lastWords how long a process that lost it
+	// may continue until it notices.
 	leaseTime, lastWords = 15 * time.Second, time.Second
 	namespace            = "kube-system"
 )
@@ -48,10 +48,10 @@ type manager struct {
 	err error
 }
 
-// way is how a manager's requests travel to the API server and to the cloud.
+// way is the transport of a manager's requests to the API server and to the cloud.
 type way struct{ api, cloud *line }
 
-// start makes a manager. It fails as a real one would that ends at its start.
+// start creates a manager. It fails with the errors at which a real one would exit.
 func start(parent context.Context, name string, first bool, road func(*process) way) (*manager, error) {
 	ctx, cancel := context.WithCancel(parent)
 	m := &manager{process: newProcess(cancel), name: name}
@@ -99,7 +99,7 @@ func findNetwork(ctx context.Context, transport http.RoundTripper) (*hetzner.Fol
 	return client.Follow(network, networkName), nil
 }
 
-// assemble makes the controllers, joins them, and lets them run.
+// assemble creates the controllers, connects them, and runs them.
 func (m *manager) assemble(ctx context.Context, client kubernetes.Interface, factory informers.SharedInformerFactory, network *hetzner.Followed, first bool) error {
 	recorder, registry := &record.FakeRecorder{}, metrics.NewKubeRegistry()
 	nodes := factory.Core().V1().Nodes()
@@ -136,7 +136,7 @@ func (m *manager) assemble(ctx context.Context, client kubernetes.Interface, fac
 	return nil
 }
 
-// ended notes what a controller ended with that nobody stopped, which ends the process.
+// ended records the error of a controller that wasn't stopped, which ends the process.
 func (m *manager) ended(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
@@ -147,7 +147,7 @@ func (m *manager) ended(ctx context.Context, err error) {
 	m.cancel()
 }
 
-// failed returns what ended the manager that nobody stopped, or nil.
+// failed returns the error that ended the manager without a stop, or nil.
 func (m *manager) failed() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

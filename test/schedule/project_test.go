@@ -22,10 +22,10 @@ const (
 	networkName = "cluster"
 )
 
-// project is the cloud's side: a network, servers, and people who change them by hand.
+// project is the cloud's side: a network, servers, and an administrator's manual changes.
 type project struct {
 	sim     *hcloudsim.Simulator
-	api     *hcloud.Client // of an administrator
+	api     *hcloud.Client // an administrator's
 	network int64
 }
 
@@ -49,13 +49,13 @@ func newProject(seed uint64, changed func(hcloudsim.DataPlane)) (*project, error
 	return p, err
 }
 
-// rent creates a server, at an address or at any.
+// rent creates a server, at a given address or any.
 func (p *project) rent(name string, at netip.Addr) (id int64, err error) {
 	server, err := p.sim.CreateServer(hcloudsim.ServerSeed{Name: name, Network: p.network, PrivateIP: at})
 	return server.ID, err
 }
 
-// address is where a server is in the network, the zero Addr if it isn't.
+// address returns a server's address in the network, or the zero Addr.
 func (p *project) address(id int64) netip.Addr {
 	server, _ := p.sim.Server(id)
 	for _, private := range server.PrivateNet {
@@ -77,7 +77,7 @@ func (p *project) table() map[netip.Prefix]netip.Addr {
 	return out
 }
 
-// byHand lets an administrator try something until it works: the network may be busy.
+// byHand retries an administrator's request until it succeeds: the network may be busy.
 func byHand(do func(context.Context) error) {
 	for range 10 {
 		if do(context.Background()) == nil {
@@ -127,7 +127,7 @@ func (p *project) move(id int64, to netip.Addr, between time.Duration) {
 	})
 }
 
-// kubelet makes the Node of a machine, with its provider ID if it is known already.
+// kubelet returns the Node of a machine, with its provider ID if it is known already.
 func kubelet(name string, server int64, address netip.Addr, known bool) *corev1.Node {
 	node := &corev1.Node{}
 	node.Name = name

@@ -2,6 +2,6 @@
 
 package schedule
 
-// slowdown is how many times longer random trials take with the race detector; they run
-// in full without it.
+// slowdown is the factor by which random trials take longer with the race detector; all of them run
+// without it.
 const slowdown = 16

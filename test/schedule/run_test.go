@@ -19,9 +19,9 @@ var (
 	all       = flag.Bool("all", false, "go on after a schedule that breaks an invariant")
 )
 
-// Node IPAM and routes under one schedule: no prefix twice, none handed out while a route leads it
-// elsewhere, no Node said to be reachable without its route, no living Node's route deleted, and
-// everything served in the end.
+// Node IPAM and routes under one schedule: no prefix is assigned twice, none while a route sends it
+// elsewhere, no Node is reachable without its route, no living Node's route is deleted, and in the
+// end all Nodes have podCIDRs and routes.
 func TestSchedules(t *testing.T) {
 	var mu sync.Mutex
 	seen := map[string]int{}
@@ -44,8 +44,7 @@ func TestSchedules(t *testing.T) {
 					if len(broken) == 0 {
 						continue
 					}
-					// The order in which goroutines run is not from the seed: another run may
-					// differ.
+					// The order of goroutines doesn't depend on the seed: another run may differ.
 					t.Errorf("seed %d (run it with -schedules 1 -first-seed %d):\n%s\n%s", seed, seed, strings.Join(broken, "\n"), log)
 					if !*all {
 						return

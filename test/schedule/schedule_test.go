@@ -24,7 +24,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	klog.SetLogger(logr.Discard()) // informers complain about every fault
+	klog.SetLogger(logr.Discard()) // informers log every fault
 	os.Exit(m.Run())
 }
 
@@ -37,11 +37,11 @@ const (
 type machine struct {
 	name   string
 	server int64 // 0: none
-	joined bool  // there is a Node
+	joined bool  // its Node exists
 }
 
-// schedule is one random course of events. Everything follows from the seed but the order in which
-// goroutines happen to run.
+// schedule is one random sequence of events. Everything depends on the seed except the order of
+// goroutines.
 type schedule struct {
 	t    *testing.T
 	seed uint64
@@ -51,20 +51,20 @@ type schedule struct {
 	cloud   *project
 	fleet   [machines]machine
 	others  []int64                     // servers that are no Nodes
-	foreign map[netip.Prefix]netip.Addr // routes of strangers
+	foreign map[netip.Prefix]netip.Addr // foreign routes
 
 	leader  *manager
 	former  []*manager // frozen, or about to notice
 	started int
 
-	mu     sync.Mutex // of what requests draw
+	mu     sync.Mutex // guards the state for requests
 	luck   *rand.Rand
-	rarely int // one of so many requests goes wrong; 0: none
+	rarely int // one of so many requests fails; 0: none
 	outage time.Time
-	which  string // what the outage is of: "api", "cloud"
+	which  string // target of the outage: "api", "cloud"
 }
 
-// run runs one schedule and returns what it broke.
+// run runs one schedule and returns its violations.
 func run(t *testing.T, seed uint64) (broken []string, seen map[string]int, history string) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSchedule(t, seed)
@@ -104,13 +104,13 @@ func newSchedule(t *testing.T, seed uint64) *schedule {
 	return s
 }
 
-// pass lets virtual time pass, and everything that is due then happen.
+// pass lets virtual time pass, and waits until everything due then has run.
 func pass(d time.Duration) {
 	time.Sleep(d) // virtual
 	synctest.Wait()
 }
 
-// lead starts a manager, again and again while the cloud refuses that, as a Deployment does.
+// lead starts a manager, repeatedly while the cloud rejects it, as a Deployment does.
 func (s *schedule) lead() {
 	for range 100 {
 		s.started++
@@ -133,7 +133,7 @@ func (s *schedule) lead() {
 	s.t.Fatalf("seed %d: no manager starts\n%s", s.seed, strings.Join(s.log, "\n"))
 }
 
-// watchLeader starts the next leader where the last one ended by itself.
+// watchLeader starts the next leader if the last one has exited by itself.
 func (s *schedule) watchLeader() {
 	if err := s.leader.failed(); err != nil {
 		s.note("%s ends: %v", s.leader.name, err)
@@ -143,7 +143,7 @@ func (s *schedule) watchLeader() {
 	}
 }
 
-// drawing says what becomes of a manager's requests to a server.
+// drawing returns the function that draws the fates of a manager's requests to a server.
 func (s *schedule) drawing(manager, server string) func(*http.Request) fate {
 	return func(req *http.Request) fate {
 		what := s.draw(server, req.Method == http.MethodGet)
@@ -157,7 +157,7 @@ func (s *schedule) drawing(manager, server string) func(*http.Request) fate {
 	}
 }
 
-// draw says what becomes of a request.
+// draw returns the fate of a request.
 func (s *schedule) draw(server string, reads bool) fate {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -180,7 +180,7 @@ func (s *schedule) draw(server string, reads bool) fate {
 	return fate{hold: time.Duration(s.luck.IntN(2_000)) * time.Millisecond}
 }
 
-// lag is how late the next watch event is; negative: the stream breaks.
+// lag is the delay of the next watch event; negative: the stream breaks.
 func (s *schedule) lag() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -196,7 +196,7 @@ func (s *schedule) lag() time.Duration {
 	return 0
 }
 
-// calm ends all faults, and gives everything the time to settle.
+// calm ends all faults, and lets everything settle.
 func (s *schedule) calm() {
 	s.note("calm")
 	s.mu.Lock()
@@ -227,11 +227,11 @@ func (s *schedule) bury() {
 
 func (s *schedule) end() {
 	s.leader.stop()
-	pass(time.Minute) // a list of servers under way outlives its manager
+	pass(time.Minute) // a list of servers in flight outlives its manager
 }
 
-// ending says what is not as it should be when nothing goes wrong any more: every Node is served,
-// nobody else is, and nothing is left of those that are gone.
+// ending checks the final state without faults: every Node has its podCIDRs and its route, and no
+// other route or ledger entry remains.
 func (s *schedule) ending() {
 	table := s.cloud.table()
 	names := map[string]bool{}
@@ -269,8 +269,8 @@ func (s *schedule) ending() {
 	}
 }
 
-// waitsForRoute reports whether the quarantine of an entry cannot end, because a route stands
-// toward what the Node had.
+// waitsForRoute reports whether the quarantine of an entry cannot end, because a route for the
+// Node's former prefix exists.
 func waitsForRoute(entry string, standing map[netip.Prefix]netip.Addr) bool {
 	for dst := range standing {
 		if strings.Contains(entry, dst.String()) {
@@ -280,7 +280,7 @@ func waitsForRoute(entry string, standing map[netip.Prefix]netip.Addr) bool {
 	return false
 }
 
-// providerID tells a Node which machine it is, as the cloud's node controller does.
+// providerID sets a Node's provider ID, as the cloud's node controller does.
 func (s *schedule) providerID(name string, server int64) {
 	s.api.edit(name, func(node *corev1.Node) {
 		if node.Spec.ProviderID == "" {

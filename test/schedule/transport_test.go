@@ -14,25 +14,25 @@ import (
 
 var errConnection = errors.New("connection lost")
 
-// fate is what becomes of a request.
+// fate is the treatment of a request.
 type fate struct {
-	// hold is how long the request is on its way. One that is given up meanwhile is not applied,
-	// unless its sender can't give it up: a frozen process closes no connection.
+	// hold is how long the request is in flight. One that is canceled in that time is not applied,
+	// unless its sender can't cancel it: a frozen process closes no connection.
 	hold time.Duration
-	// refuse is the status of an answer without effect; 0: none.
+	// refuse is the status of a response without effect; 0: none.
 	refuse int
-	// lose breaks the connection once the request was applied; late breaks it at once, and the
-	// request is applied so much later.
+	// lose breaks the connection after the request was applied; late breaks it at once, and the
+	// request is applied that much later.
 	lose bool
 	late time.Duration
 }
 
-// lateness is the longest that a request is on its way after its sender gave up.
+// lateness is the longest time that a request is in flight after its sender gave up.
 const lateness = 5 * time.Second
 
-// process is one manager's life. It can be frozen, as SIGSTOP does: nothing that it sends leaves,
-// nothing that was answered arrives, until it is thawed. It can be ended for good, as SIGKILL does:
-// what it sent may still be applied.
+// process is one manager's process. It can be frozen, as by SIGSTOP: it neither sends requests nor
+// receives responses until it is thawed. It can be killed, as by SIGKILL: requests that it sent may
+// still be applied.
 type process struct {
 	mu     sync.Mutex
 	gate   chan struct{} // closed on thaw; nil: not frozen
@@ -86,7 +86,7 @@ func (p *process) frozen() bool {
 	return p.gate != nil
 }
 
-// pass waits while the process is frozen, and reports whether it lives.
+// pass waits while the process is frozen, and reports whether it is alive.
 func (p *process) pass() bool {
 	for {
 		p.mu.Lock()
@@ -105,7 +105,7 @@ func (p *process) pass() bool {
 	}
 }
 
-// line is a process's way to a server.
+// line is a process's connection to a server.
 type line struct {
 	*process
 	next  http.RoundTripper
@@ -117,7 +117,7 @@ type line struct {
 type sending struct {
 	path string
 	at   time.Time // when it was sent
-	// held says that its sender could not take it back when it arrived: it was frozen or dead.
+	// held means that its sender could not cancel it when it arrived: it was frozen or dead.
 	held bool
 }
 
@@ -159,7 +159,7 @@ func (l *line) RoundTrip(req *http.Request) (*http.Response, error) {
 	return answer, err
 }
 
-// travel lets a request be on its way.
+// travel delays a request as if it were in flight.
 func (l *line) travel(req *http.Request, body []byte, sent time.Time, what fate) error {
 	if fakeapi.Elapse(req.Context().Done(), what.hold) {
 		return nil
@@ -174,7 +174,7 @@ func (l *line) travel(req *http.Request, body []byte, sent time.Time, what fate)
 	return req.Context().Err()
 }
 
-// later delivers a request whose sender knows nothing of it any more.
+// later delivers a request after its sender has given up.
 func (l *line) later(req *http.Request, body []byte, sent time.Time, after time.Duration) {
 	time.AfterFunc(after, func() {
 		answer, err := l.deliver(context.Background(), req, body, sent)
@@ -194,14 +194,14 @@ func (l *line) deliver(ctx context.Context, req *http.Request, body []byte, sent
 	return answer, err
 }
 
-// refusal is what stands in front of a server that does not answer: no JSON.
+// refusal is the response of a proxy in front of an unresponsive server: no JSON.
 func refusal(code int) *http.Response {
 	answer := fakeapi.Response(code, io.NopCloser(bytes.NewReader([]byte("not available"))))
 	answer.Header.Set("Content-Type", "text/plain")
 	return answer
 }
 
-// streamed holds back what a watch streams while its process is frozen.
+// streamed withholds the data of a watch while its process is frozen.
 type streamed struct {
 	io.ReadCloser
 	process *process

@@ -10,7 +10,7 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/fakeapi"
 )
 
-// RoundTrip answers a request of a manager.
+// RoundTrip serves a request of a manager.
 func (a *apiServer) RoundTrip(req *http.Request) (*http.Response, error) {
 	if isWatch(req) {
 		c, _, _ := a.find(req.URL.Path)
@@ -28,7 +28,7 @@ func isWatch(req *http.Request) bool {
 	return watching
 }
 
-// stall keeps watches and cached lists from learning anything more, until resume.
+// stall stops watches and cached lists from advancing, until resume.
 func (a *apiServer) stall() {
 	a.Lock()
 	defer a.Unlock()
@@ -49,7 +49,7 @@ func (a *apiServer) register(node *corev1.Node) {
 	a.put(a.nodes, watch.Added, node, false)
 }
 
-// edit changes a Node that is there as somebody else than a manager does.
+// edit changes an existing Node as a client other than a manager.
 func (a *apiServer) edit(name string, change func(*corev1.Node)) {
 	a.Lock()
 	defer a.Unlock()
@@ -60,7 +60,7 @@ func (a *apiServer) edit(name string, change func(*corev1.Node)) {
 	}
 }
 
-// remove deletes a Node that is there.
+// remove deletes an existing Node.
 func (a *apiServer) remove(name string) {
 	a.Lock()
 	defer a.Unlock()
@@ -69,7 +69,7 @@ func (a *apiServer) remove(name string) {
 	}
 }
 
-// data is what a ConfigMap holds.
+// data returns the content of a ConfigMap.
 func (a *apiServer) data(name string) map[string]string {
 	a.Lock()
 	defer a.Unlock()

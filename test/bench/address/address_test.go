@@ -1,9 +1,9 @@
 //go:build linux
 
-// Package address_test measures addresses that move between nodes beside MetalLB's, on the same
-// machines and faults: what a client on the segment loses when the holder of an address is drained,
-// parted from the others, upgraded or loses its power, and what that costs in frames and writes.
-// Times are printed; that traffic flows in the end is asserted.
+// Package address_test measures addresses that move between nodes in comparison with MetalLB's, on
+// the same machines and with the same faults: the packets that a client on the segment loses when
+// the holder of an address is drained, disconnected, upgraded or powered off, and the cost in
+// frames and writes. Times are printed; that traffic flows in the end is asserted.
 package address_test
 
 import (
@@ -22,10 +22,10 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/netlab"
 )
 
-// binaries are our programs, set once before any benchmark runs.
+// binaries are Underlay's programs, set once before any benchmark runs.
 var binaries netlab.Options
 
-// rounds is how often each contender goes through all faults.
+// rounds is how often each contender runs through all faults.
 var rounds = flag.Int("rounds", 1, "how often each contender goes through all faults")
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
@@ -40,7 +40,7 @@ func run(m *testing.M) int {
 		return 1
 	}
 	if !netlab.Entered() {
-		return m.Run() // where each says why it is skipped
+		return m.Run() // where each logs why it is skipped
 	}
 	folder, err := os.MkdirTemp("", "underlay-address-")
 	if err != nil {
@@ -55,14 +55,14 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// excludeLabel takes a node out of every load balancer.
+// excludeLabel excludes a node from all load balancers.
 const excludeLabel = corev1.LabelNodeExcludeBalancers
 
 func withPort(to netip.AddrPort, port uint16) netip.AddrPort {
 	return netip.AddrPortFrom(to.Addr(), port)
 }
 
-// needMetalLB skips a benchmark where there is none, or no lab.
+// needMetalLB skips a benchmark without a built MetalLB, or on a host that can't run a lab.
 func needMetalLB(b *testing.B) metallb.MetalLB {
 	b.Helper()
 	if !netlab.Entered() {
@@ -82,14 +82,14 @@ func BenchmarkAddress(b *testing.B) {
 	built := needMetalLB(b)
 	for _, c := range []contender{underlay{}, &peer{built: built, ranges: []string{addressRange}}} {
 		b.Run(c.name(), func(b *testing.B) {
-			for range *rounds { // each is over, with its lab, before the next begins
+			for range *rounds { // each ends, with its lab, before the next begins
 				b.Run("round", func(b *testing.B) { measure(b, c) })
 			}
 		})
 	}
 }
 
-// measure lets a contender go through every fault. The last one costs a machine.
+// measure runs a contender through every fault. The last one costs a machine.
 func measure(b *testing.B, c contender) {
 	w := begin(b, c)
 	ctx := b.Context()
@@ -139,7 +139,7 @@ func measure(b *testing.B, c contender) {
 	}
 }
 
-// drain takes a node out of use, as its administrator does before maintenance, or puts it back.
+// drain makes a node unusable, as its administrator does before maintenance, or usable again.
 func (w *world) drain(node string, out bool) {
 	w.node(node, func(n *corev1.Node) {
 		n.Spec.Unschedulable = out

@@ -11,21 +11,21 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/netlab"
 )
 
-// contender gives Services addresses of the segment.
+// contender assigns addresses of the segment to Services.
 type contender interface {
 	name() string
-	// settings are further lines of our configuration.
+	// settings are further lines of Underlay's configuration.
 	settings() string
-	// start brings it to a lab whose machines are ready.
+	// start installs it in a lab with ready machines.
 	start(w *world) error
-	// accounts are whom its programs are for the API server.
+	// accounts are the users of its programs at the API server.
 	accounts() []string
-	// stop ends what announces on a machine, as an upgrade does; resume starts it again.
+	// stop ends the announcing program on a machine, as an upgrade does; resume starts it again.
 	stop(ctx context.Context, w *world, m *netlab.Machine) error
 	resume(ctx context.Context, w *world, m *netlab.Machine) error
 }
 
-// underlay is ours.
+// underlay is Underlay.
 type underlay struct{}
 
 func (underlay) name() string { return "underlay" }
@@ -34,7 +34,7 @@ func (underlay) settings() string {
 	return "addresses:\n  pools:\n  - {name: segment, ranges: [" + addressRange + "]}\n"
 }
 
-func (underlay) start(*world) error { return nil } // the lab has it
+func (underlay) start(*world) error { return nil } // it runs in the lab already
 
 func (underlay) accounts() []string {
 	return []string{"system:serviceaccount:kube-system:underlay-ccm", "system:serviceaccount:kube-system:underlay-agent"}
@@ -46,10 +46,10 @@ func (underlay) resume(ctx context.Context, _ *world, m *netlab.Machine) error {
 	return m.StartAgent(ctx)
 }
 
-// peer is MetalLB, on a cluster whose pods we connect.
+// peer is MetalLB, on a cluster whose pods Underlay connects.
 type peer struct {
 	built   metallb.MetalLB
-	ranges  []string // of its pool
+	ranges  []string // ranges of its pool
 	running *metallb.Running
 }
 
@@ -75,7 +75,7 @@ func (p *peer) start(w *world) (err error) {
 
 func (*peer) accounts() []string { return metallb.Accounts }
 
-// stop waits for two seconds at most, as the DaemonSet says.
+// stop waits for two seconds at most, the grace period of the DaemonSet.
 func (p *peer) stop(ctx context.Context, _ *world, m *netlab.Machine) error {
 	speaker := p.running.Speaker(m)
 	if err := speaker.Signal(syscall.SIGTERM); err != nil {

@@ -14,32 +14,33 @@ const (
 	// pace is the time between two packets of a stream, knock between two connections.
 	pace  = 5 * time.Millisecond
 	knock = 20 * time.Millisecond
-	// settled is how long everything is left alone before and after a fault.
+	// settled is the time without changes before and after a fault.
 	settled = 5 * time.Second
-	// forget is how often the fresh client forgets who has the address.
+	// forget is how often the fresh client removes the address from its neighbor cache.
 	forget = 100 * time.Millisecond
 )
 
-// outcome is what a fault did to those who use the address.
+// outcome is the effect of a fault on clients of the address.
 type outcome struct {
 	udp   netlab.Traffic
 	tcp   netlab.Knocks
 	talk  netlab.Talked
-	fresh netlab.Knocks // of connections by whom asks for the address all the time
-	// moved is from the fault to the first claim of the address by another machine; 0: there was none.
+	fresh netlab.Knocks // connections of the client that resolves the address repeatedly
+	// moved is the time from the fault to the first claim of the address by another machine; 0:
+	// there was none.
 	moved time.Duration
-	// announcements are claims to everybody, answers those to one.
+	// announcements are claims to all hosts, answers those to one.
 	announcements, answers int
 	writes                 int
-	// both is the time in which the former and the new holder both claimed the address after the
-	// fault was over.
+	// both is how long the former and the new holder both claimed the address after the fault was
+	// over.
 	both time.Duration
-	// wrong is whether the client knows another machine behind the address in the end than the fresh
-	// client, which has just asked.
+	// wrong is whether the client's cache has another machine for the address in the end than that
+	// of the fresh client, which has just resolved it.
 	wrong bool
 }
 
-// during measures a fault and its end: from before fault until after heal, everything is counted.
+// during measures a fault and its end: everything from before fault until after heal is counted.
 func (w *world) during(fault, heal func(holder *netlab.Machine), lasts time.Duration) outcome {
 	w.b.Helper()
 	ctx := w.b.Context()
@@ -92,8 +93,8 @@ func (w *world) during(fault, heal func(holder *netlab.Machine), lasts time.Dura
 	return o
 }
 
-// united waits until only one machine has claimed the address for a while, whom the fresh client asks
-// about all the time.
+// united waits until only one machine has claimed the address for a while, in which the fresh
+// client resolves it repeatedly.
 func (w *world) united() {
 	w.b.Helper()
 	w.await("one machine has the address", func() string {
@@ -104,7 +105,7 @@ func (w *world) united() {
 	})
 }
 
-// both is the time from a moment to the last claim by whom does not make the very last one.
+// both is the time from since to the last claim by a machine other than the final claimant.
 func (w *world) both(since time.Time) time.Duration {
 	claims := w.frames.Claims(w.address, since)
 	if len(claims) == 0 {
@@ -119,7 +120,7 @@ func (w *world) both(since time.Time) time.Duration {
 	return 0
 }
 
-// differs reports whether the client knows somebody else than who answers now.
+// differs reports whether the client's cache has another machine than the one that replies now.
 func (w *world) differs() bool {
 	w.b.Helper()
 	known, err := w.client.Knows(w.b.Context(), w.address)
@@ -138,7 +139,7 @@ func (w *world) differs() bool {
 	return known != now
 }
 
-// forgetting lets the fresh client ask for the address again and again.
+// forgetting makes the fresh client resolve the address repeatedly.
 func (w *world) forgetting(ctx context.Context) {
 	tick := time.NewTicker(forget)
 	defer tick.Stop()
@@ -147,13 +148,13 @@ func (w *world) forgetting(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			// That it is interrupted by the end is no error.
+			// An interruption by the end is no error.
 			_, _ = w.fresh.Namespace.Run(ctx, "ip", "neighbor", "flush", "to", w.address.String(), "dev", "eth0")
 		}
 	}
 }
 
-// pause lets time pass, in which others do what is measured.
+// pause waits while other goroutines run the measured work.
 func (w *world) pause(d time.Duration) {
 	select {
 	case <-time.After(d):

@@ -31,7 +31,7 @@ import (
 
 const (
 	movePage = "../../../docs/how-to/move-from-metallb.md"
-	// The commands of the page that something else of the test comes before or behind.
+	// The commands of the page that the test treats specially.
 	stopController = "kubectl -n metallb-system scale deployment controller --replicas=0"
 	deleteSpeakers = "kubectl -n metallb-system delete daemonset speaker"
 	look           = "underlayctl addresses"
@@ -41,7 +41,7 @@ const (
 	lostAtMost = 0
 )
 
-// BenchmarkMove follows the page that says how Services of MetalLB's move to Underlay, by its own
+// BenchmarkMove follows the page about moving Services from MetalLB to Underlay, by its own
 // commands, while clients use their addresses.
 func BenchmarkMove(b *testing.B) {
 	built := needMetalLB(b)
@@ -61,22 +61,22 @@ func BenchmarkMove(b *testing.B) {
 type move struct {
 	*world
 	peer *peer
-	// path has our programs, shims what the page calls by their names.
+	// path contains Underlay's programs, shims the page's commands by their names.
 	path, shims string
 	addresses   []netip.Addr
 
 	mu   sync.Mutex
-	seen map[string][]string // the different addresses that a Service's status had, by its name
+	seen map[string][]string // the different addresses of a Service's status, by its name
 }
 
-// tools makes the programs that the page uses.
+// tools builds the programs that the page uses.
 func (m *move) tools() {
 	m.b.Helper()
 	m.path, m.shims = m.b.TempDir(), m.b.TempDir()
 	m.must(cluster.BuildAll(m.b.Context(), m.path))
 	binary, err := kubebinary.Path(m.b.Context(), os.Stderr)
 	m.must(err)
-	// There is no Deployment of underlay-ccm to read the flags and the file from.
+	// There is no Deployment of underlay-ccm with the flags and the file.
 	flags := " --cloud-config=" + filepath.Join(m.lab.ControlPlane.Dir(), "underlay-ccm-2.yaml") +
 		" --manager-flag=--allocate-node-cidrs --manager-flag=--cluster-cidr=" + cluster.PodRanges
 	for name, line := range map[string]string{
@@ -87,7 +87,7 @@ func (m *move) tools() {
 	}
 }
 
-// run does a command of the page.
+// run executes a command of the page.
 func (m *move) run(command string) string {
 	m.b.Helper()
 	ctx, cancel := context.WithTimeout(m.b.Context(), patience)
@@ -102,7 +102,7 @@ func (m *move) run(command string) string {
 	return string(out)
 }
 
-// publish makes Services of all kinds, and waits until MetalLB has given them addresses.
+// publish creates Services of all kinds, and waits until MetalLB has assigned their addresses.
 func (m *move) publish() {
 	m.b.Helper()
 	local := corev1.ServiceExternalTrafficPolicyLocal
@@ -144,7 +144,7 @@ func (m *move) create(name string, spec corev1.ServiceSpec, annotations map[stri
 	})
 }
 
-// status are the addresses that a Service has.
+// status returns the addresses of a Service.
 func (m *move) status(name string) []string {
 	m.b.Helper()
 	s, err := m.lab.Client.CoreV1().Services(metav1.NamespaceDefault).Get(m.b.Context(), name, metav1.GetOptions{})
@@ -160,7 +160,7 @@ func ingress(s *corev1.Service) (all []string) {
 	return all
 }
 
-// watchStatus notes which addresses Services ever had.
+// watchStatus records all addresses that Services ever had.
 func (m *move) watchStatus() {
 	m.b.Helper()
 	w, err := m.lab.Client.CoreV1().Services(metav1.NamespaceDefault).Watch(m.b.Context(), metav1.ListOptions{})
@@ -184,7 +184,7 @@ func (m *move) watchStatus() {
 
 var shell = regexp.MustCompile("(?s)```sh\n(.*?)```")
 
-// commands are those of the page, in their order.
+// commands are those of the page, in order.
 func (m *move) commands() (all []string) {
 	m.b.Helper()
 	page, err := os.ReadFile(movePage)
@@ -204,7 +204,7 @@ func (m *move) commands() (all []string) {
 	return all
 }
 
-// follow does what the page says.
+// follow executes the page's commands.
 func (m *move) follow() {
 	m.b.Helper()
 	use := m.use()
@@ -215,12 +215,12 @@ func (m *move) follow() {
 			m.install()
 		}
 		if strings.HasPrefix(command, "kubectl delete namespace ") {
-			command += " --wait=false" // nobody here empties namespaces
+			command += " --wait=false" // no controller empties namespaces here
 		}
 		out := m.run(command)
 		fmt.Printf("$ %s\n%s", command, out)
 		switch command {
-		case stopController: // what a kubelet does
+		case stopController: // the kubelet's part
 			m.must(m.peer.running.StopController(m.b.Context()))
 		case deleteSpeakers:
 			for _, machine := range m.machines {
@@ -239,7 +239,8 @@ func (m *move) follow() {
 	}
 }
 
-// install gives manager and agents the pools, and waits until the agents say that they hold all.
+// install configures manager and agents with the pools, and waits until the agents report that they
+// hold all.
 func (m *move) install() {
 	m.b.Helper()
 	ctx := m.b.Context()
@@ -267,7 +268,7 @@ func (m *move) install() {
 	})
 }
 
-// held is by which machines addresses are held, as their agents say.
+// held returns the machines that hold each address, from their agents' reports.
 func (m *move) held() map[netip.Addr][]string {
 	m.b.Helper()
 	nodes, err := m.lab.Client.CoreV1().Nodes().List(m.b.Context(), metav1.ListOptions{})
@@ -283,7 +284,7 @@ func (m *move) held() map[netip.Addr][]string {
 	return held
 }
 
-// alone waits until whoever asks is answered by the holders, and the Services are accepted.
+// alone waits until only the holders reply to ARP, and the Services are accepted.
 func (m *move) alone() {
 	m.b.Helper()
 	for _, a := range m.addresses {
@@ -297,7 +298,7 @@ func (m *move) alone() {
 			return ""
 		})
 	}
-	// What the agents heard of the speakers they say for a while.
+	// The agents keep reporting the speakers' claims for a while.
 	m.await("all Services are accepted", func() string {
 		services, err := m.lab.Client.CoreV1().Services(metav1.NamespaceDefault).List(m.b.Context(), metav1.ListOptions{})
 		m.must(err)

@@ -10,7 +10,7 @@ import (
 	"github.com/underlay-ccm/underlay/test/bench/results"
 )
 
-// record prints and keeps what a fault did.
+// record prints and records the effects of a fault.
 func record(b *testing.B, contender, scenario string, o outcome) {
 	b.Helper()
 	yes := map[bool]float64{true: 1}
@@ -44,7 +44,7 @@ func record(b *testing.B, contender, scenario string, o outcome) {
 	}
 }
 
-// The figures that a note explains.
+// The figures that are explained by a note.
 const (
 	gapUDP     = "longest gap of UDP"
 	refused    = "connections refused"

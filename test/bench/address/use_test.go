@@ -10,7 +10,7 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/netlab"
 )
 
-// use is what clients do with all addresses while a cluster moves.
+// use is the clients' traffic with all addresses while a cluster moves.
 type use struct {
 	*move
 	streams []*netlab.Stream
@@ -38,7 +38,7 @@ func (m *move) use() *use {
 	return u
 }
 
-// flows waits until every address has been answered some more times.
+// flows waits until every address has replied some more times.
 func (u *use) flows() {
 	u.b.Helper()
 	for i, s := range u.streams {
@@ -53,7 +53,7 @@ func (u *use) flows() {
 	}
 }
 
-// end says what clients saw, and expects that they saw nothing of the move.
+// end prints the clients' results, and expects that the move had no effect on them.
 func (u *use) end() {
 	u.b.Helper()
 	u.flows()

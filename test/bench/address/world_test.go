@@ -21,30 +21,30 @@ import (
 )
 
 const (
-	// patience is how long anything may take to come about.
+	// patience limits waits.
 	patience = 2 * time.Minute
-	// grace is how long a Node may be silent before it counts as lost: upstream's value, not that
-	// of tests.
+	// grace is how long a Node may be unresponsive before it is marked as lost: upstream's value,
+	// not that of tests.
 	grace = 50 * time.Second
 
 	addressRange = "192.0.2.100-192.0.2.109"
 	talkPort     = 81
 )
 
-// world is a lab with one contender, and a Service whose address a client on the segment asks.
+// world is a lab with one contender, and a Service with clients on the segment.
 type world struct {
 	b         *testing.B
 	contender contender
 	lab       *netlab.Lab
 	machines  []*netlab.Machine
 	pods      map[string]*netlab.Pod // by machine
-	// client keeps what it knows about the segment, fresh forgets it all the time.
+	// client keeps its neighbor cache, fresh empties it repeatedly.
 	client, fresh *netlab.Neighbor
 	frames        *netlab.Frames
 	address       netip.Addr
 }
 
-// begin starts everything and waits until the client is answered.
+// begin starts everything and waits until the client gets replies.
 func begin(b *testing.B, c contender) *world {
 	b.Helper()
 	w := open(b, c)
@@ -95,7 +95,7 @@ func (w *world) must(err error) {
 	}
 }
 
-// await waits for something, and says what is there if it never comes.
+// await waits until missing returns "", and reports its last result otherwise.
 func (w *world) await(what string, missing func() string) {
 	w.b.Helper()
 	last := ""
@@ -108,7 +108,7 @@ func (w *world) await(what string, missing func() string) {
 	}
 }
 
-// serve makes the Service, whose traffic every machine carries.
+// serve creates the Service, with traffic through all machines.
 func (w *world) serve() {
 	w.b.Helper()
 	services := w.lab.Client.CoreV1().Services(metav1.NamespaceDefault)
@@ -151,7 +151,7 @@ func (w *world) serve() {
 
 func (w *world) echo() netip.AddrPort { return netip.AddrPortFrom(w.address, netlab.EchoPort) }
 
-// holder is the machine that answers when the client asks for the address, which it forgets first.
+// holder returns the machine that replies to ARP when the client resolves the address again.
 func (w *world) holder() (holder *netlab.Machine) {
 	w.b.Helper()
 	w.await("a machine answers for the address", func() string {
@@ -170,7 +170,7 @@ func (w *world) holder() (holder *netlab.Machine) {
 	return holder
 }
 
-// unload moves the pods off the holder, so that what happens to it only concerns the address.
+// unload moves the pods off the holder, so that faults of it only affect the address.
 func (w *world) unload(holder *netlab.Machine) {
 	w.b.Helper()
 	for _, m := range w.machines {
@@ -183,7 +183,7 @@ func (w *world) unload(holder *netlab.Machine) {
 			w.pods[m.Name] = p
 		}
 	}
-	// Until every kube-proxy knows: each answer by one of the pods that are there.
+	// Until every kube-proxy has the change: each reply is from one of the current pods.
 	for range 3 {
 		w.await("the pods answer", func() string {
 			for range 20 {
@@ -200,7 +200,7 @@ func (w *world) unload(holder *netlab.Machine) {
 	}
 }
 
-// node changes a Node.
+// node updates a Node.
 func (w *world) node(name string, change func(*corev1.Node)) {
 	w.b.Helper()
 	nodes := w.lab.Client.CoreV1().Nodes()
@@ -217,8 +217,8 @@ func (w *world) node(name string, change func(*corev1.Node)) {
 	})
 }
 
-// writes counts what the contender has written to the API server from a moment on, but for its
-// leases and Events.
+// writes counts the contender's writes to the API server since a time, without its leases and
+// Events.
 func (w *world) writes(since time.Time) int {
 	w.b.Helper()
 	events, err := w.lab.ControlPlane.Audit()

@@ -1,10 +1,10 @@
 //go:build linux
 
-// Package agent_test measures the node agent's routes on a real kernel, in a
-// network namespace of its own: how long a table takes to be complete, beside
-// `ip -batch` and a loop that opens a socket for each route, in the same run; how
-// soon one node's change and one deleted route are in the kernel; and what the
-// program weighs. Counts are asserted, times are printed.
+// Package agent_test measures the node agent's routes on a real kernel, in a network namespace of
+// its own: how long it takes to fill a table, in comparison with `ip -batch` and a loop that opens
+// a socket for each route, in the same run; how soon a change of one node and the repair of one
+// deleted route are in the kernel; and the memory of the program. Counts are asserted, times are
+// printed.
 package agent_test
 
 import (
@@ -47,14 +47,13 @@ const (
 	nodeCount = 15000
 	// rounds is how often each fills the table.
 	rounds = 5
-	// own is the machine's Node, whose prefixes it refuses.
+	// own is the machine's Node, whose prefixes it doesn't route.
 	own = "node-0000"
-	// limit is how long anything may take before it counts as never.
+	// limit is how long waits may take before they fail.
 	limit = time.Minute
 )
 
-// nodeAddress is the address of the i-th node, and podPrefix its podCIDR, of the
-// family.
+// nodeAddress is the address of the i-th node, and podPrefix its podCIDR, of the given family.
 func nodeAddress(i int, ipv4 bool) netip.Addr {
 	if ipv4 {
 		return netip.AddrFrom4([4]byte{10, 0, byte((i + 1) >> 8), byte(i + 1)})
@@ -79,13 +78,13 @@ func node(i int) *corev1.Node {
 	return n
 }
 
-// cable is the segment that all nodes are on.
+// cable is the segment of all nodes.
 func cable(b *testing.B) *kerneltest.Segment {
 	return kerneltest.NewSegment(b, "uplink",
 		netip.PrefixFrom(nodeAddress(0, true), 16).String(), netip.PrefixFrom(nodeAddress(0, false), 64).String())
 }
 
-// observer sees the kernel's events with a socket of its own.
+// observer receives the kernel's events by a socket of its own.
 type observer struct {
 	mu    sync.Mutex
 	set   map[agent.Entry]time.Time
@@ -103,7 +102,7 @@ func observe(b *testing.B, k *kernel.Kernel) *observer {
 		_ = k.Watch(ctx, func(e agent.Event) {
 			switch {
 			case e.Kind == agent.EventsLost:
-				close(started) // twice: an overflow, and the figures are worth nothing
+				close(started) // twice: after an overflow the figures are invalid
 			case e.Kind == agent.RouteSet && e.Route.Ours():
 				o.note(e.Route)
 			}
@@ -124,7 +123,7 @@ func (o *observer) note(e agent.Entry) {
 	}
 }
 
-// expect prepares to wait for so many routes.
+// expect prepares a wait for n routes.
 func (o *observer) expect(n int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -143,21 +142,21 @@ func (o *observer) await(b *testing.B, what string) {
 	}
 }
 
-// at is when a route was set last.
+// at is the time when a route was set last.
 func (o *observer) at(e agent.Entry) time.Time {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.set[e]
 }
 
-// running is an agent with a fake API server, whose Nodes have arrived.
+// running is an agent with a fake API server, whose Nodes are in its cache.
 type running struct {
 	client *fake.Clientset
 	agent  *agent.Agent
 }
 
-// prepare makes an agent whose cache is filled and that hasn't begun. Its period
-// is so long that nothing but events makes it work.
+// prepare creates an agent with filled caches that has not started. Its period is so long that only
+// events trigger a reconcile.
 func prepare(b *testing.B, k agent.Kernel, count int) *running {
 	b.Helper()
 	var objects []runtime.Object
@@ -183,7 +182,7 @@ func prepare(b *testing.B, k agent.Kernel, count int) *running {
 	return &running{client: client, agent: a}
 }
 
-// run lets the agent begin, and returns what ends it.
+// run starts the agent, and returns a function that stops it.
 func (r *running) run() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var done sync.WaitGroup
@@ -191,7 +190,7 @@ func (r *running) run() (stop func()) {
 	return func() { cancel(); done.Wait() }
 }
 
-// clear takes the routes away that a measurement made; its agent has ended.
+// clear removes the routes of a measurement, after its agent has ended.
 func clear(b *testing.B, k *kernel.Kernel) {
 	b.Helper()
 	if _, err := agent.Cleanup(context.Background(), k); err != nil {
@@ -209,7 +208,7 @@ func open(b *testing.B) *kernel.Kernel {
 	return k
 }
 
-// percentile is the time that so many in a hundred stay below.
+// percentile returns the time that so many in a hundred don't exceed.
 func percentile(times []time.Duration, of int) time.Duration {
 	sorted := slices.Sorted(slices.Values(times))
 	return sorted[min(len(sorted)-1, len(sorted)*of/100)]

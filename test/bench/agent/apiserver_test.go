@@ -28,15 +28,15 @@ import (
 	"github.com/underlay-ccm/underlay/internal/directory"
 )
 
-// generatedNodes is set in the process that is the API server: to how many Nodes
-// it has, and, behind a comma, whether it knows watch-lists.
+// generatedNodes is set in the process that is the API server: to its number of Nodes and, after a
+// comma, whether it supports watch-lists.
 const generatedNodes = "UNDERLAY_BENCH_NODES"
 
 const protobufType = "application/vnd.kubernetes.protobuf"
 
-// nodesAPI is as much of an API server as an agent asks for: the directory of Nodes that are
-// generated, the agent's own Node, and its status. Kubelets send heartbeats, of which a watch of the
-// own Node has that Node's. It is a process of its own, so that nothing of it counts as the agent's.
+// nodesAPI is the part of an API server that an agent requests: the directory of generated Nodes,
+// the agent's own Node, and its status. Kubelets send heartbeats, of which a watch of the own Node
+// contains only its own. It is a process of its own, so that its cost doesn't count as the agent's.
 type nodesAPI struct {
 	count     int
 	watchList bool
@@ -44,11 +44,11 @@ type nodesAPI struct {
 	mu       sync.Mutex
 	version  int
 	own      *corev1.Node
-	watchers map[chan *corev1.Node]bool // whether it is of Nodes
+	watchers map[chan *corev1.Node]bool // whether it watches Nodes
 }
 
-// serveNodes is the process: it prints its address, and sends a heartbeat for each
-// line that it reads.
+// serveNodes runs the process: it prints its address, and sends a heartbeat for each line that it
+// reads.
 func serveNodes(setting string) error {
 	count, watchList, _ := strings.Cut(setting, ",")
 	n, err := strconv.Atoi(count)
@@ -69,12 +69,12 @@ func serveNodes(setting string) error {
 	return lines.Err()
 }
 
-// beat is a kubelet that reports that nothing has changed.
+// beat is a kubelet's report of an unchanged state.
 func (s *nodesAPI) beat(i int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if i > 0 {
-		return // nobody watches this Node
+		return // this Node has no watcher
 	}
 	node := s.own.DeepCopy()
 	for c := range node.Status.Conditions {
@@ -83,7 +83,7 @@ func (s *nodesAPI) beat(i int) {
 	s.publish(node)
 }
 
-// publish tells watchers; s.mu is held.
+// publish sends an event to the watchers; s.mu is held.
 func (s *nodesAPI) publish(node *corev1.Node) {
 	s.version++
 	node.ResourceVersion = strconv.Itoa(s.version)
@@ -113,10 +113,10 @@ func (s *nodesAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 const entriesPath = "/api/v1/namespaces/" + directory.Namespace + "/configmaps"
 
-// ofOwn reports whether a request is about the agent's own Node alone.
+// ofOwn reports whether a request is for the agent's own Node only.
 func ofOwn(r *http.Request) bool { return r.URL.Query().Get("fieldSelector") == "metadata.name="+own }
 
-// objects are what a request lists.
+// objects are the results of a list.
 func (s *nodesAPI) objects(r *http.Request) (all []runtime.Object) {
 	if r.URL.Path != entriesPath {
 		s.mu.Lock()
@@ -126,7 +126,7 @@ func (s *nodesAPI) objects(r *http.Request) (all []runtime.Object) {
 	for i := range s.count {
 		entry, err := directory.Object(full(i))
 		if err != nil {
-			panic(err) // a Node that can't be encoded
+			panic(err) // an invalid Node
 		}
 		entry.UID, entry.ResourceVersion = types.UID(fmt.Sprintf("%08d-0000-4000-9000-%012d", i, i)), strconv.Itoa(i+1)
 		entry.CreationTimestamp = metav1.Unix(1_700_000_000+int64(i), 0)
@@ -197,14 +197,14 @@ func (s *nodesAPI) watch(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// events begins a stream of events, and returns what sends one.
+// events begins a stream of events, and returns the function that sends them.
 func events(w http.ResponseWriter) func(kind string, obj runtime.Object) {
 	w.Header().Set("Content-Type", protobufType+";stream=watch")
 	info, _ := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), protobufType)
 	frames := info.StreamSerializer.NewFrameWriter(w)
 	return func(kind string, obj runtime.Object) {
 		event := &metav1.WatchEvent{Type: kind, Object: runtime.RawExtension{Raw: encoded(obj)}}
-		_ = info.StreamSerializer.Encode(event, frames) // if the agent has gone, its context tells
+		_ = info.StreamSerializer.Encode(event, frames) // the context ends with the connection
 	}
 }
 
@@ -242,7 +242,7 @@ func encoded(obj runtime.Object) []byte {
 	info, _ := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), protobufType)
 	raw, err := runtime.Encode(scheme.Codecs.EncoderForVersion(info.Serializer, corev1.SchemeGroupVersion), obj)
 	if err != nil {
-		panic(err) // a Node that can't be encoded
+		panic(err) // an invalid Node
 	}
 	return raw
 }
@@ -282,8 +282,8 @@ func startNodes(b *testing.B, count int, watchList bool) *remoteNodes {
 	return &remoteNodes{kubeconfig: kubeconfig, beats: beats}
 }
 
-// heartbeats has Nodes report as so many kubelets do, one every five minutes each
-// (kubelet, nodeStatusReportFrequency), until the time is over. It returns how many.
+// heartbeats sends the reports of as many kubelets, one every five minutes each (kubelet,
+// nodeStatusReportFrequency), until the time is over. It returns their number.
 func (r *remoteNodes) heartbeats(b *testing.B, nodes int, during time.Duration) (sent int) {
 	b.Helper()
 	every := time.NewTicker(5 * time.Minute / time.Duration(nodes))
@@ -302,7 +302,7 @@ func (r *remoteNodes) heartbeats(b *testing.B, nodes int, during time.Duration) 
 	}
 }
 
-// full is a Node with all that a kubelet reports and others add, some 14 kB.
+// full is a Node with all fields that a kubelet and others set, some 14 kB.
 func full(i int) *corev1.Node {
 	n := node(i)
 	n.CreationTimestamp = metav1.Unix(1_700_000_000+int64(i), 0)

@@ -13,7 +13,7 @@ import (
 	"github.com/underlay-ccm/underlay/test/bench/results"
 )
 
-// ours is our column.
+// ours is the contender name of Underlay.
 const ours = "underlay"
 
 // The figures of the program's weight.
@@ -27,7 +27,7 @@ const (
 	watching    = "processor between passes"
 )
 
-// recordTable keeps how long each filling of a table of so many routes took.
+// recordTable records how long each filling of a table with this number of routes took.
 func recordTable(b *testing.B, routes int, contender string, took []time.Duration) {
 	b.Helper()
 	const quantity = "until all routes stand"
@@ -52,7 +52,7 @@ func recordTable(b *testing.B, routes int, contender string, took []time.Duratio
 	}
 }
 
-// recordLatency keeps how soon something was in the kernel, and the distribution.
+// recordLatency records how soon a change was in the kernel, and the distribution.
 func recordLatency(b *testing.B, scenario string, took []time.Duration) {
 	b.Helper()
 	const half, most = "median", "p99"
@@ -66,7 +66,7 @@ func recordLatency(b *testing.B, scenario string, took []time.Duration) {
 		results.Figure{Scenario: scenario, Contender: ours, Quantity: half, Unit: "ms", Value: milliseconds(percentile(took, 50))},
 		results.Figure{Scenario: scenario, Contender: ours, Quantity: most, Unit: "ms", Value: milliseconds(percentile(took, 99))},
 	)
-	const steps = 200 // of the distribution: each half a percent
+	const steps = 200 // of the distribution: half a percent each
 	line := results.Line{Plot: "How soon a route is right again", Contender: strings.ToLower(scenario[:1]) + scenario[1:], X: "milliseconds", Y: "percent of all", LogX: true}
 	sorted := slices.Sorted(slices.Values(took))
 	for i := range steps {
@@ -76,7 +76,7 @@ func recordLatency(b *testing.B, scenario string, took []time.Duration) {
 	results.Draw(b, line)
 }
 
-// recordWeight keeps what the program takes.
+// recordWeight records the program's resources.
 func recordWeight(b *testing.B, scenario string, figures map[string]float64) {
 	b.Helper()
 	results.Explain(

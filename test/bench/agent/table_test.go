@@ -26,10 +26,9 @@ import (
 	"github.com/underlay-ccm/underlay/routes/kernel/kerneltest"
 )
 
-// BenchmarkTable fills the kernel's table for 15,000 dual-stack Nodes, by turns: the
-// agent from its synced cache on, looking, deciding and writing; and three that only
-// write. Two of them write the agent's very routes, and ip -batch also those of
-// programs that give all routes one metric.
+// BenchmarkTable fills the kernel's table for 15,000 dual-stack Nodes, taking turns: the agent with
+// synced caches, which also reads and plans; and three that only write. Two of them write the same
+// routes as the agent, and ip -batch also those of programs that give all routes one metric.
 func BenchmarkTable(b *testing.B) {
 	kerneltest.Need(b)
 	segment := cable(b)
@@ -55,7 +54,7 @@ func BenchmarkTable(b *testing.B) {
 			for i := range contenders {
 				c := contenders[(round+i)%len(contenders)]
 				begin := c.fill(b)
-				runtime.GC() // of what was prepared
+				runtime.GC() // garbage of the preparation
 				o.expect(c.want)
 				began := time.Now()
 				stop := begin()
@@ -73,7 +72,7 @@ func BenchmarkTable(b *testing.B) {
 	}
 }
 
-// complete counts what stands.
+// complete counts the routes in the kernel.
 func complete(b *testing.B, k *kernel.Kernel, want int) {
 	b.Helper()
 	table, err := k.List(context.Background())
@@ -111,7 +110,7 @@ func batch(b *testing.B, metric func(netip.Prefix) uint32) func() func() {
 	}
 }
 
-// loop is what most node-route programs do: each call opens a socket.
+// loop works as most node-route programs do: each call opens a socket.
 func loop(b *testing.B, link int) func() func() {
 	return func() func() {
 		for i := 1; i < nodeCount; i++ {
@@ -142,8 +141,8 @@ func settled(b *testing.B, k *kernel.Kernel) (*running, *observer) {
 	return r, o
 }
 
-// BenchmarkNodeChange moves one of a thousand Nodes to another address, over and
-// over: from the API's answer until both of its routes are in the kernel.
+// BenchmarkNodeChange moves one of a thousand Nodes to another address, repeatedly: it measures
+// from the API's event until both of its routes are in the kernel.
 func BenchmarkNodeChange(b *testing.B) {
 	kerneltest.Need(b)
 	segment := cable(b)
@@ -181,8 +180,8 @@ func toward(dst netip.Prefix, at int, ipv4 bool, link int) agent.Entry {
 	}
 }
 
-// BenchmarkRepair deletes one of two thousand routes by hand, over and over. The
-// agent's period is an hour: what puts the route back is the event.
+// BenchmarkRepair deletes one of two thousand routes by hand, repeatedly. The agent's period is an
+// hour, so the event triggers the repair.
 func BenchmarkRepair(b *testing.B) {
 	kerneltest.Need(b)
 	segment := cable(b)

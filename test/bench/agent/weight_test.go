@@ -37,9 +37,8 @@ const (
 	port      = 10266
 )
 
-// BenchmarkWeight runs the program among 5,000 Nodes of a real API server, each
-// as large as a kubelet makes them, and reports its memory and what it costs
-// while nothing happens.
+// BenchmarkWeight runs the program with 5,000 Nodes of a real API server, each as large as a
+// kubelet makes it, and reports its memory and its idle cost.
 func BenchmarkWeight(b *testing.B) {
 	kerneltest.Need(b)
 	cable(b)
@@ -54,10 +53,10 @@ func BenchmarkWeight(b *testing.B) {
 	}
 }
 
-// BenchmarkHeartbeats runs the program among 15,000 generated Nodes, whose kubelets
-// report every five minutes that nothing has changed, and whose machines answer.
-// That must lead to no pass. Nodes come one by one, or, as from an API server
-// without watch-lists, all at once.
+// BenchmarkHeartbeats runs the program with 15,000 generated Nodes, whose kubelets report an
+// unchanged state every five minutes, and whose machines reply to ARP. That must not trigger a
+// reconcile. Nodes are received one by one or, as from an API server without watch-lists, all at
+// once.
 func BenchmarkHeartbeats(b *testing.B) {
 	kerneltest.Need(b)
 	cable(b)
@@ -90,7 +89,7 @@ func build(b *testing.B) (binary string) {
 	return binary
 }
 
-// neighbors makes the kernel know all peers, as where they answer.
+// neighbors fills the kernel's neighbor table with all peers, as if they had replied.
 func neighbors(b *testing.B) {
 	b.Helper()
 	var lines bytes.Buffer
@@ -138,7 +137,7 @@ func populate(b *testing.B, cp *controlplane.ControlPlane) kubernetes.Interface 
 	return client
 }
 
-// scene is what the program is weighed among. Without an api nothing happens.
+// scene is the environment of the program. Without an api no heartbeats are sent.
 type scene struct {
 	name       string
 	nodes      int
@@ -146,7 +145,7 @@ type scene struct {
 	api        *remoteNodes
 }
 
-// weigh runs the program from its start until it has been at rest.
+// weigh runs the program from its start until it has been idle for a while.
 func weigh(b *testing.B, s scene, binary string) {
 	b.Helper()
 	dir := b.TempDir()
@@ -187,14 +186,14 @@ func weigh(b *testing.B, s scene, binary string) {
 	}
 	ready := time.Since(began)
 	started := memory(b, cmd.Process.Pid, "VmHWM")
-	if s.api != nil { // what the start leads to is over then
+	if s.api != nil { // the effects of the start have ended then
 		s.api.heartbeats(b, s.nodes, settleFor)
 	}
 	used, passes := processorTime(b, cmd.Process.Pid), passesNow(b)
 	beats := 0
-	var calm []time.Duration // what each slice of the time took
+	var calm []time.Duration // processor time of each slice
 	if s.api == nil {
-		// What it costs while nothing happens is only known after a while of that.
+		// The idle cost needs a while without events.
 		time.Sleep(restFor)
 	} else {
 		for since := time.Now(); time.Since(since) < restFor; {
@@ -237,10 +236,10 @@ func write(b *testing.B, path string, mode os.FileMode, content string) {
 	}
 }
 
-// passesAtRest are those that the period makes while nothing happens.
+// passesAtRest are the periodic reconciles while idle.
 const passesAtRest = 2
 
-// passesNow is how often the program has looked at everything.
+// passesNow is the number of reconciles so far.
 func passesNow(b *testing.B) (n int) {
 	b.Helper()
 	response, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/metrics", port))
@@ -277,7 +276,7 @@ func memory(b *testing.B, pid int, line string) int {
 	return n
 }
 
-// processorTime is what a process has used, in ticks of a hundredth of a second
+// processorTime is the processor time of a process, in ticks of a hundredth of a second
 // (proc_pid_stat(5), fields 14 and 15).
 func processorTime(b *testing.B, pid int) time.Duration {
 	b.Helper()

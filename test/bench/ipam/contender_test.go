@@ -22,12 +22,11 @@ import (
 const (
 	ourUser  = "system:serviceaccount:kube-system:underlay-ccm"
 	peerUser = "system:serviceaccount:kube-system:" + cluster.PeerAccount
-	// rawWorkers is how many write at once in the raw loop; both allocators have
-	// as many.
+	// rawWorkers is the number of concurrent writers of the raw loop; both allocators have as many.
 	rawWorkers = 30
 )
 
-// A contender gives Nodes their podCIDRs.
+// A contender assigns podCIDRs to Nodes.
 type contender struct {
 	name, limits string
 	user         string // in the audit log
@@ -37,13 +36,13 @@ type contender struct {
 	start        func(context.Context, *testing.B, *run)
 }
 
-// A run is one time that a contender works.
+// A run is one execution of a contender.
 type run struct {
 	number  int
 	process *process.Process  // nil: it runs in this process
-	url     string            // of its metrics; "" if it has none that are of interest
-	metrics *http.Client      // reads them
-	created chan *corev1.Node // nil unless it has to be told of new Nodes
+	url     string            // of its metrics; "" if they aren't read
+	metrics *http.Client      // client for its metrics
+	created chan *corev1.Node // nil unless it must be notified of new Nodes
 	stop    func()
 }
 
@@ -60,7 +59,7 @@ func (f *field) begin(ctx context.Context, b *testing.B, c contender) *run {
 	return r
 }
 
-// limits tells the client's limit; 0 is the program's own default.
+// limits describes the client's limit; 0 is the program's own default.
 func limits(qps, standard int) string {
 	if qps == 0 {
 		return fmt.Sprintf("default, %d/s", standard)
@@ -68,8 +67,8 @@ func limits(qps, standard int) string {
 	return "none"
 }
 
-// ours is underlay-ccm with its node IPAM alone. It elects no leader, because the
-// peer doesn't either.
+// ours is underlay-ccm with node IPAM only, and without leader election, because the peer has none
+// either.
 func (f *field) ours(qps int) contender {
 	return contender{
 		name: "underlay", limits: limits(qps, 100), user: ourUser, exact: true, ledger: true, restarts: qps > 0,
@@ -94,7 +93,7 @@ func (f *field) ours(qps int) contender {
 	}
 }
 
-// peer is kube-controller-manager with its node IPAM alone.
+// peer is kube-controller-manager with node IPAM only.
 func (f *field) peer(qps int) contender {
 	return contender{
 		name: "kube-controller-manager", limits: limits(qps, 20), user: peerUser,
@@ -113,9 +112,8 @@ func (f *field) peer(qps int) contender {
 	}
 }
 
-// raw is told each Node when it is created and writes the next ranges to it,
-// which nobody records. It uses our account, so that the API server treats its
-// requests like ours.
+// raw receives each Node when it is created and writes the next ranges to it, without recording
+// them. It uses Underlay's account, so that the API server treats its requests likewise.
 func (f *field) raw() contender {
 	return contender{
 		name: "raw PATCH loop", limits: "none", user: ourUser, exact: true,
@@ -153,7 +151,7 @@ func (f *field) raw() contender {
 	}
 }
 
-// ranges hands out /24s and /64s one after the other.
+// ranges returns /24s and /64s one after the other.
 func ranges() func() []string {
 	var mu sync.Mutex
 	v4, v6 := netip.MustParseAddr("100.64.0.0").As4(), netip.MustParseAddr("fd00:64::").As16()

@@ -8,7 +8,7 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/kubebinary"
 )
 
-// explain keeps what the figures mean, and what is compared.
+// explain records the meaning of the figures, and the compared programs.
 func explain(ctx context.Context, b *testing.B) {
 	b.Helper()
 	version, err := kubebinary.Version(ctx)

@@ -1,11 +1,10 @@
-// Package ipam measures how fast Nodes get their podCIDRs: Underlay's node IPAM,
-// kube-controller-manager's, and as the bound of what an API server on this
-// machine gives, a loop of 30 workers that decides nothing and only PATCHes. All
-// in one run against one API server, dual-stack, taking turns. Times come
-// from the API server's audit log, so that nobody's own clock or cache counts.
+// Package ipam measures how fast Nodes get their podCIDRs: from Underlay's node IPAM, from
+// kube-controller-manager's, and as the limit of an API server on this machine, from a loop of 30
+// workers that decides nothing and only PATCHes. All in one run against one API server, dual-stack,
+// taking turns. Times come from the API server's audit log, so that no contender's own clock or
+// cache counts.
 //
-// Counts are asserted; times are printed and fail nothing. Run it with
-// `make bench-ipam`.
+// Counts are asserted; times are printed and fail nothing. Run it with `make bench-ipam`.
 package ipam_test
 
 import (
@@ -33,17 +32,17 @@ const (
 	peerDefaultCount = 1000
 	// rounds is how often all of them take their turn: the table has their medians.
 	rounds = 5
-	// replacedCount Nodes are replaced, one each replaceEvery, while nothing else happens.
+	// replacedCount Nodes are replaced, one each replaceEvery, while nothing else changes.
 	replacedCount = 100
 	replaceEvery  = time.Second
-	// limit bounds the whole run.
+	// limit is the time limit of the whole run.
 	limit = 30 * time.Minute
 
 	podRanges = "--cluster-cidr=100.64.0.0/10,fd00:64::/48"
 	unlimited = 10_000 // requests a second, which this machine doesn't reach
 
-	// joiningBytes and replacedBytes are how much of the ledger is written at most for each Node
-	// that joins with many others, and for each that is replaced.
+	// joiningBytes and replacedBytes limit the bytes of the ledger written for each Node that joins
+	// with many others, and for each that is replaced.
 	joiningBytes, replacedBytes = 2_000, 70_000
 )
 
@@ -99,7 +98,7 @@ func runAll(ctx context.Context, b *testing.B) {
 type field struct {
 	*cluster.Cluster
 	admin   *kubernetes.Clientset
-	metrics *http.Client // presents the administrator's certificate
+	metrics *http.Client // authenticates with the administrator's certificate
 	runs    int
 }
 
@@ -129,7 +128,7 @@ func startField(ctx context.Context, b *testing.B) *field {
 		b.Fatal(err)
 	}
 	insecure := rest.CopyConfig(config)
-	// An allocator's certificate is made at its start, for nobody in particular.
+	// An allocator's certificate is self-signed.
 	insecure.Insecure, insecure.CAData, insecure.CAFile = true, nil, ""
 	metrics, err := rest.HTTPClientFor(insecure)
 	if err != nil {
@@ -138,8 +137,8 @@ func startField(ctx context.Context, b *testing.B) *field {
 	return &field{Cluster: c, admin: admin, metrics: metrics}
 }
 
-// joining: the allocator runs and has nothing to do when Nodes begin to be
-// created, as fast as the API server takes them.
+// joining: the allocator runs and is idle when Nodes begin to be created, as fast as the API server
+// accepts them.
 func (f *field) joining(ctx context.Context, b *testing.B, c contender, nodes int) row {
 	b.Helper()
 	run := f.begin(ctx, b, c)
@@ -158,7 +157,7 @@ func (f *field) joining(ctx context.Context, b *testing.B, c contender, nodes in
 	return r
 }
 
-// replacing: in a cluster at rest a Node goes and another comes, again and again.
+// replacing: in an idle cluster a Node is deleted and another created, repeatedly.
 func (f *field) replacing(ctx context.Context, b *testing.B, c contender) row {
 	b.Helper()
 	list, err := f.admin.CoreV1().Nodes().List(ctx, metav1.ListOptions{Limit: replacedCount})
@@ -191,7 +190,7 @@ func (f *field) replacing(ctx context.Context, b *testing.B, c contender) row {
 	return r
 }
 
-// backlog: the Nodes are there when the allocator starts.
+// backlog: the Nodes exist when the allocator starts.
 func (f *field) backlog(ctx context.Context, b *testing.B, c contender, nodes int) row {
 	b.Helper()
 	prefix := fmt.Sprintf("backlog-%d-", f.runs)
@@ -204,14 +203,14 @@ func (f *field) backlog(ctx context.Context, b *testing.B, c contender, nodes in
 	f.await(ctx, b, prefix, nodes)
 	r := row{who: c.name, limits: c.limits, phase: "backlog", usage: run.usage(b)}
 	r.measured = f.measure(b, c, prefix, nodes)
-	r.measured.seconds = r.measured.writing // creation was before
+	r.measured.seconds = r.measured.writing // without the creation, which was before
 	r.measured.median, r.measured.late = 0, 0
 	f.check(b, c, r)
 	return r
 }
 
-// restart: all Nodes but one have podCIDRs when the allocator starts, and the
-// time is that from the start of the process to the podCIDR of the one.
+// restart: all Nodes but one have podCIDRs when the allocator starts, and the time is that from the
+// start of the process to the podCIDR of that one.
 func (f *field) restart(ctx context.Context, b *testing.B, c contender) row {
 	b.Helper()
 	name := fmt.Sprintf("restart-%d-", f.runs)
@@ -228,7 +227,7 @@ func (f *field) restart(ctx context.Context, b *testing.B, c contender) row {
 	return r
 }
 
-// check asserts what doesn't depend on the machine.
+// check asserts the results that don't depend on the machine.
 func (f *field) check(b *testing.B, c contender, r row) {
 	b.Helper()
 	if r.measured.patched != r.measured.nodes {

@@ -15,10 +15,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// ledgerName begins the names of the ConfigMaps in kube-system that hold our stored ledger.
+// ledgerName is the prefix of the names of the ConfigMaps in kube-system with the stored ledger.
 const ledgerName = "underlay-node-ipam"
 
-// measurement is what the audit log says about some Nodes.
+// measurement is the audit log's result about some Nodes.
 type measurement struct {
 	nodes        int
 	seconds      float64 // from the first creation to the last podCIDR
@@ -26,13 +26,13 @@ type measurement struct {
 	median, late float64 // seconds from creation to podCIDR; late is the 99th percentile
 	last         time.Time
 	patched      int       // Nodes that were written
-	patches      int       // requests that were sent for it, whatever came of them
+	patches      int       // requests for it, successful or not
 	ledgerWrites int       // in the same time
 	otherWrites  int       // of the same account in the same time: Events, conditions
 	served       []float64 // when Nodes got their podCIDRs, in seconds since the first creation, ascending
 }
 
-// measure reads what happened to the Nodes of a prefix.
+// measure evaluates the audit log for the Nodes of a prefix.
 func (f *field) measure(b *testing.B, c contender, prefix string, nodes int) measurement {
 	b.Helper()
 	events, err := f.ControlPlane.Audit()
@@ -132,7 +132,7 @@ func (f *field) create(ctx context.Context, name string, tell chan<- *corev1.Nod
 	return err
 }
 
-// announce tells the Nodes that are there.
+// announce sends the existing Nodes.
 func (f *field) announce(ctx context.Context, b *testing.B, prefix string, tell chan<- *corev1.Node) {
 	b.Helper()
 	list, err := f.admin.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
@@ -163,8 +163,8 @@ func newNode(name string) *corev1.Node {
 	return n
 }
 
-// await waits until the Nodes of a prefix have podCIDRs. It looks rarely and at
-// the API server's cache: looking must not be what is measured.
+// await waits until the Nodes of a prefix have podCIDRs. It polls rarely and reads the API server's
+// cache: polling must not affect the measurement.
 func (f *field) await(ctx context.Context, b *testing.B, prefix string, want int) {
 	b.Helper()
 	got := 0
@@ -186,9 +186,9 @@ func (f *field) await(ctx context.Context, b *testing.B, prefix string, want int
 	}
 }
 
-// clear removes what a run leaves: all Nodes, and what the stored ledger says
-// about them, which is no concern of the next one. The ledger's root itself stays:
-// for one that is gone, ours would wait out what a former process may still do.
+// clear removes the results of a run: all Nodes, and their entries in the stored ledger, which
+// don't concern the next run. The ledger's root itself remains: without it, Underlay would wait for
+// requests of a former process.
 func (f *field) clear(ctx context.Context, b *testing.B) {
 	b.Helper()
 	if err := f.admin.CoreV1().Nodes().DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {

@@ -20,12 +20,12 @@ type row struct {
 
 func (r row) rate() float64 { return float64(r.measured.nodes) / r.measured.seconds }
 
-// String is what is shown while the benchmark goes on.
+// String is the line that is printed while the benchmark runs.
 func (r row) String() string {
 	return fmt.Sprintf("%s, client limit %s, %s: %d Nodes in %.2f s", r.who, r.limits, r.phase, r.measured.nodes, r.measured.seconds)
 }
 
-// scenario is what a run is called in the documents.
+// scenario is the name of a run in the documents.
 func (r row) scenario() string {
 	switch {
 	case r.phase == "joining" && r.limits == "none":
@@ -41,7 +41,7 @@ func (r row) scenario() string {
 	}
 }
 
-// record keeps what a run has shown.
+// record records the figures of a run.
 func (r row) record(b *testing.B) {
 	b.Helper()
 	figure := func(quantity, unit string, value float64) {
@@ -68,7 +68,7 @@ func (r row) record(b *testing.B) {
 	}
 }
 
-// draw keeps the course of a run, in some hundred points.
+// draw records the course of a run, in some hundred points.
 func (r row) draw(b *testing.B) {
 	b.Helper()
 	line := results.Line{Plot: "5,000 Nodes join: Nodes with podCIDRs over time", Contender: r.who, X: "seconds since the first Node's creation", Y: "Nodes with podCIDRs"}
@@ -80,8 +80,8 @@ func (r row) draw(b *testing.B) {
 	results.Draw(b, line)
 }
 
-// medians makes one row of all runs of the same kind, in the order in which they came first. Each
-// figure is a median of its own.
+// medians merges all runs of the same kind into one row, in the order of their first occurrence.
+// Each figure is a median of its own.
 func medians(rows []row) (out []row) {
 	for len(rows) > 0 {
 		first := rows[0]

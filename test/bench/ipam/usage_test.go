@@ -10,10 +10,10 @@ import (
 	"testing"
 )
 
-// usage is what a process has taken from the machine.
+// usage is the resources that a process has used.
 type usage struct {
 	cpu        float64 // seconds
-	residentMB float64 // at most, so far
+	residentMB float64 // maximum so far
 	// ledgerBytes were written to the stored ledger.
 	ledgerBytes float64
 }
@@ -24,16 +24,15 @@ func (u usage) since(before usage) usage {
 	return u
 }
 
-// usage reads Linux' own account of the run's process; nothing of one that runs
-// in this process.
+// usage reads Linux' account of the run's process; zero for a run within this process.
 func (r *run) usage(b *testing.B) usage {
 	b.Helper()
 	if r.process == nil {
 		return usage{}
 	}
 	stat := read(b, r.process.PID(), "stat")
-	// The name in parentheses may hold spaces; the 12th and 13th fields after it
-	// are user and system time in hundredths of a second, see proc(5).
+	// The name in parentheses may contain spaces; the 12th and 13th fields after it are user and
+	// system time in hundredths of a second, see proc(5).
 	fields := strings.Fields(stat[strings.LastIndex(stat, ")")+1:])
 	u := usage{cpu: (parse(b, fields[11]) + parse(b, fields[12])) / 100}
 	for line := range strings.Lines(read(b, r.process.PID(), "status")) {

@@ -12,8 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// A pod that is ready and not ready by turns costs a bounded number of requests, however long it is
-// which, and the others stay targets.
+// A pod that alternates between ready and not ready costs a bounded number of requests, whatever
+// the durations, and the others remain targets.
 func TestRequestsOfAFlappingPod(t *testing.T) {
 	const pods, most = 3, 120
 	for _, unready := range []time.Duration{5 * time.Second, 20 * time.Second, time.Minute} {
@@ -77,7 +77,7 @@ func (d *deployment) any() netip.Addr {
 	return slices.MinFunc(slices.Collect(maps.Keys(d.pods)), netip.Addr.Compare)
 }
 
-// restart has a pod be ready after a while.
+// restart makes a pod ready after a while.
 func (d *deployment) restart(pod netip.Addr, startup time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

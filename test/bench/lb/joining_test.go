@@ -8,7 +8,7 @@ import (
 )
 
 // Nodes that join one after the other cost each load balancer a write, and all of them together a
-// list for each node: never a look at each load balancer.
+// list for each node: never a read of each load balancer.
 func TestRequestsOfNodesThatJoin(t *testing.T) {
 	const services, joining, pause = 100, 20, 10 * time.Second
 	// For each node: a list of the load balancers, one of the servers, and one more.

@@ -10,12 +10,12 @@ import (
 
 const (
 	ours = "underlay"
-	// peer is the controller that is replaced. It wasn't run here.
+	// peer is the controller that Underlay replaces. It doesn't run here.
 	peer       = "Hetzner CCM 1.35"
 	peerSource = "measured in 2026 with v1.35 against another fake of the API with the same times"
 )
 
-// record keeps a line of the table.
+// record records a line of the table.
 func (r row) record(t *testing.T, c cost) {
 	t.Helper()
 	const scenario = "Requests to the cloud"
@@ -30,7 +30,7 @@ func (r row) record(t *testing.T, c cost) {
 	}
 }
 
-// recordResync keeps one restart.
+// recordResync records one restart.
 func recordResync(b *testing.B, took time.Duration, c cost) {
 	b.Helper()
 	scenario := fmt.Sprintf("A restart with %d load balancers of %d nodes", manyServices, manyNodes)

@@ -14,9 +14,8 @@ import (
 	"github.com/underlay-ccm/underlay/hcloudsim"
 )
 
-// Nodes whose servers are not in the network are refused as targets by each load balancer. That
-// costs few requests, and an attachment that the server list or the Node shows is taken within 30
-// s.
+// Each load balancer rejects as targets the Nodes whose servers are not in the network. That costs
+// few requests, and an attachment that the server list or the Node shows takes effect within 30 s.
 func TestRefusedTargetsCostLittle(t *testing.T) {
 	const services, unattached, limit = 10, 5, 60
 	synctest.Test(t, func(t *testing.T) {
@@ -86,5 +85,5 @@ func (w *world) attach(server int64) {
 		w.t.Fatalf("attaching: %s", answer.Status)
 	}
 	w.must(answer.Body.Close())
-	time.Sleep(time.Second) // until the action is over
+	time.Sleep(time.Second) // until the action has ended
 }

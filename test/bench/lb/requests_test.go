@@ -15,7 +15,7 @@ import (
 type row struct {
 	what  string
 	do    func(w *world)
-	peer  int // requests of the peer, see peerSource; 0: nobody measured it
+	peer  int // requests of the peer, see peerSource; 0: not measured
 	limit string
 	holds func(cost) bool
 }
@@ -76,7 +76,7 @@ func rows() []row {
 		{
 			what: "deletion",
 			do: func(w *world) {
-				for w.spent().reads == 0 { // so that no read of those falls into the count
+				for w.spent().reads == 0 { // so that none of those reads is counted
 					time.Sleep(time.Second)
 					synctest.Wait()
 				}
@@ -87,10 +87,11 @@ func rows() []row {
 	}
 }
 
-// TestRequests counts every request to the cloud, and prints what the peer sends for the same.
+// TestRequests counts all requests to the cloud, and prints those of the peer for the same
+// operations.
 func TestRequests(t *testing.T) { count(t, rows()) }
 
-// count goes through rows, one after the other, in a cluster of five nodes.
+// count runs rows, one after the other, in a cluster of five nodes.
 func count(t *testing.T, rows []row) {
 	t.Helper()
 	var table strings.Builder

@@ -66,7 +66,7 @@ func TestResyncOfManyServices(t *testing.T) {
 	})
 	w.must(err)
 	took := time.Since(began)
-	time.Sleep(time.Second) // what should not come would come now
+	time.Sleep(time.Second) // an unwanted request would be sent now
 	runtime.GC()
 	runtime.ReadMemStats(&after)
 	w.stop()
@@ -82,7 +82,7 @@ func TestResyncOfManyServices(t *testing.T) {
 		manyServices, manyNodes, pages, took.Seconds(), float64(int64(after.HeapAlloc)-int64(before.HeapAlloc))/1e6)
 }
 
-// BenchmarkResync is a restart of a converged controller until it has looked at everything.
+// BenchmarkResync is a restart of a converged controller until it has checked everything.
 func BenchmarkResync(b *testing.B) {
 	w := crowd(b)
 	for b.Loop() {

@@ -21,7 +21,7 @@ import (
 )
 
 // deployment is a Deployment's pods during a rolling update, a step each half second: pods take a
-// while to be ready, and go on serving for a while when they are told to end.
+// while to be ready, and serve for a while after they are asked to terminate.
 type deployment struct {
 	surge, unavailable int
 	minReady           time.Duration // minReadySeconds
@@ -35,13 +35,13 @@ type deployment struct {
 type replica struct {
 	node          string
 	updated       bool
-	made, deleted time.Time // deleted: zero while it is not
+	made, deleted time.Time // deleted: zero until the deletion
 	startup       time.Duration
 }
 
 const (
 	replicas    = 20
-	stopsAfter  = 15 * time.Second // a preStop hook that lets the load balancer notice
+	stopsAfter  = 15 * time.Second // a preStop hook that gives the load balancer time
 	rolloutTick = 500 * time.Millisecond
 )
 
@@ -61,8 +61,8 @@ func (d *deployment) create(updated bool, startup time.Duration) {
 	d.pods[netip.AddrFrom16(address)] = &replica{node: node.Name, updated: updated, made: time.Now(), startup: startup}
 }
 
-// step does what the Deployment's controller and the kubelets would do by now, and reports whether
-// all pods are updated.
+// step acts as the Deployment's controller and the kubelets, and reports whether all pods are
+// updated.
 func (d *deployment) step() (done bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -95,7 +95,7 @@ func (d *deployment) step() (done bool) {
 	return updated == replicas && alive == replicas && ready == replicas && len(d.pods) == replicas
 }
 
-// slice is what the endpoint slice controller makes of it.
+// slice is the EndpointSlice of these pods.
 func (d *deployment) slice() *discoveryv1.EndpointSlice {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -114,7 +114,7 @@ func (d *deployment) slice() *discoveryv1.EndpointSlice {
 	return s
 }
 
-// serving counts those that would answer now.
+// serving counts those that would reply now.
 func (d *deployment) serving(targets []hcloudsim.PlaneTarget) (n int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -126,8 +126,9 @@ func (d *deployment) serving(targets []hcloudsim.PlaneTarget) (n int) {
 	return n
 }
 
-// A rolling update of 20 pods that are targets themselves: what it costs, and how many targets serve
-// at each moment. One pod after the other is the dearest way, where each costs a look of its own.
+// A rolling update of 20 pods that are targets themselves: its cost in requests, and how many
+// targets serve at each moment. One pod after the other is the most expensive way, because each
+// costs a read of its own.
 func TestRollingUpdateOfTargets(t *testing.T) {
 	for _, c := range []struct {
 		what               string
@@ -168,7 +169,7 @@ func TestRollingUpdateOfTargets(t *testing.T) {
 				w.start()
 				time.Sleep(time.Minute)
 				synctest.Wait()
-				for w.spent().reads == 0 { // so that no regular look falls into the count
+				for w.spent().reads == 0 { // so that no periodic read is counted
 					time.Sleep(time.Second)
 					synctest.Wait()
 				}
@@ -208,7 +209,7 @@ func TestRollingUpdateOfTargets(t *testing.T) {
 	}
 }
 
-// giveOwnPrefixes gives each Node a prefix out of its server's own /64.
+// giveOwnPrefixes assigns each Node a prefix of its server's own /64.
 func (w *world) giveOwnPrefixes(d *deployment) {
 	w.t.Helper()
 	for _, s := range w.sim.Servers() {

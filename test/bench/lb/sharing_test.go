@@ -10,10 +10,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// sharing are rows in which Services share one load balancer. The peer makes one for each.
+// sharing are rows in which Services share one load balancer. The peer creates one for each.
 func sharing() []row {
 	leaves := func(w *world, name string) {
-		for w.spent().reads == 0 { // so that no read of those falls into the count
+		for w.spent().reads == 0 { // so that none of those reads is counted
 			time.Sleep(time.Second)
 			synctest.Wait()
 		}
@@ -47,5 +47,5 @@ func sharing() []row {
 	}
 }
 
-// TestRequestsOfASharedLoadBalancer counts what Services cost that share one.
+// TestRequestsOfASharedLoadBalancer counts the requests of Services that share one.
 func TestRequestsOfASharedLoadBalancer(t *testing.T) { count(t, sharing()) }

@@ -1,5 +1,5 @@
-// Package lb_test counts what load balancers cost: requests to the cloud, asserted, with those of
-// the Hetzner cloud controller manager beside them, and time and memory, printed. The controller
+// Package lb_test counts the cost of load balancers: requests to the cloud, asserted, in comparison
+// with those of the Hetzner cloud controller manager, and time and memory, printed. The controller
 // and the client are the real ones; the cloud is the simulator, the API server client-go's fake.
 // Run it with `make bench-lb`.
 package lb_test
@@ -103,7 +103,7 @@ func (w *world) start() {
 	}
 }
 
-// reachable is what the server list says, from the cache that all controllers share.
+// reachable returns the server list's result, from the cache that all controllers share.
 func (w *world) reachable(ctx context.Context, notBefore time.Time) (map[lb.Target]bool, error) {
 	servers, err := w.servers.List(ctx, notBefore)
 	reachable := map[lb.Target]bool{}
@@ -113,7 +113,7 @@ func (w *world) reachable(ctx context.Context, notBefore time.Time) (map[lb.Targ
 	return reachable, err
 }
 
-// addNode rents a server and lets it join.
+// addNode creates a server and its Node.
 func (w *world) addNode(name string) {
 	w.t.Helper()
 	server, err := w.sim.CreateServer(hcloudsim.ServerSeed{Name: name, Network: w.seeded})
@@ -163,7 +163,7 @@ func (w *world) edit(name string, change func(*corev1.Service)) {
 	w.must(err)
 }
 
-// cost is what was asked of the cloud.
+// cost counts the requests to the cloud.
 type cost struct{ reads, writes, polls int }
 
 func (c cost) all() int { return c.reads + c.writes + c.polls }
@@ -184,7 +184,7 @@ func (w *world) spent() (c cost) {
 	return c
 }
 
-// realistic times of the cloud, those that the peer was measured with.
+// realistic times of the cloud, those of the peer's measurement.
 func realistic() hcloudsim.Options {
 	return hcloudsim.Options{ActionTime: 300 * time.Millisecond, Latency: 20 * time.Millisecond}
 }

@@ -14,8 +14,8 @@ const tree = "../../.."
 
 var update = flag.Bool("update", false, "write the page, the plots and the README's figures anew from what is recorded instead of comparing them")
 
-// TestDocumentPerformance: the page, the plots and the README's figures are what is
-// recorded, and nothing else.
+// TestDocumentPerformance: the page, the plots and the README's figures are generated from the
+// records, and nothing else.
 func TestDocumentPerformance(t *testing.T) {
 	files, err := documents(tree)
 	if err != nil {

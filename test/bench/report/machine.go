@@ -12,8 +12,7 @@ import (
 	"github.com/underlay-ccm/underlay/test/bench/results"
 )
 
-// machine describes the one that this runs on, by Linux' own account; what it
-// doesn't tell is empty.
+// machine describes this machine, from Linux' own account; values that are missing there are empty.
 func machine(ctx context.Context, tree string) (results.Machine, error) {
 	m := results.Machine{
 		CPU: procLine("/proc/cpuinfo", "model name"), Cores: runtime.NumCPU(), Kernel: procFile("/proc/sys/kernel/osrelease"),
@@ -43,7 +42,7 @@ func procFile(path string) string {
 	return strings.TrimSpace(string(content))
 }
 
-// procLine is what follows the first line's key.
+// procLine returns the value of the first line with a key.
 func procLine(path, key string) string {
 	for line := range strings.Lines(procFile(path)) {
 		if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == key {

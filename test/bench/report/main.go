@@ -1,16 +1,14 @@
-// Command report runs the benchmarks and writes what they measured into
-// docs/reference/performance.md, its plots, and the README's table. It is run by
-// `make bench-all`, and is a module of its own, because the library that draws is
-// nothing that users of this module should need.
+// Command report runs the benchmarks and writes their results into docs/reference/performance.md,
+// its plots, and the README's table. It is run by `make bench-all`, and is a module of its own,
+// because users of the main module should not need the plotting library.
 //
-// What a subject's benchmarks recorded is kept in docs/reference/performance, a
-// file each. The page, the plots and the README's figures are made from these
-// files alone, and TestDocumentPerformance holds them to it. No figure is ever made
-// up: where nothing was recorded, the page has a dash, and the README keeps what it
-// says.
+// The records of a subject's benchmarks are kept in docs/reference/performance, a file each. The
+// page, the plots and the README's figures are generated from these files alone, which
+// TestDocumentPerformance checks. No figure is ever invented: where nothing was recorded, the page
+// has a dash, and the README keeps its text.
 //
-// Run its tests with -count=1, as "make performance" does: the files that they
-// compare lie outside of this module, and go test doesn't notice when they change.
+// Run its tests with -count=1, as "make performance" does: the files that they compare are outside
+// of this module, and go test doesn't notice their changes.
 package main
 
 import (
@@ -35,8 +33,8 @@ func main() {
 	}
 }
 
-// run measures, keeps and writes. What was measured is kept even if a subject
-// failed, whose old records stay.
+// run measures, records and writes. The measurements are kept even if a subject failed; its old
+// records remain.
 func run(ctx context.Context, tree, only string) error {
 	tree, err := filepath.Abs(tree)
 	if err != nil {

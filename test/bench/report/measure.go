@@ -17,8 +17,8 @@ import (
 	"github.com/underlay-ccm/underlay/test/bench/results"
 )
 
-// subjects are the folders below test/bench that have a target bench-<folder> in
-// the Makefile, in the Makefile's order.
+// subjects are the folders below test/bench that have a target bench-<folder> in the Makefile, in
+// the Makefile's order.
 func subjects(tree string) ([]string, error) {
 	makefile, err := os.ReadFile(filepath.Join(tree, "Makefile"))
 	if err != nil {
@@ -37,7 +37,7 @@ func subjects(tree string) ([]string, error) {
 	return out, nil
 }
 
-// chosen are those that the list names, all if it is empty.
+// chosen are those that the list names, or all if it is empty.
 func chosen(all []string, only string) ([]string, error) {
 	if only == "" {
 		return all, nil
@@ -52,11 +52,11 @@ func chosen(all []string, only string) ([]string, error) {
 	return out, nil
 }
 
-// measure runs the subjects' benchmarks one after the other, and keeps what each
-// recorded. It goes on after one that fails, and returns all failures.
+// measure runs the subjects' benchmarks one after the other, and keeps their records. It continues
+// after a failure, and returns all of them.
 func measure(ctx context.Context, tree string, subjects []string) error {
 	var failed []error
-	m, err := machine(ctx, tree) // now: what is kept makes the tree dirty
+	m, err := machine(ctx, tree) // now: later the new records make the tree dirty
 	if err != nil {
 		return err
 	}
@@ -77,7 +77,8 @@ func measureOne(ctx context.Context, tree, subject string, m results.Machine) er
 		return err
 	}
 	defer os.RemoveAll(fresh)
-	// The benchmarks themselves end what they started, when make's group is interrupted.
+	// The benchmarks themselves end the processes that they started, when make's group is
+	// interrupted.
 	cmd := exec.Command(filepath.Join(tree, ".ci/step"), "benchmarks: "+subject, "make", "--no-print-directory", "bench-"+subject)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = tree, os.Stdout, os.Stderr
 	cmd.Env = append(os.Environ(), results.Folder+"="+fresh)
@@ -106,8 +107,8 @@ func keep(tree, subject string, entries []results.Entry) error {
 	return writeFiles(tree, map[string][]byte{filepath.Join(folder, subject+".jsonl"): out.Bytes()})
 }
 
-// settled leaves out what says nothing new: notes and versions that are there
-// already, and lines that a later one replaces.
+// settled leaves out redundant entries: notes and versions that exist already, and lines that a
+// later one replaces.
 func settled(entries []results.Entry) (out []results.Entry) {
 	for i, e := range entries {
 		again := func(other results.Entry) bool {

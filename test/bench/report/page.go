@@ -15,12 +15,12 @@ const (
 	page   = "docs/reference/performance.md"
 	folder = "docs/reference/performance"
 	readme = "README.md"
-	// none is where nothing was recorded.
+	// none stands for a missing record.
 	none = "—"
 )
 
-// titles are those of the page's sections, in its order. A subject that isn't here
-// comes after them under its folder's name.
+// titles are those of the page's sections, in its order. A subject without a title follows them
+// under its folder's name.
 func titles() [][2]string {
 	return [][2]string{
 		{"ipam", "Node IPAM"},
@@ -46,7 +46,7 @@ func title(subject string) string {
 	return subject
 }
 
-// documents are the files that are made from the records, by their paths.
+// documents are the files that are generated from the records, by their paths.
 func documents(tree string) (map[string][]byte, error) {
 	all, err := sections(tree)
 	if err != nil {
@@ -72,8 +72,7 @@ func documents(tree string) (map[string][]byte, error) {
 	return files, nil
 }
 
-// writeFiles writes what differs, and removes plots that are in no list of files
-// any more.
+// writeFiles writes changed files, and removes plots that are no longer in the list of files.
 func writeFiles(tree string, files map[string][]byte) error {
 	if _, whole := files[page]; whole {
 		for _, name := range stale(tree, files) {
@@ -97,7 +96,7 @@ func writeFiles(tree string, files map[string][]byte) error {
 	return nil
 }
 
-// stale are plots that no record leads to.
+// stale are plots without a record.
 func stale(tree string, files map[string][]byte) (out []string) {
 	drawn, _ := filepath.Glob(filepath.Join(tree, folder, "*.svg")) // the pattern is right
 	for _, path := range drawn {
@@ -118,7 +117,7 @@ What Underlay takes and how fast it is, beside what it replaces. ` + "`make benc
 A cell is the median of all rounds, in parentheses the smallest, the largest and the number of rounds; a figure without them is of one round. A dash is what nobody measured.
 `
 
-// markdown is the page.
+// markdown is the page's text.
 func markdown(all []section) string {
 	var b strings.Builder
 	seconds := 0
@@ -150,7 +149,7 @@ func (s *section) write(b *strings.Builder) {
 	}
 }
 
-// conditions is what it was measured on, when, and with what.
+// conditions describe the machine, the date and the versions of the measurement.
 func (s *section) conditions() string {
 	m := s.machine
 	versions := []string{"Underlay " + m.Underlay}
@@ -204,7 +203,7 @@ func (s *section) table(b *strings.Builder) {
 	}
 }
 
-// shown is what a contender is called.
+// shown is the displayed name of a contender.
 func shown(contender string) string {
 	if contender == ours {
 		return "Underlay"
@@ -212,8 +211,8 @@ func shown(contender string) string {
 	return contender
 }
 
-// text is what a cell shows. A source's number is its place in the list, to which
-// a new one is added.
+// text is the text of a cell. A source's number is its position in the list, to which a new one is
+// added.
 func (c cell) text(sources *[]string) string {
 	if len(c.values) == 0 {
 		return none
@@ -234,7 +233,7 @@ func (c cell) text(sources *[]string) string {
 	return text
 }
 
-// notesAbout are the texts about a quantity of a scenario.
+// notesAbout are the notes about a quantity of a scenario.
 func (s *section) notesAbout(scenario, quantity string) (out []string) {
 	for _, n := range s.notes {
 		if n.Scenario == scenario && n.Quantity == quantity {
@@ -244,7 +243,7 @@ func (s *section) notesAbout(scenario, quantity string) (out []string) {
 	return out
 }
 
-// meanings are a line for each note but those about the subject.
+// meanings are a line for each note except those about the subject.
 func (s *section) meanings() (out []string) {
 	for _, n := range s.notes {
 		if about := name(n); about != "" {

@@ -20,13 +20,13 @@ import (
 const (
 	plotWidth, plotHeight = 7.5 * vg.Inch, 3.8 * vg.Inch
 	margin, legendLine    = 8 * vg.Length(1), 15 * vg.Length(1) // points
-	// drawnWith is the font whose measures the plot is laid out by; shownWith are
-	// those that look alike where it is missing.
+	// drawnWith is the font whose metrics determine the plot's layout; shownWith are similar ones
+	// for systems without it.
 	drawnWith, shownWith = "Liberation Sans", "Liberation Sans,Arial,Helvetica,sans-serif"
 )
 
-// A style is how a contender is drawn: in a color that the color-blind can tell
-// from the others (Okabe and Ito's), and with dashes, for those who see none.
+// A style is how a contender is drawn: in a color that color-blind readers can distinguish from the
+// others (Okabe and Ito's), and with dashes, for those who see no colors.
 type style struct {
 	color  color.Color
 	dashes []vg.Length
@@ -43,14 +43,14 @@ func palette() []style {
 	}
 }
 
-// styles gives each contender its own, ours the first, the others by where they
-// come on the page. What only a later subject has takes up no style of an earlier
-// one, so that measuring it changes no other plot.
+// styles assigns each contender its own, the first to Underlay, the others by their order on the
+// page. Contenders of a later subject don't affect the styles of an earlier one, so measuring it
+// changes no other plot.
 func styles(all []section) map[string]style {
 	out := map[string]style{ours: palette()[0]}
 	for _, s := range all {
 		for _, p := range s.plots {
-			used := 0 // of the contenders of this plot
+			used := 0 // by the contenders of this plot
 			taken := func(i int) bool {
 				return slices.ContainsFunc(p.lines, func(l results.Line) bool {
 					has, ok := out[l.Contender]
@@ -90,8 +90,8 @@ func plots(all []section) (map[string][]byte, error) {
 	return out, nil
 }
 
-// svg is the same for the same records. Its background is opaque, so that it can
-// be read on a dark page.
+// svg is the same for the same records. Its background is opaque, so that it is readable on a dark
+// page.
 func (p plotted) svg(styles map[string]style) ([]byte, error) {
 	drawn := plot.New()
 	drawn.BackgroundColor = color.White
@@ -130,7 +130,7 @@ func (p plotted) svg(styles map[string]style) ([]byte, error) {
 		drawn.X.Min = 0
 	}
 	drawn.Y.Min = 0
-	// The legend has a place of its own below, where it hides no line.
+	// The legend has its own area below, where it hides no line.
 	below := legendLine*vg.Length(len(p.lines)) + margin
 	canvas := vgsvg.New(plotWidth, plotHeight+below)
 	whole := draw.New(canvas)
@@ -145,7 +145,7 @@ func (p plotted) svg(styles map[string]style) ([]byte, error) {
 	return bytes.ReplaceAll(out.Bytes(), []byte("font-family:"+drawnWith), []byte("font-family:"+shownWith)), nil
 }
 
-// xys are a line's points. One that can't be drawn is an error.
+// xys are a line's points. It returns an error for a point that can't be drawn.
 func xys(l results.Line) (plotter.XYs, error) {
 	if len(l.Points) < 2 {
 		return nil, fmt.Errorf("%s has %d points: a course has two at least", l.Contender, len(l.Points))
@@ -160,7 +160,7 @@ func xys(l results.Line) (plotter.XYs, error) {
 	return out, nil
 }
 
-// even are about six ticks that are one, two or five times a power of ten apart.
+// even returns about six ticks at multiples of one, two or five times a power of ten.
 func even(least, most float64) (out []plot.Tick) {
 	apart := math.Pow(10, math.Floor(math.Log10((most-least)/6)))
 	for _, times := range []float64{1, 2, 5, 10} {

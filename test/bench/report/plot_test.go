@@ -28,8 +28,7 @@ func texts(t *testing.T, svg []byte) (out []string) {
 	}
 }
 
-// A plot is the same each time, has an opaque background, its labels and everybody
-// in it.
+// A plot is the same each time, has an opaque background, its labels and all contenders.
 func TestPlot(t *testing.T) {
 	entries := []results.Entry{
 		lineOf("Nodes over time", "peer", [2]float64{0, 0}, [2]float64{2, 5000}),
@@ -62,8 +61,7 @@ func TestPlot(t *testing.T) {
 	}
 }
 
-// Contenders of one plot differ, and a subject that is measured later changes no
-// other's colors.
+// Contenders of one plot differ, and a subject that is measured later changes no colors of others.
 func TestStyles(t *testing.T) {
 	routes := collect("routes", []results.Entry{lineOf("a", ours), lineOf("a", "one"), lineOf("a", "two")})
 	agent := collect("agent", []results.Entry{lineOf("b", "three"), lineOf("b", "one")})

@@ -7,21 +7,19 @@ import (
 	"time"
 )
 
-// What is written between these in the README comes from the records: rows of the
-// table that a generated row has the first cell of, and the sentences. The rest
-// stays as it is.
+// The text between these marks in the README is generated from the records: the rows of the table
+// with the first cell of a generated row, and the sentences. The rest is kept.
 const (
 	beginMark, endMark = "<!-- begin measured -->", "<!-- end measured -->"
 )
 
-// Contenders in the records, beside ours.
+// Names of contenders in the records, beside Underlay's.
 const (
 	hetzner   = "Hetzner CCM 1.35"
 	allocator = "kube-controller-manager"
 )
 
-// measured is the README with the figures of the records. What nobody has recorded
-// yet stays as it is.
+// measured is the README with the figures of the records. Text about missing records is kept.
 func measured(text string, all []section) (string, error) {
 	parts := []func(string) (string, error){
 		func(string) (string, error) { return when(all), nil },
@@ -89,15 +87,14 @@ func when(all []section) string {
 	return fmt.Sprintf("The figures were measured in %s on %s against simulated APIs, by `make bench-all`, but for %s. [All figures, and what each means](%s).", span, machines, exceptions, page)
 }
 
-// A line is a row of the README's table: its first cell, and the others, empty if
-// something of them isn't recorded.
+// A line is a row of the README's table: its first cell, and the others, empty if a figure isn't
+// recorded.
 type line struct {
 	key   string
 	cells []string
 }
 
-// rows are those of the table that have figures: ours, with an overlay, with the
-// peer's routes.
+// rows are those of the table that have figures: Underlay, with an overlay, with the peer's routes.
 func rows(all []section) []line {
 	const (
 		joining     = "100 Nodes join at once, actions of 300 ms"
@@ -140,10 +137,10 @@ func rows(all []section) []line {
 	}
 }
 
-// A figure is what a cell shows, and whose it is beside ours.
+// A figure identifies the value of a cell, and the contender beside Underlay.
 type figure struct{ subject, scenario, quantity, peer string }
 
-// round is for a reader who compares: no decimals.
+// round is for readers who compare: no decimals.
 func round(v float64) string { return number(math.Round(v)) }
 
 // withRows replaces the rows of a table by those with the same first cell.
@@ -166,8 +163,7 @@ func withRows(table string, rows []line) (string, error) {
 	return strings.Join(lines, "\n"), nil
 }
 
-// fullSpeed is the sentence about the allocators at full speed; empty if nobody
-// has measured them.
+// fullSpeed is the sentence about the allocators at full speed; empty if it wasn't measured.
 func fullSpeed(all []section) string {
 	var beside []string
 	for _, scenario := range []string{"5,000 Nodes join, no client limit", "5,000 Nodes wait for the allocator, no client limit"} {

@@ -33,12 +33,12 @@ const sample = `Intro. <!-- begin measured -->x<!-- end measured -->
 - <!-- begin measured -->Slow.<!-- end measured -->
 `
 
-// Only what is recorded is replaced, and between the marks only rows with figures.
+// Only recorded figures are replaced, and between the marks only rows with figures.
 func TestMeasured(t *testing.T) {
 	all := []section{collect("routes", []results.Entry{
 		{Machine: &results.Machine{Date: "2026-11-25", Cores: 2}},
 		figureOf("An hour at rest, 100 Nodes", ours, "requests", 84), figureOf("An hour at rest, 100 Nodes", hetzner, "requests", 720),
-		figureOf("100 Nodes join at once, actions of 300 ms", ours, "requests", 213), // and nothing of the peer
+		figureOf("100 Nodes join at once, actions of 300 ms", ours, "requests", 213), // no record of the peer
 	})}
 	got, err := measured(sample, all)
 	if err != nil {
@@ -72,7 +72,7 @@ func TestMeasuredWithoutItsPlace(t *testing.T) {
 
 func TestFullSpeed(t *testing.T) {
 	for name, c := range map[string]struct {
-		joining, waiting float64 // of theirs; ours is 100
+		joining, waiting float64 // the peer's; Underlay's is 100
 		want             string
 	}{
 		"theirs is faster": {125, 200, "is 20 % slower than kube-controller-manager's while Nodes join, and 50 % slower than it with a backlog"},

@@ -9,16 +9,15 @@ import (
 	"github.com/underlay-ccm/underlay/test/bench/results"
 )
 
-// ours is what our column is called in the records.
+// ours is the name of Underlay's column in the records.
 const ours = "underlay"
 
-// A section is all that is recorded of a subject, each list in the order in which
-// it came first.
+// A section is all records of a subject, each list in the order of first occurrence.
 type section struct {
 	subject    string
 	machine    results.Machine
 	versions   []results.Version
-	contenders []string // those of the table, ours first
+	contenders []string // the table's columns, Underlay first
 	rows       []row
 	notes      []results.Note
 	plots      []plotted
@@ -30,7 +29,7 @@ type row struct {
 	cells                    map[string]cell // by contender
 }
 
-// A cell is what a contender has of a row: the values of all rounds, ascending.
+// A cell contains a contender's values of a row: of all rounds, ascending.
 type cell struct {
 	values []float64
 	source string
@@ -48,8 +47,7 @@ func (c cell) median() float64 {
 	return (c.values[(n-1)/2] + c.values[n/2]) / 2
 }
 
-// sections reads what is kept, those that the page knows first, the others by
-// name.
+// sections reads the records, first those in the page's order, then the others by name.
 func sections(tree string) ([]section, error) {
 	files, err := filepath.Glob(filepath.Join(tree, folder, "*.jsonl"))
 	if err != nil {
@@ -70,7 +68,7 @@ func sections(tree string) ([]section, error) {
 	return out, nil
 }
 
-// collect puts a subject's entries together.
+// collect merges a subject's entries.
 func collect(subject string, entries []results.Entry) section {
 	s := section{subject: subject, contenders: []string{ours}}
 	for _, e := range entries {
@@ -91,8 +89,8 @@ func collect(subject string, entries []results.Entry) section {
 	return s
 }
 
-// group puts the rows of each scenario together, where its first one is: a
-// scenario's figures may be recorded in between others'.
+// group moves the rows of each scenario together, to the position of its first: a scenario's
+// figures may be recorded between others'.
 func (s *section) group() {
 	first := map[string]int{}
 	for i, r := range s.rows {
@@ -133,7 +131,7 @@ func (s *section) draw(l results.Line) {
 	}
 }
 
-// value is the median of what a contender has of a quantity of a scenario.
+// value is the median of a contender's values of a quantity of a scenario.
 func value(all []section, subject, scenario, quantity, contender string) (float64, bool) {
 	for _, s := range all {
 		for _, r := range s.rows {

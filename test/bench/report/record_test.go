@@ -15,8 +15,8 @@ func lineOf(plot, contender string, points ...[2]float64) results.Entry {
 	return results.Entry{Line: &results.Line{Plot: plot, Contender: contender, X: "seconds", Y: "Nodes", Points: points}}
 }
 
-// Rounds become a median and a spread, contenders columns, scenarios groups of
-// rows; what wasn't recorded is a dash, and what comes from elsewhere says so.
+// Rounds become a median and a spread, contenders columns, scenarios groups of rows; a missing
+// record is a dash, and figures from elsewhere name their source.
 func TestTable(t *testing.T) {
 	elsewhere := figureOf("many join", "peer", "wait", 40)
 	elsewhere.Figure.Source = "a book, 2026"
@@ -49,7 +49,7 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// What is kept has each note once and a line's last course, and a page is the same
+// The kept entries have each note once and the last version of a line, and a page is the same
 // before and after.
 func TestSettled(t *testing.T) {
 	note := results.Entry{Note: &results.Note{Text: "x"}}
@@ -61,7 +61,7 @@ func TestSettled(t *testing.T) {
 		t.Errorf("kept %v", kept)
 	}
 	before, after := collect("s", entries), collect("s", kept)
-	before.notes = before.notes[:1] // the repeated one is all that may go
+	before.notes = before.notes[:1] // only the repeated one may be removed
 	if b, a := markdown([]section{before}), markdown([]section{after}); b != a {
 		t.Errorf("before\n%s\nafter\n%s", b, a)
 	}
@@ -90,8 +90,8 @@ func TestChosen(t *testing.T) {
 	}
 }
 
-// Every subject that the Makefile measures has a title of its own or its folder's
-// name, and those that the page knows today are there.
+// Every subject that the Makefile measures has a title or its folder's name, and those of today's
+// page exist.
 func TestSubjects(t *testing.T) {
 	all, err := subjects(tree)
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"io"
 )
 
-// Read reads the lines of a file of results. An unknown key is an error, because
-// the page would silently lack what it says.
+// Read reads the lines of a file of results. An unknown key is an error, because the page would
+// silently lack its content.
 func Read(r io.Reader) ([]Entry, error) {
 	decoder := json.NewDecoder(r)
 	decoder.DisallowUnknownFields()

@@ -1,12 +1,11 @@
-// Package results keeps what the benchmarks measure, for the tables and plots of
-// docs/reference/performance.md. It must never change what is measured: a
-// benchmark calls it when its measurement is over.
+// Package results records the measurements of the benchmarks, for the tables and plots of
+// docs/reference/performance.md. It must never affect a measurement: a benchmark calls it after its
+// measurement.
 //
-// A benchmark run by hand prints its own table and keeps nothing. `make bench-all`
-// names a folder by UNDERLAY_BENCH_RESULTS, a fresh one for each package below
-// test/bench, and what the package's benchmarks record goes there. The package's
-// folder is the subject: "ipam" has its own section, file of records and machine,
-// so that one can be measured without the others.
+// A benchmark run by hand prints its own table and records nothing. `make bench-all` sets a folder
+// by UNDERLAY_BENCH_RESULTS, a new one for each package below test/bench, to which the package's
+// benchmarks write their records. The package's folder is the subject: "ipam" has its own section,
+// file of records and machine, so that one can be measured without the others.
 //
 // # Format
 //
@@ -18,13 +17,12 @@
 //	{"version":{"program":"kube-controller-manager","version":"v1.37.1"}}
 //	{"machine":{"date":"2026-11-25","cpu":"…"}}
 //
-// The page has a table for each subject with a row for each quantity of a scenario
-// and a column for each contender, all in the order in which they came first; ours
-// is called "underlay" and is the first column. A row shows the median of a
-// figure's rounds, the smallest and the largest; what a contender has not recorded
-// is a dash. The n-th record of a figure is that of the n-th round: nothing numbers
-// them. Each plot's title names its file, and a contender has the same color in all
-// of them.
+// The page has a table for each subject with a row for each quantity of a scenario and a column for
+// each contender, all in the order of first occurrence; Underlay's name is "underlay", and its
+// column is the first. A row shows the median of a figure's rounds, the smallest and the largest; a
+// contender without a record has a dash. The n-th record of a figure is that of the n-th round:
+// rounds have no numbers. Each plot's title determines its file, and a contender has the same color
+// in all of them.
 package results
 
 import (
@@ -36,8 +34,8 @@ import (
 	"testing"
 )
 
-// Folder is the environment variable that names the folder to record to. Nothing
-// is recorded where it is unset.
+// Folder is the environment variable with the folder of the records. Nothing is recorded if it is
+// unset.
 const Folder = "UNDERLAY_BENCH_RESULTS"
 
 // File is the name of the file in that folder.
@@ -51,8 +49,8 @@ type Figure struct {
 	Quantity  string  `json:"quantity"`  // "rate"
 	Unit      string  `json:"unit"`      // "Nodes/s", "s", "ms", "MiB", "kB", "requests"; "" for a plain count
 	Value     float64 `json:"value"`
-	// Source says where a figure comes from that this run has not measured, with its
-	// date. The page shows it as a footnote.
+	// Source is the origin of a figure that this run has not measured, with its date. The page
+	// shows it as a footnote.
 	Source string `json:"source,omitempty"`
 }
 
@@ -66,23 +64,23 @@ type Line struct {
 	Points    [][2]float64 `json:"points"`         // x and y, x ascending
 }
 
-// A Note says in one line what a quantity of a scenario means: from when to when,
-// of what. Without a quantity it is about the scenario, without a scenario about
-// the quantity wherever the subject has it, and without both about the subject.
+// A Note explains in one line a quantity of a scenario: its start, its end and its object. Without
+// a quantity it is about the scenario, without a scenario about the quantity wherever the subject
+// has it, and without both about the subject.
 type Note struct {
 	Scenario string `json:"scenario,omitempty"`
 	Quantity string `json:"quantity,omitempty"`
 	Text     string `json:"text"`
 }
 
-// A Version is that of a program or library that was compared.
+// A Version is that of a compared program or library.
 type Version struct {
 	Program string `json:"program"` // "kube-controller-manager", "iproute2"
 	Version string `json:"version"`
 }
 
-// A Machine is what the figures were measured on, when, and with what.
-// `make bench-all` records it, no benchmark has to.
+// A Machine describes the hardware, date and software of the measurement. `make bench-all` records
+// it; benchmarks don't have to.
 type Machine struct {
 	Date     string `json:"date"` // 2026-11-25
 	CPU      string `json:"cpu"`  // the model's name
@@ -91,7 +89,7 @@ type Machine struct {
 	Kernel   string `json:"kernel"`
 	Go       string `json:"go"`
 	Underlay string `json:"underlay"` // as git describes the commit
-	Seconds  int    `json:"seconds"`  // that the benchmarks took
+	Seconds  int    `json:"seconds"`  // duration of the benchmarks
 }
 
 // An Entry is one line of a file of results. One field is set.
@@ -103,7 +101,7 @@ type Entry struct {
 	Machine *Machine `json:"machine,omitempty"`
 }
 
-// Record keeps figures of one round.
+// Record records figures of one round.
 func Record(tb testing.TB, figures ...Figure) {
 	tb.Helper()
 	entries := make([]Entry, len(figures))
@@ -113,8 +111,7 @@ func Record(tb testing.TB, figures ...Figure) {
 	write(tb, entries)
 }
 
-// Draw keeps lines for a plot. A line of the same plot and contender replaces one
-// that was kept before.
+// Draw records lines of a plot. A line of the same plot and contender replaces the previous one.
 func Draw(tb testing.TB, lines ...Line) {
 	tb.Helper()
 	entries := make([]Entry, len(lines))
@@ -124,7 +121,7 @@ func Draw(tb testing.TB, lines ...Line) {
 	write(tb, entries)
 }
 
-// Explain keeps what figures mean. The same note may be kept again.
+// Explain records notes about figures. The same note may be recorded again.
 func Explain(tb testing.TB, notes ...Note) {
 	tb.Helper()
 	entries := make([]Entry, len(notes))
@@ -134,7 +131,7 @@ func Explain(tb testing.TB, notes ...Note) {
 	write(tb, entries)
 }
 
-// Compare keeps the versions of what ours is compared with.
+// Compare records the versions of the programs that Underlay is compared with.
 func Compare(tb testing.TB, versions ...Version) {
 	tb.Helper()
 	entries := make([]Entry, len(versions))
@@ -144,7 +141,7 @@ func Compare(tb testing.TB, versions ...Version) {
 	write(tb, entries)
 }
 
-// Library is the version of a module that the test is built with, as go.mod has it.
+// Library is the version of a module that the test is built with, from go.mod.
 func Library(tb testing.TB, module string) Version {
 	tb.Helper()
 	version, err := exec.CommandContext(tb.Context(), "go", "list", "-m", "-f", "{{.Version}}", module).Output()
@@ -154,8 +151,8 @@ func Library(tb testing.TB, module string) Version {
 	return Version{Program: module, Version: strings.TrimSpace(string(version))}
 }
 
-// write appends to the folder's file; one write for each call, so that several
-// benchmarks can write at the same time.
+// write appends to the folder's file; one write for each call, so that several benchmarks can write
+// at the same time.
 func write(tb testing.TB, entries []Entry) {
 	tb.Helper()
 	folder := os.Getenv(Folder)

@@ -11,8 +11,7 @@ import (
 	"github.com/underlay-ccm/underlay/test/bench/results"
 )
 
-// What is recorded is read again, in order; where no folder is named, nothing is
-// written anywhere.
+// Records are read again in order; without a folder nothing is written anywhere.
 func TestRecordedIsRead(t *testing.T) {
 	folder := t.TempDir()
 	figure := results.Figure{Scenario: "s", Contender: "underlay", Quantity: "q", Unit: "ms", Value: 1.5, Source: "a book, 2026"}

@@ -13,7 +13,7 @@ import (
 	"github.com/underlay-ccm/underlay/test/bench/routes/simcluster"
 )
 
-// event is one of the things that happen to a cluster.
+// event is a kind of event in a cluster.
 type event struct {
 	name string
 	do   func(*schedule)
@@ -45,8 +45,7 @@ func (s *schedule) inject(f hcloudsim.Fault) {
 	s.must(s.l.Sim.Inject(f))
 }
 
-// silence lets about half of the kubelets fall silent, and be heard again
-// later.
+// silence makes about half of the kubelets unresponsive, until a later time.
 func (s *schedule) silence() {
 	for _, name := range s.members {
 		if s.rng.IntN(2) == 0 {
@@ -56,8 +55,7 @@ func (s *schedule) silence() {
 	s.heardAgain(time.Duration(20+s.rng.IntN(90)) * time.Second)
 }
 
-// heardAgain lets the kubelets of all who are members now be heard some time
-// later.
+// heardAgain makes the kubelets of all current members responsive again after a while.
 func (s *schedule) heardAgain(after time.Duration) {
 	members := slices.Clone(s.members)
 	time.AfterFunc(after, func() {
@@ -75,8 +73,7 @@ func renameServer(s *schedule) {
 	s.silence()
 }
 
-// ignoreFaults: the administrator's requests meet faults too, and then nothing
-// has happened or something has; both are fine.
+// ignoreFaults: the administrator's requests can fail too, applied or not; both are fine.
 func ignoreFaults(error) error { return nil }
 
 func renameNode(s *schedule) {
@@ -188,7 +185,7 @@ func loseLeadership(s *schedule) {
 	s.lead()
 }
 
-// oldCache lets the next leader begin with a list of Nodes that lacks one.
+// oldCache makes the next leader start with a list of Nodes that lacks one.
 func oldCache(s *schedule) {
 	name := s.member()
 	s.m.Stop()

@@ -12,13 +12,13 @@ import (
 	"github.com/underlay-ccm/underlay/test/bench/routes/simcluster"
 )
 
-// someWrites lets a share of the writes of routes meet a fault.
+// someWrites injects a fault into a share of the writes of routes.
 func someWrites(l *simcluster.Cluster, share float64, fault hcloudsim.Fault) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	fault.Match = "POST /networks/{rest...}"
 	l.Meddle = func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(r *http.Request) (*http.Response, error) {
-			// Writes come one at a time, so that the fault meets this one.
+			// Writes are sent one at a time, so that the fault affects this one.
 			if r.Method == http.MethodPost && strings.Contains(r.URL.Path, "/networks/") && rng.Float64() < share {
 				if err := l.Sim.Inject(fault); err != nil {
 					return nil, err
@@ -33,7 +33,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// forAMinute lets every request fail for a minute, in the middle of the joining.
+// forAMinute makes every request fail for a minute, in the middle of the joining.
 func forAMinute(t *testing.T, l *simcluster.Cluster, fault hcloudsim.Fault) {
 	t.Helper()
 	fault.Times = -1
@@ -43,8 +43,8 @@ func forAMinute(t *testing.T, l *simcluster.Cluster, fault hcloudsim.Fault) {
 	time.AfterFunc(time.Minute, l.Sim.ClearFaults)
 }
 
-// Whatever the cloud does to requests while 30 Nodes join: in the end all are
-// reachable, no route ever led to the wrong server, and none was deleted.
+// Whatever faults requests encounter while 30 Nodes join: in the end all are reachable, no route
+// ever had a wrong gateway, and none was deleted.
 func TestFaultsWhileNodesJoin(t *testing.T) {
 	const count = 30
 	for _, c := range []struct {

@@ -14,8 +14,8 @@ import (
 	"github.com/underlay-ccm/underlay/test/bench/routes/simcluster"
 )
 
-// hasty is a server list without the check that it is complete: it takes what it
-// is answered for the whole, and what the whole lacks for gone.
+// hasty is a server list without the check that it is complete: it takes any response for complete,
+// and missing servers for deleted.
 type hasty struct {
 	api     *hcloud.Client
 	network int64
@@ -64,8 +64,7 @@ func (h *hasty) Get(_ context.Context, id int64) (cloud.Machine, error) {
 	return cloud.Machine{}, fmt.Errorf("server %d: %w", id, cloud.ErrNoServer)
 }
 
-// The schedules are worth their time: a manager without the completeness check
-// does harm in them.
+// The schedules detect faults: a manager without the completeness check causes harm in them.
 func TestTheSchedulesCatchAHastyManager(t *testing.T) {
 	const count, least = 40, 5
 	harmful := runSchedules(t, 0, count, func(l *simcluster.Cluster) simcluster.Options {

@@ -1,7 +1,7 @@
-// Package routes_test shows what the route controller promises, with counts, on
-// the simulated cloud's clock: what joining costs and takes, what a day at rest
-// costs, and that no schedule of faults deletes what is alive. Figures are
-// printed; `make bench-routes` prints them beside upstream's route controller.
+// Package routes_test verifies the route controller's guarantees, with counts, on the simulated
+// cloud's clock: the cost and duration of joining, the cost of an idle day, and that no schedule of
+// faults deletes a live object. Figures are printed; `make bench-routes` prints them beside
+// upstream's route controller.
 package routes_test
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/underlay-ccm/underlay/test/bench/routes/simcluster"
 )
 
-// setUp makes a cluster that runs, of so many Nodes.
+// setUp creates a running cluster with a number of Nodes.
 func setUp(t *testing.T, o hcloudsim.Options, nodes int) *simcluster.Cluster {
 	t.Helper()
 	l, err := simcluster.New(o)
@@ -37,7 +37,7 @@ func add(t *testing.T, l *simcluster.Cluster, m simcluster.Machine) *corev1.Node
 	if err != nil {
 		t.Fatal(err)
 	}
-	synctest.Wait() // client-go's fake drops what nobody has taken yet
+	synctest.Wait() // client-go's fake drops events without a receiver
 	return node
 }
 
@@ -79,8 +79,8 @@ func expectAll(t *testing.T, l *simcluster.Cluster, what string, want int) {
 
 const reachable = "False RouteCreated"
 
-// From its podCIDR to its condition a Node waits for its own route's action and
-// for little else, and no other Node is told anything.
+// From its podCIDR to its condition a Node waits for its own route's action and for little else,
+// and no other Node's condition is written.
 func TestOneNodeJoinsAClusterOfFifty(t *testing.T) {
 	const joins, most = 100, 500 * time.Millisecond
 	synctest.Test(t, func(t *testing.T) {
@@ -105,8 +105,8 @@ func TestOneNodeJoinsAClusterOfFifty(t *testing.T) {
 	})
 }
 
-// joinOnce lets a Node join and leave again, and returns how long it took from
-// its podCIDR on, less its action's time.
+// joinOnce adds a Node and removes it again, and returns how long it took from its podCIDR on, less
+// its action's time.
 func joinOnce(t *testing.T, l *simcluster.Cluster, name string) time.Duration {
 	t.Helper()
 	server, err := l.Rent(simcluster.Machine{Name: name})
@@ -151,8 +151,8 @@ func joinOnce(t *testing.T, l *simcluster.Cluster, name string) time.Duration {
 	return took - action
 }
 
-// A hundred Nodes join in one moment: few requests, none refused, one action after the other, and
-// each Node is told as soon as its own route stands.
+// A hundred Nodes join in one moment: few requests, none rejected, one action after the other, and
+// each Node's condition is written as soon as its own route exists.
 func TestAHundredNodesJoinAtOnce(t *testing.T) {
 	const count = 100
 	pace := simcluster.Pace()
@@ -193,19 +193,19 @@ func TestAHundredNodesJoinAtOnce(t *testing.T) {
 	}
 }
 
-// joined is what it took until all Nodes were reachable.
+// joined is the cost until all Nodes were reachable.
 type joined struct {
 	spent         simcluster.Spent
 	took, actions time.Duration
 	first, median time.Duration
 	moments       int
 	reachable     int
-	requests      []time.Duration // when each was made, since the first Node joined
-	told          []time.Duration // when each Node was told that it is reachable
+	requests      []time.Duration // the time of each, since the first Node joined
+	told          []time.Duration // when each Node's condition became reachable
 }
 
-// joinAtOnce lets Nodes with podCIDRs join in one moment while a manager with o runs, on a cloud
-// with that pace; other, if not nil, makes what writes routes instead of our controller.
+// joinAtOnce joins Nodes with podCIDRs in one moment while a manager with o runs, on a cloud with
+// that pace; other, if not nil, creates the writer of routes that replaces Underlay's controller.
 func joinAtOnce(t *testing.T, count int, pace hcloudsim.Options, o simcluster.Options, other func(*testing.T, *simcluster.Cluster) func(context.Context, *simcluster.Manager)) joined {
 	t.Helper()
 	pace.AttachmentLimit, pace.RateLimit = hcloudsim.Unlimited, 1_000_000

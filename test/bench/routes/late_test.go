@@ -13,11 +13,11 @@ import (
 	"github.com/underlay-ccm/underlay/test/bench/routes/simcluster"
 )
 
-// lease is what managers have by default, and held how long a deletion is under way.
+// lease is the default of managers, and held how long a deletion is in flight.
 const lease, held = 15 * time.Second, 26 * time.Second
 
-// holdDeletions keeps every deletion of a route on its way for a while. What is held in front of
-// the cloud ends with the request of the client; what the cloud itself holds does not.
+// holdDeletions delays every deletion of a route for a while. Requests delayed in front of the
+// cloud end with the client's context; those that the cloud itself delays don't.
 func holdDeletions(t *testing.T, l *simcluster.Cluster, byTheCloud bool) (sent *atomic.Int32) {
 	sent = &atomic.Int32{}
 	l.Meddle = func(next http.RoundTripper) http.RoundTripper {
@@ -53,14 +53,14 @@ func holdDeletions(t *testing.T, l *simcluster.Cluster, byTheCloud bool) (sent *
 	return sent
 }
 
-// A deletion of a former leader takes effect after the next one has served the Node that came
-// back: the route is there again soon, and where the request was still on its way it is never
+// A deletion of a former leader takes effect after the next one has initialized the Node that
+// rejoined: the route is soon recreated, and if the request was still in flight the route is never
 // deleted.
 func TestAFormerLeadersLateDeletion(t *testing.T) {
 	for _, c := range []struct {
 		name       string
 		byTheCloud bool
-		most       time.Duration // without a route while the Node says that it is reachable
+		most       time.Duration // without a route while the Node's condition is reachable
 	}{{"held in front of the cloud", false, 0}, {"held by the cloud", true, 15 * time.Second}} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 
 const (
 	ours = "underlay"
-	// theirs is the controller that is replaced on this cloud. It wasn't run here.
+	// theirs is the controller that Underlay replaces on this cloud. It doesn't run here.
 	theirs       = "Hetzner CCM 1.35"
 	theirsSource = "measured in 2026 with v1.35 against another fake of the API, 20 ms a request and 300 ms an action"
 
@@ -32,7 +32,7 @@ func sourced(f results.Figure) results.Figure {
 	return f
 }
 
-// recordActionsAlike keeps what is comparable with the figures that there are of the peer.
+// recordActionsAlike records the figures that are comparable with the published ones of the peer.
 func recordActionsAlike(t *testing.T, r joined) {
 	t.Helper()
 	const scenario = "100 Nodes join at once, actions of 300 ms"
@@ -51,7 +51,7 @@ func recordActionsAlike(t *testing.T, r joined) {
 	)
 }
 
-// recordCompared keeps one column of the comparison with upstream, and when its requests were made.
+// recordCompared records one column of the comparison with upstream, and the times of its requests.
 func recordCompared(t *testing.T, who string, r joined) {
 	t.Helper()
 	const scenario = "100 Nodes join at once, actions of 200 to 600 ms"
@@ -74,7 +74,7 @@ func recordCompared(t *testing.T, who string, r joined) {
 	results.Draw(t, reachable)
 }
 
-// recordRest keeps what an hour costs in which nothing happens.
+// recordRest records the cost of an idle hour.
 func recordRest(t *testing.T, notReady int, spent simcluster.Spent) {
 	t.Helper()
 	scenario := "An hour at rest, 100 Nodes"
@@ -87,7 +87,7 @@ func recordRest(t *testing.T, notReady int, spent simcluster.Spent) {
 	}
 }
 
-// recordOneJoin keeps how much longer than its route's action each Node waited, in any order.
+// recordOneJoin records how much longer than its route's action each Node waited, in any order.
 func recordOneJoin(t *testing.T, beyond []time.Duration) {
 	t.Helper()
 	const scenario = "One Node joins 50"

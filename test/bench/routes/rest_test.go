@@ -13,8 +13,7 @@ import (
 	"github.com/underlay-ccm/underlay/test/bench/routes/simcluster"
 )
 
-// An hour in which nothing happens, with all controllers that look at Nodes,
-// servers or routes and their default periods.
+// An idle hour, with all controllers that list Nodes, servers or routes and their default periods.
 func TestAnHourAtRest(t *testing.T) {
 	const nodes, networkReads, pagesPer50 = 100, 60, 12
 	for _, c := range []struct {
@@ -56,8 +55,8 @@ func TestAnHourAtRest(t *testing.T) {
 	}
 }
 
-// A deleted server's Node goes within a minute of its being NotReady, whenever
-// in the life of a server list that happens, and its route behind it.
+// A deleted server's Node is deleted within a minute after it became NotReady, at any age of the
+// server list, and then its route.
 func TestADeletedServersNodeGoesWithinAMinute(t *testing.T) {
 	const nodes, most = 20, time.Minute
 	synctest.Test(t, func(t *testing.T) {
@@ -101,9 +100,9 @@ func TestADeletedServersNodeGoesWithinAMinute(t *testing.T) {
 	})
 }
 
-// 150 Nodes, a limit of 100, 20 routes of others and 5 reserved: 75 Nodes are
-// routed and 75 are told why not; nothing is sent that must be refused, and
-// waiting costs nothing. When the limit is raised, the rest join.
+// 150 Nodes, a limit of 100, 20 foreign routes and 5 reserved: 75 Nodes are routed and 75 show the
+// reason why not; no request is sent that must fail, and waiting costs nothing. When the limit is
+// raised, the rest join.
 func TestMoreNodesThanTheLimit(t *testing.T) {
 	const nodes, foreign = 150, 20
 	synctest.Test(t, func(t *testing.T) {
@@ -149,11 +148,11 @@ func TestMoreNodesThanTheLimit(t *testing.T) {
 	})
 }
 
-// A server that is never attached, and one whose Node matches none: their Nodes
-// wait with a reason, and waiting becomes cheap.
+// A server that is never attached, and one that matches no Node: their Nodes wait with a reason,
+// and waiting becomes cheap.
 func TestWaitingForAttachmentIsCheap(t *testing.T) {
-	// An hour at rest, twelve updates of the waiting Nodes' status, and the looks
-	// of the route controller: seconds apart at first, minutes later.
+	// An idle hour, twelve updates of the waiting Nodes' status, and the reads of the route
+	// controller: seconds apart at first, minutes later.
 	const nodes, mostPages, mostReads = 40, 12 + 12 + 10, 60 + 20
 	synctest.Test(t, func(t *testing.T) {
 		l := setUp(t, simcluster.Pace(), nodes)

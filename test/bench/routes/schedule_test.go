@@ -20,26 +20,25 @@ import (
 	"github.com/underlay-ccm/underlay/test/bench/routes/simcluster"
 )
 
-// schedule is a cluster's half hour in which much goes wrong, all of it by the
-// numbers of one seed.
+// schedule is half an hour of a cluster with many faults, all of them random from one seed.
 type schedule struct {
 	t       *testing.T
 	l       *simcluster.Cluster
 	rng     *rand.Rand
 	o       simcluster.Options
 	m       *simcluster.Manager
-	api     *hcloud.Client // of an administrator
+	api     *hcloud.Client // an administrator's
 	members []string       // Nodes that should live, oldest first
 	others  []int64        // servers without Nodes
 	made    int
 	trace   []string
 
 	mu        sync.Mutex
-	vanishing []int64 // go as soon as a page of servers has been read
+	vanishing []int64 // deleted as soon as a page of servers has been read
 }
 
-// newSchedule makes a cluster at rest. Every fourth project has so many servers
-// that their list takes two pages.
+// newSchedule creates an idle cluster. Every fourth project has so many servers that their list has
+// two pages.
 func newSchedule(t *testing.T, seed uint64, o simcluster.Options) *schedule {
 	pace := simcluster.Pace()
 	pace.AttachmentLimit, pace.RateLimit, pace.Seed = hcloudsim.Unlimited, 1_000_000, seed
@@ -72,7 +71,7 @@ func (s *schedule) note(format string, args ...any) {
 	s.trace = append(s.trace, time.Now().Format("15:04:05.000 ")+fmt.Sprintf(format, args...))
 }
 
-// meddle lets a server vanish between two pages of a list.
+// meddle deletes a server between two pages of a list.
 func (s *schedule) meddle(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(r *http.Request) (*http.Response, error) {
 		answer, err := next.RoundTrip(r)
@@ -82,7 +81,7 @@ func (s *schedule) meddle(next http.RoundTripper) http.RoundTripper {
 			s.vanishing = nil
 			s.mu.Unlock()
 			for _, id := range gone {
-				_ = s.l.Sim.DeleteServer(id) // it may have gone otherwise
+				_ = s.l.Sim.DeleteServer(id) // it may be deleted already
 			}
 		}
 		return answer, err
@@ -97,8 +96,8 @@ func (s *schedule) join() {
 	s.note("%s joins", name)
 }
 
-// lead starts a manager; while the cloud refuses that, again and again, as a
-// Deployment does. In the end somebody mends what is wrong.
+// lead starts a manager, repeatedly while the cloud rejects it, as a Deployment does. In the end
+// the fault is repaired.
 func (s *schedule) lead() {
 	for attempt := range 20 {
 		if attempt == 10 {
@@ -117,7 +116,7 @@ func (s *schedule) lead() {
 
 func (s *schedule) member() string { return s.members[s.rng.IntN(len(s.members))] }
 
-// leave takes a Node out of those that should live.
+// leave removes a Node from those that should live.
 func (s *schedule) leave(name string) {
 	s.members = slices.DeleteFunc(s.members, func(m string) bool { return m == name })
 }
@@ -139,7 +138,7 @@ func (s *schedule) nodes() []corev1.Node {
 	return nodes
 }
 
-// run lets so many things happen, and then the cloud recover.
+// run runs a number of events, and then lets the cloud recover.
 func (s *schedule) run(steps int) {
 	for range steps {
 		event := events()[s.rng.IntN(len(events()))]
@@ -155,17 +154,17 @@ func (s *schedule) run(steps int) {
 	s.ready(true)
 	rest(10 * time.Minute)
 	s.m.Stop()
-	rest(time.Minute) // a list of servers under way outlives its manager
+	rest(time.Minute) // a list of servers in flight outlives its manager
 }
 
-// ready lets the kubelets of all members be heard, or none.
+// ready makes the kubelets of all members responsive, or none.
 func (s *schedule) ready(is bool) {
 	for _, name := range s.members {
-		_ = s.l.API.SetReady(name, is) // a Node that is gone is found by verdict
+		_ = s.l.API.SetReady(name, is) // verdict detects a deleted Node
 	}
 }
 
-// verdict says what the schedule brought to light.
+// verdict returns the schedule's violations.
 func (s *schedule) verdict() []string {
 	found := s.l.Harm()
 	table := s.l.Routes()
@@ -188,7 +187,7 @@ func (s *schedule) verdict() []string {
 	return found
 }
 
-// runSchedules runs schedules of seeds and returns what the harmful ones did.
+// runSchedules runs schedules of seeds and returns the effects of the harmful ones.
 func runSchedules(t *testing.T, from, to uint64, o func(*simcluster.Cluster) simcluster.Options) map[uint64]string {
 	harmful := map[uint64]string{}
 	for seed := from; seed < to; seed++ {
@@ -208,9 +207,8 @@ func runSchedules(t *testing.T, from, to uint64, o func(*simcluster.Cluster) sim
 	return harmful
 }
 
-// A thousand schedules: no route of a living Node is deleted, no Node whose
-// server lives is deleted, no route leads to the wrong server, and everything is
-// well in the end.
+// A thousand schedules: no route of a living Node is deleted, no Node with a living server is
+// deleted, no route has a wrong gateway, and everything is correct in the end.
 func TestAThousandSchedules(t *testing.T) {
 	const count, parts = 1000, 4
 	for part := range uint64(parts) {

@@ -16,8 +16,8 @@ import (
 	"github.com/underlay-ccm/underlay/test/bench/routes/simcluster"
 )
 
-// Most servers of a cluster are given back, and new ones come: the dead Nodes go,
-// and the new ones are routed.
+// Most servers of a cluster are deleted, and new ones are created: the dead Nodes are deleted, and
+// the new ones are routed.
 func TestMostServersAreGivenBack(t *testing.T) {
 	const before, gone, came = 13, 10, 3
 	synctest.Test(t, func(t *testing.T) {
@@ -51,7 +51,7 @@ func TestMostServersAreGivenBack(t *testing.T) {
 	})
 }
 
-// More Nodes join than there were, and the cached list knows none of them.
+// More Nodes join than there were, and the cached list lacks all of them.
 func TestMoreNodesJoinThanThereWere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := setUp(t, simcluster.Pace(), 5)
@@ -75,9 +75,8 @@ func TestMoreNodesJoinThanThereWere(t *testing.T) {
 	})
 }
 
-// No server of any Node is in the project, as a token of another project sees
-// it: nothing is deleted or replaced, no Node goes, and a Node that the project
-// does know is routed.
+// The project has no server of any Node, as with a token of another project: nothing is deleted or
+// replaced, no Node is deleted, and a Node with a server in the project is routed.
 func TestDoubtForbidsNoAddition(t *testing.T) {
 	const nodes = 4
 	synctest.Test(t, func(t *testing.T) {
@@ -118,8 +117,8 @@ func TestDoubtForbidsNoAddition(t *testing.T) {
 	})
 }
 
-// Servers are created without end in a project with more than a page of them; a
-// Node is served all the same, and the requests stay few.
+// Servers are created continuously in a project with more than a page of them; a Node is
+// initialized all the same, with few requests.
 func TestANodeJoinsWhileServersAreCreated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pace := simcluster.Pace()
@@ -162,7 +161,7 @@ func TestOneNodeCostsFewRequests(t *testing.T) {
 				l := setUp(t, pace, nodes)
 				m := start(t, l, simcluster.Options{Node: true, Lifecycle: true, Limit: 200})
 				defer m.Stop()
-				rest(10*time.Minute + 2*time.Second) // just behind all periods
+				rest(10*time.Minute + 2*time.Second) // just after all periods
 				for i := range joins {
 					name := fmt.Sprint("new-", i)
 					server, err := l.Rent(simcluster.Machine{Name: name})
@@ -196,8 +195,8 @@ func TestOneNodeCostsFewRequests(t *testing.T) {
 	}
 }
 
-// A server gets another address in the network, and its kubelet says so: the
-// route follows at once.
+// A server gets another address in the network, and its kubelet reports it: the route follows at
+// once.
 func TestANewAddressIsNoticedAtOnce(t *testing.T) {
 	const nodes = 60
 	for name, report := range map[string]func(*corev1.Node, string){

@@ -13,10 +13,9 @@ import (
 	"github.com/underlay-ccm/underlay/test/bench/routes/simcluster"
 )
 
-// The network is deleted, and later there is another one of its name to which
-// the servers are attached anew: as long as there is none nothing is said that
-// isn't known, one Event says what is wrong, and then everything comes back
-// without a restart.
+// The network is deleted, and later another one with its name exists, to which the servers are
+// attached again: while there is none no condition is changed without evidence, one Event reports
+// the fault, and then everything is restored without a restart.
 func TestANetworkIsDeletedAndCreatedAgain(t *testing.T) {
 	const nodes = 10
 	synctest.Test(t, func(t *testing.T) {
@@ -79,7 +78,7 @@ func attach(t *testing.T, l *simcluster.Cluster, server int64) {
 	rest(time.Second)
 }
 
-// The token on disk is revoked, and another one put in its place.
+// The token on disk is revoked, and replaced by another one.
 func TestATokenIsRevokedAndRotated(t *testing.T) {
 	const nodes = 10
 	file := filepath.Join(t.TempDir(), "token")
@@ -128,8 +127,8 @@ func TestATokenIsRevokedAndRotated(t *testing.T) {
 	})
 }
 
-// A write under way when leadership is lost is finished by nobody or by the
-// cloud, and taken as it is found by the next leader.
+// A write in flight when leadership is lost is completed by the cloud or not at all, and the next
+// leader accepts either state.
 func TestLeadershipIsLostInMidWrite(t *testing.T) {
 	const nodes = 20
 	synctest.Test(t, func(t *testing.T) {

@@ -25,7 +25,7 @@ import (
 // upstreamPeriod is the default of --route-reconciliation-period.
 const upstreamPeriod = 10 * time.Second
 
-// upstreamController runs upstream's route controller over our adapter.
+// upstreamController runs upstream's route controller with the adapter.
 func upstreamController(t *testing.T, l *simcluster.Cluster) func(context.Context, *simcluster.Manager) {
 	return func(ctx context.Context, m *simcluster.Manager) {
 		nodes := m.Informers.Core().V1().Nodes()
@@ -49,9 +49,9 @@ func upstreamController(t *testing.T, l *simcluster.Cluster) func(context.Contex
 	}
 }
 
-// A hundred Nodes that join at once, with our controller and with upstream's,
-// with and without its watch gate, over the same client. Ours is held to its
-// promises by TestAHundredNodesJoinAtOnce; here it is compared.
+// A hundred Nodes that join at once, with Underlay's controller and with upstream's, with and
+// without its watch gate, over the same client. TestAHundredNodesJoinAtOnce checks Underlay's
+// guarantees; this test compares.
 func TestComparedWithUpstream(t *testing.T) {
 	const count = 100
 	results := map[string]joined{}

@@ -21,7 +21,7 @@ const (
 	faultCost    = "requests for a replaced Node"
 )
 
-// takenOver names the figures of a change of leader: all of it, and what follows the election.
+// takenOver names the figures of a change of leader: all of it, and the part after the election.
 func takenOver(what string) (all, elected string) {
 	return what + " to the next one's first podCIDRs, median", what + ", of it since the lease was acquired, median"
 }

@@ -22,11 +22,11 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/controlplane"
 )
 
-// metal is the configuration of machines that no cloud knows, whose routes are in their kernels:
-// no route table of a cloud has room for so many.
+// metal is the configuration of machines without a cloud, whose routes are in their kernels: no
+// cloud's route table has room for so many.
 const metal = "apiVersion: underlay.dev/v1alpha1\nkind: CloudConfig\nprovider: metal\n"
 
-// election is how leaders are elected.
+// election are the settings of leader election.
 type election struct{ lease, renew, retry time.Duration }
 
 func (e election) args() []string {
@@ -37,14 +37,14 @@ func (e election) args() []string {
 	}
 }
 
-// field is the cluster that everything happens in.
+// field is the cluster of all measurements.
 type field struct {
 	*cluster.Cluster
 	admin   *kubernetes.Clientset
-	metrics *http.Client // presents the administrator's certificate
+	metrics *http.Client // authenticates with the administrator's certificate
 	watch   *watcher
 	ranges  string // --cluster-cidr
-	numbers int    // of machines so far
+	numbers int    // machines created so far
 
 	managers []*cluster.Manager
 }
@@ -74,7 +74,7 @@ func startField(ctx context.Context, tb testing.TB, ranges string) *field {
 		tb.Fatal(err)
 	}
 	insecure := rest.CopyConfig(config)
-	// A manager's certificate is made at its start, for nobody in particular.
+	// A manager's certificate is self-signed.
 	insecure.Insecure, insecure.CAData, insecure.CAFile = true, nil, ""
 	metrics, err := rest.HTTPClientFor(insecure)
 	if err != nil {
@@ -83,7 +83,7 @@ func startField(ctx context.Context, tb testing.TB, ranges string) *field {
 	return &field{Cluster: c, admin: admin, metrics: metrics, ranges: ranges, watch: startWatching(ctx, tb, admin)}
 }
 
-// manager describes one with further configuration and arguments.
+// manager returns the options of a manager with further configuration and arguments.
 func (f *field) manager(config string, args ...string) cluster.ManagerOptions {
 	return cluster.ManagerOptions{
 		Config: metal + config,
@@ -102,7 +102,7 @@ func (f *field) start(ctx context.Context, tb testing.TB, e election, config str
 	return m
 }
 
-// stopManagers kills all that run.
+// stopManagers kills all running managers.
 func (f *field) stopManagers() {
 	for _, m := range f.managers {
 		m.Kill()
@@ -110,8 +110,9 @@ func (f *field) stopManagers() {
 	f.managers = nil
 }
 
-// waits returns when a manager is ready to take over, as one that has been a standby for long: it
-// has seen that another has the lease, and has filled its caches, after which it is nearly idle.
+// waits returns when a manager is ready to take over, like one that has been a standby for long: it
+// has observed that another holds the lease, and has filled its caches, after which it is nearly
+// idle.
 func (f *field) waits(ctx context.Context, tb testing.TB, m *cluster.Manager) {
 	tb.Helper()
 	f.until(ctx, tb, m.Name+" waits for the lease", func(ctx context.Context) bool {
@@ -129,8 +130,8 @@ func (f *field) waits(ctx context.Context, tb testing.TB, m *cluster.Manager) {
 	}
 }
 
-// restart starts another manager for each that has ended, as its Deployment does. They end when they
-// lose their lease, as to lost requests on a busy machine, and of nothing else.
+// restart starts another manager for each that has exited, as its Deployment does. They exit only
+// when they lose their lease, for example because of lost requests on a busy machine.
 func (f *field) restart(tb testing.TB, start func()) {
 	tb.Helper()
 	for _, m := range slices.Clone(f.managers) {
@@ -145,7 +146,7 @@ func (f *field) restart(tb testing.TB, start func()) {
 	}
 }
 
-// leader is the manager that leads, of those that are started where others have ended.
+// leader returns the leading manager, after restarts of those that have exited.
 func (f *field) leader(ctx context.Context, tb testing.TB, start func()) (found *cluster.Manager) {
 	tb.Helper()
 	f.until(ctx, tb, "one manager leads", func(ctx context.Context) bool {
@@ -167,7 +168,7 @@ const leaseName = "cloud-controller-manager"
 // leading is 1 for the manager that has the lease.
 const leading = `leader_election_master_status{name="cloud-controller-manager"}`
 
-// metric reads a value, if a manager tells it.
+// metric reads a value, if a manager exposes it.
 func (f *field) metric(ctx context.Context, m *cluster.Manager, name string) (value float64, known bool) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, m.URL+"/metrics", nil)
 	if err != nil {
@@ -191,7 +192,7 @@ func (f *field) metric(ctx context.Context, m *cluster.Manager, name string) (va
 	return 0, false
 }
 
-// acquired is when the present leader got the lease.
+// acquired is when the current leader got the lease.
 func (f *field) acquired(ctx context.Context, tb testing.TB) time.Time {
 	tb.Helper()
 	lease, err := f.admin.CoordinationV1().Leases(metav1.NamespaceSystem).Get(ctx, leaseName, metav1.GetOptions{})
@@ -201,7 +202,7 @@ func (f *field) acquired(ctx context.Context, tb testing.TB) time.Time {
 	return lease.Spec.AcquireTime.Time
 }
 
-// until asks until something holds.
+// until polls until a condition holds.
 func (f *field) until(ctx context.Context, tb testing.TB, what string, holds func(context.Context) bool) {
 	tb.Helper()
 	err := wait.PollUntilContextCancel(ctx, 200*time.Millisecond, true, func(ctx context.Context) (bool, error) { return holds(ctx), nil })
@@ -210,7 +211,7 @@ func (f *field) until(ctx context.Context, tb testing.TB, what string, holds fun
 	}
 }
 
-// rest lets nothing happen.
+// rest waits without causing events.
 func (f *field) rest(ctx context.Context, tb testing.TB, d time.Duration) {
 	tb.Helper()
 	select {
@@ -220,7 +221,7 @@ func (f *field) rest(ctx context.Context, tb testing.TB, d time.Duration) {
 	}
 }
 
-// join lets a new machine's Node join.
+// join creates a new machine's Node.
 func (f *field) join(ctx context.Context, tb testing.TB, name string) *served {
 	tb.Helper()
 	number := f.numbers
@@ -233,7 +234,7 @@ func (f *field) join(ctx context.Context, tb testing.TB, name string) *served {
 }
 
 // kubelets report the status of every Node once in five minutes, one after the other, until the
-// function is called that is returned.
+// returned function is called.
 func (f *field) kubelets(ctx context.Context, tb testing.TB, nodes int) (stop func()) {
 	tb.Helper()
 	ctx, cancel := context.WithCancel(ctx)
@@ -258,7 +259,7 @@ func (f *field) kubelets(ctx context.Context, tb testing.TB, nodes int) (stop fu
 	}
 }
 
-// served waits until a Node has its podCIDRs. The last manager that was started has to live.
+// served waits until a Node has its podCIDRs. The manager that was started last must keep running.
 func (f *field) served(ctx context.Context, tb testing.TB, s *served) {
 	tb.Helper()
 	last := f.managers[len(f.managers)-1]
@@ -293,9 +294,9 @@ func resident(tb testing.TB, pid int, line string) float64 {
 	return 0
 }
 
-// cpu is how many seconds of processors a process has used. The name in parentheses may hold
-// spaces; the 12th and 13th fields after it are user and system time in hundredths of a second,
-// see proc(5).
+// cpu is the processor time of a process in seconds. The name in parentheses may contain spaces;
+// the 12th and 13th fields after it are user and system time in hundredths of a second, see
+// proc(5).
 func cpu(tb testing.TB, pid int) float64 {
 	tb.Helper()
 	stat := account(tb, pid, "stat")

@@ -17,20 +17,19 @@ import (
 )
 
 const (
-	// kubelet is the field manager that kubelets have.
+	// kubelet is the field manager of kubelets.
 	kubelet = "kubelet"
 	// imageCount is how many images a kubelet reports by default (--node-status-max-images).
 	imageCount = 50
-	// reportEvery is how often a kubelet reports a status that is as before
-	// (nodeStatusReportFrequency).
+	// reportEvery is how often a kubelet reports an unchanged status (nodeStatusReportFrequency).
 	reportEvery = 5 * time.Minute
-	// writers create Nodes at once.
+	// writers create Nodes concurrently.
 	writers = 24
 )
 
 func nodeName(number int) string { return fmt.Sprintf("node-%05d", number) }
 
-// machine is a Node as a kubelet registers it, and addressed as the machine that has this number.
+// machine is a Node as a kubelet registers it, with the addresses of the machine with this number.
 func machine(name string, number int) *corev1.Node {
 	ip := netip.AddrFrom4([4]byte{172, 16 + byte(number>>16), byte(number >> 8), byte(number)}).String()
 	n := &corev1.Node{
@@ -106,7 +105,7 @@ func conditions(now time.Time, ready bool) (all []corev1.NodeCondition) {
 	return all
 }
 
-// register creates a Node, and reports its status as kubelets do right after that.
+// register creates a Node, and reports its status right after that, as kubelets do.
 func (f *field) register(ctx context.Context, n *corev1.Node) (*corev1.Node, error) {
 	created, err := f.admin.CoreV1().Nodes().Create(ctx, n, metav1.CreateOptions{FieldManager: kubelet})
 	if err != nil {
@@ -115,7 +114,7 @@ func (f *field) register(ctx context.Context, n *corev1.Node) (*corev1.Node, err
 	return created, f.report(ctx, n.Name)
 }
 
-// report is what a kubelet writes every five minutes.
+// report is the write of a kubelet every five minutes.
 func (f *field) report(ctx context.Context, name string) error {
 	patch, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": conditions(time.Now(), true)}})
 	if err != nil {
@@ -125,8 +124,8 @@ func (f *field) report(ctx context.Context, name string) error {
 	return err
 }
 
-// populate makes a cluster as it is after its Nodes have joined: they are initialized, and have
-// their podCIDRs from an allocator with no client limit.
+// populate creates a cluster in the state after its Nodes have joined: they are initialized, and
+// have their podCIDRs from an allocator with no client limit.
 func (f *field) populate(ctx context.Context, tb testing.TB, nodes int, record func(quantity, unit string, value float64)) {
 	tb.Helper()
 	group, creating := errgroup.WithContext(ctx)

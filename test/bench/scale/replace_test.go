@@ -23,15 +23,15 @@ import (
 const (
 	// lost is how many of a hundred requests are lost, and how many replies to those that arrive.
 	lost = 4
-	// stall is how long watches are held back, every stallEvery.
+	// stall is how long watches are stalled, every stallEvery.
 	stall, stallEvery = 2 * time.Second, 15 * time.Second
-	// ledgerName begins the names of the ConfigMaps that hold the stored ledger.
+	// ledgerName is the prefix of the names of the ConfigMaps with the stored ledger.
 	ledgerName = "underlay-node-ipam"
-	// managerUser is whom the API server knows the managers as.
+	// managerUser is the managers' user at the API server.
 	managerUser = "system:serviceaccount:kube-system:underlay-ccm"
 )
 
-// replacement is a plan: a Node goes and another comes, again and again, while requests, replies
+// replacement is a plan: a Node is deleted and another created, repeatedly, while requests, replies
 // and leaders are lost.
 type replacement struct {
 	every, lasts time.Duration
@@ -41,7 +41,7 @@ type replacement struct {
 	seed         uint64
 }
 
-// replaced is what came of it.
+// replaced is the result of a replacement.
 type replaced struct {
 	replaced int
 	waits    []time.Duration // of the new Nodes
@@ -50,7 +50,7 @@ type replaced struct {
 	lost     int // requests and replies
 	killed   int
 	requests requests
-	// bare are new Nodes whose metadata lacks what their kubelets set.
+	// bare are new Nodes whose metadata lacks fields that their kubelets set.
 	bare []string
 }
 
@@ -59,7 +59,7 @@ func (r replaced) String() string {
 		r.replaced, r.killed, r.lost, r.reused, median(r.waits).Round(time.Millisecond), longest(r.waits).Round(time.Millisecond), r.requests)
 }
 
-// check asserts what doesn't depend on the machine.
+// check asserts the results that don't depend on the machine.
 func (r replaced) check(tb testing.TB) {
 	tb.Helper()
 	for _, text := range r.wrong[:min(len(r.wrong), 20)] {
@@ -72,17 +72,17 @@ func (r replaced) check(tb testing.TB) {
 		tb.Errorf("%d new Nodes lack what their kubelets set, or the record of it, such as %v", len(r.bare), r.bare[0])
 	}
 	q := r.requests
-	// Each of them has its podCIDRs, or replace had not returned.
+	// Each of them has its podCIDRs, otherwise replace would not have returned.
 	if q.patched+q.cut != r.replaced || q.repeated > 0 {
 		tb.Errorf("podCIDRs were written into %d of %d new Nodes, into %d by a write that was broken off, and again into %d", q.patched, r.replaced, q.cut, q.repeated)
 	}
-	// A Node comes, and one goes: two lines. Others go along with them.
+	// A Node is added, and one is removed: two lines. Others are written with them.
 	if q.ledger > 3*r.replaced {
 		tb.Errorf("%d writes of the stored ledger for %d replaced Nodes, want at most three each", q.ledger, r.replaced)
 	}
 }
 
-// replace carries the plan out, and returns when every new Node has its podCIDRs.
+// replace executes the plan, and returns when every new Node has its podCIDRs.
 func (f *field) replace(ctx context.Context, tb testing.TB, plan replacement) replaced {
 	tb.Helper()
 	proxy, err := f.StartProxy()
@@ -165,8 +165,8 @@ func (f *field) nodes(ctx context.Context, tb testing.TB) []corev1.Node {
 	return list.Items
 }
 
-// bare waits until the new Nodes are initialized, and names those of which a write took what their
-// kubelets had set, or the record of it.
+// bare waits until the new Nodes are initialized, and returns those of which a write removed fields
+// of their kubelets, or the record of them.
 func (f *field) bare(ctx context.Context, tb testing.TB, names map[string]bool) (bare []string) {
 	tb.Helper()
 	f.until(ctx, tb, "every new Node is initialized", func(ctx context.Context) bool {
@@ -203,7 +203,7 @@ type trouble struct {
 	lost   int
 }
 
-// fate decides about one request. Watches are held back instead.
+// fate decides on one request. Watches are stalled instead.
 func (t *trouble) fate(r *http.Request) faultproxy.Fate {
 	if r.URL.Query().Get("watch") != "" {
 		return faultproxy.Pass
@@ -247,13 +247,13 @@ func (t *trouble) count() int {
 	return t.lost
 }
 
-// requests are writes of the managers, as the API server's audit log has them.
+// requests are writes of the managers from the API server's audit log.
 type requests struct {
-	patches  map[string]int  // of podCIDRs by Node, carried out
-	unsure   map[string]bool // Nodes with one that was broken off, maybe after it was carried out
-	patched  int             // Nodes that podCIDRs were written into
+	patches  map[string]int  // of podCIDRs by Node, executed
+	unsure   map[string]bool // Nodes with a failed one, which may have been executed
+	patched  int             // Nodes with written podCIDRs
 	repeated int             // more than once
-	cut      int             // only by one that was broken off, as when its leader is killed
+	cut      int             // only by a failed one, as when its leader is killed
 	ledger   int
 	leases   int
 	nodes    int // initializing and conditions
@@ -300,7 +300,7 @@ func (f *field) requests(tb testing.TB) requests {
 	return q
 }
 
-// since are those after others, and of podCIDRs those that were written into these Nodes.
+// since returns those after others, and of podCIDRs those that were written into these Nodes.
 func (q requests) since(before requests, names map[string]bool) requests {
 	q.ledger -= before.ledger
 	q.leases -= before.leases

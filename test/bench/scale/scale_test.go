@@ -1,10 +1,10 @@
 // Package scale measures underlay-ccm in a cluster of 15,000 Nodes, each as large as a kubelet
-// makes it, on a real API server: how long it takes to serve, what it weighs, how long one Node
-// waits, and how long a change of leader lasts. Then Nodes are replaced for ten minutes behind a
-// faulting proxy while leaders are killed, and every Node's podCIDRs are watched all the time.
+// makes it, on a real API server: its startup time, its memory, the wait of one Node, and the
+// duration of a change of leader. Then Nodes are replaced for ten minutes behind a fault-injecting
+// proxy while leaders are killed, and every Node's podCIDRs are watched all the time.
 //
-// That nothing is handed out twice, that every Node gets its podCIDRs, and by how many requests,
-// is asserted; times and sizes are printed and fail nothing. Run it with `make bench-scale`.
+// It asserts that nothing is assigned twice, that every Node gets its podCIDRs, and the number of
+// requests; times and sizes are printed and fail nothing. Run it with `make bench-scale`.
 package scale_test
 
 import (
@@ -22,20 +22,20 @@ import (
 
 const (
 	nodeCount = 15_000
-	// podRanges have room for 16,384 Nodes: what was in use goes around within the ten minutes.
+	// podRanges have room for 16,384 Nodes, so that ranges are reused within the ten minutes.
 	podRanges = "--cluster-cidr=100.64.0.0/10,fd00:64::/48"
-	// joins is how many Nodes join one after the other, takeovers how often a leader is
-	// told to stop, and how often one is killed.
+	// joins is how many Nodes join one after the other, takeovers how often a leader is stopped,
+	// and how often one is killed.
 	joins, takeovers = 30, 3
-	// restFor is how long nothing happens before the memory is read.
+	// restFor is the idle time before the memory is read.
 	restFor = 30 * time.Second
-	// limit bounds the whole run.
+	// limit is the time limit of the whole run.
 	limit = 40 * time.Minute
-	// smallLimit bounds the test with few Nodes.
+	// smallLimit is the time limit of the test with few Nodes.
 	smallLimit = 5 * time.Minute
 )
 
-// How a leader's work ends.
+// How a leader ends.
 const toldToStop, isKilled = "leader told to stop", "leader killed"
 
 // deployed are the flags of leader election with which deploy/ runs the manager.
@@ -102,8 +102,8 @@ func measure(ctx context.Context, b *testing.B) {
 	record(faultCost, "requests", float64(r.requests.all())/float64(r.replaced))
 }
 
-// takeover ends the leader and takes the time until the other has served a Node that is created
-// at that moment. It returns the last leader.
+// takeover ends the leader and measures the time until the other has assigned podCIDRs to a Node
+// that is created at that moment. It returns the last leader.
 func (f *field) takeover(ctx context.Context, b *testing.B, leader *cluster.Manager, what string, end syscall.Signal, record func(quantity, unit string, value float64)) *cluster.Manager {
 	b.Helper()
 	var all, beyond []time.Duration
@@ -126,7 +126,7 @@ func (f *field) takeover(ctx context.Context, b *testing.B, leader *cluster.Mana
 	return leader
 }
 
-// Some Nodes are replaced behind the faulting proxy, in a small cluster and much faster than
+// Some Nodes are replaced behind the fault-injecting proxy, in a small cluster and much faster than
 // nodes fail.
 func TestReplacementUnderFaults(t *testing.T) {
 	ctx, cancel := context.WithTimeoutCause(t.Context(), smallLimit, fmt.Errorf("the test takes longer than %s", smallLimit))

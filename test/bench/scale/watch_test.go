@@ -18,27 +18,27 @@ import (
 	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
-// watcher sees every change of every Node, on its own connection to the API server, and holds
-// the podCIDRs of each against those of all others that exist at that moment. Every range is a
-// whole one of the pools, so two overlap only if they are equal: the checks of sizes say so.
+// watcher observes every change of every Node, on its own connection to the API server, and
+// compares the podCIDRs of each with those of all others that exist at that moment. Every range is
+// a whole one of the pools, so two overlap only if they are equal, which checks of sizes ensure.
 type watcher struct {
 	mu      sync.Mutex
 	holders map[netip.Prefix]types.UID
 	names   map[types.UID]string
 	has     map[types.UID][]netip.Prefix
 	waiting map[string]*served
-	leaving map[types.UID]time.Time    // since when Nodes are being deleted
-	left    map[netip.Prefix]time.Time // when it was last given up
-	// quarantine is how long a range stays unused at least.
+	leaving map[types.UID]time.Time    // since when each Node is being deleted
+	left    map[netip.Prefix]time.Time // when each range was last released
+	// quarantine is how long a range remains unused at least.
 	quarantine time.Duration
 	wrong      []string
-	reused     int // ranges that a Node got after another
+	reused     int // ranges that were assigned again after a release
 }
 
-// served tells about one Node whether it has its podCIDRs.
+// served reports on one Node whether it has its podCIDRs.
 type served struct {
-	served  chan struct{} // closed when it has
-	created time.Time     // both by our clock
+	served  chan struct{} // closed when it has them
+	created time.Time     // both by the local clock
 	at      time.Time
 }
 
@@ -70,8 +70,8 @@ func startWatching(ctx context.Context, tb testing.TB, client kubernetes.Interfa
 	return w
 }
 
-// follow watches without a gap: a watch that ends is taken up where it ended, and where that
-// can't be, the test has failed.
+// follow watches without a gap: a watch that ends is continued from its last version, and if that
+// is impossible, the test fails.
 func (w *watcher) follow(ctx context.Context, client kubernetes.Interface, version string) {
 	for ctx.Err() == nil {
 		changes, err := client.CoreV1().Nodes().Watch(ctx, metav1.ListOptions{ResourceVersion: version, AllowWatchBookmarks: true})
@@ -131,7 +131,7 @@ func (w *watcher) see(n *corev1.Node, gone bool) {
 	}
 }
 
-// leaves says that a Node is about to be deleted: its quarantine can't begin before that.
+// leaves records that a Node is about to be deleted: its quarantine can't begin earlier.
 func (w *watcher) leaves(uid types.UID) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -168,7 +168,7 @@ func (w *watcher) expect(name string) *served {
 	return s
 }
 
-// await returns when so many Nodes have podCIDRs.
+// await returns when want Nodes have podCIDRs.
 func (w *watcher) await(ctx context.Context, tb testing.TB, want int) {
 	tb.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -188,7 +188,7 @@ func (w *watcher) await(ctx context.Context, tb testing.TB, want int) {
 	}
 }
 
-// found is what was wrong so far, and how many ranges were used again.
+// found returns the errors so far, and how many ranges were reused.
 func (w *watcher) found() (wrong []string, reused int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

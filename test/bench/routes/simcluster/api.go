@@ -19,13 +19,13 @@ import (
 	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
-// API is client-go's fake API server, made to keep resource versions of Nodes,
-// which controllers tell a lagging cache by, and to keep books.
+// API is client-go's fake API server, extended with resource versions of Nodes, by which
+// controllers detect a lagging cache, and with a record of writes.
 type API struct {
 	Client *fake.Clientset
 
 	tracker clienttesting.ObjectTracker
-	// deleting is told of Nodes that a controller deletes, before they are gone.
+	// deleting is called with Nodes that a controller deletes, before they are deleted.
 	deleting func(*corev1.Node)
 
 	mu       sync.Mutex
@@ -41,8 +41,8 @@ type Telling struct {
 	At         time.Time
 }
 
-// newAPI puts the fake together itself: with NewClientset, which keeps managed
-// fields, two thirds of a test's time are spent on those.
+// newAPI composes the fake itself: with NewClientset, which keeps managed fields, two thirds of a
+// test's time would be spent on those.
 func newAPI(deleting func(*corev1.Node)) *API {
 	tracker := clienttesting.NewObjectTracker(scheme.Scheme, scheme.Codecs.UniversalDecoder())
 	a := &API{Client: &fake.Clientset{}, tracker: tracker, deleting: deleting, version: 1000}
@@ -83,7 +83,7 @@ func (a *API) react(perform clienttesting.ReactionFunc) clienttesting.ReactionFu
 	}
 }
 
-// publish tells those who watch of a change that was stored.
+// publish sends a stored change to the watchers.
 func (a *API) publish(kind watch.EventType, node *corev1.Node, err error) {
 	if err != nil {
 		return
@@ -95,7 +95,7 @@ func (a *API) publish(kind watch.EventType, node *corev1.Node, err error) {
 	}
 }
 
-// store replaces a Node by a new version of it.
+// store replaces a Node by a new version.
 func (a *API) store(node *corev1.Node) error {
 	err := a.tracker.Update(nodesResource, a.stamp(node), "")
 	a.publish(watch.Modified, node, err)
@@ -154,8 +154,7 @@ func (a *API) patch(perform clienttesting.ReactionFunc, action clienttesting.Pat
 	return true, node, nil
 }
 
-// list answers those who are content with a cache (resource version 0) without
-// the Node that HideFromCaches named.
+// list serves requests that accept a cache (resource version 0) without the Node of HideFromCaches.
 func (a *API) list(perform clienttesting.ReactionFunc, action clienttesting.ListActionImpl) (bool, runtime.Object, error) {
 	a.mu.Lock()
 	hidden := a.unlisted
@@ -178,16 +177,15 @@ func (a *API) list(perform clienttesting.ReactionFunc, action clienttesting.List
 	return true, list, nil
 }
 
-// HideFromCaches lets a Node be missing where caches begin, as when the API
-// server that is asked lags behind; "" ends it. The Node turns up with its next
-// change.
+// HideFromCaches hides a Node from new caches, as when the API server of the request lags behind;
+// "" ends it. The Node appears with its next change.
 func (a *API) HideFromCaches(name string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.unlisted = name
 }
 
-// Told are the conditions that were written since the last call.
+// Told returns the conditions that were written since the last call.
 func (a *API) Told() []Telling {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -205,7 +203,7 @@ func Says(node *corev1.Node) string {
 	return string(c.Status) + " " + c.Reason
 }
 
-// Nodes lists the Nodes as they are.
+// Nodes lists the current Nodes.
 func (a *API) Nodes(ctx context.Context) ([]corev1.Node, error) {
 	list, err := a.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -214,7 +212,7 @@ func (a *API) Nodes(ctx context.Context) ([]corev1.Node, error) {
 	return list.Items, nil
 }
 
-// stored are the Nodes as the tracker has them, without a request.
+// stored returns the tracker's Nodes, without a request.
 func (a *API) stored() []*corev1.Node {
 	object, err := a.tracker.List(nodesResource, corev1.SchemeGroupVersion.WithKind("Node"), "")
 	if err != nil {
@@ -228,7 +226,7 @@ func (a *API) stored() []*corev1.Node {
 	return nodes
 }
 
-// Edit changes a Node as somebody outside of the manager does.
+// Edit changes a Node as a client other than the manager.
 func (a *API) Edit(name string, change func(*corev1.Node)) error {
 	stored, err := a.node(name)
 	if err != nil {
@@ -239,7 +237,7 @@ func (a *API) Edit(name string, change func(*corev1.Node)) error {
 	return a.store(node)
 }
 
-// SetReady lets a kubelet be heard, or not.
+// SetReady makes a kubelet responsive, or not.
 func (a *API) SetReady(name string, is bool) error {
 	return a.Edit(name, func(node *corev1.Node) {
 		for i := range node.Status.Conditions {

@@ -1,10 +1,10 @@
-// Package simcluster is a cluster on the simulated cloud in one process: servers,
-// Nodes, an API server that keeps resource versions, and managers that consist
-// of the real controllers over the real cloud client. Run it in a bubble of
-// testing/synctest, and hours of a cluster pass in a second, at the cloud's pace.
+// Package simcluster is a cluster on the simulated cloud in one process: servers, Nodes, an API
+// server that keeps resource versions, and managers that consist of the real controllers over the
+// real cloud client. In a bubble of testing/synctest, hours of a cluster pass in a second, at the
+// cloud's pace.
 //
-// It is for tests of routes and Nodes. What it must never do is decide anything
-// for them: it makes machines, lets things go wrong, and keeps the books.
+// It is for tests of routes and Nodes. It must never decide anything for them: it creates machines,
+// injects faults, and records the effects.
 package simcluster
 
 import (
@@ -35,8 +35,8 @@ const (
 	PodRange     = "10.244.0.0/16"
 )
 
-// Pace is that of the cloud in most tests: 20 ms for a request, 200 to 600 ms
-// for an action, one change of the network at a time.
+// Pace is the cloud's pace in most tests: 20 ms for a request, 200 to 600 ms for an action, one
+// change of the network at a time.
 func Pace() hcloudsim.Options {
 	return hcloudsim.Options{Latency: 20 * time.Millisecond, ActionTime: 200 * time.Millisecond, ActionJitter: 400 * time.Millisecond}
 }
@@ -47,15 +47,15 @@ type Cluster struct {
 	API     *API
 	Network schema.Network
 
-	// Meddle, if set before managers start, stands between them and the cloud.
+	// Meddle, if set before managers start, wraps their transport to the cloud.
 	Meddle func(http.RoundTripper) http.RoundTripper
 
 	token func() (string, error)
-	nodes int // ever made
+	nodes int // created so far
 	watch watchdog
 }
 
-// New makes a project with an empty network, and a cluster without Nodes.
+// New creates a project with an empty network, and a cluster without Nodes.
 func New(o hcloudsim.Options) (*Cluster, error) {
 	l := &Cluster{token: func() (string, error) { return Token, nil }}
 	o.Token, o.OnChange = Token, l.changed
@@ -64,10 +64,10 @@ func New(o hcloudsim.Options) (*Cluster, error) {
 	return l, l.CreateNetwork()
 }
 
-// UseToken makes managers ask for the token before every request.
+// UseToken makes managers read the token before every request.
 func (l *Cluster) UseToken(token func() (string, error)) { l.token = token }
 
-// CreateNetwork makes the network, or another one after it was deleted.
+// CreateNetwork creates the network, or another one after it was deleted.
 func (l *Cluster) CreateNetwork() error {
 	var err error
 	l.Network, err = l.Sim.CreateNetwork(hcloudsim.NetworkSeed{
@@ -82,7 +82,7 @@ type Machine struct {
 	Name string
 	// PodCIDRs of the Node; nil: the next IPv4 /24 with an IPv6 /64. Empty: none.
 	PodCIDRs []string
-	// NotReady: the kubelet hasn't said yet that it is.
+	// NotReady: the kubelet hasn't reported that it is ready.
 	NotReady bool
 	// Detached servers are not in the network.
 	Detached bool
@@ -100,7 +100,7 @@ func (l *Cluster) Rent(m Machine) (schema.Server, error) {
 	return l.Sim.CreateServer(seed)
 }
 
-// Add rents a server and makes its Node, as though it had been initialized.
+// Add creates a server and its Node, as though it had been initialized.
 func (l *Cluster) Add(ctx context.Context, m Machine) (*corev1.Node, error) {
 	server, err := l.Rent(m)
 	if err != nil {
@@ -109,13 +109,13 @@ func (l *Cluster) Add(ctx context.Context, m Machine) (*corev1.Node, error) {
 	return l.Register(ctx, m, server.ID)
 }
 
-// NextPodCIDRs are the podCIDRs that no Node had before.
+// NextPodCIDRs returns podCIDRs that no Node had before.
 func (l *Cluster) NextPodCIDRs() []string {
 	l.nodes++
 	return []string{fmt.Sprintf("10.244.%d.0/24", l.nodes-1), fmt.Sprintf("fd00:10:244:%x::/64", l.nodes-1)}
 }
 
-// Register makes the Node of a server.
+// Register creates the Node of a server.
 func (l *Cluster) Register(ctx context.Context, m Machine, server int64) (*corev1.Node, error) {
 	if m.PodCIDRs == nil {
 		m.PodCIDRs = l.NextPodCIDRs()
@@ -144,7 +144,7 @@ func ready(is bool) corev1.NodeCondition {
 	return c
 }
 
-// ServerOf is the server that a Node's provider ID names, if it is there.
+// ServerOf returns the server of a Node's provider ID, if it exists.
 func (l *Cluster) ServerOf(node *corev1.Node) (schema.Server, bool) {
 	id, err := kube.ParseProviderID(node.Spec.ProviderID)
 	if err != nil {
@@ -153,7 +153,7 @@ func (l *Cluster) ServerOf(node *corev1.Node) (schema.Server, bool) {
 	return l.Sim.Server(id)
 }
 
-// AddressOf is a server's address in the network, the zero Addr outside of it.
+// AddressOf returns a server's address in the network, or the zero Addr.
 func (l *Cluster) AddressOf(server schema.Server) netip.Addr {
 	for _, private := range server.PrivateNet {
 		if private.Network == l.Network.ID {
@@ -176,7 +176,7 @@ func (l *Cluster) Routes() map[netip.Prefix]netip.Addr {
 	return out
 }
 
-// Spent counts requests by what they are for.
+// Spent counts requests by their purpose.
 type Spent struct {
 	All, Refused              int
 	NetworkReads, ServerPages int

@@ -23,15 +23,15 @@ import (
 	"github.com/underlay-ccm/underlay/routes/controller"
 )
 
-// Options shape a manager. The zero value is the one that ships, with a limit of
-// 100 routes and without upstream's node controllers.
+// Options configure a manager. The zero value is the shipped one, with a limit of 100 routes and
+// without upstream's node controllers.
 type Options struct {
 	Limit, Reserve int
 	Ranges         []routes.Range
 	Departed       func() ([]kube.Departed, bool)
 	// Node and Lifecycle run upstream's controllers with their default periods.
 	Node, Lifecycle bool
-	// Servers, if set, stands between the controllers and the cloud client.
+	// Servers, if set, wraps the cloud client for the controllers.
 	Servers func(cloud.Servers) cloud.Servers
 	// Routes, if set, runs instead of the route controller, until the context
 	// ends.
@@ -66,8 +66,8 @@ func Range() routes.Range {
 	return routes.Range{Prefix: netip.MustParsePrefix(PodRange), NodeBits: 24}
 }
 
-// Start starts a manager, which lives until Stop. The error is what a real one
-// would end with at its start.
+// Start starts a manager, which runs until Stop. The error is the one with which a real manager
+// would exit at its start.
 func (l *Cluster) Start(ctx context.Context, o Options) (*Manager, error) {
 	if o.Limit == 0 {
 		o.Limit = 100
@@ -97,8 +97,7 @@ func (l *Cluster) Start(ctx context.Context, o Options) (*Manager, error) {
 	return m, nil
 }
 
-// connect does what cmd does: a client, the network by its name, and what
-// follows the network.
+// connect acts as cmd: it creates a client, finds the network by its name, and follows the network.
 func (l *Cluster) connect(ctx context.Context, registry metrics.KubeRegistry) (*hetzner.Followed, error) {
 	transport := l.Sim.Transport()
 	if l.Meddle != nil {
@@ -111,7 +110,7 @@ func (l *Cluster) connect(ctx context.Context, registry metrics.KubeRegistry) (*
 		return nil, err
 	}
 	var network *hetzner.Network
-	for { // as at a real manager's start, what may pass is waited for
+	for { // as when a real manager starts, temporary errors are retried
 		network, err = client.Network(ctx, NetworkName)
 		if err == nil || ctx.Err() != nil || errors.Is(err, hetzner.ErrNoNetwork) || hetzner.Unauthorized(err) {
 			break
@@ -154,7 +153,7 @@ func (m *Manager) begin(ctx context.Context, o Options) error {
 	return nil
 }
 
-// routes is what writes routes.
+// routes returns the writer of routes.
 func (m *Manager) routes(o Options) (func(context.Context), error) {
 	if o.Routes != nil {
 		return func(ctx context.Context) { o.Routes(ctx, m) }, nil
@@ -195,21 +194,21 @@ func (m *Manager) nodeControllers(o Options, provider cloudprovider.Interface) (
 	return out, nil
 }
 
-// Err is what the route controller ended with.
+// Err is the error with which the route controller ended.
 func (m *Manager) Err() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.err
 }
 
-// Stop ends the manager, whatever it is doing, as the loss of leadership does.
+// Stop ends the manager at any time, as the loss of leadership does.
 func (m *Manager) Stop() {
 	m.cancel()
 	m.running.Wait()
 	m.Informers.Shutdown()
 }
 
-// Said are the reasons of the Events since the last call, with their counts.
+// Said returns the reasons of the Events since the last call, with their counts.
 func (m *Manager) Said() map[string]int {
 	said := map[string]int{}
 	for {

@@ -7,11 +7,11 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// feed is a watch that holds as many events as its reader is behind: client-go's
-// own fake panics at a hundred.
+// feed is a watch that buffers any number of events for a slow reader: client-go's own fake panics
+// at a hundred.
 type feed struct {
 	out  chan watch.Event
-	wake chan struct{} // holds one
+	wake chan struct{} // capacity of one
 	stop chan struct{}
 	once sync.Once
 

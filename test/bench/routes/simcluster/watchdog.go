@@ -11,33 +11,32 @@ import (
 	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
-// watchdog sees every change of the route table and every Node that a
-// controller deletes, and knows what may not happen: a route that leads to
-// another server than that of the Node whose podCIDR it is, a route lost that
-// led to a living Node, a Node lost whose server lives.
+// watchdog observes every change of the route table and every Node that a controller deletes, and
+// detects harm: a route with another gateway than the server of the Node with the podCIDR, a
+// deleted route to a living Node, a deleted Node with a living server.
 type watchdog struct {
 	mu       sync.Mutex
 	routes   map[netip.Prefix]netip.Addr
 	harm     []string
-	vanished int // routes that went, rightly or not
+	vanished int // deleted routes, rightly or not
 	quiet    bool
 }
 
-// Harm lists what should not have happened.
+// Harm lists the violations.
 func (l *Cluster) Harm() []string {
 	l.watch.mu.Lock()
 	defer l.watch.mu.Unlock()
 	return append([]string(nil), l.watch.harm...)
 }
 
-// Vanished is how many routes went, rightly or not.
+// Vanished counts the deleted routes, rightly or not.
 func (l *Cluster) Vanished() int {
 	l.watch.mu.Lock()
 	defer l.watch.mu.Unlock()
 	return l.watch.vanished
 }
 
-// ByHand does something to the cloud that is nobody's fault.
+// ByHand changes the cloud without counting it as harm.
 func (l *Cluster) ByHand(do func() error) error {
 	l.watch.mu.Lock()
 	l.watch.quiet = true
@@ -50,7 +49,7 @@ func (l *Cluster) ByHand(do func() error) error {
 	return do()
 }
 
-// changed compares the route table with what it was.
+// changed compares the route table with the previous one.
 func (l *Cluster) changed(now hcloudsim.DataPlane) {
 	after := map[netip.Prefix]netip.Addr{}
 	for _, n := range now.Networks {
@@ -89,7 +88,7 @@ func (l *Cluster) changed(now hcloudsim.DataPlane) {
 	l.watch.vanished += vanished
 }
 
-// NodeAt is the Node that has a podCIDR, and where its server is.
+// NodeAt returns the Node that has a podCIDR, and the address of its server.
 func (l *Cluster) NodeAt(dst netip.Prefix) (*corev1.Node, netip.Addr) {
 	for _, node := range l.API.stored() {
 		prefixes, err := kube.PodCIDRs(node)
@@ -106,8 +105,8 @@ func (l *Cluster) NodeAt(dst netip.Prefix) (*corev1.Node, netip.Addr) {
 	return nil, netip.Addr{}
 }
 
-// taken reports whether any server has an address in the network. Nobody's is
-// where a Node's server may have been a moment ago.
+// taken reports whether any server has an address in the network. A free address may have belonged
+// to a Node's server a moment ago.
 func (l *Cluster) taken(a netip.Addr) bool {
 	for _, server := range l.Sim.Servers() {
 		if l.AddressOf(server) == a {
@@ -117,7 +116,7 @@ func (l *Cluster) taken(a netip.Addr) bool {
 	return false
 }
 
-// deleting judges a Node that a controller is about to delete.
+// deleting checks a Node that a controller is about to delete.
 func (l *Cluster) deleting(node *corev1.Node) {
 	if server, ok := l.ServerOf(node); ok {
 		l.watch.mu.Lock()

@@ -1,15 +1,14 @@
-// Package upstream offers a network's route table as the cloudprovider.Routes of
-// upstream's route controller, so that ours can be compared with that one.
-// Upstream's interface has no place for a limit, for an order, or for a reason why
-// a Node waits.
+// Package upstream implements the cloudprovider.Routes of upstream's route controller for a
+// network's route table, so that Underlay's can be compared with it. Upstream's interface has no
+// place for a limit, for an order, or for a reason why a Node waits.
 //
-// It must never show upstream a route that this process neither wrote nor adopted,
-// because upstream deletes what no Node of its list wants, and never call a gateway
-// nobody's on a list of servers that is older than the routes. It keeps no record
-// beyond its process: routes of Nodes that left while none ran stay.
+// It must never show upstream a route that this process neither wrote nor adopted, because upstream
+// deletes all routes that no Node of its list wants, and never treat a gateway as orphaned by a
+// list of servers that is older than the routes. It keeps no record beyond its process: routes of
+// Nodes that left while none ran remain.
 //
-// Facts: a route that is listed as a black hole is deleted, as is one whose
-// Node is gone (k8s.io/cloud-provider, controllers/route).
+// Facts: upstream deletes a route that is listed as a black hole, and one whose Node is deleted
+// (k8s.io/cloud-provider, controllers/route).
 package upstream
 
 import (
@@ -31,8 +30,8 @@ import (
 	"github.com/underlay-ccm/underlay/routes"
 )
 
-// Gateways finds each Node's address in the network. fresh asks for knowledge
-// that is not from before the call. An answer is complete or an error.
+// Gateways finds each Node's address in the network. fresh requires a result from after the call.
+// The result is complete or an error.
 type Gateways interface {
 	Gateways(ctx context.Context, nodes []*corev1.Node, fresh bool) (routes.Gateways, error)
 }
@@ -46,16 +45,16 @@ type Routes struct {
 	Ranges []routes.Range
 
 	mu     sync.Mutex
-	record routes.Record // what this process wrote or adopted
+	record routes.Record // routes that this process wrote or adopted
 }
 
 var _ cloudprovider.Routes = (*Routes)(nil)
 
-// errNoGateway: the Node's server isn't known, or isn't attached.
+// errNoGateway: the Node's server is unknown, or isn't attached.
 var errNoGateway = errors.New("no gateway")
 
-// ListRoutes lists the routes that this process wrote or adopted: those to Nodes,
-// and as black holes those whose gateway is no Node's any more.
+// ListRoutes lists the routes that this process wrote or adopted: those to Nodes, and as black
+// holes those whose gateway no longer belongs to a Node.
 func (p *Routes) ListRoutes(ctx context.Context, _ string) ([]*cloudprovider.Route, error) {
 	have, err := p.Table.List(ctx)
 	if err != nil {
@@ -94,7 +93,7 @@ func (p *Routes) ListRoutes(ctx context.Context, _ string) ([]*cloudprovider.Rou
 	return listed, nil
 }
 
-// owned sorts the table, and adopts what leads Nodes' podCIDRs to their addresses.
+// owned classifies the table, and adopts the routes of Nodes' podCIDRs to their addresses.
 func (p *Routes) owned(have []routes.Route, g routes.Gateways) (routes.Ownership, error) {
 	nodes, err := p.Nodes.List(labels.Everything())
 	if err != nil {
@@ -102,7 +101,7 @@ func (p *Routes) owned(have []routes.Route, g routes.Gateways) (routes.Ownership
 	}
 	o := routes.Observed{Table: have, Ranges: p.Ranges, Gateways: g}
 	for _, node := range nodes {
-		// What can't be read is nobody's route either.
+		// Invalid podCIDRs own no route either.
 		prefixes, _ := kube.PodCIDRs(node)
 		o.Nodes = append(o.Nodes, routes.Node{Dsts: prefixes, Via: g.Of[node.Name], Aliases: g.Aliases[node.Name]})
 	}
@@ -114,7 +113,7 @@ func (p *Routes) owned(have []routes.Route, g routes.Gateways) (routes.Ownership
 	return owned, nil
 }
 
-// wrote records routes. It is called with mu held.
+// wrote records routes. The caller holds mu.
 func (p *Routes) wrote(rs ...routes.Route) {
 	if p.record == nil {
 		p.record = routes.Record{}
@@ -124,7 +123,7 @@ func (p *Routes) wrote(rs ...routes.Route) {
 	}
 }
 
-// unsure are the podCIDRs of Nodes whose gateway isn't known now.
+// unsure are the podCIDRs of Nodes whose gateway is currently unknown.
 func (p *Routes) unsure(g routes.Gateways) ([]netip.Prefix, error) {
 	nodes, err := p.Nodes.List(labels.Everything())
 	if err != nil {
@@ -133,7 +132,7 @@ func (p *Routes) unsure(g routes.Gateways) ([]netip.Prefix, error) {
 	var unsure []netip.Prefix
 	for _, node := range nodes {
 		if _, known := g.Of[node.Name]; !known {
-			// What can't be read is nobody's route either.
+			// Invalid podCIDRs own no route either.
 			prefixes, _ := kube.PodCIDRs(node)
 			unsure = append(unsure, prefixes...)
 		}
@@ -141,8 +140,8 @@ func (p *Routes) unsure(g routes.Gateways) ([]netip.Prefix, error) {
 	return unsure, nil
 }
 
-// gateways asks for a new list of servers if the one at hand can't explain every
-// route: a server may be younger than the list.
+// gateways requests a new list of servers if the current one can't explain every route: a server
+// may be newer than the list.
 func (p *Routes) gateways(ctx context.Context, have []routes.Route) (routes.Gateways, error) {
 	nodes, err := p.Nodes.List(labels.Everything())
 	if err != nil {

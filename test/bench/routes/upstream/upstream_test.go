@@ -20,8 +20,8 @@ import (
 	"github.com/underlay-ccm/underlay/test/bench/routes/upstream"
 )
 
-// network is a route table with servers: what is attached is known to those who
-// ask for a fresh list, and to the others what was attached before.
+// network is a route table with servers: a fresh list contains the attached ones, other lists those
+// that were attached before.
 type network struct {
 	routes       []routes.Route
 	known, fresh map[string]string // address to server, named like its Node
@@ -89,7 +89,7 @@ func entry(dst, via string) routes.Route {
 	return routes.Route{Dst: netip.MustParsePrefix(dst), Via: netip.MustParseAddr(via)}
 }
 
-// Upstream is shown its own routes and nothing that it might delete by mistake.
+// ListRoutes returns upstream its own routes and none that it might delete by mistake.
 func TestWhatIsListed(t *testing.T) {
 	attached := map[string]string{"10.0.0.2": "a", "10.0.0.9": "stranger"}
 	n := &network{known: attached, fresh: attached}
@@ -99,11 +99,11 @@ func TestWhatIsListed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	delete(attached, "10.0.0.77") // the route is nobody's now
+	delete(attached, "10.0.0.77") // the route has no owner now
 	n.routes = append(n.routes,
 		entry("10.244.1.0/24", "10.0.0.2"),
-		entry("10.244.6.0/24", "10.0.0.76"), // nobody's, and not written here
-		entry("10.244.8.0/24", "10.0.0.9"),  // a stranger's
+		entry("10.244.6.0/24", "10.0.0.76"), // without an owner, and not written here
+		entry("10.244.8.0/24", "10.0.0.9"),  // foreign
 		entry("192.168.1.0/24", "10.0.0.2"), // outside
 		entry("0.0.0.0/0", "10.0.0.2"),      // outside
 	)
@@ -130,7 +130,7 @@ func TestWhatIsListed(t *testing.T) {
 	}
 }
 
-// A gateway that the list at hand lacks may be a new server's.
+// A gateway that the current list lacks may belong to a new server.
 func TestANewServerIsNoBlackHole(t *testing.T) {
 	n := &network{
 		known: map[string]string{}, fresh: map[string]string{"10.0.0.2": "a"},
