@@ -13,8 +13,8 @@ import (
 
 const actionTime = 2 * time.Second
 
-// inBubble gives a test a simulator whose actions take time, one network and
-// two servers in it, on the clock of a synctest bubble.
+// inBubble runs a test with a simulator whose actions take time, one network and two servers in it,
+// on the clock of a synctest bubble.
 func inBubble(t *testing.T, options hcloudsim.Options, do func(t *testing.T, w world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -34,7 +34,7 @@ type world struct {
 	a, b *hcloud.Server // a is in net
 }
 
-// routes counts what the network shows.
+// routes counts the network's routes.
 func (w world) routes() int {
 	n, _ := w.sim.Network(w.net.ID)
 	return len(n.Routes)
@@ -73,7 +73,7 @@ func TestEffectsAtOnce(t *testing.T) {
 	})
 }
 
-// What a running action builds is not shown, but nobody else gets its place.
+// The effect of a running action is not shown yet, but no other change can take its place.
 func TestPendingHoldsItsPlace(t *testing.T) {
 	inBubble(t, hcloudsim.Options{AttachmentLimit: 3}, func(t *testing.T, w world) {
 		_, _, err := w.c.Server.AttachToNetwork(t.Context(), w.b, hcloud.ServerAttachToNetworkOpts{Network: w.net})
@@ -81,7 +81,7 @@ func TestPendingHoldsItsPlace(t *testing.T) {
 		if now, _ := w.sim.Server(w.b.ID); len(now.PrivateNet) != 0 || !now.Locked {
 			t.Errorf("server shows %+v and locked=%v while it is attached", now.PrivateNet, now.Locked)
 		}
-		// Seeding knows no locks.
+		// Seeding ignores locks.
 		c, err := w.sim.CreateServer(hcloudsim.ServerSeed{Name: "c", Network: w.net.ID})
 		noError(t, err)
 		_, err = w.sim.CreateServer(hcloudsim.ServerSeed{Name: "d", Network: w.net.ID})
@@ -129,8 +129,7 @@ func TestPowerTakesTime(t *testing.T) {
 	})
 }
 
-// The waiter asks for up to 25 actions at once, and for more than that in
-// several requests.
+// The waiter requests up to 25 actions at once, and more in several requests.
 func TestWaitingForManyActions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sim := newSim(hcloudsim.Options{ActionTime: actionTime, ActionJitter: 5 * time.Second, Seed: 1})
@@ -157,7 +156,7 @@ func TestWaitingForManyActions(t *testing.T) {
 	})
 }
 
-// Actions are forgotten some day, those that run never.
+// Ended actions are removed at some time, running ones never.
 func TestActionsAreBounded(t *testing.T) {
 	sim := newSim(hcloudsim.Options{RateLimit: hcloudsim.Unlimited})
 	s := seedServer(t, sim, hcloudsim.ServerSeed{Name: "a"})

@@ -98,8 +98,8 @@ func TestAliasIPs(t *testing.T) {
 	}
 }
 
-// Whether dedicated servers count as attached is not documented: they do where somebody
-// tells how many there are.
+// Whether dedicated servers count as attached is not documented: they do if VSwitchMembers returns
+// their number.
 func TestVSwitchMembersCountAsAttached(t *testing.T) {
 	members := map[int64]int{5: 2, 6: 1, 7: 100}
 	count := func(vSwitch int64) int { return members[vSwitch] }

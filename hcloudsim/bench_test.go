@@ -12,8 +12,8 @@ import (
 	"github.com/underlay-ccm/underlay/hcloudsim"
 )
 
-// BenchmarkListServers asks for pages of 50 of 2,000 servers, in a network and
-// behind a load balancer.
+// BenchmarkListServers requests pages of 50 of 2,000 servers, in a network and behind a load
+// balancer.
 func BenchmarkListServers(b *testing.B) {
 	sim := newSim(hcloudsim.Options{RateLimit: hcloudsim.Unlimited, AttachmentLimit: hcloudsim.Unlimited, RequestLogSize: 10})
 	n := seedNetwork(b, sim)
@@ -61,8 +61,8 @@ func TestFlatMemory(t *testing.T) {
 	flatMemory(t, 10_000)
 }
 
-// flatMemory sends so many requests, changes among them, and returns by how
-// many megabytes the heap has grown after the first tenth.
+// flatMemory sends requests, changes among them, and returns by how many megabytes the heap has
+// grown after the first tenth.
 func flatMemory(t testing.TB, requests int) float64 {
 	t.Helper()
 	const kept = 200
@@ -96,7 +96,7 @@ func flatMemory(t testing.TB, requests int) float64 {
 	return grown
 }
 
-// heap is what is in use once the garbage is gone.
+// heap is the memory in use after a garbage collection.
 func heap() uint64 {
 	runtime.GC()
 	runtime.GC()
@@ -105,7 +105,7 @@ func heap() uint64 {
 	return stats.HeapAlloc
 }
 
-// createWholeIn makes a load balancer with a target in a network.
+// createWholeIn creates a load balancer with a target in a network.
 func createWholeIn(t testing.TB, sim *hcloudsim.Simulator, n *hcloud.Network) int64 {
 	s := seedServer(t, sim, hcloudsim.ServerSeed{Name: "target", Network: n.ID})
 	made, _, err := client(sim).LoadBalancer.Create(t.Context(), hcloud.LoadBalancerCreateOpts{

@@ -19,7 +19,7 @@ import (
 	"github.com/underlay-ccm/underlay/hcloudsim"
 )
 
-// authority signs certificates, its own too.
+// authority signs certificates, including its own.
 type authority struct {
 	t    *testing.T
 	key  *ecdsa.PrivateKey
@@ -54,7 +54,7 @@ func (a authority) sign(template *x509.Certificate) (string, *ecdsa.PrivateKey) 
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})), key
 }
 
-// leaf is a certificate for a domain, and its key.
+// leaf returns a certificate for a domain, and its key.
 func (a authority) leaf(domain string) (chain, key string) {
 	chain, private := a.sign(&x509.Certificate{SerialNumber: big.NewInt(2), DNSNames: []string{domain}})
 	der, err := x509.MarshalECPrivateKey(private)
@@ -68,7 +68,7 @@ func TestUploadedCertificates(t *testing.T) {
 	_, otherKey := a.leaf("example.com")
 	tests := map[string]struct {
 		name, kind, chain, key string
-		field                  string // wrong; "": none is
+		field                  string // the invalid one; "": none
 	}{
 		"alone":            {"a", "", chain, key, ""},
 		"with its issuer":  {"a", "uploaded", chain + a.pem, key, ""},

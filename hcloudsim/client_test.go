@@ -16,14 +16,14 @@ import (
 
 const token = "test-token"
 
-// newSim returns a simulator whose token the clients below have.
+// newSim returns a simulator with the token of the clients below.
 func newSim(options hcloudsim.Options) *hcloudsim.Simulator {
 	options.Token = token
 	return hcloudsim.New(options)
 }
 
-// client returns hcloud-go as programs use it, but in process and without its
-// retries, so that each refusal shows.
+// client returns hcloud-go as programs use it, but in process and without its retries, so that each
+// error is returned.
 func client(sim *hcloudsim.Simulator, options ...hcloud.ClientOption) *hcloud.Client {
 	return hcloud.NewClient(append([]hcloud.ClientOption{
 		hcloud.WithToken(token),
@@ -34,7 +34,7 @@ func client(sim *hcloudsim.Simulator, options ...hcloud.ClientOption) *hcloud.Cl
 	}, options...)...)
 }
 
-// response is a raw answer of the simulator.
+// response is a raw response of the simulator.
 type response struct {
 	status int
 	header http.Header
@@ -42,7 +42,7 @@ type response struct {
 	object map[string]any
 }
 
-// send asks without hcloud-go in between.
+// send sends a request without hcloud-go.
 func send(t *testing.T, sim *hcloudsim.Simulator, method, path, body string) response {
 	t.Helper()
 	r, err := http.NewRequest(method, "http://sim.test"+path, strings.NewReader(body))
@@ -69,14 +69,14 @@ func exchange(t *testing.T, sim *hcloudsim.Simulator, r *http.Request) response 
 	return out
 }
 
-// code is the code of an error response.
+// code returns the code of an error response.
 func (r response) code() string {
 	e, _ := r.object["error"].(map[string]any)
 	code, _ := e["code"].(string)
 	return code
 }
 
-// field is the first field that an error response complains about.
+// field returns the first field that an error response names.
 func (r response) field() string {
 	e, _ := r.object["error"].(map[string]any)
 	details, _ := e["details"].(map[string]any)
@@ -97,7 +97,7 @@ func (r response) want(t *testing.T, status int, code string) {
 
 func prefix(text string) netip.Prefix { return netip.MustParsePrefix(text) }
 
-// ipNet is what hcloud-go has for a prefix.
+// ipNet returns hcloud-go's type of a prefix.
 func ipNet(text string) *net.IPNet {
 	_, n, err := net.ParseCIDR(text)
 	if err != nil {
@@ -106,7 +106,7 @@ func ipNet(text string) *net.IPNet {
 	return n
 }
 
-// seedNetwork makes 10.0.0.0/8 with the subnet 10.0.0.0/16.
+// seedNetwork creates 10.0.0.0/8 with the subnet 10.0.0.0/16.
 func seedNetwork(t testing.TB, sim *hcloudsim.Simulator) *hcloud.Network {
 	t.Helper()
 	n, err := sim.CreateNetwork(hcloudsim.NetworkSeed{

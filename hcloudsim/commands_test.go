@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Times of a command that no action has are told of, so that a misspelled one is not waited for.
+// Times of a command that no action has are reported, so that a misspelled one is noticed.
 func TestUnusedTimesAreTold(t *testing.T) {
 	times := map[string][]time.Duration{"zonk": {1}, "add_route": {1}, "add_rout": {1}}
 	if got, want := (Options{ActionTimes: times}).UnusedTimes(), []string{"add_rout", "zonk"}; !slices.Equal(got, want) {
@@ -18,7 +18,7 @@ func TestUnusedTimesAreTold(t *testing.T) {
 	}
 }
 
-// The list of commands is what the sources begin actions with.
+// The list of commands contains those of the actions in the sources.
 func TestCommandsAreThoseOfTheSources(t *testing.T) {
 	begins := regexp.MustCompile(`(?:command: +|issuance\(\w+, |power\(|transition\(|publicInterface\()"([a-z_]+)"`)
 	files, err := filepath.Glob("*.go")

@@ -13,8 +13,8 @@ import (
 	"github.com/underlay-ccm/underlay/hcloudsim"
 )
 
-// TestManyClients lets clients change one network all at once, and looks at the
-// invariants while they do.
+// TestManyClients lets clients change one network concurrently, and checks the invariants while
+// they do.
 func TestManyClients(t *testing.T) {
 	const clients, rounds = 16, 60
 	sim := newSim(hcloudsim.Options{
@@ -57,7 +57,7 @@ func TestManyClients(t *testing.T) {
 	}
 }
 
-// step is one thing that a client does.
+// step is one request of a client.
 func step(t *testing.T, sim *hcloudsim.Simulator, c *hcloud.Client, n *hcloud.Network, i int, random *rand.Rand) error {
 	destination := fmt.Sprintf("10.244.%d.0/%d", random.IntN(40), 23+random.IntN(2))
 	r := hcloud.NetworkRoute{Destination: ipNet(destination), Gateway: []byte{10, 0, 0, byte(2 + i)}}

@@ -130,7 +130,7 @@ func TestSSHKeys(t *testing.T) {
 	}
 }
 
-// second is the error of a call with a result that doesn't matter.
+// second returns the error of a call whose result doesn't matter.
 func second[T any](_ T, err error) error { return err }
 
 func TestUserDataHasALimit(t *testing.T) {

@@ -13,13 +13,13 @@ import (
 	"github.com/underlay-ccm/underlay/hcloudsim"
 )
 
-// diary is a listener that writes down what it is told.
+// diary is a listener that records its calls.
 type diary struct {
 	mu    sync.Mutex
 	lines []string
 }
 
-// read empties the diary.
+// read returns and empties the diary.
 func (d *diary) read() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -49,8 +49,8 @@ func (d *diary) note(p hcloudsim.DataPlane) {
 	d.lines = append(d.lines, strings.Join(parts, "; "))
 }
 
-// The listener is told of each change when it shows, not when it is asked for,
-// and also if nobody looks.
+// The listener is called for each change when it takes effect, not when it is requested, and also
+// without any reads.
 func TestOnChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var d diary
@@ -86,13 +86,13 @@ func TestOnChange(t *testing.T) {
 
 		_, _, err = c.Server.Update(t.Context(), a, hcloud.ServerUpdateOpts{Name: "b"})
 		noError(t, err)
-		expect() // nothing that traffic depends on
+		expect() // nothing that affects traffic
 		noError(t, sim.DeleteServer(a.ID))
 		expect("1 routes, members [10.0.0.3]; balancer to []")
 	})
 }
 
-// A listener may use the simulator: what that changes it is told next.
+// A listener may use the simulator: it is called again for its own changes.
 func TestOnChangeMayChange(t *testing.T) {
 	var sim *hcloudsim.Simulator
 	var seen []int
@@ -115,7 +115,8 @@ func TestOnChangeMayChange(t *testing.T) {
 	}
 }
 
-// Who is to lead packets before an action ends is told of the route at its start; of one that fails, never.
+// With Foretell, a route shows in Building from the start of its action; one whose action fails
+// never does.
 func TestForetell(t *testing.T) {
 	for _, atOnce := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

@@ -24,8 +24,8 @@ Every operation below ` + "`/v1`" + ` that ` + "`hcloud-sim`" + ` answers. An op
 Requests are judged by the API's rules, and refused with its codes. *Validated* says what requests and replies are compared with in the conformance test: Hetzner's OpenAPI description, what hcloud-go sends and reads, or both.
 `
 
-// TestDocument keeps the page equal to the tables. To write it anew: go test
-// ./hcloudsim -run TestDocument -update.
+// TestDocument keeps the page equal to the tables. To update it: go test ./hcloudsim -run
+// TestDocument -update.
 func TestDocument(t *testing.T) {
 	want := document()
 	if *update {
@@ -63,7 +63,7 @@ func document() string {
 		delete(groups, name)
 	}
 	if len(groups) > 0 {
-		fmt.Fprintf(&out, "\nWithout a section: %v\n", groups) // fails the test that looks for it
+		fmt.Fprintf(&out, "\nWithout a section: %v\n", groups) // fails the test that compares it
 	}
 	out.WriteString(robotSection())
 	return out.String()

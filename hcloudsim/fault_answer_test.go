@@ -13,7 +13,7 @@ import (
 	"github.com/underlay-ccm/underlay/hcloudsim"
 )
 
-// A proxy in between answers with a page, before or after the API did its work.
+// A proxy in between responds with a page, before or after the API executed the request.
 func TestNotJSON(t *testing.T) {
 	for _, applied := range []bool{false, true} {
 		sim := newSim(hcloudsim.Options{})
@@ -88,8 +88,7 @@ func TestWrongLists(t *testing.T) {
 	}
 }
 
-// With the token of another project, everything is gone, and what is created
-// comes to be elsewhere.
+// With the token of another project, nothing exists, and a creation has its effect elsewhere.
 func TestOtherProject(t *testing.T) {
 	sim := newSim(hcloudsim.Options{})
 	c := client(sim)

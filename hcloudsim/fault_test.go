@@ -91,7 +91,7 @@ func TestFaultsHitSoOften(t *testing.T) {
 	send(t, sim, "GET", "/v1/servers", "").want(t, http.StatusOK, "")
 }
 
-// A lost reply leaves the change done or not, and the client can't tell.
+// After a lost reply the change is done or not, and the client can't determine which.
 func TestDroppedReplies(t *testing.T) {
 	for _, applied := range []bool{false, true} {
 		sim := newSim(hcloudsim.Options{})
@@ -230,7 +230,7 @@ func TestAdmin(t *testing.T) {
 	}
 }
 
-// The how-to names faults by fields that there are.
+// The how-to page about faults uses fields that exist.
 func TestHowToNamesTheFaults(t *testing.T) {
 	page, err := os.ReadFile("../docs/how-to/hcloud-sim.md")
 	noError(t, err)

@@ -19,7 +19,7 @@ func seedFloatingIP(t testing.TB, sim *hcloudsim.Simulator, seed hcloudsim.Float
 	return made
 }
 
-// on is which server a floating IP leads to, by the floating IP and by the data plane; 0: none.
+// on returns the server of a floating IP, by the floating IP and by the data plane; 0: none.
 func on(t *testing.T, sim *hcloudsim.Simulator, id int64) int64 {
 	t.Helper()
 	f, there := sim.FloatingIP(id)
@@ -37,7 +37,7 @@ func on(t *testing.T, sim *hcloudsim.Simulator, id int64) int64 {
 	return leads
 }
 
-// A floating IP moves from server to server by an action, and each shows what it has.
+// A floating IP moves from server to server by an action, and each server shows its own.
 func TestFloatingIPsMove(t *testing.T) {
 	inBubble(t, hcloudsim.Options{}, func(t *testing.T, w world) {
 		a, b := seedServer(t, w.sim, hcloudsim.ServerSeed{Name: "one"}), seedServer(t, w.sim, hcloudsim.ServerSeed{Name: "two", Location: "hel1"})
@@ -49,7 +49,7 @@ func TestFloatingIPsMove(t *testing.T) {
 		if got := on(t, w.sim, id); got != 0 {
 			t.Errorf("it leads to %d before its action is over", got)
 		}
-		// Meanwhile nobody else moves it.
+		// During the action no other request can move it.
 		_, _, err = w.c.FloatingIP.Assign(t.Context(), made.FloatingIP, b)
 		wantCode(t, err, "conflict")
 		noError(t, w.c.Action.WaitFor(t.Context(), made.Action))
@@ -81,7 +81,8 @@ func TestFloatingIPsMove(t *testing.T) {
 	})
 }
 
-// An assignment whose server goes meanwhile leads nowhere, and one that fails changes nothing.
+// A floating IP whose server is deleted during its assignment has no server, and a failed
+// assignment changes nothing.
 func TestFloatingIPsThatDontArrive(t *testing.T) {
 	inBubble(t, hcloudsim.Options{}, func(t *testing.T, w world) {
 		a, b := seedServer(t, w.sim, hcloudsim.ServerSeed{Name: "one"}), seedServer(t, w.sim, hcloudsim.ServerSeed{Name: "two"})

@@ -12,8 +12,8 @@ import (
 	"github.com/underlay-ccm/underlay/hcloudsim"
 )
 
-// FuzzHandler sends anything at a small project. Whatever it is, the answer is
-// JSON in the API's shape, and never the simulator's fault.
+// FuzzHandler sends arbitrary requests to a small project. Each response must be JSON in the API's
+// form, and never an internal error.
 func FuzzHandler(f *testing.F) {
 	for _, seed := range [][3]string{
 		{"GET", "/v1/servers?page=2&per_page=1&sort=name:desc&label_selector=a+in+(b)", ""},
@@ -90,7 +90,7 @@ func FuzzHandler(f *testing.F) {
 			"/v1/servers", "/v1/networks", "/v1/load_balancers", "/v1/certificates", "/v1/ssh_keys", "/v1/images",
 			"/v1/servers/actions", "/v1/certificates/actions",
 		} {
-			send(t, sim, "GET", path, "").want(t, http.StatusOK, "") // nothing is broken
+			send(t, sim, "GET", path, "").want(t, http.StatusOK, "") // the simulator still works
 		}
 		if err := newSim(hcloudsim.Options{}).Restore(sim.Snapshot()); err != nil {
 			t.Errorf("what the API allows can't be restored: %v", err)
@@ -121,7 +121,7 @@ func validMethod(method string) bool {
 	return err == nil && method != ""
 }
 
-// FuzzRestore reads anything as a state. What is taken must be shown again.
+// FuzzRestore restores arbitrary data. An accepted state must be returned by Snapshot.
 func FuzzRestore(f *testing.F) {
 	f.Add([]byte(`{"servers":[{"id":7,"name":"a","public_net":{"ipv4":null,"ipv6":{"ip":"2001:db8::/64"}},"private_net":[{"network":8,"ip":"10.0.0.2"}]}]}`))
 	f.Add([]byte(`{"networks":[{"id":8,"ip_range":"10.0.0.0/8","subnets":[{"type":"cloud","ip_range":"10.0.0.0/16"}],"routes":[{"destination":"10.1.0.0/24","gateway":"10.0.0.2"}]}]}`))

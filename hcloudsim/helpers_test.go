@@ -9,8 +9,7 @@ import (
 	"github.com/underlay-ccm/underlay/hcloudsim"
 )
 
-// What hcloud-go does by itself works here as it does there: pages, waiting
-// for many actions at once, trying again.
+// hcloud-go's helpers work as with the real API: pages, waiting for many actions at once, retries.
 func TestClientHelpers(t *testing.T) {
 	inBubble(t, hcloudsim.Options{}, func(t *testing.T, w world) {
 		c := client(w.sim, hcloud.WithRetryOpts(hcloud.RetryOpts{MaxRetries: 5, BackoffFunc: hcloud.ConstantBackoff(time.Second)}))
@@ -40,7 +39,7 @@ func TestClientHelpers(t *testing.T) {
 			t.Errorf("waiting took %d requests, want two for each poll", polls)
 		}
 
-		// A conflict is tried again until the other change is done.
+		// A conflict is retried until the other change is done.
 		noError(t, addRoute(t, c, w.net, "10.244.0.0/24", "10.0.0.2"))
 		noError(t, addRoute(t, c, w.net, "10.244.1.0/24", "10.0.0.2"))
 		noError(t, w.sim.Inject(hcloudsim.Fault{Match: "POST /", NotJSON: true, Status: 502, Times: 2}))

@@ -18,7 +18,7 @@ import (
 
 const (
 	loadClients   = 64
-	loadNetworks  = 8 // so that clients get in each other's way, and get on
+	loadNetworks  = 8 // such that clients conflict, and still make progress
 	loadRoutes    = 60
 	loadInNetwork = 30
 )
@@ -28,9 +28,8 @@ func TestLoad(t *testing.T) {
 	underLoad(t, 2*time.Second)
 }
 
-// BenchmarkLoad lets 64 clients work over the loopback for 20 seconds, and
-// looks whether everything adds up. For the race detector: go test -race -run
-// '^$' -bench Load -benchtime 1x.
+// BenchmarkLoad runs 64 clients over the loopback for 20 seconds, and checks the final state. For
+// the race detector: go test -race -run '^$' -bench Load -benchtime 1x.
 func BenchmarkLoad(b *testing.B) {
 	for b.Loop() {
 		underLoad(b, 20*time.Second)
@@ -86,12 +85,12 @@ func underLoad(t testing.TB, length time.Duration) {
 	t.Logf("%d requests, %d actions, %d servers left", requests.Load(), len(sim.Actions()), len(sim.Servers()))
 }
 
-// expectedUnderLoad are the refusals that a client which goes on can live with.
+// expectedUnderLoad reports whether a client can continue after an error.
 func expectedUnderLoad(err error) bool {
 	return hcloud.IsError(err, "conflict", "resource_limit_exceeded", "not_found", "server_already_attached")
 }
 
-// addUp compares what the clients know with what there is.
+// addUp compares the clients' records with the final state.
 func addUp(t testing.TB, sim *hcloudsim.Simulator, workers []*worker) {
 	t.Helper()
 	present := map[string]int{}
@@ -123,7 +122,7 @@ func addUp(t testing.TB, sim *hcloudsim.Simulator, workers []*worker) {
 	}
 }
 
-// checkPlane looks at what may never be, at every change.
+// checkPlane checks the invariants, at every change.
 func checkPlane(t testing.TB, p hcloudsim.DataPlane) {
 	for _, n := range p.Networks {
 		if len(n.Routes) > loadRoutes || len(n.Members) > loadInNetwork {
@@ -146,19 +145,19 @@ func checkPlane(t testing.TB, p hcloudsim.DataPlane) {
 	}
 }
 
-// worker is one client. It knows what it has been promised.
+// worker is one client, with a record of its successful changes.
 type worker struct {
 	t       testing.TB
 	number  int
 	c       *hcloud.Client
 	net     *hcloud.Network
 	random  *rand.Rand
-	routes  map[string]bool // its own, whether they should be there
+	routes  map[string]bool // its own, and whether they should exist
 	actions []int64
 	servers []*hcloud.Server
 }
 
-// step is one thing that a client does, to its end.
+// step is one operation of a client, to its end.
 func (w *worker) step() error {
 	ctx := w.t.Context()
 	switch w.random.IntN(8) {
@@ -190,7 +189,7 @@ func (w *worker) step() error {
 	return w.changeRoute()
 }
 
-// changeRoute adds or takes away one of the routes that only this client has.
+// changeRoute adds or deletes one of the routes that only this client has.
 func (w *worker) changeRoute() error {
 	destination := fmt.Sprintf("10.%d.%d.0/24", 100+w.number, w.random.IntN(10))
 	r := hcloud.NetworkRoute{Destination: ipNet(destination), Gateway: []byte{10, 0, 0, 2}}

@@ -22,7 +22,7 @@ func addressWorld(t *testing.T, options hcloudsim.Options) (sim *hcloudsim.Simul
 	return sim, server, sim.LoadBalancers()[0].ID
 }
 
-// shown is a target as the API shows it.
+// shown is a target in the API's response.
 type shown struct {
 	Type   string
 	Server struct {
@@ -89,7 +89,7 @@ func TestAddressesOfOneServerAreTargetsOfTheirOwn(t *testing.T) {
 	}
 }
 
-// Whether a server can be a target at several addresses is a switch.
+// Whether a server can be a target at several addresses is an option.
 func TestOneTargetPerServer(t *testing.T) {
 	sim, server, balancer := addressWorld(t, hcloudsim.Options{OneTargetPerServer: true})
 	add := func(ip string) response {

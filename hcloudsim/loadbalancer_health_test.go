@@ -43,7 +43,7 @@ func TestHealth(t *testing.T) {
 		})
 		noError(t, err)
 		expect(80, "healthy")
-		expect(81, "unknown") // a new service asks for itself
+		expect(81, "unknown") // a new service has its own checks
 
 		id := hcloudsim.TargetID{Server: s.ID}
 		noError(t, sim.SetTargetHealth(lb.ID, id, 0, hcloudsim.HealthUnhealthy))
@@ -61,7 +61,7 @@ func TestHealth(t *testing.T) {
 	})
 }
 
-// The API says why a target is unhealthy, as the real client reads it.
+// The API returns why a target is unhealthy, as read by the real client.
 func TestWhyATargetIsUnhealthy(t *testing.T) {
 	sim := newSim(hcloudsim.Options{})
 	c := client(sim)
@@ -114,8 +114,7 @@ func TestWhyATargetIsUnhealthy(t *testing.T) {
 	}
 }
 
-// Where new connections go is what the API shows as healthy and can be reached,
-// service by service.
+// New connections go to targets that are shown as healthy and are reachable, per service.
 func TestHealthyTargets(t *testing.T) {
 	sim := newSim(hcloudsim.Options{})
 	c, n := client(sim), seedNetwork(t, sim)
@@ -151,8 +150,8 @@ func TestHealthyTargets(t *testing.T) {
 	}
 }
 
-// Real checks take as many intervals as the service has retries, from unknown
-// on, and start over for a service that has changed.
+// Real checks take as many intervals as the service has retries, starting from unknown, and start
+// over for a service that has changed.
 func TestProber(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked hcloudsim.Probe
@@ -198,14 +197,13 @@ func TestProber(t *testing.T) {
 		_, _, err := client(sim).LoadBalancer.UpdateService(t.Context(), made, lb.Services[0].ListenPort, hcloud.LoadBalancerUpdateServiceOpts{Proxyprotocol: hcloud.Ptr(true)})
 		noError(t, err)
 		expect(hcloudsim.HealthUnknown)
-		answer = "" // nobody knows: then time does
+		answer = "" // no result: then time decides
 		time.Sleep(interval)
 		expect(hcloudsim.HealthHealthy)
 	})
 }
 
-// Checks that run by themselves don't wait for somebody to look, nor for each
-// other, and hold nobody up.
+// Automatic checks don't depend on reads, don't wait for each other, and don't block requests.
 func TestRunHealthChecks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sim := newSim(hcloudsim.Options{})
@@ -251,6 +249,6 @@ func TestRunHealthChecks(t *testing.T) {
 		expect(6*time.Second, "unhealthy unhealthy")
 		cancel()
 		<-done
-		expect(0, "healthy healthy") // time judges again
+		expect(0, "healthy healthy") // time decides again
 	})
 }

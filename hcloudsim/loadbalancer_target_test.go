@@ -95,7 +95,7 @@ func TestIPTargetNeedsVSwitch(t *testing.T) {
 	got.want(t, http.StatusUnprocessableEntity, "network_has_no_vswitch_subnet")
 }
 
-// Whether an IPv6 address can be a target of type ip is a switch.
+// Whether an IPv6 address can be a target of type ip is an option.
 func TestIPv6AddressAsTarget(t *testing.T) {
 	for refuse, code := range map[bool]string{false: "", true: "invalid_input"} {
 		sim := newSim(hcloudsim.Options{
@@ -110,7 +110,7 @@ func TestIPv6AddressAsTarget(t *testing.T) {
 	}
 }
 
-// Targets of both kinds in a creation are judged as those that are added, and counted together.
+// Targets of both kinds in a creation are validated like added ones, and counted together.
 func TestCreationWithTargetsOfBothKinds(t *testing.T) {
 	sim, in, _, _, attached, _ := loadBalancerWorld(t)
 	network := attached.PrivateNet[0].Network.ID

@@ -10,8 +10,7 @@ import (
 	"github.com/underlay-ccm/underlay/hcloudsim"
 )
 
-// createWhole is a load balancer as a controller creates it: everything in one
-// request.
+// createWhole creates a load balancer as a controller does: everything in one request.
 func createWhole(t *testing.T, c *hcloud.Client, n *hcloud.Network, servers ...*hcloud.Server) hcloud.LoadBalancerCreateResult {
 	t.Helper()
 	opts := hcloud.LoadBalancerCreateOpts{

@@ -9,7 +9,7 @@ import (
 	"github.com/underlay-ccm/underlay/hcloudsim"
 )
 
-// change is something that a client does to the world.
+// change is a client's change of the world.
 type change struct {
 	name string
 	do   func(t *testing.T, w world) error
@@ -55,7 +55,7 @@ var (
 	}}
 )
 
-// TestLocks runs each change against each that it must wait for.
+// TestLocks runs each change against each one that it must wait for.
 func TestLocks(t *testing.T) {
 	ofNetwork := []change{addsRoute, addsSubnet, attaches, detaches, creates, balances}
 	type pair struct {
@@ -98,8 +98,8 @@ func TestLocks(t *testing.T) {
 	}
 }
 
-// A load balancer is locked by each of its changes, its network only by those
-// that attach and detach.
+// A load balancer is locked by each of its changes, its network only by attachments and
+// detachments.
 func TestLoadBalancerIsLocked(t *testing.T) {
 	inBubble(t, hcloudsim.Options{}, func(t *testing.T, w world) {
 		lb := createWhole(t, w.c, w.net).LoadBalancer

@@ -12,7 +12,7 @@ import (
 	"github.com/underlay-ccm/underlay/hcloudsim"
 )
 
-// route is a route as hcloud-go has it.
+// route returns hcloud-go's type of a route.
 func route(destination, gateway string) hcloud.NetworkRoute {
 	return hcloud.NetworkRoute{Destination: ipNet(destination), Gateway: net.ParseIP(gateway)}
 }
@@ -76,7 +76,7 @@ func TestRouteRules(t *testing.T) {
 		{"192.168.0.0/16", "10.0.0.3", ""},
 		{"172.16.0.0/16", "10.0.0.3", ""},
 		{"0.0.0.0/0", "10.0.0.3", ""},
-		{"10.244.1.0/24", "10.9.9.9", ""}, // nobody's, which the API accepts
+		{"10.244.1.0/24", "10.9.9.9", ""}, // no member's, which the API accepts
 		{"10.244.0.0/24", "10.0.0.3", "destination"},
 		{"10.244.0.128/25", "10.0.0.3", "destination"},
 		{"10.244.0.0/16", "10.0.0.3", "destination"},
@@ -192,7 +192,7 @@ func TestNetworkLimits(t *testing.T) {
 		"server_limit":             server,
 	}
 	for limit, err := range refusals {
-		var local *hcloudsim.Error // the Go API's
+		var local *hcloudsim.Error // the error of the Go API
 		if errors.As(err, &local) {
 			if local.Code != "resource_limit_exceeded" || local.Status != http.StatusForbidden {
 				t.Errorf("%s: error is %v", limit, err)

@@ -6,8 +6,8 @@ import (
 	"github.com/underlay-ccm/underlay/hcloudsim"
 )
 
-// Whoever counts what something costs finds the price of everything that can be ordered, wherever
-// it can be, and the same as at the type itself.
+// The price list contains every type in every location where it can be ordered, with the same price
+// as the type itself.
 func TestPricing(t *testing.T) {
 	c := client(newSim(hcloudsim.Options{}))
 	prices, _, err := c.Pricing.Get(t.Context())

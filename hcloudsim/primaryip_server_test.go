@@ -7,8 +7,8 @@ import (
 	"github.com/underlay-ccm/underlay/hcloudsim"
 )
 
-// A server's public addresses are primary IPs like any others, which go with it unless they are
-// taken off, or it was created with them.
+// A server's public addresses are ordinary primary IPs, which are deleted with it unless they were
+// unassigned, or existed before it.
 func TestPrimaryIPsOfServers(t *testing.T) {
 	inBubble(t, hcloudsim.Options{}, func(t *testing.T, w world) {
 		create := func(name string, net *hcloud.ServerCreatePublicNet) *hcloud.Server {
@@ -40,7 +40,7 @@ func TestPrimaryIPsOfServers(t *testing.T) {
 			}
 		}
 
-		// One of them moves, while both servers are off.
+		// One of them is moved, while both servers are off.
 		second := create("second", &hcloud.ServerCreatePublicNet{EnableIPv6: true})
 		if net := second.PublicNet; net.IPv4.ID != 0 || net.IPv6.ID == 0 {
 			t.Errorf("a server without IPv4 has %+v", net)
@@ -61,7 +61,7 @@ func TestPrimaryIPsOfServers(t *testing.T) {
 			t.Errorf("the other server has %+v", got)
 		}
 
-		// With auto_delete they go with their server.
+		// With auto_delete they are deleted with their server.
 		_, _, err = w.c.PrimaryIP.Update(t.Context(), &hcloud.PrimaryIP{ID: moved}, hcloud.PrimaryIPUpdateOpts{AutoDelete: hcloud.Ptr(false)})
 		noError(t, err)
 		noError(t, w.sim.DeleteServer(first.ID))

@@ -21,7 +21,7 @@ func seedPrimaryIP(t *testing.T, sim *hcloudsim.Simulator, seed hcloudsim.Primar
 	return made
 }
 
-// at are the options of a load balancer with these primary IPs; 0 names none.
+// at returns the options of a load balancer with these primary IPs; 0 names none.
 func at(name string, ipv4, ipv6 int64) hcloud.LoadBalancerCreateOpts {
 	opts := hcloud.LoadBalancerCreateOpts{
 		Name: name, LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"}, Location: &hcloud.Location{Name: "fsn1"},
@@ -46,8 +46,8 @@ func createAt(t *testing.T, c *hcloud.Client, name string, ipv4, ipv6 int64) *hc
 	return lb
 }
 
-// A load balancer that is created again with its primary IPs has the addresses that it had, and
-// their reverse DNS.
+// A load balancer that is created again with its primary IPs has its former addresses and their
+// reverse DNS.
 func TestPrimaryIPsOutliveLoadBalancers(t *testing.T) {
 	inBubble(t, hcloudsim.Options{}, func(t *testing.T, w world) {
 		ipv4 := seedPrimaryIP(t, w.sim, hcloudsim.PrimaryIPSeed{Name: "web"})
@@ -85,7 +85,7 @@ func TestPrimaryIPsOutliveLoadBalancers(t *testing.T) {
 	})
 }
 
-// Without a name, and with auto_delete, a primary IP goes with its load balancer.
+// Without a name, and with auto_delete, a primary IP is deleted with its load balancer.
 func TestPrimaryIPsThatGoWithLoadBalancers(t *testing.T) {
 	sim := newSim(hcloudsim.Options{})
 	c := client(sim)
@@ -105,7 +105,7 @@ func TestPrimaryIPsThatGoWithLoadBalancers(t *testing.T) {
 	if left := sim.PrimaryIPs(); len(left) != 1 || left[0].ID != kept.ID {
 		t.Errorf("left are %+v, want the one without auto_delete", left)
 	}
-	// A creation that fails takes nothing with it.
+	// A failed creation leaves no resources.
 	again := seedPrimaryIP(t, sim, hcloudsim.PrimaryIPSeed{Name: "again", AutoDelete: true})
 	noError(t, sim.Inject(hcloudsim.Fault{Match: "POST /load_balancers", FailAction: "server_error"}))
 	made, _, err := c.LoadBalancer.Create(t.Context(), at("c", again.ID, 0))
@@ -143,8 +143,8 @@ func TestRefusedPrimaryIPsOfLoadBalancers(t *testing.T) {
 			t.Errorf("%s: something was made all the same", test.name)
 		}
 	}
-	// A zone leaves the location open, so it is where the primary IP is, unless a switch says that
-	// nobody looks at that.
+	// A zone doesn't fix the location, so it is that of the primary IP, unless the option ignores
+	// primary IPs.
 	for _, ignored := range []bool{false, true} {
 		sim := newSim(hcloudsim.Options{ZoneIgnoresPrimaryIPs: ignored})
 		away := seedPrimaryIP(t, sim, hcloudsim.PrimaryIPSeed{Name: "away", Location: "nbg1"})
@@ -206,7 +206,7 @@ func TestPrimaryIPRules(t *testing.T) {
 			t.Errorf("%s answers %d %s, want %d %s", test.request, got.status, got.body, test.status, test.code)
 		}
 	}
-	// A server with one shows it as its own, and leaves it behind.
+	// A server with one shows it as its own, and doesn't delete it.
 	got, _ := sim.Server(off.ID)
 	if got.PublicNet.IPv4.IP != ip.IP || got.PublicNet.IPv4.ID != ip.ID {
 		t.Errorf("the server has %+v, want %s", got.PublicNet.IPv4, ip.IP)
@@ -215,7 +215,7 @@ func TestPrimaryIPRules(t *testing.T) {
 	if got, _ := sim.PrimaryIP(ip.ID); got.AssigneeID != nil {
 		t.Errorf("primary IP is %+v after its server went", got)
 	}
-	// So does one that is created with it.
+	// The same holds for one that is created with it.
 	made, _, err := c.Server.Create(t.Context(), hcloud.ServerCreateOpts{
 		Name: "with", ServerType: &hcloud.ServerType{Name: "cx22"}, Image: &hcloud.Image{Name: "debian-12"}, Location: &hcloud.Location{Name: "fsn1"},
 		PublicNet: &hcloud.ServerCreatePublicNet{EnableIPv4: true, IPv4: &hcloud.PrimaryIP{ID: ip.ID}},
@@ -226,7 +226,7 @@ func TestPrimaryIPRules(t *testing.T) {
 	}
 }
 
-// The filter takes an address without a prefix length, of both families.
+// The filter accepts an address without a prefix length, of both families.
 func TestPrimaryIPByAddress(t *testing.T) {
 	sim := newSim(hcloudsim.Options{})
 	seedPrimaryIP(t, sim, hcloudsim.PrimaryIPSeed{Name: "other", Type: "ipv6"})
@@ -241,7 +241,7 @@ func TestPrimaryIPByAddress(t *testing.T) {
 	}
 }
 
-// A seeded one is judged too.
+// A seed is validated, too.
 func TestPrimaryIPSeed(t *testing.T) {
 	sim := newSim(hcloudsim.Options{})
 	seedPrimaryIP(t, sim, hcloudsim.PrimaryIPSeed{Name: "web"})
@@ -252,7 +252,7 @@ func TestPrimaryIPSeed(t *testing.T) {
 	}
 }
 
-// A snapshot from which somebody took a load balancer, or written before there were primary IPs, is
+// A snapshot without one of its load balancers, or from before there were primary IPs, is
 // completed.
 func TestRestoredPrimaryIPs(t *testing.T) {
 	sim := newSim(hcloudsim.Options{})

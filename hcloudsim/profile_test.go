@@ -14,8 +14,8 @@ import (
 	"github.com/underlay-ccm/underlay/hcloudsim/profile"
 )
 
-// The default profile is what the zero options do, so that a fact that was measured as assumed
-// changes nothing.
+// The default profile equals the zero options, so that a fact that was measured as assumed changes
+// nothing.
 func TestDefaultProfileIsTheZeroOptions(t *testing.T) {
 	measured := profile.Default().Cloud
 	for field, value := range reflect.ValueOf(measured).Fields() {
@@ -36,7 +36,7 @@ func TestDefaultProfileIsTheZeroOptions(t *testing.T) {
 	}
 }
 
-// otherwise has every switch in its other position.
+// otherwise has every option with its other value.
 func otherwise() profile.Cloud {
 	return profile.Cloud{
 		Busy: new(profile.Locked), EffectsAtOnce: new(true), LatencySeconds: new(0.25), RateLimit: new(100),
@@ -47,7 +47,7 @@ func otherwise() profile.Cloud {
 	}
 }
 
-// Each field that is measured changes an option, and one alone.
+// Each measured field changes one option, and only one.
 func TestEveryFieldOfAProfileIsAnOption(t *testing.T) {
 	all := reflect.ValueOf(otherwise())
 	changed := map[string]string{}
@@ -71,7 +71,7 @@ func TestEveryFieldOfAProfileIsAnOption(t *testing.T) {
 	}
 }
 
-// What a caller has set stays.
+// Options of the caller override the profile.
 func TestOptionsOutrankAProfile(t *testing.T) {
 	set := hcloudsim.Options{
 		Busy: hcloudsim.BusyLocked, ActionTime: time.Second, Latency: time.Minute, RateLimit: hcloudsim.Unlimited,
@@ -89,8 +89,8 @@ func TestOptionsOutrankAProfile(t *testing.T) {
 	}
 }
 
-// Actions take the times that were measured of their command: each of them is drawn, and the same
-// seed draws the same.
+// Actions take the measured times of their command: each of them is drawn, and the same seed draws
+// the same.
 func TestActionTimes(t *testing.T) {
 	times := []time.Duration{time.Second, 3 * time.Second, 10 * time.Second}
 	run := func(seed uint64) (took []time.Duration) {
@@ -136,7 +136,7 @@ func TestActionTimes(t *testing.T) {
 	}
 }
 
-// A server that is made while another one is given back gets its address, or the next one.
+// A server that is created after another one was deleted gets its address, or the next one.
 func TestAddressReuse(t *testing.T) {
 	for _, test := range []struct {
 		inTurn bool
@@ -168,7 +168,7 @@ func TestAddressReuse(t *testing.T) {
 	}
 }
 
-// Whether targets that nobody has judged get connections is a switch; unhealthy ones never do.
+// Whether targets with unknown health get connections is an option; unhealthy ones never do.
 func TestServeUnjudged(t *testing.T) {
 	for _, unjudged := range []bool{false, true} {
 		sim := newSim(hcloudsim.Options{ServeUnjudged: unjudged})
@@ -201,7 +201,8 @@ func TestServeUnjudged(t *testing.T) {
 	}
 }
 
-// What a server is told for its first boot can be read by whoever boots it, and by nobody else.
+// User data is readable by the lab that boots the server, and not by the API, snapshots or the
+// request log.
 func TestUserData(t *testing.T) {
 	sim := newSim(hcloudsim.Options{})
 	const text = "#!/bin/sh\necho secret-of-the-server\n"
@@ -225,8 +226,8 @@ func TestUserData(t *testing.T) {
 	}
 }
 
-// Who gives servers a cable follows when they come, go, and have power, and which of a network's
-// subnets are a vSwitch's.
+// The data plane contains servers from creation to deletion, with their power state, and which
+// subnets of a network are vSwitches'.
 func TestDataPlaneHasServersAndVSwitches(t *testing.T) {
 	inBubble(t, hcloudsim.Options{}, func(t *testing.T, w world) {
 		before := len(w.sim.DataPlane().Servers)

@@ -220,7 +220,7 @@ func TestRateLimit(t *testing.T) {
 			noError(t, err)
 		}
 		_, err = client(sim, hcloud.WithToken("wrong")).Server.All(t.Context())
-		wantCode(t, err, "rate_limit_exceeded") // without a token they count as well
+		wantCode(t, err, "rate_limit_exceeded") // requests without a token count as well
 	})
 }
 
@@ -289,7 +289,7 @@ func TestCatalog(t *testing.T) {
 	}
 }
 
-// Over a real connection, net/http adds what a RoundTripper doesn't.
+// Over a real connection, net/http adds headers that a RoundTripper doesn't.
 func TestOverHTTP(t *testing.T) {
 	sim := newSim(hcloudsim.Options{})
 	server := httptest.NewServer(sim)

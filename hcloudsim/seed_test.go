@@ -7,7 +7,7 @@ import (
 	"github.com/underlay-ccm/underlay/hcloudsim"
 )
 
-// Seeds obey the rules, and leave no trace in the log.
+// Seeds follow the rules, and leave no entry in the log.
 func TestSeeding(t *testing.T) {
 	sim := newSim(hcloudsim.Options{})
 	n := seedNetwork(t, sim)

@@ -120,7 +120,7 @@ func TestRescueAndISO(t *testing.T) {
 	})
 }
 
-// A server is created with all of its parts, or leaves none of them changed.
+// A server is created with all of its parts, or none of them is changed.
 func TestCreationWithParts(t *testing.T) {
 	inBubble(t, hcloudsim.Options{}, func(t *testing.T, w world) {
 		ctx := t.Context()

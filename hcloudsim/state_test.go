@@ -14,7 +14,7 @@ import (
 	"github.com/underlay-ccm/underlay/hcloudsim"
 )
 
-// furnished is a project with one of everything, nothing of it by default.
+// furnished is a project with one resource of each kind and no default values.
 func furnished(t *testing.T) *hcloudsim.Simulator {
 	t.Helper()
 	sim := newSim(hcloudsim.Options{})
@@ -74,7 +74,7 @@ func TestSnapshotAndRestore(t *testing.T) {
 			t.Errorf("%s is\n%s\nwas\n%s", path, got, want)
 		}
 	}
-	// Life goes on: new things get new IDs and new addresses.
+	// The restored project continues: new resources get new IDs and new addresses.
 	used := map[int64]bool{}
 	for _, s := range other.Servers() {
 		used[s.ID] = true
@@ -87,19 +87,19 @@ func TestSnapshotAndRestore(t *testing.T) {
 	}
 }
 
-// What runs when the snapshot is taken is lost with it.
+// Actions that run at the time of the snapshot are lost.
 func TestSnapshotOfRunningActions(t *testing.T) {
 	inBubble(t, hcloudsim.Options{}, func(t *testing.T, w world) {
 		noError(t, addRoute(t, w.c, w.net, "10.244.0.0/24", "10.0.0.2"))
 		noError(t, w.sim.Restore(w.sim.Snapshot()))
-		noError(t, addRoute(t, w.c, w.net, "10.244.0.0/24", "10.0.0.2")) // nothing holds the network
+		noError(t, addRoute(t, w.c, w.net, "10.244.0.0/24", "10.0.0.2")) // the network isn't locked
 		if running := w.sim.Actions(); len(running) != 1 {
 			t.Errorf("actions are %+v, want the new one", running)
 		}
 	})
 }
 
-// An edited snapshot may be what the API would never allow.
+// An edited snapshot may have a state that the API would never allow.
 func TestRestoreImpossibleState(t *testing.T) {
 	sim := furnished(t)
 	edited := bytes.ReplaceAll(sim.Snapshot(), []byte(`{"destination":"10.244.0.0/24","gateway":"10.0.0.2"}`),

@@ -89,7 +89,7 @@ func TestDeleteSubnet(t *testing.T) {
 		_, _, err := c.Network.DeleteSubnet(t.Context(), n, hcloud.NetworkDeleteSubnetOpts{Subnet: hcloud.NetworkSubnet{IPRange: ipNet(ipRange)}})
 		return err
 	}
-	// Terraform's provider goes by the words too.
+	// Terraform's provider also matches the text.
 	refused := func(words string) {
 		t.Helper()
 		err := remove("10.0.0.0/16")
@@ -109,7 +109,7 @@ func TestDeleteSubnet(t *testing.T) {
 	noError(t, remove("10.0.0.0/16"))
 }
 
-// Whether a network may be coupled with several vSwitches is not documented.
+// Whether a network can be coupled with several vSwitches is not documented.
 func TestSeveralVSwitchSubnets(t *testing.T) {
 	for _, one := range []bool{false, true} {
 		t.Run(fmt.Sprint("one alone: ", one), func(t *testing.T) {

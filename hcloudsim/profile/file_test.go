@@ -32,7 +32,8 @@ func written(t *testing.T, p profile.Profile) string {
 	return out.String()
 }
 
-// What is written is read again, whatever it holds, and the same is always written the same.
+// A written profile is read again, with any content, and the same profile is always written the
+// same way.
 func TestWriteAndRead(t *testing.T) {
 	for name, p := range map[string]profile.Profile{"default": profile.Default(), "whole": whole(), "nothing": {Version: profile.Version}} {
 		text := written(t, p)
@@ -60,7 +61,7 @@ func filled(v reflect.Value) bool {
 	return !v.IsZero()
 }
 
-// Times are sorted wherever they come from, and what was given stays as it is.
+// Times are sorted when written and when read, and the given slices are not changed.
 func TestTimesAreSorted(t *testing.T) {
 	p := whole()
 	p.Cloud.ActionSeconds["add_route"] = []float64{3, 1, 2}
@@ -81,7 +82,7 @@ func TestTimesAreSorted(t *testing.T) {
 	}
 }
 
-// A time is written with the digits that a clock has.
+// A time is written with the digits that a clock provides.
 func TestTimesAreRounded(t *testing.T) {
 	p := profile.Profile{Version: profile.Version}
 	p.Cloud.ActionSeconds = map[string][]float64{"add_route": {1.3679999999999999}}
@@ -148,7 +149,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// A profile that nobody could read is not written either.
+// A profile that Read would reject is not written.
 func TestWriteRefusesToo(t *testing.T) {
 	var out bytes.Buffer
 	p := profile.Default()

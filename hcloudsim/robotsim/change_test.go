@@ -15,7 +15,7 @@ import (
 	"github.com/underlay-ccm/underlay/hcloudsim/robotsim"
 )
 
-// members are the vSwitch's servers with their status.
+// members returns the vSwitch's servers with their status.
 func members(t *testing.T, sim *robotsim.Simulator, id int64) []string {
 	t.Helper()
 	var found []string
@@ -78,7 +78,7 @@ func TestVSwitchTakesItsTime(t *testing.T) {
 	}
 }
 
-// Whoever runs the simulator decides what a server is in a vSwitch, at once and for good.
+// SetMember sets the state of a server in a vSwitch at once and permanently.
 func TestMembersAreSet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sim := seeded(t, robotsim.Options{VSwitchTime: time.Minute})
@@ -101,15 +101,15 @@ func TestMembersAreSet(t *testing.T) {
 		}
 		do("POST /vswitch/4321/server server[]=421")(t, sim)
 		noError(t, sim.SetMember(4321, 421, "failed"))
-		time.Sleep(time.Minute) // the change that was on its way ends
+		time.Sleep(time.Minute) // the change in progress ends
 		if got, want := members(t, sim, 4321), []string{"321 ready", "421 failed"}; !slices.Equal(got, want) {
 			t.Errorf("members are %q, want %q", got, want)
 		}
 	})
 }
 
-// A request for a failover address is answered when it is done; meanwhile
-// nothing of it shows, and nobody else can move it.
+// A request for a failover address returns when the change is done; until then the old state is
+// shown, and no other request can move it.
 func TestFailoverTakesItsTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sim := seeded(t, robotsim.Options{FailoverTime: 50 * time.Second})
@@ -130,7 +130,7 @@ func TestFailoverTakesItsTime(t *testing.T) {
 		}
 		moving.Wait()
 
-		// Who gives up doesn't hold it up.
+		// A canceled request doesn't stop the change.
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if _, err := sim.Transport().RoundTrip(request(t, "DELETE", "/failover/203.0.113.100", "").WithContext(ctx)); !errors.Is(err, context.DeadlineExceeded) {
@@ -143,7 +143,7 @@ func TestFailoverTakesItsTime(t *testing.T) {
 	})
 }
 
-// A cancelled server goes when its day is over, and takes its places with it.
+// A cancelled server is deleted at the end of the day, with its memberships.
 func TestCancelledServersGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sim := seeded(t, robotsim.Options{})

@@ -16,7 +16,7 @@ import (
 
 const user, password = "robot", "secret"
 
-// newSim returns a simulator whose credentials the clients below have.
+// newSim returns a simulator with the credentials of the clients below.
 func newSim(options robotsim.Options) *robotsim.Simulator {
 	options.User, options.Password = user, password
 	return robotsim.New(options)
@@ -29,7 +29,7 @@ func client(sim *robotsim.Simulator) hrobot.RobotClient {
 	return c
 }
 
-// response is a raw answer of the simulator.
+// response is a raw response of the simulator.
 type response struct {
 	status int
 	header http.Header
@@ -37,7 +37,7 @@ type response struct {
 	parsed any
 }
 
-// request builds one with the right credentials.
+// request returns a request with valid credentials.
 func request(t *testing.T, method, path, form string) *http.Request {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, "http://robot.test"+path, strings.NewReader(form))
@@ -51,8 +51,7 @@ func request(t *testing.T, method, path, form string) *http.Request {
 	return r
 }
 
-// send asks without a client library in between. The form's values may be
-// written plainly.
+// send sends a request without a client library. The form's values need no encoding.
 func send(t *testing.T, sim *robotsim.Simulator, method, path, form string) response {
 	t.Helper()
 	values := url.Values{}
@@ -80,7 +79,7 @@ func exchange(t *testing.T, sim *robotsim.Simulator, r *http.Request) response {
 	return out
 }
 
-// at returns a value of the answer by its path, such as error.code or 0.server.
+// at returns a value of the response by its path, such as error.code or 0.server.
 func (r response) at(path string) any {
 	value := r.parsed
 	for key := range strings.SplitSeq(path, ".") {
@@ -118,8 +117,8 @@ func noError(t testing.TB, err error) {
 	}
 }
 
-// seeded is an account with the servers 321 and 421, a vSwitch 4321 with the
-// first in it, and failover addresses of both families that belong to it.
+// seeded is an account with the servers 321 and 421, a vSwitch 4321 with the first as its member,
+// and failover addresses of both families that belong to it.
 func seeded(t testing.TB, options robotsim.Options) *robotsim.Simulator {
 	t.Helper()
 	sim := newSim(options)

@@ -13,16 +13,16 @@ import (
 	"github.com/underlay-ccm/underlay/hcloudsim/robotsim"
 )
 
-// step is a request and what it has to answer with.
+// step is a request with its expected response.
 type step struct {
 	operation string // as in robotsim.Operations
-	path      string // the operation's, with values; empty: as it is
+	path      string // the operation's path with values; empty: unchanged
 	form      string
 	status    int
 	code      string // of the error
-	// body is compared with the whole answer, where it is given.
+	// body is compared with the whole response, if it is set.
 	body string
-	// before is done first.
+	// before prepares the account.
 	before func(t *testing.T, sim *robotsim.Simulator)
 }
 
@@ -49,7 +49,7 @@ func seedVSwitch(seed robotsim.VSwitchSeed) func(*testing.T, *robotsim.Simulator
 	}
 }
 
-// do sends requests that shall succeed.
+// do sends requests that must succeed.
 func do(lines ...string) func(*testing.T, *robotsim.Simulator) {
 	return func(t *testing.T, sim *robotsim.Simulator) {
 		t.Helper()
@@ -70,8 +70,8 @@ func empty(t *testing.T, sim *robotsim.Simulator) {
 
 const server321 = `"server_ip":"203.0.113.1","server_ipv6_net":"2001:db8:1::","server_number":321`
 
-// Every documented operation answers as documented, and with every documented
-// error. Each step has an account of its own, see seeded.
+// Every documented operation has its documented response, and every documented error. Each step has
+// an account of its own, see seeded.
 var steps = slices.Concat(serverSteps, resetSteps, failoverSteps, vSwitchSteps)
 
 var serverSteps = []step{
@@ -259,7 +259,7 @@ func TestEveryOperationAndError(t *testing.T) {
 	}
 }
 
-// hrobot-go, as other programs use it, reads every answer.
+// hrobot-go, as other programs use it, reads every response.
 func TestHRobotGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sim := seeded(t, robotsim.Options{})
@@ -322,7 +322,7 @@ func wantCode(t *testing.T, do func() error, code models.ErrorCode) {
 	}
 }
 
-// What the service doesn't have, and what isn't simulated, is not found.
+// Paths that the service doesn't have, or that aren't simulated, are not found.
 func TestUnknownPaths(t *testing.T) {
 	sim := seeded(t, robotsim.Options{})
 	for _, line := range []string{"GET /servers", "PUT /server/321", "GET /server/", "GET //server", "GET /boot/321", "DELETE /vswitch", "POST /"} {
@@ -336,7 +336,7 @@ func TestUnknownPaths(t *testing.T) {
 	}
 }
 
-// Parameters are a form's, as the service reads no other.
+// Parameters must be a form: the service accepts no other encoding.
 func TestOnlyForms(t *testing.T) {
 	sim := seeded(t, robotsim.Options{})
 	r := request(t, "POST", "/server/321", `{"server_name": "other"}`)

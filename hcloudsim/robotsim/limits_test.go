@@ -12,7 +12,7 @@ import (
 	"github.com/underlay-ccm/underlay/hcloudsim/robotsim"
 )
 
-// Each operation has its own quota, which comes back after an hour.
+// Each operation has its own quota, which is restored after an hour.
 func TestQuotas(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -60,7 +60,7 @@ func TestRefusedRequestsCount(t *testing.T) {
 	})
 }
 
-// Three failed logins block the address they come from, the right password too.
+// Three failed logins block their source address, also for the valid password.
 func TestBlockedAfterFailedLogins(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -102,7 +102,7 @@ func TestBlockedAfterFailedLogins(t *testing.T) {
 	}
 }
 
-// A failed login that is answered 403 counts like one that is answered 401.
+// A failed login with the response 403 counts like one with 401.
 func TestForbiddenLogins(t *testing.T) {
 	for _, blocked := range []robotsim.Blocked{robotsim.BlockedUnauthorized, robotsim.BlockedForbidden} {
 		sim := seeded(t, robotsim.Options{ForbiddenLogin: true, Blocked: blocked})
@@ -123,7 +123,7 @@ func TestForbiddenLogins(t *testing.T) {
 	}
 }
 
-// Two failures are forgotten after the time of a block.
+// Two failures are forgotten after the duration of a block.
 func TestFailedLoginsAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sim := seeded(t, robotsim.Options{})
@@ -144,7 +144,7 @@ func TestMaintenance(t *testing.T) {
 	sim.SetMaintenance(true)
 	r := request(t, "GET", "/server", "")
 	r.SetBasicAuth(user, "wrong")
-	for range 5 { // nobody is blamed for a login meanwhile
+	for range 5 { // failed logins don't count in maintenance
 		exchange(t, sim, r).want(t, http.StatusServiceUnavailable, "")
 	}
 	sim.SetMaintenance(false)
@@ -188,7 +188,7 @@ func TestFaults(t *testing.T) {
 	})
 }
 
-// The log has what was asked, and never a password.
+// The log contains the requests, and never a password.
 func TestRequestLog(t *testing.T) {
 	var told []robotsim.Request
 	sim := newSim(robotsim.Options{RequestLogSize: 4, OnRequest: func(r robotsim.Request) { told = append(told, r) }})

@@ -11,8 +11,8 @@ import (
 	"github.com/underlay-ccm/underlay/hcloudsim/robotsim"
 )
 
-// The default profile is what the zero options do, and each field that is measured changes an
-// option of its own.
+// The default profile equals the zero options, and each measured field changes an option of its
+// own.
 func TestProfiles(t *testing.T) {
 	for _, none := range []profile.Robot{{}, profile.Default().Robot} {
 		if got := (robotsim.Options{}).With(none); !reflect.DeepEqual(got, robotsim.Options{}) {
@@ -46,7 +46,7 @@ func TestProfiles(t *testing.T) {
 	}
 }
 
-// A vSwitch is in process for the times that were measured, each of them, and the same seed draws
+// A vSwitch is in process for the measured times: each of them is drawn, and the same seed draws
 // the same.
 func TestVSwitchTakesMeasuredTimes(t *testing.T) {
 	times := []time.Duration{20 * time.Second, 45 * time.Second}

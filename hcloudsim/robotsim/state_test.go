@@ -13,7 +13,7 @@ import (
 	"github.com/underlay-ccm/underlay/hcloudsim/robotsim"
 )
 
-// What is printed is what exists, and restores it.
+// A snapshot contains the whole state, and restores it.
 func TestSnapshot(t *testing.T) {
 	sim := seeded(t, robotsim.Options{VSwitchTime: time.Hour})
 	do("POST /vswitch/4321/server server=421", "DELETE /failover/203.0.113.100", "POST /server/421/cancellation cancellation_date=2999-12-31")(t, sim)
@@ -119,7 +119,7 @@ func TestAdmin(t *testing.T) {
 	send(t, sim, "GET", "/server/321", "").want(t, 200, "")
 }
 
-// Over a socket it is the same.
+// ServeHTTP works over a socket.
 func TestServeHTTP(t *testing.T) {
 	sim := seeded(t, robotsim.Options{})
 	server := httptest.NewServer(sim)
