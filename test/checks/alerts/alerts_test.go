@@ -12,19 +12,19 @@ import (
 	"time"
 )
 
-// Labels as Prometheus adds them to what it reads: of the replica that leads, of
-// the one that waits, and of an agent.
+// Labels that Prometheus adds to scraped series: of the leading replica, of the standby, and of an
+// agent.
 const (
 	leader  = `instance="10.0.0.2:10258",pod="underlay-ccm-a"`
 	standby = `instance="10.0.0.3:10258",pod="underlay-ccm-b"`
 	agent   = `instance="10.0.0.4:10266",node="node-1"`
 )
 
-// minutes is how long the series are, with a sample each minute: longer than any
-// alert waits.
+// minutes is the length of the series, with a sample each minute: longer than the duration of any
+// alert.
 const minutes = 120
 
-// seriesOf reads lines with a series and its values, "absent" if it isn't there.
+// seriesOf parses lines with a series and its values, "absent" if it doesn't exist.
 func seriesOf(lines string) map[string]string {
 	labels := strings.NewReplacer("$leader", leader, "$standby", standby, "$agent", agent)
 	out := map[string]string{}
@@ -50,7 +50,7 @@ func testdata(t *testing.T, name string) string {
 	return string(content)
 }
 
-// trouble is what makes an alert fire.
+// trouble is a state in which an alert fires.
 type trouble struct {
 	alert   string
 	differs map[string]string
@@ -58,7 +58,7 @@ type trouble struct {
 	says    string
 }
 
-// troubles reads paragraphs of "ALERT after MINUTES says TEXT" and the series that differ.
+// troubles parses paragraphs of "ALERT after MINUTES says TEXT" and the series that differ.
 func troubles(t *testing.T) (all []trouble) {
 	t.Helper()
 	for paragraph := range strings.SplitSeq(testdata(t, "troubles.txt"), "\n\n") {
@@ -88,15 +88,15 @@ func text(series map[string]string) string {
 	return out.String()
 }
 
-// TestAClusterThatIsWell: nothing fires, however long.
+// TestAClusterThatIsWell: nothing fires, however long the state lasts.
 func TestAClusterThatIsWell(t *testing.T) {
 	if fired := firing(t, text(seriesOf(testdata(t, "well.txt"))), minutes*time.Minute); len(fired) > 0 {
 		t.Errorf("fired: %s", strings.Join(fired, "\n"))
 	}
 }
 
-// TestTroubles: each trouble makes its alert fire and no other, and not before
-// it has lasted as long as the alert waits.
+// TestTroubles: each trouble makes its alert fire and no other, and not before the alert's
+// duration.
 func TestTroubles(t *testing.T) {
 	wait := patience(t)
 	for _, trouble := range troubles(t) {
@@ -119,7 +119,7 @@ func TestTroubles(t *testing.T) {
 	}
 }
 
-// TestEveryAlertIsTried keeps the table whole.
+// TestEveryAlertIsTried checks that each alert has a trouble.
 func TestEveryAlertIsTried(t *testing.T) {
 	tried := troubles(t)
 	for name := range patience(t) {

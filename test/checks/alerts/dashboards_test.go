@@ -21,8 +21,8 @@ import (
 	"github.com/prometheus/prometheus/promql/promqltest"
 )
 
-// dashboardFile is as much of a dashboard as is looked at here. People change it in Grafana, and
-// export it from there.
+// dashboardFile is the checked part of a dashboard. Contributors change it in Grafana, and export
+// it from there.
 type dashboardFile struct {
 	content    []byte
 	UID        string
@@ -37,8 +37,8 @@ type dashboardFile struct {
 	}
 }
 
-// dashboards reads the files, which lie in deploy/chart, because Helm reads no file outside of a
-// chart; deploy/dashboards leads there.
+// dashboards reads the files, which are in deploy/chart, because Helm reads no file outside of a
+// chart; deploy/dashboards is a link to them.
 func dashboards(t *testing.T) (all []dashboardFile) {
 	t.Helper()
 	paths, err := filepath.Glob("../../../deploy/dashboards/*.json")
@@ -59,8 +59,8 @@ func dashboards(t *testing.T) (all []dashboardFile) {
 	return all
 }
 
-// TestGrafanaReadsDashboards decodes each file by Grafana's own types, strictly but for what is left
-// to Grafana's defaults.
+// TestGrafanaReadsDashboards decodes each file by Grafana's own types, strictly except for fields
+// with Grafana's defaults.
 func TestGrafanaReadsDashboards(t *testing.T) {
 	plugins.RegisterDefaultPlugins()
 	for _, d := range dashboards(t) {
@@ -80,7 +80,7 @@ func TestGrafanaReadsDashboards(t *testing.T) {
 	}
 }
 
-// query is one of a panel, with what Grafana replaces in it.
+// query is a query of a panel, with Grafana's variables replaced.
 type query struct{ where, expr, legend string }
 
 func queries(t *testing.T) (all []query) {
@@ -101,8 +101,8 @@ func queries(t *testing.T) (all []query) {
 // braces are the labels in a legend.
 var braces = regexp.MustCompile(`{{([a-z_]+)}}`)
 
-// TestDashboardsShowWhatProgramsShow runs each query on what programs really showed. It has to
-// answer, by series that have the labels of their legend, and each by another one.
+// TestDashboardsShowWhatProgramsShow runs each query on recorded metrics of the programs. It must
+// return series that have the labels of their legend, each series with a different legend.
 func TestDashboardsShowWhatProgramsShow(t *testing.T) {
 	known := scrapes(t)
 	engine, now := promqltest.NewTestEngine(t, false, 0, promqltest.DefaultMaxSamplesPerQuery), time.Unix(0, 0).Add(minutes*time.Minute)
@@ -150,10 +150,10 @@ func named(t *testing.T, q query, series promql.Vector) {
 	}
 }
 
-// chosen is where Grafana takes the values from that one may choose among.
+// chosen matches the source of a variable's values in Grafana.
 var chosen = regexp.MustCompile(`^label_values\((\w+), (\w+)\)$`)
 
-// TestDashboardsChooseNodes: the values to choose among are those of a label of the metric.
+// TestDashboardsChooseNodes: the values of a variable are those of a label of the metric.
 func TestDashboardsChooseNodes(t *testing.T) {
 	known := scrapes(t)
 	for _, d := range dashboards(t) {
@@ -172,7 +172,7 @@ func TestDashboardsChooseNodes(t *testing.T) {
 	}
 }
 
-// TestPanelsDontOverlap: each has an ID and a place of its own.
+// TestPanelsDontOverlap: each has an ID and its own position.
 func TestPanelsDontOverlap(t *testing.T) {
 	for _, d := range dashboards(t) {
 		taken := map[string]string{}

@@ -49,8 +49,8 @@ func groupFile(t *testing.T) string {
 	return path
 }
 
-// load reads the groups as strictly as Prometheus does, their rules evaluated on
-// what is in the store.
+// load parses the groups as strictly as Prometheus does, with their rules evaluated on the given
+// series.
 func load(ctx context.Context, t *testing.T, series string) []*rules.Group {
 	t.Helper()
 	store := promqltest.LoadedStorage(t, fmt.Sprintf("load %s\n%s\n", interval, indent(series)))
@@ -77,8 +77,8 @@ func indent(series string) string {
 	return out.String()
 }
 
-// firing evaluates every rule once a minute and returns the alerts that fire in
-// the end, each as "name: description".
+// firing evaluates every rule once a minute and returns the alerts that fire in the end, each as
+// "name: description".
 func firing(t *testing.T, series string, after time.Duration) []string {
 	t.Helper()
 	groups := load(t.Context(), t, series)
@@ -105,7 +105,7 @@ func firing(t *testing.T, series string, after time.Duration) []string {
 	return out
 }
 
-// patience is how long each alert of the rule file waits before it fires.
+// patience returns the duration of each alert of the rule file before it fires.
 func patience(t *testing.T) map[string]time.Duration {
 	t.Helper()
 	out := map[string]time.Duration{}

@@ -17,17 +17,17 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
-// scraped is a metric as a running program shows it.
+// scraped is a metric as a running program exposes it.
 type scraped struct {
 	kind   string
 	series []map[string]string // their labels
 }
 
-// scrapes are what underlay-ccm and underlay-agent showed in a cluster that was
-// well: recorded by test/e2e/packets, which also says when they show it otherwise.
-// No Robot is asked there, and no node holds addresses. What the programs show where
-// that is so stands in files of their own: as the tests of internal/robot and
-// internal/vswitch expect it, and those of addresses/controller and addresses/agent.
+// scrapes are the metrics of underlay-ccm and underlay-agent in a healthy cluster, recorded by
+// test/e2e/packets, which also fails when they have another form. That cluster has no Robot, and no
+// node holds addresses. Metrics of such clusters are in files of their own: as expected by the
+// tests of internal/robot and internal/vswitch, and those of addresses/controller and
+// addresses/agent.
 func scrapes(t *testing.T) map[string]scraped {
 	t.Helper()
 	files, err := filepath.Glob("testdata/*.prom")
@@ -61,23 +61,22 @@ func scrapes(t *testing.T) map[string]scraped {
 	return all
 }
 
-// targets are where Prometheus would have read what is recorded, by the file's name.
+// targets are the programs that Prometheus would have scraped, by the record's file name.
 func targets() map[string]string {
 	return map[string]string{"underlay-ccm": leader, "underlay-ccm-robot": leader, "underlay-ccm-addresses": leader, "underlay-agent": agent, "underlay-agent-addresses": agent}
 }
 
-// added are the labels that Prometheus adds to what it reads there, by the
-// PodMonitors of the chart.
+// added are the labels that Prometheus adds to scraped series, by the PodMonitors of the chart.
 func added() []string { return []string{"job", "instance", "pod", "node"} }
 
 // use is a metric in an expression.
 type use struct {
 	selector *parser.VectorSelector
-	kind     string   // that its functions take
-	labels   []string // that operators around it name
+	kind     string   // the kind that its functions require
+	labels   []string // named by operators around it
 }
 
-// uses are all in an expression.
+// uses returns all metrics in an expression.
 func uses(expr parser.Expr) (all []use) {
 	parser.Inspect(expr, func(node parser.Node, path []parser.Node) error {
 		selector, ok := node.(*parser.VectorSelector)
@@ -105,11 +104,11 @@ func uses(expr parser.Expr) (all []use) {
 	return all
 }
 
-// templated are the labels of which a template speaks.
+// templated matches the labels in a template.
 var templated = regexp.MustCompile(`\$labels\.([a-z_]+)`)
 
-// TestAlertsFindTheirMetrics: each metric of an alert is one that a running
-// program shows, of the kind that the expression takes, with its labels.
+// TestAlertsFindTheirMetrics: each metric of an alert is exposed by a running program, with the
+// kind that the expression requires, and with its labels.
 func TestAlertsFindTheirMetrics(t *testing.T) {
 	known := scrapes(t)
 	for _, g := range load(t.Context(), t, "up 1") {
@@ -148,8 +147,8 @@ func TestAlertsFindTheirMetrics(t *testing.T) {
 	}
 }
 
-// matches reports whether a series is one of those that an expression takes. A
-// counter of failures has no series before the first: there the label counts.
+// matches reports whether an expression selects a series. A counter of failures has no series
+// before the first failure: there only the label counts.
 func matches(u use, series map[string]string) bool {
 	return !slices.ContainsFunc(u.selector.LabelMatchers, func(m *labels.Matcher) bool {
 		value, has := series[m.Name]
@@ -164,7 +163,7 @@ func matches(u use, series map[string]string) bool {
 	})
 }
 
-// recorded are the series of what programs really showed.
+// recorded are the series of the recorded metrics.
 func recorded(t *testing.T) map[string]string {
 	t.Helper()
 	series := map[string]string{`up{job="kube-system/underlay-agent",` + agent + `}`: fmt.Sprintf("1x%d", minutes)}
@@ -190,7 +189,7 @@ func recorded(t *testing.T) map[string]string {
 	return series
 }
 
-// TestAClusterThatWasWell: what programs really showed sets nothing off.
+// TestAClusterThatWasWell: no alert fires on the recorded metrics.
 func TestAClusterThatWasWell(t *testing.T) {
 	var fired []string
 	for _, alert := range firing(t, text(recorded(t)), minutes*time.Minute) {

@@ -14,7 +14,7 @@ import (
 	"github.com/underlay-ccm/underlay/test/checks/archtest"
 )
 
-// module is the folder of the module, seen from here.
+// module is the path of the module's folder.
 const module = "../../.."
 
 func packages(t *testing.T) []archtest.Package {
@@ -67,8 +67,8 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// Whoever looks for something finds its folder on the page for contributors: each package has a row,
-// or a folder above it has.
+// The page for contributors shows where to find things: each package has a row, or a folder above
+// it has.
 func TestContributingSaysWhereThingsAre(t *testing.T) {
 	_, table, _ := strings.Cut(read(t, "CONTRIBUTING.md"), "\n## Where things are\n")
 	table, _, _ = strings.Cut(table, "\n## ")
@@ -101,8 +101,8 @@ var update = flag.Bool("update", false, "write what the page says of imports ane
 
 const page = "docs/explanation/architecture.md"
 
-// What the page says and shows of imports is written from the rules and the imports, so it can't
-// drift from them.
+// The page's sentences and diagram about imports are generated from the rules and the imports, so
+// they can't drift.
 func TestDocumentSentences(t *testing.T) {
 	found, got := packages(t), read(t, page)
 	want := got
@@ -125,8 +125,8 @@ func TestDocumentSentences(t *testing.T) {
 	}
 }
 
-// How large each room is, is shown as of the last time that the page was written: numbers of each
-// commit would make every change one of this page. They are at most a tenth off, or 500 lines.
+// The size of each folder is shown as of the last update of the page: exact numbers would make
+// every commit change this page. They are at most a tenth off, or 500 lines.
 func TestDocumentSizes(t *testing.T) {
 	files, err := archtest.LoadFiles(module)
 	if err != nil {
@@ -157,7 +157,7 @@ func TestDocumentSizes(t *testing.T) {
 	}
 }
 
-// between puts a text between the marks of a name, which have to be there once.
+// between puts a text between the marks of a name, which must occur exactly once.
 func between(t *testing.T, whole, name, text string) string {
 	t.Helper()
 	begin, end := "<!-- begin "+name+" -->", "<!-- end "+name+" -->"
@@ -169,9 +169,9 @@ func between(t *testing.T, whole, name, text string) string {
 	return before + begin + text + end + after
 }
 
-// Templates call methods by name, so a program with one of them keeps every method of every type.
-// Of what our programs import, gRPC's pages of traces bring templates along, unless a build tag
-// leaves them out.
+// Templates call methods by name, so the linker keeps every method of every type in a program with
+// templates. Among the imports of our programs, gRPC's trace pages use templates, unless a build
+// tag leaves them out.
 func TestProgramsAreLinkedWithoutTraces(t *testing.T) {
 	const tag = "-tags grpcnotrace"
 	list := exec.CommandContext(t.Context(), "go", append([]string{"list", "-deps"}, append(strings.Fields(tag), "./cmd/...")...)...)

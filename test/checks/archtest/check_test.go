@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestTable tries the table itself with imports that nobody wrote: each kind of pattern and row.
+// TestTable tests the table itself with invented imports: each kind of pattern and row.
 func TestTable(t *testing.T) {
 	const m = modulePath + "/"
 	for _, test := range []struct {
@@ -109,7 +109,7 @@ func TestFileHabits(t *testing.T) {
 	}
 }
 
-// expect wants as many lines as there are wants, each containing its want.
+// expect requires as many lines as there are wants, each containing its want.
 func expect(t *testing.T, got []string, wants ...string) {
 	t.Helper()
 	if len(got) != len(wants) {

@@ -12,8 +12,7 @@ import (
 	"strings"
 )
 
-// Where a file stops to fit on a few screens. Tests may be longer: tables are
-// read by the row.
+// The longest files that fit on a few screens. Tests may be longer: tables are read by the row.
 const (
 	maxLines     = 400
 	maxTestLines = 500
@@ -32,7 +31,7 @@ type File struct {
 
 func (f File) test() bool { return strings.HasSuffix(f.Name, "_test.go") }
 
-// CheckFiles returns one line for each habit that a file breaks.
+// CheckFiles returns one line for each violation of a file.
 func CheckFiles(files []File) ([]string, error) {
 	return checkFiles(files, longFiles())
 }
@@ -67,7 +66,7 @@ func checkLength(file File, long map[string]string) []string {
 	return nil
 }
 
-// checkDeadlines finds programs whose requests to the API server may wait for ever.
+// checkDeadlines finds programs whose requests to the API server may wait forever.
 func checkDeadlines(files []File) []string {
 	clients, deadlines := map[string]string{}, map[string]bool{}
 	for _, file := range files {
@@ -89,8 +88,8 @@ func checkDeadlines(files []File) []string {
 	return found
 }
 
-// bubbleFolders are those whose tests use testing/synctest. There a sleep costs
-// nothing and ends exactly when it should; helpers of such tests sleep too.
+// bubbleFolders are those with tests that use testing/synctest. There a sleep costs nothing and
+// ends exactly in time; helpers of such tests sleep too.
 func bubbleFolders(files []File) map[string]bool {
 	folders := map[string]bool{}
 	for _, file := range files {
@@ -101,8 +100,8 @@ func bubbleFolders(files []File) map[string]bool {
 	return folders
 }
 
-// checkSyntax looks at what is written; bubble tells that the clock of its tests
-// is a virtual one.
+// checkSyntax checks the syntax of a file; bubble means that the clock of its tests is a virtual
+// one.
 func checkSyntax(file File, bubble bool) ([]string, error) {
 	set := token.NewFileSet()
 	tree, err := parser.ParseFile(set, file.Name, file.Content, parser.ParseComments)
@@ -143,7 +142,7 @@ func checkSyntax(file File, bubble bool) ([]string, error) {
 	return found, nil
 }
 
-// skipsSilently recognizes t.SkipNow() and t.Skip() whatever t is called.
+// skipsSilently matches t.SkipNow() and t.Skip() with any name for t.
 func skipsSilently(call *ast.CallExpr) bool {
 	selector, ok := call.Fun.(*ast.SelectorExpr)
 	if !ok || len(call.Args) > 0 {

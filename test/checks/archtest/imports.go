@@ -9,7 +9,7 @@ import (
 // modulePath is the module whose tree is checked.
 const modulePath = "github.com/underlay-ccm/underlay"
 
-// Package is what the rules look at.
+// Package contains the checked properties of a package.
 type Package struct {
 	Path        string   // import path
 	Program     bool     // package main
@@ -19,9 +19,8 @@ type Package struct {
 	TestImports []string // of its tests, inside and outside of the package
 }
 
-// pattern names packages: "std" for the standard library; "./x" for a folder of
-// this module and "./x/..." for that and everything below; else an import path,
-// with or without "/...".
+// pattern matches packages: "std" for the standard library; "./x" for a folder of this module and
+// "./x/..." for it and everything below; otherwise an import path, with or without "/...".
 type pattern string
 
 func (p pattern) matches(path string) bool {
@@ -46,9 +45,8 @@ func matchesAny(patterns []pattern, path string) bool {
 	return slices.ContainsFunc(patterns, func(p pattern) bool { return p.matches(path) })
 }
 
-// rule is one row of the table. It binds the packages of who without those that are
-// spared: they import nothing but what is allowed (where that is given), and nothing that
-// is forbidden. Tests are bound where tests says so.
+// rule is one row of the table. It applies to the importers except the spared ones: they import only
+// allowed packages (if any are given), and no forbidden ones. It applies to tests if tests is set.
 type rule struct {
 	importer, spared   []pattern
 	allowed, forbidden []pattern
@@ -89,7 +87,7 @@ func checkImports(packages []Package, rules []rule) []string {
 			}
 		}
 		for _, path := range p.Imports {
-			// A program is wiring: the packages below it are its parts.
+			// A program consists of wiring: the packages below it are its parts.
 			if !p.Program && strings.HasPrefix(path, p.Path+"/") && !slices.Contains(words(), path) {
 				found = append(found, violation(p.Path, path, "a folder's root is pure, its subfolders are edges: a parent never imports its children"))
 			}
@@ -98,8 +96,8 @@ func checkImports(packages []Package, rules []rule) []string {
 	return found
 }
 
-// words are packages that are no edge of their parent, and import nothing that does anything: what
-// the parent shares with others who may not know the rest of it.
+// words are packages that don't count as components of their parent, and import nothing with
+// effects: they contain types of the parent for packages that may not import the rest of it.
 func words() []string { return []string{modulePath + "/hcloudsim/profile"} }
 
 func violation(from, to, reason string) string {
@@ -108,7 +106,7 @@ func violation(from, to, reason string) string {
 
 func short(path string) string { return strings.TrimPrefix(path, modulePath+"/") }
 
-// forbiddenNames say nothing about what a folder is for.
+// forbiddenNames don't describe the purpose of a folder.
 func forbiddenNames() []string {
 	return []string{"pkg", "util", "utils", "common", "types", "constants", "mocks"}
 }
@@ -127,7 +125,7 @@ func CheckNames(packages []Package) []string {
 	return found
 }
 
-// CheckDocs returns one line for each package that does not say what it is for.
+// CheckDocs returns one line for each package whose documentation doesn't describe its purpose.
 func CheckDocs(packages []Package) []string {
 	var found []string
 	for _, p := range packages {

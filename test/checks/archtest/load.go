@@ -14,8 +14,8 @@ import (
 	"strings"
 )
 
-// LoadPackages lists the packages of the module in dir by `go list`. Packages
-// that do not compile are listed too: that they don't is for others to say.
+// LoadPackages lists the packages of the module in dir by `go list`. Packages that do not compile
+// are listed too: other checks report their errors.
 func LoadPackages(ctx context.Context, dir string) ([]Package, error) {
 	cmd := exec.CommandContext(ctx, "go", "list", "-e",
 		"-json=ImportPath,Name,Doc,GoFiles,CgoFiles,Imports,TestImports,XTestImports", "./...")
@@ -51,9 +51,8 @@ func LoadPackages(ctx context.Context, dir string) ([]Package, error) {
 	}
 }
 
-// LoadFiles reads every Go file below dir, those of nested modules and other
-// platforms included, and leaves out what Go leaves out: hidden folders,
-// testdata and vendor.
+// LoadFiles reads every Go file below dir, including those of nested modules and other platforms,
+// and excluding those that Go ignores: hidden folders, testdata and vendor.
 func LoadFiles(dir string) ([]File, error) {
 	var files []File
 	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Picture draws the packages of the product and their imports in Mermaid, which GitHub shows: no
-// arrow where a longer way says the same. The same imports give the same text.
+// Picture draws the packages of the product and their imports in Mermaid, which GitHub renders:
+// without arrows that a longer path implies. The same imports give the same text.
 func Picture(packages []Package) string {
 	imports := productImports(packages)
 	var boxes, arrows strings.Builder
@@ -25,10 +25,10 @@ func Picture(packages []Package) string {
 		"  classDef simulator fill:#fef3c7,stroke:#b45309,color:#0f172a\n```"
 }
 
-// id is a package's name as Mermaid takes it.
+// id is a package's name as a Mermaid identifier.
 func id(path string) string { return strings.NewReplacer("/", "_", "-", "_").Replace(path) }
 
-// classOf is what a package's box looks like.
+// classOf is the style of a package's box.
 func classOf(path string) string {
 	switch {
 	case strings.HasPrefix(path, "cmd/"):
@@ -41,7 +41,7 @@ func classOf(path string) string {
 	return "edge"
 }
 
-// productImports maps each package that the programs are made of to those of them that it imports.
+// productImports maps each package of the programs to those of them that it imports.
 func productImports(packages []Package) map[string][]string {
 	imports := map[string][]string{}
 	for _, p := range packages {
@@ -62,7 +62,7 @@ func productImports(packages []Package) map[string][]string {
 	return imports
 }
 
-// withoutShortcuts are a package's imports but those that others of them imply.
+// withoutShortcuts are a package's imports except those that others of them imply.
 func withoutShortcuts(imports map[string][]string, from string) []string {
 	var reaches func(from, to string) bool
 	reaches = func(from, to string) bool {

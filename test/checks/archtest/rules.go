@@ -2,7 +2,7 @@ package archtest
 
 import "strings"
 
-// Groups of packages that several rows speak of.
+// Groups of packages that several rows use.
 const (
 	hcloudGo     = "github.com/hetznercloud/hcloud-go/v2/..."
 	hcloudSchema = "github.com/hetznercloud/hcloud-go/v2/hcloud/schema"
@@ -11,21 +11,20 @@ const (
 	gobgp        = "github.com/osrg/gobgp/v4/..."
 )
 
-// impure is what a package that only decides has no use for, though it is in
-// the standard library: its inputs come as arguments, its findings go back as
-// values, and its addresses are netip's.
+// impure is the part of the standard library that a pure package must not import: its inputs are
+// arguments, its findings are return values, and its addresses are netip's.
 const impure = "log/... os/... net/http/... database/... syscall math/rand/..."
 
-// areas are what the pure packages decide about, each with its edges below it.
+// areas are the topics of the pure packages, each with its components below it.
 const areas = "./addresses/... ./ipam/... ./routes/... ./lb/... ./policy/..."
 
-// only is a rule that lets some packages import nothing but others; both are patterns with blanks
-// between them.
+// only is a rule that limits some packages to certain imports; both are patterns separated by
+// blanks.
 func only(importer, what, reason string) rule {
 	return rule{importer: patterns(importer), allowed: patterns(what), reason: reason}
 }
 
-// never is a rule that keeps some packages from importing others.
+// never is a rule that forbids some packages to import others.
 func never(importer, what, reason string) rule { return only(importer, "", reason).never(what) }
 
 func (r rule) never(what string) rule { r.forbidden = patterns(what); return r }
@@ -41,7 +40,7 @@ func patterns(text string) (all []pattern) {
 	return all
 }
 
-// apart keeps each area from the others.
+// apart forbids imports between areas.
 func apart() []rule {
 	var rows []rule
 	for area := range strings.FieldsSeq(areas) {
@@ -51,13 +50,13 @@ func apart() []rule {
 	return rows
 }
 
-// rules is the table: who, what, why.
+// rules is the table: packages, imports, reason.
 func rules() []rule {
 	return append(apart(), []rule{
 		// The pure packages.
 		only("./ipam", "std "+cidrset,
 			"ipam decides and does nothing else: whatever it needs to know is an argument, so that any schedule can be replayed").never(impure),
-		// Package net too, which ipam needs for IPNet: cidrset speaks nothing else.
+		// Package net too, which ipam needs for IPNet, the only type of cidrset's API.
 		only("./addresses ./routes ./lb", "std ./internal/editdistance",
 			"addresses, routes and lb decide and do nothing else: whatever they need to know is an argument, so that any state can be tried").never(impure + " net"),
 		only("./policy", "std",
@@ -72,7 +71,7 @@ func rules() []rule {
 		only("./addresses/bgp/speaker", "std ./addresses ./addresses/bgp "+gobgp+" github.com/go-logr/logr k8s.io/klog/v2",
 			"the speaker keeps sessions and knows neither Nodes nor Services"),
 
-		// Their edges.
+		// Their components.
 		never(areas, "./internal/cloud/... ./internal/hetzner/... ./internal/robot/... ./internal/dedicated/... ./internal/requests/...",
 			"controllers speak to ports of their own, so that another cloud needs no change in them"),
 

@@ -7,7 +7,7 @@ import (
 )
 
 // Importers is a Markdown table of the modules that only some packages may import, one row for each
-// such rule: what no package of the tree may import but those.
+// such rule.
 func Importers() string { return importers(rules()) }
 
 func importers(rules []rule) string {
@@ -22,7 +22,7 @@ func importers(rules []rule) string {
 	return table.String()
 }
 
-// Deciding lists the packages that are bound to decide and to do nothing else, as code in Markdown.
+// Deciding lists the pure packages, as code in Markdown.
 func Deciding(packages []Package) string {
 	var found []pattern
 	for _, p := range packages {
@@ -34,7 +34,7 @@ func Deciding(packages []Package) string {
 	return names(found)
 }
 
-// pure reports whether a rule keeps a package from everything that does something.
+// pure reports whether a rule forbids a package all imports with effects.
 func pure(path string) bool {
 	return slices.ContainsFunc(rules(), func(r rule) bool {
 		return r.binds(modulePath+"/"+path) && !slices.ContainsFunc(patterns(impure), func(p pattern) bool {

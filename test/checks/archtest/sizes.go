@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// Size is how many lines of Go a room has: a folder of the top level, or one below cmd, internal
-// and test.
+// Size is the number of lines of Go in a folder of the top level, or one below cmd, internal and
+// test.
 type Size struct {
 	Room           string
 	Product, Tests int
 }
 
-// Sizes are those of all rooms, the largest first. In test everything counts as tests.
+// Sizes are those of all folders, the largest first. In test everything counts as tests.
 func Sizes(files []File) []Size {
 	rooms := map[string]*Size{}
 	for _, f := range files {

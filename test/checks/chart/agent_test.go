@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestAgentsAnswerOnlyWhereTheyHaveTo: packet sockets are for pools whose addresses a node is asked
-// for.
+// TestAgentsAnswerOnlyWhereTheyHaveTo: packet sockets are for pools whose addresses are resolved by
+// ARP or neighbor discovery at a node.
 func TestAgentsAnswerOnlyWhereTheyHaveTo(t *testing.T) {
 	for pools, raw := range map[string]bool{
 		"{name: a, ranges: [192.0.2.1]}":                                            true,
@@ -36,7 +36,7 @@ func TestAgentsAnswerOnlyWhereTheyHaveTo(t *testing.T) {
 	}
 }
 
-// TestPluginsAreInstalled runs the init container's script over folders of the test.
+// TestPluginsAreInstalled runs the init container's script with folders of the test.
 func TestPluginsAreInstalled(t *testing.T) {
 	files, err := render(t, onCloud+"agent: {installPlugins: true}")
 	if err != nil {
@@ -75,7 +75,7 @@ func TestPluginsAreInstalled(t *testing.T) {
 	}
 }
 
-// A change of the configuration replaces pods, and nothing else does.
+// A change of the configuration replaces pods, and no other change does.
 func TestPodsFollowTheConfiguration(t *testing.T) {
 	annotation := func(values string) string {
 		files, err := renderChart(t, loaded(t), namespace, laidOver(t, onCloud, values))
@@ -93,7 +93,7 @@ func TestPodsFollowTheConfiguration(t *testing.T) {
 	}
 }
 
-// selecting is an object with labels that selects others by theirs.
+// selecting is an object with labels and a selector.
 type selecting struct {
 	Kind     string
 	Metadata struct{ Labels map[string]string }
@@ -107,7 +107,7 @@ type selecting struct {
 }
 
 // TestMonitorsFindPrograms: a PodMonitor selects pods, a ServiceMonitor a Service that does, and
-// each asks a port by the name that it has there.
+// each scrapes a port by its name there.
 func TestMonitorsFindPrograms(t *testing.T) {
 	for _, values := range []string{"everything", "more"} {
 		files := renderFile(t, golden+values+".values.yaml")
@@ -158,7 +158,7 @@ func selects(t *testing.T, by selecting, labels map[string]string) {
 	}
 }
 
-// TestDashboardsArrive: byte for byte, with the label that the sidecar looks for.
+// TestDashboardsArrive: they are rendered byte for byte, with the label that the sidecar selects.
 func TestDashboardsArrive(t *testing.T) {
 	want := map[string]string{}
 	paths, err := filepath.Glob(deploy + "/dashboards/*.json")

@@ -18,7 +18,7 @@ import (
 	"github.com/underlay-ccm/underlay/internal/config"
 )
 
-// decode decodes strictly what a template has made, one object.
+// decode decodes a template's result strictly, one object.
 func decode[T any](t *testing.T, content string) (object T) {
 	t.Helper()
 	if err := yaml.UnmarshalStrict([]byte(content), &object); err != nil {
@@ -27,7 +27,7 @@ func decode[T any](t *testing.T, content string) (object T) {
 	return object
 }
 
-// refused is what a program says of the settings that the chart gives it, the controller manager
+// refused returns a program's error about the settings of the chart, the controller manager's
 // first; nil: both would start.
 func refused(t *testing.T, files map[string]string) error {
 	t.Helper()
@@ -38,7 +38,7 @@ func refused(t *testing.T, files map[string]string) error {
 		env[v.Name] = v.Value
 	}
 	number := func(flag string) int {
-		n, _ := strconv.Atoi(value(manager.Args, flag)) // without the flag: 0, which is not given
+		n, _ := strconv.Atoi(value(manager.Args, flag)) // without the flag: 0, which is not set
 		return n
 	}
 	flags := config.Flags{
@@ -61,7 +61,7 @@ func refused(t *testing.T, files map[string]string) error {
 	return err
 }
 
-// value is that of the flag's last occurrence, as the programs take it.
+// value returns the flag's last occurrence, as the programs do.
 func value(arguments []string, flag string) (last string) {
 	for _, argument := range arguments {
 		if given, ok := strings.CutPrefix(argument, flag+"="); ok {
@@ -71,9 +71,9 @@ func value(arguments []string, flag string) (last string) {
 	return last
 }
 
-// TestEveryFileOfValues: all that lie in deploy, such as beside kubeadm's
-// configurations, make settings that the programs take. values-….yaml is given to
-// Helm beside the values.yaml of its folder.
+// TestEveryFileOfValues: all files of values in deploy, such as beside kubeadm's configurations,
+// result in settings that the programs accept. values-….yaml is passed to Helm after the
+// values.yaml of its folder.
 func TestEveryFileOfValues(t *testing.T) {
 	found := 0
 	err := filepath.WalkDir(deploy, func(path string, entry fs.DirEntry, err error) error {
@@ -101,10 +101,9 @@ func TestEveryFileOfValues(t *testing.T) {
 	}
 }
 
-// choices are values that the chart and the programs judge, each
-// alone and in any combination; "": not given. allocateNodeCIDRs is not among them:
-// without it the controller manager needs no pods' range, but the chart wants one
-// all the same, for routes and agents.
+// choices are values that the chart and the programs validate, each alone and in any combination;
+// "": not set. allocateNodeCIDRs is not among them: without it the controller manager needs no
+// range of pods, but the chart requires one for routes and agents.
 func choices() map[string][]string {
 	return map[string][]string{
 		"clusterCIDR": {
@@ -131,8 +130,8 @@ func choices() map[string][]string {
 	}
 }
 
-// TestChartRefusesNothingThatWorks changes each value alone, and then a few at once,
-// at random but always the same: what the chart refuses wouldn't start.
+// TestChartRefusesNothingThatWorks changes each value alone, and then a few at once, at random with
+// a fixed seed: settings that the chart rejects must not start.
 func TestChartRefusesNothingThatWorks(t *testing.T) {
 	chart, unchecked := loaded(t), loaded(t)
 	unchecked.Schema = nil
@@ -191,7 +190,7 @@ func changes() [][]change {
 	return all
 }
 
-// set puts a value in YAML at a path of keys, or takes away what is there.
+// set sets a value in YAML at a path of keys, or removes it.
 func set(t *testing.T, values map[string]any, path, text string) {
 	t.Helper()
 	section, below, nested := strings.Cut(path, ".")
@@ -210,8 +209,8 @@ func set(t *testing.T, values map[string]any, path, text string) {
 	}
 }
 
-// TestWhatIsRightIsTaken, by the chart and by the programs; and what isn't needed in one place isn't
-// asked for.
+// TestWhatIsRightIsTaken: the chart and the programs accept valid values; and values that are not
+// needed in one place aren't required.
 func TestWhatIsRightIsTaken(t *testing.T) {
 	for _, r := range []struct{ name, base, values string }{
 		{"the three values", onCloud, "{}"},

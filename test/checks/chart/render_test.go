@@ -13,13 +13,13 @@ import (
 )
 
 const (
-	// namespace is the only one that the chart takes.
+	// namespace is the only one that the chart accepts.
 	namespace = "kube-system"
-	// notes are what Helm says to people.
+	// notes is Helm's message to users.
 	notes = "NOTES.txt"
 )
 
-// Values that the next ones are laid over.
+// Values on which the tests' values are layered.
 const (
 	onCloud = "config: {network: cluster}\nclusterCIDR: 10.244.0.0/16\napiServer: https://10.0.0.2:6443\n"
 	netless = "config: {families: {ipv4: node}}\nclusterCIDR: 10.244.0.0/16\napiServer: https://10.0.0.2:6443\n"
@@ -50,8 +50,8 @@ func laidOver(t *testing.T, base, values string) map[string]any {
 	return util.CoalesceTables(parsed(t, values), parsed(t, base))
 }
 
-// render returns what each template of the chart makes of values in YAML, by its path below
-// templates/; templates that make nothing are left out. Helm checks the values by the schema first.
+// render returns the result of each template of the chart for values in YAML, by its path below
+// templates/, without empty results. Helm validates the values by the schema first.
 func render(t *testing.T, values string) (map[string]string, error) {
 	t.Helper()
 	return renderChart(t, loaded(t), namespace, parsed(t, values))

@@ -14,16 +14,17 @@ import (
 const (
 	deploy = "../../../deploy"
 	source = deploy + "/chart"
-	// installed is what test/testenv/kubeadm, which has no Helm, installs on its clusters.
+	// installed are the manifests that test/testenv/kubeadm, which has no Helm, installs on its
+	// clusters.
 	installed = "../test/testenv/kubeadm/underlay"
-	// golden is what comes out of values that nothing in deploy has; test/checks/deploy, which has an
-	// API server, gives it that.
+	// golden contains the results of values that nothing in deploy uses; test/checks/deploy applies
+	// them to an API server.
 	golden = "../test/checks/chart/testdata/"
 )
 
 var update = flag.Bool("update", false, "write the rendered manifests anew instead of comparing them")
 
-// header says where a rendered file comes from.
+// header names the origin of a rendered file.
 const header = `# Rendered by "make manifests" from deploy/chart with %[1]s.
 # For a cluster of yours render it with values of your own, or change a copy:
 #
@@ -31,7 +32,7 @@ const header = `# Rendered by "make manifests" from deploy/chart with %[1]s.
 #
 `
 
-// TestRendered holds the plain manifests, and what every other value makes, to the chart.
+// TestRendered compares the plain manifests, and the results of every other value, with the chart.
 func TestRendered(t *testing.T) {
 	want := map[string]string{}
 	plain := renderFile(t, "values/hcloud.yaml")
@@ -50,7 +51,7 @@ func TestRendered(t *testing.T) {
 		if name == "three" {
 			want[golden+"notes.txt"] = files[notes]
 		}
-		// Dashboards arrive as they are; what is as in deploy is there.
+		// Dashboards are rendered unchanged; files that are the same in deploy are left out.
 		maps.DeleteFunc(files, func(file, content string) bool {
 			return file == "dashboards.yaml" || content == plain[file]
 		})
@@ -72,7 +73,7 @@ func TestRendered(t *testing.T) {
 	}
 }
 
-// renderFile renders with a file of values below deploy and further lines for its end.
+// renderFile renders with a file of values below deploy and further lines appended.
 func renderFile(t *testing.T, values string, more ...string) map[string]string {
 	t.Helper()
 	files, err := render(t, content(t, filepath.Join(deploy, values))+strings.Join(more, "\n"))

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// Each of the three values without a default is needed, and its absence told by its name.
+// Each of the three values without a default is required, and the error names a missing one.
 func TestThreeValuesAreNeeded(t *testing.T) {
 	for name, without := range map[string]string{
 		"config.network": strings.Replace(onCloud, "{network: cluster}", "{}", 1),
@@ -27,7 +27,7 @@ func TestThreeValuesAreNeeded(t *testing.T) {
 	}
 }
 
-// TestMistakesAreTold is about what the programs don't see, or see too late.
+// TestMistakesAreTold tests mistakes that the programs don't detect, or detect too late.
 func TestMistakesAreTold(t *testing.T) {
 	for name, test := range map[string]struct {
 		namespace, values string
@@ -79,8 +79,8 @@ func TestMistakesAreTold(t *testing.T) {
 	}
 }
 
-// A key that nobody knows is refused, and those that are known in its place told; that each place
-// has a list of them is for TestSchemaKnowsEveryValue.
+// An unknown key is rejected with a list of the known ones; TestSchemaKnowsEveryValue checks that
+// each place has such a list.
 func TestMisspelledKeysAreTold(t *testing.T) {
 	for values, known := range map[string]string{
 		"clusterCidr: 10.0.0.0/8":                "'clusterCIDR'",
@@ -94,7 +94,7 @@ func TestMisspelledKeysAreTold(t *testing.T) {
 	}
 }
 
-// Wherever somebody has put the token, it isn't repeated.
+// A token is never repeated, in whatever value it was put.
 func TestSecretsAreNotRepeated(t *testing.T) {
 	const secret = "Tok3nTok3nTok3nTok3nTok3nTok3nTok3nTok3n"
 	for values, says := range map[string]string{
@@ -128,7 +128,7 @@ func TestSecretsAreNotRepeated(t *testing.T) {
 	}
 }
 
-// schema is as much of a schema as is looked at here.
+// schema is the checked part of a schema.
 type schema struct {
 	Description          string
 	Type                 any
@@ -139,7 +139,7 @@ type schema struct {
 	Items                *schema
 }
 
-// TestSchemaKnowsEveryValue holds values.yaml and its schema to each other.
+// TestSchemaKnowsEveryValue compares values.yaml with its schema.
 func TestSchemaKnowsEveryValue(t *testing.T) {
 	values := parsed(t, content(t, filepath.Join(source, "values.yaml")))
 	var root schema
@@ -151,7 +151,7 @@ func TestSchemaKnowsEveryValue(t *testing.T) {
 	var documented []string
 	rows := regexp.MustCompile("(?m)^\\| `([a-z][A-Za-z0-9.\\[\\]]+)` \\|")
 	for _, row := range rows.FindAllStringSubmatch(content(t, "../../../docs/reference/configuration.md"), -1) {
-		if row[1] != "apiVersion" && row[1] != "kind" { // those the chart adds
+		if row[1] != "apiVersion" && row[1] != "kind" { // the chart adds these
 			documented = append(documented, row[1])
 		}
 	}
@@ -159,7 +159,7 @@ func TestSchemaKnowsEveryValue(t *testing.T) {
 	if keys := slices.Sorted(slices.Values(root.Properties["config"].keys(""))); !slices.Equal(keys, documented) {
 		t.Errorf("of the configuration the schema has\n%v\nthe reference\n%v", keys, documented)
 	}
-	// That, and what Helm adds.
+	// That, and the keys that Helm adds.
 	for _, elsewhere := range []string{"global", "config"} {
 		delete(root.Properties, elsewhere)
 		delete(values, elsewhere)
@@ -167,7 +167,7 @@ func TestSchemaKnowsEveryValue(t *testing.T) {
 	root.sameKeys(t, "values", values)
 }
 
-// keys are those below a path, as the reference writes them.
+// keys returns those below a path, in the reference's notation.
 func (s schema) keys(path string) (all []string) {
 	if s.Items != nil && s.Items.Properties != nil {
 		all = s.Items.keys(path + "[]")
@@ -181,7 +181,7 @@ func (s schema) keys(path string) (all []string) {
 	return all
 }
 
-// described wants a description of every value, and no others beside them.
+// described requires a description of every value, and no others.
 func (s schema) described(t *testing.T, path string) {
 	t.Helper()
 	if s.Description == "" {
@@ -207,7 +207,7 @@ func (s schema) sameKeys(t *testing.T, path string, values map[string]any) {
 	if inSchema, inFile := slices.Sorted(maps.Keys(s.Properties)), slices.Sorted(maps.Keys(values)); !slices.Equal(inSchema, inFile) {
 		t.Errorf("%s: the schema has %v, values.yaml %v", path, inSchema, inFile)
 	}
-	// By null a default can be taken away, and the templates wouldn't work without.
+	// null would remove a default, without which the templates don't work.
 	for name := range values {
 		if name != "resources" && !slices.Contains(s.Required, name) {
 			t.Errorf("%s: %s isn't required", path, name)

@@ -62,7 +62,7 @@ func eventsAboutItsNode(t *testing.T, account, admin kubernetes.Interface) {
 	}
 }
 
-// recorded writes an Event twice by the agent's own means: it is created, then patched.
+// recorded writes an Event twice with the agent's own recorder: it is created, then patched.
 func recorded(t *testing.T, account, admin kubernetes.Interface) {
 	broadcaster := record.NewBroadcaster(record.WithContext(t.Context()))
 	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: account.CoreV1().Events("")})
@@ -78,7 +78,7 @@ func recorded(t *testing.T, account, admin kubernetes.Interface) {
 	broadcaster.Shutdown()
 }
 
-// event is as the agent on the node writes it.
+// event returns an Event as the agent on the node writes it.
 func event(name, node string) *corev1.Event {
 	return &corev1.Event{
 		ObjectMeta:     metav1.ObjectMeta{Namespace: "default", Name: name},

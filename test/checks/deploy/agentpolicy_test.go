@@ -35,13 +35,13 @@ func agentWrites() []corev1.NodeConditionType {
 	return []corev1.NodeConditionType{corev1.NodeNetworkUnavailable, agent.PeersReachable}
 }
 
-// TestAgentChangesItsConditionsAlone asks a real API server, under the shipped roles and policies,
-// what a person can change who has taken the token of an agent from its node.
+// TestAgentChangesItsConditionsAlone tests on a real API server, with the shipped roles and
+// policies, which changes an attacker with the token of an agent can make.
 func TestAgentChangesItsConditionsAlone(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a control plane, whose programs take minutes to build the first time")
 	}
-	// The Nodes have no kubelets: nobody else may write to them meanwhile.
+	// The Nodes have no kubelets: no controller may write to them during the test.
 	cp := controlplane.StartT(t, controlplane.Options{NodeMonitorGracePeriod: time.Hour})
 	if err := cp.Apply(t.Context(), agentFolder); err != nil {
 		t.Fatal(err)
@@ -65,7 +65,7 @@ func TestAgentChangesItsConditionsAlone(t *testing.T) {
 	}
 }
 
-// TestAgentPolicyNamesTheAgentsConditions holds the policy's list to the program.
+// TestAgentPolicyNamesTheAgentsConditions compares the policy's list with the program.
 func TestAgentPolicyNamesTheAgentsConditions(t *testing.T) {
 	policy := only[*admissionv1.ValidatingAdmissionPolicy](t, decodeFile(t, agentFolder+"/node-status-policy.yaml"))
 	i := slices.IndexFunc(policy.Spec.Variables, func(v admissionv1.Variable) bool { return v.Name == "own" })
@@ -83,7 +83,7 @@ func TestAgentPolicyNamesTheAgentsConditions(t *testing.T) {
 
 const ownCondition = `{"status":{"conditions":[{"type":"underlay.dev/PeersReachable","status":"True"}]}}`
 
-// itsConditions does what the agent does, on a Node as large as Nodes become.
+// itsConditions sends the agent's own writes, for a Node as large as Nodes become.
 func itsConditions(t *testing.T, account, admin kubernetes.Interface) {
 	for _, kind := range agentWrites() {
 		for _, status := range []corev1.ConditionStatus{corev1.ConditionTrue, corev1.ConditionFalse} {
@@ -93,7 +93,7 @@ func itsConditions(t *testing.T, account, admin kubernetes.Interface) {
 			}
 		}
 	}
-	// A merge patch, by which the agent writes its reports, touches no condition.
+	// A merge patch, with which the agent writes its reports, touches no condition.
 	for _, key := range []string{addresses.ReportAnnotation, kube.WireGuardAnnotation} {
 		for _, report := range []string{`"{}"`, `"{\"unfit\":\"tried\"}"`, `null`, `"{}"`} {
 			body := fmt.Sprintf(`{"metadata":{"annotations":{%q:%s}}}`, key, report)
@@ -102,7 +102,7 @@ func itsConditions(t *testing.T, account, admin kubernetes.Interface) {
 			}
 		}
 	}
-	// The kubelet goes on writing, and so does the agent.
+	// The kubelet keeps writing, and so does the agent.
 	heartbeat := `{"status":{"conditions":[{"type":"Ready","status":"True","reason":"KubeletReady"}]}}`
 	if err := patch(t.Context(), admin.CoreV1().Nodes(), "self", types.StrategicMergePatchType, heartbeat, "status"); err != nil {
 		t.Fatal(err)
@@ -112,13 +112,14 @@ func itsConditions(t *testing.T, account, admin kubernetes.Interface) {
 	}
 }
 
-// attempt is a request that the agent has no need of.
+// attempt is a request that the agent has no need for.
 type attempt struct {
 	kind types.PatchType
 	body string
 }
 
-// attempts are by what they would change. Strategic merge patches unless they say otherwise.
+// attempts are named after the field that they would change. They are strategic merge patches
+// unless stated otherwise.
 func attempts() map[string]attempt {
 	strategic := func(body string) attempt { return attempt{types.StrategicMergePatchType, body} }
 	all := map[string]attempt{
@@ -167,7 +168,7 @@ func attempts() map[string]attempt {
 	return all
 }
 
-// nothingElse tries the rest of the Node, and finds it as it was.
+// nothingElse tries the rest of the Node, and expects it unchanged.
 func nothingElse(t *testing.T, account, admin kubernetes.Interface) {
 	before := nodeNamed(t, admin, "self")
 	for what, try := range attempts() {
@@ -181,7 +182,7 @@ func nothingElse(t *testing.T, account, admin kubernetes.Interface) {
 		} else if !strings.Contains(err.Error(), "and nothing else") {
 			t.Errorf("%s: the refusal doesn't say what is allowed: %v", what, err)
 		}
-		// The main resource is closed by the roles.
+		// The roles forbid the main resource.
 		_, err = account.CoreV1().Nodes().Patch(t.Context(), "self", try.kind, []byte(try.body), options)
 		if !apierrors.IsForbidden(err) {
 			t.Errorf("%s, without the subresource: %v, want it forbidden", what, err)
@@ -189,7 +190,7 @@ func nothingElse(t *testing.T, account, admin kubernetes.Interface) {
 	}
 	after := nodeNamed(t, admin, "self")
 	for _, node := range []*corev1.Node{before, after} {
-		// Those of kube-controller-manager's taints.
+		// The fields that kube-controller-manager's taints change.
 		node.ResourceVersion, node.ManagedFields = "", nil
 	}
 	if !equality.Semantic.DeepEqual(before.ObjectMeta, after.ObjectMeta) || !equality.Semantic.DeepEqual(before.Status, after.Status) {
@@ -198,13 +199,13 @@ func nothingElse(t *testing.T, account, admin kubernetes.Interface) {
 }
 
 // managersAreNotForged relies on the API server, which ignores the managedFields of a request to a
-// subresource. Node IPAM reads in them whether a second allocator is at work.
+// subresource. Node IPAM reads them to detect a second allocator.
 func managersAreNotForged(t *testing.T, account, admin kubernetes.Interface) {
 	forged := `{"metadata":{"managedFields":[{"manager":"kube-controller-manager","operation":"Update","apiVersion":"v1",` +
 		`"time":"2030-01-01T00:00:00Z","fieldsType":"FieldsV1","fieldsV1":{"f:spec":{"f:podCIDR":{}}}}]},` +
 		strings.Replace(ownCondition, "True", "Unknown", 1)[1:]
 	for _, kind := range []types.PatchType{types.StrategicMergePatchType, types.MergePatchType} {
-		// A merge patch replaces the conditions too, and so is refused.
+		// A merge patch also replaces the conditions, and so is rejected.
 		err := patch(t.Context(), account.CoreV1().Nodes(), "self", kind, forged, "status")
 		if kind == types.StrategicMergePatchType && err != nil {
 			t.Errorf("%s: %v", kind, err)
@@ -221,7 +222,7 @@ func managersAreNotForged(t *testing.T, account, admin kubernetes.Interface) {
 	}
 }
 
-// agentOn is for a client with a token as the agent's pod on the node has it.
+// agentOn returns a client with a token like that of the agent's pod on the node.
 func agentOn(t *testing.T, cp *controlplane.ControlPlane, node string) kubernetes.Interface {
 	t.Helper()
 	config, err := cp.PodConfig(t.Context(), "kube-system", "underlay-agent", node)
@@ -250,7 +251,7 @@ func nodeNamed(t *testing.T, client kubernetes.Interface, name string) *corev1.N
 	return node
 }
 
-// registerInFull makes a Node that has everything that kubelets report, as much as they do.
+// registerInFull creates a Node with all fields that kubelets report, of realistic size.
 func registerInFull(t *testing.T, client kubernetes.Interface, name string) {
 	t.Helper()
 	node := bare(name)
@@ -281,7 +282,7 @@ func registerInFull(t *testing.T, client kubernetes.Interface, name string) {
 		names := []string{image + "@sha256:" + strings.Repeat("0", 64), image + ":v1.2.3"}
 		status.Images = append(status.Images, corev1.ContainerImage{Names: names, SizeBytes: 123456789})
 	}
-	// Once more if kube-controller-manager came between, which taints new Nodes.
+	// Retried after a conflict with kube-controller-manager, which taints new Nodes.
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		made := nodeNamed(t, client, name)
 		made.Status = status

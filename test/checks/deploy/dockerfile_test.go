@@ -12,7 +12,7 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/dockerfile"
 )
 
-// readDockerfile reads the stages of what makes the images.
+// readDockerfile reads the stages of the images' Dockerfile.
 func readDockerfile(t *testing.T) map[string]dockerfile.Stage {
 	t.Helper()
 	stages, err := dockerfile.Read(repository + "/Dockerfile")
@@ -22,7 +22,7 @@ func readDockerfile(t *testing.T) map[string]dockerfile.Stage {
 	return stages
 }
 
-// TestBasesArePinned: a tag may lead to something else tomorrow.
+// TestBasesArePinned: a tag may refer to another image tomorrow.
 func TestBasesArePinned(t *testing.T) {
 	pinned := regexp.MustCompile(`^[a-z]+:[0-9][a-z0-9.-]*@sha256:[0-9a-f]{64}$`)
 	digests := map[string]string{}
@@ -44,7 +44,7 @@ func TestBasesArePinned(t *testing.T) {
 	}
 }
 
-// TestBasesAreRefreshed runs the script with a docker that knows newer digests.
+// TestBasesAreRefreshed runs the script with a fake docker that returns newer digests.
 func TestBasesAreRefreshed(t *testing.T) {
 	folder, bin := t.TempDir(), t.TempDir()
 	was := map[string]string{}
@@ -70,8 +70,8 @@ func TestBasesAreRefreshed(t *testing.T) {
 	}
 }
 
-// What the images hold is tried where clusters run them: test/e2e/kubeadm. It runs the plugins that
-// the Makefile names.
+// The content of the images is tested where clusters run them: test/e2e/kubeadm. It uses the
+// plugins that the Makefile names.
 func TestPluginsAreThoseOfTheTests(t *testing.T) {
 	makefile, err := os.ReadFile(repository + "/Makefile")
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 
 const kubeletPolicy = "underlay-kubelet-addresses"
 
-// kubeletsNameTheirMachine is what a kubelet may write into its Node's addresses, and what it may
-// not. The Nodes that already have addresses have them from an administrator, as from a cloud.
+// kubeletsNameTheirMachine tests what a kubelet may write into its Node's addresses. Existing
+// addresses of the Nodes were set by an administrator, as by a cloud.
 func kubeletsNameTheirMachine(t *testing.T, cp *controlplane.ControlPlane, admin typedcorev1.NodeInterface) {
 	many := make([]string, 256)
 	for i := range many {
@@ -63,7 +63,8 @@ func kubeletsNameTheirMachine(t *testing.T, cp *controlplane.ControlPlane, admin
 		setAddresses(t, admin, node, tt.before)
 		verdict("a change of its status", writeAddresses(t.Context(), kubelet, node, tt.after))
 		if tt.refused {
-			// Whoever else may change Nodes isn't concerned: the cloud controller manager sets what it knows.
+			// Other clients that may change Nodes aren't affected: the cloud controller manager
+			// sets the addresses of the cloud.
 			setAddresses(t, admin, node, tt.after)
 		}
 	}

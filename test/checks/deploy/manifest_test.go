@@ -35,12 +35,11 @@ const (
 	directoryRoles = ccmFolder + "/directory.yaml"
 	secretExample  = ccmFolder + "/secret.yaml.example"
 
-	// patience is how long something may take before it counts as one that doesn't happen.
+	// patience limits waits: what takes longer doesn't happen.
 	patience = 3 * time.Minute
 )
 
-// decode reads the documents of a manifest. A key that the kind doesn't have, or
-// that stands there twice, is an error.
+// decode decodes the documents of a manifest. An unknown or duplicate key is an error.
 func decode(content []byte) ([]runtime.Object, error) {
 	strict := serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
 	documents := yaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content)))
@@ -74,10 +73,10 @@ func decodeFile(t *testing.T, path string) []runtime.Object {
 	return objects
 }
 
-// shipped are the controller manager's.
+// shipped are the controller manager's manifests.
 func shipped(t *testing.T) []runtime.Object { return shippedIn(t, ccmFolder) }
 
-// shippedIn are all objects that "kubectl apply -R -f" would apply of a folder.
+// shippedIn returns all objects that "kubectl apply -R -f" would apply of a folder.
 func shippedIn(t *testing.T, folder string) []runtime.Object {
 	t.Helper()
 	var objects []runtime.Object
@@ -93,7 +92,7 @@ func shippedIn(t *testing.T, folder string) []runtime.Object {
 	return objects
 }
 
-// only is the one object of its kind.
+// only returns the single object of its kind.
 func only[T runtime.Object](t *testing.T, objects []runtime.Object) T {
 	t.Helper()
 	var found []T
@@ -108,8 +107,8 @@ func only[T runtime.Object](t *testing.T, objects []runtime.Object) T {
 	return found[0]
 }
 
-// TestRenderingsDifferInSettingsAlone: permissions and policies are the same,
-// whatever the machines are.
+// TestRenderingsDifferInSettingsAlone: permissions and policies are the same for all kinds of
+// machines.
 func TestRenderingsDifferInSettingsAlone(t *testing.T) {
 	name := func(object runtime.Object) string {
 		return object.GetObjectKind().GroupVersionKind().Kind + " " + object.(metav1.Object).GetName()
@@ -151,7 +150,7 @@ func TestNoSecretIsShipped(t *testing.T) {
 	}
 }
 
-// A budget that selects no pod, or keeps the only one, is noticed when a node is drained.
+// A budget that selects no pod, or protects the only one, would show only when a node is drained.
 func TestDisruptionBudgetSelectsTheDeployment(t *testing.T) {
 	budget := only[*policyv1.PodDisruptionBudget](t, shipped(t)).Spec
 	pods := only[*appsv1.Deployment](t, shipped(t)).Spec.Selector

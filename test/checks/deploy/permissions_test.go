@@ -23,7 +23,7 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/controlplane"
 )
 
-// permissions reads lines of verbs, resources and a namespace with names, each with every other.
+// permissions parses lines of verbs, resources and a namespace with names, in all combinations.
 func permissions(lines string) []rbac.Permission {
 	var list []rbac.Permission
 	for line := range strings.Lines(lines) {
@@ -43,8 +43,8 @@ func permissions(lines string) []rbac.Permission {
 	return list
 }
 
-// needed is every permission that the controller manager has a use for, in a
-// second place: whoever adds one to rbac.yaml says so here as well.
+// needed are all permissions that the controller manager uses, listed a second time: a contributor
+// who adds one to rbac.yaml must add it here as well.
 func needed() []rbac.Permission {
 	list := permissions(`
 		get,list,watch,patch,update,delete nodes
@@ -68,8 +68,8 @@ func needed() []rbac.Permission {
 // shard is the ConfigMap of a part of the stored ledger, by number.
 func shard(number int) string { return fmt.Sprintf("underlay-node-ipam-%d", number) }
 
-// agentNeeds is the same of the agent. Admission policies keep it to its own Node
-// and to Events about that.
+// agentNeeds are those of the agent. Admission policies limit it to its own Node and to Events
+// about it.
 func agentNeeds() []rbac.Permission {
 	return permissions(`
 		list,watch nodes
@@ -82,8 +82,8 @@ func agentNeeds() []rbac.Permission {
 		create,patch events default`)
 }
 
-// dangerous lets one take over a node, a secret or the cluster, or do the work
-// of somebody else.
+// dangerous permissions allow taking over a node, a secret or the cluster, or the work of another
+// controller.
 func dangerous() []rbac.Permission {
 	const rbac, admission = ".rbac.authorization.k8s.io", ".admissionregistration.k8s.io"
 	return permissions(`
@@ -115,7 +115,7 @@ func dangerous() []rbac.Permission {
 		create deployments.apps,daemonsets.apps kube-system`)
 }
 
-// granted is what all roles allow an account of kube-system. There are no others.
+// granted is the permissions of an account of kube-system by all roles. There are no others.
 func granted(t *testing.T, account string) rbac.Account {
 	t.Helper()
 	accounts, err := rbac.Read(ccmRoles, agentRoles, directoryRoles)
@@ -147,7 +147,7 @@ func TestAPIServerTakesTheManifests(t *testing.T) {
 	}
 	cp := controlplane.StartT(t, controlplane.Options{})
 	ctx := t.Context()
-	for range 2 { // a second time it must change nothing that can't be changed
+	for range 2 { // a second time, as it must not change immutable fields
 		for _, rendering := range [][]string{{ccmFolder, agentFolder, secretExample}, {metalFolder}} {
 			if err := cp.Apply(ctx, rendering...); err != nil {
 				t.Fatal(err)
@@ -204,8 +204,8 @@ func TestAPIServerTakesTheManifests(t *testing.T) {
 	}
 }
 
-// withoutMonitors is a copy of a manifest without the kinds of the Prometheus operator, which isn't
-// there.
+// withoutMonitors returns a copy of a manifest without the kinds of the Prometheus operator, which
+// isn't installed.
 func withoutMonitors(t *testing.T, path string) string {
 	t.Helper()
 	content, err := os.ReadFile(path)
@@ -234,7 +234,7 @@ func accountConfig(t *testing.T, cp *controlplane.ControlPlane, namespace, name 
 	return account
 }
 
-// may asks the API server, as the account itself.
+// may checks a permission at the API server, as the account itself.
 func may(ctx context.Context, t *testing.T, account *rest.Config, p rbac.Permission) bool {
 	t.Helper()
 	whole, sub, _ := strings.Cut(p.Resource, "/")

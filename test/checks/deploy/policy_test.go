@@ -20,14 +20,13 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/controlplane"
 )
 
-// policyName is the admission policy's name, in refusals too.
+// policyName is the admission policy's name, which its error messages contain.
 const policyName = "underlay-podcidrs"
 
-// peerUser is the account under which kube-controller-manager's allocator works
-// in a kubeadm cluster.
+// peerUser is the account of kube-controller-manager's allocator in a kubeadm cluster.
 const peerUser = "system:serviceaccount:kube-system:node-controller"
 
-// TestPolicyIsBoundToTheDeploymentsAccount holds the three files together.
+// TestPolicyIsBoundToTheDeploymentsAccount compares the three files.
 func TestPolicyIsBoundToTheDeploymentsAccount(t *testing.T) {
 	objects := decodeFile(t, ccmFolder+"/podcidr-policy.yaml")
 	policy := only[*admissionv1.ValidatingAdmissionPolicy](t, objects)
@@ -51,13 +50,12 @@ func TestPolicyIsBoundToTheDeploymentsAccount(t *testing.T) {
 	}
 }
 
-// TestOnlyWeSetPodCIDRs asks a real API server who may.
+// TestOnlyWeSetPodCIDRs tests on a real API server which accounts may.
 func TestOnlyWeSetPodCIDRs(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a control plane, whose programs take minutes to build the first time")
 	}
-	// kube-controller-manager's allocator runs beside us, as in a cluster where
-	// nobody switched it off.
+	// kube-controller-manager's allocator runs too, as in a cluster where it was not disabled.
 	cp := controlplane.StartT(t, controlplane.Options{ExtraControllerManagerArgs: []string{
 		"--controllers=node-ipam-controller", "--allocate-node-cidrs=true", "--cluster-cidr=10.200.0.0/16,fd00:200::/56",
 	}})
@@ -76,8 +74,8 @@ func TestOnlyWeSetPodCIDRs(t *testing.T) {
 	}
 }
 
-// expressionsFit reads what kube-controller-manager found when it checked the
-// expressions against the Node's schema.
+// expressionsFit reads the result of kube-controller-manager's check of the expressions against the
+// Node's schema.
 func expressionsFit(t *testing.T, cp *controlplane.ControlPlane, name string) {
 	client := clientOf(t, cp.AdminConfig())
 	await(t, "the type check", func(ctx context.Context) (bool, error) {
@@ -97,7 +95,7 @@ func nodesAs(t *testing.T, config *rest.Config) typedcorev1.NodeInterface {
 	return clientOf(t, config).CoreV1().Nodes()
 }
 
-// kubeletOf is what a node's own kubelet may use.
+// kubeletOf returns a client with the credentials of a node's own kubelet.
 func kubeletOf(t *testing.T, cp *controlplane.ControlPlane, name string) typedcorev1.NodeInterface {
 	t.Helper()
 	config, err := cp.KubeletConfig(t.Context(), name)
@@ -118,8 +116,8 @@ func peer(t *testing.T, cp *controlplane.ControlPlane) typedcorev1.NodeInterface
 	return nodesAs(t, config)
 }
 
-// awaitPolicy waits until the API server has taken the policy up, which takes it
-// a moment after it has stored it.
+// awaitPolicy waits until the API server enforces the policy, which takes a moment after it was
+// stored.
 func awaitPolicy(t *testing.T, admin typedcorev1.NodeInterface) {
 	t.Helper()
 	probe := bare("policy-probe")
@@ -134,7 +132,7 @@ func awaitPolicy(t *testing.T, admin typedcorev1.NodeInterface) {
 	})
 }
 
-// refusal is nil if the policy refused, with a message that says what to do.
+// refusal returns nil if the policy rejected the request, with a message that contains a remedy.
 func refusal(err error) error {
 	if !apierrors.IsForbidden(err) {
 		return fmt.Errorf("want it forbidden, got: %w", err)
@@ -167,10 +165,10 @@ func patch(ctx context.Context, as typedcorev1.NodeInterface, name string, kind 
 	return err
 }
 
-// setter sets a Node's podCIDRs, which exists without them.
+// setter sets the podCIDRs of an existing Node without any.
 type setter func(ctx context.Context, as typedcorev1.NodeInterface, name string) error
 
-// setters are all ways to do so.
+// setters are all ways to do that.
 func setters() map[string]setter {
 	by := func(kind types.PatchType, body string) setter {
 		return func(ctx context.Context, as typedcorev1.NodeInterface, name string) error {
@@ -216,7 +214,7 @@ func othersAreRefused(t *testing.T, cp *controlplane.ControlPlane, admin typedco
 			t.Errorf("%s creates a Node that has podCIDRs: %v", who, err)
 		}
 	}
-	// Applying creates what isn't there.
+	// Applying would create a missing Node.
 	spec := corev1apply.NodeSpec().WithPodCIDR("10.99.0.0/24")
 	_, err := admin.Apply(t.Context(), corev1apply.Node("applied").WithSpec(spec), metav1.ApplyOptions{FieldManager: "somebody"})
 	if err := refusal(err); err != nil {
@@ -234,8 +232,8 @@ func weAreNot(t *testing.T, cp *controlplane.ControlPlane, admin typedcorev1.Nod
 	expectPodCIDRs(t, admin, "ours", "10.99.0.0/24", "fd00:99::/64")
 }
 
-// allElseGoesOn is about what the policy has nothing to do with: a kubelet's
-// life, Nodes that have podCIDRs already, and their end.
+// allElseGoesOn tests requests that the policy must not affect: those of a kubelet, Nodes with
+// podCIDRs, and their deletion.
 func allElseGoesOn(t *testing.T, cp *controlplane.ControlPlane, admin typedcorev1.NodeInterface) {
 	ctx := t.Context()
 	kubelet := kubeletOf(t, cp, "alive")
@@ -271,7 +269,7 @@ func allElseGoesOn(t *testing.T, cp *controlplane.ControlPlane, admin typedcorev
 	if err := admin.Delete(ctx, "alive", metav1.DeleteOptions{}); err != nil {
 		t.Errorf("an administrator deletes a Node: %v", err)
 	}
-	register(t, kubelet, "alive") // and its kubelet comes back
+	register(t, kubelet, "alive") // and its kubelet registers again
 }
 
 func updateAsRead(ctx context.Context, as typedcorev1.NodeInterface, name string) error {
@@ -280,8 +278,8 @@ func updateAsRead(ctx context.Context, as typedcorev1.NodeInterface, name string
 	})
 }
 
-// update sends the Node whole. Once more if another writer came between, and
-// one may: kube-controller-manager taints new Nodes.
+// update replaces the whole Node, and retries after a conflict: kube-controller-manager taints new
+// Nodes.
 func update(ctx context.Context, as typedcorev1.NodeInterface, name string, change func(*corev1.Node)) error {
 	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		node, err := as.Get(ctx, name, metav1.GetOptions{})
@@ -294,7 +292,7 @@ func update(ctx context.Context, as typedcorev1.NodeInterface, name string, chan
 	})
 }
 
-// peerIsRefused looks at what kube-controller-manager tried meanwhile.
+// peerIsRefused checks that kube-controller-manager's attempts have failed in the meantime.
 func peerIsRefused(t *testing.T, cp *controlplane.ControlPlane, admin typedcorev1.NodeInterface) {
 	register(t, admin, "tempting")
 	await(t, "a refusal of kube-controller-manager's allocator", func(context.Context) (bool, error) {

@@ -11,8 +11,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// weaknesses are the ways in which a pod of the controller manager may do more
-// than it needs to. It stands on the host network and holds the project's token.
+// weaknesses returns the ways in which a pod of the controller manager has more privileges than it
+// needs. It runs in the host network and has the project's token.
 func weaknesses(pod corev1.PodSpec) []string {
 	var found []string
 	complain := func(bad bool, format string, args ...any) {
@@ -56,8 +56,8 @@ func weaknesses(pod corev1.PodSpec) []string {
 	return found
 }
 
-// secretName reports whether something of that name holds a secret itself, and not
-// the path of one.
+// secretName reports whether a variable with that name holds a secret itself, and not the path of
+// one.
 func secretName(name string) bool {
 	name = strings.ToLower(name)
 	return strings.Contains(name, "token") || strings.Contains(name, "password") || strings.Contains(name, "secret")
@@ -70,8 +70,8 @@ func TestPodHasNoMoreThanItNeeds(t *testing.T) {
 	}
 }
 
-// TestAgentHasNoMoreThanItNeeds: what it may do beyond the controller manager,
-// each with its reason.
+// TestAgentHasNoMoreThanItNeeds: its privileges beyond the controller manager's, each with its
+// reason.
 func TestAgentHasNoMoreThanItNeeds(t *testing.T) {
 	pod := only[*appsv1.DaemonSet](t, shippedIn(t, agentFolder)).Spec.Template.Spec
 	allowed := map[string]string{

@@ -20,7 +20,7 @@ type alert struct {
 	Labels, Annotations map[string]string
 }
 
-// prometheusRule is what the Prometheus operator reads.
+// prometheusRule is the Prometheus operator's kind.
 type prometheusRule struct {
 	APIVersion, Kind string
 	Metadata         map[string]any
@@ -52,7 +52,7 @@ func alerts(t *testing.T) []alert {
 	return out
 }
 
-// allMetrics are those of every program.
+// allMetrics are those of all programs.
 func allMetrics(t *testing.T) (all []metric) {
 	t.Helper()
 	for _, s := range metricSources() {
@@ -61,7 +61,7 @@ func allMetrics(t *testing.T) (all []metric) {
 	return all
 }
 
-// provided reports whether there is a series of that name; of a histogram there are three.
+// provided reports whether there is a series of that name; a histogram has three.
 func provided(known []metric, series string) bool {
 	return slices.ContainsFunc(known, func(m metric) bool {
 		suffix, of := strings.CutPrefix(series, m.name)
@@ -70,8 +70,8 @@ func provided(known []metric, series string) bool {
 	})
 }
 
-// TestAlerts: alerts name only metrics that there are, and tell what a person needs. Their labels,
-// and that they fire, are tried by the module test/checks/alerts.
+// TestAlerts: alerts name only existing metrics, and have the texts that a user needs. The module
+// test/checks/alerts tests their labels, and that they fire.
 func TestAlerts(t *testing.T) {
 	known := allMetrics(t)
 	seen := map[string]bool{}

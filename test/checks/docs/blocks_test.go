@@ -17,8 +17,8 @@ import (
 	strictyaml "sigs.k8s.io/yaml"
 )
 
-// others are groups whose types this module doesn't have, or that are decoded by
-// somebody else: of their objects only the YAML is looked at.
+// others are groups whose types this module doesn't have, or that another test decodes: of their
+// objects only the YAML is checked.
 func others() map[string]string {
 	return map[string]string{
 		"underlay.dev":              "decoded by the tests of internal/config",
@@ -31,8 +31,8 @@ func others() map[string]string {
 	}
 }
 
-// problemOfYAML says what is wrong with a block: it must be YAML, and an object
-// of Kubernetes must be one strictly.
+// problemOfYAML returns the problem of a block: it must be YAML, and an object of Kubernetes must
+// decode strictly.
 func problemOfYAML(content string) error {
 	documents := utilyaml.NewYAMLReader(bufio.NewReader(strings.NewReader(content)))
 	for {
@@ -74,8 +74,8 @@ func problemOfObject(text []byte) error {
 	return nil
 }
 
-// TestBlocks: what is marked as YAML or JSON can be decoded. That files of
-// --cloud-config work is for the tests of internal/config.
+// TestBlocks: blocks marked as YAML or JSON can be decoded. The tests of internal/config check
+// files of --cloud-config.
 func TestBlocks(t *testing.T) {
 	for _, d := range documents(t) {
 		for _, b := range d.Blocks {
@@ -93,7 +93,7 @@ func TestBlocks(t *testing.T) {
 	}
 }
 
-// commands is what text may tell readers to run, as far as this tree decides it.
+// commands are the parts of commands that the tree determines.
 type commands struct {
 	targets     map[string]bool            // of make
 	flags       map[string]map[string]bool // by program
@@ -114,7 +114,7 @@ var (
 // ourPrograms have their flags on the page of flags.
 var ourPrograms = regexp.MustCompile(`(?:^|[\s/])(underlay-ccm|underlay-agent|underlayctl|hcloud-sim|kubectl underlay)((?: .*)?)$`)
 
-// problems says what a line of a command block names that isn't there.
+// problems returns the names in a line of a command block that don't exist.
 func (c commands) problems(line string) (problems []string) {
 	line = strings.TrimPrefix(strings.TrimSpace(line), "$ ")
 	line, _, _ = strings.Cut(line, " #")
@@ -150,7 +150,7 @@ func (c commands) problems(line string) (problems []string) {
 	return problems
 }
 
-// commandsOf reads what there is from the tree.
+// commandsOf reads them from the tree.
 func commandsOf(t *testing.T) commands {
 	t.Helper()
 	c := commands{targets: map[string]bool{}, flags: map[string]map[string]bool{}, subcommands: map[string]map[string]bool{}}
@@ -170,8 +170,8 @@ func commandsOf(t *testing.T) commands {
 	return c
 }
 
-// TestCommands: targets of make, files, programs' flags and subcommands, metrics
-// and keys of the configuration that text names are there, and flags of the manifests.
+// TestCommands: targets of make, files, programs' flags and subcommands, metrics and keys of the
+// configuration that text names exist, as do flags of the manifests.
 func TestCommands(t *testing.T) {
 	all := documents(t)
 	c, metrics, keys := commandsOf(t), allMetrics(t), all["docs/reference/configuration.md"].Prose

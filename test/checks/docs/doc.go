@@ -1,10 +1,10 @@
-// Package docs keeps the documents true: the reference pages of metrics and flags are
-// generated from the code, those of events and variables are compared with it, alerts and
-// their runbooks may name only what there is, links lead somewhere, and what readers copy
-// can be decoded. To write the generated pages anew:
+// Package docs keeps the documents true: the reference pages of metrics and flags are generated
+// from the code, those of events and variables are compared with it, alerts and their runbooks may
+// name only existing things, links have existing targets, and blocks that readers copy can be
+// decoded. To update the generated pages:
 //
 //	go test ./test/checks/docs -run TestDocument -update
 //
-// It never starts anything and needs no network: the commands in the documents are
-// run by test/checks/docs/run.
+// It never starts a program and needs no network: test/checks/docs/run runs the commands in the
+// documents.
 package docs

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// told is a row of docs/reference/events.md: something that people are told about an object, by an
-// Event (Normal or Warning), by a condition (its type and status), or by both.
+// told is a row of docs/reference/events.md: a message about an object, by an Event (Normal or
+// Warning), by a condition (its type and status), or by both.
 type told struct{ reason, event, condition string }
 
 var (
@@ -17,8 +17,8 @@ var (
 	conditionRow = regexp.MustCompile("^\\| `([\\w./]+)` \\| (?:Node|Service) \\| [^|]+ \\|$")
 )
 
-// eventsPage reads the tables of the page: conditions, then a table for each kind of object. What
-// nodes report of addresses stands in an annotation, and some of it in no Event and no condition.
+// eventsPage reads the tables of the page: conditions, then a table for each kind of object. Nodes
+// report problems of addresses in an annotation, some of them in no Event and no condition.
 func eventsPage(t *testing.T) (conditions []string, all []told) {
 	t.Helper()
 	sections := strings.Split(readTree(t, "docs/reference/events.md"), "\n## ")

@@ -12,20 +12,20 @@ import (
 	"golang.org/x/tools/go/packages"
 )
 
-// use is where the code gives a reason.
+// use is a place in the code with a reason.
 type use struct {
 	where string
-	// event is the type of the Event that is certainly sent with it; empty: none
-	// is known, it may be given through a variable.
+	// event is the type of the Event that is certainly sent with it; empty: unknown, it may be
+	// passed in a variable.
 	event string
 }
 
-// scan is what the source of what ships says that documents have to know.
+// scan contains the facts from the shipped source that documents must list.
 type scan struct {
 	reasons    map[string][]use
 	conditions map[string]bool // types of them
 	variables  map[string]bool // of the environment, by name
-	metrics    map[string]bool // folders that make some
+	metrics    map[string]bool // folders that register some
 	wrong      []string
 }
 
@@ -35,11 +35,11 @@ var (
 	reasonConstant = regexp.MustCompile(`^([rR]eason|event|Event)[A-Z]`)
 	newMetric      = regexp.MustCompile(`^New(Counter|Gauge|Histogram|Summary|TimingHistogram|Desc)`)
 	lookup         = regexp.MustCompile(`^(?i:getenv|lookupenv)$`)
-	// silent only read: what they call a reason is for the terminal.
+	// silent only read: their reasons are printed to the terminal.
 	silent = regexp.MustCompile(`^(internal/doctor|internal/survey|cmd/underlayctl)$`)
 )
 
-// facts reads the source of what ships, with its types; the simulator and tests are left out.
+// facts type-checks the shipped source, without the simulator and tests.
 func facts(t *testing.T) *scan {
 	t.Helper()
 	loaded, err := packages.Load(&packages.Config{Mode: packages.LoadSyntax, Dir: root, Context: t.Context()},
@@ -63,14 +63,14 @@ func facts(t *testing.T) *scan {
 	return s
 }
 
-// inspection is of one package.
+// inspection is that of one package.
 type inspection struct {
 	*scan
 	info   *types.Info
 	folder string
 }
 
-// text is what a constant expression says; empty: it depends on something.
+// text returns the value of a constant expression; empty if it isn't constant.
 func (in inspection) text(e ast.Expr) string {
 	if value := in.info.Types[e].Value; value != nil && value.Kind() == constant.String {
 		return constant.StringVal(value)
@@ -110,7 +110,7 @@ func (in inspection) node(n ast.Node) bool {
 	return true
 }
 
-// call looks at what is given to parameters, which are known by their names.
+// call reads arguments, by the names of their parameters.
 func (in inspection) call(call *ast.CallExpr) {
 	function, ok := in.info.TypeOf(call.Fun).(*types.Signature)
 	if !ok {

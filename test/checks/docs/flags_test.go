@@ -18,7 +18,7 @@ const flagsIntro = `# Flags
 What every program and each of its commands says by ` + "`--help`" + `. What isn't said by a flag stands in the [configuration](configuration.md), which also explains what the flags mean to Underlay that both it and Kubernetes know; what comes from variables: [environment](environment.md).
 `
 
-// abouts are what is said about a program. One that isn't here has only its help.
+// abouts are introductions of programs. A program without one has only its help.
 func abouts() map[string]string {
 	return map[string]string{
 		"underlay-ccm":   "Flags are those of Kubernetes' cloud controller manager and mean what they mean there; `--node-cidr-mask-size`, `--node-cidr-mask-size-ipv4`, `--node-cidr-mask-size-ipv6` and `--service-cluster-ip-range` are those of kube-controller-manager. `--external-cloud-volume-plugin` and `--node-sync-period` have no effect.",
@@ -48,14 +48,14 @@ func TestDocumentFlags(t *testing.T) {
 }
 
 var (
-	// gate is a line of a list that is longer than it is useful here.
+	// gate is a line of a list that is too long to be useful here.
 	gate       = regexp.MustCompile(`(?m)^ +(kube:)?\w+=true\|false \(.*\n`)
 	commandsOn = regexp.MustCompile(`(?s)\nAvailable Commands:\n(.*?)\n\n`)
 	listed     = regexp.MustCompile(`(?m)^  ([a-z][a-z0-9-]*) `)
 )
 
-// writeHelp writes the help of a program or of one of its commands, and of those below it. Nothing
-// of this machine's environment reaches it.
+// writeHelp writes the help of a program or of one of its commands, and of those below it. It is
+// independent of this machine's environment.
 func writeHelp(b *strings.Builder, t *testing.T, program string, command ...string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), program, append(slices.Clone(command), "--help")...)
@@ -82,7 +82,7 @@ func writeHelp(b *strings.Builder, t *testing.T, program string, command ...stri
 	}
 }
 
-// read by libraries for the programs, and by none of our code.
+// read by libraries, and not by our code
 var libraries = strings.Fields("KUBERNETES_SERVICE_HOST KUBERNETES_SERVICE_PORT KUBECONFIG HTTPS_PROXY NO_PROXY GOMAXPROCS GOMEMLIMIT")
 
 // TestVariables compares the page of variables, and that of the configuration, which has those of

@@ -23,7 +23,7 @@ func documents(t *testing.T) map[string]markdown.Document {
 	return found
 }
 
-// broken says what is wrong with a link; empty: nothing.
+// broken returns the problem of a link; empty: none.
 func broken(from markdown.Document, target string, all map[string]markdown.Document) string {
 	file, anchor, _ := strings.Cut(target, "#")
 	to := from.Path
@@ -50,7 +50,7 @@ func inTree(name string) bool {
 	return err == nil
 }
 
-// ours are files of this tree by whole URLs, which are for readers elsewhere.
+// ours match whole URLs of files of this tree, which are for readers elsewhere.
 var ours = regexp.MustCompile(`https://(?:raw\.githubusercontent\.com/underlay-ccm/underlay|github\.com/underlay-ccm/underlay/blob)/main/([^#)"\s]+)`)
 
 func TestLinks(t *testing.T) {
@@ -72,13 +72,13 @@ func TestLinks(t *testing.T) {
 	if checked < 50 {
 		t.Errorf("%d links were found, there are more", checked)
 	}
-	// Artifact Hub shows it, where a link has no page to be relative to.
+	// Artifact Hub shows it, where relative links have no base.
 	if chart := all["deploy/chart/README.md"]; len(chart.Links()) > 0 || len(ours.FindAllString(chart.Prose, -1)) < 6 {
 		t.Errorf("%s has the links %q, want whole URLs", chart.Path, chart.Links())
 	}
 }
 
-// TestEveryPageIsReached: from the README, by links alone.
+// TestEveryPageIsReached: each page is linked, directly or indirectly, from the README.
 func TestEveryPageIsReached(t *testing.T) {
 	all := documents(t)
 	reached := map[string]bool{}

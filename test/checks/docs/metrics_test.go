@@ -32,13 +32,13 @@ import (
 	routecontroller "github.com/underlay-ccm/underlay/routes/controller"
 )
 
-// metric is one that a program registers.
+// metric is a metric that a program registers.
 type metric struct {
 	name, kind, help string
 	labels           []string
 }
 
-// unit is read off the name, as Prometheus' conventions have it.
+// unit is derived from the name, by Prometheus' conventions.
 func (m metric) unit() string {
 	switch {
 	case strings.HasSuffix(m.name, "_timestamp_seconds"):
@@ -52,10 +52,10 @@ func (m metric) unit() string {
 	}
 }
 
-// collector is a registry that remembers what it was given.
+// collector is a registry that records the registered metrics.
 type collector struct{ metrics []metric }
 
-// Register creates the metric, which only then knows its labels.
+// Register creates the metric, which has its labels only then.
 func (c *collector) Register(r metrics.Registerable) error {
 	kind := strings.ToLower(strings.TrimSuffix(strings.TrimPrefix(fmt.Sprintf("%T", r), "*metrics."), "Vec"))
 	return c.describe(r, kind, metrics.NewKubeRegistry().Register(r))
@@ -66,8 +66,8 @@ func (c *collector) CustomRegister(s metrics.StableCollector) error {
 	return c.describe(s, "gauge", metrics.NewKubeRegistry().CustomRegister(s))
 }
 
-// description is how Prometheus' client prints what it knows of a metric; there
-// is no other way to its labels.
+// description parses the text that Prometheus' client prints for a metric; there is no other access
+// to its labels.
 var description = regexp.MustCompile(
 	`^Desc\{fqName: "([^"]+)", help: ("(?:[^"\\]|\\.)*"), .*constLabels: \{\}, variableLabels: \{([^}]*)\}`)
 
@@ -88,7 +88,7 @@ func (c *collector) describe(r interface{ Describe(chan<- *prometheus.Desc) }, k
 	return err
 }
 
-// metricSource is a package that registers metrics, and how to make it do so.
+// metricSource is a package that registers metrics, with a function that makes it do so.
 type metricSource struct {
 	folder, title, about string
 	register             func(*collector) error
@@ -150,7 +150,7 @@ func metricSources() []metricSource {
 	}
 }
 
-// metricsOf are a source's, sorted by name.
+// metricsOf returns those of a source, sorted by name.
 func metricsOf(t *testing.T, s metricSource) []metric {
 	t.Helper()
 	var c collector
@@ -170,7 +170,7 @@ All are of stability ALPHA: a name may change with a release, and the changelog 
 The alerts that rest on them: [underlay.yaml](../../deploy/alerts/underlay.yaml); what to do about each: [runbooks](../runbooks/README.md).
 `
 
-// TestDocumentMetrics keeps docs/reference/metrics.md equal to what the programs
+// TestDocumentMetrics keeps docs/reference/metrics.md equal to the metrics that the programs
 // register.
 func TestDocumentMetrics(t *testing.T) {
 	var b strings.Builder
@@ -188,7 +188,7 @@ func TestDocumentMetrics(t *testing.T) {
 	comparePage(t, "reference/metrics.md", b.String())
 }
 
-// TestMetricNames holds every metric to Prometheus' conventions, by Prometheus' own linter.
+// TestMetricNames checks every metric by Prometheus' conventions, with Prometheus' own linter.
 func TestMetricNames(t *testing.T) {
 	var families []*dto.MetricFamily
 	for _, source := range metricSources() {
@@ -221,8 +221,8 @@ func TestMetricNames(t *testing.T) {
 	}
 }
 
-// TestMetricSources looks for metrics in the source, so that a package which
-// begins to have some can't be forgotten above.
+// TestMetricSources searches the source for metrics, so that a new package with some can't be
+// forgotten above.
 func TestMetricSources(t *testing.T) {
 	var known []string
 	for _, source := range metricSources() {

@@ -10,7 +10,7 @@ import (
 
 var update = flag.Bool("update", false, "write the generated documents instead of comparing them")
 
-// root is the module's folder, seen from here.
+// root is the path of the module's folder.
 const root = "../../.."
 
 // generated is the first line of a page that is written by a test of this package.
@@ -18,8 +18,7 @@ func generated(from string) string {
 	return "<!-- Generated from " + from + ` by "go test ./test/checks/docs -run TestDocument -update". Do not edit. -->` + "\n\n"
 }
 
-// comparePage fails when a page below docs differs from what the code says, or
-// writes it.
+// comparePage fails if a page below docs differs from the code, or writes it.
 func comparePage(t *testing.T, page, want string) {
 	t.Helper()
 	path := filepath.Join(root, "docs", page)

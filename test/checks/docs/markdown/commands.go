@@ -9,19 +9,18 @@ import (
 	"strings"
 )
 
-// shells are what the fence of a block with commands says.
+// shells are the languages of blocks with commands.
 var shells = []string{"sh", "bash", "shell", "console"}
 
-// program begins a line that is a command, also where the fence says nothing.
+// program matches the beginning of a command, also in a block without a language.
 var program = regexp.MustCompile(`^(?:[a-z]+=\$\(|(?:bin/)?(?:kubectl|kubeadm|helm|hcloud|docker|ssh|ip|nft|rm|curl|make|go|underlay[a-z-]*|hcloud-sim)(?: |$))`)
 
-// inlineCommand is a command within prose: of these programs alone, and not
-// where they are only mentioned.
+// inlineCommand is a command within prose: of these programs only, and not if they are only
+// mentioned.
 var inlineCommand = regexp.MustCompile(`^(?:kubectl \S+ \S|(?:bin/)?(?:underlayctl|hcloud-sim|curl) \S)`)
 
-// CommandLines are a block's commands, none if it has something else: continued
-// lines are one, and in a block that shows output too, only what follows a
-// prompt.
+// CommandLines returns a block's commands, none if it has other content: continued lines are one,
+// and in a block that also shows output, only lines with a prompt count.
 func (b Block) CommandLines() (lines []string) {
 	if !slices.Contains(shells, b.Language) && (b.Language != "" || !program.MatchString(b.Content)) {
 		return nil
@@ -39,8 +38,8 @@ func (b Block) CommandLines() (lines []string) {
 	return lines
 }
 
-// Commands are the commands of a document in the order in which they are read, a
-// list of lines for each place: the lines of a block may belong together.
+// Commands returns the commands of a document in reading order, a list of lines for each place: the
+// lines of a block may belong together.
 func (d Document) Commands() (places [][]string) {
 	blocks := d.Blocks
 	before := func(at int) {
@@ -61,8 +60,8 @@ func (d Document) Commands() (places [][]string) {
 	return places
 }
 
-// Whole joins lines to commands: those that the shell takes for incomplete go on
-// in the next line.
+// Whole joins lines to commands: a line that the shell parses as incomplete is joined with the next
+// one.
 func Whole(ctx context.Context, lines []string) (commands []string, err error) {
 	command := ""
 	for _, line := range lines {

@@ -1,7 +1,7 @@
-// Package markdown reads the documents of this tree as far as their tests look at
-// them: prose, fenced blocks, links, headlines, and the commands that readers copy.
+// Package markdown parses the documents of this tree as far as their tests need it: prose, fenced
+// blocks, links, headlines, and the commands that readers copy.
 //
-// It must never decide whether what it finds is right: that is for the tests.
+// It must never decide whether its results are right: that is left to the tests.
 package markdown
 
 import (
@@ -20,10 +20,10 @@ type Document struct {
 	Blocks []Block
 }
 
-// Block is a fenced block: what its fence says it is, and what is in it.
+// Block is a fenced block: its language, and its content.
 type Block struct {
 	Language, Content string
-	at                int // where in the prose it stands
+	at                int // its position in the prose
 }
 
 // ReadTree reads every Markdown file below a folder, except those of test data
@@ -53,7 +53,7 @@ func ReadTree(root string) (map[string]Document, error) {
 	return found, err
 }
 
-// Read parts blocks from prose. Fences may be indented, as within lists.
+// Read separates blocks from prose. Fences may be indented, as within lists.
 func Read(name, text string) Document {
 	d := Document{Path: name}
 	var open *Block
@@ -90,7 +90,7 @@ var (
 	headline   = regexp.MustCompile(`(?m)^#{1,6} +(.*?)(?: +#+)?\s*$`)
 )
 
-// InlineCode is what stands between single backticks.
+// InlineCode returns the texts between single backticks.
 func (d Document) InlineCode() (found []string) {
 	for _, m := range inlineCode.FindAllStringSubmatch(d.Prose, -1) {
 		found = append(found, m[1])
@@ -111,8 +111,7 @@ func (d Document) Links() (targets []string) {
 	return targets
 }
 
-// Anchors are what links to headlines of a document may say after the hash, made
-// as GitHub makes them.
+// Anchors returns the fragments of a document's headlines, derived as GitHub does.
 func (d Document) Anchors() map[string]bool {
 	found := map[string]bool{}
 	for _, m := range headline.FindAllStringSubmatch(d.Prose, -1) {

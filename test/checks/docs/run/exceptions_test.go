@@ -17,27 +17,27 @@ import (
 	"github.com/underlay-ccm/underlay/routes/agent"
 )
 
-// exception is a command that can't be run as it stands, or not to a good end.
+// exception is a command that can't be run unchanged, or can't succeed.
 type exception struct {
-	// command is how it begins.
+	// command is its prefix.
 	command string
-	// why it is one.
+	// why is the reason.
 	why string
 
-	// instead are pairs: what stands there, and what is run in its place. Without
-	// any, and without more below, the command is not run at all.
+	// instead are pairs: a text of the command, and its replacement. Without any, and without the
+	// fields below, the command is not run at all.
 	instead []string
-	// also are pairs again: what is made of it by them is run as well.
+	// also are pairs again: the command with these replacements is run as well.
 	also []string
-	// fails is on standard error of the command, which has to fail.
+	// fails is part of the standard error of the command, which must fail.
 	fails string
-	// statuses are exit statuses beside 0 that are right.
+	// statuses are exit statuses beside 0 that are accepted.
 	statuses []int
-	// empty: that it finds nothing is right too.
+	// empty: an empty result is accepted.
 	empty bool
-	// background: it is a simulated cloud, which serves until the page ends.
+	// background: it is a simulated cloud, which runs until the page ends.
 	background bool
-	// check looks at what is not run.
+	// check checks a command that is not run.
 	check func(command string) error
 }
 
@@ -49,7 +49,7 @@ const (
 	anotherTool = "a program of others, which needs an account, an engine or a cluster's machines"
 )
 
-// exceptions are all of them. The first that fits is taken.
+// exceptions are all of them. The first match applies.
 func exceptions() []exception {
 	return []exception{
 		// Running pods.
@@ -58,7 +58,7 @@ func exceptions() []exception {
 		{command: "kubectl run probe --rm -it", why: noKubelet, instead: []string{"--rm -it", "--dry-run=server"}},
 		{command: "kubectl get service web --watch", why: "it never ends", instead: []string{"kubectl", "timeout 2 kubectl"}, statuses: []int{124}},
 
-		// What finds something only in a cluster that is not well.
+		// Commands with results only in an unhealthy cluster.
 		{command: "kubectl get events --all-namespaces --field-selector reason=", why: "nothing of the kind has happened", empty: true},
 		{command: "kubectl -n kube-system get events --field-selector reason=", why: "nothing of the kind has happened", empty: true},
 		{command: "kubectl -n kube-system get events --field-selector involvedObject.name=underlay-node-ipam", why: "nothing has happened to the ledger", empty: true},
@@ -81,7 +81,7 @@ func exceptions() []exception {
 			instead: []string{"--from-file=robot-user=USER_FILE", "--from-literal=robot-user=user", "--from-file=robot-password=PASSWORD_FILE", "--from-literal=robot-password=password"},
 		},
 
-		// What the pages that follow need.
+		// Objects that the following pages need.
 		{command: "kubectl -n kube-system delete configmap/underlay-node-ipam", why: "underlay-ccm runs and needs them", instead: []string{"delete", "delete --dry-run=server"}},
 
 		// The page's own simulated cloud.
@@ -98,7 +98,7 @@ func exceptions() []exception {
 		{command: "underlayctl inspect pod", why: "no pod runs here: cmd/underlayctl asks about one", fails: "it doesn't exist"},
 		{command: "underlayctl ui", why: "it serves until it is ended: cmd/underlayctl and test/demo look at its page"},
 
-		// A kubeconfig that comes by SSH.
+		// A kubeconfig that is copied by SSH.
 		{command: "ssh root@CONTROL-1 cat /etc/kubernetes/admin.conf", why: "there is no machine to log in to", instead: []string{"ssh root@CONTROL-1 cat /etc/kubernetes/admin.conf", "cat admin.conf"}},
 		{command: "ssh -fN", why: "there is no machine to log in to"},
 		{command: "ssh -L", why: "there is no machine to log in to"},
@@ -143,8 +143,8 @@ func exceptions() []exception {
 	}
 }
 
-// allAtOnce looks at a change after which no agent is ready any more: a DaemonSet's update would
-// wait for the first of them.
+// allAtOnce checks a change after which no agent is ready any more: a DaemonSet's update would wait
+// for the first of them.
 func allAtOnce(command string) error {
 	if !strings.Contains(command, `"/spec/updateStrategy/rollingUpdate/maxUnavailable","value":"100%"`) {
 		return errors.New("it reaches as many nodes as the update may make unavailable, and no others")
@@ -152,7 +152,7 @@ func allAtOnce(command string) error {
 	return nil
 }
 
-// exceptionOf finds a command's row; nil: it has none.
+// exceptionOf returns a command's row; nil: it has none.
 func exceptionOf(all []exception, command string) *exception {
 	i := slices.IndexFunc(all, func(e exception) bool { return strings.HasPrefix(command, e.command) })
 	if i < 0 {
@@ -161,7 +161,7 @@ func exceptionOf(all []exception, command string) *exception {
 	return &all[i]
 }
 
-// runs reports whether anything of it is run.
+// runs reports whether the command is run, changed or not.
 func (e *exception) runs() bool {
 	return e == nil || len(e.instead) > 0 || e.fails != "" || len(e.statuses) > 0 || e.empty || e.background
 }
@@ -174,7 +174,7 @@ var (
 	address    = regexp.MustCompile(`http://[0-9.]+:([0-9]+)(/\S*)`)
 )
 
-// conditionName: a condition of Nodes that is asked for is one that somebody sets.
+// conditionName: a requested condition of Nodes is one that the code sets.
 func conditionName(command string) error {
 	known := []corev1.NodeConditionType{corev1.NodeNetworkUnavailable, ipamcontroller.PodCIDRsAllocated, agent.PeersReachable, vswitch.MemberCondition}
 	for _, m := range condition.FindAllStringSubmatch(command, -1) {
@@ -185,7 +185,7 @@ func conditionName(command string) error {
 	return nil
 }
 
-// chartValues: what is set are values of the chart, and files of values are there.
+// chartValues: the set values are values of the chart, and files of values exist.
 func chartValues(command string) error {
 	content, err := os.ReadFile(root + "/deploy/chart/values.yaml")
 	if err != nil {
@@ -222,7 +222,7 @@ func buildTarget(command string) error {
 	return err
 }
 
-// agentPort: the agent listens there, and is asked so by its probe.
+// agentPort: the agent listens on the port, which its probe uses too.
 func agentPort(command string) error {
 	m := address.FindStringSubmatch(command)
 	content, err := os.ReadFile(root + "/deploy/agent/daemonset.yaml")

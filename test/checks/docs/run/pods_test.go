@@ -17,9 +17,9 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// keepPods does to pods what a scheduler and kubelets do, as far as the API
-// server shows it, until the test ends: each gets a Node, is ready at once, and
-// goes when it is deleted. Rollouts come to an end by it. No container runs.
+// keepPods acts on pods as a scheduler and kubelets would, as far as the API server shows it, until
+// the test ends: each gets a Node, is ready at once, and is removed after its deletion. So rollouts
+// complete. No container runs.
 func keepPods(t *testing.T, client kubernetes.Interface) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
@@ -35,9 +35,9 @@ func keepPods(t *testing.T, client kubernetes.Interface) {
 	t.Cleanup(func() { cancel(); <-ended })
 }
 
-// tend brings every pod a step further.
+// tend advances every pod by a step.
 func tend(ctx context.Context, client kubernetes.Interface) error {
-	// Answered from the API server's cache, which costs next to nothing.
+	// From the API server's cache, which costs next to nothing.
 	cached := metav1.ListOptions{ResourceVersion: "0"}
 	nodes, err1 := client.CoreV1().Nodes().List(ctx, cached)
 	pods, err2 := client.CoreV1().Pods("").List(ctx, cached)
@@ -79,8 +79,8 @@ func step(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod, nod
 	return nil
 }
 
-// placeOf is the Node that a pod has to be on, as one of a DaemonSet has, or any
-// that takes pods; empty: none.
+// placeOf returns the Node for a pod: the one of a DaemonSet's pod, or any that accepts pods;
+// empty: none.
 func placeOf(pod *corev1.Pod, nodes []corev1.Node) string {
 	if owner := metav1.GetControllerOf(pod); owner != nil && owner.Kind == "DaemonSet" {
 		return pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0].MatchFields[0].Values[0]

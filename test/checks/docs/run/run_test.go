@@ -20,7 +20,7 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/cluster"
 )
 
-// before is what a page takes for granted that is not there yet, or not any more.
+// before are commands that put the cluster into the state that a page assumes.
 func before() map[string]string {
 	return map[string]string{
 		"README.md":                             "kubectl -n kube-system delete secret hcloud",
@@ -35,8 +35,8 @@ func deleted() map[string]string {
 	return map[string]string{"docs/how-to/single-to-dual-stack.md": "spare", "docs/how-to/remove.md": "spare-2", "docs/tutorial/dedicated-server.md": "spare-3"}
 }
 
-// placeholders are what readers put in the place of words in capitals, and where
-// things are here.
+// placeholders replace words in capitals, as readers do, and paths and addresses by those of this
+// cluster.
 func placeholders(t *testing.T, w *world, page string) *strings.Replacer {
 	node := cmp.Or(deleted()[page], "worker-1")
 	pairs := []string{
@@ -46,25 +46,25 @@ func placeholders(t *testing.T, w *world, page string) *strings.Replacer {
 		"HCLOUD_TOKEN=…", "HCLOUD_TOKEN=" + cluster.Token,
 		"https://127.0.0.1:6443", w.ControlPlane.URL(),
 	}
-	// Where the page's own simulated cloud listens.
+	// The addresses of the page's own simulated cloud.
 	for _, address := range []string{"127.0.0.1:8470", "127.0.0.1:8471", "127.0.0.1:8472"} {
 		free, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer free.Close() // so that each is another one
+		defer free.Close() // so that each port differs
 		pairs = append(pairs, address, free.Addr().String())
 	}
 	return strings.NewReplacer(pairs...)
 }
 
-// TestCommands runs what the documents tell readers to run.
+// TestCommands runs the commands of the documents.
 func TestCommands(t *testing.T) {
 	all, err := markdown.ReadTree(root)
 	if err != nil {
 		t.Fatal(err)
 	}
-	delete(all, "CHANGELOG.md") // tells of what was
+	delete(all, "CHANGELOG.md") // it describes past versions
 	w := startWorld(t)
 	table := exceptions()
 	needed := map[string]bool{}
@@ -100,14 +100,14 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-// page is a document that is being followed.
+// page is a document whose commands are run.
 type page struct {
 	*session
 	world *world
 	fill  *strings.Replacer
 }
 
-// open makes ready what a document takes for granted.
+// open prepares the assumptions of a document.
 func (w *world) open(t *testing.T, d markdown.Document) *page {
 	t.Helper()
 	w.restore(t)
@@ -127,7 +127,7 @@ func (w *world) open(t *testing.T, d markdown.Document) *page {
 	return p
 }
 
-// follow runs one command, or what its exception makes of it.
+// follow runs one command, or its exception's replacement.
 func (p *page) follow(t *testing.T, command string, row *exception) {
 	t.Helper()
 	e := exception{}
@@ -155,11 +155,11 @@ func (p *page) follow(t *testing.T, command string, row *exception) {
 	}
 }
 
-// looks is a command that changes nothing: once in all is enough.
+// looks matches a command that changes nothing: running it once is enough.
 var looks = regexp.MustCompile(`^(?:underlayctl|kubectl (?:-n \S+ )?(?:get|describe|logs)) `)
 
-// expect runs a command in the page's shell and judges what it left. What it asks
-// for may need a moment to be there: readers look again too.
+// expect runs a command in the page's shell and checks its result. It retries for a while, as
+// readers would, until an expected object exists.
 func (p *page) expect(t *testing.T, command string, e exception) {
 	t.Helper()
 	if e.background {
@@ -175,7 +175,7 @@ func (p *page) expect(t *testing.T, command string, e exception) {
 		var err error
 		left, err = p.run(t.Context(), command)
 		problem = wrong(command, left, e)
-		// What has to fail may fail of something else at first: a pod that has just gone.
+		// A command that must fail may have another error at first: a pod that was just deleted.
 		return problem == "" || left.status != 0 && e.fails == "", err
 	})
 	t.Logf("%.1f s: %s", time.Since(began).Seconds(), command)
@@ -187,7 +187,7 @@ func (p *page) expect(t *testing.T, command string, e exception) {
 	}
 }
 
-// serve starts a simulated cloud in the place of the one before, and waits until it listens.
+// serve starts a simulated cloud that replaces the previous one, and waits until it listens.
 func (p *page) serve(t *testing.T, command string) {
 	t.Helper()
 	if _, err := p.run(t.Context(), "kill $! 2>/dev/null; wait; "+command+" 2>/dev/null &"); err != nil {
@@ -207,7 +207,7 @@ func (p *page) serve(t *testing.T, command string) {
 	}
 }
 
-// wrong says what is wrong with what a command left; empty: nothing.
+// wrong returns the problem of a command's result; empty: none.
 func wrong(command string, o outcome, e exception) string {
 	switch {
 	case e.fails != "" && (o.status == 0 || !strings.Contains(o.errors, e.fails)):
@@ -219,7 +219,7 @@ func wrong(command string, o outcome, e exception) string {
 	case !e.empty && strings.Contains(o.errors, "No resources found"):
 		return "it finds nothing"
 	case strings.Contains(o.errors, "unknown field"):
-		return "it sets a field that nobody knows" // which the API server lets pass
+		return "it sets a field that nobody knows" // the API server accepts it
 	case strings.Contains(command, "custom-columns="):
 		return bare(o.out)
 	}
@@ -228,7 +228,7 @@ func wrong(command string, o outcome, e exception) string {
 
 var gap = regexp.MustCompile(` {2,}`)
 
-// bare finds a column in which no row has a value: its path leads nowhere.
+// bare finds a column in which no row has a value: its path matches no field.
 func bare(table string) string {
 	lines := strings.Split(strings.TrimSpace(table), "\n")
 	heads := gap.Split(lines[0], -1)

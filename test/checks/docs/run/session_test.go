@@ -16,11 +16,11 @@ import (
 	"time"
 )
 
-// patience is how long a command may take before it counts as one that hangs.
+// patience limits a command: one that takes longer hangs.
 const patience = 2 * time.Minute
 
-// session is a shell in which the commands of one page run one after the other,
-// so that what one sets the next one has.
+// session is a shell in which the commands of one page run one after the other, so that variables
+// of one are set for the next.
 type session struct {
 	dir     string
 	shell   *exec.Cmd
@@ -29,7 +29,7 @@ type session struct {
 	count   int
 }
 
-// outcome is what a command left.
+// outcome is the result of a command.
 type outcome struct {
 	status      int
 	out, errors string
@@ -39,8 +39,7 @@ func (o outcome) String() string {
 	return fmt.Sprintf("exit status %d\n%s%s", o.status, o.out, o.errors)
 }
 
-// pasted is the file in a session's folder that its commands read, as though
-// somebody had pasted it.
+// pasted is the standard input of commands in a session's folder, as if a user had pasted it.
 const pasted = "pasted"
 
 // startSession starts a shell in a folder, with an environment of its own.
@@ -71,10 +70,10 @@ func startSession(t *testing.T, dir string, env []string) *session {
 	return s
 }
 
-// end kills the shell and what it has started.
+// end kills the shell and the processes that it has started.
 func (s *session) end() { _ = syscall.Kill(-s.shell.Process.Pid, syscall.SIGKILL) }
 
-// run runs a command and returns what it left.
+// run runs a command and returns its result.
 func (s *session) run(ctx context.Context, command string) (outcome, error) {
 	s.count++
 	name := filepath.Join(s.dir, strconv.Itoa(s.count))

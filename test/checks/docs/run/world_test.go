@@ -23,22 +23,22 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/kubebinary"
 )
 
-// root is the module's folder, seen from here.
+// root is the path of the module's folder.
 const root = "../../../.."
 
-// machines join the cluster. The documents call two of them by name; the spare ones
-// may be deleted.
+// machines join the cluster. The documents use the names of two of them; the spare ones may be
+// deleted.
 var machines = []string{"control-1", "node-1", "spare", "spare-2", "spare-3", "worker-1", "worker-2"}
 
-// world is a cluster as the documents' readers have it.
+// world is a cluster like that of the documents' readers.
 type world struct {
 	*cluster.Cluster
-	programs  string          // the folder that is a shell's path
-	manifests []string        // what is applied again before each page
+	programs  string          // the folder that is a shell's PATH
+	manifests []string        // applied again before each page
 	seen      map[string]bool // commands that were run
 }
 
-// startWorld starts it. When it returns, all Nodes are served, and the shipped
+// startWorld starts it. When it returns, all Nodes have podCIDRs and routes, and the shipped
 // manifests are applied.
 func startWorld(t *testing.T) *world {
 	t.Helper()
@@ -53,9 +53,9 @@ func startWorld(t *testing.T) *world {
 		Manager: filepath.Join(built, "underlay-ccm"), Cloud: hcloudsim.Options{ActionTime: 20 * time.Millisecond},
 		ControlPlane: controlplane.Options{
 			Dir: filepath.Join(dir, "plane"), Progress: io.Discard,
-			// No kubelet answers, and by this the API server says so at once.
+			// No kubelet listens, and with this the API server reports that at once.
 			ExtraAPIServerArgs: []string{"--kubelet-preferred-address-types=ExternalDNS"},
-			// Those that make pods, and let them be evicted.
+			// The controllers that create pods, and that allow evictions.
 			ExtraControllerManagerArgs: []string{"--controllers=deployment-controller,replicaset-controller,daemonset-controller,disruption-controller"},
 		},
 	})
@@ -83,8 +83,8 @@ func startWorld(t *testing.T) *world {
 	return w
 }
 
-// own writes one of the shipped manifests with the cluster's ranges, and the
-// configuration that its underlay-ccm really has.
+// own writes one of the shipped manifests with the cluster's ranges, and the configuration of its
+// running underlay-ccm.
 func (w *world) own(t *testing.T, name string) string {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join(root, "deploy", name))
@@ -103,7 +103,7 @@ func (w *world) own(t *testing.T, name string) string {
 	return path
 }
 
-// restore undoes what a page has done to what others need.
+// restore undoes the changes of a page that affect others.
 func (w *world) restore(t *testing.T) {
 	t.Helper()
 	if err := w.ControlPlane.Apply(t.Context(), w.manifests...); err != nil {
@@ -111,15 +111,14 @@ func (w *world) restore(t *testing.T) {
 	}
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "hcloud"}, StringData: map[string]string{"token": cluster.Token}}
 	secrets := w.Client.CoreV1().Secrets(metav1.NamespaceSystem)
-	_ = secrets.Delete(t.Context(), secret.Name, metav1.DeleteOptions{}) // if it is there
+	_ = secrets.Delete(t.Context(), secret.Name, metav1.DeleteOptions{}) // if it exists
 	if _, err := secrets.Create(t.Context(), secret, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	w.await(t, "Nodes and the Service to be served", w.served)
 }
 
-// served: every Node has its podCIDRs and its route, the Service its address, and
-// pods are ready.
+// served: every Node has its podCIDRs and its route, the Service its address, and pods are ready.
 func (w *world) served(ctx context.Context) (bool, error) {
 	nodes, err := w.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -142,7 +141,7 @@ func (w *world) await(t *testing.T, what string, holds wait.ConditionWithContext
 	}
 }
 
-// install fills the folder that is a shell's path. What is not there can't be run.
+// install fills the folder that is a shell's PATH. Other programs can't be run.
 func (w *world) install(t *testing.T, built string) {
 	t.Helper()
 	kubeBinary, err := kubebinary.Path(t.Context(), io.Discard)
@@ -158,7 +157,7 @@ func (w *world) install(t *testing.T, built string) {
 	}
 	links := map[string]string{"kubectl": kubeBinary, "hcloud-sim": filepath.Join(built, "hcloud-sim"), "underlay-agent": filepath.Join(built, "underlay-agent")}
 	for _, tool := range []string{"cat", "curl", "dirname", "grep", "sort", "timeout", "true", "uniq"} {
-		// What is missing is noticed by who looks for it.
+		// A missing program is reported by the command that needs it.
 		if links[tool], err = exec.LookPath(tool); err != nil {
 			delete(links, tool)
 		}
@@ -168,15 +167,15 @@ func (w *world) install(t *testing.T, built string) {
 			t.Fatal(err)
 		}
 	}
-	// It may look at the cluster and do nothing else, whoever kubectl works for.
+	// It may only read the cluster, with whatever credentials kubectl runs.
 	script := fmt.Sprintf("#!/bin/sh\nKUBECONFIG=%s exec %s/underlayctl \"$@\"\n", reader, built)
 	if err := os.WriteFile(filepath.Join(w.programs, "underlayctl"), []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// folder makes a folder that a page's shell works in: what it may name of the
-// tree is there.
+// folder creates the working directory of a page's shell: it contains the parts of the tree that
+// commands name.
 func (w *world) folder(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -193,10 +192,10 @@ func (w *world) folder(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// kubeadm's calls the cluster so.
+	// the cluster's name with kubeadm
 	write(t, filepath.Join(dir, "admin.conf"), strings.ReplaceAll(string(admin), "underlay-test", "kubernetes"))
 	write(t, filepath.Join(dir, pasted), cluster.Token+"\n")
-	// An answer of 400 and above is a failure.
+	// A response of 400 and above is a failure.
 	write(t, filepath.Join(dir, ".curlrc"), "fail-with-body\n")
 	return dir
 }
@@ -210,7 +209,7 @@ func (w *world) environment(dir string) []string {
 	}
 }
 
-// logs are what underlay-ccm said last.
+// logs returns the end of underlay-ccm's log.
 func (w *world) logs() string {
 	content, err := os.ReadFile(filepath.Join(w.ControlPlane.Dir(), "underlay-ccm-1.log"))
 	if err != nil {
