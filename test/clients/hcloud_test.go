@@ -61,7 +61,7 @@ type hcloud struct {
 	sim                    *hcloudsim.Simulator
 }
 
-// line runs a line of the script. It returns the command, such as "server create", if it worked.
+// line runs a line of the script. It returns the command, such as "server create", if it succeeded.
 func (h hcloud) line(at, line string) string {
 	h.t.Helper()
 	line, refused := strings.CutPrefix(line, "! ")
@@ -88,7 +88,7 @@ func (h hcloud) run(args ...string) (string, error) {
 	return string(out), err
 }
 
-// replacements are for what the commands can't name themselves.
+// replacements are for values that the commands can't contain.
 func (h hcloud) replacements() *strings.Replacer {
 	var state struct {
 		PrimaryIPs []schema.PrimaryIP `json:"primary_ips"`

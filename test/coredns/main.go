@@ -1,8 +1,8 @@
-// Command coredns is CoreDNS with the plugins that kubeadm's Corefile and those of upstream's
-// specs name, and no others. Clusters of the tests resolve names by it.
+// Command coredns is CoreDNS with exactly the plugins of kubeadm's Corefile and those of upstream's
+// specs. Clusters of the tests use it to resolve names.
 //
-// It is its own module, so that CoreDNS' modules stay out of Underlay's. The modules that it shares
-// with test/kube have the versions of that, so that they are compiled once for both.
+// It is its own module, so that CoreDNS' modules stay out of Underlay's. It uses the same versions
+// of common modules as test/kube, so that they are compiled once for both.
 package main
 
 import (

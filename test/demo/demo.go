@@ -13,8 +13,7 @@ import (
 
 var errLate = errors.New("not in time")
 
-// demo is a running cluster and what has been seen of it. All of it belongs to
-// one goroutine.
+// demo is a running cluster and its observed state. A single goroutine uses it.
 type demo struct {
 	*terminal
 	cluster  *cluster.Cluster
@@ -24,12 +23,12 @@ type demo struct {
 	timeline *state.Timeline
 	// reader is the path of underlayctl.
 	reader string
-	// holding: the scenario is over, and what happens is the user's doing.
+	// holding: the scenario is over, and the user makes all changes.
 	holding bool
 }
 
-// play runs the steps until one fails, and returns how each ended. They are the
-// second and following of count.
+// play runs the steps until one fails, and returns their results. They are the second and following
+// of count.
 func (d *demo) play(ctx context.Context, steps []step, count int) []screen.Result {
 	var results []screen.Result
 	for i, s := range steps {
@@ -43,7 +42,7 @@ func (d *demo) play(ctx context.Context, steps []step, count int) []screen.Resul
 	return results
 }
 
-// run does what a step does and waits until the state is as it wants it.
+// run runs a step and waits until the state meets the step's expectation.
 func (d *demo) run(ctx context.Context, s step) screen.Result {
 	if s.note != "" {
 		d.print(d.Note(s.note))
@@ -51,7 +50,7 @@ func (d *demo) run(ctx context.Context, s step) screen.Result {
 	began := time.Now()
 	d.timeline.Restart(service, began)
 	done := make(chan error, 1)
-	// With ctx, not one that ends with the step: kubelets live on.
+	// With ctx, which doesn't end with the step: kubelets keep running.
 	go func() { done <- s.do(ctx, d.cluster) }()
 
 	waiting, cancel := context.WithTimeoutCause(ctx, s.limit, fmt.Errorf("%w: it may take %s", errLate, s.limit))
@@ -76,8 +75,8 @@ func (d *demo) run(ctx context.Context, s step) screen.Result {
 	return r
 }
 
-// follow shows what happens in the state until enough says so, which is asked
-// after each look and told whether done has come; nil: it comes at once.
+// follow prints changes of the state until enough returns true. It calls enough after each poll,
+// with whether done has received a value; nil: it has from the start.
 func (d *demo) follow(ctx context.Context, done <-chan error, enough func(acted bool) (bool, error)) error {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
@@ -109,7 +108,7 @@ func (d *demo) follow(ctx context.Context, done <-chan error, enough func(acted 
 	}
 }
 
-// tell looks at the cloud too and shows what is new.
+// tell also reads the cloud, and prints the changes.
 func (d *demo) tell(now time.Time) error {
 	if err := d.observer.look(d.state); err != nil {
 		return err

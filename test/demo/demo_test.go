@@ -18,8 +18,8 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/cluster"
 )
 
-// TestMain: the demo shows packets in a process of its own, which it starts by
-// the path of its own program.
+// TestMain: the demo shows packets in a process of its own, which it starts by the path of its own
+// program.
 func TestMain(m *testing.M) {
 	for _, arg := range os.Args[1:] {
 		if folder, ok := strings.CutPrefix(arg, packetsFlag+"="); ok {
@@ -29,8 +29,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// skeleton is what stays the same from run to run: the steps' titles, the
-// tables' titles and heads, and the names in the summary.
+// skeleton is the part that is the same in every run: the steps' titles, the tables' titles and
+// heads, and the names in the summary.
 func skeleton(text string) []string {
 	inSummary := regexp.MustCompile(`[✓✗–] ([a-z]+)`)
 	var bones []string
@@ -50,8 +50,8 @@ func skeleton(text string) []string {
 	return bones
 }
 
-// promised is the skeleton of a demo whose steps all held, with packets or, where
-// there can be none, without.
+// promised is the skeleton of a successful demo, with packets or, on hosts that can't show them,
+// without.
 func promised(packets bool) []string {
 	var text strings.Builder
 	var results []screen.Result
@@ -91,7 +91,7 @@ func TestDocsShowWhatTheDemoPrints(t *testing.T) {
 	}
 }
 
-// screenOf keeps what is printed and tells when the cluster is for others to play with.
+// screenOf keeps the output and notifies when the cluster is left to the user.
 type screenOf struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -113,8 +113,8 @@ func (s *screenOf) String() string {
 	return s.text.String()
 }
 
-// TestDemo is the demo itself: every step holds, against the real control plane, and
-// then whoever pastes what it prints can play.
+// TestDemo is the demo itself: every step succeeds, against the real control plane, and then the
+// printed commands work.
 func TestDemo(t *testing.T) {
 	out := &screenOf{up: make(chan struct{})}
 	folder := t.TempDir()
@@ -173,7 +173,7 @@ func TestScenario(t *testing.T) {
 				t.Errorf("step %s: %s is not in the table of machines", s.name, m)
 			}
 		}
-		// A step has to change something that it waits for, or it shows nothing.
+		// A step must change something that it waits for, otherwise it shows nothing.
 		if missing := state.New(state.Layout{}).Missing(state.NewTimeline(), s.want); len(missing) == 0 {
 			t.Errorf("step %s holds in an empty cluster", s.name)
 		}

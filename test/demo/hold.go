@@ -11,12 +11,11 @@ import (
 	"github.com/underlay-ccm/underlay/test/demo/state"
 )
 
-// joinEvery is how often the cloud is searched for servers to start or stop a
-// kubelet for.
+// joinEvery is how often the cloud is searched for servers that need a kubelet, or no longer do.
 const joinEvery = 500 * time.Millisecond
 
-// hold keeps the cluster up and shows what happens in it until ctx ends. A
-// server that somebody rents joins, one that is deleted falls silent.
+// hold keeps the cluster running and prints its changes until ctx ends. A server that the user
+// creates joins; the kubelet of a deleted one is stopped.
 func (d *demo) hold(ctx context.Context) error {
 	folder, err := d.offer(ctx)
 	if err != nil {
@@ -43,7 +42,7 @@ func (d *demo) settle(ctx context.Context, tenants map[int64]string) {
 	servers := d.cluster.Cloud.Servers()
 	for id, name := range tenants {
 		if !slices.ContainsFunc(servers, func(s schema.Server) bool { return s.ID == id }) {
-			// It complains that the server is gone, which is why it is called.
+			// It returns an error because the server is deleted, which is the reason for the call.
 			_ = d.cluster.DeleteServer(name)
 			delete(tenants, id)
 		}
@@ -62,7 +61,7 @@ func (d *demo) settle(ctx context.Context, tenants map[int64]string) {
 	}
 }
 
-// playground says how to get at the cluster, with the programs in a folder.
+// playground is a text about using the cluster, with the programs in a folder.
 func (d *demo) playground(folder string) string {
 	servers := d.state.Cloud.Servers
 	first, lasting := servers[0].ID, d.routeTo(servers[len(servers)-1])
@@ -85,7 +84,7 @@ Logs: %[6]s/*.log. What happens is shown here. Ctrl-C ends it all.
 `, folder, d.cluster.Network.ID, first, lasting.Dst, lasting.Via, d.cluster.ControlPlane.Dir())
 }
 
-// routeTo is the route of a server's Node, the zero Route without one.
+// routeTo returns the route of a server's Node, or the zero Route.
 func (d *demo) routeTo(s state.Server) state.Route {
 	i := slices.IndexFunc(d.state.Cloud.Routes, func(r state.Route) bool { return r.Via == s.PrivateIP })
 	if i < 0 {

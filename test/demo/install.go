@@ -18,8 +18,8 @@ import (
 
 const (
 	podRange = "10.244.0.0/16"
-	// families is who routes pods' packets: the cloud those of IPv4, and servers' own
-	// prefixes are routed to them anyway.
+	// families is how pods' packets are routed: by the cloud for IPv4, and by servers' own prefixes
+	// for IPv6.
 	families = `families: {ipv4: cloud, ipv6: native}
 pools:
   - {name: private, cidr: ` + podRange + `}
@@ -49,9 +49,9 @@ func proxyConfig(ctx context.Context) (*corev1.ConfigMap, error) {
 	return nil, fmt.Errorf("no configuration of kube-proxy in %s", file)
 }
 
-// install adds what a user's cluster has and no test needs: the admission policies of
-// deploy/ccm, and what kubeadm leaves of programs that run outside of pods here, which are
-// kube-proxy's configuration and the pod of kube-controller-manager with its arguments.
+// install adds the objects that a user's cluster has and no test needs: the admission policies of
+// deploy/ccm, and those that kubeadm creates for programs that run outside of pods here:
+// kube-proxy's configuration, and the pod of kube-controller-manager with its arguments.
 func install(ctx context.Context, c *cluster.Cluster) error {
 	manifests, err := cluster.Manifests(ctx)
 	if err != nil {
@@ -85,8 +85,8 @@ func install(ctx context.Context, c *cluster.Cluster) error {
 	return err
 }
 
-// readerFlags are what underlayctl has to be told of a cluster: what a Deployment would say
-// of underlay-ccm, which is none here.
+// readerFlags are flags of underlayctl for values that it would otherwise read from underlay-ccm's
+// Deployment, which doesn't exist here.
 func readerFlags(c *cluster.Cluster) []string {
 	return []string{
 		"--kubeconfig=" + c.ControlPlane.AdminKubeconfig(), "--token-file=" + c.TokenFile(),
@@ -96,8 +96,8 @@ func readerFlags(c *cluster.Cluster) []string {
 	}
 }
 
-// examine runs underlayctl doctor until all of its checks pass, and returns the line that
-// says so. What it says of what passes by itself is waited for until ctx ends.
+// examine runs underlayctl doctor until all of its checks pass, and returns the line that reports
+// this. Temporary findings are waited for until ctx ends.
 func examine(ctx context.Context, reader string, c *cluster.Cluster) (string, error) {
 	var last error
 	for {
@@ -118,7 +118,7 @@ func examine(ctx context.Context, reader string, c *cluster.Cluster) (string, er
 	}
 }
 
-// examine is the step in which doctor looks at the cluster.
+// examine is the step in which doctor checks the cluster.
 func (d *demo) examine(ctx context.Context) error {
 	line, err := examine(ctx, d.reader, d.cluster)
 	if err == nil {

@@ -1,14 +1,13 @@
-// Command demo shows Underlay at work: a real Kubernetes control plane, the real
-// underlay-ccm, a simulated cloud, and machines that join as kubelets would. What
-// it shows is what it sees, by watching the API server and looking into the
-// cloud; each step has a deadline, and a step that does not hold ends the demo. As
-// root it ends with real packets, in a second cluster in network namespaces.
+// Command demo shows Underlay at work: a real Kubernetes control plane, the real underlay-ccm, a
+// simulated cloud, and machines that join as kubelets would. It shows what it observes in watches
+// of the API server and in the cloud; each step has a deadline, and a step that fails ends the
+// demo. As root it ends with real packets, in a second cluster in network namespaces.
 //
-// Without -once the cluster stays up until Ctrl-C. It needs no root, listens on loopback and in its
+// Without -once the cluster remains until Ctrl-C. It needs no root, listens on loopback and in its
 // own namespaces only, and must never leave a process or a folder behind, except for the folder
 // with the logs of a demo that failed.
 //
-// Exit codes: 0, every step held; 1, one did not; 130, interrupted before the end.
+// Exit codes: 0, every step succeeded; 1, one did not; 130, interrupted before the end.
 package main
 
 import (
@@ -41,9 +40,9 @@ func main() {
 		fmt.Fprintf(os.Stderr, "demo: unexpected argument %q: only flags are understood, see -help\n", flag.Arg(0))
 		os.Exit(2)
 	}
-	// Also when the terminal is closed, or whoever reads the output goes away.
+	// Also when the terminal is closed, or the reader of the output ends.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
-	// A second Ctrl-C ends the demo at once; the kernel ends what it started.
+	// A second Ctrl-C ends the demo at once; the kernel ends its child processes.
 	context.AfterFunc(ctx, stop)
 	if *packets != "" {
 		os.Exit(packetsShown(ctx, *packets, os.Stdout))
@@ -72,7 +71,7 @@ func run(ctx context.Context, t *terminal, once bool) int {
 	return code
 }
 
-// quiet sends what Kubernetes' libraries log to a file.
+// quiet redirects the logs of Kubernetes' libraries to a file.
 func quiet(path string) error {
 	log, err := os.Create(path)
 	if err != nil {
@@ -99,7 +98,7 @@ func show(ctx context.Context, t *terminal, folder string, once bool) int {
 	if err != nil {
 		return t.end(ctx, append(results, screen.Result{Name: first.name, Title: first.title, Err: err}), folder)
 	}
-	defer os.Remove(manager) // the logs of a demo that failed are enough
+	defer os.Remove(manager) // the logs are enough after a failure
 	defer os.Remove(reader)
 	began := time.Now()
 	d, err := start(ctx, t, folder, manager, first.limit)
@@ -138,7 +137,7 @@ func show(ctx context.Context, t *terminal, folder string, once bool) int {
 	return 0
 }
 
-// last is a step behind the scenario.
+// last is a step after the scenario.
 func (t *terminal) last(ctx context.Context, number, count int, s step, do func(context.Context) error) screen.Result {
 	t.print(t.Heading(number, count, s.title))
 	t.print(t.Note(s.note))

@@ -14,23 +14,23 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/cluster"
 )
 
-// lookEvery is how often the cloud is looked at, which can't be watched.
+// lookEvery is how often the cloud, which can't be watched, is read.
 const lookEvery = 50 * time.Millisecond
 
-// change is something that the API server's watch told, and when.
+// change is an event of the API server's watch, with its time.
 type change struct {
 	at    time.Time
 	apply func(*state.State)
 }
 
-// observer sees what is really there: Nodes and Services by watching the API server,
-// the rest by looking into the simulated cloud, past its API and its books.
+// observer reads the real state: Nodes and Services by watching the API server, the rest from the
+// simulated cloud directly, not through its API or request log.
 type observer struct {
 	cluster *cluster.Cluster
 	changes chan change
 }
 
-// observe begins to watch, until ctx ends.
+// observe starts the watches, until ctx ends.
 func observe(ctx context.Context, c *cluster.Cluster) (*observer, error) {
 	o := &observer{cluster: c, changes: make(chan change, 256)}
 	factory := informers.NewSharedInformerFactoryWithOptions(c.Client, 0)
@@ -64,7 +64,7 @@ func observe(ctx context.Context, c *cluster.Cluster) (*observer, error) {
 	return o, nil
 }
 
-// handler hands on what a watch tells about objects of one kind, in its order.
+// handler forwards the events of objects of one kind, in their order.
 func handler[T any](ctx context.Context, o *observer, set, remove func(T) func(*state.State)) cache.ResourceEventHandler {
 	tell := func(obj any, how func(T) func(*state.State)) {
 		if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
@@ -86,7 +86,7 @@ func handler[T any](ctx context.Context, o *observer, set, remove func(T) func(*
 	}
 }
 
-// look notes how the cloud is now.
+// look records the current state of the cloud.
 func (o *observer) look(w *state.State) error {
 	network, ok := o.cluster.Cloud.Network(o.cluster.Network.ID)
 	if !ok {
@@ -96,7 +96,7 @@ func (o *observer) look(w *state.State) error {
 	return nil
 }
 
-// count reads the books: the cloud's log and the API server's.
+// count reads the request log of the cloud and the audit log of the API server.
 func (o *observer) count(w *state.State) error {
 	audit, err := o.cluster.ControlPlane.Audit()
 	if err != nil {

@@ -10,10 +10,9 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/kubebinary"
 )
 
-// offer puts programs into a folder that know this cluster and its cloud, so that
-// nobody has to give them a flag: kubectl, underlayctl, also as kubectl underlay, and
-// cloud, which is curl with the cloud's address before its first argument. The token
-// stays in its file.
+// offer puts programs into a folder that are configured for this cluster and its cloud, so that
+// users need no flags: kubectl, underlayctl, also as kubectl underlay, and cloud, which is curl
+// with the cloud's address before its first argument. The token stays in its file.
 func (d *demo) offer(ctx context.Context) (folder string, err error) {
 	kube, err := kubebinary.Path(ctx, d.out)
 	if err != nil {
@@ -27,7 +26,7 @@ func (d *demo) offer(ctx context.Context) (folder string, err error) {
 			return "", fmt.Errorf("making a folder for programs: %w", err)
 		}
 	}
-	// By the name that it is called by it knows that kubectl calls it.
+	// The program's name shows that kubectl calls it.
 	plugin := filepath.Join(programs, "kubectl-underlay")
 	if err := os.Symlink(d.reader, plugin); err != nil {
 		return "", fmt.Errorf("naming the plugin: %w", err)

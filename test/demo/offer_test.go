@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// played pastes what the demo prints for another terminal: it works as it stands, with
-// no flag.
+// played runs the commands that the demo prints for another terminal: they work unchanged, without
+// flags.
 func played(t *testing.T, text string) {
 	t.Helper()
 	path := regexp.MustCompile(`(?m)^  export PATH=.*$`).FindString(text)

@@ -42,8 +42,8 @@ func noPackets() string {
 	return ""
 }
 
-// sendPackets shows packets. They take network namespaces, which are a process's
-// own, so it is this program once more that does it: see packetsShown.
+// sendPackets shows packets. They need network namespaces, which belong to a process, so it starts
+// this program once more: see packetsShown.
 func (t *terminal) sendPackets(ctx context.Context, folder, manager, reader string) error {
 	folder = filepath.Join(folder, "packets")
 	if err := os.Mkdir(folder, 0o755); err != nil {
@@ -80,7 +80,7 @@ func (t *terminal) sendPackets(ctx context.Context, folder, manager, reader stri
 	return nil
 }
 
-// How the demo tells the process that shows packets what to work with.
+// Environment variables of the process that shows packets.
 const (
 	managerVariable = "UNDERLAY_DEMO_MANAGER"
 	agentVariable   = "UNDERLAY_DEMO_AGENT"
@@ -88,8 +88,8 @@ const (
 	colorVariable   = "UNDERLAY_DEMO_COLOR"
 )
 
-// packetsShown is that process's life, with its logs in folder. It returns the
-// exit code.
+// packetsShown is the main function of that process, with its logs in folder. It returns the exit
+// code.
 func packetsShown(ctx context.Context, folder string, out io.Writer) int {
 	err := netlab.Enter()
 	if err == nil {
@@ -109,7 +109,7 @@ func packetsShown(ctx context.Context, folder string, out io.Writer) int {
 	return 0
 }
 
-// packets shows who reaches whom in a lab.
+// packets shows which connections work in a lab.
 type packets struct {
 	out     io.Writer
 	painter screen.Painter
@@ -159,7 +159,7 @@ func (p *packets) show(ctx context.Context, o netlab.Options) (err error) {
 	return nil
 }
 
-// start starts the lab, with kube-proxies that do what their configuration in the cluster says.
+// start starts the lab, with kube-proxies that have the cluster's configuration.
 func (p *packets) start(ctx context.Context, o netlab.Options) (*netlab.Lab, error) {
 	object, err := proxyConfig(ctx)
 	if err != nil {
@@ -179,7 +179,7 @@ func (p *packets) start(ctx context.Context, o netlab.Options) (*netlab.Lab, err
 	return netlab.Start(ctx, o)
 }
 
-// trip asks over TCP and wants the question to have come from an address.
+// trip sends a request over TCP and expects an address as its observed source.
 func (p *packets) trip(ctx context.Context, from string, ns *netns.Namespace, to, way string, at netip.AddrPort, want netip.Addr) error {
 	began := time.Now()
 	answer, err := netlab.Ask(ctx, ns, "tcp", at)
@@ -208,8 +208,8 @@ func (p *packets) betweenPods(ctx context.Context, all ...*netlab.Pod) error {
 	return nil
 }
 
-// outside goes out and comes in: out under the node's IPv4 address and the pod's
-// own IPv6 one, in not at all.
+// outside connects out and in: out with the node's IPv4 address and the pod's own IPv6 one, in
+// without success.
 func (p *packets) outside(ctx context.Context, pod *netlab.Pod) error {
 	const port = 8081
 	if _, err := p.lab.Serve(ctx, p.lab.Outside(), "outside", port); err != nil {
@@ -230,12 +230,12 @@ func (p *packets) outside(ctx context.Context, pod *netlab.Pod) error {
 	return nil
 }
 
-// loadBalancer asks the pods on other nodes from outside, through the cloud.
+// loadBalancer connects to the pods on other nodes from outside, through the cloud.
 func (p *packets) loadBalancer(ctx context.Context) error {
 	services := p.lab.Client.CoreV1().Services(namespace)
 	_, err := services.Create(ctx, &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: service, Annotations: map[string]string{
-			// The quickest that the cloud has, for who is watching.
+			// The shortest interval of the cloud, for the sake of viewers.
 			"load-balancer.hetzner.cloud/health-check-interval": "3s", "load-balancer.hetzner.cloud/health-check-retries": "1",
 		}},
 		Spec: corev1.ServiceSpec{
@@ -260,7 +260,7 @@ func (p *packets) loadBalancer(ctx context.Context) error {
 		}
 		kept := len(p.rows)
 		for _, a := range addresses {
-			// Who is asked first may not be healthy yet.
+			// The first target may not be healthy yet.
 			if last = p.trip(ctx, "outside", p.lab.Outside(), "load balancer", fmt.Sprintf("%s, to a node with a pod", a), netip.AddrPortFrom(a, 80), netip.Addr{}); last != nil {
 				p.rows = p.rows[:kept]
 				return false, nil
@@ -274,7 +274,7 @@ func (p *packets) loadBalancer(ctx context.Context) error {
 	return nil
 }
 
-// public are a Service's addresses that the outside knows.
+// public are a Service's addresses that are reachable from outside.
 func public(svc *corev1.Service) (all []netip.Addr) {
 	for _, ingress := range svc.Status.LoadBalancer.Ingress {
 		if a, err := netip.ParseAddr(ingress.IP); err == nil && !a.IsPrivate() {

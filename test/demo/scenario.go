@@ -15,8 +15,7 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/cluster"
 )
 
-// step is something that is done to the cluster, and how the cluster has to be
-// soon after.
+// step is a change of the cluster, and the expected state soon after.
 type step struct {
 	name  string // in the summary
 	title string
@@ -32,13 +31,13 @@ const (
 	routeLimit = 100 // the cloud's own default
 )
 
-// foreign is a route that somebody put into the network for a purpose of their
-// own: a way to an office, say.
+// foreign is a route that the user added to the network for another purpose, for example to an
+// office.
 func foreign() state.Route {
 	return state.Route{Dst: netip.MustParsePrefix("192.168.178.0/24"), Via: netip.MustParseAddr("10.0.0.250")}
 }
 
-// begin is the step before there is anything to look at.
+// begin is the step before there is a state.
 func begin() step {
 	return step{
 		name: "start", title: "A control plane, a cloud, and underlay-ccm between them",
@@ -46,7 +45,7 @@ func begin() step {
 	}
 }
 
-// scenario is everything that happens after that, in order.
+// scenario is all steps after that, in order.
 func scenario() []step {
 	three := []string{"node-1", "node-2", "node-3"}
 	four := append(three[:3:3], "node-4")
@@ -89,7 +88,7 @@ func scenario() []step {
 	}
 }
 
-// doctorStep looks at the cluster as a user would.
+// doctorStep checks the cluster as a user would.
 func doctorStep() step {
 	return step{
 		name: "doctor", title: "What underlayctl doctor says",
@@ -98,8 +97,8 @@ func doctorStep() step {
 	}
 }
 
-// packetsStep comes last where there is root. It has a cluster of its own, whose
-// machines are network namespaces.
+// packetsStep is the last one, only with root. It has a cluster of its own, whose machines are
+// network namespaces.
 func packetsStep() step {
 	return step{
 		name: "packets", title: "Packets: pods on different machines, and a client through a load balancer",
@@ -108,7 +107,7 @@ func packetsStep() step {
 	}
 }
 
-// everyMachine is who appears in the scenario.
+// everyMachine are all machines of the scenario.
 func everyMachine() []string { return []string{"node-1", "node-2", "node-3", "node-4"} }
 
 func join(machines ...string) func(context.Context, *cluster.Cluster) error {
@@ -122,7 +121,7 @@ func join(machines ...string) func(context.Context, *cluster.Cluster) error {
 	}
 }
 
-// expose makes the Service.
+// expose creates the Service.
 func expose(ctx context.Context, c *cluster.Cluster) error {
 	_, err := c.Client.CoreV1().Services(namespace).Create(ctx, &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: service},

@@ -20,14 +20,14 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/kubebinary"
 )
 
-// The lease by which one underlay-ccm leads.
+// The lease of underlay-ccm's leader election.
 const (
 	leaseNamespace = "kube-system"
 	leaseName      = "cloud-controller-manager"
 )
 
-// build builds what is missing: the control plane's binary once, which takes
-// minutes, and underlay-ccm and underlayctl into folder.
+// build builds missing programs: the control plane's binary once, which takes minutes, and
+// underlay-ccm and underlayctl into folder.
 func build(ctx context.Context, t *terminal, folder string) (manager, reader string, err error) {
 	if _, err := kubebinary.Path(ctx, os.Stderr); err != nil {
 		return "", "", err
@@ -107,7 +107,7 @@ func (d *demo) lead(ctx context.Context, limit time.Duration) error {
 	if err != nil {
 		return fmt.Errorf("waiting for underlay-ccm to lead, its health says %q: %w", says, err)
 	}
-	// What was there before the first step is no news.
+	// The state before the first step is not reported as changes.
 	if err := d.observer.look(d.state); err != nil {
 		return err
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/underlay-ccm/underlay/test/demo/screen"
 )
 
-// terminal is where the demo is shown. On a real one there is color, and a last
-// line that says what is being waited for; elsewhere there are plain lines.
+// terminal is the demo's output. On a real one there is color, and a last line with the state that
+// is waited for; elsewhere there are plain lines.
 type terminal struct {
 	screen.Painter
 	out    io.Writer
@@ -19,7 +19,7 @@ type terminal struct {
 	status bool // the last line is a status
 }
 
-// openTerminal looks at what a file is. NO_COLOR: see no-color.org.
+// openTerminal determines the kind of a file. NO_COLOR: see no-color.org.
 func openTerminal(f *os.File, env func(string) string) *terminal {
 	t := &terminal{out: f, width: 80}
 	if term.IsTerminal(int(f.Fd())) && env("NO_COLOR") == "" && env("TERM") != "dumb" {

@@ -1,11 +1,10 @@
-// Command kube is a Kubernetes control plane in one file: the real etcd,
-// kube-apiserver, kube-controller-manager, kube-proxy and kubectl, chosen by
-// the first argument or by the name under which the file is called, as busybox
-// does it. Tests and the demo run against it, never against imitations.
+// Command kube is a Kubernetes control plane in one file: the real etcd, kube-apiserver,
+// kube-controller-manager, kube-proxy and kubectl, selected by the first argument or by the file's
+// name, as in busybox. Tests and the demo run against it, never against imitations.
 //
-// It is its own module, so that k8s.io/kubernetes and its replace lines stay
-// out of Underlay's. One program instead of five, because the five share nearly
-// all of their code and linking it once is what makes the build bearable.
+// It is its own module, so that k8s.io/kubernetes and its replace lines stay out of Underlay's. It
+// is one program because the five share nearly all of their code, and linking it once keeps the
+// build time acceptable.
 package main
 
 import (

@@ -20,10 +20,10 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/complete"
 )
 
-// limit is how long a browser may take for all of a test.
+// limit is the time limit of a browser for a whole test.
 const limit = 90 * time.Second
 
-// feed is a server's feed that shows what a test gives it, and counts how often.
+// feed is a server's feed that returns a test's snapshots, and counts the requests.
 type feed struct {
 	mu    sync.Mutex
 	live  survey.Live
@@ -43,7 +43,7 @@ func (f *feed) show(live survey.Live) {
 	f.live = live
 }
 
-// seen is how often a browser has requested what is shown.
+// seen is the number of a browser's requests for snapshots.
 func (f *feed) seen() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -56,7 +56,7 @@ func (f *feed) Inspect(context.Context, survey.Want) (*survey.Snapshot, error) {
 	return f.live.Snapshot, nil
 }
 
-// tab is a browser that has the page open.
+// tab is a browser with the open page.
 type tab struct {
 	*testing.T
 	ctx  context.Context
@@ -65,11 +65,11 @@ type tab struct {
 	stop func() // ends the page's server
 
 	mu     sync.Mutex
-	asked  []string // every URL that the browser asked for
-	errors []string // what scripts complained of
+	asked  []string // all URLs that the browser requested
+	errors []string // errors of scripts
 }
 
-// chromium is the browser's program.
+// chromium is the path of the browser.
 func chromium(t *testing.T) string {
 	t.Helper()
 	path, err := exec.LookPath("chromium")
@@ -80,7 +80,7 @@ func chromium(t *testing.T) string {
 	return ""
 }
 
-// open starts a browser of a size in which the page shows a look.
+// open starts a browser with a window size, in which the page shows a snapshot.
 func open(t *testing.T, look *survey.Snapshot, width, height int, before ...step) *tab {
 	t.Helper()
 	f := &feed{live: survey.Live{Snapshot: look}}
@@ -105,7 +105,7 @@ func open(t *testing.T, look *survey.Snapshot, width, height int, before ...step
 		chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-gpu", true),
 	)
 	if os.Getuid() == 0 {
-		options = append(options, chromedp.NoSandbox) // chromium refuses to be root with one
+		options = append(options, chromedp.NoSandbox) // chromium doesn't run as root with one
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	t.Cleanup(cancel)
@@ -137,7 +137,7 @@ func (b *tab) heard(event any) {
 	}
 }
 
-// step is something that a browser does.
+// step is an action of a browser.
 type step = chromedp.Action[chromedp.Void]
 
 // call is a command of the browser's protocol.
@@ -155,7 +155,7 @@ func (b *tab) do(steps ...step) {
 	}
 }
 
-// ask is what a script's expression is.
+// ask returns the value of a script's expression.
 func ask[T any](b *tab, expression string) T {
 	b.Helper()
 	out, err := chromedp.Run(b.ctx, chromedp.Evaluate[T](expression))
@@ -173,8 +173,8 @@ func (b *tab) until(expression string) {
 	}
 }
 
-// stayedHere fails if the browser asked anything of anybody but the page's server, or
-// if a script failed.
+// stayedHere fails if the browser sent a request to any host but the page's server, or if a script
+// failed.
 func (b *tab) stayedHere() {
 	b.Helper()
 	b.mu.Lock()

@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// contrast computes in the browser how much each text differs from what is behind it,
-// as the Web Content Accessibility Guidelines define it, and returns the worst with its
-// text. What is behind is the nearest ancestor's color that isn't transparent.
+// contrast computes in the browser the contrast of each text with its background, as the Web
+// Content Accessibility Guidelines define it, and returns the lowest with its text. The background
+// is the nearest ancestor's color that isn't transparent.
 const contrast = `(() => {
 	const parse = (c) => { const n = c.match(/[\d.]+/g).map(Number); return { rgb: n.slice(0, 3), a: n[3] ?? 1 }; };
 	const light = ({ rgb }) => { const [r, g, b] = rgb.map((v) => (v /= 255) <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
@@ -22,8 +22,8 @@ const contrast = `(() => {
 	return worst;
 })()`
 
-// In light and in dark every text is readable (a contrast of 4.5 at least, as WCAG 2.2
-// has it for level AA), and the two differ.
+// In light and in dark mode every text is readable (a contrast of 4.5 at least, as WCAG 2.2
+// requires for level AA), and the two modes differ.
 func TestColors(t *testing.T) {
 	grounds := map[string]bool{}
 	for _, name := range []string{"light", "dark"} {
@@ -43,7 +43,7 @@ func TestColors(t *testing.T) {
 	}
 }
 
-// Tones differ by their shape too: for whoever tells no colors apart, and on paper.
+// Tones differ by their shape too: for color-blind users, and on paper.
 func TestTonesHaveShapes(t *testing.T) {
 	b := open(t, eventful(t, 3), 1440, 900)
 	shapes := map[string]string{}

@@ -1,11 +1,11 @@
-// Package webui opens the page of `underlayctl ui` in a real browser, Debian's chromium
-// without a window, and compares what it shows with what it was given: at 3, 100 and 500
-// machines, by keyboard, in the dark. Every request of the browser is watched: none may
-// go elsewhere than to the page's own server on loopback.
+// Package webui opens the page of `underlayctl ui` in a real browser, Debian's chromium without a
+// window, and compares its content with the snapshot: with 3, 100 and 500 machines, by keyboard, in
+// dark mode. Every request of the browser is checked: all must be sent to the page's own server on
+// loopback.
 //
-// The pictures of the page in the documents are made by it:
+// It makes the pictures of the page in the documents:
 //
 //	go test ./test/webui -run TestPictures -update
 //
-// It must never use a browser's profile that is anybody's, nor reach out of the machine.
+// It must never use a user's browser profile, nor connect to other machines.
 package webui

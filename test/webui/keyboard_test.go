@@ -9,7 +9,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 )
 
-// focused is what has the focus: the object of a row, or an element.
+// focused is the element with the focus: the object of a row, or an element.
 func (b *tab) focused() string {
 	b.Helper()
 	return ask[string](b, `document.activeElement.dataset.id ?? document.activeElement.id`)
@@ -22,8 +22,8 @@ func (b *tab) press(keys ...string) {
 	}
 }
 
-// key presses one that writes something, where the page lets it, as a keyboard does:
-// chromedp sends what is written apart, to whatever has the focus by then.
+// key presses a key that writes a character, if the page allows it, as a keyboard does: chromedp
+// sends the character separately, to the element that has the focus by then.
 func (b *tab) key(name, code, text string, number int64) {
 	b.Helper()
 	press := input.DispatchKeyEventParams{Type: input.DispatchKeyEventTypeKeyDown, Key: name, Code: code, Text: text, WindowsVirtualKeyCode: number}
@@ -35,8 +35,7 @@ func (b *tab) key(name, code, text string, number int64) {
 func (b *tab) slash() { b.Helper(); b.key("/", "Slash", "/", 191) }
 func (b *tab) enter() { b.Helper(); b.key("Enter", "Enter", "\r", 13) }
 
-// A search by name, by an address in a podCIDR and by a load balancer's address, with
-// nothing but keys.
+// A search by name, by an address in a podCIDR and by a load balancer's address, by keyboard only.
 func TestFindingByKeyboard(t *testing.T) {
 	b := open(t, eventful(t, 500), 1440, 900)
 	for _, c := range []struct{ text, want string }{
@@ -78,7 +77,7 @@ func TestFindingByKeyboard(t *testing.T) {
 
 func quoted(s string) string { return `"` + s + `"` }
 
-// Arrows move among the rows of a table; Tab goes from table to table, not through 500 rows.
+// Arrow keys move among the rows of a table; Tab moves from table to table, not through 500 rows.
 func TestMovingByKeyboard(t *testing.T) {
 	b := open(t, eventful(t, 500), 1440, 900)
 	b.do(chromedp.Focus(`#nodes [tabindex="0"]`))
@@ -123,7 +122,7 @@ func TestMovingByKeyboard(t *testing.T) {
 	b.stayedHere()
 }
 
-// Each element that can be used or that has a meaning has a text.
+// Each element that is interactive or has a meaning has a text.
 func TestEveryElementHasALabel(t *testing.T) {
 	b := open(t, eventful(t, 100), 1440, 900)
 	if got := ask[[]string](b, `[...document.querySelectorAll("button, input, [role=img], section, nav, th, tr")]

@@ -17,11 +17,11 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/snapshots"
 )
 
-// cells are the texts and tones of all rows of a part, as the page has them.
+// cells are the texts and tones of all rows of a part of the page.
 const cells = `[...document.querySelectorAll("#%s tbody tr")].map((r) => [...r.cells].map((c) => c.innerText.trim() + "|" +
 	(["good", "warn", "bad", "faint"].find((t) => c.classList.contains(t)) ?? "")))`
 
-// The page shows each cell of each table of a look as it fares, and nothing else.
+// The page shows each cell of each table of a snapshot with its tone, and nothing else.
 func TestThePageShowsWhatTheSnapshotHolds(t *testing.T) {
 	for _, count := range []int{3, 100, 500} {
 		t.Run(fmt.Sprint(count, " Nodes"), func(t *testing.T) {
@@ -61,7 +61,7 @@ func (b *tab) shows(part string, texts ...string) {
 	}
 }
 
-// What happens is shown without a reload; what has the focus and what is open stay.
+// Changes are shown without a reload; the focus and open elements are kept.
 func TestThePageIsLive(t *testing.T) {
 	look := eventful(t, 3)
 	b := open(t, look, 1440, 900)
@@ -96,7 +96,7 @@ func TestAHealthyClusterLooksSo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Of what is installed nothing is seen, and doctor says so.
+	// The snapshot lacks the parts about the installation, and doctor reports it.
 	b := open(t, look, 1440, 900)
 	if got := ask[int](b, `document.querySelectorAll("#parts .bad, #parts .warn").length`); got != 0 {
 		t.Errorf("%d cells are in trouble", got)
@@ -128,7 +128,7 @@ func TestThePageShowsAddressesThatNodesHold(t *testing.T) {
 	b.stayedHere()
 }
 
-// A part of the page that can't be drawn keeps no other from being drawn, and is reported.
+// If a part of the page can't be drawn, the others still are, and the error is reported.
 func TestAPartThatCannotBeDrawn(t *testing.T) {
 	b := open(t, eventful(t, 3), 1440, 900)
 	b.do(chromedp.Evaluate[chromedp.Void](`document.getElementById("nodes").replaceWith = () => { throw new Error("a test") }`))
@@ -139,7 +139,7 @@ func TestAPartThatCannotBeDrawn(t *testing.T) {
 	b.shows("#trouble", "The API server is away. The page can't draw Nodes (a test)")
 }
 
-// What a look has twice is there twice, however often the page is drawn.
+// Duplicate rows of a snapshot are shown twice, however often the page is drawn.
 func TestUpdatesWithEqualRows(t *testing.T) {
 	look := eventful(t, 3)
 	foreign := routes.Route{Dst: snapshots.PodCIDR(900), Via: snapshots.Gateway(901)}
@@ -168,7 +168,7 @@ func TestUpdatesWithEqualRows(t *testing.T) {
 	b.stayedHere()
 }
 
-// A tab in the background requests nothing, and is live again when it is in front.
+// A tab in the background sends no requests, and is updated again when it is in front.
 func TestATabInTheBackground(t *testing.T) {
 	b := open(t, eventful(t, 3), 1000, 800)
 	ctx, closeIt := chromedp.NewContext(b.ctx, chromedp.WithNewWindow(false))
@@ -179,8 +179,8 @@ func TestATabInTheBackground(t *testing.T) {
 		t.Fatal("a tab behind another is not hidden: this tests nothing")
 	}
 	before := b.feed.seen()
-	time.Sleep(5 * time.Second)             // two pauses of a page that is in front
-	if n := b.feed.seen() - before; n > 1 { // one was under way
+	time.Sleep(5 * time.Second)             // two intervals of a page in front
+	if n := b.feed.seen() - before; n > 1 { // one was in flight
 		t.Errorf("a tab in the background requested %d views", n)
 	}
 	b.do(call(page.BringToFront, cdp.Empty{}))

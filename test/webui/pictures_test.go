@@ -21,7 +21,7 @@ import (
 //nolint:gochecknoglobals // go test's flags are global
 var update = flag.Bool("update", false, "make the pictures of the documents anew")
 
-// scheme has the browser prefer light or dark pages, without motion.
+// scheme makes the browser prefer light or dark pages, without motion.
 func scheme(name string) step {
 	return call(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{
 		{Name: "prefers-color-scheme", Value: name}, {Name: "prefers-reduced-motion", Value: "reduce"},
@@ -37,7 +37,7 @@ func eventful(t *testing.T, count int) *survey.Snapshot {
 	return s
 }
 
-// small has 256 colors, those that are used most: a page has few, and shades of text.
+// small has the 256 most used colors: a page has few, and shades of text.
 func small(t *testing.T, shot []byte) []byte {
 	t.Helper()
 	full, err := png.Decode(bytes.NewReader(shot))

@@ -45,8 +45,9 @@ func matchesAny(patterns []pattern, path string) bool {
 	return slices.ContainsFunc(patterns, func(p pattern) bool { return p.matches(path) })
 }
 
-// rule is one row of the table. It applies to the importers except the spared ones: they import only
-// allowed packages (if any are given), and no forbidden ones. It applies to tests if tests is set.
+// rule is one row of the table. It applies to the importers except the spared ones: they import
+// only allowed packages (if any are given), and no forbidden ones. It applies to tests if tests is
+// set.
 type rule struct {
 	importer, spared   []pattern
 	allowed, forbidden []pattern

@@ -12,9 +12,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// userData are the keys of cloud-init that the user data has; any other is a
-// mistake until it is added here.
-// https://docs.cloud-init.io/en/latest/reference/modules.html
+// userData are the keys of cloud-init in the user data; any other key is a mistake until it is
+// added here. https://docs.cloud-init.io/en/latest/reference/modules.html
 type userData struct {
 	PackageUpdate bool       `json:"package_update"`
 	Packages      []string   `json:"packages"`
@@ -27,7 +26,7 @@ type file struct{ Path, Permissions, Content string }
 func shipped(t *testing.T) userData {
 	t.Helper()
 	content := read(t, "cloud-init", "node.yaml")
-	// By this line cloud-init knows what it is.
+	// cloud-init recognizes the format by this line.
 	if first, _, _ := strings.Cut(content, "\n"); first != "#cloud-config" {
 		t.Fatalf("the first line is %q", first)
 	}
@@ -54,7 +53,7 @@ func TestDropInIsTheShippedOne(t *testing.T) {
 	}
 }
 
-// The user data differs from the example in the node's address alone.
+// The user data differs from the example only in the node's address.
 func TestJoinConfigurationIsTheExample(t *testing.T) {
 	var ours, example any
 	if err := yaml.UnmarshalStrict([]byte(shipped(t).file(t, "/etc/kubernetes/join.yaml").Content), &ours); err != nil {
@@ -69,8 +68,8 @@ func TestJoinConfigurationIsTheExample(t *testing.T) {
 	}
 }
 
-// machine is a folder in which node.sh has written its files, after somebody has edited it, and
-// programs that write down how they are called.
+// machine is a folder with the files that node.sh has written and a user has edited, and with fake
+// programs that record their calls.
 type machine struct{ root string }
 
 func newMachine(t *testing.T, ip string, edits ...string) machine {
@@ -111,12 +110,12 @@ func (m machine) run(t *testing.T, args ...string) (output string, err error) {
 }
 
 func (m machine) content(path string) string {
-	content, _ := os.ReadFile(m.root + path) // "" if it isn't there
+	content, _ := os.ReadFile(m.root + path) // "" if it doesn't exist
 	return string(content)
 }
 
-// TestMakeNode runs the user data's only command on files that node.sh, the same without cloud-init,
-// has written. In test/e2e/kubeadm whole machines join by it.
+// TestMakeNode runs the user data's only command on files that node.sh, the same without
+// cloud-init, has written. test/e2e/kubeadm joins whole machines with it.
 func TestMakeNode(t *testing.T) {
 	data := shipped(t)
 	if len(data.Runcmd) != 1 || len(data.Runcmd[0]) != 1 {
@@ -124,7 +123,7 @@ func TestMakeNode(t *testing.T) {
 	}
 	token := []string{"token: abcdef.0123456789abcdef\n", "token: 123456.0123456789abcdef\n"}
 	const v4 = "echo '3: enp7s0    inet 10.0.0.7/32 brd 10.0.0.7 scope global dynamic enp7s0'"
-	// The IPv6 address may come after the IPv4 one, and one that is about to go is none.
+	// The IPv6 address may come after the IPv4 one, and a deprecated one doesn't count.
 	const both = `case "$*" in
 -4*) ` + v4 + ` ;;
 -6*-tentative*-temporary*) [ ! -e "$HOME/asked" ] || echo "2: eth0    inet6 2001:db8::1/64 scope global"; touch "$HOME/asked" ;;
@@ -136,15 +135,15 @@ esac`
 	}{
 		"joins":                     {ip: v4, edits: token, joins: "value: 10.0.0.7\n"},
 		"joins with both addresses": {ip: both, edits: append(token, "dual_stack=no\n", "dual_stack=yes\n"), joins: "value: 10.0.0.7,2001:db8::1\n"},
-		// A kubelet that joined without an address would have to be told later.
+		// A kubelet that joined without an address would have to be corrected later.
 		"no address": {edits: token, fails: "attach it to the network"},
-		// As it is shipped, it makes the first control-plane node ready too.
+		// Unedited, it prepares the first control-plane node too.
 		"no token": {ip: v4},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := newMachine(t, strings.ReplaceAll(test.ip, "$HOME", "$(dirname \"$0\")"), test.edits...)
 			const config = "/etc/kubernetes/join.yaml"
-			// The token lets everybody join who reads it.
+			// Any reader of the token could join.
 			if info, err := os.Stat(m.root + config); err != nil || info.Mode().Perm() != 0o600 {
 				t.Errorf("the file with the token: %v, %v", info, err)
 			}

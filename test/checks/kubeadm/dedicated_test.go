@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// The files for dedicated servers fit the cluster that they join: Underlay has
-// nothing to object, and a server that joins is one that the pool is for.
+// The files for dedicated servers fit the cluster that they join: Underlay accepts them, and a
+// server that joins is one that the pool is for.
 func TestDedicatedServersFitTheirCluster(t *testing.T) {
 	const folder = "kubeadm/cloud-dual-stack"
 	var cloud, dedicated struct {

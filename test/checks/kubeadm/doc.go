@@ -1,8 +1,7 @@
-// Package kubeadm holds deploy/kubeadm and deploy/cloud-init to what Underlay's
-// own programs say: the ranges of the examples are ones that underlay-ccm takes,
-// and the user data of a server installs exactly what is shipped and runs
-// through.
+// Package kubeadm checks deploy/kubeadm and deploy/cloud-init with Underlay's own programs:
+// underlay-ccm accepts the ranges of the examples, and the user data of a server installs exactly
+// the shipped files and runs without an error.
 //
-// It has tests only. What kubeadm and the programs that it starts say of the same
-// files is tested in the module test/kube, where their code is.
+// It has tests only. The module test/kube, which contains the code of kubeadm and the programs that
+// it starts, tests the same files with them.
 package kubeadm

@@ -11,7 +11,7 @@ import (
 
 var update = flag.Bool("update", false, "write deploy/cloud-init/node.sh anew")
 
-// script writes the files of the user data on a machine that takes none.
+// script writes the files of the user data on a machine without cloud-init.
 func (d userData) script() string {
 	var b strings.Builder
 	b.WriteString(`#!/bin/bash

@@ -24,15 +24,15 @@ func read(t *testing.T, elements ...string) string {
 	return string(content)
 }
 
-// cluster is what init.yaml says that Underlay has to know too. The kinds
-// themselves are decoded where kubeadm's code is.
+// cluster contains the settings of init.yaml that Underlay needs too. The kinds themselves are
+// decoded in the module with kubeadm's code.
 type cluster struct {
 	ControlPlaneEndpoint string
 	Networking           struct{ PodSubnet, ServiceSubnet string }
 	NodePortAddresses    []string
 }
 
-// clusterOf decodes every document of an init.yaml into one, each adding what it has.
+// clusterOf decodes every document of an init.yaml into one value, each adding its fields.
 func clusterOf(t *testing.T, folder string) (c cluster) {
 	t.Helper()
 	for document := range strings.SplitSeq(read(t, folder, "init.yaml"), "\n---\n") {
@@ -51,7 +51,7 @@ func (c cluster) taken() (ranges []netip.Prefix) {
 	return ranges
 }
 
-// argument is what the kubelet is told by an init.yaml or join.yaml.
+// argument returns an argument of the kubelet in an init.yaml or join.yaml.
 func argument(t *testing.T, content, name string) string {
 	t.Helper()
 	found := regexp.MustCompile(`- name: ` + name + `\s+value: (\S+)\n`).FindStringSubmatch(content)
@@ -61,14 +61,14 @@ func argument(t *testing.T, content, name string) string {
 	return found[1]
 }
 
-// values are what the chart is told.
+// values are the chart's values.
 type values struct {
 	ClusterCIDR, ServiceCIDR, APIServer string
 	CCM                                 struct{ Replicas int }
 	Config                              map[string]any
 }
 
-// settings are the values as underlay-ccm gets them from the chart.
+// settings are the values as the chart passes them to underlay-ccm.
 func settings(t *testing.T, v values) (config.Config, []config.Warning, error) {
 	t.Helper()
 	v.Config["apiVersion"], v.Config["kind"] = "underlay.dev/v1alpha1", "CloudConfig"
@@ -99,7 +99,7 @@ func folders(t *testing.T) []string {
 	return found
 }
 
-// What kubeadm and Underlay are told agrees, and Underlay has nothing to object.
+// The settings of kubeadm and Underlay agree, and Underlay accepts them without a warning.
 func TestRangesAgree(t *testing.T) {
 	for _, folder := range folders(t) {
 		c := clusterOf(t, folder)
@@ -126,8 +126,8 @@ func TestRangesAgree(t *testing.T) {
 	}
 }
 
-// familiesAgree: a dual-stack cluster is one for Services, for pods and in its
-// name, and has something that routes each family.
+// familiesAgree: a dual-stack cluster is one for Services, for pods and by its name, and each
+// family is routed.
 func familiesAgree(t *testing.T, folder string, got config.Config) {
 	t.Helper()
 	pods := map[bool]bool{} // by whether it is IPv6
@@ -146,8 +146,7 @@ func familiesAgree(t *testing.T, folder string, got config.Config) {
 	}
 }
 
-// Nodes are outside of what pods and Services have, and within what load
-// balancers reach.
+// Nodes are outside of the ranges of pods and Services, and within the network of load balancers.
 func TestNodesAreApart(t *testing.T) {
 	for _, folder := range folders(t) {
 		c := clusterOf(t, folder)

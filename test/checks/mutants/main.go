@@ -1,12 +1,12 @@
 // Command mutants shows that the tests protect the guards of the code: it breaks one guard at a
-// time, in a copy that only the compiler sees (go test -overlay), and runs the tests that must
+// time, in a copy that only the compiler uses (go test -overlay), and runs the tests that must
 // notice. `make mutants` runs all of them, in some minutes:
 //
 //	go run ./test/checks/mutants
 //	go run ./test/checks/mutants -only 'quarantine'
 //
-// A mutant that survives is a guard that anybody can remove without a failing test. The table is
-// in table.txt; its test, which is cheap and part of `make test`, keeps it in step with the code.
+// A mutant that survives is a guard that can be removed without a failing test. The table is in
+// table.txt; its test, which is cheap and part of `make test`, keeps it in step with the code.
 package main
 
 import (
@@ -23,7 +23,7 @@ import (
 	"time"
 )
 
-// tooLong is when a mutant's test run counts as caught by nobody.
+// tooLong limits a mutant's test run; a longer one doesn't count as caught.
 const tooLong = 5 * time.Minute
 
 func main() {
@@ -58,7 +58,7 @@ func main() {
 	}
 }
 
-// try runs the tests of a mutant and returns what they said. The error says why that does not
+// try runs the tests of a mutant and returns their output. The error is why the mutant does not
 // count as caught.
 func (m mutant) try(ctx context.Context, root string) (said string, err error) {
 	root, err = filepath.Abs(root)
@@ -99,7 +99,7 @@ func (m mutant) try(ctx context.Context, root string) (said string, err error) {
 	return string(output), verdict(output, failed, ctx.Err())
 }
 
-// verdict says why a test run does not count as having caught a mutant; nil: it does.
+// verdict returns why a test run has not caught a mutant; nil: it has.
 func verdict(output []byte, failed, late error) error {
 	switch {
 	case late != nil:
@@ -115,7 +115,7 @@ func verdict(output []byte, failed, late error) error {
 	}
 }
 
-// excerpt is the beginning of what a test said.
+// excerpt is the beginning of a test's output.
 func excerpt(said string) string {
 	lines := strings.Split(strings.TrimSpace(said), "\n")
 	if len(lines) > 12 {

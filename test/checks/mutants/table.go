@@ -10,11 +10,11 @@ import (
 // A mutant is one guard of the code, broken.
 type mutant struct {
 	name string
-	// file is where the guard is, and old the text, there once, that new replaces.
+	// file contains the guard, old is its text, which occurs once, and new replaces it.
 	file, old, new string
-	// why says what harm the guard prevents.
+	// why is the harm that the guard prevents.
 	why string
-	// tests is the package whose tests must fail, run which of them, args what they are given.
+	// tests is the package whose tests must fail, run selects them, args are its arguments.
 	tests, run string
 	args       []string
 }
@@ -33,7 +33,7 @@ func (m mutant) apply(source []byte) ([]byte, error) {
 //go:embed table.txt
 var table string
 
-// mutants reads the table.
+// mutants parses the table.
 func mutants() []mutant {
 	var all []mutant
 	for paragraph := range strings.SplitSeq(table, "\n\n") {

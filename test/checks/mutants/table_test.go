@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// Each mutant's text is in its file once, what replaces it is Go, and it says why the guard is
-// there: a mutant that can't be built is caught by nobody.
+// Each mutant's text occurs once in its file, its replacement is valid Go, and it has a reason for
+// the guard: no test can catch a mutant that doesn't build.
 func TestTheTableIsInStepWithTheCode(t *testing.T) {
 	names := map[string]bool{}
 	for _, m := range mutants() {

@@ -19,20 +19,19 @@ type grant struct {
 
 func (g grant) String() string { return short(g.user) + ": " + g.permission.String() }
 
-// short is a ServiceAccount's own name.
+// short is the name of a ServiceAccount without its prefix.
 func short(user string) string { return user[strings.LastIndex(user, ":")+1:] }
 
-// findings are complaints, sorted and each once, and what they rest on.
+// findings are complaints, sorted and unique, and their evidence.
 type findings struct {
 	missing   []string // tests that didn't run
 	forbidden []string // requests that no manifest grants
 	untrue    []string // unused permissions, and rows of tables
 	planes    int
-	uses      map[grant]int // on how many control planes
+	uses      map[grant]int // number of control planes
 }
 
-// complaints are those that mean something: what is unused where tests are missing
-// does not.
+// complaints are the meaningful ones: unused permissions don't count if tests are missing.
 func (f findings) complaints(whole bool) []string {
 	switch {
 	case whole && len(f.missing) > 0, f.planes == 0:
@@ -43,7 +42,7 @@ func (f findings) complaints(whole bool) []string {
 	return slices.Concat(f.forbidden, f.untrue)
 }
 
-// summary says how many permissions were used; the others are rare.
+// summary reports how many permissions were used; the others are rare.
 func (f findings) summary(accounts []rbac.Account) string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "%d control planes\n", f.planes)
@@ -57,7 +56,7 @@ func (f findings) summary(accounts []rbac.Account) string {
 	return out.String()
 }
 
-// compare holds records against what is granted.
+// compare compares records with the granted permissions.
 func compare(records []controlplane.Record, accounts []rbac.Account, t tables) findings {
 	f := findings{planes: len(records), uses: map[grant]int{}}
 	f.missing = missing(records, t.suites)
@@ -79,7 +78,7 @@ func compare(records []controlplane.Record, accounts []rbac.Account, t tables) f
 				continue
 			}
 			if e.Resource == "" || e.UserAgent != t.programs[e.User] {
-				continue // a path that every client may ask for, or a test
+				continue // a path that every client may request, or a test's request
 			}
 			if g, granted := granting(accounts, grant{e.User, requested}); granted {
 				here[g] = true
@@ -116,7 +115,7 @@ func granting(accounts []rbac.Account, requested grant) (grant, bool) {
 	return grant{}, false
 }
 
-// missing are packages that started fewer control planes than they have tests for.
+// missing are packages that started fewer control planes than the table requires.
 func missing(records []controlplane.Record, suites map[string]int) []string {
 	started := map[string]int{}
 	for _, r := range records {

@@ -17,7 +17,7 @@ var (
 	patchNodes = rbac.Permission{Verb: "patch", Resource: "nodes"}
 )
 
-// use is the program's request for a permission of its account.
+// use is the program's request that needs a permission of its account.
 func use(p rbac.Permission) controlplane.AuditEvent {
 	resource, group, _ := strings.Cut(p.Resource, ".")
 	return controlplane.AuditEvent{User: ccm, UserAgent: "underlay-ccm", Verb: p.Verb, Group: group, Resource: resource, Namespace: p.Namespace, Name: p.Name, Code: 200}
@@ -41,7 +41,7 @@ func TestCompare(t *testing.T) {
 		requested [][]controlplane.AuditEvent // of each control plane
 		rare      []rbac.Permission
 		provoked  []rbac.Permission
-		want      []string // what each complaint says
+		want      []string // part of each complaint
 	}{
 		"all is in use":                      {requested: times(1)},
 		"on one control plane or another":    {requested: [][]controlplane.AuditEvent{{use(getNodes)}, {use(writeLease)}}},
@@ -88,8 +88,7 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// While an API server begins, what is granted may be forbidden; what is not granted is forbidden
-// ever after.
+// While an API server starts, granted permissions may be denied; others are denied always.
 func TestRestartExcusesWhatIsGranted(t *testing.T) {
 	tables := tables{suites: map[string]int{"test/x": 1}, programs: map[string]string{ccm: "underlay-ccm"}, restarts: map[string]string{"TestX": "restarts"}}
 	accounts := []rbac.Account{{User: ccm, Granted: []rbac.Permission{getNodes}}}
@@ -110,7 +109,7 @@ func expect(t *testing.T, got, want []string) {
 	}
 }
 
-// A part of the tests says nothing about what is unused, and doesn't pass.
+// A partial run shows nothing about unused permissions, and doesn't pass.
 func TestPartOfTheSuite(t *testing.T) {
 	tables := tables{suites: map[string]int{"test/x": 2, "test/y": 1}, programs: map[string]string{ccm: "underlay-ccm"}}
 	accounts := []rbac.Account{{User: ccm, Granted: []rbac.Permission{getNodes, writeLease}}}

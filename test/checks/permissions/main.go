@@ -1,17 +1,15 @@
-// Command audit compares what Underlay's accounts asked of the API servers of a
-// whole test run with what deploy/ lets them do:
+// Command audit compares the requests of Underlay's accounts to the API servers of a whole test run
+// with the permissions of deploy/:
 //
 //	UNDERLAY_AUDIT_DIR=/tmp/records go test ./...
 //	go run ./test/checks/permissions /tmp/records
 //
-// Nothing may have been forbidden, and no permission may be without use. Both have
-// exceptions, in tables with a reason each, and a row that isn't true fails the
-// comparison too. So does a run that was not whole: then an unused permission
-// would mean nothing. `make test` ends with it.
+// No request may have been forbidden, and every permission must be used. Both have exceptions, in
+// tables with a reason each, and a row that isn't true fails the comparison too. So does a partial
+// run: its unused permissions would mean nothing. `make test` ends with it.
 //
-// A use counts where it was the account's own program that asked; a test that
-// borrows the account's token proves nothing about the program. What is forbidden
-// counts whoever asked.
+// A use counts only if the account's own program sent the request; a test that borrows the
+// account's token proves nothing about the program. A forbidden request counts from any program.
 package main
 
 import (
@@ -32,7 +30,7 @@ func main() {
 		fmt.Fprintf(os.Stderr, "usage: go run ./test/checks/permissions FOLDER, from the root of the source tree; FOLDER is what %s named while the tests ran\n", controlplane.RecordsVariable)
 		os.Exit(2)
 	}
-	// Tests skip what needs root.
+	// Tests that need root are skipped.
 	whole := os.Geteuid() == 0 || complete.Promised()
 	if err := run(os.Args[1], whole, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -61,15 +59,15 @@ func run(folder string, whole bool, out io.Writer) error {
 	return fmt.Errorf("%s\nThe records stay in %[2]s; `go run ./test/checks/permissions %[2]s` compares them again", strings.Join(complaints, "\n"), folder)
 }
 
-// shipped reads every manifest of a folder but the chart's templates, which are
-// those that the others are rendered from.
+// shipped reads every manifest of a folder except the chart's templates, from which the others are
+// rendered.
 func shipped(folder string) ([]rbac.Account, error) {
 	var files []string
 	err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return fmt.Errorf("find the manifests, from the root of the source tree: %w", err)
-		case entry.Name() == "chart", entry.Name() == "alerts": // of the other folder Prometheus has the account
+		case entry.Name() == "chart", entry.Name() == "alerts": // alerts binds Prometheus' account
 			return filepath.SkipDir
 		case filepath.Ext(path) == ".yaml":
 			files = append(files, path)

@@ -15,22 +15,22 @@ const (
 	tries  = "system:serviceaccount:kube-system:underlay-connectivity"
 )
 
-// often is on more control planes than have a thing by chance: what is used on as
-// many is used in every run.
+// often is more control planes than a rare use reaches by chance: a permission used on as many is
+// used in every run.
 const often = 15
 
-// provocation is a request that a test makes so that it is forbidden.
+// provocation is a request that a test sends so that it is forbidden.
 type provocation struct {
 	pkg, test, user string
 	requested       rbac.Permission // without namespace and name
 }
 
 type tables struct {
-	programs map[string]string      // which program is whose
+	programs map[string]string      // the program of each account
 	suites   map[string]int         // how many control planes a package starts at least, and stops
 	rare     map[grant]string       // permissions that a run may leave unused, with the reason
 	provoked map[provocation]string // what is forbidden on purpose, with the reason
-	restarts map[string]string      // tests in which what is granted may be forbidden for a moment, with the reason
+	restarts map[string]string      // tests in which granted permissions are denied briefly
 }
 
 func ourTables() tables {
@@ -70,7 +70,7 @@ func ourTables() tables {
 			"TestAPIServerRestartedWhileAllocating": "an API server that has just begun forbids everything until it has read the roles",
 		},
 	}
-	for n := range ipam.MaxShards { // at a first start node IPAM reads each
+	for n := range ipam.MaxShards { // node IPAM reads each at its first start
 		shard := rbac.Permission{Resource: "configmaps", Namespace: "kube-system", Name: fmt.Sprintf("underlay-node-ipam-%d", n+1)}
 		for user, verb := range map[string]string{ccm: "update", reader: "get"} {
 			shard.Verb = verb

@@ -1,6 +1,5 @@
-// Package rbac reads from the manifests in deploy/ what their ServiceAccounts may
-// do, permission by permission, so that tests can compare that with what is needed
-// and what is used.
+// Package rbac reads the permissions of the ServiceAccounts in the manifests of deploy/, one by
+// one, so that tests can compare them with the needed and the used ones.
 package rbac
 
 import (
@@ -19,16 +18,15 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Permission is one verb on one resource, as "nodes/status" or
-// "leases.coordination.k8s.io"; in all namespaces and of all names where these
-// are empty.
+// Permission is one verb on one resource, as "nodes/status" or "leases.coordination.k8s.io"; in all
+// namespaces and of all names if these are empty.
 type Permission struct{ Verb, Resource, Namespace, Name string }
 
 func (p Permission) String() string {
 	return strings.TrimSpace(fmt.Sprintf("%s %s %s", p.Verb, p.Resource, strings.Trim(p.Namespace+"/"+p.Name, "/")))
 }
 
-// Covers reports whether p allows what was asked for.
+// Covers reports whether p allows a request.
 func (p Permission) Covers(requested Permission) bool {
 	return p.Verb == requested.Verb && p.Resource == requested.Resource &&
 		(p.Namespace == "" || p.Namespace == requested.Namespace) && (p.Name == "" || p.Name == requested.Name)
@@ -41,7 +39,7 @@ func Qualified(resource, group string) string {
 	return strings.TrimSuffix(resource+"."+group, ".") + strings.TrimSuffix("/"+sub, "/")
 }
 
-// Account is a ServiceAccount with what roles grant it.
+// Account is a ServiceAccount with the permissions of its roles.
 type Account struct {
 	User     string       // such as system:serviceaccount:kube-system:underlay-ccm
 	Granted  []Permission // by roles of the manifests
@@ -57,8 +55,8 @@ func borrowed() map[string][]Permission {
 	return map[string][]Permission{"extension-apiserver-authentication-reader": reader}
 }
 
-// Read reads the accounts that manifests bind roles to, in the order of the
-// bindings. What several files grant is granted once.
+// Read reads the accounts that manifests bind roles to, in the order of the bindings. Permissions
+// that several files grant are listed once.
 func Read(files ...string) ([]Account, error) {
 	var accounts []Account
 	for _, file := range files {
@@ -77,8 +75,8 @@ func Read(files ...string) ([]Account, error) {
 	return accounts, nil
 }
 
-// objects are those of a manifest that are about permissions. A binding of a Role
-// has a namespace, one of a ClusterRole for all namespaces has none.
+// objects are the RBAC objects of a manifest. A binding of a Role has a namespace, one of a
+// ClusterRole for all namespaces has none.
 type objects struct {
 	roles    map[string][]rbacv1.PolicyRule // by kind and name
 	bindings []rbacv1.RoleBinding
@@ -107,7 +105,7 @@ func (o *objects) add(document []byte) error {
 		return err
 	}
 	switch kind.Kind {
-	case "Role", "ClusterRole": // alike as far as this goes
+	case "Role", "ClusterRole": // the same for this purpose
 		var role rbacv1.Role
 		if err := yaml.Unmarshal(document, &role); err != nil {
 			return err
@@ -123,7 +121,7 @@ func (o *objects) add(document []byte) error {
 	return nil
 }
 
-// bind adds what the bindings grant to the accounts.
+// bind adds the permissions of the bindings to the accounts.
 func (o objects) bind(accounts []Account) ([]Account, error) {
 	for _, b := range o.bindings {
 		rules, shipped := o.roles[b.RoleRef.Kind+" "+b.RoleRef.Name]
@@ -163,7 +161,7 @@ func union(have, more []Permission) []Permission {
 	return have
 }
 
-// spellOut has a permission for each verb, resource and name of the rules.
+// spellOut returns a permission for each verb, resource and name of the rules.
 func spellOut(namespace string, rules []rbacv1.PolicyRule) ([]Permission, error) {
 	var all []Permission
 	for _, rule := range rules {

@@ -26,8 +26,8 @@ subjects: [{kind: ServiceAccount, name: worker, namespace: system}]
 `
 )
 
-// That the shipped roles are read as an API server does is tried by test/checks/deploy. What several
-// files grant is granted once.
+// test/checks/deploy tests that the shipped roles are read as by an API server. Permissions that
+// several files grant are listed once.
 func TestRead(t *testing.T) {
 	var want []rbac.Permission
 	for _, resource := range []string{"nodes", "deployments/status", "nodes.apps", "deployments.apps/status"} {
@@ -41,7 +41,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// What can't be judged is refused, or it would be granted unseen.
+// Unsupported rules are an error: otherwise they would be granted unnoticed.
 func TestRefused(t *testing.T) {
 	for name, test := range map[string]struct{ file, says string }{
 		"a role from elsewhere": {strings.ReplaceAll(binding, "name: worker}\nsubjects", "name: cluster-admin}\nsubjects"), "cluster-admin"},

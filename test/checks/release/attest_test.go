@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// dependency is a module that this tree needs, as lines of go.mod and go.sum.
+// dependency is a module that this tree requires, as lines of go.mod and go.sum.
 func dependency(t *testing.T) (mod, sum string) {
 	t.Helper()
 	lines := func(file, prefix string) (found string) {
@@ -58,7 +58,7 @@ func (c component) property(name string) string {
 	return ""
 }
 
-// hasBillsOfMaterials reads them as the tools do that look for vulnerable modules.
+// hasBillsOfMaterials parses them as tools do that search for vulnerable modules.
 func hasBillsOfMaterials(t *testing.T, files map[string][]byte) {
 	serials := map[string]bool{}
 	for _, arch := range []string{"amd64", "arm64"} {
@@ -111,7 +111,7 @@ type resource struct {
 	Digest    map[string]string
 }
 
-// saysWhereItComesFrom holds the statement to SLSA's provenance, version 1.
+// saysWhereItComesFrom checks the statement against SLSA's provenance, version 1.
 func saysWhereItComesFrom(t *testing.T, commit string, files map[string][]byte) {
 	var s struct {
 		Type          string `json:"_type"`

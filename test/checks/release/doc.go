@@ -1,6 +1,6 @@
-// Package release tries .ci/release in small repositories of its own: what it
-// refuses, and that the same commit makes the same bytes wherever it lies.
+// Package release tests .ci/release in small repositories of its own: its errors, and that the same
+// commit results in the same bytes in any folder.
 //
-// It has tests only, and doesn't compile Underlay's programs: that the real ones
-// are static and tell their version is tested where images are.
+// It has tests only, and doesn't compile Underlay's programs: the tests of images check that the
+// real ones are static and print their version.
 package release

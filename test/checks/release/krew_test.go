@@ -12,7 +12,7 @@ import (
 
 const pluginFile = "deploy/krew/underlay.yaml"
 
-// plugin is a manifest as krew reads it, whole.
+// plugin is a whole manifest of krew.
 type plugin struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
@@ -36,7 +36,7 @@ type plugin struct {
 	} `json:"spec"`
 }
 
-// hasThePlugin holds the manifest to the archives that it names.
+// hasThePlugin compares the manifest with the archives that it names.
 func hasThePlugin(t *testing.T, files map[string][]byte) {
 	var p plugin
 	if err := yaml.UnmarshalStrict(files["underlay.yaml"], &p); err != nil {
@@ -45,7 +45,7 @@ func hasThePlugin(t *testing.T, files map[string][]byte) {
 	if p.APIVersion != "krew.googlecontainertools.github.com/v1alpha2" || p.Kind != "Plugin" || p.Metadata.Name != "underlay" || p.Spec.Version != "v0.2.0" {
 		t.Errorf("it is the %s %s %s of %s, version %s", p.APIVersion, p.Kind, p.Metadata.Name, pluginFile, p.Spec.Version)
 	}
-	// Who installs it by krew has no checkout: what it names can be had from the release's tag.
+	// Users of krew have no checkout: all URLs refer to the release's tag.
 	const raw = "https://raw.githubusercontent.com/underlay-ccm/underlay/v0.2.0/"
 	named := regexp.MustCompile(`\S*deploy/\S+`).FindAllString(p.Spec.Caveats, -1)
 	for _, name := range named {

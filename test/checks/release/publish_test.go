@@ -18,8 +18,8 @@ const (
 	digest       = "sha256:abababababababababababababababababababababababababababababababab"
 )
 
-// forge is a machine with programs that write down how they are called, in the place of those that
-// push, sign and publish.
+// forge is a machine with fake programs that record their calls instead of pushing, signing and
+// publishing.
 type forge struct {
 	repository
 	bin string
@@ -35,20 +35,20 @@ func newForge(t *testing.T) forge {
 		bin.write(t, program, "#!/bin/sh\necho "+program+" \"$@\" >>"+f.bin+"/calls\n")
 	}
 	bin.write(t, "helm", "#!/bin/sh\necho helm \"$@\" >>"+f.bin+"/calls\necho 'Pushed: registry.example/a/charts/underlay:0.2.0' >&2\necho 'Digest: "+chartDigest+"' >&2\n")
-	// Its metadata are as buildx writes them.
+	// Its metadata have buildx' format.
 	bin.write(t, "docker", "#!/bin/sh\necho docker \"$@\" >>"+f.bin+"/calls\n"+
 		"while [ \"$1\" != --metadata-file ]; do shift; done\n"+
 		"printf '{\\n  \"containerimage.digest\": \""+digest+"\",\\n  \"image.name\": \"a\"\\n}' >\"$2\"\n")
 	return f
 }
 
-// publish returns what the script prints, and the calls.
+// publish returns the script's output, and the calls.
 func (f forge) publish(t *testing.T, version string) (output string, calls []string, err error) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), filepath.Join(f.folder, ".ci/publish"), version)
 	cmd.Env = append(environment(), "PATH="+f.bin+":"+os.Getenv("PATH"), "REGISTRY=registry.example/a")
 	text, err := cmd.CombinedOutput()
-	content, _ := os.ReadFile(f.bin + "/calls") // none yet is right too
+	content, _ := os.ReadFile(f.bin + "/calls") // no call yet is fine too
 	return string(text), slices.Collect(strings.Lines(string(content))), err
 }
 
@@ -75,7 +75,7 @@ func TestPublishes(t *testing.T) {
 				t.Errorf("%s is built without%s: %s", image, part, calls[i])
 			}
 		}
-		// By digest: a tag may lead elsewhere by now.
+		// By digest: a tag may refer to another image by now.
 		if want := "cosign sign --yes " + name + "@" + digest + "\n"; calls[4+i] != want {
 			t.Errorf("signed by %q, want %q", calls[4+i], want)
 		}
@@ -109,7 +109,7 @@ func TestPublishRefusesBeforeItPushes(t *testing.T) {
 }
 
 type workflow struct {
-	On          map[string]map[string][]string `json:"true"` // what YAML 1.1 makes of the word on
+	On          map[string]map[string][]string `json:"true"` // YAML 1.1 parses the key on as true
 	Permissions map[string]string
 	Jobs        map[string]struct {
 		Permissions map[string]string
@@ -118,8 +118,8 @@ type workflow struct {
 	}
 }
 
-// TestWorkflow reads as much of the workflow as can be judged without the forge: it may do no more
-// than it has to, others' actions are pinned, and what it runs is there.
+// TestWorkflow checks as much of the workflow as is possible without the forge: it has no more
+// permissions than it needs, third-party actions are pinned, and the files that it runs exist.
 func TestWorkflow(t *testing.T) {
 	content, err := os.ReadFile(workflowFile)
 	if err != nil {
@@ -158,7 +158,7 @@ func TestWorkflow(t *testing.T) {
 	if signs := w.Jobs["release"].Permissions["id-token"]; signs != "write" {
 		t.Errorf("who signs can't be attested: id-token is %q", signs)
 	}
-	// sudo has a PATH of its own, without Go, whatever it is told to preserve.
+	// sudo has its own PATH, without Go, even if it preserves the environment.
 	if !strings.Contains(string(content), ".ci/publish ") || !strings.Contains(string(content), `sudo env "PATH=$PATH" "HOME=$HOME" .ci/run`+"\n") {
 		t.Error("it doesn't both test, as root with the user's PATH, and publish")
 	}

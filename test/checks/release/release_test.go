@@ -91,8 +91,8 @@ func (r repository) commit(t *testing.T) {
 	r.git(t, "commit", "--quiet", "--message", "a commit")
 }
 
-// environment keeps git from the machine's own configuration, and has one date,
-// so that two repositories have the same commits.
+// environment isolates git from the machine's own configuration, and sets a fixed date, so that two
+// repositories have the same commits.
 func environment() []string {
 	return append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null",
 		"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.org", "GIT_AUTHOR_DATE=2026-12-01T12:00:00+05:00",
@@ -196,8 +196,8 @@ func (r repository) dist(t *testing.T) map[string][]byte {
 	return files
 }
 
-// Who the release says has built it, and the images that were pushed: the chart installs them by
-// digest, and the statement is about them too.
+// The builder in the release's statement, and the images that were pushed: the chart installs them
+// by digest, and the statement is about them too.
 const builder = "https://forge.example/a-workflow"
 
 func images() map[string]string {
@@ -207,8 +207,8 @@ func images() map[string]string {
 	}
 }
 
-// TestRelease makes a release twice: two checkouts of one commit, in folders of their own, make the
-// same. It holds that to what is in it.
+// TestRelease builds a release twice: two checkouts of one commit, in different folders, result in
+// the same files. It also checks their content.
 func TestRelease(t *testing.T) {
 	t.Setenv("RELEASE_BUILDER", builder)
 	list := filepath.Join(t.TempDir(), "images")
@@ -309,7 +309,7 @@ func hasItsChart(t *testing.T, release map[string][]byte) {
 	}
 }
 
-// unpacked are an archive's files by name; folders have none of their own.
+// unpacked returns an archive's files by name, without folders.
 func unpacked(t *testing.T, archive []byte) map[string][]byte {
 	t.Helper()
 	content, err := gzip.NewReader(bytes.NewReader(archive))
@@ -338,7 +338,7 @@ func unpacked(t *testing.T, archive []byte) map[string][]byte {
 	}
 }
 
-// A release tells its version by what the programs of "make build" and of images tell it by.
+// A release's version is in the same variable as that of "make build" and of images.
 func TestStampsAreTheMakefiles(t *testing.T) {
 	stamps := func(file string) []string {
 		content, err := os.ReadFile(filepath.Join(underlay, file))
@@ -362,7 +362,7 @@ func TestStampsAreTheMakefiles(t *testing.T) {
 	}
 }
 
-// The changelog of this tree has the form that the script reads.
+// The changelog of this tree has the format that the script parses.
 func TestChangelog(t *testing.T) {
 	content, err := os.ReadFile(underlay + "/CHANGELOG.md")
 	if err != nil {

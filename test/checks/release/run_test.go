@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestRunDecidesWhatMayBeSkipped calls what CI calls, with programs in the place of those that
-// install and test, in a checkout with and without the description of the cloud's API beside it.
+// TestRunDecidesWhatMayBeSkipped runs CI's script, with fake programs instead of those that install
+// and test, in a checkout with and without the description of the cloud's API beside it.
 func TestRunDecidesWhatMayBeSkipped(t *testing.T) {
 	for name, described := range map[string]bool{"ours": true, "the forge's": false} {
 		t.Run(name, func(t *testing.T) {
@@ -23,7 +23,7 @@ func TestRunDecidesWhatMayBeSkipped(t *testing.T) {
 			}
 			r.write(t, "bin/make", "#!/bin/sh\necho \"complete: $UNDERLAY_CI_COMPLETE.\"\necho \"description: $UNDERLAY_CLOUD_SPEC.\"\n.ci/skipped\n")
 			cmd := exec.CommandContext(t.Context(), filepath.Join(r.folder, "main/.ci/run"))
-			// Whatever the forge sets, and whoever calls.
+			// Independent of the forge's variables and of the caller's.
 			cmd.Env = append(environment(), "CI=true", "UNDERLAY_CI_COMPLETE=", "UNDERLAY_CLOUD_SPEC=", "PATH="+r.folder+"/bin:"+os.Getenv("PATH"))
 			out, err := cmd.CombinedOutput()
 			if err != nil {

@@ -2,9 +2,9 @@
 
 // Command machines shows the first cluster of the tutorial on machines in namespaces: its own
 // commands, with real kubeadm, kubelet and containerd, on the simulated cloud. It ends with a shell
-// on the control-plane node, and removes everything when that ends.
+// on the control-plane node, and removes everything when the shell ends.
 //
-// It takes root, and leaves nothing behind.
+// It requires root, and leaves nothing behind.
 package main
 
 import (
@@ -79,7 +79,7 @@ func run(ctx context.Context, once bool) error {
 	return errors.Join(err, c.Stop())
 }
 
-// show is a cluster that is being shown.
+// show is a cluster that is shown.
 type show struct {
 	*kubeadm.Cluster
 	page    *kubeadm.Page
@@ -87,7 +87,7 @@ type show struct {
 	began   time.Time
 }
 
-// play installs the cluster and shows what it does.
+// play installs the cluster and shows its features.
 func (s *show) play(ctx context.Context) error {
 	acts := []struct {
 		title string

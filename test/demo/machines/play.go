@@ -21,7 +21,7 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/netlab"
 )
 
-// patience is how long anything may take.
+// patience limits waits.
 const patience = 3 * time.Minute
 
 // names are the servers'.
@@ -97,7 +97,7 @@ func (s *show) pods(ctx context.Context) error {
 		return err
 	}
 	for _, p := range pods.Items {
-		// The container has no program for it, but its namespace can be looked into.
+		// The container has no program for it, but its namespace is accessible.
 		look := "for pod in $(ip netns list | cut -d' ' -f1); do ip -n $pod -brief address show dev eth0 | grep -w " + p.Status.PodIP + "; done"
 		out, err := s.On(ctx, p.Spec.NodeName, look)
 		if err != nil {
@@ -130,7 +130,7 @@ func (s *show) balance(ctx context.Context) error {
 	fmt.Print(s.painter.Note("until the cloud's health checks have passed, nobody answers"))
 	var answer netlab.Answer
 	err = wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		// Who isn't answered asks again.
+		// A request without a reply is sent again.
 		answer, err = netlab.Ask(ctx, s.Lab.Outside(), "tcp", netip.AddrPortFrom(at, 80))
 		return err == nil, nil
 	})
@@ -150,7 +150,7 @@ func (s *show) look(ctx context.Context) error {
 	return nil
 }
 
-// follow types one of the tutorial's commands, in which each text is replaced by the next.
+// follow runs one of the tutorial's commands, in which each text is replaced by the next.
 func (s *show) follow(ctx context.Context, server, typed, begins string, instead ...string) error {
 	command, err := s.page.Command(begins, instead...)
 	if err != nil {
@@ -159,7 +159,7 @@ func (s *show) follow(ctx context.Context, server, typed, begins string, instead
 	return s.enter(ctx, server, typed, command, false)
 }
 
-// enter types a command on a server, and shows what it prints if that is to be seen.
+// enter runs a command on a server, and prints its output if it is to be seen.
 func (s *show) enter(ctx context.Context, server, typed, command string, seen bool) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("%q took longer than %s", command, patience))
 	defer cancel()
@@ -179,7 +179,7 @@ func (s *show) enter(ctx context.Context, server, typed, command string, seen bo
 	return nil
 }
 
-// shell lets somebody work on the control-plane node until he leaves it.
+// shell runs a shell for the user on the control-plane node.
 func (s *show) shell(ctx context.Context) error {
 	fmt.Println("\nA shell on " + kubeadm.First + ", with kubectl and underlayctl. Leave it by exit, and everything is removed.")
 	in := s.Servers[kubeadm.First].Command(context.WithoutCancel(ctx), "bash", "-c", kubeadm.Environment+"export TERM="+os.Getenv("TERM")+" PS1='\\u@\\h:\\w# '; exec bash --norc -i")

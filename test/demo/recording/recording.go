@@ -1,7 +1,7 @@
-// Package recording turns the printed output of a demo into a picture that moves: an SVG
-// in which the lines come at the pace at which they came. It is pure, and invents
-// nothing: lines and times are those of the output. What it must never do is need a
-// script or a font of its own, because README pages show neither.
+// Package recording turns the printed output of a demo into an animated picture: an SVG in which
+// the lines appear with their original timing. It is pure, and invents nothing: lines and times are
+// those of the output. It must never need a script or a font of its own, because README pages show
+// neither.
 package recording
 
 import (
@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 )
 
-// Recording is a demo's output with the time at which each line came.
+// Recording is a demo's output with the time of each line.
 type Recording struct{ lines []line }
 
 type line struct {
@@ -21,28 +21,27 @@ type line struct {
 }
 
 const (
-	// longest is how long the picture stands still at most, however long nothing came.
+	// longest is the longest pause in the picture, however long the real one was.
 	longest = 1500 * time.Millisecond
-	// reading is how long a table stands at least before the next comes.
+	// reading is how long a table is shown at least before the next appears.
 	reading = 2 * time.Second
-	// typed is how long the command stands before its output begins.
+	// typed is how long the command is shown before its output begins.
 	typed = time.Second
-	// columns is the width of the terminal. Longer lines go on in the next.
+	// columns is the width of the terminal. Longer lines are wrapped.
 	columns = 112
 )
 
 var (
-	// event is a line with a time since something began; milestone one since the step did.
+	// event is a line with a time since some start; milestone one since the start of the step.
 	event     = regexp.MustCompile(`^ +\+([0-9.]+)s  (\S+) +(.*?)(?:  +(.*))?$`)
 	milestone = regexp.MustCompile(`^ +([0-9.]+) s  `)
 	held      = regexp.MustCompile(`^  ✓ after ([0-9.]+) s$`)
 )
 
-// Parse reads the output of a demo, as it is printed where there is no color. Its first
-// line is the command.
+// Parse parses the output of a demo without color. Its first line is the command.
 func Parse(output string) Recording {
 	var r Recording
-	var step, now time.Duration // when the step began, and how far it is
+	var step, now time.Duration // start of the step, and time within it
 	shift := typed
 	for i, text := range strings.Split(strings.TrimRight(output, "\n"), "\n") {
 		before := now
@@ -70,7 +69,7 @@ func Parse(output string) Recording {
 	return r
 }
 
-// since is the time that a line says; 0: none. That of a step's end is among them.
+// since is the time in a line; 0: none. That of a step's end is among them.
 func since(text string) time.Duration {
 	for _, form := range []*regexp.Regexp{event, milestone, held} {
 		if found := form.FindStringSubmatch(text); found != nil {

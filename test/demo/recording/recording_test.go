@@ -16,7 +16,7 @@ var update = flag.Bool("update", false, "draw docs/demo.svg anew instead of comp
 const (
 	page    = "../../../docs/tutorial/play.md"
 	picture = "../../../docs/demo.svg"
-	// most is the size that a README's reader may be asked to load.
+	// most is the size that readers of a README may have to load.
 	most = 60_000
 )
 
@@ -41,7 +41,7 @@ func recorded(t *testing.T) string {
 	return "$ make demo" + output
 }
 
-// TestDocument keeps the picture equal to the recorded output. To draw it anew: go test
+// TestDocument keeps the picture equal to the recorded output. To update it: go test
 // ./test/demo/recording -run TestDocument -update.
 func TestDocument(t *testing.T) {
 	want := Parse(recorded(t)).SVG(title, description)
@@ -59,7 +59,7 @@ func TestDocument(t *testing.T) {
 	}
 }
 
-// Every line of the recording is in the picture, and nothing else is; nothing is loaded.
+// Every line of the recording is in the picture, and no others; nothing is loaded.
 func TestThePictureShowsWhatWasRecorded(t *testing.T) {
 	output := recorded(t)
 	svg := Parse(output).SVG(title, description)
@@ -113,7 +113,7 @@ words
 `)
 	const second, tenth = time.Second, time.Second / 10
 	for i, want := range []time.Duration{
-		0, second, second, second, // the command stands for a second
+		0, second, second, second, // the command is shown for a second
 		second + longest, second + longest + second, second + longest + second, second + longest + second,
 		2*second + longest + tenth, 2*second + longest + 3*tenth, 2*second + longest + 3*tenth, // never back
 		3*second + longest, 3*second + longest,

@@ -12,19 +12,19 @@ const (
 	lineHeight = 18
 	textWidth  = 877 // of a whole line in the common fonts at 13 pixels
 	margin     = 16
-	// last is how long the end stands before it all begins again.
+	// last is how long the end is shown before it starts again.
 	last = 8 * time.Second
 )
 
-// The terminal is dark on light pages and on dark ones. Where nothing may move, and in
-// programs that move nothing, the last step is shown.
+// The terminal is dark on light pages and on dark ones. If motion is disabled or unsupported, the
+// last step is shown.
 const style = `text{font:13px ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",monospace;fill:#e6edf3;white-space:pre}
 .b{font-weight:bold}.d{fill:#9aa4ae}.g{fill:#56d364}.y{fill:#e3b341}.c{fill:#76e3ea}.m{fill:#d2a8ff}.u{fill:#79c0ff}.o{fill:#ffa657}
 @media(prefers-reduced-motion:reduce){#lines,#rest{animation:none}}
 `
 
-// SVG is the recording as a picture that a README can show. The lines stand one below
-// the other; they are moved up as they come, and what has not come is covered.
+// SVG is the recording as a picture for a README. The lines are in a column that moves up as they
+// appear, and lines that have not appeared are covered.
 func (r Recording) SVG(title, description string) string {
 	width, height := textWidth+2*margin, rows*lineHeight+2*margin
 	var b strings.Builder
@@ -44,13 +44,13 @@ func (r Recording) SVG(title, description string) string {
 	return b.String()
 }
 
-// motion is the style that moves the lines, and where they stand without it.
+// motion is the style that moves the lines, and their position without motion.
 func (r Recording) motion() string {
 	whole := r.lines[len(r.lines)-1].at + last
 	var lines, rest strings.Builder
 	for i, l := range r.lines {
 		if i+1 < len(r.lines) && r.lines[i+1].at == l.at {
-			continue // they come together
+			continue // they appear together
 		}
 		percent := 100 * l.at.Seconds() / whole.Seconds()
 		fmt.Fprintf(&lines, "%.2f%%{transform:translateY(%dpx)}", percent, raised(i+1))
@@ -62,10 +62,10 @@ func (r Recording) motion() string {
 		"@keyframes lines{" + lines.String() + "}\n@keyframes rest{" + rest.String() + "}\n"
 }
 
-// raised is how far the lines are moved where so many have come.
+// raised is how far the lines are moved up after a number of them have appeared.
 func raised(came int) int { return min(0, rows-came) * lineHeight }
 
-// still is how many lines have come when the last step is over.
+// still is how many lines have appeared when the last step is over.
 func (r Recording) still() int {
 	for i := len(r.lines) - 1; i > 0; i-- {
 		if held.MatchString(r.lines[i].text) {
@@ -99,7 +99,7 @@ func painted(text string) string {
 		span(tone, what) + span("d", text[at[7]:])
 }
 
-// color is a subject's own; those of names that differ in their last digit differ.
+// color is a subject's own; names that differ in their last digit have different ones.
 func color(subject string) string {
 	colors := []string{"c", "m", "u", "o"}
 	return colors[int(subject[len(subject)-1])%len(colors)]
@@ -114,6 +114,6 @@ func span(class, text string) string {
 
 func escaped(text string) string {
 	var b strings.Builder
-	_ = xml.EscapeText(&b, []byte(text)) // a Builder takes everything
+	_ = xml.EscapeText(&b, []byte(text)) // a Builder returns no errors
 	return b.String()
 }

@@ -1,6 +1,6 @@
-// Package screen turns what the demo knows into text. It is pure: the same input
-// gives the same text, on every machine. It never reads a clock, a terminal or
-// the environment: whether there may be color is an argument.
+// Package screen renders the demo's state as text. It is pure: the same input gives the same text,
+// on every machine. It never reads a clock, a terminal or the environment: whether color is allowed
+// is an argument.
 package screen
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/underlay-ccm/underlay/test/demo/state"
 )
 
-// Painter makes text; without Color it contains no escape codes.
+// Painter renders text; without Color it contains no escape codes.
 type Painter struct{ Color bool }
 
 // Select Graphic Rendition, ECMA-48 8.3.117.
@@ -32,8 +32,8 @@ func (p Painter) paint(style, text string) string {
 	return "\x1b[" + style + "m" + text + "\x1b[0m"
 }
 
-// subject has a color of its own, always the same; names that differ in their
-// last digit only have different ones.
+// subject has a color of its own, always the same; names that differ in their last digit only have
+// different ones.
 func (p Painter) subject(name, padded string) string {
 	colors := []string{"36", "35", "34", "96", "95", "94", "37"}
 	sum := 0
@@ -43,7 +43,7 @@ func (p Painter) subject(name, padded string) string {
 	return p.paint(colors[sum%len(colors)], padded)
 }
 
-// Widths of a timeline's columns; what is longer pushes the rest aside.
+// Widths of a timeline's columns; longer texts shift the rest.
 const (
 	subjectWidth = 7
 	whatWidth    = 24
@@ -60,8 +60,8 @@ func (p Painter) Note(text string) string { return p.paint(dim, "  "+text) + "\n
 // Event is one line of the timeline, with the time since its subject's start.
 func (p Painter) Event(e state.Event) string { return p.event(Since(e.Since), e) }
 
-// EventAt is one line of the timeline with the time of day, for where people
-// make things happen that no start was told of.
+// EventAt is one line of the timeline with the time of day, for changes that users make without a
+// start.
 func (p Painter) EventAt(at time.Time, e state.Event) string {
 	return p.event(at.Format(time.TimeOnly), e)
 }
@@ -88,25 +88,25 @@ func (p Painter) event(when string, e state.Event) string {
 // Since is a time from the start of something.
 func Since(d time.Duration) string { return fmt.Sprintf("+%.1fs", d.Seconds()) }
 
-// Result is how a step ended.
+// Result is the outcome of a step.
 type Result struct {
 	Name  string
 	Title string
 	Took  time.Duration
-	// Err says what went wrong; nil: it held. A step that was never begun has
-	// Took 0 and Skipped.
+	// Err is the error; nil: the step succeeded. A step that was never started has Took 0 and
+	// Skipped.
 	Err     error
 	Skipped bool
-	// Missing is what was expected and not there.
+	// Missing is the expected state that was missing.
 	Missing []string
 }
 
-// Held is the line that ends a step.
+// Held is the line that ends a successful step.
 func (p Painter) Held(r Result) string {
 	return p.paint(green, fmt.Sprintf("  ✓ after %.1f s", r.Took.Seconds())) + "\n"
 }
 
-// Failure says which step failed, what was expected, and where to look.
+// Failure is a text about the failed step, the expected state, and the logs.
 func (p Painter) Failure(r Result, logs string) string {
 	var b strings.Builder
 	b.WriteString("\n" + p.paint(red, fmt.Sprintf("✗ %s: %v", r.Title, r.Err)) + "\n")
@@ -138,7 +138,7 @@ func (p Painter) Summary(results []Result) string {
 	return fmt.Sprintf("\n%s  = %.1fs\n", strings.Join(parts, "  "), sum.Seconds())
 }
 
-// Status is what is being waited for, in one line of at most width columns.
+// Status describes the missing state that is waited for, in one line of at most width columns.
 func (p Painter) Status(elapsed time.Duration, missing []string, width int) string {
 	text := fmt.Sprintf("  … %.0f s, waiting for %s", elapsed.Seconds(), strings.Join(missing, "; "))
 	if runes := []rune(text); len(runes) > width {

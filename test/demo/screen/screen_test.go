@@ -18,7 +18,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files instead of comparing them")
 
-// everything is all that can be on the screen.
+// everything is every kind of text on the screen.
 func everything(p screen.Painter) string {
 	w, line := statetest.State()
 	held := screen.Result{Name: "join", Title: "Machines join", Took: 2100 * time.Millisecond}
@@ -46,7 +46,7 @@ func TestGolden(t *testing.T) {
 	for name, painter := range map[string]screen.Painter{"plain.txt": {}, "color.txt": {Color: true}} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join("testdata", name)
-			// Escape codes can't be read in a file; a replacement can.
+			// Escape codes aren't readable in a file; a replacement is.
 			got := strings.ReplaceAll(everything(painter), "\x1b", "␛")
 			if *update {
 				if err := os.WriteFile(path, []byte(got), 0o644); err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/underlay-ccm/underlay/test/demo/state"
 )
 
-// Tables are what the demo ends with. Ages are counted to now.
+// Tables are printed at the end of the demo. Ages are counted until now.
 func (p Painter) Tables(w *state.State, t *state.Timeline, machines []string, now time.Time) string {
 	return p.milestones(t, machines) + p.nodes(w, now) + p.budget(w.Budget()) + p.balancers(w) + p.requests(w) + p.writes(w)
 }
@@ -55,7 +55,7 @@ func prefix(p netip.Prefix) string {
 	return p.String()
 }
 
-// barWidth is how many cells the whole route table has.
+// barWidth is the width of the whole route table in characters.
 const barWidth = 50
 
 func (p Painter) budget(b state.Budget) string {
@@ -66,7 +66,7 @@ func (p Painter) budget(b state.Budget) string {
 	}) + "  " + p.bar(b) + "\n"
 }
 
-// bar draws each share with at least one cell, so that none goes unseen.
+// bar draws each share with at least one character, so that none is missed.
 func (p Painter) bar(b state.Budget) string {
 	cells := func(count int) int {
 		if count <= 0 || b.Limit <= 0 {

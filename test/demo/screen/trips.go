@@ -6,17 +6,17 @@ import (
 	"time"
 )
 
-// Trip is a connection that was tried from one place to another.
+// Trip is an attempted connection from one place to another.
 type Trip struct {
 	From, To, Way string
-	// Answered is who answered; empty: nobody did, as it should be.
+	// Answered is the server that replied; empty: there was no reply, as expected.
 	Answered string
-	// Seen is the address that it came from, as seen there.
+	// Seen is the source address that the server observed.
 	Seen netip.Addr
 	Took time.Duration
 }
 
-// Trips is a table of who reaches whom, and how.
+// Trips is a table of these connections.
 func (p Painter) Trips(trips []Trip) string {
 	t := table{title: "Packets", head: []string{"from", "to", "way", "answered by", "came from", "took"}}
 	for _, trip := range trips {

@@ -36,13 +36,13 @@ type Balancer struct {
 	Targets        []Target
 }
 
-// Listener is what a load balancer calls a service: a port that it listens on.
+// Listener is a service of a load balancer: a port that it listens on.
 type Listener struct {
 	Port, NodePort int
 	Check          Check
 }
 
-// Check is how a listener judges targets.
+// Check is a listener's health check of targets.
 type Check struct {
 	Protocol string
 	Port     int
@@ -53,10 +53,10 @@ type Check struct {
 type Target struct {
 	Server  int64
 	Private bool   // reached through the network
-	Health  string // as the first listener sees it
+	Health  string // the first listener's result
 }
 
-// CloudOf reads the cloud as its API shows it.
+// CloudOf converts the API's objects.
 func CloudOf(servers []schema.Server, network schema.Network, balancers []schema.LoadBalancer) Cloud {
 	var c Cloud
 	for _, s := range servers {

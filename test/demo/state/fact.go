@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// What happens to a machine, in the order in which it should.
+// The milestones of a machine, in the expected order.
 const (
 	Joined      = "joined"
 	Unavailable = "NetworkUnavailable=True"
@@ -17,12 +17,12 @@ const (
 	Ready       = "Ready"
 )
 
-// Milestones are all of them.
+// Milestones returns all of them.
 func Milestones() []string {
 	return []string{Joined, Unavailable, PodCIDRs, Initialized, Routed, Available, Untainted, Ready}
 }
 
-// What happens to a Service. Its targets have facts of their own.
+// The milestones of a Service. Its targets have facts of their own.
 const (
 	Created     = "Service"
 	Balanced    = "load balancer"
@@ -34,7 +34,7 @@ const (
 const (
 	rented  = "server"
 	silent  = "Ready=Unknown"
-	network = "network" // subject of routes that nobody's podCIDR explains
+	network = "network" // subject of routes outside of all podCIDRs
 )
 
 func targetIs(machine string) string    { return "target " + machine }
@@ -44,14 +44,14 @@ func unhealthyIs(machine string) string { return machine + " unhealthy" }
 // Fact is something that is true of a subject: a machine, a Service.
 type Fact struct {
 	Subject, What string
-	// Detail is told when the fact becomes true.
+	// Detail is printed when the fact becomes true.
 	Detail string
-	// End is told when it is no longer true; empty: that is no news.
+	// End is printed when it is no longer true; empty: that is not reported.
 	End string
-	// Machine is whom the fact makes part of the cluster; empty: nobody.
+	// Machine is the machine that the fact makes part of the cluster; empty: none.
 	Machine string
-	// Starts: the subject's time counts from here. Ends: and again from when
-	// this is no longer true.
+	// Starts: the subject's time counts from here. Ends: and again from when this is no longer
+	// true.
 	Starts, Ends bool
 }
 
@@ -105,7 +105,7 @@ func (w *State) nodeFacts(n Node) []Fact {
 	return facts
 }
 
-// routeFacts tells each route by the machine whose podCIDR it leads to.
+// routeFacts names each route by the machine with the podCIDR.
 func (w *State) routeFacts() []Fact {
 	var facts []Fact
 	for _, r := range w.Cloud.Routes {
@@ -156,7 +156,7 @@ func (w *State) serviceFacts(s Service) []Fact {
 	return facts
 }
 
-// truthful: the check asks kube-proxy whether the machine itself can serve.
+// truthful: the check requests from kube-proxy whether the machine itself can serve.
 func (c Check) truthful(s Service) bool {
 	return c.Protocol == "http" && c.Path == "/healthz" && c.Port == s.HealthCheckNodePort
 }
@@ -168,7 +168,7 @@ func (t Target) way() string {
 	return "through its public address"
 }
 
-// renter is the name of a server, also of one that is gone.
+// renter is the name of a server, also of a deleted one.
 func (w *State) renter(id int64) string {
 	if name, known := w.renters[id]; known {
 		return name

@@ -28,7 +28,7 @@ type Node struct {
 // Condition is one of a Node's conditions; the zero value: it was never set.
 type Condition struct{ Status, Reason, Message string }
 
-// NodeOf reads a Node.
+// NodeOf converts a Node.
 func NodeOf(node *corev1.Node) Node {
 	n := Node{
 		Name: node.Name, ProviderID: node.Spec.ProviderID, Created: node.CreationTimestamp.Time,
@@ -80,7 +80,7 @@ func (n Node) PodCIDR4() netip.Prefix { p, _ := n.podCIDR(true); return p }
 // PodCIDR6 is the Node's IPv6 podCIDR; invalid: it has none.
 func (n Node) PodCIDR6() netip.Prefix { p, _ := n.podCIDR(false); return p }
 
-// initialized: a cloud controller manager has said what the machine is.
+// initialized: a cloud controller manager has identified the machine.
 func (n Node) initialized() bool {
 	return n.ProviderID != "" && n.InstanceType != "" && n.Region != "" && n.ExternalIP != "" &&
 		!slices.Contains(n.Taints, cloudproviderapi.TaintExternalCloudProvider)
@@ -104,7 +104,7 @@ type Service struct {
 	Addresses           []string
 }
 
-// ServiceOf reads a Service with one port.
+// ServiceOf converts a Service with one port.
 func ServiceOf(svc *corev1.Service) Service {
 	s := Service{
 		Name: svc.Name, UID: string(svc.UID), Policy: string(svc.Spec.ExternalTrafficPolicy),

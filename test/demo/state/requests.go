@@ -11,17 +11,17 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/controlplane"
 )
 
-// RequestCount is how often something was asked of the cloud.
+// RequestCount counts requests to the cloud.
 type RequestCount struct {
 	Method, Path string // an object's ID is {id} in the path
 	Count        int
-	// NotFound are questions for something that is gone: an answer.
+	// NotFound counts requests for a deleted object, which are a valid result.
 	NotFound int
-	// Refused are all other errors.
+	// Refused counts all other errors.
 	Refused int
 }
 
-// CountRequests sums up the cloud's log, by path, then method.
+// CountRequests summarizes the cloud's log, by path, then method.
 func CountRequests(log []hcloudsim.Request) []RequestCount {
 	counts := map[[2]string]*RequestCount{}
 	for _, r := range log {
@@ -59,22 +59,22 @@ func withoutIDs(path string) string {
 	return strings.Join(parts, "/")
 }
 
-// WriteCount is how often our controllers wrote to a Node.
+// WriteCount is how often Underlay's controllers wrote to a Node.
 type WriteCount struct {
 	Node         string
 	IPAM, Routes int
 }
 
-// Sum is what the Node cost in all.
+// Sum is all writes to the Node.
 func (c WriteCount) Sum() int { return c.IPAM + c.Routes }
 
-// Names that the controllers have in their user agent.
+// Names of the controllers in their user agent.
 const (
 	ipamAgent  = "node-ipam-controller"
 	routeAgent = "node-route-controller"
 )
 
-// CountWrites sums up the audit log, by Node. Refused writes count too.
+// CountWrites summarizes the audit log, by Node. Rejected writes count too.
 func CountWrites(log []controlplane.AuditEvent) []WriteCount {
 	counts := map[string]WriteCount{}
 	for _, e := range log {

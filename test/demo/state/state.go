@@ -1,10 +1,9 @@
-// Package state is what the demo knows of the cluster and its cloud: a snapshot
-// of both, the facts that can be read off it, when each became true, and what is
-// still missing from what a step wants.
+// Package state holds the demo's view of the cluster and its cloud: a snapshot of both, the facts
+// that follow from it, when each became true, and what is still missing from a step's expected
+// state.
 //
-// It decides and does nothing else. Observers hand in what they saw; the clock is
-// an argument. It must never be told that something is true before it was
-// observed: a demo that is kind to its program shows nothing.
+// It decides and does nothing else. Observers pass their observations; the clock is an argument. A
+// fact must never be set before it was observed: a demo that favors its program shows nothing.
 package state
 
 import (
@@ -12,11 +11,11 @@ import (
 	"slices"
 )
 
-// Layout is what was set up before the first machine joined.
+// Layout is the configuration before the first machine joined.
 type Layout struct {
-	// Pods are the ranges that podCIDRs come from.
+	// Pods are the ranges of podCIDRs.
 	Pods []netip.Prefix
-	// RouteLimit is how many routes the cloud's network takes.
+	// RouteLimit is the maximum number of routes of the cloud's network.
 	RouteLimit int
 }
 
@@ -28,18 +27,18 @@ type State struct {
 	Services map[string]Service
 	Cloud    Cloud
 
-	// Requests are those that the cloud got, Writes those that the API server
-	// got for each Node.
+	// Requests are those that the cloud received, Writes those that the API server received for
+	// each Node.
 	Requests []RequestCount
 	Writes   []WriteCount
 
-	// Whoever held a podCIDR or a server is remembered: what is left behind in
-	// the cloud has to be told by its owner's name.
+	// Former owners of podCIDRs and servers are kept, because resources that remain in the cloud
+	// are shown with their owner's name.
 	holders map[netip.Prefix]string
 	renters map[int64]string
 }
 
-// New is a State with nothing in it.
+// New returns an empty State.
 func New(l Layout) *State {
 	return &State{
 		Layout: l, Nodes: map[string]Node{}, Services: map[string]Service{},
@@ -47,7 +46,7 @@ func New(l Layout) *State {
 	}
 }
 
-// SetNode notes a Node as it is now.
+// SetNode records the current state of a Node.
 func (w *State) SetNode(n Node) {
 	w.Nodes[n.Name] = n
 	for _, p := range n.PodCIDRs {
@@ -55,16 +54,16 @@ func (w *State) SetNode(n Node) {
 	}
 }
 
-// RemoveNode notes that a Node is gone.
+// RemoveNode records that a Node was deleted.
 func (w *State) RemoveNode(name string) { delete(w.Nodes, name) }
 
-// SetService notes a Service as it is now.
+// SetService records the current state of a Service.
 func (w *State) SetService(s Service) { w.Services[s.Name] = s }
 
-// RemoveService notes that a Service is gone.
+// RemoveService records that a Service was deleted.
 func (w *State) RemoveService(name string) { delete(w.Services, name) }
 
-// SetCloud notes the cloud as it is now.
+// SetCloud records the current state of the cloud.
 func (w *State) SetCloud(c Cloud) {
 	w.Cloud = c
 	for _, s := range c.Servers {
@@ -72,10 +71,10 @@ func (w *State) SetCloud(c Cloud) {
 	}
 }
 
-// Budget is how a network's routes are used.
+// Budget is the use of a network's routes.
 type Budget struct{ Limit, Ours, Foreign int }
 
-// Free is how many routes the network still takes.
+// Free is how many routes can still be added to the network.
 func (b Budget) Free() int { return b.Limit - b.Ours - b.Foreign }
 
 // Budget counts the network's routes.
@@ -91,14 +90,15 @@ func (w *State) Budget() Budget {
 	return b
 }
 
-// toPods reports whether a route leads to pods; anything else is not Underlay's.
+// toPods reports whether a route's destination is in the pods' ranges; other routes are not
+// Underlay's.
 func (w *State) toPods(r Route) bool {
 	return slices.ContainsFunc(w.Pods, func(p netip.Prefix) bool {
 		return p.Bits() <= r.Dst.Bits() && p.Contains(r.Dst.Addr())
 	})
 }
 
-// RouteOf is the route that leads to a Node's pods through its own server.
+// RouteOf returns the route to a Node's pods through its own server.
 func (w *State) RouteOf(n Node) (Route, bool) {
 	server, ok := w.Cloud.server(n.Name)
 	if !ok {

@@ -12,8 +12,8 @@ import (
 	"github.com/underlay-ccm/underlay/test/demo/state/statetest"
 )
 
-// observe lets a timeline see the cluster at a number of seconds and returns what
-// it makes of it, a line for each event.
+// observe passes the cluster's state at a number of seconds to a timeline, and returns its events,
+// a line for each.
 func observe(w *state.State, t *state.Timeline, seconds float64) []string {
 	var lines []string
 	now := statetest.Epoch().Add(time.Duration(seconds * float64(time.Second)))

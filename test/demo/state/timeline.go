@@ -7,8 +7,8 @@ type Event struct {
 	Subject string
 	What    string
 	Detail  string
-	// Since is the time from the subject's start: when the machine joined or
-	// its server was deleted, when the Service was made.
+	// Since is the time from the subject's start: when the machine joined or its server was
+	// deleted, when the Service was created.
 	Since time.Duration
 	// Over: the fact is no longer true.
 	Over bool
@@ -16,7 +16,7 @@ type Event struct {
 
 type key struct{ subject, what string }
 
-// Timeline knows since when each fact is true.
+// Timeline records since when each fact is true.
 type Timeline struct {
 	last    time.Time
 	starts  map[string]time.Time
@@ -24,16 +24,15 @@ type Timeline struct {
 	reached map[key]time.Duration
 }
 
-// NewTimeline is one on which nothing has happened yet.
+// NewTimeline returns an empty one.
 func NewTimeline() *Timeline {
 	return &Timeline{starts: map[string]time.Time{}, reached: map[key]time.Duration{}}
 }
 
-// Observe takes all facts that are true now and returns what is new: what ended
-// first, then what began, both in the order of the facts.
+// Observe receives all facts that are true now and returns the changes: first those that ended,
+// then those that began, both in the order of the facts.
 //
-// Observers are not in step with each other: a time before the latest counts as
-// the latest.
+// Observers are not synchronized: a time before the latest counts as the latest.
 func (t *Timeline) Observe(now time.Time, facts []Fact) []Event {
 	if now.Before(t.last) {
 		now = t.last
@@ -73,10 +72,10 @@ func (t *Timeline) endings(now time.Time, facts []Fact) []Event {
 	return events
 }
 
-// Restart counts a subject's time from now on.
+// Restart counts a subject's time from now.
 func (t *Timeline) Restart(subject string, now time.Time) { t.starts[subject] = now }
 
-// Reached tells when a fact first became true, counted from its subject's start.
+// Reached returns when a fact first became true, counted from its subject's start.
 func (t *Timeline) Reached(subject, what string) (time.Duration, bool) {
 	since, ok := t.reached[key{subject, what}]
 	return since, ok

@@ -6,17 +6,17 @@ import (
 	"slices"
 )
 
-// View is a Service beside its load balancer.
+// View is a Service with its load balancer.
 type View struct {
 	Service  Service
 	Balancer Balancer
 	Targets  []NamedTarget // by name
 }
 
-// NamedTarget is a target by its machine's name.
+// NamedTarget is a target with its machine's name.
 type NamedTarget struct{ Name, Health string }
 
-// Views are all Services with what the cloud has for them, by name.
+// Views are all Services with their load balancers in the cloud, by name.
 func (w *State) Views() []View {
 	var views []View
 	for _, s := range w.sortedServices() {

@@ -8,26 +8,25 @@ import (
 	"strings"
 )
 
-// Want is how the cluster has to be for a step to hold.
+// Want is the expected state of the cluster after a step.
 type Want struct {
-	// Machines are members of the cluster, and nobody else is.
+	// Machines are the members of the cluster; there must be no others.
 	Machines []string
-	// Service has a load balancer with all machines as healthy targets; empty:
-	// there is no Service yet.
+	// Service has a load balancer with all machines as healthy targets; empty: there is no Service
+	// yet.
 	Service string
-	// Foreign is a route of somebody else's that has to stay.
+	// Foreign is a foreign route that must remain.
 	Foreign Route
-	// Books: the cloud refused nothing, and IPAM and routes together wrote to
-	// no Node more than MostWrites times.
+	// Books: the cloud rejected no request, and IPAM and routes together wrote to no Node more than
+	// MostWrites times.
 	Books bool
 }
 
-// MostWrites is what it may cost to make a Node reachable: its podCIDRs, and its
-// condition True, then False.
+// MostWrites is the number of writes until a Node is reachable: its podCIDRs, and its condition
+// True, then False.
 const MostWrites = 3
 
-// Missing lists what is wanted and not there, or there and not wanted; nothing:
-// the step holds.
+// Missing lists all differences from the expected state; nothing: the step has succeeded.
 func (w *State) Missing(t *Timeline, want Want) []string {
 	facts := w.Facts()
 	var missing []string
@@ -52,11 +51,11 @@ func (w *State) Missing(t *Timeline, want Want) []string {
 	return missing
 }
 
-// missingOf is one line with all that a machine lacks and how it is instead.
+// missingOf is one line with everything that a machine lacks, and its actual state.
 func (w *State) missingOf(machine string, facts []Fact, t *Timeline) []string {
 	var lacks []string
 	for _, what := range Milestones() {
-		if what == Unavailable { // it has passed by the time the rest is there
+		if what == Unavailable { // it is over by the time the rest is there
 			if _, ok := t.Reached(machine, what); !ok {
 				lacks = append(lacks, what+" at first")
 			}
@@ -119,7 +118,7 @@ func (w *State) overlaps() []string {
 	return found
 }
 
-// misconduct is what the books show that should not be in them.
+// misconduct lists unexpected entries of the logs.
 func (w *State) misconduct(machines []string) []string {
 	var found []string
 	for _, r := range w.Requests {

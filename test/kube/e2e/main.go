@@ -1,9 +1,9 @@
-// Command e2e runs upstream's end-to-end specs of the network against a cluster, as upstream's
-// e2e.test does, whose flags it has. Upstream's own suite prepares it; specs of other groups are
-// there only as far as that needs them.
+// Command e2e runs upstream's end-to-end specs of the network against a cluster, like upstream's
+// e2e.test, with the same flags. Upstream's own suite prepares it; specs of other groups are
+// included only as far as that requires.
 //
-// It is its own module, so that what specs need stays out of the control plane's, which is built
-// more often. Its versions are those of test/kube, so that most of it is compiled already.
+// It is its own module, so that requirements of specs stay out of the control plane's, which is
+// built more often. Its versions are those of test/kube, so that most of it is compiled already.
 package main
 
 import (
@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-base/logs"
 	"k8s.io/klog/v2"
-	_ "k8s.io/kubernetes/test/e2e" // the suite: what is done before and after all specs
+	_ "k8s.io/kubernetes/test/e2e" // the suite: setup and teardown of all specs
 	"k8s.io/kubernetes/test/e2e/framework"
 	"k8s.io/kubernetes/test/e2e/framework/config"
 	"k8s.io/kubernetes/test/e2e/framework/testfiles"
@@ -32,7 +32,7 @@ import (
 	_ "k8s.io/kubernetes/test/e2e/network"
 )
 
-// outcome is told by ginkgo when a spec has failed.
+// outcome is notified by ginkgo when a spec has failed.
 type outcome struct{ failed bool }
 
 func (o *outcome) Fail() { o.failed = true }

@@ -15,8 +15,8 @@ import (
 	kubelet "k8s.io/kubernetes/cmd/kubelet/app/options"
 )
 
-// kubeadm turns the allocation on wherever there is a podSubnet, so what counts
-// is the command line that it writes, as kube-controller-manager reads it.
+// kubeadm enables the allocation if there is a podSubnet, so the test checks the command line that
+// it writes, as parsed by kube-controller-manager.
 func TestControllerManagerAllocatesNothing(t *testing.T) {
 	for _, folder := range examples(t) {
 		cluster := initConfiguration(t, folder)
@@ -43,7 +43,7 @@ func TestControllerManagerAllocatesNothing(t *testing.T) {
 	}
 }
 
-// kubeletFlags are the arguments of a kubelet as it reads them itself.
+// kubeletFlags are the arguments of a kubelet, parsed by its own code.
 func kubeletFlags(t *testing.T, arguments []kubeadmapi.Arg) *kubelet.KubeletFlags {
 	t.Helper()
 	flags := kubelet.NewKubeletFlags()
@@ -57,8 +57,8 @@ func kubeletFlags(t *testing.T, arguments []kubeadmapi.Arg) *kubelet.KubeletFlag
 	return flags
 }
 
-// nodeAddresses are those that a kubelet reports from its first moment on, and
-// which it hands on to the cloud controller manager.
+// nodeAddresses are those that a kubelet reports from its start, and passes to the cloud controller
+// manager.
 func nodeAddresses(t *testing.T, registration kubeadmapi.NodeRegistrationOptions) []netip.Addr {
 	t.Helper()
 	flags := kubeletFlags(t, registration.KubeletExtraArgs)
@@ -77,7 +77,7 @@ func nodeAddresses(t *testing.T, registration kubeadmapi.NodeRegistrationOptions
 	return addresses
 }
 
-// Every node waits for underlay-ccm, and says which machine it is.
+// Every node waits for underlay-ccm, and reports its machine.
 func TestKubeletArguments(t *testing.T) {
 	for _, folder := range examples(t) {
 		first, further := initConfiguration(t, folder), joinConfiguration(t, folder)

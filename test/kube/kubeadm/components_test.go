@@ -21,8 +21,8 @@ import (
 	proxyutil "k8s.io/kubernetes/pkg/proxy/util"
 )
 
-// component is a component's configuration as kubeadm hands it on, with what
-// kubeadm adds, read as the component itself reads it.
+// component returns a component's configuration from kubeadm, with kubeadm's additions, parsed by
+// the component's own code.
 func component[T any](t *testing.T, cluster *kubeadmapi.InitConfiguration, group string, decoder runtime.Decoder) T {
 	t.Helper()
 	written, err := cluster.ComponentConfigs[group].Marshal()
@@ -53,12 +53,12 @@ func TestKubelet(t *testing.T) {
 	for _, folder := range examples(t) {
 		cluster := initConfiguration(t, folder)
 		kubelet := component[*kubeletapi.KubeletConfiguration](t, cluster, componentconfigs.KubeletGroup, codecs.UniversalDecoder())
-		kubelet.FailCgroupV1 = false // else this machine's cgroups are judged too
+		kubelet.FailCgroupV1 = false // otherwise this machine's cgroups are checked too
 		if err := kubeletvalidation.ValidateKubeletConfiguration(kubelet, utilfeature.DefaultFeatureGate); err != nil {
 			t.Errorf("%s: %v", folder, err)
 		}
-		// A node's IPv4 range is a /24: its network, broadcast and the pods'
-		// gateway are no pod's.
+		// A node's IPv4 range is a /24: no pod gets its network address, broadcast address or
+		// gateway.
 		if free := 1<<8 - 3; int(kubelet.MaxPods) > free {
 			t.Errorf("%s: maxPods %d, and a node's range has addresses for %d", folder, kubelet.MaxPods, free)
 		}
@@ -80,8 +80,8 @@ func TestKubeProxy(t *testing.T) {
 	}
 }
 
-// Load balancers reach nodes by their addresses in the network. What has node
-// ports beside those would have them on public addresses.
+// Load balancers reach nodes at their addresses in the network. Node ports at other addresses would
+// be public.
 func TestNodePorts(t *testing.T) {
 	for _, folder := range examples(t) {
 		cluster := initConfiguration(t, folder)
@@ -102,8 +102,8 @@ func TestNodePorts(t *testing.T) {
 	}
 }
 
-// openFamilies are the families of Services whose node ports kube-proxy opens on
-// every address, for want of a range of that family.
+// openFamilies are the families of Services whose node ports kube-proxy opens on every address,
+// because no range of that family is configured.
 func openFamilies(serviceSubnet string, nodePortAddresses []string) []corev1.IPFamily {
 	var left []corev1.IPFamily
 	for _, text := range strings.Split(serviceSubnet, ",") {

@@ -1,7 +1,6 @@
-// Package kubeadm holds the configurations in deploy/kubeadm to what kubeadm,
-// kubelet, kube-proxy and kube-controller-manager themselves say of them: their
-// own decoders, defaults, validation and flags, at the version that the control
-// plane of the tests has.
+// Package kubeadm tests the configurations in deploy/kubeadm with the code of kubeadm, kubelet,
+// kube-proxy and kube-controller-manager: their own decoders, defaults, validation and flags, at
+// the version of the tests' control plane.
 //
 // It has tests only, so that the control plane's binary doesn't depend on it.
 package kubeadm
@@ -44,8 +43,8 @@ func read(t *testing.T, elements ...string) string {
 	return string(content)
 }
 
-// initConfiguration is what "kubeadm init --config" works with, after its
-// defaults and its validation.
+// initConfiguration is the configuration of "kubeadm init --config", after its defaults and its
+// validation.
 func initConfiguration(t *testing.T, folder string) *kubeadmapi.InitConfiguration {
 	t.Helper()
 	loaded, err := config.BytesToInitConfiguration([]byte(read(t, folder, "init.yaml")), true)
@@ -121,7 +120,7 @@ func TestMistakesAreRefused(t *testing.T) {
 	}
 }
 
-// The version is the one that all of this was tried with.
+// The version is the one that all of this was tested with.
 func TestVersionIsTheTestedOne(t *testing.T) {
 	module := read(t, "..", "go.mod")
 	for _, folder := range examples(t) {

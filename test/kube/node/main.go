@@ -1,8 +1,9 @@
-// Command node is what a machine of a kubeadm cluster has beside the control plane's programs: the
-// real kubelet, kubeadm and kube-scheduler in one file, chosen by the first argument or by the name
-// under which the file is called, as busybox does it.
+// Command node contains the programs of a machine in a kubeadm cluster beside the control plane's:
+// the real kubelet, kubeadm and kube-scheduler in one file, selected by the first argument or by
+// the file's name, as in busybox.
 //
-// It is apart from the command above it, so that who needs no machines doesn't build and load it.
+// It is separate from the command above it, so that it isn't built and loaded if no machines are
+// needed.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Package statetest gives tests a small cluster that has everything: two machines
-// that joined, a Service with its load balancer, and somebody else's route.
+// Package statetest provides tests with a small complete cluster: two machines that joined, a
+// Service with its load balancer, and a foreign route.
 package statetest
 
 import (
@@ -10,7 +10,7 @@ import (
 	"github.com/underlay-ccm/underlay/test/demo/state"
 )
 
-// Epoch is when everything begins.
+// Epoch is the start time.
 func Epoch() time.Time { return time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC) }
 
 // Layout is that of the cluster.
@@ -21,7 +21,7 @@ func Layout() state.Layout {
 	}
 }
 
-// Node is number i as it is when it has all it needs.
+// Node is number i with everything that it needs.
 func Node(i int) state.Node {
 	return state.Node{
 		Name: fmt.Sprintf("node-%d", i), ProviderID: fmt.Sprintf("hcloud://%d", i), Created: Epoch(),
@@ -33,7 +33,7 @@ func Node(i int) state.Node {
 	}
 }
 
-// Server is that of the Node i.
+// Server is the server of Node i.
 func Server(i int) state.Server {
 	return state.Server{
 		ID: int64(i), Name: fmt.Sprintf("node-%d", i), Type: "cx22", Location: "fsn1",
@@ -41,17 +41,17 @@ func Server(i int) state.Server {
 	}
 }
 
-// Route is that to the pods of Node i.
+// Route is the route to the pods of Node i.
 func Route(i int) state.Route {
 	return state.Route{Dst: netip.MustParsePrefix(fmt.Sprintf("10.244.%d.0/24", i)), Via: netip.MustParseAddr(fmt.Sprintf("10.0.0.%d", i))}
 }
 
-// Foreign is somebody else's route.
+// Foreign is a foreign route.
 func Foreign() state.Route {
 	return state.Route{Dst: netip.MustParsePrefix("192.168.178.0/24"), Via: netip.MustParseAddr("10.0.0.250")}
 }
 
-// Service is the one of the cluster.
+// Service is the Service of the cluster.
 func Service() state.Service {
 	return state.Service{
 		Name: "web", UID: "u-1", Policy: "Local", Port: 80, NodePort: 30080, HealthCheckNodePort: 30999,
@@ -59,8 +59,7 @@ func Service() state.Service {
 	}
 }
 
-// State is one of two machines, and a timeline that saw them join within two
-// seconds.
+// State is the state of two machines, and a timeline in which they joined within two seconds.
 func State() (*state.State, *state.Timeline) {
 	w, t := state.New(Layout()), state.NewTimeline()
 	for i := range 2 {
