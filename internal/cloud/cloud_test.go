@@ -21,15 +21,15 @@ import (
 	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
-// project is a cloud with a cached list: what List says may lag behind what Get
-// says until somebody asks for a newer list.
+// project is a cloud with a cached list: the result of List may be older than that of Get until a
+// newer list is requested.
 type project struct {
 	cached  []cloud.Machine
 	servers []cloud.Machine
 	listErr error
 	getErr  error
 	asked   []string
-	listed  time.Time // when a list was asked for last
+	listed  time.Time // time of the last requested list
 }
 
 func (p *project) List(_ context.Context, since time.Time) ([]cloud.Machine, error) {
@@ -185,7 +185,7 @@ func TestMatching(t *testing.T) {
 func TestAddressesByFamily(t *testing.T) {
 	both, only6, alone := server(1, "a", "10.0.0.2"), server(1, "a", "10.0.0.2"), server(1, "a", "")
 	only6.PublicIPv4 = netip.Addr{}
-	// All are what the Node has in the end: cloud-provider keeps of a type only what was given.
+	// All are the final addresses of the Node: cloud-provider keeps only the given ones of a type.
 	for _, c := range []struct {
 		family cloud.AddressFamily
 		server cloud.Machine
@@ -210,7 +210,7 @@ func TestAddressesByFamily(t *testing.T) {
 			t.Fatal(err)
 		}
 		kept := got.NodeAddresses
-		if c.given != "" { // what becomes of them upstream
+		if c.given != "" { // upstream's treatment of the addresses
 			if kept, err = nodehelpers.GetNodeAddressesFromNodeIP(c.given, kept); err != nil {
 				t.Errorf("%s, given %q: %v", c.family, c.given, err)
 				continue
@@ -229,8 +229,8 @@ func TestAddressesByFamily(t *testing.T) {
 	}
 }
 
-// A kubelet that was given an address that is not its server's has a Node that stays
-// uninitialized, and says why.
+// If a kubelet has an address that is not its server's, its Node remains uninitialized, with an
+// Event that gives the reason.
 func TestAnAddressThatIsNotTheServers(t *testing.T) {
 	for _, given := range []string{"10.0.0.99", "10.0.0.2,2001:db8:2::1", "192.0.2.7"} {
 		i := instances(&project{servers: []cloud.Machine{server(1, "a", "10.0.0.2")}})
@@ -248,8 +248,8 @@ func TestAnAddressThatIsNotTheServers(t *testing.T) {
 	}
 }
 
-// A node is not described before its routes are looked after, nor before its
-// server is attached.
+// A node is not initialized before the route controller handles it, nor before its server is
+// attached.
 func TestTheGate(t *testing.T) {
 	p := &project{servers: []cloud.Machine{server(1, "a", "10.0.0.2"), server(2, "detached", "")}}
 	i := instances(p)

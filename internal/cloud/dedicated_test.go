@@ -17,10 +17,10 @@ import (
 	"github.com/underlay-ccm/underlay/internal/cloud"
 )
 
-// account is a list of dedicated servers, as it was read last and as it is.
+// account is a list of dedicated servers, as it was last read and as it is.
 type account struct {
-	known   []cloud.Machine // by everybody; nil: nothing was ever read
-	read    time.Time       // when
+	known   []cloud.Machine // to all readers; nil: it was never read
+	read    time.Time       // time of that read
 	servers []cloud.Machine
 	down    error
 	getErr  error
@@ -61,7 +61,7 @@ func dedicated(number int64, name string) cloud.Machine {
 	}
 }
 
-// mixed are Instances over both kinds, in a network of 10.0.0.0/8.
+// mixed returns Instances for both kinds, in a network of 10.0.0.0/8.
 func mixed(p *project, x *cloud.Machines, nodes ...*corev1.Node) (*cloud.Instances, *record.FakeRecorder) {
 	i := instances(p, nodes...)
 	x.Cloud = p
@@ -70,7 +70,7 @@ func mixed(p *project, x *cloud.Machines, nodes ...*corev1.Node) (*cloud.Instanc
 	return i, i.Recorder.(*record.FakeRecorder)
 }
 
-// shown are the reasons of the Events so far.
+// shown returns the reasons of the Events so far.
 func shown(r *record.FakeRecorder) string {
 	var reasons []string
 	for {
@@ -131,8 +131,8 @@ func TestMatchingBothKinds(t *testing.T) {
 	}
 }
 
-// What is not known of dedicated servers keeps nobody from what the cloud knows, and
-// is never taken for "there is none".
+// While dedicated servers are unknown, Nodes of the cloud are matched all the same, and no missing
+// server counts as deleted.
 func TestMatchingWhileRobotIsAway(t *testing.T) {
 	servers := []cloud.Machine{server(1, "a", "10.0.0.2")}
 	for _, c := range []struct {
@@ -183,14 +183,14 @@ func TestADedicatedNameIsLookedUpInAListAsNewAsTheNode(t *testing.T) {
 	}
 }
 
-// The API server tells when a Node was made in seconds: a list that was read earlier in the same
-// second lacks a server that came in between.
+// The API server's creation times are in seconds: a list that was read earlier in the same second
+// lacks a server that was added in between.
 func TestAListOfTheNodesOwnSecondMayBeOlderThanTheNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &account{known: []cloud.Machine{}, read: time.Now().Add(300 * time.Millisecond), servers: []cloud.Machine{dedicated(8, "bm")}}
 		i, _ := mixed(&project{servers: []cloud.Machine{}}, &cloud.Machines{Robot: a})
 		n := node("bm")
-		n.CreationTimestamp.Time = time.Now() // of this second
+		n.CreationTimestamp.Time = time.Now() // in this second
 		time.Sleep(800 * time.Millisecond)
 		got, err := i.InstanceMetadata(t.Context(), n)
 		if err != nil || got.ProviderID != "hrobot://8" {
@@ -205,8 +205,8 @@ func TestDedicatedInstanceExists(t *testing.T) {
 	both := []cloud.Machine{seven, eight}
 	for _, c := range []struct {
 		name    string
-		before  []cloud.Machine // the list of a while ago; nil: there was none
-		account account         // now
+		before  []cloud.Machine // the previous list; nil: there was none
+		account account         // the current one
 		exists  bool
 		event   string
 	}{

@@ -36,7 +36,7 @@ func TestDedicatedAddresses(t *testing.T) {
 		family  cloud.AddressFamily
 		given   string
 		network netip.Prefix // the zero one: none, addresses are forwarded; nowhere: none, they aren't
-		want    string       // addresses, or a part of the error
+		want    string       // addresses, or part of the error
 	}{
 		{"nothing given", cloud.IPv4, "", inNetwork, "Hostname=bm ExternalIP=198.51.100.7"},
 		{"IPv6", cloud.IPv6, "", inNetwork, "Hostname=bm ExternalIP=2001:db8:d:7::1"},
@@ -79,7 +79,7 @@ func TestDedicatedAddresses(t *testing.T) {
 				return
 			}
 			kept := got.NodeAddresses
-			if c.given != "" { // what becomes of them upstream
+			if c.given != "" { // upstream's treatment of the addresses
 				if kept, err = nodehelpers.GetNodeAddressesFromNodeIP(c.given, kept); err != nil {
 					t.Fatal(err)
 				}

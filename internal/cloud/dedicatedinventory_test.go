@@ -13,7 +13,7 @@ import (
 	"github.com/underlay-ccm/underlay/internal/cloud"
 )
 
-// Without Robot the inventory is all that is known, and with it what it adds.
+// Without Robot only the inventory is known; with Robot, the inventory adds to it.
 func TestInventoryOfDedicatedServers(t *testing.T) {
 	entry := cloud.Machine{
 		ID: 7, Name: "bm", Type: "EX44", Zone: "fsn1-dc14", Region: "fsn1",
@@ -37,14 +37,14 @@ func TestInventoryOfDedicatedServers(t *testing.T) {
 		t.Errorf("an address that the inventory doesn't have: %v", err)
 	}
 
-	// Of another account: Robot can't say that it is gone.
+	// Of another account: Robot can't show that it is deleted.
 	robots := &account{servers: []cloud.Machine{dedicated(8, "bn")}}
 	i, events := mixed(&project{servers: []cloud.Machine{}}, &cloud.Machines{Robot: robots, Configured: []cloud.Machine{entry}}, node("bn", withID("hrobot://8")))
 	if exists, err := i.InstanceExists(t.Context(), node("bm", withID("hrobot://7"))); !exists || err != nil || shown(events) != "" {
 		t.Errorf("exists %v, %v", exists, err)
 	}
 
-	// Robot is right, and that the two disagree is told.
+	// Robot takes precedence, and the contradiction is reported.
 	contradicting := entry
 	contradicting.Name, contradicting.Addresses = "other", []netip.Addr{netip.MustParseAddr("198.51.100.8"), netip.MustParseAddr("10.0.1.7")}
 	i, events = mixed(&project{servers: []cloud.Machine{}}, &cloud.Machines{
@@ -92,7 +92,7 @@ func TestOwnPrefixOfDedicatedServers(t *testing.T) {
 	}
 }
 
-// No route can lead to a dedicated server, and nobody is told to attach it.
+// No route can lead to a dedicated server, and no Event requests its attachment.
 func TestGatewaysOfDedicatedServers(t *testing.T) {
 	a := &account{servers: []cloud.Machine{dedicated(7, "bm"), dedicated(8, "a")}}
 	g := &cloud.Machines{Cloud: &project{servers: []cloud.Machine{server(1, "a", "10.0.0.2"), server(2, "b", "10.0.0.3")}}, Robot: a}

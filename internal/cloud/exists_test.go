@@ -12,7 +12,7 @@ import (
 	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
-// lacking is a project whose list, however new, lacks a server that exists.
+// lacking is a project whose list lacks an existing server, however new the list is.
 type lacking struct {
 	*project
 	id int64
@@ -24,8 +24,8 @@ func (l lacking) List(ctx context.Context, since time.Time) ([]cloud.Machine, er
 	return slices.DeleteFunc(slices.Clone(list), lacks), err
 }
 
-// A Node whose server only the list lacks is not declared absent: the server itself is
-// asked for, and that answer counts.
+// A Node whose server is missing only in the list is not treated as deleted: the server itself is
+// requested, and that result counts.
 func TestAServerThatOnlyTheListLacksExists(t *testing.T) {
 	p := &project{servers: []cloud.Machine{server(1, "n1", "10.0.0.2"), server(2, "n2", "10.0.0.3")}}
 	unready := withCondition(corev1.NodeReady, corev1.ConditionUnknown)

@@ -16,8 +16,8 @@ func withTaints(keys ...string) nodeOption {
 	}
 }
 
-// Describing a Node takes its uninitialized taint away, so that another one must
-// keep pods away by then, unless the routes stand.
+// The initialization of a Node removes its uninitialized taint, so another taint must keep pods
+// away by then, unless the routes exist.
 func TestTheGateWaitsForTheTaint(t *testing.T) {
 	const uninitialized, unavailable = "node.cloudprovider.kubernetes.io/uninitialized", "node.kubernetes.io/network-unavailable"
 	shown := func(s corev1.ConditionStatus) nodeOption { return withCondition(corev1.NodeNetworkUnavailable, s) }

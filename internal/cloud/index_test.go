@@ -11,8 +11,7 @@ import (
 	"github.com/underlay-ccm/underlay/internal/cloud"
 )
 
-// Looking at the same list again, as every Node does, costs nothing that grows
-// with the list.
+// Another lookup in the same list, as for every Node, costs nothing that grows with the list.
 func TestAListIsIndexedOnce(t *testing.T) {
 	allocations := func(count int64) float64 {
 		var servers []cloud.Machine
@@ -36,7 +35,7 @@ func TestAListIsIndexedOnce(t *testing.T) {
 	}
 }
 
-// Another list is indexed anew, also if it is as long.
+// Another list gets a new index, also if it has the same length.
 func TestAnotherListIsAnotherIndex(t *testing.T) {
 	p := &project{servers: []cloud.Machine{server(1, "a", "10.0.0.2")}}
 	g := &cloud.Machines{Cloud: p}
@@ -49,7 +48,7 @@ func TestAnotherListIsAnotherIndex(t *testing.T) {
 	}
 }
 
-// A Node's gateway is its server's own address; the others are told too.
+// A Node's gateway is its server's own address; the aliases are returned, too.
 func TestGatewaysTellAliases(t *testing.T) {
 	s := server(1, "a", "10.0.0.2")
 	s.AliasIPs = []netip.Addr{netip.MustParseAddr("10.0.0.20"), netip.MustParseAddr("10.0.0.21")}
@@ -63,8 +62,8 @@ func TestGatewaysTellAliases(t *testing.T) {
 	}
 }
 
-// A server was replaced by another of the same name. A list from before says
-// that a new Node without a provider ID is the one that is gone.
+// A server was replaced by another of the same name. An older list would match a new Node without a
+// provider ID with the deleted server.
 func TestANameIsLookedUpInAListAsNewAsTheNode(t *testing.T) {
 	p := &project{
 		cached:  []cloud.Machine{server(1, "worker", "10.0.0.5")},

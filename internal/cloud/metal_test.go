@@ -77,7 +77,7 @@ func TestMetalDescribesEveryNode(t *testing.T) {
 			if diff := cmp.Diff(&test.want, got); diff != "" {
 				t.Errorf("metadata (-want +got):\n%s", diff)
 			}
-			// What it said becomes the Node's status, and is said again.
+			// The result becomes the Node's status, and is returned again.
 			test.node.Status.Addresses = got.NodeAddresses
 			test.node.Spec.ProviderID = got.ProviderID
 			if again, err := metal.InstanceMetadata(t.Context(), test.node); err != nil || !cmp.Equal(got, again) {

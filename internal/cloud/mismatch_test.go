@@ -18,14 +18,14 @@ import (
 	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
-// reported is an InstancesV2 as underlay-ccm has it, with the Events that it makes.
+// reported returns an InstancesV2 as in underlay-ccm, with its Events.
 func reported(v2 cloudprovider.InstancesV2, nodes ...runtime.Object) (cloud.Mismatches, *record.FakeRecorder) {
 	recorder := record.NewFakeRecorder(10)
 	return cloud.Mismatches{InstancesV2: v2, Client: fake.NewClientset(nodes...), Recorder: recorder}, recorder
 }
 
-// A Node says by a condition which address its kubelet should not have, and that it has a right one
-// then. The condition is written when it changes.
+// A Node has a condition with the address that its kubelet should not have, and one when it is
+// corrected. The condition is written when it changes.
 func TestAMismatchIsACondition(t *testing.T) {
 	metal := newMetal()
 	n := metalNode("rack-7", "", "192.0.2.70")
@@ -74,7 +74,7 @@ func TestAMismatchIsACondition(t *testing.T) {
 	}
 }
 
-// A condition that can't be written stands in nothing's way.
+// A failed write of the condition doesn't affect the result.
 func TestAConditionThatIsNotWritten(t *testing.T) {
 	n := metalNode("rack-7", "", "192.0.2.7")
 	n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: kube.AddressesMatch, Status: corev1.ConditionFalse})

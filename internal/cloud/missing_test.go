@@ -15,7 +15,7 @@ import (
 	"github.com/underlay-ccm/underlay/internal/cloud"
 )
 
-// looks asks about a Node as upstream does, and returns what was said.
+// looks calls InstanceExists repeatedly as upstream does, and returns its results.
 func looks(t *testing.T, i *cloud.Instances, n *corev1.Node, times int) (configured []string) {
 	t.Helper()
 	for range times {
@@ -29,8 +29,8 @@ func looks(t *testing.T, i *cloud.Instances, n *corev1.Node, times int) (configu
 	return configured
 }
 
-// A server that was replaced under the Node's name while the Node stayed is told
-// once, and once more if that happens again.
+// A server that was replaced under the Node's name while the Node remained is reported once, and
+// once more if that happens again.
 func TestServerReplacedUnderItsNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ready := withCondition(corev1.NodeReady, corev1.ConditionTrue)
@@ -58,8 +58,8 @@ func TestServerReplacedUnderItsNode(t *testing.T) {
 	})
 }
 
-// Nothing is said of a Node that isn't Ready, which its own controller judges, nor
-// on the word of another project or of none.
+// Nothing is reported about a Node that isn't Ready, which its own controller handles, nor by a
+// list of another project or of none.
 func TestMissingServerIsDoubted(t *testing.T) {
 	for name, c := range map[string]struct {
 		condition nodeOption
@@ -85,8 +85,7 @@ func TestMissingServerIsDoubted(t *testing.T) {
 	}
 }
 
-// Doubt rests on a list made for it, and asks for none where no Node tells which
-// servers are the cluster's.
+// Doubt requests a new list, and none if no Node names its server in the cluster.
 func TestDoubt(t *testing.T) {
 	ours, theirs := []cloud.Machine{server(1, "a", "10.0.0.2")}, []cloud.Machine{server(9, "z", "10.0.0.9")}
 	initialized := []*corev1.Node{node("x"), node("a", withID("hcloud://1")), node("b", withID("hcloud://2"))}

@@ -74,7 +74,7 @@ func TestOwnPrefixOfAListThatFails(t *testing.T) {
 	}
 }
 
-// history is a project whose cache is as old as it may be.
+// history is a project with a cache of the maximum age.
 type history struct {
 	project
 	before  []cloud.Machine
@@ -92,9 +92,9 @@ func (h *history) Look(ctx context.Context, questions []cloud.Question) ([]cloud
 	return h.List(ctx, questions[0].Since)
 }
 
-// A server was replaced by another of the same name, and the Node of the new one
-// is, by the API server's clock, older than the cached list. podCIDRs can't be
-// taken back, so the list that still has the old server must not be believed.
+// A server was replaced by another of the same name, and by the API server's clock the Node of the
+// new one is older than the cached list. podCIDRs can't be taken back, so the list with the old
+// server must not be used.
 func TestOwnPrefixIsNotThatOfAPredecessor(t *testing.T) {
 	old, next := server(1, "a", "10.0.0.2"), server(2, "a", "10.0.0.2")
 	h := &history{

@@ -14,8 +14,8 @@ import (
 	"github.com/underlay-ccm/underlay/internal/cloud"
 )
 
-// lagging is a project whose list stays what it was until it is asked for anew,
-// as a whole or about single servers.
+// lagging is a project whose list doesn't change until a new one is requested, as a whole or for
+// single servers.
 type lagging struct {
 	list, servers []cloud.Machine
 	asked         time.Time
@@ -44,8 +44,8 @@ func (l *lagging) Get(context.Context, int64) (cloud.Machine, error) {
 	return cloud.Machine{}, cloud.ErrNoServer
 }
 
-// A kubelet reports an address that isn't its server's by the list: the server is
-// looked up at once, and once for this address.
+// A kubelet reports an address that the list doesn't have for its server: the server is requested
+// at once, and once for this address.
 func TestAnAddressThatContradictsTheListIsLookedUp(t *testing.T) {
 	for name, reported := range map[string]nodeOption{"InternalIP": withIP("10.0.0.9"), "--node-ip": withAnnotation("10.0.0.9")} {
 		t.Run(name, func(t *testing.T) {
@@ -71,7 +71,7 @@ func TestAnAddressThatContradictsTheListIsLookedUp(t *testing.T) {
 				for range 10 {
 					is(node("a", withID("hcloud://1"), reported), "10.0.0.9", 1)
 				}
-				// An address that is nobody's is looked up once, not for ever.
+				// An address without an owner is requested once, not repeatedly.
 				for range 10 {
 					is(node("a", withID("hcloud://1"), withIP("10.99.0.1")), "10.0.0.9", 2)
 				}
@@ -80,7 +80,7 @@ func TestAnAddressThatContradictsTheListIsLookedUp(t *testing.T) {
 	}
 }
 
-// A kubelet that reports ever new addresses costs few looks.
+// A kubelet that reports ever new addresses causes few requests.
 func TestAKubeletThatReportsManyAddressesCostsLittle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &lagging{servers: []cloud.Machine{server(1, "a", "10.0.0.2"), server(2, "b", "10.0.0.3")}}
@@ -98,7 +98,7 @@ func TestAKubeletThatReportsManyAddressesCostsLittle(t *testing.T) {
 	})
 }
 
-// Nobody removes a Node that no server matches, and node IPAM asks for its prefix twice a minute.
+// No controller removes a Node without a server, and node IPAM requests its prefix twice a minute.
 func TestANodeWithoutAServerCostsLittle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &lagging{servers: []cloud.Machine{server(1, "a", "10.0.0.2"), server(2, "twin", ""), server(3, "twin", "")}}
@@ -117,8 +117,8 @@ func TestANodeWithoutAServerCostsLittle(t *testing.T) {
 	})
 }
 
-// The API server's clock is ahead: a Node that seems to come from the future is
-// looked up once, not until its time has come.
+// The API server's clock is ahead: a Node with a creation time in the future causes one request,
+// not one for each call until that time.
 func TestANodeFromTheFutureIsLookedUpOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &lagging{servers: []cloud.Machine{server(1, "a", "10.0.0.2")}}

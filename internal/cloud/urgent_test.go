@@ -12,7 +12,7 @@ import (
 	"github.com/underlay-ccm/underlay/internal/requests"
 )
 
-// overheard notes the lowest priority of what it is asked.
+// overheard records the lowest priority of the requests.
 type overheard struct {
 	*project
 	lowest requests.Priority
@@ -29,7 +29,7 @@ func (o *overheard) Look(ctx context.Context, q []cloud.Question) ([]cloud.Machi
 	return o.project.Look(ctx, q)
 }
 
-// Changes of routes are urgent, and so is what they rest on: while the budget is low a
+// Changes of routes are urgent, and so are the reads that they need: while the budget is low a
 // deletion would wait for its list of servers behind everything else.
 func TestWhatRoutesRestOnIsUrgent(t *testing.T) {
 	o := &overheard{

@@ -15,8 +15,8 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// load chooses and reads a configuration as containerd does (loadFromConfDir of
-// github.com/containerd/go-cni): the first by name, and none if that can't be read.
+// load selects and reads a configuration as containerd does (loadFromConfDir of
+// github.com/containerd/go-cni): the first by name, and none if that is invalid.
 func load(dir string) (*libcni.NetworkConfigList, error) {
 	files, err := libcni.ConfFiles(dir, []string{".conf", ".conflist", ".json"})
 	if err != nil {
@@ -29,7 +29,7 @@ func load(dir string) (*libcni.NetworkConfigList, error) {
 	return libcni.ConfListFromFile(files[0])
 }
 
-// boot empties what a reboot empties.
+// boot empties the folders that a reboot empties.
 func (m machine) boot(t *testing.T) {
 	t.Helper()
 	if err := os.RemoveAll(m.state); err != nil {
@@ -37,9 +37,8 @@ func (m machine) boot(t *testing.T) {
 	}
 }
 
-// After a boot no pod starts before the agent has made the rest of the network,
-// although the folder of configurations is on the disk; not in another network
-// either.
+// After a boot no pod starts before the agent has set up the rest of the network, although the
+// folder of configurations is on the disk; nor does one start in another network.
 func TestAfterABootThereIsNoConfiguration(t *testing.T) {
 	m := newMachine(t)
 	put(t, filepath.Join(m.conf, "10-other.conflist"), `{"cniVersion":"1.0.0","name":"other","plugins":[{"type":"bridge"}]}`)
@@ -64,8 +63,8 @@ func TestAfterABootThereIsNoConfiguration(t *testing.T) {
 	}
 }
 
-// runtimeFolder is what containerd knows of its folder. It reads it again on every
-// event but creations and changes of mode (internal/cri/server/cni_conf_syncer.go).
+// runtimeFolder is containerd's state of its folder. containerd reads it again after every event
+// except creations and changes of mode (internal/cri/server/cni_conf_syncer.go).
 type runtimeFolder struct {
 	watcher *fsnotify.Watcher
 	mu      sync.Mutex
@@ -121,7 +120,7 @@ func (r *runtimeFolder) expect(t *testing.T, what, content string) {
 	}
 }
 
-// The runtime takes every change without being started again.
+// The runtime applies every change without a restart.
 func TestTheRuntimeHearsOfEveryChange(t *testing.T) {
 	m := newMachine(t)
 	runtime := watchAsContainerd(t, m.conf)
@@ -161,7 +160,7 @@ func TestTheRuntimeHearsOfEveryChange(t *testing.T) {
 	apply(dualStack())
 	rebooted.expect(t, "given again", content(dualStack()))
 
-	// A process that ended between the file and the link.
+	// A process that ended between writing the file and the link.
 	if err := errors.Join(os.Remove(m.file()), os.Symlink(m.file(), m.temporaryLink())); err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +175,7 @@ func TestTheRuntimeHearsOfEveryChange(t *testing.T) {
 	rebooted.expect(t, "cleaned up", "")
 }
 
-// The file of an earlier version becomes the link, and at no moment is there none.
+// The file of an earlier version is replaced by the link, and one of them exists at every moment.
 func TestTheFileOfAnEarlierVersionIsReplaced(t *testing.T) {
 	m := newMachine(t)
 	content, err := render(dualStack(), m.data)
@@ -215,8 +214,8 @@ func TestTheFileOfAnEarlierVersionIsReplaced(t *testing.T) {
 	}
 }
 
-// Nothing is withdrawn from a runtime that has none of ours: a link that leads
-// nowhere would keep it from its other network.
+// Nothing is withdrawn if the runtime doesn't use our configuration: a dangling link would keep it
+// from its other network.
 func TestWithdrawingNothing(t *testing.T) {
 	m := newMachine(t)
 	put(t, filepath.Join(m.conf, "10-other.conflist"), "theirs")

@@ -177,8 +177,8 @@ func TestTheFileIsWrittenOnceAndFollows(t *testing.T) {
 	}
 }
 
-// A reader that looks at any moment sees a whole file: the one before stays
-// readable, and unchanged, for who has it open.
+// A concurrent reader reads a complete file: an open previous version remains readable and
+// unchanged.
 func TestTheFileIsReplacedAsAWhole(t *testing.T) {
 	m := newMachine(t)
 	if _, err := m.apply(t, dualStack()); err != nil {

@@ -18,8 +18,8 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/netns"
 )
 
-// runtime calls plugins as a container runtime does: one after the other, each
-// with what the one before said.
+// runtime calls plugins as a container runtime does: one after the other, each with the result of
+// the previous one.
 type runtime struct {
 	t    *testing.T
 	node *netns.Space
@@ -64,8 +64,8 @@ func (r *runtime) call(command, id string, pod *netns.Space) map[string]any {
 	return result
 }
 
-// The real plugins make of the file what it is for: a pod with an address of
-// each family, ways out, the MTU, and ports of the node.
+// The real plugins set a pod up by the file: with an address of each family, default routes, the
+// MTU, and ports of the node.
 func TestTheRealPluginsTakeTheFile(t *testing.T) {
 	bin := os.Getenv("CNI_PATH")
 	if bin == "" {
@@ -124,7 +124,7 @@ func TestTheRealPluginsTakeTheFile(t *testing.T) {
 	}
 }
 
-// reach connects to port 80 of the pod by way of an address.
+// reach connects to port 80 of the pod at an address.
 func reach(t *testing.T, client, pod *netns.Space, address string) {
 	t.Helper()
 	var listener net.Listener

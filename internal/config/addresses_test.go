@@ -50,8 +50,8 @@ func TestAddressesAreOff(t *testing.T) {
 	}
 }
 
-// Beside a cloud whose load balancers serve Services without a class, pools don't unless the file
-// says so.
+// Beside a cloud whose load balancers serve Services without a class, pools serve them only if the
+// file enables it.
 func TestClasslessBesideACloud(t *testing.T) {
 	const pools = "addresses:\n  pools: [{name: a, ranges: [203.0.113.7], mover: floating-ip}]\n"
 	for text, want := range map[string]bool{
@@ -67,7 +67,7 @@ func TestClasslessBesideACloud(t *testing.T) {
 	}
 }
 
-// The agent reads what it holds, whether or not it can know that Robot is switched on.
+// The agent reads the section, whether or not it can determine that Robot is enabled.
 func TestTheAgentReadsAddresses(t *testing.T) {
 	for _, file := range []string{
 		"provider: metal\naddresses:\n  pools: [{name: a, ranges: [192.0.2.7], mover: bgp}]\n" + router,
@@ -186,7 +186,7 @@ func TestWarningsAboutAddresses(t *testing.T) {
 	}
 }
 
-// checkAddressPromises holds a Config's addresses against the comments of their types.
+// checkAddressPromises checks a Config's addresses against the comments of their types.
 func checkAddressPromises(t *testing.T, c Config) {
 	t.Helper()
 	a := c.Addresses

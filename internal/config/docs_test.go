@@ -10,8 +10,8 @@ import (
 
 const docsPath = "../../docs"
 
-// yamlBlocks are the fenced blocks of a Markdown text that are marked as YAML,
-// also those within lists, without the indentation of their fences.
+// yamlBlocks returns the fenced blocks of a Markdown text that are marked as YAML, also those
+// within lists, without the indentation of their fences.
 func yamlBlocks(text string) []string {
 	var blocks []string
 	var block *strings.Builder
@@ -30,8 +30,8 @@ func yamlBlocks(text string) []string {
 	return blocks
 }
 
-// People copy from documents, so every file in them has to be one that works,
-// with its pools, or with --cluster-cidr where it has none.
+// Users copy from documents, so every file in them has to be valid, with its pools, or with
+// --cluster-cidr if it has none.
 func TestFilesInDocuments(t *testing.T) {
 	files := 0
 	err := filepath.WalkDir(docsPath, func(path string, entry fs.DirEntry, err error) error {

@@ -17,8 +17,8 @@ const (
 	referencePath = "testdata/reference.yaml"
 )
 
-// TestDocument keeps docs/reference/configuration.md equal to the table. To
-// write it anew: go test ./internal/config -run TestDocument -update.
+// TestDocument keeps docs/reference/configuration.md equal to the table. To update it: go test
+// ./internal/config -run TestDocument -update.
 func TestDocument(t *testing.T) {
 	want := rendered(t)
 	if *update {
@@ -174,8 +174,8 @@ func writeRow(b *strings.Builder, cells ...string) {
 	fmt.Fprintf(b, "| %s |\n", strings.Join(cells, " | "))
 }
 
-// TestReferenceFile loads the file that people copy from: it must hold every
-// key, and every default in it must be the true one.
+// TestReferenceFile loads the file that users copy from: it must contain every key, and every
+// default in it must be the true one.
 func TestReferenceFile(t *testing.T) {
 	content, err := os.ReadFile(referencePath)
 	if err != nil {

@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// mistake is one wrong setup and the one error it must give. The remedy is
-// compared by a part of it.
+// mistake is one invalid setup with its single error. The remedy is compared by a part of it.
 type mistake struct {
 	name                 string
 	setup                setup
@@ -263,8 +262,7 @@ endpoint "` + strings.Repeat("ü", 80) + `…": is long; shorten it`
 	}
 }
 
-// What can't be read may hold anything: only that is said, not that keys are
-// missing.
+// A file that can't be parsed may contain anything: only that is reported, not missing keys.
 func TestAnUnreadableFileIsTheOnlyMistake(t *testing.T) {
 	flags := Flags{ClusterCIDR: "10.244.0.0/16", AllocateNodeCIDRs: true, ConfigureCloudRoutes: true, CloudConfig: "/etc/underlay/config.yaml"}
 	for name, content := range map[string]string{

@@ -66,7 +66,7 @@ func FuzzLoad(f *testing.F) {
 	})
 }
 
-// checkPromises holds a Config against the comments of its type.
+// checkPromises checks a Config against the comments of its type.
 func checkPromises(t *testing.T, c Config) {
 	t.Helper()
 	if c.Routes.Reserve >= c.Routes.Limit || c.Routes.Enabled && c.Network == "" {
@@ -126,8 +126,8 @@ func checkPromises(t *testing.T, c Config) {
 	}
 }
 
-// FuzzPools: pools of every shape are refused with a mistake that names one of
-// their keys, or keep the promises of Config.
+// FuzzPools: pools of every shape are rejected with a mistake that names one of their keys, or they
+// have the properties that Config promises.
 func FuzzPools(f *testing.F) {
 	f.Add("a", "10.0.0.0/9", 24, "", "", "b", "fd00::/16", 64, "", "draining", "10.0.0.0/8")
 	f.Add("a", "", 80, "node", "", "a", "", 65, "node", "active", "")

@@ -64,7 +64,7 @@ func dualStack(change ...func(*Flags)) *Flags {
 	return flags
 }
 
-// ipv4Only are the flags of a cluster with everything on that leaves no wish open.
+// ipv4Only are the flags of a cluster with everything on, for which there are no warnings.
 func ipv4Only(change ...func(*Flags)) *Flags {
 	flags := dualStack(func(f *Flags) { f.ClusterCIDR, f.ServiceClusterIPRange = "10.244.0.0/16", "10.96.0.0/16" })
 	for _, f := range change {
@@ -129,9 +129,8 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// TestEverySettingTakesEffect gives each key and each variable a value that
-// is not the default and looks for it in the Config; the variable again
-// beside the key, which must win.
+// TestEverySettingTakesEffect sets each key and each variable to a value other than the default and
+// expects it in the Config; then sets the variable beside the key, which must take precedence.
 func TestEverySettingTakesEffect(t *testing.T) {
 	balancers := func(get func(LoadBalancers) any) func(Config) any {
 		return func(c Config) any { return get(c.LoadBalancers) }

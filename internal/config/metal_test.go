@@ -27,7 +27,7 @@ func TestMetalNeedsNothing(t *testing.T) {
 	if !config.IPAM.Enabled || len(config.IPAM.Pools) != 2 {
 		t.Errorf("pools %v, want those of --cluster-cidr", config.IPAM.Pools)
 	}
-	// What only one cloud can't have.
+	// Ranges that only a certain cloud excludes.
 	for _, prefix := range []string{"172.31.0.0/16", "100.64.0.0/16"} {
 		s := rented("")
 		s.flags = ipv4Only(func(f *Flags) { f.ClusterCIDR = prefix })
@@ -96,7 +96,7 @@ func TestMistakesWithMetal(t *testing.T) {
 	})
 }
 
-// Variables may be left over from elsewhere; they change nothing.
+// Variables of a cloud may be set for other purposes; they change nothing.
 func TestMetalIgnoresTheCloudsVariables(t *testing.T) {
 	s := rented("")
 	s.env = vars{"HCLOUD_TOKEN": tokenText, "HCLOUD_NETWORK": "net", "HCLOUD_LOAD_BALANCERS_ENABLED": "true"}
@@ -112,8 +112,7 @@ func TestMetalIgnoresTheCloudsVariables(t *testing.T) {
 	}
 }
 
-// checkMetalPromises holds a Config without a cloud against the comments of its
-// type.
+// checkMetalPromises checks a Config without a cloud against the comments of its type.
 func checkMetalPromises(t *testing.T, c Config) {
 	t.Helper()
 	if c.Routes.Enabled || c.LoadBalancers.Enabled || c.Families.IPv4 != RoutedByNodes || c.Families.IPv6 == RoutedNatively {

@@ -8,10 +8,10 @@ import (
 	"testing"
 )
 
-// first is a pool that is as --cluster-cidr of ipv4Only.
+// first is a pool equal to --cluster-cidr of ipv4Only.
 const first = "pools:\n- {name: default-ipv4, cidr: 10.244.0.0/16}\n"
 
-// withPools are the pools behind first.
+// withPools are the pools after first.
 func withPools(items ...string) setup {
 	file := first
 	for _, item := range items {
@@ -190,7 +190,7 @@ func TestPoolWarnings(t *testing.T) {
 	}
 }
 
-// People read errors beside the file, from top to bottom.
+// Users read errors beside the file, from top to bottom.
 func TestErrorsOfTheFileAreInTheOrderOfItsLines(t *testing.T) {
 	_, _, err := load(t, setup{
 		flags: ipv4Only(func(f *Flags) { f.CloudProvider = "aws" }),

@@ -79,7 +79,7 @@ func TestGatewayMayBeExcluded(t *testing.T) {
 	}
 }
 
-// TestRoomLeftAgainstCounting compares with a look at every node prefix.
+// TestRoomLeftAgainstCounting compares the result with a count of every node prefix.
 func TestRoomLeftAgainstCounting(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	outcomes := map[bool]int{}
@@ -106,8 +106,8 @@ func TestRoomLeftAgainstCounting(t *testing.T) {
 	}
 }
 
-// makesLedger hands the configuration to the allocator, as the controller manager does once it
-// is elected: too late to find out that it can't work.
+// makesLedger passes the configuration to the allocator, as the controller manager does after its
+// election: an error would be too late then.
 func makesLedger(c Config) error {
 	if !c.IPAM.Enabled {
 		return nil

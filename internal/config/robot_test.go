@@ -18,7 +18,7 @@ func TestRobot(t *testing.T) {
 		name      string
 		file      string
 		variables vars
-		want      string // enabled, and where from
+		want      string // enabled, and by which source
 		warnings  string
 	}{
 		{"nothing", "", nil, "off", ""},
@@ -84,7 +84,7 @@ func TestMistakesWithRobot(t *testing.T) {
 	})
 }
 
-// The agent reads the same file and has no part in this.
+// The agent reads the same file and doesn't use this section.
 func TestTheAgentNeedsNoRobot(t *testing.T) {
 	files := fakeFiles{"/config": head + robotFiles + "\ninventory: [{name: a, number: 7, addresses: [10.0.1.7]}]\n"}
 	node, err := LoadAgent("/config", "10.244.0.0/16", files.read)

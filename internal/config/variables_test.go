@@ -54,7 +54,7 @@ func TestUnknownVariablesAreNamed(t *testing.T) {
 	}
 }
 
-// What turns out to be wrong later is said of the place where it was written.
+// A later error names the place where the value was set.
 func TestWrongNamesThePlace(t *testing.T) {
 	for _, c := range []struct {
 		name  string

@@ -11,7 +11,7 @@ const (
 	dedicated = "name: dedicated, source: vswitch, nodeSelector: dedicated=true, cidr: "
 )
 
-// withVSwitch is a file with a coupled subnet and a pool behind first.
+// withVSwitch is a file with a coupled subnet and a pool after first.
 func withVSwitch(pool string) setup {
 	return setup{flags: ipv4Only(), file: coupled + first + "- {" + pool + "}\n", env: env(nil)}
 }

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Every kind of finding has a remedy, and every check that it names is one of doctor's,
-// or what doctor knows would never be shown.
+// Every kind of finding has a remedy, and every check that it names is one of doctor's; otherwise
+// doctor's finding would never be shown.
 func TestAdvice(t *testing.T) {
 	page, err := os.ReadFile("../../docs/reference/doctor.md")
 	if err != nil {

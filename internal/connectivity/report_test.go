@@ -13,7 +13,7 @@ import (
 
 const limit = 100 * time.Millisecond
 
-// result is one of a path between nodes a, b and c.
+// result is the result of a path between nodes a, b and c.
 func result(path Path, kind Kind, from, to string, change ...func(*Result)) Result {
 	r := Result{
 		Trial: Trial{Path: path, Kind: kind, From: from, To: to, At: netip.MustParseAddrPort("10.244.0.2:8080")},
@@ -47,7 +47,7 @@ func mesh(kinds ...Kind) (results []Result) {
 	return results
 }
 
-// spoil changes what fits.
+// spoil changes the results that match.
 func spoil(results []Result, change func(*Result), fits func(Result) bool) []Result {
 	for i := range results {
 		if fits(results[i]) {
@@ -151,7 +151,7 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// The order of results, which is that of answers, changes nothing.
+// The order of results, which depends on their arrival, changes nothing.
 func TestReportOfAnyOrder(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	results := spoil(mesh(TCP, UDP, MTU), failed(Silent), func(r Result) bool { return r.To == "b" && r.Kind != UDP })

@@ -21,7 +21,7 @@ import (
 	"github.com/underlay-ccm/underlay/internal/robot"
 )
 
-// failing is an account with failover addresses in pools. Servers 1 to 3 are Nodes, 9 is none.
+// failing is an account with failover addresses in pools. Servers 1 to 3 are Nodes, 9 is not.
 type failing struct {
 	t     *testing.T
 	sim   *robotsim.Simulator
@@ -92,10 +92,10 @@ func (l *failing) route(ctx context.Context, address string, to int64) error {
 	return l.f.Route(ctx, netip.MustParseAddr(address), addresses.Destination{ProviderID: machine(to)})
 }
 
-// at wants an address at a server, whose number is told by the adapter itself.
+// at expects an address at a server, according to the adapter.
 func (l *failing) at(address string, server int64) {
 	l.t.Helper()
-	time.Sleep(2 * time.Minute) // so that it looks anew
+	time.Sleep(2 * time.Minute) // so that it reads the addresses again
 	routed, err := l.f.Routed(l.t.Context())
 	l.must(err)
 	if got := routed[netip.MustParseAddr(address)]; got != machine(server) {
@@ -118,8 +118,8 @@ func account(t *testing.T, o robotsim.Options, test func(*failing)) {
 	synctest.Test(t, func(t *testing.T) { test(newFailing(t, o)) })
 }
 
-// Both families move, each move is one request beside one look for all, and the answer of a minute
-// is waited for.
+// Both families move, each move is one request beside one list for all, and a response that takes a
+// minute is waited for.
 func TestFailoverAddressesAreMoved(t *testing.T) {
 	account(t, robotsim.Options{FailoverTime: 50 * time.Second}, func(l *failing) {
 		began := time.Now()
@@ -151,7 +151,7 @@ func TestFailoverAddressesAreMoved(t *testing.T) {
 	})
 }
 
-// Refusals write nothing, and name the remedy.
+// Rejected moves write nothing, and name the remedy.
 func TestFailoverAddressesThatStay(t *testing.T) {
 	for name, c := range map[string]struct {
 		address string
@@ -186,8 +186,8 @@ func TestFailoverAddressesThatStay(t *testing.T) {
 	}
 }
 
-// At rest it is twelve looks an hour also where addresses are at strangers: trying them after a look
-// costs no further one.
+// The idle cost is twelve lists an hour also if addresses are routed to foreign servers: a retry
+// after a list needs no further one.
 func TestAnHourAtStrangers(t *testing.T) {
 	account(t, robotsim.Options{}, func(l *failing) {
 		l.order("203.0.113.8/32", 9)
@@ -208,7 +208,7 @@ func TestAnHourAtStrangers(t *testing.T) {
 	})
 }
 
-// A server whose Node was deleted gives its addresses away.
+// A failover address of a server whose Node was deleted can be moved.
 func TestAFailoverAddressAtAFormerNode(t *testing.T) {
 	account(t, robotsim.Options{}, func(l *failing) {
 		_, err := l.f.Routed(l.t.Context())
@@ -219,8 +219,8 @@ func TestAFailoverAddressAtAFormerNode(t *testing.T) {
 	})
 }
 
-// A process that never saw the Node of a server, knows it by the name in the ledger. Any other name
-// is no consent.
+// A process that never observed the Node of a server identifies it by the name in the ledger. Any
+// other name is no permission to move the address.
 func TestAFailoverAddressAtTheFormerHolder(t *testing.T) {
 	for former, moves := range map[string]bool{"s9": true, "": false, "s1": false} {
 		account(t, robotsim.Options{}, func(l *failing) {
@@ -234,8 +234,8 @@ func TestAFailoverAddressAtTheFormerHolder(t *testing.T) {
 	}
 }
 
-// Whatever becomes of a move, trying again gets there, without a second request while the first may
-// be under way.
+// Whatever the outcome of a move, a retry succeeds, without a second request while the first may be
+// in progress.
 func TestMovesWhoseEndIsUnknown(t *testing.T) {
 	for name, c := range map[string]struct {
 		fault robotsim.Fault
@@ -283,8 +283,8 @@ func TestMovesWhoseEndIsUnknown(t *testing.T) {
 	}
 }
 
-// Of 50 moves an hour some are kept for failures, none is for the balance, and what has to wait is
-// told at once.
+// Of 50 moves an hour some are reserved for failures, none is for balancing, and a postponed move
+// is reported at once.
 func TestMovesAreScarce(t *testing.T) {
 	account(t, robotsim.Options{}, func(l *failing) {
 		planned := func(to int) error {
@@ -320,7 +320,7 @@ func TestMovesAreScarce(t *testing.T) {
 	})
 }
 
-// An hour at rest: 12 looks.
+// An idle hour: 12 lists.
 func TestAnHourOfFailoversAtRest(t *testing.T) {
 	account(t, robotsim.Options{}, func(l *failing) {
 		for range 12 {

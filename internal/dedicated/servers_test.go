@@ -29,16 +29,16 @@ import (
 	"github.com/underlay-ccm/underlay/internal/vswitch"
 )
 
-// lab is an account with so many servers, and what is known of it.
+// lab is an account with a number of servers, and the client's caches.
 type lab struct {
 	sim      *robotsim.Simulator
 	list     *dedicated.Servers
-	vSwitch  int64 // with all of them in it
+	vSwitch  int64 // contains all of them
 	reported []string
-	sent     atomic.Int32 // requests, answered or not
+	sent     atomic.Int32 // requests, with or without a response
 }
 
-// RoundTrip counts what is sent.
+// RoundTrip counts requests.
 func (l *lab) RoundTrip(r *http.Request) (*http.Response, error) {
 	l.sent.Add(1)
 	return l.sim.Transport().RoundTrip(r)
@@ -71,7 +71,7 @@ func newLab(t *testing.T, servers int) *lab {
 	return l
 }
 
-// requests are how many were sent, by method and path.
+// requests counts the requests by method and path.
 func (l *lab) requests() map[string]int {
 	out := map[string]int{}
 	for _, r := range l.sim.Requests() {
@@ -101,8 +101,8 @@ func TestServersInTheClustersWords(t *testing.T) {
 	})
 }
 
-// Whoever asks in an hour as upstream's controllers do for 50 Nodes, and whoever tells
-// what they are in the vSwitch, Robot is asked at most once a minute, for all together.
+// In an hour with the calls of upstream's controllers for 50 Nodes, and with the controller of the
+// vSwitch's members, Robot receives at most one request a minute in total.
 func TestAnHourAtRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const servers = 50
@@ -157,7 +157,7 @@ func TestAnHourAtRest(t *testing.T) {
 	})
 }
 
-// tellMembers runs the controller that tells these Nodes what they are in the account's
+// tellMembers runs the controller that writes the conditions of these Nodes about the account's
 // vSwitch, until stop.
 func tellMembers(t *testing.T, l *lab, nodes []*corev1.Node) (stop func()) {
 	t.Helper()
@@ -188,8 +188,8 @@ func tellMembers(t *testing.T, l *lab, nodes []*corev1.Node) (stop func()) {
 	}
 }
 
-// What servers are in a vSwitch is asked for anew each time, after the list; what Robot
-// doesn't say is an error.
+// The states of servers in a vSwitch are requested each time, after the list; a missing state is an
+// error.
 func TestMembers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, 4)
@@ -215,8 +215,8 @@ func TestMembers(t *testing.T) {
 	})
 }
 
-// Before there is a list, the vSwitch isn't asked about: each request with a login that
-// nobody has accepted yet, and that gets no answer, may be one of the few that fail.
+// Before there is a list, the vSwitch isn't requested: a request whose credentials were not
+// accepted yet, and that gets no response, may count as one of the few allowed failures.
 func TestMembersWaitForTheList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, 1)
@@ -227,7 +227,7 @@ func TestMembersWaitForTheList(t *testing.T) {
 			if got, err := l.list.Members(t.Context(), l.vSwitch); err == nil {
 				t.Fatalf("without a list: %v", got)
 			}
-			time.Sleep(20 * time.Second) // the list is asked for once a minute
+			time.Sleep(20 * time.Second) // the list is requested once a minute
 		}
 		if got := l.requests(); len(got) != 1 || got["GET /server"] == 0 {
 			t.Errorf("requests %v, want none but for the list", got)
@@ -240,7 +240,7 @@ func TestMembersWaitForTheList(t *testing.T) {
 	})
 }
 
-// Without Nodes that aren't ready, the list is read every five minutes.
+// Without unready Nodes, the list is read every five minutes.
 func TestTheKeptListIsReadAgainEveryFiveMinutes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, 50)
@@ -256,8 +256,7 @@ func TestTheKeptListIsReadAgainEveryFiveMinutes(t *testing.T) {
 	})
 }
 
-// What was known stays known, what must be fresh fails, and nobody is asked more
-// often for it.
+// Known results remain available, requests for fresh ones fail, and this causes no more requests.
 func TestAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, 2)
@@ -293,12 +292,12 @@ func TestAnOutage(t *testing.T) {
 	})
 }
 
-// Refused credentials are told once, and sent once.
+// Rejected credentials are reported once, and sent once.
 func TestRefusedCredentials(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, 1)
 		l.sim.SetCredentials("user", "another")
-		// Once, and once more when whoever may have had the address blocked no longer has.
+		// Once, and once more when a block of the address by another program would be over.
 		for minute := range 100 {
 			if list, err := l.list.List(t.Context(), time.Time{}); err == nil {
 				t.Fatalf("a list without a login: %v", list)
@@ -317,7 +316,7 @@ func TestRefusedCredentials(t *testing.T) {
 	})
 }
 
-// Nobody waits for an answer that doesn't come, and it counts when it does.
+// No caller waits for a missing response, and a late one still counts.
 func TestASlowRobotHoldsNobodyUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, 1)
@@ -337,7 +336,7 @@ func TestASlowRobotHoldsNobodyUp(t *testing.T) {
 		if list, err := l.list.List(t.Context(), time.Time{}); err != nil || len(list) != 1 || len(l.sim.Requests()) != 1 {
 			t.Errorf("%v, %v after %d requests", list, err, len(l.sim.Requests()))
 		}
-		// An older list is better than waiting.
+		// An older list is better than a wait.
 		time.Sleep(6 * time.Minute)
 		if err := l.sim.Inject(robotsim.Fault{Match: "GET /server", Delay: 25 * time.Second}); err != nil {
 			t.Fatal(err)
@@ -350,8 +349,8 @@ func TestASlowRobotHoldsNobodyUp(t *testing.T) {
 	})
 }
 
-// While Robot hangs from the start, those who ask one after the other wait once for
-// each try, and not each of them.
+// While Robot hangs from the start, sequential callers wait once for each attempt, not each of
+// them.
 func TestAHangingRobotIsWaitedForOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, 1)
@@ -375,14 +374,14 @@ func TestAHangingRobotIsWaitedForOnce(t *testing.T) {
 		if waits != 1 {
 			t.Errorf("%d of %d lookups waited, want the first alone", waits, nodes)
 		}
-		// Who comes while the first waits, waits no longer than that one.
+		// Callers that arrive while the first waits don't wait longer than that one.
 		time.Sleep(10 * time.Minute)
 		go ask()
 		time.Sleep(4 * time.Second)
 		if took := ask(); took != 6*time.Second {
 			t.Errorf("the second waited %s, want what is left of the first's 10s", took)
 		}
-		// Each try is waited for once, however often somebody asks.
+		// Each attempt is waited for once, however many calls there are.
 		time.Sleep(10 * time.Minute)
 		waits = 0
 		before := l.sent.Load()
@@ -419,7 +418,7 @@ func TestOneServer(t *testing.T) {
 		if d, err := l.list.Get(t.Context(), 1); err != nil || d.ID != 1 {
 			t.Errorf("%+v, %v", d, err)
 		}
-		// Somebody else's page, an unknown code: no word of Robot's about the server.
+		// A page of another server, or an unknown code: no statement of Robot about the server.
 		for _, f := range []robotsim.Fault{{Status: 404}, {Code: "NOT_FOUND", Status: 404}, {Status: 503}} {
 			time.Sleep(10 * time.Minute)
 			if err := l.sim.Inject(f); err != nil {
@@ -432,7 +431,7 @@ func TestOneServer(t *testing.T) {
 	})
 }
 
-// An account without servers is a list, and an answer that fails is none.
+// An account without servers has an empty list, and a failed response is no list.
 func TestAnEmptyAccount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, 0)

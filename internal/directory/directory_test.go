@@ -84,7 +84,7 @@ func (w *world) node(name string) *corev1.Node {
 	return node
 }
 
-// watch starts the informer of the machine whose Node is self.
+// watch starts the informer of the machine with the Node self.
 func (w *world) watch() {
 	w.Helper()
 	w.nodes = directory.NewNodes(w.client, "self", func(obj any) (any, error) { return obj, nil })
@@ -103,7 +103,7 @@ func (w *world) watch() {
 	w.Cleanup(func() { cancel(); running.Wait() })
 }
 
-// received is how often a Node changed.
+// received counts the changes of a Node.
 func (w *world) received(name string) (times int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -125,7 +125,7 @@ func (w *world) await(what string, done func() bool) {
 	}
 }
 
-// listed are the Nodes as a machine has them: name, podCIDRs, addresses, readiness.
+// listed returns the Nodes in the machine's cache: name, podCIDRs, addresses, readiness.
 func (w *world) listed() (all []string) {
 	nodes, err := w.nodes.All()
 	if err != nil {
@@ -173,8 +173,8 @@ const (
 	bLine    = "b 10.244.2.0/24 10.0.0.2 control plane"
 )
 
-// A machine knows the Nodes when the directory is complete, and then what changes of them; of
-// another Node's heartbeat it receives nothing.
+// A machine has the Nodes in its cache when the directory is complete, and then receives their
+// changes, but no heartbeats of other Nodes.
 func TestADirectoryFollowsNodes(t *testing.T) {
 	w := newWorld(t)
 	w.watch()
@@ -197,7 +197,8 @@ func TestADirectoryFollowsNodes(t *testing.T) {
 	})
 	w.awaitListed(bLine, "c 10.244.3.0/24 10.0.0.3 ready control plane", selfLine)
 
-	// Changes are received in order, so what follows a heartbeat shows that it was not.
+	// Changes are received in order, so a change after a heartbeat shows that the heartbeat was not
+	// received.
 	before := w.entry("c").ResourceVersion
 	w.mu.Lock()
 	w.events = nil
@@ -217,7 +218,7 @@ func TestADirectoryFollowsNodes(t *testing.T) {
 	})
 }
 
-// What somebody else does to the directory is undone.
+// Changes of the directory by other clients are undone.
 func TestADirectoryIsCorrected(t *testing.T) {
 	w := newWorld(t)
 	directorytest.Publish(t, w.client)
@@ -256,7 +257,7 @@ func TestADirectoryIsCorrected(t *testing.T) {
 	}
 }
 
-// A leader whose cache of Nodes is older than the directory deletes no entry of a Node that exists.
+// A leader whose cache of Nodes is older than the directory deletes no entry of an existing Node.
 func TestAnEntryIsNotDeletedByAnOldCache(t *testing.T) {
 	w := newWorld(t)
 	w.join("new", "10.244.3.0/24", "10.0.0.3")
@@ -294,8 +295,8 @@ func TestAnEntryIsNotDeletedByAnOldCache(t *testing.T) {
 	old.Shutdown()
 }
 
-// Where a client deletes all entries, and the publisher writes them again, a machine keeps all Nodes
-// at every moment.
+// While a client deletes all entries, and the publisher writes them again, a machine keeps all
+// Nodes at every moment.
 func TestADeletedDirectoryIsWrittenAgain(t *testing.T) {
 	w := newWorld(t)
 	const nodes = 40
@@ -324,7 +325,8 @@ func TestADeletedDirectoryIsWrittenAgain(t *testing.T) {
 	})
 }
 
-// Where all of it is deleted and not written again, a machine keeps the Nodes it had, and is not ready.
+// If the whole directory is deleted and not written again, a machine keeps its Nodes, and is not
+// ready.
 func TestADeletedDirectoryChangesNothing(t *testing.T) {
 	w := newWorld(t)
 	t.Run("publish", func(t *testing.T) {

@@ -25,7 +25,7 @@ const storedAddresses = `{"version":1,"groups":[["control-1","worker-1","worker-
 	`{"address":"198.51.100.1","group":0,"services":[{"uid":"uid-far","namespace":"shop","name":"far"}]},` +
 	`{"address":"10.0.200.2","epoch":7}]}`
 
-// addressed lets the nodes hold addresses for two Services.
+// addressed makes the nodes hold addresses for two Services.
 func addressed(s *survey.Snapshot) {
 	s.Config.Addresses = config.Addresses{
 		Classless: s.Config.Provider == config.Metal,
@@ -76,7 +76,7 @@ func ranges(texts ...string) (out []addresses.Range) {
 	return out
 }
 
-// reported lets a Node's agent have said something for a while.
+// reported adds a report of a Node's agent, of a given age.
 func reported(n *corev1.Node, r addresses.Report, since time.Duration) {
 	text, err := r.MarshalText()
 	if err != nil {
@@ -93,7 +93,7 @@ func reported(n *corev1.Node, r addresses.Report, since time.Duration) {
 	})
 }
 
-// reports changes what a Node's agent said, as it did a while ago.
+// reports changes the report of a Node's agent, at a time in the past.
 func reports(node int, since time.Duration, change func(*addresses.Report)) func(*survey.Snapshot) {
 	return func(s *survey.Snapshot) {
 		r, err := addresses.ParseReport(s.Nodes[node].Annotations[addresses.ReportAnnotation])
@@ -117,7 +117,7 @@ func refusing(reason addresses.ProblemReason, by string) func(*addresses.Report)
 	}
 }
 
-// ledgerAs is a ledger with something else in it, that changed a while ago.
+// ledgerAs is a ledger with a replaced text, changed at a time in the past.
 func ledgerAs(old, new string, since time.Duration) func(*survey.Snapshot) {
 	return func(s *survey.Snapshot) {
 		text := strings.Replace(s.AddressLedger.Data["ledger"], old, new, 1)
@@ -130,7 +130,7 @@ func ledgerAs(old, new string, since time.Duration) func(*survey.Snapshot) {
 	}
 }
 
-// silenced lets both others that watch worker-1 say that they hear nothing of it.
+// silenced makes both nodes that watch worker-1 report it as unreachable.
 func silenced(since time.Duration) func(*survey.Snapshot) {
 	return func(s *survey.Snapshot) {
 		for _, node := range []int{0, 2} {
@@ -153,7 +153,7 @@ func unaccepted(name, reason, message string, published bool) func(*survey.Snaps
 	}
 }
 
-// taken gives Services addresses of the segment, from the one with that number on.
+// taken assigns addresses of the segment to Services, from the first to the last number.
 func taken(first, last int) func(*survey.Snapshot) {
 	return func(s *survey.Snapshot) {
 		var more strings.Builder
@@ -252,8 +252,7 @@ func routersDown(nodes ...int) func(*survey.Snapshot) {
 	}
 }
 
-// Nodes that hold addresses are no trouble, on metal and in the cloud, and nor is what
-// passes by itself.
+// Nodes that hold addresses cause no finding, on metal and in the cloud, nor do temporary states.
 func TestAddressesWithoutTrouble(t *testing.T) {
 	for name, seed := range map[string]func(*survey.Snapshot){
 		"as it should be": func(*survey.Snapshot) {},
@@ -326,7 +325,7 @@ func refusal(reason addresses.ProblemReason) []addresses.Problem {
 	return []addresses.Problem{{Address: edge(), Reason: reason}}
 }
 
-// The pool that a namespace may use can be full while those of others are not.
+// The pool that a namespace may use can be full while those of other namespaces are not.
 func TestRoomOfPoolsByNamespace(t *testing.T) {
 	snap := healthy(t, shape{metal: true})
 	addressed(snap)

@@ -27,7 +27,7 @@ func TestNothingIsWrongWithAHealthyCluster(t *testing.T) {
 	}
 }
 
-// What can't be seen is said, once for each check, and is never a silent pass.
+// Each check that lacks its data reports this once, and never passes silently.
 func TestWhatCanNotBeSeenIsSaid(t *testing.T) {
 	blind := &survey.Snapshot{Taken: now(), Gaps: []survey.Gap{{Part: survey.PartNodes, Reason: `ask for a role with the verb "list" on "nodes"`}}}
 	seen := map[string]int{}
@@ -47,8 +47,8 @@ func TestWhatCanNotBeSeenIsSaid(t *testing.T) {
 	}
 }
 
-// Each part is needed by the checks that look at it: without any one of them,
-// some say so, none finds anything, and the others go on.
+// Each part is needed by the checks that use it: without any one of them, some report so, none has
+// a finding, and the others work.
 func TestWithoutOnePart(t *testing.T) {
 	for part := survey.Part(1); part <= survey.PartLoadBalancers; part <<= 1 {
 		t.Run(part.String(), func(t *testing.T) {
@@ -71,7 +71,7 @@ func TestWithoutOnePart(t *testing.T) {
 	}
 }
 
-// hide takes from a Snapshot what a look without a part doesn't have.
+// hide removes a part from a Snapshot, as if it could not be read.
 func hide(s *survey.Snapshot, part survey.Part) {
 	switch part {
 	case survey.PartConfig:
@@ -105,7 +105,7 @@ func hide(s *survey.Snapshot, part survey.Part) {
 	}
 }
 
-// What runs without a workload of ours is healthy as far as its traces are.
+// A cluster without Underlay's workloads is healthy if its objects are.
 func TestWithoutWorkloads(t *testing.T) {
 	snap := healthy(t, shape{})
 	withoutAgents(snap)
@@ -122,7 +122,7 @@ func TestWithoutWorkloads(t *testing.T) {
 	}
 }
 
-// withoutAgents makes the pods' network another program's.
+// withoutAgents assigns the pods' network to another program.
 func withoutAgents(s *survey.Snapshot) {
 	s.DaemonSets = s.DaemonSets[:1]
 	for _, n := range s.Nodes {
@@ -130,8 +130,8 @@ func withoutAgents(s *survey.Snapshot) {
 	}
 }
 
-// What is installed in another namespace is healthy there, and found sick there,
-// with commands that reach it.
+// An installation in another namespace is found there, healthy or not, and the commands of remedies
+// have that namespace.
 func TestInAnotherNamespace(t *testing.T) {
 	move := func(s *survey.Snapshot) {
 		s.Namespace, s.LeaseName = "infra", types.NamespacedName{Namespace: "leases", Name: "ccm"}
@@ -177,7 +177,7 @@ func TestOrderOfFindings(t *testing.T) {
 	snap.PolicyBindings = nil                      // two warnings
 	snap.Lease = nil                               // an error
 	snap.Parts &^= survey.PartEvents               // infos
-	snap.Nodes[2].Spec.PodCIDRs[0] = "10.9.0.0/24" // further ones
+	snap.Nodes[2].Spec.PodCIDRs[0] = "10.9.0.0/24" // further findings
 	findings := Examine(snap)
 	var keys []string
 	for _, f := range findings {

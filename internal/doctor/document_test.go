@@ -15,7 +15,7 @@ var update = flag.Bool("update", false, "write the generated columns of the docu
 
 const documentPath = "../../docs/reference/doctor.md"
 
-// row is a row of the document's table: what a check looks at and its severities are written
+// row matches a row of the document's table: the object of a check and its severities are written
 // there, all else is the check's.
 var row = regexp.MustCompile("(?m)^\\| <a id=\"([a-z0-9-]+)\"></a>`[^`]*` \\| ([^|]+) \\| ([a-z, ]+) \\| .*\n")
 
@@ -73,8 +73,8 @@ func TestDocument(t *testing.T) {
 	}
 }
 
-// Names are what people filter by, so they are unique and of one form, and no row lacks what
-// its findings contain.
+// Users filter by names, so they are unique and of one form, and each row has all texts of its
+// findings.
 func TestTable(t *testing.T) {
 	form := regexp.MustCompile(`^[a-z][a-z0-9]*(-[a-z0-9]+)*$`)
 	seen := map[string]bool{}
@@ -92,7 +92,7 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// cell makes a sentence, unless it begins with a command.
+// cell makes a sentence, unless the text begins with a command.
 func cell(text string) string {
 	if strings.HasPrefix(text, "kubectl ") {
 		return text + "."

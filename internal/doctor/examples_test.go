@@ -8,7 +8,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// What deploy/kubeadm tells people to install is what doctor wants to see.
+// doctor has no findings for the installation of deploy/kubeadm.
 func TestTheExamplesForKubeadmAreHealthy(t *testing.T) {
 	for folder, s := range map[string]shape{
 		"cloud": {}, "cloud-dual-stack": {dual: true}, "metal": {metal: true}, "metal-dual-stack": {dual: true, metal: true},
@@ -35,7 +35,7 @@ func TestTheExamplesForKubeadmAreHealthy(t *testing.T) {
 				case "KubeProxyConfiguration":
 					snap.ConfigMaps["kube-proxy"].Data["config.conf"] = text
 				case "ClusterConfiguration":
-					// What kubeadm gives it wherever there is a podSubnet.
+					// kubeadm's arguments if there is a podSubnet.
 					kcm(snap).Command = []string{"kube-controller-manager", "--allocate-node-cidrs=true", "--cluster-cidr=" + document.Networking.PodSubnet}
 					for _, a := range document.ControllerManager.ExtraArgs {
 						kcm(snap).Command = append(kcm(snap).Command, "--"+a.Name+"="+a.Value)

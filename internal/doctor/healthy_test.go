@@ -24,12 +24,12 @@ import (
 	"github.com/underlay-ccm/underlay/routes/agent"
 )
 
-// shape is what a healthy cluster is like.
+// shape is the kind of a healthy cluster.
 type shape struct{ dual, metal bool }
 
 func (s shape) String() string { return fmt.Sprintf("dual-stack %t, metal %t", s.dual, s.metal) }
 
-// now is when the look of every test begins.
+// now is the time of every test's Snapshot.
 func now() time.Time { return time.Date(2026, 11, 22, 4, 0, 0, 0, time.UTC) }
 
 func ago(d time.Duration) metav1.Time { return metav1.NewTime(now().Add(-d)) }
@@ -41,7 +41,7 @@ func nameOf(i int) string { return []string{"control-1", "worker-1", "worker-2",
 
 func innerOf(i int) string { return fmt.Sprintf("10.0.0.%d", i+2) }
 
-// healthy is a cluster that nothing is wrong with.
+// healthy is a cluster without faults.
 func healthy(t *testing.T, s shape) *survey.Snapshot {
 	t.Helper()
 	snap := &survey.Snapshot{
@@ -144,7 +144,7 @@ func nodeOf(s shape, i int) *corev1.Node {
 	return n
 }
 
-// setBy is how the API server notes who set podCIDRs.
+// setBy is the API server's record of the manager that set podCIDRs.
 func setBy(manager string, before time.Duration) metav1.ManagedFieldsEntry {
 	at := ago(before)
 	return metav1.ManagedFieldsEntry{
@@ -153,7 +153,7 @@ func setBy(manager string, before time.Duration) metav1.ManagedFieldsEntry {
 	}
 }
 
-// recordOf is what the ledger has of a Node, or had when it was gone.
+// recordOf is the ledger's entry of a Node, or its last one after the deletion.
 func recordOf(n *corev1.Node, released time.Time) string {
 	h := ipam.Holding{Node: ipam.Node{Name: n.Name, UID: string(n.UID), ProviderID: n.Spec.ProviderID}, Pools: map[netip.Prefix]string{}, Released: released}
 	for _, text := range n.Spec.PodCIDRs {
@@ -167,7 +167,7 @@ func recordOf(n *corev1.Node, released time.Time) string {
 	return h.Record()
 }
 
-// proxyConf is what kubeadm writes of the configuration that deploy/ asks for.
+// proxyConf is kubeadm's form of the configuration in deploy/.
 const proxyConf = `apiVersion: kubeproxy.config.k8s.io/v1alpha1
 bindAddress: 0.0.0.0
 clientConnection:
@@ -184,7 +184,7 @@ nodePortAddresses:
 - 10.0.0.0/16
 `
 
-// setUp adds what is installed in kube-system.
+// setUp adds the installation in kube-system.
 func setUp(snap *survey.Snapshot, s shape) {
 	meta := func(name string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Namespace: "kube-system", Name: name, Labels: map[string]string{"app.kubernetes.io/name": name}}
@@ -248,7 +248,7 @@ func inCloud(snap *survey.Snapshot) {
 	recordAll(snap)
 }
 
-// recordAll records every route that stands as one that the cluster wrote.
+// recordAll records every existing route as written by the cluster.
 func recordAll(snap *survey.Snapshot) {
 	record := routes.Record{}
 	for _, r := range snap.Network.Routes {
@@ -292,7 +292,7 @@ func balanced(snap *survey.Snapshot) {
 	snap.LoadBalancers = []lb.State{b}
 }
 
-// verdicts finds so many of the targets healthy, and has not judged the others.
+// verdicts marks a number of the targets as healthy, and the others as unknown.
 func verdicts(targets []lb.Target, healthy int) map[lb.Target]lb.Verdict {
 	out := make(map[lb.Target]lb.Verdict, len(targets))
 	for i, t := range targets {

@@ -17,7 +17,7 @@ import (
 	"github.com/underlay-ccm/underlay/routes/agent"
 )
 
-// joining is the third Node as it is in its first minute.
+// joining is the third Node in its first minute.
 func joining(s *survey.Snapshot) {
 	n := s.Nodes[2]
 	n.CreationTimestamp, n.ManagedFields = ago(time.Minute), nil
@@ -32,8 +32,8 @@ func joining(s *survey.Snapshot) {
 	unready(s, n.Name)
 }
 
-// TestWhatPassesByItself is about states that a healthy cluster is in now and
-// then, and about what others may have as they like: nobody is told of them.
+// TestWhatPassesByItself tests states that a healthy cluster has now and then, and foreign objects
+// in any state: they cause no finding.
 func TestWhatPassesByItself(t *testing.T) {
 	metal := shape{dual: true, metal: true}
 	cases := []struct {
@@ -170,7 +170,7 @@ func TestWhatPassesByItself(t *testing.T) {
 			}
 			smtp := b.Listeners[0]
 			smtp.Port = 25
-			b.Listeners, b.Verdicts[25] = append(b.Listeners, smtp), verdicts(b.Targets, 0) // nothing is behind it
+			b.Listeners, b.Verdicts[25] = append(b.Listeners, smtp), verdicts(b.Targets, 0) // no pod serves it
 		}},
 		{"a headless Service of both families", shape{}, func(s *survey.Snapshot) {
 			s.Services[0].Spec.ClusterIP = corev1.ClusterIPNone
@@ -215,9 +215,8 @@ func TestWhatPassesByItself(t *testing.T) {
 	}
 }
 
-// A Node whose server is gone goes by itself, and its route with it. As long as it
-// counts as Ready nobody can tell that from a wrong provider ID, and that is said;
-// nothing is to be done.
+// A Node whose server is deleted is removed automatically, and then its route. While it is Ready
+// the cause could also be a wrong provider ID, and the finding mentions that; no action is needed.
 func TestANodeThatOutlivesItsServer(t *testing.T) {
 	for _, c := range []struct {
 		name string

@@ -21,19 +21,19 @@ import (
 	"github.com/underlay-ccm/underlay/routes"
 )
 
-// seeded is a healthy cluster with one thing wrong, and what is to be found.
+// seeded is a healthy cluster with one fault, and the expected finding.
 type seeded struct {
 	name  string
 	shape shape
 	seed  func(*survey.Snapshot)
-	// check, severity and object are the finding's; says are parts of its text,
-	// and do of its remedy.
+	// check, severity and object are the finding's; says are parts of its text, and do of its
+	// remedy.
 	check    string
 	severity Severity
 	object   string
 	reports  []string
 	do       string
-	// also are other checks that find the same from another side.
+	// also are other checks with a finding from the same fault.
 	also []string
 }
 
@@ -132,7 +132,7 @@ func seededProxy() []seeded {
 	}
 }
 
-// toPublic makes load balancers send to public addresses.
+// toPublic makes load balancers use public addresses.
 func toPublic(s *survey.Snapshot) {
 	s.Config.LoadBalancers.UsePrivateIP = false
 	b := &s.LoadBalancers[0]
@@ -142,7 +142,7 @@ func toPublic(s *survey.Snapshot) {
 	b.Verdicts[80] = verdicts(b.Targets, machines)
 }
 
-// onDedicated has the third Node on a dedicated server, at an address that is a target.
+// onDedicated puts the third Node on a dedicated server, at an address that is a target.
 func onDedicated(address string, health lb.Verdict) func(*survey.Snapshot) {
 	return func(s *survey.Snapshot) {
 		n, b := s.Nodes[2], &s.LoadBalancers[0]

@@ -21,7 +21,7 @@ import (
 	"github.com/underlay-ccm/underlay/routes/agent"
 )
 
-// removed is the Event that Kubernetes writes when it misses a Node.
+// removed is the Event that Kubernetes writes when it removes a Node.
 func removed(uid types.UID, at time.Time) *corev1.Event {
 	return &corev1.Event{
 		InvolvedObject: corev1.ObjectReference{Kind: "Node", Name: "gone", UID: uid},
@@ -29,7 +29,7 @@ func removed(uid types.UID, at time.Time) *corev1.Event {
 	}
 }
 
-// unready takes the readiness from a pod of the agent.
+// unready makes a pod of the agent unready.
 func unready(s *survey.Snapshot, node string) {
 	for _, p := range s.Pods {
 		if p.Name == "underlay-agent-"+node {
@@ -47,8 +47,8 @@ func fromAgent(node, text string, before time.Duration) *corev1.Event {
 	}
 }
 
-// cniMessage is what internal/cni really says of a machine where a file of others
-// comes first, or that has no plugins.
+// cniMessage is the message of internal/cni about a machine where a foreign file comes first, or
+// that has no plugins.
 func cniMessage() string {
 	network := cni.New(cni.Options{ConfDir: "testdata/net.d", BinDirs: []string{"testdata/no-plugins"}, StateDir: "testdata/no-state"})
 	_, _, err := network.Plan(context.Background(), cni.Desired{PodCIDRs: prefixes("10.244.1.0/24"), MTU: 1450})
@@ -112,10 +112,10 @@ func setCondition(n *corev1.Node, kind corev1.NodeConditionType, status corev1.C
 	n.Status.Conditions = append(n.Status.Conditions, c)
 }
 
-// fill gives the ledger holders of nearly all podCIDRs, as Nodes that exist.
+// fill adds ledger entries for nearly all podCIDRs, as of existing Nodes.
 func fill(n int) func(*survey.Snapshot) {
 	return func(s *survey.Snapshot) {
-		s.Config.Routes.Enabled = false // a table is too small for so many
+		s.Config.Routes.Enabled = false // a route table is too small for so many
 		for i := machines; i < n; i++ {
 			node := nodeOf(shape{}, 0)
 			node.Name, node.UID = fmt.Sprintf("x-%03d", i), types.UID(fmt.Sprintf("uid-%d", i))
@@ -127,7 +127,7 @@ func fill(n int) func(*survey.Snapshot) {
 	}
 }
 
-// shard has the ledger list a shard with these entries; nil: there is none.
+// shard adds a shard with these entries to the ledger; nil: the shard is missing.
 func shard(s *survey.Snapshot, entries map[string]string) {
 	s.Ledger.Data["_shard.2"] = "generation=1 10.244.128.0/17"
 	if entries != nil {
@@ -350,7 +350,7 @@ func sicken(s *survey.Snapshot, n int) {
 	}
 }
 
-// podsAreTargets puts n unhealthy pods in the place of the load balancer's nodes.
+// podsAreTargets replaces the load balancer's nodes by n unhealthy pods.
 func podsAreTargets(s *survey.Snapshot, n int) {
 	b := &s.LoadBalancers[0]
 	server := b.Targets[0].Server
@@ -362,7 +362,7 @@ func podsAreTargets(s *survey.Snapshot, n int) {
 	}
 }
 
-// because says why all targets are unhealthy that are.
+// because sets the cause of all unhealthy targets.
 func because(s *survey.Snapshot, why lb.Cause) {
 	b := &s.LoadBalancers[0]
 	b.Why = map[int]map[lb.Target]lb.Cause{80: {}}

@@ -37,7 +37,8 @@ func dedicatedWorker(s *survey.Snapshot) {
 	withProxyConfig("- 10.0.0.0/16", "- 10.0.0.0/15")(s)
 }
 
-// memberIs lets Robot have said of worker-2, a dedicated server, what it is in the vSwitch.
+// memberIs sets the condition of worker-2, a dedicated server, about its state in the vSwitch at
+// Robot.
 func memberIs(status corev1.ConditionStatus) func(*survey.Snapshot) {
 	return func(s *survey.Snapshot) {
 		dedicatedWorker(s)
@@ -45,7 +46,7 @@ func memberIs(status corev1.ConditionStatus) func(*survey.Snapshot) {
 	}
 }
 
-// memberNoMore is what stays of a Node's condition where nothing rests on the vSwitch.
+// memberNoMore is a Node's remaining condition in a cluster that doesn't use the vSwitch.
 func memberNoMore(s *survey.Snapshot) {
 	setCondition(s.Nodes[2], vswitch.MemberCondition, corev1.ConditionFalse, "AsRobotSaid", "what Robot said; what to do", time.Hour)
 }

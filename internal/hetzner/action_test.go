@@ -17,7 +17,7 @@ import (
 	"github.com/underlay-ccm/underlay/internal/hetzner"
 )
 
-// tables are so many networks, each of which takes changes of its own.
+// tables creates a number of networks, each with its own lock for changes.
 func tables(t *testing.T, sim *hcloudsim.Simulator, c *hetzner.Client, count int) []*hetzner.Network {
 	t.Helper()
 	var all []*hetzner.Network
@@ -36,7 +36,7 @@ func tables(t *testing.T, sim *hcloudsim.Simulator, c *hetzner.Client, count int
 	return all
 }
 
-// addAll adds the route to all tables at once, each so much later than the one before.
+// addAll adds the route to all tables, each a given time after the previous one.
 func addAll(ctx context.Context, all []*hetzner.Network, stagger time.Duration) []error {
 	done := make(chan int, len(all))
 	errs := make([]error, len(all))
@@ -53,7 +53,7 @@ func addAll(ctx context.Context, all []*hetzner.Network, stagger time.Duration) 
 	return errs
 }
 
-// polls are the IDs that each poll asked about.
+// polls returns the IDs in each poll.
 func polls(t *testing.T, sim *hcloudsim.Simulator) [][]string {
 	t.Helper()
 	var all [][]string
@@ -70,7 +70,7 @@ func polls(t *testing.T, sim *hcloudsim.Simulator) [][]string {
 	return all
 }
 
-// Looking costs requests: many actions at once cost hardly more of them than one.
+// Polls are requests: many actions at once need hardly more of them than one.
 func TestActionsAreAskedAboutTogether(t *testing.T) {
 	cost := func(count int, stagger time.Duration) (n int) {
 		synctest.Test(t, func(t *testing.T) {
@@ -102,7 +102,8 @@ func TestActionsAreAskedAboutTogether(t *testing.T) {
 	}
 }
 
-// An action that is due takes along those that aren't, and what is over early is known early.
+// An action that is due is polled together with those that aren't, and one that ended early is
+// noticed early.
 func TestAPollTakesAllAlong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sim, c, _ := project(t, hcloudsim.Options{ActionTime: 2 * time.Second})
@@ -123,7 +124,7 @@ func TestAPollTakesAllAlong(t *testing.T) {
 	})
 }
 
-// What becomes of one action concerns nobody who waits for another.
+// The failure of one action doesn't affect waits for others.
 func TestActionsFailEachByItself(t *testing.T) {
 	for name, c := range map[string]struct {
 		fault hcloudsim.Fault
@@ -162,7 +163,7 @@ func TestActionsFailEachByItself(t *testing.T) {
 	}
 }
 
-// One who stops waiting leaves the others waiting, and the last one leaves nobody looking.
+// If one waiter stops, the others keep waiting; after the last one has stopped, polling ends.
 func TestStoppingToWaitStopsNobodyElse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sim, c, _ := project(t, hcloudsim.Options{ActionTime: time.Second})
@@ -189,7 +190,7 @@ func TestStoppingToWaitStopsNobodyElse(t *testing.T) {
 	})
 }
 
-// A poll that fails says nothing about the actions.
+// A failed poll has no information about the actions.
 func TestAFailedPollIsRepeated(t *testing.T) {
 	for name, fault := range map[string]hcloudsim.Fault{
 		"503":        {Match: "GET /actions", Times: 2, Status: 503},

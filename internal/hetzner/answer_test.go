@@ -16,7 +16,7 @@ import (
 	"github.com/underlay-ccm/underlay/internal/hetzner"
 )
 
-// answering is a client of an API that answers every request with what body holds.
+// answering is a client of an API whose response to every request is body.
 func answering(t *testing.T, body *string) *hetzner.Client {
 	t.Helper()
 	c, err := hetzner.New(hetzner.Options{
@@ -38,11 +38,11 @@ func answering(t *testing.T, body *string) *hetzner.Client {
 const wholeNetwork = `{"network":{"id":5,"name":"cluster","ip_range":"10.0.0.0/8","subnets":[],
 "routes":[{"destination":"10.244.1.0/24","gateway":"10.0.0.2"}],"servers":[]}}`
 
-// request asks for something that has the ID 5, or is in a network that has it.
+// request requests an object with ID 5, or one in a network with that ID.
 type request func(context.Context, *hetzner.Client, *hetzner.Network) error
 
-// An answer of 200 that lacks what was asked for, or is about something else, is an error: no
-// network without routes, no server without addresses, no change that was made.
+// A response of 200 that lacks the requested object, or contains another one, is an error: not a
+// network without routes, a server without addresses, or a successful change.
 func TestAnAnswerThatIsNotAboutTheRequestIsAnError(t *testing.T) {
 	for name, request := range map[string]request{
 		"routes": func(ctx context.Context, _ *hetzner.Client, n *hetzner.Network) error {
@@ -95,7 +95,7 @@ func TestAnAnswerThatIsNotAboutTheRequestIsAnError(t *testing.T) {
 	}
 }
 
-// A network that has an ID and nothing else has not lost its routes.
+// A network that has only an ID is incomplete, not without routes.
 func TestANetworkWithoutItsRangeIsIncomplete(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		now := wholeNetwork

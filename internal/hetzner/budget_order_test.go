@@ -18,7 +18,7 @@ import (
 	"github.com/underlay-ccm/underlay/internal/requests"
 )
 
-// door is a budget and what passed it, in order.
+// door is a budget with a record of the requests that passed it, in order.
 type door struct {
 	sim *hcloudsim.Simulator
 	rt  *budgeted
@@ -51,7 +51,7 @@ func (d *door) count() int {
 	return len(d.passed)
 }
 
-// RoundTrip is what is behind the door.
+// RoundTrip is the transport behind the budget.
 func (d *door) RoundTrip(r *http.Request) (*http.Response, error) {
 	d.mu.Lock()
 	d.passed = append(d.passed, requests.PriorityOf(r.Context()))
@@ -63,7 +63,7 @@ func (d *door) RoundTrip(r *http.Request) (*http.Response, error) {
 	return d.sim.Transport().RoundTrip(r)
 }
 
-// knock sends one request through the door.
+// knock sends one request through the budget.
 func (d *door) knock(ctx context.Context, p requests.Priority) (int, error) {
 	r, err := http.NewRequestWithContext(requests.WithPriority(ctx, p), http.MethodGet, "http://cloud.test/v1/locations", nil)
 	if err != nil {
@@ -77,7 +77,7 @@ func (d *door) knock(ctx context.Context, p requests.Priority) (int, error) {
 	return resp.StatusCode, resp.Body.Close()
 }
 
-// drain spends the budget behind the client's back, and lets it know.
+// drain spends the budget without the client, and then lets it notice.
 func (d *door) drain(t *testing.T, count int) {
 	t.Helper()
 	for range count {
@@ -91,7 +91,7 @@ func (d *door) drain(t *testing.T, count int) {
 	}
 }
 
-// Those held back go by priority, whatever came first.
+// Delayed requests are sent by priority, not by age.
 func TestWhoGoesFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDoor(t, hcloudsim.Options{})
@@ -115,8 +115,7 @@ func TestWhoGoesFirst(t *testing.T) {
 	})
 }
 
-// Looking for drift waits while more normal work comes than the budget allows,
-// but not for ever.
+// Background requests wait while there is more normal work than the budget allows, but not forever.
 func TestBackgroundIsStretchedNotStarved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDoor(t, hcloudsim.Options{})
@@ -142,8 +141,8 @@ func TestBackgroundIsStretchedNotStarved(t *testing.T) {
 	})
 }
 
-// While the API answers nobody, few requests are spent on it, and the first one
-// that is answered lets all others through.
+// While the API doesn't respond, few requests are sent, and the first one with a response lets all
+// others through.
 func TestAnOutageCostsLittle(t *testing.T) {
 	for name, c := range map[string]struct{ begin, end func(*door) error }{
 		"429": outageOf(http.StatusTooManyRequests),
@@ -196,7 +195,7 @@ func outageOf(status int) struct{ begin, end func(*door) error } {
 	}
 }
 
-// A request that is wrong says nothing about the API.
+// An invalid request is no evidence about the API.
 func TestRefusalsAreNoOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDoor(t, hcloudsim.Options{})
@@ -217,7 +216,7 @@ func TestRefusalsAreNoOutage(t *testing.T) {
 	})
 }
 
-// Who gives up waiting leaves no gap and takes nobody's place.
+// A canceled wait leaves no gap and takes no other request's place.
 func TestGivingUpAPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDoor(t, hcloudsim.Options{})
@@ -243,7 +242,7 @@ func TestGivingUpAPlace(t *testing.T) {
 	})
 }
 
-// Answers can overtake each other; the older ones know less.
+// Responses can be reordered; the older ones have less information.
 func TestLateAnswersDontRaiseTheBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newDoor(t, hcloudsim.Options{}).rt.budget

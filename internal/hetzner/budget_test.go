@@ -18,9 +18,8 @@ import (
 	"github.com/underlay-ccm/underlay/routes"
 )
 
-// Far more is wanted than the project may ask. Nothing is ever refused, with or
-// without another program that spends from the same budget, and what is urgent
-// doesn't wait.
+// The demand far exceeds the project's limit. No request is ever rejected, with or without another
+// program that spends from the same budget, and urgent requests don't wait.
 func TestTheBudgetIsNeverOverspent(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -62,7 +61,7 @@ func overspend(t *testing.T, others float64) {
 			}
 		})
 	}
-	for range 50 { // each would like ten requests a second
+	for range 50 { // each would send ten requests a second
 		repeat(100*time.Millisecond, func(ctx context.Context) { _, _ = client.LoadBalancers().List(ctx, "kubernetes") })
 		repeat(100*time.Millisecond, func(ctx context.Context) {
 			_, _ = client.LoadBalancers().Observe(ctx, lb.Owner{Cluster: "kubernetes", UID: "u"})

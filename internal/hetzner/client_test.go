@@ -33,8 +33,8 @@ underlay_cloud_requests_total{code="201",operation="POST /networks/{id}/actions/
 underlay_cloud_requests_total{code="unanswered",operation="GET /load_balancers",priority="background"} 1
 `
 
-// What requests cost shows: by operation, priority and code, what is left of
-// the budget, how long requests waited, and how old the server list is.
+// Metrics show the cost of requests: by operation, priority and code, the remaining budget, the
+// delay of requests, and the age of the server list.
 func TestRequestsShowAsMetrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sim, _, id := project(t, hcloudsim.Options{ActionTime: 400 * time.Millisecond})
@@ -91,8 +91,8 @@ func TestRequestsShowAsMetrics(t *testing.T) {
 	})
 }
 
-// A token that is replaced while a request is under way costs a request, not an
-// error: also for a write, of which nothing was done.
+// A token that is replaced during a request costs a request, not an error: also for a write, which
+// was not executed.
 func TestATokenReplacedMidway(t *testing.T) {
 	for _, c := range []struct {
 		name     string
@@ -141,8 +141,7 @@ func TestATokenReplacedMidway(t *testing.T) {
 	}
 }
 
-// While the budget is low, who doesn't mind is served the server list of before,
-// though not for ever.
+// While the budget is low, requests that allow it get the previous server list, though not forever.
 func TestTheServerListIsStretched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sim, c, id := project(t, hcloudsim.Options{RateLimit: 3600, RateRefill: 0.02})
@@ -162,14 +161,14 @@ func TestTheServerListIsStretched(t *testing.T) {
 		if n := lists(); n != 1 || !c.Spare() {
 			t.Fatalf("%d lists, room for more: %v", n, c.Spare())
 		}
-		for range 3500 { // another program's
+		for range 3500 { // by another program
 			r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://cloud.test/v1/locations", nil)
 			if _, err := sim.Transport().RoundTrip(r); err != nil {
 				t.Fatal(err)
 			}
 		}
 		for minute := 0; minute < 28; minute += 4 {
-			if _, err := table.List(t.Context()); err != nil { // tells what is left
+			if _, err := table.List(t.Context()); err != nil { // contains the remaining budget
 				t.Fatal(err)
 			}
 			if c.Spare() {
@@ -187,7 +186,7 @@ func TestTheServerListIsStretched(t *testing.T) {
 	})
 }
 
-// Whatever the endpoint's path, operations are named as the API names them.
+// Operations have the API's names, whatever the endpoint's path.
 func TestOperationsAreNamedBelowTheEndpoint(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		registry := metrics.NewKubeRegistry()

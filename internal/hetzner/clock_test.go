@@ -12,9 +12,9 @@ import (
 	"github.com/underlay-ccm/underlay/internal/cloud"
 )
 
-// The API server's clock is ahead of ours, so that a Node that just joined was created in our
-// future. It takes one look at the server that is newer than the first question about the Node,
-// and not one for each question until our clock has caught up, nor one more then.
+// The API server's clock is ahead, so that a Node that just joined has a creation time in the
+// future. One list after the first call for the Node is enough, not one for each call until the
+// local clock has caught up, nor another one then.
 func TestAClockThatIsAheadTakesNoMoreLists(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sim, c, network := project(t, hcloudsim.Options{AttachmentLimit: hcloudsim.Unlimited})

@@ -6,9 +6,8 @@ import (
 	"time"
 )
 
-// Our own clock may be set back. How new a list has to be by it is compared by the
-// monotonic clock, which is not; a moment that another clock told has no such
-// reading.
+// The local clock may be set back. Times of it are compared by the monotonic clock, which is not
+// affected; a time of another clock has no monotonic reading.
 func TestOurOwnTimesAreMonotonic(t *testing.T) {
 	s := &Servers{}
 	now := time.Now()

@@ -20,8 +20,7 @@ import (
 	"github.com/underlay-ccm/underlay/routes"
 )
 
-// project is a simulated project with one network, and a client of it that
-// lives in the same synctest bubble.
+// project is a simulated project with one network, and a client of it in the same synctest bubble.
 func project(t *testing.T, o hcloudsim.Options) (*hcloudsim.Simulator, *hetzner.Client, int64) {
 	t.Helper()
 	o.Token = "right"
@@ -83,7 +82,7 @@ func TestServersAreListedOncePerRefresh(t *testing.T) {
 				t.Error("not in the order of their IDs")
 			}
 		}
-		// The first page tells that there are three.
+		// The first page contains the number of pages, three.
 		if n := requested(sim, "GET /v1/servers"); n != 1+3 {
 			t.Errorf("%d pages for ten looks, want the 3 of one list and the first", n)
 		}
@@ -172,7 +171,7 @@ func TestRouteTable(t *testing.T) {
 				t.Fatal(err)
 			}
 			one, two, moved := entry("10.244.1.0/24", "10.0.0.2"), entry("10.244.2.0/24", "10.0.0.3"), entry("10.244.2.0/24", "10.0.0.4")
-			// Two at once: the network takes one change at a time.
+			// Two at once: the network allows one change at a time.
 			errs := make(chan error, 2)
 			go func() { errs <- table.Add(t.Context(), one) }()
 			go func() { errs <- table.Add(t.Context(), two) }()
@@ -228,7 +227,7 @@ func TestAFullTableSaysSo(t *testing.T) {
 	})
 }
 
-// A route that wasn't there is gone; a network that isn't there is an error.
+// Deleting a missing route succeeds; a missing network is an error.
 func TestDeletingWhatIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sim, c, id := project(t, hcloudsim.Options{})
@@ -254,7 +253,7 @@ func TestDeletingWhatIsGone(t *testing.T) {
 	})
 }
 
-// Somebody else changes the network: we wait for them.
+// A change of the network by another client is waited for.
 func TestABusyNetworkIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sim, c, id := project(t, hcloudsim.Options{ActionTime: 3 * time.Second, Busy: hcloudsim.BusyLocked})
@@ -280,7 +279,7 @@ func TestABusyNetworkIsWaitedFor(t *testing.T) {
 	})
 }
 
-// What may be repeated: reads always, writes only when the API did nothing.
+// Reads are always retried, writes only if the API did nothing.
 func TestRetries(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -341,7 +340,7 @@ func TestAnActionThatIsLostIsAnError(t *testing.T) {
 	})
 }
 
-// Waiting learns how long actions take, so that mostly one poll is enough.
+// The client learns how long actions take, so that one poll is usually enough.
 func TestPollsBecomeFew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sim, c, id := project(t, hcloudsim.Options{ActionTime: 900 * time.Millisecond})
@@ -380,8 +379,8 @@ func TestARotatedTokenIsUsed(t *testing.T) {
 	})
 }
 
-// An action that takes long costs few looks, and one that never ends doesn't
-// hold up the network for ever.
+// An action that takes long costs few polls, and one that never ends doesn't block the network
+// forever.
 func TestSlowActionsCostFewLooks(t *testing.T) {
 	for _, c := range []struct {
 		takes   time.Duration
@@ -410,7 +409,7 @@ func TestSlowActionsCostFewLooks(t *testing.T) {
 	}
 }
 
-// The token goes to the API and nowhere else, wherever the API points.
+// The token is sent to the API and nowhere else, despite redirects.
 func TestRedirectsAreNotFollowed(t *testing.T) {
 	synctest.Test(t, redirects)
 }

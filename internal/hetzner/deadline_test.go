@@ -9,9 +9,8 @@ import (
 	"github.com/underlay-ccm/underlay/hcloudsim"
 )
 
-// A deletion that the API does not accept in time is not asked for any more, and a gateway
-// whose old route could not be deleted in time is not changed. One that is accepted in time may
-// take longer.
+// A deletion that the API does not accept in time is not retried, and a gateway whose old route
+// could not be deleted in time is not changed. One that is accepted in time may take longer.
 func TestNothingIsDeletedAfterTheDeadline(t *testing.T) {
 	const patience = 5 * time.Second
 	synctest.Test(t, func(t *testing.T) {

@@ -11,8 +11,8 @@ import (
 	"github.com/underlay-ccm/underlay/hcloudsim"
 )
 
-// The API replaces all labels at once: what somebody else writes between the list and the label,
-// stays, and what leads elsewhere by then is not labeled.
+// The API replaces all labels at once: labels that another client writes between the list and the
+// update are kept, and a floating IP that was reassigned in that time is not labeled.
 func TestLabelsOfOthersStay(t *testing.T) {
 	for name, move := range map[string]bool{"labeled": false, "assigned elsewhere": true} {
 		t.Run(name, func(t *testing.T) {

@@ -18,7 +18,7 @@ import (
 	"github.com/underlay-ccm/underlay/internal/hetzner"
 )
 
-// floating is a project with servers that are Nodes, a stranger, and floating IPs in pools.
+// floating is a project with servers that are Nodes, a foreign server, and floating IPs in pools.
 type floating struct {
 	t     *testing.T
 	sim   *hcloudsim.Simulator
@@ -61,7 +61,7 @@ func newFloating(t *testing.T, o hcloudsim.Options) *floating {
 	return f
 }
 
-// float makes a floating IP, assigned to a server if that is named.
+// float creates a floating IP, assigned to a server if it is named.
 func (f *floating) float(net, server string, labels map[string]string) {
 	p := netip.MustParsePrefix(net)
 	seed := hcloudsim.FloatingIPSeed{Name: net, IP: p, Server: f.id[server], Labels: labels, Description: "kept"}
@@ -87,7 +87,7 @@ func (f *floating) route(address, server string) error {
 	return f.ips.Route(f.t.Context(), netip.MustParseAddr(address), addresses.Destination{ProviderID: f.machine(server)})
 }
 
-// leads wants an address to lead to a server; empty: nowhere.
+// leads expects an address to be assigned to a server; empty: to none.
 func (f *floating) leads(address, server string) {
 	f.t.Helper()
 	id, known := f.id[address]
@@ -104,20 +104,20 @@ func (f *floating) leads(address, server string) {
 	}
 }
 
-// bubble runs a test with a project of its own on a clock of its own.
+// bubble runs a test with a project of its own in a synctest bubble.
 func bubble(t *testing.T, o hcloudsim.Options, test func(*floating)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { test(newFloating(t, o)) })
 }
 
-// A move is a list, an assignment and a poll or two; those of the same moment share the list; where
-// it leads already, nothing is written.
+// A move is a list, an assignment and a poll or two; simultaneous moves share the list; nothing is
+// written if it is assigned to the server already.
 func TestFloatingIPsAreMoved(t *testing.T) {
 	bubble(t, hcloudsim.Options{ActionTime: time.Second}, func(f *floating) {
 		f.must(f.route(web, "a"))
 		f.leads(web, "a")
 		time.Sleep(time.Minute)
-		f.must(f.route(web, "b")) // which learns how long an assignment takes
+		f.must(f.route(web, "b")) // from which it learns the duration of an assignment
 		time.Sleep(time.Minute)
 		f.sim.ResetRequests()
 		began := time.Now()
@@ -136,7 +136,8 @@ func TestFloatingIPsAreMoved(t *testing.T) {
 	})
 }
 
-// The API may move a floating IP that a server has, or want it unassigned first; it is asked once.
+// The API may allow moving an assigned floating IP, or require that it is unassigned first; one
+// attempt finds out.
 func TestReassigningMayBeRefused(t *testing.T) {
 	bubble(t, hcloudsim.Options{ActionTime: time.Second, RefuseReassign: true}, func(f *floating) {
 		for i, server := range []string{"a", "b", "c", "a"} {
@@ -156,7 +157,8 @@ func TestReassigningMayBeRefused(t *testing.T) {
 	})
 }
 
-// What leads to Nodes is told, labeled once with all other labels kept, and read in one request.
+// Floating IPs of Nodes are returned, labeled once with all other labels kept, and read in one
+// request.
 func TestRoutedFloatingIPs(t *testing.T) {
 	bubble(t, hcloudsim.Options{}, func(f *floating) {
 		f.float("203.0.113.9/32", "a", map[string]string{"team": "x"})
@@ -192,7 +194,7 @@ func TestRoutedFloatingIPs(t *testing.T) {
 	})
 }
 
-// An hour at rest: 12 lists for up to 50 floating IPs, and nothing else.
+// An idle hour: 12 lists for up to 50 floating IPs, and nothing else.
 func TestAnHourOfFloatingIPsAtRest(t *testing.T) {
 	bubble(t, hcloudsim.Options{}, func(f *floating) {
 		for i := range 46 {
@@ -203,7 +205,7 @@ func TestAnHourOfFloatingIPsAtRest(t *testing.T) {
 			f.must(err)
 			time.Sleep(5 * time.Minute)
 		}
-		look() // which labels
+		look() // this one writes labels
 		f.sim.ResetRequests()
 		for range 12 {
 			look()
@@ -214,7 +216,7 @@ func TestAnHourOfFloatingIPsAtRest(t *testing.T) {
 	})
 }
 
-// Refusals leave everything as it is, and name the remedy.
+// Rejected moves leave everything unchanged, and name the remedy.
 func TestFloatingIPsThatStay(t *testing.T) {
 	ours := map[string]string{"underlay.dev/cluster": "prod"}
 	for name, c := range map[string]struct {
@@ -265,7 +267,7 @@ func TestFloatingIPsThatStay(t *testing.T) {
 	})
 }
 
-// about expects that an error says what it is about.
+// about expects the subject of an error.
 func about(t *testing.T, err error, want addresses.Subject) {
 	t.Helper()
 	var unrouted *addresses.Unrouted
@@ -274,8 +276,8 @@ func about(t *testing.T, err error, want addresses.Subject) {
 	}
 }
 
-// What the server is the cause of is said to be; where nobody may write, or the API is away, another
-// one would have no more luck.
+// An error caused by the server has it as its subject; if the token is read-only, or the API is
+// unreachable, another server would fail too.
 func TestWhatARefusalIsAbout(t *testing.T) {
 	for name, c := range map[string]struct {
 		fault  hcloudsim.Fault
@@ -322,7 +324,8 @@ func TestANodeThatIsNoneAnyMore(t *testing.T) {
 	})
 }
 
-// Many moves to one server at once all arrive, however the API treats them, with few requests more.
+// Many simultaneous moves to one server all succeed, with either behavior of the API, with few
+// additional requests.
 func TestManyMovesAtOnce(t *testing.T) {
 	for name, o := range map[string]hcloudsim.Options{"conflict": {}, "locked": {Busy: hcloudsim.BusyLocked}} {
 		t.Run(name, func(t *testing.T) {
@@ -355,8 +358,8 @@ func TestManyMovesAtOnce(t *testing.T) {
 	}
 }
 
-// Whatever happens to writes and their replies, trying again gets there; and between a write whose
-// fate is unknown and the next one there is always a look.
+// Whatever happens to writes and their replies, a retry succeeds; and between a write with an
+// unknown result and the next one there is always a read.
 func TestLostRepliesOfFloatingIPs(t *testing.T) {
 	for seed := range uint64(40) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -380,7 +383,7 @@ func TestLostRepliesOfFloatingIPs(t *testing.T) {
 					f.must(err)
 					f.leads(web, to)
 					f.sim.ClearFaults()
-					time.Sleep(time.Second) // what still runs, ends
+					time.Sleep(time.Second) // running actions end
 				}
 				unsure := false
 				for _, q := range f.sim.Requests() {
@@ -398,7 +401,7 @@ func TestLostRepliesOfFloatingIPs(t *testing.T) {
 	}
 }
 
-// A refused list is no list of nothing, and a move in a spent budget goes before what isn't urgent.
+// A failed list is not an empty one, and a move with a spent budget precedes less urgent requests.
 func TestFloatingIPsInTrouble(t *testing.T) {
 	bubble(t, hcloudsim.Options{}, func(f *floating) {
 		f.must(f.sim.Inject(hcloudsim.Fault{Match: "GET /floating_ips", Status: 403, Code: "forbidden"}))

@@ -12,8 +12,8 @@ import (
 	"github.com/underlay-ccm/underlay/internal/hetzner"
 )
 
-// A network that is gone is looked for under its name; another one found there takes its
-// place, for routes and for servers.
+// After a network was deleted, its name is looked up; another network of that name replaces it, for
+// routes and for servers.
 func TestANetworkIsFoundAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sim, c, first := project(t, hcloudsim.Options{})
@@ -44,7 +44,7 @@ func TestANetworkIsFoundAgain(t *testing.T) {
 			t.Errorf("network %d with %q, want one server in network %d", f.Network().ID, got, first)
 		}
 
-		// A failure is no loss.
+		// A failed request is no deletion.
 		fault := hcloudsim.Fault{Times: 1, Status: http.StatusForbidden, Code: "forbidden", Match: "GET /networks/{id}"}
 		if err := sim.Inject(fault); err != nil {
 			t.Fatal(err)

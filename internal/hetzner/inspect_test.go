@@ -22,8 +22,7 @@ import (
 	"github.com/underlay-ccm/underlay/routes"
 )
 
-// looking is a project behind a real socket, the client that only looks, and one
-// with which somebody else changes things.
+// looking is a project behind a real socket, the read-only client, and one for other changes.
 type looking struct {
 	*hetzner.Client
 	sim     *hcloudsim.Simulator
@@ -52,7 +51,7 @@ func startLooking(t *testing.T, o hcloudsim.Options) *looking {
 	return l
 }
 
-// as is the client that looks, with a token.
+// as returns the read-only client with a token.
 func (l *looking) as(t *testing.T, token string) *hetzner.Client {
 	t.Helper()
 	c, err := hetzner.New(hetzner.Options{
@@ -65,7 +64,7 @@ func (l *looking) as(t *testing.T, token string) *hetzner.Client {
 	return c
 }
 
-// onlyLooked reports whether the client sent anything but reads.
+// onlyLooked reports whether the client sent only reads.
 func (l *looking) onlyLooked(t *testing.T) {
 	looked := false
 	for _, r := range l.sim.Requests() {
@@ -314,7 +313,7 @@ func TestInspectActions(t *testing.T) {
 	}
 }
 
-// An action that runs has no end yet.
+// A running action has no end time yet.
 func TestInspectARunningAction(t *testing.T) {
 	l := startLooking(t, hcloudsim.Options{ActionTime: time.Hour})
 	server := l.server(t, hcloudsim.ServerSeed{Name: "a"})
@@ -325,8 +324,7 @@ func TestInspectARunningAction(t *testing.T) {
 	}
 }
 
-// Every look says what it was about when it fails, and is tried again where that
-// may help.
+// Each failed read names its object, and is retried if that may help.
 func TestLookingThatFails(t *testing.T) {
 	l := startLooking(t, hcloudsim.Options{})
 	server := l.server(t, hcloudsim.ServerSeed{Name: "a"})

@@ -15,7 +15,7 @@ import (
 	"github.com/underlay-ccm/underlay/internal/hetzner"
 )
 
-// inProject runs a test in a project of 120 servers whose list was read.
+// inProject runs a test in a project of 120 servers with a cached list.
 func inProject(t *testing.T, test func(t *testing.T, sim *hcloudsim.Simulator, servers *hetzner.Servers, network int64)) {
 	synctest.Test(t, func(t *testing.T) {
 		sim, c, network := project(t, hcloudsim.Options{AttachmentLimit: hcloudsim.Unlimited})
@@ -58,8 +58,8 @@ func expectRequests(t *testing.T, sim *hcloudsim.Simulator, want int) {
 	}
 }
 
-// A new server is found by one request, by its ID or its name, and is in the
-// list from then on.
+// A new server is found by one request, by its ID or its name, and is in the cached list
+// afterwards.
 func TestOneServerIsLookedUpAlone(t *testing.T) {
 	for _, by := range []string{"ID", "name"} {
 		t.Run(by, func(t *testing.T) {
@@ -84,8 +84,7 @@ func TestOneServerIsLookedUpAlone(t *testing.T) {
 	}
 }
 
-// That a server isn't there is an answer too, and doesn't make the list forget
-// anything.
+// A missing server is a result, too, and doesn't invalidate the cached list.
 func TestAServerThatIsNotThereIsLookedUpOnce(t *testing.T) {
 	inProject(t, func(t *testing.T, sim *hcloudsim.Simulator, servers *hetzner.Servers, _ int64) {
 		q := cloud.Question{ID: 4711, Since: time.Now()}
@@ -123,8 +122,8 @@ func TestManyServersAreLookedUpByTheList(t *testing.T) {
 	})
 }
 
-// An answer that contradicts what the list says of other servers makes it be
-// read again: two servers never have one name or one address.
+// A response that contradicts the cached list about other servers causes a new list: two servers
+// never have one name or one address.
 func TestAnAnswerThatContradictsTheList(t *testing.T) {
 	inProject(t, func(t *testing.T, sim *hcloudsim.Simulator, servers *hetzner.Servers, network int64) {
 		old := sim.Servers()[7]
@@ -149,8 +148,8 @@ func TestAnAnswerThatContradictsTheList(t *testing.T) {
 	})
 }
 
-// An answer about one server says nothing of the others: a list that is asked to
-// be new is read, and what was answered meanwhile is in it.
+// A response about one server has no information about the others: if a new list is required it is
+// read, and includes the earlier response.
 func TestAnAnswerIsNoList(t *testing.T) {
 	inProject(t, func(t *testing.T, sim *hcloudsim.Simulator, servers *hetzner.Servers, network int64) {
 		id := rent(t, sim, "new", network)
@@ -166,7 +165,7 @@ func TestAnAnswerIsNoList(t *testing.T) {
 	})
 }
 
-// A server that moved to another address is seen there by one request.
+// A server with another address is found there by one request.
 func TestAServersNewAddressIsLookedUpAlone(t *testing.T) {
 	inProject(t, func(t *testing.T, sim *hcloudsim.Simulator, servers *hetzner.Servers, network int64) {
 		moved := sim.Servers()[5]

@@ -15,7 +15,7 @@ import (
 	"github.com/underlay-ccm/underlay/internal/hetzner"
 )
 
-// through is a client whose requests pass before, which may change the project.
+// through is a client that calls before for its requests, which may change the project.
 func through(t *testing.T, sim *hcloudsim.Simulator, before func(*http.Request)) *hetzner.Client {
 	t.Helper()
 	c, err := hetzner.New(hetzner.Options{
@@ -40,9 +40,8 @@ func idsOf(servers []cloud.Machine) map[int64]bool {
 	return ids
 }
 
-// Whatever is created and deleted between the pages of a list, every server that
-// exists during the whole read is in it, and it takes few more requests than it
-// has pages.
+// Whatever is created and deleted between the pages of a list, it contains every server that exists
+// during the whole read, and it needs few more requests than it has pages.
 func TestAListIsCompleteWhateverChangesBetweenItsPages(t *testing.T) {
 	for seed := range uint64(20) {
 		synctest.Test(t, func(t *testing.T) {
@@ -102,7 +101,7 @@ func TestAListIsCompleteWhateverChangesBetweenItsPages(t *testing.T) {
 	}
 }
 
-// Servers that are created without end don't keep a list from being read.
+// Continuous creation of servers doesn't prevent the list from being read.
 func TestAListIsReadWhileServersAreCreated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sim, _, _ := project(t, hcloudsim.Options{Latency: 20 * time.Millisecond})
@@ -125,8 +124,8 @@ func TestAListIsReadWhileServersAreCreated(t *testing.T) {
 	})
 }
 
-// A list that is at rest takes one request for each page, also when it has grown
-// or shrunk since, but for the one that finds that out.
+// An unchanging list needs one request for each page, also when it has grown or shrunk since,
+// except for the one that finds that out.
 func TestAListTakesARequestForEachPage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sim, c, _ := project(t, hcloudsim.Options{})
@@ -143,7 +142,7 @@ func TestAListTakesARequestForEachPage(t *testing.T) {
 			}
 			time.Sleep(time.Second) // on the bubble's clock
 		}
-		read(4) // the first doesn't know how many there are
+		read(4) // the first doesn't have the number of pages
 		read(3)
 		for i := range 40 {
 			if _, err := sim.CreateServer(hcloudsim.ServerSeed{Name: fmt.Sprint("later-", i)}); err != nil {
@@ -162,7 +161,7 @@ func TestAListTakesARequestForEachPage(t *testing.T) {
 	})
 }
 
-// A page that holds less than it must is no part of a list.
+// A page with too few objects is rejected.
 func TestAPageThatIsCutIsNotBelieved(t *testing.T) {
 	for name, fault := range map[string]hcloudsim.Fault{"half a page": {PartialList: true}, "an empty page": {EmptyList: true}} {
 		for number := range 3 {
@@ -170,7 +169,7 @@ func TestAPageThatIsCutIsNotBelieved(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					sim, _, _ := project(t, hcloudsim.Options{})
 					seed(t, sim, 0, 120)
-					cut := -1 // the number of the request that is answered so
+					cut := -1 // number of the request with that response
 					c := through(t, sim, func(*http.Request) {
 						if cut--; cut == 0 {
 							if err := sim.Inject(fault); err != nil {

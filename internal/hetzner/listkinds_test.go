@@ -26,7 +26,7 @@ type pageServer struct {
 	ids []int
 	// after runs after each page.
 	after func()
-	// change, if it isn't nil, changes an answer.
+	// change, if it isn't nil, changes a response.
 	change   func(page int, pagination, response map[string]any)
 	requests int
 }
@@ -66,7 +66,7 @@ func (s *pageServer) RoundTrip(r *http.Request) (*http.Response, error) {
 	}, err
 }
 
-// listed reads a list of a kind and returns which of the IDs up to most are in it.
+// listed reads a list of a kind and returns which of the IDs up to most it contains.
 type listed func(ctx context.Context, c *hetzner.Client, most int) (map[int64]bool, error)
 
 func listedKinds() map[string]listed {
@@ -136,7 +136,7 @@ func eachKind(
 	}
 }
 
-// Something that is deleted between two pages doesn't hide what exists.
+// A deletion between two pages doesn't hide existing objects.
 func TestDeletionsBetweenPagesHideNothing(t *testing.T) {
 	eachKind(t, func(t *testing.T, s *pageServer, read func() (map[int64]bool, error)) {
 		next, deleted := 7, map[int64]bool{}
@@ -160,7 +160,7 @@ func TestDeletionsBetweenPagesHideNothing(t *testing.T) {
 	})
 }
 
-// Pages that can't be right are an error, after few requests, and never part of a list.
+// Inconsistent pages are an error, after few requests, and never part of a list.
 func TestPagesThatContradictEachOther(t *testing.T) {
 	for name, change := range map[string]func(page int, pagination, response map[string]any){
 		"the same page is next": func(page int, pagination, _ map[string]any) {
@@ -206,7 +206,7 @@ func TestPagesThatContradictEachOther(t *testing.T) {
 	}
 }
 
-// The numbers that describe the whole list may be left out.
+// The numbers that describe the whole list may be missing.
 func TestAListWhosePagesNameOnlyTheNext(t *testing.T) {
 	eachKind(t, func(t *testing.T, s *pageServer, read func() (map[int64]bool, error)) {
 		s.change = func(_ int, pagination, _ map[string]any) {
@@ -219,7 +219,7 @@ func TestAListWhosePagesNameOnlyTheNext(t *testing.T) {
 	})
 }
 
-// An answer without a list is no empty list.
+// A response without a list is not an empty list.
 func TestAnAnswerWithoutAListIsAnError(t *testing.T) {
 	for _, keep := range []bool{true, false} {
 		t.Run(fmt.Sprint("pagination ", keep), func(t *testing.T) {

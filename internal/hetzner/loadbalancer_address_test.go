@@ -12,7 +12,7 @@ import (
 	"github.com/underlay-ccm/underlay/lb"
 )
 
-// inLabOf is inLab with options of the cloud. Server 0 has the /64 in which pod makes addresses.
+// inLabOf is inLab with options of the cloud. pod returns addresses in the /64 of server 0.
 func inLabOf(t *testing.T, options hcloudsim.Options, test func(t *testing.T, lab *balancerLab, pod func(server, host int) lb.Target)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -72,7 +72,7 @@ func TestPodsAreTargetsAtTheirAddresses(t *testing.T) {
 		if err := lab.Apply(t.Context(), have, lb.AddTarget{Target: pod(0, 1)}); err != nil {
 			t.Errorf("adding one that is there: %v", err)
 		}
-		for range 2 { // the second time it is gone
+		for range 2 { // the second time it is deleted already
 			if err := lab.Apply(t.Context(), have, lb.RemoveTarget{Target: pod(0, 1)}); err != nil {
 				t.Fatal(err)
 			}
@@ -88,7 +88,8 @@ func TestPodsAreTargetsAtTheirAddresses(t *testing.T) {
 	})
 }
 
-// That a target is defined means nothing of a pod where its server is one at another address.
+// The error target_already_defined has no information about a pod if its server is a target at
+// another address.
 func TestSecondPodOfANodeMayBeRefused(t *testing.T) {
 	inLabOf(t, hcloudsim.Options{OneTargetPerServer: true}, func(t *testing.T, lab *balancerLab, pod func(server, host int) lb.Target) {
 		have := lab.created(t)

@@ -18,8 +18,8 @@ import (
 	"github.com/underlay-ccm/underlay/lb"
 )
 
-// A creation whose reply is lost, or whose process dies, is found again: there is never a second
-// one.
+// A load balancer is found again after a lost reply to its creation, or a crash: no second one is
+// created.
 func TestLoadBalancerCreationIsFoundAgain(t *testing.T) {
 	for name, fault := range map[string]hcloudsim.Fault{
 		"reply lost":   {Match: "POST /load_balancers", DropAfterApply: true},
@@ -49,7 +49,7 @@ func TestLoadBalancerCreationIsFoundAgain(t *testing.T) {
 	}
 }
 
-// Two processes that both saw nothing: the second creation finds the first.
+// Two processes that both found none: the second creation finds the first.
 func TestLoadBalancerCreatedTwice(t *testing.T) {
 	inLab(t, func(t *testing.T, lab *balancerLab) {
 		spec := lab.spec(t, nil)
@@ -182,7 +182,8 @@ func TestRefusalsOfTheCloud(t *testing.T) {
 	}
 }
 
-// What was there when it was looked at and is gone now is for the next look, not for a person.
+// An object that was read and is deleted by now leads to another read, not to a message for the
+// user.
 func TestVanishedLoadBalancerIsNoRefusal(t *testing.T) {
 	inLab(t, func(t *testing.T, lab *balancerLab) {
 		spec := lab.spec(t, nil)
@@ -216,8 +217,8 @@ func rejected(target bool, text string) func(error) bool {
 	}
 }
 
-// Creating an attached load balancer changes the network, so it waits its turn among the network's
-// changes.
+// The creation of an attached load balancer changes the network, so it is serialized with the
+// network's changes.
 func TestAttachmentGoesThroughTheNetworksWriter(t *testing.T) {
 	inLab(t, func(t *testing.T, lab *balancerLab) {
 		busy, done := make(chan struct{}), make(chan error)
@@ -239,13 +240,13 @@ func TestAttachmentGoesThroughTheNetworksWriter(t *testing.T) {
 	})
 }
 
-// byHand does something to our load balancer that we would not do.
+// byHand changes our load balancer in a way that the controller would not.
 func (lab *balancerLab) byHand(t *testing.T, action, body string) {
 	t.Helper()
 	lab.post(t, fmt.Sprintf("load_balancers/%d/actions/%s", lab.sim.LoadBalancers()[0].ID, action), body)
 }
 
-// onNetwork does the same to the network.
+// onNetwork changes the network likewise.
 func (lab *balancerLab) onNetwork(t *testing.T, action, body string) {
 	t.Helper()
 	lab.post(t, fmt.Sprintf("networks/%d/actions/%s", lab.network.ID, action), body)
@@ -263,10 +264,10 @@ func (lab *balancerLab) post(t *testing.T, path, body string) {
 	if err != nil || response.StatusCode != http.StatusCreated {
 		t.Fatalf("%v %v", response, err)
 	}
-	time.Sleep(time.Second) // until the action is over
+	time.Sleep(time.Second) // until the action has ended
 }
 
-// What others add to a load balancer of ours stays where it is not ours to judge.
+// Foreign targets of our load balancer are kept.
 func TestTargetsOfOthersAreKept(t *testing.T) {
 	inLab(t, func(t *testing.T, lab *balancerLab) {
 		spec := lab.spec(t, nil)
@@ -280,7 +281,7 @@ func TestTargetsOfOthersAreKept(t *testing.T) {
 	})
 }
 
-// A check that was edited by hand is set back, also where no Spec says anything.
+// A manually changed check is reset, also if no Spec defines it.
 func TestEditedCheckIsSetBack(t *testing.T) {
 	inLab(t, func(t *testing.T, lab *balancerLab) {
 		spec := lab.spec(t, nil)

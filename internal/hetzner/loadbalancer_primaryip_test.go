@@ -26,8 +26,8 @@ func (lab *balancerLab) primaryIP(t *testing.T, name, family string) int64 {
 	return made.ID
 }
 
-// One is looked for in one request, several in one for all that a page holds, and never in more than
-// one for each besides.
+// One is looked up by one request, several by one request for a page, plus at most one request for
+// each.
 func TestPrimaryIPsAreFoundInFewRequests(t *testing.T) {
 	inLab(t, func(t *testing.T, lab *balancerLab) {
 		web, six := lab.primaryIP(t, "web", "ipv4"), lab.primaryIP(t, "six", "ipv6")
@@ -71,8 +71,8 @@ func TestPrimaryIPsAreFoundInFewRequests(t *testing.T) {
 	})
 }
 
-// A load balancer has the primary IPs that it is created with; one whose primary IPs nobody has
-// looked for is not created.
+// A load balancer has the primary IPs of its creation; one with unresolved primary IPs is not
+// created.
 func TestCreationWithPrimaryIPs(t *testing.T) {
 	inLab(t, func(t *testing.T, lab *balancerLab) {
 		web, six := lab.primaryIP(t, "web", "ipv4"), lab.primaryIP(t, "six", "ipv6")
@@ -104,7 +104,8 @@ func TestCreationWithPrimaryIPs(t *testing.T) {
 			t.Errorf("found %+v, %v", found, err)
 		}
 
-		// Whoever takes it between a look and the creation is a refusal that says what to do.
+		// If another resource takes it between the lookup and the creation, the creation fails with
+		// a remedy.
 		resolved.Name, resolved.Owner.UID = "second", "u2"
 		var refused *lb.RejectedError
 		err = lab.Apply(t.Context(), lb.State{}, lb.Create{Spec: resolved})

@@ -21,18 +21,18 @@ import (
 	"github.com/underlay-ccm/underlay/lb"
 )
 
-// balancerLab is a project with a network, servers in it, and our view of its load balancers.
+// balancerLab is a project with a network, servers in it, and the adapter of its load balancers.
 type balancerLab struct {
 	*hetzner.LoadBalancers
 	sim     *hcloudsim.Simulator
 	network *hetzner.Network
 	servers []int64 // in the network
-	outside int64   // a server that is not
+	outside int64   // not in the network
 }
 
 var labOwner = lb.Owner{Cluster: "lab", UID: "0a1b2c3d-0000-4000-8000-000000000001"}
 
-// inLab runs a test in a bubble, so that actions take their time without costing any.
+// inLab runs a test in a bubble, so that actions take virtual time only.
 func inLab(t *testing.T, test func(t *testing.T, lab *balancerLab)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -87,7 +87,7 @@ func nodesOf(servers []int64) (nodes []lb.Node) {
 	return nodes
 }
 
-// owned is where the project's owner has public addresses of dedicated servers.
+// owned is the range of the public addresses of the project owner's dedicated servers.
 func owned() netip.Prefix { return netip.MustParsePrefix("203.0.113.0/24") }
 
 // dedicatedNodes are nodes on dedicated servers with both addresses.
@@ -124,7 +124,7 @@ func (lab *balancerLab) log() string {
 	return b.String()
 }
 
-// service is a Service with two ports, and the load balancer that it asks for.
+// spec is the load balancer for a Service with two ports.
 func (lab *balancerLab) spec(t *testing.T, change func(*lb.Service)) lb.Spec {
 	t.Helper()
 	svc := lb.Service{
@@ -142,7 +142,7 @@ func (lab *balancerLab) spec(t *testing.T, change func(*lb.Service)) lb.Spec {
 	return spec.WithTargets(nodesOf(lab.servers))
 }
 
-// reconcile is what the controller does: read, diff, only the differing calls.
+// reconcile acts as the controller: it reads, diffs, and sends only the changes.
 func (lab *balancerLab) reconcile(ctx context.Context, spec lb.Spec) error {
 	have, err := lab.Observe(ctx, spec.Owner)
 	if err != nil {
@@ -162,7 +162,7 @@ func (lab *balancerLab) reconcile(ctx context.Context, spec lb.Spec) error {
 	return nil
 }
 
-// as fails the test unless the cloud holds exactly this one load balancer.
+// as fails the test unless the cloud has exactly this load balancer.
 func (lab *balancerLab) as(t *testing.T, spec lb.Spec) lb.State {
 	t.Helper()
 	have, err := lab.Observe(t.Context(), spec.Owner)
@@ -222,8 +222,8 @@ func TestLoadBalancerRequests(t *testing.T) {
 	})
 }
 
-// Addresses of dedicated servers go with the one request of a creation, one request adds or removes
-// one, and their health is seen as that of servers.
+// Addresses of dedicated servers are in the single request of a creation, one request adds or
+// removes one, and their health is read like that of servers.
 func TestAddressTargets(t *testing.T) {
 	inLab(t, func(t *testing.T, lab *balancerLab) {
 		all := append(nodesOf(lab.servers[:2]), dedicatedNodes()...)
@@ -256,7 +256,7 @@ func TestAddressTargets(t *testing.T) {
 		if why := have.Why[80][address]; why != (lb.Cause{Detail: lb.DetailHTTPStatus, HTTPStatus: 503}) || len(have.Why) != 1 {
 			t.Errorf("reasons %v", have.Why)
 		}
-		// Somebody else was faster.
+		// Another client was faster.
 		if err := lab.Apply(t.Context(), have, lb.AddTarget{Target: address}); err != nil {
 			t.Errorf("adding what is there: %v", err)
 		}
@@ -266,7 +266,7 @@ func TestAddressTargets(t *testing.T) {
 	})
 }
 
-// Where dedicated servers have their addresses is followed with the routes.
+// Changes of the ranges of dedicated servers are noticed with the routes.
 func TestDedicatedRanges(t *testing.T) {
 	inLab(t, func(t *testing.T, lab *balancerLab) {
 		if got := fmt.Sprint(lab.network.DedicatedRanges()); got != "[10.1.0.0/24]" {
@@ -282,7 +282,7 @@ func TestDedicatedRanges(t *testing.T) {
 	})
 }
 
-// Which vSwitch a subnet is coupled with is told as of the last look.
+// VSwitch returns the vSwitch of a subnet from the last read.
 func TestTheSubnetsVSwitch(t *testing.T) {
 	inLab(t, func(t *testing.T, lab *balancerLab) {
 		first, second := netip.MustParsePrefix("10.1.0.0/24"), netip.MustParsePrefix("10.1.1.0/24")
@@ -306,8 +306,8 @@ func TestTheSubnetsVSwitch(t *testing.T) {
 	})
 }
 
-// Where nobody looks at the routes, the subnets alone cost a request in 5 minutes at most, also while
-// they cannot be had.
+// If the routes aren't read, the subnets alone cost a request in 5 minutes at most, also while
+// requests fail.
 func TestDedicatedRangesAreRefreshed(t *testing.T) {
 	inLab(t, func(t *testing.T, lab *balancerLab) {
 		refresh := func(what string, after time.Duration, requests int, ranges string) {
@@ -334,7 +334,7 @@ func TestDedicatedRangesAreRefreshed(t *testing.T) {
 	})
 }
 
-// One list request finds up to 50 load balancers of a cluster, and only those.
+// One list request returns up to 50 load balancers of a cluster, and no others.
 func TestLoadBalancerList(t *testing.T) {
 	inLab(t, func(t *testing.T, lab *balancerLab) {
 		for i := range 51 {
@@ -355,8 +355,8 @@ func TestLoadBalancerList(t *testing.T) {
 	})
 }
 
-// Whatever a load balancer was, Diff and Apply make it what is wanted, through the real requests. One
-// that becomes private takes a second look, because its ports open after that.
+// Diff and Apply bring any load balancer into the wanted state, with the real requests. One that
+// becomes private needs a second pass, because its ports open after that.
 func TestLoadBalancerFromAnyStateToAnySpec(t *testing.T) {
 	inLab(t, func(t *testing.T, lab *balancerLab) {
 		for seed := range uint64(150) {

@@ -15,7 +15,7 @@ import (
 	"github.com/underlay-ccm/underlay/routes"
 )
 
-// mishaps leave the fate of a write open, or look as if they did.
+// mishaps leave the result of a write unknown, or seem to.
 var mishaps = []hcloudsim.Fault{
 	{DropBeforeApply: true},
 	{DropAfterApply: true},
@@ -28,9 +28,9 @@ var mishaps = []hcloudsim.Fault{
 	{LoseAction: true},
 }
 
-// Whatever happens to writes and their replies, whoever looks after an error
-// gets to the routes that are wanted; and between a write whose fate is unknown
-// and the next write there is always a look.
+// Whatever happens to writes and their replies, a client that reads after an error reaches the
+// wanted routes; and between a write with an unknown result and the next write there is always a
+// read.
 func TestLostRepliesAreLookedInto(t *testing.T) {
 	for seed := range uint64(60) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -71,7 +71,7 @@ func loseReplies(t *testing.T, r *rand.Rand) {
 	}
 }
 
-// wanted are some of a few routes, each by one of a few gateways.
+// wanted returns some of a few routes, each by one of a few gateways.
 func wanted(r *rand.Rand) (want []routes.Route) {
 	for i := range 4 {
 		if r.IntN(3) > 0 {
@@ -81,8 +81,8 @@ func wanted(r *rand.Rand) (want []routes.Route) {
 	return want
 }
 
-// converge does as a routes controller: it looks, decides, writes, and looks
-// again, whatever came of it.
+// converge acts as a routes controller: it reads, decides, writes, and reads again, whatever the
+// result.
 func converge(ctx context.Context, table routes.Table, want []routes.Route) error {
 	var last error
 	for range 40 {
@@ -101,8 +101,7 @@ func converge(ctx context.Context, table routes.Table, want []routes.Route) erro
 	return fmt.Errorf("the routes that are wanted don't stand after 40 looks; the last error was %w", last)
 }
 
-// next is a write that brings the table nearer to what is wanted, nil if there
-// is nothing left to do.
+// next returns a write toward the wanted routes, or nil if there is no difference.
 func next(table routes.Table, want, have []routes.Route) func(context.Context) error {
 	for _, h := range have {
 		if slices.Contains(want, h) {
@@ -121,7 +120,7 @@ func next(table routes.Table, want, have []routes.Route) func(context.Context) e
 	return nil
 }
 
-// written is what was asked of networks.
+// written lists the writes of networks.
 func written(sim *hcloudsim.Simulator) string {
 	var lines []string
 	for _, q := range sim.Requests() {

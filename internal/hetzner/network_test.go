@@ -10,8 +10,8 @@ import (
 	"github.com/underlay-ccm/underlay/hcloudsim"
 )
 
-// A network that is coupled with a vSwitch says so, and is told with one request to
-// expose its routes; what else it has stays.
+// Whether a network is coupled with a vSwitch is read, and one request enables its exposure of
+// routes; its other fields are kept.
 func TestANetworkIsCoupledWithAVSwitch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sim := hcloudsim.New(hcloudsim.Options{Token: "right"})
@@ -47,7 +47,7 @@ func TestANetworkIsCoupledWithAVSwitch(t *testing.T) {
 			t.Errorf("reserved are %v, want %v", got, want)
 		}
 
-		// Another change of the network is under way: it is waited for.
+		// Another running change of the network is waited for.
 		if err := sim.Inject(hcloudsim.Fault{Times: 1, Status: 423, Code: "locked", Match: "PUT /networks/{id}"}); err != nil {
 			t.Fatal(err)
 		}

@@ -9,20 +9,20 @@ import (
 	"github.com/underlay-ccm/underlay/hcloudsim"
 )
 
-// A network takes one change at a time. A hundred routes take hardly longer than their actions and
-// one round trip each, and two requests each: that which adds the route, and one that finds its
-// action over.
+// A network allows one change at a time. A hundred routes take hardly longer than their actions and
+// one round trip each, and two requests each: the one that adds the route, and one that finds its
+// action ended.
 func TestRoutesAtThePaceOfTheCloud(t *testing.T) {
 	const count, action = 100, 300 * time.Millisecond
 	for _, c := range []struct {
 		latency, jitter time.Duration
-		longer          float64 // at most, than actions and round trips
+		longer          float64 // than actions and round trips, at most
 	}{
 		{0, 0, 1.06},
 		{20 * time.Millisecond, 0, 1.06},
 		{100 * time.Millisecond, 0, 1.06},
-		// When an action ends can't be known if it varies: to find nine in ten of them over with
-		// the first poll takes 1.11 times as long at best.
+		// If durations vary, the end of an action can't be predicted: finding nine in ten of them
+		// ended by the first poll takes 1.11 times as long at best.
 		{0, action * 30 / 100, 1.14},
 		{20 * time.Millisecond, action * 30 / 100, 1.14},
 		{100 * time.Millisecond, action * 30 / 100, 1.14},

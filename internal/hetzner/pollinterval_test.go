@@ -11,8 +11,8 @@ import (
 	"github.com/underlay-ccm/underlay/hcloudsim"
 )
 
-// Being asked about along with others, before its time, tells of an action that it still runs and
-// nothing about when it is usually over.
+// A poll together with others, before an action is due, shows that it still runs and nothing about
+// its usual duration.
 func TestAskedAlongIsNotTooEarly(t *testing.T) {
 	start := time.Unix(1000, 0)
 	after := func(d time.Duration) time.Time { return start.Add(d) }
@@ -31,11 +31,10 @@ func TestAskedAlongIsNotTooEarly(t *testing.T) {
 	}
 }
 
-// The wait that is learned follows what actions take, whatever that is and becomes.
+// The learned wait follows the duration of actions and its changes.
 func TestPollIntervals(t *testing.T) {
 	p := newPollIntervals()
-	// poll waits for actions that are over after so long, and reports how many polls came too
-	// early.
+	// poll waits for actions with a duration, and returns how many polls were too early.
 	poll := func(actions int, takes time.Duration) (early int) {
 		for range actions {
 			sent, gap := p.first("add_route")
@@ -63,8 +62,8 @@ func TestPollIntervals(t *testing.T) {
 	}
 }
 
-// If durations vary, polls are spaced so that they cost neither many requests nor much time. Polls
-// that know the distribution take 1.4 for each action and 500 ms.
+// If durations vary, polls are spaced so that they cost neither many requests nor much time. An
+// optimum with the known distribution takes 1.4 for each action and 500 ms.
 func TestPollIntervalsOfVaryingActions(t *testing.T) {
 	const runs, actions, most, latest = 50, 100, 1.65, 510 * time.Millisecond
 	random := rand.New(rand.NewPCG(1, 0))
@@ -92,7 +91,7 @@ func TestPollIntervalsOfVaryingActions(t *testing.T) {
 	}
 }
 
-// Other programs spend, too: between answers, half of the refill may be theirs.
+// Other programs spend, too: between responses, half of the refill is left to them.
 func TestTheRefillIsNotAllOurs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newDoor(t, hcloudsim.Options{}).rt.budget
@@ -103,7 +102,7 @@ func TestTheRefillIsNotAllOurs(t *testing.T) {
 		b.learn(place, &http.Response{StatusCode: http.StatusOK, Header: http.Header{
 			"Ratelimit-Limit": {strconv.Itoa(3600)}, "Ratelimit-Remaining": {"0"},
 		}}, nil)
-		time.Sleep(time.Minute) // in which 60 come back
+		time.Sleep(time.Minute) // in which 60 are refilled
 		b.queue.Change(func(now time.Time) {
 			if b.refill(now); b.left < 20 || b.left > 30.001 {
 				t.Errorf("a minute after there was nothing, %v requests are counted on, want half of 60", b.left)

@@ -17,8 +17,8 @@ func limitMessage(limit, left string) *http.Response {
 	}
 }
 
-// Whatever the headers say, an urgent request waits seconds, and no other longer than knowledge
-// lasts.
+// Whatever the headers contain, an urgent request waits seconds, and others at most as long as the
+// information is valid.
 func TestOddRateLimitsDoNotSilenceTheClient(t *testing.T) {
 	for _, c := range []struct{ limit, left string }{
 		{"1", "0"},
@@ -60,8 +60,8 @@ func TestOddRateLimitsDoNotSilenceTheClient(t *testing.T) {
 	}
 }
 
-// What an answer told holds requests back for five minutes; then one of them finds out, and the
-// others wait for what it is told.
+// The rate limit of a response delays requests for five minutes; then one request is sent, and the
+// others wait for its response.
 func TestOldKnowledgeOfTheBudgetIsAskedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newDoor(t, hcloudsim.Options{}).rt.budget

@@ -13,11 +13,11 @@ import (
 	"github.com/underlay-ccm/underlay/hcloudsim"
 )
 
-// settling is how long after an outage answers may still show it.
+// settling is how long after an outage responses may still be affected.
 const settling = time.Second
 
-// in reports whether something that happened then belongs to the phase. The
-// requests on their way when an outage ends belong to the outage.
+// in reports whether an event at a time belongs to the phase. Requests in flight when an outage
+// ends belong to the outage.
 func (p *phase) in(then time.Time) bool {
 	if p.refused {
 		return !then.Before(p.from) && then.Before(p.to.Add(settling))
@@ -38,7 +38,7 @@ func (s *scenario) requests(p *phase) (in []hcloudsim.Request) {
 	return in
 }
 
-// answers counts a phase's answers by their status.
+// answers counts a phase's responses by their status.
 func (s *scenario) answers(p *phase) map[int]int {
 	counts := map[int]int{}
 	for _, r := range s.requests(p) {
@@ -47,7 +47,7 @@ func (s *scenario) answers(p *phase) map[int]int {
 	return counts
 }
 
-// took are how long the pieces of work took that were done in a phase.
+// took returns the durations of the work that was done in a phase.
 func (s *scenario) took(p *phase, work string) (all []time.Duration) {
 	for _, d := range s.deeds {
 		if d.work == work && d.err == nil && p.in(d.done) {
@@ -65,7 +65,7 @@ func mean(all []time.Duration) time.Duration {
 	return sum / time.Duration(max(1, len(all)))
 }
 
-// waited are how long after an outage those were done that waited for its end.
+// waited returns how long after an outage the work that had waited for its end was done.
 func (p *phase) waited(work string) (all []time.Duration) {
 	for _, d := range *p.rushed {
 		if d.work == work {
@@ -86,7 +86,7 @@ func column(status int) string {
 
 var number = regexp.MustCompile(`/[0-9]+`)
 
-// report logs what the simulator was asked, and how long work took.
+// report logs the simulator's requests, and the durations of work.
 func (s *scenario) report() {
 	var text strings.Builder
 	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
@@ -131,12 +131,12 @@ func (s *scenario) report() {
 	s.t.Logf("what the API was asked, and how long work took:\n%s", &text)
 }
 
-// check is what the scenario must show.
+// check asserts the scenario's properties.
 func (s *scenario) check() {
 	for _, p := range s.phases {
 		answers := s.answers(p)
 		if p.refused {
-			// An outage is no reason to spend what will be needed after it.
+			// An outage must not spend the budget that is needed after it.
 			if refused := answers[http.StatusTooManyRequests] + answers[http.StatusServiceUnavailable] + answers[http.StatusUnauthorized]; refused > 200 {
 				s.t.Errorf("%s: %d requests in a minute in which none could succeed", p.name, refused)
 			}
@@ -167,7 +167,7 @@ func (s *scenario) check() {
 	}
 }
 
-// checkRecovery is about what waited for the end of an outage.
+// checkRecovery checks the work that waited for the end of an outage.
 func (s *scenario) checkRecovery(p *phase) {
 	urgent, normal, background := p.waited(urgentWork), p.waited(normalWork), p.waited(backgroundWork)
 	if len(urgent) != 10 || len(normal) != 10 || len(background) != 10 {

@@ -21,31 +21,31 @@ import (
 	"github.com/underlay-ccm/underlay/routes"
 )
 
-// What the scenario's work is, by how urgent it is.
+// The kinds of the scenario's work, by priority.
 const (
 	urgentWork     = "urgent"     // route and load balancer writes
-	normalWork     = "normal"     // looking for a server, listing servers anew
-	backgroundWork = "background" // looking whether something drifted
+	normalWork     = "normal"     // lookups of a server, new lists of servers
+	backgroundWork = "background" // checks for drift
 )
 
 var works = []string{urgentWork, normalWork, backgroundWork}
 
-// deed is one piece of work that was done.
+// deed is one completed piece of work.
 type deed struct {
 	work        string
 	began, done time.Time
 	err         error
 }
 
-// phase is a part of the scenario. Faults in it are meant to show.
+// phase is a part of the scenario. Its faults are intended.
 type phase struct {
 	name     string
 	from, to time.Time
-	refused  bool    // the API refuses everything
-	rushed   *[]deed // what waited when it stopped to
+	refused  bool    // the API rejects everything
+	rushed   *[]deed // the work that waited for its end
 }
 
-// scenario is a hundred controllers at work on one project.
+// scenario is a hundred controllers that work in one project.
 type scenario struct {
 	t      *testing.T
 	sim    *hcloudsim.Simulator
@@ -53,17 +53,16 @@ type scenario struct {
 	token  string // a file
 	phases []*phase
 
-	rushed []*hetzner.Network // whose routes change only in a rush
+	rushed []*hetzner.Network // with changes of routes only in a rush
 	server int64
 
 	mu    sync.Mutex
 	deeds []deed
 }
 
-// A hundred controllers' worth of work, more than the project may ask: nothing
-// is ever answered 429, alone or beside a program that takes half of the budget.
-// Then the API refuses everything for a minute in one way after the other, and
-// work goes on without a restart, the urgent first.
+// The work of a hundred controllers, more than the project's limit: no response is ever 429, alone
+// or beside a program that uses half of the budget. Then the API rejects everything for a minute in
+// one way after the other, and work continues without a restart, the most urgent first.
 func TestAHundredControllersShareTheBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScenario(t)
@@ -88,7 +87,7 @@ func TestAHundredControllersShareTheBudget(t *testing.T) {
 
 		stop()
 		working.Wait()
-		time.Sleep(time.Hour) // until a list that was for several has landed
+		time.Sleep(time.Hour) // until a list for several callers has completed
 		s.report()
 		s.check()
 	})
@@ -106,7 +105,7 @@ func newScenario(t *testing.T) *scenario {
 }
 
 func (s *scenario) rotate(token string) {
-	// As kubelet does: the file is another one at once, never half of one.
+	// As kubelet does: the file is replaced atomically.
 	if err := errors.Join(os.WriteFile(s.token+".new", []byte(token), 0o600), os.Rename(s.token+".new", s.token)); err != nil {
 		s.t.Fatal(err)
 	}
@@ -118,7 +117,7 @@ func (s *scenario) refuse(status int) {
 	}
 }
 
-// during lets a phase pass.
+// during runs a phase.
 func (s *scenario) during(name string, d time.Duration) *phase {
 	p := &phase{name: name, from: time.Now()}
 	s.phases = append(s.phases, p)
@@ -126,13 +125,13 @@ func (s *scenario) during(name string, d time.Duration) *phase {
 	return p
 }
 
-// stretch lets the present phase go on.
+// stretch extends the current phase.
 func (s *scenario) stretch(d time.Duration) {
 	time.Sleep(d)
 	s.phases[len(s.phases)-1].to = time.Now()
 }
 
-// do does a piece of work and notes how it went.
+// do does a piece of work and records its result.
 func (s *scenario) do(ctx context.Context, work string, do func(context.Context) error) error {
 	d := deed{work: work, began: time.Now()}
 	err := do(ctx)
@@ -145,8 +144,7 @@ func (s *scenario) do(ctx context.Context, work string, do func(context.Context)
 	return err
 }
 
-// repeat does something again and again; what fails, sooner, as a controller's
-// queue would.
+// repeat calls do repeatedly, sooner after an error, as a controller's queue would.
 func repeat(ctx context.Context, first, pause time.Duration, do func(context.Context) error) {
 	for wait := first; ; {
 		select {
@@ -202,8 +200,8 @@ func (s *scenario) lookForDrift(ctx context.Context) error {
 	return err
 }
 
-// rush is what waits when an outage ends: ten of each kind, the most urgent the
-// last to come. Each goes on until it is done.
+// rush is the work that waits when an outage ends: ten of each kind, the most urgent arrives last.
+// Each is retried until it is done.
 func (s *scenario) rush(ctx context.Context, working *sync.WaitGroup) *[]deed {
 	var mu sync.Mutex
 	var done []deed
@@ -233,8 +231,8 @@ func (s *scenario) rush(ctx context.Context, working *sync.WaitGroup) *[]deed {
 	return &done
 }
 
-// toggle adds or deletes a route, whichever wasn't so when it is called first,
-// and looks before it decides, as a routes.Table asks of everybody.
+// toggle adds or deletes a route, depending on the table at the first call, and reads before it
+// decides, as routes.Table requires.
 func toggle(table *hetzner.Network) func(context.Context) error {
 	route, wanted, decided := entry("10.244.1.0/24", "10.0.0.2"), false, false
 	return func(ctx context.Context) error {
@@ -256,7 +254,7 @@ func toggle(table *hetzner.Network) func(context.Context) error {
 	}
 }
 
-// routeWriter adds and deletes a route by turns; it looks only after a failure.
+// routeWriter alternately adds and deletes a route; it reads only after a failure.
 func routeWriter(table *hetzner.Network) func(context.Context) error {
 	route, standing, sure := entry("10.244.1.0/24", "10.0.0.2"), false, true
 	return func(ctx context.Context) error {
@@ -279,7 +277,7 @@ func routeWriter(table *hetzner.Network) func(context.Context) error {
 	}
 }
 
-// balancerWriter creates a load balancer and then changes it again and again.
+// balancerWriter creates a load balancer and then changes it repeatedly.
 func (s *scenario) balancerWriter(uid string) func(context.Context) error {
 	balancers, owner := s.client.LoadBalancers(), lb.Owner{Cluster: "scenario", UID: uid}
 	return func(ctx context.Context) error {
@@ -298,12 +296,12 @@ func (s *scenario) balancerWriter(uid string) func(context.Context) error {
 	}
 }
 
-// otherProgram takes half of what the project may ask.
+// otherProgram uses half of the project's limit.
 func (s *scenario) otherProgram(ctx context.Context) {
 	other := hcloud.NewClient(hcloud.WithEndpoint("http://cloud.test/v1"), hcloud.WithToken("old"), hcloud.WithApplication("other", "1"),
 		hcloud.WithRetryOpts(hcloud.RetryOpts{}), hcloud.WithHTTPClient(&http.Client{Transport: s.sim.Transport()}))
 	repeat(ctx, 0, 2*time.Second, func(ctx context.Context) error {
-		_, _, _ = other.SSHKey.List(ctx, hcloud.SSHKeyListOpts{}) // a request like any other, and a short answer
+		_, _, _ = other.SSHKey.List(ctx, hcloud.SSHKeyListOpts{}) // a short response
 		return nil
 	})
 }

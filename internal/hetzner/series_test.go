@@ -13,8 +13,8 @@ import (
 	"github.com/underlay-ccm/underlay/lb"
 )
 
-// series are the requests since the last call: changes, those of them that were refused for now,
-// and looks at actions.
+// series counts the requests since the last call: changes, those of them with a temporary error,
+// and polls of actions.
 func (lab *balancerLab) series() (changes, refused, polls int) {
 	for _, r := range lab.sim.Requests() {
 		switch {
@@ -38,7 +38,7 @@ func additions(targets ...lb.Target) (ops []lb.Op) {
 	return ops
 }
 
-// A run of targets costs a request for each, and one for all of their actions.
+// Several targets cost a request for each, and one for all of their actions.
 func TestTargetsTogetherCostOneRequestEach(t *testing.T) {
 	for _, busy := range []hcloudsim.Busy{hcloudsim.BusyConflict, hcloudsim.BusyLocked} {
 		inLabOf(t, hcloudsim.Options{Busy: busy, ActionJitter: 30 * time.Millisecond}, func(t *testing.T, lab *balancerLab, pod func(server, host int) lb.Target) {
@@ -78,7 +78,7 @@ func TestTargetsTogetherCostOneRequestEach(t *testing.T) {
 	}
 }
 
-// What becomes of one says nothing of the others.
+// The failure of one doesn't affect the others.
 func TestTargetsTogetherFailByThemselves(t *testing.T) {
 	inLabOf(t, hcloudsim.Options{}, func(t *testing.T, lab *balancerLab, pod func(server, host int) lb.Target) {
 		have := lab.created(t)

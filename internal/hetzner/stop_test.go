@@ -17,7 +17,7 @@ import (
 	"github.com/underlay-ccm/underlay/internal/leadership"
 )
 
-// stopping is the way to a cloud of a process that is told to stop when its nth request is answered.
+// stopping is the transport of a process that is stopped when its nth request gets its response.
 type stopping struct {
 	next http.RoundTripper
 	n    int
@@ -34,14 +34,15 @@ func (s *stopping) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// swap is what takes away before it gives; leadsTo tells what there is, "" for nothing.
+// swap removes something before it adds its replacement; leadsTo returns the current value, "" for
+// none.
 type swap struct {
 	do      func(context.Context) error
 	leadsTo func() string
 }
 
-// A process that is told to stop, at whatever request, gives its lease back when what it took away
-// has something in its place, and not before. The context of what it does never ends.
+// A process that is stopped at any request releases its lease when everything that it removed has
+// its replacement, and not before. The context of the swap never ends.
 func TestASwapIsOverBeforeTheLeaseIsGivenBack(t *testing.T) {
 	for name, prepare := range map[string]func(*testing.T, *hcloudsim.Simulator, *hetzner.Client, int64) swap{
 		"a route's gateway": replacedGateway,
@@ -60,7 +61,7 @@ func TestASwapIsOverBeforeTheLeaseIsGivenBack(t *testing.T) {
 	}
 }
 
-// stopAt does a swap that is told to stop, and reports whether it takes that many requests.
+// stopAt runs a swap that is stopped at a request, and reports whether it needs that many requests.
 func stopAt(t *testing.T, n int, prepare func(*testing.T, *hcloudsim.Simulator, *hetzner.Client, int64) swap) bool {
 	var gate leadership.Gate
 	sim, _, network := project(t, hcloudsim.Options{ActionTime: time.Second, RefuseReassign: true})
@@ -96,7 +97,7 @@ func stopAt(t *testing.T, n int, prepare func(*testing.T, *hcloudsim.Simulator, 
 	if err != nil {
 		t.Errorf("stopped at request %d: %v", n, err)
 	}
-	time.Sleep(time.Second) // what the cloud has accepted goes on there
+	time.Sleep(time.Second) // accepted actions continue in the cloud
 	if it.leadsTo() == "" {
 		t.Errorf("stopped at request %d, and nothing is in the place of what was taken away", n)
 	}

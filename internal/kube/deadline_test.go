@@ -19,7 +19,7 @@ import (
 	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
-// silent is an API server that takes requests and says nothing, or only the beginning.
+// silent is an API server that accepts requests and doesn't respond, or only begins to.
 type silent struct{ begun string }
 
 func (s silent) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -62,7 +62,7 @@ func TestASilentAPIServerEndsRequests(t *testing.T) {
 						t.Errorf("the error is %v", err)
 					}
 				}
-				// The deadline of a caller is its own.
+				// A caller's own deadline is kept.
 				short, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
 				if _, err := nodes.Get(short, "a", metav1.GetOptions{}); errors.Is(err, kube.ErrSilent) || err == nil {

@@ -20,7 +20,7 @@ func TestPodCIDRs(t *testing.T) {
 		name       string
 		spec       corev1.NodeSpec
 		want       []string
-		unreadable string // what the error must name; empty: no error
+		unreadable string // part of the error; empty: no error
 	}{
 		{"none", corev1.NodeSpec{}, nil, ""},
 		{"both families in order", corev1.NodeSpec{PodCIDRs: []string{"10.244.1.0/24", "fd00:1::/64"}}, []string{"10.244.1.0/24", "fd00:1::/64"}, ""},
@@ -138,7 +138,7 @@ func TestNewestBridgesALaggingCache(t *testing.T) {
 	for _, c := range []struct {
 		name          string
 		wrote, cached *corev1.Node
-		ours          bool // what our write returned is the newer one
+		ours          bool // the result of our write is the newer one
 	}{
 		{"the cache lags behind", at("u", "10"), at("u", "9"), true},
 		{"the cache has our write", at("u", "10"), at("u", "10"), false},

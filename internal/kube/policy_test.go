@@ -51,7 +51,7 @@ spec:
 		}},
 		Egress: []policy.Allow{{Peers: []policy.Peer{{Pods: &policy.Selector{}}}}, {}},
 	}
-	// An empty selector is a selector too, whether its requirements are nil or not.
+	// An empty selector is a selector, whether its requirements are nil or not.
 	got := PolicyOf(&given)
 	for _, peer := range append(got.Ingress[0].Peers, got.Egress[0].Peers...) {
 		if peer.Pods != nil && len(*peer.Pods) == 0 {

@@ -11,7 +11,7 @@ func TestProviderIDsNameOneMachineOrNone(t *testing.T) {
 	t.Parallel()
 	for id, want := range map[string]struct {
 		server, dedicated int64
-		others            bool // neither is ours to judge
+		others            bool // of another provider
 	}{
 		"hcloud://42":     {server: 42},
 		"hrobot://321":    {dedicated: 321},

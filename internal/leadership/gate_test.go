@@ -13,10 +13,10 @@ import (
 
 const within = 30 * time.Second
 
-// server answers each request when it is told to.
+// server responds to each request when the test sends its result.
 type server struct{ answers chan error }
 
-// errFailed is answered with a server error.
+// errFailed results in a server error.
 var errFailed = errors.New("504")
 
 func (s server) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -76,7 +76,7 @@ func TestCloseWaitsForAnswers(t *testing.T) {
 		watch, write := gate.Wrap(server{}), gate.Wrap(s)
 		reading, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		send(reading, watch, http.MethodGet) // is never answered, and nobody waits for it
+		send(reading, watch, http.MethodGet) // no response, and no wait for one
 		patch, create := send(t.Context(), write, http.MethodPatch), send(t.Context(), write, http.MethodPost)
 		closed := make(chan error, 1)
 		go func() { closed <- gate.Close(t.Context(), within) }()

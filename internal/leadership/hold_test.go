@@ -11,7 +11,7 @@ import (
 	"github.com/underlay-ccm/underlay/internal/leadership"
 )
 
-// answering answers at once.
+// answering responds at once.
 func answering() server {
 	s := server{make(chan error)}
 	close(s.answers)
@@ -26,8 +26,8 @@ func closing(ctx context.Context, gate *leadership.Gate) <-chan error {
 	return closed
 }
 
-// What has begun is completed, with all the writes and reads that takes, and only then is the gate
-// closed; whatever else comes meanwhile is refused.
+// A change in progress is completed, with all its writes and reads, before the gate is closed;
+// other requests in that time are rejected.
 func TestCloseWaitsForWhatIsHeld(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -47,7 +47,7 @@ func TestCloseWaitsForWhatIsHeld(t *testing.T) {
 			ctx          context.Context
 			passes       bool
 		}{
-			{"a look", http.MethodGet, t.Context(), true}, // polls are for several at once
+			{"a look", http.MethodGet, t.Context(), true}, // polls serve several changes at once
 			{"the second half", http.MethodPost, held, true},
 			{"another write", http.MethodPost, t.Context(), false},
 			{"what begins later", http.MethodPost, late, false},
@@ -76,7 +76,7 @@ func TestCloseWaitsForWhatIsHeld(t *testing.T) {
 	})
 }
 
-// What has sent nothing yet is not waited for, nor is what was over before; what takes too long is
+// A change that has sent no request, or has ended, is not waited for; one that takes too long is
 // given up, and then a write may still arrive.
 func TestCloseWaitsNoLongerThanItMust(t *testing.T) {
 	t.Parallel()

@@ -27,7 +27,7 @@ func projectOver(way http.RoundTripper) *measure.Project {
 	})
 }
 
-// facts are those with the IDs, or, without any, those by the API alone.
+// facts returns those with the IDs or, without any, those that need only the API.
 func facts(ids ...string) []measure.Fact {
 	return slices.DeleteFunc(measure.Facts(), func(f measure.Fact) bool {
 		return f.Packets || len(ids) > 0 && !slices.Contains(ids, f.ID)
@@ -88,7 +88,7 @@ func TestAnOrdinaryCloudIsAsAssumed(t *testing.T) {
 	}
 }
 
-// Each combination of the simulator's switches is found.
+// Each combination of the simulator's options is found.
 func TestEachPositionIsFound(t *testing.T) {
 	for mask := range 1 << 6 {
 		on := func(bit int) *bool { return new(mask>>bit&1 == 1) }
@@ -139,7 +139,7 @@ func TestActionTimesAreThoseOfTheCloud(t *testing.T) {
 	}
 }
 
-// What depends on the moment is found as it is, or not found, in clouds of all speeds.
+// Time-dependent facts are measured correctly, or not at all, in clouds of all speeds.
 func TestNoHasteMakesAWrongResult(t *testing.T) {
 	found := 0
 	for seed := range uint64(40) {
@@ -170,7 +170,7 @@ func TestNoHasteMakesAWrongResult(t *testing.T) {
 	}
 }
 
-// Whichever request the run is interrupted at, everything is deleted, and nothing is made later.
+// Whichever request the run is interrupted at, everything is deleted, and nothing is created later.
 func TestAnInterruptedRunLeavesNothing(t *testing.T) {
 	for at, done := 1, false; !done; at += 3 {
 		synctest.Test(t, func(t *testing.T) {
@@ -181,7 +181,7 @@ func TestAnInterruptedRunLeavesNothing(t *testing.T) {
 			project := projectOver(roundTripper(func(r *http.Request) (*http.Response, error) {
 				if r.Method != http.MethodGet {
 					if changes++; changes == at {
-						time.AfterFunc(time.Second, interrupt) // while the request is under way
+						time.AfterFunc(time.Second, interrupt) // during the request
 						return slow(sim, r)
 					}
 				}
@@ -204,7 +204,7 @@ func TestAnInterruptedRunLeavesNothing(t *testing.T) {
 	}
 }
 
-// slow sends a request that the cloud carries out after some seconds, also if the client hangs up.
+// slow sends a request that the cloud executes after some seconds, also if the client disconnects.
 func slow(sim *hcloudsim.Simulator, r *http.Request) (*http.Response, error) {
 	type result struct {
 		response *http.Response
@@ -228,8 +228,8 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// Only an empty project is measured, and only what bears the label is deleted, in several tries if
-// need be.
+// Only an empty project is measured, and only objects with the label are deleted, in several
+// attempts if necessary.
 func TestOnlyWhatWasMadeIsDeleted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sim := hcloudsim.New(like())
@@ -277,7 +277,7 @@ func TestOnlyWhatWasMadeIsDeleted(t *testing.T) {
 	})
 }
 
-// Every switch of the profile that a throw-away project can show is one fact.
+// Every option of the profile that a temporary project can show is one fact.
 func TestEachSwitchIsOneFact(t *testing.T) {
 	yes, times := new(true), map[string][]float64{"add_route": {0.5}}
 	for name, change := range map[string]func(*profile.Profile){

@@ -29,7 +29,7 @@ func host(t *testing.T, space *netns.Space, address string) *program {
 	if err := os.WriteFile(file, []byte(userData("the-key")), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	// With process IDs of its own, so that what goes into the background ends with the test.
+	// With process IDs of its own, so that background processes end with the test.
 	ran, err := process.Start(process.Command{
 		Name: "program", Path: "nsenter", Dir: dir,
 		Args: []string{
@@ -64,8 +64,8 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// The program sends and receives packets of any size and source, as large as they were sent, and
-// notes connections.
+// The program sends and receives packets of any size and source, unchanged in size, and records
+// connections.
 func TestProgram(t *testing.T) {
 	left, right := netns.New(t), netns.New(t)
 	netns.Link(left, "eth0", right, "eth0")
@@ -97,7 +97,7 @@ func TestProgram(t *testing.T) {
 			count: 3, every: time.Millisecond,
 		}, true))
 		if test.lost {
-			// This packet arrives after those before it, if they arrive at all.
+			// This packet arrives after the previous ones, if they arrive at all.
 			must(t, a.send(ctx, stream{
 				from: own, to: netip.AddrPortFrom(netip.MustParseAddr("10.0.0.2"), 5000),
 				size: last, count: 1,
@@ -124,7 +124,7 @@ func TestProgram(t *testing.T) {
 	expectRequests(t, left, b)
 }
 
-// expectRequests connects to a server at 10.0.0.2 and looks at what its program notes.
+// expectRequests connects to a server at 10.0.0.2 and checks its program's record.
 func expectRequests(t *testing.T, from *netns.Space, b *program) {
 	t.Helper()
 	ctx := t.Context()
@@ -162,7 +162,7 @@ func expectRequests(t *testing.T, from *netns.Space, b *program) {
 	}
 }
 
-// The program carries out nothing without its key, and nothing twice.
+// The program executes nothing without its key, and nothing twice.
 func TestProgramRefuses(t *testing.T) {
 	space := netns.New(t)
 	p := host(t, space, "127.0.0.1")

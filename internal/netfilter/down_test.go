@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// A refused commit means that pods have no packet filter only where none stands:
-// rules that are out of date, or an earlier version's, go on filtering.
+// After a failed commit pods have no packet filter only if there is no table: outdated rules, or an
+// earlier version's, keep filtering.
 func TestAFailureTellsWhetherAnythingFilters(t *testing.T) {
 	for damage, down := range map[string]bool{
 		"delete table inet underlay":                          true,

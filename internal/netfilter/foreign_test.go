@@ -13,8 +13,8 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/netns"
 )
 
-// Docker and ufw set the policy of iptables' FORWARD to drop. What drops forwarded
-// packets of a family that pods have is told, whatever the table is called.
+// Docker and ufw set the policy of iptables' FORWARD to drop. Any chain that drops forwarded
+// packets of a family of pods is reported, whatever the table's name.
 func TestChainsOfOthersThatDropForwardedPackets(t *testing.T) {
 	space := netns.New(t)
 	var warnings []string

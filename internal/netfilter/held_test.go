@@ -19,9 +19,9 @@ import (
 // Addresses that the node holds for Services, on the segment with the outside.
 const held4, held6 = "198.51.100.50", "2001:db8:99::50"
 
-// holding lets the outside find the held addresses at the node, as an answer to its ARP would, and
-// brings two of their ports to pods, as kube-proxy does: 80 to the node's own under the client's
-// address, 81 to another node's under the node's.
+// holding makes the outside resolve the held addresses to the node, as an ARP reply would, and
+// forwards two of their ports to pods, as kube-proxy does: 80 to the node's own with the client's
+// address, 81 to another node's with the node's.
 func (f *segment) holding() {
 	_, mac, _ := strings.Cut(f.node.Run("ip", "-o", "link", "show", "eth0"), "link/ether ")
 	mac, _, _ = strings.Cut(mac, " ")
@@ -38,7 +38,7 @@ func (f *segment) holding() {
 		"add rule inet proxy out mark 1 masquerade")
 }
 
-// dial connects from the outside and says how it went.
+// dial connects from the outside and returns the duration and the error.
 func (f *segment) dial(network, to, port string) (took time.Duration, err error) {
 	began := time.Now()
 	f.outside.Do(func() {
@@ -55,8 +55,8 @@ func (f *segment) dial(network, to, port string) (took time.Duration, err error)
 	return time.Since(began), err
 }
 
-// What kube-proxy redirects arrives as without us, also where the reverse path is checked strictly;
-// what it doesn't is refused at once, and by nobody's silence.
+// Packets that kube-proxy redirects arrive as without our table, also with a strict reverse path
+// filter; others are rejected at once, not dropped silently.
 func TestHeldAddressesServeServicesAndNothingElse(t *testing.T) {
 	f := newSegment(t)
 	for _, link := range []string{"all", "eth0", "eth1", "veth1"} {
@@ -108,8 +108,8 @@ func TestHeldAddressesServeServicesAndNothingElse(t *testing.T) {
 	}
 }
 
-// With policy Local a connection may come before kube-proxy has a rule for the pod here: it is neither
-// refused nor sent on, and is served when its first packet comes again.
+// With policy Local a connection may arrive before kube-proxy has a rule for the local pod: it is
+// neither rejected nor forwarded, and is served when its first packet is retransmitted.
 func TestWhatIsServedIsNotRefusedTooEarly(t *testing.T) {
 	f := newSegment(t)
 	f.holding()
@@ -130,7 +130,7 @@ func TestWhatIsServedIsNotRefusedTooEarly(t *testing.T) {
 	}
 }
 
-// arrives waits until a packet that a rule's words describe has come to the node.
+// arrives waits until a packet that matches a rule's expression has reached the node.
 func (f *segment) arrives(words string) {
 	f.t.Helper()
 	f.node.Run("nft", "add table inet seen; add chain inet seen in { type filter hook prerouting priority raw ; }; flush chain inet seen in; add rule inet seen in "+words+" counter")
@@ -139,11 +139,11 @@ func (f *segment) arrives(words string) {
 		if time.Now().After(deadline) {
 			f.t.Fatalf("no packet comes: %s", words)
 		}
-		time.Sleep(5 * time.Millisecond) // the counter tells nobody
+		time.Sleep(5 * time.Millisecond) // counters don't notify
 	}
 }
 
-// endpoints are the ports of two addresses, those of the first one first.
+// endpoints returns the ports of two addresses, those of the first one first.
 func endpoints(one, two string, ports ...uint16) (all []netip.AddrPort) {
 	for _, a := range addrs(one, two) {
 		for _, p := range ports {
@@ -153,8 +153,8 @@ func endpoints(one, two string, ports ...uint16) (all []netip.AddrPort) {
 	return all
 }
 
-// Neighbors ask a held address itself whether it is still there, once they know it. That is for who
-// answers from user space: the kernel neither sends it on nor refuses it.
+// Neighbors probe a held address directly once they have it cached. A user-space program replies:
+// the kernel neither forwards nor rejects the probe.
 func TestHeldAddressesAreAskedForByNeighbors(t *testing.T) {
 	f := newSegment(t)
 	f.holding()
@@ -173,7 +173,7 @@ func TestHeldAddressesAreAskedForByNeighbors(t *testing.T) {
 		if time.Now().After(deadline) {
 			t.Fatalf("the neighbor asks on: %s", f.outside.Run("ip", "neighbor", "show", held6))
 		}
-		time.Sleep(50 * time.Millisecond) // the kernel asks once a second
+		time.Sleep(50 * time.Millisecond) // the kernel probes once a second
 	}
 	if after := counters(); after != before {
 		t.Errorf("the kernel did something about what it was not asked:\n%s\nbefore:\n%s", after, before)

@@ -22,11 +22,11 @@ type node struct {
 	*netns.Space
 	t     *testing.T
 	table *Table
-	// lists counts the programs that were run to list something, and commits.
+	// lists counts the executions of nft that list something, and commits.
 	lists *counting
 }
 
-// counting is nft, whose next commits fail as often as refused says.
+// counting is nft with a number of failing commits.
 type counting struct {
 	knftables.Interface
 	calls, commits, refused int
@@ -55,7 +55,7 @@ func newNode(t *testing.T) *node {
 	return n
 }
 
-// restart forgets what the process knew.
+// restart clears the process's state.
 func (n *node) restart() {
 	n.t.Helper()
 	var err error
@@ -78,7 +78,7 @@ func (n *node) apply(want Desired) []string {
 	if err != nil || planErr != nil || len(warnings) > 0 {
 		n.t.Fatalf("Apply: %v, Plan: %v, warnings %q", err, planErr, warnings)
 	}
-	// Which connections there are is no part of a plan.
+	// The set of connections is no part of a plan.
 	changed = slices.DeleteFunc(changed, func(line string) bool { return strings.HasSuffix(line, "are forgotten") })
 	if !slices.Equal(planned, changed) {
 		n.t.Errorf("planned %q, done %q", planned, changed)
@@ -97,7 +97,7 @@ func (n *node) cleanup() []string {
 	return changed
 }
 
-// ruleset is everything that nft shows, without the counts of handles.
+// ruleset is nft's list of everything, without handles.
 func (n *node) ruleset() string { return n.Run("nft", "--stateless", "list", "ruleset") }
 
 func TestTheTableIsMadeOnceAndRestEndsInNothing(t *testing.T) {
@@ -133,8 +133,7 @@ func TestTheTableIsMadeOnceAndRestEndsInNothing(t *testing.T) {
 	}
 }
 
-// What others changed is repaired by one commit, and what is right is not
-// committed again.
+// Foreign changes are repaired by one commit, and an unchanged table is not committed again.
 func TestWhatOthersChangedIsRepaired(t *testing.T) {
 	n := newNode(t)
 	desired := dualStack()
@@ -151,7 +150,7 @@ func TestWhatOthersChangedIsRepaired(t *testing.T) {
 		"add element inet underlay outer-6 { 2001:db8:ffff::/48 }",
 		"add element inet underlay inside-4 { 203.0.113.1-203.0.113.6 }",
 		"flush set inet underlay targets-6",
-		"delete element inet underlay targets-6 { 2001:db8:f::/64 . 2001:db8:1:0:1::8 . 80 }", // shown in the order of additions
+		"delete element inet underlay targets-6 { 2001:db8:f::/64 . 2001:db8:1:0:1::8 . 80 }", // listed as added
 		"add element inet underlay targets-6 { 2001:db8:f::9 . 2001:db8:1:0:1::9 . 80-90 }",
 		"add element inet underlay targets-6 { ::/0 . 2001:db8:1:0:1::9 . 80 }",
 		"insert rule inet underlay inbound accept",
@@ -159,13 +158,13 @@ func TestWhatOthersChangedIsRepaired(t *testing.T) {
 		"add chain inet underlay empty",
 		"add chain inet underlay theirs { type filter hook input priority 0 ; }; add rule inet underlay theirs jump inbound",
 		"delete chain inet underlay leaving",
-		// As many rules as before, of which one says something else.
+		// As many rules as before, one of which differs.
 		"flush chain inet underlay leaving; add rule inet underlay leaving ip saddr 10.244.1.0/24 masquerade fully-random",
 		"flush chain inet underlay forwarded; add rule inet underlay forwarded ip6 daddr 2001:db8:1:0:1::/80 accept",
-		// The chains are what they were, and work otherwise or not at all.
+		// The chains have the same names, and other or no hooks.
 		"add chain inet underlay forwarded { policy drop ; }",
 		"add table inet underlay { flags dormant ; }",
-		// A set with the same elements, which would forget one within a day.
+		// A set with the same elements, with a timeout of a day.
 		"flush chain inet underlay leaving; flush chain inet underlay inbound; delete set inet underlay inside-4; add set inet underlay inside-4 { type ipv4_addr ; flags interval,timeout ; }; " +
 			"add element inet underlay inside-4 { 10.0.0.2/31, 10.244.0.0/23 timeout 1d }",
 	} {
@@ -184,8 +183,8 @@ func TestWhatOthersChangedIsRepaired(t *testing.T) {
 	}
 }
 
-// nft shows every rule in the words in which it is written: no table is taken for
-// altered by a process that has not made it.
+// nft lists every rule in the form in which it is written: a process that has not created the table
+// doesn't take it for altered.
 func TestRulesAreShownAsWritten(t *testing.T) {
 	n := newNode(t)
 	for name, want := range map[string]Desired{
@@ -211,13 +210,13 @@ func TestRulesAreShownAsWritten(t *testing.T) {
 	}
 }
 
-// sorted is a ruleset whose chains were made in no matter which order.
+// sorted is a ruleset independent of the order in which its chains were created.
 func sorted(ruleset string) string {
 	return strings.Join(slices.Sorted(strings.Lines(ruleset)), "")
 }
 
-// Many Nodes, one of which comes and goes: the set is edited, and the rules are
-// not made anew.
+// Many Nodes, one of which is added and removed: the set is edited, and the rules are not
+// recreated.
 func TestManyNodesComeAndGo(t *testing.T) {
 	n := newNode(t)
 	want := dualStack()
@@ -257,8 +256,8 @@ func TestManyNodesComeAndGo(t *testing.T) {
 	t.Logf("listed and compared in %s", time.Since(began))
 }
 
-// What lies side by side is one element when it can be, and another process
-// finds it as it should be.
+// Adjacent prefixes are merged into one element if possible, and another process finds no
+// difference.
 func TestNeighborsComeAndGo(t *testing.T) {
 	n := newNode(t)
 	two := Desired{PodCIDRs: prefixes("10.244.1.0/24"), ClusterPods: prefixes("10.244.1.0/24", "10.244.2.0/24"), InternalIPs: addrs("10.0.0.1", "10.0.0.2")}
@@ -275,8 +274,8 @@ func TestNeighborsComeAndGo(t *testing.T) {
 	}
 }
 
-// Openings come, grow wider and narrower, and go: each time in one commit, and no
-// rule is replaced, not even for the first or the last.
+// Openings are added, widened, narrowed, and removed: each time in one commit, and no rule is
+// replaced, not even for the first or the last.
 func TestOpeningsComeAndGo(t *testing.T) {
 	n := newNode(t)
 	want := dualStack()
@@ -287,7 +286,7 @@ func TestOpeningsComeAndGo(t *testing.T) {
 	for _, open := range [][]Opening{
 		openings("2001:db8:f::2/128", one),
 		openings("2001:db8:f::2/128", one, two),
-		openings("2001:db8:f::2/128 2001:db8:f::/64", two, one), // what holds the other takes its place
+		openings("2001:db8:f::2/128 2001:db8:f::/64", two, one), // the wider one replaces it
 		openings("2001:db8:f::2/128 2001:db8:f::3/128", one),
 		openings("2001:db8:f::4/128", one),
 		nil,
@@ -309,7 +308,7 @@ func TestOpeningsComeAndGo(t *testing.T) {
 	}
 }
 
-// Some thousand openings, of which a pod's come and go.
+// Some thousand openings, of which a pod's are added and removed.
 func TestManyOpenings(t *testing.T) {
 	n := newNode(t)
 	want := dualStack()
@@ -377,13 +376,13 @@ func TestSettingsFollow(t *testing.T) {
 	if changed := n.apply(off); len(changed) != 1 || strings.Contains(n.ruleset(), "drop") {
 		t.Errorf("the filter switched off: %q\n%s", changed, n.ruleset())
 	}
-	off.PodCIDRs = off.PodCIDRs[1:] // public IPv6 alone: there is nothing to do
+	off.PodCIDRs = off.PodCIDRs[1:] // public IPv6 only: there is nothing to do
 	if changed := n.apply(off); len(changed) != 1 || strings.Contains(n.ruleset(), "underlay") {
 		t.Errorf("no use for a table: %q\n%s", changed, n.ruleset())
 	}
 }
 
-// While it watches, what others do to other tables costs nothing.
+// Watch ignores changes of other tables, at no cost.
 func TestWatchTellsOfOurTableOnly(t *testing.T) {
 	n := newNode(t)
 	n.apply(dualStack())

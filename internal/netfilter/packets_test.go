@@ -55,7 +55,7 @@ func newSegment(t *testing.T) *segment {
 	routes(f.pod, "fd00:1::1", "default")
 	routes(f.peer, "10.0.0.2", "default")
 	routes(f.peer, "2001:db8:77::2", "default")
-	// The outside knows ways to everything: what it can't reach is filtered.
+	// The outside has routes to everything: paths that are closed are filtered.
 	routes(f.outside, nodeOutside4, "default")
 	routes(f.outside, nodeOutside6, "default")
 	return f
@@ -65,7 +65,7 @@ func addresses(s *netns.Space, link string, all ...string) {
 	for _, a := range all {
 		args := []string{"address", "add", a, "dev", link}
 		if strings.Contains(a, ":") {
-			args = append(args, "nodad") // usable at once, and not a moment later
+			args = append(args, "nodad") // usable at once, not only after a moment
 		}
 		s.Run("ip", args...)
 	}
@@ -92,9 +92,9 @@ func (f *segment) desired(podCIDRs ...string) Desired {
 	}
 }
 
-// connect opens a connection and returns whom the server takes its client for;
-// nobody, if there is none within the time. at is where the server listens, if
-// not where the client connects to.
+// connect opens a connection and returns the client's address that the server observed; empty if
+// there is no connection in time. at is the address at which the server listens, if it differs from
+// the destination.
 func (f *segment) connect(client *netns.Space, from string, server *netns.Space, to string, at ...string) string {
 	f.t.Helper()
 	listen := to
@@ -143,15 +143,15 @@ func TestPodsLeaveAsWhoTheyAreKnown(t *testing.T) {
 	f.expect("node to its pod", f.connect(f.node.Space, "10.244.1.1", f.pod, pod4), "10.244.1.1")
 	f.expect("another node's pod passing through", f.connect(f.peer, peerPod4, f.outside, outside4), peerPod4)
 
-	// Another node joins, whose address had been outside.
+	// Another node joins, whose address was outside of the cluster.
 	want := f.desired("10.244.1.0/24", "fd00:1::/64")
 	want.InternalIPs = append(want.InternalIPs, netip.MustParseAddr(outside4))
 	f.node.apply(want)
 	f.expect("pod to a node that joined", f.connect(f.pod, pod4, f.outside, outside4), pod4)
 }
 
-// A neighbor on the segment, or a machine in a vSwitch that is no Node, needs only a route of its
-// own to a private podCIDR.
+// A neighbor on the segment, or a machine in a vSwitch that is no Node, could reach a private
+// podCIDR by a route of its own.
 func TestStrangersReachNoPod(t *testing.T) {
 	f := newSegment(t)
 	want := f.desired("10.244.1.0/24", "2001:db8:1:0:1::/80")
@@ -170,7 +170,7 @@ func TestStrangersReachNoPod(t *testing.T) {
 	f.expect("allowed outside to a private pod", f.connect(f.outside, outside4, f.pod, pod4), outside4)
 	f.expect("outside of the other family", f.connect(f.outside, outside6, f.pod, pod6), "nobody")
 
-	// As kube-proxy brings a node port's client to a pod.
+	// As kube-proxy forwards a node port's client to a pod.
 	f.node.Run("nft", "add table inet proxy; add chain inet proxy in { type nat hook prerouting priority dstnat ; }; "+
 		"add rule inet proxy in ip6 daddr "+nodeOutside6+" tcp dport 80 dnat ip6 to ["+pod6+"]:80")
 	f.expect("outside to pod through a node port", f.connect(f.outside, outside6, f.pod, nodeOutside6, pod6), outside6)
@@ -185,8 +185,8 @@ func TestStrangersReachNoPod(t *testing.T) {
 	f.expect("after cleanup", f.connect(f.outside, outside6, f.pod, pod6), outside6)
 }
 
-// A pod is open to whom it is opened, on that port; what is connected stays so
-// when the opening goes, also when the table is made anew while it is there.
+// A pod is open to the sources of its opening, on that port; established connections remain when
+// the opening is removed, also when the table is recreated.
 func TestOpenPodsAreReached(t *testing.T) {
 	f := newSegment(t)
 	want := f.desired("10.244.1.0/24", "2001:db8:1:0:1::/80")
@@ -221,9 +221,9 @@ func TestOpenPodsAreReached(t *testing.T) {
 	f.expect("open to a prefix", f.connect(f.outside, outside6, f.pod, pod6), outside6)
 }
 
-// Connections begin all the time at a pod that is open, while other openings come and
-// go: no first packet of theirs is dropped, which would only be slow to see, because it
-// is sent again. So packets are counted before the filter and behind it.
+// Connections to an open pod are opened continuously, while other openings are added and removed:
+// none of their first packets is dropped. A drop would only cause a delay, because the packet is
+// retransmitted, so packets are counted before and behind the filter.
 func TestWhatIsOpenStaysSoDuringEdits(t *testing.T) {
 	f := newSegment(t)
 	want := f.desired("10.244.1.0/24", "2001:db8:1:0:1::/80")
@@ -289,7 +289,7 @@ func TestWhatIsOpenStaysSoDuringEdits(t *testing.T) {
 	}
 }
 
-// conversation is a connection that stays.
+// conversation is a long connection.
 type conversation struct {
 	t              *testing.T
 	client, server net.Conn
@@ -330,9 +330,9 @@ func (c *conversation) expect(what string) {
 	}
 }
 
-// Datagrams, each of a client of its own, go on while the rules change over and
-// over: none leaves under the pod's address, none is lost. Rare is what making
-// the table anew lets through, so it takes tens of thousands to see it.
+// Datagrams of many clients are sent while the rules change repeatedly: none leaves with the pod's
+// address, none is lost. A packet that passes while the table is recreated is rare, so it takes
+// tens of thousands to detect one.
 func TestNoPacketSlipsThroughAChange(t *testing.T) {
 	f := newSegment(t)
 	want := f.desired("10.244.1.0/24", "2001:db8:1:0:1::/80")

@@ -27,7 +27,7 @@ func addrs(texts ...string) []netip.Addr {
 	return all
 }
 
-// openings lets each source reach each endpoint.
+// openings allows each source to reach each endpoint.
 func openings(sources string, endpoints ...string) []Opening {
 	var all []Opening
 	for _, from := range prefixes(strings.Fields(sources)...) {
@@ -49,7 +49,7 @@ func dualStack() Desired {
 	}
 }
 
-// text is a ruleset as it would be loaded.
+// text is a ruleset in the form in which it is loaded.
 func text(t *testing.T, rules ruleset) string {
 	t.Helper()
 	tx := knftables.NewFake(knftables.InetFamily, tableName).NewTransaction()
@@ -153,8 +153,7 @@ func TestMasqueraded(t *testing.T) {
 	}
 }
 
-// What is minimal holds the same addresses, overlaps nowhere, and doesn't depend
-// on the order.
+// A minimal set contains the same addresses, has no overlaps, and doesn't depend on the order.
 func TestMinimal(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 2000 {
@@ -229,8 +228,7 @@ func TestDiff(t *testing.T) {
 	}
 }
 
-// What is minimal lets the same connections in, overlaps nowhere, and doesn't
-// depend on the order.
+// A minimal set allows the same connections, has no overlaps, and doesn't depend on the order.
 func TestMinimalOpenings(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 500 {

@@ -78,7 +78,7 @@ func TestOpenConnectionsAreNotStale(t *testing.T) {
 	}
 }
 
-// flow is UDP from one address and port to another, that is answered.
+// flow is UDP from one address and port to another, with replies.
 type flow struct {
 	t              *testing.T
 	client, server net.PacketConn
@@ -105,8 +105,7 @@ func (f *segment) flow(client interface{ Do(func()) }, from string, server inter
 	return fl
 }
 
-// ask sends a packet and returns whom the server takes its sender for; the server
-// answers.
+// ask sends a packet and returns its source as observed by the server; the server replies.
 func (f *flow) ask() string {
 	f.t.Helper()
 	buffer := make([]byte, 16)
@@ -128,12 +127,11 @@ func (f *flow) ask() string {
 	return from.(*net.UDPAddr).IP.String()
 }
 
-// A flow that began before the table, and never pauses, leaves under the node's
-// address once the table stands. A stranger's no longer gets in. What began as it
-// would have with the table goes on.
+// A flow that began before the table, and never pauses, leaves with the node's address once the
+// table exists. An external host's flow is closed. Flows that the table doesn't change continue.
 func TestFlowsThatBeganBeforeTheTable(t *testing.T) {
 	f := newSegment(t)
-	// As kube-proxy does, something tracks connections and decides on NAT.
+	// As with kube-proxy, something tracks connections and decides on NAT.
 	f.node.Run("nft", "add table inet services; add chain inet services post { type nat hook postrouting priority 100 ; }; add rule inet services post ct state established accept")
 	leaving := f.flow(f.pod, pod4, f.outside, outside4)
 	entering := f.flow(f.outside, outside6, f.pod, pod6)

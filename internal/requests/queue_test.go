@@ -12,7 +12,7 @@ import (
 	"github.com/underlay-ccm/underlay/internal/requests"
 )
 
-// tokens are a budget of one request each so often.
+// tokens are a budget of one request per interval.
 type tokens struct {
 	every time.Duration
 	next  time.Time
@@ -21,7 +21,7 @@ type tokens struct {
 func (b *tokens) Wait(_ requests.Priority, now time.Time) time.Duration { return b.next.Sub(now) }
 func (b *tokens) Spend(now time.Time)                                   { b.next = now.Add(b.every) }
 
-// line is what passed a queue, in order.
+// line records the requests that passed a queue, in order.
 type line struct {
 	mu     sync.Mutex
 	passed []string
@@ -33,8 +33,8 @@ func (l *line) note(name string) {
 	l.passed = append(l.passed, name)
 }
 
-// The more urgent goes first, whatever came first; equals go as they came, each
-// as soon as the budget allows.
+// More urgent requests are sent first, whatever their age; equal ones in order, each as soon as the
+// budget allows.
 func TestOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := requests.NewQueue(&tokens{every: time.Minute, next: time.Now().Add(time.Minute)})
@@ -64,7 +64,7 @@ func TestOrder(t *testing.T) {
 	})
 }
 
-// Who gives up spends nothing and holds nobody up, and numbers have no gap.
+// A canceled wait spends nothing and delays no other, and numbers have no gap.
 func TestGivingUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := requests.NewQueue(&tokens{every: time.Minute})
@@ -112,7 +112,7 @@ func TestBackgroundIsNotStarved(t *testing.T) {
 	})
 }
 
-// What is done for an urgent change stays urgent.
+// Work for an urgent change remains urgent.
 func TestTheFirstMarkStays(t *testing.T) {
 	ctx := requests.WithPriority(t.Context(), requests.Urgent)
 	if p := requests.PriorityOf(requests.WithPriority(ctx, requests.Background)); p != requests.Urgent {

@@ -13,8 +13,8 @@ import (
 	"github.com/underlay-ccm/underlay/internal/requests"
 )
 
-// natGateway passes connections on until it forgets them: then nothing arrives on those that there
-// are, nothing is reset, and new ones work.
+// natGateway forwards connections until it loses their state: then existing ones receive nothing
+// and are not reset, and new ones work.
 type natGateway struct {
 	to string
 
@@ -60,7 +60,7 @@ func (g *natGateway) forget() {
 	g.forgotten = make(chan struct{})
 }
 
-// A connection that leads nowhere is replaced: one request may fail, the next ones don't.
+// A dead connection is replaced: one request may fail, the next ones don't.
 func TestADeadConnectionIsReplaced(t *testing.T) {
 	api := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, r.Proto)

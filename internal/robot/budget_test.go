@@ -20,7 +20,7 @@ import (
 	"github.com/underlay-ccm/underlay/internal/robot"
 )
 
-// repeat does something again and again, until stop.
+// repeat calls do repeatedly, until stop.
 func repeat(t *testing.T, working *sync.WaitGroup, ctx context.Context, pause time.Duration, do func(context.Context) error) {
 	t.Helper()
 	working.Go(func() {
@@ -36,8 +36,8 @@ func repeat(t *testing.T, working *sync.WaitGroup, ctx context.Context, pause ti
 	})
 }
 
-// Far more is wanted than the account may ask. However the service counts,
-// nothing is ever refused, and what is urgent doesn't wait for what isn't.
+// The demand far exceeds the account's quota. With either way of counting, no request is ever
+// rejected, and urgent requests don't wait for others.
 func TestQuotasAreNeverOverspent(t *testing.T) {
 	for name, o := range map[string]robotsim.Options{
 		"each for an hour": {RefusedCount: true}, "by the hour": {FixedHours: true, RefusedCount: true},
@@ -78,8 +78,8 @@ func TestQuotasAreNeverOverspent(t *testing.T) {
 	}
 }
 
-// Where another program uses the quota up, we are refused now and then, and no
-// more; what it leaves is used.
+// If another program spends the quota, requests are rejected now and then, but not often; the rest
+// of the quota is used.
 func TestAnotherProgramSpends(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAccount(t, robotsim.Options{Quotas: map[string]int{"GET /server": 20}, MaxRequests: true})
@@ -106,8 +106,8 @@ func TestAnotherProgramSpends(t *testing.T) {
 	})
 }
 
-// While nobody answers, few requests are sent, and all fail at once and say why;
-// it is told once, and work goes on soon after.
+// While the service doesn't respond, few requests are sent, and all calls fail at once with the
+// reason; it is reported once, and work continues soon after the outage.
 func TestAnOutage(t *testing.T) {
 	for name, begin := range map[string]func(*robotsim.Simulator) error{
 		"maintenance": func(s *robotsim.Simulator) error { s.SetMaintenance(true); return nil },
@@ -139,8 +139,8 @@ func TestAnOutage(t *testing.T) {
 				}
 				time.Sleep(time.Hour)
 				t.Logf("%d requests in an hour", len(a.sim.Requests()))
-				// One for each of the five that ask at the same time, then a pause each: 2 to 256 s, and
-				// 300 s ten times.
+				// One for each of the five concurrent callers, then with a pause each: 2 to 256 s,
+				// and 300 s ten times.
 				if n := len(a.sim.Requests()); n > 5+8+11 {
 					t.Errorf("%d requests in an hour", n)
 				}
@@ -164,8 +164,8 @@ func TestAnOutage(t *testing.T) {
 	}
 }
 
-// One lost packet is an error for who asked, and not an outage to tell of; nor
-// is a caller who gives up.
+// One lost packet is an error of its request, and no outage to report; nor is a caller that gives
+// up.
 func TestABlipIsNoOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAccount(t, robotsim.Options{Latency: time.Second})
@@ -191,9 +191,8 @@ func TestABlipIsNoOutage(t *testing.T) {
 	})
 }
 
-// A deadline that ends a request after 10 s tells that nobody answers. A shorter
-// one, a caller that gives up, or one that waits for a failover address less long
-// than that takes, tells nothing.
+// A deadline that ends a request after 10 s shows an outage. A shorter one, a canceled request, or
+// one that waits for a failover address for less time than that takes, doesn't.
 func TestDeadlinesTellOfAnOutage(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -247,7 +246,7 @@ func TestDeadlinesTellOfAnOutage(t *testing.T) {
 	}
 }
 
-// A refusal tells over which time an operation's requests are counted.
+// A rejection contains the interval over which an operation's requests are counted.
 func TestTheIntervalOfAQuota(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAccount(t, robotsim.Options{})
@@ -279,7 +278,7 @@ func TestTheIntervalOfAQuota(t *testing.T) {
 	})
 }
 
-// What is left is right at each scrape, though nothing is sent.
+// The remaining quota is correct at each scrape, though no request is sent.
 func TestRemainingGrowsByItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAccount(t, robotsim.Options{})

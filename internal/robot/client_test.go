@@ -21,22 +21,22 @@ import (
 
 const user, password = "robot", "s3cr3t-s3cr3t"
 
-// account is a simulated account, and what a client of it was told.
+// account is a simulated account, with a client and its log.
 type account struct {
 	sim      *robotsim.Simulator
 	client   *robot.Client
 	registry metrics.KubeRegistry
-	// given are the credentials that the client reads, as user:password, and reads
-	// how often it did.
+	// given are the credentials that the client reads, as user:password, and reads is how often it
+	// did.
 	given  atomic.Value
 	reads  atomic.Int32
 	result []string
-	// way is what the requests pass on their way to the service.
+	// way is the transport of the requests to the service.
 	way way
 }
 
-// newAccount has the servers 321 and 421, a vSwitch 4321 with the first in it,
-// and a failover address of each family that belongs to the first.
+// newAccount has the servers 321 and 421, a vSwitch 4321 with the first as its member, and a
+// failover address of each family that belongs to the first.
 func newAccount(t *testing.T, o robotsim.Options) *account {
 	t.Helper()
 	o.User, o.Password = user, password
@@ -135,13 +135,13 @@ func TestReads(t *testing.T) {
 	})
 }
 
-// notFound reports whether the web service replied that there is no such thing.
+// notFound reports whether the web service replied that the object doesn't exist.
 func notFound(err error) bool {
 	return robot.IsCode(err, robot.CodeNotFound, robot.CodeServerNotFound)
 }
 
-// Over HTTP, as the service words it: what is being configured, in whichever word, and what
-// isn't known, has not failed.
+// Over HTTP, with the service's words: members in process, in either word, and members in an
+// unknown state, have not failed.
 func TestMembers(t *testing.T) {
 	for name, o := range map[string]robotsim.Options{"documented": {}, "as clients saw it": {Processing: true}} {
 		t.Run(name, func(t *testing.T) {
@@ -185,7 +185,7 @@ func TestMembers(t *testing.T) {
 	}
 }
 
-// An account without anything is a complete answer, and half of a list is none.
+// An empty account is a complete response, and half of a list is an error.
 func TestListsAreWhole(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAccount(t, robotsim.Options{})
@@ -234,7 +234,7 @@ func TestListsAreWhole(t *testing.T) {
 	}
 }
 
-// answering is a client whose requests all get the same answer.
+// answering is a client whose requests all get the same response.
 func answering(t *testing.T, status int, kind, body string) *robot.Client {
 	t.Helper()
 	c, err := robot.New(robot.Options{
@@ -248,7 +248,7 @@ func answering(t *testing.T, status int, kind, body string) *robot.Client {
 	return c
 }
 
-// What answers in the service's place doesn't say that something is gone.
+// Responses of another server don't show that something is deleted.
 func TestOthersAnswers(t *testing.T) {
 	for _, status := range []int{301, 404, 502} {
 		c := answering(t, status, "text/html", "<html></html>")
@@ -261,7 +261,7 @@ func TestOthersAnswers(t *testing.T) {
 	}
 }
 
-// Routing takes a minute, and several addresses are on their way together.
+// Routing takes a minute, and several addresses move concurrently.
 func TestFailoverAddressesMoveTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAccount(t, robotsim.Options{FailoverTime: 50 * time.Second})
@@ -275,7 +275,7 @@ func TestFailoverAddressesMoveTogether(t *testing.T) {
 				results <- err
 			}()
 		}
-		time.Sleep(25 * time.Second) // and meanwhile the rest is served
+		time.Sleep(25 * time.Second) // and other requests are served at the same time
 		if _, err := a.client.Servers(t.Context()); err != nil {
 			t.Error(err)
 		}

@@ -29,7 +29,7 @@ func wantRefused(t *testing.T, err error) {
 	}
 }
 
-// However many ask, and for however long, one request carries wrong credentials.
+// Regardless of the number of callers and the time, one request has wrong credentials.
 func TestWrongCredentialsAreSentOnce(t *testing.T) {
 	for _, o := range []robotsim.Options{{}, {Blocked: robotsim.BlockedForbidden}, {Blocked: robotsim.BlockedDropped}, {ForbiddenLogin: true}} {
 		synctest.Test(t, func(t *testing.T) {
@@ -76,9 +76,8 @@ func TestWrongCredentialsAreSentOnce(t *testing.T) {
 	}
 }
 
-// A password that is replaced in Robot while many requests are under way fails
-// with those that were in doubt together, and the new one is used as soon as that
-// is safe.
+// A password that is replaced in Robot during many requests fails for those that were unconfirmed
+// together, and the new one is used as soon as that is safe.
 func TestARevokedPasswordFailsTwiceAtMost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAccount(t, robotsim.Options{Latency: 200 * time.Millisecond, FailoverTime: 50 * time.Second})
@@ -117,8 +116,8 @@ func TestARevokedPasswordFailsTwiceAtMost(t *testing.T) {
 	})
 }
 
-// Whatever people put into the files one after the other, the address is never
-// blocked, and the right ones work in the end.
+// Whatever sequence of credentials users write into the files, the address is never blocked, and
+// valid ones work in the end.
 func TestNeverAThirdFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAccount(t, robotsim.Options{})
@@ -145,7 +144,7 @@ func TestNeverAThirdFailure(t *testing.T) {
 	})
 }
 
-// Without credentials nothing is sent, and the error says what to do.
+// Without credentials nothing is sent, and the error contains the remedy.
 func TestNoCredentials(t *testing.T) {
 	a := newAccount(t, robotsim.Options{})
 	a.given.Store(":")

@@ -24,8 +24,8 @@ import (
 	"github.com/underlay-ccm/underlay/internal/robot"
 )
 
-// Credentials that were never accepted go alone, however long the answer takes;
-// once they were, two at a time are in doubt.
+// Credentials that were never accepted are sent by one request at a time, however long the response
+// takes; later at most two requests are unconfirmed.
 func TestUnprovenCredentialsGoAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAccount(t, robotsim.Options{Latency: 25 * time.Second})
@@ -43,14 +43,14 @@ func TestUnprovenCredentialsGoAlone(t *testing.T) {
 		for _, f := range a.way.sent("") {
 			got = append(got, f.began.Sub(began))
 		}
-		// The first ends its doubt with its answer, those after it in 10 s each.
+		// The first is confirmed by its response, those after it are unconfirmed for 10 s each.
 		if want := "[0s 25s 25s 35s 35s]"; fmt.Sprint(got) != want {
 			t.Errorf("sent after %s, want %s", got, want)
 		}
 	})
 }
 
-// A failure within the time of a block leaves room for one in doubt.
+// A failure within the duration of a block leaves room for one unconfirmed request.
 func TestAFailureLeavesRoomForOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAccount(t, robotsim.Options{})
@@ -86,8 +86,8 @@ func TestAFailureLeavesRoomForOne(t *testing.T) {
 	})
 }
 
-// What never got an answer may have been refused: wrong credentials that go with
-// it are not sent a third time within the time of a block.
+// A request without a response may have been a failed login: its credentials, if wrong, are not
+// sent a third time within the duration of a block.
 func TestLostAnswersCountAsFailures(t *testing.T) {
 	for name, lose := range map[string]func(t *testing.T, a *account) context.Context{
 		"connection lost": func(t *testing.T, a *account) context.Context {
@@ -100,7 +100,7 @@ func TestLostAnswersCountAsFailures(t *testing.T) {
 		},
 		"caller's deadline": func(t *testing.T, a *account) context.Context {
 			a.way.slows(func() time.Duration { return time.Hour })
-			return nil // a new one for each request
+			return nil // new ones for each request
 		},
 		"gateway's time-out": func(t *testing.T, a *account) context.Context {
 			sim := a.way.next
@@ -132,7 +132,7 @@ func TestLostAnswersCountAsFailures(t *testing.T) {
 					}
 					time.Sleep(20 * time.Second)
 				}
-				// They are not refused, so they are tried again.
+				// They were not rejected, so they are tried again.
 				if n := len(a.way.sent("")); n < 8 || n > 14 {
 					t.Errorf("%d requests in an hour, want two in ten minutes each", n)
 				}
@@ -146,8 +146,8 @@ func TestLostAnswersCountAsFailures(t *testing.T) {
 	}
 }
 
-// What certainly never reached the service is no failure, and is tried again as
-// soon as the network is asked again.
+// A request that certainly never reached the service is no failed login, and is retried with the
+// next call.
 func TestUnreachedIsNoFailure(t *testing.T) {
 	fails := func(err error) transport { return func(*http.Request) (*http.Response, error) { return nil, err } }
 	for name, next := range map[string]transport{
@@ -184,7 +184,7 @@ func TestUnreachedIsNoFailure(t *testing.T) {
 	}
 }
 
-// A block that another program caused doesn't end correct credentials for good.
+// A block that another program caused doesn't disable valid credentials permanently.
 func TestRefusedCorrectlyIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAccount(t, robotsim.Options{})
@@ -230,7 +230,7 @@ func TestRefusedCorrectlyIsTriedAgain(t *testing.T) {
 	})
 }
 
-// Refused credentials stay refused while others are tried in between.
+// Rejected credentials remain rejected while others are tried in between.
 func TestRefusedCredentialsAreRemembered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAccount(t, robotsim.Options{})
@@ -246,8 +246,8 @@ func TestRefusedCredentialsAreRemembered(t *testing.T) {
 	})
 }
 
-// Credentials that change while others are in doubt wait until they aren't, then
-// go alone, and are not read again and again meanwhile.
+// Credentials that change while others are unconfirmed wait until those are confirmed, are then
+// sent alone, and the files are not read repeatedly in the meantime.
 func TestChangedCredentialsWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAccount(t, robotsim.Options{FailoverTime: 50 * time.Second})
@@ -289,7 +289,7 @@ func TestChangedCredentialsWait(t *testing.T) {
 	})
 }
 
-// While new credentials are in doubt, the accepted ones of before wait too.
+// While new credentials are unconfirmed, the previous accepted ones wait, too.
 func TestAcceptedCredentialsWaitForNewOnes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAccount(t, robotsim.Options{})
@@ -311,8 +311,8 @@ func TestAcceptedCredentialsWaitForNewOnes(t *testing.T) {
 	})
 }
 
-// Whatever happens to credentials, answers and connections, whenever: the service
-// never blocks us, and correct credentials work in the end.
+// Whatever happens to credentials, responses and connections at any time: the service never blocks
+// the address, and valid credentials work in the end.
 func TestTheAddressIsNeverBlocked(t *testing.T) {
 	for seed := range uint64(6) {
 		for _, lossy := range []bool{false, true} {
@@ -323,9 +323,8 @@ func TestTheAddressIsNeverBlocked(t *testing.T) {
 	}
 }
 
-// neverBlocked lets everything happen for hours. Where answers are lost or callers
-// give up, the correct password stays: an accepted one is trusted until an answer
-// tells that it is refused.
+// neverBlocked runs random events for hours. If responses are lost or callers give up, the valid
+// password doesn't change: an accepted one is trusted until a response rejects it.
 func neverBlocked(t *testing.T, seed uint64, lossy bool) {
 	random := rand.New(rand.NewPCG(seed, 1))
 	var guard sync.Mutex
@@ -383,7 +382,7 @@ func neverBlocked(t *testing.T, seed uint64, lossy bool) {
 	noError(t, err)
 }
 
-// An answer's status is enough to know that the login failed.
+// A response's status is enough to detect a failed login.
 func TestARefusalWithoutAnEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAccount(t, robotsim.Options{})
@@ -401,13 +400,13 @@ func TestARefusalWithoutAnEnd(t *testing.T) {
 	})
 }
 
-// endless is a body that never comes.
+// endless is a body that never ends.
 type endless struct{ context.Context }
 
 func (e endless) Read([]byte) (int, error) { <-e.Done(); return 0, e.Err() }
 func (e endless) Close() error             { return nil }
 
-// A 403 is a refused login unless it is about a quota, whatever else is in it.
+// A 403 is a failed login unless its code is about a quota.
 func TestForbidden(t *testing.T) {
 	for body, refused := range map[string]bool{
 		`<html></html>`: true,
@@ -423,8 +422,8 @@ func TestForbidden(t *testing.T) {
 	}
 }
 
-// Without a transport of one's own no connection is used twice, so that net/http
-// never repeats a request by itself.
+// Without a custom transport no connection is used twice, so that net/http never repeats a request
+// by itself.
 func TestNothingIsRepeated(t *testing.T) {
 	var mu sync.Mutex
 	asked := 0

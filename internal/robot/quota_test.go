@@ -7,7 +7,7 @@ import (
 	"github.com/underlay-ccm/underlay/hcloudsim/robotsim"
 )
 
-// The quotas that are known in advance are the documented ones.
+// The initial quotas are the documented ones.
 func TestQuotasAreTheDocumentedOnes(t *testing.T) {
 	documented := map[string]int{}
 	for _, op := range robotsim.Operations() {
@@ -20,8 +20,8 @@ func TestQuotasAreTheDocumentedOnes(t *testing.T) {
 	}
 }
 
-// What a refusal tells is believed within bounds, and never makes more of a quota
-// that is counted over the same time.
+// The quota in a rejection is used within limits, and never increases a quota that is counted over
+// the same interval.
 func TestBelieving(t *testing.T) {
 	for _, c := range []struct {
 		most, seconds int

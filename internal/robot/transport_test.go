@@ -9,20 +9,20 @@ import (
 	"time"
 )
 
-// transport is a function as a way to the service.
+// transport is a function as a transport.
 type transport func(*http.Request) (*http.Response, error)
 
 func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 func content(text string) io.ReadCloser { return io.NopCloser(strings.NewReader(text)) }
 
-// way lets requests pass to the service, and remembers them.
+// way forwards requests to the service, and records them.
 type way struct {
 	next http.RoundTripper
 
-	mu sync.Mutex // guards what follows
-	// slow is how long answers take back to the client. The service has judged the
-	// login before; a client that gives up doesn't know.
+	mu sync.Mutex // guards the fields below
+	// slow is the delay of responses on their way to the client. The service has checked the login
+	// before; a client that gives up has no result.
 	slow    func() time.Duration
 	flights []*flight
 }
@@ -30,7 +30,7 @@ type way struct {
 // flight is one request.
 type flight struct {
 	method, password string
-	began, ended     time.Time // zero: it has not
+	began, ended     time.Time // zero: not yet
 }
 
 func (f *flight) over(other *flight) bool {
@@ -76,14 +76,14 @@ func (w *way) RoundTrip(r *http.Request) (*http.Response, error) {
 	return nil, r.Context().Err()
 }
 
-// slows sets how long answers take.
+// slows sets the delay of responses.
 func (w *way) slows(back func() time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.slow = back
 }
 
-// sent returns the requests with a method, those under way as they are now.
+// sent returns the requests with a method, including those in flight.
 func (w *way) sent(method string) (found []flight) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -95,7 +95,7 @@ func (w *way) sent(method string) (found []flight) {
 	return found
 }
 
-// most is how many requests with a method were under way together.
+// most is the highest number of concurrent requests with a method.
 func (w *way) most(method string) (most int) {
 	all := w.sent(method)
 	for i := range all {

@@ -12,10 +12,10 @@ import (
 	"github.com/underlay-ccm/underlay/internal/survey"
 )
 
-// unsure is what is said of a Node that is Ready and whose server doesn't exist.
+// unsure is the note about a Node that is Ready and whose server doesn't exist.
 const unsure = "the Node counts as Ready: if the server was deleted just now, it will not for longer than a minute, and the cloud controller manager then deletes it; else the provider ID is wrong"
 
-// withoutServer is a cluster of three whose second Node has lost its server.
+// withoutServer is a cluster of three whose second Node's server was deleted.
 func withoutServer(t *testing.T) (*survey.Snapshot, *corev1.Node) {
 	t.Helper()
 	s := usual(t, 3)
@@ -30,7 +30,7 @@ func readiness(n *corev1.Node, status corev1.ConditionStatus, since time.Duratio
 func TestWhatBecomesOfANodeWithoutAServer(t *testing.T) {
 	uninitialized := corev1.Taint{Key: "node.cloudprovider.kubernetes.io/uninitialized", Effect: corev1.TaintEffectNoSchedule}
 	heartbeat := func(n *corev1.Node, ago time.Duration) { n.Status.Conditions[0].LastHeartbeatTime = at(-ago) }
-	// another server has the Node's name since then.
+	// another server has the Node's name since that time.
 	another := func(s *survey.Snapshot, since time.Duration) {
 		again := s.Servers[0]
 		again.ID, again.Name, again.PrivateIP, again.Created = 205, "node-0002", addr("10.0.0.99"), now().Add(-since)
@@ -81,8 +81,7 @@ func TestWhatBecomesOfANodeWithoutAServer(t *testing.T) {
 	}
 }
 
-// Only Nodes that say themselves which server of the cloud they run on can have
-// lost it.
+// Only Nodes with a provider ID of the cloud can have a deleted server.
 func TestNobodyElseIsAbsent(t *testing.T) {
 	for name, change := range map[string]func(*survey.Snapshot, *corev1.Node){
 		"a dedicated server":         func(_ *survey.Snapshot, n *corev1.Node) { n.Spec.ProviderID = "hrobot://4711" },
@@ -105,8 +104,8 @@ func TestNobodyElseIsAbsent(t *testing.T) {
 	}
 }
 
-// A Node whose server is gone is shown without one, and nobody asks the cloud for
-// the actions of what doesn't exist.
+// A Node whose server is deleted is shown without one, and the actions of a missing server are not
+// requested.
 func TestInspectNodeWithoutAServer(t *testing.T) {
 	s, _ := withoutServer(t)
 	v, err := survey.InspectNode(s, "node-0002")

@@ -21,11 +21,11 @@ import (
 
 const web = "uid-web"
 
-// moment is when the look of these tests begins.
+// moment is the time of these tests' Snapshots.
 func moment() time.Time { return time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC) }
 
-// held is a cluster of three nodes and one Service with 192.0.2.17, which node-1
-// holds; ledger is what is stored instead, if it isn't empty.
+// held is a cluster of three nodes and one Service with 192.0.2.17, which node-1 holds; ledger, if
+// it isn't empty, is the stored one instead.
 func held(t *testing.T, ledger string, reports map[string]addresses.Report) *survey.Snapshot {
 	t.Helper()
 	pool := config.AddressPool{Pool: addresses.Pool{Name: "segment"}, Mover: config.Layer2}
@@ -252,7 +252,7 @@ func TestCollectAddresses(t *testing.T) {
 	}
 }
 
-// What a minute has not passed over does not count as lasting, and what nobody dated does.
+// A state of less than a minute doesn't count as lasting, and one without a time does.
 func TestLasting(t *testing.T) {
 	silent := addresses.Report{Silent: []addresses.Endpoint{{Node: "node-1", Port: addresses.AgentPort}}}
 	s := held(t, "", map[string]addresses.Report{"node-1": holds(3), "node-2": silent, "node-3": silent})

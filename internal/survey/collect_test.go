@@ -60,7 +60,7 @@ func cloudOf(sim *hcloudsim.Simulator, token string) func(string) (*hetzner.Clie
 	}
 }
 
-// installed is what deploy/ccm puts into a cluster.
+// installed are the objects of deploy/ccm.
 func installed() []runtime.Object {
 	deployment := &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "underlay-ccm", Labels: map[string]string{"app.kubernetes.io/name": "underlay-ccm"}},
@@ -123,8 +123,8 @@ func TestCollect(t *testing.T) {
 	}
 }
 
-// The actions of a Node's server are asked for in one request; those of a server
-// that doesn't exist in none.
+// The actions of a Node's server are read by one request; those of a server that doesn't exist are
+// not requested.
 func TestCollectActions(t *testing.T) {
 	sim, cloud := simulated(t)
 	server := sim.Servers()[0]
@@ -167,7 +167,7 @@ func TestCollectActions(t *testing.T) {
 	}
 }
 
-// Only what is wanted is asked for.
+// Only the wanted parts are requested.
 func TestCollectAsksForNoMore(t *testing.T) {
 	sim, cloud := simulated(t)
 	sim.ResetRequests()
@@ -181,8 +181,8 @@ func TestCollectAsksForNoMore(t *testing.T) {
 	}
 }
 
-// A CCM that is installed elsewhere is found there, and its lease where its flags
-// say; what kubeadm installs is where it always is.
+// A CCM in another namespace is found there, and its lease in the namespace of its flags; kubeadm's
+// objects are always in the same place.
 func TestCollectFromAnotherNamespace(t *testing.T) {
 	const home = "infra"
 	all := installed()
@@ -213,7 +213,7 @@ func TestCollectFromAnotherNamespace(t *testing.T) {
 	if len(s.Deployments) != 1 || len(s.DaemonSets) != 2 || s.DaemonSets[0].Namespace != home || len(s.Pods) != 1 {
 		t.Errorf("workloads: %v, %v, %v", s.Deployments, s.DaemonSets, s.Pods)
 	}
-	// Where nobody says so, it is not looked for there.
+	// Without the option, it is not searched there.
 	s, err = survey.Collect(t.Context(), survey.Sources{Client: fake.NewClientset(all...)}, survey.Want{Parts: survey.PartConfig | survey.PartSetup})
 	if err != nil || s.Saw(survey.PartConfig) || s.Lease == nil || s.Lease.Namespace != "kube-system" {
 		t.Errorf("%v, %+v", err, s)
@@ -237,7 +237,7 @@ func TestCollectWithoutATokenOrWithAWrongOne(t *testing.T) {
 	}
 }
 
-// On metal there is no cloud to see, and no token is missed.
+// On metal there is no cloud to read, and no token is needed.
 func TestCollectOnMetal(t *testing.T) {
 	file := "apiVersion: underlay.dev/v1alpha1\nkind: CloudConfig\nprovider: metal\n"
 	client := fake.NewClientset(installed()[2:]...)
@@ -255,7 +255,7 @@ func TestCollectOnMetal(t *testing.T) {
 	expectTexts(t, "not seen", v.NotSeen)
 }
 
-// Each refusal names the verb and the resource, and the rest is looked at.
+// Each denied request is reported with its verb and resource, and the rest is read.
 func TestCollectWithoutRights(t *testing.T) {
 	for _, c := range []struct {
 		verb, resource string
@@ -291,7 +291,7 @@ func TestCollectWithoutRights(t *testing.T) {
 	}
 }
 
-// What the root doesn't list is no part of the ledger.
+// Shards that the root doesn't list are no part of the ledger.
 func TestCollectReadsTheShardsThatAreListed(t *testing.T) {
 	object := func(name string, entries map[string]string) *corev1.ConfigMap {
 		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: name}, Data: entries}
@@ -341,8 +341,8 @@ func TestConfigurationFromElsewhere(t *testing.T) {
 		name   string
 		change func([]runtime.Object) []runtime.Object
 		given  survey.Configuration
-		from   string // what ConfigFrom says; empty: it is not seen, and
-		why    string // why
+		from   string // value of ConfigFrom; empty: it wasn't read, and
+		why    string // the reason
 		pools  string
 	}{
 		{
@@ -427,8 +427,8 @@ func TestConfigurationFromElsewhere(t *testing.T) {
 	}
 }
 
-// The CCM would warn at its start of variables that it doesn't know, wherever
-// their values come from.
+// The CCM logs warnings about unknown variables at its start, wherever their values come from, and
+// the survey has the same.
 func TestCollectWarnsOfUnknownVariables(t *testing.T) {
 	all := installed()
 	container := &all[0].(*appsv1.Deployment).Spec.Template.Spec.Containers[1]

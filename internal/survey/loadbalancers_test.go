@@ -14,8 +14,8 @@ import (
 	"github.com/underlay-ccm/underlay/lb"
 )
 
-// balanced is a healthy cluster with the Service default/web, whose load
-// balancer is as the CCM makes it.
+// balanced is a healthy cluster with the Service default/web, whose load balancer is as the CCM
+// creates it.
 func balanced(t *testing.T) *survey.Snapshot {
 	t.Helper()
 	s := usual(t, 3)
@@ -33,7 +33,7 @@ func balanced(t *testing.T) *survey.Snapshot {
 		},
 	}
 	s.Services = []*corev1.Service{web}
-	spec := s.Balancings()[0].Spec // what the CCM wants is what is there
+	spec := s.Balancings()[0].Spec // the actual state is the one that the CCM wants
 	b := lb.State{
 		ID: 700, Name: spec.Name, Labels: spec.Labels(), Type: spec.Type, Location: "fsn1", NetworkZone: "eu-central",
 		Algorithm: spec.Algorithm, Public: true, IPv4: addr("192.0.2.7"), Network: 1, PrivateIP: addr("10.0.0.200"),
@@ -69,7 +69,7 @@ func TestLoadBalancers(t *testing.T) {
 		name   string
 		change func(*survey.Snapshot)
 		want   []string
-		note   string // what one of the notes says
+		note   string // text of one of the notes
 	}{
 		{"as it should be", func(*survey.Snapshot) {}, []string{head, all}, ""},
 		{
@@ -193,7 +193,7 @@ func TestLoadBalancers(t *testing.T) {
 	}
 }
 
-// Where most servers are missing the list is doubted, not the targets.
+// If most servers are missing, the note is about the list, not the targets.
 func TestLoadBalancersOfAnotherProject(t *testing.T) {
 	s := balanced(t)
 	s.Servers = nil
@@ -206,7 +206,7 @@ func TestLoadBalancersOfAnotherProject(t *testing.T) {
 	}
 }
 
-// Without the cloud the Services speak for themselves.
+// Without the cloud, the Services' own status is shown.
 func TestLoadBalancersWithoutSight(t *testing.T) {
 	s := balanced(t)
 	lose(s, survey.Cloud, "there is no token")
@@ -233,7 +233,7 @@ func TestLoadBalancersSwitchedOff(t *testing.T) {
 	}
 }
 
-// verdicts finds so many of the targets healthy, and has not judged the others.
+// verdicts marks a number of the targets as healthy, and the others as unknown.
 func verdicts(targets []lb.Target, healthy int) map[lb.Target]lb.Verdict {
 	out := make(map[lb.Target]lb.Verdict, len(targets))
 	for i, t := range targets {

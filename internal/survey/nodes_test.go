@@ -152,7 +152,7 @@ func TestNodes(t *testing.T) {
 	}
 }
 
-// Nobody is missing where servers can't be matched at all, and that is said.
+// If servers can't be matched at all, no server counts as missing, and a note gives the reason.
 func TestNodesOfAnotherProject(t *testing.T) {
 	s := usual(t, 4)
 	s.Servers = nil

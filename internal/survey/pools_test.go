@@ -25,7 +25,7 @@ func TestPools(t *testing.T) {
 		name   string
 		change func(*survey.Snapshot)
 		want   string
-		notes  []string // what each must say
+		notes  []string // texts of the notes
 	}{
 		{"three of sixteen", func(*survey.Snapshot) {}, active + "free 13 used 3 quarantined 0 foreign 0 excluded 0", nil},
 		{

@@ -196,7 +196,8 @@ func TestRoutesWithoutSight(t *testing.T) {
 			t.Errorf("without %s: %v", part, err)
 		}
 	}
-	// The ledger helps and isn't needed: a route that it would explain is nobody's.
+	// The ledger is useful but not required: without it, the route that it would explain has no
+	// owner.
 	s := usual(t, 2)
 	release(s, "node-0002", time.Minute)
 	s.Servers = slices.Delete(s.Servers, 1, 2)

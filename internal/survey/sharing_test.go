@@ -13,8 +13,8 @@ import (
 	"github.com/underlay-ccm/underlay/lb"
 )
 
-// sharing is a healthy cluster with the Services default/web and default/mail, which
-// share a load balancer that is as the CCM makes it.
+// sharing is a healthy cluster with the Services default/web and default/mail, which share a load
+// balancer that is as the CCM creates it.
 func sharing(t *testing.T) *survey.Snapshot {
 	t.Helper()
 	s := balanced(t)

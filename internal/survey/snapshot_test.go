@@ -22,7 +22,7 @@ import (
 	"github.com/underlay-ccm/underlay/routes"
 )
 
-// now is when every Snapshot of these tests is taken.
+// now is the time of these tests' Snapshots.
 func now() time.Time { return time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC) }
 
 const usualFile = `apiVersion: underlay.dev/v1alpha1
@@ -32,7 +32,7 @@ endpoint: https://cloud.example/v1
 loadBalancers: {location: fsn1, usePrivateIP: true}
 `
 
-// configured is what the CCM makes of a file and of flags.
+// configured is the CCM's configuration from a file and flags.
 func configured(t testing.TB, file string, flags config.Flags) config.Config {
 	t.Helper()
 	flags.AllocateNodeCIDRs = true
@@ -53,8 +53,7 @@ func usualFlags() config.Flags {
 	return config.Flags{ConfigureCloudRoutes: true, ClusterCIDR: "10.244.0.0/20", ServiceClusterIPRange: "10.96.0.0/16"}
 }
 
-// usual is a healthy cluster: so many Nodes, each with its server, its podCIDR
-// and its route.
+// usual is a healthy cluster: count Nodes, each with its server, its podCIDR and its route.
 func usual(t testing.TB, count int) *survey.Snapshot {
 	t.Helper()
 	s := &survey.Snapshot{
@@ -77,7 +76,7 @@ func join(s *survey.Snapshot, i int) *corev1.Node {
 	return node
 }
 
-// newNode adds it behind all others: names are in their order.
+// newNode adds it after all others: names are in their order.
 func newNode(s *survey.Snapshot, i int) *corev1.Node {
 	name := fmt.Sprintf("node-%04d", i)
 	server := cloud.Machine{
@@ -107,7 +106,7 @@ func newNode(s *survey.Snapshot, i int) *corev1.Node {
 	return node
 }
 
-// recordAll records every route that stands as one that the cluster wrote.
+// recordAll records every existing route as written by the cluster.
 func recordAll(s *survey.Snapshot) {
 	record := routes.Record{}
 	for _, r := range s.Network.Routes {
@@ -116,13 +115,13 @@ func recordAll(s *survey.Snapshot) {
 	s.RouteRecord = &corev1.ConfigMap{Data: record.Text()}
 }
 
-// release says in the ledger that a Node is gone.
+// release records in the ledger that a Node was deleted.
 func release(s *survey.Snapshot, name string, since time.Duration) {
 	s.Ledger.Data[name] += " released=" + now().Add(-since).Format(time.RFC3339)
 	s.Nodes = slices.DeleteFunc(s.Nodes, func(n *corev1.Node) bool { return n.Name == name })
 }
 
-// shard has the root list a shard, which Nodes' lines move to.
+// shard adds a shard to the root's list, and moves the lines of Nodes into it.
 func shard(s *survey.Snapshot, number int, listing string, names ...string) {
 	generation, _, _ := strings.Cut(listing, " ")
 	one := &corev1.ConfigMap{Data: map[string]string{"_shard": generation}}
@@ -157,7 +156,7 @@ func expectTexts(t *testing.T, what string, got []string, want ...string) {
 	}
 }
 
-// lose makes parts of a Snapshot unseen.
+// lose removes parts of a Snapshot.
 func lose(s *survey.Snapshot, parts survey.Parts, reason string) {
 	for p := survey.PartConfig; p <= survey.PartActions; p <<= 1 {
 		if parts&p != 0 {

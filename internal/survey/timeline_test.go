@@ -95,7 +95,7 @@ func ptrTime(d time.Duration) *metav1.Time {
 	return &t
 }
 
-// A Node that is gone is known as long as the ledger knows it.
+// A deleted Node can be inspected as long as the ledger has its entry.
 func TestInspectNodeThatIsGone(t *testing.T) {
 	s := usual(t, 2)
 	release(s, "node-0002", 3*time.Minute)
@@ -152,7 +152,7 @@ func TestInspectService(t *testing.T) {
 	}
 }
 
-// The order of time is kept whatever the order in which things were found.
+// Entries are in chronological order, whatever the order in which they were found.
 func TestTimelineIsInOrder(t *testing.T) {
 	s := usual(t, 1)
 	for i := range 20 {

@@ -55,7 +55,7 @@ func (w watched) look() survey.Live {
 	return live
 }
 
-// after is what is shown when some time has passed in which a page was open.
+// after is what a page shows after it was open for a while.
 func (w watched) after(d time.Duration) survey.Live {
 	w.t.Helper()
 	for end := time.Now().Add(d); time.Now().Before(end); {
@@ -131,7 +131,7 @@ func TestWatcherFollowsTheCloudWhileSomebodyLooks(t *testing.T) {
 	})
 }
 
-// A call that is given up returns at once, and the next one looks.
+// A canceled call returns at once, and the next one collects.
 func TestWatcherOfAPageThatIsClosed(t *testing.T) {
 	var held atomic.Bool
 	slow := func(c *fake.Clientset) {
@@ -168,7 +168,7 @@ func TestWatcherOfAPageThatIsClosed(t *testing.T) {
 	})
 }
 
-// The lease is as old as it is, whatever else of the look is older.
+// The lease has its real age, even if other parts of the snapshot are older.
 func TestWatcherSeesTheLeaseAsItIs(t *testing.T) {
 	followed(t, nil, func(t *testing.T, w watched) {
 		leases := w.client.CoordinationV1().Leases("kube-system")
@@ -198,7 +198,7 @@ func TestWatcherSeesTheLeaseAsItIs(t *testing.T) {
 	})
 }
 
-// A page takes a quarter of the project's requests at most, however many servers there are.
+// A page uses a quarter of the project's requests at most, however many servers there are.
 func TestWatcherLeavesTheCloudToOthers(t *testing.T) {
 	followed(t, nil, func(t *testing.T, w watched) {
 		for i := range 200 {
@@ -215,7 +215,7 @@ func TestWatcherLeavesTheCloudToOthers(t *testing.T) {
 	})
 }
 
-// An API server that answers slowly is left alone for twenty times as long.
+// After a slow response, the API server gets no request for twenty times as long.
 func TestWatcherSparesASlowAPIServer(t *testing.T) {
 	var looks atomic.Int64
 	slow := func(c *fake.Clientset) {
@@ -258,8 +258,8 @@ func TestWatcherSaysThatItIsNotUpToDate(t *testing.T) {
 	})
 }
 
-// The cloud is asked for an object's actions once in some seconds, however many windows
-// ask.
+// The cloud is requested for an object's actions once in some seconds, however many windows are
+// open.
 func TestWatcherInspects(t *testing.T) {
 	followed(t, nil, func(t *testing.T, w watched) {
 		w.sim.ResetRequests()

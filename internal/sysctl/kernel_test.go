@@ -17,12 +17,12 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/netns"
 )
 
-// The default route of a machine that was advertised outlives the machine's
-// becoming a router, and cleanup leaves every value as it was.
+// The advertised default route of a machine remains when the machine starts to forward, and cleanup
+// restores every value.
 func TestAdvertisedRoutesOutliveForwarding(t *testing.T) {
 	node, router := netns.New(t), netns.New(t)
 	netns.Link(node, "eth0", router, "lan0")
-	// Somebody had hardened the machine; the kernel forgets that with ip_forward.
+	// An administrator had hardened the machine; the kernel resets that with ip_forward.
 	node.Sysctl("net/ipv4/conf/all/accept_redirects", "0")
 	node.Sysctl("net/ipv4/conf/eth0/rp_filter", "1")
 	before := node.Run("sysctl", "-a", "--pattern", `^net\.ipv[46]\.(conf|neigh|ip_forward)`)
@@ -69,7 +69,7 @@ func eventuallyRouted(t *testing.T, s *netns.Space) bool {
 func advertise(t *testing.T, s *netns.Space, link string) {
 	t.Helper()
 	message := []byte{134, 0, 0, 0, 64, 0}
-	message = binary.BigEndian.AppendUint16(message, 1800) // seconds that it is a router
+	message = binary.BigEndian.AppendUint16(message, 1800) // router lifetime in seconds
 	message = append(message, make([]byte, 8)...)
 	to := unix.SockaddrInet6{Addr: netip.MustParseAddr("ff02::1").As16()}
 	var err error
@@ -92,7 +92,7 @@ func advertise(t *testing.T, s *netns.Space, link string) {
 			if err = unix.Sendto(fd, message, 0, &to); err == nil {
 				return
 			}
-			time.Sleep(10 * time.Millisecond) // the kernel tells of it only by netlink
+			time.Sleep(10 * time.Millisecond) // the kernel reports it only by netlink
 		}
 	})
 	if err != nil {

@@ -145,11 +145,11 @@ func TestChangesAreToldOnceAndUndone(t *testing.T) {
 	if again := apply(t, s, want); len(again) > 0 {
 		t.Errorf("at rest it changes %q", again)
 	}
-	// As the kernel does along with forwarding.
+	// As the kernel does together with forwarding.
 	put(t, root, "net/ipv4/conf/all/accept_redirects", "1")
 	put(t, root, "net/ipv6/conf/eth0/forwarding", "1")
 
-	// Another process repairs what somebody has reset, and a third one cleans up.
+	// Another process repairs a value that was reset, and a third one cleans up.
 	put(t, root, forwardIPv4, "0")
 	if changed := apply(t, New(Options{Root: root, StateDir: state}), want); len(changed) != 1 {
 		t.Errorf("the repair changed %q", changed)
@@ -219,7 +219,7 @@ func TestWhatCanNotBeSetIsSaid(t *testing.T) {
 			t.Errorf("interface %q was taken", link)
 		}
 	}
-	// A file that can be read and that not even root can write.
+	// A file that is readable and that not even root can write.
 	if err := os.Symlink("/proc/version", filepath.Join(root, forwardIPv4)); err != nil {
 		t.Fatal(err)
 	}

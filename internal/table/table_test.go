@@ -13,7 +13,7 @@ func named(value any) Table {
 	return t
 }
 
-// A text neither begins a row nor moves the cursor; our own colors do what they are for.
+// A text neither begins a row nor moves the cursor; our own colors have their effect.
 func TestTextsOfOthers(t *testing.T) {
 	for _, orders := range []string{"\x1b[2J", "\u009b2J", "\r", "\x7f", "\u202e"} {
 		if got := (Painter{}).Table(named("a" + orders)); strings.Contains(got, orders) {
@@ -31,8 +31,8 @@ func TestTextsOfOthers(t *testing.T) {
 	}
 }
 
-// Columns and rows are shown by the width, numbers end below each other, and no line ends
-// with a space.
+// Columns and rows are selected by the width, numbers are right-aligned, and no line ends with a
+// space.
 func TestNarrowAndWide(t *testing.T) {
 	all := New("Title", "NAME", ">COUNT", "+WIDE", "WHY")
 	all.Add("a", 7, netip.Addr{}, "")

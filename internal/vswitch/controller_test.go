@@ -56,7 +56,7 @@ func (r *robot) Members(ctx context.Context, id int64) (map[int64]vswitch.Status
 	}
 }
 
-// requests are how many were made since it was asked last.
+// requests counts those since the last call.
 func (r *robot) requests() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -89,9 +89,9 @@ type fixture struct {
 	events   *record.FakeRecorder
 	registry metrics.KubeRegistry
 	vSwitch  atomic.Int64
-	refuse   atomic.Int32 // so many patches are refused first
+	refuse   atomic.Int32 // so many patches fail first
 	writes   atomic.Int32
-	lags     atomic.Bool // the cache sees no Node change
+	lags     atomic.Bool // the cache receives no change of Nodes
 }
 
 func withFixture(t *testing.T, scenario func(*fixture)) {
@@ -104,7 +104,7 @@ func withFixture(t *testing.T, scenario func(*fixture)) {
 		patch := clienttesting.ObjectReaction(w.client.Tracker())
 		var version atomic.Int64
 		version.Store(1000)
-		// client-go's fake keeps no versions of what is patched.
+		// client-go's fake keeps no resource versions of patched objects.
 		w.client.PrependReactor("patch", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
 			if w.refuse.Add(-1) >= 0 {
 				return true, nil, errBroken
@@ -237,8 +237,8 @@ func (w *fixture) expectMetric(failed, missing float64) {
 	}
 }
 
-// Each Node is told what is wrong with its server, once, and that it no longer is. At rest
-// that costs twelve requests an hour and no write, however many Nodes there are.
+// Each Node gets a message about the fault of its server, once, and another one when it is
+// repaired. The idle cost is twelve requests an hour and no write, however many Nodes there are.
 func TestNodesAreTold(t *testing.T) {
 	withFixture(t, func(w *fixture) {
 		w.join("cloud", "hcloud://1", "10.244.1.0/24")
@@ -267,7 +267,7 @@ func TestNodesAreTold(t *testing.T) {
 		w.expect(reported...)
 		w.expectEvents()
 
-		// Being configured is no failure, and no news unless it had failed.
+		// A member in process is no failure, and causes a message only after a failure.
 		w.robot.set(vswitch.InProcess, 100, 102, 103)
 		rest(5 * time.Minute)
 		w.expect("bm-00=Unknown VSwitchMemberInProcess", "bm-02=Unknown VSwitchMemberInProcess", "older=False VSwitchMemberFailed")
@@ -279,7 +279,7 @@ func TestNodesAreTold(t *testing.T) {
 		rest(5 * time.Minute)
 		w.expect("bm-00=True VSwitchMemberReady", "bm-02=True VSwitchMemberReady", "bm-03=False VSwitchMemberFailed", "older=True VSwitchMemberReady")
 		w.expectEvents("Normal VSwitchMemberReady", "Normal VSwitchMemberReady", "Normal VSwitchMemberReady", "Warning VSwitchMemberFailed")
-		// What is wrong may change.
+		// The fault may change.
 		delete(w.robot.members[id], 103)
 		rest(5 * time.Minute)
 		w.expectEvents("Warning VSwitchMemberMissing")
@@ -288,7 +288,7 @@ func TestNodesAreTold(t *testing.T) {
 	})
 }
 
-// What can't be known changes nothing, for those who knew it and for their successors.
+// Unknown states change nothing, for this leader and for its successors.
 func TestHalfKnowledgeChangesNothing(t *testing.T) {
 	withFixture(t, func(w *fixture) {
 		w.join("bm-1", "hrobot://101", "10.1.129.0/24")
@@ -317,7 +317,7 @@ func TestHalfKnowledgeChangesNothing(t *testing.T) {
 		w.expectMetric(1, 0)
 		w.expectEvents()
 
-		// Nor does a network that isn't coupled, or a vSwitch that Robot doesn't know.
+		// Neither do a network that isn't coupled, or a vSwitch that Robot doesn't have.
 		w.robot.fail(nil)
 		w.vSwitch.Store(0)
 		w.robot.requests()
@@ -339,7 +339,7 @@ func TestHalfKnowledgeChangesNothing(t *testing.T) {
 	})
 }
 
-// A leader that is new says nothing again, and what the last one said too early it corrects.
+// A new leader repeats no message, and corrects premature ones of its predecessor.
 func TestANewLeader(t *testing.T) {
 	withFixture(t, func(w *fixture) {
 		w.join("bm-1", "hrobot://101", "10.1.129.0/24")
@@ -357,8 +357,8 @@ func TestANewLeader(t *testing.T) {
 	})
 }
 
-// A look judges the Nodes that were there before it: servers that were added to the
-// vSwitch, and joined, while it was on its way are no strangers.
+// A read applies to the Nodes that existed before it: servers that were added to the vSwitch, and
+// joined, during the read don't count as missing.
 func TestALookThatIsOlderThanTheNode(t *testing.T) {
 	withFixture(t, func(w *fixture) {
 		w.join("bm-1", "hrobot://101", "10.1.129.0/24")
@@ -375,7 +375,7 @@ func TestALookThatIsOlderThanTheNode(t *testing.T) {
 			t.Errorf("%d requests", n)
 		}
 		w.expect()
-		// They don't wait for the next look as long as others do.
+		// They don't wait for the regular interval.
 		rest(2 * time.Minute)
 		w.expect("bm-3=False VSwitchMemberFailed")
 		w.expectEvents("Warning VSwitchMemberFailed")
@@ -385,7 +385,7 @@ func TestALookThatIsOlderThanTheNode(t *testing.T) {
 	})
 }
 
-// Nobody is asked about Nodes that there aren't.
+// Without Nodes no request is sent.
 func TestWithoutNodesNobodyIsAsked(t *testing.T) {
 	withFixture(t, func(w *fixture) {
 		w.join("cloud", "hcloud://1", "10.244.1.0/24")
@@ -399,7 +399,7 @@ func TestWithoutNodesNobodyIsAsked(t *testing.T) {
 	})
 }
 
-// A write that fails is tried again, without another request and another Event.
+// A failed write is retried, without another request and another Event.
 func TestAWriteThatFails(t *testing.T) {
 	withFixture(t, func(w *fixture) {
 		w.join("bm-1", "hrobot://101", "10.1.129.0/24")
@@ -418,7 +418,7 @@ func TestAWriteThatFails(t *testing.T) {
 	})
 }
 
-// Whoever refuses all writes is asked once a minute for each Node, and no Node waits for another.
+// If all writes fail, each Node is written once a minute, and no Node waits for another.
 func TestWritesThatAreRefusedForAnHour(t *testing.T) {
 	withFixture(t, func(w *fixture) {
 		w.join("bm-1", "hrobot://101", "10.1.129.0/24")
@@ -434,7 +434,7 @@ func TestWritesThatAreRefusedForAnHour(t *testing.T) {
 	})
 }
 
-// A cache that lags behind what was written has nothing said twice.
+// With a lagging cache no message is repeated.
 func TestACacheThatLags(t *testing.T) {
 	withFixture(t, func(w *fixture) {
 		w.lags.Store(true)
@@ -450,7 +450,7 @@ func TestACacheThatLags(t *testing.T) {
 	})
 }
 
-// A Node that was deleted and joined again is another one.
+// A Node that was deleted and joined again is a new one.
 func TestASuccessor(t *testing.T) {
 	withFixture(t, func(w *fixture) {
 		w.join("bm-1", "hrobot://101", "10.1.129.0/24")

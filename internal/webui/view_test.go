@@ -24,7 +24,7 @@ func eventful(t *testing.T, count int) *survey.Snapshot {
 
 func viewOf(s *survey.Snapshot) *webui.View { return webui.ViewOf(survey.Live{Snapshot: s}) }
 
-// part is the one of that name.
+// part returns the part with an ID.
 func part(t *testing.T, v *webui.View, id string) webui.Part {
 	t.Helper()
 	i := slices.IndexFunc(v.Parts, func(p webui.Part) bool { return p.ID == id })
@@ -34,7 +34,7 @@ func part(t *testing.T, v *webui.View, id string) webui.Part {
 	return v.Parts[i]
 }
 
-// row is the first row of a part about an object, as text.
+// row returns the first row of a part about an object, as text.
 func row(p webui.Part, about string) string {
 	for _, t := range p.Tables {
 		for _, r := range t.Rows {
@@ -50,7 +50,7 @@ func row(p webui.Part, about string) string {
 	return ""
 }
 
-// The page shows the tables of the commands, whole, and what each row is about.
+// The page has the tables of the commands, complete, and the object of each row.
 func TestThePageShowsWhatTheCommandsShow(t *testing.T) {
 	s := eventful(t, 3)
 	v := webui.ViewOf(survey.Live{Snapshot: s, Trouble: "it is away"})
@@ -93,7 +93,7 @@ func TestThePageShowsWhatTheCommandsShow(t *testing.T) {
 	}
 }
 
-// What is not seen is neither healthy nor missing.
+// Unread parts are shown neither as healthy nor as missing.
 func TestWithoutSight(t *testing.T) {
 	s := eventful(t, 3)
 	s.Parts &^= survey.Cloud
@@ -130,7 +130,7 @@ func TestWithoutSight(t *testing.T) {
 	}
 }
 
-// Checks that were not made are one row for each reason.
+// Skipped checks are one row for each reason.
 func TestFindingsThatWereNotMade(t *testing.T) {
 	s := eventful(t, 3)
 	infos := 0
@@ -149,7 +149,7 @@ func TestFind(t *testing.T) {
 	for _, c := range []struct {
 		text string
 		all  int
-		want string // the first hit, with why
+		want string // the first hit, with the reason
 	}{
 		{"worker-42", 1, "Node/worker-42 worker-42"},
 		{"WORKER-42 ", 1, "Node/worker-42 worker-42"},

@@ -55,8 +55,7 @@ func TestPools(t *testing.T) {
 	}
 }
 
-// Only IPv4 podCIDRs travel through the network's table, and not those inside the
-// vSwitch's subnet.
+// Only IPv4 podCIDRs are in the network's route table, and not those inside the vSwitch's subnet.
 func TestRanges(t *testing.T) {
 	var c config.Config
 	c.VSwitch.Subnet = netip.MustParsePrefix("10.1.0.0/16")
@@ -76,7 +75,7 @@ func TestRanges(t *testing.T) {
 	}
 }
 
-// Each machine is what the provider makes of it, with all that the configuration says.
+// Each machine has the type of its provider, with all settings of the configuration.
 func TestTheInventoryComesFromTheConfiguration(t *testing.T) {
 	c := config.Config{Inventory: []config.Machine{{
 		Name: "a", Number: 7, Addresses: []netip.Addr{netip.MustParseAddr("192.0.2.7")}, Zone: "z", Region: "r", Type: "t",

@@ -25,10 +25,10 @@ func dualStack(count int, name string) (nodes []*corev1.Node) {
 	return nodes
 }
 
-// Linux starts no program with an argument of 128 KiB or more, so each of many nodes' pods has to be
-// told of all others in less.
+// Linux starts no program with an argument of 128 KiB or more, so the list of all others in the
+// arguments of each pod must be shorter with many nodes.
 func TestManyNodesAreToldOfEachOther(t *testing.T) {
-	nodes := dualStack(MostNodes, strings.Repeat("n", 248)) // with a number the longest name that there is
+	nodes := dualStack(MostNodes, strings.Repeat("n", 248)) // with a number, the longest valid name
 	w := connectivity.World{
 		ClusterIPs: []netip.Addr{netip.MustParseAddr("10.96.0.9"), netip.MustParseAddr("fd00:96::9")},
 		NodePort:   30080, HealthPort: 31000,
@@ -51,7 +51,7 @@ func TestManyNodesAreToldOfEachOther(t *testing.T) {
 	t.Logf("%d nodes take %d bytes", len(nodes), len(argument))
 }
 
-// What can't work is refused before anything is made.
+// Runs that can't work return an error before anything is created.
 func TestTooManyNodes(t *testing.T) {
 	w := newWorld()
 	w.run = func(*corev1.Pod) { t.Error("a pod is made") }

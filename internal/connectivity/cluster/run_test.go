@@ -20,8 +20,8 @@ import (
 	"github.com/underlay-ccm/underlay/internal/connectivity"
 )
 
-// world is an API server with kubelets of a kind: a pod is what run says as soon as it
-// is created, and its log what log says.
+// world is an API server with simple kubelets: run returns the state of a pod as soon as it is
+// created, and log its log.
 type world struct {
 	*fake.Clientset
 	run func(*corev1.Pod)
@@ -98,7 +98,7 @@ func someNodes(names ...string) (nodes []*corev1.Node) {
 	return nodes
 }
 
-// left names what is there of a run.
+// left names the remaining objects of a run.
 func (w *world) left(t *testing.T) (names []string) {
 	t.Helper()
 	ctx := context.Background()
@@ -208,7 +208,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// The namespace of the run before is waited for, because the API server takes seconds to remove it.
+// The run waits for the deletion of a previous run's namespace, which takes the API server seconds.
 func TestTheNamespaceOfTheRunBefore(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -244,7 +244,7 @@ func TestTheNamespaceOfTheRunBefore(t *testing.T) {
 	}
 }
 
-// Whenever a run is interrupted, nothing of it is left.
+// Whenever a run is interrupted, it deletes all its objects.
 func TestInterrupted(t *testing.T) {
 	for step := range 40 {
 		synctest.Test(t, func(t *testing.T) {
@@ -254,7 +254,7 @@ func TestInterrupted(t *testing.T) {
 			requests, cleaning := 0, false
 			w.PrependReactor("*", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
 				if requests++; requests == step+1 {
-					defer cancel() // it is answered, and none after it
+					defer cancel() // it gets a response, and no later one does
 				} else if ctx.Err() != nil && !cleaning {
 					return true, nil, ctx.Err()
 				}
@@ -270,7 +270,7 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// What a crash left is removed, and of others nothing.
+// The objects of a crashed run are removed, and no others.
 func TestClean(t *testing.T) {
 	p := listener("agent:v1", "a")
 	p.Name = "left"

@@ -15,7 +15,7 @@ import (
 	"github.com/underlay-ccm/underlay/internal/connectivity"
 )
 
-// served is where a probe of that name listens, until the test ends.
+// served starts a probe of that name until the test ends, and returns its address.
 func served(t *testing.T, name, address string) netip.AddrPort {
 	t.Helper()
 	tcp, err := net.Listen("tcp", address)
@@ -61,7 +61,7 @@ func TestAskWhoServes(t *testing.T) {
 
 func TestFailures(t *testing.T) {
 	stranger := served(t, "c", "127.0.0.1:0")
-	silent, err := net.ListenPacket("udp", "127.0.0.1:0") // nobody reads it
+	silent, err := net.ListenPacket("udp", "127.0.0.1:0") // no program reads it
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +76,7 @@ func TestFailures(t *testing.T) {
 	}{
 		{connectivity.Pod, connectivity.TCP, stranger, connectivity.Stranger},
 		{connectivity.Pod, connectivity.UDP, stranger, connectivity.Stranger},
-		{connectivity.Service, connectivity.TCP, stranger, ""}, // any pod may answer there
+		{connectivity.Service, connectivity.TCP, stranger, ""}, // any pod may reply there
 		{connectivity.Pod, connectivity.TCP, closed, connectivity.Refused},
 		{connectivity.Pod, connectivity.UDP, closed, connectivity.Refused},
 		{connectivity.Pod, connectivity.MTU, closed, connectivity.Refused},
@@ -93,14 +93,14 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// What is refused at first is asked again until the time to settle is over.
+// A path that is closed at first is tried again until the time to settle is over.
 func TestSettles(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	go func() { // who comes first is let down
+	go func() { // the first connection fails
 		for i := 0; ; i++ {
 			conn, err := l.Accept()
 			if err != nil {

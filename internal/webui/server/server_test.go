@@ -17,7 +17,7 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/snapshots"
 )
 
-// feed shows one look.
+// feed returns one snapshot.
 type feed struct {
 	live atomic.Pointer[survey.Live]
 }
@@ -39,7 +39,7 @@ func fed(t *testing.T) *feed {
 	return f
 }
 
-// answer is what a request gets.
+// answer returns the response to a request.
 func answer(t *testing.T, s *Server, method, path string, header map[string]string) *http.Response {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), method, "http://127.0.0.1:1"+path, nil)
@@ -111,7 +111,7 @@ func TestWhoIsAnswered(t *testing.T) {
 	}
 }
 
-// The page is small, and names nothing outside of itself.
+// The page is small, and refers to nothing outside of itself.
 func TestThePageIsWhole(t *testing.T) {
 	size, outside := 0, regexp.MustCompile(`(?i)https?:|//[a-z]|@import|url\(|eval\(|innerHTML|new Function|style="|\son[a-z]+="`)
 	err := fs.WalkDir(embedded, "page", func(path string, d fs.DirEntry, err error) error {
@@ -149,7 +149,7 @@ func TestListensOnLoopbackOnly(t *testing.T) {
 	}
 }
 
-// served is a server at work.
+// served runs a server.
 func served(t *testing.T, f *feed) (url string, stop func()) {
 	t.Helper()
 	s := New(f)
@@ -168,7 +168,7 @@ func served(t *testing.T, f *feed) (url string, stop func()) {
 	}
 }
 
-// viewed is what a browser gets now.
+// viewed returns the view that a browser gets now.
 func viewed(t *testing.T, url string) (v webui.View) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"view", nil)
