@@ -29,7 +29,7 @@ func write(t *testing.T, name, content string) string {
 	return path
 }
 
-// helpSeed is the seed file that the help shows.
+// helpSeed is the seed file in the help.
 func helpSeed(t *testing.T) string {
 	t.Helper()
 	_, rest, found := strings.Cut(help, "<<'EOF'\n")
@@ -40,7 +40,7 @@ func helpSeed(t *testing.T) string {
 	return strings.ReplaceAll("\n"+text, "\n  ", "\n")
 }
 
-// addresses reads from the program's log where it listens for each of names.
+// addresses reads the listening addresses of each of names from the program's log.
 func addresses(log io.Reader, names ...string) map[string]string {
 	found := map[string]string{}
 	lines := bufio.NewScanner(log)
@@ -114,7 +114,7 @@ func TestServesUntilStopped(t *testing.T) {
 	}
 }
 
-// What one simulator has saved, another starts from.
+// A simulator starts from the state that another one has saved.
 func TestStartsFromAState(t *testing.T) {
 	_, admin, _ := start(t, "--seed="+write(t, "seed.yaml", helpSeed(t)))
 	saved, err := http.Get("http://" + admin + "/_sim/state")
@@ -176,7 +176,7 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// The page's seed files are ones that work.
+// The page's seed files are valid.
 func TestHowToPage(t *testing.T) {
 	page, err := os.ReadFile("../../docs/how-to/hcloud-sim.md")
 	if err != nil {
@@ -200,7 +200,7 @@ func TestHowToPage(t *testing.T) {
 	}
 }
 
-// plant makes what a seed file says.
+// plant starts simulators from a seed file.
 func plant(t *testing.T, text string) (*hcloudsim.Simulator, *robotsim.Simulator) {
 	t.Helper()
 	seed, err := parseSeed([]byte(text))

@@ -20,7 +20,7 @@ import (
 
 const measureToken = "s3cret-t0ken-of-the-project"
 
-// measuredCloud is a simulated project, and how it is measured.
+// measuredCloud is a simulated project, and the means to measure it.
 type measuredCloud struct {
 	t   *testing.T
 	sim *hcloudsim.Simulator
@@ -37,8 +37,8 @@ func newMeasuredCloud(t *testing.T, o hcloudsim.Options) *measuredCloud {
 	return &measuredCloud{t: t, sim: sim, env: env}
 }
 
-// call runs measure, and returns what it prints with its error, without a table's padding. It fails
-// the test if a token is shown.
+// call runs measure, and returns its output with its error, without a table's padding. It fails the
+// test if a token is shown.
 func (c *measuredCloud) call(ctx context.Context, args ...string) (all string, err error) {
 	c.t.Helper()
 	var b bytes.Buffer
@@ -59,7 +59,7 @@ func (c *measuredCloud) call(ctx context.Context, args ...string) (all string, e
 	return all, err
 }
 
-// expect runs measure, which must print something, and fail if that is an error.
+// expect runs measure, and expects a text in its output, and whether it fails.
 func (c *measuredCloud) expect(prints string, fails bool, args ...string) {
 	c.t.Helper()
 	all, err := c.call(c.t.Context(), args...)
@@ -68,7 +68,7 @@ func (c *measuredCloud) expect(prints string, fails bool, args ...string) {
 	}
 }
 
-// expectThings fails unless so many things are in the project.
+// expectThings fails unless the project has this number of resources.
 func (c *measuredCloud) expectThings(want int) {
 	c.t.Helper()
 	n := len(c.sim.Servers()) + len(c.sim.Networks()) + len(c.sim.LoadBalancers()) +
@@ -78,8 +78,8 @@ func (c *measuredCloud) expectThings(want int) {
 	}
 }
 
-// The profile keeps what is not measured, it is written before anything is deleted, which can take
-// long, and nothing is left.
+// The profile keeps facts that are not measured, it is written before the deletions, which can take
+// long, and no resource remains.
 func TestMeasureWritesAProfileAndLeavesNothing(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "cloud.json")
 	var once sync.Once
@@ -122,14 +122,14 @@ func TestMeasureWritesAProfileAndLeavesNothing(t *testing.T) {
 		t.Errorf("profile %+v, %v", p, err)
 	}
 	c.expectThings(0)
-	// A cloud that is as the profile says doesn't differ.
+	// A cloud that matches the profile has no differences.
 	c.expect("| busy | locked | locked | as assumed |", false,
 		"--yes", "--only", "busy", "--profile", file)
 	c.expect("was measured in location nbg1", true, "--yes", "--location", "fsn1", "--profile", file)
 }
 
-// Nothing is made without --yes, with wrong flags, without a token, and in a project with anything
-// in it.
+// Nothing is created without --yes, with wrong flags, without a token, and in a project that isn't
+// empty.
 func TestMeasureMakesNothing(t *testing.T) {
 	for args, says := range map[string]string{
 		"--yes --only bussy":                            `"bussy" is no fact`,
@@ -173,14 +173,14 @@ func TestMeasureMakesNothing(t *testing.T) {
 	c.expect("unauthorized", true, "--yes")
 }
 
-// A fact that is not found out is named with its reason.
+// A fact that could not be measured is named with its reason.
 func TestMeasureNamesWhatWasNotFoundOut(t *testing.T) {
 	c := newMeasuredCloud(t, hcloudsim.Options{}) // actions take no time
 	c.expect("busy: a second change was accepted 10 times", true, "--yes", "--only", "busy,rate-limit")
 	c.expectThings(0)
 }
 
-// Ctrl-C deletes what was made; what was seen until then is shown. So does the time limit.
+// Ctrl-C deletes the created resources and prints the results so far. So does the time limit.
 func TestInterruptedMeasureLeavesNothing(t *testing.T) {
 	ctx, interrupt := context.WithCancel(t.Context())
 	c := newMeasuredCloud(t, hcloudsim.Options{
@@ -201,7 +201,7 @@ func TestInterruptedMeasureLeavesNothing(t *testing.T) {
 	c.expectThings(0)
 }
 
-// What killed runs have left is deleted, and nothing else.
+// The resources of killed runs are deleted, and nothing else.
 func TestCleanDeletesWhatRunsLeft(t *testing.T) {
 	c := newMeasuredCloud(t, hcloudsim.Options{})
 	for name, labels := range map[string]map[string]string{

@@ -15,7 +15,7 @@ import (
 	"github.com/underlay-ccm/underlay/hcloudsim/profile"
 )
 
-// other is a cloud that does everything otherwise than the simulator without a profile.
+// other is a cloud with all values different from the simulator's defaults.
 const other = `{
 	"version": 1,
 	"cloud": {
@@ -28,8 +28,8 @@ const other = `{
 	"robot": {"forbidden_login": true, "processing": true, "vswitch_seconds": [20, 30], "latency_seconds": 0.2}
 }`
 
-// What a profile says is what the simulator does, and a flag outranks it, also with what it would
-// do without both.
+// The simulator has the behavior of its profile, and a flag overrides it, also with the default
+// value.
 func TestProfile(t *testing.T) {
 	file := "--profile=" + write(t, "profile.json", other)
 	c, err := parseFlags([]string{file}, io.Discard)
@@ -126,7 +126,7 @@ func TestRefusesABrokenProfile(t *testing.T) {
 	}
 }
 
-// The log says where a profile comes from, as far as the profile does.
+// The log contains the origin of a profile, as far as the profile has it.
 func TestSaysWhereTheProfileComesFrom(t *testing.T) {
 	for content, want := range map[string]string{
 		`{"version": 1}`: "[profile F]",

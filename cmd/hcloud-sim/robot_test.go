@@ -23,8 +23,8 @@ robot:
   failovers: [{net: 203.0.113.100/32, server: 321}]
 `
 
-// Both services know of each other: a vSwitch shows the cloud's subnet, and a
-// dedicated server's address may be a load balancer's target.
+// The services are connected: a vSwitch shows the cloud's subnet, and a dedicated server's address
+// may be a load balancer's target.
 func TestServesRobot(t *testing.T) {
 	api, robot := startRobot(t, "--seed="+write(t, "seed.yaml", robotSeedText), "--robot-user=me", "--robot-password-file="+write(t, "password", "secret\n"))
 	c := hrobot.NewBasicAuthClient("me", "secret")
@@ -61,7 +61,7 @@ func TestServesRobot(t *testing.T) {
 	}
 }
 
-// What is not documented of a network that is coupled with a vSwitch is a flag.
+// Undocumented behavior of a network that is coupled with a vSwitch is set by flags.
 func TestCouplingFlags(t *testing.T) {
 	seed := "--seed=" + write(t, "seed.yaml", robotSeedText)
 	for _, c := range []struct {
@@ -129,7 +129,7 @@ func TestRobotFlagsAreChecked(t *testing.T) {
 	}
 }
 
-// A Robot account that one simulator has saved, another starts from.
+// A simulator starts from the Robot account that another one has saved.
 func TestStartsFromARobotState(t *testing.T) {
 	_, robot := startRobot(t, "--robot-state="+write(t, "robot.json", `{"servers": [{"number": 7, "name": "saved"}]}`))
 	c := hrobot.NewBasicAuthClient("any", "any")

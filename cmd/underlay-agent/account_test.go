@@ -23,7 +23,8 @@ import (
 
 const manifests = "../../deploy/agent"
 
-// agentAccount is the ServiceAccount with a token as a pod on the node has it.
+// agentAccount returns a kubeconfig of the ServiceAccount with a token like that of a pod on the
+// node.
 func agentAccount(t *testing.T, cp *controlplane.ControlPlane, node string) (kubeconfig string, client kubernetes.Interface) {
 	t.Helper()
 	config, err := cp.PodConfig(t.Context(), "kube-system", "underlay-agent", node)
@@ -41,14 +42,14 @@ func agentAccount(t *testing.T, cp *controlplane.ControlPlane, node string) (kub
 	return kubeconfig, client
 }
 
-// ownStatusOnly asks the API server what an agent on the Node self may write.
+// ownStatusOnly tests at the API server which writes are allowed for an agent on the Node self.
 func ownStatusOnly(t *testing.T, account kubernetes.Interface) {
 	patch := func(ctx context.Context, node, text string, subresource ...string) error {
 		_, err := account.CoreV1().Nodes().Patch(ctx, node, types.StrategicMergePatchType, []byte(text), metav1.PatchOptions{}, subresource...)
 		return err
 	}
 	const condition = `{"status":{"conditions":[{"type":"underlay.dev/PeersReachable","status":"Unknown"}]}}`
-	// A policy is in force some time after it was written.
+	// A policy takes effect some time after it was written.
 	await(t, "the policy refuses another Node", func(ctx context.Context) bool {
 		err := patch(ctx, "b", condition, "status")
 		return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "its own Node alone")
@@ -67,7 +68,7 @@ func ownStatusOnly(t *testing.T, account kubernetes.Interface) {
 	}
 }
 
-// TestDaemonSet holds the manifest to the program and to what it may do.
+// TestDaemonSet compares the manifest with the program and its permissions.
 func TestDaemonSet(t *testing.T) {
 	content, err := os.ReadFile(filepath.Join(manifests, "daemonset.yaml"))
 	if err != nil {

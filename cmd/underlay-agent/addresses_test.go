@@ -32,7 +32,7 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/netns"
 )
 
-// holdings is a ledger of these addresses, all of one node.
+// holdings is a ledger of these addresses, all with one node.
 func holdings(node string, epoch int, all ...string) string {
 	var entries []map[string]any
 	for _, a := range all {
@@ -67,8 +67,8 @@ func newNeighborhood(t *testing.T) *neighborhood {
 	return n
 }
 
-// kubeProxy is as much of it as is asked here: its health, and a Service's port 80, which leads to a
-// server on this machine.
+// kubeProxy imitates the needed parts: its health check, and the port 80 of a Service, which is
+// forwarded to a server on this machine.
 func (n *neighborhood) kubeProxy() {
 	n.t.Helper()
 	health := &http.Server{Addr: "127.0.0.1:10256", Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), ReadHeaderTimeout: time.Second}
@@ -97,7 +97,7 @@ func (n *neighborhood) kubeProxy() {
 	n.t.Cleanup(func() { _ = exec.Command("nft", "delete", "table", "inet", "proxy").Run() })
 }
 
-// query connects as a client does that knows no hardware address.
+// query connects as a client without a cached hardware address.
 func (n *neighborhood) query(address, port string) error {
 	n.t.Helper()
 	n.client.Run("ip", "neighbor", "flush", "dev", "eth0")
@@ -139,7 +139,7 @@ func (n *neighborhood) ledger(text string) {
 	}
 }
 
-// awaitReport waits until the Node says so.
+// awaitReport waits until the Node's report meets a condition.
 func (n *neighborhood) awaitReport(what string, says func(addresses.Report) bool) {
 	n.t.Helper()
 	var last string
@@ -159,7 +159,7 @@ func (n *neighborhood) awaitReport(what string, says func(addresses.Report) bool
 	})
 }
 
-// gauges are the values of a registry that has one of each name.
+// gauges returns the values of a registry in which names are unique.
 func gauges(t *testing.T, r metrics.KubeRegistry) map[string]float64 {
 	t.Helper()
 	families, err := r.Gather()
@@ -175,8 +175,8 @@ func gauges(t *testing.T, r metrics.KubeRegistry) map[string]float64 {
 	return found
 }
 
-// without runs the agent with all pools gone from the configuration: it says whose addresses they
-// are and is not ready, so that a rollout of that file ends here.
+// without runs the agent with a configuration without pools: it reports the Services of the
+// addresses and is not ready, so that a rollout of that file stops here.
 func (n *neighborhood) without(t *testing.T, o *options, content string) {
 	head, _, _ := strings.Cut(content, "addresses:")
 	if err := os.WriteFile(o.config, []byte(head), 0o600); err != nil {
@@ -193,9 +193,9 @@ func (n *neighborhood) without(t *testing.T, o *options, content string) {
 	}
 }
 
-// TestAddressesOfAnAgent runs the program with the shipped roles and policy: what the ledger gives to
-// it a client on the segment reaches, also after a restart without an API server; what is no
-// Service's is refused; and what the ledger takes away is answered for no more.
+// TestAddressesOfAnAgent runs the program with the shipped roles and policy: a client on the
+// segment reaches the addresses that the ledger assigns, also after a restart without an API
+// server; ports of no Service are rejected; and ARP for a removed address is no longer answered.
 func TestAddressesOfAnAgent(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a control plane, whose programs take minutes to build the first time")
@@ -223,7 +223,7 @@ func TestAddressesOfAnAgent(t *testing.T) {
 	}
 	o.clusterCIDR = "10.244.0.0/16,fd01::/48"
 	n.ledger(holdings("self", 1, "10.0.0.50", "fd00::50"))
-	shown := metrics.NewKubeRegistry() // that of the program is another test's
+	shown := metrics.NewKubeRegistry() // the program's registry is used by another test
 	stop := started(t, o, shown)
 	n.awaitReport("a kube-proxy that isn't there is told", func(r addresses.Report) bool { return r.Unfit != "" && len(r.Held) == 2 })
 	n.kubeProxy()
@@ -251,7 +251,7 @@ func TestAddressesOfAnAgent(t *testing.T) {
 
 	t.Run("without the API server", func(t *testing.T) {
 		away := *o
-		away.apiServer = "https://10.0.0.1:1" // nobody listens there
+		away.apiServer = "https://10.0.0.1:1" // no server listens there
 		stop := started(t, &away, metrics.NewKubeRegistry())
 		n.awaitServed("held since before the restart", true)
 		stop()

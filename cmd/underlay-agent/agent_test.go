@@ -32,10 +32,10 @@ import (
 
 func TestMain(m *testing.M) { kerneltest.Main(m) }
 
-// patience is how long anything may take.
+// patience limits waits.
 const patience = 2 * time.Minute
 
-// shell runs a program and returns what it prints.
+// shell runs a program and returns its output.
 func shell(t *testing.T, words ...string) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), words[0], words[1:]...).CombinedOutput()
@@ -77,7 +77,7 @@ func machineOptions(t *testing.T, kubeconfig string) *options {
 		t.Fatal(err)
 	}
 	o.nodeName, o.kubeconfig = "self", kubeconfig
-	o.period = time.Hour // what is put right, an event has caused
+	o.period = time.Hour // repairs must be triggered by events
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -215,8 +215,8 @@ func TestLifeOfAnAgent(t *testing.T) {
 	t.Run("in a cloud's network", func(t *testing.T) { behindAGateway(t, kubeconfig, segment) })
 }
 
-// behindAGateway lays the network out as a cloud does, where no machine is a
-// neighbor of another, and expects one route for all pods.
+// behindAGateway configures the network like a cloud's, where no machine is a neighbor of another,
+// and expects one route for all pods.
 func behindAGateway(t *testing.T, kubeconfig string, segment *kerneltest.Segment) {
 	segment.Withdraw("10.0.0.1/24")
 	segment.Address("10.0.0.1/32")
@@ -253,8 +253,8 @@ func awaitCondition(t *testing.T, client kubernetes.Interface, kind corev1.NodeC
 	})
 }
 
-// flap takes the uplink away and gives it back: peers are named meanwhile, and
-// routes of both families come back by events alone.
+// flap switches the uplink off and on: the peers are reported in between, and routes of both
+// families are restored by events alone.
 func flap(t *testing.T, client kubernetes.Interface, segment *kerneltest.Segment) {
 	segment.Down()
 	awaitCondition(t, client, agent.PeersReachable, corev1.ConditionFalse)
@@ -278,8 +278,8 @@ func routesOf(t *testing.T) string {
 	return shell(t, "ip", "route") + shell(t, "ip", "-6", "route")
 }
 
-// checked expects what run left to be as it should be, and a difference to be
-// shown and not made.
+// checked expects that the state after run has no difference, and that a difference is printed and
+// not repaired.
 func checked(t *testing.T, o *options) {
 	var out bytes.Buffer
 	if err := check(t.Context(), o, &out); err != nil {

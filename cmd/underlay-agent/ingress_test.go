@@ -12,7 +12,8 @@ import (
 	"github.com/underlay-ccm/underlay/routes/agent"
 )
 
-// The filter opens each endpoint to each source of the same Service, and to no other's.
+// The filter allows each source of a Service to reach each of its endpoints, and no endpoints of
+// others.
 func TestOpeningsAreServiceByService(t *testing.T) {
 	one, err := podingress.Parse(`{"from":["2001:db8:f::1/128","2001:db8:e::/48"],"to":["[2001:db8:1::7]:80","[2001:db8:1::8]:81"]}`)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// What a pass has left is returned to the system though nothing is allocated afterwards.
+// Memory that a pass has freed is returned to the system although nothing is allocated afterwards.
 func TestMemoryIsReleasedAfterAPass(t *testing.T) {
 	const piece, pieces = 1 << 20, 64
 	kept := func() uint64 {

@@ -39,7 +39,7 @@ func prefixes(texts ...string) []netip.Prefix {
 	return all
 }
 
-// Only interfaces that work, and none of pods', have neighbors that ask for addresses.
+// Only interfaces that are up, and none of pods', have neighbors that resolve addresses.
 func TestSegmentLinks(t *testing.T) {
 	mac := net.HardwareAddr{2, 0, 0, 0, 0, 1}
 	found := []agent.Link{
@@ -70,8 +70,8 @@ func TestSegmentLinks(t *testing.T) {
 	}
 }
 
-// Many nodes hold an address at once where routers choose among them, and nowhere else; and what a
-// provider leads may come to any node.
+// Several nodes hold an address at once only if routers select among them; and an address that a
+// provider routes may be routed to any node.
 func TestMoversOfPools(t *testing.T) {
 	var a config.Addresses
 	for _, kind := range []config.Mover{config.Failover, config.FloatingIP, config.BGPMover, config.Layer2} {
@@ -98,7 +98,7 @@ func TestMoversOfPools(t *testing.T) {
 	}
 }
 
-// silent is a wire that nobody else is at.
+// silent is a segment without other hosts.
 type silent struct {
 	closed <-chan struct{}
 	end    func()
@@ -109,7 +109,7 @@ func (n *silent) Receive([]byte) (int, error) { <-n.closed; return 0, net.ErrClo
 func (n *silent) Join([]netip.Addr) error     { return nil }
 func (n *silent) Close() error                { n.end(); return nil }
 
-// An address that no node has held is looked for longer than one that moves.
+// An address that no node has held is probed longer than one that moves.
 func TestStrangersAreLookedForAsTheLedgerSays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		open := func(ctx context.Context, _ layer2.Link, _ addresses.Family) (layer2.Wire, error) {
@@ -148,8 +148,8 @@ func nodeInRack(rack string) *corev1.Node {
 	}
 }
 
-// A node speaks with the routers that its labels choose, and a password that can't be read costs one
-// of them.
+// A node has sessions with the routers that its labels select, and a password that can't be read
+// costs one of them.
 func TestRoutersOfANode(t *testing.T) {
 	password := filepath.Join(t.TempDir(), "password")
 	rack, err := labels.Parse("rack=1")
@@ -199,7 +199,7 @@ func TestRoutersOfANode(t *testing.T) {
 	}
 }
 
-// TestARouterIsTold lets a real router speak with the mover.
+// TestARouterIsTold runs a session with a real router.
 func TestARouterIsTold(t *testing.T) {
 	if _, err := exec.LookPath("bird"); err != nil {
 		complete.Skip(t, "the router is Debian's bird2, which is not installed: apt install bird2")

@@ -29,8 +29,8 @@ import (
 	"github.com/underlay-ccm/underlay/routes/kernel/kerneltest"
 )
 
-// breakableNft puts an nft on the PATH that commits nothing while the returned file
-// exists, and else is the real one.
+// breakableNft puts an nft on the PATH that fails to commit while the returned file exists, and
+// otherwise is the real one.
 func breakableNft(t *testing.T) (broken string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -44,8 +44,8 @@ func breakableNft(t *testing.T) (broken string) {
 	return broken
 }
 
-// runsOn runs the agent with the parts of the program on this kernel. There is no
-// API server but in memory.
+// runsOn runs the agent with the components of the program on this kernel. The API server is an
+// in-memory fake.
 func runsOn(t *testing.T, o *options) *fake.Clientset {
 	t.Helper()
 	m, err := o.open()
@@ -83,8 +83,8 @@ func runsOn(t *testing.T, o *options) *fake.Clientset {
 	return client
 }
 
-// Without a packet filter nothing is forwarded and no pod can start; one that is
-// lost later, and can't be made again, lets no further pod start.
+// Without a packet filter nothing is forwarded and no pod can start; if it is lost later and can't
+// be restored, no further pod starts.
 func TestNothingOpensBeforeTheFilter(t *testing.T) {
 	kerneltest.NewSegment(t, "uplink", "10.0.0.1/24", "fd00::1/64")
 	broken := breakableNft(t)
@@ -140,8 +140,7 @@ func TestNothingOpensBeforeTheFilter(t *testing.T) {
 	awaitCondition(t, client, agent.PeersReachable, corev1.ConditionTrue)
 }
 
-// The kernel refuses packets for podCIDRs that no node has, and doesn't send them
-// out through the default route.
+// The kernel rejects packets to podCIDRs without a node, instead of using the default route.
 func TestPodCIDRsOfNobodyDoNotLeave(t *testing.T) {
 	kerneltest.NewSegment(t, "uplink", "10.0.0.1/24", "fd00::1/64")
 	shell(t, "ip", "route", "add", "default", "via", "10.0.0.254")
@@ -159,8 +158,8 @@ func TestPodCIDRsOfNobodyDoNotLeave(t *testing.T) {
 	}
 }
 
-// Another program's filter, such as Docker's, that drops what is forwarded is told in
-// the condition, and the node stays ready: its rules may well accept pods' packets.
+// Another program's filter, such as Docker's, that drops forwarded packets is reported in the
+// condition, and the node stays ready: its rules may accept pods' packets.
 func TestAFilterOfOthersThatDropsIsTold(t *testing.T) {
 	kerneltest.NewSegment(t, "uplink", "10.0.0.1/24", "fd00::1/64")
 	o := machineOptions(t, "")

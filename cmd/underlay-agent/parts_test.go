@@ -12,7 +12,7 @@ import (
 	"github.com/underlay-ccm/underlay/routes/agent"
 )
 
-// shelf is an edge that holds what it was given last, and counts.
+// shelf is a component that stores the last applied value, and counts.
 type shelf struct {
 	name    string
 	holds   int
@@ -78,7 +78,7 @@ func TestAFollowerLooksWhenThereIsAReason(t *testing.T) {
 		}
 		before := s.looked
 		report, err := f.Apply(t.Context(), agent.View{MTU: step.mtu}, step.look)
-		// A warning holds until the next look.
+		// A warning remains until the next pass.
 		if warned := slices.Equal(report.Warnings, []string{"careful"}); warned != (step.err == nil) {
 			t.Errorf("%s: warnings are %q", step.what, report.Warnings)
 		}
@@ -91,8 +91,8 @@ func TestAFollowerLooksWhenThereIsAReason(t *testing.T) {
 	}
 }
 
-// Nothing is forwarded before the filter stands, and packets to a new Node must not
-// find a route while the filter takes its pods for strangers.
+// Nothing is forwarded before the filter exists, and packets to a new Node must not find a route
+// while the filter treats its pods as external.
 func TestTheFilterComesFirst(t *testing.T) {
 	p, err := defaults().parts()
 	if err != nil {
@@ -107,7 +107,7 @@ func TestTheFilterComesFirst(t *testing.T) {
 	}
 }
 
-// A Node without podCIDRs says nothing about what its pods need.
+// A component that needs podCIDRs is not applied for a Node without any.
 func TestAPatientFollowerWaitsForPodCIDRs(t *testing.T) {
 	s := &shelf{}
 	f := &follower[int]{edge: s, name: "shelf", desired: func(v agent.View) int { return v.MTU }, patient: true}
@@ -125,7 +125,7 @@ func TestAPatientFollowerWaitsForPodCIDRs(t *testing.T) {
 	}
 }
 
-// What is made last goes first, and what fails keeps nothing else from going.
+// Cleanup is in reverse order, and an error doesn't stop the rest.
 func TestCleanupGoesBackwards(t *testing.T) {
 	var journal []string
 	broken := errors.New("broken")

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// A password that can't be used is a mistake at the start, where it ends a rollout, and its text is
-// in no error.
+// An unusable password is an error at the start, which stops a rollout, and its text is in no
+// error.
 func TestPasswordsOfRouters(t *testing.T) {
 	dir := t.TempDir()
 	const secret = "hunter2"
@@ -22,7 +22,7 @@ func TestPasswordsOfRouters(t *testing.T) {
 	for _, c := range []struct{ name, rest, want string }{
 		{"good", "", ""},
 		{"missing", "", "no such file"},
-		{"missing", ", nodeSelector: rack=1", ""}, // this node may be of another rack
+		{"missing", ", nodeSelector: rack=1", ""}, // this node may be in another rack
 		{"empty", "", "is empty"},
 		{"empty", ", nodeSelector: rack=1", "is empty"},
 		{"lines", "", "line break"},

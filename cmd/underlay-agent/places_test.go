@@ -49,7 +49,7 @@ func TestEveryWrongPlaceIsNamed(t *testing.T) {
 	}
 }
 
-// What the client needs is a mistake among the others.
+// An invalid setting of the client is reported together with the other mistakes.
 func TestAKubeconfigThatIsNotThere(t *testing.T) {
 	o := defaults()
 	o.nodeName, o.kubeconfig = "", filepath.Join(t.TempDir(), "none")
@@ -64,7 +64,7 @@ func TestAKubeconfigThatIsNotThere(t *testing.T) {
 	}
 }
 
-// Pools of dedicated servers are pods' ranges like the others, and known as theirs.
+// Pools of dedicated servers are ranges of pods like the others, and recognized as theirs.
 func TestTheVSwitchOfTheFile(t *testing.T) {
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	if err := controlplane.WriteKubeconfig(kubeconfig, &rest.Config{Host: "https://10.0.0.2:6443"}); err != nil {
@@ -109,7 +109,7 @@ func TestCheckTellsOfProxies(t *testing.T) {
 func TestTheVersionIsTheAgents(t *testing.T) {
 	for args, want := range map[string]bool{"--version": true, "--version=raw": false, "": false} {
 		cmd := newCommand()
-		t.Cleanup(func() { _ = cmd.PersistentFlags().Set("version", "false") }) // the flag is the process'
+		t.Cleanup(func() { _ = cmd.PersistentFlags().Set("version", "false") }) // process-wide flag
 		run, rest, err := cmd.Find(strings.Fields("run " + args))
 		if err != nil {
 			t.Fatal(err)

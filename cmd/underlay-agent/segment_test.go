@@ -19,8 +19,9 @@ import (
 	"github.com/underlay-ccm/underlay/routes/kernel"
 )
 
-// A cloud leads an address where it likes, and asks that machine alone. So one answers also for what
-// others hold by the ledger, does not call it its own, and is silent once no Service has it.
+// A cloud may route an address to any machine, and resolves it at that machine only. So each
+// machine also replies for addresses that others hold by the ledger, without reporting them as its
+// own, and stops when no Service has the address.
 func TestARoutedSegmentAnswersForWhatOthersHold(t *testing.T) {
 	n := newNeighborhood(t)
 	shell(t, "ip", "route", "add", "default", "via", "10.0.0.9", "dev", "uplink")
@@ -74,7 +75,7 @@ func TestARoutedSegmentAnswersForWhatOthersHold(t *testing.T) {
 		t.Error("nobody answers for what another node holds, and the cloud leads here")
 	}
 	holds()
-	// As the agent's cache keeps it.
+	// In the form of the agent's cache.
 	server, err := agent.Trim()(&corev1.Node{Spec: corev1.NodeSpec{ProviderID: "hrobot://4711"}})
 	if err != nil {
 		t.Fatal(err)

@@ -19,8 +19,8 @@ import (
 	"github.com/underlay-ccm/underlay/internal/config"
 )
 
-// A control plane that starts has no API server for a while. That is no reason to end, and to be
-// started again ever later.
+// While a control plane starts, there is no API server for a while. The manager must not exit for
+// that, to be restarted with growing delays.
 func TestTheLedgerOfAddressesIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset(storedLedger(t, "192.0.2.9"))

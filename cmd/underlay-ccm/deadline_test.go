@@ -13,7 +13,7 @@ import (
 	"k8s.io/controller-manager/pkg/clientbuilder"
 )
 
-// deadlines notes until when each request may take.
+// deadlines records the deadline of each request.
 type deadlines struct{ of []time.Time }
 
 func (d *deadlines) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -22,7 +22,7 @@ func (d *deadlines) RoundTrip(r *http.Request) (*http.Response, error) {
 	return nil, errors.New("no API server")
 }
 
-// Upstream makes some clients before start, and others from what it leaves behind.
+// Upstream creates some clients before start, and others afterwards from its configuration.
 func TestEveryClientHasADeadline(t *testing.T) {
 	var api deadlines
 	to := &rest.Config{Host: "http://api", Transport: &api}

@@ -16,7 +16,7 @@ import (
 	"github.com/underlay-ccm/underlay/internal/config"
 )
 
-// What Robot says, or that it says nothing, keeps nobody waiting at the start.
+// The start never waits for Robot, whatever its response, or without any.
 func TestNothingWaitsForRobot(t *testing.T) {
 	dir := t.TempDir()
 	user, password := filepath.Join(dir, "user"), filepath.Join(dir, "password")
@@ -56,7 +56,7 @@ func TestNothingWaitsForRobot(t *testing.T) {
 	}
 }
 
-// A replica that gave its lease back leads no failover address any more.
+// A replica that has released its lease no longer reroutes failover addresses.
 func TestRobotIsBehindTheGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		service := robotsim.New(robotsim.Options{User: "user", Password: "right"})
@@ -79,7 +79,7 @@ func TestRobotIsBehindTheGate(t *testing.T) {
 	})
 }
 
-// Without either, dedicated servers are another provider's, as ever.
+// Without either, dedicated servers belong to another provider, as before.
 func TestDedicatedServersAreWantedOrNot(t *testing.T) {
 	for file, want := range map[string]string{
 		"network: cluster\n": "nothing",
@@ -99,8 +99,7 @@ func TestDedicatedServersAreWantedOrNot(t *testing.T) {
 	}
 }
 
-// What servers are in the vSwitch is nobody's question without pods that are reached over
-// it, or without Robot.
+// Members of the vSwitch are not checked if no pods are reached over it, or without Robot.
 func TestMembersAreWantedOrNot(t *testing.T) {
 	const robot = "robot: {userFile: %s, passwordFile: %s}\n"
 	dir := t.TempDir()
@@ -122,7 +121,7 @@ func TestMembersAreWantedOrNot(t *testing.T) {
 	}
 }
 
-// User and password each come from a file or from a variable, and are read anew.
+// User and password each come from a file or from a variable, and files are read again.
 func TestRobotCredentials(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, content string) string {

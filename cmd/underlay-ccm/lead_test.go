@@ -21,8 +21,8 @@ import (
 	"github.com/underlay-ccm/underlay/ipam"
 )
 
-// leading is a replica whose start saw the network "cluster", and that leads from now on: begin is
-// what upstream calls for one of its controllers.
+// leading is a replica that has found the network "cluster" at its start, and that leads: begin is
+// the function that upstream calls for one of its controllers.
 type leading struct {
 	*manager
 	t   *testing.T
@@ -48,7 +48,7 @@ type idle struct{}
 
 func (idle) Run(context.Context) error { return nil }
 
-// begin begins a controller, and returns how long that took.
+// begin starts a controller, and returns how long that took.
 func (l *leading) begin(ctx context.Context, name string) time.Duration {
 	l.t.Helper()
 	began := time.Now()
@@ -67,7 +67,7 @@ func alone() *appconfig.CompletedConfig {
 	return c.Complete()
 }
 
-// again makes the network anew, with subnets.
+// again recreates the network, with subnets.
 func (l *leading) again(subnets ...string) int64 {
 	l.t.Helper()
 	if err := l.sim.DeleteNetwork(l.followed.Network().ID); err != nil {
@@ -84,13 +84,13 @@ func (l *leading) again(subnets ...string) int64 {
 	return made.ID
 }
 
-// keepsClear reports whether podCIDRs keep clear of a prefix.
+// keepsClear reports whether podCIDRs are kept out of a prefix.
 func (l *leading) keepsClear(text string) bool {
 	return slices.Contains(l.exclusions(l.network), netip.MustParsePrefix(text))
 }
 
-// A cloud that is away holds up the controllers of a new leader for a moment only, together, and
-// what waits for the cloud is done when it is back.
+// If the cloud is unreachable, the controllers of a new leader are delayed only for a moment,
+// together, and work that waits for the cloud is done when it is reachable.
 func TestALeaderBeginsWithoutTheCloud(t *testing.T) {
 	inLead(t, "", func(l *leading) {
 		ctx, stop := context.WithCancel(l.t.Context())
@@ -113,7 +113,7 @@ func TestALeaderBeginsWithoutTheCloud(t *testing.T) {
 	})
 }
 
-// A new leader keeps podCIDRs clear of the subnets of this moment.
+// A new leader keeps podCIDRs out of the network's current subnets.
 func TestALeaderSeesTheNetworkAsItIs(t *testing.T) {
 	inLead(t, "", func(l *leading) {
 		l.again("10.1.0.0/16")
@@ -123,7 +123,8 @@ func TestALeaderSeesTheNetworkAsItIs(t *testing.T) {
 	})
 }
 
-// What a start would refuse, a new leader doesn't end for: the one before it went on, too.
+// A new leader doesn't exit because of an error that would end a start: its predecessor kept
+// running, too.
 func TestALeaderGoesOnWithWhatAStartRefuses(t *testing.T) {
 	for name, change := range map[string]func(l *leading){
 		"a subnet in a part of the pool": func(l *leading) { l.again("10.244.128.0/17") },
@@ -157,8 +158,8 @@ func TestALeaderGoesOnWithWhatAStartRefuses(t *testing.T) {
 	}
 }
 
-// A network that is deleted and created again under its name is found again also where no
-// controller of routes looks at it, at a few requests an hour.
+// A network that is deleted and recreated under its name is found again also without a controller
+// of routes, at the cost of a few requests an hour.
 func TestANetworkIsFoundAgainWithoutRoutes(t *testing.T) {
 	inLead(t, "", func(l *leading) {
 		ctx, stop := context.WithCancel(l.t.Context())
@@ -180,13 +181,13 @@ func TestANetworkIsFoundAgainWithoutRoutes(t *testing.T) {
 	})
 }
 
-// transport is a way to the cloud.
+// transport is a function as the cloud's transport.
 type transport func(*http.Request) *http.Response
 
 func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r), nil }
 
-// A process without a lease to give back, as there is no election or it was not seen, waits all the
-// same for what must not be left half done.
+// A process without a lease to release, because there is no election or it was not observed, still
+// waits for changes that must be completed.
 func TestASwapIsEndedWithoutALease(t *testing.T) {
 	for name, swap := range map[string]time.Duration{"a swap": 2 * time.Second, "nothing held": 0} {
 		t.Run(name, func(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 	appconfig "k8s.io/cloud-provider/app/config"
 )
 
-// answers are what an API server says of its resources, one after the other.
+// answers are the responses of an API server about its resources, one after the other.
 type answers struct {
 	discovery.DiscoveryInterface
 	all   []error
@@ -25,7 +25,7 @@ func (a *answers) ServerResourcesForGroupVersion(string) (*metav1.APIResourceLis
 	return &metav1.APIResourceList{}, err
 }
 
-// A new leader asks again where an answer is lost, and takes "not found" for an answer.
+// A new leader retries after a lost response, and accepts "not found" as a result.
 func TestServiceCIDRsOfAnAPIServer(t *testing.T) {
 	lost := errors.New("stream error")
 	absent := apierrors.NewNotFound(schema.GroupResource{Group: "networking.k8s.io"}, "v1")

@@ -15,8 +15,8 @@ import (
 	"github.com/underlay-ccm/underlay/internal/hetzner"
 )
 
-// Whatever time the cloud takes to come back, it is waited for, and asked ever
-// more seldom.
+// The start waits for the cloud however long it is unreachable, with growing intervals between
+// requests.
 func TestALongOutageIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sim, m := starting(t, "network: cluster\n")
@@ -41,12 +41,12 @@ func TestALongOutageIsWaitedFor(t *testing.T) {
 	})
 }
 
-// What load balancers are to be is compared with what the cloud offers, in as few
-// requests as can be, and by nobody while the cloud doesn't answer.
+// The configuration of load balancers is checked against the cloud's types and locations, with as
+// few requests as possible, and not while the cloud doesn't respond.
 func TestWhatLoadBalancersAreToBeIsChecked(t *testing.T) {
 	for _, c := range []struct {
 		name, balancers string
-		want            []string // in the error; none: it is right
+		want            []string // in the error; none: it is valid
 		asked           string
 	}{
 		{"defaults", "{}", nil, ""},
@@ -103,7 +103,7 @@ func TestWhatLoadBalancersAreToBeIsChecked(t *testing.T) {
 	}
 }
 
-// starting is a manager with this configuration, that has not looked at its cloud.
+// starting is a manager with this configuration that has not read the cloud.
 func starting(t *testing.T, file string) (*hcloudsim.Simulator, *manager) {
 	t.Helper()
 	return startingWith(t, config.Flags{}, file)

@@ -21,15 +21,15 @@ const (
 `
 )
 
-// What the configuration says of the vSwitch is compared with the network; only a
-// replica that leads changes anything there, and only if it may.
+// The configuration of the vSwitch is compared with the network; only a leading replica changes the
+// network, and only if it is allowed to.
 func TestTheVSwitchIsChecked(t *testing.T) {
 	for _, c := range []struct {
 		name, file string
 		exposed    bool
 		also       []string // further subnets, coupled with other vSwitches
-		want       []string // in the error; none: it is right
-		leads      bool     // has the routes exposed when it leads
+		want       []string // in the error; none: it is valid
+		leads      bool     // exposes the routes when it leads
 	}{
 		{name: "right", file: "vswitch: {subnet: 10.1.0.0/16}\n" + dedicatedPool, exposed: true},
 		{name: "right, and to be exposed", file: "vswitch: {subnet: 10.1.0.0/16, exposeRoutes: true}\n" + dedicatedPool, exposed: true},
@@ -104,7 +104,7 @@ func TestTheVSwitchIsChecked(t *testing.T) {
 	}
 }
 
-// One whose network can't be changed goes on trying.
+// A leader that can't change the network keeps trying.
 func TestALeaderGoesOnToExposeRoutes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -131,8 +131,8 @@ func TestALeaderGoesOnToExposeRoutes(t *testing.T) {
 	})
 }
 
-// The subnet of the vSwitch is not kept clear of pods, but for its gateway; and what
-// lay in it waits for no list of routes.
+// podCIDRs may be in the subnet of the vSwitch, except for its gateway; and those within it need no
+// list of routes.
 func TestPodCIDRsInsideTheVSwitch(t *testing.T) {
 	_, m := starting(t, "network: cluster\nvswitch: {subnet: 10.1.0.0/16}\n"+dedicatedPool)
 	pools := pools(m.config)

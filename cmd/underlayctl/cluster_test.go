@@ -28,8 +28,7 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/controlplane"
 )
 
-// lab is a cluster that underlay-ccm serves, and the program under test with the
-// credentials of somebody who may only look.
+// lab is a cluster with underlay-ccm, and the program under test with read-only credentials.
 type lab struct {
 	*cluster.Cluster
 	manager    *cluster.Manager
@@ -39,7 +38,8 @@ type lab struct {
 
 const reader = "system:serviceaccount:kube-system:underlay-reader"
 
-// startLab starts all of it with three machines, which are served when it returns.
+// startLab starts everything, with three machines, whose Nodes have podCIDRs and routes when it
+// returns.
 func startLab(t *testing.T) *lab {
 	t.Helper()
 	dir := t.TempDir()
@@ -102,8 +102,8 @@ func buildProgram(t *testing.T, dir string) string {
 	return binary
 }
 
-// install creates the Deployment and the ConfigMap of deploy/ccm with this
-// cluster's values, as a person would; no node is there to run it.
+// install creates the Deployment and the ConfigMap of deploy/ccm with this cluster's values, as a
+// user would; no node runs its pods.
 func (l *lab) install(t *testing.T) {
 	t.Helper()
 	var settings corev1.ConfigMap
@@ -144,14 +144,13 @@ func manifest(t *testing.T, path string, into any) {
 	}
 }
 
-// outcome is what a run of the program left.
+// outcome is the result of a run of the program.
 type outcome struct {
 	stdout, stderr string
 	code           int
 }
 
-// run runs the program as the reader, with the cloud's token unless env says
-// otherwise.
+// run runs the program as the reader, with the cloud's token unless env sets another.
 func (l *lab) run(t *testing.T, env []string, args ...string) outcome {
 	t.Helper()
 	if env == nil {
@@ -160,7 +159,7 @@ func (l *lab) run(t *testing.T, env []string, args ...string) outcome {
 	return runProgram(t, l.binary, append(env, "KUBECONFIG="+l.kubeconfig), args...)
 }
 
-// runProgram runs it with nothing of this process' environment.
+// runProgram runs it without this process' environment.
 func runProgram(t *testing.T, binary string, env []string, args ...string) outcome {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -192,7 +191,7 @@ func (l *lab) eventually(t *testing.T, what string, holds func(context.Context) 
 	}
 }
 
-// service makes a Service of type LoadBalancer and waits for its load balancer.
+// service creates a Service of type LoadBalancer and waits for its load balancer.
 func (l *lab) service(t *testing.T, name string) schema.LoadBalancer {
 	t.Helper()
 	svc := &corev1.Service{
@@ -215,7 +214,7 @@ func (l *lab) service(t *testing.T, name string) schema.LoadBalancer {
 	return all[0]
 }
 
-// privateIP is a machine's address in the network.
+// privateIP returns a machine's address in the network.
 func (l *lab) privateIP(t *testing.T, name string) netip.Addr {
 	t.Helper()
 	for _, s := range l.Cloud.Servers() {
@@ -227,7 +226,7 @@ func (l *lab) privateIP(t *testing.T, name string) netip.Addr {
 	return netip.Addr{}
 }
 
-// podCIDR is a Node's IPv4 one.
+// podCIDR returns a Node's IPv4 podCIDR.
 func (l *lab) podCIDR(t *testing.T, name string) netip.Prefix {
 	t.Helper()
 	node, err := l.Client.CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{})

@@ -17,7 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// offered is what a shell is offered for the last of the words, and whether it offers files.
+// offered returns the completions of the last word, and whether they include files.
 func offered(t *testing.T, words ...string) (names []string, files bool) {
 	t.Helper()
 	out, errs, code := called(t, "underlayctl", append([]string{"__complete"}, words...)...)
@@ -37,7 +37,7 @@ func offered(t *testing.T, words ...string) (names []string, files bool) {
 	return names, cobra.ShellCompDirective(directive)&cobra.ShellCompDirectiveNoFileComp == 0
 }
 
-// Files are offered to the flags that name one, and nowhere else.
+// Files are completed for the flags that name one, and nowhere else.
 func TestWhereFilesAreOffered(t *testing.T) {
 	t.Setenv("KUBECONFIG", "/nowhere/at/all")
 	named := map[string]bool{}
@@ -125,7 +125,7 @@ func TestNamesAreOffered(t *testing.T) {
 		"connectivity --node worker-1 --node |":          "control-1 worker-2",
 		"nodes --context |":                              "lab preview prod",
 		"nodes --context |pr":                            "preview prod",
-		"inspect node --context preview |":               "", // which does not answer
+		"inspect node --context preview |":               "", // which doesn't respond
 		"inspect node --context nobody |":                "",
 		"nodes --kubeconfig /nowhere/at/all --context |": "",
 		"nodes --output |":                               "table wide json yaml",

@@ -19,7 +19,7 @@ import (
 	"github.com/underlay-ccm/underlay/internal/doctor"
 )
 
-// trialsBetween are what each of nodes tried of each; change makes of it what it will.
+// trialsBetween are the results between all nodes, modified by change.
 func trialsBetween(nodes []string, change func(*connectivity.Result)) (results []connectivity.Result) {
 	for i, from := range nodes {
 		for j, to := range nodes {
@@ -107,7 +107,7 @@ func TestConnectivitysExitCode(t *testing.T) {
 	}
 }
 
-// Beside its own namespace connectivity writes nothing.
+// connectivity writes nothing outside of its own namespace.
 func TestTheGateOfConnectivity(t *testing.T) {
 	var behind reached
 	gate := writesThere{&behind}
@@ -145,7 +145,7 @@ func TestWhichNodesAreTried(t *testing.T) {
 	node := func(name, os string, ready corev1.ConditionStatus) *corev1.Node {
 		return &corev1.Node{
 			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelOSStable: os}},
-			Spec:       corev1.NodeSpec{Unschedulable: true}, // is no reason
+			Spec:       corev1.NodeSpec{Unschedulable: true}, // doesn't exclude it
 			Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}}},
 		}
 	}
@@ -192,7 +192,7 @@ func TestTheAgentsImage(t *testing.T) {
 	}
 }
 
-// Of doctor's findings those are shown that may be causes.
+// The findings of doctor that may be causes are shown.
 func TestCauses(t *testing.T) {
 	all := []connectivity.Finding{{Checks: []string{"peers-unreachable", "route-table"}, Nodes: []string{"a", "b"}}}
 	known := []doctor.Finding{
@@ -227,7 +227,8 @@ func TestMistakesOfConnectivity(t *testing.T) {
 	}
 }
 
-// What a load balancer serves is tried from this machine, and what can't be tried is said.
+// The ports of load balancers are tried from this machine, and those that can't be tried are
+// reported.
 func TestWhichLoadBalancersAreTried(t *testing.T) {
 	service := func(name string, ports []corev1.ServicePort, at ...string) corev1.Service {
 		s := corev1.Service{
@@ -265,7 +266,7 @@ func TestWhichLoadBalancersAreTried(t *testing.T) {
 	}
 }
 
-// On a node kube-proxy answers for load balancers, and what is private need not be reached.
+// On a node kube-proxy replies for load balancers, and private ones need not be reachable.
 func TestBalanced(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -24,9 +24,9 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/cluster"
 )
 
-// The whole program against a real control plane, the real underlay-ccm and the
-// simulated cloud: what it shows is what is there, in a healthy cluster and in
-// one that drifted, and it writes nothing anywhere.
+// The whole program with a real control plane, the real underlay-ccm and the simulated cloud: it
+// shows the actual state, in a healthy cluster and in one that has drifted, and it writes nothing
+// anywhere.
 func TestItShowsWhatIsThere(t *testing.T) {
 	l := startLab(t)
 	balancer := l.service(t, "web")
@@ -41,7 +41,7 @@ func TestItShowsWhatIsThere(t *testing.T) {
 	t.Run("it only reads", func(t *testing.T) { l.readsOnly(t) })
 }
 
-// view decodes what a command printed as JSON.
+// view decodes a command's JSON output.
 func view[V any](t *testing.T, l *lab, args ...string) V {
 	t.Helper()
 	out := l.run(t, nil, append(args, "-o", "json")...)
@@ -86,7 +86,7 @@ func (l *lab) healthy(t *testing.T, id int64, name string) {
 	}
 }
 
-// inspectPod asks about a pod that a policy closes.
+// inspectPod inspects a pod that is isolated by a policy.
 func (l *lab) inspectPod(t *testing.T) {
 	pods, policies := l.Client.CoreV1().Pods("default"), l.Client.NetworkingV1().NetworkPolicies("default")
 	created, err := pods.Create(t.Context(), &corev1.Pod{
@@ -120,8 +120,8 @@ func (l *lab) inspectPod(t *testing.T) {
 	}
 }
 
-// addresses are of a ledger and a report as the controller and an agent write them, of
-// which none runs here.
+// addresses stores a ledger and a report in the form of the controller and an agent, neither of
+// which runs here.
 func (l *lab) addresses(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "config.yaml")
 	pool := "addresses:\n  pools:\n    - {name: routed, ranges: [198.51.100.0/28], mover: bgp}\n" +
@@ -159,7 +159,7 @@ func (l *lab) addresses(t *testing.T) {
 	}
 }
 
-// expectInOrder looks for entries of the timeline, each after the one before.
+// expectInOrder expects entries of the timeline, each after the previous one.
 func expectInOrder(t *testing.T, v survey.Inspection, want ...string) {
 	t.Helper()
 	var lines []string
@@ -192,7 +192,7 @@ func (l *lab) otherWays(t *testing.T) {
 	if out := runProgram(t, l.binary, nil, "completion", "bash"); !strings.Contains(out.stdout, "underlayctl") || out.code != 0 {
 		t.Errorf("completion: %+v", out)
 	}
-	// The file and flags instead of what the cluster has, a token file.
+	// The file and flags instead of the cluster's configuration, and a token file.
 	file := filepath.Join(t.TempDir(), "config.yaml")
 	token := filepath.Join(t.TempDir(), "token")
 	for path, content := range map[string]string{file: l.CloudConfig() + "exclude: [10.244.128.0/17]\n", token: cluster.Token + "\n"} {
@@ -246,7 +246,7 @@ func (l *lab) unseen(t *testing.T) {
 	l.unseenAPI(t)
 }
 
-// unseenAPI is what becomes of API servers that can't be asked.
+// unseenAPI tests API servers that can't be read.
 func (l *lab) unseenAPI(t *testing.T) {
 	if out := runProgram(t, l.binary, nil, "nodes"); out.code != 3 || !strings.Contains(out.stderr, "there is no kubeconfig") {
 		t.Errorf("no kubeconfig: %+v", out)
@@ -281,7 +281,7 @@ func (l *lab) unseenAPI(t *testing.T) {
 	if out := runProgram(t, l.binary, nil, "nodes", "--kubeconfig", path, "--timeout=1s"); out.code != 3 || !strings.Contains(out.stderr, "no answer within 1s: raise --timeout") {
 		t.Errorf("an API server that says nothing: %+v", out)
 	}
-	// The default ServiceAccount may nothing.
+	// The default ServiceAccount has no permissions.
 	noRegistry, err := l.ControlPlane.Kubeconfig(t.Context(), "default", "default")
 	if err != nil {
 		t.Fatal(err)
@@ -292,7 +292,7 @@ func (l *lab) unseenAPI(t *testing.T) {
 	}
 }
 
-// drifted changes the cloud behind the back of the CCM, which doesn't run.
+// drifted changes the cloud while the CCM doesn't run.
 func (l *lab) drifted(t *testing.T, balancer int64) {
 	stranger, err := l.Cloud.CreateServer(hcloudsim.ServerSeed{Name: "stranger", Network: l.Network.ID})
 	if err != nil {
@@ -304,7 +304,7 @@ func (l *lab) drifted(t *testing.T, balancer int64) {
 		t.Fatal(err)
 	}
 	for dst, via := range map[string]netip.Addr{
-		"10.244.99.0/24": netip.MustParseAddr("10.0.77.77"), // nobody's
+		"10.244.99.0/24": netip.MustParseAddr("10.0.77.77"), // no member's
 		"10.244.98.0/24": strangerIP,
 		"10.66.0.0/16":   strangerIP,
 	} {
@@ -312,7 +312,7 @@ func (l *lab) drifted(t *testing.T, balancer int64) {
 			t.Fatal(err)
 		}
 	}
-	// One that this cluster wrote once, and that no Node wants any more.
+	// One that this cluster has written, and that no Node needs any more.
 	patch := []byte(`{"data":{"10.244.99.0_24":"10.0.77.77"}}`)
 	if _, err := l.Client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Patch(t.Context(), routescontroller.RecordName, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
@@ -359,14 +359,14 @@ func (l *lab) drifted(t *testing.T, balancer int64) {
 	}
 }
 
-// serverGone deletes a server, whose Node nobody deletes: the CCM doesn't run.
+// serverGone deletes a server while no CCM runs, so that its Node remains.
 func (l *lab) serverGone(t *testing.T) {
 	const name, why = "worker-2", "no server has the ID "
 	dst := l.podCIDR(t, name)
 	if err := l.DeleteServer(name); err != nil {
 		t.Fatal(err)
 	}
-	// First: in some minutes it would be trouble that the Node is still there.
+	// First: after some minutes the remaining Node would be a finding.
 	for _, f := range view[struct{ Findings []doctor.Finding }](t, l, "doctor").Findings {
 		if f.Object == "Node/"+name && f.Severity != doctor.Info || f.Object == "route/"+dst.String() {
 			t.Errorf("nobody has to do anything: %+v", f)
@@ -410,7 +410,7 @@ func (l *lab) serverID(t *testing.T, name string) int64 {
 	return 0
 }
 
-// readsOnly looks at both logs for all that the program did in this test.
+// readsOnly checks both logs for all requests of the program in this test.
 func (l *lab) readsOnly(t *testing.T) {
 	sent := 0
 	for _, r := range l.Cloud.Requests() {

@@ -9,8 +9,8 @@ import (
 	"github.com/underlay-ccm/underlay/internal/table"
 )
 
-// What nodes report, Events and names in the cloud are texts of others. A terminal takes no orders from
-// them, and a text neither begins a row nor reads in another direction than it is written.
+// Reports of nodes, Events and names in the cloud are untrusted texts. They must not control the
+// terminal, begin a row, or change the direction of text.
 func TestTextsOfOthersGiveATerminalNoOrders(t *testing.T) {
 	for _, orders := range []string{
 		"\x1b]52;c;cm0gLXJmIC8K\x07", "\x1b[2J\x1b[1;1H", "\u009b2J", "\x9b2J", "\r", "\b", "\x7f", "\u202e", "\u2066", "\u200f",

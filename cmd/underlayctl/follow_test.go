@@ -18,7 +18,7 @@ import (
 	"github.com/underlay-ccm/underlay/internal/table"
 )
 
-// looks is a feed of looks that a test sets. Its times are those of a bubble.
+// looks is a feed of snapshots that a test sets. Its times are those of a bubble.
 type looks struct {
 	mu   sync.Mutex
 	live survey.Live
@@ -36,7 +36,7 @@ func (l *looks) set(live survey.Live) {
 	l.live = live
 }
 
-// look is a Snapshot of now with Nodes.
+// look returns a current Snapshot with Nodes.
 func look(names ...string) *survey.Snapshot {
 	s := &survey.Snapshot{Taken: time.Now()}
 	for _, name := range names {
@@ -69,7 +69,7 @@ func (v names) Page() table.Page {
 	return table.Page{Tables: []table.Table{t}, Notes: []string{"a note"}}
 }
 
-// watching is a command that watches, in a bubble that begins at midnight.
+// watching is a running --watch, in a bubble that begins at midnight.
 type watching struct {
 	*looks
 	t           *testing.T
@@ -88,7 +88,7 @@ func startWatching(t *testing.T, w process, output string, first *survey.Snapsho
 	return x
 }
 
-// saw returns what a new look adds to standard output.
+// saw returns the output for a new snapshot.
 func (x *watching) saw(live survey.Live) string {
 	x.out.Reset()
 	x.set(live)
@@ -155,12 +155,12 @@ func TestWatchRedrawsATerminal(t *testing.T) {
 		expectText(t, "at first", x.out.String(), "\x1b[H\x1b[2J"+head+"0"+title+"b\x1b[K\n"+note)
 		time.Sleep(time.Second)
 		expectText(t, "a change", x.saw(survey.Live{Snapshot: look("a")}), head+"1"+title+note)
-		// What is wrong is on the screen, with the time of the look that is shown.
+		// An error is shown with the time of the displayed snapshot.
 		got := x.saw(survey.Live{Snapshot: x.live.Snapshot, Trouble: "the API server is away"})
 		if !strings.Contains(got, head+"1") || !strings.Contains(got, "trouble: the API server is away") {
 			t.Errorf("trouble: %q", got)
 		}
-		// A look without the Nodes keeps those that were seen.
+		// A snapshot without the Nodes keeps the previous ones.
 		got = x.saw(survey.Live{Snapshot: look()})
 		if !strings.Contains(got, "\na\x1b[K") || !strings.Contains(got, "trouble: not up to date: Nodes can't be seen") {
 			t.Errorf("not seen: %q", got)

@@ -52,7 +52,7 @@ func someAddresses() survey.AddressesView {
 	}
 }
 
-// noAddresses is a cluster with a pool that nobody has used yet.
+// noAddresses is a cluster with an unused pool.
 func noAddresses() survey.AddressesView {
 	return survey.AddressesView{Pools: []survey.AddressPoolRow{{Name: "segment", Family: "IPv4", Mover: "layer2", Size: 4, Free: 4}}}
 }

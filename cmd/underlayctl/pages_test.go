@@ -117,8 +117,8 @@ func someTimeline() survey.Inspection {
 	}
 }
 
-// Each page, in each form, is what stands in testdata/*.golden; with
-// UPDATE_GOLDEN=1 those are written anew, to be looked at.
+// Each page, in each form, equals testdata/*.golden; with UPDATE_GOLDEN=1 those are updated, to be
+// reviewed.
 func TestPages(t *testing.T) {
 	for name, view := range map[string]table.Shown{
 		"pools":        somePools(),
@@ -218,7 +218,7 @@ func (r *reached) RoundTrip(request *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(""))}, nil
 }
 
-// Nothing but reads gets past the last gate.
+// Only reads pass the last gate.
 func TestTheLastGate(t *testing.T) {
 	var behind reached
 	gate := readOnly{&behind}
@@ -240,7 +240,7 @@ func TestTheLastGate(t *testing.T) {
 	}
 }
 
-// called is what the program prints and returns without any cluster.
+// called returns the output and the exit code of the program without a cluster.
 func called(t *testing.T, name string, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
 	var out, errs bytes.Buffer
@@ -293,12 +293,12 @@ func TestMistakesOfTheCommandLine(t *testing.T) {
 	}
 }
 
-// A look without the configuration or the Nodes is no good news.
+// A snapshot without the configuration or the Nodes is an error, not a healthy cluster.
 func TestDoctorThatSawTooLittle(t *testing.T) {
 	const both = survey.PartConfig | survey.PartNodes
 	for name, c := range map[string]struct {
 		seen  survey.Snapshot
-		error string // empty: it saw enough
+		error string // empty: it has enough parts
 	}{
 		"both":             {survey.Snapshot{Parts: both}, ""},
 		"no configuration": {survey.Snapshot{Parts: survey.PartNodes, Gaps: []survey.Gap{{Part: survey.PartConfig, Reason: "give flags"}}}, "configuration can't be seen: give flags"},

@@ -9,7 +9,8 @@ import (
 	"github.com/underlay-ccm/underlay/policy"
 )
 
-// twoPods are a database that only pods labelled web may reach at 5432, and one that is not.
+// twoPods are a database that only pods labelled web may reach at 5432, a pod with that label, and
+// one without.
 func twoPods() *policy.Index {
 	x := policy.NewIndex("")
 	x.SetNode("n", policy.Node{PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24"), netip.MustParsePrefix("fd00::/64")}})
@@ -39,7 +40,7 @@ func TestInspectPod(t *testing.T) {
 	for _, c := range []struct {
 		pod  string
 		q    question
-		want []string // verdicts' beginnings
+		want []string // beginnings of the verdicts
 		ok   bool
 	}{
 		{"shop/db", question{from: "shop/web", port: "5432"}, []string{

@@ -20,8 +20,8 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/cluster"
 )
 
-// live is the page at work, and --watch beside it: what a Node is that joins is seen
-// without asking, with the rights of somebody who may only look.
+// live tests the running page, with --watch beside it: the state of a joining Node is shown without
+// a reload, with read-only permissions.
 func (l *lab) live(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
@@ -46,7 +46,7 @@ func (l *lab) live(t *testing.T) {
 		t.Errorf("the page is %q", page)
 	}
 	state := func(name string, want func(*table.Row) bool) {
-		// A browser requests the view every two seconds, and so does this.
+		// Polled every two seconds, as by a browser.
 		for ; ctx.Err() == nil; time.Sleep(survey.ShortestPause) {
 			text := fetched(ctx, t, url+"view")
 			if strings.Contains(text, cluster.Token) {
@@ -89,7 +89,7 @@ func (l *lab) live(t *testing.T) {
 	}
 	expectInOrder(t, signals, "server created", "Node created", "NetworkUnavailable=False RouteCreated")
 	if err := l.DeleteServer("worker-live"); err != nil {
-		t.Log(err) // the machine says that it lost its server
+		t.Log(err) // the machine reports that its server was deleted
 	}
 	state("worker-live", func(r *table.Row) bool { return r == nil })
 	watch.until(t, "worker-live", false)

@@ -14,14 +14,14 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/cluster"
 )
 
-// changes is --watch at work: each change of the Nodes in a document of its own, with
-// the rights of somebody who may only look.
+// changes is a running --watch: each change of the Nodes is a document of its own, with read-only
+// permissions.
 type changes struct {
 	*exec.Cmd
 	*bufio.Scanner
 }
 
-// shownNode is what a document has of a Node.
+// shownNode is a Node in a document.
 type shownNode struct {
 	Name     string
 	PodCIDRs []netip.Prefix
@@ -43,7 +43,7 @@ func (l *lab) watch(ctx context.Context, t *testing.T) changes {
 	return changes{cmd, bufio.NewScanner(out)}
 }
 
-// until reads documents up to one that has, or hasn't, a Node whose route stands.
+// until reads documents up to one that has, or hasn't, a Node with an existing route.
 func (c changes) until(t *testing.T, name string, served bool) {
 	t.Helper()
 	for c.Scan() {
@@ -60,7 +60,7 @@ func (c changes) until(t *testing.T, name string, served bool) {
 	t.Fatalf("no document says of %s that it is served: %t", name, served)
 }
 
-// end is Ctrl-C.
+// end sends the signal of Ctrl-C.
 func (c changes) end(t *testing.T) {
 	t.Helper()
 	if err := c.Process.Signal(os.Interrupt); err != nil {
