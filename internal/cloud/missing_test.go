@@ -58,8 +58,8 @@ func TestServerReplacedUnderItsNode(t *testing.T) {
 	})
 }
 
-// Nothing is reported about a Node that isn't Ready, which its own controller handles, nor by a
-// list of another project or of none.
+// Nothing is reported about a Node that isn't Ready, which its own controller handles, nor by
+// another project's list or a failed one.
 func TestMissingServerIsDoubted(t *testing.T) {
 	for name, c := range map[string]struct {
 		condition nodeOption
@@ -85,7 +85,7 @@ func TestMissingServerIsDoubted(t *testing.T) {
 	}
 }
 
-// Doubt requests a new list, and none if no Node names its server in the cluster.
+// Doubt requests a new list, and none if no Node has a provider ID of the cloud.
 func TestDoubt(t *testing.T) {
 	ours, theirs := []cloud.Machine{server(1, "a", "10.0.0.2")}, []cloud.Machine{server(9, "z", "10.0.0.9")}
 	initialized := []*corev1.Node{node("x"), node("a", withID("hcloud://1")), node("b", withID("hcloud://2"))}

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// FuzzLoad: nothing panics, nothing prints the token, an error is always
-// Errors with a line for each, and what is accepted keeps its promises.
+// FuzzLoad: nothing panics, nothing prints the token, an error is always Errors with a line for
+// each, and an accepted Config has the properties that its type promises.
 func FuzzLoad(f *testing.F) {
 	example, err := os.ReadFile(referencePath)
 	if err != nil {

@@ -33,8 +33,8 @@ func written(t *testing.T) map[string]string {
 	return out
 }
 
-// TestDocument keeps the rows of docs/reference/doctor.md equal to the checks. To write what is
-// generated of them: go test ./internal/doctor -run TestDocument -update.
+// TestDocument keeps the rows of docs/reference/doctor.md equal to the checks. To update the
+// generated cells: go test ./internal/doctor -run TestDocument -update.
 func TestDocument(t *testing.T) {
 	got, err := os.ReadFile(documentPath)
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// After a failed commit pods have no packet filter only if there is no table: outdated rules, or an
-// earlier version's, keep filtering.
+// After a failed commit pods have no packet filter only if its table or rules are missing: outdated
+// rules, or an earlier version's, keep filtering.
 func TestAFailureTellsWhetherAnythingFilters(t *testing.T) {
 	for damage, down := range map[string]bool{
 		"delete table inet underlay":                          true,

@@ -29,7 +29,7 @@ type tables struct {
 	programs map[string]string      // the program of each account
 	suites   map[string]int         // how many control planes a package starts at least, and stops
 	rare     map[grant]string       // permissions that a run may leave unused, with the reason
-	provoked map[provocation]string // what is forbidden on purpose, with the reason
+	provoked map[provocation]string // requests that are forbidden on purpose, with the reason
 	restarts map[string]string      // tests in which granted permissions are denied briefly
 }
 

@@ -26,8 +26,8 @@ subjects: [{kind: ServiceAccount, name: worker, namespace: system}]
 `
 )
 
-// test/checks/deploy tests that the shipped roles are read as by an API server. Permissions that
-// several files grant are listed once.
+// test/checks/deploy tests that the shipped roles are read as an API server reads them. Permissions
+// that several files grant are listed once.
 func TestRead(t *testing.T) {
 	var want []rbac.Permission
 	for _, resource := range []string{"nodes", "deployments/status", "nodes.apps", "deployments.apps/status"} {

@@ -338,7 +338,7 @@ func unpacked(t *testing.T, archive []byte) map[string][]byte {
 	}
 }
 
-// A release's version is in the same variable as that of "make build" and of images.
+// A release stamps the same version variables as "make build" and the images.
 func TestStampsAreTheMakefiles(t *testing.T) {
 	stamps := func(file string) []string {
 		content, err := os.ReadFile(filepath.Join(underlay, file))

@@ -70,7 +70,7 @@ type holders struct {
 	f        *netlab.Lab
 	machines []*netlab.Machine
 	web      map[string]*netlab.Pod // by machine
-	// client keeps its neighbor cache, asker is made to forget.
+	// client keeps its neighbor cache, asker's is cleared.
 	client, asker *netlab.Neighbor
 	frames        *netlab.Frames
 	// Each Service's addresses, IPv4 first.

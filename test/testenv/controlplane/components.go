@@ -39,8 +39,8 @@ func (c *ControlPlane) apiServerArgs() []string {
 		"--bind-address=" + address.Addr().String(),
 		fmt.Sprintf("--secure-port=%d", address.Port()),
 		"--permit-port-sharing", // see port
-		// A machine without a default route has no address to advertise, and
-		// the reconciler refuses one on loopback.
+		// A machine without a default route has no address to advertise, and the reconciler rejects
+		// one on loopback.
 		"--advertise-address=" + address.Addr().String(),
 		"--endpoint-reconciler-type=none",
 		"--tls-cert-file=apiserver.crt",

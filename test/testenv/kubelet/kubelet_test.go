@@ -68,7 +68,7 @@ func TestNodeLivesAndDies(t *testing.T) {
 	k.Stop()
 	waitForReady(t, admin, "n1", corev1.ConditionUnknown)
 
-	join(t, cp, kubelet.Options{Name: "n1"}) // the machine comes back
+	join(t, cp, kubelet.Options{Name: "n1"}) // the machine is back
 	waitForReady(t, admin, "n1", corev1.ConditionTrue)
 }
 

@@ -11,8 +11,8 @@
 //	err = m.Boot(ctx)
 //
 // Scripts, which come first in its PATH, replace parts that a machine lacks in comparison with a
-// server: systemd (systemctl supports containerd and kubelet), packages (apt-get adds to the PATH
-// the programs of a package), the internet. kubeadm is started such that it ignores its checks of
+// server: systemd (systemctl supports containerd and kubelet), packages (apt-get enables programs
+// that are present already), the internet. kubeadm is started such that it ignores its checks of
 // the kernel.
 //
 // A machine must never change a setting of the host. Its files are below its folder; the

@@ -69,7 +69,7 @@ func (p *Routes) ListRoutes(ctx context.Context, _ string) ([]*cloudprovider.Rou
 		names[id] = types.NodeName(name)
 	}
 	if g.Doubt != nil {
-		return nil, g.Doubt // upstream would delete what is listed
+		return nil, g.Doubt // upstream would delete the listed routes
 	}
 	owned, err := p.owned(have, g)
 	if err != nil {
