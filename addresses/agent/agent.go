@@ -14,6 +14,7 @@ import (
 
 	"github.com/underlay-ccm/underlay/addresses"
 	"github.com/underlay-ccm/underlay/internal/kube"
+	"github.com/underlay-ccm/underlay/internal/promauto"
 )
 
 // Config has the dependencies and settings of an Agent.
@@ -34,7 +35,7 @@ type Config struct {
 	Check     Check
 	// StatePath is the file with the addresses to restore while the API server is unreachable.
 	StatePath string
-	Registry  Registry
+	Registry  promauto.Registry
 }
 
 // Agent holds addresses on one machine. Run must be called only once.

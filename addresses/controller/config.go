@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"github.com/underlay-ccm/underlay/addresses"
+	"github.com/underlay-ccm/underlay/internal/promauto"
 )
 
 const Name = "service-address-controller"
@@ -73,7 +74,7 @@ type Config struct {
 	// Namespace is the namespace of the stored ledger.
 	Namespace string
 	Recorder  record.EventRecorder
-	Registry  Registry
+	Registry  promauto.Registry
 }
 
 func poolOf(pools []Pool, address netip.Addr) (Pool, bool) {

@@ -63,7 +63,7 @@ func New(cfg Config) (*Controller, error) {
 	}
 	m, err := newMetrics(cfg.Registry)
 	if err != nil {
-		return nil, fmt.Errorf("registering the metrics of addresses: %w", err)
+		return nil, err
 	}
 	c := &Controller{
 		store:    store{cfg.Client, cfg.Namespace},

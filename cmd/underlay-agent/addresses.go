@@ -21,7 +21,7 @@ import (
 	"github.com/underlay-ccm/underlay/internal/config"
 	"github.com/underlay-ccm/underlay/internal/kube"
 	"github.com/underlay-ccm/underlay/internal/netfilter"
-	"github.com/underlay-ccm/underlay/routes/agent"
+	"github.com/underlay-ccm/underlay/internal/promauto"
 	"github.com/underlay-ccm/underlay/routes/kernel"
 )
 
@@ -41,7 +41,7 @@ func (h *held) filtered(d netfilter.Desired) netfilter.Desired {
 
 // holder creates the component that holds addresses.
 func (o *options) holder(
-	s settings, m machine, nodes addressagent.Nodes, reg agent.Registry,
+	s settings, m machine, nodes addressagent.Nodes, reg promauto.Registry,
 ) (*addressagent.Agent, error) {
 	api, err := o.restConfig()
 	if err != nil {

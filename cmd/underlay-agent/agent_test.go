@@ -25,6 +25,7 @@ import (
 
 	"github.com/underlay-ccm/underlay/internal/directory/directorytest"
 	"github.com/underlay-ccm/underlay/internal/kube"
+	"github.com/underlay-ccm/underlay/internal/promauto"
 	"github.com/underlay-ccm/underlay/routes/agent"
 	"github.com/underlay-ccm/underlay/routes/kernel/kerneltest"
 	"github.com/underlay-ccm/underlay/test/testenv/controlplane"
@@ -105,7 +106,7 @@ func join(t *testing.T, client kubernetes.Interface, name string, podCIDRs []str
 }
 
 // started runs the agent until stop is called.
-func started(t *testing.T, o *options, r agent.Registry) (stop func()) {
+func started(t *testing.T, o *options, r promauto.Registry) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)

@@ -27,6 +27,7 @@ import (
 	"github.com/underlay-ccm/underlay/addresses"
 	addressagent "github.com/underlay-ccm/underlay/addresses/agent"
 	"github.com/underlay-ccm/underlay/internal/directory"
+	"github.com/underlay-ccm/underlay/internal/promauto"
 	policyagent "github.com/underlay-ccm/underlay/policy/agent"
 	"github.com/underlay-ccm/underlay/routes/agent"
 	"github.com/underlay-ccm/underlay/routes/wireguard"
@@ -41,7 +42,7 @@ const stopWithin = 5 * time.Second
 const collectAt = 40
 
 // run runs until ctx is done, and removes nothing.
-func run(ctx context.Context, o *options, reg agent.Registry) error {
+func run(ctx context.Context, o *options, reg promauto.Registry) error {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(collectAt)
 	}

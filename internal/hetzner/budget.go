@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/component-base/metrics"
 
+	"github.com/underlay-ccm/underlay/internal/promauto"
 	"github.com/underlay-ccm/underlay/internal/requests"
 )
 
@@ -52,25 +53,16 @@ type budget struct {
 	waits     *metrics.HistogramVec
 }
 
-func newBudget(r Registry) (*budget, error) {
+func newBudget(f *promauto.Factory) *budget {
 	b := &budget{
-		remaining: metrics.NewGauge(&metrics.GaugeOpts{
-			Namespace: "underlay", Subsystem: "cloud_requests", Name: "remaining",
-			Help: "Number of requests that the project could still send according to the last response; other programs of the project use the same limit.",
-		}),
-		waits: metrics.NewHistogramVec(&metrics.HistogramOpts{
-			Namespace: "underlay", Subsystem: "cloud_requests", Name: "wait_seconds",
-			Help:    "Seconds that requests were held back because the budget was low or the API in trouble, until they were sent or given up, by priority (urgent, normal, background).",
-			Buckets: []float64{0.01, 1, 10, 60, 300, 900},
-		}, []string{"priority"}),
-	}
-	for _, m := range []metrics.Registerable{b.remaining, b.waits} {
-		if err := r.Register(m); err != nil {
-			return nil, fmt.Errorf("registering the request budget's metrics: %w", err)
-		}
+		remaining: f.Gauge("remaining",
+			"Number of requests that the project could still send when the API last told; other programs of the project spend from it too."),
+		waits: f.HistogramVec("wait_seconds",
+			"Seconds that requests were held back because the budget was low or the API in trouble, until they were sent or given up, by priority (urgent, normal, background).",
+			[]float64{0.01, 1, 10, 60, 300, 900}, "priority"),
 	}
 	b.queue = requests.NewQueue(b)
-	return b, nil
+	return b
 }
 
 // spend blocks until a request may be sent, and returns its number for told.

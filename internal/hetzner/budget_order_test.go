@@ -15,6 +15,7 @@ import (
 	"k8s.io/component-base/metrics"
 
 	"github.com/underlay-ccm/underlay/hcloudsim"
+	"github.com/underlay-ccm/underlay/internal/promauto"
 	"github.com/underlay-ccm/underlay/internal/requests"
 )
 
@@ -36,10 +37,7 @@ func (d *door) lose(lost bool) {
 
 func newDoor(t *testing.T, o hcloudsim.Options) *door {
 	t.Helper()
-	b, err := newBudget(metrics.NewKubeRegistry())
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := newBudget(promauto.With(metrics.NewKubeRegistry(), "cloud_requests"))
 	d := &door{sim: hcloudsim.New(o)}
 	d.rt = &budgeted{next: d, budget: b}
 	return d

@@ -23,13 +23,9 @@ import (
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 	"k8s.io/component-base/metrics"
 
+	"github.com/underlay-ccm/underlay/internal/promauto"
 	"github.com/underlay-ccm/underlay/internal/requests"
 )
-
-// Registry registers metrics; component-base's registries implement it.
-type Registry interface {
-	Register(metrics.Registerable) error
-}
 
 // Options configures a Client.
 type Options struct {
@@ -40,7 +36,7 @@ type Options struct {
 	// Application and Version are sent in the User-Agent; Application defaults to underlay-ccm.
 	Application, Version string
 
-	Registry Registry
+	Registry promauto.Registry
 	// Transport sends the requests; nil means requests.NewTransport.
 	Transport http.RoundTripper
 }
@@ -71,21 +67,14 @@ func New(o Options) (*Client, error) {
 	if err != nil || base.Scheme == "" || base.Host == "" {
 		return nil, fmt.Errorf("endpoint %q is not a URL such as https://api.hetzner.cloud/v1", o.Endpoint)
 	}
-	sent := metrics.NewCounterVec(&metrics.CounterOpts{
-		Namespace: "underlay", Subsystem: "cloud_requests", Name: "total",
-		Help: "Number of requests sent to the cloud's API by operation (such as `POST /networks/{id}/actions/add_route`), priority (urgent, normal, background) and code (the HTTP status, or `unanswered`).",
-	}, []string{"operation", "priority", "code"})
-	listed := metrics.NewGauge(&metrics.GaugeOpts{
-		Namespace: "underlay", Subsystem: "cloud_requests", Name: "server_list_timestamp_seconds",
-		Help: "Unix time at which the cached server list was requested; the time since then is the cache's age. 0 before the first.",
-	})
-	for _, m := range []metrics.Registerable{sent, listed} {
-		if err := o.Registry.Register(m); err != nil {
-			return nil, fmt.Errorf("registering the cloud request metrics: %w", err)
-		}
-	}
-	budget, err := newBudget(o.Registry)
-	if err != nil {
+	f := promauto.With(o.Registry, "cloud_requests")
+	sent := f.CounterVec("total",
+		"Number of requests sent to the cloud's API by operation (such as `POST /networks/{id}/actions/add_route`), priority (urgent, normal, background) and code (the HTTP status, or `unanswered`).",
+		"operation", "priority", "code")
+	listed := f.Gauge("server_list_timestamp_seconds",
+		"Unix time at which the cached server list was asked for; how long ago that is, is the cache's age. 0 before the first.")
+	budget := newBudget(f)
+	if err := f.Err(); err != nil {
 		return nil, err
 	}
 	next := o.Transport

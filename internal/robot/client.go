@@ -13,6 +13,7 @@ import (
 
 	"k8s.io/component-base/metrics"
 
+	"github.com/underlay-ccm/underlay/internal/promauto"
 	"github.com/underlay-ccm/underlay/internal/requests"
 )
 
@@ -21,7 +22,7 @@ const DefaultEndpoint = "https://robot-ws.your-server.de"
 
 // Registry registers metrics; component-base's registries implement it.
 type Registry interface {
-	Register(metrics.Registerable) error
+	promauto.Registry
 	CustomRegister(metrics.StableCollector) error
 }
 
@@ -104,27 +105,15 @@ func NewTransport() http.RoundTripper {
 }
 
 func (c *Client) register(o Options) error {
-	counter := func(name, help string, labels ...string) *metrics.CounterVec {
-		return metrics.NewCounterVec(&metrics.CounterOpts{Namespace: "underlay", Subsystem: "robot_requests", Name: name, Help: help}, labels)
-	}
-	gauge := func(name, help string) *metrics.GaugeOpts {
-		return &metrics.GaugeOpts{Namespace: "underlay", Subsystem: "robot_requests", Name: name, Help: help}
-	}
-	c.requests = counter("total", "Number of requests sent to the Robot web service by operation (such as `GET /server`), priority (urgent, normal, background) and code (the HTTP status, or `unanswered`).",
+	f := promauto.With(o.Registry, "robot_requests")
+	c.requests = f.CounterVec("total", "Number of requests sent to the Robot web service by operation (such as `GET /server`), priority (urgent, normal, background) and code (the HTTP status, or `unanswered`).",
 		"operation", "priority", "code")
-	c.waits = metrics.NewHistogramVec(&metrics.HistogramOpts{
-		Namespace: "underlay", Subsystem: "robot_requests", Name: "wait_seconds",
-		Help:    "Seconds that requests were held back for their operation's quota or another request's login, until they were sent or given up, by priority (urgent, normal, background).",
-		Buckets: []float64{0.01, 1, 10, 60, 300, 900},
-	}, []string{"priority"})
-	c.refused = metrics.NewGauge(gauge("credentials_refused", "1 while the Robot web service refuses the user and the password, which are not tried again before they change or an hour has passed."))
-	gone := metrics.NewGauge(gauge("unavailable", "1 while the Robot web service doesn't respond."))
-	c.outage = &outage{notify: o.Availability, gone: gone}
-	err := o.Registry.CustomRegister(newRemaining(c.quotas))
-	for _, m := range []metrics.Registerable{c.requests, c.waits, c.refused, gone} {
-		err = errors.Join(err, o.Registry.Register(m))
-	}
-	if err != nil {
+	c.waits = f.HistogramVec("wait_seconds",
+		"Seconds that requests were held back for their operation's quota or another request's login, until they were sent or given up, by priority (urgent, normal, background).",
+		[]float64{0.01, 1, 10, 60, 300, 900}, "priority")
+	c.refused = f.Gauge("credentials_refused", "1 while the Robot web service refuses the user and the password, which are not tried again before they change or an hour has passed.")
+	c.outage = &outage{notify: o.Availability, gone: f.Gauge("unavailable", "1 while the Robot web service doesn't answer.")}
+	if err := errors.Join(f.Err(), o.Registry.CustomRegister(newRemaining(c.quotas))); err != nil {
 		return fmt.Errorf("registering the Robot request metrics: %w", err)
 	}
 	return nil

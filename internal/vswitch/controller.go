@@ -19,6 +19,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/underlay-ccm/underlay/internal/kube"
+	"github.com/underlay-ccm/underlay/internal/promauto"
 )
 
 const (
@@ -44,7 +45,7 @@ type Config struct {
 	// Holds reports whether a podCIDR is in that subnet.
 	Holds    func(podCIDR netip.Prefix) bool
 	Recorder record.EventRecorder
-	Registry Registry
+	Registry promauto.Registry
 }
 
 // Controller sets MemberCondition on the Nodes of dedicated servers. Run it once.

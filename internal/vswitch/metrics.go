@@ -1,31 +1,21 @@
 package vswitch
 
 import (
-	"fmt"
-
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/component-base/metrics"
 
 	"github.com/underlay-ccm/underlay/internal/kube"
+	"github.com/underlay-ccm/underlay/internal/promauto"
 )
-
-// Registry registers metrics; component-base's registries implement it.
-type Registry interface {
-	Register(metrics.Registerable) error
-}
 
 // nodeMetrics counts the Nodes that the vSwitch doesn't reach.
 type nodeMetrics struct{ unreached *metrics.GaugeVec }
 
-func newNodeMetrics(r Registry) (*nodeMetrics, error) {
-	m := &nodeMetrics{unreached: metrics.NewGaugeVec(&metrics.GaugeOpts{
-		Namespace: "underlay", Subsystem: "vswitch", Name: "unreached_nodes",
-		Help: "Number of Nodes of dedicated servers that the vSwitch doesn't reach as far as Robot knows, by cause: failed (configuring the server's port has failed), missing (the server is no member). The condition underlay.dev/VSwitchMember of each says so.",
-	}, []string{"cause"})}
-	if err := r.Register(m.unreached); err != nil {
-		return nil, fmt.Errorf("registering the vSwitch metrics: %w", err)
-	}
-	return m, nil
+func newNodeMetrics(r promauto.Registry) (*nodeMetrics, error) {
+	f := promauto.With(r, "vswitch")
+	return &nodeMetrics{f.GaugeVec("unreached_nodes",
+		"Number of Nodes of dedicated servers that the vSwitch doesn't reach as far as Robot knows, by cause: failed (configuring the server's port has failed), missing (the server is no member). The condition underlay.dev/VSwitchMember of each says so.",
+		"cause")}, f.Err()
 }
 
 // show counts by the Nodes' conditions, also of earlier processes: while Robot is unavailable,

@@ -24,6 +24,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/underlay-ccm/underlay/internal/kube"
+	"github.com/underlay-ccm/underlay/internal/promauto"
 	"github.com/underlay-ccm/underlay/lb"
 )
 
@@ -70,7 +71,7 @@ type Config struct {
 	// cluster's own project. Nil: unknown.
 	Doubt    func(context.Context) error
 	Recorder record.EventRecorder
-	Registry Registry
+	Registry promauto.Registry
 	// Workers is the number of load balancers that are reconciled concurrently. 0: 4.
 	Workers int
 }

@@ -1,18 +1,13 @@
 package controller
 
 import (
-	"errors"
 	"time"
 
 	"k8s.io/component-base/metrics"
 
+	"github.com/underlay-ccm/underlay/internal/promauto"
 	"github.com/underlay-ccm/underlay/lb"
 )
-
-// Registry takes the controller's metrics.
-type Registry interface {
-	Register(metrics.Registerable) error
-}
 
 type controllerMetrics struct {
 	syncs    *metrics.CounterVec
@@ -22,31 +17,23 @@ type controllerMetrics struct {
 	orphaned *metrics.Gauge
 }
 
-func newMetrics(r Registry) (*controllerMetrics, error) {
-	m := &controllerMetrics{
-		syncs: metrics.NewCounterVec(&metrics.CounterOpts{
-			Name: "underlay_lb_syncs_total", StabilityLevel: metrics.ALPHA,
-			Help: "Reconciliations of Services of type LoadBalancer by result: done, refused (done as far as possible; the condition underlay.dev/Accepted names the change that a person should make), failed (will be retried).",
-		}, []string{"result"}),
-		duration: metrics.NewHistogram(&metrics.HistogramOpts{
-			Name: "underlay_lb_sync_duration_seconds", StabilityLevel: metrics.ALPHA,
-			Help:    "Time of one reconciliation of a Service, with all requests to the cloud and their actions.",
-			Buckets: metrics.ExponentialBuckets(0.01, 3, 9),
-		}),
-		ops: metrics.NewCounterVec(&metrics.CounterOpts{
-			Name: "underlay_lb_operations_total", StabilityLevel: metrics.ALPHA,
-			Help: "Changes to load balancers by operation and result: done, refused by the cloud, failed.",
-		}, []string{"operation", "result"}),
-		drifted: metrics.NewCounter(&metrics.CounterOpts{
-			Name: "underlay_lb_drifted_total", StabilityLevel: metrics.ALPHA,
-			Help: "Services whose load balancers were found to differ from the desired state by the regular comparison with the cloud.",
-		}),
-		orphaned: metrics.NewGauge(&metrics.GaugeOpts{
-			Name: "underlay_lb_orphaned_load_balancers", StabilityLevel: metrics.ALPHA,
-			Help: "Load balancers with this cluster's label whose Service does not exist, at the last regular comparison with the cloud. They are never deleted.",
-		}),
-	}
-	return m, errors.Join(r.Register(m.syncs), r.Register(m.duration), r.Register(m.ops), r.Register(m.drifted), r.Register(m.orphaned))
+func newMetrics(r promauto.Registry) (*controllerMetrics, error) {
+	f := promauto.With(r, "lb")
+	return &controllerMetrics{
+		syncs: f.CounterVec("syncs_total",
+			"Reconciliations of Services of type LoadBalancer by result: done, refused (done as far as can be; the condition underlay.dev/Accepted says what a person should change), failed (will be retried).",
+			"result"),
+		duration: f.Histogram("sync_duration_seconds",
+			"Time of one reconciliation of a Service, with all requests to the cloud and their actions.",
+			metrics.ExponentialBuckets(0.01, 3, 9)),
+		ops: f.CounterVec("operations_total",
+			"Changes to load balancers by operation and result: done, refused by the cloud, failed.",
+			"operation", "result"),
+		drifted: f.Counter("drifted_total",
+			"Services that the regular look at the cloud found to differ from what they should be."),
+		orphaned: f.Gauge("orphaned_load_balancers",
+			"Load balancers with this cluster's label whose Service does not exist, at the last regular look at the cloud. They are never deleted."),
+	}, f.Err()
 }
 
 const (

@@ -18,6 +18,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/underlay-ccm/underlay/internal/kube"
+	"github.com/underlay-ccm/underlay/internal/promauto"
 )
 
 // Config is the configuration of an Agent.
@@ -30,7 +31,7 @@ type Config struct {
 	// removed then.
 	Device   Tunnels
 	Recorder record.EventRecorder
-	Registry Registry
+	Registry promauto.Registry
 	Settings
 	// Before and After are components of the node's network that are reconciled before and
 	// after the routes, in this order. A component is skipped while one before it fails. Those

@@ -42,6 +42,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/underlay-ccm/underlay/internal/kube"
+	"github.com/underlay-ccm/underlay/internal/promauto"
 	"github.com/underlay-ccm/underlay/routes"
 )
 
@@ -76,7 +77,7 @@ type Config struct {
 	// deleted before its route is recorded. It is called by the goroutine that runs passes.
 	Departed func() (departed []kube.Departed, known bool)
 	Recorder record.EventRecorder
-	Registry Registry
+	Registry promauto.Registry
 }
 
 // Controller is the route controller. Run it once.

@@ -33,7 +33,7 @@ var (
 	reasonName = regexp.MustCompile(`^[A-Z][A-Za-z]+$`)
 	// reasonConstant are names of constants that hold reasons.
 	reasonConstant = regexp.MustCompile(`^([rR]eason|event|Event)[A-Z]`)
-	newMetric      = regexp.MustCompile(`^New(Counter|Gauge|Histogram|Summary|TimingHistogram|Desc)`)
+	newMetric      = regexp.MustCompile(`^(With$|New(Counter|Gauge|Histogram|Summary|TimingHistogram|Desc))`)
 	lookup         = regexp.MustCompile(`^(?i:getenv|lookupenv)$`)
 	// silent only read: their reasons are printed to the terminal.
 	silent = regexp.MustCompile(`^(internal/doctor|internal/survey|cmd/underlayctl)$`)
@@ -123,7 +123,7 @@ func (in inspection) call(call *ast.CallExpr) {
 	case *ast.SelectorExpr:
 		name = fun.Sel.Name
 		if of, ok := fun.X.(*ast.Ident); ok && newMetric.MatchString(name) &&
-			slices.Contains([]string{"metrics", "prometheus", "promauto"}, of.Name) {
+			in.folder != "internal/promauto" && slices.Contains([]string{"metrics", "prometheus", "promauto"}, of.Name) {
 			in.metrics[in.folder] = true
 		}
 	}
