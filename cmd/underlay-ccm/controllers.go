@@ -86,7 +86,7 @@ func (m *manager) routes(c *appconfig.CompletedConfig) (runner, error) {
 	cfg := routecontroller.Config{
 		Client:       client,
 		Nodes:        c.SharedInformers.Core().V1().Nodes(),
-		Table:        m.table,
+		Table:        m.network,
 		Gateways:     &m.machines,
 		Ranges:       wiring.Ranges(m.config),
 		VSwitch:      wiring.VSwitch(m.config),
@@ -126,7 +126,7 @@ func (m *manager) vSwitchMembers(c *appconfig.CompletedConfig) (runner, error) {
 		Client:   client,
 		Nodes:    c.SharedInformers.Core().V1().Nodes(),
 		Members:  m.account,
-		VSwitch:  func() int64 { return m.followed.Network().VSwitch(reached.Subnet) },
+		VSwitch:  func() int64 { return m.network.Last().VSwitches[reached.Subnet] },
 		Holds:    reached.Holds,
 		Recorder: c.EventRecorder,
 		Registry: registry{},
@@ -154,10 +154,9 @@ func (m *manager) loadBalancers(c *appconfig.CompletedConfig) (runner, error) {
 	var ranges func() []netip.Prefix
 	var refresh func(context.Context) error
 	if m.network != nil {
-		network = m.network.ID
-		current = func() int64 { return m.followed.Network().ID }
-		ranges = func() []netip.Prefix { return m.followed.Network().DedicatedRanges() }
-		refresh = func(ctx context.Context) error { return m.followed.Network().RefreshDedicatedRanges(ctx) }
+		network, refresh = m.layout.ID, m.network.RefreshDedicatedRanges
+		current = func() int64 { return m.network.Last().ID }
+		ranges = func() []netip.Prefix { return m.network.Last().DedicatedRanges }
 	}
 	nodes := c.SharedInformers.Core().V1().Nodes().Lister()
 	doubt := func(ctx context.Context) error {

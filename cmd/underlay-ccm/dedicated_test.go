@@ -39,6 +39,9 @@ func TestNothingWaitsForRobot(t *testing.T) {
 				if err := m.configureDedicated(robot.Transport(), metrics.NewKubeRegistry()); err != nil {
 					t.Fatal(err)
 				}
+				if err := m.reach(t.Context(), nil); err != nil {
+					t.Fatal(err)
+				}
 				if n := len(robot.Requests()); n != 0 {
 					t.Errorf("a replica that doesn't lead asked Robot %d times", n)
 				}

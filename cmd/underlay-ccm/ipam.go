@@ -51,7 +51,7 @@ func (m *manager) nodeIPAM(c *appconfig.CompletedConfig) (runner, error) {
 		Nodes:        c.SharedInformers.Core().V1().Nodes(),
 		ServiceCIDRs: serviceCIDRs,
 		Pools:        pools(m.config),
-		Exclusions:   m.exclusions(m.network),
+		Exclusions:   m.exclusions(m.layout),
 		Quarantine:   ipamConfig.Quarantine,
 		Own:          &m.machines,
 		Namespace:    ledgerNamespace,
@@ -146,7 +146,7 @@ func pools(c config.Config) []ipamcontroller.Pool {
 }
 
 // exclusions returns the prefixes that no podCIDR may overlap; network may be nil.
-func (m *manager) exclusions(network *hetzner.Network) []netip.Prefix {
+func (m *manager) exclusions(network *hetzner.NetworkDetails) []netip.Prefix {
 	out := slices.Concat(m.config.IPAM.ServiceRanges, m.config.IPAM.Exclude)
 	if network != nil {
 		out = append(out, network.Reserved(m.config.VSwitch.Subnet)...)
@@ -160,7 +160,7 @@ func (m *manager) checkPools(ctx context.Context, client kubernetes.Interface) e
 	if !m.config.IPAM.Enabled {
 		return nil
 	}
-	removed, err := ipamcontroller.Check(ctx, client, ledgerNamespace, pools(m.config), m.exclusions(m.network))
+	removed, err := ipamcontroller.Check(ctx, client, ledgerNamespace, pools(m.config), m.exclusions(m.layout))
 	if err != nil {
 		return config.Errors{{Field: "pools", Problem: err.Error(), Remedy: "see the network's subnets, the service ranges and exclude", Cause: err}}
 	}

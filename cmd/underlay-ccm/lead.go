@@ -39,7 +39,7 @@ func (m *manager) lead(ctx context.Context, c *appconfig.CompletedConfig) {
 		m.hold(ctx, c)
 		m.checkRobot(ctx)
 		m.lookAsLeader(ctx)
-		if m.table != nil && !m.routesRun(c) {
+		if m.network != nil && !m.routesRun(c) {
 			go m.follow(ctx)
 		}
 	})

@@ -70,7 +70,7 @@ func alone() *appconfig.CompletedConfig {
 // again recreates the network, with subnets.
 func (l *leading) again(subnets ...string) int64 {
 	l.t.Helper()
-	if err := l.sim.DeleteNetwork(l.followed.Network().ID); err != nil {
+	if err := l.sim.DeleteNetwork(l.network.Last().ID); err != nil {
 		l.t.Fatal(err)
 	}
 	seed := hcloudsim.NetworkSeed{Name: "cluster", IPRange: netip.MustParsePrefix("10.0.0.0/8")}
@@ -86,7 +86,7 @@ func (l *leading) again(subnets ...string) int64 {
 
 // keepsClear reports whether podCIDRs are kept out of a prefix.
 func (l *leading) keepsClear(text string) bool {
-	return slices.Contains(l.exclusions(l.network), netip.MustParsePrefix(text))
+	return slices.Contains(l.exclusions(l.layout), netip.MustParsePrefix(text))
 }
 
 // If the cloud is unreachable, the controllers of a new leader are delayed only for a moment,
@@ -118,7 +118,7 @@ func TestALeaderSeesTheNetworkAsItIs(t *testing.T) {
 	inLead(t, "", func(l *leading) {
 		l.again("10.1.0.0/16")
 		if took := l.begin(l.t.Context(), "first"); took != 0 || !l.keepsClear("10.1.0.0/16") {
-			l.t.Errorf("after %s podCIDRs keep clear of %s", took, l.exclusions(l.network))
+			l.t.Errorf("after %s podCIDRs keep clear of %s", took, l.exclusions(l.layout))
 		}
 	})
 }
@@ -133,7 +133,7 @@ func TestALeaderGoesOnWithWhatAStartRefuses(t *testing.T) {
 			l.config.VSwitch.Subnet = netip.MustParsePrefix("10.1.0.0/16")
 		},
 		"the network is gone": func(l *leading) {
-			if err := l.sim.DeleteNetwork(l.followed.Network().ID); err != nil {
+			if err := l.sim.DeleteNetwork(l.network.Last().ID); err != nil {
 				l.t.Fatal(err)
 			}
 		},
@@ -145,7 +145,7 @@ func TestALeaderGoesOnWithWhatAStartRefuses(t *testing.T) {
 				defer stop()
 				change(l)
 				l.begin(ctx, "first")
-				if _, err := ipam.NewLedger(wiring.Pools(l.config), l.exclusions(l.network)); err != nil {
+				if _, err := ipam.NewLedger(wiring.Pools(l.config), l.exclusions(l.layout)); err != nil {
 					l.t.Errorf("the controller of podCIDRs would end the process: %v", err)
 				}
 				stop()
@@ -170,8 +170,8 @@ func TestANetworkIsFoundAgainWithoutRoutes(t *testing.T) {
 		made := l.again()
 		l.sim.ResetRequests()
 		time.Sleep(5 * time.Minute)
-		if l.followed.Network().ID != made {
-			l.t.Errorf("5 minutes later the network is %d, want %d", l.followed.Network().ID, made)
+		if l.network.Last().ID != made {
+			l.t.Errorf("5 minutes later the network is %d, want %d", l.network.Last().ID, made)
 		}
 		time.Sleep(time.Hour)
 		if n := len(l.sim.Requests()); n > 20 {

@@ -31,7 +31,7 @@ func (m *manager) lookAsLeader(ctx context.Context) {
 	if m.client == nil || m.config.Network == "" {
 		return
 	}
-	seen := make(chan *hetzner.Network, 1)
+	seen := make(chan *hetzner.NetworkDetails, 1)
 	go func() {
 		network, err := m.networkAsLeader(ctx)
 		if err != nil {
@@ -39,7 +39,7 @@ func (m *manager) lookAsLeader(ctx context.Context) {
 		}
 		seen <- network
 		if m.config.VSwitch.ExposeRoutes && !network.Coupling.Exposed {
-			m.exposeRoutes(ctx, network)
+			m.exposeRoutes(ctx)
 		}
 	}()
 	select {
@@ -52,10 +52,9 @@ func (m *manager) lookAsLeader(ctx context.Context) {
 }
 
 // networkAsLeader retries until it has the network, and logs what a start would refuse.
-func (m *manager) networkAsLeader(ctx context.Context) (network *hetzner.Network, err error) {
+func (m *manager) networkAsLeader(ctx context.Context) (network *hetzner.NetworkDetails, err error) {
 	err = backoff().DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
-		var err error
-		network, err = m.client.Network(requests.WithPriority(ctx, requests.Urgent), m.config.Network)
+		err := m.network.Find(requests.WithPriority(ctx, requests.Urgent))
 		if err != nil {
 			klog.FromContext(ctx).Error(m.explain(err), "The network can't be looked at; trying again", "endpoint", m.config.Endpoint)
 		}
@@ -64,6 +63,7 @@ func (m *manager) networkAsLeader(ctx context.Context) (network *hetzner.Network
 	if err != nil {
 		return nil, err
 	}
+	network = m.network.Last()
 	for _, unfit := range m.checkLayout(ctx, network) {
 		klog.FromContext(ctx).Error(unfit, "Nodes with such podCIDRs get no routes; the next start will be refused")
 	}
@@ -74,14 +74,14 @@ func (m *manager) networkAsLeader(ctx context.Context) (network *hetzner.Network
 }
 
 // useAsLeader uses the network as read, unless its subnets fill a pool, which no Ledger allows.
-func (m *manager) useAsLeader(ctx context.Context, network *hetzner.Network) {
+func (m *manager) useAsLeader(ctx context.Context, network *hetzner.NetworkDetails) {
 	if m.config.IPAM.Enabled {
 		if _, err := ipam.NewLedger(wiring.Pools(m.config), m.exclusions(network)); err != nil {
 			klog.FromContext(ctx).Error(err, "podCIDRs keep clear only of the subnets that the network had at the start")
 			return
 		}
 	}
-	m.network = network
+	m.layout = network
 }
 
 // follow reads the network periodically if no route controller does, so that a network that was
@@ -89,21 +89,21 @@ func (m *manager) useAsLeader(ctx context.Context, network *hetzner.Network) {
 func (m *manager) follow(ctx context.Context) {
 	ctx = requests.WithPriority(ctx, requests.Background)
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
-		if _, err := m.table.List(ctx); err != nil && ctx.Err() == nil {
+		if _, err := m.network.List(ctx); err != nil && ctx.Err() == nil {
 			klog.FromContext(ctx).Error(err, "The network can't be looked at; trying again", "network", m.config.Network)
 		}
 	}, followPeriod)
 }
 
 // exposeRoutes makes the network expose its routes to the vSwitch, retrying until it succeeds.
-func (m *manager) exposeRoutes(ctx context.Context, network *hetzner.Network) {
+func (m *manager) exposeRoutes(ctx context.Context) {
 	backoff := wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 12, Cap: 10 * time.Minute}
 	_ = backoff.DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
-		if err := network.ExposeRoutes(ctx); err != nil {
-			klog.FromContext(ctx).Error(err, "The network doesn't expose its routes to the vSwitch, so pods of dedicated servers don't reach those of cloud servers; trying again", "network", network.Name)
+		if err := m.network.ExposeRoutes(ctx); err != nil {
+			klog.FromContext(ctx).Error(err, "The network doesn't tell its routes to the vSwitch, so pods of dedicated servers don't reach those of cloud servers; trying again", "network", m.config.Network)
 			return false, nil
 		}
-		klog.FromContext(ctx).Info("The network tells its routes to the vSwitch from now on", "network", network.Name, "subnet", m.config.VSwitch.Subnet)
+		klog.FromContext(ctx).Info("The network tells its routes to the vSwitch from now on", "network", m.config.Network, "subnet", m.config.VSwitch.Subnet)
 		return true, nil
 	})
 }

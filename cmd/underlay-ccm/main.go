@@ -38,7 +38,6 @@ import (
 	"github.com/underlay-ccm/underlay/internal/requests"
 	"github.com/underlay-ccm/underlay/internal/robot"
 	ipamcontroller "github.com/underlay-ccm/underlay/ipam/controller"
-	"github.com/underlay-ccm/underlay/routes"
 	routecontroller "github.com/underlay-ccm/underlay/routes/controller"
 )
 
@@ -107,10 +106,9 @@ type manager struct {
 	ctx     context.Context
 	config  config.Config
 	client  *hetzner.Client  // nil without a cloud
-	network *hetzner.Network // as read at start or by the new leader; nil: none configured
-	table   routes.Table     // of the network
-	// followed looks up the network again when it was created anew; nil: none configured.
-	followed *hetzner.Followed
+	network *hetzner.Network // nil: none configured
+	// layout is the network as read at start or by the new leader; nil: none configured.
+	layout   *hetzner.NetworkDetails
 	machines cloud.Machines // every machine that a Node may run on
 	// account lists the dedicated servers of the account at Robot; nil without Robot.
 	account *dedicated.Servers

@@ -86,15 +86,13 @@ func light() cache.TransformFunc {
 		vswitch.MemberCondition, kube.AddressesMatch)
 }
 
-// see sets up the server list and, with a network, its route table. Both follow a network that
-// is deleted and recreated under its name.
+// see sets up the server list.
 func (m *manager) see() {
 	if m.network == nil {
 		m.machines.Cloud = m.client.Servers(0)
 		return
 	}
-	m.followed = m.client.Follow(m.network, m.config.Network)
-	m.table, m.machines.Cloud = m.followed, m.followed.Servers()
+	m.machines.Cloud = m.network.Servers()
 }
 
 // networkRange returns a getter of the current network's range; nil without a network.
@@ -102,7 +100,7 @@ func (m *manager) networkRange() func() netip.Prefix {
 	if m.network == nil {
 		return nil
 	}
-	return func() netip.Prefix { return m.followed.Network().IPRange }
+	return func() netip.Prefix { return m.network.Last().IPRange }
 }
 
 // routesRun reports whether the route controller runs, which lists the network periodically.
@@ -149,8 +147,8 @@ func (m *manager) look(ctx context.Context) error {
 	if err != nil {
 		return m.explain(err)
 	}
-	wrong = append(wrong, m.checkLayout(ctx, m.network)...)
-	wrong = append(wrong, m.checkVSwitch(m.network)...)
+	wrong = append(wrong, m.checkLayout(ctx, m.layout)...)
+	wrong = append(wrong, m.checkVSwitch(m.layout)...)
 	if len(wrong) > 0 {
 		return wrong
 	}
@@ -164,12 +162,12 @@ func (m *manager) lookAtProject(ctx context.Context) (err error) {
 	}
 	network, err := m.client.Network(ctx, m.config.Network)
 	if err == nil {
-		m.network = network
+		m.network, m.layout = network, network.Last()
 	}
 	return err
 }
 
-func (m *manager) checkLayout(ctx context.Context, network *hetzner.Network) config.Errors {
+func (m *manager) checkLayout(ctx context.Context, network *hetzner.NetworkDetails) config.Errors {
 	if network == nil || !m.config.Routes.Enabled {
 		return nil
 	}
@@ -192,7 +190,7 @@ func (m *manager) checkLayout(ctx context.Context, network *hetzner.Network) con
 
 // checkVSwitch checks the vSwitch settings against the network. If the network doesn't expose
 // its routes but may, the leader corrects that later.
-func (m *manager) checkVSwitch(network *hetzner.Network) config.Errors {
+func (m *manager) checkVSwitch(network *hetzner.NetworkDetails) config.Errors {
 	if network == nil {
 		return nil
 	}

@@ -117,6 +117,9 @@ func TestALeaderGoesOnToExposeRoutes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if err := m.reach(ctx, nil); err != nil {
+			t.Fatal(err)
+		}
 		if err := sim.Inject(hcloudsim.Fault{Match: "PUT /networks/{id}", Times: 3, Code: "forbidden"}); err != nil {
 			t.Fatal(err)
 		}

@@ -147,7 +147,7 @@ func TestNetworkByNameAndID(t *testing.T) {
 		_, c, id := project(t, hcloudsim.Options{})
 		for _, ref := range []string{"cluster", fmt.Sprint(id)} {
 			n, err := c.Network(t.Context(), ref)
-			if err != nil || n.ID != id || n.IPRange != netip.MustParsePrefix("10.0.0.0/8") || len(n.Subnets) != 1 {
+			if err != nil || n.Last().ID != id || n.Last().IPRange != netip.MustParsePrefix("10.0.0.0/8") || len(n.Last().Subnets) != 1 {
 				t.Errorf("%s: %+v, %v", ref, n, err)
 			}
 		}

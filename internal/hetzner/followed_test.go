@@ -18,11 +18,10 @@ func TestANetworkIsFoundAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sim, c, first := project(t, hcloudsim.Options{})
 		seed(t, sim, first, 1)
-		n, err := c.Network(t.Context(), "cluster")
+		f, err := c.Network(t.Context(), "cluster")
 		if err != nil {
 			t.Fatal(err)
 		}
-		f := c.Follow(n, "cluster")
 		route := entry("10.244.1.0/24", "10.0.0.2")
 		if err := f.Add(t.Context(), route); err != nil {
 			t.Fatal(err)
@@ -40,8 +39,8 @@ func TestANetworkIsFoundAgain(t *testing.T) {
 			}
 			return names
 		}
-		if got := attached(); len(got) != 1 || f.Network().ID != first {
-			t.Errorf("network %d with %q, want one server in network %d", f.Network().ID, got, first)
+		if got := attached(); len(got) != 1 || f.Last().ID != first {
+			t.Errorf("network %d with %q, want one server in network %d", f.Last().ID, got, first)
 		}
 
 		// A failed request is no deletion.
@@ -58,8 +57,8 @@ func TestANetworkIsFoundAgain(t *testing.T) {
 		if err := sim.DeleteNetwork(first); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := f.List(t.Context()); !errors.Is(err, hetzner.ErrNoNetwork) || f.Network().ID != first {
-			t.Errorf("without any network: %v, and network %d", err, f.Network().ID)
+		if _, err := f.List(t.Context()); !errors.Is(err, hetzner.ErrNoNetwork) || f.Last().ID != first {
+			t.Errorf("without any network: %v, and network %d", err, f.Last().ID)
 		}
 		second, err := sim.CreateNetwork(hcloudsim.NetworkSeed{
 			Name: "cluster", IPRange: netip.MustParsePrefix("10.0.0.0/8"),
@@ -70,8 +69,8 @@ func TestANetworkIsFoundAgain(t *testing.T) {
 		}
 		seed(t, sim, second.ID, 2)
 		expect(t, f)
-		if got := attached(); len(got) != 2 || f.Network().ID != second.ID {
-			t.Errorf("network %d with %q, want two servers in network %d", f.Network().ID, got, second.ID)
+		if got := attached(); len(got) != 2 || f.Last().ID != second.ID {
+			t.Errorf("network %d with %q, want two servers in network %d", f.Last().ID, got, second.ID)
 		}
 		if err := f.Add(t.Context(), route); err != nil {
 			t.Errorf("adding a route to the network that was found: %v", err)

@@ -4,32 +4,15 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
-
-	"github.com/underlay-ccm/underlay/routes"
 )
 
 // The types and methods of this file are for tools that inspect a project: they return more than
 // the controllers need, always read from the API, and send only GET requests.
-
-// NetworkDetails describes a network and its contents.
-type NetworkDetails struct {
-	ID              int64
-	Name            string
-	IPRange         netip.Prefix
-	Subnets         []netip.Prefix
-	DedicatedRanges []netip.Prefix
-	Coupling        routes.Coupling
-	// Routes are all routes, of any owner, in the API's order.
-	Routes []routes.Route
-	// Servers and LoadBalancers count the attached resources.
-	Servers, LoadBalancers int
-}
 
 // Action is a change of one resource.
 type Action struct {
@@ -40,19 +23,6 @@ type Action struct {
 	Status            string    // running, success or error
 	Started, Finished time.Time // Finished is zero while it runs
 	Error             string    // empty unless Status is error
-}
-
-// InspectNetwork looks up a network by ID or name. The error wraps ErrNoNetwork if it is missing.
-func (c *Client) InspectNetwork(ctx context.Context, idOrName string) (NetworkDetails, error) {
-	found, err := c.findNetwork(ctx, idOrName)
-	if err != nil {
-		return NetworkDetails{}, err
-	}
-	n := c.network(found)
-	return NetworkDetails{
-		ID: n.ID, Name: n.Name, IPRange: n.IPRange, Subnets: n.Subnets, DedicatedRanges: n.DedicatedRanges(), Coupling: n.Coupling, Routes: convertRoutes(found.Routes),
-		Servers: len(found.Servers), LoadBalancers: len(found.LoadBalancers),
-	}, nil
 }
 
 // ServerActions returns the newest 50 actions of a server, oldest first, and how many are older.

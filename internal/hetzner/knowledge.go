@@ -13,10 +13,10 @@ import (
 // knowledge caches the newest whole list of servers, and newer responses about single servers.
 // Only the whole list proves that a server that isn't in it doesn't exist.
 type knowledge struct {
-	whole     []cloud.Machine
-	requested time.Time // when the request for whole was sent; zero: never
+	requested time.Time // when the request for the whole list was sent; zero: never
+	network   int64     // of its private addresses
 	alone     map[one]response
-	list      []cloud.Machine // whole with the newer responses; never modified in place
+	list      []cloud.Machine // with the newer responses; never modified in place
 
 	burst     int // consecutive requests for single servers
 	lastAlone time.Time
@@ -67,9 +67,12 @@ func (k *knowledge) cheaperAlone(questions int, now time.Time) bool {
 }
 
 // listed stores a whole list, and keeps newer responses that don't contradict it.
-func (k *knowledge) listed(whole []cloud.Machine, requested time.Time) {
-	k.whole, k.requested, k.list, k.burst = whole, requested, whole, 0
+func (k *knowledge) listed(whole []cloud.Machine, network int64, requested time.Time) {
 	newer := k.alone
+	if network != k.network {
+		newer = nil
+	}
+	k.requested, k.network, k.list, k.burst = requested, network, whole, 0
 	k.alone = map[one]response{}
 	for _, s := range slices.SortedFunc(maps.Keys(newer), func(a, b one) int { return newer[a].requested.Compare(newer[b].requested) }) {
 		if newer[s].requested.After(requested) {
@@ -80,10 +83,10 @@ func (k *knowledge) listed(whole []cloud.Machine, requested time.Time) {
 
 // learn stores a response about a single server, unless it contradicts the list's entries for other
 // servers. It reports whether it agrees; if not, only a new list shows the state of those servers.
-func (k *knowledge) learn(q cloud.Question, found []cloud.Machine, requested time.Time) bool {
+func (k *knowledge) learn(q cloud.Question, found []cloud.Machine, network int64, requested time.Time) bool {
 	k.burst++
 	k.lastAlone = requested
-	if k.requested.IsZero() || !requested.After(k.requested) {
+	if k.requested.IsZero() || !requested.After(k.requested) || network != k.network {
 		return true
 	}
 	return k.take(aboutOne(q), response{requested, found})

@@ -249,7 +249,7 @@ func (lab *balancerLab) byHand(t *testing.T, action, body string) {
 // onNetwork changes the network likewise.
 func (lab *balancerLab) onNetwork(t *testing.T, action, body string) {
 	t.Helper()
-	lab.post(t, fmt.Sprintf("networks/%d/actions/%s", lab.network.ID, action), body)
+	lab.post(t, fmt.Sprintf("networks/%d/actions/%s", lab.network.Last().ID, action), body)
 }
 
 func (lab *balancerLab) post(t *testing.T, path, body string) {

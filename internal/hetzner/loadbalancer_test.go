@@ -135,7 +135,7 @@ func (lab *balancerLab) spec(t *testing.T, change func(*lb.Service)) lb.Spec {
 	if change != nil {
 		change(&svc)
 	}
-	spec, _, err := lb.Parse(svc, lb.Defaults{Cluster: labOwner.Cluster, Network: lab.network.ID, Location: "nbg1"})
+	spec, _, err := lb.Parse(svc, lb.Defaults{Cluster: labOwner.Cluster, Network: lab.network.Last().ID, Location: "nbg1"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -269,14 +269,14 @@ func TestAddressTargets(t *testing.T) {
 // Changes of the ranges of dedicated servers are noticed with the routes.
 func TestDedicatedRanges(t *testing.T) {
 	inLab(t, func(t *testing.T, lab *balancerLab) {
-		if got := fmt.Sprint(lab.network.DedicatedRanges()); got != "[10.1.0.0/24]" {
+		if got := fmt.Sprint(lab.network.Last().DedicatedRanges); got != "[10.1.0.0/24]" {
 			t.Errorf("coupled with a vSwitch: %s", got)
 		}
 		lab.onNetwork(t, "delete_subnet", `{"ip_range":"10.1.0.0/24"}`)
 		if _, err := lab.network.List(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if got := fmt.Sprint(lab.network.DedicatedRanges()); got != "[10.0.0.0/8]" {
+		if got := fmt.Sprint(lab.network.Last().DedicatedRanges); got != "[10.0.0.0/8]" {
 			t.Errorf("not coupled: %s", got)
 		}
 	})
@@ -288,11 +288,11 @@ func TestTheSubnetsVSwitch(t *testing.T) {
 		first, second := netip.MustParsePrefix("10.1.0.0/24"), netip.MustParsePrefix("10.1.1.0/24")
 		known := func(want ...int64) {
 			t.Helper()
-			if got := []int64{lab.network.VSwitch(first), lab.network.VSwitch(second), lab.network.VSwitch(netip.MustParsePrefix("10.0.0.0/16"))}; !slices.Equal(got, want) {
+			if got := []int64{lab.network.Last().VSwitches[first], lab.network.Last().VSwitches[second], lab.network.Last().VSwitches[netip.MustParsePrefix("10.0.0.0/16")]}; !slices.Equal(got, want) {
 				t.Errorf("vSwitches %v, want %v", got, want)
 			}
 		}
-		was := lab.network.VSwitch(first)
+		was := lab.network.Last().VSwitches[first]
 		if was == 0 {
 			t.Error("the vSwitch is not known")
 		}
@@ -315,7 +315,7 @@ func TestDedicatedRangesAreRefreshed(t *testing.T) {
 			time.Sleep(after)
 			lab.sim.ResetRequests()
 			err := lab.network.RefreshDedicatedRanges(t.Context())
-			got, sent := fmt.Sprint(lab.network.DedicatedRanges()), len(lab.sim.Requests())
+			got, sent := fmt.Sprint(lab.network.Last().DedicatedRanges), len(lab.sim.Requests())
 			if err != nil || sent != requests || got != ranges {
 				t.Errorf("%s: %s with %d requests, want %s with %d; %v", what, got, sent, ranges, requests, err)
 			}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 
+	"github.com/underlay-ccm/underlay/internal/cloud"
 	"github.com/underlay-ccm/underlay/internal/ipnet"
 	"github.com/underlay-ccm/underlay/routes"
 )
@@ -18,34 +19,50 @@ import (
 // ErrNoNetwork means that no network has the configured ID or name.
 var ErrNoNetwork = errors.New("no such network")
 
-// Network is one private network. The API accepts one change of a network at a time, so its
-// writer serializes all changes of the network and of its attachments.
-type Network struct {
-	ID   int64
-	Name string
-	// IPRange, Subnets and Coupling are from the lookup.
-	IPRange  netip.Prefix
-	Subnets  []netip.Prefix
-	Coupling routes.Coupling
+// NetworkDetails describes a network and its contents as read.
+type NetworkDetails struct {
+	ID      int64
+	Name    string
+	IPRange netip.Prefix
+	Subnets []netip.Prefix
+	// DedicatedRanges contain the dedicated servers' addresses: the subnets of type vswitch, or if
+	// there is none, the network's own range.
+	DedicatedRanges []netip.Prefix
+	Coupling        routes.Coupling
+	// VSwitches maps the subnets that are coupled with a vSwitch to its ID.
+	VSwitches map[netip.Prefix]int64
+	// Routes are all routes, of any owner, in the API's order.
+	Routes []routes.Route
+	// Servers and LoadBalancers count the attached resources.
+	Servers, LoadBalancers int
 
-	client *Client
-	writer writer
-	// Each read updates dedicated and vSwitches; asked is when the last read began.
-	dedicated atomic.Pointer[[]netip.Prefix]
-	vSwitches atomic.Pointer[map[netip.Prefix]int64]
-	requested atomic.Pointer[time.Time]
+	requested time.Time
 }
 
-// Network looks up a network by its ID or name.
-func (c *Client) Network(ctx context.Context, idOrName string) (*Network, error) {
-	found, err := c.findNetwork(ctx, idOrName)
-	if err != nil {
-		return nil, err
+func networkDetails(n *hcloud.Network, requested time.Time) *NetworkDetails {
+	d := &NetworkDetails{
+		ID: n.ID, Name: n.Name, IPRange: ipnet.Prefix(n.IPRange), Coupling: routes.Coupling{Exposed: n.ExposeRoutesToVSwitch},
+		VSwitches: map[netip.Prefix]int64{}, Servers: len(n.Servers), LoadBalancers: len(n.LoadBalancers), requested: requested,
 	}
-	return c.network(found), nil
+	for _, subnet := range n.Subnets {
+		r := ipnet.Prefix(subnet.IPRange)
+		d.Subnets = append(d.Subnets, r)
+		if subnet.Type == hcloud.NetworkSubnetTypeVSwitch {
+			d.Coupling.Subnets, d.VSwitches[r] = append(d.Coupling.Subnets, r), subnet.VSwitchID
+		}
+	}
+	if d.DedicatedRanges = d.Coupling.Subnets; len(d.DedicatedRanges) == 0 {
+		d.DedicatedRanges = []netip.Prefix{d.IPRange}
+	}
+	for _, r := range n.Routes {
+		d.Routes = append(d.Routes, routes.Route{Dst: ipnet.Prefix(r.Destination), Via: ipnet.Addr(r.Gateway)})
+	}
+	return d
 }
 
-func (c *Client) findNetwork(ctx context.Context, idOrName string) (*hcloud.Network, error) {
+// InspectNetwork looks up a network by ID or name. The error wraps ErrNoNetwork if it is missing.
+func (c *Client) InspectNetwork(ctx context.Context, idOrName string) (*NetworkDetails, error) {
+	requested := time.Now()
 	found, err := get(ctx, func(ctx context.Context) (*hcloud.Network, *hcloud.Response, error) {
 		return c.api.Network.Get(ctx, idOrName)
 	})
@@ -55,44 +72,67 @@ func (c *Client) findNetwork(ctx context.Context, idOrName string) (*hcloud.Netw
 	if found == nil {
 		return nil, fmt.Errorf("network %q: %w", idOrName, ErrNoNetwork)
 	}
-	return found, nil
+	return networkDetails(found, requested), nil
 }
 
-func (c *Client) network(found *hcloud.Network) *Network {
-	n := &Network{
-		ID: found.ID, Name: found.Name, IPRange: ipnet.Prefix(found.IPRange),
-		client: c, writer: c.writerOf(found.ID),
-	}
-	n.Coupling.Exposed = found.ExposeRoutesToVSwitch
-	for _, subnet := range found.Subnets {
-		n.Subnets = append(n.Subnets, ipnet.Prefix(subnet.IPRange))
-		if subnet.Type == hcloud.NetworkSubnetTypeVSwitch {
-			n.Coupling.Subnets = append(n.Coupling.Subnets, ipnet.Prefix(subnet.IPRange))
-		}
-	}
-	now := time.Now()
-	n.requested.Store(&now)
-	n.keep(found)
-	return n
+// Network is the network with a configured ID or name, even after it was deleted and recreated,
+// which to the API is a different network. List detects the deletion, since it is called regularly.
+//
+// The API accepts one change of a network at a time, so a writer serializes all changes of the
+// network and of its attachments.
+type Network struct {
+	client   *Client
+	idOrName string
+	servers  *Servers
+	last     atomic.Pointer[NetworkDetails] // as last read
+	// requested is when the last read began, whether it succeeded or not.
+	requested atomic.Pointer[time.Time]
 }
 
-func (n *Network) look(ctx context.Context) (*hcloud.Network, error) {
-	now := time.Now()
+// Network looks up a network by its ID or name.
+func (c *Client) Network(ctx context.Context, idOrName string) (*Network, error) {
+	n := &Network{client: c, idOrName: idOrName}
+	n.servers = c.serversIn(func() int64 { return n.Last().ID })
+	if err := n.Find(ctx); err != nil {
+		return nil, err
+	}
+	return n, nil
+}
+
+// Find reads the network that has the configured ID or name now.
+func (n *Network) Find(ctx context.Context) error {
+	found, err := n.client.InspectNetwork(ctx, n.idOrName)
+	if err == nil {
+		n.requested.Store(&found.requested)
+		n.last.Store(found)
+	}
+	return err
+}
+
+// Last returns the network as last read.
+func (n *Network) Last() *NetworkDetails { return n.last.Load() }
+
+// Servers returns the servers, at each call with their addresses in the current network.
+func (n *Network) Servers() cloud.Servers { return n.servers }
+
+func (n *Network) look(ctx context.Context) (*NetworkDetails, error) {
+	id, now := n.Last().ID, time.Now()
 	n.requested.Store(&now)
 	found, err := get(ctx, func(ctx context.Context) (*hcloud.Network, *hcloud.Response, error) {
-		return n.client.api.Network.GetByID(ctx, n.ID)
+		return n.client.api.Network.GetByID(ctx, id)
 	})
 	if err != nil {
-		return nil, fmt.Errorf("getting network %d: %w", n.ID, err)
+		return nil, fmt.Errorf("getting network %d: %w", id, err)
 	}
 	if found == nil {
-		return nil, fmt.Errorf("network %d: %w", n.ID, ErrNoNetwork)
+		return nil, fmt.Errorf("network %d: %w", id, ErrNoNetwork)
 	}
 	if !ipnet.Prefix(found.IPRange).IsValid() { // without it, the routes may be missing too
-		return nil, fmt.Errorf("getting network %d: the response is incomplete", n.ID)
+		return nil, fmt.Errorf("getting network %d: the answer is incomplete", id)
 	}
-	n.keep(found)
-	return found, nil
+	d := networkDetails(found, now)
+	n.last.Store(d)
+	return d, nil
 }
 
 // rangesPeriod is how often the network is read for its subnets alone.
@@ -108,76 +148,40 @@ func (n *Network) RefreshDedicatedRanges(ctx context.Context) error {
 	return err
 }
 
-// DedicatedRanges returns the ranges of the dedicated servers' addresses as of the last read:
-// the subnets of type vswitch, or if there is none, the network's own range.
-func (n *Network) DedicatedRanges() []netip.Prefix { return *n.dedicated.Load() }
-
-// VSwitch returns the ID of the vSwitch that was coupled with the subnet at the last read, or 0.
-func (n *Network) VSwitch(subnet netip.Prefix) int64 { return (*n.vSwitches.Load())[subnet] }
-
-func (n *Network) keep(found *hcloud.Network) {
-	n.dedicated.Store(dedicatedRanges(found))
-	vSwitches := map[netip.Prefix]int64{}
-	for _, subnet := range found.Subnets {
-		if subnet.Type == hcloud.NetworkSubnetTypeVSwitch {
-			vSwitches[ipnet.Prefix(subnet.IPRange)] = subnet.VSwitchID
-		}
-	}
-	n.vSwitches.Store(&vSwitches)
-}
-
-func dedicatedRanges(n *hcloud.Network) *[]netip.Prefix {
-	var ranges []netip.Prefix
-	for _, subnet := range n.Subnets {
-		if subnet.Type == hcloud.NetworkSubnetTypeVSwitch {
-			ranges = append(ranges, ipnet.Prefix(subnet.IPRange))
-		}
-	}
-	if len(ranges) == 0 {
-		ranges = []netip.Prefix{ipnet.Prefix(n.IPRange)}
-	}
-	return &ranges
-}
-
-// Reserved calls the function Reserved for this network.
-func (n *Network) Reserved(vSwitch netip.Prefix) []netip.Prefix {
-	return Reserved(n.IPRange, n.Subnets, vSwitch)
-}
-
-// Reserved returns the prefixes of a network that nothing else may use: its subnets, its gateway,
-// and the default gateway of all servers. Of the subnet vSwitch, with dedicated servers and their
-// pods, only the gateway is reserved; the zero Prefix means that there is no such subnet.
-func Reserved(network netip.Prefix, subnets []netip.Prefix, vSwitch netip.Prefix) []netip.Prefix {
+// Reserved returns the prefixes of the network that nothing else may use: its subnets, its
+// gateway, and the default gateway of all servers. Of the subnet vSwitch, with dedicated servers
+// and their pods, only the gateway is reserved; the zero Prefix means that there is no such subnet.
+func (d *NetworkDetails) Reserved(vSwitch netip.Prefix) []netip.Prefix {
 	gatewayOf := func(p netip.Prefix) netip.Addr { return p.Masked().Addr().Next() }
 	alone := func(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }
-	reserved := slices.Clone(subnets)
+	reserved := slices.Clone(d.Subnets)
 	if i := slices.Index(reserved, vSwitch); i >= 0 {
 		reserved[i] = alone(gatewayOf(vSwitch))
 	}
 	serverGateway := netip.AddrFrom4([4]byte{172, 31, 1, 1})
-	return append(reserved, alone(gatewayOf(network)), alone(serverGateway))
+	return append(reserved, alone(gatewayOf(d.IPRange)), alone(serverGateway))
 }
 
 // ExposeRoutes makes the network expose its routes to the vSwitch that is coupled with it.
 func (n *Network) ExposeRoutes(ctx context.Context) error {
-	return n.Exclusive(ctx, func(ctx context.Context) error {
+	return n.exclusive(ctx, func(ctx context.Context, ref *hcloud.Network) error {
 		err := retry(ctx, write, func(ctx context.Context) error {
 			expose := true
-			_, _, err := n.client.api.Network.Update(ctx, n.ref(), hcloud.NetworkUpdateOpts{ExposeRoutesToVSwitch: &expose})
+			_, _, err := n.client.api.Network.Update(ctx, ref, hcloud.NetworkUpdateOpts{ExposeRoutesToVSwitch: &expose})
 			return err
 		})
 		if err != nil {
-			return fmt.Errorf("exposing the routes of network %d to its vSwitch: %w", n.ID, err)
+			return fmt.Errorf("exposing the routes of network %d to its vSwitch: %w", ref.ID, err)
 		}
-		n.Coupling.Exposed = true
 		return nil
 	})
 }
 
-// Exclusive runs do, a change of the network or of its attachments, while no other change runs.
-// do must not return before the change has ended.
-func (n *Network) Exclusive(ctx context.Context, do func(context.Context) error) error {
-	return n.writer.run(ctx, do)
+// exclusive runs do, a change of the current network, while no other change of it or of its
+// attachments runs. do must not return before the change has ended.
+func (n *Network) exclusive(ctx context.Context, do func(context.Context, *hcloud.Network) error) error {
+	ref := &hcloud.Network{ID: n.Last().ID}
+	return n.client.writerOf(ref.ID).run(ctx, func(ctx context.Context) error { return do(ctx, ref) })
 }
 
 // writer serializes changes.
@@ -193,12 +197,4 @@ func (w writer) run(ctx context.Context, do func(context.Context) error) error {
 	}
 	defer func() { <-w }()
 	return do(ctx)
-}
-
-func convertRoutes(rs []hcloud.NetworkRoute) []routes.Route {
-	out := make([]routes.Route, len(rs))
-	for i, r := range rs {
-		out[i] = routes.Route{Dst: ipnet.Prefix(r.Destination), Via: ipnet.Addr(r.Gateway)}
-	}
-	return out
 }

@@ -17,45 +17,52 @@ import (
 
 var _ routes.Table = (*Network)(nil)
 
-// List implements routes.Table, in one request with the priority of the writes that wait for it.
+// List implements routes.Table, in one request with the priority of the writes that wait for it. If
+// the network was deleted, it looks for one that has its ID or name now.
 func (n *Network) List(ctx context.Context) ([]routes.Route, error) {
 	ctx = requests.WithPriority(ctx, requests.Urgent)
 	found, err := n.look(ctx)
+	if errors.Is(err, ErrNoNetwork) {
+		if again := n.Find(ctx); again != nil {
+			return nil, fmt.Errorf("%w; looking for it again: %w", err, again)
+		}
+		found, err = n.look(ctx)
+	}
 	if err != nil {
 		return nil, err
 	}
-	return convertRoutes(found.Routes), nil
+	return found.Routes, nil
 }
 
 // Add implements routes.Table.
 func (n *Network) Add(ctx context.Context, r routes.Route) error {
-	return n.Exclusive(ctx, func(ctx context.Context) error { return n.add(ctx, r) })
+	return n.exclusive(ctx, func(ctx context.Context, ref *hcloud.Network) error { return n.add(ctx, ref, r) })
 }
 
 // Delete implements routes.Table.
 func (n *Network) Delete(ctx context.Context, r routes.Route, by time.Time) error {
-	return n.Exclusive(ctx, func(ctx context.Context) error { return n.delete(ctx, r, by) })
+	return n.exclusive(ctx, func(ctx context.Context, ref *hcloud.Network) error { return n.delete(ctx, ref, r, by) })
 }
 
 // Replace implements routes.Table. The API has no such change, so it is a deletion and an
 // addition with no other change in between. It is completed even if the caller or the process is
 // stopped, since the node would be left without a route.
 func (n *Network) Replace(ctx context.Context, old, to routes.Route, by time.Time) error {
-	return n.Exclusive(ctx, func(ctx context.Context) error {
+	return n.exclusive(ctx, func(ctx context.Context, ref *hcloud.Network) error {
 		ctx, release := leadership.Hold(ctx)
 		defer release()
-		if err := n.delete(ctx, old, by); err != nil {
+		if err := n.delete(ctx, ref, old, by); err != nil {
 			return err
 		}
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 		defer cancel()
-		return n.add(ctx, to)
+		return n.add(ctx, ref, to)
 	})
 }
 
-func (n *Network) add(ctx context.Context, r routes.Route) error {
+func (n *Network) add(ctx context.Context, ref *hcloud.Network, r routes.Route) error {
 	err := n.change(ctx, time.Time{}, func(ctx context.Context) (*hcloud.Action, error) {
-		action, _, err := n.client.api.Network.AddRoute(ctx, n.ref(),
+		action, _, err := n.client.api.Network.AddRoute(ctx, ref,
 			hcloud.NetworkAddRouteOpts{Route: hcloud.NetworkRoute{Destination: ipnet.Of(r.Dst), Gateway: r.Via.AsSlice()}})
 		return action, err
 	})
@@ -63,26 +70,26 @@ func (n *Network) add(ctx context.Context, r routes.Route) error {
 		err = errors.Join(routes.ErrFull, err)
 	}
 	if err != nil {
-		return fmt.Errorf("adding route %s to network %d: %w", r, n.ID, err)
+		return fmt.Errorf("adding route %s to network %d: %w", r, ref.ID, err)
 	}
 	return nil
 }
 
-func (n *Network) delete(ctx context.Context, r routes.Route, by time.Time) error {
+func (n *Network) delete(ctx context.Context, ref *hcloud.Network, r routes.Route, by time.Time) error {
 	err := n.change(ctx, by, func(ctx context.Context) (*hcloud.Action, error) {
-		action, _, err := n.client.api.Network.DeleteRoute(ctx, n.ref(),
+		action, _, err := n.client.api.Network.DeleteRoute(ctx, ref,
 			hcloud.NetworkDeleteRouteOpts{Route: hcloud.NetworkRoute{Destination: ipnet.Of(r.Dst), Gateway: r.Via.AsSlice()}})
 		return action, err
 	})
 	if NotFound(err) {
 		// Either the route or the network is missing.
-		var have []routes.Route
-		if have, err = n.List(ctx); err == nil && slices.Contains(have, r) {
+		var have *NetworkDetails
+		if have, err = n.look(requests.WithPriority(ctx, requests.Urgent)); err == nil && slices.Contains(have.Routes, r) {
 			err = errors.New("the API doesn't find it, and lists it")
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("deleting route %s from network %d: %w", r, n.ID, err)
+		return fmt.Errorf("deleting route %s from network %d: %w", r, ref.ID, err)
 	}
 	return nil
 }
@@ -116,5 +123,3 @@ func (n *Network) change(ctx context.Context, by time.Time, send func(context.Co
 	}
 	return n.client.actions.wait(ctx, action)
 }
-
-func (n *Network) ref() *hcloud.Network { return &hcloud.Network{ID: n.ID} }

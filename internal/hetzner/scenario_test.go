@@ -163,8 +163,8 @@ func repeat(ctx context.Context, first, pause time.Duration, do func(context.Con
 func (s *scenario) work(ctx context.Context, working *sync.WaitGroup) {
 	networks := tables(s.t, s.sim, s.client, 36)
 	s.rushed, networks = networks[:10], networks[10:]
-	servers := s.client.Servers(networks[25].ID)
-	seed(s.t, s.sim, networks[25].ID, 30)
+	servers := s.client.Servers(networks[25].Last().ID)
+	seed(s.t, s.sim, networks[25].Last().ID, 30)
 	s.server = s.sim.Servers()[0].ID
 	for i := range 25 {
 		first := time.Duration(i) * time.Second

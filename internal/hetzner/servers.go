@@ -18,8 +18,9 @@ import (
 
 // Servers caches the project's server list for all controllers.
 type Servers struct {
-	client  *Client
-	network int64 // network of the private addresses; 0 omits them
+	client *Client
+	// network returns the network of the private addresses; 0 omits them.
+	network func() int64
 	maxAge  time.Duration
 
 	flight singleflight.Group
@@ -39,6 +40,10 @@ const (
 
 // Servers returns a cached view of the servers and their addresses in network; 0 omits addresses.
 func (c *Client) Servers(network int64) *Servers {
+	return c.serversIn(func() int64 { return network })
+}
+
+func (c *Client) serversIn(network func() int64) *Servers {
 	return &Servers{client: c, network: network, maxAge: serversMaxAge}
 }
 
@@ -139,7 +144,7 @@ func (s *Servers) past(since, now time.Time) time.Time {
 func (s *Servers) cached(since time.Time) ([]cloud.Machine, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.known.requested.IsZero() || s.known.requested.Before(since) {
+	if s.known.requested.IsZero() || s.known.requested.Before(since) || s.known.network != s.network() {
 		return nil, false
 	}
 	age := time.Since(s.known.requested)
@@ -154,20 +159,20 @@ func (s *Servers) replied(q cloud.Question) bool {
 }
 
 func (s *Servers) refresh(ctx context.Context) error {
-	requested := time.Now()
+	requested, network := time.Now(), s.network()
 	found, err := s.client.servers(ctx, "servers", hcloud.ServerListOpts{})
 	if err != nil {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.known.listed(s.convertAll(found), requested)
+	s.known.listed(convertAll(found, network), network, requested)
 	s.client.listed.Set(float64(requested.Unix()))
 	return nil
 }
 
 func (s *Servers) request(ctx context.Context, q cloud.Question) error {
-	requested := time.Now()
+	requested, network := time.Now(), s.network()
 	var found []*hcloud.Server
 	var one *hcloud.Server
 	var err error
@@ -181,7 +186,7 @@ func (s *Servers) request(ctx context.Context, q cloud.Question) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.known.learn(q, s.convertAll(found), requested) {
+	if !s.known.learn(q, convertAll(found, network), network, requested) {
 		return errContradiction
 	}
 	return nil
@@ -192,7 +197,7 @@ var errContradiction = errors.New("the server list is out of date")
 
 // Get implements cloud.Servers. It always requests the server from the API.
 func (s *Servers) Get(ctx context.Context, id int64) (cloud.Machine, error) {
-	requested := time.Now()
+	requested, network := time.Now(), s.network()
 	found, err := s.client.server(ctx, id)
 	if err != nil {
 		return cloud.Machine{}, fmt.Errorf("getting server %d: %w", id, err)
@@ -200,10 +205,10 @@ func (s *Servers) Get(ctx context.Context, id int64) (cloud.Machine, error) {
 	if found == nil {
 		return cloud.Machine{}, fmt.Errorf("getting server %d: %w", id, cloud.ErrNoServer)
 	}
-	server := s.convert(found)
+	server := convert(found, network)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.known.learn(cloud.Question{ID: id}, []cloud.Machine{server}, requested)
+	s.known.learn(cloud.Question{ID: id}, []cloud.Machine{server}, network, requested)
 	return server, nil
 }
 
@@ -223,15 +228,15 @@ func (c *Client) server(ctx context.Context, id int64) (*hcloud.Server, error) {
 	})
 }
 
-func (s *Servers) convertAll(servers []*hcloud.Server) []cloud.Machine {
+func convertAll(servers []*hcloud.Server, network int64) []cloud.Machine {
 	list := make([]cloud.Machine, len(servers))
 	for i, server := range servers {
-		list[i] = s.convert(server)
+		list[i] = convert(server, network)
 	}
 	return list
 }
 
-func (s *Servers) convert(server *hcloud.Server) cloud.Machine {
+func convert(server *hcloud.Server, network int64) cloud.Machine {
 	out := cloud.Machine{
 		ID:      server.ID,
 		Name:    server.Name,
@@ -252,7 +257,7 @@ func (s *Servers) convert(server *hcloud.Server) cloud.Machine {
 		out.PublicIPv6 = ipnet.Prefix(server.PublicNet.IPv6.Network)
 	}
 	for _, private := range server.PrivateNet {
-		if private.Network == nil || private.Network.ID != s.network {
+		if private.Network == nil || private.Network.ID != network {
 			continue
 		}
 		out.PrivateIP = ipnet.Addr(private.IP)

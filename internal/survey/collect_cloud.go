@@ -54,14 +54,11 @@ func (c *collector) inCloud(look func(context.Context) error) func(context.Conte
 	}
 }
 
-func (c *collector) network(ctx context.Context) error {
+func (c *collector) network(ctx context.Context) (err error) {
 	if c.s.Config.Network == "" {
 		return nil
 	}
-	found, err := c.cloud.InspectNetwork(ctx, c.s.Config.Network)
-	if err == nil {
-		c.s.Network = &found
-	}
+	c.s.Network, err = c.cloud.InspectNetwork(ctx, c.s.Config.Network)
 	return err
 }
 

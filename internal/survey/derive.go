@@ -14,7 +14,6 @@ import (
 
 	"github.com/underlay-ccm/underlay/internal/cloud"
 	"github.com/underlay-ccm/underlay/internal/config"
-	"github.com/underlay-ccm/underlay/internal/hetzner"
 	"github.com/underlay-ccm/underlay/internal/kube"
 	"github.com/underlay-ccm/underlay/internal/wiring"
 	"github.com/underlay-ccm/underlay/ipam"
@@ -129,7 +128,7 @@ func (s *Snapshot) ServiceRanges() []netip.Prefix {
 func (s *Snapshot) Exclusions() []netip.Prefix {
 	out := slices.Concat(s.Config.IPAM.Exclude, s.ServiceRanges())
 	if s.Network != nil {
-		out = append(out, hetzner.Reserved(s.Network.IPRange, s.Network.Subnets, s.Config.VSwitch.Subnet)...)
+		out = append(out, s.Network.Reserved(s.Config.VSwitch.Subnet)...)
 	}
 	for _, node := range s.Nodes {
 		for _, a := range kube.Addresses(node) {

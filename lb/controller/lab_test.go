@@ -96,8 +96,8 @@ func newLab(t *testing.T, options hcloudsim.Options) *lab {
 	}
 	network, err := client.Network(t.Context(), "lab")
 	l.must(err)
-	l.Defaults = lb.Defaults{Cluster: "lab", Network: network.ID, Location: "nbg1", Classless: true}
-	l.cloud, l.ranges = client.LoadBalancers(), network.DedicatedRanges()
+	l.Defaults = lb.Defaults{Cluster: "lab", Network: network.Last().ID, Location: "nbg1", Classless: true}
+	l.cloud, l.ranges = client.LoadBalancers(), network.Last().DedicatedRanges
 	l.api = fake.NewSimpleClientset() // the newer fake takes long to create
 	l.api.PrependReactor("*", "services", l.reacts)
 	l.restart()

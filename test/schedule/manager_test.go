@@ -84,7 +84,7 @@ func start(parent context.Context, name string, first bool, road func(*process) 
 }
 
 // findNetwork looks the network up, as a manager does at its start.
-func findNetwork(ctx context.Context, transport http.RoundTripper) (*hetzner.Followed, error) {
+func findNetwork(ctx context.Context, transport http.RoundTripper) (*hetzner.Network, error) {
 	client, err := hetzner.New(hetzner.Options{
 		Endpoint: "http://cloud.test/v1", Token: func() (string, error) { return token, nil },
 		Registry: metrics.NewKubeRegistry(), Transport: transport,
@@ -96,11 +96,11 @@ func findNetwork(ctx context.Context, transport http.RoundTripper) (*hetzner.Fol
 	if err != nil {
 		return nil, fmt.Errorf("looking up the network: %w", err)
 	}
-	return client.Follow(network, networkName), nil
+	return network, nil
 }
 
 // assemble creates the controllers, connects them, and runs them.
-func (m *manager) assemble(ctx context.Context, client kubernetes.Interface, factory informers.SharedInformerFactory, network *hetzner.Followed, first bool) error {
+func (m *manager) assemble(ctx context.Context, client kubernetes.Interface, factory informers.SharedInformerFactory, network *hetzner.Network, first bool) error {
 	recorder, registry := &record.FakeRecorder{}, metrics.NewKubeRegistry()
 	nodes := factory.Core().V1().Nodes()
 	var router *routecontroller.Controller

@@ -98,7 +98,7 @@ func (l *Cluster) Start(ctx context.Context, o Options) (*Manager, error) {
 }
 
 // connect acts as cmd: it creates a client, finds the network by its name, and follows the network.
-func (l *Cluster) connect(ctx context.Context, registry metrics.KubeRegistry) (*hetzner.Followed, error) {
+func (l *Cluster) connect(ctx context.Context, registry metrics.KubeRegistry) (*hetzner.Network, error) {
 	transport := l.Sim.Transport()
 	if l.Meddle != nil {
 		transport = l.Meddle(transport)
@@ -120,7 +120,7 @@ func (l *Cluster) connect(ctx context.Context, registry metrics.KubeRegistry) (*
 	if err != nil {
 		return nil, fmt.Errorf("looking up the network: %w", err)
 	}
-	return client.Follow(network, NetworkName), nil
+	return network, nil
 }
 
 func pause(ctx context.Context, d time.Duration) {
