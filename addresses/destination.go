@@ -1,5 +1,11 @@
 package addresses
 
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+)
+
 // Destination is the machine to which an API should route an address.
 type Destination struct {
 	// ProviderID identifies the machine; empty if the address should not be routed.
@@ -34,3 +40,44 @@ const (
 func (r *Unrouted) Error() string { return r.Err.Error() }
 
 func (r *Unrouted) Unwrap() error { return r.Err }
+
+// mostRouted limits the addresses of one net that Routed returns.
+const mostRouted = 64
+
+// Routed returns the addresses of ranges in a net that a provider routes as a whole: an IPv4
+// address or an IPv6 /64.
+func Routed(net netip.Prefix, ranges []Range) (within []netip.Addr) {
+	for _, r := range ranges {
+		first := r.First
+		if first.Less(net.Addr()) {
+			first = net.Addr()
+		}
+		for a := first; r.Contains(a) && net.Contains(a) && len(within) < mostRouted; a = a.Next() {
+			within = append(within, a)
+		}
+	}
+	return within
+}
+
+// Missing returns the addresses of ranges that are in no net that a provider can route, the first
+// of each range: a Service that gets one of them is unreachable.
+func Missing(nets []netip.Prefix, ranges []Range) (missing []netip.Addr) {
+	for _, r := range ranges {
+		for a := r.First; r.Contains(a); a = a.Next() {
+			i := slices.IndexFunc(nets, func(net netip.Prefix) bool { return net.Contains(a) })
+			if i < 0 {
+				missing = append(missing, a)
+				break
+			}
+			if nets[i].Contains(r.Last) {
+				break // the whole range is in one net
+			}
+		}
+	}
+	return missing
+}
+
+// Refuse returns an Unrouted.
+func Refuse(about Subject, format string, args ...any) error {
+	return &Unrouted{About: about, Err: fmt.Errorf(format, args...)}
+}

@@ -69,10 +69,7 @@ func logListed(err error) {
 }
 
 func robotCredentials(c config.Robot) func() (robot.Credentials, error) {
-	if c.User.File != "" && c.Password.File != "" {
-		return robot.CredentialFiles{User: c.User.File, Password: c.Password.File}.Read
-	}
-	return func() (robot.Credentials, error) {
+	return robot.Consistent(func() (robot.Credentials, error) {
 		user, err := secret(c.User, "user")
 		if err != nil {
 			return robot.Credentials{}, err
@@ -82,7 +79,7 @@ func robotCredentials(c config.Robot) func() (robot.Credentials, error) {
 			return robot.Credentials{}, err
 		}
 		return robot.NewCredentials(user, password)
-	}
+	})
 }
 
 func secret(s config.RobotSecret, what string) (string, error) {

@@ -99,15 +99,12 @@ func (f *Failovers) Routed(ctx context.Context) (map[netip.Addr]string, error) {
 	}
 	routed := map[netip.Addr]string{}
 	for _, failover := range found {
-		for _, address := range pooled(failover, f.o.Ranges) {
+		for _, address := range addresses.Routed(netOf(failover.IP), f.o.Ranges) {
 			routed[address] = machine(failover, servers, nodes)
 		}
 	}
 	return routed, nil
 }
-
-// mostInNet limits the reported addresses of one net.
-const mostInNet = 64
 
 // netOf returns the failover address or net that covers an address.
 func netOf(a netip.Addr) netip.Prefix {
@@ -116,21 +113,6 @@ func netOf(a netip.Addr) netip.Prefix {
 		bits = failoverNet
 	}
 	return netip.PrefixFrom(a, bits).Masked()
-}
-
-// pooled returns the pool addresses that the failover address covers.
-func pooled(failover robot.Failover, ranges []addresses.Range) (within []netip.Addr) {
-	net := netOf(failover.IP)
-	for _, r := range ranges {
-		first := r.First
-		if first.Less(net.Addr()) {
-			first = net.Addr()
-		}
-		for a := first; r.Contains(a) && net.Contains(a) && len(within) < mostInNet; a = a.Next() {
-			within = append(within, a)
-		}
-	}
-	return within
 }
 
 // machine returns the provider ID of the server routed to, or its main address outside the account.
@@ -211,23 +193,15 @@ func (f *Failovers) outdate() {
 }
 
 // Missing returns pool addresses that no failover address of the account covers, the first of
-// each range: a Service that gets one of them is unreachable.
-func (f *Failovers) Missing(ctx context.Context) (missing []netip.Addr, err error) {
+// each range.
+func (f *Failovers) Missing(ctx context.Context) ([]netip.Addr, error) {
 	found, err := f.look(ctx, lookAgain)
 	if err != nil {
 		return nil, err
 	}
-	for _, r := range f.o.Ranges {
-		for a := r.First; r.Contains(a); a = a.Next() {
-			i := indexOf(found, a)
-			if i < 0 {
-				missing = append(missing, a)
-				break
-			}
-			if netOf(found[i].IP).Contains(r.Last) {
-				break // the whole range is in one net
-			}
-		}
+	nets := make([]netip.Prefix, len(found))
+	for i, failover := range found {
+		nets[i] = netOf(failover.IP)
 	}
-	return missing, nil
+	return addresses.Missing(nets, f.o.Ranges), nil
 }

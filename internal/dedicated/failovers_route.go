@@ -110,18 +110,18 @@ func (f *Failovers) destination(
 	case err != nil:
 		return netip.Addr{}, err
 	case i < 0:
-		return netip.Addr{}, refusal(addresses.AboutNode, "dedicated server %d is not in the account", number)
+		return netip.Addr{}, addresses.Refuse(addresses.AboutNode, "dedicated server %d is not in the account", number)
 	}
 	to := mainAddress(servers[i], address)
 	if !to.IsValid() {
-		return netip.Addr{}, refusal(addresses.AboutNode, "dedicated server %d has no main address of the address's family, by which it could be routed there", number)
+		return netip.Addr{}, addresses.Refuse(addresses.AboutNode, "dedicated server %d has no main address of the address's family, by which it could be routed there", number)
 	}
 	return to, nil
 }
 
 func (f *Failovers) find(ctx context.Context, address netip.Addr) (robot.Failover, error) {
 	if !slices.ContainsFunc(f.o.Ranges, func(r addresses.Range) bool { return r.Contains(address) }) {
-		return robot.Failover{}, refusal(addresses.AboutAddress, "it is in no pool with failover addresses, and naming it there is the consent to move it")
+		return robot.Failover{}, addresses.Refuse(addresses.AboutAddress, "it is in no pool with failover addresses, and naming it there is the consent to move it")
 	}
 	fresh := failoversFresh
 	if f.underWay(address) > 0 {
@@ -133,7 +133,7 @@ func (f *Failovers) find(ctx context.Context, address netip.Addr) (robot.Failove
 	}
 	i := indexOf(found, address)
 	if i < 0 {
-		return robot.Failover{}, refusal(addresses.AboutAddress, "the account has none with this address: order it, or take the address out of addresses.pools")
+		return robot.Failover{}, addresses.Refuse(addresses.AboutAddress, "the account has none with this address: order it, or take the address out of addresses.pools")
 	}
 	return found[i], nil
 }
@@ -151,19 +151,15 @@ func (f *Failovers) stays(ctx context.Context, failover robot.Failover, former s
 	}
 	i := routedTo(servers, failover.Active)
 	if i < 0 {
-		return refusal(addresses.AboutAddress, "it is routed to %s, which is no main address of a server of the account: route it to one of the cluster's servers in Robot to agree that it moves", failover.Active)
+		return addresses.Refuse(addresses.AboutAddress, "it is routed to %s, which is no main address of a server of the account: route it to one of the cluster's servers in Robot to agree that it moves", failover.Active)
 	}
 	f.mu.Lock()
 	ours := f.nodes[servers[i].ID] || former != "" && servers[i].Name == former
 	f.mu.Unlock()
 	if !ours {
-		return refusal(addresses.AboutAddress, "it is routed to dedicated server %d, which is no Node of the cluster: route it to one of the cluster's servers in Robot to agree that it moves", servers[i].ID)
+		return addresses.Refuse(addresses.AboutAddress, "it is routed to dedicated server %d, which is no Node of the cluster: route it to one of the cluster's servers in Robot to agree that it moves", servers[i].ID)
 	}
 	return nil
-}
-
-func refusal(about addresses.Subject, format string, args ...any) error {
-	return &addresses.Unrouted{About: about, Err: fmt.Errorf(format, args...)}
 }
 
 // affordable returns an error if the account's quota has no room for a move of the priority.

@@ -88,7 +88,7 @@ func (f *FloatingIPs) Routed(ctx context.Context) (map[netip.Addr]string, error)
 	}
 	routed := map[netip.Addr]string{}
 	for _, ip := range found {
-		within := ip.pooled(f.o.Ranges)
+		within := addresses.Routed(ip.net, f.o.Ranges)
 		for _, address := range within {
 			routed[address] = ip.machine(nodes)
 		}
@@ -97,23 +97,6 @@ func (f *FloatingIPs) Routed(ctx context.Context) (map[netip.Addr]string, error)
 		}
 	}
 	return routed, nil
-}
-
-// mostInNet limits the reported addresses of one floating IPv6 net.
-const mostInNet = 64
-
-// pooled returns the pool addresses that the floating IP covers.
-func (ip floatingIP) pooled(ranges []addresses.Range) (within []netip.Addr) {
-	for _, r := range ranges {
-		first := r.First
-		if first.Less(ip.net.Addr()) {
-			first = ip.net.Addr()
-		}
-		for a := first; r.Contains(a) && ip.net.Contains(a) && len(within) < mostInNet; a = a.Next() {
-			within = append(within, a)
-		}
-	}
-	return within
 }
 
 // machine returns the provider ID of the server that the floating IP is assigned to, or "".
@@ -129,13 +112,13 @@ func (f *FloatingIPs) stays(ip floatingIP, nodes map[int64]string) error {
 	owner, owned := ip.labels[lb.LabelCluster]
 	switch {
 	case owned && owner != f.o.Cluster:
-		return aboutAddress("its label %s gives it to cluster %q, not %q: take it out of one of the clusters' pools, and remove the label", lb.LabelCluster, owner, f.o.Cluster)
+		return addresses.Refuse(addresses.AboutAddress, "its label %s says that it is cluster %q's, not %q's: take it out of one of the clusters' pools, and remove the label", lb.LabelCluster, owner, f.o.Cluster)
 	case ip.blocked:
-		return aboutAddress("the provider has blocked it: contact its support")
+		return addresses.Refuse(addresses.AboutAddress, "the provider has blocked it: ask its support")
 	case ip.server == 0, owned, nodes[ip.server] != "":
 		return nil
 	}
-	return aboutAddress("it is assigned to server %d, which is no Node of cluster %q: unassign it, or give it the label %s=%s to agree that it moves", ip.server, f.o.Cluster, lb.LabelCluster, f.o.Cluster)
+	return addresses.Refuse(addresses.AboutAddress, "it is assigned to server %d, which is no Node of cluster %q: unassign it, or give it the label %s=%s to agree that it moves", ip.server, f.o.Cluster, lb.LabelCluster, f.o.Cluster)
 }
 
 // Route routes an address to a machine, and returns when that is done. It may be called
@@ -187,36 +170,22 @@ func (f *FloatingIPs) route(ctx context.Context, address netip.Addr, machine str
 	return err
 }
 
-// aboutAddress returns a refusal that applies to every node.
-func aboutAddress(format string, args ...any) error {
-	return &addresses.Unrouted{About: addresses.AboutAddress, Err: fmt.Errorf(format, args...)}
-}
-
-// Missing returns pool addresses that no floating IP of the project has, the first of each
-// range: a Service that gets one of them is unreachable.
-func (f *FloatingIPs) Missing(ctx context.Context) (missing []netip.Addr, err error) {
+// Missing returns pool addresses that no floating IP of the project has, the first of each range.
+func (f *FloatingIPs) Missing(ctx context.Context) ([]netip.Addr, error) {
 	found, err := f.list(ctx)
 	if err != nil {
 		return nil, err
 	}
-	for _, r := range f.o.Ranges {
-		for a := r.First; r.Contains(a); a = a.Next() {
-			i := slices.IndexFunc(found, func(ip floatingIP) bool { return ip.net.Contains(a) })
-			if i < 0 {
-				missing = append(missing, a)
-				break
-			}
-			if found[i].net.Contains(r.Last) {
-				break // the whole range is in one net
-			}
-		}
+	nets := make([]netip.Prefix, len(found))
+	for i, ip := range found {
+		nets[i] = ip.net
 	}
-	return missing, nil
+	return addresses.Missing(nets, f.o.Ranges), nil
 }
 
 func (f *FloatingIPs) look(ctx context.Context, address netip.Addr) (floatingIP, error) {
 	if !slices.ContainsFunc(f.o.Ranges, func(r addresses.Range) bool { return r.Contains(address) }) {
-		return floatingIP{}, aboutAddress("it is in no pool with floating IPs, and naming it there is the consent to move it")
+		return floatingIP{}, addresses.Refuse(addresses.AboutAddress, "it is in no pool with floating IPs, and naming it there is the consent to move it")
 	}
 	found, err := f.list(ctx)
 	if err != nil {
@@ -224,7 +193,7 @@ func (f *FloatingIPs) look(ctx context.Context, address netip.Addr) (floatingIP,
 	}
 	i := slices.IndexFunc(found, func(ip floatingIP) bool { return ip.net.Contains(address) })
 	if i < 0 {
-		return floatingIP{}, aboutAddress("the project has none with this address: create it, or take the address out of addresses.pools")
+		return floatingIP{}, addresses.Refuse(addresses.AboutAddress, "the project has none with this address: create it, or take the address out of addresses.pools")
 	}
 	return found[i], nil
 }

@@ -111,18 +111,7 @@ func (f *FloatingIPs) change(
 	if err == nil {
 		return f.client.actions.wait(ctx, action)
 	}
-	return f.turnOf(server).run(ctx, func(ctx context.Context) error {
-		var action *hcloud.Action
-		err := retry(ctx, write, func(ctx context.Context) error {
-			var err error
-			action, err = send(ctx)
-			return err
-		})
-		if err != nil {
-			return err
-		}
-		return f.client.actions.wait(ctx, action)
-	})
+	return f.turnOf(server).run(ctx, func(ctx context.Context) error { return f.client.change(ctx, send) })
 }
 
 func (f *FloatingIPs) turnOf(server int64) writer {

@@ -185,7 +185,7 @@ func (l *LoadBalancers) create(ctx context.Context, spec lb.Spec) error {
 		return err
 	}
 	do := func(ctx context.Context) error {
-		err := l.change(ctx, func(ctx context.Context) (*hcloud.Action, error) {
+		err := l.client.change(ctx, func(ctx context.Context) (*hcloud.Action, error) {
 			result, _, err := l.client.api.LoadBalancer.Create(ctx, createOpts(spec))
 			return result.Action, err
 		})
@@ -202,7 +202,7 @@ func (l *LoadBalancers) create(ctx context.Context, spec lb.Spec) error {
 }
 
 func (l *LoadBalancers) send(ctx context.Context, have lb.State, op lb.Op) error {
-	return l.change(ctx, func(ctx context.Context) (*hcloud.Action, error) { return l.request(ctx, have, op) })
+	return l.client.change(ctx, func(ctx context.Context) (*hcloud.Action, error) { return l.request(ctx, have, op) })
 }
 
 func (l *LoadBalancers) request(ctx context.Context, have lb.State, op lb.Op) (action *hcloud.Action, err error) {
@@ -272,18 +272,4 @@ func (l *LoadBalancers) removeTarget(ctx context.Context, ref *hcloud.LoadBalanc
 	}
 	action, _, err = l.client.api.LoadBalancer.RemoveServerTarget(ctx, ref, &hcloud.Server{ID: t.Server})
 	return action, err
-}
-
-// change sends a write until it is accepted, and waits for its action.
-func (l *LoadBalancers) change(ctx context.Context, send func(context.Context) (*hcloud.Action, error)) error {
-	var action *hcloud.Action
-	err := retry(ctx, write, func(ctx context.Context) error {
-		var err error
-		action, err = send(ctx)
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	return l.client.actions.wait(ctx, action)
 }

@@ -51,7 +51,7 @@ func certificate(c *hcloud.Certificate) lb.Certificate {
 // project.
 func (l *LoadBalancers) createCertificate(ctx context.Context, op lb.CreateCertificate) error {
 	want := op.Certificate
-	err := l.change(ctx, func(ctx context.Context) (*hcloud.Action, error) {
+	err := l.client.change(ctx, func(ctx context.Context) (*hcloud.Action, error) {
 		result, _, err := l.client.api.Certificate.CreateCertificate(ctx, hcloud.CertificateCreateOpts{
 			Name: want.Name, Type: hcloud.CertificateTypeManaged, DomainNames: want.Domains, Labels: want.Labels(op.Owner),
 		})
@@ -70,7 +70,7 @@ func (l *LoadBalancers) createCertificate(ctx context.Context, op lb.CreateCerti
 
 // retryCertificate waits for the action. The next read shows whether the authority refused again.
 func (l *LoadBalancers) retryCertificate(ctx context.Context, op lb.RetryCertificate) error {
-	err := l.change(ctx, func(ctx context.Context) (*hcloud.Action, error) {
+	err := l.client.change(ctx, func(ctx context.Context) (*hcloud.Action, error) {
 		action, _, err := l.client.api.Certificate.RetryIssuance(ctx, &hcloud.Certificate{ID: op.ID})
 		return action, err
 	})
@@ -79,7 +79,7 @@ func (l *LoadBalancers) retryCertificate(ctx context.Context, op lb.RetryCertifi
 
 // deleteCertificate doesn't wait: the API deletes certificates without an action.
 func (l *LoadBalancers) deleteCertificate(ctx context.Context, op lb.DeleteCertificate) error {
-	err := l.change(ctx, func(ctx context.Context) (*hcloud.Action, error) {
+	err := l.client.change(ctx, func(ctx context.Context) (*hcloud.Action, error) {
 		_, err := l.client.api.Certificate.Delete(ctx, &hcloud.Certificate{ID: op.ID})
 		return nil, err
 	})

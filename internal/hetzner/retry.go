@@ -80,3 +80,17 @@ func broken(err error) bool {
 	}
 	return false
 }
+
+// change sends a write until it is accepted, and waits for its action.
+func (c *Client) change(ctx context.Context, send func(context.Context) (*hcloud.Action, error)) error {
+	var action *hcloud.Action
+	err := retry(ctx, write, func(ctx context.Context) error {
+		var err error
+		action, err = send(ctx)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return c.actions.wait(ctx, action)
+}

@@ -31,7 +31,7 @@ type Options struct {
 	// Endpoint is the URL of the web service; empty means DefaultEndpoint.
 	Endpoint string
 	// Credentials is called for every request, so that new credentials are used without a
-	// restart, see CredentialFiles.
+	// restart, see Consistent.
 	Credentials func() (Credentials, error)
 	// Availability, if set, is called once with an *Unavailable when the web service stops
 	// responding, and once with nil when it responds again. It must not call the Client.

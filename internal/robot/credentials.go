@@ -1,9 +1,9 @@
 package robot
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
-	"os"
 	"strings"
 	"time"
 
@@ -39,43 +39,27 @@ func (c Credentials) Authorize(r *http.Request) {
 	}
 }
 
-// CredentialFiles are the paths of files with the user and the password, such as a mounted Secret.
-type CredentialFiles struct{ User, Password string }
-
-// Read returns the current credentials. Both files are read twice and must agree: a user from
-// before a change with a password from after it would be a failed login.
-func (f CredentialFiles) Read() (Credentials, error) {
-	before, err := f.once()
-	for range 5 {
-		var after Credentials
-		if err == nil {
-			after, err = f.once()
+// Consistent returns a function that calls read twice and returns the credentials on which both
+// calls agree: a user from before a change of files with a password from after it would be a failed
+// login.
+func Consistent(read func() (Credentials, error)) func() (Credentials, error) {
+	return func() (Credentials, error) {
+		before, err := read()
+		for range 5 {
+			var after Credentials
+			if err == nil {
+				after, err = read()
+			}
+			if err != nil {
+				return Credentials{}, err
+			}
+			if before.same(after) {
+				return after, nil
+			}
+			before = after
 		}
-		if err != nil {
-			return Credentials{}, err
-		}
-		if before.same(after) {
-			return after, nil
-		}
-		before = after
+		return Credentials{}, errors.New("the Robot user and password change while they are read")
 	}
-	return Credentials{}, fmt.Errorf("%s, %s: they change while they are read", f.User, f.Password)
-}
-
-func (f CredentialFiles) once() (Credentials, error) {
-	user, err := os.ReadFile(f.User)
-	if err != nil {
-		return Credentials{}, fmt.Errorf("reading the Robot user: %w; name a file that exists and that this process may read", err)
-	}
-	password, err := os.ReadFile(f.Password)
-	if err != nil {
-		return Credentials{}, fmt.Errorf("reading the Robot password: %w; name a file that exists and that this process may read", err)
-	}
-	found, err := NewCredentials(string(user), string(password))
-	if err != nil {
-		return Credentials{}, fmt.Errorf("%s, %s: %w", f.User, f.Password, err)
-	}
-	return found, nil
 }
 
 // CredentialsError means that a request was refused, or not sent, because of its credentials.

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -181,16 +179,7 @@ func TestCredentialsNeverPrint(t *testing.T) {
 	}
 }
 
-func TestCredentialFiles(t *testing.T) {
-	folder := t.TempDir()
-	files := robot.CredentialFiles{User: filepath.Join(folder, "user"), Password: filepath.Join(folder, "password")}
-	write := func(user, password string) {
-		noError(t, os.WriteFile(files.User, []byte(user), 0o600))
-		noError(t, os.WriteFile(files.Password, []byte(password), 0o600))
-	}
-	if _, err := files.Read(); err == nil || !strings.Contains(err.Error(), files.User) {
-		t.Errorf("no files: %v", err)
-	}
+func TestNewCredentials(t *testing.T) {
 	for _, c := range []struct{ user, password, want string }{
 		{user + "\n", " " + password + "\r\n", ""},
 		{"", password, "user: is empty"},
@@ -198,13 +187,39 @@ func TestCredentialFiles(t *testing.T) {
 		{user + ":x", password, "user: holds"},
 		{user, password + "\n" + password, "password: holds"},
 	} {
-		write(c.user, c.password)
-		_, err := files.Read()
+		_, err := robot.NewCredentials(c.user, c.password)
 		switch {
 		case c.want == "" && err != nil:
 			t.Errorf("%q, %q: %v", c.user, c.password, err)
 		case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), password)):
 			t.Errorf("%q: got %v, want %q and no password", c.user, err, c.want)
+		}
+	}
+}
+
+// Files that change between two reads are read again; files that always change are not used.
+func TestConsistentCredentials(t *testing.T) {
+	missing := errors.New("missing")
+	for name, c := range map[string]struct {
+		passwords string // of the reads, a letter each
+		want      string
+	}{
+		"unchanged":    {"aa", "a"},
+		"changed once": {"abb", "b"},
+		"always":       {"abababab", ""},
+		"missing":      {"-", ""},
+		"deleted":      {"a-", ""},
+	} {
+		rest := c.passwords
+		got, err := robot.Consistent(func() (robot.Credentials, error) {
+			next := rest[:1]
+			if rest = rest[1:]; next == "-" {
+				return robot.Credentials{}, missing
+			}
+			return robot.NewCredentials(user, next)
+		})()
+		if found, _ := robot.NewCredentials(user, c.want); (err == nil) != (c.want != "") || got.Reveal() != found.Reveal() {
+			t.Errorf("%s: %v, %v", name, got, err)
 		}
 	}
 }
