@@ -33,7 +33,7 @@ func inLead(t *testing.T, file string, test func(l *leading)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		sim, m := startingWith(t, config.Flags{
-			AllocateNodeCIDRs: true, ConfigureCloudRoutes: true, ClusterCIDR: "10.244.0.0/16",
+			"--allocate-node-cidrs": "true", "--configure-cloud-routes": "true", "--cluster-cidr": "10.244.0.0/16",
 		}, "network: cluster\n"+file)
 		if err := m.reach(t.Context(), nil); err != nil {
 			t.Fatal(err)

@@ -12,13 +12,14 @@ import (
 	"k8s.io/component-base/version/verflag"
 
 	"github.com/underlay-ccm/underlay/internal/config"
+	"github.com/underlay-ccm/underlay/internal/wiring"
 )
 
 type runE func(*cobra.Command, []string) error
 
 // run validates flags, file and environment before upstream's application runs, so that a
 // mistake ends the program before it listens or connects.
-func (m *manager) run(opts *options.CloudControllerManagerOptions, ipam *ipamFlags, upstream runE) runE {
+func (m *manager) run(opts *options.CloudControllerManagerOptions, upstream runE) runE {
 	return func(cmd *cobra.Command, args []string) error {
 		if cmd.Flag("version").Value.String() == string(verflag.VersionTrue) {
 			// verflag would print the name Kubernetes.
@@ -28,7 +29,7 @@ func (m *manager) run(opts *options.CloudControllerManagerOptions, ipam *ipamFla
 		}
 		verflag.PrintAndExitIfRequested() // --version=raw
 		wrong := errors.Join(
-			m.configure(configFlags(cmd, opts, ipam)),
+			m.configure(wiring.Flags(cmd.Flags())),
 			checkKubeconfig(opts.Master, opts.Generic.ClientConnection.Kubeconfig),
 		)
 		if wrong != nil {
@@ -44,26 +45,6 @@ func (m *manager) run(opts *options.CloudControllerManagerOptions, ipam *ipamFla
 
 // printed marks an error that upstream's application has already printed.
 type printed struct{ error }
-
-func configFlags(cmd *cobra.Command, opts *options.CloudControllerManagerOptions, ipam *ipamFlags) config.Flags {
-	shared := opts.KubeCloudShared
-	return config.Flags{
-		CloudProvider:             shared.CloudProvider.Name,
-		CloudConfig:               shared.CloudProvider.CloudConfigFile,
-		CIDRAllocatorType:         shared.CIDRAllocatorType,
-		AllocateNodeCIDRs:         shared.AllocateNodeCIDRs,
-		ConfigureCloudRoutes:      shared.ConfigureCloudRoutes,
-		ClusterCIDR:               shared.ClusterCIDR,
-		ServiceClusterIPRange:     ipam.serviceRanges,
-		NodeCIDRMaskSize:          ipam.mask,
-		NodeCIDRMaskSizeIPv4:      ipam.maskIPv4,
-		NodeCIDRMaskSizeIPv6:      ipam.maskIPv6,
-		ClusterName:               shared.ClusterName,
-		RouteReconciliationPeriod: shared.RouteReconciliationPeriod.Duration,
-
-		RouteReconciliationPeriodGiven: cmd.Flags().Changed("route-reconciliation-period"),
-	}
-}
 
 // checkKubeconfig loads the kubeconfig as upstream does, for an error with the flag and a remedy.
 func checkKubeconfig(master, path string) error {

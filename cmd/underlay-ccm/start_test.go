@@ -106,7 +106,7 @@ func TestWhatLoadBalancersAreToBeIsChecked(t *testing.T) {
 // starting is a manager with this configuration that has not read the cloud.
 func starting(t *testing.T, file string) (*hcloudsim.Simulator, *manager) {
 	t.Helper()
-	return startingWith(t, config.Flags{}, file)
+	return startingWith(t, config.Flags{"--configure-cloud-routes": "false"}, file)
 }
 
 // startingWith is the same with flags.

@@ -80,9 +80,7 @@ func (o *options) check() error {
 	if o.tokenFile != "" && o.tokenSecret != "" {
 		return errors.New("--token-file and --token-secret exclude each other: give one")
 	}
-	fs := pflag.NewFlagSet("underlay-ccm", pflag.ContinueOnError)
-	fs.SetOutput(io.Discard)
-	survey.ManagerFlags(fs)
+	fs := survey.ManagerFlags()
 	if err := fs.Parse(o.managerFlags); err != nil {
 		return fmt.Errorf("--manager-flag: %w: give one of %s", err, strings.Join(managerFlagNames(fs), ", "))
 	}

@@ -6,7 +6,7 @@ package config
 // Inventory is empty with a cloud, which is the source of the addresses of Nodes.
 func LoadAgent(path, clusterCIDR string, readFile func(string) ([]byte, error)) (Config, error) {
 	l := &loader{
-		flags:    Flags{CloudConfig: path, ClusterCIDR: clusterCIDR, ConfigureCloudRoutes: true},
+		flags: Flags{clusterFlag: clusterCIDR}, file: path,
 		fileFlag: "--config", getenv: func(string) string { return "" }, readFile: readFile, onNode: true,
 	}
 	err := l.load(nil)

@@ -52,9 +52,9 @@ func TestFilesInDocuments(t *testing.T) {
 			files++
 			flags := ipv4Only()
 			if strings.Contains(block, "\npools:") { // those of podCIDRs
-				flags.ClusterCIDR = ""
+				flags["--cluster-cidr"] = ""
 			}
-			config, _, err := Load(*flags, []byte(block), func(name string) string { return env(nil)[name] },
+			config, _, err := Load(flags, []byte(block), func(name string) string { return env(nil)[name] },
 				func(string) ([]byte, error) { return []byte(tokenText), nil })
 			if err != nil {
 				t.Errorf("%s:\n%s\n%v", path, block, err)

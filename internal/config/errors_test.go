@@ -4,7 +4,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 )
 
 // mistake is one invalid setup with its single error. The remedy is compared by a part of it.
@@ -42,10 +41,10 @@ func checkMistakes(t *testing.T, mistakes []mistake) {
 	}
 }
 
-func flagged(change func(*Flags)) setup { return setup{flags: dualStack(change)} }
+func flagged(change func(Flags)) setup { return setup{flags: dualStack(change)} }
 
 func clusters(list string) setup {
-	return flagged(func(f *Flags) { f.ClusterCIDR = list })
+	return flagged(func(f Flags) { f["--cluster-cidr"] = list })
 }
 
 func inFile(text string) setup { return setup{flags: dualStack(), file: text} }
@@ -56,13 +55,13 @@ func inEnv(name, value string) setup {
 
 func TestMistakesInValues(t *testing.T) {
 	checkMistakes(t, []mistake{
-		{"provider flag", flagged(func(f *Flags) { f.CloudProvider = "aws" }), "--cloud-provider", "aws", "hcloud"},
-		{"allocator", flagged(func(f *Flags) { f.CIDRAllocatorType = "CloudAllocator" }), "--cidr-allocator-type", "CloudAllocator", "use RangeAllocator"},
+		{"provider flag", flagged(func(f Flags) { f["--cloud-provider"] = "aws" }), "--cloud-provider", "aws", "hcloud"},
+		{"allocator", flagged(func(f Flags) { f["--cidr-allocator-type"] = "CloudAllocator" }), "--cidr-allocator-type", "CloudAllocator", "use RangeAllocator"},
 		{"provider", inFile("provider: aws"), "provider", "aws", "use hcloud"},
-		{"cluster name", flagged(func(f *Flags) { f.ClusterName = "my cluster" }), "--cluster-name", "my cluster", "63 letters"},
-		{"period", flagged(func(f *Flags) { f.RouteReconciliationPeriod = time.Millisecond }), "--route-reconciliation-period", "1ms", "longer"},
-		{"no period", flagged(func(f *Flags) { f.RouteReconciliationPeriod, f.RouteReconciliationPeriodGiven = 0, true }), "--route-reconciliation-period", "0s", "longer"},
-		{"negative period", flagged(func(f *Flags) { f.RouteReconciliationPeriod = -time.Second }), "--route-reconciliation-period", "-1s", "longer"},
+		{"cluster name", flagged(func(f Flags) { f["--cluster-name"] = "my cluster" }), "--cluster-name", "my cluster", "63 letters"},
+		{"period", flagged(func(f Flags) { f["--route-reconciliation-period"] = "1ms" }), "--route-reconciliation-period", "1ms", "longer"},
+		{"no period", flagged(func(f Flags) { f["--route-reconciliation-period"] = "0s" }), "--route-reconciliation-period", "0s", "longer"},
+		{"negative period", flagged(func(f Flags) { f["--route-reconciliation-period"] = "-1s" }), "--route-reconciliation-period", "-1s", "longer"},
 		{"endpoint", inFile("endpoint: api.hetzner.cloud"), "endpoint", "api.hetzner.cloud", defaultEndpoint},
 		{"endpoint without version", inFile("endpoint: https://api.hetzner.cloud/"), "endpoint", "https://api.hetzner.cloud/", "https://api.hetzner.cloud/v1"},
 		{"endpoint, scheme", inEnv("HCLOUD_ENDPOINT", "ftp://a/v1"), "HCLOUD_ENDPOINT", "ftp://a/v1", "https"},
@@ -175,7 +174,7 @@ func TestMistakesInTheHeadOfTheFile(t *testing.T) {
 		"other kind":    {"apiVersion: underlay.dev/v1alpha1\nkind: Secret", "kind", "CloudConfig"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, _, err := Load(Flags{}, []byte(c.file), func(n string) string { return env(nil)[n] }, fakeFiles{}.read)
+			_, _, err := Load(Flags{"--configure-cloud-routes": "false"}, []byte(c.file), func(n string) string { return env(nil)[n] }, fakeFiles{}.read)
 			var all Errors
 			if !errors.As(err, &all) || len(all) != 1 || all[0].Field != c.field || !strings.Contains(all[0].Remedy, c.remedy) {
 				t.Errorf("got %v\nwant one error about %s that says %q", err, c.field, c.remedy)
@@ -208,17 +207,17 @@ func TestWarnings(t *testing.T) {
 			"loadBalancers.disablePublicNetwork",
 		},
 		"exclude elsewhere":   {setup{flags: ipv4Only(), file: "exclude: [10.0.0.0/24]", env: env(nil)}, "exclude"},
-		"masks without pools": {setup{flags: &Flags{NodeCIDRMaskSize: 24}, env: env(nil)}, "--node-cidr-mask-size"},
-		"pool of one node":    {setup{flags: &Flags{ClusterCIDR: "10.0.0.0/24"}, env: env(nil)}, "--cluster-cidr"},
+		"masks without pools": {setup{flags: Flags{"--node-cidr-mask-size": "24", "--configure-cloud-routes": "false"}, env: env(nil)}, "--node-cidr-mask-size"},
+		"pool of one node":    {setup{flags: Flags{"--cluster-cidr": "10.0.0.0/24", "--configure-cloud-routes": "false"}, env: env(nil)}, "--cluster-cidr"},
 		"IPv6 pool":           {setup{flags: dualStack(), env: env(nil)}, "--cluster-cidr"},
 		"unknown Service ranges": {
-			setup{flags: ipv4Only(func(f *Flags) { f.ServiceClusterIPRange = "" }), env: env(nil)},
+			setup{flags: ipv4Only(func(f Flags) { f["--service-cluster-ip-range"] = "" }), env: env(nil)},
 			"--service-cluster-ip-range",
 		},
 		"unknown Service ranges, no podCIDRs": {
-			setup{flags: ipv4Only(func(f *Flags) { f.ServiceClusterIPRange, f.AllocateNodeCIDRs = "", false }), env: env(nil)}, "",
+			setup{flags: ipv4Only(func(f Flags) { f["--service-cluster-ip-range"], f["--allocate-node-cidrs"] = "", "false" }), env: env(nil)}, "",
 		},
-		"gateway in service range": {setup{flags: &Flags{ServiceClusterIPRange: "172.31.0.0/16"}, env: env(nil)}, "--service-cluster-ip-range"},
+		"gateway in service range": {setup{flags: Flags{"--service-cluster-ip-range": "172.31.0.0/16", "--configure-cloud-routes": "false"}, env: env(nil)}, "--service-cluster-ip-range"},
 		"debug":                    {inEnv("HCLOUD_DEBUG", "true"), "HCLOUD_DEBUG"},
 		"no debug":                 {inEnv("HCLOUD_DEBUG", "false"), ""},
 		"metrics":                  {inEnv("HCLOUD_METRICS_ENABLED", "true"), "HCLOUD_METRICS_ENABLED"},
@@ -264,7 +263,7 @@ endpoint "` + strings.Repeat("ü", 80) + `…": is long; shorten it`
 
 // A file that can't be parsed may contain anything: only that is reported, not missing keys.
 func TestAnUnreadableFileIsTheOnlyMistake(t *testing.T) {
-	flags := Flags{ClusterCIDR: "10.244.0.0/16", AllocateNodeCIDRs: true, ConfigureCloudRoutes: true, CloudConfig: "/etc/underlay/config.yaml"}
+	flags := Flags{"--cluster-cidr": "10.244.0.0/16", "--allocate-node-cidrs": "true", "--configure-cloud-routes": "true", "--cloud-config": "/etc/underlay/config.yaml"}
 	for name, content := range map[string]string{
 		"syntax":        "apiVersion: underlay.dev/v1alpha1\n\tkind: CloudConfig\n",
 		"two documents": "apiVersion: underlay.dev/v1alpha1\n---\nkind: CloudConfig\n",
@@ -272,7 +271,7 @@ func TestAnUnreadableFileIsTheOnlyMistake(t *testing.T) {
 	} {
 		_, _, err := Load(flags, []byte(content), func(string) string { return "" }, nil)
 		var all Errors
-		if !errors.As(err, &all) || len(all) != 1 || all[0].Field != "--cloud-config" || all[0].Value != flags.CloudConfig {
+		if !errors.As(err, &all) || len(all) != 1 || all[0].Field != "--cloud-config" || all[0].Value != flags[FileFlag] {
 			t.Errorf("%s: %v, want one mistake that names the file", name, err)
 		}
 	}

@@ -33,7 +33,7 @@ func (l *loader) loadFile(content []byte) {
 	l.values = map[string]given{}
 	var err error
 	if content == nil {
-		content, err = l.readFile(l.flags.CloudConfig)
+		content, err = l.readFile(l.file)
 	}
 	if err != nil {
 		l.unreadable(0, fmt.Sprintf("the file can't be read: %v", err),
@@ -61,7 +61,7 @@ func (l *loader) loadFile(content []byte) {
 func (l *loader) unreadable(line int, problem, remedy string, cause error) {
 	l.unread = true
 	l.problems = append(l.problems, &Error{
-		Field: l.fileFlag, Line: line, Value: l.flags.CloudConfig, Problem: problem, Remedy: remedy, Cause: cause,
+		Field: l.fileFlag, Line: line, Value: l.file, Problem: problem, Remedy: remedy, Cause: cause,
 	})
 }
 

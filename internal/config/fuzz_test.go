@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -31,8 +32,8 @@ func FuzzLoad(f *testing.F) {
 			token += " " + tokenText
 		}
 		flags := Flags{
-			AllocateNodeCIDRs: true, ConfigureCloudRoutes: mask%2 == 0, ClusterCIDR: clusters, ServiceClusterIPRange: services,
-			NodeCIDRMaskSize: mask, NodeCIDRMaskSizeIPv4: mask4, NodeCIDRMaskSizeIPv6: mask6, ClusterName: text,
+			"--allocate-node-cidrs": "true", "--configure-cloud-routes": strconv.FormatBool(mask%2 == 0), "--cluster-cidr": clusters, "--service-cluster-ip-range": services,
+			"--node-cidr-mask-size": number(mask), "--node-cidr-mask-size-ipv4": number(mask4), "--node-cidr-mask-size-ipv6": number(mask6), "--cluster-name": text,
 		}
 		variables := vars{
 			"HCLOUD_TOKEN": token, "HCLOUD_TOKEN_FILE": token, "HCLOUD_ENDPOINT": text, "HCLOUD_NETWORK": text,
@@ -144,7 +145,7 @@ func FuzzPools(f *testing.F) {
 		}
 		file := head + "pools:\n" + pool(name, cidr, mask, source, selector, "") + pool(name2, cidr2, mask2, source2, "", state)
 		variables := vars{"HCLOUD_TOKEN": tokenText}
-		config, _, err := Load(Flags{AllocateNodeCIDRs: true, ClusterCIDR: clusters}, []byte(file),
+		config, _, err := Load(Flags{"--allocate-node-cidrs": "true", "--cluster-cidr": clusters, "--configure-cloud-routes": "false"}, []byte(file),
 			func(name string) string { return variables[name] }, fakeFiles{}.read)
 		if err == nil {
 			checkPromises(t, config)

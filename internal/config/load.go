@@ -5,59 +5,29 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
 )
 
-// Flags holds the command-line values of Underlay's own settings. Empty or zero means not given.
-// The two booleans always count as given; their upstream defaults are false and true.
-type Flags struct {
-	CloudProvider                           string
-	CloudConfig                             string
-	AllocateNodeCIDRs, ConfigureCloudRoutes bool
-	CIDRAllocatorType                       string
-	ClusterCIDR, ServiceClusterIPRange      string // comma-separated
-	NodeCIDRMaskSize                        int
-	NodeCIDRMaskSizeIPv4                    int
-	NodeCIDRMaskSizeIPv6                    int
-	ClusterName                             string
-	RouteReconciliationPeriod               time.Duration
-	// RouteReconciliationPeriodGiven distinguishes a given period of zero.
-	RouteReconciliationPeriodGiven bool
-}
+// Flags maps the given flags to their values, as in "--cluster-cidr". An empty value counts as not
+// given.
+type Flags map[string]string
 
-// texts returns the flags as they were written; empty if not given.
-func (f Flags) texts() map[string]string {
-	number := func(n int) string {
-		if n == 0 {
-			return ""
-		}
-		return strconv.Itoa(n)
+// FileFlag names the file.
+const FileFlag = "--cloud-config"
+
+// FlagNames returns the names of the flags that Load reads, besides FileFlag.
+func FlagNames() (names []string) {
+	for _, s := range flagSettings(&loader{}) {
+		names = append(names, s.flag)
 	}
-	texts := map[string]string{
-		"--cloud-provider":         f.CloudProvider,
-		"--allocate-node-cidrs":    strconv.FormatBool(f.AllocateNodeCIDRs),
-		"--configure-cloud-routes": strconv.FormatBool(f.ConfigureCloudRoutes),
-		"--cidr-allocator-type":    f.CIDRAllocatorType,
-		clusterFlag:                f.ClusterCIDR,
-		serviceFlag:                f.ServiceClusterIPRange,
-		maskFlag:                   number(f.NodeCIDRMaskSize),
-		maskFlagIPv4:               number(f.NodeCIDRMaskSizeIPv4),
-		maskFlagIPv6:               number(f.NodeCIDRMaskSizeIPv6),
-		"--cluster-name":           f.ClusterName,
-	}
-	if f.RouteReconciliationPeriod != 0 || f.RouteReconciliationPeriodGiven {
-		texts["--route-reconciliation-period"] = f.RouteReconciliationPeriod.String()
-	}
-	return texts
+	return names
 }
 
 // Load combines flags, file and environment. file is the content of the file of --cloud-config;
 // if nil, it is read through readFile if its path is given. The error is Errors and contains all
 // mistakes; warnings are valid either way.
 func Load(flags Flags, file []byte, getenv func(string) string, readFile func(string) ([]byte, error)) (Config, []Warning, error) {
-	l := &loader{flags: flags, fileFlag: "--cloud-config", getenv: getenv, readFile: readFile}
+	l := &loader{flags: flags, file: flags[FileFlag], fileFlag: FileFlag, getenv: getenv, readFile: readFile}
 	err := l.load(file)
 	return l.Config, l.warnings, err
 }
@@ -67,9 +37,9 @@ type loader struct {
 	Config
 	flags Flags
 	// fileFlag is the program's flag that names the file.
-	fileFlag string
-	getenv   func(string) string
-	readFile func(string) ([]byte, error)
+	file, fileFlag string
+	getenv         func(string) string
+	readFile       func(string) ([]byte, error)
 	// onNode means that the node agent reads the file. It has neither the token nor the
 	// controller manager's environment, so settings may be missing.
 	onNode bool
@@ -91,12 +61,11 @@ type loader struct {
 
 func (l *loader) load(content []byte) error {
 	l.origins, l.rows, l.lists = map[string]place{}, settings(l), lists(l)
-	if content != nil || l.flags.CloudConfig != "" {
+	if content != nil || l.file != "" {
 		l.loadFile(content)
 	}
-	flags := l.flags.texts()
 	for _, s := range l.rows {
-		l.read(s, flags[s.flag])
+		l.read(s, l.flags[s.flag])
 	}
 	l.clustersWhole = !l.isWrong(clusterFlag)
 	l.foreignVariables()

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"net/netip"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -28,7 +29,7 @@ func (f fakeFiles) read(path string) ([]byte, error) {
 // setup is one way to start the program. Its file gets the two lines that
 // every file begins with; flags are upstream's defaults when nil.
 type setup struct {
-	flags *Flags
+	flags Flags
 	file  string
 	env   vars
 	files fakeFiles
@@ -38,25 +39,29 @@ const head = "apiVersion: underlay.dev/v1alpha1\nkind: CloudConfig\n"
 
 func load(t *testing.T, s setup) (Config, []Warning, error) {
 	t.Helper()
-	flags := Flags{ConfigureCloudRoutes: true}
-	if s.flags != nil {
-		flags = *s.flags
-	}
 	var content []byte
 	if s.file != "" {
 		content = []byte(head + s.file)
 	}
-	return Load(flags, content, func(name string) string { return s.env[name] }, s.files.read)
+	return Load(s.flags, content, func(name string) string { return s.env[name] }, s.files.read)
+}
+
+// number is a flag's text; empty if not given.
+func number(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.Itoa(n)
 }
 
 // dualStack are the flags of a cluster with everything on.
-func dualStack(change ...func(*Flags)) *Flags {
-	flags := &Flags{
-		CloudProvider:         "underlay",
-		AllocateNodeCIDRs:     true,
-		ConfigureCloudRoutes:  true,
-		ClusterCIDR:           "10.244.0.0/16,fd00:10:244::/56",
-		ServiceClusterIPRange: "10.96.0.0/16,fd00:10:96::/112",
+func dualStack(change ...func(Flags)) Flags {
+	flags := Flags{
+		"--cloud-provider":           "underlay",
+		"--allocate-node-cidrs":      "true",
+		"--configure-cloud-routes":   "true",
+		"--cluster-cidr":             "10.244.0.0/16,fd00:10:244::/56",
+		"--service-cluster-ip-range": "10.96.0.0/16,fd00:10:96::/112",
 	}
 	for _, f := range change {
 		f(flags)
@@ -65,8 +70,8 @@ func dualStack(change ...func(*Flags)) *Flags {
 }
 
 // ipv4Only are the flags of a cluster with everything on, for which there are no warnings.
-func ipv4Only(change ...func(*Flags)) *Flags {
-	flags := dualStack(func(f *Flags) { f.ClusterCIDR, f.ServiceClusterIPRange = "10.244.0.0/16", "10.96.0.0/16" })
+func ipv4Only(change ...func(Flags)) Flags {
+	flags := dualStack(func(f Flags) { f["--cluster-cidr"], f["--service-cluster-ip-range"] = "10.244.0.0/16", "10.96.0.0/16" })
 	for _, f := range change {
 		f(flags)
 	}
@@ -192,10 +197,10 @@ func TestEverySettingTakesEffect(t *testing.T) {
 }
 
 func TestFlagsTakeEffect(t *testing.T) {
-	config, _, err := load(t, setup{env: env(nil), flags: dualStack(func(f *Flags) {
-		f.CloudProvider = "hcloud"
-		f.NodeCIDRMaskSizeIPv4, f.NodeCIDRMaskSizeIPv6 = 26, 72
-		f.ClusterName, f.RouteReconciliationPeriod = "blue", 5*time.Second
+	config, _, err := load(t, setup{env: env(nil), flags: dualStack(func(f Flags) {
+		f["--cloud-provider"] = "hcloud"
+		f["--node-cidr-mask-size-ipv4"], f["--node-cidr-mask-size-ipv6"] = "26", "72"
+		f["--cluster-name"], f["--route-reconciliation-period"] = "blue", "5s"
 	})})
 	if err != nil {
 		t.Fatal(err)
@@ -209,7 +214,7 @@ func TestFlagsTakeEffect(t *testing.T) {
 }
 
 func TestWhenRoutesAreConfigured(t *testing.T) {
-	off := func(f *Flags) { f.ConfigureCloudRoutes = false }
+	off := func(f Flags) { f["--configure-cloud-routes"] = "false" }
 	routesOff := env(vars{"HCLOUD_NETWORK_ROUTES_ENABLED": "false"})
 	const clusters = "--cluster-cidr"
 	for name, c := range map[string]struct {
@@ -224,8 +229,8 @@ func TestWhenRoutesAreConfigured(t *testing.T) {
 		"network, nothing to route": {
 			setup{env: env(nil)}, false, "--configure-cloud-routes",
 		},
-		"others' podCIDRs":   {setup{flags: &Flags{ConfigureCloudRoutes: true, ClusterCIDR: "10.0.0.0/16"}, env: env(nil)}, true, ""},
-		"IPv6 only, without": {setup{flags: &Flags{ClusterCIDR: "fd00::/56"}, env: env(nil)}, false, clusters},
+		"others' podCIDRs":   {setup{flags: Flags{"--configure-cloud-routes": "true", "--cluster-cidr": "10.0.0.0/16"}, env: env(nil)}, true, ""},
+		"IPv6 only, without": {setup{flags: Flags{"--cluster-cidr": "fd00::/56", "--configure-cloud-routes": "false"}, env: env(nil)}, false, clusters},
 	} {
 		t.Run(name, func(t *testing.T) {
 			config, warnings, err := load(t, c.setup)
@@ -243,7 +248,7 @@ func TestWhenRoutesAreConfigured(t *testing.T) {
 }
 
 func TestFileIsReadByName(t *testing.T) {
-	named := &Flags{CloudConfig: "/etc/u.yaml"}
+	named := Flags{FileFlag: "/etc/u.yaml", "--configure-cloud-routes": "false"}
 	config, _, err := load(t, setup{flags: named, env: env(nil), files: fakeFiles{"/etc/u.yaml": head + "ipamQPS: 7"}})
 	if err != nil || config.IPAM.QPS != 7 {
 		t.Errorf("QPS %d, %v; want 7", config.IPAM.QPS, err)
@@ -256,7 +261,7 @@ func TestFileIsReadByName(t *testing.T) {
 
 func TestAllErrorsAtOnceInOneOrder(t *testing.T) {
 	broken := setup{
-		flags: dualStack(func(f *Flags) { f.CloudProvider, f.ClusterCIDR = "aws", "10.244.0.1/16" }),
+		flags: dualStack(func(f Flags) { f["--cloud-provider"], f["--cluster-cidr"] = "aws", "10.244.0.1/16" }),
 		file:  "routes: {limit: 0}\nipamQPS: many\nbogus: 1",
 		env:   vars{"HCLOUD_ENDPOINT": "nowhere", "ROBOT_ENABLED": "perhaps"},
 	}

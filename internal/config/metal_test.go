@@ -30,7 +30,7 @@ func TestMetalNeedsNothing(t *testing.T) {
 	// Ranges that only a certain cloud excludes.
 	for _, prefix := range []string{"172.31.0.0/16", "100.64.0.0/16"} {
 		s := rented("")
-		s.flags = ipv4Only(func(f *Flags) { f.ClusterCIDR = prefix })
+		s.flags = ipv4Only(func(f Flags) { f["--cluster-cidr"] = prefix })
 		config, warnings, err := load(t, s)
 		if err != nil || len(warnings) > 0 || config.Families.IPv6 != Unrouted {
 			t.Errorf("pods in %s: %v, warnings %v, families %v", prefix, err, warnings, config.Families)

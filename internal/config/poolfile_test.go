@@ -20,7 +20,7 @@ func withPools(items ...string) setup {
 	return setup{flags: ipv4Only(), file: file, env: env(nil)}
 }
 
-func (s setup) flagged(change func(*Flags)) setup {
+func (s setup) flagged(change func(Flags)) setup {
 	s.flags = ipv4Only(change)
 	return s
 }
@@ -68,11 +68,11 @@ func TestMistakesInPools(t *testing.T) {
 		{"selector as a mapping", withPools("name: a, cidr: 10.245.0.0/16, nodeSelector: {a: b}"), "pools[1].nodeSelector", "", "label selector"},
 		{"everything excluded", setup{flags: ipv4Only(), file: "exclude: [10.244.0.0/15]\n" + first + "- {name: b, cidr: 10.192.0.0/16}"}, "exclude", "10.244.0.0/15", "exclude less"},
 		{"forgotten", inFile(first), clusterFlag, "fd00:10:244::/56", "draining"},
-		{"no IPv4, with routes", setup{flags: &Flags{ConfigureCloudRoutes: true}, file: "pools: [{" + own + "}]"}, "pools", "", "--configure-cloud-routes=false"},
-		{"no pools at all", setup{flags: &Flags{AllocateNodeCIDRs: true}, file: "ipamQPS: 7"}, clusterFlag, "", "pools"},
-		{"mask flag of both families", withPools("name: six, cidr: 'fd00::/48'").flagged(func(f *Flags) { f.NodeCIDRMaskSize = 25 }), maskFlag, "25", maskFlagIPv4},
-		{"mask flag of no pool's family", withPools(own).flagged(func(f *Flags) { f.NodeCIDRMaskSizeIPv6 = 72 }), maskFlagIPv6, "72", "remove it"},
-		{"mask flag that doesn't fit", withPools("name: a, cidr: 10.245.0.0/25").flagged(func(f *Flags) { f.NodeCIDRMaskSizeIPv4 = 24 }), maskFlagIPv4, "24", "25 to 30"},
+		{"no IPv4, with routes", setup{flags: Flags{"--configure-cloud-routes": "true"}, file: "pools: [{" + own + "}]"}, "pools", "", "--configure-cloud-routes=false"},
+		{"no pools at all", setup{flags: Flags{"--allocate-node-cidrs": "true", "--configure-cloud-routes": "false"}, file: "ipamQPS: 7"}, clusterFlag, "", "pools"},
+		{"mask flag of both families", withPools("name: six, cidr: 'fd00::/48'").flagged(func(f Flags) { f["--node-cidr-mask-size"] = "25" }), maskFlag, "25", maskFlagIPv4},
+		{"mask flag of no pool's family", withPools(own).flagged(func(f Flags) { f["--node-cidr-mask-size-ipv6"] = "72" }), maskFlagIPv6, "72", "remove it"},
+		{"mask flag that doesn't fit", withPools("name: a, cidr: 10.245.0.0/25").flagged(func(f Flags) { f["--node-cidr-mask-size-ipv4"] = "24" }), maskFlagIPv4, "24", "25 to 30"},
 		{"quarantine", inFile("quarantine: 59s"), "quarantine", "59s", "longer"},
 		{"quarantine without unit", inFile("quarantine: 300"), "quarantine", "300", "1m"},
 		{"IPv4 natively", inFile("families: {ipv4: native}"), "families.ipv4", "native", "cloud or node"},
@@ -86,7 +86,7 @@ func TestPoolsOfTheFile(t *testing.T) {
 		"name: big, cidr: 'fd00::/32', nodeMask: 80, state: draining",
 		"name: small, cidr: 10.245.0.0/16, nodeMask: 26, nodeSelector: 'size in (tiny,small),!gpu', state: active",
 		"name: own-wide, source: node, nodeMask: 72, nodeSelector: edge",
-	).flagged(func(f *Flags) { f.ClusterCIDR = "" })
+	).flagged(func(f Flags) { f["--cluster-cidr"] = "" })
 	config, warnings, err := load(t, s)
 	if err != nil {
 		t.Fatal(err)
@@ -131,8 +131,8 @@ func TestWhereANodeMaskComesFrom(t *testing.T) {
 		"key over flag, IPv6": {masks{six: 72}, "cidr: 'fd00::/48', nodeMask: 96", 96},
 	} {
 		t.Run(name, func(t *testing.T) {
-			config, _, err := load(t, withPools("name: a, "+c.pool).flagged(func(f *Flags) {
-				f.NodeCIDRMaskSize, f.NodeCIDRMaskSizeIPv4, f.NodeCIDRMaskSizeIPv6 = c.flags.one, c.flags.four, c.flags.six
+			config, _, err := load(t, withPools("name: a, "+c.pool).flagged(func(f Flags) {
+				f["--node-cidr-mask-size"], f["--node-cidr-mask-size-ipv4"], f["--node-cidr-mask-size-ipv6"] = number(c.flags.one), number(c.flags.four), number(c.flags.six)
 			}))
 			if err != nil {
 				t.Fatal(err)
@@ -150,7 +150,7 @@ func TestPoolWarnings(t *testing.T) {
 		s.file += "families: " + text
 		return s
 	}
-	off := func(f *Flags) { f.ConfigureCloudRoutes = false }
+	off := func(f Flags) { f["--configure-cloud-routes"] = "false" }
 	const own, six = "name: own, source: node", "name: six, cidr: 'fd00::/48'"
 	for name, c := range map[string]struct {
 		setup setup
@@ -158,17 +158,17 @@ func TestPoolWarnings(t *testing.T) {
 	}{
 		"as the flag":             {withPools(), ""},
 		"outside the flag":        {withPools("name: a, cidr: 10.245.0.0/16"), "pools[1].cidr"},
-		"without the flag":        {withPools("name: a, cidr: 10.245.0.0/16").flagged(func(f *Flags) { f.ClusterCIDR = "" }), ""},
+		"without the flag":        {withPools("name: a, cidr: 10.245.0.0/16").flagged(func(f Flags) { f["--cluster-cidr"] = "" }), ""},
 		"other order":             {setup{flags: ipv4Only(), file: "pools: [{" + own + "}, {name: a, cidr: 10.244.0.0/16}]", env: env(nil)}, "pools[0].source"},
 		"all draining":            {setup{flags: ipv4Only(), file: "pools: [{name: a, cidr: 10.244.0.0/16, state: draining}]", env: env(nil)}, "pools[0].state"},
-		"one draining":            {withPools("name: a, cidr: 10.245.0.0/16, state: draining").flagged(func(f *Flags) { f.ClusterCIDR = "10.244.0.0/15" }), ""},
-		"IPv6 that nobody routes": {withPools(six).flagged(func(f *Flags) { f.ClusterCIDR = "" }), "pools[1].cidr"},
+		"one draining":            {withPools("name: a, cidr: 10.245.0.0/16, state: draining").flagged(func(f Flags) { f["--cluster-cidr"] = "10.244.0.0/15" }), ""},
+		"IPv6 that nobody routes": {withPools(six).flagged(func(f Flags) { f["--cluster-cidr"] = "" }), "pools[1].cidr"},
 		"own":                     {withPools(own), ""},
 		"exclusion in own":        {func() setup { s := withPools(own); s.file += "exclude: ['2001:db8::/32']"; return s }(), ""},
 		"native":                  {families("{ipv6: native}", own), ""},
 		"native, nothing own":     {families("{ipv6: native}"), "families.ipv6"},
-		"native, not all own":     {families("{ipv6: native}", own, six).flagged(func(f *Flags) { f.ClusterCIDR = "" }), "families.ipv6"},
-		"known to be unrouted":    {families("{ipv6: none}", six).flagged(func(f *Flags) { f.ClusterCIDR = "" }), ""},
+		"native, not all own":     {families("{ipv6: native}", own, six).flagged(func(f Flags) { f["--cluster-cidr"] = "" }), "families.ipv6"},
+		"known to be unrouted":    {families("{ipv6: none}", six).flagged(func(f Flags) { f["--cluster-cidr"] = "" }), ""},
 		"own is routed":           {families("{ipv6: none}", own), "families.ipv6"},
 		"no agent, IPv6":          {families("{ipv6: node}", own), "families.ipv6"},
 		"no agent, IPv4":          {families("{ipv4: node}"), "families.ipv4"},
@@ -193,7 +193,7 @@ func TestPoolWarnings(t *testing.T) {
 // Users read errors beside the file, from top to bottom.
 func TestErrorsOfTheFileAreInTheOrderOfItsLines(t *testing.T) {
 	_, _, err := load(t, setup{
-		flags: ipv4Only(func(f *Flags) { f.CloudProvider = "aws" }),
+		flags: ipv4Only(func(f Flags) { f["--cloud-provider"] = "aws" }),
 		file: `loadBalancers: {type: LB 11}
 pools:
 - {name: a, cidr: 10.244.0.0/16, nodeMask: 8}

@@ -13,15 +13,15 @@ import (
 
 func TestMistakesInPrefixes(t *testing.T) {
 	masks := func(list string, one, four, six int) setup {
-		return flagged(func(f *Flags) {
-			f.ClusterCIDR = list
-			f.NodeCIDRMaskSize, f.NodeCIDRMaskSizeIPv4, f.NodeCIDRMaskSizeIPv6 = one, four, six
+		return flagged(func(f Flags) {
+			f["--cluster-cidr"] = list
+			f["--node-cidr-mask-size"], f["--node-cidr-mask-size-ipv4"], f["--node-cidr-mask-size-ipv6"] = number(one), number(four), number(six)
 		})
 	}
 	const four, both = "10.244.0.0/16", "10.244.0.0/16,fd00:10:244::/56"
 	const six, sixLess = "fd00:10:244::/56", "--configure-cloud-routes"
 	routeless := func(s setup) setup {
-		s.flags.ConfigureCloudRoutes = false
+		s.flags["--configure-cloud-routes"] = "false"
 		return s
 	}
 	checkMistakes(t, []mistake{
@@ -41,11 +41,11 @@ func TestMistakesInPrefixes(t *testing.T) {
 		{"overlap", clusters("10.0.0.0/8"), clusterFlag, "10.0.0.0/8", "apart"},
 		{"overlap, IPv6", clusters("fd00:10:96::/56,10.244.0.0/16"), clusterFlag, "fd00:10:96::/56", "apart"},
 		{
-			"service range", flagged(func(f *Flags) { f.ServiceClusterIPRange = "10.96.0.1/12" }),
+			"service range", flagged(func(f Flags) { f["--service-cluster-ip-range"] = "10.96.0.1/12" }),
 			serviceFlag, "10.96.0.1/12", "10.96.0.0/12",
 		},
 		{
-			"service ranges of one family", flagged(func(f *Flags) { f.ServiceClusterIPRange = "10.96.0.0/16,10.97.0.0/16" }),
+			"service ranges of one family", flagged(func(f Flags) { f["--service-cluster-ip-range"] = "10.96.0.0/16,10.97.0.0/16" }),
 			serviceFlag, "10.97.0.0/16", "one IPv4 and one IPv6",
 		},
 		{"mask, dual-stack", masks(both, 25, 0, 0), maskFlag, "25", maskFlagIPv4},
@@ -156,13 +156,13 @@ func TestWhatIsAcceptedMakesALedger(t *testing.T) {
 	outcomes := map[bool]int{}
 	for range 4000 {
 		four, six := prefix(true), prefix(false)
-		flags := Flags{AllocateNodeCIDRs: true, ServiceClusterIPRange: list(1)}
+		flags := Flags{"--allocate-node-cidrs": "true", "--service-cluster-ip-range": list(1), "--configure-cloud-routes": "false"}
 		pools := ""
 		switch random.IntN(4) {
 		case 0:
-			flags.ClusterCIDR, flags.NodeCIDRMaskSize = four, mask(four, 32)
+			flags["--cluster-cidr"], flags["--node-cidr-mask-size"] = four, number(mask(four, 32))
 		case 1:
-			flags.ClusterCIDR, flags.NodeCIDRMaskSize = six, mask(six, 128)
+			flags["--cluster-cidr"], flags["--node-cidr-mask-size"] = six, number(mask(six, 128))
 		case 2:
 			pools = fmt.Sprintf(`
 pools:
@@ -171,10 +171,10 @@ pools:
 - {name: six, cidr: %q, nodeMask: %d}
 `, four, max(1, mask(four, 32)), 60+random.IntN(70), []string{"active", "draining"}[random.IntN(2)], six, max(1, mask(six, 128)))
 		default:
-			flags.ClusterCIDR = six + "," + four
-			flags.NodeCIDRMaskSizeIPv4, flags.NodeCIDRMaskSizeIPv6 = mask(four, 32), mask(six, 128)
+			flags["--cluster-cidr"] = six + "," + four
+			flags["--node-cidr-mask-size-ipv4"], flags["--node-cidr-mask-size-ipv6"] = number(mask(four, 32)), number(mask(six, 128))
 		}
-		s := setup{flags: &flags, file: "exclude: [" + quoted(list(2)) + "]" + pools, env: env(nil)}
+		s := setup{flags: flags, file: "exclude: [" + quoted(list(2)) + "]" + pools, env: env(nil)}
 		config, _, err := load(t, s)
 		outcomes[err == nil]++
 		if err != nil {

@@ -115,7 +115,7 @@ func (l *loader) routes() {
 		l.complain(poolsKey, "", "no pool has an IPv4 prefix, and the cloud's networks route only IPv4",
 			"add an IPv4 pool, or set "+off)
 	case l.clustersWhole:
-		l.complain(clusterFlag, l.flags.ClusterCIDR, "has no IPv4 prefix, and the cloud's networks route only IPv4",
+		l.complain(clusterFlag, l.flags[clusterFlag], "has no IPv4 prefix, and the cloud's networks route only IPv4",
 			"add an IPv4 prefix, or set "+off)
 	}
 }

@@ -3,6 +3,7 @@ package doctor
 import (
 	"fmt"
 	"net/netip"
+	"strconv"
 	"testing"
 	"time"
 
@@ -91,12 +92,12 @@ func prefixes(texts ...string) (out []netip.Prefix) {
 func loaded(t *testing.T, s shape) (config.Config, []config.Warning) {
 	t.Helper()
 	flags := config.Flags{
-		CloudProvider: "hcloud", AllocateNodeCIDRs: true, ConfigureCloudRoutes: !s.metal, ClusterName: "kubernetes",
-		ClusterCIDR: "10.244.0.0/16", ServiceClusterIPRange: "10.96.0.0/16", RouteReconciliationPeriod: time.Minute,
+		"--cloud-provider": "hcloud", "--allocate-node-cidrs": "true", "--configure-cloud-routes": strconv.FormatBool(!s.metal), "--cluster-name": "kubernetes",
+		"--cluster-cidr": "10.244.0.0/16", "--service-cluster-ip-range": "10.96.0.0/16", "--route-reconciliation-period": "1m",
 	}
 	if s.dual {
-		flags.ClusterCIDR += ",fd00:10:244::/56"
-		flags.ServiceClusterIPRange += ",fd00:96::/112"
+		flags["--cluster-cidr"] += ",fd00:10:244::/56"
+		flags["--service-cluster-ip-range"] += ",fd00:96::/112"
 	}
 	file := "apiVersion: underlay.dev/v1alpha1\nkind: CloudConfig\n"
 	if s.metal {

@@ -1,6 +1,7 @@
 package survey
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,7 +9,6 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/pflag"
 	appsv1 "k8s.io/api/apps/v1"
@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/underlay-ccm/underlay/internal/config"
+	"github.com/underlay-ccm/underlay/internal/wiring"
 )
 
 const (
@@ -39,43 +40,33 @@ type Configuration struct {
 	Flags []string
 }
 
-// ManagerFlags adds the CCM's flags that affect the reports to fs, and returns their reader.
-func ManagerFlags(fs *pflag.FlagSet) func() (flags config.Flags, lease types.NamespacedName) {
-	f, lease := config.Flags{}, usualLease()
-	fs.StringVar(&f.CloudProvider, "cloud-provider", "hcloud", "As given to underlay-ccm.")
-	fs.StringVar(&f.CIDRAllocatorType, "cidr-allocator-type", "", "As given to underlay-ccm.")
-	fs.BoolVar(&f.AllocateNodeCIDRs, "allocate-node-cidrs", false, "As given to underlay-ccm.")
-	fs.BoolVar(&f.ConfigureCloudRoutes, "configure-cloud-routes", true, "As given to underlay-ccm.")
-	fs.StringVar(&f.ClusterCIDR, "cluster-cidr", "", "As given to underlay-ccm: the pods' prefixes.")
-	fs.StringVar(&f.ServiceClusterIPRange, "service-cluster-ip-range", "", "As given to underlay-ccm.")
-	fs.IntVar(&f.NodeCIDRMaskSize, "node-cidr-mask-size", 0, "As given to underlay-ccm.")
-	fs.IntVar(&f.NodeCIDRMaskSizeIPv4, "node-cidr-mask-size-ipv4", 0, "As given to underlay-ccm.")
-	fs.IntVar(&f.NodeCIDRMaskSizeIPv6, "node-cidr-mask-size-ipv6", 0, "As given to underlay-ccm.")
-	fs.StringVar(&f.ClusterName, "cluster-name", "kubernetes", "As given to underlay-ccm: marks what is the cluster's in the cloud.")
-	fs.DurationVar(&f.RouteReconciliationPeriod, "route-reconciliation-period", time.Minute, "As given to underlay-ccm.")
-	fs.StringVar(&lease.Namespace, "leader-elect-resource-namespace", lease.Namespace, "As given to underlay-ccm.")
-	fs.StringVar(&lease.Name, "leader-elect-resource-name", lease.Name, "As given to underlay-ccm.")
-	return func() (config.Flags, types.NamespacedName) { return f, lease }
-}
+// The CCM's flags of upstream that name its Lease.
+const (
+	leaseNamespaceFlag = "--leader-elect-resource-namespace"
+	leaseNameFlag      = "--leader-elect-resource-name"
+)
 
-type commandLine struct {
-	flags config.Flags
-	file  string // value of --cloud-config
-	lease types.NamespacedName
-}
-
-func parseManagerFlags(args []string) (commandLine, error) {
+// ManagerFlags returns the CCM's flags that affect the reports, besides the one of its file.
+func ManagerFlags() *pflag.FlagSet {
 	fs := pflag.NewFlagSet(managerName, pflag.ContinueOnError)
-	fs.ParseErrorsAllowlist.UnknownFlags = true // flags of the upstream CCM without effect here
 	fs.SetOutput(io.Discard)
-	var c commandLine
-	fs.StringVar(&c.file, "cloud-config", "", "")
-	read := ManagerFlags(fs)
-	if err := fs.Parse(args); err != nil {
-		return commandLine{}, fmt.Errorf("flags of %s: %w", managerName, err)
+	for _, name := range append(config.FlagNames(), leaseNamespaceFlag, leaseNameFlag) {
+		fs.String(strings.TrimPrefix(name, "--"), "", "")
 	}
-	c.flags, c.lease = read()
-	return c, nil
+	for _, boolean := range []string{"allocate-node-cidrs", "configure-cloud-routes"} {
+		fs.Lookup(boolean).NoOptDefVal = "true"
+	}
+	return fs
+}
+
+func parseManagerFlags(args []string) (config.Flags, error) {
+	fs := ManagerFlags()
+	fs.ParseErrorsAllowlist.UnknownFlags = true // flags of the upstream CCM without effect here
+	fs.String(strings.TrimPrefix(config.FileFlag, "--"), "", "")
+	if err := fs.Parse(args); err != nil {
+		return nil, fmt.Errorf("flags of %s: %w", managerName, err)
+	}
+	return wiring.Flags(fs), nil
 }
 
 // giveFlags returns the remedy if the CCM's flags can't be read. The defaults are no substitute:
@@ -104,12 +95,14 @@ func (c *collector) config(ctx context.Context) error {
 		args, from = slices.Concat(container.Command, container.Args), "flags of the Deployment "+c.s.Namespace+"/"+managerName
 		env = environmentOf(container)
 	}
-	line, err := parseManagerFlags(slices.Concat(args, c.Configuration.Flags))
+	flags, err := parseManagerFlags(slices.Concat(args, c.Configuration.Flags))
 	if err != nil {
 		return err
 	}
-	c.s.LeaseName = line.lease
-	file, fileFrom, err := c.configFile(ctx, template, line.file)
+	c.s.LeaseName = types.NamespacedName{
+		Namespace: cmp.Or(flags[leaseNamespaceFlag], c.s.LeaseName.Namespace), Name: cmp.Or(flags[leaseNameFlag], c.s.LeaseName.Name),
+	}
+	file, fileFrom, err := c.configFile(ctx, template, flags[config.FileFlag])
 	if err != nil {
 		return err
 	}
@@ -120,7 +113,7 @@ func (c *collector) config(ctx context.Context) error {
 		from += "; not the values of " + strings.Join(env.hidden, ", ") + ", which come from elsewhere"
 	}
 	c.s.ConfigFrom = fileFrom + "; " + from
-	return c.load(line.flags, file, env, template != nil)
+	return c.load(flags, file, env, template != nil)
 }
 
 type environment struct {
@@ -157,7 +150,7 @@ func environmentOf(container *corev1.Container) environment {
 // load validates the settings. If the environment is not known, it assumes that the token is
 // set.
 func (c *collector) load(flags config.Flags, file []byte, env environment, known bool) error {
-	flags.CloudConfig = "" // the content is passed as file
+	delete(flags, config.FileFlag) // the content is passed as file
 	try := func() (config.Config, []config.Warning, error) {
 		getenv := func(name string) string { return env.values[name] }
 		return config.Load(flags, file, getenv, func(string) ([]byte, error) { return []byte(anyToken), nil })

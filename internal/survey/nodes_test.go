@@ -80,7 +80,7 @@ func TestNodes(t *testing.T) {
 		{
 			"its server is gone, and routes are switched off", func(s *survey.Snapshot) {
 				flags := usualFlags()
-				flags.ConfigureCloudRoutes = false
+				flags["--configure-cloud-routes"] = "false"
 				s.Config = configured(t, usualFile, flags)
 				s.Servers = slices.Delete(s.Servers, 1, 2)
 			},
@@ -110,7 +110,7 @@ func TestNodes(t *testing.T) {
 		{
 			"routes are switched off", func(s *survey.Snapshot) {
 				flags := usualFlags()
-				flags.ConfigureCloudRoutes = false
+				flags["--configure-cloud-routes"] = "false"
 				s.Config = configured(t, usualFile, flags)
 			},
 			"[10.244.2.0/24] IPv4 none; not needed;",
@@ -172,7 +172,7 @@ func large(tb testing.TB) *survey.Snapshot {
 	const count = 5000
 	s := usual(tb, 0)
 	flags := usualFlags()
-	flags.ClusterCIDR = "10.128.0.0/11"
+	flags["--cluster-cidr"] = "10.128.0.0/11"
 	s.Config = configured(tb, usualFile, flags)
 	s.Config.Routes.Limit = count
 	for i := range count {

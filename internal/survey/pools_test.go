@@ -138,7 +138,7 @@ func TestPoolsOfServersHaveNoEnd(t *testing.T) {
   - {name: old, cidr: 10.244.0.0/24, nodeMask: 26, state: draining}
   - {name: new, cidr: 10.245.0.0/24, nodeMask: 26}
   - {name: own, source: node, nodeMask: 80}
-`, config.Flags{ConfigureCloudRoutes: true})
+`, config.Flags{"--configure-cloud-routes": "true"})
 	v, err := survey.PoolsOf(s)
 	if err != nil {
 		t.Fatal(err)

@@ -141,7 +141,7 @@ func TestRoutes(t *testing.T) {
 		{
 			"routes are switched off", func(s *survey.Snapshot) {
 				flags := usualFlags()
-				flags.ConfigureCloudRoutes = false
+				flags["--configure-cloud-routes"] = "false"
 				s.Config = configured(t, usualFile, flags)
 				s.Network.Routes = s.Network.Routes[:1]
 				add(s, "10.244.9.0/24", "10.0.9.9")
@@ -175,7 +175,7 @@ func TestRoutesWithoutATable(t *testing.T) {
 	} {
 		s := usual(t, 1)
 		flags := usualFlags()
-		flags.ConfigureCloudRoutes = false
+		flags["--configure-cloud-routes"] = "false"
 		s.Config = configured(t, c.file, flags)
 		lose(s, survey.Cloud, "not asked")
 		v, err := survey.RoutesOf(s)

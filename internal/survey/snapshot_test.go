@@ -35,7 +35,7 @@ loadBalancers: {location: fsn1, usePrivateIP: true}
 // configured is the CCM's configuration from a file and flags.
 func configured(t testing.TB, file string, flags config.Flags) config.Config {
 	t.Helper()
-	flags.AllocateNodeCIDRs = true
+	flags["--allocate-node-cidrs"] = "true"
 	env := func(name string) string {
 		if name == "HCLOUD_TOKEN" && !strings.Contains(file, "metal") {
 			return "any"
@@ -50,7 +50,7 @@ func configured(t testing.TB, file string, flags config.Flags) config.Config {
 }
 
 func usualFlags() config.Flags {
-	return config.Flags{ConfigureCloudRoutes: true, ClusterCIDR: "10.244.0.0/20", ServiceClusterIPRange: "10.96.0.0/16"}
+	return config.Flags{"--configure-cloud-routes": "true", "--cluster-cidr": "10.244.0.0/20", "--service-cluster-ip-range": "10.96.0.0/16"}
 }
 
 // usual is a healthy cluster: count Nodes, each with its server, its podCIDR and its route.

@@ -6,12 +6,25 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/spf13/pflag"
+
 	"github.com/underlay-ccm/underlay/internal/cloud"
 	"github.com/underlay-ccm/underlay/internal/config"
 	"github.com/underlay-ccm/underlay/ipam"
 	"github.com/underlay-ccm/underlay/lb"
 	"github.com/underlay-ccm/underlay/routes"
 )
+
+// Flags returns the flags that were given on a command line. 0 is upstream's default of a length.
+func Flags(fs *pflag.FlagSet) config.Flags {
+	given := config.Flags{}
+	fs.Visit(func(f *pflag.Flag) {
+		if text := f.Value.String(); text != "0" {
+			given["--"+f.Name] = text
+		}
+	})
+	return given
+}
 
 // Pools returns the pools in their order.
 func Pools(c config.Config) []ipam.PoolConfig {

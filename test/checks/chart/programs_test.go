@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -37,19 +36,9 @@ func refused(t *testing.T, files map[string]string) error {
 	for _, v := range manager.Env {
 		env[v.Name] = v.Value
 	}
-	number := func(flag string) int {
-		n, _ := strconv.Atoi(value(manager.Args, flag)) // without the flag: 0, which is not set
-		return n
-	}
-	flags := config.Flags{
-		AllocateNodeCIDRs:     value(manager.Args, "--allocate-node-cidrs") == "true",
-		ConfigureCloudRoutes:  value(manager.Args, "--configure-cloud-routes") == "true",
-		ClusterCIDR:           value(manager.Args, "--cluster-cidr"),
-		ServiceClusterIPRange: value(manager.Args, "--service-cluster-ip-range"),
-		NodeCIDRMaskSize:      number("--node-cidr-mask-size"),
-		NodeCIDRMaskSizeIPv4:  number("--node-cidr-mask-size-ipv4"),
-		NodeCIDRMaskSizeIPv6:  number("--node-cidr-mask-size-ipv6"),
-		ClusterName:           value(manager.Args, "--cluster-name"),
+	flags := config.Flags{}
+	for _, flag := range config.FlagNames() {
+		flags[flag] = value(manager.Args, flag)
 	}
 	token := func(string) ([]byte, error) { return []byte("token"), nil }
 	_, _, err := config.Load(flags, file, func(name string) string { return env[name] }, token)

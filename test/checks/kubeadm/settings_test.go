@@ -80,8 +80,8 @@ func settings(t *testing.T, v values) (config.Config, []config.Warning, error) {
 		t.Fatal(err)
 	}
 	flags := config.Flags{
-		AllocateNodeCIDRs: true, ConfigureCloudRoutes: true,
-		ClusterCIDR: v.ClusterCIDR, ServiceClusterIPRange: v.ServiceCIDR,
+		"--allocate-node-cidrs": "true", "--configure-cloud-routes": "true",
+		"--cluster-cidr": v.ClusterCIDR, "--service-cluster-ip-range": v.ServiceCIDR,
 	}
 	token := func(string) ([]byte, error) { return []byte(strings.Repeat("t", 64)), nil }
 	return config.Load(flags, file, func(string) string { return "" }, token)

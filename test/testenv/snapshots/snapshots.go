@@ -40,9 +40,9 @@ loadBalancers: {location: fsn1, usePrivateIP: true}
 func configuration(count int) (config.Config, error) {
 	room := bits.Len(uint(count + 6))
 	flags := config.Flags{
-		AllocateNodeCIDRs: true, ConfigureCloudRoutes: true, ClusterName: "kubernetes",
-		ClusterCIDR:           fmt.Sprintf("10.240.0.0/%d,fd00:10:244::/%d", 24-room, 64-room),
-		ServiceClusterIPRange: "10.96.0.0/16,fd00:96::/112",
+		"--allocate-node-cidrs": "true", "--configure-cloud-routes": "true", "--cluster-name": "kubernetes",
+		"--cluster-cidr":             fmt.Sprintf("10.240.0.0/%d,fd00:10:244::/%d", 24-room, 64-room),
+		"--service-cluster-ip-range": "10.96.0.0/16,fd00:96::/112",
 	}
 	env := func(name string) string { return map[string]string{"HCLOUD_TOKEN": "any"}[name] }
 	c, _, err := config.Load(flags, []byte(file), env, nil)
