@@ -1,6 +1,6 @@
-// Package dedicated implements the ports of internal/cloud and internal/vswitch for dedicated
-// servers by internal/robot, the client of the web service: neither depends on Robot. It also
-// routes failover addresses for addresses/controller.
+// Package dedicated caches the dedicated servers that internal/robot, the client of the web service,
+// lists, and implements the ports of internal/cloud and internal/vswitch. It also routes failover
+// addresses for addresses/controller.
 //
 // Robot allows 200 lists an hour to all programs of the account together, so the list is shared,
 // and read again when it is five minutes old or a caller needs a newer one. Callers wait for a

@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/underlay-ccm/underlay/internal/robot"
 	"github.com/underlay-ccm/underlay/internal/vswitch"
 )
 
@@ -17,20 +16,5 @@ func (s *Servers) Members(ctx context.Context, vSwitch int64) (map[int64]vswitch
 	if _, err := s.List(ctx, time.Time{}); err != nil {
 		return nil, err
 	}
-	found, err := s.robot.Members(ctx, vSwitch)
-	if err != nil {
-		return nil, err
-	}
-	members := make(map[int64]vswitch.Status, len(found))
-	for _, m := range found {
-		switch m.Status {
-		case robot.MemberReady:
-			members[m.Server] = vswitch.Ready
-		case robot.MemberFailed:
-			members[m.Server] = vswitch.Failed
-		default:
-			members[m.Server] = vswitch.InProcess
-		}
-	}
-	return members, nil
+	return s.robot.Members(ctx, vSwitch)
 }

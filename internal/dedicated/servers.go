@@ -1,24 +1,23 @@
 package dedicated
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/underlay-ccm/underlay/internal/cloud"
 	"github.com/underlay-ccm/underlay/internal/robot"
+	"github.com/underlay-ccm/underlay/internal/vswitch"
 )
 
 // Robot is the API of an account; *robot.Client implements it.
 type Robot interface {
-	Servers(ctx context.Context) ([]robot.Server, error)
-	Server(ctx context.Context, number int64) (robot.Server, error)
-	Members(ctx context.Context, vSwitch int64) ([]robot.Member, error)
+	Servers(ctx context.Context) ([]cloud.Machine, error)
+	Server(ctx context.Context, number int64) (cloud.Machine, error)
+	vswitch.Members
 }
 
 const (
@@ -150,7 +149,7 @@ func (s *Servers) read(ctx context.Context) {
 		}
 		return
 	}
-	s.list, s.requested, s.failed, s.cause = convert(found), requested, time.Time{}, nil
+	s.list, s.requested, s.failed, s.cause = found, requested, time.Time{}, nil
 	if s.reported {
 		s.reported = false
 		s.onResult(nil)
@@ -176,18 +175,9 @@ func (s *Servers) Get(ctx context.Context, number int64) (cloud.Machine, error) 
 	case ctx.Err() != nil:
 		return cloud.Machine{}, err // ended by the caller
 	}
-	a := singleReply{server: server(found), err: err, requested: now}
+	a := singleReply{server: found, err: err, requested: now}
 	s.mu.Lock()
 	s.alone[number] = a
 	s.mu.Unlock()
 	return a.server, a.err
-}
-
-func convert(found []robot.Server) []cloud.Machine {
-	list := make([]cloud.Machine, 0, len(found))
-	for _, s := range found {
-		list = append(list, server(s))
-	}
-	slices.SortFunc(list, func(a, b cloud.Machine) int { return cmp.Compare(a.ID, b.ID) })
-	return list
 }

@@ -16,7 +16,9 @@ import (
 	"k8s.io/component-base/metrics"
 
 	"github.com/underlay-ccm/underlay/hcloudsim/robotsim"
+	"github.com/underlay-ccm/underlay/internal/cloud"
 	"github.com/underlay-ccm/underlay/internal/robot"
+	"github.com/underlay-ccm/underlay/internal/vswitch"
 )
 
 const user, password = "robot", "s3cr3t-s3cr3t"
@@ -100,9 +102,9 @@ func TestReads(t *testing.T) {
 		a := newAccount(t, robotsim.Options{})
 		servers, err := a.client.Servers(t.Context())
 		noError(t, err)
-		want := robot.Server{
-			Number: 321, Name: "node-1", IPv4: netip.MustParseAddr("203.0.113.1"), IPv6: netip.MustParsePrefix("2001:db8:1::/64"),
-			Addresses: []netip.Addr{netip.MustParseAddr("203.0.113.1")}, Product: "AX41-NVMe", DC: "FSN1-DC14",
+		want := cloud.Machine{
+			Dedicated: true, ID: 321, Name: "node-1", PublicIPv4: netip.MustParseAddr("203.0.113.1"), PublicIPv6: netip.MustParsePrefix("2001:db8:1::/64"),
+			Addresses: []netip.Addr{netip.MustParseAddr("203.0.113.1")}, Type: "AX41-NVMe", Zone: "fsn1-dc14", Region: "fsn1",
 		}
 		if len(servers) != 2 || fmt.Sprint(servers[0]) != fmt.Sprint(want) {
 			t.Errorf("servers are %+v, want %+v first", servers, want)
@@ -118,7 +120,7 @@ func TestReads(t *testing.T) {
 		}
 		members, err := a.client.Members(t.Context(), 4321)
 		noError(t, err)
-		if got := fmt.Sprint(members); got != "[{321 1} {421 2}]" {
+		if got := fmt.Sprint(members); got != "map[321:2 421:3]" {
 			t.Errorf("vSwitch has %s", got)
 		}
 		if _, err := a.client.Members(t.Context(), 5); !robot.IsCode(err, robot.CodeNotFound) {
@@ -154,10 +156,10 @@ func TestMembers(t *testing.T) {
 			})
 			noError(t, err)
 			for status, want := range map[string]string{
-				"in process": fmt.Sprint([]robot.Member{{Server: 321, Status: robot.MemberInProcess}}),
-				"ready":      fmt.Sprint([]robot.Member{{Server: 321, Status: robot.MemberReady}}),
-				"failed":     fmt.Sprint([]robot.Member{{Server: 321, Status: robot.MemberFailed}}),
-				"":           fmt.Sprint([]robot.Member{}),
+				"in process": fmt.Sprint(map[int64]vswitch.Status{321: vswitch.InProcess}),
+				"ready":      fmt.Sprint(map[int64]vswitch.Status{321: vswitch.Ready}),
+				"failed":     fmt.Sprint(map[int64]vswitch.Status{321: vswitch.Failed}),
+				"":           fmt.Sprint(map[int64]vswitch.Status{}),
 			} {
 				noError(t, a.sim.SetMember(4321, 321, status))
 				noError(t, a.sim.SetMember(4321, 421, ""))
@@ -180,7 +182,7 @@ func TestMembers(t *testing.T) {
 	}
 	const moving = `{"id": 1, "server": [{"server_number": 7, "status": "moving"}]}`
 	members, err := answering(t, http.StatusOK, "application/json", moving).Members(t.Context(), 1)
-	if err != nil || len(members) != 1 || members[0].Status != robot.MemberInProcess {
+	if err != nil || len(members) != 1 || members[7] != vswitch.InProcess {
 		t.Errorf("a status that isn't known is %v, %v", members, err)
 	}
 }

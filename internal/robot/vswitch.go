@@ -5,26 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+
+	"github.com/underlay-ccm/underlay/internal/vswitch"
 )
 
-// Member is a server in a vSwitch.
-type Member struct {
-	Server int64 // its number
-	Status MemberStatus
-}
-
-// MemberStatus is the state of a server's port.
-type MemberStatus int
-
-const (
-	// MemberInProcess is being configured, or has an unrecognized status.
-	MemberInProcess MemberStatus = iota
-	MemberReady
-	MemberFailed
-)
-
-// Members returns all members of a vSwitch, never a part.
-func (c *Client) Members(ctx context.Context, vSwitch int64) ([]Member, error) {
+// Members implements vswitch.Members. An unrecognized status counts as in process.
+func (c *Client) Members(ctx context.Context, vSwitch int64) (map[int64]vswitch.Status, error) {
 	var body struct {
 		ID      int64 `json:"id"`
 		Servers []struct {
@@ -43,16 +29,16 @@ func (c *Client) Members(ctx context.Context, vSwitch int64) ([]Member, error) {
 	if err != nil {
 		return nil, fmt.Errorf("looking up vSwitch %d: %w", vSwitch, err)
 	}
-	members := make([]Member, 0, len(body.Servers))
+	members := make(map[int64]vswitch.Status, len(body.Servers))
 	for _, s := range body.Servers {
-		m := Member{Server: s.Number}
 		switch s.Status {
 		case "ready":
-			m.Status = MemberReady
+			members[s.Number] = vswitch.Ready
 		case "failed":
-			m.Status = MemberFailed
+			members[s.Number] = vswitch.Failed
+		default:
+			members[s.Number] = vswitch.InProcess
 		}
-		members = append(members, m)
 	}
 	return members, nil
 }
