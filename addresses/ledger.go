@@ -193,6 +193,12 @@ func (l *Ledger) forget() {
 	}
 }
 
+// LedgerName is the name of the ConfigMap that stores the ledger, LedgerKey the key in its data.
+const (
+	LedgerName = "underlay-addresses"
+	LedgerKey  = "ledger"
+)
+
 // stored is the encoding of a ledger. Most addresses that several nodes hold have the same nodes,
 // so each set of nodes is encoded once.
 type stored struct {

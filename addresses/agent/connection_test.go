@@ -81,9 +81,9 @@ func (tun *tunnel) pass(to, from net.Conn) {
 // A dead connection is detected within about three seconds, even if every byte is acknowledged, and
 // the doubt ends as soon as a new connection works.
 func TestAConnectionThatLeadsNowhere(t *testing.T) {
-	stored := corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: LedgerName, UID: "one", ResourceVersion: "7"}, Data: map[string]string{LedgerKey: ledgerText("192.0.2.1 a 3")}}
+	stored := corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: addresses.LedgerName, UID: "one", ResourceVersion: "7"}, Data: map[string]string{addresses.LedgerKey: ledgerText("192.0.2.1 a 3")}}
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.ProtoMajor != 2 || r.URL.Query().Get("fieldSelector") != "metadata.name="+LedgerName {
+		if r.ProtoMajor != 2 || r.URL.Query().Get("fieldSelector") != "metadata.name="+addresses.LedgerName {
 			t.Errorf("asked for %s by %s", r.URL, r.Proto)
 		}
 		w.Header().Set("Content-Type", "application/json")

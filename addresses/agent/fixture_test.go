@@ -79,8 +79,8 @@ func (f *fakeAPI) put(uid, ledger string) {
 	defer f.mu.Unlock()
 	f.version++
 	f.stored = &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Name: LedgerName, Namespace: LedgerNamespace, UID: types.UID(uid), ResourceVersion: strconv.Itoa(f.version)},
-		Data:       map[string]string{LedgerKey: ledger},
+		ObjectMeta: metav1.ObjectMeta{Name: addresses.LedgerName, Namespace: LedgerNamespace, UID: types.UID(uid), ResourceVersion: strconv.Itoa(f.version)},
+		Data:       map[string]string{addresses.LedgerKey: ledger},
 	}
 	for _, w := range f.watches {
 		w.Modify(f.stored.DeepCopy())
@@ -133,7 +133,7 @@ func (f *fakeAPI) List(ctx context.Context, _ metav1.ListOptions) (*corev1.Confi
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.closed {
-		return nil, apierrors.NewForbidden(corev1.Resource("configmaps"), LedgerName, errDown)
+		return nil, apierrors.NewForbidden(corev1.Resource("configmaps"), addresses.LedgerName, errDown)
 	}
 	f.lists++
 	all := &corev1.ConfigMapList{ListMeta: metav1.ListMeta{ResourceVersion: strconv.Itoa(f.version)}}

@@ -18,12 +18,8 @@ import (
 	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
-// The ConfigMap of the ledger.
-const (
-	LedgerNamespace = "kube-system"
-	LedgerName      = "underlay-addresses"
-	LedgerKey       = "ledger"
-)
+// LedgerNamespace is the namespace of the ledger's ConfigMap.
+const LedgerNamespace = metav1.NamespaceSystem
 
 const (
 	// replyTimeout limits a request to the API server. A needless doubt costs a few probes.
@@ -81,7 +77,7 @@ func (r *Reader) doubt(doubt bool, why error) {
 
 // follow lists and watches until the watch ends. began: the watch was opened.
 func (r *Reader) follow(ctx context.Context) (began bool, err error) {
-	only := kube.Only(LedgerName)
+	only := kube.Only(addresses.LedgerName)
 	latest, err := r.list(ctx, only)
 	if err != nil {
 		return false, err
@@ -119,7 +115,7 @@ func (r *Reader) list(ctx context.Context, only metav1.ListOptions) (*corev1.Con
 	defer cancel()
 	listed, err := r.ConfigMaps.List(ctx, only)
 	if err != nil {
-		return nil, fmt.Errorf("reading the ledger of addresses %s/%s: %w", LedgerNamespace, LedgerName, err)
+		return nil, fmt.Errorf("reading the ledger of addresses %s/%s: %w", LedgerNamespace, addresses.LedgerName, err)
 	}
 	if len(listed.Items) == 0 {
 		r.gone(ctx)
@@ -143,7 +139,7 @@ func (r *Reader) watch(ctx context.Context, cancel func(), only metav1.ListOptio
 		err = context.DeadlineExceeded
 	}
 	if err != nil {
-		return nil, fmt.Errorf("watching the ledger of addresses %s/%s: %w", LedgerNamespace, LedgerName, err)
+		return nil, fmt.Errorf("watching the ledger of addresses %s/%s: %w", LedgerNamespace, addresses.LedgerName, err)
 	}
 	return watching, nil
 }
@@ -168,21 +164,21 @@ func (r *Reader) seen(ctx context.Context, stored *corev1.ConfigMap) {
 	if now == r.last {
 		return
 	}
-	text := stored.Data[LedgerKey]
+	text := stored.Data[addresses.LedgerKey]
 	if text == "" { // the text of a ledger without entries is not empty
 		r.gone(ctx)
 		return
 	}
 	ledger, err := addresses.ParseLedger([]byte(text))
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "The ledger of addresses can't be read; the addresses that this node holds stay "+
-			"as it is. Restore the key, or delete the ConfigMap to have it rebuilt", "configMap", LedgerNamespace+"/"+LedgerName, "key", LedgerKey)
+		klog.FromContext(ctx).Error(err, "The ledger of addresses can't be read; what this node holds stays "+
+			"as it is. Restore the key, or delete the ConfigMap to have it rebuilt", "configMap", LedgerNamespace+"/"+addresses.LedgerName, "key", addresses.LedgerKey)
 		r.last, r.unreadable = now, err
 		return
 	}
 	if r.last.uid != "" && r.last.uid != now.uid {
 		klog.FromContext(ctx).Info("The ledger of addresses was made anew",
-			"configMap", LedgerNamespace+"/"+LedgerName)
+			"configMap", LedgerNamespace+"/"+addresses.LedgerName)
 	}
 	r.last, r.unreadable = now, nil
 	r.Read(ledger, now.uid)
@@ -195,7 +191,7 @@ func (r *Reader) gone(ctx context.Context) {
 	if r.last == never {
 		return
 	}
-	klog.FromContext(ctx).Info("The ledger of addresses is gone; this node keeps its addresses",
-		"configMap", LedgerNamespace+"/"+LedgerName, "uid", cmp.Or(r.last.uid, "unknown"))
+	klog.FromContext(ctx).Info("The ledger of addresses is gone; what this node holds stays as it is",
+		"configMap", LedgerNamespace+"/"+addresses.LedgerName, "uid", cmp.Or(r.last.uid, "unknown"))
 	r.last, r.unreadable = never, nil
 }

@@ -160,7 +160,7 @@ func (c *Controller) failed(ctx context.Context, err error) {
 }
 
 func (c *Controller) ledgerReference() *corev1.ObjectReference {
-	return &corev1.ObjectReference{Kind: "ConfigMap", APIVersion: "v1", Namespace: c.store.namespace, Name: LedgerName}
+	return &corev1.ObjectReference{Kind: "ConfigMap", APIVersion: "v1", Namespace: c.store.namespace, Name: addresses.LedgerName}
 }
 
 // wake schedules the next pass that is due by time alone.

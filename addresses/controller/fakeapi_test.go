@@ -115,11 +115,11 @@ func (f *fakeAPI) ledger() addresses.Ledger {
 }
 
 func (f *fakeAPI) stored() addresses.Ledger {
-	live, _ := f.maps.Objects[LedgerName].(*corev1.ConfigMap)
+	live, _ := f.maps.Objects[addresses.LedgerName].(*corev1.ConfigMap)
 	if live == nil {
 		return addresses.Ledger{}
 	}
-	l, err := addresses.ParseLedger([]byte(live.Data[LedgerKey]))
+	l, err := addresses.ParseLedger([]byte(live.Data[addresses.LedgerKey]))
 	if err != nil {
 		return addresses.Ledger{}
 	}
@@ -238,17 +238,17 @@ func (f *fakeAPI) store(verb string, body []byte) (any, error) {
 	if err := json.Unmarshal(body, next); err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
-	if next.Name != LedgerName || next.Namespace != "kube-system" {
+	if next.Name != addresses.LedgerName || next.Namespace != "kube-system" {
 		panic("fake: the controller must not write ConfigMap " + next.Namespace + "/" + next.Name)
 	}
-	old, _ := f.maps.Objects[LedgerName].(*corev1.ConfigMap)
+	old, _ := f.maps.Objects[addresses.LedgerName].(*corev1.ConfigMap)
 	switch {
 	case verb == "POST" && old != nil:
-		return nil, apierrors.NewAlreadyExists(resource, LedgerName)
+		return nil, apierrors.NewAlreadyExists(resource, addresses.LedgerName)
 	case verb == "PUT" && old == nil:
-		return nil, apierrors.NewNotFound(resource, LedgerName)
+		return nil, apierrors.NewNotFound(resource, addresses.LedgerName)
 	case verb == "PUT" && old.ResourceVersion != next.ResourceVersion:
-		return nil, apierrors.NewConflict(resource, LedgerName, errors.New("fake: another version"))
+		return nil, apierrors.NewConflict(resource, addresses.LedgerName, errors.New("fake: another version"))
 	}
 	kind := watch.Modified
 	if old == nil {
@@ -258,7 +258,7 @@ func (f *fakeAPI) store(verb string, body []byte) (any, error) {
 	}
 	before := f.stored()
 	f.maps.Put(kind, next)
-	f.note("ledger %s", next.Data[LedgerKey])
+	f.note("ledger %s", next.Data[addresses.LedgerKey])
 	f.judgeLedger(before, old != nil)
 	return next, nil
 }

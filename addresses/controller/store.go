@@ -16,10 +16,6 @@ import (
 )
 
 const (
-	// LedgerName is the name of the ledger's ConfigMap, LedgerKey the key in its data.
-	LedgerName = "underlay-addresses"
-	LedgerKey  = "ledger"
-
 	requestTimeout = 15 * time.Second
 	fieldManager   = "underlay-addresses"
 )
@@ -53,22 +49,22 @@ type store struct {
 func (s store) read(ctx context.Context) (stored, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	live, err := s.client.CoreV1().ConfigMaps(s.namespace).Get(ctx, LedgerName, metav1.GetOptions{})
+	live, err := s.client.CoreV1().ConfigMaps(s.namespace).Get(ctx, addresses.LedgerName, metav1.GetOptions{})
 	switch {
-	case kube.Absent(err, "configmaps", LedgerName):
+	case kube.Absent(err, "configmaps", addresses.LedgerName):
 		return stored{}, nil
 	case err != nil:
-		return stored{}, fmt.Errorf("reading the stored ledger of addresses, ConfigMap %s/%s: %w", s.namespace, LedgerName, err)
+		return stored{}, fmt.Errorf("reading the stored ledger of addresses, ConfigMap %s/%s: %w", s.namespace, addresses.LedgerName, err)
 	}
 	return s.decode(live)
 }
 
 func (s store) decode(live *corev1.ConfigMap) (stored, error) {
-	found := stored{object: live, text: live.Data[LedgerKey]}
+	found := stored{object: live, text: live.Data[addresses.LedgerKey]}
 	ledger, err := addresses.ParseLedger([]byte(found.text))
 	if err != nil {
-		return stored{}, fmt.Errorf("%w: ConfigMap %s/%s, key %s: %w; restore its last good value, or delete the ConfigMap: it is rebuilt from the Services' status and the nodes' reports",
-			errDamaged, s.namespace, LedgerName, LedgerKey, err)
+		return stored{}, fmt.Errorf("%w: ConfigMap %s/%s, key %s: %w; restore its last good value, or delete the ConfigMap: it is rebuilt from what Services show and nodes hold",
+			errDamaged, s.namespace, addresses.LedgerName, addresses.LedgerKey, err)
 	}
 	found.ledger = ledger
 	return found, nil
@@ -83,26 +79,26 @@ func (s store) write(ctx context.Context, read *corev1.ConfigMap, text string) (
 	if read == nil {
 		live, err = maps.Create(ctx, &corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{
-				Name: LedgerName, Namespace: s.namespace,
+				Name: addresses.LedgerName, Namespace: s.namespace,
 				Labels:      map[string]string{"app.kubernetes.io/part-of": "underlay"},
 				Annotations: map[string]string{"underlay.dev/about": "Which Service has which address, and which node holds it. Don't delete or edit."},
 			},
-			Data: map[string]string{LedgerKey: text},
+			Data: map[string]string{addresses.LedgerKey: text},
 		}, metav1.CreateOptions{FieldManager: fieldManager})
 	} else {
 		next := read.DeepCopy()
 		if next.Data == nil {
 			next.Data = make(map[string]string)
 		}
-		next.Data[LedgerKey] = text
+		next.Data[addresses.LedgerKey] = text
 		live, err = maps.Update(ctx, next, metav1.UpdateOptions{FieldManager: fieldManager})
 	}
 	if err != nil {
-		return nil, fmt.Errorf("writing the stored ledger of addresses, ConfigMap %s/%s: %w", s.namespace, LedgerName, err)
+		return nil, fmt.Errorf("writing the stored ledger of addresses, ConfigMap %s/%s: %w", s.namespace, addresses.LedgerName, err)
 	}
 	return live, nil
 }
 
 func isConflict(err error) bool {
-	return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || kube.Absent(err, "configmaps", LedgerName)
+	return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || kube.Absent(err, "configmaps", addresses.LedgerName)
 }

@@ -149,7 +149,7 @@ func TestALostLedger(t *testing.T) {
 		one, two := w.holder("one"), w.holder("two")
 		w.editService("one", func(svc *corev1.Service) { svc.Annotations = nil })
 		w.settle()
-		w.api.remove("configmaps", LedgerName)
+		w.api.remove("configmaps", addresses.LedgerName)
 		w.after(2 * time.Minute)
 		w.has("one", "192.0.2.3")
 		w.has("two", "192.0.2.1")
@@ -161,7 +161,7 @@ func TestALostLedger(t *testing.T) {
 				t.Errorf("%s has epoch %d", e.Address, e.Epoch)
 			}
 		}
-		if got := w.events.of(LedgerName + " Warning AddressLedgerRebuilt"); len(got) != 1 {
+		if got := w.events.of(addresses.LedgerName + " Warning AddressLedgerRebuilt"); len(got) != 1 {
 			t.Errorf("events %q", got)
 		}
 	})
@@ -178,7 +178,7 @@ func TestServicesThatComeFromElsewhere(t *testing.T) {
 		w.start()
 		w.has("old", "192.0.2.1")
 		w.has("new", "192.0.2.2")
-		if got := w.events.of(LedgerName); len(got) > 0 {
+		if got := w.events.of(addresses.LedgerName); len(got) > 0 {
 			t.Errorf("events %q", got)
 		}
 	})
@@ -191,9 +191,9 @@ func TestADamagedLedger(t *testing.T) {
 		w.start()
 		w.service("one")
 		w.settle()
-		whole := w.api.maps.Objects[LedgerName].(*corev1.ConfigMap).Data[LedgerKey]
+		whole := w.api.maps.Objects[addresses.LedgerName].(*corev1.ConfigMap).Data[addresses.LedgerKey]
 		damage := func(text string) {
-			editObject(w.api, "configmaps", LedgerName, func(m *corev1.ConfigMap) { m.Data = map[string]string{LedgerKey: text} })
+			editObject(w.api, "configmaps", addresses.LedgerName, func(m *corev1.ConfigMap) { m.Data = map[string]string{addresses.LedgerKey: text} })
 		}
 		damage(whole[:20])
 		w.api.written()
@@ -203,7 +203,7 @@ func TestADamagedLedger(t *testing.T) {
 		if w.metric("ledger_damaged") != 1 {
 			t.Error("the metric says nothing")
 		}
-		got := w.events.of(LedgerName + " Warning AddressLedgerDamaged")
+		got := w.events.of(addresses.LedgerName + " Warning AddressLedgerDamaged")
 		if len(got) != 1 || !strings.Contains(got[0], "key ledger") || !strings.Contains(got[0], "delete the ConfigMap") {
 			t.Errorf("events %q", got)
 		}
@@ -319,8 +319,8 @@ func TestAReplacedLedger(t *testing.T) {
 		w.start()
 		w.service("one")
 		w.settle()
-		editObject(w.api, "configmaps", LedgerName, func(m *corev1.ConfigMap) {
-			m.Data = map[string]string{LedgerKey: strings.ReplaceAll(m.Data[LedgerKey], "192.0.2.1", "192.0.2.3")}
+		editObject(w.api, "configmaps", addresses.LedgerName, func(m *corev1.ConfigMap) {
+			m.Data = map[string]string{addresses.LedgerKey: strings.ReplaceAll(m.Data[addresses.LedgerKey], "192.0.2.1", "192.0.2.3")}
 		})
 		w.editService("one", func(svc *corev1.Service) { svc.Status.LoadBalancer.Ingress = nil })
 		w.after(5 * time.Second)
@@ -345,7 +345,7 @@ func TestALostLedgerAndAnOldCache(t *testing.T) {
 		w.settle()
 		w.has("new", "192.0.2.1")
 		w.kill()
-		w.api.remove("configmaps", LedgerName)
+		w.api.remove("configmaps", addresses.LedgerName)
 		w.after(2 * time.Minute)
 		if got := w.api.ledger().Of(string(w.api.service("new").UID)); len(got) != 1 {
 			t.Errorf("the Service has %v", got)

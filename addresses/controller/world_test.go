@@ -43,7 +43,7 @@ type eventLog struct {
 func (e *eventLog) Event(obj runtime.Object, kind, reason, message string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	name := LedgerName
+	name := addresses.LedgerName
 	if svc, ok := obj.(*corev1.Service); ok {
 		name = svc.Name
 	}

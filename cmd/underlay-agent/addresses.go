@@ -123,13 +123,13 @@ func (o *options) printAddresses(
 	ctx context.Context, out io.Writer, s settings, own *corev1.Node, nodes []*kube.Node, h *held,
 ) (trouble int, err error) {
 	maps := s.client.CoreV1().ConfigMaps(addressagent.LedgerNamespace)
-	stored, err := maps.List(ctx, kube.Only(addressagent.LedgerName))
+	stored, err := maps.List(ctx, kube.Only(addresses.LedgerName))
 	if err != nil {
 		return 0, fmt.Errorf("reading the ledger of addresses: %w", err)
 	}
 	var ledger addresses.Ledger
 	for i := range stored.Items {
-		if ledger, err = addresses.ParseLedger([]byte(stored.Items[i].Data[addressagent.LedgerKey])); err != nil {
+		if ledger, err = addresses.ParseLedger([]byte(stored.Items[i].Data[addresses.LedgerKey])); err != nil {
 			return 0, err
 		}
 	}

@@ -15,7 +15,6 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/underlay-ccm/underlay/addresses"
-	addresscontroller "github.com/underlay-ccm/underlay/addresses/controller"
 	"github.com/underlay-ccm/underlay/internal/config"
 )
 
@@ -81,7 +80,7 @@ func storedLedger(t *testing.T, address string) *corev1.ConfigMap {
 		t.Fatal(err)
 	}
 	return &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: ledgerNamespace, Name: addresscontroller.LedgerName},
-		Data:       map[string]string{addresscontroller.LedgerKey: string(text)},
+		ObjectMeta: metav1.ObjectMeta{Namespace: ledgerNamespace, Name: addresses.LedgerName},
+		Data:       map[string]string{addresses.LedgerKey: string(text)},
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
+	"github.com/underlay-ccm/underlay/addresses"
 	"github.com/underlay-ccm/underlay/hcloudsim"
 	"github.com/underlay-ccm/underlay/internal/doctor"
 	"github.com/underlay-ccm/underlay/internal/survey"
@@ -130,8 +131,8 @@ func (l *lab) addresses(t *testing.T) {
 		t.Fatal(err)
 	}
 	maps := l.Client.CoreV1().ConfigMaps("kube-system")
-	stored := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: survey.AddressLedgerName}, Data: map[string]string{
-		survey.AddressLedgerKey: `{"version":1,"groups":[["worker-1"]],"addresses":[{"address":"198.51.100.1","group":0,"services":[{"uid":"u","namespace":"shop","name":"edge"}]}]}`,
+	stored := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: addresses.LedgerName}, Data: map[string]string{
+		addresses.LedgerKey: `{"version":1,"groups":[["worker-1"]],"addresses":[{"address":"198.51.100.1","group":0,"services":[{"uid":"u","namespace":"shop","name":"edge"}]}]}`,
 	}}
 	if _, err := maps.Create(t.Context(), stored, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -151,7 +152,7 @@ func (l *lab) addresses(t *testing.T) {
 	}
 	report = `{"metadata":{"annotations":{"underlay.dev/addresses":null}}}`
 	_, err := l.Client.CoreV1().Nodes().Patch(t.Context(), "worker-1", types.MergePatchType, []byte(report), metav1.PatchOptions{}, "status")
-	if err := errors.Join(err, maps.Delete(t.Context(), survey.AddressLedgerName, metav1.DeleteOptions{})); err != nil {
+	if err := errors.Join(err, maps.Delete(t.Context(), addresses.LedgerName, metav1.DeleteOptions{})); err != nil {
 		t.Fatal(err)
 	}
 	if out := l.run(t, nil, "addresses"); out.code != 0 || !strings.Contains(out.stderr, "no pool of addresses is configured") {

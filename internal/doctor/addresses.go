@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	addressLedgerObject = "ConfigMap/kube-system/" + survey.AddressLedgerName
+	addressLedgerObject = "ConfigMap/kube-system/" + addresses.LedgerName
 	// seesAddresses are the parts that determine the holders of addresses.
 	seesAddresses = survey.PartConfig | survey.PartNodes | survey.PartAddresses
 	// countedPool is the least size of a pool for a warning that it is nearly full.
@@ -48,9 +48,9 @@ func addressLedger(x *cluster) []Finding {
 	case x.addressing.Damage != nil:
 		return []Finding{{
 			Object: addressLedgerObject, What: "it can't be read, so no address is handed out or moved: " + x.addressing.Damage.Error(),
-			Remedy: "correct its key " + survey.AddressLedgerKey + " as the text says, or restore it from a backup: kubectl -n kube-system edit configmap " + survey.AddressLedgerName,
+			Remedy: "correct its key " + addresses.LedgerKey + " as the text says, or restore it from a backup: kubectl -n kube-system edit configmap " + addresses.LedgerName,
 		}}
-	case x.AddressLedger != nil && x.AddressLedger.Data[survey.AddressLedgerKey] != "":
+	case x.AddressLedger != nil && x.AddressLedger.Data[addresses.LedgerKey] != "":
 		return nil
 	}
 	var have []string

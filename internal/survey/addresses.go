@@ -124,7 +124,7 @@ func AddressesOf(s *Snapshot) (AddressesView, error) {
 	a := s.Addressing()
 	switch entries := a.Ledger.Entries(); {
 	case a.Damage != nil:
-		v.Notes = append(v.Notes, fmt.Sprintf("the ledger of addresses (ConfigMap %s/%s) can't be read, so nothing is handed out or moved: %v", system, AddressLedgerName, a.Damage))
+		v.Notes = append(v.Notes, fmt.Sprintf("the ledger of addresses (ConfigMap %s/%s) can't be read, so nothing is handed out or moved: %v", system, addresses.LedgerName, a.Damage))
 	case !s.AddressesOn() && len(entries) == 0:
 		v.Notes = append(v.Notes, "no pool of addresses is configured: set addresses.pools ("+s.ConfigFrom+")")
 		return v, nil

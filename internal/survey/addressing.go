@@ -15,12 +15,6 @@ import (
 	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
-const (
-	// AddressLedgerName is the ConfigMap in kube-system with the ledger of addresses.
-	AddressLedgerName = addresscontroller.LedgerName
-	AddressLedgerKey  = addresscontroller.LedgerKey
-)
-
 // addressesSettle is how long nodes may take to converge after a change of the ledger: the
 // previous holder waits up to 3 seconds for the new holder, and then both update their reports.
 const addressesSettle = time.Minute
@@ -58,7 +52,7 @@ func (s *Snapshot) WantsAddress(svc *corev1.Service) bool {
 func (s *Snapshot) Addressing() Addressing {
 	a := Addressing{Settled: true, Reports: map[string]addresses.Report{}, Unreadable: map[string]error{}, since: map[string]time.Time{}, holders: map[netip.Addr][]string{}}
 	if s.AddressLedger != nil {
-		a.Ledger, a.Damage = addresses.ParseLedger([]byte(s.AddressLedger.Data[AddressLedgerKey]))
+		a.Ledger, a.Damage = addresses.ParseLedger([]byte(s.AddressLedger.Data[addresses.LedgerKey]))
 		a.Settled = s.Taken.Sub(changed(s.AddressLedger.ManagedFields, "")) > addressesSettle
 	}
 	for _, n := range s.Nodes {

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/pager"
 
+	"github.com/underlay-ccm/underlay/addresses"
 	"github.com/underlay-ccm/underlay/ipam"
 	ipamcontroller "github.com/underlay-ccm/underlay/ipam/controller"
 	routecontroller "github.com/underlay-ccm/underlay/routes/controller"
@@ -122,7 +123,7 @@ func (c *collector) routeRecord(ctx context.Context) (err error) {
 }
 
 func (c *collector) addressLedger(ctx context.Context) (err error) {
-	c.s.AddressLedger, err = c.configMap(ctx, AddressLedgerName)
+	c.s.AddressLedger, err = c.configMap(ctx, addresses.LedgerName)
 	return err
 }
 

@@ -56,7 +56,7 @@ func Addressed(count int) (*survey.Snapshot, error) {
 	}
 	s.AddressLedger = &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{{Time: ptr.To(ago(time.Hour))}}},
-		Data:       map[string]string{survey.AddressLedgerKey: string(ledger)},
+		Data:       map[string]string{addresses.LedgerKey: string(ledger)},
 	}
 	for _, n := range s.Nodes {
 		var report addresses.Report
