@@ -30,9 +30,9 @@ func newMetrics(r promauto.Registry) (*agentMetrics, error) {
 		routersDown: f.Gauge("routers_down",
 			"BGP peers that this node should speak with, and does not."),
 		silent: f.Gauge("silent_peers",
-			"Ports of other nodes that this node watches and that do not say that they serve."),
+			"Ports of other nodes that this node watches and that do not report that they serve."),
 		doubt: f.Gauge("doubt",
-			"1 while this node can't read the ledger of addresses and goes on with what it read last; else 0."),
+			"1 while this node can't read the ledger of addresses and continues with the state it read last; else 0."),
 		reports: f.CounterVec("reports_total",
 			"Writes of this node's report on addresses, by result (success, error).", "result"),
 	}, f.Err()

@@ -171,7 +171,7 @@ func (r *Reader) seen(ctx context.Context, stored *corev1.ConfigMap) {
 	}
 	ledger, err := addresses.ParseLedger([]byte(text))
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "The ledger of addresses can't be read; what this node holds stays "+
+		klog.FromContext(ctx).Error(err, "The ledger of addresses can't be read; the addresses that this node holds stay "+
 			"as it is. Restore the key, or delete the ConfigMap to have it rebuilt", "configMap", LedgerNamespace+"/"+addresses.LedgerName, "key", addresses.LedgerKey)
 		r.last, r.unreadable = now, err
 		return
@@ -191,7 +191,7 @@ func (r *Reader) gone(ctx context.Context) {
 	if r.last == never {
 		return
 	}
-	klog.FromContext(ctx).Info("The ledger of addresses is gone; what this node holds stays as it is",
+	klog.FromContext(ctx).Info("The ledger of addresses is gone; this node keeps its addresses",
 		"configMap", LedgerNamespace+"/"+addresses.LedgerName, "uid", cmp.Or(r.last.uid, "unknown"))
 	r.last, r.unreadable = never, nil
 }

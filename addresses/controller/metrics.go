@@ -22,13 +22,13 @@ func newMetrics(r promauto.Registry) (*controllerMetrics, error) {
 	return &controllerMetrics{
 		size:    f.GaugeVec("pool_size", "Number of addresses of the pool by family (ipv4, ipv6).", "pool", "family"),
 		used:    f.GaugeVec("pool_used", "Number of addresses of the pool that Services have, by family (ipv4, ipv6).", "pool", "family"),
-		waiting: f.Gauge("services_waiting", "Number of Services that do not have all the addresses that they ask for; the condition underlay.dev/Accepted of each says why."),
-		inUse:   f.Gauge("in_use", "Number of addresses that Services have and that another machine than their holder answers for, as nodes say."),
-		unheld:  f.Gauge("unheld", "Number of addresses that Services have and that no node may hold: nobody may answer for them."),
+		waiting: f.Gauge("services_waiting", "Number of Services that do not have all the addresses that they request; the condition underlay.dev/Accepted of each has the reason."),
+		inUse:   f.Gauge("in_use", "Number of addresses of Services for which, as nodes report, another machine than their holder replies."),
+		unheld:  f.Gauge("unheld", "Number of addresses of Services that no node may hold, so that no machine may reply for them."),
 		damaged: f.Gauge("ledger_damaged", "1 while the stored ledger of addresses cannot be read: no address is given and none moves; else 0."),
-		moves: f.CounterVec("moves_total", "Number of changes of the node that holds an address by reason: what spoke against the node of before, or assigned, released, balanced (spread in calm times).",
+		moves: f.CounterVec("moves_total", "Number of changes of the node that holds an address by reason: why the previous node may not hold it, or assigned, released, balanced (spread while nothing else changes).",
 			"reason"),
-		unrouted:  f.CounterVec("routing_failures_total", "Number of times that an API did not lead an address to its node, or did not tell where addresses lead, by mover; each is tried again.", "mover"),
+		unrouted:  f.CounterVec("routing_failures_total", "Number of times that an API failed to route an address to its node, or to list the routes of addresses, by mover; each is retried.", "mover"),
 		conflicts: f.Counter("ledger_conflicts_total", "Number of writes of the stored ledger of addresses that were refused because another process or a person had changed it; it is read again then."),
 	}, f.Err()
 }

@@ -18,7 +18,7 @@ import (
 )
 
 // errOutdated means that the basis of a pass has changed. The pass is repeated.
-var errOutdated = errors.New("decided on what is outdated")
+var errOutdated = errors.New("decided on outdated state")
 
 // plansInPass limits how often a pass plans again because the stored ledger or a Service changed.
 const plansInPass = 5
@@ -198,7 +198,7 @@ func (c *Controller) get(ctx context.Context, namespace, name string) (*corev1.S
 func (c *Controller) stored(ctx context.Context, p plan, lost bool) {
 	logger := klog.FromContext(ctx)
 	if lost && p.showing() {
-		text := "The ledger of addresses was lost, and is made anew from what Services show and nodes hold"
+		text := "The ledger of addresses was lost, and is rebuilt from the Services' status and the nodes' reports"
 		logger.Error(nil, text, "configMap", addresses.LedgerName)
 		c.recorder.Event(c.ledgerReference(), corev1.EventTypeWarning, reasonRebuilt, text)
 	}

@@ -63,7 +63,7 @@ func (s store) decode(live *corev1.ConfigMap) (stored, error) {
 	found := stored{object: live, text: live.Data[addresses.LedgerKey]}
 	ledger, err := addresses.ParseLedger([]byte(found.text))
 	if err != nil {
-		return stored{}, fmt.Errorf("%w: ConfigMap %s/%s, key %s: %w; restore its last good value, or delete the ConfigMap: it is rebuilt from what Services show and nodes hold",
+		return stored{}, fmt.Errorf("%w: ConfigMap %s/%s, key %s: %w; restore its last good value, or delete the ConfigMap: it is rebuilt from the Services' status and the nodes' reports",
 			errDamaged, s.namespace, addresses.LedgerName, addresses.LedgerKey, err)
 	}
 	found.ledger = ledger

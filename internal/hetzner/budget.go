@@ -56,7 +56,7 @@ type budget struct {
 func newBudget(f *promauto.Factory) *budget {
 	b := &budget{
 		remaining: f.Gauge("remaining",
-			"Number of requests that the project could still send when the API last told; other programs of the project spend from it too."),
+			"Number of requests that the project could still send according to the last response; other programs of the project use the same limit."),
 		waits: f.HistogramVec("wait_seconds",
 			"Seconds that requests were held back because the budget was low or the API in trouble, until they were sent or given up, by priority (urgent, normal, background).",
 			[]float64{0.01, 1, 10, 60, 300, 900}, "priority"),

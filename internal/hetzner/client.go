@@ -72,7 +72,7 @@ func New(o Options) (*Client, error) {
 		"Number of requests sent to the cloud's API by operation (such as `POST /networks/{id}/actions/add_route`), priority (urgent, normal, background) and code (the HTTP status, or `unanswered`).",
 		"operation", "priority", "code")
 	listed := f.Gauge("server_list_timestamp_seconds",
-		"Unix time at which the cached server list was asked for; how long ago that is, is the cache's age. 0 before the first.")
+		"Unix time at which the cached server list was requested; the time since then is the cache's age. 0 before the first.")
 	budget := newBudget(f)
 	if err := f.Err(); err != nil {
 		return nil, err

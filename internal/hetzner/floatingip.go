@@ -112,9 +112,9 @@ func (f *FloatingIPs) stays(ip floatingIP, nodes map[int64]string) error {
 	owner, owned := ip.labels[lb.LabelCluster]
 	switch {
 	case owned && owner != f.o.Cluster:
-		return addresses.Refuse(addresses.AboutAddress, "its label %s says that it is cluster %q's, not %q's: take it out of one of the clusters' pools, and remove the label", lb.LabelCluster, owner, f.o.Cluster)
+		return addresses.Refuse(addresses.AboutAddress, "its label %s gives it to cluster %q, not %q: take it out of one of the clusters' pools, and remove the label", lb.LabelCluster, owner, f.o.Cluster)
 	case ip.blocked:
-		return addresses.Refuse(addresses.AboutAddress, "the provider has blocked it: ask its support")
+		return addresses.Refuse(addresses.AboutAddress, "the provider has blocked it: contact its support")
 	case ip.server == 0, owned, nodes[ip.server] != "":
 		return nil
 	}

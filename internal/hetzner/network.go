@@ -128,7 +128,7 @@ func (n *Network) look(ctx context.Context) (*NetworkDetails, error) {
 		return nil, fmt.Errorf("network %d: %w", id, ErrNoNetwork)
 	}
 	if !ipnet.Prefix(found.IPRange).IsValid() { // without it, the routes may be missing too
-		return nil, fmt.Errorf("getting network %d: the answer is incomplete", id)
+		return nil, fmt.Errorf("getting network %d: the response is incomplete", id)
 	}
 	d := networkDetails(found, now)
 	n.last.Store(d)

@@ -112,7 +112,7 @@ func (c *Client) register(o Options) error {
 		"Seconds that requests were held back for their operation's quota or another request's login, until they were sent or given up, by priority (urgent, normal, background).",
 		[]float64{0.01, 1, 10, 60, 300, 900}, "priority")
 	c.refused = f.Gauge("credentials_refused", "1 while the Robot web service refuses the user and the password, which are not tried again before they change or an hour has passed.")
-	c.outage = &outage{notify: o.Availability, gone: f.Gauge("unavailable", "1 while the Robot web service doesn't answer.")}
+	c.outage = &outage{notify: o.Availability, gone: f.Gauge("unavailable", "1 while the Robot web service doesn't respond.")}
 	if err := errors.Join(f.Err(), o.Registry.CustomRegister(newRemaining(c.quotas))); err != nil {
 		return fmt.Errorf("registering the Robot request metrics: %w", err)
 	}

@@ -89,7 +89,7 @@ func (c *Client) Server(ctx context.Context, number int64) (cloud.Machine, error
 		m, err = body.Server.machine()
 	}
 	if err == nil && m.ID != number {
-		err = fmt.Errorf("the answer is about server %d", m.ID)
+		err = fmt.Errorf("the response is about server %d", m.ID)
 	}
 	if err != nil {
 		return cloud.Machine{}, fmt.Errorf("looking up dedicated server %d: %w", number, err)

@@ -21,7 +21,7 @@ func newMetrics(r promauto.Registry) (*controllerMetrics, error) {
 	f := promauto.With(r, "lb")
 	return &controllerMetrics{
 		syncs: f.CounterVec("syncs_total",
-			"Reconciliations of Services of type LoadBalancer by result: done, refused (done as far as can be; the condition underlay.dev/Accepted says what a person should change), failed (will be retried).",
+			"Reconciliations of Services of type LoadBalancer by result: done, refused (done as far as possible; the condition underlay.dev/Accepted names the change that a person should make), failed (will be retried).",
 			"result"),
 		duration: f.Histogram("sync_duration_seconds",
 			"Time of one reconciliation of a Service, with all requests to the cloud and their actions.",
@@ -30,9 +30,9 @@ func newMetrics(r promauto.Registry) (*controllerMetrics, error) {
 			"Changes to load balancers by operation and result: done, refused by the cloud, failed.",
 			"operation", "result"),
 		drifted: f.Counter("drifted_total",
-			"Services that the regular look at the cloud found to differ from what they should be."),
+			"Services whose load balancers were found to differ from the desired state by the regular comparison with the cloud."),
 		orphaned: f.Gauge("orphaned_load_balancers",
-			"Load balancers with this cluster's label whose Service does not exist, at the last regular look at the cloud. They are never deleted."),
+			"Load balancers with this cluster's label whose Service does not exist, at the last regular comparison with the cloud. They are never deleted."),
 	}, f.Err()
 }
 

@@ -25,16 +25,16 @@ func newMetrics(r promauto.Registry) (*agentMetrics, error) {
 	f, buckets := promauto.With(r, "agent"), metrics.ExponentialBuckets(0.0001, 2, 18) // to 13 s
 	return &agentMetrics{
 		routes: f.GaugeVec("routes",
-			"Number of routes that this node should have, by state: standing, missing (could not be written), refused (somebody else's stands there).", "state"),
+			"Number of routes that this node should have, by state: standing, missing (could not be written), refused (another program's is there).", "state"),
 		unreachable:   f.Gauge("unreachable_peers", "Number of nodes whose pods can't be reached from this node."),
 		endpoints:     f.Gauge("open_endpoints", "Number of pods' addresses with ports on this node that load balancers may reach."),
-		ready:         f.Gauge("ready", "1 while this node's network is as it should be, as /readyz says; else 0."),
-		repairs:       f.CounterVec("repairs_total", "Number of things that somebody else had changed and that were put right, by part: routes, or the name of another part of the node's network.", "part"),
+		ready:         f.Gauge("ready", "1 while this node's network is as it should be, as /readyz reports; else 0."),
+		repairs:       f.CounterVec("repairs_total", "Number of repairs of what another program had changed, by part: routes, or the name of another part of the node's network.", "part"),
 		writes:        f.CounterVec("route_writes_total", "Number of changes to the kernel's table by verb (add, replace, delete) and outcome (ok, error).", "verb", "outcome"),
 		passes:        f.CounterVec("passes_total", "Number of times that everything was looked at and put right, by outcome (ok, error).", "outcome"),
 		eventsLost:    f.Counter("kernel_events_lost_total", "Number of times that the kernel's events began anew, the start included: each leads to a look at everything."),
 		nodeToKernel:  f.Histogram("node_to_kernel_seconds", "Time from the event of a Node that changed to its routes standing in the kernel.", buckets),
-		repairSeconds: f.Histogram("route_repair_seconds", "Time from the event of a route of ours that somebody deleted to the route standing again.", buckets),
+		repairSeconds: f.Histogram("route_repair_seconds", "Time from the event that another program deleted a route of ours until it is restored.", buckets),
 	}, f.Err()
 }
 
