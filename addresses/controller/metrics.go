@@ -3,6 +3,7 @@ package controller
 import (
 	"net/netip"
 	"slices"
+	"strings"
 
 	"k8s.io/component-base/metrics"
 
@@ -61,8 +62,9 @@ func (c *Controller) show(p plan) {
 	for _, pool := range p.pools {
 		for _, f := range []addresses.Family{addresses.IPv4, addresses.IPv6} {
 			if slices.ContainsFunc(pool.Ranges, func(r addresses.Range) bool { return addresses.FamilyOf(r.First) == f }) {
-				c.metrics.size.WithLabelValues(pool.Name, label(f)).Set(float64(pool.Size(f)))
-				c.metrics.used.WithLabelValues(pool.Name, label(f)).Set(float64(used[place{pool.Name, f}]))
+				family := strings.ToLower(f.String())
+				c.metrics.size.WithLabelValues(pool.Name, family).Set(float64(pool.Size(f)))
+				c.metrics.used.WithLabelValues(pool.Name, family).Set(float64(used[place{pool.Name, f}]))
 			}
 		}
 	}
@@ -75,11 +77,4 @@ func (c *Controller) show(p plan) {
 		}
 	}
 	c.metrics.waiting.Set(float64(waiting))
-}
-
-func label(f addresses.Family) string {
-	if f == addresses.IPv4 {
-		return "ipv4"
-	}
-	return "ipv6"
 }

@@ -165,7 +165,7 @@ func newCluster(s *survey.Snapshot) *cluster {
 		x.addressView, _ = survey.AddressesOf(s) // fails only without a required part
 	}
 	if s.Saw(survey.PartSetup) {
-		x.proxy, x.proxyErr = readProxy(s.ConfigMaps)
+		x.proxy, x.proxyErr = kube.ReadProxy(s.ConfigMaps[kube.ProxyConfigMap])
 	}
 	return x
 }

@@ -23,10 +23,6 @@ const (
 	byInterfaceName = "InterfaceNamePrefix"
 )
 
-func readProxy(configMaps map[string]*corev1.ConfigMap) (kube.ProxyConfig, error) {
-	return kube.ReadProxy(configMaps[kube.ProxyConfigMap])
-}
-
 func kubeProxyChecks() []check {
 	return []check{
 		newCheck("kube-proxy-local-mode", Error, nil, hasProxy,

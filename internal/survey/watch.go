@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sync/semaphore"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -13,7 +14,7 @@ import (
 // from the cloud as often as its budget of requests allows. Without calls it sends no requests.
 type Watcher struct {
 	from Sources
-	turn chan struct{} // guards the fields below; a channel, so that waiting ends with ctx
+	turn *semaphore.Weighted // guards the fields below, with waiting that ends with ctx
 
 	live Live
 	// next is when the next refresh is due, cloud the time of the last refresh from the cloud.
@@ -55,29 +56,18 @@ func Watch(ctx context.Context, from Sources) (*Watcher, error) {
 		return nil, err
 	}
 	return &Watcher{
-		from: from, turn: make(chan struct{}, 1), live: Live{Snapshot: first},
+		from: from, turn: semaphore.NewWeighted(1), live: Live{Snapshot: first},
 		next: first.Taken.Add(ShortestPause), cloud: first.Taken, inspected: map[Want]*Snapshot{},
 	}, nil
-}
-
-// enter acquires turn. It returns an error only if ctx is done.
-func (w *Watcher) enter(ctx context.Context) (leave func(), err error) {
-	select {
-	case w.turn <- struct{}{}:
-		return func() { <-w.turn }, nil
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
 }
 
 // Look returns the newest Snapshot, and refreshes it first if that is due. It returns an error
 // only if ctx is done; other errors are in Trouble.
 func (w *Watcher) Look(ctx context.Context) (Live, error) {
-	leave, err := w.enter(ctx)
-	if err != nil {
-		return Live{}, err
+	if err := w.turn.Acquire(ctx, 1); err != nil {
+		return Live{}, context.Cause(ctx)
 	}
-	defer leave()
+	defer w.turn.Release(1)
 	began, earlier := time.Now(), w.live.Snapshot
 	if began.Before(w.next) {
 		return w.live, nil
@@ -90,7 +80,7 @@ func (w *Watcher) Look(ctx context.Context) (Live, error) {
 	late := fmt.Errorf("no answer within %s", lookWithin)
 	within, cancel := context.WithTimeoutCause(ctx, lookWithin, late)
 	defer cancel()
-	err = s.look(within, w.from, Want{Parts: parts})
+	err := s.look(within, w.from, Want{Parts: parts})
 	if ctx.Err() != nil {
 		return Live{}, context.Cause(ctx)
 	}
@@ -154,11 +144,10 @@ func (s *Snapshot) cost() int {
 
 // Inspect returns a Snapshot with the Actions of one object, at most inspectAgain old.
 func (w *Watcher) Inspect(ctx context.Context, want Want) (*Snapshot, error) {
-	leave, err := w.enter(ctx)
-	if err != nil {
-		return nil, err
+	if err := w.turn.Acquire(ctx, 1); err != nil {
+		return nil, context.Cause(ctx)
 	}
-	defer leave()
+	defer w.turn.Release(1)
 	want.Parts = PartActions
 	if known := w.inspected[want]; known != nil && time.Since(known.Taken) < inspectAgain {
 		return known, nil
