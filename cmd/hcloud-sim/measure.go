@@ -68,7 +68,7 @@ func measureCommand(out, diagnostics io.Writer, getenv func(string) string) *cob
 	cmd.SetErr(diagnostics)
 	f := cmd.Flags()
 	f.BoolVarP(&m.yes, "yes", "y", false,
-		"create what is needed and measure; otherwise the facts are listed")
+		"create the resources needed and measure; otherwise the facts are listed")
 	f.StringVar(&m.Location, "location", "nbg1", "where everything is created")
 	f.StringVar(&m.ServerType, "server-type", "cx23", "type of the servers")
 	f.StringVar(&m.Image, "image", "debian-12",
@@ -77,15 +77,15 @@ func measureCommand(out, diagnostics io.Writer, getenv func(string) string) *cob
 	f.StringSliceVar(&m.only, "only", nil,
 		"measure these facts alone; may be given again, or a list with commas")
 	f.StringSliceVar(&m.skip, "skip", nil, "leave these facts out")
-	f.BoolVar(&m.apiOnly, "api-only", false, "leave out what takes packets of servers")
+	f.BoolVar(&m.apiOnly, "api-only", false, "leave out facts that need packets of servers")
 	f.DurationVar(&m.timeLimit, "time-limit", 30*time.Minute,
 		"how long it may take before everything is deleted")
 	f.StringVar(&m.profile, "profile", "",
-		"file for the profile, for hcloud-sim --profile; if it exists, it is what the cloud is "+
-			"compared with, and what is not measured now stays in it")
+		"file for the profile, for hcloud-sim --profile; if it exists, the cloud is "+
+			"compared with it, and facts that are not measured now stay in it")
 	m.cloudFlags(f)
 	clean := &cobra.Command{
-		Use: "clean", Short: "Delete what runs of measure that were killed have left", Args: cobra.NoArgs,
+		Use: "clean", Short: "Delete the resources that killed runs of measure have left", Args: cobra.NoArgs,
 		Long: "Delete everything in the project that has the label " + measure.Label + ".",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			p, err := m.open()

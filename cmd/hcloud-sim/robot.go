@@ -34,10 +34,10 @@ func (c *robotConfig) flags(flags *pflag.FlagSet) {
 	flags.BoolVar(&o.FixedHours, "robot-fixed-hours", false, "count requests from one full hour to the next, instead of each for an hour")
 	flags.BoolVar(&o.RefusedCount, "robot-refused-count", false, "requests refused for the quota count toward it")
 	flags.BoolVar(&o.MaxRequests, "robot-max-requests", false, "name the field of such a refusal max_requests, as clients have seen it, instead of max_request, as documented")
-	flags.BoolVar(&o.ForbiddenLogin, "robot-forbidden-login", o.ForbiddenLogin, "answer a failed login with 403, as clients have seen it, instead of 401, as documented")
+	flags.BoolVar(&o.ForbiddenLogin, "robot-forbidden-login", o.ForbiddenLogin, "reply to a failed login with 403, as clients have seen it, instead of 401, as documented")
 	flags.IntVar(&o.FailedLogins, "robot-failed-logins", 3, "how many failed logins block an address; -1: no limit")
 	flags.DurationVar(&o.BlockTime, "robot-block-time", 0, "how long an address is blocked; 0: 10 minutes")
-	flags.StringVar(&c.blocked, "robot-blocked", "unauthorized", "what a blocked address gets: unauthorized, forbidden or dropped")
+	flags.StringVar(&c.blocked, "robot-blocked", "unauthorized", "response to a blocked address: unauthorized, forbidden or dropped")
 	flags.BoolVar(&o.Processing, "robot-processing", o.Processing, "name the status of a member that is being changed processing, as clients have seen it, instead of in process, as documented")
 	for _, limit := range c.limits() {
 		flags.IntVar(limit.value, limit.flag, limit.otherwise, limit.of+"; -1: no limit")

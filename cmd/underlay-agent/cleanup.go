@@ -44,7 +44,7 @@ func (o *options) forget(print func(string)) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	case err != nil:
-		return fmt.Errorf("removing what says which addresses this node holds: %w", err)
+		return fmt.Errorf("removing the record of the addresses that this node holds: %w", err)
 	}
 	print("addresses: " + o.heldPath() + " is removed")
 	return nil

@@ -78,7 +78,7 @@ func runCommand() *cobra.Command {
 func checkCommand() *cobra.Command {
 	o := defaults()
 	cmd := &cobra.Command{
-		Use: "check", Short: "Show what run would do now, and why; change nothing", Args: cobra.NoArgs,
+		Use: "check", Short: "Show the changes that run would make now, and why; change nothing", Args: cobra.NoArgs,
 		Long: "Check shows every route that this node should have and every change that run\nwould make now. It ends with status 1 if something needs a person.",
 		RunE: func(cmd *cobra.Command, _ []string) error { return check(cmd.Context(), o, cmd.OutOrStdout()) },
 	}
@@ -91,7 +91,7 @@ func cleanupCommand() *cobra.Command {
 	o := defaults()
 	cmd := &cobra.Command{
 		Use: "cleanup", Short: "Take away everything that run has made on this machine", Args: cobra.NoArgs,
-		Long: "Cleanup takes away the routes, answers to ARP, packet filter, CNI configuration\nand kernel settings that run has made, and asks no API server. Stop run\nfirst, or it makes them again.",
+		Long: "Cleanup removes the routes, proxy ARP entries, packet filter, CNI configuration\nand kernel settings that run has created, without the API server. Stop run\nfirst, or it creates them again.",
 		RunE: func(cmd *cobra.Command, _ []string) error { return cleanup(cmd.Context(), o, cmd.OutOrStdout()) },
 	}
 	o.machineFlags(cmd.Flags())

@@ -49,7 +49,7 @@ func defaults() *options {
 func (o *options) machineFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.cniConfDir, "cni-conf-dir", o.cniConfDir, "Folder of the CNI configuration.")
 	fs.StringSliceVar(&o.cniBinDirs, "cni-bin-dir", o.cniBinDirs, "Folder of the CNI plugins; may be given several times.")
-	fs.StringVar(&o.stateDir, "state-dir", o.stateDir, "Folder for what has to outlive this program, but not the machine's next start, at the same path as on the host: a link in --cni-conf-dir leads into it.")
+	fs.StringVar(&o.stateDir, "state-dir", o.stateDir, "Folder for state that has to outlive this program, but not the machine's next start, at the same path as on the host: a link in --cni-conf-dir leads into it.")
 	fs.StringVar(&o.keyDir, "key-dir", o.keyDir, "Folder of this machine's WireGuard key, which has to outlive the machine's next start. Only root can read the key.")
 	fs.StringVar(&o.sysctls, "sysctls", o.sysctls, "Folder where the kernel's settings can be written.")
 }
@@ -74,7 +74,7 @@ func (o *options) clusterFlags(fs *pflag.FlagSet) {
 }
 
 func (o *options) serviceFlags(fs *pflag.FlagSet) {
-	fs.StringVar(&o.bindAddress, "bind-address", o.bindAddress, "Address of /healthz, /readyz and /metrics, which are open to whoever reaches them.")
+	fs.StringVar(&o.bindAddress, "bind-address", o.bindAddress, "Address of /healthz, /readyz and /metrics, which are open to every client that reaches it.")
 	fs.IntVar(&o.port, "port", o.port, "Port of /healthz, /readyz and /metrics.")
 	fs.DurationVar(&o.period, "sync-period", o.period, "Time between two looks at everything that no event has caused.")
 }

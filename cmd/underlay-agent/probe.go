@@ -16,22 +16,22 @@ func probeCommand() *cobra.Command {
 	root := &cobra.Command{Use: "probe", Short: "Be a pod of underlayctl connectivity", Hidden: true, Args: cobra.NoArgs}
 	var name, listen string
 	serve := &cobra.Command{
-		Use: "serve", Short: "Answer under a name", Args: cobra.NoArgs,
+		Use: "serve", Short: "Serve requests under a name", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return probe.Serve(cmd.Context(), name, listen) },
 	}
-	serve.Flags().StringVar(&name, "name", "", "What to answer.")
+	serve.Flags().StringVar(&name, "name", "", "The name to reply with.")
 	serve.Flags().StringVar(&listen, "listen", "", "Where to listen, TCP and UDP.")
 	var from, world string
 	var settle time.Duration
 	query := &cobra.Command{
-		Use: "ask", Short: "Ask all that can be asked, and write the results", Args: cobra.NoArgs,
+		Use: "ask", Short: "Send all requests, and write the results", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return probe.Run(cmd.Context(), from, world, settle, cmd.OutOrStdout())
 		},
 	}
-	query.Flags().StringVar(&from, "from", "", "The node that asks.")
-	query.Flags().StringVar(&world, "world", "", "What can be asked.")
-	query.Flags().DurationVar(&settle, "settle", 0, "How long what fails is tried again.")
+	query.Flags().StringVar(&from, "from", "", "The node that sends the requests.")
+	query.Flags().StringVar(&world, "world", "", "File with the destinations.")
+	query.Flags().DurationVar(&settle, "settle", 0, "How long a failing request is retried.")
 	root.AddCommand(serve, query)
 	return root
 }

@@ -79,7 +79,7 @@ func (r *routers) Run(ctx context.Context, changed func()) error {
 		r.mu.Unlock()
 		if again = nil; err != nil {
 			again = time.After(retrySpeaking)
-			klog.FromContext(ctx).Error(err, "Routers are not told what this node holds; trying again")
+			klog.FromContext(ctx).Error(err, "The addresses that this node holds are not announced to routers; trying again")
 		}
 		if news {
 			changed()
@@ -228,10 +228,10 @@ func (r *routers) noRouter(a netip.Addr, sessions []bgp.PeerState, problem error
 	f := addresses.FamilyOf(a)
 	switch {
 	case problem != nil:
-		return "routers are not told of it: " + problem.Error()
+		return "it is not announced to routers: " + problem.Error()
 	case len(sessions) == 0:
 		return "no router of addresses.bgp.peers is for this node: give one a nodeSelector that matches its labels"
 	}
 	return fmt.Sprintf("no session with a router of this node carries %s: look at the routers' BGP, and "+
-		"at what underlayctl addresses says of them", f)
+		"at their state in underlayctl addresses", f)
 }

@@ -53,16 +53,16 @@ func (m *manager) checkRobot(ctx context.Context) {
 
 func logAvailability(err error) {
 	if err != nil {
-		klog.ErrorS(err, "The Robot web service doesn't answer; dedicated servers are taken for what they were, and none is declared absent")
+		klog.ErrorS(err, "The Robot web service doesn't respond; the last known state of dedicated servers is used, and none is declared absent")
 		return
 	}
-	klog.InfoS("The Robot web service answers again")
+	klog.InfoS("The Robot web service responds again")
 }
 
 // logListed logs other errors, such as refused credentials, and when they end.
 func logListed(err error) {
 	if err != nil {
-		klog.ErrorS(err, "Dedicated servers can't be listed; they are taken for what they were, and none is declared absent")
+		klog.ErrorS(err, "Dedicated servers can't be listed; their last known state is used, and none is declared absent")
 		return
 	}
 	klog.InfoS("Dedicated servers can be listed again")

@@ -46,7 +46,7 @@ func (m *manager) lookAsLeader(ctx context.Context) {
 	case network := <-seen:
 		m.useAsLeader(ctx, network)
 	case <-time.After(lookTimeout):
-		klog.FromContext(ctx).Info("The cloud doesn't answer; leading with what was seen of the network at the start; podCIDRs keep clear of the subnets of that moment until the next leader or restart", "network", m.config.Network)
+		klog.FromContext(ctx).Info("The cloud doesn't respond; leading with the state of the network at the start; podCIDRs keep clear of the subnets of that moment until the next leader or restart", "network", m.config.Network)
 	case <-ctx.Done():
 	}
 }
@@ -65,10 +65,10 @@ func (m *manager) networkAsLeader(ctx context.Context) (network *hetzner.Network
 	}
 	network = m.network.Last()
 	for _, unfit := range m.checkLayout(ctx, network) {
-		klog.FromContext(ctx).Error(unfit, "Nodes with such podCIDRs get no routes; the next start will be refused")
+		klog.FromContext(ctx).Error(unfit, "Nodes with such podCIDRs get no routes; the next start will fail")
 	}
 	for _, unfit := range m.checkVSwitch(network) {
-		klog.FromContext(ctx).Error(unfit, "Dedicated servers' pods are not reached; the next start will be refused")
+		klog.FromContext(ctx).Error(unfit, "Dedicated servers' pods are not reached; the next start will fail")
 	}
 	return network, nil
 }
@@ -103,7 +103,7 @@ func (m *manager) exposeRoutes(ctx context.Context) {
 			klog.FromContext(ctx).Error(err, "The network doesn't tell its routes to the vSwitch, so pods of dedicated servers don't reach those of cloud servers; trying again", "network", m.config.Network)
 			return false, nil
 		}
-		klog.FromContext(ctx).Info("The network tells its routes to the vSwitch from now on", "network", m.config.Network, "subnet", m.config.VSwitch.Subnet)
+		klog.FromContext(ctx).Info("The network exposes its routes to the vSwitch from now on", "network", m.config.Network, "subnet", m.config.VSwitch.Subnet)
 		return true, nil
 	})
 }

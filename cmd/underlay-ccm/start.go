@@ -214,7 +214,7 @@ func (m *manager) explain(err error) error {
 		return nil
 	case hetzner.Unauthorized(err):
 		return &config.Error{
-			Field: m.config.Token.String(), Problem: "the cloud refused the token",
+			Field: m.config.Token.String(), Problem: "the cloud rejected the token",
 			Remedy: "put in a valid API token of the project, with permission to read and write", Cause: err,
 		}
 	case errors.Is(err, hetzner.ErrNoNetwork):

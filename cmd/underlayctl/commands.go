@@ -48,10 +48,10 @@ func newCommand(w process) *cobra.Command {
 	_ = root.RegisterFlagCompletionFunc("context", o.completeContexts)
 	root.AddCommand(
 		show(w, o, "pools", "How full the pools of podCIDRs are", survey.PoolsParts, survey.PoolsOf),
-		show(w, o, "nodes", "Every Node's podCIDRs, route and conditions, and what it waits for", survey.NodesParts, survey.NodesOf),
+		show(w, o, "nodes", "Every Node's podCIDRs, route and conditions, and the reason why it waits", survey.NodesParts, survey.NodesOf),
 		show(w, o, "routes", "The network's route table: whose routes, the budget, the drift", survey.RoutesParts, survey.RoutesOf),
 		show(w, o, "lb", "Services, their load balancers, and how the targets fare", survey.LoadBalancersParts, survey.LoadBalancersOf),
-		show(w, o, "addresses", "Addresses of Services that nodes hold: who holds which, and who waits for one", survey.AddressesParts, survey.AddressesOf),
+		show(w, o, "addresses", "Addresses of Services that nodes hold: their holders, and the Services that wait for one", survey.AddressesParts, survey.AddressesOf),
 		doctorCommand(w, o), inspect(w, o), connectivityCommand(w, o), uiCommand(w, o), versionCommand(w, o),
 	)
 	completeFiles(root)
@@ -140,7 +140,7 @@ func inspect(w process, o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "inspect", Short: "All that is known of one Node or Service, in the order of time, or a pod's NetworkPolicies",
 		Args: cobra.NoArgs, RunE: func(*cobra.Command, []string) error {
-			return fmt.Errorf("say what to inspect: node NAME, service NAMESPACE/NAME, or pod NAMESPACE/NAME")
+			return fmt.Errorf("name the object to inspect: node NAME, service NAMESPACE/NAME, or pod NAMESPACE/NAME")
 		},
 	}
 	object := func(kind, name, short string, names lister) *cobra.Command {

@@ -65,10 +65,10 @@ func connectivityCommand(w process, o *options) *cobra.Command {
 	f.StringArrayVar(&t.targets, "target", nil, "An address and port outside that must accept TCP connections, such as 203.0.113.7:443. Can be repeated.")
 	f.BoolVar(&t.balancers, "load-balancers", true, "Try from this machine whether the addresses of load balancers accept TCP connections.")
 	f.DurationVar(&t.start, "start-timeout", time.Minute, "How long pods may take to start.")
-	f.DurationVar(&t.settle, "settle", 10*time.Second, "How long what fails is tried again before it is called closed.")
-	f.DurationVar(&t.slow, "slow", 100*time.Millisecond, "From when on a first answer is called slow. 0: nothing is.")
+	f.DurationVar(&t.settle, "settle", 10*time.Second, "How long a failing request is retried before the path is called closed.")
+	f.DurationVar(&t.slow, "slow", 100*time.Millisecond, "Time from which on a first response is called slow. 0: none is.")
 	cmd.AddCommand(&cobra.Command{
-		Use: "clean", Short: "Remove what a run of connectivity left that was killed", Args: cobra.NoArgs,
+		Use: "clean", Short: "Remove the objects that a killed run of connectivity has left", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			client, err := o.writer()
 			if err != nil {

@@ -57,7 +57,7 @@ func balanced(ctx context.Context, client kubernetes.Interface, m machine, settl
 		return nil, []string{"load balancers are not tried: " + err.Error()}
 	}
 	if name := m.among(nodes.Items); name != "" {
-		return nil, []string{fmt.Sprintf("load balancers are not tried: this machine is Node %s, on which kube-proxy answers for them", name)}
+		return nil, []string{fmt.Sprintf("load balancers are not tried: this machine is Node %s, on which kube-proxy serves them", name)}
 	}
 	services, err := client.CoreV1().Services(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
 	if err != nil {

@@ -258,7 +258,7 @@ func (l *lab) unseenAPI(t *testing.T) {
 	}
 	address := strings.TrimPrefix(l.ControlPlane.URL(), "https://")
 	for name, c := range map[string]struct{ config, want string }{
-		"nobody listens": {strings.ReplaceAll(string(content), address, "127.0.0.1:1"), "the API server doesn't answer"},
+		"nobody listens": {strings.ReplaceAll(string(content), address, "127.0.0.1:1"), "the API server doesn't respond"},
 		"bad token":      {strings.ReplaceAll(string(content), "token: ", "token: x"), "the API server refuses the credentials"},
 	} {
 		path := filepath.Join(t.TempDir(), "kubeconfig")

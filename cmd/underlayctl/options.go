@@ -110,7 +110,7 @@ func (o *options) look(ctx context.Context, w process, want survey.Want) (*surve
 }
 
 func (o *options) patience(ctx context.Context) (context.Context, context.CancelFunc) {
-	late := fmt.Errorf("no answer within %s: raise --timeout, or look why the API server or the cloud is slow", o.timeout)
+	late := fmt.Errorf("no response within %s: raise --timeout, or find out why the API server or the cloud is slow", o.timeout)
 	return context.WithTimeoutCause(ctx, o.timeout, late)
 }
 

@@ -58,7 +58,7 @@ func (v tried) Page() table.Page {
 		out.Lines = append(out.Lines, "", upper(f.What)+".", "  Remedy: "+f.Remedy+".")
 	}
 	if len(v.Doctor) > 0 {
-		out.Lines = append(out.Lines, "", "What doctor finds that may be the cause:")
+		out.Lines = append(out.Lines, "", "Findings of doctor that may be the cause:")
 	}
 	for _, d := range v.Doctor {
 		out.Lines = append(out.Lines,

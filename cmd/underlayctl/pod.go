@@ -46,8 +46,8 @@ func inspectPod(w process, o *options) *cobra.Command {
 			return o.print(w, v)
 		},
 	}
-	cmd.Flags().StringVar(&q.from, "from", "", "Ask whether the pod can be reached from here: NAMESPACE/NAME of a pod, or an address.")
-	cmd.Flags().StringVar(&q.to, "to", "", "Ask whether the pod reaches this: NAMESPACE/NAME of a pod, or an address.")
+	cmd.Flags().StringVar(&q.from, "from", "", "Show whether the pod can be reached from here: NAMESPACE/NAME of a pod, or an address.")
+	cmd.Flags().StringVar(&q.to, "to", "", "Show whether the pod reaches this: NAMESPACE/NAME of a pod, or an address.")
 	cmd.Flags().StringVar(&q.port, "port", "", "The port, such as 80 or 53/udp; for --from and --to.")
 	cmd.MarkFlagsMutuallyExclusive("from", "to")
 	return cmd

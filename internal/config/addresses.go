@@ -129,7 +129,7 @@ func (l *loader) movable(field string, mover Mover) {
 	case mover == FloatingIP && cloudless:
 		wrong("takes a cloud, and with provider: metal there is none", "use layer2 or bgp, or set provider: hcloud")
 	case mover == Failover && cloudless:
-		wrong("takes the Robot web service, which is not asked with provider: metal",
+		wrong("takes the Robot web service, which is not used with provider: metal",
 			"use layer2 or bgp, or set provider: hcloud and give robot.userFile and robot.passwordFile")
 	case mover == Failover && !l.Robot.Enabled && !l.onNode && !l.unread:
 		wrong("takes the Robot web service, and Robot is not switched on",

@@ -115,7 +115,7 @@ func (l *loader) number(field string, number int) {
 		l.complain(field, itoa(number), "is a dedicated server's beside a cloud, and with provider: metal there is none",
 			"remove it, or set provider: hcloud")
 	case l.Provider != Metal && number == 0:
-		l.complain(field, "", "is missing: beside the cloud's own servers, which it tells of, the inventory is for dedicated ones",
+		l.complain(field, "", "is missing: the cloud lists its own servers, and the inventory is for dedicated ones",
 			"give the server's number at Robot, or remove the machine, or set provider: metal")
 	}
 }

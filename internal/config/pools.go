@@ -173,7 +173,7 @@ func (l *loader) maskFlags(all []Pool) (single bool) {
 			}
 		}
 	case four && six && !l.isWrong(clusterFlag) && !l.isWrongIn(poolsKey):
-		refuse(maskFlag, l.nodeMask, "does not say which of the two address families it is for",
+		refuse(maskFlag, l.nodeMask, "does not name its address family",
 			"use "+maskFlagIPv4+" and "+maskFlagIPv6)
 	case l.isSet(maskFlag) && (l.isSet(maskFlagIPv4) || l.isSet(maskFlagIPv6)):
 		refuse(maskFlag, l.nodeMask, "excludes "+maskFlagIPv4+" and "+maskFlagIPv6, "give only one of them")
@@ -303,7 +303,7 @@ func (l *loader) likeClusterCIDRs(all []Pool) {
 	for _, p := range all {
 		// Pools in the vSwitch's subnet can't lie within the range of the cloud servers' pods.
 		if !p.Own && !p.VSwitch && l.clustersWhole && !within(p.Prefix, l.clusterCIDRs) {
-			l.warn(p.Field, "the %s lies outside %s: what is told that range, such as kube-proxy with detectLocalMode ClusterCIDR, does not know its addresses for pods'; without the flag this is not checked", p.what(), clusterFlag)
+			l.warn(p.Field, "the %s lies outside %s: a program with that range, such as kube-proxy with detectLocalMode ClusterCIDR, does not take its addresses for pods'; without the flag this is not checked", p.what(), clusterFlag)
 		}
 	}
 	if first := all[0]; first.ipv4() != l.clusterCIDRs[0].Addr().Is4() {

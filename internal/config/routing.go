@@ -71,7 +71,7 @@ func (l *loader) families() Families {
 			families.IPv6 = RoutedNatively
 		}
 		for _, p := range carved {
-			l.warn(p.Field, "nothing routes %v between nodes; write %s: node into the file and run underlay-agent on every node, or none to say that you know", p.Prefix, familyIPv6)
+			l.warn(p.Field, "nothing routes %v between nodes; write %s: node into the file and run underlay-agent on every node, or none to confirm that", p.Prefix, familyIPv6)
 		}
 	}
 	return families

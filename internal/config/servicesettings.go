@@ -40,7 +40,7 @@ func loadBalancerSettings(b *LoadBalancers) []setting {
 		row("loadBalancers.usesProxyProtocol HCLOUD_LOAD_BALANCERS_USES_PROXYPROTOCOL", "false", boolean(&b.UsesProxyProtocol),
 			"Announce clients to targets with the PROXY protocol."),
 		row("loadBalancers.healthCheck", string(lb.CheckKubeProxy), oneOf(&b.HealthCheck, lb.CheckKubeProxy, lb.CheckNodePort),
-			"What is checked with externalTrafficPolicy Cluster: kube-proxy's health on port 10256, or a TCP connection to the node port."),
+			"The health check with externalTrafficPolicy Cluster: kube-proxy's health on port 10256, or a TCP connection to the node port."),
 		row("loadBalancers.healthCheckInterval HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_INTERVAL", "10s", wholeSeconds(&b.HealthCheckInterval, 3*time.Second, time.Minute),
 			"Time between two health checks."),
 		row("loadBalancers.healthCheckTimeout HCLOUD_LOAD_BALANCERS_HEALTH_CHECK_TIMEOUT", "15s", wholeSeconds(&b.HealthCheckTimeout, time.Second, time.Minute),
@@ -84,9 +84,9 @@ func primaryIPSettings(section string, one *lb.GivenAddress) []setting {
 func sharedSettings(section string, one *lb.SharedName) []setting {
 	return []setting{
 		row(section+".name", required, dnsLabel(&one.Name, "edge"),
-			"What Services give in their annotation `underlay.dev/shared`."),
+			"The name that Services have in their annotation `underlay.dev/shared`."),
 		row(section+".namespaces", required, dnsLabels(&one.Namespaces),
-			"The namespaces whose Services may share it. In others the name is refused."),
+			"The namespaces whose Services may share it. In other namespaces the name is rejected."),
 	}
 }
 
@@ -105,13 +105,13 @@ func addressPoolSettings(section string, p *AddressPool) []setting {
 	p.Field = section + "." + addresses.FieldRanges
 	return []setting{
 		row(section+".name", required, dnsLabel(&p.Name, "segment"),
-			"What a Service names in its annotation `underlay.dev/address-pool`."),
+			"The name for the annotation `underlay.dev/address-pool` of Services."),
 		row(section+".ranges", required, addressRanges(&p.Ranges),
-			"The pool's addresses: single ones, prefixes with all of their addresses, or the first and the last with a dash between. What no machine can have, such as the network and broadcast address of the nodes' segment, is left out. They are nobody else's: no machine, DHCP server or other pool may use them."),
+			"The pool's addresses: single ones, prefixes with all of their addresses, or the first and the last with a dash between. Addresses that no machine can have, such as the network and broadcast address of the nodes' segment, are left out. No machine, DHCP server or other pool may use them."),
 		row(section+".mover", string(Layer2), oneOf(&p.Mover, Layer2, BGPMover, FloatingIP, Failover),
-			"What brings an address to the node that holds it. `layer2`: the node answers for it on its segment. `bgp`: nodes announce it to the routers of `addresses.bgp`. `floating-ip`: the cloud routes a floating IP to the server. `failover`: Robot routes a failover address to the dedicated server."),
+			"How an address is led to the node that holds it. `layer2`: the node replies for it on its segment. `bgp`: nodes announce it to the routers of `addresses.bgp`. `floating-ip`: the cloud routes a floating IP to the server. `failover`: Robot routes a failover address to the dedicated server."),
 		row(section+".onRequest", "false", boolean(&p.OnRequest),
-			"Only Services that ask for the pool or for an address of it get one."),
+			"Only Services that request the pool or an address of it get one."),
 		row(section+".namespaceSelector", "", labelSelector(&p.Namespaces, "team=web", "the pool is for all namespaces"),
 			"Namespaces whose Services may use the pool, by their labels. Without the key: all."),
 	}
@@ -120,7 +120,7 @@ func addressPoolSettings(section string, p *AddressPool) []setting {
 func bgpPeerSettings(section string, p *BGPPeer) []setting {
 	return []setting{
 		row(section+".name", required, dnsLabel(&p.Name, "router"),
-			"What the router is called in reports and metrics."),
+			"Name of the router in reports and metrics."),
 		row(section+".address", required, one(&p.Address, "address", parseAddress),
 			"The router's address."),
 		row(section+".port", "179", whole(&p.Port, 1, 65535),
@@ -134,7 +134,7 @@ func bgpPeerSettings(section string, p *BGPPeer) []setting {
 		row(section+".holdTime", "9s", wholeSeconds(&p.HoldTime, 3*time.Second, time.Hour),
 			"Time without a word after which each side takes the other for gone; the smaller one of both sides counts."),
 		row(section+".communities", "", communities(&p.Communities),
-			"Communities that go with what is announced to it."),
+			"Communities of the routes that are announced to it."),
 		row(section+".multihop", "false", boolean(&p.Multihop),
 			"The router is not on a segment of the nodes."),
 		row(section+".bfd", "false", boolean(&p.BFD),

@@ -73,9 +73,9 @@ func what(c class) string {
 	}
 	switch {
 	case c.by == Stranger:
-		return way + ": somebody else answers"
+		return way + ": another pod responds"
 	case c.by == Status:
-		return way + ": the answer is wrong"
+		return way + ": the response is wrong"
 	case c.state == Narrow:
 		return way + ": full-sized packets are lost"
 	}
@@ -163,7 +163,7 @@ func advice(c class) counsel {
 		return counsel{"a link between the nodes takes smaller packets than the pods' interfaces: give the nodes' uplinks its MTU, from which underlay-agent takes the pods', and start the pods again", []string{"vswitch-network", "vswitch-node", "agent"}}
 	}
 	if c.by == Stranger {
-		return counsel{"two pods or Services have that address: see whose podCIDRs overlap with underlayctl nodes", []string{"duplicate-podcidr", "foreign-podcidr", "other-pod-network"}}
+		return counsel{"two pods or Services have that address: find overlapping podCIDRs with underlayctl nodes", []string{"duplicate-podcidr", "foreign-podcidr", "other-pod-network"}}
 	}
 	switch c.path {
 	case Pod:
@@ -176,9 +176,9 @@ func advice(c class) counsel {
 	case NodePort:
 		return counsel{"kube-proxy opens node ports at addresses of nodePortAddresses only, and firewalls of nodes must pass its port range", []string{"kube-proxy-node-ports", "kube-proxy-local-mode"}}
 	case HealthCheck:
-		return counsel{"kube-proxy serves it where it runs and knows of the node's own pods: see its log, nodePortAddresses, and firewalls; load balancers take the node for dead until it answers 200", []string{"kube-proxy-health-port", "kube-proxy-node-ports"}}
+		return counsel{"kube-proxy serves it where it runs and knows of the node's own pods: see its log, nodePortAddresses, and firewalls; load balancers take the node for dead until it returns 200", []string{"kube-proxy-health-port", "kube-proxy-node-ports"}}
 	case LoadBalancer:
-		return counsel{"see underlayctl lb for the targets' health and underlayctl inspect service for what became of it; where spec.loadBalancerSourceRanges is set, this machine's address must be in it; if it is refused at once, no pod may be ready", []string{
+		return counsel{"see underlayctl lb for the targets' health and underlayctl inspect service for its state; where spec.loadBalancerSourceRanges is set, this machine's address must be in it; if the connection is refused at once, no pod may be ready", []string{
 			"load-balancer-health", "load-balancer-owner", "service-refused", "service-family", "kube-proxy-node-ports", "kube-proxy-health-port",
 			"address-not-held", "address-held-twice", "address-in-use", "address-off-segment", "address-waiting", "address-router", "address-silent",
 		}}

@@ -91,7 +91,7 @@ func TestReport(t *testing.T) {
 		{
 			name:    "another pod answers",
 			results: spoil(mesh(TCP), failed(Stranger), to("c")), outcome: SomethingClosed,
-			what: []string{"pods of different nodes: somebody else answers over IPv4: to c alone"}, checks: []string{"duplicate-podcidr"},
+			what: []string{"pods of different nodes: another pod responds over IPv4: to c alone"}, checks: []string{"duplicate-podcidr"},
 		},
 		{
 			name:    "a link carries less",
@@ -122,7 +122,7 @@ func TestReport(t *testing.T) {
 			outcome: SomethingClosed,
 			what: []string{
 				"the way to a Service's ClusterIP: closed over IPv4", "node ports: closed over IPv4", "node ports: closed over IPv6",
-				"node ports for health checks: the answer is wrong over IPv4", "the way to the outside: closed over IPv4",
+				"node ports for health checks: the response is wrong over IPv4", "the way to the outside: closed over IPv4",
 			},
 			checks: []string{"kube-proxy-local-mode", "kube-proxy-node-ports", "kube-proxy-node-ports", "kube-proxy-health-port", "agent"},
 		},

@@ -33,7 +33,7 @@ func addressChecks() []check {
 		newCheck("address-pool-room", Warning, (*cluster).addresses, survey.PartAddresses,
 			"add ranges (key addresses.pools of underlay-config), or set onRequest: true on a pool of which each address is meant to be in use", addressPoolRoom),
 		newCheck("address-waiting", Error, (*cluster).addresses, survey.PartAddresses|survey.PartServices,
-			"correct the Service or the pools as the text says; see docs/reference/addresses.md", addressWaiting),
+			"correct the Service or the pools as the message describes; see docs/reference/addresses.md", addressWaiting),
 		newCheck("address-kube-proxy", Error, (*cluster).addresses, hasProxy,
 			"set mode: nftables: "+proxyEdit, addressKubeProxy),
 	}, holderChecks())
@@ -48,7 +48,7 @@ func addressLedger(x *cluster) []Finding {
 	case x.addressing.Damage != nil:
 		return []Finding{{
 			Object: addressLedgerObject, What: "it can't be read, so no address is handed out or moved: " + x.addressing.Damage.Error(),
-			Remedy: "correct its key " + addresses.LedgerKey + " as the text says, or restore it from a backup: kubectl -n kube-system edit configmap " + addresses.LedgerName,
+			Remedy: "correct its key " + addresses.LedgerKey + " as the message describes, or restore it from a backup: kubectl -n kube-system edit configmap " + addresses.LedgerName,
 		}}
 	case x.AddressLedger != nil && x.AddressLedger.Data[addresses.LedgerKey] != "":
 		return nil
@@ -151,5 +151,5 @@ func addressKubeProxy(x *cluster) []Finding {
 		return nil
 	}
 	return []Finding{about(proxyObject,
-		"mode is ipvs: each node has every Service's address on an interface of its own, whoever holds it, and redirects packets where the agent's filter has refused them already")}
+		"mode is ipvs: each node has every Service's address on an interface of its own, also if another node holds it, and redirects packets where the agent's filter has rejected them already")}
 }

@@ -24,7 +24,7 @@ func holderChecks() []check {
 		newCheck("address-off-segment", Error, (*cluster).addresses, seesAddresses,
 			"take the pool's ranges from a segment that the nodes are on, or give the pool mover: bgp", addressOffSegment),
 		newCheck("address-not-held", Error, (*cluster).addresses, seesAddresses|survey.PartEndpointSlices,
-			"see what keeps the nodes from it: underlayctl addresses -o wide; "+agentLogs, addressNotHeld),
+			"find the reason with underlayctl addresses -o wide; "+agentLogs, addressNotHeld),
 		newCheck("address-silent", Error, (*cluster).addresses, seesAddresses|survey.PartEndpointSlices,
 			"see that kube-proxy and the agent run on that node, that its ports 10256 and 10267 can be reached from other nodes, and that other nodes could hold the address: underlayctl addresses -o wide", addressSilent),
 		newCheck("address-router", Error, func(x *cluster) bool { return len(x.Config.Addresses.BGP.Peers) > 0 }, seesAddresses,
@@ -71,9 +71,9 @@ func (x *cluster) refused(reason addresses.ProblemReason, find func(survey.Addre
 
 func addressInUse(x *cluster) []Finding {
 	return x.refused(addresses.InUse, func(row survey.AddressRow, nodes []string, p addresses.Problem) (Finding, bool) {
-		f := Finding{What: fmt.Sprintf("another machine answers for it, as %s says", few(nodes))}
+		f := Finding{What: fmt.Sprintf("another machine replies for it, as %s reports", few(nodes))}
 		if p.By != "" {
-			f.What = fmt.Sprintf("the machine with hardware address %s answers for it too, or instead, as %s says", p.By, few(nodes))
+			f.What = fmt.Sprintf("the machine with hardware address %s replies for it too, or instead, as %s reports", p.By, few(nodes))
 		}
 		return f, true
 	})
@@ -107,7 +107,7 @@ func addressNotHeld(x *cluster) (found []Finding) {
 		case survey.AddressRefused:
 			f.What = row.By() + " is to hold it, and does not"
 		default:
-			f.What = row.By() + " is to hold it, and does not say that it does"
+			f.What = row.By() + " is to hold it, and does not report that it does"
 		}
 		if len(row.Notes) > 0 {
 			f.What += ": " + strings.Join(row.Notes, "; ")
@@ -152,7 +152,7 @@ func addressSilent(x *cluster) (found []Finding) {
 			continue
 		}
 		found = append(found, about(addressObject(row.Address),
-			"%s holds it, and by what the nodes that watch it say its port %d has given no good answer for a minute", row.Holder, ports[0]))
+			"%s holds it, and as the nodes that watch it report, its port %d has not responded well for a minute", row.Holder, ports[0]))
 	}
 	return found
 }
@@ -201,11 +201,11 @@ func addressNode(x *cluster) []Finding {
 		case unreadable != nil:
 			return unreadable.Error(), "see that nothing but the agent writes the annotation " + addresses.ReportAnnotation + ", and that the agent is of the version of the cloud controller manager"
 		case !reports && x.reporting(n):
-			return "its agent says nothing about addresses, so it gets none", ""
+			return "its agent reports nothing about addresses, so it gets none", ""
 		case unfit != "":
 			return "it holds no addresses: " + unfit, "see that kube-proxy runs there and is healthy: kubectl -n kube-system logs -l k8s-app=kube-proxy"
 		case len(silent) > 0:
-			return fmt.Sprintf("it is given no addresses: by what the nodes that watch it say, its port %d has given no good answer for a minute", silent[0]),
+			return fmt.Sprintf("it is given no addresses: as the nodes that watch it report, its port %d has not responded well for a minute", silent[0]),
 				"let the nodes reach each other at TCP ports 10256 (kube-proxy) and 10267 (the agent), and see that both run there"
 		}
 		return "", ""

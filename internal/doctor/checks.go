@@ -73,7 +73,7 @@ func (c check) complete(x *cluster, found []Finding) []Finding {
 		f := &found[i]
 		f.Check, f.Severity = c.name, cmp.Or(f.Severity, c.severity)
 		if f.Severity == Info {
-			f.Remedy = cmp.Or(f.Remedy, "give underlayctl what it needs to see it, or check by hand: docs/reference/doctor.md#"+c.name)
+			f.Remedy = cmp.Or(f.Remedy, "give underlayctl the access that it needs, or check by hand: docs/reference/doctor.md#"+c.name)
 		}
 		f.Remedy = placed(cmp.Or(f.Remedy, c.remedy), x.Namespace)
 	}

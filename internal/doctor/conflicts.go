@@ -72,7 +72,7 @@ func (x *cluster) policy(name string) []Finding {
 		return binds(b) && slices.Contains(b.Spec.ValidationActions, admissionv1.Deny)
 	}):
 		return []Finding{about("ValidatingAdmissionPolicyBinding/"+x.PolicyBindings[i].Name,
-			"the binding's validationActions are %v, so nothing is refused", x.PolicyBindings[i].Spec.ValidationActions)}
+			"the binding's validationActions are %v, so nothing is rejected", x.PolicyBindings[i].Spec.ValidationActions)}
 	}
 	return nil
 }

@@ -116,7 +116,7 @@ func (d Diagnosis) Page() table.Page {
 	switch worst := Worst(d.Findings); {
 	case worst == Error || worst == Warning:
 	case blind:
-		out.Lines = []string{"Nothing is wrong with what could be seen."}
+		out.Lines = []string{"No problem was found in the parts that could be read."}
 	default:
 		out.Lines = []string{fmt.Sprintf("Nothing is wrong: all %d checks pass.", Checks())}
 	}
@@ -137,7 +137,7 @@ func grouped(all []Finding) (out []Finding) {
 				continue
 			}
 			f.Check, f.Object = fmt.Sprintf("%d checks", len(same)), ""
-			f.Remedy = "give underlayctl what it needs to see it; " +
+			f.Remedy = "give underlayctl the access that it needs; " +
 				"-o json names each check, and how to make it by hand"
 		}
 		out = append(out, f)

@@ -72,7 +72,7 @@ func healthy(t *testing.T, s shape) *survey.Snapshot {
 	if s.metal {
 		snap.Parts &^= survey.Cloud
 		for _, part := range []survey.Part{survey.PartNetwork, survey.PartServers, survey.PartLoadBalancers} {
-			snap.Gaps = append(snap.Gaps, survey.Gap{Part: part, Reason: "the provider is metal: there is no cloud to ask"})
+			snap.Gaps = append(snap.Gaps, survey.Gap{Part: part, Reason: "the provider is metal: there is no cloud to read"})
 		}
 		return snap
 	}

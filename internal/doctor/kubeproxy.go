@@ -28,7 +28,7 @@ func kubeProxyChecks() []check {
 		newCheck("kube-proxy-local-mode", Error, nil, hasProxy,
 			"set detectLocalMode: InterfaceNamePrefix and detectLocal.interfaceNamePrefix: veth: "+proxyEdit, proxyLocalMode),
 		newCheck("kube-proxy-node-ports", Error, (*cluster).balances, hasProxy|survey.PartNodes,
-			"set nodePortAddresses to what load balancers send to: "+proxyEdit, proxyNodePorts),
+			"set nodePortAddresses to the addresses that load balancers send to: "+proxyEdit, proxyNodePorts),
 		newCheck("kube-proxy-health-port", Error, func(x *cluster) bool {
 			return x.addresses() || x.balances() && x.Config.LoadBalancers.HealthCheck != "node-port"
 		}, hasProxy,
@@ -153,9 +153,9 @@ func proxyHealthPort(x *cluster) []Finding {
 	if a, err := netip.ParseAddr(host); (err != nil || !a.IsLoopback()) && port == fmt.Sprint(proxyHealth) {
 		return nil
 	}
-	f := Finding{Object: proxyObject, What: fmt.Sprintf("healthzBindAddress is %s, and load balancers ask nodes at port %d whether they serve: every target is unhealthy", c.HealthzBindAddress, proxyHealth)}
+	f := Finding{Object: proxyObject, What: fmt.Sprintf("healthzBindAddress is %s, and load balancers check nodes at port %d: every target is unhealthy", c.HealthzBindAddress, proxyHealth)}
 	if !x.balances() {
-		f.What = fmt.Sprintf("healthzBindAddress is %s, and nodes that hold addresses are asked at port %d whether they serve: all seem silent", c.HealthzBindAddress, proxyHealth)
+		f.What = fmt.Sprintf("healthzBindAddress is %s, and nodes that hold addresses are checked at port %d: none seems to respond", c.HealthzBindAddress, proxyHealth)
 		f.Remedy = "set healthzBindAddress: 0.0.0.0:10256: " + proxyEdit
 	}
 	return []Finding{f}

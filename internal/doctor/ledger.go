@@ -30,7 +30,7 @@ func ledgerChecks() []check {
 		newCheck("ledger", Error, (*cluster).allocates, survey.PartNodes|survey.PartLedger,
 			"restore all its ConfigMaps from one backup, or leave it to the cloud controller manager to rebuild it from the Nodes: see that one leads, and "+managerLogs, ledger),
 		newCheck("ledger-leftover", Warning, (*cluster).allocates, seesBook,
-			"see that a cloud controller manager leads: it releases what Nodes had that are gone; "+managerLogs, ledgerLeftover),
+			"make sure that a cloud controller manager leads: it releases the prefixes of deleted Nodes; "+managerLogs, ledgerLeftover),
 	}
 }
 
@@ -48,7 +48,7 @@ func ledger(x *cluster) (found []Finding) {
 		f.What = "it was lost, and nothing is handed out before the ledger is rebuilt: " + fault.String()
 		if fault.Key != "" {
 			f.What = "it can't be read, and nothing is handed out: " + fault.String()
-			f.Remedy = "correct the entry as the text says: kubectl -n kube-system edit configmap " + fault.ConfigMap
+			f.Remedy = "correct the entry as the message describes: kubectl -n kube-system edit configmap " + fault.ConfigMap
 		}
 		found = append(found, f)
 	}
@@ -62,7 +62,7 @@ func ledgerLeftover(x *cluster) []Finding {
 		gone := !slices.ContainsFunc(x.Nodes, func(n *corev1.Node) bool { return string(n.UID) == h.Node.UID })
 		switch {
 		case h.Released.IsZero() && gone && !x.justLeft(h.Node):
-			found = append(found, leftover(h, "and the Node doesn't exist; nobody has begun its quarantine"))
+			found = append(found, leftover(h, "and the Node doesn't exist; its quarantine has not begun"))
 		case !h.Released.IsZero() && x.age(h.Released) > x.Config.IPAM.Quarantine+overdue:
 			why := "and its quarantine is not over yet, which takes " + long(x.Config.IPAM.Quarantine)
 			f := leftover(h, fmt.Sprintf("whose Node is gone for %s, %s", long(x.age(h.Released)), why))

@@ -135,7 +135,7 @@ func leader(x *cluster) []Finding {
 	}
 	spec := x.Lease.Spec
 	if spec.HolderIdentity == nil || *spec.HolderIdentity == "" || spec.RenewTime == nil {
-		return []Finding{{Object: x.leaseObject(), What: "nobody holds the lease: no cloud controller manager leads"}}
+		return []Finding{{Object: x.leaseObject(), What: "the lease has no holder: no cloud controller manager leads"}}
 	}
 	lasts := time.Duration(usualLease) * time.Second
 	if spec.LeaseDurationSeconds != nil {

@@ -43,7 +43,7 @@ func nodeChecks() []check {
 		newCheck("node-provider-id", Error, nil, survey.PartNodes,
 			"delete the Node of the machine that is gone; let a cloned machine join with the ID of its own server (kubeadm reset there, then kubeadm join)", sameProviderID),
 		newCheck("node-addresses", Warning, nil, survey.PartNodes,
-			"see who wrote them: kubectl get node NAME --show-managed-fields -o yaml; of a machine with so many addresses give the kubelet those that nodes use as --node-ip",
+			"find the program that wrote them: kubectl get node NAME --show-managed-fields -o yaml; of a machine with so many addresses give the kubelet those that nodes use as --node-ip",
 			eachNode(func(_ *cluster, n *corev1.Node) (string, string) { return kube.TooMany(n), "" })),
 		newCheck("network-unavailable", Error, nil, survey.PartNodes,
 			"see the reason: kubectl describe node; "+managerLogs, eachNode(networkUnavailable)),
@@ -58,7 +58,7 @@ func nodeChecks() []check {
 		newCheck("wireguard", Error, nil, survey.PartNodes|survey.PartConfig,
 			"see the agent: "+agentLogs, wireGuard),
 		newCheck("network-at-risk", Warning, nil, survey.PartNodes,
-			"do what the message says, on that node",
+			"follow the message, on that node",
 			eachNode(func(_ *cluster, n *corev1.Node) (string, string) {
 				if c := kube.Condition(n, agent.PeersReachable); c != nil && c.Reason == agent.ReasonAtRisk {
 					return c.Message, ""
@@ -201,7 +201,7 @@ func networkUnavailable(x *cluster, n *corev1.Node) (what, remedy string) {
 	case routes.NoTunnel:
 		remedy = "see the Node's condition underlay.dev/PeersReachable: mostly the UDP port of wireguardPort (51820) is closed on a machine, or underlay-agent there has another configuration"
 	case routes.NotInVSwitch:
-		remedy = "correct the kubelet's --node-ip or the Node's labels, as vswitch-node says"
+		remedy = "correct the kubelet's --node-ip or the Node's labels, as vswitch-node describes"
 	}
 	return fmt.Sprintf("no pod runs on it for %s: %s: %s", long(x.age(c.LastTransitionTime.Time)), c.Reason, c.Message), remedy
 }

@@ -180,7 +180,7 @@ func withoutPodCIDR(x *cluster, n *corev1.Node) (what, remedy string) {
 	if kube.HasPodCIDRs(n) || !late {
 		return "", ""
 	}
-	why := "nothing says why"
+	why := "no reason is recorded"
 	if c := kube.Condition(n, ipamcontroller.PodCIDRsAllocated); c != nil && c.Status == corev1.ConditionFalse {
 		why = c.Reason + ": " + c.Message
 	}

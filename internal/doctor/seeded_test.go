@@ -293,7 +293,7 @@ func seededManager() []seeded {
 			},
 			check: "leader", severity: Error, object: lease, reports: []string{"control-1_0f", "10 min"}, do: "logs deployment/underlay-ccm",
 		},
-		{name: "the lease was given up", seed: func(s *survey.Snapshot) { s.Lease.Spec.HolderIdentity = new(string) }, check: "leader", severity: Error, object: lease, reports: []string{"nobody"}},
+		{name: "the lease was given up", seed: func(s *survey.Snapshot) { s.Lease.Spec.HolderIdentity = new(string) }, check: "leader", severity: Error, object: lease, reports: []string{"has no holder"}},
 	}
 }
 

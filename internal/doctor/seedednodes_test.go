@@ -280,7 +280,7 @@ func seededNodes() []seeded {
 				s.Servers = s.Servers[:2]
 				s.Nodes[2].Status.Conditions[0].LastHeartbeatTime = ago(20 * time.Minute)
 			},
-			check: "node-server", severity: Error, object: late, reports: []string{"heard of last at 2026-11-22T03:40:00Z"}, do: "component=kube-controller-manager", also: []string{"stale-routes"},
+			check: "node-server", severity: Error, object: late, reports: []string{"reported last at 2026-11-22T03:40:00Z"}, do: "component=kube-controller-manager", also: []string{"stale-routes"},
 		},
 		{
 			name: "a provider ID of no server", seed: func(s *survey.Snapshot) {
@@ -429,7 +429,7 @@ func seededServices() []seeded {
 		{name: "nodes whose kube-proxy says no", seed: func(s *survey.Snapshot) {
 			sicken(s, machines)
 			because(s, lb.Cause{Detail: lb.DetailHTTPStatus, HTTPStatus: 503})
-		}, check: "load-balancer-health", severity: Error, object: object, reports: []string{"worker-1 (HTTP status 503)"}, do: "kube-proxy says 503"},
+		}, check: "load-balancer-health", severity: Error, object: object, reports: []string{"worker-1 (HTTP status 503)"}, do: "kube-proxy returns 503"},
 		{name: "a dedicated server with a firewalled health port", seed: func(s *survey.Snapshot) {
 			onDedicated("10.0.0.200", lb.Unhealthy)(s)
 		}, check: "load-balancer-health", severity: Warning, object: object, reports: []string{"1 of 3", "worker-2"}, do: "curl -i http://10.0.0.200:10256/healthz"},

@@ -38,7 +38,7 @@ func balancerOwner(x *cluster) (found []Finding) {
 		found = append(found, Finding{
 			Severity: Warning, Object: "load-balancer/" + b.Name,
 			What:   fmt.Sprintf("load balancer %d carries the labels of cluster %s and belongs to none of its Services; it costs money", b.ID, x.Config.ClusterName),
-			Remedy: fmt.Sprintf("delete it if nobody needs it: hcloud load-balancer delete %d", b.ID),
+			Remedy: fmt.Sprintf("delete it if it is not needed: hcloud load-balancer delete %d", b.ID),
 		})
 	}
 	return found
@@ -141,7 +141,7 @@ func podsSick(b survey.Balancing, l lb.Listener, ready []string) (Finding, bool)
 		Severity: Error,
 		What: fmt.Sprintf("port %d: none of %d pods is healthy (check %s), although the Service has ready endpoints on %s; among them %s: no traffic gets through",
 			l.Port, len(b.LoadBalancer.Targets), l.Check, few(ready), few(pods)),
-		Remedy: fmt.Sprintf("let the pods listen on port %d on IPv6, and filters let the load balancer reach it: underlay-agent check on a node says what is open; if it connects from another address than its own public one, name that in loadBalancers.podTargetSources", l.Check.Port),
+		Remedy: fmt.Sprintf("let the pods listen on port %d on IPv6, and filters let the load balancer reach it: underlay-agent check on a node lists the open ports; if it connects from another address than its own public one, name that in loadBalancers.podTargetSources", l.Check.Port),
 	}, true
 }
 
@@ -170,19 +170,19 @@ func open(c lb.HealthCheck, node netip.Addr, why lb.Cause) string {
 	case lb.DetailNoConnection:
 		return fmt.Sprintf("the node refuses connections: see that something listens on its TCP port %d, which is kube-proxy unless annotations say otherwise, and that no firewall rejects: %s", c.Port, try)
 	case lb.DetailHTTPStatus, lb.DetailHTTPContent, lb.DetailResponseTimeout:
-		return fmt.Sprintf("the node is reached, and what answers on its TCP port %d is at fault: kube-proxy says 503 while the node drains, while its rules are stale, or where the Service has no endpoint with policy Local: %s", c.Port, try)
+		return fmt.Sprintf("the node is reached, and the program on its TCP port %d is at fault: kube-proxy returns 503 while the node drains, while its rules are stale, or where the Service has no endpoint with policy Local: %s", c.Port, try)
 	}
-	return fmt.Sprintf("open TCP port %d of the nodes to load balancers (firewall of the machine; for public addresses also the cloud's), and see that kube-proxy answers there: %s", c.Port, try)
+	return fmt.Sprintf("open TCP port %d of the nodes to load balancers (firewall of the machine; for public addresses also the cloud's), and make sure that kube-proxy listens there: %s", c.Port, try)
 }
 
 func serviceChecks() []check {
 	return []check{
 		newCheck("service-refused", Error, (*cluster).balances, survey.PartServices|survey.PartNodes|survey.PartEndpointSlices,
-			"correct the Service as the text says; see docs/reference/annotations.md", serviceRefused),
+			"correct the Service as the message describes; see docs/reference/annotations.md", serviceRefused),
 		newCheck("service-family", Warning, (*cluster).allocates, survey.PartServices,
 			"add a pool of that family (key pools of underlay-config), or take it from spec.ipFamilies of the Service", serviceFamily),
 		newCheck("load-balancer-owner", Error, (*cluster).balances, seesBalancing,
-			"choose another name (annotation load-balancer.hetzner.cloud/name), or where the load balancer is to become this Service's, do what the Service's Event says: label it in the cloud, and set the annotation underlay.dev/adopt to true", balancerOwner),
+			"choose another name (annotation load-balancer.hetzner.cloud/name), or where the load balancer is to become this Service's, follow the Service's Event: label it in the cloud, and set the annotation underlay.dev/adopt to true", balancerOwner),
 		newCheck("load-balancer-health", Error, (*cluster).balances, seesBalancing,
 			"let load balancers reach the port of the health check on every node", balancerHealth),
 	}
@@ -246,7 +246,7 @@ func serviceFamily(x *cluster) []Finding {
 		for _, family := range svc.Spec.IPFamilies {
 			if !pools[family] && svc.Spec.ClusterIP != corev1.ClusterIPNone {
 				found = append(found, about(serviceObject(svc),
-					"it asks for %s (ipFamilies %v), and no pool hands out podCIDRs of that family: it has no endpoints there", family, svc.Spec.IPFamilies))
+					"it requests %s (ipFamilies %v), and no pool hands out podCIDRs of that family: it has no endpoints there", family, svc.Spec.IPFamilies))
 			}
 		}
 	}

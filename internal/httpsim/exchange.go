@@ -15,7 +15,7 @@ import (
 const MaxBody = 1 << 20
 
 // ErrDropped is the error for a connection that is closed without a response.
-var ErrDropped = errors.New("connection closed without an answer")
+var ErrDropped = errors.New("connection closed without a response")
 
 // Answer is a buffered response. It is the ResponseWriter passed to operations, so that the whole
 // response exists before its first byte is sent.

@@ -41,12 +41,12 @@ func (g *Gate) Close(ctx context.Context, within time.Duration) error {
 	select {
 	case <-ended:
 	case <-ctx.Done():
-		return fmt.Errorf("waiting for the answers to the last requests, and for what must not be left half done: %w", context.Cause(ctx))
+		return fmt.Errorf("waiting for the responses to the last requests, and for changes that must not be left half done: %w", context.Cause(ctx))
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if ago := time.Since(g.noResponse); ago < within {
-		return fmt.Errorf("a request got no answer %s ago and may still arrive", ago.Round(time.Millisecond))
+		return fmt.Errorf("a request got no response %s ago and may still arrive", ago.Round(time.Millisecond))
 	}
 	return nil
 }

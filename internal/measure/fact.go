@@ -45,7 +45,7 @@ func Facts() []Fact {
 			Words: func(p profile.Profile) string { return *p.Cloud.Busy },
 		},
 		{
-			ID: "effect-shows", Question: "When the API shows what an action does", find: effectShows,
+			ID: "effect-shows", Question: "When the API shows the effect of an action", find: effectShows,
 			Words: either(func(p profile.Profile) *bool { return p.Cloud.EffectsAtOnce },
 				"from its start", "at its end"),
 		},

@@ -48,16 +48,16 @@ func (i Ingress) String() string {
 func Parse(value string) (Ingress, error) {
 	var i Ingress
 	if err := json.Unmarshal([]byte(value), &i); err != nil {
-		return Ingress{}, fmt.Errorf("reading what load balancers may reach: %q: %w", value, err)
+		return Ingress{}, fmt.Errorf("reading the destinations of load balancers: %q: %w", value, err)
 	}
 	for _, p := range i.Sources {
 		if !p.IsValid() || p != p.Masked() {
-			return Ingress{}, fmt.Errorf("reading what load balancers may reach: source %q: not the first address of a prefix", p)
+			return Ingress{}, fmt.Errorf("reading the destinations of load balancers: source %q: not the first address of a prefix", p)
 		}
 	}
 	for _, e := range i.Endpoints {
 		if !e.IsValid() || e.Port() == 0 {
-			return Ingress{}, fmt.Errorf("reading what load balancers may reach: endpoint %q: not an address with a port", e)
+			return Ingress{}, fmt.Errorf("reading the destinations of load balancers: endpoint %q: not an address with a port", e)
 		}
 	}
 	return i, nil

@@ -98,7 +98,7 @@ func (s *Snapshot) outlook(n *corev1.Node) (Outlook, string) {
 		return Replaced, fmt.Sprintf("server %s has the Node's name since %s, and the Node still has the provider ID of the one before", other.ProviderID(), clock(other.Created))
 	}
 	if heartbeat := ready.LastHeartbeatTime.Time; !heartbeat.IsZero() && age(heartbeat) >= report+GracePeriod {
-		return Unmissed, "its kubelet was heard of last at " + clock(heartbeat) + ", and the Node counts as Ready all the same"
+		return Unmissed, "its kubelet reported last at " + clock(heartbeat) + ", and the Node counts as Ready all the same"
 	}
 	return Unsure, "the Node counts as Ready: if the server was deleted just now, it will not for longer than a minute, and the cloud controller manager then deletes it; else the provider ID is wrong"
 }

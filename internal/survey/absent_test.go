@@ -43,8 +43,8 @@ func TestWhatBecomesOfANodeWithoutAServer(t *testing.T) {
 		says   string
 	}{
 		{"nobody has noticed", func(*survey.Snapshot, *corev1.Node) {}, survey.Unsure, unsure},
-		{"its kubelet was heard of", func(_ *survey.Snapshot, n *corev1.Node) { heartbeat(n, 9*time.Minute) }, survey.Unsure, unsure},
-		{"its kubelet is silent", func(_ *survey.Snapshot, n *corev1.Node) { heartbeat(n, 10*time.Minute) }, survey.Unmissed, "heard of last at 2026-11-22T11:50:00Z"},
+		{"its kubelet reported", func(_ *survey.Snapshot, n *corev1.Node) { heartbeat(n, 9*time.Minute) }, survey.Unsure, unsure},
+		{"its kubelet is silent", func(_ *survey.Snapshot, n *corev1.Node) { heartbeat(n, 10*time.Minute) }, survey.Unmissed, "reported last at 2026-11-22T11:50:00Z"},
 		{"it is found to be silent", func(_ *survey.Snapshot, n *corev1.Node) { readiness(n, corev1.ConditionUnknown, time.Second) }, survey.Leaving, "deletes such Nodes"},
 		{"it is not Ready", func(_ *survey.Snapshot, n *corev1.Node) { readiness(n, corev1.ConditionFalse, 299*time.Second) }, survey.Leaving, "deletes such Nodes"},
 		{"it is not Ready for too long", func(_ *survey.Snapshot, n *corev1.Node) { readiness(n, corev1.ConditionUnknown, 5*time.Minute) }, survey.Overdue, "not Ready since 2026-11-22T11:55:00Z"},

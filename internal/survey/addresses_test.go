@@ -272,7 +272,7 @@ func TestLasting(t *testing.T) {
 		t.Errorf("one of two began to say so just now, and %v lasts", got)
 	}
 	v, err := survey.AddressesOf(s)
-	if err != nil || !slices.Contains(v.Addresses[0].Notes, "node-1 is silent at :10267, by what its watchers say") {
+	if err != nil || !slices.Contains(v.Addresses[0].Notes, "node-1 is silent at :10267, as its watchers report") {
 		t.Errorf("%+v, %v", v.Addresses, err)
 	}
 }

@@ -37,7 +37,7 @@ func (s *Snapshot) addressRow(a Addressing, e addresses.Entry) AddressRow {
 			row.Notes = append(row.Notes, "Node "+node+" doesn't exist")
 		}
 		if ports := a.SilentOf(node, row.Ports()); len(ports) > 0 {
-			row.Notes = append(row.Notes, fmt.Sprintf("%s is silent at %s, by what its watchers say", node, portsText(ports)))
+			row.Notes = append(row.Notes, fmt.Sprintf("%s is silent at %s, as its watchers report", node, portsText(ports)))
 		}
 	}
 	return row
@@ -172,7 +172,7 @@ func (s *Snapshot) whyNoAddress(a Addressing, n *corev1.Node) (why []string) {
 	}
 	for _, silent := range a.Silent {
 		if silent.Node == n.Name {
-			why = append(why, fmt.Sprintf("silent at :%d, by what its watchers say", silent.Port))
+			why = append(why, fmt.Sprintf("silent at :%d, as its watchers report", silent.Port))
 		}
 	}
 	return why

@@ -11,7 +11,7 @@ import (
 )
 
 // noCloud is the reason for the Gaps of the cloud's parts if the provider is metal.
-const noCloud = "the provider is metal: there is no cloud to ask"
+const noCloud = "the provider is metal: there is no cloud to read"
 
 // connect creates the cloud's client. It requires the configuration, which has the endpoint.
 func (c *collector) connect() error {
@@ -23,7 +23,7 @@ func (c *collector) connect() error {
 	case c.Cloud == nil:
 		return errNotSeen(c.NoCloud)
 	case !c.s.Saw(PartConfig):
-		return errNotSeen("the cloud is not asked while the configuration, which says where it is, is not known")
+		return errNotSeen("the cloud is not read while the configuration, which has its address, is not known")
 	}
 	client, err := c.Cloud(c.s.Config.Endpoint)
 	c.cloud = client
@@ -40,7 +40,7 @@ func explained(err error) error {
 	case errors.Is(err, hetzner.ErrNoNetwork):
 		return fmt.Errorf("%w: check that the token is of this cluster's project, and the network in the configuration", err)
 	default:
-		return fmt.Errorf("the cloud doesn't tell: %w", err)
+		return fmt.Errorf("the cloud can't be read: %w", err)
 	}
 }
 
@@ -69,7 +69,7 @@ func (c *collector) servers(ctx context.Context) (err error) {
 	case c.s.Network != nil:
 		network = c.s.Network.ID
 	case c.s.Config.Network != "" && c.want.Parts&PartNetwork != 0:
-		return errNotSeen("servers can't be told apart from others' while the network is not seen")
+		return errNotSeen("servers can't be distinguished from others' while the network is not seen")
 	case c.s.Config.Network != "":
 		found, err := c.cloud.InspectNetwork(ctx, c.s.Config.Network)
 		if err != nil {

@@ -52,7 +52,7 @@ func (e *kubeError) Error() string {
 	case apierrors.IsUnauthorized(e.err):
 		return fmt.Sprintf("the API server refuses the credentials of the kubeconfig (%s: %v): renew them, or choose others with --context or --kubeconfig", what, e.err)
 	default:
-		return fmt.Sprintf("the API server doesn't answer (%s: %v): check the address in the kubeconfig and that it can be reached from here", what, e.err)
+		return fmt.Sprintf("the API server doesn't respond (%s: %v): check the address in the kubeconfig and that it can be reached from here", what, e.err)
 	}
 }
 

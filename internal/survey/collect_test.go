@@ -323,7 +323,7 @@ func TestCollectGivesUp(t *testing.T) {
 		return true, nil, errors.New("connection refused")
 	})
 	_, err := survey.Collect(t.Context(), survey.Sources{Client: broken}, survey.Want{Parts: survey.Everything})
-	if err == nil || !strings.Contains(err.Error(), "the API server doesn't answer (list nodes: connection refused)") {
+	if err == nil || !strings.Contains(err.Error(), "the API server doesn't respond (list nodes: connection refused)") {
 		t.Errorf("unreachable: %v", err)
 	}
 	late, cancel := context.WithTimeoutCause(t.Context(), time.Nanosecond, errors.New("it took too long"))

@@ -33,7 +33,7 @@ func (v LoadBalancersView) Page() table.Page {
 	switch {
 	case len(v.Notes) > 0:
 	case len(t.Rows) == 0:
-		out.Lines = []string{"No Service asks Underlay for a load balancer."}
+		out.Lines = []string{"No Service requests a load balancer of Underlay."}
 	case len(plan.Rows) == 0 && len(out.Notes) == 0 && len(v.NotSeen) == 0:
 		out.Lines = []string{"Nothing is left to do."}
 	}

@@ -181,7 +181,7 @@ func (s *Snapshot) Require(parts Parts) error {
 		}
 	}
 	if !s.Saw(parts) {
-		return fmt.Errorf("nobody looked at: %s", parts&^s.Parts)
+		return fmt.Errorf("not checked: %s", parts&^s.Parts)
 	}
 	return nil
 }

@@ -153,7 +153,7 @@ func (v *Inspection) node(s *Snapshot, node *corev1.Node) {
 		}
 	}
 	if node.DeletionTimestamp != nil {
-		v.happened(node.DeletionTimestamp.Time, "Node", "deletion asked for", true)
+		v.happened(node.DeletionTimestamp.Time, "Node", "deletion requested", true)
 	}
 }
 
@@ -161,7 +161,7 @@ func (v *Inspection) node(s *Snapshot, node *corev1.Node) {
 func (v *Inspection) ledger(s *Snapshot, name string) bool {
 	holdings, damage := s.Holdings()
 	if len(damage) > 0 {
-		v.NotSeen = append(v.NotSeen, "what the damaged part of the ledger says: "+Join(damage, "; "))
+		v.NotSeen = append(v.NotSeen, "the damaged part of the ledger: "+Join(damage, "; "))
 	}
 	found := false
 	for _, h := range holdings {
@@ -191,7 +191,7 @@ func InspectService(s *Snapshot, name types.NamespacedName) (Inspection, error) 
 	v.fact("externalTrafficPolicy", string(svc.Spec.ExternalTrafficPolicy))
 	v.happened(svc.CreationTimestamp.Time, "Service", "created", false)
 	if svc.DeletionTimestamp != nil {
-		v.happened(svc.DeletionTimestamp.Time, "Service", "deletion asked for", true)
+		v.happened(svc.DeletionTimestamp.Time, "Service", "deletion requested", true)
 	}
 	if s.Saw(PartConfig) {
 		v.served(s, svc)
@@ -226,7 +226,7 @@ func (v *Inspection) served(s *Snapshot, svc *corev1.Service) {
 		}
 	}
 	if len(v.Facts) == before {
-		v.fact("served", "not by Underlay: its type, its loadBalancerClass or the configuration say otherwise")
+		v.fact("served", "not by Underlay, because of its type, its loadBalancerClass or the configuration")
 	}
 	if b := s.balancerOf(NameOf(svc)); b != nil {
 		v.happened(b.Created, "load balancer", "created", false)
@@ -267,7 +267,7 @@ func (v *Inspection) actions(s *Snapshot) {
 		}
 	}
 	if s.OlderActions > 0 {
-		v.NotSeen = append(v.NotSeen, fmt.Sprintf("%s: only the newest are asked for, %d more are older", PartActions, s.OlderActions))
+		v.NotSeen = append(v.NotSeen, fmt.Sprintf("%s: only the newest are read, %d more are older", PartActions, s.OlderActions))
 	}
 }
 

@@ -134,7 +134,7 @@ func TestInspectService(t *testing.T) {
 		"-10m0s! Event: EnsuredLoadBalancer: said so (underlay-ccm)",
 		"-1m0s load balancer: add_target began, and is running",
 	)
-	expectTexts(t, "not seen", v.NotSeen, "actions of the cloud: only the newest are asked for, 7 more are older")
+	expectTexts(t, "not seen", v.NotSeen, "actions of the cloud: only the newest are read, 7 more are older")
 	for name, want := range map[string]string{
 		"operation": "add server 103 (private)", "listener": "80 → 30080 tcp", "check": "http :10256/healthz",
 		"target": "node-0001 (private) | node-0002 (private)", "health": "healthy | healthy",

@@ -77,7 +77,7 @@ func (w *Watcher) Look(ctx context.Context) (Live, error) {
 		parts &^= cloudParts
 		s.keepCloud(earlier)
 	}
-	late := fmt.Errorf("no answer within %s", lookWithin)
+	late := fmt.Errorf("no response within %s", lookWithin)
 	within, cancel := context.WithTimeoutCause(ctx, lookWithin, late)
 	defer cancel()
 	err := s.look(within, w.from, Want{Parts: parts})

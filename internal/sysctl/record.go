@@ -39,7 +39,7 @@ func (s *Sysctls) readRecord() (record, error) {
 	}
 	var r record
 	if err := json.Unmarshal(content, &r); err != nil {
-		return nil, fmt.Errorf("%s, which says what values sysctls had before, is damaged: %w; look at it and remove it, cleanup will then leave the sysctls as they are", path, err)
+		return nil, fmt.Errorf("%s, which has the previous values of sysctls, is damaged: %w; check it and remove it, cleanup will then leave the sysctls as they are", path, err)
 	}
 	return r, nil
 }

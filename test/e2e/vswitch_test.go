@@ -98,7 +98,7 @@ func TestDedicatedServersInsideTheVSwitch(t *testing.T) {
 		t.Errorf("routes %v, want that of the cloud's server alone", table)
 	}
 	expectExposedOnce(t, c)
-	if content, err := os.ReadFile(m.Log); err != nil || !oneLineHolds(string(content), []string{"The network tells its routes to the vSwitch", "cluster"}) {
+	if content, err := os.ReadFile(m.Log); err != nil || !oneLineHolds(string(content), []string{"The network exposes its routes to the vSwitch", "cluster"}) {
 		t.Errorf("the log doesn't say that the network was changed (%v)", err)
 	}
 }

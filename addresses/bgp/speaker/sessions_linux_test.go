@@ -180,7 +180,7 @@ func TestTheRouterRestarts(t *testing.T) {
 	f.bird.Kill()
 	f.until(soon, "the sessions' end", func() bool { return !a.state("router4").Established && !a.state("router6").Established })
 	if got := a.state("router4"); got.Reason == "" {
-		t.Errorf("nothing says why the session ended: %+v", got)
+		t.Errorf("no reason is recorded the session ended: %+v", got)
 	}
 	f.router.Run("ip", "route", "flush", "proto", "bird")
 	f.router.Run("ip", "-6", "route", "flush", "proto", "bird")

@@ -87,7 +87,7 @@ func state(p *corev1.Pod) string {
 		return p.Status.Reason + ": " + p.Status.Message
 	}
 	if p.Status.Phase == "" || p.Status.Phase == corev1.PodPending && len(p.Status.Conditions) == 0 {
-		return "its kubelet says nothing of it"
+		return "its kubelet has not reported it"
 	}
 	return "it is " + string(p.Status.Phase)
 }

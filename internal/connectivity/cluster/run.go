@@ -111,7 +111,7 @@ func (r *Runner) prepare(ctx context.Context, w *connectivity.World) (ours bool,
 		// The first Service is also a lock: only one of two runs can create it.
 		made, err := r.Client.CoreV1().Services(Namespace).Create(ctx, s, metav1.CreateOptions{})
 		if apierrors.IsAlreadyExists(err) {
-			return false, fmt.Errorf("another run is at work in namespace %s: wait for its end, or remove what a crash left with underlayctl connectivity clean", Namespace)
+			return false, fmt.Errorf("another run is in progress in namespace %s: wait for its end, or remove the objects of a crashed one with underlayctl connectivity clean", Namespace)
 		}
 		if err != nil {
 			return ours, fmt.Errorf("create the Service %s: %w", s.Name, err)

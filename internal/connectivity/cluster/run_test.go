@@ -172,7 +172,7 @@ func TestRun(t *testing.T) {
 		},
 		{
 			name: "another run", objects: []runtime.Object{permanent(), services()[0]},
-			err: "another run is at work", left: "[" + Namespace + " all]",
+			err: "another run is in progress", left: "[" + Namespace + " all]",
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -201,7 +201,7 @@ func tryHTTP(ctx context.Context, r *connectivity.Result) error {
 func Run(ctx context.Context, from, world string, settle time.Duration, out io.Writer) error {
 	var w connectivity.World
 	if err := json.Unmarshal([]byte(world), &w); err != nil {
-		return fmt.Errorf("what can be asked can't be read: %w", err)
+		return fmt.Errorf("the destinations can't be read: %w", err)
 	}
 	return connectivity.WriteResults(out, TryAll(ctx, connectivity.Plan(from, w), settle))
 }

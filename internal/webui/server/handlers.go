@@ -61,7 +61,7 @@ func guarded(next http.Handler) http.Handler {
 			h.Set("Allow", "GET, HEAD")
 			http.Error(w, "This page is for looking only.", http.StatusMethodNotAllowed)
 		case foreign(r):
-			http.Error(w, "Another site may not ask for this.", http.StatusForbidden)
+			http.Error(w, "Another site may not request this.", http.StatusForbidden)
 		default:
 			next.ServeHTTP(w, r)
 		}
