@@ -3,9 +3,9 @@ package netfilter
 import (
 	"fmt"
 	"maps"
+	"math"
 	"net/netip"
 	"slices"
-	"strings"
 
 	"sigs.k8s.io/knftables"
 
@@ -16,8 +16,6 @@ import (
 const PolicyTableName = "underlay-policy"
 
 const (
-	policyBase       = "forwarded"
-	fromPods, toPods = "from-pods", "to-pods"
 	// openChain is for pods that are isolated, but not in this direction.
 	openChain = "open"
 	// notFirst drops packets within TCP connections that are not tracked. Otherwise a connection
@@ -25,87 +23,92 @@ const (
 	notFirst = "tcp flags & (fin | syn | rst | ack) != syn drop"
 )
 
+// policyBases are the names of the base chains, and of their maps, by policy.Direction.
+var policyBases = [2]string{"to-pods", "from-pods"}
+
 // policyFrame returns the parts of the table that do not depend on pods: the chains with a fixed
 // name, and the maps and sets as name and type.
 //
 // Packets pass the forward hook once, after kube-proxy has chosen the destination, and before
-// masquerading: a packet between pods of one node passes both directions there. Packets between
-// the node and its pods don't pass it.
+// masquerading: a packet between pods of one node passes both chains there, and has to be accepted
+// by both. Packets between the node and its pods don't pass it.
+//
+// A packet that is on its way during a commit may meet old rules with new elements, or new rules
+// without their elements. So each chain drops what nothing in it accepts, and its own rules need
+// no sets.
 func policyFrame(podCIDRs []netip.Prefix, podLinks string) (chains []chain, sets, verdicts map[string]string) {
-	forward := []string{"ct state established,related accept"}
 	sets, verdicts = map[string]string{}, map[string]string{}
-	lookups := map[string][]string{fromPods: nil, toPods: nil}
-	for f, ours := range split(podCIDRs) {
-		if len(ours) == 0 {
-			continue
+	for d, base := range policyBases {
+		address := []string{"daddr", "saddr"}[d]
+		rules := []string{"ct state established,related accept"}
+		for f, ours := range split(podCIDRs) {
+			if len(ours) == 0 {
+				continue
+			}
+			family, kind := []string{"ip", "ip6"}[f], []string{prefixes4, prefixes6}[f]
+			self, pods := setName("self", f), setName(base, f)
+			sets[self], verdicts[pods] = kind+" . "+kind, kind+" : verdict"
+			rules = append(rules,
+				fmt.Sprintf("%[1]s saddr . %[1]s daddr @%[2]s accept", family, self),
+				fmt.Sprintf("%s %s vmap @%s", family, address, pods))
+			for _, p := range minimal(ours) { // of an unknown pod
+				rules = append(rules, fmt.Sprintf("%s %s %s drop", family, address, shown(p)))
+			}
 		}
-		family, kind := []string{"ip", "ip6"}[f], []string{prefixes4, prefixes6}[f]
-		list := make([]string, len(ours))
-		for i, p := range minimal(ours) {
-			list[i] = shown(p)
-		}
-		all := "{ " + strings.Join(list, ", ") + " }"
-		self := setName("self", f)
-		sets[self] = kind + " . " + kind
-		verdicts[setName(fromPods, f)], verdicts[setName(toPods, f)] = kind+" : verdict", kind+" : verdict"
-		forward = append(forward,
+		if policy.Direction(d) == policy.Egress {
 			// A pod with NET_RAW must not evade its policies by another source address.
-			fmt.Sprintf("iifname \"%s*\" %s saddr != %s drop", podLinks, family, all),
-			fmt.Sprintf("%[1]s saddr . %[1]s daddr @%[2]s accept", family, self),
-			fmt.Sprintf("%s saddr %s jump %s", family, all, fromPods),
-			fmt.Sprintf("%s daddr %s jump %s", family, all, toPods))
-		lookups[fromPods] = append(lookups[fromPods], fmt.Sprintf("%s saddr vmap @%s", family, setName(fromPods, f)))
-		lookups[toPods] = append(lookups[toPods], fmt.Sprintf("%s daddr vmap @%s", family, setName(toPods, f)))
+			rules = append(rules, fmt.Sprintf("iifname \"%s*\" drop", podLinks))
+		}
+		chains = append(chains, chain{base, &chainKind{knftables.FilterType, knftables.ForwardHook, knftables.FilterPriority}, rules})
 	}
-	return []chain{
-		{openChain, nil, []string{notFirst}},
-		{fromPods, nil, append(lookups[fromPods], "drop")}, // of an unknown pod
-		{toPods, nil, append(lookups[toPods], "drop")},
-		{policyBase, &chainKind{knftables.FilterType, knftables.ForwardHook, knftables.FilterPriority}, forward},
-	}, sets, verdicts
+	return append(chains, chain{openChain, nil, []string{notFirst, "accept"}}), sets, verdicts
 }
 
 func policyChainName(c *policy.Chain) string {
 	return []string{"in-", "out-"}[c.Direction] + c.Name
 }
 
-// policyRules returns the rules of a chain. A packet that a rule matches returns to the base chain,
-// where the other direction follows.
+// policyRules returns the rules of a chain.
 func policyRules(c *policy.Chain, sets map[string]policy.Set) []string {
 	rules := []string{notFirst}
 	for _, r := range c.Rules {
-		ports := portMatch(r.Ports)
-		if r.Set == "" {
-			rules = append(rules, strings.TrimSpace(ports+" return"))
-			continue
+		peers := []string{""}
+		if s, some := sets[r.Set]; some {
+			peers = nil
+			for f, family := range []string{"ip", "ip6"} {
+				if s.Kind == policy.Blocks && len(s.Elements[f]) == 0 {
+					continue // another family's
+				}
+				key := family + " " + []string{"saddr", "daddr"}[c.Direction]
+				if s.Kind == policy.Endpoints {
+					key += " . meta l4proto . th dport"
+				}
+				peers = append(peers, fmt.Sprintf("%s @%s ", key, peerSetName(r.Set, f)))
+			}
 		}
-		s := sets[r.Set]
-		for f, family := range []string{"ip", "ip6"} {
-			if s.Kind == policy.Blocks && len(s.Elements[f]) == 0 {
-				continue // another family's
+		for _, peer := range peers {
+			for _, ports := range portMatches(r.Ports) {
+				rules = append(rules, peer+ports+"accept")
 			}
-			match := family + " " + []string{"saddr", "daddr"}[c.Direction]
-			if s.Kind == policy.Endpoints {
-				match += " . meta l4proto . th dport"
-			}
-			rules = append(rules, fmt.Sprintf("%s @%s %s", match, peerSetName(r.Set, f), strings.TrimSpace(ports+" return")))
 		}
 	}
 	return append(rules, fmt.Sprintf("counter name %q drop", policyChainName(c)))
 }
 
-func portMatch(ports []policy.PortRange) string {
-	if len(ports) == 0 {
-		return ""
-	}
-	list := make([]string, len(ports))
-	for i, p := range ports {
-		list[i] = fmt.Sprintf("%d . %d", p.Protocol, p.First)
-		if p.Last != p.First {
-			list[i] += fmt.Sprintf("-%d", p.Last)
+// portMatches returns one for each range: a set of ranges would be another one to read for nft,
+// at each transaction.
+func portMatches(ports []policy.PortRange) (all []string) {
+	for _, p := range ports {
+		match := fmt.Sprintf("meta l4proto %d ", p.Protocol)
+		if p.First > 0 || p.Last < math.MaxUint16 {
+			match += fmt.Sprintf("th dport %d-%d ", p.First, p.Last)
 		}
+		all = append(all, match)
 	}
-	return "meta l4proto . th dport { " + strings.Join(list, ", ") + " }"
+	if len(ports) == 0 {
+		return []string{""}
+	}
+	return all
 }
 
 func peerSetName(digest string, f int) string { return setName("peer-"+digest, f) }
@@ -136,11 +139,11 @@ func verdictsOf(both policy.Chains) (out [2]string) {
 	for d, c := range both {
 		switch {
 		case c != nil:
-			out[d] = "goto " + policyChainName(c)
+			out[d] = "jump " + policyChainName(c)
 		case both[1-d] != nil:
-			out[d] = "goto " + openChain
+			out[d] = "jump " + openChain
 		default:
-			out[d] = "return"
+			out[d] = "accept"
 		}
 	}
 	return out
@@ -240,7 +243,7 @@ func (e *policyEdit) editPods(old, now map[netip.Addr]policy.Chains) {
 		}
 		e.elements++
 		e.forbids = e.forbids || was
-		for d, base := range []string{toPods, fromPods} {
+		for d, base := range policyBases {
 			if was {
 				e.tx.Delete(&knftables.Element{Map: setName(base, f), Key: []string{a.String()}})
 			}

@@ -92,7 +92,7 @@ func (t *PolicyTable) amend(ctx context.Context, want *policy.Ruleset) (changed 
 	return []string{fmt.Sprintf("nftables table %s: %d chains, %d sets and %d elements changed", PolicyTableName, e.chains, e.sets, e.elements)}, nil
 }
 
-// refill makes the table from any state. It keeps the base chain hooked unless it is unusable.
+// refill makes the table from any state. It keeps the base chains hooked unless they are unusable.
 func (t *PolicyTable) refill(ctx context.Context, want *policy.Ruleset) (changed []string, err error) {
 	t.learning()
 	now, err := generation()
@@ -142,11 +142,17 @@ func (t *PolicyTable) parts(ctx context.Context) (map[string][]string, error) {
 
 func (t *PolicyTable) remove(ctx context.Context, exists bool) (changed []string, err error) {
 	if exists {
-		tx := t.nft.NewTransaction()
-		tx.Add(&knftables.Table{})
-		tx.Delete(&knftables.Table{})
-		if err := t.commit(ctx, t.nft, tx); err != nil {
-			return nil, fmt.Errorf("removing the nftables table %s: %w", PolicyTableName, err)
+		// While the kernel removes a table, packets still pass its rules, without their sets.
+		open, removal := t.nft.NewTransaction(), t.nft.NewTransaction()
+		for _, base := range policyBases {
+			open.Add(&knftables.Chain{Name: base})
+			open.Flush(&knftables.Chain{Name: base})
+		}
+		removal.Delete(&knftables.Table{})
+		for _, tx := range []*knftables.Transaction{open, removal} {
+			if err := t.commit(ctx, t.nft, tx); err != nil {
+				return nil, fmt.Errorf("removing the nftables table %s: %w", PolicyTableName, err)
+			}
 		}
 		changed = []string{"nftables table " + PolicyTableName + " is removed: there is no NetworkPolicy to enforce"}
 	}
@@ -180,7 +186,7 @@ func (t *PolicyTable) filled(want policy.Ruleset, parts map[string][]string, ane
 	return tx
 }
 
-// empty removes everything but the base chain. First go the references, then what they refer to.
+// empty removes everything but the base chains. First go the references, then what they refer to.
 func empty(tx *knftables.Transaction, parts map[string][]string) {
 	var chains, verdicts []string
 	var last []knftables.Object
@@ -203,7 +209,7 @@ func empty(tx *knftables.Transaction, parts map[string][]string) {
 		tx.Delete(&knftables.Map{Name: name})
 	}
 	for _, name := range chains {
-		if name != policyBase {
+		if !slices.Contains(policyBases[:], name) {
 			tx.Delete(&knftables.Chain{Name: name})
 		}
 	}

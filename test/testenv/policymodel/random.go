@@ -136,7 +136,6 @@ func (c Chooser) peer() (p policy.Peer) {
 	return p
 }
 
-
 // Change changes the world, but for its nodes, and returns the same change of an index.
 func (c Chooser) Change(w World) func(*policy.Index) {
 	switch c.IntN(11) {
