@@ -348,6 +348,25 @@ func TestUnknownPodsAreClosed(t *testing.T) {
 	}
 }
 
+// TestRulesWithSCTPNeedNoModule: a kernel without SCTP enforces the other rules of a policy.
+func TestRulesWithSCTPNeedNoModule(t *testing.T) {
+	l := newPolicyLab(t)
+	l.setPod(1, 2, "x")
+	l.index.SetPod(policy.Pod{
+		Name: policy.Name{Namespace: "a", Name: "signals"}, Node: "n2", Addresses: addrs(podAddress(2, 2, 0), podAddress(2, 2, 1)),
+		Ports: []policy.NamedPort{{Name: "m3ua", Protocol: policy.SCTP, Port: 2905}},
+	})
+	ports := []policy.Port{{Protocol: policy.SCTP, Number: 2905}, {Protocol: policy.SCTP, Number: 7000, End: 7010}, {Protocol: policy.SCTP, Name: "m3ua"}, {Protocol: policy.UDP, Number: 80}}
+	l.index.SetPolicy(policy.Policy{Name: policy.Name{Namespace: "a", Name: "x"}, Pods: *selector("x"), Ingress: []policy.Allow{{Ports: ports}}, Egress: []policy.Allow{{Ports: ports}}})
+	rules, _ := l.apply()
+	if l.nft.commits != 1 || len(rules.Sets) != 1 {
+		t.Errorf("%d commits and %d sets, want one of each", l.nft.commits, len(rules.Sets))
+	}
+	for f := range 2 {
+		l.probe(rules, f)
+	}
+}
+
 // TestAPodElsewhereIsAnEditOfElements also counts what is listed and committed for it.
 func TestAPodElsewhereIsAnEditOfElements(t *testing.T) {
 	l := newPolicyLab(t)
