@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/underlay-ccm/underlay/internal/kube"
+	"github.com/underlay-ccm/underlay/internal/survey"
 	"github.com/underlay-ccm/underlay/internal/table"
 	"github.com/underlay-ccm/underlay/policy"
 )
@@ -35,7 +35,7 @@ func inspectPod(w process, o *options) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			index, err := readPolicies(ctx, client)
+			index, err := survey.ReadNetworkPolicies(ctx, client)
 			if err != nil {
 				return err
 			}
@@ -62,41 +62,6 @@ func podNames(ctx context.Context, client kubernetes.Interface) (names []string,
 		names = append(names, list.Items[i].Namespace+"/"+list.Items[i].Name)
 	}
 	return names, nil
-}
-
-// readPolicies reads everything that NetworkPolicies depend on.
-func readPolicies(ctx context.Context, client kubernetes.Interface) (*policy.Index, error) {
-	x := policy.NewIndex("")
-	nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("listing Nodes: %w", err)
-	}
-	for i := range nodes.Items {
-		n := kube.NodeOf(&nodes.Items[i])
-		x.SetNode(n.Name, policy.Node{PodCIDRs: n.PodCIDRs, Addresses: append(n.InternalIPs, n.ExternalIPs...)})
-	}
-	namespaces, err := client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("listing Namespaces: %w", err)
-	}
-	for _, n := range namespaces.Items {
-		x.SetNamespace(n.Name, n.Labels)
-	}
-	pods, err := client.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("listing Pods: %w", err)
-	}
-	for i := range pods.Items {
-		x.SetPod(kube.PodOf(&pods.Items[i]))
-	}
-	policies, err := client.NetworkingV1().NetworkPolicies("").List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("listing NetworkPolicies: %w", err)
-	}
-	for i := range policies.Items {
-		x.SetPolicy(kube.PolicyOf(&policies.Items[i]))
-	}
-	return x, nil
 }
 
 // podInspection is what underlayctl inspect pod prints.

@@ -46,8 +46,8 @@ func conflictChecks() []check {
 			"delete it: only one cloud controller manager may work in a cluster", otherCloudController),
 		newCheck("other-pod-network", Error, nil, survey.PartWorkloads,
 			"remove one of the two pod networks", otherPodNetwork),
-		newCheck("network-policy", Warning, nil, survey.PartConfig|survey.PartWorkloads,
-			"set networkPolicy to off in the configuration of underlay-ccm and its agents, or remove the other program", policyEnforcers),
+		newCheck("network-policy", Warning, nil, survey.PartConfig|survey.PartWorkloads|survey.PartNetworkPolicies,
+			"set networkPolicy to off in the configuration of underlay-ccm and its agents, or remove the other program", networkPolicies),
 	}
 }
 
@@ -172,21 +172,30 @@ func otherPodNetwork(x *cluster) (found []Finding) {
 	return found
 }
 
-// policyEnforcers finds programs that enforce NetworkPolicies beside the agents, or none at all.
-func policyEnforcers(x *cluster) (found []Finding) {
+// networkPolicies finds programs that enforce NetworkPolicies beside the agents, or none at all,
+// and what can't work in the policies.
+func networkPolicies(x *cluster) (found []Finding) {
 	for _, w := range x.workloads() {
 		named := func(text string) bool { return strings.Contains(text, "kube-network-policies") }
 		if w.kind == "DaemonSet" && slices.ContainsFunc(append(w.images, w.name), named) {
 			found = append(found, Finding{Object: w.object(), What: "it enforces NetworkPolicies, and so do the agents: each drops what the other has not learned yet"})
 		}
 	}
-	switch others := len(found) > 0 || len(otherPodNetwork(x)) > 0; {
-	case x.Config.NetworkPolicy:
-		return found
-	case others:
-		return nil
+	if !x.Config.NetworkPolicy {
+		others := len(found) > 0 || len(otherPodNetwork(x)) > 0
+		if found = nil; !others && x.NetworkPolicies != nil {
+			found = unseen("networkPolicy is off, and no program that enforces NetworkPolicies is seen in kube-system: unless one runs elsewhere, they have no effect")
+		}
 	}
-	return unseen("networkPolicy is off, and no program that enforces NetworkPolicies is seen in kube-system: unless one runs elsewhere, they have no effect")
+	if x.NetworkPolicies != nil {
+		for _, w := range x.NetworkPolicies.Warnings() {
+			found = append(found, Finding{
+				Object: "NetworkPolicy/" + w.Policy.String(), What: w.Text,
+				Remedy: "correct the policy, or create what it refers to: kubectl -n " + w.Policy.Namespace + " edit networkpolicy " + w.Policy.Name,
+			})
+		}
+	}
+	return found
 }
 
 func secondAllocator(x *cluster) []Finding {

@@ -18,6 +18,7 @@ import (
 	"github.com/underlay-ccm/underlay/internal/hetzner"
 	"github.com/underlay-ccm/underlay/internal/survey"
 	"github.com/underlay-ccm/underlay/lb"
+	"github.com/underlay-ccm/underlay/policy"
 	"github.com/underlay-ccm/underlay/routes"
 )
 
@@ -238,8 +239,19 @@ func seededRivals() []seeded {
 			check: "network-policy", severity: Warning, object: "DaemonSet/kube-system/policies", do: "networkPolicy",
 		},
 		{
-			name: "no enforcer of NetworkPolicies", seed: func(s *survey.Snapshot) { s.Config.NetworkPolicy = false },
+			name: "no enforcer of NetworkPolicies",
+			seed: func(s *survey.Snapshot) {
+				s.Config.NetworkPolicy, s.NetworkPolicies = false, policy.NewIndex("")
+			},
 			check: "network-policy", severity: Info, reports: []string{"have no effect"},
+		},
+		{
+			name: "a NetworkPolicy that selects nothing",
+			seed: func(s *survey.Snapshot) {
+				s.NetworkPolicies = policy.NewIndex("")
+				s.NetworkPolicies.SetPolicy(policy.Policy{Name: policy.Name{Namespace: "shop", Name: "db"}})
+			},
+			check: "network-policy", severity: Warning, object: "NetworkPolicy/shop/db", reports: []string{"matches no pod"}, do: "kubectl -n shop edit networkpolicy db",
 		},
 	}
 }

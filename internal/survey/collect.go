@@ -97,6 +97,7 @@ func (c *collector) looks() []look {
 		{PartEvents, c.events},
 		{PartWorkloads, c.workloads},
 		{PartSetup, c.setup},
+		{PartNetworkPolicies, c.networkPolicies},
 		{PartNetwork, c.inCloud(c.network)},
 		{PartServers, c.inCloud(c.servers)},
 		{PartLoadBalancers, c.inCloud(c.loadBalancers)},

@@ -181,6 +181,24 @@ func TestCollectAsksForNoMore(t *testing.T) {
 	}
 }
 
+// Pods are not read for NetworkPolicies that don't exist.
+func TestCollectNetworkPolicies(t *testing.T) {
+	deny := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "deny"}}
+	for _, objects := range [][]runtime.Object{nil, {deny, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "web"}}}} {
+		client := fake.NewClientset(objects...)
+		s, err := survey.Collect(t.Context(), survey.Sources{Client: client}, survey.Want{Parts: survey.PartNetworkPolicies})
+		if err != nil || !s.Saw(survey.PartNetworkPolicies) || (s.NetworkPolicies != nil) != (objects != nil) {
+			t.Fatalf("%v, %+v", err, s)
+		}
+		if s.NetworkPolicies == nil && len(client.Actions()) != 1 {
+			t.Errorf("asked for more: %v", client.Actions())
+		}
+		if s.NetworkPolicies != nil && (s.NetworkPolicies.Policies() != 1 || len(s.NetworkPolicies.Warnings()) != 1) {
+			t.Errorf("%d policies, warnings %v", s.NetworkPolicies.Policies(), s.NetworkPolicies.Warnings())
+		}
+	}
+}
+
 // A CCM in another namespace is found there, and its lease in the namespace of its flags; kubeadm's
 // objects are always in the same place.
 func TestCollectFromAnotherNamespace(t *testing.T) {
@@ -270,6 +288,7 @@ func TestCollectWithoutRights(t *testing.T) {
 		{"list", "servicecidrs", survey.PartServiceCIDRs, `the verb "list" on "servicecidrs.networking.k8s.io"`},
 		{"list", "daemonsets", survey.PartWorkloads, `the verb "list" on "daemonsets.apps" in namespace kube-system`},
 		{"get", "leases", survey.PartSetup, `the verb "get" on "leases.coordination.k8s.io" named cloud-controller-manager in namespace kube-system`},
+		{"list", "networkpolicies", survey.PartNetworkPolicies, `the verb "list" on "networkpolicies.networking.k8s.io"`},
 		{"list", "deployments", survey.PartConfig, `the verb "list" on "deployments.apps" in namespace kube-system`},
 	} {
 		t.Run(c.resource, func(t *testing.T) {

@@ -18,6 +18,7 @@ import (
 	"github.com/underlay-ccm/underlay/internal/config"
 	"github.com/underlay-ccm/underlay/internal/hetzner"
 	"github.com/underlay-ccm/underlay/lb"
+	"github.com/underlay-ccm/underlay/policy"
 )
 
 // Snapshot is the collected state; its methods derive values. A part that was not requested or
@@ -79,6 +80,9 @@ type Snapshot struct {
 	Policies       []*admissionv1.ValidatingAdmissionPolicy
 	PolicyBindings []*admissionv1.ValidatingAdmissionPolicyBinding
 
+	// NetworkPolicies has everything that they depend on; nil without any: PartNetworkPolicies.
+	NetworkPolicies *policy.Index
+
 	// Servers are all of the project, with their addresses in Network, by ID: PartServers.
 	Servers []cloud.Machine
 	// Network is nil if none is configured: PartNetwork. A network that doesn't exist is a Gap.
@@ -108,6 +112,7 @@ const (
 	PartEvents
 	PartWorkloads
 	PartSetup
+	PartNetworkPolicies
 	PartServers
 	PartNetwork
 	PartLoadBalancers
@@ -128,7 +133,7 @@ func (p Part) String() string {
 	names := map[Part]string{
 		PartConfig: "configuration", PartNodes: "Nodes", PartLedger: "ledger of podCIDRs", PartRouteRecord: "record of routes", PartAddresses: "ledger of addresses", PartServiceCIDRs: "ServiceCIDRs",
 		PartServices: "Services", PartEndpointSlices: "EndpointSlices", PartEvents: "Events", PartWorkloads: "workloads",
-		PartSetup: "set-up of the cluster", PartServers: "servers", PartNetwork: "network and its routes",
+		PartSetup: "set-up of the cluster", PartNetworkPolicies: "NetworkPolicies", PartServers: "servers", PartNetwork: "network and its routes",
 		PartLoadBalancers: "load balancers", PartActions: "actions of the cloud",
 	}
 	var texts []string
