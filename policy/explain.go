@@ -51,56 +51,34 @@ func (x *Index) Explain(c Connection) Explanation {
 		return Explanation{Allowed: true, Note: "a pod reaches its node: " + from.Node}
 	}
 	e := Explanation{
-		Egress:  x.judge(Egress, c, from, to, c.To),
-		Ingress: x.judge(Ingress, c, to, from, c.From),
+		Egress:  x.judge(Egress, c, from, c.To),
+		Ingress: x.judge(Ingress, c, to, c.From),
 	}
 	e.Allowed = e.Egress.Allowed() && e.Ingress.Allowed()
 	return e
 }
 
-// judge judges the direction of a pod, which may be nil, and of its peer at an address.
-func (x *Index) judge(d Direction, c Connection, p, peer *pod, at netip.Addr) (s Side) {
+// judge judges the direction of a pod, which may be nil, with its peer at an address.
+func (x *Index) judge(d Direction, c Connection, p *pod, at netip.Addr) (s Side) {
 	if p == nil {
 		return s
 	}
 	s.Pod = p.Name
-	target := p
-	if d == Egress {
-		target = peer
-	}
 	for _, policy := range x.selecting(p, d) {
 		s.Policies = append(s.Policies, policy.Name)
 		for i, allow := range policy.rules(d) {
-			if x.matchesPeers(policy.Namespace, allow.Peers, peer, at) && matchesPorts(allow.Ports, c, target) {
+			rules, used := compileRule(d, policy.Namespace, allow, p.Ports)
+			sets := map[string]Set{}
+			for _, g := range used {
+				g.fill(x)
+				sets[g.name] = g.set()
+			}
+			if slices.ContainsFunc(rules, func(r Rule) bool { return r.matches(sets, at, c) }) {
 				s.By = append(s.By, RuleName{policy.Name, d, i})
 			}
 		}
 	}
 	return s
-}
-
-func (x *Index) matchesPeers(namespace string, peers []Peer, p *pod, at netip.Addr) bool {
-	return len(peers) == 0 || slices.ContainsFunc(peers, func(peer Peer) bool {
-		switch {
-		case peer.Block.IsValid():
-			return blockContains(peer.Block, peer.Except, at)
-		case p == nil || peer.Namespaces == nil && peer.Pods == nil:
-			return false
-		}
-		return peersOf(namespace, &peer, nil).matches(x, p)
-	})
-}
-
-func matchesPorts(ports []Port, c Connection, target *pod) bool {
-	return len(ports) == 0 || slices.ContainsFunc(ports, func(port Port) bool {
-		switch {
-		case port.Protocol != c.Protocol:
-			return false
-		case port.Name != "":
-			return target != nil && slices.Contains(target.Ports, NamedPort{port.Name, c.Protocol, c.Port})
-		}
-		return port.Number == 0 || port.Number <= c.Port && c.Port <= port.last()
-	})
 }
 
 // Selecting returns the policies that isolate a pod in a direction, by name.

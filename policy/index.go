@@ -46,25 +46,18 @@ func NewIndex(node string) *Index {
 	}
 }
 
-// SetNode adds or replaces a node.
-func (x *Index) SetNode(name string, n Node) {
-	old, known := x.nodes[name]
-	if known && slices.Equal(old.PodCIDRs, n.PodCIDRs) {
-		x.nodes[name] = n
-		return
-	}
-	x.changeNode(name, func() { x.nodes[name] = n })
-}
-
-// DeleteNode removes a node: addresses that its pods report are no longer theirs.
-func (x *Index) DeleteNode(name string) { x.changeNode(name, func() { delete(x.nodes, name) }) }
-
-func (x *Index) changeNode(name string, change func()) {
+// SetNodes replaces all nodes. Addresses that pods of a removed one report are no longer theirs.
+func (x *Index) SetNodes(nodes map[string]Node) {
 	affected := map[*pod]bool{}
-	for _, p := range x.byNode[name] {
-		x.affects(affected, p)
+	for name, pods := range x.byNode {
+		if slices.Equal(x.nodes[name].PodCIDRs, nodes[name].PodCIDRs) {
+			continue
+		}
+		for _, p := range pods {
+			x.affects(affected, p)
+		}
 	}
-	x.update(affected, change)
+	x.update(affected, func() { x.nodes = nodes })
 }
 
 // SetNamespace adds or replaces a namespace.

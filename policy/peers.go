@@ -89,7 +89,7 @@ func (g *peers) change(x *Index, p *pod, exist bool) {
 		switch {
 		case g.kind == Addresses:
 			g.pending[Element{Prefix: host(a)}] = exist
-		case !g.block.IsValid() || blockContains(g.block, g.except, a):
+		case !g.block.IsValid() || g.block.Contains(a) && !contains(g.except, a):
 			for _, port := range p.Ports {
 				if port.Name == g.port.Name && port.Protocol == g.port.Protocol {
 					g.pending[Element{host(a), port.Protocol, port.Port}] = exist
@@ -150,10 +150,6 @@ func merge(elements, changes []Element, exists map[Element]bool) []Element {
 		}
 	}
 	return append(out, elements...)
-}
-
-func blockContains(block netip.Prefix, except []netip.Prefix, a netip.Addr) bool {
-	return block.Contains(a) && !contains(except, a)
 }
 
 // subtract returns the prefixes of a block without the exceptions, in order. There is one for

@@ -33,10 +33,12 @@ func onNode(node int, name string, host int, pairs ...string) Pod {
 // shop is a database on node n1 that only the shop's frontends may reach.
 func shop() *Index {
 	x := NewIndex("n1")
+	nodes := map[string]Node{}
 	for i := range 3 {
 		cidr := netip.MustParsePrefix(fmt.Sprintf("10.0.%d.0/24", i))
-		x.SetNode(fmt.Sprint("n", i), Node{PodCIDRs: []netip.Prefix{cidr}, Addresses: []netip.Addr{netip.MustParseAddr(fmt.Sprintf("192.168.0.%d", i))}})
+		nodes[fmt.Sprint("n", i)] = Node{PodCIDRs: []netip.Prefix{cidr}, Addresses: []netip.Addr{netip.MustParseAddr(fmt.Sprintf("192.168.0.%d", i))}}
 	}
+	x.SetNodes(nodes)
 	x.SetNamespace("shop", nil)
 	db := onNode(1, "db", 2, "app=db")
 	db.Ports = []NamedPort{{"sql", TCP, 5432}}
@@ -95,8 +97,8 @@ func TestAClaimOfAnotherNodesAddressOpensNothing(t *testing.T) {
 	}
 }
 
-func TestClosed(t *testing.T) {
-	r := Closed([]netip.Prefix{netip.MustParsePrefix("10.0.1.0/24")})
+func TestUnknownPodsAreClosed(t *testing.T) {
+	r := Ruleset{PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.1.0/24")}}
 	for c, want := range map[Connection]bool{
 		conn("10.0.1.2", "192.0.2.1", 80): false,
 		conn("192.0.2.1", "10.0.1.2", 80): false,

@@ -79,9 +79,6 @@ type Connection struct {
 	Port     uint16 // destination port; 0 for protocols without ports
 }
 
-// Closed returns the ruleset that drops all packets of pods: nothing is known about any.
-func Closed(podCIDRs []netip.Prefix) Ruleset { return Ruleset{PodCIDRs: podCIDRs} }
-
 // Allows reports whether the node's filter lets a forwarded connection begin.
 func (r Ruleset) Allows(c Connection) bool {
 	return c.From == c.To || r.passes(Egress, c, c.From, c.To) && r.passes(Ingress, c, c.To, c.From)
@@ -95,13 +92,15 @@ func (r Ruleset) passes(d Direction, c Connection, local, peer netip.Addr) bool 
 	if !known || chains[d] == nil {
 		return known
 	}
-	return slices.ContainsFunc(chains[d].Rules, func(rule Rule) bool {
-		inPorts := func(p PortRange) bool {
-			return p.Protocol == c.Protocol && p.First <= c.Port && c.Port <= p.Last
-		}
-		return (rule.Set == "" || r.Sets[rule.Set].contains(peer, c)) &&
-			(len(rule.Ports) == 0 || slices.ContainsFunc(rule.Ports, inPorts))
-	})
+	return slices.ContainsFunc(chains[d].Rules, func(rule Rule) bool { return rule.matches(r.Sets, peer, c) })
+}
+
+func (r Rule) matches(sets map[string]Set, peer netip.Addr, c Connection) bool {
+	inPorts := func(p PortRange) bool {
+		return p.Protocol == c.Protocol && p.First <= c.Port && c.Port <= p.Last
+	}
+	return (r.Set == "" || sets[r.Set].contains(peer, c)) &&
+		(len(r.Ports) == 0 || slices.ContainsFunc(r.Ports, inPorts))
 }
 
 func (s Set) contains(peer netip.Addr, c Connection) bool {

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 )
@@ -27,15 +28,7 @@ const (
 )
 
 func (p Protocol) String() string {
-	switch p {
-	case TCP:
-		return "TCP"
-	case UDP:
-		return "UDP"
-	case SCTP:
-		return "SCTP"
-	}
-	return "another protocol"
+	return cmp.Or(map[Protocol]string{TCP: "TCP", UDP: "UDP", SCTP: "SCTP"}[p], "another protocol")
 }
 
 // Name identifies a pod or a policy.

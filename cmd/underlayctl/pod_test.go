@@ -13,7 +13,7 @@ import (
 // one without.
 func twoPods() *policy.Index {
 	x := policy.NewIndex("")
-	x.SetNode("n", policy.Node{PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24"), netip.MustParsePrefix("fd00::/64")}})
+	x.SetNodes(map[string]policy.Node{"n": {PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24"), netip.MustParsePrefix("fd00::/64")}}})
 	x.SetNamespace("shop", nil)
 	for i, name := range []string{"db", "web", "other"} {
 		host := string(rune('2' + i))

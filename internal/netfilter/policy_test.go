@@ -68,9 +68,11 @@ func newPolicyLab(t *testing.T) *policyLab {
 	}
 	l.restart()
 	l.index = policy.NewIndex("n1")
+	nodes := map[string]policy.Node{}
 	for i := 1; i <= 2; i++ {
-		l.index.SetNode(fmt.Sprint("n", i), policy.Node{PodCIDRs: prefixes(fmt.Sprintf("10.244.%d.0/24", i), fmt.Sprintf("fd00:%d::/64", i))})
+		nodes[fmt.Sprint("n", i)] = policy.Node{PodCIDRs: prefixes(fmt.Sprintf("10.244.%d.0/24", i), fmt.Sprintf("fd00:%d::/64", i))}
 	}
+	l.index.SetNodes(nodes)
 	l.index.SetNamespace("a", map[string]string{"name": "a"})
 	return l
 }

@@ -33,10 +33,12 @@ func ReadNetworkPolicies(ctx context.Context, client kubernetes.Interface) (*pol
 	if err != nil {
 		return nil, err
 	}
+	byName := map[string]policy.Node{}
 	for _, node := range nodes {
 		n := kube.NodeOf(node)
-		x.SetNode(n.Name, policy.Node{PodCIDRs: n.PodCIDRs, Addresses: append(n.InternalIPs, n.ExternalIPs...)})
+		byName[n.Name] = policy.Node{PodCIDRs: n.PodCIDRs, Addresses: append(n.InternalIPs, n.ExternalIPs...)}
 	}
+	x.SetNodes(byName)
 	namespaces, err := listed[corev1.Namespace](ctx, "namespaces", "", metav1.ListOptions{}, client.CoreV1().Namespaces().List)
 	if err != nil {
 		return nil, err

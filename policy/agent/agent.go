@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -212,7 +213,11 @@ func (a *Agent) desired(ctx context.Context) (*policy.Ruleset, error) {
 		if err != nil {
 			return nil, fmt.Errorf("listing Nodes from the cache: %w", err)
 		}
-		a.pods.setNodes(a.index, nodes)
+		byName := map[string]policy.Node{}
+		for _, n := range nodes {
+			byName[n.Name] = policy.Node{PodCIDRs: n.PodCIDRs, Addresses: n.InternalIPs}
+		}
+		a.index.SetNodes(byName)
 		a.moved = false
 	}
 	rules := a.index.Ruleset()
@@ -264,12 +269,10 @@ func (a *Agent) Subscribe(changed func()) {
 type pods struct {
 	synced []cache.InformerSynced
 	stop   context.CancelFunc
-	nodes  map[string]bool // in the index
 }
 
 func (a *Agent) readPods(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
-	w := &pods{stop: stop, nodes: map[string]bool{}}
 	all := coreinformers.NewPodInformer(a.Client, "", 0, nil)
 	namespaces := coreinformers.NewNamespaceInformer(a.Client, 0, nil)
 	_ = all.SetTransform(kube.TrimPod) // fails only while the informer runs
@@ -283,7 +286,7 @@ func (a *Agent) readPods(ctx context.Context) error {
 		stop()
 		return fmt.Errorf("watching Pods and Namespaces: %w", err)
 	}
-	w.synced = []cache.InformerSynced{ofPods, ofNamespaces}
+	w := &pods{synced: []cache.InformerSynced{ofPods, ofNamespaces}, stop: stop}
 	go all.RunWithContext(ctx)
 	go namespaces.RunWithContext(ctx)
 	go a.enforceWhen(ctx, w.synced...)
@@ -302,23 +305,5 @@ func (a *Agent) forgetPods() {
 }
 
 func (p *pods) read() bool {
-	for _, synced := range p.synced {
-		if !synced() {
-			return false
-		}
-	}
-	return true
-}
-
-func (p *pods) setNodes(index *policy.Index, all []*kube.Node) {
-	gone := p.nodes
-	p.nodes = map[string]bool{}
-	for _, n := range all {
-		index.SetNode(n.Name, policy.Node{PodCIDRs: n.PodCIDRs, Addresses: n.InternalIPs})
-		p.nodes[n.Name] = true
-		delete(gone, n.Name)
-	}
-	for name := range gone {
-		index.DeleteNode(name)
-	}
+	return !slices.ContainsFunc(p.synced, func(synced cache.InformerSynced) bool { return !synced() })
 }

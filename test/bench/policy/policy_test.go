@@ -22,6 +22,8 @@ const (
 	podCount   = 10_000
 	namespaces = 100
 	apps       = 10 // 1,000 policies
+
+	scenario = "1,000 NetworkPolicies, 10,000 pods on 100 nodes"
 )
 
 func namespaceOf(i int) string { return fmt.Sprint("team-", i%namespaces) }
@@ -45,12 +47,14 @@ func app(i int) *policy.Selector {
 
 func cluster() *policy.Index {
 	x := policy.NewIndex("node-0")
+	nodes := map[string]policy.Node{}
 	for i := range nodeCount {
-		x.SetNode(fmt.Sprint("node-", i), policy.Node{PodCIDRs: []netip.Prefix{
+		nodes[fmt.Sprint("node-", i)] = policy.Node{PodCIDRs: []netip.Prefix{
 			netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i), 0, 0}), 16),
 			netip.MustParsePrefix(fmt.Sprintf("fd00:0:0:%x::/64", i+1)),
-		}})
+		}}
 	}
+	x.SetNodes(nodes)
 	for i := range namespaces {
 		x.SetNamespace(namespaceOf(i), map[string]string{"team": fmt.Sprint(i)})
 		for a := range apps {

@@ -6,6 +6,7 @@
 package policymodel
 
 import (
+	"maps"
 	"net/netip"
 	"slices"
 
@@ -34,9 +35,7 @@ func (w World) Index(node string) *policy.Index {
 	for _, p := range w.Pods {
 		x.SetPod(p)
 	}
-	for name, n := range w.Nodes {
-		x.SetNode(name, n)
-	}
+	x.SetNodes(maps.Clone(w.Nodes))
 	for name, labels := range w.Namespaces {
 		x.SetNamespace(name, labels)
 	}

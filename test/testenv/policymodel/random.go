@@ -2,6 +2,7 @@ package policymodel
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
@@ -171,8 +172,9 @@ func (c Chooser) ChangeNode(w World) func(*policy.Index) {
 	name, n := fmt.Sprint("n", i), policy.Node{PodCIDRs: PodCIDRs(i)[:Of(c, 1, 2, 2, 2)]}
 	if c.Some(4) {
 		delete(w.Nodes, name)
-		return func(x *policy.Index) { x.DeleteNode(name) }
+	} else {
+		w.Nodes[name] = n
 	}
-	w.Nodes[name] = n
-	return func(x *policy.Index) { x.SetNode(name, n) }
+	now := maps.Clone(w.Nodes)
+	return func(x *policy.Index) { x.SetNodes(now) }
 }
