@@ -16,53 +16,58 @@ import (
 const PolicyTableName = "underlay-policy"
 
 const (
-	// openChain is for pods that are isolated, but not in this direction.
-	openChain = "open"
+	policyBase       = "forwarded"
+	fromPods, toPods = "from-pods", "to-pods"
 	// notFirst drops packets within TCP connections that are not tracked. Otherwise a connection
 	// that was cut would continue, as one that the other side began, after a packet of that side.
 	notFirst = "tcp flags & (fin | syn | rst | ack) != syn drop"
 )
 
-// policyBases are the names of the base chains, and of their maps, by policy.Direction.
-var policyBases = [2]string{"to-pods", "from-pods"}
-
 // policyFrame returns the parts of the table that do not depend on pods: the chains with a fixed
 // name, and the maps and sets as name and type.
 //
 // Packets pass the forward hook once, after kube-proxy has chosen the destination, and before
-// masquerading: a packet between pods of one node passes both chains there, and has to be accepted
-// by both. Packets between the node and its pods don't pass it.
+// masquerading: a packet between pods of one node passes both directions there. Packets between
+// the node and its pods don't pass it.
 //
 // A packet that is on its way during a commit may meet old rules with new elements, or new rules
-// without their elements. So each chain drops what nothing in it accepts, and its own rules need
-// no sets.
+// without their elements. So what no chain of a pod accepts returns from it, and is dropped by
+// rules without sets.
 func policyFrame(podCIDRs []netip.Prefix, podLinks string) (chains []chain, sets, verdicts map[string]string) {
+	forward, inward := []string{"ct state established,related accept"}, []string{}
 	sets, verdicts = map[string]string{}, map[string]string{}
-	for d, base := range policyBases {
-		address := []string{"daddr", "saddr"}[d]
-		rules := []string{"ct state established,related accept"}
-		for f, ours := range split(podCIDRs) {
-			if len(ours) == 0 {
-				continue
-			}
-			family, kind := []string{"ip", "ip6"}[f], []string{prefixes4, prefixes6}[f]
-			self, pods := setName("self", f), setName(base, f)
-			sets[self], verdicts[pods] = kind+" . "+kind, kind+" : verdict"
-			rules = append(rules,
-				fmt.Sprintf("%[1]s saddr . %[1]s daddr @%[2]s accept", family, self),
-				fmt.Sprintf("%s %s vmap @%s", family, address, pods))
-			for _, p := range minimal(ours) { // of an unknown pod
-				rules = append(rules, fmt.Sprintf("%s %s %s drop", family, address, shown(p)))
-			}
+	for f, ours := range split(podCIDRs) {
+		if len(ours) == 0 {
+			continue
 		}
-		if policy.Direction(d) == policy.Egress {
-			// A pod with NET_RAW must not evade its policies by another source address.
-			rules = append(rules, fmt.Sprintf("iifname \"%s*\" drop", podLinks))
+		family, kind := []string{"ip", "ip6"}[f], []string{prefixes4, prefixes6}[f]
+		self := setName("self", f)
+		sets[self] = kind + " . " + kind
+		verdicts[setName(fromPods, f)], verdicts[setName(toPods, f)] = kind+" : verdict", kind+" : verdict"
+		forward = append(forward,
+			fmt.Sprintf("%[1]s saddr . %[1]s daddr @%[2]s accept", family, self),
+			fmt.Sprintf("%s saddr vmap @%s", family, setName(fromPods, f)))
+		inward = append(inward, fmt.Sprintf("%s daddr vmap @%s", family, setName(toPods, f)))
+		for _, p := range minimal(ours) { // of an unknown pod
+			forward = append(forward, fmt.Sprintf("%s saddr %s drop", family, shown(p)))
+			inward = append(inward, fmt.Sprintf("%s daddr %s drop", family, shown(p)))
 		}
-		chains = append(chains, chain{base, &chainKind{knftables.FilterType, knftables.ForwardHook, knftables.FilterPriority}, rules})
 	}
-	return append(chains, chain{openChain, nil, []string{notFirst, "accept"}}), sets, verdicts
+	// A pod with NET_RAW must not evade its policies by another source address.
+	forward = append(forward, fmt.Sprintf("iifname \"%s*\" drop", podLinks), "goto "+toPods)
+	chains = []chain{{toPods, nil, append(inward, "accept")}}
+	for d := range policy.Egress + 1 {
+		chains = append(chains, chain{openChain(d), nil, []string{notFirst, allowed(d)}})
+	}
+	base := chain{policyBase, &chainKind{knftables.FilterType, knftables.ForwardHook, knftables.FilterPriority}, forward}
+	return append(chains, base), sets, verdicts
 }
+
+// openChain is for pods that are isolated, but not in this direction.
+func openChain(d policy.Direction) string { return "open-" + d.String() }
+
+// allowed is the verdict for a packet that its direction allows.
+func allowed(d policy.Direction) string { return []string{"accept", "goto " + toPods}[d] }
 
 func policyChainName(c *policy.Chain) string {
 	return []string{"in-", "out-"}[c.Direction] + c.Name
@@ -88,7 +93,7 @@ func policyRules(c *policy.Chain, sets map[string]policy.Set) []string {
 		}
 		for _, peer := range peers {
 			for _, ports := range portMatches(r.Ports) {
-				rules = append(rules, peer+ports+"accept")
+				rules = append(rules, peer+ports+allowed(c.Direction))
 			}
 		}
 	}
@@ -136,14 +141,15 @@ func peerKey(kind policy.Kind, e policy.Element) []string {
 
 // verdictsOf returns the verdict for an address by direction.
 func verdictsOf(both policy.Chains) (out [2]string) {
-	for d, c := range both {
+	for i, c := range both {
+		d := policy.Direction(i)
 		switch {
 		case c != nil:
 			out[d] = "jump " + policyChainName(c)
 		case both[1-d] != nil:
-			out[d] = "jump " + openChain
+			out[d] = "jump " + openChain(d)
 		default:
-			out[d] = "accept"
+			out[d] = allowed(d)
 		}
 	}
 	return out
@@ -243,7 +249,7 @@ func (e *policyEdit) editPods(old, now map[netip.Addr]policy.Chains) {
 		}
 		e.elements++
 		e.forbids = e.forbids || was
-		for d, base := range policyBases {
+		for d, base := range []string{toPods, fromPods} {
 			if was {
 				e.tx.Delete(&knftables.Element{Map: setName(base, f), Key: []string{a.String()}})
 			}

@@ -92,7 +92,7 @@ func (t *PolicyTable) amend(ctx context.Context, want *policy.Ruleset) (changed 
 	return []string{fmt.Sprintf("nftables table %s: %d chains, %d sets and %d elements changed", PolicyTableName, e.chains, e.sets, e.elements)}, nil
 }
 
-// refill makes the table from any state. It keeps the base chains hooked unless they are unusable.
+// refill makes the table from any state. It keeps the base chain hooked unless it is unusable.
 func (t *PolicyTable) refill(ctx context.Context, want *policy.Ruleset) (changed []string, err error) {
 	t.learning()
 	now, err := generation()
@@ -144,10 +144,8 @@ func (t *PolicyTable) remove(ctx context.Context, exists bool) (changed []string
 	if exists {
 		// While the kernel removes a table, packets still pass its rules, without their sets.
 		open, removal := t.nft.NewTransaction(), t.nft.NewTransaction()
-		for _, base := range policyBases {
-			open.Add(&knftables.Chain{Name: base})
-			open.Flush(&knftables.Chain{Name: base})
-		}
+		open.Add(&knftables.Chain{Name: policyBase})
+		open.Flush(&knftables.Chain{Name: policyBase})
 		removal.Delete(&knftables.Table{})
 		for _, tx := range []*knftables.Transaction{open, removal} {
 			if err := t.commit(ctx, t.nft, tx); err != nil {
@@ -186,7 +184,7 @@ func (t *PolicyTable) filled(want policy.Ruleset, parts map[string][]string, ane
 	return tx
 }
 
-// empty removes everything but the base chains. First go the references, then what they refer to.
+// empty removes everything but the base chain. First go the references, then what they refer to.
 func empty(tx *knftables.Transaction, parts map[string][]string) {
 	var chains, verdicts []string
 	var last []knftables.Object
@@ -209,7 +207,7 @@ func empty(tx *knftables.Transaction, parts map[string][]string) {
 		tx.Delete(&knftables.Map{Name: name})
 	}
 	for _, name := range chains {
-		if !slices.Contains(policyBases[:], name) {
+		if name != policyBase {
 			tx.Delete(&knftables.Chain{Name: name})
 		}
 	}

@@ -415,7 +415,7 @@ func TestCommitsOfOthersCauseNoRefill(t *testing.T) {
 		}
 	}
 	// Between two commits of our own, so that the last generation is ours.
-	l.node.Run("nft", "add", "rule", "inet", PolicyTableName, policyBases[0], "meta mark 7 accept")
+	l.node.Run("nft", "add", "rule", "inet", PolicyTableName, toPods, "meta mark 7 accept")
 	l.setPod(2, 2, "y")
 	l.apply()
 	eventually(t, "the foreign rule is removed", func() bool {
@@ -439,9 +439,9 @@ func TestThePolicyTableIsRepairedAndRemoved(t *testing.T) {
 		"flush table inet underlay-policy",
 		"delete table inet underlay-policy",
 		"flush map inet underlay-policy to-pods-4",
-		"add chain inet underlay-policy from-pods { policy drop ; }",
+		"add chain inet underlay-policy forwarded { policy drop ; }",
 		"add table inet underlay-policy { flags dormant ; }",
-		"add rule inet underlay-policy from-pods accept",
+		"add rule inet underlay-policy forwarded accept",
 	} {
 		l.node.Run("nft", damage)
 		if _, changed := l.apply(); len(changed) != 1 || sorted(l.list()) != want {
