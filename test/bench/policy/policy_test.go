@@ -10,8 +10,15 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/underlay-ccm/underlay/internal/kube"
 	"github.com/underlay-ccm/underlay/internal/netfilter"
 	"github.com/underlay-ccm/underlay/policy"
+	"github.com/underlay-ccm/underlay/test/bench/results"
 	"github.com/underlay-ccm/underlay/test/testenv/netns"
 )
 
@@ -23,6 +30,7 @@ const (
 	namespaces = 100
 	apps       = 10 // 1,000 policies
 
+	ours     = "underlay"
 	scenario = "1,000 NetworkPolicies, 10,000 pods on 100 nodes"
 )
 
@@ -45,8 +53,31 @@ func app(i int) *policy.Selector {
 	return &policy.Selector{{Key: "app", Operator: policy.In, Values: []string{fmt.Sprint("app-", i%apps)}}}
 }
 
-func cluster() *policy.Index {
-	x := policy.NewIndex("node-0")
+// objectOf returns what the API server has of a pod, and the agent's cache keeps.
+func objectOf(b *testing.B, p policy.Pod) *corev1.Pod {
+	b.Helper()
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name.Name, UID: types.UID(fmt.Sprintf("%036s", p.Name.Name)), ResourceVersion: "1234567", Labels: p.Labels},
+		Spec:       corev1.PodSpec{NodeName: p.Node},
+		Status:     corev1.PodStatus{Phase: corev1.PodRunning},
+	}
+	for _, port := range p.Ports {
+		pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Ports: []corev1.ContainerPort{{Name: port.Name, ContainerPort: int32(port.Port)}}})
+	}
+	for _, a := range p.Addresses {
+		pod.Status.PodIPs = append(pod.Status.PodIPs, corev1.PodIP{IP: a.String()})
+	}
+	trimmed, err := kube.TrimPod(pod)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return trimmed.(*corev1.Pod)
+}
+
+// cluster returns the index of node-0's agent, and its cache of Pods.
+func cluster(b *testing.B) (*policy.Index, cache.Store) {
+	b.Helper()
+	x, pods := policy.NewIndex("node-0"), cache.NewStore(cache.MetaNamespaceKeyFunc)
 	nodes := map[string]policy.Node{}
 	for i := range nodeCount {
 		nodes[fmt.Sprint("node-", i)] = policy.Node{PodCIDRs: []netip.Prefix{
@@ -73,9 +104,13 @@ func cluster() *policy.Index {
 		}
 	}
 	for i := range podCount {
-		x.SetPod(podOf(i))
+		pod := objectOf(b, podOf(i))
+		if err := pods.Add(pod); err != nil {
+			b.Fatal(err)
+		}
+		x.SetPod(kube.PodOf(pod))
 	}
-	return x
+	return x, pods
 }
 
 func heap() float64 {
@@ -91,10 +126,11 @@ func BenchmarkAPodStarts(b *testing.B) {
 	space := netns.New(b)
 	before := heap()
 	began := time.Now()
-	x := cluster()
+	x, pods := cluster(b)
 	rules := x.Ruleset()
 	built := time.Since(began)
 	used := heap() - before
+	runtime.KeepAlive(pods)
 	var table *netfilter.PolicyTable
 	apply := func(r policy.Ruleset) {
 		var err error
@@ -135,6 +171,18 @@ func BenchmarkAPodStarts(b *testing.B) {
 	slices.Sort(decided)
 	slices.Sort(total)
 	median := func(all []time.Duration) float64 { return float64(all[len(all)/2].Microseconds()) / 1000 }
+	for _, f := range []struct {
+		quantity, unit string
+		value          float64
+		text           string
+	}{
+		{"a pod that starts, median", "ms", median(total), "of another node, from the change of the object to the filter in the kernel."},
+		{"filter from none", "ms", 1000 * filled.Seconds(), "all sets and chains, in one transaction."},
+		{"memory of policies", "MiB", used, "of the agent's process: its cache of Pods, and what it derives from them."},
+	} {
+		results.Explain(b, results.Note{Quantity: f.quantity, Text: f.text})
+		results.Record(b, results.Figure{Scenario: scenario, Contender: ours, Quantity: f.quantity, Unit: f.unit, Value: f.value})
+	}
 	b.ReportMetric(median(decided), "ms-decided")
 	b.ReportMetric(median(total), "ms-in-kernel")
 	b.ReportMetric(built.Seconds()*1000, "ms-to-build")

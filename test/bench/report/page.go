@@ -29,6 +29,7 @@ func titles() [][2]string {
 		{"lb", "Load balancers"},
 		{"agent", "The node agent's routes"},
 		{"address", "Addresses on one segment"},
+		{"policy", "NetworkPolicies"},
 	}
 }
 
