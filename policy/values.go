@@ -103,12 +103,7 @@ func (p Policy) isolates(d Direction) bool {
 	return slices.Contains(p.Types, d)
 }
 
-func (p Policy) rules(d Direction) []Allow {
-	if d == Ingress {
-		return p.Ingress
-	}
-	return p.Egress
-}
+func (p Policy) rules(d Direction) []Allow { return [][]Allow{p.Ingress, p.Egress}[d] }
 
 // last returns the last port of a range of numbers; without a number, End means nothing.
 func (p Port) last() uint16 { return max(p.Number, p.End) }

@@ -231,10 +231,8 @@ func (e *policyEdit) editSet(old, now policy.Set) {
 }
 
 func (e *policyEdit) editPods(old, now map[netip.Addr]policy.Chains) {
-	addresses := maps.Clone(old)
-	if addresses == nil {
-		addresses = map[netip.Addr]policy.Chains{}
-	}
+	addresses := map[netip.Addr]policy.Chains{}
+	maps.Copy(addresses, old)
 	maps.Copy(addresses, now)
 	for _, a := range slices.SortedFunc(maps.Keys(addresses), netip.Addr.Compare) {
 		f := 0
