@@ -87,6 +87,9 @@ func specsImages(ctx context.Context) (map[string]image.Image, error) {
 	if programs.AgnhostSource, err = kubebinary.AgnhostSource(ctx); err != nil {
 		return nil, err
 	}
+	if programs.OutOfWindow, err = kubebinary.OutOfWindow(ctx, os.Stderr); err != nil {
+		return nil, err
+	}
 	machines, err := machine.Build(ctx, os.Stderr)
 	if err != nil {
 		return nil, err

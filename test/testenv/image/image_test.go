@@ -66,15 +66,15 @@ func TestArchive(t *testing.T) {
 // folder.
 func TestSpecs(t *testing.T) {
 	const registry = "registry.k8s.io/e2e-test-images/"
-	images, err := image.Specs(t.Context(), image.SpecPrograms{Agnhost: "/a", AgnhostSource: "/b", CoreDNS: "/c"},
-		[]string{registry + "agnhost:2.55", registry + "agnhost:2.66.1", registry + "perl:5.26", "gcr.io/private/agnhost:2.6"})
+	images, err := image.Specs(t.Context(), image.SpecPrograms{Agnhost: "/a", AgnhostSource: "/b", CoreDNS: "/c", OutOfWindow: "/d"},
+		[]string{registry + "agnhost:2.55", registry + "agnhost:2.66.1", registry + "perl:5.26", "gcr.io/private/agnhost:2.6", "registry.k8s.io/build-image/distroless-iptables:v0.9.7"})
 	if errors.Is(err, exec.ErrNotFound) {
 		t.Skip(err)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(images) != 2 {
+	if len(images) != 3 {
 		t.Errorf("images are made for %v", slices.Sorted(maps.Keys(images)))
 	}
 	made := images[registry+"agnhost:2.66.1"]

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,10 +14,10 @@ import (
 
 // SpecPrograms are the paths of the programs for the images of upstream's specs, and of the folder
 // of agnhost's source.
-type SpecPrograms struct{ Agnhost, AgnhostSource, CoreDNS string }
+type SpecPrograms struct{ Agnhost, AgnhostSource, CoreDNS, OutOfWindow string }
 
 // specRegistry is the registry of upstream's images for its specs.
-const specRegistry = "registry.k8s.io/e2e-test-images/"
+const specRegistry = "registry.k8s.io/"
 
 // specPackages maps programs that specs run in pods to their packages of Debian, beside those that
 // every machine has.
@@ -32,7 +33,7 @@ func specPackages() map[string]string {
 func Specs(ctx context.Context, programs SpecPrograms, names []string) (map[string]Image, error) {
 	base := Files{}
 	for _, program := range append(slices.Sorted(maps.Keys(specPackages())),
-		"bash", "cat", "date", "dash", "dd", "echo", "getent", "grep", "head", "hostname", "ls", "sed", "seq", "sleep", "ss", "tail", "test", "true") {
+		"bash", "cat", "date", "dash", "dd", "echo", "getent", "grep", "head", "hostname", "ls", "sed", "seq", "sleep", "ss", "tail", "test", "tr", "true") {
 		files, err := HostProgram(ctx, program)
 		if errors.Is(err, exec.ErrNotFound) && specPackages()[program] != "" {
 			return nil, fmt.Errorf("images of upstream's specs: %w: install %s", err, specPackages()[program])
@@ -51,7 +52,7 @@ func Specs(ctx context.Context, programs SpecPrograms, names []string) (map[stri
 			"/usr/bin/sh": "dash", "/usr/bin/nc": "nc.openbsd",
 		},
 		// The empty files create folders that programs write to.
-		Texts: map[string]string{"/etc/nsswitch.conf": "hosts: files dns\n", "/tmp/.keep": "", "/uploads/.keep": ""},
+		Texts: map[string]string{"/etc/nsswitch.conf": "hosts: files dns\n", "/etc/wgetrc": "tries = 1\n", "/tmp/.keep": "", "/uploads/.keep": ""},
 	}
 	agnhost := dns
 	agnhost.Layers = []Files{base, {"/agnhost": programs.Agnhost, "/agnhost-2": programs.Agnhost, "/coredns": programs.CoreDNS}, {
@@ -59,13 +60,15 @@ func Specs(ctx context.Context, programs SpecPrograms, names []string) (map[stri
 		"/localhost.key": filepath.Join(programs.AgnhostSource, "porter/localhost.key"),
 	}}
 	agnhost.Entrypoint, agnhost.Command = []string{"/agnhost"}, []string{"pause"}
-	images := map[string]Image{"agnhost": agnhost, "glibc-dns-testing": dns, "nginx": agnhost}
+	images := map[string]Image{
+		"agnhost": agnhost, "busybox": dns, "distroless-iptables": dns, "glibc-dns-testing": dns, "nginx": agnhost,
+		"regression-issue-74839": {Layers: []Files{{"/out-of-window": programs.OutOfWindow}}, Entrypoint: []string{"/out-of-window"}},
+	}
 
 	named := map[string]Image{}
 	for _, full := range names {
-		short, ours := strings.CutPrefix(full, specRegistry)
-		short, _, _ = strings.Cut(short, ":")
-		if image, ok := images[short]; ok && ours {
+		short, _, _ := strings.Cut(path.Base(full), ":")
+		if image, ok := images[short]; ok && strings.HasPrefix(full, specRegistry) {
 			named[full] = image
 		}
 	}

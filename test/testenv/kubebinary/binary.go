@@ -65,6 +65,14 @@ func agnhost() program {
 	}
 }
 
+func outOfWindow() program {
+	return program{
+		name: "out-of-window", module: "e2e", folder: ".", others: "k8s.io/kubernetes/test/images/regression-issue-74839", what: "out-of-window",
+		parts: "the server that sends packets outside of the TCP window,",
+		wait:  "some seconds after the control plane's build",
+	}
+}
+
 // Path returns the path of the control plane's binary, and builds it first if it is missing: that
 // takes some minutes and is reported on progress. The binary is stored outside of the tree, under a
 // hash of all inputs (test/kube, the build's arguments, the Go version and the platform), so a
@@ -86,6 +94,11 @@ func Specs(ctx context.Context, progress io.Writer) (string, error) {
 // Agnhost is Path for the program that those specs run in pods.
 func Agnhost(ctx context.Context, progress io.Writer) (string, error) {
 	return path(ctx, agnhost(), progress)
+}
+
+// OutOfWindow is Path for the server of the spec about connections that conntrack calls invalid.
+func OutOfWindow(ctx context.Context, progress io.Writer) (string, error) {
+	return path(ctx, outOfWindow(), progress)
 }
 
 // AgnhostSource returns the folder of agnhost's source, which contains files of its image.

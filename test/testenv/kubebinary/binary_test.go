@@ -169,7 +169,7 @@ func TestSpecsAreTheControlPlanes(t *testing.T) {
 			t.Errorf("%s is %s in test/kube and %s in test/kube/e2e", path, other, version)
 		}
 	}
-	for _, p := range []program{specs(), agnhost()} {
+	for _, p := range []program{specs(), agnhost(), outOfWindow()} {
 		build, err := newKubeBuild(t.Context(), source, p)
 		if err != nil {
 			t.Fatal(err)
