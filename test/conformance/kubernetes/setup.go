@@ -43,6 +43,7 @@ func setups() []setup {
 	const (
 		conformance = "sig-network && (Conformance || Feature: containsAny "
 		both        = "IPv6DualStack, NetworkPolicy"
+		others      = "(Feature: isEmpty && FeatureGate: isEmpty && !Serial && !Disruptive)"
 	)
 	return []setup{
 		{
@@ -54,7 +55,7 @@ func setups() []setup {
 			what: "Three machines on one segment, with kernel routes between them and no load balancers, so their specs don't run here. " +
 				"One of them would wait for the finalizer `service.kubernetes.io/load-balancer-cleanup`: a Service whose address nodes hold has none, " +
 				"because nothing outside of the cluster has to be removed before it",
-			filter: conformance + "{" + both + "}) && !(Feature: containsAny LoadBalancer)",
+			filter: conformance + "{" + both + "} || " + others + ") && !(Feature: containsAny LoadBalancer)",
 		},
 	}
 }

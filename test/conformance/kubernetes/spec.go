@@ -27,6 +27,7 @@ const (
 	labelLoadBalancer = "Feature:LoadBalancer"
 	labelDualStack    = "Feature:IPv6DualStack"
 	labelPolicy       = "Feature:NetworkPolicy"
+	labelNetwork      = "sig-network" // every spec has it
 	labelSerial       = "Serial"
 	labelDisruptive   = "Disruptive"
 )
