@@ -127,7 +127,7 @@ helm:
 kubeadm-ha: machines helm ## three control planes, upgrades, reboots and the end of clusters, on machines; takes root and hcloud; FROM=v0.1.0 names the version to upgrade
 	@$(STEP) "several control planes, upgrades, the end" env UNDERLAY_FROM='$(FROM)' go test -vet=off -count=1 -timeout 60m -v ./test/e2e/kubeadm/ha
 
-# Half an hour, so no part of the tests.
+# Two hours, so no part of the tests.
 .PHONY: conformance
 conformance: machines ## upstream's specs of the network on clusters on machines; writes docs/reference/conformance.md; SETUP= and FOCUS= choose, LOGS= names a folder for what they say
 	@$(STEP) "program that runs the specs" $(COMPILE) build -trimpath -ldflags '-s -w' -o bin/conformance ./test/conformance/kubernetes

@@ -44,8 +44,10 @@ func TestRendered(t *testing.T) {
 	const images = "images: {registry: registry.example.com/you}"
 	want[installed+".yaml"] = "# What the tutorial's helm command installs. Rendered by \"make manifests\".\n" +
 		oneFile(renderFile(t, "kubeadm/cloud-dual-stack/values.yaml", images))
-	want[installed+"-metal.yaml"] = "# What helm makes of the example for metal. Rendered by \"make manifests\".\n" +
-		oneFile(renderFile(t, "kubeadm/metal-dual-stack/values.yaml", images))
+	// As in docs/how-to/addresses-on-one-segment.md; the values end with the key config.
+	const pool = `  addresses: {pools: [{name: segment, ranges: [192.0.2.32-192.0.2.63, "2001:db8:1::100/123"]}]}`
+	want[installed+"-metal.yaml"] = "# What helm makes of the example for metal, and a pool of addresses. Rendered by \"make manifests\".\n" +
+		oneFile(renderFile(t, "kubeadm/metal-dual-stack/values.yaml", pool, images))
 	for _, name := range []string{"three", "more", "everything"} {
 		files := renderFile(t, golden+name+".values.yaml")
 		if name == "three" {

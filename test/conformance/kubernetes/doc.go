@@ -6,9 +6,9 @@
 //
 // It chooses upstream's sig-network conformance specs and those of the features that a cloud
 // provider and a network are held to: load balancers, dual-stack and NetworkPolicy; on metal also
-// those of no feature. Every spec runs in a process of its own, some at a time and serial ones
-// alone, from a host outside of the cluster, from where load balancers are reached as users reach
-// them.
+// those of no feature. Those of load balancers run on metal once for each choice of families. Every
+// spec runs in a process of its own, some at a time and serial ones alone, from a host outside of
+// the cluster, from where load balancers are reached as users reach them.
 //
 // A result is never the program's own word: it is what upstream's report says, or what underlay-ccm
 // has said at a Service that asks for what load balancers can't do. Such a spec is ended, because

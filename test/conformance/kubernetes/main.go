@@ -43,7 +43,7 @@ func main() {
 
 func parse() (o options, err error) {
 	focus := flag.String("focus", "", "Run only specs whose names match the regular expression, and record nothing.")
-	name := flag.String("setup", "", "Run on this set-up only: "+cloud+" or "+metal+".")
+	name := flag.String("setup", "", "Run on this set-up only: "+cloud+", "+metal+" or "+addresses+".")
 	flag.IntVar(&o.width, "at-once", 4, "How many specs run at a time.")
 	flag.StringVar(&o.logs, "logs", "", "An existing folder for what specs say; empty: nobody keeps it.")
 	flag.Parse()
@@ -149,6 +149,9 @@ func (o options) on(ctx context.Context, s setup, c *kubeadm.Cluster, images, di
 	chosen, err := r.list(ctx, s.filter)
 	if err != nil {
 		return tested{}, err
+	}
+	if s.families {
+		chosen = inFamilies(chosen)
 	}
 	fmt.Printf("%s: %d specs\n", s.name, len(chosen))
 	results, err := r.runAll(ctx, chosen)

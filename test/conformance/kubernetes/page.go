@@ -10,15 +10,17 @@ import (
 )
 
 // group is a kind of specs, which the page has together.
-type group struct{ title, label string }
+type group struct{ title, label, families string }
 
 func groups() []group {
 	return []group{
-		{"Conformance", labelConformance},
-		{"Load balancers", labelLoadBalancer},
-		{"Dual-stack", labelDualStack},
-		{"NetworkPolicy", labelPolicy},
-		{"Others", labelNetwork},
+		{title: "Conformance", label: labelConformance},
+		{title: "Load balancers", label: labelLoadBalancer},
+		{title: "Load balancers with IPv6", label: labelLoadBalancer, families: familyIPv6},
+		{title: "Load balancers with both families", label: labelLoadBalancer, families: familiesDualStack},
+		{title: "Dual-stack", label: labelDualStack},
+		{title: "NetworkPolicy", label: labelPolicy},
+		{title: "Others", label: labelNetwork},
 	}
 }
 
@@ -26,7 +28,7 @@ func groups() []group {
 func (t tested) of(g group) []result {
 	return slices.DeleteFunc(slices.Clone(t.Results), func(r result) bool {
 		for _, other := range groups() {
-			if r.Spec.is(other.label) {
+			if r.Spec.is(other.label) && r.Spec.Families == other.families {
 				return other != g
 			}
 		}
@@ -63,11 +65,11 @@ func (t tested) problems(known []reason, everything bool) (problems []string) {
 		case result.State == failed && by >= 0:
 			used[by] = true
 		case result.State == failed, result.State != passed && result.Spec.is(labelConformance):
-			problems = append(problems, fmt.Sprintf("%s: %s: %s: %s", t.Setup, result.State, result.Spec.Name, result.Reason))
+			problems = append(problems, fmt.Sprintf("%s: %s: %s: %s", t.Setup, result.State, result.Spec.title(), result.Reason))
 		}
 	}
 	for i, k := range known {
-		if everything && k.setup == t.Setup && !used[i] {
+		if everything && k.setup == t.Setup && !used[i] && !k.byChance {
 			problems = append(problems, fmt.Sprintf("%s: reasons.go: nothing fails that matches %q", t.Setup, k.spec))
 		}
 	}
@@ -100,7 +102,7 @@ func (r report) markdown(known []reason) string {
 	for _, t := range r {
 		for _, g := range groups() {
 			if results := t.of(g); len(results) > 0 {
-				fmt.Fprintf(&out, "| [%[1]s](../../deploy/kubeadm/%[1]s) | %[2]s |", t.Setup, g.title)
+				fmt.Fprintf(&out, "| [%s](../../deploy/kubeadm/%s) | %s |", t.Setup, t.setup().example, g.title)
 				for _, s := range states() {
 					fmt.Fprintf(&out, " %d |", count(results, s))
 				}
@@ -114,20 +116,20 @@ func (r report) markdown(known []reason) string {
 	return out.String()
 }
 
-// what is the set-up in words.
-func (t tested) what() string {
+// setup is that on which the specs ran.
+func (t tested) setup() setup {
 	for _, s := range setups() {
 		if s.name == t.Setup {
-			return s.what
+			return s
 		}
 	}
-	return t.Setup
+	return setup{example: t.Setup, what: t.Setup}
 }
 
 // write tells about each spec, and why it didn't pass.
 func (t tested) write(out *strings.Builder, known []reason) {
 	runtime, _, _ := strings.Cut(t.Runtime, "+") // behind it is the commit, or that it is unknown
-	fmt.Fprintf(out, "\n## %s\n\n%s. Kubernetes %s, %s.\n", t.Setup, t.what(), t.Kubernetes, runtime)
+	fmt.Fprintf(out, "\n## %s\n\n%s. Kubernetes %s, %s.\n", t.Setup, t.setup().what, t.Kubernetes, runtime)
 	for _, g := range groups() {
 		results := t.of(g)
 		if len(results) == 0 {

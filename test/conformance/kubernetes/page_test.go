@@ -73,7 +73,9 @@ func TestProblems(t *testing.T) {
 	conformant := spec{Name: "c", Labels: []string{labelConformance}}
 	slow := result{Spec: spec{Name: "slow"}, State: failed}
 	known := []reason{
-		{spec: regexp.MustCompile("^slow$"), setup: metal, why: "of its size"}, {spec: regexp.MustCompile("^other$"), setup: cloud},
+		{spec: regexp.MustCompile("^slow$"), setup: metal, why: "of its size"},
+		{spec: regexp.MustCompile("^other$"), setup: cloud},
+		{spec: regexp.MustCompile("^lucky$"), setup: metal, byChance: true},
 	}
 	for what, c := range map[string]struct {
 		results []result
@@ -103,11 +105,15 @@ func TestPage(t *testing.T) {
 			{Spec: spec{Name: "[sig-network] b [Conformance]", Labels: []string{labelConformance, labelDualStack}}, State: passed},
 			{Spec: spec{Name: "[sig-network] d", Labels: []string{labelDualStack}}, State: skipped, Reason: "no <b>\nmore"},
 		},
+	}).with(tested{
+		Setup:   addresses,
+		Results: []result{{Spec: spec{Name: "[sig-network] e", Labels: []string{labelLoadBalancer, labelNetwork}, Families: familyIPv6}, State: passed}},
 	}).markdown(nil)
 	for _, want := range []string{
 		"\n## cloud-dual-stack\n\nThree servers", "\n## metal-dual-stack\n\nThree machines", "Kubernetes v1.2.3, containerd 4.5.6.\n",
 		"| [metal-dual-stack](../../deploy/kubeadm/metal-dual-stack) | Conformance | 1 | 0 | 0 | 0 |\n",
 		"| [metal-dual-stack](../../deploy/kubeadm/metal-dual-stack) | Dual-stack | 0 | 0 | 0 | 1 |\n",
+		"| [metal-addresses](../../deploy/kubeadm/metal-dual-stack) | Load balancers with IPv6 | 1 | 0 | 0 | 0 |\n",
 		"| b \\[Conformance\\] | passed |\n", "| d | skipped: no \\<b\\> |\n",
 	} {
 		if !strings.Contains(got, want) {

@@ -137,6 +137,9 @@ func (r *runner) runAll(ctx context.Context, specs []spec) ([]result, error) {
 func (r *runner) run(ctx context.Context, number int, s spec) (result, error) {
 	began := time.Now()
 	id := fmt.Sprintf("spec-%d", number)
+	if s.Families != "" {
+		id += "-" + s.Families
+	}
 	if what := lacking(s); what != "" {
 		found := result{Spec: s, State: skipped, Reason: what}
 		r.report(found, id, 0)
@@ -187,7 +190,7 @@ func (r *runner) report(found result, id string, took time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.done++
-	fmt.Printf("  %3d/%d %-7s %4.0f s  %s: %s\n", r.done, r.all, found.State, took.Seconds(), id, found.Spec.Name)
+	fmt.Printf("  %3d/%d %-7s %4.0f s  %s: %s\n", r.done, r.all, found.State, took.Seconds(), id, found.Spec.title())
 	if found.State != passed {
 		first := slices.Collect(strings.Lines(found.Reason))
 		fmt.Printf("%24s%s\n", "", strings.TrimSpace(strings.Join(first[:min(len(first), 3)], " ")))

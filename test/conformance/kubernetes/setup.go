@@ -25,18 +25,22 @@ const patience = 15 * time.Minute
 
 // setup is a kind of cluster.
 type setup struct {
-	name  string // of its folder below deploy/kubeadm
-	what  string
-	metal bool
+	name    string
+	example string // its folder below deploy/kubeadm
+	what    string
+	metal   bool
+	// families reports whether specs run for each choice of families.
+	families bool
 	// filter chooses specs by their labels.
 	// https://onsi.github.io/ginkgo/#spec-labels
 	filter string
 }
 
-// cloud and metal are the names of the set-ups.
+// The names of the set-ups.
 const (
-	cloud = "cloud-dual-stack"
-	metal = "metal-dual-stack"
+	cloud     = "cloud-dual-stack"
+	metal     = "metal-dual-stack"
+	addresses = "metal-addresses"
 )
 
 func setups() []setup {
@@ -47,15 +51,18 @@ func setups() []setup {
 	)
 	return []setup{
 		{
-			name: cloud, what: "Three servers of the simulated cloud in one network, IPv6 from each server's own /64",
+			name: cloud, example: cloud, what: "Three servers of the simulated cloud in one network, IPv6 from each server's own /64",
 			filter: conformance + "{LoadBalancer, " + both + "})",
 		},
 		{
-			name: metal, metal: true,
-			what: "Three machines on one segment, with kernel routes between them and no load balancers, so their specs don't run here. " +
-				"One of them would wait for the finalizer `service.kubernetes.io/load-balancer-cleanup`: a Service whose address nodes hold has none, " +
-				"because nothing outside of the cluster has to be removed before it",
+			name: metal, example: metal, metal: true, what: "Three machines on one segment, with kernel routes between them",
 			filter: conformance + "{" + both + "} || " + others + ") && !(Feature: containsAny LoadBalancer)",
+		},
+		{
+			name: addresses, example: metal, metal: true, families: true,
+			what: "Three machines on one segment, which hold Services' addresses. Every spec runs three times: with its Services as they are, " +
+				"which have IPv4, and with those that a MutatingAdmissionPolicy gives IPv6 or both families",
+			filter: "sig-network && Feature: containsAny LoadBalancer",
 		},
 	}
 }
@@ -139,11 +146,15 @@ func (s setup) install(ctx context.Context, c *kubeadm.Cluster, images string) e
 			return err
 		}
 	}
-	return onFirst(ctx, c,
+	err := onFirst(ctx, c,
 		"kubectl wait --for=condition=Ready node --all --timeout=5m",
 		"kubectl -n kube-system rollout status daemonset/underlay-agent --timeout=5m",
 		"kubectl -n kube-system rollout status deployment/coredns --timeout=5m",
 	)
+	if err != nil || !s.families {
+		return err
+	}
+	return setFamilies(ctx, c)
 }
 
 // onFirst runs commands on the first server.

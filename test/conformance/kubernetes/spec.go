@@ -19,6 +19,16 @@ import (
 type spec struct {
 	Name   string
 	Labels []string
+	// Families are those that its Services have; empty: as it asks for them.
+	Families string `json:",omitempty"`
+}
+
+// title tells the spec from itself with other families.
+func (s spec) title() string {
+	if s.Families == "" {
+		return s.Name
+	}
+	return s.Name + " (" + s.Families + ")"
 }
 
 // What specs are labelled with.

@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// onMetal is what helm makes of the example for metal. "make manifests" writes it.
+// onMetal is what helm makes of the example for metal, and of a pool of addresses on the segment.
+// "make manifests" writes it.
 //
 //go:embed underlay-metal.yaml
 var onMetal string
