@@ -68,6 +68,9 @@ func TestNodesBeyondTheRouteTable(t *testing.T) {
 			}
 		}
 	})
+	t.Run("node ports lead to pods on every node", func(t *testing.T) { nodePorts(t, f, machines, clients, served) })
+	t.Run("pods reach a Service of pods with their nodes' network", func(t *testing.T) { hostNetwork(t, f, machines, clients) })
+	t.Run("load balancers reach pods on every node", func(t *testing.T) { balanced(t, f, served) })
 	t.Run("pods reach the outside", func(t *testing.T) {
 		for _, p := range all {
 			reaches(t, of(p), ownPort(netlab.OutsideIPv4), "outside", p.Machine.Public.IPv4, both()...)
