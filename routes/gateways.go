@@ -31,6 +31,8 @@ type Missing struct {
 	Detached bool
 	// Unroutable means that no route can lead to the machine: a dedicated server.
 	Unroutable bool
+	// Elsewhere means that the machine is another provider's, and never in the network.
+	Elsewhere bool
 	// Reason is a message for users.
 	Reason string
 }

@@ -31,8 +31,8 @@ const (
 )
 
 // NewReach returns the nodes to be connected by tunnels from now on, by name: those without room
-// in the table, and those of machines outside the network that have a public InternalIP, which a
-// kubelet has only on purpose (--node-ip).
+// in the table, those of other providers' machines, and those of machines outside the network that
+// have a public InternalIP, which a kubelet has only on purpose (--node-ip).
 func (d Decision) NewReach() map[string]Reach {
 	found := map[string]Reach{}
 	if !d.Tunnels.Enabled {
@@ -53,10 +53,15 @@ func (d Decision) NewReach() map[string]Reach {
 	return found
 }
 
-// Outside reports whether the node needs a route, its machine is known and can't have one, and the
-// node's first IPv4 InternalIP is public.
+// Outside reports whether the node needs a route, its machine is known and can't have one, and is
+// another provider's or has a public address as the node's first IPv4 InternalIP.
 func (n Node) Outside() bool {
-	if n.Via.IsValid() || len(n.Dsts) == 0 || !n.Missing.Detached && !n.Missing.Unroutable {
+	switch {
+	case n.Via.IsValid() || len(n.Dsts) == 0:
+		return false
+	case n.Missing.Elsewhere:
+		return true
+	case !n.Missing.Detached && !n.Missing.Unroutable:
 		return false
 	}
 	for _, a := range n.InternalIPs {

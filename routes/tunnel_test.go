@@ -59,6 +59,10 @@ func TestNewReach(t *testing.T) {
 			detached(o, "203.0.113.3")
 			o.Gateways.Missing["three"] = routes.Missing{Unroutable: true}
 		}, map[string]routes.Reach{"three": routes.NoNetwork}},
+		"another provider's machine": {func(o *routes.Observed) {
+			detached(o, "192.168.1.3")
+			o.Gateways.Missing["three"] = routes.Missing{Elsewhere: true}
+		}, map[string]routes.Reach{"three": routes.NoNetwork}},
 		"not attached yet":        {func(o *routes.Observed) { detached(o, "10.0.0.3") }, nil},
 		"its server is not found": {func(o *routes.Observed) { detached(o, "203.0.113.3"); o.Gateways.Missing["three"] = routes.Missing{} }, nil},
 	} {

@@ -2,6 +2,7 @@ package cloud
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -46,7 +47,7 @@ func (x *Machines) Gateways(ctx context.Context, nodes []*corev1.Node, fresh boo
 		s, err := found(node)
 		switch {
 		case err != nil:
-			out.Missing[node.Name] = routes.Missing{Reason: err.Error()}
+			out.Missing[node.Name] = routes.Missing{Elsewhere: errors.Is(err, kube.ErrOtherProvider), Reason: err.Error()}
 			continue
 		case s.Dedicated:
 			out.Missing[node.Name] = routes.Missing{Unroutable: true, Reason: unrouted(s.ID)}

@@ -225,7 +225,14 @@ func (d *decider) checkHandshake(n *kube.Node, peer TunnelPeer) {
 		d.tunnelPlan.unconnected = true
 		return
 	}
-	d.lost(n.Name, fmt.Sprintf("no WireGuard handshake with it at %v; check that UDP port %d is open on both machines, and that one of them can be reached by the other", peer.Endpoints, d.Tunnels.Port))
+	problem := fmt.Sprintf("no WireGuard handshake with it at %v; check that UDP port %d is open on both machines, and that one of them can be reached by the other", peer.Endpoints, d.Tunnels.Port)
+	switch {
+	case len(peer.Endpoints) == 0 && d.behindNAT():
+		problem = "no WireGuard handshake with it: neither it nor this machine has a public address, and two nodes behind NAT can't connect"
+	case len(peer.Endpoints) == 0:
+		problem = fmt.Sprintf("no WireGuard handshake with it: it has no public address, and has not reached UDP port %d of this machine", d.Tunnels.Port)
+	}
+	d.lost(n.Name, problem)
 }
 
 func (d *decider) whyTunneled(n *kube.Node) string {
@@ -299,7 +306,7 @@ func (d *decider) tunnelPeer(
 			peer.Endpoints = append(peer.Endpoints, netip.AddrPortFrom(a, uint16(n.WireGuard.Port)))
 		}
 	}
-	if d.behindNAT() {
+	if apart && d.behindNAT() {
 		peer.Keepalive = keepalive
 	}
 	return peer, ""
@@ -347,10 +354,10 @@ func (d *decider) only(n *kube.Node, a netip.Addr) bool {
 	return d.addressOwners[a] == n.Name && !slices.Contains(d.Tunnels.Server, a) && !contain(d.PodRanges, a)
 }
 
-// behindNAT reports whether no interface has one of the node's addresses.
+// behindNAT reports whether no interface has one of the node's public addresses.
 func (d *decider) behindNAT() bool {
 	return !slices.ContainsFunc(slices.Concat(d.self.InternalIPs, d.self.ExternalIPs), func(a netip.Addr) bool {
-		return slices.ContainsFunc(d.Links, func(l Link) bool { return l.has(a) })
+		return !a.IsPrivate() && slices.ContainsFunc(d.Links, func(l Link) bool { return l.has(a) })
 	})
 }
 

@@ -215,3 +215,33 @@ func TestPhases(t *testing.T) {
 		}
 	}
 }
+
+// A node without a public address has to keep the entries of its NAT gateway, and is reached where
+// the gateway sends from. Two such nodes can't connect.
+func TestNodesBehindNAT(t *testing.T) {
+	home := func() *kube.Node { return withKey(aNode("home", "192.168.1.5", "10.244.5.0/24"), kube.NoNetwork) }
+	s := tunneled("", home(), noRoom())
+	s.Links[1].Addrs = append(s.Links[1].Addrs, prefix("192.0.2.9/32"))
+	if got, want := showTunnels(t, s), "home at []: [10.244.5.0/24]\n"; !strings.HasPrefix(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	s = tunneled(kube.NoNetwork, home(), plain())
+	for natted, want := range map[bool]time.Duration{true: keepalive, false: 0} {
+		s.Nodes[0].InternalIPs, s.Nodes[0].ExternalIPs = []netip.Addr{addr("10.0.0.2")}, nil
+		if !natted {
+			s.Nodes[0].ExternalIPs = []netip.Addr{addr("192.0.2.9")}
+			s.Links[1].Addrs = append(s.Links[1].Addrs, prefix("192.0.2.9/32"))
+		}
+		s.Tunnel.Unanswered = map[string]bool{"home": true}
+		d, err := Decide(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(d.Tunnels.Peers) != 2 || d.Tunnels.Peers[1].Keepalive != want {
+			t.Errorf("behind NAT %v: peers %+v", natted, d.Tunnels.Peers)
+		}
+		if len(d.Peers) != 1 || strings.Contains(d.Peers[0].Problem, "two nodes behind NAT") != natted {
+			t.Errorf("behind NAT %v: reports %v", natted, d.Peers)
+		}
+	}
+}

@@ -5,8 +5,11 @@ package packets
 import (
 	"context"
 	"net/netip"
+	"slices"
 	"testing"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/underlay-ccm/underlay/internal/kube"
@@ -108,7 +111,72 @@ func podReachesNode(t *testing.T, p *netlab.Pod, m *netlab.Machine) {
 	if err != nil || answer.Name != m.Name {
 		t.Errorf("%s asked %s at %s: %s answered, %v", p.Name, m.Name, to, answer.Name, err)
 	}
-	if !m.Outside && !p.Machine.Outside && answer.Source.Addr() != p.IPv4 {
+	if !m.Outside && !p.Machine.Outside && !p.Machine.BehindNAT && answer.Source.Addr() != p.IPv4 {
 		t.Errorf("%s saw %s, and not the address of %s", m.Name, answer.Source, p.Name)
 	}
+}
+
+// A machine behind NAT, of no provider, is connected by tunnels that it keeps open: others reach it
+// after a time without a packet in which its gateway forgets.
+func TestAMachineBehindNAT(t *testing.T) {
+	needLab(t)
+	wireGuard, err := cluster.BuildWireGuard(context.WithoutCancel(t.Context()), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := start(t, netlab.Options{Machines: []string{"one"}, WireGuard: wireGuard, IPv4Only: true, Settings: "wireguard: overflow\n"})
+	if err := f.AddOutside(t.Context(), "two"); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.AddBehindNAT(t.Context(), "home"); err != nil {
+		t.Fatal(err)
+	}
+	one, two, home := f.Machine("one"), f.Machine("two"), f.Machine("home")
+	answerEverywhere(t, f, one, two, home)
+	filterReversePaths(t, one, two, home)
+	pods := runPods(t, f, map[string]string{"app": "server"}, [2]string{"pod-one", "one"}, [2]string{"pod-two", "two"}, [2]string{"pod-home", "home"})
+	check := func(t *testing.T) {
+		everyPodReachesEveryPod(t, pods)
+		for _, m := range []*netlab.Machine{one, two} {
+			nodeReachesPod(t, m, pods[2])
+			podReachesNode(t, pods[2], m)
+			nodeReachesPod(t, home, pods[slices.Index([]*netlab.Machine{one, two}, m)])
+		}
+		manyBytes(t, pods[0], pods[2])
+		manyBytes(t, pods[2], pods[1])
+	}
+	t.Run("pods and nodes reach each other", check)
+	t.Run("a Service is reached by its ClusterIP", func(t *testing.T) {
+		for _, p := range pods {
+			answeredBy(t, of(p), echo(serviceOf(t, f, p.Name)), podNames(pods)...)
+		}
+	})
+	t.Run("node ports lead to pods behind NAT", func(t *testing.T) {
+		port := nodePort(t, f, "node-port", "server", corev1.ServiceExternalTrafficPolicyCluster)
+		for _, m := range []*netlab.Machine{one, two} {
+			answeredBy(t, outside(f), netip.AddrPortFrom(m.Public.IPv4, port), podNames(pods)...)
+		}
+	})
+	t.Run("pods behind NAT reach the outside", func(t *testing.T) {
+		reaches(t, of(pods[2]), ownPort(netlab.OutsideIPv4), "outside", home.Public.IPv4, both()...)
+	})
+	t.Run("it is reached after a silence", func(t *testing.T) {
+		time.Sleep(netlab.NATTimeout + 5*time.Second) // in which the gateway would forget it
+		check(t)
+	})
+}
+
+// serviceOf creates a Service of all servers, and returns its ClusterIP.
+func serviceOf(t *testing.T, f *netlab.Lab, name string) netip.Addr {
+	t.Helper()
+	service, err := f.Client.CoreV1().Services("default").Create(t.Context(), &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: "for-" + name},
+		Spec: corev1.ServiceSpec{
+			Selector: map[string]string{"app": "server"}, Ports: []corev1.ServicePort{{Port: netlab.EchoPort, Protocol: corev1.ProtocolTCP}},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return netip.MustParseAddr(service.Spec.ClusterIP)
 }

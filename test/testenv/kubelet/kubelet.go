@@ -39,6 +39,9 @@ type Options struct {
 	// the cloud controller manager.
 	ProviderID string
 
+	// WithoutProvider is a kubelet without --cloud-provider=external: its Node needs no initialization.
+	WithoutProvider bool
+
 	// Labels beside those of every kubelet. The API server rejects those that the NodeRestriction
 	// admission plugin reserves.
 	Labels map[string]string

@@ -71,6 +71,9 @@ func initialNode(options Options, now time.Time) *corev1.Node {
 	if len(options.InternalIPs) > 0 {
 		node.Annotations[cloudproviderapi.AnnotationAlphaProvidedIPAddr] = joinAddresses(options.InternalIPs)
 	}
+	if options.WithoutProvider {
+		node.Spec.Taints = nil
+	}
 	maps.Copy(node.Labels, options.Labels)
 	return node
 }

@@ -9,7 +9,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"golang.org/x/sync/errgroup"
 
@@ -34,6 +33,8 @@ type Machine struct {
 	Dedicated bool
 	// Outside is a server of the cloud that is not attached to the network.
 	Outside bool
+	// BehindNAT is a machine of no provider, whose Private address a gateway replaces by Public's.
+	BehindNAT bool
 	// RobotNumber is the dedicated server's number; 0 for others.
 	RobotNumber int64
 	// Private is the address in the cloud's network; zero on metal.
@@ -52,6 +53,7 @@ type Machine struct {
 	lab     *Lab
 	number  int
 	dir     string
+	gateway *netns.Namespace // of a machine BehindNAT
 	kubelet *kubelet.Kubelet
 	tunnels *process.Process
 	agent   *process.Process
@@ -148,6 +150,9 @@ func (m *Machine) plug(ctx context.Context) error {
 	if m.Dedicated {
 		return m.plugDedicated(ctx)
 	}
+	if m.BehindNAT {
+		return m.connect(ctx)
+	}
 	m.Public.IPv6Prefix = prefix(fmt.Sprintf("2001:db8:0:%x::/64", m.number))
 	m.Public.IPv6 = m.Public.IPv6Prefix.Addr().Next()
 	if err := m.rent(); err != nil {
@@ -172,6 +177,9 @@ func (m *Machine) connect(ctx context.Context) error {
 	}
 	if f.options.Metal {
 		return f.internet.join(ctx, port, m.Namespace, uplink, m.Public)
+	}
+	if m.BehindNAT {
+		return m.connectBehindNAT(ctx)
 	}
 	if err := f.internet.plug(ctx, port, m.Namespace, public, m.Public); err != nil {
 		return err
@@ -257,17 +265,6 @@ func (m *Machine) rent() error {
 	return nil
 }
 
-// InternalIPs are the addresses at which other nodes reach the machine.
-func (m *Machine) InternalIPs() []netip.Addr {
-	if m.Private.IsValid() {
-		return []netip.Addr{m.Private}
-	}
-	if m.Outside {
-		return []netip.Addr{m.Public.IPv4}
-	}
-	return []netip.Addr{m.Public.IPv4, m.Public.IPv6}
-}
-
 // Join starts the machine's kubelet. It stops a previous one first, and an existing Node is kept.
 func (m *Machine) Join(ctx context.Context) error {
 	if m.kubelet != nil {
@@ -281,9 +278,11 @@ func (m *Machine) Join(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("credentials of the kubelet of %s: %w", m.Name, err)
 	}
-	m.kubelet, err = kubelet.Join(context.WithoutCancel(ctx), config, kubelet.Options{
-		Name: m.Name, InternalIPs: m.InternalIPs(), Labels: labels, ReadyWithPodCIDR: true,
-	})
+	o := kubelet.Options{Name: m.Name, InternalIPs: m.InternalIPs(), Labels: labels, ReadyWithPodCIDR: true}
+	if m.BehindNAT {
+		o.ProviderID, o.WithoutProvider = "home://"+m.Name, true
+	}
+	m.kubelet, err = kubelet.Join(context.WithoutCancel(ctx), config, o)
 	return err
 }
 
@@ -355,6 +354,9 @@ func (m *Machine) Remove(ctx context.Context) error {
 // properly.
 func (m *Machine) release(ctx context.Context) error {
 	_, err := m.lab.host.Run(ctx, "ip", "link", "delete", mgmt+"-"+m.port())
+	if m.gateway != nil {
+		m.gateway.Close()
+	}
 	m.Namespace.Close()
 	return err
 }
@@ -367,25 +369,4 @@ func (f *Lab) Machine(name string) *Machine {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.machines[name]
-}
-
-// MachineAt returns the machine that has the address; nil if there is none.
-func (f *Lab) MachineAt(addr netip.Addr) *Machine {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, m := range f.machines {
-		if slices.Contains(m.Addresses(), addr) {
-			return m
-		}
-	}
-	return nil
-}
-
-// Addresses are all addresses of the machine that other nodes and external hosts use.
-func (m *Machine) Addresses() []netip.Addr {
-	addrs := []netip.Addr{m.Public.IPv4, m.Public.IPv6}
-	if m.Private.IsValid() {
-		addrs = append(addrs, m.Private)
-	}
-	return addrs
 }
