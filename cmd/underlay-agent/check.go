@@ -90,7 +90,7 @@ func decide(
 	if situation.Links, err = network.Links(ctx); err != nil {
 		return agent.Decision{}, nil, err
 	}
-	situation.Tunnel = agent.ObservedTunnel(situation.Links)
+	situation.Tunnel = agent.ObservedTunnel(situation.Links, s.Tunnels.Port)
 	if situation.Table, err = network.List(ctx); err != nil {
 		return agent.Decision{}, nil, err
 	}

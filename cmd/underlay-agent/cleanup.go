@@ -26,7 +26,7 @@ func cleanup(ctx context.Context, o *options, out io.Writer) error {
 	defer m.network.Close()
 	routes := func(ctx context.Context) ([]string, error) {
 		changed, err := agent.Cleanup(ctx, m.network)
-		removed, deviceErr := o.removeDevice(ctx)
+		removed, deviceErr := o.removeDevices(ctx)
 		return append(changed, removed...), errors.Join(err, deviceErr)
 	}
 	print := func(line string) { fmt.Fprintln(out, line) }

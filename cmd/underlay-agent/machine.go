@@ -30,19 +30,39 @@ func (o *options) open() (machine, error) {
 	return machine{network: network, parts: parts}, nil
 }
 
-// removeDevice deletes the WireGuard device and its key.
-func (o *options) removeDevice(ctx context.Context) (changed []string, err error) {
-	device, err := wireguard.Open(o.keyDir, 0)
+// tunnels opens the WireGuard device with the port, and those with other ports that have keys.
+// They are closed with the process.
+func tunnels(keyDir string, port int) (device *wireguard.Device, others []agent.Tunnels, err error) {
+	ports, err := wireguard.Ports(keyDir)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	removed, err := device.Remove(ctx)
-	if removed {
-		changed = append(changed, agent.TunnelLink+" is removed")
+	for _, other := range ports {
+		if other == port {
+			continue
+		}
+		d, err := wireguard.Open(keyDir, other)
+		if err != nil {
+			return nil, nil, err
+		}
+		others = append(others, d)
 	}
-	forgotten, keyErr := wireguard.ForgetKey(o.keyDir)
-	if forgotten {
-		changed = append(changed, "this machine's key is removed")
+	device, err = wireguard.Open(keyDir, port)
+	return device, others, err
+}
+
+// removeDevices deletes the WireGuard devices and their keys.
+func (o *options) removeDevices(ctx context.Context) (changed []string, err error) {
+	ports, err := wireguard.Ports(o.keyDir)
+	for _, port := range ports {
+		device, failed := wireguard.Open(o.keyDir, port)
+		if failed == nil {
+			_, failed = device.Remove(ctx, true)
+			failed = errors.Join(failed, device.Close())
+		}
+		if err = errors.Join(err, failed); failed == nil {
+			changed = append(changed, agent.TunnelLink(port)+" is removed, and its key")
+		}
 	}
-	return changed, errors.Join(err, keyErr, device.Close())
+	return changed, err
 }

@@ -163,18 +163,25 @@ func sysctlsFor(v agent.View) sysctl.Desired {
 	if len(v.IPv4Uplinks) > 1 {
 		d.Asymmetric = v.IPv4Uplinks
 	}
-	if v.TunnelMixed {
-		d.Asymmetric = append(slices.Clip(v.IPv4Uplinks), v.Tunnel)
+	switch {
+	case v.TunnelMixed:
+		d.Asymmetric = slices.Concat(v.IPv4Uplinks, v.Tunnels)
+	case len(v.Tunnels) > 1: // the other node may still use the earlier device
+		d.Asymmetric = slices.Concat(d.Asymmetric, v.Tunnels)
 	}
 	return d
 }
 
 func (o *options) filterFor(v agent.View) netfilter.Desired {
+	clamped := ""
+	if len(v.Tunnels) > 0 || v.TunnelOnly {
+		clamped = agent.TunnelLinks
+	}
 	return netfilter.Desired{
 		PodCIDRs: v.PodCIDRs, ClusterPods: v.ClusterPods,
 		InternalIPs: v.InternalIPs, ExternalIPs: v.ExternalIPs, ServerPrefixes: v.ServerPrefixes,
 		FilterInbound: o.filterInbound, AllowedInbound: o.allowInbound,
-		Openings: openingsOf(v), Clamped: v.Tunnel, ClampedMTU: v.TunnelMTU, ClampedOnly: v.TunnelOnly,
+		Openings: openingsOf(v), Clamped: clamped, ClampedMTU: v.TunnelMTU, ClampedOnly: v.TunnelOnly,
 	}
 }
 

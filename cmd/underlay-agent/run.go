@@ -30,7 +30,6 @@ import (
 	"github.com/underlay-ccm/underlay/internal/promauto"
 	policyagent "github.com/underlay-ccm/underlay/policy/agent"
 	"github.com/underlay-ccm/underlay/routes/agent"
-	"github.com/underlay-ccm/underlay/routes/wireguard"
 )
 
 // stopWithin limits the time for pending health requests on shutdown.
@@ -57,17 +56,16 @@ func run(ctx context.Context, o *options, reg promauto.Registry) error {
 	defer m.network.Close()
 	m.held.used = s.addresses.Enabled()
 
-	device, err := wireguard.Open(o.keyDir, s.Tunnels.Port)
+	device, retiring, err := tunnels(o.keyDir, s.Tunnels.Port)
 	if err != nil {
 		return err
 	}
-	defer device.Close()
 	events := record.NewBroadcaster(record.WithContext(ctx))
 	defer events.Shutdown()
 	events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: s.client.CoreV1().Events("")})
 	nodes := directory.NewNodes(s.client, o.nodeName, agent.Trim(addresses.ReportAnnotation))
 	a, err := agent.New(agent.Config{
-		Client: s.client, Nodes: nodes, Kernel: m.network, Device: device,
+		Client: s.client, Nodes: nodes, Kernel: m.network, Device: device, Retiring: retiring,
 		Recorder: events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "underlay-agent", Host: o.nodeName}),
 		Registry: reg, Settings: s.Settings,
 		Before: append(edges(m.before), m.policies), After: edges(m.after), Period: o.period,

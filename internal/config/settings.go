@@ -183,7 +183,7 @@ func podSettings(l *loader) []setting {
 		row(wireGuardPhaseKey, string(WireGuardRequire), oneOf(&l.WireGuard.Phase, WireGuardAccept, WireGuardPrefer, WireGuardRequire),
 			"How far `always` is applied, for a cluster that runs already: go through the three in this order, each on all nodes before the next. `accept`: receive through tunnels, send plainly. `prefer`: send through tunnels that work, plainly to other nodes. `require`: nothing is sent or received plainly."),
 		row(wireGuardPortKey, "51820", whole(&l.WireGuard.Port, 1, 65535),
-			"UDP port of the tunnels on every node."),
+			"UDP port of the tunnels on every node. Another port has another key: changing it [replaces the keys](../how-to/wireguard.md#replace-keys) without an interruption."),
 	}
 }
 

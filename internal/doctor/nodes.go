@@ -152,30 +152,34 @@ func misnamed(n *corev1.Node) string {
 
 // wireGuard finds Nodes that tunnels can't connect.
 func wireGuard(x *cluster) []Finding {
-	keys, owners := map[string]string{}, map[string][]string{} // by Node, by key
+	owners := map[string][]string{} // by key
 	for _, n := range x.Nodes {
 		if w := kube.WireGuardOf(n); w != nil {
-			keys[n.Name], owners[w.PublicKey] = w.PublicKey, append(owners[w.PublicKey], n.Name)
+			for _, k := range w.Keys {
+				owners[k.PublicKey] = append(owners[k.PublicKey], n.Name)
+			}
 		}
 	}
 	return eachNode(func(x *cluster, n *corev1.Node) (what, remedy string) {
-		reach, key := kube.ReachOf(n), keys[n.Name]
+		reach, own := kube.ReachOf(n), kube.WireGuardOf(n)
 		switch {
 		case !x.Tunnels() && reach != "":
 			return fmt.Sprintf("it has no route (annotation %s: %s), and tunnels are switched off", kube.ReachAnnotation, reach),
 				"set wireguard: overflow in underlay-config; or, if a route can lead to it by now, kubectl annotate node " + n.Name + " " + kube.ReachAnnotation + "-"
 		case !x.Tunnels():
 			return "", ""
-		case key == "":
+		case own == nil:
 			if _, late := x.waiting(n); late {
 				return "its agent has published no WireGuard key, so no tunnel connects it", ""
 			}
 			return "", ""
 		}
-		for _, other := range owners[key] {
-			if other != n.Name {
-				return "it has the WireGuard key of Node " + other + ", so no tunnel connects either: one machine was cloned from the other",
-					"on the clone delete /var/lib/underlay/wireguard.key, and restart its underlay-agent"
+		for _, k := range own.Keys {
+			for _, other := range owners[k.PublicKey] {
+				if other != n.Name {
+					return "it has the WireGuard key of Node " + other + ", so no tunnel connects either: one machine was cloned from the other",
+						"on the clone delete /var/lib/underlay/wireguard-*.key, and restart its underlay-agent"
+				}
 			}
 		}
 		return "", ""

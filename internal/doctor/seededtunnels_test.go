@@ -16,7 +16,7 @@ func seededTunnels() []seeded {
 		return func(s *survey.Snapshot) {
 			s.Config.WireGuard.Mode = config.WireGuardOverflow
 			for i, n := range s.Nodes {
-				metav1.SetMetaDataAnnotation(&n.ObjectMeta, kube.WireGuardAnnotation, `{"publicKey": "`+keys[i]+`", "port": 51820}`)
+				metav1.SetMetaDataAnnotation(&n.ObjectMeta, kube.WireGuardAnnotation, `{"keys": [{"publicKey": "`+keys[i]+`", "port": 51820}]}`)
 			}
 			change(s.Nodes[2])
 		}
@@ -34,9 +34,9 @@ func seededTunnels() []seeded {
 		},
 		{
 			name: "a clone with another machine's WireGuard key", seed: tunnels(func(n *corev1.Node) {
-				n.Annotations[kube.WireGuardAnnotation] = `{"publicKey": "` + keys[1] + `", "port": 51820}`
+				n.Annotations[kube.WireGuardAnnotation] = `{"keys": [{"publicKey": "` + keys[1] + `", "port": 51820}]}`
 			}),
-			check: "wireguard", severity: Error, object: late, reports: []string{"key of Node worker-1"}, do: "wireguard.key",
+			check: "wireguard", severity: Error, object: late, reports: []string{"key of Node worker-1"}, do: "wireguard-*.key",
 		},
 	}
 }

@@ -40,5 +40,5 @@ func (n *Node) Equal(o *Node) bool {
 	return n.Name == o.Name && n.UID == o.UID && slices.Equal(n.PodCIDRs, o.PodCIDRs) &&
 		slices.Equal(n.InternalIPs, o.InternalIPs) && slices.Equal(n.ExternalIPs, o.ExternalIPs) &&
 		n.ControlPlane == o.ControlPlane && n.Ready == o.Ready && n.Reach == o.Reach &&
-		(n.WireGuard == nil) == (o.WireGuard == nil) && (n.WireGuard == nil || *n.WireGuard == *o.WireGuard)
+		n.WireGuard.Equal(o.WireGuard)
 }

@@ -2,6 +2,7 @@ package kube
 
 import (
 	"encoding/json"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -32,20 +33,47 @@ func ReachOf(node *corev1.Node) Reach {
 	}
 }
 
-// WireGuard is how other Nodes connect to a Node's WireGuard device.
+// WireGuard is how other Nodes connect to a Node's WireGuard devices.
 type WireGuard struct {
-	PublicKey string `json:"publicKey"` // 32 bytes in base64
-	Port      int    `json:"port"`      // UDP
+	// Keys are those of its devices. After the first follow those that are being replaced.
+	Keys []WireGuardKey `json:"keys"`
 	// Connected means that the tunnels to all Ready Nodes have worked.
 	Connected bool `json:"connected,omitempty"`
+}
+
+// WireGuardKey is the public key of a device, 32 bytes in base64, and its UDP port.
+type WireGuardKey struct {
+	PublicKey string `json:"publicKey"`
+	Port      int    `json:"port"`
+}
+
+// Key returns the public key of the device with the port, empty if there is none.
+func (w *WireGuard) Key(port int) string {
+	if w != nil {
+		for _, k := range w.Keys {
+			if k.Port == port {
+				return k.PublicKey
+			}
+		}
+	}
+	return ""
+}
+
+// Equal reports whether both are the same, or nil.
+func (w *WireGuard) Equal(o *WireGuard) bool {
+	if w == nil || o == nil {
+		return w == o
+	}
+	return w.Connected == o.Connected && slices.Equal(w.Keys, o.Keys)
 }
 
 // WireGuardOf returns the Node's annotation, or nil if it is missing or unreadable.
 func WireGuardOf(node *corev1.Node) *WireGuard {
 	var w WireGuard
-	const keyLength = 44
+	const keyLength, most = 44, 4
 	err := json.Unmarshal([]byte(node.Annotations[WireGuardAnnotation]), &w)
-	if err != nil || len(w.PublicKey) != keyLength || w.Port < 1 || w.Port > 65535 {
+	invalid := func(k WireGuardKey) bool { return len(k.PublicKey) != keyLength || k.Port < 1 || k.Port > 65535 }
+	if err != nil || len(w.Keys) == 0 || len(w.Keys) > most || slices.ContainsFunc(w.Keys, invalid) {
 		return nil
 	}
 	return &w

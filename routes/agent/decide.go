@@ -55,8 +55,10 @@ type Situation struct {
 	Proxies []Proxy
 	// Unresolved are the addresses of neighbors that don't reply.
 	Unresolved map[netip.Addr]bool
-	// Tunnel is the state of the WireGuard device, if Tunnels are enabled.
-	Tunnel TunnelState
+	// Tunnel is the state of the WireGuard device, if Tunnels are enabled, and Retiring that of
+	// earlier ones with other ports.
+	Tunnel   TunnelState
+	Retiring []TunnelState
 }
 
 // WantedEntry is a route that should exist in the kernel.
@@ -76,6 +78,8 @@ type Decision struct {
 	Answers []Proxy
 	Proxies ProxyPlan
 	Tunnels TunnelPlan
+	// Retiring are the plans of earlier devices, as those in the Situation.
+	Retiring []TunnelPlan
 	// Peers are the unreachable peers with reasons, sorted.
 	Peers []Peer
 	// Faults keep this node from being ready; each has a remedy.
@@ -112,8 +116,8 @@ type View struct {
 	ProxyARP []string
 	// MTU is the smallest MTU of the interfaces that packets of pods leave through.
 	MTU int
-	// Tunnel is the name of the WireGuard device, or empty, and TunnelMTU its MTU.
-	Tunnel    string
+	// Tunnels are the names of the WireGuard devices, and TunnelMTU is their MTU.
+	Tunnels   []string
 	TunnelMTU int
 	// TunnelOnly means that packets between pods and other nodes are sent and received by the
 	// device only.
@@ -135,6 +139,8 @@ func Decide(s Situation) (Decision, error) {
 		return Decision{Proxies: diffProxies(nil, s.Proxies, s.unclaimed(nil))}, fmt.Errorf("deciding on routes among %d Nodes: %s: %w", len(s.Nodes), s.Self, ErrNoNode)
 	}
 	d := &decider{Situation: s, self: s.Nodes[at], lookup: newLookup(s.Table), peers: map[string]string{}, held: map[netip.Prefix]netip.Addr{}}
+	d.devices = slices.Concat([]TunnelState{s.Tunnel}, s.Retiring)
+	d.plans = make([]TunnelPlan, len(d.devices))
 	d.uplinks = d.findUplinks()
 	for _, p := range d.self.PodCIDRs {
 		d.want = append(d.want, WantedEntry{refusing(p), "", "own podCIDR: addresses without a pod are unreachable here"})
@@ -160,6 +166,10 @@ func Decide(s Situation) (Decision, error) {
 	if len(d.self.PodCIDRs) == 0 {
 		d.staying = d.unclaimed(nil)
 	}
+	if len(d.late) > 0 {
+		d.warnings = append(d.warnings, fmt.Sprintf("%d nodes are still connected by an earlier WireGuard port, because they don't answer at port %d; open it between all machines: %s",
+			len(d.late), s.Tunnels.Port, named(d.late)))
+	}
 	view := d.view()
 	view.Ingress = d.ingress()
 	plan := Diff(d.want, s.Table, d.held)
@@ -171,7 +181,7 @@ func Decide(s Situation) (Decision, error) {
 		}
 	}
 	return Decision{
-		Want: d.want, Plan: plan, Answers: d.answers, Proxies: diffProxies(d.answers, s.Proxies, d.staying), Tunnels: d.tunnelPlan,
+		Want: d.want, Plan: plan, Answers: d.answers, Proxies: diffProxies(d.answers, s.Proxies, d.staying), Tunnels: d.plans[0], Retiring: d.plans[1:],
 		Peers: d.sortedPeers(), Faults: d.faults, Warnings: append(d.warnings, d.distrust()...), View: view, UID: d.self.UID,
 	}, nil
 }
@@ -190,7 +200,9 @@ type decider struct {
 	answering []string
 	staying   func(netip.Addr) bool
 
-	tunnelPlan TunnelPlan
+	devices []TunnelState // Tunnel and Retiring, with their plans
+	plans   []TunnelPlan
+	late    []Peer // that don't answer at the port of the first device
 	// addressOwners has the only Node with an InternalIP, or "" if there are several.
 	addressOwners map[netip.Addr]string
 	peers         map[string]string

@@ -284,10 +284,14 @@ func (w *fixture) start(modes Modes) {
 
 func (w *fixture) startWith(settings Settings) {
 	w.t.Helper()
+	var retiring []Tunnels
+	if d, ok := w.device.(*device); ok && d.earlier != nil {
+		retiring = append(retiring, d.earlier)
+	}
 	ctx, cancel := context.WithCancel(w.t.Context())
 	factory := informers.NewSharedInformerFactoryWithOptions(w.client, 0, informers.WithTransform(Trim()))
 	a, err := New(Config{
-		Client: w.client, Nodes: directorytest.Nodes{Self: "self", Informer: factory.Core().V1().Nodes().Informer()}, Kernel: w.machine, Recorder: w.events, Device: w.device,
+		Client: w.client, Nodes: directorytest.Nodes{Self: "self", Informer: factory.Core().V1().Nodes().Informer()}, Kernel: w.machine, Recorder: w.events, Device: w.device, Retiring: retiring,
 		Registry: metrics.NewKubeRegistry(),
 		Settings: settings,
 		Before:   []Edge{w.before}, After: []Edge{w.after}, Period: time.Minute,

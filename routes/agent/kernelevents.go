@@ -16,7 +16,7 @@ type interest struct {
 	wanted  []Entry        // sorted
 	refused map[Place]bool // wanted entries with another program's route in place
 	uplinks map[int]bool
-	names   []string     // of configured uplinks, and TunnelLink
+	names   []string     // of configured uplinks and WireGuard devices
 	own     []netip.Addr // addresses of this machine's Node
 	peers   []peer       // in the order of wanted routes, those of the most urgent Nodes first
 	answers map[Proxy]bool
@@ -31,7 +31,7 @@ type peer struct {
 func newInterest(d Decision, s Situation) *interest {
 	i := &interest{
 		wanted: make([]Entry, len(d.Want)), refused: make(map[Place]bool, len(d.Plan.Refused)),
-		uplinks: map[int]bool{}, names: append(slices.Clip(s.Uplinks), TunnelLink),
+		uplinks: map[int]bool{}, names: append(slices.Concat(s.Uplinks, d.View.Tunnels), TunnelLink(s.Tunnels.Port)),
 		peers: make([]peer, 0, len(d.Want)), answers: make(map[Proxy]bool, len(d.Answers)),
 	}
 	for _, p := range d.Answers {

@@ -28,8 +28,10 @@ type Config struct {
 	Nodes  Nodes
 	Kernel Kernel
 	// Device may be nil if Tunnels are not enabled. Otherwise one of an earlier configuration is
-	// removed then.
+	// removed then. Retiring are devices with earlier ports and keys, which are removed once no
+	// node uses them.
 	Device   Tunnels
+	Retiring []Tunnels
 	Recorder record.EventRecorder
 	Registry promauto.Registry
 	Settings
@@ -61,8 +63,9 @@ type Agent struct {
 	answering  bool            // proxy neighbor entries of ours may exist
 	toldOf     map[string]bool // warnings that have been logged
 
-	tunnelPeers map[string]*tunnelPeer // by node name
-	removed     bool                   // the device of an earlier configuration
+	tunnelPeers map[peerOf]*tunnelPeer
+	retiring    []*retiring
+	removed     bool // the device of an earlier configuration
 }
 
 type task string
@@ -84,6 +87,9 @@ func New(cfg Config) (*Agent, error) {
 		status:    newStatus(cfg),
 		answering: true, // an earlier agent may have had pools on the vSwitch
 		toldOf:    map[string]bool{},
+	}
+	for _, device := range cfg.Retiring {
+		a.retiring = append(a.retiring, &retiring{Tunnels: device})
 	}
 	var err error
 	if a.metrics, err = newMetrics(cfg.Registry); err != nil {
@@ -187,7 +193,9 @@ func (a *Agent) situation(ctx context.Context) (Situation, error) {
 		}
 	}
 	if s.Tunnels.Enabled {
-		s.Tunnel = a.readTunnels(ctx)
+		if err := a.readTunnels(ctx, &s); err != nil {
+			return Situation{}, err
+		}
 	}
 	// Before the table: the kernel reports the removal of an IPv4 address before it silently
 	// removes the address's routes, and replies to this request after both.

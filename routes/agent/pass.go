@@ -51,9 +51,9 @@ func (a *Agent) putRight(ctx context.Context, full bool, events []time.Time) err
 	before := a.applyEdges(ctx, a.Before, d.View, full, &warnings)
 
 	a.interest.Store(now)
-	tunneled := a.writeTunnels(ctx, s, d.Tunnels)
+	tunneled := a.writeTunnels(ctx, s, d)
 	missing, failed := a.write(ctx, earlier, &d)
-	failed.peers = append(failed.peers, present(tunneled, a.pruneTunnels(ctx, s, d.Tunnels, missing == 0))...)
+	failed.peers = append(failed.peers, present(tunneled, a.pruneTunnels(ctx, s, d, missing == 0))...)
 	a.writeProxies(ctx, earlier, d.Proxies, &failed)
 	a.metrics.reached(events, time.Now())
 	a.metrics.show(d, missing)

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
 
 	"github.com/underlay-ccm/underlay/internal/kube"
 )
@@ -27,7 +29,22 @@ const (
 	// sessionEnd is the age of a handshake after which an endpoint may be changed: a session
 	// lasts 180 s (WireGuard, section 6.1).
 	sessionEnd = 3 * time.Minute
+	// retirement is how long an earlier device must receive nothing before it is removed.
+	retirement = time.Minute
 )
+
+// retiring is an earlier device, and how much it has received from its peers until when.
+type retiring struct {
+	Tunnels
+	received map[string]int64
+	until    time.Time
+}
+
+// peerOf identifies a peer by its device's port and its Node.
+type peerOf struct {
+	port int
+	node string
+}
 
 // tunnelPeer is the progress towards the first handshake with a node.
 type tunnelPeer struct {
@@ -39,43 +56,68 @@ type tunnelPeer struct {
 	connected bool
 }
 
-// readTunnels returns the device's state. Without a device, only tunnels are missing.
-func (a *Agent) readTunnels(ctx context.Context) TunnelState {
-	state, err := a.Device.State(ctx)
-	if err != nil {
+// readTunnels reads the state of the devices. Without the first one, only tunnels are missing.
+func (a *Agent) readTunnels(ctx context.Context, s *Situation) (err error) {
+	if s.Tunnel, err = a.readDevice(ctx, a.Device); err != nil {
 		a.warn(ctx, err.Error())
-		return TunnelState{Problem: err.Error()}
+		s.Tunnel = TunnelState{Problem: err.Error()}
+		return nil
 	}
-	state.Unanswered = map[string]bool{}
-	now := time.Now()
-	for node, p := range a.tunnelPeers {
-		p.connected = p.connected || !state.Peers[p.key].Handshake.IsZero()
-		state.Unanswered[node] = !p.connected && now.Sub(p.since) >= handshakeLimit
+	for _, r := range a.retiring {
+		state, err := a.readDevice(ctx, r)
+		if err != nil {
+			return err
+		}
+		s.Retiring = append(s.Retiring, state)
 	}
-	return state
+	return nil
 }
 
-// writeTunnels sets the device's peers, before there are routes into it.
-func (a *Agent) writeTunnels(ctx context.Context, s Situation, plan TunnelPlan) error {
+func (a *Agent) readDevice(ctx context.Context, device Tunnels) (TunnelState, error) {
+	state, err := device.State(ctx)
+	state.Unanswered = map[string]bool{}
+	now := time.Now()
+	for peer, p := range a.tunnelPeers {
+		if peer.port == state.Port && err == nil {
+			p.connected = p.connected || state.handshaken(p.key)
+			state.Unanswered[peer.node] = !p.connected && now.Sub(p.since) >= handshakeLimit
+		}
+	}
+	return state, err
+}
+
+// writeTunnels sets the devices' peers, before there are routes into them.
+func (a *Agent) writeTunnels(ctx context.Context, s Situation, d Decision) error {
 	if !s.Tunnels.Enabled || s.Tunnel.Problem != "" {
 		return nil
 	}
-	if err := a.Device.SetLink(ctx, plan.TunnelDevice); err != nil {
+	progress := make(map[peerOf]*tunnelPeer, len(d.Tunnels.Peers))
+	err := a.writeDevice(ctx, a.Device, s.Tunnel, d.Tunnels, progress)
+	for i, r := range a.retiring {
+		err = errors.Join(err, a.writeDevice(ctx, r, s.Retiring[i], d.Retiring[i], progress))
+	}
+	a.tunnelPeers = progress
+	a.queue.AddAfter(handshakes, handshakePoll)
+	return err
+}
+
+func (a *Agent) writeDevice(ctx context.Context, device Tunnels, state TunnelState, plan TunnelPlan, progress map[peerOf]*tunnelPeer) error {
+	if err := device.SetLink(ctx, plan.TunnelDevice); err != nil {
 		return err
 	}
 	now := time.Now()
-	progress := make(map[string]*tunnelPeer, len(plan.Peers))
 	follow := func(node, key string) *tunnelPeer {
-		p := a.tunnelPeers[node]
+		at := peerOf{state.Port, node}
+		p := a.tunnelPeers[at]
 		if p == nil || p.key != key {
-			p = &tunnelPeer{key: key, since: now, triedAt: now, connected: !s.Tunnel.Peers[key].Handshake.IsZero()}
+			p = &tunnelPeer{key: key, since: now, triedAt: now, connected: state.handshaken(key)}
 		}
-		progress[node] = p
+		progress[at] = p
 		return p
 	}
 	var changes []TunnelPeer
 	for _, peer := range plan.Peers {
-		have, exists := s.Tunnel.Peers[peer.PublicKey]
+		have, exists := state.Peers[peer.PublicKey]
 		if change, differs := follow(peer.Node, peer.PublicKey).next(peer, have, exists, now); differs {
 			changes = append(changes, change)
 		}
@@ -83,9 +125,7 @@ func (a *Agent) writeTunnels(ctx context.Context, s Situation, plan TunnelPlan) 
 	for _, node := range plan.Keyless {
 		follow(node, "")
 	}
-	a.tunnelPeers = progress
-	a.queue.AddAfter(handshakes, handshakePoll)
-	return a.Device.SetPeers(ctx, changes)
+	return device.SetPeers(ctx, changes)
 }
 
 // next returns the peer to set, and reports whether it differs from the existing one. A working
@@ -110,25 +150,62 @@ func (p *tunnelPeer) next(want TunnelPeer, have TunnelPeerState, exists bool, no
 	return want, !exists || moved || want.Keepalive != have.Keepalive || !slices.Equal(allowed, have.AllowedIPs)
 }
 
-// pruneTunnels removes the peers that are not in the plan, after the routes to them. Without
-// tunnels, it removes the device once all plain routes exist.
-func (a *Agent) pruneTunnels(ctx context.Context, s Situation, plan TunnelPlan, routed bool) error {
+// pruneTunnels removes the peers that are not in the plans, after the routes to them, and devices
+// that are not used any more. Without tunnels, it removes all once all plain routes exist.
+func (a *Agent) pruneTunnels(ctx context.Context, s Situation, d Decision, routed bool) error {
 	if !s.Tunnels.Enabled && a.Device != nil && !a.removed && routed {
-		_, err := a.Device.Remove(ctx)
+		_, err := a.Device.Remove(ctx, true)
+		for _, r := range a.retiring {
+			_, other := r.Remove(ctx, true)
+			err = errors.Join(err, other)
+		}
 		a.removed = err == nil
 		return err
 	}
 	if !s.Tunnels.Enabled || s.Tunnel.Problem != "" {
 		return nil
 	}
+	err := pruneDevice(ctx, a.Device, s.Tunnel, d.Tunnels)
+	var kept []*retiring
+	for i, r := range a.retiring {
+		err = errors.Join(err, pruneDevice(ctx, r, s.Retiring[i], d.Retiring[i]))
+		if r.used(s.Retiring[i], d.Retiring[i], time.Now()) {
+			kept = append(kept, r)
+			continue
+		}
+		klog.FromContext(ctx).Info("WireGuard device is not used any more; removing it and its key", "port", s.Retiring[i].Port)
+		if _, failed := r.Remove(ctx, false); failed != nil {
+			kept, err = append(kept, r), errors.Join(err, failed)
+		}
+		a.queue.Add(pass) // publishes the keys that are left
+	}
+	a.retiring = kept
+	return err
+}
+
+func pruneDevice(ctx context.Context, device Tunnels, state TunnelState, plan TunnelPlan) error {
 	var gone []string
-	for key := range s.Tunnel.Peers {
+	for key := range state.Peers {
 		if !slices.ContainsFunc(plan.Peers, func(p TunnelPeer) bool { return p.PublicKey == key }) {
 			gone = append(gone, key)
 		}
 	}
 	slices.Sort(gone)
-	return a.Device.RemovePeers(ctx, gone)
+	return device.RemovePeers(ctx, gone)
+}
+
+// used reports whether this or another node may still send through the device.
+func (r *retiring) used(state TunnelState, plan TunnelPlan, now time.Time) bool {
+	received := make(map[string]int64, len(state.Peers))
+	for key, p := range state.Peers {
+		if received[key] = p.Received; p.Received > r.received[key] {
+			r.until = now
+		}
+	}
+	if r.received = received; plan.Needed || r.until.IsZero() {
+		r.until = now
+	}
+	return now.Sub(r.until) < retirement
 }
 
 // awaitHandshakes looks whether nodes have shaken hands, and triggers a pass if one has, if one
@@ -136,8 +213,8 @@ func (a *Agent) pruneTunnels(ctx context.Context, s Situation, plan TunnelPlan, 
 func (a *Agent) awaitHandshakes(ctx context.Context) error {
 	now, waiting, due := time.Now(), false, false
 	var state TunnelState
-	for _, p := range a.tunnelPeers {
-		if p.connected {
+	for peer, p := range a.tunnelPeers {
+		if p.connected || peer.port != a.Settings.Tunnels.Port {
 			continue
 		}
 		if !waiting {
@@ -149,7 +226,7 @@ func (a *Agent) awaitHandshakes(ctx context.Context) error {
 		waiting = true
 		age := now.Sub(p.since)
 		overdue := age >= handshakeLimit && age < handshakeLimit+2*handshakePoll
-		due = due || overdue || !state.Peers[p.key].Handshake.IsZero() || p.several && now.Sub(p.triedAt) >= endpointLimit
+		due = due || overdue || state.handshaken(p.key) || p.several && now.Sub(p.triedAt) >= endpointLimit
 	}
 	switch {
 	case due:
@@ -171,13 +248,18 @@ func (a *Agent) wireGuard(s Situation, d Decision) *kube.WireGuard {
 		return nil
 	}
 	before := kube.WireGuardOf(own)
-	w := kube.WireGuard{PublicKey: s.Tunnel.PublicKey, Port: s.Tunnels.Port}
+	w := &kube.WireGuard{}
+	kept := false
+	for _, state := range slices.Concat([]TunnelState{s.Tunnel}, s.Retiring) {
+		w.Keys = append(w.Keys, kube.WireGuardKey{PublicKey: state.PublicKey, Port: state.Port})
+		kept = kept || before.Key(state.Port) == state.PublicKey
+	}
 	reported := kube.ReachOf(own) != "" || s.Tunnels.Phase == Require
-	w.Connected = reported && (d.Tunnels.Connected() || before != nil && before.Connected && before.PublicKey == w.PublicKey)
-	if before != nil && *before == w {
+	w.Connected = reported && (d.Tunnels.Connected() || kept && before.Connected)
+	if before.Equal(w) {
 		return nil
 	}
-	return &w
+	return w
 }
 
 // writeWireGuard annotates the own Node. The status may be written, and its metadata with it.

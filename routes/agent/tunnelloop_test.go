@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -24,6 +25,11 @@ type device struct {
 	answers map[netip.AddrPort]bool
 	sets    int
 	err     error
+	// port is 51820 if it is not set.
+	port    int
+	earlier *device
+	removed bool
+	arrives bool // from every peer, as often as it is looked at
 }
 
 func (d *device) State(context.Context) (TunnelState, error) {
@@ -32,10 +38,17 @@ func (d *device) State(context.Context) (TunnelState, error) {
 	for key, p := range d.peers {
 		if d.answers[p.Endpoint] {
 			p.Handshake = time.Now()
+			if d.arrives {
+				p.Received++
+			}
 			d.peers[key] = p
 		}
 	}
-	return TunnelState{PublicKey: keyOf("self"), Link: 9, Peers: maps.Clone(d.peers)}, d.err
+	state := TunnelState{PublicKey: keyOf("self"), Port: 51820, Link: 9, Peers: maps.Clone(d.peers)}
+	if d.port != 0 {
+		state.PublicKey, state.Port, state.Link = keyOf(fmt.Sprint("self", d.port)), d.port, 8
+	}
+	return state, d.err
 }
 
 func (d *device) SetLink(context.Context, TunnelDevice) error { return nil }
@@ -74,7 +87,12 @@ func (d *device) RemovePeers(_ context.Context, keys []string) error {
 	return nil
 }
 
-func (d *device) Remove(context.Context) (bool, error) { return true, nil }
+func (d *device) Remove(context.Context, bool) (bool, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.removed = true
+	return true, nil
+}
 
 func (d *device) String() string {
 	d.mu.Lock()
@@ -100,14 +118,20 @@ func object(n *kube.Node) *corev1.Node {
 	}
 	o.Annotations = map[string]string{kube.ReachAnnotation: string(n.Reach)}
 	if n.WireGuard != nil {
-		o.Annotations[kube.WireGuardAnnotation] = fmt.Sprintf(`{"publicKey": %q, "port": %d}`, n.WireGuard.PublicKey, n.WireGuard.Port)
+		text, err := json.Marshal(n.WireGuard)
+		if err != nil {
+			panic(err)
+		}
+		o.Annotations[kube.WireGuardAnnotation] = string(text)
 	}
 	return o
 }
 
 // withDevice runs a test with the agent of a machine with tunnels.
 func withDevice(t *testing.T, d *device, s Situation, test func(*fixture)) {
-	d.peers = map[string]TunnelPeerState{}
+	for each := d; each != nil; each = each.earlier {
+		each.peers = map[string]TunnelPeerState{}
+	}
 	nodes := make([]*corev1.Node, len(s.Nodes))
 	for i, n := range s.Nodes {
 		nodes[i] = object(n)
@@ -133,7 +157,7 @@ func TestANodeReportsThatItsTunnelsWork(t *testing.T) {
 		if got, want := d.String(), "plain at 10.0.0.3:51820, keepalive 5s: [10.0.0.3/32 10.244.2.0/24]"; got != want {
 			t.Errorf("the device has\n%s\nwant\n%s", got, want)
 		}
-		if got := w.wireGuard(); got != fmt.Sprintf(`{"publicKey":%q,"port":51820}`, keyOf("self")) {
+		if got := w.wireGuard(); got != fmt.Sprintf(`{"keys":[{"publicKey":%q,"port":51820}]}`, keyOf("self")) {
 			t.Errorf("published: %s", got)
 		}
 		d.answer("10.0.0.3:51820")
@@ -214,13 +238,65 @@ func TestPeersFollowNodes(t *testing.T) {
 	d := &device{answers: map[netip.AddrPort]bool{}}
 	withDevice(t, d, tunneled("", noRoom()), func(w *fixture) {
 		next := noRoom()
-		next.Name, next.InternalIPs, next.WireGuard = "next", []netip.Addr{addr("10.0.0.8")}, &kube.WireGuard{PublicKey: keyOf("next"), Port: 51820}
+		next.Name, next.InternalIPs, next.WireGuard = "next", []netip.Addr{addr("10.0.0.8")}, wireGuardOf("next")
 		w.remove("no-room")
 		w.put(object(next))
 		time.Sleep(10 * time.Second)
 		w.rest()
 		if got, want := d.String(), "next at 10.0.0.8:51820, keepalive 5s: [10.0.0.8/32 10.244.3.0/24]"; got != want {
 			t.Errorf("the device has\n%s\nwant\n%s", got, want)
+		}
+	})
+}
+
+// A machine with another port has two devices, with keys of their own. A node is reached by the
+// earlier one until it has shaken hands with the other, and the earlier one is removed when no Ready
+// node needs it and nothing arrives there any more.
+func TestKeysAreReplaced(t *testing.T) {
+	earlier := &device{port: 4000, arrives: true, answers: map[netip.AddrPort]bool{netip.MustParseAddrPort("10.0.0.3:4000"): true}}
+	d := &device{answers: map[netip.AddrPort]bool{}, earlier: earlier}
+	peer := plain()
+	peer.WireGuard.Keys = []kube.WireGuardKey{{PublicKey: keyOf("before"), Port: 4000}}
+	s := tunneled(kube.NoRoom, peer)
+	s.Links = append(s.Links, Link{Index: 8, Name: TunnelLink(4000), Up: true, MTU: 1370})
+	withDevice(t, d, s, func(w *fixture) {
+		expect := func(when, route, keys string) {
+			t.Helper()
+			w.rest()
+			if got := w.machine.String(); !strings.Contains(got, route) {
+				t.Errorf("%s: routes\n%s\nwant %s", when, got, route)
+			}
+			if got := w.wireGuard(); !strings.HasPrefix(got, keys) {
+				t.Errorf("%s: published %s, want %s", when, got, keys)
+			}
+		}
+		const to, by = "10.244.2.0/24 on interface ", `{"keys":[{"publicKey":"%s","port":51820}%s]`
+		both := fmt.Sprintf(by, keyOf("self"), fmt.Sprintf(`,{"publicKey":%q,"port":4000}`, keyOf("self4000")))
+		time.Sleep(10 * time.Minute)
+		expect("the peer has no new key", to+"8", both)
+
+		peer.WireGuard.Keys = append([]kube.WireGuardKey{{PublicKey: keyOf("after"), Port: 51820}}, peer.WireGuard.Keys...)
+		w.put(object(peer))
+		time.Sleep(10 * time.Minute)
+		expect("no handshake", to+"8", both)
+		if c := w.condition(PeersReachable); c.Reason != ReasonAtRisk || !strings.Contains(c.Message, "plain: at port 4000") {
+			t.Errorf("PeersReachable: %+v", c)
+		}
+
+		d.answer("10.0.0.3:51820")
+		time.Sleep(10 * time.Second)
+		expect("a handshake", to+"9", both)
+		time.Sleep(10 * time.Minute)
+		if expect("packets arrive", to+"9", both); earlier.removed {
+			t.Error("a device is removed that another node uses")
+		}
+
+		earlier.mu.Lock()
+		earlier.arrives = false
+		earlier.mu.Unlock()
+		time.Sleep(3 * time.Minute)
+		if expect("silence", to+"9", fmt.Sprintf(by, keyOf("self"), "")); !earlier.removed || d.removed {
+			t.Errorf("removed: earlier %v, current %v", earlier.removed, d.removed)
 		}
 	})
 }

@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
@@ -12,8 +11,11 @@ import (
 	"github.com/underlay-ccm/underlay/routes"
 )
 
-// TunnelLink is the name of the WireGuard device.
-const TunnelLink = "underlay-wg"
+// TunnelLinks matches the names of all WireGuard devices.
+const TunnelLinks = "underlay-*"
+
+// TunnelLink returns the name of the WireGuard device with the port.
+func TunnelLink(port int) string { return fmt.Sprintf("underlay-%d", port) }
 
 // tunnelOverhead is what WireGuard adds to a packet in IPv6; 20 bytes less in IPv4.
 const tunnelOverhead = 80
@@ -21,7 +23,7 @@ const tunnelOverhead = 80
 // keepalive keeps the entry of a NAT gateway, which may end after 30 s without a packet.
 const keepalive = 25 * time.Second
 
-// Tunnels is the machine's WireGuard device, TunnelLink.
+// Tunnels is a WireGuard device of the machine.
 type Tunnels interface {
 	// State returns the device's state. It creates the device if it is missing.
 	State(ctx context.Context) (TunnelState, error)
@@ -30,8 +32,9 @@ type Tunnels interface {
 	// SetPeers adds or changes peers, but not the endpoint of one whose Endpoint is not set.
 	SetPeers(ctx context.Context, peers []TunnelPeer) error
 	RemovePeers(ctx context.Context, keys []string) error
-	// Remove deletes the device, and reports whether it existed.
-	Remove(ctx context.Context) (bool, error)
+	// Remove deletes the device and its key, and reports whether it existed. The last one's rules
+	// are deleted too.
+	Remove(ctx context.Context, last bool) (bool, error)
 }
 
 // TunnelDevice is the desired state of the device without its peers.
@@ -46,9 +49,10 @@ type TunnelDevice struct {
 	NodeAddrs []netip.Addr
 }
 
-// TunnelState is the state of the WireGuard device.
+// TunnelState is the state of a WireGuard device.
 type TunnelState struct {
 	PublicKey string
+	Port      int
 	Link      int
 	// Peers are by public key.
 	Peers map[string]TunnelPeerState
@@ -59,14 +63,17 @@ type TunnelState struct {
 }
 
 // ObservedTunnel returns the part of the state that an observer has, who creates no device.
-func ObservedTunnel(links []Link) TunnelState {
+func ObservedTunnel(links []Link, port int) TunnelState {
 	for _, l := range links {
-		if l.Name == TunnelLink {
-			return TunnelState{Link: l.Index}
+		if l.Name == TunnelLink(port) {
+			return TunnelState{Port: port, Link: l.Index}
 		}
 	}
-	return TunnelState{Problem: "there is no device " + TunnelLink + ": underlay-agent creates it, or its log has the reason"}
+	return TunnelState{Problem: "there is no device " + TunnelLink(port) + ": underlay-agent creates it, or its log has the reason"}
 }
+
+// handshaken reports whether the peer with the key has shaken hands.
+func (s TunnelState) handshaken(key string) bool { return !s.Peers[key].Handshake.IsZero() }
 
 // TunnelPeerState is a peer as it is set in the device.
 type TunnelPeerState struct {
@@ -74,6 +81,7 @@ type TunnelPeerState struct {
 	Handshake  time.Time // the latest; zero: none
 	AllowedIPs []netip.Prefix
 	Keepalive  time.Duration
+	Received   int64 // bytes
 }
 
 // TunnelPeer is another node's end of a tunnel.
@@ -90,7 +98,7 @@ type TunnelPeer struct {
 	Keepalive time.Duration // 0: none
 }
 
-// TunnelPlan is the desired state of the device.
+// TunnelPlan is the desired state of a device.
 type TunnelPlan struct {
 	TunnelDevice
 	Peers []TunnelPeer // by node name
@@ -98,6 +106,8 @@ type TunnelPlan struct {
 	Keyless []string
 	// unconnected means that a Ready node has not shaken hands yet.
 	unconnected bool
+	// Needed means that a Ready node is connected by this device.
+	Needed bool
 }
 
 // Connected reports whether every Ready node has shaken hands, or has not for handshakeLimit.
@@ -138,10 +148,27 @@ func (d *decider) enters(n *kube.Node) bool {
 	switch {
 	case d.unrouted(n) || d.Tunnels.Phase == Require:
 		return true
-	case d.Tunnels.Phase == Prefer && n.WireGuard != nil:
-		return !d.Tunnel.Peers[n.WireGuard.PublicKey].Handshake.IsZero()
+	case d.Tunnels.Phase == Prefer:
+		at, _ := d.device(n)
+		return d.devices[at].handshaken(n.WireGuard.Key(d.devices[at].Port))
 	}
 	return false
+}
+
+// device returns the index of the device to use for the node: the first that has shaken hands with
+// it, else the first for which it has a key. So a node whose port and key change is reached by the
+// earlier device until both ends have shaken hands by the new one, and no packet is lost.
+func (d *decider) device(n *kube.Node) (at int, found bool) {
+	for i, state := range d.devices {
+		key := n.WireGuard.Key(state.Port)
+		switch {
+		case state.handshaken(key):
+			return i, true
+		case key != "" && !found:
+			at, found = i, true
+		}
+	}
+	return at, found
 }
 
 // tunnels adds the peers, and the routes into tunnels, of a family. It returns the podCIDRs to
@@ -153,11 +180,13 @@ func (d *decider) tunnels(ipv4 bool) (encrypted map[netip.Prefix]bool) {
 		return nil
 	}
 	encrypted = map[netip.Prefix]bool{}
-	plan := &d.tunnelPlan
-	plan.MTU = d.smallestMTU() - tunnelOverhead
-	for _, p := range d.self.PodCIDRs {
-		if p.Addr().Is4() == ipv4 {
-			plan.PodCIDRs, plan.Addrs = append(plan.PodCIDRs, p), append(plan.Addrs, p.Addr().Next())
+	for i := range d.plans {
+		plan := &d.plans[i]
+		plan.MTU = d.smallestMTU() - tunnelOverhead
+		for _, p := range d.self.PodCIDRs {
+			if p.Addr().Is4() == ipv4 {
+				plan.PodCIDRs, plan.Addrs = append(plan.PodCIDRs, p), append(plan.Addrs, p.Addr().Next())
+			}
 		}
 	}
 	dsts := d.tunnelDestinations(ipv4)
@@ -166,7 +195,7 @@ func (d *decider) tunnels(ipv4 bool) (encrypted map[netip.Prefix]bool) {
 		if !d.tunneled(n) || len(dsts[n.Name]) == 0 {
 			continue
 		}
-		peer, problem := d.tunnelPeer(n, dsts[n.Name], sharedKeys, ipv4)
+		at, problem := d.addPeers(n, dsts[n.Name], sharedKeys, ipv4)
 		enters := d.enters(n) && (problem == "" || d.unrouted(n) || d.Tunnels.Phase == Require)
 		for _, dst := range dsts[n.Name] {
 			encrypted[dst] = enters
@@ -175,23 +204,21 @@ func (d *decider) tunnels(ipv4 bool) (encrypted map[netip.Prefix]bool) {
 			d.withoutTunnel(n, dsts[n.Name], enters, problem)
 			continue
 		}
-		d.addPeer(peer)
-		d.checkHandshake(n, peer)
 		if !enters {
 			continue
 		}
 		for _, dst := range slices.Concat(dsts[n.Name], d.privateAddresses(n, ipv4)) {
-			d.want = append(d.want, WantedEntry{into(dst, d.Tunnel.Link), n.Name, "a WireGuard tunnel connects it: " + d.whyTunneled(n)})
+			d.want = append(d.want, WantedEntry{into(dst, d.devices[at].Link), n.Name, "a WireGuard tunnel connects it: " + d.whyTunneled(n)})
 		}
-		plan.NodeAddrs = append(plan.NodeAddrs, d.nodeAddresses(n, ipv4)...)
+		d.plans[at].NodeAddrs = append(d.plans[at].NodeAddrs, d.nodeAddresses(n, ipv4)...)
 	}
 	return encrypted
 }
 
 // withoutTunnel records that a node can't be a peer. Existing routes into its tunnel are kept.
 func (d *decider) withoutTunnel(n *kube.Node, dsts []netip.Prefix, enters bool, problem string) {
-	d.tunnelPlan.Keyless = append(d.tunnelPlan.Keyless, n.Name)
-	d.tunnelPlan.unconnected = d.tunnelPlan.unconnected || n.Ready && !d.Tunnel.Unanswered[n.Name]
+	d.plans[0].Keyless = append(d.plans[0].Keyless, n.Name)
+	d.plans[0].unconnected = d.plans[0].unconnected || n.Ready && !d.Tunnel.Unanswered[n.Name]
 	if !enters {
 		return
 	}
@@ -200,39 +227,6 @@ func (d *decider) withoutTunnel(n *kube.Node, dsts []netip.Prefix, enters bool, 
 		d.held[dst] = netip.Addr{}
 		d.want = append(d.want, WantedEntry{refusing(dst), "", "no tunnel connects " + n.Name + " yet"})
 	}
-}
-
-// addPeer adds a peer, or its podCIDRs of another family.
-func (d *decider) addPeer(peer TunnelPeer) {
-	plan := &d.tunnelPlan
-	at, found := slices.BinarySearchFunc(plan.Peers, peer.Node, func(p TunnelPeer, name string) int { return cmp.Compare(p.Node, name) })
-	if !found {
-		plan.Peers = slices.Insert(plan.Peers, at, peer)
-		return
-	}
-	for _, a := range peer.AllowedIPs {
-		if !slices.Contains(plan.Peers[at].AllowedIPs, a) {
-			plan.Peers[at].AllowedIPs = append(plan.Peers[at].AllowedIPs, a)
-		}
-	}
-}
-
-func (d *decider) checkHandshake(n *kube.Node, peer TunnelPeer) {
-	if !n.Ready || !d.Tunnel.Peers[peer.PublicKey].Handshake.IsZero() {
-		return
-	}
-	if !d.Tunnel.Unanswered[n.Name] {
-		d.tunnelPlan.unconnected = true
-		return
-	}
-	problem := fmt.Sprintf("no WireGuard handshake with it at %v; check that UDP port %d is open on both machines, and that one of them can be reached by the other", peer.Endpoints, d.Tunnels.Port)
-	switch {
-	case len(peer.Endpoints) == 0 && d.behindNAT():
-		problem = "no WireGuard handshake with it: neither it nor this machine has a public address, and two nodes behind NAT can't connect"
-	case len(peer.Endpoints) == 0:
-		problem = fmt.Sprintf("no WireGuard handshake with it: it has no public address, and has not reached UDP port %d of this machine", d.Tunnels.Port)
-	}
-	d.lost(n.Name, problem)
 }
 
 func (d *decider) whyTunneled(n *kube.Node) string {
@@ -245,120 +239,6 @@ func (d *decider) whyTunneled(n *kube.Node) string {
 		}
 	}
 	return "the traffic between nodes is encrypted"
-}
-
-// tunnelDestinations returns the podCIDRs of Nodes that don't overlap those of an older Node.
-func (d *decider) tunnelDestinations(ipv4 bool) map[string][]netip.Prefix {
-	planned := make([]routes.Node, 0, len(d.Nodes))
-	for _, n := range d.Nodes {
-		p := plannedNode(n, ipv4)
-		p.Via = netip.IPv4Unspecified() // any: routes into the tunnel have none
-		planned = append(planned, p)
-	}
-	wanted := routes.Desired(planned, nil)
-	dsts := map[string][]netip.Prefix{}
-	for _, r := range wanted.Routes {
-		dsts[r.Node] = append(dsts[r.Node], r.Dst)
-	}
-	for _, dup := range wanted.Duplicates {
-		if dup.Node != d.Self {
-			d.lost(dup.Node, dup.String())
-		}
-	}
-	return dsts
-}
-
-// sharedKeys returns the public keys of more than one Node: a cloned machine, or a Node that
-// claims another's key.
-func (d *decider) sharedKeys() map[string]bool {
-	owners, shared := map[string]bool{}, map[string]bool{}
-	for _, n := range d.Nodes {
-		if n.WireGuard != nil {
-			shared[n.WireGuard.PublicKey] = shared[n.WireGuard.PublicKey] || owners[n.WireGuard.PublicKey]
-			owners[n.WireGuard.PublicKey] = true
-		}
-	}
-	return shared
-}
-
-func (d *decider) tunnelPeer(
-	n *kube.Node, dsts []netip.Prefix, shared map[string]bool, ipv4 bool,
-) (peer TunnelPeer, problem string) {
-	switch {
-	case d.Tunnel.Problem != "":
-		return peer, d.Tunnel.Problem
-	case n.WireGuard == nil:
-		return peer, "its agent has not published a WireGuard key; check that underlay-agent runs there, and its log"
-	case shared[n.WireGuard.PublicKey]:
-		return peer, "another Node has the same WireGuard key; delete /var/lib/underlay/wireguard.key on the machine that was cloned, and restart its underlay-agent"
-	}
-	peer = TunnelPeer{Node: n.Name, PublicKey: n.WireGuard.PublicKey, AllowedIPs: slices.Concat(dsts, d.privateAddresses(n, ipv4))}
-	for _, a := range d.nodeAddresses(n, ipv4) {
-		if host := netip.PrefixFrom(a, a.BitLen()); !slices.Contains(peer.AllowedIPs, host) {
-			peer.AllowedIPs = append(peer.AllowedIPs, host)
-		}
-	}
-	apart := d.self.Reach == kube.NoNetwork || n.Reach == kube.NoNetwork
-	for _, a := range slices.Concat(n.InternalIPs, n.ExternalIPs) {
-		near := !apart && slices.Contains(n.InternalIPs, a)
-		// Not inside a prefix that is routed into a tunnel: the tunnel would run in itself.
-		if (near || apart && !a.IsPrivate()) && !contain(d.PodRanges, a) && !contain(dsts, a) {
-			peer.Endpoints = append(peer.Endpoints, netip.AddrPortFrom(a, uint16(n.WireGuard.Port)))
-		}
-	}
-	if apart && d.behindNAT() {
-		peer.Keepalive = keepalive
-	}
-	return peer, ""
-}
-
-// privateAddresses returns the node's addresses in the network, if this machine is outside and
-// reaches them only by the tunnel.
-func (d *decider) privateAddresses(n *kube.Node, ipv4 bool) (found []netip.Prefix) {
-	if !ipv4 || d.self.Reach != kube.NoNetwork || n.Reach == kube.NoNetwork {
-		return nil
-	}
-	for _, a := range n.InternalIPs {
-		if a.Is4() && a.IsPrivate() && d.only(n, a) {
-			found = append(found, netip.PrefixFrom(a, a.BitLen()))
-		}
-	}
-	return found
-}
-
-// nodeAddresses returns the node's addresses that pods here reach by the tunnel.
-func (d *decider) nodeAddresses(n *kube.Node, ipv4 bool) (found []netip.Addr) {
-	for _, a := range n.InternalIPs {
-		if a.Is4() == ipv4 && d.trusted(n, a) && d.only(n, a) {
-			found = append(found, a)
-		}
-	}
-	return found
-}
-
-// only reports whether an address may be routed into the node's tunnel. It comes from the Node's
-// status, so it counts only if no other Node has it.
-func (d *decider) only(n *kube.Node, a netip.Addr) bool {
-	if d.addressOwners == nil {
-		d.addressOwners = map[netip.Addr]string{}
-		for _, o := range d.Nodes {
-			for _, owned := range o.InternalIPs {
-				if first, taken := d.addressOwners[owned]; taken && first != o.Name {
-					d.addressOwners[owned] = "" // several
-				} else {
-					d.addressOwners[owned] = o.Name
-				}
-			}
-		}
-	}
-	return d.addressOwners[a] == n.Name && !slices.Contains(d.Tunnels.Server, a) && !contain(d.PodRanges, a)
-}
-
-// behindNAT reports whether no interface has one of the node's public addresses.
-func (d *decider) behindNAT() bool {
-	return !slices.ContainsFunc(slices.Concat(d.self.InternalIPs, d.self.ExternalIPs), func(a netip.Addr) bool {
-		return !a.IsPrivate() && slices.ContainsFunc(d.Links, func(l Link) bool { return l.has(a) })
-	})
 }
 
 // smallestMTU returns that of the interfaces on which tunnels may run.

@@ -3,6 +3,7 @@ package agent
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,16 +18,20 @@ func keyOf(name string) string { return fmt.Sprintf("%-43s=", name)[:44] }
 func tunneled(reach kube.Reach, peers ...*kube.Node) Situation {
 	s := cloud()
 	s.Tunnels = TunnelSettings{Enabled: true, Port: 51820}
-	s.Tunnel = TunnelState{Link: 9, PublicKey: keyOf("self")}
+	s.Tunnel = TunnelState{Link: 9, Port: 51820, PublicKey: keyOf("self")}
 	s.PodRanges = s.Pools
-	s.Links = append(s.Links, Link{Index: 9, Name: TunnelLink, Up: true, MTU: 1370})
+	s.Links = append(s.Links, Link{Index: 9, Name: TunnelLink(51820), Up: true, MTU: 1370})
 	s.Nodes = append([]*kube.Node{withKey(aNode("self", "10.0.0.2", "10.244.1.0/24"), reach)}, peers...)
 	s.Nodes[0].ExternalIPs = []netip.Addr{addr("192.0.2.9")}
 	return s
 }
 
+func wireGuardOf(name string) *kube.WireGuard {
+	return &kube.WireGuard{Keys: []kube.WireGuardKey{{PublicKey: keyOf(name), Port: 51820}}}
+}
+
 func withKey(n *kube.Node, reach kube.Reach) *kube.Node {
-	n.Reach, n.WireGuard = reach, &kube.WireGuard{PublicKey: keyOf(n.Name), Port: 51820}
+	n.Reach, n.WireGuard = reach, wireGuardOf(n.Name)
 	return n
 }
 
@@ -150,7 +155,7 @@ func TestWhatElseTunnelsChange(t *testing.T) {
 	if got := fmt.Sprint(d.Tunnels.NodeAddrs, d.Tunnels.PodCIDRs); got != "[10.0.0.4] [10.244.1.0/24]" {
 		t.Errorf("pods reach these nodes by tunnels: %s", got)
 	}
-	if d.Tunnels.MTU != 1400-tunnelOverhead || d.View.MTU != 1400 || d.View.TunnelMTU != d.Tunnels.MTU || d.View.Tunnel != TunnelLink {
+	if d.Tunnels.MTU != 1400-tunnelOverhead || d.View.MTU != 1400 || d.View.TunnelMTU != d.Tunnels.MTU || !slices.Equal(d.View.Tunnels, []string{"underlay-51820"}) {
 		t.Errorf("MTU %d in tunnels, %d of pods; view %+v", d.Tunnels.MTU, d.View.MTU, d.View)
 	}
 	if got := fmt.Sprint(d.Tunnels.Addrs); got != "[10.244.1.1]" {
@@ -161,7 +166,7 @@ func TestWhatElseTunnelsChange(t *testing.T) {
 		t.Errorf("pods of a node without room have the MTU %d (%v)", d.View.MTU, err)
 	}
 	s.Tunnel = TunnelState{Problem: "no module"}
-	if d, err = Decide(s); err != nil || len(d.Faults) != 1 || d.View.Tunnel != "" || len(d.Tunnels.Peers) > 0 {
+	if d, err = Decide(s); err != nil || len(d.Faults) != 1 || len(d.View.Tunnels) > 0 || len(d.Tunnels.Peers) > 0 {
 		t.Errorf("without a device: faults %q, view %+v, peers %v (%v)", d.Faults, d.View, d.Tunnels.Peers, err)
 	}
 }

@@ -72,15 +72,16 @@ func (d *decider) view() View {
 		}
 	}
 	if d.Tunnels.Enabled && d.Tunnel.Problem == "" {
-		v.Tunnel, v.TunnelMTU = TunnelLink, d.tunnelPlan.MTU
+		for _, device := range d.devices {
+			v.Tunnels = append(v.Tunnels, TunnelLink(device.Port))
+		}
+		v.TunnelMTU = d.plans[0].MTU
 		v.TunnelMixed = d.Tunnels.Phase == Accept || d.Tunnels.Phase == Prefer
 		if d.self.Reach != "" || d.Tunnels.Phase != "" {
-			v.MTU = d.tunnelPlan.MTU
+			v.MTU = d.plans[0].MTU
 		}
 	}
-	if d.Tunnels.Enabled && d.Tunnels.Phase == Require {
-		v.Tunnel, v.TunnelOnly = TunnelLink, true
-	}
+	v.TunnelOnly = d.Tunnels.Enabled && d.Tunnels.Phase == Require
 	slices.Sort(v.Uplinks)
 	slices.Sort(v.IPv4Uplinks)
 	slices.Sort(v.RouterAdvertised)

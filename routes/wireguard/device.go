@@ -6,8 +6,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/netip"
+	"os"
 	"slices"
 	"time"
 
@@ -19,16 +21,17 @@ import (
 	"github.com/underlay-ccm/underlay/routes/agent"
 )
 
-// Device is this machine's WireGuard device. It implements agent.Tunnels.
+// Device is one of this machine's WireGuard devices. It implements agent.Tunnels.
 type Device struct {
 	handle *netlink.Handle
 	client *wgctrl.Client
-	// KeyDir is the folder of the private key, which must outlive the machine's next start.
-	keyDir string
 	port   int
+	name   string
+	// keyPath is the file of the private key, which must outlive the machine's next start.
+	keyPath string
 }
 
-// Open prepares the use of the device; it changes nothing.
+// Open prepares the use of a device; it changes nothing.
 func Open(keyDir string, port int) (*Device, error) {
 	handle, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
@@ -39,7 +42,7 @@ func Open(keyDir string, port int) (*Device, error) {
 		handle.Close()
 		return nil, fmt.Errorf("opening a socket for WireGuard: %w", err)
 	}
-	return &Device{handle: handle, client: client, keyDir: keyDir, port: port}, nil
+	return &Device{handle: handle, client: client, port: port, name: agent.TunnelLink(port), keyPath: keyPath(keyDir, port)}, nil
 }
 
 // Close closes the sockets.
@@ -57,17 +60,17 @@ func (d *Device) State(context.Context) (agent.TunnelState, error) {
 	if err != nil {
 		return agent.TunnelState{}, err
 	}
-	key, err := loadKey(d.keyDir)
+	key, err := loadKey(d.keyPath)
 	if err != nil {
 		return agent.TunnelState{}, err
 	}
-	device, err := d.client.Device(agent.TunnelLink)
+	device, err := d.client.Device(d.name)
 	if err != nil {
 		return agent.TunnelState{}, fmt.Errorf("reading the WireGuard device: %w", err)
 	}
 	if device.PrivateKey != key || device.ListenPort != d.port {
 		own := wgtypes.Config{PrivateKey: &key, ListenPort: &d.port}
-		if err := d.client.ConfigureDevice(agent.TunnelLink, own); err != nil {
+		if err := d.client.ConfigureDevice(d.name, own); err != nil {
 			return agent.TunnelState{}, fmt.Errorf("setting the WireGuard device's key and port %d: %w; another program may use the port, see wireguardPort in the configuration", d.port, err)
 		}
 	}
@@ -76,7 +79,7 @@ func (d *Device) State(context.Context) (agent.TunnelState, error) {
 			return agent.TunnelState{}, fmt.Errorf("setting the WireGuard device up: %w", err)
 		}
 	}
-	s := agent.TunnelState{PublicKey: key.PublicKey().String(), Link: link.Attrs().Index, Peers: map[string]agent.TunnelPeerState{}}
+	s := agent.TunnelState{PublicKey: key.PublicKey().String(), Port: d.port, Link: link.Attrs().Index, Peers: map[string]agent.TunnelPeerState{}}
 	for _, p := range device.Peers {
 		s.Peers[p.PublicKey.String()] = peerState(p)
 	}
@@ -84,7 +87,7 @@ func (d *Device) State(context.Context) (agent.TunnelState, error) {
 }
 
 func peerState(p wgtypes.Peer) agent.TunnelPeerState {
-	state := agent.TunnelPeerState{Handshake: p.LastHandshakeTime, Keepalive: p.PersistentKeepaliveInterval}
+	state := agent.TunnelPeerState{Handshake: p.LastHandshakeTime, Keepalive: p.PersistentKeepaliveInterval, Received: p.ReceiveBytes}
 	if p.LastHandshakeTime.Unix() <= 0 {
 		state.Handshake = time.Time{}
 	}
@@ -103,21 +106,21 @@ func peerState(p wgtypes.Peer) agent.TunnelPeerState {
 }
 
 func (d *Device) link() (netlink.Link, error) {
-	link, err := d.handle.LinkByName(agent.TunnelLink)
+	link, err := d.handle.LinkByName(d.name)
 	if err == nil {
 		return link, nil
 	}
 	if !errors.As(err, new(netlink.LinkNotFoundError)) {
 		return nil, fmt.Errorf("looking for the WireGuard device: %w", err)
 	}
-	made := &netlink.Wireguard{LinkAttrs: netlink.LinkAttrs{Name: agent.TunnelLink}}
+	made := &netlink.Wireguard{LinkAttrs: netlink.LinkAttrs{Name: d.name}}
 	switch err := d.handle.LinkAdd(made); {
 	case errors.Is(err, unix.EOPNOTSUPP):
 		return nil, errNoModule
 	case err != nil && !errors.Is(err, unix.EEXIST):
 		return nil, fmt.Errorf("creating the WireGuard device: %w", err)
 	}
-	link, err = d.handle.LinkByName(agent.TunnelLink)
+	link, err = d.handle.LinkByName(d.name)
 	if err != nil {
 		return nil, fmt.Errorf("looking for the WireGuard device: %w", err)
 	}
@@ -177,7 +180,7 @@ const (
 	rulePriority = 32000 // before the main table
 )
 
-// setPodRoutes keeps the routes of podTable.
+// setPodRoutes keeps the routes of podTable into the device.
 func (d *Device) setPodRoutes(link netlink.Link, addrs []netip.Addr) error {
 	have, err := d.handle.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Table: podTable}, netlink.RT_FILTER_TABLE)
 	if err != nil {
@@ -185,11 +188,10 @@ func (d *Device) setPodRoutes(link netlink.Link, addrs []netip.Addr) error {
 	}
 	missing := slices.Clone(addrs)
 	for _, r := range have {
-		at := -1
-		if r.Dst != nil && r.LinkIndex == link.Attrs().Index {
-			at = slices.Index(missing, addrOf(r.Dst))
+		if r.Dst == nil || r.LinkIndex != link.Attrs().Index {
+			continue // another device's
 		}
-		if at >= 0 {
+		if at := slices.Index(missing, addrOf(r.Dst)); at >= 0 {
 			missing = slices.Delete(missing, at, at+1)
 			continue
 		}
@@ -263,7 +265,7 @@ func (d *Device) SetPeers(_ context.Context, peers []agent.TunnelPeer) error {
 		}
 		cfg.Peers = append(cfg.Peers, set)
 	}
-	if err := d.client.ConfigureDevice(agent.TunnelLink, cfg); err != nil {
+	if err := d.client.ConfigureDevice(d.name, cfg); err != nil {
 		return fmt.Errorf("setting %d WireGuard peers: %w", len(peers), err)
 	}
 	return nil
@@ -282,26 +284,30 @@ func (d *Device) RemovePeers(_ context.Context, keys []string) error {
 	if len(cfg.Peers) == 0 {
 		return nil
 	}
-	if err := d.client.ConfigureDevice(agent.TunnelLink, cfg); err != nil {
+	if err := d.client.ConfigureDevice(d.name, cfg); err != nil {
 		return fmt.Errorf("removing %d WireGuard peers: %w", len(keys), err)
 	}
 	return nil
 }
 
-// Remove deletes the device with its routes and rules, and reports whether it existed.
-func (d *Device) Remove(context.Context) (bool, error) {
-	if err := d.setRules(nil); err != nil {
-		return false, err
+// Remove deletes the device and its key, and reports whether the device existed. The last one's
+// rules are deleted too.
+func (d *Device) Remove(_ context.Context, last bool) (bool, error) {
+	if last {
+		if err := d.setRules(nil); err != nil {
+			return false, err
+		}
 	}
-	link, err := d.handle.LinkByName(agent.TunnelLink)
-	if errors.As(err, new(netlink.LinkNotFoundError)) {
-		return false, nil
-	}
+	link, err := d.handle.LinkByName(d.name)
+	missing := errors.As(err, new(netlink.LinkNotFoundError))
 	if err == nil {
 		err = d.handle.LinkDel(link)
 	}
-	if err != nil {
+	if err != nil && !missing {
 		return false, fmt.Errorf("deleting the WireGuard device: %w", err)
 	}
-	return true, nil
+	if err := os.Remove(d.keyPath); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return !missing, fmt.Errorf("deleting the WireGuard key: %w", err)
+	}
+	return !missing, nil
 }

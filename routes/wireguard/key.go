@@ -8,20 +8,36 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
 )
 
-const keyFile = "wireguard.key"
+// keyPath returns the path of the private key of the device with the port.
+func keyPath(dir string, port int) string {
+	return filepath.Join(dir, fmt.Sprintf("wireguard-%d.key", port))
+}
 
-// loadKey returns the machine's private key, and creates it if there is none. Only root can read
-// the file, and it is complete or missing.
-func loadKey(dir string) (wgtypes.Key, error) {
-	path := filepath.Join(dir, keyFile)
+// Ports returns the ports of the devices with keys in the folder.
+func Ports(dir string) (ports []int, err error) {
+	paths, err := filepath.Glob(filepath.Join(dir, "wireguard-*.key"))
+	for _, path := range paths {
+		var port int
+		if _, err := fmt.Sscanf(filepath.Base(path), "wireguard-%d.key", &port); err == nil && path == keyPath(dir, port) {
+			ports = append(ports, port)
+		}
+	}
+	slices.Sort(ports)
+	return ports, err
+}
+
+// loadKey returns a private key, and creates it if there is none. Only root can read the file, and
+// it is complete or missing.
+func loadKey(path string) (wgtypes.Key, error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return createKey(dir, path)
+		return createKey(path)
 	}
 	if err != nil {
 		return wgtypes.Key{}, fmt.Errorf("reading the WireGuard key: %w", err)
@@ -33,15 +49,15 @@ func loadKey(dir string) (wgtypes.Key, error) {
 	return key, nil
 }
 
-func createKey(dir, path string) (wgtypes.Key, error) {
+func createKey(path string) (wgtypes.Key, error) {
 	key, err := wgtypes.GeneratePrivateKey()
 	if err != nil {
 		return key, fmt.Errorf("creating a WireGuard key: %w", err)
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return key, fmt.Errorf("storing the WireGuard key: %w", err)
 	}
-	temporary, err := os.CreateTemp(dir, "."+keyFile) // mode 0600
+	temporary, err := os.CreateTemp(filepath.Dir(path), ".wireguard") // mode 0600
 	if err != nil {
 		return key, fmt.Errorf("storing the WireGuard key: %w", err)
 	}
@@ -54,13 +70,4 @@ func createKey(dir, path string) (wgtypes.Key, error) {
 		return key, errors.Join(fmt.Errorf("storing the WireGuard key: %w", err), os.Remove(temporary.Name()))
 	}
 	return key, nil
-}
-
-// ForgetKey deletes the machine's key, and reports whether there was one.
-func ForgetKey(dir string) (bool, error) {
-	err := os.Remove(filepath.Join(dir, keyFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	return err == nil, err
 }

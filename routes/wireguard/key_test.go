@@ -5,6 +5,7 @@ package wireguard
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -12,15 +13,16 @@ import (
 // The key outlives the process, is only root's, and is in no error.
 func TestKey(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "underlay")
-	first, err := loadKey(dir)
+	path := keyPath(dir, 51820)
+	first, err := loadKey(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, err := loadKey(dir)
+	again, err := loadKey(path)
 	if err != nil || again != first {
 		t.Errorf("another key after a restart (%v)", err)
 	}
-	for path, want := range map[string]os.FileMode{dir: 0o700, filepath.Join(dir, keyFile): 0o600} {
+	for path, want := range map[string]os.FileMode{dir: 0o700, path: 0o600} {
 		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != want {
 			t.Errorf("%s: mode %v, want %v (%v)", path, info.Mode().Perm(), want, err)
 		}
@@ -28,21 +30,21 @@ func TestKey(t *testing.T) {
 	if files, err := os.ReadDir(dir); err != nil || len(files) != 1 {
 		t.Errorf("the folder has %v (%v)", files, err)
 	}
-	if forgotten, err := ForgetKey(dir); err != nil || !forgotten {
-		t.Errorf("forgotten: %v, %v", forgotten, err)
+	if _, err := loadKey(keyPath(dir, 4000)); err != nil {
+		t.Fatal(err)
 	}
-	if forgotten, err := ForgetKey(dir); err != nil || forgotten {
-		t.Errorf("forgotten twice: %v, %v", forgotten, err)
+	if ports, err := Ports(dir); err != nil || !slices.Equal(ports, []int{4000, 51820}) {
+		t.Errorf("ports %v, %v", ports, err)
 	}
 }
 
 func TestADamagedKeyIsNotReplaced(t *testing.T) {
 	dir := t.TempDir()
-	path := filepath.Join(dir, keyFile)
+	path := keyPath(dir, 51820)
 	if err := os.WriteFile(path, []byte("damaged-secret"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, err := loadKey(dir)
+	_, err := loadKey(path)
 	if err == nil || !strings.Contains(err.Error(), path) || strings.Contains(err.Error(), "damaged-secret") {
 		t.Errorf("got %v", err)
 	}

@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"regexp"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/underlay-ccm/underlay/routes/agent"
 	"github.com/underlay-ccm/underlay/test/testenv/cluster"
 	"github.com/underlay-ccm/underlay/test/testenv/netlab"
 )
@@ -57,6 +59,7 @@ func TestARunningClusterIsEncrypted(t *testing.T) {
 			t.Errorf("%d packets of pods on the wire in plain text", after-before)
 		}
 	})
+	t.Run("keys are replaced", func(t *testing.T) { r.replaceKeys(t, streams) })
 	for _, phase := range []string{"prefer", "accept"} {
 		r.configure(t, "wireguard: always\nwireguardPhase: "+phase+"\n")
 		flows(t, streams, aWhile)
@@ -68,6 +71,29 @@ func TestARunningClusterIsEncrypted(t *testing.T) {
 		t.Error("plain text is not counted")
 	}
 	t.Run("a node that has lost its key sends nothing plainly", r.lostKey)
+}
+
+// replaceKeys gives all machines other ports, and with them other keys. The earlier devices are
+// removed when no node uses them any more.
+func (r *rack) replaceKeys(t *testing.T, streams []*netlab.Stream) {
+	before := r.plainText(t)
+	earlier := agent.TunnelLink(51820)
+	r.configure(t, "wireguard: always\nwireguardPort: 51821\n", "--sync-period=5s")
+	r.awaitTunnels(t)
+	flows(t, streams, aWhile)
+	for _, m := range r.machines() {
+		await(t, "the earlier device of "+m.Name+" is removed", func() string {
+			if now := run(t, m, "ip", "-oneline", "link", "show"); strings.Contains(now, earlier) {
+				return now
+			}
+			return ""
+		})
+	}
+	flows(t, streams, aWhile)
+	everyPodReachesEveryPod(t, r.pods)
+	if after := r.plainText(t); after != before {
+		t.Errorf("%d packets of pods on the wire in plain text", after-before)
+	}
 }
 
 // lostKey gives a machine another key, with which it is reached again.
@@ -102,14 +128,14 @@ func uninterrupted(t *testing.T, streams []*netlab.Stream) {
 }
 
 // configure restarts the agents one by one with other settings.
-func (r *rack) configure(t *testing.T, settings string) {
+func (r *rack) configure(t *testing.T, settings string, args ...string) {
 	t.Helper()
 	r.f.Configure(settings)
 	for _, m := range r.machines() {
 		if err := m.StopAgent(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if err := m.StartAgent(t.Context()); err != nil {
+		if err := m.StartAgent(t.Context(), args...); err != nil {
 			t.Fatal(err)
 		}
 		ready(t, m)

@@ -6,9 +6,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
 
@@ -55,7 +57,7 @@ type Machine struct {
 	dir     string
 	gateway *netns.Namespace // of a machine BehindNAT
 	kubelet *kubelet.Kubelet
-	tunnels *process.Process
+	tunnels map[string]*process.Process // by their devices
 	agent   *process.Process
 	proxy   *process.Process
 	others  []*process.Process // the programs that Start started
@@ -313,7 +315,7 @@ func (m *Machine) Silence() { m.kubelet.Stop() }
 
 // stop ends the machine's programs.
 func (m *Machine) stop() {
-	for _, p := range append([]*process.Process{m.agent, m.proxy, m.tunnels}, m.others...) {
+	for _, p := range append([]*process.Process{m.agent, m.proxy}, append(m.others, slices.Collect(maps.Values(m.tunnels))...)...) {
 		if p != nil {
 			p.Kill()
 		}

@@ -20,9 +20,19 @@ import (
 // tunnelSockets is the folder of the sockets by which WireGuard programs are configured.
 const tunnelSockets = "/var/run/wireguard"
 
+// tunnelPort returns the port of the WireGuard devices by the lab's settings.
+func (f *Lab) tunnelPort() int {
+	port := 51820
+	if _, line, found := strings.Cut(f.options.Settings, "wireguardPort: "); found {
+		_, _ = fmt.Sscan(line, &port)
+	}
+	return port
+}
+
 // startTunnels starts the program that acts as the machine's WireGuard device, unless it runs.
 func (m *Machine) startTunnels(ctx context.Context) error {
-	if m.tunnels != nil && !m.tunnels.Ended() {
+	link := agent.TunnelLink(m.lab.tunnelPort())
+	if running := m.tunnels[link]; running != nil && !running.Ended() {
 		return nil
 	}
 	for _, folder := range []string{tunnelSockets, m.path("wireguard")} {
@@ -30,14 +40,18 @@ func (m *Machine) startTunnels(ctx context.Context) error {
 			return err
 		}
 	}
-	var err error
-	if m.tunnels, err = m.withTunnels("wireguard", m.lab.options.WireGuard, "--foreground", agent.TunnelLink); err != nil {
+	device, err := m.withTunnels("wireguard", m.lab.options.WireGuard, "--foreground", link)
+	if err != nil {
 		return err
 	}
+	if m.tunnels == nil {
+		m.tunnels = map[string]*process.Process{}
+	}
+	m.tunnels[link] = device
 	return wait.PollUntilContextTimeout(ctx, pollEvery, readyWithin, true, func(ctx context.Context) (bool, error) {
-		_, err := m.Namespace.Run(ctx, "ip", "link", "show", agent.TunnelLink)
-		if err != nil && m.tunnels.Ended() {
-			return false, m.tunnels.Failure(m.tunnels.Died())
+		_, err := m.Namespace.Run(ctx, "ip", "link", "show", link)
+		if err != nil && device.Ended() {
+			return false, device.Failure(device.Died())
 		}
 		return err == nil, nil
 	})
@@ -53,7 +67,7 @@ func (m *Machine) withTunnels(name, path string, args ...string) (*process.Proce
 // TunnelHandshakes returns, for each peer of the device by its key, whether it has completed a
 // handshake.
 func (m *Machine) TunnelHandshakes() (map[string]bool, error) {
-	conn, err := net.Dial("unix", filepath.Join(m.path("wireguard"), agent.TunnelLink+".sock"))
+	conn, err := net.Dial("unix", filepath.Join(m.path("wireguard"), agent.TunnelLink(m.lab.tunnelPort())+".sock"))
 	if err != nil {
 		return nil, err
 	}
@@ -75,4 +89,6 @@ func (m *Machine) TunnelHandshakes() (map[string]bool, error) {
 }
 
 // LoseTunnelKey deletes the machine's key. Its agent creates another when it starts.
-func (m *Machine) LoseTunnelKey() error { return os.Remove(m.path("keys/wireguard.key")) }
+func (m *Machine) LoseTunnelKey() error {
+	return os.Remove(m.path(fmt.Sprintf("keys/wireguard-%d.key", m.lab.tunnelPort())))
+}

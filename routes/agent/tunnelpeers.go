@@ -1,0 +1,189 @@
+package agent
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/underlay-ccm/underlay/internal/kube"
+	"github.com/underlay-ccm/underlay/routes"
+)
+
+// addPeers adds the node as a peer of each device for which it has a key. It returns the device to
+// use, or why there is none.
+func (d *decider) addPeers(n *kube.Node, dsts []netip.Prefix, shared map[string]bool, ipv4 bool) (at int, problem string) {
+	switch at, found := d.device(n); {
+	case d.devices[0].Problem != "":
+		return at, d.devices[0].Problem
+	case n.WireGuard == nil:
+		return at, "its agent has not published a WireGuard key; check that underlay-agent runs there, and its log"
+	case !found:
+		return at, "its agent has no WireGuard key for this machine's port; check that all agents have the same wireguardPort"
+	case slices.ContainsFunc(n.WireGuard.Keys, func(k kube.WireGuardKey) bool { return shared[k.PublicKey] }):
+		return at, "another Node has the same WireGuard key; delete /var/lib/underlay/wireguard-*.key on the machine that was cloned, and restart its underlay-agent"
+	default:
+		for i, state := range d.devices {
+			if key := n.WireGuard.Key(state.Port); key != "" {
+				peer := d.tunnelPeer(n, dsts, ipv4)
+				peer.PublicKey, peer.Endpoints = key, d.endpoints(n, dsts, uint16(state.Port))
+				d.plans[i].add(peer)
+				if i == at {
+					d.checkHandshake(n, peer, state)
+				}
+			}
+		}
+		d.plans[at].Needed = d.plans[at].Needed || n.Ready
+		if current := d.devices[0]; at > 0 && n.Ready && current.Unanswered[n.Name] && n.WireGuard.Key(current.Port) != "" {
+			d.late = append(d.late, Peer{n.Name, fmt.Sprint("at port ", d.devices[at].Port)})
+		}
+		return at, ""
+	}
+}
+
+// add adds a peer, or its podCIDRs of another family.
+func (plan *TunnelPlan) add(peer TunnelPeer) {
+	at, found := slices.BinarySearchFunc(plan.Peers, peer.Node, func(p TunnelPeer, name string) int { return cmp.Compare(p.Node, name) })
+	if !found {
+		plan.Peers = slices.Insert(plan.Peers, at, peer)
+		return
+	}
+	for _, a := range peer.AllowedIPs {
+		if !slices.Contains(plan.Peers[at].AllowedIPs, a) {
+			plan.Peers[at].AllowedIPs = append(plan.Peers[at].AllowedIPs, a)
+		}
+	}
+}
+
+func (d *decider) checkHandshake(n *kube.Node, peer TunnelPeer, state TunnelState) {
+	if !n.Ready || state.handshaken(peer.PublicKey) {
+		return
+	}
+	if !state.Unanswered[n.Name] {
+		d.plans[0].unconnected = true
+		return
+	}
+	problem := fmt.Sprintf("no WireGuard handshake with it at %v; check that UDP port %d is open on both machines, and that one of them can be reached by the other", peer.Endpoints, d.Tunnels.Port)
+	switch {
+	case len(peer.Endpoints) == 0 && d.behindNAT():
+		problem = "no WireGuard handshake with it: neither it nor this machine has a public address, and two nodes behind NAT can't connect"
+	case len(peer.Endpoints) == 0:
+		problem = fmt.Sprintf("no WireGuard handshake with it: it has no public address, and has not reached UDP port %d of this machine", d.Tunnels.Port)
+	}
+	d.lost(n.Name, problem)
+}
+
+// tunnelDestinations returns the podCIDRs of Nodes that don't overlap those of an older Node.
+func (d *decider) tunnelDestinations(ipv4 bool) map[string][]netip.Prefix {
+	planned := make([]routes.Node, 0, len(d.Nodes))
+	for _, n := range d.Nodes {
+		p := plannedNode(n, ipv4)
+		p.Via = netip.IPv4Unspecified() // any: routes into the tunnel have none
+		planned = append(planned, p)
+	}
+	wanted := routes.Desired(planned, nil)
+	dsts := map[string][]netip.Prefix{}
+	for _, r := range wanted.Routes {
+		dsts[r.Node] = append(dsts[r.Node], r.Dst)
+	}
+	for _, dup := range wanted.Duplicates {
+		if dup.Node != d.Self {
+			d.lost(dup.Node, dup.String())
+		}
+	}
+	return dsts
+}
+
+// sharedKeys returns the public keys of more than one Node: a cloned machine, or a Node that
+// claims another's key.
+func (d *decider) sharedKeys() map[string]bool {
+	owners, shared := map[string]bool{}, map[string]bool{}
+	for _, n := range d.Nodes {
+		if n.WireGuard != nil {
+			for _, k := range n.WireGuard.Keys {
+				shared[k.PublicKey] = shared[k.PublicKey] || owners[k.PublicKey]
+				owners[k.PublicKey] = true
+			}
+		}
+	}
+	return shared
+}
+
+func (d *decider) tunnelPeer(n *kube.Node, dsts []netip.Prefix, ipv4 bool) TunnelPeer {
+	peer := TunnelPeer{Node: n.Name, AllowedIPs: slices.Concat(dsts, d.privateAddresses(n, ipv4))}
+	for _, a := range d.nodeAddresses(n, ipv4) {
+		if host := netip.PrefixFrom(a, a.BitLen()); !slices.Contains(peer.AllowedIPs, host) {
+			peer.AllowedIPs = append(peer.AllowedIPs, host)
+		}
+	}
+	if d.apart(n) && d.behindNAT() {
+		peer.Keepalive = keepalive
+	}
+	return peer
+}
+
+// apart reports whether this machine and the node share no network.
+func (d *decider) apart(n *kube.Node) bool {
+	return d.self.Reach == kube.NoNetwork || n.Reach == kube.NoNetwork
+}
+
+func (d *decider) endpoints(n *kube.Node, dsts []netip.Prefix, port uint16) (found []netip.AddrPort) {
+	apart := d.apart(n)
+	for _, a := range slices.Concat(n.InternalIPs, n.ExternalIPs) {
+		near := !apart && slices.Contains(n.InternalIPs, a)
+		// Not inside a prefix that is routed into a tunnel: the tunnel would run in itself.
+		if (near || apart && !a.IsPrivate()) && !contain(d.PodRanges, a) && !contain(dsts, a) {
+			found = append(found, netip.AddrPortFrom(a, port))
+		}
+	}
+	return found
+}
+
+// privateAddresses returns the node's addresses in the network, if this machine is outside and
+// reaches them only by the tunnel.
+func (d *decider) privateAddresses(n *kube.Node, ipv4 bool) (found []netip.Prefix) {
+	if !ipv4 || d.self.Reach != kube.NoNetwork || n.Reach == kube.NoNetwork {
+		return nil
+	}
+	for _, a := range n.InternalIPs {
+		if a.Is4() && a.IsPrivate() && d.only(n, a) {
+			found = append(found, netip.PrefixFrom(a, a.BitLen()))
+		}
+	}
+	return found
+}
+
+// nodeAddresses returns the node's addresses that pods here reach by the tunnel.
+func (d *decider) nodeAddresses(n *kube.Node, ipv4 bool) (found []netip.Addr) {
+	for _, a := range n.InternalIPs {
+		if a.Is4() == ipv4 && d.trusted(n, a) && d.only(n, a) {
+			found = append(found, a)
+		}
+	}
+	return found
+}
+
+// only reports whether an address may be routed into the node's tunnel. It comes from the Node's
+// status, so it counts only if no other Node has it.
+func (d *decider) only(n *kube.Node, a netip.Addr) bool {
+	if d.addressOwners == nil {
+		d.addressOwners = map[netip.Addr]string{}
+		for _, o := range d.Nodes {
+			for _, owned := range o.InternalIPs {
+				if first, taken := d.addressOwners[owned]; taken && first != o.Name {
+					d.addressOwners[owned] = "" // several
+				} else {
+					d.addressOwners[owned] = o.Name
+				}
+			}
+		}
+	}
+	return d.addressOwners[a] == n.Name && !slices.Contains(d.Tunnels.Server, a) && !contain(d.PodRanges, a)
+}
+
+// behindNAT reports whether no interface has one of the node's public addresses.
+func (d *decider) behindNAT() bool {
+	return !slices.ContainsFunc(slices.Concat(d.self.InternalIPs, d.self.ExternalIPs), func(a netip.Addr) bool {
+		return !a.IsPrivate() && slices.ContainsFunc(d.Links, func(l Link) bool { return l.has(a) })
+	})
+}
