@@ -39,9 +39,10 @@ func check(ctx context.Context, o *options, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	decision, links, err := decide(ctx, s, own, nodes, m.network)
+	decision, situation, err := decide(ctx, o, s, own, nodes, m.network)
 	if err == nil {
-		printRoutes(out, decision, links)
+		printRoutes(out, decision, situation.Links)
+		printTunnels(out, situation, time.Now())
 	}
 	printProxies(out, decision) // even without this machine's Node
 	if err != nil {
@@ -78,8 +79,8 @@ func check(ctx context.Context, o *options, out io.Writer) error {
 
 // decide reads the machine's state and decides as run does.
 func decide(
-	ctx context.Context, s settings, own *corev1.Node, nodes []*kube.Node, network *kernel.Kernel,
-) (agent.Decision, []agent.Link, error) {
+	ctx context.Context, o *options, s settings, own *corev1.Node, nodes []*kube.Node, network *kernel.Kernel,
+) (agent.Decision, agent.Situation, error) {
 	situation := agent.Situation{
 		Settings: s.Settings, Nodes: nodes, Unresolved: map[netip.Addr]bool{},
 	}
@@ -88,26 +89,60 @@ func decide(
 	}
 	var err error
 	if situation.Links, err = network.Links(ctx); err != nil {
-		return agent.Decision{}, nil, err
+		return agent.Decision{}, situation, err
 	}
-	situation.Tunnel = agent.ObservedTunnel(situation.Links, s.Tunnels.Port)
+	if s.Tunnels.Enabled {
+		device, retiring, err := tunnels(o.keyDir, s.Tunnels.Port)
+		if err != nil {
+			return agent.Decision{}, situation, err
+		}
+		situation.Tunnel = device.Observe()
+		for _, d := range retiring {
+			if state := d.Observe(); state.Problem == "" {
+				situation.Retiring = append(situation.Retiring, state)
+			}
+		}
+	}
 	if situation.Table, err = network.List(ctx); err != nil {
-		return agent.Decision{}, nil, err
+		return agent.Decision{}, situation, err
 	}
 	if situation.Proxies, err = network.Proxies(ctx); err != nil {
-		return agent.Decision{}, nil, err
+		return agent.Decision{}, situation, err
 	}
 	for _, link := range situation.Links {
 		neighbors, err := network.Neighbors(ctx, link.Index)
 		if err != nil {
-			return agent.Decision{}, nil, err
+			return agent.Decision{}, situation, err
 		}
 		for _, n := range neighbors {
 			situation.Unresolved[n.Addr] = n.Silent
 		}
 	}
 	decision, err := agent.Decide(situation)
-	return decision, situation.Links, err
+	return decision, situation, err
+}
+
+// printTunnels prints the peers of the WireGuard devices.
+func printTunnels(out io.Writer, s agent.Situation, now time.Time) {
+	if !s.Tunnels.Enabled {
+		return
+	}
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "TUNNEL TO\tPORT\tENDPOINT\tHANDSHAKE\tRECEIVED\tSENT")
+	for _, device := range append([]agent.TunnelState{s.Tunnel}, s.Retiring...) {
+		for _, n := range s.Nodes {
+			peer, found := device.Peers[n.WireGuard.Key(device.Port)]
+			if !found {
+				continue
+			}
+			handshake := "none"
+			if !peer.Handshake.IsZero() {
+				handshake = now.Sub(peer.Handshake).Round(time.Second).String() + " ago"
+			}
+			fmt.Fprintf(table, "%s\t%d\t%s\t%s\t%d\t%d\n", n.Name, device.Port, peer.Endpoint, handshake, peer.Received, peer.Sent)
+		}
+	}
+	_ = table.Flush()
 }
 
 func printRoutes(out io.Writer, d agent.Decision, links []agent.Link) {

@@ -56,9 +56,13 @@ func run(ctx context.Context, o *options, reg promauto.Registry) error {
 	defer m.network.Close()
 	m.held.used = s.addresses.Enabled()
 
-	device, retiring, err := tunnels(o.keyDir, s.Tunnels.Port)
+	device, earlier, err := tunnels(o.keyDir, s.Tunnels.Port)
 	if err != nil {
 		return err
+	}
+	var retiring []agent.Tunnels
+	for _, d := range earlier {
+		retiring = append(retiring, d)
 	}
 	events := record.NewBroadcaster(record.WithContext(ctx))
 	defer events.Shutdown()

@@ -50,6 +50,9 @@ type NodeRow struct {
 	// Why lists the problems of the Node with their remedies.
 	Why []string `json:"why,omitempty"`
 
+	// WireGuardPorts are those of its devices. After the first follow those being replaced.
+	WireGuardPorts []int `json:"wireGuardPorts,omitempty"`
+
 	ProviderID string `json:"providerID,omitempty"`
 	// Server is the server's name and status, or that it doesn't exist; empty if unknown.
 	Server  string        `json:"server,omitempty"`
@@ -61,6 +64,15 @@ type NodeRow struct {
 type RouteState struct {
 	Via   netip.Addr `json:"via,omitzero"`
 	State string     `json:"state"`
+	// Reach is why tunnels connect the Node; empty if they connect all Nodes.
+	Reach kube.Reach `json:"reach,omitempty"`
+}
+
+func (r RouteState) String() string {
+	if r.Reach != "" {
+		return r.State + ": " + string(r.Reach)
+	}
+	return r.State
 }
 
 // The states of a Node's route.
@@ -68,6 +80,7 @@ const (
 	RouteStands    = "stands"
 	RouteMissing   = "missing"
 	RouteStale     = "stale" // its gateway is not the Node's, which has no server
+	RouteTunnel    = "tunnel"
 	RouteNotNeeded = "not needed"
 	RouteNotSeen   = "not seen"
 	RouteNoPodCIDR = "no podCIDR yet"
@@ -182,6 +195,11 @@ func (k *knowledge) row(n *corev1.Node) NodeRow {
 	} else if _, absent := k.absent[n.Name]; absent {
 		row.Server = "does not exist"
 	}
+	if w := kube.WireGuardOf(n); w != nil {
+		for _, key := range w.Keys {
+			row.WireGuardPorts = append(row.WireGuardPorts, key.Port)
+		}
+	}
 	if unreadable != nil {
 		row.Why = append(row.Why, unreadable.Error())
 	}
@@ -242,6 +260,10 @@ func (k *knowledge) route(n *corev1.Node, prefixes []netip.Prefix) RouteState {
 		return RouteState{State: RouteNotNeeded}
 	case k.routing == nil:
 		return RouteState{State: RouteNotSeen}
+	}
+	switch k.statuses[n.Name].Reason {
+	case routes.TunnelCreated, routes.NoTunnel:
+		return RouteState{State: RouteTunnel, Reach: kube.ReachOf(n)}
 	}
 	via := k.routing.Gateways.Of[n.Name]
 	for _, p := range prefixes {

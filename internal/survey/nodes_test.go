@@ -10,12 +10,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/underlay-ccm/underlay/internal/config"
+	"github.com/underlay-ccm/underlay/internal/kube"
 	"github.com/underlay-ccm/underlay/internal/survey"
 	"github.com/underlay-ccm/underlay/routes"
 )
 
 func nodeLine(r survey.NodeRow) string {
-	return strings.TrimSpace(fmt.Sprintf("%v %s; %s; %s", r.PodCIDRs, survey.FamiliesText(r.Families), strings.TrimSpace(r.Route.State+" "+viaOf(r)), strings.Join(r.Why, " | ")))
+	return strings.TrimSpace(fmt.Sprintf("%v %s; %s; %s", r.PodCIDRs, survey.FamiliesText(r.Families), strings.TrimSpace(r.Route.String()+" "+viaOf(r)), strings.Join(r.Why, " | ")))
 }
 
 func viaOf(r survey.NodeRow) string {
@@ -61,6 +62,23 @@ func TestNodes(t *testing.T) {
 				s.Config.Routes.Limit = 2
 			},
 			"[10.244.2.0/24] IPv4 cloud; missing 10.0.0.3; no room in the network's route table",
+		},
+		{
+			"tunnels connect it", func(s *survey.Snapshot) {
+				unroute(s)
+				s.Config.WireGuard.Mode = config.WireGuardOverflow
+				s.Nodes[1].Annotations = map[string]string{
+					kube.ReachAnnotation:     string(kube.NoRoom),
+					kube.WireGuardAnnotation: `{"keys": [{"publicKey": "` + strings.Repeat("A", 43) + `=", "port": 51820}], "connected": true}`,
+				}
+			},
+			"[10.244.2.0/24] IPv4 cloud; tunnel: no-room;",
+		},
+		{
+			"tunnels connect all Nodes, and not it yet", func(s *survey.Snapshot) {
+				s.Config.WireGuard.Mode, s.Config.WireGuard.Phase = config.WireGuardAlways, config.WireGuardRequire
+			},
+			"[10.244.2.0/24] IPv4 cloud; tunnel; waiting for WireGuard tunnels",
 		},
 		{
 			"its server is not attached", func(s *survey.Snapshot) {

@@ -36,16 +36,16 @@ func (v PoolsView) Page() table.Page {
 // Page shows the Nodes.
 func (v NodesView) Page() table.Page {
 	t := table.New("", "NODE", "PODCIDRS", "ROUTE", "VIA", "FAMILIES", "+READY",
-		"NETWORKUNAVAILABLE", "PODCIDRSALLOCATED", "PEERSREACHABLE", "+AGE", "+PROVIDER ID", "+SERVER", "WHY")
+		"NETWORKUNAVAILABLE", "PODCIDRSALLOCATED", "PEERSREACHABLE", "+AGE", "+PROVIDER ID", "+SERVER", "+WIREGUARD PORTS", "WHY")
 	tones := map[string]table.Tone{
-		RouteStands: table.Good, RouteMissing: table.Bad, RouteStale: table.Bad,
+		RouteStands: table.Good, RouteTunnel: table.Good, RouteMissing: table.Bad, RouteStale: table.Bad,
 		RouteNoPodCIDR: table.Bad, RouteNotNeeded: table.Faint, RouteNotSeen: table.Faint,
 	}
 	for _, n := range v.Nodes {
-		t.Add(n.Name, table.OrNone(Join(n.PodCIDRs, ",")), tones[n.Route.State].Cell(n.Route.State),
+		t.Add(n.Name, table.OrNone(Join(n.PodCIDRs, ",")), tones[n.Route.State].Cell(n.Route.String()),
 			n.Route.Via, table.OrNone(FamiliesText(n.Families)),
 			n.Ready.cell("True"), n.NetworkUnavailable.cell("False"), n.PodCIDRsAllocated.cell("True"), n.PeersReachable.cell("True"),
-			duration.HumanDuration(n.Age), table.OrNone(n.ProviderID), table.OrNone(n.Server),
+			duration.HumanDuration(n.Age), table.OrNone(n.ProviderID), table.OrNone(n.Server), table.OrNone(strings.Trim(fmt.Sprint(n.WireGuardPorts), "[]")),
 			table.Warn.Cell(strings.Join(n.Why, "; "))).About = "Node/" + n.Name
 	}
 	gone := table.New("Gone, podCIDRs in quarantine", "NODE", "PODCIDRS", "RELEASED", "FREE AGAIN", "+UID")

@@ -56,7 +56,7 @@ func (a *Agent) putRight(ctx context.Context, full bool, events []time.Time) err
 	failed.peers = append(failed.peers, present(tunneled, a.pruneTunnels(ctx, s, d, missing == 0))...)
 	a.writeProxies(ctx, earlier, d.Proxies, &failed)
 	a.metrics.reached(events, time.Now())
-	a.metrics.show(d, missing)
+	a.metrics.show(s, d, missing)
 
 	waiting := d.Faults
 	var after error

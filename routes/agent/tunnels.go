@@ -62,16 +62,6 @@ type TunnelState struct {
 	Unanswered map[string]bool
 }
 
-// ObservedTunnel returns the part of the state that an observer has, who creates no device.
-func ObservedTunnel(links []Link, port int) TunnelState {
-	for _, l := range links {
-		if l.Name == TunnelLink(port) {
-			return TunnelState{Port: port, Link: l.Index}
-		}
-	}
-	return TunnelState{Problem: "there is no device " + TunnelLink(port) + ": underlay-agent creates it, or its log has the reason"}
-}
-
 // handshaken reports whether the peer with the key has shaken hands.
 func (s TunnelState) handshaken(key string) bool { return !s.Peers[key].Handshake.IsZero() }
 
@@ -81,7 +71,8 @@ type TunnelPeerState struct {
 	Handshake  time.Time // the latest; zero: none
 	AllowedIPs []netip.Prefix
 	Keepalive  time.Duration
-	Received   int64 // bytes
+	// Received and Sent are in bytes, since the device exists.
+	Received, Sent int64
 }
 
 // TunnelPeer is another node's end of a tunnel.

@@ -79,15 +79,32 @@ func (d *Device) State(context.Context) (agent.TunnelState, error) {
 			return agent.TunnelState{}, fmt.Errorf("setting the WireGuard device up: %w", err)
 		}
 	}
+	return d.state(link, device, key), nil
+}
+
+// Observe returns the device's state, and changes nothing.
+func (d *Device) Observe() agent.TunnelState {
+	link, err := d.handle.LinkByName(d.name)
+	if err != nil {
+		return agent.TunnelState{Problem: fmt.Sprintf("there is no device %s: underlay-agent creates it, or its log has the reason", d.name)}
+	}
+	device, err := d.client.Device(d.name)
+	if err != nil {
+		return agent.TunnelState{Problem: fmt.Sprintf("reading the WireGuard device %s: %v", d.name, err)}
+	}
+	return d.state(link, device, device.PrivateKey)
+}
+
+func (d *Device) state(link netlink.Link, device *wgtypes.Device, key wgtypes.Key) agent.TunnelState {
 	s := agent.TunnelState{PublicKey: key.PublicKey().String(), Port: d.port, Link: link.Attrs().Index, Peers: map[string]agent.TunnelPeerState{}}
 	for _, p := range device.Peers {
 		s.Peers[p.PublicKey.String()] = peerState(p)
 	}
-	return s, nil
+	return s
 }
 
 func peerState(p wgtypes.Peer) agent.TunnelPeerState {
-	state := agent.TunnelPeerState{Handshake: p.LastHandshakeTime, Keepalive: p.PersistentKeepaliveInterval, Received: p.ReceiveBytes}
+	state := agent.TunnelPeerState{Handshake: p.LastHandshakeTime, Keepalive: p.PersistentKeepaliveInterval, Received: p.ReceiveBytes, Sent: p.TransmitBytes}
 	if p.LastHandshakeTime.Unix() <= 0 {
 		state.Handshake = time.Time{}
 	}

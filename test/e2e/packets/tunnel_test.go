@@ -4,7 +4,9 @@ package packets
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
+	"regexp"
 	"slices"
 	"testing"
 	"time"
@@ -146,6 +148,15 @@ func TestAMachineBehindNAT(t *testing.T) {
 		manyBytes(t, pods[2], pods[1])
 	}
 	t.Run("pods and nodes reach each other", check)
+	t.Run("underlay-agent check shows handshakes and bytes", func(t *testing.T) {
+		got, err := home.CheckAgent(t.Context())
+		for _, m := range []*netlab.Machine{one, two} {
+			line := regexp.MustCompile(fmt.Sprintf(`(?m)^%s +51820 +%s:51820 +\d+s ago +[1-9]\d* +[1-9]\d*$`, m.Name, regexp.QuoteMeta(m.Public.IPv4.String())))
+			if err != nil || !line.MatchString(got) {
+				t.Errorf("no tunnel to %s in\n%s(%v)", m.Name, got, err)
+			}
+		}
+	})
 	t.Run("a Service is reached by its ClusterIP", func(t *testing.T) {
 		for _, p := range pods {
 			answeredBy(t, of(p), echo(serviceOf(t, f, p.Name)), podNames(pods)...)

@@ -82,14 +82,13 @@ func (m *Machine) RestartAgent(args ...string) (err error) {
 	if m.lab.options.WireGuard != "" {
 		start = m.withTunnels
 	}
-	m.agent, err = start("underlay-agent", m.lab.options.Agent, slices.Concat([]string{"run"}, m.hostFlags(), []string{
-		"--config=" + m.path("config.yaml"),
-		"--cluster-cidr=" + m.lab.podRanges(),
-		"--node-name=" + m.Name,
-		"--kubeconfig=" + m.path("kubeconfig"),
-		"-v=1",
-	}, args)...)
+	m.agent, err = start("underlay-agent", m.lab.options.Agent, slices.Concat([]string{"run", "-v=1"}, m.agentFlags(), args)...)
 	return err
+}
+
+func (m *Machine) agentFlags() []string {
+	return append(m.hostFlags(),
+		"--config="+m.path("config.yaml"), "--cluster-cidr="+m.lab.podRanges(), "--node-name="+m.Name, "--kubeconfig="+m.path("kubeconfig"))
 }
 
 func (m *Machine) hostFlags() []string {

@@ -60,8 +60,17 @@ func (m *Machine) startTunnels(ctx context.Context) error {
 // withTunnels is within with a mount namespace in which the program finds only the machine's own
 // WireGuard device.
 func (m *Machine) withTunnels(name, path string, args ...string) (*process.Process, error) {
+	return m.within(name, "unshare", m.seeingTunnels(path, args...)...)
+}
+
+func (m *Machine) seeingTunnels(path string, args ...string) []string {
 	own := fmt.Sprintf("mount --bind %s %s && exec \"$@\"", m.path("wireguard"), tunnelSockets)
-	return m.within(name, "unshare", append([]string{"--mount", "sh", "-c", own, "sh", path}, args...)...)
+	return append([]string{"--mount", "sh", "-c", own, "sh", path}, args...)
+}
+
+// CheckAgent runs underlay-agent check and returns what it prints.
+func (m *Machine) CheckAgent(ctx context.Context) (string, error) {
+	return m.Namespace.Run(ctx, "unshare", m.seeingTunnels(m.lab.options.Agent, append([]string{"check"}, m.agentFlags()...)...)...)
 }
 
 // TunnelHandshakes returns, for each peer of the device by its key, whether it has completed a
