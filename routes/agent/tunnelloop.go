@@ -24,8 +24,10 @@ const (
 	// endpointLimit is how long a candidate endpoint is tried. WireGuard sends a handshake
 	// every 5 s.
 	endpointLimit = 15 * time.Second
-	// handshakePoll is the interval of looks for handshakes, which cause no event.
+	// handshakePoll is the interval of looks for handshakes, which cause no event, and
+	// overduePoll that after handshakeLimit.
 	handshakePoll = 2 * time.Second
+	overduePoll   = 20 * time.Second
 	// sessionEnd is the age of a handshake after which an endpoint may be changed: a session
 	// lasts 180 s (WireGuard, section 6.1).
 	sessionEnd = 3 * time.Minute
@@ -211,7 +213,7 @@ func (r *retiring) used(state TunnelState, plan TunnelPlan, now time.Time) bool 
 // awaitHandshakes looks whether nodes have shaken hands, and triggers a pass if one has, if one
 // is overdue, or if another endpoint is to be tried.
 func (a *Agent) awaitHandshakes(ctx context.Context) error {
-	now, waiting, due := time.Now(), false, false
+	now, waiting, due, next := time.Now(), false, false, overduePoll
 	var state TunnelState
 	for peer, p := range a.tunnelPeers {
 		if p.connected || peer.port != a.Settings.Tunnels.Port {
@@ -225,6 +227,9 @@ func (a *Agent) awaitHandshakes(ctx context.Context) error {
 		}
 		waiting = true
 		age := now.Sub(p.since)
+		if age < handshakeLimit {
+			next = handshakePoll
+		}
 		overdue := age >= handshakeLimit && age < handshakeLimit+2*handshakePoll
 		due = due || overdue || state.handshaken(p.key) || p.several && now.Sub(p.triedAt) >= endpointLimit
 	}
@@ -232,7 +237,7 @@ func (a *Agent) awaitHandshakes(ctx context.Context) error {
 	case due:
 		a.queue.Add(pass) // which looks again later
 	case waiting:
-		a.queue.AddAfter(handshakes, handshakePoll)
+		a.queue.AddAfter(handshakes, next)
 	}
 	return nil
 }

@@ -284,7 +284,7 @@ func TestKeysAreReplaced(t *testing.T) {
 		}
 
 		d.answer("10.0.0.3:51820")
-		time.Sleep(10 * time.Second)
+		time.Sleep(overduePoll)
 		expect("a handshake", to+"9", both)
 		time.Sleep(10 * time.Minute)
 		if expect("packets arrive", to+"9", both); earlier.removed {

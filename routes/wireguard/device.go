@@ -29,6 +29,7 @@ type Device struct {
 	name   string
 	// keyPath is the file of the private key, which must outlive the machine's next start.
 	keyPath string
+	key     wgtypes.Key // zero until it is loaded
 }
 
 // Open prepares the use of a device; it changes nothing.
@@ -60,16 +61,19 @@ func (d *Device) State(context.Context) (agent.TunnelState, error) {
 	if err != nil {
 		return agent.TunnelState{}, err
 	}
-	key, err := loadKey(d.keyPath)
-	if err != nil {
-		return agent.TunnelState{}, err
+	if d.key == (wgtypes.Key{}) {
+		key, err := loadKey(d.keyPath)
+		if err != nil {
+			return agent.TunnelState{}, err
+		}
+		d.key = key
 	}
 	device, err := d.client.Device(d.name)
 	if err != nil {
 		return agent.TunnelState{}, fmt.Errorf("reading the WireGuard device: %w", err)
 	}
-	if device.PrivateKey != key || device.ListenPort != d.port {
-		own := wgtypes.Config{PrivateKey: &key, ListenPort: &d.port}
+	if device.PrivateKey != d.key || device.ListenPort != d.port {
+		own := wgtypes.Config{PrivateKey: &d.key, ListenPort: &d.port}
 		if err := d.client.ConfigureDevice(d.name, own); err != nil {
 			return agent.TunnelState{}, fmt.Errorf("setting the WireGuard device's key and port %d: %w; another program may use the port, see wireguardPort in the configuration", d.port, err)
 		}
@@ -79,7 +83,7 @@ func (d *Device) State(context.Context) (agent.TunnelState, error) {
 			return agent.TunnelState{}, fmt.Errorf("setting the WireGuard device up: %w", err)
 		}
 	}
-	return d.state(link, device, key), nil
+	return d.state(link, device, d.key), nil
 }
 
 // Observe returns the device's state, and changes nothing.
