@@ -186,9 +186,13 @@ func (a *Agent) pruneTunnels(ctx context.Context, s Situation, d Decision, route
 }
 
 func pruneDevice(ctx context.Context, device Tunnels, state TunnelState, plan TunnelPlan) error {
+	planned := make(map[string]bool, len(plan.Peers))
+	for _, p := range plan.Peers {
+		planned[p.PublicKey] = true
+	}
 	var gone []string
 	for key := range state.Peers {
-		if !slices.ContainsFunc(plan.Peers, func(p TunnelPeer) bool { return p.PublicKey == key }) {
+		if !planned[key] {
 			gone = append(gone, key)
 		}
 	}
