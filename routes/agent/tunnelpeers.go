@@ -34,8 +34,10 @@ func (d *decider) addPeers(n *kube.Node, dsts []netip.Prefix, shared map[string]
 			}
 		}
 		d.plans[at].Needed = d.plans[at].Needed || n.Ready
-		if current := d.devices[0]; at > 0 && n.Ready && current.Unanswered[n.Name] && n.WireGuard.Key(current.Port) != "" {
-			d.late = append(d.late, Peer{n.Name, fmt.Sprint("at port ", d.devices[at].Port)})
+		late := Peer{n.Name, fmt.Sprint("at port ", d.devices[at].Port)}
+		current := d.devices[0]
+		if at > 0 && n.Ready && current.Unanswered[n.Name] && n.WireGuard.Key(current.Port) != "" && !slices.Contains(d.late, late) {
+			d.late = append(d.late, late) // once, not for each family
 		}
 		return at, ""
 	}
