@@ -1,17 +1,13 @@
 package agent
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
 	"k8s.io/component-base/metrics"
-)
 
-// Registry registers metrics. The registries of component-base implement it.
-type Registry interface {
-	Register(metrics.Registerable) error
-}
+	"github.com/underlay-ccm/underlay/internal/promauto"
+)
 
 type agentMetrics struct {
 	routes        *metrics.GaugeVec
@@ -27,55 +23,23 @@ type agentMetrics struct {
 	repairSeconds *metrics.Histogram
 }
 
-func newMetrics(r Registry) (*agentMetrics, error) {
-	counters := func(name, help string, labels ...string) *metrics.CounterVec {
-		return metrics.NewCounterVec(&metrics.CounterOpts{Namespace: "underlay", Subsystem: "agent", Name: name, Help: help}, labels)
-	}
-	seconds := func(name, help string) *metrics.Histogram {
-		return metrics.NewHistogram(&metrics.HistogramOpts{
-			Namespace: "underlay", Subsystem: "agent", Name: name, Help: help,
-			Buckets: metrics.ExponentialBuckets(0.0001, 2, 18), // to 13 s
-		})
-	}
-	m := &agentMetrics{
-		routes: metrics.NewGaugeVec(&metrics.GaugeOpts{
-			Namespace: "underlay", Subsystem: "agent", Name: "routes",
-			Help: "Number of routes that this node should have, by state: standing, missing (could not be written), refused (somebody else's stands there).",
-		}, []string{"state"}),
-		unreachable: metrics.NewGauge(&metrics.GaugeOpts{
-			Namespace: "underlay", Subsystem: "agent", Name: "unreachable_peers",
-			Help: "Number of nodes whose pods can't be reached from this node.",
-		}),
-		endpoints: metrics.NewGauge(&metrics.GaugeOpts{
-			Namespace: "underlay", Subsystem: "agent", Name: "open_endpoints",
-			Help: "Number of pods' addresses with ports on this node that load balancers may reach.",
-		}),
-		tunnels: metrics.NewGaugeVec(&metrics.GaugeOpts{
-			Namespace: "underlay", Subsystem: "agent", Name: "tunnels",
-			Help: "Number of nodes to which this node has a WireGuard tunnel, or should have one, by state: connected (has shaken hands), waiting (has not), keyless (no key to use). While keys are replaced, each device counts.",
-		}, []string{"state"}),
-		ready: metrics.NewGauge(&metrics.GaugeOpts{
-			Namespace: "underlay", Subsystem: "agent", Name: "ready",
-			Help: "1 while this node's network is as it should be, as /readyz says; else 0.",
-		}),
-		repairs: counters("repairs_total", "Number of things that somebody else had changed and that were put right, by part: routes, or the name of another part of the node's network.", "part"),
-		writes:  counters("route_writes_total", "Number of changes to the kernel's table by verb (add, replace, delete) and outcome (ok, error).", "verb", "outcome"),
-		passes:  counters("passes_total", "Number of times that everything was looked at and put right, by outcome (ok, error).", "outcome"),
-		eventsLost: metrics.NewCounter(&metrics.CounterOpts{
-			Namespace: "underlay", Subsystem: "agent", Name: "kernel_events_lost_total",
-			Help: "Number of times that the kernel's events began anew, the start included: each leads to a look at everything.",
-		}),
-		nodeToKernel:  seconds("node_to_kernel_seconds", "Time from the event of a Node that changed to its routes standing in the kernel."),
-		repairSeconds: seconds("route_repair_seconds", "Time from the event of a route of ours that somebody deleted to the route standing again."),
-	}
-	for _, metric := range []metrics.Registerable{
-		m.routes, m.unreachable, m.endpoints, m.tunnels, m.ready, m.repairs, m.writes, m.passes, m.eventsLost, m.nodeToKernel, m.repairSeconds,
-	} {
-		if err := r.Register(metric); err != nil {
-			return nil, fmt.Errorf("registering the agent's metrics: %w", err)
-		}
-	}
-	return m, nil
+func newMetrics(r promauto.Registry) (*agentMetrics, error) {
+	f, buckets := promauto.With(r, "agent"), metrics.ExponentialBuckets(0.0001, 2, 18) // to 13 s
+	return &agentMetrics{
+		routes: f.GaugeVec("routes",
+			"Number of routes that this node should have, by state: standing, missing (could not be written), refused (another program's is there).", "state"),
+		unreachable: f.Gauge("unreachable_peers", "Number of nodes whose pods can't be reached from this node."),
+		endpoints:   f.Gauge("open_endpoints", "Number of pods' addresses with ports on this node that load balancers may reach."),
+		tunnels: f.GaugeVec("tunnels",
+			"Number of nodes to which this node has a WireGuard tunnel, or should have one, by state: connected (has shaken hands), waiting (has not), keyless (no key to use). While keys are replaced, each device counts.", "state"),
+		ready:         f.Gauge("ready", "1 while this node's network is as it should be, as /readyz reports; else 0."),
+		repairs:       f.CounterVec("repairs_total", "Number of repairs of what another program had changed, by part: routes, or the name of another part of the node's network.", "part"),
+		writes:        f.CounterVec("route_writes_total", "Number of changes to the kernel's table by verb (add, replace, delete) and outcome (ok, error).", "verb", "outcome"),
+		passes:        f.CounterVec("passes_total", "Number of times that everything was looked at and put right, by outcome (ok, error).", "outcome"),
+		eventsLost:    f.Counter("kernel_events_lost_total", "Number of times that the kernel's events began anew, the start included: each leads to a look at everything."),
+		nodeToKernel:  f.Histogram("node_to_kernel_seconds", "Time from the event of a Node that changed to its routes standing in the kernel.", buckets),
+		repairSeconds: f.Histogram("route_repair_seconds", "Time from the event that another program deleted a route of ours until it is restored.", buckets),
+	}, f.Err()
 }
 
 func (m *agentMetrics) wrote(verb string, err error) {
