@@ -52,10 +52,10 @@ func TestANodeBeyondTheTableGetsTunnels(t *testing.T) {
 		}
 		w.expectCondition("n2", "True NoTunnel")
 		key := "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="
-		w.annotate("n2", kube.WireGuardAnnotation, `{"publicKey": "`+key+`", "port": 51820}`)
+		w.annotate("n2", kube.WireGuardAnnotation, `{"keys": [{"publicKey": "`+key+`", "port": 51820}]}`)
 		rest(5 * time.Second)
 		w.expectCondition("n2", "True NoTunnel")
-		w.annotate("n2", kube.WireGuardAnnotation, `{"publicKey": "`+key+`", "port": 51820, "connected": true}`)
+		w.annotate("n2", kube.WireGuardAnnotation, `{"keys": [{"publicKey": "`+key+`", "port": 51820}], "connected": true}`)
 		rest(5 * time.Second)
 		w.expectCondition("n2", "False TunnelCreated")
 

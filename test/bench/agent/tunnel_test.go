@@ -3,6 +3,8 @@
 package agent_test
 
 import (
+	"crypto/rand"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -14,7 +16,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/underlay-ccm/underlay/internal/kube"
@@ -33,14 +34,12 @@ const (
 func meshed(b *testing.B, nodes int) []*kube.Node {
 	all := make([]*kube.Node, nodes)
 	for i := range all {
-		key, err := wgtypes.GenerateKey()
-		if err != nil {
-			b.Fatal(err)
-		}
+		key := make([]byte, 32)
+		_, _ = rand.Read(key)
 		all[i] = &kube.Node{
 			Name: fmt.Sprintf("node-%05d", i), UID: types.UID(fmt.Sprintf("00000000-0000-0000-0000-%012d", i)), Ready: true,
 			PodCIDRs: []netip.Prefix{podPrefix(i, true)}, InternalIPs: []netip.Addr{nodeAddress(i, true)},
-			WireGuard: &kube.WireGuard{Keys: []kube.WireGuardKey{{PublicKey: key.String(), Port: tunnelPort}}},
+			WireGuard: &kube.WireGuard{Keys: []kube.WireGuardKey{{PublicKey: base64.StdEncoding.EncodeToString(key), Port: tunnelPort}}},
 		}
 	}
 	return all
