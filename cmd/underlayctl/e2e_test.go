@@ -279,7 +279,7 @@ func (l *lab) unseenAPI(t *testing.T) {
 	if err := os.WriteFile(path, []byte(strings.ReplaceAll(string(content), address, deaf.Addr().String())), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if out := runProgram(t, l.binary, nil, "nodes", "--kubeconfig", path, "--timeout=1s"); out.code != 3 || !strings.Contains(out.stderr, "no answer within 1s: raise --timeout") {
+	if out := runProgram(t, l.binary, nil, "nodes", "--kubeconfig", path, "--timeout=1s"); out.code != 3 || !strings.Contains(out.stderr, "no response within 1s: raise --timeout") {
 		t.Errorf("an API server that says nothing: %+v", out)
 	}
 	// The default ServiceAccount has no permissions.
