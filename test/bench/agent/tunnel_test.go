@@ -31,7 +31,7 @@ const (
 )
 
 // meshed are Nodes with WireGuard keys.
-func meshed(b *testing.B, nodes int) []*kube.Node {
+func meshed(nodes int) []*kube.Node {
 	all := make([]*kube.Node, nodes)
 	for i := range all {
 		key := make([]byte, 32)
@@ -53,7 +53,7 @@ func BenchmarkTunnels(b *testing.B) {
 		Self: "node-00000", Modes: agent.Modes{IPv4: agent.ByCloud, IPv6: agent.Unrouted},
 		Pools: []netip.Prefix{netip.MustParsePrefix("10.64.0.0/10")}, PodRanges: []netip.Prefix{netip.MustParsePrefix("10.64.0.0/10")},
 		Tunnels: agent.TunnelSettings{Enabled: true, Port: tunnelPort, Phase: agent.Require},
-	}, Nodes: meshed(b, meshNodes), Links: []agent.Link{{Index: 1, Name: "uplink", Up: true, MTU: 1450, Addrs: []netip.Prefix{netip.PrefixFrom(nodeAddress(0, true), 16)}}}}
+	}, Nodes: meshed(meshNodes), Links: []agent.Link{{Index: 1, Name: "uplink", Up: true, MTU: 1450, Addrs: []netip.Prefix{netip.PrefixFrom(nodeAddress(0, true), 16)}}}}
 	s.Table = []agent.Entry{{Dst: netip.MustParsePrefix("10.0.0.0/16"), Link: 1, Kind: agent.Unicast, Protocol: 2}}
 	s.Tunnel = agent.TunnelState{Port: tunnelPort, Link: 2}
 	var peers []agent.TunnelPeer
@@ -160,7 +160,7 @@ func BenchmarkWireGuardKeys(b *testing.B) {
 		return m.HeapAlloc
 	}
 	for b.Loop() {
-		nodes := meshed(b, nodeCount)
+		nodes := meshed(nodeCount)
 		all, with := heap(), size(nodes)
 		for _, n := range nodes {
 			n.WireGuard = nil
