@@ -23,7 +23,7 @@ func TestMistakesAreRefusedAtStart(t *testing.T) {
 		options cluster.ManagerOptions
 		want    []string // all in one line
 	}{
-		{"wrong token", cluster.ManagerOptions{Token: "wrong-token"}, []string{"token", "refused", "put in a valid API token"}},
+		{"wrong token", cluster.ManagerOptions{Token: "wrong-token"}, []string{"token", "rejected", "put in a valid API token"}},
 		{"wrong network", with("network: cluster", "network: nowhere"), []string{"network", "nowhere", "no such network"}},
 		{"no such location", with("location: fsn1", "location: fsn9"), []string{"loadBalancers.location", "fsn9", "no such location", "use one of fsn1, nbg1"}},
 		{"no such type", with("location: fsn1", "location: fsn1\n  type: lb12"), []string{"loadBalancers.type", "lb12", "use one of lb11, lb21"}},
