@@ -150,7 +150,11 @@ func weigh(b *testing.B, s scene, binary string) {
 	b.Helper()
 	dir := b.TempDir()
 	config := filepath.Join(dir, "config.yaml")
-	write(b, config, 0o600, "apiVersion: underlay.dev/v1alpha1\nkind: CloudConfig\nfamilies: {ipv4: node, ipv6: node}\n")
+	settings := "apiVersion: underlay.dev/v1alpha1\nkind: CloudConfig\nfamilies: {ipv4: node, ipv6: node}\n"
+	if s.api != nil {
+		settings += "networkPolicy: \"off\"\n" // the generated API has Nodes alone
+	}
+	write(b, config, 0o600, settings)
 	for _, plugin := range []string{"ptp", "host-local", "portmap"} {
 		write(b, filepath.Join(dir, "bin", plugin), 0o755, "#!/bin/sh\n")
 	}
