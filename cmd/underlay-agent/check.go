@@ -129,7 +129,7 @@ func printTunnels(out io.Writer, s agent.Situation, now time.Time) {
 	}
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "TUNNEL TO\tPORT\tENDPOINT\tHANDSHAKE\tRECEIVED\tSENT")
-	for _, device := range append([]agent.TunnelState{s.Tunnel}, s.Retiring...) {
+	for _, device := range s.Devices() {
 		for _, n := range s.Nodes {
 			peer, found := device.Peers[n.WireGuard.Key(device.Port)]
 			if !found {

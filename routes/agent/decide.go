@@ -139,7 +139,7 @@ func Decide(s Situation) (Decision, error) {
 		return Decision{Proxies: diffProxies(nil, s.Proxies, s.unclaimed(nil))}, fmt.Errorf("deciding on routes among %d Nodes: %s: %w", len(s.Nodes), s.Self, ErrNoNode)
 	}
 	d := &decider{Situation: s, self: s.Nodes[at], lookup: newLookup(s.Table), peers: map[string]string{}, held: map[netip.Prefix]netip.Addr{}}
-	d.devices = slices.Concat([]TunnelState{s.Tunnel}, s.Retiring)
+	d.devices = s.Devices()
 	d.plans = make([]TunnelPlan, len(d.devices))
 	d.uplinks = d.findUplinks()
 	for _, p := range d.self.PodCIDRs {

@@ -67,7 +67,7 @@ func (m *agentMetrics) show(s Situation, d Decision, missing int) {
 		return
 	}
 	plans, connected, all := slices.Concat([]TunnelPlan{d.Tunnels}, d.Retiring), 0, 0
-	for i, device := range slices.Concat([]TunnelState{s.Tunnel}, s.Retiring) {
+	for i, device := range s.Devices() {
 		for _, peer := range plans[i].Peers {
 			if all++; device.handshaken(peer.PublicKey) {
 				connected++

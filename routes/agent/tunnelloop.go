@@ -259,7 +259,7 @@ func (a *Agent) wireGuard(s Situation, d Decision) *kube.WireGuard {
 	before := kube.WireGuardOf(own)
 	w := &kube.WireGuard{}
 	kept := false
-	for _, state := range slices.Concat([]TunnelState{s.Tunnel}, s.Retiring) {
+	for _, state := range s.Devices() {
 		w.Keys = append(w.Keys, kube.WireGuardKey{PublicKey: state.PublicKey, Port: state.Port})
 		kept = kept || before.Key(state.Port) == state.PublicKey
 	}

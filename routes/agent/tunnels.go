@@ -62,6 +62,11 @@ type TunnelState struct {
 	Unanswered map[string]bool
 }
 
+// Devices returns the states of the current WireGuard device and of those that are being replaced.
+func (s Situation) Devices() []TunnelState {
+	return slices.Concat([]TunnelState{s.Tunnel}, s.Retiring)
+}
+
 // handshaken reports whether the peer with the key has shaken hands.
 func (s TunnelState) handshaken(key string) bool { return !s.Peers[key].Handshake.IsZero() }
 
