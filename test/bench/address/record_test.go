@@ -16,7 +16,7 @@ func record(b *testing.B, contender, scenario string, o outcome) {
 	yes := map[bool]float64{true: 1}
 	results.Explain(
 		b,
-		results.Note{Text: "Three machines on one segment with real kube-proxy and pods; a client on the segment sends a packet of UDP every 5 ms and makes a connection every 20 ms, another one asks who has the address ten times a second. No pod is on the holder."},
+		results.Note{Text: "Three machines on one segment with real kube-proxy and pods; a client on the segment sends a packet of UDP every 5 ms and makes a connection every 20 ms, another one resolves the address and connects ten times a second. No pod is on the holder."},
 		results.Note{Quantity: gapUDP, Text: "the longest time between two answers."},
 		results.Note{Quantity: refused, Text: "connections that were closed before they were answered."},
 		results.Note{Quantity: twoHolders, Text: "from the fault's end to the last claim by a machine that is not the holder in the end."},
@@ -32,14 +32,14 @@ func record(b *testing.B, contender, scenario string, o outcome) {
 		{refused, "", float64(o.tcp.Refused + o.tcp.Broken)},
 		{"connections unanswered", "", float64(o.tcp.Unanswered)},
 		{"a long connection broke", "", yes[o.talk.Broken != nil]},
-		{"longest gap of whom asks anew", "ms", milliseconds(o.fresh.Gap)},
+		{"longest gap of a client without neighbor entry", "ms", milliseconds(o.fresh.Gap)},
 		{"until another machine claims", "ms", milliseconds(o.moved)},
 		{twoHolders, "ms", milliseconds(o.both)},
-		{"client knows the wrong one in the end", "", yes[o.wrong]},
+		{"client has the wrong neighbor entry in the end", "", yes[o.wrong]},
 		{"announcements", "", float64(o.announcements)},
 		{writes, "", float64(o.writes)},
 	} {
-		fmt.Printf("    %-40s %10.0f %s\n", f.quantity, f.value, f.unit)
+		fmt.Printf("    %-50s %10.0f %s\n", f.quantity, f.value, f.unit)
 		results.Record(b, results.Figure{Scenario: scenario, Contender: contender, Quantity: f.quantity, Unit: f.unit, Value: f.value})
 	}
 }
