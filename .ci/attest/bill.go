@@ -10,7 +10,7 @@ import (
 	cdx "github.com/CycloneDX/cyclonedx-go"
 )
 
-// writeBill writes PROGRAM.cdx.json, in the version of the format that tools understand by now.
+// writeBill writes PROGRAM.cdx.json, in the version of the format that current tools read.
 func (r release) writeBill(folder string, p program) error {
 	var out bytes.Buffer
 	encoder := cdx.NewBOMEncoder(&out, cdx.BOMFileFormatJSON).SetPretty(true)
@@ -43,12 +43,12 @@ func (r release) bill(p program) *cdx.BOM {
 	bill.SerialNumber = serialNumber(p)
 	bill.Metadata = &cdx.Metadata{Timestamp: r.date, Component: &main}
 	bill.Components = &libraries
-	// What was linked is known, and not which module wanted which.
+	// The build information has no edges between modules, so all depend on the program.
 	bill.Dependencies = &[]cdx.Dependency{{Ref: main.BOMRef, Dependencies: &refs}}
 	return bill
 }
 
-// settings are those of the build that the program depends on, such as GOARCH.
+// settings returns the build settings that affect the program, such as GOARCH.
 func (p program) settings() *[]cdx.Property {
 	all := []cdx.Property{{Name: "go:version", Value: p.GoVersion}}
 	for _, s := range p.Settings {
@@ -57,8 +57,8 @@ func (p program) settings() *[]cdx.Property {
 	return &all
 }
 
-// serialNumber is a UUID of the program's content (RFC 9562, version 8), so that it is the same
-// wherever the program is built.
+// serialNumber returns a UUID of the program's content (RFC 9562, version 8), so that it does not
+// depend on where the program is built.
 func serialNumber(p program) string {
 	id := sha256.Sum256([]byte(p.file + " " + p.sha256))
 	id[6], id[8] = id[6]&0x0f|0x80, id[8]&0x3f|0x80

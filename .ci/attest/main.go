@@ -1,10 +1,9 @@
-// Attest says what a release is made of: beside each program in a folder it writes a software bill
-// of materials in CycloneDX's format, and for all files together one statement of where they come
-// from, in the form of in-toto with SLSA's predicate.
+// Attest describes the contents and the origin of a release. It writes a software bill of materials
+// in CycloneDX's format for each program in a folder, and one in-toto statement with SLSA's
+// provenance predicate for all files.
 //
-// It reads what the Go linker has recorded in the programs, so it says what was linked and not what
-// go.mod allows. It asks no clock, network or machine: the same files and flags give the same
-// bytes.
+// It reads the build information that the Go linker recorded in the programs, so it lists the linked
+// modules and not all modules of go.mod. Its output depends only on the files and the flags.
 package main
 
 import (
@@ -13,13 +12,13 @@ import (
 	"os"
 )
 
-// release is what the caller knows about the build.
+// release is the build as the flags describe it.
 type release struct {
 	version string // such as v0.1.0
 	commit  string // the full hash
 	date    string // the commit's, in RFC 3339
 	source  string // URI of the repository
-	builder string // URI of whoever builds, for SLSA's builder.id
+	builder string // URI of the builder, for SLSA's builder.id
 	images  string // path of a file that names images; none if empty
 }
 
@@ -42,7 +41,7 @@ func main() {
 	}
 }
 
-// attest writes the bills of materials first: the statement is about them too.
+// attest writes the bills of materials first, since the statement covers them too.
 func (r release) attest(folder string) error {
 	programs, err := readPrograms(folder)
 	if err != nil {

@@ -12,14 +12,14 @@ import (
 	"strings"
 )
 
-// program is a file of the release that Go has linked.
+// program is a Go program of the release.
 type program struct {
 	file   string // its name
 	sha256 string
 	*debug.BuildInfo
 }
 
-// readPrograms finds them by what Go has recorded in them, in the order of their names.
+// readPrograms returns the files of a folder that have Go's build information, sorted by name.
 func readPrograms(folder string) ([]program, error) {
 	entries, err := os.ReadDir(folder)
 	if err != nil {
@@ -52,11 +52,11 @@ func sumOf(path string) (string, error) {
 	return fmt.Sprintf("%x", sha256.Sum256(content)), nil
 }
 
-// module is one that was linked, or Go's own library.
+// module is a linked module, or Go's standard library.
 type module struct{ path, version, sum string }
 
-// modules are those of a program without its own, the standard library first. What go.mod replaces
-// is named by what stands in its place.
+// modules returns the dependencies of a program, the standard library first. A replaced module has
+// the name of its replacement.
 func (p program) modules() []module {
 	all := []module{{path: "std", version: strings.TrimPrefix(p.GoVersion, "go")}}
 	for _, m := range p.Deps {
@@ -68,11 +68,11 @@ func (p program) modules() []module {
 	return all
 }
 
-// purl is the module's package URL (https://github.com/package-url/purl-spec, type golang).
+// purl returns the module's package URL (https://github.com/package-url/purl-spec, type golang).
 func (m module) purl() string { return "pkg:golang/" + m.path + "@" + m.version }
 
-// dirHash is the checksum of go.sum in hexadecimal: SHA-256 over a list of the module's files,
-// which in-toto calls dirHash. Empty where Go has recorded none.
+// dirHash returns the checksum of go.sum in hexadecimal, which in-toto calls dirHash: SHA-256 over a
+// list of the module's files. It is empty if the build information has none.
 func (m module) dirHash() string {
 	sum, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(m.sum, "h1:"))
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// statementFile is the name of what writeStatement writes.
+// statementFile is the file that writeStatement writes.
 const statementFile = "provenance.intoto.json"
 
 // statement is a Statement of in-toto, version 1, with SLSA's provenance, version 1, as predicate
@@ -48,7 +48,7 @@ type runDetails struct {
 	} `json:"builder"`
 }
 
-// writeStatement is about every file that is there, and about the images.
+// writeStatement covers every file of the folder, and the images.
 func (r release) writeStatement(folder string, programs []program) error {
 	subjects, err := r.subjects(folder)
 	if err != nil {
@@ -113,7 +113,7 @@ func (r release) readImages() ([]resource, error) {
 	return all, lines.Err()
 }
 
-// dependencies are the commit and every module that any of the programs has, sorted.
+// dependencies returns the commit and all modules of the programs, sorted.
 func (r release) dependencies(programs []program) []resource {
 	var modules []module
 	for _, p := range programs {
