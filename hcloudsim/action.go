@@ -9,16 +9,17 @@ import (
 )
 
 // change is the effect of an action. Its caller has checked the rules and that all held resources
-// are idle, and has added the new objects as pending.
+// are idle.
 type change struct {
 	command string
 	about   []ref  // resources that list the action
 	holds   []ref  // resources locked while it runs; about, if nil
+	adds    any    // an object already in its place, which is not shown before the effect
 	finish  func() // shows the effect; must not fail
-	undo    func() // removes pending objects if the action fails
+	undo    func() // removes what it adds if the action fails
 	instant bool   // the action ends before the reply
-	// begun returns the fields of the reply other than the action, which runs or has ended.
-	begun func(*action) map[string]any
+	// more returns the fields of the reply other than the action, which runs or has ended.
+	more func(*action) map[string]any
 }
 
 // action is a running or ended change.
@@ -37,33 +38,36 @@ type actions struct {
 	next    fate
 }
 
-// fate is the outcome of the next action, as set by an injected fault.
-type fate struct {
-	fails *schema.ActionError // the error that it ends with; nil: it succeeds
-	lost  bool                // it is missing from the action log
-}
-
 func (p *project) begin(c change) *action {
 	if c.holds == nil {
 		c.holds = c.about
 	}
-	a := &action{change: c, id: p.nextID(), started: p.now, ends: p.now.Add(p.duration(c.command))}
-	if c.instant {
-		a.ends = p.now
+	a := &action{change: c, id: p.nextID(), started: p.now, ends: p.now}
+	if !c.instant {
+		a.ends = p.now.Add(p.duration(c.command))
 	}
 	next := p.actions.next
 	p.actions.next = fate{}
 	a.failure = next.fails
+	if c.adds != nil {
+		p.creating[c.adds] = true
+	}
 	if p.opts.EffectsAtOnce && a.failure == nil {
-		a.apply()
+		p.apply(a)
 	}
 	if !next.lost {
 		p.actions.remember(a, p.opts.ActionLogSize)
 	}
-	at, _ := slices.BinarySearchFunc(p.actions.running, a, byEnd)
+	at, _ := slices.BinarySearchFunc(p.actions.running, a, func(a, b *action) int {
+		return cmp.Or(a.ends.Compare(b.ends), cmp.Compare(a.id, b.id))
+	})
 	p.actions.running = slices.Insert(p.actions.running, at, a)
 	p.settle()
 	return a
+}
+
+func (p *project) beginAll(changes []change) []schema.Action {
+	return rendered(changes, func(c change) schema.Action { return p.renderAction(p.begin(c)) })
 }
 
 func (p *project) duration(command string) time.Duration {
@@ -75,10 +79,6 @@ func (p *project) duration(command string) time.Duration {
 		d += time.Duration(p.rand.Int64N(int64(p.opts.ActionJitter)))
 	}
 	return d
-}
-
-func byEnd(a, b *action) int {
-	return cmp.Or(a.ends.Compare(b.ends), cmp.Compare(a.id, b.id))
 }
 
 // settle ends the actions that are due, in the order of their end times. Their effects happen at
@@ -93,15 +93,17 @@ func (p *project) settle() {
 		p.touched = true
 		p.now = a.ends
 		if a.failure == nil {
-			a.apply()
+			p.apply(a)
 		} else if a.undo != nil {
 			a.undo()
 		}
-		a.finish, a.undo, a.begun = nil, nil, nil // release captured variables
+		delete(p.creating, a.adds)
+		a.adds, a.finish, a.undo, a.more = nil, nil, nil, nil // release captured variables
 	}
 }
 
-func (a *action) apply() {
+func (p *project) apply(a *action) {
+	delete(p.creating, a.adds)
 	if a.finish != nil {
 		a.finish()
 		a.finish = nil
@@ -124,14 +126,14 @@ func (as *actions) remember(a *action, most int) {
 }
 
 func (as *actions) get(id int64) (*action, bool) {
-	i, ok := slices.BinarySearchFunc(as.all, id, func(a *action, id int64) int { return cmp.Compare(a.id, id) })
-	if !ok {
+	i, known := slices.BinarySearchFunc(as.all, id, func(a *action, id int64) int {
+		return cmp.Compare(a.id, id)
+	})
+	if !known {
 		return nil, false
 	}
 	return as.all[i], true
 }
-
-func (a *action) isAbout(r ref) bool { return slices.Contains(a.about, r) }
 
 func (a *action) isAboutKind(kind string) bool {
 	return slices.ContainsFunc(a.about, func(r ref) bool { return r.kind == kind })
@@ -149,17 +151,15 @@ func (a *action) status() string {
 
 func (p *project) renderAction(a *action) schema.Action {
 	out := schema.Action{
-		ID: a.id, Command: a.command, Status: a.status(),
-		Started: a.started.UTC(), Progress: 100, Resources: []schema.ActionResourceReference{},
+		ID: a.id, Command: a.command, Status: a.status(), Started: a.started.UTC(), Progress: 100,
+		Resources: rendered(a.about, func(r ref) schema.ActionResourceReference {
+			return schema.ActionResourceReference{ID: r.id, Type: r.kind}
+		}),
 	}
 	if a.done {
-		finished := a.ends.UTC()
-		out.Finished, out.Error = &finished, a.failure
+		out.Finished, out.Error = new(a.ends.UTC()), a.failure
 	} else {
 		out.Progress = int(100 * p.now.Sub(a.started) / a.ends.Sub(a.started))
-	}
-	for _, r := range a.about {
-		out.Resources = append(out.Resources, schema.ActionResourceReference{ID: r.id, Type: r.kind})
 	}
 	return out
 }

@@ -3,7 +3,6 @@ package hcloudsim
 import (
 	"net/http"
 	"strconv"
-	"time"
 
 	"github.com/underlay-ccm/underlay/internal/httpsim"
 )
@@ -24,9 +23,26 @@ import (
 //	                           fixes the health of a target: server or ip,
 //	                           listen_port (absent: all), status (absent: unfix)
 func (s *Simulator) Admin() http.Handler {
-	a := httpsim.NewAdmin("/_sim", s, func() any { return append([]Request{}, s.Requests()...) }, s.adminInject)
+	a := s.NewAdmin("/_sim", s.Snapshot, s.Restore)
 	a.Show("/dataplane", func() any { return s.DataPlane() })
-	a.Do("PUT", "/load_balancers/{id}/health", http.StatusBadRequest, s.adminHealth)
+	a.Do("PUT", "/load_balancers/{id}/health", http.StatusBadRequest, func(r *http.Request) error {
+		var req struct {
+			TargetID
+			ListenPort int    `json:"listen_port"`
+			Status     Health `json:"status"`
+			Detail     Detail `json:"detail"`
+			HTTPStatus int    `json:"http_status_code"`
+		}
+		if err := httpsim.Decode(r, "health", &req); err != nil {
+			return err
+		}
+		id, err := strconv.ParseInt(r.PathValue("id"), 10, 64)
+		if err != nil {
+			return err
+		}
+		finding := Finding{req.Status, req.Detail, req.HTTPStatus}
+		return s.SetTargetFinding(id, req.TargetID, req.ListenPort, finding)
+	})
 	a.Do("DELETE", "/servers/{id}", http.StatusNotFound, func(r *http.Request) error {
 		id, err := strconv.ParseInt(r.PathValue("id"), 10, 64)
 		if err != nil {
@@ -35,28 +51,4 @@ func (s *Simulator) Admin() http.Handler {
 		return s.DeleteServer(id)
 	})
 	return a
-}
-
-func (s *Simulator) adminInject(r *http.Request) error {
-	var fault struct {
-		Fault
-		Delay httpsim.Delay `json:"delay"`
-	}
-	if err := httpsim.Decode(r, "fault", &fault); err != nil {
-		return err
-	}
-	fault.Fault.Delay = time.Duration(fault.Delay)
-	return s.Inject(fault.Fault)
-}
-
-func (s *Simulator) adminHealth(r *http.Request) error {
-	var req targetHealth
-	if err := httpsim.Decode(r, "health", &req); err != nil {
-		return err
-	}
-	id, err := strconv.ParseInt(r.PathValue("id"), 10, 64)
-	if err != nil {
-		return err
-	}
-	return s.SetTargetFinding(id, req.key().target, req.ListenPort, req.finding())
 }

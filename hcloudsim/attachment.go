@@ -4,6 +4,8 @@ import (
 	"iter"
 	"net/netip"
 	"slices"
+
+	"github.com/hetznercloud/hcloud-go/v2/hcloud/schema"
 )
 
 // attachment is the membership of a server or load balancer in a network.
@@ -12,7 +14,6 @@ type attachment struct {
 	ip      netip.Addr
 	aliases []netip.Addr
 	mac     string
-	pending bool
 }
 
 func (a *attachment) isIn(p netip.Prefix) bool {
@@ -28,14 +29,13 @@ type member struct {
 func (p *project) members(network int64) iter.Seq[member] {
 	return func(yield func(member) bool) {
 		for _, s := range p.servers.rows {
-			for _, a := range s.private {
-				if a.network == network && !yield(member{s.ref(), a}) {
-					return
-				}
+			if a := s.attachmentTo(network); a != nil && !yield(member{s.ref(), a}) {
+				return
 			}
 		}
 		for _, lb := range p.loadBalancers.rows {
-			if a := lb.private; a != nil && a.network == network && !yield(member{lb.ref(), a}) {
+			a := lb.private
+			if a != nil && a.network == network && !yield(member{lb.ref(), a}) {
 				return
 			}
 		}
@@ -66,28 +66,13 @@ func (p *project) taken(n *network, self *attachment) (addresses map[netip.Addr]
 	return addresses, members
 }
 
-func (p *project) behindVSwitches(n *network) int {
-	if p.opts.VSwitchMembers == nil {
-		return 0
-	}
-	counted := map[int64]bool{}
-	servers := 0
-	for _, s := range n.subnets {
-		if s.kind == subnetVSwitch && !counted[s.vSwitch] {
-			counted[s.vSwitch] = true
-			servers += p.opts.VSwitchMembers(s.vSwitch)
-		}
-	}
-	return servers
-}
-
 // findPlace validates the requested place, and allocates an address if none was requested.
 func (p *project) findPlace(n *network, wish place) (*attachment, error) {
 	taken, members := p.taken(n, nil)
-	if exceeds(members+p.behindVSwitches(n), p.opts.AttachmentLimit) {
+	if exceeds(members, p.opts.AttachmentLimit) {
 		return nil, errLimit("network_attachment_limit", p.opts.AttachmentLimit)
 	}
-	subnets, err := n.suitable(wish)
+	subnets, err := p.suitable(n, wish)
 	if err != nil {
 		return nil, err
 	}
@@ -104,37 +89,28 @@ func (p *project) findPlace(n *network, wish place) (*attachment, error) {
 	return a, err
 }
 
-func (p *project) newAliases(s *server, n *network, a *attachment, texts []string) ([]netip.Addr, error) {
-	subnets, err := n.suitable(place{zone: s.location.NetworkZone})
-	if err != nil {
-		return nil, err
-	}
-	taken, _ := p.taken(n, a)
-	taken[a.ip] = true
-	return n.usableAliases(texts, subnets, taken)
-}
-
-func (n *network) suitable(wish place) ([]*subnet, error) {
-	var out []*subnet
-	for _, s := range n.subnets {
-		if s.kind != subnetVSwitch && !s.pending && s.zone == wish.zone {
-			out = append(out, s)
-		}
-	}
+// suitable returns the subnets of a network for a requested place.
+func (p *project) suitable(n *network, wish place) ([]*subnet, error) {
+	fits := func(s *subnet) bool { return !s.isVSwitch() && s.zone == wish.zone }
 	if wish.ipRange != nil && *wish.ipRange != "" {
 		ipRange, err := parsePrefix("ip_range", *wish.ipRange)
 		if err != nil {
 			return nil, err
 		}
-		out = slices.DeleteFunc(out, func(s *subnet) bool { return s.ipRange != ipRange })
+		zone := fits
+		fits = func(s *subnet) bool { return zone(s) && s.ipRange == ipRange }
 	}
+	out := slices.DeleteFunc(slices.Clone(shown(p, n.subnets)), func(s *subnet) bool { return !fits(s) })
 	if len(out) == 0 {
-		return nil, errRefused("no_subnet_available", "network %d has no suitable subnet in network zone %s", n.id, wish.zone)
+		return nil, errRefused("no_subnet_available",
+			"network %d has no suitable subnet in network zone %s", n.id, wish.zone)
 	}
 	return out, nil
 }
 
-func (n *network) usable(field, text string, subnets []*subnet, taken map[netip.Addr]bool) (netip.Addr, error) {
+func (n *network) usable(
+	field, text string, subnets []*subnet, taken map[netip.Addr]bool,
+) (netip.Addr, error) {
 	ip, err := parseAddr(field, text)
 	if err != nil {
 		return ip, err
@@ -146,8 +122,9 @@ func (n *network) usable(field, text string, subnets []*subnet, taken map[netip.
 	return ip, nil
 }
 
-func (n *network) usableAliases(texts []string, subnets []*subnet, taken map[netip.Addr]bool) ([]netip.Addr, error) {
-	var aliases []netip.Addr
+func (n *network) usableAliases(
+	texts []string, subnets []*subnet, taken map[netip.Addr]bool,
+) (aliases []netip.Addr, err error) {
 	for _, text := range texts {
 		alias, err := n.usable("alias_ips", text, subnets, taken)
 		if err != nil {
@@ -186,4 +163,152 @@ func (n *network) free(subnets []*subnet, taken map[netip.Addr]bool, inTurn bool
 		}
 	}
 	return netip.Addr{}
+}
+
+// attach validates and adds an attachment of a server.
+func (p *project) attach(s *server, n *network, wish place) (*attachment, error) {
+	if s.attachmentTo(n.id) != nil {
+		return nil, errRefused("server_already_attached",
+			"the server is already attached to network %d", n.id)
+	}
+	if exceeds(len(s.private), p.opts.ServerNetworkLimit) {
+		return nil, errLimit("server_network_limit", p.opts.ServerNetworkLimit)
+	}
+	for _, a := range s.private {
+		if other, ok := p.networks.get(a.network); ok && other.ipRange.Overlaps(n.ipRange) {
+			return nil, errRefused("networks_overlap",
+				"network %d overlaps with network %d of the server", n.id, other.id)
+		}
+	}
+	wish.zone = s.location.NetworkZone
+	a, err := p.findPlace(n, wish)
+	if err != nil {
+		return nil, err
+	}
+	a.mac = macOf(a.ip)
+	s.private = append(s.private, a)
+	return a, nil
+}
+
+func (c *call) attachServer(s *server, req schema.ServerActionAttachToNetworkRequest) (change, error) {
+	n, err := c.idleNetwork(req.Network)
+	if err != nil {
+		return change{}, err
+	}
+	wish := place{ip: req.IP, ipRange: req.IPRange}
+	for _, alias := range req.AliasIPs {
+		if alias != nil {
+			wish.aliases = append(wish.aliases, *alias)
+		}
+	}
+	a, err := c.attach(s, n, wish)
+	if err != nil {
+		return change{}, err
+	}
+	return s.attaching(a), nil
+}
+
+// attaching is the action of a new attachment.
+func (s *server) attaching(a *attachment) change {
+	return change{
+		command: "attach_to_network",
+		about:   []ref{s.ref(), {kindNetwork, a.network}},
+		adds:    a,
+		undo:    func() { s.detach(a.network) },
+	}
+}
+
+func (c *call) detachServer(s *server, req schema.ServerActionDetachFromNetworkRequest) (change, error) {
+	n, _, err := c.attachedTo(s, req.Network)
+	if err != nil {
+		return change{}, err
+	}
+	return change{
+		command: "detach_from_network",
+		about:   []ref{s.ref(), n.ref()},
+		finish:  func() { s.detach(n.id) },
+	}, nil
+}
+
+func (c *call) changeAliasIPs(s *server, req schema.ServerActionChangeAliasIPsRequest) (change, error) {
+	n, a, err := c.attachedTo(s, req.Network)
+	if err != nil {
+		return change{}, err
+	}
+	subnets, err := c.suitable(n, place{zone: s.location.NetworkZone})
+	if err != nil {
+		return change{}, err
+	}
+	taken, _ := c.taken(n, a)
+	taken[a.ip] = true
+	aliases, err := n.usableAliases(req.AliasIPs, subnets, taken)
+	return change{
+		command: "change_alias_ips",
+		about:   []ref{s.ref(), n.ref()},
+		finish:  func() { a.aliases = aliases },
+	}, err
+}
+
+// attachedTo returns an idle network of the server, and its attachment to it.
+func (c *call) attachedTo(s *server, id int64) (*network, *attachment, error) {
+	n, err := c.idleNetwork(id)
+	if err != nil {
+		return nil, nil, err
+	}
+	a := s.attachmentTo(n.id)
+	if a == nil {
+		return nil, nil, errInvalid("network", "the server is not attached to network %d", n.id)
+	}
+	return n, a, nil
+}
+
+func (p *project) attachLoadBalancer(lb *loadBalancer, n *network, wish place) (err error) {
+	if lb.private != nil {
+		return errRefused("load_balancer_already_attached",
+			"the load balancer is already attached to network %d", lb.private.network)
+	}
+	wish.zone = lb.location.NetworkZone
+	lb.private, err = p.findPlace(n, wish)
+	return err
+}
+
+func (c *call) attachLoadBalancerToNetwork(
+	lb *loadBalancer, req schema.LoadBalancerActionAttachToNetworkRequest,
+) (change, error) {
+	n, err := c.idleNetwork(req.Network)
+	if err == nil {
+		err = c.attachLoadBalancer(lb, n, place{ip: req.IP, ipRange: req.IPRange})
+	}
+	if err != nil {
+		return change{}, err
+	}
+	return change{
+		command: "attach_to_network",
+		about:   []ref{lb.ref(), n.ref()},
+		adds:    lb.private,
+		undo:    func() { lb.detach(n.id) },
+	}, nil
+}
+
+// detachLoadBalancerFromNetwork also removes the targets reached through the network.
+func (c *call) detachLoadBalancerFromNetwork(
+	lb *loadBalancer, req schema.LoadBalancerActionDetachFromNetworkRequest,
+) (change, error) {
+	n, err := c.idleNetwork(req.Network)
+	if err != nil {
+		return change{}, err
+	}
+	if lb.private == nil || lb.private.network != n.id {
+		return change{}, errNotAttached()
+	}
+	return change{
+		command: "detach_from_network",
+		about:   []ref{lb.ref(), n.ref()},
+		finish:  func() { lb.detach(n.id) },
+	}, nil
+}
+
+func errNotAttached() error {
+	return errRefused("load_balancer_not_attached_to_network",
+		"the load balancer is not attached to the network")
 }

@@ -97,32 +97,3 @@ func TestAliasIPs(t *testing.T) {
 		t.Errorf("aliases are %v", now.PrivateNet[0].AliasIPs)
 	}
 }
-
-// Whether dedicated servers count as attached is not documented: they do if VSwitchMembers returns
-// their number.
-func TestVSwitchMembersCountAsAttached(t *testing.T) {
-	members := map[int64]int{5: 2, 6: 1, 7: 100}
-	count := func(vSwitch int64) int { return members[vSwitch] }
-	for _, c := range []struct {
-		name  string
-		count func(int64) int
-		room  int
-	}{{"they don't", nil, 6}, {"they do", count, 3}} {
-		t.Run(c.name, func(t *testing.T) {
-			sim := newSim(hcloudsim.Options{AttachmentLimit: 6, VSwitchMembers: c.count})
-			made, err := sim.CreateNetwork(hcloudsim.NetworkSeed{Name: "coupled", IPRange: prefix("10.0.0.0/8"), Subnets: []hcloudsim.SubnetSeed{
-				{IPRange: prefix("10.0.0.0/16")},
-				{IPRange: prefix("10.1.0.0/24"), Type: "vswitch", VSwitch: 5},
-				{IPRange: prefix("10.1.1.0/24"), Type: "vswitch", VSwitch: 5}, // the same servers
-				{IPRange: prefix("10.2.0.0/24"), Type: "vswitch", VSwitch: 6},
-			}})
-			noError(t, err)
-			for i := range c.room {
-				seedServer(t, sim, hcloudsim.ServerSeed{Name: fmt.Sprint("server-", i), Network: made.ID})
-			}
-			late := seedServer(t, sim, hcloudsim.ServerSeed{Name: "late"})
-			_, _, err = client(sim).Server.AttachToNetwork(t.Context(), late, hcloud.ServerAttachToNetworkOpts{Network: &hcloud.Network{ID: made.ID}})
-			wantCode(t, err, "resource_limit_exceeded")
-		})
-	}
-}

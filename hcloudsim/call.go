@@ -8,16 +8,14 @@ import (
 	"net/http"
 	"strconv"
 
-	"github.com/hetznercloud/hcloud-go/v2/hcloud/schema"
-
 	"github.com/underlay-ccm/underlay/internal/httpsim"
 )
 
-// call is a request at its endpoint, with the current project.
+// call is a request at its endpoint, with its response and the project that serves it.
 type call struct {
+	*httpsim.Answer
 	*project
 	request *http.Request
-	fault   Fault
 }
 
 type reply struct {
@@ -29,20 +27,19 @@ type reply struct {
 // endpoint carries out one operation of the API. Its errors are *Error.
 type endpoint func(*call) (reply, error)
 
-// serve wraps an endpoint in a handler. The exchange holds the lock.
-func (s *Simulator) serve(do endpoint) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		a := w.(*answer) // carryOut passes no other writer
-		out, err := do(&call{project: a.project, request: r, fault: a.fault})
-		if err != nil {
-			a.refuse(err)
-			return
-		}
-		if out.link != "" {
-			a.Header().Set("Link", out.link)
-		}
-		a.Send(out.status, out.body)
+// ServeHTTP implements [http.Handler] for a writer that is a call. The exchange holds the lock.
+func (do endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	c := w.(*call) // carryOut passes no other writer
+	c.request = r
+	out, err := do(c)
+	if err != nil {
+		refuse(c.Answer, err)
+		return
 	}
+	if out.link != "" {
+		c.Header().Set("Link", out.link)
+	}
+	c.Send(out.status, out.body)
 }
 
 // pathID parses an ID from the path. It returns not found for an invalid ID.
@@ -59,24 +56,10 @@ func isID(text string) bool {
 	return err == nil && id > 0
 }
 
-// must returns the resource with an ID, or a not_found error.
-func must[R resource](t *table[R], kind string, id int64) (R, error) {
-	r, ok := t.get(id)
-	if !ok {
-		return r, errNotFound(kind, id)
-	}
-	return r, nil
-}
-
 // decode reads the request body, which must be a single JSON object.
-func decode[T any](c *call) (T, error) {
-	var into T
+func decode[T any](c *call) (into T, err error) {
 	body, err := io.ReadAll(c.request.Body)
-	if err != nil || len(body) > httpsim.MaxBody {
-		return into, errJSON()
-	}
-	body = bytes.TrimSpace(body)
-	if len(body) == 0 || body[0] != '{' {
+	if err != nil || len(body) > httpsim.MaxBody || !bytes.HasPrefix(bytes.TrimSpace(body), []byte("{")) {
 		return into, errJSON()
 	}
 	err = json.Unmarshal(body, &into)
@@ -88,11 +71,6 @@ func decode[T any](c *call) (T, error) {
 		return into, errJSON()
 	}
 	return into, nil
-}
-
-// started replies with an action.
-func (c *call) started(a *action) (reply, error) {
-	return reply{status: http.StatusCreated, body: schema.ActionGetResponse{Action: c.renderAction(a)}}, nil
 }
 
 // ok replies with one resource under its key.

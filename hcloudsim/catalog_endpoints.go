@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud/schema"
@@ -38,15 +37,6 @@ func catalogOperations() []operation {
 	)
 }
 
-func catalogRows[T any](
-	plural, name string, of func(catalog) []T, identity func(T) (int64, string),
-) []operation {
-	return []operation{
-		{"GET", "/" + plural, catalogList(plural, of, identity)},
-		{"GET", "/" + plural + "/{id}", catalogGet(name, of, identity)},
-	}
-}
-
 // empty lists resources of which a simulated project has none.
 func empty(key string) endpoint {
 	return func(c *call) (reply, error) {
@@ -54,27 +44,34 @@ func empty(key string) endpoint {
 	}
 }
 
-func catalogList[T any](key string, of func(catalog) []T, identity func(T) (int64, string)) endpoint {
-	return func(c *call) (reply, error) {
-		query := c.request.URL.Query()
-		var chosen []T
-		for _, e := range of(c.catalog) {
-			if _, name := identity(e); asked(query["name"], name) && ofArchitecture(c, e) {
-				chosen = append(chosen, e)
+// catalogRows returns the operations that list entries of the catalog and get one.
+func catalogRows[T any](
+	plural, name string, of func(catalog) []T, identity func(T) (int64, string),
+) []operation {
+	id := func(e T) int64 { id, _ := identity(e); return id }
+	title := func(e T) string { _, name := identity(e); return name }
+	by := order[T]{
+		"id":   func(a, b T) int { return cmp.Compare(id(a), id(b)) },
+		"name": func(a, b T) int { return strings.Compare(title(a), title(b)) },
+	}
+	return []operation{
+		{"GET", "/" + plural, func(c *call) (reply, error) {
+			chosen := slices.DeleteFunc(slices.Clone(of(c.catalog)), func(e T) bool {
+				return !asked(c.request.URL.Query()["name"], title(e)) || !ofArchitecture(c, e)
+			})
+			return list(c, plural, chosen, by, func(e T) T { return e })
+		}},
+		{"GET", "/" + plural + "/{id}", func(c *call) (reply, error) {
+			key, err := c.pathID("id")
+			if err != nil {
+				return reply{}, err
 			}
-		}
-		return list(c, key, chosen, order[T]{
-			"id": func(a, b T) int {
-				left, _ := identity(a)
-				right, _ := identity(b)
-				return cmp.Compare(left, right)
-			},
-			"name": func(a, b T) int {
-				_, left := identity(a)
-				_, right := identity(b)
-				return strings.Compare(left, right)
-			},
-		}, func(e T) T { return e })
+			e, known := lookup(of(c.catalog), schema.IDOrName{ID: key}, identity)
+			if !known {
+				return reply{}, errNotFound(name, key)
+			}
+			return ok(http.StatusOK, name, e)
+		}},
 	}
 }
 
@@ -84,28 +81,64 @@ func ofArchitecture(c *call, entry any) bool {
 	return !isISO || asked(c.request.URL.Query()["architecture"], *iso.Architecture)
 }
 
-func catalogGet[T any](key string, of func(catalog) []T, identity func(T) (int64, string)) endpoint {
-	return func(c *call) (reply, error) {
-		id, err := c.pathID("id")
-		if err != nil {
-			return reply{}, err
-		}
-		e, known := lookup(of(c.catalog), schema.IDOrName{ID: id}, identity)
-		if !known {
-			return reply{}, errNotFound(key, id)
-		}
-		return ok(http.StatusOK, key, e)
-	}
+// pricingBody is the schema's type without fields that the description has removed, and with
+// floating_ip, which is deprecated but still required.
+type pricingBody struct {
+	schema.Pricing
+	FloatingIP schema.PricingFloatingIP `json:"floating_ip"`
+	PrimaryIPs []primaryIPPrices        `json:"primary_ips"`
+	Traffic    *struct{}                `json:"traffic,omitempty"`
 }
 
-func (c catalog) location(text string) (schema.Location, error) {
-	key := schema.IDOrName{Name: text}
-	if id, err := strconv.ParseInt(text, 10, 64); err == nil {
-		key = schema.IDOrName{ID: id}
+type primaryIPPrices struct {
+	Type   string           `json:"type"`
+	Prices []primaryIPPrice `json:"prices"`
+}
+
+type primaryIPPrice struct {
+	Location     string       `json:"location"`
+	PriceHourly  schema.Price `json:"price_hourly"`
+	PriceMonthly schema.Price `json:"price_monthly"`
+}
+
+// pricing implements GET /pricing. Like the rest of the catalog it has plausible prices, not the
+// real price list. Prices of types are those of the types themselves.
+func (c *call) pricing() (reply, error) {
+	out := pricingBody{
+		FloatingIP: schema.PricingFloatingIP{PriceMonthly: price(3_0000)},
+		Pricing: schema.Pricing{
+			Currency: "EUR", VATRate: "19.00",
+			Image:        schema.PricingImage{PricePerGBMonth: price(110)},
+			Volume:       schema.PricingVolume{PricePerGBPerMonth: price(440)},
+			ServerBackup: schema.PricingServerBackup{Percentage: "20.00"},
+			ServerTypes: rendered(c.catalog.serverTypes,
+				func(t schema.ServerType) schema.PricingServerType {
+					return schema.PricingServerType{ID: t.ID, Name: t.Name, Prices: t.Prices}
+				}),
+			LoadBalancerTypes: rendered(c.catalog.loadBalancerTypes,
+				func(t schema.LoadBalancerType) schema.PricingLoadBalancerType {
+					return schema.PricingLoadBalancerType{ID: t.ID, Name: t.Name, Prices: t.Prices}
+				}),
+		},
 	}
-	l, known := lookup(c.locations, key, locationKey)
-	if !known {
-		return l, errInvalid("location", "location '%s' does not exist", text)
+	for _, of := range []struct {
+		kind                                       string
+		floatingMonth, primaryHour, primaryMonthly int
+	}{
+		{typeIPv4, 3_0000, 8, 5000},
+		{typeIPv6, 1_0000, 0, 0},
+	} {
+		floating := schema.PricingFloatingIPType{Type: of.kind}
+		primary := primaryIPPrices{Type: of.kind}
+		for _, l := range c.catalog.locations {
+			floating.Prices = append(floating.Prices, schema.PricingFloatingIPTypePrice{
+				Location: l.Name, PriceMonthly: price(of.floatingMonth),
+			})
+			primary.Prices = append(primary.Prices,
+				primaryIPPrice{l.Name, price(of.primaryHour), price(of.primaryMonthly)})
+		}
+		out.FloatingIPs = append(out.FloatingIPs, floating)
+		out.PrimaryIPs = append(out.PrimaryIPs, primary)
 	}
-	return l, nil
+	return ok(http.StatusOK, "pricing", out)
 }

@@ -12,33 +12,17 @@ const (
 	certificateUploaded = "uploaded"
 	certificateManaged  = "managed"
 
-	issuancePending   = "pending"
-	issuanceCompleted = "completed"
-	issuanceFailed    = "failed"
-
-	renewalScheduled   = "scheduled"
-	renewalUnavailable = "unavailable"
+	issuanceFailed = "failed"
 )
 
-// certificate is either uploaded with content, or managed, with content that an action obtains.
+// certificate is either uploaded with content, or managed, with content that an action obtains. It
+// is as the API shows it, without the fields that its base has.
 type certificate struct {
 	base
-	kind     string
-	domains  []string // as requested, or parsed from the content
-	content  *content // nil: not issued
-	issuance string   // issuance status of a managed certificate
-	failure  *schema.ActionError
-}
-
-type content struct {
-	chain               string
-	notBefore, notAfter time.Time
-	fingerprint         string
+	certificateBody
 	// key is in PEM format; empty after a snapshot was restored, since the API never shows keys.
 	key string
 }
-
-func (k *certificate) ref() ref { return ref{kindCertificate, k.id} }
 
 // certificateBody is the schema's type with fields that are null until the certificate is issued.
 type certificateBody struct {
@@ -47,7 +31,7 @@ type certificateBody struct {
 	NotValidBefore *time.Time         `json:"not_valid_before"`
 	NotValidAfter  *time.Time         `json:"not_valid_after"`
 	Fingerprint    *string            `json:"fingerprint"`
-	Status         *certificateStatus `json:"status"`
+	Status         *certificateStatus `json:"status"` // null for an uploaded one
 }
 
 type certificateStatus struct {
@@ -56,32 +40,108 @@ type certificateStatus struct {
 	Error    *schema.ActionError `json:"error"`
 }
 
-func (p *project) certificateBody(k *certificate) certificateBody {
-	out := certificateBody{Certificate: schema.Certificate{
-		ID: k.id, Name: k.name, Labels: cloneLabels(k.labels), Type: k.kind, Created: k.created,
-		DomainNames: k.domains, UsedBy: p.usersOf(k),
-	}}
-	if k.content != nil {
-		out.PEM, out.Fingerprint = &k.content.chain, &k.content.fingerprint
-		out.NotValidBefore, out.NotValidAfter = &k.content.notBefore, &k.content.notAfter
-	}
-	if k.kind == certificateManaged {
-		out.Status = &certificateStatus{Issuance: k.issuance, Renewal: renewalUnavailable, Error: k.failure}
-		if k.issuance == issuanceCompleted {
-			out.Status.Renewal = renewalScheduled
-		}
-	}
+func (p *project) renderCertificate(k *certificate) certificateBody {
+	out := k.certificateBody
+	out.ID, out.Name, out.Labels, out.Created = k.id, k.name, cloneLabels(k.labels), k.created
+	out.UsedBy = rendered(p.usersOf(k), func(lb int64) schema.CertificateUsedByRef {
+		return schema.CertificateUsedByRef{ID: lb, Type: kindLoadBalancer}
+	})
 	return out
 }
 
-func (p *project) usersOf(k *certificate) []schema.CertificateUsedByRef {
-	out := []schema.CertificateUsedByRef{}
-	for _, lb := range p.loadBalancers.rows {
-		if lb.certificates(nil)[k.id] {
-			out = append(out, schema.CertificateUsedByRef{ID: lb.id, Type: kindLoadBalancer})
-		}
+// usersOf returns the load balancers with a certificate.
+func (p *project) usersOf(k *certificate) []int64 {
+	return ids(&p.loadBalancers, func(lb *loadBalancer) bool { return lb.certificates(nil)[k.id] })
+}
+
+func certificateKind() kind[*certificate] {
+	return kind[*certificate]{
+		name: kindCertificate, plural: "certificates",
+		rows: func(p *project) *table[*certificate] { return &p.certificates },
+		body: func(p *project, k *certificate) any { return p.renderCertificate(k) },
+		filters: map[string]filter[*certificate]{"type": {
+			func(k *certificate) string { return k.Type },
+			[]string{certificateUploaded, certificateManaged},
+		}},
+		mayDelete: func(p *project, k *certificate) error {
+			if users := p.usersOf(k); len(users) > 0 {
+				return errRefused("resource_in_use",
+					"certificate is still used by load balancer %d", users[0])
+			}
+			return nil
+		},
 	}
-	return out
+}
+
+func certificateOperations() []operation {
+	k := certificateKind()
+	return k.operations(create(k, (*call).createCertificate), on(k, "retry", (*call).retryCertificate))
+}
+
+// createCertificate issues a managed certificate by an action; an uploaded one needs no action.
+func (c *call) createCertificate(
+	req schema.CertificateCreateRequest,
+) (*certificate, map[string]any, error) {
+	b, err := certificateKind().new(c.project, req.Name, req.Labels)
+	if err != nil {
+		return nil, nil, err
+	}
+	k := &certificate{}
+	more := map[string]any{"action": nil}
+	switch k.Type = req.Type; req.Type {
+	case "", certificateUploaded:
+		k.Type = certificateUploaded
+		if err := k.upload(req.Certificate, req.PrivateKey); err != nil {
+			return nil, nil, err
+		}
+		k.base = c.newBase(b)
+	case certificateManaged:
+		if len(req.DomainNames) == 0 {
+			return nil, nil, errInvalid("domain_names", "is required for type managed")
+		}
+		for _, domain := range req.DomainNames {
+			if len(domain) > 253 || !domainName.MatchString(domain) {
+				return nil, nil, errInvalid("domain_names", "'%s' is no domain name", domain)
+			}
+		}
+		k.base, k.DomainNames = c.newBase(b), req.DomainNames
+		issuance, err := c.issuance(k, "create_certificate")
+		if err != nil {
+			return nil, nil, err
+		}
+		more["action"] = c.renderAction(c.begin(issuance))
+	default:
+		return nil, nil, errInvalid("type", "must be one of uploaded, managed")
+	}
+	c.certificates.add(k)
+	return k, more, nil
+}
+
+// issuance returns the action that sets a certificate's content or failure.
+func (c *call) issuance(k *certificate, command string) (change, error) {
+	chain, key, err := issue(k.DomainNames, c.now, c.rand)
+	if err != nil {
+		return change{}, errInvalid("domain_names", "can't be put into a certificate")
+	}
+	k.Status = &certificateStatus{"pending", "unavailable", nil}
+	failed := &certificateStatus{issuanceFailed, "unavailable", c.actions.next.fails}
+	return change{
+		command: command,
+		about:   []ref{{kindCertificate, k.id}},
+		finish: func() {
+			_ = k.upload(chain, key) // issue returns valid content
+			k.Status = &certificateStatus{"completed", "scheduled", nil}
+		},
+		undo: func() { k.Status = failed },
+	}, nil
+}
+
+func (c *call) retryCertificate(k *certificate, _ struct{}) (change, error) {
+	if k.Status == nil || k.Status.Issuance != issuanceFailed {
+		return change{}, errRefused("unsupported_error",
+			"only a managed certificate whose issuance failed can be retried")
+	}
+	return c.issuance(k, "issue_certificate")
 }
 
 // certificates returns the IDs that the services refer to, except those of the service without.
@@ -112,8 +172,8 @@ func (p *project) checkCertificates(lb *loadBalancer, s, replaced *service) erro
 		}
 		all[id] = true
 	}
-	if len(all) > lb.size.MaxAssignedCertificates {
-		return errLimit("load_balancer_assigned_certificate_limit", lb.size.MaxAssignedCertificates)
+	if most := lb.size.MaxAssignedCertificates; len(all) > most {
+		return errLimit("load_balancer_assigned_certificate_limit", most)
 	}
 	return nil
 }

@@ -7,8 +7,8 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/binary"
-	"encoding/hex"
 	"encoding/pem"
+	"fmt"
 	"math/big"
 	"math/rand/v2"
 	"regexp"
@@ -20,71 +20,58 @@ import (
 const validity = 90 * 24 * time.Hour
 
 // domainName matches a host name with an optional leading wildcard label.
-var domainName = regexp.MustCompile(`^(\*\.)?([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]([a-z0-9-]{0,61}[a-z0-9])?$`)
+var domainName = regexp.MustCompile(
+	`^(\*\.)?([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
-// readChain parses an uploaded certificate: a chain in which each certificate signs its
+// upload sets the content of a certificate: a chain in which each certificate signs its
 // predecessor, and the private key of the first certificate.
-func readChain(chain, key string) (*content, []string, error) {
+func (k *certificate) upload(chain, key string) error {
 	if strings.TrimSpace(chain) == "" {
-		return nil, nil, errInvalid("certificate", "is required for type uploaded")
+		return errInvalid("certificate", "is required for type uploaded")
 	}
 	if strings.TrimSpace(key) == "" {
-		return nil, nil, errInvalid("private_key", "is required for type uploaded")
+		return errInvalid("private_key", "is required for type uploaded")
 	}
 	var parsed []*x509.Certificate
-	for rest := []byte(chain); ; {
+	for rest := []byte(chain); len(parsed) == 0 || len(strings.TrimSpace(string(rest))) > 0; {
 		var block *pem.Block
 		if block, rest = pem.Decode(rest); block == nil {
-			if len(strings.TrimSpace(string(rest))) > 0 || len(parsed) == 0 {
-				return nil, nil, errInvalid("certificate", "is not in PEM format")
-			}
-			break
+			return errInvalid("certificate", "is not in PEM format")
 		}
 		c, err := x509.ParseCertificate(block.Bytes)
 		if block.Type != "CERTIFICATE" || err != nil {
-			return nil, nil, errInvalid("certificate", "is no X.509 certificate")
+			return errInvalid("certificate", "is no X.509 certificate")
 		}
 		if n := len(parsed); n > 0 && parsed[n-1].CheckSignatureFrom(c) != nil {
-			return nil, nil, errInvalid("certificate", "the chain is not in order: record %d does not certify the one before", n+1)
+			return errInvalid("certificate",
+				"the chain is not in order: record %d does not certify the one before", n+1)
 		}
 		parsed = append(parsed, c)
 	}
 	if block, _ := pem.Decode([]byte(key)); block == nil || !strings.HasSuffix(block.Type, "PRIVATE KEY") {
-		return nil, nil, errInvalid("private_key", "is no private key in PEM format")
+		return errInvalid("private_key", "is no private key in PEM format")
 	}
 	if _, err := tls.X509KeyPair([]byte(chain), []byte(key)); err != nil {
-		return nil, nil, errInvalid("private_key", "does not belong to the certificate")
+		return errInvalid("private_key", "does not belong to the certificate")
 	}
-	return newContent(chain, key, parsed[0]), domainsOf(parsed[0]), nil
-}
-
-func domainsOf(leaf *x509.Certificate) []string {
+	leaf := parsed[0]
+	k.PEM, k.key = &chain, key
+	k.NotValidBefore, k.NotValidAfter = new(leaf.NotBefore.UTC()), new(leaf.NotAfter.UTC())
+	k.Fingerprint = new(strings.ReplaceAll(fmt.Sprintf("% X", sha256.Sum256(leaf.Raw)), " ", ":"))
+	k.DomainNames = append([]string{}, leaf.DNSNames...)
 	if len(leaf.DNSNames) == 0 && leaf.Subject.CommonName != "" {
-		return []string{leaf.Subject.CommonName}
+		k.DomainNames = []string{leaf.Subject.CommonName}
 	}
-	return append([]string{}, leaf.DNSNames...)
-}
-
-func newContent(chain, key string, leaf *x509.Certificate) *content {
-	sum := sha256.Sum256(leaf.Raw)
-	text := strings.ToUpper(hex.EncodeToString(sum[:]))
-	var pairs []string
-	for i := 0; i < len(text); i += 2 {
-		pairs = append(pairs, text[i:i+2])
-	}
-	return &content{
-		chain: chain, key: key, fingerprint: strings.Join(pairs, ":"),
-		notBefore: leaf.NotBefore.UTC(), notAfter: leaf.NotAfter.UTC(),
-	}
+	return nil
 }
 
 // issue generates the content of a managed certificate, which is self-signed.
-func issue(domains []string, now time.Time, random *rand.Rand) (*content, error) {
+func issue(domains []string, now time.Time, random *rand.Rand) (chain, key string, err error) {
 	seed := make([]byte, ed25519.SeedSize)
 	for i := range ed25519.SeedSize / 8 {
 		binary.BigEndian.PutUint64(seed[8*i:], random.Uint64())
 	}
-	key := ed25519.NewKeyFromSeed(seed)
+	private := ed25519.NewKeyFromSeed(seed)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(random.Int64()),
 		Subject:      pkix.Name{CommonName: domains[0]},
@@ -94,20 +81,16 @@ func issue(domains []string, now time.Time, random *rand.Rand) (*content, error)
 		KeyUsage:     x509.KeyUsageDigitalSignature,
 		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
-	der, err := x509.CreateCertificate(nil, template, template, key.Public(), key)
+	der, err := x509.CreateCertificate(nil, template, template, private.Public(), private)
 	if err != nil {
-		return nil, err
+		return "", "", err
 	}
-	leaf, err := x509.ParseCertificate(der)
+	secret, err := x509.MarshalPKCS8PrivateKey(private)
 	if err != nil {
-		return nil, err
-	}
-	secret, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		return nil, err
+		return "", "", err
 	}
 	encoded := func(kind string, bytes []byte) string {
 		return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: bytes}))
 	}
-	return newContent(encoded("CERTIFICATE", der), encoded("PRIVATE KEY", secret), leaf), nil
+	return encoded("CERTIFICATE", der), encoded("PRIVATE KEY", secret), nil
 }

@@ -49,8 +49,14 @@ func TestImages(t *testing.T) {
 	if arm == nil || arm.Architecture != hcloud.ArchitectureARM || arm.OSFlavor != "debian" || arm.OSVersion != "12" {
 		t.Fatalf("image is %+v", arm)
 	}
-	own, err := sim.CreateImage(hcloudsim.ImageSeed{Description: "mine", Labels: map[string]string{"os": "talos"}})
+	seedServer(t, sim, hcloudsim.ServerSeed{Name: "origin"})
+	origin, _, err := c.Server.GetByName(t.Context(), "origin")
 	noError(t, err)
+	made, _, err := c.Server.CreateImage(t.Context(), origin, &hcloud.ServerCreateImageOpts{
+		Description: hcloud.Ptr("mine"), Labels: map[string]string{"os": "talos"},
+	})
+	noError(t, err)
+	own := made.Image
 	found, err := c.Image.AllWithOpts(t.Context(), hcloud.ImageListOpts{
 		Type: []hcloud.ImageType{hcloud.ImageTypeSnapshot}, ListOpts: hcloud.ListOpts{LabelSelector: "os=talos"},
 	})
@@ -80,7 +86,7 @@ func TestImages(t *testing.T) {
 }
 
 func TestSSHKeys(t *testing.T) {
-	sim := newSim(hcloudsim.Options{SSHKeyLimit: 2})
+	sim := newSim(hcloudsim.Options{Quotas: map[string]int{"ssh_key": 2}})
 	c := client(sim)
 	key, _, err := c.SSHKey.Create(t.Context(), hcloud.SSHKeyCreateOpts{Name: "me", PublicKey: publicKey})
 	noError(t, err)

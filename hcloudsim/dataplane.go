@@ -1,6 +1,7 @@
 package hcloudsim
 
 import (
+	"cmp"
 	"crypto/tls"
 	"net/netip"
 	"reflect"
@@ -17,10 +18,6 @@ type DataPlane struct {
 	Networks      []PlaneNetwork      `json:"networks"`
 	LoadBalancers []PlaneLoadBalancer `json:"load_balancers"`
 	FloatingIPs   []PlaneFloatingIP   `json:"floating_ips"`
-	// ProxyHeaderInChecks is constant, see [Options.ProxyHeaderInChecks].
-	ProxyHeaderInChecks bool `json:"proxy_header_in_checks"`
-	// ServeUnjudged is constant, see [Options.ServeUnjudged].
-	ServeUnjudged bool `json:"serve_unjudged"`
 }
 
 // PlaneServer is a server with its public addresses.
@@ -91,6 +88,13 @@ type PlaneTarget struct {
 	Address netip.Addr `json:"address"` // zero: unreachable
 }
 
+// PlaneFloatingIP is a floating IP.
+type PlaneFloatingIP struct {
+	ID     int64        `json:"id"`
+	Net    netip.Prefix `json:"net"`    // an IPv4 address, or an IPv6 /64
+	Server int64        `json:"server"` // 0: unassigned
+}
+
 // DataPlane returns the current state that traffic depends on.
 func (s *Simulator) DataPlane() DataPlane {
 	p, unlock := s.present()
@@ -114,10 +118,10 @@ func (s *Simulator) KeyPairs(loadBalancer int64, listenPort int) (pairs []tls.Ce
 	}
 	for _, id := range service.HTTP.Certificates {
 		k, ok := p.certificates.get(id)
-		if !ok || k.content == nil {
+		if !ok || k.PEM == nil {
 			continue
 		}
-		if pair, err := tls.X509KeyPair([]byte(k.content.chain), []byte(k.content.key)); err == nil {
+		if pair, err := tls.X509KeyPair([]byte(*k.PEM), []byte(k.key)); err == nil {
 			pairs = append(pairs, pair)
 		}
 	}
@@ -126,43 +130,43 @@ func (s *Simulator) KeyPairs(loadBalancer int64, listenPort int) (pairs []tls.Ce
 
 func (p *project) dataPlane() DataPlane {
 	return DataPlane{
-		Servers:       rendered(p.servers.rows, p.planeServer),
+		Servers: rendered(p.servers.rows, func(s *server) PlaneServer {
+			running := s.status == statusRunning
+			return PlaneServer{ID: s.id, IPv4: s.ipv4(), IPv6: s.ipv6(), Running: running}
+		}),
 		Networks:      rendered(p.networks.rows, p.planeNetwork),
 		LoadBalancers: rendered(p.loadBalancers.rows, p.planeLoadBalancer),
-		FloatingIPs:   rendered(p.floatingIPs.rows, p.planeFloatingIP),
-
-		ProxyHeaderInChecks: p.opts.ProxyHeaderInChecks,
-		ServeUnjudged:       p.opts.ServeUnjudged,
+		FloatingIPs: rendered(p.floatingIPs.rows, func(f *floatingIP) PlaneFloatingIP {
+			return PlaneFloatingIP{ID: f.id, Net: f.net, Server: f.server}
+		}),
 	}
-}
-
-func (p *project) planeServer(s *server) PlaneServer {
-	return PlaneServer{ID: s.id, IPv4: s.ipv4(), IPv6: s.ipv6(), Running: s.status == statusRunning}
 }
 
 func (p *project) planeNetwork(n *network) PlaneNetwork {
-	out := PlaneNetwork{ID: n.id, IPRange: n.ipRange, Gateway: n.gateway(), ExposeRoutes: n.exposeRoutes}
-	for _, s := range n.subnets {
-		if s.pending {
-			continue
-		}
+	out := PlaneNetwork{
+		ID: n.id, IPRange: n.ipRange, Gateway: n.gateway(), ExposeRoutes: n.exposeRoutes,
+	}
+	for _, s := range shown(p, n.subnets) {
 		out.Subnets = append(out.Subnets, s.ipRange)
-		if s.kind == subnetVSwitch {
-			out.VSwitches = append(out.VSwitches, PlaneVSwitch{ID: s.vSwitch, Range: s.ipRange, Gateway: s.gateway(n)})
+		if s.isVSwitch() {
+			vSwitch := PlaneVSwitch{ID: s.vSwitch, Range: s.ipRange, Gateway: s.gateway(n)}
+			out.VSwitches = append(out.VSwitches, vSwitch)
 		}
 	}
-	for _, r := range n.routes {
-		if p.opts.Foretell && r.ends.After(p.now) {
-			out.Building = append(out.Building, PlaneBuilding{RouteSeed{Destination: r.destination, Gateway: r.gateway}, r.ends})
-		}
-		if !r.pending {
-			out.Routes = append(out.Routes, RouteSeed{Destination: r.destination, Gateway: r.gateway})
+	for _, r := range shown(p, n.routes) {
+		out.Routes = append(out.Routes, *r)
+	}
+	for _, a := range p.actions.running {
+		r, isRoute := a.adds.(*route)
+		if p.opts.Foretell && isRoute && a.failure == nil && slices.Contains(n.routes, r) {
+			out.Building = append(out.Building, PlaneBuilding{*r, a.ends})
 		}
 	}
 	for m := range p.members(n.id) {
-		if !m.attachment.pending {
+		if !p.creating[m.attachment] {
 			out.Members = append(out.Members, PlaneMember{
-				Kind: m.kind, ID: m.id, IP: m.attachment.ip, Aliases: append([]netip.Addr(nil), m.attachment.aliases...),
+				Kind: m.kind, ID: m.id, IP: m.attachment.ip,
+				Aliases: slices.Clone(m.attachment.aliases),
 			})
 		}
 	}
@@ -170,25 +174,18 @@ func (p *project) planeNetwork(n *network) PlaneNetwork {
 }
 
 func (p *project) planeLoadBalancer(lb *loadBalancer) PlaneLoadBalancer {
-	out := PlaneLoadBalancer{ID: lb.id, Algorithm: lb.algorithm, Public: lb.public, IPv4: lb.ipv4, IPv6: lb.ipv6}
-	if out.IPv6Source = lb.ipv6; p.opts.IPv6Source.IsValid() {
-		out.IPv6Source = p.opts.IPv6Source
+	out := PlaneLoadBalancer{
+		ID: lb.id, Algorithm: lb.algorithm, Public: lb.public, IPv4: lb.ipv4, IPv6: lb.ipv6,
+		IPv6Source: cmp.Or(p.opts.IPv6Source, lb.ipv6),
 	}
-	if a := lb.private; a != nil && !a.pending {
+	if a := lb.private; a != nil && !p.creating[a] {
 		out.Network, out.PrivateIP = a.network, a.ip
 	}
-	for _, s := range lb.services {
-		if !s.pending {
-			out.Services = append(out.Services, s.clone().LoadBalancerService)
-		}
+	for _, s := range shown(p, lb.services) {
+		out.Services = append(out.Services, s.LoadBalancerService)
 	}
-	for _, t := range lb.targets {
-		if t.pending {
-			continue
-		}
-		for _, id := range p.targetIDs(t) {
-			out.Targets = append(out.Targets, PlaneTarget{id, p.addressOf(lb, t, id)})
-		}
+	for _, to := range p.resolve(lb) {
+		out.Targets = append(out.Targets, to.PlaneTarget)
 	}
 	return out
 }
@@ -196,37 +193,18 @@ func (p *project) planeLoadBalancer(lb *loadBalancer) PlaneLoadBalancer {
 // equal is called for every change, so it uses reflection only where fields hold pointers.
 func (d DataPlane) equal(other DataPlane) bool {
 	return slices.Equal(d.Servers, other.Servers) &&
-		slices.EqualFunc(d.Networks, other.Networks, PlaneNetwork.equal) && slices.Equal(d.FloatingIPs, other.FloatingIPs) &&
-		slices.EqualFunc(d.LoadBalancers, other.LoadBalancers, PlaneLoadBalancer.equal)
+		slices.EqualFunc(d.Networks, other.Networks, PlaneNetwork.equal) &&
+		slices.Equal(d.FloatingIPs, other.FloatingIPs) &&
+		reflect.DeepEqual(d.LoadBalancers, other.LoadBalancers)
 }
 
 func (n PlaneNetwork) equal(other PlaneNetwork) bool {
 	return n.ID == other.ID && n.IPRange == other.IPRange && n.ExposeRoutes == other.ExposeRoutes &&
-		slices.Equal(n.Subnets, other.Subnets) && slices.Equal(n.VSwitches, other.VSwitches) && slices.Equal(n.Routes, other.Routes) && slices.Equal(n.Building, other.Building) &&
+		slices.Equal(n.Subnets, other.Subnets) && slices.Equal(n.VSwitches, other.VSwitches) &&
+		slices.Equal(n.Routes, other.Routes) && slices.Equal(n.Building, other.Building) &&
 		slices.EqualFunc(n.Members, other.Members, func(a, b PlaneMember) bool {
 			return a.Kind == b.Kind && a.ID == b.ID && a.IP == b.IP && slices.Equal(a.Aliases, b.Aliases)
 		})
-}
-
-func (lb PlaneLoadBalancer) equal(other PlaneLoadBalancer) bool {
-	return lb.ID == other.ID && lb.Algorithm == other.Algorithm && lb.Public == other.Public &&
-		lb.IPv4 == other.IPv4 && lb.IPv6 == other.IPv6 && lb.Network == other.Network && lb.PrivateIP == other.PrivateIP && lb.IPv6Source == other.IPv6Source &&
-		slices.Equal(lb.Targets, other.Targets) && reflect.DeepEqual(lb.Services, other.Services)
-}
-
-// targetIDs returns the IDs of the servers or the IP that a target currently resolves to.
-func (p *project) targetIDs(t *target) []TargetID {
-	switch t.kind {
-	case targetServer:
-		return []TargetID{{Server: t.server, IP: t.ip}}
-	case targetIP:
-		return []TargetID{{IP: t.ip}}
-	}
-	var ids []TargetID
-	for s := range p.selectedBy(t) {
-		ids = append(ids, TargetID{Server: s.id})
-	}
-	return ids
 }
 
 // observer delivers changes to Options.OnChange. The Simulator's mutex guards it.

@@ -10,13 +10,13 @@
 //
 // Structure, from the outside in:
 //
-//   - exchange.go passes a request through faults, rate limit, authentication and routing, and
-//     writes the request log;
+//   - package httpsim takes a request off the wire, injects faults and keeps the request log;
+//   - exchange.go passes it through rate limit, authentication and routing;
 //   - endpoints.go collects the API's surface, one row per operation;
 //   - kind.go has the operations that all kinds of resources have in common: a kind is a row;
 //   - each resource has a group of files: the endpoint parses the request, a rule validates
 //     it against the state, and a [change] applies it;
-//   - project.go, action.go and lock.go are the core: resources, running actions and locks.
+//   - project.go and action.go are the core: resources, locks and running actions.
 //
 // Every asynchronous operation of the API is a change. It checks that the resources involved are
 // idle, holds them while its action runs, and shows its effect when the action ends (or at once,
@@ -27,7 +27,7 @@
 // operation that it did not perform (unsupported operations return 404), and must never start a
 // goroutine. Two exceptions: [Options.OnChange] has a timer, because its receiver does not poll,
 // and [Simulator.RunHealthChecks] belongs to its caller. The package has no knowledge of
-// Kubernetes.
+// Kubernetes, except that labels and their selectors have the same grammar.
 //
 // The behavior follows Hetzner's OpenAPI description
 // (https://docs.hetzner.cloud/reference/cloud), and hcloud-go's schema where that is newer.

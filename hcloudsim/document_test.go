@@ -72,9 +72,9 @@ func document() string {
 const robotIntro = `
 ## Robot web service
 
-Every operation that ` + "`hcloud-sim`" + ` answers at ` + "`--robot-listen`" + `, with its quota and the errors that are documented for it. Beside them each answers 401 ` + "`UNAUTHORIZED`" + `, 403 ` + "`RATE_LIMIT_EXCEEDED`" + `, and 503 in a maintenance. Those that fail inside of the service (%s) come only by an injected fault. Quotas and errors are those of the [documentation](https://robot.hetzner.com/doc/webservice/en.html); a test brings about each of them, and has answers read by the client library ` + "`github.com/syself/hrobot-go`" + `.
+Every operation that ` + "`hcloud-sim`" + ` answers at ` + "`--robot-listen`" + `, with its quota and the errors that are documented for it. Beside them each answers 401 ` + "`UNAUTHORIZED`" + `, 403 ` + "`RATE_LIMIT_EXCEEDED`" + `, and 503 in a maintenance. Those that fail inside of the service or depend on the account (%s) come only by an injected fault. Quotas and errors are those of the [documentation](https://robot.hetzner.com/doc/webservice/en.html); a test brings about each of them, and has answers read by the client library ` + "`github.com/syself/hrobot-go`" + `.
 
-Boot configurations, single addresses, subnets, reverse DNS, traffic, SSH keys, orders, storage boxes, firewalls and Wake on LAN are not simulated, and neither are answers as YAML.
+Cancellations of servers, boot configurations, single addresses, subnets, reverse DNS, traffic, SSH keys, orders, storage boxes, firewalls and Wake on LAN are not simulated, and neither are answers as YAML.
 
 | operation | requests per hour | errors |
 |---|---|---|

@@ -15,29 +15,25 @@ type operation struct {
 
 // operations returns all simulated operations. Other operations return 404, like unknown paths.
 func operations() []operation {
-	return slices.Concat(actionOperations(), catalogOperations(), serverOperations(),
-		imageOperations(), sshKeyOperations(), placementGroupOperations(), volumeOperations(),
-		firewallOperations(), certificateOperations(), networkOperations(),
-		loadBalancerOperations(), primaryIPOperations(), floatingIPOperations())
-}
-
-func actionOperations() []operation {
-	return []operation{
+	return slices.Concat([]operation{
 		{"GET", "/actions", (*call).listActions},
 		{"GET", "/actions/{id}", getAction("", "id")},
-	}
+	}, catalogOperations(), serverOperations(), imageOperations(), sshKeyOperations(),
+		placementGroupOperations(), volumeOperations(), firewallOperations(),
+		certificateOperations(), networkOperations(), loadBalancerOperations(),
+		primaryIPOperations(), floatingIPOperations())
 }
 
 // routes builds the router. ServeMux rejects "/x/actions/{id}" and "/x/{id}/actions" as
 // conflicting, because both match "/x/actions/actions"; so the latter paths are registered as
 // "/x/{id}/{listing}" and dispatched here.
-func (s *Simulator) routes() *http.ServeMux {
+func routes() *http.ServeMux {
 	mux := http.NewServeMux()
 	listings := map[string]map[string]endpoint{}
 	for _, op := range operations() {
 		collection, listing, nested := strings.Cut(op.path, "/{id}/")
 		if !nested || strings.Contains(listing, "/") {
-			mux.HandleFunc(op.method+" "+op.path, s.serve(op.do))
+			mux.Handle(op.method+" "+op.path, op.do)
 			continue
 		}
 		pattern := op.method + " " + collection + "/{id}/{listing}"
@@ -47,7 +43,7 @@ func (s *Simulator) routes() *http.ServeMux {
 		listings[pattern][listing] = op.do
 	}
 	for pattern, byName := range listings {
-		mux.HandleFunc(pattern, s.serve(func(c *call) (reply, error) {
+		mux.Handle(pattern, endpoint(func(c *call) (reply, error) {
 			do, known := byName[c.request.PathValue("listing")]
 			if !known {
 				return reply{}, errNoSuchPath()
@@ -55,7 +51,9 @@ func (s *Simulator) routes() *http.ServeMux {
 			return do(c)
 		}))
 	}
-	mux.HandleFunc("/", s.serve(func(c *call) (reply, error) { return reply{}, noOperation(mux, c.request) }))
+	mux.Handle("/", endpoint(func(c *call) (reply, error) {
+		return reply{}, noOperation(mux, c.request)
+	}))
 	return mux
 }
 
@@ -69,8 +67,38 @@ func noOperation(mux *http.ServeMux, r *http.Request) error {
 		other := r.Clone(r.Context())
 		other.Method = method
 		if _, pattern := mux.Handler(other); pattern != "/" {
-			return errMethod()
+			return newError(http.StatusMethodNotAllowed, "method_not_allowed",
+				"the request method is not allowed")
 		}
 	}
 	return errNoSuchPath()
+}
+
+// Operation is one simulated operation.
+type Operation struct {
+	Method string
+	Path   string // below /v1, as in the description
+	// Described reports whether Hetzner's OpenAPI description, not only hcloud-go, has it.
+	Described bool
+}
+
+// Operations returns all simulated operations.
+func Operations() (all []Operation) {
+	undescribed := []string{
+		"images", "isos", "placement_groups", "ssh_keys", "storage_boxes", "volumes", "zones",
+	}
+	for _, op := range operations() {
+		kind, _, _ := strings.Cut(strings.TrimPrefix(op.path, "/"), "/")
+		described := op.path != "/networks/{id}/members" && !slices.Contains(undescribed, kind)
+		all = append(all, Operation{op.method, op.path, described})
+	}
+	return all
+}
+
+// Kinds returns the kinds of resources that [Options.Quotas] can limit.
+func Kinds() []string {
+	return []string{
+		kindServer, kindNetwork, kindLoadBalancer, kindCertificate, kindPrimaryIP, kindFloatingIP,
+		kindSSHKey, kindVolume, kindFirewall, kindPlacementGroup,
+	}
 }

@@ -2,111 +2,89 @@ package hcloudsim
 
 import (
 	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"path"
 	"strings"
 	"time"
 
+	"github.com/hetznercloud/hcloud-go/v2/hcloud/schema"
+
 	"github.com/underlay-ccm/underlay/internal/httpsim"
-	"github.com/underlay-ccm/underlay/internal/sleep"
 )
 
-// ServeHTTP serves the API below /v1.
-func (s *Simulator) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	httpsim.Exchange(s.exchange).ServeHTTP(w, r)
-}
-
-// Transport serves requests in process; requests for any host whose path is below /v1 reach the
-// simulator. A dropped connection is an error that wraps [io.ErrUnexpectedEOF], as over a socket.
-func (s *Simulator) Transport() http.RoundTripper { return httpsim.Exchange(s.exchange) }
-
-// exchange returns the response to a request. An error means that the client gets no response:
-// its connection was dropped, or its context has ended.
-func (s *Simulator) exchange(r *http.Request) (*httpsim.Answer, error) {
-	body, err := io.ReadAll(io.LimitReader(r.Body, httpsim.MaxBody+1))
-	if err != nil {
-		return nil, err
-	}
-	s.mu.Lock()
-	fault := s.faults.Take(r)
-	s.mu.Unlock()
-	if err := sleep.For(r.Context(), s.opts.Latency+fault.Delay); err != nil {
-		return nil, err
-	}
-
-	a := &answer{}
-	entry := s.perform(a, r, body, fault)
-	if s.opts.OnRequest != nil {
-		s.opts.OnRequest(entry)
-	}
-	if entry.Dropped {
-		return nil, httpsim.ErrDropped
-	}
-	return &a.Answer, nil
-}
-
-// perform carries out the part of the exchange that is atomic under the lock.
-func (s *Simulator) perform(a *answer, r *http.Request, body []byte, fault Fault) Request {
+// perform carries out the part of an exchange that is atomic under the lock.
+func (s *Simulator) perform(a *httpsim.Answer, r *http.Request, body []byte) error {
 	s.mu.Lock()
 	defer s.unlock()
-	now := time.Now()
-	s.project.at(now)
+	s.project.at(time.Now())
 	if r.Method != http.MethodGet {
 		s.project.touched = true
 	}
-	a.fault, a.Torn = fault, fault.TornBody
-
-	entry := Request{
-		Method: r.Method, Path: r.URL.Path, Query: r.URL.RawQuery,
-		Time: now, UserAgent: r.UserAgent(),
-		Dropped: fault.DropBeforeApply || fault.DropAfterApply,
+	if !a.Fault.DropBeforeApply {
+		s.respond(a, r, body)
 	}
-	if !fault.DropBeforeApply {
-		s.judge(a, r, body, fault, now)
-		entry.Status, entry.Code = a.Status, a.Code
-	}
-	s.log.Add(entry)
-	return entry
+	s.Log(a, r, s.project.now)
+	return nil
 }
 
-// judge responds with the first error of the rate limit, authentication and an injected fault;
+// respond responds with the first error of the rate limit, authentication and an injected fault;
 // otherwise it carries out the operation.
-func (s *Simulator) judge(a *answer, r *http.Request, body []byte, fault Fault, now time.Time) {
-	allowed := s.budget.take(now)
+func (s *Simulator) respond(a *httpsim.Answer, r *http.Request, body []byte) {
+	err := s.authenticate(r)
+	allowed := s.budget.take(s.project.now)
 	s.budget.describe(a.Header())
-	if !allowed {
-		a.refuse(&Error{Status: http.StatusTooManyRequests, Code: "rate_limit_exceeded", Message: "limit of requests per hour reached"})
+	switch {
+	case !allowed:
+		refuse(a, newError(http.StatusTooManyRequests, "rate_limit_exceeded",
+			"limit of requests per hour reached"))
 		return
-	}
-	if err := s.authenticate(r); err != nil {
-		a.refuse(err)
+	case err != nil:
+		refuse(a, err)
 		return
+	case !a.Fault.Refuses() || a.Fault.Applied:
+		s.carryOut(a, r, body)
 	}
-	if fault.refuses() && !fault.Applied {
-		fault.spoil(a)
-		return
-	}
-	s.carryOut(a, r, body, fault)
-	if fault.refuses() {
-		fault.spoil(a)
+	switch {
+	case a.Fault.NotJSON:
+		a.Page(cmp.Or(a.Fault.Status, http.StatusBadGateway))
+	case a.Fault.Refuses():
+		refuse(a, injected(a.Fault))
 	}
 }
 
-func (s *Simulator) carryOut(a *answer, r *http.Request, body []byte, fault Fault) {
+func (s *Simulator) authenticate(r *http.Request) error {
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	switch token = strings.TrimSpace(token); {
+	case !strings.EqualFold(scheme, "Bearer") || token == "":
+		return newError(http.StatusUnauthorized, "unauthorized", "token is required")
+	case s.token != "" && token != s.token:
+		return newError(http.StatusUnauthorized, "unauthorized",
+			"the token you have provided is invalid")
+	}
+	return nil
+}
+
+func (s *Simulator) carryOut(a *httpsim.Answer, r *http.Request, body []byte) {
 	below, ok := strings.CutPrefix(r.URL.Path, "/v1")
 	if !ok || below != path.Clean(below) {
-		a.refuse(errNoSuchPath()) // ServeMux would redirect an unclean path
+		refuse(a, errNoSuchPath()) // ServeMux would redirect an unclean path
 		return
 	}
-	a.project = s.serving(fault)
-	a.project.actions.next = fault.fate()
-	defer func() { a.project.actions.next = fate{} }() // the request may have started no action
+	p := s.serving(a.Fault)
+	p.actions.next = fateOf(a.Fault)
+	defer func() { p.actions.next = fate{} }() // the request may have started no action
 	inner := r.Clone(r.Context())
 	inner.URL.Path, inner.URL.RawPath = below, ""
 	inner.Body = io.NopCloser(bytes.NewReader(body))
-	s.mux.ServeHTTP(a, inner)
+	s.mux.ServeHTTP(&call{Answer: a, project: p}, inner)
 }
+
+// strangerIDs separates the IDs of the other project from those of this project.
+const strangerIDs = 500_000_000
 
 func (s *Simulator) serving(fault Fault) *project {
 	if !fault.OtherProject {
@@ -120,16 +98,70 @@ func (s *Simulator) serving(fault Fault) *project {
 	return s.stranger
 }
 
-// strangerIDs separates the IDs of the other project from those of this project.
-const strangerIDs = 500_000_000
-
-func (s *Simulator) authenticate(r *http.Request) error {
-	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	switch token = strings.TrimSpace(token); {
-	case !strings.EqualFold(scheme, "Bearer") || token == "":
-		return &Error{Status: http.StatusUnauthorized, Code: "unauthorized", Message: "token is required"}
-	case s.token != "" && token != s.token:
-		return &Error{Status: http.StatusUnauthorized, Code: "unauthorized", Message: "the token you have provided is invalid"}
+// refuse responds with an error of the API.
+func refuse(a *httpsim.Answer, err error) {
+	var refusal *Error
+	if !errors.As(err, &refusal) {
+		panic(fmt.Sprintf("hcloudsim: an endpoint failed with something else than an API error: %v", err))
 	}
-	return nil
+	a.Code = refusal.Code
+	a.Send(refusal.Status, map[string]*Error{"error": refusal})
+}
+
+// documented are the API's error codes. A status without a code gets its first code.
+func documented() []Error {
+	return []Error{
+		{Status: 400, Code: "json_error"},
+		{Status: 401, Code: "unauthorized"},
+		{Status: 403, Code: "forbidden"},
+		{Status: 403, Code: "maintenance"},
+		{Status: 403, Code: "resource_limit_exceeded"},
+		{Status: 404, Code: "not_found"},
+		{Status: 405, Code: "method_not_allowed"},
+		{Status: 409, Code: "conflict"},
+		{Status: 409, Code: "uniqueness_error"},
+		{Status: 410, Code: "deprecated_api_endpoint"},
+		{Status: 412, Code: "resource_unavailable"},
+		{Status: 422, Code: "invalid_input"},
+		{Status: 422, Code: "service_error"},
+		{Status: 422, Code: "unsupported_error"},
+		{Status: 423, Code: "locked"},
+		{Status: 423, Code: "protected"},
+		{Status: 429, Code: "rate_limit_exceeded"},
+		{Status: 500, Code: "server_error"},
+		{Status: 502, Code: "bad_gateway"},
+		{Status: 503, Code: "unavailable"},
+		{Status: 504, Code: "timeout"},
+	}
+}
+
+// injected returns the refusal of a fault, with the fields that the fault leaves empty.
+func injected(f Fault) *Error {
+	e := &Error{Status: f.Status, Code: f.Code, Message: cmp.Or(f.Message, "injected fault")}
+	for _, d := range documented() {
+		if e.Status == 0 && d.Code == e.Code {
+			e.Status = d.Status
+		}
+		if e.Code == "" && d.Status == e.Status {
+			e.Code = d.Code
+		}
+	}
+	e.Status = cmp.Or(e.Status, http.StatusUnprocessableEntity)
+	e.Code = cmp.Or(e.Code, "unknown_error")
+	return e
+}
+
+// fate is the outcome of the next action, as set by an injected fault.
+type fate struct {
+	fails *schema.ActionError // the error that it ends with; nil: it succeeds
+	lost  bool                // it is missing from the action log
+}
+
+func fateOf(f Fault) fate {
+	next := fate{lost: f.LoseAction}
+	if f.FailAction != "" {
+		message := cmp.Or(f.Message, "injected fault")
+		next.fails = &schema.ActionError{Code: f.FailAction, Message: message}
+	}
+	return next
 }

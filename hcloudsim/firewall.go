@@ -1,11 +1,11 @@
 package hcloudsim
 
 import (
-	"cmp"
 	"net/http"
 	"slices"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud/schema"
+	"k8s.io/apimachinery/pkg/labels"
 )
 
 const (
@@ -19,7 +19,7 @@ const (
 type firewall struct {
 	base
 	rules   []schema.FirewallRule
-	applied []*application
+	applied []*firewallTarget
 }
 
 // firewallTarget is a server or, if the ID is 0, all servers that a label selector matches.
@@ -28,75 +28,53 @@ type firewallTarget struct {
 	selector string
 }
 
-// application is the use of a firewall by a target; an action is still adding a pending one.
-type application struct {
-	firewallTarget
-	pending bool
-}
-
 func (f *firewall) ref() ref { return ref{kindFirewall, f.id} }
 
-func (f *firewall) on(t firewallTarget) *application {
-	for _, a := range f.applied {
-		if a.firewallTarget == t {
-			return a
-		}
-	}
-	return nil
+func (f *firewall) isOn(t firewallTarget) bool {
+	return slices.ContainsFunc(f.applied, func(on *firewallTarget) bool { return *on == t })
 }
 
 func (f *firewall) drop(t firewallTarget) {
-	f.applied = slices.DeleteFunc(f.applied, func(a *application) bool {
-		return a.firewallTarget == t
-	})
+	f.applied = slices.DeleteFunc(f.applied, func(on *firewallTarget) bool { return *on == t })
 }
 
 // selects reports whether a label selector matches a server with a public interface.
 func (t firewallTarget) selects(s *server) bool {
-	sel, err := parseSelector(t.selector)
-	return t.server == 0 && err == nil && sel.matches(s.labels) && len(s.addresses.all()) > 0
+	selector, err := labels.Parse(t.selector)
+	return t.server == 0 && err == nil && selector.Matches(labels.Set(s.labels)) &&
+		len(s.addresses.all()) > 0
 }
 
 // firewallsOn returns the firewalls of a server's public interface.
 func (p *project) firewallsOn(s *server) []schema.ServerFirewall {
 	out := []schema.ServerFirewall{}
 	for _, f := range p.firewalls.rows {
-		for _, a := range f.applied {
-			if a.server == s.id || a.selects(s) {
-				status := "applied"
-				if a.pending {
-					status = "pending"
-				}
-				out = append(out, schema.ServerFirewall{ID: f.id, Status: status})
-				break
-			}
+		on := first(f.applied, func(t *firewallTarget) bool { return t.server == s.id || t.selects(s) })
+		switch {
+		case on == nil:
+		case p.creating[on]:
+			out = append(out, schema.ServerFirewall{ID: f.id, Status: "pending"})
+		default:
+			out = append(out, schema.ServerFirewall{ID: f.id, Status: "applied"})
 		}
 	}
 	return out
 }
 
 func (p *project) renderFirewall(f *firewall) schema.Firewall {
-	out := schema.Firewall{
-		ID: f.id, Name: f.name, Labels: cloneLabels(f.labels), Created: f.created,
-		Rules: f.rules, AppliedTo: []schema.FirewallResource{},
-	}
-	for _, a := range f.applied {
-		if a.pending {
-			continue
-		}
-		shown := a.resource()
-		if a.server == 0 {
-			shown.AppliedToResources = []schema.FirewallResource{}
-			for _, s := range p.servers.rows {
-				if a.selects(s) {
-					one := firewallTarget{server: s.id}.resource()
-					shown.AppliedToResources = append(shown.AppliedToResources, one)
-				}
+	return schema.Firewall{
+		ID: f.id, Name: f.name, Labels: cloneLabels(f.labels), Created: f.created, Rules: f.rules,
+		AppliedTo: rendered(shown(p, f.applied), func(t *firewallTarget) schema.FirewallResource {
+			out := t.resource()
+			if t.server == 0 {
+				servers := ids(&p.servers, t.selects)
+				out.AppliedToResources = rendered(servers, func(id int64) schema.FirewallResource {
+					return firewallTarget{server: id}.resource()
+				})
 			}
-		}
-		out.AppliedTo = append(out.AppliedTo, shown)
+			return out
+		}),
 	}
-	return out
 }
 
 func (t firewallTarget) resource() schema.FirewallResource {
@@ -108,8 +86,8 @@ func (t firewallTarget) resource() schema.FirewallResource {
 	return schema.FirewallResource{Type: targetSelector, LabelSelector: selector}
 }
 
-func firewallOperations() []operation {
-	k := kind[*firewall]{
+func firewallKind() kind[*firewall] {
+	return kind[*firewall]{
 		name: kindFirewall, plural: "firewalls",
 		rows: func(p *project) *table[*firewall] { return &p.firewalls },
 		body: func(p *project, f *firewall) any { return p.renderFirewall(f) },
@@ -120,39 +98,56 @@ func firewallOperations() []operation {
 			return errRefused("resource_in_use", "firewall %d is still applied to a resource", f.id)
 		},
 	}
-	return k.operations((*call).createFirewall,
+}
+
+func firewallOperations() []operation {
+	k := firewallKind()
+	return k.operations(create(k, (*call).createFirewall),
 		onMany(k, "apply_to_resources", (*call).applyFirewall),
 		onMany(k, "remove_from_resources", (*call).removeFirewall),
 		onMany(k, "set_rules", (*call).setFirewallRules),
 	)
 }
 
-func (c *call) createFirewall() (reply, error) {
-	req, err := decode[schema.FirewallCreateRequest](c)
+// onMany is on for actions that begin several changes.
+func onMany[Q any](
+	k kind[*firewall], name string, do func(*call, *firewall, Q) ([]change, error),
+) actionRow {
+	return actionRow{name, func(c *call) (reply, error) {
+		f, req, err := request[*firewall, Q](c, k)
+		if err == nil {
+			err = c.idle(f.ref())
+		}
+		var changes []change
+		if err == nil {
+			changes, err = do(c, f, req)
+		}
+		if err != nil {
+			return reply{}, err
+		}
+		return ok(http.StatusCreated, "actions", c.beginAll(changes))
+	}}
+}
+
+func (c *call) createFirewall(req schema.FirewallCreateRequest) (*firewall, map[string]any, error) {
+	b, err := firewallKind().new(c.project, req.Name, req.Labels)
 	if err != nil {
-		return reply{}, err
+		return nil, nil, err
 	}
-	b, err := newNamed(&c.firewalls, checkName, req.Name, req.Labels)
-	if err != nil {
-		return reply{}, err
-	}
-	f := &firewall{base: b}
+	f := &firewall{}
 	if f.rules, err = parseRules(req.Rules); err != nil {
-		return reply{}, err
+		return nil, nil, err
 	}
 	targets, err := c.firewallTargets("apply_to", http.StatusUnprocessableEntity, req.ApplyTo)
+	if err == nil {
+		err = c.mayApply(f, targets)
+	}
 	if err != nil {
-		return reply{}, err
+		return nil, nil, err
 	}
-	if err := c.mayApply(f, targets); err != nil {
-		return reply{}, err
-	}
-	f.base = c.newBase(f.name, f.labels)
+	f.base = c.newBase(b)
 	c.firewalls.add(f)
-	actions := c.beginAll(f.applying(targets))
-	return reply{status: http.StatusCreated, body: map[string]any{
-		kindFirewall: c.renderFirewall(f), "actions": actions,
-	}}, nil
+	return f, map[string]any{"actions": c.beginAll(f.applying(targets))}, nil
 }
 
 // firewallTargets parses the targets of a request. The status of a missing one depends on the
@@ -166,13 +161,12 @@ func (c *call) firewallTargets(
 		case r.Type == targetServer && r.Server != nil:
 			t.server = r.Server.ID
 			if _, there := c.servers.get(t.server); !there {
-				err := errNotFound(kindServer, t.server)
-				err.Status, err.Code = missing, "firewall_resource_not_found"
-				return nil, err
+				return nil, newError(missing, "firewall_resource_not_found",
+					"server with ID '%d' not found", t.server)
 			}
 		case r.Type == targetSelector && r.LabelSelector != nil:
 			t.selector = r.LabelSelector.Selector
-			if _, err := parseSelector(t.selector); err != nil || t.selector == "" {
+			if _, err := labels.Parse(t.selector); err != nil || t.selector == "" {
 				return nil, errInvalid(field, "'%s' is no label selector", t.selector)
 			}
 		default:
@@ -190,7 +184,7 @@ func (c *call) firewallTargets(
 // mayApply returns an error if a firewall can't be applied to one of the targets.
 func (p *project) mayApply(f *firewall, targets []firewallTarget) error {
 	for _, t := range targets {
-		if f.on(t) != nil {
+		if f.isOn(t) {
 			return errRefused("firewall_already_applied",
 				"the firewall is already applied to the resource")
 		}
@@ -214,35 +208,34 @@ func mayFilter(s *server, others int) error {
 	return nil
 }
 
+// changing is an action of a firewall about a target.
+func (f *firewall) changing(command string, t firewallTarget) change {
+	c := change{command: command, about: []ref{f.ref()}, holds: []ref{f.ref()}}
+	if t.server != 0 {
+		c.about = []ref{{kindServer, t.server}, f.ref()}
+	}
+	return c
+}
+
 // applying adds targets, and returns the actions that apply the firewall to them.
 func (f *firewall) applying(targets []firewallTarget) (changes []change) {
 	for _, t := range targets {
-		a := &application{t, true}
-		f.applied = append(f.applied, a)
-		changes = append(changes, change{
-			command: "apply_firewall",
-			about:   f.about(t),
-			holds:   []ref{f.ref()},
-			finish:  func() { a.pending = false },
-			undo:    func() { f.drop(t) },
-		})
+		c := f.changing("apply_firewall", t)
+		c.adds, c.undo = &t, func() { f.drop(t) }
+		f.applied = append(f.applied, &t)
+		changes = append(changes, c)
 	}
 	return changes
-}
-
-// about returns the firewall and a target that is a server.
-func (f *firewall) about(t firewallTarget) []ref {
-	if t.server == 0 {
-		return []ref{f.ref()}
-	}
-	return []ref{{kindServer, t.server}, f.ref()}
 }
 
 func (c *call) applyFirewall(
 	f *firewall, req schema.FirewallActionApplyToResourcesRequest,
 ) ([]change, error) {
 	targets, err := c.firewallTargets("apply_to", http.StatusNotFound, req.ApplyTo)
-	if err := cmp.Or(err, c.mayApply(f, targets)); err != nil {
+	if err == nil {
+		err = c.mayApply(f, targets)
+	}
+	if err != nil {
 		return nil, err
 	}
 	return f.applying(targets), nil
@@ -258,17 +251,14 @@ func (c *call) removeFirewall(
 	}
 	for _, t := range targets {
 		s, _ := c.servers.get(t.server)
-		selected := func(a *application) bool { return s != nil && a.selects(s) }
-		if f.on(t) == nil && slices.ContainsFunc(f.applied, selected) {
+		selected := func(on *firewallTarget) bool { return s != nil && on.selects(s) }
+		if !f.isOn(t) && slices.ContainsFunc(f.applied, selected) {
 			return nil, errRefused("firewall_managed_by_label_selector",
 				"the firewall is applied to server %d by a label selector", t.server)
 		}
-		changes = append(changes, change{
-			command: "remove_firewall",
-			about:   f.about(t),
-			holds:   []ref{f.ref()},
-			finish:  func() { f.drop(t) },
-		})
+		removal := f.changing("remove_firewall", t)
+		removal.finish = func() { f.drop(t) }
+		changes = append(changes, removal)
 	}
 	return changes, nil
 }
@@ -281,17 +271,11 @@ func (c *call) setFirewallRules(
 	if err != nil {
 		return nil, err
 	}
-	changes := []change{{
-		command: "set_firewall_rules",
-		about:   []ref{f.ref()},
-		finish:  func() { f.rules = rules },
-	}}
-	for _, a := range f.applied {
-		changes = append(changes, change{
-			command: "apply_firewall",
-			about:   f.about(a.firewallTarget),
-			holds:   []ref{f.ref()},
-		})
+	setting := f.changing("set_firewall_rules", firewallTarget{})
+	setting.finish = func() { f.rules = rules }
+	changes := []change{setting}
+	for _, t := range f.applied {
+		changes = append(changes, f.changing("apply_firewall", *t))
 	}
 	return changes, nil
 }

@@ -21,8 +21,8 @@ func parseRules(requested []schema.FirewallRuleRequest) ([]schema.FirewallRule, 
 	}
 	rules := []schema.FirewallRule{}
 	for _, r := range requested {
-		rule, err := parseRule(r)
-		if err != nil {
+		rule := schema.FirewallRule(r)
+		if err := parseRule(&rule); err != nil {
 			return nil, err
 		}
 		rules = append(rules, rule)
@@ -30,53 +30,39 @@ func parseRules(requested []schema.FirewallRuleRequest) ([]schema.FirewallRule, 
 	return rules, nil
 }
 
-func parseRule(r schema.FirewallRuleRequest) (schema.FirewallRule, error) {
-	out := schema.FirewallRule{
-		Direction: r.Direction, Protocol: r.Protocol, Port: r.Port, Description: r.Description,
-	}
-	ips, others := r.SourceIPs, r.DestinationIPs
-	switch r.Direction {
-	case "in":
-	case "out":
+// parseRule validates a rule and makes its prefixes canonical.
+func parseRule(r *schema.FirewallRule) error {
+	ported := r.Protocol == "tcp" || r.Protocol == "udp"
+	ips, others := &r.SourceIPs, &r.DestinationIPs
+	if r.Direction == "out" {
 		ips, others = others, ips
-	default:
-		return out, errInvalid("rules.direction", "must be one of in, out")
 	}
-	if len(ips) == 0 || len(ips) > firewallPrefixesMost || len(others) > 0 {
-		return out, errInvalid("rules",
+	switch {
+	case r.Direction != "in" && r.Direction != "out":
+		return errInvalid("rules.direction", "must be one of in, out")
+	case len(*ips) == 0 || len(*ips) > firewallPrefixesMost || len(*others) > 0:
+		return errInvalid("rules",
 			"need 1 to %d source_ips for direction in, destination_ips for direction out",
 			firewallPrefixesMost)
-	}
-	if r.Description != nil && len(*r.Description) > 255 {
-		return out, errInvalid("rules.description", "must have at most 255 characters")
-	}
-	var err, portErr error
-	if out.SourceIPs, err = canonical(r.SourceIPs); err == nil {
-		out.DestinationIPs, err = canonical(r.DestinationIPs)
-	}
-	ported := r.Protocol == "tcp" || r.Protocol == "udp"
-	switch {
+	case r.Description != nil && len(*r.Description) > 255:
+		return errInvalid("rules.description", "must have at most 255 characters")
 	case !ported && !slices.Contains([]string{"icmp", "esp", "gre"}, r.Protocol):
-		portErr = errInvalid("rules.protocol", "must be one of tcp, udp, icmp, esp, gre")
+		return errInvalid("rules.protocol", "must be one of tcp, udp, icmp, esp, gre")
 	case ported != (r.Port != nil):
-		portErr = errInvalid("rules.port", "is required for tcp and udp, and only for them")
+		return errInvalid("rules.port", "is required for tcp and udp, and only for them")
 	case ported && !isPortRange(*r.Port):
-		portErr = errInvalid("rules.port", "'%s' is no port or range of ports", *r.Port)
+		return errInvalid("rules.port", "'%s' is no port or range of ports", *r.Port)
 	}
-	return out, cmp.Or(err, portErr)
-}
-
-// canonical returns prefixes in the form that the API shows.
-func canonical(texts []string) ([]string, error) {
-	out := []string{}
-	for _, text := range texts {
+	shown := []string{}
+	for _, text := range *ips {
 		p, err := netip.ParsePrefix(text)
 		if err != nil || p != p.Masked() {
-			return nil, errInvalid("rules", "'%s' is no prefix with empty host bits", text)
+			return errInvalid("rules", "'%s' is no prefix with empty host bits", text)
 		}
-		out = append(out, p.String())
+		shown = append(shown, p.String())
 	}
-	return out, nil
+	*ips, *others = shown, []string{}
+	return nil
 }
 
 var portRange = regexp.MustCompile(`^(\d{1,5})(?:-(\d{1,5}))?$`)

@@ -1,6 +1,7 @@
 package hcloudsim
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -10,98 +11,111 @@ import (
 
 const kindFloatingIP = "floating_ip"
 
-// floatingIP is a public IPv4 address or IPv6 /64, assignable to any server of its network zone.
+// floatingIP is a public address that is assignable to any server of its network zone.
 type floatingIP struct {
 	base
+	publicIP
 	description string
-	kind        string
-	net         netip.Prefix // an IPv4 address, or an IPv6 /64
 	home        schema.Location
 	server      int64 // 0: unassigned
-	pointers    pointers
 }
 
 func (f *floatingIP) ref() ref { return ref{kindFloatingIP, f.id} }
 
 func (p *project) renderFloatingIP(f *floatingIP) schema.FloatingIP {
-	description := f.description
 	out := schema.FloatingIP{
-		ID: f.id, Name: f.name, Description: &description, Created: f.created, Type: f.kind, IP: f.net.String(),
-		HomeLocation: f.home, Labels: cloneLabels(f.labels), DNSPtr: []schema.FloatingIPDNSPtr{},
+		ID: f.id, Name: f.name, Description: new(f.description), Created: f.created,
+		Type: f.kind(), IP: f.text(), HomeLocation: f.home, Labels: cloneLabels(f.labels),
 		Protection: schema.FloatingIPProtection{Delete: f.protected},
 	}
 	if f.server != 0 {
-		server := f.server
-		out.Server = &server
+		out.Server = new(f.server)
 	}
-	if f.kind == typeIPv4 {
-		out.IP = f.net.Addr().String()
-		out.DNSPtr = append(out.DNSPtr, schema.FloatingIPDNSPtr{IP: out.IP, DNSPtr: f.pointers.of(f.net.Addr())})
-		return out
-	}
-	for _, entry := range f.pointers.inside(f.net) {
-		out.DNSPtr = append(out.DNSPtr, schema.FloatingIPDNSPtr(entry))
-	}
+	out.DNSPtr = rendered(f.entries(), func(e schema.ServerPublicNetIPv6DNSPtr) schema.FloatingIPDNSPtr {
+		return schema.FloatingIPDNSPtr(e)
+	})
 	return out
 }
 
-func (p *project) floatingOn(s *server) []int64 {
-	ids := []int64{}
-	for _, f := range p.floatingIPs.rows {
-		if f.server == s.id {
-			ids = append(ids, f.id)
-		}
+func floatingIPKind() kind[*floatingIP] {
+	return kind[*floatingIP]{
+		name: kindFloatingIP, plural: "floating_ips",
+		rows:    func(p *project) *table[*floatingIP] { return &p.floatingIPs },
+		body:    func(p *project, f *floatingIP) any { return p.renderFloatingIP(f) },
+		unnamed: true,
+		// Names and labels do not affect routing.
+		editableAlways: true,
+		edit: func(f *floatingIP, req updateRequest) error {
+			set(&f.description, req.Description)
+			return nil
+		},
+		mayDelete: func(_ *project, f *floatingIP) error {
+			if f.server == 0 {
+				return nil
+			}
+			return errRefused("must_be_unassigned",
+				"the floating IP is assigned to server %d", f.server)
+		},
 	}
-	return ids
 }
 
-// landFloatingIPs unassigns the floating IPs of a deleted server.
-func (p *project) landFloatingIPs(server int64) {
-	for _, f := range p.floatingIPs.rows {
-		if f.server == server {
-			f.server = 0
-		}
-	}
+func floatingIPOperations() []operation {
+	k := floatingIPKind()
+	return k.operations(create(k, (*call).createFloatingIP),
+		on(k, "assign", (*call).assignFloatingIP),
+		on(k, "unassign", (*call).unassignFloatingIP),
+		on(k, "change_dns_ptr", func(_ *call, f *floatingIP, req pointerRequest) (change, error) {
+			return f.changePointer(f.net, req)
+		}),
+		k.protection(),
+	)
 }
 
-// judgeFloatingIP validates a request. It returns the new floating IP, which has no ID or address
-// yet, and the server to assign it to, if any.
-func (p *project) judgeFloatingIP(req floatingIPRequest) (*floatingIP, *server, error) {
-	if exceeds(len(p.floatingIPs.rows), p.opts.FloatingIPLimit) {
-		return nil, nil, errLimit("floating_ip_limit", p.opts.FloatingIPLimit)
-	}
-	if req.Type != typeIPv4 && req.Type != typeIPv6 {
-		return nil, nil, errInvalid("type", "must be one of %s, %s", typeIPv4, typeIPv6)
-	}
-	f := &floatingIP{kind: req.Type}
-	if set(&f.name, req.Name); req.Name != nil {
-		if err := checkName(f.name); err != nil {
-			return nil, nil, err
-		}
-		if err := p.floatingIPs.nameFree(f.name, 0); err != nil {
-			return nil, nil, err
-		}
-	}
-	set(&f.description, req.Description)
-	var err error
-	if f.labels, err = newLabels(req.Labels); err != nil {
+type floatingIPRequest struct {
+	Type         string             `json:"type"`
+	HomeLocation *schema.IDOrName   `json:"home_location"`
+	Server       *int64             `json:"server"`
+	Name         *string            `json:"name"`
+	Description  *string            `json:"description"`
+	Labels       *map[string]string `json:"labels"`
+}
+
+// createFloatingIP creates the floating IP at once; an action assigns it, if requested.
+func (c *call) createFloatingIP(req floatingIPRequest) (*floatingIP, map[string]any, error) {
+	f, s, err := c.newFloatingIP(req)
+	if err != nil {
 		return nil, nil, err
 	}
-	if req.HomeLocation != nil {
-		home, known := lookup(p.catalog.locations, *req.HomeLocation, locationKey)
-		if !known {
-			return nil, nil, errInvalid("home_location", "location does not exist")
-		}
-		f.home = home
-	}
-	if req.Server == nil {
-		if req.HomeLocation == nil {
-			return nil, nil, errInvalid("home_location", "is required without a server")
-		}
+	c.addFloatingIP(f)
+	if s == nil {
 		return f, nil, nil
 	}
-	s, err := must(&p.servers, kindServer, *req.Server)
-	if err != nil {
+	return f, map[string]any{"action": c.renderAction(c.begin(c.floating(f, s)))}, nil
+}
+
+// newFloatingIP validates a request. It returns the new floating IP, which has no ID yet, and the
+// server to assign it to, if any.
+func (p *project) newFloatingIP(req floatingIPRequest) (f *floatingIP, s *server, err error) {
+	f = &floatingIP{}
+	name := fmt.Sprintf("floating-ip-%d", p.lastID+1)
+	set(&name, req.Name)
+	set(&f.description, req.Description)
+	if f.base, err = floatingIPKind().new(p, name, req.Labels); err != nil {
+		return nil, nil, err
+	}
+	if f.publicIP, err = p.allocate(req.Type); err != nil {
+		return nil, nil, err
+	}
+	switch {
+	case req.HomeLocation == nil && req.Server == nil:
+		return nil, nil, errInvalid("home_location", "is required without a server")
+	case req.HomeLocation != nil:
+		f.home, err = p.catalog.location("home_location", *req.HomeLocation)
+	}
+	if err != nil || req.Server == nil {
+		return f, nil, err
+	}
+	if s, err = must(&p.servers, kindServer, *req.Server); err != nil {
 		return nil, nil, err
 	}
 	if req.HomeLocation == nil {
@@ -110,29 +124,53 @@ func (p *project) judgeFloatingIP(req floatingIPRequest) (*floatingIP, *server, 
 	return f, s, p.mayFloat(f, s)
 }
 
-// addFloatingIP adds f with a new ID, and with a generated name and address if they are missing.
 func (p *project) addFloatingIP(f *floatingIP) {
-	if !f.net.IsValid() {
-		ipv4, ipv6 := p.public.next()
-		if f.net = ipv6; f.kind == typeIPv4 {
-			f.net = netip.PrefixFrom(ipv4, ipv4.BitLen())
-		}
-	}
-	f.base = p.newBase(f.name, f.labels)
-	if f.name == "" {
-		f.name = fmt.Sprintf("floating-ip-%d", f.id)
-	}
+	f.base = p.newBase(f.base)
 	p.floatingIPs.add(f)
 }
 
 func (p *project) mayFloat(f *floatingIP, s *server) error {
 	switch {
 	case f.home.NetworkZone != s.location.NetworkZone:
-		return errInvalid("server", "server %d is in network zone %s, the floating IP in %s", s.id, s.location.NetworkZone, f.home.NetworkZone)
+		return errInvalid("server", "server %d is in network zone %s, the floating IP in %s",
+			s.id, s.location.NetworkZone, f.home.NetworkZone)
 	case f.server != 0 && p.opts.RefuseReassign:
-		return errRefused("floating_ip_assigned", "the floating IP is already assigned to server %d", f.server)
+		return errRefused("floating_ip_assigned",
+			"the floating IP is already assigned to server %d", f.server)
 	}
 	return p.idle(s.ref())
+}
+
+// floating assigns a floating IP, unless the server is deleted before the action ends.
+func (p *project) floating(f *floatingIP, s *server) change {
+	return change{command: "assign_floating_ip", about: []ref{f.ref(), s.ref()}, finish: func() {
+		if _, there := p.servers.get(s.id); there {
+			f.server = s.id
+		}
+	}}
+}
+
+func (c *call) assignFloatingIP(f *floatingIP, req struct{ Server *int64 }) (change, error) {
+	if req.Server == nil {
+		return change{}, errInvalid("server", "is required")
+	}
+	s, err := must(&c.servers, kindServer, *req.Server)
+	if err != nil {
+		return change{}, err
+	}
+	return c.floating(f, s), c.mayFloat(f, s)
+}
+
+func (c *call) unassignFloatingIP(f *floatingIP, _ struct{}) (change, error) {
+	if f.server == 0 {
+		return change{}, errInvalid("server", "the floating IP is assigned to no server")
+	}
+	at := ref{kindServer, f.server}
+	return change{
+		command: "unassign_floating_ip",
+		about:   []ref{f.ref(), at},
+		finish:  func() { f.server = 0 },
+	}, c.idle(at)
 }
 
 // FloatingIPSeed describes a floating IP to create.
@@ -161,14 +199,8 @@ func (s *Simulator) CreateFloatingIP(seed FloatingIPSeed) (schema.FloatingIP, er
 
 func (p *project) seedFloatingIP(seed FloatingIPSeed) (*floatingIP, error) {
 	req := floatingIPRequest{
-		Type: seed.Type, Description: &seed.Description, Labels: &seed.Labels,
-		HomeLocation: &schema.IDOrName{Name: seed.HomeLocation},
-	}
-	if req.Type == "" {
-		req.Type = typeIPv4
-	}
-	if seed.HomeLocation == "" {
-		req.HomeLocation.Name = p.catalog.locations[0].Name
+		Type: cmp.Or(seed.Type, typeIPv4), Description: &seed.Description, Labels: &seed.Labels,
+		HomeLocation: &schema.IDOrName{Name: cmp.Or(seed.HomeLocation, p.catalog.locations[0].Name)},
 	}
 	if seed.Name != "" {
 		req.Name = &seed.Name
@@ -176,40 +208,23 @@ func (p *project) seedFloatingIP(seed FloatingIPSeed) (*floatingIP, error) {
 	if seed.Server != 0 {
 		req.Server = &seed.Server
 	}
-	made, _, err := p.judgeFloatingIP(req)
+	made, _, err := p.newFloatingIP(req)
 	if err != nil {
 		return nil, err
 	}
 	if seed.IP.IsValid() {
-		made.net = seed.IP.Masked()
-		bits := 64
-		if made.kind == typeIPv4 {
-			bits = 32
-		}
-		if made.net.Addr().Is4() != (made.kind == typeIPv4) || made.net.Bits() != bits {
+		wanted := newPublicIP(seed.IP.Addr())
+		if wanted.kind() != req.Type || wanted.net != seed.IP.Masked() {
 			return nil, errInvalid("ip", "must be an IPv4 /32 or an IPv6 /64, as type says")
 		}
-		if slices.ContainsFunc(p.floatingIPs.rows, func(f *floatingIP) bool { return f.net == made.net }) {
+		if slices.ContainsFunc(p.floatingIPs.rows, func(f *floatingIP) bool { return f.net == wanted.net }) {
 			return nil, errTaken("ip", "the address")
 		}
+		made.publicIP = wanted
 	}
 	made.server = seed.Server
 	p.addFloatingIP(made)
 	return made, nil
-}
-
-// FloatingIPs returns all floating IPs, oldest first.
-func (s *Simulator) FloatingIPs() []schema.FloatingIP {
-	p, unlock := s.present()
-	defer unlock()
-	return rendered(p.floatingIPs.rows, p.renderFloatingIP)
-}
-
-// FloatingIP returns the floating IP with an ID.
-func (s *Simulator) FloatingIP(id int64) (schema.FloatingIP, bool) {
-	p, unlock := s.present()
-	defer unlock()
-	return renderedOne(&p.floatingIPs, id, p.renderFloatingIP)
 }
 
 // AssignFloatingIP assigns a floating IP at once, bypassing the API; server 0 unassigns it.
@@ -217,25 +232,11 @@ func (s *Simulator) AssignFloatingIP(id, server int64) error {
 	p, unlock := s.present()
 	defer unlock()
 	f, err := must(&p.floatingIPs, kindFloatingIP, id)
-	if err != nil {
-		return err
+	if err == nil && server != 0 {
+		_, err = must(&p.servers, kindServer, server)
 	}
-	if server != 0 {
-		if _, err := must(&p.servers, kindServer, server); err != nil {
-			return err
-		}
+	if err == nil {
+		f.server = server
 	}
-	f.server = server
-	return nil
-}
-
-// PlaneFloatingIP is a floating IP in the [DataPlane].
-type PlaneFloatingIP struct {
-	ID     int64        `json:"id"`
-	Net    netip.Prefix `json:"net"`    // an IPv4 address, or an IPv6 /64
-	Server int64        `json:"server"` // 0: unassigned
-}
-
-func (p *project) planeFloatingIP(f *floatingIP) PlaneFloatingIP {
-	return PlaneFloatingIP{ID: f.id, Net: f.net, Server: f.server}
+	return err
 }

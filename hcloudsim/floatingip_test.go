@@ -106,7 +106,7 @@ func TestFloatingIPsThatDontArrive(t *testing.T) {
 
 // The rules, by the codes.
 func TestFloatingIPRules(t *testing.T) {
-	sim := newSim(hcloudsim.Options{FloatingIPLimit: 5, RefuseReassign: true})
+	sim := newSim(hcloudsim.Options{Quotas: map[string]int{"floating_ip": 5}, RefuseReassign: true})
 	a := seedServer(t, sim, hcloudsim.ServerSeed{Name: "a"})
 	far := seedServer(t, sim, hcloudsim.ServerSeed{Name: "far", Type: "cpx11", Location: "ash"})
 	web := seedFloatingIP(t, sim, hcloudsim.FloatingIPSeed{Name: "web"})

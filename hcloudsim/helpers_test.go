@@ -46,13 +46,3 @@ func TestClientHelpers(t *testing.T) {
 		noError(t, addRoute(t, c, w.net, "10.244.2.0/24", "10.0.0.2"))
 	})
 }
-
-func TestTypeLimitsAreConfiguration(t *testing.T) {
-	sim := newSim(hcloudsim.Options{LoadBalancerTypes: map[string]hcloudsim.TypeLimits{"lb11": {Services: 1}}})
-	lb := createWhole(t, client(sim), nil).LoadBalancer // with one
-	if lb.LoadBalancerType.MaxServices != 1 || lb.LoadBalancerType.MaxTargets != 25 {
-		t.Errorf("type is %+v", lb.LoadBalancerType)
-	}
-	send(t, sim, "POST", fmt.Sprintf("/v1/load_balancers/%d/actions/add_service", lb.ID), `{"protocol": "http", "listen_port": 81}`).
-		want(t, 403, "resource_limit_exceeded")
-}

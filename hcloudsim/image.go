@@ -1,9 +1,6 @@
 package hcloudsim
 
 import (
-	"cmp"
-	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -25,6 +22,8 @@ const (
 
 	imageCreating  = "creating"
 	imageAvailable = "available"
+
+	imageSize float32 = 1.5 // in GB
 )
 
 // image is the schema's image, without the fields that its base has.
@@ -33,19 +32,10 @@ type image struct {
 	schema.Image
 }
 
-func (i *image) ref() ref { return ref{kindImage, i.id} }
-
 func (p *project) renderImage(i *image) schema.Image {
 	out := i.Image
 	out.ID, out.Labels, out.Protection.Delete = i.id, cloneLabels(i.labels), i.protected
 	return out
-}
-
-func readImage(b schema.Image) (*image, error) {
-	i := &image{base{id: b.ID, labels: cloneLabels(b.Labels), protected: b.Protection.Delete}, b}
-	set(&i.name, b.Name)
-	set(&i.created, b.Created)
-	return i, nil
 }
 
 func imageOperations() []operation {
@@ -104,50 +94,19 @@ func (i *image) edit(req updateRequest) error {
 func images(created time.Time) (all table[*image]) {
 	for _, arch := range []string{archX86, archARM} {
 		for _, name := range []string{
-			"ubuntu-22.04", "ubuntu-24.04", "ubuntu-26.04", "debian-12", "debian-13",
-			"rocky-9", "rocky-10", "alma-9", "alma-10", "fedora-43", "centos-stream-10", "opensuse-15",
+			"ubuntu-22.04", "ubuntu-24.04", "ubuntu-26.04", "debian-12", "debian-13", "rocky-9",
+			"rocky-10", "alma-9", "alma-10", "fedora-43", "centos-stream-10", "opensuse-15",
 		} {
 			flavor, version, _ := strings.Cut(name, "-")
-			i := newImage(base{id: int64(len(all.rows) + 1), name: name, created: created})
-			i.Type, i.Name, i.OSFlavor, i.OSVersion = imageSystem, &name, flavor, &version
-			i.Description, i.Architecture, i.RapidDeploy = name, arch, true
-			all.add(i)
+			b := base{id: int64(len(all.rows) + 1), name: name, created: created}
+			all.add(&image{b, schema.Image{
+				Type: imageSystem, Status: imageAvailable, Name: &name, Description: name,
+				ImageSize: new(imageSize), DiskSize: 5, Created: &created, OSFlavor: flavor,
+				OSVersion: &version, Architecture: arch, RapidDeploy: true,
+			}})
 		}
 	}
 	return all
-}
-
-func newImage(b base) *image {
-	size := float32(1.5)
-	return &image{b, schema.Image{
-		Status: imageAvailable, ImageSize: &size, DiskSize: 5, Created: &b.created,
-		OSFlavor: "unknown",
-	}}
-}
-
-// ImageSeed describes a snapshot to create.
-type ImageSeed struct {
-	Description  string            `json:"description"`
-	Architecture string            `json:"architecture"` // x86 (default) or arm
-	Labels       map[string]string `json:"labels"`
-}
-
-// CreateImage adds a snapshot to the project, from which servers can be created.
-func (s *Simulator) CreateImage(seed ImageSeed) (schema.Image, error) {
-	p, unlock := s.present()
-	defer unlock()
-	arch := cmp.Or(seed.Architecture, archX86)
-	var err error
-	if arch != archX86 && arch != archARM {
-		err = errInvalid("architecture", "must be x86 or arm")
-	}
-	if err := cmp.Or(err, checkLabels(seed.Labels)); err != nil {
-		return schema.Image{}, fmt.Errorf("creating image %q: %w", seed.Description, err)
-	}
-	made := newImage(p.newBase("", seed.Labels))
-	made.Type, made.Description, made.Architecture = imageSnapshot, seed.Description, arch
-	p.images.add(made)
-	return p.renderImage(made), nil
 }
 
 // imageFor finds the image for a server of type t. A name has one image per architecture.
@@ -159,16 +118,11 @@ func (p *project) imageFor(key schema.IDOrName, t schema.ServerType) (*schema.Im
 		switch {
 		case i.Status != imageAvailable:
 		case byID && !fits:
-			return nil, errInvalid("image", "image is of architecture %s, server type %s of %s", i.Architecture, t.Name, t.Architecture)
+			return nil, errInvalid("image", "image is of architecture %s, server type %s of %s",
+				i.Architecture, t.Name, t.Architecture)
 		case byID, byName && fits:
-			shown := p.renderImage(i)
-			return &shown, nil
+			return new(p.renderImage(i)), nil
 		}
 	}
 	return nil, errInvalid("image", "image does not exist for architecture %s", t.Architecture)
-}
-
-// asked reports whether the filter is absent or contains the value.
-func asked(filter []string, value string) bool {
-	return len(filter) == 0 || slices.Contains(filter, value)
 }

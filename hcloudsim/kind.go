@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud/schema"
 )
@@ -29,7 +30,9 @@ type kind[R resource] struct {
 	mayProtect func(R) error
 	// mayDelete returns an error if the resource is in use.
 	mayDelete func(*project, R) error
-	// remove deletes the resource; nil: at once, without an action.
+	// drop removes the resource from the project; nil: only from its table.
+	drop func(*project, R)
+	// remove deletes the resource by an action; nil: drop does, without an action.
 	remove func(*call, R) (reply, error)
 }
 
@@ -63,8 +66,9 @@ func (k kind[R]) operations(create endpoint, actions ...actionRow) []operation {
 	if create != nil {
 		rows = append(rows, operation{"POST", all, create})
 	}
-	rows = append(rows, operation{"GET", one, k.get}, operation{"PUT", one, k.update},
-		operation{"DELETE", one, k.delete})
+	rows = append(rows, k.view("", func(c *call, r R) (reply, error) {
+		return ok(http.StatusOK, k.name, k.body(c.project, r))
+	}), operation{"PUT", one, k.update}, operation{"DELETE", one, k.delete})
 	for _, a := range actions {
 		rows = append(rows, operation{"POST", one + "/actions/" + a.name, a.do})
 	}
@@ -72,9 +76,14 @@ func (k kind[R]) operations(create endpoint, actions ...actionRow) []operation {
 		return rows
 	}
 	return append(rows,
-		operation{"GET", all + "/actions", listKindActions(k.name)},
+		operation{"GET", all + "/actions", func(c *call) (reply, error) {
+			return c.replyActions(func(a *action) bool { return a.isAboutKind(k.name) })
+		}},
 		operation{"GET", all + "/actions/{id}", getAction(k.name, "id")},
-		k.view("actions", k.listActions),
+		// Actions outlive their resource, but are no longer found under it.
+		k.view("/actions", func(c *call, r R) (reply, error) {
+			return c.replyActions(func(a *action) bool { return slices.Contains(a.about, k.ref(r)) })
+		}),
 		operation{"GET", one + "/actions/{action_id}", getAction(k.name, "action_id")})
 }
 
@@ -88,6 +97,17 @@ func (k kind[R]) found(c *call) (R, error) {
 		return none, err
 	}
 	return must(k.rows(c.project), k.name, id)
+}
+
+// view returns an operation that reads a resource.
+func (k kind[R]) view(below string, do func(*call, R) (reply, error)) operation {
+	return operation{"GET", "/" + k.plural + "/{id}" + below, func(c *call) (reply, error) {
+		r, err := k.found(c)
+		if err != nil {
+			return reply{}, err
+		}
+		return do(c, r)
+	}}
 }
 
 func (k kind[R]) list(c *call) (reply, error) {
@@ -105,50 +125,28 @@ func (k kind[R]) list(c *call) (reply, error) {
 		}
 		chosen = slices.DeleteFunc(chosen, func(r R) bool { return !asked(query[name], f.of(r)) })
 	}
-	by := byBase[R]()
+	by := order[R]{
+		"id":      func(a, b R) int { return cmp.Compare(a.common().id, b.common().id) },
+		"name":    func(a, b R) int { return strings.Compare(a.common().name, b.common().name) },
+		"created": func(a, b R) int { return a.common().created.Compare(b.common().created) },
+	}
 	if k.unnamed {
 		delete(by, "name")
 	}
 	return list(c, k.plural, chosen, by, func(r R) any { return k.body(c.project, r) })
 }
 
-func (k kind[R]) get(c *call) (reply, error) {
-	r, err := k.found(c)
-	if err != nil {
-		return reply{}, err
+// new validates the name and the labels of a new resource, which gets its ID later.
+func (k kind[R]) new(p *project, name string, labels *map[string]string) (base, error) {
+	quota := cmp.Or(p.opts.Quotas[k.name], Unlimited)
+	if exceeds(len(k.rows(p).rows), quota) {
+		return base{}, errLimit(k.name+"_limit", quota)
 	}
-	return ok(http.StatusOK, k.name, k.body(c.project, r))
-}
-
-func (k kind[R]) update(c *call) (reply, error) {
-	r, req, err := request[R, updateRequest](c, k)
-	if err != nil {
-		return reply{}, err
+	if err := k.checkName(p, name, 0); err != nil {
+		return base{}, err
 	}
-	if !k.editableAlways {
-		if err := c.idle(k.ref(r)); err != nil {
-			return reply{}, err
-		}
-	}
-	var name string
-	if req.Name != nil {
-		name = *req.Name
-		if err := k.checkName(c.project, name, r.common().id); err != nil {
-			return reply{}, err
-		}
-	}
-	if req.Labels != nil {
-		if err := checkLabels(*req.Labels); err != nil {
-			return reply{}, err
-		}
-	}
-	if k.edit != nil {
-		if err := k.edit(r, req); err != nil {
-			return reply{}, err
-		}
-	}
-	r.common().update(name, req.Labels)
-	return ok(http.StatusOK, k.name, k.body(c.project, r))
+	valid, err := newLabels(labels)
+	return base{name: name, labels: valid}, err
 }
 
 // checkName validates the name of the resource with the ID self, 0 for a new one.
@@ -157,30 +155,83 @@ func (k kind[R]) checkName(p *project, name string, self int64) error {
 	if rule == nil {
 		rule = checkName
 	}
-	return cmp.Or(rule(name), k.rows(p).nameFree(name, self))
+	if err := rule(name); err != nil {
+		return err
+	}
+	for _, other := range k.rows(p).rows {
+		if other.common().name == name && other.common().id != self {
+			return errTaken("name", "name")
+		}
+	}
+	return nil
+}
+
+func (k kind[R]) update(c *call) (reply, error) {
+	r, req, err := request[R, updateRequest](c, k)
+	if err == nil && !k.editableAlways {
+		err = c.idle(k.ref(r))
+	}
+	if err == nil && req.Name != nil {
+		err = k.checkName(c.project, *req.Name, r.common().id)
+	}
+	if err == nil && req.Labels != nil {
+		err = checkLabels(*req.Labels)
+	}
+	if err == nil && k.edit != nil {
+		err = k.edit(r, req)
+	}
+	if err != nil {
+		return reply{}, err
+	}
+	set(&r.common().name, req.Name)
+	if req.Labels != nil {
+		r.common().labels = cloneLabels(*req.Labels)
+	}
+	return ok(http.StatusOK, k.name, k.body(c.project, r))
 }
 
 func (k kind[R]) delete(c *call) (reply, error) {
 	r, err := k.found(c)
-	if err != nil {
+	if err == nil && r.common().protected {
+		err = errProtected(k.name)
+	}
+	if err == nil && k.mayDelete != nil {
+		err = k.mayDelete(c.project, r)
+	}
+	if err == nil {
+		err = c.idle(k.ref(r))
+	}
+	switch {
+	case err != nil:
 		return reply{}, err
+	case k.remove != nil:
+		return k.remove(c, r)
+	case k.drop != nil:
+		k.drop(c.project, r)
+	default:
+		k.rows(c.project).remove(r.common().id)
 	}
-	if r.common().protected {
-		return reply{}, errProtected(k.name)
-	}
-	if k.mayDelete != nil {
-		if err := k.mayDelete(c.project, r); err != nil {
+	return reply{status: http.StatusNoContent}, nil
+}
+
+// create returns the operation POST /{plural}: add validates a request and adds the resource. It
+// returns the fields of the reply other than the resource.
+func create[R resource, Q any](
+	k kind[R], add func(*call, Q) (R, map[string]any, error),
+) endpoint {
+	return func(c *call) (reply, error) {
+		req, err := decode[Q](c)
+		if err != nil {
 			return reply{}, err
 		}
+		r, more, err := add(c, req)
+		if err != nil {
+			return reply{}, err
+		}
+		body := map[string]any{k.name: k.body(c.project, r)}
+		maps.Copy(body, more)
+		return reply{status: http.StatusCreated, body: body}, nil
 	}
-	if err := c.idle(k.ref(r)); err != nil {
-		return reply{}, err
-	}
-	if k.remove != nil {
-		return k.remove(c, r)
-	}
-	k.rows(c.project).remove(r.common().id)
-	return reply{status: http.StatusNoContent}, nil
 }
 
 // protection is the action that protects a resource against deletion.
@@ -211,29 +262,20 @@ func request[R resource, Q any](c *call, k kind[R]) (r R, req Q, err error) {
 	return r, req, err
 }
 
-// exclusive returns an action of a kind that requires its resource to be idle.
-func exclusive[R resource, Q any](
-	k kind[R], name string, do func(*call, R, Q) (reply, error),
-) actionRow {
-	return actionRow{name, func(c *call) (reply, error) {
-		r, req, err := request[R, Q](c, k)
-		if err != nil {
-			return reply{}, err
-		}
-		if err := c.idle(k.ref(r)); err != nil {
-			return reply{}, err
-		}
-		return do(c, r, req)
-	}}
-}
-
-// on returns an action of a kind: do validates the request against the resource and returns the
-// change to begin, by default about the resource alone.
+// on returns an action of a kind, which requires its resource to be idle: do validates the request
+// against the resource and returns the change to begin, by default about the resource alone.
 func on[R resource, Q any](
 	k kind[R], name string, do func(*call, R, Q) (change, error),
 ) actionRow {
-	return exclusive(k, name, func(c *call, r R, req Q) (reply, error) {
-		begin, err := do(c, r, req)
+	return actionRow{name, func(c *call) (reply, error) {
+		r, req, err := request[R, Q](c, k)
+		if err == nil {
+			err = c.idle(k.ref(r))
+		}
+		var begin change
+		if err == nil {
+			begin, err = do(c, r, req)
+		}
 		if err != nil {
 			return reply{}, err
 		}
@@ -242,59 +284,21 @@ func on[R resource, Q any](
 		}
 		a := c.begin(begin)
 		body := map[string]any{"action": c.renderAction(a)}
-		if begin.begun != nil {
-			maps.Copy(body, begin.begun(a))
+		if begin.more != nil {
+			maps.Copy(body, begin.more(a))
 		}
 		return reply{status: http.StatusCreated, body: body}, nil
-	})
-}
-
-// onMany is on for actions that begin several changes.
-func onMany[R resource, Q any](
-	k kind[R], name string, do func(*call, R, Q) ([]change, error),
-) actionRow {
-	return exclusive(k, name, func(c *call, r R, req Q) (reply, error) {
-		changes, err := do(c, r, req)
-		if err != nil {
-			return reply{}, err
-		}
-		return ok(http.StatusCreated, "actions", c.beginAll(changes))
-	})
-}
-
-func (c *call) beginAll(changes []change) []schema.Action {
-	begun := []schema.Action{}
-	for _, one := range changes {
-		begun = append(begun, c.renderAction(c.begin(one)))
-	}
-	return begun
-}
-
-// view returns the operation GET /{plural}/{id}/{name}.
-func (k kind[R]) view(name string, do func(*call, R) (reply, error)) operation {
-	return operation{"GET", "/" + k.plural + "/{id}/" + name, func(c *call) (reply, error) {
-		r, err := k.found(c)
-		if err != nil {
-			return reply{}, err
-		}
-		return do(c, r)
 	}}
-}
-
-// listActions implements GET /networks/{id}/actions and its equivalents. Actions outlive their
-// resource, but are no longer found under it.
-func (k kind[R]) listActions(c *call, r R) (reply, error) {
-	return c.replyActions(func(a *action) bool { return a.isAbout(k.ref(r)) })
 }
 
 // named returns the resource with an ID or name, or a not_found error.
 func named[R resource](t *table[R], kind string, key schema.IDOrName) (R, error) {
 	identity := func(r R) (int64, string) { return r.common().id, r.common().name }
 	r, known := lookup(t.rows, key, identity)
-	if known {
+	switch {
+	case known:
 		return r, nil
-	}
-	if key.ID != 0 {
+	case key.ID != 0:
 		return r, errNotFound(kind, key.ID)
 	}
 	return r, errNotFound(kind, key.Name)

@@ -2,43 +2,31 @@ package hcloudsim
 
 import (
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-var (
-	labelName   = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`)
-	labelPrefix = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$`)
-)
-
-const (
-	prefixMost     = 253
-	reservedPrefix = "hetzner.cloud"
-)
-
-// checkLabels validates labels against the grammar in the API's introduction.
-func checkLabels(labels map[string]string) error {
-	for _, key := range slices.Sorted(maps.Keys(labels)) {
-		if !validKey(key) {
+// checkLabels validates labels against the grammar in the API's introduction, which is that of
+// Kubernetes.
+func checkLabels(all map[string]string) error {
+	for _, key := range slices.Sorted(maps.Keys(all)) {
+		switch {
+		case len(validation.IsQualifiedName(key)) > 0:
 			return errInvalid("labels", "'%s' is no label key", key)
-		}
-		if prefix, _, ok := strings.Cut(key, "/"); ok && prefix == reservedPrefix {
+		case strings.HasPrefix(key, "hetzner.cloud/"):
 			return errInvalid("labels", "the prefix of '%s' is reserved", key)
-		}
-		if !validValue(labels[key]) {
+		case len(validation.IsValidLabelValue(all[key])) > 0:
 			return errInvalid("labels", "the value of '%s' is no label value", key)
 		}
 	}
 	return nil
 }
 
-func validKey(key string) bool {
-	prefix, name, found := strings.Cut(key, "/")
-	if !found {
-		return labelName.MatchString(key)
+func newLabels(requested *map[string]string) (map[string]string, error) {
+	if requested == nil {
+		return nil, nil
 	}
-	return len(prefix) <= prefixMost && labelPrefix.MatchString(prefix) && labelName.MatchString(name)
+	return *requested, checkLabels(*requested)
 }
-
-func validValue(value string) bool { return value == "" || labelName.MatchString(value) }

@@ -1,13 +1,14 @@
 package hcloudsim
 
 import (
-	"cmp"
 	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/labels"
 )
 
 const (
@@ -23,27 +24,20 @@ func list[T, J any](c *call, key string, items []T, by order[T], render func(T) 
 	if err := sortAsAsked(c, items, by); err != nil {
 		return reply{}, err
 	}
-	if c.fault.EmptyList {
+	if c.Fault.EmptyList {
 		items = nil
 	}
 	p, err := pageOf(c.request.URL.Query(), len(items))
 	if err != nil {
 		return reply{}, err
 	}
-	rendered := make([]J, 0, p.PerPage)
-	for _, item := range items[p.from:p.to] {
-		rendered = append(rendered, render(item))
-	}
-	if c.fault.PartialList {
-		rendered = rendered[:len(rendered)/2]
-	}
-	type meta struct {
-		Pagination page `json:"pagination"`
+	page := rendered(items[p.from:p.to], render)
+	if c.Fault.PartialList {
+		page = page[:len(page)/2]
 	}
 	return reply{
-		status: http.StatusOK,
-		body:   map[string]any{key: rendered, "meta": meta{p}},
-		link:   p.link(c.request),
+		status: http.StatusOK, link: p.link(c.request),
+		body: map[string]any{key: page, "meta": map[string]any{"pagination": p}},
 	}, nil
 }
 
@@ -56,38 +50,36 @@ func sortAsAsked[T any](c *call, items []T, by order[T]) error {
 		if !ok || (direction != "" && direction != "asc" && direction != "desc") {
 			return errInvalid("sort", "'%s' is no sort order", key)
 		}
-		if direction == "desc" {
-			slices.SortStableFunc(items, func(a, b T) int { return compare(b, a) })
-		} else {
-			slices.SortStableFunc(items, compare)
-		}
+		slices.SortStableFunc(items, func(a, b T) int {
+			if direction == "desc" {
+				a, b = b, a
+			}
+			return compare(a, b)
+		})
 	}
 	return nil
-}
-
-func byBase[R resource]() order[R] {
-	return order[R]{
-		"id":      func(a, b R) int { return cmp.Compare(a.common().id, b.common().id) },
-		"name":    func(a, b R) int { return cmp.Compare(a.common().name, b.common().name) },
-		"created": func(a, b R) int { return a.common().created.Compare(b.common().created) },
-	}
 }
 
 // selected filters by the name and label_selector parameters. The caller owns the slice.
 func selected[R resource](c *call, t *table[R]) ([]R, error) {
 	query := c.request.URL.Query()
-	sel, err := parseSelector(query.Get("label_selector"))
+	selector, err := labels.Parse(query.Get("label_selector"))
 	if err != nil {
 		return nil, errInvalid("label_selector", "%s", err)
 	}
 	var out []R
 	for _, r := range t.rows {
 		b := r.common()
-		if (!query.Has("name") || b.name == query.Get("name")) && sel.matches(b.labels) {
+		if asked(query["name"], b.name) && selector.Matches(labels.Set(b.labels)) {
 			out = append(out, r)
 		}
 	}
 	return out, nil
+}
+
+// asked reports whether the filter is absent or contains the value.
+func asked(filter []string, value string) bool {
+	return len(filter) == 0 || slices.Contains(filter, value)
 }
 
 // page is the pagination of one reply, as in meta.
@@ -114,12 +106,10 @@ func pageOf(query url.Values, total int) (page, error) {
 	per = min(per, perPageMost)
 	p := page{Page: number, PerPage: per, TotalEntries: total, LastPage: max(1, (total+per-1)/per)}
 	if number > 1 {
-		previous := min(number-1, p.LastPage)
-		p.PreviousPage = &previous
+		p.PreviousPage = new(min(number-1, p.LastPage))
 	}
 	if number < p.LastPage {
-		next := number + 1
-		p.NextPage = &next
+		p.NextPage = new(number + 1)
 	}
 	p.from, p.to = total, total
 	if number <= p.LastPage { // also prevents an overflow of the products below
@@ -144,18 +134,19 @@ func (p page) link(r *http.Request) string {
 	if r.TLS != nil || r.URL.Scheme == "https" {
 		scheme = "https"
 	}
-	to := func(rel string, number int) string {
-		query := r.URL.Query()
-		query.Set("page", strconv.Itoa(number))
-		query.Set("per_page", strconv.Itoa(p.PerPage))
-		return fmt.Sprintf(`<%s://%s/v1%s?%s>; rel="%s"`, scheme, r.Host, r.URL.Path, query.Encode(), rel)
-	}
 	var links []string
-	if p.PreviousPage != nil {
-		links = append(links, to("prev", *p.PreviousPage))
+	add := func(rel string, number *int) {
+		if number == nil {
+			return
+		}
+		query := r.URL.Query()
+		query.Set("page", strconv.Itoa(*number))
+		query.Set("per_page", strconv.Itoa(p.PerPage))
+		links = append(links,
+			fmt.Sprintf(`<%s://%s/v1%s?%s>; rel="%s"`, scheme, r.Host, r.URL.Path, query.Encode(), rel))
 	}
-	if p.NextPage != nil {
-		links = append(links, to("next", *p.NextPage))
-	}
-	return strings.Join(append(links, to("last", p.LastPage)), ", ")
+	add("prev", p.PreviousPage)
+	add("next", p.NextPage)
+	add("last", &p.LastPage)
+	return strings.Join(links, ", ")
 }

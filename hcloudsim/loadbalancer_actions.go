@@ -2,53 +2,60 @@ package hcloudsim
 
 import (
 	"net/http"
+	"slices"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud/schema"
 )
 
-const (
-	algorithmRoundRobin       = "round_robin"
-	algorithmLeastConnections = "least_connections"
-)
+const algorithmRoundRobin = "round_robin"
 
 func checkAlgorithm(name string) error {
-	if name != algorithmRoundRobin && name != algorithmLeastConnections {
-		return errInvalid("algorithm.type", "must be one of %s, %s", algorithmRoundRobin, algorithmLeastConnections)
+	if name != algorithmRoundRobin && name != "least_connections" {
+		return errInvalid("algorithm.type", "must be one of round_robin, least_connections")
 	}
 	return nil
 }
 
 func (c *call) addService(lb *loadBalancer, req serviceRequest) (change, error) {
 	s, err := c.placeService(lb, req)
-	if err != nil {
-		return change{}, err
-	}
-	s.pending = true
 	return change{
 		command: "add_service",
-		finish:  func() { s.pending, s.since = false, c.now },
+		adds:    s,
+		finish:  func() { s.since = c.now },
 		undo:    func() { lb.dropService(s) },
-	}, nil
+	}, err
 }
 
 // placeService validates a service and adds it.
 func (p *project) placeService(lb *loadBalancer, req serviceRequest) (*service, error) {
 	s := (&service{}).with(req)
 	s.since = p.now
-	if err := s.check(); err != nil {
-		return nil, err
+	err := p.checkService(lb, s, nil, http.StatusPreconditionFailed)
+	if err == nil && exceeds(len(lb.services), lb.size.MaxServices) {
+		err = errLimit("load_balancer_service_limit", lb.size.MaxServices)
 	}
-	if err := lb.checkPorts(s, nil, http.StatusPreconditionFailed); err != nil {
+	if err != nil {
 		return nil, err
-	}
-	if err := p.checkCertificates(lb, s, nil); err != nil {
-		return nil, err
-	}
-	if exceeds(len(lb.services), lb.size.MaxServices) {
-		return nil, errLimit("load_balancer_service_limit", lb.size.MaxServices)
 	}
 	lb.services = append(lb.services, s)
 	return s, nil
+}
+
+// checkService validates a new service, or one that replaces another. The status is that of a
+// port which is used already.
+func (p *project) checkService(lb *loadBalancer, s, replaced *service, status int) error {
+	if err := s.check(); err != nil {
+		return err
+	}
+	for _, other := range lb.services {
+		for _, port := range other.ports() {
+			if other != replaced && slices.Contains(s.ports(), port) {
+				return newError(status, "source_port_already_used",
+					"source port %d is already in use", port)
+			}
+		}
+	}
+	return p.checkCertificates(lb, s, replaced)
 }
 
 func errNoService() error {
@@ -64,19 +71,10 @@ func (c *call) updateService(lb *loadBalancer, req serviceRequest) (change, erro
 		return change{}, errNoService()
 	}
 	changed := old.with(req)
-	if err := changed.check(); err != nil {
-		return change{}, err
-	}
-	if err := lb.checkPorts(changed, old, http.StatusUnprocessableEntity); err != nil {
-		return change{}, err
-	}
-	if err := c.checkCertificates(lb, changed, old); err != nil {
-		return change{}, err
-	}
 	return change{command: "update_service", finish: func() {
 		changed.since = c.now
 		*old = *changed
-	}}, nil
+	}}, c.checkService(lb, changed, old, http.StatusUnprocessableEntity)
 }
 
 func (c *call) deleteService(
@@ -91,25 +89,21 @@ func (c *call) deleteService(
 
 func (c *call) addTarget(lb *loadBalancer, req targetRequest) (change, error) {
 	t, err := c.placeTarget(lb, req)
-	if err != nil {
-		return change{}, err
-	}
-	t.pending = true
 	return change{
 		command: "add_target",
-		finish:  func() { t.pending, t.since = false, c.now },
+		adds:    t,
+		finish:  func() { t.since = c.now },
 		undo:    func() { lb.drop(t) },
-	}, nil
+	}, err
 }
 
 // placeTarget validates a target and adds it.
 func (p *project) placeTarget(lb *loadBalancer, req targetRequest) (*target, error) {
-	t, err := req.parse()
-	if err != nil {
-		return nil, err
+	t, err := p.parseTarget(req)
+	if err == nil {
+		err = p.checkTarget(lb, t)
 	}
-	p.normalize(t)
-	if err := p.checkTarget(lb, t); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	t.since = p.now
@@ -118,26 +112,22 @@ func (p *project) placeTarget(lb *loadBalancer, req targetRequest) (*target, err
 }
 
 func (c *call) removeTarget(lb *loadBalancer, req targetRequest) (change, error) {
-	asked, err := req.parse()
+	asked, err := c.parseTarget(req)
 	if err != nil {
 		return change{}, err
 	}
-	c.normalize(asked)
-	for _, t := range lb.targets {
-		if t.same(asked) {
-			return change{command: "remove_target", finish: func() { lb.drop(t) }}, nil
-		}
+	t := first(lb.targets, asked.same)
+	if t == nil {
+		return change{}, errMissing("the load balancer has no such target")
 	}
-	return change{}, errMissing("the load balancer has no such target")
+	return change{command: "remove_target", finish: func() { lb.drop(t) }}, nil
 }
 
 func (c *call) changeAlgorithm(
 	lb *loadBalancer, req schema.LoadBalancerActionChangeAlgorithmRequest,
 ) (change, error) {
-	if err := checkAlgorithm(req.Type); err != nil {
-		return change{}, err
-	}
-	return change{command: "change_algorithm", finish: func() { lb.algorithm = req.Type }}, nil
+	finish := func() { lb.algorithm = req.Type }
+	return change{command: "change_algorithm", finish: finish}, checkAlgorithm(req.Type)
 }
 
 func (c *call) changeType(
@@ -147,14 +137,28 @@ func (c *call) changeType(
 	if !known {
 		return change{}, errInvalid("load_balancer_type", "load balancer type does not exist")
 	}
-	used := 0
-	for _, t := range lb.targets {
-		used += c.weight(t)
-	}
-	if len(lb.services) > size.MaxServices || used > size.MaxTargets || len(lb.certificates(nil)) > size.MaxAssignedCertificates {
+	if len(lb.services) > size.MaxServices || c.weight(lb.targets...) > size.MaxTargets ||
+		len(lb.certificates(nil)) > size.MaxAssignedCertificates {
 		return change{}, errRefused("invalid_load_balancer_type",
 			"the load balancer has more services, targets or certificates than %s allows",
 			size.Name)
 	}
 	return change{command: "change_load_balancer_type", finish: func() { lb.size = size }}, nil
+}
+
+// publicInterface returns an action that enables or disables the public interface.
+func publicInterface(
+	command string, enabled bool,
+) func(*call, *loadBalancer, struct{}) (change, error) {
+	return func(_ *call, lb *loadBalancer, _ struct{}) (change, error) {
+		isPublic := func(t *target) bool { return !t.isPrivate() }
+		switch {
+		case !enabled && lb.private == nil:
+			return change{}, errNotAttached()
+		case !enabled && slices.ContainsFunc(lb.targets, isPublic):
+			return change{}, errRefused("targets_without_use_private_ip",
+				"the load balancer has targets that use the public IP")
+		}
+		return change{command: command, finish: func() { lb.public = enabled }}, nil
+	}
 }

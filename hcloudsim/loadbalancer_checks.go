@@ -2,6 +2,7 @@ package hcloudsim
 
 import (
 	"context"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -9,6 +10,29 @@ import (
 
 	"github.com/underlay-ccm/underlay/internal/sleep"
 )
+
+// Probe describes one health check for a [Prober].
+type Probe struct {
+	LoadBalancer int64
+	Target       TargetID
+	Address      netip.Addr // the address at which the load balancer reaches the target
+	Service      schema.LoadBalancerService
+	// ProxyHeader reports whether the check begins with a header of the PROXY protocol, see
+	// [Options.ProxyHeaderInChecks].
+	ProxyHeader bool
+}
+
+// Prober carries out a health check of a target, and returns healthy or unhealthy. With the zero
+// Finding the health depends on time, see [Options.HealthyAfter].
+type Prober func(Probe) Finding
+
+func (p *project) probe(lb *loadBalancer, s *service, t *target, id TargetID) Probe {
+	return Probe{
+		LoadBalancer: lb.id, Target: id, Address: p.addressOf(lb, t, id),
+		Service:     s.LoadBalancerService,
+		ProxyHeader: s.Proxyprotocol && p.opts.ProxyHeaderInChecks,
+	}
+}
 
 // checks is the state of one service's health checks of one target.
 type checks struct {
@@ -21,7 +45,8 @@ type checks struct {
 }
 
 // checksOf returns the state of the checks, reset if the service or the target has changed.
-func (lb *loadBalancer) checksOf(key healthKey, since time.Time) *checks {
+func (lb *loadBalancer) checksOf(s *service, t *target, id TargetID) *checks {
+	key, since := healthKey{id, s.ListenPort}, later(s.since, t.since)
 	known, ok := lb.checks[key]
 	if ok && known.since.Equal(since) {
 		return known
@@ -70,22 +95,29 @@ const healthTick = 200 * time.Millisecond
 // as long as its timeout. While it runs, target health results from these checks instead of time
 // and [Options.Prober]. A zero Finding is ignored.
 func (s *Simulator) RunHealthChecks(ctx context.Context, ask Prober) {
-	s.setProbing(1)
-	defer s.setProbing(-1)
+	probing := func(more int) {
+		p, unlock := s.present()
+		defer unlock()
+		p.probing += more
+	}
+	probing(1)
+	defer probing(-1)
 	var asking sync.WaitGroup
 	defer asking.Wait()
 	for ctx.Err() == nil {
 		for _, due := range s.dueChecks() {
-			asking.Go(func() { s.recordCheck(due, ask(due.probe)) })
+			asking.Go(func() {
+				found := ask(due.probe)
+				p, unlock := s.present()
+				defer unlock()
+				due.checks.asked = false
+				if found != (Finding{}) {
+					due.checks.record(p.now, due.probe.Service.HealthCheck, found)
+				}
+			})
 		}
 		_ = sleep.For(ctx, healthTick) // the loop condition checks ctx
 	}
-}
-
-func (s *Simulator) setProbing(more int) {
-	p, unlock := s.present()
-	defer unlock()
-	p.probing += more
 }
 
 type dueCheck struct {
@@ -93,41 +125,19 @@ type dueCheck struct {
 	probe  Probe
 }
 
-func (s *Simulator) dueChecks() []dueCheck {
+func (s *Simulator) dueChecks() (due []dueCheck) {
 	p, unlock := s.present()
 	defer unlock()
-	var due []dueCheck
 	for _, lb := range p.loadBalancers.rows {
-		for _, service := range lb.services {
-			for _, t := range lb.targets {
-				if t.pending || service.pending {
-					continue
-				}
-				for _, id := range p.targetIDs(t) {
-					c := lb.checksOf(healthKey{id, service.ListenPort}, later(service.since, t.since))
-					if !c.asked && !p.now.Before(c.next) {
-						c.asked = true
-						due = append(due, dueCheck{c, p.probe(lb, service, t, id)})
-					}
+		for _, service := range shown(p, lb.services) {
+			for _, to := range p.resolve(lb) {
+				c := lb.checksOf(service, to.target, to.TargetID)
+				if !c.asked && !p.now.Before(c.next) {
+					c.asked = true
+					due = append(due, dueCheck{c, p.probe(lb, service, to.target, to.TargetID)})
 				}
 			}
 		}
 	}
 	return due
-}
-
-func (s *Simulator) recordCheck(due dueCheck, found Finding) {
-	p, unlock := s.present()
-	defer unlock()
-	due.checks.asked = false
-	if found != (Finding{}) {
-		due.checks.record(p.now, due.probe.Service.HealthCheck, found)
-	}
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud/schema"
 )
@@ -42,16 +43,22 @@ const (
 
 // valid returns an error for a finding that the API can't show.
 func (f Finding) valid() error {
-	details := []Detail{"", DetailUnspecified, DetailNoConnection, DetailTimeout4, DetailTimeout7, DetailHTTPStatus, DetailHTTPContent}
+	healths := []Health{HealthUnknown, HealthHealthy, HealthUnhealthy}
+	details := []Detail{
+		DetailUnspecified, DetailNoConnection, DetailTimeout4, DetailTimeout7, DetailHTTPStatus,
+		DetailHTTPContent,
+	}
 	switch {
-	case f.Health != HealthUnknown && f.Health != HealthHealthy && f.Health != HealthUnhealthy:
-		return fmt.Errorf("health %q of a target: must be unknown, healthy or unhealthy", f.Health)
-	case !slices.Contains(details, f.Detail):
-		return fmt.Errorf("detail %q of a target's health: must be one of %q", f.Detail, details[1:])
+	case !slices.Contains(healths, f.Health):
+		return fmt.Errorf("health %q of a target: must be one of %q", f.Health, healths)
+	case f.Detail != "" && !slices.Contains(details, f.Detail):
+		return fmt.Errorf("detail %q of a target's health: must be one of %q", f.Detail, details)
 	case f.Detail != "" && f.Health != HealthUnhealthy:
-		return fmt.Errorf("detail %q of a target that is %s: only an unhealthy one has a detail", f.Detail, f.Health)
+		return fmt.Errorf("detail %q of a target that is %s: only an unhealthy one has a detail",
+			f.Detail, f.Health)
 	case (f.HTTPStatus != 0) != (f.Detail == DetailHTTPStatus):
-		return fmt.Errorf("HTTP status %d of a target with detail %q: one goes with detail %s, and only with that", f.HTTPStatus, f.Detail, DetailHTTPStatus)
+		return fmt.Errorf("HTTP status %d of a target with detail %q: one goes with detail %s, "+
+			"and only with that", f.HTTPStatus, f.Detail, DetailHTTPStatus)
 	}
 	return nil
 }
@@ -63,21 +70,6 @@ type TargetID struct {
 	IP     netip.Addr `json:"ip,omitzero"`
 }
 
-// Probe describes one health check for a [Prober].
-type Probe struct {
-	LoadBalancer int64
-	Target       TargetID
-	Address      netip.Addr // the address at which the load balancer reaches the target
-	Service      schema.LoadBalancerService
-	// ProxyHeader reports whether the check begins with a header of the PROXY protocol, see
-	// [Options.ProxyHeaderInChecks].
-	ProxyHeader bool
-}
-
-// Prober carries out a health check of a target, and returns healthy or unhealthy. With the zero
-// Finding the health depends on time, see [Options.HealthyAfter].
-type Prober func(Probe) Finding
-
 type healthKey struct {
 	target TargetID
 	port   int // listen port; 0: all
@@ -85,13 +77,17 @@ type healthKey struct {
 
 // SetTargetHealth fixes the health of a load balancer's target, for one listen port or, with 0,
 // for all. An empty health removes the fixed value. The target need not exist yet.
-func (s *Simulator) SetTargetHealth(loadBalancer int64, target TargetID, listenPort int, health Health) error {
+func (s *Simulator) SetTargetHealth(
+	loadBalancer int64, target TargetID, listenPort int, health Health,
+) error {
 	return s.SetTargetFinding(loadBalancer, target, listenPort, Finding{Health: health})
 }
 
 // SetTargetFinding is like SetTargetHealth, with the reason why a target is unhealthy. The zero
 // Finding removes the fixed value.
-func (s *Simulator) SetTargetFinding(loadBalancer int64, target TargetID, listenPort int, finding Finding) error {
+func (s *Simulator) SetTargetFinding(
+	loadBalancer int64, target TargetID, listenPort int, finding Finding,
+) error {
 	p, unlock := s.present()
 	defer unlock()
 	lb, err := must(&p.loadBalancers, kindLoadBalancer, loadBalancer)
@@ -110,36 +106,49 @@ func (s *Simulator) SetTargetFinding(loadBalancer int64, target TargetID, listen
 	return nil
 }
 
+// resolvedTarget is a server or an IP that a target currently resolves to.
+type resolvedTarget struct {
+	*target
+	PlaneTarget
+}
+
+func (p *project) resolve(lb *loadBalancer) (all []resolvedTarget) {
+	for _, t := range shown(p, lb.targets) {
+		found := []TargetID{{Server: t.server, IP: t.ip}}
+		if t.kind == targetSelector {
+			found = rendered(ids(&p.servers, t.reaches), func(id int64) TargetID {
+				return TargetID{Server: id}
+			})
+		}
+		for _, id := range found {
+			all = append(all, resolvedTarget{t, PlaneTarget{id, p.addressOf(lb, t, id)}})
+		}
+	}
+	return all
+}
+
 // HealthyTargets returns the targets to which a service currently sends new connections: the
 // reachable targets that the API shows as healthy for its listen port, and with
 // [Options.ServeUnjudged] also those of unknown health. It returns nil for a missing service.
-func (s *Simulator) HealthyTargets(loadBalancer int64, listenPort int) []PlaneTarget {
+func (s *Simulator) HealthyTargets(loadBalancer int64, listenPort int) (healthy []PlaneTarget) {
 	p, unlock := s.present()
 	defer unlock()
-	var out []PlaneTarget
 	lb, ok := p.loadBalancers.get(loadBalancer)
 	if !ok {
 		return nil
 	}
 	service := lb.serviceOn(listenPort)
-	if service == nil || service.pending {
+	if service == nil || p.creating[service] {
 		return nil
 	}
-	for _, t := range lb.targets {
-		if t.pending {
-			continue
-		}
-		for _, id := range p.targetIDs(t) {
-			if address := p.addressOf(lb, t, id); address.IsValid() && p.serves(p.findingOf(lb, service, t, id).Health) {
-				out = append(out, PlaneTarget{id, address})
-			}
+	for _, to := range p.resolve(lb) {
+		health := p.findingOf(lb, service, to.target, to.TargetID).Health
+		serves := health == HealthHealthy || p.opts.ServeUnjudged && health == HealthUnknown
+		if to.Address.IsValid() && serves {
+			healthy = append(healthy, to.PlaneTarget)
 		}
 	}
-	return out
-}
-
-func (p *project) serves(health Health) bool {
-	return health == HealthHealthy || p.opts.ServeUnjudged && health == HealthUnknown
+	return healthy
 }
 
 // findingOf returns the health of a target for a service: the fixed value, the result of health
@@ -150,9 +159,7 @@ func (p *project) findingOf(lb *loadBalancer, s *service, t *target, id TargetID
 			return fixed
 		}
 	}
-	address := p.addressOf(lb, t, id)
-	since := later(s.since, t.since)
-	known := lb.checksOf(healthKey{id, s.ListenPort}, since)
+	known := lb.checksOf(s, t, id)
 	if p.probing > 0 {
 		return known.finding
 	}
@@ -161,29 +168,15 @@ func (p *project) findingOf(lb *loadBalancer, s *service, t *target, id TargetID
 			return found
 		}
 	}
+	server, isServer := p.servers.get(id.Server)
+	up := id.Server == 0 || isServer && server.status == statusRunning
 	switch {
-	case p.now.Sub(since) < p.opts.HealthyAfter:
+	case p.now.Sub(known.since) < p.opts.HealthyAfter:
 		return Finding{Health: HealthUnknown}
-	case !address.IsValid() || !p.isUp(id):
+	case !p.addressOf(lb, t, id).IsValid() || !up:
 		return Finding{Health: HealthUnhealthy, Detail: DetailTimeout4}
 	}
 	return Finding{Health: HealthHealthy}
-}
-
-func (p *project) probe(lb *loadBalancer, s *service, t *target, id TargetID) Probe {
-	return Probe{
-		LoadBalancer: lb.id, Target: id, Address: p.addressOf(lb, t, id), Service: s.clone().LoadBalancerService,
-		ProxyHeader: s.Proxyprotocol && p.opts.ProxyHeaderInChecks,
-	}
-}
-
-// isUp reports whether a target can respond at all. IPs of dedicated servers count as up.
-func (p *project) isUp(id TargetID) bool {
-	if id.Server == 0 {
-		return true
-	}
-	s, ok := p.servers.get(id.Server)
-	return ok && s.status == statusRunning
 }
 
 // addressOf returns the address at which a target is reached; zero if it is unreachable.
@@ -196,105 +189,36 @@ func (p *project) addressOf(lb *loadBalancer, t *target, id TargetID) netip.Addr
 		return netip.Addr{}
 	case !t.usePrivate:
 		return s.ipv4()
-	case lb.private == nil || lb.private.pending:
+	case lb.private == nil || p.creating[lb.private]:
 		return netip.Addr{}
 	}
-	if a := s.attachmentTo(lb.private.network); a != nil && !a.pending {
+	if a := s.attachmentTo(lb.private.network); a != nil && !p.creating[a] {
 		return a.ip
 	}
 	return netip.Addr{}
 }
 
-// targetBody is a target as the API shows it: without fields that don't apply, and with the
-// server's address, which the schema lacks.
-type targetBody struct {
-	Type          string                                  `json:"type"`
-	Server        *targetServerBody                       `json:"server,omitempty"`
-	LabelSelector *schema.LoadBalancerTargetLabelSelector `json:"label_selector,omitempty"`
-	IP            *schema.LoadBalancerTargetIP            `json:"ip,omitempty"`
-	HealthStatus  []healthBody                            `json:"health_status,omitzero"`
-	UsePrivateIP  *bool                                   `json:"use_private_ip,omitempty"`
-	Targets       []targetBody                            `json:"targets,omitzero"`
-}
-
-type targetServerBody struct {
-	ID int64  `json:"id"`
-	IP string `json:"ip"`
-}
-
-// healthBody has, like hcloud-go, fields that the description lacks.
-type healthBody struct {
-	ListenPort     int     `json:"listen_port"`
-	Status         Health  `json:"status"`
-	Detail         *string `json:"detail"`
-	HTTPStatusCode *int    `json:"http_status_code"`
-}
-
-func newHealthBody(port int, f Finding) healthBody {
-	out := healthBody{ListenPort: port, Status: f.Health}
-	if f.Health == HealthUnhealthy {
-		detail := string(cmp.Or(f.Detail, DetailUnspecified))
-		out.Detail = &detail
-	}
-	if f.HTTPStatus != 0 {
-		out.HTTPStatusCode = &f.HTTPStatus
-	}
-	return out
-}
-
-func (p *project) targetBody(lb *loadBalancer, t *target) targetBody {
-	switch t.kind {
-	case targetServer:
-		return p.serverTargetBody(lb, t, t.server)
-	case targetIP:
-		return targetBody{
-			Type: targetIP, IP: &schema.LoadBalancerTargetIP{IP: t.ip.String()},
-			HealthStatus: p.healthBodies(lb, t, TargetID{IP: t.ip}),
+// healthOf returns the health of a target as the API shows it, for each service.
+func (p *project) healthOf(
+	lb *loadBalancer, t *target, id TargetID,
+) []schema.LoadBalancerTargetHealthStatus {
+	return rendered(shown(p, lb.services), func(s *service) schema.LoadBalancerTargetHealthStatus {
+		f := p.findingOf(lb, s, t, id)
+		out := schema.LoadBalancerTargetHealthStatus{ListenPort: s.ListenPort, Status: string(f.Health)}
+		if f.Health == HealthUnhealthy {
+			out.Detail = new(string(cmp.Or(f.Detail, DetailUnspecified)))
 		}
-	}
-	out := targetBody{
-		Type: targetSelector, LabelSelector: &schema.LoadBalancerTargetLabelSelector{Selector: t.selector},
-		UsePrivateIP: &t.usePrivate, Targets: []targetBody{},
-	}
-	for s := range p.selectedBy(t) {
-		out.Targets = append(out.Targets, p.serverTargetBody(lb, t, s.id))
-	}
-	return out
-}
-
-func (p *project) serverTargetBody(lb *loadBalancer, t *target, server int64) targetBody {
-	id := TargetID{Server: server, IP: t.ip}
-	body := targetServerBody{ID: server}
-	if address := p.addressOf(lb, t, id); address.IsValid() {
-		body.IP = address.String()
-	}
-	return targetBody{
-		Type: targetServer, Server: &body, UsePrivateIP: &t.usePrivate,
-		HealthStatus: p.healthBodies(lb, t, id),
-	}
-}
-
-func (p *project) healthBodies(lb *loadBalancer, t *target, id TargetID) []healthBody {
-	out := []healthBody{}
-	for _, s := range lb.services {
-		if !s.pending {
-			out = append(out, newHealthBody(s.ListenPort, p.findingOf(lb, s, t, id)))
+		if f.HTTPStatus != 0 {
+			out.HTTPStatusCode = &f.HTTPStatus
 		}
-	}
-	return out
+		return out
+	})
 }
 
-func (b targetBody) plain() schema.LoadBalancerTarget {
-	out := schema.LoadBalancerTarget{Type: b.Type, LabelSelector: b.LabelSelector, IP: b.IP}
-	if b.Server != nil {
-		out.Server = &schema.LoadBalancerTargetServer{ID: b.Server.ID}
+// later returns the later of two times.
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
 	}
-	set(&out.UsePrivateIP, b.UsePrivateIP)
-	for _, h := range b.HealthStatus {
-		out.HealthStatus = append(out.HealthStatus, schema.LoadBalancerTargetHealthStatus{ListenPort: h.ListenPort, Status: string(h.Status), Detail: h.Detail, HTTPStatusCode: h.HTTPStatusCode})
-	}
-	for _, t := range b.Targets {
-		out.Targets = append(out.Targets, t.plain())
-	}
-	return out
+	return b
 }

@@ -19,40 +19,40 @@ const (
 func metrics[R resource](series map[string][]string) func(*call, R) (reply, error) {
 	return func(c *call, r R) (reply, error) {
 		query := c.request.URL.Query()
-		var names []string
-		for _, kind := range strings.Split(strings.Join(query["type"], ","), ",") {
+		start, startErr := time.Parse(time.RFC3339, query.Get("start"))
+		end, endErr := time.Parse(time.RFC3339, query.Get("end"))
+		switch {
+		case startErr != nil:
+			return reply{}, errInvalid("start", "is not in ISO-8601 format")
+		case endErr != nil:
+			return reply{}, errInvalid("end", "is not in ISO-8601 format")
+		case !start.Before(end):
+			return reply{}, errInvalid("end", "must be after start")
+		}
+		period := min(end.Sub(start), metricsKept)
+		step, err := positive(query, "step", seconds(period, samplesDefault))
+		if err != nil {
+			return reply{}, err
+		}
+		step = min(max(step, seconds(period, samplesMost)), seconds(period, 1))
+		for _, first := range []time.Time{r.common().created, c.now.Add(-metricsKept)} {
+			if start.Before(first) {
+				start = first
+			}
+		}
+		values := [][2]any{}
+		for t := start; t.Before(end) && t.Before(c.now); t = t.Add(time.Duration(step) * time.Second) {
+			values = append(values, [2]any{float64(t.UnixMilli()) / 1000, "0"})
+		}
+		out := map[string]any{}
+		for kind := range strings.SplitSeq(strings.Join(query["type"], ","), ",") {
 			if series[kind] == nil {
 				known := strings.Join(slices.Sorted(maps.Keys(series)), ", ")
 				return reply{}, errInvalid("type", "must be of %s", known)
 			}
-			names = append(names, series[kind]...)
-		}
-		start, err := instant(query.Get("start"), "start")
-		if err != nil {
-			return reply{}, err
-		}
-		end, err := instant(query.Get("end"), "end")
-		if err != nil {
-			return reply{}, err
-		}
-		if !start.Before(end) {
-			return reply{}, errInvalid("end", "must be after start")
-		}
-		period := min(end.Sub(start), metricsKept)
-		step := seconds(period, samplesDefault)
-		if query.Has("step") {
-			if step, err = positive(query, "step", step); err != nil {
-				return reply{}, err
+			for _, name := range series[kind] {
+				out[name] = map[string]any{"values": values}
 			}
-			step = min(max(step, seconds(period, samplesMost)), seconds(period, 1))
-		}
-		values := [][2]any{}
-		for _, t := range samples(c.now, r.common().created, start, end, step) {
-			values = append(values, [2]any{float64(t.UnixMilli()) / 1000, "0"})
-		}
-		out := map[string]any{}
-		for _, name := range names {
-			out[name] = map[string]any{"values": values}
 		}
 		return ok(http.StatusOK, "metrics", map[string]any{
 			"start": query.Get("start"), "end": query.Get("end"), "step": step, "time_series": out,
@@ -64,25 +64,4 @@ func metrics[R resource](series map[string][]string) func(*call, R) (reply, erro
 func seconds(period time.Duration, n int) int {
 	step := time.Duration(n) * time.Second
 	return max(1, int((period+step-1)/step))
-}
-
-// samples returns the times of the samples that exist: since the creation, and not yet dropped.
-func samples(now, created, start, end time.Time, step int) (times []time.Time) {
-	for _, first := range []time.Time{created, now.Add(-metricsKept)} {
-		if start.Before(first) {
-			start = first
-		}
-	}
-	for t := start; t.Before(end) && t.Before(now); t = t.Add(time.Duration(step) * time.Second) {
-		times = append(times, t)
-	}
-	return times
-}
-
-func instant(text, field string) (time.Time, error) {
-	t, err := time.Parse(time.RFC3339, text)
-	if err != nil {
-		return t, errInvalid(field, "'%s' is not in ISO-8601 format", text)
-	}
-	return t, nil
 }

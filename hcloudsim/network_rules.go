@@ -1,6 +1,7 @@
 package hcloudsim
 
 import (
+	"encoding/binary"
 	"net/netip"
 	"slices"
 	"strings"
@@ -30,9 +31,7 @@ func rfc1918() []netip.Prefix {
 func publicGateway() netip.Addr { return netip.AddrFrom4([4]byte{172, 31, 1, 1}) }
 
 func isPrivate(p netip.Prefix) bool {
-	return slices.ContainsFunc(rfc1918(), func(block netip.Prefix) bool {
-		return p.Bits() >= block.Bits() && block.Contains(p.Addr())
-	})
+	return slices.ContainsFunc(rfc1918(), func(block netip.Prefix) bool { return inside(p, block) })
 }
 
 func inside(inner, outer netip.Prefix) bool {
@@ -69,25 +68,12 @@ func checkNetworkRange(ipRange netip.Prefix) error {
 	return nil
 }
 
-// checkExtension requires a range that begins at the same address and contains the old range.
-func (n *network) checkExtension(to netip.Prefix) error {
-	switch err := checkNetworkRange(to); {
-	case err != nil:
-		return err
-	case to.Addr() != n.ipRange.Addr() || to.Bits() > n.ipRange.Bits():
-		return errInvalid("ip_range", "must extend %s with the same first address", n.ipRange)
-	}
-	return nil
-}
-
 func (n *network) checkSubnet(s *subnet, zones catalog) error {
-	switch s.kind {
-	case subnetCloud, subnetServer, subnetVSwitch:
-	default:
-		return errInvalid("type", "must be one of cloud, server, vswitch")
-	}
+	overlapped := n.overlapping(s.ipRange)
 	switch {
-	case (s.kind == subnetVSwitch) != (s.vSwitch > 0):
+	case !slices.Contains([]string{subnetCloud, subnetServer, subnetVSwitch}, s.kind):
+		return errInvalid("type", "must be one of cloud, server, vswitch")
+	case s.isVSwitch() != (s.vSwitch > 0):
 		return errInvalid("vswitch_id", "belongs to subnets of type vswitch, and only to them")
 	case !zones.zoneExists(s.zone):
 		return errInvalid("network_zone", "network zone '%s' does not exist", s.zone)
@@ -97,75 +83,71 @@ func (n *network) checkSubnet(s *subnet, zones catalog) error {
 		return errInvalid("ip_range", "must be at least a /%d", subnetBitsMost)
 	case !inside(s.ipRange, n.ipRange):
 		return errInvalid("ip_range", "must be within the network's range %s", n.ipRange)
-	}
-	if taken, by := n.overlapping(s.ipRange); taken {
-		return errInvalid("ip_range", "overlaps with %s", by)
+	case overlapped != "":
+		return errInvalid("ip_range", "overlaps with %s", overlapped)
 	}
 	return nil
 }
 
 // checkRoute validates a new route. The API does not require a member with the gateway's address.
 func (n *network) checkRoute(r *route) error {
-	everything := r.destination.Bits() == 0
+	everything := r.Destination.Bits() == 0
+	overlapped := n.overlapping(r.Destination)
+	behind := n.subnetOf(r.Gateway)
 	switch {
-	case !everything && !isPrivate(r.destination):
+	case !everything && !isPrivate(r.Destination):
 		return errInvalid("destination", "must be one of the private ranges of RFC 1918, or 0.0.0.0/0")
-	case !everything && r.destination.Contains(publicGateway()):
+	case !everything && r.Destination.Contains(publicGateway()):
 		return errInvalid("destination", "overlaps with %s", publicGateway())
-	}
-	if taken, by := n.overlapping(r.destination); taken {
-		return errInvalid("destination", "overlaps with %s", by)
-	}
-	switch {
-	case r.gateway == n.gateway():
-		return errInvalid("gateway", "%s is the network's own gateway", r.gateway)
-	case r.gateway == publicGateway():
-		return errInvalid("gateway", "%s is reserved", r.gateway)
-	case !n.ipRange.Contains(r.gateway):
+	case overlapped != "":
+		return errInvalid("destination", "overlaps with %s", overlapped)
+	case r.Gateway == n.gateway():
+		return errInvalid("gateway", "%s is the network's own gateway", r.Gateway)
+	case r.Gateway == publicGateway():
+		return errInvalid("gateway", "%s is reserved", r.Gateway)
+	case !n.ipRange.Contains(r.Gateway):
 		return errInvalid("gateway", "must be within the network's range %s", n.ipRange)
-	}
-	if s := n.subnetOf(r.gateway); s != nil && s.kind == subnetVSwitch {
-		return errInvalid("gateway", "%s is behind a vSwitch", r.gateway)
+	case behind != nil && behind.isVSwitch():
+		return errInvalid("gateway", "%s is behind a vSwitch", r.Gateway)
 	}
 	return nil
 }
 
-// overlapping returns the subnet or route of the network that overlaps p. A default route
-// overlaps only another default route.
-func (n *network) overlapping(p netip.Prefix) (bool, string) {
+// overlapping returns the name of the subnet or route of the network that overlaps p, or "". A
+// default route overlaps only another default route.
+func (n *network) overlapping(p netip.Prefix) string {
 	clash := func(other netip.Prefix) bool {
 		return p == other || (p.Bits() > 0 && other.Bits() > 0 && p.Overlaps(other))
 	}
 	for _, s := range n.subnets {
 		if clash(s.ipRange) {
-			return true, "subnet " + s.ipRange.String()
+			return "subnet " + s.ipRange.String()
 		}
 	}
 	for _, r := range n.routes {
-		if clash(r.destination) {
-			return true, "route " + r.destination.String()
+		if clash(r.Destination) {
+			return "route " + r.Destination.String()
 		}
 	}
-	return false, ""
+	return ""
 }
 
 // freeSubnet returns the first /24 of the network that overlaps no subnet or route.
 func (n *network) freeSubnet() (netip.Prefix, error) {
 	for a := n.ipRange.Addr(); n.ipRange.Contains(a); {
 		p := netip.PrefixFrom(a, networkBitsMost)
-		if taken, _ := n.overlapping(p); !taken {
+		if n.overlapping(p) == "" {
 			return p, nil
 		}
-		b := a.As4() // next /24: increment the upper 24 bits
-		for i := 2; i >= 0; i-- {
-			if b[i]++; b[i] != 0 {
-				break
-			}
-		}
-		a = netip.AddrFrom4(b)
+		next := a.As4()
+		binary.BigEndian.PutUint32(next[:], binary.BigEndian.Uint32(next[:])+1<<8)
+		a = netip.AddrFrom4(next)
 	}
 	return netip.Prefix{}, errInvalid("ip_range", "the network has no /%d left", networkBitsMost)
 }
+
+// nameMost is the maximum length of a name in bytes.
+const nameMost = 128
 
 func checkName(name string) error {
 	if strings.TrimSpace(name) == "" || len(name) > nameMost {
@@ -173,6 +155,3 @@ func checkName(name string) error {
 	}
 	return nil
 }
-
-// nameMost is the maximum length of a name in bytes.
-const nameMost = 128

@@ -167,7 +167,7 @@ func TestChangeIPRange(t *testing.T) {
 }
 
 func TestNetworkLimits(t *testing.T) {
-	sim := newSim(hcloudsim.Options{RouteLimit: 2, AttachmentLimit: 2, SubnetLimit: 2, NetworkLimit: 1, ServerLimit: 3})
+	sim := newSim(hcloudsim.Options{RouteLimit: 2, AttachmentLimit: 2, SubnetLimit: 2, Quotas: map[string]int{"network": 1, "server": 3}})
 	c, n := client(sim), seedNetwork(t, sim)
 	for i := range 2 {
 		noError(t, addRoute(t, c, n, fmt.Sprintf("10.244.%d.0/24", i), "10.0.0.2"))

@@ -49,20 +49,10 @@ type Options struct {
 	SubnetLimit        int // subnets per network; default 50
 	AttachmentLimit    int // servers and load balancers per network; default 100
 	ServerNetworkLimit int // networks per server; default 3
-	// VSwitchMembers, if set, returns the number of dedicated servers in a vSwitch, see package
-	// robotsim. They count toward AttachmentLimit of the coupled network; whether the real API
-	// counts them is not documented. It is called with the simulator's lock held, and must not
-	// call back.
-	VSwitchMembers func(vSwitch int64) int
-	// OneVSwitchSubnet refuses a second subnet of type vswitch in a network. Whether the real API
-	// allows several is not documented.
-	OneVSwitchSubnet bool
 
-	// The project's quotas; default Unlimited, because they differ between accounts.
-	ServerLimit, NetworkLimit, LoadBalancerLimit, FloatingIPLimit, CertificateLimit, SSHKeyLimit int
-
-	// LoadBalancerTypes overrides the limits of load balancer types by name: lb11, lb21, lb31.
-	LoadBalancerTypes map[string]TypeLimits
+	// Quotas limit the resources in the project by kind, such as server and ssh_key. By default
+	// they are unlimited, because the real ones differ between accounts.
+	Quotas map[string]int
 
 	// OwnedIPs are addresses of the owner's dedicated servers, which may be targets.
 	OwnedIPs []netip.Addr
@@ -70,8 +60,6 @@ type Options struct {
 	// Robot account, see package robotsim. It is called with the lock held, and must not call
 	// back.
 	Owned func(netip.Addr) bool
-	// RefuseIPv6Targets accepts only IPv4 for targets of type ip. The description leaves it open.
-	RefuseIPv6Targets bool
 	// OneTargetPerServer refuses a second target of a server at another address (undocumented).
 	OneTargetPerServer bool
 	// IPv6Source is the source address of connections to IPv6 targets. If not valid, each load
@@ -124,9 +112,6 @@ func (o Options) owns(ip netip.Addr) bool {
 	return slices.Contains(o.OwnedIPs, ip) || o.Owned != nil && o.Owned(ip)
 }
 
-// TypeLimits are the limits of a load balancer type; 0 keeps the default.
-type TypeLimits struct{ Services, Targets, Certificates int }
-
 func (o Options) withDefaults() Options {
 	o.RateLimit = cmp.Or(o.RateLimit, 3600)
 	o.RateRefill = cmp.Or(o.RateRefill, float64(o.RateLimit)/time.Hour.Seconds())
@@ -134,12 +119,6 @@ func (o Options) withDefaults() Options {
 	o.SubnetLimit = cmp.Or(o.SubnetLimit, 50)
 	o.AttachmentLimit = cmp.Or(o.AttachmentLimit, 100)
 	o.ServerNetworkLimit = cmp.Or(o.ServerNetworkLimit, 3)
-	o.ServerLimit = cmp.Or(o.ServerLimit, Unlimited)
-	o.NetworkLimit = cmp.Or(o.NetworkLimit, Unlimited)
-	o.LoadBalancerLimit = cmp.Or(o.LoadBalancerLimit, Unlimited)
-	o.FloatingIPLimit = cmp.Or(o.FloatingIPLimit, Unlimited)
-	o.CertificateLimit = cmp.Or(o.CertificateLimit, Unlimited)
-	o.SSHKeyLimit = cmp.Or(o.SSHKeyLimit, Unlimited)
 	o.RequestLogSize = cmp.Or(o.RequestLogSize, 100_000)
 	o.ActionLogSize = cmp.Or(o.ActionLogSize, 20_000)
 	return o

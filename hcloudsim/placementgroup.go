@@ -1,10 +1,6 @@
 package hcloudsim
 
-import (
-	"net/http"
-
-	"github.com/hetznercloud/hcloud-go/v2/hcloud/schema"
-)
+import "github.com/hetznercloud/hcloud-go/v2/hcloud/schema"
 
 const (
 	kindPlacementGroup = "placement_group"
@@ -18,7 +14,7 @@ const (
 // placementGroup keeps its servers on different hosts. Its members refer to it.
 type placementGroup struct{ base }
 
-func placementGroupOperations() []operation {
+func placementGroupKind() kind[*placementGroup] {
 	return kind[*placementGroup]{
 		name: kindPlacementGroup, plural: "placement_groups",
 		rows: func(p *project) *table[*placementGroup] { return &p.groups },
@@ -28,12 +24,16 @@ func placementGroupOperations() []operation {
 		}},
 		mayDelete: func(p *project, g *placementGroup) error {
 			if members := p.groupMembers(g.id); len(members) > 0 {
-				return errRefused("resource_in_use",
-					"placement group contains server %d", members[0])
+				return errRefused("resource_in_use", "placement group contains server %d", members[0])
 			}
 			return nil
 		},
-	}.operations((*call).createPlacementGroup)
+	}
+}
+
+func placementGroupOperations() []operation {
+	k := placementGroupKind()
+	return k.operations(create(k, (*call).createPlacementGroup))
 }
 
 func (p *project) renderPlacementGroup(g *placementGroup) schema.PlacementGroup {
@@ -44,32 +44,22 @@ func (p *project) renderPlacementGroup(g *placementGroup) schema.PlacementGroup 
 }
 
 func (p *project) groupMembers(group int64) []int64 {
-	ids := []int64{}
-	for _, s := range p.servers.rows {
-		if s.group == group {
-			ids = append(ids, s.id)
-		}
-	}
-	return ids
+	return ids(&p.servers, func(s *server) bool { return s.group == group })
 }
 
-func (c *call) createPlacementGroup() (reply, error) {
-	req, err := decode[schema.PlacementGroupCreateRequest](c)
+func (c *call) createPlacementGroup(
+	req schema.PlacementGroupCreateRequest,
+) (*placementGroup, map[string]any, error) {
+	b, err := placementGroupKind().new(c.project, req.Name, req.Labels)
+	if err == nil && req.Type != placementSpread {
+		err = errInvalid("type", "must be %s", placementSpread)
+	}
 	if err != nil {
-		return reply{}, err
+		return nil, nil, err
 	}
-	b, err := newNamed(&c.groups, checkName, req.Name, req.Labels)
-	if err != nil {
-		return reply{}, err
-	}
-	if req.Type != placementSpread {
-		return reply{}, errInvalid("type", "must be %s", placementSpread)
-	}
-	g := &placementGroup{c.newBase(b.name, b.labels)}
+	g := &placementGroup{c.newBase(b)}
 	c.groups.add(g)
-	return reply{status: http.StatusCreated, body: map[string]any{
-		kindPlacementGroup: c.renderPlacementGroup(g), "action": nil,
-	}}, nil
+	return g, map[string]any{"action": nil}, nil
 }
 
 // mayJoin returns an error if a placement group doesn't exist or is full.
@@ -95,10 +85,9 @@ func (c *call) addToPlacementGroup(
 		return change{}, errRefused("already_in_placement_group",
 			"the server is already in placement group %d", s.group)
 	}
-	about := []ref{s.ref(), {kindPlacementGroup, req.PlacementGroup}}
 	return change{
 		command: "add_to_placement_group",
-		about:   about,
+		about:   []ref{s.ref(), {kindPlacementGroup, req.PlacementGroup}},
 		finish:  func() { s.group = req.PlacementGroup },
 	}, c.mayJoin(req.PlacementGroup)
 }

@@ -28,7 +28,9 @@ type project struct {
 	firewalls     table[*firewall]
 	groups        table[*placementGroup]
 	actions       actions
-	public        publicAddresses
+	addresses     uint32 // number of allocated public addresses
+	// creating are the objects that running actions are adding. They are reserved, not yet shown.
+	creating map[any]bool
 
 	touched bool // since the observer last collected the state
 	probing int  // number of running RunHealthChecks calls
@@ -37,13 +39,17 @@ type project struct {
 func newProject(opts Options) *project {
 	now := time.Now()
 	return &project{
-		opts:    opts,
-		catalog: newCatalog(opts.LoadBalancerTypes),
-		images:  images(now.UTC().Truncate(time.Second)),
-		now:     now,
-		rand:    rand.New(rand.NewPCG(opts.Seed, 0)),
-		lastID:  1000,
+		opts: opts, catalog: newCatalog(), images: images(now.UTC().Truncate(time.Second)), now: now,
+		rand: rand.New(rand.NewPCG(opts.Seed, 0)), lastID: 1000, creating: map[any]bool{},
 	}
+}
+
+// shown returns the objects that no running action is still adding.
+func shown[T comparable](p *project, all []T) []T {
+	if len(p.creating) == 0 {
+		return all
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(one T) bool { return p.creating[one] })
 }
 
 // at advances the project to the present and ends all actions that are due.
@@ -71,8 +77,31 @@ type resource interface{ common() *base }
 
 // newBase returns the identity of a new resource. IDs are never reused, not even across kinds of
 // resources, so that confusing them is detected.
-func (p *project) newBase(name string, labels map[string]string) base {
-	return base{id: p.nextID(), name: name, labels: cloneLabels(labels), created: p.now.UTC().Truncate(time.Second)}
+func (p *project) newBase(b base) base {
+	created := p.now.UTC().Truncate(time.Second)
+	return base{id: p.nextID(), name: b.name, labels: cloneLabels(b.labels), created: created}
+}
+
+type ref struct {
+	kind string
+	id   int64
+}
+
+// busy reports whether a running action holds the resource.
+func (p *project) busy(on ref) bool {
+	return slices.ContainsFunc(p.actions.running, func(a *action) bool {
+		return slices.Contains(a.holds, on)
+	})
+}
+
+// idle returns an error if a running action holds one of the resources.
+func (p *project) idle(on ...ref) error {
+	for _, r := range on {
+		if p.busy(r) {
+			return errBusy(p.opts.Busy, r)
+		}
+	}
+	return nil
 }
 
 // table holds the resources of one kind, sorted by ID.
@@ -86,12 +115,21 @@ func (t *table[R]) search(id int64) (int, bool) {
 	})
 }
 
-func (t *table[R]) get(id int64) (R, bool) {
-	if i, ok := t.search(id); ok {
-		return t.rows[i], true
+func (t *table[R]) get(id int64) (r R, there bool) {
+	i, there := t.search(id)
+	if there {
+		r = t.rows[i]
 	}
-	var none R
-	return none, false
+	return r, there
+}
+
+// must returns the resource with an ID, or a not_found error.
+func must[R resource](t *table[R], kind string, id int64) (R, error) {
+	r, there := t.get(id)
+	if !there {
+		return r, errNotFound(kind, id)
+	}
+	return r, nil
 }
 
 // add appends r; it relies on increasing IDs.
@@ -103,37 +141,35 @@ func (t *table[R]) remove(id int64) {
 	}
 }
 
-func (t *table[R]) named(name string) (R, bool) {
+// without returns a list without an object.
+func without[T comparable](all []T, one T) []T {
+	return slices.DeleteFunc(all, func(other T) bool { return other == one })
+}
+
+// first returns the first object that a condition holds for, or the zero value.
+func first[T any](all []T, is func(T) bool) (found T) {
+	if i := slices.IndexFunc(all, is); i >= 0 {
+		found = all[i]
+	}
+	return found
+}
+
+// ids returns the IDs of the resources that a condition holds for.
+func ids[R resource](t *table[R], of func(R) bool) []int64 {
+	found := []int64{}
 	for _, r := range t.rows {
-		if r.common().name == name {
-			return r, true
+		if of(r) {
+			found = append(found, r.common().id)
 		}
 	}
-	var none R
-	return none, false
+	return found
 }
 
-// nameFree returns an error if a resource other than the one with the ID self has the name.
-func (t *table[R]) nameFree(name string, self int64) error {
-	if other, ok := t.named(name); ok && other.common().id != self {
-		return errTaken("name", "name")
+// set assigns the requested value, if there is one.
+func set[T any](value *T, asked *T) {
+	if asked != nil {
+		*value = *asked
 	}
-	return nil
-}
-
-// update replaces the name if it is not empty, and the labels if they are not nil.
-func (b *base) update(name string, labels *map[string]string) {
-	if labels != nil {
-		b.labels = cloneLabels(*labels)
-	}
-	b.name = cmp.Or(name, b.name)
-}
-
-func newLabels(labels *map[string]string) (map[string]string, error) {
-	if labels == nil {
-		return nil, nil
-	}
-	return *labels, checkLabels(*labels)
 }
 
 // cloneLabels returns a copy, which is never nil: nil would be rendered as null.
@@ -141,15 +177,4 @@ func cloneLabels(labels map[string]string) map[string]string {
 	out := make(map[string]string, len(labels))
 	maps.Copy(out, labels)
 	return out
-}
-
-// newNamed validates the name and the labels of a new resource, which gets its ID later.
-func newNamed[R resource](
-	t *table[R], rule func(string) error, name string, labels *map[string]string,
-) (base, error) {
-	if err := cmp.Or(rule(name), t.nameFree(name, 0)); err != nil {
-		return base{}, err
-	}
-	valid, err := newLabels(labels)
-	return base{name: name, labels: valid}, err
 }

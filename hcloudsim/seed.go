@@ -43,33 +43,23 @@ func (s *Simulator) CreateServer(seed ServerSeed) (schema.Server, error) {
 const seededImage = "ubuntu-24.04"
 
 func (p *project) seedServer(seed ServerSeed) (*server, error) {
-	if seed.Type == "" {
-		seed.Type = "cx22"
-	}
 	made, err := p.newServer(serverRequest{
-		Name: seed.Name, ServerType: schema.IDOrName{Name: seed.Type}, Location: seed.Location,
-		Image: &schema.IDOrName{Name: seededImage}, Labels: &seed.Labels,
+		Name: seed.Name, ServerType: schema.IDOrName{Name: cmp.Or(seed.Type, "cx22")},
+		Location: &schema.IDOrName{Name: seed.Location},
+		Image:    &schema.IDOrName{Name: seededImage}, Labels: &seed.Labels,
+		PublicNet: publicNetRequest{EnableIPv4: new(!seed.NoIPv4), EnableIPv6: new(!seed.NoIPv6)},
 	})
 	if err != nil {
 		return nil, err
 	}
-	switch {
-	case seed.NoIPv4:
-		made.addresses.ipv4 = nil
-	case seed.PublicIPv4.IsValid():
-		made.addresses.ipv4 = newIPv4(seed.PublicIPv4)
+	if seed.PublicIPv4.IsValid() && !seed.NoIPv4 {
+		made.addresses.ipv4 = &primaryIP{publicIP: newPublicIP(seed.PublicIPv4)}
 	}
-	switch {
-	case seed.NoIPv6:
-		made.addresses.ipv6 = nil
-	case seed.PublicIPv6.IsValid():
-		made.addresses.ipv6 = newIPv6(seed.PublicIPv6.Masked())
+	if seed.PublicIPv6.IsValid() && !seed.NoIPv6 {
+		made.addresses.ipv6 = &primaryIP{publicIP: newPublicIP(seed.PublicIPv6.Addr())}
 	}
-	switch seed.Status {
-	case "":
-	case statusRunning, statusOff:
-		made.status = seed.Status
-	default:
+	made.status = cmp.Or(seed.Status, statusRunning)
+	if made.status != statusRunning && made.status != statusOff {
 		return nil, errInvalid("status", "must be %s or %s", statusRunning, statusOff)
 	}
 	if seed.Network != 0 {
@@ -77,26 +67,16 @@ func (p *project) seedServer(seed ServerSeed) (*server, error) {
 		if err != nil {
 			return nil, err
 		}
-		if _, err := p.attach(made, n, seed.place()); err != nil {
+		wish := place{aliases: rendered(seed.AliasIPs, netip.Addr.String)}
+		if seed.PrivateIP.IsValid() {
+			wish.ip = new(seed.PrivateIP.String())
+		}
+		if _, err := p.attach(made, n, wish); err != nil {
 			return nil, err
 		}
 	}
-	made.base = p.newBase(made.name, made.labels)
-	p.servers.add(made)
-	p.hold(made.addresses, made.ref(), made.location)
+	p.addServer(made)
 	return made, nil
-}
-
-func (seed ServerSeed) place() place {
-	var wish place
-	if seed.PrivateIP.IsValid() {
-		ip := seed.PrivateIP.String()
-		wish.ip = &ip
-	}
-	for _, alias := range seed.AliasIPs {
-		wish.aliases = append(wish.aliases, alias.String())
-	}
-	return wish
 }
 
 // DeleteServer removes a server, regardless of running actions.
@@ -104,11 +84,10 @@ func (s *Simulator) DeleteServer(id int64) error {
 	p, unlock := s.present()
 	defer unlock()
 	gone, err := must(&p.servers, kindServer, id)
-	if err != nil {
-		return err
+	if err == nil {
+		p.removeServer(gone)
 	}
-	p.removeServer(gone)
-	return nil
+	return err
 }
 
 // NetworkSeed describes a network to create.
@@ -141,34 +120,25 @@ func (s *Simulator) CreateNetwork(seed NetworkSeed) (schema.Network, error) {
 	p, unlock := s.present()
 	defer unlock()
 	if len(seed.Subnets) == 0 && seed.IPRange.IsValid() {
-		first := netip.PrefixFrom(seed.IPRange.Masked().Addr(), max(seed.IPRange.Bits(), networkBitsMost))
+		bits := max(seed.IPRange.Bits(), networkBitsMost)
+		first := netip.PrefixFrom(seed.IPRange.Masked().Addr(), bits)
 		seed.Subnets = []SubnetSeed{{IPRange: first}}
 	}
-	req := schema.NetworkCreateRequest{
-		Name: seed.Name, IPRange: seed.IPRange.String(), Labels: &seed.Labels, ExposeRoutesToVSwitch: seed.ExposeRoutes,
-	}
-	for _, sub := range seed.Subnets {
-		req.Subnets = append(req.Subnets, sub.request())
-	}
-	for _, r := range seed.Routes {
-		req.Routes = append(req.Routes, r.request())
-	}
-	made, err := p.createNetwork(req)
+	made, err := p.addNetwork(schema.NetworkCreateRequest{
+		Name: seed.Name, IPRange: seed.IPRange.String(), Labels: &seed.Labels,
+		ExposeRoutesToVSwitch: seed.ExposeRoutes,
+		Subnets: rendered(seed.Subnets, func(s SubnetSeed) schema.NetworkSubnet {
+			return schema.NetworkSubnet{
+				Type: cmp.Or(s.Type, subnetCloud), IPRange: s.IPRange.String(),
+				NetworkZone: cmp.Or(s.Zone, "eu-central"), VSwitchID: s.VSwitch,
+			}
+		}),
+		Routes: rendered(seed.Routes, RouteSeed.request),
+	})
 	if err != nil {
 		return schema.Network{}, fmt.Errorf("creating network %q: %w", seed.Name, err)
 	}
 	return p.renderNetwork(made), nil
-}
-
-func (s SubnetSeed) request() schema.NetworkSubnet {
-	out := schema.NetworkSubnet{Type: s.Type, IPRange: s.IPRange.String(), NetworkZone: s.Zone, VSwitchID: s.VSwitch}
-	if out.Type == "" {
-		out.Type = subnetCloud
-	}
-	if out.NetworkZone == "" {
-		out.NetworkZone = "eu-central"
-	}
-	return out
 }
 
 func (r RouteSeed) request() schema.NetworkRoute {
@@ -180,11 +150,10 @@ func (s *Simulator) DeleteNetwork(id int64) error {
 	p, unlock := s.present()
 	defer unlock()
 	gone, err := must(&p.networks, kindNetwork, id)
-	if err != nil {
-		return err
+	if err == nil {
+		p.removeNetwork(gone)
 	}
-	p.removeNetwork(gone)
-	return nil
+	return err
 }
 
 // AddRoute adds a route to a network.
@@ -192,10 +161,9 @@ func (s *Simulator) AddRoute(network int64, seed RouteSeed) error {
 	p, unlock := s.present()
 	defer unlock()
 	n, err := must(&p.networks, kindNetwork, network)
-	if err != nil {
-		return err
+	if err == nil {
+		_, err = p.placeRoute(n, seed.request())
 	}
-	_, err = p.placeRoute(n, seed.request())
 	return err
 }
 
@@ -207,36 +175,10 @@ func (s *Simulator) DeleteRoute(network int64, destination netip.Prefix) error {
 	if err != nil {
 		return err
 	}
-	for _, r := range n.routes {
-		if r.destination == destination {
-			n.drop(r)
-			return nil
-		}
+	r := first(n.routes, func(r *route) bool { return r.Destination == destination })
+	if r == nil {
+		return errNotFound("route", destination)
 	}
-	return errNotFound("route", destination)
-}
-
-// PrimaryIPSeed describes an unassigned primary IP to create.
-type PrimaryIPSeed struct {
-	Name       string            `json:"name"`
-	Type       string            `json:"type"`     // ipv4 (default) or ipv6
-	Location   string            `json:"location"` // default fsn1
-	Labels     map[string]string `json:"labels"`
-	AutoDelete bool              `json:"auto_delete"`
-}
-
-// CreatePrimaryIP adds a primary IP to the project.
-func (s *Simulator) CreatePrimaryIP(seed PrimaryIPSeed) (schema.PrimaryIP, error) {
-	p, unlock := s.present()
-	defer unlock()
-	req := primaryIPRequest{Location: &schema.IDOrName{Name: cmp.Or(seed.Location, p.catalog.locations[0].Name)}}
-	req.PrimaryIPCreateRequest = schema.PrimaryIPCreateRequest{
-		Name: seed.Name, Type: cmp.Or(seed.Type, typeIPv4), Labels: &seed.Labels, AutoDelete: &seed.AutoDelete,
-	}
-	made, _, err := p.judgePrimaryIP(req)
-	if err != nil {
-		return schema.PrimaryIP{}, fmt.Errorf("creating primary IP %q: %w", seed.Name, err)
-	}
-	p.addPrimaryIP(made)
-	return p.renderPrimaryIP(made), nil
+	n.routes = without(n.routes, r)
+	return nil
 }

@@ -13,6 +13,43 @@ const (
 	backupWindow      = "22-02"
 )
 
+// power returns an action that turns a server on or off. A boot leaves the rescue system.
+func power(command, during, after string) func(*call, *server, struct{}) (change, error) {
+	return func(_ *call, s *server, _ struct{}) (change, error) {
+		before := s.status
+		if before != after {
+			s.status = during
+		}
+		return change{
+			command: command,
+			finish: func() {
+				s.status = after
+				s.rescue = s.rescue && after == statusOff
+			},
+			undo: func() { s.status = before },
+		}, nil
+	}
+}
+
+// reboot has no effect on a server that is off.
+func (c *call) reboot(s *server, _ struct{}) (change, error) {
+	finish := func() { s.rescue = s.rescue && s.status == statusOff }
+	return change{command: "reboot_server", finish: finish}, nil
+}
+
+// protectServer requires equal delete and rebuild protection, as the API does.
+func (c *call) protectServer(
+	s *server, req schema.ServerActionChangeProtectionRequest,
+) (change, error) {
+	remove, rebuild := s.protected, s.protected
+	set(&remove, req.Delete)
+	set(&rebuild, req.Rebuild)
+	if remove != rebuild {
+		return change{}, errInvalid("rebuild", "must have the same value as delete")
+	}
+	return change{command: "change_protection", finish: func() { s.protected = remove }}, nil
+}
+
 // passwordReply adds a new root password to the reply.
 func passwordReply(*action) map[string]any {
 	return map[string]any{"root_password": simulatedPassword}
@@ -22,12 +59,12 @@ func (c *call) resetPassword(s *server, _ struct{}) (change, error) {
 	if s.status != statusRunning {
 		return change{}, errRefused("service_error", "the server is not running")
 	}
-	return change{command: "reset_password", begun: passwordReply}, nil
+	return change{command: "reset_password", more: passwordReply}, nil
 }
 
 // requestConsole returns credentials of a console at a host that doesn't exist (RFC 2606).
 func (c *call) requestConsole(s *server, _ struct{}) (change, error) {
-	return change{command: "request_console", begun: func(a *action) map[string]any {
+	return change{command: "request_console", more: func(a *action) map[string]any {
 		url := fmt.Sprintf("wss://console.invalid/?server_id=%d&token=%d", s.id, a.id)
 		return map[string]any{"wss_url": url, "password": simulatedPassword}
 	}}, nil
@@ -65,7 +102,7 @@ func (c *call) rebuildServer(s *server, req schema.ServerActionRebuildRequest) (
 		s.image = image
 		set(&s.userData, req.UserData)
 	})
-	rebuild.begun = passwordReply
+	rebuild.more = passwordReply
 	return rebuild, nil
 }
 
@@ -93,9 +130,7 @@ func (c *call) changeServerType(
 	}), nil
 }
 
-func (c *call) createImage(
-	s *server, req schema.ServerActionCreateImageRequest,
-) (change, error) {
+func (c *call) createImage(s *server, req schema.ServerActionCreateImageRequest) (change, error) {
 	labels, err := newLabels(req.Labels)
 	if err != nil {
 		return change{}, err
@@ -110,29 +145,23 @@ func (c *call) createImage(
 		i.OSFlavor, i.OSVersion = s.image.OSFlavor, s.image.OSVersion
 	}
 	set(&i.Description, req.Description)
-	switch set(&i.Type, req.Type); i.Type {
-	case imageSnapshot:
-	case imageBackup:
-		if !s.backups {
-			return change{}, errInvalid("type", "backups are not enabled for the server")
-		}
-		server := s.id
-		i.BoundTo = &server
-	default:
+	switch set(&i.Type, req.Type); {
+	case i.Type == imageBackup && s.backups:
+		i.BoundTo = &s.id
+	case i.Type == imageBackup:
+		return change{}, errInvalid("type", "backups are not enabled for the server")
+	case i.Type != imageSnapshot:
 		return change{}, errInvalid("type", "must be one of snapshot, backup")
 	}
-	i.base = c.newBase("", labels)
+	i.base = c.newBase(base{labels: labels})
 	i.Created = &i.created
 	c.images.add(i)
 	return change{
 		command: "create_image",
-		about:   []ref{s.ref(), i.ref()},
-		finish: func() {
-			size := float32(1.5)
-			i.Status, i.ImageSize = imageAvailable, &size
-		},
-		undo:  func() { c.images.remove(i.id) },
-		begun: func(*action) map[string]any { return map[string]any{"image": c.renderImage(i)} },
+		about:   []ref{s.ref(), {kindImage, i.id}},
+		finish:  func() { i.Status, i.ImageSize = imageAvailable, new(imageSize) },
+		undo:    func() { c.images.remove(i.id) },
+		more:    func(*action) map[string]any { return map[string]any{kindImage: c.renderImage(i)} },
 	}, nil
 }
 
@@ -167,7 +196,7 @@ func (c *call) enableRescue(s *server, req schema.ServerActionEnableRescueReques
 	return change{
 		command: "enable_rescue",
 		finish:  func() { s.rescue = true },
-		begun:   passwordReply,
+		more:    passwordReply,
 	}, nil
 }
 

@@ -1,11 +1,8 @@
 package hcloudsim
 
 import (
-	"cmp"
-	"net/http"
 	"regexp"
 	"slices"
-	"strings"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud/schema"
 )
@@ -16,7 +13,7 @@ type serverRequest struct {
 	Name             string             `json:"name"`
 	ServerType       schema.IDOrName    `json:"server_type"`
 	Image            *schema.IDOrName   `json:"image"`
-	Location         string             `json:"location"`
+	Location         *schema.IDOrName   `json:"location"`
 	StartAfterCreate *bool              `json:"start_after_create"`
 	Labels           *map[string]string `json:"labels"`
 	Networks         []int64            `json:"networks"`
@@ -41,7 +38,8 @@ type publicNetRequest struct {
 const userDataMost = 32 << 10
 
 // hostname matches a host name (RFC 1123).
-var hostname = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*$`)
+var hostname = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?` +
+	`(\.[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*$`)
 
 func checkServerName(name string) error {
 	if len(name) > 253 || !hostname.MatchString(name) {
@@ -52,52 +50,54 @@ func checkServerName(name string) error {
 
 // createServer implements POST /servers. The server exists at once, and is locked until it has
 // been created, started and attached.
-func (c *call) createServer() (reply, error) {
-	req, err := decode[serverRequest](c)
-	if err != nil {
-		return reply{}, err
-	}
+func (c *call) createServer(req serverRequest) (*server, map[string]any, error) {
 	if req.Image == nil {
-		return reply{}, errInvalid("image", "is required")
+		return nil, nil, errInvalid("image", "is required")
 	}
 	if len(req.UserData) > userDataMost {
-		return reply{}, errInvalid("user_data", "must have at most %d bytes", userDataMost)
+		return nil, nil, errInvalid("user_data", "must have at most %d bytes", userDataMost)
 	}
-	if err := c.checkSSHKeys(req.SSHKeys); err != nil {
-		return reply{}, err
+	for _, key := range req.SSHKeys {
+		if _, err := named(&c.sshKeys, kindSSHKey, key); err != nil {
+			return nil, nil, err
+		}
 	}
 	for _, id := range req.Networks {
 		if _, err := c.idleNetwork(id); err != nil {
-			return reply{}, err
+			return nil, nil, err
 		}
 	}
 	named, err := c.namedPrimaryIPs(req.PublicNet.IPv4ID, req.PublicNet.IPv6ID)
 	if err != nil {
-		return reply{}, err
+		return nil, nil, err
 	}
 	s, err := c.newServer(req)
 	if err != nil {
-		return reply{}, err
+		return nil, nil, err
 	}
 	for _, k := range named.all() {
 		s.addresses.set(k)
 	}
 	parts, err := c.partsOf(s, req)
-	if err := cmp.Or(err, named.in(s.location)); err != nil {
-		return reply{}, err
+	if err == nil {
+		err = named.in(s.location)
 	}
-	s.base = c.newBase(s.name, s.labels)
-	c.servers.add(s)
-	c.hold(s.addresses, s.ref(), s.location)
-	action, next := c.beginCreation(s, parts, req.StartAfterCreate == nil || *req.StartAfterCreate)
-	var password *string // a server with SSH keys has no password
+	if err != nil {
+		return nil, nil, err
+	}
+	c.addServer(s)
+	more := c.beginCreation(s, parts, req.StartAfterCreate == nil || *req.StartAfterCreate)
 	if len(req.SSHKeys) == 0 {
-		simulated := simulatedPassword
-		password = &simulated
+		more["root_password"] = simulatedPassword
 	}
-	return reply{status: http.StatusCreated, body: map[string]any{
-		kindServer: c.serverBody(s), "action": action, "next_actions": next, "root_password": password,
-	}}, nil
+	return s, more, nil
+}
+
+// addServer adds a server with a new ID, and its primary IPs.
+func (p *project) addServer(s *server) {
+	s.base = p.newBase(s.base)
+	p.servers.add(s)
+	p.hold(s.addresses, s.ref(), s.location)
 }
 
 // partsOf validates what a new server is to be attached to. It returns functions that begin the
@@ -113,26 +113,32 @@ func (c *call) partsOf(s *server, req serverRequest) (parts []func() change, err
 	}
 	for i, id := range req.Volumes {
 		v, err := must(&c.volumes, kindVolume, id)
+		if err == nil && slices.Contains(req.Volumes[:i], id) {
+			err = errInvalid("volumes", "%d is named twice", id)
+		}
+		if err == nil {
+			err = c.idle(v.ref())
+		}
+		if err == nil {
+			err = c.mayAttachVolume(v, s, i)
+		}
 		if err != nil {
-			return nil, err
-		}
-		if slices.Contains(req.Volumes[:i], id) {
-			return nil, errInvalid("volumes", "%d is named twice", id)
-		}
-		if err := cmp.Or(c.idle(v.ref()), c.mayAttachVolume(v, s, i)); err != nil {
 			return nil, err
 		}
 		parts = append(parts, func() change { return c.volumeAttachment(v, s) })
 	}
 	for i, applied := range req.Firewalls {
 		f, err := must(&c.firewalls, kindFirewall, applied.Firewall)
+		if err == nil && slices.Contains(req.Firewalls[:i], applied) {
+			err = errRefused("server_already_added", "firewall %d is named twice", f.id)
+		}
+		if err == nil {
+			err = c.idle(f.ref())
+		}
+		if err == nil {
+			err = mayFilter(s, i)
+		}
 		if err != nil {
-			return nil, err
-		}
-		if slices.Contains(req.Firewalls[:i], applied) {
-			return nil, errRefused("server_already_added", "firewall %d is named twice", f.id)
-		}
-		if err := cmp.Or(c.idle(f.ref()), mayFilter(s, i)); err != nil {
 			return nil, err
 		}
 		parts = append(parts, func() change {
@@ -142,12 +148,11 @@ func (c *call) partsOf(s *server, req serverRequest) (parts []func() change, err
 	return parts, nil
 }
 
-// beginCreation starts the actions of POST /servers, which run concurrently.
-func (c *call) beginCreation(
-	s *server, parts []func() change, start bool,
-) (first schema.Action, next []schema.Action) {
+// beginCreation starts the actions of POST /servers, which run concurrently. It returns the
+// actions and the absent password of a server with SSH keys for the reply.
+func (c *call) beginCreation(s *server, parts []func() change, start bool) map[string]any {
 	s.status = statusInitializing
-	create := c.begin(change{
+	first := c.begin(change{
 		command: "create_server",
 		about:   []ref{s.ref()},
 		finish: func() {
@@ -168,15 +173,15 @@ func (c *call) beginCreation(
 	for _, part := range parts {
 		changes = append(changes, part())
 	}
-	return c.renderAction(create), c.beginAll(changes)
+	action := c.renderAction(first)
+	return map[string]any{
+		"action": action, "next_actions": c.beginAll(changes), "root_password": nil,
+	}
 }
 
 // newServer validates a request and returns the server, which has no ID yet.
 func (p *project) newServer(req serverRequest) (*server, error) {
-	if exceeds(len(p.servers.rows), p.opts.ServerLimit) {
-		return nil, errLimit("server_limit", p.opts.ServerLimit)
-	}
-	b, err := newNamed(&p.servers, checkServerName, req.Name, req.Labels)
+	b, err := serverKind().new(p, req.Name, req.Labels)
 	if err != nil {
 		return nil, err
 	}
@@ -185,22 +190,18 @@ func (p *project) newServer(req serverRequest) (*server, error) {
 		return nil, errInvalid("server_type", "server type does not exist")
 	}
 	location, err := p.serverLocation(t, req.Location)
+	if err == nil && req.PlacementGroup != 0 {
+		err = p.mayJoin(req.PlacementGroup)
+	}
 	if err != nil {
 		return nil, err
-	}
-	if req.PlacementGroup != 0 {
-		if err := p.mayJoin(req.PlacementGroup); err != nil {
-			return nil, err
-		}
 	}
 	s := &server{
 		base: b, status: statusRunning, serverType: t, disk: t.Disk, location: location,
 		userData: req.UserData, group: req.PlacementGroup,
 	}
-	if req.Image != nil {
-		if s.image, err = p.imageFor(*req.Image, t); err != nil {
-			return nil, err
-		}
+	if s.image, err = p.imageFor(*req.Image, t); err != nil {
+		return nil, err
 	}
 	s.addresses = p.newAddresses()
 	if off(req.PublicNet.EnableIPv4) {
@@ -215,16 +216,16 @@ func (p *project) newServer(req serverRequest) (*server, error) {
 // off reports whether an option that is enabled by default is disabled.
 func off(enable *bool) bool { return enable != nil && !*enable }
 
-func (p *project) serverLocation(t schema.ServerType, text string) (schema.Location, error) {
-	if strings.TrimSpace(text) == "" {
-		text = t.Locations[0].Name
+// serverLocation returns the location of a new server, by default the type's first one.
+func (p *project) serverLocation(
+	t schema.ServerType, asked *schema.IDOrName,
+) (schema.Location, error) {
+	if asked == nil || *asked == (schema.IDOrName{}) {
+		asked = &schema.IDOrName{Name: t.Locations[0].Name}
 	}
-	location, err := p.catalog.location(text)
-	if err != nil {
-		return location, err
+	location, err := p.catalog.location("location", *asked)
+	if err == nil && !offered(t, location) {
+		err = errInvalid("location", "server type %s is not available in %s", t.Name, location.Name)
 	}
-	if offered(t, location) {
-		return location, nil
-	}
-	return location, errInvalid("location", "server type %s is not available in %s", t.Name, location.Name)
+	return location, err
 }

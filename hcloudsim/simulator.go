@@ -10,6 +10,10 @@ import (
 
 // Simulator is one simulated project. Its methods are safe for concurrent use. Use [New].
 type Simulator struct {
+	// Service has the methods ServeHTTP and Transport for the API below /v1, Requests and
+	// ResetRequests for the request log, Inject and ClearFaults.
+	httpsim.Service
+
 	opts Options
 	mux  *http.ServeMux
 
@@ -19,23 +23,26 @@ type Simulator struct {
 	// stranger is the project behind another token, see Fault.OtherProject.
 	stranger *project
 	budget   budget
-	faults   httpsim.Faults[Fault]
-	log      httpsim.Log[Request]
-
 	observer observer
 }
+
+// Request is one entry of the request log.
+type Request = httpsim.Request
+
+// Fault is a failure injected into matching requests.
+type Fault = httpsim.Fault
 
 // New returns a Simulator with an empty project.
 func New(opts Options) *Simulator {
 	opts = opts.withDefaults()
 	s := &Simulator{
-		opts:    opts,
-		token:   opts.Token,
-		project: newProject(opts),
-		budget:  newBudget(opts, time.Now()),
-		log:     httpsim.Log[Request]{Most: opts.RequestLogSize},
+		opts: opts, token: opts.Token, mux: routes(), project: newProject(opts),
+		budget: newBudget(opts, time.Now()),
 	}
-	s.mux = s.routes()
+	s.Service = httpsim.NewService(httpsim.Config{
+		Mu: &s.mu, Below: "/v1", Latency: opts.Latency, LogSize: opts.RequestLogSize,
+		OnRequest: opts.OnRequest, Perform: s.perform,
+	})
 	return s
 }
 

@@ -7,69 +7,75 @@ import "github.com/hetznercloud/hcloud-go/v2/hcloud/schema"
 
 // Servers returns all servers, oldest first.
 func (s *Simulator) Servers() []schema.Server {
-	p, unlock := s.present()
-	defer unlock()
-	return rendered(p.servers.rows, p.renderServer)
+	return all(s, (*project).renderServer, serverKind())
 }
 
 // Server returns the server with an ID.
 func (s *Simulator) Server(id int64) (schema.Server, bool) {
-	p, unlock := s.present()
-	defer unlock()
-	return renderedOne(&p.servers, id, p.renderServer)
+	return one(s, (*project).renderServer, serverKind(), id)
 }
 
 // UserData returns a server's user data, which the API and snapshots never contain.
-func (s *Simulator) UserData(server int64) (userData string, known bool) {
-	p, unlock := s.present()
-	defer unlock()
-	found, known := p.servers.get(server)
-	if !known {
-		return "", false
-	}
-	return found.userData, true
+func (s *Simulator) UserData(id int64) (userData string, known bool) {
+	return one(s, func(_ *project, s *server) string { return s.userData }, serverKind(), id)
 }
 
 // Networks returns all networks, oldest first.
 func (s *Simulator) Networks() []schema.Network {
-	p, unlock := s.present()
-	defer unlock()
-	return rendered(p.networks.rows, p.renderNetwork)
+	return all(s, (*project).renderNetwork, networkKind())
 }
 
 // Network returns the network with an ID.
 func (s *Simulator) Network(id int64) (schema.Network, bool) {
-	p, unlock := s.present()
-	defer unlock()
-	return renderedOne(&p.networks, id, p.renderNetwork)
+	return one(s, (*project).renderNetwork, networkKind(), id)
 }
 
 // LoadBalancers returns all load balancers, oldest first.
 func (s *Simulator) LoadBalancers() []schema.LoadBalancer {
-	p, unlock := s.present()
-	defer unlock()
-	return rendered(p.loadBalancers.rows, p.renderLoadBalancer)
+	return all(s, (*project).renderLoadBalancer, loadBalancerKind())
 }
 
 // LoadBalancer returns the load balancer with an ID.
 func (s *Simulator) LoadBalancer(id int64) (schema.LoadBalancer, bool) {
-	p, unlock := s.present()
-	defer unlock()
-	return renderedOne(&p.loadBalancers, id, p.renderLoadBalancer)
+	return one(s, (*project).renderLoadBalancer, loadBalancerKind(), id)
 }
 
 // PrimaryIPs returns all primary IPs, assigned or not, oldest first.
 func (s *Simulator) PrimaryIPs() []schema.PrimaryIP {
-	p, unlock := s.present()
-	defer unlock()
-	return rendered(p.primaryIPs.rows, p.renderPrimaryIP)
+	return all(s, (*project).renderPrimaryIP, primaryIPKind())
 }
 
 // PrimaryIP returns the primary IP with an ID.
 func (s *Simulator) PrimaryIP(id int64) (schema.PrimaryIP, bool) {
+	return one(s, (*project).renderPrimaryIP, primaryIPKind(), id)
+}
+
+// FloatingIPs returns all floating IPs, oldest first.
+func (s *Simulator) FloatingIPs() []schema.FloatingIP {
+	return all(s, (*project).renderFloatingIP, floatingIPKind())
+}
+
+// FloatingIP returns the floating IP with an ID.
+func (s *Simulator) FloatingIP(id int64) (schema.FloatingIP, bool) {
+	return one(s, (*project).renderFloatingIP, floatingIPKind(), id)
+}
+
+func all[R resource, J any](s *Simulator, render func(*project, R) J, of kind[R]) []J {
 	p, unlock := s.present()
 	defer unlock()
-	return renderedOne(&p.primaryIPs, id, p.renderPrimaryIP)
+	return rendered(of.rows(p).rows, func(r R) J { return render(p, r) })
+}
+
+func one[R resource, J any](
+	s *Simulator, render func(*project, R) J, of kind[R], id int64,
+) (shown J, known bool) {
+	p, unlock := s.present()
+	defer unlock()
+	r, known := of.rows(p).get(id)
+	if known {
+		shown = render(p, r)
+	}
+	return shown, known
 }
 
 func rendered[R, J any](rows []R, render func(R) J) []J {
@@ -78,13 +84,4 @@ func rendered[R, J any](rows []R, render func(R) J) []J {
 		out = append(out, render(r))
 	}
 	return out
-}
-
-func renderedOne[R resource, J any](t *table[R], id int64, render func(R) J) (J, bool) {
-	r, ok := t.get(id)
-	if !ok {
-		var none J
-		return none, false
-	}
-	return render(r), true
 }

@@ -1,10 +1,8 @@
 package hcloudsim
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
-	"net/netip"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud/schema"
 )
@@ -25,29 +23,12 @@ type state struct {
 
 	PlacementGroups []schema.PlacementGroup `json:"placement_groups"`
 
-	TargetHealth []targetHealth `json:"target_health"` // set by SetTargetFinding
-	LastID       int64          `json:"last_id"`
-	Addresses    uint32         `json:"addresses"` // number of allocated public addresses
-}
-
-type targetHealth struct {
-	LoadBalancer int64      `json:"load_balancer"`
-	Server       int64      `json:"server,omitempty"`
-	IP           netip.Addr `json:"ip,omitzero"`
-	ListenPort   int        `json:"listen_port"` // 0: all
-	Status       Health     `json:"status"`
-	Detail       Detail     `json:"detail,omitempty"`
-	HTTPStatus   int        `json:"http_status_code,omitempty"`
-}
-
-func (h targetHealth) finding() Finding { return Finding{h.Status, h.Detail, h.HTTPStatus} }
-
-func (h targetHealth) key() healthKey {
-	return healthKey{TargetID{Server: h.Server, IP: h.IP}, h.ListenPort}
+	LastID    int64  `json:"last_id"`
+	Addresses uint32 `json:"addresses"` // number of allocated public addresses
 }
 
 // Snapshot returns all resources as JSON, in the API's terms. A restore loses running actions,
-// faults, the request log and the remaining budget.
+// faults, findings that were set, the request log and the remaining budget.
 func (s *Simulator) Snapshot() []byte {
 	p, unlock := s.present()
 	defer unlock()
@@ -60,34 +41,22 @@ func (s *Simulator) Snapshot() []byte {
 }
 
 func (p *project) state() state {
-	out := state{
+	return state{
 		Servers:       rendered(p.servers.rows, p.serverBody),
 		Networks:      rendered(p.networks.rows, p.networkBody),
 		LoadBalancers: rendered(p.loadBalancers.rows, p.loadBalancerBody),
 		PrimaryIPs:    rendered(p.primaryIPs.rows, p.renderPrimaryIP),
 		FloatingIPs:   rendered(p.floatingIPs.rows, p.renderFloatingIP),
-		Certificates:  rendered(p.certificates.rows, p.certificateBody),
+		Certificates:  rendered(p.certificates.rows, p.renderCertificate),
 		SSHKeys:       rendered(p.sshKeys.rows, p.renderSSHKey),
 		Images:        rendered(p.images.rows, p.renderImage),
 		Volumes:       rendered(p.volumes.rows, p.renderVolume),
 		Firewalls:     rendered(p.firewalls.rows, p.renderFirewall),
 		Actions:       rendered(p.actions.all, p.renderAction),
-		TargetHealth:  []targetHealth{},
 
 		PlacementGroups: rendered(p.groups.rows, p.renderPlacementGroup),
-		LastID:          p.lastID, Addresses: p.public.count,
+		LastID:          p.lastID, Addresses: p.addresses,
 	}
-	for _, lb := range p.loadBalancers.rows {
-		for _, key := range sortedKeys(lb.health, compareHealthKeys) {
-			f := lb.health[key]
-			out.TargetHealth = append(out.TargetHealth, targetHealth{lb.id, key.target.Server, key.target.IP, key.port, f.Health, f.Detail, f.HTTPStatus})
-		}
-	}
-	return out
-}
-
-func compareHealthKeys(a, b healthKey) int {
-	return cmp.Or(cmp.Compare(a.target.Server, b.target.Server), a.target.IP.Compare(b.target.IP), cmp.Compare(a.port, b.port))
 }
 
 // Restore replaces the project with a snapshot, also an edited one. It does not apply the API's
@@ -105,63 +74,38 @@ func (s *Simulator) Restore(snapshot []byte) error {
 		return fmt.Errorf("restoring a snapshot: %w", err)
 	}
 	made.now, made.touched, made.probing = p.now, true, p.probing
-	made.public.count = max(wanted.Addresses, p.public.count)
+	made.addresses = max(wanted.Addresses, p.addresses)
 	s.project = made
 	return nil
 }
 
+// project parses the API's representation into the state, the inverse of rendering.
 func (w state) project(opts Options) (*project, error) {
-	p := newProject(opts)
-	p.lastID = w.LastID
+	r := reader{project: newProject(opts)}
+	r.lastID = w.LastID
 	if len(w.Images) > 0 {
-		p.images = table[*image]{}
-		if err := read(p, &p.images, w.Images, readImage); err != nil {
-			return nil, err
-		}
+		r.images = table[*image]{}
 	}
-	if err := read(p, &p.primaryIPs, w.PrimaryIPs, readPrimaryIP); err != nil {
-		return nil, err
-	}
-	if err := read(p, &p.servers, w.Servers, readServer); err != nil {
-		return nil, err
-	}
-	if err := read(p, &p.floatingIPs, w.FloatingIPs, readFloatingIP(p)); err != nil {
-		return nil, err
-	}
-	if err := read(p, &p.networks, w.Networks, readNetwork); err != nil {
-		return nil, err
-	}
-	if err := read(p, &p.loadBalancers, w.LoadBalancers, readLoadBalancer(p)); err != nil {
-		return nil, err
-	}
-	if err := read(p, &p.certificates, w.Certificates, readCertificate); err != nil {
-		return nil, err
-	}
-	if err := read(p, &p.sshKeys, w.SSHKeys, readSSHKey); err != nil {
-		return nil, err
-	}
-	if err := read(p, &p.groups, w.PlacementGroups, readPlacementGroup); err != nil {
-		return nil, err
-	}
-	if err := read(p, &p.volumes, w.Volumes, readVolume(p)); err != nil {
-		return nil, err
-	}
-	if err := read(p, &p.firewalls, w.Firewalls, readFirewall(p)); err != nil {
-		return nil, err
-	}
+	read(&r, &r.images, w.Images, readImage)
+	read(&r, &r.primaryIPs, w.PrimaryIPs, r.primaryIP)
+	read(&r, &r.servers, w.Servers, r.server)
+	read(&r, &r.floatingIPs, w.FloatingIPs, r.floatingIP)
+	read(&r, &r.networks, w.Networks, r.network)
+	read(&r, &r.loadBalancers, w.LoadBalancers, r.loadBalancer)
+	read(&r, &r.certificates, w.Certificates, readCertificate)
+	read(&r, &r.sshKeys, w.SSHKeys, readSSHKey)
+	read(&r, &r.groups, w.PlacementGroups, readPlacementGroup)
+	read(&r, &r.volumes, w.Volumes, readVolume)
+	read(&r, &r.firewalls, w.Firewalls, readFirewall)
 	for _, a := range w.Actions {
 		if a.Status != "running" {
-			p.actions.all = append(p.actions.all, readAction(a))
-			p.lastID = max(p.lastID, a.ID)
+			r.actions.all = append(r.actions.all, readAction(a))
+			r.lastID = max(r.lastID, a.ID)
 		}
 	}
-	p.readHolders()
-	for _, h := range w.TargetHealth {
-		lb, err := must(&p.loadBalancers, kindLoadBalancer, h.LoadBalancer)
-		if err != nil {
-			return nil, fmt.Errorf("target_health: %w", err)
-		}
-		lb.health[h.key()] = h.finding()
+	if r.err != nil {
+		return nil, r.err
 	}
-	return p, nil
+	r.assignPrimaryIPs()
+	return r.project, nil
 }

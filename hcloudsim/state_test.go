@@ -36,7 +36,6 @@ func furnished(t *testing.T) *hcloudsim.Simulator {
 	send(t, sim, "POST", path+"add_service", fmt.Sprintf(`{"protocol": "https", "http": {"certificates": [%d], "sticky_sessions": true}}`, made.Certificate.ID)).want(t, 201, "")
 	send(t, sim, "POST", path+"add_target", fmt.Sprintf(`{"type": "server", "server": {"id": %d, "ip": "%s2"}}`, b.ID, strings.TrimSuffix(now.PublicNet.IPv6.IP, "/64"))).want(t, 201, "")
 	send(t, sim, "POST", path+"add_target", `{"type": "label_selector", "label_selector": {"selector": "x in (y, z)"}}`).want(t, 201, "")
-	noError(t, sim.SetTargetFinding(lb.ID, hcloudsim.TargetID{Server: a.ID}, 443, hcloudsim.Finding{Health: hcloudsim.HealthUnhealthy, Detail: hcloudsim.DetailHTTPStatus, HTTPStatus: 503}))
 	address := seedPrimaryIP(t, sim, hcloudsim.PrimaryIPSeed{Name: "kept", Labels: map[string]string{"x": "y"}})
 	other := createAt(t, c, "kept", address.ID, 0)
 	_, _, err = c.LoadBalancer.ChangeDNSPtr(t.Context(), other, address.IP, hcloud.Ptr("kept.example.com"))
@@ -114,7 +113,6 @@ func TestRestoreImpossibleState(t *testing.T) {
 		"no address":      `{"networks": [{"id": 1, "ip_range": "x"}]}`,
 		"two of one ID":   `{"ssh_keys": [{"id": 1}, {"id": 1}]}`,
 		"no ID":           `{"ssh_keys": [{"name": "x"}]}`,
-		"health of none":  `{"target_health": [{"load_balancer": 1}]}`,
 		"no family":       `{"primary_ips": [{"id": 1, "ip": "1.2.3.4"}]}`,
 		"half a target":   `{"load_balancers": [{"id": 1, "public_net": {"ipv4": {"ip": "1.2.3.4"}, "ipv6": {"ip": "::1"}}, "targets": [{"type": "server"}]}]}`,
 		"wrong time":      `{"servers": [{"id": 1, "created": "yesterday"}]}`,

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -63,10 +64,8 @@ type config struct {
 	robot               robotConfig
 	seed                seedFile
 	state               []byte // snapshot to start from; empty: start empty
-	// countMembers counts the servers in vSwitches toward the attachment limit.
-	countMembers bool
-	profile      string // file name; empty: no profile
-	measured     profile.Profile
+	profile             string // file name; empty: no profile
+	measured            profile.Profile
 }
 
 // texts are flags that are not parsed yet.
@@ -103,9 +102,15 @@ func parseFlags(args []string, out io.Writer) (config, error) {
 	for _, limit := range c.limits() {
 		errs = append(errs, checkLimit(limit.flag, *limit.value))
 	}
-	errs = append(errs, c.setOwned(given.owned), c.setBusy(given.busy), c.setToken(given.token, given.tokenFile),
-		c.loadSeed(given.seed), c.loadState(given.state, given.seed))
-	errs = append(errs, c.robot.check(!c.seed.Robot.empty()))
+	for kind, quota := range c.options.Quotas {
+		if !slices.Contains(hcloudsim.Kinds(), kind) {
+			errs = append(errs, fmt.Errorf("--quota=%s: must be one of %v", kind, hcloudsim.Kinds()))
+		}
+		errs = append(errs, checkLimit("quota="+kind, quota))
+	}
+	errs = append(errs, c.setOwned(given.owned), c.setBusy(given.busy),
+		c.setToken(given.token, given.tokenFile), c.loadSeed(given.seed),
+		c.loadState(given.state, given.seed), c.robot.check())
 	return c, errors.Join(errs...)
 }
 
@@ -140,38 +145,53 @@ func (c *config) outrank(changed func(flag string) bool) {
 func (c *config) flags(out io.Writer) (*pflag.FlagSet, *texts) {
 	var t texts
 	o := &c.options
-	flags := pflag.NewFlagSet("hcloud-sim", pflag.ContinueOnError)
-	flags.SortFlags = false
-	flags.Usage = func() { fmt.Fprint(out, help, flags.FlagUsages()) }
-	flags.StringVar(&c.listen, "listen", "127.0.0.1:8470", "address of the API, which is below /v1")
-	flags.StringVar(&c.adminListen, "admin-listen", "127.0.0.1:8471", "address of the admin endpoints, which are below /_sim; empty: none")
-	flags.StringVar(&t.token, "token", "", "the only bearer token that is accepted; empty: any")
-	flags.StringVar(&t.tokenFile, "token-file", "", "file with the token")
-	flags.StringVar(&t.seed, "seed", "", "YAML file with the resources that exist from the start")
-	flags.StringVar(&t.state, "state", "", "JSON file with a snapshot to start from, see /_sim/state; instead of --seed")
-	flags.StringVar(&c.profile, "profile", c.profile, "file of hcloud-sim measure: behave as the cloud that it measured; a flag takes precedence over the file")
-	flags.DurationVar(&o.ActionTime, "action-time", 0, "how long an action runs")
-	flags.DurationVar(&o.ActionJitter, "action-jitter", 0, "up to this much is added to it")
-	flags.BoolVar(&o.EffectsAtOnce, "effects-at-once", o.EffectsAtOnce, "show the effect of an action from its start, not from its end")
-	flags.DurationVar(&o.Latency, "latency", o.Latency, "delay of every request")
-	flags.DurationVar(&o.HealthyAfter, "healthy-after", 0, "how long a load balancer's target is unknown before it is healthy")
-	flags.BoolVar(&o.ProxyHeaderInChecks, "proxy-header-in-checks", o.ProxyHeaderInChecks, "health checks of services with the PROXY protocol begin with its header")
-	flags.BoolVar(&o.ServeUnjudged, "serve-unjudged", o.ServeUnjudged, "targets of unknown health get connections, for tests that follow the data plane")
-	flags.StringVar(&t.busy, "busy-code", codeOf(o.Busy), "error of a change while another runs on the same resource: conflict or locked")
-	flags.BoolVar(&o.AddressesInTurn, "addresses-in-turn", o.AddressesInTurn, "give out a network's addresses in turn, not the first that is free")
-	flags.BoolVar(&o.RefuseIPv6Targets, "refuse-ipv6-targets", o.RefuseIPv6Targets, "take only IPv4 addresses of dedicated servers as targets of load balancers")
-	flags.BoolVar(&o.OneTargetPerServer, "one-target-per-server", o.OneTargetPerServer, "refuse a second target of a server at another address of it")
-	flags.TextVar(&o.IPv6Source, "ipv6-source", o.IPv6Source, "address from which load balancers connect to IPv6 addresses; empty: each from its own")
-	flags.BoolVar(&c.countMembers, "count-vswitch-members", false, "dedicated servers in a vSwitch count toward --attachment-limit of the network that is coupled with it")
-	flags.BoolVar(&o.OneVSwitchSubnet, "one-vswitch-subnet", o.OneVSwitchSubnet, "refuse a second subnet of type vswitch in a network")
-	flags.BoolVar(&o.ZoneIgnoresPrimaryIPs, "zone-ignores-primary-ips", o.ZoneIgnoresPrimaryIPs, "place a load balancer in a network zone without regard to where its primary IPs are")
-	flags.BoolVar(&o.RefuseReassign, "refuse-reassign", o.RefuseReassign, "refuse to assign a floating IP that a server has, before it is unassigned")
-	flags.StringSliceVar(&t.owned, "owned-ip", nil, "address of a dedicated server, which may be a load balancer's target; may be given again")
+	f := pflag.NewFlagSet("hcloud-sim", pflag.ContinueOnError)
+	f.SortFlags = false
+	f.Usage = func() { fmt.Fprint(out, help, f.FlagUsages()) }
+	option := func(value *bool, name, usage string) { f.BoolVar(value, name, *value, usage) }
+	f.StringVar(&c.listen, "listen", "127.0.0.1:8470", "address of the API, which is below /v1")
+	f.StringVar(&c.adminListen, "admin-listen", "127.0.0.1:8471",
+		"address of the admin endpoints, which are below /_sim; empty: none")
+	f.StringVar(&t.token, "token", "", "the only bearer token that is accepted; empty: any")
+	f.StringVar(&t.tokenFile, "token-file", "", "file with the token")
+	f.StringVar(&t.seed, "seed", "", "YAML file with the resources that exist from the start")
+	f.StringVar(&t.state, "state", "",
+		"JSON file with a snapshot to start from, see /_sim/state; instead of --seed")
+	f.StringVar(&c.profile, "profile", c.profile, "file of hcloud-sim measure: behave as the cloud "+
+		"that it measured; a flag takes precedence over the file")
+	f.DurationVar(&o.ActionTime, "action-time", 0, "how long an action runs")
+	f.DurationVar(&o.ActionJitter, "action-jitter", 0, "up to this much is added to it")
+	option(&o.EffectsAtOnce, "effects-at-once",
+		"show the effect of an action from its start, not from its end")
+	f.DurationVar(&o.Latency, "latency", o.Latency, "delay of every request")
+	f.DurationVar(&o.HealthyAfter, "healthy-after", 0,
+		"how long a load balancer's target is unknown before it is healthy")
+	option(&o.ProxyHeaderInChecks, "proxy-header-in-checks",
+		"health checks of services with the PROXY protocol begin with its header")
+	option(&o.ServeUnjudged, "serve-unjudged",
+		"targets of unknown health get connections, for tests that follow the data plane")
+	f.StringVar(&t.busy, "busy-code", codeOf(o.Busy),
+		"error of a change while another runs on the same resource: conflict or locked")
+	option(&o.AddressesInTurn, "addresses-in-turn",
+		"give out a network's addresses in turn, not the first that is free")
+	option(&o.OneTargetPerServer, "one-target-per-server",
+		"refuse a second target of a server at another address of it")
+	f.TextVar(&o.IPv6Source, "ipv6-source", o.IPv6Source,
+		"address from which load balancers connect to IPv6 addresses; empty: each from its own")
+	option(&o.ZoneIgnoresPrimaryIPs, "zone-ignores-primary-ips",
+		"place a load balancer in a network zone without regard to where its primary IPs are")
+	option(&o.RefuseReassign, "refuse-reassign",
+		"refuse to assign a floating IP that a server has, before it is unassigned")
+	f.StringSliceVar(&t.owned, "owned-ip", nil,
+		"address of a dedicated server, which may be a load balancer's target; may be given again")
 	for _, limit := range c.limits() {
-		flags.IntVar(limit.value, limit.flag, cmp.Or(*limit.value, limit.otherwise), limit.of+"; -1: no limit")
+		f.IntVar(limit.value, limit.flag, cmp.Or(*limit.value, limit.otherwise),
+			limit.of+"; -1: no limit")
 	}
-	c.robot.flags(flags)
-	return flags, &t
+	f.StringToIntVar(&o.Quotas, "quota", nil,
+		"resources of a kind in the project, like server=10 or ssh_key=5; may be given again")
+	c.robot.flags(f)
+	return f, &t
 }
 
 func codeOf(b hcloudsim.Busy) string {
@@ -195,11 +215,6 @@ func (c *config) limits() []limit {
 		{"subnet-limit", "subnets per network", &o.SubnetLimit, 50},
 		{"attachment-limit", "servers and load balancers per network", &o.AttachmentLimit, 100},
 		{"server-network-limit", "networks per server", &o.ServerNetworkLimit, 3},
-		{"server-limit", "servers", &o.ServerLimit, hcloudsim.Unlimited},
-		{"network-limit", "networks", &o.NetworkLimit, hcloudsim.Unlimited},
-		{"load-balancer-limit", "load balancers", &o.LoadBalancerLimit, hcloudsim.Unlimited},
-		{"certificate-limit", "certificates", &o.CertificateLimit, hcloudsim.Unlimited},
-		{"ssh-key-limit", "SSH keys", &o.SSHKeyLimit, hcloudsim.Unlimited},
 	}
 }
 
@@ -233,34 +248,38 @@ func (c *config) setBusy(code string) error {
 	return nil
 }
 
-func (c *config) setToken(token, file string) error {
+func (c *config) setToken(token, file string) (err error) {
+	c.options.Token, err = secretOf("token", token, file)
+	return err
+}
+
+// secretOf returns the value of a flag, or the content of the file that the flag with the suffix
+// -file names.
+func secretOf(flag, value, file string) (string, error) {
 	if file == "" {
-		c.options.Token = token
-		return nil
+		return value, nil
 	}
-	if token != "" {
-		return errors.New("--token and --token-file: give only one of them")
+	if value != "" {
+		return "", fmt.Errorf("--%s and --%[1]s-file: give only one of them", flag)
 	}
 	content, err := os.ReadFile(file)
 	if err != nil {
-		return fmt.Errorf("--token-file: %w", err)
+		return "", fmt.Errorf("--%s-file: %w", flag, err)
 	}
-	if c.options.Token = strings.TrimSpace(string(content)); c.options.Token == "" {
-		return fmt.Errorf("--token-file=%s: the file has no token in it", file)
+	if value = strings.TrimSpace(string(content)); value == "" {
+		return "", fmt.Errorf("--%s-file=%s: the file has no %[1]s in it", flag, file)
 	}
-	return nil
+	return value, nil
 }
 
-func (c *config) loadState(file, seed string) error {
-	if file == "" {
-		return nil
-	}
-	if seed != "" {
+func (c *config) loadState(file, seed string) (err error) {
+	if file != "" && seed != "" {
 		return errors.New("--state and --seed: give only one of them")
 	}
-	var err error
-	if c.state, err = os.ReadFile(file); err != nil {
-		return fmt.Errorf("--state: %w", err)
+	if file != "" {
+		if c.state, err = os.ReadFile(file); err != nil {
+			return fmt.Errorf("--state: %w", err)
+		}
 	}
 	return nil
 }
@@ -270,10 +289,10 @@ func (c *config) loadSeed(file string) error {
 		return nil
 	}
 	content, err := os.ReadFile(file)
-	if err != nil {
-		return fmt.Errorf("--seed: %w", err)
+	if err == nil {
+		c.seed, err = parseSeed(content)
 	}
-	if c.seed, err = parseSeed(content); err != nil {
+	if err != nil {
 		return fmt.Errorf("--seed=%s: %w", file, err)
 	}
 	return nil
@@ -285,7 +304,9 @@ func (c config) origin() []any {
 	if !p.Measured.IsZero() {
 		fields = append(fields, "measured", p.Measured)
 	}
-	for _, about := range []struct{ key, value string }{{"endpoint", p.Endpoint}, {"location", p.Location}, {"with", p.With}} {
+	for _, about := range []struct{ key, value string }{
+		{"endpoint", p.Endpoint}, {"location", p.Location}, {"with", p.With},
+	} {
 		if about.value != "" {
 			fields = append(fields, about.key, about.value)
 		}

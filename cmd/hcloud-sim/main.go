@@ -51,20 +51,16 @@ func run(ctx context.Context, args []string, out, diagnostics io.Writer) error {
 		return err
 	}
 	logger := slog.New(slog.NewTextHandler(diagnostics, nil))
-	config.options.OnRequest = func(r hcloudsim.Request) { logRequest(ctx, logger, r) }
-	// Each simulator queries the other: the cloud needs the addresses of the Robot account and
-	// the number of servers in a vSwitch, Robot needs the subnets coupled with a vSwitch.
+	// Each simulator queries the other: the cloud needs the addresses of the Robot account, Robot
+	// needs the subnets coupled with a vSwitch.
 	var robot *robotsim.Simulator
 	config.options.Owned = func(ip netip.Addr) bool { return robot.Owns(ip) }
-	if config.countMembers {
-		config.options.VSwitchMembers = func(id int64) int { return robot.Members(id) }
-	}
+	config.options.OnRequest = func(r hcloudsim.Request) { logRequest(ctx, logger, "api", r) }
 	sim := hcloudsim.New(config.options)
-	robot, err = config.robot.simulate(sim, config.seed.Robot, logger, func(r robotsim.Request) { logRobotRequest(ctx, logger, r) })
-	if err != nil {
-		return err
-	}
-	if err := config.seed.plant(sim); err != nil {
+	config.robot.options.CloudSubnets = robotsim.Coupled(sim)
+	config.robot.options.OnRequest = func(r robotsim.Request) { logRequest(ctx, logger, "robot", r) }
+	robot = robotsim.New(config.robot.options)
+	if err := errors.Join(config.seed.Robot.plant(robot), config.seed.plant(sim)); err != nil {
 		return err
 	}
 	if len(config.state) > 0 {
@@ -75,11 +71,12 @@ func run(ctx context.Context, args []string, out, diagnostics io.Writer) error {
 	if config.profile != "" {
 		logger.Info("behaving as a measured cloud", config.origin()...)
 	}
-	if unused := config.options.UnusedTimes(); len(unused) > 0 {
-		logger.Warn("the profile has times of actions that there are none of here", "commands", unused)
-	}
 	if config.options.Token == "" {
 		logger.Warn("every token is accepted; set --token or --token-file to check it")
+	}
+	if config.robot.listen != "" && config.robot.options.User == "" {
+		logger.Warn("every user of the Robot web service is accepted; set --robot-user and " +
+			"--robot-password-file to check them")
 	}
 	return serve(ctx, logger, []listening{
 		{"api", config.listen, sim},
@@ -134,27 +131,13 @@ func serve(ctx context.Context, logger *slog.Logger, all []listening) error {
 	return errors.Join(errs...)
 }
 
-func logRequest(ctx context.Context, logger *slog.Logger, r hcloudsim.Request) {
+func logRequest(ctx context.Context, logger *slog.Logger, service string, r hcloudsim.Request) {
 	attributes := []slog.Attr{
-		slog.String("method", r.Method), slog.String("path", r.Path),
+		slog.String("for", service), slog.String("method", r.Method), slog.String("path", r.Path),
 		slog.Int("status", r.Status), slog.String("user_agent", r.UserAgent),
 	}
 	if r.Query != "" {
 		attributes = append(attributes, slog.String("query", r.Query))
-	}
-	if r.Code != "" {
-		attributes = append(attributes, slog.String("code", r.Code))
-	}
-	if r.Dropped {
-		attributes = append(attributes, slog.Bool("dropped", true))
-	}
-	logger.LogAttrs(ctx, slog.LevelInfo, "request", attributes...)
-}
-
-func logRobotRequest(ctx context.Context, logger *slog.Logger, r robotsim.Request) {
-	attributes := []slog.Attr{
-		slog.String("for", "robot"), slog.String("method", r.Method), slog.String("path", r.Path),
-		slog.Int("status", r.Status), slog.String("user_agent", r.Agent),
 	}
 	if r.Code != "" {
 		attributes = append(attributes, slog.String("code", r.Code))

@@ -139,8 +139,8 @@ func TestRefusesWhatItDoesNotUnderstand(t *testing.T) {
 		want []string
 	}{
 		"every error at once": {
-			[]string{"--busy-code=maybe", "--route-limit=0", "--server-limit=-2", "--owned-ip=x", "now"},
-			[]string{"--busy-code=maybe", "--route-limit=0", "--server-limit=-2", "--owned-ip=x", `argument "now"`},
+			[]string{"--busy-code=maybe", "--route-limit=0", "--quota=server=-2", "--quota=servers=1", "--owned-ip=x", "now"},
+			[]string{"--busy-code=maybe", "--route-limit=0", "--quota=server=-2", "--quota=servers", "--owned-ip=x", `argument "now"`},
 		},
 		"two tokens":          {[]string{"--token=a", "--token-file=b"}, []string{"only one"}},
 		"seed and state":      {[]string{"--seed=" + write(t, "s.yaml", ""), "--state=" + write(t, "s.json", "{}")}, []string{"only one"}},

@@ -61,37 +61,6 @@ func TestServesRobot(t *testing.T) {
 	}
 }
 
-// Undocumented behavior of a network that is coupled with a vSwitch is set by flags.
-func TestCouplingFlags(t *testing.T) {
-	seed := "--seed=" + write(t, "seed.yaml", robotSeedText)
-	for _, c := range []struct {
-		flags             []string
-		attached, coupled hcloud.ErrorCode
-	}{
-		{nil, "", ""},
-		{[]string{"--count-vswitch-members", "--one-vswitch-subnet"}, hcloud.ErrorCodeResourceLimitExceeded, hcloud.ErrorCodeInvalidInput},
-	} {
-		api, _ := startRobot(t, append(c.flags, seed, "--attachment-limit=1")...)
-		cloud := hcloud.NewClient(hcloud.WithToken("any"), hcloud.WithEndpoint("http://"+api+"/v1"))
-		network := &hcloud.Network{ID: 1001}
-		_, ipRange, err := net.ParseCIDR("10.2.0.0/24")
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, _, coupled := cloud.Network.AddSubnet(t.Context(), network, hcloud.NetworkAddSubnetOpts{
-			Subnet: hcloud.NetworkSubnet{Type: hcloud.NetworkSubnetTypeVSwitch, NetworkZone: hcloud.NetworkZoneEUCentral, IPRange: ipRange, VSwitchID: 4322},
-		})
-		_, _, attached := cloud.LoadBalancer.Create(t.Context(), hcloud.LoadBalancerCreateOpts{
-			Name: "lb", LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"}, NetworkZone: "eu-central", Network: network,
-		})
-		for want, got := range map[*hcloud.ErrorCode]error{&c.coupled: coupled, &c.attached: attached} {
-			if (*want == "") != (got == nil) || *want != "" && !hcloud.IsError(got, *want) {
-				t.Errorf("%q: %v, want %q", c.flags, got, *want)
-			}
-		}
-	}
-}
-
 func TestForbiddenLogin(t *testing.T) {
 	_, robot := startRobot(t, "--robot-user=me", "--robot-password=secret", "--robot-forbidden-login")
 	response, err := http.Get("http://" + robot + "/server")
@@ -106,13 +75,12 @@ func TestForbiddenLogin(t *testing.T) {
 
 func TestRobotFlagsAreChecked(t *testing.T) {
 	err := run(context.Background(), []string{
-		"--robot-blocked=maybe", "--robot-user=me", "--robot-quota=GET /servers=5", "--robot-quota=GET /server=-2", "--robot-vswitch-limit=0",
-		"--robot-failed-logins=0", "--robot-state=x", "--seed=" + write(t, "seed.yaml", robotSeedText),
+		"--robot-blocked=maybe", "--robot-user=me", "--robot-quota=GET /servers=5", "--robot-quota=GET /server=-2",
 	}, io.Discard, io.Discard)
 	if err == nil {
 		t.Fatal("accepted")
 	}
-	for _, want := range []string{"--robot-blocked=maybe", "--robot-user", "--robot-quota=GET /servers=5", "--robot-quota=GET /server=-2", "--robot-vswitch-limit=0", "--robot-failed-logins=0", "--robot-state and robot"} {
+	for _, want := range []string{"--robot-blocked=maybe", "--robot-user", "--robot-quota=GET /servers=5", "--robot-quota=GET /server=-2"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("error %q does not name %q", err, want)
 		}
@@ -126,18 +94,5 @@ func TestRobotFlagsAreChecked(t *testing.T) {
 		if err := run(context.Background(), []string{"--seed=" + write(t, "seed.yaml", seed)}, io.Discard, io.Discard); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("seed %s: %v, want %q", seed, err, want)
 		}
-	}
-}
-
-// A simulator starts from the Robot account that another one has saved.
-func TestStartsFromARobotState(t *testing.T) {
-	_, robot := startRobot(t, "--robot-state="+write(t, "robot.json", `{"servers": [{"number": 7, "name": "saved"}]}`))
-	c := hrobot.NewBasicAuthClient("any", "any")
-	c.SetBaseURL("http://" + robot)
-	if s, err := c.ServerGet(7); err != nil || s.Name != "saved" {
-		t.Errorf("server is %+v, %v", s, err)
-	}
-	if err := run(t.Context(), []string{"--robot-state=" + write(t, "broken.json", "{")}, io.Discard, io.Discard); err == nil || !strings.Contains(err.Error(), "--robot-state") {
-		t.Errorf("a broken state: %v", err)
 	}
 }

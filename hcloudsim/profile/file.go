@@ -20,10 +20,10 @@ func Read(r io.Reader) (Profile, error) {
 	decoder := json.NewDecoder(bytes.NewReader(content))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&p); err != nil {
-		return Profile{}, explain(err)
+		return Profile{}, fmt.Errorf("parsing a profile, the file of hcloud-sim measure: %w", err)
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return Profile{}, errors.New("there is something behind the profile: a file holds one, and nothing else")
+		return Profile{}, errors.New("the file has more than a profile: remove what follows it")
 	}
 	if err := p.check(); err != nil {
 		return Profile{}, err
@@ -43,39 +43,6 @@ func Write(w io.Writer, p Profile) error {
 	}
 	_, err = w.Write(append(content, '\n'))
 	return err
-}
-
-// explain returns a decoder's error with the required change of the file.
-func explain(err error) error {
-	var wrong *json.UnmarshalTypeError
-	var syntax *json.SyntaxError
-	switch {
-	case errors.As(err, &wrong) && wrong.Field == "":
-		return fmt.Errorf("the file is a JSON %s: a profile is an object, as hcloud-sim measure writes it", wrong.Value)
-	case errors.As(err, &wrong):
-		return fmt.Errorf("%s: is a JSON %s, must be %s", wrong.Field, wrong.Value, named(wrong.Type.Kind().String()))
-	case errors.As(err, &syntax):
-		return fmt.Errorf("no JSON at byte %d: %w; a profile is the file that hcloud-sim measure writes", syntax.Offset, err)
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return errors.New("the file ends too early: a profile is the whole file that hcloud-sim measure writes")
-	}
-	return fmt.Errorf("%w; remove the field, or use the version of the program that wrote it", err)
-}
-
-func named(kind string) string {
-	switch kind {
-	case "bool":
-		return "true or false"
-	case "int":
-		return "an integer"
-	case "float64":
-		return "a number"
-	case "slice":
-		return "a list"
-	case "map", "struct":
-		return "an object"
-	}
-	return "a string"
 }
 
 // Duration converts the seconds of a profile.

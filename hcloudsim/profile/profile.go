@@ -45,13 +45,9 @@ type Cloud struct {
 	RefuseReassign *bool `json:"refuse_reassign,omitempty"`
 	// OneTargetPerServer: a server can't be a target at a second address.
 	OneTargetPerServer *bool `json:"one_target_per_server,omitempty"`
-	// RefuseIPv6Targets: IPv6 addresses of dedicated servers can't be targets.
-	RefuseIPv6Targets *bool `json:"refuse_ipv6_targets,omitempty"`
 	// ZoneIgnoresPrimaryIPs: a load balancer created in a network zone is placed regardless of
 	// the location of its primary IPs.
 	ZoneIgnoresPrimaryIPs *bool `json:"zone_ignores_primary_ips,omitempty"`
-	// OneVSwitchSubnet: a network can't have a second subnet of type vswitch.
-	OneVSwitchSubnet *bool `json:"one_vswitch_subnet,omitempty"`
 	// ProxyHeaderInChecks: health checks of PROXY protocol services begin with its header.
 	ProxyHeaderInChecks *bool `json:"proxy_header_in_checks,omitempty"`
 	// ServeUnjudged: targets of unknown health get connections.
@@ -104,8 +100,8 @@ func Default() Profile {
 		Cloud: Cloud{
 			Busy: new(Conflict), EffectsAtOnce: new(false), LatencySeconds: new(0.0), RateLimit: new(3600),
 			AddressesInTurn: new(false), RefuseReassign: new(false), OneTargetPerServer: new(false),
-			RefuseIPv6Targets: new(false), ZoneIgnoresPrimaryIPs: new(false), OneVSwitchSubnet: new(false),
-			ProxyHeaderInChecks: new(false), ServeUnjudged: new(false), IPv6Source: new(Own),
+			ZoneIgnoresPrimaryIPs: new(false), ProxyHeaderInChecks: new(false),
+			ServeUnjudged: new(false), IPv6Source: new(Own),
 		},
 		Network: Network{
 			PrivateMTU: new(1450), PublicMTU: new(1500), VSwitchMTU: new(1400), AnySource: new(false),

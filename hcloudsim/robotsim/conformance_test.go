@@ -63,9 +63,22 @@ func do(lines ...string) func(*testing.T, *robotsim.Simulator) {
 	}
 }
 
+// members98 adds the server 7, and 98 members to the vSwitch.
+func members98(t *testing.T, sim *robotsim.Simulator) {
+	t.Helper()
+	seedServer(robotsim.ServerSeed{Number: 7})(t, sim)
+	for number := range int64(98) {
+		seedServer(robotsim.ServerSeed{Number: 1000 + number})(t, sim)
+		noError(t, sim.SetMember(4321, 1000+number, "ready"))
+	}
+}
+
 func empty(t *testing.T, sim *robotsim.Simulator) {
 	t.Helper()
-	noError(t, sim.Restore([]byte(`{}`)))
+	for _, number := range []int64{321, 421} {
+		noError(t, sim.RemoveServer(number))
+	}
+	do("DELETE /vswitch/4321 cancellation_date=now")(t, sim)
 }
 
 const server321 = `"server_ip":"203.0.113.1","server_ipv6_net":"2001:db8:1::","server_number":321`
@@ -89,33 +102,6 @@ var serverSteps = []step{
 		body: `{"error":{"code":"INVALID_INPUT","invalid":null,"message":"invalid input","missing":["server_name"],"status":400}}`,
 	},
 	{operation: "POST /server/{server}", path: "/server/5", form: "server_name=other", status: 404, code: "SERVER_NOT_FOUND"},
-
-	{operation: "GET /server/{server}/cancellation", path: "/server/321/cancellation", status: 200},
-	{operation: "GET /server/{server}/cancellation", path: "/server/5/cancellation", status: 404, code: "SERVER_NOT_FOUND"},
-	{
-		operation: "POST /server/{server}/cancellation", path: "/server/321/cancellation", form: "cancellation_date=2000-03-01&cancellation_reason=moved", status: 200,
-		body: `{"cancellation":{` + server321 + `,"server_name":"node-1","earliest_cancellation_date":"2000-01-01","cancelled":true,` +
-			`"reservation_possible":false,"reserved":false,"cancellation_date":"2000-03-01","cancellation_reason":"moved"}}`,
-	},
-	{
-		operation: "POST /server/{server}/cancellation", path: "/server/321/cancellation", status: 400, code: "INVALID_INPUT",
-		body: `{"error":{"code":"INVALID_INPUT","invalid":null,"message":"invalid input","missing":["cancellation_date"],"status":400}}`,
-	},
-	{operation: "POST /server/{server}/cancellation", path: "/server/321/cancellation", form: "cancellation_date=1999-12-31", status: 400, code: "INVALID_INPUT"},
-	{operation: "POST /server/{server}/cancellation", path: "/server/5/cancellation", form: "cancellation_date=now", status: 404, code: "SERVER_NOT_FOUND"},
-	{
-		operation: "POST /server/{server}/cancellation", path: "/server/321/cancellation", form: "cancellation_date=now", status: 409, code: "CONFLICT",
-		before: do("POST /server/321/cancellation cancellation_date=2000-03-01"),
-	},
-	{
-		operation: "POST /server/{server}/cancellation", path: "/server/321/cancellation", form: "cancellation_date=now&reserve_location=true", status: 409,
-		code: "SERVER_CANCELLATION_RESERVE_LOCATION_FALSE_ONLY",
-	},
-	{operation: "POST /server/{server}/cancellation", path: "/server/321/cancellation", form: "cancellation_date=now", status: 500, code: "INTERNAL_ERROR", before: fail("INTERNAL_ERROR")},
-	{operation: "DELETE /server/{server}/cancellation", path: "/server/321/cancellation", status: 200, before: do("POST /server/321/cancellation cancellation_date=2000-03-01")},
-	{operation: "DELETE /server/{server}/cancellation", path: "/server/5/cancellation", status: 404, code: "SERVER_NOT_FOUND"},
-	{operation: "DELETE /server/{server}/cancellation", path: "/server/321/cancellation", status: 409, code: "CONFLICT"},
-	{operation: "DELETE /server/{server}/cancellation", path: "/server/321/cancellation", status: 500, code: "INTERNAL_ERROR", before: fail("INTERNAL_ERROR")},
 }
 
 var resetSteps = []step{
@@ -153,7 +139,9 @@ var failoverSteps = []step{
 	{operation: "POST /failover/{ip}", path: "/failover/203.0.113.100", form: "active_server_ip=203.0.113.1", status: 409, code: "FAILOVER_ALREADY_ROUTED"},
 	{
 		operation: "POST /failover/{ip}", path: "/failover/203.0.113.100", form: "active_server_ip=203.0.113.2", status: 500, code: "FAILOVER_FAILED",
-		before: func(t *testing.T, sim *robotsim.Simulator) { noError(t, sim.Inject(robotsim.Fault{FailChange: true})) },
+		before: func(t *testing.T, sim *robotsim.Simulator) {
+			noError(t, sim.Inject(robotsim.Fault{FailAction: "failed"}))
+		},
 	},
 	{operation: "POST /failover/{ip}", path: "/failover/203.0.113.100", form: "active_server_ip=203.0.113.2", status: 500, code: "FAILOVER_NOT_COMPLETE", before: fail("FAILOVER_NOT_COMPLETE")},
 	{
@@ -176,7 +164,7 @@ var vSwitchSteps = []step{
 		operation: "POST /vswitch", form: "vlan=3999", status: 400, code: "INVALID_INPUT",
 		body: `{"error":{"code":"INVALID_INPUT","invalid":["vlan"],"message":"invalid input","missing":["name"],"status":400}}`,
 	},
-	{operation: "POST /vswitch", form: "name=new&vlan=4002", status: 409, code: "VSWITCH_LIMIT_REACHED", before: seedVSwitch(robotsim.VSwitchSeed{})},
+	{operation: "POST /vswitch", form: "name=new&vlan=4002", status: 409, code: "VSWITCH_LIMIT_REACHED", before: fail("VSWITCH_LIMIT_REACHED")},
 	{
 		operation: "GET /vswitch/{id}", path: "/vswitch/4321", status: 200,
 		body: `{"id":4321,"name":"cluster","vlan":4001,"cancelled":false,"server":[{` + server321 + `,"status":"ready"}],"subnet":[],"cloud_network":[]}`,
@@ -212,10 +200,14 @@ var vSwitchSteps = []step{
 		operation: "POST /vswitch/{id}/server", path: "/vswitch/4321/server", form: "server=421", status: 409, code: "VSWITCH_VLAN_NOT_UNIQUE",
 		before: seedVSwitch(robotsim.VSwitchSeed{VLAN: 4001, Servers: []robotsim.MemberSeed{{Number: 421}}}),
 	},
-	{operation: "POST /vswitch/{id}/server", path: "/vswitch/4321/server", form: "server[0]=421&server[1]=7", status: 409, code: "VSWITCH_SERVER_LIMIT_REACHED", before: seedServer(robotsim.ServerSeed{Number: 7})},
+	{operation: "POST /vswitch/{id}/server", path: "/vswitch/4321/server", form: "server[0]=421&server[1]=7", status: 409, code: "VSWITCH_SERVER_LIMIT_REACHED", before: members98},
 	{
 		operation: "POST /vswitch/{id}/server", path: "/vswitch/4321/server", form: "server=421", status: 409, code: "VSWITCH_PER_SERVER_LIMIT_REACHED",
-		before: seedVSwitch(robotsim.VSwitchSeed{VLAN: 4009, Servers: []robotsim.MemberSeed{{Number: 421}}}),
+		before: func(t *testing.T, sim *robotsim.Simulator) {
+			for vlan := range 5 {
+				seedVSwitch(robotsim.VSwitchSeed{VLAN: 4002 + vlan, Servers: []robotsim.MemberSeed{{Number: 421}}})(t, sim)
+			}
+		},
 	},
 	{operation: "DELETE /vswitch/{id}/server", path: "/vswitch/4321/server", form: "server=321", status: 200, body: " "},
 	{operation: "DELETE /vswitch/{id}/server", path: "/vswitch/4321/server", status: 400, code: "INVALID_INPUT"},
@@ -234,7 +226,7 @@ func TestEveryOperationAndError(t *testing.T) {
 		seen[s.operation+" "+s.code] = true
 		t.Run(strings.TrimSpace(s.operation+" "+s.code), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				sim := seeded(t, robotsim.Options{VSwitchTime: time.Minute, VSwitchLimit: 2, VSwitchServerLimit: 2, ServerVSwitchLimit: 1})
+				sim := seeded(t, robotsim.Options{VSwitchTime: time.Minute})
 				if s.before != nil {
 					s.before(t, sim)
 				}

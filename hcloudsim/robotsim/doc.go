@@ -6,13 +6,13 @@
 // A [Simulator] is one customer's account. It is an [http.Handler], and through
 // [Simulator.Transport] an [http.RoundTripper] that needs no socket. It has no clock of its own
 // and starts no goroutine: time-dependent state (members in process, failover addresses being
-// switched, quotas, blocked addresses, cancellations) is computed from [time.Now] on each access,
+// switched, quotas, blocked addresses) is computed from [time.Now] on each access,
 // so under testing/synctest it follows the bubble's clock.
 //
 // exchange.go passes a request through an injected fault's delay and lost connection,
 // maintenance, login and block (login.go), quota (quota.go), an injected fault's refusal, and
 // then the operation (operations.go lists all operations with their quotas and errors). Each
-// resource has a file with its operations; state.go writes and reads snapshots of all resources.
+// resource has a file with its operations.
 //
 // The simulator must never report success for an operation that it did not perform: unsupported
 // operations return 404. The package has no knowledge of Kubernetes.

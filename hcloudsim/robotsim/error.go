@@ -2,6 +2,7 @@ package robotsim
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 )
 
@@ -11,33 +12,16 @@ type Error struct {
 	Code    string // error code, such as SERVER_NOT_FOUND
 	Message string
 
-	// Missing and Invalid are the parameters that caused INVALID_INPUT.
-	Missing, Invalid []string
-
-	// limit is the number of requests that RATE_LIMIT_EXCEEDED reports as allowed.
-	limit int
+	details map[string]any // further fields
 }
 
 func (e *Error) Error() string { return fmt.Sprintf("%s (%s)", e.Message, e.Code) }
 
-// body returns the error as JSON fields; limitField is the name of the quota's field.
-func (e *Error) body(limitField string) map[string]any {
+// body returns the error as JSON fields.
+func (e *Error) body() map[string]any {
 	fields := map[string]any{"status": e.Status, "code": e.Code, "message": e.Message}
-	switch e.Code {
-	case codeInvalid:
-		fields["missing"], fields["invalid"] = orNull(e.Missing), orNull(e.Invalid)
-	case codeRateLimit:
-		fields[limitField], fields["interval"] = e.limit, int(interval.Seconds())
-	}
-	return map[string]any{"error": fields}
-}
-
-// orNull returns nil for an empty list, which is documented as null.
-func orNull(list []string) any {
-	if len(list) == 0 {
-		return nil
-	}
-	return list
+	maps.Copy(fields, e.details)
+	return fields
 }
 
 const (
@@ -48,9 +32,6 @@ const (
 	codeNotFound       = "NOT_FOUND"
 	codeServerNotFound = "SERVER_NOT_FOUND"
 	codeConflict       = "CONFLICT"
-	codeInternal       = "INTERNAL_ERROR"
-
-	codeReserveLocation = "SERVER_CANCELLATION_RESERVE_LOCATION_FALSE_ONLY"
 
 	codeResetUnavailable = "RESET_NOT_AVAILABLE"
 	codeResetManual      = "RESET_MANUAL_ACTIVE"
@@ -78,9 +59,10 @@ func statusOf(code string) int {
 		return http.StatusUnauthorized
 	case codeRateLimit:
 		return http.StatusForbidden
-	case codeNotFound, codeServerNotFound, codeResetUnavailable, codeVSwitchUnavailable, codeFailoverServer:
+	case codeNotFound, codeServerNotFound, codeResetUnavailable, codeVSwitchUnavailable,
+		codeFailoverServer:
 		return http.StatusNotFound
-	case codeConflict, codeReserveLocation, codeResetManual, codeVSwitchLimit, codeVSwitchInProcess, codeVLANNotUnique,
+	case codeConflict, codeResetManual, codeVSwitchLimit, codeVSwitchInProcess, codeVLANNotUnique,
 		codeVSwitchServers, codeServerVSwitches, codeFailoverRouted, codeFailoverLocked:
 		return http.StatusConflict
 	default:
@@ -92,19 +74,20 @@ func refusal(code, format string, args ...any) *Error {
 	return &Error{Status: statusOf(code), Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-func errMissing(fields ...string) *Error {
-	return &Error{Status: statusOf(codeInvalid), Code: codeInvalid, Message: "invalid input", Missing: fields}
+// errInput names the parameters that are missing and those that are invalid. An empty list is
+// documented as null.
+func errInput(missing, invalid []string) *Error {
+	e := refusal(codeInvalid, "invalid input")
+	e.details = map[string]any{"missing": missing, "invalid": invalid}
+	return e
 }
 
-func errInvalid(fields ...string) *Error {
-	return &Error{Status: statusOf(codeInvalid), Code: codeInvalid, Message: "invalid input", Invalid: fields}
-}
+func errMissing(field string) *Error { return errInput([]string{field}, nil) }
+
+func errInvalid(field string) *Error { return errInput(nil, []string{field}) }
 
 func errNoServer(id any) *Error {
 	return refusal(codeServerNotFound, "Server with id %v not found", id)
 }
 
 func errNoSuchPath() *Error { return refusal(codeNotFound, "Not Found") }
-
-// exceeds reports whether another resource would exceed the limit.
-func exceeds(have, limit int) bool { return limit != Unlimited && have >= limit }

@@ -4,188 +4,177 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"mime"
 	"net/http"
 	"net/url"
 	"path"
+	"slices"
+	"strconv"
 	"time"
 
 	"github.com/underlay-ccm/underlay/internal/httpsim"
 	"github.com/underlay-ccm/underlay/internal/sleep"
 )
 
-// Request is one entry of the request log.
-type Request struct {
-	Time    time.Time `json:"time"`
-	Method  string    `json:"method"`
-	Path    string    `json:"path"`
-	From    string    `json:"from,omitempty"` // client address
-	User    string    `json:"user,omitempty"`
-	Status  int       `json:"status"`         // 0: no reply
-	Code    string    `json:"code,omitempty"` // error code
-	Agent   string    `json:"user_agent,omitempty"`
-	Dropped bool      `json:"dropped,omitempty"`
+// call is a request at its operation, with its response and the current account.
+type call struct {
+	*httpsim.Answer
+	*account
+	request *http.Request
+	form    url.Values
+	coupled []CloudSubnet
+	moment  time.Time // arrival time of the request
+
+	// For an operation that takes time: its end, and the endpoint that replies then.
+	until time.Time
+	after endpoint
 }
 
-// ServeHTTP serves the web service.
-func (s *Simulator) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	httpsim.Exchange(s.exchange).ServeHTTP(w, r)
+type reply struct {
+	status int // 0: 200
+	body   any // nil: no body
 }
 
-// Transport serves requests to any host in process. A dropped connection is an error that wraps
-// [io.ErrUnexpectedEOF], as over a socket.
-func (s *Simulator) Transport() http.RoundTripper { return httpsim.Exchange(s.exchange) }
+// endpoint carries out one operation. Its errors are *Error.
+type endpoint func(*call) (reply, error)
 
-// exchange returns the response to a request. An error means that the client gets no response:
-// its connection was dropped, or its context has ended.
-func (s *Simulator) exchange(r *http.Request) (*httpsim.Answer, error) {
-	body, err := io.ReadAll(io.LimitReader(r.Body, httpsim.MaxBody))
-	if err != nil {
-		return nil, err
+// on returns an endpoint for a resource that a request names.
+func on[T any](find func(*call) (T, error), do func(*call, T) (reply, error)) endpoint {
+	return func(c *call) (reply, error) {
+		one, err := find(c)
+		if err != nil {
+			return reply{}, err
+		}
+		return do(c, one)
 	}
-	// Call it before locking: the cloud's simulator has its own lock.
-	var coupled []CloudSubnet
-	if s.opts.CloudSubnets != nil {
-		coupled = s.opts.CloudSubnets()
-	}
-	s.mu.Lock()
-	fault := s.faults.Take(r)
-	s.mu.Unlock()
-	if err := sleep.For(r.Context(), s.opts.Latency+fault.Delay); err != nil {
-		return nil, err
-	}
-
-	a := &httpsim.Answer{}
-	c := &call{request: r, form: form(r, body), fault: fault, coupled: coupled, moment: time.Now()}
-	dropped := fault.DropBeforeApply
-	if !dropped {
-		dropped, err = s.answer(a, c)
-	}
-	dropped = dropped || fault.DropAfterApply
-	user, _, _ := r.BasicAuth()
-	entry := Request{
-		Time: c.moment, Method: r.Method, Path: r.URL.Path, From: remote(r), User: user,
-		Agent: r.UserAgent(), Status: a.Status, Code: a.Code, Dropped: dropped,
-	}
-	if dropped {
-		entry.Status = 0
-	}
-	s.record(entry)
-	if dropped {
-		return nil, httpsim.ErrDropped
-	}
-	return a, err
 }
 
-// answer carries out a request, atomically under the lock except for the time that it takes. An
-// error means that the client's context has ended.
-func (s *Simulator) answer(a *httpsim.Answer, c *call) (dropped bool, err error) {
-	s.mu.Lock()
-	dropped = s.perform(a, c)
-	s.mu.Unlock()
-	if c.until.IsZero() {
-		return dropped, nil
-	}
-	if err := sleep.For(c.request.Context(), time.Until(c.until)); err != nil {
-		return dropped, err
+// perform carries out a request, atomically under the lock except for the time that it takes.
+func (s *Simulator) perform(a *httpsim.Answer, r *http.Request, body []byte) error {
+	c := &call{Answer: a, form: form(r, body), moment: time.Now()}
+	if s.opts.CloudSubnets != nil { // called before locking: the cloud has its own lock
+		c.coupled = s.opts.CloudSubnets()
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.account.at(time.Now())
-	c.account = s.account
-	s.finish(a, c.after, c)
-	return dropped, nil
-}
-
-// perform responds with the first error of maintenance, the login, the quota and an injected
-// fault; otherwise it carries out the operation.
-func (s *Simulator) perform(a *httpsim.Answer, c *call) (dropped bool) {
+	defer s.Log(a, r, c.moment)
+	if a.Fault.DropBeforeApply {
+		return nil
+	}
 	s.account.at(c.moment)
 	c.account = s.account
-	if s.maintenance {
-		a.Page(http.StatusServiceUnavailable)
-		return false
+	s.respond(c, r)
+	if c.until.IsZero() {
+		return nil
 	}
-	refused, dropped := s.authenticate(c.request, c.moment)
-	if dropped || refused != nil {
-		if refused != nil {
-			s.refuse(a, refused)
-		}
-		return dropped
+	s.mu.Unlock()
+	err := sleep.For(r.Context(), time.Until(c.until))
+	s.mu.Lock()
+	if err != nil {
+		return err
 	}
-	if c.request.URL.Path != path.Clean(c.request.URL.Path) {
-		s.refuse(a, errNoSuchPath()) // ServeMux would redirect
-		return false
-	}
-	s.mux.ServeHTTP(&handled{a, c}, c.request)
-	return false
+	s.account.at(time.Now())
+	c.run(c.after)
+	return nil
 }
 
-type handled struct {
-	*httpsim.Answer
-	call *call
+// respond responds with the first error of maintenance, the login, the quota and an injected
+// fault; otherwise it carries out the operation.
+func (s *Simulator) respond(c *call, r *http.Request) {
+	if s.maintenance {
+		c.Page(http.StatusServiceUnavailable)
+		return
+	}
+	refused, dropped := s.authenticate(r, c.moment)
+	switch {
+	case dropped:
+		c.Dropped = true
+	case refused != nil:
+		c.refuse(refused)
+	case r.URL.Path != path.Clean(r.URL.Path):
+		c.refuse(errNoSuchPath()) // ServeMux would redirect
+	default:
+		s.mux.ServeHTTP(c, r)
+	}
 }
 
 func (s *Simulator) routes() *http.ServeMux {
 	mux := http.NewServeMux()
 	for _, op := range operations() {
 		mux.HandleFunc(op.Name(), func(w http.ResponseWriter, r *http.Request) {
-			h := w.(*handled) // perform passes no other writer
-			h.call.request = r
-			s.carryOut(h.Answer, op, h.call)
+			c := w.(*call) // respond passes no other writer
+			c.request = r
+			s.carryOut(op, c)
 		})
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		h := w.(*handled)
+		c := w.(*call)
 		if r.Method == http.MethodGet && r.URL.Path == "/" {
-			h.Status = http.StatusOK // clients check their credentials with GET /
+			c.Status = http.StatusOK // clients check their credentials with GET /
 			return
 		}
-		s.refuse(h.Answer, errNoSuchPath())
+		c.refuse(errNoSuchPath())
 	})
 	return mux
 }
 
-func (s *Simulator) carryOut(a *httpsim.Answer, op operation, c *call) {
+func (s *Simulator) carryOut(op operation, c *call) {
 	q := s.quotas[op.Name()]
 	if !q.take(c.moment) {
-		refused := refusal(codeRateLimit, "rate limit exceeded")
-		refused.limit = q.limit
-		s.refuse(a, refused)
+		field := "max_request"
+		if s.opts.MaxRequests {
+			field = "max_requests"
+		}
+		e := refusal(codeRateLimit, "rate limit exceeded")
+		e.details = map[string]any{field: q.limit, "interval": int(interval.Seconds())}
+		c.refuse(e)
 		return
 	}
-	if c.fault.refuses() {
-		s.spoil(a, c.fault)
-		return
+	f := c.Fault
+	if !f.Refuses() || f.Applied {
+		c.run(op.do)
 	}
-	s.finish(a, op.do, c)
+	switch {
+	case f.NotJSON:
+		c.Page(cmp.Or(f.Status, http.StatusBadGateway))
+	case f.Refuses():
+		e := refusal(f.Code, "%s", cmp.Or(f.Message, "injected fault"))
+		e.Status = cmp.Or(f.Status, e.Status)
+		c.refuse(e)
+	}
 }
 
-func (s *Simulator) finish(a *httpsim.Answer, do endpoint, c *call) {
+// run carries out an operation and responds with its result.
+func (c *call) run(do endpoint) {
 	out, err := do(c)
 	var refused *Error
 	switch {
 	case errors.As(err, &refused):
-		s.refuse(a, refused)
+		c.refuse(refused)
 	case err != nil:
 		panic(fmt.Sprintf("robotsim: an operation failed with something else than an API error: %v", err))
 	default:
-		a.Send(cmp.Or(out.status, http.StatusOK), out.body)
+		c.Send(cmp.Or(out.status, http.StatusOK), out.body)
 	}
 }
 
-func (s *Simulator) refuse(a *httpsim.Answer, refused *Error) {
-	if refused.Code == "" {
-		a.Page(refused.Status)
+// refuse responds with an error, or without a code with an HTML page.
+func (c *call) refuse(e *Error) {
+	if e.Code == "" {
+		c.Page(e.Status)
 		return
 	}
-	a.Code = refused.Code
-	field := "max_request"
-	if s.opts.MaxRequests {
-		field = "max_requests"
+	c.Answer.Code = e.Code
+	c.Send(e.Status, map[string]any{"error": e.body()})
+}
+
+// later delays the reply of after until the given time.
+func (c *call) later(until time.Time, after endpoint) (reply, error) {
+	if !until.After(c.now) {
+		return after(c)
 	}
-	a.Send(refused.Status, refused.body(field))
+	c.until, c.after = until, after
+	return reply{}, nil
 }
 
 // form returns the parameters of a form-encoded body, also of a DELETE request.
@@ -198,25 +187,72 @@ func form(r *http.Request, body []byte) url.Values {
 	return values
 }
 
-func (s *Simulator) record(entry Request) {
-	s.mu.Lock()
-	s.log.Add(entry)
-	s.mu.Unlock()
-	if s.opts.OnRequest != nil {
-		s.opts.OnRequest(entry)
+// list returns a parameter that may be repeated, in PHP's syntax: server=1,
+// server[]=1&server[]=2, server[0]=1&server[1]=2.
+func (c *call) list(field string) []string {
+	found := slices.Concat(c.form[field], c.form[field+"[]"])
+	for i := 0; ; i++ {
+		values, more := c.form[field+"["+strconv.Itoa(i)+"]"]
+		if !more {
+			return found
+		}
+		found = append(found, values...)
 	}
 }
 
-// Requests returns the request log, in the order of the replies.
-func (s *Simulator) Requests() []Request {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.log.Latest()
+// half applies EmptyList and PartialList of an injected fault to a list.
+func half[T any](f Fault, list []T) []T {
+	switch {
+	case f.EmptyList:
+		return nil
+	case f.PartialList:
+		return list[:(len(list)+1)/2]
+	default:
+		return list
+	}
 }
 
-// ResetRequests clears the request log.
-func (s *Simulator) ResetRequests() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.log.Reset()
+// each returns the result of a function for each element, never nil.
+func each[T, J any](list []T, render func(T) J) []J {
+	out := make([]J, 0, len(list))
+	for _, one := range list {
+		out = append(out, render(one))
+	}
+	return out
+}
+
+const interval = time.Hour
+
+// quota counts the requests of an operation.
+type quota struct {
+	limit   int // Unlimited: no limit
+	opts    Options
+	counted []time.Time
+}
+
+func newQuotas(opts Options) map[string]*quota {
+	quotas := map[string]*quota{}
+	for _, op := range operations() {
+		limit := cmp.Or(opts.Quotas[op.Name()], op.Quota)
+		quotas[op.Name()] = &quota{limit: limit, opts: opts}
+	}
+	return quotas
+}
+
+// take counts one request and reports whether it is allowed.
+func (q *quota) take(now time.Time) bool {
+	if q.limit == Unlimited {
+		return true
+	}
+	q.counted = slices.DeleteFunc(q.counted, func(t time.Time) bool {
+		if q.opts.FixedHours {
+			return t.Before(now.Truncate(interval))
+		}
+		return now.Sub(t) >= interval
+	})
+	allowed := len(q.counted) < q.limit
+	if allowed || q.opts.RefusedCount {
+		q.counted = append(q.counted, now)
+	}
+	return allowed
 }

@@ -2,11 +2,15 @@ package robotsim
 
 import (
 	"crypto/subtle"
-	"net"
 	"net/http"
 	"slices"
 	"time"
+
+	"github.com/underlay-ccm/underlay/internal/httpsim"
 )
+
+// The number of failed logins that block an address, and for how long, as documented.
+const failedLogins, blockTime = 3, 10 * time.Minute
 
 // login holds the failed logins of a client address.
 type login struct {
@@ -18,43 +22,30 @@ type login struct {
 // successful login does not reset the count: whether it does at the real service is not
 // documented. dropped reports that the connection must end without a reply.
 func (s *Simulator) authenticate(r *http.Request, now time.Time) (refused *Error, dropped bool) {
-	from := remote(r)
+	from := httpsim.Remote(r)
 	l := s.logins[from]
 	if l == nil {
 		l = &login{}
 		s.logins[from] = l
 	}
-	if now.Before(l.blocked) {
-		return s.block()
+	unauthorized := refusal(codeUnauthorized, "Unauthorized")
+	if s.opts.ForbiddenLogin {
+		unauthorized.Status = http.StatusForbidden
 	}
-	if s.accepts(r) {
+	switch blocked := now.Before(l.blocked); {
+	case blocked && s.opts.Blocked == BlockedForbidden:
+		return &Error{Status: http.StatusForbidden, Message: "Forbidden"}, false
+	case blocked:
+		return unauthorized, s.opts.Blocked == BlockedDropped
+	case s.accepts(r):
 		return nil, false
 	}
-	l.failed = slices.DeleteFunc(l.failed, func(t time.Time) bool { return now.Sub(t) >= s.opts.BlockTime })
+	l.failed = slices.DeleteFunc(l.failed, func(t time.Time) bool { return now.Sub(t) >= blockTime })
 	l.failed = append(l.failed, now)
-	if len(l.failed) >= s.opts.FailedLogins && s.opts.FailedLogins != Unlimited {
-		l.blocked, l.failed = now.Add(s.opts.BlockTime), nil
+	if len(l.failed) >= failedLogins {
+		l.blocked, l.failed = now.Add(blockTime), nil
 	}
-	return s.unauthorized(), false
-}
-
-func (s *Simulator) unauthorized() *Error {
-	refused := refusal(codeUnauthorized, "Unauthorized")
-	if s.opts.ForbiddenLogin {
-		refused.Status = http.StatusForbidden
-	}
-	return refused
-}
-
-func (s *Simulator) block() (refused *Error, dropped bool) {
-	switch s.opts.Blocked {
-	case BlockedForbidden:
-		return &Error{Status: http.StatusForbidden, Message: "Forbidden"}, false
-	case BlockedDropped:
-		return nil, true
-	default:
-		return s.unauthorized(), false
-	}
+	return unauthorized, false
 }
 
 func (s *Simulator) accepts(r *http.Request) bool {
@@ -65,17 +56,8 @@ func (s *Simulator) accepts(r *http.Request) bool {
 	if s.user == "" && s.password == "" {
 		return true
 	}
-	same := subtle.ConstantTimeCompare([]byte(user), []byte(s.user)) & subtle.ConstantTimeCompare([]byte(password), []byte(s.password))
-	return same == 1
-}
-
-// remote returns the client address; in process there is only one.
-func remote(r *http.Request) string {
-	host, _, err := net.SplitHostPort(r.RemoteAddr)
-	if err != nil {
-		return r.RemoteAddr
-	}
-	return host
+	return subtle.ConstantTimeCompare([]byte(user), []byte(s.user)) == 1 &&
+		subtle.ConstantTimeCompare([]byte(password), []byte(s.password)) == 1
 }
 
 // Blocked returns the blocked addresses, sorted. In-process requests have an empty address.

@@ -1,7 +1,5 @@
 package robotsim
 
-import "slices"
-
 // Operation is one simulated operation.
 type Operation struct {
 	Method string
@@ -23,64 +21,51 @@ type operation struct {
 
 // Operations returns all simulated operations.
 func Operations() []Operation {
-	var all []Operation
-	for _, op := range operations() {
-		all = append(all, op.Operation)
-	}
-	return all
+	return each(operations(), func(op operation) Operation { return op.Operation })
 }
 
-// Unreachable returns the codes of internal failures, which occur only as injected faults.
+// Unreachable returns the codes of internal failures and of a limit that differs between accounts,
+// which occur only as injected faults.
 func Unreachable() []string {
-	return []string{codeInternal, codeResetFailed, codeFailoverNotComplete}
+	return []string{codeVSwitchLimit, codeResetFailed, codeFailoverNotComplete}
 }
 
 // operations returns all simulated operations. Other operations return 404.
 func operations() []operation {
-	return slices.Concat(serverOperations(), resetOperations(), failoverOperations(), vSwitchOperations())
-}
-
-func row(method, path string, quota int, do endpoint, errors ...string) operation {
-	return operation{Operation{method, path, quota, errors}, do}
-}
-
-func serverOperations() []operation {
+	row := func(method, path string, quota int, do endpoint, errors ...string) operation {
+		return operation{Operation{method, path, quota, errors}, do}
+	}
 	return []operation{
 		row("GET", "/server", 200, (*call).listServers, codeServerNotFound),
-		row("GET", "/server/{server}", 200, (*call).getServer, codeServerNotFound),
-		row("POST", "/server/{server}", 200, (*call).renameServer, codeInvalid, codeServerNotFound),
-		row("GET", "/server/{server}/cancellation", 200, (*call).getCancellation, codeServerNotFound),
-		row("POST", "/server/{server}/cancellation", 200, (*call).cancelServer, codeInvalid, codeServerNotFound, codeConflict, codeReserveLocation, codeInternal),
-		row("DELETE", "/server/{server}/cancellation", 200, (*call).keepServer, codeServerNotFound, codeConflict, codeInternal),
-	}
-}
+		row("GET", "/server/{server}", 200, on((*call).named, (*call).getServer), codeServerNotFound),
+		row("POST", "/server/{server}", 200, on((*call).named, (*call).renameServer), codeInvalid,
+			codeServerNotFound),
 
-func resetOperations() []operation {
-	return []operation{
 		row("GET", "/reset", 500, (*call).listResets, codeNotFound),
-		row("GET", "/reset/{server}", 500, (*call).getReset, codeServerNotFound, codeResetUnavailable),
-		row("POST", "/reset/{server}", 50, (*call).reset, codeInvalid, codeServerNotFound, codeResetUnavailable, codeResetManual, codeResetFailed),
-	}
-}
+		row("GET", "/reset/{server}", 500, on((*call).resettable, (*call).getReset),
+			codeServerNotFound, codeResetUnavailable),
+		row("POST", "/reset/{server}", 50, on((*call).resettable, (*call).reset), codeInvalid,
+			codeServerNotFound, codeResetUnavailable, codeResetManual, codeResetFailed),
 
-func failoverOperations() []operation {
-	return []operation{
 		row("GET", "/failover", 100, (*call).listFailovers, codeNotFound),
-		row("GET", "/failover/{ip}", 100, (*call).getFailover, codeNotFound),
-		row("POST", "/failover/{ip}", 50, (*call).routeFailover, codeInvalid, codeNotFound, codeFailoverServer, codeFailoverRouted, codeFailoverLocked, codeFailoverFailed, codeFailoverNotComplete),
-		row("DELETE", "/failover/{ip}", 50, (*call).unrouteFailover, codeNotFound, codeFailoverLocked, codeFailoverFailed, codeFailoverNotComplete),
-	}
-}
+		row("GET", "/failover/{ip}", 100, on((*call).asked, (*call).getFailover), codeNotFound),
+		row("POST", "/failover/{ip}", 50, on((*call).asked, (*call).routeFailover), codeInvalid,
+			codeNotFound, codeFailoverServer, codeFailoverRouted, codeFailoverLocked,
+			codeFailoverFailed, codeFailoverNotComplete),
+		row("DELETE", "/failover/{ip}", 50, on((*call).asked, (*call).unrouteFailover),
+			codeNotFound, codeFailoverLocked, codeFailoverFailed, codeFailoverNotComplete),
 
-func vSwitchOperations() []operation {
-	return []operation{
 		row("GET", "/vswitch", 500, (*call).listVSwitches),
 		row("POST", "/vswitch", 100, (*call).createVSwitch, codeInvalid, codeVSwitchLimit),
-		row("GET", "/vswitch/{id}", 500, (*call).getVSwitch, codeNotFound),
-		row("POST", "/vswitch/{id}", 100, (*call).updateVSwitch, codeInvalid, codeNotFound, codeVSwitchInProcess, codeVLANNotUnique),
-		row("DELETE", "/vswitch/{id}", 100, (*call).cancelVSwitch, codeInvalid, codeNotFound, codeConflict),
-		row("POST", "/vswitch/{id}/server", 100, (*call).addServers, codeInvalid, codeNotFound, codeServerNotFound, codeVSwitchUnavailable,
-			codeVSwitchInProcess, codeVLANNotUnique, codeVSwitchServers, codeServerVSwitches),
-		row("DELETE", "/vswitch/{id}/server", 100, (*call).removeServers, codeInvalid, codeNotFound, codeServerNotFound, codeVSwitchInProcess),
+		row("GET", "/vswitch/{id}", 500, on((*call).found, (*call).getVSwitch), codeNotFound),
+		row("POST", "/vswitch/{id}", 100, on((*call).found, (*call).updateVSwitch), codeInvalid,
+			codeNotFound, codeVSwitchInProcess, codeVLANNotUnique),
+		row("DELETE", "/vswitch/{id}", 100, on((*call).found, (*call).cancelVSwitch), codeInvalid,
+			codeNotFound, codeConflict),
+		row("POST", "/vswitch/{id}/server", 100, on((*call).found, (*call).addServers), codeInvalid,
+			codeNotFound, codeServerNotFound, codeVSwitchUnavailable, codeVSwitchInProcess,
+			codeVLANNotUnique, codeVSwitchServers, codeServerVSwitches),
+		row("DELETE", "/vswitch/{id}/server", 100, on((*call).found, (*call).removeServers),
+			codeInvalid, codeNotFound, codeServerNotFound, codeVSwitchInProcess),
 	}
 }

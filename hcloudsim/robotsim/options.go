@@ -4,9 +4,12 @@ import (
 	"cmp"
 	"net/netip"
 	"time"
+
+	"github.com/underlay-ccm/underlay/hcloudsim"
+	"github.com/underlay-ccm/underlay/hcloudsim/profile"
 )
 
-// Unlimited disables a limit in [Options].
+// Unlimited disables a quota in [Options].
 const Unlimited = -1
 
 // Blocked is the response to an address with too many failed logins, which is not documented.
@@ -19,8 +22,7 @@ const (
 )
 
 // Options configure a [Simulator]. The zero value is an account with the documented quotas and
-// limits that accepts any credentials and completes changes immediately. A limit of 0 means its
-// default, [Unlimited] disables it.
+// limits that accepts any credentials and completes changes immediately.
 type Options struct {
 	// User and Password are the only accepted credentials. If both are empty, any are accepted.
 	User, Password string
@@ -37,6 +39,7 @@ type Options struct {
 	Latency time.Duration
 
 	// Quotas override the requests per hour by method and path as in [Operations]: "GET /server".
+	// 0 keeps the documented quota, [Unlimited] disables it.
 	Quotas map[string]int
 	// FixedHours counts requests per clock hour. Otherwise the quota applies to a sliding window
 	// of an hour, which is stricter.
@@ -49,16 +52,8 @@ type Options struct {
 
 	// ForbiddenLogin returns 403 for a failed login, as observed; the documentation has 401.
 	ForbiddenLogin bool
-	// FailedLogins is how many failures within BlockTime block an address; default 3.
-	FailedLogins int
-	// BlockTime is the duration of a block; default 10 minutes.
-	BlockTime time.Duration
 	// Blocked is the response to a blocked address.
 	Blocked Blocked
-
-	VSwitchLimit       int // vSwitches; default Unlimited, because it differs between accounts
-	VSwitchServerLimit int // servers per vSwitch; default 100
-	ServerVSwitchLimit int // vSwitches per server; default 5
 	// Processing names the status of a changing member "processing", as observed; the
 	// documentation has "in process".
 	Processing bool
@@ -73,6 +68,25 @@ type Options struct {
 	OnRequest func(Request)
 }
 
+func (o Options) withDefaults() Options {
+	o.RequestLogSize = cmp.Or(o.RequestLogSize, 100_000)
+	return o
+}
+
+// With returns the options with measured values in the zero fields. Options that are set take
+// precedence: VSwitchTime also disables the measured VSwitchTimes.
+func (o Options) With(measured profile.Robot) Options {
+	if o.VSwitchTime == 0 && o.VSwitchTimes == nil {
+		o.VSwitchTimes = profile.Durations(measured.VSwitchSeconds)
+	}
+	if o.Latency == 0 && measured.LatencySeconds != nil {
+		o.Latency = profile.Duration(*measured.LatencySeconds)
+	}
+	o.ForbiddenLogin = o.ForbiddenLogin || measured.ForbiddenLogin != nil && *measured.ForbiddenLogin
+	o.Processing = o.Processing || measured.Processing != nil && *measured.Processing
+	return o
+}
+
 // CloudSubnet is a subnet of a cloud network that is coupled with a vSwitch.
 type CloudSubnet struct {
 	VSwitch int64 // ID of the vSwitch
@@ -81,12 +95,15 @@ type CloudSubnet struct {
 	Gateway netip.Addr
 }
 
-func (o Options) withDefaults() Options {
-	o.FailedLogins = cmp.Or(o.FailedLogins, 3)
-	o.BlockTime = cmp.Or(o.BlockTime, 10*time.Minute)
-	o.VSwitchLimit = cmp.Or(o.VSwitchLimit, Unlimited)
-	o.VSwitchServerLimit = cmp.Or(o.VSwitchServerLimit, 100)
-	o.ServerVSwitchLimit = cmp.Or(o.ServerVSwitchLimit, 5)
-	o.RequestLogSize = cmp.Or(o.RequestLogSize, 100_000)
-	return o
+// Coupled returns a function for [Options.CloudSubnets] that lists the subnets of a simulated
+// cloud's networks that are coupled with a vSwitch.
+func Coupled(cloud *hcloudsim.Simulator) func() []CloudSubnet {
+	return func() (found []CloudSubnet) {
+		for _, n := range cloud.DataPlane().Networks {
+			for _, s := range n.VSwitches {
+				found = append(found, CloudSubnet{s.ID, n.ID, s.Range, s.Gateway})
+			}
+		}
+		return found
+	}
 }

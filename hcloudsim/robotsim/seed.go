@@ -18,118 +18,75 @@ type ServerSeed struct {
 	Name    string `json:"name"`    // may be empty, as in Robot
 	Product string `json:"product"` // default AX41-NVMe
 	DC      string `json:"dc"`      // default FSN1-DC1
+	Status  string `json:"status"`  // ready (default) or in process
 
-	IPv4      netip.Addr     `json:"ipv4,omitzero"`       // main address; zero: allocated
-	IPv6      netip.Prefix   `json:"ipv6,omitzero"`       // main /64; zero: allocated
-	NoIPv4    bool           `json:"no_ipv4,omitempty"`   // no main address
-	NoIPv6    bool           `json:"no_ipv6,omitempty"`   // no main /64
-	Addresses []netip.Addr   `json:"addresses,omitempty"` // additional single addresses
-	Subnets   []netip.Prefix `json:"subnets,omitempty"`   // additional subnets
+	IPv4      netip.Addr     `json:"ipv4"`      // main address; zero: allocated
+	IPv6      netip.Prefix   `json:"ipv6"`      // main /64; zero: allocated
+	NoIPv4    bool           `json:"no_ipv4"`   // no main address
+	NoIPv6    bool           `json:"no_ipv6"`   // no main /64
+	Addresses []netip.Addr   `json:"addresses"` // additional single addresses
+	Subnets   []netip.Prefix `json:"subnets"`   // additional subnets
 
-	Status           string `json:"status,omitempty"` // ready (default) or in process
-	Cancelled        bool   `json:"cancelled,omitempty"`
-	CancellationDate string `json:"cancellation_date,omitempty"` // last day, like 2026-12-31
-
-	NoVSwitch bool     `json:"no_vswitch,omitempty"` // vSwitches are not available for it
-	Resets    []string `json:"resets,omitempty"`     // default power, power_long, hw, man
-	NoReset   bool     `json:"no_reset,omitempty"`   // no reset options
-	Power     string   `json:"power,omitempty"`      // running (default), shut off or not supported
+	NoVSwitch bool `json:"no_vswitch"` // vSwitches are not available for it
+	NoReset   bool `json:"no_reset"`   // no reset options
 }
 
 // VSwitchSeed describes a vSwitch to create.
 type VSwitchSeed struct {
-	ID               int64          `json:"id"` // 0: allocated
-	Name             string         `json:"name"`
-	VLAN             int            `json:"vlan"` // default 4000
-	Servers          []MemberSeed   `json:"servers,omitempty"`
-	Subnets          []netip.Prefix `json:"subnets,omitempty"`
-	Cancelled        bool           `json:"cancelled,omitempty"`
-	CancellationDate string         `json:"cancellation_date,omitempty"`
+	ID      int64          `json:"id"` // 0: allocated
+	Name    string         `json:"name"`
+	VLAN    int            `json:"vlan"` // default 4000
+	Servers []MemberSeed   `json:"servers"`
+	Subnets []netip.Prefix `json:"subnets"`
 }
 
 // MemberSeed describes a member of a vSwitch.
 type MemberSeed struct {
 	Number int64 `json:"number"`
 	// Status is ready (default), failed or in process, which lasts until the vSwitch is changed.
-	Status string `json:"status,omitempty"`
+	Status string `json:"status"`
 }
 
 // FailoverSeed describes a failover address to create.
 type FailoverSeed struct {
-	Net    netip.Prefix `json:"net"`              // 203.0.113.7/32, or a /64
-	Server int64        `json:"server"`           // number of the server that it belongs to
-	Active netip.Addr   `json:"active,omitzero"`  // address that it is routed to; zero: that server
-	Routed *bool        `json:"routed,omitempty"` // false: unrouted
+	Net    netip.Prefix `json:"net"`    // 203.0.113.7/32, or a /64
+	Server int64        `json:"server"` // number of the server that it belongs to
+	Active netip.Addr   `json:"active"` // address that it is routed to; zero: that server
+	Routed *bool        `json:"routed"` // false: unrouted
 }
 
 // CreateServer adds a server to the account and returns its number.
 func (s *Simulator) CreateServer(seed ServerSeed) (int64, error) {
 	a, unlock := s.present()
 	defer unlock()
-	return a.seedServer(seed)
-}
-
-func (a *account) seedServer(seed ServerSeed) (int64, error) {
 	made := &server{
-		number: seed.Number, name: seed.Name, product: cmp.Or(seed.Product, "AX41-NVMe"), dc: cmp.Or(seed.DC, "FSN1-DC1"),
-		status: cmp.Or(seed.Status, statusReady), ipv4: seed.IPv4, ipv6: seed.IPv6.Masked(),
-		more: seed.Addresses, subnets: seed.Subnets, paid: a.now.AddDate(0, 1, 0).Format(dateFormat),
-		cancelled: seed.Cancelled, vSwitch: !seed.NoVSwitch, resets: seed.Resets, power: cmp.Or(seed.Power, powerRunning),
+		number: a.id(seed.Number), name: seed.Name, product: cmp.Or(seed.Product, "AX41-NVMe"),
+		dc: cmp.Or(seed.DC, "FSN1-DC1"), status: cmp.Or(seed.Status, statusReady),
+		ipv4: seed.IPv4, ipv6: seed.IPv6.Masked(), more: seed.Addresses, subnets: seed.Subnets,
+		paid: a.now.AddDate(0, 1, 0).Format(time.DateOnly), vSwitch: !seed.NoVSwitch,
+		resets: !seed.NoReset,
 	}
-	if made.number == 0 {
-		made.number = a.newID()
+	wrong := func(format string, args ...any) (int64, error) {
+		return 0, fmt.Errorf("server %d: %w", made.number, fmt.Errorf(format, args...))
 	}
-	a.lastID = max(a.lastID, made.number)
-	if err := made.check(seed); err != nil {
-		return 0, fmt.Errorf("server %d: %w", made.number, err)
-	}
-	a.giveAddresses(made, seed)
-	if len(made.resets) == 0 && !seed.NoReset {
-		made.resets = []string{resetPower, resetPowerLong, resetHardware, resetManual}
-	}
-	return made.number, a.add(made)
-}
-
-func (a *account) giveAddresses(s *server, seed ServerSeed) {
-	needs4, needs6 := !s.ipv4.IsValid() && !seed.NoIPv4, !s.ipv6.IsValid() && !seed.NoIPv6
-	if needs4 || needs6 {
-		a.count++
-	}
-	if needs4 {
-		s.ipv4 = chosenIPv4(a.count)
-	}
-	if needs6 {
-		s.ipv6 = chosenIPv6(a.count)
-	}
-}
-
-// check validates a seed and parses its date.
-func (s *server) check(seed ServerSeed) (err error) {
 	switch {
 	case seed.NoIPv4 && seed.NoIPv6:
-		return fmt.Errorf("no_ipv4 and no_ipv6: a server has one of them at least")
-	case s.ipv4.IsValid() && !s.ipv4.Is4():
-		return fmt.Errorf("ipv4 %s: must be an IPv4 address", s.ipv4)
-	case s.ipv6.IsValid() && (s.ipv6.Addr().Is4() || s.ipv6.Bits() != 64):
-		return fmt.Errorf("ipv6 %s: must be a /64", s.ipv6)
-	case s.status != statusReady && s.status != statusInProcess:
-		return fmt.Errorf("status %q: must be %s or %s", s.status, statusReady, statusInProcess)
-	case !slices.Contains([]string{powerRunning, powerOff, powerUnsupported}, s.power):
-		return fmt.Errorf("power %q: must be %s, %s or %s", s.power, powerRunning, powerOff, powerUnsupported)
+		return wrong("no_ipv4 and no_ipv6: a server has one of them at least")
+	case made.ipv4.IsValid() && !made.ipv4.Is4():
+		return wrong("ipv4 %s: must be an IPv4 address", made.ipv4)
+	case made.ipv6.IsValid() && (made.ipv6.Addr().Is4() || made.ipv6.Bits() != 64):
+		return wrong("ipv6 %s: must be a /64", made.ipv6)
+	case made.status != statusReady && made.status != statusInProcess:
+		return wrong("status %q: must be %s or %s", made.status, statusReady, statusInProcess)
 	}
-	s.ends, err = readDate(seed.CancellationDate, seed.Cancelled)
-	return err
-}
-
-func readDate(text string, cancelled bool) (time.Time, error) {
-	if text == "" {
-		return time.Time{}, nil
+	a.count++
+	if !made.ipv4.IsValid() && !seed.NoIPv4 {
+		made.ipv4 = chosenIPv4(a.count)
 	}
-	day, err := time.Parse(dateFormat, text)
-	if err != nil || !cancelled {
-		return day, fmt.Errorf("cancellation_date %q: must be a day like 2026-12-31, beside cancelled: true", text)
+	if !made.ipv6.IsValid() && !seed.NoIPv6 {
+		made.ipv6 = chosenIPv6(a.count)
 	}
-	return day, nil
+	return made.number, a.add(made)
 }
 
 // chosenIPv4 and chosenIPv6 return addresses from the ranges for benchmarks and documentation;
@@ -162,48 +119,25 @@ func (s *Simulator) RemoveServer(number int64) error {
 func (s *Simulator) CreateVSwitch(seed VSwitchSeed) (int64, error) {
 	a, unlock := s.present()
 	defer unlock()
-	return a.seedVSwitch(seed)
-}
-
-func (a *account) seedVSwitch(seed VSwitchSeed) (int64, error) {
-	v := &vSwitch{id: seed.ID, name: seed.Name, vlan: cmp.Or(seed.VLAN, vlanFirst), subnets: seed.Subnets, cancelled: seed.Cancelled}
-	if v.id == 0 {
-		v.id = a.newID()
+	if a.vSwitch(seed.ID) != nil {
+		return 0, fmt.Errorf("vSwitch %d: the ID is taken; give another one", seed.ID)
 	}
-	a.lastID = max(a.lastID, v.id)
-	if slices.ContainsFunc(a.vSwitches, func(other *vSwitch) bool { return other.id == v.id }) {
-		return 0, fmt.Errorf("vSwitch %d: the ID is taken; give another one", v.id)
-	}
+	vlan := cmp.Or(seed.VLAN, vlanFirst)
+	v := &vSwitch{id: a.id(seed.ID), name: seed.Name, vlan: vlan, subnets: seed.Subnets}
 	if v.vlan < vlanFirst || v.vlan > vlanLast {
 		return 0, fmt.Errorf("vSwitch %d: vlan %d: must be %d to %d", v.id, v.vlan, vlanFirst, vlanLast)
 	}
-	var err error
-	if v.ends, err = readDate(seed.CancellationDate, seed.Cancelled); err != nil {
-		return 0, fmt.Errorf("vSwitch %d: %w", v.id, err)
-	}
 	for _, m := range seed.Servers {
-		in := a.numbered(m.Number)
-		status := cmp.Or(m.Status, statusReady)
-		switch {
-		case in == nil:
-			return 0, fmt.Errorf("vSwitch %d: server %d: there is none of that number", v.id, m.Number)
-		case a.uses(in, v.vlan) || v.member(in) != nil:
-			return 0, fmt.Errorf("vSwitch %d: server %d: is in a vSwitch with VLAN %d already", v.id, m.Number, v.vlan)
+		if in := a.numbered(m.Number); in != nil && a.uses(in, v.vlan) {
+			return 0, fmt.Errorf("vSwitch %d: server %d: is in a vSwitch with VLAN %d already",
+				v.id, m.Number, v.vlan)
 		}
-		if err := checkMember(status); err != nil {
-			return 0, fmt.Errorf("vSwitch %d: server %d: %w", v.id, m.Number, err)
+		if err := a.setMember(v, m.Number, cmp.Or(m.Status, statusReady)); err != nil {
+			return 0, err
 		}
-		v.members = append(v.members, &member{server: in, status: status})
 	}
 	a.vSwitches = append(a.vSwitches, v)
 	return v.id, nil
-}
-
-func checkMember(status string) error {
-	if status != statusReady && status != statusFailed && status != statusInProcess {
-		return fmt.Errorf("status %q: must be %s, %s or %s", status, statusReady, statusFailed, statusInProcess)
-	}
-	return nil
 }
 
 // SetMember sets the status of a server in a vSwitch at once: ready, failed, or in process, which
@@ -212,22 +146,28 @@ func checkMember(status string) error {
 func (s *Simulator) SetMember(id, number int64, status string) error {
 	a, unlock := s.present()
 	defer unlock()
-	i := slices.IndexFunc(a.vSwitches, func(v *vSwitch) bool { return v.id == id })
-	if i < 0 {
+	v := a.vSwitch(id)
+	if v == nil {
 		return fmt.Errorf("vSwitch %d: there is none of that ID", id)
 	}
-	v, in := a.vSwitches[i], a.numbered(number)
+	return a.setMember(v, number, status)
+}
+
+func (a *account) setMember(v *vSwitch, number int64, status string) error {
+	in := a.numbered(number)
 	if in == nil {
-		return fmt.Errorf("vSwitch %d: server %d: there is none of that number", id, number)
-	}
-	v.members = slices.DeleteFunc(v.members, func(m *member) bool { return m.server == in && status == "" })
-	if status == "" {
-		return nil
-	}
-	if err := checkMember(status); err != nil {
-		return fmt.Errorf("vSwitch %d: server %d: %w", id, number, err)
+		return fmt.Errorf("vSwitch %d: server %d: there is none of that number", v.id, number)
 	}
 	m := v.member(in)
+	switch status {
+	case "":
+		v.members = slices.DeleteFunc(v.members, func(other *member) bool { return other == m })
+		return nil
+	case statusReady, statusFailed, statusInProcess:
+	default:
+		return fmt.Errorf("vSwitch %d: server %d: status %q: must be %s, %s or %s",
+			v.id, number, status, statusReady, statusFailed, statusInProcess)
+	}
 	if m == nil {
 		m = &member{server: in}
 		v.members = append(v.members, m)
@@ -240,21 +180,18 @@ func (s *Simulator) SetMember(id, number int64, status string) error {
 func (s *Simulator) CreateFailover(seed FailoverSeed) error {
 	a, unlock := s.present()
 	defer unlock()
-	return a.seedFailover(seed)
-}
-
-func (a *account) seedFailover(seed FailoverSeed) error {
 	f := &failover{net: seed.Net.Masked(), owner: a.numbered(seed.Server), active: seed.Active}
 	wrong := func(format string, args ...any) error {
 		return fmt.Errorf("failover address %s: %w", seed.Net, fmt.Errorf(format, args...))
 	}
 	is4 := f.net.Addr().Is4()
+	overlaps := func(other *failover) bool { return other.net.Overlaps(f.net) }
 	switch {
 	case !f.net.IsValid() || is4 && f.net.Bits() != 32 || !is4 && f.net.Bits() != 64:
 		return wrong("must be an IPv4 address with /32 or an IPv6 net with /64")
 	case f.owner == nil:
 		return wrong("server %d: there is none of that number", seed.Server)
-	case slices.ContainsFunc(a.failovers, func(other *failover) bool { return other.net.Overlaps(f.net) }):
+	case slices.ContainsFunc(a.failovers, overlaps):
 		return wrong("exists already")
 	}
 	if seed.Routed != nil && !*seed.Routed {
@@ -264,7 +201,7 @@ func (a *account) seedFailover(seed FailoverSeed) error {
 			f.active = f.owner.ipv6.Addr()
 		}
 	}
-	if f.active.IsValid() && (f.active.Is4() != is4 || a.main(f.active) == nil) {
+	if f.active.IsValid() && (f.active.Is4() != is4 || !a.isMain(f.active)) {
 		return wrong("active %s: is no server's main address of that family", f.active)
 	}
 	a.failovers = append(a.failovers, f)
@@ -275,7 +212,10 @@ func (a *account) seedFailover(seed FailoverSeed) error {
 func (s *Simulator) Failovers() []FailoverSeed {
 	a, unlock := s.present()
 	defer unlock()
-	return a.state().Failovers
+	return each(a.failovers, func(f *failover) FailoverSeed {
+		routed := new(f.active.IsValid())
+		return FailoverSeed{Net: f.net, Server: f.owner.number, Active: f.active, Routed: routed}
+	})
 }
 
 // Owns reports whether a server, a failover address or a vSwitch subnet has the address.
@@ -285,18 +225,7 @@ func (s *Simulator) Owns(ip netip.Addr) bool {
 	within := func(net netip.Prefix) bool { return net.Contains(ip) }
 	return slices.ContainsFunc(a.servers, func(s *server) bool { return s.owns(ip) }) ||
 		slices.ContainsFunc(a.failovers, func(f *failover) bool { return within(f.net) }) ||
-		slices.ContainsFunc(a.vSwitches, func(v *vSwitch) bool { return slices.ContainsFunc(v.subnets, within) })
-}
-
-// Members returns the number of servers in a vSwitch, including those being added, for
-// hcloudsim's VSwitchMembers. It is 0 if the vSwitch does not exist.
-func (s *Simulator) Members(vSwitch int64) int {
-	a, unlock := s.present()
-	defer unlock()
-	for _, v := range a.vSwitches {
-		if v.id == vSwitch {
-			return len(v.members)
-		}
-	}
-	return 0
+		slices.ContainsFunc(a.vSwitches, func(v *vSwitch) bool {
+			return slices.ContainsFunc(v.subnets, within)
+		})
 }

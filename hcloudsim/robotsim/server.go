@@ -6,38 +6,48 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
-	"time"
 )
 
 type server struct {
-	number    int64
-	name      string
-	product   string
-	dc        string
-	status    string
-	ipv4      netip.Addr     // main address; zero: no IPv4
-	ipv6      netip.Prefix   // main /64; zero: no IPv6
-	more      []netip.Addr   // additional single addresses
-	subnets   []netip.Prefix // besides the main /64
-	paid      string
-	cancelled bool
-	ends      time.Time // day of the cancellation; zero: no date
-	reason    string
-	vSwitch   bool // vSwitches are available for it
+	number  int64
+	name    string
+	product string
+	dc      string
+	status  string
+	ipv4    netip.Addr     // main address; zero: no IPv4
+	ipv6    netip.Prefix   // main /64; zero: no IPv6
+	more    []netip.Addr   // additional single addresses
+	subnets []netip.Prefix // besides the main /64
+	paid    string
+	vSwitch bool // vSwitches are available for it
 
-	resets []string // reset options; empty: can't be reset
-	power  string   // operating status
-	manual bool     // a manual reset was ordered
+	resets bool // it has reset options
+	off    bool // the operating status
+	manual bool // a manual reset was ordered
 }
 
 const (
 	statusReady     = "ready"
 	statusInProcess = "in process"
-
-	powerRunning     = "running"
-	powerOff         = "shut off"
-	powerUnsupported = "not supported"
 )
+
+// serverID identifies a server in replies.
+type serverID struct {
+	IP      *string `json:"server_ip"`
+	IPv6Net *string `json:"server_ipv6_net"`
+	Number  int64   `json:"server_number"`
+}
+
+func (s *server) id() serverID {
+	out := serverID{Number: s.number}
+	if s.ipv4.IsValid() {
+		out.IP = new(s.ipv4.String())
+	}
+	if s.ipv6.IsValid() {
+		out.IPv6Net = new(s.ipv6.Addr().String())
+	}
+	return out
+}
 
 // netBody is one of a server's subnets. The mask is a string in the API.
 type netBody struct {
@@ -47,9 +57,7 @@ type netBody struct {
 
 // serverBody is a server in a listing.
 type serverBody struct {
-	IP        *string   `json:"server_ip"`
-	IPv6Net   *string   `json:"server_ipv6_net"`
-	Number    int64     `json:"server_number"`
+	serverID
 	Name      string    `json:"server_name"`
 	Product   string    `json:"product"`
 	DC        string    `json:"dc"`
@@ -77,14 +85,11 @@ type serverDetail struct {
 
 func (s *server) body() serverBody {
 	out := serverBody{
-		IP: s.mainIP(), IPv6Net: s.mainNet(), Number: s.number, Name: s.name, Product: s.product, DC: s.dc,
-		Traffic: "unlimited", Status: s.status, Cancelled: s.cancelled, PaidUntil: s.paid, IPs: []string{},
+		serverID: s.id(), Name: s.name, Product: s.product, DC: s.dc, Traffic: "unlimited",
+		Status: s.status, PaidUntil: s.paid, IPs: each(s.more, netip.Addr.String),
 	}
 	if s.ipv4.IsValid() {
-		out.IPs = append(out.IPs, s.ipv4.String())
-	}
-	for _, ip := range s.more {
-		out.IPs = append(out.IPs, ip.String())
+		out.IPs = slices.Insert(out.IPs, 0, s.ipv4.String())
 	}
 	for _, net := range s.nets() {
 		out.Subnets = append(out.Subnets, netBody{net.Addr().String(), strconv.Itoa(net.Bits())})
@@ -92,8 +97,9 @@ func (s *server) body() serverBody {
 	return out
 }
 
-func (s *server) detail() serverDetail {
-	return serverDetail{serverBody: s.body(), Reset: len(s.resets) > 0, Rescue: true}
+func (s *server) detail() map[string]serverDetail {
+	detail := serverDetail{serverBody: s.body(), Reset: s.resets, Rescue: true}
+	return map[string]serverDetail{"server": detail}
 }
 
 func (s *server) nets() []netip.Prefix {
@@ -103,22 +109,6 @@ func (s *server) nets() []netip.Prefix {
 	return append([]netip.Prefix{s.ipv6}, s.subnets...)
 }
 
-func (s *server) mainIP() *string {
-	if !s.ipv4.IsValid() {
-		return nil
-	}
-	text := s.ipv4.String()
-	return &text
-}
-
-func (s *server) mainNet() *string {
-	if !s.ipv6.IsValid() {
-		return nil
-	}
-	text := s.ipv6.Addr().String()
-	return &text
-}
-
 func (s *server) owns(ip netip.Addr) bool {
 	return ip == s.ipv4 || slices.Contains(s.more, ip) ||
 		slices.ContainsFunc(s.nets(), func(net netip.Prefix) bool { return net.Contains(ip) })
@@ -126,17 +116,19 @@ func (s *server) owns(ip netip.Addr) bool {
 
 // server returns a server by its number or, as the service still allows, by its main IPv4
 // address. For members of vSwitches the main IPv6 net is allowed too.
-func (a *account) server(identifier string) (*server, *Error) {
+func (a *account) server(identifier string) (*server, error) {
 	number, err := strconv.ParseInt(identifier, 10, 64)
 	ip, problem := netip.ParseAddr(identifier)
 	for _, s := range a.servers {
-		if err == nil && s.number == number || problem == nil && (s.ipv4 == ip || s.ipv6.IsValid() && s.ipv6.Addr() == ip) {
+		has := s.ipv4 == ip || s.ipv6.IsValid() && s.ipv6.Addr() == ip
+		if err == nil && s.number == number || problem == nil && has {
 			return s, nil
 		}
 	}
 	return nil, errNoServer(identifier)
 }
 
+// numbered returns the server with a number, or nil.
 func (a *account) numbered(number int64) *server {
 	i := slices.IndexFunc(a.servers, func(s *server) bool { return s.number == number })
 	if i < 0 {
@@ -145,121 +137,27 @@ func (a *account) numbered(number int64) *server {
 	return a.servers[i]
 }
 
-func (c *call) named() (*server, *Error) { return c.server(c.request.PathValue("server")) }
+func (c *call) named() (*server, error) { return c.server(c.request.PathValue("server")) }
 
 func (c *call) listServers() (reply, error) {
-	var out []map[string]serverBody
-	for _, s := range half(c.fault, c.servers) {
-		out = append(out, map[string]serverBody{"server": s.body()})
-	}
+	out := each(half(c.Fault, c.servers), func(s *server) map[string]serverBody {
+		return map[string]serverBody{"server": s.body()}
+	})
 	if len(out) == 0 {
 		return reply{}, refusal(codeServerNotFound, "No server found")
 	}
 	return reply{body: out}, nil
 }
 
-func (c *call) getServer() (reply, error) {
-	s, err := c.named()
-	if err != nil {
-		return reply{}, err
-	}
-	return reply{body: map[string]serverDetail{"server": s.detail()}}, nil
-}
+func (c *call) getServer(s *server) (reply, error) { return reply{body: s.detail()}, nil }
 
-func (c *call) renameServer() (reply, error) {
-	s, err := c.named()
-	if err != nil {
-		return reply{}, err
-	}
+func (c *call) renameServer(s *server) (reply, error) {
 	name, given := c.form["server_name"]
 	if !given {
 		return reply{}, errMissing("server_name")
 	}
 	s.name = name[0]
-	return reply{body: map[string]serverDetail{"server": s.detail()}}, nil
-}
-
-type cancellationBody struct {
-	IP         *string `json:"server_ip"`
-	IPv6Net    *string `json:"server_ipv6_net"`
-	Number     int64   `json:"server_number"`
-	Name       string  `json:"server_name"`
-	Earliest   string  `json:"earliest_cancellation_date"`
-	Cancelled  bool    `json:"cancelled"`
-	Reservable bool    `json:"reservation_possible"`
-	Reserved   bool    `json:"reserved"`
-	Date       *string `json:"cancellation_date"`
-	Reason     any     `json:"cancellation_reason"`
-}
-
-func (c *call) cancellationOf(s *server) reply {
-	out := cancellationBody{
-		IP: s.mainIP(), IPv6Net: s.mainNet(), Number: s.number, Name: s.name,
-		Earliest: c.now.UTC().Format(dateFormat), Cancelled: s.cancelled,
-	}
-	switch {
-	case !s.cancelled:
-		out.Reason = []string{"Server no longer necessary due to project ending", "Server too expensive"}
-	case s.reason != "":
-		out.Reason = s.reason
-	}
-	if s.cancelled && !s.ends.IsZero() {
-		day := s.ends.Format(dateFormat)
-		out.Date = &day
-	}
-	return reply{body: map[string]cancellationBody{"cancellation": out}}
-}
-
-func (c *call) getCancellation() (reply, error) {
-	s, err := c.named()
-	if err != nil {
-		return reply{}, err
-	}
-	return c.cancellationOf(s), nil
-}
-
-func (c *call) cancelServer() (reply, error) {
-	s, err := c.named()
-	if err != nil {
-		return reply{}, err
-	}
-	day, err := c.cancellation()
-	switch {
-	case err != nil:
-		return reply{}, err
-	case s.cancelled:
-		return reply{}, refusal(codeConflict, "The server is already cancelled")
-	case c.form.Get("reserve_location") != "" && c.form.Get("reserve_location") != "false":
-		return reply{}, refusal(codeReserveLocation, "It is not possible to reserve the location. Remove parameter reserve_location or set value to 'false'")
-	}
-	s.cancelled, s.ends, s.reason = true, day, c.form.Get("cancellation_reason")
-	out := c.cancellationOf(s)
-	if day.IsZero() {
-		c.remove(s)
-	}
-	return out, nil
-}
-
-func (c *call) keepServer() (reply, error) {
-	s, err := c.named()
-	if err != nil {
-		return reply{}, err
-	}
-	if !s.cancelled {
-		return reply{}, refusal(codeConflict, "The cancellation cannot be revoked")
-	}
-	s.cancelled, s.ends, s.reason = false, time.Time{}, ""
-	return reply{}, nil
-}
-
-// dropCancelled removes the servers and vSwitches after the day of their cancellation.
-func (a *account) dropCancelled() {
-	for _, s := range slices.Clone(a.servers) {
-		if s.cancelled && over(s.ends, a.now) {
-			a.remove(s)
-		}
-	}
-	a.vSwitches = slices.DeleteFunc(a.vSwitches, func(v *vSwitch) bool { return v.cancelled && over(v.ends, a.now) })
+	return c.getServer(s)
 }
 
 // remove deletes a server, its memberships in vSwitches and its failover addresses.
@@ -277,11 +175,80 @@ func (a *account) add(s *server) error {
 		return fmt.Errorf("server %d: the number is taken; give another one", s.number)
 	}
 	for _, other := range a.servers {
-		if s.ipv4.IsValid() && other.owns(s.ipv4) || s.ipv6.IsValid() && other.ipv6.IsValid() && other.ipv6.Overlaps(s.ipv6) {
-			return fmt.Errorf("server %d: an address is already that of server %d; give another one", s.number, other.number)
+		both6 := s.ipv6.IsValid() && other.ipv6.IsValid()
+		if s.ipv4.IsValid() && other.owns(s.ipv4) || both6 && other.ipv6.Overlaps(s.ipv6) {
+			return fmt.Errorf("server %d: an address is already that of server %d; give another one",
+				s.number, other.number)
 		}
 	}
 	a.servers = append(a.servers, s)
 	slices.SortFunc(a.servers, func(a, b *server) int { return cmp.Compare(a.number, b.number) })
 	return nil
+}
+
+const (
+	resetPowerLong = "power_long"
+	resetManual    = "man"
+)
+
+// resetTypes returns the options of every server that can be reset.
+func resetTypes() []string { return []string{"power", resetPowerLong, "hw", resetManual} }
+
+// resetBody lists the reset options of a server; a listing omits the operating status.
+type resetBody struct {
+	serverID
+	Types  []string `json:"type"`
+	Status string   `json:"operating_status,omitempty"`
+}
+
+type resetDone struct {
+	serverID
+	Type string `json:"type"`
+}
+
+func (c *call) listResets() (reply, error) {
+	var out []map[string]resetBody
+	for _, s := range half(c.Fault, c.servers) {
+		if s.resets {
+			out = append(out, map[string]resetBody{"reset": {s.id(), resetTypes(), ""}})
+		}
+	}
+	if len(out) == 0 {
+		return reply{}, refusal(codeNotFound, "No servers with reset option found")
+	}
+	return reply{body: out}, nil
+}
+
+// resettable returns the server in the path, or an error if it has no reset options.
+func (c *call) resettable() (*server, error) {
+	s, err := c.named()
+	if err == nil && !s.resets {
+		err = refusal(codeResetUnavailable, "The server has no reset option")
+	}
+	return s, err
+}
+
+func (c *call) getReset(s *server) (reply, error) {
+	status := "running"
+	if s.off {
+		status = "shut off"
+	}
+	return reply{body: map[string]resetBody{"reset": {s.id(), resetTypes(), status}}}, nil
+}
+
+func (c *call) reset(s *server) (reply, error) {
+	kind := c.form.Get("type")
+	switch {
+	case kind == "":
+		return reply{}, errMissing("type")
+	case !slices.Contains(resetTypes(), kind):
+		return reply{}, errInvalid("type")
+	case s.manual && kind == resetManual:
+		return reply{}, refusal(codeResetManual, "There is already a running manual reset")
+	case kind == resetManual:
+		s.manual = true // no technician ever performs it
+	default:
+		s.off = kind == resetPowerLong || kind == "power" && !s.off
+	}
+	return reply{body: map[string]resetDone{"reset": {s.id(), kind}}}, nil
 }

@@ -1,8 +1,12 @@
 package robotsim
 
 import (
+	"encoding/json"
+	"errors"
+	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"strconv"
 	"sync"
 	"time"
 
@@ -11,6 +15,10 @@ import (
 
 // Simulator is one simulated account. Its methods are safe for concurrent use. Use [New].
 type Simulator struct {
+	// Service has the methods ServeHTTP and Transport for the web service, Requests and
+	// ResetRequests for the request log, Inject and ClearFaults.
+	httpsim.Service
+
 	opts Options
 	mux  *http.ServeMux
 
@@ -21,19 +29,26 @@ type Simulator struct {
 	account     *account
 	quotas      map[string]*quota // by operation
 	logins      map[string]*login // by client address
-	faults      httpsim.Faults[Fault]
-	log         httpsim.Log[Request]
 }
+
+// Request is one entry of the request log, in the order of the replies.
+type Request = httpsim.Request
+
+// Fault is a failure injected into matching requests. A refusal applies after the login and the
+// quota were accepted.
+type Fault = httpsim.Fault
 
 // New returns a Simulator with an empty account.
 func New(opts Options) *Simulator {
 	opts = opts.withDefaults()
 	s := &Simulator{
 		opts: opts, user: opts.User, password: opts.Password,
-		account: newAccount(opts), logins: map[string]*login{},
-		log: httpsim.Log[Request]{Most: opts.RequestLogSize},
+		account: newAccount(opts), quotas: newQuotas(opts), logins: map[string]*login{},
 	}
-	s.quotas = newQuotas(opts)
+	s.Service = httpsim.NewService(httpsim.Config{
+		Mu: &s.mu, Latency: opts.Latency, LogSize: opts.RequestLogSize, OnRequest: opts.OnRequest,
+		Perform: s.perform,
+	})
 	s.mux = s.routes()
 	return s
 }
@@ -59,6 +74,71 @@ func (s *Simulator) present() (a *account, unlock func()) {
 	return s.account, s.mu.Unlock
 }
 
+// Snapshot returns all resources as JSON, as the web service shows each of them.
+func (s *Simulator) Snapshot() []byte {
+	a, unlock := s.present()
+	defer unlock()
+	text, err := json.Marshal(map[string]any{
+		"servers":   each(a.servers, (*server).detail),
+		"vswitches": each(a.vSwitches, func(v *vSwitch) vSwitchDetail { return a.detail(v, nil) }),
+		"failovers": each(a.failovers, (*failover).body),
+	})
+	if err != nil {
+		panic(fmt.Sprintf("robotsim: encoding a snapshot: %v", err)) // only structs of this package
+	}
+	return text
+}
+
+// Admin returns a handler for the operator of the simulator. It requires no credentials, so it
+// must have a separate listener.
+//
+//	GET    /_sim/robot/requests          the request log, oldest first
+//	DELETE /_sim/robot/requests          clears the request log
+//	GET    /_sim/robot/state             all resources
+//	POST   /_sim/robot/faults            injects a fault: the fields of Fault in
+//	                                     snake_case, delay like "1.5s"
+//	DELETE /_sim/robot/faults            removes pending faults
+//	PUT    /_sim/robot/maintenance       {"maintenance": true}, or false
+//	DELETE /_sim/robot/servers/{number}  deletes a server
+//	PUT    /_sim/robot/vswitches/{id}/servers/{number}
+//	                                     {"status": "failed"}, ready or in process:
+//	                                     sets the member's status; empty removes
+//	                                     the member
+func (s *Simulator) Admin() http.Handler {
+	a := s.NewAdmin("/_sim/robot", s.Snapshot, nil)
+	a.Do("PUT", "/maintenance", http.StatusBadRequest, func(r *http.Request) error {
+		var req struct {
+			Maintenance bool `json:"maintenance"`
+		}
+		if err := httpsim.Decode(r, "maintenance", &req); err != nil {
+			return err
+		}
+		s.SetMaintenance(req.Maintenance)
+		return nil
+	})
+	a.Do("DELETE", "/servers/{number}", http.StatusNotFound, func(r *http.Request) error {
+		number, err := strconv.ParseInt(r.PathValue("number"), 10, 64)
+		if err != nil {
+			return err
+		}
+		return s.RemoveServer(number)
+	})
+	a.Do("PUT", "/vswitches/{id}/servers/{number}", http.StatusBadRequest, s.adminSetMember)
+	return a
+}
+
+func (s *Simulator) adminSetMember(r *http.Request) error {
+	var req struct {
+		Status string `json:"status"`
+	}
+	id, err := strconv.ParseInt(r.PathValue("id"), 10, 64)
+	number, problem := strconv.ParseInt(r.PathValue("number"), 10, 64)
+	if err := errors.Join(httpsim.Decode(r, "member", &req), err, problem); err != nil {
+		return err
+	}
+	return s.SetMember(id, number, req.Status)
+}
+
 // account holds the resources of the customer. The Simulator's mutex guards it.
 type account struct {
 	opts      Options
@@ -75,7 +155,8 @@ type account struct {
 const firstID = 1000
 
 func newAccount(opts Options) *account {
-	return &account{opts: opts, now: time.Now(), lastID: firstID, rand: rand.New(rand.NewPCG(opts.Seed, 0))}
+	random := rand.New(rand.NewPCG(opts.Seed, 0))
+	return &account{opts: opts, now: time.Now(), lastID: firstID, rand: random}
 }
 
 // at advances the account to the present and ends all changes that are due.
@@ -87,10 +168,13 @@ func (a *account) at(now time.Time) {
 	for _, v := range a.vSwitches {
 		v.at(now)
 	}
-	a.dropCancelled()
 }
 
-func (a *account) newID() int64 {
-	a.lastID++
-	return a.lastID
+// id returns the ID of a new resource: the given one, or an allocated one if it is 0.
+func (a *account) id(given int64) int64 {
+	if given == 0 {
+		given = a.lastID + 1
+	}
+	a.lastID = max(a.lastID, given)
+	return given
 }

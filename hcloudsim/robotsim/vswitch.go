@@ -7,21 +7,21 @@ import (
 	"time"
 )
 
-// The VLAN IDs allowed for a vSwitch.
-const vlanFirst, vlanLast = 4000, 4091
-
+// The VLAN IDs allowed for a vSwitch, and the documented limits.
 const (
-	statusFailed     = "failed"
-	statusProcessing = "processing"
+	vlanFirst, vlanLast = 4000, 4091
+	serversPerVSwitch   = 100
+	vSwitchesPerServer  = 5
 )
+
+const statusFailed = "failed"
 
 // vSwitch is a layer 2 network between dedicated servers.
 type vSwitch struct {
 	id        int64
 	name      string
 	vlan      int
-	cancelled bool
-	ends      time.Time // day of the cancellation; zero: no date
+	cancelled bool // for a later day, which never comes here
 	members   []*member
 	subnets   []netip.Prefix // public subnets ordered for the vSwitch
 
@@ -61,17 +61,14 @@ func (c *call) change(v *vSwitch, members ...*member) {
 		return
 	}
 	for _, m := range members {
-		m.status, m.fails = statusInProcess, c.fault.FailChange
+		m.status, m.fails = statusInProcess, c.Fault.FailAction != ""
 	}
-	v.busy, v.until = true, c.now.Add(c.vSwitchTime())
+	took := c.opts.VSwitchTime
+	if times := c.opts.VSwitchTimes; len(times) > 0 {
+		took = times[c.rand.IntN(len(times))]
+	}
+	v.busy, v.until = true, c.now.Add(took)
 	v.at(c.now)
-}
-
-func (a *account) vSwitchTime() time.Duration {
-	if times := a.opts.VSwitchTimes; len(times) > 0 {
-		return times[a.rand.IntN(len(times))]
-	}
-	return a.opts.VSwitchTime
 }
 
 type vSwitchBody struct {
@@ -89,10 +86,8 @@ type vSwitchDetail struct {
 }
 
 type memberBody struct {
-	IP      *string `json:"server_ip"`
-	IPv6Net *string `json:"server_ipv6_net"`
-	Number  int64   `json:"server_number"`
-	Status  string  `json:"status"`
+	serverID
+	Status string `json:"status"`
 }
 
 type subnetBody struct {
@@ -108,70 +103,70 @@ type cloudBody struct {
 
 func (v *vSwitch) body() vSwitchBody { return vSwitchBody{v.id, v.name, v.vlan, v.cancelled} }
 
-func (c *call) detail(v *vSwitch) vSwitchDetail {
-	out := vSwitchDetail{vSwitchBody: v.body(), Servers: []memberBody{}, Subnets: []subnetBody{}, CloudNetworks: []cloudBody{}}
-	for _, m := range v.members {
-		status := m.status
-		if status == statusInProcess && c.opts.Processing {
-			status = statusProcessing
-		}
-		out.Servers = append(out.Servers, memberBody{m.server.mainIP(), m.server.mainNet(), m.server.number, status})
+func (a *account) detail(v *vSwitch, coupled []CloudSubnet) vSwitchDetail {
+	out := vSwitchDetail{
+		vSwitchBody: v.body(), CloudNetworks: []cloudBody{},
+		Servers: each(v.members, func(m *member) memberBody {
+			if m.status == statusInProcess && a.opts.Processing {
+				return memberBody{m.server.id(), "processing"}
+			}
+			return memberBody{m.server.id(), m.status}
+		}),
+		Subnets: each(v.subnets, func(net netip.Prefix) subnetBody {
+			return subnetBody{net.Addr().String(), net.Bits(), net.Addr().Next().String()}
+		}),
 	}
-	for _, net := range v.subnets {
-		out.Subnets = append(out.Subnets, subnetBody{net.Addr().String(), net.Bits(), net.Addr().Next().String()})
-	}
-	for _, s := range c.coupled {
+	for _, s := range coupled {
 		if s.VSwitch == v.id {
-			out.CloudNetworks = append(out.CloudNetworks, cloudBody{s.Network, subnetBody{s.Range.Addr().String(), s.Range.Bits(), s.Gateway.String()}})
+			net := subnetBody{s.Range.Addr().String(), s.Range.Bits(), s.Gateway.String()}
+			out.CloudNetworks = append(out.CloudNetworks, cloudBody{s.Network, net})
 		}
 	}
 	return out
 }
 
-func (c *call) found() (*vSwitch, *Error) {
+func (c *call) found() (*vSwitch, error) {
 	id, err := strconv.ParseInt(c.request.PathValue("id"), 10, 64)
-	for _, v := range c.vSwitches {
-		if err == nil && v.id == id {
-			return v, nil
-		}
+	if v := c.vSwitch(id); err == nil && v != nil {
+		return v, nil
 	}
 	return nil, refusal(codeNotFound, "vSwitch not found")
 }
 
+// vSwitch returns the vSwitch with an ID, or nil.
+func (a *account) vSwitch(id int64) *vSwitch {
+	i := slices.IndexFunc(a.vSwitches, func(v *vSwitch) bool { return v.id == id })
+	if i < 0 {
+		return nil
+	}
+	return a.vSwitches[i]
+}
+
 func (c *call) listVSwitches() (reply, error) {
-	out := []vSwitchBody{}
-	for _, v := range half(c.fault, c.vSwitches) {
-		out = append(out, v.body())
-	}
-	return reply{body: out}, nil
+	return reply{body: each(half(c.Fault, c.vSwitches), (*vSwitch).body)}, nil
 }
 
-func (c *call) getVSwitch() (reply, error) {
-	v, err := c.found()
-	if err != nil {
-		return reply{}, err
-	}
-	return reply{body: c.detail(v)}, nil
+func (c *call) getVSwitch(v *vSwitch) (reply, error) {
+	return reply{body: c.detail(v, c.coupled)}, nil
 }
 
-func (c *call) wanted() (name string, vlan int, err *Error) {
-	if name = c.form.Get("name"); name == "" {
-		err = errMissing("name")
-	}
-	vlan, problem := c.integer("vlan")
+func (c *call) wanted() (name string, vlan int, err error) {
+	var missing, invalid []string
+	text := c.form.Get("vlan")
+	vlan, problem := strconv.Atoi(text)
 	switch {
-	case problem != nil && err != nil:
-		err = &Error{Status: err.Status, Code: err.Code, Message: err.Message, Missing: append(problem.Missing, err.Missing...), Invalid: problem.Invalid}
-	case problem != nil:
-		err = problem
-	case vlan < vlanFirst || vlan > vlanLast:
-		invalid := errInvalid("vlan")
-		if err != nil {
-			invalid.Missing = err.Missing
-		}
-		err = invalid
+	case text == "":
+		missing = append(missing, "vlan")
+	case problem != nil || vlan < vlanFirst || vlan > vlanLast:
+		invalid = append(invalid, "vlan")
 	}
-	return name, vlan, err
+	if name = c.form.Get("name"); name == "" {
+		missing = append(missing, "name")
+	}
+	if missing != nil || invalid != nil {
+		return "", 0, errInput(missing, invalid)
+	}
+	return name, vlan, nil
 }
 
 func (c *call) createVSwitch() (reply, error) {
@@ -179,19 +174,12 @@ func (c *call) createVSwitch() (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	if exceeds(len(c.vSwitches), c.opts.VSwitchLimit) {
-		return reply{}, refusal(codeVSwitchLimit, "The maximum count of vSwitches is reached")
-	}
-	v := &vSwitch{id: c.newID(), name: name, vlan: vlan}
+	v := &vSwitch{id: c.id(0), name: name, vlan: vlan}
 	c.vSwitches = append(c.vSwitches, v)
-	return reply{status: 201, body: c.detail(v)}, nil
+	return reply{status: 201, body: c.detail(v, c.coupled)}, nil
 }
 
-func (c *call) updateVSwitch() (reply, error) {
-	v, err := c.found()
-	if err != nil {
-		return reply{}, err
-	}
+func (c *call) updateVSwitch(v *vSwitch) (reply, error) {
 	name, vlan, err := c.wanted()
 	switch {
 	case err != nil:
@@ -213,18 +201,31 @@ func (c *call) updateVSwitch() (reply, error) {
 }
 
 func errVSwitchBusy() *Error {
-	return refusal(codeVSwitchInProcess, "The vSwitch cannot be updated because a update is currently running")
+	return refusal(codeVSwitchInProcess,
+		"The vSwitch cannot be updated because a update is currently running")
 }
 
 func errVLAN(s *server) *Error {
-	return refusal(codeVLANNotUnique, "The vSwitch cannot be updated because of a conflicting VLAN ID (server %d)", s.number)
+	return refusal(codeVLANNotUnique,
+		"The vSwitch cannot be updated because of a conflicting VLAN ID (server %d)", s.number)
+}
+
+// of returns the vSwitches of a server.
+func (a *account) of(s *server) (in []*vSwitch) {
+	for _, v := range a.vSwitches {
+		if v.member(s) != nil {
+			in = append(in, v)
+		}
+	}
+	return in
 }
 
 // uses reports whether a server is in a vSwitch with this VLAN.
 func (a *account) uses(s *server, vlan int) bool {
-	return slices.ContainsFunc(a.vSwitches, func(v *vSwitch) bool { return v.vlan == vlan && v.member(s) != nil })
+	return slices.ContainsFunc(a.of(s), func(v *vSwitch) bool { return v.vlan == vlan })
 }
 
+// member returns the membership of a server, or nil.
 func (v *vSwitch) member(s *server) *member {
 	i := slices.IndexFunc(v.members, func(m *member) bool { return m.server == s })
 	if i < 0 {
@@ -233,28 +234,27 @@ func (v *vSwitch) member(s *server) *member {
 	return v.members[i]
 }
 
-func (c *call) cancelVSwitch() (reply, error) {
-	v, err := c.found()
-	if err != nil {
-		return reply{}, err
-	}
-	day, err := c.cancellation()
+func (c *call) cancelVSwitch(v *vSwitch) (reply, error) {
+	const field = "cancellation_date"
+	text := c.form.Get(field)
+	day, err := time.Parse(time.DateOnly, text)
 	switch {
-	case err != nil:
-		return reply{}, err
+	case text == "":
+		return reply{}, errMissing(field)
+	case text != "now" && (err != nil || day.Before(c.now.UTC().Truncate(24*time.Hour))):
+		return reply{}, errInvalid(field)
 	case v.cancelled:
 		return reply{}, refusal(codeConflict, "The vSwitch is already cancelled")
 	}
-	v.cancelled, v.ends = true, day
-	if day.IsZero() {
+	v.cancelled = true
+	if text == "now" {
 		c.vSwitches = slices.DeleteFunc(c.vSwitches, func(other *vSwitch) bool { return other == v })
 	}
 	return reply{}, nil
 }
 
 // members returns the servers named in a request, without duplicates.
-func (c *call) members() ([]*server, *Error) {
-	var found []*server
+func (c *call) members() (found []*server, err error) {
 	identifiers := c.list("server")
 	if len(identifiers) == 0 {
 		return nil, errMissing("server")
@@ -271,71 +271,46 @@ func (c *call) members() ([]*server, *Error) {
 	return found, nil
 }
 
-func (c *call) addServers() (reply, error) {
-	v, err := c.found()
-	if err != nil {
-		return reply{}, err
-	}
+// addServers adds either all or none of the servers.
+func (c *call) addServers(v *vSwitch) (reply, error) {
 	servers, err := c.members()
-	if err != nil {
+	switch {
+	case err != nil:
 		return reply{}, err
-	}
-	if v.busy {
+	case v.busy:
 		return reply{}, errVSwitchBusy()
 	}
 	servers = slices.DeleteFunc(servers, func(s *server) bool { return v.member(s) != nil })
-	if err := c.checkNew(v, servers); err != nil {
-		return reply{}, err
+	if len(v.members)+len(servers) > serversPerVSwitch {
+		return reply{}, refusal(codeVSwitchServers,
+			"The maximum number of servers is reached for this vSwitch")
 	}
-	var added []*member
 	for _, s := range servers {
-		added = append(added, &member{server: s})
+		switch {
+		case !s.vSwitch:
+			return reply{}, refusal(codeVSwitchUnavailable,
+				"The vSwitch feature is not available for server %d", s.number)
+		case c.uses(s, v.vlan):
+			return reply{}, errVLAN(s)
+		case len(c.of(s)) >= vSwitchesPerServer:
+			return reply{}, refusal(codeServerVSwitches,
+				"The maximum number of vSwitches is reached for server %d", s.number)
+		}
 	}
+	added := each(servers, func(s *server) *member { return &member{server: s} })
 	v.members = append(v.members, added...)
 	c.change(v, added...)
 	return reply{status: 201}, nil
 }
 
-// checkNew validates the servers to add to a vSwitch. Either all or none are added.
-func (c *call) checkNew(v *vSwitch, servers []*server) error {
-	if n := c.opts.VSwitchServerLimit; n != Unlimited && len(v.members)+len(servers) > n {
-		return refusal(codeVSwitchServers, "The maximum number of servers is reached for this vSwitch")
-	}
-	for _, s := range servers {
-		var in int
-		for _, other := range c.vSwitches {
-			if other.member(s) != nil {
-				in++
-			}
-		}
-		switch {
-		case !s.vSwitch:
-			return refusal(codeVSwitchUnavailable, "The vSwitch feature is not available for server %d", s.number)
-		case c.uses(s, v.vlan):
-			return errVLAN(s)
-		case exceeds(in, c.opts.ServerVSwitchLimit):
-			return refusal(codeServerVSwitches, "The maximum number of vSwitches is reached for server %d", s.number)
-		}
-	}
-	return nil
-}
-
-func (c *call) removeServers() (reply, error) {
-	v, err := c.found()
-	if err != nil {
-		return reply{}, err
-	}
+func (c *call) removeServers(v *vSwitch) (reply, error) {
 	servers, err := c.members()
 	if err != nil {
 		return reply{}, err
 	}
-	var leaving []*member
-	for _, s := range servers {
-		m := v.member(s)
-		if m == nil {
-			return reply{}, errNoServer(s.number)
-		}
-		leaving = append(leaving, m)
+	leaving := each(servers, v.member)
+	if i := slices.Index(leaving, nil); i >= 0 {
+		return reply{}, errNoServer(servers[i].number)
 	}
 	if v.busy {
 		return reply{}, errVSwitchBusy()

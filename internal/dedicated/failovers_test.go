@@ -244,7 +244,7 @@ func TestMovesWhoseEndIsUnknown(t *testing.T) {
 		"reply lost":         {robotsim.Fault{DropAfterApply: true}, 1},
 		"request lost":       {robotsim.Fault{DropBeforeApply: true}, 2},
 		"proxy's timeout":    {robotsim.Fault{Status: http.StatusGatewayTimeout}, 2},
-		"failed":             {robotsim.Fault{FailChange: true}, 2},
+		"failed":             {robotsim.Fault{FailAction: "failed"}, 2},
 		"not complete":       {robotsim.Fault{Code: "FAILOVER_NOT_COMPLETE"}, 2},
 		"somebody moves it":  {robotsim.Fault{Code: robot.CodeLocked}, 2},
 		"it was there":       {robotsim.Fault{Code: robot.CodeAlreadyRouted}, 1},

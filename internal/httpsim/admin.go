@@ -17,38 +17,46 @@ type Admin struct {
 	below string
 }
 
-// Administered is a simulator with admin endpoints.
-type Administered interface {
-	ResetRequests()
-	Snapshot() []byte
-	Restore(snapshot []byte) error
-	ClearFaults()
-}
-
 // NewAdmin returns the endpoints that all simulators have: requests (the log), state and faults.
-func NewAdmin(
-	below string, s Administered, requests func() any, inject func(*http.Request) error,
-) Admin {
-	done := func(do func()) func(*http.Request) error {
+// A state can be replaced unless restore is nil.
+func (s *Service) NewAdmin(below string, snapshot func() []byte, restore func([]byte) error) Admin {
+	do := func(do func()) func(*http.Request) error {
 		return func(*http.Request) error { do(); return nil }
 	}
 	a := Admin{http.NewServeMux(), below}
-	a.Show("/requests", func() any { return map[string]any{"requests": requests()} })
-	a.Do("DELETE", "/requests", http.StatusBadRequest, done(s.ResetRequests))
+	a.Show("/requests", func() any { return map[string]any{"requests": s.Requests()} })
+	a.Do("DELETE", "/requests", http.StatusBadRequest, do(s.ResetRequests))
 	a.HandleFunc("GET "+below+"/state", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write(s.Snapshot()) // the client may have disconnected
+		_, _ = w.Write(snapshot()) // the client may have disconnected
 	})
-	a.Do("PUT", "/state", http.StatusBadRequest, func(r *http.Request) error {
-		snapshot, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, snapshotMost))
-		if err != nil {
-			return err
-		}
-		return s.Restore(snapshot)
-	})
-	a.Do("POST", "/faults", http.StatusBadRequest, inject)
-	a.Do("DELETE", "/faults", http.StatusBadRequest, done(s.ClearFaults))
+	if restore != nil {
+		a.Do("PUT", "/state", http.StatusBadRequest, func(r *http.Request) error {
+			content, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, snapshotMost))
+			if err != nil {
+				return err
+			}
+			return restore(content)
+		})
+	}
+	a.Do("POST", "/faults", http.StatusBadRequest, s.adminInject)
+	a.Do("DELETE", "/faults", http.StatusBadRequest, do(s.ClearFaults))
 	return a
+}
+
+func (s *Service) adminInject(r *http.Request) error {
+	var fault struct {
+		Fault
+		Delay string `json:"delay"` // such as 1.5s
+	}
+	err := Decode(r, "fault", &fault)
+	if err == nil && fault.Delay != "" {
+		fault.Fault.Delay, err = time.ParseDuration(fault.Delay)
+	}
+	if err != nil {
+		return err
+	}
+	return s.Inject(fault.Fault)
 }
 
 // Show registers a GET endpoint that returns a value as JSON.
@@ -78,21 +86,5 @@ func Decode(r *http.Request, what string, into any) error {
 	if err := decoder.Decode(into); err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}
-	return nil
-}
-
-// Delay is a duration in JSON, like "1.5s"; empty means 0.
-type Delay time.Duration
-
-// UnmarshalText implements [encoding.TextUnmarshaler].
-func (d *Delay) UnmarshalText(text []byte) error {
-	if len(text) == 0 {
-		return nil
-	}
-	parsed, err := time.ParseDuration(string(text))
-	if err != nil {
-		return fmt.Errorf("delay %q is no duration such as 1.5s", text)
-	}
-	*d = Delay(parsed)
 	return nil
 }

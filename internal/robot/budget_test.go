@@ -341,8 +341,8 @@ func TestMetrics(t *testing.T) {
 			t.Error(err)
 		}
 		for _, r := range a.sim.Requests() {
-			if r.Agent != "underlay-ccm/test" {
-				t.Errorf("User-Agent %q", r.Agent)
+			if r.UserAgent != "underlay-ccm/test" {
+				t.Errorf("User-Agent %q", r.UserAgent)
 			}
 		}
 	})

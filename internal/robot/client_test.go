@@ -191,7 +191,9 @@ func TestMembers(t *testing.T) {
 func TestListsAreWhole(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAccount(t, robotsim.Options{})
-		noError(t, a.sim.Restore([]byte(`{}`)))
+		for _, number := range []int64{321, 421} { // with the failover addresses
+			noError(t, a.sim.RemoveServer(number))
+		}
 		if got, err := a.client.Servers(t.Context()); len(got) > 0 || err != nil {
 			t.Errorf("got %v, %v", got, err)
 		}
@@ -308,7 +310,7 @@ func TestFailoverAddressesMoveTogether(t *testing.T) {
 		if err != nil || !slices.Contains(all, f) {
 			t.Errorf("got %+v, %v; want %+v among them", all, err, f)
 		}
-		noError(t, a.sim.Inject(robotsim.Fault{Match: "POST /failover/{ip}", FailChange: true}))
+		noError(t, a.sim.Inject(robotsim.Fault{Match: "POST /failover/{ip}", FailAction: "failed"}))
 		if _, err := a.client.RouteFailover(t.Context(), f.IP, netip.MustParseAddr("2001:db8:2::")); !robot.IsCode(err, "FAILOVER_FAILED") {
 			t.Errorf("got %v", err)
 		}

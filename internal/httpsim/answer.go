@@ -11,11 +11,8 @@ import (
 	"strconv"
 )
 
-// MaxBody is larger than any valid request of the simulated services, in bytes.
-const MaxBody = 1 << 20
-
-// ErrDropped is the error for a connection that is closed without a response.
-var ErrDropped = errors.New("connection closed without a response")
+// errDropped is the error for a connection that is closed without a response.
+var errDropped = errors.New("connection closed without a response")
 
 // Answer is a buffered response. It is the ResponseWriter passed to operations, so that the whole
 // response exists before its first byte is sent.
@@ -24,10 +21,13 @@ type Answer struct {
 	Body   bytes.Buffer
 	// Code is the error code for the request log; empty on success.
 	Code string
-	// Torn truncates the body halfway, after complete headers.
-	Torn bool
+	// Fault is the fault injected into the request.
+	Fault Fault
+	// Dropped closes the connection without a response.
+	Dropped bool
 
 	header http.Header
+	entry  Request
 }
 
 // Header implements [http.ResponseWriter].
@@ -62,39 +62,38 @@ func (a *Answer) Page(status int) {
 	a.Status, a.Code = status, ""
 	a.Body.Reset()
 	a.Header().Set("Content-Type", "text/html; charset=utf-8")
-	fmt.Fprintf(&a.Body, "<html><head><title>%[1]d %[2]s</title></head><body><h1>%[1]d %[2]s</h1></body></html>\n",
-		status, http.StatusText(status))
+	fmt.Fprintf(&a.Body, "<html><head><title>%[1]d %[2]s</title></head>"+
+		"<body><h1>%[1]d %[2]s</h1></body></html>\n", status, http.StatusText(status))
 }
 
-// Exchange returns the response to a request. An error means that the client gets no response: it
-// is ErrDropped, or the client's context has ended.
-type Exchange func(*http.Request) (*Answer, error)
-
-// ServeHTTP serves requests over a socket.
-func (e Exchange) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	a, err := e(r)
-	if err != nil {
-		panic(http.ErrAbortHandler) // closes the connection
-	}
+func (a *Answer) write(w http.ResponseWriter, r *http.Request) {
 	for key, values := range a.Header() {
 		w.Header()[key] = values
 	}
 	body := a.body(r)
-	if a.Torn && len(body) > 0 {
+	if a.Fault.TornBody && len(body) > 0 {
 		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 		body = body[:len(body)/2]
 	}
 	w.WriteHeader(a.Status)
 	_, _ = w.Write(body) // the client may have disconnected
-	if a.Torn {
+	if a.Fault.TornBody {
 		_ = http.NewResponseController(w).Flush() // deliver the first half
 		panic(http.ErrAbortHandler)
 	}
 }
 
-// RoundTrip serves requests in process. A dropped connection is an error that wraps
-// [io.ErrUnexpectedEOF], as over a socket.
-func (e Exchange) RoundTrip(r *http.Request) (*http.Response, error) {
+func (a *Answer) body(r *http.Request) []byte {
+	if r.Method == http.MethodHead {
+		return nil
+	}
+	return a.Body.Bytes()
+}
+
+// transport serves requests in process.
+type transport func(*http.Request) (*Answer, error)
+
+func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	inner := r
 	if r.Body == nil || r.URL.Path == "" {
 		inner = r.Clone(r.Context())
@@ -107,8 +106,8 @@ func (e Exchange) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err := r.Context().Err(); err != nil {
 		return nil, err
 	}
-	a, err := e(inner)
-	if errors.Is(err, ErrDropped) {
+	a, err := t(inner)
+	if errors.Is(err, errDropped) {
 		return nil, fmt.Errorf("%w: %w", err, io.ErrUnexpectedEOF)
 	}
 	if err != nil {
@@ -116,21 +115,14 @@ func (e Exchange) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	body := a.body(r)
 	var content io.Reader = bytes.NewReader(body)
-	if a.Torn {
+	if a.Fault.TornBody {
 		content = io.MultiReader(bytes.NewReader(body[:len(body)/2]), torn{})
 	}
 	return &http.Response{
-		Status: fmt.Sprintf("%d %s", a.Status, http.StatusText(a.Status)), StatusCode: a.Status,
-		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: a.Header(), Body: io.NopCloser(content), ContentLength: int64(len(body)), Request: r,
+		Status:     fmt.Sprintf("%d %s", a.Status, http.StatusText(a.Status)),
+		StatusCode: a.Status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: a.Header(),
+		Body: io.NopCloser(content), ContentLength: int64(len(body)), Request: r,
 	}, nil
-}
-
-func (a *Answer) body(r *http.Request) []byte {
-	if r.Method == http.MethodHead {
-		return nil
-	}
-	return a.Body.Bytes()
 }
 
 // torn is the end of a truncated body.
