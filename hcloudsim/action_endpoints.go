@@ -52,10 +52,8 @@ func getAction(kind, parameter string) endpoint {
 // replyActions lists the actions that match the filter and the query. It omits unknown IDs.
 func (c *call) replyActions(of func(*action) bool) (reply, error) {
 	query := c.request.URL.Query()
-	for _, status := range query["status"] {
-		if !slices.Contains([]string{"running", "success", "error"}, status) {
-			return reply{}, errInvalid("status", "'%s' is no status of an action", status)
-		}
+	if err := oneOf(query, "status", "running", "success", "error"); err != nil {
+		return reply{}, err
 	}
 	for _, id := range query["id"] {
 		if !isID(id) {

@@ -81,7 +81,7 @@ func (p *project) findPlace(n *network, wish place) (*attachment, error) {
 		if a.ip, err = n.usable("ip", *wish.ip, subnets, taken); err != nil {
 			return nil, err
 		}
-	} else if a.ip = n.free(subnets, taken, p.opts.AddressesInTurn); !a.ip.IsValid() {
+	} else if a.ip = n.free(subnets, taken); !a.ip.IsValid() {
 		return nil, errRefused("no_subnet_available", "no subnet of network %d has a free IP", n.id)
 	}
 	taken[a.ip] = true
@@ -91,16 +91,20 @@ func (p *project) findPlace(n *network, wish place) (*attachment, error) {
 
 // suitable returns the subnets of a network for a requested place.
 func (p *project) suitable(n *network, wish place) ([]*subnet, error) {
-	fits := func(s *subnet) bool { return !s.isVSwitch() && s.zone == wish.zone }
+	var ipRange netip.Prefix
 	if wish.ipRange != nil && *wish.ipRange != "" {
-		ipRange, err := parsePrefix("ip_range", *wish.ipRange)
-		if err != nil {
+		var err error
+		if ipRange, err = parsePrefix("ip_range", *wish.ipRange); err != nil {
 			return nil, err
 		}
-		zone := fits
-		fits = func(s *subnet) bool { return zone(s) && s.ipRange == ipRange }
 	}
-	out := slices.DeleteFunc(slices.Clone(shown(p, n.subnets)), func(s *subnet) bool { return !fits(s) })
+	var out []*subnet
+	for _, s := range shown(p, n.subnets) {
+		inRange := !ipRange.IsValid() || s.ipRange == ipRange
+		if !s.isVSwitch() && s.zone == wish.zone && inRange {
+			out = append(out, s)
+		}
+	}
 	if len(out) == 0 {
 		return nil, errRefused("no_subnet_available",
 			"network %d has no suitable subnet in network zone %s", n.id, wish.zone)
@@ -145,20 +149,12 @@ func (n *network) reserved(ip netip.Addr) bool {
 	return s != nil && (ip == s.ipRange.Addr() || !s.ipRange.Contains(ip.Next()))
 }
 
-// free allocates an unused address: the first of the first subnet that has a free address, or
-// with inTurn the first after the last address allocated in that subnet.
-func (n *network) free(subnets []*subnet, taken map[netip.Addr]bool, inTurn bool) netip.Addr {
+// free returns the first address of the first subnet that has a free one.
+func (n *network) free(subnets []*subnet, taken map[netip.Addr]bool) netip.Addr {
 	for _, s := range subnets {
-		first := s.ipRange.Addr()
-		if inTurn && s.picked.IsValid() {
-			first = s.picked.Next()
-		}
-		for _, from := range []netip.Addr{first, s.ipRange.Addr()} {
-			for ip := from; s.ipRange.Contains(ip); ip = ip.Next() {
-				if !taken[ip] && !n.reserved(ip) {
-					s.picked = ip
-					return ip
-				}
+		for ip := s.ipRange.Addr(); s.ipRange.Contains(ip); ip = ip.Next() {
+			if !taken[ip] && !n.reserved(ip) {
+				return ip
 			}
 		}
 	}
@@ -190,7 +186,9 @@ func (p *project) attach(s *server, n *network, wish place) (*attachment, error)
 	return a, nil
 }
 
-func (c *call) attachServer(s *server, req schema.ServerActionAttachToNetworkRequest) (change, error) {
+func (c *call) attachServer(
+	s *server, req schema.ServerActionAttachToNetworkRequest,
+) (change, error) {
 	n, err := c.idleNetwork(req.Network)
 	if err != nil {
 		return change{}, err
@@ -218,7 +216,9 @@ func (s *server) attaching(a *attachment) change {
 	}
 }
 
-func (c *call) detachServer(s *server, req schema.ServerActionDetachFromNetworkRequest) (change, error) {
+func (c *call) detachServer(
+	s *server, req schema.ServerActionDetachFromNetworkRequest,
+) (change, error) {
 	n, _, err := c.attachedTo(s, req.Network)
 	if err != nil {
 		return change{}, err
@@ -230,7 +230,9 @@ func (c *call) detachServer(s *server, req schema.ServerActionDetachFromNetworkR
 	}, nil
 }
 
-func (c *call) changeAliasIPs(s *server, req schema.ServerActionChangeAliasIPsRequest) (change, error) {
+func (c *call) changeAliasIPs(
+	s *server, req schema.ServerActionChangeAliasIPsRequest,
+) (change, error) {
 	n, a, err := c.attachedTo(s, req.Network)
 	if err != nil {
 		return change{}, err

@@ -59,7 +59,8 @@ func isID(text string) bool {
 // decode reads the request body, which must be a single JSON object.
 func decode[T any](c *call) (into T, err error) {
 	body, err := io.ReadAll(c.request.Body)
-	if err != nil || len(body) > httpsim.MaxBody || !bytes.HasPrefix(bytes.TrimSpace(body), []byte("{")) {
+	object := bytes.HasPrefix(bytes.TrimSpace(body), []byte("{"))
+	if err != nil || len(body) > httpsim.MaxBody || !object {
 		return into, errJSON()
 	}
 	err = json.Unmarshal(body, &into)

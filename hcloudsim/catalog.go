@@ -135,7 +135,9 @@ func (p *project) site(location *schema.IDOrName, id *int64) (schema.Location, *
 }
 
 func (c catalog) zoneExists(zone string) bool {
-	return slices.ContainsFunc(c.locations, func(l schema.Location) bool { return l.NetworkZone == zone })
+	return slices.ContainsFunc(c.locations, func(l schema.Location) bool {
+		return l.NetworkZone == zone
+	})
 }
 
 // offered reports whether servers of a type can be created in a location.

@@ -48,7 +48,8 @@ func (k *certificate) upload(chain, key string) error {
 		}
 		parsed = append(parsed, c)
 	}
-	if block, _ := pem.Decode([]byte(key)); block == nil || !strings.HasSuffix(block.Type, "PRIVATE KEY") {
+	block, _ := pem.Decode([]byte(key))
+	if block == nil || !strings.HasSuffix(block.Type, "PRIVATE KEY") {
 		return errInvalid("private_key", "is no private key in PEM format")
 	}
 	if _, err := tls.X509KeyPair([]byte(chain), []byte(key)); err != nil {

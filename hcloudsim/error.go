@@ -56,7 +56,8 @@ func errTaken(field, what string) *Error {
 
 // errLimit names the exceeded quota.
 func errLimit(limit string, most int) *Error {
-	e := newError(http.StatusForbidden, "resource_limit_exceeded", "limit of %d reached: %s", most, limit)
+	e := newError(http.StatusForbidden, "resource_limit_exceeded",
+		"limit of %d reached: %s", most, limit)
 	e.Details = map[string][]map[string]string{"limits": {{"name": limit}}}
 	return e
 }
@@ -67,9 +68,11 @@ func errProtected(kind string) *Error {
 
 func errBusy(busy Busy, on ref) *Error {
 	if busy == BusyLocked {
-		return newError(http.StatusLocked, "locked", "%s %d is locked: an action is running", on.kind, on.id)
+		return newError(http.StatusLocked, "locked",
+			"%s %d is locked: an action is running", on.kind, on.id)
 	}
-	return newError(http.StatusConflict, "conflict", "%s %d is being changed, please retry", on.kind, on.id)
+	return newError(http.StatusConflict, "conflict",
+		"%s %d is being changed, please retry", on.kind, on.id)
 }
 
 // errRefused returns a 422 with an operation-specific code.

@@ -31,7 +31,7 @@ func (p *project) renderFloatingIP(f *floatingIP) schema.FloatingIP {
 	if f.server != 0 {
 		out.Server = new(f.server)
 	}
-	out.DNSPtr = rendered(f.entries(), func(e schema.ServerPublicNetIPv6DNSPtr) schema.FloatingIPDNSPtr {
+	out.DNSPtr = rendered(f.entries(), func(e dnsEntry) schema.FloatingIPDNSPtr {
 		return schema.FloatingIPDNSPtr(e)
 	})
 	return out
@@ -217,7 +217,8 @@ func (p *project) seedFloatingIP(seed FloatingIPSeed) (*floatingIP, error) {
 		if wanted.kind() != req.Type || wanted.net != seed.IP.Masked() {
 			return nil, errInvalid("ip", "must be an IPv4 /32 or an IPv6 /64, as type says")
 		}
-		if slices.ContainsFunc(p.floatingIPs.rows, func(f *floatingIP) bool { return f.net == wanted.net }) {
+		same := func(f *floatingIP) bool { return f.net == wanted.net }
+		if slices.ContainsFunc(p.floatingIPs.rows, same) {
 			return nil, errTaken("ip", "the address")
 		}
 		made.publicIP = wanted

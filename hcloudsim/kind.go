@@ -118,9 +118,9 @@ func (k kind[R]) list(c *call) (reply, error) {
 	query := c.request.URL.Query()
 	for _, name := range slices.Sorted(maps.Keys(k.filters)) {
 		f := k.filters[name]
-		for _, value := range query[name] {
-			if f.values != nil && !slices.Contains(f.values, value) {
-				return reply{}, errInvalid(name, "'%s' is no %s of a %s", value, name, k.name)
+		if f.values != nil {
+			if err := oneOf(query, name, f.values...); err != nil {
+				return reply{}, err
 			}
 		}
 		chosen = slices.DeleteFunc(chosen, func(r R) bool { return !asked(query[name], f.of(r)) })

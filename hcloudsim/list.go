@@ -77,6 +77,16 @@ func selected[R resource](c *call, t *table[R]) ([]R, error) {
 	return out, nil
 }
 
+// oneOf returns an error unless a filter has known values alone.
+func oneOf(query url.Values, name string, known ...string) error {
+	for _, value := range query[name] {
+		if !slices.Contains(known, value) {
+			return errInvalid(name, "'%s' is not one of %s", value, strings.Join(known, ", "))
+		}
+	}
+	return nil
+}
+
 // asked reports whether the filter is absent or contains the value.
 func asked(filter []string, value string) bool {
 	return len(filter) == 0 || slices.Contains(filter, value)

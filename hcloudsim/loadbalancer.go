@@ -96,7 +96,9 @@ func (p *project) loadBalancerBody(lb *loadBalancer) loadBalancerBody {
 			IncludedTraffic: 20 << 40, OutgoingTraffic: new(uint64), IngoingTraffic: new(uint64),
 		},
 		Services: rendered(shown(p, lb.services), newServiceBody),
-		Targets:  rendered(shown(p, lb.targets), func(t *target) targetBody { return p.targetBody(lb, t) }),
+		Targets: rendered(shown(p, lb.targets), func(t *target) targetBody {
+			return p.targetBody(lb, t)
+		}),
 	}
 	if a := lb.private; a != nil && !p.creating[a] {
 		net := schema.LoadBalancerPrivateNet{Network: a.network, IP: a.ip.String()}
@@ -250,7 +252,7 @@ func (p *project) newLoadBalancer(req loadBalancerRequest) (*loadBalancer, error
 }
 
 // loadBalancerLocation returns the request's location. For a network_zone it is the location of
-// the primary IPs, unless Options.ZoneIgnoresPrimaryIPs is set.
+// the primary IPs.
 func (p *project) loadBalancerLocation(
 	req loadBalancerRequest, named addressPair,
 ) (schema.Location, error) {
@@ -262,7 +264,7 @@ func (p *project) loadBalancerLocation(
 		return p.catalog.location("location", *req.Location)
 	}
 	candidates := p.catalog.locations
-	if all := named.all(); len(all) > 0 && !p.opts.ZoneIgnoresPrimaryIPs {
+	if all := named.all(); len(all) > 0 {
 		candidates = append([]schema.Location{all[0].location}, candidates...)
 	}
 	for _, l := range candidates {
@@ -270,7 +272,8 @@ func (p *project) loadBalancerLocation(
 			return l, nil
 		}
 	}
-	return schema.Location{}, errInvalid("network_zone", "network zone '%s' does not exist", *req.NetworkZone)
+	return schema.Location{}, errInvalid("network_zone",
+		"network zone '%s' does not exist", *req.NetworkZone)
 }
 
 // furnish adds services and targets to a new load balancer.

@@ -46,7 +46,10 @@ type checks struct {
 
 // checksOf returns the state of the checks, reset if the service or the target has changed.
 func (lb *loadBalancer) checksOf(s *service, t *target, id TargetID) *checks {
-	key, since := healthKey{id, s.ListenPort}, later(s.since, t.since)
+	key, since := healthKey{id, s.ListenPort}, s.since
+	if t.since.After(since) {
+		since = t.since
+	}
 	known, ok := lb.checks[key]
 	if ok && known.since.Equal(since) {
 		return known
@@ -74,7 +77,9 @@ func (c *checks) run(now time.Time, probe Probe, ask Prober) Finding {
 // record adds a result. The first check is due at once, then one per interval. The status
 // changes, also from unknown, after as many equal results as the check has retries. Past checks
 // can't be carried out later, so one result counts for all checks that are due by now.
-func (c *checks) record(now time.Time, check *schema.LoadBalancerServiceHealthCheck, found Finding) {
+func (c *checks) record(
+	now time.Time, check *schema.LoadBalancerServiceHealthCheck, found Finding,
+) {
 	// A restored state may have any interval.
 	interval := max(1, time.Duration(check.Interval)) * time.Second
 	due := 1 + int(now.Sub(c.next)/interval)

@@ -86,7 +86,9 @@ func (s *service) http(req *httpRequest) *schema.LoadBalancerServiceHTTP {
 	if s.Protocol == protocolTCP && *req == (httpRequest{}) {
 		return nil
 	}
-	out := schema.LoadBalancerServiceHTTP{CookieName: "HCLBSTICKY", CookieLifetime: 300, TimeoutIdle: 60}
+	out := schema.LoadBalancerServiceHTTP{
+		CookieName: "HCLBSTICKY", CookieLifetime: 300, TimeoutIdle: 60,
+	}
 	set(&out, s.HTTP)
 	set(&out.CookieName, req.CookieName)
 	set(&out.CookieLifetime, req.CookieLifetime)

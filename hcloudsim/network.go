@@ -25,7 +25,6 @@ type subnet struct {
 	ipRange netip.Prefix
 	zone    string
 	vSwitch int64
-	picked  netip.Addr // last address allocated to a member, see [Options.AddressesInTurn]
 }
 
 type route = RouteSeed
@@ -187,10 +186,8 @@ func (c *call) listMembers(n *network) (reply, error) {
 			return reply{}, errInvalid("subnet", "'%s' is not in CIDR notation", subnet)
 		}
 	}
-	for _, kind := range query["type"] {
-		if kind != kindServer && kind != kindLoadBalancer {
-			return reply{}, errInvalid("type", "must be one of server, load_balancer")
-		}
+	if err := oneOf(query, "type", kindServer, kindLoadBalancer); err != nil {
+		return reply{}, err
 	}
 	chosen := []schema.NetworkMember{}
 	for m := range c.members(n.id) {

@@ -92,7 +92,9 @@ func (p *project) placeSubnet(n *network, req schema.NetworkSubnet) (*subnet, er
 	return s, nil
 }
 
-func (c *call) deleteSubnet(n *network, req schema.NetworkActionDeleteSubnetRequest) (change, error) {
+func (c *call) deleteSubnet(
+	n *network, req schema.NetworkActionDeleteSubnetRequest,
+) (change, error) {
 	ipRange, err := parsePrefix("ip_range", req.IPRange)
 	if err != nil {
 		return change{}, err
@@ -120,7 +122,9 @@ func (c *call) deleteSubnet(n *network, req schema.NetworkActionDeleteSubnetRequ
 	return change{command: "delete_subnet", finish: finish}, nil
 }
 
-func (c *call) changeIPRange(n *network, req schema.NetworkActionChangeIPRangeRequest) (change, error) {
+func (c *call) changeIPRange(
+	n *network, req schema.NetworkActionChangeIPRangeRequest,
+) (change, error) {
 	to, err := parsePrefix("ip_range", req.IPRange)
 	if err == nil {
 		err = checkNetworkRange(to)

@@ -65,18 +65,10 @@ type Options struct {
 	// IPv6Source is the source address of connections to IPv6 targets. If not valid, each load
 	// balancer uses its own public address. The description leaves it open.
 	IPv6Source netip.Addr
-	// ZoneIgnoresPrimaryIPs places a load balancer created in a network zone regardless of the
-	// locations of its primary IPs, and refuses it if they differ. Otherwise it is placed in the
-	// location of its primary IPs. No source documents it.
-	ZoneIgnoresPrimaryIPs bool
 	// RefuseReassign refuses to reassign an assigned floating IP with 422 floating_ip_assigned,
 	// which the description lists for the operation. Otherwise the floating IP moves, as in the
 	// description's introduction ("at any time").
 	RefuseReassign bool
-	// AddressesInTurn allocates a network's addresses round-robin: a released address is reused
-	// only after the addresses behind it. Otherwise a member gets the first free address of its
-	// subnet. No source documents it.
-	AddressesInTurn bool
 	// HealthyAfter is how long a target's health is unknown before it becomes healthy, counted
 	// from the creation or last change of the target or the service.
 	HealthyAfter time.Duration

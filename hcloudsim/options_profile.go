@@ -25,17 +25,15 @@ func (o Options) With(measured profile.Cloud) Options {
 	if o.RateLimit == 0 && measured.RateLimit != nil {
 		o.RateLimit = *measured.RateLimit
 	}
-	if source := measured.IPv6Source; !o.IPv6Source.IsValid() && source != nil && *source != profile.Own {
-		o.IPv6Source, _ = netip.ParseAddr(*source) // validated by Read
+	if source := measured.IPv6Source; !o.IPv6Source.IsValid() && source != nil {
+		o.IPv6Source, _ = netip.ParseAddr(*source) // validated by Read; invalid for profile.Own
 	}
 	for option, is := range map[*bool]*bool{
-		&o.EffectsAtOnce:         measured.EffectsAtOnce,
-		&o.AddressesInTurn:       measured.AddressesInTurn,
-		&o.RefuseReassign:        measured.RefuseReassign,
-		&o.OneTargetPerServer:    measured.OneTargetPerServer,
-		&o.ZoneIgnoresPrimaryIPs: measured.ZoneIgnoresPrimaryIPs,
-		&o.ProxyHeaderInChecks:   measured.ProxyHeaderInChecks,
-		&o.ServeUnjudged:         measured.ServeUnjudged,
+		&o.EffectsAtOnce:       measured.EffectsAtOnce,
+		&o.RefuseReassign:      measured.RefuseReassign,
+		&o.OneTargetPerServer:  measured.OneTargetPerServer,
+		&o.ProxyHeaderInChecks: measured.ProxyHeaderInChecks,
+		&o.ServeUnjudged:       measured.ServeUnjudged,
 	} {
 		if is != nil && *is {
 			*option = true

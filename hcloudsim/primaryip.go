@@ -43,7 +43,7 @@ func (p *project) renderPrimaryIP(k *primaryIP) schema.PrimaryIP {
 	if !k.free() {
 		out.AssigneeType, out.AssigneeID = k.holder.kind, new(k.holder.id)
 	}
-	out.DNSPtr = rendered(k.entries(), func(e schema.ServerPublicNetIPv6DNSPtr) schema.PrimaryIPDNSPTR {
+	out.DNSPtr = rendered(k.entries(), func(e dnsEntry) schema.PrimaryIPDNSPTR {
 		return schema.PrimaryIPDNSPTR{IP: e.IP, DNSPtr: e.DNSPtr}
 	})
 	return out
@@ -174,7 +174,9 @@ func assignment(k *primaryIP, s *server) change {
 	}
 }
 
-func (c *call) assignPrimaryIP(k *primaryIP, req schema.PrimaryIPActionAssignRequest) (change, error) {
+func (c *call) assignPrimaryIP(
+	k *primaryIP, req schema.PrimaryIPActionAssignRequest,
+) (change, error) {
 	if err := checkAssignee(req.AssigneeType); err != nil {
 		return change{}, err
 	}

@@ -143,20 +143,12 @@ func TestRefusedPrimaryIPsOfLoadBalancers(t *testing.T) {
 			t.Errorf("%s: something was made all the same", test.name)
 		}
 	}
-	// A zone doesn't fix the location, so it is that of the primary IP, unless the option ignores
-	// primary IPs.
-	for _, ignored := range []bool{false, true} {
-		sim := newSim(hcloudsim.Options{ZoneIgnoresPrimaryIPs: ignored})
-		away := seedPrimaryIP(t, sim, hcloudsim.PrimaryIPSeed{Name: "away", Location: "nbg1"})
-		opts := at("zone", away.ID, 0)
-		opts.Location, opts.NetworkZone = nil, hcloud.NetworkZoneEUCentral
-		made, _, err := client(sim).LoadBalancer.Create(t.Context(), opts)
-		switch {
-		case ignored && !hcloud.IsError(err, hcloud.ErrorCodePrimaryIPDatacenterMismatch):
-			t.Errorf("ignoring primary IPs: %v", err)
-		case !ignored && (err != nil || made.LoadBalancer.Location.Name != "nbg1"):
-			t.Errorf("created %+v, %v; want it where its primary IP is", made.LoadBalancer, err)
-		}
+	// A zone doesn't fix the location, so it is that of the primary IP.
+	opts := at("zone", away.ID, 0)
+	opts.Location, opts.NetworkZone = nil, hcloud.NetworkZoneEUCentral
+	made, _, err := c.LoadBalancer.Create(t.Context(), opts)
+	if err != nil || made.LoadBalancer.Location.Name != "nbg1" {
+		t.Errorf("created %+v, %v; want it where its primary IP is", made.LoadBalancer, err)
 	}
 }
 

@@ -14,6 +14,9 @@ const (
 	typeIPv6 = "ipv6"
 )
 
+// dnsEntry is a reverse DNS entry.
+type dnsEntry = schema.ServerPublicNetIPv6DNSPtr
+
 // publicIP is an IPv4 address or an IPv6 /64, with its changed reverse DNS entries. By default an
 // IPv4 address has a generated name, and an IPv6 address has no entry.
 type publicIP struct {
@@ -56,13 +59,13 @@ func (a publicIP) pointer(ip netip.Addr) string {
 }
 
 // entries returns the reverse DNS entries, sorted.
-func (a publicIP) entries() []schema.ServerPublicNetIPv6DNSPtr {
+func (a publicIP) entries() []dnsEntry {
 	addresses := slices.SortedFunc(maps.Keys(a.pointers), netip.Addr.Compare)
 	if a.isIPv4() {
 		addresses = []netip.Addr{a.net.Addr()}
 	}
-	return rendered(addresses, func(ip netip.Addr) schema.ServerPublicNetIPv6DNSPtr {
-		return schema.ServerPublicNetIPv6DNSPtr{IP: ip.String(), DNSPtr: a.pointer(ip)}
+	return rendered(addresses, func(ip netip.Addr) dnsEntry {
+		return dnsEntry{IP: ip.String(), DNSPtr: a.pointer(ip)}
 	})
 }
 

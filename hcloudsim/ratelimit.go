@@ -15,10 +15,6 @@ type budget struct {
 	since  time.Time
 }
 
-func newBudget(opts Options, now time.Time) budget {
-	return budget{limit: opts.RateLimit, refill: opts.RateRefill, left: float64(opts.RateLimit), since: now}
-}
-
 // take spends one request and reports whether it is allowed.
 func (b *budget) take(now time.Time) bool {
 	if b.limit == Unlimited {

@@ -37,7 +37,7 @@ func New(opts Options) *Simulator {
 	opts = opts.withDefaults()
 	s := &Simulator{
 		opts: opts, token: opts.Token, mux: routes(), project: newProject(opts),
-		budget: newBudget(opts, time.Now()),
+		budget: budget{opts.RateLimit, opts.RateRefill, float64(opts.RateLimit), time.Now()},
 	}
 	s.Service = httpsim.NewService(httpsim.Config{
 		Mu: &s.mu, Below: "/v1", Latency: opts.Latency, LogSize: opts.RequestLogSize,

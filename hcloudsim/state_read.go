@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"time"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud/schema"
 )
@@ -49,7 +48,7 @@ func (r *reader) prefix(text string) netip.Prefix {
 
 // publicIP parses the address of a primary or floating IP, and its reverse DNS entries.
 func (r *reader) publicIP(
-	kind, text string, entries []schema.ServerPublicNetIPv6DNSPtr,
+	kind, text string, entries []dnsEntry,
 ) (out publicIP) {
 	switch kind {
 	case typeIPv4:
@@ -65,15 +64,9 @@ func (r *reader) publicIP(
 	return out
 }
 
-func readBase(
-	id int64, name string, labels map[string]string, created time.Time, protected bool,
-) base {
-	return base{id, name, cloneLabels(labels), created, protected}
-}
-
 func (r *reader) server(b serverBody) *server {
 	s := &server{
-		base:   readBase(b.ID, b.Name, b.Labels, b.Created, b.Protection.Delete),
+		base:   base{b.ID, b.Name, cloneLabels(b.Labels), b.Created, b.Protection.Delete},
 		status: b.Status, serverType: b.ServerType, location: b.Location, image: b.Image,
 		disk: cmp.Or(b.PrimaryDiskSize, b.ServerType.Disk),
 		iso:  b.ISO, rescue: b.RescueEnabled, backups: b.BackupWindow != nil,
@@ -82,7 +75,7 @@ func (r *reader) server(b serverBody) *server {
 		s.group = b.PlacementGroup.ID
 	}
 	if ipv4 := b.PublicNet.IPv4; ipv4 != nil {
-		entry := []schema.ServerPublicNetIPv6DNSPtr{{IP: ipv4.IP, DNSPtr: ipv4.DNSPtr}}
+		entry := []dnsEntry{{IP: ipv4.IP, DNSPtr: ipv4.DNSPtr}}
 		s.addresses.ipv4 = &primaryIP{publicIP: r.publicIP(typeIPv4, ipv4.IP, entry)}
 	}
 	if ipv6 := b.PublicNet.IPv6; ipv6 != nil {
@@ -100,7 +93,7 @@ func (r *reader) server(b serverBody) *server {
 
 func (r *reader) network(b networkBody) *network {
 	n := &network{
-		base:    readBase(b.ID, b.Name, b.Labels, b.Created, b.Protection.Delete),
+		base:    base{b.ID, b.Name, cloneLabels(b.Labels), b.Created, b.Protection.Delete},
 		ipRange: r.prefix(b.IPRange), exposeRoutes: b.ExposeRoutesToVSwitch,
 	}
 	if !n.ipRange.Addr().Is4() {
@@ -121,7 +114,7 @@ func (r *reader) network(b networkBody) *network {
 func (r *reader) loadBalancer(b loadBalancerBody) *loadBalancer {
 	ipv4, ipv6 := r.addr(b.PublicNet.IPv4.IP), r.addr(b.PublicNet.IPv6.IP)
 	lb := &loadBalancer{
-		base: readBase(b.ID, b.Name, b.Labels, b.Created, b.Protection.Delete),
+		base: base{b.ID, b.Name, cloneLabels(b.Labels), b.Created, b.Protection.Delete},
 		size: b.LoadBalancerType, location: b.Location, algorithm: b.Algorithm.Type,
 		public: b.PublicNet.Enabled, health: map[healthKey]Finding{},
 		addresses: addressPair{
@@ -167,11 +160,11 @@ func (r *reader) target(lb *loadBalancer, body targetBody) *target {
 
 func (r *reader) primaryIP(b schema.PrimaryIP) *primaryIP {
 	k := &primaryIP{
-		base:     readBase(b.ID, b.Name, b.Labels, b.Created, b.Protection.Delete),
+		base:     base{b.ID, b.Name, cloneLabels(b.Labels), b.Created, b.Protection.Delete},
 		location: b.Location, autoDelete: b.AutoDelete,
 		publicIP: r.publicIP(b.Type, b.IP, rendered(b.DNSPtr,
-			func(e schema.PrimaryIPDNSPTR) schema.ServerPublicNetIPv6DNSPtr {
-				return schema.ServerPublicNetIPv6DNSPtr{IP: e.IP, DNSPtr: e.DNSPtr}
+			func(e schema.PrimaryIPDNSPTR) dnsEntry {
+				return dnsEntry{IP: e.IP, DNSPtr: e.DNSPtr}
 			})),
 	}
 	if b.AssigneeID != nil {
@@ -182,11 +175,11 @@ func (r *reader) primaryIP(b schema.PrimaryIP) *primaryIP {
 
 func (r *reader) floatingIP(b schema.FloatingIP) *floatingIP {
 	f := &floatingIP{
-		base: readBase(b.ID, b.Name, b.Labels, b.Created, b.Protection.Delete),
+		base: base{b.ID, b.Name, cloneLabels(b.Labels), b.Created, b.Protection.Delete},
 		home: b.HomeLocation,
 		publicIP: r.publicIP(b.Type, b.IP, rendered(b.DNSPtr,
-			func(e schema.FloatingIPDNSPtr) schema.ServerPublicNetIPv6DNSPtr {
-				return schema.ServerPublicNetIPv6DNSPtr(e)
+			func(e schema.FloatingIPDNSPtr) dnsEntry {
+				return dnsEntry(e)
 			})),
 	}
 	set(&f.description, b.Description)
@@ -217,19 +210,20 @@ func (r *reader) assignPrimaryIPs() {
 }
 
 func readCertificate(b certificateBody) *certificate {
-	return &certificate{readBase(b.ID, b.Name, b.Labels, b.Created, false), b, ""}
+	return &certificate{base{b.ID, b.Name, cloneLabels(b.Labels), b.Created, false}, b, ""}
 }
 
 func readSSHKey(b schema.SSHKey) *sshKey {
-	return &sshKey{readBase(b.ID, b.Name, b.Labels, b.Created, false), b.PublicKey, b.Fingerprint}
+	id := base{b.ID, b.Name, cloneLabels(b.Labels), b.Created, false}
+	return &sshKey{id, b.PublicKey, b.Fingerprint}
 }
 
 func readPlacementGroup(b schema.PlacementGroup) *placementGroup {
-	return &placementGroup{readBase(b.ID, b.Name, b.Labels, b.Created, false)}
+	return &placementGroup{base{b.ID, b.Name, cloneLabels(b.Labels), b.Created, false}}
 }
 
 func readVolume(b schema.Volume) *volume {
-	return &volume{readBase(b.ID, b.Name, b.Labels, b.Created, b.Protection.Delete), b}
+	return &volume{base{b.ID, b.Name, cloneLabels(b.Labels), b.Created, b.Protection.Delete}, b}
 }
 
 func readImage(b schema.Image) *image {
@@ -241,7 +235,8 @@ func readImage(b schema.Image) *image {
 
 func readFirewall(b schema.Firewall) *firewall {
 	rules := append([]schema.FirewallRule{}, b.Rules...)
-	f := &firewall{base: readBase(b.ID, b.Name, b.Labels, b.Created, false), rules: rules}
+	id := base{b.ID, b.Name, cloneLabels(b.Labels), b.Created, false}
+	f := &firewall{base: id, rules: rules}
 	for _, r := range b.AppliedTo {
 		switch {
 		case r.LabelSelector != nil:

@@ -172,14 +172,10 @@ func (c *config) flags(out io.Writer) (*pflag.FlagSet, *texts) {
 		"targets of unknown health get connections, for tests that follow the data plane")
 	f.StringVar(&t.busy, "busy-code", codeOf(o.Busy),
 		"error of a change while another runs on the same resource: conflict or locked")
-	option(&o.AddressesInTurn, "addresses-in-turn",
-		"give out a network's addresses in turn, not the first that is free")
 	option(&o.OneTargetPerServer, "one-target-per-server",
 		"refuse a second target of a server at another address of it")
 	f.TextVar(&o.IPv6Source, "ipv6-source", o.IPv6Source,
 		"address from which load balancers connect to IPv6 addresses; empty: each from its own")
-	option(&o.ZoneIgnoresPrimaryIPs, "zone-ignores-primary-ips",
-		"place a load balancer in a network zone without regard to where its primary IPs are")
 	option(&o.RefuseReassign, "refuse-reassign",
 		"refuse to assign a floating IP that a server has, before it is unassigned")
 	f.StringSliceVar(&t.owned, "owned-ip", nil,

@@ -29,8 +29,8 @@ import (
 
 const measureLong = `Measure what a real cloud does where its documentation is silent, in an
 empty project of yours, and write the profile with which the simulator does the same. Two
-servers, two networks, up to three load balancers, two primary IPs and a floating IP are
-created there and deleted at the end, also after Ctrl-C. They cost what your cloud charges.
+servers, a network, a load balancer and a floating IP are created there and deleted at the
+end, also after Ctrl-C. They cost what your cloud charges.
 
 Without --yes it lists the facts and what the simulator does, and sends no request.
 With --yes it measures. A project with anything in it is refused. The token needs
@@ -85,7 +85,8 @@ func measureCommand(out, diagnostics io.Writer, getenv func(string) string) *cob
 			"compared with it, and facts that are not measured now stay in it")
 	m.cloudFlags(f)
 	clean := &cobra.Command{
-		Use: "clean", Short: "Delete the resources that killed runs of measure have left", Args: cobra.NoArgs,
+		Use: "clean", Short: "Delete the resources that killed runs of measure have left",
+		Args: cobra.NoArgs,
 		Long: "Delete everything in the project that has the label " + measure.Label + ".",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			p, err := m.open()

@@ -20,8 +20,7 @@ const other = `{
 	"version": 1,
 	"cloud": {
 		"busy": "locked", "effects_at_once": true, "action_seconds": {"add_route": [0.5, 2]}, "latency_seconds": 0.01,
-		"rate_limit": 7200, "addresses_in_turn": true, "refuse_reassign": true, "one_target_per_server": true,
-		"zone_ignores_primary_ips": true,
+		"rate_limit": 7200, "refuse_reassign": true, "one_target_per_server": true,
 		"proxy_header_in_checks": true, "serve_unjudged": true, "ipv6_source": "2001:db8::9"
 	},
 	"network": {"private_mtu": 1400},
@@ -38,8 +37,8 @@ func TestProfile(t *testing.T) {
 	}
 	o, robot := c.options, c.robot.options
 	if o.Busy != hcloudsim.BusyLocked || !o.EffectsAtOnce || len(o.ActionTimes["add_route"]) != 2 || o.Latency != 10*time.Millisecond ||
-		o.RateLimit != 7200 || !o.AddressesInTurn || !o.RefuseReassign || !o.OneTargetPerServer ||
-		!o.ZoneIgnoresPrimaryIPs || !o.ProxyHeaderInChecks || !o.ServeUnjudged || o.IPv6Source != netip.MustParseAddr("2001:db8::9") {
+		o.RateLimit != 7200 || !o.RefuseReassign || !o.OneTargetPerServer ||
+		!o.ProxyHeaderInChecks || !o.ServeUnjudged || o.IPv6Source != netip.MustParseAddr("2001:db8::9") {
 		t.Errorf("options are %+v", o)
 	}
 	if !robot.ForbiddenLogin || !robot.Processing || len(robot.VSwitchTimes) != 2 || robot.Latency != 200*time.Millisecond {
@@ -48,8 +47,8 @@ func TestProfile(t *testing.T) {
 
 	c, err = parseFlags([]string{
 		"--busy-code=conflict", "--effects-at-once=false", file, "--action-time=0", "--latency=0", "--rate-limit=3600",
-		"--addresses-in-turn=false", "--refuse-reassign=false", "--one-target-per-server=false",
-		"--zone-ignores-primary-ips=false", "--proxy-header-in-checks=false", "--serve-unjudged=false",
+		"--refuse-reassign=false", "--one-target-per-server=false",
+		"--proxy-header-in-checks=false", "--serve-unjudged=false",
 		"--ipv6-source=", "--robot-forbidden-login=false", "--robot-processing=false", "--robot-vswitch-time=0", "--owned-ip=192.0.2.7",
 	}, io.Discard)
 	if err != nil {
@@ -57,8 +56,8 @@ func TestProfile(t *testing.T) {
 	}
 	o, robot = c.options, c.robot.options
 	if o.Busy != hcloudsim.BusyConflict || o.EffectsAtOnce || o.ActionTimes != nil || o.Latency != 0 ||
-		o.RateLimit != 3600 || o.AddressesInTurn || o.RefuseReassign || o.OneTargetPerServer ||
-		o.ZoneIgnoresPrimaryIPs || o.ProxyHeaderInChecks || o.ServeUnjudged || o.IPv6Source.IsValid() || len(o.OwnedIPs) != 1 {
+		o.RateLimit != 3600 || o.RefuseReassign || o.OneTargetPerServer ||
+		o.ProxyHeaderInChecks || o.ServeUnjudged || o.IPv6Source.IsValid() || len(o.OwnedIPs) != 1 {
 		t.Errorf("options are %+v, want what the flags say", o)
 	}
 	if robot.ForbiddenLogin || robot.Processing || robot.VSwitchTimes != nil || robot.Latency != 0 {

@@ -60,7 +60,8 @@ func (f seedFile) plant(sim *hcloudsim.Simulator) error {
 		if seed.ServerName != "" {
 			id, known := servers[seed.ServerName]
 			if !known {
-				return fmt.Errorf("seed: floating IP %q: server %q is not in the file", seed.Name, seed.ServerName)
+				return fmt.Errorf("seed: floating IP %q: server %q is not in the file",
+					seed.Name, seed.ServerName)
 			}
 			seed.Server = id
 		}

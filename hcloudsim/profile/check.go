@@ -43,7 +43,8 @@ func (p Profile) check() error {
 		}
 	}
 	if p.Version != Version {
-		refuse("version", p.Version, fmt.Sprintf("%d; measure again with this version of hcloud-sim", Version))
+		refuse("version", p.Version,
+			fmt.Sprintf("%d; measure again with this version of hcloud-sim", Version))
 	}
 	c := p.Cloud
 	if c.Busy != nil && *c.Busy != Conflict && *c.Busy != Locked {
@@ -53,7 +54,8 @@ func (p Profile) check() error {
 		field := "cloud.action_seconds." + name
 		switch times := c.ActionSeconds[name]; {
 		case !command.MatchString(name):
-			refuse("cloud.action_seconds", fmt.Sprintf("%q", name), "the command of an action, such as add_route")
+			refuse("cloud.action_seconds", fmt.Sprintf("%q", name),
+				"the command of an action, such as add_route")
 		case len(times) == 0:
 			refuse(field, "[]", "at least one time; remove the command if none was measured")
 		default:
@@ -63,7 +65,8 @@ func (p Profile) check() error {
 	seconds("cloud.latency_seconds", 0, given(c.LatencySeconds)...)
 	number("cloud.rate_limit", c.RateLimit, 1, math.MaxInt32)
 	if s := c.IPv6Source; s != nil && *s != Own {
-		if a, err := netip.ParseAddr(*s); err != nil || !a.Is6() || a.Is4In6() || a.Zone() != "" || a.IsUnspecified() {
+		a, err := netip.ParseAddr(*s)
+		if err != nil || !a.Is6() || a.Is4In6() || a.Zone() != "" || a.IsUnspecified() {
 			refuse("cloud.ipv6_source", fmt.Sprintf("%q", *s), Own+" or an IPv6 address")
 		}
 	}
@@ -96,8 +99,13 @@ func (p Profile) canonical() Profile {
 		}
 		p.Cloud.ActionSeconds = times
 	}
-	p.Cloud.LatencySeconds, p.Robot.LatencySeconds = roundedOne(p.Cloud.LatencySeconds), roundedOne(p.Robot.LatencySeconds)
-	p.Network.RouteSeconds, p.Robot.VSwitchSeconds = ordered(p.Network.RouteSeconds), ordered(p.Robot.VSwitchSeconds)
+	for _, latency := range []**float64{&p.Cloud.LatencySeconds, &p.Robot.LatencySeconds} {
+		if *latency != nil {
+			*latency = new(rounded(**latency))
+		}
+	}
+	p.Network.RouteSeconds = ordered(p.Network.RouteSeconds)
+	p.Robot.VSwitchSeconds = ordered(p.Robot.VSwitchSeconds)
 	return p
 }
 
@@ -111,10 +119,3 @@ func ordered(seconds []float64) []float64 {
 
 // rounded adds 0 to avoid a negative zero.
 func rounded(seconds float64) float64 { return math.Round(seconds*1e6)/1e6 + 0 }
-
-func roundedOne(seconds *float64) *float64 {
-	if seconds == nil {
-		return nil
-	}
-	return new(rounded(*seconds))
-}

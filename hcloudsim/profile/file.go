@@ -46,7 +46,9 @@ func Write(w io.Writer, p Profile) error {
 }
 
 // Duration converts the seconds of a profile.
-func Duration(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }
+func Duration(seconds float64) time.Duration {
+	return time.Duration(seconds * float64(time.Second))
+}
 
 // Durations converts the seconds of a profile; the result is nil if there are none.
 func Durations(seconds []float64) []time.Duration {

@@ -38,16 +38,10 @@ type Cloud struct {
 	LatencySeconds *float64 `json:"latency_seconds,omitempty"`
 	// RateLimit is the number of requests in a full budget.
 	RateLimit *int `json:"rate_limit,omitempty"`
-	// AddressesInTurn: a released address is reused only after the addresses behind it; otherwise
-	// the first free address is allocated.
-	AddressesInTurn *bool `json:"addresses_in_turn,omitempty"`
 	// RefuseReassign: an assigned floating IP can't be assigned to another server.
 	RefuseReassign *bool `json:"refuse_reassign,omitempty"`
 	// OneTargetPerServer: a server can't be a target at a second address.
 	OneTargetPerServer *bool `json:"one_target_per_server,omitempty"`
-	// ZoneIgnoresPrimaryIPs: a load balancer created in a network zone is placed regardless of
-	// the location of its primary IPs.
-	ZoneIgnoresPrimaryIPs *bool `json:"zone_ignores_primary_ips,omitempty"`
 	// ProxyHeaderInChecks: health checks of PROXY protocol services begin with its header.
 	ProxyHeaderInChecks *bool `json:"proxy_header_in_checks,omitempty"`
 	// ServeUnjudged: targets of unknown health get connections.
@@ -99,13 +93,13 @@ func Default() Profile {
 		Version: Version,
 		Cloud: Cloud{
 			Busy: new(Conflict), EffectsAtOnce: new(false), LatencySeconds: new(0.0), RateLimit: new(3600),
-			AddressesInTurn: new(false), RefuseReassign: new(false), OneTargetPerServer: new(false),
-			ZoneIgnoresPrimaryIPs: new(false), ProxyHeaderInChecks: new(false),
-			ServeUnjudged: new(false), IPv6Source: new(Own),
+			RefuseReassign: new(false), OneTargetPerServer: new(false),
+			ProxyHeaderInChecks: new(false), ServeUnjudged: new(false), IPv6Source: new(Own),
 		},
 		Network: Network{
 			PrivateMTU: new(1450), PublicMTU: new(1500), VSwitchMTU: new(1400), AnySource: new(false),
-			VSwitchAnySource: new(false), ProxyProtocol: new(2), RefuseProxied: new(false), Neighbors: new(0),
+			VSwitchAnySource: new(false), ProxyProtocol: new(2), RefuseProxied: new(false),
+			Neighbors: new(0),
 		},
 		Robot: Robot{ForbiddenLogin: new(false), Processing: new(false), LatencySeconds: new(0.0)},
 	}

@@ -13,7 +13,6 @@ import (
 
 	"github.com/underlay-ccm/underlay/hcloudsim/profile"
 	"github.com/underlay-ccm/underlay/internal/ipnet"
-	"github.com/underlay-ccm/underlay/internal/sleep"
 )
 
 const (
@@ -23,8 +22,6 @@ const (
 	attempts = 10
 	// timed is the minimum number of times that a route is added and removed to measure actions.
 	timed = 5
-	// freed is how long an address may stay allocated after the API stops showing it.
-	freed = 20 * time.Second
 )
 
 func latency(ctx context.Context, r *run) (record, error) {
@@ -155,50 +152,6 @@ func effectShows(ctx context.Context, r *run) (record, error) {
 	return nil, fmt.Errorf("%d actions ended before another request came", attempts)
 }
 
-// addressReuse attaches a server to a network, detaches it, and repeats this with another server.
-func addressReuse(ctx context.Context, r *run) (record, error) {
-	n, err := r.makeNetwork(ctx, "second-network", secondRange)
-	if err != nil {
-		return nil, err
-	}
-	var given [2]netip.Addr
-	for i := range given {
-		s, err := r.servers[i]()
-		if err != nil {
-			return nil, err
-		}
-		if given[i], err = r.visit(ctx, n, s); err != nil {
-			return nil, err
-		}
-		if err := sleep.For(ctx, freed); err != nil {
-			return nil, err
-		}
-	}
-	first, second := given[0], given[1]
-	if second != first && second != first.Next() {
-		return nil, fmt.Errorf("after %s was given back, %s was given out", first, second)
-	}
-	return func(p *profile.Profile) { p.Cloud.AddressesInTurn = new(second != first) }, nil
-}
-
-// visit attaches a server to a network, detaches it, and returns the address that it had.
-func (r *run) visit(ctx context.Context, n *hcloud.Network, s *server) (netip.Addr, error) {
-	err := r.done(ctx)(r.client.Server.AttachToNetwork(ctx, s.Server,
-		hcloud.ServerAttachToNetworkOpts{Network: n}))
-	if err != nil {
-		return netip.Addr{}, err
-	}
-	now, _, err := r.client.Server.GetByID(ctx, s.ID)
-	if err == nil && (now == nil || !privateIn(now, n).IsValid()) {
-		err = errors.New("the API does not show the address of an attached server")
-	}
-	if err := errors.Join(err, r.done(ctx)(r.client.Server.DetachFromNetwork(ctx, s.Server,
-		hcloud.ServerDetachFromNetworkOpts{Network: n}))); err != nil {
-		return netip.Addr{}, err
-	}
-	return privateIn(now, n), nil
-}
-
 // targetsPerServer adds a server to the load balancer at two addresses.
 func targetsPerServer(ctx context.Context, r *run) (record, error) {
 	lb, err := r.balancer()
@@ -256,66 +209,6 @@ func floatingReassign(ctx context.Context, r *run) (record, error) {
 		}
 	}
 	return func(p *profile.Profile) { p.Cloud.RefuseReassign = new(false) }, nil
-}
-
-// zonePrimaryIPs creates load balancers in the zone with primary IPs of two different locations,
-// because a single load balancer could be in the right location by chance.
-func zonePrimaryIPs(ctx context.Context, r *run) (record, error) {
-	zone, err := r.zone(ctx)
-	if err != nil {
-		return nil, err
-	}
-	all, err := r.client.Location.All(ctx)
-	if err != nil {
-		return nil, err
-	}
-	all = slices.DeleteFunc(all, func(l *hcloud.Location) bool { return l.NetworkZone != zone })
-	if len(all) < 2 {
-		return nil, fmt.Errorf("zone %s has one location: choose one of another zone by --location",
-			zone)
-	}
-	ignores := false
-	for _, at := range all[len(all)-2:] {
-		there, err := r.placedAt(ctx, zone, at.Name)
-		if err != nil {
-			return nil, err
-		}
-		ignores = ignores || !there
-	}
-	return func(p *profile.Profile) { p.Cloud.ZoneIgnoresPrimaryIPs = new(ignores) }, nil
-}
-
-// placedAt reports whether a load balancer in a zone with a primary IP of a location is placed in
-// that location. It returns false if the API refuses the primary IP.
-func (r *run) placedAt(
-	ctx context.Context, zone hcloud.NetworkZone, location string,
-) (bool, error) {
-	address, _, err := r.client.PrimaryIP.Create(ctx, hcloud.PrimaryIPCreateOpts{
-		Type: hcloud.PrimaryIPTypeIPv6, Location: location, AutoDelete: new(false),
-		Name: name(location), Labels: labels(),
-	})
-	if err != nil {
-		return false, err
-	}
-	lb, err := r.createBalancer(ctx, hcloud.LoadBalancerCreateOpts{
-		Name: name(location), NetworkZone: zone,
-		PublicNet: &hcloud.LoadBalancerCreateOptsPublicNet{IPv6: address.PrimaryIP},
-	})
-	var refused hcloud.Error
-	if errors.As(err, &refused) && slices.Contains([]hcloud.ErrorCode{
-		"primary_ip_location_mismatch", "primary_ip_datacenter_mismatch",
-	}, refused.Code) {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	result, _, err := r.client.LoadBalancer.DeleteWithResult(ctx, lb)
-	if err == nil {
-		err = r.wait(ctx, result.Action)
-	}
-	r.drop(err)
-	return lb.Location != nil && lb.Location.Name == location, nil
 }
 
 // actionTimes returns the times of the run's actions, after adding enough route changes.

@@ -50,12 +50,6 @@ func Facts() []Fact {
 				"from its start", "at its end"),
 		},
 		{
-			ID: "address-reuse", Question: "The private address after one that was given back",
-			find: addressReuse,
-			Words: either(func(p profile.Profile) *bool { return p.Cloud.AddressesInTurn },
-				"the one after the last", "the first free one"),
-		},
-		{
 			ID: "targets-per-server", Question: "A second address of one server as a target",
 			find: targetsPerServer,
 			Words: either(func(p profile.Profile) *bool { return p.Cloud.OneTargetPerServer },
@@ -66,12 +60,6 @@ func Facts() []Fact {
 			find: floatingReassign,
 			Words: either(func(p profile.Profile) *bool { return p.Cloud.RefuseReassign },
 				"refused", "moves"),
-		},
-		{
-			ID: "zone-primary-ips", Question: "Where a load balancer of a zone with a primary IP is placed",
-			find: zonePrimaryIPs,
-			Words: either(func(p profile.Profile) *bool { return p.Cloud.ZoneIgnoresPrimaryIPs },
-				"elsewhere, or refused", "where its primary IP is"),
 		},
 		{
 			ID: "source-check", Question: "Packets in the network with a source that is not the sender's",

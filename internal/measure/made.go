@@ -20,11 +20,8 @@ import (
 	"github.com/underlay-ccm/underlay/internal/ipnet"
 )
 
-// Members are in the first /24 of the networks; routes use the rest.
-var (
-	networkRange = netip.MustParsePrefix("10.200.0.0/16")
-	secondRange  = netip.MustParsePrefix("10.201.0.0/16")
-)
+// networkRange is the network's. Members are in its first /24; routes use the rest.
+var networkRange = netip.MustParsePrefix("10.200.0.0/16")
 
 // settled limits the time until a change is visible after its actions have ended.
 const settled = time.Minute
@@ -37,30 +34,20 @@ func labels() map[string]string { return map[string]string{Label: ""} }
 
 func (r *run) location() *hcloud.Location { return &hcloud.Location{Name: r.options.Location} }
 
-func (r *run) zone(ctx context.Context) (hcloud.NetworkZone, error) {
+func (r *run) makeNetwork(ctx context.Context) (*hcloud.Network, error) {
+	r.progress("creating a network")
 	at, _, err := r.client.Location.GetByName(ctx, r.options.Location)
 	if err == nil && at == nil {
 		err = errors.New("it does not exist")
 	}
 	if err != nil {
-		return "", fmt.Errorf("location %q: %w", r.options.Location, err)
+		return nil, fmt.Errorf("location %q: %w", r.options.Location, err)
 	}
-	return at.NetworkZone, nil
-}
-
-func (r *run) makeNetwork(
-	ctx context.Context, what string, of netip.Prefix,
-) (*hcloud.Network, error) {
-	zone, err := r.zone(ctx)
-	if err != nil {
-		return nil, err
-	}
-	r.progress("creating a network")
 	network, _, err := r.client.Network.Create(ctx, hcloud.NetworkCreateOpts{
-		Name: name(what), Labels: labels(), IPRange: ipnet.Of(of),
+		Name: name("network"), Labels: labels(), IPRange: ipnet.Of(networkRange),
 		Subnets: []hcloud.NetworkSubnet{{
-			Type: hcloud.NetworkSubnetTypeCloud, NetworkZone: zone,
-			IPRange: ipnet.Of(netip.PrefixFrom(of.Addr(), 24)),
+			Type: hcloud.NetworkSubnetTypeCloud, NetworkZone: at.NetworkZone,
+			IPRange: ipnet.Of(netip.PrefixFrom(networkRange.Addr(), 24)),
 		}},
 	})
 	if err != nil {
@@ -75,33 +62,23 @@ func (r *run) makeBalancer(ctx context.Context) (*hcloud.LoadBalancer, error) {
 	if err != nil {
 		return nil, err
 	}
-	lb, err := r.createBalancer(ctx, hcloud.LoadBalancerCreateOpts{
-		Name: name("load-balancer"), Location: r.location(), Network: network,
-	})
-	if err != nil {
-		return nil, err
-	}
-	err = until(ctx, settled, "the load balancer is in its network", func() (bool, error) {
-		lb, _, err = r.client.LoadBalancer.GetByID(ctx, lb.ID)
-		return err == nil && lb != nil && len(lb.PrivateNet) > 0, err
-	})
-	return lb, err
-}
-
-func (r *run) createBalancer(
-	ctx context.Context, opts hcloud.LoadBalancerCreateOpts,
-) (*hcloud.LoadBalancer, error) {
 	r.progress("creating a load balancer")
-	opts.Labels = labels()
-	opts.LoadBalancerType = &hcloud.LoadBalancerType{Name: r.options.LoadBalancerType}
-	result, _, err := r.client.LoadBalancer.Create(ctx, opts)
+	result, _, err := r.client.LoadBalancer.Create(ctx, hcloud.LoadBalancerCreateOpts{
+		Name: name("load-balancer"), Labels: labels(), Location: r.location(), Network: network,
+		LoadBalancerType: &hcloud.LoadBalancerType{Name: r.options.LoadBalancerType},
+	})
 	if err == nil {
 		err = r.wait(ctx, result.Action)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("creating a load balancer: %w", err)
 	}
-	return result.LoadBalancer, nil
+	lb := result.LoadBalancer
+	err = until(ctx, settled, "the load balancer is in its network", func() (bool, error) {
+		lb, _, err = r.client.LoadBalancer.GetByID(ctx, result.LoadBalancer.ID)
+		return err == nil && lb != nil && len(lb.PrivateNet) > 0, err
+	})
+	return lb, err
 }
 
 type server struct {

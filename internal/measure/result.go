@@ -90,7 +90,7 @@ type run struct {
 func newRun(ctx context.Context, p *Project) *run {
 	r := &run{Project: p}
 	r.network = sync.OnceValues(func() (*hcloud.Network, error) {
-		return r.makeNetwork(ctx, "network", networkRange)
+		return r.makeNetwork(ctx)
 	})
 	r.balancer = sync.OnceValues(func() (*hcloud.LoadBalancer, error) { return r.makeBalancer(ctx) })
 	for n := range r.servers {

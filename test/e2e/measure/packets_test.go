@@ -55,8 +55,8 @@ func TestTheProgramMeasures(t *testing.T) {
 	}
 	other := profile.Profile{
 		Cloud: profile.Cloud{
-			Busy: new(profile.Locked), EffectsAtOnce: new(true), AddressesInTurn: new(true),
-			RefuseReassign: new(true), OneTargetPerServer: new(true), ZoneIgnoresPrimaryIPs: new(true),
+			Busy: new(profile.Locked), EffectsAtOnce: new(true),
+			RefuseReassign: new(true), OneTargetPerServer: new(true),
 			ServeUnjudged: new(true), ProxyHeaderInChecks: new(true), IPv6Source: new("2001:db8:ffff:1::9"),
 		},
 		Network: profile.Network{
