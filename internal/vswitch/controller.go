@@ -11,11 +11,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
+	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
 
 	"github.com/underlay-ccm/underlay/internal/kube"
@@ -25,12 +27,9 @@ import (
 const (
 	// lookPeriod is the time between two reads of the vSwitch: 12 requests an hour.
 	lookPeriod = 5 * time.Minute
-	// shortestPeriod replaces it when Nodes have joined since the last read.
-	shortestPeriod = time.Minute
-	// glancePeriod is the time between two passes over the cached Nodes, which cost no request.
-	glancePeriod = 10 * time.Second
-	// retryPeriod is the time before a failed write to a Node is retried.
-	retryPeriod = time.Minute
+	// syncPeriod is the time between two passes over the cached Nodes. The vSwitch is read in
+	// each of them while Nodes have joined since the last read.
+	syncPeriod = time.Minute
 	// longestLook bounds a read, including the wait for Robot's quota.
 	longestLook = 2 * time.Minute
 )
@@ -53,15 +52,13 @@ type Controller struct {
 	Config
 	lister  corelisters.NodeLister
 	synced  cache.InformerSynced
-	metrics *nodeMetrics
+	metrics *metrics.GaugeVec
 
 	// The fields below belong to the goroutine of Run.
 	requested time.Time // when the last read began; zero: never
 	failed    bool      // the last read failed, which was logged
 	known     look      // last successful read
-	// refused holds when the last write to a Node failed.
-	refused map[types.UID]time.Time
-	newest  *kube.Newest[*corev1.Node]
+	newest    *kube.Newest[*corev1.Node]
 }
 
 // look is the observed state of a vSwitch.
@@ -74,14 +71,16 @@ type look struct {
 
 // New returns a controller. It sends no request.
 func New(cfg Config) (*Controller, error) {
-	m, err := newNodeMetrics(cfg.Registry)
-	if err != nil {
-		return nil, err
-	}
+	f := promauto.With(cfg.Registry, "vswitch")
 	return &Controller{
 		Config: cfg, lister: cfg.Nodes.Lister(), synced: cfg.Nodes.Informer().HasSynced,
-		metrics: m, newest: kube.NewNewest[*corev1.Node](), refused: make(map[types.UID]time.Time),
-	}, nil
+		newest: kube.NewNewest[*corev1.Node](),
+		metrics: f.GaugeVec("unreached_nodes",
+			"Number of Nodes of dedicated servers that the vSwitch doesn't reach as far as Robot "+
+				"knows, by cause: failed (configuring the server's port has failed), missing (the "+
+				"server is no member). The condition underlay.dev/VSwitchMember of each says so.",
+			"cause"),
+	}, f.Err()
 }
 
 // Run works until the context ends. The owner of the Node informer must start it.
@@ -90,20 +89,12 @@ func (c *Controller) Run(ctx context.Context) error {
 	if !cache.WaitForCacheSync(ctx.Done(), c.synced) {
 		return fmt.Errorf("vSwitch member controller: Nodes never synced: %w", ctx.Err())
 	}
-	glances := time.NewTicker(glancePeriod)
-	defer glances.Stop()
-	for {
-		c.glance(ctx)
-		select {
-		case <-glances.C:
-		case <-ctx.Done():
-			return nil
-		}
-	}
+	wait.UntilWithContext(ctx, c.sync, syncPeriod)
+	return nil
 }
 
-// glance reads the vSwitch if it is due, and updates the Nodes' conditions.
-func (c *Controller) glance(ctx context.Context) {
+// sync reads the vSwitch if it is due, and updates the Nodes' conditions.
+func (c *Controller) sync(ctx context.Context) {
 	log := klog.FromContext(ctx)
 	nodes, err := c.concerned()
 	if err != nil {
@@ -114,16 +105,27 @@ func (c *Controller) glance(ctx context.Context) {
 		c.look(ctx, nodes)
 	}
 	for i, n := range nodes {
-		if !c.known.judges[n.UID] || time.Since(c.refused[n.UID]) < retryPeriod {
+		if !c.known.judges[n.UID] {
 			continue
 		}
-		delete(c.refused, n.UID)
 		if nodes[i], err = c.report(ctx, n); err != nil && ctx.Err() == nil {
-			c.refused[n.UID] = time.Now()
 			log.Error(err, "The membership of a server in the vSwitch is not written to its Node; trying again", "node", n.Name)
 		}
 	}
-	c.metrics.show(nodes)
+	c.count(nodes)
+}
+
+// count counts by the Nodes' conditions, also of earlier processes: while Robot is unavailable,
+// they are the only source.
+func (c *Controller) count(nodes []*corev1.Node) {
+	reported := map[string]int{}
+	for _, n := range nodes {
+		if c := kube.Condition(n, MemberCondition); c != nil && c.Status == corev1.ConditionFalse {
+			reported[c.Reason]++
+		}
+	}
+	c.metrics.WithLabelValues("failed").Set(float64(reported[reasonFailed]))
+	c.metrics.WithLabelValues("missing").Set(float64(reported[reasonMissing]))
 }
 
 // concerned returns the Nodes of dedicated servers with pods that are reached over the vSwitch.
@@ -147,15 +149,14 @@ func (c *Controller) concerned() ([]*corev1.Node, error) {
 
 // isDue reports whether to read the vSwitch; without Nodes, there is no need.
 func (c *Controller) isDue(nodes []*corev1.Node, now time.Time) bool {
-	switch age := now.Sub(c.requested); {
+	switch {
 	case len(nodes) == 0:
 		return false
-	case c.requested.IsZero() || age >= lookPeriod:
+	case c.requested.IsZero() || now.Sub(c.requested) >= lookPeriod:
 		return true
-	case c.failed || age < shortestPeriod:
-		return false
 	}
-	return slices.ContainsFunc(nodes, func(n *corev1.Node) bool { return !c.known.judges[n.UID] })
+	joined := func(n *corev1.Node) bool { return !c.known.judges[n.UID] }
+	return !c.failed && slices.ContainsFunc(nodes, joined)
 }
 
 // look reads the members and drops the records of deleted Nodes. It logs failures and recovery
@@ -189,7 +190,6 @@ func (c *Controller) look(ctx context.Context, nodes []*corev1.Node) {
 	for uid := range before {
 		if !c.known.judges[uid] {
 			c.newest.Forget(uid)
-			delete(c.refused, uid)
 		}
 	}
 }

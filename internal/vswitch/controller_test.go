@@ -460,7 +460,7 @@ func TestASuccessor(t *testing.T) {
 		if err := w.client.CoreV1().Nodes().Delete(w.t.Context(), "bm-1", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		rest(10 * time.Second)
+		rest(time.Minute)
 		w.expectMetric(0, 0)
 		w.expectEvents("Warning VSwitchMemberFailed")
 		node := &corev1.Node{
