@@ -316,9 +316,9 @@ func TestInstanceShutdown(t *testing.T) {
 	off := server(1, "a", "10.0.0.2")
 	off.Off = true
 	i := instances(&project{servers: []cloud.Machine{off, server(2, "b", "10.0.0.3")}})
-	for name, want := range map[string]bool{"a": true, "b": false} {
-		if got, err := i.InstanceShutdown(t.Context(), node(name)); got != want || err != nil {
-			t.Errorf("%s: shut down %v, %v; want %v", name, got, err, want)
+	for id, want := range map[string]bool{"hcloud://1": true, "hcloud://2": false} {
+		if got, err := i.InstanceShutdown(t.Context(), node("a", withID(id))); got != want || err != nil {
+			t.Errorf("%s: shut down %v, %v; want %v", id, got, err, want)
 		}
 	}
 	if got, err := i.InstanceShutdown(t.Context(), node("bm", withID("hrobot://7"))); got || err != nil {

@@ -11,7 +11,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	cloudprovider "k8s.io/cloud-provider"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
 	"github.com/underlay-ccm/underlay/internal/kube"
@@ -20,33 +19,6 @@ import (
 // dedicatedMaxAge is the maximum age of the list of dedicated servers for checks of NotReady
 // Nodes: 30 of the 200 lists an hour that Robot allows.
 const dedicatedMaxAge = 2 * time.Minute
-
-func (i *Instances) dedicatedMetadata(ctx context.Context, node *corev1.Node, d *Machine) (*cloudprovider.InstanceMetadata, error) {
-	dx, err := i.Machines.dedicatedSince(ctx, time.Time{})
-	if err != nil {
-		return nil, fmt.Errorf("node %s: %w", node.Name, err)
-	}
-	if wrong := dx.wrong[d.ID]; len(wrong) > 0 {
-		i.Recorder.Eventf(node, corev1.EventTypeWarning, "InventoryMismatch",
-			"the inventory contradicts Robot about dedicated server %d, and Robot counts: %s; correct inventory, or the server's name at Robot", d.ID, strings.Join(wrong, ", "))
-	}
-	addresses, err := i.dedicatedAddresses(ctx, node, d, dx)
-	if err != nil {
-		return nil, fmt.Errorf("node %s: %w", node.Name, err)
-	}
-	id := node.Spec.ProviderID // also in the older form
-	if id == "" {
-		id = d.ProviderID()
-	}
-	return &cloudprovider.InstanceMetadata{
-		ProviderID:       id,
-		InstanceType:     d.Type,
-		NodeAddresses:    addresses,
-		Zone:             d.Zone,
-		Region:           d.Region,
-		AdditionalLabels: map[string]string{"instance.hetzner.cloud/provided-by": "robot"},
-	}, nil
-}
 
 // dedicatedExists is InstanceExists for dedicated servers. It returns false only if the
 // account's list has contained the server, now lacks it and contains another Node's, and Robot
@@ -86,7 +58,18 @@ func (i *Instances) dedicatedExists(ctx context.Context, node *corev1.Node, numb
 // dedicatedAddresses returns the addresses of a dedicated server's Node. No API has private
 // addresses, so they are taken from the kubelet's --node-ip, and refused if they may be another
 // machine's.
-func (i *Instances) dedicatedAddresses(ctx context.Context, node *corev1.Node, d *Machine, dx *index) ([]corev1.NodeAddress, error) {
+func (i *Instances) dedicatedAddresses(
+	ctx context.Context, node *corev1.Node, d *Machine,
+) ([]corev1.NodeAddress, error) {
+	dx, err := i.Machines.dedicatedSince(ctx, time.Time{})
+	if err != nil {
+		return nil, err
+	}
+	if wrong := dx.wrong[d.ID]; len(wrong) > 0 {
+		i.Recorder.Eventf(node, corev1.EventTypeWarning, "InventoryMismatch",
+			"the inventory contradicts Robot about dedicated server %d, and Robot counts: %s; "+
+				"correct inventory, or the server's name at Robot", d.ID, strings.Join(wrong, ", "))
+	}
 	provided := kube.ProvidedIPs(node)
 	own6, given6 := ownIPv6(d.PublicIPv6, provided)
 	known := reachable{internal: given6}

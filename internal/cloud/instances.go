@@ -1,6 +1,7 @@
 package cloud
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,8 +47,6 @@ type Instances struct {
 	NetworkRange func() netip.Prefix
 	// ForwardPrivate accepts all of them without a network.
 	ForwardPrivate bool
-
-	missing missing
 }
 
 var _ cloudprovider.InstancesV2 = (*Instances)(nil)
@@ -61,7 +60,9 @@ var errNotYet = errors.New("not yet")
 const notReadyMaxAge = 60 * time.Second
 
 // InstanceMetadata implements cloudprovider.InstancesV2.
-func (i *Instances) InstanceMetadata(ctx context.Context, node *corev1.Node) (*cloudprovider.InstanceMetadata, error) {
+func (i *Instances) InstanceMetadata(
+	ctx context.Context, node *corev1.Node,
+) (*cloudprovider.InstanceMetadata, error) {
 	if i.Gated {
 		if reason := gate(node); reason != "" {
 			return notYet(node, reason)
@@ -71,25 +72,23 @@ func (i *Instances) InstanceMetadata(ctx context.Context, node *corev1.Node) (*c
 	if err != nil {
 		return nil, err
 	}
-	if found.Dedicated {
-		return i.dedicatedMetadata(ctx, node, found)
+	addresses, err := i.addresses(ctx, node, found)
+	if err != nil {
+		return nil, fmt.Errorf("node %s: %w", node.Name, err)
 	}
-	server := *found
-	addresses := i.addresses(node, server)
-	for _, a := range kube.ProvidedIPs(node) {
-		if !slices.ContainsFunc(addresses, func(known corev1.NodeAddress) bool { return known.Address == a.String() }) {
-			return nil, fmt.Errorf("node %s: %w: %s is no address of server %d that its Node may have; correct the kubelet's --node-ip",
-				node.Name, errOtherAddress, a, server.ID)
-		}
-	}
-	return &cloudprovider.InstanceMetadata{
-		ProviderID:       server.ProviderID(),
-		InstanceType:     server.Type,
+	metadata := &cloudprovider.InstanceMetadata{
+		ProviderID:       cmp.Or(node.Spec.ProviderID, found.ProviderID()), // also in the older form
+		InstanceType:     found.Type,
 		NodeAddresses:    addresses,
-		Zone:             zone(server.Region),
-		Region:           server.Region,
-		AdditionalLabels: map[string]string{"instance.hetzner.cloud/provided-by": "cloud"},
-	}, nil
+		Zone:             found.Zone,
+		Region:           found.Region,
+		AdditionalLabels: map[string]string{"instance.hetzner.cloud/provided-by": "robot"},
+	}
+	if !found.Dedicated {
+		metadata.Zone = zone(found.Region)
+		metadata.AdditionalLabels["instance.hetzner.cloud/provided-by"] = "cloud"
+	}
+	return metadata, nil
 }
 
 // gate returns why only the taint of an uninitialized Node keeps pods away from it, or "" if its
@@ -136,11 +135,42 @@ func (i *Instances) find(ctx context.Context, node *corev1.Node) (*Machine, erro
 	case errors.Is(err, ErrAmbiguous):
 		i.Recorder.Event(node, corev1.EventTypeWarning, "ServerAmbiguous", err.Error())
 	case errors.Is(err, ErrNoMatch):
-		err = errors.Join(err, i.noteMissing(ctx, node))
-	case err == nil:
-		i.missing.over(node.UID)
+		err = errors.Join(err, i.reportMissing(ctx, node))
 	}
 	return found, err
+}
+
+// reportMissing sends an Event for a Ready Node with a provider ID that no server has. This happens
+// if a server is replaced under the Node's name while the Node is not checked: the new kubelet
+// uses the existing Node, and routes and targets keep pointing to the old server. A provider ID is
+// immutable, so an operator has to delete the Node. find has just read the list.
+func (i *Instances) reportMissing(ctx context.Context, node *corev1.Node) error {
+	id, err := kube.ParseProviderID(node.Spec.ProviderID)
+	ready := kube.Condition(node, corev1.NodeReady)
+	if err != nil || ready == nil || ready.Status != corev1.ConditionTrue {
+		return nil
+	}
+	nodes, err := i.Nodes.List(labels.Everything())
+	if err != nil {
+		return fmt.Errorf("listing Nodes: %w", err)
+	}
+	servers, err := i.Machines.Cloud.List(ctx, time.Now().Add(-freshEnough))
+	if err != nil {
+		return err
+	}
+	ix := i.Machines.of(servers)
+	if ix.byID[id] != nil || ix.doubt(nodes) != nil {
+		return nil
+	}
+	successor := ""
+	if named := ix.byName[node.Name]; len(named) > 0 {
+		successor = fmt.Sprintf(", and %d has the Node's name", named[0].ID)
+	}
+	i.Recorder.Eventf(node, corev1.EventTypeWarning, "ServerMissing",
+		"the project has no server with the ID %d of the Node's provider ID%s; routes and load "+
+			"balancers go on leading to the server that is gone: delete the Node and restart its "+
+			"kubelet, so that it joins anew", id, successor)
+	return nil
 }
 
 // outside reports whether the server is outside the network on purpose.
@@ -206,14 +236,16 @@ func judgedSince(node *corev1.Node, maxAge time.Duration) time.Time {
 // InstanceExists, which upstream calls right before. Robot's list has no power state, so it is
 // false for dedicated servers.
 func (i *Instances) InstanceShutdown(ctx context.Context, node *corev1.Node) (bool, error) {
-	if _, err := kube.ParseDedicatedID(node.Spec.ProviderID); err == nil {
+	id, err := kube.ParseProviderID(node.Spec.ProviderID)
+	if err != nil {
 		return false, nil
 	}
-	found, err := i.lookup(ctx, node, time.Now().Add(-notReadyMaxAge))
-	if errors.Is(err, kube.ErrOtherProvider) {
-		return false, nil
+	servers, err := i.Machines.Cloud.List(ctx, time.Now().Add(-notReadyMaxAge))
+	if err != nil {
+		return false, fmt.Errorf("node %s: %w", node.Name, err)
 	}
-	return found != nil && found.Off, err
+	found := i.Machines.of(servers).byID[id]
+	return found != nil && found.Off, nil
 }
 
 // addresses returns the Node's addresses. The host name is the Node's name, so that renaming a
@@ -223,23 +255,36 @@ func (i *Instances) InstanceShutdown(ctx context.Context, node *corev1.Node) (bo
 // An IPv6 address that was given beside the private address is therefore internal in every
 // family: as an external address, it would cost the Node its public IPv4 address. If the private
 // address was not given, the IPv6 address is external, or the private address would be lost.
-func (i *Instances) addresses(node *corev1.Node, s Machine) []corev1.NodeAddress {
+func (i *Instances) addresses(
+	ctx context.Context, node *corev1.Node, m *Machine,
+) ([]corev1.NodeAddress, error) {
+	if m.Dedicated {
+		return i.dedicatedAddresses(ctx, node, m)
+	}
 	provided := kube.ProvidedIPs(node)
-	own, given := ownIPv6(s.PublicIPv6, provided)
-	known := reachable{internal: given && (!s.PrivateIP.IsValid() || slices.Contains(provided, s.PrivateIP))}
+	own, given := ownIPv6(m.PublicIPv6, provided)
+	known := reachable{
+		internal: given && (!m.PrivateIP.IsValid() || slices.Contains(provided, m.PrivateIP)),
+	}
 	if i.Family != IPv6 {
-		known.ipv4 = s.PublicIPv4
+		known.ipv4 = m.PublicIPv4
 	}
 	if given || i.Family != IPv4 {
 		known.ipv6 = own
 	}
 	switch {
-	case s.PrivateIP.IsValid():
-		known.private = []netip.Addr{s.PrivateIP}
-	case i.outside(node, s):
-		known.private = []netip.Addr{s.PublicIPv4}
+	case m.PrivateIP.IsValid():
+		known.private = []netip.Addr{m.PrivateIP}
+	case i.outside(node, *m):
+		known.private = []netip.Addr{m.PublicIPv4}
 	}
-	return known.addresses(node.Name)
+	for _, a := range provided {
+		if a != known.ipv4 && a != known.ipv6 && !slices.Contains(known.private, a) {
+			return nil, fmt.Errorf("%w: %s is no address of server %d that its Node may have; "+
+				"correct the kubelet's --node-ip", errOtherAddress, a, m.ID)
+		}
+	}
+	return known.addresses(node.Name), nil
 }
 
 type reachable struct {
@@ -296,11 +341,4 @@ func zone(location string) string {
 	default:
 		return location
 	}
-}
-
-func earlier(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
-	}
-	return b
 }

@@ -78,9 +78,8 @@ var ErrNoServer = errors.New("server does not exist")
 // Inventory lists the machines of one source.
 type Inventory interface {
 	// List returns all machines, sorted by ID, as of since or later, and never a part. For the
-	// zero time, the cache decides. since may be from a clock that is ahead, such as the API
-	// server's in a Node's creation, and then counts as the time of the call. The slice must
-	// never be modified: a new list is a new slice.
+	// zero time, the cache decides. A since in the future, from a clock that is ahead, counts as
+	// the time of the call. The slice must never be modified: a new list is a new slice.
 	List(ctx context.Context, since time.Time) ([]Machine, error)
 	// Get requests one machine from the provider. The error wraps ErrNoServer only if the
 	// provider replied that the machine doesn't exist.

@@ -9,13 +9,14 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
 // Machines has all machines that a cluster's Nodes may run on, from three sources, and matches
 // Nodes with them for all controllers. It is safe for concurrent use, and should be shared: it
-// caches the index of each list and when Nodes' reports were first observed.
+// caches the index of each list.
 type Machines struct {
 	// Cloud lists the servers of the project.
 	Cloud Servers
@@ -27,10 +28,10 @@ type Machines struct {
 
 	servers, dedicated atomic.Pointer[index] // of the latest lists
 
-	mu      sync.Mutex
-	listed  map[int64]bool // numbers in all of Robot's lists so far
-	reports map[reporter]reports
-	swept   time.Time // when expired reports were last removed
+	mu     sync.Mutex
+	listed map[int64]bool // numbers in all of Robot's lists so far
+	// early holds when Nodes with a creation time in the future were first observed.
+	early map[types.UID]time.Time
 }
 
 // Doubt returns an error unless the current list of servers is that of the cluster's own

@@ -36,7 +36,7 @@ func (x *Machines) find(
 ) (*Machine, error) {
 	switch number, err := kube.ParseDedicatedID(node.Spec.ProviderID); {
 	case err == nil:
-		return x.numbered(ctx, number, x.born(node, time.Now()))
+		return x.numbered(ctx, number, x.born(node))
 	case !errors.Is(err, kube.ErrOtherProvider):
 		return nil, err
 	}
@@ -58,7 +58,7 @@ func (x *Machines) find(
 	if err == nil && !found.Dedicated || x.Robot == nil {
 		return found, err
 	}
-	if born := x.born(node, time.Now()); born.After(dedicatedSince) {
+	if born := x.born(node); born.After(dedicatedSince) {
 		dedicatedSince = born
 	}
 	if dx, err = x.dedicatedSince(ctx, dedicatedSince); err != nil {
