@@ -3,12 +3,9 @@ package main
 import (
 	"context"
 	"fmt"
-	"net/netip"
-	"sync"
 
 	"k8s.io/apimachinery/pkg/labels"
 	corelisters "k8s.io/client-go/listers/core/v1"
-	"k8s.io/klog/v2"
 
 	"github.com/underlay-ccm/underlay/addresses"
 	addresscontroller "github.com/underlay-ccm/underlay/addresses/controller"
@@ -26,7 +23,7 @@ func (m *manager) addressRouters(nodes corelisters.NodeLister) map[string]addres
 			Cluster: m.config.ClusterName, Ranges: ranges, Nodes: machines(nodes, kube.ParseProviderID),
 		})
 		routers[string(config.FloatingIP)] = addresscontroller.Routing{
-			Router: &checked{mover: router}, Serves: serves(kube.ParseProviderID), Answering: true,
+			Router: router, Serves: serves(kube.ParseProviderID), Answering: true,
 		}
 	}
 	if ranges := rangesOf(m.config.Addresses, config.Failover); len(ranges) > 0 {
@@ -34,7 +31,7 @@ func (m *manager) addressRouters(nodes corelisters.NodeLister) map[string]addres
 			Robot: m.robot, Servers: m.account, Ranges: ranges, Nodes: machines(nodes, kube.ParseDedicatedID),
 		})
 		routers[string(config.Failover)] = addresscontroller.Routing{
-			Router: &checked{mover: router}, Serves: serves(kube.ParseDedicatedID), Scarce: true,
+			Router: router, Serves: serves(kube.ParseDedicatedID), Scarce: true,
 		}
 	}
 	return routers
@@ -72,32 +69,4 @@ func machines(nodes corelisters.NodeLister, parse func(string) (int64, error)) f
 		}
 		return found, nil
 	}
-}
-
-// mover is a Router that can list the addresses of its pools that the provider doesn't have.
-type mover interface {
-	addresscontroller.Router
-	Missing(context.Context) ([]netip.Addr, error)
-}
-
-// checked logs missing addresses of pools after the first list, before a Service gets one.
-type checked struct {
-	mover
-	once sync.Once
-}
-
-func (c *checked) Routed(ctx context.Context) (map[netip.Addr]string, error) {
-	routed, err := c.mover.Routed(ctx)
-	if err != nil {
-		return nil, err
-	}
-	c.once.Do(func() {
-		// Uses the list just read; sends no request.
-		missing, err := c.Missing(ctx)
-		if err == nil && len(missing) > 0 {
-			klog.FromContext(ctx).Info("Pools have addresses that the provider doesn't have, the first of each range is named; Services that get one are not reached: order them, or take them out of addresses.pools",
-				"addresses", missing)
-		}
-	})
-	return routed, nil
 }

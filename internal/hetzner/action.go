@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	"golang.org/x/sync/singleflight"
 
 	"github.com/underlay-ccm/underlay/internal/requests"
 )
@@ -18,28 +19,29 @@ import (
 type waiter struct {
 	api       *hcloud.ActionClient
 	intervals *pollIntervals
+	flight    singleflight.Group // the current poll
 
-	mu      sync.Mutex
-	watches []*watch
-	stop    context.CancelFunc // ends the polling; nil if no poller runs
-	sooner  chan struct{}      // a new action may be due earlier
+	mu      sync.Mutex // guards the fields below and those of watches
+	watches []*watch   // of running actions
+	sent    time.Time  // when the last poll was sent
+}
+
+type started struct {
+	action *hcloud.Action
+	at     time.Time
 }
 
 // watch is an awaited action.
 type watch struct {
-	id     int64
-	start  time.Time // when it was accepted
-	due    time.Time
-	gap    time.Duration // until the next poll, if one comes too early
-	early  int           // polls when due that found it running
-	seen   time.Time     // when the last poll that found it running was sent
-	result chan result   // capacity 1
-}
+	started
+	due   time.Time     // of the next poll
+	gap   time.Duration // from there to the one after
+	early int           // polls when due that found it running
+	seen  time.Time     // when the last poll that found it running was sent
 
-type result struct {
-	action *hcloud.Action
-	polled time.Time // when the poll was sent
+	polled time.Time // when the poll that found its end was sent
 	err    error
+	ended  chan struct{}
 }
 
 const (
@@ -61,7 +63,7 @@ var (
 )
 
 func newWaiter(api *hcloud.ActionClient) *waiter {
-	return &waiter{api: api, intervals: newPollIntervals(), sooner: make(chan struct{}, 1)}
+	return &waiter{api: api, intervals: newPollIntervals()}
 }
 
 // wait returns when the action has ended, with an error if it failed or if the API no longer has
@@ -70,14 +72,41 @@ func (w *waiter) wait(ctx context.Context, a *hcloud.Action) error {
 	if a == nil {
 		return nil
 	}
-	if a.Status == hcloud.ActionStatusRunning {
-		over, err := w.watch(ctx, a)
-		if err != nil {
-			return fmt.Errorf("waiting for action %d (%s): %w", a.ID, a.Command, err)
+	return w.waitAll(ctx, []started{{a, time.Now()}})[0]
+}
+
+// waitAll is wait for actions that end one after the other, so that the last ends last.
+func (w *waiter) waitAll(ctx context.Context, all []started) []error {
+	ctx, cancel := context.WithTimeoutCause(ctx, longestAction, errSlow)
+	defer cancel()
+	errs := make([]error, len(all))
+	watches := make([]*watch, len(all))
+	for i, s := range all {
+		if s.action.Status != hcloud.ActionStatusRunning {
+			continue
 		}
-		a = over
+		last := all[len(all)-1]
+		wait, gap := w.intervals.first(last.action.Command)
+		watches[i] = &watch{
+			started: s, seen: s.at, due: last.at.Add(wait), gap: gap, ended: make(chan struct{}),
+		}
+		w.join(watches[i])
+		defer w.leave(watches[i])
 	}
-	return failure(a)
+	for i, s := range all {
+		if it := watches[i]; it != nil {
+			if err := w.await(ctx, it); err != nil {
+				errs[i] = fmt.Errorf("waiting for action %d (%s): %w", s.action.ID, s.action.Command, err)
+				continue
+			}
+			if s = it.started; i == len(all)-1 {
+				running, over := it.seen.Sub(it.at), it.polled.Sub(it.at)
+				w.intervals.learn(s.action.Command, it.early, running, over)
+			}
+		}
+		errs[i] = failure(s.action)
+	}
+	return errs
 }
 
 func failure(a *hcloud.Action) error {
@@ -91,117 +120,80 @@ func failure(a *hcloud.Action) error {
 		a.ID, a.Command, a.Status)
 }
 
-func (w *waiter) watch(ctx context.Context, a *hcloud.Action) (*hcloud.Action, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, longestAction, errSlow)
-	defer cancel()
-	now := time.Now()
-	wait, gap := w.intervals.first(a.Command)
-	it := &watch{id: a.ID, start: now, seen: now, due: now.Add(wait), gap: gap, result: make(chan result, 1)}
-	w.join(it)
-	defer w.leave(it)
-	r := w.receive(ctx, it)
-	if r.err == nil {
-		w.intervals.learn(a.Command, it.early, it.seen.Sub(it.start), r.polled.Sub(it.start))
-	}
-	return r.action, r.err
-}
-
-func (w *waiter) receive(ctx context.Context, it *watch) result {
-	select {
-	case <-ctx.Done():
-		return result{err: context.Cause(ctx)}
-	case r := <-it.result:
-		return r
-	}
-}
-
-// join adds a watch, and starts the poller if it is not running.
 func (w *waiter) join(it *watch) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.watches = append(w.watches, it)
-	if w.stop == nil {
-		// Not the caller's context: the poller serves other callers too. A running action locks
-		// its resource, so waiting for it is urgent.
-		ctx, stop := context.WithCancel(requests.WithPriority(context.Background(), requests.Urgent))
-		w.stop = stop
-		go w.poll(ctx)
-		return
-	}
-	select {
-	case w.sooner <- struct{}{}:
-	default:
-	}
 }
 
 func (w *waiter) leave(it *watch) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.remove(it)
-	if len(w.watches) == 0 && w.stop != nil {
-		w.stop()
-		w.stop = nil
-	}
 }
 
 func (w *waiter) remove(it *watch) {
 	w.watches = slices.DeleteFunc(w.watches, func(other *watch) bool { return other == it })
 }
 
-// poll polls whenever an action should have ended, until no action is awaited.
-func (w *waiter) poll(ctx context.Context) {
-	var sent time.Time
-	for w.rest(ctx, sent.Add(together)) {
-		var requested []*watch
-		var found []*hcloud.Action
-		err := retry(ctx, read, func(ctx context.Context) error {
-			requested, sent = w.next(), time.Now()
-			var err error
-			found, _, err = w.api.List(ctx, hcloud.ActionListOpts{ID: ids(requested)})
-			return err
-		})
-		if ctx.Err() != nil {
-			return
-		}
-		w.deliver(requested, sent, found, err)
-	}
-}
-
-// rest waits until an action is due, and at least until earliest unless a poll of the only
-// awaited action was too early. It reports whether an action is still awaited.
-func (w *waiter) rest(ctx context.Context, earliest time.Time) bool {
+// await polls all awaited actions whenever this one should have ended, until it has.
+func (w *waiter) await(ctx context.Context, it *watch) error {
 	for {
-		wait := time.Until(w.due(earliest))
-		if wait <= 0 {
-			return ctx.Err() == nil
+		var polled <-chan singleflight.Result
+		pause := w.untilPoll(it)
+		if pause <= 0 {
+			polled = w.flight.DoChan("", w.poll)
+			pause = longestAction
 		}
-		timer := time.NewTimer(wait)
+		timer := time.NewTimer(pause)
 		select {
+		case <-it.ended:
+			timer.Stop()
+			return it.err
 		case <-ctx.Done():
+			timer.Stop()
+			return context.Cause(ctx)
+		case <-polled:
 		case <-timer.C:
-		case <-w.sooner:
 		}
 		timer.Stop()
-		if ctx.Err() != nil {
-			return false
-		}
 	}
 }
 
-func (w *waiter) due(earliest time.Time) time.Time {
+// untilPoll returns how long to wait before a poll for this action: until it is due, and unless it
+// is the only one and was polled too early, until other actions may be polled with it.
+func (w *waiter) untilPoll(it *watch) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	first := time.Now().Add(longestGap) // no watch is left, and the poller is about to be stopped
-	for _, it := range w.watches {
-		due := it.due
-		if it.early == 0 || len(w.watches) > 1 {
-			due = later(due, earliest)
-		}
-		if due.Before(first) {
-			first = due
-		}
+	if !it.polled.IsZero() {
+		return longestGap // it has ended
 	}
-	return first
+	due := it.due
+	if it.early == 0 || len(w.watches) > 1 {
+		due = later(due, w.sent.Add(together))
+	}
+	return time.Until(due)
+}
+
+// poll requests the state of the awaited actions. Other callers share the response, so it doesn't
+// depend on one's context. A running action locks its resource, so it is urgent.
+func (w *waiter) poll() (any, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), longestAction)
+	defer cancel()
+	ctx = requests.WithPriority(ctx, requests.Urgent)
+	var requested []*watch
+	var sent time.Time
+	var found []*hcloud.Action
+	err := retry(ctx, read, func(ctx context.Context) error {
+		if requested, sent = w.next(), time.Now(); len(requested) == 0 {
+			return nil
+		}
+		var err error
+		found, _, err = w.api.List(ctx, hcloud.ActionListOpts{ID: ids(requested)})
+		return err
+	})
+	w.deliver(requested, sent, found, err)
+	return nil, nil
 }
 
 // next returns the watches to poll in one request, those due first.
@@ -215,7 +207,7 @@ func (w *waiter) next() []*watch {
 func ids(watches []*watch) []int64 {
 	out := make([]int64, len(watches))
 	for i, it := range watches {
-		out[i] = it.id
+		out[i] = it.action.ID
 	}
 	return out
 }
@@ -223,22 +215,23 @@ func ids(watches []*watch) []int64 {
 func (w *waiter) deliver(requested []*watch, sent time.Time, found []*hcloud.Action, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.sent = sent
 	for _, it := range requested {
-		over := result{polled: sent, err: err}
-		if err == nil {
-			i := slices.IndexFunc(found, func(a *hcloud.Action) bool { return a.ID == it.id })
-			switch {
-			case i < 0:
-				over.err = errLost
-			case found[i].Status == hcloud.ActionStatusRunning:
-				it.running(sent, time.Now())
-				continue
-			default:
-				over.action = found[i]
-			}
+		i := slices.IndexFunc(found, func(a *hcloud.Action) bool { return a.ID == it.action.ID })
+		switch {
+		case err != nil:
+			it.err = err
+		case i < 0:
+			it.err = errLost
+		case found[i].Status == hcloud.ActionStatusRunning:
+			it.running(sent, time.Now())
+			continue
+		default:
+			it.action = found[i]
 		}
-		it.result <- over
+		it.polled = sent
 		w.remove(it)
+		close(it.ended)
 	}
 }
 

@@ -87,16 +87,12 @@ func New(o Options) (*Client, error) {
 		hcloud.WithHTTPClient(&http.Client{
 			// A redirect would send the token to another host.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-			// From the inside out: a request gets the token, a timeout, is counted, and waits
-			// for the budget, which the timeout excludes. Only a request with a replaced token
-			// is sent twice.
-			Transport: &reauthorized{token: o.Token, next: &budgeted{
-				budget: budget,
-				next: &matched{&counted{
-					below: base.Path, requests: sent,
-					next: &limited{next: &authorized{next: next, token: o.Token}, limit: requestTimeout},
-				}},
-			}},
+			// From the inside out: a request gets the token and a timeout, is counted, and waits
+			// for the budget, which the timeout excludes.
+			Transport: &budgeted{budget: budget, next: &matched{&counted{
+				below: base.Path, requests: sent,
+				next: &authorized{next: next, token: o.Token, limit: requestTimeout},
+			}}},
 		}),
 		// This package retries, since it depends on the request whether it may be repeated.
 		hcloud.WithRetryOpts(hcloud.RetryOpts{MaxRetries: 0}),

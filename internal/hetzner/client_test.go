@@ -91,56 +91,6 @@ func TestRequestsShowAsMetrics(t *testing.T) {
 	})
 }
 
-// A token that is replaced during a request costs a request, not an error: also for a write, which
-// was not executed.
-func TestATokenReplacedMidway(t *testing.T) {
-	for _, c := range []struct {
-		name     string
-		replaced bool
-	}{{"replaced", true}, {"wrong", false}} {
-		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				sim, _, _ := project(t, hcloudsim.Options{})
-				token := "right"
-				cl, err := hetzner.New(hetzner.Options{
-					Endpoint: "http://cloud.test/v1", Registry: metrics.NewKubeRegistry(), Token: func() (string, error) { return token, nil },
-					Transport: transport(func(r *http.Request) (*http.Response, error) {
-						resp, err := sim.Transport().RoundTrip(r)
-						if c.replaced && resp != nil && resp.StatusCode == http.StatusUnauthorized {
-							token = "new"
-						}
-						return resp, err
-					}),
-				})
-				if err != nil {
-					t.Fatal(err)
-				}
-				table, err := cl.Network(t.Context(), "cluster")
-				if err != nil {
-					t.Fatal(err)
-				}
-				sim.SetToken("new")
-				err = table.Add(t.Context(), entry("10.244.1.0/24", "10.0.0.2"))
-				if c.replaced {
-					if err != nil {
-						t.Error(err)
-					}
-					expect(t, table, entry("10.244.1.0/24", "10.0.0.2"))
-				} else if !hetzner.Unauthorized(err) {
-					t.Errorf("got %v, want that the token is refused", err)
-				}
-				want := 1
-				if c.replaced {
-					want = 2
-				}
-				if n := requested(sim, "POST"); n != want {
-					t.Errorf("the write was sent %d times, want %d", n, want)
-				}
-			})
-		})
-	}
-}
-
 // While the budget is low, requests that allow it get the previous server list, though not forever.
 func TestTheServerListIsStretched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -44,12 +43,9 @@ type FloatingIPs struct {
 	client *Client
 	o      FloatingIPOptions
 
-	listing   chan struct{} // held while listing
-	mu        sync.Mutex    // guards the fields below
+	listing   writer // guards the next two fields, also while listing
 	known     []floatingIP
 	requested time.Time // when known was requested; zero: it is missing or outdated
-	changes   int       // number of changes made
-	turns     map[int64]writer
 
 	// unassignsFirst reports whether the API has refused to assign an assigned floating IP. Its
 	// description states both that it refuses, and that floating IPs can be moved at any time.
@@ -70,7 +66,7 @@ const listFresh = 5 * time.Second
 
 // FloatingIPs returns the router of floating IPs. It sends no request.
 func (c *Client) FloatingIPs(o FloatingIPOptions) *FloatingIPs {
-	return &FloatingIPs{client: c, o: o, listing: make(chan struct{}, 1), turns: map[int64]writer{}}
+	return &FloatingIPs{client: c, o: o, listing: newWriter()}
 }
 
 // Routed returns the provider ID of the machine to which each pool address is routed, or "",
@@ -81,8 +77,7 @@ func (f *FloatingIPs) Routed(ctx context.Context) (map[netip.Addr]string, error)
 	if err != nil {
 		return nil, fmt.Errorf("listing floating IPs: %w", err)
 	}
-	f.outdate()
-	found, err := f.list(ctx)
+	found, err := f.list(ctx, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -147,7 +142,7 @@ func (f *FloatingIPs) route(ctx context.Context, address netip.Addr, machine str
 	if server == 0 && machine != "" {
 		return fmt.Errorf("no Node on a server of the cloud has the provider ID %q", machine)
 	}
-	ip, err := f.look(ctx, address)
+	ip, err := f.look(ctx, address, listFresh)
 	if err != nil || ip.server == server {
 		return err
 	}
@@ -156,38 +151,26 @@ func (f *FloatingIPs) route(ctx context.Context, address netip.Addr, machine str
 	}
 	err = f.move(ctx, ip, server)
 	if err == nil {
-		f.note(ip.id, func(ip *floatingIP) { ip.server = server })
+		f.note(ctx, ip.id, func(ip *floatingIP) { ip.server = server })
 		return nil
 	}
 	if hcloud.IsError(err, hcloud.ErrorCodeInvalidInput) {
 		return fmt.Errorf("%w; it leads to servers in the network zone of its home location alone, %s", err, ip.home)
 	}
 	// The outcome is unknown until the next list.
-	f.outdate()
-	if now, lookErr := f.look(ctx, address); lookErr == nil && now.server == server {
+	if now, lookErr := f.look(ctx, address, 0); lookErr == nil && now.server == server {
 		return nil
 	}
 	return err
 }
 
-// Missing returns pool addresses that no floating IP of the project has, the first of each range.
-func (f *FloatingIPs) Missing(ctx context.Context) ([]netip.Addr, error) {
-	found, err := f.list(ctx)
-	if err != nil {
-		return nil, err
-	}
-	nets := make([]netip.Prefix, len(found))
-	for i, ip := range found {
-		nets[i] = ip.net
-	}
-	return addresses.Missing(nets, f.o.Ranges), nil
-}
-
-func (f *FloatingIPs) look(ctx context.Context, address netip.Addr) (floatingIP, error) {
+func (f *FloatingIPs) look(
+	ctx context.Context, address netip.Addr, fresh time.Duration,
+) (floatingIP, error) {
 	if !slices.ContainsFunc(f.o.Ranges, func(r addresses.Range) bool { return r.Contains(address) }) {
 		return floatingIP{}, addresses.Refuse(addresses.AboutAddress, "it is in no pool with floating IPs, and naming it there is the consent to move it")
 	}
-	found, err := f.list(ctx)
+	found, err := f.list(ctx, fresh)
 	if err != nil {
 		return floatingIP{}, err
 	}
@@ -198,39 +181,29 @@ func (f *FloatingIPs) look(ctx context.Context, address netip.Addr) (floatingIP,
 	return found[i], nil
 }
 
-// list returns the project's floating IPs, at most listFresh old.
-func (f *FloatingIPs) list(ctx context.Context) ([]floatingIP, error) {
-	select {
-	case f.listing <- struct{}{}:
-		defer func() { <-f.listing }()
-	case <-ctx.Done():
-		return nil, fmt.Errorf("listing floating IPs: %w", ctx.Err())
-	}
-	f.mu.Lock()
-	known, requested, changes := f.known, f.requested, f.changes
-	f.mu.Unlock()
-	if !requested.IsZero() && time.Since(requested) < listFresh {
-		return known, nil
-	}
-	requested = time.Now()
-	found, err := list(ctx, f.client, "floating IPs", func(ip *hcloud.FloatingIP) int64 { return ip.ID },
-		func(ctx context.Context, page hcloud.ListOpts) ([]*hcloud.FloatingIP, *hcloud.Response, error) {
-			return f.client.api.FloatingIP.List(ctx, hcloud.FloatingIPListOpts{ListOpts: page, Sort: byID()})
-		})
-	if err != nil {
-		return nil, err
-	}
-	known = make([]floatingIP, len(found))
-	for i, ip := range found {
-		known[i] = convertFloatingIP(ip)
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.known, f.requested = known, requested
-	if f.changes != changes {
-		f.requested = time.Time{} // it may lack concurrent changes
-	}
-	return known, nil
+// list returns the project's floating IPs, at most fresh old.
+func (f *FloatingIPs) list(
+	ctx context.Context, fresh time.Duration,
+) (known []floatingIP, err error) {
+	err = f.listing.run(ctx, func(ctx context.Context) error {
+		requested := time.Now()
+		if requested.Sub(f.requested) < fresh {
+			known = f.known
+			return nil
+		}
+		f.requested = time.Time{}
+		known, err = list(ctx, f.client, "floating IPs",
+			func(ip *hcloud.FloatingIP) int64 { return ip.ID },
+			func(ctx context.Context, page hcloud.ListOpts) ([]*hcloud.FloatingIP, *hcloud.Response, error) {
+				opts := hcloud.FloatingIPListOpts{ListOpts: page, Sort: byID()}
+				return f.client.api.FloatingIP.List(ctx, opts)
+			}, convertFloatingIP)
+		if err == nil {
+			f.known, f.requested = known, requested
+		}
+		return err
+	})
+	return known, err
 }
 
 func convertFloatingIP(ip *hcloud.FloatingIP) floatingIP {
@@ -248,21 +221,16 @@ func convertFloatingIP(ip *hcloud.FloatingIP) floatingIP {
 	return out
 }
 
-func (f *FloatingIPs) outdate() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.requested = time.Time{}
-}
-
-// note applies a change to the cached list, so that concurrent moves need no new list.
-func (f *FloatingIPs) note(id int64, change func(*floatingIP)) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.changes++
-	f.known = slices.Clone(f.known) // callers of list read it
-	for i := range f.known {
-		if f.known[i].id == id {
-			change(&f.known[i])
+// note applies a change to the cached list, so that concurrent moves need no new list. A list that
+// was requested before the change has landed by then.
+func (f *FloatingIPs) note(ctx context.Context, id int64, change func(*floatingIP)) {
+	_ = f.listing.run(ctx, func(context.Context) error {
+		f.known = slices.Clone(f.known) // callers of list read it
+		for i := range f.known {
+			if f.known[i].id == id {
+				change(&f.known[i])
+			}
 		}
-	}
+		return nil
+	})
 }

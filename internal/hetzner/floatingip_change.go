@@ -36,7 +36,7 @@ func (f *FloatingIPs) claim(ctx context.Context, ip floatingIP) {
 		return err
 	})
 	if err == nil && labels != nil {
-		f.note(ip.id, func(ip *floatingIP) { ip.labels = labels })
+		f.note(ctx, ip.id, func(ip *floatingIP) { ip.labels = labels })
 	}
 }
 
@@ -64,7 +64,7 @@ func (f *FloatingIPs) move(ctx context.Context, ip floatingIP, server int64) err
 }
 
 func (f *FloatingIPs) assign(ctx context.Context, id, server int64) error {
-	err := f.change(ctx, server, func(ctx context.Context) (*hcloud.Action, error) {
+	err := f.client.change(ctx, time.Time{}, func(ctx context.Context) (*hcloud.Action, error) {
 		action, _, err := f.client.api.FloatingIP.Assign(ctx, &hcloud.FloatingIP{ID: id},
 			&hcloud.Server{ID: server})
 		return action, err
@@ -88,7 +88,7 @@ func aboutServer(err error) bool {
 }
 
 func (f *FloatingIPs) unassign(ctx context.Context, ip floatingIP) error {
-	err := f.change(ctx, ip.server, func(ctx context.Context) (*hcloud.Action, error) {
+	err := f.client.change(ctx, time.Time{}, func(ctx context.Context) (*hcloud.Action, error) {
 		action, _, err := f.client.api.FloatingIP.Unassign(ctx, &hcloud.FloatingIP{ID: ip.id})
 		return action, err
 	})
@@ -96,29 +96,4 @@ func (f *FloatingIPs) unassign(ctx context.Context, ip floatingIP) error {
 		return fmt.Errorf("unassigning it from server %d: %w", ip.server, err)
 	}
 	return nil
-}
-
-// change sends a write and waits for its action. It is not documented whether a server accepts
-// several floating IPs concurrently: the first attempt is sent at once, and changes that are
-// refused temporarily are serialized for each server.
-func (f *FloatingIPs) change(
-	ctx context.Context, server int64, send func(context.Context) (*hcloud.Action, error),
-) error {
-	action, err := send(ctx)
-	if err != nil && !refusedForNow(err) {
-		return err
-	}
-	if err == nil {
-		return f.client.actions.wait(ctx, action)
-	}
-	return f.turnOf(server).run(ctx, func(ctx context.Context) error { return f.client.change(ctx, send) })
-}
-
-func (f *FloatingIPs) turnOf(server int64) writer {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.turns[server] == nil {
-		f.turns[server] = newWriter()
-	}
-	return f.turns[server]
 }

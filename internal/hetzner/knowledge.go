@@ -2,7 +2,6 @@ package hetzner
 
 import (
 	"cmp"
-	"maps"
 	"net/netip"
 	"slices"
 	"time"
@@ -10,40 +9,23 @@ import (
 	"github.com/underlay-ccm/underlay/internal/cloud"
 )
 
-// knowledge caches the newest whole list of servers, and newer responses about single servers.
+// knowledge caches the newest whole list of servers, with newer responses about single servers.
 // Only the whole list proves that a server that isn't in it doesn't exist.
 type knowledge struct {
-	requested time.Time // when the request for the whole list was sent; zero: never
-	network   int64     // of its private addresses
-	alone     map[one]response
+	requested time.Time       // when the whole list was requested; zero: never
+	network   int64           // of its private addresses
 	list      []cloud.Machine // with the newer responses; never modified in place
+	// answered holds when single servers were requested after the list, by the question's text.
+	answered map[string]time.Time
 
 	burst     int // consecutive requests for single servers
 	lastAlone time.Time
 }
 
-// one identifies the server of a question by its ID or its name.
-type one struct {
-	id   int64
-	name string
-}
-
-type response struct {
-	requested time.Time
-	found     []cloud.Machine
-}
-
-func aboutOne(q cloud.Question) one {
-	if q.ID != 0 {
-		return one{id: q.ID}
-	}
-	return one{name: q.Name}
-}
-
 // unanswered returns the questions without a response that is new enough, and their latest Since.
 func (k *knowledge) unanswered(questions []cloud.Question) (open []cloud.Question, since time.Time) {
 	for _, q := range questions {
-		if k.requested.Before(q.Since) && k.alone[aboutOne(q)].requested.Before(q.Since) {
+		if k.requested.Before(q.Since) && k.answered[q.String()].Before(q.Since) {
 			open = append(open, q)
 			if q.Since.After(since) {
 				since = q.Since
@@ -66,71 +48,62 @@ func (k *knowledge) cheaperAlone(questions int, now time.Time) bool {
 	return k.burst+questions < pages
 }
 
-// listed stores a whole list, and keeps newer responses that don't contradict it.
+// listed stores a whole list. Responses about single servers that are newer are lost, and the
+// questions are unanswered again.
 func (k *knowledge) listed(whole []cloud.Machine, network int64, requested time.Time) {
-	newer := k.alone
-	if network != k.network {
-		newer = nil
-	}
-	k.requested, k.network, k.list, k.burst = requested, network, whole, 0
-	k.alone = map[one]response{}
-	for _, s := range slices.SortedFunc(maps.Keys(newer), func(a, b one) int { return newer[a].requested.Compare(newer[b].requested) }) {
-		if newer[s].requested.After(requested) {
-			k.take(s, newer[s])
-		}
+	*k = knowledge{
+		requested: requested, network: network, list: whole,
+		answered: map[string]time.Time{}, lastAlone: k.lastAlone,
 	}
 }
 
 // learn stores a response about a single server, unless it contradicts the list's entries for other
 // servers. It reports whether it agrees; if not, only a new list shows the state of those servers.
-func (k *knowledge) learn(q cloud.Question, found []cloud.Machine, network int64, requested time.Time) bool {
+func (k *knowledge) learn(
+	q cloud.Question, found []cloud.Machine, network int64, requested time.Time,
+) bool {
 	k.burst++
 	k.lastAlone = requested
 	if k.requested.IsZero() || !requested.After(k.requested) || network != k.network {
 		return true
 	}
-	return k.take(aboutOne(q), response{requested, found})
-}
-
-func (k *knowledge) take(s one, a response) bool {
-	if slices.ContainsFunc(k.list, func(listed cloud.Machine) bool { return contradicts(s, a.found, listed) }) {
+	contradicts := func(m cloud.Machine) bool { return contradict(q, found, m) }
+	if slices.ContainsFunc(k.list, contradicts) {
 		return false
 	}
-	k.alone[s] = a
-	for _, server := range a.found {
-		i, there := slices.BinarySearchFunc(k.list, server.ID, func(s cloud.Machine, id int64) int { return cmp.Compare(s.ID, id) })
-		list := slices.Clone(k.list)
-		if there {
-			list[i] = server
+	k.answered[q.String()] = requested
+	byID := func(m cloud.Machine, id int64) int { return cmp.Compare(m.ID, id) }
+	for _, m := range found {
+		i, listed := slices.BinarySearchFunc(k.list, m.ID, byID)
+		k.list = slices.Clone(k.list)
+		if listed {
+			k.list[i] = m
 		} else {
-			list = slices.Insert(list, i, server)
+			k.list = slices.Insert(k.list, i, m)
 		}
-		k.list = list
 	}
 	return true
 }
 
-// contradicts reports whether the servers found for s contradict a listed server: names and
+// contradict reports whether the servers found for q contradict a listed server: names and
 // private addresses are unique.
-func contradicts(s one, found []cloud.Machine, listed cloud.Machine) bool {
-	for _, f := range found {
-		if f.ID == listed.ID {
-			return false
-		}
+func contradict(q cloud.Question, found []cloud.Machine, listed cloud.Machine) bool {
+	if slices.ContainsFunc(found, func(m cloud.Machine) bool { return m.ID == listed.ID }) {
+		return false
 	}
-	if s.id == listed.ID || s.name != "" && s.name == listed.Name {
+	if q.ID == listed.ID || q.ID == 0 && q.Name == listed.Name {
 		return true
 	}
-	return slices.ContainsFunc(found, func(f cloud.Machine) bool {
-		return f.Name == listed.Name || slices.ContainsFunc(privateAddresses(f), func(a netip.Addr) bool {
-			return slices.Contains(privateAddresses(listed), a)
-		})
+	addresses := privateAddresses(listed)
+	return slices.ContainsFunc(found, func(m cloud.Machine) bool {
+		return m.Name == listed.Name || slices.ContainsFunc(privateAddresses(m),
+			func(a netip.Addr) bool { return slices.Contains(addresses, a) })
 	})
 }
 
-func privateAddresses(s cloud.Machine) []netip.Addr {
-	if !s.PrivateIP.IsValid() {
-		return s.AliasIPs
+func privateAddresses(m cloud.Machine) []netip.Addr {
+	if !m.PrivateIP.IsValid() {
+		return m.AliasIPs
 	}
-	return append([]netip.Addr{s.PrivateIP}, s.AliasIPs...)
+	return append([]netip.Addr{m.PrivateIP}, m.AliasIPs...)
 }

@@ -31,43 +31,38 @@ var (
 // lister reads one page of a list that is sorted by ID.
 type lister[T any] func(context.Context, hcloud.ListOpts) ([]T, *hcloud.Response, error)
 
-// list reads every page of a list and returns the objects sorted by ID, never a part of them. It
-// reads the last page first: a new object gets the highest ID, so a creation only appends to the
-// list, and a deletion only moves objects to pages that are still to be read. The result
+// list reads every page of a list and returns the converted objects sorted by ID, never a part of
+// them. It reads the last page first: a new object gets the highest ID, so a creation only appends
+// to the list, and a deletion only moves objects to pages that are still to be read. The result
 // therefore has every object that exists during the whole read. what names the list in errors.
-func list[T any](
-	ctx context.Context, c *Client, what string, id func(T) int64, page lister[T],
-) (found []T, err error) {
-	err = retry(ctx, read, func(ctx context.Context) error {
+func list[T, R any](
+	ctx context.Context, c *Client, what string, id func(T) int64, page lister[T], convert func(T) R,
+) ([]R, error) {
+	var found []T
+	err := retry(ctx, read, func(ctx context.Context) (err error) {
+		start := 1
+		if last, ok := c.lastPages.Load(what); ok { // this only saves requests
+			start = last.(int)
+		}
 		var last int
 		p := pages[T]{id: id, read: page}
-		if found, last, err = p.all(ctx, c.lastPage(what)); err != nil {
-			last = 1 // the starting page may be the cause
+		found, last, err = p.all(ctx, start)
+		if err != nil || last == 1 {
+			// The starting page may be the cause; most lists are short, and each Service has its own.
+			c.lastPages.Delete(what)
+		} else {
+			c.lastPages.Store(what, last)
 		}
-		c.endsAt(what, last)
 		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("listing %s: %w", what, err)
 	}
-	return found, nil
-}
-
-// lastPage returns the last page of a list when it was last read, or 1. It only saves requests.
-func (c *Client) lastPage(what string) int {
-	last, ok := c.lastPages.Load(what)
-	if !ok {
-		return 1
+	converted := make([]R, len(found))
+	for i, object := range found {
+		converted[i] = convert(object)
 	}
-	return last.(int)
-}
-
-func (c *Client) endsAt(what string, page int) {
-	if page == 1 {
-		c.lastPages.Delete(what) // most lists are short, and each Service has its own
-		return
-	}
-	c.lastPages.Store(what, page)
+	return converted, nil
 }
 
 type pages[T any] struct {

@@ -92,7 +92,8 @@ func listedKinds() map[string]listed {
 			return ids, err
 		},
 		"floating IPs": func(ctx context.Context, c *hetzner.Client, most int) (map[int64]bool, error) {
-			o := hetzner.FloatingIPOptions{}
+			none := func(context.Context) (map[int64]string, error) { return nil, nil }
+			o := hetzner.FloatingIPOptions{Nodes: none}
 			address := netip.MustParseAddr("203.0.0.1")
 			for range most {
 				wanted, err := addresses.ParseRange(address.String())
@@ -101,11 +102,11 @@ func listedKinds() map[string]listed {
 				}
 				o.Ranges, address = append(o.Ranges, wanted), address.Next()
 			}
-			missing, err := c.FloatingIPs(o).Missing(ctx)
+			routed, err := c.FloatingIPs(o).Routed(ctx)
 			ids := map[int64]bool{}
 			for id := 1; id <= most && err == nil; id++ {
 				address := netip.AddrFrom4([4]byte{203, 0, byte(id / 256), byte(id)})
-				ids[int64(id)] = !slices.Contains(missing, address)
+				_, ids[int64(id)] = routed[address]
 			}
 			return ids, err
 		},

@@ -1,11 +1,17 @@
 package hetzner
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
 	"slices"
+	"time"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	"github.com/hetznercloud/hcloud-go/v2/hcloud/schema"
 
 	"github.com/underlay-ccm/underlay/internal/requests"
 	"github.com/underlay-ccm/underlay/lb"
@@ -85,12 +91,23 @@ func (l *LoadBalancers) find(ctx context.Context, opts hcloud.LoadBalancerListOp
 		what += " with labels " + opts.LabelSelector
 	}
 	opts.Sort = byID()
-	return list(ctx, l.client, what, func(s lb.State) int64 { return s.ID },
-		func(ctx context.Context, page hcloud.ListOpts) ([]lb.State, *hcloud.Response, error) {
+	return list(ctx, l.client, what, func(b balancer) int64 { return b.ID },
+		func(ctx context.Context, page hcloud.ListOpts) ([]balancer, *hcloud.Response, error) {
 			page.LabelSelector = opts.LabelSelector
 			opts.ListOpts = page
-			return l.page(ctx, opts)
-		})
+			_, response, err := l.client.api.LoadBalancer.List(ctx, opts)
+			if err != nil {
+				return nil, nil, err
+			}
+			var body struct {
+				LoadBalancers []balancer `json:"load_balancers"`
+			}
+			// hcloud-go keeps the body readable.
+			if err := json.NewDecoder(response.Body).Decode(&body); err != nil {
+				return nil, nil, fmt.Errorf("decoding load balancers: %w", err)
+			}
+			return body.LoadBalancers, response, nil
+		}, balancer.state)
 }
 
 // Apply implements lb.Backend.
@@ -99,22 +116,21 @@ func (l *LoadBalancers) Apply(ctx context.Context, have lb.State, op lb.Op) erro
 		ctx = requests.WithPriority(ctx, requests.Normal) // no traffic waits for a deletion
 	}
 	ctx = requests.WithPriority(ctx, requests.Urgent)
-	switch op := op.(type) {
-	case lb.Create:
-		return l.create(ctx, op.Spec)
-	case lb.CreateCertificate:
-		return l.createCertificate(ctx, op)
-	case lb.RetryCertificate:
-		return l.retryCertificate(ctx, op)
-	case lb.DeleteCertificate:
-		return l.deleteCertificate(ctx, op)
+	if create, ok := op.(lb.Create); ok {
+		return l.create(ctx, create.Spec)
 	}
 	do := func(ctx context.Context) error {
-		err := l.send(ctx, have, op)
+		err := l.client.change(ctx, time.Time{}, func(ctx context.Context) (*hcloud.Action, error) {
+			return l.request(ctx, have, op)
+		})
 		if alreadyDone(op, err) {
 			return l.confirm(ctx, have, op)
 		}
-		return l.refusal(op, have.Name, err)
+		if create, ok := op.(lb.CreateCertificate); ok &&
+			hcloud.IsError(err, hcloud.ErrorCodeUniquenessError) {
+			return l.createdBefore(ctx, create)
+		}
+		return refusal(op, have.Name, err)
 	}
 	return l.exclusive(ctx, locks(op, have), do)
 }
@@ -145,13 +161,13 @@ func (l *LoadBalancers) ApplyTargets(ctx context.Context, have lb.State, ops []l
 		case alreadyDone(op, err):
 			errs[i] = l.confirm(ctx, have, op)
 		default:
-			errs[i] = l.refusal(op, have.Name, err)
+			errs[i] = refusal(op, have.Name, err)
 		}
 	}
-	failed := run.wait(ctx)
+	failed := run.waiter.waitAll(ctx, run.started)
 	for i, at := range sent {
 		if failed[at] != nil {
-			errs[i] = l.refusal(ops[i], have.Name, failed[at])
+			errs[i] = refusal(ops[i], have.Name, failed[at])
 		}
 	}
 	return errs
@@ -185,9 +201,8 @@ func (l *LoadBalancers) create(ctx context.Context, spec lb.Spec) error {
 		return err
 	}
 	do := func(ctx context.Context) error {
-		err := l.client.change(ctx, func(ctx context.Context) (*hcloud.Action, error) {
-			result, _, err := l.client.api.LoadBalancer.Create(ctx, createOpts(spec))
-			return result.Action, err
+		err := l.client.change(ctx, time.Time{}, func(ctx context.Context) (*hcloud.Action, error) {
+			return l.post(ctx, "/load_balancers", creation(spec))
 		})
 		if !hcloud.IsError(err, hcloud.ErrorCodeUniquenessError) {
 			return err
@@ -198,78 +213,102 @@ func (l *LoadBalancers) create(ctx context.Context, spec lb.Spec) error {
 		return err
 	}
 	err := l.exclusive(ctx, spec.Network, do)
-	return l.refusal(lb.Create{Spec: spec}, spec.Name, err)
+	return refusal(lb.Create{Spec: spec}, spec.Name, err)
 }
 
-func (l *LoadBalancers) send(ctx context.Context, have lb.State, op lb.Op) error {
-	return l.client.change(ctx, func(ctx context.Context) (*hcloud.Action, error) { return l.request(ctx, have, op) })
-}
-
-func (l *LoadBalancers) request(ctx context.Context, have lb.State, op lb.Op) (action *hcloud.Action, err error) {
+// request sends the request of an op, and returns the action that it started, if any.
+func (l *LoadBalancers) request(
+	ctx context.Context, have lb.State, op lb.Op,
+) (action *hcloud.Action, err error) {
+	act := func(name string, body any) (*hcloud.Action, error) {
+		return l.post(ctx, fmt.Sprintf("/load_balancers/%d/actions/%s", have.ID, name), body)
+	}
 	api, ref := &l.client.api.LoadBalancer, &hcloud.LoadBalancer{ID: have.ID}
 	switch op := op.(type) {
 	case lb.SetLabels:
 		_, _, err = api.Update(ctx, ref, hcloud.LoadBalancerUpdateOpts{Labels: op.Labels})
+		return nil, err
 	case lb.Rename:
 		_, _, err = api.Update(ctx, ref, hcloud.LoadBalancerUpdateOpts{Name: op.Name})
+		return nil, err
 	case lb.ChangeType:
-		action, _, err = api.ChangeType(ctx, ref, hcloud.LoadBalancerChangeTypeOpts{LoadBalancerType: &hcloud.LoadBalancerType{Name: op.Type}})
+		return act("change_type", fields{"load_balancer_type": op.Type})
 	case lb.ChangeAlgorithm:
-		action, _, err = api.ChangeAlgorithm(ctx, ref, hcloud.LoadBalancerChangeAlgorithmOpts{Type: hcloud.LoadBalancerAlgorithmType(op.Algorithm)})
+		return act("change_algorithm", fields{"type": op.Algorithm})
 	case lb.SetPublicInterface:
 		if op.Enabled {
-			action, _, err = api.EnablePublicInterface(ctx, ref)
-		} else {
-			action, _, err = api.DisablePublicInterface(ctx, ref)
+			return act("enable_public_interface", nil)
 		}
+		return act("disable_public_interface", nil)
 	case lb.AttachNetwork:
-		action, _, err = api.AttachToNetwork(ctx, ref, attachOpts(op))
+		body := fields{"network": op.Network}
+		if op.IP.IsValid() {
+			body["ip"] = op.IP
+		}
+		if op.Range.IsValid() {
+			body["ip_range"] = op.Range
+		}
+		return act("attach_to_network", body)
 	case lb.DetachNetwork:
-		action, _, err = api.DetachFromNetwork(ctx, ref, hcloud.LoadBalancerDetachFromNetworkOpts{Network: &hcloud.Network{ID: op.Network}})
+		return act("detach_from_network", fields{"network": op.Network})
 	case lb.AddListener:
-		action, _, err = api.AddService(ctx, ref, addServiceOpts(op.Listener))
+		return act("add_service", wireService(op.Listener))
 	case lb.UpdateListener:
-		action, _, err = api.UpdateService(ctx, ref, op.Listener.Port, updateServiceOpts(op.Listener))
+		return act("update_service", updatedService(op.Listener))
 	case lb.DeleteListener:
-		action, _, err = api.DeleteService(ctx, ref, op.Port)
+		return act("delete_service", fields{"listen_port": op.Port})
 	case lb.AddTarget:
-		action, err = l.addTarget(ctx, ref, op.Target)
+		return act("add_target", wireTarget(op.Target))
 	case lb.RemoveTarget:
-		action, err = l.removeTarget(ctx, ref, op.Target)
+		body := wireTarget(op.Target)
+		body.UsePrivateIP = nil
+		return act("remove_target", body)
 	case lb.SetReverseDNS:
-		action, _, err = api.ChangeDNSPtr(ctx, ref, op.IP.String(), pointerName(op.Name))
+		body := fields{"ip": op.IP, "dns_ptr": nil} // the cloud's default name
+		if op.Name != "" {
+			body["dns_ptr"] = op.Name
+		}
+		return act("change_dns_ptr", body)
 	case lb.Delete:
-		var result hcloud.LoadBalancerDeleteResult
-		result, _, err = api.DeleteWithResult(ctx, ref)
-		action = result.Action
-	default:
-		err = fmt.Errorf("no request for %s", op)
+		result, _, err := api.DeleteWithResult(ctx, ref)
+		return result.Action, err
+	case lb.CreateCertificate:
+		want := op.Certificate
+		opts := hcloud.CertificateCreateOpts{
+			Name: want.Name, Type: hcloud.CertificateTypeManaged,
+			DomainNames: want.Domains, Labels: want.Labels(op.Owner),
+		}
+		result, _, err := l.client.api.Certificate.CreateCertificate(ctx, opts)
+		return result.Action, err
+	case lb.RetryCertificate: // the next read shows whether the authority refused again
+		action, _, err := l.client.api.Certificate.RetryIssuance(ctx, &hcloud.Certificate{ID: op.ID})
+		return action, err
+	case lb.DeleteCertificate:
+		_, err := l.client.api.Certificate.Delete(ctx, &hcloud.Certificate{ID: op.ID})
+		return nil, err
 	}
-	return action, err
+	return nil, fmt.Errorf("no request for %s", op)
 }
 
-func (l *LoadBalancers) addTarget(ctx context.Context, ref *hcloud.LoadBalancer, t lb.Target) (action *hcloud.Action, err error) {
-	if t.Pod() {
-		return l.changePod(ctx, ref.ID, "add_target", t)
+// post sends a request and returns the action of the response.
+func (l *LoadBalancers) post(ctx context.Context, path string, body any) (*hcloud.Action, error) {
+	var content io.Reader
+	if body != nil {
+		text, err := json.Marshal(body)
+		if err != nil {
+			return nil, fmt.Errorf("encoding a request: %w", err)
+		}
+		content = bytes.NewReader(text)
 	}
-	if t.Address.IsValid() {
-		action, _, err = l.client.api.LoadBalancer.AddIPTarget(ctx, ref, hcloud.LoadBalancerAddIPTargetOpts{IP: t.Address.AsSlice()})
-		return action, err
+	request, err := l.client.api.NewRequest(ctx, http.MethodPost, path, content)
+	if err != nil {
+		return nil, err
 	}
-	action, _, err = l.client.api.LoadBalancer.AddServerTarget(ctx, ref, hcloud.LoadBalancerAddServerTargetOpts{
-		Server: &hcloud.Server{ID: t.Server}, UsePrivateIP: hcloud.Ptr(t.Private),
-	})
-	return action, err
-}
-
-func (l *LoadBalancers) removeTarget(ctx context.Context, ref *hcloud.LoadBalancer, t lb.Target) (action *hcloud.Action, err error) {
-	if t.Pod() {
-		return l.changePod(ctx, ref.ID, "remove_target", t)
+	var response struct {
+		Action schema.Action `json:"action"`
 	}
-	if t.Address.IsValid() {
-		action, _, err = l.client.api.LoadBalancer.RemoveIPTarget(ctx, ref, t.Address.AsSlice())
-		return action, err
+	if _, err := l.client.api.Do(request, &response); err != nil {
+		return nil, err
 	}
-	action, _, err = l.client.api.LoadBalancer.RemoveServerTarget(ctx, ref, &hcloud.Server{ID: t.Server})
-	return action, err
+	return hcloud.ActionFromSchema(response.Action), nil
 }

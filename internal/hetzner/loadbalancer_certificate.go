@@ -12,18 +12,11 @@ import (
 
 // Certificates implements lb.Backend, in one request per 50 certificates.
 func (l *LoadBalancers) Certificates(ctx context.Context) ([]lb.Certificate, error) {
-	found, err := list(ctx, l.client, "certificates", func(c *hcloud.Certificate) int64 { return c.ID },
+	return list(ctx, l.client, "certificates", func(c *hcloud.Certificate) int64 { return c.ID },
 		func(ctx context.Context, page hcloud.ListOpts) ([]*hcloud.Certificate, *hcloud.Response, error) {
-			return l.client.api.Certificate.List(ctx, hcloud.CertificateListOpts{ListOpts: page, Sort: byID()})
-		})
-	if err != nil {
-		return nil, err
-	}
-	all := make([]lb.Certificate, len(found))
-	for i, c := range found {
-		all[i] = certificate(c)
-	}
-	return all, nil
+			opts := hcloud.CertificateListOpts{ListOpts: page, Sort: byID()}
+			return l.client.api.Certificate.List(ctx, opts)
+		}, certificate)
 }
 
 func certificate(c *hcloud.Certificate) lb.Certificate {
@@ -47,44 +40,15 @@ func certificate(c *hcloud.Certificate) lb.Certificate {
 	return out
 }
 
-// createCertificate detects an earlier creation with a lost response: names are unique in a
-// project.
-func (l *LoadBalancers) createCertificate(ctx context.Context, op lb.CreateCertificate) error {
+// createdBefore detects an earlier creation with a lost response, whose name is taken: names are
+// unique in a project.
+func (l *LoadBalancers) createdBefore(ctx context.Context, op lb.CreateCertificate) error {
 	want := op.Certificate
-	err := l.client.change(ctx, func(ctx context.Context) (*hcloud.Action, error) {
-		result, _, err := l.client.api.Certificate.CreateCertificate(ctx, hcloud.CertificateCreateOpts{
-			Name: want.Name, Type: hcloud.CertificateTypeManaged, DomainNames: want.Domains, Labels: want.Labels(op.Owner),
-		})
-		return result.Action, err
-	})
-	if hcloud.IsError(err, hcloud.ErrorCodeUniquenessError) {
-		all, lookErr := l.Certificates(ctx)
-		mine := func(c lb.Certificate) bool { return c.Name == want.Name && op.Owner.Owns(c.Labels) }
-		if lookErr != nil || slices.ContainsFunc(all, mine) {
-			return lookErr
-		}
-		return fmt.Errorf("certificate %q %w: choose another name for the managed one", want.Name, lb.ErrNotOwned)
+	all, err := l.Certificates(ctx)
+	mine := func(c lb.Certificate) bool { return c.Name == want.Name && op.Owner.Owns(c.Labels) }
+	if err != nil || slices.ContainsFunc(all, mine) {
+		return err
 	}
-	return l.refusal(op, want.Name, err)
-}
-
-// retryCertificate waits for the action. The next read shows whether the authority refused again.
-func (l *LoadBalancers) retryCertificate(ctx context.Context, op lb.RetryCertificate) error {
-	err := l.client.change(ctx, func(ctx context.Context) (*hcloud.Action, error) {
-		action, _, err := l.client.api.Certificate.RetryIssuance(ctx, &hcloud.Certificate{ID: op.ID})
-		return action, err
-	})
-	return l.refusal(op, op.Name, err)
-}
-
-// deleteCertificate doesn't wait: the API deletes certificates without an action.
-func (l *LoadBalancers) deleteCertificate(ctx context.Context, op lb.DeleteCertificate) error {
-	err := l.client.change(ctx, func(ctx context.Context) (*hcloud.Action, error) {
-		_, err := l.client.api.Certificate.Delete(ctx, &hcloud.Certificate{ID: op.ID})
-		return nil, err
-	})
-	if alreadyDone(op, err) {
-		return l.confirm(ctx, lb.State{}, op)
-	}
-	return l.refusal(op, op.Name, err)
+	return fmt.Errorf("certificate %q %w: choose another name for the managed one",
+		want.Name, lb.ErrNotOwned)
 }

@@ -6,83 +6,150 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	"github.com/hetznercloud/hcloud-go/v2/hcloud/schema"
+	"k8s.io/utils/ptr"
 
-	"github.com/underlay-ccm/underlay/internal/ipnet"
 	"github.com/underlay-ccm/underlay/lb"
 )
 
-// balancerState converts a load balancer; addresses are those of its targets, see readAddresses.
-func balancerState(b *hcloud.LoadBalancer, addresses []string) lb.State {
+// The types of this file are the JSON of the API. hcloud-go has other types for the services of
+// a load balancer, its creation, a new service and an update, although their JSON is the same,
+// and v2.52.0 has no address of a server as a target (`server.ip`).
+
+type balancer struct {
+	schema.LoadBalancer
+	Services []service `json:"services"`
+	Targets  []target  `json:"targets"`
+}
+
+type service struct {
+	Protocol        string                          `json:"protocol"`
+	ListenPort      int                             `json:"listen_port"`
+	DestinationPort int                             `json:"destination_port"`
+	ProxyProtocol   bool                            `json:"proxyprotocol"`
+	HTTP            *schema.LoadBalancerServiceHTTP `json:"http,omitempty"`
+	HealthCheck     serviceCheck                    `json:"health_check"`
+}
+
+type serviceCheck struct {
+	Protocol string     `json:"protocol"`
+	Port     int        `json:"port"`
+	Interval int        `json:"interval"` // seconds
+	Timeout  int        `json:"timeout"`  // seconds
+	Retries  int        `json:"retries"`
+	HTTP     *httpCheck `json:"http,omitempty"`
+}
+
+type httpCheck struct {
+	Domain      *string  `json:"domain,omitempty"`
+	Path        string   `json:"path"`
+	Response    *string  `json:"response,omitempty"`
+	StatusCodes []string `json:"status_codes,omitempty"`
+	TLS         bool     `json:"tls"`
+}
+
+type target struct {
+	Type         hcloud.LoadBalancerTargetType `json:"type"`
+	Server       *targetServer                 `json:"server,omitempty"`
+	IP           *schema.LoadBalancerTargetIP  `json:"ip,omitempty"`
+	UsePrivateIP *bool                         `json:"use_private_ip,omitempty"`
+
+	HealthStatus []schema.LoadBalancerTargetHealthStatus `json:"health_status,omitempty"`
+	Targets      []target                                `json:"targets,omitempty"` // of a selector
+}
+
+type targetServer struct {
+	ID int64  `json:"id"`
+	IP string `json:"ip,omitempty"`
+}
+
+func (b balancer) state() lb.State {
+	public := b.PublicNet
 	s := lb.State{
-		ID: b.ID, Name: b.Name, Labels: b.Labels, Created: b.Created, Algorithm: lb.Algorithm(b.Algorithm.Type),
-		Public: b.PublicNet.Enabled, IPv4: ipnet.Addr(b.PublicNet.IPv4.IP), IPv6: ipnet.Addr(b.PublicNet.IPv6.IP),
-		ReverseDNS:  lb.ReverseDNS{IPv4Name: b.PublicNet.IPv4.DNSPtr, IPv6Name: b.PublicNet.IPv6.DNSPtr},
-		PrimaryIPv4: b.PublicNet.IPv4.ID, PrimaryIPv6: b.PublicNet.IPv6.ID,
+		ID: b.ID, Name: b.Name, Labels: b.Labels, Created: b.Created,
+		Type: b.LoadBalancerType.Name, Algorithm: lb.Algorithm(b.Algorithm.Type),
+		Location: b.Location.Name, NetworkZone: b.Location.NetworkZone,
+		Public: public.Enabled, IPv4: parseAddr(public.IPv4.IP), IPv6: parseAddr(public.IPv6.IP),
+		ReverseDNS:  lb.ReverseDNS{IPv4Name: public.IPv4.DNSPtr, IPv6Name: public.IPv6.DNSPtr},
+		PrimaryIPv4: public.IPv4.ID, PrimaryIPv6: public.IPv6.ID,
 	}
-	if b.LoadBalancerType != nil {
-		s.Type = b.LoadBalancerType.Name
-	}
-	if b.Location != nil {
-		s.Location, s.NetworkZone = b.Location.Name, string(b.Location.NetworkZone)
-	}
-	// A load balancer is attached to at most one network.
-	if len(b.PrivateNet) > 0 && b.PrivateNet[0].Network != nil {
-		s.Network, s.PrivateIP = b.PrivateNet[0].Network.ID, ipnet.Addr(b.PrivateNet[0].IP)
+	if len(b.PrivateNet) > 0 { // it is attached to at most one network
+		s.Network, s.PrivateIP = b.PrivateNet[0].Network, parseAddr(b.PrivateNet[0].IP)
 	}
 	for _, service := range b.Services {
-		s.Listeners = append(s.Listeners, lb.Listener{
-			Port: service.ListenPort, DestinationPort: service.DestinationPort, Protocol: string(service.Protocol),
-			ProxyProtocol: service.Proxyprotocol, HTTP: listenerHTTP(service), Check: healthCheck(service.HealthCheck),
-		})
+		s.Listeners = append(s.Listeners, service.listener())
 	}
 	slices.SortFunc(s.Listeners, func(a, b lb.Listener) int { return cmp.Compare(a.Port, b.Port) })
-	for i, found := range b.Targets {
-		target, ok := targetOf(found)
-		if pod, named := podTarget(target.Server, addresses[i]); named && found.Type == hcloud.LoadBalancerTargetTypeServer && !found.UsePrivateIP {
-			target = pod
-		}
+	for _, t := range b.Targets {
+		known, ok := t.known()
 		if !ok {
 			// A label selector counts once for each server that it matches.
-			s.OtherTargets += max(1, len(found.Targets))
+			s.OtherTargets += max(1, len(t.Targets))
 			continue
 		}
-		s.Targets = append(s.Targets, target)
-		addResults(&s, target, found.HealthStatus)
+		s.Targets = append(s.Targets, known)
+		addResults(&s, known, t.HealthStatus)
 	}
 	slices.SortFunc(s.Targets, lb.Target.Compare)
 	return s
 }
 
-// targetOf returns false for targets without a model in lb, such as label selectors.
-func targetOf(t hcloud.LoadBalancerTarget) (lb.Target, bool) {
+// parseAddr returns the zero Addr for an address that the API omits.
+func parseAddr(text string) netip.Addr {
+	a, _ := netip.ParseAddr(text)
+	return a.Unmap()
+}
+
+// known returns false for targets without a model in lb, such as label selectors. An IPv6 address
+// of a server is a pod's; the API reports an address for every server, usually its primary IPv4.
+func (t target) known() (lb.Target, bool) {
 	switch {
-	case t.Type == hcloud.LoadBalancerTargetTypeServer && t.Server != nil && t.Server.Server != nil:
-		return lb.Target{Server: t.Server.Server.ID, Private: t.UsePrivateIP}, true
+	case t.Type == hcloud.LoadBalancerTargetTypeServer && t.Server != nil:
+		private := ptr.Deref(t.UsePrivateIP, false)
+		if ip := parseAddr(t.Server.IP); ip.Is6() && !private {
+			return lb.Target{Server: t.Server.ID, Address: ip}, true
+		}
+		return lb.Target{Server: t.Server.ID, Private: private}, true
 	case t.Type == hcloud.LoadBalancerTargetTypeIP && t.IP != nil:
-		ip, err := netip.ParseAddr(t.IP.IP)
-		return lb.AddressTarget(ip.Unmap()), err == nil
+		ip := parseAddr(t.IP.IP)
+		return lb.AddressTarget(ip), ip.IsValid()
 	}
 	return lb.Target{}, false
 }
 
-func addResults(s *lb.State, target lb.Target, status []hcloud.LoadBalancerTargetHealthStatus) {
+// wireTarget omits UsePrivateIP for addresses, since the API accepts it for servers only.
+func wireTarget(t lb.Target) target {
+	switch {
+	case t.Pod():
+		server := &targetServer{ID: t.Server, IP: t.Address.String()}
+		return target{Type: hcloud.LoadBalancerTargetTypeServer, Server: server}
+	case t.Address.IsValid():
+		ip := &schema.LoadBalancerTargetIP{IP: t.Address.String()}
+		return target{Type: hcloud.LoadBalancerTargetTypeIP, IP: ip}
+	}
+	return target{
+		Type:   hcloud.LoadBalancerTargetTypeServer,
+		Server: &targetServer{ID: t.Server}, UsePrivateIP: &t.Private,
+	}
+}
+
+func addResults(s *lb.State, t lb.Target, status []schema.LoadBalancerTargetHealthStatus) {
 	for _, result := range status {
 		verdict := lb.Unknown
-		switch result.Status {
+		switch hcloud.LoadBalancerTargetHealthStatusStatus(result.Status) {
 		case hcloud.LoadBalancerTargetHealthStatusStatusHealthy:
 			verdict = lb.Healthy
 		case hcloud.LoadBalancerTargetHealthStatusStatusUnhealthy:
 			verdict = lb.Unhealthy
 		}
-		put(&s.Verdicts, result.ListenPort, target, verdict)
+		put(&s.Verdicts, result.ListenPort, t, verdict)
 		if verdict == lb.Unhealthy && result.Detail != nil {
-			cause := lb.Cause{Detail: lb.Detail(*result.Detail)}
-			if result.HTTPStatusCode != nil {
-				cause.HTTPStatus = *result.HTTPStatusCode
-			}
-			put(&s.Why, result.ListenPort, target, cause)
+			put(&s.Why, result.ListenPort, t, lb.Cause{
+				Detail: lb.Detail(*result.Detail), HTTPStatus: ptr.Deref(result.HTTPStatusCode, 0),
+			})
 		}
 	}
 }
@@ -97,161 +164,109 @@ func put[V any](all *map[int]map[lb.Target]V, port int, target lb.Target, value 
 	(*all)[port][target] = value
 }
 
-func listenerHTTP(s hcloud.LoadBalancerService) lb.HTTP {
-	if s.Protocol == hcloud.LoadBalancerServiceProtocolTCP {
-		return lb.HTTP{}
-	}
-	http := lb.HTTP{
-		Sticky: s.HTTP.StickySessions, CookieName: s.HTTP.CookieName, CookieLifetime: s.HTTP.CookieLifetime,
-		IdleTimeout: s.HTTP.TimeoutIdle, Redirect: s.HTTP.RedirectHTTP,
-	}
-	var ids []int64
-	for _, c := range s.HTTP.Certificates {
-		ids = append(ids, c.ID)
-	}
-	http.Certificates = lb.JoinCertificates(ids)
-	return http
-}
+func seconds(count int) time.Duration { return time.Duration(count) * time.Second }
 
-func healthCheck(c hcloud.LoadBalancerServiceHealthCheck) lb.HealthCheck {
-	check := lb.HealthCheck{
-		Protocol: string(c.Protocol), Port: c.Port, Interval: c.Interval, Timeout: c.Timeout, Retries: c.Retries,
+func (s service) listener() lb.Listener {
+	l := lb.Listener{
+		Port: s.ListenPort, DestinationPort: s.DestinationPort,
+		Protocol: s.Protocol, ProxyProtocol: s.ProxyProtocol,
+	}
+	if http := s.HTTP; s.Protocol != lb.ProtocolTCP && http != nil {
+		l.HTTP = lb.HTTP{
+			Sticky: http.StickySessions, CookieName: http.CookieName,
+			CookieLifetime: seconds(http.CookieLifetime), IdleTimeout: seconds(http.TimeoutIdle),
+			Redirect: http.RedirectHTTP, Certificates: lb.JoinCertificates(http.Certificates),
+		}
+	}
+	c := s.HealthCheck
+	l.Check = lb.HealthCheck{
+		Protocol: c.Protocol, Port: c.Port,
+		Interval: seconds(c.Interval), Timeout: seconds(c.Timeout), Retries: c.Retries,
 	}
 	// The HTTP settings of a TCP check have no effect.
-	if c.Protocol != hcloud.LoadBalancerServiceProtocolTCP && c.HTTP != nil {
-		check.Path, check.StatusCodes = c.HTTP.Path, strings.Join(c.HTTP.StatusCodes, ",")
-		check.Domain, check.Response, check.TLS = c.HTTP.Domain, c.HTTP.Response, c.HTTP.TLS
+	if http := c.HTTP; c.Protocol != lb.ProtocolTCP && http != nil {
+		l.Check.Path, l.Check.StatusCodes = http.Path, strings.Join(http.StatusCodes, ",")
+		l.Check.Domain, l.Check.Response = ptr.Deref(http.Domain, ""), ptr.Deref(http.Response, "")
+		l.Check.TLS = http.TLS
 	}
-	return check
+	return l
 }
 
-func createOpts(spec lb.Spec) hcloud.LoadBalancerCreateOpts {
-	opts := hcloud.LoadBalancerCreateOpts{
-		Name: spec.Name, Labels: spec.Labels(),
-		LoadBalancerType: &hcloud.LoadBalancerType{Name: spec.Type},
-		Algorithm:        &hcloud.LoadBalancerAlgorithm{Type: hcloud.LoadBalancerAlgorithmType(spec.Algorithm)},
-		NetworkZone:      hcloud.NetworkZone(spec.NetworkZone),
-		PublicInterface:  hcloud.Ptr(spec.Public),
-		PublicNet:        publicNetOpts(spec),
-	}
-	if spec.Location != "" {
-		opts.Location = &hcloud.Location{Name: spec.Location}
-	}
-	if spec.Network != 0 {
-		opts.Network = &hcloud.Network{ID: spec.Network}
-	}
-	for _, l := range spec.Listeners {
-		add := addServiceOpts(l)
-		service := hcloud.LoadBalancerCreateOptsService{
-			Protocol: add.Protocol, ListenPort: add.ListenPort, DestinationPort: add.DestinationPort, Proxyprotocol: add.Proxyprotocol,
-			HTTP: (*hcloud.LoadBalancerCreateOptsServiceHTTP)(add.HTTP),
-			HealthCheck: &hcloud.LoadBalancerCreateOptsServiceHealthCheck{
-				Protocol: add.HealthCheck.Protocol, Port: add.HealthCheck.Port,
-				Interval: add.HealthCheck.Interval, Timeout: add.HealthCheck.Timeout, Retries: add.HealthCheck.Retries,
-				HTTP: (*hcloud.LoadBalancerCreateOptsServiceHealthCheckHTTP)(add.HealthCheck.HTTP),
-			},
-		}
-		opts.Services = append(opts.Services, service)
-	}
-	for _, t := range spec.Targets {
-		if !t.Pod() { // hcloud-go can't send its address
-			opts.Targets = append(opts.Targets, createTarget(t))
-		}
-	}
-	return opts
-}
-
-// createTarget omits UsePrivateIP for addresses, since the API accepts it for servers only.
-func createTarget(t lb.Target) hcloud.LoadBalancerCreateOptsTarget {
-	if t.Address.IsValid() {
-		return hcloud.LoadBalancerCreateOptsTarget{
-			Type: hcloud.LoadBalancerTargetTypeIP, IP: hcloud.LoadBalancerCreateOptsTargetIP{IP: t.Address.String()},
-		}
-	}
-	return hcloud.LoadBalancerCreateOptsTarget{
-		Type:         hcloud.LoadBalancerTargetTypeServer,
-		Server:       hcloud.LoadBalancerCreateOptsTargetServer{Server: &hcloud.Server{ID: t.Server}},
-		UsePrivateIP: hcloud.Ptr(t.Private),
-	}
-}
-
-// addServiceOpts omits options that no Spec sets, and an empty domain, the API's default.
-func addServiceOpts(l lb.Listener) hcloud.LoadBalancerAddServiceOpts {
-	opts := hcloud.LoadBalancerAddServiceOpts{
-		Protocol: hcloud.LoadBalancerServiceProtocol(l.Protocol), Proxyprotocol: hcloud.Ptr(l.ProxyProtocol),
-		ListenPort: hcloud.Ptr(l.Port), DestinationPort: hcloud.Ptr(l.DestinationPort),
-		HealthCheck: &hcloud.LoadBalancerAddServiceOptsHealthCheck{
-			Protocol: hcloud.LoadBalancerServiceProtocol(l.Check.Protocol), Port: hcloud.Ptr(l.Check.Port),
-			Interval: hcloud.Ptr(l.Check.Interval), Timeout: hcloud.Ptr(l.Check.Timeout), Retries: hcloud.Ptr(l.Check.Retries),
+// wireService omits an empty domain, the API's default, and a response, which no Spec sets.
+func wireService(l lb.Listener) service {
+	s := service{
+		Protocol: l.Protocol, ListenPort: l.Port, DestinationPort: l.DestinationPort,
+		ProxyProtocol: l.ProxyProtocol,
+		HealthCheck: serviceCheck{
+			Protocol: l.Check.Protocol, Port: l.Check.Port, Retries: l.Check.Retries,
+			Interval: int(l.Check.Interval.Seconds()), Timeout: int(l.Check.Timeout.Seconds()),
 		},
 	}
 	if l.Check.Protocol == lb.ProtocolHTTP {
-		opts.HealthCheck.HTTP = &hcloud.LoadBalancerAddServiceOptsHealthCheckHTTP{
-			Path: hcloud.Ptr(l.Check.Path), StatusCodes: statusCodes(l.Check.StatusCodes), TLS: hcloud.Ptr(l.Check.TLS),
-		}
+		s.HealthCheck.HTTP = &httpCheck{Path: l.Check.Path, TLS: l.Check.TLS}
 		if l.Check.Domain != "" {
-			opts.HealthCheck.HTTP.Domain = hcloud.Ptr(l.Check.Domain)
+			s.HealthCheck.HTTP.Domain = &l.Check.Domain
+		}
+		if l.Check.StatusCodes != "" {
+			s.HealthCheck.HTTP.StatusCodes = strings.Split(l.Check.StatusCodes, ",")
 		}
 	}
 	if http := l.HTTP; l.Protocol != lb.ProtocolTCP {
-		opts.HTTP = &hcloud.LoadBalancerAddServiceOptsHTTP{
-			CookieName: hcloud.Ptr(http.CookieName), CookieLifetime: hcloud.Ptr(http.CookieLifetime), Certificates: certificateRefs(http.Certificates),
-			RedirectHTTP: hcloud.Ptr(http.Redirect), StickySessions: hcloud.Ptr(http.Sticky), TimeoutIdle: hcloud.Ptr(http.IdleTimeout),
+		s.HTTP = &schema.LoadBalancerServiceHTTP{
+			CookieName: http.CookieName, CookieLifetime: int(http.CookieLifetime.Seconds()),
+			RedirectHTTP: http.Redirect, StickySessions: http.Sticky,
+			TimeoutIdle: int(http.IdleTimeout.Seconds()), Certificates: []int64{},
+		}
+		for text := range strings.SplitSeq(http.Certificates, ",") {
+			if id, err := strconv.ParseInt(text, 10, 64); err == nil {
+				s.HTTP.Certificates = append(s.HTTP.Certificates, id)
+			}
 		}
 	}
-	return opts
+	return s
 }
 
-// certificateRefs returns an empty, non-nil slice without certificates: an update ignores nil.
-func certificateRefs(ids string) []*hcloud.Certificate {
-	refs := []*hcloud.Certificate{}
-	for text := range strings.SplitSeq(ids, ",") {
-		if id, err := strconv.ParseInt(text, 10, 64); err == nil {
-			refs = append(refs, &hcloud.Certificate{ID: id})
+// updatedService sets every option, since an update keeps omitted ones.
+func updatedService(l lb.Listener) service {
+	s := wireService(l)
+	if http := s.HealthCheck.HTTP; http != nil {
+		http.Domain, http.Response = &l.Check.Domain, &l.Check.Response
+	}
+	return s
+}
+
+// fields are the body of a request.
+type fields map[string]any
+
+// creation leaves pods to later requests: the API accepts no address of a server here.
+func creation(spec lb.Spec) fields {
+	body := fields{
+		"name": spec.Name, "labels": spec.Labels(), "load_balancer_type": spec.Type,
+		"algorithm": fields{"type": spec.Algorithm}, "public_interface": spec.Public,
+	}
+	optional := func(key string, value any, set bool) {
+		if set {
+			body[key] = value
 		}
 	}
-	return refs
-}
-
-func attachOpts(op lb.AttachNetwork) hcloud.LoadBalancerAttachToNetworkOpts {
-	opts := hcloud.LoadBalancerAttachToNetworkOpts{Network: &hcloud.Network{ID: op.Network}}
-	if op.IP.IsValid() {
-		opts.IP = op.IP.AsSlice()
+	optional("location", spec.Location, spec.Location != "")
+	optional("network_zone", spec.NetworkZone, spec.NetworkZone != "")
+	optional("network", spec.Network, spec.Network != 0)
+	// The cloud creates the primary IPs that are not set.
+	primary := schema.LoadBalancerCreateRequestPublicNet{
+		IPv4: spec.PrimaryIPv4.ID, IPv6: spec.PrimaryIPv6.ID,
 	}
-	if op.Range.IsValid() {
-		opts.IPRange = ipnet.Of(op.Range)
+	optional("public_net", primary, primary.IPv4 != 0 || primary.IPv6 != 0)
+	services, targets := []service{}, []target{}
+	for _, l := range spec.Listeners {
+		services = append(services, wireService(l))
 	}
-	return opts
-}
-
-// pointerName returns nil, the cloud's default, for an empty name.
-func pointerName(name string) *string {
-	if name == "" {
-		return nil
+	for _, t := range spec.Targets {
+		if !t.Pod() {
+			targets = append(targets, wireTarget(t))
+		}
 	}
-	return &name
-}
-
-// updateServiceOpts sets every option, since an update keeps omitted ones.
-func updateServiceOpts(l lb.Listener) hcloud.LoadBalancerUpdateServiceOpts {
-	add := addServiceOpts(l)
-	check := (*hcloud.LoadBalancerUpdateServiceOptsHealthCheckHTTP)(add.HealthCheck.HTTP)
-	if check != nil {
-		check.Domain, check.Response = hcloud.Ptr(l.Check.Domain), hcloud.Ptr(l.Check.Response)
-	}
-	return hcloud.LoadBalancerUpdateServiceOpts{
-		Protocol: add.Protocol, Proxyprotocol: add.Proxyprotocol, DestinationPort: add.DestinationPort,
-		HTTP: (*hcloud.LoadBalancerUpdateServiceOptsHTTP)(add.HTTP),
-		HealthCheck: &hcloud.LoadBalancerUpdateServiceOptsHealthCheck{
-			Protocol: add.HealthCheck.Protocol, Port: add.HealthCheck.Port, HTTP: check,
-			Interval: add.HealthCheck.Interval, Timeout: add.HealthCheck.Timeout, Retries: add.HealthCheck.Retries,
-		},
-	}
-}
-
-func statusCodes(text string) []string {
-	if text == "" {
-		return nil
-	}
-	return strings.Split(text, ",")
+	optional("services", services, len(services) > 0)
+	optional("targets", targets, len(targets) > 0)
+	return body
 }

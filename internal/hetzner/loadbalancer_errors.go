@@ -90,29 +90,38 @@ var targetCodes = []hcloud.ErrorCode{
 // refusal converts permanent refusals of the API to lb's errors, and keeps temporary ones. The
 // same cause has the same text, so that it is reported once: the API's own errors contain a
 // different correlation ID each time.
-func (l *LoadBalancers) refusal(op lb.Op, name string, err error) error {
+func refusal(op lb.Op, name string, err error) error {
 	if err == nil {
 		return nil
 	}
+	kind := "load balancer"
+	switch op := op.(type) {
+	case lb.CreateCertificate:
+		kind, name = "certificate", op.Certificate.Name
+	case lb.RetryCertificate:
+		kind, name = "certificate", op.Name
+	case lb.DeleteCertificate:
+		kind, name = "certificate", op.Name
+	}
 	var failed hcloud.ActionError
 	if errors.As(err, &failed) {
-		return fmt.Errorf("%s %q: %w: %s (%s)", subject(op), name, lb.ErrFailed, failed.Message, failed.Code)
+		return fmt.Errorf("%s %q: %w: %s (%s)", kind, name, lb.ErrFailed, failed.Message, failed.Code)
 	}
 	var apiErr hcloud.Error
 	if !errors.As(err, &apiErr) || refusedForNow(err) || broken(err) || Unauthorized(err) {
-		return fmt.Errorf("%s %q: %w", subject(op), name, err)
+		return fmt.Errorf("%s %q: %w", kind, name, err)
 	}
 	switch apiErr.Code {
 	case hcloud.ErrorCodeForbidden, // caused by the token, not by the Service
 		hcloud.ErrorCodeResourceInUse: // only until the listener is deleted
-		return fmt.Errorf("%s %q: %w", subject(op), name, err)
+		return fmt.Errorf("%s %q: %w", kind, name, err)
 	case hcloud.ErrorCodeUniquenessError:
 		if rename, ok := op.(lb.Rename); ok {
 			name = rename.Name
 		}
 		return fmt.Errorf("load balancer %q %w", name, lb.ErrNotOwned)
 	case hcloud.ErrorCodeProtected:
-		return fmt.Errorf("%s %q %w", subject(op), name, lb.ErrProtected)
+		return fmt.Errorf("%s %q %w", kind, name, lb.ErrProtected)
 	case hcloud.ErrorCodeNotFound:
 		// The load balancer or a part of it was just deleted: the next read shows the current
 		// state. A creation and a new target refer to objects that may never have existed.
@@ -153,14 +162,6 @@ func remedies() map[hcloud.ErrorCode]string {
 }
 
 const excludeLabel = "node.kubernetes.io/exclude-from-external-load-balancers"
-
-func subject(op lb.Op) string {
-	switch op.(type) {
-	case lb.CreateCertificate, lb.RetryCertificate, lb.DeleteCertificate:
-		return "certificate"
-	}
-	return "load balancer"
-}
 
 // aboutTarget reports whether the op would succeed without a target. In a creation, not_found
 // can mean an unknown server or something else, which a retry without targets determines.

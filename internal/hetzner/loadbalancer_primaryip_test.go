@@ -26,9 +26,8 @@ func (lab *balancerLab) primaryIP(t *testing.T, name, family string) int64 {
 	return made.ID
 }
 
-// One is looked up by one request, several by one request for a page, plus at most one request for
-// each.
-func TestPrimaryIPsAreFoundInFewRequests(t *testing.T) {
+// Each is looked up by one request, by its name or ID.
+func TestPrimaryIPsAreFound(t *testing.T) {
 	inLab(t, func(t *testing.T, lab *balancerLab) {
 		web, six := lab.primaryIP(t, "web", "ipv4"), lab.primaryIP(t, "six", "ipv6")
 		look := func(want []int64, reads int, named ...string) {
@@ -50,14 +49,8 @@ func TestPrimaryIPsAreFoundInFewRequests(t *testing.T) {
 		look([]int64{six}, 1, strconv.FormatInt(six, 10))
 		look(nil, 1, "unknown")
 		look(nil, 1, "4711")
-		look([]int64{web, six}, 1, "web", strconv.FormatInt(six, 10))
-		look([]int64{web}, 1, "web", "unknown")
-		for i := range 60 {
-			lab.primaryIP(t, fmt.Sprint("more-", i), "ipv4")
-		}
-		last := lab.primaryIP(t, "last", "ipv6")
-		look([]int64{web, last}, 2, "web", "last")
-		look([]int64{last}, 3, "last", "unknown")
+		look([]int64{web, six}, 2, "web", strconv.FormatInt(six, 10))
+		look([]int64{web}, 2, "web", "unknown")
 
 		found, err := lab.PrimaryIPs(t.Context(), []string{"web", "six"})
 		if err != nil || len(found) != 2 {

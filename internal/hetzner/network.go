@@ -92,7 +92,7 @@ type Network struct {
 // Network looks up a network by its ID or name.
 func (c *Client) Network(ctx context.Context, idOrName string) (*Network, error) {
 	n := &Network{client: c, idOrName: idOrName}
-	n.servers = c.serversIn(func() int64 { return n.Last().ID })
+	n.servers = &Servers{client: c, network: func() int64 { return n.Last().ID }}
 	if err := n.Find(ctx); err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package hetzner
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
@@ -81,14 +82,30 @@ func broken(err error) bool {
 	return false
 }
 
-// change sends a write until it is accepted, and waits for its action.
-func (c *Client) change(ctx context.Context, send func(context.Context) (*hcloud.Action, error)) error {
+// errLate means that a change was not accepted in time.
+var errLate = errors.New("the state it was decided on is too old; reading it again")
+
+// change sends a write until it is accepted, but not after by unless by is zero, and waits for
+// its action, which by doesn't limit.
+func (c *Client) change(
+	ctx context.Context, by time.Time, send func(context.Context) (*hcloud.Action, error),
+) error {
+	limited, cancel := ctx, context.CancelFunc(func() {})
+	if !by.IsZero() {
+		limited, cancel = context.WithDeadlineCause(ctx, by, errLate)
+	}
+	defer cancel()
+	if limited.Err() != nil {
+		return context.Cause(limited)
+	}
 	var action *hcloud.Action
-	err := retry(ctx, write, func(ctx context.Context) error {
-		var err error
+	err := retry(limited, write, func(ctx context.Context) (err error) {
 		action, err = send(ctx)
 		return err
 	})
+	if err != nil && limited.Err() != nil {
+		return fmt.Errorf("%w: %w", context.Cause(limited), err)
+	}
 	if err != nil {
 		return err
 	}

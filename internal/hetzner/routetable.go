@@ -61,7 +61,8 @@ func (n *Network) Replace(ctx context.Context, old, to routes.Route, by time.Tim
 }
 
 func (n *Network) add(ctx context.Context, ref *hcloud.Network, r routes.Route) error {
-	err := n.change(ctx, time.Time{}, func(ctx context.Context) (*hcloud.Action, error) {
+	ctx = requests.WithPriority(ctx, requests.Urgent)
+	err := n.client.change(ctx, time.Time{}, func(ctx context.Context) (*hcloud.Action, error) {
 		action, _, err := n.client.api.Network.AddRoute(ctx, ref,
 			hcloud.NetworkAddRouteOpts{Route: hcloud.NetworkRoute{Destination: ipnet.Of(r.Dst), Gateway: r.Via.AsSlice()}})
 		return action, err
@@ -75,8 +76,11 @@ func (n *Network) add(ctx context.Context, ref *hcloud.Network, r routes.Route) 
 	return nil
 }
 
-func (n *Network) delete(ctx context.Context, ref *hcloud.Network, r routes.Route, by time.Time) error {
-	err := n.change(ctx, by, func(ctx context.Context) (*hcloud.Action, error) {
+func (n *Network) delete(
+	ctx context.Context, ref *hcloud.Network, r routes.Route, by time.Time,
+) error {
+	ctx = requests.WithPriority(ctx, requests.Urgent)
+	err := n.client.change(ctx, by, func(ctx context.Context) (*hcloud.Action, error) {
 		action, _, err := n.client.api.Network.DeleteRoute(ctx, ref,
 			hcloud.NetworkDeleteRouteOpts{Route: hcloud.NetworkRoute{Destination: ipnet.Of(r.Dst), Gateway: r.Via.AsSlice()}})
 		return action, err
@@ -84,7 +88,7 @@ func (n *Network) delete(ctx context.Context, ref *hcloud.Network, r routes.Rout
 	if NotFound(err) {
 		// Either the route or the network is missing.
 		var have *NetworkDetails
-		if have, err = n.look(requests.WithPriority(ctx, requests.Urgent)); err == nil && slices.Contains(have.Routes, r) {
+		if have, err = n.look(ctx); err == nil && slices.Contains(have.Routes, r) {
 			err = errors.New("the API doesn't find it, and lists it")
 		}
 	}
@@ -92,34 +96,4 @@ func (n *Network) delete(ctx context.Context, ref *hcloud.Network, r routes.Rout
 		return fmt.Errorf("deleting route %s from network %d: %w", r, ref.ID, err)
 	}
 	return nil
-}
-
-// errLate means that a change was not accepted in time.
-var errLate = errors.New("the state it was decided on is too old; reading it again")
-
-// change sends a write until it is accepted, but not after by unless by is zero, and waits for
-// its action, which by doesn't limit.
-func (n *Network) change(ctx context.Context, by time.Time, send func(context.Context) (*hcloud.Action, error)) error {
-	ctx = requests.WithPriority(ctx, requests.Urgent)
-	limited, cancel := ctx, context.CancelFunc(func() {})
-	if !by.IsZero() {
-		limited, cancel = context.WithDeadlineCause(ctx, by, errLate)
-	}
-	defer cancel()
-	if limited.Err() != nil {
-		return context.Cause(limited)
-	}
-	var action *hcloud.Action
-	err := retry(limited, write, func(ctx context.Context) error {
-		var err error
-		action, err = send(ctx)
-		return err
-	})
-	if err != nil && limited.Err() != nil {
-		return fmt.Errorf("%w: %w", context.Cause(limited), err)
-	}
-	if err != nil {
-		return err
-	}
-	return n.client.actions.wait(ctx, action)
 }

@@ -2,7 +2,6 @@ package hetzner
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
@@ -15,11 +14,6 @@ import (
 type series struct {
 	waiter  *waiter
 	started []started
-}
-
-type started struct {
-	action *hcloud.Action
-	at     time.Time
 }
 
 // send sends a change when the previous one should have ended. An early change is refused
@@ -56,39 +50,4 @@ func (s *series) send(ctx context.Context, do func(context.Context) (*hcloud.Act
 	}
 	s.started = append(s.started, started{action: action, at: time.Now()})
 	return len(s.started) - 1, nil
-}
-
-func (s *series) wait(ctx context.Context) []error {
-	errs := make([]error, len(s.started))
-	if len(s.started) == 0 {
-		return errs
-	}
-	ctx, cancel := context.WithTimeoutCause(ctx, longestAction, errSlow)
-	defer cancel()
-	last := len(s.started) - 1
-	wait, gap := s.waiter.intervals.first(s.started[last].action.Command)
-	watches := make([]*watch, len(s.started))
-	for i, one := range s.started {
-		if one.action.Status == hcloud.ActionStatusRunning {
-			watches[i] = &watch{id: one.action.ID, start: one.at, seen: one.at, due: s.started[last].at.Add(wait), gap: gap, result: make(chan result, 1)}
-			s.waiter.join(watches[i])
-			defer s.waiter.leave(watches[i])
-		}
-	}
-	for i, it := range watches {
-		over := s.started[i].action
-		if it != nil {
-			r := s.waiter.receive(ctx, it)
-			if r.err != nil {
-				errs[i] = fmt.Errorf("waiting for action %d (%s): %w", over.ID, over.Command, r.err)
-				continue
-			}
-			if i == last {
-				s.waiter.intervals.learn(over.Command, it.early, it.seen.Sub(it.start), r.polled.Sub(it.start))
-			}
-			over = r.action
-		}
-		errs[i] = failure(over)
-	}
-	return errs
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"sync"
 	"time"
 
@@ -21,13 +20,10 @@ type Servers struct {
 	client *Client
 	// network returns the network of the private addresses; 0 omits them.
 	network func() int64
-	maxAge  time.Duration
 
 	flight singleflight.Group
 	mu     sync.Mutex
 	known  knowledge
-	// ahead maps a time that was in the future when a caller named it to the time of that call.
-	ahead map[time.Time]time.Time
 }
 
 const (
@@ -40,26 +36,19 @@ const (
 
 // Servers returns a cached view of the servers and their addresses in network; 0 omits addresses.
 func (c *Client) Servers(network int64) *Servers {
-	return c.serversIn(func() int64 { return network })
-}
-
-func (c *Client) serversIn(network func() int64) *Servers {
-	return &Servers{client: c, network: network, maxAge: serversMaxAge}
+	return &Servers{client: c, network: func() int64 { return network }}
 }
 
 var _ cloud.Servers = (*Servers)(nil)
 
 // List implements cloud.Servers. Callers that need the same refresh share it.
 func (s *Servers) List(ctx context.Context, since time.Time) ([]cloud.Machine, error) {
-	since = s.past(since, time.Now())
-	done := func() bool { _, ok := s.cached(since); return ok }
-	if err := s.share(ctx, "list", done, s.refresh); err != nil {
+	if now := time.Now(); since.After(now) {
+		since = now
+	}
+	if err := s.share(ctx, "list", func() bool { return s.cached(since) }, s.refresh); err != nil {
 		return nil, err
 	}
-	if list, ok := s.cached(since); ok {
-		return list, nil
-	}
-	// The local clock was set back during the refresh: no newer list is possible.
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.known.list, nil
@@ -67,24 +56,32 @@ func (s *Servers) List(ctx context.Context, since time.Time) ([]cloud.Machine, e
 
 // Look implements cloud.Servers.
 func (s *Servers) Look(ctx context.Context, questions []cloud.Question) ([]cloud.Machine, error) {
+	open, since := s.unanswered(questions)
 	s.mu.Lock()
-	open, since := s.known.unanswered(questions)
 	alone := s.known.cheaperAlone(len(open), time.Now())
 	s.mu.Unlock()
-	if _, ok := s.cached(time.Time{}); !ok || !alone {
+	if !alone || !s.cached(time.Time{}) {
 		return s.List(ctx, since)
 	}
 	for _, q := range open {
-		done := func() bool { return s.replied(q) }
-		err := s.share(ctx, fmt.Sprintf("%d %q", q.ID, q.Name), done, func(ctx context.Context) error { return s.request(ctx, q) })
-		switch {
+		answered := func() bool { still, _ := s.unanswered([]cloud.Question{q}); return len(still) == 0 }
+		request := func(ctx context.Context) error { _, err := s.request(ctx, q); return err }
+		switch err := s.share(ctx, q.String(), answered, request); {
 		case errors.Is(err, errContradiction):
 			return s.List(ctx, time.Now())
 		case err != nil:
 			return nil, err
 		}
 	}
-	return s.List(ctx, time.Time{})
+	// An older list may have landed in the meantime, without the responses.
+	_, since = s.unanswered(questions)
+	return s.List(ctx, since)
+}
+
+func (s *Servers) unanswered(questions []cloud.Question) ([]cloud.Question, time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.known.unanswered(questions)
 }
 
 // share runs fly until done reports true; concurrent callers with the same key share a run. A
@@ -117,79 +114,57 @@ func (s *Servers) share(ctx context.Context, key string, done func() bool, fly f
 	return nil
 }
 
-// past returns since or, if that is in the future, when a caller first named it: by a clock that
-// is ahead of the local one, the event has happened already. Without ahead, every call would
-// refresh the list until the local clock has caught up.
-func (s *Servers) past(since, now time.Time) time.Time {
+func (s *Servers) cached(since time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	// Only the key drops the monotonic reading: since itself is compared by it, so that a list
-	// from before the clock was set back doesn't count as newer.
-	named := since.Round(0).UTC()
-	if first, ok := s.ahead[named]; ok {
-		return first
+	requested := s.known.requested
+	if requested.IsZero() || requested.Before(since) || s.known.network != s.network() {
+		return false
 	}
-	if !since.After(now) {
-		return since
-	}
-	// After serversStretchedAge, no caller needs the entry: every cached list is newer.
-	maps.DeleteFunc(s.ahead, func(named, _ time.Time) bool { return named.Before(now.Add(-serversStretchedAge)) })
-	if s.ahead == nil {
-		s.ahead = map[time.Time]time.Time{}
-	}
-	s.ahead[named] = now
-	return now
-}
-
-func (s *Servers) cached(since time.Time) ([]cloud.Machine, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.known.requested.IsZero() || s.known.requested.Before(since) || s.known.network != s.network() {
-		return nil, false
-	}
-	age := time.Since(s.known.requested)
-	return s.known.list, age < s.maxAge || age < serversStretchedAge && !s.client.Spare()
-}
-
-func (s *Servers) replied(q cloud.Question) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	open, _ := s.known.unanswered([]cloud.Question{q})
-	return len(open) == 0
+	age := time.Since(requested)
+	return age < serversMaxAge || age < serversStretchedAge && !s.client.Spare()
 }
 
 func (s *Servers) refresh(ctx context.Context) error {
 	requested, network := time.Now(), s.network()
-	found, err := s.client.servers(ctx, "servers", hcloud.ServerListOpts{})
+	found, err := s.list(ctx, "servers", hcloud.ServerListOpts{}, network)
 	if err != nil {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.known.listed(convertAll(found, network), network, requested)
+	s.known.listed(found, network, requested)
 	s.client.listed.Set(float64(requested.Unix()))
 	return nil
 }
 
-func (s *Servers) request(ctx context.Context, q cloud.Question) error {
+// request returns the servers with the ID or the name, and an error that wraps errContradiction
+// beside them if only a new list can show the others' state.
+func (s *Servers) request(
+	ctx context.Context, q cloud.Question,
+) (found []cloud.Machine, err error) {
 	requested, network := time.Now(), s.network()
-	var found []*hcloud.Server
-	var one *hcloud.Server
-	var err error
 	if q.ID == 0 {
-		found, err = s.client.servers(ctx, "servers of this name", hcloud.ServerListOpts{Name: q.Name})
-	} else if one, err = s.client.server(ctx, q.ID); one != nil {
-		found = []*hcloud.Server{one}
+		opts := hcloud.ServerListOpts{Name: q.Name}
+		found, err = s.list(ctx, "servers of this name", opts, network)
+	} else {
+		var one *hcloud.Server
+		one, err = get(ctx, func(ctx context.Context) (*hcloud.Server, *hcloud.Response, error) {
+			return s.client.api.Server.GetByID(ctx, q.ID)
+		})
+		if one != nil {
+			found = append(found, convert(one, network))
+		}
 	}
 	if err != nil {
-		return fmt.Errorf("getting server %s: %w", q, err)
+		return nil, fmt.Errorf("getting server %s: %w", q, err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.known.learn(q, convertAll(found, network), network, requested) {
-		return errContradiction
+	if !s.known.learn(q, found, network, requested) {
+		err = errContradiction
 	}
-	return nil
+	return found, err
 }
 
 // errContradiction means that a response about a single server contradicts the list.
@@ -197,43 +172,26 @@ var errContradiction = errors.New("the server list is out of date")
 
 // Get implements cloud.Servers. It always requests the server from the API.
 func (s *Servers) Get(ctx context.Context, id int64) (cloud.Machine, error) {
-	requested, network := time.Now(), s.network()
-	found, err := s.client.server(ctx, id)
-	if err != nil {
-		return cloud.Machine{}, fmt.Errorf("getting server %d: %w", id, err)
+	found, err := s.request(ctx, cloud.Question{ID: id})
+	switch {
+	case len(found) > 0:
+		return found[0], nil
+	case err == nil || errors.Is(err, errContradiction):
+		err = fmt.Errorf("getting server %d: %w", id, cloud.ErrNoServer)
 	}
-	if found == nil {
-		return cloud.Machine{}, fmt.Errorf("getting server %d: %w", id, cloud.ErrNoServer)
-	}
-	server := convert(found, network)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.known.learn(cloud.Question{ID: id}, []cloud.Machine{server}, network, requested)
-	return server, nil
+	return cloud.Machine{}, err
 }
 
-func (c *Client) servers(ctx context.Context, what string, o hcloud.ServerListOpts) ([]*hcloud.Server, error) {
+func (s *Servers) list(
+	ctx context.Context, what string, o hcloud.ServerListOpts, network int64,
+) ([]cloud.Machine, error) {
 	o.Sort = byID()
-	return list(ctx, c, what, func(s *hcloud.Server) int64 { return s.ID },
+	return list(ctx, s.client, what, func(s *hcloud.Server) int64 { return s.ID },
 		func(ctx context.Context, page hcloud.ListOpts) ([]*hcloud.Server, *hcloud.Response, error) {
 			o.ListOpts = page
-			return c.api.Server.List(ctx, o)
-		})
-}
-
-// server returns nil if the server doesn't exist.
-func (c *Client) server(ctx context.Context, id int64) (*hcloud.Server, error) {
-	return get(ctx, func(ctx context.Context) (*hcloud.Server, *hcloud.Response, error) {
-		return c.api.Server.GetByID(ctx, id)
-	})
-}
-
-func convertAll(servers []*hcloud.Server, network int64) []cloud.Machine {
-	list := make([]cloud.Machine, len(servers))
-	for i, server := range servers {
-		list[i] = convert(server, network)
-	}
-	return list
+			return s.client.api.Server.List(ctx, o)
+		},
+		func(s *hcloud.Server) cloud.Machine { return convert(s, network) })
 }
 
 func convert(server *hcloud.Server, network int64) cloud.Machine {

@@ -14,10 +14,12 @@ import (
 	"github.com/underlay-ccm/underlay/internal/requests"
 )
 
-// authorized adds the current token to each request.
+// authorized adds the current token to each request, and bounds its time, including the response's
+// body.
 type authorized struct {
 	next  http.RoundTripper
 	token func() (string, error)
+	limit time.Duration
 }
 
 func (t *authorized) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -25,62 +27,10 @@ func (t *authorized) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the API token: %w", err)
 	}
-	r = r.Clone(r.Context())
-	r.Header.Set("Authorization", bearer(token))
-	resp, err := t.next.RoundTrip(r)
-	if resp != nil {
-		resp.Request = r // reauthorized reads the refused token from it
-	}
-	return resp, err
-}
-
-func bearer(token string) string { return "Bearer " + token }
-
-// reauthorized sends a request again if its token was refused and has been replaced since. The
-// API did nothing for the refused request, so writes are repeated too.
-type reauthorized struct {
-	next  http.RoundTripper
-	token func() (string, error)
-}
-
-func (t *reauthorized) RoundTrip(r *http.Request) (*http.Response, error) {
-	resp, err := t.next.RoundTrip(r)
-	if err != nil || resp.StatusCode != http.StatusUnauthorized {
-		return resp, err
-	}
-	token, err := t.token()
-	if err != nil || resp.Request == nil || resp.Request.Header.Get("Authorization") == bearer(token) {
-		return resp, nil // the current token was refused
-	}
-	again := r.Clone(r.Context())
-	if r.Body != nil && r.Body != http.NoBody {
-		if r.GetBody == nil {
-			return resp, nil
-		}
-		if again.Body, err = r.GetBody(); err != nil {
-			return resp, nil
-		}
-	}
-	_ = resp.Body.Close()
-	return t.next.RoundTrip(again)
-}
-
-// notTheAPI is a response that is not from the API, which replies with JSON.
-type notTheAPI struct{ status int }
-
-func (e *notTheAPI) Error() string {
-	return fmt.Sprintf("the response is %d %s and not the API's JSON", e.status, http.StatusText(e.status))
-}
-
-// limited bounds the time of each request, including the response's body.
-type limited struct {
-	next  http.RoundTripper
-	limit time.Duration
-}
-
-func (t *limited) RoundTrip(r *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), t.limit)
-	resp, err := t.next.RoundTrip(r.WithContext(ctx))
+	r = r.Clone(ctx)
+	r.Header.Set("Authorization", "Bearer "+token)
+	resp, err := t.next.RoundTrip(r)
 	if err != nil {
 		cancel()
 		return nil, err
@@ -97,6 +47,13 @@ type released struct {
 func (b *released) Close() error {
 	defer b.release()
 	return b.ReadCloser.Close()
+}
+
+// notTheAPI is a response that is not from the API, which replies with JSON.
+type notTheAPI struct{ status int }
+
+func (e *notTheAPI) Error() string {
+	return fmt.Sprintf("the response is %d %s and not the API's JSON", e.status, http.StatusText(e.status))
 }
 
 // counted counts requests, and turns 401 and 404 responses that are not the API's into notTheAPI.
