@@ -3,7 +3,6 @@ package addresses
 import (
 	"fmt"
 	"net/netip"
-	"slices"
 )
 
 // Destination is the machine to which an API should route an address.
@@ -57,24 +56,6 @@ func Routed(net netip.Prefix, ranges []Range) (within []netip.Addr) {
 		}
 	}
 	return within
-}
-
-// Missing returns the addresses of ranges that are in no net that a provider can route, the first
-// of each range: a Service that gets one of them is unreachable.
-func Missing(nets []netip.Prefix, ranges []Range) (missing []netip.Addr) {
-	for _, r := range ranges {
-		for a := r.First; r.Contains(a); a = a.Next() {
-			i := slices.IndexFunc(nets, func(net netip.Prefix) bool { return net.Contains(a) })
-			if i < 0 {
-				missing = append(missing, a)
-				break
-			}
-			if nets[i].Contains(r.Last) {
-				break // the whole range is in one net
-			}
-		}
-	}
-	return missing
 }
 
 // Refuse returns an Unrouted.

@@ -125,7 +125,7 @@ func (m *manager) vSwitchMembers(c *appconfig.CompletedConfig) (runner, error) {
 	return vswitch.New(vswitch.Config{
 		Client:   client,
 		Nodes:    c.SharedInformers.Core().V1().Nodes(),
-		Members:  m.account,
+		Members:  m.robot,
 		VSwitch:  func() int64 { return m.network.Last().VSwitches[reached.Subnet] },
 		Holds:    reached.Holds,
 		Recorder: c.EventRecorder,

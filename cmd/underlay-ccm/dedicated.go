@@ -11,7 +11,6 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/underlay-ccm/underlay/internal/config"
-	"github.com/underlay-ccm/underlay/internal/dedicated"
 	"github.com/underlay-ccm/underlay/internal/robot"
 	"github.com/underlay-ccm/underlay/internal/wiring"
 )
@@ -37,7 +36,7 @@ func (m *manager) configureDedicated(transport http.RoundTripper, metrics robot.
 		return err
 	}
 	m.robot = client
-	m.account = dedicated.New(client, logListed)
+	m.account = robot.NewServers(client, logListed)
 	m.machines.Robot = m.account
 	return nil
 }
@@ -69,7 +68,7 @@ func logListed(err error) {
 }
 
 func robotCredentials(c config.Robot) func() (robot.Credentials, error) {
-	return robot.Consistent(func() (robot.Credentials, error) {
+	return func() (robot.Credentials, error) {
 		user, err := secret(c.User, "user")
 		if err != nil {
 			return robot.Credentials{}, err
@@ -79,7 +78,7 @@ func robotCredentials(c config.Robot) func() (robot.Credentials, error) {
 			return robot.Credentials{}, err
 		}
 		return robot.NewCredentials(user, password)
-	})
+	}
 }
 
 func secret(s config.RobotSecret, what string) (string, error) {

@@ -31,7 +31,6 @@ import (
 
 	"github.com/underlay-ccm/underlay/internal/cloud"
 	"github.com/underlay-ccm/underlay/internal/config"
-	"github.com/underlay-ccm/underlay/internal/dedicated"
 	"github.com/underlay-ccm/underlay/internal/hetzner"
 	"github.com/underlay-ccm/underlay/internal/kube"
 	"github.com/underlay-ccm/underlay/internal/leadership"
@@ -104,7 +103,7 @@ type manager struct {
 	layout   *hetzner.NetworkDetails
 	machines cloud.Machines // every machine that a Node may run on
 	// account lists the dedicated servers of the account at Robot; nil without Robot.
-	account *dedicated.Servers
+	account *robot.Servers
 	robot   *robot.Client // nil without Robot
 	offered bool          // the load balancer settings match the cloud's offer
 

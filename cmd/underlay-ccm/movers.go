@@ -10,9 +10,9 @@ import (
 	"github.com/underlay-ccm/underlay/addresses"
 	addresscontroller "github.com/underlay-ccm/underlay/addresses/controller"
 	"github.com/underlay-ccm/underlay/internal/config"
-	"github.com/underlay-ccm/underlay/internal/dedicated"
 	"github.com/underlay-ccm/underlay/internal/hetzner"
 	"github.com/underlay-ccm/underlay/internal/kube"
+	"github.com/underlay-ccm/underlay/internal/robot"
 )
 
 // addressRouters returns the movers that use an API and that pools name.
@@ -27,8 +27,8 @@ func (m *manager) addressRouters(nodes corelisters.NodeLister) map[string]addres
 		}
 	}
 	if ranges := rangesOf(m.config.Addresses, config.Failover); len(ranges) > 0 {
-		router := dedicated.NewFailovers(dedicated.FailoverOptions{
-			Robot: m.robot, Servers: m.account, Ranges: ranges, Nodes: machines(nodes, kube.ParseDedicatedID),
+		router := robot.NewFailovers(robot.FailoverOptions{
+			Client: m.robot, Servers: m.account, Ranges: ranges, Nodes: machines(nodes, kube.ParseDedicatedID),
 		})
 		routers[string(config.Failover)] = addresscontroller.Routing{
 			Router: router, Serves: serves(kube.ParseDedicatedID), Scarce: true,

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -189,61 +188,6 @@ func TestABlipIsNoOutage(t *testing.T) {
 			t.Errorf("told of %q", a.result)
 		}
 	})
-}
-
-// A deadline that ends a request after 10 s shows an outage. A shorter one, a canceled request, or
-// one that waits for a failover address for less time than that takes, doesn't.
-func TestDeadlinesTellOfAnOutage(t *testing.T) {
-	for _, c := range []struct {
-		name    string
-		after   time.Duration
-		cancels bool
-		route   bool
-		outage  bool
-	}{
-		{"long deadline", 10 * time.Second, false, false, true},
-		{"short deadline", 9 * time.Second, false, false, false},
-		{"given up", 20 * time.Second, true, false, false},
-		{"failover", 60 * time.Second, false, true, false},
-		{"failover, long", 100 * time.Second, false, true, true},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				a := newAccount(t, robotsim.Options{})
-				_, err := a.client.Servers(t.Context())
-				noError(t, err)
-				noError(t, a.sim.Inject(robotsim.Fault{Delay: time.Hour, Times: -1}))
-				for range 3 {
-					ctx, cancel := context.WithTimeout(t.Context(), c.after)
-					if c.cancels {
-						cancel()
-						ctx, cancel = context.WithCancel(t.Context())
-						time.AfterFunc(c.after, cancel)
-					}
-					if c.route {
-						_, err = a.client.RouteFailover(ctx, netip.MustParseAddr("203.0.113.100"), netip.MustParseAddr("203.0.113.2"))
-					} else {
-						_, err = a.client.Servers(ctx)
-					}
-					var gone *robot.Unavailable
-					if errors.As(err, &gone) != c.outage || !errors.Is(err, context.DeadlineExceeded) && !c.cancels {
-						t.Errorf("got %v", err)
-					}
-					cancel()
-					if gone != nil {
-						time.Sleep(time.Until(gone.Until))
-					}
-				}
-				want := ""
-				if c.outage {
-					want = "gone"
-				}
-				if got := strings.Join(a.result, ", "); got != want {
-					t.Errorf("told %q, want %q", got, want)
-				}
-			})
-		})
-	}
 }
 
 // A rejection contains the interval over which an operation's requests are counted.

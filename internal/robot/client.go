@@ -31,7 +31,7 @@ type Options struct {
 	// Endpoint is the URL of the web service; empty means DefaultEndpoint.
 	Endpoint string
 	// Credentials is called for every request, so that new credentials are used without a
-	// restart, see Consistent.
+	// restart.
 	Credentials func() (Credentials, error)
 	// Availability, if set, is called once with an *Unavailable when the web service stops
 	// responding, and once with nil when it responds again. It must not call the Client.
@@ -121,15 +121,13 @@ func (c *Client) register(o Options) error {
 
 // do sends the request of an operation and decodes the response. A request that is rejected
 // before it is sent costs no quota.
-func (c *Client) do(ctx context.Context, op operation, path string, form url.Values, into any) error {
-	t, probe, err := c.hold(ctx, op)
+func (c *Client) do(
+	ctx context.Context, op operation, path string, form url.Values, into any,
+) error {
+	t, err := c.hold(ctx, op)
 	if err != nil {
 		return err
 	}
-	if probe {
-		defer c.outage.probed()
-	}
-	began := time.Now()
 	result, err := c.send(ctx, op, path, form, t.credentials, into)
 	t.end(result)
 	var response *Error
@@ -147,38 +145,35 @@ func (c *Client) do(ctx context.Context, op operation, path string, form url.Val
 	case err == nil || response != nil:
 		c.outage.succeeded()
 		return err
-	case errors.As(err, new(*badResponse)):
-		return err // a problem of decoding, not of the network
-	case ctx.Err() != nil && !tooSlow(ctx, op, time.Since(began)):
-		return err // ended by the caller
+	case errors.As(err, new(*badResponse)), // a problem of decoding, not of the network
+		ctx.Err() != nil: // ended by the caller
+		return err
 	default:
 		return c.outage.failed(err)
 	}
 }
 
-// hold waits until an operation may be requested. It returns its login turn, and whether it
-// probes an outage.
-func (c *Client) hold(ctx context.Context, op operation) (t *turn, probe bool, err error) {
+// hold waits until an operation may be requested, and returns its login turn.
+func (c *Client) hold(ctx context.Context, op operation) (t *turn, err error) {
 	if err := c.outage.check(); err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	began, q := time.Now(), c.quotas[op]
-	err = q.spend(ctx)
-	if err == nil {
-		if t, err = c.login.enter(ctx); err != nil {
-			q.result(false, nil)
+	defer func() {
+		waited := time.Since(began).Seconds()
+		c.waits.WithLabelValues(requests.PriorityOf(ctx).String()).Observe(waited)
+	}()
+	if err := q.spend(ctx); err != nil {
+		return nil, err
+	}
+	if t, err = c.login.enter(ctx); err == nil {
+		if err = c.outage.check(); err == nil {
+			return t, nil
 		}
+		t.end(unsent) // another request failed during the wait
 	}
-	c.waits.WithLabelValues(requests.PriorityOf(ctx).String()).Observe(time.Since(began).Seconds())
-	if err != nil {
-		return nil, false, err
-	}
-	if probe, err = c.outage.admit(); err != nil { // another request failed during the wait
-		t.end(unsent)
-		q.result(false, nil)
-		return nil, false, err
-	}
-	return t, probe, nil
+	q.result(false, nil)
+	return nil, err
 }
 
 // send sends one request and returns the outcome of its login. An *Error is the service's reply,
@@ -190,7 +185,6 @@ func (c *Client) send(ctx context.Context, op operation, path string, form url.V
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	ctx, reached := traced(ctx)
 	r, err := http.NewRequestWithContext(ctx, op.method, c.endpoint+path, strings.NewReader(form.Encode()))
 	if err != nil {
 		return unsent, &badResponse{fmt.Errorf("building the request: %w", err)}
@@ -207,7 +201,7 @@ func (c *Client) send(ctx context.Context, op operation, path string, form url.V
 	}
 	c.requests.WithLabelValues(op.name(), requests.PriorityOf(ctx).String(), code).Inc()
 	if err != nil {
-		if !reached(err) {
+		if noConnection(err) {
 			return unsent, err
 		}
 		return lost, err

@@ -228,7 +228,7 @@ func TestListsAreWhole(t *testing.T) {
 	null := answering(t, http.StatusOK, "application/json", "null")
 	_, failovers := null.Failovers(t.Context())
 	_, vSwitch := null.Members(t.Context(), 4321)
-	_, failover := null.UnrouteFailover(t.Context(), netip.MustParseAddr("203.0.113.100"))
+	_, failover := null.RouteFailover(t.Context(), netip.MustParseAddr("203.0.113.100"), netip.Addr{})
 	for what, err := range map[string]error{
 		"failover addresses": failovers, "a vSwitch": vSwitch, "a failover address": failover,
 	} {
@@ -303,7 +303,7 @@ func TestFailoverAddressesMoveTogether(t *testing.T) {
 		if err != nil || f.Active != netip.MustParseAddr("2001:db8:2::") {
 			t.Errorf("got %+v, %v", f, err)
 		}
-		if f, err = a.client.UnrouteFailover(t.Context(), f.IP); err != nil || f.Active.IsValid() {
+		if f, err = a.client.RouteFailover(t.Context(), f.IP, netip.Addr{}); err != nil || f.Active.IsValid() {
 			t.Errorf("got %+v, %v", f, err)
 		}
 		all, err := a.client.Failovers(t.Context())

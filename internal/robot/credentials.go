@@ -1,7 +1,6 @@
 package robot
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -36,29 +35,6 @@ func (c Credentials) same(other Credentials) bool { return c.Reveal() == other.R
 func (c Credentials) Authorize(r *http.Request) {
 	if user, password, some := strings.Cut(c.Reveal(), ":"); some {
 		r.SetBasicAuth(user, password)
-	}
-}
-
-// Consistent returns a function that calls read twice and returns the credentials on which both
-// calls agree: a user from before a change of files with a password from after it would be a failed
-// login.
-func Consistent(read func() (Credentials, error)) func() (Credentials, error) {
-	return func() (Credentials, error) {
-		before, err := read()
-		for range 5 {
-			var after Credentials
-			if err == nil {
-				after, err = read()
-			}
-			if err != nil {
-				return Credentials{}, err
-			}
-			if before.same(after) {
-				return after, nil
-			}
-			before = after
-		}
-		return Credentials{}, errors.New("the Robot user and password change while they are read")
 	}
 }
 

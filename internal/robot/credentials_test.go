@@ -196,30 +196,3 @@ func TestNewCredentials(t *testing.T) {
 		}
 	}
 }
-
-// Files that change between two reads are read again; files that always change are not used.
-func TestConsistentCredentials(t *testing.T) {
-	missing := errors.New("missing")
-	for name, c := range map[string]struct {
-		passwords string // of the reads, a letter each
-		want      string
-	}{
-		"unchanged":    {"aa", "a"},
-		"changed once": {"abb", "b"},
-		"always":       {"abababab", ""},
-		"missing":      {"-", ""},
-		"deleted":      {"a-", ""},
-	} {
-		rest := c.passwords
-		got, err := robot.Consistent(func() (robot.Credentials, error) {
-			next := rest[:1]
-			if rest = rest[1:]; next == "-" {
-				return robot.Credentials{}, missing
-			}
-			return robot.NewCredentials(user, next)
-		})()
-		if found, _ := robot.NewCredentials(user, c.want); (err == nil) != (c.want != "") || got.Reveal() != found.Reveal() {
-			t.Errorf("%s: %v, %v", name, got, err)
-		}
-	}
-}

@@ -1,6 +1,8 @@
 // Package robot is the client of Hetzner's Robot web service, the API of dedicated servers: one
 // Client serves all controllers, so that the account's quotas and its login have one owner. It is
 // the counterpart of internal/hetzner, and shares the order of requests with it (package requests).
+// Servers caches its list of servers for internal/cloud, and Failovers routes failover addresses
+// for addresses/controller.
 //
 // It must never return part of a list as the whole, never repeat a write with an unknown outcome
 // (the caller reads first), and never leak the password. It must never fail a third login within

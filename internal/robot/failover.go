@@ -58,14 +58,23 @@ func (c *Client) Failovers(ctx context.Context) ([]Failover, error) {
 }
 
 // RouteFailover routes a failover address to the server with the main address to, for IPv6 that
-// of its main net. It is urgent, and returns when the address is routed, after a minute. After
-// an error, the routing is unknown: the caller reads it before it retries. The code is
-// CodeAlreadyRouted if the address was routed there before.
+// of its main net, or removes the routing for the zero Addr. It is urgent, and returns when that is
+// done, after a minute. After an error, the routing is unknown: the caller reads it before it
+// retries. The code is CodeAlreadyRouted if the address was routed there before.
 func (c *Client) RouteFailover(ctx context.Context, ip, to netip.Addr) (Failover, error) {
 	ctx = requests.WithPriority(ctx, requests.Urgent)
-	f, err := c.failover(ctx, routeFailover, ip, url.Values{"active_server_ip": {to.String()}})
-	if err == nil && f.Active != to {
-		err = fmt.Errorf("according to the response it is routed to %s", f.Active)
+	op, form := unrouteFailover, url.Values(nil)
+	if to.IsValid() {
+		op, form = routeFailover, url.Values{"active_server_ip": {to.String()}}
+	}
+	var body failoverBody
+	err := c.do(ctx, op, "/failover/"+ip.String(), form, &body)
+	var f Failover
+	if err == nil {
+		f, err = body.failover()
+	}
+	if err == nil && (f.IP != ip || to.IsValid() && f.Active != to) {
+		err = fmt.Errorf("according to the response, %s is routed to %s", f.IP, f.Active)
 	}
 	if err != nil {
 		return Failover{}, fmt.Errorf("routing failover address %s to %s: %w", ip, to, err)
@@ -78,26 +87,4 @@ func (c *Client) FailoverWait(p requests.Priority) (wait time.Duration) {
 	q := c.quotas[routeFailover]
 	q.queue.Change(func(now time.Time) { wait = max(0, q.Wait(p, now)) })
 	return wait
-}
-
-// UnrouteFailover removes the routing of a failover address. Otherwise it is like RouteFailover.
-func (c *Client) UnrouteFailover(ctx context.Context, ip netip.Addr) (Failover, error) {
-	ctx = requests.WithPriority(ctx, requests.Urgent)
-	f, err := c.failover(ctx, unrouteFailover, ip, nil)
-	if err != nil {
-		return Failover{}, fmt.Errorf("routing failover address %s nowhere: %w", ip, err)
-	}
-	return f, nil
-}
-
-func (c *Client) failover(ctx context.Context, op operation, ip netip.Addr, form url.Values) (Failover, error) {
-	var body failoverBody
-	if err := c.do(ctx, op, "/failover/"+ip.String(), form, &body); err != nil {
-		return Failover{}, err
-	}
-	f, err := body.failover()
-	if err == nil && f.IP != ip {
-		err = fmt.Errorf("the response is about %s", f.IP)
-	}
-	return f, err
 }

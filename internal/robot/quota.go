@@ -110,7 +110,7 @@ func (q *quota) left() (left int) {
 	return left
 }
 
-// spend blocks until a request may be sent. The caller passes its result to told.
+// spend blocks until a request may be sent. The caller passes its result to result.
 func (q *quota) spend(ctx context.Context) error {
 	if _, err := q.queue.Wait(ctx); err != nil {
 		return fmt.Errorf("waiting for the operation's quota: %w", err)

@@ -72,7 +72,7 @@ func rules() []rule {
 			"the speaker keeps sessions and knows neither Nodes nor Services"),
 
 		// Their components.
-		never(areas, "./internal/cloud/... ./internal/hetzner/... ./internal/robot/... ./internal/dedicated/... ./internal/requests/...",
+		never(areas, "./internal/cloud/... ./internal/hetzner/... ./internal/robot/... ./internal/requests/...",
 			"controllers speak to ports of their own, so that another cloud needs no change in them"),
 
 		only("./addresses/controller", "std ./addresses ./internal/editdistance ./internal/kube ./internal/promauto k8s.io/...",
@@ -92,18 +92,16 @@ func rules() []rule {
 		// Internal packages.
 		never("./internal/kube/...", "./internal/cloud/... ./internal/hetzner/... ./ipam/controller ./routes/controller ./lb/controller",
 			"internal/kube translates between Kubernetes objects and domain values, below every controller"),
-		never("./internal/cloud/...", "./internal/hetzner/... ./internal/robot/... ./internal/dedicated/... ./ipam/controller ./routes/controller ./lb/controller",
+		never("./internal/cloud/...", "./internal/hetzner/... ./internal/robot/... ./ipam/controller ./routes/controller ./lb/controller",
 			"internal/cloud declares the ports Servers and Inventory; their implementations come from cmd"),
-		only("./internal/dedicated/...", "std ./addresses ./internal/cloud ./internal/vswitch ./internal/robot ./internal/requests",
-			"internal/dedicated makes of what Robot says what internal/cloud, internal/vswitch and addresses/controller ask for; it knows neither Nodes nor the web service"),
 		only("./internal/vswitch/...", "std ./internal/kube ./internal/promauto k8s.io/...",
 			"internal/vswitch tells Nodes what its port Members says; what implements it, and what else rests on the vSwitch, come from cmd"),
 		only("./internal/directory", "std ./internal/kube k8s.io/...",
 			"internal/directory carries Nodes from the controller manager to the agents: what either does with them comes from cmd"),
 		never("./internal/hetzner/...", "./internal/kube/... ./ipam/controller ./routes/controller ./lb/controller",
 			"internal/hetzner implements ports for the Hetzner Cloud and knows nothing of who calls them"),
-		only("./internal/robot/...", "std ./internal/cloud ./internal/vswitch ./internal/robot/... ./internal/promauto ./internal/requests ./internal/secret k8s.io/component-base/metrics",
-			"internal/robot speaks to the web service of dedicated servers for the ports of internal/cloud and internal/vswitch, and knows nothing of who calls it"),
+		only("./internal/robot/...", "std ./addresses ./internal/cloud ./internal/vswitch ./internal/robot/... ./internal/promauto ./internal/requests ./internal/secret golang.org/x/sync/semaphore k8s.io/component-base/metrics",
+			"internal/robot speaks to the web service of dedicated servers for the ports of internal/cloud, internal/vswitch and addresses/controller, and knows nothing of who calls it"),
 		only("./internal/requests/...", "std",
 			"internal/requests orders requests and knows no API: each brings its own budget"),
 		only("./internal/promauto", "std k8s.io/component-base/metrics",

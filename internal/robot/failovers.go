@@ -1,4 +1,4 @@
-package dedicated
+package robot
 
 import (
 	"context"
@@ -10,21 +10,11 @@ import (
 
 	"github.com/underlay-ccm/underlay/addresses"
 	"github.com/underlay-ccm/underlay/internal/cloud"
-	"github.com/underlay-ccm/underlay/internal/requests"
-	"github.com/underlay-ccm/underlay/internal/robot"
 )
-
-// FailoverRobot lists and routes failover addresses; *robot.Client implements it.
-type FailoverRobot interface {
-	Failovers(ctx context.Context) ([]robot.Failover, error)
-	RouteFailover(ctx context.Context, ip, to netip.Addr) (robot.Failover, error)
-	UnrouteFailover(ctx context.Context, ip netip.Addr) (robot.Failover, error)
-	FailoverWait(p requests.Priority) time.Duration
-}
 
 // FailoverOptions limits which failover addresses may be moved, and to which servers.
 type FailoverOptions struct {
-	Robot FailoverRobot
+	Client *Client
 	// Servers has the main addresses of servers.
 	Servers cloud.Inventory
 	// Ranges are the pool addresses that are failover addresses. Listing an address in a pool is
@@ -52,20 +42,19 @@ type FailoverOptions struct {
 type Failovers struct {
 	o FailoverOptions
 
-	looking   chan struct{} // held while listing
-	mu        sync.Mutex    // guards the fields below
-	known     []robot.Failover
-	requested time.Time                  // when known was requested; zero: it is missing or outdated
-	until     map[netip.Prefix]time.Time // a move may be in progress until then
-	nodes     map[int64]bool             // servers that are or were Nodes
+	listing   chan struct{} // guards the next two fields, also while listing
+	known     []Failover
+	requested time.Time // when known was requested; zero: it is missing or outdated
+
+	mu    sync.Mutex                 // guards the fields below
+	until map[netip.Prefix]time.Time // a move may be in progress until then
+	nodes map[int64]bool             // servers that are or were Nodes
 }
 
 const (
 	// failoversFresh is the maximum age of the list for a move; moves after a node failure share
 	// a list.
 	failoversFresh = 5 * time.Second
-	// failoversUnderWay replaces it while a move with an unknown end may be in progress.
-	failoversUnderWay = 20 * time.Second
 	// lookAgain is the maximum age in other cases: Robot allows 100 lists an hour.
 	lookAgain = time.Minute
 	// moveTakes is how long a move with a lost response may be in progress: it takes 40 to 60 s.
@@ -77,7 +66,7 @@ const (
 // NewFailovers returns the router of failover addresses. It sends no request.
 func NewFailovers(o FailoverOptions) *Failovers {
 	return &Failovers{
-		o: o, looking: make(chan struct{}, 1),
+		o: o, listing: make(chan struct{}, 1),
 		until: map[netip.Prefix]time.Time{}, nodes: map[int64]bool{},
 	}
 }
@@ -116,7 +105,7 @@ func netOf(a netip.Addr) netip.Prefix {
 }
 
 // machine returns the provider ID of the server routed to, or its main address outside the account.
-func machine(failover robot.Failover, servers []cloud.Machine, nodes map[int64]string) string {
+func machine(failover Failover, servers []cloud.Machine, nodes map[int64]string) string {
 	if !failover.Active.IsValid() {
 		return ""
 	}
@@ -134,8 +123,8 @@ func routedTo(servers []cloud.Machine, active netip.Addr) int {
 	return slices.IndexFunc(servers, func(s cloud.Machine) bool { return mainAddress(s, active) == active })
 }
 
-func indexOf(found []robot.Failover, a netip.Addr) int {
-	return slices.IndexFunc(found, func(f robot.Failover) bool { return netOf(f.IP).Contains(a) })
+func indexOf(found []Failover, a netip.Addr) int {
+	return slices.IndexFunc(found, func(f Failover) bool { return netOf(f.IP).Contains(a) })
 }
 
 // mainAddress returns the address by which a failover address of the family is routed to a
@@ -161,47 +150,28 @@ func (f *Failovers) machines(ctx context.Context) (map[int64]string, error) {
 }
 
 // look returns the account's failover addresses, at most fresh old.
-func (f *Failovers) look(ctx context.Context, fresh time.Duration) ([]robot.Failover, error) {
+func (f *Failovers) look(ctx context.Context, fresh time.Duration) ([]Failover, error) {
 	select {
-	case f.looking <- struct{}{}:
-		defer func() { <-f.looking }()
+	case f.listing <- struct{}{}:
+		defer func() { <-f.listing }()
 	case <-ctx.Done():
 		return nil, fmt.Errorf("listing failover addresses: %w", ctx.Err())
 	}
-	f.mu.Lock()
-	known, requested := f.known, f.requested
-	f.mu.Unlock()
-	if !requested.IsZero() && time.Since(requested) < fresh {
-		return known, nil
+	requested := time.Now()
+	if requested.Sub(f.requested) < fresh {
+		return f.known, nil
 	}
-	requested = time.Now()
-	known, err := f.o.Robot.Failovers(ctx)
+	known, err := f.o.Client.Failovers(ctx)
 	if err != nil {
 		return nil, err
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
 	f.known, f.requested = known, requested
 	return known, nil
 }
 
 // outdate makes the next look a new request.
 func (f *Failovers) outdate() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	f.listing <- struct{}{}
 	f.requested = time.Time{}
-}
-
-// Missing returns pool addresses that no failover address of the account covers, the first of
-// each range.
-func (f *Failovers) Missing(ctx context.Context) ([]netip.Addr, error) {
-	found, err := f.look(ctx, lookAgain)
-	if err != nil {
-		return nil, err
-	}
-	nets := make([]netip.Prefix, len(found))
-	for i, failover := range found {
-		nets[i] = netOf(failover.IP)
-	}
-	return addresses.Missing(nets, f.o.Ranges), nil
+	<-f.listing
 }

@@ -1,10 +1,9 @@
-package dedicated_test
+package robot_test
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -24,7 +23,6 @@ import (
 
 	"github.com/underlay-ccm/underlay/hcloudsim/robotsim"
 	"github.com/underlay-ccm/underlay/internal/cloud"
-	"github.com/underlay-ccm/underlay/internal/dedicated"
 	"github.com/underlay-ccm/underlay/internal/robot"
 	"github.com/underlay-ccm/underlay/internal/vswitch"
 )
@@ -32,7 +30,8 @@ import (
 // lab is an account with a number of servers, and the client's caches.
 type lab struct {
 	sim      *robotsim.Simulator
-	list     *dedicated.Servers
+	client   *robot.Client
+	list     *robot.Servers
 	vSwitch  int64 // contains all of them
 	reported []string
 	sent     atomic.Int32 // requests, with or without a response
@@ -67,7 +66,8 @@ func newLab(t *testing.T, servers int) *lab {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.list = dedicated.New(client, func(err error) { l.reported = append(l.reported, fmt.Sprint(err)) })
+	l.client = client
+	l.list = robot.NewServers(client, func(err error) { l.reported = append(l.reported, fmt.Sprint(err)) })
 	return l
 }
 
@@ -169,7 +169,7 @@ func tellMembers(t *testing.T, l *lab, nodes []*corev1.Node) (stop func()) {
 	}
 	factory := informers.NewSharedInformerFactory(client, 0)
 	c, err := vswitch.New(vswitch.Config{
-		Client: client, Nodes: factory.Core().V1().Nodes(), Members: l.list, VSwitch: func() int64 { return l.vSwitch },
+		Client: client, Nodes: factory.Core().V1().Nodes(), Members: l.client, VSwitch: func() int64 { return l.vSwitch },
 		Holds: func(netip.Prefix) bool { return true }, Recorder: &record.FakeRecorder{}, Registry: metrics.NewKubeRegistry(),
 	})
 	if err != nil {
@@ -186,58 +186,6 @@ func tellMembers(t *testing.T, l *lab, nodes []*corev1.Node) (stop func()) {
 		}
 		factory.Shutdown()
 	}
-}
-
-// The states of servers in a vSwitch are requested each time, after the list; a missing state is an
-// error.
-func TestMembers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := newLab(t, 4)
-		for number, status := range map[int64]string{2: "in process", 3: "failed", 4: ""} {
-			if err := l.sim.SetMember(l.vSwitch, number, status); err != nil {
-				t.Fatal(err)
-			}
-		}
-		want := map[int64]vswitch.Status{1: vswitch.Ready, 2: vswitch.InProcess, 3: vswitch.Failed}
-		if got, err := l.list.Members(t.Context(), l.vSwitch); err != nil || !maps.Equal(got, want) {
-			t.Errorf("%v, %v, want %v", got, err, want)
-		}
-		if requested := l.sim.Requests(); len(requested) != 2 || requested[0].Path != "/server" {
-			t.Errorf("requests %v, want the list first", requested)
-		}
-		if got, err := l.list.Members(t.Context(), 5); err == nil {
-			t.Errorf("a vSwitch that there isn't has %v", got)
-		}
-		l.sim.SetMaintenance(true)
-		if got, err := l.list.Members(t.Context(), l.vSwitch); err == nil {
-			t.Errorf("during an outage it has %v", got)
-		}
-	})
-}
-
-// Before there is a list, the vSwitch isn't requested: a request whose credentials were not
-// accepted yet, and that gets no response, may count as one of the few allowed failures.
-func TestMembersWaitForTheList(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := newLab(t, 1)
-		if err := l.sim.Inject(robotsim.Fault{Match: "GET /server", Status: 503, Times: -1}); err != nil {
-			t.Fatal(err)
-		}
-		for range 150 {
-			if got, err := l.list.Members(t.Context(), l.vSwitch); err == nil {
-				t.Fatalf("without a list: %v", got)
-			}
-			time.Sleep(20 * time.Second) // the list is requested once a minute
-		}
-		if got := l.requests(); len(got) != 1 || got["GET /server"] == 0 {
-			t.Errorf("requests %v, want none but for the list", got)
-		}
-		l.sim.ClearFaults()
-		time.Sleep(10 * time.Minute)
-		if _, err := l.list.Members(t.Context(), l.vSwitch); err != nil {
-			t.Errorf("there can be a list again: %v", err)
-		}
-	})
 }
 
 // Without unready Nodes, the list is read every five minutes.
@@ -257,7 +205,7 @@ func TestTheKeptListIsReadAgainEveryFiveMinutes(t *testing.T) {
 }
 
 // Known results remain available, requests for fresh ones fail, and this causes no more requests.
-func TestAnOutage(t *testing.T) {
+func TestTheListOutlivesAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, 2)
 		first, err := l.list.List(t.Context(), time.Time{})

@@ -1,4 +1,4 @@
-package dedicated
+package robot
 
 import (
 	"context"
@@ -12,7 +12,6 @@ import (
 	"github.com/underlay-ccm/underlay/addresses"
 	"github.com/underlay-ccm/underlay/internal/cloud"
 	"github.com/underlay-ccm/underlay/internal/requests"
-	"github.com/underlay-ccm/underlay/internal/robot"
 )
 
 // Route routes an address to a machine, and returns when that is done, after a minute. It may be
@@ -54,23 +53,19 @@ func (f *Failovers) route(ctx context.Context, address netip.Addr, d addresses.D
 	if err := f.leaves(failover.IP); err != nil {
 		return err
 	}
-	if to.IsValid() {
-		_, err = f.o.Robot.RouteFailover(ctx, failover.IP, to)
-	} else {
-		_, err = f.o.Robot.UnrouteFailover(ctx, failover.IP)
-	}
+	_, err = f.o.Client.RouteFailover(ctx, failover.IP, to)
 	f.outdate()
-	var refused *robot.Error
+	var refused *Error
 	switch {
-	case err == nil, robot.IsCode(err, robot.CodeAlreadyRouted):
+	case err == nil, IsCode(err, CodeAlreadyRouted):
 		f.arrived(failover.IP)
 		return nil
-	case robot.IsCode(err, robot.CodeLocked):
+	case IsCode(err, CodeLocked):
 		return fmt.Errorf("%w: %w", errUnderWay, err)
 	case errors.As(err, &refused) && refused.Status < http.StatusInternalServerError,
-		errors.As(err, new(*robot.CredentialsError)):
+		errors.As(err, new(*CredentialsError)):
 		f.arrived(failover.IP) // no move of this address is in progress
-		if robot.IsCode(err, robot.CodeServerNotFound) {
+		if IsCode(err, CodeServerNotFound) {
 			return &addresses.Unrouted{About: addresses.AboutNode, Err: err}
 		}
 		return err
@@ -119,21 +114,19 @@ func (f *Failovers) destination(
 	return to, nil
 }
 
-func (f *Failovers) find(ctx context.Context, address netip.Addr) (robot.Failover, error) {
+func (f *Failovers) find(ctx context.Context, address netip.Addr) (Failover, error) {
 	if !slices.ContainsFunc(f.o.Ranges, func(r addresses.Range) bool { return r.Contains(address) }) {
-		return robot.Failover{}, addresses.Refuse(addresses.AboutAddress, "it is in no pool with failover addresses, and naming it there is the consent to move it")
+		return Failover{}, addresses.Refuse(addresses.AboutAddress,
+			"it is in no pool with failover addresses, and naming it there is the consent to move it")
 	}
-	fresh := failoversFresh
-	if f.underWay(address) > 0 {
-		fresh = failoversUnderWay
-	}
-	found, err := f.look(ctx, fresh)
+	found, err := f.look(ctx, failoversFresh)
 	if err != nil {
-		return robot.Failover{}, err
+		return Failover{}, err
 	}
 	i := indexOf(found, address)
 	if i < 0 {
-		return robot.Failover{}, addresses.Refuse(addresses.AboutAddress, "the account has none with this address: order it, or take the address out of addresses.pools")
+		return Failover{}, addresses.Refuse(addresses.AboutAddress, "the account has none with "+
+			"this address: order it, or take the address out of addresses.pools")
 	}
 	return found[i], nil
 }
@@ -141,7 +134,7 @@ func (f *Failovers) find(ctx context.Context, address netip.Addr) (robot.Failove
 // stays returns why a failover address must not be moved now, or nil. former is the Node that
 // held it by the ledger: the server of this name is the cluster's, as Nodes are matched with
 // servers by name too.
-func (f *Failovers) stays(ctx context.Context, failover robot.Failover, former string) error {
+func (f *Failovers) stays(ctx context.Context, failover Failover, former string) error {
 	if !failover.Active.IsValid() {
 		return nil
 	}
@@ -168,7 +161,7 @@ func (f *Failovers) affordable(ctx context.Context) error {
 	if p == requests.Background {
 		return errors.New("it is not moved for the balance alone: the account has 50 moves an hour, for failures and drains")
 	}
-	wait := f.o.Robot.FailoverWait(p)
+	wait := f.o.Client.FailoverWait(p)
 	at := time.Now().Add(wait + time.Minute).UTC().Format("15:04") // constant during the wait
 	switch {
 	case wait <= 0:
@@ -188,13 +181,6 @@ func (f *Failovers) leaves(ip netip.Addr) error {
 	}
 	f.until[netOf(ip)] = time.Now().Add(moveTakes)
 	return nil
-}
-
-// underWay returns how long a move of the address may still be in progress.
-func (f *Failovers) underWay(address netip.Addr) time.Duration {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return time.Until(f.until[netOf(address)])
 }
 
 var errUnderWay = errors.New("a move of it is in progress, and Robot has not reported its end")

@@ -1,4 +1,4 @@
-package dedicated
+package robot
 
 import (
 	"context"
@@ -9,16 +9,7 @@ import (
 	"time"
 
 	"github.com/underlay-ccm/underlay/internal/cloud"
-	"github.com/underlay-ccm/underlay/internal/robot"
-	"github.com/underlay-ccm/underlay/internal/vswitch"
 )
-
-// Robot is the API of an account; *robot.Client implements it.
-type Robot interface {
-	Servers(ctx context.Context) ([]cloud.Machine, error)
-	Server(ctx context.Context, number int64) (cloud.Machine, error)
-	vswitch.Members
-}
 
 const (
 	// maxAge is the maximum age of the list if no newer one is required: 12 lists an hour.
@@ -35,11 +26,19 @@ const (
 )
 
 // Servers caches the account's list of servers. It implements cloud.Inventory.
+//
+// Robot allows 200 lists an hour to all programs of the account together, so the list is shared,
+// and read again when it is five minutes old or a caller needs a newer one. Callers wait for a
+// short time, and only once for a request that hangs: it continues after they gave up, and a failed
+// read is not retried for a minute. The last list is kept for as long as Robot is unavailable.
+//
+// It never takes a failure for an empty list, or any response but Robot's SERVER_NOT_FOUND for the
+// deletion of a server.
 type Servers struct {
-	robot    Robot
+	client   *Client
 	onResult func(error)
 
-	mu        sync.Mutex // guards the fields below, and the order of calls of tell
+	mu        sync.Mutex // guards the fields below, and the order of calls of onResult
 	list      []cloud.Machine
 	requested time.Time // when list was requested; zero: there is no list yet
 	flight    *flight   // current read of the list, or nil
@@ -63,11 +62,11 @@ type singleReply struct {
 
 var _ cloud.Inventory = (*Servers)(nil)
 
-// New returns Servers without a list. tell is called once when the list can't be read, unless
-// Robot is unavailable, which its client reports, and once with nil when it can be read again.
-// It must not call the Servers.
-func New(r Robot, onResult func(error)) *Servers {
-	return &Servers{robot: r, onResult: onResult, alone: map[int64]singleReply{}}
+// NewServers returns Servers without a list. onResult is called once when the list can't be read,
+// unless Robot is unavailable, which its client reports, and once with nil when it can be read
+// again. It must not call the Servers.
+func NewServers(c *Client, onResult func(error)) *Servers {
+	return &Servers{client: c, onResult: onResult, alone: map[int64]singleReply{}}
 }
 
 // List implements cloud.Inventory.
@@ -100,7 +99,7 @@ func (f *flight) wait(ctx context.Context, limit time.Time) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-timeout.C:
-		return errors.New("Robot has not answered yet")
+		return errors.New("the Robot web service has not responded yet")
 	}
 }
 
@@ -136,14 +135,14 @@ func (s *Servers) read(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, longestRead)
 	defer cancel()
 	requested := time.Now()
-	found, err := s.robot.Servers(ctx)
+	found, err := s.client.Servers(ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	close(s.flight.landed)
 	s.flight = nil
 	if err != nil {
 		s.failed, s.cause = time.Now(), err
-		if !s.reported && !errors.As(err, new(*robot.Unavailable)) {
+		if !s.reported && !errors.As(err, new(*Unavailable)) {
 			s.reported = true
 			s.onResult(err)
 		}
@@ -168,9 +167,9 @@ func (s *Servers) Get(ctx context.Context, number int64) (cloud.Machine, error) 
 	}
 	limited, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	found, err := s.robot.Server(limited, number)
+	found, err := s.client.Server(limited, number)
 	switch {
-	case robot.IsCode(err, robot.CodeServerNotFound):
+	case IsCode(err, CodeServerNotFound):
 		err = fmt.Errorf("dedicated server %d: %w", number, cloud.ErrNoServer)
 	case ctx.Err() != nil:
 		return cloud.Machine{}, err // ended by the caller
