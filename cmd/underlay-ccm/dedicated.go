@@ -25,12 +25,11 @@ func (m *manager) configureDedicated(transport http.RoundTripper, metrics robot.
 		transport = robot.NewTransport()
 	}
 	client, err := robot.New(robot.Options{
-		Endpoint:     m.config.Robot.Endpoint,
-		Credentials:  robotCredentials(m.config.Robot),
-		Availability: logAvailability,
-		Version:      version.Get().GitVersion,
-		Registry:     metrics,
-		Transport:    m.gate.Wrap(transport), // it routes failover addresses
+		Endpoint:    m.config.Robot.Endpoint,
+		Credentials: robotCredentials(m.config.Robot),
+		Version:     version.Get().GitVersion,
+		Registry:    metrics,
+		Transport:   m.gate.Wrap(transport), // it routes failover addresses
 	})
 	if err != nil {
 		return err
@@ -50,15 +49,8 @@ func (m *manager) checkRobot(ctx context.Context) {
 	}
 }
 
-func logAvailability(err error) {
-	if err != nil {
-		klog.ErrorS(err, "The Robot web service doesn't respond; the last known state of dedicated servers is used, and none is declared absent")
-		return
-	}
-	klog.InfoS("The Robot web service responds again")
-}
-
-// logListed logs other errors, such as refused credentials, and when they end.
+// logListed logs when dedicated servers can't be listed, such as in an outage or with refused
+// credentials, and when that ends.
 func logListed(err error) {
 	if err != nil {
 		klog.ErrorS(err, "Dedicated servers can't be listed; their last known state is used, and none is declared absent")

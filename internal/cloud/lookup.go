@@ -3,6 +3,8 @@ package cloud
 import (
 	"context"
 	"maps"
+	"net/netip"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,7 +14,8 @@ import (
 )
 
 // look returns the server list, in which the servers of these Nodes are as of since or later; for
-// the zero time, those that it lacks or finds only by name are as new as their Nodes.
+// the zero time, those that it lacks or finds only by name are as new as their Nodes, and those of
+// which Nodes report other addresses are as new as the contradiction.
 func (x *Machines) look(
 	ctx context.Context, since time.Time, nodes ...*corev1.Node,
 ) (*index, error) {
@@ -71,37 +74,64 @@ func (x *Machines) question(
 	default:
 		q.ID = id
 	}
-	if q.Since = since; q.ID == 0 || ix.byID[id] == nil {
-		if born := x.born(node); born.After(since) {
-			q.Since = born
-		}
-		return q, true
+	m := ix.byID[id]
+	switch {
+	case q.ID == 0 || m == nil:
+		q.Since = x.born(node)
+	case ix.attached > 0 && contradicts(node, m): // otherwise no private address is listed
+		q.Since = x.observed(observation{node.UID, true})
 	}
-	return q, !since.IsZero()
+	if since.After(q.Since) {
+		q.Since = since
+	}
+	return q, !q.Since.IsZero()
 }
 
-// aheadFor bounds the time for which the API server's clock may be ahead.
-const aheadFor = time.Hour
+// contradicts reports whether the Node reports an IPv4 address that its server doesn't have.
+func contradicts(node *corev1.Node, m *Machine) bool {
+	return slices.ContainsFunc(reported(node), func(a netip.Addr) bool {
+		return a.Is4() && a != m.PrivateIP && a != m.PublicIPv4 && !slices.Contains(m.AliasIPs, a)
+	})
+}
 
-// born returns a time at which the Node existed: its creation or, if that is in the future by the
-// local clock, when the Node was first observed. Creation times are in whole seconds, and a list
+// born returns a time at which the Node existed: its creation, or when it was first observed by the
+// local clock, since the API server's may be ahead. Creation times are in whole seconds, and a list
 // from earlier in the same second may lack a server with a kubelet that created the Node after it.
 func (x *Machines) born(node *corev1.Node) time.Time {
-	now, created := time.Now(), node.CreationTimestamp.Add(time.Second)
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if observed, ok := x.early[node.UID]; ok {
+	created := node.CreationTimestamp.Add(time.Second)
+	if observed := x.observed(observation{node.UID, false}); observed.Before(created) {
 		return observed
 	}
-	if !created.After(now) {
-		return created
+	return created
+}
+
+// observation is that a Node exists, or that it contradicts the server list.
+type observation struct {
+	node        types.UID
+	contradicts bool
+}
+
+// remembered is how long an observation is kept. A Node that contradicts the server list costs a
+// lookup of its server in each period.
+const remembered = time.Hour
+
+// observed returns when the observation was first made.
+func (x *Machines) observed(o observation) time.Time {
+	now := time.Now()
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if now.Sub(x.swept) >= remembered {
+		x.swept = now
+		expired := func(_ observation, first time.Time) bool { return now.Sub(first) >= remembered }
+		maps.DeleteFunc(x.observations, expired)
 	}
-	if x.early == nil {
-		x.early = map[types.UID]time.Time{}
+	first, ok := x.observations[o]
+	if !ok || now.Sub(first) >= remembered {
+		if x.observations == nil {
+			x.observations = map[observation]time.Time{}
+		}
+		first = now
+		x.observations[o] = first
 	}
-	maps.DeleteFunc(x.early, func(_ types.UID, observed time.Time) bool {
-		return now.Sub(observed) >= aheadFor
-	})
-	x.early[node.UID] = now
-	return now
+	return first
 }

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/underlay-ccm/underlay/internal/kube"
 )
@@ -30,8 +29,9 @@ type Machines struct {
 
 	mu     sync.Mutex
 	listed map[int64]bool // numbers in all of Robot's lists so far
-	// early holds when Nodes with a creation time in the future were first observed.
-	early map[types.UID]time.Time
+	// observations holds when they were first made.
+	observations map[observation]time.Time
+	swept        time.Time // when expired ones were last removed
 }
 
 // Doubt returns an error unless the current list of servers is that of the cluster's own

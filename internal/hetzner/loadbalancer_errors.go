@@ -30,7 +30,8 @@ var errStillThere = errors.New("the API reports that it does not exist, but it d
 // the error wraps lb.ErrGone if the resource is deleted. target_already_defined for a pod may be
 // about the same server at another address. Every other change is verified by the next read.
 func (l *LoadBalancers) confirm(ctx context.Context, have lb.State, op lb.Op) error {
-	var exists func(context.Context) (bool, *hcloud.Response, error)
+	var there bool
+	var err error
 	switch op := op.(type) {
 	case lb.AddTarget:
 		if op.Target.Pod() {
@@ -38,19 +39,16 @@ func (l *LoadBalancers) confirm(ctx context.Context, have lb.State, op lb.Op) er
 		}
 		return nil
 	case lb.Delete:
-		exists = func(ctx context.Context) (bool, *hcloud.Response, error) {
-			found, response, err := l.client.api.LoadBalancer.GetByID(ctx, have.ID)
-			return found != nil, response, err
-		}
+		var found *hcloud.LoadBalancer
+		found, err = get(ctx, l.client.api.LoadBalancer.GetByID, have.ID)
+		there = found != nil
 	case lb.DeleteCertificate:
-		exists = func(ctx context.Context) (bool, *hcloud.Response, error) {
-			found, response, err := l.client.api.Certificate.GetByID(ctx, op.ID)
-			return found != nil, response, err
-		}
+		var found *hcloud.Certificate
+		found, err = get(ctx, l.client.api.Certificate.GetByID, op.ID)
+		there = found != nil
 	default:
 		return nil
 	}
-	there, err := get(ctx, exists)
 	switch {
 	case err != nil:
 	case there:

@@ -15,13 +15,15 @@ import (
 // PrimaryIPs implements lb.Backend, in one request per name.
 func (l *LoadBalancers) PrimaryIPs(ctx context.Context, named []string) ([]lb.PrimaryIP, error) {
 	var all []lb.PrimaryIP
+	api := &l.client.api.PrimaryIP
 	for _, name := range named {
-		found, err := get(ctx, func(ctx context.Context) (*hcloud.PrimaryIP, *hcloud.Response, error) {
-			if id, isID := lb.ReferenceID(name); isID {
-				return l.client.api.PrimaryIP.GetByID(ctx, id)
-			}
-			return l.client.api.PrimaryIP.GetByName(ctx, name)
-		})
+		var found *hcloud.PrimaryIP
+		var err error
+		if id, isID := lb.ReferenceID(name); isID {
+			found, err = get(ctx, api.GetByID, id)
+		} else {
+			found, err = get(ctx, api.GetByName, name)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("looking for primary IP %q: %w", name, err)
 		}

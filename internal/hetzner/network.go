@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -35,14 +36,14 @@ type NetworkDetails struct {
 	Routes []routes.Route
 	// Servers and LoadBalancers count the attached resources.
 	Servers, LoadBalancers int
-
-	requested time.Time
 }
 
-func networkDetails(n *hcloud.Network, requested time.Time) *NetworkDetails {
+func networkDetails(n *hcloud.Network) *NetworkDetails {
 	d := &NetworkDetails{
-		ID: n.ID, Name: n.Name, IPRange: ipnet.Prefix(n.IPRange), Coupling: routes.Coupling{Exposed: n.ExposeRoutesToVSwitch},
-		VSwitches: map[netip.Prefix]int64{}, Servers: len(n.Servers), LoadBalancers: len(n.LoadBalancers), requested: requested,
+		ID: n.ID, Name: n.Name, IPRange: ipnet.Prefix(n.IPRange),
+		Coupling:  routes.Coupling{Exposed: n.ExposeRoutesToVSwitch},
+		VSwitches: map[netip.Prefix]int64{},
+		Servers:   len(n.Servers), LoadBalancers: len(n.LoadBalancers),
 	}
 	for _, subnet := range n.Subnets {
 		r := ipnet.Prefix(subnet.IPRange)
@@ -62,17 +63,16 @@ func networkDetails(n *hcloud.Network, requested time.Time) *NetworkDetails {
 
 // InspectNetwork looks up a network by ID or name. The error wraps ErrNoNetwork if it is missing.
 func (c *Client) InspectNetwork(ctx context.Context, idOrName string) (*NetworkDetails, error) {
-	requested := time.Now()
-	found, err := get(ctx, func(ctx context.Context) (*hcloud.Network, *hcloud.Response, error) {
-		return c.api.Network.Get(ctx, idOrName)
-	})
-	if err != nil {
+	found, err := get(ctx, c.api.Network.Get, idOrName)
+	switch {
+	case err != nil:
 		return nil, fmt.Errorf("getting network %q: %w", idOrName, err)
-	}
-	if found == nil {
+	case found == nil:
 		return nil, fmt.Errorf("network %q: %w", idOrName, ErrNoNetwork)
+	case !ipnet.Prefix(found.IPRange).IsValid(): // the routes may be missing too
+		return nil, fmt.Errorf("getting network %q: the response is incomplete", idOrName)
 	}
-	return networkDetails(found, requested), nil
+	return networkDetails(found), nil
 }
 
 // Network is the network with a configured ID or name, even after it was deleted and recreated,
@@ -101,12 +101,23 @@ func (c *Client) Network(ctx context.Context, idOrName string) (*Network, error)
 
 // Find reads the network that has the configured ID or name now.
 func (n *Network) Find(ctx context.Context) error {
-	found, err := n.client.InspectNetwork(ctx, n.idOrName)
+	_, err := n.read(ctx, n.idOrName)
+	return err
+}
+
+func (n *Network) read(ctx context.Context, idOrName string) (*NetworkDetails, error) {
+	now := time.Now()
+	n.requested.Store(&now)
+	found, err := n.client.InspectNetwork(ctx, idOrName)
 	if err == nil {
-		n.requested.Store(&found.requested)
 		n.last.Store(found)
 	}
-	return err
+	return found, err
+}
+
+// look reads the network again, also if it has another name now.
+func (n *Network) look(ctx context.Context) (*NetworkDetails, error) {
+	return n.read(ctx, strconv.FormatInt(n.Last().ID, 10))
 }
 
 // Last returns the network as last read.
@@ -114,26 +125,6 @@ func (n *Network) Last() *NetworkDetails { return n.last.Load() }
 
 // Servers returns the servers, at each call with their addresses in the current network.
 func (n *Network) Servers() cloud.Servers { return n.servers }
-
-func (n *Network) look(ctx context.Context) (*NetworkDetails, error) {
-	id, now := n.Last().ID, time.Now()
-	n.requested.Store(&now)
-	found, err := get(ctx, func(ctx context.Context) (*hcloud.Network, *hcloud.Response, error) {
-		return n.client.api.Network.GetByID(ctx, id)
-	})
-	if err != nil {
-		return nil, fmt.Errorf("getting network %d: %w", id, err)
-	}
-	if found == nil {
-		return nil, fmt.Errorf("network %d: %w", id, ErrNoNetwork)
-	}
-	if !ipnet.Prefix(found.IPRange).IsValid() { // without it, the routes may be missing too
-		return nil, fmt.Errorf("getting network %d: the response is incomplete", id)
-	}
-	d := networkDetails(found, now)
-	n.last.Store(d)
-	return d, nil
-}
 
 // rangesPeriod is how often the network is read for its subnets alone.
 const rangesPeriod = 5 * time.Minute

@@ -49,11 +49,12 @@ func retry(ctx context.Context, k kind, send func(context.Context) error) error 
 	return err
 }
 
-func get[T any](ctx context.Context, send func(context.Context) (T, *hcloud.Response, error)) (T, error) {
-	var found T
-	err := retry(ctx, read, func(ctx context.Context) error {
-		var err error
-		found, _, err = send(ctx)
+// get reads one object by its ID or name with a method of hcloud-go. nil means that there is none.
+func get[K, T any](
+	ctx context.Context, from func(context.Context, K) (*T, *hcloud.Response, error), key K,
+) (found *T, err error) {
+	err = retry(ctx, read, func(ctx context.Context) (err error) {
+		found, _, err = from(ctx, key)
 		return err
 	})
 	return found, err

@@ -23,10 +23,7 @@ func (n *Network) List(ctx context.Context) ([]routes.Route, error) {
 	ctx = requests.WithPriority(ctx, requests.Urgent)
 	found, err := n.look(ctx)
 	if errors.Is(err, ErrNoNetwork) {
-		if again := n.Find(ctx); again != nil {
-			return nil, fmt.Errorf("%w; looking for it again: %w", err, again)
-		}
-		found, err = n.look(ctx)
+		found, err = n.read(ctx, n.idOrName)
 	}
 	if err != nil {
 		return nil, err

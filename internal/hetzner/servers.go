@@ -149,9 +149,7 @@ func (s *Servers) request(
 		found, err = s.list(ctx, "servers of this name", opts, network)
 	} else {
 		var one *hcloud.Server
-		one, err = get(ctx, func(ctx context.Context) (*hcloud.Server, *hcloud.Response, error) {
-			return s.client.api.Server.GetByID(ctx, q.ID)
-		})
+		one, err = get(ctx, s.client.api.Server.GetByID, q.ID)
 		if one != nil {
 			found = append(found, convert(one, network))
 		}

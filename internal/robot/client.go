@@ -33,9 +33,6 @@ type Options struct {
 	// Credentials is called for every request, so that new credentials are used without a
 	// restart.
 	Credentials func() (Credentials, error)
-	// Availability, if set, is called once with an *Unavailable when the web service stops
-	// responding, and once with nil when it responds again. It must not call the Client.
-	Availability func(error)
 	// Version is sent in the User-Agent.
 	Version string
 
@@ -71,9 +68,6 @@ func New(o Options) (*Client, error) {
 	base, err := url.Parse(endpoint)
 	if err != nil || base.Scheme == "" || base.Host == "" {
 		return nil, fmt.Errorf("endpoint %q is not a URL such as %s", endpoint, DefaultEndpoint)
-	}
-	if o.Availability == nil {
-		o.Availability = func(error) {}
 	}
 	next := o.Transport
 	if next == nil {
@@ -112,7 +106,7 @@ func (c *Client) register(o Options) error {
 		"Seconds that requests were held back for their operation's quota or another request's login, until they were sent or given up, by priority (urgent, normal, background).",
 		[]float64{0.01, 1, 10, 60, 300, 900}, "priority")
 	c.refused = f.Gauge("credentials_refused", "1 while the Robot web service refuses the user and the password, which are not tried again before they change or an hour has passed.")
-	c.outage = &outage{notify: o.Availability, gone: f.Gauge("unavailable", "1 while the Robot web service doesn't respond.")}
+	c.outage = &outage{gone: f.Gauge("unavailable", "1 while the Robot web service doesn't respond.")}
 	if err := errors.Join(f.Err(), o.Registry.CustomRegister(newRemaining(c.quotas))); err != nil {
 		return fmt.Errorf("registering the Robot request metrics: %w", err)
 	}

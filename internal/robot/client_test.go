@@ -1,7 +1,6 @@
 package robot_test
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -30,9 +29,8 @@ type account struct {
 	registry metrics.KubeRegistry
 	// given are the credentials that the client reads, as user:password, and reads is how often it
 	// did.
-	given  atomic.Value
-	reads  atomic.Int32
-	result []string
+	given atomic.Value
+	reads atomic.Int32
 	// way is the transport of the requests to the service.
 	way way
 }
@@ -64,20 +62,21 @@ func newAccount(t *testing.T, o robotsim.Options) *account {
 			user, password, _ := strings.Cut(a.given.Load().(string), ":")
 			return robot.NewCredentials(user, password)
 		},
-		Availability: func(err error) {
-			if err == nil {
-				a.result = append(a.result, "answers")
-				return
-			}
-			var gone *robot.Unavailable
-			if !errors.As(err, &gone) {
-				t.Errorf("told of %v, want an *Unavailable", err)
-			}
-			a.result = append(a.result, "gone")
-		},
 	})
 	noError(t, err)
 	return a
+}
+
+// outage expects the metric of an outage.
+func (a *account) outage(t *testing.T, want bool) {
+	t.Helper()
+	families, err := a.registry.Gather()
+	noError(t, err)
+	for _, f := range families {
+		if f.GetName() == "underlay_robot_requests_unavailable" && (f.GetMetric()[0].GetGauge().GetValue() == 1) != want {
+			t.Errorf("an outage: %t, want %t", !want, want)
+		}
+	}
 }
 
 // asked counts requests by their status.
@@ -131,9 +130,7 @@ func TestReads(t *testing.T) {
 		if len(failovers) != 4 || fmt.Sprint(failovers[3]) != "{2001:db8:f:: 321 2001:db8:1::}" {
 			t.Errorf("failover addresses are %+v", failovers)
 		}
-		if len(a.result) > 0 {
-			t.Errorf("told of %q", a.result)
-		}
+		a.outage(t, false)
 	})
 }
 
@@ -314,8 +311,6 @@ func TestFailoverAddressesMoveTogether(t *testing.T) {
 		if _, err := a.client.RouteFailover(t.Context(), f.IP, netip.MustParseAddr("2001:db8:2::")); !robot.IsCode(err, "FAILOVER_FAILED") {
 			t.Errorf("got %v", err)
 		}
-		if len(a.result) > 0 {
-			t.Errorf("told of %q: a refusal is no outage", a.result)
-		}
+		a.outage(t, false)
 	})
 }

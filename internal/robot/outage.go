@@ -16,12 +16,11 @@ const (
 	longestBackoff  = 5 * time.Minute
 )
 
-// outage rejects requests while the service is in maintenance or unreachable, and reports it once.
+// outage rejects requests while the service is in maintenance or unreachable.
 type outage struct {
-	notify func(error)
-	gone   metrics.GaugeMetric
+	gone metrics.GaugeMetric
 
-	mu       sync.Mutex // guards the fields below, and the order of calls of notify
+	mu       sync.Mutex // guards the fields below
 	failures int        // consecutive
 	backoff  time.Duration
 	last     *Unavailable
@@ -54,7 +53,6 @@ func (o *outage) failed(cause error) error {
 	o.last = &Unavailable{Since: since, Until: until, Cause: cause}
 	if o.failures == outageAfter {
 		o.gone.Set(1)
-		o.notify(o.last)
 	}
 	return o.last
 }
@@ -63,9 +61,6 @@ func (o *outage) failed(cause error) error {
 func (o *outage) succeeded() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.failures >= outageAfter {
-		o.gone.Set(0)
-		o.notify(nil)
-	}
+	o.gone.Set(0)
 	o.failures = 0
 }

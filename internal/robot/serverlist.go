@@ -42,9 +42,8 @@ type Servers struct {
 	list      []cloud.Machine
 	requested time.Time // when list was requested; zero: there is no list yet
 	flight    *flight   // current read of the list, or nil
-	failed    time.Time // when the last read failed; zero: it succeeded
-	cause     error
-	reported  bool // the failure was reported
+	failed    time.Time // when the last read failed, because of cause
+	cause     error     // nil: it succeeded
 	alone     map[int64]singleReply
 }
 
@@ -63,8 +62,7 @@ type singleReply struct {
 var _ cloud.Inventory = (*Servers)(nil)
 
 // NewServers returns Servers without a list. onResult is called once when the list can't be read,
-// unless Robot is unavailable, which its client reports, and once with nil when it can be read
-// again. It must not call the Servers.
+// and once with nil when it can be read again. It must not call the Servers.
 func NewServers(c *Client, onResult func(error)) *Servers {
 	return &Servers{client: c, onResult: onResult, alone: map[int64]singleReply{}}
 }
@@ -115,7 +113,7 @@ func (s *Servers) now(ctx context.Context, since time.Time) (list []cloud.Machin
 	if fresh {
 		return s.list, nil, nil
 	}
-	failing := !s.failed.IsZero() && now.Sub(s.failed) < pause
+	failing := s.cause != nil && now.Sub(s.failed) < pause
 	if s.flight == nil && !failing {
 		s.flight = &flight{began: now, landed: make(chan struct{})}
 		// Other callers wait for the same list: this caller's end must not cancel it.
@@ -141,18 +139,16 @@ func (s *Servers) read(ctx context.Context) {
 	close(s.flight.landed)
 	s.flight = nil
 	if err != nil {
-		s.failed, s.cause = time.Now(), err
-		if !s.reported && !errors.As(err, new(*Unavailable)) {
-			s.reported = true
+		if s.cause == nil {
 			s.onResult(err)
 		}
+		s.failed, s.cause = time.Now(), err
 		return
 	}
-	s.list, s.requested, s.failed, s.cause = found, requested, time.Time{}, nil
-	if s.reported {
-		s.reported = false
+	if s.cause != nil {
 		s.onResult(nil)
 	}
+	s.list, s.requested, s.cause = found, requested, nil
 }
 
 // Get implements cloud.Inventory. It caches responses and errors for a minute.

@@ -234,8 +234,8 @@ func TestTheListOutlivesAnOutage(t *testing.T) {
 		if _, err := l.list.List(t.Context(), time.Now()); err != nil {
 			t.Errorf("Robot is back: %v", err)
 		}
-		if len(l.reported) > 0 {
-			t.Errorf("told %q; of outages the client tells", l.reported)
+		if len(l.reported) != 2 || l.reported[1] != "<nil>" {
+			t.Errorf("reported %q, want the outage once, and its end", l.reported)
 		}
 	})
 }
