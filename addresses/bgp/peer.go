@@ -45,22 +45,16 @@ func (p Peer) canonical() Peer {
 	return p
 }
 
-// sameSession reports whether the settings of two peers allow the session to be kept. Communities
-// may differ.
+// sameSession reports whether the settings of two canonical peers allow the session to be kept.
 func (p Peer) sameSession(other Peer) bool {
 	return p.Address == other.Address && p.Port == other.Port && p.ASN == other.ASN &&
 		p.Password.Reveal() == other.Password.Reveal() && p.HoldTime == other.HoldTime &&
-		p.Multihop == other.Multihop && p.BFD == other.BFD
+		p.Multihop == other.Multihop && p.BFD == other.BFD && slices.Equal(p.Communities, other.Communities)
 }
 
 // PeerState is the state of a session.
 type PeerState struct {
 	addresses.Router
-	Address netip.Addr
 	// Carries are the negotiated families of an established session.
 	Carries []addresses.Family
-	// BFD is the state that RFC 5880 names; empty: BFD is not used with this peer.
-	BFD string
-	// Reason is why the last session ended, or why it can't be established; empty: unknown.
-	Reason string
 }

@@ -1,8 +1,6 @@
 package bgp
 
 import (
-	"maps"
-	"net/netip"
 	"slices"
 
 	"github.com/underlay-ccm/underlay/addresses"
@@ -12,15 +10,11 @@ import (
 type Plan struct {
 	// Restart: the node's ASN or router ID changed, so the speaker must restart. The other fields
 	// then begin with no sessions.
-	Restart bool
-	// Policies: the communities of a peer changed.
-	Policies bool
+	Restart  bool
 	Announce []Path
 	// End are peers whose sessions end: removed peers, or peers with other settings.
-	End   []Peer
-	Begin []Session
-	// Refresh are peers that keep their sessions and receive all paths with new communities.
-	Refresh  []Peer
+	End      []Peer
+	Begin    []Session
 	Withdraw []Path
 }
 
@@ -46,7 +40,6 @@ func Diff(have, want Desired) Plan {
 	}
 	var plan Plan
 	plan.diffPeers(have, want)
-	plan.Policies = !maps.EqualFunc(have.marks(), want.marks(), slices.Equal[[]uint32])
 	old, paths := have.Paths(), want.Paths()
 	for _, p := range paths {
 		if !slices.Contains(old, p) {
@@ -73,26 +66,13 @@ func (plan *Plan) diffPeers(have, want Desired) {
 		}
 		o := old[i]
 		old = slices.Delete(old, i, i+1)
-		switch {
-		case !o.sameSession(p) || have.offer(o) != session.Offers:
+		if !o.sameSession(p) || have.offer(o) != session.Offers {
 			plan.End = append(plan.End, o)
 			plan.Begin = append(plan.Begin, session)
-		case !slices.Equal(o.Communities, p.Communities):
-			plan.Refresh = append(plan.Refresh, p)
 		}
 	}
 	plan.End = append(plan.End, old...)
 	slices.SortFunc(plan.End, func(a, b Peer) int { return a.Address.Compare(b.Address) })
-}
-
-func (d Desired) marks() map[netip.Addr][]uint32 {
-	marks := make(map[netip.Addr][]uint32)
-	for _, p := range d.Sorted() {
-		if len(p.Communities) > 0 {
-			marks[p.Address] = p.Communities
-		}
-	}
-	return marks
 }
 
 func (d Desired) offer(p Peer) Offer {
@@ -108,5 +88,5 @@ func (d Desired) offer(p Peer) Offer {
 
 // Empty reports whether the plan has no changes.
 func (plan Plan) Empty() bool {
-	return !plan.Restart && !plan.Policies && len(plan.Announce)+len(plan.End)+len(plan.Begin)+len(plan.Refresh)+len(plan.Withdraw) == 0
+	return !plan.Restart && len(plan.Announce)+len(plan.End)+len(plan.Begin)+len(plan.Withdraw) == 0
 }

@@ -32,9 +32,6 @@ func shown(plan bgp.Plan) string {
 	if plan.Restart {
 		add("restart")
 	}
-	if plan.Policies {
-		add("policies")
-	}
 	for _, p := range plan.Announce {
 		add("+%s@%s", p.Prefix, p.NextHop)
 	}
@@ -43,9 +40,6 @@ func shown(plan bgp.Plan) string {
 	}
 	for _, s := range plan.Begin {
 		add("begin:%s/%t/%t", s.Name, s.Offers.IPv4, s.Offers.IPv6)
-	}
-	for _, p := range plan.Refresh {
-		add("refresh:%s", p.Name)
 	}
 	for _, p := range plan.Withdraw {
 		add("-%s", p.Prefix)
@@ -104,9 +98,9 @@ func TestDiff(t *testing.T) {
 		"another password":        {desired(x, with(a, secret("s"))), desired(x, with(a, secret("t"))), "end:a begin:a/true/false"},
 		"a hold time":             {desired(x, a, b), desired(x, with(a, func(p *bgp.Peer) { p.HoldTime = 3 * time.Second }), b), "end:a begin:a/true/false"},
 		"a restart time":          {desired(x, a), in(desired(x, a), func(d *bgp.Desired) { d.RestartTime = time.Minute }), "end:a begin:a/true/false"},
-		"communities":             {desired(x, a, b), desired(x, with(a, marked(1)), b), "policies refresh:a"},
-		"other communities":       {desired(x, with(a, marked(1))), desired(x, with(a, marked(2))), "policies refresh:a"},
-		"with communities":        {desired(x, a), desired(x, a, with(b, marked(1))), "policies begin:b/true/false"},
+		"communities":             {desired(x, a, b), desired(x, with(a, marked(1)), b), "end:a begin:a/true/false"},
+		"other communities":       {desired(x, with(a, marked(1))), desired(x, with(a, marked(2))), "end:a begin:a/true/false"},
+		"with communities":        {desired(x, a), desired(x, a, with(b, marked(1))), "begin:b/true/false"},
 		"communities in disorder": {desired(x, with(a, func(p *bgp.Peer) { p.Communities = []uint32{1, 2} })), desired(x, with(a, func(p *bgp.Peer) { p.Communities = []uint32{2, 1, 2} })), ""},
 		"another number":          {desired(x, a), in(desired(x, a), func(d *bgp.Desired) { d.ASN = 64513 }), "restart +203.0.113.1/32@0.0.0.0 begin:a/true/false"},
 

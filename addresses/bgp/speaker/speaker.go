@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/osrg/gobgp/v4/api"
 	"github.com/osrg/gobgp/v4/pkg/apiutil"
 	"github.com/osrg/gobgp/v4/pkg/packet/bgp"
@@ -28,7 +31,6 @@ type Speaker struct {
 	// have was last applied to running. If failed is set, running may differ.
 	have   announce.Desired
 	failed bool
-	seen   sessions
 }
 
 // running is GoBGP's server, which can't be restarted.
@@ -39,13 +41,23 @@ type running struct {
 	restarts bool // graceful restart: routers keep the announcements at its end
 }
 
+// logHandler is GoBGP's log. It can be silenced, because Stop logs an error after StopBgp.
+type logHandler struct {
+	slog.Handler
+	silent atomic.Bool
+}
+
+func (h *logHandler) Enabled(ctx context.Context, level slog.Level) bool {
+	return !h.silent.Load() && h.Handler.Enabled(ctx, level)
+}
+
 // New returns a Speaker without sessions. It calls changed, if not nil, when the state of a session
 // changes. changed must return at once and must not call the Speaker.
 func New(logger klog.Logger, changed func()) *Speaker {
 	if changed == nil {
 		changed = func() {}
 	}
-	return &Speaker{logger: logger, changed: changed, started: time.Now(), seen: newSessions()}
+	return &Speaker{logger: logger, changed: changed, started: time.Now()}
 }
 
 // Set replaces the sessions and announcements by those of want. It does not wait for routers. After
@@ -85,8 +97,7 @@ func (s *Speaker) Set(ctx context.Context, want announce.Desired) error {
 func (s *Speaker) apply(ctx context.Context, plan announce.Plan, want announce.Desired) error {
 	r := s.running
 	r.restarts = want.RestartTime > 0
-	s.seen.rename(want.Peers)
-	if plan.Policies {
+	if len(plan.Begin) > 0 {
 		if err := r.SetPolicies(ctx, policies(want)); err != nil {
 			return fmt.Errorf("setting the communities of peers: %w", err)
 		}
@@ -100,7 +111,6 @@ func (s *Speaker) apply(ctx context.Context, plan announce.Plan, want announce.D
 		if err := r.DeletePeer(ctx, &api.DeletePeerRequest{Address: p.Address.String()}); err != nil {
 			return fmt.Errorf("ending the session with %s: %w", p.Name, err)
 		}
-		s.seen.forget(p.Address)
 	}
 	restarting := time.Since(s.started) < want.RestartTime
 	for _, p := range plan.Begin {
@@ -108,18 +118,16 @@ func (s *Speaker) apply(ctx context.Context, plan announce.Plan, want announce.D
 			return fmt.Errorf("beginning a session with %s: %w", p.Name, err)
 		}
 	}
-	for _, p := range plan.Refresh {
-		if err := r.ResetPeer(ctx, &api.ResetPeerRequest{Address: p.Address.String(), Soft: true, Direction: api.ResetPeerRequest_DIRECTION_OUT}); err != nil {
-			return fmt.Errorf("telling %s everything again: %w", p.Name, err)
-		}
-	}
 	return r.withdraw(plan.Withdraw)
 }
 
 func (s *Speaker) start(ctx context.Context, want announce.Desired) error {
-	log := newLogHandler(s.logger, s.seen.attempted)
+	// GoBGP's log is passed on at lower levels, a warning at -v=2: an unreachable router must not be
+	// logged every few seconds.
+	log := &logHandler{Handler: logr.ToSlogHandler(s.logger.WithName("gobgp").V(6))}
 	watching, unwatch := context.WithCancel(context.WithoutCancel(ctx))
-	r := &running{BgpServer: server.NewBgpServer(server.LoggerOption(log.logger(), nil)), log: log, unwatch: unwatch}
+	bgpServer := server.NewBgpServer(server.LoggerOption(slog.New(log), nil))
+	r := &running{BgpServer: bgpServer, log: log, unwatch: unwatch}
 	go r.Serve()
 	s.running = r
 	err := r.StartBgp(ctx, &api.StartBgpRequest{Global: &api.Global{
@@ -137,9 +145,10 @@ func (s *Speaker) start(ctx context.Context, want announce.Desired) error {
 			return fmt.Errorf("rejecting the routers' announcements: %w", err)
 		}
 	}
+	logState := logSessions(s.logger)
 	callbacks := server.WatchEventMessageCallbacks{OnPeerUpdate: func(e *apiutil.WatchEventMessage_PeerEvent, _ time.Time) {
 		if e.Type == apiutil.PEER_EVENT_STATE {
-			s.seen.observe(s.logger, e.Peer.State)
+			logState(e.Peer.State)
 			s.changed()
 		}
 	}}
@@ -168,9 +177,8 @@ func (s *Speaker) stop(keep bool) {
 	r.unwatch()
 	// An error means that it has stopped already.
 	_ = r.StopBgp(context.Background(), &api.StopBgpRequest{AllowGracefulRestart: keep && r.restarts})
-	r.log.close()
+	r.log.silent.Store(true)
 	r.Stop() // BFD, which StopBgp does not stop
-	s.seen.forgetAll()
 }
 
 func (r *running) announce(p announce.Path) error {
