@@ -91,73 +91,31 @@ func watches(self, holder string, nodes []string) bool {
 	return true
 }
 
-// Silent returns the ports that watchers report as unresponsive. Reports about a node that the
-// reporter does not watch are ignored.
+// Silent returns the ports that a majority of all watchers reports as unresponsive: two of three,
+// both of two, or a single watcher. A watcher that is cut off must not take addresses from nodes
+// that it can't reach. Reports about a node that the reporter does not watch are ignored.
 //
-// agreed are the ports that a majority of all watchers reports: two of three, both of two, or a
-// single watcher. A watcher that is cut off must not take addresses from nodes that it can't reach.
-//
-// Failed watchers report nothing, so nodes of a failed rack that watch each other would keep their
-// addresses. So left are the ports that one watcher reports while all other watchers are
-// unreliable: a node other than that watcher reports their kube-proxy or agent as unresponsive.
-// Its own reports don't make them unreliable, because it may be cut off itself, for example while
-// the packet filters of the other nodes do not list it yet although its own filter lists them: it
-// then reports all nodes that it watches, and no node reports it. The price is that the last
-// surviving node of three or four is not believed, as no node confirms its reports: the failed
-// nodes keep their addresses until Kubernetes marks them NotReady.
-//
-// Watchers without a report are unreliable too, but at least two watchers must have reports: a
-// single one can't be distinguished from one that is cut off.
-//
-// Trusting a single watcher is safe under two conditions.
-//
-//   - Nodes that are cut off from the other nodes but not from the API server are reported by
-//     their own watchers as soon as they report other nodes, so their reports add nothing to left.
-//     They may be a few checks earlier: a caller that acts on left has to wait that long.
-//   - A node that is cut off from the API server sends no new reports and moves nothing: holders
-//     change by a write of the ledger that the API server must accept. If two halves of the
-//     cluster report each other's nodes, hardly any watcher is reliable.
-func Silent(reports map[string]Report, nodes []string) (agreed, left []Endpoint) {
-	votes := make(map[Endpoint][]string)
-	doubters := make(map[string][]string) // by node
+// The price is that the failure of a node together with two of its watchers is detected only when
+// Kubernetes marks the node NotReady.
+func Silent(reports map[string]Report, nodes []string) (silent []Endpoint) {
+	votes := make(map[Endpoint]map[string]bool)
 	for watcher, r := range reports {
-		// Each watcher has one vote, also if it reports a port twice.
-		silentEndpoints := slices.SortedFunc(slices.Values(r.Silent), Endpoint.compare)
-		for _, e := range slices.Compact(silentEndpoints) {
-			if !watches(watcher, e.Node, nodes) {
-				continue
-			}
-			votes[e] = append(votes[e], watcher)
-			if e.Port == ProxyPort || e.Port == AgentPort {
-				doubters[e.Node] = append(doubters[e.Node], watcher)
+		for _, e := range r.Silent {
+			if watches(watcher, e.Node, nodes) {
+				if votes[e] == nil {
+					votes[e] = make(map[string]bool)
+				}
+				votes[e][watcher] = true
 			}
 		}
 	}
 	for e, voters := range votes {
-		all := Watchers(e.Node, nodes)
-		if 2*len(voters) > len(all) {
-			agreed = append(agreed, e)
-			continue
-		}
-		// There are at most three watchers, so this is the only voter.
-		another := func(doubter string) bool { return doubter != voters[0] }
-		var reporting, counted []string
-		for _, w := range all {
-			if _, hasReport := reports[w]; !hasReport {
-				continue
-			}
-			reporting = append(reporting, w)
-			if !slices.ContainsFunc(doubters[w], another) {
-				counted = append(counted, w)
-			}
-		}
-		if len(reporting) > 1 && slices.Equal(counted, voters) {
-			left = append(left, e)
+		if 2*len(voters) > len(Watchers(e.Node, nodes)) {
+			silent = append(silent, e)
 		}
 	}
-	slices.SortFunc(agreed, Endpoint.compare)
-	slices.SortFunc(left, Endpoint.compare)
-	return agreed, left
+	slices.SortFunc(silent, Endpoint.compare)
+	return silent
 }
 
 func watchWeight(holder, watcher string) uint64 {

@@ -48,12 +48,14 @@ type Controller struct {
 
 	// Only the goroutine of Run uses these.
 	known   stored
-	fresh   bool // known was read or written in this pass
+	fresh   bool      // known was read or written in this pass
+	readAt  time.Time // last read of the stored ledger
 	health  *health
-	rivals  rivals
-	calm    calm
-	damaged string // last reported error of a damaged ledger
 	routers map[string]Routing
+	damaged string // last reported error of a damaged ledger
+	// balanceAt is the earliest time of the next balancing move.
+	balanceAt  time.Time
+	overwrites overwrites
 }
 
 // New returns a controller with registered event handlers. It does nothing before Run.
@@ -69,7 +71,8 @@ func New(cfg Config) (*Controller, error) {
 		store:    store{cfg.Client, cfg.Namespace},
 		services: cfg.Services.Lister(), nodes: cfg.Nodes.Lister(), slices: cfg.Slices.Lister(),
 		pools: cfg.Pools, selection: selection{cfg.Classless, cfg.Balancers}, recorder: cfg.Recorder, metrics: m,
-		newest: kube.NewNewest[*corev1.Service](), health: newHealth(), rivals: make(rivals), routers: cfg.Routers,
+		newest: kube.NewNewest[*corev1.Service](), health: newHealth(), routers: cfg.Routers,
+		overwrites: newOverwrites(),
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, lastRetry),
 			workqueue.TypedRateLimitingQueueConfig[string]{Name: Name},
@@ -104,7 +107,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	}
 	logger.Info("Starting", "pools", len(c.pools))
 	defer logger.Info("Stopped")
-	c.calm.begin(time.Now())
+	c.balanceAt = time.Now().Add(balanceAfter)
 	c.queue.Add(onePass)
 	var routing sync.WaitGroup
 	for _, r := range c.routing {
@@ -166,10 +169,8 @@ func (c *Controller) ledgerReference() *corev1.ObjectReference {
 // wake schedules the next pass that is due by time alone.
 func (c *Controller) wake(now time.Time) {
 	after := lookAgain
-	for _, at := range []time.Time{c.health.next(now), c.rivals.nextAfter(now), c.calm.next()} {
-		if !at.IsZero() {
-			after = min(after, max(at.Sub(now), 0)+gather)
-		}
+	if at := c.health.next(now); !at.IsZero() {
+		after = min(after, max(at.Sub(now), 0)+gather)
 	}
 	c.queue.AddAfter(onePass, after)
 }

@@ -106,6 +106,44 @@ func TestNoMoveToANodeThatIsNoBetter(t *testing.T) {
 	}
 }
 
+// A node that was unresponsive lately and has a ready pod is preferred over nodes that have only
+// terminating endpoints.
+func TestARecoveringNodeWithAReadyPodBeforeTerminatingEndpoints(t *testing.T) {
+	names := []string{"a", "b", "c"}
+	f := fleet{health: newHealth(), now: time.Unix(0, 0)}
+	for _, n := range names {
+		f.members = append(f.members, member{name: n, ready: true, reports: true})
+	}
+	for _, watcher := range []int{1, 2} {
+		f.members[watcher].report.Silent = []addresses.Endpoint{{Node: "a", Port: addresses.ProxyPort}}
+	}
+	f.health.learn(&f)
+	for i := range f.members {
+		f.members[i].report.Silent = nil
+	}
+	f.now = f.now.Add(time.Second)
+	f.health.learn(&f)
+	e := addresses.Entry{
+		Address: netip.MustParseAddr("192.0.2.1"), Holder: "gone", Epoch: 1,
+		Shares: []addresses.Share{{UID: "u", Local: true, Check: 30999}},
+	}
+	for _, c := range []struct {
+		endpoints []string
+		want      string
+	}{
+		{[]string{"a", "-b"}, "a"},
+		{[]string{"-a", "-b"}, "a or b"},
+		{[]string{"a", "-b", "c"}, "c"},
+	} {
+		s := servingOf([]*discoveryv1.EndpointSlice{sliceOf("one", c.endpoints...)}, addresses.IPv4)
+		may := f.eligible(e, Pool{Mover: MoverLayer2}, s)
+		placed, _ := ledgerOf(t, e).Place(map[netip.Addr]addresses.Eligible{e.Address: may})
+		if now, _ := placed.Entry(e.Address); !strings.Contains(c.want, now.Holder) {
+			t.Errorf("endpoints on %v: %q holds it, want %s", c.endpoints, now.Holder, c.want)
+		}
+	}
+}
+
 // restarted is longer than watchers wait for a port that reports that it does not serve.
 const restarted = 11 * time.Second
 

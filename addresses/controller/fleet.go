@@ -21,13 +21,13 @@ func leavingTaints() []string {
 type member struct {
 	name, providerID string
 	ready, leaving   bool
-	// unheard is set if the Ready condition is Unknown, spared if the node is exempt from that.
-	unheard, spared bool
+	// unknown is set if the Ready condition is Unknown, exempt if the node is exempt from that.
+	unknown, exempt bool
 	addresses       []netip.Addr
-	// unfit is the reason why the node may hold no address; empty if it may.
-	unfit   string
-	reports bool // its report could be read
-	report  addresses.Report
+	// ineligible is the reason why the node may hold no address; empty if it may.
+	ineligible string
+	reports    bool // its report could be read
+	report     addresses.Report
 }
 
 // Reasons against the holder of an address, as values of the label reason of the metric of moves.
@@ -49,19 +49,22 @@ const (
 
 // memberOf reads a Node. An invalid report is ignored.
 func memberOf(node *corev1.Node) member {
-	m := member{name: node.Name, providerID: node.Spec.ProviderID, ready: kube.Ready(node), unheard: unknown(node), addresses: own(node)}
+	m := member{
+		name: node.Name, providerID: node.Spec.ProviderID, addresses: own(node),
+		ready: kube.Ready(node), unknown: unknown(node),
+	}
 	text := node.Annotations[addresses.ReportAnnotation]
 	report, err := addresses.ParseReport(text)
 	m.reports, m.report = text != "" && err == nil, report
 	switch {
 	case !node.DeletionTimestamp.IsZero():
-		m.unfit = whyGone
+		m.ineligible = whyGone
 	case kube.Excluded(node):
-		m.unfit = whyExcluded
+		m.ineligible = whyExcluded
 	case report.Unfit != "":
-		m.unfit = whyUnfit
+		m.ineligible = whyUnfit
 	case !m.ready:
-		m.unfit = whyNotReady
+		m.ineligible = whyNotReady
 	}
 	m.leaving = node.Spec.Unschedulable || slices.ContainsFunc(leavingTaints(), func(key string) bool { return kube.Tainted(node, key) })
 	return m
@@ -142,41 +145,47 @@ func (f fleet) member(name string) (member, bool) {
 // the checks, and another node would be no better. The same applies to nodes to which a provider
 // refuses to route the address.
 //
-// Recently unresponsive nodes keep their addresses and are preferred over unresponsive nodes.
+// Recently unresponsive nodes keep their addresses. They are preferred over unresponsive nodes, and
+// over nodes that have only terminating endpoints.
 func (f fleet) eligible(e addresses.Entry, p Pool, serving serving) addresses.Eligible {
 	may := addresses.Eligible{Together: p.Mover == MoverBGP}
 	var recovering, last []string
+	serves := false // one of Nodes and Leaving has a ready endpoint
 	for _, m := range f.members {
-		switch why := f.whyNot(m, e, p, serving); {
-		case why == whySilent && !m.spared, why == whyRefused && f.health.unrouted(m.name, e.Address):
+		ready := !e.Local() || serving.ready[m.name]
+		switch why := f.ineligibleReason(m, e, p, serving); {
+		case why == whySilent && !m.exempt, why == whyRefused && f.health.unrouted(m.name, e.Address):
 			last = append(last, m.name)
 		case why != "":
-		case m.spared:
+		case m.exempt:
 			may.Keeping = append(may.Keeping, m.name)
-		case m.leaving, e.Local() && !serving.ready[m.name]:
+		case m.leaving, !ready:
 			may.Leaving = append(may.Leaving, m.name)
+			serves = serves || ready
 		case !may.Together && e.Holder != m.name && f.silent(m, e, p, serving, true):
 			recovering = append(recovering, m.name)
 		default:
 			may.Nodes = append(may.Nodes, m.name)
+			serves = true
 		}
 	}
-	if len(may.Nodes)+len(may.Leaving) == 0 && !slices.Contains(may.Keeping, e.Holder) {
+	keeps := slices.Contains(may.Keeping, e.Holder)
+	if !serves && !keeps {
 		may.Nodes = recovering
 	}
-	if len(may.Nodes)+len(may.Leaving) == 0 && !slices.Contains(last, e.Holder) && !slices.Contains(may.Keeping, e.Holder) {
+	if len(may.Nodes)+len(may.Leaving) == 0 && !keeps && !slices.Contains(last, e.Holder) {
 		may.Nodes = last
 	}
 	return may
 }
 
-// whyNot returns the reason why a node may not hold an address, or "".
-func (f fleet) whyNot(m member, e addresses.Entry, p Pool, serving serving) string {
+// ineligibleReason returns the reason why a node may not hold an address, or "".
+func (f fleet) ineligibleReason(m member, e addresses.Entry, p Pool, serving serving) string {
 	routing, routed := f.routers[p.Mover]
 	replies := p.Mover == MoverLayer2 || routing.Answering
 	switch {
-	case m.unfit != "":
-		return m.unfit
+	case m.ineligible != "":
+		return m.ineligible
 	case (!routed || replies) && !m.reports:
 		return whyNoReport
 	case routed && (m.providerID == "" || routing.Serves != nil && !routing.Serves(m.providerID)):
@@ -191,9 +200,9 @@ func (f fleet) whyNot(m member, e addresses.Entry, p Pool, serving serving) stri
 	return ""
 }
 
-// request returns the ports at which a node reports whether it serves an address. If only terminating
+// ports returns the ports at which a node reports whether it serves an address. If only terminating
 // endpoints are left, kube-proxy serves it but the Service's port reports that it does not.
-func (f fleet) request(m member, e addresses.Entry, p Pool, serving serving) []int {
+func (f fleet) ports(m member, e addresses.Entry, p Pool, serving serving) []int {
 	ports := []int{addresses.ProxyPort}
 	if serving.ready[m.name] || !serving.ending[m.name] {
 		ports = append(ports, e.Check())
@@ -206,7 +215,7 @@ func (f fleet) request(m member, e addresses.Entry, p Pool, serving serving) []i
 
 // silent reports whether a node is unresponsive for an address, or with lately, was recently.
 func (f fleet) silent(m member, e addresses.Entry, p Pool, serving serving, lately bool) bool {
-	return slices.ContainsFunc(f.request(m, e, p, serving), func(port int) bool {
+	return slices.ContainsFunc(f.ports(m, e, p, serving), func(port int) bool {
 		now, was := f.health.silent(m.name, port)
 		return now || lately && was
 	})
@@ -221,7 +230,7 @@ type serving struct {
 }
 
 func (s serving) on(m member) bool {
-	return s.ready[m.name] || s.ending[m.name] || m.spared && s.others[m.name]
+	return s.ready[m.name] || s.ending[m.name] || m.exempt && s.others[m.name]
 }
 
 func servingOf(all []*discoveryv1.EndpointSlice, f addresses.Family) serving {

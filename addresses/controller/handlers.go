@@ -43,14 +43,14 @@ func handler[T any](c *Controller, matters func(T) bool, changed func(old, now T
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc: func(obj any) {
 			if o, ok := obj.(T); ok && matters(o) {
-				c.requestOf()
+				c.trigger()
 			}
 		},
 		UpdateFunc: func(before, after any) {
 			old, ok1 := before.(T)
 			now, ok2 := after.(T)
 			if ok1 && ok2 && changed(old, now) {
-				c.requestOf()
+				c.trigger()
 			}
 		},
 		DeleteFunc: func(obj any) {
@@ -60,14 +60,14 @@ func handler[T any](c *Controller, matters func(T) bool, changed func(old, now T
 			if o, ok := obj.(T); ok {
 				gone(o)
 				if matters(o) {
-					c.requestOf()
+					c.trigger()
 				}
 			}
 		},
 	}
 }
 
-func (c *Controller) requestOf() { c.queue.AddAfter(onePass, gather) }
+func (c *Controller) trigger() { c.queue.AddAfter(onePass, gather) }
 
 // anyService reports whether a Service may have addresses or a condition of this controller.
 func (c *Controller) anyService(svc *corev1.Service) bool {

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"maps"
 	"net/netip"
 	"time"
 
@@ -11,58 +12,66 @@ const (
 	// silentFor is how long a node is the last choice after it responds again: it may fail again.
 	silentFor  = time.Minute
 	refusedFor = 5 * time.Minute
-	// refusedLongest limits how long refusals by a provider are extended.
-	refusedLongest = time.Hour
-	// disputedFor is how long to wait for reports against the reporters of an unresponsive node,
-	// see [addresses.Silent]. All nodes check kube-proxy and agents every 300 ms, so these reports
-	// are due after that time plus the time to send them.
-	disputedFor = 500 * time.Millisecond
+	// notRoutedFor is how long a node is the last choice after a provider refused to route an
+	// address to it: an address that all nodes are refused for must not move around forever.
+	notRoutedFor = time.Hour
 	// believed is the number of nodes that must report an address as used by an external host, or
 	// that a provider must refuse, before the address is no longer moved: every node would fail.
 	believed = 3
 	// notRouted means that a provider refused to route an address to a node.
 	notRouted addresses.ProblemReason = "NotRouted"
-	// unheardFor is how long the Ready condition of a node may be Unknown before that alone makes
+	// unknownFor is how long the Ready condition of a node may be Unknown before that alone makes
 	// the node ineligible. If the API server is cut off from all nodes, all of them become Unknown
 	// within this time: each kubelet reports every 10 s.
-	unheardFor = 20 * time.Second
+	unknownFor = 20 * time.Second
 )
 
 // health keeps observations of nodes for a limited time. A node that refuses an address loses it
 // and no longer reports it; without a record it would be the first choice again immediately.
 type health struct {
-	silences map[addresses.Endpoint]silence
-	refusals map[outcome]refusal
-	// unheard maps the nodes whose Ready condition is Unknown to the start of that state. Other
+	// silences maps ports that are or were unresponsive to the end of the time in which they count
+	// as recently unresponsive; unresponsive are those that are it now.
+	silences     map[addresses.Endpoint]time.Time
+	unresponsive map[addresses.Endpoint]bool
+	refusals     map[outcome]refusal
+	// unknownSince maps the nodes whose Ready condition is Unknown to the start of that state. Other
 	// nodes may still reach them, and if the API server is cut off from all nodes, each node that
 	// is given up burdens the remaining nodes with more addresses.
-	unheard map[string]time.Time
+	unknownSince map[string]time.Time
 }
 
 func newHealth() *health {
-	return &health{refusals: make(map[outcome]refusal), unheard: make(map[string]time.Time)}
+	return &health{
+		silences: make(map[addresses.Endpoint]time.Time), unresponsive: make(map[addresses.Endpoint]bool),
+		refusals: make(map[outcome]refusal), unknownSince: make(map[string]time.Time),
+	}
 }
 
-// silence is the state of an unresponsive port of a node.
-type silence struct {
-	from  time.Time // start of being believed; zero if the port responds
-	until time.Time // expiry; zero if it was never believed
-	now   bool      // believed, and the port is still unresponsive
+// outcome identifies an attempt to route an address to a node.
+type outcome struct {
+	address netip.Addr
+	node    string
 }
 
 type refusal struct {
 	reason addresses.ProblemReason
 	until  time.Time
-	first  time.Time // first refusal by a provider, if any
 }
 
 func (h *health) learn(f *fleet) {
-	h.learnSilences(*f)
-	for one, r := range h.refusals {
-		if _, there := f.member(one.node); !there || !f.now.Before(r.until) {
-			delete(h.refusals, one)
-		}
+	clear(h.unresponsive)
+	for _, e := range addresses.Silent(f.reports(), f.watching()) {
+		h.unresponsive[e] = true
+		h.silences[e] = f.now.Add(silentFor)
 	}
+	maps.DeleteFunc(h.silences, func(e addresses.Endpoint, until time.Time) bool {
+		_, there := f.member(e.Node)
+		return !there || !f.now.Before(until)
+	})
+	maps.DeleteFunc(h.refusals, func(one outcome, r refusal) bool {
+		_, there := f.member(one.node)
+		return !there || !f.now.Before(r.until)
+	})
 	for _, m := range f.members {
 		for _, p := range m.report.Refused {
 			h.refusals[outcome{p.Address, m.name}] = refusal{reason: p.Reason, until: f.now.Add(refusedFor)}
@@ -75,84 +84,46 @@ func (h *health) learn(f *fleet) {
 			}
 		}
 	}
-	h.spare(f)
+	h.exempt(f)
 }
 
-func (h *health) learnSilences(f fleet) {
-	agreed, left := addresses.Silent(f.reports(), f.watching())
-	before := h.silences
-	h.silences = make(map[addresses.Endpoint]silence)
-	for e, s := range before {
-		if _, there := f.member(e.Node); there && f.now.Before(s.until) {
-			h.silences[e] = silence{until: s.until}
-		}
-	}
-	lasts := func(e addresses.Endpoint, from time.Time) {
-		s := h.silences[e]
-		if s.from = before[e].from; s.from.IsZero() || s.from.After(from) {
-			s.from = from
-		}
-		if s.now = !f.now.Before(s.from); s.now {
-			s.until = f.now.Add(silentFor)
-		}
-		h.silences[e] = s
-	}
-	for _, e := range agreed {
-		lasts(e, f.now)
-	}
-	for _, e := range left {
-		lasts(e, f.now.Add(disputedFor))
-	}
-}
-
-// spare records since when nodes are Unknown, and exempts nodes, which then keep their addresses.
+// exempt records since when nodes are Unknown, and exempts nodes, which then keep their addresses.
 //
-// A node is exempt for unheardFor if other nodes watch it: they detect a failure before the
+// A node is exempt for unknownFor if other nodes watch it: they detect a failure before the
 // kubelet's status shows it. While at least half of the nodes are Unknown, all of them are exempt
 // if there are agents, whose reports count instead.
-func (h *health) spare(f *fleet) {
+func (h *health) exempt(f *fleet) {
 	watched, agents, since := false, false, make(map[string]time.Time)
 	for _, m := range f.members {
 		watched, agents = watched || m.ready && m.reports, agents || m.reports
-		if m.unheard {
+		if m.unknown {
 			since[m.name] = f.now
 		}
 	}
 	most := agents && len(since) > 1 && 2*len(since) >= len(f.members)
 	for name := range since {
 		// After a common failure all periods restart: the nodes do not recover all at once.
-		if at, known := h.unheard[name]; known && !most {
+		if at, known := h.unknownSince[name]; known && !most {
 			since[name] = at
 		}
 	}
-	h.unheard = since
+	h.unknownSince = since
 	for i := range f.members {
 		m := &f.members[i]
-		if m.unheard && m.unfit == whyNotReady && (most || watched && f.now.Before(since[m.name].Add(unheardFor))) {
-			m.unfit, m.spared = "", true
+		recent := watched && f.now.Before(since[m.name].Add(unknownFor))
+		if m.unknown && m.ineligible == whyNotReady && (most || recent) {
+			m.ineligible, m.exempt = "", true
 		}
 	}
 }
 
-// observe records the results of routing addresses to nodes. Only an address's holder is tried. While
-// it is refused, refusals of other nodes don't expire: the address must not move around forever.
+// observe records the results of routing addresses to nodes. Only an address's holder is tried.
 func (h *health) observe(outcomes map[outcome]bool, now time.Time) {
 	for one, refused := range outcomes {
-		if !refused {
-			if h.unrouted(one.node, one.address) {
-				delete(h.refusals, one)
-			}
-			continue
-		}
-		h.refusals[one] = refusal{reason: notRouted, first: now}
-		for other, r := range h.refusals {
-			if other.address == one.address && r.reason == notRouted {
-				r.until = r.first.Add(refusedLongest)
-				if soon := now.Add(refusedFor); soon.Before(r.until) {
-					r.until = soon
-				}
-				h.refusals[other] = r
-			}
+		if refused {
+			h.refusals[one] = refusal{notRouted, now.Add(notRoutedFor)}
+		} else if h.unrouted(one.node, one.address) {
+			delete(h.refusals, one)
 		}
 	}
 }
@@ -163,10 +134,11 @@ func (h *health) unrouted(node string, address netip.Addr) bool {
 	return h.refusals[outcome{address, node}].reason == notRouted
 }
 
-// silent reports whether a port of a node is believed to be unresponsive, now or recently.
-func (h *health) silent(node string, port int) (now, was bool) {
-	s := h.silences[addresses.Endpoint{Node: node, Port: port}]
-	return s.now, !s.until.IsZero()
+// silent reports whether a port of a node is unresponsive, now or recently.
+func (h *health) silent(node string, port int) (now, recently bool) {
+	e := addresses.Endpoint{Node: node, Port: port}
+	_, recently = h.silences[e]
+	return h.unresponsive[e], recently
 }
 
 // refused reports whether a node should not get an address because of a refusal. NoRouter does not
@@ -195,18 +167,14 @@ func (h *health) next(now time.Time) (first time.Time) {
 			first = at
 		}
 	}
-	for _, s := range h.silences {
-		if s.from.After(now) {
-			at(s.from)
-		} else {
-			at(s.until)
-		}
+	for _, until := range h.silences {
+		at(until)
 	}
 	for _, r := range h.refusals {
 		at(r.until)
 	}
-	for _, since := range h.unheard {
-		if end := since.Add(unheardFor); end.After(now) {
+	for _, since := range h.unknownSince {
+		if end := since.Add(unknownFor); end.After(now) {
 			at(end)
 		}
 	}

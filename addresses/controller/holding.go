@@ -42,7 +42,7 @@ func (p *plan) noHolder(e addresses.Entry, pool Pool) note {
 	var causes []string
 	counts := make(map[string]int)
 	for _, m := range p.fleet.members {
-		why := p.fleet.whyNot(m, e, pool, p.serving(e))
+		why := p.fleet.ineligibleReason(m, e, pool, p.serving(e))
 		if counts[why]++; counts[why] == 1 {
 			causes = append(causes, why)
 		}

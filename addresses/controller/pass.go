@@ -27,7 +27,7 @@ const plansInPass = 5
 func (c *Controller) pass(ctx context.Context) error {
 	now := time.Now()
 	c.fresh = false
-	if c.known.object == nil || c.calm.old(now) {
+	if c.known.object == nil || now.Sub(c.readAt) >= lookAgain {
 		if err := c.read(ctx, now); err != nil {
 			return err
 		}
@@ -53,8 +53,7 @@ func (c *Controller) read(ctx context.Context, now time.Time) error {
 		c.known = stored{}
 		return err
 	}
-	c.known, c.fresh = found, true
-	c.calm.readAt = now
+	c.known, c.fresh, c.readAt = found, true, now
 	return nil
 }
 
@@ -210,7 +209,7 @@ func (c *Controller) stored(ctx context.Context, p plan, lost bool) {
 			continue
 		}
 		if why != whyBalanced {
-			c.calm.begin(p.fleet.now)
+			c.balanceAt = p.fleet.now.Add(balanceAfter)
 		}
 		c.announceMove(p, m)
 	}

@@ -108,7 +108,7 @@ func (p *plan) unheld(e addresses.Entry) string {
 	if !there {
 		return whyGone
 	}
-	return p.fleet.whyNot(m, e, pool, p.serving(e))
+	return p.fleet.ineligibleReason(m, e, pool, p.serving(e))
 }
 
 // freed returns the Services that lose addresses, which a live read must confirm.

@@ -39,16 +39,16 @@ type destination struct {
 	former string
 }
 
-func (d destination) from(leads string) addresses.Destination {
-	return addresses.Destination{ProviderID: d.providerID, Planned: d.serving[leads], Former: d.former}
+func (d destination) from(current string) addresses.Destination {
+	return addresses.Destination{ProviderID: d.providerID, Planned: d.serving[current], Former: d.former}
 }
 
 func (d destination) same(other destination) bool {
 	return d.providerID == other.providerID && maps.Equal(d.serving, other.serving)
 }
 
-// mostFlying limits the number of concurrent requests.
-const mostFlying = 16
+// routeWorkers limits the number of concurrent requests.
+const routeWorkers = 16
 
 // routing routes the addresses of a mover to their holders. Its queue has a key for each address:
 // addresses of a failed node move concurrently, but requests for one address never overlap. An API
@@ -58,50 +58,39 @@ type routing struct {
 	Routing
 	metrics  *controllerMetrics
 	announce func(mover string, address netip.Addr, d destination, err error)
-	changed  func()                                       // on new outcomes
-	queue    workqueue.TypedDelayingInterface[netip.Addr] // the zero Addr triggers look
+	changed  func()                                           // on new outcomes
+	queue    workqueue.TypedRateLimitingInterface[netip.Addr] // the zero Addr triggers list
 	settled  time.Time
 
-	mu     sync.Mutex
-	wanted map[netip.Addr]destination
-	leads  map[netip.Addr]string // current routes, without unknown and unrouted addresses
-	known  bool                  // the last Routed call succeeded
-	delay  time.Duration         // backoff of failed Routed calls
-	read   time.Time             // start of the last successful Routed call
-	landed map[netip.Addr]bool   // routed since the last Routed call began: leads is newer
-	tries  map[netip.Addr]try
+	mu       sync.Mutex
+	wanted   map[netip.Addr]destination
+	routes   map[netip.Addr]string // current routes, without unknown and unrouted addresses
+	known    bool                  // the last Routed call succeeded
+	landed   map[netip.Addr]bool   // routed since the last Routed call began: routes is newer
+	failures map[netip.Addr]failure
 	// outcomes are results that no pass has used yet; true if refused.
 	outcomes map[outcome]bool
 }
 
-// try is the state of failed requests for an address, until it is routed to its holder.
-type try struct {
-	to       addresses.Destination
+// failure is the last failed request for an address, until it is routed to its holder.
+type failure struct {
 	from     string // last observed route; the address has it or is routed to its holder
-	delay    time.Duration
-	next     time.Time
 	reported string
 	// stays is set if every node would be refused. Only a change outside the cluster helps, so the
-	// request is retried after the next Routed call; seen is the start of the last one before it.
+	// request is retried after the next Routed call.
 	stays bool
-	seen  time.Time
-}
-
-// waits reports whether it is too early to send the same request again.
-func (t try) waits(now, read time.Time) bool {
-	if t.stays {
-		return read.Equal(t.seen)
-	}
-	return now.Before(t.next)
 }
 
 func newRouting(
-	mover string, r Routing, m *controllerMetrics, announce func(string, netip.Addr, destination, error), changed func(),
+	mover string, r Routing, m *controllerMetrics,
+	announce func(string, netip.Addr, destination, error), changed func(),
 ) *routing {
+	retries := workqueue.NewTypedItemExponentialFailureRateLimiter[netip.Addr](firstRouteRetry, lastRouteRetry)
 	return &routing{
 		mover: mover, Routing: r, metrics: m, announce: announce, changed: changed,
-		queue: workqueue.NewTypedDelayingQueue[netip.Addr](),
-		leads: make(map[netip.Addr]string), landed: make(map[netip.Addr]bool), tries: make(map[netip.Addr]try),
+		queue:  workqueue.NewTypedRateLimitingQueue(retries),
+		routes: make(map[netip.Addr]string), landed: make(map[netip.Addr]bool),
+		failures: make(map[netip.Addr]failure), outcomes: make(map[outcome]bool),
 	}
 }
 
@@ -127,26 +116,25 @@ func (r *routing) want(p plan) {
 	r.set(wanted)
 }
 
-// set replaces the desired destinations and queues all addresses if any of them changed.
+// set replaces the desired destinations and queues those that changed.
 func (r *routing) set(wanted map[netip.Addr]destination) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	changed := !maps.EqualFunc(r.wanted, wanted, destination.same)
-	r.wanted = wanted
-	if !changed {
-		return
-	}
-	maps.DeleteFunc(r.tries, func(a netip.Addr, _ try) bool { _, still := wanted[a]; return !still })
-	if !r.known && len(wanted) > 0 {
-		r.queue.Add(netip.Addr{})
-	}
-	r.add()
-}
-
-func (r *routing) add() {
-	for address := range r.wanted {
+	for address, d := range wanted {
+		if before, known := r.wanted[address]; known && before.same(d) {
+			continue
+		}
+		r.queue.Forget(address)
 		r.queue.Add(address)
+		if !r.known {
+			r.queue.Add(netip.Addr{})
+		}
 	}
+	maps.DeleteFunc(r.failures, func(a netip.Addr, _ failure) bool {
+		_, still := wanted[a]
+		return !still
+	})
+	r.wanted = wanted
 }
 
 // serves returns the provider IDs of the nodes that may hold an address, also of draining nodes.
@@ -178,7 +166,7 @@ func (r *routing) former(p plan, e addresses.Entry) string {
 func (r *routing) run(ctx context.Context) {
 	r.settled = time.Now().Add(routeSettled)
 	var workers sync.WaitGroup
-	for range mostFlying {
+	for range routeWorkers {
 		workers.Go(func() {
 			for {
 				address, ended := r.queue.Get()
@@ -187,9 +175,9 @@ func (r *routing) run(ctx context.Context) {
 					return
 				case ctx.Err() != nil:
 				case address.IsValid():
-					r.lead(ctx, address)
+					r.route(ctx, address)
 				default:
-					r.look(ctx)
+					r.list(ctx)
 				}
 				r.queue.Done(address)
 			}
@@ -200,14 +188,14 @@ func (r *routing) run(ctx context.Context) {
 	workers.Wait()
 }
 
-// look reads all routes. While that fails, no address is routed.
-func (r *routing) look(ctx context.Context) {
+// list reads all routes. While that fails, no address is routed.
+func (r *routing) list(ctx context.Context) {
 	r.mu.Lock()
 	clear(r.landed)
 	r.mu.Unlock()
 	now := time.Now()
 	limited, cancel := context.WithTimeout(ctx, routeTimeout)
-	leads, err := r.Routed(limited)
+	routes, err := r.Routed(limited)
 	cancel()
 	if ctx.Err() != nil {
 		return
@@ -217,107 +205,135 @@ func (r *routing) look(ctx context.Context) {
 	if r.known = err == nil; !r.known {
 		r.metrics.unrouted.WithLabelValues(r.mover).Inc()
 		klog.FromContext(ctx).Error(err, "Where addresses lead is not known, will retry", "mover", r.mover)
-		r.delay = min(max(2*r.delay, firstRouteRetry), lastRouteRetry)
-		r.queue.AddAfter(netip.Addr{}, r.delay)
+		r.queue.AddRateLimited(netip.Addr{})
 		return
 	}
-	before := r.leads
-	r.leads, r.read, r.delay = make(map[netip.Addr]string), now, 0
-	maps.Copy(r.leads, leads)
+	before := r.routes
+	r.routes = maps.Clone(routes)
+	if r.routes == nil {
+		r.routes = make(map[netip.Addr]string)
+	}
 	for address := range r.landed {
-		delete(r.leads, address)
-		if led, known := before[address]; known {
-			r.leads[address] = led
+		delete(r.routes, address)
+		if to, known := before[address]; known {
+			r.routes[address] = to
 		}
 	}
 	next := now.Add(routeDrift)
 	if now.Before(r.settled) {
 		next = r.settled
 	}
+	r.queue.Forget(netip.Addr{})
 	r.queue.AddAfter(netip.Addr{}, time.Until(next))
-	r.add()
+	for address := range r.wanted {
+		r.queue.Add(address)
+	}
 }
 
-// lead routes an address to its holder if it is routed elsewhere.
-func (r *routing) lead(ctx context.Context, address netip.Addr) {
+// route routes an address to its holder if it is routed elsewhere.
+func (r *routing) route(ctx context.Context, address netip.Addr) {
 	r.mu.Lock()
-	d, from, needed := r.needed(address, time.Now())
+	d, from, needed := r.needed(address)
 	r.mu.Unlock()
 	if !needed {
 		return
 	}
-	to := d.from(from)
 	limited, cancel := context.WithTimeout(ctx, routeTimeout)
-	err := r.Route(limited, address, to)
+	err := r.Route(limited, address, d.from(from))
 	cancel()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.landed[address] = true
 	if err != nil {
-		delete(r.leads, address) // the request may have succeeded
+		delete(r.routes, address) // the request may have succeeded
 		if ctx.Err() == nil {
-			r.refused(ctx, address, d, try{to: to, from: from}, err)
+			r.failed(ctx, address, d, from, err)
 		}
 		return
 	}
 	klog.FromContext(ctx).Info("An address leads to another node", "address", address, "node", d.node, "mover", r.mover)
-	r.leads[address] = d.providerID
-	r.observe(address, d.node, false)
+	r.routes[address] = d.providerID
 	r.arrived(address, d)
 }
 
-// needed returns the desired destination, the current route and whether a request is due.
-func (r *routing) needed(address netip.Addr, now time.Time) (d destination, from string, needed bool) {
+// needed returns the desired destination, the current route and whether a request is needed.
+func (r *routing) needed(address netip.Addr) (d destination, from string, needed bool) {
 	d, wanted := r.wanted[address]
 	if !wanted || !r.known {
 		return d, "", false
 	}
-	t, tried := r.tries[address]
-	from, known := r.leads[address]
-	switch {
-	case !known:
-		from = t.from
-	case from == d.providerID:
-		if tried {
-			r.observe(address, d.node, false)
-		}
+	from, known := r.routes[address]
+	if !known {
+		from = r.failures[address].from
+	} else if from == d.providerID {
 		r.arrived(address, d)
 		return d, from, false
 	}
-	return d, from, t.to != d.from(from) || !t.waits(now, r.read)
+	return d, from, true
 }
 
 // arrived drops the failures and the former holder of an address that is routed to its holder.
 func (r *routing) arrived(address netip.Addr, to destination) {
-	delete(r.tries, address)
+	r.outcomes[outcome{address, to.node}] = false
+	r.queue.Forget(address)
+	delete(r.failures, address)
 	if d, still := r.wanted[address]; still && d.providerID == to.providerID {
 		d.former = ""
 		r.wanted[address] = d
 	}
 }
 
-// refused schedules a retry and sends Events to the Services of an address, once per cause.
-func (r *routing) refused(ctx context.Context, address netip.Addr, d destination, t try, err error) {
+// failed schedules a retry and sends Events to the Services of an address, once per cause.
+func (r *routing) failed(ctx context.Context, address netip.Addr, d destination, from string, err error) {
 	r.metrics.unrouted.WithLabelValues(r.mover).Inc()
 	klog.FromContext(ctx).Error(err, "An address was not led to its node, will retry",
 		"address", address, "node", d.node, "mover", r.mover)
-	if before := r.tries[address]; before.to == t.to {
-		t.delay, t.reported = before.delay, before.reported
+	f := failure{from: from, reported: d.node + ": " + err.Error()}
+	if refusal, ok := errors.AsType[*addresses.Unrouted](err); ok {
+		f.stays = refusal.About == addresses.AboutAddress
+		if !f.stays {
+			r.outcomes[outcome{address, d.node}] = true
+			r.changed()
+		}
 	}
-	t.delay = min(max(2*t.delay, firstRouteRetry), lastRouteRetry)
-	t.next = time.Now().Add(t.delay)
-	var refusal *addresses.Unrouted
-	about := errors.As(err, &refusal)
-	t.stays, t.seen = about && refusal.About == addresses.AboutAddress, r.read
-	if about && refusal.About == addresses.AboutNode {
-		r.observe(address, d.node, true)
-	}
-	if text := d.node + ": " + err.Error(); t.reported != text {
-		t.reported = text
+	if f.reported != r.failures[address].reported {
 		r.announce(r.mover, address, d, err)
 	}
-	if _, still := r.wanted[address]; still {
-		r.tries[address] = t
-		r.queue.AddAfter(address, t.delay)
+	if _, still := r.wanted[address]; !still {
+		return
+	}
+	r.failures[address] = f
+	if !f.stays {
+		r.queue.AddRateLimited(address)
+	}
+}
+
+func (r *routing) takeOutcomes() map[outcome]bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	taken := r.outcomes
+	r.outcomes = make(map[outcome]bool)
+	return taken
+}
+
+// steady returns a function that reports whether an address may be balanced: it has the desired
+// route and the provider accepts requests. Otherwise ledger and routes would only diverge.
+func (r *routing) steady() func(netip.Addr) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	pending, steady := make(map[netip.Addr]bool), r.known
+	for address, d := range r.wanted {
+		if r.routes[address] != d.providerID {
+			pending[address] = true
+			steady = steady && r.failures[address].stays
+		}
+	}
+	return func(address netip.Addr) bool { return steady && !pending[address] }
+}
+
+func (c *Controller) announceRouting(mover string, address netip.Addr, d destination, err error) {
+	for _, svc := range d.services {
+		c.recorder.Eventf(svc, corev1.EventTypeWarning, reasonRouting, "%s: %s was not led to node %s, will retry: %s",
+			mover, address, d.node, cut(err.Error(), longest))
 	}
 }

@@ -31,7 +31,7 @@ type change struct {
 // them, so that no two Services show an address that only one of them has. A failed write delays
 // only the Services that get the addresses it should have removed.
 func (c *Controller) report(ctx context.Context, p plan) error {
-	c.rivals.forget(p)
+	c.overwrites.prune(p)
 	changes := c.changes(p)
 	if len(changes) == 0 {
 		return nil
@@ -46,14 +46,16 @@ func (c *Controller) report(ctx context.Context, p plan) error {
 			failed = append(failed, fmt.Errorf("%w: Service %s waits until another one shows its address no more", errOutdated, klog.KObj(ch.from)))
 			continue
 		}
-		waits, rivalry := c.rivals.waits(ch, p.fleet.now)
-		if waits {
+		wait, rivalry := c.overwrites.delay(ch, p.fleet.now)
+		if wait > 0 {
+			c.queue.AddAfter(onePass, wait)
 			still = append(still, ch.freed...)
 			continue
 		}
 		if rivalry {
 			c.recorder.Eventf(ch.from, corev1.EventTypeWarning, reasonOverwritten,
-				"another controller goes on writing the status of this Service, and shows %q: set spec.loadBalancerClass so that one of them serves it, or stop the other one",
+				"another controller goes on writing the status of this Service, and shows %q: set "+
+					"spec.loadBalancerClass so that one of them serves it, or stop the other one",
 				joined(shown(ch.from)))
 		}
 		if err := c.carryOut(ctx, ch); err != nil {
@@ -157,7 +159,7 @@ func (c *Controller) carryOut(ctx context.Context, ch change) error {
 		return fmt.Errorf("writing the status of Service %s: %w", klog.KObj(ch.from), err)
 	}
 	c.newest.Wrote(patched)
-	c.rivals.shows(ch)
+	c.overwrites.wrote[ch.from.UID] = joined(shown(ch.to))
 	for _, n := range news(ch.from, ch.notes) {
 		c.recorder.Event(ch.from, corev1.EventTypeWarning, n.reason, n.String())
 	}

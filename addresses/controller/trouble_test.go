@@ -386,7 +386,7 @@ func TestAnotherControllerWritesTheStatus(t *testing.T) {
 		w.service("two")
 		w.settle()
 		w.has("two", "192.0.2.2")
-		w.after(2 * lastRivalWait)
+		w.after(2 * lastOverwriteWait)
 		w.has("one", "192.0.2.1")
 	})
 }

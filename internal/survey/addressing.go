@@ -73,7 +73,7 @@ func (s *Snapshot) Addressing() Addressing {
 			a.holders[h.Address] = append(a.holders[h.Address], n.Name)
 		}
 	}
-	a.Silent = slices.Concat(addresses.Silent(a.Reports, a.ready))
+	a.Silent = addresses.Silent(a.Reports, a.ready)
 	return a
 }
 
@@ -87,7 +87,7 @@ func (a Addressing) Lasting(look time.Time) Addressing {
 		}
 		lasting.Reports[node] = r
 	}
-	lasting.Silent = slices.Concat(addresses.Silent(lasting.Reports, a.ready))
+	lasting.Silent = addresses.Silent(lasting.Reports, a.ready)
 	return lasting
 }
 

@@ -260,13 +260,13 @@ func TestSteady(t *testing.T) {
 		{true, map[string]bool{a2: true, a3: false}, false},
 	} {
 		r := &routing{
-			known: c.known, wanted: map[netip.Addr]destination{}, leads: map[netip.Addr]string{}, tries: map[netip.Addr]try{},
+			known: c.known, wanted: map[netip.Addr]destination{}, routes: map[netip.Addr]string{}, failures: map[netip.Addr]failure{},
 		}
 		for _, text := range []string{a1, a2, a3} {
 			a := netip.MustParseAddr(text)
-			r.wanted[a], r.leads[a] = destination{providerID: "x"}, "x"
+			r.wanted[a], r.routes[a] = destination{providerID: "x"}, "x"
 			if stays, astray := c.astray[text]; astray {
-				r.leads[a], r.tries[a] = "y", try{stays: stays}
+				r.routes[a], r.failures[a] = "y", failure{stays: stays}
 			}
 		}
 		if r.steady()(address) != c.steady {

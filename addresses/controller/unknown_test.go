@@ -44,7 +44,7 @@ func TestANodeThatTheAPIServerDoesNotHear(t *testing.T) {
 	inWorld(t, func(w *world) {
 		holder, _ := three(w)
 		w.editNode(holder, turned(corev1.ConditionUnknown))
-		w.after(unheardFor - 2*time.Second)
+		w.after(unknownFor - 2*time.Second)
 		if now := w.holder("one"); now != holder {
 			t.Errorf("%s holds it too early", now)
 		}
