@@ -237,6 +237,12 @@ func (l Ledger) MarshalText() ([]byte, error) {
 	return json.Marshal(s)
 }
 
+// UnmarshalText is [ParseLedger].
+func (l *Ledger) UnmarshalText(text []byte) (err error) {
+	*l, err = ParseLedger(text)
+	return err
+}
+
 // ParseLedger decodes the output of MarshalText. An empty text is an empty ledger.
 func ParseLedger(text []byte) (Ledger, error) {
 	const reading = "reading the ledger of addresses"

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -59,7 +60,7 @@ type Agent struct {
 	resumed map[netip.Addr]uint64
 	holding []netip.Addr // held, or to be held, by the last pass
 	saved   string
-	counted map[string]State
+	counted map[string]addresses.Status
 	logged  map[netip.Addr]string
 }
 
@@ -67,7 +68,7 @@ type Agent struct {
 func New(cfg Config) (*Agent, error) {
 	a := &Agent{
 		Config: cfg, kick: make(chan struct{}, 1), doubt: true,
-		resumed: map[netip.Addr]uint64{}, counted: map[string]State{}, logged: map[netip.Addr]string{},
+		resumed: map[netip.Addr]uint64{}, counted: map[string]addresses.Status{}, logged: map[netip.Addr]string{},
 	}
 	var err error
 	if a.metrics, err = newMetrics(cfg.Registry); err != nil {
@@ -268,7 +269,7 @@ func (a *Agent) save(ctx context.Context, known Knowledge) {
 	if known.Cluster == "" {
 		return
 	}
-	text, err := known.text(a.Self)
+	text, err := json.Marshal(known)
 	if err == nil && string(text) == a.saved {
 		return
 	}
@@ -305,7 +306,7 @@ func (a *Agent) observe(ctx context.Context, r addresses.Report) {
 	a.logged = now
 }
 
-func (a *Agent) count(mover string, now State) {
+func (a *Agent) count(mover string, now addresses.Status) {
 	was := a.counted[mover]
 	grown := func(from, to uint64) float64 { return float64(to - min(from, to)) }
 	a.metrics.held.WithLabelValues(mover).Set(float64(len(now.Held)))

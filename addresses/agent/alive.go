@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -19,7 +18,7 @@ import (
 const (
 	// beatEvery is the interval of the loop's heartbeat, and stuckAfter its maximum age.
 	beatEvery, stuckAfter = time.Second, 5 * time.Second
-	// listenAgain is the pause after a failed attempt to listen.
+	// listenAgain is the interval of attempts to listen.
 	listenAgain = 5 * time.Second
 )
 
@@ -42,63 +41,43 @@ func ServeAlive(ctx context.Context, at *Set, alive func(now time.Time) error) {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		}
 	})
-	kick := make(chan struct{}, 1)
+	server := &http.Server{
+		Handler: handler, MaxHeaderBytes: 1 << 13,
+		ReadTimeout: time.Second, WriteTimeout: time.Second, IdleTimeout: time.Second,
+	}
 	var workers sync.WaitGroup
 	defer workers.Wait()
-	workers.Go(func() {
-		at.Watch(ctx, func() {
-			select {
-			case kick <- struct{}{}:
-			default:
-			}
-		})
-	})
-	serving := map[netip.Addr]context.CancelFunc{}
+	defer func() { _ = server.Close() }() // and its listeners
+	retry := time.NewTicker(listenAgain)
+	defer retry.Stop()
+	listeners := map[netip.Addr]net.Listener{}
 	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-kick:
-		}
 		now := at.All()
-		for addr, stop := range serving {
+		for addr, listener := range listeners {
 			if !slices.Contains(now, addr) {
-				stop()
-				delete(serving, addr)
+				_ = listener.Close()
+				delete(listeners, addr)
 			}
 		}
 		for _, addr := range now {
-			if serving[addr] == nil {
-				alone, stop := context.WithCancel(ctx)
-				serving[addr] = stop
-				workers.Go(func() { serveAt(alone, netip.AddrPortFrom(addr, addresses.AgentPort), handler) })
+			if listeners[addr] != nil {
+				continue
 			}
-		}
-	}
-}
-
-// serveAt serves at an address, and retries while it can't listen.
-func serveAt(ctx context.Context, at netip.AddrPort, handler http.Handler) {
-	for ctx.Err() == nil {
-		var lc net.ListenConfig
-		listener, err := lc.Listen(ctx, "tcp", at.String())
-		if err == nil {
-			server := &http.Server{
-				Handler: handler, MaxHeaderBytes: 1 << 13,
-				ReadTimeout: time.Second, WriteTimeout: time.Second, IdleTimeout: time.Second,
+			var lc net.ListenConfig
+			listener, err := lc.Listen(ctx, "tcp", netip.AddrPortFrom(addr, addresses.AgentPort).String())
+			if err != nil {
+				klog.FromContext(ctx).Error(err, "Other nodes can't check whether this agent is alive, and take its "+
+					"addresses away; free the port", "at", addr)
+				continue
 			}
-			stop := context.AfterFunc(ctx, func() { _ = server.Close() })
-			err = server.Serve(listener)
-			stop()
+			listeners[addr] = listener
+			workers.Go(func() { _ = server.Serve(listener) })
 		}
-		if ctx.Err() != nil || errors.Is(err, http.ErrServerClosed) {
-			return
-		}
-		klog.FromContext(ctx).Error(err, "Other nodes can't check whether this agent is alive, and take its "+
-			"addresses away; free the port", "at", at)
 		select {
 		case <-ctx.Done():
-		case <-time.After(listenAgain):
+			return
+		case <-at.Changed():
+		case <-retry.C:
 		}
 	}
 }

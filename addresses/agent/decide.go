@@ -35,7 +35,7 @@ type decision struct {
 func (s situation) decide() decision {
 	d := decision{wants: make([]Want, len(s.movers)), passing: Passing(s.Ledger, routed(s.movers), s.nodes)}
 	for i := range d.wants {
-		d.wants[i] = Want{Cluster: s.Cluster, Node: s.Node, Doubt: s.doubt}
+		d.wants[i] = Want{addresses.Assignment{Cluster: s.Cluster, Doubt: s.doubt}, s.Node}
 	}
 	owners := owners(s.nodes, s.before)
 	for _, e := range s.Ledger.Entries() {
@@ -53,7 +53,7 @@ func (s situation) decide() decision {
 		}
 		w, leads := &d.wants[at], s.movers[at].Routed
 		epoch, was := s.resumed[e.Address]
-		hold := Hold{Address: e.Address, Epoch: e.Epoch, Resumed: was && epoch == e.Epoch, Held: e.Held}
+		hold := addresses.Assigned{Address: e.Address, Epoch: e.Epoch, Resumed: was && epoch == e.Epoch, Held: e.Held}
 		_, passes := slices.BinarySearchFunc(d.passing, e.Address, netip.Addr.Compare) // sorted
 		switch {
 		case mine && !e.Held && owners[e.Address] != "":

@@ -235,7 +235,7 @@ func (m *fakeMover) Set(w Want) {
 	}
 }
 
-func (m *fakeMover) State() (s State) {
+func (m *fakeMover) State() (s addresses.Status) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, h := range m.want.Hold {

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"maps"
 	"net"
 	"net/netip"
 	"slices"
@@ -12,15 +13,12 @@ import (
 )
 
 const (
-	// friendsWithin limits a read of the kernel's table: ARP and NDP replies wait for it.
+	// friendsWithin limits a read of the kernel's table: ARP and NDP replies wait for it. It is also
+	// the minimum interval of reads because of an unknown hardware address.
 	friendsWithin = 200 * time.Millisecond
-	// friendsEvery is the interval of reads, so that a machine's address is cached if it fails.
-	friendsEvery = 30 * time.Second
-	// solicitEvery is the minimum interval of resolving members because of an unknown hardware
-	// address, and solicitTimeout limits the wait for their replies.
-	solicitEvery   = time.Second
-	solicitTimeout = 50 * time.Millisecond
-	lookEvery      = 5 * time.Millisecond
+	// friendsEvery is the interval of resolving missing members, and of reads, so that a machine's
+	// address is cached if it fails.
+	friendsEvery = 10 * time.Second
 )
 
 // Friends caches the hardware addresses of cluster members. The kernel's table drops an entry soon
@@ -28,41 +26,49 @@ const (
 type Friends struct {
 	neighbors Neighbors
 
-	mu        sync.Mutex
-	members   map[netip.Addr]bool
-	known     map[netip.Addr]string
-	looked    time.Time
-	solicited time.Time
+	mu      sync.Mutex
+	members map[netip.Addr]bool
+	known   map[netip.Addr]string
+	looked  time.Time
+	joined  chan struct{}
 }
 
 // NewFriends returns a Friends with an empty cache.
 func NewFriends(neighbors Neighbors) *Friends {
-	return &Friends{neighbors: neighbors, known: map[netip.Addr]string{}}
+	return &Friends{neighbors: neighbors, known: map[netip.Addr]string{}, joined: make(chan struct{}, 1)}
 }
 
 // set replaces the members: the addresses of all other Nodes.
 func (f *Friends) set(members []netip.Addr) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	before := f.members
 	f.members = make(map[netip.Addr]bool, len(members))
 	for _, m := range members {
 		f.members[m] = true
-	}
-	for addr := range f.known {
-		if !f.members[addr] {
-			delete(f.known, addr)
+		if !before[m] {
+			select {
+			case f.joined <- struct{}{}:
+			default:
+			}
 		}
 	}
+	maps.DeleteFunc(f.known, func(addr netip.Addr, _ string) bool { return !f.members[addr] })
 }
 
-// Run refreshes the cache until ctx is done.
+// Run refreshes the cache, and makes the kernel resolve missing members, until ctx is done.
 func (f *Friends) Run(ctx context.Context) {
 	for {
 		f.look(ctx)
-		f.solicit(ctx)
+		if missing := f.missing(); len(missing) > 0 {
+			if err := f.neighbors.Solicit(ctx, missing); err != nil && ctx.Err() == nil {
+				klog.FromContext(ctx).V(2).Info("Other machines of the cluster could not be listed", "err", err)
+			}
+		}
 		select {
 		case <-ctx.Done():
 			return
+		case <-f.joined:
 		case <-time.After(friendsEvery):
 		}
 	}
@@ -83,62 +89,27 @@ func (f *Friends) missing() (unknown []netip.Addr) {
 }
 
 // Friend reports whether a hardware address belongs to a cluster member. If it is not cached,
-// Friend reads the kernel's table, and at most once per solicitEvery resolves missing members: after
-// a restart the cache is empty, and a member must not be reported as a conflict.
+// Friend reads the kernel's table.
 func (f *Friends) Friend(hardware net.HardwareAddr) bool {
-	if f.knows(hardware) {
-		return true
+	cached, read := f.cached(hardware)
+	if cached || time.Since(read) < friendsWithin {
+		return cached
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), friendsWithin)
 	defer cancel()
-	f.mu.Lock()
-	recent := time.Since(f.looked) < friendsWithin
-	f.mu.Unlock()
-	if !recent {
-		if f.look(ctx); f.knows(hardware) {
-			return true
-		}
-	}
-	f.mu.Lock()
-	may := time.Since(f.solicited) >= solicitEvery
-	f.mu.Unlock()
-	return may && f.solicit(ctx) && f.replied(ctx, hardware)
+	f.look(ctx)
+	cached, _ = f.cached(hardware)
+	return cached
 }
 
-// solicit makes the kernel resolve missing members, and reports whether there are any.
-func (f *Friends) solicit(ctx context.Context) bool {
-	missing := f.missing()
-	if len(missing) == 0 {
-		return false
-	}
-	f.mu.Lock()
-	f.solicited = time.Now()
-	f.mu.Unlock()
-	if err := f.neighbors.Solicit(ctx, missing); err != nil && ctx.Err() == nil {
-		klog.FromContext(ctx).V(2).Info("Other machines of the cluster could not be listed", "err", err)
-	}
-	return true
-}
-
-func (f *Friends) replied(ctx context.Context, hardware net.HardwareAddr) bool {
-	for until := time.Now().Add(solicitTimeout); time.Now().Before(until) && ctx.Err() == nil; {
-		time.Sleep(lookEvery)
-		if f.look(ctx); f.knows(hardware) {
-			return true
-		}
-	}
-	return false
-}
-
-func (f *Friends) knows(hardware net.HardwareAddr) bool {
+// cached reports whether the cache has a hardware address, and returns the time of the last read.
+func (f *Friends) cached(hardware net.HardwareAddr) (cached bool, read time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, known := range f.known {
-		if known == string(hardware) {
-			return true
-		}
+		cached = cached || known == string(hardware)
 	}
-	return false
+	return cached, f.looked
 }
 
 func (f *Friends) look(ctx context.Context) {

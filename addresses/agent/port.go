@@ -16,14 +16,14 @@ import (
 )
 
 // Mover holds addresses by one method. Set and State may be called before and during Run; the agent
-// calls Set from a single goroutine.
+// calls both from a single goroutine.
 type Mover interface {
 	// Run runs until ctx is done. It calls changed when State may have changed. On its return it
 	// must not withdraw or announce anything.
 	Run(ctx context.Context, changed func()) error
 	// Set replaces the desired state. It is called repeatedly, also without a change.
 	Set(w Want)
-	State() State
+	State() addresses.Status
 }
 
 // Nodes reads the cluster's Nodes from a cache.
@@ -39,36 +39,9 @@ type Nodes interface {
 
 // Want is the desired state of one mover.
 type Want struct {
-	// Cluster is unique: the UID of the ledger's ConfigMap; empty: not read yet.
-	Cluster string
+	addresses.Assignment
 	// Node is this machine's; nil: not read yet.
 	Node *corev1.Node
-	// Hold are the addresses that this node is to hold, and Elsewhere other addresses of Services.
-	Hold      []Hold
-	Elsewhere []netip.Addr
-	// Doubt is set while the ledger may be out of date.
-	Doubt bool
-}
-
-// Hold is an address that this node is to hold.
-type Hold struct {
-	Address netip.Addr
-	Epoch   uint64
-	// Resumed: an earlier run of this node's agent held it by this epoch until it ended.
-	Resumed bool
-	// Held: a node has held it before, so no external host is expected to have it.
-	Held bool
-}
-
-// State is the current state of a mover.
-type State struct {
-	Held    []addresses.Hold
-	Refused []addresses.Problem
-	Routers []addresses.Router
-	// Segments are the prefixes that addresses can be held on; nil: unknown or irrelevant.
-	Segments []netip.Prefix
-	// Announced counts announcements, and Conflicts claims of addresses by other machines.
-	Announced, Conflicts uint64
 }
 
 // NamedMover is a mover and the pools of its addresses.

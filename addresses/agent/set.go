@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"context"
 	"net/netip"
 	"slices"
 	"sync"
@@ -9,12 +8,12 @@ import (
 	"github.com/underlay-ccm/underlay/addresses"
 )
 
-// Set has addresses, and the ports on them where Services have endpoints.
+// Set has addresses, and the ports on them where Services have endpoints. The zero Set is empty.
 type Set struct {
-	mu       sync.Mutex
-	all      []netip.Addr
-	ports    []netip.AddrPort
-	watchers map[*func()]bool
+	mu      sync.Mutex
+	all     []netip.Addr
+	ports   []netip.AddrPort
+	changed chan struct{}
 }
 
 // All returns the addresses, sorted. The caller must not change the slice.
@@ -32,19 +31,18 @@ func (s *Set) Ports() []netip.AddrPort {
 	return s.ports
 }
 
-// Watch calls changed at once and after each change, until ctx is done. changed must not block.
-func (s *Set) Watch(ctx context.Context, changed func()) {
+// Changed returns a channel that one goroutine may receive from after each change.
+func (s *Set) Changed() <-chan struct{} {
 	s.mu.Lock()
-	if s.watchers == nil {
-		s.watchers = map[*func()]bool{}
+	defer s.mu.Unlock()
+	return s.channel()
+}
+
+func (s *Set) channel() chan struct{} {
+	if s.changed == nil {
+		s.changed = make(chan struct{}, 1)
 	}
-	s.watchers[&changed] = true
-	s.mu.Unlock()
-	changed()
-	<-ctx.Done()
-	s.mu.Lock()
-	delete(s.watchers, &changed)
-	s.mu.Unlock()
+	return s.changed
 }
 
 // Put replaces the addresses, and their ports by those of the ledger.
@@ -69,7 +67,8 @@ func (s *Set) Put(all []netip.Addr, ledger addresses.Ledger) {
 		return
 	}
 	s.all, s.ports = all, ports
-	for changed := range s.watchers {
-		(*changed)()
+	select {
+	case s.channel() <- struct{}{}:
+	default:
 	}
 }

@@ -19,53 +19,31 @@ const StateFile = "addresses.json"
 
 // Knowledge is the state that an agent passes on to its next run.
 type Knowledge struct {
-	Ledger addresses.Ledger
+	// Name is the name of this machine's Node.
+	Name   string           `json:"name"`
+	Ledger addresses.Ledger `json:"ledger"`
 	// Cluster is the UID of the ledger's ConfigMap; empty: never read.
-	Cluster string
+	Cluster string `json:"cluster,omitempty"`
 	// Node is this machine's; nil: not read yet.
-	Node *corev1.Node
+	Node *corev1.Node `json:"node,omitempty"`
 	// Held are the addresses that the next run restores.
-	Held []addresses.Hold
+	Held []addresses.Hold `json:"held,omitempty"`
 }
 
-type stored struct {
-	Name    string           `json:"name"`
-	Cluster string           `json:"cluster,omitempty"`
-	Ledger  json.RawMessage  `json:"ledger"`
-	Held    []addresses.Hold `json:"held,omitempty"`
-	Node    *corev1.Node     `json:"node,omitempty"`
-}
-
-// Load reads the state of an earlier run. It returns the zero Knowledge if the file is missing or
-// another Node's.
+// Load reads the state of an earlier run. The state of another Node, as of a missing file, is empty.
 func Load(path, node string) (Knowledge, error) {
+	var k Knowledge
 	text, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return Knowledge{}, nil
-	}
-	var s stored
 	if err == nil {
-		err = json.Unmarshal(text, &s)
+		err = json.Unmarshal(text, &k)
 	}
-	if err == nil && s.Name != node {
-		return Knowledge{}, nil
-	}
-	k := Knowledge{Cluster: s.Cluster, Node: s.Node, Held: s.Held}
-	if err == nil {
-		k.Ledger, err = addresses.ParseLedger(s.Ledger)
-	}
-	if err != nil {
-		return Knowledge{}, fmt.Errorf("reading the addresses that this node held, %s: %w", path, err)
+	switch {
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return Knowledge{Name: node}, fmt.Errorf("reading the addresses that this node held, %s: %w", path, err)
+	case k.Name != node:
+		return Knowledge{Name: node}, nil
 	}
 	return k, nil
-}
-
-func (k Knowledge) text(node string) ([]byte, error) {
-	ledger, err := k.Ledger.MarshalText()
-	if err != nil {
-		return nil, err
-	}
-	return json.Marshal(stored{node, k.Cluster, ledger, k.Held, k.Node})
 }
 
 // replace writes a file atomically.

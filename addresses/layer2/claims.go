@@ -21,7 +21,7 @@ func (p *protocol) receive(now time.Time, link string, m Message) {
 	if p.own(m.From) || m.Claimant != (MAC{}) && p.own(m.Claimant) {
 		return // reflected
 	}
-	if h, mine := p.holdings[m.Claim]; mine && h.linked && h.link.Name == link && h.ReplyOn == "" {
+	if h, mine := p.holdings[m.Claim]; mine && h.linked && h.link.Name == link && p.replyOn == "" {
 		p.claim(now, h, m)
 	}
 	if h, mine := p.holdings[m.Target]; mine && h.linked && h.link.Name == link {

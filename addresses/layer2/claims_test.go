@@ -305,7 +305,7 @@ func TestLinks(t *testing.T) {
 func TestAnswerOn(t *testing.T) {
 	public := Link{Name: "up0", Index: 2, MAC: uplink.MAC} // no prefix
 	s := newScript(t)
-	on := func(d *Desired) { d.Hold[0].ReplyOn = "up0" }
+	on := func(d *Desired) { d.ReplyOn = "up0" }
 	s.hold(1, on, links(public), doubt(true))
 	s.receive(request)
 	s.expect("0 answer :08")

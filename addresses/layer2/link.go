@@ -17,13 +17,8 @@ type Link struct {
 	Prefixes []netip.Prefix
 }
 
-func linkOf(w Want, links []Link) (Link, bool) {
-	if w.ReplyOn == "" {
-		return linkFor(w.Address, links)
-	}
-	i := slices.IndexFunc(links, func(l Link) bool {
-		return l.Name == w.ReplyOn && len(l.MAC) == len(MAC{})
-	})
+func linkNamed(name string, links []Link) (Link, bool) {
+	i := slices.IndexFunc(links, func(l Link) bool { return l.Name == name && len(l.MAC) == len(MAC{}) })
 	if i < 0 {
 		return Link{}, false
 	}

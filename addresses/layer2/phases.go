@@ -14,7 +14,7 @@ func (p *protocol) begin(now time.Time, h *holding) {
 	if !p.ready(h) {
 		return
 	}
-	if h.ReplyOn != "" {
+	if p.replyOn != "" {
 		h.phase = Holding
 		p.log(h, "Answering for an address that a router may send here")
 		return
@@ -57,7 +57,7 @@ func (p *protocol) take(now time.Time, h *holding) {
 }
 
 func (p *protocol) announceFromNow(now time.Time, h *holding) {
-	if h.ReplyOn != "" {
+	if p.replyOn != "" {
 		return
 	}
 	h.takenAt, h.announced, h.announceAt = now, 0, now
@@ -67,7 +67,7 @@ func (p *protocol) announceFromNow(now time.Time, h *holding) {
 // scheduleCheck sets the time of the next check, spread over the addresses.
 func (p *protocol) scheduleCheck(now time.Time, h *holding) {
 	switch {
-	case h.ReplyOn != "":
+	case p.replyOn != "":
 		return
 	case p.doubt:
 		h.checkAt = now.Add(spread(h.Address, doubtWait))

@@ -55,6 +55,7 @@ type protocol struct {
 	cluster  uint64
 	doubt    bool
 	links    []Link
+	replyOn  string             // Desired.ReplyOn
 	wires    map[wireKey]string // error of each wire; empty if it is open
 	holdings map[netip.Addr]*holding
 	order    []netip.Addr // keys of holdings
@@ -67,7 +68,7 @@ type protocol struct {
 }
 
 type holding struct {
-	Want
+	addresses.Assigned
 	phase  Phase
 	link   Link
 	linked bool
@@ -115,7 +116,11 @@ func (p *protocol) set(now time.Time, d Desired) {
 	for _, l := range d.Links {
 		p.links = append(p.links, l.clone())
 	}
-	wanted := make(map[netip.Addr]Want, len(d.Hold))
+	if p.replyOn != d.ReplyOn {
+		p.replyOn, p.changed = d.ReplyOn, true
+		clear(p.holdings)
+	}
+	wanted := make(map[netip.Addr]addresses.Assigned, len(d.Hold))
 	for _, w := range d.Hold {
 		wanted[w.Address] = w
 	}
@@ -144,10 +149,10 @@ func (p *protocol) set(now time.Time, d Desired) {
 }
 
 // want adds an address or updates its epoch.
-func (p *protocol) want(now time.Time, w Want, doubtEnded bool) {
+func (p *protocol) want(now time.Time, w addresses.Assigned, doubtEnded bool) {
 	h, known := p.holdings[w.Address]
-	if !known || h.ReplyOn != w.ReplyOn {
-		p.holdings[w.Address] = &holding{Want: w, phase: OffSegment}
+	if !known {
+		p.holdings[w.Address] = &holding{Assigned: w, phase: OffSegment}
 		p.changed = true
 		return // relink begins probing
 	}
@@ -174,7 +179,7 @@ func (p *protocol) want(now time.Time, w Want, doubtEnded bool) {
 func (p *protocol) release(now time.Time, h *holding, elsewhere bool) {
 	switch {
 	case h.phase == Leaving && elsewhere:
-	case h.phase == Holding && elsewhere && h.ReplyOn == "":
+	case h.phase == Holding && elsewhere && p.replyOn == "":
 		h.phase, h.stepAt, h.by = Leaving, now.Add(leaveWait), MAC{}
 		// A suspended machine may have missed the announcement of the next holder.
 		h.announceAt, h.checkAt = time.Time{}, now
@@ -194,7 +199,10 @@ func (p *protocol) drop(h *holding, why string) {
 
 // relink updates the link of an address, which may have appeared, disappeared or changed.
 func (p *protocol) relink(now time.Time, h *holding) {
-	link, found := linkOf(h.Want, p.links)
+	link, found := linkFor(h.Address, p.links)
+	if p.replyOn != "" {
+		link, found = linkNamed(p.replyOn, p.links)
+	}
 	before := h.link
 	stays := found && h.linked && link.same(before)
 	h.link, h.linked = link, found

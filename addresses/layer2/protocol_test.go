@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/underlay-ccm/underlay/addresses"
 )
 
 const testCluster = "one"
@@ -36,7 +38,7 @@ type script struct {
 
 func newScript(t *testing.T) *script {
 	s := &script{
-		t: t, now: start, desired: Desired{Cluster: testCluster, Links: []Link{uplink}},
+		t: t, now: start, desired: Desired{Assignment: addresses.Assignment{Cluster: testCluster}, Links: []Link{uplink}},
 		p: newProtocol(func(m net.HardwareAddr) bool { return macOf(m) == friend }),
 	}
 	return s
@@ -45,7 +47,7 @@ func newScript(t *testing.T) *script {
 // hold sets the desired address with an epoch, and opens its wire. With epoch 1 no node has held it
 // before.
 func (s *script) hold(epoch uint64, change ...func(*Desired)) {
-	s.desired.Hold = []Want{{Address: address4, Epoch: epoch, Held: epoch > 1}}
+	s.desired.Hold = []addresses.Assigned{{Address: address4, Epoch: epoch, Held: epoch > 1}}
 	s.set(change...)
 }
 
@@ -376,7 +378,9 @@ func TestAnnouncedAsReplyToo(t *testing.T) {
 		want    string
 	}{{address4, "[false true]"}, {address6, "[false]"}} {
 		s := newScript(t)
-		s.p.set(s.now, Desired{Links: []Link{uplink}, Hold: []Want{{Address: c.address, Epoch: 2, Resumed: true}}})
+		s.p.set(s.now, Desired{Links: []Link{uplink}, Assignment: addresses.Assignment{
+			Hold: []addresses.Assigned{{Address: c.address, Epoch: 2, Resumed: true}},
+		}})
 		s.p.opened(s.now, keyOf(uplink, c.address))
 		var replies []bool
 		for _, f := range s.p.out {

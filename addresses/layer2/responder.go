@@ -83,11 +83,11 @@ func (r *Responder) Run(ctx context.Context, changed func()) {
 	r.mu.Unlock()
 	defer r.closeAll()
 	for ctx.Err() == nil {
-		again := r.keepWires(ctx)
-		next := again
+		var next time.Time
 		r.with(func(p *protocol, now time.Time) {
+			next = r.keepWires(ctx, p, now)
 			p.tick(now)
-			if at := p.next(); !at.IsZero() && (again.IsZero() || at.Before(again)) {
+			if at := p.next(); !at.IsZero() && (next.IsZero() || at.Before(next)) {
 				next = at
 			}
 			p.sooner = false

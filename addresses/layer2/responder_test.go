@@ -149,8 +149,8 @@ func run(t *testing.T, test func(t *testing.T, r *layer2.Responder, w *wires)) {
 	})
 }
 
-func desired(wants ...layer2.Want) layer2.Desired {
-	return layer2.Desired{Cluster: "one", Links: []layer2.Link{uplink}, Hold: wants}
+func desired(wants ...addresses.Assigned) layer2.Desired {
+	return layer2.Desired{Assignment: addresses.Assignment{Cluster: "one", Hold: wants}, Links: []layer2.Link{uplink}}
 }
 
 func expect(t *testing.T, got, want string) {
@@ -162,7 +162,7 @@ func expect(t *testing.T, got, want string) {
 
 func TestRun(t *testing.T) {
 	run(t, func(t *testing.T, r *layer2.Responder, w *wires) {
-		r.Set(desired(layer2.Want{Address: address4, Epoch: 1}, layer2.Want{Address: address6, Epoch: 2, Held: true}))
+		r.Set(desired(addresses.Assigned{Address: address4, Epoch: 1}, addresses.Assigned{Address: address6, Epoch: 2, Held: true}))
 		time.Sleep(650 * time.Millisecond)
 		synctest.Wait()
 		if len(w.all()) != 2 {
@@ -185,7 +185,7 @@ func TestRun(t *testing.T) {
 			t.Errorf("%+v", states)
 		}
 
-		r.Set(desired(layer2.Want{Address: address6, Epoch: 2, Held: true}))
+		r.Set(desired(addresses.Assigned{Address: address6, Epoch: 2, Held: true}))
 		synctest.Wait()
 		select {
 		case <-w.all()[0].closed:
@@ -200,7 +200,7 @@ func TestRun(t *testing.T) {
 
 func TestAWireFails(t *testing.T) {
 	run(t, func(t *testing.T, r *layer2.Responder, w *wires) {
-		r.Set(desired(layer2.Want{Address: address4, Epoch: 2, Held: true}))
+		r.Set(desired(addresses.Assigned{Address: address4, Epoch: 2, Held: true}))
 		time.Sleep(10 * time.Second)
 		w.mu.Lock()
 		w.refuse = errors.New("operation not permitted")
@@ -231,7 +231,7 @@ func TestAWireFails(t *testing.T) {
 // A wire that always fails at once is not reopened all the time.
 func TestAWireFailsAgainAndAgain(t *testing.T) {
 	run(t, func(t *testing.T, r *layer2.Responder, w *wires) {
-		r.Set(desired(layer2.Want{Address: address4, Epoch: 2, Held: true}))
+		r.Set(desired(addresses.Assigned{Address: address4, Epoch: 2, Held: true}))
 		for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 			synctest.Wait()
 			opened := w.all()
@@ -251,9 +251,9 @@ func TestAWireFailsAgainAndAgain(t *testing.T) {
 // Simultaneous frames of a thousand addresses are spread over time where possible.
 func TestManyAddresses(t *testing.T) {
 	run(t, func(t *testing.T, r *layer2.Responder, w *wires) {
-		var wants []layer2.Want
+		var wants []addresses.Assigned
 		for address := netip.MustParseAddr("192.0.2.1"); address != netip.MustParseAddr("192.0.2.251"); address = address.Next() {
-			wants = append(wants, layer2.Want{Address: address, Epoch: 2, Held: true})
+			wants = append(wants, addresses.Assigned{Address: address, Epoch: 2, Held: true})
 		}
 		d := desired(wants...)
 		r.Set(d)

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/underlay-ccm/underlay/addresses"
 )
 
 // simulation is a segment with machines that hold one address according to a ledger, and a client
@@ -71,12 +73,12 @@ func (s *simulation) boot(m *machine) {
 // log sets the desired state of a machine according to its last read of the ledger.
 func (s *simulation) log(i int, tags, resumed bool) {
 	m := s.machines[i]
-	d := Desired{Links: []Link{m.link}, Doubt: m.doubt}
+	d := Desired{Links: []Link{m.link}, Assignment: addresses.Assignment{Doubt: m.doubt}}
 	if tags {
 		d.Cluster = testCluster
 	}
 	if m.seenHolder == i {
-		d.Hold = []Want{{Address: address4, Epoch: m.seenEpoch, Held: m.seenEpoch > 1, Resumed: resumed}}
+		d.Hold = []addresses.Assigned{{Address: address4, Epoch: m.seenEpoch, Held: m.seenEpoch > 1, Resumed: resumed}}
 	} else {
 		d.Elsewhere = []netip.Addr{address4}
 	}

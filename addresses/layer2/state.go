@@ -7,36 +7,15 @@ import (
 	"github.com/underlay-ccm/underlay/addresses"
 )
 
-// Desired is the complete desired state of a node.
+// Desired is the complete desired state of a node. Cluster distinguishes it from other clusters on
+// the segment; if it is empty, only Config.Friend identifies cluster members.
 type Desired struct {
-	// Cluster is a unique ID of the cluster, such as the UID of the ledger's object: other clusters
-	// may be on the same segment. If it is empty, only Config.Friend identifies cluster members.
-	Cluster string
+	addresses.Assignment
 	// Links are the usable interfaces.
 	Links []Link
-	// Hold are the addresses that the ledger assigns to this node.
-	Hold []Want
-	// Elsewhere are the other addresses of Services, with or without a holder. A held address in
-	// neither list is released immediately.
-	Elsewhere []netip.Addr
-	// Doubt is set if the ledger may be outdated. No address is released for that alone, but
-	// another claimant of a held address may be its rightful holder.
-	Doubt bool
-}
-
-// Want is an address that a node should hold.
-type Want struct {
-	Address netip.Addr
-	Epoch   uint64 // of the ledger
-	// Held is set if a cluster member has held the address. Otherwise any host could have it: it is
-	// probed for longer, and released to an external host that answers late.
-	Held bool
-	// Resumed is set if this node held the address at this epoch until moments ago. Unless the
-	// ledger is in doubt, the address is announced immediately and probed for concurrently.
-	Resumed bool
-	// ReplyOn is the name of the link for an address that is on no segment: a router there sends
-	// its traffic only to this node and requests the hardware address first. It is answered for
-	// without probes, announcements and defense. If empty, the link has the address's prefix.
+	// ReplyOn is the name of the link for addresses that are on no segment: a router there sends
+	// their traffic only to this node and requests the hardware address first. They are answered for
+	// without probes, announcements and defense. If empty, links have the addresses' prefixes.
 	ReplyOn string
 }
 

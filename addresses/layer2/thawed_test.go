@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"testing"
 	"time"
+
+	"github.com/underlay-ccm/underlay/addresses"
 )
 
 // A virtual machine that holds an address is frozen (a snapshot, a live migration), and the address
@@ -24,10 +26,9 @@ func TestAFrozenHolderStops(t *testing.T) {
 	for i := range 2 {
 		link := Link{Name: "up0", Index: 2, MAC: net.HardwareAddr{2, 0, 0, 0, 1, byte(i)}, Prefixes: uplink.Prefixes}
 		p := newProtocol(cluster)
-		p.set(now, Desired{
-			Cluster: testCluster, Links: []Link{link},
-			Hold: []Want{{Address: address4, Epoch: uint64(i + 1), Held: true}},
-		})
+		p.set(now, Desired{Links: []Link{link}, Assignment: addresses.Assignment{
+			Cluster: testCluster, Hold: []addresses.Assigned{{Address: address4, Epoch: uint64(i + 1), Held: true}},
+		}})
 		for key := range p.needed() {
 			p.opened(now, key)
 		}
@@ -35,7 +36,9 @@ func TestAFrozenHolderStops(t *testing.T) {
 		machines = append(machines, p)
 	}
 	thawed := machines[0]
-	thawed.set(now, Desired{Cluster: testCluster, Links: thawed.links, Elsewhere: []netip.Addr{address4}})
+	thawed.set(now, Desired{Links: thawed.links, Assignment: addresses.Assignment{
+		Cluster: testCluster, Elsewhere: []netip.Addr{address4},
+	}})
 	began, last := now, time.Duration(-1)
 	for ; now.Sub(began) < leaveWait+time.Second; now = now.Add(simulationStep) {
 		for i, p := range machines {

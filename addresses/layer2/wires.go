@@ -29,65 +29,61 @@ type openWire struct {
 }
 
 // keepWires opens the required wires and closes all others. It returns when to retry, if at all.
-func (r *Responder) keepWires(ctx context.Context) (again time.Time) {
-	r.mu.Lock()
-	needed := r.protocol.needed()
-	links := make(map[wireKey]Link, len(needed))
-	joins := make(map[wireKey][]netip.Addr, len(needed))
-	for key, holdings := range needed {
-		links[key] = holdings[0].link
-		for _, h := range holdings {
-			joins[key] = append(joins[key], h.Address)
-		}
-	}
+func (r *Responder) keepWires(ctx context.Context, p *protocol, now time.Time) (again time.Time) {
+	needed := p.needed()
 	for key, w := range r.wires {
 		if _, stays := needed[key]; !stays {
 			w.close()
 			delete(r.wires, key)
-			r.protocol.closed(key)
+			p.closed(key)
 		}
 	}
-	r.mu.Unlock()
-	for key, link := range links {
-		at := r.keepWire(ctx, key, link, joins[key])
-		if !at.IsZero() && (again.IsZero() || at.Before(again)) {
-			again = at
+	for key, holdings := range needed {
+		w := r.wires[key]
+		if w == nil {
+			w = &openWire{backoff: reopenFirst}
+			r.wires[key] = w
+		}
+		if w.wire != nil || !now.Before(w.retryAt) {
+			if err := r.keepWire(ctx, p, now, key, w, holdings); err != nil {
+				r.failed(p, now, key, w, err)
+			}
+		}
+		if w.wire == nil && (again.IsZero() || w.retryAt.Before(again)) {
+			again = w.retryAt
 		}
 	}
 	return again
 }
 
-// keepWire opens a wire if it is not open. It returns when to retry, like keepWires.
+// keepWire opens a wire if it is not open, and joins the groups of its addresses.
 func (r *Responder) keepWire(
-	ctx context.Context, key wireKey, link Link, joins []netip.Addr,
-) (again time.Time) {
-	r.mu.Lock()
-	w := r.wires[key]
-	if w == nil {
-		w = &openWire{backoff: reopenFirst}
-		r.wires[key] = w
-	}
-	before, retryAt, joined := w.wire, w.retryAt, w.joined
-	r.mu.Unlock()
-	wire := before
-	if wire == nil {
-		if time.Now().Before(retryAt) {
-			return retryAt
-		}
-		opened, err := r.open(ctx, link, key.family)
+	ctx context.Context, p *protocol, now time.Time, key wireKey, w *openWire, holdings []*holding,
+) error {
+	opened := w.wire == nil
+	if opened {
+		wire, err := r.open(ctx, holdings[0].link, key.family)
 		if err != nil {
-			return r.failed(key, w, before, fmt.Errorf("opening a socket for %s: %w", key, err))
+			return fmt.Errorf("opening a socket for %s: %w", key, err)
 		}
-		wire = opened
+		w.wire, w.openedAt, w.mute = wire, now, false
 	}
-	if key.family == addresses.IPv6 && !slices.Equal(joins, joined) {
-		if err := wire.Join(joins); err != nil {
-			defer func() { _ = wire.Close() }()
-			return r.failed(key, w, before, fmt.Errorf("joining multicast groups for %s: %w", key, err))
+	joins := make([]netip.Addr, len(holdings))
+	for i, h := range holdings {
+		joins[i] = h.Address
+	}
+	if key.family == addresses.IPv6 && !slices.Equal(joins, w.joined) {
+		if err := w.wire.Join(joins); err != nil {
+			return fmt.Errorf("joining multicast groups for %s: %w", key, err)
 		}
+		w.joined = joins
 	}
-	r.use(key, w, wire, joins)
-	return time.Time{}
+	if opened {
+		p.opened(now, key)
+		wire := w.wire
+		r.readers.Go(func() { r.read(key, w, wire) })
+	}
+	return nil
 }
 
 func (k wireKey) String() string {
@@ -97,27 +93,17 @@ func (k wireKey) String() string {
 	return "neighbor discovery on interface " + k.link
 }
 
-func (r *Responder) use(key wireKey, w *openWire, wire Wire, joined []netip.Addr) {
-	r.with(func(p *protocol, now time.Time) {
-		if w.wire == wire {
-			w.joined = joined
-			return
-		}
-		w.joined = joined
-		w.wire, w.openedAt, w.mute = wire, now, false
-		p.opened(now, key)
-		r.readers.Go(func() { r.read(key, w, wire) })
-	})
-}
-
 // read handles the frames of a wire until it fails or is closed.
 func (r *Responder) read(key wireKey, w *openWire, wire Wire) {
 	buffer := make([]byte, frameSize)
 	for {
 		n, err := wire.Receive(buffer)
 		if err != nil {
-			r.failed(key, w, wire, fmt.Errorf("reading %s: %w", key, err))
-			_ = wire.Close()
+			r.with(func(p *protocol, now time.Time) {
+				if r.wires[key] == w && w.wire == wire { // not closed before
+					r.failed(p, now, key, w, fmt.Errorf("reading %s: %w", key, err))
+				}
+			})
 			return
 		}
 		if m, ok := Parse(buffer[:n]); ok {
@@ -126,28 +112,21 @@ func (r *Responder) read(key wireKey, w *openWire, wire Wire) {
 	}
 }
 
-// failed drops a failed wire, unless it was replaced or closed before, and returns when to reopen
-// it. The interval grows while the wire fails immediately.
-func (r *Responder) failed(key wireKey, w *openWire, failed Wire, why error) (again time.Time) {
-	r.with(func(p *protocol, now time.Time) {
-		if r.wires[key] != w || w.wire != failed {
-			return
-		}
-		if !w.openedAt.IsZero() && now.Sub(w.openedAt) > reopenMost {
-			w.backoff, w.trouble = reopenFirst, ""
-		}
-		w.wire, w.joined, w.openedAt = nil, nil, time.Time{}
-		again = now.Add(w.backoff)
-		w.retryAt = again
-		w.backoff = min(2*w.backoff, reopenMost)
-		if w.trouble != why.Error() {
-			w.trouble = why.Error()
-			r.logger.Error(why, "Addresses cannot be held on an interface", "interface", key.link)
-		}
-		p.failed(now, key, why.Error())
-		p.sooner = true
-	})
-	return again
+// failed closes a failed wire. The interval until it is reopened grows while it fails immediately.
+func (r *Responder) failed(p *protocol, now time.Time, key wireKey, w *openWire, why error) {
+	w.close()
+	if !w.openedAt.IsZero() && now.Sub(w.openedAt) > reopenMost {
+		w.backoff, w.trouble = reopenFirst, ""
+	}
+	w.wire, w.joined, w.openedAt = nil, nil, time.Time{}
+	w.retryAt = now.Add(w.backoff)
+	w.backoff = min(2*w.backoff, reopenMost)
+	if w.trouble != why.Error() {
+		w.trouble = why.Error()
+		r.logger.Error(why, "Addresses cannot be held on an interface", "interface", key.link)
+	}
+	p.failed(now, key, why.Error())
+	p.sooner = true
 }
 
 // send sends a frame once: announcements, probes and the requests of neighbors are repeated.

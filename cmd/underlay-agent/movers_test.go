@@ -120,7 +120,7 @@ func TestStrangersAreLookedForAsTheLedgerSays(t *testing.T) {
 		s := newSegment(responder, nil, false)
 		s.links = []layer2.Link{{Name: "up0", Index: 2, MAC: net.HardwareAddr{2, 0, 0, 0, 0, 1}, Prefixes: prefixes("192.0.2.0/24")}}
 		moves, given := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
-		s.Set(addressagent.Want{Hold: []addressagent.Hold{{Address: moves, Epoch: 7, Held: true}, {Address: given, Epoch: 7}}})
+		s.Set(addressagent.Want{Assignment: addresses.Assignment{Hold: []addresses.Assigned{{Address: moves, Epoch: 7, Held: true}, {Address: given, Epoch: 7}}}})
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		running.Go(func() { responder.Run(ctx, func() {}) })
@@ -165,7 +165,7 @@ func TestRoutersOfANode(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := newRouters("self", settings, []addresses.Pool{{Name: "a", Ranges: []addresses.Range{v4}}})
-	hold := []addressagent.Hold{{Address: netip.MustParseAddr("192.0.2.1")}}
+	hold := []addresses.Assigned{{Address: netip.MustParseAddr("192.0.2.1")}}
 	for _, c := range []struct{ rack, password, peers, problem string }{
 		{rack: "2", peers: "all"},
 		{rack: "1", peers: "all", problem: "passwordFile " + password + " of router rack"},
@@ -178,7 +178,7 @@ func TestRoutersOfANode(t *testing.T) {
 		if c.problem != "" && c.password == "" {
 			_ = os.Remove(password)
 		}
-		d, err := r.desired(addressagent.Want{Node: nodeInRack(c.rack), Hold: hold})
+		d, err := r.desired(addressagent.Want{Node: nodeInRack(c.rack), Assignment: addresses.Assignment{Hold: hold}})
 		var peers []string
 		for _, p := range d.Peers {
 			peers = append(peers, p.Name)
@@ -218,7 +218,7 @@ func TestARouterIsTold(t *testing.T) {
 	bird := bgp.Peer{Name: "bird", Address: netip.MustParseAddr("10.0.0.9"), Port: 179, ASN: 64500, HoldTime: 9 * time.Second}
 	r := newRouters("self", config.BGP{ASN: 64512, Peers: []config.BGPPeer{{Peer: bird}}}, nil)
 	held, v6 := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1")
-	r.Set(addressagent.Want{Node: nodeInRack("1"), Hold: []addressagent.Hold{{Address: held}}})
+	r.Set(addressagent.Want{Node: nodeInRack("1"), Assignment: addresses.Assignment{Hold: []addresses.Assigned{{Address: held}}}})
 	ctx, cancel := context.WithCancel(t.Context())
 	done, changed := make(chan error, 1), make(chan struct{}, 1)
 	go func() {
@@ -239,7 +239,9 @@ func TestARouterIsTold(t *testing.T) {
 	await(t, "the router has a route", func(context.Context) bool {
 		return strings.Contains(n.client.Run("birdc", "-s", filepath.Join(dir, "ctl"), "show", "route"), "192.0.2.1/32")
 	})
-	r.Set(addressagent.Want{Node: nodeInRack("1"), Hold: []addressagent.Hold{{Address: held}, {Address: v6}}})
+	r.Set(addressagent.Want{Node: nodeInRack("1"), Assignment: addresses.Assignment{
+		Hold: []addresses.Assigned{{Address: held}, {Address: v6}},
+	}})
 	await(t, "what no session carries is told", func(context.Context) bool {
 		s := r.State()
 		return len(s.Held) == 1 && len(s.Refused) == 1 && s.Refused[0].Reason == addresses.NoRouter && s.Refused[0].Address == v6

@@ -41,8 +41,8 @@ type follower[D any] struct {
 	edge[D]
 	name    string
 	desired func(agent.View) D
-	// prompt, if not nil, calls changed if the desired state changes and the view doesn't.
-	prompt func(ctx context.Context, changed func())
+	// prompt, if not nil, gets a value if the desired state changes and the view doesn't.
+	prompt <-chan struct{}
 	// patient skips the edge until the Node has podCIDRs.
 	patient bool
 	// down, if not nil, is the edge's equivalent of agent.ErrDown.
@@ -88,9 +88,16 @@ func (f *follower[D]) Watch(ctx context.Context, changed func()) error {
 	var prompting sync.WaitGroup
 	defer prompting.Wait()
 	defer cancel()
-	if f.prompt != nil {
-		prompting.Go(func() { f.prompt(ctx, changed) })
-	}
+	prompting.Go(func() {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-f.prompt:
+				changed()
+			}
+		}
+	})
 	w, ok := f.edge.(watcher)
 	if !ok {
 		<-ctx.Done()
@@ -127,7 +134,7 @@ func (o *options) parts() (parts, error) {
 		before: []part{
 			&follower[netfilter.Desired]{
 				name: "netfilter", desired: func(v agent.View) netfilter.Desired { return holding.filtered(o.filterFor(v)) },
-				prompt: holding.Watch, edge: filter, patient: true, down: netfilter.ErrDown,
+				prompt: holding.Changed(), edge: filter, patient: true, down: netfilter.ErrDown,
 			},
 			&follower[sysctl.Desired]{
 				name: "sysctl", desired: sysctlsFor,

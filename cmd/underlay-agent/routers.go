@@ -26,7 +26,7 @@ import (
 	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
-// routers is the mover of addresses that routers are told of.
+// routers is the mover of addresses that are announced to BGP routers.
 type routers struct {
 	self     string
 	settings config.BGP
@@ -36,7 +36,7 @@ type routers struct {
 	mu      sync.Mutex
 	want    addressagent.Want
 	current bgp.Desired
-	speaker *speaker.Speaker // nil: nobody is spoken with
+	speaker *speaker.Speaker // nil while Run does not run
 	problem error
 }
 
@@ -44,7 +44,7 @@ func newRouters(self string, settings config.BGP, pools []addresses.Pool) *route
 	return &routers{self: self, settings: settings, pools: pools, kick: make(chan struct{}, 1)}
 }
 
-// Set tells routers soon.
+// Set makes Run announce the desired state.
 func (r *routers) Set(w addressagent.Want) {
 	r.mu.Lock()
 	r.want = w
@@ -55,10 +55,10 @@ func (r *routers) Set(w addressagent.Want) {
 	}
 }
 
-// retrySpeaking is the pause after routers could not be told.
+// retrySpeaking is the pause after a failed change of sessions or announcements.
 const retrySpeaking = 5 * time.Second
 
-// Run speaks with routers until the context ends. They keep what they were told for a while then.
+// Run runs the sessions until ctx is done. Routers then keep the announcements for the restart time.
 func (r *routers) Run(ctx context.Context, changed func()) error {
 	s := speaker.New(klog.FromContext(ctx), changed)
 	r.mu.Lock()
@@ -93,7 +93,7 @@ func (r *routers) Run(ctx context.Context, changed func()) error {
 	}
 }
 
-// publish says everything, as far as this machine's Node is known: by its labels it has routers.
+// publish sets all announcements once this machine's Node is known, whose labels select its routers.
 func (r *routers) publish(ctx context.Context, s *speaker.Speaker) error {
 	r.mu.Lock()
 	w := r.want
@@ -111,7 +111,7 @@ func (r *routers) publish(ctx context.Context, s *speaker.Speaker) error {
 	return problem
 }
 
-// desired is what routers are to know. A router whose password can't be read is left out.
+// desired returns the desired sessions and announcements, without routers with an unreadable password.
 func (r *routers) desired(w addressagent.Want) (bgp.Desired, error) {
 	own := kube.InternalIPs(w.Node)
 	d := bgp.Desired{
@@ -145,8 +145,8 @@ func (r *routers) desired(w addressagent.Want) (bgp.Desired, error) {
 	return d, errors.Join(problems...)
 }
 
-// announces reports whether there can be anything to tell of a family: one that is offered and never
-// used is a complaint in the routers' logs.
+// announces reports whether prefixes of a family may be announced: routers log a warning if a family
+// is offered and never used.
 func (r *routers) announces(f addresses.Family, prefixes []netip.Prefix) bool {
 	current := func(p netip.Prefix) bool { return addresses.FamilyOf(p.Addr()) == f }
 	offered := func(p addresses.Pool) bool { return p.Size(f) > 0 }
@@ -172,8 +172,8 @@ func peerOf(p config.BGPPeer) (bgp.Peer, error) {
 	return peer, nil
 }
 
-// passwords are the mistakes in files with passwords, which end a rollout at its first node: later
-// they cost one session only. A router of some nodes may have its file on those nodes alone.
+// passwords returns the mistakes in password files, which stop a rollout at its first node: later
+// they cost only one session. The file for a router of some nodes may exist only on those nodes.
 func passwords(b config.BGP) (wrong []error) {
 	for i, p := range b.Peers {
 		_, err := peerOf(p)
@@ -186,11 +186,11 @@ func passwords(b config.BGP) (wrong []error) {
 	return wrong
 }
 
-// stateWithin bounds a look at the sessions.
+// stateWithin limits a read of the sessions' state.
 const stateWithin = time.Second
 
-// State is what routers know.
-func (r *routers) State() (now addressagent.State) {
+// State returns an address as held if an established session carries its family.
+func (r *routers) State() (now addresses.Status) {
 	r.mu.Lock()
 	s, w, current, problem := r.speaker, r.want, r.current, r.problem
 	r.mu.Unlock()
@@ -223,7 +223,7 @@ func (r *routers) State() (now addressagent.State) {
 	return now
 }
 
-// noRouter says why no router knows an address from this node.
+// noRouter returns why no router has an address from this node.
 func (r *routers) noRouter(a netip.Addr, sessions []bgp.PeerState, problem error) string {
 	f := addresses.FamilyOf(a)
 	switch {

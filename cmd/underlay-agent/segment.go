@@ -6,6 +6,7 @@ import (
 	"context"
 	"net"
 	"net/netip"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -26,21 +27,20 @@ import (
 // podLinks is how the names of pods' interfaces begin, as the plugin ptp names them.
 const podLinks = "veth"
 
-// segment is the mover of addresses that this machine answers for: the responder, and the
-// interfaces that it may use.
+// segment is the mover of addresses that this machine answers for: a responder and its interfaces.
 type segment struct {
 	responder *layer2.Responder
 	network   *kernel.Kernel
-	// routed: the addresses are on no segment. A cloud routes them to this machine, and of IPv4 asks
-	// for the hardware address on the interface of the default route. It asks that machine alone which
-	// it leads an address to, and leads it elsewhere when it likes, or never. So each machine answers
-	// for all of them, whoever holds them by the ledger: kube-proxy serves them on every node.
+	// routed: a cloud routes the addresses, which are on no segment, to this machine, and resolves
+	// IPv4 addresses on the interface of the default route. It requests the hardware address only
+	// from the machine that it routes an address to, whatever the ledger contains. So each machine
+	// answers for all of them: kube-proxy serves them on every node.
 	routed bool
 
 	mu     sync.Mutex
 	want   addressagent.Want
-	links  []layer2.Link
-	uplink string // the interface of IPv4's default route, if routed
+	links  []layer2.Link // nil: not listed yet
+	uplink string        // the interface of IPv4's default route, if routed
 	kick   chan struct{}
 }
 
@@ -48,52 +48,45 @@ func newSegment(r *layer2.Responder, network *kernel.Kernel, routed bool) *segme
 	return &segment{responder: r, network: network, routed: routed, kick: make(chan struct{}, 1)}
 }
 
-// lookWithin bounds the first look at the interfaces.
-const lookWithin = time.Second
+// listTimeout limits the first list of interfaces.
+const listTimeout = time.Second
 
-// Set tells the responder, together with the interfaces as they were last. What an earlier run held
-// it is to hold at once, so the first time they are looked at.
+// Set passes the desired state to the responder. The first call lists the interfaces: addresses that
+// an earlier run held are resumed at once.
 func (s *segment) Set(w addressagent.Want) {
 	s.mu.Lock()
 	s.want = w
-	known := s.links != nil
-	if known {
+	listed := s.links != nil
+	if listed {
 		s.publish()
 	}
 	s.mu.Unlock()
-	if known {
+	if listed {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), lookWithin)
+	ctx, cancel := context.WithTimeout(context.Background(), listTimeout)
 	defer cancel()
-	if err := s.look(ctx); err != nil {
+	if err := s.refresh(ctx); err != nil {
 		klog.Background().Error(err, "The interfaces can't be listed; no address is held before they can")
 	}
 }
 
 func (s *segment) publish() {
-	d := layer2.Desired{Cluster: s.want.Cluster, Links: s.links, Doubt: s.want.Doubt}
-	for _, h := range s.want.Hold {
-		if s.requested(h.Address) {
-			d.Hold = append(d.Hold, layer2.Want{
-				Address: h.Address, Epoch: h.Epoch, Held: h.Held, Resumed: h.Resumed, ReplyOn: s.uplink,
-			})
-		}
-	}
-	if !s.routed {
-		d.Elsewhere = s.want.Elsewhere
-	} else if s.uplink != "" && !dedicated(s.want.Node) {
-		for _, address := range s.want.Elsewhere {
-			if s.requested(address) {
-				d.Hold = append(d.Hold, layer2.Want{Address: address, ReplyOn: s.uplink})
+	d := layer2.Desired{Assignment: s.want.Assignment, Links: s.links, ReplyOn: s.uplink}
+	if s.routed {
+		d.Hold, d.Elsewhere = slices.Clone(d.Hold), nil
+		if s.uplink != "" && !dedicated(s.want.Node) {
+			for _, address := range s.want.Elsewhere {
+				d.Hold = append(d.Hold, addresses.Assigned{Address: address})
 			}
 		}
+		d.Hold = slices.DeleteFunc(d.Hold, func(h addresses.Assigned) bool { return !s.resolved(h.Address) })
 	}
 	s.responder.Set(d)
 }
 
-// dedicated reports whether a Node is one of the provider's dedicated servers, which the addresses of
-// its cloud are never led to.
+// dedicated reports whether a Node is one of the provider's dedicated servers, to which its cloud
+// routes no addresses.
 func dedicated(n *corev1.Node) bool {
 	if n == nil {
 		return false
@@ -102,11 +95,11 @@ func dedicated(n *corev1.Node) bool {
 	return err == nil
 }
 
-// requested reports whether somebody asks for the hardware address of who has an address.
-func (s *segment) requested(address netip.Addr) bool { return !s.routed || address.Is4() }
+// resolved reports whether hosts request the hardware address of an address.
+func (s *segment) resolved(address netip.Addr) bool { return !s.routed || address.Is4() }
 
-// State is the responder's, of what this machine is to hold.
-func (s *segment) State() (now addressagent.State) {
+// State returns the responder's state of the addresses to hold.
+func (s *segment) State() (now addresses.Status) {
 	states := s.responder.State()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -117,12 +110,11 @@ func (s *segment) State() (now addressagent.State) {
 	}
 	now.Held, now.Refused = layer2.Report(states)
 	for _, h := range s.want.Hold {
-		if !s.requested(h.Address) {
+		if !s.resolved(h.Address) {
 			now.Held = append(now.Held, addresses.Hold{Address: h.Address, Epoch: h.Epoch})
 		}
 	}
 	if s.links != nil && !s.routed {
-		// Whoever looks for a node for the others need not try this one.
 		now.Segments = []netip.Prefix{}
 		for _, l := range s.links {
 			now.Segments = append(now.Segments, l.Prefixes...)
@@ -133,81 +125,75 @@ func (s *segment) State() (now addressagent.State) {
 	return now
 }
 
-// Run answers until the context ends, on the interfaces that there are.
+// Run answers on the current interfaces until ctx is done.
 func (s *segment) Run(ctx context.Context, changed func()) error {
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	if err := s.look(ctx); err != nil {
-		return err
-	}
 	var workers sync.WaitGroup
 	defer workers.Wait()
 	defer cancel()
-	workers.Go(func() { s.watch(ctx) })
+	if err := s.refresh(ctx); err != nil {
+		return err
+	}
+	workers.Go(func() { wait.UntilWithContext(ctx, s.watch, time.Second) })
+	workers.Go(func() {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-s.kick:
+			}
+			if err := s.refresh(ctx); err != nil && ctx.Err() == nil {
+				klog.FromContext(ctx).Error(err, "The interfaces can't be listed; addresses stay where they are")
+			}
+		}
+	})
 	s.responder.Run(ctx, changed)
 	return nil
 }
 
-// watch keeps the interfaces up to date.
+// watch triggers a refresh for each relevant event of the kernel: of routes, only default routes
+// determine where addresses are answered for.
 func (s *segment) watch(ctx context.Context) {
-	var events sync.WaitGroup
-	defer events.Wait()
-	events.Go(func() {
-		wait.UntilWithContext(ctx, func(ctx context.Context) {
-			err := s.network.Watch(ctx, func(e agent.Event) {
-				if route := e.Kind == agent.RouteSet || e.Kind == agent.RouteGone; route && !s.cares(e.Route) {
-					return
-				}
-				select {
-				case s.kick <- struct{}{}:
-				default:
-				}
-			})
-			if err != nil && ctx.Err() == nil {
-				klog.FromContext(ctx).Error(err, "Events about interfaces are not coming; subscribing again")
-			}
-		}, time.Second)
-	})
-	for {
-		select {
-		case <-ctx.Done():
+	err := s.network.Watch(ctx, func(e agent.Event) {
+		route := e.Kind == agent.RouteSet || e.Kind == agent.RouteGone
+		if route && (!s.routed || e.Route.Dst.Bits() > 0) {
 			return
-		case <-s.kick:
 		}
-		if err := s.look(ctx); err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "The interfaces can't be listed; addresses stay where they are")
+		select {
+		case s.kick <- struct{}{}:
+		default:
 		}
+	})
+	if err != nil && ctx.Err() == nil {
+		klog.FromContext(ctx).Error(err, "Events about interfaces are not coming; subscribing again")
 	}
 }
 
-// cares reports whether a route decides where addresses are answered for.
-func (s *segment) cares(route agent.Entry) bool { return s.routed && route.Dst.Bits() == 0 }
-
-// look tells the responder of the interfaces, if they have changed.
-func (s *segment) look(ctx context.Context) error {
+// refresh lists the interfaces, and passes them to the responder if they changed.
+func (s *segment) refresh(ctx context.Context) error {
 	found, err := s.network.Links(ctx)
 	if err != nil {
 		return err
 	}
-	links, uplink := append([]layer2.Link{}, segmentLinks(found)...), "" // not nil: they are known
+	links, uplink := segmentLinks(found), ""
 	if s.routed {
 		table, err := s.network.List(ctx)
 		if err != nil {
 			return err
 		}
-		links = append([]layer2.Link{}, working(found)...)
+		links = working(found)
 		uplink = uplinkOf(table, links)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.links == nil || uplink != s.uplink || !slices.EqualFunc(links, s.links, equalLinks) {
+	if s.links == nil || uplink != s.uplink || !reflect.DeepEqual(links, s.links) {
 		s.links, s.uplink = links, uplink
 		s.publish()
 	}
 	return nil
 }
 
-// uplinkOf is the interface of the best default route of IPv4; empty: there is none.
+// uplinkOf returns the interface of IPv4's best default route, or "".
 func uplinkOf(table []agent.Entry, links []layer2.Link) (name string) {
 	var best uint32
 	for _, e := range table {
@@ -221,14 +207,15 @@ func uplinkOf(table []agent.Entry, links []layer2.Link) (name string) {
 	return name
 }
 
-// segmentLinks are the interfaces that share a prefix with neighbors.
+// segmentLinks returns the interfaces that share a prefix with neighbors.
 func segmentLinks(found []agent.Link) []layer2.Link {
 	return slices.DeleteFunc(working(found), func(l layer2.Link) bool { return len(l.Prefixes) == 0 })
 }
 
-// working are the interfaces that frames can go over, but for pods': up, and with an Ethernet
-// address.
-func working(found []agent.Link) (links []layer2.Link) {
+// working returns the interfaces that can send frames, except those of pods: up, and with an
+// Ethernet address. The result is not nil.
+func working(found []agent.Link) []layer2.Link {
+	links := []layer2.Link{}
 	for _, l := range found {
 		if !l.Up || !l.Carrier || len(l.Hardware) != 6 || strings.HasPrefix(l.Name, podLinks) {
 			continue
@@ -247,26 +234,16 @@ func working(found []agent.Link) (links []layer2.Link) {
 	return links
 }
 
-// hasNeighbor reports whether an address is on the link's segment.
-func hasNeighbor(l layer2.Link, a netip.Addr) bool {
-	return slices.ContainsFunc(l.Prefixes, func(p netip.Prefix) bool { return p.Contains(a) })
-}
-
-func equalLinks(a, b layer2.Link) bool {
-	return a.Name == b.Name && a.Index == b.Index && slices.Equal(a.MAC, b.MAC) &&
-		slices.Equal(a.Prefixes, b.Prefixes)
-}
-
 // neighbors is the kernel's table on the segments.
 type neighbors struct{ network *kernel.Kernel }
 
-// Hardware are the hardware addresses that the kernel knows.
+// Hardware returns the hardware addresses that the kernel has resolved.
 func (n neighbors) Hardware(ctx context.Context) (map[netip.Addr]net.HardwareAddr, error) {
 	found, err := n.network.Links(ctx)
 	if err != nil {
 		return nil, err
 	}
-	known := map[netip.Addr]net.HardwareAddr{}
+	resolved := map[netip.Addr]net.HardwareAddr{}
 	for _, link := range segmentLinks(found) {
 		all, err := n.network.Neighbors(ctx, link.Index)
 		if err != nil {
@@ -274,14 +251,14 @@ func (n neighbors) Hardware(ctx context.Context) (map[netip.Addr]net.HardwareAdd
 		}
 		for _, one := range all {
 			if len(one.Hardware) > 0 && !one.Silent {
-				known[one.Addr] = one.Hardware
+				resolved[one.Addr] = one.Hardware
 			}
 		}
 	}
-	return known, nil
+	return resolved, nil
 }
 
-// Solicit makes the kernel ask for those that are on a segment.
+// Solicit makes the kernel resolve the addresses that are on a segment.
 func (n neighbors) Solicit(ctx context.Context, addrs []netip.Addr) error {
 	found, err := n.network.Links(ctx)
 	if err != nil {
@@ -290,7 +267,7 @@ func (n neighbors) Solicit(ctx context.Context, addrs []netip.Addr) error {
 	links := segmentLinks(found)
 	for _, addr := range addrs {
 		for _, link := range links {
-			if !hasNeighbor(link, addr) {
+			if !slices.ContainsFunc(link.Prefixes, func(p netip.Prefix) bool { return p.Contains(addr) }) {
 				continue
 			}
 			if err := n.network.Probe(ctx, link.Index, addr); err != nil {

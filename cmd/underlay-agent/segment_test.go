@@ -64,13 +64,13 @@ func TestARoutedSegmentAnswersForWhatOthersHold(t *testing.T) {
 			t.Errorf("it says %+v, want that it holds %v", now, want)
 		}
 	}
-	both := []addressagent.Hold{{Address: four, Epoch: 3}, {Address: six, Epoch: 3}}
-	s.Set(addressagent.Want{Hold: both})
+	both := []addresses.Assigned{{Address: four, Epoch: 3}, {Address: six, Epoch: 3}}
+	s.Set(addressagent.Want{Assignment: addresses.Assignment{Hold: both}})
 	await(t, "what it holds is held", func(context.Context) bool { return len(s.State().Held) == 2 })
 	if !answers() {
 		t.Error("nobody answers for what it holds")
 	}
-	s.Set(addressagent.Want{Elsewhere: []netip.Addr{four, six}})
+	s.Set(addressagent.Want{Assignment: addresses.Assignment{Elsewhere: []netip.Addr{four, six}}})
 	if !answers() {
 		t.Error("nobody answers for what another node holds, and the cloud leads here")
 	}
@@ -80,11 +80,11 @@ func TestARoutedSegmentAnswersForWhatOthersHold(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.Set(addressagent.Want{Node: server.(*corev1.Node), Elsewhere: []netip.Addr{four, six}})
+	s.Set(addressagent.Want{Node: server.(*corev1.Node), Assignment: addresses.Assignment{Elsewhere: []netip.Addr{four, six}}})
 	if answers() {
 		t.Error("a dedicated server answers, which the cloud leads nothing to")
 	}
-	s.Set(addressagent.Want{Hold: both})
+	s.Set(addressagent.Want{Assignment: addresses.Assignment{Hold: both}})
 	await(t, "held again", func(context.Context) bool { return len(s.State().Held) == 2 })
 	s.Set(addressagent.Want{})
 	if answers() {

@@ -21,12 +21,12 @@ func BenchmarkRequests(b *testing.B) {
 	s := newSegment(b)
 	a, client := s.host("a", "1"), s.host("client", "9")
 	r, _ := a.responder()
-	d := layer2.Desired{Cluster: "one", Links: []layer2.Link{a.link}}
+	d := layer2.Desired{Assignment: addresses.Assignment{Cluster: "one"}, Links: []layer2.Link{a.link}}
 	first := map[addresses.Family]netip.Addr{addresses.IPv4: netip.MustParseAddr("192.0.3.1"), addresses.IPv6: address6}
 	d.Links[0].Prefixes = append(d.Links[0].Prefixes, netip.MustParsePrefix("192.0.3.0/24"))
 	for _, address := range first {
 		for range 250 {
-			d.Hold = append(d.Hold, layer2.Want{Address: address, Epoch: 2, Held: true})
+			d.Hold = append(d.Hold, addresses.Assigned{Address: address, Epoch: 2, Held: true})
 			address = address.Next()
 		}
 	}

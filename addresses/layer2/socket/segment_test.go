@@ -104,14 +104,16 @@ func (h *host) responder(friends ...*host) (r *layer2.Responder, stop func()) {
 // hold returns the desired state in which the machine holds both addresses with an epoch. With
 // epoch 1 no node has held them before.
 func (h *host) hold(epoch uint64) layer2.Desired {
-	return layer2.Desired{Cluster: "one", Links: []layer2.Link{h.link}, Hold: []layer2.Want{
+	return layer2.Desired{Links: []layer2.Link{h.link}, Assignment: addresses.Assignment{Cluster: "one", Hold: []addresses.Assigned{
 		{Address: address4, Epoch: epoch, Held: epoch > 1}, {Address: address6, Epoch: epoch, Held: epoch > 1},
-	}}
+	}}}
 }
 
 // elsewhere returns the desired state in which another machine holds them.
 func (h *host) elsewhere() layer2.Desired {
-	return layer2.Desired{Cluster: "one", Links: []layer2.Link{h.link}, Elsewhere: []netip.Addr{address4, address6}}
+	return layer2.Desired{Links: []layer2.Link{h.link}, Assignment: addresses.Assignment{
+		Cluster: "one", Elsewhere: []netip.Addr{address4, address6},
+	}}
 }
 
 func await(t testing.TB, within time.Duration, what string, is func() bool) {

@@ -64,8 +64,8 @@ func TestARouterAsks(t *testing.T) {
 	router.Run("ip", "route", "add", routed.String()+"/32", "dev", "eth0")
 	r, _ := a.responder()
 	r.Set(layer2.Desired{
-		Links: []layer2.Link{{Name: "eth0", Index: a.link.Index, MAC: a.link.MAC}}, Doubt: true,
-		Hold: []layer2.Want{{Address: routed, Epoch: 1, ReplyOn: "eth0"}},
+		Links: []layer2.Link{{Name: "eth0", Index: a.link.Index, MAC: a.link.MAC}}, ReplyOn: "eth0",
+		Assignment: addresses.Assignment{Doubt: true, Hold: []addresses.Assigned{{Address: routed, Epoch: 1}}},
 	})
 	router.poke(routed)
 	router.finds(routed, a)
@@ -179,7 +179,9 @@ func TestAKernelDetectsTheDuplicate(t *testing.T) {
 
 	// For IPv4, this is a machine of another cluster that probes first.
 	second, _ := other.responder()
-	second.Set(layer2.Desired{Cluster: "another", Links: []layer2.Link{other.link}, Hold: []layer2.Want{{Address: address4, Epoch: 1}}})
+	second.Set(layer2.Desired{Links: []layer2.Link{other.link}, Assignment: addresses.Assignment{
+		Cluster: "another", Hold: []addresses.Assigned{{Address: address4, Epoch: 1}},
+	}})
 	await(t, 5*time.Second, "a refusal", func() bool {
 		states := second.State()
 		return len(states) == 1 && states[0].Phase == layer2.Refused && states[0].By.String() == a.link.MAC.String()
@@ -235,7 +237,7 @@ func TestUplinkDownAndUp(t *testing.T) {
 	t.Run("the links are told", func(t *testing.T) {
 		before := r.State()[0].Announcements
 		a.Run("ip", "link", "set", "eth0", "down")
-		r.Set(layer2.Desired{Cluster: "one", Hold: a.hold(2).Hold})
+		r.Set(layer2.Desired{Assignment: a.hold(2).Assignment})
 		awaitPhase(t, r, layer2.OffSegment)
 		a.Run("ip", "link", "set", "eth0", "up")
 		r.Set(a.hold(2))
