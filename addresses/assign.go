@@ -37,8 +37,6 @@ type assignment struct {
 	refusals []Refusal
 }
 
-func (a *assignment) put(e Entry) { a.ledger.put(e) }
-
 func (a *assignment) refuse(c Claim, f Family, reason Reason, field, value, text string) {
 	a.refusals = append(a.refusals, Refusal{UID: c.UID, Family: f, Reason: reason, Field: field, Value: value, Text: text})
 }
@@ -55,7 +53,7 @@ func (a *assignment) release(claims []Claim) {
 				e = e.without(s.UID)
 			}
 		}
-		a.put(e)
+		a.ledger.put(e)
 	}
 }
 
@@ -78,7 +76,7 @@ func (a *assignment) renewTogether(claims []Claim) {
 		}
 		if len(e.Shares) > 1 && len(renewed.Shares) == len(e.Shares) {
 			e.Shares = renewed.Shares
-			a.put(e)
+			a.ledger.put(e)
 		}
 	}
 }
@@ -96,7 +94,7 @@ func (a *assignment) renew(c Claim) {
 				other.Namespace, other.Name, address))
 			continue
 		}
-		a.put(e.with(share))
+		a.ledger.put(e.with(share))
 	}
 }
 
@@ -126,11 +124,11 @@ func (a *assignment) assign(c Claim) {
 	}
 	for f, address := range found {
 		if old, had := have[f]; had {
-			a.put(a.ledger.entries[old].without(c.UID))
+			a.ledger.put(a.ledger.entries[old].without(c.UID))
 		}
 		e := a.ledger.entries[address]
 		e.Address = address
-		a.put(e.with(c.share()))
+		a.ledger.put(e.with(c.share()))
 	}
 }
 
@@ -139,7 +137,7 @@ func (a *assignment) assignRequested(c Claim, address netip.Addr) {
 	e := a.ledger.entries[address]
 	if share := e.share(c.UID); share.Pool != c.Pool {
 		share.Pool = c.Pool
-		a.put(e.with(share))
+		a.ledger.put(e.with(share))
 	}
 }
 
@@ -246,7 +244,7 @@ func (a *assignment) keep(c Claim) {
 		share.Pool = "" // it may be of another pool
 		if reason, _ := e.admits(share); reason == "" {
 			e.Address = address
-			a.put(e.with(share))
+			a.ledger.put(e.with(share))
 		}
 	}
 }

@@ -1,36 +1,23 @@
 package addresses
 
 import (
-	"encoding/binary"
 	"math"
+	"math/big"
 )
-
-// Size returns the number of addresses of the range, at most [math.MaxUint64].
-func (r Range) Size() uint64 {
-	first, last := r.First.As16(), r.Last.As16()
-	high := binary.BigEndian.Uint64(last[:8]) - binary.BigEndian.Uint64(first[:8])
-	low := binary.BigEndian.Uint64(last[8:]) - binary.BigEndian.Uint64(first[8:])
-	if binary.BigEndian.Uint64(last[8:]) < binary.BigEndian.Uint64(first[8:]) {
-		high-- // borrow
-	}
-	if high > 0 || low == math.MaxUint64 {
-		return math.MaxUint64
-	}
-	return low + 1
-}
 
 // Size returns the number of addresses of a family in the pool, at most [math.MaxUint64].
 func (p Pool) Size(f Family) uint64 {
-	var all uint64
+	all := new(big.Int)
 	for _, r := range p.Ranges {
-		if FamilyOf(r.First) != f {
-			continue
+		if FamilyOf(r.First) == f {
+			first, last := r.First.As16(), r.Last.As16()
+			all.Add(all, new(big.Int).SetBytes(last[:]))
+			all.Sub(all, new(big.Int).SetBytes(first[:]))
+			all.Add(all, big.NewInt(1))
 		}
-		n := r.Size()
-		if n > math.MaxUint64-all {
-			return math.MaxUint64
-		}
-		all += n
 	}
-	return all
+	if !all.IsUint64() {
+		return math.MaxUint64
+	}
+	return all.Uint64()
 }

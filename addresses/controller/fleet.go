@@ -152,7 +152,7 @@ func (f fleet) eligible(e addresses.Entry, p Pool, serving serving) addresses.El
 	var recovering, last []string
 	serves := false // one of Nodes and Leaving has a ready endpoint
 	for _, m := range f.members {
-		ready := !e.Local() || serving.ready[m.name]
+		ready := !e.Local() || serving[m.name] == readyEndpoint
 		switch why := f.ineligibleReason(m, e, p, serving); {
 		case why == whySilent && !m.exempt, why == whyRefused && f.health.unrouted(m.name, e.Address):
 			last = append(last, m.name)
@@ -204,7 +204,7 @@ func (f fleet) ineligibleReason(m member, e addresses.Entry, p Pool, serving ser
 // endpoints are left, kube-proxy serves it but the Service's port reports that it does not.
 func (f fleet) ports(m member, e addresses.Entry, p Pool, serving serving) []int {
 	ports := []int{addresses.ProxyPort}
-	if serving.ready[m.name] || !serving.ending[m.name] {
+	if serving[m.name] != endingEndpoint {
 		ports = append(ports, e.Check())
 	}
 	if p.Mover == MoverLayer2 || f.routers[p.Mover].Answering {
@@ -221,20 +221,26 @@ func (f fleet) silent(m member, e addresses.Entry, p Pool, serving serving, late
 	})
 }
 
-// serving are the nodes with endpoints of a Service that are ready, or that serve while
-// terminating, which kube-proxy uses with policy Local if the node has no ready endpoint.
-type serving struct {
-	ready, ending map[string]bool
-	// others have endpoints that are neither, as all endpoints of an unreachable node.
-	others map[string]bool
-}
+// serving has the best endpoint of a Service on each node with endpoints.
+type serving map[string]endpointState
+
+type endpointState int
+
+const (
+	// otherEndpoint is neither of the following, as all endpoints of an unreachable node.
+	otherEndpoint endpointState = iota + 1
+	// endingEndpoint serves while it terminates: kube-proxy uses it with policy Local if the node
+	// has no ready endpoint.
+	endingEndpoint
+	readyEndpoint
+)
 
 func (s serving) on(m member) bool {
-	return s.ready[m.name] || s.ending[m.name] || m.exempt && s.others[m.name]
+	return s[m.name] >= endingEndpoint || m.exempt && s[m.name] == otherEndpoint
 }
 
 func servingOf(all []*discoveryv1.EndpointSlice, f addresses.Family) serving {
-	s := serving{map[string]bool{}, map[string]bool{}, map[string]bool{}}
+	s := make(serving)
 	kind := discoveryv1.AddressTypeIPv6
 	if f == addresses.IPv4 {
 		kind = discoveryv1.AddressTypeIPv4
@@ -247,15 +253,20 @@ func servingOf(all []*discoveryv1.EndpointSlice, f addresses.Family) serving {
 			continue
 		}
 		for _, e := range slice.Endpoints {
+			state := endpointState(0)
 			switch {
 			case e.NodeName == nil:
+				continue
 			case is(e.Conditions.Ready, true):
-				s.ready[*e.NodeName] = true
+				state = readyEndpoint
 			case is(e.Conditions.Serving, false) && is(e.Conditions.Terminating, false):
-				s.ending[*e.NodeName] = true
+				state = endingEndpoint
 			case !is(e.Conditions.Terminating, false):
-				s.others[*e.NodeName] = true
+				state = otherEndpoint
+			default:
+				continue
 			}
+			s[*e.NodeName] = max(s[*e.NodeName], state)
 		}
 	}
 	return s

@@ -107,8 +107,8 @@ func populated(slice *discoveryv1.EndpointSlice) bool { return len(slice.Endpoin
 // rolling update don't change them.
 func servesElsewhere(old, slice *discoveryv1.EndpointSlice) bool {
 	for _, f := range []addresses.Family{addresses.IPv4, addresses.IPv6} {
-		was, is := servingOf([]*discoveryv1.EndpointSlice{old}, f), servingOf([]*discoveryv1.EndpointSlice{slice}, f)
-		if !maps.Equal(was.ready, is.ready) || !maps.Equal(was.ending, is.ending) || !maps.Equal(was.others, is.others) {
+		was := servingOf([]*discoveryv1.EndpointSlice{old}, f)
+		if !maps.Equal(was, servingOf([]*discoveryv1.EndpointSlice{slice}, f)) {
 			return true
 		}
 	}

@@ -32,11 +32,7 @@ func (c *Controller) pass(ctx context.Context) error {
 			return err
 		}
 	}
-	v, err := c.look(now)
-	if err != nil {
-		return err
-	}
-	p, err := c.settle(ctx, v)
+	p, err := c.converge(ctx, c.cached(now))
 	if err != nil {
 		return err
 	}
@@ -57,13 +53,13 @@ func (c *Controller) read(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// settle plans until the plan is stored.
-func (c *Controller) settle(ctx context.Context, v view) (plan, error) {
+// converge plans until the plan is stored.
+func (c *Controller) converge(ctx context.Context, v view) (plan, error) {
 	confirmed := make(map[string]bool)
 	for range plansInPass {
 		lost := c.known.lost()
 		if lost {
-			if err := c.lookLive(ctx, v); err != nil {
+			if err := c.listLive(ctx, v); err != nil {
 				return plan{}, err
 			}
 		}
@@ -96,55 +92,43 @@ func (c *Controller) settle(ctx context.Context, v view) (plan, error) {
 	return plan{}, fmt.Errorf("%w: the stored ledger, or a Service, changed %d times in a row", errOutdated, plansInPass)
 }
 
-// look returns the contents of the caches.
-func (c *Controller) look(now time.Time) (view, error) {
+// cached returns the contents of the caches. Their listers return no errors.
+func (c *Controller) cached(now time.Time) view {
 	v := view{
 		services: make(map[types.UID]*corev1.Service), namespaces: make(map[string]labels.Set),
 		slices: make(map[types.NamespacedName][]*discoveryv1.EndpointSlice),
 	}
-	services, err := c.services.List(labels.Everything())
-	if err != nil {
-		return view{}, fmt.Errorf("listing Services: %w", err)
-	}
+	services, _ := c.services.List(labels.Everything())
 	for _, svc := range services {
 		v.services[svc.UID] = c.newest.Of(svc)
 	}
 	if c.namespaces != nil {
-		all, err := c.namespaces.List(labels.Everything())
-		if err != nil {
-			return view{}, fmt.Errorf("listing Namespaces: %w", err)
-		}
+		all, _ := c.namespaces.List(labels.Everything())
 		for _, ns := range all {
 			v.namespaces[ns.Name] = ns.Labels
 		}
 	}
-	all, err := c.slices.List(labels.Everything())
-	if err != nil {
-		return view{}, fmt.Errorf("listing EndpointSlices: %w", err)
-	}
+	all, _ := c.slices.List(labels.Everything())
 	for _, slice := range all {
 		of := types.NamespacedName{Namespace: slice.Namespace, Name: slice.Labels[discoveryv1.LabelServiceName]}
 		v.slices[of] = append(v.slices[of], slice)
 	}
-	nodes, err := c.nodes.List(labels.Everything())
-	if err != nil {
-		return view{}, fmt.Errorf("listing Nodes: %w", err)
-	}
 	for _, r := range c.routing {
 		c.health.observe(r.takeOutcomes(), now)
 	}
+	nodes, _ := c.nodes.List(labels.Everything())
 	v.fleet = newFleet(nodes, c.health, c.routers, now)
-	return v, nil
+	return v
 }
 
-// lookLive replaces the Services of a view by a live list: the ledger is rebuilt from them, and
+// listLive replaces the Services of a view by a live list: the ledger is rebuilt from them, and
 // addresses of a Service that is missing in the cache would be lost.
-func (c *Controller) lookLive(ctx context.Context, v view) error {
+func (c *Controller) listLive(ctx context.Context, v view) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	list, err := c.store.client.CoreV1().Services(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return fmt.Errorf("listing Services, to make the ledger of addresses anew: %w", err)
+		return fmt.Errorf("listing Services, to rebuild the ledger of addresses: %w", err)
 	}
 	clear(v.services)
 	for i := range list.Items {

@@ -72,7 +72,7 @@ func (p *plan) place(assigned addresses.Ledger) {
 // serving returns the nodes with endpoints for an address if its traffic is local.
 func (p *plan) serving(e addresses.Entry) serving {
 	if !e.Local() {
-		return serving{}
+		return nil
 	}
 	var all []*discoveryv1.EndpointSlice // of the same pods, but a Service's slices may lag
 	for _, s := range e.Shares {

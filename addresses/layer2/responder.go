@@ -25,18 +25,12 @@ type Wire interface {
 	Close() error
 }
 
-// Config contains the dependencies of a Responder.
-type Config struct {
-	// Open opens a wire.
-	Open func(ctx context.Context, link Link, family addresses.Family) (Wire, error)
-	// Friend reports whether a hardware address belongs to a cluster member; nil if none does. It
-	// must not block, and is called rarely.
-	Friend func(net.HardwareAddr) bool
-}
+// Open opens a wire.
+type Open func(ctx context.Context, link Link, family addresses.Family) (Wire, error)
 
 // Responder holds addresses.
 type Responder struct {
-	open    func(ctx context.Context, link Link, family addresses.Family) (Wire, error)
+	open    Open
 	wake    chan struct{}
 	readers sync.WaitGroup
 
@@ -47,11 +41,13 @@ type Responder struct {
 	wires    map[wireKey]*openWire
 }
 
-// New returns a Responder that holds nothing. It works while Run does.
-func New(cfg Config) *Responder {
+// New returns a Responder that holds nothing. It works while Run does. member reports whether a
+// hardware address belongs to a cluster member; nil if none does. It must not block, and is called
+// rarely.
+func New(open Open, member func(net.HardwareAddr) bool) *Responder {
 	return &Responder{
-		open: cfg.Open, wake: make(chan struct{}, 1),
-		logger: klog.Background(), protocol: newProtocol(cfg.Friend), wires: make(map[wireKey]*openWire),
+		open: open, wake: make(chan struct{}, 1),
+		logger: klog.Background(), protocol: newProtocol(member), wires: make(map[wireKey]*openWire),
 	}
 }
 

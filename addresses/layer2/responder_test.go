@@ -125,7 +125,7 @@ func (w *wire) said() string {
 func run(t *testing.T, test func(t *testing.T, r *layer2.Responder, w *wires)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &wires{start: time.Now(), changes: make(chan struct{}, 1)}
-		r := layer2.New(layer2.Config{Open: w.open})
+		r := layer2.New(w.open, nil)
 		ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), logr.Discard()))
 		var running sync.WaitGroup
 		running.Go(func() {

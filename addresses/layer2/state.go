@@ -8,7 +8,7 @@ import (
 )
 
 // Desired is the complete desired state of a node. Cluster distinguishes it from other clusters on
-// the segment; if it is empty, only Config.Friend identifies cluster members.
+// the segment; if it is empty, only the members of New are cluster members.
 type Desired struct {
 	addresses.Assignment
 	// Links are the usable interfaces.

@@ -90,7 +90,7 @@ func movers(
 		}
 		switch kind {
 		case config.Layer2, config.FloatingIP:
-			responder := layer2.New(layer2.Config{Open: socket.Open, Friend: friends.Friend})
+			responder := layer2.New(socket.Open, friends.Friend)
 			named.Mover = newSegment(responder, network, kind == config.FloatingIP)
 		case config.BGPMover:
 			named.Mover = newRouters(self, a.BGP, pools)

@@ -116,7 +116,7 @@ func TestStrangersAreLookedForAsTheLedgerSays(t *testing.T) {
 			ctx, cancel := context.WithCancel(ctx)
 			return &silent{ctx.Done(), cancel}, nil
 		}
-		responder := layer2.New(layer2.Config{Open: open})
+		responder := layer2.New(open, nil)
 		s := newSegment(responder, nil, false)
 		s.links = []layer2.Link{{Name: "up0", Index: 2, MAC: net.HardwareAddr{2, 0, 0, 0, 0, 1}, Prefixes: prefixes("192.0.2.0/24")}}
 		moves, given := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")

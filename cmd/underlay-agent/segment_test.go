@@ -31,7 +31,7 @@ func TestARoutedSegmentAnswersForWhatOthersHold(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { network.Close() })
-	s := newSegment(layer2.New(layer2.Config{Open: socket.Open}), network, true)
+	s := newSegment(layer2.New(socket.Open, nil), network, true)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- s.Run(ctx, func() {}) }()

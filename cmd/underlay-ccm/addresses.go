@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -46,7 +47,8 @@ func (m *manager) serviceAddresses(c *appconfig.CompletedConfig) (runner, error)
 		Recorder:  c.EventRecorder,
 		Registry:  registry{},
 	}
-	if selectsNamespaces(wanted) {
+	selective := func(p addresscontroller.Pool) bool { return p.Namespaces != nil }
+	if slices.ContainsFunc(cfg.Pools, selective) {
 		cfg.Namespaces = c.SharedInformers.Core().V1().Namespaces()
 	}
 	return addresscontroller.New(cfg)
@@ -58,15 +60,6 @@ func addressPools(a config.Addresses) []addresscontroller.Pool {
 		pools = append(pools, addresscontroller.Pool{Pool: p.Pool, Namespaces: p.Namespaces, Mover: string(p.Mover)})
 	}
 	return pools
-}
-
-func selectsNamespaces(a config.Addresses) bool {
-	for _, p := range a.Pools {
-		if p.Namespaces != nil {
-			return true
-		}
-	}
-	return false
 }
 
 // checkAddresses refuses to start with a configuration that lacks addresses of existing

@@ -85,14 +85,14 @@ func (h *host) open(ctx context.Context, link layer2.Link, family addresses.Fami
 
 // responder runs on the machine until the test ends, or until stop.
 func (h *host) responder(friends ...*host) (r *layer2.Responder, stop func()) {
-	r = layer2.New(layer2.Config{Open: h.open, Friend: func(mac net.HardwareAddr) bool {
+	r = layer2.New(h.open, func(mac net.HardwareAddr) bool {
 		for _, f := range friends {
 			if mac.String() == f.link.MAC.String() {
 				return true
 			}
 		}
 		return false
-	}})
+	})
 	ctx, cancel := context.WithCancel(klog.NewContext(context.WithoutCancel(h.t.Context()), logr.Discard()))
 	var running sync.WaitGroup
 	running.Go(func() { r.Run(ctx, func() {}) })
