@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -101,7 +100,7 @@ func (r *Reader) follow(ctx context.Context) (began bool, err error) {
 			if !open {
 				return true, nil
 			}
-			if err := r.happened(ctx, event); err != nil {
+			if err := r.handle(ctx, event); err != nil {
 				return true, err
 			}
 		}
@@ -117,12 +116,11 @@ func (r *Reader) list(ctx context.Context, only metav1.ListOptions) (*corev1.Con
 	if err != nil {
 		return nil, fmt.Errorf("reading the ledger of addresses %s/%s: %w", LedgerNamespace, addresses.LedgerName, err)
 	}
-	if len(listed.Items) == 0 {
-		r.gone(ctx)
+	var stored *corev1.ConfigMap
+	if len(listed.Items) > 0 {
+		stored = &listed.Items[0]
 	}
-	for i := range listed.Items {
-		r.seen(ctx, &listed.Items[i])
-	}
+	r.observe(ctx, stored)
 	return listed, nil
 }
 
@@ -144,54 +142,43 @@ func (r *Reader) watch(ctx context.Context, cancel func(), only metav1.ListOptio
 	return watching, nil
 }
 
-func (r *Reader) happened(ctx context.Context, event watch.Event) error {
+func (r *Reader) handle(ctx context.Context, event watch.Event) error {
 	switch event.Type {
 	case watch.Added, watch.Modified:
 		if changed, ok := event.Object.(*corev1.ConfigMap); ok {
-			r.seen(ctx, changed)
+			r.observe(ctx, changed)
 		}
 	case watch.Deleted:
-		r.gone(ctx)
+		r.observe(ctx, nil)
 	case watch.Error:
 		return fmt.Errorf("watching the ledger of addresses: %w", apierrors.FromObject(event.Object))
 	}
 	return nil
 }
 
-// seen parses the ledger. On an error the node keeps its addresses, in doubt.
-func (r *Reader) seen(ctx context.Context, stored *corev1.ConfigMap) {
-	now := version{string(stored.UID), stored.ResourceVersion}
+// observe parses the ledger. On an error the node keeps its addresses, in doubt. If it is missing,
+// unlike with an empty ledger, the node releases no address: the manager rebuilds the ledger from
+// the status of Services. The text of a ledger without entries is not empty.
+func (r *Reader) observe(ctx context.Context, stored *corev1.ConfigMap) {
+	var now version
+	if stored != nil && stored.Data[addresses.LedgerKey] != "" {
+		now = version{string(stored.UID), stored.ResourceVersion}
+	}
 	if now == r.last {
 		return
 	}
-	text := stored.Data[addresses.LedgerKey]
-	if text == "" { // the text of a ledger without entries is not empty
-		r.gone(ctx)
-		return
-	}
-	ledger, err := addresses.ParseLedger([]byte(text))
-	if err != nil {
-		klog.FromContext(ctx).Error(err, "The ledger of addresses can't be read; the addresses that this node holds stay "+
-			"as it is. Restore the key, or delete the ConfigMap to have it rebuilt", "configMap", LedgerNamespace+"/"+addresses.LedgerName, "key", addresses.LedgerKey)
-		r.last, r.unreadable = now, err
-		return
-	}
-	if r.last.uid != "" && r.last.uid != now.uid {
-		klog.FromContext(ctx).Info("The ledger of addresses was made anew",
-			"configMap", LedgerNamespace+"/"+addresses.LedgerName)
-	}
 	r.last, r.unreadable = now, nil
-	r.Read(ledger, now.uid)
-}
-
-// gone handles a missing ledger. Unlike with an empty ledger, the node releases no address: the
-// manager rebuilds the ledger from the status of Services.
-func (r *Reader) gone(ctx context.Context) {
-	never := version{}
-	if r.last == never {
+	logger := klog.FromContext(ctx).WithValues("configMap", LedgerNamespace+"/"+addresses.LedgerName)
+	if now == (version{}) {
+		logger.Info("The ledger of addresses is missing; this node keeps its addresses")
 		return
 	}
-	klog.FromContext(ctx).Info("The ledger of addresses is gone; this node keeps its addresses",
-		"configMap", LedgerNamespace+"/"+addresses.LedgerName, "uid", cmp.Or(r.last.uid, "unknown"))
-	r.last, r.unreadable = never, nil
+	ledger, err := addresses.ParseLedger([]byte(stored.Data[addresses.LedgerKey]))
+	if err != nil {
+		logger.Error(err, "The ledger of addresses can't be read; this node keeps its addresses. Restore the key, "+
+			"or delete the ConfigMap to have it rebuilt", "key", addresses.LedgerKey)
+		r.unreadable = err
+		return
+	}
+	r.Read(ledger, now.uid)
 }
