@@ -2,9 +2,7 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"net/http"
-	"os"
 	"time"
 
 	"k8s.io/component-base/version"
@@ -61,25 +59,14 @@ func logListed(err error) {
 
 func robotCredentials(c config.Robot) func() (robot.Credentials, error) {
 	return func() (robot.Credentials, error) {
-		user, err := secret(c.User, "user")
+		user, err := c.User.Read()
 		if err != nil {
 			return robot.Credentials{}, err
 		}
-		password, err := secret(c.Password, "password")
+		password, err := c.Password.Read()
 		if err != nil {
 			return robot.Credentials{}, err
 		}
-		return robot.NewCredentials(user, password)
+		return robot.NewCredentials(user.Reveal(), password.Reveal())
 	}
-}
-
-func secret(s config.RobotSecret, what string) (string, error) {
-	if s.File == "" {
-		return s.Fixed.Reveal(), nil
-	}
-	content, err := os.ReadFile(s.File)
-	if err != nil {
-		return "", fmt.Errorf("reading the Robot %s: %w; name a file that exists and that this process may read", what, err)
-	}
-	return string(content), nil
 }

@@ -134,14 +134,14 @@ func TestRobotCredentials(t *testing.T) {
 		}
 		return path
 	}
-	fixed := func(text string) config.RobotSecret {
+	fixed := func(text string) config.Secret {
 		token, err := config.NewToken(text)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return config.RobotSecret{Fixed: token}
+		return config.Secret{Fixed: token}
 	}
-	user, password, none := config.RobotSecret{File: write("user", "u\n")}, config.RobotSecret{File: write("password", "p")}, config.RobotSecret{File: dir + "/none"}
+	user, password, none := config.Secret{File: write("user", "u\n")}, config.Secret{File: write("password", "p")}, config.Secret{File: dir + "/none"}
 	for name, c := range map[string]struct {
 		robot config.Robot
 		works bool
@@ -153,7 +153,7 @@ func TestRobotCredentials(t *testing.T) {
 		"no file":              {config.Robot{User: user, Password: none}, false},
 		"a variable, no file":  {config.Robot{User: fixed("u"), Password: none}, false},
 		"no file, a variable":  {config.Robot{User: none, Password: fixed("p")}, false},
-		"a file that is empty": {config.Robot{User: fixed("u"), Password: config.RobotSecret{File: write("empty", "")}}, false},
+		"a file that is empty": {config.Robot{User: fixed("u"), Password: config.Secret{File: write("empty", "")}}, false},
 	} {
 		if _, err := robotCredentials(c.robot)(); (err == nil) != c.works {
 			t.Errorf("%s: %v", name, err)

@@ -52,9 +52,9 @@ func TestWhatLoadBalancersAreToBeIsChecked(t *testing.T) {
 		{"defaults", "{}", nil, ""},
 		{"all right", "{location: ash, type: lb21}", nil, "/v1/locations /v1/load_balancer_types"},
 		{"a zone", "{networkZone: eu-central}", nil, "/v1/locations"},
-		{"no such location", "{location: fsn9}", []string{`loadBalancers.location (line 4) "fsn9": the cloud has no such location; use one of fsn1, nbg1, hel1, ash, hil, sin`}, "/v1/locations"},
-		{"no such zone", "{networkZone: eu-west}", []string{`loadBalancers.networkZone (line 4) "eu-west": the cloud has no such network zone; use one of ap-southeast, eu-central, us-east, us-west`}, "/v1/locations"},
-		{"several", "{location: fsn9, type: lb12}", []string{`"fsn9"`, `loadBalancers.type (line 4) "lb12": the cloud has no such load balancer type; use one of lb11, lb21, lb31`}, "/v1/locations /v1/load_balancer_types"},
+		{"no such location", "{location: fsn9}", []string{`loadBalancers.location "fsn9": the cloud has no such location; use one of fsn1, nbg1, hel1, ash, hil, sin`}, "/v1/locations"},
+		{"no such zone", "{networkZone: eu-west}", []string{`loadBalancers.networkZone "eu-west": the cloud has no such network zone; use one of ap-southeast, eu-central, us-east, us-west`}, "/v1/locations"},
+		{"several", "{location: fsn9, type: lb12}", []string{`"fsn9"`, `loadBalancers.type "lb12": the cloud has no such load balancer type; use one of lb11, lb21, lb31`}, "/v1/locations /v1/load_balancer_types"},
 		{"none wanted", "{enabled: false, location: fsn9}", nil, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -84,37 +84,31 @@ func (l *loader) addresses() {
 		pools[i] = p.Pool
 		l.movable(item(addressPoolsKey, i)+".mover", p.Mover)
 		for _, one := range p.Ranges {
-			l.nobodysAddresses(p.Field, one)
+			l.unused(p.Field, one)
 		}
 	}
 	l.onePerNet()
 	for _, wrong := range addresses.Validate(pools) {
-		l.mistake(wrong)
-	}
-	l.bgp()
-}
-
-// mistake adds an error of addresses.Validate unless its field already has one.
-func (l *loader) mistake(wrong *addresses.Mistake) {
-	section := item(addressPoolsKey, wrong.Pool)
-	if field := section + "." + wrong.Field; !l.isWrong(field) && !l.isWrong(section) {
+		field := item(addressPoolsKey, wrong.Pool) + "." + wrong.Field
 		l.complain(field, wrong.Value, wrong.Problem, wrong.Remedy)
 	}
+	l.bgp()
 }
 
 // classlessAddresses reports whether address pools serve Services without a class. The default
 // is true only without a cloud, because a cloud's load balancers serve them.
 func (l *loader) classlessAddresses() bool {
 	none, classless := len(l.Addresses.Pools) == 0, l.Addresses.Classless
-	if !l.isSet(addressesClassless) {
+	b := l.LoadBalancers
+	switch {
+	case !l.isSet(addressesClassless):
 		return l.Provider == Metal && !none
-	}
-	if classless && none && !l.isWrongIn(addressPoolsKey) {
+	case classless && none && !l.isWrong(addressPoolsKey):
 		l.complain(addressesClassless, "true", "there is no pool that Services could get addresses from",
 			"add one to "+addressPoolsKey+", or remove this")
-	}
-	if b := l.LoadBalancers; classless && l.Provider != Metal && b.Enabled && b.Classless {
-		l.complain(addressesClassless, "true", "load balancers of the cloud serve Services without a class already",
+	case classless && l.Provider != Metal && b.Enabled && b.Classless:
+		l.complain(addressesClassless, "true",
+			"load balancers of the cloud serve Services without a class already",
 			"set it to false, or loadBalancers.classless to false")
 	}
 	return classless
@@ -125,25 +119,23 @@ func (l *loader) movable(field string, mover Mover) {
 	cloudless := l.Provider == Metal
 	wrong := func(problem, remedy string) { l.complain(field, string(mover), problem, remedy) }
 	switch {
-	case l.isWrong(field):
 	case mover == FloatingIP && cloudless:
-		wrong("takes a cloud, and with provider: metal there is none", "use layer2 or bgp, or set provider: hcloud")
-	case mover == Failover && cloudless:
-		wrong("takes the Robot web service, which is not used with provider: metal",
-			"use layer2 or bgp, or set provider: hcloud and give robot.userFile and robot.passwordFile")
-	case mover == Failover && !l.Robot.Enabled && !l.onNode && !l.unread:
-		wrong("takes the Robot web service, and Robot is not switched on",
-			"give robot.userFile and robot.passwordFile, or use another mover")
-	case mover == BGPMover && len(l.Addresses.BGP.Peers) == 0 && !l.isWrongIn(bgpPeersKey):
+		wrong(noCloud, "use layer2 or bgp, or set provider: hcloud")
+	case mover == Failover && !l.Robot.Enabled && (cloudless || !l.onNode):
+		wrong("takes the Robot web service, which is not switched on, or not used with provider: metal",
+			"give robot.userFile and robot.passwordFile with provider: hcloud, or use another mover")
+	case mover == BGPMover && len(l.Addresses.BGP.Peers) == 0 && !l.isWrong(bgpPeersKey):
 		wrong("takes routers to announce the addresses to, and there are none",
 			"give them in "+bgpPeersKey+", or use another mover")
 	case mover == Layer2 && !cloudless:
-		l.warn(field, "layer2 works between machines of one segment, such as dedicated servers in a vSwitch: the cloud's own networks have no such segments, and cloud servers hold none of these addresses")
+		l.warn(field, "layer2 works between machines of one segment, such as dedicated servers "+
+			"in a vSwitch: the cloud's own networks have no such segments, "+
+			"and cloud servers hold none of these addresses")
 	}
 }
 
-// nobodysAddresses checks that a range contains no address that is already in use.
-func (l *loader) nobodysAddresses(field string, one addresses.Range) {
+// unused checks that a range contains no address that is already in use.
+func (l *loader) unused(field string, one addresses.Range) {
 	wrong := func(problem, remedy string) { l.complain(field, one.String(), problem, remedy) }
 	const apart = "choose ranges that lie apart from each other"
 	for _, p := range l.IPAM.Pools {
@@ -158,37 +150,36 @@ func (l *loader) nobodysAddresses(field string, one addresses.Range) {
 	}
 	taken := func(a netip.Addr, owner string) {
 		if one.Contains(a) {
-			wrong(fmt.Sprintf("holds %v, which is %s", a, owner), "leave it out of the range")
+			wrong(fmt.Sprintf("holds %v, an address of %s", a, owner), "leave it out of the range")
 		}
 	}
 	for i, m := range l.Inventory {
 		for _, a := range m.Addresses {
-			taken(a, "an address of "+item(inventoryKey, i))
+			taken(a, item(inventoryKey, i))
 		}
 	}
 	for i, peer := range l.Addresses.BGP.Peers {
-		taken(peer.Address, "the address of "+item(bgpPeersKey, i))
+		taken(peer.Address, item(bgpPeersKey, i))
 	}
 }
 
 // onePerNet checks that pools have at most one address of each /64 of floating IPs and failover
 // addresses: the provider routes a /64 as a whole, which can't be on two nodes.
 func (l *loader) onePerNet() {
-	const remedy = "give one address of each /64, such as 2001:db8:f::1; Services share it by underlay.dev/address-sharing-key"
-	taken := map[netip.Prefix]string{}
+	taken := map[netip.Prefix]bool{}
 	for _, p := range l.Addresses.Pools {
 		for _, one := range p.Ranges {
-			if p.Mover != FloatingIP && p.Mover != Failover || addresses.FamilyOf(one.First) != addresses.IPv6 {
+			if p.Mover != FloatingIP && p.Mover != Failover || one.First.Is4() {
 				continue
 			}
 			net := netip.PrefixFrom(one.First, 64).Masked()
-			switch twin, twice := taken[net]; {
-			case one.First != one.Last:
-				l.complain(p.Field, one.String(), "has several addresses, and the provider moves all of a /64 together", remedy)
-			case twice:
-				l.complain(p.Field, one.String(), "lies in the /64 of "+twin+", and the provider moves all of it together", remedy)
+			if one.First != one.Last || taken[net] {
+				l.complain(p.Field, one.String(),
+					"makes several addresses of one /64, and the provider moves all of it together",
+					"give one address of each /64, such as 2001:db8:f::1; "+
+						"Services share it by underlay.dev/address-sharing-key")
 			}
-			taken[net] = one.String()
+			taken[net] = true
 		}
 	}
 }
@@ -201,21 +192,24 @@ func (l *loader) bgp() {
 		section := item(bgpPeersKey, i)
 		l.unique(names, section, "name", p.Name, "give each router a name of its own")
 		if p.Address.IsValid() {
-			l.unique(at, section, "address", p.Address.String(), "give each router once; its nodeSelector may admit several groups of Nodes, as in rack in (1, 2)")
+			l.unique(at, section, "address", p.Address.String(), "give each router once; "+
+				"its nodeSelector may admit several groups of Nodes, as in rack in (1, 2)")
 		}
 		if p.BFD && p.Multihop {
-			l.complain(section+".bfd", "true", "is for a router on a segment of the nodes, and this one is more hops away", "remove it, or multihop")
+			l.complain(section+".bfd", "true",
+				"is for a router on a segment of the nodes, and this one is more hops away",
+				"remove it, or multihop")
 		}
 	}
 	announced := func(p AddressPool) bool { return p.Mover == BGPMover }
-	none := len(b.Peers) == 0 && !l.isWrongIn(bgpPeersKey)
+	none := len(b.Peers) == 0 && !l.isWrong(bgpPeersKey)
 	switch {
 	case len(b.Peers) > 0 && !l.isSet(bgpASN):
-		l.complainAt(place{bgpASN, l.values[bgpPeersKey].line}, "",
-			"the key is missing, and the nodes are to speak with routers",
+		l.complain(bgpASN, "", "the key is missing, and the nodes are to speak with routers",
 			"give the number of the nodes' autonomous system, such as 64512")
 	case b.PodCIDRs && none:
-		l.complain(bgpPodCIDRs, "true", "there is no router to announce podCIDRs to", "give one in "+bgpPeersKey+", or remove this")
+		l.complain(bgpPodCIDRs, "true", "there is no router to announce podCIDRs to",
+			"give one in "+bgpPeersKey+", or remove this")
 	case l.isSet(bgpASN) && none:
 		l.warn(bgpASN, "has no effect without %s", bgpPeersKey)
 	case len(b.Peers) > 0 && !b.PodCIDRs && !slices.ContainsFunc(l.Addresses.Pools, announced):

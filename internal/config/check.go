@@ -7,6 +7,7 @@ import (
 	"strings"
 )
 
+// check checks the settings against each other.
 func (l *loader) check() {
 	if l.Provider == Metal {
 		l.withoutCloud()
@@ -38,29 +39,26 @@ func (l *loader) encrypted(field, secret, endpoint string) {
 	}
 }
 
+const noCloud = "takes a cloud, and with provider: metal there is none"
+
 // withoutCloud refuses settings that need a cloud. A variable only causes a warning, because it
 // may be left over from another program.
 func (l *loader) withoutCloud() {
 	for _, s := range l.rows {
-		field, routing := s.field(), Routing("")
-		switch {
-		case field == familyIPv4 && l.Families.IPv4 == RoutedByCloud:
-			routing = RoutedByCloud
-		case field == familyIPv6 && l.Families.IPv6 == RoutedNatively:
-			routing = RoutedNatively
-		case !ofCloud(field):
-			continue
-		}
-		switch {
-		case !l.isSet(field) || l.isWrong(field):
-		case !l.inFile(field):
-			l.warn(field, "has no effect with provider: metal")
-		case routing != "":
-			l.complain(field, string(routing), "takes a cloud, and with provider: metal there is none",
-				"write node, or remove the key")
-		default:
+		switch field := s.field(); {
+		case !ofCloud(field) || !l.isSet(field):
+		case l.inFile(field):
 			l.complain(field, "", "is about a cloud, and with provider: metal there is none", "remove it")
+		default:
+			l.warn(field, "has no effect with provider: metal")
 		}
+	}
+	const remedy = "write node, or remove the key"
+	if l.isSet(familyIPv4) && l.Families.IPv4 == RoutedByCloud {
+		l.complain(familyIPv4, string(RoutedByCloud), noCloud, remedy)
+	}
+	if l.Families.IPv6 == RoutedNatively {
+		l.complain(familyIPv6, string(RoutedNatively), noCloud, remedy)
 	}
 }
 
@@ -68,60 +66,54 @@ func (l *loader) withoutCloud() {
 func ofCloud(field string) bool {
 	section, _, _ := strings.Cut(field, ".")
 	return slices.Contains([]string{
-		"endpoint", "tokenFile", "network", "instancesAddressFamily", "HCLOUD_TOKEN", "HCLOUD_NETWORK_ROUTES_ENABLED",
-		robotEnabled, robotUser, robotPassword, "routes", "loadBalancers", "vswitch", "robot",
+		"endpoint", "tokenFile", "network", "instancesAddressFamily", "HCLOUD_TOKEN",
+		"HCLOUD_NETWORK_ROUTES_ENABLED", robotEnabled, robotUser, robotPassword,
+		"routes", "loadBalancers", "vswitch", "robot",
 	}, section)
 }
 
 // lacksNetwork reports whether no network is given, as far as the sources are readable.
 func (l *loader) lacksNetwork() bool {
-	return l.Network == "" && !l.isWrong("network") && !l.unread && !l.onNode
+	return l.Network == "" && !l.isWrong("network") && !l.onNode
 }
 
 func (l *loader) inventory() {
-	names, numbers, owners := map[string]string{}, map[int]string{}, map[netip.Addr]string{}
+	names, numbers, owners := map[string]string{}, map[string]string{}, map[string]string{}
 	for i, m := range l.Inventory {
 		section := item(inventoryKey, i)
-		l.number(section+".number", m.Number)
-		if twin, twice := numbers[m.Number]; twice && m.Number != 0 {
-			l.complain(section+".number", itoa(m.Number), "is also the number of "+twin, "give each server its own")
+		number, remedy := section+".number", "give each server its own"
+		switch {
+		case l.isWrong("provider"):
+		case l.Provider == Metal && m.Number != 0:
+			l.complain(number, itoa(m.Number),
+				"is a dedicated server's beside a cloud, and with provider: metal there is none",
+				"remove it, or set provider: hcloud")
+		case l.Provider != Metal && m.Number == 0:
+			l.complain(number, "",
+				"is missing: the cloud lists its own servers, and the inventory is for dedicated ones",
+				"give the server's number at Robot, or remove the machine, or set provider: metal")
+		case m.Number != 0:
+			l.unique(numbers, section, "number", itoa(m.Number), remedy)
 		}
 		l.unique(names, section, "name", m.Name, "give each machine the name of its Node")
 		for _, a := range m.Addresses {
-			if other, twice := owners[a]; twice {
-				l.complain(section+".addresses", a.String(), "is already an address of "+other,
-					"give each machine addresses of its own")
-			}
-			owners[a] = section
+			l.unique(owners, section, "addresses", a.String(), "give each machine addresses of its own")
 		}
-		numbers[m.Number] = section
 	}
 }
 
 // unique refuses a value that another item of the list has. seen maps values to their items.
 func (l *loader) unique(seen map[string]string, section, key, value, remedy string) {
 	if twin, twice := seen[value]; twice && value != "" {
-		l.complain(section+"."+key, value, "is also the "+key+" of "+twin, remedy)
+		l.complain(section+"."+key, value, "is already given in "+twin+"."+key, remedy)
 		return
 	}
 	seen[value] = section
 }
 
-// number checks that a machine has a number, as a dedicated server, exactly if there is a cloud.
-func (l *loader) number(field string, number int) {
-	switch {
-	case l.isWrong("provider") || l.isWrong(field):
-	case l.Provider == Metal && number != 0:
-		l.complain(field, itoa(number), "is a dedicated server's beside a cloud, and with provider: metal there is none",
-			"remove it, or set provider: hcloud")
-	case l.Provider != Metal && number == 0:
-		l.complain(field, "", "is missing: the cloud lists its own servers, and the inventory is for dedicated ones",
-			"give the server's number at Robot, or remove the machine, or set provider: metal")
-	}
-}
-
 func (l *loader) loadBalancers() {
 	const location, zone = "loadBalancers.location", "loadBalancers.networkZone"
+	const private, noPublic = "loadBalancers.usePrivateIP", "loadBalancers.disablePublicNetwork"
 	if l.Provider == Metal {
 		l.LoadBalancers = LoadBalancers{}
 		return
@@ -135,7 +127,7 @@ func (l *loader) loadBalancers() {
 	switch inFile := l.inFile(location); {
 	case !l.isSet(location) || !l.isSet(zone):
 	case inFile == l.inFile(zone):
-		l.complain(location, b.Location, "excludes "+l.origin(zone).field, "give one of the two")
+		l.complain(location, b.Location, "excludes "+l.origin(zone), "give one of the two")
 	case inFile:
 		b.NetworkZone = ""
 		l.warn(zone, "is not used, %s outranks it", location)
@@ -145,13 +137,22 @@ func (l *loader) loadBalancers() {
 	}
 	needsNetwork := func(key string, on bool) {
 		if on && l.lacksNetwork() {
-			l.complain(key, "true", "needs a network", "give the network's ID or name in network, or set it to false")
+			l.complain(key, "true", "needs a network",
+				"give the network's ID or name in network, or set it to false")
 		}
 	}
-	needsNetwork("loadBalancers.usePrivateIP", b.UsePrivateIP)
-	needsNetwork("loadBalancers.disablePublicNetwork", b.DisablePublicNetwork)
+	needsNetwork(private, b.UsePrivateIP)
+	needsNetwork(noPublic, b.DisablePublicNetwork)
 	if b.DisablePublicNetwork && !b.UsePrivateIP {
-		l.warn("loadBalancers.disablePublicNetwork",
-			"a load balancer without public network reaches nothing unless usePrivateIP is true, here or on each Service")
+		l.warn(noPublic, "a load balancer without public network reaches nothing "+
+			"unless usePrivateIP is true, here or on each Service")
 	}
+}
+
+func within(prefix netip.Prefix, ranges []netip.Prefix) bool {
+	return slices.ContainsFunc(ranges, func(r netip.Prefix) bool { return contains(r, prefix) })
+}
+
+func contains(outer, inner netip.Prefix) bool {
+	return outer.Bits() <= inner.Bits() && outer.Contains(inner.Addr())
 }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"net/netip"
 	"time"
 
@@ -18,7 +19,7 @@ type Config struct {
 	Endpoint string
 	// Network is the ID or name of the private network; empty without a network.
 	Network string
-	Token   TokenSource
+	Token   Secret
 	// InstancesAddressFamily selects the external addresses of a Node.
 	InstancesAddressFamily AddressFamily
 	IPAM                   IPAM
@@ -36,8 +37,8 @@ type Config struct {
 	// NetworkPolicy makes agents enforce NetworkPolicies.
 	NetworkPolicy bool
 
-	// origins maps each given setting to the place where it was given.
-	origins map[string]place
+	// origins maps each given setting to the flag, key or variable that gave it.
+	origins map[string]string
 }
 
 // Given reports whether the setting was given explicitly, not by its default.
@@ -49,11 +50,9 @@ func (c Config) Given(key string) bool {
 // Wrong returns an error about a well-formed setting that contradicts something outside of the
 // configuration. key is its key in the file; the error names the place where it was given.
 func (c Config) Wrong(key, value, problem, remedy string, cause error) *Error {
-	at, known := c.origins[key]
-	if !known {
-		at.field = key
+	return &Error{
+		Field: cmp.Or(c.origins[key], key), Value: value, Problem: problem, Remedy: remedy, Cause: cause,
 	}
-	return &Error{Field: at.field, Line: at.line, Value: value, Problem: problem, Remedy: remedy, Cause: cause}
 }
 
 // Provider is the source of machines.
@@ -76,6 +75,16 @@ type Machine struct {
 	Addresses []netip.Addr
 	// Zone, Region and Type are label values or empty.
 	Zone, Region, Type string
+}
+
+// Robot configures the web service of dedicated servers.
+type Robot struct {
+	Enabled bool
+	// Endpoint is the base URL without a trailing slash.
+	Endpoint       string
+	User, Password Secret
+	// ForwardInternalIPs takes private addresses from the kubelets if there is no network.
+	ForwardInternalIPs bool
 }
 
 // AddressFamily selects IPv4, IPv6 or both.
@@ -206,7 +215,9 @@ type WireGuard struct {
 func (w WireGuard) Enabled() bool { return w.Mode != NoWireGuard && w.Mode != "" }
 
 // Required reports whether pods and nodes communicate through tunnels only.
-func (w WireGuard) Required() bool { return w.Mode == WireGuardAlways && w.Phase == WireGuardRequire }
+func (w WireGuard) Required() bool {
+	return w.Mode == WireGuardAlways && w.Phase == WireGuardRequire
+}
 
 // LoadBalancers holds the defaults that a Service's annotations may override; Config has the
 // cluster and network. At most one of Location and NetworkZone is set; with neither, a Service

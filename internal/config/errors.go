@@ -1,10 +1,6 @@
 package config
 
 import (
-	"cmp"
-	"fmt"
-	"math"
-	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -15,8 +11,6 @@ type Error struct {
 	// Field is the source of the value: a flag (--cluster-cidr), a key of the file
 	// (routes.limit) or a variable (HCLOUD_TOKEN).
 	Field string
-	// Line is the line in the file; 0 outside the file.
-	Line int
 	// Value is the given text; empty if none, [redacted] if it is or might be a secret.
 	Value   string
 	Problem string
@@ -26,32 +20,22 @@ type Error struct {
 
 // Error returns a single line.
 func (e *Error) Error() string {
-	var b strings.Builder
-	b.WriteString(e.Field)
-	if e.Line > 0 {
-		fmt.Fprintf(&b, " (line %d)", e.Line)
-	}
+	value := ""
 	switch e.Value {
 	case "":
 	case redacted:
-		b.WriteString(" " + redacted)
+		value = " " + redacted
 	default:
-		b.WriteString(" " + quote(e.Value))
+		value = " " + quote(e.Value)
 	}
-	fmt.Fprintf(&b, ": %s; %s", oneLine(e.Problem), oneLine(e.Remedy))
-	return b.String()
+	return e.Field + value + ": " + oneLine(e.Problem) + "; " + oneLine(e.Remedy)
 }
 
 func (e *Error) Unwrap() error { return e.Cause }
 
-// Errors holds all mistakes in the configuration: those in the file in the order of its lines,
-// then the rest in the order of the reference.
+// Errors holds all mistakes in the configuration: those in the form of the file, then those in
+// values in the order of the reference, then contradictions between values.
 type Errors []*Error
-
-func (e Errors) sort() {
-	line := func(e *Error) int { return cmp.Or(e.Line, math.MaxInt) }
-	slices.SortStableFunc(e, func(a, b *Error) int { return cmp.Compare(line(a), line(b)) })
-}
 
 // Error returns one line per mistake.
 func (e Errors) Error() string {
@@ -89,5 +73,5 @@ func quote(value string) string {
 }
 
 func oneLine(text string) string {
-	return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' }), " ")
+	return strings.NewReplacer("\r", " ", "\n", " ").Replace(text)
 }

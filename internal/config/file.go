@@ -14,151 +14,137 @@ import (
 	"github.com/underlay-ccm/underlay/internal/editdistance"
 )
 
-// place is where a setting was given: a flag, a variable, or a key on a line of the file.
-type place struct {
-	field string
-	line  int
-}
+const headRemedy = "begin it with the lines apiVersion: " + apiVersion + " and kind: " + kind
 
-// given is a value of the file as written, or the start of a list or of its item.
-type given struct {
-	items []string
-	line  int
-}
-
-// loadFile reads the values of the file strictly. It checks the form of the file, not the
-// meaning of values. It walks the document's nodes, because decoding into a struct stops at the
-// first mistake, loses the lines and reads 1.10 as 1.1.
-func (l *loader) loadFile(content []byte) {
-	l.values = map[string]given{}
-	var err error
-	if content == nil {
-		content, err = l.readFile(l.file)
+// loadFile reads the values of the file strictly, and reports whether it has a readable form. It
+// walks the document's nodes, because decoding into a struct stops at the first mistake and reads
+// 1.10 as 1.1.
+func (l *loader) loadFile(content []byte) (readable bool) {
+	unreadable := func(problem, remedy string, cause error) bool {
+		l.problems = Errors{{
+			Field: l.fileFlag, Value: l.file, Problem: problem, Remedy: remedy, Cause: cause,
+		}}
+		return false
 	}
-	if err != nil {
-		l.unreadable(0, fmt.Sprintf("the file can't be read: %v", err),
-			"name a file that exists and that this process may read", err)
-		return
+	if content == nil {
+		var err error
+		if content, err = l.readFile(l.file); err != nil {
+			return unreadable(fmt.Sprintf("the file can't be read: %v", err),
+				"name a file that exists and that this process may read", err)
+		}
 	}
 	decoder := yaml.NewDecoder(bytes.NewReader(content))
 	var root, second yaml.Node
-	err = decoder.Decode(&root)
+	err := decoder.Decode(&root)
 	switch {
 	case errors.Is(err, io.EOF):
-		l.unreadable(0, "the file is empty", headRemedy, nil)
+		return unreadable("the file is empty", headRemedy, nil)
 	case err != nil:
-		l.unreadable(0, fmt.Sprintf("the file is not valid YAML: %v", err), "correct the syntax", err)
+		return unreadable(fmt.Sprintf("the file is not valid YAML: %v", err), "correct the syntax", err)
 	case !errors.Is(decoder.Decode(&second), io.EOF):
-		l.unreadable(0, "the file holds more than one document", "remove everything from the second --- on", nil)
+		return unreadable("the file holds more than one document",
+			"remove everything from the second --- on", nil)
 	case len(root.Content) != 1 || root.Content[0].Kind != yaml.MappingNode:
-		l.unreadable(0, "the file is not a mapping of keys to values", headRemedy, nil)
-	default:
-		l.section(root.Content[0], "")
-		l.requireKeys()
+		return unreadable("the file is not a mapping of keys to values", headRemedy, nil)
 	}
+	l.section(root.Content[0], "")
+	for _, s := range l.rows {
+		section, _ := cutLast(s.key)
+		switch {
+		case s.fallback != required || l.inFile(s.key) || l.complained(s.key) || l.complained(section):
+		case section == "":
+			l.misformed(s.key, "the key is missing", headRemedy)
+		default:
+			l.misformed(s.key, "the key is missing", "give it: "+s.describe)
+		}
+	}
+	return true
 }
 
-func (l *loader) unreadable(line int, problem, remedy string, cause error) {
-	l.unread = true
-	l.problems = append(l.problems, &Error{
-		Field: l.fileFlag, Line: line, Value: l.file, Problem: problem, Remedy: remedy, Cause: cause,
-	})
+// misformed adds an error about the form of a key. It never repeats the value, which might be a
+// secret.
+func (l *loader) misformed(field, problem, remedy string) {
+	l.problems = append(l.problems, &Error{Field: field, Problem: problem, Remedy: remedy})
 }
 
-const headRemedy = "begin it with the lines apiVersion: " + apiVersion + " and kind: " + kind
+func (l *loader) complained(field string) bool {
+	return slices.ContainsFunc(l.problems, func(e *Error) bool { return e.Field == field })
+}
 
 // section reads the keys of a section; "" is the root.
 func (l *loader) section(node *yaml.Node, section string) {
-	seen := map[string]int{}
+	seen := map[string]bool{}
 	for i := 0; i+1 < len(node.Content); i += 2 {
 		key, value := node.Content[i], node.Content[i+1]
 		field := fieldIn(section, key.Value)
-		switch line, twice := seen[key.Value]; {
+		switch {
 		case key.Kind != yaml.ScalarNode && section == "":
-			l.unreadable(key.Line, "a key is not plain text", "use a documented key", nil)
+			l.misformed(l.fileFlag, "a key is not plain text", "use a documented key")
 		case key.Kind != yaml.ScalarNode:
-			l.complainAt(place{section, key.Line}, "", "a key is not plain text", "use a documented key")
-		case twice:
-			l.complainAt(place{field, key.Line}, "", fmt.Sprintf("the key is already on line %d", line), "remove one of the two")
+			l.misformed(section, "a key is not plain text", "use a documented key")
+		case seen[key.Value]:
+			l.misformed(field, "the key is there twice", "remove one of the two")
 		default:
-			seen[key.Value] = key.Line
-			l.value(field, key.Line, value)
+			l.value(field, value)
 		}
+		seen[key.Value] = true
 	}
 }
 
-// value reads the value of field, which may be a section.
-func (l *loader) value(field string, line int, node *yaml.Node) {
+// value reads the value of field, which may be a section or a list of sections.
+func (l *loader) value(field string, node *yaml.Node) {
 	row := slices.IndexFunc(l.rows, func(s setting) bool { return s.key == field })
-	list := slices.IndexFunc(l.lists, func(of list) bool { return of.key == field })
 	switch {
+	case row >= 0 && l.rows[row].items != nil:
+		l.list(l.rows[row], node)
 	case row >= 0:
-		l.setting(l.rows[row], line, node)
-	case list >= 0:
-		l.list(l.lists[list], line, node)
+		l.setting(l.rows[row], node)
 	case len(keysIn(field)) == 0:
-		l.complainAt(place{field, line}, "", "unknown key", advise(field))
+		l.misformed(field, "unknown key", advise(field))
 	case node.Kind == yaml.MappingNode:
 		l.section(node, field)
 	case !isNull(node):
-		l.complainAt(place{field, line}, "", "is not a section of keys",
+		l.misformed(field, "is not a section of keys",
 			"write its keys below it, indented: "+strings.Join(keysIn(field), ", "))
 	}
 }
 
-func (l *loader) list(of list, line int, node *yaml.Node) {
+func (l *loader) list(s setting, node *yaml.Node) {
+	l.values[s.key] = []string{}
 	if node.Kind != yaml.SequenceNode || len(node.Content) == 0 {
-		l.complainAt(place{of.key, line}, "", "is not a list of "+of.of+"s",
-			"write at least one "+of.of+", or remove the key")
+		l.misformed(s.key, "is not a "+s.describe, "write at least one "+s.of+", or remove the key")
 		return
 	}
-	l.values[of.key] = given{line: line}
-	l.rows = append(l.rows, of.rows(len(node.Content))...)
+	l.rows = append(l.rows, s.items(len(node.Content))...)
 	for i, node := range node.Content {
-		section := item(of.key, i)
-		l.values[section] = given{line: node.Line}
+		section := item(s.key, i)
 		if node.Kind != yaml.MappingNode {
-			l.complainAt(place{section, node.Line}, "", "is not a section of keys",
-				"write the "+of.of+"'s keys: "+strings.Join(keysIn(section), ", "))
+			l.misformed(section, "is not a section of keys",
+				"write the "+s.of+"'s keys: "+strings.Join(keysIn(section), ", "))
 			continue
 		}
 		l.section(node, section)
 	}
 }
 
-func (l *loader) setting(s setting, line int, node *yaml.Node) {
-	value, nodes, wanted := given{line: line}, []*yaml.Node{node}, "a single value"
+func (l *loader) setting(s setting, node *yaml.Node) {
+	nodes, wanted := []*yaml.Node{node}, "a single value"
 	if s.list {
 		nodes, wanted = node.Content, "a list"
 	}
 	if s.list != (node.Kind == yaml.SequenceNode) {
-		l.complainAt(place{s.key, line}, "", "is not "+wanted, "write "+wanted+": "+s.describe)
+		l.misformed(s.key, "is not "+wanted, "write "+wanted+": "+s.describe)
 		return
 	}
+	items := []string{}
 	for _, n := range nodes {
 		if n.Kind != yaml.ScalarNode || isNull(n) || !strings.HasPrefix(n.ShortTag(), "!!") {
-			l.complainAt(place{s.key, n.Line}, "", "has no plain value", "write "+s.describe+", or remove the key")
+			l.misformed(s.key, "has no plain value", "write "+s.describe+", or remove the key")
 			return
 		}
-		value.items = append(value.items, n.Value)
+		items = append(items, n.Value)
 	}
-	l.values[s.key] = value
-}
-
-func (l *loader) requireKeys() {
-	for _, s := range l.rows {
-		section, _ := cutLast(s.key)
-		_, has := l.values[s.key]
-		complained := l.isWrong(s.key) || section != "" && l.isWrong(section)
-		if s.fallback != required || has || complained {
-			continue
-		}
-		remedy := "give it: " + s.describe
-		if section == "" {
-			remedy = headRemedy
-		}
-		l.complainAt(place{s.key, l.values[section].line}, "", "the key is missing", remedy)
-	}
+	l.values[s.key] = items
 }
 
 func isNull(node *yaml.Node) bool {
@@ -181,20 +167,16 @@ func cutLast(field string) (section, name string) {
 	return field[:max(at, 0)], field[at+1:]
 }
 
-// advise returns the remedy for an unknown key. It never repeats the value: a mistyped tokenFile
-// may hold the token itself.
+// advise returns the remedy for an unknown key.
 func advise(field string) string {
 	if lower := strings.ToLower(field); lower == "token" || lower == "hcloud_token" {
-		return "the token does not belong in this file: put it into a file of its own and name that in tokenFile"
+		return "the token does not belong in this file: " +
+			"put it into a file of its own and name that in tokenFile"
 	}
 	section, _ := cutLast(field)
-	var neighbors []string
-	for _, name := range keysIn(section) {
-		neighbors = append(neighbors, fieldIn(section, name))
-	}
-	nearest := nearestKey(field, neighbors)
-	if nearest == "" && !strings.Contains(section, "[") { // items of lists have only keys of their own kind
-		nearest = nearestKey(field, allKeys())
+	nearest := nearestKey(field, section, keysIn(section))
+	if nearest == "" && !strings.Contains(section, "[") { // items have only keys of their own kind
+		nearest = nearestKey(field, "", allKeys())
 	}
 	if nearest != "" {
 		return "did you mean " + nearest + "?"
@@ -204,12 +186,7 @@ func advise(field string) string {
 
 // allKeys returns all keys and sections; those of list items appear once, as in pools[].name.
 func allKeys() (keys []string) {
-	var l loader
-	rows := settings(&l)
-	for _, list := range lists(&l) {
-		rows = append(append(rows, setting{key: list.key}), list.documented()...)
-	}
-	for _, s := range rows {
+	for _, s := range documented() {
 		section, _ := cutLast(s.key)
 		for _, key := range []string{section, s.key} {
 			if key != "" && !strings.HasSuffix(key, "[]") && !slices.Contains(keys, key) {
@@ -232,12 +209,13 @@ func keysIn(section string) (names []string) {
 	return names
 }
 
-// nearestKey returns the known key that was probably meant: with the same last part in another
-// section, or a few letters different; otherwise "".
-func nearestKey(field string, known []string) string {
+// nearestKey returns the known key of the section that was probably meant: with the same last part
+// in another section, or a few letters different; otherwise "".
+func nearestKey(field, section string, known []string) string {
 	_, last := cutLast(strings.ToLower(field))
 	nearest, best := "", max(1, min(len(last), 30)/3)+1
 	for _, key := range known {
+		key = strings.TrimPrefix(section+"."+key, ".")
 		_, knownLast := cutLast(strings.ToLower(key))
 		away := min(
 			editdistance.Between(strings.ToLower(field), strings.ToLower(key)),

@@ -3,6 +3,7 @@ package config
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"net/netip"
 	"net/url"
 	"path"
@@ -28,6 +29,13 @@ type format struct {
 }
 
 func wrong(problem, remedy string) *Error { return &Error{Problem: problem, Remedy: remedy} }
+
+func wrongIf(is bool, problem, remedy string) *Error {
+	if is {
+		return wrong(problem, remedy)
+	}
+	return nil
+}
 
 func one[T any](into *T, describe string, parse func(text string) (T, *Error)) format {
 	return format{describe: describe, read: func(items []string) Errors {
@@ -55,6 +63,7 @@ func many[T any](into *[]T, describe string, parse func(text string) (T, *Error)
 	}}
 }
 
+// sized limits the number of items.
 func sized(least, most int, of string, f format) format {
 	read := f.read
 	f.read = func(items []string) Errors {
@@ -78,10 +87,7 @@ func hidden(f format) format {
 func boolean(into *bool) format {
 	return one(into, "`true` or `false`", func(text string) (bool, *Error) {
 		value, err := strconv.ParseBool(text)
-		if err != nil {
-			return false, wrong("is neither true nor false", "write true or false")
-		}
-		return value, nil
+		return value, wrongIf(err != nil, "is neither true nor false", "write true or false")
 	})
 }
 
@@ -89,13 +95,8 @@ func whole[T int | uint16](into *T, least, most int) format {
 	bounds := fmt.Sprintf("%d to %d", least, most)
 	return one(into, "whole number, "+bounds, func(text string) (T, *Error) {
 		value, err := strconv.Atoi(text)
-		switch {
-		case err != nil:
-			return 0, wrong("is not a whole number", "give a number from "+bounds)
-		case value < least || value > most:
-			return 0, wrong("is out of bounds", "give a number from "+bounds)
-		}
-		return T(value), nil
+		return T(value), wrongIf(err != nil || value < least || value > most,
+			"is not a whole number within the bounds", "give a number from "+bounds)
 	})
 }
 
@@ -103,10 +104,8 @@ func percentage(into *int) format {
 	return one(into, "percentage, `1%` to `100%`", func(text string) (int, *Error) {
 		digits, isPercentage := strings.CutSuffix(text, "%")
 		value, err := strconv.Atoi(digits)
-		if err != nil || !isPercentage || value < 1 || value > 100 {
-			return 0, wrong("is not a percentage from 1% to 100%", "write it as in 25%")
-		}
-		return value, nil
+		return value, wrongIf(err != nil || !isPercentage || value < 1 || value > 100,
+			"is not a percentage from 1% to 100%", "write it as in 25%")
 	})
 }
 
@@ -118,15 +117,10 @@ func wholeSeconds(into *time.Duration, least, most time.Duration) format {
 		if _, numeric := strconv.Atoi(text); numeric == nil {
 			value, err = time.ParseDuration(text + "s")
 		}
-		switch {
-		case err != nil:
-			return 0, wrong("is not a duration", "write one as in 15s, from "+bounds)
-		case value < least || value > most:
-			return 0, wrong("is out of bounds", "give a duration from "+bounds)
-		case value%time.Second != 0:
-			return 0, wrong("is not a number of whole seconds", "round it to seconds, from "+bounds)
-		}
-		return value, nil
+		return value, wrongIf(
+			err != nil || value < least || value > most || value%time.Second != 0,
+			"is not a duration in whole seconds within the bounds",
+			"write one as in 15s, rounded to seconds, from "+bounds)
 	})
 }
 
@@ -134,10 +128,8 @@ func atLeast(into *time.Duration, least time.Duration) format {
 	describe := fmt.Sprintf("duration, `%v` or more", least)
 	return one(into, describe, func(text string) (time.Duration, *Error) {
 		value, err := time.ParseDuration(text)
-		if err != nil || value < least {
-			return 0, wrong(fmt.Sprintf("is not a duration of at least %v", least), "give a longer one, such as 1m")
-		}
-		return value, nil
+		return value, wrongIf(err != nil || value < least,
+			fmt.Sprintf("is not a duration of at least %v", least), "give a longer one, such as 1m")
 	})
 }
 
@@ -147,10 +139,8 @@ func oneOf[T ~string](into *T, choices ...T) format {
 		names[i] = string(choice)
 	}
 	return one(into, "`"+strings.Join(names, "`, `")+"`", func(text string) (T, *Error) {
-		if !slices.Contains(names, text) {
-			return "", wrong("is not a known value", "use "+strings.Join(names, " or "))
-		}
-		return T(text), nil
+		return T(text), wrongIf(!slices.Contains(names, text),
+			"is not a known value", "use "+strings.Join(names, " or "))
 	})
 }
 
@@ -169,23 +159,21 @@ func switches(names []string, into ...*bool) format {
 	return f
 }
 
-func isControl(r rune) bool { return unicode.IsControl(r) || r == unicode.ReplacementChar }
-
-func text(into *string, describe string, ok func(string) bool, problem, remedy string) format {
-	return one(into, describe, textParser(ok, problem, remedy))
+func hasControl(text string) bool {
+	return strings.ContainsFunc(text, func(r rune) bool {
+		return unicode.IsControl(r) || r == unicode.ReplacementChar
+	})
 }
 
-func textParser(ok func(string) bool, problem, remedy string) func(string) (string, *Error) {
-	return func(text string) (string, *Error) {
-		if !ok(text) {
-			return "", wrong(problem, remedy)
-		}
-		return text, nil
-	}
+// text reads texts that ok accepts.
+func text(into *string, describe string, ok func(string) bool, problem, remedy string) format {
+	return one(into, describe, func(text string) (string, *Error) {
+		return text, wrongIf(!ok(text), problem, remedy)
+	})
 }
 
 func name(into *string) format {
-	ok := func(s string) bool { return strings.TrimSpace(s) == s && !strings.ContainsFunc(s, isControl) }
+	ok := func(s string) bool { return s == strings.TrimSpace(s) && !hasControl(s) }
 	return text(into, "ID or name", ok, "has spaces around it or control characters in it",
 		"write the ID or the name alone")
 }
@@ -196,31 +184,39 @@ var wordPattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`)
 
 // word reads a name from a list that the cloud may extend, so only its form is checked.
 func word(into *string, example string) format {
-	return text(into, "name, such as `"+example+"`", wordPattern.MatchString, noName, "use a name such as "+example)
+	describe, remedy := "name, such as `"+example+"`", "use a name such as "+example
+	return text(into, describe, wordPattern.MatchString, noName, remedy)
 }
 
-var parseLabel = textParser(func(s string) bool { return len(validation.IsDNS1123Label(s)) == 0 }, noName,
-	"use at most 63 of them, with a letter or digit at both ends")
+func parseLabel(text string) (string, *Error) {
+	return text, wrongIf(len(validation.IsDNS1123Label(text)) > 0, noName,
+		"use at most 63 of them, with a letter or digit at both ends")
+}
 
 // dnsLabel reads the name of a namespace or a Service. It is also a valid key of a ConfigMap.
 func dnsLabel(into *string, example string) format {
 	return one(into, "name, such as `"+example+"`", parseLabel)
 }
 
+func dnsLabels(into *[]string) format {
+	const describe = "list of names, such as `[shop, blog]`"
+	return sized(1, math.MaxInt, "name", many(into, describe, parseLabel))
+}
+
 // nodeName reads the name of a Node.
 // https://kubernetes.io/docs/concepts/overview/working-with-objects/names/
 func nodeName(into *string) format {
 	ok := func(s string) bool { return len(validation.IsDNS1123Subdomain(s)) == 0 }
-	return text(into, "name of a Node", ok, "can't be the name of a Node",
-		"use at most 253 lower-case letters, digits, dashes and dots, with a letter or digit at both ends")
+	return text(into, "name of a Node", ok, "can't be the name of a Node", "use at most 253 "+
+		"lower-case letters, digits, dashes and dots, with a letter or digit at both ends")
 }
 
 // labelValue reads the value of a label in the cloud or of a Node: the rules are the same.
 // https://docs.hetzner.cloud/reference/cloud#labels
 func labelValue(into *string) format {
 	ok := func(s string) bool { return s != "" && len(validation.IsValidLabelValue(s)) == 0 }
-	return text(into, "label value", ok, "can't be the value of a label",
-		"use at most 63 letters, digits, dashes, underscores and dots, with a letter or digit at both ends")
+	return text(into, "label value", ok, "can't be the value of a label", "use at most 63 letters, "+
+		"digits, dashes, underscores and dots, with a letter or digit at both ends")
 }
 
 // labelSelector reads the syntax of kubectl's --selector.
@@ -228,35 +224,35 @@ func labelSelector(into *labels.Selector, example, all string) format {
 	describe := "label selector, such as `" + example + "`"
 	return one(into, describe, func(text string) (labels.Selector, *Error) {
 		selector, err := labels.Parse(text)
-		switch {
-		case strings.TrimSpace(text) == "":
+		if strings.TrimSpace(text) == "" {
 			return nil, wrong("is empty", "remove the key if "+all)
-		case err != nil:
-			return nil, wrong(fmt.Sprintf("is not a label selector: %v", err),
-				"write one as for kubectl's --selector, such as "+example)
 		}
-		return selector, nil
+		return selector, wrongIf(err != nil, fmt.Sprintf("is not a label selector: %v", err),
+			"write one as for kubectl's --selector, such as "+example)
 	})
 }
 
 // apiURL reads the base URL of an HTTP API without parts that could be a secret.
 func apiURL(into *string, example string) format {
-	describe, parts := "URL", "scheme and host, such as "+example
+	describe, remedy := "URL", "give scheme and host, such as "+example
 	versioned := path.Base(example) == "v1"
 	if versioned {
-		describe, parts = "URL with its version path", "scheme, host and version path, such as "+example
+		describe = "URL with its version path"
+		remedy = "give scheme, host and version path, such as " + example
 	}
 	return one(into, describe, func(text string) (string, *Error) {
-		if strings.ContainsAny(text, "@?#") {
-			e := wrong("holds credentials, a query or a fragment (not shown, it might be a secret)", "give "+parts)
-			e.Value = redacted
-			return "", e
-		}
 		parsed, err := url.Parse(text)
 		base := strings.TrimRight(text, "/")
 		switch {
-		case err != nil || parsed.Scheme != "https" && parsed.Scheme != "http" || parsed.Hostname() == "":
-			return "", wrong("is not an absolute http or https URL", "give "+parts)
+		case strings.ContainsAny(text, "@?#"):
+			return "", &Error{
+				Value:   redacted,
+				Problem: "holds credentials, a query or a fragment (not shown, it might be a secret)",
+				Remedy:  remedy,
+			}
+		case err != nil || !slices.Contains([]string{"http", "https"}, parsed.Scheme),
+			parsed.Hostname() == "":
+			return "", wrong("is not an absolute http or https URL", remedy)
 		case versioned && strings.Trim(parsed.Path, "/") == "":
 			return "", wrong("lacks the version path", "append it, as in "+base+"/v1")
 		}
@@ -266,10 +262,23 @@ func apiURL(into *string, example string) format {
 
 // secretPath reads the path of a secret's file. Errors never contain it: it may be the secret.
 func secretPath(into *string, what, example string) format {
-	ok := func(s string) bool { return path.IsAbs(s) && !strings.ContainsFunc(s, isControl) }
+	ok := func(s string) bool { return path.IsAbs(s) && !hasControl(s) }
 	return hidden(text(into, "absolute path of a file", ok,
 		"is not an absolute path (not shown, it might be the "+what+" itself)",
 		"give the path of a file that holds the "+what+", such as "+example))
+}
+
+func secretText(into *Secret, what string) format {
+	into.what = what
+	return hidden(one(&into.Fixed, "secret", func(text string) (Token, *Error) {
+		return parseSecret(text, what)
+	}))
+}
+
+// prefixes reads one prefix of each family.
+func prefixes(into *[]netip.Prefix) format {
+	const describe = "list of prefixes, at most 2"
+	return sized(0, 2, "prefix", many(into, describe, parsePrefix))
 }
 
 func parsePrefix(text string) (netip.Prefix, *Error) {
@@ -281,10 +290,9 @@ func parsePrefix(text string) (netip.Prefix, *Error) {
 	case prefix.Addr().Is4In6():
 		return prefix, wrong("is an IPv4 prefix in IPv6 notation",
 			"write it in IPv4 notation, such as 10.244.0.0/16")
-	case prefix != prefix.Masked():
-		return prefix, wrong("has address bits beyond its length", "write "+prefix.Masked().String())
 	}
-	return prefix, nil
+	return prefix, wrongIf(prefix != prefix.Masked(), "has address bits beyond its length",
+		"write "+prefix.Masked().String())
 }
 
 func parseIPv6Prefix(text string) (netip.Prefix, *Error) {
@@ -298,12 +306,11 @@ func parseIPv6Prefix(text string) (netip.Prefix, *Error) {
 // parseAddress reads an address that a single machine can have.
 func parseAddress(text string) (netip.Addr, *Error) {
 	addr, err := netip.ParseAddr(text)
-	switch {
-	case err != nil:
-		return addr, wrong("is not an address", "write it without a length, such as 192.0.2.1 or 2001:db8::1")
-	case !addr.IsGlobalUnicast() || addr.Is4In6() || addr.Zone() != "":
-		return addr, wrong("is no address that other machines could reach one machine by",
-			"give the address of the machine's uplink")
+	if err != nil {
+		return addr, wrong("is not an address",
+			"write it without a length, such as 192.0.2.1 or 2001:db8::1")
 	}
-	return addr, nil
+	return addr, wrongIf(!addr.IsGlobalUnicast() || addr.Is4In6() || addr.Zone() != "",
+		"is no address that other machines could reach one machine by",
+		"give the address of the machine's uplink")
 }

@@ -26,10 +26,32 @@ func FlagNames() (names []string) {
 // Load combines flags, file and environment. file is the content of the file of --cloud-config;
 // if nil, it is read through readFile if its path is given. The error is Errors and contains all
 // mistakes; warnings are valid either way.
-func Load(flags Flags, file []byte, getenv func(string) string, readFile func(string) ([]byte, error)) (Config, []Warning, error) {
-	l := &loader{flags: flags, file: flags[FileFlag], fileFlag: FileFlag, getenv: getenv, readFile: readFile}
+func Load(
+	flags Flags, file []byte, getenv func(string) string, readFile func(string) ([]byte, error),
+) (Config, []Warning, error) {
+	l := &loader{
+		flags: flags, file: flags[FileFlag], fileFlag: FileFlag, getenv: getenv, readFile: readFile,
+	}
 	err := l.load(file)
 	return l.Config, l.warnings, err
+}
+
+// LoadAgent reads the same file as Load for the node agent: without a token, Robot and environment
+// variables, and without requiring settings that only the controller manager needs. An invalid
+// file is refused as a whole, and warnings are left to Load. clusterCIDR is the flag's value.
+// Inventory is empty with a cloud, which is the source of the addresses of Nodes.
+func LoadAgent(
+	path, clusterCIDR string, readFile func(string) ([]byte, error),
+) (Config, error) {
+	l := &loader{
+		flags: Flags{clusterFlag: clusterCIDR}, file: path, fileFlag: "--config",
+		getenv: func(string) string { return "" }, readFile: readFile, onNode: true,
+	}
+	err := l.load(nil)
+	if l.Provider != Metal {
+		l.Inventory = nil
+	}
+	return l.Config, err
 }
 
 // loader fills a Config, which is valid only if there are no problems.
@@ -44,66 +66,68 @@ type loader struct {
 	// controller manager's environment, so settings may be missing.
 	onNode bool
 
-	rows  []setting // those of the table, then those of the lists' items
-	lists []list
-	// values are those of the file. If the file is unread, a missing key is no mistake.
-	values   map[string]given
-	unread   bool
-	problems Errors
-	warnings []Warning
+	rows []setting // those of the table, then those of the lists' items
+	// values are the keys of the file as written: the items of a list, or a single one.
+	values map[string][]string
+	// malformed is the number of problems that were found before the checks between settings.
+	malformed int
+	problems  Errors
+	warnings  []Warning
 
 	// Settings that Config holds in another form.
 	routesFlag, routesVariable     bool
 	clusterCIDRs                   []netip.Prefix
-	clustersWhole                  bool // every item of the flag was readable
 	nodeMask, nodeMask4, nodeMask6 int
 }
 
+// load reads the file's form, then each setting, and at last checks the settings against each
+// other. Of an unreadable file, nothing else is reported.
 func (l *loader) load(content []byte) error {
-	l.origins, l.rows, l.lists = map[string]place{}, settings(l), lists(l)
+	l.origins, l.values, l.rows = map[string]string{}, map[string][]string{}, settings(l)
+	readable := true
 	if content != nil || l.file != "" {
-		l.loadFile(content)
+		readable = l.loadFile(content)
 	}
-	for _, s := range l.rows {
-		l.read(s, l.flags[s.flag])
+	if readable {
+		for _, s := range l.rows {
+			l.read(s)
+		}
+		l.malformed = len(l.problems)
+		l.check()
 	}
-	l.clustersWhole = !l.isWrong(clusterFlag)
-	l.foreignVariables()
-	l.check()
 	if len(l.problems) == 0 {
 		return nil
 	}
-	l.problems.sort()
 	l.Config = Config{}
 	return l.problems
 }
 
 // read stores a setting from its highest source: flag, file, environment, default.
-func (l *loader) read(s setting, flag string) {
-	items, at := []string{s.fallback}, place{field: cmp.Or(s.flag, s.env)}
-	given, inFile := l.values[s.key]
-	text := flag
-	if flag == "" && s.env != "" && !inFile {
+func (l *loader) read(s setting) {
+	items, inFile := l.values[s.key]
+	at, text := s.key, l.flags[s.flag]
+	if s.env != "" && !inFile {
 		text = l.getenv(s.env)
 	}
 	switch {
 	case text != "" && s.list:
-		items = strings.Split(text, ",")
+		at, items = cmp.Or(s.flag, s.env), strings.Split(text, ",")
 	case text != "":
-		items = []string{text}
+		at, items = cmp.Or(s.flag, s.env), []string{text}
+	case inFile && s.read == nil: // a list of sections
+		l.origins[s.key] = s.key
+		return
 	case inFile:
-		items, at = given.items, place{s.key, given.line}
 	default:
 		// Defaults are valid; a test reads all of them.
 		if s.fallback != "" && s.fallback != required {
-			_ = s.format.read(items)
+			_ = s.read([]string{s.fallback})
 		}
 		return
 	}
 	l.origins[s.field()] = at
-	for _, e := range s.format.read(items) {
-		e.Field, e.Line = at.field, at.line
-		e.Value = cmp.Or(e.Value, strings.Join(items, ","))
+	for _, e := range s.read(items) {
+		e.Field, e.Value = at, cmp.Or(e.Value, strings.Join(items, ","))
 		if s.secret {
 			e.Value = redacted
 		}
@@ -113,44 +137,29 @@ func (l *loader) read(s setting, flag string) {
 
 func (l *loader) isSet(field string) bool { return l.Given(field) }
 
-func (l *loader) inFile(field string) bool { return l.origins[field].line > 0 }
+func (l *loader) inFile(field string) bool { return l.values[field] != nil }
 
-// isWrong reports whether the setting has an error, so that further ones would only add noise.
+// isWrong reports whether the setting, its section or an item of it could not be read, so that
+// further errors would only add noise.
 func (l *loader) isWrong(field string) bool {
-	origin := l.origins[field].field
-	return slices.ContainsFunc(l.problems, func(e *Error) bool {
-		return e.Field == field || origin != "" && e.Field == origin
+	at := l.origin(field)
+	section, _ := cutLast(at)
+	return slices.ContainsFunc(l.problems[:l.malformed], func(e *Error) bool {
+		return e.Field == at || e.Field == section || strings.HasPrefix(e.Field, at+"[")
 	})
 }
 
-// isWrongIn reports whether a list has an error anywhere, so that it is not completely readable.
-func (l *loader) isWrongIn(list string) bool {
-	return slices.ContainsFunc(l.problems, func(e *Error) bool {
-		return e.Field == list || strings.HasPrefix(e.Field, list+"[")
-	})
-}
+// origin returns the place where the setting was given or could be given.
+func (l *loader) origin(field string) string { return cmp.Or(l.origins[field], field) }
 
-// origin returns the place where the setting was given or could be given: for a key that is
-// missing in a list's item, the item.
-func (l *loader) origin(field string) place {
-	if origin, set := l.origins[field]; set {
-		return origin
-	}
-	section, _ := cutLast(field)
-	return place{field, cmp.Or(l.values[field].line, l.values[section].line)}
-}
-
-// complain adds an error about the setting, at the place where it was given.
+// complain adds an error about the setting, at the place where it was given, unless it could not
+// be read.
 func (l *loader) complain(field, value, problem, remedy string) {
-	l.complainAt(l.origin(field), value, problem, remedy)
-}
-
-func (l *loader) complainAt(at place, value, problem, remedy string) {
-	l.problems = append(l.problems, &Error{
-		Field: at.field, Line: at.line, Value: value, Problem: problem, Remedy: remedy,
-	})
+	if !l.isWrong(field) {
+		l.problems = append(l.problems, l.Wrong(field, value, problem, remedy, nil))
+	}
 }
 
 func (l *loader) warn(field, problem string, arguments ...any) {
-	l.warnings = append(l.warnings, Warning{l.origin(field).field, fmt.Sprintf(problem, arguments...)})
+	l.warnings = append(l.warnings, Warning{l.origin(field), fmt.Sprintf(problem, arguments...)})
 }

@@ -128,7 +128,7 @@ func TestDefaults(t *testing.T) {
 	if token, err := config.Token.Read(); err != nil || token.Reveal() != tokenText {
 		t.Errorf("token: %v", err)
 	}
-	config.Token, config.origins = TokenSource{}, nil
+	config.Token, config.origins = Secret{}, nil
 	if !reflect.DeepEqual(config, want) {
 		t.Errorf("got  %+v\nwant %+v", config, want)
 	}

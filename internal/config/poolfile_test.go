@@ -1,7 +1,6 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -71,7 +70,6 @@ func TestMistakesInPools(t *testing.T) {
 		{"no IPv4, with routes", setup{flags: Flags{"--configure-cloud-routes": "true"}, file: "pools: [{" + own + "}]"}, "pools", "", "--configure-cloud-routes=false"},
 		{"no pools at all", setup{flags: Flags{"--allocate-node-cidrs": "true", "--configure-cloud-routes": "false"}, file: "ipamQPS: 7"}, clusterFlag, "", "pools"},
 		{"mask flag of both families", withPools("name: six, cidr: 'fd00::/48'").flagged(func(f Flags) { f["--node-cidr-mask-size"] = "25" }), maskFlag, "25", maskFlagIPv4},
-		{"mask flag of no pool's family", withPools(own).flagged(func(f Flags) { f["--node-cidr-mask-size-ipv6"] = "72" }), maskFlagIPv6, "72", "remove it"},
 		{"mask flag that doesn't fit", withPools("name: a, cidr: 10.245.0.0/25").flagged(func(f Flags) { f["--node-cidr-mask-size-ipv4"] = "24" }), maskFlagIPv4, "24", "25 to 30"},
 		{"quarantine", inFile("quarantine: 59s"), "quarantine", "59s", "longer"},
 		{"quarantine without unit", inFile("quarantine: 300"), "quarantine", "300", "1m"},
@@ -156,24 +154,20 @@ func TestPoolWarnings(t *testing.T) {
 		setup setup
 		want  string
 	}{
-		"as the flag":             {withPools(), ""},
-		"outside the flag":        {withPools("name: a, cidr: 10.245.0.0/16"), "pools[1].cidr"},
-		"without the flag":        {withPools("name: a, cidr: 10.245.0.0/16").flagged(func(f Flags) { f["--cluster-cidr"] = "" }), ""},
-		"other order":             {setup{flags: ipv4Only(), file: "pools: [{" + own + "}, {name: a, cidr: 10.244.0.0/16}]", env: env(nil)}, "pools[0].source"},
-		"all draining":            {setup{flags: ipv4Only(), file: "pools: [{name: a, cidr: 10.244.0.0/16, state: draining}]", env: env(nil)}, "pools[0].state"},
-		"one draining":            {withPools("name: a, cidr: 10.245.0.0/16, state: draining").flagged(func(f Flags) { f["--cluster-cidr"] = "10.244.0.0/15" }), ""},
-		"IPv6 that nobody routes": {withPools(six).flagged(func(f Flags) { f["--cluster-cidr"] = "" }), "pools[1].cidr"},
-		"own":                     {withPools(own), ""},
-		"exclusion in own":        {func() setup { s := withPools(own); s.file += "exclude: ['2001:db8::/32']"; return s }(), ""},
-		"native":                  {families("{ipv6: native}", own), ""},
-		"native, nothing own":     {families("{ipv6: native}"), "families.ipv6"},
-		"native, not all own":     {families("{ipv6: native}", own, six).flagged(func(f Flags) { f["--cluster-cidr"] = "" }), "families.ipv6"},
-		"known to be unrouted":    {families("{ipv6: none}", six).flagged(func(f Flags) { f["--cluster-cidr"] = "" }), ""},
-		"own is routed":           {families("{ipv6: none}", own), "families.ipv6"},
-		"no agent, IPv6":          {families("{ipv6: node}", own), "families.ipv6"},
-		"no agent, IPv4":          {families("{ipv4: node}"), "families.ipv4"},
-		"cloud":                   {families("{ipv4: cloud}"), ""},
-		"cloud, switched off":     {families("{ipv4: cloud}").flagged(off), "families.ipv4"},
+		"as the flag":              {withPools(), ""},
+		"outside the flag":         {withPools("name: a, cidr: 10.245.0.0/16"), "pools[1].cidr"},
+		"without the flag":         {withPools("name: a, cidr: 10.245.0.0/16").flagged(func(f Flags) { f["--cluster-cidr"] = "" }), ""},
+		"one draining":             {withPools("name: a, cidr: 10.245.0.0/16, state: draining").flagged(func(f Flags) { f["--cluster-cidr"] = "10.244.0.0/15" }), ""},
+		"IPv6 that nobody routes":  {withPools(six).flagged(func(f Flags) { f["--cluster-cidr"] = "" }), "pools[1].cidr"},
+		"own":                      {withPools(own), ""},
+		"exclusion in own":         {func() setup { s := withPools(own); s.file += "exclude: ['2001:db8::/32']"; return s }(), ""},
+		"native":                   {families("{ipv6: native}", own), ""},
+		"native, nothing own":      {families("{ipv6: native}"), "families.ipv6"},
+		"native, not all own":      {families("{ipv6: native}", own, six).flagged(func(f Flags) { f["--cluster-cidr"] = "" }), "pools[2].cidr"},
+		"known to be unrouted":     {families("{ipv6: none}", six).flagged(func(f Flags) { f["--cluster-cidr"] = "" }), ""},
+		"mask of no pool's family": {withPools(own).flagged(func(f Flags) { f["--node-cidr-mask-size-ipv6"] = "72" }), "--node-cidr-mask-size-ipv6"},
+		"cloud":                    {families("{ipv4: cloud}"), ""},
+		"cloud, switched off":      {families("{ipv4: cloud}").flagged(off), "families.ipv4"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			config, warnings, err := load(t, c.setup)
@@ -187,37 +181,5 @@ func TestPoolWarnings(t *testing.T) {
 				t.Error("routes in the cloud, though the nodes were to have them")
 			}
 		})
-	}
-}
-
-// Users read errors beside the file, from top to bottom.
-func TestErrorsOfTheFileAreInTheOrderOfItsLines(t *testing.T) {
-	_, _, err := load(t, setup{
-		flags: ipv4Only(func(f Flags) { f["--cloud-provider"] = "aws" }),
-		file: `loadBalancers: {type: LB 11}
-pools:
-- {name: a, cidr: 10.244.0.0/16, nodeMask: 8}
-- {name: a, bogus: 1}
-- {name: a, source: node}
-ipamQPS: many
-quarantine: 1s
-bogus: 1
-provider: aws
-`, env: env(nil),
-	})
-	var all Errors
-	if !errors.As(err, &all) {
-		t.Fatal(err)
-	}
-	var got []string
-	for _, e := range all {
-		got = append(got, fmt.Sprint(e.Line, " ", e.Field))
-	}
-	want := []string{
-		"3 loadBalancers.type", "5 pools[0].nodeMask", "6 pools[1].bogus", "6 pools[1].name", "6 pools[1].cidr",
-		"7 pools[2].name", "8 ipamQPS", "9 quarantine", "10 bogus", "11 provider", "0 --cloud-provider",
-	}
-	if !slices.Equal(got, want) {
-		t.Errorf("got  %q\nwant %q\n%v", got, want, err)
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/underlay-ccm/underlay/ipam"
 )
 
 const (
@@ -59,20 +61,8 @@ func itoa(n int) string { return strconv.Itoa(n) }
 
 func (p Pool) ipv4() bool { return !p.Own && p.Prefix.Addr().Is4() }
 
-func (p Pool) family() string {
-	if p.ipv4() {
-		return "IPv4"
-	}
-	return "IPv6"
-}
-
-// what returns the pool's name in messages.
-func (p Pool) what() string {
-	if p.Own {
-		return fmt.Sprintf("pool %s (%s)", p.Name, p.Field)
-	}
-	return fmt.Sprintf("pool %s (%v)", p.Name, p.Prefix)
-}
+// what returns the name of a pool with a prefix in messages.
+func (p Pool) what() string { return fmt.Sprintf("pool %s (%v)", p.Name, p.Prefix) }
 
 func (p Pool) key(name string) string {
 	section, _ := cutLast(p.Field)
@@ -82,9 +72,8 @@ func (p Pool) key(name string) string {
 // pools returns the readable pools of the file, or a pool per cluster CIDR, and checks each by
 // itself and against all other configured ranges.
 func (l *loader) pools() []Pool {
-	ofFile := l.IPAM.Pools
-	inFile := len(ofFile) > 0 || l.isWrongIn(poolsKey)
-	if l.IPAM.Enabled && !l.isSet(clusterFlag) && !inFile && !l.unread {
+	inFile := l.inFile(poolsKey)
+	if l.IPAM.Enabled && !l.isSet(clusterFlag) && !inFile {
 		l.complain(clusterFlag, "", "no prefix is given to take podCIDRs from",
 			"give one, such as 10.244.0.0/16, or one of each family; or write pools into the file")
 	}
@@ -92,29 +81,28 @@ func (l *loader) pools() []Pool {
 	l.oneOfEachFamily(serviceFlag, l.IPAM.ServiceRanges, "")
 	var all []Pool
 	names := map[string]string{}
-	for i, p := range ofFile {
+	for i, p := range l.IPAM.Pools {
 		l.unique(names, item(poolsKey, i), "name", p.Name, "give each pool a name of its own")
-		if l.readable(item(poolsKey, i), &p) {
+		if l.hasSource(&p) {
 			all = append(all, p)
 		}
 	}
 	for _, prefix := range l.clusterCIDRs {
+		p := Pool{Name: defaultPoolIPv6, Prefix: prefix, Field: clusterFlag}
+		if p.ipv4() {
+			p.Name = defaultPoolIPv4
+		}
 		if !inFile {
-			p := Pool{Name: defaultPoolIPv6, Prefix: prefix, Field: clusterFlag}
-			if p.ipv4() {
-				p.Name = defaultPoolIPv4
-			}
 			all = append(all, p)
 		}
 	}
-	single := l.maskFlags(all)
+	l.maskFlags(all)
 	for i := range all {
-		l.pool(&all[i], all[:i], single)
+		l.pool(&all[i], all[:i])
 	}
-	if len(ofFile) > 0 && !l.isWrongIn(poolsKey) && len(l.clusterCIDRs) > 0 {
+	if inFile && !l.isWrong(poolsKey) {
 		l.likeClusterCIDRs(all)
 	}
-	l.drained(all)
 	l.exclusions(all)
 	l.services()
 	return all
@@ -122,76 +110,64 @@ func (l *loader) pools() []Pool {
 
 func (l *loader) oneOfEachFamily(flag string, given []netip.Prefix, more string) {
 	if len(given) == 2 && given[0].Addr().Is4() == given[1].Addr().Is4() {
-		l.complain(flag, given[1].String(), fmt.Sprintf("is of the same address family as %v", given[0]),
+		l.complain(flag, given[1].String(),
+			fmt.Sprintf("is of the same address family as %v", given[0]),
 			"give one prefix, or one IPv4 and one IPv6 prefix"+more)
 	}
 }
 
-// readable reports whether the source of the pool's prefixes is given and valid.
-func (l *loader) readable(section string, p *Pool) bool {
-	cidr, source := section+".cidr", section+".source"
+// hasSource reports whether the source of the pool's prefixes is given and valid.
+func (l *loader) hasSource(p *Pool) bool {
+	cidr, source := p.Field, p.key("source")
 	switch {
-	case l.isWrong(section), l.isWrong(cidr), l.isWrong(source):
-		return false
 	case p.Own && l.isSet(cidr):
 		l.complain(source, sourceNode, "excludes "+cidr, "give one of the two")
 		return false
 	case p.Own:
 		p.Field = source
-	case !l.isSet(cidr):
-		l.complain(cidr, "", "the key is missing",
-			"give a prefix, such as 10.245.0.0/16, or source: node for IPv6 from each server's own /64")
-		return false
+	case !l.isSet(cidr) && !l.isWrong(source):
+		l.complain(cidr, "", "the key is missing", "give a prefix, such as 10.245.0.0/16, "+
+			"or source: node for IPv6 from each server's own /64")
 	}
-	return true
+	return p.Own || p.Prefix.IsValid()
 }
 
-// maskFlags allows the combinations that upstream allows, and reports whether pools have one
-// family.
-func (l *loader) maskFlags(all []Pool) (single bool) {
-	var four, six bool
-	for _, prefix := range l.clusterCIDRs {
-		four, six = four || prefix.Addr().Is4(), six || prefix.Addr().Is6()
-	}
-	for _, p := range all {
-		four, six = four || p.ipv4(), six || !p.Own && !p.ipv4()
-	}
-	single = four != six
-	if l.isWrongIn(poolsKey) || !l.clustersWhole { // an unreadable pool may be of any family
-		four, six = true, true
-	}
-	refuse := func(flag string, value int, problem, remedy string) {
-		if l.isSet(flag) && !l.isWrong(flag) {
-			l.complain(flag, itoa(value), problem, remedy)
-		}
-	}
+// maskFlags makes --node-cidr-mask-size that of the only family, and allows the combinations that
+// upstream allows.
+func (l *loader) maskFlags(all []Pool) {
+	four := slices.ContainsFunc(all, Pool.ipv4)
+	six := slices.ContainsFunc(all, func(p Pool) bool { return !p.Own && !p.ipv4() })
 	switch {
-	case !four && !six:
-		for _, flag := range []string{maskFlag, maskFlagIPv4, maskFlagIPv6} {
-			if l.isSet(flag) {
-				l.warn(flag, "has no effect without %s or a pool with a cidr", clusterFlag)
-			}
-		}
-	case four && six && !l.isWrong(clusterFlag) && !l.isWrongIn(poolsKey):
-		refuse(maskFlag, l.nodeMask, "does not name its address family",
+	case !l.isSet(maskFlag):
+	case l.isSet(maskFlagIPv4) || l.isSet(maskFlagIPv6):
+		l.complain(maskFlag, itoa(l.nodeMask), "excludes "+maskFlagIPv4+" and "+maskFlagIPv6,
+			"give only one of them")
+	case four && six:
+		l.complain(maskFlag, itoa(l.nodeMask), "does not name its address family",
 			"use "+maskFlagIPv4+" and "+maskFlagIPv6)
-	case l.isSet(maskFlag) && (l.isSet(maskFlagIPv4) || l.isSet(maskFlagIPv6)):
-		refuse(maskFlag, l.nodeMask, "excludes "+maskFlagIPv4+" and "+maskFlagIPv6, "give only one of them")
-	case !six:
-		refuse(maskFlagIPv6, l.nodeMask6, "no pool has an IPv6 prefix", "remove it, or add such a prefix")
-	case !four:
-		refuse(maskFlagIPv4, l.nodeMask4, "no pool has an IPv4 prefix", "remove it, or add such a prefix")
+	case four:
+		l.nodeMask4, l.origins[maskFlagIPv4] = l.nodeMask, maskFlag
+	case six:
+		l.nodeMask6, l.origins[maskFlagIPv6] = l.nodeMask, maskFlag
 	}
-	return single
+	unused := func(flag string, used bool) {
+		if l.isSet(flag) && !used && !l.isWrong(poolsKey) && !l.isWrong(clusterFlag) {
+			l.warn(flag, "has no effect: no pool has a cidr of its family")
+		}
+	}
+	unused(maskFlag, four || six)
+	unused(maskFlagIPv4, four)
+	unused(maskFlagIPv6, six)
 }
 
 // pool sets a pool's node mask, and checks it against the pools before it and all other ranges.
-func (l *loader) pool(p *Pool, before []Pool, single bool) {
-	mask := l.giveMask(p, single)
+func (l *loader) pool(p *Pool, before []Pool) {
+	mask := l.giveMask(p)
 	if p.Own {
 		l.hasLength(*p, mask, shortestOwnMask, longestNodeMask(false))
 		if l.Provider == Metal {
-			l.complain(p.Field, sourceNode, "takes a provider that knows each server's own prefix, and metal does not",
+			l.complain(p.Field, sourceNode,
+				"takes a provider that knows each server's own prefix, and metal does not",
 				"give a cidr instead, such as fd00:10:244::/56")
 		}
 		return
@@ -199,8 +175,8 @@ func (l *loader) pool(p *Pool, before []Pool, single bool) {
 	wrong := func(problem, remedy string) { l.complain(p.Field, p.Prefix.String(), problem, remedy) }
 	for _, other := range before {
 		if !other.Own && other.Prefix.Overlaps(p.Prefix) && p.Field != clusterFlag {
-			wrong("overlaps the "+other.what(),
-				"choose prefixes that lie apart; for another node mask add a pool elsewhere and let the old one drain")
+			wrong("overlaps the "+other.what(), "choose prefixes that lie apart; "+
+				"for another node mask add a pool elsewhere and let the old one drain")
 		}
 	}
 	for _, service := range l.IPAM.ServiceRanges {
@@ -209,13 +185,13 @@ func (l *loader) pool(p *Pool, before []Pool, single bool) {
 				"choose ranges that lie apart from each other")
 		}
 	}
-	excluded := func(e netip.Prefix) bool { return e.Contains(cloudGateway) }
-	if p.Prefix.Contains(cloudGateway) && !slices.ContainsFunc(l.IPAM.Exclude, excluded) && l.Provider != Metal {
+	gateway := netip.PrefixFrom(cloudGateway, cloudGateway.BitLen())
+	if l.Provider != Metal && contains(p.Prefix, gateway) && !within(gateway, l.IPAM.Exclude) {
 		wrong(fmt.Sprintf("holds %v, every server's gateway in this cloud", cloudGateway),
 			"choose another prefix, or put 172.31.1.1/32 into exclude")
 	}
 	l.inVSwitch(*p)
-	if l.fits(*p, mask) && !roomLeft(p.Prefix, p.NodeMask, l.IPAM.Exclude) {
+	if l.fits(*p, mask) && !l.hasRoom(*p) {
 		var touching []string
 		for _, e := range l.IPAM.Exclude {
 			if e.Overlaps(p.Prefix) {
@@ -227,9 +203,16 @@ func (l *loader) pool(p *Pool, before []Pool, single bool) {
 	}
 }
 
+// hasRoom reports whether the exclusions leave a node prefix of the pool.
+func (l *loader) hasRoom(p Pool) bool {
+	config := ipam.PoolConfig{Name: defaultPoolIPv4, Prefix: p.Prefix, NodeMask: p.NodeMask}
+	_, err := ipam.NewLedger([]ipam.PoolConfig{config}, l.IPAM.Exclude)
+	return err == nil
+}
+
 // giveMask sets the pool's node mask from its own key, its family's flag or the default, and
 // returns the setting that it is from.
-func (l *loader) giveMask(p *Pool, single bool) string {
+func (l *loader) giveMask(p *Pool) string {
 	key, flag, bits := p.key("nodeMask"), maskFlagIPv6, l.nodeMask6
 	if p.ipv4() {
 		flag, bits = maskFlagIPv4, l.nodeMask4
@@ -238,16 +221,11 @@ func (l *loader) giveMask(p *Pool, single bool) string {
 	case p.NodeMask > 0 || l.isWrong(key):
 		return key
 	case p.Own:
-		p.NodeMask = defaultOwnMask
-		return key
-	case l.isSet(maskFlag) && single:
-		p.NodeMask = l.nodeMask
-		return maskFlag
+		bits = defaultOwnMask
+	case l.isSet(flag) || p.Field == clusterFlag:
+		key = flag
 	}
 	p.NodeMask = bits
-	if l.isSet(flag) || p.Field == clusterFlag {
-		return flag
-	}
 	return key
 }
 
@@ -264,30 +242,23 @@ func (l *loader) fits(p Pool, mask string) bool {
 		return false
 	}
 	if p.NodeMask == shortest {
-		l.warn(p.Field, "the pool %v holds a single node's podCIDR of the same length, %d", p.Prefix, p.NodeMask)
+		l.warn(p.Field, "the pool %v holds a single node's podCIDR", p.Prefix)
 	}
 	return true
 }
 
 // hasLength reports whether the pool's node mask is within bounds.
 func (l *loader) hasLength(p Pool, mask string, shortest, longest int) bool {
-	if l.isWrong(mask) {
-		return false
-	}
-	problem := "is no part of a server's own /64 that leaves out the server's address"
-	switch {
-	case p.NodeMask >= shortest && p.NodeMask <= longest:
+	if p.NodeMask >= shortest && p.NodeMask <= longest {
 		return true
-	case p.Own:
-	case p.NodeMask < shortest:
-		problem = fmt.Sprintf("a node's podCIDR would be larger than its pool %v", p.Prefix)
-	case p.NodeMask > longestNodeMask(p.ipv4()):
-		problem = "leaves a node too few addresses"
-	default:
-		problem = fmt.Sprintf("is more than %d bits longer than its pool %v, "+
-			"which makes more podCIDRs than the allocator can manage", widestPool(p.ipv4()), p.Prefix)
 	}
-	l.complain(mask, itoa(p.NodeMask), problem, fmt.Sprintf("give a length from %d to %d", shortest, longest))
+	problem := fmt.Sprintf("makes no podCIDRs of the pool %v that the allocator can manage "+
+		"and that have room for pods", p.Prefix)
+	if p.Own {
+		problem = "is no part of a server's own /64 that leaves out the server's address"
+	}
+	l.complain(mask, itoa(p.NodeMask), problem,
+		fmt.Sprintf("give a length from %d to %d", shortest, longest))
 	return false
 }
 
@@ -296,28 +267,18 @@ func (l *loader) hasLength(p Pool, mask string, shortest, longest int) bool {
 func (l *loader) likeClusterCIDRs(all []Pool) {
 	for _, cluster := range l.clusterCIDRs {
 		if !slices.ContainsFunc(all, func(p Pool) bool { return !p.Own && p.Prefix.Overlaps(cluster) }) {
-			l.complain(clusterFlag, cluster.String(), "no pool of the file has any of it, and podCIDRs that Nodes have from it would count as foreign",
-				"add a pool with this cidr, with state: draining if nothing more shall be handed out; or take it off the flag")
+			l.complain(clusterFlag, cluster.String(), "no pool of the file has any of it, "+
+				"and podCIDRs that Nodes have from it would count as foreign",
+				"add a pool with this cidr, with state: draining if nothing more shall be handed out; "+
+					"or take it off the flag")
 		}
 	}
 	for _, p := range all {
 		// Pools in the vSwitch's subnet can't lie within the range of the cloud servers' pods.
-		if !p.Own && !p.VSwitch && l.clustersWhole && !within(p.Prefix, l.clusterCIDRs) {
-			l.warn(p.Field, "the %s lies outside %s: a program with that range, such as kube-proxy with detectLocalMode ClusterCIDR, does not take its addresses for pods'; without the flag this is not checked", p.what(), clusterFlag)
-		}
-	}
-	if first := all[0]; first.ipv4() != l.clusterCIDRs[0].Addr().Is4() {
-		l.warn(first.Field, "%s comes first in pools and not in %s: podCIDRs of new Nodes have the order of the pools", first.family(), clusterFlag)
-	}
-}
-
-// drained warns about families without allocation: a Node gets all of its podCIDRs or none.
-func (l *loader) drained(all []Pool) {
-	for i, p := range all {
-		same := func(other Pool) bool { return other.ipv4() == p.ipv4() }
-		open := func(other Pool) bool { return same(other) && !other.Draining }
-		if !slices.ContainsFunc(all[:i], same) && !slices.ContainsFunc(all, open) {
-			l.warn(p.key("state"), "every pool of %s is draining: no Node gets podCIDRs of any family until there is an active one, or none of %[1]s", p.family())
+		if len(l.clusterCIDRs) > 0 && !p.Own && !p.VSwitch && !within(p.Prefix, l.clusterCIDRs) {
+			l.warn(p.Field, "the %s lies outside %s: a program with that range, such as kube-proxy "+
+				"with detectLocalMode ClusterCIDR, does not take its addresses for pods'; "+
+				"without the flag this is not checked", p.what(), clusterFlag)
 		}
 	}
 }
@@ -335,11 +296,13 @@ func (l *loader) exclusions(all []Pool) {
 
 func (l *loader) services() {
 	if l.IPAM.Enabled && !l.isSet(serviceFlag) {
-		l.warn(serviceFlag, "is not given, so a podCIDR may be taken from the range of the Services, and pods in it could not be reached; give the API server's ranges")
+		l.warn(serviceFlag, "is not given, so a podCIDR may be taken from the range of the Services, "+
+			"and pods in it could not be reached; give the API server's ranges")
 	}
 	for _, service := range l.IPAM.ServiceRanges {
 		if service.Contains(cloudGateway) && l.Provider != Metal {
-			l.warn(serviceFlag, "%v holds %v, every server's gateway: a Service with that address would cut nodes off", service, cloudGateway)
+			l.warn(serviceFlag, "%v holds %v, every server's gateway: "+
+				"a Service with that address would cut nodes off", service, cloudGateway)
 		}
 	}
 }

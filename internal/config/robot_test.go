@@ -37,7 +37,7 @@ func TestRobot(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			source := func(s RobotSecret) string {
+			source := func(s Secret) string {
 				switch {
 				case s.File != "":
 					return "file"

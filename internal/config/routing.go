@@ -5,19 +5,18 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 )
 
 const (
-	familyIPv4    = "families.ipv4"
-	familyIPv6    = "families.ipv6"
+	familyIPv4 = "families.ipv4"
+	familyIPv6 = "families.ipv6"
+
 	vSwitchSubnet = "vswitch.subnet"
 	vSwitchExpose = "vswitch.exposeRoutes"
 
-	wireGuardKey     = "wireguard"
-	wireGuardPortKey = "wireguardPort"
-
+	wireGuardKey      = "wireguard"
 	wireGuardPhaseKey = "wireguardPhase"
+	wireGuardPortKey  = "wireguardPort"
 )
 
 // private contains RFC 1918, the only destinations that the cloud's networks route.
@@ -29,49 +28,41 @@ var private = []netip.Prefix{
 
 // families returns the routing of each family, and warns if a family is not routed.
 func (l *loader) families() Families {
-	const agent = "kernel routes are the work of underlay-agent, which has to run on every node"
 	families := l.Families
-	own := slices.ContainsFunc(l.IPAM.Pools, func(p Pool) bool { return p.Own })
+	var own bool
 	var carved []Pool // IPv6 pools that no provider routes
-	var names []string
 	for _, p := range l.IPAM.Pools {
+		own = own || p.Own
 		if !p.Own && !p.ipv4() {
-			carved, names = append(carved, p), append(names, "the "+p.what())
+			carved = append(carved, p)
 		}
 	}
-	// The nodes route, unless the file disables it.
-	if l.Provider == Metal {
+	if l.Provider == Metal { // the nodes route, unless the file disables it
 		byDefault := Unrouted
 		if len(carved) > 0 {
 			byDefault = RoutedByNodes
 		}
 		return Families{IPv4: RoutedByNodes, IPv6: cmp.Or(families.IPv6, byDefault)}
 	}
-	switch {
-	case families.IPv4 == RoutedByNodes:
-		l.warn(familyIPv4, agent)
-	case !l.isSet(familyIPv4) || families.IPv4 != RoutedByCloud:
-	case !l.routesFlag:
-		l.warn(familyIPv4, "cloud has no effect: routes in the cloud are switched off by --configure-cloud-routes=false")
-	case !l.routesVariable:
-		l.warn(familyIPv4, "cloud has no effect: routes in the cloud are switched off by HCLOUD_NETWORK_ROUTES_ENABLED")
+	off := !l.routesFlag || !l.routesVariable
+	if l.isSet(familyIPv4) && families.IPv4 == RoutedByCloud && off {
+		l.warn(familyIPv4, "cloud has no effect: --configure-cloud-routes or "+
+			"HCLOUD_NETWORK_ROUTES_ENABLED switches routes in the cloud off")
 	}
-	switch {
-	case families.IPv6 == RoutedByNodes:
-		l.warn(familyIPv6, agent)
-	case families.IPv6 == RoutedNatively && !own:
-		l.warn(familyIPv6, "native has no effect: no pool has source: node, and the provider routes nothing else")
-	case families.IPv6 == RoutedNatively && len(carved) > 0:
-		l.warn(familyIPv6, "native is not true of %s: the provider routes only what is taken from servers' own prefixes", strings.Join(names, ", "))
-	case families.IPv6 == Unrouted && own:
-		l.warn(familyIPv6, "none is not true of pools with source: node: the provider routes servers' own prefixes")
-	case families.IPv6 == "":
+	if families.IPv6 == RoutedNatively && !own {
+		l.warn(familyIPv6, "native has no effect: no pool has source: node, "+
+			"and the provider routes nothing else")
+	}
+	if families.IPv6 == "" || families.IPv6 == RoutedNatively && own {
+		for _, p := range carved {
+			l.warn(p.Field, "nothing routes %v between nodes; write %s: node into the file "+
+				"and run underlay-agent on every node, or none to confirm that", p.Prefix, familyIPv6)
+		}
+	}
+	if families.IPv6 == "" {
 		families.IPv6 = Unrouted
 		if own && len(carved) == 0 {
 			families.IPv6 = RoutedNatively
-		}
-		for _, p := range carved {
-			l.warn(p.Field, "nothing routes %v between nodes; write %s: node into the file and run underlay-agent on every node, or none to confirm that", p.Prefix, familyIPv6)
 		}
 	}
 	return families
@@ -82,17 +73,18 @@ func (l *loader) families() Families {
 func (l *loader) routes() {
 	const reserve, limit, off = "routes.reserve", "routes.limit", "--configure-cloud-routes=false"
 	r := &l.Routes
-	if r.Reserve >= r.Limit && !l.isWrong(reserve) && !l.isWrong(limit) {
+	if r.Reserve >= r.Limit && !l.isWrong(limit) {
 		l.complain(reserve, itoa(r.Reserve), "leaves no route of routes.limit "+itoa(r.Limit),
 			"give a reserve below the limit")
 	}
-	_, ofFile := l.values[poolsKey]
+	ofFile := l.inFile(poolsKey)
 	switch {
-	case l.Provider == Metal || !l.routesFlag || !l.routesVariable || l.Families.IPv4 == RoutedByNodes:
+	case !l.routesFlag || !l.routesVariable || l.Families.IPv4 == RoutedByNodes:
 		return
 	case !l.IPAM.Enabled && !l.isSet(clusterFlag) && !ofFile:
 		if l.Network != "" {
-			l.warn("--configure-cloud-routes", "there are no routes to configure without --cluster-cidr or pools")
+			l.warn("--configure-cloud-routes",
+				"there are no routes to configure without --cluster-cidr or pools")
 		}
 		return
 	}
@@ -101,50 +93,54 @@ func (l *loader) routes() {
 		l.complain("network", "", "no network is given to hold the routes",
 			"give the ID or the name of the network, or set "+off)
 	}
-	hasIPv4 := false
 	for _, p := range l.IPAM.Pools {
-		hasIPv4 = hasIPv4 || p.ipv4()
 		if p.ipv4() && !within(p.Prefix, private) {
 			l.complain(p.Field, p.Prefix.String(), "lies outside RFC 1918, and the cloud routes nothing else",
 				"choose a prefix within 10.0.0.0/8, 172.16.0.0/12 or 192.168.0.0/16, or set "+off)
 		}
 	}
-	switch {
-	case hasIPv4 || len(l.IPAM.Pools) == 0 || l.isWrongIn(poolsKey):
-	case ofFile:
-		l.complain(poolsKey, "", "no pool has an IPv4 prefix, and the cloud's networks route only IPv4",
-			"add an IPv4 pool, or set "+off)
-	case l.clustersWhole:
-		l.complain(clusterFlag, l.flags[clusterFlag], "has no IPv4 prefix, and the cloud's networks route only IPv4",
+	source, value := clusterFlag, l.flags[clusterFlag]
+	if ofFile {
+		source, value = poolsKey, ""
+	}
+	if len(l.IPAM.Pools) > 0 && !slices.ContainsFunc(l.IPAM.Pools, Pool.ipv4) {
+		l.complain(source, value, "has no IPv4 prefix, and the cloud's networks route only IPv4",
 			"add an IPv4 prefix, or set "+off)
 	}
 }
 
 func (l *loader) wireGuard() {
-	const remedy = "remove the key, or set " + familyIPv4 + ": " + string(RoutedByCloud)
-	switch mode := l.WireGuard.Mode; {
+	mode, phase := l.WireGuard.Mode, l.WireGuard.Phase
+	switch {
 	case mode == WireGuardAlways || l.isWrong(wireGuardKey):
-	case l.WireGuard.Phase != WireGuardRequire && !l.isWrong(wireGuardPhaseKey):
-		l.complain(wireGuardPhaseKey, string(l.WireGuard.Phase), "applies only to "+wireGuardKey+": "+string(WireGuardAlways), "remove it")
+	case phase != WireGuardRequire:
+		l.complain(wireGuardPhaseKey, string(phase),
+			"applies only to "+wireGuardKey+": "+string(WireGuardAlways), "remove it")
 	case mode == NoWireGuard:
 	case l.Provider == Metal:
-		l.complain(wireGuardKey, string(mode), "is for nodes without a route in a cloud's network, and with provider: metal there is none", "remove the key")
+		l.complain(wireGuardKey, string(mode),
+			"is for nodes without a route in a cloud's network, and with provider: metal there is none",
+			"remove the key")
 	case l.Families.IPv4 != RoutedByCloud || !l.onNode && !l.Routes.Enabled:
-		l.complain(wireGuardKey, string(mode), "is for nodes without a route in the cloud's network, which has none of this cluster's", remedy)
+		l.complain(wireGuardKey, string(mode),
+			"is for nodes without a route in the cloud's network, which has none of this cluster's",
+			"remove the key, or set "+familyIPv4+": "+string(RoutedByCloud))
 	}
 }
 
 func (l *loader) vSwitch() {
 	const remedy = "give the range of the network's subnet of type vswitch"
 	v := l.VSwitch
-	wrong := func(problem, remedy string) { l.complain(vSwitchSubnet, v.Subnet.String(), problem, remedy) }
+	wrong := func(problem, remedy string) {
+		l.complain(vSwitchSubnet, v.Subnet.String(), problem, remedy)
+	}
 	switch {
 	case l.Provider == Metal:
 		l.VSwitch = VSwitch{}
-	case l.isWrong(vSwitchSubnet):
 	case !l.isSet(vSwitchSubnet):
 		if v.ExposeRoutes {
-			l.complain(vSwitchExpose, "true", "is about a subnet that is not given", "give "+vSwitchSubnet+", or remove it")
+			l.complain(vSwitchExpose, "true", "is about a subnet that is not given",
+				"give "+vSwitchSubnet+", or remove it")
 		}
 	case !within(v.Subnet, private):
 		wrong("lies outside RFC 1918, and the cloud's networks hold nothing else", remedy)
@@ -158,36 +154,43 @@ func (l *loader) vSwitch() {
 // inVSwitch checks that the pools of dedicated servers lie within the vSwitch's subnet, and that
 // all other pools don't overlap it.
 func (l *loader) inVSwitch(p Pool) {
-	known := l.isSet(vSwitchSubnet) && !l.isWrong(vSwitchSubnet)
 	subnet, gateway := l.VSwitch.Subnet, l.VSwitch.Gateway()
+	wrong := func(remedy, problem string, arguments ...any) {
+		l.complain(p.Field, p.Prefix.String(), fmt.Sprintf(problem, arguments...), remedy)
+	}
 	if !p.VSwitch {
-		if known && p.Prefix.Overlaps(subnet) {
-			l.complain(p.Field, p.Prefix.String(), fmt.Sprintf("overlaps %v of %s, which is the dedicated servers'", subnet, vSwitchSubnet),
-				"choose ranges that lie apart, or add source: vswitch if the pool is for dedicated servers")
+		if subnet.IsValid() && p.Prefix.Overlaps(subnet) {
+			wrong("choose ranges that lie apart, "+
+				"or add source: vswitch if the pool is for dedicated servers",
+				"overlaps %v of %s, which is the dedicated servers'", subnet, vSwitchSubnet)
 		}
 		return
 	}
-	source, selector := p.key("source"), p.key("nodeSelector")
+	source := p.key("source")
 	switch {
 	case l.Provider == Metal:
-		l.complain(source, sourceVSwitch, "takes a cloud, and with provider: metal there is none", "remove it")
+		l.complain(source, sourceVSwitch, noCloud, "remove it")
 		return
 	case l.Families.IPv4 != RoutedByCloud:
-		l.complain(source, sourceVSwitch, "is for networks of the cloud, and "+familyIPv4+" is "+string(l.Families.IPv4),
+		l.complain(source, sourceVSwitch,
+			"is for networks of the cloud, and "+familyIPv4+" is "+string(l.Families.IPv4),
 			"remove it, or set "+familyIPv4+": "+string(RoutedByCloud))
 	}
-	if p.Selector == nil && !l.isWrong(selector) {
-		l.complain(selector, "", "is missing, and the pool is for dedicated servers alone",
-			"give the label that their Nodes have, such as node.underlay.dev/dedicated: \"true\", and start their kubelets with it in --node-labels")
+	if p.Selector == nil {
+		l.complain(p.key("nodeSelector"), "", "is missing, and the pool is for dedicated servers alone",
+			"give the label that their Nodes have, such as node.underlay.dev/dedicated: \"true\", "+
+				"and start their kubelets with it in --node-labels")
 	}
-	const remedy = "give a part of the subnet that leaves out its beginning, where the gateway and the servers are"
+	const remedy = "give a part of the subnet that leaves out its beginning, " +
+		"where the gateway and the servers are"
 	switch {
-	case !known && !l.isWrong(vSwitchSubnet):
-		l.complain(source, sourceVSwitch, "needs the subnet that it is carved from", "give the range of the network's subnet of type vswitch in "+vSwitchSubnet)
-	case !known:
+	case !l.isSet(vSwitchSubnet):
+		l.complain(source, sourceVSwitch, "needs the subnet that it is carved from",
+			"give the range of the network's subnet of type vswitch in "+vSwitchSubnet)
+	case !subnet.IsValid():
 	case !contains(subnet, p.Prefix):
-		l.complain(p.Field, p.Prefix.String(), fmt.Sprintf("lies outside %v of %s", subnet, vSwitchSubnet), remedy)
+		wrong(remedy, "lies outside %v of %s", subnet, vSwitchSubnet)
 	case p.Prefix.Contains(gateway):
-		l.complain(p.Field, p.Prefix.String(), fmt.Sprintf("holds %v, the gateway of %s", gateway, vSwitchSubnet), remedy)
+		wrong(remedy, "holds %v, the gateway of %s", gateway, vSwitchSubnet)
 	}
 }

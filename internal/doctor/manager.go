@@ -10,7 +10,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/underlay-ccm/underlay/internal/config"
 	"github.com/underlay-ccm/underlay/internal/hetzner"
 	"github.com/underlay-ccm/underlay/internal/survey"
 )
@@ -46,23 +45,12 @@ func configuration(x *cluster) (found []Finding) {
 		found = append(found, Finding{Object: e.Field, What: valued(e.Value, e.Problem), Remedy: e.Remedy})
 	}
 	for _, w := range x.ConfigWarnings {
-		if x.remindsOfAgent(w) {
-			continue
-		}
 		found = append(found, Finding{Severity: Warning, Object: w.Field, What: w.Problem})
 	}
 	if reason, blind := x.blind(survey.PartConfig); blind && len(found) == 0 {
 		return unseen(reason)
 	}
 	return found
-}
-
-// remindsOfAgent reports whether a warning only recommends the agent for a family that nodes
-// route: another check covers that.
-func (x *cluster) remindsOfAgent(w config.Warning) bool {
-	families := x.Config.Families
-	return w.Field == "families.ipv4" && families.IPv4 == config.RoutedByNodes ||
-		w.Field == "families.ipv6" && families.IPv6 == config.RoutedByNodes
 }
 
 func valued(value, problem string) string {

@@ -83,7 +83,7 @@ func TestMistakesOfAnInvocation(t *testing.T) {
 		{"no kubeconfig", nil, "", 1, "--kubeconfig: none is given, and there is no ServiceAccount of a pod instead: "},
 		{"and no token", []string{"--kubeconfig=/nowhere"}, "", 1, "HCLOUD_TOKEN: no token is given; put a token of the project into HCLOUD_TOKEN"},
 		{"a variable mistyped", []string{"--kubeconfig=/nowhere"}, "HCLOUD_LOAD_BALANCER_LOCATION", 1, "warning: HCLOUD_LOAD_BALANCER_LOCATION: is not known and has no effect; did you mean HCLOUD_LOAD_BALANCERS_LOCATION?"},
-		{"another's variable", []string{"--kubeconfig=/nowhere"}, "HCLOUD_SERVER_CACHE_MODE", 1, "warning: HCLOUD_SERVER_CACHE_MODE: has no effect: "},
+		{"another's variable", []string{"--kubeconfig=/nowhere"}, "HCLOUD_SERVER_CACHE_MODE", 1, "warning: HCLOUD_SERVER_CACHE_MODE: is not known and has no effect; unset it"},
 		{"what upstream refuses", []string{"--controllers=nonsense", "--kubeconfig=KUBECONFIG"}, "HCLOUD_TOKEN", 1, `"nonsense" is not in the list of known controllers`},
 	} {
 		t.Run(c.name, func(t *testing.T) {

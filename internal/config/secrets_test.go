@@ -37,7 +37,7 @@ type holder struct {
 func TestTokenNeverPrints(t *testing.T) {
 	token := testToken(t)
 	inside := holder{Public: token, private: token, nested: map[string]*Token{"a": &token}}
-	source := TokenSource{field: "HCLOUD_TOKEN", fixed: token}
+	source := Secret{field: "HCLOUD_TOKEN", Fixed: token}
 	var printed []string
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%d", "%x", "%X", "% x", "%t", "%U", "%p", "%T", "%10.3s"} {
 		if got := fmt.Sprintf(verb, token); verb != "%T" && verb != "%p" && got != redacted {
