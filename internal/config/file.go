@@ -174,14 +174,15 @@ func advise(field string) string {
 			"put it into a file of its own and name that in tokenFile"
 	}
 	section, _ := cutLast(field)
-	nearest := nearestKey(field, section, keysIn(section))
-	if nearest == "" && !strings.Contains(section, "[") { // items have only keys of their own kind
-		nearest = nearestKey(field, "", allKeys())
+	neighbors := keysIn(section)
+	if nearest := nearestKey(field, neighbors); nearest != "" {
+		return "did you mean " + fieldIn(section, nearest) + "?"
 	}
-	if nearest != "" {
+	nearest := nearestKey(field, allKeys())
+	if nearest != "" && !strings.Contains(section, "[") { // items have only keys of their own kind
 		return "did you mean " + nearest + "?"
 	}
-	return "remove it, or use one of " + strings.Join(keysIn(section), ", ")
+	return "remove it, or use one of " + strings.Join(neighbors, ", ")
 }
 
 // allKeys returns all keys and sections; those of list items appear once, as in pools[].name.
@@ -209,19 +210,14 @@ func keysIn(section string) (names []string) {
 	return names
 }
 
-// nearestKey returns the known key of the section that was probably meant: with the same last part
-// in another section, or a few letters different; otherwise "".
-func nearestKey(field, section string, known []string) string {
+// nearestKey returns the known key that was probably meant: with the same last part, in any
+// section, or a few letters different; otherwise "".
+func nearestKey(field string, known []string) (nearest string) {
 	_, last := cutLast(strings.ToLower(field))
-	nearest, best := "", max(1, min(len(last), 30)/3)+1
+	best := max(1, min(len(last), 30)/3) + 1
 	for _, key := range known {
-		key = strings.TrimPrefix(section+"."+key, ".")
 		_, knownLast := cutLast(strings.ToLower(key))
-		away := min(
-			editdistance.Between(strings.ToLower(field), strings.ToLower(key)),
-			editdistance.Between(last, knownLast),
-		)
-		if away < best {
+		if away := editdistance.Between(last, knownLast); away < best {
 			nearest, best = key, away
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"net/netip"
 	"net/url"
 	"path"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -178,29 +177,23 @@ func name(into *string) format {
 		"write the ID or the name alone")
 }
 
-const noName = "is not a name in lower-case letters, digits and dashes"
-
-var wordPattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`)
-
-// word reads a name from a list that the cloud may extend, so only its form is checked.
-func word(into *string, example string) format {
-	describe, remedy := "name, such as `"+example+"`", "use a name such as "+example
-	return text(into, describe, wordPattern.MatchString, noName, remedy)
+func parseLabel(example string) func(string) (string, *Error) {
+	return func(text string) (string, *Error) {
+		return text, wrongIf(len(validation.IsDNS1123Label(text)) > 0,
+			"is not a name in lower-case letters, digits and dashes",
+			"use at most 63 of them, with a letter or digit at both ends, such as "+example)
+	}
 }
 
-func parseLabel(text string) (string, *Error) {
-	return text, wrongIf(len(validation.IsDNS1123Label(text)) > 0, noName,
-		"use at most 63 of them, with a letter or digit at both ends")
-}
-
-// dnsLabel reads the name of a namespace or a Service. It is also a valid key of a ConfigMap.
+// dnsLabel reads the name of a namespace or a Service, or a name from a list that the cloud may
+// extend. It is also a valid key of a ConfigMap.
 func dnsLabel(into *string, example string) format {
-	return one(into, "name, such as `"+example+"`", parseLabel)
+	return one(into, "name, such as `"+example+"`", parseLabel(example))
 }
 
 func dnsLabels(into *[]string) format {
 	const describe = "list of names, such as `[shop, blog]`"
-	return sized(1, math.MaxInt, "name", many(into, describe, parseLabel))
+	return sized(1, math.MaxInt, "name", many(into, describe, parseLabel("shop")))
 }
 
 // nodeName reads the name of a Node.

@@ -95,7 +95,8 @@ func (l *loader) routes() {
 	}
 	for _, p := range l.IPAM.Pools {
 		if p.ipv4() && !within(p.Prefix, private) {
-			l.complain(p.Field, p.Prefix.String(), "lies outside RFC 1918, and the cloud routes nothing else",
+			l.complain(p.Field, p.Prefix.String(),
+				"lies outside RFC 1918, and the cloud routes nothing else",
 				"choose a prefix within 10.0.0.0/8, 172.16.0.0/12 or 192.168.0.0/16, or set "+off)
 		}
 	}

@@ -23,10 +23,10 @@ func loadBalancerSettings(b *LoadBalancers) []setting {
 	return []setting{
 		row("loadBalancers.enabled HCLOUD_LOAD_BALANCERS_ENABLED", "true", boolean(&b.Enabled)),
 		row("loadBalancers.classless", "true", boolean(&b.Classless)),
-		row("loadBalancers.location HCLOUD_LOAD_BALANCERS_LOCATION", "", word(&b.Location, "fsn1")),
+		row("loadBalancers.location HCLOUD_LOAD_BALANCERS_LOCATION", "", dnsLabel(&b.Location, "fsn1")),
 		row("loadBalancers.networkZone HCLOUD_LOAD_BALANCERS_NETWORK_ZONE", "",
-			word(&b.NetworkZone, "eu-central")),
-		row("loadBalancers.type HCLOUD_LOAD_BALANCERS_TYPE", "lb11", word(&b.Type, "lb11")),
+			dnsLabel(&b.NetworkZone, "eu-central")),
+		row("loadBalancers.type HCLOUD_LOAD_BALANCERS_TYPE", "lb11", dnsLabel(&b.Type, "lb11")),
 		row("loadBalancers.algorithm HCLOUD_LOAD_BALANCERS_ALGORITHM_TYPE", string(lb.RoundRobin),
 			oneOf(&b.Algorithm, lb.RoundRobin, lb.LeastConnections)),
 		row("loadBalancers.usePrivateIP HCLOUD_LOAD_BALANCERS_USE_PRIVATE_IP", "false",

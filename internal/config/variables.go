@@ -58,7 +58,7 @@ func advice(name string, known []string) string {
 			endings = append(endings, ending)
 		}
 	}
-	if nearest := nearestKey(strings.TrimPrefix(name, prefix), "", endings); nearest != "" {
+	if nearest := nearestKey(strings.TrimPrefix(name, prefix), endings); nearest != "" {
 		return "did you mean " + prefix + nearest + "?"
 	}
 	return "unset it; docs/reference/configuration.md lists those that have one"
