@@ -1,11 +1,11 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
-	apiversion "k8s.io/apimachinery/pkg/version"
 	"k8s.io/component-base/version"
 
 	"github.com/underlay-ccm/underlay/internal/doctor"
@@ -58,37 +58,39 @@ func newCommand(w process) *cobra.Command {
 	return root
 }
 
-func show[V table.Shown](
-	w process, o *options, name, short string, parts survey.Parts, of func(*survey.Snapshot) (V, error),
+func show(
+	w process, o *options, name, short string, parts survey.Parts,
+	of func(*survey.Snapshot) (table.Page, error),
 ) *cobra.Command {
 	var watch bool
 	cmd := &cobra.Command{
 		Use: name, Short: short, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if watch {
-				if err := o.check(); err != nil {
-					return err
-				}
-				watcher, err := o.watch(cmd.Context(), w)
-				if err != nil {
-					return err
-				}
-				s := &shower[V]{w: w, o: o, title: cmd.CommandPath(), of: of}
-				return s.follow(cmd.Context(), watcher)
+			if !watch {
+				return o.show(cmd.Context(), w, survey.Want{Parts: parts}, of)
 			}
-			s, err := o.look(cmd.Context(), w, survey.Want{Parts: parts})
+			watcher, err := o.watch(cmd.Context(), w)
 			if err != nil {
 				return err
 			}
-			v, err := of(s)
-			if err != nil {
-				return err
-			}
-			return o.print(w, v)
+			return (&shower{w: w, o: o, title: cmd.CommandPath(), of: of}).follow(cmd.Context(), watcher)
 		},
 	}
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "Stay, and show each change: in place on a terminal, else below each other with the time; -o json: a document a line. Ctrl-C ends it.")
 	return cmd
+}
+
+// show collects once, and prints the page.
+func (o *options) show(ctx context.Context, w process, want survey.Want, of func(*survey.Snapshot) (table.Page, error)) error {
+	s, err := o.look(ctx, w, want)
+	if err != nil {
+		return err
+	}
+	page, err := of(s)
+	if err != nil {
+		return err
+	}
+	return o.print(w, page, page.Values())
 }
 
 func doctorCommand(w process, o *options) *cobra.Command {
@@ -101,7 +103,7 @@ func doctorCommand(w process, o *options) *cobra.Command {
 				return err
 			}
 			d := doctor.Diagnose(s)
-			if err := o.print(w, d); err != nil {
+			if err := o.print(w, d.Page(), d); err != nil {
 				return err
 			}
 			if err := unexamined(s); err != nil {
@@ -143,30 +145,22 @@ func inspect(w process, o *options) *cobra.Command {
 			return fmt.Errorf("name the object to inspect: node NAME, service NAMESPACE/NAME, or pod NAMESPACE/NAME")
 		},
 	}
-	object := func(kind, name, short string, names lister) *cobra.Command {
+	object := func(kind, name, short string) *cobra.Command {
 		return &cobra.Command{
 			Use: strings.ToLower(kind) + " " + name, Short: short, Args: cobra.ExactArgs(1),
-			ValidArgsFunction: o.completeArgument(names),
+			ValidArgsFunction: o.completeArgument(strings.ToLower(kind) + "s"),
 			RunE: func(cmd *cobra.Command, args []string) error {
 				want, of, err := survey.ParseObject(kind + "/" + args[0])
 				if err != nil {
 					return fmt.Errorf("%q is no %s: write %s", args[0], kind, name)
 				}
-				s, err := o.look(cmd.Context(), w, want)
-				if err != nil {
-					return err
-				}
-				v, err := of(s)
-				if err != nil {
-					return err
-				}
-				return o.print(w, v)
+				return o.show(cmd.Context(), w, want, of)
 			},
 		}
 	}
 	cmd.AddCommand(
-		object("Node", "NAME", "All that is known of a Node", nodeNames),
-		object("Service", "NAMESPACE/NAME", "All that is known of a Service and its load balancer", serviceNames),
+		object("Node", "NAME", "All that is known of a Node"),
+		object("Service", "NAMESPACE/NAME", "All that is known of a Service and its load balancer"),
 		inspectPod(w, o),
 	)
 	return cmd
@@ -179,14 +173,10 @@ func versionCommand(w process, o *options) *cobra.Command {
 			if err := o.check(); err != nil {
 				return err
 			}
-			return o.print(w, programVersion{version.Get()})
+			return o.print(w, table.Page{Lines: []string{versionLine()}}, version.Get())
 		},
 	}
 }
-
-type programVersion struct{ apiversion.Info }
-
-func (programVersion) Page() table.Page { return table.Page{Lines: []string{versionLine()}} }
 
 func versionLine() string {
 	v := version.Get()

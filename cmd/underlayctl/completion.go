@@ -8,11 +8,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
-
-	"github.com/underlay-ccm/underlay/internal/survey"
+	"k8s.io/client-go/kubernetes/scheme"
 )
 
 // completing is the timeout of a completion.
@@ -35,16 +32,20 @@ func completeFiles(root *cobra.Command) {
 	each(root)
 }
 
-type lister func(context.Context, kubernetes.Interface) ([]string, error)
-
-// completeNames completes names from the API server except besides, if it returns them in time.
-func (o *options) completeNames(list lister, besides *[]string) cobra.CompletionFunc {
+// completeNames completes names of the objects of a resource except besides, if the API server
+// returns them in time.
+func (o *options) completeNames(resource string, besides *[]string) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		ctx, cancel := context.WithTimeout(cmd.Context(), completing)
 		defer cancel()
 		var names []string
 		if client, err := o.client(); err == nil {
-			names, _ = list(ctx, client)
+			var list metav1.PartialObjectMetadataList
+			_ = client.CoreV1().RESTClient().Get().Resource(resource).
+				VersionedParams(&metav1.ListOptions{ResourceVersion: "0"}, scheme.ParameterCodec).Do(ctx).Into(&list)
+			for _, object := range list.Items {
+				names = append(names, strings.TrimPrefix(object.Namespace+"/"+object.Name, "/"))
+			}
 		}
 		return slices.DeleteFunc(names, func(name string) bool {
 			return !strings.HasPrefix(name, typed) || slices.Contains(*besides, name)
@@ -52,38 +53,13 @@ func (o *options) completeNames(list lister, besides *[]string) cobra.Completion
 	}
 }
 
-func (o *options) completeArgument(list lister) cobra.CompletionFunc {
+func (o *options) completeArgument(resource string) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		return o.completeNames(list, &[]string{})(cmd, args, typed)
+		return o.completeNames(resource, &[]string{})(cmd, args, typed)
 	}
-}
-
-func nodeNames(ctx context.Context, client kubernetes.Interface) (names []string, err error) {
-	list, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{ResourceVersion: "0"})
-	if err != nil {
-		return nil, err
-	}
-	for i := range list.Items {
-		names = append(names, list.Items[i].Name)
-	}
-	return names, nil
-}
-
-// serviceNames returns the Services of type LoadBalancer.
-func serviceNames(ctx context.Context, client kubernetes.Interface) (names []string, err error) {
-	list, err := client.CoreV1().Services("").List(ctx, metav1.ListOptions{ResourceVersion: "0"})
-	if err != nil {
-		return nil, err
-	}
-	for i := range list.Items {
-		if s := &list.Items[i]; s.Spec.Type == corev1.ServiceTypeLoadBalancer {
-			names = append(names, survey.NameOf(s).String())
-		}
-	}
-	return names, nil
 }
 
 func (o *options) completeContexts(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {

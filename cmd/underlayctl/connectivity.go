@@ -18,9 +18,7 @@ import (
 
 	"github.com/underlay-ccm/underlay/internal/connectivity"
 	"github.com/underlay-ccm/underlay/internal/connectivity/cluster"
-	"github.com/underlay-ccm/underlay/internal/doctor"
 	"github.com/underlay-ccm/underlay/internal/kube"
-	"github.com/underlay-ccm/underlay/internal/survey"
 	"github.com/underlay-ccm/underlay/internal/table"
 )
 
@@ -28,8 +26,7 @@ const connectivityLong = `Try the network with pods: on every Ready node one tha
 which are removed at the end, also after Ctrl-C. From each node are tried, in both
 families: the pods of all nodes by TCP and UDP, with full-sized packets that may not
 be fragmented, a Service's ClusterIP, a node port and the node port for health checks
-of every node, and with --target addresses outside. From this machine, unless it is a
-node, the addresses of load balancers are tried, by TCP.
+of every node, and with --target addresses outside.
 
 It writes in the cluster, and only in the namespace underlay-connectivity.
 deploy/underlayctl/connectivity.yaml has that namespace and the rights.
@@ -44,11 +41,8 @@ type trying struct {
 	nodes   []string
 	most    int
 	targets []string
-	// balancers: also try load balancers, from this machine.
-	balancers bool
-	start     time.Duration
-	settle    time.Duration
-	slow      time.Duration
+	start   time.Duration
+	settle  time.Duration
 }
 
 func connectivityCommand(w process, o *options) *cobra.Command {
@@ -60,13 +54,11 @@ func connectivityCommand(w process, o *options) *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&t.image, "image", "", "Image of the pods, which must hold underlay-agent of this version. Default: that of the DaemonSet underlay-agent, which every node has already.")
 	f.StringArrayVar(&t.nodes, "node", nil, "Try between these nodes alone. Can be repeated.")
-	_ = cmd.RegisterFlagCompletionFunc("node", o.completeNames(nodeNames, &t.nodes))
+	_ = cmd.RegisterFlagCompletionFunc("node", o.completeNames("nodes", &t.nodes))
 	f.IntVar(&t.most, "max-nodes", 30, "Try between so many nodes at most, the first by name: there are as many paths as the square of it.")
 	f.StringArrayVar(&t.targets, "target", nil, "An address and port outside that must accept TCP connections, such as 203.0.113.7:443. Can be repeated.")
-	f.BoolVar(&t.balancers, "load-balancers", true, "Try from this machine whether the addresses of load balancers accept TCP connections.")
 	f.DurationVar(&t.start, "start-timeout", time.Minute, "How long pods may take to start.")
 	f.DurationVar(&t.settle, "settle", 10*time.Second, "How long a failing request is retried before the path is called closed.")
-	f.DurationVar(&t.slow, "slow", 100*time.Millisecond, "Time from which on a first response is called slow. 0: none is.")
 	cmd.AddCommand(&cobra.Command{
 		Use: "clean", Short: "Remove the objects that a killed run of connectivity has left", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -89,10 +81,7 @@ func connectivityCommand(w process, o *options) *cobra.Command {
 // tried is the output of connectivity.
 type tried struct {
 	connectivity.Report
-	// Doctor contains doctor's findings that may be causes.
-	Doctor  []doctor.Finding `json:"doctor,omitempty"`
-	Notes   []string         `json:"notes,omitempty"`
-	NotSeen []string         `json:"notSeen,omitempty"`
+	Notes []string `json:"notes,omitempty"`
 }
 
 func (t *trying) run(ctx context.Context, w process, o *options) error {
@@ -126,19 +115,12 @@ func (t *trying) run(ctx context.Context, w process, o *options) error {
 	if err != nil && len(found.Results) == 0 {
 		return err
 	}
-	if t.balancers && ctx.Err() == nil {
-		fmt.Fprintln(w.stderr, "trying load balancers from this machine")
-		results, more := balanced(ctx, client, thisMachine(), t.settle)
-		found.Results, notes = append(found.Results, results...), append(notes, more...)
-	}
-	shown := tried{Report: connectivity.NewReport(found.Nodes, slices.Concat(skipped, found.Untried), found.Results, t.slow), Notes: notes}
-	if len(shown.Findings) > 0 {
-		shown.Doctor, shown.NotSeen = o.causes(ctx, w, shown.Findings)
-	}
-	if err := errors.Join(err, o.print(w, shown)); err != nil {
+	report := connectivity.NewReport(found.Nodes, slices.Concat(skipped, found.Untried), found.Results)
+	shown := tried{report, notes}
+	if err := errors.Join(err, o.print(w, shown.Page(), shown)); err != nil {
 		return err
 	}
-	return outcome(shown.Outcome())
+	return outcome(report.Outcome())
 }
 
 func outcome(code int) error {
@@ -155,8 +137,8 @@ func (t *trying) check(o *options) ([]netip.AddrPort, error) {
 	if t.most < 1 || t.most > cluster.MostNodes {
 		return nil, fmt.Errorf("--max-nodes %d: give 1 to %d", t.most, cluster.MostNodes)
 	}
-	if t.start <= 0 || t.settle < 0 || t.settle > time.Minute || t.slow < 0 {
-		return nil, fmt.Errorf("--start-timeout %s, --settle %s, --slow %s: give durations that are not negative, --settle at most 1m", t.start, t.settle, t.slow)
+	if t.start <= 0 || t.settle < 0 || t.settle > time.Minute {
+		return nil, fmt.Errorf("--start-timeout %s, --settle %s: give durations that are not negative, --settle at most 1m", t.start, t.settle)
 	}
 	var targets []netip.AddrPort
 	for _, text := range t.targets {
@@ -182,8 +164,6 @@ func (t *trying) choose(ctx context.Context, client kubernetes.Interface) (chose
 		missing = slices.DeleteFunc(missing, func(name string) bool { return name == n.Name })
 		switch {
 		case len(t.nodes) > 0 && !slices.Contains(t.nodes, n.Name):
-		case system(n) != "linux":
-			notes = append(notes, fmt.Sprintf("Node %s is left out: its system is %s", n.Name, system(n)))
 		case !kube.Ready(n):
 			skipped = append(skipped, connectivity.Untried{Node: n.Name, Reason: "the Node is not Ready: see underlayctl inspect node " + n.Name})
 		default:
@@ -201,13 +181,6 @@ func (t *trying) choose(ctx context.Context, client kubernetes.Interface) (chose
 		return nil, nil, nil, errors.New("no Node can be tried: none is Ready, see underlayctl nodes")
 	}
 	return chosen, skipped, notes, nil
-}
-
-func system(n *corev1.Node) string {
-	if os := n.Labels[corev1.LabelOSStable]; os != "" {
-		return os
-	}
-	return "linux"
 }
 
 // nodePorts returns whether kube-proxy serves node ports at an address, or nil if it can't read
@@ -253,31 +226,6 @@ func agentImage(ctx context.Context, client kubernetes.Interface, namespace stri
 		}
 	}
 	return "", fmt.Errorf("the DaemonSet %s/%s has no container %s: name an image with --image", namespace, name, name)
-}
-
-// causes returns doctor's related findings. An error of doctor is only a note.
-func (o *options) causes(ctx context.Context, w process, all []connectivity.Finding) ([]doctor.Finding, []string) {
-	s, err := o.look(ctx, w, survey.Want{Parts: survey.Everything})
-	if err != nil {
-		return nil, []string{"what doctor says: " + err.Error()}
-	}
-	return related(doctor.Examine(s), all), s.NotSeen()
-}
-
-func related(known []doctor.Finding, all []connectivity.Finding) []doctor.Finding {
-	var out []doctor.Finding
-	for _, d := range known {
-		if d.Severity == doctor.Info {
-			continue
-		}
-		node, about := strings.CutPrefix(d.Object, "Node/")
-		if slices.ContainsFunc(all, func(f connectivity.Finding) bool {
-			return slices.Contains(f.Checks, d.Check) && (!about || slices.Contains(f.Nodes, node))
-		}) {
-			out = append(out, d)
-		}
-	}
-	return out
 }
 
 func (o *options) writer() (kubernetes.Interface, error) {

@@ -1,11 +1,9 @@
 package main
 
 import (
-	"net/netip"
 	"strings"
 	"testing"
 
-	"github.com/underlay-ccm/underlay/internal/survey"
 	"github.com/underlay-ccm/underlay/internal/table"
 )
 
@@ -15,12 +13,9 @@ func TestTextsOfOthersGiveATerminalNoOrders(t *testing.T) {
 	for _, orders := range []string{
 		"\x1b]52;c;cm0gLXJmIC8K\x07", "\x1b[2J\x1b[1;1H", "\u009b2J", "\x9b2J", "\r", "\b", "\x7f", "\u202e", "\u2066", "\u200f",
 	} {
-		v := survey.AddressesView{Addresses: []survey.AddressRow{{
-			Address: netip.MustParseAddr("192.0.2.17"), Services: []string{"shop/web" + orders}, State: survey.AddressRefused,
-			Notes: []string{"evil: AddressInUse: " + orders + "all is well"},
-		}}}
-		shown := v.Page()
-		shown.Lines = append(shown.Lines, "said: "+orders)
+		held := table.New("addresses", "", "ADDRESS", "SERVICES", "WHY")
+		held.Add("192.0.2.17", "shop/web"+orders, table.Warn.Cell("evil: AddressInUse: "+orders+"all is well"))
+		shown := table.Page{Tables: []table.Table{held}, Lines: []string{"said: " + orders}, Notes: []string{orders}}
 		out := table.Painter{Wide: true}.Page(shown) + strings.Join(shown.Remarks(), "\n")
 		if strings.Contains(out, orders) || !strings.Contains(out, "shop/web") {
 			t.Errorf("the terminal is told %q", out)

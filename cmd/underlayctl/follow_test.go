@@ -45,28 +45,15 @@ func look(names ...string) *survey.Snapshot {
 	return s
 }
 
-// names is a view of a Snapshot.
-type names struct {
-	Names []string `json:"names"`
-}
-
-func namesOf(s *survey.Snapshot) (names, error) {
+func namesOf(s *survey.Snapshot) (table.Page, error) {
 	if len(s.Nodes) == 0 {
-		return names{}, errors.New("Nodes can't be seen")
+		return table.Page{}, errors.New("Nodes can't be seen")
 	}
-	var v names
+	t := table.New("nodes", "", "NODE")
 	for _, n := range s.Nodes {
-		v.Names = append(v.Names, n.Name)
+		t.Add(n.Name)
 	}
-	return v, nil
-}
-
-func (v names) Page() table.Page {
-	t := table.New("", "NODE")
-	for _, name := range v.Names {
-		t.Add(name)
-	}
-	return table.Page{Tables: []table.Table{t}, Notes: []string{"a note"}}
+	return table.Page{Tables: []table.Table{t}, Notes: []string{"a note"}}, nil
 }
 
 // watching is a running --watch, in a bubble that begins at midnight.
@@ -82,7 +69,7 @@ func startWatching(t *testing.T, w process, output string, first *survey.Snapsho
 	ctx, cancel := context.WithCancel(t.Context())
 	x := &watching{t: t, looks: &looks{live: survey.Live{Snapshot: first}}, ended: make(chan error, 1), end: cancel}
 	w.stdout, w.stderr, w.getenv = &x.out, &x.errors, func(name string) string { return map[string]string{"NO_COLOR": "1"}[name] }
-	s := &shower[names]{w: w, o: &options{output: output}, title: "underlayctl nodes", of: namesOf}
+	s := &shower{w: w, o: &options{output: output}, title: "underlayctl nodes", of: namesOf}
 	go func() { x.ended <- s.follow(ctx, x.looks) }()
 	synctest.Wait()
 	return x
@@ -133,45 +120,39 @@ func TestWatchOfProgramsIsADocumentALine(t *testing.T) {
 		x := startWatching(t, process{terminal: true}, "json", look("a"))
 		all := x.out.String() + x.saw(survey.Live{Snapshot: look("a")}) + x.saw(survey.Live{Snapshot: look("b")})
 		x.over()
-		expectText(t, "JSON", all, `{"names":["a"]}`+"\n"+`{"names":["b"]}`+"\n")
+		expectText(t, "JSON", all, `{"nodes":[{"node":"a"}],"notes":["a note"]}`+"\n"+`{"nodes":[{"node":"b"}],"notes":["a note"]}`+"\n")
 		for line := range strings.Lines(all) {
 			if !json.Valid([]byte(line)) {
 				t.Errorf("%q is no JSON", line)
 			}
 		}
 		x = startWatching(t, process{}, "yaml", look("a"))
-		expectText(t, "YAML", x.out.String()+x.saw(survey.Live{Snapshot: look("b")}), "---\nnames:\n- a\n---\nnames:\n- b\n")
+		expectText(t, "YAML", x.out.String()+x.saw(survey.Live{Snapshot: look("b")}), "---\nnodes:\n- node: a\nnotes:\n- a note\n---\nnodes:\n- node: b\nnotes:\n- a note\n")
 		x.over()
 	})
 }
 
 func TestWatchRedrawsATerminal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		height := 24
-		x := startWatching(t, process{terminal: true, height: func() int { return height }}, "table", look("a", "b"))
-		const head = "\x1b[?7l\x1b[H2000-01-01T00:00:0"
-		const title = "Z  underlayctl nodes  Ctrl-C ends it\x1b[K\n\x1b[K\nNODE\x1b[K\na\x1b[K\n"
-		const note = "\x1b[K\nnote: a note\x1b[K\n\x1b[J\x1b[?7h"
-		expectText(t, "at first", x.out.String(), "\x1b[H\x1b[2J"+head+"0"+title+"b\x1b[K\n"+note)
+		x := startWatching(t, process{terminal: true}, "table", look("a", "b"))
+		const head = "\x1b[H\x1b[J2000-01-01T00:00:0"
+		const title = "Z  underlayctl nodes  Ctrl-C ends it\n\nNODE\na\n"
+		expectText(t, "at first", x.out.String(), head+"0"+title+"b\n\n")
 		time.Sleep(time.Second)
-		expectText(t, "a change", x.saw(survey.Live{Snapshot: look("a")}), head+"1"+title+note)
-		// An error is shown with the time of the displayed snapshot.
-		got := x.saw(survey.Live{Snapshot: x.live.Snapshot, Trouble: "the API server is away"})
-		if !strings.Contains(got, head+"1") || !strings.Contains(got, "trouble: the API server is away") {
-			t.Errorf("trouble: %q", got)
+		expectText(t, "a change", x.saw(survey.Live{Snapshot: look("a")}), head+"1"+title+"\n")
+		// An error is shown with the time of the displayed snapshot, and again each time, because
+		// the screen is cleared.
+		for range 2 {
+			x.errors.Reset()
+			got := x.saw(survey.Live{Snapshot: x.live.Snapshot, Trouble: "the API server is away"})
+			expectText(t, "in trouble", got, head+"1"+title+"\n")
+			expectText(t, "remarks", x.errors.String(), "trouble: the API server is away\nnote: a note\n")
 		}
 		// A snapshot without the Nodes keeps the previous ones.
-		got = x.saw(survey.Live{Snapshot: look()})
-		if !strings.Contains(got, "\na\x1b[K") || !strings.Contains(got, "trouble: not up to date: Nodes can't be seen") {
-			t.Errorf("not seen: %q", got)
-		}
-		height = 6
-		got = x.saw(survey.Live{Snapshot: look("a", "b", "c", "d")})
-		if n := strings.Count(got, "\n"); n != height-1 || !strings.Contains(got, "5 more lines") {
-			t.Errorf("on %d lines: %d, %q", height, n, got)
-		}
-		if x.errors.Len() > 0 {
-			t.Errorf("standard error, which would break the frame: %q", x.errors.String())
+		x.errors.Reset()
+		got := x.saw(survey.Live{Snapshot: look()})
+		if !strings.Contains(got, "\na\n") || !strings.Contains(x.errors.String(), "trouble: not up to date: Nodes can't be seen") {
+			t.Errorf("not seen: %q, %q", got, x.errors.String())
 		}
 		x.over()
 	})

@@ -36,19 +36,10 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), signals...)
 	code := run(ctx, process{
 		name: filepath.Base(os.Args[0]), args: os.Args[1:], getenv: os.Getenv, readFile: os.ReadFile,
-		stdout: os.Stdout, stderr: os.Stderr, terminal: term.IsTerminal(int(os.Stdout.Fd())), height: terminalHeight,
+		stdout: os.Stdout, stderr: os.Stderr, terminal: term.IsTerminal(int(os.Stdout.Fd())),
 	})
 	stop()
 	os.Exit(code)
-}
-
-// terminalHeight is called for each frame, because the user may resize the terminal.
-func terminalHeight() int {
-	_, height, err := term.GetSize(int(os.Stdout.Fd()))
-	if err != nil {
-		return 0
-	}
-	return height
 }
 
 // findings is the error of a successful doctor with findings.

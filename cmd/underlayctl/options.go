@@ -34,8 +34,7 @@ type process struct {
 	readFile func(string) ([]byte, error)
 	stdout   io.Writer
 	stderr   io.Writer
-	terminal bool       // reports whether stdout is a terminal
-	height   func() int // of the terminal, in lines; 0 if unknown
+	terminal bool // reports whether stdout is a terminal
 }
 
 // options holds the flags of all commands.

@@ -3,38 +3,33 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"sigs.k8s.io/yaml"
 
 	"github.com/underlay-ccm/underlay/internal/table"
 )
 
-// print prints a view in the requested format. JSON and YAML include the parts not seen.
-func (o *options) print(w process, view table.Shown) error {
+// print prints a page, or as JSON and YAML a value.
+func (o *options) print(w process, page table.Page, value any) error {
+	text := o.painter(w).Page(page)
 	switch o.output {
-	case "json":
-		out, err := json.MarshalIndent(view, "", "  ")
-		if err != nil {
-			return fmt.Errorf("writing JSON: %w", err)
+	case "json", "yaml":
+		out, err := json.MarshalIndent(value, "", "  ")
+		if err == nil && o.output == "yaml" {
+			out, err = yaml.JSONToYAML(out)
 		}
-		_, err = fmt.Fprintln(w.stdout, table.Harmless(string(out)))
-		return err
-	case "yaml":
-		out, err := yaml.Marshal(view)
 		if err != nil {
-			return fmt.Errorf("writing YAML: %w", err)
+			return fmt.Errorf("writing %s: %w", o.output, err)
 		}
-		_, err = fmt.Fprint(w.stdout, table.Harmless(string(out)))
-		return err
+		text = table.Harmless(strings.TrimSuffix(string(out), "\n")) + "\n"
+		page = table.Page{} // the value has the notes
 	}
-	shown := view.Page()
-	if _, err := fmt.Fprint(w.stdout, o.painter(w).Page(shown)); err != nil {
-		return err
-	}
-	for _, remark := range shown.Remarks() {
+	_, err := fmt.Fprint(w.stdout, text)
+	for _, remark := range page.Remarks() {
 		fmt.Fprintln(w.stderr, remark)
 	}
-	return nil
+	return err
 }
 
 func (o *options) painter(w process) table.Painter {

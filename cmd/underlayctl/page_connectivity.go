@@ -22,57 +22,52 @@ var pathTitles = []struct {
 	{connectivity.NodePort, "Pod to node port"},
 	{connectivity.HealthCheck, "Pod to node port for health checks"},
 	{connectivity.Outside, "Pod to outside"},
-	{connectivity.LoadBalancer, "This machine to load balancers"},
 }
 
 // Page shows a matrix for each path and family, and the findings.
 func (v tried) Page() table.Page {
-	out := table.Page{Notes: v.Notes, NotSeen: v.NotSeen}
+	out := table.Page{Notes: v.Notes}
 	for _, p := range pathTitles {
 		for _, family := range []int{4, 6} {
 			title := fmt.Sprintf("%s, IPv%d", p.title, family)
-			of := slices.DeleteFunc(slices.Clone(v.Cells), func(c connectivity.Cell) bool {
-				return c.Path != p.path || c.Family != family
-			})
+			open := 0
+			var of []connectivity.Cell
+			for _, c := range v.Cells {
+				if c.Path != p.path || c.Family != family {
+					continue
+				}
+				if of = append(of, c); c.State == connectivity.Open {
+					open++
+				}
+			}
 			if len(of) == 0 {
 				continue
 			}
-			switch {
-			case p.path == connectivity.LoadBalancer:
-				out.Tables = append(out.Tables, fromOne(title, of))
-			case len(v.Nodes) > widest:
-				out.Tables = append(out.Tables, listed(title, of))
-			default:
-				out.Tables = append(out.Tables, matrix(title, of))
+			draw := matrix
+			if len(v.Nodes) > widest {
+				draw = listed
 			}
-			out.Lines = append(out.Lines, opened(title, of))
+			out.Tables = append(out.Tables, draw(title, of))
+			out.Lines = append(out.Lines, fmt.Sprintf("%s: %d of %d open.", title, open, len(of)))
 		}
 	}
 	for _, u := range v.Untried {
 		out.Lines = append(out.Lines, "Not tried: Node "+u.Node+": "+table.OneLine(u.Reason))
 	}
-	if len(v.Findings) == 0 && len(v.Results) > 0 {
+	if len(v.Findings) == 0 && len(v.Cells) > 0 {
 		out.Lines = append(out.Lines, "Everything that was tried is open.")
 	}
 	for _, f := range v.Findings {
-		out.Lines = append(out.Lines, "", upper(f.What)+".", "  Remedy: "+f.Remedy+".")
+		out.Lines = append(out.Lines, "", strings.ToUpper(f.What[:1])+f.What[1:]+".", "  Remedy: "+f.Remedy+".")
 	}
-	if len(v.Doctor) > 0 {
-		out.Lines = append(out.Lines, "", "Findings of doctor that may be the cause:")
-	}
-	for _, d := range v.Doctor {
-		out.Lines = append(out.Lines,
-			fmt.Sprintf("  %s %s %s: %s", d.Severity, d.Check, d.Object, table.OneLine(d.What)),
-			"    Remedy: "+table.OneLine(d.Remedy))
+	if len(v.Findings) > 0 {
+		out.Lines = append(out.Lines, "", "underlayctl doctor may find the cause.")
 	}
 	return out
 }
 
 func stateCell(text string, s connectivity.State) table.Cell {
-	tones := map[connectivity.State]table.Tone{
-		connectivity.Open: table.Good, connectivity.Slow: table.Warn, connectivity.Lossy: table.Warn,
-	}
-	return cmp.Or(tones[s], table.Bad).Cell(text)
+	return table.Toned(table.Good.Cell(text), table.Bad, s != connectivity.Open)
 }
 
 // matrix has a row for each client node and a column for each target.
@@ -86,7 +81,7 @@ func matrix(title string, cells []connectivity.Cell) table.Table {
 	slices.Sort(to)
 	slices.Sort(from)
 	to, from = slices.Compact(to), slices.Compact(from)
-	t := table.New(title, "FROM")
+	t := table.New("", title, "FROM")
 	for _, name := range to {
 		t.Columns = append(t.Columns, table.Column{Name: cmp.Or(name, "SERVICE")})
 	}
@@ -104,18 +99,9 @@ func matrix(title string, cells []connectivity.Cell) table.Table {
 	return t
 }
 
-// fromOne has a row for each target of a single client.
-func fromOne(title string, cells []connectivity.Cell) table.Table {
-	t := table.New(title, "SERVICE", strings.ToUpper(cells[0].From))
-	for _, c := range cells {
-		t.Add(c.To, stateCell(c.Text, c.State))
-	}
-	return t
-}
-
 // listed has only paths that are not open.
 func listed(title string, cells []connectivity.Cell) table.Table {
-	t := table.New(title, "FROM", "TO", "STATE", "WHAT")
+	t := table.New("", title, "FROM", "TO", "STATE", "WHAT")
 	for _, c := range cells {
 		if c.State != connectivity.Open {
 			t.Add(c.From, table.OrNone(c.To), stateCell(string(c.State), c.State), c.Text)
@@ -123,15 +109,3 @@ func listed(title string, cells []connectivity.Cell) table.Table {
 	}
 	return t
 }
-
-func opened(title string, cells []connectivity.Cell) string {
-	open := 0
-	for _, c := range cells {
-		if c.State != connectivity.Closed && c.State != connectivity.Narrow {
-			open++
-		}
-	}
-	return fmt.Sprintf("%s: %d of %d open.", title, open, len(cells))
-}
-
-func upper(s string) string { return strings.ToUpper(s[:1]) + s[1:] }

@@ -5,98 +5,36 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/underlay-ccm/underlay/internal/config"
 	"github.com/underlay-ccm/underlay/internal/doctor"
 	"github.com/underlay-ccm/underlay/internal/survey"
 	"github.com/underlay-ccm/underlay/internal/table"
+	"github.com/underlay-ccm/underlay/test/testenv/snapshots"
 )
 
-func pfx(text string) netip.Prefix { return netip.MustParsePrefix(text) }
-
-func ip(text string) netip.Addr { return netip.MustParseAddr(text) }
-
-func somePools() survey.PoolsView {
-	room := 240
-	return survey.PoolsView{
-		Pools: []survey.PoolRow{
-			{Name: "default-ipv4", CIDR: pfx("10.244.0.0/16"), Source: "cidr", Mask: 24, State: "active", Capacity: 256, Free: 240, Used: 12, Quarantined: 1, Foreign: 1, Excluded: 2},
-			{Name: "old", CIDR: pfx("10.50.0.0/24"), Source: "cidr", Mask: 26, State: "draining", Capacity: 4, Used: 4},
-			{Name: "full", CIDR: pfx("10.60.0.0/24"), Source: "vswitch", Mask: 26, State: "active", Capacity: 4, Used: 4},
-			{Name: "own", Source: "node", Mask: 80, State: "active", Unlimited: true, Used: 12},
-		},
-		Room: &room, Notes: []string{"Node a has a podCIDR\nof its own"}, NotSeen: []string{"servers: there is no token"},
-	}
+// view is an output, as a page and as a value for programs.
+type view struct {
+	page  table.Page
+	value any
 }
 
-func someNodes() survey.NodesView {
-	created := time.Date(2026, 11, 22, 10, 0, 0, 0, time.UTC)
-	return survey.NodesView{Nodes: []survey.NodeRow{
-		{
-			Name: "control-1", PodCIDRs: []netip.Prefix{pfx("10.244.0.0/24"), pfx("fd00:10:244::/64")},
-			Route: survey.RouteState{Via: ip("10.0.0.2"), State: survey.RouteStands}, Families: map[string]string{"IPv4": "cloud", "IPv6": "node"},
-			NetworkUnavailable: &survey.ConditionRow{Status: "False", Reason: "RouteCreated"}, PeersReachable: &survey.ConditionRow{Status: "True"},
-			ProviderID: "hcloud://7", Server: "control-1 (running)", Created: created, Age: 2 * time.Hour,
-		},
-		{
-			Name: "a-worker-with-a-long-name", PodCIDRs: []netip.Prefix{}, Route: survey.RouteState{State: survey.RouteNoPodCIDR},
-			NetworkUnavailable: &survey.ConditionRow{Status: "True", Reason: "NoRouteCreated"},
-			PodCIDRsAllocated:  &survey.ConditionRow{Status: "False", Reason: "PoolExhausted"},
-			Why:                []string{"the pools are exhausted: add one", "its peers are far"}, Created: created, Age: 3 * time.Minute,
-		},
-	}, Gone: []survey.GoneRow{{
-		Name: "worker-9", UID: "uid-9", PodCIDRs: []netip.Prefix{pfx("10.244.9.0/24")}, Released: created, Free: created.Add(time.Hour),
-	}}}
-}
-
-func someRoutes() survey.RoutesView {
-	return survey.RoutesView{
-		Network: &survey.NetworkRow{ID: 1, Name: "cluster", Range: pfx("10.0.0.0/8"), Servers: 3},
-		Budget:  &survey.BudgetRow{Limit: 5, Reserve: 1, Used: 4, Free: 0, Full: 1},
-		Routes: []survey.RouteRow{
-			{Destination: pfx("10.66.0.0/16"), Gateway: ip("10.0.9.9"), Class: survey.Foreign},
-			{Destination: pfx("10.244.0.0/24"), Gateway: ip("10.0.0.2"), Node: "control-1", Server: "control-1", Class: survey.Ours},
-			{Destination: pfx("10.244.1.0/24"), Gateway: ip("10.0.0.8"), Server: "stranger", Class: survey.Ambiguous},
-			{Destination: pfx("10.244.2.0/24"), Gateway: ip("10.0.0.3"), Node: "worker-2 (gone)", Class: survey.Stale},
-		},
-		Drift: survey.Drift{
-			Missing: []survey.DriftRow{{Destination: pfx("10.244.3.0/24"), Node: "worker-3", Why: "its server is not attached"}},
-			Extra:   []survey.DriftRow{{Destination: pfx("10.244.2.0/24"), Gateway: ip("10.0.0.3"), Why: "no Node wants it"}},
-		},
-		Notes: []string{"5 of the 5 routes are used"},
+// pageOf returns the view of a Snapshot.
+func pageOf(t *testing.T, snapshot func(int) (*survey.Snapshot, error), of func(*survey.Snapshot) (table.Page, error)) view {
+	t.Helper()
+	s, err := snapshot(3)
+	if err != nil {
+		t.Fatal(err)
 	}
-}
-
-func someBalancers() survey.LoadBalancersView {
-	return survey.LoadBalancersView{
-		Services: []survey.BalancerRow{
-			{
-				Service: "default/web", ID: 7, Name: "web", Type: "lb11", Location: "fsn1", Addresses: []netip.Addr{ip("192.0.2.7"), ip("10.0.0.200")},
-				Listeners: []survey.ListenerRow{
-					{Port: 80, DestinationPort: 30080, Protocol: "tcp", Check: "http :10256/healthz", Targets: []survey.TargetRow{
-						{Node: "worker-1", Server: 1, Private: true, Health: "healthy"},
-						{Node: "worker-2", Server: 2, Private: true, Health: "unhealthy", Cause: "HTTP status 503"},
-						{Server: 999, Health: "unknown"},
-					}},
-					{Port: 443, DestinationPort: 30443, Protocol: "tcp", Check: "tcp :30443"},
-				},
-				Plan: []string{"remove server 999"}, Notes: []string{"a note"},
-			},
-			{Service: "shop/api", Published: []string{"192.0.2.9"}},
-			{
-				Service: "shop/mail", ID: 9, Name: "edge", Type: "lb11", Location: "fsn1", Addresses: []netip.Addr{ip("192.0.2.10")},
-				Shared: "shop.edge", SharedBy: []string{"shop/mail", "shop/shell"},
-				Listeners: []survey.ListenerRow{{Port: 25, DestinationPort: 30025, Protocol: "tcp", Check: "tcp :30025"}},
-			},
-		},
-		Orphans: []survey.BalancerRow{{ID: 8, Name: "left", Type: "lb11", Location: "fsn1", Notes: []string{"no Service has it"}}},
+	page, err := of(s)
+	if err != nil {
+		t.Fatal(err)
 	}
+	return view{page, page.Values()}
 }
 
 func someFindings() doctor.Diagnosis {
@@ -109,34 +47,27 @@ func someFindings() doctor.Diagnosis {
 	}}
 }
 
-func someTimeline() survey.Inspection {
-	when := time.Date(2026, 11, 22, 10, 0, 0, 123, time.FixedZone("elsewhere", 3600))
-	return survey.Inspection{
-		Object: "Node/worker-1", Facts: []survey.Fact{{Name: "podCIDRs", Value: "10.244.1.0/24"}, {Name: "why", Value: "its route is missing"}},
-		Timeline: []survey.Entry{{Time: when, Source: "Node", What: "created"}, {Time: when.Add(time.Second), Source: "Event", What: "RouteTableFull: no room", Bad: true}},
-	}
-}
-
 // Each page, in each form, equals testdata/*.golden; with UPDATE_GOLDEN=1 those are updated, to be
 // reviewed.
 func TestPages(t *testing.T) {
-	for name, view := range map[string]table.Shown{
-		"pools":        somePools(),
-		"nodes":        someNodes(),
-		"routes":       someRoutes(),
-		"lb":           someBalancers(),
-		"addresses":    someAddresses(),
-		"doctor":       someFindings(),
-		"connectivity": someTrials(),
-		"inspect":      someTimeline(),
-		"healthy":      doctor.Diagnosis{NotSeen: []string{"servers: there is no token"}},
-		"no-plan":      survey.LoadBalancersView{Services: []survey.BalancerRow{{Service: "shop/api", ID: 9, Name: "api"}}},
-		"no-faults":    manyOpen(),
-		"no-findings":  doctor.Diagnosis{},
-		"no-nodes":     survey.NodesView{},
-		"no-addresses": noAddresses(),
-		"no-lb":        survey.LoadBalancersView{},
-		"no-routes":    survey.RoutesView{Notes: []string{"the provider is metal"}},
+	findings := func(d doctor.Diagnosis) view { return view{d.Page(), d} }
+	trials := func(v tried) view { return view{v.Page(), v} }
+	node := func(s *survey.Snapshot) (table.Page, error) { return survey.InspectNode(s, "worker-2") }
+	for name, view := range map[string]view{
+		"pools":        pageOf(t, snapshots.Eventful, survey.PoolsOf),
+		"nodes":        pageOf(t, snapshots.Eventful, survey.NodesOf),
+		"routes":       pageOf(t, snapshots.Eventful, survey.RoutesOf),
+		"lb":           pageOf(t, snapshots.Eventful, survey.LoadBalancersOf),
+		"addresses":    pageOf(t, snapshots.Addressed, survey.AddressesOf),
+		"doctor":       findings(someFindings()),
+		"connectivity": trials(someTrials()),
+		"inspect":      pageOf(t, snapshots.Eventful, node),
+		"healthy":      findings(doctor.Diagnosis{NotSeen: []string{"servers: there is no token"}}),
+		"no-faults":    trials(manyOpen()),
+		"no-findings":  findings(doctor.Diagnosis{}),
+		"no-addresses": pageOf(t, snapshots.Eventful, survey.AddressesOf),
+		"no-lb":        pageOf(t, snapshots.Healthy, survey.LoadBalancersOf),
+		"no-drift":     pageOf(t, snapshots.Healthy, survey.RoutesOf),
 	} {
 		for _, form := range []string{"table", "wide", "json", "yaml", "color"} {
 			if form == "color" && name != "routes" || strings.HasPrefix(name, "no-") && form != "table" || name == "healthy" && form != "table" {
@@ -146,7 +77,7 @@ func TestPages(t *testing.T) {
 				var out, errs bytes.Buffer
 				o := options{output: strings.ReplaceAll(form, "color", "table")}
 				w := process{stdout: &out, stderr: &errs, terminal: form == "color", getenv: func(string) string { return "" }}
-				if err := o.print(w, view); err != nil {
+				if err := o.print(w, view.page, view.value); err != nil {
 					t.Fatal(err)
 				}
 				got := out.String() + "--- standard error\n" + errs.String()

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -9,8 +8,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/underlay-ccm/underlay/internal/survey"
 	"github.com/underlay-ccm/underlay/internal/table"
@@ -24,26 +21,18 @@ func inspectPod(w process, o *options) *cobra.Command {
 	var q question
 	cmd := &cobra.Command{
 		Use: "pod NAMESPACE/NAME", Short: "The NetworkPolicies of a pod, and whether they allow a connection", Args: cobra.ExactArgs(1),
-		ValidArgsFunction: o.completeArgument(podNames),
+		ValidArgsFunction: o.completeArgument("pods"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := o.check(); err != nil {
-				return err
-			}
-			ctx, cancel := o.patience(cmd.Context())
-			defer cancel()
-			client, err := o.client()
-			if err != nil {
-				return err
-			}
-			index, err := survey.ReadNetworkPolicies(ctx, client)
-			if err != nil {
-				return err
-			}
-			v, err := inspectionOf(index, args[0], q)
-			if err != nil {
-				return err
-			}
-			return o.print(w, v)
+			const parts = survey.PartNodes | survey.PartNetworkPolicies
+			return o.show(cmd.Context(), w, survey.Want{Parts: parts}, func(s *survey.Snapshot) (table.Page, error) {
+				if err := s.Require(parts); err != nil {
+					return table.Page{}, err
+				}
+				if s.NetworkPolicies == nil {
+					return table.Page{Lines: []string{"The cluster has no NetworkPolicies: they deny no connection."}}, nil
+				}
+				return inspectionOf(s.NetworkPolicies, args[0], q)
+			})
 		},
 	}
 	cmd.Flags().StringVar(&q.from, "from", "", "Show whether the pod can be reached from here: NAMESPACE/NAME of a pod, or an address.")
@@ -53,56 +42,39 @@ func inspectPod(w process, o *options) *cobra.Command {
 	return cmd
 }
 
-func podNames(ctx context.Context, client kubernetes.Interface) (names []string, err error) {
-	list, err := client.CoreV1().Pods("").List(ctx, metav1.ListOptions{ResourceVersion: "0"})
-	if err != nil {
-		return nil, err
-	}
-	for i := range list.Items {
-		names = append(names, list.Items[i].Namespace+"/"+list.Items[i].Name)
-	}
-	return names, nil
-}
-
-// podInspection is what underlayctl inspect pod prints.
-type podInspection struct {
-	Pod       string       `json:"pod"`
-	Addresses []netip.Addr `json:"addresses"`
-	// Ingress and Egress are the policies that isolate the pod; without any, everything is allowed.
-	Ingress  []string `json:"ingress"`
-	Egress   []string `json:"egress"`
-	Warnings []string `json:"warnings,omitempty"`
-	Verdicts []string `json:"verdicts,omitempty"`
-	// Allowed is set if a connection was asked for: all families have to be allowed.
-	Allowed *bool `json:"allowed,omitempty"`
-}
-
-func inspectionOf(x *policy.Index, pod string, q question) (v podInspection, err error) {
+// inspectionOf shows the policies that isolate the pod, and judges the connection of q if it is
+// set.
+func inspectionOf(x *policy.Index, pod string, q question) (out table.Page, err error) {
 	name, err := podName(pod)
 	if err != nil {
-		return v, err
+		return out, err
 	}
-	v = podInspection{Pod: pod, Addresses: x.Held(name)}
+	addresses := x.Held(name)
+	if len(addresses) == 0 {
+		return out, fmt.Errorf("pod %s has no address in its node's podCIDRs: it doesn't exist, has not started, has ended, or uses the host's network, where no NetworkPolicy applies", pod)
+	}
+	t := table.New("policies", "", "POD", "DIRECTION", "POLICY")
 	selecting := map[policy.Name]bool{}
-	for d, into := range []*[]string{&v.Ingress, &v.Egress} {
-		*into = []string{}
-		for _, p := range x.Selecting(name, policy.Direction(d)) {
+	for _, d := range []policy.Direction{policy.Ingress, policy.Egress} {
+		all := x.Selecting(name, d)
+		if len(all) == 0 {
+			t.Add(pod, d.String(), "none: everything is allowed")
+		}
+		for _, p := range all {
 			selecting[p] = true
-			*into = append(*into, p.String())
+			t.Add(pod, d.String(), p.String())
 		}
 	}
+	out.Tables = []table.Table{t}
 	for _, w := range x.Warnings() {
 		if selecting[w.Policy] {
-			v.Warnings = append(v.Warnings, w.Policy.String()+": "+w.Text)
+			out.Notes = append(out.Notes, w.Policy.String()+": "+w.Text)
 		}
 	}
-	if len(v.Addresses) == 0 {
-		return v, fmt.Errorf("pod %s has no address in its node's podCIDRs: it doesn't exist, has not started, has ended, or uses the host's network, where no NetworkPolicy applies", pod)
-	}
 	if q != (question{}) {
-		err = v.answer(x, q)
+		out.Lines, err = verdicts(x, pod, addresses, q)
 	}
-	return v, err
+	return out, err
 }
 
 func podName(text string) (policy.Name, error) {
@@ -113,28 +85,25 @@ func podName(text string) (policy.Name, error) {
 	return policy.Name{Namespace: namespace, Name: name}, nil
 }
 
-// answer judges the connection in each family that both ends have.
-func (v *podInspection) answer(x *policy.Index, q question) error {
+// verdicts judges the connection in each family that both ends have.
+func verdicts(x *policy.Index, pod string, addresses []netip.Addr, q question) (verdicts []string, err error) {
 	other := q.from + q.to
 	if other == "" || q.port == "" {
-		return errors.New("--from or --to needs --port, and --port one of them")
+		return nil, errors.New("--from or --to needs --port, and --port one of them")
 	}
 	protocol, port, err := parsePort(q.port)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var others []netip.Addr
 	if a, err := netip.ParseAddr(other); err == nil {
 		others = []netip.Addr{a.Unmap()}
-	} else {
-		name, err := podName(other)
-		if err != nil {
-			return fmt.Errorf("%w, or an address", err)
-		}
+	} else if name, err := podName(other); err == nil {
 		others = x.Held(name)
+	} else {
+		return nil, fmt.Errorf("%w, or an address", err)
 	}
-	allowed := true
-	for _, mine := range v.Addresses {
+	for _, mine := range addresses {
 		for _, theirs := range others {
 			if mine.Is4() != theirs.Is4() {
 				continue
@@ -143,16 +112,13 @@ func (v *podInspection) answer(x *policy.Index, q question) error {
 			if q.from != "" {
 				c.From, c.To = theirs, mine
 			}
-			e := x.Explain(c)
-			allowed = allowed && e.Allowed
-			v.Verdicts = append(v.Verdicts, verdict(c, e))
+			verdicts = append(verdicts, verdict(c, x.Explain(c)))
 		}
 	}
-	if len(v.Verdicts) == 0 {
-		return fmt.Errorf("pod %s and %s have no addresses of the same family", v.Pod, other)
+	if len(verdicts) == 0 {
+		return nil, fmt.Errorf("pod %s and %s have no addresses of the same family", pod, other)
 	}
-	v.Allowed = &allowed
-	return nil
+	return verdicts, nil
 }
 
 func parsePort(text string) (policy.Protocol, uint16, error) {
@@ -188,18 +154,4 @@ func reason(direction string, s policy.Side) string {
 		names[i] = p.String()
 	}
 	return fmt.Sprintf("no %s rule of %s allows it", direction, strings.Join(names, ", "))
-}
-
-func (v podInspection) Page() table.Page {
-	t := table.New("", "POD", "DIRECTION", "POLICY")
-	for i, policies := range [][]string{v.Ingress, v.Egress} {
-		direction := policy.Direction(i).String()
-		if len(policies) == 0 {
-			t.Add(v.Pod, direction, "none: everything is allowed")
-		}
-		for _, p := range policies {
-			t.Add(v.Pod, direction, p)
-		}
-	}
-	return table.Page{Tables: []table.Table{t}, Lines: v.Verdicts, Notes: v.Warnings}
 }

@@ -24,9 +24,6 @@ func uiCommand(w process, o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "ui", Short: "All of it as a live page in a browser, on this machine alone", Long: uiLong, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := o.check(); err != nil {
-				return err
-			}
 			watcher, err := o.watch(cmd.Context(), w)
 			if err != nil {
 				return err
@@ -47,6 +44,9 @@ func uiCommand(w process, o *options) *cobra.Command {
 
 // watch collects everything once, so that lasting errors are returned at once.
 func (o *options) watch(ctx context.Context, w process) (*survey.Watcher, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
 	ctx, cancel := o.patience(ctx)
 	defer cancel()
 	from, err := o.sources(ctx, w, survey.Everything)

@@ -83,11 +83,15 @@ func (l *lab) live(t *testing.T) {
 	state("worker-live", serves)
 	watch.until(t, "worker-live", true)
 	t.Logf("and that it serves after %s", time.Since(began).Round(10*time.Millisecond))
-	var signals survey.Inspection
+	var signals table.Page
 	if err := json.Unmarshal([]byte(fetched(ctx, t, url+"inspect?about=Node/worker-live")), &signals); err != nil {
 		t.Fatal(err)
 	}
-	expectInOrder(t, signals, "server created", "Node created", "NetworkUnavailable=False RouteCreated")
+	var timeline []struct{ Source, What string }
+	for _, r := range signals.Tables[1].Rows {
+		timeline = append(timeline, struct{ Source, What string }{r.Cells[1].Text, r.Cells[2].Text})
+	}
+	expectInOrder(t, timeline, "server created", "Node created", "NetworkUnavailable=False RouteCreated")
 	if err := l.DeleteServer("worker-live"); err != nil {
 		t.Log(err) // the machine reports that its server was deleted
 	}

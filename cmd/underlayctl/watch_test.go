@@ -4,10 +4,8 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"net/netip"
 	"os"
 	"os/exec"
-	"slices"
 	"testing"
 
 	"github.com/underlay-ccm/underlay/internal/survey"
@@ -19,13 +17,6 @@ import (
 type changes struct {
 	*exec.Cmd
 	*bufio.Scanner
-}
-
-// shownNode is a Node in a document.
-type shownNode struct {
-	Name     string
-	PodCIDRs []netip.Prefix
-	Route    struct{ State string }
 }
 
 func (l *lab) watch(ctx context.Context, t *testing.T) changes {
@@ -47,13 +38,15 @@ func (l *lab) watch(ctx context.Context, t *testing.T) changes {
 func (c changes) until(t *testing.T, name string, served bool) {
 	t.Helper()
 	for c.Scan() {
-		var view struct{ Nodes []shownNode }
+		var view shownNodes
 		if err := json.Unmarshal(c.Bytes(), &view); err != nil {
 			t.Fatalf("%s: %v", c.Text(), err)
 		}
-		if served == slices.ContainsFunc(view.Nodes, func(n shownNode) bool {
-			return n.Name == name && len(n.PodCIDRs) == 2 && n.Route.State == survey.RouteStands
-		}) {
+		found := false
+		for _, n := range view.Nodes {
+			found = found || n.Node == name && len(n.PodCIDRs) == 2 && n.Route == survey.RouteStands
+		}
+		if found == served {
 			return
 		}
 	}

@@ -23,8 +23,6 @@ const (
 	HealthCheck Path = "health-check"
 	// Outside is from a pod to an address that the user passed.
 	Outside Path = "outside"
-	// LoadBalancer is from outside the cluster to an address in a Service's status.
-	LoadBalancer Path = "load-balancer"
 )
 
 // Kind is the kind of a trial.
@@ -33,7 +31,7 @@ type Kind string
 const (
 	// TCP connects and reads the server's name.
 	TCP Kind = "tcp"
-	// UDP sends datagrams and counts the replies.
+	// UDP sends a datagram and reads the server's name.
 	UDP Kind = "udp"
 	// MTU sends datagrams that must not be fragmented, of up to the MTU of the pod's interface.
 	MTU Kind = "mtu"
@@ -47,9 +45,8 @@ const (
 type Trial struct {
 	Path Path   `json:"path"`
 	Kind Kind   `json:"kind"`
-	From string `json:"from"` // node of the client pod, or this machine
-	// To is the target node, or the NAMESPACE/NAME of a load balancer's Service. It is empty for
-	// a ClusterIP and the outside.
+	From string `json:"from"` // node of the client pod
+	// To is the target node, empty for a ClusterIP and the outside.
 	To string         `json:"to,omitempty"`
 	At netip.AddrPort `json:"at"`
 }

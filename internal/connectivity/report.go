@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"slices"
 	"strings"
-	"time"
 )
 
 // Untried is a node whose trials could not be run.
@@ -18,7 +17,7 @@ type Cell struct {
 	Path   Path   `json:"path"`
 	Family int    `json:"family"`
 	From   string `json:"from"`
-	// To is empty for a ClusterIP, and contains the address for Outside and LoadBalancer.
+	// To is empty for a ClusterIP, and the address for Outside.
 	To    string `json:"to,omitempty"`
 	State State  `json:"state"`
 	Text  string `json:"text"`
@@ -30,7 +29,6 @@ type Report struct {
 	Untried  []Untried `json:"untried,omitempty"`
 	Cells    []Cell    `json:"cells"`
 	Findings []Finding `json:"findings"`
-	Results  []Result  `json:"results"`
 }
 
 const (
@@ -40,66 +38,57 @@ const (
 )
 
 // Outcome returns SomethingClosed if a path is closed or has a smaller MTU than the pod's
-// interface, else NotTried if a trial could not be run. Slow and lossy paths count as open.
+// interface, else NotTried if a trial could not be run.
 func (r Report) Outcome() int {
 	switch {
-	case slices.ContainsFunc(r.Cells, func(c Cell) bool { return c.State == Closed || c.State == Narrow }):
+	case slices.ContainsFunc(r.Cells, func(c Cell) bool { return c.State != Open }):
 		return SomethingClosed
-	case len(r.Untried) > 0 || len(r.Results) == 0:
+	case len(r.Untried) > 0 || len(r.Cells) == 0:
 		return NotTried
 	}
 	return AllOpen
 }
 
 // NewReport evaluates results, in any order.
-func NewReport(nodes []string, untried []Untried, results []Result, slow time.Duration) Report {
-	r := Report{
-		Nodes: slices.Sorted(slices.Values(nodes)), Untried: slices.Clone(untried),
-		Results: slices.Clone(results), Cells: []Cell{},
-	}
-	slices.SortFunc(r.Untried, func(a, b Untried) int {
+func NewReport(nodes []string, untried []Untried, results []Result) Report {
+	untried, results = slices.Clone(untried), slices.Clone(results)
+	slices.SortFunc(untried, func(a, b Untried) int {
 		return cmp.Or(strings.Compare(a.Node, b.Node), strings.Compare(a.Reason, b.Reason))
 	})
-	slices.SortFunc(r.Results, func(a, b Result) int {
+	paths, kinds := []Path{Pod, Service, NodePort, HealthCheck, Outside}, []Kind{TCP, UDP, MTU, HTTP, Dial}
+	slices.SortFunc(results, func(a, b Result) int {
 		return cmp.Or(
-			cmp.Compare(a.Path.rank(), b.Path.rank()), cmp.Compare(a.Family(), b.Family()),
-			strings.Compare(a.From, b.From), strings.Compare(a.To, b.To),
-			a.At.Compare(b.At), cmp.Compare(a.Kind.rank(), b.Kind.rank()))
+			cmp.Compare(slices.Index(paths, a.Path), slices.Index(paths, b.Path)),
+			cmp.Compare(a.Family(), b.Family()),
+			strings.Compare(a.From, b.From), strings.Compare(a.To, b.To), a.At.Compare(b.At),
+			cmp.Compare(slices.Index(kinds, a.Kind), slices.Index(kinds, b.Kind)))
 	})
-	r.Cells = cells(r.Results, slow)
-	r.Findings = findings(r.Results, slow)
-	return r
+	return Report{
+		Nodes: slices.Sorted(slices.Values(nodes)), Untried: untried,
+		Cells: cells(results), Findings: findings(results),
+	}
 }
-
-func (p Path) rank() int {
-	return slices.Index([]Path{Pod, Service, NodePort, HealthCheck, Outside, LoadBalancer}, p)
-}
-
-func (k Kind) rank() int { return slices.Index([]Kind{TCP, UDP, MTU, HTTP, Dial}, k) }
 
 // end returns the name of the target end.
 func (r Result) end() string {
-	switch r.Path {
-	case Outside:
+	if r.Path == Outside {
 		return r.At.String()
-	case LoadBalancer:
-		return r.To + " at " + r.At.String()
 	}
 	return r.To
 }
 
-func cells(results []Result, slow time.Duration) []Cell {
+func cells(results []Result) []Cell {
+	states := []State{Open, Narrow, Closed} // the best first
 	out := []Cell{}
 	for _, r := range results {
-		state := r.State(slow)
-		c := Cell{Path: r.Path, Family: r.Family(), From: r.From, To: r.end(), State: state, Text: r.words(state)}
+		c := Cell{Path: r.Path, Family: r.Family(), From: r.From, To: r.end(), State: r.State(), Text: r.words()}
 		last := len(out) - 1
 		same := last >= 0 && out[last].Path == c.Path && out[last].Family == c.Family &&
 			out[last].From == c.From && out[last].To == c.To
 		switch {
 		case !same:
 			out = append(out, c)
-		case state.rank() > out[last].State.rank():
+		case slices.Index(states, c.State) > slices.Index(states, out[last].State):
 			out[last] = c
 		}
 	}

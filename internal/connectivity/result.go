@@ -7,9 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
-	"time"
 )
 
 // Failure is the reason why a trial failed.
@@ -36,9 +34,6 @@ type Result struct {
 	Detail string `json:"detail,omitempty"`
 	// Took is the time to the first response, in microseconds.
 	Took int64 `json:"tookMicroseconds,omitempty"`
-	// Sent and Lost count datagrams.
-	Sent int `json:"sent,omitempty"`
-	Lost int `json:"lost,omitempty"`
 	// Carried is the largest packet that arrived, Interface the MTU of the pod's interface, in
 	// bytes including the IP header.
 	Carried   int `json:"carriedBytes,omitempty"`
@@ -48,50 +43,32 @@ type Result struct {
 // State summarizes a result.
 type State string
 
-// The states, the best first.
 const (
-	Open   State = "open"
-	Slow   State = "slow"
-	Lossy  State = "lossy"
+	Open State = "open"
+	// Narrow: packets of the MTU of the pod's interface are lost.
 	Narrow State = "narrow"
 	Closed State = "closed"
 )
 
-// State returns Slow for responses later than slow, unless that is 0 or the target may be
-// distant.
-func (r Result) State(slow time.Duration) State {
+func (r Result) State() State {
 	switch {
 	case r.Failure != "":
 		return Closed
 	case r.Carried < r.Interface:
 		return Narrow
-	case r.Lost > 0:
-		return Lossy
-	case slow > 0 && r.Path != Outside && r.Path != LoadBalancer && time.Duration(r.Took)*time.Microsecond > slow:
-		return Slow
 	}
 	return Open
 }
 
-func (s State) rank() int { return slices.Index([]State{Open, Slow, Lossy, Narrow, Closed}, s) }
-
 // words returns the text of a result in a matrix.
-func (r Result) words(s State) string {
-	switch s {
+func (r Result) words() string {
+	switch r.State() {
 	case Closed:
 		return string(r.Kind) + " " + string(r.Failure)
 	case Narrow:
 		return fmt.Sprintf("mtu %d < %d", r.Carried, r.Interface)
-	case Lossy:
-		return fmt.Sprintf("%d of %d lost", r.Lost, r.Sent)
-	case Slow:
-		return "slow " + took(r.Took)
 	}
-	return took(r.Took)
-}
-
-func took(microseconds int64) string {
-	ms := float64(microseconds) / 1000
+	ms := float64(r.Took) / 1000
 	if ms < 10 {
 		return fmt.Sprintf("%.1f ms", ms)
 	}

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/underlay-ccm/underlay/addresses"
 	addresscontroller "github.com/underlay-ccm/underlay/addresses/controller"
 	"github.com/underlay-ccm/underlay/internal/survey"
@@ -25,7 +23,7 @@ const (
 )
 
 func addressChecks() []check {
-	return slices.Concat([]check{
+	return []check{
 		newCheck("address-ledger", Error, (*cluster).addresses, survey.PartAddresses|survey.PartServices,
 			"restore the ConfigMap from a backup, or leave it to the cloud controller manager to rebuild it from the Services: "+managerLogs, addressLedger),
 		newCheck("address-removed-pool", Error, nil, survey.PartConfig|survey.PartAddresses,
@@ -36,7 +34,7 @@ func addressChecks() []check {
 			"correct the Service or the pools as the message describes; see docs/reference/addresses.md", addressWaiting),
 		newCheck("address-kube-proxy", Error, (*cluster).addresses, hasProxy,
 			"set mode: nftables: "+proxyEdit, addressKubeProxy),
-	}, holderChecks())
+	}
 }
 
 func (x *cluster) addresses() bool { return x.Config.Addresses.Enabled() }
@@ -84,11 +82,14 @@ func addressRemovedPool(x *cluster) (found []Finding) {
 // addressPoolRoom adds up the pools of a family that serve the same namespaces: a full pool is
 // no problem while another has free addresses.
 func addressPoolRoom(x *cluster) (found []Finding) {
-	type group struct{ family, namespaces string }
+	type group struct {
+		family     addresses.Family
+		namespaces string
+	}
 	var groups []group
 	names, size, used := map[group][]string{}, map[group]uint64{}, map[group]uint64{}
-	for _, p := range x.addressView.Pools {
-		g := group{p.Family, p.Namespaces}
+	for _, p := range x.AddressPoolUsages(x.addressing) {
+		g := group{p.Family, p.Selector()}
 		if p.OnRequest {
 			continue
 		}
@@ -110,18 +111,15 @@ func addressPoolRoom(x *cluster) (found []Finding) {
 }
 
 func addressWaiting(x *cluster) (found []Finding) {
-	for _, w := range x.addressView.Waiting {
-		f := Finding{Object: "Service/" + w.Service}
-		switch {
-		case w.Accepted == nil && w.Age <= survey.GracePeriod:
-			continue
-		case w.Accepted != nil && w.Accepted.Status == string(metav1.ConditionTrue):
-			continue // the checks of the ledger report this
-		case w.Accepted != nil && x.coveredByHolder(w):
+	for _, w := range x.Waiting(x.addressing) {
+		f := Finding{Object: serviceObject(w.Service)}
+		switch age := x.age(w.CreationTimestamp.Time); {
+		case w.Accepted == nil && age <= survey.GracePeriod:
 			continue
 		case w.Accepted == nil:
-			f.What = fmt.Sprintf("it was created %s ago, and no cloud controller manager has looked at it", long(w.Age))
-			f.Remedy = "see that the cloud controller manager leads (checks cloud-controller and leader): " + managerLogs
+			f.What, f.Remedy = unnoticed(age)
+		case !w.Refused() || x.coveredByHolder(w):
+			continue // the checks of the ledger and of holders report this
 		case len(w.Has) > 0:
 			f.Severity, f.What = Warning, fmt.Sprintf("it has %s: %s", survey.Join(w.Has, ", "), w.Why())
 		default:
@@ -134,16 +132,10 @@ func addressWaiting(x *cluster) (found []Finding) {
 
 // coveredByHolder reports whether a check of the Service's addresses covers its problem: another
 // machine uses an address, or no node holds it.
-func (x *cluster) coveredByHolder(w survey.WaitingRow) bool {
-	switch w.Accepted.Reason {
-	case string(addresses.InUse):
-		return true
-	case noNode:
-		return slices.ContainsFunc(x.addressView.Addresses, func(row survey.AddressRow) bool {
-			return slices.Contains(w.Has, row.Address) && !carried(row)
-		})
-	}
-	return false
+func (x *cluster) coveredByHolder(w survey.WaitingService) bool {
+	unheld := func(h survey.AddressHolding) bool { return slices.Contains(w.Has, h.Address) && !carried(h) }
+	return w.Accepted.Reason == string(addresses.InUse) ||
+		w.Accepted.Reason == noNode && slices.ContainsFunc(x.holdings, unheld)
 }
 
 func addressKubeProxy(x *cluster) []Finding {

@@ -4,46 +4,16 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/underlay-ccm/underlay/internal/config"
 	"github.com/underlay-ccm/underlay/internal/kube"
-	"github.com/underlay-ccm/underlay/internal/survey"
 	"github.com/underlay-ccm/underlay/routes/agent"
 )
 
-// recent is the maximum age of an Event that describes the current state: kubelets and agents
-// repeat theirs at least this often.
-const recent = 15 * time.Minute
-
 const agentLogs = "kubectl -n " + here + " logs -l app.kubernetes.io/name=underlay-agent"
-
-// noSandbox is the reason of the kubelet's Event for a pod that gets no network.
-const noSandbox = "FailedCreatePodSandBox"
-
-func agentChecks() []check {
-	return []check{
-		newCheck("agent", Error, nil, survey.PartWorkloads|survey.PartNodes|survey.PartConfig,
-			"kubectl -n "+here+" describe pod -l app.kubernetes.io/name=underlay-agent; "+agentLogs, agentReady),
-		newCheck("cni-plugins", Error, nil, survey.PartNodes|survey.PartEvents|survey.PartWorkloads,
-			"put the plugins of github.com/containernetworking/plugins into /opt/cni/bin on the node (Debian, Ubuntu: apt-get install kubernetes-cni)",
-			func(x *cluster) []Finding { return x.reported(missesPlugin) }),
-		newCheck("cni-order", Error, nil, survey.PartNodes|survey.PartEvents|survey.PartWorkloads,
-			"remove the other file on the node, or rename it to sort behind 05-underlay.conflist",
-			func(x *cluster) []Finding { return x.reported(isSecond) }),
-	}
-}
-
-// missesPlugin reports whether internal/cni or libcni found no CNI plugin.
-func missesPlugin(line string) bool {
-	return strings.Contains(line, "the CNI plugin ") && strings.Contains(line, " is not in ") || strings.Contains(line, "failed to find plugin")
-}
-
-// isSecond reports whether internal/cni found another CNI configuration that takes precedence.
-func isSecond(line string) bool { return strings.Contains(line, "its name sorts before") }
 
 func (x *cluster) agents() *appsv1.DaemonSet {
 	i := slices.IndexFunc(x.DaemonSets, func(d *appsv1.DaemonSet) bool {
@@ -117,48 +87,4 @@ func agentReady(x *cluster) []Finding {
 		what += "; not running on " + few(absent)
 	}
 	return []Finding{{Object: object, What: what}}
-}
-
-type report struct{ node, text string }
-
-// reports returns the messages of agents and kubelets. It omits Events of agents that are ready
-// now, because their problems are resolved.
-func (x *cluster) reports() []report {
-	var out []report
-	for _, n := range x.Nodes {
-		if c := kube.Condition(n, corev1.NodeNetworkUnavailable); c != nil && c.Status == corev1.ConditionTrue {
-			out = append(out, report{n.Name, c.Message})
-		}
-	}
-	for _, e := range slices.Backward(x.Events) {
-		if e.Type != corev1.EventTypeWarning || x.age(survey.EventTime(e)) > recent {
-			continue
-		}
-		switch {
-		case e.InvolvedObject.Kind == "Node" && (e.Source.Component == agentName || e.ReportingController == agentName):
-			if _, ready := x.agentOn(e.InvolvedObject.Name); !ready {
-				out = append(out, report{e.InvolvedObject.Name, e.Message})
-			}
-		case e.Reason == noSandbox && e.Source.Host != "":
-			out = append(out, report{e.Source.Host, e.Message})
-		}
-	}
-	return out
-}
-
-// reported returns the first matching line of each node's reports as a finding.
-func (x *cluster) reported(about func(line string) bool) []Finding {
-	var found []Finding
-	seen := map[string]bool{}
-	for _, c := range x.reports() {
-		for line := range strings.Lines(c.text) {
-			line = strings.TrimSpace(line)
-			if !about(line) || seen[c.node] || x.Node(c.node) == nil {
-				continue
-			}
-			seen[c.node] = true
-			found = append(found, Finding{Object: "Node/" + c.node, What: line})
-		}
-	}
-	return found
 }

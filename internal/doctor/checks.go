@@ -42,8 +42,9 @@ func newCheck(
 // checks returns the table, in the order of the reference.
 func checks() []check {
 	return slices.Concat(
-		managerChecks(), kubeProxyChecks(), conflictChecks(), agentChecks(),
-		poolChecks(), ledgerChecks(), nodeChecks(), podCIDRChecks(), routeChecks(), vSwitchChecks(), serviceChecks(), addressChecks(),
+		managerChecks(), kubeProxyChecks(), conflictChecks(), poolChecks(), ledgerChecks(),
+		nodeChecks(), podCIDRChecks(), routeChecks(), vSwitchChecks(), serviceChecks(),
+		addressChecks(), holderChecks(),
 	)
 }
 
@@ -135,10 +136,9 @@ type cluster struct {
 	// absent are the Nodes whose servers don't exist, by name; nil if that can't be determined.
 	absent     map[string]survey.Absence
 	balancings []survey.Balancing
-	// addressing and addressView hold the addresses and their holders; lasting has only reports
-	// that have not changed for a minute.
+	// lasting has only reports that have not changed for a minute.
 	addressing, lasting survey.Addressing
-	addressView         survey.AddressesView
+	holdings            []survey.AddressHolding
 	proxy               kube.ProxyConfig
 	proxyErr            error
 }
@@ -162,7 +162,7 @@ func newCluster(s *survey.Snapshot) *cluster {
 	if s.Saw(survey.PartConfig | survey.PartAddresses) {
 		x.addressing = s.Addressing()
 		x.lasting = x.addressing.Lasting(s.Taken)
-		x.addressView, _ = survey.AddressesOf(s) // fails only without a required part
+		x.holdings = s.AddressHoldings(x.addressing)
 	}
 	if s.Saw(survey.PartSetup) {
 		x.proxy, x.proxyErr = kube.ReadProxy(s.ConfigMaps[kube.ProxyConfigMap])

@@ -11,6 +11,7 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/underlay-ccm/underlay/internal/kube"
 	"github.com/underlay-ccm/underlay/internal/survey"
@@ -33,29 +34,30 @@ func conflictChecks() []check {
 	return []check{
 		newCheck("second-allocator", Error, (*cluster).allocates, survey.PartWorkloads|survey.PartNodes|survey.PartLedger|survey.PartSetup,
 			kcmEdit, secondAllocator),
-		newCheck("podcidr-policy", Warning, (*cluster).allocates, survey.PartSetup,
-			"kubectl apply -f deploy/ccm/podcidr-policy.yaml",
-			func(x *cluster) []Finding { return x.policy(policyName) }),
-		newCheck("kubelet-policy", Warning, nil, survey.PartSetup,
-			"kubectl apply -f deploy/ccm/kubelet-policy.yaml",
-			func(x *cluster) []Finding { return x.policy(kubeletPolicyName) }),
-		newCheck("agent-policy", Warning, nil, survey.PartSetup|survey.PartWorkloads,
-			"kubectl apply -f deploy/agent/node-status-policy.yaml -f deploy/agent/events-policy.yaml",
-			agentPolicies),
+		newCheck("admission-policies", Warning, nil, survey.PartSetup|survey.PartWorkloads|survey.PartConfig,
+			"kubectl apply -f deploy/ccm/podcidr-policy.yaml -f deploy/ccm/kubelet-policy.yaml -f deploy/agent/node-status-policy.yaml -f deploy/agent/events-policy.yaml",
+			admissionPolicies),
 		newCheck("other-cloud-controller", Error, nil, survey.PartWorkloads|survey.PartSetup,
 			"delete it: only one cloud controller manager may work in a cluster", otherCloudController),
 		newCheck("other-pod-network", Error, nil, survey.PartWorkloads,
 			"remove one of the two pod networks", otherPodNetwork),
+		newCheck("agent", Error, nil, survey.PartWorkloads|survey.PartNodes|survey.PartConfig,
+			"kubectl -n "+here+" describe pod -l app.kubernetes.io/name=underlay-agent; "+agentLogs, agentReady),
 		newCheck("network-policy", Warning, nil, survey.PartConfig|survey.PartWorkloads|survey.PartNetworkPolicies,
 			"set networkPolicy to off in the configuration of underlay-ccm and its agents, or remove the other program", networkPolicies),
 	}
 }
 
-func agentPolicies(x *cluster) []Finding {
-	if x.agents() == nil {
-		return nil
+// admissionPolicies tests the policies of the programs that run.
+func admissionPolicies(x *cluster) (found []Finding) {
+	if x.allocates() {
+		found = x.policy(policyName)
 	}
-	return append(x.policy(agentPolicyName), x.policy(agentEventsName)...)
+	found = append(found, x.policy(kubeletPolicyName)...)
+	if x.agents() != nil {
+		found = slices.Concat(found, x.policy(agentPolicyName), x.policy(agentEventsName))
+	}
+	return found
 }
 
 // policy returns a finding if an admission policy or its binding is missing or ineffective.
@@ -249,7 +251,7 @@ func (x *cluster) strangePodCIDRs() []Finding {
 	}
 	return []Finding{{
 		Object: "Node/" + names[0],
-		What:   fmt.Sprintf("%s set podCIDRs, %s ago last, although Underlay allocates them: of %s", manager, long(x.age(last)), few(names)),
+		What:   fmt.Sprintf("%s set podCIDRs, %s ago last, although Underlay allocates them: of %s", manager, duration.HumanDuration(x.age(last)), few(names)),
 		Remedy: "stop that program from allocating podCIDRs; if it is kube-controller-manager, " + kcmEdit,
 	}}
 }

@@ -17,7 +17,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/underlay-ccm/underlay/internal/survey"
 	"github.com/underlay-ccm/underlay/internal/table"
@@ -100,7 +99,7 @@ func Diagnose(s *survey.Snapshot) Diagnosis {
 
 // Page shows each remedy below its finding, or beside it in a wide table.
 func (d Diagnosis) Page() table.Page {
-	t := table.New("", "SEVERITY", "CHECK", "OBJECT", "FOUND", "+REMEDY")
+	t := table.New("findings", "", "SEVERITY", "CHECK", "OBJECT", "FOUND", "+REMEDY")
 	tones := map[Severity]table.Tone{Error: table.Bad, Warning: table.Warn, Info: table.Faint}
 	blind := len(d.NotSeen) > 0
 	for _, f := range grouped(d.Findings) {
@@ -153,20 +152,6 @@ func few(all []string) string {
 		return strings.Join(all, ", ")
 	}
 	return fmt.Sprintf("%s and %d more", strings.Join(all[:shown], ", "), len(all)-shown)
-}
-
-// long formats a duration with one unit.
-func long(d time.Duration) string {
-	switch {
-	case d < 2*time.Minute:
-		return fmt.Sprintf("%d s", int(d.Seconds()))
-	case d < 2*time.Hour:
-		return fmt.Sprintf("%d min", int(d.Minutes()))
-	case d < 48*time.Hour:
-		return fmt.Sprintf("%d h", int(d.Hours()))
-	default:
-		return fmt.Sprintf("%d days", int(d.Hours()/24))
-	}
 }
 
 // about returns a finding to which the check's severity and remedy apply.

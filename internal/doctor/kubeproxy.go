@@ -33,8 +33,6 @@ func kubeProxyChecks() []check {
 			return x.addresses() || x.balances() && x.Config.LoadBalancers.HealthCheck != "node-port"
 		}, hasProxy,
 			"set healthzBindAddress: 0.0.0.0:10256, or healthCheck: node-port below loadBalancers in underlay-config: "+proxyEdit, proxyHealthPort),
-		newCheck("kube-proxy-cluster-cidr", Warning, nil, hasProxy|survey.PartConfig,
-			"set clusterCIDR to the ranges of the pools: "+proxyEdit, proxyClusterCIDR),
 	}
 }
 
@@ -159,29 +157,4 @@ func proxyHealthPort(x *cluster) []Finding {
 		f.Remedy = "set healthzBindAddress: 0.0.0.0:10256: " + proxyEdit
 	}
 	return []Finding{f}
-}
-
-func proxyClusterCIDR(x *cluster) []Finding {
-	c := x.proxy
-	if c.ClusterCIDR == "" {
-		return nil
-	}
-	var known []netip.Prefix
-	for text := range strings.SplitSeq(c.ClusterCIDR, ",") {
-		if p, err := netip.ParsePrefix(strings.TrimSpace(text)); err == nil {
-			known = append(known, p.Masked())
-		}
-	}
-	var unknown []string
-	for _, p := range x.Pools() {
-		covers := func(k netip.Prefix) bool { return k.Bits() <= p.Prefix.Bits() && k.Contains(p.Prefix.Addr()) }
-		if !p.Own && !slices.ContainsFunc(known, covers) {
-			unknown = append(unknown, p.String())
-		}
-	}
-	if len(unknown) == 0 {
-		return nil
-	}
-	return []Finding{about(proxyObject,
-		"clusterCIDR is %s, which does not hold %s", c.ClusterCIDR, few(unknown))}
 }

@@ -2,12 +2,11 @@ package doctor
 
 import (
 	"fmt"
-	"net/netip"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/underlay-ccm/underlay/internal/kube"
 	"github.com/underlay-ccm/underlay/internal/survey"
@@ -29,7 +28,7 @@ func ledgerChecks() []check {
 	return []check{
 		newCheck("ledger", Error, (*cluster).allocates, survey.PartNodes|survey.PartLedger,
 			"restore all its ConfigMaps from one backup, or leave it to the cloud controller manager to rebuild it from the Nodes: see that one leads, and "+managerLogs, ledger),
-		newCheck("ledger-leftover", Warning, (*cluster).allocates, seesBook,
+		newCheck("ledger-leftover", Warning, (*cluster).allocates, seesBook|survey.PartEvents,
 			"make sure that a cloud controller manager leads: it releases the prefixes of deleted Nodes; "+managerLogs, ledgerLeftover),
 	}
 }
@@ -64,24 +63,16 @@ func ledgerLeftover(x *cluster) []Finding {
 		case h.Released.IsZero() && gone && !x.justLeft(h.Node):
 			found = append(found, leftover(h, "and the Node doesn't exist; its quarantine has not begun"))
 		case !h.Released.IsZero() && x.age(h.Released) > x.Config.IPAM.Quarantine+overdue:
-			why := "and its quarantine is not over yet, which takes " + long(x.Config.IPAM.Quarantine)
-			f := leftover(h, fmt.Sprintf("whose Node is gone for %s, %s", long(x.age(h.Released)), why))
-			if r, stands := x.routeInto(h.Prefixes); stands {
-				f.What += "; the route " + r + " still stands"
-				f.Remedy = "see why that route is not deleted (checks foreign-routes and stale-routes); " + managerLogs
-			}
+			why := "and its quarantine is not over yet, which takes " + duration.HumanDuration(x.Config.IPAM.Quarantine)
+			f := leftover(h, fmt.Sprintf("whose Node is gone for %s, %s", duration.HumanDuration(x.age(h.Released)), why))
 			found = append(found, f)
 		}
 	}
 	return found
 }
 
-// justLeft reports whether a Node was deleted within begun: a previous Snapshot had it, or an
-// Event is about it; Kubernetes writes one when it deletes a Node.
+// justLeft reports whether a Node was deleted within begun: Kubernetes writes an Event about it.
 func (x *cluster) justLeft(n ipam.Node) bool {
-	if at, missed := x.Left[types.UID(n.UID)]; missed && x.age(at) < begun {
-		return true
-	}
 	return slices.ContainsFunc(x.Events, func(e *corev1.Event) bool {
 		about := e.InvolvedObject
 		return about.Kind == "Node" && string(about.UID) == n.UID && x.age(survey.EventTime(e)) < begun
@@ -90,16 +81,4 @@ func (x *cluster) justLeft(n ipam.Node) bool {
 
 func leftover(h ipam.Holding, why string) Finding {
 	return Finding{Object: ledgerObject, What: fmt.Sprintf("%s (UID %s) has a record for %s, %s", h.Node.Name, h.Node.UID, survey.Join(h.Prefixes, ", "), why)}
-}
-
-func (x *cluster) routeInto(prefixes []netip.Prefix) (string, bool) {
-	if x.Network == nil {
-		return "", false
-	}
-	for _, r := range x.Network.Routes {
-		if slices.Contains(prefixes, r.Dst) {
-			return r.String(), true
-		}
-	}
-	return "", false
 }

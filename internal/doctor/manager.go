@@ -9,6 +9,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/underlay-ccm/underlay/internal/hetzner"
 	"github.com/underlay-ccm/underlay/internal/survey"
@@ -131,7 +132,7 @@ func leader(x *cluster) []Finding {
 	}
 	if since := x.age(spec.RenewTime.Time); since > lasts+skew {
 		return []Finding{about(x.leaseObject(),
-			"%s held the lease and has not renewed it for %s; it lasts %s", *spec.HolderIdentity, long(since), long(lasts))}
+			"%s held the lease and has not renewed it for %s; it lasts %s", *spec.HolderIdentity, duration.HumanDuration(since), duration.HumanDuration(lasts))}
 	}
 	return nil
 }

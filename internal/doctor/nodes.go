@@ -5,6 +5,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
 	cloudproviderapi "k8s.io/cloud-provider/api"
 
 	"github.com/underlay-ccm/underlay/internal/kube"
@@ -22,7 +23,7 @@ func nodeChecks() []check {
 			"start the kubelet with --cloud-provider=external (kubeadm: nodeRegistration.kubeletExtraArgs), delete the Node, and restart the kubelet: it joins again",
 			eachNode(func(x *cluster, n *corev1.Node) (string, string) {
 				if since, late := x.waiting(n); late && n.Spec.ProviderID == "" && !survey.Uninitialized(n) {
-					return fmt.Sprintf("it joined %s ago and has neither a provider ID nor the taint %s: its kubelet runs without --cloud-provider=external", long(since), cloudproviderapi.TaintExternalCloudProvider), ""
+					return fmt.Sprintf("it joined %s ago and has neither a provider ID nor the taint %s: its kubelet runs without --cloud-provider=external", duration.HumanDuration(since), cloudproviderapi.TaintExternalCloudProvider), ""
 				}
 				return "", ""
 			})),
@@ -30,7 +31,7 @@ func nodeChecks() []check {
 			"see why: kubectl describe node; condition underlay.dev/AddressesMatch: give the kubelet as --node-ip an address of its server; Event ServerAmbiguous: name the server as the Node, or start the kubelet with --provider-id=hcloud://ID (a dedicated server: hrobot://NUMBER); "+managerLogs,
 			eachNode(func(x *cluster, n *corev1.Node) (string, string) {
 				if since, late := x.waiting(n); late && survey.Uninitialized(n) {
-					text := fmt.Sprintf("it joined %s ago and still has the taint %s; its provider ID is %q", long(since), cloudproviderapi.TaintExternalCloudProvider, n.Spec.ProviderID)
+					text := fmt.Sprintf("it joined %s ago and still has the taint %s; its provider ID is %q", duration.HumanDuration(since), cloudproviderapi.TaintExternalCloudProvider, n.Spec.ProviderID)
 					if c := kube.Condition(n, kube.AddressesMatch); c != nil && c.Status == corev1.ConditionFalse {
 						text += "; " + c.Message
 					}
@@ -51,7 +52,7 @@ func nodeChecks() []check {
 			"put both nodes into one network segment, or see the agent: "+agentLogs,
 			eachNode(func(x *cluster, n *corev1.Node) (string, string) {
 				if c := kube.Condition(n, agent.PeersReachable); c != nil && c.Status == corev1.ConditionFalse && x.age(c.LastTransitionTime.Time) > conditionAge {
-					return fmt.Sprintf("for %s: %s", long(x.age(c.LastTransitionTime.Time)), c.Message), ""
+					return fmt.Sprintf("for %s: %s", duration.HumanDuration(x.age(c.LastTransitionTime.Time)), c.Message), ""
 				}
 				return "", ""
 			})),
@@ -126,28 +127,21 @@ func nodeServer(x *cluster) []Finding {
 
 // outlives returns the finding about a Node without a server, unless it will be deleted anyway.
 func outlives(n *corev1.Node, a survey.Absence) []Finding {
-	f := Finding{Object: nodeObject(n), What: a.Text}
-	rejoin := fmt.Sprintf("kubectl delete node %s, and restart the kubelet: it joins again", n.Name)
+	f := Finding{Object: nodeObject(n), What: a.Text, Remedy: misnamed(n)}
 	switch a.Outlook {
 	case survey.Leaving:
 		return nil
 	case survey.Unsure:
 		f.Severity, f.What = Info, notChecked+"whether the Node goes by itself: "+a.Text
-		f.Remedy = "look again in a minute; if the Node is still Ready then: " + rejoin + " with its server's provider ID"
+		f.Remedy = "look again in a minute; if the Node is still Ready then: " + misnamed(n)
 	case survey.Overdue:
 		f.Remedy = "look again in a minute; if the Node is still there, see why the cloud controller manager doesn't delete it: " + managerLogs + "; or by hand: kubectl delete node " + n.Name
-	case survey.Misnamed:
-		f.Remedy = misnamed(n)
-	case survey.Replaced:
-		f.Remedy = rejoin + " with the provider ID of the server that runs now"
-	case survey.Unmissed:
-		f.Remedy = "see why kube-controller-manager doesn't find the Node not Ready: kubectl -n kube-system logs -l component=kube-controller-manager; or by hand: kubectl delete node " + n.Name
 	}
 	return []Finding{f}
 }
 
 func misnamed(n *corev1.Node) string {
-	return "kubectl delete node " + n.Name + ", and start the kubelet with --provider-id=hcloud://ID of its server (a dedicated server: hrobot://NUMBER), or without the flag"
+	return "kubectl delete node " + n.Name + ", and restart the kubelet with --provider-id=hcloud://ID of its server (a dedicated server: hrobot://NUMBER), or without the flag: it joins again"
 }
 
 // wireGuard finds Nodes that tunnels can't connect.
@@ -207,5 +201,5 @@ func networkUnavailable(x *cluster, n *corev1.Node) (what, remedy string) {
 	case routes.NotInVSwitch:
 		remedy = "correct the kubelet's --node-ip or the Node's labels, as vswitch-node describes"
 	}
-	return fmt.Sprintf("no pod runs on it for %s: %s: %s", long(x.age(c.LastTransitionTime.Time)), c.Reason, c.Message), remedy
+	return fmt.Sprintf("no pod runs on it for %s: %s: %s", duration.HumanDuration(x.age(c.LastTransitionTime.Time)), c.Reason, c.Message), remedy
 }

@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/underlay-ccm/underlay/internal/config"
 	"github.com/underlay-ccm/underlay/internal/survey"
@@ -46,10 +45,6 @@ func TestWhatPassesByItself(t *testing.T) {
 		{"a server is not attached yet", shape{}, func(s *survey.Snapshot) {
 			joining(s)
 			s.Servers[2].PrivateIP = netip.Addr{}
-		}},
-		{"a Node that an earlier look had was deleted", shape{}, func(s *survey.Snapshot) {
-			s.Ledger.Data["gone"] = "uid=uid-gone id=hcloud://55 10.244.9.0/24@default-ipv4"
-			s.Left = map[types.UID]time.Time{"uid-gone": s.Taken.Add(-59 * time.Second)}
 		}},
 		{"a Node that Kubernetes told of was deleted", shape{}, func(s *survey.Snapshot) {
 			s.Ledger.Data["gone"] = "uid=uid-gone id=hcloud://55 10.244.9.0/24@default-ipv4"
@@ -111,17 +106,6 @@ func TestWhatPassesByItself(t *testing.T) {
 		}},
 		{"kube-proxy's health by its keyless default", shape{}, withProxyConfig("healthzBindAddress: \"\"\n", "")},
 		{"NodePorts matter to no load balancer on metal", metal, withProxyConfig("- 10.0.0.0/16", "- 192.168.0.0/16")},
-		{"what an agent complained of before it became ready", shape{}, func(s *survey.Snapshot) {
-			s.Events = []*corev1.Event{fromAgent("worker-1", cniMessage(), time.Minute)}
-		}},
-		{"a complaint of a Node that is gone", shape{}, func(s *survey.Snapshot) {
-			s.Events = []*corev1.Event{fromAgent("worker-9", cniMessage(), time.Minute)}
-		}},
-		{"an old complaint of a kubelet", shape{}, func(s *survey.Snapshot) {
-			e := fromAgent("worker-1", `failed to find plugin "ptp" in path [/opt/cni/bin]`, time.Hour)
-			e.Reason, e.InvolvedObject.Kind = "FailedCreatePodSandBox", "Pod"
-			s.Events = []*corev1.Event{e}
-		}},
 		{"a full pool beside one with room", shape{}, func(s *survey.Snapshot) {
 			fill(256)(s)
 			s.Config.IPAM.Pools = append(s.Config.IPAM.Pools, config.Pool{Name: "more", Prefix: netip.MustParsePrefix("10.245.0.0/16"), NodeMask: 24})

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/underlay-ccm/underlay/internal/kube"
 	"github.com/underlay-ccm/underlay/internal/survey"
@@ -23,8 +24,6 @@ func poolChecks() []check {
 	return []check{
 		newCheck("pool-overlap", Error, nil, survey.PartConfig|survey.PartServiceCIDRs,
 			"choose ranges that lie apart, and let the pool that overlaps drain (state: draining)", poolOverlap),
-		newCheck("pool-node-address", Warning, (*cluster).allocates, survey.PartNodes,
-			"keep podCIDRs out of it (key exclude of underlay-config), or move the pool", poolNodeAddress),
 		newCheck("pool-room", Error, (*cluster).allocates, hasBook,
 			"add a pool of the same address family (key pools of underlay-config)", poolRoom),
 		newCheck("removed-pool", Error, (*cluster).allocates, hasBook,
@@ -75,25 +74,6 @@ func ofRoutes(f routes.Finding) Finding {
 		out.Object, out.What = f.Prefix.String(), f.Prefix.String()+" "+f.Problem
 	}
 	return out
-}
-
-func poolNodeAddress(x *cluster) (found []Finding) {
-	for _, p := range x.Pools() {
-		var inside []string
-		for _, n := range x.Nodes {
-			for _, a := range kube.Addresses(n) {
-				excluded := func(e netip.Prefix) bool { return e.Contains(a) }
-				text := fmt.Sprintf("%s of %s", a, n.Name)
-				if !p.Own && p.Prefix.Contains(a) && !slices.ContainsFunc(x.Config.IPAM.Exclude, excluded) && !slices.Contains(inside, text) {
-					inside = append(inside, text)
-				}
-			}
-		}
-		if len(inside) > 0 {
-			found = append(found, Finding{Object: "pool/" + p.Name, What: fmt.Sprintf("%s holds addresses of nodes: %s", p, few(inside))})
-		}
-	}
-	return found
 }
 
 func poolRoom(x *cluster) (found []Finding) {
@@ -184,7 +164,7 @@ func withoutPodCIDR(x *cluster, n *corev1.Node) (what, remedy string) {
 	if c := kube.Condition(n, ipamcontroller.PodCIDRsAllocated); c != nil && c.Status == corev1.ConditionFalse {
 		why = c.Reason + ": " + c.Message
 	}
-	return fmt.Sprintf("it joined %s ago and has no podCIDR; %s", long(since), why), ""
+	return fmt.Sprintf("it joined %s ago and has no podCIDR; %s", duration.HumanDuration(since), why), ""
 }
 
 // bookWarnings returns a check for some kinds of the ledger's warnings, one per Node and prefix.

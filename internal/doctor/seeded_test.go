@@ -129,7 +129,6 @@ func seededProxy() []seeded {
 		},
 		{name: "kube-proxy's health on loopback", seed: withProxyConfig(`healthzBindAddress: ""`, "healthzBindAddress: 127.0.0.1:10256"), check: "kube-proxy-health-port", severity: Error, object: object, reports: []string{"127.0.0.1:10256"}, do: "0.0.0.0:10256"},
 		{name: "kube-proxy's health on another port", seed: withProxyConfig(`healthzBindAddress: ""`, "healthzBindAddress: 0.0.0.0:10999"), check: "kube-proxy-health-port", severity: Error, object: object, reports: []string{"10999"}},
-		{name: "kube-proxy has another cluster CIDR", seed: withProxyConfig("clusterCIDR: 10.244.0.0/16", "clusterCIDR: 10.32.0.0/16"), check: "kube-proxy-cluster-cidr", severity: Warning, object: object, reports: []string{"10.32.0.0/16", "10.244.0.0/16"}},
 	}
 }
 
@@ -169,7 +168,7 @@ func seededRivals() []seeded {
 			s.PolicyBindings = s.PolicyBindings[1:]
 		}
 	}
-	unguarded := []string{"podcidr-policy"}
+	unguarded := []string{"admission-policies"}
 	peer := func(replicas int32) func(*survey.Snapshot) {
 		return func(s *survey.Snapshot) {
 			d := s.Deployments[0].DeepCopy()
@@ -189,23 +188,23 @@ func seededRivals() []seeded {
 		{
 			name:  "podCIDRs set by another program",
 			seed:  func(s *survey.Snapshot) { s.Nodes[2].ManagedFields[0] = setBy("kube-controller-manager", time.Hour) },
-			check: "second-allocator", severity: Error, object: "Node/worker-2", reports: []string{"kube-controller-manager", "60 min ago", "worker-2"},
+			check: "second-allocator", severity: Error, object: "Node/worker-2", reports: []string{"kube-controller-manager", "60m ago", "worker-2"},
 		},
 		{
 			name: "arguments of kube-controller-manager unseen", seed: func(s *survey.Snapshot) { s.Pods = s.Pods[:len(s.Pods)-1] },
 			check: "second-allocator", severity: Info, reports: []string{"not checked: no pod of kube-controller-manager"},
 		},
-		{name: "no policy", seed: func(s *survey.Snapshot) { s.Policies = s.Policies[1:] }, check: "podcidr-policy", severity: Warning, object: "ValidatingAdmissionPolicy/underlay-podcidrs", do: "podcidr-policy.yaml"},
-		{name: "no binding", seed: func(s *survey.Snapshot) { s.PolicyBindings = s.PolicyBindings[1:] }, check: "podcidr-policy", severity: Warning, object: "ValidatingAdmissionPolicyBinding/underlay-podcidrs"},
+		{name: "no policy", seed: func(s *survey.Snapshot) { s.Policies = s.Policies[1:] }, check: "admission-policies", severity: Warning, object: "ValidatingAdmissionPolicy/underlay-podcidrs", do: "podcidr-policy.yaml"},
+		{name: "no binding", seed: func(s *survey.Snapshot) { s.PolicyBindings = s.PolicyBindings[1:] }, check: "admission-policies", severity: Warning, object: "ValidatingAdmissionPolicyBinding/underlay-podcidrs"},
 		{
 			name: "a binding that only warns", seed: func(s *survey.Snapshot) {
 				s.PolicyBindings[0].Spec.ValidationActions = []admissionv1.ValidationAction{admissionv1.Warn}
 			},
-			check: "podcidr-policy", severity: Warning, object: "ValidatingAdmissionPolicyBinding/underlay-podcidrs", reports: []string{"Warn"},
+			check: "admission-policies", severity: Warning, object: "ValidatingAdmissionPolicyBinding/underlay-podcidrs", reports: []string{"Warn"},
 		},
-		{name: "no policy for kubelets", seed: func(s *survey.Snapshot) { s.Policies = s.Policies[:3] }, check: "kubelet-policy", severity: Warning, object: "ValidatingAdmissionPolicy/underlay-kubelet-addresses", do: "kubelet-policy.yaml"},
-		{name: "no policy for agents", seed: func(s *survey.Snapshot) { s.Policies = slices.Delete(s.Policies, 1, 2) }, check: "agent-policy", severity: Warning, object: "ValidatingAdmissionPolicy/underlay-agent-node-status", do: "node-status-policy.yaml"},
-		{name: "no policy for agents' Events", seed: func(s *survey.Snapshot) { s.Policies = slices.Delete(s.Policies, 2, 3) }, check: "agent-policy", severity: Warning, object: "ValidatingAdmissionPolicy/underlay-agent-events", do: "events-policy.yaml"},
+		{name: "no policy for kubelets", seed: func(s *survey.Snapshot) { s.Policies = s.Policies[:3] }, check: "admission-policies", severity: Warning, object: "ValidatingAdmissionPolicy/underlay-kubelet-addresses", do: "kubelet-policy.yaml"},
+		{name: "no policy for agents", seed: func(s *survey.Snapshot) { s.Policies = slices.Delete(s.Policies, 1, 2) }, check: "admission-policies", severity: Warning, object: "ValidatingAdmissionPolicy/underlay-agent-node-status", do: "node-status-policy.yaml"},
+		{name: "no policy for agents' Events", seed: func(s *survey.Snapshot) { s.Policies = slices.Delete(s.Policies, 2, 3) }, check: "admission-policies", severity: Warning, object: "ValidatingAdmissionPolicy/underlay-agent-events", do: "events-policy.yaml"},
 		{name: "the Hetzner CCM still runs", seed: peer(1), check: "other-cloud-controller", severity: Error, object: "Deployment/kube-system/hcloud-cloud-controller-manager", reports: []string{"Hetzner"}, do: "kubectl -n kube-system delete deployment hcloud-cloud-controller-manager"},
 		{
 			name: "the Hetzner CCM as a DaemonSet under another name",
@@ -303,7 +302,7 @@ func seededManager() []seeded {
 				r := metav1.NewMicroTime(now().Add(-10 * time.Minute))
 				s.Lease.Spec.RenewTime = &r
 			},
-			check: "leader", severity: Error, object: lease, reports: []string{"control-1_0f", "10 min"}, do: "logs deployment/underlay-ccm",
+			check: "leader", severity: Error, object: lease, reports: []string{"control-1_0f", "10m"}, do: "logs deployment/underlay-ccm",
 		},
 		{name: "the lease was given up", seed: func(s *survey.Snapshot) { s.Lease.Spec.HolderIdentity = new(string) }, check: "leader", severity: Error, object: lease, reports: []string{"has no holder"}},
 	}

@@ -6,11 +6,13 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/underlay-ccm/underlay/internal/kube"
 	"github.com/underlay-ccm/underlay/internal/survey"
@@ -72,7 +74,7 @@ func servingNodes(all []*discoveryv1.EndpointSlice) []string {
 	nodes := map[string]bool{}
 	for _, s := range all {
 		for _, e := range s.Endpoints {
-			if e.NodeName != nil && (e.Conditions.Ready == nil || *e.Conditions.Ready) {
+			if e.NodeName != nil && readyEndpoint(e) {
 				nodes[*e.NodeName] = true
 			}
 		}
@@ -209,10 +211,8 @@ func serviceRefused(x *cluster) (found []Finding) {
 		case c != nil && c.Status == metav1.ConditionFalse:
 			found = append(found, Finding{Object: serviceObject(svc), What: c.Reason + ": " + c.Message})
 		case c == nil && x.age(svc.CreationTimestamp.Time) > survey.GracePeriod:
-			found = append(found, Finding{
-				Object: serviceObject(svc), What: fmt.Sprintf("it was created %s ago, and no cloud controller manager has looked at it", long(x.age(svc.CreationTimestamp.Time))),
-				Remedy: "see that the cloud controller manager leads (checks cloud-controller and leader): " + managerLogs,
-			})
+			what, remedy := unnoticed(x.age(svc.CreationTimestamp.Time))
+			found = append(found, Finding{Object: serviceObject(svc), What: what, Remedy: remedy})
 		case !blind:
 			for _, note := range x.NotesOf(svc, endpoints[survey.NameOf(svc)]) {
 				found = append(found, Finding{Severity: graded(note.Grade), Object: serviceObject(svc), What: note.Reason + ": " + note.String()})
@@ -223,6 +223,12 @@ func serviceRefused(x *cluster) (found []Finding) {
 		found = append(found, unseen(reason)...)
 	}
 	return found
+}
+
+// unnoticed is about a Service that no CCM has processed.
+func unnoticed(age time.Duration) (what, remedy string) {
+	return fmt.Sprintf("it was created %s ago, and no cloud controller manager has looked at it", duration.HumanDuration(age)),
+		"see that the cloud controller manager leads (checks cloud-controller and leader): " + managerLogs
 }
 
 func graded(g lb.Grade) Severity {

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/underlay-ccm/underlay/internal/config"
 	"github.com/underlay-ccm/underlay/internal/kube"
@@ -34,7 +35,7 @@ func vSwitchMember(x *cluster, n *corev1.Node) (what, remedy string) {
 		return "", ""
 	}
 	problem, remedy, _ := strings.Cut(c.Message, "; ")
-	return fmt.Sprintf("for %s: %s: %s", long(x.age(c.LastTransitionTime.Time)), c.Reason, problem), remedy
+	return fmt.Sprintf("for %s: %s: %s", duration.HumanDuration(x.age(c.LastTransitionTime.Time)), c.Reason, problem), remedy
 }
 
 // coupled reports whether the network should be coupled with a vSwitch.

@@ -7,6 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/underlay-ccm/underlay/policy"
 )
 
 // Node holds the parsed fields of a Node that agents use. It is kept small because each of
@@ -33,6 +35,12 @@ func NodeOf(node *corev1.Node) *Node {
 		ControlPlane: ControlPlane(node), Ready: Ready(node),
 		Reach: ReachOf(node), WireGuard: WireGuardOf(node),
 	}
+}
+
+// ForPolicies returns the Node's addresses of both types: no filter applies to connections between
+// a machine and its own pods, since these are not forwarded.
+func (n *Node) ForPolicies() policy.Node {
+	return policy.Node{PodCIDRs: n.PodCIDRs, Addresses: slices.Concat(n.InternalIPs, n.ExternalIPs)}
 }
 
 // Equal reports whether all fields are the same except Created, which can't change.

@@ -16,9 +16,6 @@ import (
 // deleted. Both take seconds, and longer if a thousand Nodes are added or removed at once.
 const GracePeriod = 5 * time.Minute
 
-// report is a kubelet's default nodeStatusReportFrequency, the longest time between heartbeats.
-const report = 5 * time.Minute
-
 // Outlook classifies Nodes without a server.
 //
 // After a server is deleted, its Node remains Ready until kube-controller-manager misses the
@@ -33,17 +30,12 @@ const (
 	Unsure Outlook = "unsure"
 	// Overdue: the Node has not been Ready for at least GracePeriod and still exists.
 	Overdue Outlook = "overdue"
-	// Misnamed: the CCM never found the server of the kubelet's provider ID.
+	// Misnamed: the Node's provider ID is not its server's.
 	Misnamed Outlook = "misnamed"
-	// Replaced: another server has the Node's name, and the Node was not deleted in between.
-	Replaced Outlook = "replaced"
-	// Unmissed: the kubelet sends no heartbeat, but the Node is still Ready.
-	Unmissed Outlook = "unmissed"
 )
 
 // Absence describes a Node whose server doesn't exist.
 type Absence struct {
-	Server  int64
 	Outlook Outlook
 	// Text describes the state and the expected outcome.
 	Text string
@@ -62,53 +54,39 @@ func (s *Snapshot) Absences() (map[string]Absence, error) {
 	}
 	out := map[string]Absence{}
 	for _, n := range s.Nodes {
-		id, ours := serverID(n)
-		if missing, ok := g.Missing[n.Name]; ok && ours && !missing.Detached {
-			out[n.Name] = s.absence(n, id)
+		id, err := kube.ParseProviderID(n.Spec.ProviderID)
+		if missing, ok := g.Missing[n.Name]; ok && err == nil && !missing.Detached {
+			outlook, text := s.outlook(n)
+			text = fmt.Sprintf("no server has the ID %d of its provider ID; %s", id, text)
+			out[n.Name] = Absence{outlook, text}
 		}
 	}
 	return out, nil
 }
 
-func (s *Snapshot) absence(n *corev1.Node, id int64) Absence {
-	a := Absence{Server: id}
-	a.Outlook, a.Text = s.outlook(n)
-	a.Text = fmt.Sprintf("no server has the ID %d of its provider ID; %s", id, a.Text)
-	return a
-}
-
 func (s *Snapshot) outlook(n *corev1.Node) (Outlook, string) {
-	age := func(t time.Time) time.Duration { return s.Taken.Sub(t) }
-	ready := kube.Condition(n, corev1.NodeReady)
+	old := func(t time.Time) bool { return s.Taken.Sub(t) >= GracePeriod }
 	since := n.CreationTimestamp.Time
-	if ready != nil {
+	if ready := kube.Condition(n, corev1.NodeReady); ready != nil {
 		since = ready.LastTransitionTime.Time
 	}
 	switch {
 	case !n.DeletionTimestamp.IsZero():
 		return Leaving, "the Node is being deleted"
-	case !kube.Ready(n) && age(since) < GracePeriod:
+	case !kube.Ready(n) && !old(since):
 		return Leaving, "the Node is not Ready, and the cloud controller manager deletes such Nodes"
 	case !kube.Ready(n):
 		return Overdue, "the Node is not Ready since " + clock(since) + ", and the cloud controller manager deletes such a Node within a minute of its server"
-	case Uninitialized(n) && age(n.CreationTimestamp.Time) >= GracePeriod:
+	case Uninitialized(n) && old(n.CreationTimestamp.Time):
 		return Misnamed, "the Node is Ready and was never initialized: its kubelet was started with a provider ID that is not its server's"
 	}
-	if other := s.namesake(n); other != nil && age(other.Created) >= GracePeriod {
-		return Replaced, fmt.Sprintf("server %s has the Node's name since %s, and the Node still has the provider ID of the one before", other.ProviderID(), clock(other.Created))
-	}
-	if heartbeat := ready.LastHeartbeatTime.Time; !heartbeat.IsZero() && age(heartbeat) >= report+GracePeriod {
-		return Unmissed, "its kubelet reported last at " + clock(heartbeat) + ", and the Node counts as Ready all the same"
+	i := slices.IndexFunc(s.Servers, func(server cloud.Machine) bool {
+		return server.Name == n.Name && old(server.Created)
+	})
+	if i >= 0 { // the Node was not deleted in between
+		return Misnamed, fmt.Sprintf("server %s has the Node's name since %s, and the Node still has the provider ID of the one before", s.Servers[i].ProviderID(), clock(s.Servers[i].Created))
 	}
 	return Unsure, "the Node counts as Ready: if the server was deleted just now, it will not for longer than a minute, and the cloud controller manager then deletes it; else the provider ID is wrong"
-}
-
-func (s *Snapshot) namesake(n *corev1.Node) *cloud.Machine {
-	i := slices.IndexFunc(s.Servers, func(server cloud.Machine) bool { return server.Name == n.Name })
-	if i < 0 {
-		return nil
-	}
-	return &s.Servers[i]
 }
 
 // Uninitialized reports whether the CCM has not yet initialized the Node.

@@ -1,235 +1,250 @@
 package survey
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"net/netip"
 	"slices"
 	"strings"
-	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/underlay-ccm/underlay/addresses"
 	addresscontroller "github.com/underlay-ccm/underlay/addresses/controller"
+	"github.com/underlay-ccm/underlay/internal/config"
+	"github.com/underlay-ccm/underlay/internal/kube"
+	"github.com/underlay-ccm/underlay/internal/table"
 )
-
-// AddressesView lists the addresses of Services and the nodes that hold them.
-type AddressesView struct {
-	Addresses []AddressRow     `json:"addresses"`
-	Waiting   []WaitingRow     `json:"waiting,omitempty"`
-	Pools     []AddressPoolRow `json:"pools"`
-	Nodes     []AddressNodeRow `json:"nodes"`
-	Routers   []RouterRow      `json:"routers,omitempty"`
-	Notes     []string         `json:"notes,omitempty"`
-	NotSeen   []string         `json:"notSeen,omitempty"`
-}
-
-// AddressRow is an address of one or more Services.
-type AddressRow struct {
-	Address netip.Addr `json:"address"`
-	// Services are namespace/name.
-	Services []string `json:"services"`
-	// Pool and Mover are empty if no configured pool contains the address.
-	Pool  string `json:"pool,omitempty"`
-	Mover string `json:"mover,omitempty"`
-	// Holder is the node that should hold the address, Nodes the ones that announce it together.
-	Holder string   `json:"holder,omitempty"`
-	Nodes  []string `json:"nodes,omitempty"`
-	Epoch  uint64   `json:"epoch,omitempty"`
-	// Local: only nodes with ready endpoints of the Service hold the address.
-	Local bool `json:"local,omitempty"`
-	// Check is the port of kube-proxy's health check for the address on its holder.
-	Check  int      `json:"check"`
-	HeldBy []string `json:"heldBy"`
-	State  string   `json:"state"`
-	Notes  []string `json:"notes,omitempty"`
-}
-
-// The states of an address.
-const (
-	// AddressHeld: only the assigned node reports it, or at least one of several assigned nodes.
-	AddressHeld = "held"
-	// AddressMoving: the ledger changed within the last minute; nodes are still converging.
-	AddressMoving = "moving"
-	// AddressHeldTwice: another node reports the address too.
-	AddressHeldTwice = "held twice"
-	// AddressNotHeld: the node that should hold the address does not report it.
-	AddressNotHeld = "not held"
-	// AddressRefused: the node that should hold the address reports a reason why it does not.
-	AddressRefused = "refused"
-	// AddressNoHolder: no node is eligible so far.
-	AddressNoHolder = "no holder"
-	// AddressNotSeen: the Nodes could not be read.
-	AddressNotSeen = "not seen"
-)
-
-// WaitingRow is a Service that lacks a requested address.
-type WaitingRow struct {
-	Service string       `json:"service"`
-	Has     []netip.Addr `json:"has,omitempty"`
-	// Accepted is the Service's condition; nil before its first sync.
-	Accepted *ConditionRow `json:"accepted,omitempty"`
-	Age      time.Duration `json:"-"`
-}
-
-// AddressPoolRow is one address family of a pool.
-type AddressPoolRow struct {
-	Name   string   `json:"name"`
-	Family string   `json:"family"`
-	Ranges []string `json:"ranges"`
-	Mover  string   `json:"mover"`
-	// OnRequest: only Services that request the pool get addresses from it.
-	OnRequest bool `json:"onRequest,omitempty"`
-	// Namespaces is the namespace selector; empty allows all namespaces.
-	Namespaces string `json:"namespaces,omitempty"`
-	// Size and Free count addresses; math.MaxUint64 means 2^64 or more.
-	Size uint64 `json:"size"`
-	Used uint64 `json:"used"`
-	Free uint64 `json:"free"`
-}
-
-// AddressNodeRow is a Node as a holder of addresses.
-type AddressNodeRow struct {
-	Node string `json:"node"`
-	// The counts of addresses that the node should hold, reports as held, and reports as
-	// refused.
-	Assigned int  `json:"assigned"`
-	Held     int  `json:"held"`
-	Refused  int  `json:"refused,omitempty"`
-	Reports  bool `json:"reports"`
-	// Why lists the reasons why the node is not eligible or releases its addresses.
-	Why []string `json:"why,omitempty"`
-}
-
-// RouterRow is a BGP session of a node.
-type RouterRow struct {
-	Node        string `json:"node"`
-	Router      string `json:"router"`
-	Established bool   `json:"established"`
-	State       string `json:"state,omitempty"`
-	Announced   int    `json:"announced"`
-}
 
 // AddressesParts are the parts of AddressesOf; PartConfig and PartAddresses are required.
 const AddressesParts = PartConfig | PartNodes | PartAddresses | PartServices
 
-// AddressesOf combines the ledger, the nodes' reports and the Services.
-func AddressesOf(s *Snapshot) (AddressesView, error) {
-	v := AddressesView{Addresses: []AddressRow{}, Pools: []AddressPoolRow{}, Nodes: []AddressNodeRow{}, NotSeen: s.NotSeen()}
+// AddressesOf shows the addresses of Services and the nodes that hold them, by the ledger and by
+// the nodes' reports, the Services that lack an address, the pools, the Nodes and the routers.
+func AddressesOf(s *Snapshot) (table.Page, error) {
+	out := table.Page{NotSeen: s.NotSeen()}
 	if err := s.Require(PartConfig | PartAddresses); err != nil {
-		return v, err
+		return out, err
 	}
 	a := s.Addressing()
 	switch entries := a.Ledger.Entries(); {
 	case a.Damage != nil:
-		v.Notes = append(v.Notes, fmt.Sprintf("the ledger of addresses (ConfigMap %s/%s) can't be read, so nothing is handed out or moved: %v", system, addresses.LedgerName, a.Damage))
+		out.Notes = append(out.Notes, fmt.Sprintf("the ledger of addresses (ConfigMap %s/%s) can't be read, so nothing is handed out or moved: %v", system, addresses.LedgerName, a.Damage))
 	case !s.AddressesOn() && len(entries) == 0:
-		v.Notes = append(v.Notes, "no pool of addresses is configured: set addresses.pools ("+s.ConfigFrom+")")
-		return v, nil
+		out.Notes = append(out.Notes, "no pool of addresses is configured: set addresses.pools ("+s.ConfigFrom+")")
+		return out, nil
 	case !s.AddressesOn():
-		v.Notes = append(v.Notes, fmt.Sprintf("no pool of addresses is configured, and the ledger still has %d: configure their pools, or delete the Services", len(entries)))
+		out.Notes = append(out.Notes, fmt.Sprintf("no pool of addresses is configured, and the ledger still has %d: configure their pools, or delete the Services", len(entries)))
 	}
-	for _, e := range a.Ledger.Entries() {
-		if len(e.Shares) > 0 {
-			v.Addresses = append(v.Addresses, s.addressRow(a, e))
-		}
+	held, pools := s.heldTable(a), s.poolsTable(a)
+	out.Tables = []table.Table{held, s.waitingTable(a), pools, s.holdersTable(a), a.routers()}
+	if len(held.Rows) == 0 && len(pools.Rows) > 0 {
+		out.Lines = []string{"No Service has an address of the pools."}
 	}
-	v.Pools = append(v.Pools, s.addressPools(a.Ledger)...)
-	v.Nodes = append(v.Nodes, s.addressNodes(a)...)
-	v.Routers = a.routers()
-	if s.Saw(PartServices) {
-		v.Waiting = s.waiting(a.Ledger)
-	}
-	return v, nil
+	return out, nil
 }
 
-func (s *Snapshot) addressPools(l addresses.Ledger) (rows []AddressPoolRow) {
-	for _, p := range s.Config.Addresses.Pools {
-		for _, family := range []addresses.Family{addresses.IPv4, addresses.IPv6} {
-			row := AddressPoolRow{Name: p.Name, Family: family.String(), Ranges: []string{}, Mover: string(p.Mover), OnRequest: p.OnRequest, Size: p.Size(family)}
-			if row.Size == 0 {
-				continue
-			}
-			if p.Namespaces != nil && !p.Namespaces.Empty() {
-				row.Namespaces = p.Namespaces.String()
-			}
-			for _, r := range p.Ranges {
-				if addresses.FamilyOf(r.First) == family {
-					row.Ranges = append(row.Ranges, r.String())
-				}
-			}
-			for _, e := range l.Entries() {
-				if len(e.Shares) > 0 && addresses.FamilyOf(e.Address) == family && p.Contains(e.Address) {
-					row.Used++
-				}
-			}
-			if row.Free = row.Size - row.Used; row.Size == math.MaxUint64 {
-				row.Free = math.MaxUint64
-			}
-			rows = append(rows, row)
+func (s *Snapshot) heldTable(a Addressing) table.Table {
+	t := table.New("addresses", "", "ADDRESS", "SERVICES", "POOL", "MOVER", "HOLDER",
+		"+REPORTED BY", "STATE", ">EPOCH", "WHY")
+	tones := map[string]table.Tone{AddressHeld: table.Good, AddressMoving: table.Warn, AddressNotSeen: table.Faint}
+	for _, h := range s.AddressHoldings(a) {
+		holder, epoch := any(h.Assigned()), any(h.Epoch)
+		if len(h.Nodes) > 2 {
+			holder = fmt.Sprintf("%d nodes", len(h.Nodes))
 		}
+		if h.Epoch == 0 {
+			epoch = table.Faint.Cell(table.None)
+		}
+		tone, known := tones[h.State]
+		t.Add(h.Address, h.Services, table.OrNone(h.Pool), table.OrNone(string(h.Mover)), holder, h.HeldBy,
+			table.Toned(tone.Cell(h.State), table.Bad, !known), epoch,
+			table.Warn.Cell(table.OneLine(strings.Join(h.Notes, "; ")))).About = "Service/" + h.Services[0]
 	}
-	return rows
+	return t
 }
 
-func (a Addressing) routers() (rows []RouterRow) {
-	for node, r := range a.Reports {
-		for _, router := range r.Routers {
-			rows = append(rows, RouterRow{Node: node, Router: router.Name, Established: router.Established, State: router.State, Announced: router.Announced})
-		}
-	}
-	slices.SortFunc(rows, func(a, b RouterRow) int {
-		return strings.Compare(a.Router+"\x00"+a.Node, b.Router+"\x00"+b.Node)
-	})
-	return rows
+// WaitingService is a Service that lacks a requested address.
+type WaitingService struct {
+	*corev1.Service
+	Has []netip.Addr
+	// Accepted is the Service's condition; nil before its first sync.
+	Accepted *metav1.Condition
 }
 
-func (s *Snapshot) waiting(l addresses.Ledger) (rows []WaitingRow) {
+// Waiting returns the Services that lack an address, by namespace and name.
+func (s *Snapshot) Waiting(a Addressing) (waiting []WaitingService) {
 	for _, svc := range s.Services {
 		if !svc.DeletionTimestamp.IsZero() || !s.WantsAddress(svc) {
 			continue
 		}
-		row := WaitingRow{Service: NameOf(svc).String(), Has: l.Of(string(svc.UID)), Age: s.Taken.Sub(svc.CreationTimestamp.Time)}
-		refused := false
-		if c := meta.FindStatusCondition(svc.Status.Conditions, addresscontroller.ConditionAccepted); c != nil {
-			row.Accepted = &ConditionRow{Status: string(c.Status), Reason: c.Reason, Message: c.Message, Since: c.LastTransitionTime.Time}
-			refused = c.Status == metav1.ConditionFalse
-		}
-		if refused || len(row.Has) == 0 {
-			rows = append(rows, row)
+		w := WaitingService{svc, a.Ledger.Of(string(svc.UID)), meta.FindStatusCondition(svc.Status.Conditions, addresscontroller.ConditionAccepted)}
+		if w.Refused() || len(w.Has) == 0 {
+			waiting = append(waiting, w)
 		}
 	}
-	return rows
+	return waiting
 }
 
-// By returns the nodes that should hold the address, empty if there are none.
-func (r AddressRow) By() string {
-	if len(r.Nodes) > 0 {
-		return strings.Join(r.Nodes, ", ")
-	}
-	return r.Holder
-}
-
-// Session returns the human-readable state of the BGP session.
-func (r RouterRow) Session() string {
-	switch {
-	case r.Established:
-		return "established"
-	case r.State != "":
-		return r.State
-	}
-	return "down"
+// Refused reports whether the Service's condition contains a problem.
+func (w WaitingService) Refused() bool {
+	return w.Accepted != nil && w.Accepted.Status == metav1.ConditionFalse
 }
 
 // Why returns the reason why the Service lacks an address.
-func (r WaitingRow) Why() string {
+func (w WaitingService) Why() string {
 	switch {
-	case r.Accepted == nil:
+	case w.Accepted == nil:
 		return "no cloud controller manager has looked at it yet"
-	case r.Accepted.Status == string(metav1.ConditionTrue):
+	case w.Accepted.Status == metav1.ConditionTrue:
 		return "the ledger has no address of it"
 	}
-	return strings.TrimPrefix(r.Accepted.Reason+": "+r.Accepted.Message, ": ")
+	return strings.TrimPrefix(w.Accepted.Reason+": "+w.Accepted.Message, ": ")
+}
+
+func (s *Snapshot) waitingTable(a Addressing) table.Table {
+	t := table.New("waiting", "Not accepted", "SERVICE", "HAS", "WHY")
+	for _, w := range s.Waiting(a) {
+		name := NameOf(w.Service).String()
+		t.Add(name, w.Has, table.Bad.Cell(table.OneLine(w.Why()))).About = "Service/" + name
+	}
+	return t
+}
+
+// AddressPoolUsage counts the addresses of one family of a pool. math.MaxUint64 means 2^64 or
+// more.
+type AddressPoolUsage struct {
+	config.AddressPool
+	Family     addresses.Family
+	Size, Used uint64
+}
+
+// AddressPoolUsages returns the families that the configured pools have.
+func (s *Snapshot) AddressPoolUsages(a Addressing) (usages []AddressPoolUsage) {
+	for _, p := range s.Config.Addresses.Pools {
+		for _, family := range []addresses.Family{addresses.IPv4, addresses.IPv6} {
+			u := AddressPoolUsage{AddressPool: p, Family: family, Size: p.Size(family)}
+			for _, e := range a.Ledger.Entries() {
+				if len(e.Shares) > 0 && addresses.FamilyOf(e.Address) == family && p.Contains(e.Address) {
+					u.Used++
+				}
+			}
+			if u.Size > 0 {
+				usages = append(usages, u)
+			}
+		}
+	}
+	return usages
+}
+
+// Selector returns the namespace selector; empty allows all namespaces.
+func (u AddressPoolUsage) Selector() string {
+	if u.Namespaces == nil {
+		return ""
+	}
+	return u.Namespaces.String()
+}
+
+func (s *Snapshot) poolsTable(a Addressing) table.Table {
+	t := table.New("pools", "Pools", "POOL", "FAMILY", "+RANGES", "MOVER", "FOR", ">SIZE", ">USED", ">FREE")
+	for _, u := range s.AddressPoolUsages(a) {
+		admitted := "all"
+		if selector := u.Selector(); selector != "" {
+			admitted = "namespaces " + selector
+		}
+		if u.OnRequest {
+			admitted += ", on request"
+		}
+		var ranges []string
+		for _, r := range u.Ranges {
+			if addresses.FamilyOf(r.First) == u.Family {
+				ranges = append(ranges, r.String())
+			}
+		}
+		size, free := any(u.Size), any(table.Toned(u.Size-u.Used, table.Bad, u.Size == u.Used))
+		if u.Size == math.MaxUint64 {
+			size, free = "2^64 and more", "2^64 and more"
+		}
+		t.Add(u.Name, u.Family.String(), ranges, string(u.Mover), admitted, size, u.Used, free)
+	}
+	return t
+}
+
+// holdersTable has all Nodes. Those without a deviation are shown in wide output only.
+func (s *Snapshot) holdersTable(a Addressing) table.Table {
+	t := table.New("nodes", "Nodes", "NODE", ">IS TO HOLD", ">HOLDS", ">REFUSES", "WHY")
+	assigned := map[string]int{}
+	for _, e := range a.Ledger.Entries() {
+		if len(e.Shares) == 0 {
+			continue
+		}
+		for _, node := range append(slices.Clone(e.Nodes), e.Holder) {
+			assigned[node]++
+		}
+	}
+	for _, n := range s.Nodes {
+		report, reports := a.Reports[n.Name]
+		held, refused, wanted := len(report.Held), len(report.Refused), assigned[n.Name]
+		holds := table.Toned(held, table.Warn, held != wanted)
+		refuses := table.Toned(refused, table.Bad, refused > 0)
+		if !reports {
+			holds = table.Faint.Cell(table.None)
+			refuses = holds
+		}
+		why := s.whyNoAddress(a, n)
+		row := t.Add(n.Name, wanted, holds, refuses, table.Warn.Cell(table.OneLine(strings.Join(why, "; "))))
+		row.About, row.Wide = "Node/"+n.Name, wanted == held && refused == 0 && len(why) == 0
+	}
+	return t
+}
+
+// whyNoAddress returns the reasons why a node is not eligible or releases its addresses.
+func (s *Snapshot) whyNoAddress(a Addressing, n *corev1.Node) (why []string) {
+	report, reports := a.Reports[n.Name]
+	if err := a.Unreadable[n.Name]; err != nil {
+		why = append(why, err.Error())
+	} else if !reports {
+		why = append(why, "its agent has said nothing about addresses")
+	}
+	if !n.DeletionTimestamp.IsZero() {
+		why = append(why, "it is being deleted")
+	} else if !kube.Ready(n) {
+		why = append(why, "it is not Ready")
+	}
+	if _, excluded := n.Labels[corev1.LabelNodeExcludeBalancers]; excluded {
+		why = append(why, "it has the label "+corev1.LabelNodeExcludeBalancers)
+	}
+	if n.Spec.Unschedulable {
+		why = append(why, "it is cordoned")
+	}
+	if report.Unfit != "" {
+		why = append(why, "unfit: "+report.Unfit)
+	}
+	for _, silent := range a.Silent {
+		if silent.Node == n.Name {
+			why = append(why, fmt.Sprintf("silent at :%d, as its watchers report", silent.Port))
+		}
+	}
+	return why
+}
+
+// routers returns the BGP sessions of the nodes.
+func (a Addressing) routers() table.Table {
+	t := table.New("routers", "Routers", "ROUTER", "NODE", "SESSION", ">ANNOUNCED")
+	for node, report := range a.Reports {
+		for _, r := range report.Routers {
+			session := table.Good.Cell("established")
+			if !r.Established {
+				session = table.Bad.Cell(cmp.Or(r.State, "down"))
+			}
+			t.Add(r.Name, node, session, r.Announced).About = "Node/" + node
+		}
+	}
+	slices.SortFunc(t.Rows, func(x, y table.Row) int {
+		return cmp.Or(cmp.Compare(x.Cells[0].Text, y.Cells[0].Text), cmp.Compare(x.Cells[1].Text, y.Cells[1].Text))
+	})
+	return t
 }

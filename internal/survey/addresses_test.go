@@ -17,6 +17,7 @@ import (
 	"github.com/underlay-ccm/underlay/addresses"
 	"github.com/underlay-ccm/underlay/internal/config"
 	"github.com/underlay-ccm/underlay/internal/survey"
+	"github.com/underlay-ccm/underlay/internal/table"
 )
 
 const web = "uid-web"
@@ -133,16 +134,16 @@ func TestStatesOfAddresses(t *testing.T) {
 			if c.fresh {
 				s.AddressLedger.ManagedFields[0].Time.Time = moment().Add(-10 * time.Second)
 			}
-			v, err := survey.AddressesOf(s)
-			if err != nil || len(v.Addresses) != 1 {
-				t.Fatalf("%+v, %v", v, err)
+			all := s.AddressHoldings(s.Addressing())
+			if len(all) != 1 {
+				t.Fatalf("%+v", all)
 			}
-			row := v.Addresses[0]
+			row := all[0]
 			notes := strings.Join(row.Notes, "; ")
 			if row.State != c.state || !strings.Contains(notes, c.notes) || c.notes == "" && c.state == survey.AddressHeld && notes != "" {
 				t.Errorf("%s (%q), want %s (%q)", row.State, notes, c.state, c.notes)
 			}
-			if row.Pool != "segment" || row.Mover != "layer2" || !slices.Equal(row.Services, []string{"shop/web"}) {
+			if row.Pool != "segment" || row.Mover != config.Layer2 || !slices.Equal(row.Services, []string{"shop/web"}) {
 				t.Errorf("%+v", row)
 			}
 		})
@@ -164,20 +165,22 @@ func TestAddressesView(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(v.Waiting) != 1 || v.Waiting[0].Service != "shop/api" || v.Waiting[0].Why() != "AddressPoolExhausted: no address is free" {
-		t.Errorf("waiting: %+v", v.Waiting)
+	if waiting := rows(v, "waiting"); len(waiting) != 1 || waiting[0]["SERVICE"] != "shop/api" || waiting[0]["WHY"] != "AddressPoolExhausted: no address is free" {
+		t.Errorf("waiting: %+v", waiting)
 	}
-	if len(v.Pools) != 2 || v.Pools[0].Size != 4 || v.Pools[0].Used != 1 || v.Pools[0].Free != 3 || v.Pools[1].Family != "IPv6" || v.Pools[1].Used != 0 || v.Pools[1].Free != v.Pools[1].Size {
-		t.Errorf("pools: %+v", v.Pools)
+	var lines []string
+	for _, p := range rows(v, "pools") {
+		lines = append(lines, strings.Join([]string{p["FAMILY"], p["RANGES"], p["SIZE"], p["USED"], p["FREE"]}, " "))
 	}
-	var why []string
-	for _, n := range v.Nodes {
-		why = append(why, fmt.Sprintf("%s %d %d %q", n.Node, n.Assigned, n.Held, n.Why))
+	for _, n := range rows(v, "nodes") {
+		lines = append(lines, strings.Join([]string{n["NODE"], n["IS TO HOLD"], n["HOLDS"], n["WHY"]}, " "))
 	}
-	expectTexts(t, "nodes", why, `node-1 1 1 []`, `node-2 0 0 ["it is cordoned"]`, `node-3 0 0 ["unfit: kube-proxy answers 503"]`)
-	if len(v.Routers) != 1 || v.Routers[0].Session() != "Active" || v.Routers[0].Node != "node-3" {
-		t.Errorf("routers: %+v", v.Routers)
+	for _, r := range rows(v, "routers") {
+		lines = append(lines, r["ROUTER"]+" "+r["NODE"]+" "+r["SESSION"])
 	}
+	expectTexts(t, "pools, nodes and routers", lines,
+		"IPv4 192.0.2.16-192.0.2.19 4 1 3", "IPv6 2001:db8::-2001:db8::ffff:ffff:ffff:ffff 2^64 and more 0 2^64 and more",
+		"node-1 1 1 ", "node-2 0 0 it is cordoned", "node-3 0 0 unfit: kube-proxy answers 503", "edge node-3 Active")
 	if s.Config.Addresses.Classless = true; !s.WantsAddress(cloud) {
 		t.Error("a Service without a class asks for an address where those are served too")
 	}
@@ -204,7 +207,7 @@ func TestAddressesThatCanNotBeTold(t *testing.T) {
 	s := held(t, "", nil)
 	s.Parts &^= survey.PartNodes
 	s.Nodes = nil
-	if v, err := survey.AddressesOf(s); err != nil || v.Addresses[0].State != survey.AddressNotSeen {
+	if v, err := survey.AddressesOf(s); err != nil || rows(v, "addresses")[0]["STATE"] != survey.AddressNotSeen {
 		t.Errorf("without Nodes: %+v, %v", v, err)
 	}
 	s.Parts &^= survey.PartAddresses
@@ -214,9 +217,9 @@ func TestAddressesThatCanNotBeTold(t *testing.T) {
 }
 
 func TestInspectingAddresses(t *testing.T) {
-	facts := func(v survey.Inspection) (texts []string) {
-		for _, f := range v.Facts {
-			texts = append(texts, f.Name+": "+f.Value)
+	facts := func(v table.Page) (texts []string) {
+		for _, f := range rows(v, "facts") {
+			texts = append(texts, f["FACT"]+": "+f["VALUE"])
 		}
 		return texts
 	}
@@ -231,7 +234,7 @@ func TestInspectingAddresses(t *testing.T) {
 	if v, err = survey.InspectNode(s, "node-1"); err != nil {
 		t.Fatal(err)
 	}
-	expectTexts(t, "the Node", facts(v)[3:], "address: 192.0.2.17", "services: shop/web", "pool: segment", "mover: layer2",
+	expectTexts(t, "the Node", facts(v)[2:], "address: 192.0.2.17", "services: shop/web", "pool: segment", "mover: layer2",
 		"state: held", "epoch: 3", "is to hold: 1", "holds: 1", "refuses: 0", "router: edge", "session: established", "announced: 2")
 	s.Nodes[1].Spec.Unschedulable = true
 	if v, err = survey.InspectNode(s, "node-2"); err != nil || !slices.Contains(facts(v), "why: it is cordoned") {
@@ -272,7 +275,7 @@ func TestLasting(t *testing.T) {
 		t.Errorf("one of two began to say so just now, and %v lasts", got)
 	}
 	v, err := survey.AddressesOf(s)
-	if err != nil || !slices.Contains(v.Addresses[0].Notes, "node-1 is silent at :10267, as its watchers report") {
-		t.Errorf("%+v, %v", v.Addresses, err)
+	if err != nil || rows(v, "addresses")[0]["WHY"] != "node-1 is silent at :10267, as its watchers report" {
+		t.Errorf("%+v, %v", rows(v, "addresses"), err)
 	}
 }

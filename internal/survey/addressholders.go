@@ -6,102 +6,157 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/underlay-ccm/underlay/addresses"
-	"github.com/underlay-ccm/underlay/internal/kube"
+	"github.com/underlay-ccm/underlay/internal/config"
 )
 
-func (s *Snapshot) addressRow(a Addressing, e addresses.Entry) AddressRow {
-	row := AddressRow{Address: e.Address, Holder: e.Holder, Nodes: e.Nodes, Epoch: e.Epoch, Local: e.Local(), Check: e.Check(), HeldBy: append([]string{}, a.Holders(e.Address)...)}
-	for _, share := range e.Shares {
-		row.Services = append(row.Services, share.Namespace+"/"+share.Name)
+// AddressHolding is an address of one or more Services, and its state by the nodes' reports.
+type AddressHolding struct {
+	addresses.Entry
+	// Services are namespace/name.
+	Services []string
+	// Pool and Mover are empty if no configured pool contains the address.
+	Pool   string
+	Mover  config.Mover
+	HeldBy []string
+	State  string
+	Notes  []string
+}
+
+// The states of an address.
+const (
+	// AddressHeld: only the assigned node reports it, or at least one of several assigned nodes.
+	AddressHeld = "held"
+	// AddressMoving: the ledger changed within the last minute; nodes are still converging.
+	AddressMoving = "moving"
+	// AddressHeldTwice: another node reports the address too.
+	AddressHeldTwice = "held twice"
+	// AddressNotHeld: the node that should hold the address does not report it.
+	AddressNotHeld = "not held"
+	// AddressRefused: the node that should hold the address reports a reason why it does not.
+	AddressRefused = "refused"
+	// AddressNoHolder: no node is eligible so far.
+	AddressNoHolder = "no holder"
+	// AddressNotSeen: the Nodes could not be read.
+	AddressNotSeen = "not seen"
+)
+
+// AddressHoldings returns the addresses that Services have, in the ledger's order.
+func (s *Snapshot) AddressHoldings(a Addressing) (all []AddressHolding) {
+	for _, e := range a.Ledger.Entries() {
+		if len(e.Shares) > 0 {
+			all = append(all, s.holding(a, e))
+		}
 	}
-	slices.Sort(row.Services)
+	return all
+}
+
+func (s *Snapshot) holding(a Addressing, e addresses.Entry) AddressHolding {
+	h := AddressHolding{Entry: e, HeldBy: a.holders[e.Address]}
+	for _, share := range e.Shares {
+		h.Services = append(h.Services, share.Namespace+"/"+share.Name)
+	}
+	slices.Sort(h.Services)
 	if pool, ok := s.AddressPool(e.Address); ok {
-		row.Pool, row.Mover = pool.Name, string(pool.Mover)
+		h.Pool, h.Mover = pool.Name, pool.Mover
 	} else {
-		row.Notes = append(row.Notes, "it is of no configured pool: configure the pool again, or delete the Service")
+		h.note("it is of no configured pool: configure the pool again, or delete the Service")
 	}
 	if !s.Saw(PartNodes) {
-		row.State = AddressNotSeen
-		return row
+		h.State = AddressNotSeen
+		return h
 	}
 	if len(e.Nodes) > 0 {
-		row.together(a, e)
+		h.together(a)
 	} else {
-		row.alone(a, e)
+		h.alone(a)
 	}
-	for _, node := range slices.Concat([]string{e.Holder}, e.Nodes) {
-		if node != "" && s.Node(node) == nil {
-			row.Notes = append(row.Notes, "Node "+node+" doesn't exist")
+	for _, node := range h.Assigned() {
+		if s.Node(node) == nil {
+			h.note("Node %s doesn't exist", node)
 		}
-		if ports := a.SilentOf(node, row.Ports()); len(ports) > 0 {
-			row.Notes = append(row.Notes, fmt.Sprintf("%s is silent at %s, as its watchers report", node, portsText(ports)))
+		var ports []string
+		for _, port := range a.SilentOf(node, h.Ports()) {
+			ports = append(ports, fmt.Sprint(":", port))
+		}
+		if len(ports) > 0 {
+			h.note("%s is silent at %s, as its watchers report", node, strings.Join(ports, " and "))
 		}
 	}
-	return row
+	return h
+}
+
+// Assigned returns the nodes that should hold the address.
+func (h *AddressHolding) Assigned() []string {
+	if h.Holder == "" {
+		return h.Nodes
+	}
+	return []string{h.Holder}
+}
+
+func (h *AddressHolding) note(format string, values ...any) {
+	h.Notes = append(h.Notes, fmt.Sprintf(format, values...))
 }
 
 // alone sets the state of an address that one node should hold.
-func (r *AddressRow) alone(a Addressing, e addresses.Entry) {
-	others := slices.DeleteFunc(slices.Clone(r.HeldBy), func(n string) bool { return n == e.Holder })
-	holds := slices.Contains(r.HeldBy, e.Holder)
-	problem, refused := a.Refusal(e.Holder, e.Address)
+func (h *AddressHolding) alone(a Addressing) {
+	others := slices.DeleteFunc(slices.Clone(h.HeldBy), func(n string) bool { return n == h.Holder })
+	holds := len(others) < len(h.HeldBy)
+	problem, refused := a.Refusal(h.Holder, h.Address)
 	switch {
 	case !a.Settled && (!holds || len(others) > 0) && !refused:
-		r.State = AddressMoving
-	case e.Holder == "":
-		r.State = AddressNoHolder
+		h.State = AddressMoving
+	case h.Holder == "":
+		h.State = AddressNoHolder
 	case refused && !holds:
-		r.State = AddressRefused
+		h.State = AddressRefused
 	case !holds:
-		r.State = AddressNotHeld
+		h.State = AddressNotHeld
 	case len(others) > 0:
-		r.State = AddressHeldTwice
+		h.State = AddressHeldTwice
 	default:
-		r.State = AddressHeld
+		h.State = AddressHeld
 	}
 	if refused {
-		r.Notes = append(r.Notes, problemText(e.Holder, problem))
+		h.note("%s", problemText(h.Holder, problem))
 	}
 	if len(others) > 0 {
-		r.Notes = append(r.Notes, fmt.Sprintf("held by %s too", strings.Join(others, ", ")))
+		h.note("held by %s too", strings.Join(others, ", "))
 	}
-	if e.Holder == "" {
-		r.Notes = append(r.Notes, a.againstAll(e.Address)...)
+	if h.Holder == "" {
+		h.Notes = append(h.Notes, a.refusals(h.Address)...)
 	}
 }
 
 // together sets the state of an address that several nodes announce. One of them suffices.
-func (r *AddressRow) together(a Addressing, e addresses.Entry) {
+func (h *AddressHolding) together(a Addressing) {
 	var missing []string
-	for _, node := range e.Nodes {
-		if _, holds := slices.BinarySearch(r.HeldBy, node); holds {
+	for _, node := range h.Nodes {
+		if slices.Contains(h.HeldBy, node) {
 			continue
 		}
 		missing = append(missing, node)
-		if problem, refused := a.Refusal(node, e.Address); refused {
-			r.Notes = append(r.Notes, problemText(node, problem))
+		if problem, refused := a.Refusal(node, h.Address); refused {
+			h.note("%s", problemText(node, problem))
 		}
 	}
 	switch {
-	case len(missing) < len(e.Nodes):
-		r.State = AddressHeld
+	case len(missing) < len(h.Nodes):
+		h.State = AddressHeld
 	case !a.Settled:
-		r.State = AddressMoving
-	case len(r.Notes) > 0:
-		r.State = AddressRefused
+		h.State = AddressMoving
+	case len(h.Notes) > 0:
+		h.State = AddressRefused
 	default:
-		r.State = AddressNotHeld
+		h.State = AddressNotHeld
 	}
 	if len(missing) > 0 && a.Settled {
-		r.Notes = append(r.Notes, fmt.Sprintf("%d of %d nodes do not announce it: %s", len(missing), len(e.Nodes), strings.Join(missing, ", ")))
+		h.note("%d of %d nodes do not announce it: %s", len(missing), len(h.Nodes), strings.Join(missing, ", "))
 	}
 }
 
-// againstAll returns the problems that any node reports for an address.
-func (a Addressing) againstAll(address netip.Addr) (notes []string) {
+// refusals returns the problems that any node reports for an address.
+func (a Addressing) refusals(address netip.Addr) (notes []string) {
 	for node := range a.Reports {
 		if problem, refused := a.Refusal(node, address); refused {
 			notes = append(notes, problemText(node, problem))
@@ -122,58 +177,12 @@ func problemText(node string, p addresses.Problem) string {
 	return text
 }
 
-func portsText(ports []int) string {
-	texts := make([]string, len(ports))
-	for i, p := range ports {
-		texts[i] = fmt.Sprintf(":%d", p)
+// Ports returns the ports by which nodes monitor the holder: kube-proxy's health checks for the
+// address and the node, and the agent's port for Layer 2 and floating IPs.
+func (h *AddressHolding) Ports() []int {
+	ports := []int{h.Check(), addresses.ProxyPort}
+	if h.Mover == config.Layer2 || h.Mover == config.FloatingIP {
+		ports = append(ports, addresses.AgentPort)
 	}
-	return strings.Join(texts, " and ")
-}
-
-func (s *Snapshot) addressNodes(a Addressing) (rows []AddressNodeRow) {
-	assigned := map[string]int{}
-	for _, e := range a.Ledger.Entries() {
-		if len(e.Shares) == 0 {
-			continue
-		}
-		for _, node := range append(slices.Clone(e.Nodes), e.Holder) {
-			assigned[node]++
-		}
-	}
-	for _, n := range s.Nodes {
-		report, reports := a.Reports[n.Name]
-		row := AddressNodeRow{Node: n.Name, Assigned: assigned[n.Name], Held: len(report.Held), Refused: len(report.Refused), Reports: reports}
-		row.Why = s.whyNoAddress(a, n)
-		rows = append(rows, row)
-	}
-	return rows
-}
-
-func (s *Snapshot) whyNoAddress(a Addressing, n *corev1.Node) (why []string) {
-	report, reports := a.Reports[n.Name]
-	if err := a.Unreadable[n.Name]; err != nil {
-		why = append(why, err.Error())
-	} else if !reports {
-		why = append(why, "its agent has said nothing about addresses")
-	}
-	if !n.DeletionTimestamp.IsZero() {
-		why = append(why, "it is being deleted")
-	} else if !kube.Ready(n) {
-		why = append(why, "it is not Ready")
-	}
-	if _, excluded := n.Labels[corev1.LabelNodeExcludeBalancers]; excluded {
-		why = append(why, "it has the label "+corev1.LabelNodeExcludeBalancers)
-	}
-	if n.Spec.Unschedulable {
-		why = append(why, "it is cordoned")
-	}
-	if report.Unfit != "" {
-		why = append(why, "unfit: "+report.Unfit)
-	}
-	for _, silent := range a.Silent {
-		if silent.Node == n.Name {
-			why = append(why, fmt.Sprintf("silent at :%d, as its watchers report", silent.Port))
-		}
-	}
-	return why
+	return ports
 }

@@ -105,9 +105,6 @@ func changed(entries []metav1.ManagedFieldsEntry, field string) (last time.Time)
 	return last
 }
 
-// Holders returns the names of the nodes that report an address as held, sorted.
-func (a Addressing) Holders(address netip.Addr) []string { return a.holders[address] }
-
 // Refusal returns the problem for which a node refuses to hold an address.
 func (a Addressing) Refusal(node string, address netip.Addr) (addresses.Problem, bool) {
 	for _, p := range a.Reports[node].Refused {
@@ -126,16 +123,6 @@ func (a Addressing) SilentOf(node string, ports []int) (silent []int) {
 		}
 	}
 	return silent
-}
-
-// Ports returns the ports by which nodes monitor the holder: kube-proxy's health checks for the
-// address and the node, and the agent's port for Layer 2 and floating IPs.
-func (r AddressRow) Ports() []int {
-	ports := []int{r.Check, addresses.ProxyPort}
-	if mover := config.Mover(r.Mover); mover == config.Layer2 || mover == config.FloatingIP {
-		ports = append(ports, addresses.AgentPort)
-	}
-	return ports
 }
 
 // AddressPool returns the configured pool that contains an address.

@@ -24,9 +24,8 @@ type Balancing struct {
 	// Conflict is the reason why the Service can't have a load balancer, or nil.
 	Conflict error
 	// Shared is the group in which the Service shares its load balancer. LoadBalancer then has
-	// only the Service's listeners. Sharers are all Services of the group, oldest first.
-	Shared  string
-	Sharers []types.NamespacedName
+	// only the Service's listeners.
+	Shared string
 }
 
 // LBDefaults returns the configured defaults of load balancers.
@@ -62,11 +61,6 @@ func (s *Snapshot) Balancings() []Balancing {
 		}
 		b := Balancing{Service: svc, Spec: found.Plan.Spec, Conflict: found.Conflict, Shared: owner.Group}
 		b.Ops, b.Notes = found.For(svc)
-		if owner.Group != "" {
-			for _, sharer := range found.Services {
-				b.Sharers = append(b.Sharers, NameOf(sharer))
-			}
-		}
 		if found.Have.Exists() && found.Conflict == nil {
 			have := found.Have
 			if owner.Group != "" {
@@ -101,26 +95,17 @@ func (s *Snapshot) EndpointsByService() map[types.NamespacedName][]*discoveryv1.
 	return out
 }
 
-func (s *Snapshot) ownedBy(owner lb.Owner) []*lb.State {
-	var out []*lb.State
-	for i := range s.LoadBalancers {
-		if owner.Owns(s.LoadBalancers[i].Labels) {
-			out = append(out, &s.LoadBalancers[i])
-		}
-	}
-	return out
-}
-
 func (s *Snapshot) balancerOf(name types.NamespacedName) *lb.State {
 	svc := s.Service(name)
 	if svc == nil {
 		return nil
 	}
-	owned := s.ownedBy(lbcontroller.KeyOf(svc, s.LBDefaults()))
-	if len(owned) == 0 {
+	owner := lbcontroller.KeyOf(svc, s.LBDefaults())
+	i := slices.IndexFunc(s.LoadBalancers, func(b lb.State) bool { return owner.Owns(b.Labels) })
+	if i < 0 {
 		return nil
 	}
-	return owned[0]
+	return &s.LoadBalancers[i]
 }
 
 // Orphans returns the load balancers with this cluster's labels, but of no existing Service.

@@ -6,56 +6,44 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/underlay-ccm/underlay/internal/kube"
 	"github.com/underlay-ccm/underlay/policy"
 )
 
-const networkPolicies = "networkpolicies.networking.k8s.io"
-
-// networkPolicies reads no Pods while there is no NetworkPolicy.
+// networkPolicies runs after nodes. It reads no Pods and Namespaces while there is no
+// NetworkPolicy.
 func (c *collector) networkPolicies(ctx context.Context) error {
-	some, err := c.Client.NetworkingV1().NetworkPolicies("").List(ctx, metav1.ListOptions{Limit: 1})
-	switch {
-	case err != nil:
-		return &kubeError{"list", networkPolicies, "", err}
-	case len(some.Items) > 0:
-		c.s.NetworkPolicies, err = ReadNetworkPolicies(ctx, c.Client)
+	policies, err := listed[networkingv1.NetworkPolicy](ctx, "networkpolicies.networking.k8s.io", "", metav1.ListOptions{}, c.Client.NetworkingV1().NetworkPolicies("").List)
+	if err != nil || len(policies) == 0 {
+		return err
 	}
-	return err
-}
-
-// ReadNetworkPolicies reads NetworkPolicies and everything that they depend on.
-func ReadNetworkPolicies(ctx context.Context, client kubernetes.Interface) (*policy.Index, error) {
+	if !c.s.Saw(PartNodes) {
+		return errNotSeen("NetworkPolicies can't be judged while the Nodes are not seen")
+	}
+	namespaces, err := listed[corev1.Namespace](ctx, "namespaces", "", metav1.ListOptions{}, c.Client.CoreV1().Namespaces().List)
+	if err != nil {
+		return err
+	}
+	pods, err := listed[corev1.Pod](ctx, "pods", "", metav1.ListOptions{}, c.Client.CoreV1().Pods("").List)
+	if err != nil {
+		return err
+	}
 	x := policy.NewIndex("")
-	nodes, err := listed[corev1.Node](ctx, "nodes", "", metav1.ListOptions{}, client.CoreV1().Nodes().List)
-	if err != nil {
-		return nil, err
+	nodes := make(map[string]policy.Node, len(c.s.Nodes))
+	for _, n := range c.s.Nodes {
+		nodes[n.Name] = kube.NodeOf(n).ForPolicies()
 	}
-	byName := map[string]policy.Node{}
-	for _, node := range nodes {
-		n := kube.NodeOf(node)
-		byName[n.Name] = policy.Node{PodCIDRs: n.PodCIDRs, Addresses: append(n.InternalIPs, n.ExternalIPs...)}
-	}
-	x.SetNodes(byName)
-	namespaces, err := listed[corev1.Namespace](ctx, "namespaces", "", metav1.ListOptions{}, client.CoreV1().Namespaces().List)
-	if err != nil {
-		return nil, err
-	}
+	x.SetNodes(nodes)
 	for _, n := range namespaces {
 		x.SetNamespace(n.Name, n.Labels)
-	}
-	pods, err := listed[corev1.Pod](ctx, "pods", "", metav1.ListOptions{}, client.CoreV1().Pods("").List)
-	if err != nil {
-		return nil, err
 	}
 	for _, p := range pods {
 		x.SetPod(kube.PodOf(p))
 	}
-	policies, err := listed[networkingv1.NetworkPolicy](ctx, networkPolicies, "", metav1.ListOptions{}, client.NetworkingV1().NetworkPolicies("").List)
 	for _, p := range policies {
 		x.SetPolicy(kube.PolicyOf(p))
 	}
-	return x, err
+	c.s.NetworkPolicies = x
+	return nil
 }

@@ -186,11 +186,11 @@ func TestCollectNetworkPolicies(t *testing.T) {
 	deny := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "deny"}}
 	for _, objects := range [][]runtime.Object{nil, {deny, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "web"}}}} {
 		client := fake.NewClientset(objects...)
-		s, err := survey.Collect(t.Context(), survey.Sources{Client: client}, survey.Want{Parts: survey.PartNetworkPolicies})
+		s, err := survey.Collect(t.Context(), survey.Sources{Client: client}, survey.Want{Parts: survey.PartNodes | survey.PartNetworkPolicies})
 		if err != nil || !s.Saw(survey.PartNetworkPolicies) || (s.NetworkPolicies != nil) != (objects != nil) {
 			t.Fatalf("%v, %+v", err, s)
 		}
-		if s.NetworkPolicies == nil && len(client.Actions()) != 1 {
+		if s.NetworkPolicies == nil && len(client.Actions()) != 2 {
 			t.Errorf("asked for more: %v", client.Actions())
 		}
 		if s.NetworkPolicies != nil && (s.NetworkPolicies.Policies() != 1 || len(s.NetworkPolicies.Warnings()) != 1) {
@@ -267,7 +267,7 @@ func TestCollectOnMetal(t *testing.T) {
 		t.Fatalf("%v, %s", err, s.Parts)
 	}
 	v, err := survey.NodesOf(s)
-	if err != nil || len(v.Nodes) != 1 || v.Nodes[0].Route.State != survey.RouteNotNeeded || v.Nodes[0].Families["IPv4"] != "node" {
+	if all := rows(v, "nodes"); err != nil || len(all) != 1 || all[0]["ROUTE"] != survey.RouteNotNeeded || all[0]["FAMILIES"] != "IPv4 node" {
 		t.Errorf("%v, %+v", err, v)
 	}
 	expectTexts(t, "not seen", v.NotSeen)

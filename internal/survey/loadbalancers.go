@@ -9,111 +9,188 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/underlay-ccm/underlay/internal/config"
 	"github.com/underlay-ccm/underlay/internal/kube"
+	"github.com/underlay-ccm/underlay/internal/table"
 	"github.com/underlay-ccm/underlay/lb"
 	lbcontroller "github.com/underlay-ccm/underlay/lb/controller"
 )
 
-// LoadBalancersView lists the Services that the CCM serves, with their load balancers.
-type LoadBalancersView struct {
-	Services []BalancerRow `json:"services"`
-	// Orphans are load balancers of this cluster without a Service.
-	Orphans []BalancerRow `json:"orphans,omitempty"`
-	Notes   []string      `json:"notes,omitempty"`
-	NotSeen []string      `json:"notSeen,omitempty"`
-}
-
-// BalancerRow is a Service and its load balancer.
-type BalancerRow struct {
-	// Service is namespace/name; empty for an orphan.
-	Service string `json:"service,omitempty"`
-	ID      int64  `json:"id,omitempty"`
-	// Shared is the group that shares the load balancer, SharedBy its Services, oldest first.
-	// Listeners has only the Service's own.
-	Shared    string       `json:"shared,omitempty"`
-	SharedBy  []string     `json:"sharedBy,omitempty"`
-	Name      string       `json:"name,omitempty"`
-	Type      string       `json:"type,omitempty"`
-	Location  string       `json:"location,omitempty"`
-	Addresses []netip.Addr `json:"addresses,omitempty"`
-	Published []string     `json:"published,omitempty"`
-	// Accepted is the Service's condition underlay.dev/Accepted.
-	Accepted  *ConditionRow `json:"accepted,omitempty"`
-	Listeners []ListenerRow `json:"listeners,omitempty"`
-	// OtherTargets counts targets that the CCM didn't add and can't evaluate.
-	OtherTargets int `json:"otherTargets,omitempty"`
-	// Plan lists the pending operations; empty if the load balancer is up to date.
-	Plan  []string `json:"plan,omitempty"`
-	Notes []string `json:"notes,omitempty"`
-}
-
-// ListenerRow is one port of a load balancer.
-type ListenerRow struct {
-	Port            int         `json:"port"`
-	DestinationPort int         `json:"destinationPort"`
-	Protocol        string      `json:"protocol"`
-	Check           string      `json:"check"`
-	Targets         []TargetRow `json:"targets"`
-}
-
-// TargetRow is a target: a server of the cloud, or the address of a dedicated server or a pod.
-type TargetRow struct {
-	// Node is empty if the target is no Node of this cluster.
-	Node   string     `json:"node,omitempty"`
-	Server int64      `json:"server,omitempty"`
-	IP     netip.Addr `json:"ip,omitzero"`
-	// Private: the load balancer uses the target's address in the network.
-	Private bool   `json:"private"`
-	Health  string `json:"health"`
-	// Cause is the cloud's reason for unhealthy, if it returns one.
-	Cause string `json:"cause,omitempty"`
-}
-
 // LoadBalancersParts are the parts of LoadBalancersOf, which can omit the cloud's parts.
 const LoadBalancersParts = PartConfig | PartNodes | PartServices | PartEndpointSlices | PartNetwork | PartServers | PartLoadBalancers
 
-// LoadBalancersOf combines Services and load balancers.
-func LoadBalancersOf(s *Snapshot) (LoadBalancersView, error) {
-	v := LoadBalancersView{Services: []BalancerRow{}, NotSeen: s.NotSeen()}
+// LoadBalancersOf shows the Services that the CCM serves, with their load balancers and the
+// pending operations, and load balancers of this cluster without a Service.
+func LoadBalancersOf(s *Snapshot) (table.Page, error) {
 	if err := s.Require(PartConfig | PartServices); err != nil {
-		return v, err
+		return table.Page{}, err
 	}
 	switch {
 	case s.Config.Provider == config.Metal:
-		v.Notes, v.NotSeen = []string{"the provider is metal: there are no load balancers of a cloud"}, nil
-		return v, nil
+		return table.Page{Notes: []string{"the provider is metal: there are no load balancers of a cloud"}}, nil
 	case !s.Config.LoadBalancers.Enabled:
-		v.Notes, v.NotSeen = []string{"load balancers are switched off: loadBalancers.enabled is false"}, nil
-		return v, nil
-	case !s.Saw(LoadBalancersParts):
-		v.Services = append(v.Services, s.published()...)
-		return v, nil
+		return table.Page{Notes: []string{"load balancers are switched off: loadBalancers.enabled is false"}}, nil
 	}
+	out := table.Page{NotSeen: s.NotSeen()}
+	t := balancerTable{node: s.nodesOfTargets(), Table: table.New("services", "", "SERVICE", "LOAD BALANCER",
+		"ADDRESSES", "+TYPE", "+LOCATION", "LISTENER", "+CHECK", "TARGET", "HEALTH")}
+	plan := table.New("plan", "Left to do", "SERVICE", "OPERATION")
+	if s.Saw(LoadBalancersParts) {
+		s.addBalancings(&out, &t, &plan)
+	} else {
+		for _, svc := range s.Services {
+			if lbcontroller.Ours(svc, s.Config.LoadBalancers.Classless) {
+				t.add(svc, nil, "")
+			}
+		}
+	}
+	out.Tables = []table.Table{t.Table, plan}
+	switch {
+	case len(t.Rows) == 0:
+		out.Lines = []string{"No Service requests a load balancer of Underlay."}
+	case len(plan.Rows) == 0 && len(out.Notes) == 0 && len(out.NotSeen) == 0:
+		out.Lines = []string{"Nothing is left to do."}
+	}
+	return out, nil
+}
+
+func (s *Snapshot) addBalancings(out *table.Page, t *balancerTable, plan *table.Table) {
 	if _, err := s.Absences(); err != nil {
-		v.NotSeen = append(v.NotSeen, serversUnknown+err.Error())
+		out.NotSeen = append(out.NotSeen, serversUnknown+err.Error())
 	}
-	nodes := s.nodesOfTargets()
 	for _, b := range s.Balancings() {
-		row := b.row(nodes)
-		row.Notes = append(row.Notes, s.heldElsewhere(b.Service)...)
-		v.Services = append(v.Services, row)
+		t.add(b.Service, b.LoadBalancer, b.Shared)
+		name := NameOf(b.Service).String()
+		for _, op := range b.Ops {
+			plan.Add(name, table.Warn.Cell(op.String())).About = "Service/" + name
+		}
+		if b.Conflict != nil {
+			out.Notes = append(out.Notes, name+": "+b.Conflict.Error())
+		}
+		for _, note := range b.Notes {
+			out.Notes = append(out.Notes, name+": "+note.String())
+		}
+		for _, note := range s.heldElsewhere(b.Service) {
+			out.Notes = append(out.Notes, name+": "+note)
+		}
 	}
 	for _, b := range s.Orphans() {
-		row := BalancerRow{Notes: []string{"no Service has it: delete it in the cloud if nothing else uses it, or remove its underlay.dev labels to keep it"}}
-		row.show(b, nodes)
-		v.Orphans = append(v.Orphans, row)
+		t.add(nil, b, "")
+		out.Notes = append(out.Notes, fmt.Sprintf("load balancer %s (%d): no Service has it: delete it in the cloud if nothing else uses it, or remove its underlay.dev labels to keep it", b.Name, b.ID))
 	}
-	return v, nil
+}
+
+// balancerTable has a row for each target. node returns the Node of a target.
+type balancerTable struct {
+	table.Table
+	node func(lb.Target) string
+}
+
+// add adds a Service, which may be nil, and its load balancer, which may be nil. Cells that
+// would repeat the row above have no text.
+func (t *balancerTable) add(svc *corev1.Service, b *lb.State, shared string) {
+	service, about := table.Warn.Cell("gone"), ""
+	name, addresses := table.None, []string{}
+	var kind, location string
+	var listeners []lb.Listener
+	if svc != nil {
+		service = table.Plain.Cell(NameOf(svc).String())
+		about, addresses = "Service/"+service.Text, published(svc)
+	}
+	if b != nil {
+		name, addresses = fmt.Sprintf("%s (%d)", b.Name, b.ID), nil
+		kind, location, listeners = b.Type, b.Location, b.Listeners
+		for _, a := range []netip.Addr{b.IPv4, b.IPv6, b.PrivateIP} {
+			if a.IsValid() && (a == b.PrivateIP || b.Public) {
+				addresses = append(addresses, a.String())
+			}
+		}
+	}
+	if shared != "" {
+		name += ", shared as " + shared
+	}
+	head := []any{service, name, addresses, table.OrNone(kind), table.OrNone(location)}
+	repeat := func(cells []any) {
+		for i := range cells {
+			cells[i] = table.Repeated(cells[i])
+		}
+	}
+	add := func(cells ...any) {
+		t.Add(append(head, cells...)...).About = about
+		repeat(head)
+	}
+	for _, l := range listeners {
+		port := []any{fmt.Sprintf("%d → %d %s", l.Port, l.DestinationPort, l.Protocol), checkText(l.Check)}
+		if len(b.Targets) == 0 {
+			add(port[0], port[1], table.Bad.Cell("no targets"), "")
+		}
+		for _, target := range t.sorted(b.Targets) {
+			add(port[0], port[1], t.title(target), health(b, l.Port, target))
+			repeat(port)
+		}
+	}
+	if len(listeners) == 0 {
+		add("", "", "", "")
+	}
+}
+
+// published returns the addresses in a Service's status.
+func published(svc *corev1.Service) (out []string) {
+	for _, in := range svc.Status.LoadBalancer.Ingress {
+		out = append(out, in.IP+in.Hostname)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+func health(b *lb.State, port int, t lb.Target) table.Cell {
+	verdict, cause := b.Verdicts[port][t], b.Why[port][t].String()
+	tones := map[lb.Verdict]table.Tone{lb.Healthy: table.Good, lb.Unhealthy: table.Bad, lb.Unknown: table.Warn}
+	return tones[verdict].Cell(strings.TrimSuffix(verdict.String()+": "+cause, ": "))
+}
+
+// sorted returns targets of Nodes by name, then other servers by ID, then other addresses.
+func (t *balancerTable) sorted(targets []lb.Target) []lb.Target {
+	return slices.SortedStableFunc(slices.Values(targets), func(a, b lb.Target) int {
+		x, y := t.node(a), t.node(b)
+		if (x == "") != (y == "") {
+			return cmp.Compare(y, x)
+		}
+		return cmp.Or(cmp.Compare(x, y), a.Address.Compare(b.Address), cmp.Compare(a.Server, b.Server))
+	})
+}
+
+// title returns the Node's name, a pod's address with its Node, or the server's address or ID.
+func (t *balancerTable) title(target lb.Target) string {
+	title := "server " + strconv.FormatInt(target.Server, 10)
+	switch node := t.node(target); {
+	case node != "" && target.Pod():
+		title = "pod " + target.Address.String() + " on " + node
+	case node != "":
+		title = node
+	case target.Address.IsValid():
+		title = "IP " + target.Address.String()
+	}
+	if target.Private {
+		title += " (private)"
+	}
+	return title
+}
+
+func checkText(c lb.HealthCheck) string {
+	text := c.Protocol
+	if c.TLS {
+		text = lb.ProtocolHTTPS
+	}
+	return fmt.Sprintf("%s :%d%s", text, c.Port, c.Path)
 }
 
 // nodesOfTargets returns a lookup of a target's Node, or of the Node that runs a target pod.
 func (s *Snapshot) nodesOfTargets() func(lb.Target) string {
 	servers, addresses := map[int64]string{}, map[netip.Addr]string{}
 	for _, n := range s.Nodes {
-		if id, ok := serverID(n); ok {
+		if id, err := kube.ParseProviderID(n.Spec.ProviderID); err == nil {
 			servers[id] = n.Name
 		}
 		if _, err := kube.ParseDedicatedID(n.Spec.ProviderID); err == nil {
@@ -128,106 +205,6 @@ func (s *Snapshot) nodesOfTargets() func(lb.Target) string {
 		}
 		return servers[t.Server]
 	}
-}
-
-func (s *Snapshot) published() []BalancerRow {
-	var out []BalancerRow
-	for _, svc := range s.Services {
-		if lbcontroller.Ours(svc, s.Config.LoadBalancers.Classless) {
-			out = append(out, serviceRow(svc))
-		}
-	}
-	return out
-}
-
-func serviceRow(svc *corev1.Service) BalancerRow {
-	row := BalancerRow{Service: NameOf(svc).String()}
-	for _, in := range svc.Status.LoadBalancer.Ingress {
-		row.Published = append(row.Published, in.IP+in.Hostname)
-	}
-	slices.Sort(row.Published)
-	row.Published = slices.Compact(row.Published)
-	if c := meta.FindStatusCondition(svc.Status.Conditions, lbcontroller.ConditionAccepted); c != nil {
-		row.Accepted = &ConditionRow{Status: string(c.Status), Reason: c.Reason, Message: c.Message, Since: c.LastTransitionTime.Time}
-	}
-	return row
-}
-
-func (b Balancing) row(nodes func(lb.Target) string) BalancerRow {
-	row := serviceRow(b.Service)
-	if b.LoadBalancer != nil {
-		row.show(b.LoadBalancer, nodes)
-	}
-	row.Shared = b.Shared
-	for _, sharer := range b.Sharers {
-		row.SharedBy = append(row.SharedBy, sharer.String())
-	}
-	if b.Conflict != nil {
-		row.Notes = append(row.Notes, b.Conflict.Error())
-	}
-	for _, op := range b.Ops {
-		row.Plan = append(row.Plan, op.String())
-	}
-	for _, note := range b.Notes {
-		row.Notes = append(row.Notes, note.String())
-	}
-	return row
-}
-
-func (r *BalancerRow) show(b *lb.State, nodes func(lb.Target) string) {
-	r.ID, r.Name, r.Type, r.Location, r.OtherTargets = b.ID, b.Name, b.Type, b.Location, b.OtherTargets
-	for _, a := range []netip.Addr{b.IPv4, b.IPv6, b.PrivateIP} {
-		if a.IsValid() && (a == b.PrivateIP || b.Public) {
-			r.Addresses = append(r.Addresses, a)
-		}
-	}
-	for _, l := range b.Listeners {
-		row := ListenerRow{Port: l.Port, DestinationPort: l.DestinationPort, Protocol: l.Protocol, Check: checkText(l.Check), Targets: []TargetRow{}}
-		for _, t := range b.Targets {
-			row.Targets = append(row.Targets, TargetRow{
-				Node: nodes(t), Server: t.Server, IP: t.Address, Private: t.Private, Health: b.Verdicts[l.Port][t].String(), Cause: b.Why[l.Port][t].String(),
-			})
-		}
-		slices.SortStableFunc(row.Targets, compareTargets)
-		r.Listeners = append(r.Listeners, row)
-	}
-}
-
-// compareTargets sorts Nodes by name, then other servers by ID, then other addresses.
-func compareTargets(a, b TargetRow) int {
-	if (a.Node == "") != (b.Node == "") {
-		return cmp.Compare(b.Node, a.Node)
-	}
-	return cmp.Or(cmp.Compare(a.Node, b.Node), a.IP.Compare(b.IP), cmp.Compare(a.Server, b.Server))
-}
-
-func checkText(c lb.HealthCheck) string {
-	text := c.Protocol
-	if c.TLS {
-		text = lb.ProtocolHTTPS
-	}
-	return fmt.Sprintf("%s :%d%s", text, c.Port, c.Path)
-}
-
-// State returns the health with its cause.
-func (t TargetRow) State() string {
-	if t.Cause == "" {
-		return t.Health
-	}
-	return t.Health + ": " + t.Cause
-}
-
-// Title returns the Node's name, a pod's address with its Node, or the server's address or ID.
-func (t TargetRow) Title() string {
-	switch {
-	case t.Node != "" && t.Server != 0 && t.IP.IsValid():
-		return "pod " + t.IP.String() + " on " + t.Node
-	case t.Node != "":
-		return t.Node
-	case t.IP.IsValid():
-		return "IP " + t.IP.String()
-	}
-	return "server " + strconv.FormatInt(t.Server, 10)
 }
 
 // heldElsewhere returns notes on load balancers of other groups that still serve the Service.

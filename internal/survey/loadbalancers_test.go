@@ -1,6 +1,7 @@
 package survey_test
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/underlay-ccm/underlay/internal/survey"
+	"github.com/underlay-ccm/underlay/internal/table"
 	"github.com/underlay-ccm/underlay/lb"
 )
 
@@ -44,26 +46,43 @@ func balanced(t *testing.T) *survey.Snapshot {
 	return s
 }
 
-func balancerLines(v survey.LoadBalancersView) []string {
+func balancerLines(v table.Page) []string {
+	short := strings.NewReplacer(" → ", ">", " tcp", "", " (private)", "")
 	var out []string
-	for _, b := range append(v.Services, v.Orphans...) {
-		out = append(out, fmt.Sprintf("%s: %d %v", b.Service, b.ID, b.Addresses))
-		for _, l := range b.Listeners {
-			line := fmt.Sprintf("%d>%d %s", l.Port, l.DestinationPort, l.Check)
-			for _, target := range l.Targets {
-				line += " " + target.Title() + "=" + target.Health
-			}
-			out = append(out, line)
+	all := rows(v, "services")
+	for i, r := range all {
+		if r["SERVICE"] != "" {
+			name := strings.TrimSuffix(r["SERVICE"], "gone")
+			out = append(out, fmt.Sprintf("%s: %s [%s]", name, r["LOAD BALANCER"], r["ADDRESSES"]))
 		}
-		for _, op := range b.Plan {
-			out = append(out, "plan: "+op)
+		if r["LISTENER"] != "" {
+			out = append(out, short.Replace(r["LISTENER"])+" "+r["CHECK"])
+		}
+		if r["TARGET"] != "" {
+			out[len(out)-1] += " " + short.Replace(r["TARGET"]) + "=" + r["HEALTH"]
+		}
+		if i+1 < len(all) && all[i+1]["SERVICE"] == "" {
+			continue
+		}
+		for _, op := range rows(v, "plan") {
+			if op["SERVICE"] == owner(all[:i+1]) {
+				out = append(out, "plan: "+op["OPERATION"])
+			}
 		}
 	}
 	return out
 }
 
+// owner returns the Service of the last row.
+func owner(all []row) (name string) {
+	for _, r := range all {
+		name = cmp.Or(r["SERVICE"], name)
+	}
+	return name
+}
+
 func TestLoadBalancers(t *testing.T) {
-	const head = "default/web: 700 [192.0.2.7 10.0.0.200]"
+	const head = "default/web: a5f2e (700) [192.0.2.7,10.0.0.200]"
 	const all = "80>30080 http :10256/healthz node-0001=healthy node-0002=healthy node-0003=healthy"
 	for _, c := range []struct {
 		name   string
@@ -128,12 +147,12 @@ func TestLoadBalancers(t *testing.T) {
 		},
 		{
 			"none yet", func(s *survey.Snapshot) { s.LoadBalancers = nil },
-			[]string{"default/web: 0 []", `plan: create "a5f2e" with 1 listeners and 3 targets`},
+			[]string{"default/web:  [192.0.2.7]", `plan: create "a5f2e" with 1 listeners and 3 targets`},
 			"",
 		},
 		{
 			"its name is taken", func(s *survey.Snapshot) { s.LoadBalancers[0].Labels = map[string]string{"owner": "me"} },
-			[]string{"default/web: 0 []"},
+			[]string{"default/web:  [192.0.2.7]"},
 			"has another owner",
 		},
 		{
@@ -142,12 +161,12 @@ func TestLoadBalancers(t *testing.T) {
 				twin.ID = 701
 				s.LoadBalancers = append(s.LoadBalancers, twin)
 			},
-			[]string{"default/web: 0 []"},
+			[]string{"default/web:  [192.0.2.7]"},
 			"more than one load balancer carries the labels",
 		},
 		{
 			"its Service is gone", func(s *survey.Snapshot) { s.Services = nil },
-			[]string{": 700 [192.0.2.7 10.0.0.200]", all},
+			[]string{": a5f2e (700) [192.0.2.7,10.0.0.200]", all},
 			"",
 		},
 		{
@@ -183,8 +202,10 @@ func TestLoadBalancers(t *testing.T) {
 			}
 			expectTexts(t, "load balancers", balancerLines(v), c.want...)
 			var notes []string
-			for _, b := range v.Services {
-				notes = append(notes, b.Notes...)
+			for _, note := range v.Notes {
+				if strings.HasPrefix(note, "default/web: ") {
+					notes = append(notes, note)
+				}
 			}
 			if c.note == "" != (len(notes) == 0) || !strings.Contains(strings.Join(notes, "\n"), c.note) {
 				t.Errorf("notes %q, want %q", notes, c.note)
@@ -198,7 +219,7 @@ func TestLoadBalancersOfAnotherProject(t *testing.T) {
 	s := balanced(t)
 	s.Servers = nil
 	v, err := survey.LoadBalancersOf(s)
-	if err != nil || len(v.Services) != 1 || len(v.Services[0].Plan) > 0 {
+	if err != nil || owner(rows(v, "services")) != "default/web" || len(rows(v, "plan")) > 0 {
 		t.Fatalf("%v, %+v", err, v)
 	}
 	if len(v.NotSeen) != 1 || !strings.Contains(v.NotSeen[0], "check that the token belongs to this cluster's project") {
@@ -211,13 +232,10 @@ func TestLoadBalancersWithoutSight(t *testing.T) {
 	s := balanced(t)
 	lose(s, survey.Cloud, "there is no token")
 	v, err := survey.LoadBalancersOf(s)
-	if err != nil || len(v.NotSeen) != 1 || len(v.Services) != 1 {
+	if err != nil || len(v.NotSeen) != 1 || len(rows(v, "plan")) > 0 {
 		t.Fatalf("%v, %+v", err, v)
 	}
-	b := v.Services[0]
-	if b.ID != 0 || len(b.Plan) > 0 || b.Published[0] != "192.0.2.7" || b.Accepted.Status != "True" {
-		t.Errorf("%+v", b)
-	}
+	expectTexts(t, "what Services have", balancerLines(v), "default/web:  [192.0.2.7]")
 	lose(s, survey.PartServices, "not allowed")
 	if _, err := survey.LoadBalancersOf(s); err == nil || !strings.Contains(err.Error(), "Services can't be seen: not allowed") {
 		t.Errorf("without Services: %v", err)
@@ -228,7 +246,7 @@ func TestLoadBalancersSwitchedOff(t *testing.T) {
 	s := balanced(t)
 	s.Config.LoadBalancers.Enabled = false
 	v, err := survey.LoadBalancersOf(s)
-	if err != nil || len(v.Services) > 0 || len(v.Notes) != 1 || !strings.Contains(v.Notes[0], "loadBalancers.enabled is false") {
+	if err != nil || len(v.Tables) > 0 || len(v.Notes) != 1 || !strings.Contains(v.Notes[0], "loadBalancers.enabled is false") {
 		t.Errorf("%v, %+v", err, v)
 	}
 }

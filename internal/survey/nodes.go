@@ -1,81 +1,24 @@
 package survey
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/underlay-ccm/underlay/internal/cloud"
 	"github.com/underlay-ccm/underlay/internal/config"
 	"github.com/underlay-ccm/underlay/internal/kube"
+	"github.com/underlay-ccm/underlay/internal/table"
 	"github.com/underlay-ccm/underlay/internal/vswitch"
 	ipamcontroller "github.com/underlay-ccm/underlay/ipam/controller"
 	"github.com/underlay-ccm/underlay/routes"
 	"github.com/underlay-ccm/underlay/routes/agent"
 )
 
-// NodesView lists the podCIDRs of Nodes and their routes.
-type NodesView struct {
-	Nodes []NodeRow `json:"nodes"`
-	// Gone are deleted Nodes with podCIDRs in quarantine.
-	Gone    []GoneRow `json:"gone,omitempty"`
-	NotSeen []string  `json:"notSeen,omitempty"`
-}
-
-// GoneRow is a deleted Node.
-type GoneRow struct {
-	Name     string         `json:"name"`
-	UID      string         `json:"uid"`
-	PodCIDRs []netip.Prefix `json:"podCIDRs"`
-	Released time.Time      `json:"released"`
-	// Free is the earliest time at which its podCIDRs can be allocated again.
-	Free time.Time `json:"free,omitzero"`
-}
-
-// NodeRow is an existing Node.
-type NodeRow struct {
-	Name     string         `json:"name"`
-	PodCIDRs []netip.Prefix `json:"podCIDRs"`
-	Route    RouteState     `json:"route"`
-	// Families maps IPv4 and IPv6 to their routing: cloud, native, node, vswitch or none.
-	Families map[string]string `json:"families"`
-	// The conditions; nil if the Node lacks them.
-	Ready              *ConditionRow `json:"ready,omitempty"`
-	NetworkUnavailable *ConditionRow `json:"networkUnavailable,omitempty"`
-	PodCIDRsAllocated  *ConditionRow `json:"podCIDRsAllocated,omitempty"`
-	PeersReachable     *ConditionRow `json:"peersReachable,omitempty"`
-	// Why lists the problems of the Node with their remedies.
-	Why []string `json:"why,omitempty"`
-
-	// WireGuardPorts are those of its devices. After the first follow those being replaced.
-	WireGuardPorts []int `json:"wireGuardPorts,omitempty"`
-
-	ProviderID string `json:"providerID,omitempty"`
-	// Server is the server's name and status, or that it doesn't exist; empty if unknown.
-	Server  string        `json:"server,omitempty"`
-	Created time.Time     `json:"created"`
-	Age     time.Duration `json:"-"`
-}
-
-// RouteState is a Node's route in the cloud's network.
-type RouteState struct {
-	Via   netip.Addr `json:"via,omitzero"`
-	State string     `json:"state"`
-	// Reach is why tunnels connect the Node; empty if they connect all Nodes.
-	Reach kube.Reach `json:"reach,omitempty"`
-}
-
-func (r RouteState) String() string {
-	if r.Reach != "" {
-		return r.State + ": " + string(r.Reach)
-	}
-	return r.State
-}
-
-// The states of a Node's route.
+// The states of a Node's route in the cloud's network.
 const (
 	RouteStands    = "stands"
 	RouteMissing   = "missing"
@@ -86,54 +29,45 @@ const (
 	RouteNoPodCIDR = "no podCIDR yet"
 )
 
-// ConditionRow is a condition of a Node or a Service.
-type ConditionRow struct {
-	Status  string    `json:"status"`
-	Reason  string    `json:"reason,omitempty"`
-	Message string    `json:"message,omitempty"`
-	Since   time.Time `json:"since,omitzero"`
-}
-
-func (c *ConditionRow) String() string {
-	return strings.TrimSpace(c.Status + " " + c.Reason)
-}
-
 // NodesParts are the parts of NodesOf, of which only PartNodes is required.
 const NodesParts = PartConfig | PartNodes | PartLedger | PartRouteRecord | PartServiceCIDRs | PartNetwork | PartServers
 
-// NodesOf returns the state of every Node.
-func NodesOf(s *Snapshot) (NodesView, error) {
+// NodesOf shows the podCIDRs of Nodes, their routes and their conditions, and deleted Nodes with
+// podCIDRs in quarantine.
+func NodesOf(s *Snapshot) (table.Page, error) {
 	if err := s.Require(PartNodes); err != nil {
-		return NodesView{}, err
+		return table.Page{}, err
 	}
-	v := NodesView{Nodes: make([]NodeRow, 0, len(s.Nodes)), NotSeen: s.NotSeen()}
-	k := knowledge{s: s, warnings: map[string][]string{}}
-	if s.Saw(PartConfig) && len(s.Config.IPAM.Pools) > 0 {
-		if book, err := s.Book(); err == nil {
-			for _, w := range book.Warnings {
-				k.warnings[w.Node.UID] = append(k.warnings[w.Node.UID], w.String())
-			}
-		}
-	}
-	k.look()
+	out := table.Page{NotSeen: s.NotSeen()}
+	k := knowledgeOf(s)
 	if k.err != nil {
-		v.NotSeen = append(v.NotSeen, serversUnknown+k.err.Error())
+		out.NotSeen = append(out.NotSeen, serversUnknown+k.err.Error())
 	}
+	nodes := table.New("nodes", "", "NODE", "PODCIDRS", "ROUTE", "VIA", "FAMILIES", "+READY",
+		"NETWORKUNAVAILABLE", "PODCIDRSALLOCATED", "PEERSREACHABLE", "+CREATED", "+PROVIDER ID",
+		"+SERVER", "+WIREGUARD PORTS", "WHY")
 	for _, n := range s.Nodes {
-		v.Nodes = append(v.Nodes, k.row(n))
+		k.add(&nodes, n)
 	}
+	if len(s.Nodes) == 0 {
+		out.Lines = []string{"The cluster has no Nodes."}
+	}
+	gone := table.New("gone", "Gone, podCIDRs in quarantine",
+		"NODE", "PODCIDRS", "RELEASED", "FREE AGAIN", "+UID")
 	holdings, _ := s.Holdings() // doctor reports damage
 	for _, h := range holdings {
 		if h.Released.IsZero() {
 			continue
 		}
-		row := GoneRow{Name: h.Node.Name, UID: h.Node.UID, PodCIDRs: slices.Concat(h.Prefixes, h.Abandoned), Released: h.Released}
+		free := any(table.None)
 		if s.Saw(PartConfig) {
-			row.Free = h.Released.Add(s.Config.IPAM.Quarantine)
+			free = h.Released.Add(s.Config.IPAM.Quarantine)
 		}
-		v.Gone = append(v.Gone, row)
+		gone.Add(h.Node.Name, slices.Concat(h.Prefixes, h.Abandoned), h.Released, free,
+			h.Node.UID).About = "Node/" + h.Node.Name
 	}
-	return v, nil
+	out.Tables = []table.Table{nodes, gone}
+	return out, nil
 }
 
 // serversUnknown is the prefix of an error that prevents matching Nodes and servers.
@@ -152,59 +86,70 @@ type knowledge struct {
 	servers  map[string]*cloud.Machine // by provider ID
 }
 
-func (k *knowledge) look() {
-	s := k.s
-	k.servers = make(map[string]*cloud.Machine, len(s.Servers))
+func knowledgeOf(s *Snapshot) *knowledge {
+	k := &knowledge{
+		s: s, warnings: map[string][]string{}, stands: map[netip.Prefix]routes.Route{},
+		stale: map[netip.Prefix]bool{}, servers: make(map[string]*cloud.Machine, len(s.Servers)),
+	}
+	if s.Saw(PartConfig) && len(s.Config.IPAM.Pools) > 0 {
+		if book, err := s.Book(); err == nil {
+			for _, w := range book.Warnings {
+				k.warnings[w.Node.UID] = append(k.warnings[w.Node.UID], w.String())
+			}
+		}
+	}
 	for i := range s.Servers {
 		k.servers[s.Servers[i].ProviderID()] = &s.Servers[i]
 	}
 	if s.Saw(PartServers) {
 		if k.absent, k.err = s.Absences(); k.err != nil {
-			return
+			return k
 		}
 	}
 	if !s.RoutesOn() || !s.Saw(PartNetwork|PartServers) {
-		return
+		return k
 	}
 	r, err := s.Routing()
 	if err != nil {
 		k.err = err
-		return
+		return k
 	}
-	k.routing, k.statuses, k.stands, k.stale = &r, r.NodeStatuses(), make(map[netip.Prefix]routes.Route, len(s.Network.Routes)), map[netip.Prefix]bool{}
+	k.routing, k.statuses = &r, r.NodeStatuses()
 	for _, route := range s.Network.Routes {
 		k.stands[route.Dst] = route
 	}
 	for _, d := range s.astray(r, k.absent) {
-		k.stale[d.Destination] = true
+		k.stale[d.Dst] = true
 	}
+	return k
 }
 
-func (k *knowledge) row(n *corev1.Node) NodeRow {
+func (k *knowledge) add(t *table.Table, n *corev1.Node) {
 	prefixes, unreadable := kube.PodCIDRs(n)
-	row := NodeRow{
-		Name: n.Name, PodCIDRs: slices.Concat([]netip.Prefix{}, prefixes), Families: k.families(prefixes), Route: k.route(n, prefixes),
-		Ready:              condition(n, corev1.NodeReady),
-		NetworkUnavailable: condition(n, corev1.NodeNetworkUnavailable),
-		PodCIDRsAllocated:  condition(n, ipamcontroller.PodCIDRsAllocated),
-		PeersReachable:     condition(n, agent.PeersReachable),
-		ProviderID:         n.Spec.ProviderID, Created: n.CreationTimestamp.Time, Age: k.s.Taken.Sub(n.CreationTimestamp.Time),
-	}
-	if server := k.server(n); server != nil {
-		row.Server = server.Name + " (" + server.Status + ")"
+	server := table.None
+	if found := k.server(n); found != nil {
+		server = found.Name + " (" + found.Status + ")"
 	} else if _, absent := k.absent[n.Name]; absent {
-		row.Server = "does not exist"
+		server = "does not exist"
 	}
+	var ports []int // after the first follow those being replaced
 	if w := kube.WireGuardOf(n); w != nil {
 		for _, key := range w.Keys {
-			row.WireGuardPorts = append(row.WireGuardPorts, key.Port)
+			ports = append(ports, key.Port)
 		}
 	}
+	why := k.why(n, len(prefixes) > 0)
 	if unreadable != nil {
-		row.Why = append(row.Why, unreadable.Error())
+		why = slices.Insert(why, 0, unreadable.Error())
 	}
-	row.Why = append(row.Why, k.why(n, row)...)
-	return row
+	route, via := k.route(n, prefixes)
+	t.Add(n.Name, prefixes, route, via, table.OrNone(k.families(prefixes)),
+		conditionCell(n, corev1.NodeReady, corev1.ConditionTrue),
+		conditionCell(n, corev1.NodeNetworkUnavailable, corev1.ConditionFalse),
+		conditionCell(n, ipamcontroller.PodCIDRsAllocated, corev1.ConditionTrue),
+		conditionCell(n, agent.PeersReachable, corev1.ConditionTrue),
+		n.CreationTimestamp.Time, table.OrNone(n.Spec.ProviderID), server, ports,
+		table.Warn.Cell(strings.Join(why, "; "))).About = "Node/" + n.Name
 }
 
 func (k *knowledge) server(n *corev1.Node) *cloud.Machine {
@@ -214,100 +159,110 @@ func (k *knowledge) server(n *corev1.Node) *cloud.Machine {
 	return k.servers[n.Spec.ProviderID]
 }
 
-func condition(n *corev1.Node, kind corev1.NodeConditionType) *ConditionRow {
+// conditionCell is Good if the condition has the wanted status.
+func conditionCell(n *corev1.Node, kind corev1.NodeConditionType, wanted corev1.ConditionStatus) table.Cell {
 	c := kube.Condition(n, kind)
 	if c == nil {
-		return nil
+		return table.Faint.Cell(table.None)
 	}
-	return &ConditionRow{Status: string(c.Status), Reason: c.Reason, Message: c.Message, Since: c.LastTransitionTime.Time}
+	text := strings.TrimSpace(string(c.Status) + " " + c.Reason)
+	return table.Toned(table.Good.Cell(text), table.Bad, c.Status != wanted)
 }
 
-func (k *knowledge) families(prefixes []netip.Prefix) map[string]string {
-	out := map[string]string{}
-	if !k.s.Saw(PartConfig) {
-		return out
-	}
+// families returns how podCIDRs are routed, such as "IPv4 cloud, IPv6 native".
+func (k *knowledge) families(prefixes []netip.Prefix) string {
 	c := k.s.Config
+	routing := map[bool]string{} // by whether the family is IPv6
 	for _, p := range prefixes {
-		if !p.Addr().Is4() {
-			out["IPv6"] = string(c.Families.IPv6)
-			continue
-		}
-		out["IPv4"] = string(c.Families.IPv4)
 		switch {
+		case !k.s.Saw(PartConfig):
+		case p.Addr().Is6():
+			routing[true] = ", IPv6 " + string(c.Families.IPv6)
 		case k.s.VSwitch().Holds(p):
-			out["IPv4"] = sourceVSwitch
+			routing[false] = ", IPv4 " + sourceVSwitch
 		case c.Families.IPv4 == config.RoutedByCloud && !c.Routes.Enabled:
-			out["IPv4"] = string(config.Unrouted)
+			routing[false] = ", IPv4 " + string(config.Unrouted)
+		default:
+			routing[false] = ", IPv4 " + string(c.Families.IPv4)
 		}
 	}
-	return out
+	return strings.TrimPrefix(routing[false]+routing[true], ", ")
 }
 
-// route returns the state of the Node's IPv4 podCIDR; networks carry no IPv6.
-func (k *knowledge) route(n *corev1.Node, prefixes []netip.Prefix) RouteState {
+// route returns the state and the gateway of the Node's IPv4 podCIDR; networks carry no IPv6.
+func (k *knowledge) route(n *corev1.Node, prefixes []netip.Prefix) (state table.Cell, via netip.Addr) {
 	s := k.s
 	vSwitch := s.VSwitch()
 	routed := slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return p.Addr().Is4() && !vSwitch.Holds(p) })
 	switch {
 	case !s.Saw(PartConfig):
-		return RouteState{State: RouteNotSeen}
+		return table.Faint.Cell(RouteNotSeen), via
 	case !s.Config.Routes.Enabled:
-		return RouteState{State: RouteNotNeeded}
+		return table.Faint.Cell(RouteNotNeeded), via
 	case len(prefixes) == 0:
-		return RouteState{State: RouteNoPodCIDR}
+		return table.Bad.Cell(RouteNoPodCIDR), via
 	case !routed:
-		return RouteState{State: RouteNotNeeded}
+		return table.Faint.Cell(RouteNotNeeded), via
 	case k.routing == nil:
-		return RouteState{State: RouteNotSeen}
+		return table.Faint.Cell(RouteNotSeen), via
 	}
 	switch k.statuses[n.Name].Reason {
 	case routes.TunnelCreated, routes.NoTunnel:
-		return RouteState{State: RouteTunnel, Reach: kube.ReachOf(n)}
+		text := RouteTunnel
+		if reach := kube.ReachOf(n); reach != "" { // else tunnels connect all Nodes
+			text += ": " + string(reach)
+		}
+		return table.Good.Cell(text), via
 	}
-	via := k.routing.Gateways.Of[n.Name]
+	via = k.routing.Gateways.Of[n.Name]
 	for _, p := range prefixes {
 		needed := routes.NodeRoute{Route: routes.Route{Dst: p, Via: via}, Aliases: k.routing.Gateways.Aliases[n.Name]}
 		if r, ok := k.stands[p]; ok && needed.MetBy(r) {
-			return RouteState{Via: r.Via, State: RouteStands}
+			return table.Good.Cell(RouteStands), r.Via
 		}
 		if k.stale[p] {
-			return RouteState{Via: k.stands[p].Via, State: RouteStale}
+			return table.Bad.Cell(RouteStale), k.stands[p].Via
 		}
 	}
-	return RouteState{Via: via, State: RouteMissing}
+	return table.Bad.Cell(RouteMissing), via
 }
 
 // why returns the problems of the Node, the root cause first.
-func (k *knowledge) why(n *corev1.Node, row NodeRow) []string {
+func (k *knowledge) why(n *corev1.Node, hasPodCIDRs bool) []string {
 	var out []string
 	add := func(text string) {
 		if text != "" && !slices.Contains(out, text) {
 			out = append(out, text)
 		}
 	}
-	if c := row.PodCIDRsAllocated; c != nil && c.Status == string(corev1.ConditionFalse) {
-		add(c.Message)
+	condition := func(kind corev1.NodeConditionType, bad ...corev1.ConditionStatus) {
+		if c := kube.Condition(n, kind); c != nil && slices.Contains(bad, c.Status) {
+			add(c.Message)
+		}
 	}
+	condition(ipamcontroller.PodCIDRsAllocated, corev1.ConditionFalse)
 	absence, absent := k.absent[n.Name]
 	if absent {
 		add(absence.Text)
 	}
-	if k.routing != nil {
-		if v := k.statuses[n.Name]; !absent && !v.Reachable && !(len(row.PodCIDRs) == 0 && len(out) > 0) {
-			add(v.Message)
-		}
-	} else if c := row.NetworkUnavailable; c != nil && c.Status != string(corev1.ConditionFalse) {
-		add(c.Message)
+	if k.routing == nil {
+		condition(corev1.NodeNetworkUnavailable, corev1.ConditionTrue, corev1.ConditionUnknown)
+	} else if v := k.statuses[n.Name]; !absent && !v.Reachable && (hasPodCIDRs || len(out) == 0) {
+		add(v.Message)
 	}
-	if c := row.PeersReachable; c != nil && c.Status != string(corev1.ConditionTrue) {
-		add(c.Message)
-	}
-	if c := condition(n, vswitch.MemberCondition); c != nil && c.Status == string(corev1.ConditionFalse) {
-		add(c.Message)
-	}
+	condition(agent.PeersReachable, corev1.ConditionFalse, corev1.ConditionUnknown)
+	condition(vswitch.MemberCondition, corev1.ConditionFalse)
 	for _, text := range k.warnings[string(n.UID)] {
 		add(text)
 	}
 	return out
+}
+
+// Join concatenates the texts of values with a separator.
+func Join[T fmt.Stringer](values []T, between string) string {
+	texts := make([]string, len(values))
+	for i, v := range values {
+		texts[i] = v.String()
+	}
+	return strings.Join(texts, between)
 }

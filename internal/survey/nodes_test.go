@@ -15,15 +15,9 @@ import (
 	"github.com/underlay-ccm/underlay/routes"
 )
 
-func nodeLine(r survey.NodeRow) string {
-	return strings.TrimSpace(fmt.Sprintf("%v %s; %s; %s", r.PodCIDRs, survey.FamiliesText(r.Families), strings.TrimSpace(r.Route.String()+" "+viaOf(r)), strings.Join(r.Why, " | ")))
-}
-
-func viaOf(r survey.NodeRow) string {
-	if !r.Route.Via.IsValid() {
-		return ""
-	}
-	return r.Route.Via.String()
+func nodeLine(r row) string {
+	route := strings.TrimSpace(r["ROUTE"] + " " + r["VIA"])
+	return strings.TrimSpace(fmt.Sprintf("[%s] %s; %s; %s", r["PODCIDRS"], r["FAMILIES"], route, r["WHY"]))
 }
 
 func TestNodes(t *testing.T) {
@@ -161,7 +155,7 @@ func TestNodes(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := nodeLine(v.Nodes[1])
+			got := nodeLine(rows(v, "nodes")[1])
 			exact := strings.HasSuffix(c.want, ";")
 			if !strings.HasPrefix(got, c.want) || exact && got != c.want {
 				t.Errorf("%s\nwant %s", got, c.want)
@@ -178,9 +172,9 @@ func TestNodesOfAnotherProject(t *testing.T) {
 	if err != nil || len(v.NotSeen) != 1 || !strings.Contains(v.NotSeen[0], "check that the token belongs to this cluster's project") {
 		t.Fatalf("%v, %q", err, v.NotSeen)
 	}
-	for _, n := range v.Nodes {
-		if n.Route.State != survey.RouteNotSeen {
-			t.Errorf("%s: route %s, want not seen", n.Name, n.Route.State)
+	for _, n := range rows(v, "nodes") {
+		if n["ROUTE"] != survey.RouteNotSeen {
+			t.Errorf("%s: route %s, want not seen", n["NODE"], n["ROUTE"])
 		}
 	}
 }
@@ -206,19 +200,20 @@ func large(tb testing.TB) *survey.Snapshot {
 func TestFiveThousandNodes(t *testing.T) {
 	s := large(t)
 	v, err := survey.NodesOf(s)
-	if err != nil || len(v.Nodes) != 5000 {
-		t.Fatalf("%v, %d Nodes", err, len(v.Nodes))
+	nodes := rows(v, "nodes")
+	if err != nil || len(nodes) != 5000 {
+		t.Fatalf("%v, %d Nodes", err, len(nodes))
 	}
-	for _, n := range v.Nodes {
-		if n.Route.State != survey.RouteStands || len(n.Why) > 0 {
+	for _, n := range nodes {
+		if n["ROUTE"] != survey.RouteStands || n["WHY"] != "" {
 			t.Fatalf("%+v", n)
 		}
 	}
-	if r, err := survey.RoutesOf(s); err != nil || r.Budget.Used != 5000 || !r.Drift.Empty() {
-		t.Errorf("%v, %+v", err, r.Budget)
+	if r, err := survey.RoutesOf(s); err != nil || rows(r, "budget")[0]["USED"] != "5000" || len(rows(r, "drift")) > 0 {
+		t.Errorf("%v, %+v", err, rows(r, "budget"))
 	}
-	if p, err := survey.PoolsOf(s); err != nil || p.Pools[0].Used != 5000 {
-		t.Errorf("%v, %+v", err, p.Pools)
+	if p, err := survey.PoolsOf(s); err != nil || rows(p, "pools")[0]["USED"] != "5000" {
+		t.Errorf("%v, %+v", err, rows(p, "pools"))
 	}
 }
 

@@ -8,13 +8,14 @@ import (
 
 	"github.com/underlay-ccm/underlay/internal/config"
 	"github.com/underlay-ccm/underlay/internal/survey"
+	"github.com/underlay-ccm/underlay/internal/table"
 )
 
-func poolLines(v survey.PoolsView) []string {
+func poolLines(v table.Page) []string {
 	var out []string
-	for _, p := range v.Pools {
-		out = append(out, fmt.Sprintf("%s %s /%d %s capacity %d free %d used %d quarantined %d foreign %d excluded %d",
-			p.Name, p.CIDR, p.Mask, p.State, p.Capacity, p.Free, p.Used, p.Quarantined, p.Foreign, p.Excluded))
+	for _, p := range rows(v, "pools") {
+		out = append(out, fmt.Sprintf("%s %s %s %s capacity %s free %s used %s quarantined %s foreign %s excluded %s",
+			p["NAME"], p["CIDR"], p["MASK"], p["STATE"], p["CAPACITY"], p["FREE"], p["USED"], p["QUARANTINED"], p["FOREIGN"], p["EXCLUDED"]))
 	}
 	return out
 }
@@ -125,9 +126,7 @@ func TestPools(t *testing.T) {
 					t.Errorf("note %q, want %q", v.Notes[i], want)
 				}
 			}
-			if v.Room == nil || uint64(*v.Room) != v.Pools[0].Free {
-				t.Errorf("room %v, want what is free", v.Room)
-			}
+			expectTexts(t, "room", v.Lines, "Room for "+rows(v, "pools")[0]["FREE"]+" more Nodes.")
 		})
 	}
 }
@@ -143,12 +142,14 @@ func TestPoolsOfServersHaveNoEnd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if own := v.Pools[2]; !own.Unlimited || own.CIDR.IsValid() || own.Mask != 80 {
+	pools := rows(v, "pools")
+	if own := pools[2]; own["CAPACITY"] != "unlimited" || own["CIDR"] != "each server's own" || own["MASK"] != "/80" {
 		t.Errorf("own: %+v", own)
 	}
-	if v.Pools[0].State != "draining" || v.Pools[0].Free != 4 || v.Room == nil || *v.Room != 4 {
-		t.Errorf("room %v with %+v: what drains has none", *v.Room, v.Pools)
+	if pools[0]["STATE"] != "draining" || pools[0]["FREE"] != "4" {
+		t.Errorf("what drains: %+v", pools[0])
 	}
+	expectTexts(t, "room, of which the draining pool has none", v.Lines, "Room for 4 more Nodes.")
 }
 
 func TestPoolsThatWereRemoved(t *testing.T) {
@@ -156,8 +157,8 @@ func TestPoolsThatWereRemoved(t *testing.T) {
 	s.Ledger.Data["node-0001"] = strings.ReplaceAll(s.Ledger.Data["node-0001"], "10.244.1.0/24@default-ipv4", "10.50.1.0/24@before")
 	s.Nodes[0].Spec.PodCIDRs = []string{"10.50.1.0/24"}
 	v, err := survey.PoolsOf(s)
-	if err != nil || len(v.Removed) != 1 || !strings.Contains(v.Removed[0], "10.50.1.0/24 of pool before") {
-		t.Errorf("%v, %q", err, v.Removed)
+	if err != nil || len(v.Notes) == 0 || !strings.Contains(v.Notes[0], "10.50.1.0/24 of pool before") {
+		t.Errorf("%v, %q", err, v.Notes)
 	}
 }
 

@@ -5,158 +5,135 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/underlay-ccm/underlay/internal/config"
+	"github.com/underlay-ccm/underlay/internal/table"
 	"github.com/underlay-ccm/underlay/routes"
 )
 
-// RoutesView shows the network's route table, its budget, and its drift from the desired state.
-type RoutesView struct {
-	Network *NetworkRow `json:"network,omitempty"`
-	Budget  *BudgetRow  `json:"budget,omitempty"`
-	Routes  []RouteRow  `json:"routes"`
-	Drift   Drift       `json:"drift"`
-	Notes   []string    `json:"notes,omitempty"`
-	NotSeen []string    `json:"notSeen,omitempty"`
-}
-
-// NetworkRow is the network of the routes.
-type NetworkRow struct {
-	ID            int64        `json:"id"`
-	Name          string       `json:"name"`
-	Range         netip.Prefix `json:"range"`
-	Servers       int          `json:"servers"`
-	LoadBalancers int          `json:"loadBalancers"`
-}
-
-// BudgetRow counts routes.
-type BudgetRow struct {
-	Limit   int `json:"limit"`
-	Reserve int `json:"reserve"`
-	Used    int `json:"used"`
-	// Free is the number of routes that the cluster may still add.
-	Free int `json:"free"`
-	// Full is the number of Nodes' routes that do not fit into the budget.
-	Full int `json:"refused"`
-}
-
-// Class is the owner of a route.
-type Class string
-
+// The owners of a route.
 const (
-	Ours      Class = "ours"
-	Stale     Class = "stale"     // ours, but not desired, or without a server of its Node
-	Ambiguous Class = "ambiguous" // inside our ranges, but neither written nor adopted by us
-	Foreign   Class = "foreign"
+	Ours      = "ours"
+	Stale     = "stale"     // ours, but not desired, or without a server of its Node
+	Ambiguous = "ambiguous" // inside our ranges, but neither written nor adopted by us
+	Foreign   = "foreign"
 )
 
-// RouteRow is an existing route.
-type RouteRow struct {
-	Destination netip.Prefix `json:"destination"`
-	Gateway     netip.Addr   `json:"gateway"`
-	// Node has the destination as podCIDR; it may be deleted.
-	Node   string `json:"node,omitempty"`
-	Server string `json:"server,omitempty"`
-	Class  Class  `json:"class"`
-}
-
-// Drift is the difference between the route table and the desired state.
-type Drift struct {
-	Missing []DriftRow `json:"missing,omitempty"`
-	Extra   []DriftRow `json:"extra,omitempty"`
-}
-
-// Empty reports whether the route table matches the desired state.
-func (d Drift) Empty() bool { return len(d.Missing)+len(d.Extra) == 0 }
-
-// DriftRow is a missing or undesired route.
-type DriftRow struct {
-	Destination netip.Prefix `json:"destination"`
-	Gateway     netip.Addr   `json:"gateway,omitzero"`
-	Node        string       `json:"node,omitempty"`
-	Why         string       `json:"why"`
+// driftRow is a missing or undesired route. Its gateway may be unknown, and it may have no Node.
+type driftRow struct {
+	routes.Route
+	node, why string
 }
 
 const RoutesParts = PartConfig | PartNodes | PartLedger | PartRouteRecord | PartNetwork | PartServers
 
-// RoutesOf classifies the routes by owner and computes the drift.
-func RoutesOf(s *Snapshot) (RoutesView, error) {
-	v := RoutesView{Routes: []RouteRow{}, NotSeen: s.NotSeen()}
+// RoutesOf shows the network's route table by owner, its budget, and its drift from the desired
+// state.
+func RoutesOf(s *Snapshot) (table.Page, error) {
 	if err := s.Require(PartConfig); err != nil {
-		return v, err
+		return table.Page{}, err
 	}
 	switch {
 	case s.Config.Provider == config.Metal:
-		v.Notes = []string{"the provider is metal: routes are in the nodes' kernels, and there is no table of a cloud"}
+		return table.Page{Notes: []string{"the provider is metal: routes are in the nodes' kernels, and there is no table of a cloud"}}, nil
 	case s.Config.Network == "":
-		v.Notes = []string{"no network is configured, so there is no route table of a cloud"}
-	}
-	if len(v.Notes) > 0 {
-		v.NotSeen = nil
-		return v, nil
+		return table.Page{Notes: []string{"no network is configured, so there is no route table of a cloud"}}, nil
 	}
 	if err := s.Require(PartNodes | PartNetwork | PartServers); err != nil {
-		return v, err
+		return table.Page{}, err
 	}
 	r, err := s.Routing()
 	if err != nil {
-		return v, err
+		return table.Page{}, err
 	}
-	n := s.Network
-	v.Network = &NetworkRow{n.ID, n.Name, n.IPRange, n.Servers, n.LoadBalancers}
-	on := s.Config.Routes.Enabled
-	if !on {
+	out := table.Page{NotSeen: s.NotSeen()}
+	if !s.Config.Routes.Enabled {
 		// The CCM neither adds nor deletes routes.
 		r.Plan, r.Wanted = routes.Plan{}, routes.Wanted{}
-		v.Notes = append(v.Notes, "underlay-ccm writes no routes: they are switched off by its flags or configuration")
+		out.Notes = append(out.Notes, "underlay-ccm writes no routes: they are switched off by its flags or configuration")
+	} else if r.Usage.High() {
+		out.Notes = append(out.Notes, r.Usage.String())
 	}
-	used := r.Ownership.Total()
-	v.Budget = &BudgetRow{r.Budget.Limit, r.Budget.Reserve, used, r.Budget.Room(used), r.Plan.Full()}
 	absent, _ := s.Absences() // no error here: Routing would have failed
-	astray := s.astray(r, absent)
-	v.Routes = append(v.Routes, s.classes(r, astray)...)
-	if on {
-		v.Drift = drift(r, absent)
-		v.Drift.Extra = append(v.Drift.Extra, astray...)
-	}
-	if on && r.Usage.High() {
-		v.Notes = append(v.Notes, r.Usage.String())
+	missing, extra := driftOf(r, absent)
+	extra = append(extra, s.astray(r, absent)...)
+	drift := table.New("drift", "Drift", "DRIFT", "DESTINATION", "GATEWAY", "NODE", "WHY")
+	if s.Config.Routes.Enabled {
+		addDrift(&drift, table.Bad.Cell("missing"), missing)
+		addDrift(&drift, table.Warn.Cell("extra"), extra)
 	}
 	for _, d := range r.Wanted.Duplicates {
-		v.Notes = append(v.Notes, "Node "+d.Node+": "+d.String())
+		out.Notes = append(out.Notes, "Node "+d.Node+": "+d.String())
 	}
-	return v, nil
+	existing := s.existing(r, extra)
+	out.Tables = []table.Table{existing, s.budget(r), drift}
+	if len(existing.Rows) == 0 {
+		out.Lines = append(out.Lines, "The table is empty.")
+	}
+	if len(drift.Rows) == 0 {
+		out.Lines = append(out.Lines, "No drift.")
+	}
+	return out, nil
 }
 
-func (s *Snapshot) classes(r routes.Decision, astray []DriftRow) []RouteRow {
-	stale := map[routes.Route]bool{}
-	for _, d := range astray {
-		stale[routes.Route{Dst: d.Destination, Via: d.Gateway}] = true
+func addDrift(t *table.Table, kind table.Cell, rows []driftRow) {
+	for _, r := range rows {
+		t.Add(kind, r.Dst, r.Via, table.OrNone(r.node), table.OneLine(r.why)).About = nodeOf(r.node)
 	}
-	for _, gone := range slices.Concat(r.Plan.Delete, r.Plan.Postponed) {
-		stale[gone] = true
+}
+
+// nodeOf returns the object of a Node's name, with or without departedMark.
+func nodeOf(name string) string {
+	if name == "" {
+		return ""
+	}
+	return "Node/" + strings.TrimSuffix(name, departedMark)
+}
+
+// budget counts the routes that the cluster may still add, and Nodes' routes that do not fit.
+func (s *Snapshot) budget(r routes.Decision) table.Table {
+	used, refused := r.Ownership.Total(), r.Plan.Full()
+	free := r.Budget.Room(used)
+	t := table.New("budget", "Budget", ">LIMIT", ">USED", ">RESERVE", ">FREE", ">REFUSED", ">SERVERS ATTACHED")
+	t.Add(r.Budget.Limit, used, r.Budget.Reserve, table.Toned(free, table.Bad, free == 0),
+		table.Toned(refused, table.Bad, refused > 0), s.Network.Servers)
+	return t
+}
+
+// existing returns the routes of the network by destination.
+func (s *Snapshot) existing(r routes.Decision, extra []driftRow) table.Table {
+	stale := map[routes.Route]bool{}
+	for _, d := range extra {
+		stale[d.Route] = true
 	}
 	for _, c := range r.Plan.Replace {
 		stale[c.Old] = true
 	}
-	nodes, servers := s.namesOf(r)
-	var out []RouteRow
-	add := func(class Class, list []routes.Route) {
+	owner := map[routes.Route]table.Cell{}
+	own := func(list []routes.Route, class table.Cell) {
 		for _, route := range list {
-			row := RouteRow{Destination: route.Dst, Gateway: route.Via, Node: nodes[route.Dst], Server: servers[route.Via], Class: class}
-			if stale[route] {
-				row.Class = Stale
+			if owner[route] = class; stale[route] {
+				owner[route] = table.Warn.Cell(Stale)
 			}
-			out = append(out, row)
 		}
 	}
-	add(Ours, r.Ownership.Ours)
-	add(Ambiguous, r.Ownership.Ambiguous)
-	add(Foreign, r.Ownership.Foreign)
-	slices.SortStableFunc(out, func(a, b RouteRow) int {
-		return cmp.Or(a.Destination.Compare(b.Destination), a.Gateway.Compare(b.Gateway))
+	own(r.Ownership.Ours, table.Good.Cell(Ours))
+	own(r.Ownership.Ambiguous, table.Bad.Cell(Ambiguous))
+	own(r.Ownership.Foreign, table.Faint.Cell(Foreign))
+	all := slices.Concat(r.Ownership.Ours, r.Ownership.Ambiguous, r.Ownership.Foreign)
+	slices.SortStableFunc(all, func(a, b routes.Route) int {
+		return cmp.Or(a.Dst.Compare(b.Dst), a.Via.Compare(b.Via))
 	})
-	return out
+	title := fmt.Sprintf("Routes of network %s (%d), %s", s.Network.Name, s.Network.ID, s.Network.IPRange)
+	t := table.New("routes", title, "DESTINATION", "GATEWAY", "NODE", "+SERVER", "CLASS")
+	nodes, servers := s.namesOf(r)
+	for _, route := range all {
+		node := nodes[route.Dst]
+		t.Add(route.Dst, route.Via, table.OrNone(node), table.OrNone(servers[route.Via]),
+			owner[route]).About = nodeOf(node)
+	}
+	return t
 }
 
 // departedMark is the suffix of a deleted Node's name.
@@ -190,7 +167,7 @@ func (s *Snapshot) namesOf(r routes.Decision) (nodes map[netip.Prefix]string, se
 // astray returns existing routes of Nodes without a server in the network, which are kept as
 // long as the Nodes. It skips machines of other providers: the cloud doesn't list their
 // addresses.
-func (s *Snapshot) astray(r routes.Decision, absent map[string]Absence) []DriftRow {
+func (s *Snapshot) astray(r routes.Decision, absent map[string]Absence) []driftRow {
 	holders := map[netip.Prefix]routes.Node{}
 	for _, n := range r.Nodes {
 		if n.Via.IsValid() || OfOtherProvider(s.Node(n.Name)) {
@@ -202,7 +179,7 @@ func (s *Snapshot) astray(r routes.Decision, absent map[string]Absence) []DriftR
 			}
 		}
 	}
-	var out []DriftRow
+	var out []driftRow
 	for _, route := range r.Ownership.Ours {
 		n, held := holders[route.Dst]
 		if !held {
@@ -216,21 +193,21 @@ func (s *Snapshot) astray(r routes.Decision, absent map[string]Absence) []DriftR
 		if a, gone := absent[n.Name]; gone {
 			reason = a.Text
 		}
-		out = append(out, DriftRow{route.Dst, route.Via, n.Name, "it leads to " + leads + ", and stays as long as the Node: " + reason})
+		out = append(out, driftRow{route, n.Name, "it leads to " + leads + ", and stays as long as the Node: " + reason})
 	}
 	return out
 }
 
-func drift(r routes.Decision, absent map[string]Absence) Drift {
-	var d Drift
+func driftOf(r routes.Decision, absent map[string]Absence) (missing, extra []driftRow) {
 	for _, c := range r.Plan.Replace {
-		d.Missing = append(d.Missing, DriftRow{c.New.Dst, c.New.Via, c.New.Node, fmt.Sprintf("the route leads to %s, an earlier gateway, and will be replaced", c.Old.Via)})
+		why := fmt.Sprintf("the route leads to %s, an earlier gateway, and will be replaced", c.Old.Via)
+		missing = append(missing, driftRow{c.New.Route, c.New.Node, why})
 	}
 	for _, c := range r.Plan.Add {
-		d.Missing = append(d.Missing, DriftRow{c.Dst, c.Via, c.Node, "will be added"})
+		missing = append(missing, driftRow{c.Route, c.Node, "will be added"})
 	}
 	for _, refused := range r.Plan.Refused {
-		d.Missing = append(d.Missing, DriftRow{refused.Dst, refused.Via, refused.Node, refused.String()})
+		missing = append(missing, driftRow{refused.Route, refused.Node, refused.String()})
 	}
 	stands := map[netip.Prefix]bool{}
 	for _, route := range slices.Concat(r.Ownership.Ours, r.Ownership.Ambiguous, r.Ownership.Foreign) {
@@ -242,13 +219,13 @@ func drift(r routes.Decision, absent map[string]Absence) Drift {
 		}
 		for _, dst := range n.Dsts {
 			if !n.Via.IsValid() && !stands[dst] {
-				d.Missing = append(d.Missing, DriftRow{Destination: dst, Node: n.Name, Why: n.Missing.Reason})
+				missing = append(missing, driftRow{routes.Route{Dst: dst}, n.Name, n.Missing.Reason})
 			}
 		}
 	}
 	for _, gone := range slices.Concat(r.Plan.Delete, r.Plan.Postponed) {
-		d.Extra = append(d.Extra, DriftRow{Destination: gone.Dst, Gateway: gone.Via, Why: "no Node wants it, and it will be deleted"})
+		extra = append(extra, driftRow{gone, "", "no Node wants it, and it will be deleted"})
 	}
-	slices.SortStableFunc(d.Missing, func(a, b DriftRow) int { return a.Destination.Compare(b.Destination) })
-	return d
+	slices.SortStableFunc(missing, func(a, b driftRow) int { return a.Dst.Compare(b.Dst) })
+	return missing, extra
 }

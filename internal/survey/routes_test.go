@@ -11,19 +11,21 @@ import (
 	"github.com/underlay-ccm/underlay/internal/cloud"
 	"github.com/underlay-ccm/underlay/internal/config"
 	"github.com/underlay-ccm/underlay/internal/survey"
+	"github.com/underlay-ccm/underlay/internal/table"
 	"github.com/underlay-ccm/underlay/routes"
 )
 
-func routeLines(v survey.RoutesView) []string {
+func routeLines(v table.Page) []string {
 	var out []string
-	for _, r := range v.Routes {
-		out = append(out, fmt.Sprintf("%s via %s %s (%s) %s", r.Destination, r.Gateway, r.Node, r.Server, r.Class))
+	for _, r := range rows(v, "routes") {
+		out = append(out, fmt.Sprintf("%s via %s %s (%s) %s", r["DESTINATION"], r["GATEWAY"], r["NODE"], r["SERVER"], r["CLASS"]))
 	}
-	for _, d := range v.Drift.Missing {
-		out = append(out, fmt.Sprintf("- %s via %v %s: %s", d.Destination, d.Gateway, d.Node, d.Why))
-	}
-	for _, d := range v.Drift.Extra {
-		out = append(out, fmt.Sprintf("+ %s via %s: %s", d.Destination, d.Gateway, d.Why))
+	for _, d := range rows(v, "drift") {
+		if d["DRIFT"] == "missing" {
+			out = append(out, fmt.Sprintf("- %s via %s %s: %s", d["DESTINATION"], d["GATEWAY"], d["NODE"], d["WHY"]))
+		} else {
+			out = append(out, fmt.Sprintf("+ %s via %s: %s", d["DESTINATION"], d["GATEWAY"], d["WHY"]))
+		}
 	}
 	return out
 }
@@ -135,7 +137,7 @@ func TestRoutes(t *testing.T) {
 				s.Servers[1].PrivateIP = netip.Addr{}
 				s.Network.Routes = s.Network.Routes[:1]
 			},
-			[]string{one, "- 10.244.2.0/24 via invalid IP node-0002: server hcloud://102 is not attached to the network; attach it"},
+			[]string{one, "- 10.244.2.0/24 via  node-0002: server hcloud://102 is not attached to the network; attach it"},
 			"100 1 0 99 0",
 		},
 		{
@@ -158,8 +160,8 @@ func TestRoutes(t *testing.T) {
 				t.Fatal(err)
 			}
 			expectTexts(t, "routes", routeLines(v), c.want...)
-			b := v.Budget
-			if got := fmt.Sprint(b.Limit, b.Used, b.Reserve, b.Free, b.Full); got != c.budget {
+			b := rows(v, "budget")[0]
+			if got := strings.Join([]string{b["LIMIT"], b["USED"], b["RESERVE"], b["FREE"], b["REFUSED"]}, " "); got != c.budget {
 				t.Errorf("budget %s, want %s", got, c.budget)
 			}
 		})
@@ -179,7 +181,7 @@ func TestRoutesWithoutATable(t *testing.T) {
 		s.Config = configured(t, c.file, flags)
 		lose(s, survey.Cloud, "not asked")
 		v, err := survey.RoutesOf(s)
-		if err != nil || len(v.Notes) != 1 || !strings.Contains(v.Notes[0], c.want) || v.Network != nil {
+		if err != nil || len(v.Notes) != 1 || !strings.Contains(v.Notes[0], c.want) || len(v.Tables) > 0 {
 			t.Errorf("%s: %v, %+v", name, err, v)
 		}
 	}
@@ -203,8 +205,8 @@ func TestRoutesWithoutSight(t *testing.T) {
 	s.Servers = slices.Delete(s.Servers, 1, 2)
 	lose(s, survey.PartLedger, "not allowed")
 	v, err := survey.RoutesOf(s)
-	if err != nil || v.Routes[1].Class != survey.Stale || v.Routes[1].Node != "" {
-		t.Errorf("%v, %+v", err, v.Routes)
+	if all := rows(v, "routes"); err != nil || all[1]["CLASS"] != survey.Stale || all[1]["NODE"] != "" {
+		t.Errorf("%v, %+v", err, all)
 	}
 	expectTexts(t, "not seen", v.NotSeen, "ledger of podCIDRs: not allowed")
 }

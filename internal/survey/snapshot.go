@@ -44,9 +44,6 @@ type Snapshot struct {
 
 	// Nodes are all, by name: PartNodes.
 	Nodes []*corev1.Node
-	// Left maps the UIDs of Nodes that were deleted between two Snapshots of a Watcher to Taken
-	// of the first Snapshot without them, for GracePeriod. It is nil in a Snapshot of Collect.
-	Left map[types.UID]time.Time
 	// Ledger is the ConfigMap kube-system/underlay-node-ipam or nil, Shards the existing
 	// ConfigMaps that it lists, by number: PartLedger. Holdings parses them.
 	Ledger *corev1.ConfigMap
@@ -131,9 +128,12 @@ const Everything = PartActions - 1
 // String returns the human-readable names of the parts.
 func (p Part) String() string {
 	names := map[Part]string{
-		PartConfig: "configuration", PartNodes: "Nodes", PartLedger: "ledger of podCIDRs", PartRouteRecord: "record of routes", PartAddresses: "ledger of addresses", PartServiceCIDRs: "ServiceCIDRs",
-		PartServices: "Services", PartEndpointSlices: "EndpointSlices", PartEvents: "Events", PartWorkloads: "workloads",
-		PartSetup: "set-up of the cluster", PartNetworkPolicies: "NetworkPolicies", PartServers: "servers", PartNetwork: "network and its routes",
+		PartConfig: "configuration", PartNodes: "Nodes", PartLedger: "ledger of podCIDRs",
+		PartRouteRecord: "record of routes", PartAddresses: "ledger of addresses",
+		PartServiceCIDRs: "ServiceCIDRs", PartServices: "Services",
+		PartEndpointSlices: "EndpointSlices", PartEvents: "Events", PartWorkloads: "workloads",
+		PartSetup: "set-up of the cluster", PartNetworkPolicies: "NetworkPolicies",
+		PartServers: "servers", PartNetwork: "network and its routes",
 		PartLoadBalancers: "load balancers", PartActions: "actions of the cloud",
 	}
 	var texts []string

@@ -16,51 +16,20 @@ import (
 	"github.com/underlay-ccm/underlay/internal/table"
 )
 
-// Inspection holds the facts and the timeline of one object, in chronological order.
-type Inspection struct {
-	Object   string   `json:"object"`
-	Facts    []Fact   `json:"facts"`
-	Timeline []Entry  `json:"timeline"`
-	NotSeen  []string `json:"notSeen,omitempty"`
+// inspection collects the facts and the timeline of one object.
+type inspection struct {
+	s        *Snapshot
+	object   string
+	facts    table.Table
+	timeline []entry
+	notSeen  []string
 }
 
-// Fact is a current property, mostly a cell of a row about the object, named by its column.
-type Fact struct {
-	Name  string `json:"name"`
-	Value string `json:"value"`
-	tone  table.Tone
-}
-
-// rows adds the rows about the object or with its name, and the notes that begin with its name.
-func (v *Inspection) rows(name string, page table.Page) {
-	comma := func(r rune) bool { return r == ',' }
-	for _, t := range page.Tables {
-		for _, r := range t.Rows {
-			names := func(c table.Cell) bool { return slices.Contains(strings.FieldsFunc(c.Text, comma), name) }
-			if r.About != v.Object && !slices.ContainsFunc(r.Cells, names) {
-				continue
-			}
-			for i, c := range r.Cells {
-				if c.Text != "" && c.Text != table.None && c.Text != name {
-					v.Facts = append(v.Facts, Fact{strings.ToLower(t.Columns[i].Name), c.Text, c.Tone})
-				}
-			}
-		}
-	}
-	for _, note := range page.Notes {
-		if text, own := strings.CutPrefix(note, name+": "); own {
-			v.fact("note", text)
-		}
-	}
-}
-
-// Entry is an entry of the timeline.
-type Entry struct {
-	Time   time.Time `json:"time"`
-	Source string    `json:"source"`
-	What   string    `json:"what"`
-	// Bad: the entry is or was a problem.
-	Bad bool `json:"bad,omitempty"`
+// entry is an entry of the timeline. A bad one is or was a problem.
+type entry struct {
+	time         time.Time
+	source, text string
+	bad          bool
 }
 
 // The parts of inspections, of which only the object itself is required.
@@ -74,68 +43,107 @@ var ErrNoObject = errors.New("there is none")
 
 // ParseObject parses Node/NAME or Service/NAMESPACE/NAME, and returns the parts to collect and
 // the function that inspects the object.
-func ParseObject(object string) (Want, func(*Snapshot) (Inspection, error), error) {
+func ParseObject(object string) (Want, func(*Snapshot) (table.Page, error), error) {
 	switch parts := strings.Split(object, "/"); {
 	case len(parts) == 2 && parts[0] == "Node" && parts[1] != "":
-		of := func(s *Snapshot) (Inspection, error) { return InspectNode(s, parts[1]) }
+		of := func(s *Snapshot) (table.Page, error) { return InspectNode(s, parts[1]) }
 		return Want{Parts: InspectNodeParts, Node: parts[1]}, of, nil
 	case len(parts) == 3 && parts[0] == "Service" && parts[1] != "" && parts[2] != "":
 		name := types.NamespacedName{Namespace: parts[1], Name: parts[2]}
-		of := func(s *Snapshot) (Inspection, error) { return InspectService(s, name) }
+		of := func(s *Snapshot) (table.Page, error) { return InspectService(s, name) }
 		return Want{Parts: InspectServiceParts, Service: name}, of, nil
 	}
 	return Want{}, nil, fmt.Errorf("%q is no Node/NAME and no Service/NAMESPACE/NAME", object)
 }
 
-// InspectNode inspects a Node, including a deleted Node with podCIDRs in the ledger.
-func InspectNode(s *Snapshot, name string) (Inspection, error) {
-	if err := s.Require(PartNodes); err != nil {
-		return Inspection{}, err
+func inspect(s *Snapshot, object string) *inspection {
+	return &inspection{s: s, object: object, notSeen: s.NotSeen(), facts: table.New("facts", object, "FACT", "VALUE")}
+}
+
+// page returns the facts, and the timeline by second: within a second, causes were added before
+// their effects.
+func (v *inspection) page() table.Page {
+	slices.SortStableFunc(v.timeline, func(a, b entry) int { return cmp.Compare(a.time.Unix(), b.time.Unix()) })
+	line := table.New("timeline", "What happened", "TIME", "SOURCE", "WHAT")
+	for _, e := range v.timeline {
+		line.Add(table.Faint.Cell(e.time), e.source, table.Toned(table.OneLine(e.text), table.Bad, e.bad))
 	}
-	v := Inspection{Object: "Node/" + name, Facts: []Fact{}, Timeline: []Entry{}, NotSeen: s.NotSeen()}
+	return table.Page{Tables: []table.Table{v.facts, line}, NotSeen: v.notSeen}
+}
+
+func (v *inspection) fact(name string, value table.Cell) {
+	if value.Text = table.OneLine(value.Text); value.Text != "" && value.Text != table.None {
+		v.facts.Add(name, value)
+	}
+}
+
+func (v *inspection) happened(at time.Time, source, text string, bad bool) {
+	if !at.IsZero() {
+		v.timeline = append(v.timeline, entry{at, source, text, bad})
+	}
+}
+
+// rows adds the cells of the rows about the object or with its name, named by their columns, and
+// the notes that begin with its name.
+func (v *inspection) rows(name string, page table.Page, err error) {
+	if err != nil {
+		return
+	}
+	comma := func(r rune) bool { return r == ',' }
+	for _, t := range page.Tables {
+		for _, r := range t.Rows {
+			names := func(c table.Cell) bool { return slices.Contains(strings.FieldsFunc(c.Text, comma), name) }
+			if r.About != v.object && !slices.ContainsFunc(r.Cells, names) {
+				continue
+			}
+			for i, c := range r.Cells {
+				if c.Text != name {
+					v.fact(strings.ToLower(t.Columns[i].Name), c)
+				}
+			}
+		}
+	}
+	for _, note := range page.Notes {
+		if text, own := strings.CutPrefix(note, name+": "); own {
+			v.fact("note", table.Plain.Cell(text))
+		}
+	}
+}
+
+// InspectNode inspects a Node, including a deleted Node with podCIDRs in the ledger.
+func InspectNode(s *Snapshot, name string) (table.Page, error) {
+	if err := s.Require(PartNodes); err != nil {
+		return table.Page{}, err
+	}
+	v := inspect(s, "Node/"+name)
 	node := s.Node(name)
-	known := v.ledger(s, name)
-	if node == nil && !known {
-		return Inspection{}, fmt.Errorf("Node %s: %w; underlayctl nodes lists those that there are", name, ErrNoObject)
+	v.ledger(name)
+	if node == nil && len(v.facts.Rows) == 0 {
+		return table.Page{}, fmt.Errorf("Node %s: %w; underlayctl nodes lists those that there are", name, ErrNoObject)
 	}
 	nodes, err := NodesOf(s)
-	if err != nil {
-		return Inspection{}, err
-	}
-	v.rows(name, nodes.Page())
+	v.rows(name, nodes, err)
 	if node == nil {
-		v.fact("state", "gone; the ledger still holds its podCIDRs")
+		v.fact("state", table.Plain.Cell("gone; the ledger still holds its podCIDRs"))
 	} else {
-		v.node(s, node)
+		v.node(node)
 	}
-	v.events(s, "Node", name, "")
-	v.sort()
-	return v, nil
-}
-
-func (v *Inspection) fact(name, value string) {
-	if value != "" {
-		v.Facts = append(v.Facts, Fact{Name: name, Value: value})
-	}
-}
-
-func (v *Inspection) happened(at time.Time, source, what string, bad bool) {
-	if !at.IsZero() {
-		v.Timeline = append(v.Timeline, Entry{at, source, what, bad})
-	}
+	v.events("Node", "", name)
+	return v.page(), nil
 }
 
 // node adds the Node's server and addresses, and the transitions of its conditions.
-func (v *Inspection) node(s *Snapshot, node *corev1.Node) {
-	if server := s.ServerOf(node); server != nil {
-		v.fact("type", server.Type+" in "+server.Region)
+func (v *inspection) node(node *corev1.Node) {
+	if server := v.s.ServerOf(node); server != nil {
+		v.fact("type", table.Plain.Cell(server.Type+" in "+server.Region))
 		v.happened(server.Created, "server", "created", false)
 	}
-	if addresses, err := AddressesOf(s); err == nil && s.AddressesOn() {
-		v.rows(node.Name, addresses.Page())
+	if v.s.AddressesOn() {
+		addresses, err := AddressesOf(v.s)
+		v.rows(node.Name, addresses, err)
 	}
-	v.actions(s)
-	v.happened(node.CreationTimestamp.Time, "Node", "created", false)
+	v.actions()
+	v.lifetime("Node", node)
 	if manager, at, ok := kube.PodCIDRSetter(node); ok {
 		prefixes, _ := kube.PodCIDRs(node)
 		v.happened(at, "podCIDRs", fmt.Sprintf("%s written by %s", Join(prefixes, ", "), manager), false)
@@ -145,97 +153,94 @@ func (v *Inspection) node(s *Snapshot, node *corev1.Node) {
 		if c.Type == corev1.NodeReady || strings.HasPrefix(string(c.Type), "underlay.dev/") {
 			good = corev1.ConditionTrue
 		}
-		v.happened(c.LastTransitionTime.Time, "condition", conditionText(string(c.Type), string(c.Status), c.Reason, c.Message), c.Status != good)
+		v.condition(metav1.Condition{
+			Type: string(c.Type), Status: metav1.ConditionStatus(c.Status), Reason: c.Reason, Message: c.Message,
+			LastTransitionTime: c.LastTransitionTime,
+		}, c.Status != good)
 	}
 	for _, t := range node.Spec.Taints {
 		if t.TimeAdded != nil {
 			v.happened(t.TimeAdded.Time, "taint", t.ToString(), true)
 		}
 	}
-	if node.DeletionTimestamp != nil {
-		v.happened(node.DeletionTimestamp.Time, "Node", "deletion requested", true)
-	}
 }
 
-// ledger adds the ledger's entries of a Node's name, and reports whether there are any.
-func (v *Inspection) ledger(s *Snapshot, name string) bool {
-	holdings, damage := s.Holdings()
+// ledger adds the ledger's entries of a Node's name.
+func (v *inspection) ledger(name string) {
+	holdings, damage := v.s.Holdings()
 	if len(damage) > 0 {
-		v.NotSeen = append(v.NotSeen, "the damaged part of the ledger: "+Join(damage, "; "))
+		v.notSeen = append(v.notSeen, "the damaged part of the ledger: "+Join(damage, "; "))
 	}
-	found := false
 	for _, h := range holdings {
-		if h.Node.Name != name {
-			continue
-		}
-		found = true
-		v.fact("ledger", h.Record())
-		if !h.Released.IsZero() {
-			v.happened(h.Released, "ledger", fmt.Sprintf("Node with UID %s seen to be gone: %s in quarantine", h.Node.UID, Join(slices.Concat(h.Prefixes, h.Abandoned), ", ")), false)
+		if h.Node.Name == name {
+			v.fact("ledger", table.Plain.Cell(h.Record()))
+			v.happened(h.Released, "ledger", fmt.Sprintf("Node with UID %s seen to be gone: %s in quarantine",
+				h.Node.UID, Join(slices.Concat(h.Prefixes, h.Abandoned), ", ")), false)
 		}
 	}
-	return found
 }
 
 // InspectService inspects a Service and its load balancer.
-func InspectService(s *Snapshot, name types.NamespacedName) (Inspection, error) {
+func InspectService(s *Snapshot, name types.NamespacedName) (table.Page, error) {
 	if err := s.Require(PartServices); err != nil {
-		return Inspection{}, err
+		return table.Page{}, err
 	}
 	svc := s.Service(name)
 	if svc == nil {
-		return Inspection{}, fmt.Errorf("Service %s: %w; underlayctl lb lists those that Underlay serves", name, ErrNoObject)
+		return table.Page{}, fmt.Errorf("Service %s: %w; underlayctl lb lists those that Underlay serves", name, ErrNoObject)
 	}
-	v := Inspection{Object: "Service/" + name.String(), Facts: []Fact{}, Timeline: []Entry{}, NotSeen: s.NotSeen()}
-	v.fact("type", string(svc.Spec.Type))
-	v.fact("externalTrafficPolicy", string(svc.Spec.ExternalTrafficPolicy))
-	v.happened(svc.CreationTimestamp.Time, "Service", "created", false)
-	if svc.DeletionTimestamp != nil {
-		v.happened(svc.DeletionTimestamp.Time, "Service", "deletion requested", true)
-	}
+	v := inspect(s, "Service/"+name.String())
+	v.fact("type", table.Plain.Cell(string(svc.Spec.Type)))
+	v.fact("externalTrafficPolicy", table.Plain.Cell(string(svc.Spec.ExternalTrafficPolicy)))
+	v.lifetime("Service", svc)
 	if s.Saw(PartConfig) {
-		v.served(s, svc)
+		v.served(svc)
 	}
-	v.actions(s)
+	v.actions()
 	for _, c := range svc.Status.Conditions {
-		v.happened(c.LastTransitionTime.Time, "condition", conditionText(c.Type, string(c.Status), c.Reason, c.Message), c.Status == metav1.ConditionFalse)
+		v.condition(c, c.Status == metav1.ConditionFalse)
 	}
-	v.events(s, "Service", name.Name, name.Namespace)
-	v.sort()
-	return v, nil
+	v.events("Service", name.Namespace, name.Name)
+	return v.page(), nil
 }
 
 // served adds the Service's load balancer, or the nodes that hold its addresses.
-func (v *Inspection) served(s *Snapshot, svc *corev1.Service) {
-	name, before := NameOf(svc).String(), len(v.Facts)
-	if s.AddressesOn() && s.WantsAddress(svc) {
-		v.fact("published", strings.Join(serviceRow(svc).Published, ", "))
-		if all, err := AddressesOf(s); err == nil {
-			v.rows(name, all.Page())
-		}
+func (v *inspection) served(svc *corev1.Service) {
+	name, before := NameOf(svc).String(), len(v.facts.Rows)
+	if v.s.AddressesOn() && v.s.WantsAddress(svc) {
+		v.fact("published", table.Plain.Cell(published(svc)))
+		all, err := AddressesOf(v.s)
+		v.rows(name, all, err)
 		return
 	}
-	all, err := LoadBalancersOf(s)
-	if err != nil {
-		return
+	all, err := LoadBalancersOf(v.s)
+	if v.rows(name, all, err); err == nil && len(v.facts.Rows) == before {
+		v.fact("served", table.Plain.Cell("not by Underlay, because of its type, its loadBalancerClass or the configuration"))
 	}
-	v.rows(name, all.Page())
-	for _, row := range all.Services {
-		if row.Service == name && row.Shared != "" {
-			v.fact("shared", row.Shared+", by "+strings.Join(row.SharedBy, ", "))
-		}
-	}
-	if len(v.Facts) == before {
-		v.fact("served", "not by Underlay, because of its type, its loadBalancerClass or the configuration")
-	}
-	if b := s.balancerOf(NameOf(svc)); b != nil {
+	if b := v.s.balancerOf(NameOf(svc)); b != nil {
 		v.happened(b.Created, "load balancer", "created", false)
 	}
 }
 
+// lifetime adds the creation of an object, and the request to delete it.
+func (v *inspection) lifetime(kind string, o metav1.Object) {
+	v.happened(o.GetCreationTimestamp().Time, kind, "created", false)
+	if at := o.GetDeletionTimestamp(); at != nil {
+		v.happened(at.Time, kind, "deletion requested", true)
+	}
+}
+
+func (v *inspection) condition(c metav1.Condition, bad bool) {
+	text := strings.TrimSpace(c.Type + "=" + string(c.Status) + " " + c.Reason)
+	if c.Message != "" {
+		text += ": " + c.Message
+	}
+	v.happened(c.LastTransitionTime.Time, "condition", text, bad)
+}
+
 // events adds an object's Events at the time of their last occurrence.
-func (v *Inspection) events(s *Snapshot, kind, name, namespace string) {
-	for _, e := range s.Events {
+func (v *inspection) events(kind, namespace, name string) {
+	for _, e := range v.s.Events {
 		about := e.InvolvedObject
 		if about.Kind != kind || about.Name != name || namespace != "" && about.Namespace != namespace {
 			continue
@@ -244,16 +249,16 @@ func (v *Inspection) events(s *Snapshot, kind, name, namespace string) {
 		if e.Source.Component != "" {
 			text += " (" + e.Source.Component + ")"
 		}
-		last, first, bad := EventTime(e), e.FirstTimestamp.Time, e.Type != corev1.EventTypeNormal
+		last, first := EventTime(e), e.FirstTimestamp.Time
 		if e.Count > 1 && first.Before(last) && !first.IsZero() {
-			text += fmt.Sprintf(" (%d times since %s)", e.Count, first.UTC().Format(time.RFC3339))
+			text += fmt.Sprintf(" (%d times since %s)", e.Count, clock(first))
 		}
-		v.happened(last, "Event", text, bad)
+		v.happened(last, "Event", text, e.Type != corev1.EventTypeNormal)
 	}
 }
 
-func (v *Inspection) actions(s *Snapshot) {
-	for _, a := range s.Actions {
+func (v *inspection) actions() {
+	for _, a := range v.s.Actions {
 		source := strings.ReplaceAll(a.Kind, "_", " ")
 		began := a.Command + " began"
 		if a.Finished.IsZero() {
@@ -266,30 +271,7 @@ func (v *Inspection) actions(s *Snapshot) {
 			v.happened(a.Finished, source, a.Command+" done", false)
 		}
 	}
-	if s.OlderActions > 0 {
-		v.NotSeen = append(v.NotSeen, fmt.Sprintf("%s: only the newest are read, %d more are older", PartActions, s.OlderActions))
+	if v.s.OlderActions > 0 {
+		v.notSeen = append(v.notSeen, fmt.Sprintf("%s: only the newest are read, %d more are older", PartActions, v.s.OlderActions))
 	}
-}
-
-// sort sorts by second, and keeps causes before their effects within a second.
-func (v *Inspection) sort() {
-	slices.SortStableFunc(v.Timeline, func(a, b Entry) int {
-		return cmp.Compare(a.Time.Unix(), b.Time.Unix())
-	})
-}
-
-func conditionText(kind, status, reason, message string) string {
-	text := kind + "=" + status
-	if reason != "" {
-		text += " " + reason
-	}
-	if message != "" {
-		text += ": " + message
-	}
-	return text
-}
-
-func serverID(n *corev1.Node) (int64, bool) {
-	id, err := kube.ParseProviderID(n.Spec.ProviderID)
-	return id, err == nil
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/underlay-ccm/underlay/internal/hetzner"
 	"github.com/underlay-ccm/underlay/internal/survey"
+	"github.com/underlay-ccm/underlay/internal/table"
 )
 
 func event(kind, namespace, name, reason string, ago time.Duration, count int32) *corev1.Event {
@@ -25,23 +26,24 @@ func event(kind, namespace, name, reason string, ago time.Duration, count int32)
 	return e
 }
 
-func timeLines(v survey.Inspection) []string {
+func timeLines(v table.Page) []string {
 	var out []string
-	for _, e := range v.Timeline {
+	for _, e := range v.Tables[1].Rows {
 		mark := ""
-		if e.Bad {
+		if e.Cells[2].Tone == table.Bad {
 			mark = "!"
 		}
-		out = append(out, fmt.Sprintf("-%s%s %s: %s", now().Sub(e.Time), mark, e.Source, e.What))
+		at, _ := time.Parse(time.RFC3339, e.Cells[0].Text)
+		out = append(out, fmt.Sprintf("-%s%s %s: %s", now().Sub(at), mark, e.Cells[1].Text, e.Cells[2].Text))
 	}
 	return out
 }
 
-func factOf(v survey.Inspection, name string) string {
+func factOf(v table.Page, name string) string {
 	var values []string
-	for _, f := range v.Facts {
-		if f.Name == name {
-			values = append(values, f.Value)
+	for _, f := range rows(v, "facts") {
+		if f["FACT"] == name {
+			values = append(values, f["VALUE"])
 		}
 	}
 	return strings.Join(values, " | ")
@@ -105,7 +107,7 @@ func TestInspectNodeThatIsGone(t *testing.T) {
 	}
 	expectTexts(t, "timeline", timeLines(v), "-3m0s ledger: Node with UID uid-node-0002 seen to be gone: 10.244.2.0/24 in quarantine")
 	if !strings.Contains(factOf(v, "state"), "gone") {
-		t.Errorf("facts %+v", v.Facts)
+		t.Errorf("facts %+v", rows(v, "facts"))
 	}
 	s.Ledger.Data["node-0009"] = "nonsense"
 	if v, err = survey.InspectNode(s, "node-0002"); err != nil || len(v.NotSeen) != 1 || !strings.Contains(v.NotSeen[0], `key "node-0009"`) {
@@ -145,7 +147,7 @@ func TestInspectService(t *testing.T) {
 	}
 	s.Services[0].Spec.Type = corev1.ServiceTypeClusterIP
 	if v, err = survey.InspectService(s, types.NamespacedName{Namespace: "default", Name: "web"}); err != nil || !strings.HasPrefix(factOf(v, "served"), "not by Underlay") {
-		t.Errorf("of another type: %v, %+v", err, v.Facts)
+		t.Errorf("of another type: %v, %+v", err, rows(v, "facts"))
 	}
 	if _, err := survey.InspectService(s, types.NamespacedName{Namespace: "other", Name: "web"}); !errors.Is(err, survey.ErrNoObject) {
 		t.Errorf("none of the name: %v", err)
@@ -159,10 +161,10 @@ func TestTimelineIsInOrder(t *testing.T) {
 		s.Events = append(s.Events, event("Node", "", "node-0001", fmt.Sprint("Event", i), time.Duration(i*7%20)*time.Minute, 1))
 	}
 	v, err := survey.InspectNode(s, "node-0001")
-	if err != nil || len(v.Timeline) < 20 {
-		t.Fatalf("%v, %d entries", err, len(v.Timeline))
+	if err != nil || len(v.Tables[1].Rows) < 20 {
+		t.Fatalf("%v, %d entries", err, len(v.Tables[1].Rows))
 	}
-	if !slices.IsSortedFunc(v.Timeline, func(a, b survey.Entry) int { return a.Time.Compare(b.Time) }) {
+	if !slices.IsSortedFunc(rows(v, "timeline"), func(a, b row) int { return strings.Compare(a["TIME"], b["TIME"]) }) {
 		t.Errorf("not in order: %q", timeLines(v))
 	}
 }
@@ -179,7 +181,7 @@ func TestObjects(t *testing.T) {
 			t.Fatal(err)
 		}
 		found, err := of(balanced(t))
-		if err != nil || found.Object != about || len(found.Timeline) == 0 {
+		if err != nil || found.Tables[0].Title != about || len(found.Tables[1].Rows) == 0 {
 			t.Errorf("%s: %v, %+v", about, err, found)
 		}
 		if want.Parts&survey.PartActions == 0 || (want.Node == "") == (want.Service.Name == "") {

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"golang.org/x/sync/semaphore"
-	"k8s.io/apimachinery/pkg/types"
 )
 
 // Watcher refreshes a Snapshot when it is called: from the API server every few seconds at most,
@@ -19,7 +18,6 @@ type Watcher struct {
 	live Live
 	// next is when the next refresh is due, cloud the time of the last refresh from the cloud.
 	next, cloud time.Time
-	inspected   map[Want]*Snapshot
 }
 
 // Live is the newest Snapshot.
@@ -44,9 +42,6 @@ const (
 	cloudPause, perRequest = 15 * time.Second, 4 * time.Second
 	// perPage is the cloud's maximum page size.
 	perPage = 50
-	// inspectAgain is the maximum age of a cached inspection, mostInspected limits the cache.
-	inspectAgain  = 10 * time.Second
-	mostInspected = 32
 )
 
 // Watch collects everything once and returns a Watcher.
@@ -57,7 +52,7 @@ func Watch(ctx context.Context, from Sources) (*Watcher, error) {
 	}
 	return &Watcher{
 		from: from, turn: semaphore.NewWeighted(1), live: Live{Snapshot: first},
-		next: first.Taken.Add(ShortestPause), cloud: first.Taken, inspected: map[Want]*Snapshot{},
+		next: first.Taken.Add(ShortestPause), cloud: first.Taken,
 	}, nil
 }
 
@@ -88,7 +83,6 @@ func (w *Watcher) Look(ctx context.Context) (Live, error) {
 	if err != nil {
 		w.live.Trouble = "not up to date since " + clock(earlier.Taken) + ": " + err.Error()
 	} else {
-		s.Left = left(earlier, s)
 		w.live = Live{Snapshot: s}
 		pause = min(max(pause, idleShare*time.Since(began)), longestPause)
 		if parts&cloudParts != 0 {
@@ -107,59 +101,22 @@ func (s *Snapshot) keepCloud(earlier *Snapshot) {
 	s.Gaps = slices.DeleteFunc(slices.Clone(earlier.Gaps), func(g Gap) bool { return g.Part&cloudParts == 0 })
 }
 
-// left returns Snapshot.Left: the Nodes that disappeared within GracePeriod.
-func left(earlier, s *Snapshot) map[types.UID]time.Time {
-	out := map[types.UID]time.Time{}
-	for uid, at := range earlier.Left {
-		if s.Taken.Sub(at) <= GracePeriod {
-			out[uid] = at
-		}
-	}
-	if !earlier.Saw(PartNodes) || !s.Saw(PartNodes) {
-		return out
-	}
-	for _, n := range earlier.Nodes {
-		out[n.UID] = s.Taken
-	}
-	for _, n := range s.Nodes {
-		delete(out, n.UID)
-	}
-	return out
-}
-
-// cost returns the number of requests of a refresh from the cloud, by the objects of the last
-// one.
+// cost returns the number of requests of a refresh from the cloud, at most, by the objects of
+// the last one: a longer list's first page returns the total, and is requested again as the last.
 func (s *Snapshot) cost() int {
-	// The first page of a longer list returns the total, and is requested again as the last one.
-	pages := func(n int) int { return n/perPage + 1 + min(n/perPage, 1) }
-	n := pages(len(s.Servers)) + pages(len(s.LoadBalancers))
-	if s.Config.Network != "" {
-		n++
-	}
-	if len(s.LoadBalancers) > 0 {
-		n += pages(len(s.Certificates))
-	}
-	return n
+	const lists = 4 // servers, load balancers, certificates, network
+	objects := len(s.Servers) + len(s.LoadBalancers) + len(s.Certificates)
+	return lists + objects/perPage + min(objects/perPage, lists)
 }
 
-// Inspect returns a Snapshot with the Actions of one object, at most inspectAgain old.
+// Inspect returns the newest Snapshot with the Actions of one object.
 func (w *Watcher) Inspect(ctx context.Context, want Want) (*Snapshot, error) {
 	if err := w.turn.Acquire(ctx, 1); err != nil {
 		return nil, context.Cause(ctx)
 	}
 	defer w.turn.Release(1)
 	want.Parts = PartActions
-	if known := w.inspected[want]; known != nil && time.Since(known.Taken) < inspectAgain {
-		return known, nil
-	}
 	s := *w.live.Snapshot
 	s.Taken, s.Gaps = time.Now(), slices.Clone(s.Gaps)
-	if err := s.look(ctx, w.from, want); err != nil {
-		return nil, err
-	}
-	if len(w.inspected) >= mostInspected {
-		clear(w.inspected)
-	}
-	w.inspected[want] = &s
-	return &s, nil
+	return &s, s.look(ctx, w.from, want)
 }

@@ -1,6 +1,6 @@
 // Package table holds the output of underlayctl: rows of cells under columns. Commands print
-// them on a terminal, and the page of `underlayctl ui` draws the same tables. JSON and YAML
-// print the values from which the tables are built.
+// them on a terminal or, as values by the names of their columns, in JSON and YAML. The page of
+// `underlayctl ui` draws the same tables.
 //
 // Text in a cell must never affect the output around it: names, Events and reports come from
 // untrusted writers, so Harmless removes control characters before they reach a terminal.
@@ -8,7 +8,9 @@ package table
 
 import (
 	"fmt"
+	"reflect"
 	"strings"
+	"time"
 )
 
 // Tone is the severity of a cell, by which it is colored.
@@ -27,8 +29,9 @@ const None = "–"
 
 // Cell is a text with a tone.
 type Cell struct {
-	Text string `json:"text"`
-	Tone Tone   `json:"tone,omitempty"`
+	Text  string `json:"text"`
+	Tone  Tone   `json:"tone,omitempty"`
+	value any    // for programs; nil without a value
 }
 
 // Column is the header of a column.
@@ -50,6 +53,7 @@ type Row struct {
 
 // Table has rows with as many cells as columns. Printing truncates no cell.
 type Table struct {
+	Name    string   `json:"-"` // its key in Values
 	Title   string   `json:"title,omitempty"`
 	Columns []Column `json:"columns"`
 	Rows    []Row    `json:"rows"`
@@ -64,17 +68,14 @@ type Page struct {
 	NotSeen []string `json:"notSeen,omitempty"`
 }
 
-// Shown is a value with a human-readable Page.
-type Shown interface{ Page() Page }
-
-// New returns a table without rows. A name with prefix + is of a wide column, with prefix > of
-// numbers.
-func New(title string, names ...string) Table {
-	t := Table{Title: title, Rows: []Row{}}
-	for _, name := range names {
+// New returns a table without rows. A column's name with prefix + is of a wide column, with
+// prefix > of numbers.
+func New(name, title string, columns ...string) Table {
+	t := Table{Name: name, Title: title, Rows: []Row{}}
+	for _, column := range columns {
 		var c Column
-		name, c.Wide = strings.CutPrefix(name, "+")
-		c.Name, c.Right = strings.CutPrefix(name, ">")
+		column, c.Wide = strings.CutPrefix(column, "+")
+		c.Name, c.Right = strings.CutPrefix(column, ">")
 		t.Columns = append(t.Columns, c)
 	}
 	return t
@@ -90,14 +91,36 @@ func (t *Table) Add(values ...any) *Row {
 	return &t.Rows[len(t.Rows)-1]
 }
 
+// cell returns the elements of a slice joined by commas, and None for the zero value of a
+// netip.Addr, a netip.Prefix or a time and for an empty slice.
 func cell(v any) Cell {
-	if c, is := v.(Cell); is {
-		return c
+	switch v := v.(type) {
+	case Cell:
+		return v
+	case string:
+		return Cell{Text: v, value: v}
+	case time.Time:
+		if !v.IsZero() {
+			return cell(v.UTC().Format(time.RFC3339))
+		}
+		return Cell{Text: None}
+	case interface{ IsValid() bool }:
+		if !v.IsValid() {
+			return Cell{Text: None}
+		}
 	}
-	if value, is := v.(interface{ IsValid() bool }); is && !value.IsValid() {
-		return Cell{Text: None} // the zero netip.Addr or netip.Prefix
+	all := reflect.ValueOf(v)
+	if all.Kind() != reflect.Slice {
+		return Cell{Text: fmt.Sprint(v), value: v}
 	}
-	return Cell{Text: fmt.Sprint(v)}
+	if all.Len() == 0 {
+		return Cell{Text: None}
+	}
+	texts := make([]string, all.Len())
+	for i := range texts {
+		texts[i] = fmt.Sprint(all.Index(i))
+	}
+	return Cell{Text: strings.Join(texts, ","), value: v}
 }
 
 // Cell returns v as a Cell with the tone t.
@@ -112,10 +135,47 @@ func Toned(v any, tone Tone, when bool) Cell {
 	return c
 }
 
+// Repeated returns v as a Cell whose text is left out, because the row above has it.
+func Repeated(v any) Cell { return Cell{value: cell(v).value} }
+
 // OrNone returns text, or None if text is empty.
 func OrNone(text string) string {
 	if text == "" {
 		return None
 	}
 	return text
+}
+
+// Values returns the page for programs: the rows of each table by its name, with the values of
+// their cells by the names of the columns in camel case. Cells without a value are left out.
+func (p Page) Values() map[string]any {
+	out := map[string]any{}
+	for _, t := range p.Tables {
+		rows := make([]map[string]any, len(t.Rows))
+		for i, r := range t.Rows {
+			rows[i] = map[string]any{}
+			for j, c := range r.Cells {
+				if c.value != nil && c.value != "" && c.value != None {
+					rows[i][camelCase(t.Columns[j].Name)] = c.value
+				}
+			}
+		}
+		out[t.Name] = rows
+	}
+	for name, texts := range map[string][]string{
+		"lines": p.Lines, "notes": p.Notes, "notSeen": p.NotSeen,
+	} {
+		if len(texts) > 0 {
+			out[name] = texts
+		}
+	}
+	return out
+}
+
+func camelCase(name string) string {
+	words := strings.Fields(strings.ToLower(name))
+	for i := 1; i < len(words); i++ {
+		words[i] = strings.ToUpper(words[i][:1]) + words[i][1:]
+	}
+	return strings.Join(words, "")
 }

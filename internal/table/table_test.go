@@ -8,7 +8,7 @@ import (
 
 // named is a table of one cell.
 func named(value any) Table {
-	t := New("", "NAME")
+	t := New("named", "", "NAME")
 	t.Add(value)
 	return t
 }
@@ -34,7 +34,7 @@ func TestTextsOfOthers(t *testing.T) {
 // Columns and rows are selected by the width, numbers are right-aligned, and no line ends with a
 // space.
 func TestNarrowAndWide(t *testing.T) {
-	all := New("Title", "NAME", ">COUNT", "+WIDE", "WHY")
+	all := New("", "Title", "NAME", ">COUNT", "+WIDE", "WHY")
 	all.Add("a", 7, netip.Addr{}, "")
 	all.Add("more", 1234, netip.MustParseAddr("192.0.2.1"), Warn.Cell("late")).Wide = true
 	all.Add("→", "", "", "").Narrow = true
@@ -45,7 +45,7 @@ func TestNarrowAndWide(t *testing.T) {
 	if got := (Painter{Wide: true}).Table(all); got != wide {
 		t.Errorf("wide: got %q, want %q", got, wide)
 	}
-	if got := (Painter{}).Table(New("Title", "NAME")); got != "" {
+	if got := (Painter{}).Table(New("", "Title", "NAME")); got != "" {
 		t.Errorf("without rows: %q", got)
 	}
 	if got := Toned("", Bad, true); got.Tone != Plain {

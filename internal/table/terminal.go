@@ -68,7 +68,7 @@ func (p Page) Remarks() []string {
 func (p Painter) Table(t Table) string {
 	var head []Cell
 	for _, c := range t.Columns {
-		head = append(head, Cell{c.Name, Faint})
+		head = append(head, Faint.Cell(c.Name))
 	}
 	lines := [][]Cell{head}
 	oneLine := strings.NewReplacer("\n", " ", "\t", " ") // a newline in a cell would begin a row

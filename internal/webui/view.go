@@ -35,26 +35,27 @@ type Part struct {
 func ViewOf(live survey.Live) *View {
 	s := live.Snapshot
 	v := &View{Taken: s.Taken, Trouble: live.Trouble, Cluster: cluster(s), NotSeen: s.NotSeen()}
-	v.add("findings", "Findings", doctor.Diagnose(s), nil)
-	nodes, err := survey.NodesOf(s)
-	v.add("nodes", "Nodes", nodes, err)
-	balancers, err := survey.LoadBalancersOf(s)
-	v.add("lb", "Load balancers", balancers, err)
-	addresses, err := survey.AddressesOf(s)
-	v.add("addresses", "Addresses", addresses, err)
-	routes, err := survey.RoutesOf(s)
-	v.add("routes", "Routes", routes, err)
-	pools, err := survey.PoolsOf(s)
-	v.add("pools", "Pools of podCIDRs", pools, err)
+	v.add("findings", "Findings", doctor.Diagnose(s).Page())
+	for _, c := range []struct {
+		id, title string
+		of        func(*survey.Snapshot) (table.Page, error)
+	}{
+		{"nodes", "Nodes", survey.NodesOf},
+		{"lb", "Load balancers", survey.LoadBalancersOf},
+		{"addresses", "Addresses", survey.AddressesOf},
+		{"routes", "Routes", survey.RoutesOf},
+		{"pools", "Pools of podCIDRs", survey.PoolsOf},
+	} {
+		page, err := c.of(s)
+		if err != nil {
+			page = table.Page{Notes: []string{err.Error()}}
+		}
+		v.add(c.id, c.title, page)
+	}
 	return v
 }
 
-// add adds a part, or the error that prevents it.
-func (v *View) add(id, title string, shown table.Shown, err error) {
-	page := shown.Page()
-	if err != nil {
-		page = table.Page{Notes: append(page.Notes, err.Error())}
-	}
+func (v *View) add(id, title string, page table.Page) {
 	for _, gap := range page.NotSeen {
 		if !slices.Contains(v.NotSeen, gap) {
 			v.NotSeen = append(v.NotSeen, gap)
@@ -100,11 +101,7 @@ func (v *View) Find(text string, limit int) (hits []Hit, all int) {
 	if q.text == "" {
 		return hits, 0
 	}
-	if a, err := netip.ParseAddr(q.text); err == nil {
-		q.prefix = netip.PrefixFrom(a, a.BitLen())
-	} else if p, err := netip.ParsePrefix(q.text); err == nil {
-		q.prefix = p.Masked()
-	}
+	q.prefix = prefixOf(q.text)
 	found := map[string]bool{}
 	for _, part := range v.Parts {
 		for _, t := range part.Tables {
@@ -132,11 +129,15 @@ type query struct {
 // in returns the text of the first matching cell, empty if there is none.
 func (q query) in(row table.Row) string {
 	for _, c := range row.Cells {
-		if !q.prefix.IsValid() && strings.Contains(strings.ToLower(c.Text), q.text) {
-			return c.Text
+		if !q.prefix.IsValid() {
+			if strings.Contains(strings.ToLower(c.Text), q.text) {
+				return c.Text
+			}
+			continue
 		}
-		for word := range strings.FieldsFuncSeq(c.Text, func(r rune) bool { return r == ',' || r == ' ' || r == ';' }) {
-			if q.prefix.IsValid() && q.meets(word) {
+		separator := func(r rune) bool { return r == ',' || r == ' ' || r == ';' }
+		for word := range strings.FieldsFuncSeq(c.Text, separator) {
+			if p := prefixOf(word); p.Overlaps(q.prefix) {
 				return word
 			}
 		}
@@ -144,10 +145,11 @@ func (q query) in(row table.Row) string {
 	return ""
 }
 
-func (q query) meets(word string) bool {
-	if a, err := netip.ParseAddr(word); err == nil {
-		return q.prefix.Contains(a)
+// prefixOf returns the prefix of an address or a prefix, else the zero Prefix.
+func prefixOf(text string) netip.Prefix {
+	if a, err := netip.ParseAddr(text); err == nil {
+		return netip.PrefixFrom(a.WithZone(""), a.BitLen())
 	}
-	p, err := netip.ParsePrefix(word)
-	return err == nil && p.Overlaps(q.prefix)
+	p, _ := netip.ParsePrefix(text)
+	return p.Masked()
 }

@@ -215,7 +215,7 @@ func (a *Agent) desired(ctx context.Context) (*policy.Ruleset, error) {
 		}
 		byName := map[string]policy.Node{}
 		for _, n := range nodes {
-			byName[n.Name] = policy.Node{PodCIDRs: n.PodCIDRs, Addresses: n.InternalIPs}
+			byName[n.Name] = n.ForPolicies()
 		}
 		a.index.SetNodes(byName)
 		a.moved = false

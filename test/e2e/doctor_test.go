@@ -83,7 +83,7 @@ func wrongs() []wrong {
 		{peersDeployment, "other-cloud-controller", doctor.Error, "Deployment/kube-system/hcloud-cloud-controller-manager", "still there"},
 		{closedHealthPort, "load-balancer-health", doctor.Error, "Service/default/web", "http :10256/healthz"},
 		{secondAllocator, "second-allocator", doctor.Warning, "Pod/kube-system/kube-controller-manager-control-1", "--allocate-node-cidrs"},
-		{noPolicy, "podcidr-policy", doctor.Warning, "ValidatingAdmissionPolicyBinding/underlay-podcidrs", "no binding"},
+		{noPolicy, "admission-policies", doctor.Warning, "ValidatingAdmissionPolicyBinding/underlay-podcidrs", "no binding"},
 		{samePodCIDR, "duplicate-podcidr", doctor.Error, "Node/copy", "worker-1"},
 		{badServiceType, "service-refused", doctor.Error, "Service/default/web", "no-such-algorithm"},
 		{detached, "node-server", doctor.Error, "Node/worker-2", "not attached"},

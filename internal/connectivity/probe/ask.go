@@ -3,7 +3,6 @@
 package probe
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -24,9 +23,6 @@ const (
 	atOnce = 16
 	// again is the pause before a failed trial is repeated.
 	again = 300 * time.Millisecond
-	// datagramsSent is the number of datagrams of a UDP trial.
-	datagramsSent  = 20
-	datagramsPause = 10 * time.Millisecond
 )
 
 // TryAll runs all trials and returns the results in their order. It repeats failed trials until
@@ -66,9 +62,9 @@ func once(ctx context.Context, t connectivity.Trial) connectivity.Result {
 	var err error
 	switch t.Kind {
 	case connectivity.TCP:
-		err = tryTCP(ctx, &r)
+		err = exchange(ctx, "tcp", &r)
 	case connectivity.UDP:
-		err = tryUDP(ctx, &r)
+		err = exchange(ctx, "udp", &r)
 	case connectivity.MTU:
 		err = tryMTU(ctx, &r)
 	case connectivity.HTTP:
@@ -119,19 +115,27 @@ func dialed(ctx context.Context, r *connectivity.Result) error {
 	return conn.Close()
 }
 
-func tryTCP(ctx context.Context, r *connectivity.Result) error {
+// exchange reads the server's name, over UDP after a datagram.
+func exchange(ctx context.Context, network string, r *connectivity.Result) error {
 	began := time.Now()
-	conn, err := dial(ctx, "tcp", r)
+	conn, err := dial(ctx, network, r)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	r.Took = time.Since(began).Microseconds()
-	line, err := bufio.NewReader(conn).ReadString('\n')
+	if network == "udp" {
+		if _, err := conn.Write([]byte("?")); err != nil {
+			return err
+		}
+	}
+	buffer := make([]byte, 512)
+	n, err := conn.Read(buffer)
 	if err != nil {
 		return err
 	}
-	identify(r, strings.TrimSpace(line))
+	r.Took = time.Since(began).Microseconds()
+	name, _, _ := strings.Cut(strings.TrimSpace(string(buffer[:n])), " ")
+	identify(r, name)
 	return nil
 }
 
@@ -140,40 +144,6 @@ func identify(r *connectivity.Result, name string) {
 	if r.Path == connectivity.Pod && name != r.To {
 		r.Failure, r.Detail = connectivity.Stranger, fmt.Sprintf("%.63q", name)
 	}
-}
-
-func tryUDP(ctx context.Context, r *connectivity.Result) error {
-	conn, err := dial(ctx, "udp", r)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	began := time.Now()
-	go func() {
-		for range datagramsSent {
-			_, _ = conn.Write([]byte("?")) // a datagram that is not sent counts as lost
-			time.Sleep(datagramsPause)
-		}
-	}()
-	buffer := make([]byte, 512)
-	replies := 0
-	for replies < datagramsSent {
-		n, err := conn.Read(buffer)
-		if err != nil && replies == 0 {
-			return err
-		}
-		if err != nil {
-			break // further datagrams count as lost
-		}
-		if replies == 0 {
-			r.Took = time.Since(began).Microseconds()
-			name, _, _ := strings.Cut(string(buffer[:n]), " ")
-			identify(r, name)
-		}
-		replies++
-	}
-	r.Sent, r.Lost = datagramsSent, datagramsSent-replies
-	return nil
 }
 
 func tryHTTP(ctx context.Context, r *connectivity.Result) error {

@@ -46,14 +46,11 @@ func TestAskWhoServes(t *testing.T) {
 			trials = append(trials, connectivity.Trial{Path: connectivity.Pod, Kind: kind, From: "a", To: "b", At: at})
 		}
 		for _, r := range TryAll(t.Context(), trials, 0) {
-			if r.State(0) != connectivity.Open {
+			if r.State() != connectivity.Open {
 				t.Errorf("%s %s: %+v", address, r.Kind, r)
 			}
 			if r.Kind == connectivity.MTU && (r.Interface < 1500 || r.Carried != r.Interface) {
 				t.Errorf("%s: loopback carries %d of %d", address, r.Carried, r.Interface)
-			}
-			if r.Kind == connectivity.UDP && (r.Sent != datagramsSent || r.Lost != 0) {
-				t.Errorf("%s: %d of %d are lost", address, r.Lost, r.Sent)
 			}
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"github.com/underlay-ccm/underlay/internal/survey"
-	"github.com/underlay-ccm/underlay/internal/webui"
+	"github.com/underlay-ccm/underlay/internal/table"
 )
 
 //go:embed page
@@ -100,42 +100,31 @@ func (s *Server) look(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// found is the response to a search.
-type found struct {
-	Hits []webui.Hit `json:"hits"`
-	All  int         `json:"all"`
-}
-
 func (s *Server) find(w http.ResponseWriter, r *http.Request) {
 	if v, err := s.shown(r.Context()); err == nil {
 		some, all := v.Find(r.URL.Query().Get("q"), hits)
-		write(w, http.StatusOK, found{some, all})
+		write(w, http.StatusOK, map[string]any{"hits": some, "all": all})
 	}
-}
-
-// refusal is an error response.
-type refusal struct {
-	Error string `json:"error"`
 }
 
 func (s *Server) inspect(w http.ResponseWriter, r *http.Request) {
 	want, of, err := survey.ParseObject(r.URL.Query().Get("about"))
 	if err != nil {
-		write(w, http.StatusBadRequest, refusal{err.Error()})
+		write(w, http.StatusBadRequest, map[string]string{"error": err.Error()})
 		return
 	}
 	look, err := s.feed.Inspect(r.Context(), want)
-	var timeline survey.Inspection
+	var page table.Page
 	if err == nil {
-		timeline, err = of(look)
+		page, err = of(look)
 	}
 	switch {
 	case errors.Is(err, survey.ErrNoObject):
-		write(w, http.StatusNotFound, refusal{err.Error()})
+		write(w, http.StatusNotFound, map[string]string{"error": err.Error()})
 	case err != nil:
-		write(w, http.StatusBadGateway, refusal{err.Error()})
+		write(w, http.StatusBadGateway, map[string]string{"error": err.Error()})
 	default:
-		write(w, http.StatusOK, timeline)
+		write(w, http.StatusOK, page)
 	}
 }
 

@@ -69,7 +69,7 @@ func lostRoute(t *testing.T, f *netlab.Lab) {
 	for _, path := range []string{"one→two", "three→two", "two→one", "two→three"} {
 		want = append(want, "pod 4 closed "+path)
 	}
-	broken{name: "lost", want: append(want, "health-check 4 closed two→one", "health-check 4 closed two→three"), doctor: "network-unavailable"}.try(t, f, client, kubelets)
+	broken{name: "lost", want: append(want, "health-check 4 closed two→one", "health-check 4 closed two→three")}.try(t, f, client, kubelets)
 	if err := f.StartManager(t.Context()); err != nil {
 		t.Fatal(err)
 	}

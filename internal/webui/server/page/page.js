@@ -4,6 +4,7 @@ import { $, all, byID, el, mark, span } from "./elements.js";
 
 let chosen = ""; // the object with the open timeline
 let drawn = new Map(); // the JSON of each part
+let views = 0; // the open timeline, which costs a request to the cloud, is updated with each fifth
 
 // tally counts the rows of a part by the worst tone in each.
 function tally(part) {
@@ -67,7 +68,7 @@ function show(v) {
   const text = troubles.filter(Boolean).join(" ");
   $("#trouble").hidden = !text;
   if ($("#trouble").textContent !== text) $("#trouble").textContent = text;
-  if (chosen && again) inspect(chosen, true);
+  if (++views % 5 === 0 && chosen && again) inspect(chosen, true);
   document.body.dataset.taken = v.taken;
 }
 
@@ -130,14 +131,15 @@ async function inspect(id, again) {
   body.source = text;
   if (found.error) return body.replaceChildren(el("p", { class: "bad" }, found.error));
   let day = "";
-  const entry = (t) => {
-    const [date, clock] = t.time.slice(0, 19).split("T"), head = date === day ? "" : date + " ";
+  const [facts, timeline] = found.tables.map((t) => t.rows.map((r) => r.cells));
+  const entry = ([time, source, what]) => {
+    const [date, clock] = time.text.slice(0, 19).split("T"), head = date === day ? "" : date + " ";
     day = date;
-    return el("li", {}, mark(t.bad ? "bad" : "good"), el("time", { datetime: t.time }, head + clock), span("source", t.source + " "), span(t.bad ? "bad" : "", t.what));
+    return el("li", {}, mark(what.tone ?? "good"), el("time", { datetime: time.text }, head + clock), span("source", source.text + " "), span(what.tone ?? "", what.text));
   };
   body.replaceChildren(
-    el("dl", {}, found.facts.flatMap((f) => [el("dt", {}, f.name), el("dd", {}, f.value)])),
-    el("h3", {}, "What happened, in UTC"), el("ol", { class: "time" }, found.timeline.map(entry)),
+    el("dl", {}, facts.flatMap(([name, value]) => [el("dt", {}, name.text), el("dd", {}, value.text)])),
+    el("h3", {}, "What happened, in UTC"), el("ol", { class: "time" }, timeline.map(entry)),
     ...(found.notSeen ?? []).map((n) => span("sub", "Not seen: " + n)));
 }
 
