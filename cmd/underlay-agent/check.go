@@ -92,7 +92,7 @@ func decide(
 		return agent.Decision{}, situation, err
 	}
 	if s.Tunnels.Enabled {
-		device, retiring, err := tunnels(o.keyDir, s.Tunnels.Port)
+		device, retiring, err := tunnels(o.keyDir, s.Tunnels.Port, s.preshared)
 		if err != nil {
 			return agent.Decision{}, situation, err
 		}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/underlay-ccm/underlay/internal/secret"
 	"github.com/underlay-ccm/underlay/routes/agent"
 	"github.com/underlay-ccm/underlay/routes/kernel"
 	"github.com/underlay-ccm/underlay/routes/wireguard"
@@ -32,7 +33,7 @@ func (o *options) open() (machine, error) {
 
 // tunnels opens the WireGuard device with the port, and those with other ports that have keys.
 // They are closed with the process.
-func tunnels(keyDir string, port int) (device *wireguard.Device, others []*wireguard.Device, err error) {
+func tunnels(keyDir string, port int, preshared secret.Text) (device *wireguard.Device, others []*wireguard.Device, err error) {
 	ports, err := wireguard.Ports(keyDir)
 	if err != nil {
 		return nil, nil, err
@@ -47,7 +48,9 @@ func tunnels(keyDir string, port int) (device *wireguard.Device, others []*wireg
 		}
 		others = append(others, d)
 	}
-	device, err = wireguard.Open(keyDir, port)
+	if device, err = wireguard.Open(keyDir, port); err == nil {
+		err = device.SetPreshared(preshared)
+	}
 	return device, others, err
 }
 

@@ -13,7 +13,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/underlay-ccm/underlay/internal/config"
+	"github.com/underlay-ccm/underlay/internal/secret"
 	"github.com/underlay-ccm/underlay/routes/agent"
+	"github.com/underlay-ccm/underlay/routes/wireguard"
 )
 
 type options struct {
@@ -84,7 +86,8 @@ type settings struct {
 	agent.Settings
 	client        *kubernetes.Clientset
 	addresses     config.Addresses
-	networkPolicy bool // whether NetworkPolicies are enforced
+	networkPolicy bool        // whether NetworkPolicies are enforced
+	preshared     secret.Text // of all tunnels
 }
 
 // settle validates all options and returns all mistakes at once.
@@ -136,6 +139,9 @@ func (o *options) settle() (settings, error) {
 	}
 	s.VSwitch.Subnet, s.VSwitch.Gateway = loaded.VSwitch.Subnet, loaded.VSwitch.Gateway()
 	s.Tunnels = agent.TunnelSettings{Enabled: loaded.WireGuard.Enabled(), Port: loaded.WireGuard.Port}
+	if s.preshared, err = wireguard.LoadPreshared(loaded.WireGuard.PresharedKeyFile); err != nil {
+		wrong = append(wrong, fmt.Errorf("%s %s: %w", config.PresharedKeyFile, loaded.WireGuard.PresharedKeyFile, err))
+	}
 	if loaded.WireGuard.Mode == config.WireGuardAlways {
 		s.Tunnels.Phase = agent.Phase(loaded.WireGuard.Phase)
 	}

@@ -9,6 +9,31 @@ import (
 	"testing"
 )
 
+// An unusable pre-shared key is an error at the start as well.
+func TestPresharedKeyFile(t *testing.T) {
+	dir := t.TempDir()
+	const secret = "hunter2"
+	path := filepath.Join(dir, "key")
+	for text, want := range map[string]string{strings.Repeat("B", 43) + "=": "", secret: "is no WireGuard key; the file is to hold"} {
+		file := filepath.Join(dir, "config")
+		for path, text := range map[string]string{path: text, file: "apiVersion: underlay.dev/v1alpha1\nkind: CloudConfig\nprovider: metal\nwireguard: always\nwireguardPresharedKeyFile: " + path + "\n"} {
+			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		o := defaults()
+		o.config, o.clusterCIDR, o.nodeName, o.apiServer = file, "10.244.0.0/16", "node-1", "https://192.0.2.9:6443"
+		s, err := o.settle() // an error in any case: there is no kubeconfig
+		got := err.Error()
+		if strings.Contains(got, "wireguardPresharedKeyFile "+path) != (want != "") || !strings.Contains(got, want) || strings.Contains(got, secret) {
+			t.Errorf("%v, want %q", err, want)
+		}
+		if want == "" && s.preshared.Reveal() != text {
+			t.Error("another key is used")
+		}
+	}
+}
+
 // An unusable password is an error at the start, which stops a rollout, and its text is in no
 // error.
 func TestPasswordsOfRouters(t *testing.T) {

@@ -56,7 +56,7 @@ func run(ctx context.Context, o *options, reg promauto.Registry) error {
 	defer m.network.Close()
 	m.held.used = s.addresses.Enabled()
 
-	device, earlier, err := tunnels(o.keyDir, s.Tunnels.Port)
+	device, earlier, err := tunnels(o.keyDir, s.Tunnels.Port, s.preshared)
 	if err != nil {
 		return err
 	}

@@ -209,7 +209,12 @@ type WireGuard struct {
 	// Phase applies to WireGuardAlways.
 	Phase WireGuardPhase
 	Port  int // UDP
+	// PresharedKeyFile is a path on the nodes, which the agents read; empty: no pre-shared key.
+	PresharedKeyFile string
 }
+
+// PresharedKeyFile is the key of WireGuard.PresharedKeyFile in the file.
+const PresharedKeyFile = "wireguardPresharedKeyFile"
 
 // Enabled reports whether tunnels connect any nodes.
 func (w WireGuard) Enabled() bool { return w.Mode != NoWireGuard && w.Mode != "" }

@@ -155,6 +155,7 @@ func TestEverySettingTakesEffect(t *testing.T) {
 		{"families.ipv6", "", "node", "", RoutedByNodes, func(c Config) any { return c.Families.IPv6 }},
 		{"ipamQPS", "", "7", "", 7, func(c Config) any { return c.IPAM.QPS }},
 		{"networkPolicy", "", "off", "", false, func(c Config) any { return c.NetworkPolicy }},
+		{"wireguardPresharedKeyFile", "", "/wg/key", "", "/wg/key", func(c Config) any { return c.WireGuard.PresharedKeyFile }},
 		{"ledgerShards", "", "none", "", false, func(c Config) any { return c.IPAM.Shards }},
 		{"routes.limit", "", "250", "", 250, func(c Config) any { return c.Routes.Limit }},
 		{"routes.reserve", "", "5", "", 5, func(c Config) any { return c.Routes.Reserve }},

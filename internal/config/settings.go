@@ -132,6 +132,8 @@ func fileSettings(l *loader) []setting {
 		row(wireGuardPhaseKey, string(WireGuardRequire),
 			oneOf(&l.WireGuard.Phase, WireGuardAccept, WireGuardPrefer, WireGuardRequire)),
 		row(wireGuardPortKey, "51820", whole(&l.WireGuard.Port, 1, 65535)),
+		row(PresharedKeyFile, "",
+			secretPath(&l.WireGuard.PresharedKeyFile, "key", "/etc/underlay-wireguard/key")),
 		row(vSwitchSubnet, "", one(&l.VSwitch.Subnet, "prefix", parsePrefix)),
 		row(vSwitchExpose, "false", boolean(&l.VSwitch.ExposeRoutes)),
 		rows(poolsKey, "pool", &l.IPAM.Pools, poolSettings),

@@ -18,6 +18,7 @@ import (
 	"golang.zx2c4.com/wireguard/wgctrl"
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
 
+	"github.com/underlay-ccm/underlay/internal/secret"
 	"github.com/underlay-ccm/underlay/routes/agent"
 )
 
@@ -30,6 +31,8 @@ type Device struct {
 	// keyPath is the file of the private key, which must outlive the machine's next start.
 	keyPath string
 	key     wgtypes.Key // zero until it is loaded
+	// preshared is the pre-shared key of all peers, zero for none. If it is nil, peers keep theirs.
+	preshared *wgtypes.Key
 }
 
 // Open prepares the use of a device; it changes nothing.
@@ -44,6 +47,17 @@ func Open(keyDir string, port int) (*Device, error) {
 		return nil, fmt.Errorf("opening a socket for WireGuard: %w", err)
 	}
 	return &Device{handle: handle, client: client, port: port, name: agent.TunnelLink(port), keyPath: keyPath(keyDir, port)}, nil
+}
+
+// SetPreshared sets the pre-shared key of all peers, which is that of LoadPreshared. A device without
+// this call leaves peers as they are: one that is being replaced still connects nodes that have not
+// read another key yet.
+func (d *Device) SetPreshared(key secret.Text) (err error) {
+	d.preshared = new(wgtypes.Key)
+	if text := key.Reveal(); text != "" {
+		*d.preshared, err = parsePreshared(text)
+	}
+	return err
 }
 
 // Close closes the sockets.
@@ -78,12 +92,32 @@ func (d *Device) State(context.Context) (agent.TunnelState, error) {
 			return agent.TunnelState{}, fmt.Errorf("setting the WireGuard device's key and port %d: %w; another program may use the port, see wireguardPort in the configuration", d.port, err)
 		}
 	}
+	if err := d.writePreshared(device.Peers); err != nil {
+		return agent.TunnelState{}, err
+	}
 	if link.Attrs().Flags&net.FlagUp == 0 {
 		if err := d.handle.LinkSetUp(link); err != nil {
 			return agent.TunnelState{}, fmt.Errorf("setting the WireGuard device up: %w", err)
 		}
 	}
 	return d.state(link, device, d.key), nil
+}
+
+// writePreshared sets the pre-shared key of peers that have another.
+func (d *Device) writePreshared(peers []wgtypes.Peer) error {
+	cfg := wgtypes.Config{}
+	for _, p := range peers {
+		if d.preshared != nil && p.PresharedKey != *d.preshared {
+			cfg.Peers = append(cfg.Peers, wgtypes.PeerConfig{PublicKey: p.PublicKey, UpdateOnly: true, PresharedKey: d.preshared})
+		}
+	}
+	if len(cfg.Peers) == 0 {
+		return nil
+	}
+	if err := d.client.ConfigureDevice(d.name, cfg); err != nil {
+		return fmt.Errorf("setting the pre-shared key of %d WireGuard peers: %w", len(cfg.Peers), err)
+	}
+	return nil
 }
 
 // Observe returns the device's state, and changes nothing.
@@ -277,7 +311,7 @@ func (d *Device) SetPeers(_ context.Context, peers []agent.TunnelPeer) error {
 		if err != nil {
 			return fmt.Errorf("the WireGuard key of node %s: %w", p.Node, err)
 		}
-		set := wgtypes.PeerConfig{PublicKey: key, ReplaceAllowedIPs: p.Replace, PersistentKeepaliveInterval: &p.Keepalive}
+		set := wgtypes.PeerConfig{PublicKey: key, ReplaceAllowedIPs: p.Replace, PersistentKeepaliveInterval: &p.Keepalive, PresharedKey: d.preshared}
 		if p.Endpoint.IsValid() {
 			set.Endpoint = net.UDPAddrFromAddrPort(p.Endpoint)
 		}

@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
+
+	"github.com/underlay-ccm/underlay/internal/secret"
 )
 
 // keyPath returns the path of the private key of the device with the port.
@@ -45,6 +47,29 @@ func loadKey(path string) (wgtypes.Key, error) {
 	key, err := wgtypes.ParseKey(strings.TrimSpace(string(text)))
 	if err != nil { // the cause may contain the text
 		return wgtypes.Key{}, fmt.Errorf("%s is no WireGuard key; delete it, and the agent creates another", path)
+	}
+	return key, nil
+}
+
+// LoadPreshared returns the pre-shared key in a file; empty without a path.
+func LoadPreshared(path string) (secret.Text, error) {
+	if path == "" {
+		return secret.Text{}, nil
+	}
+	content, err := os.ReadFile(path)
+	if err == nil {
+		_, err = parsePreshared(string(content))
+	}
+	if err != nil {
+		return secret.Text{}, fmt.Errorf("%w; the file is to hold the output of wg genpsk, the same on each node: the chart's wireguard.secretName names the Secret that it comes from", err)
+	}
+	return secret.New(string(content)), nil
+}
+
+func parsePreshared(text string) (wgtypes.Key, error) {
+	key, err := wgtypes.ParseKey(strings.TrimSpace(text))
+	if err != nil || key == (wgtypes.Key{}) { // the cause may contain the text
+		return wgtypes.Key{}, errors.New("is no WireGuard key")
 	}
 	return key, nil
 }

@@ -3,6 +3,9 @@
 package wireguard
 
 import (
+	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -50,5 +53,33 @@ func TestADamagedKeyIsNotReplaced(t *testing.T) {
 	}
 	if text, err := os.ReadFile(path); err != nil || string(text) != "damaged-secret" {
 		t.Errorf("the file has %q (%v)", text, err)
+	}
+}
+
+// A pre-shared key is readable and complete, and is in no error and in no output.
+func TestPresharedKey(t *testing.T) {
+	const text = "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE="
+	for name, c := range map[string]struct{ content, want string }{
+		"good": {text + "\n", ""}, "short": {text[4:], "no WireGuard key"}, "two": {text + "\n" + text, "no WireGuard key"},
+		"empty": {"", "no WireGuard key"}, "zero": {strings.Repeat("A", 43) + "=", "no WireGuard key"},
+	} {
+		path := filepath.Join(t.TempDir(), "key")
+		if err := os.WriteFile(path, []byte(c.content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		key, err := LoadPreshared(path)
+		shown := fmt.Sprintf("%+v %v", key, err)
+		if (err == nil) != (c.want == "") || !strings.Contains(shown, c.want) || strings.Contains(shown, text[4:20]) {
+			t.Errorf("%s: %s", name, shown)
+		}
+		if err == nil && key.Reveal() != c.content {
+			t.Errorf("%s: another key", name)
+		}
+	}
+	if _, err := LoadPreshared("/nowhere/key"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a missing file: %v", err)
+	}
+	if key, err := LoadPreshared(""); err != nil || key.Reveal() != "" {
+		t.Errorf("a key without a path (%v)", err)
 	}
 }

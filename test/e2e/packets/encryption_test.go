@@ -3,8 +3,12 @@
 package packets
 
 import (
+	"bytes"
 	"context"
+	"encoding/base64"
 	"fmt"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -73,12 +77,12 @@ func TestARunningClusterIsEncrypted(t *testing.T) {
 	t.Run("a node that has lost its key sends nothing plainly", r.lostKey)
 }
 
-// replaceKeys gives all machines other ports, and with them other keys. The earlier devices are
-// removed when no node uses them any more.
+// replaceKeys gives all machines other ports, and with them other keys and a pre-shared one. The
+// earlier devices are removed when no node uses them any more.
 func (r *rack) replaceKeys(t *testing.T, streams []*netlab.Stream) {
 	before := r.plainText(t)
 	earlier := agent.TunnelLink(51820)
-	r.configure(t, "wireguard: always\nwireguardPort: 51821\n", "--sync-period=5s")
+	r.configure(t, "wireguard: always\nwireguardPort: 51821\nwireguardPresharedKeyFile: "+presharedKey(t, 1)+"\n", "--sync-period=5s")
 	r.awaitTunnels(t)
 	flows(t, streams, aWhile)
 	for _, m := range r.machines() {
@@ -94,6 +98,53 @@ func (r *rack) replaceKeys(t *testing.T, streams []*netlab.Stream) {
 	if after := r.plainText(t); after != before {
 		t.Errorf("%d packets of pods on the wire in plain text", after-before)
 	}
+}
+
+// presharedKey returns a file with a pre-shared key, which is another one for another number.
+func presharedKey(t *testing.T, number byte) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "key")
+	text := base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{number}, 32))
+	if err := os.WriteFile(path, []byte(text+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// Nodes with different pre-shared keys receive each other's handshakes, and don't complete them.
+func TestPresharedKeys(t *testing.T) {
+	needLab(t)
+	wireGuard, err := cluster.BuildWireGuard(context.WithoutCancel(t.Context()), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const settings = "wireguard: always\nwireguardPhase: accept\nwireguardPresharedKeyFile: "
+	right, wrong := settings+presharedKey(t, 1)+"\n", settings+presharedKey(t, 2)+"\n"
+	f := start(t, netlab.Options{Metal: true, Machines: []string{"one"}, WireGuard: wireGuard, IPv4Only: true, Settings: wrong})
+	f.Configure(right)
+	if err := f.AddMachines(t.Context(), "two"); err != nil {
+		t.Fatal(err)
+	}
+	one, two := f.Machine("one"), f.Machine("two")
+	tunnels := func(handshake string) func() string {
+		return func() string {
+			for m, peer := range map[*netlab.Machine]string{one: "two", two: "one"} {
+				shown, _ := m.CheckAgent(t.Context()) // an unreachable node is an error
+				if !regexp.MustCompile(fmt.Sprintf(`(?m)^%s +51820 +\S+ +%s +[1-9]\d{2,} +[1-9]\d{2,}$`, peer, handshake)).MatchString(shown) {
+					return m.Name + ": " + shown
+				}
+			}
+			return ""
+		}
+	}
+	await(t, "handshakes arrive that are not completed", tunnels("none"))
+	if err := one.StopAgent(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := one.StartAgent(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "with the same key handshakes are completed", tunnels(`\d+s ago`))
 }
 
 // lostKey gives a machine another key, with which it is reached again.

@@ -81,6 +81,8 @@ func exceptions() []exception {
 			instead: []string{"--from-file=robot-user=USER_FILE", "--from-literal=robot-user=user", "--from-file=robot-password=PASSWORD_FILE", "--from-literal=robot-password=password"},
 		},
 
+		{command: "wg genpsk | kubectl", why: "it may not be installed", instead: []string{"wg genpsk", "echo key"}},
+
 		// Objects that the following pages need.
 		{command: "kubectl -n kube-system delete configmap/underlay-node-ipam", why: "underlay-ccm runs and needs them", instead: []string{"delete", "delete --dry-run=server"}},
 
