@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -154,7 +155,7 @@ func wireGuard(x *cluster) []Finding {
 			}
 		}
 	}
-	return eachNode(func(x *cluster, n *corev1.Node) (what, remedy string) {
+	found := eachNode(func(x *cluster, n *corev1.Node) (what, remedy string) {
 		reach, own := kube.ReachOf(n), kube.WireGuardOf(n)
 		switch {
 		case !x.Tunnels() && reach != "":
@@ -178,6 +179,37 @@ func wireGuard(x *cluster) []Finding {
 		}
 		return "", ""
 	})(x)
+	for _, n := range x.Nodes {
+		if by, known := clockError(n); x.Tunnels() && known && by.Abs() > clockTolerance {
+			f := about(nodeObject(n), "its clock is %s %s of the API server's: other nodes refuse WireGuard handshakes of a machine whose clock is set back", long(by.Abs()), map[bool]string{true: "ahead", false: "behind"}[by > 0])
+			f.Severity, f.Remedy = Warning, "set the clock by NTP on that machine, and see that it is right before underlay-agent starts"
+			found = append(found, f)
+		}
+	}
+	return found
+}
+
+// clockTolerance is a difference without an effect: WireGuard's handshakes are further apart.
+const clockTolerance = 2 * time.Minute
+
+// clockError returns how far a Node's clock is ahead of the API server's: its kubelet writes the
+// time of a heartbeat, and the API server in managedFields the time of that write.
+func clockError(n *corev1.Node) (by time.Duration, known bool) {
+	ready := kube.Condition(n, corev1.NodeReady)
+	for _, e := range n.ManagedFields {
+		var fields struct {
+			Status struct {
+				Conditions map[string]map[string]any `json:"f:conditions"`
+			} `json:"f:status"`
+		}
+		if ready == nil || e.Time == nil || e.FieldsV1 == nil || json.Unmarshal(e.FieldsV1.GetRawBytes(), &fields) != nil {
+			continue
+		}
+		if _, written := fields.Status.Conditions[`k:{"type":"Ready"}`]["f:lastHeartbeatTime"]; written {
+			return ready.LastHeartbeatTime.Sub(e.Time.Time), true
+		}
+	}
+	return 0, false
 }
 
 func networkUnavailable(x *cluster, n *corev1.Node) (what, remedy string) {

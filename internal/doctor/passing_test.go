@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/underlay-ccm/underlay/internal/config"
+	"github.com/underlay-ccm/underlay/internal/kube"
 	"github.com/underlay-ccm/underlay/internal/survey"
 	"github.com/underlay-ccm/underlay/lb"
 	"github.com/underlay-ccm/underlay/routes"
@@ -41,6 +43,12 @@ func TestWhatPassesByItself(t *testing.T) {
 		seed  func(*survey.Snapshot)
 	}{
 		{"a Node joins", shape{}, joining},
+		{"a full table, with tunnels", shape{}, func(s *survey.Snapshot) {
+			s.Config.WireGuard.Mode, s.Config.Routes.Limit = config.WireGuardOverflow, len(s.Network.Routes)
+			for i, n := range s.Nodes {
+				metav1.SetMetaDataAnnotation(&n.ObjectMeta, kube.WireGuardAnnotation, fmt.Sprintf(`{"keys": [{"publicKey": "%cAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=", "port": 51820}]}`, 'A'+i))
+			}
+		}},
 		{"a Node joins on metal", metal, joining},
 		{"a server is not attached yet", shape{}, func(s *survey.Snapshot) {
 			joining(s)

@@ -68,7 +68,7 @@ func staleRoutes(x *cluster) (found []Finding) {
 
 func routeTable(x *cluster) []Finding {
 	f, full, found := x.routing.Shortage()
-	if !found {
+	if !found || x.Tunnels() { // which connect the nodes without a route
 		return nil
 	}
 	finding := ofRoutes(f)

@@ -1,6 +1,8 @@
 package doctor
 
 import (
+	"time"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -37,6 +39,13 @@ func seededTunnels() []seeded {
 				n.Annotations[kube.WireGuardAnnotation] = `{"keys": [{"publicKey": "` + keys[1] + `", "port": 51820}]}`
 			}),
 			check: "wireguard", severity: Error, object: late, reports: []string{"key of Node worker-1"}, do: "wireguard-*.key",
+		},
+		{
+			name: "a clock that is behind", seed: tunnels(func(n *corev1.Node) {
+				n.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubelet", Time: new(ago(time.Minute)), FieldsV1: metav1.NewFieldsV1(`{"f:status":{"f:conditions":{"k:{\"type\":\"Ready\"}":{"f:lastHeartbeatTime":{}}}}}`)}}
+				kube.Condition(n, corev1.NodeReady).LastHeartbeatTime = ago(time.Hour + time.Minute)
+			}),
+			check: "wireguard", severity: Warning, object: late, reports: []string{"60 min behind"}, do: "NTP",
 		},
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -169,6 +170,9 @@ func Decide(s Situation) (Decision, error) {
 	if len(d.late) > 0 {
 		d.warnings = append(d.warnings, fmt.Sprintf("%d nodes are still connected by an earlier WireGuard port, because they don't answer at port %d; open it between all machines: %s",
 			len(d.late), s.Tunnels.Port, named(d.late)))
+	}
+	if at := s.Tunnel.Future; !at.IsZero() {
+		d.warnings = append(d.warnings, fmt.Sprintf("this machine's clock was set back: a WireGuard handshake was at %s, which is in the future, and other nodes refuse handshakes of this machine until then; use NTP, and if the clock is right now, delete /var/lib/underlay/wireguard-*.key and restart underlay-agent", at.UTC().Format(time.RFC3339)))
 	}
 	view := d.view()
 	view.Ingress = d.ingress()

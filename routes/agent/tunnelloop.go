@@ -31,6 +31,9 @@ const (
 	// sessionEnd is the age of a handshake after which an endpoint may be changed: a session
 	// lasts 180 s (WireGuard, section 6.1).
 	sessionEnd = 3 * time.Minute
+	// clockTolerance is how far a clock may be set back without an effect: the next handshake that
+	// this machine begins has a later time even so (WireGuard, section 6.2: after 120 s).
+	clockTolerance = 2 * time.Minute
 	// retirement is how long an earlier device must receive nothing before it is removed.
 	retirement = time.Minute
 )
@@ -83,6 +86,11 @@ func (a *Agent) readDevice(ctx context.Context, device Tunnels) (TunnelState, er
 		if peer.port == state.Port && err == nil {
 			p.connected = p.connected || state.handshaken(p.key)
 			state.Unanswered[peer.node] = !p.connected && now.Sub(p.since) >= handshakeLimit
+		}
+	}
+	for _, p := range state.Peers {
+		if p.Handshake.Sub(now) > clockTolerance && p.Handshake.After(state.Future) {
+			state.Future = p.Handshake
 		}
 	}
 	return state, err

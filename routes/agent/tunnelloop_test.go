@@ -300,3 +300,25 @@ func TestKeysAreReplaced(t *testing.T) {
 		}
 	})
 }
+
+// After a clock was set back, the latest handshake is in the future.
+func TestAClockThatWasSetBack(t *testing.T) {
+	d := &device{answers: map[netip.AddrPort]bool{}}
+	withDevice(t, d, tunneled("", noRoom()), func(w *fixture) {
+		for _, c := range []struct {
+			by     time.Duration
+			reason string
+		}{{clockTolerance - time.Second, reasonAllReachable}, {time.Hour, ReasonAtRisk}} {
+			d.mu.Lock()
+			p := d.peers[keyOf("no-room")]
+			p.Handshake = time.Now().Add(c.by)
+			d.peers[keyOf("no-room")] = p
+			d.mu.Unlock()
+			time.Sleep(2 * time.Minute)
+			w.rest()
+			if got := w.condition(PeersReachable); got.Reason != c.reason || strings.Contains(got.Message, "clock was set back") != (c.reason == ReasonAtRisk) {
+				t.Errorf("set back by %s: %+v", c.by, got)
+			}
+		}
+	})
+}

@@ -67,6 +67,8 @@ func (d *decider) checkHandshake(n *kube.Node, peer TunnelPeer, state TunnelStat
 	}
 	problem := fmt.Sprintf("no WireGuard handshake with it at %v; check that UDP port %d is open on both machines, and that one of them can be reached by the other", peer.Endpoints, d.Tunnels.Port)
 	switch {
+	case state.Peers[peer.PublicKey].Received > 0: // its handshakes begin, and the responses fail
+		problem = fmt.Sprintf("packets of it arrive at UDP port %d, and no WireGuard handshake is completed; check that both agents have the same wireguardPresharedKeyFile, and that packets of this machine reach it", state.Port)
 	case len(peer.Endpoints) == 0 && d.behindNAT():
 		problem = "no WireGuard handshake with it: neither it nor this machine has a public address, and two nodes behind NAT can't connect"
 	case len(peer.Endpoints) == 0:

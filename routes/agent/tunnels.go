@@ -20,6 +20,9 @@ func TunnelLink(port int) string { return fmt.Sprintf("underlay-%d", port) }
 // tunnelOverhead is what WireGuard adds to a packet in IPv6; 20 bytes less in IPv4.
 const tunnelOverhead = 80
 
+// leastMTUIPv6 is IPv6's minimum MTU (RFC 8200, section 5); below it a device has no IPv6.
+const leastMTUIPv6 = 1280
+
 // keepalive keeps the entry of a NAT gateway, which may end after 30 s without a packet.
 const keepalive = 25 * time.Second
 
@@ -60,6 +63,8 @@ type TunnelState struct {
 	Problem string
 	// Unanswered has the nodes without a handshake for handshakeLimit.
 	Unanswered map[string]bool
+	// Future is the latest handshake if the machine's clock has been set back since; else zero.
+	Future time.Time
 }
 
 // Devices returns the states of the current WireGuard device and of those that are being replaced.
@@ -176,9 +181,13 @@ func (d *decider) tunnels(ipv4 bool) (encrypted map[netip.Prefix]bool) {
 		return nil
 	}
 	encrypted = map[netip.Prefix]bool{}
+	mtu := d.smallestMTU() - tunnelOverhead
+	if !ipv4 && mtu > 0 && mtu < leastMTUIPv6 {
+		d.faults = append(d.faults, fmt.Sprintf("WireGuard tunnels carry packets of %d bytes, and IPv6 needs %d; raise the MTU of all uplinks to %d or more, or remove the IPv6 pools", mtu, leastMTUIPv6, leastMTUIPv6+tunnelOverhead))
+	}
 	for i := range d.plans {
 		plan := &d.plans[i]
-		plan.MTU = d.smallestMTU() - tunnelOverhead
+		plan.MTU = mtu
 		for _, p := range d.self.PodCIDRs {
 			if p.Addr().Is4() == ipv4 {
 				plan.PodCIDRs, plan.Addrs = append(plan.PodCIDRs, p), append(plan.Addrs, p.Addr().Next())

@@ -250,3 +250,43 @@ func TestNodesBehindNAT(t *testing.T) {
 		}
 	}
 }
+
+// Problems that the device and the interfaces show: a clock that was set back, handshakes that arrive
+// but are not completed, as with different pre-shared keys, and interfaces that IPv6 doesn't fit through.
+func TestProblemsOfTunnels(t *testing.T) {
+	seen := func(s Situation) string {
+		d, err := Decide(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Sprint(d.Faults, d.Peers, d.Warnings)
+	}
+	working := func() Situation {
+		s := tunneled("", noRoom())
+		s.Tunnels.Phase, s.Modes.IPv6 = Require, ByNodes
+		s.Tunnel.Peers = map[string]TunnelPeerState{keyOf("no-room"): {Handshake: time.Now()}}
+		return s
+	}
+	for name, c := range map[string]struct {
+		change func(*Situation)
+		want   string
+	}{
+		"none":  {func(*Situation) {}, ""},
+		"clock": {func(s *Situation) { s.Tunnel.Future = time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC) }, "2030-01-02T03:04:05Z, which is in the future"},
+		"handshakes that are not completed": {func(s *Situation) {
+			s.Tunnel.Peers = map[string]TunnelPeerState{keyOf("no-room"): {Received: 296}}
+			s.Tunnel.Unanswered = map[string]bool{"no-room": true}
+		}, "have the same wireguardPresharedKeyFile"},
+		"MTU": {func(s *Situation) {
+			for i := range s.Links {
+				s.Links[i].MTU = 1359
+			}
+		}, "packets of 1279 bytes, and IPv6 needs 1280; raise the MTU of all uplinks to 1360"},
+	} {
+		s := working()
+		c.change(&s)
+		if got := seen(s); c.want == "" && got != "[] [] []" || !strings.Contains(got, c.want) {
+			t.Errorf("%s: %s, want %q", name, got, c.want)
+		}
+	}
+}
