@@ -52,7 +52,7 @@ ifdef KUBEADM
 	@bin/demo-machines $(if $(ONCE),-once)
 else
 	@[ "$$(id -u)" != 0 ] || $(MAKE) --no-print-directory cni
-	@$(STEP) "programs of the demo" $(COMPILE) build -trimpath $(TAGS) -ldflags '-s -w' -o bin/ ./cmd/underlay-ccm ./cmd/underlay-agent ./cmd/underlayctl ./test/demo
+	@$(STEP) "programs of the demo" $(COMPILE) build -trimpath $(TAGS) -ldflags '-s -w' -o bin/ ./cmd/underlay-ccm ./cmd/underlay-agent ./cmd/underlayctl ./test/demo golang.zx2c4.com/wireguard
 	@bin/demo $(if $(ONCE),-once)
 endif
 

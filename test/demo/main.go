@@ -116,7 +116,7 @@ func show(ctx context.Context, t *terminal, folder string, once bool) int {
 		results = append(results, t.last(ctx, len(steps)+2, count, doctorStep(), d.examine))
 	}
 	if missing != "" {
-		t.print("\n" + t.Note("no packets are shown, and no agents run: "+missing))
+		t.print("\n" + t.Note("no packets and no tunnels are shown, and no agents run: "+missing))
 	} else if t.verdict(ctx, results) == 0 {
 		results = append(results, t.last(ctx, count, count, packetsStep(), func(ctx context.Context) error {
 			return t.sendPackets(ctx, folder, manager, reader)

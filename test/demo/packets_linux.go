@@ -6,13 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -42,6 +45,14 @@ func noPackets() string {
 	return ""
 }
 
+// noTunnels is why this machine can't show tunnels; empty: it can.
+func noTunnels() string {
+	if _, err := os.Stat("/dev/net/tun"); err != nil {
+		return "there is no /dev/net/tun, which wireguard-go takes"
+	}
+	return ""
+}
+
 // sendPackets shows packets. They need network namespaces, which belong to a process, so it starts
 // this program once more: see packetsShown.
 func (t *terminal) sendPackets(ctx context.Context, folder, manager, reader string) error {
@@ -54,9 +65,15 @@ func (t *terminal) sendPackets(ctx context.Context, folder, manager, reader stri
 	if err != nil {
 		return err
 	}
+	wireGuard := ""
+	if noTunnels() == "" {
+		if wireGuard, err = cluster.BuildWireGuard(ctx, folder); err != nil {
+			return err
+		}
+	}
 	t.wait(t.Status(0, []string{"a cluster in network namespaces"}, t.width))
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", packetsFlag+"="+folder)
-	cmd.Env = append(os.Environ(), managerVariable+"="+manager, agentVariable+"="+agent, readerVariable+"="+reader)
+	cmd.Env = append(os.Environ(), managerVariable+"="+manager, agentVariable+"="+agent, readerVariable+"="+reader, wireGuardVariable+"="+wireGuard)
 	if t.Color {
 		cmd.Env = append(cmd.Env, colorVariable+"=1")
 	}
@@ -82,10 +99,11 @@ func (t *terminal) sendPackets(ctx context.Context, folder, manager, reader stri
 
 // Environment variables of the process that shows packets.
 const (
-	managerVariable = "UNDERLAY_DEMO_MANAGER"
-	agentVariable   = "UNDERLAY_DEMO_AGENT"
-	readerVariable  = "UNDERLAY_DEMO_READER"
-	colorVariable   = "UNDERLAY_DEMO_COLOR"
+	managerVariable   = "UNDERLAY_DEMO_MANAGER"
+	agentVariable     = "UNDERLAY_DEMO_AGENT"
+	wireGuardVariable = "UNDERLAY_DEMO_WIREGUARD" // empty: no tunnels
+	readerVariable    = "UNDERLAY_DEMO_READER"
+	colorVariable     = "UNDERLAY_DEMO_COLOR"
 )
 
 // packetsShown is the main function of that process, with its logs in folder. It returns the exit
@@ -97,10 +115,14 @@ func packetsShown(ctx context.Context, folder string, out io.Writer) int {
 	}
 	if err == nil {
 		p := packets{out: out, painter: screen.Painter{Color: os.Getenv(colorVariable) != ""}, began: time.Now()}
-		err = p.show(ctx, netlab.Options{
+		o := netlab.Options{
 			Machines: []string{"node-1", "node-2", "node-3"}, Dir: folder,
-			Manager: os.Getenv(managerVariable), Agent: os.Getenv(agentVariable),
-		})
+			Manager: os.Getenv(managerVariable), Agent: os.Getenv(agentVariable), WireGuard: os.Getenv(wireGuardVariable),
+		}
+		if o.WireGuard != "" {
+			o.Settings = fmt.Sprintf("routes: {limit: %d}\nwireguard: overflow\n", len(o.Machines))
+		}
+		err = p.show(ctx, o)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -138,13 +160,25 @@ func (p *packets) show(ctx context.Context, o netlab.Options) (err error) {
 		p.note("pod %-6s on %s  %s  %s", pod.Name, at[1], pod.IPv4, pod.IPv6)
 		pods = append(pods, pod)
 	}
-	if err := p.betweenPods(ctx, pods[0], pods[1], pods[2]); err != nil {
+	together, working := errgroup.WithContext(ctx)
+	if o.WireGuard != "" {
+		together.Go(func() error { return p.lab.AddMachines(working, beyond) })
+	}
+	together.Go(func() error {
+		if err := p.betweenPods(working, pods[0], pods[1], pods[2]); err != nil {
+			return err
+		}
+		if err := p.outside(working, pods[0]); err != nil {
+			return err
+		}
+		return p.loadBalancer(working)
+	})
+	if err := together.Wait(); err != nil {
 		return err
 	}
-	if err := p.outside(ctx, pods[0]); err != nil {
-		return err
-	}
-	if err := p.loadBalancer(ctx); err != nil {
+	if o.WireGuard == "" {
+		p.note("no tunnel is shown: %s", noTunnels())
+	} else if err := p.tunnel(ctx, pods[0]); err != nil {
 		return err
 	}
 	if err := errors.Join(install(ctx, p.lab.Cluster), p.lab.ShowAgents(ctx)); err != nil {
@@ -206,6 +240,35 @@ func (p *packets) betweenPods(ctx context.Context, all ...*netlab.Pod) error {
 		}
 	}
 	return nil
+}
+
+// beyond is the name of a node for which the network's route table has no room.
+const beyond = "node-4"
+
+// tunnel connects a pod with one on that node, which has a tunnel to each other node.
+func (p *packets) tunnel(ctx context.Context, pod *netlab.Pod) error {
+	node, err := p.lab.Client.CoreV1().Nodes().Get(ctx, beyond, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	shaken, err := p.lab.Machine(beyond).TunnelHandshakes()
+	if err != nil {
+		return err
+	}
+	if reach := kube.ReachOf(node); reach != kube.NoRoom || len(shaken) != 3 || slices.Contains(slices.Collect(maps.Values(shaken)), false) {
+		return fmt.Errorf("%s has the reach %q, want %q, and WireGuard handshakes %v", beyond, reach, kube.NoRoom, shaken)
+	}
+	p.note("%s, for which the network's table has no room, has WireGuard tunnels to the three (wireguard-go stands in for the kernel's)", beyond)
+	far, err := p.lab.RunPod(ctx, "far", beyond, nil)
+	if err != nil {
+		return err
+	}
+	p.note("pod %-6s on %s  %s  %s", far.Name, beyond, far.IPv4, far.IPv6)
+	const way = "IPv4, by a WireGuard tunnel"
+	return errors.Join(
+		p.trip(ctx, pod.Name, pod.Namespace, far.Name, way, netip.AddrPortFrom(far.IPv4, netlab.EchoPort), pod.IPv4),
+		p.trip(ctx, far.Name, far.Namespace, pod.Name, way, netip.AddrPortFrom(pod.IPv4, netlab.EchoPort), far.IPv4),
+	)
 }
 
 // outside connects out and in: out with the node's IPv4 address and the pod's own IPv6 one, in

@@ -22,7 +22,7 @@ const (
 
 const (
 	title       = "make demo"
-	description = "A recording of make demo in a terminal: three machines join and get podCIDRs and routes, a Service gets a load balancer, a fourth machine joins, a server is deleted, and packets are sent in both families. The tutorial Play with a cluster has it as text."
+	description = "A recording of make demo in a terminal: three machines join and get podCIDRs and routes, a Service gets a load balancer, a fourth machine joins, a server is deleted, and packets are sent in both families, and to a node beyond the route table by a tunnel. The tutorial Play with a cluster has it as text."
 )
 
 // recorded is the output of the demo that the tutorial shows.
