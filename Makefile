@@ -182,7 +182,7 @@ bench-scale: kube ## the manager among 15,000 Nodes: start, memory, joins, chang
 	@go test ./test/bench/scale -run '^$$' -bench . -benchtime 1x -timeout 60m
 
 .PHONY: bench-agent
-bench-agent: kube ## the agent among 15,000 Nodes, beside ip -batch and a socket per route; needs root
+bench-agent: kube cni ## the agent among 15,000 Nodes, beside ip -batch and a socket per route; tunnels beside plain routes; needs root
 	@go test ./test/bench/agent -run '^$$' -bench . -timeout 20m
 
 # MetalLB is built the first time. Not by `make bench`, which would find it missing.
