@@ -16,6 +16,8 @@ type Ruleset struct {
 	Pods map[netip.Addr]Chains
 	// Sets are those that the chains refer to, by name.
 	Sets map[string]Set
+	// LogGroup is the group of nflog that gets packets that chains drop; 0 is none.
+	LogGroup uint16
 }
 
 // Chains are a pod's chains by Direction; nil where no policy isolates the pod.

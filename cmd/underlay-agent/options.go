@@ -87,6 +87,7 @@ type settings struct {
 	client        *kubernetes.Clientset
 	addresses     config.Addresses
 	networkPolicy bool        // whether NetworkPolicies are enforced
+	policyLog     uint16      // nflog group of dropped packets; 0 is none
 	preshared     secret.Text // of all tunnels
 }
 
@@ -119,7 +120,7 @@ func (o *options) settle() (settings, error) {
 	if err != nil {
 		return s, errors.Join(append(wrong, err)...)
 	}
-	s.addresses, s.networkPolicy = loaded.Addresses, loaded.NetworkPolicy
+	s.addresses, s.networkPolicy, s.policyLog = loaded.Addresses, loaded.NetworkPolicy, loaded.NetworkPolicyLog
 	wrong = append(wrong, passwords(s.addresses.BGP)...)
 	if api != nil {
 		wrong = append(wrong, s.addresses.CheckServer(api.Host))

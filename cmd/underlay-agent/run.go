@@ -78,7 +78,8 @@ func run(ctx context.Context, o *options, reg promauto.Registry) error {
 		return err
 	}
 	enforcer, err := policyagent.New(policyagent.Config{
-		Client: s.client, Node: o.nodeName, Nodes: nodes, Table: m.policies.table, Registry: reg, Off: !s.networkPolicy,
+		Client: s.client, Node: o.nodeName, Nodes: nodes, Table: m.policies.table, Registry: reg,
+		Off: !s.networkPolicy, LogGroup: s.policyLog,
 	})
 	if err != nil {
 		return err

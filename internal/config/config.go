@@ -36,6 +36,8 @@ type Config struct {
 	Inventory []Machine
 	// NetworkPolicy makes agents enforce NetworkPolicies.
 	NetworkPolicy bool
+	// NetworkPolicyLog is the group of nflog to which they log dropped packets; 0 is none.
+	NetworkPolicyLog uint16
 
 	// origins maps each given setting to the flag, key or variable that gave it.
 	origins map[string]string

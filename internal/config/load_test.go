@@ -156,6 +156,7 @@ func TestEverySettingTakesEffect(t *testing.T) {
 		{"ipamQPS", "", "7", "", 7, func(c Config) any { return c.IPAM.QPS }},
 		{"networkPolicy", "", "off", "", false, func(c Config) any { return c.NetworkPolicy }},
 		{"wireguardPresharedKeyFile", "", "/wg/key", "", "/wg/key", func(c Config) any { return c.WireGuard.PresharedKeyFile }},
+		{"networkPolicyLog", "", "100", "", uint16(100), func(c Config) any { return c.NetworkPolicyLog }},
 		{"ledgerShards", "", "none", "", false, func(c Config) any { return c.IPAM.Shards }},
 		{"routes.limit", "", "250", "", 250, func(c Config) any { return c.Routes.Limit }},
 		{"routes.reserve", "", "5", "", 5, func(c Config) any { return c.Routes.Reserve }},

@@ -3,6 +3,7 @@ package config
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 )
@@ -121,6 +122,7 @@ func fileSettings(l *loader) []setting {
 		row(familyIPv6, "", oneOf(&l.Families.IPv6, RoutedNatively, RoutedByNodes, Unrouted)),
 		row("exclude", "", many(&l.IPAM.Exclude, "list of prefixes", parsePrefix)),
 		row("networkPolicy", "auto", switches([]string{"auto", "off"}, &l.NetworkPolicy, nil)),
+		row("networkPolicyLog", "", whole(&l.NetworkPolicyLog, 1, math.MaxUint16)),
 		row("quarantine", "5m0s", atLeast(&l.IPAM.Quarantine, shortestQuarantine)),
 		row("ipamQPS", "100", whole(&l.IPAM.QPS, 1, 10_000)),
 		row("ledgerShards", "auto", switches([]string{"auto", "none"}, &l.IPAM.Shards, nil)),

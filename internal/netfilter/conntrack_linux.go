@@ -34,21 +34,19 @@ func forget(ctx context.Context, want Desired) (int, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
-	s := stalenessOf(want)
-	forgotten := 0
-	var failed []error
-	for f, family := range []netlink.InetFamily{unix.AF_INET, unix.AF_INET6} {
-		if len(split(want.PodCIDRs)[f]) == 0 {
-			continue
-		}
-		n, err := netlink.ConntrackDeleteFilters(netlink.ConntrackTable, family, s)
-		forgotten += int(n)
-		if err != nil {
-			failed = append(failed, err)
-		}
+	n, err := deleteConnections(stalenessOf(want))
+	if err != nil {
+		return n, fmt.Errorf("forgetting connections that began without the packet filter: %w", err)
 	}
-	if err := errors.Join(failed...); err != nil {
-		return forgotten, fmt.Errorf("forgetting connections that began without the packet filter: %w", err)
+	return n, nil
+}
+
+// deleteConnections deletes the conntrack entries that match, and returns their number.
+func deleteConnections(match netlink.CustomConntrackFilter) (n int, err error) {
+	for _, family := range []netlink.InetFamily{unix.AF_INET, unix.AF_INET6} {
+		deleted, failed := netlink.ConntrackDeleteFilters(netlink.ConntrackTable, family, match)
+		n += int(deleted)
+		err = errors.Join(err, failed)
 	}
-	return forgotten, nil
+	return n, err
 }

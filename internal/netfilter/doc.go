@@ -32,7 +32,8 @@
 // two pods of the node passes the chains of both there; one that kube-proxy sends back to its own pod is
 // accepted. An address in the node's podCIDRs without an entry is dropped, so a pod that starts
 // while the agent is away has no network until the agent is back, rather than one without
-// policies. Connections that a change forbids are cut by deleting their conntrack entries.
+// policies. Connections that a change forbids are cut by deleting their conntrack entries. Each chain
+// counts what it drops, and logs some of it if the ruleset has a group for that.
 //
 // Sources: the nft(8) manual, the kernel's include/uapi/linux/netfilter/nf_tables.h for
 // generation and notifications, and net/netfilter/nf_nat_core.c for when NAT is decided.

@@ -74,7 +74,7 @@ func diff(want ruleset, have found) plan {
 		if slices.Contains(is, element{}) {
 			e.flush, e.gone, e.added = true, is, s.elements
 		} else {
-			e.gone, e.added = compareSorted(is, s.elements)
+			e.gone, e.added = compareSorted(is, s.elements, element.compare)
 		}
 		if _, exists := have.sets[s.name]; !exists || len(e.gone)+len(e.added) > 0 {
 			p.edits = append(p.edits, e)
@@ -157,9 +157,9 @@ func surplus(want ruleset, have found) (chains, sets []string) {
 	return chains, sets
 }
 
-func compareSorted(a, b []element) (onlyA, onlyB []element) {
+func compareSorted[T any](a, b []T, compare func(T, T) int) (onlyA, onlyB []T) {
 	for len(a) > 0 && len(b) > 0 {
-		switch order := a[0].compare(b[0]); cmp.Compare(order, 0) {
+		switch order := compare(a[0], b[0]); cmp.Compare(order, 0) {
 		case -1:
 			onlyA, a = append(onlyA, a[0]), a[1:]
 		case 1:

@@ -21,6 +21,9 @@ const (
 	// notFirst drops packets within TCP connections that are not tracked. Otherwise a connection
 	// that was cut would continue, as one that the other side began, after a packet of that side.
 	notFirst = "tcp flags & (fin | syn | rst | ack) != syn drop"
+	// logFormat is the rule by which a chain logs the begin of packets. The kernel takes prefixes of
+	// up to 127 bytes (NF_LOG_PREFIXLEN).
+	logFormat = "limit rate 1/second burst 10 packets log prefix %.127q group %d snaplen 128"
 )
 
 // policyFrame returns the parts of the table that do not depend on pods: the chains with a fixed
@@ -31,8 +34,8 @@ const (
 // the node and its pods don't pass it.
 //
 // A packet that is on its way during a commit may meet old rules with new elements, or new rules
-// without their elements. So what no chain of a pod accepts returns from it, and is dropped by
-// rules without sets.
+// without their elements. So what no map and no chain of a pod decides is dropped by rules without
+// sets.
 func policyFrame(podCIDRs []netip.Prefix, podLinks string) (chains []chain, sets, verdicts map[string]string) {
 	forward, inward := []string{"ct state established,related accept"}, []string{}
 	sets, verdicts = map[string]string{}, map[string]string{}
@@ -73,12 +76,12 @@ func policyChainName(c *policy.Chain) string {
 	return []string{"in-", "out-"}[c.Direction] + c.Name
 }
 
-// policyRules returns the rules of a chain.
-func policyRules(c *policy.Chain, sets map[string]policy.Set) []string {
+// policyRules returns the rules of a chain in a ruleset.
+func policyRules(c *policy.Chain, r policy.Ruleset) []string {
 	rules := []string{notFirst}
-	for _, r := range c.Rules {
+	for _, rule := range c.Rules {
 		peers := []string{""}
-		if s, some := sets[r.Set]; some {
+		if s, some := r.Sets[rule.Set]; some {
 			peers = nil
 			for f, family := range []string{"ip", "ip6"} {
 				if s.Kind == policy.Blocks && len(s.Elements[f]) == 0 {
@@ -88,14 +91,17 @@ func policyRules(c *policy.Chain, sets map[string]policy.Set) []string {
 				if s.Kind == policy.Endpoints {
 					key += " . meta l4proto . th dport"
 				}
-				peers = append(peers, fmt.Sprintf("%s @%s ", key, peerSetName(r.Set, f)))
+				peers = append(peers, fmt.Sprintf("%s @%s ", key, peerSetName(rule.Set, f)))
 			}
 		}
 		for _, peer := range peers {
-			for _, ports := range portMatches(r.Ports) {
+			for _, ports := range portMatches(rule.Ports) {
 				rules = append(rules, peer+ports+allowed(c.Direction))
 			}
 		}
+	}
+	if r.LogGroup > 0 {
+		rules = append(rules, fmt.Sprintf(logFormat, fmt.Sprint(c.Direction, c.Policies), r.LogGroup))
 	}
 	return append(rules, fmt.Sprintf("counter name %q drop", policyChainName(c)))
 }
@@ -189,7 +195,7 @@ func (e *policyEdit) edit(old, now policy.Ruleset) {
 		}
 		e.chains++
 		e.tx.Add(&knftables.Counter{Name: name})
-		addChain(e.tx, chain{name, nil, policyRules(after[name], now.Sets)})
+		addChain(e.tx, chain{name, nil, policyRules(after[name], now)})
 	}
 	e.editPods(old.Pods, now.Pods)
 	for _, name := range slices.Sorted(maps.Keys(before)) {
@@ -270,15 +276,5 @@ func difference(a, b []policy.Element) (onlyA, onlyB []policy.Element) {
 	if len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0]) {
 		return nil, nil
 	}
-	for len(a) > 0 && len(b) > 0 {
-		switch order := a[0].Compare(b[0]); {
-		case order < 0:
-			onlyA, a = append(onlyA, a[0]), a[1:]
-		case order > 0:
-			onlyB, b = append(onlyB, b[0]), b[1:]
-		default:
-			a, b = a[1:], b[1:]
-		}
-	}
-	return append(onlyA, a...), append(onlyB, b...)
+	return compareSorted(a, b, policy.Element.Compare)
 }

@@ -3,7 +3,6 @@ package netfilter
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -11,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 	"sigs.k8s.io/knftables"
 
 	"github.com/underlay-ccm/underlay/policy"
@@ -77,7 +75,7 @@ func (t *PolicyTable) amend(ctx context.Context, want *policy.Ruleset) (changed 
 	switch {
 	case t.last == nil && want == nil:
 		return nil, nil
-	case t.last == nil || want == nil || !slices.Equal(t.last.PodCIDRs, want.PodCIDRs):
+	case t.last == nil || want == nil || !slices.Equal(t.last.PodCIDRs, want.PodCIDRs) || t.last.LogGroup != want.LogGroup:
 		return t.refill(ctx, want)
 	}
 	if e.edit(*t.last, *want); e.tx.NumOperations() == 0 {
@@ -268,14 +266,9 @@ func cut(rules policy.Ruleset) (int, error) {
 			f.own[addrOf(p.IP)] = true
 		}
 	}
-	deleted := 0
-	for _, family := range []netlink.InetFamily{unix.AF_INET, unix.AF_INET6} {
-		n, failed := netlink.ConntrackDeleteFilters(netlink.ConntrackTable, family, f)
-		deleted += int(n)
-		err = errors.Join(err, failed)
-	}
+	n, err := deleteConnections(f)
 	if err != nil {
-		return deleted, fmt.Errorf("cutting connections that no NetworkPolicy allows now: %w", err)
+		return n, fmt.Errorf("cutting connections that no NetworkPolicy allows now: %w", err)
 	}
-	return deleted, nil
+	return n, nil
 }

@@ -26,6 +26,8 @@ type policyLab struct {
 	table *PolicyTable
 	nft   *counting
 	index *policy.Index
+
+	logGroup uint16
 }
 
 var outsides = [2]string{"192.0.2.9", "2001:db8:99::9"}
@@ -101,6 +103,7 @@ func (l *policyLab) setPod(node, host int, app string) {
 func (l *policyLab) apply() (policy.Ruleset, []string) {
 	l.t.Helper()
 	rules := l.index.Ruleset()
+	rules.LogGroup = l.logGroup
 	var changed []string
 	var err error
 	l.node.Do(func() { changed, err = l.table.Apply(l.t.Context(), &rules) })

@@ -51,6 +51,8 @@ type Config struct {
 	Registry Registry
 	// Off leaves NetworkPolicies to another program: the filter is removed.
 	Off bool
+	// LogGroup is the group of nflog that gets dropped packets; 0 is none.
+	LogGroup uint16
 }
 
 // Agent enforces NetworkPolicies on one node. Run it once.
@@ -167,7 +169,9 @@ func (a *Agent) watchTable(ctx context.Context) {
 func (a *Agent) work(ctx context.Context, what task) error {
 	if what == count {
 		drops, err := a.Table.Drops(ctx)
-		a.drops.add(drops)
+		if err == nil {
+			a.drops.add(drops)
+		}
 		return err
 	}
 	want, err := a.desired(ctx)
@@ -221,6 +225,7 @@ func (a *Agent) desired(ctx context.Context) (*policy.Ruleset, error) {
 		a.moved = false
 	}
 	rules := a.index.Ruleset()
+	rules.LogGroup = a.LogGroup
 	if len(rules.PodCIDRs) == 0 { // without a Node, its pods stay as they are
 		return nil, fmt.Errorf("%w for this machine's Node to have podCIDRs", errWaiting)
 	}
