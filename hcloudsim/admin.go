@@ -1,11 +1,16 @@
 package hcloudsim
 
 import (
+	"encoding/json"
+	"io"
 	"net/http"
 	"strconv"
 
 	"github.com/underlay-ccm/underlay/internal/httpsim"
 )
+
+// snapshotMost is in bytes, sufficient for thousands of servers and their actions.
+const snapshotMost = 256 << 20
 
 // Admin returns a handler for the operator of the simulator, which exposes its internal state and
 // injects faults. It requires no token, so it must have a separate listener.
@@ -23,7 +28,15 @@ import (
 //	                           fixes the health of a target: server or ip,
 //	                           listen_port (absent: all), status (absent: unfix)
 func (s *Simulator) Admin() http.Handler {
-	a := s.NewAdmin("/_sim", s.Snapshot, s.Restore)
+	a := s.NewAdmin("/_sim")
+	a.Show("/state", func() any { return json.RawMessage(s.Snapshot()) })
+	a.Do("PUT", "/state", http.StatusBadRequest, func(r *http.Request) error {
+		content, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, snapshotMost))
+		if err != nil {
+			return err
+		}
+		return s.Restore(content)
+	})
 	a.Show("/dataplane", func() any { return s.DataPlane() })
 	a.Do("PUT", "/load_balancers/{id}/health", http.StatusBadRequest, func(r *http.Request) error {
 		var req struct {

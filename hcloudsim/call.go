@@ -21,7 +21,6 @@ type call struct {
 type reply struct {
 	status int
 	body   any // nil: no body
-	link   string
 }
 
 // endpoint carries out one operation of the API. Its errors are *Error.
@@ -35,9 +34,6 @@ func (do endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		refuse(c.Answer, err)
 		return
-	}
-	if out.link != "" {
-		c.Header().Set("Link", out.link)
 	}
 	c.Send(out.status, out.body)
 }

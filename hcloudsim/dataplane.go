@@ -236,10 +236,6 @@ func (s *Simulator) observe() {
 	}
 }
 
-// tellMost limits the changes that one request delivers to OnChange: under load, concurrent
-// requests could otherwise delay its reply indefinitely.
-const tellMost = 64
-
 // unlock releases the simulator's lock, and then delivers the queued changes to OnChange. If
 // another goroutine is already delivering, that goroutine delivers them.
 func (s *Simulator) unlock() {
@@ -249,7 +245,7 @@ func (s *Simulator) unlock() {
 		return
 	}
 	s.observer.delivering = true
-	for told := 0; told < tellMost && len(s.observer.queue) > 0; told++ {
+	for len(s.observer.queue) > 0 {
 		next := s.observer.queue[0]
 		s.observer.queue = s.observer.queue[1:]
 		s.mu.Unlock()
@@ -257,8 +253,5 @@ func (s *Simulator) unlock() {
 		s.mu.Lock()
 	}
 	s.observer.delivering = false
-	if len(s.observer.queue) > 0 {
-		time.AfterFunc(0, func() { s.mu.Lock(); s.unlock() })
-	}
 	s.mu.Unlock()
 }

@@ -1,6 +1,7 @@
 package hcloudsim
 
 import (
+	"cmp"
 	"net/http"
 	"slices"
 
@@ -109,26 +110,6 @@ func firewallOperations() []operation {
 	)
 }
 
-// onMany is on for actions that begin several changes.
-func onMany[Q any](
-	k kind[*firewall], name string, do func(*call, *firewall, Q) ([]change, error),
-) actionRow {
-	return actionRow{name, func(c *call) (reply, error) {
-		f, req, err := request[*firewall, Q](c, k)
-		if err == nil {
-			err = c.idle(f.ref())
-		}
-		var changes []change
-		if err == nil {
-			changes, err = do(c, f, req)
-		}
-		if err != nil {
-			return reply{}, err
-		}
-		return ok(http.StatusCreated, "actions", c.beginAll(changes))
-	}}
-}
-
 func (c *call) createFirewall(req schema.FirewallCreateRequest) (*firewall, map[string]any, error) {
 	b, err := firewallKind().new(c.project, req.Name, req.Labels)
 	if err != nil {
@@ -139,10 +120,7 @@ func (c *call) createFirewall(req schema.FirewallCreateRequest) (*firewall, map[
 		return nil, nil, err
 	}
 	targets, err := c.firewallTargets("apply_to", http.StatusUnprocessableEntity, req.ApplyTo)
-	if err == nil {
-		err = c.mayApply(f, targets)
-	}
-	if err != nil {
+	if err := cmp.Or(err, c.mayApply(f, targets)); err != nil {
 		return nil, nil, err
 	}
 	f.base = c.newBase(b)
@@ -232,10 +210,7 @@ func (c *call) applyFirewall(
 	f *firewall, req schema.FirewallActionApplyToResourcesRequest,
 ) ([]change, error) {
 	targets, err := c.firewallTargets("apply_to", http.StatusNotFound, req.ApplyTo)
-	if err == nil {
-		err = c.mayApply(f, targets)
-	}
-	if err != nil {
+	if err := cmp.Or(err, c.mayApply(f, targets)); err != nil {
 		return nil, err
 	}
 	return f.applying(targets), nil

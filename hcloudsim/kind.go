@@ -192,14 +192,15 @@ func (k kind[R]) update(c *call) (reply, error) {
 
 func (k kind[R]) delete(c *call) (reply, error) {
 	r, err := k.found(c)
-	if err == nil && r.common().protected {
-		err = errProtected(k.name)
+	if err != nil {
+		return reply{}, err
 	}
-	if err == nil && k.mayDelete != nil {
-		err = k.mayDelete(c.project, r)
+	if r.common().protected {
+		return reply{}, errProtected(k.name)
 	}
-	if err == nil {
-		err = c.idle(k.ref(r))
+	err = c.idle(k.ref(r))
+	if k.mayDelete != nil {
+		err = cmp.Or(k.mayDelete(c.project, r), err)
 	}
 	switch {
 	case err != nil:
@@ -262,20 +263,29 @@ func request[R resource, Q any](c *call, k kind[R]) (r R, req Q, err error) {
 	return r, req, err
 }
 
-// on returns an action of a kind, which requires its resource to be idle: do validates the request
-// against the resource and returns the change to begin, by default about the resource alone.
-func on[R resource, Q any](
-	k kind[R], name string, do func(*call, R, Q) (change, error),
+// exclusive returns an action of a kind that requires its resource to be idle.
+func exclusive[R resource, Q any](
+	k kind[R], name string, do func(*call, R, Q) (reply, error),
 ) actionRow {
 	return actionRow{name, func(c *call) (reply, error) {
 		r, req, err := request[R, Q](c, k)
 		if err == nil {
 			err = c.idle(k.ref(r))
 		}
-		var begin change
-		if err == nil {
-			begin, err = do(c, r, req)
+		if err != nil {
+			return reply{}, err
 		}
+		return do(c, r, req)
+	}}
+}
+
+// on returns an action of a kind: do validates the request against the resource and returns the
+// change to begin, by default about the resource alone.
+func on[R resource, Q any](
+	k kind[R], name string, do func(*call, R, Q) (change, error),
+) actionRow {
+	return exclusive(k, name, func(c *call, r R, req Q) (reply, error) {
+		begin, err := do(c, r, req)
 		if err != nil {
 			return reply{}, err
 		}
@@ -288,7 +298,20 @@ func on[R resource, Q any](
 			maps.Copy(body, begin.more(a))
 		}
 		return reply{status: http.StatusCreated, body: body}, nil
-	}}
+	})
+}
+
+// onMany is on for actions that begin several changes.
+func onMany[R resource, Q any](
+	k kind[R], name string, do func(*call, R, Q) ([]change, error),
+) actionRow {
+	return exclusive(k, name, func(c *call, r R, req Q) (reply, error) {
+		changes, err := do(c, r, req)
+		if err != nil {
+			return reply{}, err
+		}
+		return ok(http.StatusCreated, "actions", c.beginAll(changes))
+	})
 }
 
 // named returns the resource with an ID or name, or a not_found error.

@@ -1,7 +1,6 @@
 package hcloudsim
 
 import (
-	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -35,10 +34,8 @@ func list[T, J any](c *call, key string, items []T, by order[T], render func(T) 
 	if c.Fault.PartialList {
 		page = page[:len(page)/2]
 	}
-	return reply{
-		status: http.StatusOK, link: p.link(c.request),
-		body: map[string]any{key: page, "meta": map[string]any{"pagination": p}},
-	}, nil
+	meta := map[string]any{"pagination": p}
+	return reply{status: http.StatusOK, body: map[string]any{key: page, "meta": meta}}, nil
 }
 
 // sortAsAsked applies the sort parameters; the first has the highest precedence.
@@ -137,26 +134,4 @@ func positive(query url.Values, name string, otherwise int) (int, error) {
 		return 0, errInvalid(name, "must be a number from 1")
 	}
 	return n, nil
-}
-
-func (p page) link(r *http.Request) string {
-	scheme := "http"
-	if r.TLS != nil || r.URL.Scheme == "https" {
-		scheme = "https"
-	}
-	var links []string
-	add := func(rel string, number *int) {
-		if number == nil {
-			return
-		}
-		query := r.URL.Query()
-		query.Set("page", strconv.Itoa(*number))
-		query.Set("per_page", strconv.Itoa(p.PerPage))
-		links = append(links,
-			fmt.Sprintf(`<%s://%s/v1%s?%s>; rel="%s"`, scheme, r.Host, r.URL.Path, query.Encode(), rel))
-	}
-	add("prev", p.PreviousPage)
-	add("next", p.NextPage)
-	add("last", &p.LastPage)
-	return strings.Join(links, ", ")
 }

@@ -235,10 +235,7 @@ func (p *project) newLoadBalancer(req loadBalancerRequest) (*loadBalancer, error
 		}
 	}
 	location, err := p.loadBalancerLocation(req, named)
-	if err == nil {
-		err = named.in(location)
-	}
-	if err != nil {
+	if err := cmp.Or(err, named.in(location)); err != nil {
 		return nil, err
 	}
 	lb := &loadBalancer{

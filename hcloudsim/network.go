@@ -1,6 +1,7 @@
 package hcloudsim
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 	"strings"
@@ -146,10 +147,7 @@ func (p *project) addNetwork(req schema.NetworkCreateRequest) (*network, error) 
 		return nil, err
 	}
 	ipRange, err := parsePrefix("ip_range", req.IPRange)
-	if err == nil {
-		err = checkNetworkRange(ipRange)
-	}
-	if err != nil {
+	if err := cmp.Or(err, checkNetworkRange(ipRange)); err != nil {
 		return nil, err
 	}
 	n := &network{ipRange: ipRange, exposeRoutes: req.ExposeRoutesToVSwitch}

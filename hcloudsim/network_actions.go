@@ -1,6 +1,7 @@
 package hcloudsim
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud/schema"
@@ -75,10 +76,7 @@ func (p *project) placeSubnet(n *network, req schema.NetworkSubnet) (*subnet, er
 	} else {
 		s.ipRange, err = parsePrefix("ip_range", req.IPRange)
 	}
-	if err == nil {
-		err = n.checkSubnet(s, p.catalog)
-	}
-	if err != nil {
+	if err := cmp.Or(err, n.checkSubnet(s, p.catalog)); err != nil {
 		return nil, err
 	}
 	for _, other := range p.networks.rows {
@@ -126,10 +124,8 @@ func (c *call) changeIPRange(
 	n *network, req schema.NetworkActionChangeIPRangeRequest,
 ) (change, error) {
 	to, err := parsePrefix("ip_range", req.IPRange)
-	if err == nil {
-		err = checkNetworkRange(to)
-	}
-	if err == nil && (to.Addr() != n.ipRange.Addr() || to.Bits() > n.ipRange.Bits()) {
+	extends := to.Addr() == n.ipRange.Addr() && to.Bits() <= n.ipRange.Bits()
+	if err = cmp.Or(err, checkNetworkRange(to)); err == nil && !extends {
 		err = errInvalid("ip_range", "must extend %s with the same first address", n.ipRange)
 	}
 	return change{command: "change_ip_range", finish: func() { n.ipRange = to }}, err

@@ -151,15 +151,14 @@ func TestPagination(t *testing.T) {
 	tests := []struct {
 		query string
 		want  meta
-		link  string
 	}{
-		{"", meta{1, 25, nil, 2., 5., 25}, `<http://sim.test/v1/servers?page=2&per_page=25>; rel="next", <http://sim.test/v1/servers?page=5&per_page=25>; rel="last"`},
-		{"?page=2&per_page=50", meta{2, 50, 1., 3., 3., 50}, ""},
-		{"?page=3&per_page=50", meta{3, 50, 2., nil, 3., 20}, ""},
-		{"?per_page=1000", meta{1, 50, nil, 2., 3., 50}, ""},
-		{"?page=9000000000000000000", meta{9000000000000000000, 25, 5., nil, 5., 0}, ""},
-		{"?name=node-007", meta{1, 25, nil, nil, 1., 1}, ""},
-		{"?name=nobody", meta{1, 25, nil, nil, 1., 0}, ""},
+		{"", meta{1, 25, nil, 2., 5., 25}},
+		{"?page=2&per_page=50", meta{2, 50, 1., 3., 3., 50}},
+		{"?page=3&per_page=50", meta{3, 50, 2., nil, 3., 20}},
+		{"?per_page=1000", meta{1, 50, nil, 2., 3., 50}},
+		{"?page=9000000000000000000", meta{9000000000000000000, 25, 5., nil, 5., 0}},
+		{"?name=node-007", meta{1, 25, nil, nil, 1., 1}},
+		{"?name=nobody", meta{1, 25, nil, nil, 1., 0}},
 	}
 	for _, test := range tests {
 		t.Run(test.query, func(t *testing.T) {
@@ -171,9 +170,6 @@ func TestPagination(t *testing.T) {
 			}
 			if have != test.want {
 				t.Errorf("pagination is %+v, want %+v", have, test.want)
-			}
-			if test.link != "" && got.header.Get("Link") != test.link {
-				t.Errorf("Link is %s, want %s", got.header.Get("Link"), test.link)
 			}
 		})
 	}

@@ -1,6 +1,7 @@
 package hcloudsim
 
 import (
+	"cmp"
 	"regexp"
 	"slices"
 
@@ -79,10 +80,7 @@ func (c *call) createServer(req serverRequest) (*server, map[string]any, error) 
 		s.addresses.set(k)
 	}
 	parts, err := c.partsOf(s, req)
-	if err == nil {
-		err = named.in(s.location)
-	}
-	if err != nil {
+	if err := cmp.Or(err, named.in(s.location)); err != nil {
 		return nil, nil, err
 	}
 	c.addServer(s)
@@ -113,32 +111,26 @@ func (c *call) partsOf(s *server, req serverRequest) (parts []func() change, err
 	}
 	for i, id := range req.Volumes {
 		v, err := must(&c.volumes, kindVolume, id)
-		if err == nil && slices.Contains(req.Volumes[:i], id) {
-			err = errInvalid("volumes", "%d is named twice", id)
-		}
-		if err == nil {
-			err = c.idle(v.ref())
-		}
-		if err == nil {
-			err = c.mayAttachVolume(v, s, i)
-		}
 		if err != nil {
+			return nil, err
+		}
+		if slices.Contains(req.Volumes[:i], id) {
+			return nil, errInvalid("volumes", "%d is named twice", id)
+		}
+		if err := cmp.Or(c.idle(v.ref()), c.mayAttachVolume(v, s, i)); err != nil {
 			return nil, err
 		}
 		parts = append(parts, func() change { return c.volumeAttachment(v, s) })
 	}
 	for i, applied := range req.Firewalls {
 		f, err := must(&c.firewalls, kindFirewall, applied.Firewall)
-		if err == nil && slices.Contains(req.Firewalls[:i], applied) {
-			err = errRefused("server_already_added", "firewall %d is named twice", f.id)
-		}
-		if err == nil {
-			err = c.idle(f.ref())
-		}
-		if err == nil {
-			err = mayFilter(s, i)
-		}
 		if err != nil {
+			return nil, err
+		}
+		if slices.Contains(req.Firewalls[:i], applied) {
+			return nil, errRefused("server_already_added", "firewall %d is named twice", f.id)
+		}
+		if err := cmp.Or(c.idle(f.ref()), mayFilter(s, i)); err != nil {
 			return nil, err
 		}
 		parts = append(parts, func() change {

@@ -196,7 +196,7 @@ func TestHowToPage(t *testing.T) {
 	}
 	_, account := plant(t, seeds[1])
 	if !account.Owns(netip.MustParseAddr("203.0.113.2")) || !account.Owns(netip.MustParseAddr("203.0.113.100")) {
-		t.Errorf("the account is %s, want what the page's requests name", account.Snapshot())
+		t.Error("the account lacks an address that the page's requests name")
 	}
 }
 

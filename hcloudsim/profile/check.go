@@ -1,6 +1,7 @@
 package profile
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -62,7 +63,7 @@ func (p Profile) check() error {
 			seconds(field, 0, times...)
 		}
 	}
-	seconds("cloud.latency_seconds", 0, given(c.LatencySeconds)...)
+	seconds("cloud.latency_seconds", 0, *cmp.Or(c.LatencySeconds, new(float64)))
 	number("cloud.rate_limit", c.RateLimit, 1, math.MaxInt32)
 	if s := c.IPv6Source; s != nil && *s != Own {
 		a, err := netip.ParseAddr(*s)
@@ -78,44 +79,18 @@ func (p Profile) check() error {
 	number("network.proxy_protocol", n.ProxyProtocol, 1, 2)
 	number("network.neighbors", n.Neighbors, 0, math.MaxInt32)
 	seconds("robot.vswitch_seconds", 0, p.Robot.VSwitchSeconds...)
-	seconds("robot.latency_seconds", 0, given(p.Robot.LatencySeconds)...)
+	seconds("robot.latency_seconds", 0, *cmp.Or(p.Robot.LatencySeconds, new(float64)))
 	return errors.Join(errs...)
 }
 
-func given(value *float64) []float64 {
-	if value == nil {
-		return nil
-	}
-	return []float64{*value}
-}
-
-// canonical returns a copy of p with sorted lists of times, rounded to microseconds, which limits
-// the digits in the file. It does not modify what p points to.
+// canonical returns a copy of p with sorted lists of times. It does not modify what p points to.
 func (p Profile) canonical() Profile {
-	if p.Cloud.ActionSeconds != nil {
-		times := make(map[string][]float64, len(p.Cloud.ActionSeconds))
-		for name, seconds := range p.Cloud.ActionSeconds {
-			times[name] = ordered(seconds)
-		}
-		p.Cloud.ActionSeconds = times
+	sorted := func(seconds []float64) []float64 { return slices.Sorted(slices.Values(seconds)) }
+	p.Cloud.ActionSeconds = maps.Clone(p.Cloud.ActionSeconds)
+	for name, seconds := range p.Cloud.ActionSeconds {
+		p.Cloud.ActionSeconds[name] = sorted(seconds)
 	}
-	for _, latency := range []**float64{&p.Cloud.LatencySeconds, &p.Robot.LatencySeconds} {
-		if *latency != nil {
-			*latency = new(rounded(**latency))
-		}
-	}
-	p.Network.RouteSeconds = ordered(p.Network.RouteSeconds)
-	p.Robot.VSwitchSeconds = ordered(p.Robot.VSwitchSeconds)
+	p.Network.RouteSeconds = sorted(p.Network.RouteSeconds)
+	p.Robot.VSwitchSeconds = sorted(p.Robot.VSwitchSeconds)
 	return p
 }
-
-func ordered(seconds []float64) []float64 {
-	out := slices.Sorted(slices.Values(seconds))
-	for i, s := range out {
-		out[i] = rounded(s)
-	}
-	return out
-}
-
-// rounded adds 0 to avoid a negative zero.
-func rounded(seconds float64) float64 { return math.Round(seconds*1e6)/1e6 + 0 }

@@ -82,25 +82,6 @@ func TestTimesAreSorted(t *testing.T) {
 	}
 }
 
-// A time is written with the digits that a clock provides.
-func TestTimesAreRounded(t *testing.T) {
-	p := profile.Profile{Version: profile.Version}
-	p.Cloud.ActionSeconds = map[string][]float64{"add_route": {1.3679999999999999}}
-	p.Cloud.LatencySeconds, p.Network.RouteSeconds = new(0.1+0.2), []float64{-1e-9, 2.0000004}
-	text := written(t, p)
-	for _, want := range []string{"1.368\n", "0.3\n", "2\n"} {
-		if !strings.Contains(text, want) {
-			t.Errorf("written is\n%s\nwithout %q", text, want)
-		}
-	}
-	if strings.Contains(text, "-0") {
-		t.Errorf("written is\n%s\nwith a negative zero", text)
-	}
-	if p.Cloud.ActionSeconds["add_route"][0] == 1.368 {
-		t.Error("writing has changed what the caller has")
-	}
-}
-
 func TestRefusals(t *testing.T) {
 	tests := []struct {
 		text string

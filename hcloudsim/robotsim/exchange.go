@@ -212,6 +212,14 @@ func half[T any](f Fault, list []T) []T {
 	}
 }
 
+// first returns the first element that a condition holds for, or the zero value.
+func first[T any](list []T, is func(T) bool) (found T) {
+	if i := slices.IndexFunc(list, is); i >= 0 {
+		found = list[i]
+	}
+	return found
+}
+
 // each returns the result of a function for each element, never nil.
 func each[T, J any](list []T, render func(T) J) []J {
 	out := make([]J, 0, len(list))

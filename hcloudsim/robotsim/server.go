@@ -130,11 +130,7 @@ func (a *account) server(identifier string) (*server, error) {
 
 // numbered returns the server with a number, or nil.
 func (a *account) numbered(number int64) *server {
-	i := slices.IndexFunc(a.servers, func(s *server) bool { return s.number == number })
-	if i < 0 {
-		return nil
-	}
-	return a.servers[i]
+	return first(a.servers, func(s *server) bool { return s.number == number })
 }
 
 func (c *call) named() (*server, error) { return c.server(c.request.PathValue("server")) }

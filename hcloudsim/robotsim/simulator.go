@@ -1,9 +1,7 @@
 package robotsim
 
 import (
-	"encoding/json"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"strconv"
@@ -74,27 +72,11 @@ func (s *Simulator) present() (a *account, unlock func()) {
 	return s.account, s.mu.Unlock
 }
 
-// Snapshot returns all resources as JSON, as the web service shows each of them.
-func (s *Simulator) Snapshot() []byte {
-	a, unlock := s.present()
-	defer unlock()
-	text, err := json.Marshal(map[string]any{
-		"servers":   each(a.servers, (*server).detail),
-		"vswitches": each(a.vSwitches, func(v *vSwitch) vSwitchDetail { return a.detail(v, nil) }),
-		"failovers": each(a.failovers, (*failover).body),
-	})
-	if err != nil {
-		panic(fmt.Sprintf("robotsim: encoding a snapshot: %v", err)) // only structs of this package
-	}
-	return text
-}
-
 // Admin returns a handler for the operator of the simulator. It requires no credentials, so it
 // must have a separate listener.
 //
 //	GET    /_sim/robot/requests          the request log, oldest first
 //	DELETE /_sim/robot/requests          clears the request log
-//	GET    /_sim/robot/state             all resources
 //	POST   /_sim/robot/faults            injects a fault: the fields of Fault in
 //	                                     snake_case, delay like "1.5s"
 //	DELETE /_sim/robot/faults            removes pending faults
@@ -105,7 +87,7 @@ func (s *Simulator) Snapshot() []byte {
 //	                                     sets the member's status; empty removes
 //	                                     the member
 func (s *Simulator) Admin() http.Handler {
-	a := s.NewAdmin("/_sim/robot", s.Snapshot, nil)
+	a := s.NewAdmin("/_sim/robot")
 	a.Do("PUT", "/maintenance", http.StatusBadRequest, func(r *http.Request) error {
 		var req struct {
 			Maintenance bool `json:"maintenance"`

@@ -6,26 +6,11 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
-	"time"
 
 	hrobot "github.com/syself/hrobot-go"
 
 	"github.com/underlay-ccm/underlay/hcloudsim/robotsim"
 )
-
-// A snapshot contains all resources.
-func TestSnapshot(t *testing.T) {
-	sim := seeded(t, robotsim.Options{VSwitchTime: time.Hour})
-	do("POST /vswitch/4321/server server=421", "DELETE /failover/203.0.113.100")(t, sim)
-	_, err := sim.CreateServer(robotsim.ServerSeed{NoIPv4: true, Subnets: []netip.Prefix{netip.MustParsePrefix("198.51.100.0/29")}})
-	noError(t, err)
-	text := string(sim.Snapshot())
-	for _, want := range []string{`"server_number":321`, `"in process"`, `"active_server_ip":null`, `"server_ip":null`, `198.51.100.0`} {
-		if !strings.Contains(text, want) {
-			t.Errorf("snapshot lacks %s:\n%s", want, text)
-		}
-	}
-}
 
 func TestSeedsNameWhatIsWrong(t *testing.T) {
 	sim := seeded(t, robotsim.Options{})
@@ -71,7 +56,6 @@ func TestAdmin(t *testing.T) {
 		{"POST", "faults", `{"mach": "GET /server"}`, 400},
 		{"POST", "faults", `{"delay": "soon"}`, 400},
 		{"POST", "faults", `{"match": "server"}`, 400},
-		{"PUT", "state", `{}`, 405},
 		{"PUT", "vswitches/4321/servers/321", `{"status": "failed"}`, 204},
 		{"PUT", "vswitches/4321/servers/321", `{"status": "lost"}`, 400},
 		{"PUT", "vswitches/4321/servers/5", `{"status": "failed"}`, 400},
@@ -88,10 +72,6 @@ func TestAdmin(t *testing.T) {
 	send(t, sim, "GET", "/server", "").want(t, http.StatusInternalServerError, "INTERNAL_ERROR")
 	if got := admin("GET", "requests", "").Body.String(); !strings.Contains(got, `"code":"INTERNAL_ERROR"`) || strings.Contains(got, password) {
 		t.Errorf("log is %s", got)
-	}
-	state := admin("GET", "state", "").Body.String()
-	if !strings.Contains(state, `"server_number":321`) || strings.Contains(state, `"server_number":421`) {
-		t.Errorf("state is %s", state)
 	}
 	admin("DELETE", "requests", "")
 	admin("POST", "faults", `{}`)

@@ -103,11 +103,11 @@ type cloudBody struct {
 
 func (v *vSwitch) body() vSwitchBody { return vSwitchBody{v.id, v.name, v.vlan, v.cancelled} }
 
-func (a *account) detail(v *vSwitch, coupled []CloudSubnet) vSwitchDetail {
+func (c *call) detail(v *vSwitch) vSwitchDetail {
 	out := vSwitchDetail{
 		vSwitchBody: v.body(), CloudNetworks: []cloudBody{},
 		Servers: each(v.members, func(m *member) memberBody {
-			if m.status == statusInProcess && a.opts.Processing {
+			if m.status == statusInProcess && c.opts.Processing {
 				return memberBody{m.server.id(), "processing"}
 			}
 			return memberBody{m.server.id(), m.status}
@@ -116,7 +116,7 @@ func (a *account) detail(v *vSwitch, coupled []CloudSubnet) vSwitchDetail {
 			return subnetBody{net.Addr().String(), net.Bits(), net.Addr().Next().String()}
 		}),
 	}
-	for _, s := range coupled {
+	for _, s := range c.coupled {
 		if s.VSwitch == v.id {
 			net := subnetBody{s.Range.Addr().String(), s.Range.Bits(), s.Gateway.String()}
 			out.CloudNetworks = append(out.CloudNetworks, cloudBody{s.Network, net})
@@ -135,11 +135,7 @@ func (c *call) found() (*vSwitch, error) {
 
 // vSwitch returns the vSwitch with an ID, or nil.
 func (a *account) vSwitch(id int64) *vSwitch {
-	i := slices.IndexFunc(a.vSwitches, func(v *vSwitch) bool { return v.id == id })
-	if i < 0 {
-		return nil
-	}
-	return a.vSwitches[i]
+	return first(a.vSwitches, func(v *vSwitch) bool { return v.id == id })
 }
 
 func (c *call) listVSwitches() (reply, error) {
@@ -147,7 +143,7 @@ func (c *call) listVSwitches() (reply, error) {
 }
 
 func (c *call) getVSwitch(v *vSwitch) (reply, error) {
-	return reply{body: c.detail(v, c.coupled)}, nil
+	return reply{body: c.detail(v)}, nil
 }
 
 func (c *call) wanted() (name string, vlan int, err error) {
@@ -176,7 +172,7 @@ func (c *call) createVSwitch() (reply, error) {
 	}
 	v := &vSwitch{id: c.id(0), name: name, vlan: vlan}
 	c.vSwitches = append(c.vSwitches, v)
-	return reply{status: 201, body: c.detail(v, c.coupled)}, nil
+	return reply{status: 201, body: c.detail(v)}, nil
 }
 
 func (c *call) updateVSwitch(v *vSwitch) (reply, error) {
@@ -227,11 +223,7 @@ func (a *account) uses(s *server, vlan int) bool {
 
 // member returns the membership of a server, or nil.
 func (v *vSwitch) member(s *server) *member {
-	i := slices.IndexFunc(v.members, func(m *member) bool { return m.server == s })
-	if i < 0 {
-		return nil
-	}
-	return v.members[i]
+	return first(v.members, func(m *member) bool { return m.server == s })
 }
 
 func (c *call) cancelVSwitch(v *vSwitch) (reply, error) {

@@ -3,13 +3,9 @@ package httpsim
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"time"
 )
-
-// snapshotMost is in bytes, sufficient for thousands of servers and their actions.
-const snapshotMost = 256 << 20
 
 // Admin has the operator's endpoints. It requires no credentials and needs a separate listener.
 type Admin struct {
@@ -17,28 +13,14 @@ type Admin struct {
 	below string
 }
 
-// NewAdmin returns the endpoints that all simulators have: requests (the log), state and faults.
-// A state can be replaced unless restore is nil.
-func (s *Service) NewAdmin(below string, snapshot func() []byte, restore func([]byte) error) Admin {
+// NewAdmin returns the endpoints that all simulators have: requests (the log) and faults.
+func (s *Service) NewAdmin(below string) Admin {
 	do := func(do func()) func(*http.Request) error {
 		return func(*http.Request) error { do(); return nil }
 	}
 	a := Admin{http.NewServeMux(), below}
 	a.Show("/requests", func() any { return map[string]any{"requests": s.Requests()} })
 	a.Do("DELETE", "/requests", http.StatusBadRequest, do(s.ResetRequests))
-	a.HandleFunc("GET "+below+"/state", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write(snapshot()) // the client may have disconnected
-	})
-	if restore != nil {
-		a.Do("PUT", "/state", http.StatusBadRequest, func(r *http.Request) error {
-			content, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, snapshotMost))
-			if err != nil {
-				return err
-			}
-			return restore(content)
-		})
-	}
 	a.Do("POST", "/faults", http.StatusBadRequest, s.adminInject)
 	a.Do("DELETE", "/faults", http.StatusBadRequest, do(s.ClearFaults))
 	return a
