@@ -27,24 +27,24 @@ type Action struct {
 
 // ServerActions returns the newest 50 actions of a server, oldest first, and how many are older.
 // It is one request.
-func (c *Client) ServerActions(ctx context.Context, id int64) (newest []Action, older int, err error) {
-	return actions(ctx, "server", id, func(ctx context.Context, o hcloud.ActionListOpts) ([]*hcloud.Action, *hcloud.Response, error) {
-		return c.api.Server.Action.ListFor(ctx, &hcloud.Server{ID: id}, o)
-	})
+func (c *Client) ServerActions(ctx context.Context, id int64) ([]Action, int, error) {
+	return actions(ctx, "server", &hcloud.Server{ID: id}, id, c.api.Server.Action.ListFor)
 }
 
 // LoadBalancerActions is ServerActions for a load balancer.
-func (c *Client) LoadBalancerActions(ctx context.Context, id int64) (newest []Action, older int, err error) {
-	return actions(ctx, "load_balancer", id, func(ctx context.Context, o hcloud.ActionListOpts) ([]*hcloud.Action, *hcloud.Response, error) {
-		return c.api.LoadBalancer.Action.ListFor(ctx, &hcloud.LoadBalancer{ID: id}, o)
-	})
+func (c *Client) LoadBalancerActions(ctx context.Context, id int64) ([]Action, int, error) {
+	balancer := &hcloud.LoadBalancer{ID: id}
+	return actions(ctx, "load_balancer", balancer, id, c.api.LoadBalancer.Action.ListFor)
 }
 
-type actionPage func(context.Context, hcloud.ActionListOpts) ([]*hcloud.Action, *hcloud.Response, error)
-
-func actions(ctx context.Context, kind string, id int64, page actionPage) (newest []Action, older int, err error) {
+func actions[T any](
+	ctx context.Context, kind string, of T, id int64,
+	list func(context.Context, T, hcloud.ActionListOpts) ([]*hcloud.Action, *hcloud.Response, error),
+) (newest []Action, older int, err error) {
 	err = retry(ctx, read, func(ctx context.Context) error {
-		found, resp, err := page(ctx, hcloud.ActionListOpts{ListOpts: hcloud.ListOpts{PerPage: 50}, Sort: []string{"id:desc"}})
+		found, resp, err := list(ctx, of, hcloud.ActionListOpts{
+			ListOpts: hcloud.ListOpts{PerPage: 50}, Sort: []string{"id:desc"},
+		})
 		if err != nil {
 			return err
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -181,38 +180,6 @@ func TestABlipIsNoOutage(t *testing.T) {
 			t.Error(err)
 		}
 		a.outage(t, false)
-	})
-}
-
-// A rejection contains the interval over which an operation's requests are counted.
-func TestTheIntervalOfAQuota(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a := newAccount(t, robotsim.Options{})
-		const most, interval = 5, 2 * time.Minute
-		var counted []time.Time // by the service
-		succeeded, refused := 0, 0
-		a.way.next = transport(func(r *http.Request) (*http.Response, error) {
-			now := time.Now()
-			counted = slices.DeleteFunc(counted, func(t time.Time) bool { return now.Sub(t) >= interval })
-			if len(counted) >= most {
-				refused++
-				return &http.Response{StatusCode: 403, Request: r, Body: content(`{"error": {"code": "RATE_LIMIT_EXCEEDED", "max_request": 5, "interval": 120}}`)}, nil
-			}
-			counted = append(counted, now)
-			succeeded++
-			return &http.Response{StatusCode: 200, Request: r, Body: content(`[]`)}, nil
-		})
-		ctx, stop := context.WithTimeout(requests.WithPriority(t.Context(), requests.Urgent), time.Hour)
-		defer stop()
-		for ctx.Err() == nil {
-			if _, err := a.client.Servers(ctx); err != nil && ctx.Err() == nil && !robot.IsCode(err, robot.CodeRateLimit) {
-				t.Error(err)
-			}
-			time.Sleep(time.Second)
-		}
-		if succeeded < 140 || succeeded > 150 || refused != 1 {
-			t.Errorf("%d answered and %d refused in an hour of %d in two minutes", succeeded, refused, most)
-		}
 	})
 }
 

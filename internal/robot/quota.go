@@ -37,31 +37,28 @@ func operations() []operation {
 }
 
 const (
-	// quotaInterval applies until a refusal reports another interval, within these bounds.
-	quotaInterval    = time.Hour
-	shortestInterval = time.Minute
-	longestInterval  = 24 * time.Hour
+	// quotaInterval is the documented interval of all quotas.
+	quotaInterval = time.Hour
 	// shortestPause and longestPause bound the pause after other programs have used up a quota.
 	shortestPause = time.Minute
 	longestPause  = 15 * time.Minute
 )
 
 // quota keeps one operation within the service's limit. Responses don't report the remaining
-// requests, so they are counted here: each from when it is sent until an hour (or the interval
-// of a refusal) after its response. That is right both for a sliding window and for full hours.
+// requests, so they are counted here: each from when it is sent until an hour after its response.
+// That is right both for a sliding window and for full hours.
 type quota struct {
 	queue *requests.Queue // its lock guards the fields below
 
 	limit     int
-	interval  time.Duration
 	inFlight  int
-	succeeded []time.Time // times of responses within the interval, oldest first
+	succeeded []time.Time // times of responses within quotaInterval, oldest first
 	paused    time.Time   // until this time
 	pause     time.Duration
 }
 
 func newQuota(limit int) *quota {
-	q := &quota{limit: limit, interval: quotaInterval}
+	q := &quota{limit: limit}
 	q.queue = requests.NewQueue(q)
 	return q
 }
@@ -91,7 +88,7 @@ func (q *quota) Wait(p requests.Priority, now time.Time) time.Duration {
 	case tooMany > len(q.succeeded):
 		return max(wait, time.Minute) // requests in flight must end first
 	default:
-		return max(wait, q.succeeded[tooMany-1].Add(q.interval).Sub(now))
+		return max(wait, q.succeeded[tooMany-1].Add(quotaInterval).Sub(now))
 	}
 }
 
@@ -99,7 +96,8 @@ func (q *quota) Wait(p requests.Priority, now time.Time) time.Duration {
 func (q *quota) Spend(time.Time) { q.inFlight++ }
 
 func (q *quota) forget(now time.Time) {
-	q.succeeded = slices.DeleteFunc(q.succeeded, func(t time.Time) bool { return now.Sub(t) >= q.interval })
+	expired := func(t time.Time) bool { return now.Sub(t) >= quotaInterval }
+	q.succeeded = slices.DeleteFunc(q.succeeded, expired)
 }
 
 func (q *quota) left() (left int) {
@@ -127,29 +125,18 @@ func (q *quota) result(sent bool, response *Error) {
 		}
 		switch {
 		case response != nil && response.Code == CodeRateLimit:
-			q.believe(response)
-			q.pause = min(max(2*q.pause, shortestPause), longestPause, q.interval)
+			// Quotas of other intervals can't be compared with the limit.
+			hourly := response.Interval == 0 || response.Interval == int(quotaInterval.Seconds())
+			if most := response.MaxRequests; hourly && most > 0 {
+				q.limit = min(q.limit, most)
+			}
+			q.pause = min(max(2*q.pause, shortestPause), longestPause)
 			q.paused = now.Add(q.pause)
 		case sent:
 			q.pause = 0
 		}
 		q.forget(now)
 	})
-}
-
-// believe adopts the quota of a refusal. Many requests in a longer interval can't be compared
-// with few in a shorter one, so a new interval replaces the limit too.
-func (q *quota) believe(refusal *Error) {
-	interval := q.interval
-	if refusal.Interval > 0 {
-		// Bounded before the conversion to a Duration, which could overflow.
-		seconds := min(max(refusal.Interval, int(shortestInterval.Seconds())), int(longestInterval.Seconds()))
-		interval = time.Duration(seconds) * time.Second
-	}
-	if refusal.MaxRequests > 0 && (interval != q.interval || refusal.MaxRequests < q.limit) {
-		q.limit = refusal.MaxRequests
-	}
-	q.interval = interval
 }
 
 // remaining exports the remaining requests at the time of a scrape: they grow while none is sent.

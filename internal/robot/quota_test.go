@@ -2,7 +2,6 @@ package robot
 
 import (
 	"testing"
-	"time"
 
 	"github.com/underlay-ccm/underlay/hcloudsim/robotsim"
 )
@@ -20,29 +19,15 @@ func TestQuotasAreTheDocumentedOnes(t *testing.T) {
 	}
 }
 
-// The quota in a rejection is used within limits, and never increases a quota that is counted over
-// the same interval.
-func TestBelieving(t *testing.T) {
-	for _, c := range []struct {
-		most, seconds int
-		limit         int
-		interval      time.Duration
-	}{
-		{0, 0, 200, time.Hour},
-		{50, 0, 50, time.Hour},
-		{50, 3600, 50, time.Hour},
-		{500, 3600, 200, time.Hour},
-		{5, 60, 5, time.Minute},
-		{5, 1, 5, time.Minute},
-		{5, -1, 5, time.Hour},
-		{2000, 86400, 2000, 24 * time.Hour},
-		{2000, 1 << 60, 2000, 24 * time.Hour},
-		{-5, 3600, 200, time.Hour},
+// The quota in a rejection is used if it is counted by the hour, and never increases the limit.
+func TestTheQuotaOfARejection(t *testing.T) {
+	for _, c := range []struct{ most, seconds, limit int }{
+		{0, 0, 200}, {50, 0, 50}, {50, 3600, 50}, {500, 3600, 200}, {5, 60, 200}, {2000, 86400, 200}, {-5, 3600, 200},
 	} {
 		q := newQuota(200)
-		q.believe(&Error{MaxRequests: c.most, Interval: c.seconds})
-		if q.limit != c.limit || q.interval != c.interval {
-			t.Errorf("%d in %d s: %d in %s, want %d in %s", c.most, c.seconds, q.limit, q.interval, c.limit, c.interval)
+		q.result(true, &Error{Code: CodeRateLimit, MaxRequests: c.most, Interval: c.seconds})
+		if q.limit != c.limit {
+			t.Errorf("%d in %d s: the limit is %d, want %d", c.most, c.seconds, q.limit, c.limit)
 		}
 	}
 }
