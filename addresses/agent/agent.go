@@ -87,9 +87,12 @@ func New(cfg Config) (*Agent, error) {
 }
 
 // look triggers a reconcile.
-func (a *Agent) look() {
+func (a *Agent) look() { notify(a.kick) }
+
+// notify wakes the receiver of a channel with room for one value.
+func notify(wake chan<- struct{}) {
 	select {
-	case a.kick <- struct{}{}:
+	case wake <- struct{}{}:
 	default:
 	}
 }

@@ -47,10 +47,7 @@ func (f *Friends) set(members []netip.Addr) {
 	for _, m := range members {
 		f.members[m] = true
 		if !before[m] {
-			select {
-			case f.joined <- struct{}{}:
-			default:
-			}
+			notify(f.joined)
 		}
 	}
 	maps.DeleteFunc(f.known, func(addr netip.Addr, _ string) bool { return !f.members[addr] })

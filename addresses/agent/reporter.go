@@ -64,12 +64,7 @@ func (r *reporter) publish(report addresses.Report) error {
 	return nil
 }
 
-func (r *reporter) look() {
-	select {
-	case r.kick <- struct{}{}:
-	default:
-	}
-}
+func (r *reporter) look() { notify(r.kick) }
 
 func (r *reporter) run(ctx context.Context) {
 	pause := writeAgain

@@ -67,8 +67,5 @@ func (s *Set) Put(all []netip.Addr, ledger addresses.Ledger) {
 		return
 	}
 	s.all, s.ports = all, ports
-	select {
-	case s.channel() <- struct{}{}:
-	default:
-	}
+	notify(s.channel())
 }

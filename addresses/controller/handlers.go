@@ -20,13 +20,15 @@ func (c *Controller) listen(cfg Config) error {
 		handler  cache.ResourceEventHandler
 	}
 	sources := []source{
-		{cfg.Services.Informer(), handler(c, c.anyService, c.serviceChanged, func(svc *corev1.Service) { c.newest.Forget(svc.UID) })},
-		{cfg.Nodes.Informer(), handler(c, func(*corev1.Node) bool { return true }, nodeChanged, func(*corev1.Node) {})},
-		{cfg.Slices.Informer(), handler(c, c.anySlice, c.sliceChanged, func(*discoveryv1.EndpointSlice) {})},
+		{cfg.Services.Informer(), handler(c, c.anyService, c.serviceChanged)},
+		{cfg.Nodes.Informer(), handler(c, func(*corev1.Node) bool { return true }, nodeChanged)},
+		{cfg.Slices.Informer(), handler(c, c.anySlice, c.sliceChanged)},
 	}
 	if c.namespaces != nil {
-		sources = append(sources, source{cfg.Namespaces.Informer(), handler(c, func(*corev1.Namespace) bool { return true },
-			func(old, ns *corev1.Namespace) bool { return !maps.Equal(old.Labels, ns.Labels) }, func(*corev1.Namespace) {})})
+		relabeled := func(old, ns *corev1.Namespace) bool { return !maps.Equal(old.Labels, ns.Labels) }
+		sources = append(sources, source{
+			cfg.Namespaces.Informer(), handler(c, func(*corev1.Namespace) bool { return true }, relabeled),
+		})
 	}
 	for _, s := range sources {
 		registration, err := s.informer.AddEventHandler(s.handler)
@@ -39,13 +41,19 @@ func (c *Controller) listen(cfg Config) error {
 }
 
 // handler triggers a pass if an object that matters is added or deleted, or if a change matters.
-func handler[T any](c *Controller, matters func(T) bool, changed func(old, now T) bool, gone func(T)) cache.ResourceEventHandler {
+func handler[T any](
+	c *Controller, matters func(T) bool, changed func(old, now T) bool,
+) cache.ResourceEventHandler {
+	addedOrDeleted := func(obj any) {
+		if last, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+			obj = last.Obj
+		}
+		if o, ok := obj.(T); ok && matters(o) {
+			c.trigger()
+		}
+	}
 	return cache.ResourceEventHandlerFuncs{
-		AddFunc: func(obj any) {
-			if o, ok := obj.(T); ok && matters(o) {
-				c.trigger()
-			}
-		},
+		AddFunc: addedOrDeleted,
 		UpdateFunc: func(before, after any) {
 			old, ok1 := before.(T)
 			now, ok2 := after.(T)
@@ -53,17 +61,7 @@ func handler[T any](c *Controller, matters func(T) bool, changed func(old, now T
 				c.trigger()
 			}
 		},
-		DeleteFunc: func(obj any) {
-			if last, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-				obj = last.Obj
-			}
-			if o, ok := obj.(T); ok {
-				gone(o)
-				if matters(o) {
-					c.trigger()
-				}
-			}
-		},
+		DeleteFunc: addedOrDeleted,
 	}
 }
 

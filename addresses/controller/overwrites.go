@@ -1,7 +1,6 @@
 package controller
 
 import (
-	"maps"
 	"slices"
 	"time"
 
@@ -34,9 +33,4 @@ func (o overwrites) delay(ch change, now time.Time) (wait time.Duration, report 
 	}
 	o.backoff.Next(uid, now)
 	return 0, o.backoff.Get(uid) == 4*firstOverwriteWait
-}
-
-func (o overwrites) prune(p plan) {
-	maps.DeleteFunc(o.wrote, func(uid types.UID, _ string) bool { return p.services[uid] == nil })
-	o.backoff.GC()
 }

@@ -31,7 +31,13 @@ type change struct {
 // them, so that no two Services show an address that only one of them has. A failed write delays
 // only the Services that get the addresses it should have removed.
 func (c *Controller) report(ctx context.Context, p plan) error {
-	c.overwrites.prune(p)
+	c.overwrites.backoff.GC()
+	for uid := range c.overwrites.wrote {
+		if p.services[uid] == nil {
+			delete(c.overwrites.wrote, uid)
+			c.newest.Forget(uid)
+		}
+	}
 	changes := c.changes(p)
 	if len(changes) == 0 {
 		return nil

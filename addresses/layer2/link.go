@@ -43,11 +43,6 @@ func linkFor(address netip.Addr, links []Link) (Link, bool) {
 // same reports whether both are the same interface, which was not recreated.
 func (l Link) same(other Link) bool { return l.Name == other.Name && l.Index == other.Index }
 
-func (l Link) clone() Link {
-	l.MAC, l.Prefixes = slices.Clone(l.MAC), slices.Clone(l.Prefixes)
-	return l
-}
-
 // MAC is an Ethernet address.
 type MAC [6]byte
 

@@ -113,7 +113,7 @@ func (p *protocol) claimed(now time.Time, h *holding, m Message) {
 	h.by, h.byFriend, h.byAt = m.Claimant, p.trusted(m), now
 	if h.phase == Yielded {
 		// If several nodes yielded to each other, one of them takes the address first.
-		h.stepAt = now.Add(silenceWait + spreadBy(macOf(h.link.MAC), silenceWait/4))
+		h.stepAt = now.Add(silenceWait + share(h.link.MAC, silenceWait/4))
 	}
 }
 
@@ -227,8 +227,6 @@ func (p *protocol) log(h *holding, text string) {
 func spread(address netip.Addr, within time.Duration) time.Duration {
 	return share(address.AsSlice(), within)
 }
-
-func spreadBy(m MAC, within time.Duration) time.Duration { return share(m[:], within) }
 
 func share(bytes []byte, within time.Duration) time.Duration {
 	h := fnv.New32a()

@@ -111,11 +111,7 @@ func newProtocol(friend func(net.HardwareAddr) bool) *protocol {
 // set applies the desired state.
 func (p *protocol) set(now time.Time, d Desired) {
 	began, ended := d.Doubt && !p.doubt, p.doubt && !d.Doubt
-	p.cluster, p.doubt = clusterHash(d.Cluster), d.Doubt
-	p.links = p.links[:0:0]
-	for _, l := range d.Links {
-		p.links = append(p.links, l.clone())
-	}
+	p.cluster, p.doubt, p.links = clusterHash(d.Cluster), d.Doubt, d.Links
 	if p.replyOn != d.ReplyOn {
 		p.replyOn, p.changed = d.ReplyOn, true
 		clear(p.holdings)
@@ -251,8 +247,6 @@ func (p *protocol) ready(h *holding) bool {
 	why, open := p.wires[keyOf(h.link, h.Address)]
 	return h.linked && open && why == ""
 }
-
-func (p *protocol) closed(key wireKey) { delete(p.wires, key) }
 
 func (p *protocol) on(key wireKey) func(yield func(*holding) bool) {
 	return func(yield func(*holding) bool) {

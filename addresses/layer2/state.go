@@ -11,7 +11,7 @@ import (
 // the segment; if it is empty, only the members of New are cluster members.
 type Desired struct {
 	addresses.Assignment
-	// Links are the usable interfaces.
+	// Links are the usable interfaces. They must not be changed after Set.
 	Links []Link
 	// ReplyOn is the name of the link for addresses that are on no segment: a router there sends
 	// their traffic only to this node and requests the hardware address first. They are answered for

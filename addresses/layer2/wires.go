@@ -35,7 +35,7 @@ func (r *Responder) keepWires(ctx context.Context, p *protocol, now time.Time) (
 		if _, stays := needed[key]; !stays {
 			w.close()
 			delete(r.wires, key)
-			p.closed(key)
+			delete(p.wires, key)
 		}
 	}
 	for key, holdings := range needed {
@@ -151,7 +151,7 @@ func (r *Responder) closeAll() {
 	for key, w := range r.wires {
 		w.close()
 		delete(r.wires, key)
-		r.protocol.closed(key)
+		delete(r.protocol.wires, key)
 	}
 	r.mu.Unlock()
 	r.readers.Wait()
