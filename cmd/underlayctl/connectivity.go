@@ -102,10 +102,8 @@ func (t *trying) run(ctx context.Context, w process, o *options) error {
 			return err
 		}
 	}
-	opens, leftOut := nodePorts(ctx, client, nodes)
-	notes = append(notes, leftOut...)
 	runner := &cluster.Runner{
-		Client: client, Image: t.image, Start: t.start, Settle: t.settle, Targets: targets, NodePorts: opens,
+		Client: client, Image: t.image, Start: t.start, Settle: t.settle, Targets: targets, NodePorts: nodePorts(ctx, client),
 		Logs: func(ctx context.Context, pod string) ([]byte, error) {
 			return client.CoreV1().Pods(cluster.Namespace).GetLogs(pod, &corev1.PodLogOptions{}).DoRaw(ctx)
 		},
@@ -183,32 +181,18 @@ func (t *trying) choose(ctx context.Context, client kubernetes.Interface) (chose
 	return chosen, skipped, notes, nil
 }
 
-// nodePorts returns whether kube-proxy serves node ports at an address, or nil if it can't read
-// its configuration. The notes list addresses without node ports, which is valid: load balancers
-// need only the addresses that they use.
-func nodePorts(ctx context.Context, client kubernetes.Interface, nodes []*corev1.Node) (opens func(*corev1.Node, netip.Addr) bool, notes []string) {
+// nodePorts returns whether kube-proxy serves node ports at an address, or nil if its
+// configuration can't be read. Load balancers need only the addresses that they use.
+func nodePorts(ctx context.Context, client kubernetes.Interface) func(*corev1.Node, netip.Addr) bool {
 	object, err := client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, kube.ProxyConfigMap, metav1.GetOptions{})
 	if err != nil {
-		return nil, nil
+		return nil
 	}
 	c, err := kube.ReadProxy(object)
 	if err != nil {
-		return nil, nil
+		return nil
 	}
-	var left []string
-	for _, n := range nodes {
-		for _, a := range kube.InternalIPs(n) {
-			if !c.OpensNodePorts(n, a) {
-				left = append(left, a.String())
-			}
-		}
-	}
-	if len(left) > 0 {
-		of := left[:min(len(left), 3)]
-		notes = []string{fmt.Sprintf("node ports are opened at %s alone, by kube-proxy's nodePortAddresses, and so not tried at %d addresses such as %s",
-			strings.Join(c.NodePortAddresses, ", "), len(left), strings.Join(of, ", "))}
-	}
-	return c.OpensNodePorts, notes
+	return c.OpensNodePorts
 }
 
 func agentImage(ctx context.Context, client kubernetes.Interface, namespace string) (string, error) {

@@ -1,7 +1,6 @@
 package doctor
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -33,17 +32,14 @@ func (x *cluster) networkOfOthers() bool {
 	})
 }
 
-// agentOn reports whether an agent runs on a node, and whether it is ready.
-func (x *cluster) agentOn(node string) (runs, ready bool) {
-	for _, p := range x.Pods {
-		if p.Spec.NodeName == node && (p.Labels[nameLabel] == agentName || strings.HasPrefix(p.Name, agentName+"-")) {
-			runs = true
-			ready = ready || slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
-				return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-			})
-		}
-	}
-	return runs, ready
+// agentReady reports whether a ready agent runs on a node.
+func (x *cluster) agentReady(node string) bool {
+	return slices.ContainsFunc(x.Pods, func(p *corev1.Pod) bool {
+		own := p.Labels[nameLabel] == agentName || strings.HasPrefix(p.Name, agentName+"-")
+		return own && p.Spec.NodeName == node && slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+			return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+		})
+	})
 }
 
 func agentReady(x *cluster) []Finding {
@@ -64,27 +60,17 @@ func agentReady(x *cluster) []Finding {
 	if d.Status.NumberReady >= d.Status.DesiredNumberScheduled {
 		return nil
 	}
-	var absent, unready []string
+	var without []string
 	for _, n := range x.Nodes {
 		_, old := x.waiting(n)
 		_, serverless := x.absent[n.Name]
-		switch runs, ready := x.agentOn(n.Name); {
-		case ready || !old || serverless:
-		case runs:
-			unready = append(unready, n.Name)
-		default:
-			absent = append(absent, n.Name)
+		if old && !serverless && !x.agentReady(n.Name) {
+			without = append(without, n.Name)
 		}
 	}
-	if len(absent)+len(unready) == 0 {
+	if len(without) == 0 {
 		return nil // only Nodes that just joined lack a ready agent
 	}
-	what := fmt.Sprintf("%d of %d agents are ready", d.Status.NumberReady, d.Status.DesiredNumberScheduled)
-	if len(unready) > 0 {
-		what += "; not ready on " + few(unready)
-	}
-	if len(absent) > 0 {
-		what += "; not running on " + few(absent)
-	}
-	return []Finding{{Object: object, What: what}}
+	return []Finding{about(object, "%d of %d agents are ready; none is on %s",
+		d.Status.NumberReady, d.Status.DesiredNumberScheduled, few(without))}
 }

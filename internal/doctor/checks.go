@@ -115,7 +115,7 @@ const (
 	seesBalancing = survey.PartConfig | survey.PartNodes | survey.PartServices | survey.PartEndpointSlices | survey.PartLoadBalancers
 
 	// Derived parts, which not every cluster allows to derive.
-	book survey.Part = survey.PartActions << (iota + 1)
+	book survey.Part = (survey.Everything + 1) << iota
 	routing
 	proxy
 

@@ -56,7 +56,7 @@ func TestDocument(t *testing.T) {
 			t.Errorf("write into the row of %s what it looks at, and its severities, the usual one first", c.name)
 		}
 		var needs []string
-		for p := survey.Part(1); p <= survey.PartActions; p <<= 1 {
+		for p := survey.Part(1); p <= survey.PartLoadBalancers; p <<= 1 {
 			if (c.needs|c.first())&p != 0 {
 				needs = append(needs, p.String())
 			}

@@ -7,10 +7,9 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/underlay-ccm/underlay/internal/kube"
 	"github.com/underlay-ccm/underlay/internal/survey"
+	"github.com/underlay-ccm/underlay/lb"
 	lbcontroller "github.com/underlay-ccm/underlay/lb/controller"
 )
 
@@ -55,88 +54,39 @@ func proxyLocalMode(x *cluster) []Finding {
 	return []Finding{f}
 }
 
-// proxyNodePorts compares, for each node, the addresses on which kube-proxy opens NodePorts with
-// those that load balancers use.
+// proxyNodePorts compares the addresses on which kube-proxy opens NodePorts with those that load
+// balancers use: by their targets, or before the first load balancer by the configuration.
 func proxyNodePorts(x *cluster) []Finding {
-	c := x.proxy
+	var targets []lb.Target
+	for _, b := range x.balancings {
+		if b.LoadBalancer != nil {
+			targets = append(targets, b.LoadBalancer.Targets...)
+		}
+	}
 	var closed []string
-	for _, private := range x.waysToNodes() {
-		for _, n := range x.Nodes {
-			for _, a := range x.targeted(n, private) {
-				if !c.OpensNodePorts(n, a) {
-					closed = append(closed, fmt.Sprintf("%s of %s", a, n.Name))
-				}
+	for _, n := range x.Nodes {
+		var used []netip.Addr
+		for _, t := range targets {
+			if !t.Pod() && lbcontroller.Is(n, t) {
+				used = append(used, addressOf(n, t))
+			}
+		}
+		_, dedicated := kube.ParseDedicatedID(n.Spec.ProviderID)
+		if len(targets) == 0 && dedicated != nil {
+			used = append(used, addressOf(n, lb.Target{Private: x.Config.LoadBalancers.UsePrivateIP}))
+		}
+		for _, a := range used {
+			text := fmt.Sprintf("%s of %s", a, n.Name)
+			if a.IsValid() && !x.proxy.OpensNodePorts(n, a) && !slices.Contains(closed, text) {
+				closed = append(closed, text)
 			}
 		}
 	}
 	if len(closed) == 0 {
 		return nil
 	}
-	f := Finding{
-		Object: proxyObject,
-		What: fmt.Sprintf("kube-proxy in mode %s opens NodePorts on %s, and load balancers send traffic to %s",
-			c.Mode, strings.Join(c.NodePortAddresses, ", "), few(closed)),
-	}
-	if x.Network != nil && len(x.Network.Subnets) > 0 && slices.Equal(x.waysToNodes(), []bool{true}) {
-		f.Remedy = fmt.Sprintf("set nodePortAddresses: [%s]: %s", survey.Join(x.Network.Subnets, ", "), proxyEdit)
-	}
-	return []Finding{f}
-}
-
-// waysToNodes contains true if load balancers use nodes' private addresses and false if they use
-// public ones: by the existing load balancers, or without any by the configuration. Load
-// balancers with pods as targets don't count.
-func (x *cluster) waysToNodes() []bool {
-	var ways []bool
-	pods := false
-	for _, b := range x.balancings {
-		if b.LoadBalancer == nil {
-			continue
-		}
-		for _, t := range b.LoadBalancer.Targets {
-			pods = pods || t.Pod()
-			if !t.Pod() && !slices.Contains(ways, t.Private) {
-				ways = append(ways, t.Private)
-			}
-		}
-	}
-	if len(ways) == 0 && !pods {
-		ways = append(ways, x.Config.LoadBalancers.UsePrivateIP)
-	}
-	return ways
-}
-
-// targeted returns the node's addresses that load balancers use: the first IPv4 address of a
-// server of the cloud, and the target addresses of a dedicated server.
-func (x *cluster) targeted(n *corev1.Node, private bool) []netip.Addr {
-	if _, err := kube.ParseDedicatedID(n.Spec.ProviderID); err == nil {
-		return x.addressTargets(n, private)
-	}
-	all := kube.ExternalIPs(n)
-	if private {
-		all = kube.InternalIPs(n)
-	}
-	var out []netip.Addr
-	for _, a := range all {
-		if a.Is4() {
-			return append(out, a)
-		}
-	}
-	return out
-}
-
-func (x *cluster) addressTargets(n *corev1.Node, private bool) (out []netip.Addr) {
-	for _, b := range x.balancings {
-		if b.LoadBalancer == nil {
-			continue
-		}
-		for _, t := range b.LoadBalancer.Targets {
-			if t.Private == private && t.Address.IsValid() && !t.Pod() && lbcontroller.Is(n, t) && !slices.Contains(out, t.Address) {
-				out = append(out, t.Address)
-			}
-		}
-	}
-	return out
+	return []Finding{about(proxyObject, "kube-proxy in mode %s opens NodePorts on %s, and load balancers send traffic to %s",
+		x.proxy.Mode, strings.Join(x.proxy.NodePortAddresses, ", "), few(closed))}
 }
 
 func proxyHealthPort(x *cluster) []Finding {

@@ -31,20 +31,14 @@ func poolChecks() []check {
 	}
 }
 
-// everywhere returns a network with every range of p's family, for checks without a network.
-func everywhere(p netip.Prefix) netip.Prefix {
-	if p.Addr().Is4() {
-		return netip.PrefixFrom(netip.IPv4Unspecified(), 0)
-	}
-	return netip.PrefixFrom(netip.IPv6Unspecified(), 0)
-}
-
 func poolOverlap(x *cluster) []Finding {
 	var problems []routes.Finding
 	for _, p := range x.Pools() {
 		if !p.Own {
 			problems = append(problems, routes.Check(routes.Layout{
-				Pods: []routes.Range{{Prefix: p.Prefix, NodeBits: p.NodeMask}}, Services: x.ServiceRanges(), Network: everywhere(p.Prefix),
+				Pods:     []routes.Range{{Prefix: p.Prefix, NodeBits: p.NodeMask}},
+				Services: x.ServiceRanges(),
+				Network:  netip.PrefixFrom(p.Prefix.Addr(), 0).Masked(), // contains every pool
 			})...)
 		}
 	}
@@ -135,23 +129,18 @@ func removedPool(x *cluster) []Finding {
 	return found
 }
 
-func halves(text string) (what, remedy string) {
-	what, remedy, _ = strings.Cut(text, ": ")
-	return what, remedy
-}
-
 func podCIDRChecks() []check {
 	return []check{
 		newCheck("node-without-podcidr", Error, (*cluster).allocates, survey.PartNodes,
 			"see why: kubectl describe node; "+managerLogs, eachNode(withoutPodCIDR)),
 		newCheck("duplicate-podcidr", Error, (*cluster).allocates, hasBook,
 			"delete one of the two Nodes and let it join again",
-			bookWarnings(Error, ipam.Duplicate, ipam.DuplicateRecord)),
+			bookWarnings(ipam.Duplicate, ipam.DuplicateRecord)),
 		newCheck("foreign-podcidr", Warning, (*cluster).allocates, hasBook,
 			"add a pool that covers it, or delete the Node and let it join again",
-			bookWarnings(Warning, ipam.OutsidePools, ipam.WrongSize, ipam.Excluded)),
+			bookWarnings(ipam.OutsidePools, ipam.WrongSize, ipam.Excluded)),
 		newCheck("missing-family", Warning, (*cluster).allocates, hasBook,
-			"delete the Node and let it join again", bookWarnings(Warning, ipam.MissingFamily)),
+			"delete the Node and let it join again", bookWarnings(ipam.MissingFamily)),
 	}
 }
 
@@ -168,33 +157,18 @@ func withoutPodCIDR(x *cluster, n *corev1.Node) (what, remedy string) {
 }
 
 // bookWarnings returns a check for some kinds of the ledger's warnings, one per Node and prefix.
-func bookWarnings(severity Severity, kinds ...ipam.WarningKind) func(*cluster) []Finding {
-	return func(x *cluster) []Finding {
-		var found []Finding
+func bookWarnings(kinds ...ipam.WarningKind) func(*cluster) []Finding {
+	return func(x *cluster) (found []Finding) {
 		seen := map[string]bool{}
 		// Warnings about Nodes follow those about stored records, and are more specific.
 		for _, w := range slices.Backward(x.book.Warnings) {
 			about := fmt.Sprint(w.Node.UID, w.Prefix)
-			if !slices.Contains(kinds, w.Kind) || seen[about] {
-				continue
+			if slices.Contains(kinds, w.Kind) && !seen[about] {
+				what, remedy, _ := strings.Cut(w.String(), ": ")
+				found = append(found, Finding{Object: "Node/" + w.Node.Name, What: what, Remedy: remedy})
+				seen[about] = true
 			}
-			seen[about] = true
-			what, remedy := halves(w.String())
-			found = append(found, Finding{Severity: severity, Object: "Node/" + w.Node.Name, What: what, Remedy: remedy})
-		}
-		if slices.Contains(kinds, ipam.OutsidePools) {
-			found = append(found, x.unreadable()...)
 		}
 		return found
 	}
-}
-
-// unreadable returns podCIDRs that can't be parsed; old API servers did not validate them.
-func (x *cluster) unreadable() (found []Finding) {
-	for _, n := range x.Nodes {
-		if _, err := kube.PodCIDRs(n); err != nil {
-			found = append(found, Finding{Object: nodeObject(n), What: err.Error()})
-		}
-	}
-	return found
 }

@@ -117,7 +117,7 @@ func seededProxy() []seeded {
 			},
 			check: "kube-proxy-node-ports", severity: Error, object: object, reports: []string{"mode nftables", "primary", "203.0.113.2 of control-1"}, do: "nodePortAddresses",
 		},
-		{name: "NodePorts on another range", seed: withProxyConfig("- 10.0.0.0/16", "- 192.168.0.0/16"), check: "kube-proxy-node-ports", severity: Error, object: object, reports: []string{"192.168.0.0/16", "10.0.0.2 of control-1", "10.0.0.4 of worker-2"}, do: "nodePortAddresses: [10.0.0.0/16]"},
+		{name: "NodePorts on another range", seed: withProxyConfig("- 10.0.0.0/16", "- 192.168.0.0/16"), check: "kube-proxy-node-ports", severity: Error, object: object, reports: []string{"192.168.0.0/16", "10.0.0.2 of control-1", "10.0.0.4 of worker-2"}, do: "set nodePortAddresses to"},
 		{name: "NodePorts closed where a dedicated server is a target", seed: onDedicated("10.1.0.5", lb.Healthy), check: "kube-proxy-node-ports", severity: Error, object: object, reports: []string{"10.1.0.5 of worker-2"}},
 		{
 			name: "NodePorts on another range, before the first load balancer",

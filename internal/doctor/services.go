@@ -57,12 +57,7 @@ func balancerHealth(x *cluster) (found []Finding) {
 			continue // no endpoint can be healthy
 		}
 		for _, l := range b.LoadBalancer.Listeners {
-			f, sick := x.sick(b, l, ready)
-			if !sick {
-				f, sick = podsSick(b, l, ready)
-			}
-			if sick {
-				f.Object = serviceObject(b.Service)
+			if f, sick := x.sick(b, l, ready); sick {
 				found = append(found, f)
 			}
 		}
@@ -82,77 +77,61 @@ func servingNodes(all []*discoveryv1.EndpointSlice) []string {
 	return slices.Sorted(maps.Keys(nodes))
 }
 
-// sick returns the finding of a listener with unhealthy Nodes. With policy Local, Nodes without
-// endpoints should be unhealthy. Nodes that just joined may still be.
-func (x *cluster) sick(b survey.Balancing, l lb.Listener, ready []string) (Finding, bool) {
-	health := b.LoadBalancer.Health(l.Port)
+// sick returns the finding of a listener with unhealthy targets. With policy Local, Nodes without
+// endpoints should be unhealthy. Nodes that just joined may still be, and so may single pods.
+func (x *cluster) sick(b survey.Balancing, l lb.Listener, ready []string) (f Finding, sick bool) {
 	local := b.Service.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
 	var names []string
-	addr, first := netip.Addr{}, lb.Cause{}
-	for _, n := range x.Nodes {
-		target, is := targetOf(b, n)
-		_, old := x.waiting(n)
-		_, absent := x.absent[n.Name]
-		if !is || b.LoadBalancer.Verdicts[l.Port][target] != lb.Unhealthy || !old || absent || !kube.Ready(n) || local && !slices.Contains(ready, n.Name) {
+	for _, t := range b.LoadBalancer.Targets {
+		if b.LoadBalancer.Verdicts[l.Port][t] != lb.Unhealthy {
 			continue
 		}
-		cause := b.LoadBalancer.Why[l.Port][target]
-		name := n.Name
+		name, cause := t.Address.String(), b.LoadBalancer.Why[l.Port][t]
+		remedy := fmt.Sprintf("let the pods listen on port %d on IPv6, and filters let the load balancer reach it: underlay-agent check on a node lists the open ports; if it connects from another address than its own public one, name that in loadBalancers.podTargetSources", l.Check.Port)
+		if !t.Pod() {
+			i := slices.IndexFunc(x.Nodes, func(n *corev1.Node) bool { return lbcontroller.Is(n, t) })
+			if i < 0 {
+				continue
+			}
+			n := x.Nodes[i]
+			_, old := x.waiting(n)
+			_, absent := x.absent[n.Name]
+			if !old || absent || !kube.Ready(n) || local && !slices.Contains(ready, n.Name) {
+				continue
+			}
+			name, remedy = n.Name, open(l.Check, addressOf(n, t), cause)
+		}
 		if why := cause.String(); why != "" {
 			name += " (" + why + ")"
 		}
-		if len(names) == 0 {
-			first = cause
-		}
-		names = append(names, name)
-		if to := x.targeted(n, target.Private); !addr.IsValid() && len(to) > 0 {
-			addr = to[0]
+		if names = append(names, name); len(names) == 1 {
+			f = Finding{Object: serviceObject(b.Service), Severity: Warning, Remedy: remedy}
 		}
 	}
-	if len(names) == 0 {
+	health := b.LoadBalancer.Health(l.Port)
+	if len(names) == 0 || health.Healthy > 0 && b.LoadBalancer.Targets[0].Pod() {
 		return Finding{}, false
 	}
-	f := Finding{Severity: Warning, Remedy: open(l.Check, addr, first)}
-	what := fmt.Sprintf("port %d: %d of %d targets are unhealthy (check %s), although their Nodes are ready and the Service has endpoints on %s; among them %s",
+	f.What = fmt.Sprintf("port %d: %d of %d targets are unhealthy (check %s), although the Service has ready endpoints on %s; among them %s",
 		l.Port, health.Unhealthy, health.Unhealthy+health.Healthy+health.Unknown, l.Check, few(ready), few(names))
 	if health.Healthy == 0 {
 		f.Severity = Error
-		what += ": no traffic gets through"
+		f.What += ": no traffic gets through"
 	}
-	f.What = what
 	return f, true
 }
 
-// podsSick returns the finding of a listener of which all pods are unhealthy. Single pods may
-// have just started.
-func podsSick(b survey.Balancing, l lb.Listener, ready []string) (Finding, bool) {
-	var pods []string
-	for _, t := range b.LoadBalancer.Targets {
-		if t.Pod() && b.LoadBalancer.Verdicts[l.Port][t] == lb.Unhealthy {
-			name := t.Address.String()
-			if why := b.LoadBalancer.Why[l.Port][t].String(); why != "" {
-				name += " (" + why + ")"
-			}
-			pods = append(pods, name)
-		}
+// addressOf returns the address at which load balancers reach a Node: of a cloud server its first
+// IPv4 address.
+func addressOf(n *corev1.Node, t lb.Target) netip.Addr {
+	all := kube.ExternalIPs(n)
+	if t.Private {
+		all = kube.InternalIPs(n)
 	}
-	if len(pods) == 0 || b.LoadBalancer.Health(l.Port).Healthy > 0 {
-		return Finding{}, false
+	if i := slices.IndexFunc(all, netip.Addr.Is4); i >= 0 && !t.Address.IsValid() {
+		return all[i]
 	}
-	return Finding{
-		Severity: Error,
-		What: fmt.Sprintf("port %d: none of %d pods is healthy (check %s), although the Service has ready endpoints on %s; among them %s: no traffic gets through",
-			l.Port, len(b.LoadBalancer.Targets), l.Check, few(ready), few(pods)),
-		Remedy: fmt.Sprintf("let the pods listen on port %d on IPv6, and filters let the load balancer reach it: underlay-agent check on a node lists the open ports; if it connects from another address than its own public one, name that in loadBalancers.podTargetSources", l.Check.Port),
-	}, true
-}
-
-func targetOf(b survey.Balancing, n *corev1.Node) (lb.Target, bool) {
-	i := slices.IndexFunc(b.LoadBalancer.Targets, func(t lb.Target) bool { return !t.Pod() && lbcontroller.Is(n, t) })
-	if i < 0 {
-		return lb.Target{}, false
-	}
-	return b.LoadBalancer.Targets[i], true
+	return t.Address
 }
 
 // open returns the remedy for a failing health check by its cause, with a command to try it.

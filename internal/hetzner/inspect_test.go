@@ -247,87 +247,9 @@ func TestInspectLoadBalancers(t *testing.T) {
 	}
 }
 
-func TestInspectActions(t *testing.T) {
-	l := startLooking(t, hcloudsim.Options{})
-	server, idle := l.server(t, hcloudsim.ServerSeed{Name: "a", Network: l.network.ID}), l.server(t, hcloudsim.ServerSeed{Name: "b"})
-	balancer := must[hcloud.LoadBalancerCreateResult](t)(l.api.LoadBalancer.Create(t.Context(), balancerOpts("web", l.network))).LoadBalancer
-	action := must[*hcloud.Action](t)
-	action(l.api.Server.Poweroff(t.Context(), server))
-	if err := l.sim.Inject(hcloudsim.Fault{Match: "POST /load_balancers/{rest...}", FailAction: "no_such_luck", Message: "It would not."}); err != nil {
-		t.Fatal(err)
-	}
-	target := hcloud.LoadBalancerAddServerTargetOpts{Server: server, UsePrivateIP: new(true)}
-	action(l.api.LoadBalancer.AddServerTarget(t.Context(), balancer, target))
-	action(l.api.LoadBalancer.AddServerTarget(t.Context(), balancer, target))
-	for range 48 { // more than a page, with the two before
-		action(l.api.LoadBalancer.ChangeAlgorithm(t.Context(), balancer, hcloud.LoadBalancerChangeAlgorithmOpts{Type: hcloud.LoadBalancerAlgorithmTypeRoundRobin}))
-	}
-	for _, c := range []struct {
-		name    string
-		request func(context.Context, int64) ([]hetzner.Action, int, error)
-		id      int64
-		kind    string
-		older   int
-		total   int
-		want    []string // how the list begins
-	}{
-		{
-			"a load balancer with a long history",
-			l.LoadBalancerActions, balancer.ID,
-			"load_balancer", 1, 50,
-			[]string{"add_target error It would not. (no_such_luck)", "add_target success ", "change_algorithm success "},
-		},
-		{
-			"a server", l.ServerActions, server.ID,
-			"server", 0, 1,
-			[]string{"stop_server success "},
-		},
-		{
-			"a server without any", l.ServerActions, idle.ID,
-			"server", 0, 0, nil,
-		},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			before := len(l.sim.Requests())
-			newest, older, err := c.request(t.Context(), c.id)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if requested := len(l.sim.Requests()) - before; requested != 1 {
-				t.Errorf("asked %d times, want once", requested)
-			}
-			if older != c.older || len(newest) != c.total {
-				t.Errorf("%d actions and %d older, want %d and %d", len(newest), older, c.total, c.older)
-			}
-			var texts []string
-			for i, a := range newest {
-				texts = append(texts, a.Command+" "+a.Status+" "+a.Error)
-				if a.Kind != c.kind || a.Started.IsZero() || a.Finished.IsZero() || i > 0 && a.ID < newest[i-1].ID {
-					t.Errorf("%+v", a)
-				}
-			}
-			if len(texts) < len(c.want) || !slices.Equal(texts[:len(c.want)], c.want) {
-				t.Errorf("%q, want %q", texts, c.want)
-			}
-		})
-	}
-}
-
-// A running action has no end time yet.
-func TestInspectARunningAction(t *testing.T) {
-	l := startLooking(t, hcloudsim.Options{ActionTime: time.Hour})
-	server := l.server(t, hcloudsim.ServerSeed{Name: "a"})
-	must[*hcloud.Action](t)(l.api.Server.Poweroff(t.Context(), server))
-	newest, _, err := l.ServerActions(t.Context(), server.ID)
-	if err != nil || len(newest) != 1 || newest[0].Status != "running" || !newest[0].Finished.IsZero() || newest[0].Error != "" {
-		t.Errorf("%v, %+v", err, newest)
-	}
-}
-
 // Each failed read names its object, and is retried if that may help.
 func TestLookingThatFails(t *testing.T) {
 	l := startLooking(t, hcloudsim.Options{})
-	server := l.server(t, hcloudsim.ServerSeed{Name: "a"})
 	stranger := l.as(t, "another")
 	for _, c := range []struct {
 		name string
@@ -342,13 +264,6 @@ func TestLookingThatFails(t *testing.T) {
 			return err
 		}},
 		{"listing load balancers", func(ctx context.Context, c *hetzner.Client) error { _, err := c.LoadBalancers().All(ctx); return err }},
-		{
-			fmt.Sprint("listing actions of server ", server.ID),
-			func(ctx context.Context, c *hetzner.Client) error {
-				_, _, err := c.ServerActions(ctx, server.ID)
-				return err
-			},
-		},
 	} {
 		if err := c.look(t.Context(), stranger); !hetzner.Unauthorized(err) || !strings.HasPrefix(err.Error(), c.name+": ") {
 			t.Errorf("%s with a wrong token: %v", c.name, err)
@@ -359,11 +274,5 @@ func TestLookingThatFails(t *testing.T) {
 		if err := c.look(t.Context(), l.Client); err != nil {
 			t.Errorf("%s when the API is away for a moment: %v", c.name, err)
 		}
-	}
-	if _, _, err := l.ServerActions(t.Context(), 999999); !hetzner.NotFound(err) {
-		t.Errorf("actions of a server that there isn't: %v", err)
-	}
-	if _, _, err := l.LoadBalancerActions(t.Context(), 999999); !hetzner.NotFound(err) || !strings.HasPrefix(err.Error(), "listing actions of load balancer 999999: ") {
-		t.Errorf("actions of a load balancer that there isn't: %v", err)
 	}
 }

@@ -31,7 +31,7 @@ type Sources struct {
 // Want selects the parts to collect.
 type Want struct {
 	Parts Parts
-	// Node and Service, if set, select the object of Events and Actions.
+	// Node and Service, if set, select the object of Events.
 	Node    string
 	Service types.NamespacedName
 }
@@ -101,7 +101,6 @@ func (c *collector) looks() []look {
 		{PartNetwork, c.inCloud(c.network)},
 		{PartServers, c.inCloud(c.servers)},
 		{PartLoadBalancers, c.inCloud(c.loadBalancers)},
-		{PartActions, c.inCloud(c.actions)},
 	}
 }
 

@@ -88,14 +88,3 @@ func (c *collector) loadBalancers(ctx context.Context) (err error) {
 	c.s.Certificates, err = c.cloud.LoadBalancers().Certificates(ctx)
 	return err
 }
-
-func (c *collector) actions(ctx context.Context) (err error) {
-	if node := c.s.Node(c.want.Node); node != nil {
-		if server := c.s.ServerOf(node); server != nil {
-			c.s.Actions, c.s.OlderActions, err = c.cloud.ServerActions(ctx, server.ID)
-		}
-	} else if b := c.s.balancerOf(c.want.Service); b != nil {
-		c.s.Actions, c.s.OlderActions, err = c.cloud.LoadBalancerActions(ctx, b.ID)
-	}
-	return err
-}

@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/spf13/pflag"
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -176,21 +175,12 @@ func (c *collector) manager(ctx context.Context) (*corev1.PodTemplateSpec, error
 	if err != nil {
 		return nil, &kubeError{"list", "deployments.apps", inNamespace(c.s.Namespace, ""), err}
 	}
-	return newest(found.Items), nil
-}
-
-// newest returns the pod template of the latest Deployment, which remains after a replacement.
-func newest(deployments []appsv1.Deployment) *corev1.PodTemplateSpec {
-	deployments = slices.DeleteFunc(deployments, func(d appsv1.Deployment) bool {
-		return len(d.Spec.Template.Spec.Containers) == 0
-	})
-	if len(deployments) == 0 {
-		return nil
+	for i := range found.Items {
+		if t := &found.Items[i].Spec.Template; len(t.Spec.Containers) > 0 {
+			return t, nil
+		}
 	}
-	last := slices.MaxFunc(deployments, func(a, b appsv1.Deployment) int {
-		return a.CreationTimestamp.Compare(b.CreationTimestamp.Time)
-	})
-	return &last.Spec.Template
+	return nil, nil
 }
 
 // managerContainer returns the container named managerName, or else the first container.

@@ -93,12 +93,12 @@ func TestCollect(t *testing.T) {
 	sim, cloud := simulated(t)
 	sim.ResetRequests()
 	client := fake.NewClientset(installed()...)
-	s, err := survey.Collect(t.Context(), survey.Sources{Client: client, Cloud: cloud}, survey.Want{Parts: survey.Everything | survey.PartActions, Node: "node-1"})
+	s, err := survey.Collect(t.Context(), survey.Sources{Client: client, Cloud: cloud}, survey.Want{Parts: survey.Everything, Node: "node-1"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	expectTexts(t, "not seen", s.NotSeen())
-	if !s.Saw(survey.Everything|survey.PartActions) || s.Config.ClusterName != "mine" || len(s.Config.IPAM.Pools) != 1 || len(s.ServiceCIDRs) != 2 ||
+	if !s.Saw(survey.Everything) || s.Config.ClusterName != "mine" || len(s.Config.IPAM.Pools) != 1 || len(s.ServiceCIDRs) != 2 ||
 		len(s.Servers) != 1 || s.Network.Name != "cluster" || s.Network.Servers != 1 || s.Ledger != nil || len(s.ConfigWarnings) > 0 {
 		t.Errorf("%+v", s)
 	}
@@ -120,50 +120,6 @@ func TestCollect(t *testing.T) {
 	}
 	if len(sim.Requests()) == 0 || len(client.Actions()) == 0 {
 		t.Error("nothing was asked, so nothing is proved")
-	}
-}
-
-// The actions of a Node's server are read by one request; those of a server that doesn't exist are
-// not requested.
-func TestCollectActions(t *testing.T) {
-	sim, cloud := simulated(t)
-	server := sim.Servers()[0]
-	reboot := fmt.Sprintf("http://cloud.test/v1/servers/%d/actions/reboot", server.ID)
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, reboot, http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
-	request.Header.Set("Authorization", "Bearer "+token)
-	answer, err := sim.Transport().RoundTrip(request)
-	if err != nil || answer.StatusCode != http.StatusCreated {
-		t.Fatalf("rebooting: %v, %+v", err, answer)
-	}
-	answer.Body.Close()
-	for _, c := range []struct {
-		id    int64 // of the provider ID
-		asked int
-		want  string
-	}{{server.ID, 1, "reboot_server"}, {server.ID + 999, 0, ""}} {
-		all := installed()
-		all[2].(*corev1.Node).Spec.ProviderID = fmt.Sprintf("hcloud://%d", c.id)
-		sim.ResetRequests()
-		s, err := survey.Collect(t.Context(), survey.Sources{Client: fake.NewClientset(all...), Cloud: cloud}, survey.Want{Parts: survey.InspectNodeParts, Node: "node-1"})
-		if err != nil || !s.Saw(survey.PartActions) {
-			t.Fatalf("%v, %q", err, s.NotSeen())
-		}
-		var commands []string
-		for _, a := range s.Actions {
-			commands = append(commands, a.Command)
-		}
-		asked := 0
-		for _, r := range sim.Requests() {
-			if strings.HasSuffix(r.Path, "/actions") {
-				asked++
-			}
-		}
-		if got := strings.Join(commands, " "); got != c.want || asked != c.asked {
-			t.Errorf("%d: actions %q after %d requests, want %q after %d", c.id, got, asked, c.want, c.asked)
-		}
 	}
 }
 

@@ -22,7 +22,7 @@ import (
 const (
 	RouteStands    = "stands"
 	RouteMissing   = "missing"
-	RouteStale     = "stale" // its gateway is not the Node's, which has no server
+	RouteStale     = "stale" // its gateway is not the Node's
 	RouteTunnel    = "tunnel"
 	RouteNotNeeded = "not needed"
 	RouteNotSeen   = "not seen"
@@ -80,7 +80,6 @@ type knowledge struct {
 	routing  *routes.Decision    // nil if unknown or nothing is routed
 	err      error               // why routing or absent is unknown
 	stands   map[netip.Prefix]routes.Route
-	stale    map[netip.Prefix]bool // destinations whose gateway is not the Node's
 	absent   map[string]Absence    // Nodes without a server, by name
 	statuses map[string]routes.NodeStatus
 	servers  map[string]*cloud.Machine // by provider ID
@@ -89,7 +88,7 @@ type knowledge struct {
 func knowledgeOf(s *Snapshot) *knowledge {
 	k := &knowledge{
 		s: s, warnings: map[string][]string{}, stands: map[netip.Prefix]routes.Route{},
-		stale: map[netip.Prefix]bool{}, servers: make(map[string]*cloud.Machine, len(s.Servers)),
+		servers: make(map[string]*cloud.Machine, len(s.Servers)),
 	}
 	if s.Saw(PartConfig) && len(s.Config.IPAM.Pools) > 0 {
 		if book, err := s.Book(); err == nil {
@@ -117,9 +116,6 @@ func knowledgeOf(s *Snapshot) *knowledge {
 	k.routing, k.statuses = &r, r.NodeStatuses()
 	for _, route := range s.Network.Routes {
 		k.stands[route.Dst] = route
-	}
-	for _, d := range s.astray(r, k.absent) {
-		k.stale[d.Dst] = true
 	}
 	return k
 }
@@ -219,9 +215,8 @@ func (k *knowledge) route(n *corev1.Node, prefixes []netip.Prefix) (state table.
 		needed := routes.NodeRoute{Route: routes.Route{Dst: p, Via: via}, Aliases: k.routing.Gateways.Aliases[n.Name]}
 		if r, ok := k.stands[p]; ok && needed.MetBy(r) {
 			return table.Good.Cell(RouteStands), r.Via
-		}
-		if k.stale[p] {
-			return table.Bad.Cell(RouteStale), k.stands[p].Via
+		} else if ok {
+			return table.Bad.Cell(RouteStale), r.Via
 		}
 	}
 	return table.Bad.Cell(RouteMissing), via

@@ -41,7 +41,7 @@ func TestNodes(t *testing.T) {
 				s.Network.Routes[1].Via = addr("10.0.9.9")
 				recordAll(s)
 			},
-			"[10.244.2.0/24] IPv4 cloud; missing 10.0.0.3; route 10.244.2.0/24 via 10.0.0.3 does not stand yet",
+			"[10.244.2.0/24] IPv4 cloud; stale 10.0.9.9; route 10.244.2.0/24 via 10.0.0.3 does not stand yet",
 		},
 		{
 			"through another address of its server", func(s *survey.Snapshot) {
@@ -113,7 +113,7 @@ func TestNodes(t *testing.T) {
 		},
 		{
 			"a podCIDR of another's", func(s *survey.Snapshot) { s.Nodes[1].Spec.PodCIDRs = []string{podCIDR(1).String()} },
-			"[10.244.1.0/24] IPv4 cloud; missing 10.0.0.3; podCIDR 10.244.1.0/24 overlaps 10.244.1.0/24 of node node-0001",
+			"[10.244.1.0/24] IPv4 cloud; stale 10.0.0.2; podCIDR 10.244.1.0/24 overlaps 10.244.1.0/24 of node node-0001",
 		},
 		{
 			"IPv6 alone", func(s *survey.Snapshot) { s.Nodes[1].Spec.PodCIDRs = []string{"fd00::/64"} },

@@ -57,7 +57,6 @@ func RoutesOf(s *Snapshot) (table.Page, error) {
 	}
 	absent, _ := s.Absences() // no error here: Routing would have failed
 	missing, extra := driftOf(r, absent)
-	extra = append(extra, s.astray(r, absent)...)
 	drift := table.New("drift", "Drift", "DRIFT", "DESTINATION", "GATEWAY", "NODE", "WHY")
 	if s.Config.Routes.Enabled {
 		addDrift(&drift, table.Bad.Cell("missing"), missing)
@@ -110,17 +109,6 @@ func (s *Snapshot) existing(r routes.Decision, extra []driftRow) table.Table {
 	for _, c := range r.Plan.Replace {
 		stale[c.Old] = true
 	}
-	owner := map[routes.Route]table.Cell{}
-	own := func(list []routes.Route, class table.Cell) {
-		for _, route := range list {
-			if owner[route] = class; stale[route] {
-				owner[route] = table.Warn.Cell(Stale)
-			}
-		}
-	}
-	own(r.Ownership.Ours, table.Good.Cell(Ours))
-	own(r.Ownership.Ambiguous, table.Bad.Cell(Ambiguous))
-	own(r.Ownership.Foreign, table.Faint.Cell(Foreign))
 	all := slices.Concat(r.Ownership.Ours, r.Ownership.Ambiguous, r.Ownership.Foreign)
 	slices.SortStableFunc(all, func(a, b routes.Route) int {
 		return cmp.Or(a.Dst.Compare(b.Dst), a.Via.Compare(b.Via))
@@ -129,9 +117,19 @@ func (s *Snapshot) existing(r routes.Decision, extra []driftRow) table.Table {
 	t := table.New("routes", title, "DESTINATION", "GATEWAY", "NODE", "+SERVER", "CLASS")
 	nodes, servers := s.namesOf(r)
 	for _, route := range all {
-		node := nodes[route.Dst]
-		t.Add(route.Dst, route.Via, table.OrNone(node), table.OrNone(servers[route.Via]),
-			owner[route]).About = nodeOf(node)
+		node, class := nodes[route.Dst], table.Good.Cell(Ours)
+		_, attached := r.Gateways.Servers[route.Via]
+		switch holder := s.Node(node); {
+		case slices.Contains(r.Ownership.Foreign, route):
+			class = table.Faint.Cell(Foreign)
+		case stale[route]:
+			class = table.Warn.Cell(Stale)
+		case slices.Contains(r.Ownership.Ambiguous, route):
+			class = table.Bad.Cell(Ambiguous)
+		case s.Config.Routes.Enabled && !attached && (holder == nil || !OfOtherProvider(holder)):
+			class = table.Warn.Cell(Stale) // the CCM keeps it as long as its Node
+		}
+		t.Add(route.Dst, route.Via, table.OrNone(node), table.OrNone(servers[route.Via]), class).About = nodeOf(node)
 	}
 	return t
 }
@@ -162,40 +160,6 @@ func (s *Snapshot) namesOf(r routes.Decision) (nodes map[netip.Prefix]string, se
 		}
 	}
 	return nodes, servers
-}
-
-// astray returns existing routes of Nodes without a server in the network, which are kept as
-// long as the Nodes. It skips machines of other providers: the cloud doesn't list their
-// addresses.
-func (s *Snapshot) astray(r routes.Decision, absent map[string]Absence) []driftRow {
-	holders := map[netip.Prefix]routes.Node{}
-	for _, n := range r.Nodes {
-		if n.Via.IsValid() || OfOtherProvider(s.Node(n.Name)) {
-			continue
-		}
-		for _, dst := range n.Dsts {
-			if slices.Contains(r.Wanted.Held, dst) {
-				holders[dst] = n
-			}
-		}
-	}
-	var out []driftRow
-	for _, route := range r.Ownership.Ours {
-		n, held := holders[route.Dst]
-		if !held {
-			continue
-		}
-		leads := "no server"
-		if id, attached := r.Gateways.Servers[route.Via]; attached {
-			leads = "server " + id + ", which is not the Node's"
-		}
-		reason := n.Missing.Reason
-		if a, gone := absent[n.Name]; gone {
-			reason = a.Text
-		}
-		out = append(out, driftRow{route, n.Name, "it leads to " + leads + ", and stays as long as the Node: " + reason})
-	}
-	return out
 }
 
 func driftOf(r routes.Decision, absent map[string]Absence) (missing, extra []driftRow) {

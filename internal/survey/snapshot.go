@@ -88,10 +88,6 @@ type Snapshot struct {
 	LoadBalancers []lb.State
 	// Certificates are all of the project: PartLoadBalancers.
 	Certificates []lb.Certificate
-	// Actions are the newest of Want.Node's server or Want.Service's load balancer, oldest
-	// first, and OlderActions counts the earlier ones: PartActions.
-	Actions      []hetzner.Action
-	OlderActions int
 }
 
 // Part is a part of a Snapshot.
@@ -113,17 +109,16 @@ const (
 	PartServers
 	PartNetwork
 	PartLoadBalancers
-	PartActions
 )
 
 // Parts is a set of Part values, joined by |.
 type Parts = Part
 
 // Cloud is the set of parts that need the cloud's token.
-const Cloud = PartServers | PartNetwork | PartLoadBalancers | PartActions
+const Cloud = PartServers | PartNetwork | PartLoadBalancers
 
-// Everything is the set of parts that doctor needs: all but PartActions.
-const Everything = PartActions - 1
+// Everything is the set of all parts.
+const Everything = PartLoadBalancers<<1 - 1
 
 // String returns the human-readable names of the parts.
 func (p Part) String() string {
@@ -134,10 +129,10 @@ func (p Part) String() string {
 		PartEndpointSlices: "EndpointSlices", PartEvents: "Events", PartWorkloads: "workloads",
 		PartSetup: "set-up of the cluster", PartNetworkPolicies: "NetworkPolicies",
 		PartServers: "servers", PartNetwork: "network and its routes",
-		PartLoadBalancers: "load balancers", PartActions: "actions of the cloud",
+		PartLoadBalancers: "load balancers",
 	}
 	var texts []string
-	for one := PartConfig; one <= PartActions; one <<= 1 {
+	for one := PartConfig; one <= PartLoadBalancers; one <<= 1 {
 		if p&one != 0 {
 			texts = append(texts, names[one])
 		}

@@ -57,7 +57,7 @@ func usualFlags() config.Flags {
 func usual(t testing.TB, count int) *survey.Snapshot {
 	t.Helper()
 	s := &survey.Snapshot{
-		Taken: now(), Parts: survey.Everything | survey.PartActions, Config: configured(t, usualFile, usualFlags()), ConfigFrom: "a test",
+		Taken: now(), Parts: survey.Everything, Config: configured(t, usualFile, usualFlags()), ConfigFrom: "a test",
 		Network: &hetzner.NetworkDetails{
 			ID: 1, Name: "cluster", IPRange: prefix("10.0.0.0/8"), Subnets: []netip.Prefix{prefix("10.0.0.0/16")}, Servers: count,
 		},
@@ -158,7 +158,7 @@ func expectTexts(t *testing.T, what string, got []string, want ...string) {
 
 // lose removes parts of a Snapshot.
 func lose(s *survey.Snapshot, parts survey.Parts, reason string) {
-	for p := survey.PartConfig; p <= survey.PartActions; p <<= 1 {
+	for p := survey.PartConfig; p <= survey.PartLoadBalancers; p <<= 1 {
 		if parts&p != 0 {
 			s.Gaps = append(s.Gaps, survey.Gap{Part: p, Reason: reason})
 		}

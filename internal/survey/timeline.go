@@ -34,8 +34,8 @@ type entry struct {
 
 // The parts of inspections, of which only the object itself is required.
 const (
-	InspectNodeParts    = NodesParts | PartAddresses | PartEvents | PartActions
-	InspectServiceParts = LoadBalancersParts | PartAddresses | PartEvents | PartActions
+	InspectNodeParts    = NodesParts | PartAddresses | PartEvents
+	InspectServiceParts = LoadBalancersParts | PartAddresses | PartEvents
 )
 
 // ErrNoObject is returned if the Node or Service does not exist.
@@ -142,7 +142,6 @@ func (v *inspection) node(node *corev1.Node) {
 		addresses, err := AddressesOf(v.s)
 		v.rows(node.Name, addresses, err)
 	}
-	v.actions()
 	v.lifetime("Node", node)
 	if manager, at, ok := kube.PodCIDRSetter(node); ok {
 		prefixes, _ := kube.PodCIDRs(node)
@@ -196,7 +195,6 @@ func InspectService(s *Snapshot, name types.NamespacedName) (table.Page, error) 
 	if s.Saw(PartConfig) {
 		v.served(svc)
 	}
-	v.actions()
 	for _, c := range svc.Status.Conditions {
 		v.condition(c, c.Status == metav1.ConditionFalse)
 	}
@@ -254,24 +252,5 @@ func (v *inspection) events(kind, namespace, name string) {
 			text += fmt.Sprintf(" (%d times since %s)", e.Count, clock(first))
 		}
 		v.happened(last, "Event", text, e.Type != corev1.EventTypeNormal)
-	}
-}
-
-func (v *inspection) actions() {
-	for _, a := range v.s.Actions {
-		source := strings.ReplaceAll(a.Kind, "_", " ")
-		began := a.Command + " began"
-		if a.Finished.IsZero() {
-			began += ", and is " + a.Status
-		}
-		v.happened(a.Started, source, began, false)
-		if a.Error != "" {
-			v.happened(a.Finished, source, a.Command+" failed: "+a.Error, true)
-		} else {
-			v.happened(a.Finished, source, a.Command+" done", false)
-		}
-	}
-	if v.s.OlderActions > 0 {
-		v.notSeen = append(v.notSeen, fmt.Sprintf("%s: only the newest are read, %d more are older", PartActions, v.s.OlderActions))
 	}
 }

@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/underlay-ccm/underlay/internal/hetzner"
 	"github.com/underlay-ccm/underlay/internal/survey"
 	"github.com/underlay-ccm/underlay/internal/table"
 )
@@ -61,24 +60,16 @@ func TestInspectNode(t *testing.T) {
 		event("Node", "", "node-0002", "Other", time.Minute, 1),
 		event("Service", "default", "node-0001", "Other", time.Minute, 1),
 	}
-	s.Actions = []hetzner.Action{
-		{Kind: "server", Command: "create_server", Status: "success", Started: now().Add(-time.Hour), Finished: now().Add(-59 * time.Minute)},
-		{Kind: "server", Command: "reboot_server", Status: "error", Started: now().Add(-7 * time.Minute), Finished: now().Add(-7 * time.Minute), Error: "it would not"},
-	}
 	v, err := survey.InspectNode(s, "node-0001")
 	if err != nil {
 		t.Fatal(err)
 	}
 	expectTexts(t, "timeline", timeLines(v),
 		"-1h0m0s server: created",
-		"-1h0m0s server: create_server began",
-		"-59m0s server: create_server done",
 		"-50m0s Node: created",
 		"-49m0s podCIDRs: 10.244.1.0/24 written by underlay-node-ipam",
 		"-49m0s condition: NetworkUnavailable=False RouteCreated",
 		"-20m0s! Event: RouteTableFull: said so (underlay-ccm) (3 times since 2026-11-22T11:39:00Z)",
-		"-7m0s server: reboot_server began",
-		"-7m0s! server: reboot_server failed: it would not",
 		"-6m0s! condition: Ready=Unknown KubeletReady",
 		"-5m0s! taint: node.kubernetes.io/unreachable:NoExecute",
 	)
@@ -123,8 +114,6 @@ func TestInspectService(t *testing.T) {
 	s := balanced(t)
 	s.LoadBalancers[0].Targets = s.LoadBalancers[0].Targets[:2]
 	s.Events = []*corev1.Event{event("Service", "default", "web", "EnsuredLoadBalancer", 10*time.Minute, 1), event("Service", "other", "web", "Other", 0, 1)}
-	s.Actions = []hetzner.Action{{Kind: "load_balancer", Command: "add_target", Status: "running", Started: now().Add(-time.Minute)}}
-	s.OlderActions = 7
 	v, err := survey.InspectService(s, types.NamespacedName{Namespace: "default", Name: "web"})
 	if err != nil {
 		t.Fatal(err)
@@ -134,9 +123,7 @@ func TestInspectService(t *testing.T) {
 		"-30m0s load balancer: created",
 		"-29m0s condition: underlay.dev/Accepted=True Accepted",
 		"-10m0s! Event: EnsuredLoadBalancer: said so (underlay-ccm)",
-		"-1m0s load balancer: add_target began, and is running",
 	)
-	expectTexts(t, "not seen", v.NotSeen, "actions of the cloud: only the newest are read, 7 more are older")
 	for name, want := range map[string]string{
 		"operation": "add server 103 (private)", "listener": "80 → 30080 tcp", "check": "http :10256/healthz",
 		"target": "node-0001 (private) | node-0002 (private)", "health": "healthy | healthy",
@@ -184,7 +171,7 @@ func TestObjects(t *testing.T) {
 		if err != nil || found.Tables[0].Title != about || len(found.Tables[1].Rows) == 0 {
 			t.Errorf("%s: %v, %+v", about, err, found)
 		}
-		if want.Parts&survey.PartActions == 0 || (want.Node == "") == (want.Service.Name == "") {
+		if (want.Node == "") == (want.Service.Name == "") {
 			t.Errorf("%s: %+v", about, want)
 		}
 	}

@@ -35,7 +35,6 @@ const (
 	idleShare                   = 20
 	lookWithin                  = time.Minute
 
-	cloudParts = PartNetwork | PartServers | PartLoadBalancers
 	// cloudPause is the least time between two refreshes from the cloud, perRequest the least
 	// time per request: the project has 3,600 requests per hour for all clients, and an open
 	// page uses a quarter of them at most.
@@ -69,7 +68,7 @@ func (w *Watcher) Look(ctx context.Context) (Live, error) {
 	}
 	parts, s := Everything, w.from.empty()
 	if began.Before(w.cloud.Add(max(cloudPause, time.Duration(earlier.cost())*perRequest))) {
-		parts &^= cloudParts
+		parts &^= Cloud
 		s.keepCloud(earlier)
 	}
 	late := fmt.Errorf("no response within %s", lookWithin)
@@ -85,7 +84,7 @@ func (w *Watcher) Look(ctx context.Context) (Live, error) {
 	} else {
 		w.live = Live{Snapshot: s}
 		pause = min(max(pause, idleShare*time.Since(began)), longestPause)
-		if parts&cloudParts != 0 {
+		if parts&Cloud != 0 {
 			w.cloud = began
 		}
 	}
@@ -97,8 +96,8 @@ func (w *Watcher) Look(ctx context.Context) (Live, error) {
 func (s *Snapshot) keepCloud(earlier *Snapshot) {
 	s.Network, s.Servers = earlier.Network, earlier.Servers
 	s.LoadBalancers, s.Certificates = earlier.LoadBalancers, earlier.Certificates
-	s.Parts = earlier.Parts & cloudParts
-	s.Gaps = slices.DeleteFunc(slices.Clone(earlier.Gaps), func(g Gap) bool { return g.Part&cloudParts == 0 })
+	s.Parts = earlier.Parts & Cloud
+	s.Gaps = slices.DeleteFunc(slices.Clone(earlier.Gaps), func(g Gap) bool { return g.Part&Cloud == 0 })
 }
 
 // cost returns the number of requests of a refresh from the cloud, at most, by the objects of
@@ -107,16 +106,4 @@ func (s *Snapshot) cost() int {
 	const lists = 4 // servers, load balancers, certificates, network
 	objects := len(s.Servers) + len(s.LoadBalancers) + len(s.Certificates)
 	return lists + objects/perPage + min(objects/perPage, lists)
-}
-
-// Inspect returns the newest Snapshot with the Actions of one object.
-func (w *Watcher) Inspect(ctx context.Context, want Want) (*Snapshot, error) {
-	if err := w.turn.Acquire(ctx, 1); err != nil {
-		return nil, context.Cause(ctx)
-	}
-	defer w.turn.Release(1)
-	want.Parts = PartActions
-	s := *w.live.Snapshot
-	s.Taken, s.Gaps = time.Now(), slices.Clone(s.Gaps)
-	return &s, s.look(ctx, w.from, want)
 }

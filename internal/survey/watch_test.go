@@ -248,22 +248,6 @@ func TestWatcherSaysThatItIsNotUpToDate(t *testing.T) {
 	})
 }
 
-func TestWatcherInspects(t *testing.T) {
-	followed(t, nil, func(t *testing.T, w watched) {
-		w.sim.ResetRequests()
-		s, err := w.Inspect(t.Context(), survey.Want{Parts: survey.InspectNodeParts, Node: "node-1"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := survey.InspectNode(s, "node-1"); err != nil || !s.Saw(survey.InspectNodeParts) {
-			t.Fatalf("%v, not seen: %q", err, s.NotSeen())
-		}
-		if n := len(w.sim.Requests()); n != 1 {
-			t.Errorf("%d requests", n)
-		}
-	})
-}
-
 func TestWatchFailsAtOnce(t *testing.T) {
 	client := fake.NewClientset()
 	client.PrependReactor("list", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {

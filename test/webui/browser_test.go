@@ -50,12 +50,6 @@ func (f *feed) seen() int {
 	return f.looks
 }
 
-func (f *feed) Inspect(context.Context, survey.Want) (*survey.Snapshot, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.live.Snapshot, nil
-}
-
 // tab is a browser with the open page.
 type tab struct {
 	*testing.T

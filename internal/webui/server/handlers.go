@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/underlay-ccm/underlay/internal/survey"
-	"github.com/underlay-ccm/underlay/internal/table"
 )
 
 //go:embed page
@@ -108,16 +107,16 @@ func (s *Server) find(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) inspect(w http.ResponseWriter, r *http.Request) {
-	want, of, err := survey.ParseObject(r.URL.Query().Get("about"))
+	_, of, err := survey.ParseObject(r.URL.Query().Get("about"))
 	if err != nil {
 		write(w, http.StatusBadRequest, map[string]string{"error": err.Error()})
 		return
 	}
-	look, err := s.feed.Inspect(r.Context(), want)
-	var page table.Page
-	if err == nil {
-		page, err = of(look)
+	live, err := s.feed.Look(r.Context())
+	if err != nil {
+		return // the browser has closed the connection
 	}
+	page, err := of(live.Snapshot)
 	switch {
 	case errors.Is(err, survey.ErrNoObject):
 		write(w, http.StatusNotFound, map[string]string{"error": err.Error()})

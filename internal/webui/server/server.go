@@ -17,8 +17,6 @@ import (
 type Feed interface {
 	// Look returns the newest Snapshot. It returns an error only if ctx is done.
 	Look(ctx context.Context) (survey.Live, error)
-	// Inspect returns a Snapshot with the parts that only the timeline of one object needs.
-	Inspect(ctx context.Context, want survey.Want) (*survey.Snapshot, error)
 }
 
 // Server serves the page for one Feed.

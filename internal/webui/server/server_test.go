@@ -24,10 +24,6 @@ type feed struct {
 
 func (f *feed) Look(context.Context) (survey.Live, error) { return *f.live.Load(), nil }
 
-func (f *feed) Inspect(context.Context, survey.Want) (*survey.Snapshot, error) {
-	return f.live.Load().Snapshot, nil
-}
-
 func fed(t *testing.T) *feed {
 	t.Helper()
 	s, err := snapshots.Eventful(3)

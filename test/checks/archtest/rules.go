@@ -136,7 +136,7 @@ func rules() []rule {
 			"internal/table holds and prints rows: what they are about is decided by those that fill them").never(impure),
 		only("./internal/webui", "std ./internal/survey ./internal/doctor ./internal/table ./internal/config k8s.io/apimachinery/...",
 			"internal/webui makes of one look what the page shows: what it knows is an argument, so that a page of any cluster can be tried").never(impure),
-		only("./internal/webui/server", "std ./internal/webui ./internal/survey ./internal/table",
+		only("./internal/webui/server", "std ./internal/webui ./internal/survey",
 			"internal/webui/server shows what its feed brings and asks neither the API server nor the cloud"),
 
 		// One importer each.

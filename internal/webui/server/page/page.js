@@ -4,7 +4,6 @@ import { $, all, byID, el, mark, span } from "./elements.js";
 
 let chosen = ""; // the object with the open timeline
 let drawn = new Map(); // the JSON of each part
-let views = 0; // the open timeline, which costs a request to the cloud, is updated with each fifth
 
 // tally counts the rows of a part by the worst tone in each.
 function tally(part) {
@@ -68,7 +67,7 @@ function show(v) {
   const text = troubles.filter(Boolean).join(" ");
   $("#trouble").hidden = !text;
   if ($("#trouble").textContent !== text) $("#trouble").textContent = text;
-  if (++views % 5 === 0 && chosen && again) inspect(chosen, true);
+  if (chosen && again) inspect(chosen, true);
   document.body.dataset.taken = v.taken;
 }
 
