@@ -1,8 +1,14 @@
 package lb
 
 import (
+	"errors"
+	"fmt"
 	"net/netip"
+	"regexp"
 	"slices"
+	"strconv"
+	"strings"
+	"time"
 )
 
 const (
@@ -40,20 +46,18 @@ const (
 	annotationOwnHealthCheck = OwnPrefix + "health-check"
 )
 
-// Annotation is a row of the table of annotations.
+// Annotation is a row of the table of annotations. Their effects and defaults are described in
+// docs/reference/annotations.md.
 type Annotation struct {
-	Name    string // with its prefix
-	Type    string // text, choice, boolean, integer, duration, list or JSON
-	Range   string
-	Default string
-	Effect  string
-
-	// set stores a valid value in the settings; its error describes a valid value.
-	set  func(s *settings, value string) error
-	idle idleRule // nil: the annotation always has an effect
+	Name  string // with its prefix
+	Type  string // text, choice, boolean, integer, duration, list, address, prefix or JSON
+	Range string // empty: described in the documentation
 	// Option is the same setting for a single port in [AnnotationPorts]: its JSON keys, joined by
 	// dots. Empty: there is no such option.
 	Option string
+
+	// set stores a valid value; its error describes a valid value.
+	set func(value string) error
 }
 
 func (a Annotation) atPort(option string) Annotation {
@@ -61,125 +65,241 @@ func (a Annotation) atPort(option string) Annotation {
 	return a
 }
 
-// idleRule returns why an annotation or an option of a port has no effect beside the other
-// settings, and how to change that; both are empty if it has an effect.
-type idleRule func(settings) (why, remedy string)
-
 // Annotations returns all annotations, sorted by subject.
-func Annotations() []Annotation {
-	return slices.Concat(generalAnnotations(), networkAnnotations(), primaryIPAnnotations(), protocolAnnotations(), certificateAnnotations(), checkAnnotations())
-}
+func Annotations() []Annotation { return new(settings).annotations() }
 
-func generalAnnotations() []Annotation {
+// annotations returns all annotations, which set these settings.
+func (s *settings) annotations() []Annotation {
+	l := &s.listener
+	ignore := func(string) (string, error) { return "", nil }
 	return []Annotation{
-		text(AnnotationName, "1 to 128 characters, no space at either end", "a name made of the Service's UID",
-			"Name of the load balancer, unique in the project.",
-			func(s *settings) *string { return &s.Name }, validName, nil),
-		text(AnnotationType, "lb11, lb21, lb31, or another type that the cloud offers", "lb11",
-			"How many ports and nodes fit: 5 and 25, 15 and 75, 30 and 150.",
-			func(s *settings) *string { return &s.Type }, validIdentifier, nil),
-		text(AnnotationLocation, "a location: fsn1, nbg1, hel1, ash, hil, sin", "none",
-			"Where the load balancer is created. Excludes network-zone; one of the two is needed.",
-			func(s *settings) *string { return &s.Location }, validIdentifier, nil),
-		text(AnnotationNetworkZone,
-			"a network zone: eu-central, us-east, us-west, ap-southeast", "none",
-			"Lets the cloud choose a location in the zone. Excludes location.",
-			func(s *settings) *string { return &s.NetworkZone }, validIdentifier, nil),
-		choice(annotationAlgorithm, "round_robin", "How a healthy node is chosen for a connection.",
-			func(s *settings) *Algorithm { return &s.Algorithm },
-			nil, RoundRobin, LeastConnections),
-		text(HetznerPrefix+"hostname", "a DNS name", "none",
-			"Shown in the Service's status instead of addresses.",
-			func(s *settings) *string { return &s.Publish.Hostname }, validHostname, nil),
-		text(AnnotationNodeSelector, "a label selector", "all nodes",
-			"Only nodes with matching labels become targets, on cloud servers and on dedicated "+
-				"ones. Without effect where pods are the targets.",
-			func(s *settings) *string { return &s.NodeSelector },
-			func(string) error { return nil }, withPods),
-		// WantsPods reads it before Parse.
-		choice(AnnotationTargets, "nodes",
-			"The targets of the load balancer: the nodes, at node ports, or the pods "+
-				"themselves, at their IPv6 addresses. Pods need an IPv6 pool with source: node, "+
-				"and a Service with IPv6 among its families; where no pod has such an address, "+
-				"nodes are the targets.",
-			func(*settings) *string { return new(string) }, nil, targetsNodes, targetsPods),
-		text(HetznerPrefix+"ipv4-rdns", "a DNS name", "the cloud's",
-			"Reverse DNS of the public IPv4 address.",
-			func(s *settings) *string { return &s.IPv4Name }, validHostname, notPublic),
-		text(HetznerPrefix+"ipv6-rdns", "a DNS name", "none",
-			"Reverse DNS of the public IPv6 address.",
-			func(s *settings) *string { return &s.IPv6Name }, validHostname, notPublic),
-		choice(OwnPrefix+"ip-mode", "Proxy with the PROXY protocol, http and https, else VIP",
-			"Whether pods of the cluster reach the Service behind the load balancer's address "+
-				"directly (VIP) or through the load balancer (Proxy).",
-			func(s *settings) *string { return &s.proxyMode }, nil, modeVIP, modeProxy),
-		boolean(annotationAdopt,
-			"Takes over the load balancer with this name, if it carries no owner's label and the "+
-				"project's side agrees: by labels in the cloud, or by loadBalancers.adoptable in "+
-				"the configuration. It is deleted with the Service from then on. Its health "+
-				"checks stay until health-check says otherwise.",
-			func(s *settings) *bool { return &s.Takeover.Adopt }, nil),
-		text(AnnotationShared, "a DNS label, such as edge", "none",
-			"Shares one load balancer with all Services of the namespace that set the same, or of "+
-				"the namespaces that loadBalancers.shared in the configuration lists with the "+
-				"name. A port belongs to the oldest Service that requests it; the properties that a load balancer has "+
-				"once is decided by the oldest that sets it; targets are the nodes that all "+
-				"admit. Excludes adopt.",
-			func(s *settings) *string { return &s.Shared }, validDNSLabel, nil),
-		boolean(annotationElsewhere,
-			"Confirms that something else enforces spec.loadBalancerSourceRanges. The cloud's "+
-				"load balancers cannot, so without this such a Service gets none.",
-			func(s *settings) *bool { return &s.elsewhere }, nil),
+		text(AnnotationName, &s.Name, validName),
+		text(AnnotationType, &s.Type, validIdentifier),
+		text(AnnotationLocation, &s.Location, validIdentifier),
+		text(AnnotationNetworkZone, &s.NetworkZone, validIdentifier),
+		choice(annotationAlgorithm, &s.Algorithm, RoundRobin, LeastConnections),
+		text(HetznerPrefix+"hostname", &s.Publish.Hostname, validHostname),
+		text(AnnotationNodeSelector, &s.NodeSelector, func(string) error { return nil }),
+		choice(AnnotationTargets, new(string), targetsNodes, targetsPods), // see WantsPods
+		text(HetznerPrefix+"ipv4-rdns", &s.IPv4Name, validHostname),
+		text(HetznerPrefix+"ipv6-rdns", &s.IPv6Name, validHostname),
+		choice(OwnPrefix+"ip-mode", &s.proxyMode, modeVIP, modeProxy),
+		boolean(annotationAdopt, &s.Takeover.Adopt),
+		text(AnnotationShared, &s.Shared, validDNSLabel),
+		boolean(annotationElsewhere, &s.elsewhere),
+
+		boolean(annotationPrivateIP, &s.UsePrivateIP),
+		boolean(HetznerPrefix+"disable-private-ingress", &s.privateOff),
+		boolean(annotationPublicOff, &s.publicOff),
+		boolean(annotationIPv6Off, &s.Takeover.NoIPv6),
+		row(annotationPrivateIPv4, "address", "", &s.PrivateIP, privateAddress),
+		row(annotationPrivateRange, "prefix", "", &s.PrivateRange, privateSubnet),
+		text(AnnotationPrimaryIPv4, &s.PrimaryIPv4.Named, validPrimaryIP),
+		text(AnnotationPrimaryIPv6, &s.PrimaryIPv6.Named, validPrimaryIP),
+
+		row(AnnotationPorts, "JSON", "", new(string), ignore), // see portOptions
+		choice(annotationProtocol, &l.Protocol,
+			ProtocolTCP, ProtocolHTTP, ProtocolHTTPS).atPort("protocol"),
+		boolean(HetznerPrefix+"uses-proxyprotocol", &l.ProxyProtocol).atPort("proxyProtocol"),
+		boolean(HetznerPrefix+"http-sticky-sessions", &l.HTTP.Sticky).atPort("stickySessions"),
+		text(HetznerPrefix+"http-cookie-name", &l.HTTP.CookieName, validCookie).atPort("cookieName"),
+		duration(HetznerPrefix+"http-cookie-lifetime", &l.HTTP.CookieLifetime,
+			minCookieLifetime, maxCookieLifetime).atPort("cookieLifetime"),
+		duration(HetznerPrefix+"http-timeout-idle", &l.HTTP.IdleTimeout,
+			minIdleTimeout, maxIdleTimeout).atPort("idleTimeout"),
+		boolean(annotationRedirect, &l.HTTP.Redirect).atPort("redirectHTTP"),
+
+		choice(annotationCertType, &s.certificateType, "uploaded", certificateManaged),
+		row(annotationCertificates, "list", "", &s.Certificates,
+			list(50, validName)).atPort(pathCertificates),
+		text(HetznerPrefix+"http-managed-certificate-name", &s.managedCert.Name, validName),
+		row(annotationDomains, "list", "", &s.managedCert.Domains, list(100, validDomain)),
+		boolean(HetznerPrefix+"http-managed-certificate-acme-staging", &s.managedCert.Staging),
+
+		choice(annotationOwnHealthCheck, &s.checkMode,
+			CheckKubeProxy, CheckNodePort).atPort(pathCheckMode),
+		choice(annotationCheckProtocol, &l.Check.Protocol,
+			ProtocolTCP, ProtocolHTTP, ProtocolHTTPS).atPort("healthCheck.protocol"),
+		integer(annotationCheckPort, &l.Check.Port, 1, 65535).atPort("healthCheck.port"),
+		duration(annotationCheckInterval, &l.Check.Interval,
+			minInterval, maxInterval).atPort("healthCheck.interval"),
+		duration(annotationCheckTimeout, &l.Check.Timeout,
+			minTimeout, maxTimeout).atPort("healthCheck.timeout"),
+		integer(annotationCheckRetries, &l.Check.Retries,
+			minRetries, maxRetries).atPort("healthCheck.retries"),
+		text(HetznerPrefix+"health-check-http-path", &l.Check.Path,
+			validPath).atPort("healthCheck.path"),
+		text(HetznerPrefix+"health-check-http-domain", &l.Check.Domain,
+			validCheckDomain).atPort("healthCheck.domain"),
+		boolean(HetznerPrefix+"health-check-http-validate-certificate",
+			&l.Check.TLS).atPort("healthCheck.tls"),
+		row(HetznerPrefix+"http-status-codes", "list", "", &l.Check.StatusCodes,
+			statusCodes).atPort("healthCheck.statusCodes"),
 	}
 }
 
-func withPods(s settings) (why, remedy string) {
-	if s.PodTargets {
-		return "pods are the targets, wherever they run", "set " + AnnotationTargets + " to nodes"
-	}
-	return "", ""
+// row returns an annotation that read parses. The error of read describes a valid value.
+func row[T any](
+	name, kind, accepts string, into *T, read func(string) (T, error),
+) Annotation {
+	return Annotation{Name: name, Type: kind, Range: accepts, set: func(value string) error {
+		parsed, err := read(value)
+		if err == nil {
+			*into = parsed
+		}
+		return err
+	}}
 }
 
-func notPublic(s settings) (why, remedy string) {
-	if s.publicOff {
-		return "the load balancer has no public interface", "set " + annotationPublicOff + " to false"
-	}
-	return "", ""
+func text(name string, into *string, valid func(string) error) Annotation {
+	read := func(value string) (string, error) { return value, valid(value) }
+	return row(name, "text", "", into, read)
 }
 
-func networkAnnotations() []Annotation {
-	return []Annotation{
-		boolean(annotationPrivateIP,
-			"Reaches nodes at their address in the configured network: dedicated servers at the "+
-				"InternalIP of their Node in the network's vSwitch subnet, and without this at "+
-				"the Node's public address. A load balancer that was taken over goes on to reach "+
-				"them as it did until this is set.",
-			func(s *settings) *bool { return &s.UsePrivateIP }, nil),
-		boolean(HetznerPrefix+"disable-private-ingress",
-			"Keeps the load balancer's address in the network out of the Service's status.",
-			func(s *settings) *bool { return &s.privateOff }, nil),
-		boolean(annotationPublicOff,
-			"Switches the load balancer's public interface off. Needs use-private-ip.",
-			func(s *settings) *bool { return &s.publicOff }, nil),
-		boolean(annotationIPv6Off,
-			"Keeps the load balancer's IPv6 address out of the Service's status. With false, it "+
-				"is shown also for a Service whose ipFamilies are IPv4 alone.",
-			func(s *settings) *bool { return &s.Takeover.NoIPv6 }, nil),
-		row(annotationPrivateIPv4, "address",
-			"an unused IPv4 address of the network", "the cloud's choice",
-			"Address of the load balancer in the network. Another one than it has takes it out of "+
-				"the network for seconds; removing the annotation leaves the address.",
-			func(s *settings) *netip.Addr { return &s.PrivateIP }, privateAddress, noNetwork),
-		row(annotationPrivateRange, "prefix", "the IPv4 range of a subnet of the network", "none",
-			"Subnet in which the load balancer gets its address. Another one than it is in takes "+
-				"it out of the network for seconds; removing the annotation leaves the address.",
-			func(s *settings) *netip.Prefix { return &s.PrivateRange }, privateSubnet, noNetwork),
+func choice[T ~string](name string, into *T, values ...T) Annotation {
+	texts := make([]string, len(values))
+	for i, v := range values {
+		texts[i] = string(v)
+	}
+	remedy := fmt.Sprintf("set %s, or remove it", strings.Join(texts, " or "))
+	return row(name, "choice", strings.Join(texts, ", "), into, func(value string) (T, error) {
+		return T(value), require(slices.Contains(texts, value), remedy)
+	})
+}
+
+func boolean(name string, into *bool) Annotation {
+	return row(name, "boolean", "true, false", into, func(value string) (bool, error) {
+		on, err := strconv.ParseBool(value)
+		return on, require(err == nil, "set true or false")
+	})
+}
+
+func integer(name string, into *int, low, high int) Annotation {
+	accepts := fmt.Sprintf("%d to %d", low, high)
+	return row(name, "integer", accepts, into, func(value string) (int, error) {
+		parsed, err := strconv.Atoi(value)
+		valid := err == nil && parsed >= low && parsed <= high
+		return parsed, require(valid, "set a whole number from "+accepts)
+	})
+}
+
+// duration returns an annotation in seconds or in the format of time.ParseDuration.
+func duration(name string, into *time.Duration, low, high time.Duration) Annotation {
+	remedy := fmt.Sprintf("set whole seconds from %d to %d, as \"%[1]d\" or %[3]q",
+		low/time.Second, high/time.Second, low.String())
+	return row(name, "duration", "", into, func(value string) (time.Duration, error) {
+		parsed, err := time.ParseDuration(value)
+		if _, plain := strconv.Atoi(value); plain == nil {
+			parsed, err = time.ParseDuration(value + "s")
+		}
+		return parsed, require(err == nil && wholeSeconds(parsed, low, high), remedy)
+	})
+}
+
+// list parses a comma-separated list; spaces around commas are ignored.
+func list(most int, valid func(string) error) func(string) ([]string, error) {
+	return func(value string) ([]string, error) {
+		items := strings.Split(value, ",")
+		for i, item := range items {
+			if items[i] = strings.TrimSpace(item); items[i] == "" {
+				return nil, errors.New("set values between commas, none of them empty")
+			}
+			if err := valid(items[i]); err != nil {
+				return nil, err
+			}
+		}
+		if len(items) > most {
+			return nil, fmt.Errorf("set at most %d values", most)
+		}
+		return items, nil
 	}
 }
 
-func noNetwork(s settings) (why, remedy string) {
-	if s.Network == 0 {
-		return "no network is configured", "configure the network"
+func statusCodes(value string) (string, error) {
+	codes, err := list(20, validStatusCode)(value)
+	return strings.Join(codes, ","), err
+}
+
+// require returns an error with the remedy unless the value is valid.
+func require(valid bool, remedy string) error {
+	if valid {
+		return nil
 	}
-	return "", ""
+	return errors.New(remedy)
+}
+
+func privateAddress(value string) (netip.Addr, error) {
+	addr, err := netip.ParseAddr(value)
+	return addr, require(err == nil && addr.Is4() && addr.IsPrivate(),
+		"set an IPv4 address of the network, such as 10.0.0.5")
+}
+
+func privateSubnet(value string) (netip.Prefix, error) {
+	prefix, err := netip.ParsePrefix(value)
+	return prefix, require(err == nil && prefix.Addr().Is4() && prefix == prefix.Masked(),
+		"set the IPv4 range of a subnet of the network, such as 10.0.1.0/24")
+}
+
+func validName(v string) error {
+	return require(len(v) <= 128 && strings.TrimSpace(v) == v,
+		"set 1 to 128 characters without a space at either end")
+}
+
+// validIdentifier also accepts unknown locations, zones and types: the cloud may add some.
+func validIdentifier(v string) error {
+	return require(strings.Trim(v, "abcdefghijklmnopqrstuvwxyz0123456789-") == "",
+		"set a name of lower-case letters, digits and '-'")
+}
+
+func validPath(v string) error {
+	return require(
+		strings.HasPrefix(v, "/") && len(v) <= 256 && !strings.ContainsAny(v, " \t\r\n"),
+		"set a path that begins with / and has at most 256 characters and no space")
+}
+
+// validStatusCode accepts the same as the cloud: digits, ? for one character, * for several.
+func validStatusCode(v string) error {
+	return require(len(v) <= 3 && strings.Trim(v, "0123456789?*") == "",
+		"set status codes between commas, ? and * stand for other characters: \"2??,301\"")
+}
+
+func validCheckDomain(v string) error {
+	return require(len(v) <= 128 && !strings.ContainsAny(v, " %\\"),
+		"set a host name of at most 128 characters")
+}
+
+// validCookie accepts the cookie names of RFC 6265.
+func validCookie(v string) error {
+	if strings.ContainsFunc(v, func(c rune) bool {
+		return c <= ' ' || c > '~' || strings.ContainsRune(`()<>@,;:\"/[]?={}`, c)
+	}) {
+		return errors.New("set a cookie's name: letters, digits, '-' and '_'")
+	}
+	return require(len(v) <= 100, "set at most 100 characters")
+}
+
+func validDomain(v string) error {
+	return require(
+		validHostname(strings.TrimPrefix(v, "*.")) == nil && strings.Contains(v, "."),
+		"set domain names between commas, such as \"example.com,*.example.com\"")
+}
+
+const labelPattern = `[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?`
+
+var (
+	dnsLabel = regexp.MustCompile(`^` + labelPattern + `$`)
+	hostname = regexp.MustCompile(`^` + labelPattern + `(\.` + labelPattern + `)*$`)
+)
+
+// validHostname accepts the same host names as the API server in a Service's status.
+func validHostname(v string) error {
+	_, notAddress := netip.ParseAddr(v)
+	return require(notAddress != nil && len(v) <= 253 && hostname.MatchString(v),
+		"set a DNS name of lower-case letters, digits, '-' and '.', not an address")
+}
+
+func validDNSLabel(v string) error {
+	return require(dnsLabel.MatchString(v),
+		"set a name of at most 63 lower-case letters, digits and '-', which begins and ends with "+
+			"a letter or a digit")
 }

@@ -165,51 +165,6 @@ func ownCases() map[string]annotationCase {
 	}
 }
 
-// Annotations without an effect get a note each, and switches that are off get none.
-func TestProtocolSettingsWithoutEffect(t *testing.T) {
-	managed := map[string]string{hetzner + "protocol": "https", hetzner + "certificate-type": "managed", hetzner + "http-managed-certificate-domains": "example.com"}
-	for name, c := range map[string]struct {
-		with map[string]string
-		idle []string // the field of each note
-	}{
-		"http settings with tcp": {
-			with: map[string]string{hetzner + "http-sticky-sessions": "true", hetzner + "http-timeout-idle": "60", hetzner + "http-certificates": "7", hetzner + "http-redirect-http": "false"},
-			idle: []string{"http-sticky-sessions", "http-timeout-idle", "http-certificates"},
-		},
-		"redirect with http":         {with: map[string]string{hetzner + "protocol": "http", hetzner + "http-redirect-http": "true"}, idle: []string{"http-redirect-http"}},
-		"both kinds of certificates": {with: managed, idle: []string{"http-certificates"}},
-		"a check's answers without a check": {
-			with: map[string]string{hetzner + "http-status-codes": "200", hetzner + "health-check-http-domain": "x"},
-			idle: []string{"health-check-http-domain", "http-status-codes"},
-		},
-		"a path makes a check of http": {with: map[string]string{hetzner + "protocol": "http", hetzner + "health-check-http-path": "/up"}},
-		"no public address": {
-			with: map[string]string{hetzner + "disable-public-network": "true", hetzner + "use-private-ip": "true", hetzner + "ipv4-rdns": "a.example.com"},
-			idle: []string{"ipv4-rdns"},
-		},
-	} {
-		svc, d := plain()
-		svc.Annotations = map[string]string{}
-		for k, v := range c.with {
-			svc.Annotations[k] = v
-		}
-		if name == "both kinds of certificates" {
-			svc.Annotations[hetzner+"http-certificates"] = "7"
-		}
-		_, notes, err := lb.Parse(svc, d)
-		var idle []string
-		for _, n := range notes {
-			idle = append(idle, strings.TrimPrefix(n.Field, hetzner))
-			if n.Reason != lb.ReasonNoEffect || n.Text == "" {
-				t.Errorf("%s: %+v", name, n)
-			}
-		}
-		if err != nil || strings.Join(idle, " ") != strings.Join(c.idle, " ") {
-			t.Errorf("%s: notes on %q, error %v, want %q", name, idle, err, c.idle)
-		}
-	}
-}
-
 // Settings that the cloud would reject are refused before a request.
 func TestProtocolRefusals(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -24,6 +24,11 @@ type ManagedCertificate struct {
 	Staging bool
 }
 
+// certificateManaged is the type of certificate that the cloud obtains.
+const certificateManaged = "managed"
+
+func (s settings) managed() bool { return s.certificateType == certificateManaged }
+
 // Labels returns the labels of such a certificate. LabelPeer is set because the Hetzner
 // controller, which uses the same name, looks for it: a cluster can return to that controller.
 func (m ManagedCertificate) Labels(o Owner) map[string]string {

@@ -130,33 +130,10 @@ func ByPort(listeners []Listener) map[int]Listener {
 // every node would be unhealthy. A connection to the node port works in both cases: a program that
 // expects the header receives it, or only sees the connection close. It is the default under
 // policy Cluster. Under policy Local only kube-proxy has the nodes with endpoints that are not
-// terminating, so it is checked nevertheless, and [Spec.unanswered] warns if no node replies.
+// terminating, so it is checked nevertheless.
 
 func (s settings) connects() bool {
 	return s.listener.ProxyProtocol && s.checkMode == CheckNodePort
-}
-
-// unanswered returns a note if a listener with the PROXY protocol checks kube-proxy and finds no
-// node healthy, although nodes (under policy Local: preferred) have endpoints.
-func (s Spec) unanswered(have State, preferred []Node) []Note {
-	present := ByPort(have.Listeners)
-	for _, l := range s.Listeners {
-		cluster := l.Check.Port == kubeProxyHealthPort
-		local := l.Check.Port == s.HealthCheckNodePort && len(preferred) > 0
-		h := have.Health(l.Port)
-		if !l.ProxyProtocol || l.Check.Path != healthPath || !cluster && !local || present[l.Port] != l {
-			continue
-		}
-		if h.Unhealthy > 0 && h.Healthy+h.Unknown == 0 {
-			return []Note{warningNote(ReasonCheckUnanswered, annotationOwnHealthCheck, "",
-				"no node passes the health check of port %d, which checks kube-proxy: that does "+
-					"not understand the PROXY protocol's header, and the cloud's checks may carry "+
-					"one; if port %d of the nodes is open to the load balancer, set this to "+
-					"node-port",
-				l.Port, l.Check.Port)}
-		}
-	}
-	return nil
 }
 
 // leavesCheck reports whether no annotation configures a port's check. While there is such a port,

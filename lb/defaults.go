@@ -2,8 +2,6 @@ package lb
 
 import (
 	"cmp"
-	"errors"
-	"fmt"
 	"net/netip"
 	"regexp"
 	"time"
@@ -95,29 +93,6 @@ func (d Defaults) resolved() Defaults {
 	d.HealthCheckRetries = cmp.Or(d.HealthCheckRetries, 3)
 	d.Certificates = cmp.Or(d.Certificates, CertificatesAny)
 	return d
-}
-
-// Validate reports errors that would otherwise remain unnoticed: load balancers without a mark,
-// and durations that always differ from the cloud's whole seconds. The errors name fields of
-// Defaults.
-func (d Defaults) Validate() error {
-	var errs []error
-	bad := func(field string, value any, remedy string) {
-		errs = append(errs, fmt.Errorf("%s=%q: %s", field, fmt.Sprint(value), remedy))
-	}
-	if !labelValue(d.Cluster) {
-		bad("Cluster", d.Cluster,
-			"the cluster's name marks load balancers as a label value: set 1 to 63 letters, "+
-				"digits, '-', '_' or '.'")
-	}
-	r := d.resolved()
-	if !wholeSeconds(r.HealthCheckInterval, minInterval, maxInterval) {
-		bad("HealthCheckInterval", r.HealthCheckInterval, "set whole seconds from 3s to 60s")
-	}
-	if !wholeSeconds(r.HealthCheckTimeout, minTimeout, maxTimeout) {
-		bad("HealthCheckTimeout", r.HealthCheckTimeout, "set whole seconds from 1s to 60s")
-	}
-	return errors.Join(errs...)
 }
 
 func wholeSeconds(d, low, high time.Duration) bool {

@@ -107,7 +107,7 @@ func (s Spec) Against(have State, preferred []Node) (Spec, []Note) {
 	missing := s.unaddressed()
 	s = s.keepUnaddressed(have)
 	s, trimmed := s.Fit(have, preferred)
-	return s, slices.Concat(notes, kept, moved, missing, trimmed, Immovable(s, have), s.unanswered(have, preferred))
+	return s, slices.Concat(notes, kept, moved, missing, trimmed, Immovable(s, have))
 }
 
 // keepsChecks reports whether checks from before the takeover are kept: until the user opts in.

@@ -5,7 +5,6 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/underlay-ccm/underlay/internal/editdistance"
@@ -33,6 +32,27 @@ func Parse(svc Service, d Defaults) (Spec, []Note, error) {
 		return Spec{}, p.notes, &RefusedError{Notes: slices.Concat(p.refused, p.barred, p.placeless)}
 	}
 	return p.spec(), p.notes, nil
+}
+
+// settings are the defaults with annotations applied, for the load balancer and for a single port.
+type settings struct {
+	// Spec has the fields that annotations set directly; [parser.spec] sets the others.
+	Spec
+	publicOff  bool
+	privateOff bool   // no private address in the status
+	proxyMode  string // empty: by protocol
+	elsewhere  bool   // source ranges are enforced elsewhere
+	local      bool   // externalTrafficPolicy is Local and applies
+
+	certificateType string // certificateManaged: managedCert is used
+	managedCert     ManagedCertificate
+
+	// listener is the template of each port's listener. Its check is set by annotations; if
+	// protocol and port are empty, it follows the traffic policy.
+	listener  Listener
+	checkMode CheckMode // empty: the default
+
+	ownCertificates bool // for a port only: it has certificates of its own
 }
 
 func (d Defaults) settings(svc Service) settings {
@@ -66,12 +86,12 @@ type parser struct {
 	set      settings
 
 	// byPort are the settings of ports with options of their own.
-	byPort           map[int]settings
-	served, unserved []Port
-	notes            []Note
-	refused          []Note
-	barred           []Note
-	placeless        []Note
+	byPort    map[int]settings
+	served    []Port
+	notes     []Note
+	refused   []Note
+	barred    []Note
+	placeless []Note
 }
 
 func (p *parser) refuse(reason, field, value, format string, args ...any) {
@@ -85,43 +105,19 @@ func (p *parser) warn(reason, field, value, format string, args ...any) {
 // annotations reads the annotations in the table's order, then reports unknown annotations. An
 // empty value counts as not set: templates write it for "use the default".
 func (p *parser) annotations() {
-	table := Annotations()
-	names := make([]string, len(table))
-	for i, row := range table {
-		names[i] = row.Name
+	var names []string
+	for _, row := range p.set.annotations() {
+		names = append(names, row.Name)
 		value := p.svc.Annotations[row.Name]
 		if value == "" {
 			continue
 		}
-		if err := row.set(&p.set, value); err != nil {
+		if err := row.set(value); err != nil {
 			p.refuse(ReasonInvalid, row.Name, value, "%v", err)
 		}
 	}
 	p.portOptions()
-	p.idle(table)
-	p.idlePortOptions()
 	p.unknown(names)
-}
-
-// idle warns of annotations without effect at any port, except for booleans that are off.
-func (p *parser) idle(table []Annotation) {
-	all := p.atEach()
-	for _, row := range table {
-		value := p.svc.Annotations[row.Name]
-		if value == "" || row.idle == nil || row.Type == "boolean" && off(value) {
-			continue
-		}
-		has := func(s settings) bool { why, _ := row.idle(s); return why == "" }
-		if !slices.ContainsFunc(all, has) {
-			why, remedy := row.idle(all[len(all)-1])
-			p.warn(ReasonNoEffect, row.Name, value, "%s: %s, or remove the annotation", why, remedy)
-		}
-	}
-}
-
-func off(value string) bool {
-	on, err := strconv.ParseBool(value)
-	return err == nil && !on
 }
 
 // unknown warns of annotations that are not in the table. Three names are documented as reserved:
@@ -235,23 +231,16 @@ func (p *parser) ports() {
 	for _, port := range p.svc.Ports {
 		switch {
 		case port.Protocol != "TCP":
-			p.unserved = append(p.unserved, port)
-		case p.svc.PodTargets:
-			if p.podPort(port) {
-				p.served = append(p.served, port)
-			}
-		case port.NodePort == 0:
+			p.notes = append(p.notes, errorNote(ReasonUnsupported, "spec.ports", port.String(),
+				"the cloud's load balancers carry TCP only, so this port is not served: move it to "+
+					"a Service of its own kind, or expose it on the nodes"))
+		case !p.svc.PodTargets && port.NodePort == 0:
 			p.refuse(ReasonUnsupported, "spec.ports", port.String(),
 				"load balancers send to node ports and this port has none: set "+
 					"allocateLoadBalancerNodePorts to true, or give it a nodePort")
-		default:
+		case !p.svc.PodTargets || p.podPort(port):
 			p.served = append(p.served, port)
 		}
-	}
-	for _, port := range p.unserved {
-		p.notes = append(p.notes, errorNote(ReasonUnsupported, "spec.ports", port.String(),
-			"the cloud's load balancers carry TCP only, so this port is not served: move it to a "+
-				"Service of its own kind, or expose it on the nodes"))
 	}
 	if len(p.served) == 0 && len(p.refused) == 0 {
 		p.refuse(ReasonUnsupported, "spec.ports", "",
@@ -262,7 +251,7 @@ func (p *parser) ports() {
 func (p *parser) spec() Spec {
 	s, spec, each := p.set, p.set.Spec, p.atPorts()
 	spec.Public = !s.publicOff
-	spec.Served, spec.Unserved, spec.Barred, spec.Placeless = p.served, p.unserved, p.barred, p.placeless
+	spec.Barred, spec.Placeless = p.barred, p.placeless
 	spec.Takeover.OptedIn = s.PodTargets || !slices.ContainsFunc(each, settings.leavesCheck)
 	spec.Takeover.Annotated = p.annotated()
 	spec.Takeover.Listed = slices.Contains(p.defaults.Adoptable,

@@ -30,7 +30,6 @@ func TestParseResolvesEverything(t *testing.T) {
 			{Port: 443, DestinationPort: 30443, Protocol: "tcp", Check: check},
 		},
 		Publish: lb.Publish{IPv6: true, Private: true},
-		Subject: lb.Subject{Served: svc.Ports},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("\n got %+v\nwant %+v", got, want)
@@ -105,17 +104,13 @@ func TestHealthCheckByTrafficPolicy(t *testing.T) {
 
 func TestSettingsWithoutEffectAreNoted(t *testing.T) {
 	for name, c := range map[string]struct {
-		local       bool
 		annotations map[string]string
 		field       string
 	}{
-		"path without HTTP":     {annotations: map[string]string{hetzner + "health-check-http-path": "/x"}, field: hetzner + "health-check-http-path"},
-		"mode under Local":      {local: true, annotations: map[string]string{"underlay.dev/health-check": "node-port"}, field: "underlay.dev/health-check"},
-		"mode and protocol":     {annotations: map[string]string{"underlay.dev/health-check": "node-port", hetzner + "health-check-protocol": "http"}, field: "underlay.dev/health-check"},
 		"no address to be seen": {annotations: map[string]string{hetzner + "use-private-ip": "true", hetzner + "disable-public-network": "true", hetzner + "disable-private-ingress": "true"}, field: hetzner + "disable-public-network"},
 	} {
 		svc, d := plain()
-		svc.Annotations, svc.Local, svc.HealthCheckNodePort = c.annotations, c.local, 32000
+		svc.Annotations = c.annotations
 		_, notes, err := lb.Parse(svc, d)
 		if err != nil || len(notes) != 1 || notes[0].Field != c.field || notes[0].Grade != lb.Warning {
 			t.Errorf("%s: notes %v, error %v, want one warning about %s", name, notes, err, c.field)
@@ -216,8 +211,8 @@ func TestPartsThatCannotBeServed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(spec.Listeners) != 2 || len(spec.Served) != 2 || len(spec.Unserved) != 2 {
-		t.Errorf("%d listeners, served %v, unserved %v", len(spec.Listeners), spec.Served, spec.Unserved)
+	if len(spec.Listeners) != 2 {
+		t.Errorf("%d listeners", len(spec.Listeners))
 	}
 	var fields []string
 	for _, n := range notes {
@@ -228,18 +223,6 @@ func TestPartsThatCannotBeServed(t *testing.T) {
 	}
 	if want := []string{"spec.sessionAffinity", "spec.loadBalancerIP", "spec.ports", "spec.ports"}; !slices.Equal(fields, want) {
 		t.Errorf("notes on %v, want %v", fields, want)
-	}
-}
-
-func TestDefaultsValidate(t *testing.T) {
-	if err := (lb.Defaults{Cluster: "kubernetes"}).Validate(); err != nil {
-		t.Errorf("built-in defaults: %v", err)
-	}
-	err := lb.Defaults{Cluster: "-", CheckDefaults: lb.CheckDefaults{HealthCheckInterval: 2 * time.Second, HealthCheckTimeout: 1500 * time.Millisecond}}.Validate()
-	for _, field := range []string{`Cluster="-"`, `HealthCheckInterval="2s"`, `HealthCheckTimeout="1.5s"`} {
-		if err == nil || !strings.Contains(err.Error(), field) {
-			t.Errorf("%v does not name %s", err, field)
-		}
 	}
 }
 

@@ -63,9 +63,7 @@ func (m Member) NeedsCertificates() bool {
 // Part is a Service's part of a load balancer.
 type Part struct {
 	Listeners []Listener
-	// Unopened are the requested ports that are not served.
-	Unopened []int
-	Notes    []Note
+	Notes     []Note
 }
 
 // Input is everything that the plan of a load balancer depends on.
@@ -105,8 +103,6 @@ type Plan struct {
 	Again bool
 	// Opens are the ports of pods that must be reachable.
 	Opens []int
-	// Nodes should become or remain targets.
-	Nodes []Node
 	// Held are the cloud's refusals that the plan works around.
 	Held []error
 }
@@ -178,7 +174,7 @@ func (in Input) Plan() Plan {
 		p.Opens = PortsOf(spec.Listeners)
 	}
 	spec, p.Again = spec.Step(have)
-	p.Spec, p.Nodes, p.Notes, p.Held = spec, nodes.all, slices.Concat(p.Notes, notes), append(p.Held, held...)
+	p.Spec, p.Notes, p.Held = spec, slices.Concat(p.Notes, notes), append(p.Held, held...)
 	p.Ops = slices.Concat(Diff(spec, have), obtain, in.surplus(members, spec))
 	return p
 }

@@ -52,8 +52,6 @@ func TestPodsAsTargetsByAnnotations(t *testing.T) {
 		"not private":               {annotations: map[string]string{hetzner + "use-private-ip": "false"}, want: "tcp :8080 "},
 		"no public interface":       {annotations: map[string]string{hetzner + "disable-public-network": "true", hetzner + "use-private-ip": "true"}, want: hetzner + `disable-public-network="true"`},
 		"none by configuration":     {change: func(_ *lb.Service, d *lb.Defaults) { d.UsePrivateIP, d.DisablePublicNetwork = true, true }, want: `underlay.dev/targets="pods": pods are reached through`},
-		"node selector":             {annotations: map[string]string{hetzner + "node-selector": "a=b"}, want: "node-selector"},
-		"check of nodes":            {annotations: map[string]string{"underlay.dev/health-check": "node-port"}, want: "underlay.dev/health-check"},
 		"several numbers of a name": {change: func(s *lb.Service, _ *lb.Defaults) { s.Ports[0].TargetPorts = []int{8080, 8081} }, want: `spec.ports="443/TCP": the target port has the numbers 8080, 8081 `},
 		"a name without a number":   {change: func(s *lb.Service, _ *lb.Defaults) { s.Ports[0].TargetPorts = nil }, want: `spec.ports="443/TCP": no pod has a port`},
 		"another word":              {annotations: map[string]string{lb.AnnotationTargets: "endpoints"}, want: "set nodes or pods"},

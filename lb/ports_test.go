@@ -24,7 +24,7 @@ func portsCase() annotationCase {
 		other: `{"80":{"healthCheck":{"retries":1}}}`, then: func(s *lb.Spec) {
 			s.Listeners[0].Check.Retries = 1
 		},
-		invalid: []string{"443", "[]", `{"443":{}`, `{"443":{}} x`, `{"443":{},"443":{}}`, "null"},
+		invalid: []string{"443", "[]", `{"443":{}`, `{"443":{}} x`, "null"},
 	}
 }
 
@@ -212,36 +212,28 @@ func TestRedirectOfOnePort(t *testing.T) {
 // All mistakes are refused at once, with field, value and remedy.
 func TestMistakesInOptionsOfPorts(t *testing.T) {
 	for options, want := range map[string]string{
-		`{"443":{"protocl":"https"}}`:                         `underlay.dev/ports 443.protocl="https": no such option: did you mean protocol?`,
-		`{"443":{"healthCheck":{"intervall":"5s"}}}`:          `underlay.dev/ports 443.healthCheck.intervall="5s": no such option: did you mean healthCheck.interval?`,
-		`{"443":{"interval":"5s"}}`:                           `did you mean`,
-		`{"8443":{}}`:                                         `underlay.dev/ports 8443="{…}": the Service has no such port: name one of 80, 443, 25, 53`,
-		`{"dns":{}}`:                                          `underlay.dev/ports dns="{…}": the cloud's load balancers carry TCP only`,
-		`{"443":{},"https":{}}`:                               `underlay.dev/ports https="{…}": port 443 is named twice`,
-		`{"443":{"protocol":"tcp","protocol":"http"}}`:        `"protocol" is there twice`,
-		`{"443":{"protocol":"udp"}}`:                          `underlay.dev/ports 443.protocol="udp": set tcp or http or https, or remove it`,
-		`{"443":{"protocol":true}}`:                           `set a text in quotes`,
-		`{"443":{"protocol":null}}`:                           `underlay.dev/ports 443.protocol="null": set a text in quotes`,
-		`{"443":{"protocol":""}}`:                             `set a value, or leave it out`,
-		`{"443":{"proxyProtocol":"true"}}`:                    `set true or false, without quotes`,
-		`{"443":{"healthCheck":{"port":"80"}}}`:               `set a number, without quotes`,
-		`{"443":{"healthCheck":{"port":80.5}}}`:               `underlay.dev/ports 443.healthCheck.port="80.5": set a whole number from 1 to 65535`,
-		`{"443":{"healthCheck":{"interval":"1s"}}}`:           `443.healthCheck.interval="1s": set whole seconds from 3 to 60`,
-		`{"443":{"healthCheck":{"interval":{}}}}`:             `set seconds, as 10 or "10s"`,
-		`{"443":{"healthCheck":{"statusCodes":"200"}}}`:       `set a list in brackets`,
-		`{"443":{"healthCheck":{"statusCodes":[]}}}`:          `set a value, or leave it out`,
-		`{"443":{"healthCheck":{"statusCodes":[[1]]}}}`:       `underlay.dev/ports 443.healthCheck.statusCodes="[[1]]": set texts in quotes, or numbers`,
-		`{"443":{"healthCheck":{"statusCodes":["200,201"]}}}`: `holds a comma`,
-		`{"443":{"healthCheck":true}}`:                        `443.healthCheck="true": set an object of options`,
-		`{"443":7}`:                                           `443="7": a port has an object of options`,
-		`["443"]`:                                             `not a JSON object of ports (it does not begin with {)`,
-		`{"443":{}`:                                           `not a JSON object of ports (unexpected end of JSON input)`,
-		`{"443":{}}{}`:                                        `after top-level value`,
-		`{443:{}}`:                                            `not a JSON object of ports (invalid character`,
+		`{"443":{"protocl":"https"}}`:                `underlay.dev/ports 443.protocl="https": no such option: did you mean protocol?`,
+		`{"443":{"healthCheck":{"intervall":"5s"}}}`: `underlay.dev/ports 443.healthCheck.intervall="5s": no such option: did you mean healthCheck.interval?`,
+		`{"443":{"interval":"5s"}}`:                  `did you mean`,
+		`{"8443":{}}`:                                `underlay.dev/ports 8443: the Service has no such port: name one of 80, 443, 25, 53`,
+		`{"dns":{}}`:                                 `underlay.dev/ports dns: the cloud's load balancers carry TCP only`,
+		`{"443":{},"https":{}}`:                      `underlay.dev/ports https: port 443 is named twice`,
+		`{"443":{"protocol":"udp"}}`:                 `underlay.dev/ports 443.protocol="udp": set tcp or http or https, or remove it`,
+		`{"443":{"protocol":true}}`:                  `underlay.dev/ports 443.protocol="true": set tcp or http or https`,
+		`{"443":{"protocol":null}}`:                  `underlay.dev/ports 443.protocol: set a text`,
+		`{"443":{"protocol":""}}`:                    `or leave it out`,
+		`{"443":{"healthCheck":{"port":80.5}}}`:      `underlay.dev/ports 443.healthCheck.port="80.5": set a whole number from 1 to 65535`,
+		`{"443":{"healthCheck":{"interval":"1s"}}}`:  `443.healthCheck.interval="1s": set whole seconds from 3 to 60`,
+		`{"443":{"healthCheck":{"interval":{}}}}`:    `443.healthCheck.interval: set a text, a number`,
+		`{"443":{"healthCheck":{"statusCodes":[]}}}`: `or leave it out`,
+		`{"443":{"healthCheck":true}}`:               `443.healthCheck="true": no such option: did you mean healthCheck.`,
+		`{"443":7}`:                                  `not a JSON object of ports with objects of options`,
+		`["443"]`:                                    `not a JSON object of ports with objects of options`,
+		`{"443":{}`:                                  `(unexpected EOF)`,
+		`{"443":{}}{}`:                               `something follows it`,
+		`{443:{}}`:                                   `(invalid character`,
 
-		`{"443":{"healthCheck":{"port":80},"healthCheck.port":81}}`: `443.healthCheck.port="81": a key has no dot: set an object, "healthCheck":{"port":…}`,
-
-		`{"":{}}`:                                `underlay.dev/ports="{…}": the Service has no such port: name one of 80, 443, 25, 53`,
+		`{"":{}}`:                                `underlay.dev/ports: the Service has no such port: name one of 80, 443, 25, 53`,
 		`{"443":` + strings.Repeat("[", 100_000): `100007 bytes are too long: set at most 32768`,
 	} {
 		svc, d := portService(options)
@@ -262,45 +254,6 @@ func TestMistakesInOptionsOfPorts(t *testing.T) {
 	var refused *lb.RefusedError
 	if !errors.As(err, &refused) || len(refused.Notes) != 3 {
 		t.Errorf("%v, want all three mistakes", err)
-	}
-}
-
-func TestOptionsOfPortsWithoutEffect(t *testing.T) {
-	for options, want := range map[string]string{
-		`{"443":{"stickySessions":true}}`:                       `443.stickySessions: only http and https have it`,
-		`{"443":{"certificates":["7"]}}`:                        `443.certificates: only https has it`,
-		`{"443":{"healthCheck":{"path":"/x"}}}`:                 `443.healthCheck.path: only an HTTP check`,
-		`{"443":{"healthCheck":{"mode":"node-port","port":1}}}`: `443.healthCheck.mode: the health check's own protocol, port or path decides`,
-	} {
-		svc, d := portService(options)
-		_, notes, err := lb.Parse(svc, d)
-		if err != nil || len(notes) != 2 || notes[0].Reason != lb.ReasonNoEffect || !strings.Contains(notes[0].String(), want) {
-			t.Errorf("%s: %v, %v", options, notes, err)
-		}
-	}
-	// Under policy Local the mode node-port works with the PROXY protocol.
-	for options, noted := range map[string]bool{
-		`{"443":{"healthCheck":{"mode":"node-port"}}}`:                       true,
-		`{"443":{"healthCheck":{"mode":"node-port"},"proxyProtocol":true}}`:  false,
-		`{"443":{"healthCheck":{"mode":"kube-proxy"},"proxyProtocol":true}}`: false,
-	} {
-		local, d := portService(options)
-		local.Local, local.HealthCheckNodePort = true, 32000
-		if _, notes, err := lb.Parse(local, d); err != nil || len(notes) == 2 != noted { // one is about port 53
-			t.Errorf("%s under policy Local: %v, %v", options, notes, err)
-		}
-	}
-	local, d := portService(`{"443":{"proxyProtocol":true}}`, lb.OwnPrefix+"health-check", "node-port")
-	local.Local, local.HealthCheckNodePort = true, 32000
-	spec, notes, err := lb.Parse(local, d)
-	if err != nil || len(notes) != 1 || spec.Listeners[2].Check.Port != 30443 {
-		t.Errorf("node-port for all ports, the PROXY protocol for one: %v, %v, %s", notes, err, spec.Listeners[2].Check)
-	}
-	// An annotation for all ports has an effect if it applies to one port.
-	svc, d := portService(`{"443":{"protocol":"http"}}`, hetzner+"http-sticky-sessions", "true")
-	spec, notes, err = lb.Parse(svc, d)
-	if err != nil || len(notes) != 1 || !spec.Listeners[2].HTTP.Sticky { // the note is about port 53
-		t.Errorf("%v %v %+v", notes, err, spec.Listeners)
 	}
 }
 

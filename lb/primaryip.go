@@ -79,38 +79,11 @@ func (r PrimaryIPRef) mark() string {
 	return fmt.Sprintf("sha256-%x", sha256.Sum256([]byte(r.Named)))[:39]
 }
 
-func primaryIPAnnotations() []Annotation {
-	primaryIP := func(name, family string, at func(*settings) *string) Annotation {
-		return text(name, "ID or name of an "+family+" primary IP of the project; a number is an ID",
-			"a new address, which goes with the load balancer",
-			"Public "+family+
-				" address that the load balancer is created with, and that stays when the Service "+
-				"is deleted. The project's side has to agree: by labels of the primary IP, or "+
-				"by loadBalancers.primaryIPs in the configuration. The load balancer is "+
-				"created where the primary IP is, unless location or network-zone "+
-				"contradicts. One that exists keeps its addresses.",
-			at, validPrimaryIP, unreachable)
-	}
-	return []Annotation{
-		primaryIP(AnnotationPrimaryIPv4, "IPv4", func(s *settings) *string { return &s.PrimaryIPv4.Named }),
-		primaryIP(AnnotationPrimaryIPv6, "IPv6", func(s *settings) *string { return &s.PrimaryIPv6.Named }),
-	}
-}
-
 func validPrimaryIP(v string) error {
 	if _, isID := ReferenceID(v); !isID && strings.Trim(v, "0123456789") == "" {
 		return errors.New("set the primary IP's ID or name; a number is an ID")
 	}
 	return validName(v)
-}
-
-// unreachable only warns: the load balancer is created with the address anyway, because it cannot
-// get it later.
-func unreachable(s settings) (why, remedy string) {
-	if s.publicOff {
-		return "the load balancer has the address but no public interface, so no client reaches it there", "set " + annotationPublicOff + " to false"
-	}
-	return "", ""
 }
 
 // reference is a PrimaryIPRef with everything that depends on its family.

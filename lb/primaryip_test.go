@@ -216,17 +216,6 @@ func TestRememberedNamesOfPrimaryIPs(t *testing.T) {
 	}
 }
 
-func TestPrimaryIPWithoutPublicInterface(t *testing.T) {
-	svc, d := named("web", "")
-	d.UsePrivateIP = true
-	svc.Annotations[hetzner+"disable-public-network"] = "true"
-	_, notes, err := lb.Parse(svc, d)
-	if err != nil {
-		t.Fatal(err)
-	}
-	wants(t, notes, lb.Note{Grade: lb.Warning, Reason: lb.ReasonNoEffect, Field: lb.AnnotationPrimaryIPv4, Value: "web", Text: "no public interface"})
-}
-
 // The note with the command has room for the longest names.
 func TestConsentForAPrimaryIPIsEnough(t *testing.T) {
 	svc, d := named("web", "")

@@ -64,10 +64,8 @@ const (
 	ReasonCheckKept            = "HealthCheckKept"    // checks from before the takeover
 	ReasonSettingsKept         = "SettingsKept"       // settings from before the takeover
 	ReasonTargetsNotReplaced   = "TargetsNotReplaced" // a target is unhealthy at its new address
-	ReasonTargetsRemoved       = "TargetsRemoved"     // no Node has their addresses
 	ReasonNoHealthyTarget      = "NoHealthyTarget"    // for longer than the time of a verdict
 	ReasonTargetsHealthy       = "TargetsHealthy"
-	ReasonCheckUnanswered      = "HealthCheckUnanswered" // a PROXY header would break the check
 	ReasonPortConflict         = "PortConflict"
 	ReasonNoRoom               = "NoRoomForPort"
 	ReasonNoCommonNode         = "NoCommonNode"

@@ -284,24 +284,18 @@ func (m *merger) ports() {
 	certificates := make(map[string]bool)
 	barred := false
 	for i, s := range m.sharers {
-		unopened := func(port int) { m.parts[i].Unopened = append(m.parts[i].Unopened, port) }
-		wanted := m.claims(i)
-		for _, l := range wanted {
+		for _, l := range m.claims(i) {
 			more := maps.Clone(certificates)
 			certificatesOf(l, more)
-			refused := true
 			switch j, taken := owners[l.Port]; {
 			case taken:
 				m.conflict(i, j, fmt.Sprintf("%d/TCP", l.Port))
+				continue
 			case len(m.spec.Listeners) >= limits.Listeners:
 				m.noRoom(i, l.Port, fmt.Sprintf("%d ports", limits.Listeners))
+				continue
 			case len(more) > limits.Certificates && len(more) > len(certificates):
 				m.noRoom(i, l.Port, fmt.Sprintf("%d certificates", limits.Certificates))
-			default:
-				refused = false
-			}
-			if refused {
-				unopened(l.Port)
 				continue
 			}
 			if j, taken := owners[redirectPort]; l.HTTP.Redirect && taken {
@@ -317,13 +311,6 @@ func (m *merger) ports() {
 		}
 		if s.Standing == Wanted {
 			m.parts[i].Notes = slices.Concat(s.Spec.Barred, m.parts[i].Notes)
-			open := ByPort(wanted)
-			for _, l := range s.Spec.Listeners {
-				if _, ok := open[l.Port]; !ok {
-					unopened(l.Port)
-				}
-			}
-			slices.Sort(m.parts[i].Unopened)
 			barred = barred || len(s.Spec.Barred) > 0 && len(m.parts[i].Listeners) > 0
 		}
 	}

@@ -88,8 +88,11 @@ func shown(sharers []lb.Member, parts []lb.Part) string {
 		for _, l := range p.Listeners {
 			fmt.Fprintf(&b, " %d", l.Port)
 		}
-		for _, port := range p.Unopened {
-			fmt.Fprintf(&b, " -%d", port)
+		open := lb.ByPort(p.Listeners)
+		for _, l := range sharers[i].Spec.Listeners {
+			if _, ok := open[l.Port]; !ok && sharers[i].Standing == lb.Wanted {
+				fmt.Fprintf(&b, " -%d", l.Port)
+			}
 		}
 		for _, n := range p.Notes {
 			fmt.Fprintf(&b, " %s(%d,%s=%s)", n.Reason, n.Grade, n.Field[strings.LastIndexAny(n.Field, "/.")+1:], n.Value)

@@ -57,8 +57,6 @@ type Subject struct {
 	Namespace, Service string
 	// HealthCheckNodePort is where kube-proxy reports endpoints; 0 without policy Local.
 	HealthCheckNodePort int
-	// Served are the Service's ports with a listener, Unserved those without.
-	Served, Unserved []Port
 }
 
 // Sharing is how Services share the load balancer. All but Shared are set only for a group.

@@ -235,28 +235,6 @@ func (s Spec) NodeOf(t Target) string {
 	return ""
 }
 
-// Serverless describes how many nodes are targets if the servers of other nodes do not exist. It
-// is empty if all servers exist, or if there is no target.
-func (s State) Serverless(nodes []Node, missing map[int64]bool) string {
-	var without []string
-	targets := 0
-	for _, n := range nodes {
-		if slices.ContainsFunc(n.Targets(), func(t Target) bool { return slices.Contains(s.Targets, t) }) {
-			targets++
-		} else if missing[n.Server] {
-			without = append(without, n.Name)
-		}
-	}
-	if targets == 0 || len(without) == 0 {
-		return ""
-	}
-	why := "its server does not exist"
-	if len(without) > 1 {
-		why = "their servers do not exist"
-	}
-	return fmt.Sprintf("%d of %d nodes are targets; without: %s (%s)", targets, len(nodes), andMore(without), why)
-}
-
 // unaddressed returns a note about nodes that are not targets because they have no address where
 // targets are reached. It must precede [Spec.keepUnaddressed].
 func (s Spec) unaddressed() []Note {

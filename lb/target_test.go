@@ -154,30 +154,3 @@ func TestTargetsOfAMisreadServiceOfBothKinds(t *testing.T) {
 		}
 	}
 }
-
-// The number of nodes that are targets is computed from the load balancer, by either address of a
-// node.
-func TestNodesWithoutServers(t *testing.T) {
-	is := func(targets ...lb.Target) lb.State { return lb.State{ID: 1, Targets: targets} }
-	one, bare := lb.Target{Server: 11, Private: true}, lb.AddressTarget(netip.MustParseAddr("203.0.113.5"))
-	for _, c := range []struct {
-		have    lb.State
-		missing []int64
-		want    string
-	}{
-		{is(one, bare), nil, ""},
-		{is(one, bare), []int64{12}, "2 of 6 nodes are targets; without: cloud-2 (its server does not exist)"},
-		{is(bare), []int64{12, 11}, "1 of 6 nodes are targets; without: cloud-2 and 1 more (their servers do not exist)"},
-		{is(one), []int64{11}, ""},
-		{is(), []int64{12}, ""},
-		{is(lb.AddressTarget(netip.MustParseAddr("203.0.113.9"))), []int64{12}, ""},
-	} {
-		missing := make(map[int64]bool)
-		for _, id := range c.missing {
-			missing[id] = true
-		}
-		if got := c.have.Serverless(mixed(), missing); got != c.want {
-			t.Errorf("%v without %v: %q, want %q", c.have.Targets, c.missing, got, c.want)
-		}
-	}
-}

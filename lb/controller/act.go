@@ -259,25 +259,23 @@ func (e *opError) target() lb.Target {
 	return lb.Target{}
 }
 
+// serverMissing reports whether a target was refused because its server does not exist.
+func serverMissing(err error) bool {
+	var failed *opError
+	var rejected *lb.RejectedError
+	if !errors.As(err, &failed) || !errors.As(err, &rejected) || rejected.Code != lb.CodeNotFound {
+		return false
+	}
+	t := failed.target()
+	return t.Server != 0 && !t.Pod()
+}
+
 func nodeOf(err error, spec lb.Spec) string {
 	var failed *opError
 	if !errors.As(err, &failed) {
 		return ""
 	}
 	return spec.NodeOf(failed.target())
-}
-
-// missingServer returns the ID of a refused target's server if the server does not exist, else 0.
-func missingServer(err error) int64 {
-	var failed *opError
-	var rejected *lb.RejectedError
-	if !errors.As(err, &failed) || !errors.As(err, &rejected) || rejected.Code != lb.CodeNotFound {
-		return 0
-	}
-	if t := failed.target(); !t.Pod() {
-		return t.Server
-	}
-	return 0
 }
 
 func refusal(err error) bool {

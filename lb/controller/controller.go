@@ -101,8 +101,6 @@ type Controller struct {
 	unhealthy *since[lb.Target]
 	// unexplained are the UIDs of Services with a finalizer of an unknown owner.
 	unexplained sync.Map
-	// addresses are all addresses that Nodes on dedicated servers have had.
-	addresses sync.Map
 	// nodesChanged is the time of the last change of a Node's addresses, in Unix nanoseconds.
 	nodesChanged atomic.Int64
 	// drifting are the owners that periodic reads have queued.
@@ -111,9 +109,6 @@ type Controller struct {
 
 // New returns a controller with handlers at its informers. It does nothing before Run.
 func New(cfg Config) (*Controller, error) {
-	if err := cfg.Defaults.Validate(); err != nil {
-		return nil, fmt.Errorf("load balancer defaults: %w", err)
-	}
 	m, err := newMetrics(cfg.Registry)
 	if err != nil {
 		return nil, fmt.Errorf("registering load balancer metrics: %w", err)

@@ -240,8 +240,8 @@ func TestDedicatedServerLosesItsAddresses(t *testing.T) {
 }
 
 // Addresses without a Node are removed at a takeover and when another client adds them, as servers
-// are, and one Event names them.
-func TestRemovedStrangersAreTold(t *testing.T) {
+// are.
+func TestStrangersAreRemoved(t *testing.T) {
 	found := peers("awebuid")
 	found.Targets = append(found.Targets, lb.Target{Server: 9}, addressTarget("203.0.113.8"), addressTarget("203.0.113.9"))
 	inWorld(t, newCloud(found), nodes(2), func(w *world) {
@@ -249,27 +249,12 @@ func TestRemovedStrangersAreTold(t *testing.T) {
 		for range 3 {
 			w.later()
 		}
-		withReport := func(what string, names ...string) {
-			t.Helper()
-			var events []string
-			for _, e := range w.message() {
-				if strings.Contains(e, lb.ReasonTargetsRemoved) {
-					events = append(events, e)
-				}
-			}
-			if len(events) != 1 || !strings.Contains(events[0], strings.Join(names, ", ")+";") || strings.Contains(events[0], "server 9") {
-				t.Errorf("%s: Events %q, want one that names %q", what, events, names)
-			}
-		}
-		withReport("takeover", "IP 203.0.113.8", "IP 203.0.113.9")
-
 		var many []lb.Target
 		for i := range 12 {
 			many = append(many, addressTarget(fmt.Sprint("203.0.113.", 100+i)))
 		}
 		w.cloud.change(w.cloud.all()[0].ID, func(s *lb.State) { s.Targets = append(slices.Clone(s.Targets), many...) })
 		w.later()
-		withReport("drift", "IP 203.0.113.109", "2 more")
 		if targets := w.cloud.all()[0].Targets; slices.ContainsFunc(targets, func(t lb.Target) bool { return t.Address.IsValid() }) {
 			t.Errorf("targets %v", targets)
 		}

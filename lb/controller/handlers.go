@@ -167,13 +167,3 @@ func (c *Controller) enqueueAll() {
 		}
 	}
 }
-
-// unknownTargets returns the removed addresses that no Node has had.
-func (c *Controller) unknownTargets(removed []lb.Target) (unknown []lb.Target) {
-	for _, t := range removed {
-		if _, known := c.addresses.Load(t.Address); t.Address.IsValid() && !t.Pod() && !known {
-			unknown = append(unknown, t)
-		}
-	}
-	return unknown
-}

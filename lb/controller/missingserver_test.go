@@ -12,8 +12,7 @@ import (
 )
 
 // A Node without a server doesn't affect Services with other nodes. From the first pass to the
-// last, also during retries and while nodes join, their conditions report how many of their nodes
-// are targets.
+// last, also during retries and while nodes join, their conditions are True and name the Node.
 func TestANodeWithoutAServer(t *testing.T) {
 	inLab(t, func(l *lab) {
 		svc, ghost := l.service("000000000001"), readyNode("ghost", "hcloud://4711")
@@ -31,13 +30,13 @@ func TestANodeWithoutAServer(t *testing.T) {
 			}
 		}
 		for range 24 * 6 {
-			says("2 of 3 nodes are targets; without: ghost (its server does not exist)", metav1.ConditionTrue, 0, 1)
+			says("Node ghost: add server 4711", metav1.ConditionTrue, 0, 1)
 			time.Sleep(10 * time.Minute)
 		}
-		says("3 of 4 nodes are targets; without: ghost", metav1.ConditionTrue, 0, 1, 2)
-		says("2 of 3 nodes are targets; without: ghost", metav1.ConditionTrue, 1, 2)
+		says("Node ghost: add server 4711", metav1.ConditionTrue, 0, 1, 2)
+		says("Node ghost: add server 4711", metav1.ConditionTrue, 1, 2)
 		l.requests()
-		says("2 of 3 nodes are targets; without: ghost", metav1.ConditionTrue, 1, 2)
+		says("Node ghost: add server 4711", metav1.ConditionTrue, 1, 2)
 		if _, writes := l.requests(); writes > 0 {
 			t.Errorf("%d writes where nothing changed", writes)
 		}

@@ -1,10 +1,8 @@
 package controller
 
 import (
-	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -88,20 +86,6 @@ func publicAddress(all []netip.Addr, ipv6 bool) netip.Addr {
 // while a removal would cut connections that are being drained.
 func joins(node *corev1.Node) bool {
 	return eligible(node) && kube.Ready(node) && !kube.Tainted(node, toBeDeletedTaint)
-}
-
-// maxRemoved limits the addresses in an Event's message, which has at most 1024 bytes.
-const maxRemoved = 10
-
-func removal(unknown []lb.Target) string {
-	names := make([]string, 0, len(unknown))
-	for _, t := range unknown {
-		names = append(names, t.String())
-	}
-	if more := len(names) - maxRemoved; more > 0 {
-		names = append(names[:maxRemoved], fmt.Sprintf("%d more", more))
-	}
-	return fmt.Sprintf("removed targets of the load balancer that no Node has: %s; if a dedicated server outside the cluster shall get traffic, use a load balancer of its own", strings.Join(names, ", "))
 }
 
 func noPods() lb.Note {

@@ -2,13 +2,13 @@ package controller
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/underlay-ccm/underlay/hcloudsim"
-	"github.com/underlay-ccm/underlay/lb"
 )
 
 // kubeProxy replies to checks as a node with an endpoint does: kube-proxy does not understand a
@@ -45,18 +45,16 @@ func TestChecksOfTheProxyProtocol(t *testing.T) {
 				svc.Annotations["underlay.dev/health-check"] = c.asks
 				svc.Spec.ExternalTrafficPolicy, svc.Spec.HealthCheckNodePort = c.policy, 32000
 				l.endpointsOn(svc, l.nodes[0])
-				var notes []lb.Note
 				for range 5 { // the simulator runs due checks when it is read
-					var err error
-					notes, err = l.once(svc, l.nodes[0])
+					_, err := l.once(svc, l.nodes[0])
 					l.must(err)
 					time.Sleep(20 * time.Second)
 				}
 				if healthy := len(l.sim.HealthyTargets(l.balancer(svc).ID, 80)) == 1; healthy != c.healthy {
 					t.Errorf("healthy %t", healthy)
 				}
-				if c.healthy != (len(notes) == 0) || !c.healthy && notes[0].Reason != lb.ReasonCheckUnanswered {
-					t.Errorf("notes %v", notes)
+				if message := statusMessage(l.live(svc)); c.healthy == strings.Contains(message, "no target is healthy") {
+					t.Errorf("condition %q", message)
 				}
 			})
 		})

@@ -15,13 +15,9 @@ import (
 // report writes the result to each Service that requests the balancer, and emits Events. Services
 // that request another balancer are reported by that. It returns all notes.
 func (c *Controller) report(ctx context.Context, o *outcome) (all []lb.Note, err error) {
-	unknown := c.unknownTargets(o.removed)
 	var errs []error
 	for i, m := range o.members {
 		svc := o.services[i]
-		if len(unknown) > 0 {
-			c.cfg.Recorder.Event(svc, corev1.EventTypeWarning, lb.ReasonTargetsRemoved, removal(unknown))
-		}
 		if m.Standing == lb.Closing || c.keyOf(svc) != o.owner {
 			continue
 		}
@@ -95,7 +91,7 @@ func ownerOf(s lb.State, svc *corev1.Service, cluster string) lb.Owner {
 // statusOf returns the Service's status of the load balancer. state has only the Service's
 // listeners.
 func (c *Controller) statusOf(o *outcome, i int, state lb.State) corev1.LoadBalancerStatus {
-	m, svc, part := o.members[i], o.services[i], o.plan.Part(i)
+	m, svc := o.members[i], o.services[i]
 	now := svc.Status.LoadBalancer
 	elsewhere := slices.ContainsFunc(c.states.carrying(c.owner(svc)), func(s lb.State) bool { return s.ID != o.have.ID })
 	complete := len(state.Listeners) == len(m.Spec.Listeners)
@@ -111,11 +107,7 @@ func (c *Controller) statusOf(o *outcome, i int, state lb.State) corev1.LoadBala
 	case !m.Parsed: // the settings of the status are unknown
 		return now
 	}
-	spec := m.Spec
-	if o.plan.Spec.Owner.Group == "" {
-		part.Unopened = nil
-	}
-	return ingressStatus(spec, part.Unopened, state)
+	return ingressStatus(m.Spec, state)
 }
 
 func rejected(n lb.Note) bool { return n.Reason == reasonRejected }

@@ -53,12 +53,8 @@ type serviceReport struct {
 	ours    bool // the addresses belong to our load balancer, or are empty
 }
 
-// annotationState was used by earlier versions for health checks.
-const annotationState = "underlay.dev/health-check-state"
-
 func withReport(svc *corev1.Service, t serviceReport) *corev1.Service {
 	updated := svc.DeepCopy()
-	delete(updated.Annotations, annotationState)
 	meta.SetStatusCondition(&updated.Status.Conditions, condition(t.notes))
 	if !t.managed {
 		meta.RemoveStatusCondition(&updated.Status.Conditions, conditionManaged)
@@ -142,7 +138,6 @@ func (c *Controller) letGo(ctx context.Context, svc *corev1.Service) error {
 	}
 	meta.RemoveStatusCondition(&updated.Status.Conditions, conditionManaged)
 	meta.RemoveStatusCondition(&updated.Status.Conditions, conditionForeign)
-	delete(updated.Annotations, annotationState)
 	if !c.transferred(svc) || heldByNodes(svc) {
 		updated.Finalizers = slices.DeleteFunc(updated.Finalizers, func(f string) bool {
 			return f == helpers.LoadBalancerCleanupFinalizer
@@ -181,45 +176,17 @@ func (c *Controller) patch(ctx context.Context, svc, updated *corev1.Service) (*
 	return patched, nil
 }
 
-// Errors of ports in the status, in the format that the API requires.
-const (
-	portErrorProtocol = "underlay.dev/UnsupportedProtocol"
-	portErrorShared   = "underlay.dev/NotServedByShared"
-)
-
-func ingressStatus(spec lb.Spec, unopened []int, have lb.State) corev1.LoadBalancerStatus {
-	var all []corev1.LoadBalancerIngress
+func ingressStatus(spec lb.Spec, have lb.State) corev1.LoadBalancerStatus {
+	if name := spec.Publish.Hostname; name != "" {
+		return corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{{Hostname: name}}}
+	}
 	mode := corev1.LoadBalancerIPModeVIP
 	if spec.Publish.Proxy {
 		mode = corev1.LoadBalancerIPModeProxy
 	}
+	var all []corev1.LoadBalancerIngress
 	for _, ip := range lb.Ingress(spec, have) {
 		all = append(all, corev1.LoadBalancerIngress{IP: ip.String(), IPMode: ptr.To(mode)})
 	}
-	if name := spec.Publish.Hostname; name != "" {
-		all = []corev1.LoadBalancerIngress{{Hostname: name}}
-	}
-	for i := range all {
-		all[i].Ports = portStatus(spec, unopened)
-	}
 	return corev1.LoadBalancerStatus{Ingress: all}
-}
-
-// portStatus returns all ports, as the API requires, or nil if all are served.
-func portStatus(spec lb.Spec, unopened []int) []corev1.PortStatus {
-	if len(spec.Unserved)+len(unopened) == 0 {
-		return nil
-	}
-	var ports []corev1.PortStatus
-	for i, p := range slices.Concat(spec.Served, spec.Unserved) {
-		status := corev1.PortStatus{Port: int32(p.Number), Protocol: corev1.Protocol(p.Protocol)}
-		switch {
-		case i >= len(spec.Served):
-			status.Error = ptr.To(portErrorProtocol)
-		case slices.Contains(unopened, p.Number):
-			status.Error = ptr.To(portErrorShared)
-		}
-		ports = append(ports, status)
-	}
-	return ports
 }

@@ -3,12 +3,8 @@ package controller
 import (
 	"context"
 	"errors"
-	"fmt"
-	"maps"
 	"slices"
 	"time"
-
-	"k8s.io/klog/v2"
 
 	"github.com/underlay-ccm/underlay/lb"
 )
@@ -32,8 +28,6 @@ type outcome struct {
 	opened  []int     // ports of new or changed listeners
 	notes   []lb.Note // in addition to those of the plan
 	survey  Survey    // the input of the plan
-	// missing are the errors of targets by server ID, if the server does not exist.
-	missing map[int64]error
 	// transient are errors to retry.
 	transient error
 	unwanted  bool       // a Service no longer exists or requests it
@@ -46,12 +40,9 @@ type outcome struct {
 
 // add adds an error as a note if a user must fix it, else as transient.
 func (o *outcome) add(err error) {
-	if server := missingServer(err); server != 0 {
-		o.missing[server] = err
-	} else if note, known := noteOf(err, o.plan.Spec); known {
-		if other := o.namesake(); note.Reason == lb.ReasonNotOwned && other != "" {
-			note.Text += fmt.Sprintf(", or share it with its owner, the Service %s, by the annotation %s",
-				other, lb.AnnotationShared)
+	if note, known := noteOf(err, o.plan.Spec); known {
+		if serverMissing(err) && len(o.have.Targets) > 0 {
+			note.Grade, note.Reason = lb.Warning, "" // an Event on the Node reports it
 		}
 		o.notes = append(o.notes, note)
 	} else if err != nil {
@@ -59,50 +50,10 @@ func (o *outcome) add(err error) {
 	}
 }
 
-// namesake returns another Service that owns a load balancer of the requested name, or "".
-func (o *outcome) namesake() string {
-	for _, s := range o.survey.States {
-		if s.Name != o.plan.Spec.Name || s.ID == o.have.ID {
-			continue
-		}
-		for _, svc := range o.survey.Services {
-			carries := Owner(svc, o.survey.Defaults.Cluster).Carries(s.Labels)
-			if carries && !slices.Contains(o.services, svc) {
-				return klog.KObj(svc).String()
-			}
-		}
-	}
-	return ""
-}
-
-// noteMissing adds notes about nodes without a server, by the latest state. An Event on the Node
-// reports that too, so it is an error only for a load balancer without any target.
-func (o *outcome) noteMissing() {
-	servers := make(map[int64]bool)
-	for server := range o.missing {
-		servers[server] = true
-	}
-	if text := o.have.Serverless(o.plan.Nodes, servers); text != "" {
-		o.notes = append(o.notes, lb.Note{Grade: lb.Warning, Text: text})
-		return
-	}
-	for _, server := range slices.Sorted(maps.Keys(o.missing)) {
-		note, _ := noteOf(o.missing[server], o.plan.Spec)
-		o.notes = append(o.notes, note)
-	}
-}
-
 func (c *Controller) survey() Survey {
 	v := Survey{
 		Nodes: c.allNodes(), Slices: c.slicesOf, States: c.states.all(), Defaults: c.cfg.Defaults,
 		Now: time.Now(), damper: c.damper,
-	}
-	for _, node := range v.Nodes {
-		if dedicated(node) {
-			for _, a := range reported(node) {
-				c.addresses.Store(a, true)
-			}
-		}
 	}
 	for _, svc := range c.allServices() {
 		v.Services = append(v.Services, c.newest.Of(svc))
@@ -115,7 +66,7 @@ func (c *Controller) survey() Survey {
 // is read only if the cached state requires ops or is outdated. Notes are for the user; errors are
 // retried.
 func (c *Controller) sync(ctx context.Context, owner lb.Owner) ([]lb.Note, error) {
-	o, read := &outcome{missing: make(map[int64]error)}, c.states.isExpired(owner)
+	o, read := &outcome{}, c.states.isExpired(owner)
 	var unclaimed error
 	for range maxPasses {
 		fresh := read || c.states.fresh(owner)
@@ -163,7 +114,6 @@ func (c *Controller) sync(ctx context.Context, owner lb.Owner) ([]lb.Note, error
 	if o.unwanted {
 		return nil, nil // the cache will be updated
 	}
-	o.noteMissing()
 	notes, err := c.report(ctx, o)
 	return notes, errors.Join(unclaimed, o.transient, err)
 }
@@ -207,7 +157,6 @@ func (c *Controller) pass(ctx context.Context, o *outcome, fresh bool) (again bo
 	}
 	p := in.Plan()
 	o.plan, o.notes, o.transient = p, nil, nil
-	clear(o.missing)
 	for _, err := range p.Held {
 		o.add(err)
 	}
@@ -309,14 +258,14 @@ func (c *Controller) act(ctx context.Context, o *outcome, ops []lb.Op) (again bo
 	if creates && len(r.errs) == 0 {
 		o.created = true
 	}
-	if slices.ContainsFunc(r.errs, hasSubstitute) || len(o.missing) > 0 && o.transient == nil {
+	if slices.ContainsFunc(r.errs, hasSubstitute) {
 		return true
 	}
 	return (r.moved || o.plan.Again) && len(r.errs) == 0 || creates && len(r.errs) > 0 && c.claimsByName(ctx, o)
 }
 
-// hasSubstitute reports whether a refused operation has a substitute in the next plan: another
-// address, or the part that the current type has room for.
+// hasSubstitute reports whether the next plan differs because of a refused operation: it has
+// another address, the part that the current type has room for, or no node without a server.
 func hasSubstitute(err error) bool {
 	var failed *opError
 	if !refusal(err) || !errors.As(err, &failed) {
@@ -326,7 +275,7 @@ func hasSubstitute(err error) bool {
 	case lb.ChangeType, lb.AttachNetwork:
 		return true
 	}
-	return false
+	return serverMissing(err)
 }
 
 // addsPod reports whether an op adds a pod, even if the Service could not be parsed.

@@ -178,8 +178,8 @@ func TestTwoServicesOneName(t *testing.T) {
 		if len(w.cloud.all()) != 1 || !owned("first-uid") || accepted(w.service("second")) != "False LoadBalancerNotOwned" {
 			t.Errorf("second: %s\n%+v", accepted(w.service("second")), w.cloud.all())
 		}
-		if text := w.service("second").Status.Conditions[0].Message; !strings.Contains(text, "default/first") || !strings.Contains(text, lb.AnnotationShared) {
-			t.Errorf("the second is told %q, want whose the load balancer is, and how to share it", text)
+		if text := w.service("second").Status.Conditions[0].Message; !strings.Contains(text, "has another owner") || !strings.Contains(text, "choose another name") {
+			t.Errorf("the second is told %q, want that the name is taken", text)
 		}
 		w.delete("first")
 		if err := w.api.CoreV1().Services("default").Delete(context.Background(), "first", metav1.DeleteOptions{}); err != nil {

@@ -122,7 +122,7 @@ func TestOneBadTargetThroughTheAPI(t *testing.T) {
 		svc := l.service("000000000001")
 		notes, err := l.once(svc, append(l.nodes[3:], readyNode("bad", "hcloud://999999"), l.nodes[0])...)
 		b := l.balancer(svc)
-		if err != nil || len(b.Targets) != 3 || l.backoff.next(l.owner(svc)) == 0 || len(notes) != 1 || !strings.Contains(notes[0].Text, "without: bad (") {
+		if err != nil || len(b.Targets) != 3 || l.backoff.next(l.owner(svc)) == 0 || len(notes) != 1 || !strings.Contains(notes[0].Text, "Node bad: add server 999999") {
 			t.Errorf("%d targets, %v, notes %v", len(b.Targets), err, notes)
 		}
 	})
