@@ -203,16 +203,30 @@ func (c *call) attachServer(
 	if err != nil {
 		return change{}, err
 	}
-	return s.attaching(a), nil
+	return attaching(s, a), nil
+}
+
+// attachable is a server or load balancer.
+type attachable interface {
+	ref() ref
+	detach(network int64)
 }
 
 // attaching is the action of a new attachment.
-func (s *server) attaching(a *attachment) change {
+func attaching(to attachable, a *attachment) change {
 	return change{
 		command: "attach_to_network",
-		about:   []ref{s.ref(), {kindNetwork, a.network}},
+		about:   []ref{to.ref(), {kindNetwork, a.network}},
 		adds:    a,
-		undo:    func() { s.detach(a.network) },
+		undo:    func() { to.detach(a.network) },
+	}
+}
+
+func detaching(from attachable, n *network) change {
+	return change{
+		command: "detach_from_network",
+		about:   []ref{from.ref(), n.ref()},
+		finish:  func() { from.detach(n.id) },
 	}
 }
 
@@ -223,11 +237,7 @@ func (c *call) detachServer(
 	if err != nil {
 		return change{}, err
 	}
-	return change{
-		command: "detach_from_network",
-		about:   []ref{s.ref(), n.ref()},
-		finish:  func() { s.detach(n.id) },
-	}, nil
+	return detaching(s, n), nil
 }
 
 func (c *call) changeAliasIPs(
@@ -284,12 +294,7 @@ func (c *call) attachLoadBalancerToNetwork(
 	if err != nil {
 		return change{}, err
 	}
-	return change{
-		command: "attach_to_network",
-		about:   []ref{lb.ref(), n.ref()},
-		adds:    lb.private,
-		undo:    func() { lb.detach(n.id) },
-	}, nil
+	return attaching(lb, lb.private), nil
 }
 
 // detachLoadBalancerFromNetwork also removes the targets reached through the network.
@@ -297,17 +302,13 @@ func (c *call) detachLoadBalancerFromNetwork(
 	lb *loadBalancer, req schema.LoadBalancerActionDetachFromNetworkRequest,
 ) (change, error) {
 	n, err := c.idleNetwork(req.Network)
-	if err != nil {
+	switch {
+	case err != nil:
 		return change{}, err
-	}
-	if lb.private == nil || lb.private.network != n.id {
+	case lb.private == nil || lb.private.network != n.id:
 		return change{}, errNotAttached()
 	}
-	return change{
-		command: "detach_from_network",
-		about:   []ref{lb.ref(), n.ref()},
-		finish:  func() { lb.detach(n.id) },
-	}, nil
+	return detaching(lb, n), nil
 }
 
 func errNotAttached() error {

@@ -117,11 +117,8 @@ func (s *Simulator) KeyPairs(loadBalancer int64, listenPort int) (pairs []tls.Ce
 		return nil
 	}
 	for _, id := range service.HTTP.Certificates {
-		k, ok := p.certificates.get(id)
-		if !ok || k.PEM == nil {
-			continue
-		}
-		if pair, err := tls.X509KeyPair([]byte(*k.PEM), []byte(k.key)); err == nil {
+		if k, ok := p.certificates.get(id); ok && k.key != "" {
+			pair, _ := tls.X509KeyPair([]byte(*k.PEM), []byte(k.key)) // upload has checked it
 			pairs = append(pairs, pair)
 		}
 	}

@@ -2,11 +2,10 @@
 // hcloud-go above all, must not be able to distinguish the two. It exists to test controllers
 // against limits, locks, slow actions and lost replies without rented servers.
 //
-// A [Simulator] is one project. It is an [http.Handler] for the API below /v1, and through
-// [Simulator.Transport] an [http.RoundTripper] that needs no socket and no goroutine. It has no
-// clock of its own: time-dependent state (running actions, the rate limit, target health) is
-// computed from [time.Now] on each access, so under testing/synctest it follows the bubble's
-// clock.
+// A [Simulator] is one project: an [http.Handler] for the API below /v1, and by its Transport an
+// [http.RoundTripper] that needs no socket and no goroutine. State that depends on time (running
+// actions, the rate limit, target health) is computed from [time.Now] on each access, so under
+// testing/synctest it follows the bubble's clock.
 //
 // Structure, from the outside in:
 //

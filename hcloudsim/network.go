@@ -101,7 +101,11 @@ func (p *project) networkBody(n *network) networkBody {
 
 func networkOperations() []operation {
 	k := networkKind()
-	return append(k.operations(create(k, (*call).createNetwork),
+	add := func(c *call, req schema.NetworkCreateRequest) (*network, map[string]any, error) {
+		n, err := c.addNetwork(req)
+		return n, nil, err // the API has no action for it
+	}
+	return append(k.operations(create(k, add),
 		on(k, "add_route", (*call).addRoute),
 		on(k, "delete_route", (*call).deleteRoute),
 		on(k, "add_subnet", (*call).addSubnet),
@@ -133,12 +137,6 @@ func (p *project) removeNetwork(n *network) {
 		lb.detach(n.id)
 	}
 	p.networks.remove(n.id)
-}
-
-// createNetwork has no action: the API has none for it.
-func (c *call) createNetwork(req schema.NetworkCreateRequest) (*network, map[string]any, error) {
-	n, err := c.addNetwork(req)
-	return n, nil, err
 }
 
 func (p *project) addNetwork(req schema.NetworkCreateRequest) (*network, error) {

@@ -5,7 +5,10 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // project holds all resources behind one token. The Simulator's mutex guards it.
@@ -177,4 +180,27 @@ func cloneLabels(labels map[string]string) map[string]string {
 	out := make(map[string]string, len(labels))
 	maps.Copy(out, labels)
 	return out
+}
+
+// checkLabels validates labels against the grammar in the API's introduction, which is that of
+// Kubernetes.
+func checkLabels(all map[string]string) error {
+	for _, key := range slices.Sorted(maps.Keys(all)) {
+		switch {
+		case len(validation.IsQualifiedName(key)) > 0:
+			return errInvalid("labels", "'%s' is no label key", key)
+		case strings.HasPrefix(key, "hetzner.cloud/"):
+			return errInvalid("labels", "the prefix of '%s' is reserved", key)
+		case len(validation.IsValidLabelValue(all[key])) > 0:
+			return errInvalid("labels", "the value of '%s' is no label value", key)
+		}
+	}
+	return nil
+}
+
+func newLabels(requested *map[string]string) (map[string]string, error) {
+	if requested == nil {
+		return nil, nil
+	}
+	return *requested, checkLabels(*requested)
 }

@@ -1,6 +1,7 @@
 package hcloudsim
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"net/netip"
@@ -40,19 +41,11 @@ type server struct {
 
 // ipv4 returns the public address, or zero.
 func (s *server) ipv4() netip.Addr {
-	if k := s.addresses.ipv4; k != nil {
-		return k.net.Addr()
-	}
-	return netip.Addr{}
+	return cmp.Or(s.addresses.ipv4, &primaryIP{}).net.Addr()
 }
 
 // ipv6 returns the public /64, or zero.
-func (s *server) ipv6() netip.Prefix {
-	if k := s.addresses.ipv6; k != nil {
-		return k.net
-	}
-	return netip.Prefix{}
-}
+func (s *server) ipv6() netip.Prefix { return cmp.Or(s.addresses.ipv6, &primaryIP{}).net }
 
 func (s *server) ref() ref { return ref{kindServer, s.id} }
 

@@ -107,7 +107,7 @@ func (c *call) partsOf(s *server, req serverRequest) (parts []func() change, err
 		if err != nil {
 			return nil, err
 		}
-		parts = append(parts, func() change { return s.attaching(a) })
+		parts = append(parts, func() change { return attaching(s, a) })
 	}
 	for i, id := range req.Volumes {
 		v, err := must(&c.volumes, kindVolume, id)

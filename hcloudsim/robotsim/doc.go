@@ -3,16 +3,13 @@
 // failover addresses. It complements package hcloudsim, which simulates the cloud, and is used in
 // the same way.
 //
-// A [Simulator] is one customer's account. It is an [http.Handler], and through
-// [Simulator.Transport] an [http.RoundTripper] that needs no socket. It has no clock of its own
-// and starts no goroutine: time-dependent state (members in process, failover addresses being
-// switched, quotas, blocked addresses) is computed from [time.Now] on each access,
-// so under testing/synctest it follows the bubble's clock.
+// A [Simulator] is one customer's account, an [http.Handler] and by its Transport an
+// [http.RoundTripper]. State that depends on time (members in process, failover addresses being
+// switched, quotas, blocked addresses) is computed from [time.Now] on each access.
 //
-// exchange.go passes a request through an injected fault's delay and lost connection,
-// maintenance, login and block (login.go), quota (quota.go), an injected fault's refusal, and
-// then the operation (operations.go lists all operations with their quotas and errors). Each
-// resource has a file with its operations.
+// exchange.go passes a request through maintenance, login and block (login.go), quota, an injected
+// refusal, and then the operation (operations.go lists all operations with their quotas and
+// errors). Each resource has a file with its operations.
 //
 // The simulator must never report success for an operation that it did not perform: unsupported
 // operations return 404. The package has no knowledge of Kubernetes.

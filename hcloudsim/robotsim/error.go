@@ -2,7 +2,6 @@ package robotsim
 
 import (
 	"fmt"
-	"maps"
 	"net/http"
 )
 
@@ -16,13 +15,6 @@ type Error struct {
 }
 
 func (e *Error) Error() string { return fmt.Sprintf("%s (%s)", e.Message, e.Code) }
-
-// body returns the error as JSON fields.
-func (e *Error) body() map[string]any {
-	fields := map[string]any{"status": e.Status, "code": e.Code, "message": e.Message}
-	maps.Copy(fields, e.details)
-	return fields
-}
 
 const (
 	codeInvalid   = "INVALID_INPUT"

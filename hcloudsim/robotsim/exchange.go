@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"mime"
 	"net/http"
 	"net/url"
@@ -165,7 +166,9 @@ func (c *call) refuse(e *Error) {
 		return
 	}
 	c.Answer.Code = e.Code
-	c.Send(e.Status, map[string]any{"error": e.body()})
+	fields := map[string]any{"status": e.Status, "code": e.Code, "message": e.Message}
+	maps.Copy(fields, e.details)
+	c.Send(e.Status, map[string]any{"error": fields})
 }
 
 // later delays the reply of after until the given time.

@@ -1,7 +1,6 @@
 package robotsim
 
 import (
-	"cmp"
 	"net/netip"
 	"time"
 
@@ -66,11 +65,6 @@ type Options struct {
 	RequestLogSize int
 	// OnRequest, if set, is called for each request with its result.
 	OnRequest func(Request)
-}
-
-func (o Options) withDefaults() Options {
-	o.RequestLogSize = cmp.Or(o.RequestLogSize, 100_000)
-	return o
 }
 
 // With returns the options with measured values in the zero fields. Options that are set take

@@ -18,7 +18,6 @@ type ServerSeed struct {
 	Name    string `json:"name"`    // may be empty, as in Robot
 	Product string `json:"product"` // default AX41-NVMe
 	DC      string `json:"dc"`      // default FSN1-DC1
-	Status  string `json:"status"`  // ready (default) or in process
 
 	IPv4      netip.Addr     `json:"ipv4"`      // main address; zero: allocated
 	IPv6      netip.Prefix   `json:"ipv6"`      // main /64; zero: allocated
@@ -51,8 +50,7 @@ type MemberSeed struct {
 type FailoverSeed struct {
 	Net    netip.Prefix `json:"net"`    // 203.0.113.7/32, or a /64
 	Server int64        `json:"server"` // number of the server that it belongs to
-	Active netip.Addr   `json:"active"` // address that it is routed to; zero: that server
-	Routed *bool        `json:"routed"` // false: unrouted
+	Active netip.Addr   `json:"active"` // address that it is routed to; zero in a seed: that server
 }
 
 // CreateServer adds a server to the account and returns its number.
@@ -61,10 +59,9 @@ func (s *Simulator) CreateServer(seed ServerSeed) (int64, error) {
 	defer unlock()
 	made := &server{
 		number: a.id(seed.Number), name: seed.Name, product: cmp.Or(seed.Product, "AX41-NVMe"),
-		dc: cmp.Or(seed.DC, "FSN1-DC1"), status: cmp.Or(seed.Status, statusReady),
-		ipv4: seed.IPv4, ipv6: seed.IPv6.Masked(), more: seed.Addresses, subnets: seed.Subnets,
-		paid: a.now.AddDate(0, 1, 0).Format(time.DateOnly), vSwitch: !seed.NoVSwitch,
-		resets: !seed.NoReset,
+		dc: cmp.Or(seed.DC, "FSN1-DC1"), ipv4: seed.IPv4, ipv6: seed.IPv6.Masked(),
+		more: seed.Addresses, subnets: seed.Subnets, vSwitch: !seed.NoVSwitch, resets: !seed.NoReset,
+		paid: a.now.AddDate(0, 1, 0).Format(time.DateOnly),
 	}
 	wrong := func(format string, args ...any) (int64, error) {
 		return 0, fmt.Errorf("server %d: %w", made.number, fmt.Errorf(format, args...))
@@ -76,8 +73,6 @@ func (s *Simulator) CreateServer(seed ServerSeed) (int64, error) {
 		return wrong("ipv4 %s: must be an IPv4 address", made.ipv4)
 	case made.ipv6.IsValid() && (made.ipv6.Addr().Is4() || made.ipv6.Bits() != 64):
 		return wrong("ipv6 %s: must be a /64", made.ipv6)
-	case made.status != statusReady && made.status != statusInProcess:
-		return wrong("status %q: must be %s or %s", made.status, statusReady, statusInProcess)
 	}
 	a.count++
 	if !made.ipv4.IsValid() && !seed.NoIPv4 {
@@ -194,9 +189,7 @@ func (s *Simulator) CreateFailover(seed FailoverSeed) error {
 	case slices.ContainsFunc(a.failovers, overlaps):
 		return wrong("exists already")
 	}
-	if seed.Routed != nil && !*seed.Routed {
-		f.active = netip.Addr{}
-	} else if !f.active.IsValid() {
+	if !f.active.IsValid() {
 		if f.active = f.owner.ipv4; !is4 {
 			f.active = f.owner.ipv6.Addr()
 		}
@@ -208,13 +201,13 @@ func (s *Simulator) CreateFailover(seed FailoverSeed) error {
 	return nil
 }
 
-// Failovers returns the failover addresses with their current routes, for a data plane.
+// Failovers returns the failover addresses with their current routes, for a data plane. Active is
+// zero for an address that is not routed.
 func (s *Simulator) Failovers() []FailoverSeed {
 	a, unlock := s.present()
 	defer unlock()
 	return each(a.failovers, func(f *failover) FailoverSeed {
-		routed := new(f.active.IsValid())
-		return FailoverSeed{Net: f.net, Server: f.owner.number, Active: f.active, Routed: routed}
+		return FailoverSeed{Net: f.net, Server: f.owner.number, Active: f.active}
 	})
 }
 

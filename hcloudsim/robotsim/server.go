@@ -13,7 +13,6 @@ type server struct {
 	name    string
 	product string
 	dc      string
-	status  string
 	ipv4    netip.Addr     // main address; zero: no IPv4
 	ipv6    netip.Prefix   // main /64; zero: no IPv6
 	more    []netip.Addr   // additional single addresses
@@ -25,11 +24,6 @@ type server struct {
 	off    bool // the operating status
 	manual bool // a manual reset was ordered
 }
-
-const (
-	statusReady     = "ready"
-	statusInProcess = "in process"
-)
 
 // serverID identifies a server in replies.
 type serverID struct {
@@ -86,7 +80,7 @@ type serverDetail struct {
 func (s *server) body() serverBody {
 	out := serverBody{
 		serverID: s.id(), Name: s.name, Product: s.product, DC: s.dc, Traffic: "unlimited",
-		Status: s.status, PaidUntil: s.paid, IPs: each(s.more, netip.Addr.String),
+		Status: statusReady, PaidUntil: s.paid, IPs: each(s.more, netip.Addr.String),
 	}
 	if s.ipv4.IsValid() {
 		out.IPs = slices.Insert(out.IPs, 0, s.ipv4.String())

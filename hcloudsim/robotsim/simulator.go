@@ -1,6 +1,7 @@
 package robotsim
 
 import (
+	"cmp"
 	"errors"
 	"math/rand/v2"
 	"net/http"
@@ -38,14 +39,13 @@ type Fault = httpsim.Fault
 
 // New returns a Simulator with an empty account.
 func New(opts Options) *Simulator {
-	opts = opts.withDefaults()
 	s := &Simulator{
 		opts: opts, user: opts.User, password: opts.Password,
 		account: newAccount(opts), quotas: newQuotas(opts), logins: map[string]*login{},
 	}
 	s.Service = httpsim.NewService(httpsim.Config{
-		Mu: &s.mu, Latency: opts.Latency, LogSize: opts.RequestLogSize, OnRequest: opts.OnRequest,
-		Perform: s.perform,
+		Mu: &s.mu, Latency: opts.Latency, LogSize: cmp.Or(opts.RequestLogSize, 100_000),
+		OnRequest: opts.OnRequest, Perform: s.perform,
 	})
 	s.mux = s.routes()
 	return s

@@ -22,7 +22,6 @@ func TestSeedsNameWhatIsWrong(t *testing.T) {
 		"no_ipv4 and no_ipv6":    server(robotsim.ServerSeed{NoIPv4: true, NoIPv6: true}),
 		"must be a /64":          server(robotsim.ServerSeed{IPv6: netip.MustParsePrefix("2001:db8::/56")}),
 		"must be an IPv4":        server(robotsim.ServerSeed{IPv4: netip.MustParseAddr("2001:db8::1")}),
-		`status "gone"`:          server(robotsim.ServerSeed{Status: "gone"}),
 		"the ID is taken":        vSwitch(robotsim.VSwitchSeed{ID: 4321}),
 		"vlan 3999":              vSwitch(robotsim.VSwitchSeed{VLAN: 3999}),
 		"server 5: there is":     vSwitch(robotsim.VSwitchSeed{Servers: []robotsim.MemberSeed{{Number: 5}}}),

@@ -14,7 +14,11 @@ const (
 	vSwitchesPerServer  = 5
 )
 
-const statusFailed = "failed"
+const (
+	statusReady     = "ready"
+	statusInProcess = "in process"
+	statusFailed    = "failed"
+)
 
 // vSwitch is a layer 2 network between dedicated servers.
 type vSwitch struct {
