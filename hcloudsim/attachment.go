@@ -67,47 +67,47 @@ func (p *project) taken(n *network, self *attachment) (addresses map[netip.Addr]
 }
 
 // findPlace validates the requested place, and allocates an address if none was requested.
-func (p *project) findPlace(n *network, wish place) (*attachment, error) {
+func (p *project) findPlace(n *network, requested place) (*attachment, error) {
 	taken, members := p.taken(n, nil)
 	if exceeds(members, p.opts.AttachmentLimit) {
 		return nil, errLimit("network_attachment_limit", p.opts.AttachmentLimit)
 	}
-	subnets, err := p.suitable(n, wish)
+	subnets, err := p.suitable(n, requested)
 	if err != nil {
 		return nil, err
 	}
 	a := &attachment{network: n.id}
-	if wish.ip != nil && *wish.ip != "" {
-		if a.ip, err = n.usable("ip", *wish.ip, subnets, taken); err != nil {
+	if requested.ip != nil && *requested.ip != "" {
+		if a.ip, err = n.usable("ip", *requested.ip, subnets, taken); err != nil {
 			return nil, err
 		}
 	} else if a.ip = n.free(subnets, taken); !a.ip.IsValid() {
 		return nil, errRefused("no_subnet_available", "no subnet of network %d has a free IP", n.id)
 	}
 	taken[a.ip] = true
-	a.aliases, err = n.usableAliases(wish.aliases, subnets, taken)
+	a.aliases, err = n.usableAliases(requested.aliases, subnets, taken)
 	return a, err
 }
 
 // suitable returns the subnets of a network for a requested place.
-func (p *project) suitable(n *network, wish place) ([]*subnet, error) {
+func (p *project) suitable(n *network, requested place) ([]*subnet, error) {
 	var ipRange netip.Prefix
-	if wish.ipRange != nil && *wish.ipRange != "" {
+	if requested.ipRange != nil && *requested.ipRange != "" {
 		var err error
-		if ipRange, err = parsePrefix("ip_range", *wish.ipRange); err != nil {
+		if ipRange, err = parsePrefix("ip_range", *requested.ipRange); err != nil {
 			return nil, err
 		}
 	}
 	var out []*subnet
 	for _, s := range shown(p, n.subnets) {
 		inRange := !ipRange.IsValid() || s.ipRange == ipRange
-		if !s.isVSwitch() && s.zone == wish.zone && inRange {
+		if !s.isVSwitch() && s.zone == requested.zone && inRange {
 			out = append(out, s)
 		}
 	}
 	if len(out) == 0 {
 		return nil, errRefused("no_subnet_available",
-			"network %d has no suitable subnet in network zone %s", n.id, wish.zone)
+			"network %d has no suitable subnet in network zone %s", n.id, requested.zone)
 	}
 	return out, nil
 }
@@ -162,7 +162,7 @@ func (n *network) free(subnets []*subnet, taken map[netip.Addr]bool) netip.Addr 
 }
 
 // attach validates and adds an attachment of a server.
-func (p *project) attach(s *server, n *network, wish place) (*attachment, error) {
+func (p *project) attach(s *server, n *network, requested place) (*attachment, error) {
 	if s.attachmentTo(n.id) != nil {
 		return nil, errRefused("server_already_attached",
 			"the server is already attached to network %d", n.id)
@@ -176,8 +176,8 @@ func (p *project) attach(s *server, n *network, wish place) (*attachment, error)
 				"network %d overlaps with network %d of the server", n.id, other.id)
 		}
 	}
-	wish.zone = s.location.NetworkZone
-	a, err := p.findPlace(n, wish)
+	requested.zone = s.location.NetworkZone
+	a, err := p.findPlace(n, requested)
 	if err != nil {
 		return nil, err
 	}
@@ -193,13 +193,13 @@ func (c *call) attachServer(
 	if err != nil {
 		return change{}, err
 	}
-	wish := place{ip: req.IP, ipRange: req.IPRange}
+	requested := place{ip: req.IP, ipRange: req.IPRange}
 	for _, alias := range req.AliasIPs {
 		if alias != nil {
-			wish.aliases = append(wish.aliases, *alias)
+			requested.aliases = append(requested.aliases, *alias)
 		}
 	}
-	a, err := c.attach(s, n, wish)
+	a, err := c.attach(s, n, requested)
 	if err != nil {
 		return change{}, err
 	}
@@ -274,13 +274,13 @@ func (c *call) attachedTo(s *server, id int64) (*network, *attachment, error) {
 	return n, a, nil
 }
 
-func (p *project) attachLoadBalancer(lb *loadBalancer, n *network, wish place) (err error) {
+func (p *project) attachLoadBalancer(lb *loadBalancer, n *network, requested place) (err error) {
 	if lb.private != nil {
 		return errRefused("load_balancer_already_attached",
 			"the load balancer is already attached to network %d", lb.private.network)
 	}
-	wish.zone = lb.location.NetworkZone
-	lb.private, err = p.findPlace(n, wish)
+	requested.zone = lb.location.NetworkZone
+	lb.private, err = p.findPlace(n, requested)
 	return err
 }
 

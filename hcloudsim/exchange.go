@@ -85,19 +85,19 @@ func (s *Simulator) carryOut(a *httpsim.Answer, r *http.Request, body []byte) {
 	s.mux.ServeHTTP(&call{Answer: a, project: p}, inner)
 }
 
-// strangerIDs separates the IDs of the other project from those of this project.
-const strangerIDs = 500_000_000
+// otherProjectIDs separates the IDs of the other project from those of this project.
+const otherProjectIDs = 500_000_000
 
 func (s *Simulator) serving(fault Fault) *project {
 	if !fault.OtherProject {
 		return s.project
 	}
-	if s.stranger == nil {
-		s.stranger = newProject(s.opts)
-		s.stranger.lastID = strangerIDs
+	if s.otherProject == nil {
+		s.otherProject = newProject(s.opts)
+		s.otherProject.lastID = otherProjectIDs
 	}
-	s.stranger.at(s.project.now)
-	return s.stranger
+	s.otherProject.at(s.project.now)
+	return s.otherProject
 }
 
 // refuse responds with an error of the API.

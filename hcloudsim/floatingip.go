@@ -90,7 +90,7 @@ func (c *call) createFloatingIP(req floatingIPRequest) (*floatingIP, map[string]
 	if s == nil {
 		return f, nil, nil
 	}
-	return f, map[string]any{"action": c.renderAction(c.begin(c.floating(f, s)))}, nil
+	return f, map[string]any{"action": c.renderAction(c.begin(c.floatingAssignment(f, s)))}, nil
 }
 
 // newFloatingIP validates a request. It returns the new floating IP, which has no ID yet, and the
@@ -121,7 +121,7 @@ func (p *project) newFloatingIP(req floatingIPRequest) (f *floatingIP, s *server
 	if req.HomeLocation == nil {
 		f.home = s.location
 	}
-	return f, s, p.mayFloat(f, s)
+	return f, s, p.mayAssignFloatingIP(f, s)
 }
 
 func (p *project) addFloatingIP(f *floatingIP) {
@@ -129,7 +129,7 @@ func (p *project) addFloatingIP(f *floatingIP) {
 	p.floatingIPs.add(f)
 }
 
-func (p *project) mayFloat(f *floatingIP, s *server) error {
+func (p *project) mayAssignFloatingIP(f *floatingIP, s *server) error {
 	switch {
 	case f.home.NetworkZone != s.location.NetworkZone:
 		return errInvalid("server", "server %d is in network zone %s, the floating IP in %s",
@@ -141,8 +141,8 @@ func (p *project) mayFloat(f *floatingIP, s *server) error {
 	return p.idle(s.ref())
 }
 
-// floating assigns a floating IP, unless the server is deleted before the action ends.
-func (p *project) floating(f *floatingIP, s *server) change {
+// floatingAssignment assigns a floating IP, unless the server is deleted before the action ends.
+func (p *project) floatingAssignment(f *floatingIP, s *server) change {
 	return change{command: "assign_floating_ip", about: []ref{f.ref(), s.ref()}, finish: func() {
 		if _, there := p.servers.get(s.id); there {
 			f.server = s.id
@@ -158,7 +158,7 @@ func (c *call) assignFloatingIP(f *floatingIP, req struct{ Server *int64 }) (cha
 	if err != nil {
 		return change{}, err
 	}
-	return c.floating(f, s), c.mayFloat(f, s)
+	return c.floatingAssignment(f, s), c.mayAssignFloatingIP(f, s)
 }
 
 func (c *call) unassignFloatingIP(f *floatingIP, _ struct{}) (change, error) {

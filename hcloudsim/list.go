@@ -20,7 +20,7 @@ type order[T any] map[string]func(a, b T) int
 
 // list replies with one page of items, sorted as requested.
 func list[T, J any](c *call, key string, items []T, by order[T], render func(T) J) (reply, error) {
-	if err := sortAsAsked(c, items, by); err != nil {
+	if err := sortAsRequested(c, items, by); err != nil {
 		return reply{}, err
 	}
 	if c.Fault.EmptyList {
@@ -38,8 +38,8 @@ func list[T, J any](c *call, key string, items []T, by order[T], render func(T) 
 	return reply{status: http.StatusOK, body: map[string]any{key: page, "meta": meta}}, nil
 }
 
-// sortAsAsked applies the sort parameters; the first has the highest precedence.
-func sortAsAsked[T any](c *call, items []T, by order[T]) error {
+// sortAsRequested applies the sort parameters; the first has the highest precedence.
+func sortAsRequested[T any](c *call, items []T, by order[T]) error {
 	asked := c.request.URL.Query()["sort"]
 	for _, key := range slices.Backward(asked) { // stable sorts, lowest precedence first
 		field, direction, _ := strings.Cut(key, ":")

@@ -196,7 +196,7 @@ func (c *call) createLoadBalancer(
 		creation.adds = lb.private
 	}
 	if err == nil {
-		err = c.furnish(lb, req)
+		err = c.addServicesAndTargets(lb, req)
 	}
 	if err != nil {
 		return nil, nil, err
@@ -273,8 +273,8 @@ func (p *project) loadBalancerLocation(
 		"network zone '%s' does not exist", *req.NetworkZone)
 }
 
-// furnish adds services and targets to a new load balancer.
-func (p *project) furnish(lb *loadBalancer, req loadBalancerRequest) error {
+// addServicesAndTargets adds services and targets to a new load balancer.
+func (p *project) addServicesAndTargets(lb *loadBalancer, req loadBalancerRequest) error {
 	if off(req.PublicInterface) {
 		if lb.private == nil {
 			return errNotAttached()

@@ -112,11 +112,11 @@ func (p *project) placeTarget(lb *loadBalancer, req targetRequest) (*target, err
 }
 
 func (c *call) removeTarget(lb *loadBalancer, req targetRequest) (change, error) {
-	asked, err := c.parseTarget(req)
+	requested, err := c.parseTarget(req)
 	if err != nil {
 		return change{}, err
 	}
-	t := first(lb.targets, asked.same)
+	t := first(lb.targets, requested.same)
 	if t == nil {
 		return change{}, errMissing("the load balancer has no such target")
 	}

@@ -115,18 +115,18 @@ func (s *service) healthCheck(req *healthCheckRequest) *schema.LoadBalancerServi
 	set(&out.Interval, req.Interval)
 	set(&out.Timeout, req.Timeout)
 	set(&out.Retries, req.Retries)
-	asked := cmp.Or(req.HTTP, &healthCheckHTTPRequest{})
-	if out.Protocol != protocolHTTP && *asked == (healthCheckHTTPRequest{}) {
+	requested := cmp.Or(req.HTTP, &healthCheckHTTPRequest{})
+	if out.Protocol != protocolHTTP && *requested == (healthCheckHTTPRequest{}) {
 		out.HTTP = nil
 		return &out
 	}
 	http := schema.LoadBalancerServiceHealthCheckHTTP{Path: "/", StatusCodes: []string{"2??", "3??"}}
 	set(&http, out.HTTP)
-	set(&http.Domain, asked.Domain)
-	set(&http.Path, asked.Path)
-	set(&http.Response, asked.Response)
-	set(&http.StatusCodes, asked.StatusCodes)
-	set(&http.TLS, asked.TLS)
+	set(&http.Domain, requested.Domain)
+	set(&http.Path, requested.Path)
+	set(&http.Response, requested.Response)
+	set(&http.StatusCodes, requested.StatusCodes)
+	set(&http.TLS, requested.TLS)
 	out.HTTP = &http
 	return &out
 }

@@ -41,11 +41,11 @@ func parseRoute(req schema.NetworkRoute) (*route, error) {
 }
 
 func (c *call) deleteRoute(n *network, req schema.NetworkActionDeleteRouteRequest) (change, error) {
-	asked, err := parseRoute(schema.NetworkRoute(req))
+	requested, err := parseRoute(schema.NetworkRoute(req))
 	if err != nil {
 		return change{}, err
 	}
-	r := first(n.routes, func(r *route) bool { return *r == *asked })
+	r := first(n.routes, func(r *route) bool { return *r == *requested })
 	if r == nil {
 		return change{}, errMissing("the network has no such route")
 	}

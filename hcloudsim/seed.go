@@ -67,11 +67,11 @@ func (p *project) seedServer(seed ServerSeed) (*server, error) {
 		if err != nil {
 			return nil, err
 		}
-		wish := place{aliases: rendered(seed.AliasIPs, netip.Addr.String)}
+		requested := place{aliases: rendered(seed.AliasIPs, netip.Addr.String)}
 		if seed.PrivateIP.IsValid() {
-			wish.ip = new(seed.PrivateIP.String())
+			requested.ip = new(seed.PrivateIP.String())
 		}
-		if _, err := p.attach(made, n, wish); err != nil {
+		if _, err := p.attach(made, n, requested); err != nil {
 			return nil, err
 		}
 	}

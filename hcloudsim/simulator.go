@@ -20,10 +20,10 @@ type Simulator struct {
 	mu      sync.Mutex // guards everything below
 	token   string
 	project *project
-	// stranger is the project behind another token, see Fault.OtherProject.
-	stranger *project
-	budget   budget
-	observer observer
+	// otherProject is the project behind another token, see Fault.OtherProject.
+	otherProject *project
+	budget       budget
+	observer     observer
 }
 
 // Request is one entry of the request log.

@@ -59,7 +59,7 @@ func (a *account) isMain(ip netip.Addr) bool {
 	})
 }
 
-func (c *call) asked() (*failover, error) {
+func (c *call) failoverInPath() (*failover, error) {
 	ip, err := netip.ParseAddr(c.request.PathValue("ip"))
 	for _, f := range c.failovers {
 		if err == nil && f.net.Addr() == ip {

@@ -37,8 +37,9 @@ func operations() []operation {
 	}
 	return []operation{
 		row("GET", "/server", 200, (*call).listServers, codeServerNotFound),
-		row("GET", "/server/{server}", 200, on((*call).named, (*call).getServer), codeServerNotFound),
-		row("POST", "/server/{server}", 200, on((*call).named, (*call).renameServer), codeInvalid,
+		row("GET", "/server/{server}", 200, on((*call).serverInPath, (*call).getServer),
+			codeServerNotFound),
+		row("POST", "/server/{server}", 200, on((*call).serverInPath, (*call).renameServer), codeInvalid,
 			codeServerNotFound),
 
 		row("GET", "/reset", 500, (*call).listResets, codeNotFound),
@@ -48,24 +49,24 @@ func operations() []operation {
 			codeServerNotFound, codeResetUnavailable, codeResetManual, codeResetFailed),
 
 		row("GET", "/failover", 100, (*call).listFailovers, codeNotFound),
-		row("GET", "/failover/{ip}", 100, on((*call).asked, (*call).getFailover), codeNotFound),
-		row("POST", "/failover/{ip}", 50, on((*call).asked, (*call).routeFailover), codeInvalid,
+		row("GET", "/failover/{ip}", 100, on((*call).failoverInPath, (*call).getFailover), codeNotFound),
+		row("POST", "/failover/{ip}", 50, on((*call).failoverInPath, (*call).routeFailover), codeInvalid,
 			codeNotFound, codeFailoverServer, codeFailoverRouted, codeFailoverLocked,
 			codeFailoverFailed, codeFailoverNotComplete),
-		row("DELETE", "/failover/{ip}", 50, on((*call).asked, (*call).unrouteFailover),
+		row("DELETE", "/failover/{ip}", 50, on((*call).failoverInPath, (*call).unrouteFailover),
 			codeNotFound, codeFailoverLocked, codeFailoverFailed, codeFailoverNotComplete),
 
 		row("GET", "/vswitch", 500, (*call).listVSwitches),
 		row("POST", "/vswitch", 100, (*call).createVSwitch, codeInvalid, codeVSwitchLimit),
-		row("GET", "/vswitch/{id}", 500, on((*call).found, (*call).getVSwitch), codeNotFound),
-		row("POST", "/vswitch/{id}", 100, on((*call).found, (*call).updateVSwitch), codeInvalid,
+		row("GET", "/vswitch/{id}", 500, on((*call).vSwitchInPath, (*call).getVSwitch), codeNotFound),
+		row("POST", "/vswitch/{id}", 100, on((*call).vSwitchInPath, (*call).updateVSwitch), codeInvalid,
 			codeNotFound, codeVSwitchInProcess, codeVLANNotUnique),
-		row("DELETE", "/vswitch/{id}", 100, on((*call).found, (*call).cancelVSwitch), codeInvalid,
+		row("DELETE", "/vswitch/{id}", 100, on((*call).vSwitchInPath, (*call).cancelVSwitch), codeInvalid,
 			codeNotFound, codeConflict),
-		row("POST", "/vswitch/{id}/server", 100, on((*call).found, (*call).addServers), codeInvalid,
-			codeNotFound, codeServerNotFound, codeVSwitchUnavailable, codeVSwitchInProcess,
+		row("POST", "/vswitch/{id}/server", 100, on((*call).vSwitchInPath, (*call).addServers),
+			codeInvalid, codeNotFound, codeServerNotFound, codeVSwitchUnavailable, codeVSwitchInProcess,
 			codeVLANNotUnique, codeVSwitchServers, codeServerVSwitches),
-		row("DELETE", "/vswitch/{id}/server", 100, on((*call).found, (*call).removeServers),
+		row("DELETE", "/vswitch/{id}/server", 100, on((*call).vSwitchInPath, (*call).removeServers),
 			codeInvalid, codeNotFound, codeServerNotFound, codeVSwitchInProcess),
 	}
 }

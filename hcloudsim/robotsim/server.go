@@ -127,7 +127,7 @@ func (a *account) numbered(number int64) *server {
 	return first(a.servers, func(s *server) bool { return s.number == number })
 }
 
-func (c *call) named() (*server, error) { return c.server(c.request.PathValue("server")) }
+func (c *call) serverInPath() (*server, error) { return c.server(c.request.PathValue("server")) }
 
 func (c *call) listServers() (reply, error) {
 	out := each(half(c.Fault, c.servers), func(s *server) map[string]serverBody {
@@ -211,7 +211,7 @@ func (c *call) listResets() (reply, error) {
 
 // resettable returns the server in the path, or an error if it has no reset options.
 func (c *call) resettable() (*server, error) {
-	s, err := c.named()
+	s, err := c.serverInPath()
 	if err == nil && !s.resets {
 		err = refusal(codeResetUnavailable, "The server has no reset option")
 	}

@@ -129,7 +129,7 @@ func (c *call) detail(v *vSwitch) vSwitchDetail {
 	return out
 }
 
-func (c *call) found() (*vSwitch, error) {
+func (c *call) vSwitchInPath() (*vSwitch, error) {
 	id, err := strconv.ParseInt(c.request.PathValue("id"), 10, 64)
 	if v := c.vSwitch(id); err == nil && v != nil {
 		return v, nil
@@ -150,7 +150,7 @@ func (c *call) getVSwitch(v *vSwitch) (reply, error) {
 	return reply{body: c.detail(v)}, nil
 }
 
-func (c *call) wanted() (name string, vlan int, err error) {
+func (c *call) nameAndVLAN() (name string, vlan int, err error) {
 	var missing, invalid []string
 	text := c.form.Get("vlan")
 	vlan, problem := strconv.Atoi(text)
@@ -170,7 +170,7 @@ func (c *call) wanted() (name string, vlan int, err error) {
 }
 
 func (c *call) createVSwitch() (reply, error) {
-	name, vlan, err := c.wanted()
+	name, vlan, err := c.nameAndVLAN()
 	if err != nil {
 		return reply{}, err
 	}
@@ -180,7 +180,7 @@ func (c *call) createVSwitch() (reply, error) {
 }
 
 func (c *call) updateVSwitch(v *vSwitch) (reply, error) {
-	name, vlan, err := c.wanted()
+	name, vlan, err := c.nameAndVLAN()
 	switch {
 	case err != nil:
 		return reply{}, err
