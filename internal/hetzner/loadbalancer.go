@@ -143,32 +143,31 @@ const mostRefused = 2
 func (l *LoadBalancers) ApplyTargets(ctx context.Context, have lb.State, ops []lb.Op) []error {
 	ctx = requests.WithPriority(ctx, requests.Urgent)
 	errs := make([]error, len(ops))
-	run := series{waiter: l.client.actions}
-	sent := make(map[int]int, len(ops)) // indices in the series by index in ops
+	var sent []started
+	var indices []int // in ops, of the sent ones
+	var before *started
 	refused := 0
 	for i, op := range ops {
 		if refused == mostRefused {
 			errs[i] = errs[i-1]
 			continue
 		}
-		at, err := run.send(ctx, func(ctx context.Context) (*hcloud.Action, error) { return l.request(ctx, have, op) })
+		request := func(ctx context.Context) (*hcloud.Action, error) { return l.request(ctx, have, op) }
+		one, err := l.client.actions.sendAfter(ctx, before, request)
 		if refused++; !refusedForNow(err) {
 			refused = 0
 		}
 		switch {
 		case err == nil:
-			sent[i] = at
+			before, sent, indices = &one, append(sent, one), append(indices, i)
 		case alreadyDone(op, err):
 			errs[i] = l.confirm(ctx, have, op)
 		default:
 			errs[i] = refusal(op, have.Name, err)
 		}
 	}
-	failed := run.waiter.waitAll(ctx, run.started)
-	for i, at := range sent {
-		if failed[at] != nil {
-			errs[i] = refusal(ops[i], have.Name, failed[at])
-		}
+	for at, err := range l.client.actions.waitAll(ctx, sent) {
+		errs[indices[at]] = refusal(ops[indices[at]], have.Name, err)
 	}
 	return errs
 }
