@@ -103,7 +103,7 @@ func (t *trying) run(ctx context.Context, w process, o *options) error {
 		}
 	}
 	runner := &cluster.Runner{
-		Client: client, Image: t.image, Start: t.start, Settle: t.settle, Targets: targets, NodePorts: nodePorts(ctx, client),
+		Client: client, Image: t.image, Start: t.start, Settle: t.settle, Targets: targets,
 		Logs: func(ctx context.Context, pod string) ([]byte, error) {
 			return client.CoreV1().Pods(cluster.Namespace).GetLogs(pod, &corev1.PodLogOptions{}).DoRaw(ctx)
 		},
@@ -179,20 +179,6 @@ func (t *trying) choose(ctx context.Context, client kubernetes.Interface) (chose
 		return nil, nil, nil, errors.New("no Node can be tried: none is Ready, see underlayctl nodes")
 	}
 	return chosen, skipped, notes, nil
-}
-
-// nodePorts returns whether kube-proxy serves node ports at an address, or nil if its
-// configuration can't be read. Load balancers need only the addresses that they use.
-func nodePorts(ctx context.Context, client kubernetes.Interface) func(*corev1.Node, netip.Addr) bool {
-	object, err := client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, kube.ProxyConfigMap, metav1.GetOptions{})
-	if err != nil {
-		return nil
-	}
-	c, err := kube.ReadProxy(object)
-	if err != nil {
-		return nil
-	}
-	return c.OpensNodePorts
 }
 
 func agentImage(ctx context.Context, client kubernetes.Interface, namespace string) (string, error) {

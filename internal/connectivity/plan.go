@@ -62,7 +62,7 @@ func (t Trial) Family() int {
 // Node is a node with a listening probe.
 type Node struct {
 	Name      string       `json:"name"`
-	Addresses []netip.Addr `json:"addresses,omitempty"` // the node's internal addresses
+	Addresses []netip.Addr `json:"addresses,omitempty"` // where node ports are open
 	Pods      []netip.Addr `json:"pods,omitempty"`      // the probe's addresses
 }
 

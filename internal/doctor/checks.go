@@ -165,7 +165,7 @@ func newCluster(s *survey.Snapshot) *cluster {
 		x.holdings = s.AddressHoldings(x.addressing)
 	}
 	if s.Saw(survey.PartSetup) {
-		x.proxy, x.proxyErr = kube.ReadProxy(s.ConfigMaps[kube.ProxyConfigMap])
+		x.proxy, x.proxyErr = kube.ReadProxy(s.KubeProxy)
 	}
 	return x
 }

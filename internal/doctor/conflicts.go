@@ -152,22 +152,18 @@ func otherCloudController(x *cluster) (found []Finding) {
 	return found
 }
 
-func podNetworks() []string {
-	return []string{"flannel", "calico-node", "cilium", "kube-router", "weave-kube", "kindnetd", "kube-ovn", "antrea", "ovn-kubernetes"}
+// mentions reports whether the name or an image of a workload contains the word.
+func (w workload) mentions(word string) bool {
+	return slices.ContainsFunc(append(w.images, w.name), func(text string) bool { return strings.Contains(text, word) })
 }
 
 func otherPodNetwork(x *cluster) (found []Finding) {
+	networks := []string{"flannel", "calico-node", "cilium", "kube-router", "weave-kube", "kindnetd", "kube-ovn", "antrea", "ovn-kubernetes"}
 	for _, w := range x.workloads() {
-		if w.kind != "DaemonSet" {
-			continue
-		}
-		named := func(word string) bool {
-			return slices.ContainsFunc(append(w.images, w.name), func(text string) bool { return strings.Contains(text, word) })
-		}
-		if i := slices.IndexFunc(podNetworks(), named); i >= 0 {
+		if i := slices.IndexFunc(networks, w.mentions); i >= 0 && w.kind == "DaemonSet" {
 			found = append(found, Finding{
 				Object: w.object(), Remedy: w.remedy() + ", then remove its file from /etc/cni/net.d on every node",
-				What: "another pod network is installed: " + podNetworks()[i],
+				What: "another pod network is installed: " + networks[i],
 			})
 		}
 	}
@@ -178,8 +174,7 @@ func otherPodNetwork(x *cluster) (found []Finding) {
 // and what can't work in the policies.
 func networkPolicies(x *cluster) (found []Finding) {
 	for _, w := range x.workloads() {
-		named := func(text string) bool { return strings.Contains(text, "kube-network-policies") }
-		if w.kind == "DaemonSet" && slices.ContainsFunc(append(w.images, w.name), named) {
+		if w.kind == "DaemonSet" && w.mentions("kube-network-policies") {
 			found = append(found, Finding{Object: w.object(), What: "it enforces NetworkPolicies, and so do the agents: each drops what the other has not learned yet"})
 		}
 	}

@@ -95,7 +95,7 @@ func hide(s *survey.Snapshot, part survey.Part) {
 	case survey.PartWorkloads:
 		s.Deployments, s.DaemonSets, s.Pods = nil, nil, nil
 	case survey.PartSetup:
-		s.ConfigMaps, s.Lease, s.Policies, s.PolicyBindings = nil, nil, nil, nil
+		s.KubeProxy, s.Lease, s.Policies, s.PolicyBindings = nil, nil, nil, nil
 	case survey.PartServers:
 		s.Servers = nil
 	case survey.PartNetwork:

@@ -33,7 +33,7 @@ func TestTheExamplesForKubeadmAreHealthy(t *testing.T) {
 				}
 				switch seen[document.Kind] = true; document.Kind {
 				case "KubeProxyConfiguration":
-					snap.ConfigMaps["kube-proxy"].Data["config.conf"] = text
+					snap.KubeProxy.Data["config.conf"] = text
 				case "ClusterConfiguration":
 					// kubeadm's arguments if there is a podSubnet.
 					kcm(snap).Command = []string{"kube-controller-manager", "--allocate-node-cidrs=true", "--cluster-cidr=" + document.Networking.PodSubnet}

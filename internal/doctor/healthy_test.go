@@ -216,7 +216,7 @@ func setUp(snap *survey.Snapshot, s shape) {
 			Command: []string{"kube-controller-manager", "--allocate-node-cidrs=false", "--cluster-cidr=10.244.0.0/16", "--controllers=*,bootstrapsigner,tokencleaner"},
 		}}},
 	})
-	snap.ConfigMaps = map[string]*corev1.ConfigMap{"kube-proxy": {ObjectMeta: meta("kube-proxy"), Data: map[string]string{"config.conf": proxyConf}}}
+	snap.KubeProxy = &corev1.ConfigMap{ObjectMeta: meta("kube-proxy"), Data: map[string]string{"config.conf": proxyConf}}
 	renewed, holder, lasts := metav1.NewMicroTime(now().Add(-3*time.Second)), "control-1_0f", int32(15)
 	wrote := ago(3 * time.Second)
 	snap.Lease = &coordinationv1.Lease{

@@ -85,7 +85,7 @@ func expectFound(t *testing.T, c seeded, findings []Finding) {
 // withProxyConfig changes a line of kube-proxy's configuration.
 func withProxyConfig(old, new string) func(*survey.Snapshot) {
 	return func(s *survey.Snapshot) {
-		data := s.ConfigMaps["kube-proxy"].Data
+		data := s.KubeProxy.Data
 		changed := strings.Replace(data["config.conf"], old, new, 1)
 		if changed == data["config.conf"] {
 			panic("the fixture has no " + old)
@@ -106,7 +106,7 @@ func seededProxy() []seeded {
 		{name: "kube-proxy looks for a bridge", seed: mode("BridgeInterface"), check: "kube-proxy-local-mode", severity: Error, object: object, reports: []string{"BridgeInterface"}},
 		{name: "kube-proxy looks for other interfaces", seed: withProxyConfig("interfaceNamePrefix: veth", "interfaceNamePrefix: cali"), check: "kube-proxy-local-mode", severity: Error, object: object, reports: []string{`"cali"`}},
 		{
-			name: "no ConfigMap of kube-proxy", seed: func(s *survey.Snapshot) { delete(s.ConfigMaps, "kube-proxy") },
+			name: "no ConfigMap of kube-proxy", seed: func(s *survey.Snapshot) { s.KubeProxy = nil },
 			check: "kube-proxy-local-mode", severity: Info, reports: []string{"not checked: there is no ConfigMap kube-system/kube-proxy"},
 		},
 		{

@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/tools/pager"
 
 	"github.com/underlay-ccm/underlay/addresses"
+	"github.com/underlay-ccm/underlay/internal/kube"
 	"github.com/underlay-ccm/underlay/ipam"
 	ipamcontroller "github.com/underlay-ccm/underlay/ipam/controller"
 	routecontroller "github.com/underlay-ccm/underlay/routes/controller"
@@ -35,8 +36,6 @@ const (
 func usualLease() types.NamespacedName {
 	return types.NamespacedName{Namespace: system, Name: "cloud-controller-manager"}
 }
-
-func setupMaps() []string { return []string{"kube-proxy", "kubeadm-config"} }
 
 // kubeError is a failed request to the API server.
 type kubeError struct {
@@ -212,15 +211,9 @@ func (c *collector) workloadsOf(ctx context.Context, namespace string) error {
 }
 
 func (c *collector) setup(ctx context.Context) error {
-	c.s.ConfigMaps = map[string]*corev1.ConfigMap{}
-	for _, name := range setupMaps() {
-		found, err := c.configMap(ctx, name)
-		if err != nil {
-			return err
-		}
-		if found != nil {
-			c.s.ConfigMaps[name] = found
-		}
+	var err error
+	if c.s.KubeProxy, err = c.configMap(ctx, kube.ProxyConfigMap); err != nil {
+		return err
 	}
 	name := c.s.LeaseName
 	lease, err := c.Client.CoordinationV1().Leases(name.Namespace).Get(ctx, name.Name, metav1.GetOptions{})

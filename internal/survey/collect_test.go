@@ -181,7 +181,7 @@ func TestCollectFromAnotherNamespace(t *testing.T) {
 	if want := "ConfigMap infra/settings (config.yaml); flags of the Deployment infra/underlay-ccm"; s.ConfigFrom != want {
 		t.Errorf("configuration from %q, want %q", s.ConfigFrom, want)
 	}
-	if s.Namespace != home || s.LeaseName.String() != "infra/mine" || s.Lease == nil || s.Lease.Namespace != home || s.ConfigMaps["kube-proxy"] == nil {
+	if s.Namespace != home || s.LeaseName.String() != "infra/mine" || s.Lease == nil || s.Lease.Namespace != home || s.KubeProxy == nil {
 		t.Errorf("namespace %q, lease %s: %+v", s.Namespace, s.LeaseName, s.Lease)
 	}
 	if len(s.Deployments) != 1 || len(s.DaemonSets) != 2 || s.DaemonSets[0].Namespace != home || len(s.Pods) != 1 {

@@ -86,16 +86,12 @@ func (s *Snapshot) Gateways() (routes.Gateways, error) {
 	return g, err
 }
 
-// ServerOf returns the Node's server, nil if it is not found.
+// ServerOf returns the server of the Node's provider ID, nil if there is none.
 func (s *Snapshot) ServerOf(node *corev1.Node) *cloud.Machine {
-	// Only this Node is passed, so missing servers of other Nodes don't matter.
-	g, err := (&cloud.Machines{Cloud: seenServers(s.Servers)}).Gateways(context.Background(), []*corev1.Node{node}, false)
-	if err != nil {
-		return nil
-	}
-	id, ok := g.IDs[node.Name]
-	i := slices.IndexFunc(s.Servers, func(server cloud.Machine) bool { return server.ProviderID() == id })
-	if !ok || i < 0 {
+	i := slices.IndexFunc(s.Servers, func(server cloud.Machine) bool {
+		return server.ProviderID() == node.Spec.ProviderID
+	})
+	if i < 0 {
 		return nil
 	}
 	return &s.Servers[i]

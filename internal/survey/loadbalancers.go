@@ -71,9 +71,6 @@ func (s *Snapshot) addBalancings(out *table.Page, t *balancerTable, plan *table.
 		for _, note := range b.Notes {
 			out.Notes = append(out.Notes, name+": "+note.String())
 		}
-		for _, note := range s.heldElsewhere(b.Service) {
-			out.Notes = append(out.Notes, name+": "+note)
-		}
 	}
 	for _, b := range s.Orphans() {
 		t.add(nil, b, "")
@@ -205,23 +202,4 @@ func (s *Snapshot) nodesOfTargets() func(lb.Target) string {
 		}
 		return servers[t.Server]
 	}
-}
-
-// heldElsewhere returns notes on load balancers of other groups that still serve the Service.
-func (s *Snapshot) heldElsewhere(svc *corev1.Service) []string {
-	var notes []string
-	owner := lbcontroller.Owner(svc, s.Config.ClusterName)
-	current := lbcontroller.KeyOf(svc, s.LBDefaults()).Group
-	for _, b := range s.LoadBalancers {
-		held := b.Only(string(svc.UID)).Listeners
-		if b.Group() == "" || b.Group() == current || !owner.Carries(b.Labels) || len(held) == 0 {
-			continue
-		}
-		ports := make([]string, len(held))
-		for i, l := range held {
-			ports[i] = strconv.Itoa(l.Port)
-		}
-		notes = append(notes, fmt.Sprintf("load balancer %s (%d), shared as %s, serves its ports %s until it is served otherwise", b.Name, b.ID, b.Group(), strings.Join(ports, ", ")))
-	}
-	return notes
 }

@@ -80,7 +80,7 @@ type knowledge struct {
 	routing  *routes.Decision    // nil if unknown or nothing is routed
 	err      error               // why routing or absent is unknown
 	stands   map[netip.Prefix]routes.Route
-	absent   map[string]Absence    // Nodes without a server, by name
+	absent   map[string]Absence // Nodes without a server, by name
 	statuses map[string]routes.NodeStatus
 	servers  map[string]*cloud.Machine // by provider ID
 }

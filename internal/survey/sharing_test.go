@@ -64,7 +64,7 @@ func TestSharedLoadBalancer(t *testing.T) {
 		{
 			"one that may not share any more", func(s *survey.Snapshot) { s.Services[0].Annotations[lb.AnnotationShared] = "Edge" },
 			[]string{"default/mail:  [192.0.2.7]", "default/web" + at, web},
-			"shared as default.edge, serves its ports 25 until it is served otherwise",
+			"Edge",
 		},
 		{
 			"two of them", func(s *survey.Snapshot) {

@@ -66,9 +66,8 @@ type Snapshot struct {
 	Deployments []*appsv1.Deployment
 	DaemonSets  []*appsv1.DaemonSet
 	Pods        []*corev1.Pod
-	// ConfigMaps are kube-proxy and kubeadm-config of kube-system, by name, if they exist:
-	// PartSetup.
-	ConfigMaps map[string]*corev1.ConfigMap
+	// KubeProxy is the ConfigMap of its configuration or nil: PartSetup.
+	KubeProxy *corev1.ConfigMap
 	// Lease is the CCM's leader election Lease or nil, LeaseName its name by the CCM's flags:
 	// PartSetup.
 	Lease     *coordinationv1.Lease

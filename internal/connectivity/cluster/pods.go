@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -74,22 +75,17 @@ func (r *Runner) start(ctx context.Context, pods []*corev1.Pod, within time.Dura
 
 func state(p *corev1.Pod) string {
 	for _, c := range p.Status.ContainerStatuses {
-		switch {
-		case c.State.Waiting != nil && c.State.Waiting.Message != "":
-			return c.State.Waiting.Reason + ": " + c.State.Waiting.Message
-		case c.State.Waiting != nil:
-			return c.State.Waiting.Reason
-		case c.State.Terminated != nil:
-			return fmt.Sprintf("%s, exit code %d", c.State.Terminated.Reason, c.State.Terminated.ExitCode)
+		if w := c.State.Waiting; w != nil {
+			return strings.TrimSuffix(w.Reason+": "+w.Message, ": ")
+		}
+		if t := c.State.Terminated; t != nil {
+			return fmt.Sprintf("%s, exit code %d", t.Reason, t.ExitCode)
 		}
 	}
 	if p.Status.Message != "" {
 		return p.Status.Reason + ": " + p.Status.Message
 	}
-	if p.Status.Phase == "" || p.Status.Phase == corev1.PodPending && len(p.Status.Conditions) == 0 {
-		return "its kubelet has not reported it"
-	}
-	return "it is " + string(p.Status.Phase)
+	return "it is " + string(cmp.Or(p.Status.Phase, "not reported by its kubelet"))
 }
 
 // Clean removes all objects of all runs, and waits until the pods are deleted. It returns no

@@ -27,9 +27,6 @@ type Runner struct {
 	// Start is the timeout of pods' start, Settle is how long failed trials are repeated.
 	Start, Settle time.Duration
 	Targets       []netip.AddrPort
-	// NodePorts reports whether a node should serve node ports at one of its addresses; nil
-	// means at every address. If it selects no address of a node, all are tried.
-	NodePorts func(*corev1.Node, netip.Addr) bool
 	// Progress reports progress to the user.
 	Progress func(string)
 }
@@ -169,7 +166,7 @@ func (r *Runner) listen(ctx context.Context, nodes []*corev1.Node) ([]connectivi
 	})
 	var started []connectivity.Node
 	for _, p := range running {
-		n := connectivity.Node{Name: p.Spec.NodeName, Addresses: r.nodePortsOf(byName[p.Spec.NodeName])}
+		n := connectivity.Node{Name: p.Spec.NodeName, Addresses: primary(byName[p.Spec.NodeName])}
 		for _, ip := range p.Status.PodIPs {
 			if a, err := netip.ParseAddr(ip.IP); err == nil {
 				n.Pods = append(n.Pods, a)
@@ -180,16 +177,15 @@ func (r *Runner) listen(ctx context.Context, nodes []*corev1.Node) ([]connectivi
 	return started, untried, err
 }
 
-func (r *Runner) nodePortsOf(n *corev1.Node) []netip.Addr {
-	all := kube.InternalIPs(n)
-	if r.NodePorts == nil {
-		return all
+// primary returns the first internal address of each family, where kube-proxy opens node ports
+// in each of its modes unless nodePortAddresses name others.
+func primary(n *corev1.Node) (out []netip.Addr) {
+	for _, a := range kube.InternalIPs(n) {
+		if !slices.ContainsFunc(out, func(b netip.Addr) bool { return a.Is4() == b.Is4() }) {
+			out = append(out, a)
+		}
 	}
-	opened := slices.DeleteFunc(slices.Clone(all), func(a netip.Addr) bool { return !r.NodePorts(n, a) })
-	if len(opened) == 0 {
-		return all
-	}
-	return opened
+	return out
 }
 
 func (r *Runner) probe(ctx context.Context, w connectivity.World) ([]connectivity.Result, []connectivity.Untried, error) {
