@@ -35,9 +35,11 @@ func newCommand(w process) *cobra.Command {
 	o := &options{}
 	root := &cobra.Command{
 		Use: "underlayctl", Short: "Look at a cluster that Underlay serves, and check it", Long: long,
-		SilenceUsage: true, SilenceErrors: true, Version: version.Get().GitVersion,
+		SilenceUsage: true, SilenceErrors: true,
 	}
-	root.SetVersionTemplate(versionLine() + "\n")
+	v := version.Get()
+	root.Version = v.GitVersion + " " + v.Platform + " " + v.GoVersion
+	root.SetVersionTemplate("underlayctl {{.Version}}\n")
 	if called, is := strings.CutPrefix(w.name, plugin); is {
 		// The suffix is the subcommand of kubectl.
 		root.Use = called
@@ -52,7 +54,7 @@ func newCommand(w process) *cobra.Command {
 		show(w, o, "routes", "The network's route table: whose routes, the budget, the drift", survey.RoutesParts, survey.RoutesOf),
 		show(w, o, "lb", "Services, their load balancers, and how the targets fare", survey.LoadBalancersParts, survey.LoadBalancersOf),
 		show(w, o, "addresses", "Addresses of Services that nodes hold: their holders, and the Services that wait for one", survey.AddressesParts, survey.AddressesOf),
-		doctorCommand(w, o), inspect(w, o), connectivityCommand(w, o), uiCommand(w, o), versionCommand(w, o),
+		doctorCommand(w, o), inspect(w, o), connectivityCommand(w, o), uiCommand(w, o),
 	)
 	completeFiles(root)
 	return root
@@ -164,21 +166,4 @@ func inspect(w process, o *options) *cobra.Command {
 		inspectPod(w, o),
 	)
 	return cmd
-}
-
-func versionCommand(w process, o *options) *cobra.Command {
-	return &cobra.Command{
-		Use: "version", Short: "This program's version", Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			if err := o.check(); err != nil {
-				return err
-			}
-			return o.print(w, table.Page{Lines: []string{versionLine()}}, version.Get())
-		},
-	}
-}
-
-func versionLine() string {
-	v := version.Get()
-	return "underlayctl " + v.GitVersion + " " + v.Platform + " " + v.GoVersion
 }
