@@ -191,6 +191,12 @@ bench-address: kube cni ## addresses on one segment under faults, beside MetalLB
 	@$(STEP) "metallb" env CGO_ENABLED=0 go run -trimpath ./test/testenv/metallb/build
 	@go test ./test/bench/address -run '^$$' -bench . -benchtime 1x -timeout 60m -rounds $(or $(ROUNDS),3)
 
+# kube-router is built the first time, as MetalLB. It takes iptables and ipset.
+.PHONY: bench-policy
+bench-policy: ## NetworkPolicies: a pod's start, memory, new connections, beside kube-router's firewall; needs root
+	@$(STEP) "kube-router" env CGO_ENABLED=0 go run -trimpath ./test/testenv/kuberouter/build
+	@go test ./test/bench/policy -run '^$$' -bench . -benchtime 5x -timeout 60m
+
 .PHONY: address-moves
 address-moves: kube cni ## follow the how-to from MetalLB by its commands, while clients use the addresses; two minutes, needs root
 	@$(STEP) "metallb" env CGO_ENABLED=0 go run -trimpath ./test/testenv/metallb/build

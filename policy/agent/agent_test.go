@@ -30,6 +30,7 @@ type filter struct {
 	err     error
 	applied int
 	rules   *policy.Ruleset
+	drops   map[*policy.Chain]uint64
 }
 
 func (f *filter) Apply(_ context.Context, want *policy.Ruleset) ([]string, error) {
@@ -48,7 +49,14 @@ func (f *filter) Watch(ctx context.Context, _ func()) error {
 	return nil
 }
 
-func (f *filter) Drops(context.Context) (map[*policy.Chain]uint64, error) { return nil, nil }
+func (f *filter) Drops(context.Context) (map[*policy.Chain]uint64, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.err != nil {
+		return nil, f.err
+	}
+	return f.drops, nil
+}
 
 func (f *filter) fail(err error) {
 	f.mu.Lock()

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -49,4 +50,28 @@ func TestDropsAreCountedOnAcrossChains(t *testing.T) {
 	`)
 	d.add(nil)
 	expect("")
+}
+
+func TestAFailedCountEndsNoSeries(t *testing.T) {
+	f := newFixture(t, false)
+	f.table.drops = map[*policy.Chain]uint64{{Name: "x", Policies: []policy.Name{{Namespace: "shop", Name: "deny"}}}: 3}
+	if err := f.agent.work(t.Context(), count); err != nil {
+		t.Fatal(err)
+	}
+	f.table.fail(errors.New("the kernel is busy"))
+	if err := f.agent.work(t.Context(), count); err == nil || len(f.agent.drops.series) != 1 {
+		t.Errorf("%v; series: %v", err, f.agent.drops.series)
+	}
+}
+
+func TestTheTableGetsTheGroupToLogTo(t *testing.T) {
+	f := newFixture(t, false, deny(), podOn("self", "db", "10.0.0.5"))
+	f.agent.LogGroup = 7
+	f.run()
+	f.await("the pod is isolated", func() bool { return f.table.is(true, "10.0.0.5") })
+	f.table.mu.Lock()
+	defer f.table.mu.Unlock()
+	if f.table.rules.LogGroup != 7 {
+		t.Errorf("the group is %d", f.table.rules.LogGroup)
+	}
 }

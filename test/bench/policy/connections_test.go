@@ -3,35 +3,36 @@
 package policy_test
 
 import (
+	"fmt"
 	"net"
 	"net/netip"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/underlay-ccm/underlay/internal/netfilter"
-	"github.com/underlay-ccm/underlay/test/bench/results"
 	"github.com/underlay-ccm/underlay/test/testenv/netns"
 )
 
 const (
-	// A turn is short, so that both of a pair find the machine in the same state.
-	connections, clients = 250, 2
+	// A turn is short, so that all paths find the machine in the same state.
+	connections, clients = 1000, 2
 	perSecond            = "new connections"
 )
 
-// path leads from a pod of another node by node-0 to one of its pods.
+// path leads from pods of other nodes by node-0 to one of its pods, which accepts connections and
+// receives datagrams.
 type path struct {
 	node, far *netns.Space
 	to        string
+	datagrams net.PacketConn
+	tries     *int
 }
 
 func newPath(b *testing.B) path {
 	b.Helper()
 	node, pod, far := netns.New(b), netns.New(b), netns.New(b)
-	server, client := podOf(0).Addresses[0], podOf(1).Addresses[0]
+	server, client := firstAddress(0), firstAddress(1)
 	netns.Link(node, "veth0", pod, "eth0")
 	netns.Link(node, "eth0", far, "eth0")
 	node.Sysctl("net/ipv4/ip_forward", "1")
@@ -45,61 +46,81 @@ func newPath(b *testing.B) path {
 		node.Run("ip", "route", "add", end.own.String(), "dev", end.link)
 		node.Sysctl("net/ipv4/conf/"+end.link+"/proxy_arp", "1")
 	}
-	node.Run("ip", "address", "add", "10.255.255.1/32", "dev", "lo")
+	node.Run("ip", "address", "add", nodeAddress(0)+"/32", "dev", "lo")
 	// kube-proxy's rules track connections, with policies and without. Ended ones must not fill
 	// the kernel's table.
 	node.Run("nft", "add table inet kube-proxy; add chain inet kube-proxy c { type filter hook forward priority -10 ; }; add rule inet kube-proxy c ct state new counter")
 	node.Sysctl("net/netfilter/nf_conntrack_tcp_timeout_close", "1")
-	p := path{node, far, netip.AddrPortFrom(server, 8080).String()}
+	node.Sysctl("net/netfilter/nf_conntrack_udp_timeout", "1")
+	node.Sysctl("net/ipv4/neigh/eth0/proxy_delay", "0")
+	p := path{node: node, far: far, tries: new(int), to: netip.AddrPortFrom(server, 8080).String()}
 	accept(b, pod, p.to)
-	return p
-}
-
-// BenchmarkConnections opens TCP connections in turns over a node without a filter, and over one
-// with the filter of all policies.
-func BenchmarkConnections(b *testing.B) {
-	open, filtered := newPath(b), newPath(b)
-	x, _ := cluster(b)
-	rules := x.Ruleset()
 	var err error
-	filtered.node.Do(func() {
-		var table *netfilter.PolicyTable
-		if table, err = netfilter.NewPolicyTable(netfilter.Options{}); err == nil {
-			_, err = table.Apply(b.Context(), &rules)
-		}
-	})
+	pod.Do(func() { p.datagrams, err = net.ListenPacket("udp", netip.AddrPortFrom(server, 53).String()) })
 	if err != nil {
 		b.Fatal(err)
 	}
-	var without, with, ratios []float64
-	for b.Loop() {
-		// The order changes, because a machine slows down or recovers over time.
-		first := len(ratios)%2 == 0
-		rates := map[bool]float64{}
-		for _, isFiltered := range []bool{first, !first} {
-			rates[isFiltered] = connect(b, map[bool]path{false: open, true: filtered}[isFiltered])
-		}
-		without, with = append(without, rates[false]), append(with, rates[true])
-		ratios = append(ratios, rates[true]/rates[false])
-	}
-	const ratio = "new connections with policies to those without"
-	results.Explain(
-		b,
-		results.Note{Quantity: perSecond, Text: "of TCP from another node's pod, over the node of the pod that accepts them, which tracks connections in both cases. The median of turns of 250."},
-		results.Note{Quantity: ratio, Text: "the median of all pairs of turns."},
-	)
-	results.Record(
-		b,
-		results.Figure{Scenario: "no NetworkPolicy", Contender: ours, Quantity: perSecond, Unit: "1/s", Value: middle(without)},
-		results.Figure{Scenario: scenario, Contender: ours, Quantity: perSecond, Unit: "1/s", Value: middle(with)},
-		results.Figure{Scenario: scenario, Contender: ours, Quantity: ratio, Value: middle(ratios)},
-	)
-	b.ReportMetric(middle(without), "conn/s-without")
-	b.ReportMetric(middle(with), "conn/s-with")
-	b.ReportMetric(middle(ratios), "ratio")
+	b.Cleanup(func() { _ = p.datagrams.Close() })
+	return p
 }
 
-func middle(all []float64) float64 { return slices.Sorted(slices.Values(all))[len(all)/2] }
+// reach gives the far side the address of a further pod.
+func (p path) reach(address string) {
+	p.far.Run("ip", "address", "add", address+"/32", "dev", "eth0")
+	p.node.Run("ip", "route", "add", address, "dev", "eth0")
+}
+
+// arrives reports whether the first packet of a connection from an address passes node-0. One of
+// the node's own follows, which nothing filters.
+func (p path) arrives(b *testing.B, from string) bool {
+	b.Helper()
+	*p.tries++
+	pod, end := fmt.Sprint("pod ", *p.tries), fmt.Sprint("node ", *p.tries)
+	send := func(space *netns.Space, from, text string) {
+		dialer := net.Dialer{LocalAddr: &net.UDPAddr{IP: net.ParseIP(from)}}
+		var err error
+		space.Do(func() {
+			var conn net.Conn
+			if conn, err = dialer.Dial("udp", p.datagrams.LocalAddr().String()); err == nil {
+				_, err = conn.Write([]byte(text))
+				_ = conn.Close()
+			}
+		})
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+	send(p.far, from, pod)
+	send(p.node, "", end)
+	arrived, text := false, make([]byte, 20)
+	for {
+		if err := p.datagrams.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+			b.Fatal(err)
+		}
+		n, _, err := p.datagrams.ReadFrom(text)
+		if err != nil {
+			b.Fatal(err)
+		}
+		switch string(text[:n]) {
+		case pod:
+			arrived = true
+		case end:
+			return arrived
+		}
+	}
+}
+
+// until returns when packets from an address arrive, or no longer do.
+func (p path) until(b *testing.B, from string, arrive bool) {
+	b.Helper()
+	end := time.Now().Add(10 * time.Minute)
+	for p.arrives(b, from) != arrive {
+		if time.Now().After(end) {
+			b.Fatalf("packets from %s arrive: %t", from, !arrive)
+		}
+		time.Sleep(time.Millisecond) // the contender needs the processor
+	}
+}
 
 // accept accepts and closes connections until the benchmark ends.
 func accept(b *testing.B, pod *netns.Space, at string) {

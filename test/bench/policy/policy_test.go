@@ -3,17 +3,10 @@
 package policy_test
 
 import (
-	"fmt"
-	"net/netip"
 	"runtime"
 	"slices"
 	"testing"
 	"time"
-
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/underlay-ccm/underlay/internal/kube"
 	"github.com/underlay-ccm/underlay/internal/netfilter"
@@ -21,97 +14,6 @@ import (
 	"github.com/underlay-ccm/underlay/test/bench/results"
 	"github.com/underlay-ccm/underlay/test/testenv/netns"
 )
-
-// The cluster: each namespace has as many policies as apps, each of which allows two apps of the
-// namespace, all pods of another one, and a block.
-const (
-	nodeCount  = 100
-	podCount   = 10_000
-	namespaces = 100
-	apps       = 10 // 1,000 policies
-
-	ours     = "underlay"
-	scenario = "1,000 NetworkPolicies, 10,000 pods on 100 nodes"
-)
-
-func namespaceOf(i int) string { return fmt.Sprint("team-", i%namespaces) }
-
-func podOf(i int) policy.Pod {
-	node := i % nodeCount
-	return policy.Pod{
-		Name: policy.Name{Namespace: namespaceOf(i / nodeCount), Name: fmt.Sprint("pod-", i)}, Node: fmt.Sprint("node-", node),
-		Labels: map[string]string{"app": fmt.Sprint("app-", i%apps), "pod-template-hash": "5d4f8c7b9"},
-		Addresses: []netip.Addr{
-			netip.AddrFrom4([4]byte{10, byte(node), byte(i / nodeCount / 250), byte(2 + i/nodeCount%250)}),
-			netip.MustParseAddr(fmt.Sprintf("fd00:0:0:%x::%x", node+1, 2+i/nodeCount)),
-		},
-		Ports: []policy.NamedPort{{Name: "http", Protocol: policy.TCP, Port: 8080}},
-	}
-}
-
-func app(i int) *policy.Selector {
-	return &policy.Selector{{Key: "app", Operator: policy.In, Values: []string{fmt.Sprint("app-", i%apps)}}}
-}
-
-// objectOf returns what the API server has of a pod, and the agent's cache keeps.
-func objectOf(b *testing.B, p policy.Pod) *corev1.Pod {
-	b.Helper()
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name.Name, UID: types.UID(fmt.Sprintf("%036s", p.Name.Name)), ResourceVersion: "1234567", Labels: p.Labels},
-		Spec:       corev1.PodSpec{NodeName: p.Node},
-		Status:     corev1.PodStatus{Phase: corev1.PodRunning},
-	}
-	for _, port := range p.Ports {
-		pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Ports: []corev1.ContainerPort{{Name: port.Name, ContainerPort: int32(port.Port)}}})
-	}
-	for _, a := range p.Addresses {
-		pod.Status.PodIPs = append(pod.Status.PodIPs, corev1.PodIP{IP: a.String()})
-	}
-	trimmed, err := kube.TrimPod(pod)
-	if err != nil {
-		b.Fatal(err)
-	}
-	return trimmed.(*corev1.Pod)
-}
-
-// cluster returns the index of node-0's agent, and its cache of Pods.
-func cluster(b *testing.B) (*policy.Index, cache.Store) {
-	b.Helper()
-	x, pods := policy.NewIndex("node-0"), cache.NewStore(cache.MetaNamespaceKeyFunc)
-	nodes := map[string]policy.Node{}
-	for i := range nodeCount {
-		nodes[fmt.Sprint("node-", i)] = policy.Node{PodCIDRs: []netip.Prefix{
-			netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i), 0, 0}), 16),
-			netip.MustParsePrefix(fmt.Sprintf("fd00:0:0:%x::/64", i+1)),
-		}}
-	}
-	x.SetNodes(nodes)
-	for i := range namespaces {
-		x.SetNamespace(namespaceOf(i), map[string]string{"team": fmt.Sprint(i)})
-		for a := range apps {
-			next := &policy.Selector{{Key: "team", Operator: policy.In, Values: []string{fmt.Sprint((i + 1) % namespaces)}}}
-			peers := []policy.Peer{
-				{Pods: app(a + 1)},
-				{Pods: app(a + 2)},
-				{Namespaces: next},
-				{Block: netip.MustParsePrefix("192.0.2.0/24"), Except: []netip.Prefix{netip.MustParsePrefix("192.0.2.7/32")}},
-			}
-			allow := []policy.Allow{{Peers: peers, Ports: []policy.Port{{Protocol: policy.TCP, Name: "http"}, {Protocol: policy.UDP, Number: 53}}}}
-			x.SetPolicy(policy.Policy{
-				Name: policy.Name{Namespace: namespaceOf(i), Name: fmt.Sprint("policy-", a)}, Pods: *app(a),
-				Types: []policy.Direction{policy.Ingress, policy.Egress}, Ingress: allow, Egress: allow,
-			})
-		}
-	}
-	for i := range podCount {
-		pod := objectOf(b, podOf(i))
-		if err := pods.Add(pod); err != nil {
-			b.Fatal(err)
-		}
-		x.SetPod(kube.PodOf(pod))
-	}
-	return x, pods
-}
 
 func heap() float64 {
 	runtime.GC()
@@ -153,7 +55,7 @@ func BenchmarkAPodStarts(b *testing.B) {
 	for _, s := range rules.Sets {
 		elements += len(s.Elements[0]) + len(s.Elements[1])
 	}
-	extra := podOf(podCount + 1) // of node-1, in a namespace of pods of node-0
+	extra := kube.PodOf(podOf(podCount + 1)) // of node-1, in a namespace of pods of node-0
 	var decided, total []time.Duration
 	for b.Loop() {
 		began := time.Now()
