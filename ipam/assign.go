@@ -59,7 +59,6 @@ func (l *Ledger) Assign(node Node, offer Offer) ([]netip.Prefix, error) {
 	if err != nil {
 		return nil, fmt.Errorf("podCIDRs for Node %s: %w", node.Name, err)
 	}
-	l.grant(plan)
 	h = l.meet(node)
 	h.abandoned = append(h.abandoned, h.prefixes...)
 	h.prefixes = nil
@@ -67,12 +66,6 @@ func (l *Ledger) Assign(node Node, offer Offer) ([]netip.Prefix, error) {
 		l.take(h, c)
 	}
 	return slices.Clone(h.prefixes), nil
-}
-
-// RoomFor returns the error of Assign for a new Node with this offer, and reserves nothing.
-func (l *Ledger) RoomFor(offer Offer) error {
-	_, err := l.plan(nil, Node{}, offer)
-	return err
 }
 
 type choice struct {
@@ -84,20 +77,20 @@ type choice struct {
 func (l *Ledger) plan(h *holding, node Node, offer Offer) ([]choice, error) {
 	var plan []choice
 	var errs []error
-	near := RootObject
-	for i, family := range l.families {
+	near := anyShard
+	for _, family := range l.families {
 		c, err := l.choose(family, h, node, offer, near)
 		plan = append(plan, c)
 		errs = append(errs, err)
-		if i == 0 && err == nil {
-			near = l.layout.home(c.prefix)
+		if near == anyShard && err == nil {
+			near = shardOf(c.prefix)
 		}
 	}
-	return plan, inOneLine(errs)
+	return plan, errors.Join(errs...)
 }
 
 // choose returns a node prefix of the first pool in a family that has one for the Node. It
-// prefers prefixes guarded by the same shard as those of the Node's other families.
+// prefers prefixes that the same shard records as those of the Node's other families.
 func (l *Ledger) choose(family []*pool, h *holding, node Node, offer Offer, near int) (choice, error) {
 	var full []string
 	var errs []error
@@ -113,37 +106,21 @@ func (l *Ledger) choose(family []*pool, h *holding, node Node, offer Offer, near
 				return choice{s, p}, nil
 			}
 			errs = append(errs, err)
-		} else if p, ok := l.pickGuarded(s, near); ok {
-			return choice{s, p}, nil
-		} else if p, ok := l.pick(s); ok {
+		} else if p, ok := l.pick(s, near); ok {
 			return choice{s, p}, nil
 		} else {
 			full = append(full, s.Prefix.String())
 		}
 	}
 	if !matched {
-		return choice{}, fmt.Errorf("%w for %s: set another pool active, or give one a selector that this Node has (pools: %s)",
+		return choice{}, fmt.Errorf("%w for %s: set another pool active, "+
+			"or give one a selector that this Node has (pools: %s)",
 			ErrNoPool, familyName(family[0].ipv6()), names(family))
 	}
 	if len(full) > 0 {
 		errs = append(errs, fmt.Errorf("%w in %s: delete Nodes that are gone, or configure a larger pool", ErrNoRoom, strings.Join(full, ", ")))
 	}
-	return choice{}, inOneLine(errs)
-}
-
-// inOneLine joins errors into a single-line message. It returns nil if all errors are nil.
-func inOneLine(errs []error) error {
-	var all error
-	for _, err := range errs {
-		switch {
-		case err == nil:
-		case all == nil:
-			all = err
-		default:
-			all = fmt.Errorf("%w; %w", all, err)
-		}
-	}
-	return all
+	return choice{}, errors.Join(errs...)
 }
 
 func (l *Ledger) take(h *holding, c choice) {
@@ -163,12 +140,10 @@ func (l *Ledger) current(h *holding) bool {
 			return false
 		}
 	}
-	return !slices.ContainsFunc(h.prefixes, func(p netip.Prefix) bool { return !l.usable(h, p) })
-}
-
-func (l *Ledger) usable(h *holding, p netip.Prefix) bool {
-	_, wrong := l.misplaced(h, p)
-	return !wrong
+	return !slices.ContainsFunc(h.prefixes, func(p netip.Prefix) bool {
+		_, wrong := l.misplaced(h, p)
+		return wrong
+	})
 }
 
 // returning finds the most recently released holding of the same machine that can be restored

@@ -80,29 +80,6 @@ func BenchmarkAssign(b *testing.B) {
 	}
 }
 
-// BenchmarkSearch measures the worst case: the only free range of 65,536 is the last one that the
-// search reaches, and the index must be rebuilt, as after a restart or a change of the exclusions.
-// In BenchmarkAssign the free range was released just before, and is found at once.
-func BenchmarkSearch(b *testing.B) {
-	for _, c := range []ipam.PoolConfig{pool4(), pool6("fd00::/48")} {
-		b.Run("the last of 65536 in "+c.Name, func(b *testing.B) {
-			l := benchLedger(b, c)
-			start := l.Cursor(c.Name)
-			fillLedger(b, l, 1<<16-1)
-			node := ipam.Node{Name: "one-more", UID: "one-more"}
-			for b.Loop() {
-				if err := l.SetCursor(c.Name, start); err != nil {
-					b.Fatal(err)
-				}
-				if _, err := l.Assign(node, ipam.Offer{}); err != nil {
-					b.Fatal(err)
-				}
-				l.Free(node.UID)
-			}
-		})
-	}
-}
-
 // foreigners adds 5000 Nodes with podCIDRs of half the size of a node prefix.
 func foreigners(l *ipam.Ledger) {
 	for i := range 5000 {
@@ -183,8 +160,11 @@ func BenchmarkRecordSize(b *testing.B) {
 					if c.released {
 						l.Release(node.UID, time.Unix(1_800_000_000, 0))
 					}
-					text := l.Records(node.Name)[ipam.RootObject]
-					size += len(node.Name) + len(text)
+					for _, text := range l.Records(node.Name) {
+						if text != "" {
+							size += len(node.Name) + len(text)
+						}
+					}
 				}
 			}
 			b.ReportMetric(float64(size)/nodes, "bytes/Node")

@@ -14,9 +14,9 @@ type claim struct {
 }
 
 func (l *Ledger) claim(h *holding, p netip.Prefix) {
-	claims, _ := l.claims.get(p)
+	claims, _ := l.claims.Get(p)
 	l.arrivals++
-	l.claims.put(p, append(claims, claim{h, l.arrivals}))
+	l.claims.Insert(p, append(claims, claim{h, l.arrivals}))
 	if s := l.carver(p); s != nil {
 		s.hold(p)
 	}
@@ -25,14 +25,14 @@ func (l *Ledger) claim(h *holding, p netip.Prefix) {
 
 // drop ends one holder's claim. The next claim in order of arrival takes its place.
 func (l *Ledger) drop(h *holding, p netip.Prefix) {
-	claims, _ := l.claims.get(p)
+	claims, _ := l.claims.Get(p)
 	claims = slices.DeleteFunc(claims, func(c claim) bool { return c.holder == h })
 	l.counted = nil
 	if len(claims) > 0 {
-		l.claims.put(p, claims)
+		l.claims.Insert(p, claims)
 		return
 	}
-	l.claims.remove(p)
+	l.claims.Delete(p)
 	if s := l.carver(p); s != nil {
 		s.release(p)
 	}
@@ -52,7 +52,7 @@ type overlap struct {
 // overlaps returns the claims of other holders that overlap p, earliest first. h may be nil.
 func (l *Ledger) overlaps(h *holding, p netip.Prefix) []overlap {
 	var found []overlap
-	for q, claims := range l.claims.overlapping(p) {
+	for q, claims := range overlapping(&l.claims, p) {
 		for _, c := range claims {
 			if c.holder != h {
 				found = append(found, overlap{q, c})
@@ -65,7 +65,7 @@ func (l *Ledger) overlaps(h *holding, p netip.Prefix) []overlap {
 
 // arrival returns the sequence number of the holder's claim on a prefix.
 func (l *Ledger) arrival(h *holding, p netip.Prefix) uint64 {
-	claims, _ := l.claims.get(p)
+	claims, _ := l.claims.Get(p)
 	own := slices.IndexFunc(claims, func(c claim) bool { return c.holder == h })
 	return claims[own].arrival
 }

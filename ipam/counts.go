@@ -40,7 +40,7 @@ func (l *Ledger) countsOf(p *pool) Counts { return l.Counts()[slices.Index(l.poo
 func (l *Ledger) count(p *pool) Counts {
 	c := Counts{Name: p.Name, Pool: p.Prefix, NodeMask: p.NodeMask, State: p.State}
 	if p.Own {
-		for q, claims := range l.claims.overlapping(netip.PrefixFrom(netip.IPv6Unspecified(), 0)) {
+		for q, claims := range l.claims.All6() {
 			if h := standsFor(claims); l.poolOf(h, q) == p {
 				c.held(h)
 			}
@@ -48,7 +48,7 @@ func (l *Ledger) count(p *pool) Counts {
 		return c
 	}
 	var withdrawn spans
-	for q := range l.exclusions.overlapping(p.Prefix) {
+	for q := range overlapping(l.exclusions, p.Prefix) {
 		s, _ := p.grid.span(q)
 		withdrawn = append(withdrawn, s)
 	}
@@ -56,7 +56,7 @@ func (l *Ledger) count(p *pool) Counts {
 	c.Excluded = excluded.total()
 	withdrawn = slices.Clone(excluded)
 	var held []uint64
-	for q, claims := range l.claims.overlapping(p.Prefix) {
+	for q, claims := range overlapping(&l.claims, p.Prefix) {
 		s, _ := p.grid.span(q)
 		if !p.carves(q) {
 			withdrawn = append(withdrawn, s)
@@ -65,7 +65,7 @@ func (l *Ledger) count(p *pool) Counts {
 			held = append(held, s.first)
 		}
 	}
-	for q := range l.routes.overlapping(p.Prefix) {
+	for q := range overlapping(l.routes, p.Prefix) {
 		s, _ := p.grid.span(q)
 		withdrawn = append(withdrawn, s)
 	}

@@ -4,8 +4,8 @@
 // records, over all pools, which Node (by name and UID) holds which prefixes: those that were
 // stored (Restore), those observed on Nodes that already have podCIDRs (Observe), and those it
 // assigned itself (Assign). The prefixes of a deleted Node (Release) stay in quarantine until
-// the caller has verified that no route to them is left (Free). [Holding] and [Cursor] each
-// have a text form in which they are stored.
+// the caller has verified that no route to them is left (Free). [Holding] has a text form in which
+// it is stored, and [Files] plans the writes of it.
 //
 // What must never happen:
 //   - two Nodes get overlapping prefixes, whatever their lengths and whatever component set them;

@@ -49,11 +49,9 @@ func ExampleLedger_Restore() {
 	worker := ipam.Node{Name: "worker", UID: "4711", ProviderID: "hcloud://1234567"}
 	_, err = ledger.Assign(worker, ipam.Offer{})
 	ledger.Release(worker.UID, time.Date(2026, 11, 20, 22, 0, 0, 0, time.UTC))
-	records := ledger.Records("worker")[ipam.RootObject]
-	cursor := ledger.Cursor("default").String()
+	records := ledger.Records("worker")[0]
 	fmt.Println(err)
 	fmt.Println(records)
-	fmt.Println(cursor)
 
 	// In the next process, the machine returns during its quarantine.
 	ledger, err = ipam.NewLedger(pools, nil)
@@ -75,7 +73,6 @@ func ExampleLedger_Restore() {
 	// Output:
 	// <nil>
 	// uid=4711 id=hcloud://1234567 10.244.0.0/24@default released=2026-11-20T22:00:00Z
-	// next=10.244.1.0/24
 	// [10.244.0.0/24] <nil>
 }
 
@@ -93,21 +90,11 @@ func ExampleOffer() {
 	fmt.Println(ledger.Assign(ipam.Node{Name: "a", UID: "1"}, own))
 	fmt.Println(ledger.Assign(ipam.Node{Name: "b", UID: "2"}, ipam.Offer{}))
 
-	notV6 := ipam.Offer{Pools: func(name string) bool { return name != "v6" }}
-	fmt.Println(ledger.RoomFor(notV6))
+	_, err = ledger.Assign(ipam.Node{Name: "c", UID: "3"}, ipam.Offer{Pools: func(name string) bool { return name != "v6" }})
+	fmt.Println(err)
 
 	// Output:
 	// [2001:db8:7:7:1::/80] <nil>
 	// [fd00:10:244::/64] <nil>
-	// the server has no usable IPv6 prefix of its own, and pool native (the servers' own prefixes) needs one: give it one, or configure another IPv6 pool
-}
-
-func ExampleCursor() {
-	c, err := ipam.ParseCursor("next=10.244.7.0/24 released=10.244.1.0/24,10.244.2.0/24")
-	fmt.Println(c.Next, c.Released, err)
-	_, err = ipam.ParseCursor("next=10.244.7.1/24")
-	fmt.Println(err)
-	// Output:
-	// 10.244.7.0/24 [10.244.1.0/24 10.244.2.0/24] <nil>
-	// cursor: "10.244.7.1/24" is not the first address of its range: write 10.244.7.0/24
+	// podCIDRs for Node c: the server has no usable IPv6 prefix of its own, and pool native (the servers' own prefixes) needs one: give it one, or configure another IPv6 pool
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// storedObject is a ConfigMap. It doesn't exist if version is 0.
+// storedObject is a ConfigMap.
 type storedObject struct {
 	version int
 	entries map[string]string
@@ -31,7 +31,7 @@ type patch struct {
 }
 
 const (
-	exploreObjects   = 6 // the root and the shards
+	exploreObjects   = 4 // the first shards: all pools of the scopes lie in their blocks
 	exploreProcesses = 2
 )
 
@@ -47,7 +47,6 @@ type situation struct {
 	started   int
 	deletes   int
 	faults    int
-	relieves  int
 	byHand    bool
 	// busy is the number, counted from 1, of a process that did something that only its own memory
 	// shows. The next step is its own: it could as well have done this just before its next step.
@@ -66,11 +65,10 @@ func (s *situation) clone() *situation {
 // begin is the first situation of a scope.
 func (sc *scope) begin() *situation {
 	s := &situation{}
-	root := map[string]string{}
-	for _, p := range sc.starts[0].pools {
-		root[CursorPrefix+p.Name] = exploreCursor
+	for object := range s.objects {
+		empty := map[string]string{MarkKey: Mark(object)}
+		s.objects[object] = storedObject{1, empty, entriesText(empty)}
 	}
-	s.objects[RootObject] = storedObject{1, root, entriesText(root)}
 	for i, n := range sc.nodes {
 		s.nodes = append(s.nodes, apiNode{Node: n, created: i < sc.served})
 	}
@@ -86,7 +84,7 @@ func (sc *scope) begin() *situation {
 	for i := range s.nodes {
 		s.nodes[i].created = i < len(s.nodes)-sc.late
 	}
-	s.deletes, s.faults, s.relieves, s.byHand = sc.deletes, sc.faults, sc.relieves, sc.hand != ""
+	s.deletes, s.faults, s.byHand = sc.deletes, sc.faults, sc.hand != ""
 	return s
 }
 
@@ -96,14 +94,22 @@ func (c *situation) answer(sc *scope, i int, p *process, r request) {
 	case c.arrive(sc, r):
 		c.processes[i] = p.wrote(r.write, c.objects[r.write.Object])
 	case sc.flaw == oneReload:
-		after := *p
-		after.known = map[int]int{}
+		after := *p.did(p.recall(), func(m *memory) {
+			for object := range m.files.files {
+				m.files.files[object].sent = false
+			}
+		})
 		for object, o := range c.objects {
 			after.known[object] = o.version
 		}
 		after.waits = nil
 		c.processes[i] = &after
 	default:
+		for _, other := range p.waits {
+			if other.write.Object != r.write.Object {
+				c.orphans = append(c.orphans, other)
+			}
+		}
 		c.processes[i] = p.reloading()
 	}
 }
@@ -111,33 +117,20 @@ func (c *situation) answer(sc *scope, i int, p *process, r request) {
 // arrive applies a write, and reports whether the object had the expected version.
 func (c *situation) arrive(sc *scope, r request) bool {
 	o := &c.objects[r.write.Object]
-	if r.write.Open {
-		if o.version == 0 {
-			*o = storedObject{version: 1, entries: map[string]string{}}
-		}
-		return true
-	}
 	if o.version != r.version && sc.flaw != anyVersion {
 		return false
 	}
 	*o = storedObject{o.version + 1, r.write.Entries, entriesText(r.write.Entries)}
-	_, damaged := ParseStored(c.stored())
-	switch {
-	case len(damaged) > 0:
+	if _, damaged := ParseStored(c.stored()); len(damaged) > 0 {
 		c.wrong = "what is stored is damaged: " + damaged[0].Error()
-	case len(Lost(c.stored())) > 0:
-		c.wrong = fmt.Sprintf("shards that the root lists are lost: %v", Lost(c.stored()))
 	}
 	return true
 }
 
 // stored returns the entries of the objects.
-func (c *situation) stored() map[int]map[string]string {
-	objects := map[int]map[string]string{}
+func (c *situation) stored() (objects Objects) {
 	for object, o := range c.objects {
-		if o.version > 0 {
-			objects[object] = o.entries
-		}
+		objects[object] = o.entries
 	}
 	return objects
 }
@@ -146,9 +139,6 @@ func (c *situation) stored() map[int]map[string]string {
 func (c *situation) settle(sc *scope) {
 	c.patches = slices.DeleteFunc(c.patches, func(m patch) bool { n := &c.nodes[m.node]; return !n.live() || n.podCIDRs != nil })
 	c.orphans = slices.DeleteFunc(c.orphans, func(r request) bool {
-		if r.write.Open {
-			return c.objects[r.write.Object].version > 0
-		}
 		return c.objects[r.write.Object].version != r.version && sc.flaw != anyVersion
 	})
 	for i := range c.nodes {
@@ -181,7 +171,7 @@ func (c *situation) settle(sc *scope) {
 func (c *situation) String() string {
 	var b strings.Builder
 	for i := range c.objects {
-		fmt.Fprint(&b, c.objects[i].version > 0, c.objects[i].text, "\n")
+		fmt.Fprint(&b, c.objects[i].text, "\n")
 	}
 	for i := range c.nodes {
 		n := &c.nodes[i]
@@ -195,21 +185,20 @@ func (c *situation) String() string {
 		lines = append(lines, fmt.Sprint(r.version == c.objects[r.write.Object].version, r.text))
 	}
 	slices.Sort(lines)
-	fmt.Fprintln(&b, lines, c.started, c.deletes, c.faults, c.relieves, c.byHand, c.busy)
+	fmt.Fprintln(&b, lines, c.started, c.deletes, c.faults, c.byHand, c.busy)
 	for i, p := range c.processes {
 		if p == nil {
 			continue
 		}
 		fmt.Fprint(&b, i, p.setting, p.loading, "\n", p.text)
 		for object := range c.objects {
-			version, known := p.known[object]
-			fmt.Fprint(&b, known, version == c.objects[object].version)
-			if entries, ok := p.read[object]; ok {
-				fmt.Fprint(&b, "read", entriesText(entries))
+			fmt.Fprint(&b, p.known[object] == c.objects[object].version)
+			if object < p.read {
+				fmt.Fprint(&b, "read", entriesText(p.objects[object]))
 			}
 		}
-		if p.waits != nil {
-			fmt.Fprint(&b, "waits", p.waits.version == c.objects[p.waits.write.Object].version, p.waits.text)
+		for _, r := range p.waits {
+			fmt.Fprint(&b, "waits", r.version == c.objects[r.write.Object].version, r.text)
 		}
 	}
 	return b.String()

@@ -18,33 +18,25 @@ var (
 	unhurried  = time.Unix(2, 0)
 )
 
-// exploreCursor is the stored cursor of every pool. An exploration tries all positions at which a
-// search could begin instead.
-const exploreCursor = "next=10.0.0.0/24"
-
 // A setting is how a process is configured.
-type setting struct {
-	pools  []PoolConfig
-	bits   int  // of blocks
-	spread bool // new prefixes go to shards; else the root takes the shards' entries back
-}
+type setting struct{ pools []PoolConfig }
 
 // A process is one that allocates podCIDRs. It is immutable: every step returns another one. Its
 // memory isn't kept but rebuilt for each step, from the objects that it loaded and from all its
 // steps since, in the same order, so a Ledger needs no copies and no state can be missed.
 type process struct {
 	setting setting
-	known   map[int]int // the versions of the objects that it last read or wrote
+	known   [exploreObjects]int // the versions of the objects that it last read or wrote
+	objects Objects             // as it read them
 
-	// Before it has loaded, these are the objects that it has read so far.
+	// Before it has loaded, it reads the objects in order.
 	loading bool
-	read    map[int]map[string]string
+	read    int          // the number of objects that it has read
 	before  []remembered // its holdings before it began to load again
 
-	facts   Facts
-	objects map[int]map[string]string
-	done    []func(*memory)
-	waits   *request // a write with an unknown outcome
+	facts Facts
+	done  []func(*memory)
+	waits []request // writes with an unknown outcome, of different objects
 
 	text string // its memory as text: processes with the same text behave the same
 }
@@ -75,17 +67,10 @@ func (p *process) recall() *memory {
 	if err != nil {
 		panic(err)
 	}
-	r.blockBits = p.setting.bits
 	m := &memory{ledger: r.Ledger, files: NewFiles(r.Ledger, p.objects), sent: map[string]bool{}}
 	for _, h := range m.ledger.Holdings() {
 		m.sent[h.Node.UID] = true
 		m.files.Update(h.Node.Name, unhurried)
-	}
-	switch {
-	case p.setting.spread:
-		m.ledger.Spread()
-	case len(p.facts.Stored.Shards) > 0:
-		m.ledger.Gather()
 	}
 	for _, do := range p.done {
 		do(m)
@@ -117,41 +102,23 @@ func (p *process) reloading() *process {
 	return after
 }
 
-// unread returns the next object that the process must read.
-func (p *process) unread() (object int, ok bool) {
-	if p.read == nil {
-		return RootObject, true
-	}
-	for _, number := range Listed(p.read[RootObject]) {
-		if _, ok := p.read[number]; !ok {
-			return number, true
-		}
-	}
-	return 0, false
-}
-
 // saw returns the process after it read one more object.
-func (p *process) saw(number int, o storedObject) *process {
+func (p *process) saw(c *situation) *process {
 	after := *p
-	after.read, after.known = maps.Clone(p.read), maps.Clone(p.known)
-	if after.read == nil {
-		after.read, after.known = map[int]map[string]string{}, map[int]int{}
-	}
-	after.read[number], after.known[number] = o.entries, o.version
+	o := c.objects[p.read]
+	after.objects[p.read], after.known[p.read] = o.entries, o.version
+	after.read++
 	return &after
 }
 
 // loaded returns the process after it read everything and listed the Nodes. It returns nil if the
 // configuration contradicts the stored ledger.
 func (p *process) loaded(nodes []LiveNode) (after *process, wrong string) {
-	stored, damaged := ParseStored(p.read)
-	switch {
-	case len(damaged) > 0:
+	stored, damaged := ParseStored(p.objects)
+	if len(damaged) > 0 {
 		return nil, "what was read is damaged: " + damaged[0].Error()
-	case len(Lost(p.read)) > 0:
-		return nil, fmt.Sprintf("shards that the root lists are lost: %v", Lost(p.read))
 	}
-	unstored := remember(stored.Holdings, p.before)
+	unstored := remember(stored, p.before)
 	for _, r := range p.before {
 		uid := r.holding.Node.UID
 		if r.holding.Observed && r.holding.Released.IsZero() && !slices.ContainsFunc(nodes, func(n LiveNode) bool { return n.UID == uid && len(n.PodCIDRs) > 0 }) {
@@ -159,7 +126,7 @@ func (p *process) loaded(nodes []LiveNode) (after *process, wrong string) {
 			nodes = append(nodes, LiveNode{Node: r.holding.Node, PodCIDRs: r.holding.Prefixes})
 		}
 	}
-	after = &process{setting: p.setting, known: p.known, objects: p.read}
+	after = &process{setting: p.setting, known: p.known, objects: p.objects}
 	after.facts = Facts{Pools: p.setting.pools, Stored: stored, Unstored: unstored, Nodes: nodes, Now: exploreNow}
 	m := after.recall()
 	if len(m.ledger.Removed()) > 0 {
@@ -216,16 +183,9 @@ func (m *memory) String() string {
 			}
 		}
 	}
-	f, y := m.files, m.ledger.layout
-	say("\n", strconv.FormatBool(m.ledger.spread), strconv.FormatBool(f.settled == y.grown))
-	for _, number := range y.numbers() {
-		say("\n", strconv.Itoa(number), join(y.shards[number], " "))
-	}
-	for _, number := range slices.Sorted(maps.Keys(f.objects)) {
-		o := f.objects[number]
-		say("\n", strconv.Itoa(number), strconv.FormatBool(o.stored != nil), entriesText(o.stored),
-			"\npending", entriesText(o.pending), strconv.FormatInt(o.due.Unix(), 10),
-			"filled", f.filled[number])
+	for object := range exploreObjects {
+		f := &m.files.files[object]
+		say("\n", entriesText(f.stored), "\npending", entriesText(f.pending), strconv.FormatInt(f.due.Unix(), 10), strconv.FormatBool(f.sent))
 	}
 	return b.String()
 }
@@ -241,48 +201,30 @@ func entriesText(entries map[string]string) string {
 	return b.String()
 }
 
-// steady returns the write with cursors that are always the same.
-func steady(w Write) Write {
-	w.Entries = maps.Clone(w.Entries)
-	for key := range w.Entries {
-		if strings.HasPrefix(key, CursorPrefix) {
-			w.Entries[key] = exploreCursor
-		}
-	}
-	return w
-}
-
 // searchFrom sets the slots, in the order of the pools, at which the search for free node prefixes
 // begins.
 func (m *memory) searchFrom(slots []int) {
 	for i, p := range m.ledger.pools {
-		at := uint64(slots[i%len(slots)]) % p.grid.size()
-		if err := m.ledger.SetCursor(p.Name, Cursor{Next: p.grid.at(at)}); err != nil {
-			panic(err)
-		}
+		p.next = uint64(slots[i%len(slots)]) % p.grid.size()
 	}
 }
 
 // next returns the next write of the process.
 func (p *process) next(m *memory) (w Write, after *process, ok bool) {
-	after = p.did(m, func(m *memory) { w, _, ok = m.files.Next() })
-	if !ok {
-		return Write{}, nil, false
-	}
-	return steady(w), after, true
+	after = p.did(m, func(m *memory) {
+		var object int
+		if object, _, ok = m.files.Due(); ok {
+			w = m.files.Write(object)
+		}
+	})
+	return w, after, ok
 }
 
 // wrote returns the process after it learned that a write was applied.
 func (p *process) wrote(w Write, o storedObject) *process {
-	after := p.did(p.recall(), func(m *memory) {
-		if !w.Open {
-			m.files.Wrote(w)
-			return
-		}
-		m.files.Opened(w.Object, o.entries)
-	})
-	after.known = maps.Clone(p.known)
-	after.known[w.Object], after.waits = o.version, nil
+	after := p.did(p.recall(), func(m *memory) { m.files.Wrote(w) })
+	after.known[w.Object] = o.version
+	after.waits = slices.DeleteFunc(slices.Clone(p.waits), func(r request) bool { return r.write.Object == w.Object })
 	return after
 }
 

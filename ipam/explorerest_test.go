@@ -10,7 +10,7 @@ var faultless = []string{"load", "read", "loaded", "observe", "release", "free",
 
 // alone runs the only process, without faults, until no step changes the situation.
 func (sc *scope) alone(s *situation) *situation {
-	s.deletes, s.faults, s.relieves, s.byHand, s.started = 0, 0, 0, false, len(sc.starts)
+	s.deletes, s.faults, s.byHand, s.started = 0, 0, false, len(sc.starts)
 	for range 1000 {
 		before := s.digest()
 		rests := true
@@ -101,8 +101,9 @@ func (sc *scope) complete(s *situation) string {
 	}
 	// A replaced reservation still belongs to its Node until the Node has podCIDRs, and may fill
 	// pools as small as these.
-	replaced := slices.ContainsFunc(stored.Holdings, func(h Holding) bool { return len(h.Abandoned) > 0 })
-	room := p.recall().ledger.RoomFor(Offer{}) == nil || len(want)+len(without) <= sc.room && !replaced
+	replaced := slices.ContainsFunc(stored, func(h Holding) bool { return len(h.Abandoned) > 0 })
+	full := roomFor(p.recall().ledger, Offer{})
+	room := full == nil || len(want)+len(without) <= sc.room && !replaced
 	if len(without) > 0 && room {
 		return fmt.Sprintf("%v have no podCIDRs", without)
 	}
@@ -110,11 +111,8 @@ func (sc *scope) complete(s *situation) string {
 		return sc.emptied(s)
 	}
 	var got []string
-	for _, h := range stored.Holdings {
-		held := slices.Clone(h.Prefixes)
-		if stored.Parted[h.Node.UID] {
-			held = p.recall().ledger.inOrder(held)
-		}
+	for _, h := range stored {
+		held := p.recall().ledger.inOrder(slices.Clone(h.Prefixes))
 		line := fmt.Sprint(h.Node.UID, held)
 		if len(h.Abandoned) > 0 || !h.Released.IsZero() {
 			line += fmt.Sprint(" abandoned ", h.Abandoned, " released ", h.Released)
@@ -125,9 +123,6 @@ func (sc *scope) complete(s *situation) string {
 	slices.Sort(got)
 	if !slices.Equal(got, want) {
 		return fmt.Sprintf("stored is %v, Nodes have %v", got, want)
-	}
-	if !p.setting.spread && len(stored.Shards) > 0 {
-		return fmt.Sprintf("shards are not taken back: %v", stored.Shards)
 	}
 	if len(want) == 0 {
 		for _, c := range p.recall().ledger.Counts() {

@@ -44,8 +44,8 @@ func (sc *scope) steps(s *situation) (all []step) {
 		// Processes are interchangeable, so the first one to start is number 0.
 		if s.started < len(sc.starts) && (i == 0 || s.started > 0) {
 			add("start", i, func(c *situation) {
-				if old := c.processes[i]; old != nil && old.waits != nil {
-					c.orphans = append(c.orphans, *old.waits)
+				if old := c.processes[i]; old != nil {
+					c.orphans = append(c.orphans, old.waits...)
 				}
 				c.processes[i] = &process{setting: sc.starts[c.started], loading: true}
 				c.started++
@@ -109,21 +109,21 @@ func (c *situation) act(before *situation, i int, m *memory, do func(*memory)) {
 // loads adds the loading of a process: all at once; or one object at a time, with an old list of
 // Nodes.
 func (sc *scope) loads(s *situation, i int, p *process, add adder) {
-	if p.read == nil {
+	if p.read == 0 {
 		add("load", i, func(c *situation) {
 			reading := p
-			for object, ok := p.unread(); ok; object, ok = reading.unread() {
-				reading = reading.saw(object, c.objects[object])
+			for reading.read < exploreObjects {
+				reading = reading.saw(c)
 			}
 			c.load(i, reading, nil)
 		})
 		if s.faults > 0 {
-			add("load bit by bit", i, func(c *situation) { c.processes[i] = p.saw(RootObject, c.objects[RootObject]); c.faults-- })
+			add("load bit by bit", i, func(c *situation) { c.processes[i] = p.saw(c); c.faults-- })
 		}
 		return
 	}
-	if object, ok := p.unread(); ok {
-		add("read", fmt.Sprint(i, " ", object), func(c *situation) { c.processes[i] = p.saw(object, c.objects[object]) })
+	if p.read < exploreObjects {
+		add("read", fmt.Sprint(i, " ", p.read), func(c *situation) { c.processes[i] = p.saw(c) })
 		return
 	}
 	add("loaded", i, func(c *situation) { c.load(i, p, nil) })
@@ -189,12 +189,6 @@ func (sc *scope) runs(s *situation, i int, p *process, add adder) {
 			})
 		})
 	}
-	if p.waits == nil && s.relieves > 0 && p.setting.spread {
-		add("relieve", i, func(c *situation) {
-			act(c, func(m *memory) { m.files.Relieve() })
-			c.relieves--
-		})
-	}
 	sc.writes(s, i, p, m, add)
 }
 
@@ -214,7 +208,7 @@ func (sc *scope) serves(s *situation, i, j int, n apiNode, p *process, held bool
 				c.busy = s.busy
 				return
 			}
-			send := m.files.Recorded(n.UID) && slices.Equal(before.Prefixes, reserved) || sc.flaw == unrecorded
+			send := sc.recorded(m, n.UID) && (slices.Equal(before.Prefixes, reserved) || sc.flaw == unrecorded)
 			c.act(s, i, m, func(m *memory) {
 				// The same call succeeded above.
 				_, _ = m.assign(n.Node, slots)
@@ -244,28 +238,28 @@ func (c *situation) send(m patch) {
 }
 
 // writes adds the next write of a process: it is applied at once and the process gets the result;
-// or it is in flight while the process continues, and then is applied, or counts as failed and is
-// applied later or never.
+// or it is in flight while the process continues, and then is applied, or counts as failed, with all
+// others in flight, and is applied later or never.
 func (sc *scope) writes(s *situation, i int, p *process, m *memory, add adder) {
-	if p.waits != nil {
-		add("write arrives", i, func(c *situation) { c.answer(sc, i, p, *p.waits) })
+	for _, r := range p.waits {
+		add("write arrives", fmt.Sprint(i, " ", r.write.Object), func(c *situation) { c.answer(sc, i, p, r) })
+	}
+	if len(p.waits) > 0 {
 		add("write fails", i, func(c *situation) {
-			c.orphans = append(c.orphans, *p.waits)
+			c.orphans = append(c.orphans, p.waits...)
 			c.processes[i] = p.reloading()
 		})
-		return
 	}
 	w, sending, ok := p.next(m)
 	if !ok {
 		return
 	}
-	sending, w = sc.spoil(sending, w)
-	r := request{w, p.known[w.Object], fmt.Sprint(w.Object, w.Open, entriesText(w.Entries))}
+	r := request{w, p.known[w.Object], fmt.Sprint(w.Object, entriesText(w.Entries))}
 	add("write", fmt.Sprint(i, " ", w.Object), func(c *situation) { c.answer(sc, i, sending, r) })
 	if s.faults > 0 {
 		add("slow write", fmt.Sprint(i, " ", w.Object), func(c *situation) {
 			waiting := *sending
-			waiting.waits = &r
+			waiting.waits = append(slices.Clone(p.waits), r)
 			c.processes[i] = &waiting
 			c.faults--
 		})

@@ -25,12 +25,9 @@ func (g grid) index(a netip.Addr) uint64 {
 	return numberOf(a).upTo(g.mask) & (g.size() - 1)
 }
 
-func (g grid) at(i uint64) netip.Prefix { return g.block(i, 0) }
-
-// block returns the 2^width parts from an index on, a multiple of that number, as one prefix.
-func (g grid) block(i uint64, width int) netip.Prefix {
+func (g grid) at(i uint64) netip.Prefix {
 	base := g.prefix.Addr()
-	return netip.PrefixFrom(numberOf(base).plus(i, g.mask).addr(base.BitLen()), g.mask-width)
+	return netip.PrefixFrom(numberOf(base).plus(i, g.mask).addr(base.BitLen()), g.mask)
 }
 
 // span returns the parts that overlap a prefix. It reports false if there are none.
@@ -57,8 +54,6 @@ func (g grid) spans(prefixes []netip.Prefix) spans {
 
 // span is an interval of a grid, both ends included.
 type span struct{ first, last uint64 }
-
-func (s span) holds(i uint64) bool { return s.first <= i && i <= s.last }
 
 // spans are intervals in ascending order that don't overlap.
 type spans []span

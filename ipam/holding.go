@@ -25,8 +25,6 @@ type Holding struct {
 	Pools map[netip.Prefix]string
 	// Observed means that Prefixes are the Node's podCIDRs; otherwise they are only reserved.
 	Observed bool
-	// Foreign means that some of the Prefixes come from no pool.
-	Foreign bool
 	// Abandoned holds replaced reservations: another Node was observed with them, or the pools
 	// no longer hand them out. They stay held because the request that writes them to the Node
 	// may still arrive.
@@ -78,9 +76,6 @@ func (l *Ledger) describe(h *holding) Holding {
 		if s := l.carver(p); s != nil {
 			d.Pools[p] = s.Name
 		}
-	}
-	for _, p := range h.prefixes {
-		d.Foreign = d.Foreign || d.Pools[p] == ""
 	}
 	return d
 }

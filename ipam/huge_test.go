@@ -43,7 +43,7 @@ func TestHugePoolsAreCountedByArithmetic(t *testing.T) {
 	take(t, pool, "fd00:8000:0:1::/64")
 }
 
-func TestHugePoolsHandOutBeyondOneWindow(t *testing.T) {
+func TestHugePoolsHandOutThousands(t *testing.T) {
 	pool := mustPool(t, "fd00::/40", 64)
 	for i := range 3000 {
 		want := netip.PrefixFrom(numberOf(pool.pools[0].Prefix.Addr()).plus(uint64(i), 64).addr(128), 64)
@@ -51,10 +51,10 @@ func TestHugePoolsHandOutBeyondOneWindow(t *testing.T) {
 			t.Fatalf("Assign() = %s, %t, want %s", got, ok, want)
 		}
 	}
-	pool.setCursor(Cursor{})
+	pool.searchFrom(0)
 	take(t, pool, "fd00:0:0:bb8::/64")
 	// After the last node prefix the search wraps around.
-	pool.setCursor(Cursor{Next: pfx("fd00:0:ff:ffff::/64")})
+	pool.searchFrom(pool.grid().size() - 1)
 	take(t, pool, "fd00:0:ff:ffff::/64")
 	take(t, pool, "fd00:0:0:bb9::/64")
 }
@@ -70,7 +70,7 @@ func TestTheLastFreeOneOfManyIsFound(t *testing.T) {
 				pool.have(p)
 			}
 		}
-		pool.setCursor(Cursor{Next: pool.grid().at(pool.grid().index(pfx(c.last).Addr()) + 1)})
+		pool.searchFrom(pool.grid().index(pfx(c.last).Addr()) + 1)
 		take(t, pool, c.last)
 		if p, ok := pool.take(); ok {
 			t.Errorf("Assign() = %s from a full pool", p)
@@ -164,9 +164,9 @@ func FuzzPoolConfig(f *testing.F) {
 			return
 		}
 		// An assigned prefix can be stored and read again.
-		text = l.Record(a.UID)[RootObject]
+		text = recordOf(l, a.UID)
 		h, err := ParseRecord(a.Name, text)
-		if err != nil || h.Pools[given[0]] != name || h.Foreign {
+		if err != nil || h.Pools[given[0]] != name || foreign(h) {
 			t.Fatalf("%q is read as %+v, %v", text, h, err)
 		}
 	})
@@ -187,12 +187,6 @@ func FuzzPrefixes(f *testing.F) {
 		p, q = canonical(p), canonical(q)
 		if back := numberOf(q.Addr()).addr(q.Addr().BitLen()); back != q.Addr() {
 			t.Fatalf("%s becomes %s", q.Addr(), back)
-		}
-		if sameFamily := p.Addr().Is4() == q.Addr().Is4(); sameFamily {
-			n := commonBits(p, q)
-			if (n == min(p.Bits(), q.Bits())) != p.Overlaps(q) {
-				t.Fatalf("%s and %s share %d bits", p, q, n)
-			}
 		}
 		if mask < p.Bits() || mask > p.Addr().BitLen() || mask-p.Bits() > 63 {
 			return

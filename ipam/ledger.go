@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+
+	"github.com/gaissmai/bart"
 )
 
 // A Ledger records which Node holds which prefixes, over all pools. The holdings are the source of
@@ -13,25 +15,24 @@ import (
 type Ledger struct {
 	pools      []*pool
 	families   [][]*pool // by address family, in the order in which families first appear
-	exclusions tree[struct{}]
-	routes     tree[struct{}] // destinations of the existing routes
+	exclusions *bart.Table[struct{}]
+	routes     *bart.Table[struct{}] // destinations of the existing routes
 
 	holdings map[string]*holding   // by UID
 	names    map[string][]*holding // by name
-	claims   tree[[]claim]         // by prefix, each in order of arrival
+	claims   bart.Table[[]claim]   // by prefix, each in order of arrival
 	arrivals uint64
 	counted  []Counts // nil after any change
-
-	layout    layout
-	spread    bool // new prefixes are to be guarded by shards
-	blockBits int  // how many bits shorter a block is than its node prefixes
 }
 
 // NewLedger returns a Ledger in which everything but the exclusions is free. Pools are used in
 // their order, and so are the families, as in all results. It rejects invalid and overlapping
 // pools, and active pools that the exclusions cover, all in one error.
 func NewLedger(pools []PoolConfig, exclusions []netip.Prefix) (*Ledger, error) {
-	l := &Ledger{holdings: map[string]*holding{}, names: map[string][]*holding{}, blockBits: BlockBits}
+	l := &Ledger{
+		exclusions: setOf(nil), routes: setOf(nil),
+		holdings: map[string]*holding{}, names: map[string][]*holding{},
+	}
 	if len(pools) == 0 {
 		return nil, errors.New("no pools: at least one prefix is needed to carve node prefixes from")
 	}
@@ -90,34 +91,32 @@ func (l *Ledger) SetExclusions(exclusions []netip.Prefix) []Warning {
 	var found []Warning
 	for _, h := range l.holdings {
 		for _, p := range h.prefixes {
-			w, wrong := l.misplaced(h, p)
-			if _, known := before.first(p); wrong && w.Kind == Excluded && !known && !h.gone() {
-				w.Node = h.node
-				found = append(found, w)
-			}
+			found = l.warnExcluded(found, h, p, before)
 		}
 	}
 	slices.SortFunc(found, compareWarnings)
 	return found
 }
 
+// warnExcluded appends a warning if a Node's prefix overlaps an exclusion, and none before.
+func (l *Ledger) warnExcluded(found []Warning, h *holding, p netip.Prefix, before *bart.Table[struct{}]) []Warning {
+	w, wrong := l.misplaced(h, p)
+	if _, known := firstOverlap(before, p); known || !wrong || w.Kind != Excluded || h.gone() {
+		return found
+	}
+	w.Node = h.node
+	return append(found, w)
+}
+
 // Exclude adds prefixes that must never be handed out. It returns warnings as SetExclusions does.
 func (l *Ledger) Exclude(exclusions []netip.Prefix) []Warning {
 	var found []Warning
 	for _, e := range canonicalAll(exclusions) {
-		var held []overlap
+		before := l.exclusions
+		l.exclusions, l.counted = before.InsertPersist(e, struct{}{}), nil
 		for _, o := range l.overlaps(nil, e) {
-			_, known := l.exclusions.first(o.prefix)
-			if !known && !o.holder.gone() && slices.Contains(o.holder.prefixes, o.prefix) {
-				held = append(held, o)
-			}
-		}
-		l.exclusions.put(e, struct{}{})
-		l.counted = nil
-		for _, o := range held {
-			if w, wrong := l.misplaced(o.holder, o.prefix); wrong && w.Kind == Excluded {
-				w.Node = o.holder.node
-				found = append(found, w)
+			if slices.Contains(o.holder.prefixes, o.prefix) {
+				found = l.warnExcluded(found, o.holder, o.prefix, before)
 			}
 		}
 	}
@@ -132,7 +131,7 @@ func (l *Ledger) SetRoutes(destinations []netip.Prefix) (strange []netip.Prefix)
 	l.routes, l.counted = setOf(destinations), nil
 	for _, p := range sorted(canonicalAll(destinations)) {
 		inRange := slices.ContainsFunc(l.pools, func(s *pool) bool { return !s.Own && s.Prefix.Overlaps(p) })
-		if _, held := l.claims.get(p); inRange && !held {
+		if _, held := l.claims.Get(p); inRange && !held {
 			strange = append(strange, p)
 		}
 	}

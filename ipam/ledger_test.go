@@ -350,11 +350,11 @@ func TestPoolsAreForTheNodesThatTheyMatch(t *testing.T) {
 		if _, err := l.Assign(a, refused.offer); !errors.Is(err, refused.want) || !strings.Contains(err.Error(), refused.says) {
 			t.Errorf("Assign: %v, want %v that says %q", err, refused.want, refused.says)
 		}
-		if err := l.RoomFor(refused.offer); !errors.Is(err, refused.want) {
+		if err := roomFor(l, refused.offer); !errors.Is(err, refused.want) {
 			t.Errorf("RoomFor: %v, want %v", err, refused.want)
 		}
 	}
-	if err := l.RoomFor(only("rest")); err != nil || l.Room() != 1 {
+	if err := roomFor(l, only("rest")); err != nil || l.Room() != 1 {
 		t.Errorf("RoomFor: %v, Room() = %d, want room for one", err, l.Room())
 	}
 	assignFrom(t, l, a, Offer{}, "10.3.0.128/25")
@@ -391,10 +391,10 @@ func TestCallersCanNotChangeTheLedger(t *testing.T) {
 		h.Prefixes[0] = netip.Prefix{}
 		clear(h.Pools)
 	}
-	if text := l.Record(a.UID)[RootObject]; text != "uid=uid-a 10.0.0.0/24@v4 fd00::/64@v6" {
+	if text := recordOf(l, a.UID); text != "uid=uid-a 10.0.0.0/24@v4 fd00::/64@v6" {
 		t.Errorf("Record(a) = %q", text)
 	}
-	if text := l.Record(b.UID)[RootObject]; text != "uid=uid-b 10.0.7.0/24@v4 fd00:0:0:3::/64@v6" {
+	if text := recordOf(l, b.UID); text != "uid=uid-b 10.0.7.0/24@v4 fd00:0:0:3::/64@v6" {
 		t.Errorf("Record(b) = %q", text)
 	}
 }

@@ -302,16 +302,6 @@ func (m *model) free(uid string) []netip.Prefix {
 // restart returns the model of a new process with these pools, from the stored state only.
 func (m *model) restart(pools []PoolConfig) *model {
 	after := newModel(pools, m.exclusions)
-	for _, c := range pools {
-		if next := m.next[c.Name]; slices.Contains(m.slots(c), next) {
-			after.next[c.Name] = next
-		}
-		for _, p := range m.released[c.Name] {
-			if slices.Contains(m.slots(c), p) {
-				after.released[c.Name] = append(after.released[c.Name], p)
-			}
-		}
-	}
 	order := slices.SortedFunc(maps.Values(m.nodes), func(a, b *modelNode) int {
 		return cmp.Or(cmp.Compare(a.node.Name, b.node.Name), cmp.Compare(a.node.UID, b.node.UID))
 	})

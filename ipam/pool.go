@@ -6,7 +6,7 @@ import (
 )
 
 // maxReleased limits how many released node prefixes are kept out of the circle. Beyond it,
-// the oldest returns to the circle. Each one adds some bytes to the stored ledger.
+// the oldest returns to the circle.
 const maxReleased = 64
 
 // pool is a configured pool. It has the order in which it hands out prefixes; the Ledger has
@@ -14,7 +14,8 @@ const maxReleased = 64
 //
 // Node prefixes are handed out in a circle. Recently released ones are kept out of it and
 // handed out last, the latest after all others, which gives routes and connection tracking the
-// longest time to expire. [Cursor] is the complete state of that order.
+// longest time to expire. The order is not stored: after a restart, the circle continues after the
+// prefix of the youngest Node.
 type pool struct {
 	PoolConfig
 	grid     grid     // the zero grid in a pool of the servers' own prefixes

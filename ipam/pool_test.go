@@ -73,10 +73,13 @@ func (o *onePool) unroute(p netip.Prefix) {
 
 func (o *onePool) counts() Counts { return o.Counts()[0] }
 func (o *onePool) grid() grid     { return o.pools[0].grid }
-func (o *onePool) setCursor(c Cursor) {
-	if err := o.SetCursor("p", c); err != nil {
-		panic(err)
-	}
+
+// searchFrom sets where the circle continues, and what is kept out of it.
+func (o *onePool) searchFrom(next uint64, released ...uint64) {
+	o.pools[0].next, o.pools[0].released = next, slices.DeleteFunc(released, func(i uint64) bool {
+		_, held := o.holders[o.grid().at(i)]
+		return held
+	})
 }
 
 func take(t *testing.T, pool *onePool, want string) {
@@ -258,8 +261,11 @@ func TestHeldByTwoIsFreedTwice(t *testing.T) {
 // naive computes the counts and the next prefix by visiting all node prefixes.
 func (o *onePool) naive(excluded []netip.Prefix) (c Counts, next netip.Prefix) {
 	c = Counts{Name: "p", Pool: o.pools[0].Prefix, NodeMask: o.pools[0].NodeMask}
-	cursor := o.Cursor("p")
-	waits := func(p netip.Prefix) bool { return slices.Contains(cursor.Released, p) }
+	var released []netip.Prefix
+	for _, i := range o.pools[0].released {
+		released = append(released, o.grid().at(i))
+	}
+	waits := func(p netip.Prefix) bool { return slices.Contains(released, p) }
 	free := func(p netip.Prefix) bool {
 		_, held := o.holders[p]
 		return !held && !overlapsAny(p, excluded) && !overlapsAny(p, o.routed)
@@ -279,13 +285,13 @@ func (o *onePool) naive(excluded []netip.Prefix) (c Counts, next netip.Prefix) {
 		}
 		switch {
 		case !free(p) || waits(p):
-		case p.Compare(cursor.Next) < 0:
+		case p.Compare(o.grid().at(o.pools[0].next)) < 0:
 			before = append(before, p)
 		default:
 			circle = append(circle, p)
 		}
 	}
-	waiting := slices.DeleteFunc(slices.Clone(cursor.Released), func(p netip.Prefix) bool { return !free(p) })
+	waiting := slices.DeleteFunc(slices.Clone(released), func(p netip.Prefix) bool { return !free(p) })
 	if all := slices.Concat(circle, before, waiting); len(all) > 0 {
 		next = all[0]
 	}
@@ -295,7 +301,7 @@ func (o *onePool) naive(excluded []netip.Prefix) (c Counts, next netip.Prefix) {
 func TestTheSearchFindsWhatANaiveOneFinds(t *testing.T) {
 	for seed := range uint64(4) {
 		draw := rand.New(rand.NewPCG(seed, 4))
-		pool := mustPool(t, "fd00::/53", 64) // eight windows
+		pool := mustPool(t, "fd00::/53", 64)
 		var excluded, held []netip.Prefix
 		pick := func(longest int) netip.Prefix {
 			return netip.PrefixFrom(pool.grid().at(draw.Uint64N(2048)).Addr(), 54+draw.IntN(longest-53)).Masked()
@@ -310,7 +316,7 @@ func TestTheSearchFindsWhatANaiveOneFinds(t *testing.T) {
 			case at <= 3 && len(pool.routed) > 0:
 				pool.unroute(pool.routed[draw.IntN(len(pool.routed))])
 			case at == 4:
-				pool.setCursor(Cursor{Next: pool.grid().at(draw.Uint64N(2048)), Released: []netip.Prefix{pick(64)}})
+				pool.searchFrom(draw.Uint64N(2048), draw.Uint64N(2048))
 			case at <= 20 && len(held) > 0:
 				i := draw.IntN(len(held))
 				pool.free(held[i])

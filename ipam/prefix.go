@@ -2,8 +2,8 @@ package ipam
 
 import (
 	"encoding/binary"
+	"maps"
 	"math/bits"
-	"net"
 	"net/netip"
 	"slices"
 	"strings"
@@ -34,6 +34,10 @@ func sorted(prefixes []netip.Prefix) []netip.Prefix {
 	return slices.SortedFunc(slices.Values(prefixes), netip.Prefix.Compare)
 }
 
+func sortedKeys(entries map[string]string) []string {
+	return slices.Sorted(maps.Keys(entries))
+}
+
 func join(prefixes []netip.Prefix, separator string) string {
 	text := make([]string, len(prefixes))
 	for i, p := range prefixes {
@@ -42,12 +46,7 @@ func join(prefixes []netip.Prefix, separator string) string {
 	return strings.Join(text, separator)
 }
 
-// toIPNet converts for cidrset. IPv4 must have 4 bytes there: it reads 16 bytes as zeros.
-func toIPNet(p netip.Prefix) *net.IPNet {
-	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
-}
-
-// number is an address as 128 bits. IPv4 fills the top, so that bit 0 is always the first one.
+// number is an address as 128 bits. IPv4 fills the top, so that lengths of prefixes count from there.
 type number struct{ hi, lo uint64 }
 
 func numberOf(a netip.Addr) number {
@@ -71,14 +70,6 @@ func (n number) addr(bitLen int) netip.Addr {
 	return netip.AddrFrom16(b)
 }
 
-// bit returns a bit, counted from the most significant.
-func (n number) bit(i int) int {
-	if i < 64 {
-		return int(n.hi >> (63 - i) & 1)
-	}
-	return int(n.lo >> (127 - i) & 1)
-}
-
 // upTo returns the lowest 64 of the bits before the i-th.
 func (n number) upTo(i int) uint64 {
 	// Unsigned: a shift by more than 63 bits results in zero, a shift by a negative count panics.
@@ -92,13 +83,4 @@ func (n number) plus(v uint64, i int) number {
 	lo, carry := bits.Add64(n.lo, v<<shift, 0)
 	hi, _ := bits.Add64(n.hi, v<<(shift-64)|v>>(64-shift), carry)
 	return number{hi, lo}
-}
-
-func commonBits(a, b netip.Prefix) int {
-	x, y := numberOf(a.Addr()), numberOf(b.Addr())
-	same := bits.LeadingZeros64(x.hi ^ y.hi)
-	if same == 64 {
-		same += bits.LeadingZeros64(x.lo ^ y.lo)
-	}
-	return min(same, a.Bits(), b.Bits())
 }

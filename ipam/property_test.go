@@ -152,7 +152,7 @@ func (r *run) assign() {
 	node, offer := r.node(), r.offer()
 	had, known := r.ledger.Lookup(node.UID)
 	others, back := r.model.claimed(), r.model.back(node, offer)
-	roomErr := r.ledger.RoomFor(offer)
+	roomErr := roomFor(r.ledger, offer)
 	before := r.ledger.Counts()
 	want, room := r.model.assign(node, offer)
 	got, err := r.ledger.Assign(node, offer)
@@ -167,7 +167,7 @@ func (r *run) assign() {
 		r.same("what a failed Assign took", before, r.ledger.Counts())
 	}
 	if !known && back == nil && node.ProviderID == "" && (roomErr == nil) != (err == nil) {
-		r.Fatalf("step %d: RoomFor says %v, Assign %v", r.step, roomErr, err)
+		r.Fatalf("step %d: roomFor returns %v, Assign %v", r.step, roomErr, err)
 	}
 	r.same(fmt.Sprintf("Assign(%v, %+v)", node, offer), want, got)
 	for _, p := range got {
@@ -196,16 +196,7 @@ func (r *run) restart() {
 	after.SetExclusions(r.model.exclusions)
 	stored := map[string]string{}
 	for _, h := range r.ledger.Holdings() {
-		stored[h.Node.Name] = r.ledger.Records(h.Node.Name)[RootObject]
-	}
-	setCursors := func() {
-		for _, c := range r.ledger.Counts() {
-			r.setCursor(after, c.Name)
-		}
-	}
-	first := r.draw(2) == 0
-	if first {
-		setCursors()
+		stored[h.Node.Name] = recordsOf(r.ledger, h.Node.Name)
 	}
 	for _, name := range slices.Sorted(maps.Keys(stored)) {
 		holdings, err := ParseRecords(name, stored[name])
@@ -216,13 +207,10 @@ func (r *run) restart() {
 			after.Restore(h)
 		}
 	}
-	if !first {
-		setCursors()
-	}
 	before := r.ledger.Holdings()
 	r.ledger, r.model = after, r.model.restart(pools)
 	for name, text := range stored {
-		if got := after.Records(name)[RootObject]; withoutPools(got) != withoutPools(text) {
+		if got := recordsOf(after, name); withoutPools(got) != withoutPools(text) {
 			r.Fatalf("step %d: after a restart the records of %s are\n%s\nwant\n%s", r.step, name, got, text)
 		}
 	}
@@ -232,21 +220,6 @@ func (r *run) restart() {
 		if h.Observed && h.Released.IsZero() {
 			r.same("Observe after a restart", r.model.observe(h.Node, h.Prefixes, r.now()), r.ledger.Observe(h.Node, h.Prefixes, r.now()))
 		}
-	}
-}
-
-// setCursor transfers a pool's cursor as text.
-func (r *run) setCursor(after *Ledger, pool string) {
-	text := r.ledger.Cursor(pool).String()
-	if text == "" || after.pool(pool) == nil {
-		return
-	}
-	c, err := ParseCursor(text)
-	if err == nil {
-		err = after.SetCursor(pool, c)
-	}
-	if err != nil {
-		r.Fatalf("step %d: cursor %q of pool %s: %v", r.step, text, pool, err)
 	}
 }
 
@@ -264,9 +237,16 @@ func withoutPools(records string) string {
 func (r *run) check() {
 	r.same("Counts", r.model.counts(), r.ledger.Counts())
 	r.same("Room", r.model.room(), min(r.ledger.Room(), 1<<30))
-	for _, c := range r.model.pools {
-		want := Cursor{Next: r.model.next[c.Name], Released: r.model.released[c.Name]}
-		r.same("Cursor "+c.Name, want, r.ledger.Cursor(c.Name))
+	for _, p := range r.ledger.pools {
+		if p.Own {
+			continue
+		}
+		var released []netip.Prefix
+		for _, i := range p.released {
+			released = append(released, p.grid.at(i))
+		}
+		r.same("circle of "+p.Name, r.model.next[p.Name], p.grid.at(p.next))
+		r.same("released of "+p.Name, r.model.released[p.Name], released)
 	}
 	var want, got []string
 	for _, n := range r.model.nodes {

@@ -197,17 +197,17 @@ func TestTakingOverMovesEverything(t *testing.T) {
 	if _, has := l.Lookup("old"); has {
 		t.Error("the old UID still holds something")
 	}
-	if text := l.Records("a")[RootObject]; text != "uid=new id=hcloud://1 10.0.0.0/24@v4 fd00::/64@v6" {
+	if text := recordsOf(l, "a"); text != "uid=new id=hcloud://1 10.0.0.0/24@v4 fd00::/64@v6" {
 		t.Errorf("Records(a) = %q", text)
 	}
 	wantCounts(t, l, "v4", Counts{Free: 7, Allocated: 1})
-	claims, _ := l.claims.get(pfx("10.0.0.0/24"))
+	claims, _ := l.claims.Get(pfx("10.0.0.0/24"))
 	if len(claims) != 1 || claims[0].holder.node.UID != "new" {
 		t.Errorf("the claims are %+v, want that of the new holder alone", claims)
 	}
 	l.Free("new")
 	wantCounts(t, l, "v4", Counts{Free: 8})
-	if len(l.Records("a")) > 0 {
+	if recordsOf(l, "a") != "" {
 		t.Error("there is a record of a Node that holds nothing")
 	}
 }
@@ -243,7 +243,7 @@ func TestAProviderIDIsNotForgotten(t *testing.T) {
 	if h, _ := l.Lookup("1"); h.Node.ProviderID != "hcloud://7" {
 		t.Errorf("the provider ID is %q", h.Node.ProviderID)
 	}
-	if text := l.Record("1")[RootObject]; text != "uid=1 id=hcloud://7 10.0.0.0/24@v4 fd00::/64@v6" {
+	if text := recordOf(l, "1"); text != "uid=1 id=hcloud://7 10.0.0.0/24@v4 fd00::/64@v6" {
 		t.Errorf("Record = %q", text)
 	}
 }
@@ -263,8 +263,8 @@ func TestAUIDUnderAnotherName(t *testing.T) {
 	l := dualStack(t)
 	assign(t, l, Node{Name: "a", UID: "1"}, "10.0.0.0/24", "fd00::/64")
 	assign(t, l, Node{Name: "b", UID: "1"}, "10.0.0.0/24", "fd00::/64")
-	old := l.Records("a")
-	if lines := l.Records("b"); len(old) > 0 || len(lines) == 0 {
-		t.Errorf("Records: %v under the old name, %v under the new", old, lines)
+	old := recordsOf(l, "a")
+	if lines := recordsOf(l, "b"); old != "" || lines == "" {
+		t.Errorf("Records: %q under the old name, %q under the new", old, lines)
 	}
 }

@@ -11,17 +11,16 @@ import (
 
 func entries() map[string]string {
 	return map[string]string{
-		"a":        "uid=uid-a 10.0.0.0/24@v4 fd00::/64@v6",
-		"b":        "uid=uid-b 10.0.0.0/24@v4 fd00:0:0:1::/64@v6",
-		"gone":     "uid=uid-gone 10.0.2.0/24@v4 fd00:0:0:2::/64@v6 released=2026-11-20T12:00:00Z",
-		"future":   "uid=uid-future 10.0.3.0/24@v4 fd00:0:0:3::/64@v6 released=2066-11-20T12:00:00Z",
-		"_pool.v4": "next=10.0.5.0/24",
-		"_pool.x":  "next=10.9.0.0/24",
+		"a":      "uid=uid-a 10.0.0.0/24@v4 fd00::/64@v6",
+		"b":      "uid=uid-b 10.0.0.0/24@v4 fd00:0:0:1::/64@v6",
+		"gone":   "uid=uid-gone 10.0.2.0/24@v4 fd00:0:0:2::/64@v6 released=2026-11-20T12:00:00Z",
+		"future": "uid=uid-future 10.0.3.0/24@v4 fd00:0:0:3::/64@v6 released=2066-11-20T12:00:00Z",
+		MarkKey:  Mark(0),
 	}
 }
 
 func TestRebuild(t *testing.T) {
-	stored, damaged := ParseStored(map[int]map[string]string{RootObject: entries()})
+	stored, damaged := ParseStored(Objects{entries()})
 	if len(damaged) > 0 {
 		t.Fatalf("damaged: %v", damaged)
 	}
@@ -67,12 +66,12 @@ func TestRebuild(t *testing.T) {
 		if h, _ := r.Lookup(c.UID); h.Observed || len(h.Prefixes) != 2 {
 			t.Errorf("Lookup(c) = %+v, want what was not stored", h)
 		}
-		assign(t, r.Ledger, Node{Name: "d", UID: "uid-d"}, "10.0.7.0/24", "fd00:0:0:4::/64")
+		assign(t, r.Ledger, Node{Name: "d", UID: "uid-d"}, "10.0.4.0/24", "fd00:0:0:4::/64")
 	}
 }
 
 func TestRebuildNamesPoolsThatWereRemoved(t *testing.T) {
-	stored, _ := ParseStored(map[int]map[string]string{RootObject: entries()})
+	stored, _ := ParseStored(Objects{entries()})
 	r, err := Rebuild(Facts{Pools: dualStackPools()[1:], Stored: stored, Now: noon})
 	if err != nil {
 		t.Fatal(err)
@@ -87,12 +86,12 @@ func TestRebuildNamesPoolsThatWereRemoved(t *testing.T) {
 
 func TestDamagedEntriesAreNamed(t *testing.T) {
 	text := entries()
-	text["a"], text["_pool.v4"] = "uid=uid-a 10.0.0.1/24", "next=here"
-	stored, damaged := ParseStored(map[int]map[string]string{RootObject: text})
-	if len(damaged) != 2 || damaged[0].Key != "_pool.v4" || damaged[1].Key != "a" || !strings.Contains(damaged[1].Error(), "10.0.0.0/24") {
-		t.Errorf("damaged are %v, want _pool.v4 and a", damaged)
+	text["a"], text[MarkKey] = "uid=uid-a 10.0.0.1/24", Mark(1)
+	stored, damaged := ParseStored(Objects{text})
+	if len(damaged) != 2 || damaged[0].Key != MarkKey || damaged[1].Key != "a" || !strings.Contains(damaged[1].Error(), "10.0.0.0/24") {
+		t.Errorf("damaged are %v, want the mark and a", damaged)
 	}
-	if len(stored.Holdings) != 3 || len(stored.Cursors) != 1 {
+	if len(stored) != 3 {
 		t.Errorf("read %+v, want the rest", stored)
 	}
 }

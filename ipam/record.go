@@ -15,7 +15,7 @@ const (
 	uidWord       = "uid="
 	idWord        = "id="
 	abandonedWord = "abandoned="
-	// releasedWord (see Cursor) is the time at which the quarantine began.
+	releasedWord  = "released=" // the time at which the quarantine began
 )
 
 // Record returns the text form of a holding, one line with everything that can't be read from
@@ -51,29 +51,14 @@ func (h Holding) texts(prefixes []netip.Prefix) []string {
 	return texts
 }
 
-// Record returns the text form of a UID's holding, by the object that must have the line.
-func (l *Ledger) Record(uid string) map[int]string {
-	h, ok := l.Lookup(uid)
-	if !ok {
-		return nil
-	}
-	lines := map[int]string{}
-	for object, part := range l.parts(h) {
-		lines[object] = part.Record()
-	}
-	return lines
-}
-
-// Records returns all lines of a name, in the order of the UIDs, by the object to have them.
-func (l *Ledger) Records(name string) map[int]string {
-	held := slices.SortedFunc(slices.Values(l.names[name]), compareNodes)
-	lines := map[int]string{}
-	for _, h := range held {
-		for object, part := range l.parts(l.describe(h)) {
-			if lines[object] != "" {
-				lines[object] += "\n"
+// Records returns all lines of a name, in the order of the UIDs, by the shard that records them.
+func (l *Ledger) Records(name string) (lines [Shards]string) {
+	for _, h := range slices.SortedFunc(slices.Values(l.names[name]), compareNodes) {
+		for shard, part := range l.describe(h).parts() {
+			if lines[shard] != "" {
+				lines[shard] += "\n"
 			}
-			lines[object] += part.Record()
+			lines[shard] += part.Record()
 		}
 	}
 	return lines
@@ -120,7 +105,6 @@ func ParseRecord(name, line string) (Holding, error) {
 	if err != nil {
 		return Holding{}, fmt.Errorf("record of Node %s: %w", name, err)
 	}
-	h.Foreign = slices.ContainsFunc(h.Prefixes, func(p netip.Prefix) bool { return h.Pools[p] == "" })
 	return h, nil
 }
 

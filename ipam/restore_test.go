@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -56,7 +55,7 @@ func TestRestoringCollisionsTheFirstWins(t *testing.T) {
 		Warning{Kind: DuplicateRecord, Node: b, Prefix: pfx("10.0.0.0/24"), Against: pfx("10.0.0.0/24"), Holder: a})
 	assign(t, l, b, "10.0.1.0/24", "fd00:0:0:2::/64")
 	assign(t, l, a, "10.0.0.0/24", "fd00::/64")
-	if text := l.Record(b.UID)[RootObject]; text != "uid=uid-b 10.0.1.0/24@v4 fd00:0:0:2::/64@v6 abandoned=10.0.0.0/24@v4,fd00:0:0:1::/64@v6" {
+	if text := recordOf(l, b.UID); text != "uid=uid-b 10.0.1.0/24@v4 fd00:0:0:2::/64@v6 abandoned=10.0.0.0/24@v4,fd00:0:0:1::/64@v6" {
 		t.Errorf("Record(b) = %q", text)
 	}
 }
@@ -65,7 +64,7 @@ func TestRestoringAUIDTwiceKeepsAll(t *testing.T) {
 	l := dualStack(t)
 	restore(t, l, "a", "uid=uid-a 10.0.0.0/24@v4 fd00::/64@v6")
 	restore(t, l, "z", "uid=uid-a 10.0.1.0/24@v4 fd00::/64@v6 released=2026-11-20T12:00:00Z")
-	if text := l.Record(a.UID)[RootObject]; text != "uid=uid-a 10.0.0.0/24@v4 fd00::/64@v6 abandoned=10.0.1.0/24@v4" {
+	if text := recordOf(l, a.UID); text != "uid=uid-a 10.0.0.0/24@v4 fd00::/64@v6 abandoned=10.0.1.0/24@v4" {
 		t.Errorf("Record(a) = %q", text)
 	}
 	if warnings := l.Restore(Holding{Node: b}); warnings != nil || len(l.Holdings()) != 1 {
@@ -104,7 +103,7 @@ func TestAReservationThatCanNotBeReplacedStays(t *testing.T) {
 	if _, err := l.Assign(a, Offer{}); !errors.Is(err, ErrNoRoom) {
 		t.Errorf("Assign: %v, want ErrNoRoom", err)
 	}
-	if text := l.Record(a.UID)[RootObject]; text != "uid=uid-a 10.0.0.0/24@v4" {
+	if text := recordOf(l, a.UID); text != "uid=uid-a 10.0.0.0/24@v4" {
 		t.Errorf("Record(a) = %q", text)
 	}
 }
@@ -125,7 +124,7 @@ func TestRemovedNamesWhatIsLeftOfPools(t *testing.T) {
 	if diff := cmp.Diff(want, l.Removed(), comparePrefixes); diff != "" {
 		t.Errorf("Removed (-want +got):\n%s", diff)
 	}
-	if h, _ := l.Lookup(c.UID); h.Pools[pfx("10.0.1.0/24")] != "v4" || !h.Foreign {
+	if h, _ := l.Lookup(c.UID); h.Pools[pfx("10.0.1.0/24")] != "v4" || !foreign(h) {
 		t.Errorf("Lookup(c) = %+v, want 10.0.1.0/24 in v4, and foreign because of the other", h)
 	}
 	l.Observe(a, prefixes("10.9.0.0/24", "2001:db8:1:2:1::/80"), noon)
@@ -165,45 +164,6 @@ func TestSetExclusionsWarnsOfWhatIsNew(t *testing.T) {
 	wantCounts(t, l, "v4", Counts{Free: 4, Allocated: 3, Quarantined: 1})
 }
 
-func TestCursorSurvivesARestart(t *testing.T) {
-	l := mustLedger(t, []PoolConfig{{Name: "v4", Prefix: pfx("10.0.0.0/21"), NodeMask: 24}, {Name: "own", NodeMask: 80, Own: true}})
-	for i := range 3 {
-		if _, err := l.Assign(Node{UID: fmt.Sprint(i)}, offer(fmt.Sprintf("2001:db8:0:%d::/64", i))); err != nil {
-			t.Fatal(err)
-		}
-	}
-	l.Free("1")
-	l.Free("0")
-	if got := l.Cursor("v4").String(); got != "next=10.0.3.0/24 released=10.0.1.0/24,10.0.0.0/24" {
-		t.Errorf("Cursor = %q", got)
-	}
-	if got := l.Cursor("own").String() + l.Cursor("none").String(); got != "" {
-		t.Errorf("cursors of pools that have none: %q", got)
-	}
-	for _, pool := range []string{"own", "none"} {
-		if err := l.SetCursor(pool, l.Cursor("v4")); err == nil || !strings.Contains(err.Error(), pool) {
-			t.Errorf("SetCursor(%s): %v, want an error that names it", pool, err)
-		}
-	}
-	after := mustLedger(t, []PoolConfig{{Name: "v4", Prefix: pfx("10.0.0.0/21"), NodeMask: 24}})
-	if err := after.SetCursor("v4", l.Cursor("v4")); err != nil {
-		t.Fatal(err)
-	}
-	for i := range 8 {
-		want := []string{"3", "4", "5", "6", "7", "2", "1", "0"}[i]
-		assign(t, after, Node{UID: fmt.Sprint(i)}, "10.0."+want+".0/24")
-	}
-
-	// A pool of another size keeps the part of the cursor that fits.
-	after = mustLedger(t, []PoolConfig{{Name: "v4", Prefix: pfx("10.0.0.0/22"), NodeMask: 24}})
-	if err := after.SetCursor("v4", Cursor{Next: pfx("10.0.7.0/24"), Released: prefixes("10.0.0.0/24", "10.0.1.0/25", "10.0.4.0/24")}); err != nil {
-		t.Fatal(err)
-	}
-	if got := after.Cursor("v4").String(); got != "next=10.0.0.0/24 released=10.0.0.0/24" {
-		t.Errorf("Cursor = %q", got)
-	}
-}
-
 // Only the maxReleased last released prefixes wait at the end of the queue; older ones become
 // normal free prefixes again.
 func TestOnlyTheLatestReleasedWait(t *testing.T) {
@@ -214,8 +174,8 @@ func TestOnlyTheLatestReleasedWait(t *testing.T) {
 	for i := range uint64(maxReleased + 1) {
 		pool.free(pool.grid().at(i))
 	}
-	if c := pool.Cursor("p"); len(c.Released) != maxReleased || c.Released[0] != pfx("10.0.1.0/24") {
-		t.Errorf("%d wait, from %s on", len(c.Released), c.Released[0])
+	if waiting := pool.pools[0].released; len(waiting) != maxReleased || waiting[0] != 1 {
+		t.Errorf("%d wait, from the slot %d on", len(waiting), waiting[0])
 	}
 	for i := range 56 {
 		take(t, pool, fmt.Sprintf("10.0.%d.0/24", 200+i))

@@ -26,7 +26,7 @@ func TestAReservationFromAReturnGoesIntoQuarantineWhenTheNodeHasAnother(t *testi
 	}
 	want := "uid=new id=hcloud://1 10.0.1.0/24@v4 fd00::/64@v6\n" +
 		"uid=new/retired id=hcloud://1 10.0.0.0/24@v4 released=2026-11-20T12:00:00Z"
-	text := l.Records("a")[RootObject]
+	text := recordsOf(l, "a")
 	if text != want {
 		t.Errorf("the records are\n%s\nwant\n%s", text, want)
 	}

@@ -1,21 +1,24 @@
 package ipam
 
 import (
-	"net"
+	"iter"
 	"net/netip"
 	"slices"
-
-	"github.com/cilium/ipam/cidrset"
 )
 
-// windowBits is the size of the bitmaps that the search uses. It is small because cidrset
-// checks bits one by one and supports at most 16 bits in IPv6.
-const windowBits = 8
+// anyShard requests a node prefix of any shard.
+const anyShard = -1
 
-// pick returns a pool's next node prefix: of the circle, else the one released the longest ago.
-func (l *Ledger) pick(p *pool) (netip.Prefix, bool) {
+// pick returns a pool's next node prefix: of the circle, else the one released the longest ago. It
+// prefers one that the shard records: a Node whose prefixes share a shard takes one write.
+func (l *Ledger) pick(p *pool, shard int) (netip.Prefix, bool) {
 	if l.counted != nil && l.countsOf(p).Free == 0 {
 		return netip.Prefix{}, false
+	}
+	if shard != anyShard {
+		if i, ok := l.scanShard(p, shard); ok {
+			return p.grid.at(i), true
+		}
 	}
 	for _, in := range []span{{p.next, p.grid.all().last}, {0, p.next}} {
 		if i, ok := l.scan(p, in); ok {
@@ -31,141 +34,62 @@ func (l *Ledger) pick(p *pool) (netip.Prefix, bool) {
 	return netip.Prefix{}, false
 }
 
-// pickGuarded returns a node prefix within the blocks of a shard. For RootObject, once no
-// shard can be added, it searches the blocks of all shards.
-func (l *Ledger) pickGuarded(p *pool, shard int) (netip.Prefix, bool) {
-	if shard != RootObject || !l.spread || l.layout.last() < MaxShards {
-		return l.pickNear(p, shard)
-	}
-	for _, number := range l.layout.numbers() {
-		if found, ok := l.pickNear(p, number); ok {
-			return found, true
-		}
-	}
-	return netip.Prefix{}, false
-}
-
-func (l *Ledger) pickNear(p *pool, shard int) (netip.Prefix, bool) {
-	for _, b := range l.layout.shards[shard] {
-		in, ok := p.grid.span(b)
-		if !ok || b.Bits() < p.Prefix.Bits() {
-			continue
-		}
-		if in.holds(p.next) {
-			if i, ok := l.scan(p, span{p.next, in.last}); ok {
-				return p.grid.at(i), true
+// scanShard scans those of the circle's next blocks that a shard records.
+func (l *Ledger) scanShard(p *pool, shard int) (uint64, bool) {
+	block := uint64(1) << max(0, p.NodeMask-blockBits(p.Prefix.Addr())) // in slots
+	i := p.next
+	for range 2 * Shards {
+		last := min(i|(block-1), p.grid.all().last)
+		if shardOf(p.grid.at(i)) == shard {
+			if found, ok := l.scan(p, span{i, last}); ok {
+				return found, true
 			}
 		}
-		if i, ok := l.scan(p, in); ok {
-			return p.grid.at(i), true
+		i = (last + 1) % p.grid.size()
+	}
+	return 0, false
+}
+
+// scan returns the first slot of an interval that is free and not kept out of the circle. It skips
+// a prefix that covers several slots as a whole.
+func (l *Ledger) scan(p *pool, in span) (uint64, bool) {
+	for i := in.first; i <= in.last; i++ {
+		if blocker, taken := l.blocker(p.grid.at(i)); taken {
+			over, _ := p.grid.span(blocker)
+			i = over.last
+		} else if !slices.Contains(p.released, i) {
+			return i, true
 		}
 	}
-	return netip.Prefix{}, false
+	return 0, false
 }
 
 // free reports whether a prefix overlaps no claim, exclusion or route.
 func (l *Ledger) free(p netip.Prefix) bool {
-	for range l.inTheWay(p) {
-		return false
+	_, taken := l.blocker(p)
+	return !taken
+}
+
+// blocker returns an exclusion, claim or route that overlaps a prefix.
+func (l *Ledger) blocker(p netip.Prefix) (netip.Prefix, bool) {
+	for q := range l.inTheWay(p) {
+		return q, true
 	}
-	_, routed := l.routes.first(p)
-	return !routed
+	return firstOverlap(l.routes, p)
 }
 
 // inTheWay yields the exclusions and claims that overlap a prefix.
-func (l *Ledger) inTheWay(p netip.Prefix) func(yield func(netip.Prefix) bool) {
+func (l *Ledger) inTheWay(p netip.Prefix) iter.Seq[netip.Prefix] {
 	return func(yield func(netip.Prefix) bool) {
-		for q := range l.exclusions.overlapping(p) {
+		for q := range overlapping(l.exclusions, p) {
 			if !yield(q) {
 				return
 			}
 		}
-		for q := range l.claims.overlapping(p) {
+		for q := range overlapping(&l.claims, p) {
 			if !yield(q) {
 				return
 			}
 		}
-	}
-}
-
-// scan returns the first slot of an interval that is free and not kept out of the circle. That
-// is mostly the first slot of all, since the circle continues where it stopped. Otherwise it
-// scans window by window, and skips a prefix that covers the rest of a window as a whole.
-func (l *Ledger) scan(p *pool, in span) (uint64, bool) {
-	if first := p.grid.at(in.first); !slices.Contains(p.released, in.first) && l.free(first) {
-		return in.first, true
-	}
-	for i := in.first; i <= in.last; {
-		w := newWindow(p.grid, i)
-		for q := range l.inTheWay(w.block) {
-			w.occupy(q)
-		}
-		for q := range l.routes.overlapping(w.block) {
-			w.occupy(q)
-		}
-		for _, waiting := range p.released {
-			if w.slots.holds(waiting) {
-				w.occupy(p.grid.at(waiting))
-			}
-		}
-		if found, ok := w.firstFrom(i); ok {
-			return found, found <= in.last
-		}
-		i = w.end + 1
-	}
-	return 0, false
-}
-
-// window is a bitmap over an aligned block of a grid, made for one search. It avoids pitfalls
-// of cidrset: every prefix is canonical and overlaps the block, and nothing is ever released.
-type window struct {
-	grid  grid
-	slots span
-	block netip.Prefix
-	set   *cidrset.CidrSet // nil: all slots are occupied
-	end   uint64           // the last slot of the occupied run at the window's end
-}
-
-func newWindow(g grid, i uint64) *window {
-	width := min(windowBits, g.mask-g.prefix.Bits())
-	size := uint64(1) << width
-	w := &window{grid: g, slots: span{i &^ (size - 1), i | (size - 1)}}
-	w.block, w.end = g.block(w.slots.first, width), w.slots.last
-	set, err := cidrset.NewCIDRSet(toIPNet(w.block), g.mask)
-	mustFit(err)
-	w.set = set
-	return w
-}
-
-func (w *window) occupy(p netip.Prefix) {
-	over, _ := w.grid.span(p)
-	if over.first <= w.slots.first && over.last >= w.slots.last {
-		w.set, w.end = nil, max(w.end, over.last)
-	}
-	if w.set != nil {
-		mustFit(w.set.Occupy(toIPNet(p)))
-	}
-}
-
-func (w *window) firstFrom(i uint64) (uint64, bool) {
-	for w.set != nil {
-		var next *net.IPNet
-		next, err := w.set.AllocateNext()
-		if err != nil {
-			break
-		}
-		a, _ := netip.AddrFromSlice(next.IP)
-		if found := w.grid.index(a); found >= i {
-			return found, true
-		}
-	}
-	return 0, false
-}
-
-// mustFit panics if a prefix lies outside of the window that it was found for: the arithmetic
-// is wrong then, and no prefix may be handed out.
-func mustFit(err error) {
-	if err != nil {
-		panic("ipam: " + err.Error())
 	}
 }

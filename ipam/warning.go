@@ -114,7 +114,7 @@ func (l *Ledger) misplaced(h *holding, p netip.Prefix) (Warning, bool) {
 		}
 		return Warning{Kind: OutsidePools, Prefix: p}, true
 	}
-	if e, is := l.exclusions.first(p); is {
+	if e, is := firstOverlap(l.exclusions, p); is {
 		return Warning{Kind: Excluded, Prefix: p, Against: e}, true
 	}
 	return Warning{}, false

@@ -8,7 +8,7 @@ import (
 )
 
 // The work for a Node hardly depends on the number of Nodes: to join, to be read at a start, to be
-// replaced by another one, and to move to a shard when a cluster is taken over. The test counts
+// replaced by another one, and to be recorded when a cluster is taken over. The test counts
 // allocations, which are the same on every machine.
 func TestWorkGrowsWithTheNodes(t *testing.T) {
 	if testing.Short() || slowdown > 1 {
@@ -27,7 +27,7 @@ func TestWorkGrowsWithTheNodes(t *testing.T) {
 // work returns the allocations per Node of each phase.
 func work(t *testing.T, nodes int) map[string]float64 {
 	t.Helper()
-	facts := spreadFacts(0,
+	facts := factsOf(
 		PoolConfig{Name: "v4", Prefix: pfx("10.0.0.0/8"), NodeMask: 24},
 		PoolConfig{Name: "v6", Prefix: pfx("fd00::/48"), NodeMask: 64})
 	made := map[string]float64{}
@@ -45,9 +45,6 @@ func work(t *testing.T, nodes int) map[string]float64 {
 	l, f := s.reload(t, facts)
 	join := func(from, to int) {
 		for i := from; i < to; i++ {
-			if _, names := f.Size(RootObject); names >= 512 {
-				l.Spread()
-			}
 			if _, err := l.Assign(node(i), Offer{}); err != nil {
 				t.Fatal(err)
 			}
@@ -60,7 +57,6 @@ func work(t *testing.T, nodes int) map[string]float64 {
 	}
 	count("join", nodes, func() { join(0, nodes) })
 	count("start", nodes, func() { l, f = s.reload(t, facts) })
-	l.Spread()
 	const gone = 1000
 	count("replace", gone, func() {
 		for i := range gone {
@@ -86,15 +82,9 @@ func work(t *testing.T, nodes int) map[string]float64 {
 	}
 	s = newObjectStore()
 	f = NewFiles(taken.Ledger, s.objects)
-	for _, h := range l.Holdings() {
-		f.Update(h.Node.Name, noon)
-	}
-	taken.Spread()
 	count("take over", nodes, func() {
-		for f.Relieve() {
-			if f.Fits(RootObject, 1<<20) { // an API server rejects a larger root
-				s.settle(f)
-			}
+		for _, h := range taken.Holdings() {
+			f.Update(h.Node.Name, noon)
 		}
 		s.settle(f)
 	})

@@ -20,7 +20,6 @@ import (
 	"github.com/underlay-ccm/underlay/internal/hetzner"
 	"github.com/underlay-ccm/underlay/internal/kube"
 	"github.com/underlay-ccm/underlay/internal/wiring"
-	"github.com/underlay-ccm/underlay/ipam"
 	ipamcontroller "github.com/underlay-ccm/underlay/ipam/controller"
 	routecontroller "github.com/underlay-ccm/underlay/routes/controller"
 )
@@ -55,7 +54,6 @@ func (m *manager) nodeIPAM(c *appconfig.CompletedConfig) (runner, error) {
 		Quarantine:   ipamConfig.Quarantine,
 		Own:          &m.machines,
 		Namespace:    ledgerNamespace,
-		Shards:       shards(ipamConfig.Shards),
 		Fence:        lease(c) + lastWords,
 		Recorder:     c.EventRecorder,
 		Registry:     registry{},
@@ -89,17 +87,6 @@ func (m *manager) fastClient(c *appconfig.CompletedConfig, controller string) (*
 		return nil, fmt.Errorf("client of the %s: %w", controller, err)
 	}
 	return client, nil
-}
-
-// rootNodes is the number of Nodes in the stored ledger's root before further ones are stored in
-// shards. A write of the root then costs about as much as one of a shard.
-const rootNodes = 1 << ipam.BlockBits
-
-func shards(wanted bool) ipamcontroller.Shards {
-	if !wanted {
-		return ipamcontroller.Shards{}
-	}
-	return ipamcontroller.Shards{After: rootNodes, BlockBits: ipam.BlockBits}
 }
 
 // firstLeader reports whether the lease has never changed hands and no route was ever recorded.

@@ -115,8 +115,6 @@ type IPAM struct {
 	Quarantine time.Duration
 	// QPS limits the allocator's requests per second to the API server.
 	QPS int
-	// Shards allows a ledger in several ConfigMaps; without it, such a ledger is merged.
-	Shards bool
 }
 
 // Pool is a range from which node prefixes are allocated.

@@ -71,7 +71,6 @@ func TestMistakesInValues(t *testing.T) {
 		{"number too small", inFile("ipamQPS: 0"), "ipamQPS", "0", "1 to 10000"},
 		{"number out of range", inFile("ipamQPS: 99999999999999999999"), "ipamQPS", "99999999999999999999", "1 to 10000"},
 		{"network policies", inFile("networkPolicy: on"), "networkPolicy", "on", "auto or off"},
-		{"shards", inFile("ledgerShards: some"), "ledgerShards", "some", "auto or none"},
 		{"limit", inFile("routes: {limit: 1001}"), "routes.limit", "1001", "1 to 1000"},
 		{"reserve", inFile("routes: {reserve: -1}"), "routes.reserve", "-1", "0 to 999"},
 		{"reserve of everything", inFile("routes: {limit: 10, reserve: 10}"), "routes.reserve", "10", "below the limit"},

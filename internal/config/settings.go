@@ -125,7 +125,6 @@ func fileSettings(l *loader) []setting {
 		row("networkPolicyLog", "", whole(&l.NetworkPolicyLog, 1, math.MaxUint16)),
 		row("quarantine", "5m0s", atLeast(&l.IPAM.Quarantine, shortestQuarantine)),
 		row("ipamQPS", "100", whole(&l.IPAM.QPS, 1, 10_000)),
-		row("ledgerShards", "auto", switches([]string{"auto", "none"}, &l.IPAM.Shards, nil)),
 		row("routes.limit", "100", whole(&l.Routes.Limit, 1, 1000)),
 		row("routes.reserve", "0", whole(&l.Routes.Reserve, 0, 999)),
 		row("routes.maxDeletions", "25%", percentage(&l.Routes.MaxDeletionsPercent)),

@@ -220,7 +220,8 @@ func secondAllocator(x *cluster) []Finding {
 // strangePodCIDRs finds podCIDRs of another allocator that are newer than the ledger and newer
 // than our last one. Older ones are from before the migration to Underlay.
 func (x *cluster) strangePodCIDRs() []Finding {
-	if x.Ledger == nil {
+	made, inUse := x.Ledger.Made()
+	if !inUse {
 		return nil
 	}
 	var ours, last time.Time
@@ -234,7 +235,7 @@ func (x *cluster) strangePodCIDRs() []Finding {
 			if at.After(ours) {
 				ours = at
 			}
-		case ipamcontroller.IsAllocator(setter) && at.After(x.Ledger.CreationTimestamp.Time):
+		case ipamcontroller.IsAllocator(setter) && at.After(made):
 			names = append(names, n.Name)
 			if at.After(last) {
 				last, manager = at, setter

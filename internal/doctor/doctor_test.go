@@ -79,7 +79,7 @@ func hide(s *survey.Snapshot, part survey.Part) {
 	case survey.PartNodes:
 		s.Nodes = nil
 	case survey.PartLedger:
-		s.Ledger = nil
+		clear(s.Ledger[:])
 	case survey.PartRouteRecord:
 		s.RouteRecord = nil
 	case survey.PartAddresses:

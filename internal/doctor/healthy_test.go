@@ -53,12 +53,14 @@ func healthy(t *testing.T, s shape) *survey.Snapshot {
 	for i := range machines {
 		snap.Nodes = append(snap.Nodes, nodeOf(s, i))
 	}
-	snap.Ledger = &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "underlay-node-ipam", CreationTimestamp: ago(48 * time.Hour)},
-		Data:       map[string]string{},
+	for object := range snap.Ledger {
+		snap.Ledger[object] = &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{CreationTimestamp: ago(48 * time.Hour)},
+			Data:       map[string]string{ipam.MarkKey: ipam.Mark(object)},
+		}
 	}
 	for _, n := range snap.Nodes {
-		snap.Ledger.Data[n.Name] = recordOf(n, time.Time{})
+		snap.Ledger[0].Data[n.Name] = recordOf(n, time.Time{})
 	}
 	snap.ServiceCIDRs = prefixes("10.96.0.0/16")
 	if s.dual {

@@ -34,7 +34,7 @@ func ledgerChecks() []check {
 }
 
 func ledger(x *cluster) (found []Finding) {
-	if x.Ledger == nil {
+	if !x.HasLedger() {
 		if i := slices.IndexFunc(x.Nodes, kube.HasPodCIDRs); i >= 0 {
 			return []Finding{about(ledgerObject,
 				"there is no ledger, although Nodes have podCIDRs (%s): it was lost, and nothing is handed out before it is rebuilt", x.Nodes[i].Name)}

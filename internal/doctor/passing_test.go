@@ -26,7 +26,7 @@ func joining(s *survey.Snapshot) {
 	n.Spec.Taints = []corev1.Taint{{Key: "node.cloudprovider.kubernetes.io/uninitialized", Effect: corev1.TaintEffectNoSchedule}}
 	setCondition(n, corev1.NodeReady, corev1.ConditionFalse, "KubeletNotReady", "cni plugin not initialized", time.Minute)
 	setCondition(n, corev1.NodeNetworkUnavailable, corev1.ConditionTrue, "NoRouteCreated", "waiting for a podCIDR and its route", time.Minute)
-	delete(s.Ledger.Data, n.Name)
+	delete(s.Ledger[0].Data, n.Name)
 	if s.Network != nil {
 		s.Network.Routes = s.Network.Routes[:2]
 	}
@@ -55,7 +55,7 @@ func TestWhatPassesByItself(t *testing.T) {
 			s.Servers[2].PrivateIP = netip.Addr{}
 		}},
 		{"a Node that Kubernetes told of was deleted", shape{}, func(s *survey.Snapshot) {
-			s.Ledger.Data["gone"] = "uid=uid-gone id=hcloud://55 10.244.9.0/24@default-ipv4"
+			s.Ledger[0].Data["gone"] = "uid=uid-gone id=hcloud://55 10.244.9.0/24@default-ipv4"
 			s.Events = append(s.Events, removed("uid-gone", s.Taken.Add(-59*time.Second)))
 		}},
 		{"a new load balancer", shape{}, func(s *survey.Snapshot) {
@@ -78,10 +78,10 @@ func TestWhatPassesByItself(t *testing.T) {
 			s.LoadBalancers = nil
 		}},
 		{"a Node is gone, its podCIDRs in quarantine", shape{}, func(s *survey.Snapshot) {
-			s.Ledger.Data["gone"] = "uid=uid-gone id=hcloud://55 10.244.9.0/24@default-ipv4 released=" + now().Add(-4*time.Minute).Format(time.RFC3339)
+			s.Ledger[0].Data["gone"] = "uid=uid-gone id=hcloud://55 10.244.9.0/24@default-ipv4 released=" + now().Add(-4*time.Minute).Format(time.RFC3339)
 		}},
 		{"a Node is gone, its route not yet", shape{}, func(s *survey.Snapshot) {
-			s.Ledger.Data["gone"] = "uid=uid-gone id=hcloud://55 10.244.9.0/24@default-ipv4 released=" + now().Add(-4*time.Minute).Format(time.RFC3339)
+			s.Ledger[0].Data["gone"] = "uid=uid-gone id=hcloud://55 10.244.9.0/24@default-ipv4 released=" + now().Add(-4*time.Minute).Format(time.RFC3339)
 			s.Network.Routes = append(s.Network.Routes, routes.Route{Dst: netip.MustParsePrefix("10.244.9.0/24"), Via: netip.MustParseAddr("10.0.0.99")})
 			recordAll(s)
 		}},

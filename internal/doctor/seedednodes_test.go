@@ -89,16 +89,8 @@ func fill(n int) func(*survey.Snapshot) {
 			node.Spec.ProviderID, node.Spec.PodCIDRs = fmt.Sprint("hrobot://", i+1), []string{fmt.Sprintf("10.244.%d.0/24", i)}
 			node.Status.Addresses = node.Status.Addresses[:1]
 			s.Nodes = append(s.Nodes, node)
-			s.Ledger.Data[node.Name] = recordOf(node, time.Time{})
+			s.Ledger[0].Data[node.Name] = recordOf(node, time.Time{})
 		}
-	}
-}
-
-// shard adds a shard with these entries to the ledger; nil: the shard is missing.
-func shard(s *survey.Snapshot, entries map[string]string) {
-	s.Ledger.Data["_shard.2"] = "generation=1 10.244.128.0/17"
-	if entries != nil {
-		s.Shards = map[int]*corev1.ConfigMap{2: {Data: entries}}
 	}
 }
 
@@ -125,45 +117,42 @@ func seededPools() []seeded {
 		{name: "a pool that was removed", seed: func(s *survey.Snapshot) {
 			s.Config.IPAM.Pools[0].Name, s.Config.IPAM.Pools[0].Prefix = "new", netip.MustParsePrefix("10.32.0.0/16")
 		}, check: "removed-pool", severity: Error, object: "pool/default-ipv4", reports: []string{"control-1 (10.244.0.0/24)"}, do: "state: draining", also: []string{"foreign-podcidr"}},
-		{name: "no ledger", seed: func(s *survey.Snapshot) { s.Ledger = nil }, check: "ledger", severity: Error, object: stored, reports: []string{"lost"}},
-		{name: "a damaged ledger", seed: func(s *survey.Snapshot) { s.Ledger.Data["worker-1"] = "uid=uid-worker-1 10.244.1.0" }, check: "ledger", severity: Error, object: stored, reports: []string{`"worker-1"`, `"10.244.1.0"`}, do: "edit configmap"},
+		{name: "no ledger", seed: func(s *survey.Snapshot) { clear(s.Ledger[:]) }, check: "ledger", severity: Error, object: stored, reports: []string{"lost"}},
+		{name: "a damaged ledger", seed: func(s *survey.Snapshot) { s.Ledger[0].Data["worker-1"] = "uid=uid-worker-1 10.244.1.0" }, check: "ledger", severity: Error, object: stored, reports: []string{`"worker-1"`, `"10.244.1.0"`}, do: "edit configmap"},
 		{
 			name: "a damaged shard", seed: func(s *survey.Snapshot) {
-				shard(s, map[string]string{"_shard": "generation=1", "worker-9": "uid=uid-worker-9"})
+				s.Ledger[2].Data["worker-9"] = "uid=uid-worker-9"
 			},
 			check: "ledger", severity: Error, object: stored + "-2", reports: []string{`"worker-9"`, "underlay-node-ipam-2"}, do: "edit configmap underlay-node-ipam-2",
 		},
 		{
-			name: "a damaged list of shards", seed: func(s *survey.Snapshot) {
-				s.Ledger.Data["_shard.2"] = "10.244.128.0/17"
-				s.Shards = map[int]*corev1.ConfigMap{2: {Data: map[string]string{"_shard": "generation=1"}}}
-			},
-			check: "ledger", severity: Error, object: stored, reports: []string{`"_shard.2"`, "generation="}, do: "edit configmap underlay-node-ipam",
+			name: "the ledger of another version", seed: func(s *survey.Snapshot) { s.Ledger[2].Data["_shard"] = "2 of 64" },
+			check: "ledger", severity: Error, object: stored + "-2", reports: []string{`"_shard"`, `"2 of 16"`}, do: "edit configmap underlay-node-ipam-2",
 		},
 		{
-			name: "a shard that was deleted", seed: func(s *survey.Snapshot) { shard(s, nil) },
+			name: "a shard that was deleted", seed: func(s *survey.Snapshot) { s.Ledger[2] = nil },
 			check: "ledger", severity: Error, object: stored + "-2", reports: []string{"lost", "doesn't exist"}, do: "backup",
 		},
 		{
-			name: "a shard that was emptied", seed: func(s *survey.Snapshot) { shard(s, map[string]string{}) },
+			name: "a shard that was emptied", seed: func(s *survey.Snapshot) { clear(s.Ledger[2].Data) },
 			check: "ledger", severity: Error, object: stored + "-2", reports: []string{"lost", "no entries"}, do: "backup",
 		},
 		{
 			name: "a record without a Node", seed: func(s *survey.Snapshot) {
-				s.Ledger.Data["gone"] = "uid=uid-gone id=hcloud://55 10.244.9.0/24@default-ipv4"
+				s.Ledger[0].Data["gone"] = "uid=uid-gone id=hcloud://55 10.244.9.0/24@default-ipv4"
 			},
 			check: "ledger-leftover", severity: Warning, object: stored, reports: []string{"gone (UID uid-gone)", "10.244.9.0/24"},
 		},
 		{
 			name: "a record without a Node for more than a minute", seed: func(s *survey.Snapshot) {
-				s.Ledger.Data["gone"] = "uid=uid-gone id=hcloud://55 10.244.9.0/24@default-ipv4"
+				s.Ledger[0].Data["gone"] = "uid=uid-gone id=hcloud://55 10.244.9.0/24@default-ipv4"
 				s.Events = append(s.Events, removed("uid-gone", s.Taken.Add(-time.Minute)))
 			},
 			check: "ledger-leftover", severity: Warning, object: stored, reports: []string{"gone (UID uid-gone)"},
 		},
 		{
 			name: "a record without a Node, while another of its name was deleted", seed: func(s *survey.Snapshot) {
-				s.Ledger.Data["gone"] = "uid=uid-gone id=hcloud://55 10.244.9.0/24@default-ipv4"
+				s.Ledger[0].Data["gone"] = "uid=uid-gone id=hcloud://55 10.244.9.0/24@default-ipv4"
 				s.Events = append(s.Events, removed("uid-other", s.Taken))
 			},
 			check: "ledger-leftover", severity: Warning, object: stored, reports: []string{"gone (UID uid-gone)"},
@@ -171,7 +160,7 @@ func seededPools() []seeded {
 		{
 			name: "a quarantine without end",
 			seed: func(s *survey.Snapshot) {
-				s.Ledger.Data["gone"] = "uid=uid-gone id=hcloud://55 10.244.9.0/24@default-ipv4 released=2026-11-21T04:00:00Z"
+				s.Ledger[0].Data["gone"] = "uid=uid-gone id=hcloud://55 10.244.9.0/24@default-ipv4 released=2026-11-21T04:00:00Z"
 				s.Network.Routes = append(s.Network.Routes, s.Network.Routes[0])
 				s.Network.Routes[machines].Dst = netip.MustParsePrefix("10.244.9.0/24")
 				recordAll(s)
@@ -287,7 +276,7 @@ func seededNodes() []seeded {
 				holds("10.244.1.0/24")(s)
 				s.Nodes[1].CreationTimestamp = ago(time.Hour)
 				for _, n := range s.Nodes[1:] {
-					s.Ledger.Data[n.Name] = recordOf(n, time.Time{})
+					s.Ledger[0].Data[n.Name] = recordOf(n, time.Time{})
 				}
 			},
 			check: "duplicate-podcidr", severity: Error, object: "Node/worker-1", reports: []string{"Node worker-2 had 10.244.1.0/24 before"},

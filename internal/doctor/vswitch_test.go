@@ -29,7 +29,7 @@ func dedicatedWorker(s *survey.Snapshot) {
 	n.Labels = map[string]string{"dedicated": "true"}
 	n.Spec.ProviderID, n.Spec.PodCIDR, n.Spec.PodCIDRs = "hrobot://4711", "10.1.128.0/24", []string{"10.1.128.0/24"}
 	n.Status.Addresses[1].Address = "10.1.0.5"
-	s.Ledger.Data[n.Name] = "uid=" + string(n.UID) + " id=hrobot://4711 10.1.128.0/24@dedicated"
+	s.Ledger[0].Data[n.Name] = "uid=" + string(n.UID) + " id=hrobot://4711 10.1.128.0/24@dedicated"
 	s.Servers, s.LoadBalancers[0].Targets = s.Servers[:2], s.LoadBalancers[0].Targets[:2]
 	s.LoadBalancers[0].Verdicts[80] = verdicts(s.LoadBalancers[0].Targets, 2)
 	s.Network.Routes = s.Network.Routes[:2]
@@ -104,7 +104,7 @@ func seededVSwitch() []seeded {
 				s.Config.VSwitch.Subnet = netip.Prefix{}
 				s.Config.IPAM.Pools = s.Config.IPAM.Pools[:len(s.Config.IPAM.Pools)-1]
 				n.Labels, n.Spec.PodCIDR, n.Spec.PodCIDRs = nil, "10.244.2.0/24", []string{"10.244.2.0/24"}
-				s.Ledger.Data[n.Name] = "uid=" + string(n.UID) + " id=hrobot://4711 10.244.2.0/24@default-ipv4"
+				s.Ledger[0].Data[n.Name] = "uid=" + string(n.UID) + " id=hrobot://4711 10.244.2.0/24@default-ipv4"
 				withProxyConfig("clusterCIDR: 10.1.128.0/17,10.244.0.0/16", "clusterCIDR: 10.244.0.0/16")(s)
 				setCondition(n, corev1.NodeNetworkUnavailable, corev1.ConditionTrue, "NotAttached", "dedicated server 4711: no route of the network can lead to it", time.Hour)
 			}),
@@ -126,7 +126,7 @@ func seededVSwitch() []seeded {
 			name: "a dedicated server isn't selected", seed: with(func(s *survey.Snapshot) {
 				n := s.Nodes[2]
 				n.Labels, n.Spec.PodCIDR, n.Spec.PodCIDRs = nil, "10.244.2.0/24", []string{"10.244.2.0/24"}
-				s.Ledger.Data[n.Name] = "uid=" + string(n.UID) + " id=hrobot://4711 10.244.2.0/24@default-ipv4"
+				s.Ledger[0].Data[n.Name] = "uid=" + string(n.UID) + " id=hrobot://4711 10.244.2.0/24@default-ipv4"
 			}),
 			check: "vswitch-node", severity: Error, object: worker, reports: []string{"hrobot://4711", "10.244.2.0/24"}, do: "delete the Node",
 		},

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/sync/errgroup"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -22,7 +23,6 @@ import (
 
 	"github.com/underlay-ccm/underlay/addresses"
 	"github.com/underlay-ccm/underlay/internal/kube"
-	"github.com/underlay-ccm/underlay/ipam"
 	ipamcontroller "github.com/underlay-ccm/underlay/ipam/controller"
 	routecontroller "github.com/underlay-ccm/underlay/routes/controller"
 )
@@ -100,20 +100,17 @@ func (c *collector) nodes(ctx context.Context) (err error) {
 }
 
 func (c *collector) ledger(ctx context.Context) (err error) {
-	if c.s.Ledger, err = c.configMap(ctx, ipamcontroller.LedgerName); err != nil || c.s.Ledger == nil {
-		return err
+	if c.s.Ledger[0], err = c.configMap(ctx, ipamcontroller.LedgerName); err != nil {
+		return err // of the first one, always the same
 	}
-	c.s.Shards = map[int]*corev1.ConfigMap{}
-	for _, number := range ipam.Listed(c.s.Ledger.Data) {
-		shard, err := c.configMap(ctx, ipamcontroller.ObjectName(number))
-		if err != nil {
+	group, ctx := errgroup.WithContext(ctx)
+	for object := 1; object < len(c.s.Ledger); object++ {
+		group.Go(func() (err error) {
+			c.s.Ledger[object], err = c.configMap(ctx, ipamcontroller.ObjectName(object))
 			return err
-		}
-		if shard != nil {
-			c.s.Shards[number] = shard
-		}
+		})
 	}
-	return nil
+	return group.Wait()
 }
 
 func (c *collector) routeRecord(ctx context.Context) (err error) {

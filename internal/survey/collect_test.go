@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -27,6 +26,8 @@ import (
 	"github.com/underlay-ccm/underlay/hcloudsim"
 	"github.com/underlay-ccm/underlay/internal/hetzner"
 	"github.com/underlay-ccm/underlay/internal/survey"
+	"github.com/underlay-ccm/underlay/ipam"
+	ipamcontroller "github.com/underlay-ccm/underlay/ipam/controller"
 )
 
 const token = "the-token-of-the-survey"
@@ -99,7 +100,7 @@ func TestCollect(t *testing.T) {
 	}
 	expectTexts(t, "not seen", s.NotSeen())
 	if !s.Saw(survey.Everything) || s.Config.ClusterName != "mine" || len(s.Config.IPAM.Pools) != 1 || len(s.ServiceCIDRs) != 2 ||
-		len(s.Servers) != 1 || s.Network.Name != "cluster" || s.Network.Servers != 1 || s.Ledger != nil || len(s.ConfigWarnings) > 0 {
+		len(s.Servers) != 1 || s.Network.Name != "cluster" || s.Network.Servers != 1 || s.HasLedger() || len(s.ConfigWarnings) > 0 {
 		t.Errorf("%+v", s)
 	}
 	if want := "ConfigMap kube-system/settings (config.yaml); flags of the Deployment kube-system/underlay-ccm"; s.ConfigFrom != want {
@@ -266,22 +267,24 @@ func TestCollectWithoutRights(t *testing.T) {
 	}
 }
 
-// Shards that the root doesn't list are no part of the ledger.
-func TestCollectReadsTheShardsThatAreListed(t *testing.T) {
-	object := func(name string, entries map[string]string) *corev1.ConfigMap {
-		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: name}, Data: entries}
+// A ConfigMap of the ledger that is missing is a fault, and the others are read.
+func TestCollectReadsAllShards(t *testing.T) {
+	objects := installed()
+	for object := range ipam.Shards {
+		if object == 3 {
+			continue
+		}
+		name := ipamcontroller.ObjectName(object)
+		data := map[string]string{ipam.MarkKey: ipam.Mark(object)}
+		if object == 1 {
+			data["node-1"] = "uid=u1 10.244.16.0/24@default-ipv4"
+		}
+		objects = append(objects, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: name}, Data: data})
 	}
-	client := fake.NewClientset(append(installed(),
-		object("underlay-node-ipam", map[string]string{"_shard.1": "generation=1 10.244.0.0/21", "_shard.3": "generation=1 10.244.8.0/21"}),
-		object("underlay-node-ipam-1", map[string]string{"_shard": "generation=1", "node-1": "uid=u1 10.244.1.0/24@default-ipv4"}),
-		object("underlay-node-ipam-2", map[string]string{"_shard": "generation=1", "node-2": "uid=u2 10.244.2.0/24@default-ipv4"}),
-	)...)
+	client := fake.NewClientset(objects...)
 	s, err := survey.Collect(t.Context(), survey.Sources{Client: client}, survey.Want{Parts: survey.PartLedger})
 	if err != nil || !s.Saw(survey.PartLedger) {
 		t.Fatal(err, s.NotSeen())
-	}
-	if got := slices.Sorted(maps.Keys(s.Shards)); !slices.Equal(got, []int{1}) {
-		t.Errorf("shards %v were read, want 1", got)
 	}
 	holdings, faults := s.Holdings()
 	if len(holdings) != 1 || holdings[0].Node.Name != "node-1" {

@@ -155,35 +155,28 @@ func (f LedgerFault) String() string {
 
 // Holdings returns the podCIDRs of each Node in the stored ledger, by the Node's name and in the
 // order of the lines, without unreadable entries.
-func (s *Snapshot) Holdings() ([]ipam.Holding, []LedgerFault) {
-	stored, faults := s.stored()
-	return stored.Holdings, faults
-}
-
-func (s *Snapshot) stored() (stored ipam.Stored, faults []LedgerFault) {
-	if s.Ledger == nil {
-		return ipam.Stored{}, nil
+func (s *Snapshot) Holdings() (holdings []ipam.Holding, faults []LedgerFault) {
+	if !s.HasLedger() {
+		return nil, nil
 	}
-	objects := map[int]map[string]string{ipam.RootObject: s.Ledger.Data}
-	for number, shard := range s.Shards {
-		objects[number] = shard.Data
-	}
-	stored, damaged := ipam.ParseStored(objects)
+	holdings, damaged := ipam.ParseStored(s.Ledger.Entries())
 	for _, d := range damaged {
 		faults = append(faults, LedgerFault{ipamcontroller.ObjectName(d.Object), d.Key, d.Err.Error()})
 	}
-	for _, object := range ipam.Lost(objects) {
-		if object == ipam.RootObject {
-			continue // same as no ledger, which is valid before the first allocation
+	for _, object := range s.Ledger.Entries().Lost() {
+		why := "it has no entries"
+		if s.Ledger[object] == nil {
+			why = "it doesn't exist"
 		}
-		why := "has no entries"
-		if s.Shards[object] == nil {
-			why = "doesn't exist"
-		}
-		problem := fmt.Sprintf("%s lists it, and it %s", ipamcontroller.LedgerName, why)
-		faults = append(faults, LedgerFault{ConfigMap: ipamcontroller.ObjectName(object), Problem: problem})
+		faults = append(faults, LedgerFault{ConfigMap: ipamcontroller.ObjectName(object), Problem: why})
 	}
-	return stored, faults
+	return holdings, faults
+}
+
+// HasLedger reports whether a ledger is stored. There is none before the first start.
+func (s *Snapshot) HasLedger() bool {
+	_, inUse := s.Ledger.Made()
+	return inUse
 }
 
 // Book is node IPAM's state, rebuilt from a Snapshot.
@@ -197,7 +190,7 @@ type Book struct {
 // Book rebuilds the state as the CCM does at startup. It fails if the pools contradict each
 // other.
 func (s *Snapshot) Book() (Book, error) {
-	stored, damage := s.stored()
+	stored, damage := s.Holdings()
 	facts := ipam.Facts{Pools: s.Pools(), Exclusions: s.Config.IPAM.Exclude, Occupied: s.Exclusions(), Stored: stored, Now: s.Taken}
 	for _, n := range s.Nodes {
 		facts.Nodes = append(facts.Nodes, ipamcontroller.LiveNode(n))

@@ -191,7 +191,7 @@ func large(tb testing.TB) *survey.Snapshot {
 		p := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(128 + i>>8), byte(i), 0}), 24)
 		n := newNode(s, i)
 		n.Spec.PodCIDRs = []string{p.String()}
-		s.Ledger.Data[n.Name] = fmt.Sprintf("uid=%s id=%s %s@default-ipv4", n.UID, n.Spec.ProviderID, p)
+		s.Ledger[0].Data[n.Name] = fmt.Sprintf("uid=%s id=%s %s@default-ipv4", n.UID, n.Spec.ProviderID, p)
 		s.Network.Routes[i].Dst = p
 	}
 	return s

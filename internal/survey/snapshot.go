@@ -17,6 +17,7 @@ import (
 	"github.com/underlay-ccm/underlay/internal/cloud"
 	"github.com/underlay-ccm/underlay/internal/config"
 	"github.com/underlay-ccm/underlay/internal/hetzner"
+	ipamcontroller "github.com/underlay-ccm/underlay/ipam/controller"
 	"github.com/underlay-ccm/underlay/lb"
 	"github.com/underlay-ccm/underlay/policy"
 )
@@ -44,10 +45,8 @@ type Snapshot struct {
 
 	// Nodes are all, by name: PartNodes.
 	Nodes []*corev1.Node
-	// Ledger is the ConfigMap kube-system/underlay-node-ipam or nil, Shards the existing
-	// ConfigMaps that it lists, by number: PartLedger. Holdings parses them.
-	Ledger *corev1.ConfigMap
-	Shards map[int]*corev1.ConfigMap
+	// Ledger has the ConfigMaps of the stored ledger: PartLedger. Holdings parses them.
+	Ledger ipamcontroller.Stored
 	// RouteRecord is the ConfigMap kube-system/underlay-routes or nil: PartRouteRecord.
 	RouteRecord *corev1.ConfigMap
 	// AddressLedger is the ConfigMap kube-system/underlay-addresses or nil: PartAddresses.

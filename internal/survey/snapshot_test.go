@@ -61,7 +61,9 @@ func usual(t testing.TB, count int) *survey.Snapshot {
 		Network: &hetzner.NetworkDetails{
 			ID: 1, Name: "cluster", IPRange: prefix("10.0.0.0/8"), Subnets: []netip.Prefix{prefix("10.0.0.0/16")}, Servers: count,
 		},
-		Ledger: &corev1.ConfigMap{Data: map[string]string{"_pool.default-ipv4": "next=10.244.0.0/24"}},
+	}
+	for object := range s.Ledger {
+		s.Ledger[object] = &corev1.ConfigMap{Data: map[string]string{ipam.MarkKey: ipam.Mark(object)}}
 	}
 	for i := 1; i <= count; i++ {
 		join(s, i)
@@ -97,7 +99,7 @@ func newNode(s *survey.Snapshot, i int) *corev1.Node {
 	}
 	s.Servers = append(s.Servers, server)
 	s.Nodes = append(s.Nodes, node)
-	s.Ledger.Data[name] = holding.Record()
+	s.Ledger[0].Data[name] = holding.Record()
 	s.Network.Routes = append(s.Network.Routes, routes.Route{Dst: podCIDR(i), Via: gateway(i)})
 	if s.RouteRecord == nil {
 		s.RouteRecord = &corev1.ConfigMap{Data: map[string]string{}}
@@ -117,23 +119,16 @@ func recordAll(s *survey.Snapshot) {
 
 // release records in the ledger that a Node was deleted.
 func release(s *survey.Snapshot, name string, since time.Duration) {
-	s.Ledger.Data[name] += " released=" + now().Add(-since).Format(time.RFC3339)
+	s.Ledger[0].Data[name] += " released=" + now().Add(-since).Format(time.RFC3339)
 	s.Nodes = slices.DeleteFunc(s.Nodes, func(n *corev1.Node) bool { return n.Name == name })
 }
 
-// shard adds a shard to the root's list, and moves the lines of Nodes into it.
-func shard(s *survey.Snapshot, number int, listing string, names ...string) {
-	generation, _, _ := strings.Cut(listing, " ")
-	one := &corev1.ConfigMap{Data: map[string]string{"_shard": generation}}
+// shard moves the lines of Nodes to another ConfigMap of the ledger.
+func shard(s *survey.Snapshot, object int, names ...string) {
 	for _, name := range names {
-		one.Data[name] = s.Ledger.Data[name]
-		delete(s.Ledger.Data, name)
+		s.Ledger[object].Data[name] = s.Ledger[0].Data[name]
+		delete(s.Ledger[0].Data, name)
 	}
-	s.Ledger.Data[fmt.Sprintf("_shard.%d", number)] = listing
-	if s.Shards == nil {
-		s.Shards = map[int]*corev1.ConfigMap{}
-	}
-	s.Shards[number] = one
 }
 
 func at(d time.Duration) metav1.Time { return metav1.NewTime(now().Add(d)) }
@@ -171,7 +166,7 @@ func lose(s *survey.Snapshot, parts survey.Parts, reason string) {
 		s.Servers = nil
 	}
 	if parts&survey.PartLedger != 0 {
-		s.Ledger = nil
+		clear(s.Ledger[:])
 	}
 	if parts&survey.PartRouteRecord != 0 {
 		s.RouteRecord = nil

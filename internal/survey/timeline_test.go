@@ -100,11 +100,11 @@ func TestInspectNodeThatIsGone(t *testing.T) {
 	if !strings.Contains(factOf(v, "state"), "gone") {
 		t.Errorf("facts %+v", rows(v, "facts"))
 	}
-	s.Ledger.Data["node-0009"] = "nonsense"
+	s.Ledger[0].Data["node-0009"] = "nonsense"
 	if v, err = survey.InspectNode(s, "node-0002"); err != nil || len(v.NotSeen) != 1 || !strings.Contains(v.NotSeen[0], `key "node-0009"`) {
 		t.Errorf("with a damaged ledger: %v, %q", err, v.NotSeen)
 	}
-	delete(s.Ledger.Data, "node-0002")
+	delete(s.Ledger[0].Data, "node-0002")
 	if _, err := survey.InspectNode(s, "node-0002"); !errors.Is(err, survey.ErrNoObject) {
 		t.Errorf("a Node that nobody knows: %v", err)
 	}

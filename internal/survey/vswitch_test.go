@@ -30,7 +30,7 @@ pools:
 	n.Labels = map[string]string{"dedicated": "true"}
 	n.Spec.ProviderID, n.Spec.PodCIDRs = "hrobot://4711", []string{"10.1.128.0/24"}
 	n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.1.0.5"}}
-	s.Ledger.Data[n.Name] = "uid=" + string(n.UID) + " id=hrobot://4711 10.1.128.0/24@dedicated"
+	s.Ledger[0].Data[n.Name] = "uid=" + string(n.UID) + " id=hrobot://4711 10.1.128.0/24@dedicated"
 	s.Servers, s.Network.Routes = s.Servers[:2], s.Network.Routes[:2]
 	recordAll(s)
 	return s

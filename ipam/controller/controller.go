@@ -3,9 +3,10 @@
 // spec.podCIDRs, with one PATCH per Node.
 //
 // A single goroutine makes all decisions and is the only one to use the Ledger; workers only
-// send requests and report the results. Changes of the stored ledger are batched while a write
-// is in flight. Only a reservation causes a write by itself: a change that another process
-// would detect on its own is included in the next write, or written with a delay.
+// send requests and report the results. A few ConfigMaps of the stored ledger are written at once,
+// and changes of one are batched while a write of it is in flight. Only a reservation causes a
+// write by itself: a change that another process would detect on its own is included in the next
+// write, or written with a delay.
 //
 // It must never:
 //   - write a prefix to a Node if the stored ledger doesn't have that prefix for its UID: a
@@ -105,8 +106,6 @@ type Config struct {
 	Own OwnPrefixes
 	// Namespace is the namespace of the stored ledger.
 	Namespace string
-	// Shards configures the sharding of the stored ledger.
-	Shards Shards
 	// Fence is how long nothing is handed out after the stored ledger was lost: the longest
 	// time that another process may run without its lease, and its last requests after that.
 	Fence time.Duration
@@ -186,23 +185,25 @@ func (c *Controller) Run(ctx context.Context) error {
 			return stopped(ctx, errors.New("the cache of Nodes never synced"))
 		}
 	}
-	if err := d.load(ctx, stored{}); err != nil {
+	if err := d.load(ctx, Stored{}); err != nil {
 		return stopped(ctx, err)
 	}
 	logger.Info("The stored ledger is read and all existing podCIDRs are observed", "holders", len(d.nodes), "room", d.ledger.Room())
 
 	t := traffic{
 		names: make(chan string), jobs: make(chan job), findings: make(chan finding),
-		orders: make(chan order, 1), receipts: make(chan receipt),
+		orders: make(chan order, writers), receipts: make(chan order),
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var workers sync.WaitGroup
 	for range patchWorkers {
-		workers.Go(func() { c.work(ctx, t.jobs, t.findings) })
+		workers.Go(func() { work(ctx, t.jobs, t.findings, c.attempt) })
 	}
 	workers.Go(func() { feed(ctx, d.queue, t.names) })
-	workers.Go(func() { c.store.runWriter(ctx, t.orders, t.receipts) })
+	for range writers {
+		workers.Go(func() { work(ctx, t.orders, t.receipts, c.store.execute) })
+	}
 	err := d.loop(ctx, t)
 	if err != nil {
 		err = stopped(ctx, err)
@@ -234,14 +235,15 @@ func stopped(ctx context.Context, err error) error {
 	return fmt.Errorf("node IPAM controller: %w", err)
 }
 
-func (c *Controller) work(ctx context.Context, jobs <-chan job, findings chan<- finding) {
+// work carries out jobs one after the other until the context ends.
+func work[J, R any](ctx context.Context, jobs <-chan J, results chan<- R, do func(context.Context, J) R) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case j := <-jobs:
 			select {
-			case findings <- c.attempt(ctx, j):
+			case results <- do(ctx, j):
 			case <-ctx.Done():
 				return
 			}

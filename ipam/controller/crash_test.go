@@ -5,13 +5,15 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/underlay-ccm/underlay/ipam"
 )
 
 // A process dies at each of its writes, before or after it is applied, and another process
 // continues: with a pool that is just large enough, every Node has its podCIDRs in the end, and no
 // two Nodes have the same.
 func TestACrashAtEveryWrite(t *testing.T) {
-	for last := 1; last < 30; last++ {
+	for last := 1; last < 80; last++ {
 		died := false
 		for _, before := range []bool{true, false} {
 			t.Run(fmt.Sprintf("write %d before %t", last, before), func(t *testing.T) {
@@ -21,7 +23,7 @@ func TestACrashAtEveryWrite(t *testing.T) {
 			})
 		}
 		if !died {
-			if last < 8 {
+			if last < 8+2*ipam.Shards {
 				t.Errorf("the whole course took %d writes: too few to mean anything", last-1)
 			}
 			return

@@ -1,7 +1,6 @@
 package controller
 
 import (
-	"container/list"
 	"context"
 	"net/netip"
 	"slices"
@@ -31,27 +30,30 @@ type decider struct {
 	store   store
 
 	ledger  *ipam.Ledger
-	file    *ledgerFiles
-	writing bool           // an order is in flight
-	written *rate.Limiter  // limits the bytes of orders
-	pause   wait.DelayFunc // between failing writes; nil: the last one succeeded
+	file    *ipam.Files
+	objects Stored // the ConfigMaps as last read or written; nil: to be read again
+
+	writing   int            // orders in flight
+	written   *rate.Limiter  // limits the bytes of orders
+	unwritten error          // of a failed write, until the ledger is read again
+	failing   int            // the object of the last failed write
+	pause     wait.DelayFunc // between failing writes; nil: the last one succeeded
+
 	nodes   map[types.UID]*node
 	byName  map[string][]*node
 	ready   []*node // to be requested, in order
 	flying  int     // jobs at workers
 	notices []notice
-	waiting waitlist // Nodes without a reservation, longest waiting first
-	freed   bool     // capacity was freed since the waiting Nodes were last tried
+	waiting int    // Nodes without a reservation
+	turns   uint64 // of the latest Node that began to wait
+	freed   bool   // capacity was freed since the waiting Nodes were last tried
 
 	alarm   *time.Timer
 	due     time.Time // when alarm fires; zero: never
 	other   otherAllocator
 	loaded  bool // the stored ledger was loaded once
 	damaged bool // it was invalid when last loaded
-	refused bool // a write of a shard was forbidden
 	routes  routesSeen
-	// oversized means that the holdings don't fit into the stored ledger.
-	oversized bool
 	// vacated means that an excluded address within the pools no longer belongs to a Node.
 	vacated  bool
 	shown    []ipam.Counts
@@ -92,14 +94,14 @@ type node struct {
 	busy             bool // in ready, or at a worker
 	doubt            bool // an earlier request may have been applied
 	warned           map[string]bool
-	shownReason      string        // reason of the last written condition
-	writingCondition bool          // a write of the condition is in flight
-	inside           []netip.Addr  // its counted addresses that lie in pools
-	excess           string        // message about addresses beyond the limit; empty: within it
-	since            time.Time     // when this process first observed that it is deleted
-	until            time.Time     // end of its quarantine, on this process's monotonic clock
-	stopped          time.Time     // since when it has waited for another allocator to stop
-	place            *list.Element // in the waitlist; nil: not waiting
+	shownReason      string       // reason of the last written condition
+	writingCondition bool         // a write of the condition is in flight
+	inside           []netip.Addr // its counted addresses that lie in pools
+	excess           string       // message about addresses beyond the limit; empty: within it
+	since            time.Time    // when this process first observed that it is deleted
+	until            time.Time    // end of its quarantine, on this process's monotonic clock
+	stopped          time.Time    // since when it has waited for another allocator to stop
+	turn             uint64       // its place among the waiting ones; 0: not waiting
 }
 
 // gone reports whether the Node is recorded as deleted.
@@ -110,7 +112,7 @@ type traffic struct {
 	jobs     chan job
 	findings chan finding
 	orders   chan order
-	receipts chan receipt
+	receipts chan order
 }
 
 func newDecider(cfg Config, ledger *ipam.Ledger, m *ipamMetrics, queue workqueue.TypedRateLimitingInterface[string]) *decider {
@@ -134,17 +136,16 @@ func (d *decider) loop(ctx context.Context, t traffic) error {
 		if d.flying == patchWorkers || !d.next(ctx, &next) {
 			jobs = nil
 		}
-		if d.storedAgain() {
-			if err := d.load(ctx, stored{}); err != nil {
-				return err
+		for {
+			o, ok, wait := d.order()
+			if ok {
+				t.orders <- o // never blocks: it has room for as many as may be in flight
+				continue
 			}
-			continue
-		}
-		if o, ok, wait := d.order(ctx); ok {
-			d.writing = true
-			t.orders <- o // never blocks: there is at most one
-		} else if wait > 0 && (pause == 0 || wait < pause) {
-			pause = wait
+			if wait > 0 && (pause == 0 || wait < pause) {
+				pause = wait
+			}
+			break
 		}
 		var later <-chan time.Time
 		if pause > 0 {

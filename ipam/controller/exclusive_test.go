@@ -29,8 +29,8 @@ func TestAnExclusivePoolForSomeNodes(t *testing.T) {
 		api.add("d2", dedicated)
 		pass(time.Second)
 		wantPodCIDRs(t, api, "c1", "10.244.0.0/24", "fd00::/64")
-		wantPodCIDRs(t, api, "d1", "10.0.96.0/24", "fd00:0:0:1::/64")
-		wantPodCIDRs(t, api, "d2", "10.0.97.0/24", "fd00:0:0:2::/64")
+		wantPodCIDRs(t, api, "d1", "10.0.96.0/24", "fd00:0:0:60::/64")
+		wantPodCIDRs(t, api, "d2", "10.0.97.0/24", "fd00:0:0:61::/64")
 
 		// The pool is full: d3 waits for it, and takes no IPv6 prefix either.
 		api.add("d3", dedicated)
@@ -46,7 +46,7 @@ func TestAnExclusivePoolForSomeNodes(t *testing.T) {
 		p.stop()
 		p = start(t, api, pools, notFirst)
 		pass(time.Minute)
-		wantPodCIDRs(t, api, "d1", "10.0.96.0/24", "fd00:0:0:1::/64")
+		wantPodCIDRs(t, api, "d1", "10.0.96.0/24", "fd00:0:0:60::/64")
 		wantPodCIDRs(t, api, "d3")
 		if got := p.events.of("d1"); len(got) > 0 {
 			t.Errorf("events %q: nothing is wrong with d1", got)

@@ -80,7 +80,7 @@ func (s *configMaps) valid(name string, data map[string]string) error {
 func isLedgerName(name string) bool {
 	number, shard := strings.CutPrefix(name, ledgerName+"-")
 	n, err := strconv.Atoi(number)
-	return name == ledgerName || shard && err == nil && n >= 1 && n <= 128
+	return name == ledgerName || shard && err == nil && n >= 1 && n < ipam.Shards
 }
 
 // create handles a POST.
@@ -162,14 +162,15 @@ func (f *fakeAPI) handleLedger(req *http.Request, name string, body []byte) (any
 	return object, nil
 }
 
-// whole reports whether the root and each shard that it lists have entries.
-func (s *configMaps) whole() bool {
-	for _, number := range ipam.Listed(s.data(ledgerName)) {
-		if len(s.data(ObjectName(number))) == 0 {
-			return false
-		}
+// whole reports whether every ConfigMap has entries.
+func (s *configMaps) whole() bool { return len(s.all().Lost()) == 0 }
+
+// all returns the entries of all ConfigMaps.
+func (s *configMaps) all() (objects ipam.Objects) {
+	for object := range objects {
+		objects[object] = s.data(ObjectName(object))
 	}
-	return len(s.data(ledgerName)) > 0
+	return objects
 }
 
 func (s *configMaps) data(name string) map[string]string {
@@ -197,26 +198,35 @@ func differences(before, after map[string]string) string {
 	return strings.Join(changed, " ")
 }
 
-// stored returns the data of the root; nil: it doesn't exist.
+// stored returns the texts of Nodes in all ConfigMaps, by name; nil: there is no ledger.
 func (f *fakeAPI) stored() map[string]string {
 	f.Lock()
 	defer f.Unlock()
-	return maps.Clone(f.ledger.data(ledgerName))
+	if len(f.ledger.objects) == 0 {
+		return nil
+	}
+	all := map[string]string{}
+	for _, data := range f.ledger.all() {
+		for key, text := range data {
+			switch before, twice := all[key]; {
+			case key == ipam.MarkKey:
+			case twice:
+				all[key] = before + "\n" + text
+			default:
+				all[key] = text
+			}
+		}
+	}
+	return all
 }
 
 // entries returns the entries of all ConfigMaps by Node name, each holding as one line.
 func (f *fakeAPI) entries() map[string]string {
 	f.Lock()
 	defer f.Unlock()
-	objects := map[int]map[string]string{}
-	for object := range ipam.MaxShards + 1 {
-		if data := f.ledger.data(ObjectName(object)); data != nil {
-			objects[object] = data
-		}
-	}
-	found, _ := ipam.ParseStored(objects)
+	found, _ := ipam.ParseStored(f.ledger.all())
 	lines := map[string]string{}
-	for _, h := range found.Holdings {
+	for _, h := range found {
 		if lines[h.Node.Name] != "" {
 			lines[h.Node.Name] += "\n"
 		}
@@ -228,18 +238,11 @@ func (f *fakeAPI) entries() map[string]string {
 // holders returns the names of the Nodes that have entries, sorted.
 func (f *fakeAPI) holders() []string { return slices.Sorted(maps.Keys(f.entries())) }
 
-// shards returns the names of the ConfigMaps beside the root, sorted.
+// shards returns the names of the ConfigMaps, sorted.
 func (f *fakeAPI) shards() []string {
 	f.Lock()
 	defer f.Unlock()
-	var names []string
-	for name := range f.ledger.objects {
-		if name != ledgerName {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	return names
+	return slices.Sorted(maps.Keys(f.ledger.objects))
 }
 
 // objectOf returns the first ConfigMap with an entry of the Node.
@@ -266,8 +269,31 @@ func (f *fakeAPI) objectWith(node, text string) string {
 	return ""
 }
 
-// editLedger edits the root by hand, and creates it if it is missing.
-func (f *fakeAPI) editLedger(change func(data map[string]string)) { f.editObject(ledgerName, change) }
+// editLedger edits the texts of Nodes by hand, each in the ConfigMap that has it, else in the first
+// one. A missing ledger is made without Nodes.
+func (f *fakeAPI) editLedger(change func(data map[string]string)) {
+	before := f.stored()
+	for object := range ipam.Shards {
+		if before == nil {
+			f.editObject(ObjectName(object), func(data map[string]string) { data[ipam.MarkKey] = ipam.Mark(object) })
+		}
+	}
+	data := maps.Clone(before)
+	if data == nil {
+		data = map[string]string{}
+	}
+	change(data)
+	for key := range before {
+		if _, kept := data[key]; !kept {
+			f.editObject(f.objectOf(key), func(entries map[string]string) { delete(entries, key) })
+		}
+	}
+	for key, text := range data {
+		if had, there := before[key]; !there || had != text {
+			f.editObject(f.objectOf(key), func(entries map[string]string) { entries[key] = text })
+		}
+	}
+}
 
 // editObject edits a ConfigMap by hand, and creates it if it is missing.
 func (f *fakeAPI) editObject(name string, change func(data map[string]string)) {
@@ -280,8 +306,19 @@ func (f *fakeAPI) editObject(name string, change func(data map[string]string)) {
 	f.note("%s edited by hand, version %d", name, f.ledger.version)
 }
 
-// deleteLedger deletes the root, as a user does. A creation in flight is still applied.
-func (f *fakeAPI) deleteLedger() { f.deleteObject(ledgerName) }
+// deleteLedger deletes all ConfigMaps, as a user does. A creation in flight is still applied.
+func (f *fakeAPI) deleteLedger() {
+	for _, name := range f.shards() {
+		f.deleteObject(name)
+	}
+}
+
+// emptyLedger removes all entries of all ConfigMaps.
+func (f *fakeAPI) emptyLedger() {
+	for _, name := range f.shards() {
+		f.editObject(name, func(data map[string]string) { clear(data) })
+	}
+}
 
 func (f *fakeAPI) deleteObject(name string) {
 	f.Lock()

@@ -13,7 +13,9 @@ import (
 func (s *schedule) leaseStep(roll int) {
 	switch {
 	case roll == 39 && s.saved == nil:
-		s.saved = s.api.savedLedger()
+		if len(s.damaged) == 0 {
+			s.saved = s.api.savedLedger()
+		}
 		return
 	case roll == 39:
 		s.note("an older copy of the ledger is put back, and the lease deleted")
@@ -23,13 +25,25 @@ func (s *schedule) leaseStep(roll int) {
 		s.api.restoreLedger(s.saved)
 		s.saved = nil
 		clear(s.damaged)
+		// No Node that the copy lacks may be deleted, or hidden by an old cache, before the next
+		// leader has read the Nodes and recorded them: no process could know that it had podCIDRs.
+		s.api.resume()
+		s.api.inject(nil)
+		s.anew = true
+		for range schedulePools {
+			s.bury()
+			pass(time.Second)
+		}
+		pass(2 * unhurried)
+		s.api.inject(s.fault)
+		return
 	case s.rng.IntN(2) == 0 && s.api.anyOfOurs():
 		s.note("the lease is deleted, and all that is stored")
 		for _, p := range s.procs[:len(s.procs)-1] {
 			p.stop()
 		}
 		s.leader().connection.die()
-		for _, name := range append(s.api.shards(), ledgerName) {
+		for _, name := range s.api.shards() {
 			s.api.deleteObject(name)
 		}
 		clear(s.damaged)

@@ -141,36 +141,20 @@ func (x formers) drop(is func(former) bool) {
 }
 
 // recorded reports whether the stored ledger has the prefix under the Node's name and UID, reserved
-// for it, or abandoned because a request may still write it: in each ConfigMap that guards a part
-// of the prefix, or still in the root, where every reader finds it.
+// for it, or abandoned because a request may still write it: in each ConfigMap that records a part
+// of the prefix. These are counted by the four bits before /20 or /60.
 func (u *invariants) recorded(node *corev1.Node, p netip.Prefix) bool {
 	if u.ledgerGone || time.Now().Before(u.excused) {
 		return true
 	}
-	root := u.api.ledger.data(ledgerName)
-	if has(root, node, p) {
-		return true
-	}
-	whole := false // the prefix lies in one block
-	for key, listing := range root {
-		number, shard := strings.CutPrefix(key, "_shard.")
-		if !shard {
-			continue
-		}
-		words := strings.Fields(listing)
-		for _, word := range words[1:] {
-			block := netip.MustParsePrefix(word)
-			if !block.Overlaps(p) {
-				continue
-			}
-			whole = whole || block.Bits() <= p.Bits()
-			data := u.api.ledger.data(ledgerName + "-" + number)
-			if data["_shard"] != words[0] || !has(data, node, p) {
-				return false
-			}
+	block := map[bool]int{true: 20, false: 60}[p.Addr().Is4()]
+	first := int(p.Addr().AsSlice()[block/8] >> 4)
+	for i := range 1 << min(4, max(0, block-p.Bits())) {
+		if !has(u.api.ledger.data(ObjectName(first+i)), node, p) {
+			return false
 		}
 	}
-	return whole
+	return true
 }
 
 func has(data map[string]string, node *corev1.Node, p netip.Prefix) bool {

@@ -25,11 +25,10 @@ const damagedRetry = 10 * time.Second
 
 // load reads the stored ledger and rebuilds the state from it and from the observed Nodes. It
 // retries until it succeeds; nothing is handed out before. It returns an error only if the
-// context ends or the configuration conflicts with the stored ledger.
-//
-// The first try reuses the shards in known instead of reading them again.
-func (d *decider) load(ctx context.Context, known stored) error {
-	for again := backoff(); ; known = (stored{}) {
+// context ends or the configuration conflicts with the stored ledger. The first try doesn't read
+// the known ConfigMaps again.
+func (d *decider) load(ctx context.Context, known Stored) error {
+	for again := backoff(); ; known = (Stored{}) {
 		retry, err := d.loadOnce(ctx, known)
 		var broken *ipam.DamagedEntry
 		switch {
@@ -62,12 +61,12 @@ func (d *decider) load(ctx context.Context, known stored) error {
 }
 
 // loadOnce tries to load, and reports whether a retry can help.
-func (d *decider) loadOnce(ctx context.Context, known stored) (retry bool, err error) {
-	found, err := d.store.read(ctx, true, known)
+func (d *decider) loadOnce(ctx context.Context, known Stored) (retry bool, err error) {
+	found, err := d.store.read(ctx, known)
 	if err != nil {
 		return true, err
 	}
-	if len(found.lost()) == 0 {
+	if len(found.Entries().Lost()) == 0 {
 		var holders []*corev1.Node
 		if d.damaged {
 			// The repair may have deleted entries of Nodes that are not in the cache yet.
@@ -82,7 +81,7 @@ func (d *decider) loadOnce(ctx context.Context, known stored) (retry bool, err e
 		return true, err
 	}
 	if !first {
-		if found, err = d.store.read(ctx, true, stored{}); err != nil || len(found.lost()) == 0 {
+		if found, err = d.store.read(ctx, Stored{}); err != nil || len(found.Entries().Lost()) == 0 {
 			return true, cmp.Or(err, errors.New("another process stored the ledger meanwhile"))
 		}
 	}
@@ -93,43 +92,46 @@ func (d *decider) loadOnce(ctx context.Context, known stored) (retry bool, err e
 	if err := d.rebuild(ctx, found, holders); err != nil {
 		return false, err
 	}
-	if !d.storable(ctx) {
-		return false, nil
-	}
 	return true, d.storeAnew(ctx)
 }
 
-// storeAnew stores a lost ledger, the root last. The root has at least one entry per pool, and
-// so doesn't look like an emptied one. A ConfigMap is created without entries and filled by an
-// update of that version: a create request that arrives long after its sender ended results in
-// a lost ledger, and not in one that lacks later reservations.
+// storeAnew stores what is lost of the ledger. A ConfigMap is created without entries and filled by
+// an update of that version: a create request that arrives long after its sender ended results in
+// a lost ledger, and not in one that lacks later reservations. All exist before the first is
+// filled, so that a start that fails leaves no sign of an earlier process.
 func (d *decider) storeAnew(ctx context.Context) error {
-	if !d.file.exists() {
-		r := receipt{write: ipam.Write{Object: ipam.RootObject, Open: true}}
-		if r.object, r.err = d.store.create(ctx, ipam.RootObject); r.err != nil {
-			return r.err
+	lost := d.objects.Entries().Lost()
+	err := each(ctx, lost, func(ctx context.Context, object int) (err error) {
+		if d.objects[object] == nil {
+			d.objects[object], err = d.store.create(ctx, object)
 		}
-		d.file.took(r)
+		return err
+	})
+	if err != nil {
+		return err
 	}
-	for {
-		r := d.store.execute(ctx, d.file.order(d.file.Anew()))
-		if r.err != nil {
-			return r.err
-		}
-		d.file.took(r)
-		if r.write.Object == ipam.RootObject {
-			return nil
-		}
+	var written [ipam.Shards]order
+	for _, object := range lost {
+		written[object] = d.objects.order(d.file.Write(object))
 	}
-}
-
-// storedAgain reports whether a lost ledger that was too large to be stored fits now.
-func (d *decider) storedAgain() bool {
-	return d.oversized && !d.file.exists() && d.file.fits()
+	err = each(ctx, lost, func(ctx context.Context, object int) error {
+		done := d.store.execute(ctx, written[object])
+		if done.err == nil {
+			written[object] = done
+		}
+		return done.err
+	})
+	if err != nil {
+		return err
+	}
+	for _, object := range lost {
+		d.took(written[object])
+	}
+	return nil
 }
 
 // fence waits until no process with a lost ledger can be left, unless first reports true.
-func (d *decider) fence(ctx context.Context, found stored) (first bool, err error) {
+func (d *decider) fence(ctx context.Context, found Stored) (first bool, err error) {
 	if first, err = d.first(ctx, found); err != nil || first {
 		return first, err
 	}
@@ -141,12 +143,8 @@ func (d *decider) fence(ctx context.Context, found stored) (first bool, err erro
 
 // first reports whether there is no sign that another process ever handed out a prefix. The lease
 // alone is not enough: it may have been deleted together with the ledger, and counts from 0 then.
-func (d *decider) first(ctx context.Context, found stored) (first bool, err error) {
-	shards := len(found.objects)
-	if found.exists() {
-		shards-- // a root without entries remains from a failed start
-	}
-	if d.First == nil || !found.unrooted() || shards > 0 {
+func (d *decider) first(ctx context.Context, found Stored) (first bool, err error) {
+	if _, inUse := found.Made(); d.First == nil || inUse {
 		return false, nil
 	}
 	if first, err = d.First(ctx); err != nil || !first {
@@ -159,32 +157,33 @@ func (d *decider) first(ctx context.Context, found stored) (first bool, err erro
 	}), err
 }
 
-func (d *decider) lostText(found stored) string {
-	var what string
-	switch {
-	case !found.exists():
-		what = fmt.Sprintf("There is no stored ledger (ConfigMap %s/%s). If it was deleted", d.Namespace, LedgerName)
-	case found.unrooted():
-		what = fmt.Sprintf("The stored ledger (ConfigMap %s/%s) has no entries. If it was emptied", d.Namespace, LedgerName)
-	default:
-		what = fmt.Sprintf("A part of the stored ledger is not there or has no entries (in namespace %s: ConfigMap %s). If it was deleted or emptied",
-			d.Namespace, strings.Join(found.lost(), ", "))
+func (d *decider) lostText(found Stored) string {
+	lost := found.Entries().Lost()
+	names := make([]string, len(lost))
+	for i, object := range lost {
+		names[i] = ObjectName(object)
 	}
-	return what + fmt.Sprintf(", its reservations are lost: it is rebuilt from the Nodes, and nothing is handed out for %s, until no process can continue from the lost one", d.Fence)
+	what := fmt.Sprintf("The stored ledger lacks ConfigMaps, or their entries (in namespace %s: %s). If they were deleted or emptied",
+		d.Namespace, strings.Join(names, ", "))
+	if len(lost) == ipam.Shards {
+		what = fmt.Sprintf("There is no stored ledger (ConfigMaps %s/%s and following). If it was deleted or emptied", d.Namespace, LedgerName)
+	}
+	return fmt.Sprintf("%s, reservations are lost: it is rebuilt from the Nodes, and nothing is handed out for %s, "+
+		"until no process can continue from the lost one", what, d.Fence)
 }
 
 // rebuild replaces the Ledger: from the stored ledger, the reservations that this process made
 // and may have sent, and the observed podCIDRs of Nodes.
-func (d *decider) rebuild(ctx context.Context, s stored, holders []*corev1.Node) error {
+func (d *decider) rebuild(ctx context.Context, s Stored, holders []*corev1.Node) error {
 	written, err := s.parse()
 	if err != nil {
 		return err
 	}
-	unstored := d.remember(written.Holdings, len(s.lost()) > 0)
+	unstored := d.remember(written, len(s.Entries().Lost()) > 0)
 	cached, found, nodes := d.known(holders)
 	book, err := ipam.Rebuild(ipam.Facts{
 		Pools: configs(d.Pools), Exclusions: d.Exclusions, Occupied: d.excluded(),
-		Stored: written, Unstored: unstored, Nodes: nodes, Now: moment(), BlockBits: d.Shards.BlockBits,
+		Stored: written, Unstored: unstored, Nodes: nodes, Now: moment(),
 	})
 	if err != nil {
 		return err
@@ -192,7 +191,7 @@ func (d *decider) rebuild(ctx context.Context, s stored, holders []*corev1.Node)
 	if pools := removed(book.Removed()); len(pools) > 0 {
 		return pools[0]
 	}
-	d.ledger, d.file = book.Ledger, newLedgerFiles(book.Ledger, s)
+	d.ledger, d.file, d.objects = book.Ledger, ipam.NewFiles(book.Ledger, s.Entries()), s
 	d.blockRoutes(ctx)
 	for _, n := range d.nodes {
 		if _, _, known := d.ledger.Held(n.UID); !known && n.gone() {
@@ -243,10 +242,6 @@ func (d *decider) rebuild(ctx context.Context, s stored, holders []*corev1.Node)
 		d.noted(n)
 		d.queue.Add(n.Name)
 	}
-	if len(s.lost()) == 0 {
-		d.gather(ctx, written) // else at the next start: a lost shard is filled first
-	}
-	d.spread()
 	d.freed, d.stale = true, true
 	d.vacated = true // by Nodes deleted before they were decided on
 	d.expireIn(quarantineLook)

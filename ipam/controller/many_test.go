@@ -34,7 +34,7 @@ func joining(t *testing.T, nodes int) (allocations float64) {
 			}
 			return fault{delay: 5 * time.Millisecond}
 		})
-		p := start(t, api, dualStack(1<<16), spreading(512, 9))
+		p := start(t, api, dualStack(1<<16))
 		defer p.stop()
 		pass(time.Second)
 		var before, after runtime.MemStats
@@ -60,7 +60,7 @@ func joining(t *testing.T, nodes int) (allocations float64) {
 			}
 		}
 		writes := api.ledgerWrites()
-		t.Logf("%d Nodes: %d PATCHes, %d writes of the ledger, %d bytes of it a Node, %d shards", nodes, api.sent(), writes, written/nodes, len(api.shards()))
+		t.Logf("%d Nodes: %d PATCHes, %d writes of the ledger, %d bytes of it a Node", nodes, api.sent(), writes, written/nodes)
 		if api.sent() != nodes || api.count("GET nodes") > 0 {
 			t.Errorf("%d PATCHes and %d GETs for %d Nodes, want one PATCH each", api.sent(), api.count("GET nodes"), nodes)
 		}

@@ -16,7 +16,7 @@ type Registry interface {
 
 type ipamMetrics struct {
 	ranges, active                   *metrics.GaugeVec
-	waiting, second, oversized       *metrics.Gauge
+	waiting, second                  *metrics.Gauge
 	allocations, releases, conflicts *metrics.Counter
 	unloaded, written                *metrics.Counter
 	latency                          *metrics.Histogram
@@ -31,9 +31,8 @@ func newMetrics(r Registry) (*ipamMetrics, error) {
 		return metrics.NewGauge(&metrics.GaugeOpts{Namespace: "underlay", Subsystem: "ipam", Name: name, Help: help})
 	}
 	m := &ipamMetrics{
-		waiting:   gauge("waiting_nodes", "Number of Nodes that can't be given podCIDRs now; the condition underlay.dev/PodCIDRsAllocated of each has the reason."),
-		second:    gauge("second_allocator", "1 while nothing is handed out because another program was found to set podCIDRs: until the admission policy prevents that, or a Node has waited a minute without being served; else 0."),
-		oversized: gauge("ledger_oversized", "1 while the podCIDRs of this cluster's Nodes don't fit into the stored ledger: those Nodes are served, and no other is given any; else 0."),
+		waiting: gauge("waiting_nodes", "Number of Nodes that can't be given podCIDRs now; the condition underlay.dev/PodCIDRsAllocated of each has the reason."),
+		second:  gauge("second_allocator", "1 while nothing is handed out because another program was found to set podCIDRs: until the admission policy prevents that, or a Node has waited a minute without being served; else 0."),
 		ranges: metrics.NewGaugeVec(&metrics.GaugeOpts{
 			Namespace: "underlay", Subsystem: "ipam", Name: "ranges",
 			Help: "Number of node prefixes by pool, family (ipv4, ipv6) and state: free (not in a pool of the servers' own prefixes, where each server brings its own), allocated (held by or reserved for a Node), quarantined (its Node is gone), excluded, foreign (overlapping a podCIDR that the pool would not hand out, or a route of the network that is no Node's).",
@@ -57,7 +56,7 @@ func newMetrics(r Registry) (*ipamMetrics, error) {
 		Namespace: "underlay", Subsystem: "ipam", Name: "ledger_writes_total",
 		Help: "Number of writes of the stored ledger by outcome: written, conflict (another process or a person changed it first), failed (not known to be written).",
 	}, []string{"outcome"})
-	for _, metric := range []metrics.Registerable{m.ledgerWrites, m.written, m.unloaded, m.ranges, m.active, m.waiting, m.second, m.oversized, m.allocations, m.releases, m.conflicts, m.latency} {
+	for _, metric := range []metrics.Registerable{m.ledgerWrites, m.written, m.unloaded, m.ranges, m.active, m.waiting, m.second, m.allocations, m.releases, m.conflicts, m.latency} {
 		if err := r.Register(metric); err != nil {
 			return nil, fmt.Errorf("registering the node IPAM metrics: %w", err)
 		}
@@ -79,10 +78,9 @@ func (m *ipamMetrics) wrote(w ipam.Write) {
 	m.written.Add(float64(bytes))
 }
 
-func (m *ipamMetrics) showTrouble(waiting int, second, oversized bool) {
+func (m *ipamMetrics) showTrouble(waiting int, second bool) {
 	m.waiting.Set(float64(waiting))
 	m.second.Set(map[bool]float64{true: 1}[second])
-	m.oversized.Set(map[bool]float64{true: 1}[oversized])
 }
 
 func (m *ipamMetrics) showRanges(counts []ipam.Counts) {

@@ -19,7 +19,7 @@ import (
 // writes.
 func (s *schedule) problems() []string {
 	problems := s.api.broken()
-	pools := schedulePools[s.with[s.leader()]]
+	pools := s.poolsOf(s.with[s.leader()])
 	live, stored := s.api.live(), s.api.entries()
 	var held []netip.Prefix
 	var waiting []*corev1.Node
@@ -123,7 +123,7 @@ func halfReserved(pools []Pool, live map[string]*corev1.Node, name, uid, entry s
 
 // free counts naively the node prefixes of each pool without an overlap.
 func (s *schedule) free(pools []Pool, held []netip.Prefix) map[string]int {
-	taken := append(slices.Clone(held), prefixes(scheduleExclusions...)...)
+	taken := append(slices.Clone(held), prefixes(s.exclusions()...)...)
 	free := map[string]int{}
 	for _, p := range pools {
 		if p.Own {

@@ -34,7 +34,7 @@ func (d *decider) count(n *node, released time.Time) {
 func (d *decider) expire(ctx context.Context) {
 	d.due = time.Time{}
 	d.lookAtRoutes(ctx)
-	if len(d.routes.warned) > 0 && d.waiting.len() > 0 {
+	if len(d.routes.warned) > 0 && d.waiting > 0 {
 		d.expireIn(quarantineLook) // the routes may be deleted, without any other notification
 	}
 	for _, h := range d.ledger.Quarantined() {

@@ -2,9 +2,6 @@ package controller
 
 import (
 	"context"
-	"fmt"
-	"maps"
-	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -15,6 +12,13 @@ import (
 )
 
 const (
+	// fileLimit limits the bytes of keys and values in a ConfigMap (API server: 1 MiB).
+	fileLimit = 1_000_000
+	// fileMargin is more than any single Node adds to a ConfigMap.
+	fileMargin = 1_000
+	// farewell is what the deletion of a Node adds to its entry, in bytes. All may be deleted.
+	farewell = 40
+
 	// unhurried is the minimum time that an entry may wait to be included in another write, if
 	// another process would detect its change by itself: a deleted Node, the end of a
 	// quarantine, a provider ID. It waits longer if a write is larger, so that such entries
@@ -30,158 +34,109 @@ const (
 )
 
 // changed marks a Node's entry of the stored ledger to be written at once.
-func (d *decider) changed(n *node) { d.record(n, time.Now()) }
+func (d *decider) changed(n *node) { d.file.Update(n.Name, time.Now()) }
 
 // noted marks it to be written with the next write.
-func (d *decider) noted(n *node) { d.record(n, time.Now().Add(patience(d.file.Largest()))) }
+func (d *decider) noted(n *node) {
+	bytes, _ := d.largest()
+	d.file.Update(n.Name, time.Now().Add(patience(bytes)))
+}
 
 // patience returns how long an entry may wait for a write of that many bytes.
 func patience(bytes int) time.Duration {
 	return min(max(unhurried, time.Second*time.Duration(bytes)/lazyRate), overdue)
 }
 
-func (d *decider) record(n *node, by time.Time) { d.file.Update(n.Name, by) }
-
 // recorded reports whether the stored ledger has exactly the Ledger's holding of a UID.
 func (d *decider) recorded(owner ipam.Node) bool { return d.file.Recorded(owner.UID) }
+
+// largest returns the size of the largest ConfigMap of the stored ledger.
+func (d *decider) largest() (bytes, names int) {
+	for object := range ipam.Shards {
+		if b, n := d.file.Size(object); b > bytes {
+			bytes, names = b, n
+		}
+	}
+	return bytes, names
+}
+
+// full reports whether another Node might not be recorded.
+func (d *decider) full() bool {
+	bytes, names := d.largest()
+	return bytes+farewell*names+fileMargin > fileLimit
+}
 
 // atOnce is the number of changed entries that are written even if the queue is not empty.
 const atOnce = 200
 
-// order returns the next write, or how long it has to wait. A moved cursor alone causes no write.
-func (d *decider) order(ctx context.Context) (o order, ok bool, wait time.Duration) {
-	if d.writing {
-		return order{}, false, 0
-	}
-	due, ok := d.file.Due()
-	if !ok || !due.IsZero() && d.queue.Len() > 0 && d.file.Pending() < atOnce {
+// order returns the next write, or how long it has to wait.
+func (d *decider) order() (o order, ok bool, wait time.Duration) {
+	object, due, ok := d.file.Due()
+	if !ok || d.writing == writers || d.unwritten != nil || d.queue.Len() > 0 && d.file.Pending() < atOnce {
 		return order{}, false, 0
 	}
 	now := time.Now()
 	if wait = max(due.Sub(now), d.written.ReserveN(now, 0).DelayFrom(now)); wait > 0 {
 		return order{}, false, wait
 	}
-	if !d.storable(ctx) || !d.file.exists() {
-		return order{}, false, 0
-	}
-	w, due, ok := d.file.Next()
-	if wait = due.Sub(now); !ok || wait > 0 {
-		return order{}, false, max(wait, 0)
-	}
-	bytes, _ := d.file.Size(w.Object)
+	bytes, _ := d.file.Size(object)
 	d.written.ReserveN(now, bytes) // may exceed the limit: the next write waits
-	return d.file.order(w), true, 0
+	d.writing++
+	return d.objects.order(d.file.Write(object)), true, 0
 }
 
-// spread moves more of the ledger to shards if the root has many Nodes. It may take several
-// calls, so that waiting Nodes are not delayed.
-func (d *decider) spread() {
-	_, names := d.file.Size(ipam.RootObject)
-	if !d.spreads() || names < d.Shards.After && d.file.Guarding() == 0 {
-		return
-	}
-	d.ledger.Spread()
-	for d.file.crowded(d.Shards.After) && d.file.Relieve() {
-		if d.file.fits() {
-			return
+// receive handles the result of a write of the stored ledger.
+func (d *decider) receive(ctx context.Context, o order) error {
+	d.writing--
+	if o.err != nil {
+		d.metrics.ledgerWrites.WithLabelValues(writeOutcome(o.err)).Inc()
+		d.warnUnwritable(o.err)
+		d.unwritten, d.failing = o.err, o.write.Object
+		d.objects[o.write.Object] = nil
+	} else {
+		d.took(o)
+		if o.write.Object == d.failing {
+			d.pause = nil
 		}
-	}
-}
-
-// gather merges the shards into one ConfigMap if sharding is disabled.
-func (d *decider) gather(ctx context.Context, written ipam.Stored) {
-	if d.Shards.After > 0 || len(written.Shards) == 0 {
-		return
-	}
-	if !d.file.gatherable() {
-		text := fmt.Sprintf("The stored ledger stays in %d shards, although it is to be one ConfigMap: the prefixes of all Nodes don't fit into %d bytes. Set ledgerShards: auto, or delete Nodes",
-			len(written.Shards), fileLimit)
-		klog.FromContext(ctx).Error(nil, text)
-		d.warnLedger(reasonLedgerFull, text)
-		d.ledger.Spread()
-		return
-	}
-	klog.FromContext(ctx).Info("The stored ledger goes back into one ConfigMap", "shards", len(written.Shards))
-	d.ledger.Gather()
-}
-
-// storable reports whether the root fits into its ConfigMap. A root that doesn't fit, because
-// of podCIDRs set by another component, is kept in memory: nothing is handed out, and Nodes
-// with podCIDRs are observed and released as before.
-func (d *decider) storable(ctx context.Context) bool {
-	fits := d.file.fits()
-	if !fits && !d.oversized {
-		_, names := d.file.Size(ipam.RootObject)
-		text := fmt.Sprintf("The prefixes of %d Nodes don't fit into the stored ledger's ConfigMap %s, which takes %d bytes. Nodes that have podCIDRs are served; no other gets any. "+
-			"Set ledgerShards: auto; where that is set, go on with the allocator that served them (start underlay-ccm with --allocate-node-cidrs=false), or run more and smaller clusters", names, LedgerName, storeLimit)
-		klog.FromContext(ctx).Error(nil, text)
-		d.warnLedger(reasonLedgerFull, text)
-	}
-	d.oversized = !fits
-	return fits
-}
-
-// spreads reports whether more of the ledger may move to shards. Pools cut from machines' own
-// prefixes rule that out: the root must have those prefixes anyway.
-func (d *decider) spreads() bool {
-	return d.Shards.After > 0 && !d.refused && !slices.ContainsFunc(d.Pools, func(p Pool) bool { return p.Own })
-}
-
-// full reports whether another Node might not be recorded.
-func (d *decider) full() bool {
-	return d.file.full() && !(d.spreads() && d.file.Guarding() < ipam.MaxShards)
-}
-
-// receive handles the result of a write of the stored ledger. After a failure, whatever the
-// cause, the ledger is read again and everything planned again. From the second failure in a
-// row on it waits first, because the cause may persist.
-func (d *decider) receive(ctx context.Context, r receipt) error {
-	d.writing = false
-	if r.err != nil {
-		if r.write.Object != ipam.RootObject && (apierrors.IsForbidden(r.err) || apierrors.IsInvalid(r.err)) {
-			d.refused = true // the root is used without shards then
-		}
-		return d.unwritten(ctx, r.write.Object, r.err)
-	}
-	d.pause = nil
-	d.metrics.wrote(r.write)
-	d.file.took(r)
-	d.spread()
-	for _, key := range recordable(r.write) {
-		for _, n := range d.byName[key] {
-			// A Node without a reservation may wait for an unrelated reason.
-			if _, _, held := d.ledger.Held(n.UID); held && n.phase == unserved && n.cached {
-				d.request(n)
+		for _, name := range o.write.Names {
+			for _, n := range d.byName[name] {
+				// A Node without a reservation may wait for an unrelated reason.
+				if _, _, held := d.ledger.Held(n.UID); held && n.phase == unserved && n.cached {
+					d.request(n)
+				}
 			}
 		}
+	}
+	if d.unwritten != nil && d.writing == 0 {
+		return d.reload(ctx)
 	}
 	return nil
 }
 
-// recordable returns the names that may be recorded after a write.
-func recordable(w ipam.Write) []string {
-	if !w.Opens {
-		return w.Names
-	}
-	return slices.Collect(maps.Keys(w.Entries)) // keys that are no names match no Node
+func (d *decider) took(o order) {
+	d.metrics.wrote(o.write)
+	d.file.Wrote(o.write)
+	d.objects[o.write.Object] = o.object
 }
 
-func (d *decider) unwritten(ctx context.Context, object int, cause error) error {
-	d.metrics.ledgerWrites.WithLabelValues(writeOutcome(cause)).Inc()
-	d.warnUnwritable(cause)
+// reload reads the ledger again and plans everything again after a failed write, whatever the
+// cause, when no other write is in flight. From the second failure in a row on it waits first,
+// because the cause may persist.
+func (d *decider) reload(ctx context.Context) error {
 	var wait time.Duration
 	if d.pause == nil {
 		d.pause = backoff()
 	} else {
 		wait = d.pause()
 	}
-	klog.FromContext(ctx).Info("The stored ledger is not known to be written; reading it again", "err", cause, "in", wait)
+	klog.FromContext(ctx).Info("The stored ledger is not known to be written; reading it again", "err", d.unwritten, "in", wait)
 	if wait > 0 {
 		if err := sleep.For(ctx, wait); err != nil {
 			return err
 		}
 	}
-	return d.load(ctx, d.file.known(object))
+	d.unwritten = nil
+	return d.load(ctx, d.objects)
 }
 
 // warnUnwritable sends an Event about a rejection that a retry doesn't resolve.

@@ -23,7 +23,7 @@ func Check(ctx context.Context, client kubernetes.Interface, namespace string, p
 	if _, err := ipam.Rebuild(facts); err != nil {
 		return nil, err
 	}
-	found, err := store{client, namespace}.read(ctx, false, stored{})
+	found, err := store{client, namespace}.read(ctx, Stored{})
 	if err != nil {
 		return nil, nil
 	}

@@ -2,7 +2,6 @@ package controller
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -37,16 +36,13 @@ func TestOnlyWhatIsDoubtedIsReadAgain(t *testing.T) {
 					}
 					return f
 				})
-				p := start(t, api, dualStack(256), spreading(4, 4))
+				p := start(t, api, dualStack(256))
 				defer p.stop()
 				pass(time.Second)
 				for i := range 100 {
 					api.add(fmt.Sprint("node-", i), onMachine(fmt.Sprint("underlay://node-", i)))
 				}
 				pass(10 * time.Minute)
-				if shards := len(api.shards()); shards < 6 {
-					t.Fatalf("%d shards, want more", shards)
-				}
 				api.Lock()
 				reads, fails = 0, true
 				api.Unlock()
@@ -62,35 +58,4 @@ func TestOnlyWhatIsDoubtedIsReadAgain(t *testing.T) {
 			})
 		})
 	}
-}
-
-// Another process has changed the layout since: everything is read again.
-func TestAnotherLayoutIsReadWhole(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		api := newFakeAPI()
-		p := start(t, api, dualStack(256), spreading(4, 4))
-		for i := range 40 {
-			api.create(fmt.Sprint("node-", i))
-		}
-		pass(10 * time.Minute)
-		defer p.stop()
-		p.connection.freeze()
-		other := start(t, api, dualStack(256), notFirst) // takes the shards back
-		pass(10 * time.Minute)
-		if root := api.stored(); strings.Contains(fmt.Sprint(root), "_shard.") {
-			t.Fatalf("the root still lists shards: %v", root)
-		}
-		other.stop()
-		p.connection.thaw()
-		for i := range 10 {
-			api.create(fmt.Sprint("more-", i))
-		}
-		pass(10 * time.Minute)
-		for name := range api.live() {
-			if got := api.podCIDRs(name); len(got) != 2 {
-				t.Errorf("Node %s has %v", name, got)
-			}
-		}
-		wantSound(t, api)
-	})
 }

@@ -187,6 +187,7 @@ func (d *decider) revive(n *node) {
 }
 
 func (d *decider) drop(n *node) {
+	d.stopWaiting(n)
 	delete(d.nodes, types.UID(n.UID))
 	d.byName[n.Name] = slices.DeleteFunc(d.byName[n.Name], func(other *node) bool { return other == n })
 	if len(d.byName[n.Name]) == 0 {
@@ -231,7 +232,7 @@ const countEvery = time.Second
 
 // show publishes changed pool states, or returns how long to wait if they were counted recently.
 func (d *decider) show() (wait time.Duration) {
-	d.metrics.showTrouble(d.waiting.len(), d.other.stops(), d.oversized)
+	d.metrics.showTrouble(d.waiting, d.other.stops())
 	d.showDeparted()
 	if !d.ledger.Counted() {
 		if wait = time.Until(d.counted.Add(countEvery)); wait > 0 {

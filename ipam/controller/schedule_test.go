@@ -18,7 +18,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/underlay-ccm/underlay/test/testenv/fakeapi"
 )
@@ -37,33 +36,6 @@ const (
 	scheduleFence = 2 * lateness
 )
 
-// schedulePools are the configurations of a cluster, one after the other, each just too small for
-// the Nodes of a schedule, so that a wrongly freed prefix is soon assigned again. Each process has
-// one of them; the controller rejects those that lack a prefix in use.
-var schedulePools = [][]Pool{
-	dualStack(4),
-	{draining(pool("v4", "10.0.0.0/22", 24)), pool("more", "10.0.8.0/23", 25), pool("v6", "fd00::/62", 64)},
-	{pool("v4", "10.0.0.0/22", 24), pool("more", "10.0.8.0/23", 25), pool("v6", "fd00::/62", 64), pool("more6", "fd00:0:0:8::/62", 63)},
-	{pool("v4", "10.0.0.0/22", 25), pool("v6", "fd00::/62", 64)},
-	{pool("v4", "10.0.0.0/22", 24), pool("v6", "fd00::/63", 64)},
-	{pool("v4", "10.0.0.0/22", 24)},
-	{pool("v4", "10.0.0.0/22", 24), ownPool("own", 80), draining(pool("v6", "fd00::/62", 64))},
-	{pool("v4", "10.0.0.0/22", 24), selected(ownPool("own", 80)), pool("v6", "fd00::/62", 64)},
-	{selected(pool("v4", "10.0.0.0/22", 24)), pool("more", "10.0.8.0/23", 25), pool("v6", "fd00::/62", 64)},
-}
-
-// webRole is the label of every third Node of a schedule.
-var webRole = labels.Set{"role": "web"}
-
-// selected returns the pool, restricted to the Nodes with that label.
-func selected(p Pool) Pool {
-	p.Selector = labels.SelectorFromSet(webRole)
-	return p
-}
-
-// scheduleExclusions take one node prefix of IPv4.
-var scheduleExclusions = []string{"10.0.3.7/32", "fd00:0:0:8::/66"}
-
 // schedule is one random course of events. Nodes are created, deleted, recreated and edited.
 // Requests and watches fail in every way of the fake. Processes crash, or freeze while another one
 // takes over, and resume late. The stored ledger is deleted, damaged, restored and edited by hand,
@@ -78,9 +50,10 @@ type schedule struct {
 
 	procs   []*process // alive; the last holds the lease, the others lost it unnoticed
 	pools   int        // index of the configuration of the next process
+	latest  int        // that of the latest process
 	with    map[*process]int
 	started int
-	sharded bool              // most processes spread the ledger over shards; others gather it
+	apart   bool              // the prefixes are larger, and in several shards
 	damaged map[string]string // keys damaged by hand, with their old values
 	// damagedIn is the ConfigMap that has them.
 	damagedIn string
@@ -109,12 +82,16 @@ func runSchedule(t *testing.T, seed uint64, v variant) (problems []string) {
 		}
 		s.calls = 3 + s.rng.IntN(12)
 		s.pools = s.rng.IntN(2) * s.rng.IntN(len(schedulePools))
-		s.sharded = s.rng.IntN(2) == 0
-		s.api.forbidden = prefixes(scheduleExclusions...)
+		s.apart = s.rng.IntN(2) == 0
+		s.api.forbidden = prefixes(s.exclusions()...)
 		s.api.invariants.quarantine, s.api.routesMatter = scheduleQuarantine, true
-		s.api.inject(s.fault)
+		if s.rng.IntN(4) == 0 {
+			s.api.inject(s.fault)
+		}
 		s.api.Lag = s.lag
 		s.start()
+		pass(time.Second) // three of four ledgers are made without faults
+		s.api.inject(s.fault)
 		for range scheduleSteps {
 			s.step()
 			pass(time.Duration(s.rng.IntN(8000)) * time.Millisecond)
@@ -132,18 +109,21 @@ func runSchedule(t *testing.T, seed uint64, v variant) (problems []string) {
 
 // start makes a new process the leader.
 func (s *schedule) start() {
+	if s.apart && s.started > 0 && s.pools != s.latest {
+		// A former leader with other pools could record a prefix of a pool that the new one lacks,
+		// in a ConfigMap that the new one doesn't write soon: no two leaders with pools that
+		// contradict each other may be followed by one that must have both.
+		s.stopAll()
+		pass(lateness)
+	}
+	s.latest = s.pools
 	s.started++
 	number, first := s.started, s.started == 1 || s.anew
 	s.anew = false
-	var shards Shards
-	if s.sharded && s.rng.IntN(4) > 0 {
-		shards = Shards{After: 1 + s.rng.IntN(2), BlockBits: 1}
-	}
 	settings := append([]setting{
-		excluding(scheduleExclusions...), quarantine(scheduleQuarantine), asking(s.api.routed),
+		excluding(s.exclusions()...), quarantine(scheduleQuarantine), asking(s.api.routed),
 		func(c *Config) {
 			c.Own = s
-			c.Shards = shards
 			c.Fence = scheduleFence
 			c.First = func(context.Context) (bool, error) { return first && s.started == number, nil }
 		},
@@ -152,8 +132,8 @@ func (s *schedule) start() {
 	if s.variant.line != nil {
 		line = s.variant.line(line)
 	}
-	s.note("process %d starts with pools %d and shards %v", s.started, s.pools, shards)
-	p := start(s.t, line, schedulePools[s.pools], settings...)
+	s.note("process %d starts with pools %d", s.started, s.pools)
+	p := start(s.t, line, s.poolsOf(s.pools), settings...)
 	s.procs, s.with[p] = append(s.procs, p), s.pools
 }
 
@@ -260,8 +240,8 @@ func (s *schedule) ledgerStep(roll int) {
 			p.stop()
 		}
 		lost := ledgerName
-		if shards := s.api.shards(); len(shards) > 0 && s.rng.IntN(2) == 0 {
-			lost = shards[s.rng.IntN(len(shards))]
+		if s.rng.IntN(2) == 0 {
+			lost = ObjectName(s.rng.IntN(4))
 		}
 		s.api.deleteObject(lost)
 		if lost == s.damagedIn {
@@ -282,18 +262,23 @@ func (s *schedule) ledgerStep(roll int) {
 		s.repair()
 	default:
 		// Add a record without a Node, of a prefix without a record.
-		block := fmt.Sprintf("10.0.%d.0/24", s.rng.IntN(4))
-		ghost := fmt.Sprintf("uid=ghost-%d %s", s.rng.Int(), block)
-		if s.api.stored() == nil {
+		block := s.prefix(fmt.Sprintf("10.0.%d.0/24", s.rng.IntN(4)))
+		s.api.Lock()
+		whole := s.api.ledger.whole()
+		s.api.Unlock()
+		if !whole {
 			return // it would create a ledger that looks complete
 		}
-		s.api.editLedger(func(data map[string]string) {
-			for _, record := range data {
-				if strings.Contains(record, block[:7]) {
+		for _, record := range s.api.entries() {
+			for _, word := range strings.FieldsFunc(record, func(c rune) bool { return strings.ContainsRune(" ,=@", c) }) {
+				if p, err := netip.ParsePrefix(word); err == nil && p.Overlaps(block) {
 					return
 				}
 			}
-			data[fmt.Sprint("ghost-", s.rng.IntN(3))] = ghost
+		}
+		name := ObjectName(int(block.Addr().As4()[2] >> 4))
+		s.api.editObject(name, func(data map[string]string) {
+			data[fmt.Sprint("ghost-", s.rng.IntN(3))] = fmt.Sprintf("uid=ghost-%d %s", s.rng.Int(), block)
 		})
 	}
 }
@@ -327,7 +312,8 @@ func (s *schedule) nodeStep(roll int) {
 	case !exists && roll == 45:
 		s.api.create(name, fmt.Sprintf("192.168.%d.0/24", s.rng.IntN(200)))
 	case !exists && roll == 46:
-		s.api.create(name, fmt.Sprintf("10.0.%d.128/25", s.rng.IntN(3)), fmt.Sprintf("fd00:0:0:%d::/64", s.rng.IntN(3)))
+		half := s.prefix(fmt.Sprintf("10.0.%d.128/25", s.rng.IntN(3)))
+		s.api.create(name, half.String(), s.prefix(fmt.Sprintf("fd00:0:0:%d::/64", s.rng.IntN(3))).String())
 	case !exists:
 		s.api.add(name, machine)
 	case roll < 65:
@@ -349,7 +335,8 @@ func (s *schedule) fault(c call) fault {
 		f.page = true
 		return f
 	}
-	if s.luck.IntN(s.calls) > 0 {
+	// Every start reads all ConfigMaps: it would hardly ever end if each read failed as often.
+	if s.luck.IntN(s.calls) > 0 || c.kind == "GET configmaps" && s.luck.IntN(8) > 0 {
 		return f
 	}
 	switch s.luck.IntN(10) {
@@ -441,13 +428,10 @@ func (s *schedule) calm() {
 	pass(10 * time.Minute)
 }
 
-// nudge makes the leader write, which reveals the last write of a former one. Only a start reads
-// all shards.
+// nudge starts a leader, which reads the last writes of former ones, and makes it write.
 func (s *schedule) nudge() {
-	if s.sharded {
-		s.leader().stop()
-		s.bury()
-	}
+	s.leader().stop()
+	s.bury()
 	for _, name := range slices.Sorted(maps.Keys(s.api.live())) {
 		if len(s.api.podCIDRs(name)) > 0 {
 			s.api.delete(name)

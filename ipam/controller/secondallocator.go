@@ -94,13 +94,14 @@ func (d *decider) suspect(ctx context.Context, live *corev1.Node, expected bool)
 		}
 		return
 	}
-	if d.file.empty || !IsAllocator(manager) {
+	since, inUse := d.objects.Made()
+	if !inUse || !IsAllocator(manager) {
 		return // set before the migration to Underlay
 	}
 	if expected {
 		at = live.CreationTimestamp.Time
 	}
-	if since := d.file.made; !at.After(since) || !at.After(o.last) {
+	if !at.After(since) || !at.After(o.last) {
 		return
 	}
 	o.last, o.seen, o.refused, o.checked = at, time.Now(), false, time.Time{}

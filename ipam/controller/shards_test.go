@@ -3,20 +3,13 @@ package controller
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-
-	"github.com/underlay-ccm/underlay/ipam"
 )
-
-func spreading(after, blockBits int) setting {
-	return func(c *Config) { c.Shards = Shards{After: after, BlockBits: blockBits} }
-}
 
 // unchanged fails if a Node's podCIDRs changed.
 func unchanged(t *testing.T, api *fakeAPI, before map[string]string) {
@@ -36,8 +29,7 @@ func allPodCIDRs(api *fakeAPI) map[string]string {
 	return all
 }
 
-// When many Nodes join at once, each takes one request, and few bytes of the ledger are written
-// beside the new entries.
+// When many Nodes join at once, each takes one request, and the ledger few writes.
 func TestManyNodesInShards(t *testing.T) {
 	const nodes = 1500 / slowdown
 	bubble(t, func(t *testing.T) {
@@ -50,7 +42,7 @@ func TestManyNodesInShards(t *testing.T) {
 			}
 			return fault{delay: 5 * time.Millisecond}
 		})
-		p := start(t, api, dualStack(2048), spreading(128/slowdown, 7))
+		p := start(t, api, dualStack(2048))
 		defer p.stop()
 		pass(time.Second)
 		for i := range nodes {
@@ -62,15 +54,12 @@ func TestManyNodesInShards(t *testing.T) {
 				t.Fatalf("Node %s has %v", name, got)
 			}
 		}
-		t.Logf("%d shards, %d writes of the ledger, %d bytes a Node", len(api.shards()), writes, written/nodes)
+		t.Logf("%d writes of the ledger, %d bytes a Node", writes, written/nodes)
 		if api.sent() != nodes {
 			t.Errorf("%d PATCH requests for %d Nodes", api.sent(), nodes)
 		}
 		if written/nodes > 2000 {
 			t.Errorf("%d bytes of the ledger a Node, want at most 2,000", written/nodes)
-		}
-		if shards := len(api.shards()); shards < nodes/128-2 || shards > nodes/128+1 {
-			t.Errorf("%d shards of 128 Nodes for %d Nodes", shards, nodes)
 		}
 		wantSound(t, api)
 
@@ -94,50 +83,82 @@ func TestManyNodesInShards(t *testing.T) {
 	})
 }
 
-// From start to start, the ledger is spread over shards and gathered in one ConfigMap again: no
-// podCIDRs change, and no Node is kept waiting.
-func TestShardsAreTakenBack(t *testing.T) {
+// Writes of several ConfigMaps are in flight at once, and each Node is served when its own is done.
+func TestShardsAreWrittenAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()
-		serve := func(name string, settings ...setting) {
-			t.Helper()
-			p := start(t, api, dualStack(64), append(settings, notFirst)...)
-			defer p.stop()
-			api.create(name)
-			pass(20 * time.Second)
-			if got := api.podCIDRs(name); len(got) != 2 {
-				t.Fatalf("Node %s has %v\n%s", name, got, api)
+		p := start(t, api, dualStack(256))
+		defer p.stop()
+		pass(time.Second)
+		api.inject(func(c call) fault {
+			if c.kind == "PUT configmaps" {
+				return fault{delay: time.Second}
 			}
-			p.events.want(t, 0, ledgerName)
-			wantSound(t, api)
-		}
-		p := start(t, api, dualStack(64))
-		for i := range 20 {
+			return fault{}
+		})
+		for i := range 16 * (writers + 1) { // 16 in a shard
 			api.create(fmt.Sprint("node-", i))
 		}
-		pass(time.Second)
-		p.stop()
-		before := allPodCIDRs(api)
-		for round := range 2 {
-			serve(fmt.Sprint("spread-", round), spreading(4, 2))
-			if got := ipam.Listed(api.stored()); len(got) < 4 {
-				t.Errorf("shards %v for 21 Nodes, four a shard", got)
+		pass(1100 * time.Millisecond)
+		served := 0
+		for name := range api.live() {
+			if len(api.podCIDRs(name)) == 2 {
+				served++
 			}
-			serve(fmt.Sprint("gathered-", round))
-			for key, text := range api.stored() {
-				if strings.HasPrefix(key, "_shard") || strings.Contains(text, "turn=") {
-					t.Errorf("an older version would not understand %q: %q", key, text)
-				}
-			}
-			for name := range before {
-				if got := entry(t, api, name); !slices.Equal(got.Prefixes, api.podCIDRs(name)) {
-					t.Errorf("the root has %v for %s, which has %v", got, name, api.podCIDRs(name))
-				}
-			}
-			unchanged(t, api, before)
-			maps.Copy(before, allPodCIDRs(api))
 		}
+		if served < 4 || served > 16*writers {
+			t.Errorf("%d Nodes are served after one write, want those of the first %d writes", served, writers)
+		}
+		pass(3 * time.Second)
+		for name := range api.live() {
+			if got := api.podCIDRs(name); len(got) != 2 {
+				t.Errorf("Node %s has %v", name, got)
+			}
+		}
+		wantSound(t, api)
 	})
+}
+
+// One of several writes in flight fails: the others count, and only that ConfigMap is read again.
+func TestOneOfSeveralWritesFails(t *testing.T) {
+	for name, what := range map[string]fault{
+		"lost": {lose: true}, "not applied": {drop: true}, "refused": {refuse: true}, "late": {late: 2 * time.Second},
+		"conflict": {reply: apierrors.NewConflict(configMapResource, "any", errors.New("changed"))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				api := newFakeAPI()
+				p := start(t, api, dualStack(256))
+				defer p.stop()
+				pass(time.Second)
+				fails := true
+				api.inject(func(c call) fault {
+					switch {
+					case c.kind == "PUT configmaps" && c.name == ledgerName+"-1" && fails:
+						fails = false
+						return what
+					case c.kind == "PUT configmaps":
+						return fault{delay: 100 * time.Millisecond}
+					}
+					return fault{}
+				})
+				before := api.count("GET configmaps")
+				for i := range 64 {
+					api.create(fmt.Sprint("node-", i))
+				}
+				pass(time.Minute)
+				for name := range api.live() {
+					if got := api.podCIDRs(name); len(got) != 2 {
+						t.Errorf("Node %s has %v\n%s", name, got, api)
+					}
+				}
+				if n := api.count("GET configmaps") - before; n > 4 {
+					t.Errorf("%d reads of the ledger, want only of the ConfigMap that failed", n)
+				}
+				wantSound(t, api)
+			})
+		})
+	}
 }
 
 // A shard that another client deletes or empties is treated as a lost ledger: it is rebuilt after
@@ -152,15 +173,15 @@ func TestALostShard(t *testing.T) {
 		t.Run(how, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				api := newFakeAPI()
-				p := start(t, api, dualStack(64), spreading(4, 2))
-				for i := range 12 {
+				p := start(t, api, dualStack(64))
+				for i := range 48 {
 					api.create(fmt.Sprint("node-", i))
 				}
 				pass(20 * time.Second)
 				p.stop()
 				before := allPodCIDRs(api)
 				lose(api, ledgerName+"-2")
-				p = start(t, api, dualStack(64), spreading(4, 2), notFirst)
+				p = start(t, api, dualStack(64), notFirst)
 				defer p.stop()
 				api.create("late")
 				pass(fence - time.Second)
@@ -183,89 +204,14 @@ func TestALostShard(t *testing.T) {
 	}
 }
 
-// A cluster that doesn't fit into one ConfigMap is taken over into shards.
-func TestATakeoverIntoShards(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		api := newFakeAPI()
-		for i := range 6 { // few Nodes with large entries
-			api.add(fmt.Sprint("old-", i), onMachine(strings.Repeat("x", storeLimit/5)),
-				setPodCIDRs(fmt.Sprintf("10.0.%d.0/24", i), fmt.Sprintf("fd00:0:0:%d::/64", i)))
-		}
-		p := start(t, api, dualStack(8), spreading(1, 1), notFirst, quarantine(time.Minute))
-		defer p.stop()
-		pass(fence + time.Second)
-		api.create("new")
-		pass(time.Minute)
-		wantPodCIDRs(t, api, "new", "10.0.6.0/24", "fd00:0:0:6::/64")
-		p.events.want(t, 0, ledgerName+" Warning LedgerFull")
-		wantSound(t, api)
-	})
-}
-
-// A shard gets another block while Nodes of its other blocks wait for their turn.
-func TestNobodyIsForgottenWhenAShardGetsAnotherBlock(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		api := newFakeAPI()
-		api.inject(func(c call) fault {
-			if c.kind == "PATCH nodes" {
-				return fault{delay: 2 * time.Second}
-			}
-			return fault{delay: 5 * time.Millisecond}
-		})
-		pools := []Pool{forLabel(pool("a", "10.0.0.0/18", 24), "p=a"), forLabel(pool("b", "10.1.0.0/18", 24), "p=b")}
-		p := start(t, api, pools, spreading(1, 7))
-		defer p.stop()
-		api.add("seed", withLabel("p", "a"))
-		pass(10 * time.Second)
-		for i := range 60 {
-			api.add(fmt.Sprint("a-", i), withLabel("p", "a"))
-		}
-		pass(time.Second)
-		api.add("b-0", withLabel("p", "b"))
-		pass(20 * time.Second)
-		for name := range api.live() {
-			if len(api.podCIDRs(name)) == 0 {
-				t.Errorf("Node %s has no podCIDRs", name)
-			}
-		}
-		if shards := api.shards(); len(shards) != 1 {
-			t.Errorf("shards %v, want both pools in one", shards)
-		}
-		wantSound(t, api)
-	})
-}
-
-// Further ConfigMaps become forbidden: the existing one is still used.
-func TestAForbiddenShard(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		api := newFakeAPI()
-		p := start(t, api, dualStack(64))
-		for i := range 20 {
-			api.create(fmt.Sprint("node-", i))
-		}
-		pass(10 * time.Second)
-		p.stop()
-		forbidden := apierrors.NewForbidden(configMapResource, ledgerName+"-1", errors.New("exceeded quota"))
-		api.inject(always("POST configmaps", fault{reply: forbidden}))
-		p = start(t, api, dualStack(64), spreading(4, 2), notFirst)
-		defer p.stop()
-		api.create("late")
-		pass(time.Minute)
-		if got := api.podCIDRs("late"); len(got) != 2 {
-			t.Errorf("Node late has %v\n%s", got, api)
-		}
-		p.events.want(t, 1, ledgerName+" Warning LedgerNotWritable")
-	})
-}
-
 // A quarantine that is recorded in two shards outlives the loss of one of them.
 func TestAQuarantineOfTwoShardsOutlivesOne(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()
 		pools := []Pool{pool("v4", "10.0.0.0/18", 24), pool("v6", "fd00::/56", 64)}
-		p := start(t, api, pools, spreading(2, 2), quarantine(10*time.Hour))
+		p := start(t, api, pools, quarantine(10*time.Hour))
 		defer p.stop()
-		api.create("odd", "10.0.1.0/24", "fd00:0:0:9::/64")
+		api.create("odd", "10.0.1.0/24", "fd00:0:0:19::/64")
 		for i := range 16 {
 			api.create(fmt.Sprint("node-", i))
 			pass(time.Second)

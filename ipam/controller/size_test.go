@@ -34,11 +34,10 @@ func TestFiveHundredNodesTakeFiveHundredPatchesAndFewRecords(t *testing.T) {
 		if api.sent() != 500 {
 			t.Errorf("%d PATCH requests for 500 Nodes", api.sent())
 		}
-		if n := api.count("PUT configmaps"); n > 10 {
-			t.Errorf("%d writes of the ledger for 500 Nodes at once, want at most 10", n)
+		if n := api.count("PUT configmaps") - ipam.Shards; n > 3*ipam.Shards {
+			t.Errorf("%d writes of the ledger for 500 Nodes at once, want at most three for each ConfigMap", n)
 		}
-		// The ConfigMaps are missing at the first start.
-		if n := api.count("GET configmaps"); n > 2+ipam.MaxShards {
+		if n := api.count("GET configmaps"); n > ipam.Shards {
 			t.Errorf("the ledger was read %d times, though nobody else wrote it", n)
 		}
 		wantSound(t, api)

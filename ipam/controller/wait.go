@@ -1,13 +1,14 @@
 package controller
 
 import (
-	"container/list"
+	"cmp"
 	"context"
 	"errors"
+	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
 	"github.com/underlay-ccm/underlay/internal/kube"
@@ -21,14 +22,15 @@ const PodCIDRsAllocated corev1.NodeConditionType = "underlay.dev/PodCIDRsAllocat
 // ownAgain is the interval for looking up an own IPv6 prefix that a machine doesn't have yet.
 const ownAgain = time.Minute
 
-var errLedgerFull = errors.New("the stored ledger is as large as one ConfigMap can be: delete Nodes that are gone, let it have shards where it may (ledgerShards: auto), or run more and smaller clusters")
+var errLedgerFull = errors.New("a ConfigMap of the stored ledger is as large as one can be: " +
+	"delete Nodes that are gone, or run more and smaller clusters")
 
-// wait adds a Node to the waitlist and sets its condition.
+// wait lets a Node wait, and sets its condition.
 func (d *decider) wait(ctx context.Context, n *node, reason string, err error) {
-	if d.waiting.add(n) {
+	if d.startWaiting(n) {
 		klog.FromContext(ctx).Info("Node waits for podCIDRs", "node", n.Name, "reason", reason, "err", err)
 	}
-	d.warnOnce(n, reason, "", err.Error())
+	d.warnOnce(n, reason, "", strings.ReplaceAll(err.Error(), "\n", "; "))
 	if len(d.routes.warned) > 0 {
 		d.expireIn(quarantineLook)
 	}
@@ -48,42 +50,34 @@ func (d *decider) wake(ctx context.Context) {
 		return
 	}
 	d.freed = false
-	for _, n := range d.waiting.all() {
-		if !n.busy && !n.gone() && d.nodes[types.UID(n.UID)] == n {
-			d.reserve(ctx, n)
+	var waiting []*node
+	for _, n := range d.nodes {
+		if n.turn > 0 && !n.busy && !n.gone() {
+			waiting = append(waiting, n)
 		}
+	}
+	slices.SortFunc(waiting, func(a, b *node) int { return cmp.Compare(a.turn, b.turn) })
+	for _, n := range waiting {
+		d.reserve(ctx, n)
 	}
 }
 
-func (d *decider) stopWaiting(n *node) { d.waiting.remove(n) }
-
-// waitlist has the waiting Nodes in order. All Nodes may wait at once.
-type waitlist struct{ order list.List }
-
-// add appends a Node unless it is in the list already.
-func (w *waitlist) add(n *node) bool {
-	if n.place != nil {
+// startWaiting appends a Node to the waiting ones. It reports false if it waits already.
+func (d *decider) startWaiting(n *node) bool {
+	if n.turn > 0 {
 		return false
 	}
-	n.place = w.order.PushBack(n)
+	d.turns++
+	n.turn = d.turns
+	d.waiting++
 	return true
 }
 
-func (w *waitlist) remove(n *node) {
-	if n.place != nil {
-		w.order.Remove(n.place)
-		n.place = nil
+func (d *decider) stopWaiting(n *node) {
+	if n.turn > 0 {
+		n.turn = 0
+		d.waiting--
 	}
-}
-
-func (w *waitlist) len() int { return w.order.Len() }
-
-func (w *waitlist) all() []*node {
-	all := make([]*node, 0, w.len())
-	for e := w.order.Front(); e != nil; e = e.Next() {
-		all = append(all, e.Value.(*node))
-	}
-	return all
 }
 
 // A notice is a condition to be set on a Node.

@@ -244,7 +244,13 @@ func expectWaited(t *testing.T, c *cluster.Cluster, prefix string, deleted time.
 
 func deleteLedger(t *testing.T, c *cluster.Cluster) {
 	t.Helper()
-	err := c.Client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Delete(context.WithoutCancel(t.Context()), ledgerName, metav1.DeleteOptions{})
+	ctx, maps := context.WithoutCancel(t.Context()), c.Client.CoreV1().ConfigMaps(metav1.NamespaceSystem)
+	list, err := maps.List(ctx, metav1.ListOptions{})
+	for _, shard := range list.Items {
+		if err == nil && strings.HasPrefix(shard.Name, ledgerName) {
+			err = maps.Delete(ctx, shard.Name, metav1.DeleteOptions{})
+		}
+	}
 	if err != nil {
 		t.Fatalf("deleting the stored ledger: %v", err)
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/underlay-ccm/underlay/test/testenv/cluster"
 )
 
-// ledgerName is the ConfigMap in kube-system that records the podCIDRs of Nodes.
+// ledgerName begins the names of the ConfigMaps in kube-system that record the podCIDRs of Nodes.
 const ledgerName = "underlay-node-ipam"
 
 // ledgerRecord is one line of the stored ledger, parsed from the text form that the documentation
@@ -30,25 +30,30 @@ type ledgerRecord struct {
 // storedLedger reads the stored ledger, by UID.
 func storedLedger(ctx context.Context, t *testing.T, c *cluster.Cluster) map[types.UID]ledgerRecord {
 	t.Helper()
-	stored, err := c.Client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, ledgerName, metav1.GetOptions{})
+	stored, err := c.Client.CoreV1().ConfigMaps(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		t.Fatalf("the stored ledger: %v", err)
 	}
 	out := map[types.UID]ledgerRecord{}
-	for name, lines := range stored.Data {
-		if strings.HasPrefix(name, "_") { // about pools, not about a Node
-			continue
-		}
-		for line := range strings.SplitSeq(lines, "\n") {
-			uid, r := readRecord(t, name, line)
-			if twice, ok := out[uid]; ok {
-				t.Errorf("two records of UID %s:\n%s: %s\n%s: %s", uid, twice.node, twice.line, name, line)
+	for _, shard := range stored.Items {
+		for name, lines := range shard.Data {
+			if !strings.HasPrefix(shard.Name, ledgerName) || strings.HasPrefix(name, "_") { // not about a Node
+				continue
 			}
-			out[uid] = r
+			for line := range strings.SplitSeq(lines, "\n") {
+				uid, r := readRecord(t, name, line)
+				if part, ok := out[uid]; ok { // the families are in two ConfigMaps
+					r.prefixes = append(part.prefixes, r.prefixes...)
+				}
+				slices.SortFunc(r.prefixes, ipv4First)
+				out[uid] = r
+			}
 		}
 	}
 	return out
 }
+
+func ipv4First(a, b string) int { return strings.Count(a, ":") - strings.Count(b, ":") }
 
 func readRecord(t *testing.T, name, line string) (types.UID, ledgerRecord) {
 	t.Helper()

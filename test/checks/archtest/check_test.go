@@ -13,7 +13,7 @@ func TestTable(t *testing.T) {
 		inTest, refused bool
 	}{
 		{from: "ipam", to: "net/netip"},
-		{from: "ipam", to: cidrset},
+		{from: "ipam", to: bart},
 		{from: "ipam", to: "log/slog", refused: true},
 		{from: "ipam", to: m + "routes", refused: true},
 		{from: "ipam", to: m + "ipam/controller", refused: true}, // a parent its child
@@ -23,7 +23,7 @@ func TestTable(t *testing.T) {
 		{from: "ipam/controller", to: m + "ipam"},
 		{from: "ipam/controller", to: m + "lb", refused: true},
 		{from: "ipam/controller", to: m + "internal/config", refused: true},
-		{from: "ipam/controller", to: cidrset, inTest: true, refused: true},
+		{from: "ipam/controller", to: m + "routes", refused: true},
 		{from: "internal/hetzner", to: "github.com/hetznercloud/hcloud-go/v2/hcloud"},
 		{from: "internal/cloud", to: "github.com/hetznercloud/hcloud-go/v2/hcloud", refused: true},
 		{from: "internal/cloud", to: "github.com/hetznercloud/hcloud-go/v2/hcloud", inTest: true},

@@ -7,7 +7,7 @@ const (
 	hcloudGo     = "github.com/hetznercloud/hcloud-go/v2/..."
 	hcloudSchema = "github.com/hetznercloud/hcloud-go/v2/hcloud/schema"
 	pollUntil    = "k8s.io/apimachinery/pkg/util/wait"
-	cidrset      = "github.com/cilium/ipam/cidrset"
+	bart         = "github.com/gaissmai/bart"
 	gobgp        = "github.com/osrg/gobgp/v4/..."
 )
 
@@ -54,9 +54,8 @@ func apart() []rule {
 func rules() []rule {
 	return append(apart(), []rule{
 		// The pure packages.
-		only("./ipam", "std "+cidrset,
-			"ipam decides and does nothing else: whatever it needs to know is an argument, so that any schedule can be replayed").never(impure),
-		// Package net too, which ipam needs for IPNet, the only type of cidrset's API.
+		only("./ipam", "std "+bart,
+			"ipam decides and does nothing else: whatever it needs to know is an argument, so that any schedule can be replayed").never(impure + " net"),
 		only("./addresses ./routes ./lb", "std ./internal/editdistance",
 			"addresses, routes and lb decide and do nothing else: whatever they need to know is an argument, so that any state can be tried").never(impure + " net"),
 		only("./policy", "std",
@@ -156,8 +155,6 @@ func rules() []rule {
 			"the agent decides on a port: every schedule can be replayed without root, on a machine that is not this one").inTests(),
 		only("./routes/kernel/...", "std ./routes ./routes/agent ./routes/kernel/... github.com/vishvananda/... golang.org/x/sys/...",
 			"routes/kernel does what it is told and reports what is there: it knows no Kubernetes and decides nothing"),
-		never("./...", "github.com/cilium/ipam/...",
-			"cidrset has traps that the search of ipam keeps away from; nobody else may step into them").except("./ipam").inTests(),
 
 		never("./...", "sigs.k8s.io/knftables/... github.com/google/nftables/...",
 			"internal/netfilter is the one place that changes the machine's nftables").except("./internal/netfilter/..."),

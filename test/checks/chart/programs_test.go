@@ -108,7 +108,6 @@ func choices() map[string][]string {
 		"config.families.ipv6":          {"", "", "", "node", "native", "none"},
 		"config.exclude":                {"", "", "[10.244.0.0/16]", "[172.31.1.1/32]", "[10.244.0.0/24]", "[10.244.0.1/24]"},
 		"config.quarantine":             {"", "", "", "5m", "5s"},
-		"config.ledgerShards":           {"", "", "", "none", "auto", "some"},
 		"config.routes":                 {"", "", "", "{limit: 50, reserve: 10}", "{reserve: 100}", "{}"},
 		"config.loadBalancers":          {"", "", "", "{location: fsn1}", "{usePrivateIP: true}", "{location: a, networkZone: b}", "{disablePublicNetwork: false}", "{healthCheckInterval: 1s}"},
 		"config.inventory":              {"", "", "", "", "[{name: a, addresses: [192.0.2.1]}]", "[{name: a}, {name: a}]"},

@@ -59,8 +59,8 @@ func needed() []rbac.Permission {
 		list,watch,create,update,delete configmaps ` + directory.Namespace + `
 		create tokenreviews.authentication.k8s.io,subjectaccessreviews.authorization.k8s.io
 		get,update leases.coordination.k8s.io kube-system/cloud-controller-manager`)
-	for n := range ipam.MaxShards {
-		list = append(list, permissions("get,update configmaps kube-system/"+shard(n+1))...)
+	for n := 1; n < ipam.Shards; n++ {
+		list = append(list, permissions("get,update configmaps kube-system/"+shard(n))...)
 	}
 	return list
 }
@@ -98,7 +98,7 @@ func dangerous() []rbac.Permission {
 		get configmaps kube-system/kubeadm-config
 		update configmaps kube-system/extension-apiserver-authentication
 		delete configmaps kube-system/underlay-node-ipam,` + shard(1) + `
-		update configmaps kube-system/` + shard(ipam.MaxShards+1) + `
+		update configmaps kube-system/` + shard(ipam.Shards) + `
 		patch configmaps kube-system/kube-proxy
 		create serviceaccounts/token kube-system
 		create validatingadmissionpolicies` + admission + `

@@ -1,10 +1,7 @@
 package main
 
 import (
-	"fmt"
-
 	"github.com/underlay-ccm/underlay/internal/directory"
-	"github.com/underlay-ccm/underlay/ipam"
 	"github.com/underlay-ccm/underlay/test/checks/rbac"
 )
 
@@ -34,7 +31,7 @@ type tables struct {
 }
 
 func ourTables() tables {
-	t := tables{
+	return tables{
 		programs: map[string]string{ccm: "underlay-ccm", agent: "underlay-agent", reader: "underlayctl", tries: "underlayctl"},
 		suites: map[string]int{
 			"cmd/underlay-agent":        1,
@@ -70,12 +67,4 @@ func ourTables() tables {
 			"TestAPIServerRestartedWhileAllocating": "an API server that has just begun forbids everything until it has read the roles",
 		},
 	}
-	for n := range ipam.MaxShards { // node IPAM reads each at its first start
-		shard := rbac.Permission{Resource: "configmaps", Namespace: "kube-system", Name: fmt.Sprintf("underlay-node-ipam-%d", n+1)}
-		for user, verb := range map[string]string{ccm: "update", reader: "get"} {
-			shard.Verb = verb
-			t.rare[grant{user, shard}] = "only where the stored ledger has many Nodes"
-		}
-	}
-	return t
 }

@@ -63,8 +63,10 @@ func Healthy(count int) (*survey.Snapshot, error) {
 			ID: 1, Name: "cluster", IPRange: netip.MustParsePrefix("10.0.0.0/8"),
 			Subnets: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/16")}, Servers: count,
 		},
-		Ledger:      &corev1.ConfigMap{Data: map[string]string{"_pool.default-ipv4": "next=10.240.0.0/24"}},
 		RouteRecord: &corev1.ConfigMap{Data: map[string]string{}},
+	}
+	for object := range s.Ledger {
+		s.Ledger[object] = &corev1.ConfigMap{Data: map[string]string{ipam.MarkKey: ipam.Mark(object)}}
 	}
 	for i := 1; i <= count; i++ {
 		join(s, i)
@@ -120,7 +122,7 @@ func join(s *survey.Snapshot, i int) {
 	if name[0] == 'c' {
 		node.Labels["node-role.kubernetes.io/control-plane"] = ""
 	}
-	s.Ledger.Data[name] = holding(node, time.Time{}).Record()
+	s.Ledger[0].Data[name] = holding(node, time.Time{}).Record()
 	s.Servers = append(s.Servers, server)
 	s.Nodes = append(s.Nodes, node)
 	route(s, routes.Route{Dst: PodCIDR(i), Via: Gateway(i)}, true)

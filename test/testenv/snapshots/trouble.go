@@ -78,7 +78,7 @@ func gone(s *survey.Snapshot, i int) {
 		ObjectMeta: metav1.ObjectMeta{Name: "worker-gone", UID: "uid-worker-gone"},
 		Spec:       corev1.NodeSpec{ProviderID: "hcloud://99", PodCIDRs: []string{PodCIDR(i).String(), podCIDR6(i).String()}},
 	}
-	s.Ledger.Data[node.Name] = holding(node, ago(90*time.Second).Time).Record()
+	s.Ledger[0].Data[node.Name] = holding(node, ago(90*time.Second).Time).Record()
 }
 
 // service adds a Service of type LoadBalancer.

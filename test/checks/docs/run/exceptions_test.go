@@ -64,7 +64,6 @@ func exceptions() []exception {
 		{command: "kubectl -n kube-system get events --field-selector involvedObject.name=underlay-node-ipam", why: "nothing has happened to the ledger", empty: true},
 		{command: "kubectl -n kube-system get configmap underlay-addresses", why: "the cluster has load balancers, and no pool of addresses", fails: "not found"},
 		{command: "kubectl -n kube-system delete configmap/underlay-addresses", why: "the cluster has load balancers, and no pool of addresses", fails: "not found"},
-		{command: "kubectl -n kube-system get configmap underlay-node-ipam -o yaml | grep", why: "a few Nodes need no shards", statuses: []int{1}, empty: true},
 		{command: "kubectl get nodes -o custom-columns='NODE:.metadata.name,ADDRESSES:", why: "no agent runs, so none says what it holds", instead: []string{`.metadata.annotations.underlay\.dev/addresses`, ".metadata.name"}},
 		{command: "kubectl get nodes -o custom-columns=", why: "no Node waits, no agent runs, and no server is dedicated: a condition that each Node has is asked for", check: conditionName, instead: []string{string(ipamcontroller.PodCIDRsAllocated), "Ready", string(agent.PeersReachable), "Ready", string(vswitch.MemberCondition), "Ready"}},
 		{command: "kubectl -n shop annotate service web", why: "the Service that there is lies in another namespace, and keeps its load balancer", instead: []string{"-n shop annotate", "-n default annotate --dry-run=server"}},

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/underlay-ccm/underlay/hcloudsim"
+	"github.com/underlay-ccm/underlay/ipam"
 	"github.com/underlay-ccm/underlay/test/testenv/kubeadm"
 )
 
@@ -198,7 +199,11 @@ func (w *world) takeAway(fresh map[string]string) {
 	for _, name := range nodes {
 		w.asBefore(name, fresh[name])
 	}
-	w.left("ConfigMap kube-system underlay-node-ipam", "ConfigMap kube-system underlay-routes", "Lease kube-system cloud-controller-manager", "Secret kube-system hcloud")
+	left := []string{"ConfigMap kube-system underlay-node-ipam", "ConfigMap kube-system underlay-routes", "Lease kube-system cloud-controller-manager", "Secret kube-system hcloud"}
+	for shard := 1; shard < ipam.Shards; shard++ {
+		left = append(left, fmt.Sprintf("ConfigMap kube-system underlay-node-ipam-%d", shard))
+	}
+	w.left(left...)
 	w.Step("what stays is what the page says")
 	w.deleteRest()
 }
@@ -241,6 +246,7 @@ func (w *world) left(want ...string) {
 		found = append(found, strings.Join(strings.Fields(line), " "))
 	}
 	slices.Sort(found)
+	slices.Sort(want)
 	if found = slices.Compact(found); !slices.Equal(found, want) {
 		w.T.Errorf("the cluster has %q, want %q", found, want)
 	}

@@ -69,7 +69,7 @@ func (w *world) installOlder() {
 func (w *world) handedOut() string {
 	w.T.Helper()
 	nodes := w.Kubectl(`get nodes -o jsonpath='{range .items[*]}{.metadata.name} {.spec.providerID} {.spec.podCIDRs}{"\n"}{end}'`)
-	ledger := w.Kubectl("-n kube-system get configmap underlay-node-ipam -o jsonpath='{.data}'")
+	ledger := w.Kubectl("-n kube-system get configmaps -l app.kubernetes.io/part-of=underlay -o jsonpath='{range .items[*]}{.data}{end}'")
 	var routes []string
 	for _, r := range w.Lab.Cloud.DataPlane().Networks[0].Routes {
 		routes = append(routes, fmt.Sprintf("%s via %s", r.Destination, r.Gateway))
