@@ -181,7 +181,7 @@ func wireGuard(x *cluster) []Finding {
 	})(x)
 	for _, n := range x.Nodes {
 		if by, known := clockError(n); x.Tunnels() && known && by.Abs() > clockTolerance {
-			f := about(nodeObject(n), "its clock is %s %s of the API server's: other nodes refuse WireGuard handshakes of a machine whose clock is set back", duration.HumanDuration(by.Abs()), map[bool]string{true: "ahead", false: "behind"}[by > 0])
+			f := about(nodeObject(n), "its clock is %s %s the API server's: other nodes refuse WireGuard handshakes of a machine whose clock is set back", duration.HumanDuration(by.Abs()), map[bool]string{true: "ahead of", false: "behind"}[by > 0])
 			f.Severity, f.Remedy = Warning, "set the clock by NTP on that machine, and see that it is right before underlay-agent starts"
 			found = append(found, f)
 		}

@@ -45,7 +45,7 @@ func seededTunnels() []seeded {
 				n.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubelet", Time: new(ago(time.Minute)), FieldsV1: metav1.NewFieldsV1(`{"f:status":{"f:conditions":{"k:{\"type\":\"Ready\"}":{"f:lastHeartbeatTime":{}}}}}`)}}
 				kube.Condition(n, corev1.NodeReady).LastHeartbeatTime = ago(time.Hour + time.Minute)
 			}),
-			check: "wireguard", severity: Warning, object: late, reports: []string{"60 min behind"}, do: "NTP",
+			check: "wireguard", severity: Warning, object: late, reports: []string{"60m behind the"}, do: "NTP",
 		},
 	}
 }
