@@ -31,84 +31,80 @@ type routers struct {
 	self     string
 	settings config.BGP
 	pools    []addresses.Pool
-	kick     chan struct{}
 
 	mu      sync.Mutex
 	want    addressagent.Want
-	current bgp.Desired
 	speaker *speaker.Speaker // nil while Run does not run
-	problem error
+	// announced is set if the speaker took want; problem may be about a single router.
+	announced bool
+	problem   error
 }
 
 func newRouters(self string, settings config.BGP, pools []addresses.Pool) *routers {
-	return &routers{self: self, settings: settings, pools: pools, kick: make(chan struct{}, 1)}
+	return &routers{self: self, settings: settings, pools: pools}
 }
 
-// Set makes Run announce the desired state.
+const (
+	// retryAnnouncing is the interval of attempts after a failed change of sessions or announcements.
+	retryAnnouncing = 5 * time.Second
+	// stateTimeout limits a read of the sessions' state.
+	stateTimeout = time.Second
+)
+
+// Set announces the desired state while Run runs.
 func (r *routers) Set(w addressagent.Want) {
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.want = w
-	r.mu.Unlock()
-	select {
-	case r.kick <- struct{}{}:
-	default:
-	}
+	r.announce()
 }
-
-// retrySpeaking is the pause after a failed change of sessions or announcements.
-const retrySpeaking = 5 * time.Second
 
 // Run runs the sessions until ctx is done. Routers then keep the announcements for the restart time.
 func (r *routers) Run(ctx context.Context, changed func()) error {
-	s := speaker.New(klog.FromContext(ctx), changed)
 	r.mu.Lock()
-	r.speaker = s
+	r.speaker = speaker.New(klog.FromContext(ctx), changed)
+	r.announce()
 	r.mu.Unlock()
+	changed()
 	defer func() {
 		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.speaker.Close()
 		r.speaker = nil
-		r.mu.Unlock()
-		s.Close()
 	}()
-	var again <-chan time.Time
+	retry := time.NewTicker(retryAnnouncing)
+	defer retry.Stop()
 	for {
-		err := r.publish(ctx, s)
-		r.mu.Lock()
-		news := (err == nil) != (r.problem == nil)
-		r.problem = err
-		r.mu.Unlock()
-		if again = nil; err != nil {
-			again = time.After(retrySpeaking)
-			klog.FromContext(ctx).Error(err, "The addresses that this node holds are not announced to routers; trying again")
-		}
-		if news {
-			changed()
-		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-r.kick:
-		case <-again:
+		case <-retry.C:
+		}
+		r.mu.Lock()
+		failed := r.problem != nil
+		if failed {
+			r.announce()
+		}
+		recovered := failed && r.problem == nil
+		r.mu.Unlock()
+		if recovered {
+			changed()
 		}
 	}
 }
 
-// publish sets all announcements once this machine's Node is known, whose labels select its routers.
-func (r *routers) publish(ctx context.Context, s *speaker.Speaker) error {
-	r.mu.Lock()
-	w := r.want
-	r.mu.Unlock()
-	if w.Node == nil {
-		return nil
+// announce sets all announcements once this machine's Node is known, whose labels select its routers.
+func (r *routers) announce() {
+	if r.speaker == nil || r.want.Node == nil {
+		return
 	}
-	desired, problem := r.desired(w)
-	if err := s.Set(ctx, desired); err != nil {
-		return errors.Join(problem, err)
+	desired, err := r.desired(r.want)
+	failed := r.speaker.Set(context.Background(), desired)
+	r.announced, err = failed == nil, errors.Join(err, failed)
+	if err != nil && (r.problem == nil || r.problem.Error() != err.Error()) {
+		klog.Background().Error(err, "The addresses that this node holds are not announced to routers; trying again")
 	}
-	r.mu.Lock()
-	r.current = desired
-	r.mu.Unlock()
-	return problem
+	r.problem = err
 }
 
 // desired returns the desired sessions and announcements, without routers with an unreadable password.
@@ -186,20 +182,17 @@ func passwords(b config.BGP) (wrong []error) {
 	return wrong
 }
 
-// stateWithin limits a read of the sessions' state.
-const stateWithin = time.Second
-
 // State returns an address as held if an established session carries its family.
 func (r *routers) State() (now addresses.Status) {
 	r.mu.Lock()
-	s, w, current, problem := r.speaker, r.want, r.current, r.problem
-	r.mu.Unlock()
+	defer r.mu.Unlock()
 	var sessions []bgp.PeerState
-	if s != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), stateWithin)
+	problem := r.problem
+	if r.speaker != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), stateTimeout)
 		defer cancel()
 		var err error
-		sessions, err = s.State(ctx)
+		sessions, err = r.speaker.State(ctx)
 		problem = cmp.Or(problem, err)
 	}
 	carried := map[addresses.Family]bool{}
@@ -209,23 +202,21 @@ func (r *routers) State() (now addresses.Status) {
 			carried[f] = carried[f] || session.Established
 		}
 	}
-	for _, h := range w.Hold {
+	for _, h := range r.want.Hold {
 		f := addresses.FamilyOf(h.Address)
-		switch {
-		case carried[f] && slices.Contains(current.Prefixes, bgp.Host(h.Address)):
+		if carried[f] && r.announced {
 			now.Held = append(now.Held, addresses.Hold{Address: h.Address, Epoch: h.Epoch})
-		default:
-			now.Refused = append(now.Refused, addresses.Problem{
-				Address: h.Address, Reason: addresses.NoRouter, Text: r.noRouter(h.Address, sessions, problem),
-			})
+			continue
 		}
+		now.Refused = append(now.Refused, addresses.Problem{
+			Address: h.Address, Reason: addresses.NoRouter, Text: noRouter(f, sessions, problem),
+		})
 	}
 	return now
 }
 
-// noRouter returns why no router has an address from this node.
-func (r *routers) noRouter(a netip.Addr, sessions []bgp.PeerState, problem error) string {
-	f := addresses.FamilyOf(a)
+// noRouter returns why no router has addresses of a family from this node.
+func noRouter(f addresses.Family, sessions []bgp.PeerState, problem error) string {
 	switch {
 	case problem != nil:
 		return "it is not announced to routers: " + problem.Error()
