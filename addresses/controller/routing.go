@@ -127,10 +127,12 @@ func (r *routing) set(wanted map[netip.Addr]destination) {
 			r.queue.Add(netip.Addr{})
 		}
 	}
-	maps.DeleteFunc(r.failures, func(a netip.Addr, _ failure) bool {
-		_, still := wanted[a]
-		return !still
-	})
+	for address := range r.failures {
+		if _, still := wanted[address]; !still {
+			r.queue.Forget(address)
+			delete(r.failures, address)
+		}
+	}
 	r.wanted = wanted
 }
 
