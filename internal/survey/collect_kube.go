@@ -66,9 +66,13 @@ func inNamespace(namespace, name string) string {
 
 // listed returns a complete list, read page by page. list is the List method of a typed client.
 func listed[T any, L runtime.Object](
-	ctx context.Context, resource, where string, options metav1.ListOptions,
-	list func(context.Context, metav1.ListOptions) (L, error),
+	ctx context.Context, resource, where string,
+	list func(context.Context, metav1.ListOptions) (L, error), selected ...fields.Set,
 ) ([]*T, error) {
+	var options metav1.ListOptions
+	for _, fields := range selected {
+		options.FieldSelector = fields.String()
+	}
 	page := func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return list(ctx, o) }
 	var out []*T
 	err := pager.New(page).EachListItem(ctx, options, func(object runtime.Object) error {
@@ -94,7 +98,7 @@ func byNamespace(a, b *corev1.Service) int {
 func byTime(a, b *corev1.Event) int { return EventTime(a).Compare(EventTime(b)) }
 
 func (c *collector) nodes(ctx context.Context) (err error) {
-	c.s.Nodes, err = listed[corev1.Node](ctx, "nodes", "", metav1.ListOptions{}, c.Client.CoreV1().Nodes().List)
+	c.s.Nodes, err = listed[corev1.Node](ctx, "nodes", "", c.Client.CoreV1().Nodes().List)
 	slices.SortFunc(c.s.Nodes, byName)
 	return err
 }
@@ -138,7 +142,7 @@ func (c *collector) configMap(ctx context.Context, name string) (*corev1.ConfigM
 // serviceCIDRs finds none on API servers before 1.33, which lack networking.k8s.io/v1
 // ServiceCIDR.
 func (c *collector) serviceCIDRs(ctx context.Context) error {
-	found, err := listed[networkingv1.ServiceCIDR](ctx, "servicecidrs.networking.k8s.io", "", metav1.ListOptions{}, c.Client.NetworkingV1().ServiceCIDRs().List)
+	found, err := listed[networkingv1.ServiceCIDR](ctx, "servicecidrs.networking.k8s.io", "", c.Client.NetworkingV1().ServiceCIDRs().List)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -154,28 +158,28 @@ func (c *collector) serviceCIDRs(ctx context.Context) error {
 }
 
 func (c *collector) services(ctx context.Context) (err error) {
-	c.s.Services, err = listed[corev1.Service](ctx, "services", "", metav1.ListOptions{}, c.Client.CoreV1().Services(metav1.NamespaceAll).List)
+	c.s.Services, err = listed[corev1.Service](ctx, "services", "", c.Client.CoreV1().Services(metav1.NamespaceAll).List)
 	slices.SortFunc(c.s.Services, byNamespace)
 	return err
 }
 
 func (c *collector) endpointSlices(ctx context.Context) (err error) {
-	c.s.EndpointSlices, err = listed[discoveryv1.EndpointSlice](ctx, "endpointslices.discovery.k8s.io", "", metav1.ListOptions{}, c.Client.DiscoveryV1().EndpointSlices(metav1.NamespaceAll).List)
+	c.s.EndpointSlices, err = listed[discoveryv1.EndpointSlice](ctx, "endpointslices.discovery.k8s.io", "", c.Client.DiscoveryV1().EndpointSlices(metav1.NamespaceAll).List)
 	return err
 }
 
 func (c *collector) events(ctx context.Context) (err error) {
 	namespace, where := metav1.NamespaceAll, ""
-	options := metav1.ListOptions{}
-	switch {
+	var selected []fields.Set
+	switch svc := c.want.Service; {
 	case c.want.Node != "":
-		options.FieldSelector = fields.Set{"involvedObject.kind": "Node", "involvedObject.name": c.want.Node}.String()
-	case c.want.Service.Name != "":
-		namespace = c.want.Service.Namespace
-		where = inNamespace(namespace, "")
-		options.FieldSelector = fields.Set{"involvedObject.kind": "Service", "involvedObject.name": c.want.Service.Name}.String()
+		selected = []fields.Set{{"involvedObject.kind": "Node", "involvedObject.name": c.want.Node}}
+	case svc.Name != "":
+		namespace, where = svc.Namespace, inNamespace(svc.Namespace, "")
+		selected = []fields.Set{{"involvedObject.kind": "Service", "involvedObject.name": svc.Name}}
 	}
-	c.s.Events, err = listed[corev1.Event](ctx, "events", where, options, c.Client.CoreV1().Events(namespace).List)
+	list := c.Client.CoreV1().Events(namespace).List
+	c.s.Events, err = listed[corev1.Event](ctx, "events", where, list, selected...)
 	slices.SortStableFunc(c.s.Events, byTime)
 	return err
 }
@@ -192,15 +196,15 @@ func (c *collector) workloads(ctx context.Context) error {
 
 func (c *collector) workloadsOf(ctx context.Context, namespace string) error {
 	where := inNamespace(namespace, "")
-	deployments, err := listed[appsv1.Deployment](ctx, "deployments.apps", where, metav1.ListOptions{}, c.Client.AppsV1().Deployments(namespace).List)
+	deployments, err := listed[appsv1.Deployment](ctx, "deployments.apps", where, c.Client.AppsV1().Deployments(namespace).List)
 	if err != nil {
 		return err
 	}
-	daemonSets, err := listed[appsv1.DaemonSet](ctx, "daemonsets.apps", where, metav1.ListOptions{}, c.Client.AppsV1().DaemonSets(namespace).List)
+	daemonSets, err := listed[appsv1.DaemonSet](ctx, "daemonsets.apps", where, c.Client.AppsV1().DaemonSets(namespace).List)
 	if err != nil {
 		return err
 	}
-	pods, err := listed[corev1.Pod](ctx, "pods", where, metav1.ListOptions{}, c.Client.CoreV1().Pods(namespace).List)
+	pods, err := listed[corev1.Pod](ctx, "pods", where, c.Client.CoreV1().Pods(namespace).List)
 	c.s.Deployments = append(c.s.Deployments, deployments...)
 	c.s.DaemonSets = append(c.s.DaemonSets, daemonSets...)
 	c.s.Pods = append(c.s.Pods, pods...)
@@ -227,13 +231,11 @@ func (c *collector) setup(ctx context.Context) error {
 func (c *collector) policies(ctx context.Context) error {
 	const group = ".admissionregistration.k8s.io"
 	client := c.Client.AdmissionregistrationV1()
-	policies, err := listed[admissionv1.ValidatingAdmissionPolicy](ctx, "validatingadmissionpolicies"+group, "",
-		metav1.ListOptions{}, client.ValidatingAdmissionPolicies().List)
+	policies, err := listed[admissionv1.ValidatingAdmissionPolicy](ctx, "validatingadmissionpolicies"+group, "", client.ValidatingAdmissionPolicies().List)
 	if err != nil {
 		return err
 	}
-	bindings, err := listed[admissionv1.ValidatingAdmissionPolicyBinding](ctx, "validatingadmissionpolicybindings"+group, "",
-		metav1.ListOptions{}, client.ValidatingAdmissionPolicyBindings().List)
+	bindings, err := listed[admissionv1.ValidatingAdmissionPolicyBinding](ctx, "validatingadmissionpolicybindings"+group, "", client.ValidatingAdmissionPolicyBindings().List)
 	c.s.Policies, c.s.PolicyBindings = ownPolicies(policies), ownPolicies(bindings)
 	return err
 }

@@ -5,7 +5,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/underlay-ccm/underlay/internal/kube"
 	"github.com/underlay-ccm/underlay/policy"
@@ -14,18 +13,18 @@ import (
 // networkPolicies runs after nodes. It reads no Pods and Namespaces while there is no
 // NetworkPolicy.
 func (c *collector) networkPolicies(ctx context.Context) error {
-	policies, err := listed[networkingv1.NetworkPolicy](ctx, "networkpolicies.networking.k8s.io", "", metav1.ListOptions{}, c.Client.NetworkingV1().NetworkPolicies("").List)
+	policies, err := listed[networkingv1.NetworkPolicy](ctx, "networkpolicies.networking.k8s.io", "", c.Client.NetworkingV1().NetworkPolicies("").List)
 	if err != nil || len(policies) == 0 {
 		return err
 	}
 	if !c.s.Saw(PartNodes) {
 		return errNotSeen("NetworkPolicies can't be judged while the Nodes are not seen")
 	}
-	namespaces, err := listed[corev1.Namespace](ctx, "namespaces", "", metav1.ListOptions{}, c.Client.CoreV1().Namespaces().List)
+	namespaces, err := listed[corev1.Namespace](ctx, "namespaces", "", c.Client.CoreV1().Namespaces().List)
 	if err != nil {
 		return err
 	}
-	pods, err := listed[corev1.Pod](ctx, "pods", "", metav1.ListOptions{}, c.Client.CoreV1().Pods("").List)
+	pods, err := listed[corev1.Pod](ctx, "pods", "", c.Client.CoreV1().Pods("").List)
 	if err != nil {
 		return err
 	}
