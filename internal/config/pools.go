@@ -252,8 +252,8 @@ func (l *loader) hasLength(p Pool, mask string, shortest, longest int) bool {
 	if p.NodeMask >= shortest && p.NodeMask <= longest {
 		return true
 	}
-	problem := fmt.Sprintf("makes no podCIDRs of the pool %v that the allocator can manage "+
-		"and that have room for pods", p.Prefix)
+	problem := fmt.Sprintf("doesn't fit the pool %v: its podCIDRs would be too many, "+
+		"or each too large or too small", p.Prefix)
 	if p.Own {
 		problem = "is no part of a server's own /64 that leaves out the server's address"
 	}
