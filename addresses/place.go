@@ -33,7 +33,7 @@ type Move struct {
 // the eligible node with the fewest addresses; of several, to the node with the highest hash of
 // node and address, which spreads the addresses of a failed node. If no node is eligible it is
 // not moved: the information about its holder may be wrong. So removing a node moves only the
-// addresses that it held, and adding a node moves none.
+// addresses that it held, and adding a node moves none; see [Ledger.Balance].
 func (l Ledger) Place(eligible map[netip.Addr]Eligible) (Ledger, []Move) {
 	placed := l.clone()
 	var moves []Move
@@ -80,6 +80,31 @@ func (l Ledger) together(e *Entry, may Eligible) {
 		e.Nodes = nil
 	}
 	l.put(*e)
+}
+
+// Balance moves one address to the eligible node with the fewest addresses, choosing the address
+// with the largest difference between the numbers of the old and the new holder. It returns false
+// if no move makes the numbers more equal. No move is necessary: call it only at rest.
+func (l Ledger) Balance(eligible map[netip.Addr]Eligible) (Ledger, Move, bool) {
+	held := l.held()
+	var best Entry
+	var to string
+	gain := 1 // moving an address does not reduce a difference of 1
+	for _, e := range l.Entries() {
+		nodes := eligible[e.Address].Nodes
+		if e.Holder == "" || !slices.Contains(nodes, e.Holder) {
+			continue
+		}
+		other := choose(e.Address, nodes, held)
+		if difference := held[e.Holder] - held[other]; difference > gain {
+			best, to, gain = e, other, difference
+		}
+	}
+	if to == "" {
+		return l, Move{}, false
+	}
+	balanced := l.clone()
+	return balanced, balanced.move(best, to), true
 }
 
 func (l Ledger) move(e Entry, to string) Move {

@@ -37,7 +37,8 @@ func counts(l addresses.Ledger) map[string]int {
 	return held
 }
 
-// The addresses of a deleted node move, evenly to all others; a new node causes no moves.
+// The addresses of a deleted node move, evenly to all others; a new node causes no moves at once,
+// and gets its share one by one by balancing.
 func TestAsFewMovesAsPossible(t *testing.T) {
 	l, moves := used(12).Place(everywhere(used(12), []string{"n1", "n2", "n3"}))
 	if got := counts(l); len(moves) != 12 || got["n1"] != 4 || got["n2"] != 4 || got["n3"] != 4 {
@@ -47,8 +48,22 @@ func TestAsFewMovesAsPossible(t *testing.T) {
 	if got := counts(l); len(moves) != 4 || got["n1"] != 6 || got["n3"] != 6 {
 		t.Errorf("without n2: %v, %d moves", got, len(moves))
 	}
-	if _, moves := l.Place(everywhere(l, []string{"n1", "n2", "n3"})); len(moves) != 0 {
+	all := everywhere(l, []string{"n1", "n2", "n3"})
+	if _, moves := l.Place(all); len(moves) != 0 {
 		t.Errorf("n2 is back: moves %v", moves)
+	}
+	for n := 0; ; n++ {
+		next, move, ok := l.Balance(all)
+		if !ok {
+			if got := counts(l); n != 4 || got["n1"] != 4 || got["n2"] != 4 || got["n3"] != 4 {
+				t.Errorf("balanced by %d moves: %v", n, got)
+			}
+			return
+		}
+		if move.To != "n2" {
+			t.Errorf("balancing makes %+v", move)
+		}
+		l = next
 	}
 }
 
@@ -99,6 +114,9 @@ func TestEpochs(t *testing.T) {
 			}
 			before := l
 			l, _ = l.Place(eligible)
+			if next, _, ok := l.Balance(eligible); ok {
+				l = next
+			}
 			for i, e := range l.Entries() {
 				may, was := eligible[e.Address], before.Entries()[i]
 				switch {

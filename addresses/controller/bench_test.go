@@ -97,6 +97,7 @@ func BenchmarkPass(b *testing.B) {
 	for b.Loop() {
 		v.fleet = newFleet(nodes, c.health, nil, now)
 		p := newPlan(v, stored, pools, selection{}, false)
+		c.balance(&p)
 		if _, err := p.ledger.MarshalText(); err != nil {
 			b.Fatal(err)
 		}

@@ -50,6 +50,8 @@ type Routing struct {
 	Answering bool
 	// Serves reports whether addresses can be routed to a node by its provider ID; nil allows all.
 	Serves func(providerID string) bool
+	// Scarce is set if the API limits the number of moves. Then no address moves only for balance.
+	Scarce bool
 }
 
 // Config contains the dependencies and settings of a Controller. All fields but Namespaces,

@@ -47,12 +47,14 @@ type Controller struct {
 	routing    map[string]*routing
 
 	// Only the goroutine of Run uses these.
-	known      stored
-	fresh      bool      // known was read or written in this pass
-	readAt     time.Time // last read of the stored ledger
-	health     *health
-	routers    map[string]Routing
-	damaged    string // last reported error of a damaged ledger
+	known   stored
+	fresh   bool      // known was read or written in this pass
+	readAt  time.Time // last read of the stored ledger
+	health  *health
+	routers map[string]Routing
+	damaged string // last reported error of a damaged ledger
+	// balanceAt is the earliest time of the next balancing move.
+	balanceAt  time.Time
 	overwrites overwrites
 }
 
@@ -105,6 +107,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	}
 	logger.Info("Starting", "pools", len(c.pools))
 	defer logger.Info("Stopped")
+	c.balanceAt = time.Now().Add(balanceAfter)
 	c.queue.Add(onePass)
 	var routing sync.WaitGroup
 	for _, r := range c.routing {

@@ -34,7 +34,7 @@ func (w *world) lead(p *provider) {
 	w.start(func(c *Config) {
 		c.Pools = []Pool{poolNamed("failover", "192.0.2.1")}
 		c.Pools[0].Mover = "failover"
-		c.Routers = map[string]Routing{"failover": {Router: p}}
+		c.Routers = map[string]Routing{"failover": {Router: p, Scarce: true}}
 	})
 }
 
@@ -113,4 +113,29 @@ func TestTheFormerHolderIsTold(t *testing.T) {
 			t.Errorf("%s holds it, then %s", now, w.holder("one"))
 		}
 	})
+}
+
+// Addresses are balanced over new nodes, unless the provider limits moves.
+func TestNoScarceMoveForTheBalance(t *testing.T) {
+	for scarce, want := range map[bool]int{false: 2, true: 0} {
+		inWorld(t, func(w *world) {
+			p := &provider{leads: map[netip.Addr]string{}, flying: map[netip.Addr]bool{}, fails: map[string]error{}}
+			w.node("a")
+			w.start(func(c *Config) {
+				c.Pools = []Pool{poolNamed("failover", "192.0.2.1-192.0.2.4")}
+				c.Pools[0].Mover = "failover"
+				c.Routers = map[string]Routing{"failover": {Router: p, Scarce: scarce}}
+			})
+			for _, name := range []string{"one", "two", "three", "four"} {
+				w.service(name)
+			}
+			w.after(time.Minute)
+			p.reported()
+			w.node("b")
+			w.after(30 * time.Minute)
+			if _, moves := p.reported(); strings.Count(moves, ">underlay://b(planned)") != want || strings.Count(moves, ">") != want {
+				t.Errorf("scarce: %t: moved %q, want %d to b", scarce, moves, want)
+			}
+		})
+	}
 }

@@ -44,6 +44,7 @@ const (
 	whyDraining  = "node-draining"
 	whyAssigned  = "assigned"
 	whyReleased  = "released"
+	whyBalanced  = "balanced"
 )
 
 // memberOf reads a Node. An invalid report is ignored.

@@ -27,7 +27,7 @@ func newMetrics(r promauto.Registry) (*controllerMetrics, error) {
 		inUse:   f.Gauge("in_use", "Number of addresses of Services for which, as nodes report, another machine than their holder replies."),
 		unheld:  f.Gauge("unheld", "Number of addresses of Services that no node may hold, so that no machine may reply for them."),
 		damaged: f.Gauge("ledger_damaged", "1 while the stored ledger of addresses cannot be read: no address is given and none moves; else 0."),
-		moves: f.CounterVec("moves_total", "Number of changes of the node that holds an address by reason: why the previous node may not hold it, or assigned, released.",
+		moves: f.CounterVec("moves_total", "Number of changes of the node that holds an address by reason: why the previous node may not hold it, or assigned, released, balanced (spread while nothing else changes).",
 			"reason"),
 		unrouted:  f.CounterVec("routing_failures_total", "Number of times that an API failed to route an address to its node, or to list the routes of addresses, by mover; each is retried.", "mover"),
 		conflicts: f.Counter("ledger_conflicts_total", "Number of writes of the stored ledger of addresses that were refused because another process or a person had changed it; it is read again then."),

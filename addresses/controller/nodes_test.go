@@ -376,6 +376,35 @@ func TestADefendedAddressStays(t *testing.T) {
 	})
 }
 
+// A new node gets its share one by one, once the cluster is calm.
+func TestAddressesSpreadInCalmTimes(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.node("a")
+		w.start(func(c *Config) { c.Pools = []Pool{poolNamed("many", "192.0.2.0/26")} })
+		for i := range 6 {
+			w.service(fmt.Sprint("s", i))
+		}
+		w.settle()
+		w.node("b")
+		w.after(4 * time.Minute)
+		if n := w.metric("moves_total", "reason", whyBalanced); n > 0 {
+			t.Errorf("%v moves too early", n)
+		}
+		w.after(90 * time.Second)
+		if n := w.metric("moves_total", "reason", whyBalanced); n != 1 {
+			t.Errorf("%v moves, want one", n)
+		}
+		w.after(10 * time.Minute)
+		held := map[string]int{}
+		for i := range 6 {
+			held[w.holder(fmt.Sprint("s", i))]++
+		}
+		if held["a"] != 3 || held["b"] != 3 || w.metric("moves_total", "reason", whyBalanced) != 3 {
+			t.Errorf("held %v after %v moves", held, w.metric("moves_total", "reason", whyBalanced))
+		}
+	})
+}
+
 // While pods are replaced, most events don't affect the decision.
 func TestServesElsewhere(t *testing.T) {
 	for _, c := range []struct {

@@ -69,6 +69,7 @@ func (c *Controller) converge(ctx context.Context, v view) (plan, error) {
 		} else if !done {
 			continue
 		}
+		c.balance(&p)
 		text, err := p.ledger.MarshalText()
 		if err != nil || string(text) == c.known.text {
 			return p, err
@@ -188,9 +189,13 @@ func (c *Controller) stored(ctx context.Context, p plan, lost bool) {
 		why := p.why[m.Address]
 		c.metrics.moves.WithLabelValues(why).Inc()
 		logger.Info("An address moves", "address", m.Address, "from", m.From, "to", m.To, "epoch", m.Epoch, "reason", why)
-		if m.From != "" && m.To != "" {
-			c.announceMove(p, m)
+		if m.From == "" || m.To == "" {
+			continue
 		}
+		if why != whyBalanced {
+			c.balanceAt = p.fleet.now.Add(balanceAfter)
+		}
+		c.announceMove(p, m)
 	}
 }
 

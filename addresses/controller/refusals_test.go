@@ -164,3 +164,113 @@ func TestRefusedEverywhereDoesNotWander(t *testing.T) {
 		})
 	}
 }
+
+// A provider that refuses one address everywhere does not stop the balancing of others.
+func TestARefusedAddressDoesNotKeepOthersFromBalance(t *testing.T) {
+	inWorld(t, func(w *world) {
+		p := &provider{leads: map[netip.Addr]string{}, flying: map[netip.Addr]bool{}, fails: map[string]error{}}
+		for _, name := range []string{"a", "b", "c"} {
+			p.fails[underlay(name)] = aboutNode
+		}
+		w.node("a")
+		w.node("b")
+		w.start(func(c *Config) {
+			c.Pools = []Pool{poolNamed("failover", "192.0.2.1"), poolNamed("segment", "192.0.2.2-192.0.2.9")}
+			c.Pools[0].Mover = "failover"
+			c.Routers = map[string]Routing{"failover": {Router: p, Scarce: true}}
+		})
+		for i := range 9 {
+			w.service(fmt.Sprint("service", i))
+		}
+		w.after(10 * time.Minute)
+		w.node("c")
+		w.after(time.Hour)
+		held := 0
+		for _, e := range w.api.ledger().Entries() {
+			if e.Holder == "c" {
+				held++
+			}
+		}
+		if held < 2 {
+			t.Errorf("a node that came an hour ago holds %d of 9 addresses", held)
+		}
+	})
+}
+
+// While a provider rejects requests, no address is moved for balance: otherwise ledger and routes
+// would diverge.
+func TestNoBalanceWhileTheProviderRefuses(t *testing.T) {
+	for name, c := range map[string]struct {
+		fails map[string]error
+		takes time.Duration
+		want  int
+	}{
+		"a token without permission": {map[string]error{"planned": errToken}, 0, 1},
+		"no answer":                  {nil, time.Hour, 1},
+		"away":                       {map[string]error{"": errors.New("away")}, 0, 0},
+		"one that stays":             {map[string]error{"192.0.2.9": aboutAddress}, 0, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				p := &provider{leads: map[netip.Addr]string{}, flying: map[netip.Addr]bool{}, fails: map[string]error{}}
+				w.node("a")
+				w.start(func(c *Config) {
+					c.Pools = []Pool{poolNamed("floating", "192.0.2.1-192.0.2.4")}
+					c.Pools[0].Mover = "floating"
+					c.Routers = map[string]Routing{"floating": {Router: p}}
+				})
+				for _, name := range []string{"one", "two", "three", "four"} {
+					w.service(name)
+				}
+				w.after(time.Minute)
+				p.set(func() {
+					p.takes = c.takes
+					for key, err := range c.fails {
+						p.fails[key] = err
+					}
+				})
+				w.after(6 * time.Minute) // so that an unreachable provider got a request
+				w.node("b")
+				w.after(30 * time.Minute)
+				moved := 0
+				for _, e := range w.api.ledger().Entries() {
+					if e.Holder == "b" {
+						moved++
+					}
+				}
+				if moved != c.want {
+					t.Errorf("%d addresses moved to b, want %d", moved, c.want)
+				}
+			})
+		})
+	}
+}
+
+func TestSteady(t *testing.T) {
+	address := netip.MustParseAddr(a1)
+	for _, c := range []struct {
+		known  bool
+		astray map[string]bool // misrouted addresses; true: the provider refuses every node
+		steady bool
+	}{
+		{false, nil, false},
+		{true, nil, true},
+		{true, map[string]bool{a1: true}, false},
+		{true, map[string]bool{a2: true, a3: true}, true},
+		{true, map[string]bool{a2: true, a3: false}, false},
+	} {
+		r := &routing{
+			known: c.known, wanted: map[netip.Addr]destination{}, routes: map[netip.Addr]string{}, failures: map[netip.Addr]failure{},
+		}
+		for _, text := range []string{a1, a2, a3} {
+			a := netip.MustParseAddr(text)
+			r.wanted[a], r.routes[a] = destination{providerID: "x"}, "x"
+			if stays, astray := c.astray[text]; astray {
+				r.routes[a], r.failures[a] = "y", failure{stays: stays}
+			}
+		}
+		if r.steady()(address) != c.steady {
+			t.Errorf("%+v: steady is %t", c, !c.steady)
+		}
+	}
+}

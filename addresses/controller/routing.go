@@ -76,6 +76,9 @@ type routing struct {
 type failure struct {
 	from     string // last observed route; the address has it or is routed to its holder
 	reported string
+	// stays is set if every node would be refused. Only a change outside the cluster helps, so the
+	// request is retried after the next Routed call.
+	stays bool
 }
 
 func newRouting(
@@ -288,10 +291,12 @@ func (r *routing) failed(ctx context.Context, address netip.Addr, d destination,
 	klog.FromContext(ctx).Error(err, "An address was not led to its node, will retry",
 		"address", address, "node", d.node, "mover", r.mover)
 	f := failure{from: from, reported: d.node + ": " + err.Error()}
-	refusal, refused := errors.AsType[*addresses.Unrouted](err)
-	if refused && refusal.About == addresses.AboutNode {
-		r.outcomes[outcome{address, d.node}] = true
-		r.changed()
+	if refusal, ok := errors.AsType[*addresses.Unrouted](err); ok {
+		f.stays = refusal.About == addresses.AboutAddress
+		if !f.stays {
+			r.outcomes[outcome{address, d.node}] = true
+			r.changed()
+		}
 	}
 	if f.reported != r.failures[address].reported {
 		r.announce(r.mover, address, d, err)
@@ -300,9 +305,9 @@ func (r *routing) failed(ctx context.Context, address netip.Addr, d destination,
 		return
 	}
 	r.failures[address] = f
-	if !refused || refusal.About == addresses.AboutNode {
+	if !f.stays {
 		r.queue.AddRateLimited(address)
-	} // else only a change outside the cluster helps: it is retried after the next Routed call
+	}
 }
 
 func (r *routing) takeOutcomes() map[outcome]bool {
@@ -311,6 +316,21 @@ func (r *routing) takeOutcomes() map[outcome]bool {
 	taken := r.outcomes
 	r.outcomes = make(map[outcome]bool)
 	return taken
+}
+
+// steady returns a function that reports whether an address may be balanced: it has the desired
+// route and the provider accepts requests. Otherwise ledger and routes would only diverge.
+func (r *routing) steady() func(netip.Addr) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	pending, steady := make(map[netip.Addr]bool), r.known
+	for address, d := range r.wanted {
+		if r.routes[address] != d.providerID {
+			pending[address] = true
+			steady = steady && r.failures[address].stays
+		}
+	}
+	return func(address netip.Addr) bool { return steady && !pending[address] }
 }
 
 func (c *Controller) announceRouting(mover string, address netip.Addr, d destination, err error) {

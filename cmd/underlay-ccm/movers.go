@@ -31,7 +31,7 @@ func (m *manager) addressRouters(nodes corelisters.NodeLister) map[string]addres
 			Client: m.robot, Servers: m.account, Ranges: ranges, Nodes: machines(nodes, kube.ParseDedicatedID),
 		})
 		routers[string(config.Failover)] = addresscontroller.Routing{
-			Router: router, Serves: serves(kube.ParseDedicatedID),
+			Router: router, Serves: serves(kube.ParseDedicatedID), Scarce: true,
 		}
 	}
 	return routers
