@@ -156,6 +156,9 @@ func rules() []rule {
 		only("./routes/kernel/...", "std ./routes ./routes/agent ./routes/kernel/... github.com/vishvananda/... golang.org/x/sys/...",
 			"routes/kernel does what it is told and reports what is there: it knows no Kubernetes and decides nothing"),
 
+		never("./...", "github.com/cilium/ipam/...",
+			"cidrset has no holders and no quarantine; the tests of ipam compare the order of node prefixes with its").except("./ipam").inTests(),
+
 		never("./...", "sigs.k8s.io/knftables/... github.com/google/nftables/...",
 			"internal/netfilter is the one place that changes the machine's nftables").except("./internal/netfilter/..."),
 
