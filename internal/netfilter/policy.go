@@ -241,10 +241,7 @@ func (e *policyEdit) editPods(old, now map[netip.Addr]policy.Chains) {
 	maps.Copy(addresses, old)
 	maps.Copy(addresses, now)
 	for _, a := range slices.SortedFunc(maps.Keys(addresses), netip.Addr.Compare) {
-		f := 0
-		if a.Is6() {
-			f = 1
-		}
+		f := a.BitLen() / 128 // the family
 		wasChains, was := old[a]
 		isChains, is := now[a]
 		before, after := verdictsOf(wasChains), verdictsOf(isChains)

@@ -62,11 +62,8 @@ func (t *PolicyTable) Apply(ctx context.Context, want *policy.Ruleset) (changed 
 	if n > 0 {
 		changed = append(changed, fmt.Sprintf("%d connections are cut that no NetworkPolicy allows now", n))
 	}
-	if err != nil {
-		return changed, err
-	}
-	t.uncut = false
-	return changed, nil
+	t.uncut = err != nil
+	return changed, err
 }
 
 // amend applies the difference to the known content.
