@@ -38,7 +38,9 @@ type assignment struct {
 }
 
 func (a *assignment) refuse(c Claim, f Family, reason Reason, field, value, text string) {
-	a.refusals = append(a.refusals, Refusal{UID: c.UID, Family: f, Reason: reason, Field: field, Value: value, Text: text})
+	a.refusals = append(a.refusals, Refusal{
+		UID: c.UID, Family: f, Reason: reason, Field: field, Value: value, Text: text,
+	})
 }
 
 // release frees the addresses of deleted Services and of families that are no longer requested.
@@ -150,7 +152,9 @@ func (a *assignment) fits(c Claim, address netip.Addr) bool {
 	if c.Pool == "" || c.Pool == a.ledger.entries[address].share(c.UID).Pool {
 		return true
 	}
-	return slices.ContainsFunc(a.pools, func(p Pool) bool { return p.Name == c.Pool && p.Contains(address) })
+	return slices.ContainsFunc(a.pools, func(p Pool) bool {
+		return p.Name == c.Pool && p.Contains(address)
+	})
 }
 
 // Most limits the addresses of all Services together; a shared address counts once for each
@@ -167,7 +171,8 @@ func (a *assignment) full() bool {
 
 func (a *assignment) find(c Claim, f Family) (netip.Addr, bool) {
 	if a.full() {
-		a.refuse(c, f, Exhausted, fieldPool, c.Pool, fmt.Sprintf("Services have %d addresses, and the ledger takes no more: delete some", Most))
+		a.refuse(c, f, Exhausted, fieldPool, c.Pool,
+			fmt.Sprintf("Services have %d addresses, and the ledger takes no more: delete some", Most))
 		return netip.Addr{}, false
 	}
 	if wanted, requested := c.Wanted(f); requested {
@@ -235,7 +240,9 @@ func (a *assignment) keep(c Claim) {
 	for _, address := range c.Before {
 		f := FamilyOf(address)
 		_, has := OfFamily(a.ledger.Of(c.UID), f)
-		mine := slices.ContainsFunc(a.pools, func(p Pool) bool { return slices.Contains(c.Admitted, p.Name) && p.Contains(address) })
+		mine := slices.ContainsFunc(a.pools, func(p Pool) bool {
+			return slices.Contains(c.Admitted, p.Name) && p.Contains(address)
+		})
 		if has || !mine || !slices.Contains(c.Families, f) || a.full() {
 			continue
 		}
@@ -251,14 +258,16 @@ func (a *assignment) keep(c Claim) {
 
 func (a *assignment) inside(c Claim, address netip.Addr) bool {
 	return slices.ContainsFunc(a.pools, func(p Pool) bool {
-		return slices.Contains(c.Admitted, p.Name) && (c.Pool == "" || p.Name == c.Pool) && p.Contains(address)
+		return slices.Contains(c.Admitted, p.Name) && (c.Pool == "" || p.Name == c.Pool) &&
+			p.Contains(address)
 	})
 }
 
 func (a *assignment) usable(c Claim, f Family) (pools []Pool) {
 	for _, p := range a.pools {
 		offered := p.Name == c.Pool || c.Pool == "" && !p.OnRequest
-		if offered && slices.Contains(c.Admitted, p.Name) && slices.ContainsFunc(p.Ranges, func(r Range) bool { return FamilyOf(r.First) == f }) {
+		if offered && slices.Contains(c.Admitted, p.Name) &&
+			slices.ContainsFunc(p.Ranges, func(r Range) bool { return FamilyOf(r.First) == f }) {
 			pools = append(pools, p)
 		}
 	}
@@ -272,7 +281,8 @@ func (a *assignment) shared(c Claim, f Family, pools []Pool) (netip.Addr, bool) 
 	}
 	for _, e := range a.ledger.Entries() {
 		inside := slices.ContainsFunc(pools, func(p Pool) bool { return p.Contains(e.Address) })
-		if reason, _ := e.admits(c.share()); len(e.Shares) > 0 && inside && reason == "" && FamilyOf(e.Address) == f {
+		if reason, _ := e.admits(c.share()); len(e.Shares) > 0 && inside && reason == "" &&
+			FamilyOf(e.Address) == f {
 			return e.Address, true
 		}
 	}

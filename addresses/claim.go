@@ -101,7 +101,9 @@ func (c Claim) shares() bool {
 // length of users' values: once it is full, no address moves any more. So it records few served
 // ports, all ports only where they decide about sharing, and a hash of a long key.
 func (c Claim) share() Share {
-	s := Share{UID: c.UID, Namespace: c.Namespace, Name: c.Name, Pool: c.Pool, Local: c.Local, Check: c.Check}
+	s := Share{
+		UID: c.UID, Namespace: c.Namespace, Name: c.Name, Pool: c.Pool, Local: c.Local, Check: c.Check,
+	}
 	if c.Endpoints && len(c.Ports) <= mostServed {
 		for _, p := range c.Ports {
 			s.Served = append(s.Served, p.Number)

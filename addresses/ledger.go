@@ -100,7 +100,9 @@ func (l Ledger) put(e Entry) {
 	for _, s := range l.entries[e.Address].Shares {
 		if !e.has(s.UID) {
 			// Clones share the slices.
-			left := slices.DeleteFunc(slices.Clone(l.of[s.UID]), func(a netip.Addr) bool { return a == e.Address })
+			left := slices.DeleteFunc(slices.Clone(l.of[s.UID]), func(a netip.Addr) bool {
+				return a == e.Address
+			})
 			if l.of[s.UID] = left; len(left) == 0 {
 				delete(l.of, s.UID)
 			}
@@ -150,7 +152,8 @@ func (e Entry) admits(s Share) (reason Reason, other Share) {
 	for _, other := range e.Shares {
 		switch {
 		case other.UID == s.UID:
-		case s.Key == "" || s.Key != other.Key || s.Namespace != other.Namespace || s.Local != other.Local:
+		case s.Key == "" || s.Key != other.Key || s.Namespace != other.Namespace ||
+			s.Local != other.Local:
 			return Taken, other
 		case slices.ContainsFunc(s.Ports, func(p Port) bool { return slices.Contains(other.Ports, p) }):
 			return PortTaken, other
@@ -255,7 +258,9 @@ func ParseLedger(text []byte) (Ledger, error) {
 		return Ledger{}, fmt.Errorf("%s: %w", reading, err)
 	}
 	if s.Version != version {
-		return Ledger{}, fmt.Errorf("%s: version %d, want %d: another version of Underlay wrote it, use that one", reading, s.Version, version)
+		return Ledger{},
+			fmt.Errorf("%s: version %d, want %d: another version of Underlay wrote it, use that one",
+				reading, s.Version, version)
 	}
 	l.floor = s.Floor
 	for _, row := range s.Entries {
@@ -265,9 +270,12 @@ func ParseLedger(text []byte) (Ledger, error) {
 		case !e.Address.IsValid() || twice:
 			return Ledger{}, fmt.Errorf("%s: address %q is none, or there twice", reading, e.Address)
 		case e.Holder != "" && e.Epoch == 0:
-			return Ledger{}, fmt.Errorf("%s: %s has the holder %s without an epoch", reading, e.Address, e.Holder)
+			return Ledger{},
+				fmt.Errorf("%s: %s has the holder %s without an epoch", reading, e.Address, e.Holder)
 		case row.Group != nil && (*row.Group < 0 || *row.Group >= len(s.Groups) || e.Holder != ""):
-			return Ledger{}, fmt.Errorf("%s: %s is held by the nodes of group %d, which is none of the %d, or by %q as well", reading, e.Address, *row.Group, len(s.Groups), e.Holder)
+			return Ledger{},
+				fmt.Errorf("%s: %s is held by the nodes of group %d, which is none of the %d, or by %q as well",
+					reading, e.Address, *row.Group, len(s.Groups), e.Holder)
 		case row.Group != nil:
 			e.Nodes = s.Groups[*row.Group]
 		}

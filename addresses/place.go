@@ -127,7 +127,8 @@ func (l Ledger) held() map[string]int {
 // choose returns the node with the fewest addresses; of several, the node with the highest hash.
 func choose(address netip.Addr, nodes []string, held map[string]int) string {
 	return slices.MinFunc(nodes, func(a, b string) int {
-		return cmp.Or(cmp.Compare(held[a], held[b]), cmp.Compare(weight(address, b), weight(address, a)), cmp.Compare(a, b))
+		return cmp.Or(cmp.Compare(held[a], held[b]), cmp.Compare(weight(address, b), weight(address, a)),
+			cmp.Compare(a, b))
 	})
 }
 

@@ -37,7 +37,8 @@ func ParseRange(text string) (Range, error) {
 		case prefix.Addr().Is4In6():
 			return wrong("is an IPv4 prefix in IPv6 notation", forms)
 		case prefix != prefix.Masked():
-			return wrong("does not begin with the first address of its prefix", "write "+prefix.Masked().String())
+			return wrong("does not begin with the first address of its prefix", "write "+
+				prefix.Masked().String())
 		}
 		return RangeOf(prefix), nil
 	}
@@ -145,19 +146,23 @@ func Validate(pools []Pool) (mistakes []*Mistake) {
 	names := make(map[string]bool)
 	for i, p := range pools {
 		wrong := func(field, value, problem, remedy string) {
-			mistakes = append(mistakes, &Mistake{Pool: i, Field: field, Value: value, Problem: problem, Remedy: remedy})
+			mistakes = append(mistakes, &Mistake{
+				Pool: i, Field: field, Value: value, Problem: problem, Remedy: remedy,
+			})
 		}
 		if names[p.Name] {
 			wrong(FieldName, p.Name, "is the name of another pool too", "give each pool a name of its own")
 		}
 		names[p.Name] = true
 		if len(p.Ranges) == 0 {
-			wrong(FieldRanges, "", fmt.Sprintf("pool %s has no range", p.Name), "give one, such as 192.0.2.16-192.0.2.31")
+			wrong(FieldRanges, "", fmt.Sprintf("pool %s has no range", p.Name),
+				"give one, such as 192.0.2.16-192.0.2.31")
 		}
 		for _, r := range p.Ranges {
 			for _, other := range all {
 				if other.Overlaps(r) {
-					wrong(FieldRanges, r.String(), fmt.Sprintf("overlaps %s of pool %s", other.Range, other.pool), "leave each address to one range")
+					wrong(FieldRanges, r.String(), fmt.Sprintf("overlaps %s of pool %s", other.Range, other.pool),
+						"leave each address to one range")
 					break // one overlap is enough to fix the range, and there may be thousands
 				}
 			}

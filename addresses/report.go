@@ -80,7 +80,8 @@ const ReportAnnotation = "underlay.dev/addresses"
 
 // OnSegment reports whether an address is on a segment of the node, or segments are not reported.
 func (r Report) OnSegment(a netip.Addr) bool {
-	return r.Segments == nil || slices.ContainsFunc(r.Segments, func(p netip.Prefix) bool { return p.Contains(a) })
+	return r.Segments == nil ||
+		slices.ContainsFunc(r.Segments, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
 const (
@@ -96,8 +97,12 @@ const (
 func (r Report) MarshalText() ([]byte, error) {
 	type plain Report // without this method
 	p := plain(r)
-	p.Held = slices.SortedFunc(slices.Values(r.Held), func(a, b Hold) int { return a.Address.Compare(b.Address) })
-	p.Refused = slices.SortedFunc(slices.Values(r.Refused), func(a, b Problem) int { return a.Address.Compare(b.Address) })
+	p.Held = slices.SortedFunc(slices.Values(r.Held), func(a, b Hold) int {
+		return a.Address.Compare(b.Address)
+	})
+	p.Refused = slices.SortedFunc(slices.Values(r.Refused), func(a, b Problem) int {
+		return a.Address.Compare(b.Address)
+	})
 	shown := make(map[ProblemReason]int)
 	for i := range p.Refused {
 		if shown[p.Refused[i].Reason]++; shown[p.Refused[i].Reason] > texts {
@@ -110,7 +115,9 @@ func (r Report) MarshalText() ([]byte, error) {
 	p.Segments = slices.Clone(r.Segments)
 	slices.SortFunc(p.Segments, netip.Prefix.Compare)
 	p.Segments = slices.Compact(p.Segments)
-	p.Routers = slices.SortedFunc(slices.Values(r.Routers), func(a, b Router) int { return cmp.Compare(a.Name, b.Name) })
+	p.Routers = slices.SortedFunc(slices.Values(r.Routers), func(a, b Router) int {
+		return cmp.Compare(a.Name, b.Name)
+	})
 	return json.Marshal(p)
 }
 

@@ -91,7 +91,9 @@ func (l *Ledger) plan(h *holding, node Node, offer Offer) ([]choice, error) {
 
 // choose returns a node prefix of the first pool in a family that has one for the Node. It
 // prefers prefixes that the same shard records as those of the Node's other families.
-func (l *Ledger) choose(family []*pool, h *holding, node Node, offer Offer, near int) (choice, error) {
+func (l *Ledger) choose(
+	family []*pool, h *holding, node Node, offer Offer, near int,
+) (choice, error) {
 	var full []string
 	var errs []error
 	matched := false
@@ -118,7 +120,8 @@ func (l *Ledger) choose(family []*pool, h *holding, node Node, offer Offer, near
 			ErrNoPool, familyName(family[0].ipv6()), names(family))
 	}
 	if len(full) > 0 {
-		errs = append(errs, fmt.Errorf("%w in %s: delete Nodes that are gone, or configure a larger pool", ErrNoRoom, strings.Join(full, ", ")))
+		errs = append(errs, fmt.Errorf("%w in %s: delete Nodes that are gone, or configure a larger pool",
+			ErrNoRoom, strings.Join(full, ", ")))
 	}
 	return choice{}, errors.Join(errs...)
 }
@@ -136,7 +139,9 @@ func (l *Ledger) take(h *holding, c choice) {
 // current reports whether the pools would still hand out the holding's prefixes.
 func (l *Ledger) current(h *holding) bool {
 	for _, family := range l.families {
-		if !slices.ContainsFunc(h.prefixes, func(p netip.Prefix) bool { return p.Addr().Is6() == family[0].ipv6() }) {
+		if !slices.ContainsFunc(h.prefixes, func(p netip.Prefix) bool {
+			return p.Addr().Is6() == family[0].ipv6()
+		}) {
 			return false
 		}
 	}
@@ -152,8 +157,10 @@ func (l *Ledger) returning(node Node, offer Offer) *holding {
 	var back *holding
 	for _, h := range l.names[node.Name] {
 		switch {
-		case node.ProviderID == "" || h.node.ProviderID != node.ProviderID || !h.gone() || !l.suits(h, offer):
-		case back == nil || h.released.After(back.released) || h.released.Equal(back.released) && h.node.UID < back.node.UID:
+		case node.ProviderID == "" || h.node.ProviderID != node.ProviderID || !h.gone() ||
+			!l.suits(h, offer):
+		case back == nil || h.released.After(back.released) ||
+			h.released.Equal(back.released) && h.node.UID < back.node.UID:
 			back = h
 		}
 	}

@@ -78,7 +78,9 @@ func (f *Files) Due() (object int, due time.Time, ok bool) {
 func (f *Files) Write(object int) Write {
 	file := &f.files[object]
 	file.sent, file.due = true, time.Time{}
-	w := Write{Object: object, Entries: maps.Clone(file.stored), Names: slices.Sorted(maps.Keys(file.pending))}
+	w := Write{
+		Object: object, Entries: maps.Clone(file.stored), Names: slices.Sorted(maps.Keys(file.pending)),
+	}
 	if w.Entries == nil {
 		w.Entries = map[string]string{}
 	}

@@ -80,7 +80,9 @@ func (s spans) total() uint64 {
 }
 
 func (s spans) find(i uint64) (span, bool) {
-	at, _ := slices.BinarySearchFunc(s, i, func(one span, i uint64) int { return cmp.Compare(one.last, i) })
+	at, _ := slices.BinarySearchFunc(s, i, func(one span, i uint64) int {
+		return cmp.Compare(one.last, i)
+	})
 	if at == len(s) || s[at].first > i {
 		return span{}, false
 	}

@@ -39,7 +39,9 @@ func NewLedger(pools []PoolConfig, exclusions []netip.Prefix) (*Ledger, error) {
 	var errs []error
 	for _, e := range exclusions {
 		if !e.IsValid() {
-			errs = append(errs, fmt.Errorf("exclusion %q: not a prefix: write an address and a length, such as 10.96.0.0/12", e))
+			errs = append(errs,
+				fmt.Errorf("exclusion %q: not a prefix: write an address and a length, such as 10.96.0.0/12",
+					e))
 		}
 	}
 	for _, config := range pools {
@@ -99,7 +101,9 @@ func (l *Ledger) SetExclusions(exclusions []netip.Prefix) []Warning {
 }
 
 // warnExcluded appends a warning if a Node's prefix overlaps an exclusion, and none before.
-func (l *Ledger) warnExcluded(found []Warning, h *holding, p netip.Prefix, before *bart.Table[struct{}]) []Warning {
+func (l *Ledger) warnExcluded(
+	found []Warning, h *holding, p netip.Prefix, before *bart.Table[struct{}],
+) []Warning {
 	w, wrong := l.misplaced(h, p)
 	if _, known := firstOverlap(before, p); known || !wrong || w.Kind != Excluded || h.gone() {
 		return found
@@ -130,7 +134,9 @@ func (l *Ledger) Exclude(exclusions []netip.Prefix) []Warning {
 func (l *Ledger) SetRoutes(destinations []netip.Prefix) (strange []netip.Prefix) {
 	l.routes, l.counted = setOf(destinations), nil
 	for _, p := range sorted(canonicalAll(destinations)) {
-		inRange := slices.ContainsFunc(l.pools, func(s *pool) bool { return !s.Own && s.Prefix.Overlaps(p) })
+		inRange := slices.ContainsFunc(l.pools, func(s *pool) bool {
+			return !s.Own && s.Prefix.Overlaps(p)
+		})
 		if _, held := l.claims.Get(p); inRange && !held {
 			strange = append(strange, p)
 		}

@@ -79,7 +79,8 @@ func (l *Ledger) Observe(node Node, prefixes []netip.Prefix, now time.Time) []Wa
 			l.claim(h, p)
 		}
 	}
-	l.retire(h, slices.DeleteFunc(before, func(p netip.Prefix) bool { return slices.Contains(prefixes, p) }), now)
+	l.retire(h,
+		slices.DeleteFunc(before, func(p netip.Prefix) bool { return slices.Contains(prefixes, p) }), now)
 	return l.warnings(h)
 }
 

@@ -14,15 +14,18 @@ func (l *Ledger) cut(s *pool, h *holding, node Node, offer Offer) (netip.Prefix,
 	own := canonical(offer.Own)
 	switch {
 	case !own.IsValid():
-		return netip.Prefix{}, fmt.Errorf("%w, and %s needs one: give it one, or configure another IPv6 pool", ErrNoOwn, s)
+		return netip.Prefix{},
+			fmt.Errorf("%w, and %s needs one: give it one, or configure another IPv6 pool", ErrNoOwn, s)
 	case own.Addr().Is4() || own.Bits() >= s.NodeMask || s.NodeMask-own.Bits() > maxOwnBits:
-		return netip.Prefix{}, fmt.Errorf("%w: node prefixes of /%d for %s can't be cut from %s: change the node mask",
-			ErrNoOwn, s.NodeMask, s, own)
+		return netip.Prefix{},
+			fmt.Errorf("%w: node prefixes of /%d for %s can't be cut from %s: change the node mask",
+				ErrNoOwn, s.NodeMask, s, own)
 	}
 	for _, r := range l.overlaps(h, own) {
 		if !sameMachine(r.holder, node) {
-			return netip.Prefix{}, fmt.Errorf("%w: Node %s has %s in %s: give each server its own, or configure another IPv6 pool",
-				ErrSharedOwn, r.holder.node.Name, r.prefix, own)
+			return netip.Prefix{},
+				fmt.Errorf("%w: Node %s has %s in %s: give each server its own, or configure another IPv6 pool",
+					ErrSharedOwn, r.holder.node.Name, r.prefix, own)
 		}
 	}
 	g := grid{own, s.NodeMask}

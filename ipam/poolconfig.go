@@ -66,7 +66,8 @@ func (c PoolConfig) String() string {
 // check returns an error that names the value and a remedy if the pool is invalid.
 func (c PoolConfig) check() error {
 	if !validName(c.Name) {
-		return fmt.Errorf("pool name %q of %s: use 1 to %d of the characters a-z, 0-9 and \"-\"", c.Name, c.Prefix, maxNameLength)
+		return fmt.Errorf("pool name %q of %s: use 1 to %d of the characters a-z, 0-9 and \"-\"", c.Name,
+			c.Prefix, maxNameLength)
 	}
 	if c.State != Active && c.State != Draining {
 		return fmt.Errorf("%s: unknown state %d: use active or draining", c, c.State)
@@ -104,12 +105,14 @@ func (c PoolConfig) checkSize() error {
 	longest := p.Addr().BitLen() - 2
 	switch {
 	case p.Bits() > longest:
-		return fmt.Errorf("%s: too small for even one node prefix: a node prefix is at most a /%d", c, longest)
+		return fmt.Errorf("%s: too small for even one node prefix: a node prefix is at most a /%d", c,
+			longest)
 	case c.NodeMask < p.Bits():
 		return fmt.Errorf("%s: node mask /%d is larger than the pool: use one between /%d and /%d",
 			c, c.NodeMask, p.Bits(), min(longest, p.Bits()+deepest))
 	case c.NodeMask > longest:
-		return fmt.Errorf("%s: node mask /%d leaves no addresses for pods: use /%d or shorter", c, c.NodeMask, longest)
+		return fmt.Errorf("%s: node mask /%d leaves no addresses for pods: use /%d or shorter", c,
+			c.NodeMask, longest)
 	case c.NodeMask-p.Bits() > deepest:
 		return fmt.Errorf("%s: node mask /%d cuts it into more than 2^%d node prefixes: use a node mask of /%d or shorter, or a pool of /%d or longer",
 			c, c.NodeMask, deepest, p.Bits()+deepest, c.NodeMask-deepest)

@@ -46,7 +46,8 @@ func join(prefixes []netip.Prefix, separator string) string {
 	return strings.Join(text, separator)
 }
 
-// number is an address as 128 bits. IPv4 fills the top, so that lengths of prefixes count from there.
+// number is an address as 128 bits. IPv4 fills the top, so that lengths of prefixes count from
+// there.
 type number struct{ hi, lo uint64 }
 
 func numberOf(a netip.Addr) number {

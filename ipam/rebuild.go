@@ -16,7 +16,9 @@ func (h *Holding) merge(part Holding) {
 	}
 	maps.Copy(h.Pools, part.Pools)
 	for _, p := range part.Prefixes {
-		second := slices.ContainsFunc(h.Prefixes, func(q netip.Prefix) bool { return q.Addr().Is4() == p.Addr().Is4() })
+		second := slices.ContainsFunc(h.Prefixes, func(q netip.Prefix) bool {
+			return q.Addr().Is4() == p.Addr().Is4()
+		})
 		h.keep(p, second)
 	}
 	for _, p := range part.Abandoned {
@@ -93,7 +95,9 @@ func Rebuild(f Facts) (Rebuilt, error) {
 		}
 		return f.Now
 	}
-	stored := slices.SortedStableFunc(slices.Values(f.Stored), func(a, b Holding) int { return born(a).Compare(born(b)) })
+	stored := slices.SortedStableFunc(slices.Values(f.Stored), func(a, b Holding) int {
+		return born(a).Compare(born(b))
+	})
 	for _, h := range slices.Concat(stored, f.Unstored) {
 		if h.Released.After(f.Now) { // a clock was wrong
 			h.Released = f.Now
@@ -102,7 +106,8 @@ func Rebuild(f Facts) (Rebuilt, error) {
 		r.Restored = append(r.Restored, l.Restore(h)...)
 	}
 	oldestFirst := slices.SortedFunc(slices.Values(f.Nodes), func(a, b LiveNode) int {
-		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
+		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID,
+			b.UID))
 	})
 	for _, n := range oldestFirst {
 		o := Observation{Node: n}

@@ -21,7 +21,8 @@ const (
 // Record returns the text form of a holding, one line with everything that can't be read from
 // the Node itself:
 //
-//	uid=3f0c… id=hcloud://1234567 10.244.3.0/24@default fd00:10:244:3::/64@v6 abandoned=10.244.9.0/24@default released=2026-11-20T22:00:00Z
+//	uid=3f0c… id=hcloud://1234567 10.244.3.0/24@default fd00:10:244:3::/64@v6
+//	abandoned=10.244.9.0/24@default released=2026-11-20T22:00:00Z
 //
 // The name of the Node is missing because it is the key under which the line is stored.
 func (h Holding) Record() string {
@@ -72,8 +73,11 @@ func ParseRecords(name, text string) ([]Holding, error) {
 		if err != nil {
 			return nil, err
 		}
-		if slices.ContainsFunc(holdings, func(other Holding) bool { return other.Node.UID == h.Node.UID }) {
-			return nil, fmt.Errorf("record of Node %s: two lines for the UID %q: remove one of them", name, h.Node.UID)
+		if slices.ContainsFunc(holdings, func(other Holding) bool {
+			return other.Node.UID == h.Node.UID
+		}) {
+			return nil,
+				fmt.Errorf("record of Node %s: two lines for the UID %q: remove one of them", name, h.Node.UID)
 		}
 		holdings = append(holdings, h)
 	}
@@ -130,7 +134,8 @@ func (h *Holding) read(word string) error {
 		return h.readReleased(word, value)
 	}
 	if strings.Contains(word, "=") {
-		return fmt.Errorf("unknown word %q: use %s %s %s %s and prefixes", word, uidWord, idWord, abandonedWord, releasedWord)
+		return fmt.Errorf("unknown word %q: use %s %s %s %s and prefixes", word, uidWord, idWord,
+			abandonedWord, releasedWord)
 	}
 	return h.readPrefix(&h.Prefixes, word)
 }
@@ -187,7 +192,8 @@ func twice(word, what string) error {
 func parsePrefix(text string) (netip.Prefix, error) {
 	p, err := netip.ParsePrefix(text)
 	if err != nil {
-		return p, fmt.Errorf("%q is no prefix: write an address and a length, such as 10.244.3.0/24", text)
+		return p,
+			fmt.Errorf("%q is no prefix: write an address and a length, such as 10.244.3.0/24", text)
 	}
 	if p != canonical(p) {
 		return p, fmt.Errorf("%q is not the first address of its range: write %s", text, canonical(p))

@@ -50,7 +50,8 @@ func (w Warning) String() string {
 	case Excluded:
 		return fmt.Sprintf("%s, which overlaps the excluded %s: recreate the Node, or correct the exclusion", has, w.Against)
 	case Duplicate:
-		return fmt.Sprintf("%s, but Node %s had %s before: recreate one of them", has, w.Holder.Name, w.Against)
+		return fmt.Sprintf("%s, but Node %s had %s before: recreate one of them", has, w.Holder.Name,
+			w.Against)
 	case MissingFamily:
 		return fmt.Sprintf("%s, but none of the address family %s of the pools, and podCIDRs can't be added later: delete this Node and let it join again",
 			has, familyName(w.Prefix.Addr().Is4()))
@@ -78,7 +79,9 @@ func (l *Ledger) warnings(h *holding) []Warning {
 	for _, family := range l.families {
 		of := func(p netip.Prefix) bool { return p.Addr().Is6() == family[0].ipv6() }
 		if !slices.ContainsFunc(h.prefixes, of) {
-			found = append(found, Warning{Kind: MissingFamily, Node: h.node, Prefix: h.prefixes[0], Against: family[0].Prefix})
+			found = append(found, Warning{
+				Kind: MissingFamily, Node: h.node, Prefix: h.prefixes[0], Against: family[0].Prefix,
+			})
 		}
 	}
 	slices.SortFunc(found, compareWarnings)
@@ -95,7 +98,9 @@ func (l *Ledger) duplicates(h *holding, kind WarningKind) []Warning {
 		mine := l.arrival(h, p)
 		for _, r := range l.overlaps(h, p) {
 			if !r.holder.gone() && r.arrival < mine {
-				found = append(found, Warning{Kind: kind, Node: h.node, Prefix: p, Against: r.prefix, Holder: r.holder.node})
+				found = append(found, Warning{
+					Kind: kind, Node: h.node, Prefix: p, Against: r.prefix, Holder: r.holder.node,
+				})
 				break
 			}
 		}

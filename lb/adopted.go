@@ -32,13 +32,22 @@ type keepable struct {
 func (s Spec) keepables(have State) []keepable {
 	annotated := s.Takeover.Annotated
 	return []keepable{
-		{"algorithm", annotated.Algorithm, s.Algorithm != have.Algorithm, func(s *Spec) { s.Algorithm = have.Algorithm }, string(have.Algorithm)},
-		{"name", annotated.Name, s.Name != have.Name, func(s *Spec) { s.Name = have.Name }, fmt.Sprintf("%q", have.Name)},
+		{
+			"algorithm", annotated.Algorithm, s.Algorithm != have.Algorithm,
+			func(s *Spec) { s.Algorithm = have.Algorithm }, string(have.Algorithm),
+		},
+		{
+			"name", annotated.Name, s.Name != have.Name, func(s *Spec) { s.Name = have.Name },
+			fmt.Sprintf("%q", have.Name),
+		},
 		// Only a missing public interface is adopted, and only if targets are reached without it.
 		// An earlier setting must not undo a configuration that closes it to the internet.
-		{"public-interface", annotated.Public || !s.Public || !s.UsePrivateIP, s.Public != have.Public, func(s *Spec) {
-			s.Public, s.ReverseDNS = false, ReverseDNS{}
-		}, "off"},
+		{
+			"public-interface", annotated.Public || !s.Public || !s.UsePrivateIP, s.Public != have.Public,
+			func(s *Spec) {
+				s.Public, s.ReverseDNS = false, ReverseDNS{}
+			}, "off",
+		},
 		{"type", annotated.Type, s.Type != have.Type, func(s *Spec) { s.Type = have.Type }, have.Type},
 	}
 }
@@ -73,7 +82,8 @@ func (s Spec) keep(have State) (Spec, []Note) {
 // service until it is healthy there. A new target is reached like all existing servers, or all
 // existing addresses without servers; if these differ or do not exist, as LabelKept records.
 func (s Spec) keepTargets(have State, remembered []string, found bool) (Spec, []string) {
-	wasPrivate, wasPublic := slices.Contains(remembered, keptPrivate), slices.Contains(remembered, keptPublic)
+	wasPrivate, wasPublic := slices.Contains(remembered, keptPrivate), slices.Contains(remembered,
+		keptPublic)
 	way, shown := wasPrivate || s.UsePrivateIP && !wasPublic, "targets at the addresses that they have"
 	if public, private := reached(deciding(have.Targets)); public != private {
 		way = private
@@ -100,7 +110,9 @@ func (s Spec) keepTargets(have State, remembered []string, found bool) (Spec, []
 // dedicated server may have had only one address.
 func deciding(targets []Target) []Target {
 	nodes := slices.DeleteFunc(slices.Clone(targets), Target.Pod)
-	servers := slices.DeleteFunc(slices.Clone(nodes), func(t Target) bool { return t.Address.IsValid() })
+	servers := slices.DeleteFunc(slices.Clone(nodes), func(t Target) bool {
+		return t.Address.IsValid()
+	})
 	if len(servers) == 0 {
 		return nodes
 	}

@@ -63,7 +63,8 @@ func (c Certificate) ownedBy(o Owner) bool {
 }
 
 func (c Certificate) is(m ManagedCertificate) bool {
-	return slices.Equal(slices.Sorted(slices.Values(c.Domains)), m.Domains) && (c.Labels[labelStaging] == "true") == m.Staging
+	return slices.Equal(slices.Sorted(slices.Values(c.Domains)), m.Domains) &&
+		(c.Labels[labelStaging] == "true") == m.Staging
 }
 
 // NeedsCertificates reports whether the project's certificates must be listed to resolve the spec.
@@ -103,7 +104,9 @@ func (s Spec) Resolve(have []Certificate) (Spec, []Op, []Note) {
 	return s.withCertificates(ids), nil, append(notes, unusable...)
 }
 
-func (s Spec) resolveReferences(field string, refs []string, have []Certificate) (ids []int64, notes []Note) {
+func (s Spec) resolveReferences(
+	field string, refs []string, have []Certificate,
+) (ids []int64, notes []Note) {
 	for _, ref := range refs {
 		what, means := "name", func(c Certificate) bool { return c.Name == ref }
 		if id, isID := ReferenceID(ref); isID {
@@ -137,7 +140,8 @@ func (s Spec) resolveManaged(have []Certificate) (Spec, []Op, []Note) {
 		}
 	}
 	if len(mine) == 0 {
-		return s, []Op{CreateCertificate{Owner: s.Owner, Certificate: s.Managed.beside(s.Owner, have)}}, nil
+		return s, []Op{CreateCertificate{Owner: s.Owner, Certificate: s.Managed.beside(s.Owner, have)}},
+			nil
 	}
 	// Prefer an issued certificate, then the oldest: a copied label must not move traffic.
 	slices.SortFunc(mine, func(a, b Certificate) int {
@@ -163,7 +167,9 @@ func (s Spec) resolveManaged(have []Certificate) (Spec, []Op, []Note) {
 
 // beside returns the certificate with a name that no older certificate of the same owner has.
 func (m ManagedCertificate) beside(o Owner, have []Certificate) ManagedCertificate {
-	if !slices.ContainsFunc(have, func(c Certificate) bool { return c.Name == m.Name && c.ownedBy(o) }) {
+	if !slices.ContainsFunc(have, func(c Certificate) bool {
+		return c.Name == m.Name && c.ownedBy(o)
+	}) {
 		return m
 	}
 	h := fnv.New32a()

@@ -51,13 +51,15 @@ func (p *parser) check(s settings, port Port) HealthCheck {
 	switch {
 	case s.explicit():
 		check = requested
-		check.Protocol, check.TLS = s.explicitProtocol(), requested.TLS || requested.Protocol == ProtocolHTTPS
+		check.Protocol, check.TLS = s.explicitProtocol(), requested.TLS ||
+			requested.Protocol == ProtocolHTTPS
 		check.Port, check.Path = cmp.Or(requested.Port, p.destination(port)), cmp.Or(requested.Path, "/")
 	case s.PodTargets:
 		check.Protocol, check.Port = ProtocolTCP, p.destination(port)
 	case p.svc.Local && !s.connects():
 		check.Protocol, check.Port, check.Path = ProtocolHTTP, p.svc.HealthCheckNodePort, healthPath
-	case cmp.Or(s.checkMode, p.defaults.HealthCheck) == CheckNodePort, s.listener.ProxyProtocol && s.checkMode == "":
+	case cmp.Or(s.checkMode, p.defaults.HealthCheck) == CheckNodePort,
+		s.listener.ProxyProtocol && s.checkMode == "":
 		check.Protocol, check.Port = ProtocolTCP, port.NodePort
 	default:
 		check.Protocol, check.Port, check.Path = ProtocolHTTP, kubeProxyHealthPort, healthPath

@@ -43,7 +43,10 @@ func Diff(want Spec, have State) []Op {
 		if len(have.Listeners) == 0 {
 			added = nil
 		}
-		listeners = slices.DeleteFunc(listeners, func(op Op) bool { _, opens := op.(AddListener); return opens })
+		listeners = slices.DeleteFunc(listeners, func(op Op) bool {
+			_, opens := op.(AddListener)
+			return opens
+		})
 	}
 	early := closes && !slices.ContainsFunc(have.Targets, func(t Target) bool { return !t.Private })
 

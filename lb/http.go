@@ -40,7 +40,9 @@ func (p *parser) protocols() {
 		p.refuse(ReasonInvalid, annotationDomains, "",
 			"a managed certificate needs domains: set this, or "+annotationCertType+" to uploaded")
 	case !p.set.managed() && p.svc.Annotations[annotationCertificates] == "":
-		p.refuse(ReasonInvalid, annotationCertificates, "", "https needs a certificate: set this, "+annotationCertType+" to managed, or certificates of the port in "+AnnotationPorts)
+		p.refuse(ReasonInvalid, annotationCertificates, "",
+			"https needs a certificate: set this, "+annotationCertType+
+				" to managed, or certificates of the port in "+AnnotationPorts)
 	}
 	p.redirects()
 }

@@ -84,7 +84,8 @@ func (RetryCertificate) kind() string   { return "retry_certificate" }
 func (DeleteCertificate) kind() string  { return "delete_certificate" }
 
 func (o Create) String() string {
-	return fmt.Sprintf("create %q with %d listeners and %d targets", o.Spec.Name, len(o.Spec.Listeners), len(o.Spec.Targets))
+	return fmt.Sprintf("create %q with %d listeners and %d targets", o.Spec.Name,
+		len(o.Spec.Listeners), len(o.Spec.Targets))
 }
 
 func (o SetLabels) String() string       { return fmt.Sprintf("set %d labels", len(o.Labels)) }
@@ -108,11 +109,13 @@ func (o AttachNetwork) String() string {
 
 func (o DetachNetwork) String() string { return fmt.Sprintf("detach from network %d", o.Network) }
 func (o AddListener) String() string {
-	return fmt.Sprintf("add listener %d → %d, %s", o.Listener.Port, o.Listener.DestinationPort, o.Listener.Check)
+	return fmt.Sprintf("add listener %d → %d, %s", o.Listener.Port, o.Listener.DestinationPort,
+		o.Listener.Check)
 }
 
 func (o UpdateListener) String() string {
-	return fmt.Sprintf("update listener %d → %d, %s", o.Listener.Port, o.Listener.DestinationPort, o.Listener.Check)
+	return fmt.Sprintf("update listener %d → %d, %s", o.Listener.Port, o.Listener.DestinationPort,
+		o.Listener.Check)
 }
 func (o DeleteListener) String() string { return fmt.Sprintf("delete listener %d", o.Port) }
 func (o AddTarget) String() string      { return "add " + o.Target.String() }
@@ -126,7 +129,8 @@ func (o SetReverseDNS) String() string {
 }
 
 func (o CreateCertificate) String() string {
-	return fmt.Sprintf("obtain certificate %q for %s", o.Certificate.Name, strings.Join(o.Certificate.Domains, ", "))
+	return fmt.Sprintf("obtain certificate %q for %s", o.Certificate.Name,
+		strings.Join(o.Certificate.Domains, ", "))
 }
 func (o RetryCertificate) String() string  { return fmt.Sprintf("retry certificate %q", o.Name) }
 func (o DeleteCertificate) String() string { return fmt.Sprintf("delete certificate %q", o.Name) }

@@ -31,7 +31,9 @@ type Takeover struct {
 
 // Annotated are the settings that annotations set. Place is the location or the network zone,
 // Targets how targets are reached; Interval, Timeout and Retries are those of the health checks.
-type Annotated struct{ Name, Type, Algorithm, Public, Targets, Place, Interval, Timeout, Retries bool }
+type Annotated struct {
+	Name, Type, Algorithm, Public, Targets, Place, Interval, Timeout, Retries bool
+}
 
 // Claim chooses the load balancer that an owner takes over: the load balancer that the Hetzner
 // controller created for the same Service, or an unowned load balancer of the right name if both
@@ -40,7 +42,8 @@ type Annotated struct{ Name, Type, Algorithm, Public, Targets, Place, Interval, 
 func Claim(want Spec, found []State) (State, error) {
 	var peers []State
 	for _, s := range found {
-		if s.Labels[LabelPeer] == want.Owner.UID && want.Owner.UID != "" && !ownedByOthers(s, want.Owner) {
+		if s.Labels[LabelPeer] == want.Owner.UID && want.Owner.UID != "" &&
+			!ownedByOthers(s, want.Owner) {
 			peers = append(peers, s)
 		}
 	}
@@ -49,7 +52,9 @@ func Claim(want Spec, found []State) (State, error) {
 	case 1:
 		return peers[0], nil
 	default:
-		return State{}, fmt.Errorf("load balancers %d and %d carry the label %s of this Service: %w", peers[0].ID, peers[1].ID, LabelPeer, ErrAmbiguous)
+		return State{},
+			fmt.Errorf("load balancers %d and %d carry the label %s of this Service: %w", peers[0].ID,
+				peers[1].ID, LabelPeer, ErrAmbiguous)
 	}
 	i := slices.IndexFunc(found, func(s State) bool { return s.Name == want.Name })
 	if i < 0 {
@@ -58,7 +63,8 @@ func Claim(want Spec, found []State) (State, error) {
 	have := found[i]
 	switch label := ownersLabel(have); {
 	case label != "":
-		return State{}, fmt.Errorf("load balancer %q %w: its label %s says so", want.Name, ErrNotOwned, label)
+		return State{},
+			fmt.Errorf("load balancer %q %w: its label %s says so", want.Name, ErrNotOwned, label)
 	case want.Takeover.Adopt && want.given(have):
 		return have, nil
 	}
@@ -67,7 +73,8 @@ func Claim(want Spec, found []State) (State, error) {
 
 func ownersLabel(s State) string {
 	for _, label := range slices.Sorted(maps.Keys(s.Labels)) {
-		if label == LabelPeer || label == LabelCluster || label == LabelShared || strings.HasPrefix(label, labelServicePrefix) {
+		if label == LabelPeer || label == LabelCluster || label == LabelShared ||
+			strings.HasPrefix(label, labelServicePrefix) {
 			return label
 		}
 	}
@@ -178,14 +185,16 @@ func (s Spec) consented(labels map[string]string) bool {
 
 // consent returns the labels that consented requires, as command-line arguments.
 func (s Spec) consent() string {
-	return fmt.Sprintf("%s=%s %s=%s %s=%s", labelAdoptCluster, s.Owner.Cluster, labelAdoptNamespace, s.Namespace, labelAdoptService, s.Service)
+	return fmt.Sprintf("%s=%s %s=%s %s=%s", labelAdoptCluster, s.Owner.Cluster, labelAdoptNamespace,
+		s.Namespace, labelAdoptService, s.Service)
 }
 
 // adoption returns the steps that let the Service take over an unowned load balancer.
 func (s Spec) adoption(have State) string {
 	var steps []string
 	if !s.given(have) {
-		steps = append(steps, fmt.Sprintf(`run "hcloud load-balancer add-label %d %s"`, have.ID, s.consent()))
+		steps = append(steps, fmt.Sprintf(`run "hcloud load-balancer add-label %d %s"`, have.ID,
+			s.consent()))
 	}
 	if !s.Takeover.Adopt {
 		steps = append(steps, "set the annotation "+annotationAdopt+" to true")

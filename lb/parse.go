@@ -147,7 +147,8 @@ func (p *parser) place() {
 			"a load balancer has a location or a network zone: remove this or "+AnnotationNetworkZone))
 	case p.set.Location == "" && p.set.NetworkZone == "":
 		p.set.Location, p.set.NetworkZone = p.defaults.Location, p.defaults.NetworkZone
-		if p.set.Location == "" && p.set.NetworkZone == "" && p.set.PrimaryIPv4.Named == "" && p.set.PrimaryIPv6.Named == "" {
+		if p.set.Location == "" && p.set.NetworkZone == "" && p.set.PrimaryIPv4.Named == "" &&
+			p.set.PrimaryIPv6.Named == "" {
 			p.placeless = append(p.placeless, errorNote(ReasonInvalid, AnnotationLocation, "",
 				"a load balancer needs a location or a network zone: set this, "+AnnotationNetworkZone+
 					", or a default in the configuration"))
@@ -157,7 +158,8 @@ func (p *parser) place() {
 
 func (p *parser) network() {
 	attached := p.defaults.Network != 0
-	if ip, in := p.set.PrivateIP, p.set.PrivateRange; ip.IsValid() && in.IsValid() && !in.Contains(ip) {
+	if ip, in := p.set.PrivateIP, p.set.PrivateRange; ip.IsValid() && in.IsValid() &&
+		!in.Contains(ip) {
 		p.refuse(ReasonInvalid, annotationPrivateIPv4, ip.String(),
 			"the address must lie in %s, the range of the subnet: set another, or another %s",
 			in, annotationPrivateRange)
@@ -186,7 +188,8 @@ func (p *parser) network() {
 // fields refuses or reports fields of the Service that the cloud does not support.
 func (p *parser) fields() {
 	if !openToAll(p.svc.SourceRanges) && !p.set.elsewhere {
-		p.barred = append(p.barred, errorNote(ReasonUnsupported, "spec.loadBalancerSourceRanges", strings.Join(p.svc.SourceRanges, ","),
+		p.barred = append(p.barred, errorNote(ReasonUnsupported, "spec.loadBalancerSourceRanges",
+			strings.Join(p.svc.SourceRanges, ","),
 			"the cloud's load balancers cannot filter clients, and one without the filter would "+
 				"be open to all: remove the ranges, or filter elsewhere, for example with a "+
 				"NetworkPolicy, and confirm that by setting "+annotationElsewhere+" to true"))
@@ -201,10 +204,12 @@ func (p *parser) fields() {
 		if p.svc.PodTargets {
 			remedy = "the load balancer chooses a pod for each connection: set sessionAffinity to None"
 		}
-		p.notes = append(p.notes, errorNote(ReasonUnsupported, "spec.sessionAffinity", "ClientIP", "%s", remedy))
+		p.notes = append(p.notes, errorNote(ReasonUnsupported, "spec.sessionAffinity", "ClientIP", "%s",
+			remedy))
 	}
 	if p.svc.LoadBalancerIP != "" {
-		p.notes = append(p.notes, errorNote(ReasonUnsupported, "spec.loadBalancerIP", p.svc.LoadBalancerIP,
+		p.notes = append(p.notes, errorNote(ReasonUnsupported, "spec.loadBalancerIP",
+			p.svc.LoadBalancerIP,
 			"the cloud chooses the address of a load balancer: remove the field, or name a "+
 				"primary IP by "+AnnotationPrimaryIPv4))
 	}
@@ -305,7 +310,8 @@ func (p *parser) annotated() Annotated {
 		Name: p.has(AnnotationName), Type: p.has(AnnotationType), Algorithm: p.has(annotationAlgorithm),
 		Public: p.has(annotationPublicOff), Targets: p.has(annotationPrivateIP) || p.svc.PodTargets,
 		Place:    p.has(AnnotationLocation) || p.has(AnnotationNetworkZone),
-		Interval: p.has(annotationCheckInterval), Timeout: p.has(annotationCheckTimeout), Retries: p.has(annotationCheckRetries),
+		Interval: p.has(annotationCheckInterval), Timeout: p.has(annotationCheckTimeout),
+		Retries: p.has(annotationCheckRetries),
 	}
 }
 

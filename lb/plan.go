@@ -129,7 +129,8 @@ func (in Input) Plan() Plan {
 	m := share(in, members)
 	p := Plan{Parts: m.parts, Held: m.held}
 	for i, notes := range unusable {
-		if members[i].Standing == Frozen && len(m.parts[i].Listeners) > 0 && (!members[i].Parsed || len(notes) > 0) {
+		if members[i].Standing == Frozen && len(m.parts[i].Listeners) > 0 &&
+			(!members[i].Parsed || len(notes) > 0) {
 			notes = append(notes, warningNote(ReasonHeld, "", "",
 				"until this is corrected, nothing of the load balancer is changed for the Service "+
 					"but that its ports follow the node ports, and targets the nodes or pods"))
@@ -282,7 +283,9 @@ func (in Input) nodes(members []Member, common []Node) aim {
 	a.excluded = slices.SortedFunc(maps.Values(excluded), Node.compare)
 	strangers := in.Have.Strangers(slices.Concat(common, a.excluded))
 	for _, n := range common {
-		isTarget := slices.ContainsFunc(n.Targets(), func(t Target) bool { return slices.Contains(in.Have.Targets, t) })
+		isTarget := slices.ContainsFunc(n.Targets(), func(t Target) bool {
+			return slices.Contains(in.Have.Targets, t)
+		})
 		if staying[n.Name] && !isTarget && (len(n.Targets()) > 0 || len(strangers) == 0) {
 			continue
 		}

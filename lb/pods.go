@@ -47,7 +47,12 @@ type Pods struct {
 // target is healthy.
 func (p Pods) Choose(have State) (pods bool, notes []Note) {
 	note := func(figures, text string) []Note {
-		return []Note{{Grade: Error, Reason: ReasonPodsNotTargets, Field: AnnotationTargets, Value: targetsPods, Text: text, Figures: figures}}
+		return []Note{
+			{
+				Grade: Error, Reason: ReasonPodsNotTargets, Field: AnnotationTargets, Value: targetsPods,
+				Text: text, Figures: figures,
+			},
+		}
 	}
 	others := andMore(p.Others)
 	switch hasPods := slices.ContainsFunc(have.Targets, Target.Pod); {
@@ -105,7 +110,9 @@ func (s Spec) WithPods(pods []Target) Spec {
 //	some present     old ports    change the listeners
 //	some present     new ports    everything else
 func (s Spec) Step(have State) (step Spec, more bool) {
-	other := slices.DeleteFunc(slices.Clone(have.Targets), func(t Target) bool { return t.Pod() == s.PodTargets })
+	other := slices.DeleteFunc(slices.Clone(have.Targets), func(t Target) bool {
+		return t.Pod() == s.PodTargets
+	})
 	if !have.Exists() || len(other) == 0 {
 		return s, false
 	}
@@ -132,7 +139,8 @@ func (s Spec) Step(have State) (step Spec, more bool) {
 		wanted = wanted[:max(0, min(len(wanted), room-len(other)))]
 	}
 	if len(wanted) > 0 {
-		step.Type, step.Targets = have.Type, slices.SortedFunc(slices.Values(slices.Concat(other, wanted)), Target.Compare)
+		step.Type, step.Targets = have.Type, slices.SortedFunc(slices.Values(slices.Concat(other,
+			wanted)), Target.Compare)
 	}
 	return step, len(wanted) > 0
 }
@@ -161,7 +169,10 @@ func (s Spec) keepPorts(have State) (Spec, []Note) {
 	if !have.Exists() || !waiting {
 		return s, nil
 	}
-	return s, slices.DeleteFunc(slices.Clone(s.Placeless), func(n Note) bool { return n.Reason != ReasonTargetPortUnknown })
+	return s,
+		slices.DeleteFunc(slices.Clone(s.Placeless), func(n Note) bool {
+			return n.Reason != ReasonTargetPortUnknown
+		})
 }
 
 // goLast splits removals of targets into those before and those after additions. Pods are removed
@@ -234,7 +245,8 @@ func (p *parser) pods() {
 	switch {
 	case p.set.publicOff && p.has(annotationPublicOff):
 		p.refuse(ReasonInvalid, annotationPublicOff, p.svc.Annotations[annotationPublicOff],
-			"pods are reached through the load balancer's public interface: remove this, or set "+AnnotationTargets+
+			"pods are reached through the load balancer's public interface: remove this, or set "+
+				AnnotationTargets+
 				" to nodes")
 	case p.set.publicOff:
 		p.refuse(ReasonInvalid, AnnotationTargets, targetsPods,

@@ -184,7 +184,9 @@ func (s Spec) unusable(r reference, ip PrimaryIP) (reason, text string) {
 		if ip.family() == "IPv6" {
 			other = AnnotationPrimaryIPv6
 		}
-		return ReasonPrimaryIP, fmt.Sprintf("this primary IP is of family %s: name it in %s, and one of family %s here", ip.family(), other, r.family)
+		return ReasonPrimaryIP,
+			fmt.Sprintf("this primary IP is of family %s: name it in %s, and one of family %s here",
+				ip.family(), other, r.family)
 	case !s.mayHave(ip):
 		return ReasonPrimaryIP, fmt.Sprintf(`the project's side does not give this primary IP to the Service: run "hcloud primary-ip add-label %d %s", or list it in loadBalancers.primaryIPs of the configuration`, ip.ID, s.consent())
 	case ip.Holder != "":
@@ -205,7 +207,8 @@ func (s Spec) placedAt(ips []PrimaryIP) (Spec, []Note) {
 	switch {
 	case len(ips) > 1 && ips[1].Location != at.Location:
 		note.Field, note.Value = AnnotationPrimaryIPv6, s.PrimaryIPv6.Named
-		note.Text = fmt.Sprintf("this primary IP is in %s and that of %s in %s: name two of one location", ips[1].Location, AnnotationPrimaryIPv4, at.Location)
+		note.Text = fmt.Sprintf("this primary IP is in %s and that of %s in %s: name two of one location",
+			ips[1].Location, AnnotationPrimaryIPv4, at.Location)
 	case annotated && s.Location != "" && s.Location != at.Location:
 		note.Field, note.Value = AnnotationLocation, s.Location
 		note.Text = fmt.Sprintf("the primary IP %q is in %s and cannot move: set that, remove this, or name another primary IP", at.Name, at.Location)

@@ -100,7 +100,10 @@ func (s Spec) Without(have State, refused func(Op) error) (Spec, []error) {
 		case there && old == t, replacing == nil && adding == nil:
 			s.Targets = append(s.Targets, t)
 			continue
-		case there, pair && refused(AddTarget{Target: other}) == nil && (replacing != nil || slices.ContainsFunc(have.Targets, func(h Target) bool { return h.Private == other.Private })):
+		case there,
+			pair && refused(AddTarget{Target: other}) == nil &&
+				(replacing != nil ||
+					slices.ContainsFunc(have.Targets, func(h Target) bool { return h.Private == other.Private })):
 			s.Targets = append(s.Targets, other)
 			s.Public = s.Public || !other.Private
 		}

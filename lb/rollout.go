@@ -37,7 +37,8 @@ func (r Rollout) Next(want Spec, have State) (now Spec, waits bool, notes []Note
 	}
 	slices.SortFunc(want.Targets, Target.Compare)
 	// Targets that are still reached through the public interface need it.
-	want.Public = want.Public || slices.ContainsFunc(want.Targets, func(t Target) bool { return !t.Private })
+	want.Public = want.Public ||
+		slices.ContainsFunc(want.Targets, func(t Target) bool { return !t.Private })
 	return want, waits, notes
 }
 
@@ -76,7 +77,9 @@ func (r Rollout) replace(want *Spec, have State) (waits bool, notes []Note) {
 	var move []int
 	switch {
 	case stuck && proved: // a target that is not healthy loses nothing
-		move = slices.DeleteFunc(slices.Clone(others), func(i int) bool { return slices.Contains(serving, i) })
+		move = slices.DeleteFunc(slices.Clone(others), func(i int) bool {
+			return slices.Contains(serving, i)
+		})
 	case len(failing) > 0, early:
 	case len(serving) > 0:
 		move = serving[:1]
@@ -151,7 +154,9 @@ func addressesOf(private bool) string {
 
 // hasHealth reports whether the health checks of any listener have results.
 func (s State) hasHealth() bool {
-	return slices.ContainsFunc(s.Listeners, func(l Listener) bool { return len(s.Verdicts[l.Port]) > 0 })
+	return slices.ContainsFunc(s.Listeners, func(l Listener) bool {
+		return len(s.Verdicts[l.Port]) > 0
+	})
 }
 
 // healthy reports whether a target is healthy at every listener with a healthy target, of which

@@ -32,7 +32,8 @@ func share(in Input, members []Member) *merger {
 		m.spec.Name = cmp.Or(in.Have.Name, in.Owner.DefaultName())
 	}
 	for _, member := range members {
-		if member.Parsed || member.Standing == Closing || slices.Contains(in.Have.Services(), member.uid()) {
+		if member.Parsed || member.Standing == Closing ||
+			slices.Contains(in.Have.Services(), member.uid()) {
 			m.spec.Sharers = append(m.spec.Sharers, member.uid())
 		}
 	}
@@ -46,7 +47,8 @@ func share(in Input, members []Member) *merger {
 func merge(in Input, members []Member, idle []bool) *merger {
 	m := &merger{
 		Input: in, sharers: members, have: in.Have, idle: idle,
-		parts: make([]Part, len(members)), apart: make([]bool, len(members)), deciders: make(map[string]int),
+		parts: make([]Part, len(members)), apart: make([]bool, len(members)),
+		deciders: make(map[string]int),
 	}
 	if in.Owner.Group == "" {
 		m.alone()
@@ -90,7 +92,8 @@ func (m *merger) alone() {
 			m.crowded = len(m.spec.crowded()) > 0
 		}
 	}
-	if !s.decides() || m.have.Exists() && (m.crowded || s.Standing == Frozen || len(s.Spec.Barred) > 0) {
+	if !s.decides() ||
+		m.have.Exists() && (m.crowded || s.Standing == Frozen || len(s.Spec.Barred) > 0) {
 		m.spec = s.asFound(m.have)
 		s.Service.PodTargets = m.spec.PodTargets
 	}
@@ -107,12 +110,16 @@ func (m *merger) keepRefusedType() {
 
 // asFound returns the spec of a load balancer while its Service's settings do not apply.
 func (m Member) asFound(have State) Spec {
-	s := Spec{Owner: m.Spec.Owner, Subject: Subject{Namespace: m.Spec.Namespace, Service: m.Spec.Service}, Adopted: Adopted{AsFound: true}, Network: have.Network}
+	s := Spec{
+		Owner: m.Spec.Owner, Subject: Subject{Namespace: m.Spec.Namespace, Service: m.Spec.Service},
+		Adopted: Adopted{AsFound: true}, Network: have.Network,
+	}
 	for _, setting := range sharedSettings() {
 		setting.keep(&s, have)
 	}
 	s.UsePrivateIP = s.UsePrivateIP || !have.Public
-	s.PodTargets = slices.ContainsFunc(have.Targets, Target.Pod) || len(have.Targets) == 0 && m.Service.PodTargets
+	s.PodTargets = slices.ContainsFunc(have.Targets, Target.Pod) ||
+		len(have.Targets) == 0 && m.Service.PodTargets
 	return s
 }
 
@@ -213,7 +220,8 @@ func (s Service) frozen(have []Listener) (kept []Listener) {
 		if s.PodTargets {
 			to = l.DestinationPort // pods always belong to the Service
 		}
-		checksNodes := l.Check.Protocol == ProtocolHTTP && l.Check.Path == healthPath && !l.Check.TLS && l.Check.Port != kubeProxyHealthPort
+		checksNodes := l.Check.Protocol == ProtocolHTTP && l.Check.Path == healthPath && !l.Check.TLS &&
+			l.Check.Port != kubeProxyHealthPort
 		explicit := s.Annotations[annotationCheckPort] != "" || s.Annotations[AnnotationPorts] != ""
 		switch {
 		case to == 0:

@@ -23,10 +23,14 @@ func valueIf(annotated bool, field, value string) (string, string) {
 }
 
 // decided returns a setting that is a single field of a Spec.
-func decided[T any](annotation string, annotated func(Spec) bool, at func(*Spec) *T, has func(State) T) sharedSetting {
+func decided[T any](
+	annotation string, annotated func(Spec) bool, at func(*Spec) *T, has func(State) T,
+) sharedSetting {
 	return sharedSetting{
-		annotated: func(s Spec) (string, string) { return valueIf(annotated(s), annotation, fmt.Sprint(*at(&s))) },
-		take:      func(to *Spec, from Spec) { *at(to) = *at(&from) },
+		annotated: func(s Spec) (string, string) {
+			return valueIf(annotated(s), annotation, fmt.Sprint(*at(&s)))
+		},
+		take: func(to *Spec, from Spec) { *at(to) = *at(&from) },
 		keep: func(to *Spec, have State) {
 			// Without has, an address is kept if no annotation sets it.
 			if has != nil {
@@ -39,7 +43,9 @@ func decided[T any](annotation string, annotated func(Spec) bool, at func(*Spec)
 func sharedSettings() []sharedSetting {
 	return []sharedSetting{
 		{
-			annotated: func(s Spec) (string, string) { return valueIf(s.Takeover.Annotated.Name, AnnotationName, s.Name) },
+			annotated: func(s Spec) (string, string) {
+				return valueIf(s.Takeover.Annotated.Name, AnnotationName, s.Name)
+			},
 			take: func(to *Spec, from Spec) {
 				if from.Takeover.Annotated.Name {
 					to.Name = from.Name
@@ -64,7 +70,9 @@ func sharedSettings() []sharedSetting {
 			keep: func(to *Spec, have State) { to.Location = have.Location },
 		},
 		decided(annotationAlgorithm, func(s Spec) bool { return s.Takeover.Annotated.Algorithm },
-			func(s *Spec) *Algorithm { return &s.Algorithm }, func(have State) Algorithm { return have.Algorithm }),
+			func(s *Spec) *Algorithm { return &s.Algorithm }, func(have State) Algorithm {
+				return have.Algorithm
+			}),
 		{
 			annotated: func(s Spec) (string, string) {
 				return valueIf(s.Takeover.Annotated.Targets, annotationPrivateIP, fmt.Sprint(s.UsePrivateIP))
@@ -107,10 +115,13 @@ func marked(have State, mark, name string) string {
 func (m *merger) settings() {
 	m.spec = Spec{
 		Owner: m.Owner, Name: m.Owner.DefaultName(), Network: m.have.Network, Public: true,
-		Targeting: Targeting{UsePrivateIP: m.have.Exists() && !m.have.Public}, Takeover: Takeover{OptedIn: true}, Sharing: Sharing{PortOwners: make(map[int]string), Deciders: make(map[string]string)},
+		Targeting: Targeting{UsePrivateIP: m.have.Exists() && !m.have.Public},
+		Takeover:  Takeover{OptedIn: true},
+		Sharing:   Sharing{PortOwners: make(map[int]string), Deciders: make(map[string]string)},
 	}
 	if i := slices.IndexFunc(m.sharers, Member.decides); i >= 0 {
-		m.spec.Network, m.spec.Subnet, m.spec.UsePrivateIP = m.sharers[i].Spec.Network, m.sharers[i].Spec.Subnet, m.sharers[i].Spec.UsePrivateIP
+		owner := m.sharers[i].Spec
+		m.spec.Network, m.spec.Subnet, m.spec.UsePrivateIP = owner.Network, owner.Subnet, owner.UsePrivateIP
 	} else {
 		for _, setting := range sharedSettings() {
 			setting.keep(&m.spec, m.have)
@@ -131,8 +142,10 @@ func (m *merger) settings() {
 					"or remove this"))
 		}
 	}
-	if ip, in := m.spec.PrivateIP, m.spec.PrivateRange; ip.IsValid() && in.IsValid() && !in.Contains(ip) {
-		m.addNote(m.deciders[annotationPrivateRange], warningNote(ReasonNoEffect, annotationPrivateRange, in.String(),
+	if ip, in := m.spec.PrivateIP, m.spec.PrivateRange; ip.IsValid() && in.IsValid() &&
+		!in.Contains(ip) {
+		m.addNote(m.deciders[annotationPrivateRange], warningNote(ReasonNoEffect, annotationPrivateRange,
+			in.String(),
 			"the load balancer is shared, and another Service gives it the address %s, which lies "+
 				"elsewhere: remove this, or that", ip))
 		m.spec.PrivateRange = netip.Prefix{}
@@ -147,7 +160,8 @@ func (m *merger) settings() {
 func (m *merger) setting(setting sharedSetting) {
 	decided := ""
 	for i, s := range m.sharers {
-		if s.Standing == Frozen && !s.Parsed && decided == "" && slices.Contains(m.have.Services(), s.uid()) {
+		if s.Standing == Frozen && !s.Parsed && decided == "" &&
+			slices.Contains(m.have.Services(), s.uid()) {
 			setting.keep(&m.spec, m.have)
 			decided = s.name()
 			continue

@@ -56,7 +56,8 @@ func shortened(namespace, name string) string {
 	if len(whole) <= longest {
 		return whole
 	}
-	return fmt.Sprintf("%s.%s.%s", namespace[:min(len(namespace), kept)], name[:min(len(name), kept)], digest(whole))
+	return fmt.Sprintf("%s.%s.%s", namespace[:min(len(namespace), kept)], name[:min(len(name), kept)],
+		digest(whole))
 }
 
 // digest returns a hash of 16 characters that resists second preimages.
@@ -93,7 +94,8 @@ func (p *parser) sharing() {
 		{AnnotationPrimaryIPv6, p.has(AnnotationPrimaryIPv6), "a primary IP is given to one Service"},
 	} {
 		if other.set {
-			p.refuse(ReasonInvalid, AnnotationShared, name, "%s: remove this, or %s", other.why, other.annotation)
+			p.refuse(ReasonInvalid, AnnotationShared, name, "%s: remove this, or %s", other.why,
+				other.annotation)
 		}
 	}
 }
@@ -126,6 +128,8 @@ func portLabel(port int) string { return labelPortPrefix + strconv.Itoa(port) }
 
 // Only returns the state with only the listeners that a Service owns.
 func (s State) Only(uid string) State {
-	s.Listeners = slices.DeleteFunc(slices.Clone(s.Listeners), func(l Listener) bool { return s.PortOwner(l.Port) != uid })
+	s.Listeners = slices.DeleteFunc(slices.Clone(s.Listeners), func(l Listener) bool {
+		return s.PortOwner(l.Port) != uid
+	})
 	return s
 }

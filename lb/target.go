@@ -222,7 +222,9 @@ func targetsOf(nodes []Node) map[Target]bool {
 // Strangers returns the targets with an address that no given node has.
 func (s State) Strangers(nodes []Node) []Target {
 	owned := targetsOf(nodes)
-	return slices.DeleteFunc(slices.Clone(s.Targets), func(t Target) bool { return !t.outside() || owned[t] })
+	return slices.DeleteFunc(slices.Clone(s.Targets), func(t Target) bool {
+		return !t.outside() || owned[t]
+	})
 }
 
 // NodeOf returns the name of the node of a target or its pod; "" if it is not in the spec.
@@ -250,8 +252,9 @@ func (s Spec) unaddressed() []Note {
 		return nil
 	}
 	note := Note{
-		Grade: Error, Reason: ReasonTargetAddressMissing, Field: annotationPrivateIP, Value: "false", Figures: andMore(names),
-		Text: "a node on a dedicated server has no public address in its status, so it is not added, and stays a target only where it is one: let it have an ExternalIP, or set this to true if it has an address in the network",
+		Grade: Error, Reason: ReasonTargetAddressMissing, Field: annotationPrivateIP, Value: "false",
+		Figures: andMore(names),
+		Text:    "a node on a dedicated server has no public address in its status, so it is not added, and stays a target only where it is one: let it have an ExternalIP, or set this to true if it has an address in the network",
 	}
 	if s.UsePrivateIP {
 		note.Value = "true"

@@ -15,7 +15,9 @@ type compiled struct {
 
 // Ruleset returns the packet filter of the index's node.
 func (x *Index) Ruleset() Ruleset {
-	r := Ruleset{PodCIDRs: x.nodes[x.node].PodCIDRs, Pods: map[netip.Addr]Chains{}, Sets: map[string]Set{}}
+	r := Ruleset{
+		PodCIDRs: x.nodes[x.node].PodCIDRs, Pods: map[netip.Addr]Chains{}, Sets: map[string]Set{},
+	}
 	used := map[string]*peers{}
 	for _, p := range x.byNode[x.node] {
 		if len(p.held) == 0 {
@@ -85,7 +87,9 @@ func compileChain(d Direction, policies []*Policy, named []NamedPort) compiled {
 
 // compileRule resolves named ports: those of the destination, which is the selected pod for
 // ingress, and the peer for egress. A rule with ports of which the pod has none matches nothing.
-func compileRule(d Direction, namespace string, allow Allow, named []NamedPort) (rules []Rule, used []*peers) {
+func compileRule(
+	d Direction, namespace string, allow Allow, named []NamedPort,
+) (rules []Rule, used []*peers) {
 	var ranges []PortRange
 	var ofPeers []*Port
 	for _, port := range allow.Ports {
@@ -135,11 +139,13 @@ func compileRule(d Direction, namespace string, allow Allow, named []NamedPort) 
 // disjoint returns the same ports as ranges in order that don't overlap.
 func disjoint(all []PortRange) []PortRange {
 	slices.SortFunc(all, func(a, b PortRange) int {
-		return cmp.Or(cmp.Compare(a.Protocol, b.Protocol), cmp.Compare(a.First, b.First), cmp.Compare(a.Last, b.Last))
+		return cmp.Or(cmp.Compare(a.Protocol, b.Protocol), cmp.Compare(a.First, b.First),
+			cmp.Compare(a.Last, b.Last))
 	})
 	var out []PortRange
 	for _, r := range all {
-		if n := len(out); n > 0 && out[n-1].Protocol == r.Protocol && int(r.First) <= int(out[n-1].Last)+1 {
+		if n := len(out); n > 0 && out[n-1].Protocol == r.Protocol &&
+			int(r.First) <= int(out[n-1].Last)+1 {
 			out[n-1].Last = max(out[n-1].Last, r.Last)
 			continue
 		}

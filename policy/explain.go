@@ -130,7 +130,8 @@ func (x *Index) warnings(policy *Policy) (found []string) {
 		for i, allow := range policy.rules(d) {
 			where := fmt.Sprintf("%s rule %d: ", d, i+1)
 			for _, peer := range allow.Peers {
-				if peer.Pods != nil && peer.Namespaces == nil && len(x.podsOf(policy.Namespace, *peer.Pods)) == 0 {
+				if peer.Pods != nil && peer.Namespaces == nil &&
+					len(x.podsOf(policy.Namespace, *peer.Pods)) == 0 {
 					found = append(found, where+"a podSelector matches no pod of the policy's own namespace; pods of others need a namespaceSelector beside it")
 				}
 			}
@@ -175,5 +176,6 @@ func (p Port) warning(targets map[Name]*pod) string {
 	if len(targets) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("no pod that it could mean has a %s port named %q, so it allows nothing", p.Protocol, p.Name)
+	return fmt.Sprintf("no pod that it could mean has a %s port named %q, so it allows nothing",
+		p.Protocol, p.Name)
 }

@@ -89,7 +89,8 @@ func (x *Index) SetPod(p Pod) {
 }
 
 func (p Pod) equal(o Pod) bool {
-	return p.Name == o.Name && p.Node == o.Node && p.HostNetwork == o.HostNetwork && p.Ended == o.Ended &&
+	return p.Name == o.Name && p.Node == o.Node && p.HostNetwork == o.HostNetwork &&
+		p.Ended == o.Ended &&
 		p.Created == o.Created && maps.Equal(p.Labels, o.Labels) &&
 		slices.Equal(p.Addresses, o.Addresses) && slices.Equal(p.Ports, o.Ports)
 }
@@ -139,7 +140,9 @@ func (x *Index) unlink(p *pod) {
 	drop(x.byNode, p.Node, p.Name)
 	drop(x.byNS, p.Namespace, p.Name)
 	for _, a := range p.Addresses {
-		if x.claims[a] = slices.DeleteFunc(x.claims[a], func(q *pod) bool { return q == p }); len(x.claims[a]) == 0 {
+		if x.claims[a] = slices.DeleteFunc(x.claims[a], func(q *pod) bool {
+			return q == p
+		}); len(x.claims[a]) == 0 {
 			delete(x.claims, a)
 		}
 	}
@@ -176,7 +179,9 @@ func (x *Index) holder(a netip.Addr) *pod {
 		if p.HostNetwork || p.Ended || !contains(x.nodes[p.Node].PodCIDRs, a) {
 			continue
 		}
-		if found == nil || cmp.Or(cmp.Compare(p.Created, found.Created), cmp.Compare(p.Name.String(), found.Name.String())) > 0 {
+		if found == nil ||
+			cmp.Or(cmp.Compare(p.Created, found.Created),
+				cmp.Compare(p.Name.String(), found.Name.String())) > 0 {
 			found = p
 		}
 	}

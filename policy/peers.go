@@ -39,7 +39,8 @@ func peersOf(namespace string, peer *Peer, port *Port) *peers {
 	case peer == nil:
 		g.every = true
 	case peer.Block.IsValid():
-		g.block, g.except = peer.Block, slices.SortedFunc(slices.Values(peer.Except), netip.Prefix.Compare)
+		g.block, g.except = peer.Block, slices.SortedFunc(slices.Values(peer.Except),
+			netip.Prefix.Compare)
 		definition = fmt.Sprint("block ", g.block, g.except)
 		g.kind = Blocks
 	default:
@@ -51,7 +52,8 @@ func peersOf(namespace string, peer *Peer, port *Port) *peers {
 		if peer.Pods != nil {
 			g.pods = *peer.Pods
 		}
-		definition = fmt.Sprintf("pods %q %s %s", g.namespace, g.namespaces.canonical(), g.pods.canonical())
+		definition = fmt.Sprintf("pods %q %s %s", g.namespace, g.namespaces.canonical(),
+			g.pods.canonical())
 	}
 	if port != nil {
 		g.kind = Endpoints
@@ -122,7 +124,9 @@ func (g *peers) fill(x *Index) {
 func (g *peers) set() Set {
 	changes := slices.SortedFunc(maps.Keys(g.pending), Element.Compare)
 	for f := range g.elements {
-		ofFamily := slices.DeleteFunc(slices.Clone(changes), func(e Element) bool { return family(e.Prefix.Addr()) != f })
+		ofFamily := slices.DeleteFunc(slices.Clone(changes), func(e Element) bool {
+			return family(e.Prefix.Addr()) != f
+		})
 		g.elements[f] = merge(g.elements[f], ofFamily, g.pending)
 	}
 	clear(g.pending)

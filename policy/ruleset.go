@@ -71,7 +71,8 @@ type Element struct {
 
 // Compare orders elements.
 func (e Element) Compare(other Element) int {
-	return cmp.Or(e.Prefix.Compare(other.Prefix), cmp.Compare(e.Protocol, other.Protocol), cmp.Compare(e.Port, other.Port))
+	return cmp.Or(e.Prefix.Compare(other.Prefix), cmp.Compare(e.Protocol, other.Protocol),
+		cmp.Compare(e.Port, other.Port))
 }
 
 // Connection is the first packet of a connection, after the rewriting of its destination.
@@ -94,7 +95,9 @@ func (r Ruleset) passes(d Direction, c Connection, local, peer netip.Addr) bool 
 	if !known || chains[d] == nil {
 		return known
 	}
-	return slices.ContainsFunc(chains[d].Rules, func(rule Rule) bool { return rule.matches(r.Sets, peer, c) })
+	return slices.ContainsFunc(chains[d].Rules, func(rule Rule) bool {
+		return rule.matches(r.Sets, peer, c)
+	})
 }
 
 func (r Rule) matches(sets map[string]Set, peer netip.Addr, c Connection) bool {

@@ -60,7 +60,8 @@ func (s Selector) canonical() string {
 		sorted[i] = r
 	}
 	slices.SortFunc(sorted, func(a, b Requirement) int {
-		return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Operator, b.Operator), slices.Compare(a.Values, b.Values))
+		return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Operator, b.Operator),
+			slices.Compare(a.Values, b.Values))
 	})
 	return fmt.Sprintf("%q", sorted)
 }

@@ -46,8 +46,11 @@ func Check(l Layout) []Finding {
 			})
 		case !l.Network.Contains(pods.Prefix.Addr()) || l.Network.Bits() > pods.Prefix.Bits():
 			out = append(out, Finding{
-				pods.Prefix, false, fmt.Sprintf("is not inside the network %s, so servers send its packets to their public gateway", l.Network),
-				fmt.Sprintf("give every server a route to %s via %s, or choose a range inside the network", pods.Prefix, gateway),
+				pods.Prefix, false,
+				fmt.Sprintf("is not inside the network %s, so servers send its packets to their public gateway",
+					l.Network),
+				fmt.Sprintf("give every server a route to %s via %s, or choose a range inside the network",
+					pods.Prefix, gateway),
 			})
 		}
 	}
@@ -59,14 +62,18 @@ func (l Layout) overlaps(pods netip.Prefix) []Finding {
 	for _, subnet := range l.Subnets {
 		if pods.Overlaps(subnet) {
 			out = append(out, Finding{
-				pods, true, fmt.Sprintf("overlaps the network's subnet %s, so the cloud takes no route into it", subnet),
+				pods, true,
+				fmt.Sprintf("overlaps the network's subnet %s, so the cloud takes no route into it", subnet),
 				"choose a range outside every subnet, or delete the subnet if nothing uses it",
 			})
 		}
 	}
 	for _, service := range l.Services {
 		if pods.Overlaps(service) {
-			out = append(out, Finding{pods, true, fmt.Sprintf("overlaps the Service range %s", service), "choose ranges that lie apart"})
+			out = append(out, Finding{
+				pods, true, fmt.Sprintf("overlaps the Service range %s", service),
+				"choose ranges that lie apart",
+			})
 		}
 	}
 	return out

@@ -63,7 +63,9 @@ func Decide(o Observed) Decision {
 // kept returns Kept without the podCIDRs of Nodes that yield their routes.
 func (o Observed) kept() []netip.Prefix {
 	return slices.DeleteFunc(slices.Clone(o.Kept), func(p netip.Prefix) bool {
-		return slices.ContainsFunc(o.Nodes, func(n Node) bool { return n.Yields && slices.Contains(n.Dsts, p) })
+		return slices.ContainsFunc(o.Nodes, func(n Node) bool {
+			return n.Yields && slices.Contains(n.Dsts, p)
+		})
 	})
 }
 

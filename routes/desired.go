@@ -103,7 +103,9 @@ func Desired(nodes []Node, ranges []Range) Wanted {
 			switch {
 			case losers[nodeDst{n.Name, dst}], n.Yields, n.Reach != "":
 			case n.Via.IsValid() && !n.Unrouted && !n.Encrypted:
-				w.Routes = append(w.Routes, NodeRoute{Route{Dst: dst, Via: n.Via}, n.Name, !cutsAny(ranges, dst), n.Aliases})
+				w.Routes = append(w.Routes, NodeRoute{
+					Route{Dst: dst, Via: n.Via}, n.Name, !cutsAny(ranges, dst), n.Aliases,
+				})
 			default:
 				w.Held = append(w.Held, dst)
 			}
@@ -172,7 +174,9 @@ func duplicates(nodes []Node, ranges []Range) []Duplicate {
 				kept = append(kept, h)
 				continue
 			}
-			found = append(found, Duplicate{Node: h.node.Name, Older: kept[i].node.Name, Dst: h.dst, OlderDst: kept[i].dst})
+			found = append(found, Duplicate{
+				Node: h.node.Name, Older: kept[i].node.Name, Dst: h.dst, OlderDst: kept[i].dst,
+			})
 		}
 		start = end
 	}

@@ -65,7 +65,9 @@ func (g Gateways) markSameServer(nodes []Node) {
 		if len(same) == 1 {
 			continue
 		}
-		slices.SortFunc(same, func(a, b *Node) int { return cmp.Or(firstIf(a.Ready, b.Ready), byAge(a, b)) })
+		slices.SortFunc(same, func(a, b *Node) int {
+			return cmp.Or(firstIf(a.Ready, b.Ready), byAge(a, b))
+		})
 		routed := same[0]
 		routed.SameServer, routed.Unrouted = same[1].Name, !routed.Ready
 		for _, n := range same[1:] {

@@ -85,7 +85,10 @@ func (o outlook) nodeStatus(n Node) NodeStatus {
 	}
 	if len(n.Dsts) > 0 && !n.Via.IsValid() {
 		// A route to the node exists, and only its server was not found.
-		allToward := !slices.ContainsFunc(n.Dsts, func(dst netip.Prefix) bool { _, stands := o.stands[dst]; return !stands })
+		allToward := !slices.ContainsFunc(n.Dsts, func(dst netip.Prefix) bool {
+			_, stands := o.stands[dst]
+			return !stands
+		})
 		return NodeStatus{
 			Reason: NotAttached, Event: string(NotAttached), Message: n.Missing.Reason,
 			Unproved: allToward && !n.Missing.Detached,
@@ -106,10 +109,15 @@ func (o outlook) nodeStatus(n Node) NodeStatus {
 		if n.Unrouted {
 			return NodeStatus{Reason: NoRouteCreated, Event: EventProviderIDShared, Message: sameServer(n)}
 		}
-		return NodeStatus{Reason: NoRouteCreated, Message: fmt.Sprintf("route %s does not stand yet", needed.Route)}
+		return NodeStatus{
+			Reason: NoRouteCreated, Message: fmt.Sprintf("route %s does not stand yet", needed.Route),
+		}
 	}
 	if n.Unseen && len(n.Dsts) > 0 {
-		return NodeStatus{Reason: NoRouteCreated, Unproved: true, LookAgain: true, Message: "looking whether the route stands"}
+		return NodeStatus{
+			Reason: NoRouteCreated, Unproved: true, LookAgain: true,
+			Message: "looking whether the route stands",
+		}
 	}
 	status := NodeStatus{Reachable: true, Reason: RouteCreated, Message: created(n)}
 	if n.SameServer != "" {
@@ -141,7 +149,8 @@ func refusal(r Refusal) NodeStatus {
 func created(n Node) string {
 	switch {
 	case len(n.Inside) > 0:
-		return fmt.Sprintf("%s lies inside the vSwitch's subnet %s and needs no route", join(n.Inside), n.Subnet)
+		return fmt.Sprintf("%s lies inside the vSwitch's subnet %s and needs no route", join(n.Inside),
+			n.Subnet)
 	case len(n.Dsts) == 0:
 		return "no podCIDR of this node needs a route of the network"
 	}

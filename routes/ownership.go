@@ -12,7 +12,8 @@ type Range struct {
 
 // Cuts reports whether p is exactly one of the range's node prefixes.
 func (r Range) Cuts(p netip.Prefix) bool {
-	return p.Bits() == r.NodeBits && p == p.Masked() && r.Prefix.Bits() <= p.Bits() && r.Prefix.Contains(p.Addr())
+	return p.Bits() == r.NodeBits && p == p.Masked() && r.Prefix.Bits() <= p.Bits() &&
+		r.Prefix.Contains(p.Addr())
 }
 
 func cutsAny(ranges []Range, p netip.Prefix) bool {

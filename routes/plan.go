@@ -79,7 +79,9 @@ func Diff(w Wanted, o Ownership) Plan {
 		inTheWay := slices.IndexFunc(others, func(r Route) bool { return clash(r.Dst, needed.Dst) })
 		switch {
 		case inTheWay >= 0:
-			p.Refused = append(p.Refused, Refusal{NodeRoute: needed, Cause: Obstructed, By: others[inTheWay]})
+			p.Refused = append(p.Refused, Refusal{
+				NodeRoute: needed, Cause: Obstructed, By: others[inTheWay],
+			})
 		case needed.Outside:
 			p.Refused = append(p.Refused, Refusal{NodeRoute: needed, Cause: Outside})
 		case found:
@@ -105,7 +107,9 @@ func clash(a, b netip.Prefix) bool {
 // Without returns the plan without the destinations that are skipped for now.
 func (p Plan) Without(skip func(netip.Prefix) bool) Plan {
 	p.Delete = slices.DeleteFunc(slices.Clone(p.Delete), func(r Route) bool { return skip(r.Dst) })
-	p.Replace = slices.DeleteFunc(slices.Clone(p.Replace), func(c Change) bool { return skip(c.New.Dst) })
+	p.Replace = slices.DeleteFunc(slices.Clone(p.Replace), func(c Change) bool {
+		return skip(c.New.Dst)
+	})
 	p.Add = slices.DeleteFunc(slices.Clone(p.Add), func(n NodeRoute) bool { return skip(n.Dst) })
 	return p
 }
@@ -114,7 +118,9 @@ func (p Plan) Without(skip func(netip.Prefix) bool) Plan {
 // leaves what is safe while the purpose of the routes is unknown.
 func (p Plan) removing(these map[Route]bool) Plan {
 	p.Delete = slices.DeleteFunc(slices.Clone(p.Delete), func(r Route) bool { return !these[r] })
-	p.Replace = slices.DeleteFunc(slices.Clone(p.Replace), func(c Change) bool { return !these[c.Old] })
+	p.Replace = slices.DeleteFunc(slices.Clone(p.Replace), func(c Change) bool {
+		return !these[c.Old]
+	})
 	return p
 }
 

@@ -90,8 +90,9 @@ func (o outlook) tunnelStatus(n Node) NodeStatus {
 		}
 	}
 	return NodeStatus{
-		Reason:  NoTunnel,
-		Message: "waiting for WireGuard tunnels to all Ready nodes: " + why + "; PeersReachable has details",
+		Reason: NoTunnel,
+		Message: "waiting for WireGuard tunnels to all Ready nodes: " + why +
+			"; PeersReachable has details",
 	}
 }
 

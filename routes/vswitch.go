@@ -108,15 +108,20 @@ func (o outlook) insideStatus(n Node) (status NodeStatus, ok bool) {
 		return NodeStatus{}, true
 	case n.Via.IsValid():
 		return notInVSwitch(n, fmt.Sprintf("and the Node's server %s is one of the cloud, where the subnet's gateway doesn't find pods; "+
-			"take the label off that the pool's nodeSelector picks, delete this Node and let it join again", n.Via)), false
+			"take the label off that the pool's nodeSelector picks, delete this Node and let it join again",
+			n.Via)), false
 	case len(n.InternalIPs) == 0:
-		return NodeStatus{Reason: NoRouteCreated, Unproved: true, Message: "waiting for the Node's internal address"}, false
+		return NodeStatus{
+			Reason: NoRouteCreated, Unproved: true, Message: "waiting for the Node's internal address",
+		}, false
 	case !slices.ContainsFunc(n.InternalIPs, n.Subnet.Contains):
 		return notInVSwitch(n, fmt.Sprintf("and no internal address of the Node does (%s), so the subnet's gateway doesn't find its pods; "+
 			"give the server an address of the subnet on its VLAN interface, and its kubelet that one with --node-ip", joinAddrs(n.InternalIPs))), false
 	}
 	for _, r := range o.have {
-		if slices.ContainsFunc(n.Inside, func(dst netip.Prefix) bool { return shadows(r, dst, n.Subnet) }) {
+		if slices.ContainsFunc(n.Inside, func(dst netip.Prefix) bool {
+			return shadows(r, dst, n.Subnet)
+		}) {
 			return NodeStatus{
 				Reason: NoRouteCreated, Event: EventRouteAmbiguous,
 				Message: fmt.Sprintf("route %s takes packets for podCIDR %s, which lies inside the vSwitch's subnet and needs no route; remove that route from the network",
@@ -130,7 +135,8 @@ func (o outlook) insideStatus(n Node) (status NodeStatus, ok bool) {
 func notInVSwitch(n Node, why string) NodeStatus {
 	return NodeStatus{
 		Reason: NotInVSwitch, Event: string(NotInVSwitch),
-		Message: fmt.Sprintf("podCIDR %s lies inside the vSwitch's subnet %s, %s", join(n.Inside), n.Subnet, why),
+		Message: fmt.Sprintf("podCIDR %s lies inside the vSwitch's subnet %s, %s", join(n.Inside),
+			n.Subnet, why),
 	}
 }
 

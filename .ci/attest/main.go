@@ -2,8 +2,8 @@
 // in CycloneDX's format for each program in a folder, and one in-toto statement with SLSA's
 // provenance predicate for all files.
 //
-// It reads the build information that the Go linker recorded in the programs, so it lists the linked
-// modules and not all modules of go.mod. Its output depends only on the files and the flags.
+// It reads the build information that the Go linker recorded in the programs, so it lists the
+// linked modules and not all modules of go.mod. Its output depends only on the files and the flags.
 package main
 
 import (
@@ -29,7 +29,8 @@ func main() {
 	flag.StringVar(&r.date, "date", "", "date of the commit, in RFC 3339")
 	flag.StringVar(&r.source, "source", "", "URI of the repository")
 	flag.StringVar(&r.builder, "builder", "", "URI of the builder")
-	flag.StringVar(&r.images, "images", "", "file with a line \"NAME DIGEST\" for each image of the release")
+	flag.StringVar(&r.images, "images", "",
+		"file with a line \"NAME DIGEST\" for each image of the release")
 	flag.Parse()
 	if flag.NArg() != 1 {
 		fmt.Fprintln(os.Stderr, "attest: give one folder, whose files are the release")

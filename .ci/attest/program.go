@@ -71,8 +71,8 @@ func (p program) modules() []module {
 // purl returns the module's package URL (https://github.com/package-url/purl-spec, type golang).
 func (m module) purl() string { return "pkg:golang/" + m.path + "@" + m.version }
 
-// dirHash returns the checksum of go.sum in hexadecimal, which in-toto calls dirHash: SHA-256 over a
-// list of the module's files. It is empty if the build information has none.
+// dirHash returns the checksum of go.sum in hexadecimal, which in-toto calls dirHash: SHA-256 over
+// a list of the module's files. It is empty if the build information has none.
 func (m module) dirHash() string {
 	sum, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(m.sum, "h1:"))
 	if err != nil {

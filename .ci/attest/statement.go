@@ -106,7 +106,8 @@ func (r release) readImages() ([]resource, error) {
 		name, digest, _ := strings.Cut(lines.Text(), " ")
 		sum, ok := strings.CutPrefix(digest, "sha256:")
 		if !ok || len(sum) != 64 {
-			return nil, fmt.Errorf("%s: line %q: want a name and a digest such as sha256:…", r.images, lines.Text())
+			return nil,
+				fmt.Errorf("%s: line %q: want a name and a digest such as sha256:…", r.images, lines.Text())
 		}
 		all = append(all, resource{Name: name, Digest: map[string]string{"sha256": sum}})
 	}

@@ -68,7 +68,8 @@ type Agent struct {
 func New(cfg Config) (*Agent, error) {
 	a := &Agent{
 		Config: cfg, kick: make(chan struct{}, 1), doubt: true,
-		resumed: map[netip.Addr]uint64{}, counted: map[string]addresses.Status{}, logged: map[netip.Addr]string{},
+		resumed: map[netip.Addr]uint64{}, counted: map[string]addresses.Status{},
+		logged: map[netip.Addr]string{},
 	}
 	var err error
 	if a.metrics, err = newMetrics(cfg.Registry); err != nil {
@@ -280,8 +281,9 @@ func (a *Agent) save(ctx context.Context, known Knowledge) {
 		err = replace(a.StatePath, text)
 	}
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "This node's held addresses are not recorded; restarted without "+
-			"the API server, it would hold nothing", "file", a.StatePath)
+		klog.FromContext(ctx).Error(err,
+			"This node's held addresses are not recorded; restarted without "+
+				"the API server, it would hold nothing", "file", a.StatePath)
 		return
 	}
 	a.saved = string(text)

@@ -27,13 +27,14 @@ func (a *Agent) Alive(now time.Time) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if since := now.Sub(a.beat); since > stuckAfter {
-		return fmt.Errorf("this node's addresses have not been looked at for %s", since.Round(time.Second))
+		return fmt.Errorf("this node's addresses have not been looked at for %s",
+			since.Round(time.Second))
 	}
 	return nil
 }
 
-// ServeAlive serves GET /healthz at [addresses.AgentPort] of each address in the set until ctx is done,
-// for the watchers on other nodes.
+// ServeAlive serves GET /healthz at [addresses.AgentPort] of each address in the set until ctx is
+// done, for the watchers on other nodes.
 func ServeAlive(ctx context.Context, at *Set, alive func(now time.Time) error) {
 	handler := http.NewServeMux()
 	handler.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
@@ -66,8 +67,9 @@ func ServeAlive(ctx context.Context, at *Set, alive func(now time.Time) error) {
 			var lc net.ListenConfig
 			listener, err := lc.Listen(ctx, "tcp", netip.AddrPortFrom(addr, addresses.AgentPort).String())
 			if err != nil {
-				klog.FromContext(ctx).Error(err, "Other nodes can't check whether this agent is alive, and take its "+
-					"addresses away; free the port", "at", addr)
+				klog.FromContext(ctx).Error(err,
+					"Other nodes can't check whether this agent is alive, and take its "+
+						"addresses away; free the port", "at", addr)
 				continue
 			}
 			listeners[addr] = listener

@@ -31,8 +31,10 @@ func Connect(to *rest.Config) (kubernetes.Interface, error) {
 		return nil, fmt.Errorf(preparing, err)
 	}
 	dialer := &net.Dialer{
-		Timeout:         dialWithin,
-		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: time.Second, Interval: time.Second, Count: 3},
+		Timeout: dialWithin,
+		KeepAliveConfig: net.KeepAliveConfig{
+			Enable: true, Idle: time.Second, Interval: time.Second, Count: 3,
+		},
 		Control: func(_, _ string, raw syscall.RawConn) error {
 			var failed error
 			err := raw.Control(func(fd uintptr) {

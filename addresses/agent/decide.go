@@ -33,7 +33,9 @@ type decision struct {
 }
 
 func (s situation) decide() decision {
-	d := decision{wants: make([]Want, len(s.movers)), passing: Passing(s.Ledger, routed(s.movers), s.nodes)}
+	d := decision{
+		wants: make([]Want, len(s.movers)), passing: Passing(s.Ledger, routed(s.movers), s.nodes),
+	}
 	for i := range d.wants {
 		d.wants[i] = Want{addresses.Assignment{Cluster: s.Cluster, Doubt: s.doubt}, s.Node}
 	}
@@ -53,13 +55,16 @@ func (s situation) decide() decision {
 		}
 		w, leads := &d.wants[at], s.movers[at].Routed
 		epoch, was := s.resumed[e.Address]
-		hold := addresses.Assigned{Address: e.Address, Epoch: e.Epoch, Resumed: was && epoch == e.Epoch, Held: e.Held}
+		hold := addresses.Assigned{
+			Address: e.Address, Epoch: e.Epoch, Resumed: was && epoch == e.Epoch, Held: e.Held,
+		}
 		_, passes := slices.BinarySearchFunc(d.passing, e.Address, netip.Addr.Compare) // sorted
 		switch {
 		case mine && !e.Held && owners[e.Address] != "":
 			d.refused = append(d.refused, addresses.Problem{
 				Address: e.Address, Reason: addresses.InUse,
-				Text: fmt.Sprintf("Node %s has the address %s itself: take it out of the pool", owners[e.Address], e.Address),
+				Text: fmt.Sprintf("Node %s has the address %s itself: take it out of the pool",
+					owners[e.Address], e.Address),
 			})
 		case mine && len(s.nodes) == 0 && !hold.Resumed:
 			// Before Nodes are read, a cluster member can't be distinguished from an external host.
@@ -118,7 +123,9 @@ func (m NamedMover) has(a netip.Addr) bool {
 }
 
 // unheld returns addresses without a holder that are on no segment here, as a hint to users.
-func unheld(l addresses.Ledger, elsewhere []netip.Addr, r addresses.Report) (all []addresses.Problem) {
+func unheld(
+	l addresses.Ledger, elsewhere []netip.Addr, r addresses.Report,
+) (all []addresses.Problem) {
 	for _, a := range elsewhere {
 		e, _ := l.Entry(a)
 		if e.Holder == "" && len(e.Nodes) == 0 && !r.OnSegment(a) {
@@ -136,7 +143,9 @@ func going(all []Want, r addresses.Report) []addresses.Hold {
 	for _, w := range all {
 		for _, h := range w.Hold {
 			held := func(is addresses.Hold) bool { return is.Address == h.Address }
-			refused := slices.IndexFunc(r.Refused, func(p addresses.Problem) bool { return p.Address == h.Address })
+			refused := slices.IndexFunc(r.Refused, func(p addresses.Problem) bool {
+				return p.Address == h.Address
+			})
 			goes := h.Resumed
 			if refused >= 0 {
 				goes = r.Refused[refused].Reason == addresses.NoRouter

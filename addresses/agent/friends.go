@@ -35,7 +35,9 @@ type Friends struct {
 
 // NewFriends returns a Friends with an empty cache.
 func NewFriends(neighbors Neighbors) *Friends {
-	return &Friends{neighbors: neighbors, known: map[netip.Addr]string{}, joined: make(chan struct{}, 1)}
+	return &Friends{
+		neighbors: neighbors, known: map[netip.Addr]string{}, joined: make(chan struct{}, 1),
+	}
 }
 
 // set replaces the members: the addresses of all other Nodes.

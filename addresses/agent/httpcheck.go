@@ -23,7 +23,8 @@ func HTTPCheck() Check {
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	return func(ctx context.Context, at netip.AddrPort) error {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+at.String()+"/healthz", nil)
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+at.String()+"/healthz",
+			nil)
 		if err != nil {
 			return err
 		}

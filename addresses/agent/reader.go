@@ -114,7 +114,9 @@ func (r *Reader) list(ctx context.Context, only metav1.ListOptions) (*corev1.Con
 	defer cancel()
 	listed, err := r.ConfigMaps.List(ctx, only)
 	if err != nil {
-		return nil, fmt.Errorf("reading the ledger of addresses %s/%s: %w", LedgerNamespace, addresses.LedgerName, err)
+		return nil,
+			fmt.Errorf("reading the ledger of addresses %s/%s: %w", LedgerNamespace, addresses.LedgerName,
+				err)
 	}
 	var stored *corev1.ConfigMap
 	if len(listed.Items) > 0 {
@@ -125,7 +127,9 @@ func (r *Reader) list(ctx context.Context, only metav1.ListOptions) (*corev1.Con
 }
 
 // watch opens a watch within replyTimeout, or cancels ctx.
-func (r *Reader) watch(ctx context.Context, cancel func(), only metav1.ListOptions) (watch.Interface, error) {
+func (r *Reader) watch(
+	ctx context.Context, cancel func(), only metav1.ListOptions,
+) (watch.Interface, error) {
 	late := time.AfterFunc(replyTimeout, cancel)
 	watching, err := r.ConfigMaps.Watch(ctx, only)
 	inTime := late.Stop()
@@ -137,7 +141,9 @@ func (r *Reader) watch(ctx context.Context, cancel func(), only metav1.ListOptio
 		err = context.DeadlineExceeded
 	}
 	if err != nil {
-		return nil, fmt.Errorf("watching the ledger of addresses %s/%s: %w", LedgerNamespace, addresses.LedgerName, err)
+		return nil,
+			fmt.Errorf("watching the ledger of addresses %s/%s: %w", LedgerNamespace, addresses.LedgerName,
+				err)
 	}
 	return watching, nil
 }
@@ -175,8 +181,9 @@ func (r *Reader) observe(ctx context.Context, stored *corev1.ConfigMap) {
 	}
 	ledger, err := addresses.ParseLedger([]byte(stored.Data[addresses.LedgerKey]))
 	if err != nil {
-		logger.Error(err, "The ledger of addresses can't be read; this node keeps its addresses. Restore the key, "+
-			"or delete the ConfigMap to have it rebuilt", "key", addresses.LedgerKey)
+		logger.Error(err,
+			"The ledger of addresses can't be read; this node keeps its addresses. Restore the key, "+
+				"or delete the ConfigMap to have it rebuilt", "key", addresses.LedgerKey)
 		r.unreadable = err
 		return
 	}

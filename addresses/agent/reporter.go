@@ -91,7 +91,8 @@ func (r *reporter) run(ctx context.Context) {
 			continue
 		}
 		if ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "This node's report about addresses is not written; trying again")
+			klog.FromContext(ctx).Error(err,
+				"This node's report about addresses is not written; trying again")
 			again = time.After(pause)
 			pause = min(2*pause, writeLast)
 		}
@@ -150,13 +151,15 @@ func (r *reporter) write(ctx context.Context) (wait time.Duration, err error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, writeWithin)
 	defer cancel()
-	patched, err := r.patcher.Patch(ctx, r.self, types.MergePatchType, body, metav1.PatchOptions{}, "status")
+	patched, err := r.patcher.Patch(ctx, r.self, types.MergePatchType, body, metav1.PatchOptions{},
+		"status")
 	switch {
 	case apierrors.IsNotFound(err):
 		return 0, nil
 	case err != nil:
 		r.metrics.reports.WithLabelValues("error").Inc()
-		return 0, fmt.Errorf("patching the annotation %s of Node %s: %w", addresses.ReportAnnotation, r.self, err)
+		return 0,
+			fmt.Errorf("patching the annotation %s of Node %s: %w", addresses.ReportAnnotation, r.self, err)
 	}
 	r.metrics.reports.WithLabelValues("success").Inc()
 	r.wrote = time.Now()

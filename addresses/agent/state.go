@@ -30,7 +30,8 @@ type Knowledge struct {
 	Held []addresses.Hold `json:"held,omitempty"`
 }
 
-// Load reads the state of an earlier run. The state of another Node, as of a missing file, is empty.
+// Load reads the state of an earlier run. The state of another Node, as of a missing file, is
+// empty.
 func Load(path, node string) (Knowledge, error) {
 	var k Knowledge
 	text, err := os.ReadFile(path)
@@ -39,7 +40,8 @@ func Load(path, node string) (Knowledge, error) {
 	}
 	switch {
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
-		return Knowledge{Name: node}, fmt.Errorf("reading the addresses that this node held, %s: %w", path, err)
+		return Knowledge{Name: node},
+			fmt.Errorf("reading the addresses that this node held, %s: %w", path, err)
 	case k.Name != node:
 		return Knowledge{Name: node}, nil
 	}

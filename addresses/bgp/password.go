@@ -21,7 +21,9 @@ func NewPassword(text string) (Password, error) {
 	case text == "":
 		return Password{}, fmt.Errorf("the password is empty: put in the one that the router has for this node, or name no file")
 	case len(text) > maxPassword:
-		return Password{}, fmt.Errorf("the password has %d bytes, and the kernel takes %d: set a shorter one on both sides", len(text), maxPassword)
+		return Password{},
+			fmt.Errorf("the password has %d bytes, and the kernel takes %d: set a shorter one on both sides",
+				len(text), maxPassword)
 	case strings.ContainsAny(text, "\r\n\x00"):
 		return Password{}, fmt.Errorf("the password holds a line break or a zero byte: copy it again, alone and on one line")
 	}

@@ -49,7 +49,8 @@ func (p Peer) canonical() Peer {
 func (p Peer) sameSession(other Peer) bool {
 	return p.Address == other.Address && p.Port == other.Port && p.ASN == other.ASN &&
 		p.Password.Reveal() == other.Password.Reveal() && p.HoldTime == other.HoldTime &&
-		p.Multihop == other.Multihop && p.BFD == other.BFD && slices.Equal(p.Communities, other.Communities)
+		p.Multihop == other.Multihop && p.BFD == other.BFD &&
+		slices.Equal(p.Communities, other.Communities)
 }
 
 // PeerState is the state of a session.

@@ -25,7 +25,10 @@ const (
 )
 
 func addressAnnotations() []string {
-	return []string{"metallb.io/loadBalancerIPs", "metallb.universe.tf/loadBalancerIPs", "kube-vip.io/loadbalancerIPs"}
+	return []string{
+		"metallb.io/loadBalancerIPs", "metallb.universe.tf/loadBalancerIPs",
+		"kube-vip.io/loadbalancerIPs",
+	}
 }
 
 func poolAnnotations() []string {
@@ -45,12 +48,17 @@ type request struct {
 	poolField     string
 }
 
-// requestOf parses the requests of a Service. If a request is invalid, or the namespace is not cached
-// yet, the Service keeps its addresses and gets no others: a wrong address would be kept for life.
-func requestOf(svc *corev1.Service, pools []Pool, namespaces map[string]labels.Set, have []netip.Addr) request {
+// requestOf parses the requests of a Service. If a request is invalid, or the namespace is not
+// cached yet, the Service keeps its addresses and gets no others: a wrong address would be kept for
+// life.
+func requestOf(
+	svc *corev1.Service, pools []Pool, namespaces map[string]labels.Set, have []netip.Addr,
+) request {
 	a := request{Claim: addresses.Claim{
-		UID: string(svc.UID), Namespace: svc.Namespace, Name: svc.Name, Created: svc.CreationTimestamp.Time,
-		Families: families(svc), Local: local(svc), Before: shown(svc), Selector: labels.Set(svc.Spec.Selector).String(),
+		UID: string(svc.UID), Namespace: svc.Namespace, Name: svc.Name,
+		Created:  svc.CreationTimestamp.Time,
+		Families: families(svc), Local: local(svc), Before: shown(svc),
+		Selector: labels.Set(svc.Spec.Selector).String(),
 	}}
 	if policy := svc.Spec.IPFamilyPolicy; policy != nil {
 		a.All = *policy == corev1.IPFamilyPolicyRequireDualStack
@@ -77,7 +85,8 @@ func requestOf(svc *corev1.Service, pools []Pool, namespaces map[string]labels.S
 }
 
 func (a *request) misspelled(svc *corev1.Service) {
-	names := slices.Concat([]string{annotationAddresses}, addressAnnotations(), poolAnnotations(), keyAnnotations())
+	names := slices.Concat([]string{annotationAddresses}, addressAnnotations(), poolAnnotations(),
+		keyAnnotations())
 	for _, name := range slices.Sorted(maps.Keys(svc.Annotations)) {
 		if meant, slip := editdistance.Meant(name, names); slip {
 			a.notes = append(a.notes, note{
@@ -142,7 +151,8 @@ func (a *request) readList(field, text string) {
 		case !slices.Contains(a.Families, family):
 			wrong(fmt.Sprintf("is an %s address, and the Service has no such family: add it to spec.ipFamilies, or leave the address out", family))
 		case twice && a.addressFields[request.String()] == field:
-			wrong(fmt.Sprintf("is a second %s address, and a Service has one of each family: leave one out", family))
+			wrong(fmt.Sprintf("is a second %s address, and a Service has one of each family: leave one out",
+				family))
 		case !twice:
 			a.Addresses = append(a.Addresses, address)
 			a.addressFields[address.String()] = field
@@ -166,4 +176,8 @@ func (a request) refused(r addresses.Refusal) note {
 
 // preferred reports whether a refusal is about a family that no pool has and that
 // spec.ipFamilyPolicy does not require.
-func (a request) preferred(r addresses.Refusal) bool { return !a.All && r.Reason == addresses.NoPool }
+func (a request) preferred(
+	r addresses.Refusal,
+) bool {
+	return !a.All && r.Reason == addresses.NoPool
+}

@@ -34,7 +34,9 @@ func (o Orphan) Remedy() string {
 
 // Check returns the addresses that Services have in the stored ledger and no pool contains. It
 // ignores a damaged ledger: Run reports it and changes nothing.
-func Check(ctx context.Context, client kubernetes.Interface, namespace string, pools []Pool) ([]Orphan, error) {
+func Check(
+	ctx context.Context, client kubernetes.Interface, namespace string, pools []Pool,
+) ([]Orphan, error) {
 	found, err := store{client, namespace}.read(ctx)
 	if errors.Is(err, errDamaged) {
 		return nil, nil

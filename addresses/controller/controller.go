@@ -70,8 +70,9 @@ func New(cfg Config) (*Controller, error) {
 	c := &Controller{
 		store:    store{cfg.Client, cfg.Namespace},
 		services: cfg.Services.Lister(), nodes: cfg.Nodes.Lister(), slices: cfg.Slices.Lister(),
-		pools: cfg.Pools, selection: selection{cfg.Classless, cfg.Balancers}, recorder: cfg.Recorder, metrics: m,
-		newest: kube.NewNewest[*corev1.Service](), health: newHealth(), routers: cfg.Routers,
+		pools: cfg.Pools, selection: selection{cfg.Classless, cfg.Balancers}, recorder: cfg.Recorder,
+		metrics: m,
+		newest:  kube.NewNewest[*corev1.Service](), health: newHealth(), routers: cfg.Routers,
 		overwrites: newOverwrites(),
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, lastRetry),
@@ -83,7 +84,9 @@ func New(cfg Config) (*Controller, error) {
 		r, routed := cfg.Routers[p.Mover]
 		switch {
 		case routed && c.routing[p.Mover] == nil:
-			c.routing[p.Mover] = newRouting(p.Mover, r, m, c.announceRouting, func() { c.queue.Add(onePass) })
+			c.routing[p.Mover] = newRouting(p.Mover, r, m, c.announceRouting, func() {
+				c.queue.Add(onePass)
+			})
 		case !routed && p.Mover != MoverLayer2 && p.Mover != MoverBGP:
 			return nil, fmt.Errorf("pool %s: nothing moves addresses by %q", p.Name, p.Mover)
 		}
@@ -158,12 +161,15 @@ func (c *Controller) failed(ctx context.Context, err error) {
 	c.metrics.damaged.Set(1)
 	if text := err.Error(); text != c.damaged {
 		c.damaged = text
-		c.recorder.Event(c.ledgerReference(), corev1.EventTypeWarning, reasonDamaged, cut(text, 2*longest))
+		c.recorder.Event(c.ledgerReference(), corev1.EventTypeWarning, reasonDamaged, cut(text,
+			2*longest))
 	}
 }
 
 func (c *Controller) ledgerReference() *corev1.ObjectReference {
-	return &corev1.ObjectReference{Kind: "ConfigMap", APIVersion: "v1", Namespace: c.store.namespace, Name: addresses.LedgerName}
+	return &corev1.ObjectReference{
+		Kind: "ConfigMap", APIVersion: "v1", Namespace: c.store.namespace, Name: addresses.LedgerName,
+	}
 }
 
 // wake schedules the next pass that is due by time alone.

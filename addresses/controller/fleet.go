@@ -66,7 +66,8 @@ func memberOf(node *corev1.Node) member {
 	case !m.ready:
 		m.ineligible = whyNotReady
 	}
-	m.leaving = node.Spec.Unschedulable || slices.ContainsFunc(leavingTaints(), func(key string) bool { return kube.Tainted(node, key) })
+	m.leaving = node.Spec.Unschedulable ||
+		slices.ContainsFunc(leavingTaints(), func(key string) bool { return kube.Tainted(node, key) })
 	return m
 }
 
@@ -131,7 +132,9 @@ func (f fleet) watching() (names []string) {
 }
 
 func (f fleet) member(name string) (member, bool) {
-	i, found := slices.BinarySearchFunc(f.members, name, func(m member, name string) int { return strings.Compare(m.name, name) })
+	i, found := slices.BinarySearchFunc(f.members, name, func(m member, name string) int {
+		return strings.Compare(m.name, name)
+	})
 	if !found {
 		return member{}, false
 	}
@@ -192,7 +195,8 @@ func (f fleet) ineligibleReason(m member, e addresses.Entry, p Pool, serving ser
 		return whyProvider
 	case e.Local() && !serving.on(m):
 		return whyEndpoints
-	case p.Mover == MoverLayer2 && !m.report.OnSegment(e.Address), f.health.refused(m.name, e.Address, p.Mover):
+	case p.Mover == MoverLayer2 && !m.report.OnSegment(e.Address),
+		f.health.refused(m.name, e.Address, p.Mover):
 		return whyRefused
 	case f.silent(m, e, p, serving, false):
 		return whySilent

@@ -96,7 +96,8 @@ func (c *Controller) anySlice(slice *discoveryv1.EndpointSlice) bool {
 // Local, whether the nodes with endpoints changed.
 func (c *Controller) sliceChanged(old, slice *discoveryv1.EndpointSlice) bool {
 	svc := c.serviceOf(slice)
-	return svc != nil && (populated(old) != populated(slice) || local(svc) && servesElsewhere(old, slice))
+	return svc != nil &&
+		(populated(old) != populated(slice) || local(svc) && servesElsewhere(old, slice))
 }
 
 func populated(slice *discoveryv1.EndpointSlice) bool { return len(slice.Endpoints) > 0 }
@@ -119,8 +120,10 @@ func nodeChanged(old, node *corev1.Node) bool {
 		old.DeletionTimestamp.IsZero() != node.DeletionTimestamp.IsZero() ||
 		old.Annotations[addresses.ReportAnnotation] != node.Annotations[addresses.ReportAnnotation] ||
 		unknown(old) != unknown(node) || !slices.Equal(old.Status.Addresses, node.Status.Addresses) ||
-		old.Spec.Unschedulable != node.Spec.Unschedulable || old.Spec.ProviderID != node.Spec.ProviderID ||
-		!maps.Equal(old.Labels, node.Labels) || !equality.Semantic.DeepEqual(old.Spec.Taints, node.Spec.Taints)
+		old.Spec.Unschedulable != node.Spec.Unschedulable ||
+		old.Spec.ProviderID != node.Spec.ProviderID ||
+		!maps.Equal(old.Labels, node.Labels) ||
+		!equality.Semantic.DeepEqual(old.Spec.Taints, node.Spec.Taints)
 }
 
 func unknown(node *corev1.Node) bool {

@@ -19,7 +19,8 @@ func (p *plan) holding(e addresses.Entry) (notes []note) {
 			}
 		}
 	}
-	if pool, known := poolOf(p.pools, e.Address); known && p.unheld(e) != "" && len(p.eligible[e.Address].Nodes)+len(p.eligible[e.Address].Leaving) == 0 {
+	if pool, known := poolOf(p.pools, e.Address); known && p.unheld(e) != "" &&
+		len(p.eligible[e.Address].Nodes)+len(p.eligible[e.Address].Leaving) == 0 {
 		notes = append(notes, p.noHolder(e, pool))
 	}
 	return notes
@@ -27,7 +28,9 @@ func (p *plan) holding(e addresses.Entry) (notes []note) {
 
 func inUse(m member, problem addresses.Problem) string {
 	text := "node %s does not hold %s, because another machine replies for it"
-	if slices.ContainsFunc(m.report.Held, func(h addresses.Hold) bool { return h.Address == problem.Address }) {
+	if slices.ContainsFunc(m.report.Held, func(h addresses.Hold) bool {
+		return h.Address == problem.Address
+	}) {
 		text = "node %s holds %s, and another machine replies for it too"
 	}
 	text = fmt.Sprintf(text, m.name, problem.Address)
@@ -59,7 +62,9 @@ func (p *plan) noHolder(e addresses.Entry, pool Pool) note {
 		n.text += fmt.Sprintf("%s; let packet filters pass the nodes' checks of each other at the ports %d and %d, and see the Nodes' annotation %s",
 			strings.Join(causes, ", "), addresses.ProxyPort, addresses.AgentPort, addresses.ReportAnnotation)
 	default:
-		n.text += strings.Join(causes, ", ") + "; make one Node ready whose underlay-agent runs, and see its annotation " + addresses.ReportAnnotation
+		n.text += strings.Join(causes, ", ") +
+			"; make one Node ready whose underlay-agent runs, and see its annotation " +
+			addresses.ReportAnnotation
 	}
 	return n
 }

@@ -21,11 +21,14 @@ type controllerMetrics struct {
 func newMetrics(r promauto.Registry) (*controllerMetrics, error) {
 	f := promauto.With(r, "addresses")
 	return &controllerMetrics{
-		size:    f.GaugeVec("pool_size", "Number of addresses of the pool by family (ipv4, ipv6).", "pool", "family"),
-		used:    f.GaugeVec("pool_used", "Number of addresses of the pool that Services have, by family (ipv4, ipv6).", "pool", "family"),
+		size: f.GaugeVec("pool_size", "Number of addresses of the pool by family (ipv4, ipv6).",
+			"pool", "family"),
+		used: f.GaugeVec("pool_used",
+			"Number of addresses of the pool that Services have, by family (ipv4, ipv6).", "pool", "family"),
 		waiting: f.Gauge("services_waiting", "Number of Services that do not have all the addresses that they request; the condition underlay.dev/Accepted of each has the reason."),
 		inUse:   f.Gauge("in_use", "Number of addresses of Services for which, as nodes report, another machine than their holder replies."),
-		unheld:  f.Gauge("unheld", "Number of addresses of Services that no node may hold, so that no machine may reply for them."),
+		unheld: f.Gauge("unheld",
+			"Number of addresses of Services that no node may hold, so that no machine may reply for them."),
 		damaged: f.Gauge("ledger_damaged", "1 while the stored ledger of addresses cannot be read: no address is given and none moves; else 0."),
 		moves: f.CounterVec("moves_total", "Number of changes of the node that holds an address by reason: why the previous node may not hold it, or assigned, released, balanced (spread while nothing else changes).",
 			"reason"),
@@ -54,14 +57,17 @@ func (c *Controller) show(p plan) {
 	}
 	for _, m := range p.fleet.members {
 		for _, problem := range m.report.Refused {
-			if e, _ := p.ledger.Entry(problem.Address); len(e.Shares) > 0 && problem.Reason == addresses.InUse {
+			if e, _ := p.ledger.Entry(problem.Address); len(e.Shares) > 0 &&
+				problem.Reason == addresses.InUse {
 				inUse[e.Address] = true
 			}
 		}
 	}
 	for _, pool := range p.pools {
 		for _, f := range []addresses.Family{addresses.IPv4, addresses.IPv6} {
-			if slices.ContainsFunc(pool.Ranges, func(r addresses.Range) bool { return addresses.FamilyOf(r.First) == f }) {
+			if slices.ContainsFunc(pool.Ranges, func(r addresses.Range) bool {
+				return addresses.FamilyOf(r.First) == f
+			}) {
 				family := strings.ToLower(f.String())
 				c.metrics.size.WithLabelValues(pool.Name, family).Set(float64(pool.Size(f)))
 				c.metrics.used.WithLabelValues(pool.Name, family).Set(float64(used[place{pool.Name, f}]))

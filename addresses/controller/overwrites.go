@@ -18,11 +18,13 @@ type overwrites struct {
 }
 
 func newOverwrites() overwrites {
-	return overwrites{make(map[types.UID]string), flowcontrol.NewBackOff(firstOverwriteWait, lastOverwriteWait)}
+	return overwrites{
+		make(map[types.UID]string), flowcontrol.NewBackOff(firstOverwriteWait, lastOverwriteWait),
+	}
 }
 
-// delay returns how long to delay a change, and whether to send an Event about the overwrites: once,
-// for the third in a row.
+// delay returns how long to delay a change, and whether to send an Event about the overwrites:
+// once, for the third in a row.
 func (o overwrites) delay(ch change, now time.Time) (wait time.Duration, report bool) {
 	uid, is, want := string(ch.from.UID), shown(ch.from), shown(ch.to)
 	if o.wrote[ch.from.UID] != joined(want) || slices.Equal(is, want) {

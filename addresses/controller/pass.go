@@ -89,7 +89,9 @@ func (c *Controller) converge(ctx context.Context, v view) (plan, error) {
 			return plan{}, err
 		}
 	}
-	return plan{}, fmt.Errorf("%w: the stored ledger, or a Service, changed %d times in a row", errOutdated, plansInPass)
+	return plan{},
+		fmt.Errorf("%w: the stored ledger, or a Service, changed %d times in a row", errOutdated,
+			plansInPass)
 }
 
 // cached returns the contents of the caches. Their listers return no errors.
@@ -110,7 +112,9 @@ func (c *Controller) cached(now time.Time) view {
 	}
 	all, _ := c.slices.List(labels.Everything())
 	for _, slice := range all {
-		of := types.NamespacedName{Namespace: slice.Namespace, Name: slice.Labels[discoveryv1.LabelServiceName]}
+		of := types.NamespacedName{
+			Namespace: slice.Namespace, Name: slice.Labels[discoveryv1.LabelServiceName],
+		}
 		v.slices[of] = append(v.slices[of], slice)
 	}
 	for _, r := range c.routing {
@@ -139,7 +143,9 @@ func (c *Controller) listLive(ctx context.Context, v view) error {
 
 // confirm reads the Services that lose an address from the API server, as caches may be outdated.
 // It updates the view and reports whether the plan is still valid.
-func (c *Controller) confirm(ctx context.Context, p *plan, confirmed map[string]bool) (stands bool, err error) {
+func (c *Controller) confirm(
+	ctx context.Context, p *plan, confirmed map[string]bool,
+) (stands bool, err error) {
 	stands = true
 	for _, share := range p.freed(c.known.ledger) {
 		if confirmed[share.UID] {
@@ -172,7 +178,8 @@ func (c *Controller) get(ctx context.Context, namespace, name string) (*corev1.S
 	case kube.Absent(err, "services", name):
 		return nil, nil
 	case err != nil:
-		return nil, fmt.Errorf("reading Service %s/%s before its address is freed: %w", namespace, name, err)
+		return nil,
+			fmt.Errorf("reading Service %s/%s before its address is freed: %w", namespace, name, err)
 	}
 	return live, nil
 }
@@ -188,7 +195,8 @@ func (c *Controller) stored(ctx context.Context, p plan, lost bool) {
 	for _, m := range p.moves {
 		why := p.why[m.Address]
 		c.metrics.moves.WithLabelValues(why).Inc()
-		logger.Info("An address moves", "address", m.Address, "from", m.From, "to", m.To, "epoch", m.Epoch, "reason", why)
+		logger.Info("An address moves", "address", m.Address, "from", m.From, "to", m.To, "epoch",
+			m.Epoch, "reason", why)
 		if m.From == "" || m.To == "" {
 			continue
 		}
@@ -203,7 +211,8 @@ func (c *Controller) announceMove(p plan, m addresses.Move) {
 	e, _ := p.ledger.Entry(m.Address)
 	for _, s := range e.Shares {
 		if svc := p.services[types.UID(s.UID)]; svc != nil {
-			c.recorder.Eventf(svc, corev1.EventTypeNormal, reasonMoved, "%s moves from node %s to %s: %s", m.Address, m.From, m.To, p.why[m.Address])
+			c.recorder.Eventf(svc, corev1.EventTypeNormal, reasonMoved, "%s moves from node %s to %s: %s",
+				m.Address, m.From, m.To, p.why[m.Address])
 		}
 	}
 }

@@ -33,12 +33,17 @@ type plan struct {
 
 // newPlan assigns addresses and chooses their holders, based on the stored ledger.
 func newPlan(v view, stored addresses.Ledger, pools []Pool, w selection, lost bool) plan {
-	p := plan{view: v, pools: pools, request: make(map[types.UID]request), refusals: make(map[string][]addresses.Refusal)}
+	p := plan{
+		view: v, pools: pools, request: make(map[types.UID]request),
+		refusals: make(map[string][]addresses.Refusal),
+	}
 	var claims []addresses.Claim
 	for uid, svc := range v.services {
 		if w.wanted(svc, stored) {
 			a := requestOf(svc, pools, v.namespaces, stored.Of(string(uid)))
-			a.Endpoints = slices.ContainsFunc(v.slices[types.NamespacedName{Namespace: svc.Namespace, Name: svc.Name}], populated)
+			a.Endpoints = slices.ContainsFunc(v.slices[types.NamespacedName{
+				Namespace: svc.Namespace, Name: svc.Name,
+			}], populated)
 			p.request[uid] = a
 			claims = append(claims, a.Claim)
 		}
@@ -115,7 +120,9 @@ func (p *plan) unheld(e addresses.Entry) string {
 func (p *plan) freed(stored addresses.Ledger) (shares []addresses.Share) {
 	for _, e := range stored.Entries() {
 		for _, s := range e.Shares {
-			known := slices.ContainsFunc(shares, func(other addresses.Share) bool { return other.UID == s.UID })
+			known := slices.ContainsFunc(shares, func(other addresses.Share) bool {
+				return other.UID == s.UID
+			})
 			if !known && !slices.Contains(p.ledger.Of(s.UID), e.Address) {
 				shares = append(shares, s)
 			}

@@ -40,7 +40,9 @@ type destination struct {
 }
 
 func (d destination) from(current string) addresses.Destination {
-	return addresses.Destination{ProviderID: d.providerID, Planned: d.serving[current], Former: d.former}
+	return addresses.Destination{
+		ProviderID: d.providerID, Planned: d.serving[current], Former: d.former,
+	}
 }
 
 func (d destination) same(other destination) bool {
@@ -85,7 +87,8 @@ func newRouting(
 	mover string, r Routing, m *controllerMetrics,
 	announce func(string, netip.Addr, destination, error), changed func(),
 ) *routing {
-	retries := workqueue.NewTypedItemExponentialFailureRateLimiter[netip.Addr](firstRouteRetry, lastRouteRetry)
+	retries := workqueue.NewTypedItemExponentialFailureRateLimiter[netip.Addr](firstRouteRetry,
+		lastRouteRetry)
 	return &routing{
 		mover: mover, Routing: r, metrics: m, announce: announce, changed: changed,
 		queue:  workqueue.NewTypedRateLimitingQueue(retries),
@@ -206,7 +209,8 @@ func (r *routing) list(ctx context.Context) {
 	defer r.mu.Unlock()
 	if r.known = err == nil; !r.known {
 		r.metrics.unrouted.WithLabelValues(r.mover).Inc()
-		klog.FromContext(ctx).Error(err, "Where addresses lead is not known, will retry", "mover", r.mover)
+		klog.FromContext(ctx).Error(err, "Where addresses lead is not known, will retry", "mover",
+			r.mover)
 		r.queue.AddRateLimited(netip.Addr{})
 		return
 	}
@@ -253,7 +257,8 @@ func (r *routing) route(ctx context.Context, address netip.Addr) {
 		}
 		return
 	}
-	klog.FromContext(ctx).Info("An address leads to another node", "address", address, "node", d.node, "mover", r.mover)
+	klog.FromContext(ctx).Info("An address leads to another node", "address", address, "node", d.node,
+		"mover", r.mover)
 	r.routes[address] = d.providerID
 	r.arrived(address, d)
 }
@@ -286,7 +291,9 @@ func (r *routing) arrived(address netip.Addr, to destination) {
 }
 
 // failed schedules a retry and sends Events to the Services of an address, once per cause.
-func (r *routing) failed(ctx context.Context, address netip.Addr, d destination, from string, err error) {
+func (r *routing) failed(
+	ctx context.Context, address netip.Addr, d destination, from string, err error,
+) {
 	r.metrics.unrouted.WithLabelValues(r.mover).Inc()
 	klog.FromContext(ctx).Error(err, "An address was not led to its node, will retry",
 		"address", address, "node", d.node, "mover", r.mover)
@@ -335,7 +342,8 @@ func (r *routing) steady() func(netip.Addr) bool {
 
 func (c *Controller) announceRouting(mover string, address netip.Addr, d destination, err error) {
 	for _, svc := range d.services {
-		c.recorder.Eventf(svc, corev1.EventTypeWarning, reasonRouting, "%s: %s was not led to node %s, will retry: %s",
+		c.recorder.Eventf(svc, corev1.EventTypeWarning, reasonRouting,
+			"%s: %s was not led to node %s, will retry: %s",
 			mover, address, d.node, cut(err.Error(), longest))
 	}
 }

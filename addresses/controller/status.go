@@ -49,7 +49,9 @@ func (c *Controller) report(ctx context.Context, p plan) error {
 	var still []netip.Addr
 	for _, ch := range changes {
 		if slices.ContainsFunc(ch.gained, func(a netip.Addr) bool { return slices.Contains(still, a) }) {
-			failed = append(failed, fmt.Errorf("%w: Service %s waits until another one shows its address no more", errOutdated, klog.KObj(ch.from)))
+			failed = append(failed,
+				fmt.Errorf("%w: Service %s waits until another one shows its address no more", errOutdated,
+					klog.KObj(ch.from)))
 			continue
 		}
 		wait, rivalry := c.overwrites.delay(ch, p.fleet.now)
@@ -69,7 +71,8 @@ func (c *Controller) report(ctx context.Context, p plan) error {
 			still = append(still, ch.freed...)
 		}
 	}
-	if len(failed) > 0 && !slices.ContainsFunc(failed, func(err error) bool { return !errors.Is(err, errOutdated) }) {
+	if len(failed) > 0 &&
+		!slices.ContainsFunc(failed, func(err error) bool { return !errors.Is(err, errOutdated) }) {
 		return failed[0]
 	}
 	return errors.Join(failed...)
@@ -110,7 +113,9 @@ func (c *Controller) changes(p plan) []change {
 			continue
 		}
 		was, is := shown(svc), shown(ch.to)
-		ch.gained = slices.DeleteFunc(slices.Clone(is), func(a netip.Addr) bool { return slices.Contains(was, a) })
+		ch.gained = slices.DeleteFunc(slices.Clone(is), func(a netip.Addr) bool {
+			return slices.Contains(was, a)
+		})
 		ch.freed = slices.DeleteFunc(was, func(a netip.Addr) bool { return slices.Contains(is, a) })
 		all = append(all, ch)
 	}
@@ -130,7 +135,9 @@ func showing(svc *corev1.Service, l addresses.Ledger, notes []note) *corev1.Serv
 		for _, a := range l.Of(string(svc.UID)) {
 			if addresses.FamilyOf(a) == f {
 				mode := corev1.LoadBalancerIPModeVIP
-				status.Ingress = append(status.Ingress, corev1.LoadBalancerIngress{IP: a.String(), IPMode: &mode})
+				status.Ingress = append(status.Ingress, corev1.LoadBalancerIngress{
+					IP: a.String(), IPMode: &mode,
+				})
 			}
 		}
 	}
@@ -154,7 +161,8 @@ func (c *Controller) carryOut(ctx context.Context, ch change) error {
 	if err != nil {
 		return fmt.Errorf("encoding the status of Service %s: %w", klog.KObj(ch.from), err)
 	}
-	patched, err := c.store.client.CoreV1().Services(ch.from.Namespace).Patch(ctx, ch.from.Name, types.StrategicMergePatchType, patch,
+	patched, err := c.store.client.CoreV1().Services(ch.from.Namespace).Patch(ctx, ch.from.Name,
+		types.StrategicMergePatchType, patch,
 		metav1.PatchOptions{FieldManager: fieldManager}, "status")
 	switch {
 	case apierrors.IsNotFound(err):
@@ -170,7 +178,8 @@ func (c *Controller) carryOut(ctx context.Context, ch change) error {
 		c.recorder.Event(ch.from, corev1.EventTypeWarning, n.reason, n.String())
 	}
 	if len(ch.gained) > 0 {
-		c.recorder.Eventf(ch.from, corev1.EventTypeNormal, reasonAssigned, "The Service has %s", joined(ch.gained))
+		c.recorder.Eventf(ch.from, corev1.EventTypeNormal, reasonAssigned, "The Service has %s",
+			joined(ch.gained))
 	}
 	return nil
 }

@@ -49,12 +49,15 @@ type store struct {
 func (s store) read(ctx context.Context) (stored, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	live, err := s.client.CoreV1().ConfigMaps(s.namespace).Get(ctx, addresses.LedgerName, metav1.GetOptions{})
+	live, err := s.client.CoreV1().ConfigMaps(s.namespace).Get(ctx, addresses.LedgerName,
+		metav1.GetOptions{})
 	switch {
 	case kube.Absent(err, "configmaps", addresses.LedgerName):
 		return stored{}, nil
 	case err != nil:
-		return stored{}, fmt.Errorf("reading the stored ledger of addresses, ConfigMap %s/%s: %w", s.namespace, addresses.LedgerName, err)
+		return stored{},
+			fmt.Errorf("reading the stored ledger of addresses, ConfigMap %s/%s: %w", s.namespace,
+				addresses.LedgerName, err)
 	}
 	return s.decode(live)
 }
@@ -72,7 +75,9 @@ func (s store) decode(live *corev1.ConfigMap) (stored, error) {
 
 // write stores a ledger if the ConfigMap is unchanged since read, and returns the new ConfigMap. A
 // change is a conflict, see isConflict; after other errors the stored ledger is unknown.
-func (s store) write(ctx context.Context, read *corev1.ConfigMap, text string) (live *corev1.ConfigMap, err error) {
+func (s store) write(
+	ctx context.Context, read *corev1.ConfigMap, text string,
+) (live *corev1.ConfigMap, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	maps := s.client.CoreV1().ConfigMaps(s.namespace)
@@ -94,11 +99,14 @@ func (s store) write(ctx context.Context, read *corev1.ConfigMap, text string) (
 		live, err = maps.Update(ctx, next, metav1.UpdateOptions{FieldManager: fieldManager})
 	}
 	if err != nil {
-		return nil, fmt.Errorf("writing the stored ledger of addresses, ConfigMap %s/%s: %w", s.namespace, addresses.LedgerName, err)
+		return nil,
+			fmt.Errorf("writing the stored ledger of addresses, ConfigMap %s/%s: %w", s.namespace,
+				addresses.LedgerName, err)
 	}
 	return live, nil
 }
 
 func isConflict(err error) bool {
-	return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || kube.Absent(err, "configmaps", addresses.LedgerName)
+	return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) ||
+		kube.Absent(err, "configmaps", addresses.LedgerName)
 }

@@ -130,7 +130,8 @@ func (p *protocol) handleRequest(now time.Time, h *holding, m Message) {
 	switch {
 	case h.phase == Holding || h.phase == Leaving:
 		p.send(h, Frame{Kind: Reply, To: m.ReplyTo, Requester: m.Requester})
-		if probe := !m.Requester.IsValid(); probe && h.phase == Holding && p.tagged(m) && m.Tag.Epoch < h.Epoch {
+		if probe := !m.Requester.IsValid(); probe && h.phase == Holding && p.tagged(m) &&
+			m.Tag.Epoch < h.Epoch {
 			// The sender held the address where this node was unreachable. Its neighbors still have
 			// its entry in their cache, and the answer does not reach them.
 			p.defend(now, h)

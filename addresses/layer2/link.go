@@ -18,7 +18,9 @@ type Link struct {
 }
 
 func linkNamed(name string, links []Link) (Link, bool) {
-	i := slices.IndexFunc(links, func(l Link) bool { return l.Name == name && len(l.MAC) == len(MAC{}) })
+	i := slices.IndexFunc(links, func(l Link) bool {
+		return l.Name == name && len(l.MAC) == len(MAC{})
+	})
 	if i < 0 {
 		return Link{}, false
 	}

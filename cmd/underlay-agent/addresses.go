@@ -55,9 +55,10 @@ func (o *options) holder(
 	friends := addressagent.NewFriends(neighbors{m.network})
 	return addressagent.New(addressagent.Config{
 		Self: o.nodeName, Nodes: nodes,
-		ConfigMaps: client.CoreV1().ConfigMaps(addressagent.LedgerNamespace), Patcher: client.CoreV1().Nodes(),
-		Movers:  movers(s.addresses, o.nodeName, m.network, friends),
-		Friends: friends, Held: &m.held.Set, Own: &addressagent.Set{}, Check: addressagent.HTTPCheck(),
+		ConfigMaps: client.CoreV1().ConfigMaps(addressagent.LedgerNamespace),
+		Patcher:    client.CoreV1().Nodes(),
+		Movers:     movers(s.addresses, o.nodeName, m.network, friends),
+		Friends:    friends, Held: &m.held.Set, Own: &addressagent.Set{}, Check: addressagent.HTTPCheck(),
 		StatePath: o.heldPath(), Registry: reg,
 	})
 }
@@ -75,7 +76,9 @@ func (o *options) heldPath() string { return filepath.Join(o.stateDir, addressag
 func movers(
 	a config.Addresses, self string, network *kernel.Kernel, friends *addressagent.Friends,
 ) (all []addressagent.NamedMover) {
-	for _, kind := range []config.Mover{config.Layer2, config.BGPMover, config.FloatingIP, config.Failover} {
+	for _, kind := range []config.Mover{
+		config.Layer2, config.BGPMover, config.FloatingIP, config.Failover,
+	} {
 		var pools []addresses.Pool
 		for _, p := range a.Pools {
 			if p.Mover == kind {
@@ -129,7 +132,8 @@ func (o *options) printAddresses(
 	}
 	var ledger addresses.Ledger
 	for i := range stored.Items {
-		if ledger, err = addresses.ParseLedger([]byte(stored.Items[i].Data[addresses.LedgerKey])); err != nil {
+		text := stored.Items[i].Data[addresses.LedgerKey]
+		if ledger, err = addresses.ParseLedger([]byte(text)); err != nil {
 			return 0, err
 		}
 	}

@@ -79,7 +79,8 @@ func check(ctx context.Context, o *options, out io.Writer) error {
 
 // decide reads the machine's state and decides as run does.
 func decide(
-	ctx context.Context, o *options, s settings, own *corev1.Node, nodes []*kube.Node, network *kernel.Kernel,
+	ctx context.Context, o *options, s settings, own *corev1.Node, nodes []*kube.Node,
+	network *kernel.Kernel,
 ) (agent.Decision, agent.Situation, error) {
 	situation := agent.Situation{
 		Settings: s.Settings, Nodes: nodes, Unresolved: map[netip.Addr]bool{},
@@ -139,7 +140,8 @@ func printTunnels(out io.Writer, s agent.Situation, now time.Time) {
 			if !peer.Handshake.IsZero() {
 				handshake = now.Sub(peer.Handshake).Round(time.Second).String() + " ago"
 			}
-			fmt.Fprintf(table, "%s\t%d\t%s\t%s\t%d\t%d\n", n.Name, device.Port, peer.Endpoint, handshake, peer.Received, peer.Sent)
+			fmt.Fprintf(table, "%s\t%d\t%s\t%s\t%d\t%d\n", n.Name, device.Port, peer.Endpoint, handshake,
+				peer.Received, peer.Sent)
 		}
 	}
 	_ = table.Flush()

@@ -22,8 +22,9 @@ const (
 func (o *options) restConfig() (*rest.Config, error) {
 	if o.kubeconfig == "" {
 		return &rest.Config{
-			Host: o.apiServer, BearerTokenFile: accountToken, TLSClientConfig: rest.TLSClientConfig{CAFile: accountCA},
-			WrapTransport: kube.WithDeadline,
+			Host: o.apiServer, BearerTokenFile: accountToken,
+			TLSClientConfig: rest.TLSClientConfig{CAFile: accountCA},
+			WrapTransport:   kube.WithDeadline,
 		}, nil
 	}
 	read, err := clientcmd.BuildConfigFromFlags(o.apiServer, o.kubeconfig)
@@ -45,7 +46,8 @@ func newClient(to *rest.Config) (*kubernetes.Clientset, error) {
 	identify(to)
 	client, err := kubernetes.NewForConfig(to)
 	if err != nil {
-		return nil, fmt.Errorf("preparing the client of the API server: %w; outside of a pod give --kubeconfig", err)
+		return nil,
+			fmt.Errorf("preparing the client of the API server: %w; outside of a pod give --kubeconfig", err)
 	}
 	return client, nil
 }

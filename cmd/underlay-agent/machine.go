@@ -33,7 +33,9 @@ func (o *options) open() (machine, error) {
 
 // tunnels opens the WireGuard device with the port, and those with other ports that have keys.
 // They are closed with the process.
-func tunnels(keyDir string, port int, preshared secret.Text) (device *wireguard.Device, others []*wireguard.Device, err error) {
+func tunnels(
+	keyDir string, port int, preshared secret.Text,
+) (device *wireguard.Device, others []*wireguard.Device, err error) {
 	ports, err := wireguard.Ports(keyDir)
 	if err != nil {
 		return nil, nil, err

@@ -78,9 +78,12 @@ func runCommand() *cobra.Command {
 func checkCommand() *cobra.Command {
 	o := defaults()
 	cmd := &cobra.Command{
-		Use: "check", Short: "Show the changes that run would make now, and why; change nothing", Args: cobra.NoArgs,
+		Use: "check", Short: "Show the changes that run would make now, and why; change nothing",
+		Args: cobra.NoArgs,
 		Long: "Check shows every route that this node should have and every change that run\nwould make now. It ends with status 1 if something needs a person.",
-		RunE: func(cmd *cobra.Command, _ []string) error { return check(cmd.Context(), o, cmd.OutOrStdout()) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return check(cmd.Context(), o, cmd.OutOrStdout())
+		},
 	}
 	o.machineFlags(cmd.Flags())
 	o.clusterFlags(cmd.Flags())
@@ -90,9 +93,12 @@ func checkCommand() *cobra.Command {
 func cleanupCommand() *cobra.Command {
 	o := defaults()
 	cmd := &cobra.Command{
-		Use: "cleanup", Short: "Take away everything that run has made on this machine", Args: cobra.NoArgs,
+		Use: "cleanup", Short: "Take away everything that run has made on this machine",
+		Args: cobra.NoArgs,
 		Long: "Cleanup removes the routes, proxy ARP entries, packet filter, CNI configuration\nand kernel settings that run has created, without the API server. Stop run\nfirst, or it creates them again.",
-		RunE: func(cmd *cobra.Command, _ []string) error { return cleanup(cmd.Context(), o, cmd.OutOrStdout()) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return cleanup(cmd.Context(), o, cmd.OutOrStdout())
+		},
 	}
 	o.machineFlags(cmd.Flags())
 	return cmd

@@ -41,7 +41,8 @@ type options struct {
 
 func defaults() *options {
 	return &options{
-		cniConfDir: "/etc/cni/net.d", cniBinDirs: []string{"/opt/cni/bin"}, stateDir: "/run/underlay", sysctls: "/proc/sys",
+		cniConfDir: "/etc/cni/net.d", cniBinDirs: []string{"/opt/cni/bin"}, stateDir: "/run/underlay",
+		sysctls:  "/proc/sys",
 		keyDir:   "/var/lib/underlay",
 		nodeName: os.Getenv("NODE_NAME"), filterInbound: true,
 		bindAddress: "127.0.0.1", port: 10266, period: time.Minute,
@@ -50,21 +51,29 @@ func defaults() *options {
 
 func (o *options) machineFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.cniConfDir, "cni-conf-dir", o.cniConfDir, "Folder of the CNI configuration.")
-	fs.StringSliceVar(&o.cniBinDirs, "cni-bin-dir", o.cniBinDirs, "Folder of the CNI plugins; may be given several times.")
+	fs.StringSliceVar(&o.cniBinDirs, "cni-bin-dir", o.cniBinDirs,
+		"Folder of the CNI plugins; may be given several times.")
 	fs.StringVar(&o.stateDir, "state-dir", o.stateDir, "Folder for state that has to outlive this program, but not the machine's next start, at the same path as on the host: a link in --cni-conf-dir leads into it.")
 	fs.StringVar(&o.keyDir, "key-dir", o.keyDir, "Folder of this machine's WireGuard key, which has to outlive the machine's next start. Only root can read the key.")
-	fs.StringVar(&o.sysctls, "sysctls", o.sysctls, "Folder where the kernel's settings can be written.")
+	fs.StringVar(&o.sysctls, "sysctls", o.sysctls,
+		"Folder where the kernel's settings can be written.")
 }
 
 func (o *options) clusterFlags(fs *pflag.FlagSet) {
-	fs.StringVar(&o.config, "config", o.config, "The configuration file, the one of the cloud controller manager's --cloud-config.")
-	fs.StringVar(&o.clusterCIDR, "cluster-cidr", o.clusterCIDR, "As given to the cloud controller manager; unused where the file has pools.")
-	fs.StringVar(&o.nodeName, "node-name", o.nodeName, "Name of this machine's Node. Default: the variable NODE_NAME.")
-	fs.StringVar(&o.kubeconfig, "kubeconfig", o.kubeconfig, "Kubeconfig file. Without it: the ServiceAccount of the pod, and --api-server.")
+	fs.StringVar(&o.config, "config", o.config,
+		"The configuration file, the one of the cloud controller manager's --cloud-config.")
+	fs.StringVar(&o.clusterCIDR, "cluster-cidr", o.clusterCIDR,
+		"As given to the cloud controller manager; unused where the file has pools.")
+	fs.StringVar(&o.nodeName, "node-name", o.nodeName,
+		"Name of this machine's Node. Default: the variable NODE_NAME.")
+	fs.StringVar(&o.kubeconfig, "kubeconfig", o.kubeconfig,
+		"Kubeconfig file. Without it: the ServiceAccount of the pod, and --api-server.")
 	fs.StringVar(&o.apiServer, "api-server", o.apiServer, "URL of the API server, such as https://10.0.0.2:6443. Never its ClusterIP: that may depend on this program. Outranks the kubeconfig's.")
 	fs.StringArrayVar(&o.uplinks, "uplink", o.uplinks, "Interface over which nodes talk to each other; may be given several times. Default: those with the Node's InternalIPs.")
-	fs.StringVar(&o.networkGateway, "network-gateway", o.networkGateway, "The cloud network's gateway. Default: that of this machine's route to the network.")
-	fs.BoolVar(&o.filterInbound, "filter-inbound", o.filterInbound, "Keep the outside from opening connections to pods.")
+	fs.StringVar(&o.networkGateway, "network-gateway", o.networkGateway,
+		"The cloud network's gateway. Default: that of this machine's route to the network.")
+	fs.BoolVar(&o.filterInbound, "filter-inbound", o.filterInbound,
+		"Keep the outside from opening connections to pods.")
 	fs.Func("allow-inbound", "Network (`prefix`) outside the cluster from which connections to pods may be opened, such as an office's behind a VPN gateway; may be given several times.", func(text string) error {
 		p, err := netip.ParsePrefix(text)
 		if err != nil || p != p.Masked() || p.Addr().Is4In6() {
@@ -76,9 +85,11 @@ func (o *options) clusterFlags(fs *pflag.FlagSet) {
 }
 
 func (o *options) serviceFlags(fs *pflag.FlagSet) {
-	fs.StringVar(&o.bindAddress, "bind-address", o.bindAddress, "Address of /healthz, /readyz and /metrics, which are open to every client that reaches it.")
+	fs.StringVar(&o.bindAddress, "bind-address", o.bindAddress,
+		"Address of /healthz, /readyz and /metrics, which are open to every client that reaches it.")
 	fs.IntVar(&o.port, "port", o.port, "Port of /healthz, /readyz and /metrics.")
-	fs.DurationVar(&o.period, "sync-period", o.period, "Time between two looks at everything that no event has caused.")
+	fs.DurationVar(&o.period, "sync-period", o.period,
+		"Time between two looks at everything that no event has caused.")
 }
 
 // settings are the validated options of the cluster.
@@ -107,7 +118,8 @@ func (o *options) settle() (settings, error) {
 		wrong = append(wrong, err)
 	}
 	if o.period < time.Second {
-		wrong = append(wrong, fmt.Errorf("--sync-period %s: is less than a second; the default is 1m0s", o.period))
+		wrong = append(wrong, fmt.Errorf("--sync-period %s: is less than a second; the default is 1m0s",
+			o.period))
 	}
 	if o.networkGateway != "" {
 		addr, err := netip.ParseAddr(o.networkGateway)
@@ -120,7 +132,8 @@ func (o *options) settle() (settings, error) {
 	if err != nil {
 		return s, errors.Join(append(wrong, err)...)
 	}
-	s.addresses, s.networkPolicy, s.policyLog = loaded.Addresses, loaded.NetworkPolicy, loaded.NetworkPolicyLog
+	s.addresses = loaded.Addresses
+	s.networkPolicy, s.policyLog = loaded.NetworkPolicy, loaded.NetworkPolicyLog
 	wrong = append(wrong, passwords(s.addresses.BGP)...)
 	if api != nil {
 		wrong = append(wrong, s.addresses.CheckServer(api.Host))
@@ -129,7 +142,9 @@ func (o *options) settle() (settings, error) {
 	for _, m := range loaded.Inventory {
 		s.Inventory = append(s.Inventory, m.Addresses...)
 	}
-	s.Modes = agent.Modes{IPv4: agent.Mode(loaded.Families.IPv4), IPv6: agent.Mode(loaded.Families.IPv6)}
+	s.Modes = agent.Modes{
+		IPv4: agent.Mode(loaded.Families.IPv4), IPv6: agent.Mode(loaded.Families.IPv6),
+	}
 	for _, p := range loaded.IPAM.Pools {
 		if !p.Own {
 			s.Pools = append(s.Pools, p.Prefix)
@@ -141,7 +156,8 @@ func (o *options) settle() (settings, error) {
 	s.VSwitch.Subnet, s.VSwitch.Gateway = loaded.VSwitch.Subnet, loaded.VSwitch.Gateway()
 	s.Tunnels = agent.TunnelSettings{Enabled: loaded.WireGuard.Enabled(), Port: loaded.WireGuard.Port}
 	if s.preshared, err = wireguard.LoadPreshared(loaded.WireGuard.PresharedKeyFile); err != nil {
-		wrong = append(wrong, fmt.Errorf("%s %s: %w", config.PresharedKeyFile, loaded.WireGuard.PresharedKeyFile, err))
+		wrong = append(wrong, fmt.Errorf("%s %s: %w", config.PresharedKeyFile,
+			loaded.WireGuard.PresharedKeyFile, err))
 	}
 	if loaded.WireGuard.Mode == config.WireGuardAlways {
 		s.Tunnels.Phase = agent.Phase(loaded.WireGuard.Phase)

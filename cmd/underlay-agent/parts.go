@@ -78,7 +78,9 @@ func (f *follower[D]) Apply(ctx context.Context, v agent.View, look bool) (agent
 	return agent.Report{Changed: changed, Warnings: warnings, Repaired: same && len(changed) > 0}, err
 }
 
-func (f *follower[D]) Plan(ctx context.Context, v agent.View) (changes, warnings []string, err error) {
+func (f *follower[D]) Plan(
+	ctx context.Context, v agent.View,
+) (changes, warnings []string, err error) {
 	return f.edge.Plan(ctx, f.desired(v))
 }
 
@@ -133,8 +135,9 @@ func (o *options) parts() (parts, error) {
 		held: holding, policies: &policies{table: enforced},
 		before: []part{
 			&follower[netfilter.Desired]{
-				name: "netfilter", desired: func(v agent.View) netfilter.Desired { return holding.filtered(o.filterFor(v)) },
-				prompt: holding.Changed(), edge: filter, patient: true, down: netfilter.ErrDown,
+				name:    "netfilter",
+				desired: func(v agent.View) netfilter.Desired { return holding.filtered(o.filterFor(v)) },
+				prompt:  holding.Changed(), edge: filter, patient: true, down: netfilter.ErrDown,
 			},
 			&follower[sysctl.Desired]{
 				name: "sysctl", desired: sysctlsFor,
@@ -146,7 +149,9 @@ func (o *options) parts() (parts, error) {
 				name: "cni", desired: cniFor,
 				edge: cni.New(cni.Options{ConfDir: o.cniConfDir, BinDirs: o.cniBinDirs, StateDir: o.stateDir}),
 			},
-			&follower[netfilter.Forwarding]{name: "other filters", desired: forwardingFor, edge: netfilter.Foreign{}},
+			&follower[netfilter.Forwarding]{
+				name: "other filters", desired: forwardingFor, edge: netfilter.Foreign{},
+			},
 		},
 	}, nil
 }
@@ -164,7 +169,10 @@ func (p parts) all() []part { return append(append([]part(nil), p.before...), p.
 
 func sysctlsFor(v agent.View) sysctl.Desired {
 	forwarded := forwardingFor(v)
-	d := sysctl.Desired{RouterAdvertised: v.RouterAdvertised, ProxyARP: v.ProxyARP, IPv4: forwarded.IPv4, IPv6: forwarded.IPv6}
+	d := sysctl.Desired{
+		RouterAdvertised: v.RouterAdvertised, ProxyARP: v.ProxyARP, IPv4: forwarded.IPv4,
+		IPv6: forwarded.IPv6,
+	}
 	// With several uplinks, the route to a reply's source may use a different uplink than the
 	// reply arrived on. IPv6 has no reverse path filter.
 	if len(v.IPv4Uplinks) > 1 {
@@ -214,7 +222,9 @@ func forwardingFor(v agent.View) (f netfilter.Forwarding) {
 func cniFor(v agent.View) cni.Desired { return cni.Desired{PodCIDRs: v.PodCIDRs, MTU: v.MTU} }
 
 // cleanupAll cleans up in reverse order, including the routes, and continues after errors.
-func (p parts) cleanupAll(ctx context.Context, routes func(context.Context) ([]string, error), print func(string)) error {
+func (p parts) cleanupAll(
+	ctx context.Context, routes func(context.Context) ([]string, error), print func(string),
+) error {
 	var failed []error
 	step := func(name string, cleanup func(context.Context) ([]string, error)) {
 		changed, err := cleanup(ctx)

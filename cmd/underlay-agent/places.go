@@ -14,7 +14,8 @@ func (o *options) places() []error {
 	var wrong []error
 	absolute := func(flag, path string) {
 		if !filepath.IsAbs(path) {
-			wrong = append(wrong, fmt.Errorf("%s %q: is no absolute path; give one that begins with /", flag, path))
+			wrong = append(wrong, fmt.Errorf("%s %q: is no absolute path; give one that begins with /", flag,
+				path))
 		}
 	}
 	absolute("--cni-conf-dir", o.cniConfDir)

@@ -13,11 +13,15 @@ import (
 // probeCommand returns the hidden command of the pods of underlayctl connectivity. It is part of
 // the agent because every node has the agent's image, even without access to a registry.
 func probeCommand() *cobra.Command {
-	root := &cobra.Command{Use: "probe", Short: "Be a pod of underlayctl connectivity", Hidden: true, Args: cobra.NoArgs}
+	root := &cobra.Command{
+		Use: "probe", Short: "Be a pod of underlayctl connectivity", Hidden: true, Args: cobra.NoArgs,
+	}
 	var name, listen string
 	serve := &cobra.Command{
 		Use: "serve", Short: "Serve requests under a name", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return probe.Serve(cmd.Context(), name, listen) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return probe.Serve(cmd.Context(), name, listen)
+		},
 	}
 	serve.Flags().StringVar(&name, "name", "", "The name to reply with.")
 	serve.Flags().StringVar(&listen, "listen", "", "Where to listen, TCP and UDP.")

@@ -59,7 +59,8 @@ func (r *routers) Set(w addressagent.Want) {
 	r.announce()
 }
 
-// Run runs the sessions until ctx is done. Routers then keep the announcements for the restart time.
+// Run runs the sessions until ctx is done. Routers then keep the announcements for the restart
+// time.
 func (r *routers) Run(ctx context.Context, changed func()) error {
 	r.mu.Lock()
 	r.speaker = speaker.New(klog.FromContext(ctx), changed)
@@ -93,7 +94,8 @@ func (r *routers) Run(ctx context.Context, changed func()) error {
 	}
 }
 
-// announce sets all announcements once this machine's Node is known, whose labels select its routers.
+// announce sets all announcements once this machine's Node is known, whose labels select its
+// routers.
 func (r *routers) announce() {
 	if r.speaker == nil || r.want.Node == nil {
 		return
@@ -102,12 +104,14 @@ func (r *routers) announce() {
 	failed := r.speaker.Set(context.Background(), desired)
 	r.announced, err = failed == nil, errors.Join(err, failed)
 	if err != nil && (r.problem == nil || r.problem.Error() != err.Error()) {
-		klog.Background().Error(err, "The addresses that this node holds are not announced to routers; trying again")
+		klog.Background().Error(err,
+			"The addresses that this node holds are not announced to routers; trying again")
 	}
 	r.problem = err
 }
 
-// desired returns the desired sessions and announcements, without routers with an unreadable password.
+// desired returns the desired sessions and announcements, without routers with an unreadable
+// password.
 func (r *routers) desired(w addressagent.Want) (bgp.Desired, error) {
 	own := kube.InternalIPs(w.Node)
 	d := bgp.Desired{
@@ -141,8 +145,8 @@ func (r *routers) desired(w addressagent.Want) (bgp.Desired, error) {
 	return d, errors.Join(problems...)
 }
 
-// announces reports whether prefixes of a family may be announced: routers log a warning if a family
-// is offered and never used.
+// announces reports whether prefixes of a family may be announced: routers log a warning if a
+// family is offered and never used.
 func (r *routers) announces(f addresses.Family, prefixes []netip.Prefix) bool {
 	current := func(p netip.Prefix) bool { return addresses.FamilyOf(p.Addr()) == f }
 	offered := func(p addresses.Pool) bool { return p.Size(f) > 0 }
@@ -176,8 +180,9 @@ func passwords(b config.BGP) (wrong []error) {
 		if err == nil || p.Nodes != nil && errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		wrong = append(wrong, fmt.Errorf("addresses.bgp.peers[%d].%w; the file is to hold the password alone, "+
-			"and on each node: the chart's bgp.secretName names the Secret that it comes from", i, err))
+		wrong = append(wrong,
+			fmt.Errorf("addresses.bgp.peers[%d].%w; the file is to hold the password alone, "+
+				"and on each node: the chart's bgp.secretName names the Secret that it comes from", i, err))
 	}
 	return wrong
 }

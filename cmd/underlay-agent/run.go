@@ -70,7 +70,9 @@ func run(ctx context.Context, o *options, reg promauto.Registry) error {
 	nodes := directory.NewNodes(s.client, o.nodeName, agent.Trim(addresses.ReportAnnotation))
 	a, err := agent.New(agent.Config{
 		Client: s.client, Nodes: nodes, Kernel: m.network, Device: device, Retiring: retiring,
-		Recorder: events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "underlay-agent", Host: o.nodeName}),
+		Recorder: events.NewRecorder(scheme.Scheme, corev1.EventSource{
+			Component: "underlay-agent", Host: o.nodeName,
+		}),
 		Registry: reg, Settings: s.Settings,
 		Before: append(edges(m.before), m.policies), After: edges(m.after), Period: o.period,
 	})
@@ -96,7 +98,8 @@ func run(ctx context.Context, o *options, reg promauto.Registry) error {
 
 // together runs the agents, the holder of addresses if any, and the server, until one of them ends.
 func together(
-	ctx context.Context, o *options, nodes *directory.Nodes, a *agent.Agent, enforcer *policyagent.Agent, holder *addressagent.Agent,
+	ctx context.Context, o *options, nodes *directory.Nodes, a *agent.Agent,
+	enforcer *policyagent.Agent, holder *addressagent.Agent,
 ) error {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
@@ -150,7 +153,9 @@ func endpoints(a *agent.Agent, ready func() error) http.Handler {
 		}
 		_, _ = fmt.Fprintln(w, "ok")
 	}
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { reply(w, a.Alive(time.Now())) })
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		reply(w, a.Alive(time.Now()))
+	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { reply(w, ready()) })
 	mux.Handle("GET /metrics", legacyregistry.Handler())
 	return mux

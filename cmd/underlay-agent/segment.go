@@ -51,8 +51,8 @@ func newSegment(r *layer2.Responder, network *kernel.Kernel, routed bool) *segme
 // listTimeout limits the first list of interfaces.
 const listTimeout = time.Second
 
-// Set passes the desired state to the responder. The first call lists the interfaces: addresses that
-// an earlier run held are resumed at once.
+// Set passes the desired state to the responder. The first call lists the interfaces: addresses
+// that an earlier run held are resumed at once.
 func (s *segment) Set(w addressagent.Want) {
 	s.mu.Lock()
 	s.want = w
@@ -80,7 +80,9 @@ func (s *segment) publish() {
 				d.Hold = append(d.Hold, addresses.Assigned{Address: address})
 			}
 		}
-		d.Hold = slices.DeleteFunc(d.Hold, func(h addresses.Assigned) bool { return !s.resolved(h.Address) })
+		d.Hold = slices.DeleteFunc(d.Hold, func(h addresses.Assigned) bool {
+			return !s.resolved(h.Address)
+		})
 	}
 	s.responder.Set(d)
 }
@@ -143,7 +145,8 @@ func (s *segment) Run(ctx context.Context, changed func()) error {
 			case <-s.kick:
 			}
 			if err := s.refresh(ctx); err != nil && ctx.Err() == nil {
-				klog.FromContext(ctx).Error(err, "The interfaces can't be listed; addresses stay where they are")
+				klog.FromContext(ctx).Error(err,
+					"The interfaces can't be listed; addresses stay where they are")
 			}
 		}
 	})
@@ -197,7 +200,8 @@ func (s *segment) refresh(ctx context.Context) error {
 func uplinkOf(table []agent.Entry, links []layer2.Link) (name string) {
 	var best uint32
 	for _, e := range table {
-		if e.Dst.Bits() > 0 || !e.Dst.Addr().Is4() || e.Kind != agent.Unicast || name != "" && e.Metric >= best {
+		if e.Dst.Bits() > 0 || !e.Dst.Addr().Is4() || e.Kind != agent.Unicast ||
+			name != "" && e.Metric >= best {
 			continue
 		}
 		if i := slices.IndexFunc(links, func(l layer2.Link) bool { return l.Index == e.Link }); i >= 0 {

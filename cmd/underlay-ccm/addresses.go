@@ -57,7 +57,9 @@ func (m *manager) serviceAddresses(c *appconfig.CompletedConfig) (runner, error)
 func addressPools(a config.Addresses) []addresscontroller.Pool {
 	var pools []addresscontroller.Pool
 	for _, p := range a.Pools {
-		pools = append(pools, addresscontroller.Pool{Pool: p.Pool, Namespaces: p.Namespaces, Mover: string(p.Mover)})
+		pools = append(pools, addresscontroller.Pool{
+			Pool: p.Pool, Namespaces: p.Namespaces, Mover: string(p.Mover),
+		})
 	}
 	return pools
 }
@@ -66,10 +68,15 @@ func addressPools(a config.Addresses) []addresscontroller.Pool {
 // Services, so that a running process with the old configuration continues. It waits for an
 // unavailable API server, as on a control plane that starts. Without pools, an unreadable ledger
 // is no error: most clusters never had one.
-func (m *manager) checkAddresses(ctx context.Context, client kubernetes.Interface, room *waitingRoom) error {
-	backoff := wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 5, Cap: 10 * time.Second}
+func (m *manager) checkAddresses(
+	ctx context.Context, client kubernetes.Interface, room *waitingRoom,
+) error {
+	backoff := wait.Backoff{
+		Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 5, Cap: 10 * time.Second,
+	}
 	return backoff.DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
-		orphans, err := addresscontroller.Check(ctx, client, ledgerNamespace, addressPools(m.config.Addresses))
+		orphans, err := addresscontroller.Check(ctx, client, ledgerNamespace,
+			addressPools(m.config.Addresses))
 		switch {
 		case err == nil:
 			return true, addressesInUse(orphans)
@@ -77,7 +84,8 @@ func (m *manager) checkAddresses(ctx context.Context, client kubernetes.Interfac
 			return true, nil
 		}
 		room.setReason("waiting for the API server: " + err.Error())
-		klog.FromContext(ctx).Error(err, "Whether pools lack addresses that Services have is not known; trying again")
+		klog.FromContext(ctx).Error(err,
+			"Whether pools lack addresses that Services have is not known; trying again")
 		return false, nil
 	})
 }
@@ -85,7 +93,9 @@ func (m *manager) checkAddresses(ctx context.Context, client kubernetes.Interfac
 func addressesInUse(orphans []addresscontroller.Orphan) error {
 	var wrong config.Errors
 	for _, o := range orphans {
-		wrong = append(wrong, &config.Error{Field: "addresses.pools", Value: o.Address.String(), Problem: o.Problem(), Remedy: o.Remedy()})
+		wrong = append(wrong, &config.Error{
+			Field: "addresses.pools", Value: o.Address.String(), Problem: o.Problem(), Remedy: o.Remedy(),
+		})
 	}
 	if len(wrong) > 0 {
 		return wrong

@@ -56,8 +56,12 @@ type build func(*appconfig.CompletedConfig) (runner, error)
 func (m *manager) constructor(name string, construct build) app.ControllerInitFuncConstructor {
 	return app.ControllerInitFuncConstructor{
 		InitContext: app.ControllerInitContext{ClientName: name},
-		Constructor: func(_ app.ControllerInitContext, c *appconfig.CompletedConfig, _ cloudprovider.Interface) app.InitFunc {
-			return func(ctx context.Context, _ controllermanager.ControllerContext) (controller.Interface, bool, error) {
+		Constructor: func(
+			_ app.ControllerInitContext, c *appconfig.CompletedConfig, _ cloudprovider.Interface,
+		) app.InitFunc {
+			return func(
+				ctx context.Context, _ controllermanager.ControllerContext,
+			) (controller.Interface, bool, error) {
 				m.lead(ctx, c)
 				r, err := construct(c)
 				if err != nil || r == nil {
@@ -187,7 +191,9 @@ func (m *manager) loadBalancers(c *appconfig.CompletedConfig) (runner, error) {
 
 // reachableTargets returns the server targets with an address. Dedicated servers are not
 // included: the load balancer controller gets their addresses from Nodes.
-func (m *manager) reachableTargets(ctx context.Context, notBefore time.Time) (map[lb.Target]bool, error) {
+func (m *manager) reachableTargets(
+	ctx context.Context, notBefore time.Time,
+) (map[lb.Target]bool, error) {
 	servers, err := m.machines.Cloud.List(ctx, notBefore)
 	if err != nil {
 		return nil, err

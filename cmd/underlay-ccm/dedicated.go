@@ -51,7 +51,8 @@ func (m *manager) checkRobot(ctx context.Context) {
 // credentials, and when that ends.
 func logListed(err error) {
 	if err != nil {
-		klog.ErrorS(err, "Dedicated servers can't be listed; their last known state is used, and none is declared absent")
+		klog.ErrorS(err,
+			"Dedicated servers can't be listed; their last known state is used, and none is declared absent")
 		return
 	}
 	klog.InfoS("Dedicated servers can be listed again")

@@ -76,7 +76,9 @@ func (m *manager) nodeIPAM(c *appconfig.CompletedConfig) (runner, error) {
 
 // fastClient returns a client with its own rate limit ipamQPS: the limit of the shared clients
 // would bound how fast Nodes get their podCIDRs.
-func (m *manager) fastClient(c *appconfig.CompletedConfig, controller string) (*kubernetes.Clientset, error) {
+func (m *manager) fastClient(
+	c *appconfig.CompletedConfig, controller string,
+) (*kubernetes.Clientset, error) {
 	rest, err := c.ClientBuilder.Config(controller)
 	if err != nil {
 		return nil, fmt.Errorf("client of the %s: %w", controller, err)
@@ -90,7 +92,9 @@ func (m *manager) fastClient(c *appconfig.CompletedConfig, controller string) (*
 }
 
 // firstLeader reports whether the lease has never changed hands and no route was ever recorded.
-func firstLeader(ctx context.Context, client kubernetes.Interface, namespace, name string) (bool, error) {
+func firstLeader(
+	ctx context.Context, client kubernetes.Interface, namespace, name string,
+) (bool, error) {
 	lease, err := client.CoordinationV1().Leases(namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return false, fmt.Errorf("reading the lease %s/%s: %w", namespace, name, err)
@@ -98,26 +102,34 @@ func firstLeader(ctx context.Context, client kubernetes.Interface, namespace, na
 	if transitions := lease.Spec.LeaseTransitions; transitions != nil && *transitions > 0 {
 		return false, nil
 	}
-	_, err = client.CoreV1().ConfigMaps(ledgerNamespace).Get(ctx, routecontroller.RecordName, metav1.GetOptions{})
+	_, err = client.CoreV1().ConfigMaps(ledgerNamespace).Get(ctx, routecontroller.RecordName,
+		metav1.GetOptions{})
 	if absent := kube.Absent(err, "configmaps", routecontroller.RecordName); err == nil || absent {
 		return absent, nil
 	}
-	return false, fmt.Errorf("reading ConfigMap %s/%s: %w", ledgerNamespace, routecontroller.RecordName, err)
+	return false,
+		fmt.Errorf("reading ConfigMap %s/%s: %w", ledgerNamespace, routecontroller.RecordName, err)
 }
 
 // serviceCIDRs returns the informer of ServiceCIDRs, or nil if the API server lacks them.
-func serviceCIDRs(c *appconfig.CompletedConfig, client discovery.DiscoveryInterface) (networkinginformers.ServiceCIDRInformer, error) {
+func serviceCIDRs(
+	c *appconfig.CompletedConfig, client discovery.DiscoveryInterface,
+) (networkinginformers.ServiceCIDRInformer, error) {
 	var list *metav1.APIResourceList
 	// A single lost response must not end a new leader.
 	lost := func(err error) bool { return !apierrors.IsNotFound(err) }
-	err := retry.OnError(wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Steps: 6}, lost, func() (err error) {
-		list, err = client.ServerResourcesForGroupVersion("networking.k8s.io/v1")
-		return err
-	})
+	err := retry.OnError(wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Steps: 6}, lost,
+		func() (err error) {
+			list, err = client.ServerResourcesForGroupVersion("networking.k8s.io/v1")
+			return err
+		})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return nil, fmt.Errorf("asking whether the API server has ServiceCIDRs: %w", err)
 	}
-	if list == nil || !slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == "servicecidrs" }) {
+	if list == nil ||
+		!slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool {
+			return r.Name == "servicecidrs"
+		}) {
 		return nil, nil
 	}
 	return c.SharedInformers.Networking().V1().ServiceCIDRs(), nil
@@ -127,7 +139,9 @@ func pools(c config.Config) []ipamcontroller.Pool {
 	var out []ipamcontroller.Pool
 	for i, p := range wiring.Pools(c) {
 		given := c.IPAM.Pools[i]
-		out = append(out, ipamcontroller.Pool{PoolConfig: p, Selector: given.Selector, Exclusive: given.VSwitch})
+		out = append(out, ipamcontroller.Pool{
+			PoolConfig: p, Selector: given.Selector, Exclusive: given.VSwitch,
+		})
 	}
 	return out
 }
@@ -147,13 +161,21 @@ func (m *manager) checkPools(ctx context.Context, client kubernetes.Interface) e
 	if !m.config.IPAM.Enabled {
 		return nil
 	}
-	removed, err := ipamcontroller.Check(ctx, client, ledgerNamespace, pools(m.config), m.exclusions(m.layout))
+	removed, err := ipamcontroller.Check(ctx, client, ledgerNamespace, pools(m.config),
+		m.exclusions(m.layout))
 	if err != nil {
-		return config.Errors{{Field: "pools", Problem: err.Error(), Remedy: "see the network's subnets, the service ranges and exclude", Cause: err}}
+		return config.Errors{
+			{
+				Field: "pools", Problem: err.Error(),
+				Remedy: "see the network's subnets, the service ranges and exclude", Cause: err,
+			},
+		}
 	}
 	var wrong config.Errors
 	for _, pool := range removed {
-		wrong = append(wrong, &config.Error{Field: "pools", Value: pool.Pool, Problem: pool.Problem(), Remedy: pool.Remedy(), Cause: pool})
+		wrong = append(wrong, &config.Error{
+			Field: "pools", Value: pool.Pool, Problem: pool.Problem(), Remedy: pool.Remedy(), Cause: pool,
+		})
 	}
 	if len(wrong) > 0 {
 		return wrong

@@ -57,7 +57,8 @@ func (m *manager) hold(ctx context.Context, c *appconfig.CompletedConfig) {
 	host, err := os.Hostname()
 	if err == nil {
 		var lease *leadership.Lease
-		if lease, err = leadership.Held(ctx, m.plain.CoordinationV1(), election.ResourceNamespace, election.ResourceName, host); err == nil {
+		if lease, err = leadership.Held(ctx, m.plain.CoordinationV1(), election.ResourceNamespace,
+			election.ResourceName, host); err == nil {
 			m.lease.Store(lease)
 			return
 		}

@@ -52,11 +52,14 @@ func (m *manager) lookAsLeader(ctx context.Context) {
 }
 
 // networkAsLeader retries until it has the network, and logs what a start would refuse.
-func (m *manager) networkAsLeader(ctx context.Context) (network *hetzner.NetworkDetails, err error) {
+func (m *manager) networkAsLeader(
+	ctx context.Context,
+) (network *hetzner.NetworkDetails, err error) {
 	err = backoff().DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
 		err := m.network.Find(requests.WithPriority(ctx, requests.Urgent))
 		if err != nil {
-			klog.FromContext(ctx).Error(m.explain(err), "The network can't be looked at; trying again", "endpoint", m.config.Endpoint)
+			klog.FromContext(ctx).Error(m.explain(err), "The network can't be looked at; trying again",
+				"endpoint", m.config.Endpoint)
 		}
 		return err == nil, nil
 	})
@@ -65,10 +68,12 @@ func (m *manager) networkAsLeader(ctx context.Context) (network *hetzner.Network
 	}
 	network = m.network.Last()
 	for _, unfit := range m.checkLayout(ctx, network) {
-		klog.FromContext(ctx).Error(unfit, "Nodes with such podCIDRs get no routes; the next start will fail")
+		klog.FromContext(ctx).Error(unfit,
+			"Nodes with such podCIDRs get no routes; the next start will fail")
 	}
 	for _, unfit := range m.checkVSwitch(network) {
-		klog.FromContext(ctx).Error(unfit, "Dedicated servers' pods are not reached; the next start will fail")
+		klog.FromContext(ctx).Error(unfit,
+			"Dedicated servers' pods are not reached; the next start will fail")
 	}
 	return network, nil
 }
@@ -77,7 +82,8 @@ func (m *manager) networkAsLeader(ctx context.Context) (network *hetzner.Network
 func (m *manager) useAsLeader(ctx context.Context, network *hetzner.NetworkDetails) {
 	if m.config.IPAM.Enabled {
 		if _, err := ipam.NewLedger(wiring.Pools(m.config), m.exclusions(network)); err != nil {
-			klog.FromContext(ctx).Error(err, "podCIDRs keep clear only of the subnets that the network had at the start")
+			klog.FromContext(ctx).Error(err,
+				"podCIDRs keep clear only of the subnets that the network had at the start")
 			return
 		}
 	}
@@ -90,20 +96,24 @@ func (m *manager) follow(ctx context.Context) {
 	ctx = requests.WithPriority(ctx, requests.Background)
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		if _, err := m.network.List(ctx); err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "The network can't be looked at; trying again", "network", m.config.Network)
+			klog.FromContext(ctx).Error(err, "The network can't be looked at; trying again", "network",
+				m.config.Network)
 		}
 	}, followPeriod)
 }
 
 // exposeRoutes makes the network expose its routes to the vSwitch, retrying until it succeeds.
 func (m *manager) exposeRoutes(ctx context.Context) {
-	backoff := wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 12, Cap: 10 * time.Minute}
+	backoff := wait.Backoff{
+		Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 12, Cap: 10 * time.Minute,
+	}
 	_ = backoff.DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
 		if err := m.network.ExposeRoutes(ctx); err != nil {
 			klog.FromContext(ctx).Error(err, "The network doesn't tell its routes to the vSwitch, so pods of dedicated servers don't reach those of cloud servers; trying again", "network", m.config.Network)
 			return false, nil
 		}
-		klog.FromContext(ctx).Info("The network exposes its routes to the vSwitch from now on", "network", m.config.Network, "subnet", m.config.VSwitch.Subnet)
+		klog.FromContext(ctx).Info("The network exposes its routes to the vSwitch from now on", "network",
+			m.config.Network, "subnet", m.config.VSwitch.Subnet)
 		return true, nil
 	})
 }

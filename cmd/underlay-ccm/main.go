@@ -71,15 +71,19 @@ func newCommand(ctx context.Context) (*cobra.Command, error) {
 	opts.KubeCloudShared.RouteReconciliationPeriod.Duration = time.Minute
 	opts.ServiceController.ConcurrentServiceSyncs = 4
 
-	var flags cliflag.NamedFlagSets // those of node IPAM, which upstream has in kube-controller-manager
+	var flags cliflag.NamedFlagSets // of node IPAM, which upstream has in another program
 	fs := flags.FlagSet(nodeIPAMController)
-	fs.String("service-cluster-ip-range", "", "The cluster's Service ranges, one or one of each family. No podCIDR is taken from them.")
+	fs.String("service-cluster-ip-range", "",
+		"The cluster's Service ranges, one or one of each family. No podCIDR is taken from them.")
 	fs.Int("node-cidr-mask-size", 0, "Prefix length of a Node's podCIDR in a single-stack cluster. Default is 24 for IPv4 and 64 for IPv6.")
-	fs.Int("node-cidr-mask-size-ipv4", 0, "Prefix length of a Node's IPv4 podCIDR in a dual-stack cluster. Default is 24.")
-	fs.Int("node-cidr-mask-size-ipv6", 0, "Prefix length of a Node's IPv6 podCIDR in a dual-stack cluster. Default is 64.")
+	fs.Int("node-cidr-mask-size-ipv4", 0,
+		"Prefix length of a Node's IPv4 podCIDR in a dual-stack cluster. Default is 24.")
+	fs.Int("node-cidr-mask-size-ipv6", 0,
+		"Prefix length of a Node's IPv6 podCIDR in a dual-stack cluster. Default is 64.")
 
 	m := &manager{ctx: ctx}
-	cmd := app.NewCloudControllerManagerCommand(opts, m.start, m.controllers(), aliases(), flags, ctx.Done())
+	cmd := app.NewCloudControllerManagerCommand(opts, m.start, m.controllers(), aliases(), flags,
+		ctx.Done())
 	cmd.Use = "underlay-ccm"
 	cmd.Long = long
 	cmd.SilenceUsage = true

@@ -16,7 +16,9 @@ import (
 )
 
 // addressRouters returns the movers that use an API and that pools name.
-func (m *manager) addressRouters(nodes corelisters.NodeLister) map[string]addresscontroller.Routing {
+func (m *manager) addressRouters(
+	nodes corelisters.NodeLister,
+) map[string]addresscontroller.Routing {
 	routers := make(map[string]addresscontroller.Routing)
 	if ranges := rangesOf(m.config.Addresses, config.FloatingIP); len(ranges) > 0 {
 		router := m.client.FloatingIPs(hetzner.FloatingIPOptions{
@@ -28,7 +30,8 @@ func (m *manager) addressRouters(nodes corelisters.NodeLister) map[string]addres
 	}
 	if ranges := rangesOf(m.config.Addresses, config.Failover); len(ranges) > 0 {
 		router := robot.NewFailovers(robot.FailoverOptions{
-			Client: m.robot, Servers: m.account, Ranges: ranges, Nodes: machines(nodes, kube.ParseDedicatedID),
+			Client: m.robot, Servers: m.account, Ranges: ranges,
+			Nodes: machines(nodes, kube.ParseDedicatedID),
 		})
 		routers[string(config.Failover)] = addresscontroller.Routing{
 			Router: router, Serves: serves(kube.ParseDedicatedID), Scarce: true,
@@ -55,7 +58,9 @@ func serves(parse func(string) (int64, error)) func(string) bool {
 }
 
 // machines returns a getter of the Nodes' provider IDs that a mover serves, by number.
-func machines(nodes corelisters.NodeLister, parse func(string) (int64, error)) func(context.Context) (map[int64]string, error) {
+func machines(
+	nodes corelisters.NodeLister, parse func(string) (int64, error),
+) func(context.Context) (map[int64]string, error) {
 	return func(context.Context) (map[int64]string, error) {
 		list, err := nodes.List(labels.Everything())
 		if err != nil {

@@ -19,7 +19,8 @@ func (m *manager) checkOffer(ctx context.Context) (config.Errors, error) {
 	var wrong config.Errors
 	check := func(key, value, what string, offered []string) {
 		if value != "" && len(offered) > 0 && !slices.Contains(offered, value) {
-			wrong = append(wrong, m.config.Wrong(key, value, "the cloud has no such "+what, "use one of "+strings.Join(offered, ", "), nil))
+			wrong = append(wrong, m.config.Wrong(key, value, "the cloud has no such "+what,
+				"use one of "+strings.Join(offered, ", "), nil))
 		}
 	}
 	if want.Location != "" || want.NetworkZone != "" {

@@ -59,7 +59,10 @@ func checkKubeconfig(master, path string) error {
 		problem, remedy = "none is given, and there is no ServiceAccount of a pod instead", "give one"
 	}
 	if err != nil {
-		return &config.Error{Field: "--kubeconfig", Value: path, Problem: fmt.Sprintf("%s: %v", problem, err), Remedy: remedy, Cause: err}
+		return &config.Error{
+			Field: "--kubeconfig", Value: path, Problem: fmt.Sprintf("%s: %v", problem, err), Remedy: remedy,
+			Cause: err,
+		}
 	}
 	return nil
 }

@@ -34,7 +34,9 @@ const (
 
 // connect waits until the cloud is reachable, checks the configuration against it, and builds the
 // provider. Until then /healthz on the secure port fails with the reason for waiting.
-func (m *manager) connect(ctx context.Context, c *appconfig.CompletedConfig) (cloudprovider.Interface, error) {
+func (m *manager) connect(
+	ctx context.Context, c *appconfig.CompletedConfig,
+) (cloudprovider.Interface, error) {
 	var room *waitingRoom
 	if c.SecureServing != nil { // nil with --secure-port=0
 		var err error
@@ -82,7 +84,8 @@ func (m *manager) connect(ctx context.Context, c *appconfig.CompletedConfig) (cl
 
 // light keeps the Node conditions that this program's controllers read, including upstream's.
 func light() cache.TransformFunc {
-	return kube.Light(corev1.NodeReady, corev1.NodeNetworkUnavailable, ipamcontroller.PodCIDRsAllocated,
+	return kube.Light(corev1.NodeReady, corev1.NodeNetworkUnavailable,
+		ipamcontroller.PodCIDRsAllocated,
 		vswitch.MemberCondition, kube.AddressesMatch)
 }
 
@@ -109,7 +112,8 @@ func (m *manager) routesRun(c *appconfig.CompletedConfig) bool {
 }
 
 func enabled(c *appconfig.CompletedConfig, name string) bool {
-	return controllermanager.IsControllerEnabled(name, app.ControllersDisabledByDefault, c.ComponentConfig.Generic.Controllers)
+	return controllermanager.IsControllerEnabled(name, app.ControllersDisabledByDefault,
+		c.ComponentConfig.Generic.Controllers)
 }
 
 // reach retries look until the cloud is reachable. A configuration error is final.
@@ -124,7 +128,8 @@ func (m *manager) reach(ctx context.Context, room *waitingRoom) error {
 			return false, err
 		}
 		room.setReason(fmt.Sprintf("waiting for the cloud at %s: %v", m.config.Endpoint, err))
-		klog.FromContext(ctx).Error(err, "The cloud can't be reached; trying again", "endpoint", m.config.Endpoint)
+		klog.FromContext(ctx).Error(err, "The cloud can't be reached; trying again", "endpoint",
+			m.config.Endpoint)
 		return false, nil
 	})
 }
@@ -180,10 +185,13 @@ func (m *manager) checkLayout(ctx context.Context, network *hetzner.NetworkDetai
 	var wrong config.Errors
 	for _, f := range findings {
 		if !f.Fatal {
-			klog.FromContext(ctx).Error(nil, "Configuration warning", "field", m.fieldOf(f.Prefix), "value", f.Prefix, "problem", f.Problem, "remedy", f.Remedy)
+			klog.FromContext(ctx).Error(nil, "Configuration warning", "field", m.fieldOf(f.Prefix), "value",
+				f.Prefix, "problem", f.Problem, "remedy", f.Remedy)
 			continue
 		}
-		wrong = append(wrong, &config.Error{Field: m.fieldOf(f.Prefix), Value: f.Prefix.String(), Problem: f.Problem, Remedy: f.Remedy})
+		wrong = append(wrong, &config.Error{
+			Field: m.fieldOf(f.Prefix), Value: f.Prefix.String(), Problem: f.Problem, Remedy: f.Remedy,
+		})
 	}
 	return wrong
 }

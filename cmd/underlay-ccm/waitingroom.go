@@ -24,7 +24,8 @@ type waitingRoom struct {
 func openWaitingRoom(serving *genericapiserver.SecureServingInfo) (*waitingRoom, error) {
 	listener, ok := serving.Listener.(deadliner)
 	if !ok {
-		return nil, fmt.Errorf("answering health checks on %s: can't be interrupted again", serving.Listener.Addr())
+		return nil,
+			fmt.Errorf("answering health checks on %s: can't be interrupted again", serving.Listener.Addr())
 	}
 	certificate, err := tls.X509KeyPair(serving.Cert.CurrentCertKeyContent())
 	if err != nil {

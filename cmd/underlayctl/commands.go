@@ -46,14 +46,21 @@ func newCommand(w process) *cobra.Command {
 		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl " + called}
 	}
 	o.add(root.PersistentFlags())
-	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "wide", "json", "yaml"}, cobra.ShellCompDirectiveNoFileComp))
+	_ = root.RegisterFlagCompletionFunc("output",
+		cobra.FixedCompletions([]string{"table", "wide", "json", "yaml"},
+			cobra.ShellCompDirectiveNoFileComp))
 	_ = root.RegisterFlagCompletionFunc("context", o.completeContexts)
 	root.AddCommand(
 		show(w, o, "pools", "How full the pools of podCIDRs are", survey.PoolsParts, survey.PoolsOf),
-		show(w, o, "nodes", "Every Node's podCIDRs, route and conditions, and the reason why it waits", survey.NodesParts, survey.NodesOf),
-		show(w, o, "routes", "The network's route table: whose routes, the budget, the drift", survey.RoutesParts, survey.RoutesOf),
-		show(w, o, "lb", "Services, their load balancers, and how the targets fare", survey.LoadBalancersParts, survey.LoadBalancersOf),
-		show(w, o, "addresses", "Addresses of Services that nodes hold: their holders, and the Services that wait for one", survey.AddressesParts, survey.AddressesOf),
+		show(w, o, "nodes", "Every Node's podCIDRs, route and conditions, and the reason why it waits",
+			survey.NodesParts, survey.NodesOf),
+		show(w, o, "routes", "The network's route table: whose routes, the budget, the drift",
+			survey.RoutesParts, survey.RoutesOf),
+		show(w, o, "lb", "Services, their load balancers, and how the targets fare",
+			survey.LoadBalancersParts, survey.LoadBalancersOf),
+		show(w, o, "addresses",
+			"Addresses of Services that nodes hold: their holders, and the Services that wait for one",
+			survey.AddressesParts, survey.AddressesOf),
 		doctorCommand(w, o), inspect(w, o), connectivityCommand(w, o), uiCommand(w, o),
 	)
 	completeFiles(root)
@@ -83,7 +90,9 @@ func show(
 }
 
 // show collects once, and prints the page.
-func (o *options) show(ctx context.Context, w process, want survey.Want, of func(*survey.Snapshot) (table.Page, error)) error {
+func (o *options) show(
+	ctx context.Context, w process, want survey.Want, of func(*survey.Snapshot) (table.Page, error),
+) error {
 	s, err := o.look(ctx, w, want)
 	if err != nil {
 		return err
@@ -97,7 +106,8 @@ func (o *options) show(ctx context.Context, w process, want survey.Want, of func
 
 func doctorCommand(w process, o *options) *cobra.Command {
 	return &cobra.Command{
-		Use: "doctor", Short: "Check everything: findings with their severity and remedy", Args: cobra.NoArgs,
+		Use: "doctor", Short: "Check everything: findings with their severity and remedy",
+		Args: cobra.NoArgs,
 		Long: "Check everything: findings with their severity and remedy.\n\nExit codes: 0 nothing to do, 1 the worst finding is a warning, 2 it is an error,\n3 the check could not be made, or the configuration or the Nodes could not be seen.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := o.look(cmd.Context(), w, survey.Want{Parts: survey.Everything})

@@ -23,7 +23,8 @@ func completeFiles(root *cobra.Command) {
 	each = func(cmd *cobra.Command) {
 		for _, name := range files {
 			// It fails if the command lacks the flag or inherits it.
-			_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault))
+			_ = cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(nil,
+				cobra.ShellCompDirectiveDefault))
 		}
 		for _, below := range cmd.Commands() {
 			each(below)
@@ -35,14 +36,17 @@ func completeFiles(root *cobra.Command) {
 // completeNames completes names of the objects of a resource except besides, if the API server
 // returns them in time.
 func (o *options) completeNames(resource string, besides *[]string) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return func(
+		cmd *cobra.Command, _ []string, typed string,
+	) ([]cobra.Completion, cobra.ShellCompDirective) {
 		ctx, cancel := context.WithTimeout(cmd.Context(), completing)
 		defer cancel()
 		var names []string
 		if client, err := o.client(); err == nil {
 			var list metav1.PartialObjectMetadataList
 			_ = client.CoreV1().RESTClient().Get().Resource(resource).
-				VersionedParams(&metav1.ListOptions{ResourceVersion: "0"}, scheme.ParameterCodec).Do(ctx).Into(&list)
+				VersionedParams(&metav1.ListOptions{ResourceVersion: "0"},
+					scheme.ParameterCodec).Do(ctx).Into(&list)
 			for _, object := range list.Items {
 				names = append(names, strings.TrimPrefix(object.Namespace+"/"+object.Name, "/"))
 			}
@@ -54,7 +58,9 @@ func (o *options) completeNames(resource string, besides *[]string) cobra.Comple
 }
 
 func (o *options) completeArgument(resource string) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return func(
+		cmd *cobra.Command, args []string, typed string,
+	) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
@@ -62,7 +68,9 @@ func (o *options) completeArgument(resource string) cobra.CompletionFunc {
 	}
 }
 
-func (o *options) completeContexts(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+func (o *options) completeContexts(
+	_ *cobra.Command, _ []string, typed string,
+) ([]cobra.Completion, cobra.ShellCompDirective) {
 	var names []string
 	if known, err := o.kubeconfigs().Load(); err == nil {
 		names = slices.Sorted(maps.Keys(known.Contexts))

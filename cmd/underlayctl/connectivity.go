@@ -48,7 +48,9 @@ type trying struct {
 func connectivityCommand(w process, o *options) *cobra.Command {
 	t := &trying{}
 	cmd := &cobra.Command{
-		Use: "connectivity", Short: "Try the network between all nodes, with pods that are removed at the end", Long: connectivityLong, Args: cobra.NoArgs,
+		Use:   "connectivity",
+		Short: "Try the network between all nodes, with pods that are removed at the end",
+		Long:  connectivityLong, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return t.run(cmd.Context(), w, o) },
 	}
 	f := cmd.Flags()
@@ -58,9 +60,11 @@ func connectivityCommand(w process, o *options) *cobra.Command {
 	f.IntVar(&t.most, "max-nodes", 30, "Try between so many nodes at most, the first by name: there are as many paths as the square of it.")
 	f.StringArrayVar(&t.targets, "target", nil, "An address and port outside that must accept TCP connections, such as 203.0.113.7:443. Can be repeated.")
 	f.DurationVar(&t.start, "start-timeout", time.Minute, "How long pods may take to start.")
-	f.DurationVar(&t.settle, "settle", 10*time.Second, "How long a failing request is retried before the path is called closed.")
+	f.DurationVar(&t.settle, "settle", 10*time.Second,
+		"How long a failing request is retried before the path is called closed.")
 	cmd.AddCommand(&cobra.Command{
-		Use: "clean", Short: "Remove the objects that a killed run of connectivity has left", Args: cobra.NoArgs,
+		Use: "clean", Short: "Remove the objects that a killed run of connectivity has left",
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			client, err := o.writer()
 			if err != nil {
@@ -142,7 +146,9 @@ func (t *trying) check(o *options) ([]netip.AddrPort, error) {
 	for _, text := range t.targets {
 		a, err := netip.ParseAddrPort(text)
 		if err != nil || a.Port() == 0 {
-			return nil, fmt.Errorf("--target %q is no address with a port: write 203.0.113.7:443 or [2001:db8::7]:443", text)
+			return nil,
+				fmt.Errorf("--target %q is no address with a port: write 203.0.113.7:443 or [2001:db8::7]:443",
+					text)
 		}
 		targets = append(targets, netip.AddrPortFrom(a.Addr().Unmap(), a.Port()))
 	}
@@ -150,7 +156,9 @@ func (t *trying) check(o *options) ([]netip.AddrPort, error) {
 }
 
 // choose returns the nodes to try, sorted, the skipped ones, and notes for the user.
-func (t *trying) choose(ctx context.Context, client kubernetes.Interface) (chosen []*corev1.Node, skipped []connectivity.Untried, notes []string, err error) {
+func (t *trying) choose(
+	ctx context.Context, client kubernetes.Interface,
+) (chosen []*corev1.Node, skipped []connectivity.Untried, notes []string, err error) {
 	list, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, nil, nil, err
@@ -163,16 +171,22 @@ func (t *trying) choose(ctx context.Context, client kubernetes.Interface) (chose
 		switch {
 		case len(t.nodes) > 0 && !slices.Contains(t.nodes, n.Name):
 		case !kube.Ready(n):
-			skipped = append(skipped, connectivity.Untried{Node: n.Name, Reason: "the Node is not Ready: see underlayctl inspect node " + n.Name})
+			skipped = append(skipped, connectivity.Untried{
+				Node: n.Name, Reason: "the Node is not Ready: see underlayctl inspect node " + n.Name,
+			})
 		default:
 			chosen = append(chosen, n)
 		}
 	}
 	if len(missing) > 0 {
-		return nil, nil, nil, fmt.Errorf("--node %s: there is no such Node: see kubectl get nodes", strings.Join(missing, ", "))
+		return nil, nil, nil,
+			fmt.Errorf("--node %s: there is no such Node: see kubectl get nodes", strings.Join(missing,
+				", "))
 	}
 	if len(chosen) > t.most {
-		notes = append(notes, fmt.Sprintf("%d of %d nodes are tried: raise --max-nodes, or choose with --node", t.most, len(chosen)))
+		notes = append(notes,
+			fmt.Sprintf("%d of %d nodes are tried: raise --max-nodes, or choose with --node", t.most,
+				len(chosen)))
 		chosen = chosen[:t.most]
 	}
 	if len(chosen) == 0 {
@@ -181,7 +195,9 @@ func (t *trying) choose(ctx context.Context, client kubernetes.Interface) (chose
 	return chosen, skipped, notes, nil
 }
 
-func agentImage(ctx context.Context, client kubernetes.Interface, namespace string) (string, error) {
+func agentImage(
+	ctx context.Context, client kubernetes.Interface, namespace string,
+) (string, error) {
 	const name = "underlay-agent"
 	set, err := client.AppsV1().DaemonSets(namespace).Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -195,7 +211,9 @@ func agentImage(ctx context.Context, client kubernetes.Interface, namespace stri
 			return c.Image, nil
 		}
 	}
-	return "", fmt.Errorf("the DaemonSet %s/%s has no container %s: name an image with --image", namespace, name, name)
+	return "",
+		fmt.Errorf("the DaemonSet %s/%s has no container %s: name an image with --image", namespace, name,
+			name)
 }
 
 func (o *options) writer() (kubernetes.Interface, error) {
@@ -212,9 +230,12 @@ func (g writesThere) RoundTrip(request *http.Request) (*http.Response, error) {
 	// The API server's URL may have a path prefix.
 	inside := strings.HasSuffix(path, own) || strings.Contains(path, own+"/")
 	switch {
-	case request.Method == http.MethodGet, request.Method == http.MethodPost && strings.HasSuffix(path, namespaces),
+	case request.Method == http.MethodGet,
+		request.Method == http.MethodPost && strings.HasSuffix(path, namespaces),
 		inside && (request.Method == http.MethodPost || request.Method == http.MethodDelete):
 		return g.next.RoundTrip(request)
 	}
-	return nil, fmt.Errorf("underlayctl connectivity writes in namespace %s alone, and does not send %s %s", cluster.Namespace, request.Method, path)
+	return nil,
+		fmt.Errorf("underlayctl connectivity writes in namespace %s alone, and does not send %s %s",
+			cluster.Namespace, request.Method, path)
 }

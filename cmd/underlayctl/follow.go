@@ -108,5 +108,6 @@ func (s *shower) add(live survey.Live, page table.Page, content []byte) error {
 
 // redraws reports whether pages overwrite each other.
 func (s *shower) redraws() bool {
-	return s.w.terminal && s.w.getenv("TERM") != "dumb" && (s.o.output == "table" || s.o.output == "wide")
+	return s.w.terminal && s.w.getenv("TERM") != "dumb" &&
+		(s.o.output == "table" || s.o.output == "wide")
 }

@@ -55,16 +55,21 @@ const (
 )
 
 func (o *options) add(fs *pflag.FlagSet) {
-	fs.StringVar(&o.kubeconfig, "kubeconfig", "", "Path of the kubeconfig. Default: $KUBECONFIG, then ~/.kube/config.")
+	fs.StringVar(&o.kubeconfig, "kubeconfig", "",
+		"Path of the kubeconfig. Default: $KUBECONFIG, then ~/.kube/config.")
 	fs.StringVar(&o.context, "context", "", "Context of the kubeconfig. Default: its current one.")
-	fs.StringVarP(&o.namespace, "namespace", "n", usualNamespace, "Namespace in which underlay-ccm and underlay-agent are installed.")
+	fs.StringVarP(&o.namespace, "namespace", "n", usualNamespace,
+		"Namespace in which underlay-ccm and underlay-agent are installed.")
 	fs.StringVar(&o.cloudConfig, "cloud-config", "", "The configuration file of underlay-ccm. Default: the ConfigMap that its Deployment mounts, which is underlay-config.")
 	fs.StringArrayVar(&o.managerFlags, "manager-flag", nil, "A flag of underlay-ccm, such as --manager-flag=--cluster-cidr=10.244.0.0/16, where it has no Deployment; outranks the Deployment's. Can be repeated.")
 	fs.StringVar(&o.tokenFile, "token-file", "", "File with an API token of the cloud project; read permission is enough. Default: $HCLOUD_TOKEN, then the file $HCLOUD_TOKEN_FILE.")
-	fs.StringVar(&o.tokenSecret, "token-secret", "", "Take the token from a Secret of the cluster, namespace/name/key. Without a value: "+usualSecret+".")
+	fs.StringVar(&o.tokenSecret, "token-secret", "",
+		"Take the token from a Secret of the cluster, namespace/name/key. Without a value: "+usualSecret+
+			".")
 	fs.Lookup("token-secret").NoOptDefVal = usualSecret
 	fs.StringVarP(&o.output, "output", "o", "table", "table, wide, json or yaml.")
-	fs.DurationVar(&o.timeout, "timeout", time.Minute, "How long to wait for the API server and the cloud together.")
+	fs.DurationVar(&o.timeout, "timeout", time.Minute,
+		"How long to wait for the API server and the cloud together.")
 }
 
 func (o *options) check() error {
@@ -81,7 +86,8 @@ func (o *options) check() error {
 	}
 	fs := survey.ManagerFlags()
 	if err := fs.Parse(o.managerFlags); err != nil {
-		return fmt.Errorf("--manager-flag: %w: give one of %s", err, strings.Join(managerFlagNames(fs), ", "))
+		return fmt.Errorf("--manager-flag: %w: give one of %s", err, strings.Join(managerFlagNames(fs),
+			", "))
 	}
 	if fs.NArg() > 0 {
 		return fmt.Errorf("--manager-flag %q is no flag: write it with its dashes and its value, as in --manager-flag=--cluster-cidr=10.244.0.0/16", fs.Arg(0))
@@ -113,12 +119,17 @@ func (o *options) patience(ctx context.Context) (context.Context, context.Cancel
 	return context.WithTimeoutCause(ctx, o.timeout, late)
 }
 
-func (o *options) sources(ctx context.Context, w process, parts survey.Parts) (survey.Sources, error) {
+func (o *options) sources(
+	ctx context.Context, w process, parts survey.Parts,
+) (survey.Sources, error) {
 	client, err := o.client()
 	if err != nil {
 		return survey.Sources{}, err
 	}
-	from := survey.Sources{Client: client, Namespace: o.namespace, Configuration: survey.Configuration{Flags: o.managerFlags}}
+	from := survey.Sources{
+		Client: client, Namespace: o.namespace,
+		Configuration: survey.Configuration{Flags: o.managerFlags},
+	}
 	if o.cloudConfig != "" {
 		if from.Configuration.File, err = w.readFile(o.cloudConfig); err != nil {
 			return survey.Sources{}, fmt.Errorf("--cloud-config: %w: name a file that exists, or leave the flag out to read the cluster's ConfigMap", err)
@@ -150,9 +161,12 @@ func (o *options) kubeconfigs() *clientcmd.ClientConfigLoadingRules {
 	return rules
 }
 
-func (o *options) clientThrough(gate func(http.RoundTripper) http.RoundTripper) (kubernetes.Interface, error) {
+func (o *options) clientThrough(
+	gate func(http.RoundTripper) http.RoundTripper,
+) (kubernetes.Interface, error) {
 	overrides := &clientcmd.ConfigOverrides{CurrentContext: o.context}
-	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(o.kubeconfigs(), overrides).ClientConfig()
+	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(o.kubeconfigs(),
+		overrides).ClientConfig()
 	switch {
 	case clientcmd.IsEmptyConfig(err):
 		return nil, errors.New("there is no kubeconfig: name one with --kubeconfig or KUBECONFIG")
@@ -172,7 +186,9 @@ func (o *options) clientThrough(gate func(http.RoundTripper) http.RoundTripper) 
 }
 
 // token returns the cloud's token, or the human-readable reason why there is none.
-func (o *options) token(ctx context.Context, w process, client kubernetes.Interface) (token config.Token, missing string, err error) {
+func (o *options) token(
+	ctx context.Context, w process, client kubernetes.Interface,
+) (token config.Token, missing string, err error) {
 	const remedy = "put in an API token of the cluster's project, alone; read permission is enough"
 	file := o.tokenFile
 	if file == "" && w.getenv("HCLOUD_TOKEN") == "" {
@@ -207,7 +223,8 @@ func (o *options) token(ctx context.Context, w process, client kubernetes.Interf
 func secretToken(ctx context.Context, client kubernetes.Interface, name string) (string, error) {
 	parts := strings.Split(name, "/")
 	if len(parts) != 3 {
-		return "", fmt.Errorf("--token-secret %q: write namespace/name/key, such as %s", name, usualSecret)
+		return "",
+			fmt.Errorf("--token-secret %q: write namespace/name/key, such as %s", name, usualSecret)
 	}
 	var secret *corev1.Secret
 	secret, err := client.CoreV1().Secrets(parts[0]).Get(ctx, parts[1], metav1.GetOptions{})
@@ -219,7 +236,9 @@ func secretToken(ctx context.Context, client kubernetes.Interface, name string) 
 	}
 	text, ok := secret.Data[parts[2]]
 	if !ok {
-		return "", fmt.Errorf("the Secret %s/%s of --token-secret has no key %q: name the one that holds the token", parts[0], parts[1], parts[2])
+		return "",
+			fmt.Errorf("the Secret %s/%s of --token-secret has no key %q: name the one that holds the token",
+				parts[0], parts[1], parts[2])
 	}
 	return string(text), nil
 }
@@ -245,7 +264,8 @@ type readOnly struct{ next http.RoundTripper }
 
 func (r readOnly) RoundTrip(request *http.Request) (*http.Response, error) {
 	if request.Method != http.MethodGet && request.Method != http.MethodHead {
-		return nil, fmt.Errorf("underlayctl reads only, and does not send %s %s", request.Method, request.URL.Path)
+		return nil,
+			fmt.Errorf("underlayctl reads only, and does not send %s %s", request.Method, request.URL.Path)
 	}
 	return r.next.RoundTrip(request)
 }

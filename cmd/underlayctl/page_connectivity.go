@@ -58,7 +58,8 @@ func (v tried) Page() table.Page {
 		out.Lines = append(out.Lines, "Everything that was tried is open.")
 	}
 	for _, f := range v.Findings {
-		out.Lines = append(out.Lines, "", strings.ToUpper(f.What[:1])+f.What[1:]+".", "  Remedy: "+f.Remedy+".")
+		out.Lines = append(out.Lines, "", strings.ToUpper(f.What[:1])+f.What[1:]+".",
+			"  Remedy: "+f.Remedy+".")
 	}
 	if len(v.Findings) > 0 {
 		out.Lines = append(out.Lines, "", "underlayctl doctor may find the cause.")

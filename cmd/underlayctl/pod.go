@@ -20,23 +20,30 @@ type question struct{ from, to, port string }
 func inspectPod(w process, o *options) *cobra.Command {
 	var q question
 	cmd := &cobra.Command{
-		Use: "pod NAMESPACE/NAME", Short: "The NetworkPolicies of a pod, and whether they allow a connection", Args: cobra.ExactArgs(1),
+		Use:               "pod NAMESPACE/NAME",
+		Short:             "The NetworkPolicies of a pod, and whether they allow a connection",
+		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: o.completeArgument("pods"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			const parts = survey.PartNodes | survey.PartNetworkPolicies
-			return o.show(cmd.Context(), w, survey.Want{Parts: parts}, func(s *survey.Snapshot) (table.Page, error) {
-				if err := s.Require(parts); err != nil {
-					return table.Page{}, err
-				}
-				if s.NetworkPolicies == nil {
-					return table.Page{Lines: []string{"The cluster has no NetworkPolicies: they deny no connection."}}, nil
-				}
-				return inspectionOf(s.NetworkPolicies, args[0], q)
-			})
+			return o.show(cmd.Context(), w, survey.Want{Parts: parts},
+				func(s *survey.Snapshot) (table.Page, error) {
+					if err := s.Require(parts); err != nil {
+						return table.Page{}, err
+					}
+					if s.NetworkPolicies == nil {
+						return table.Page{
+							Lines: []string{"The cluster has no NetworkPolicies: they deny no connection."},
+						}, nil
+					}
+					return inspectionOf(s.NetworkPolicies, args[0], q)
+				})
 		},
 	}
-	cmd.Flags().StringVar(&q.from, "from", "", "Show whether the pod can be reached from here: NAMESPACE/NAME of a pod, or an address.")
-	cmd.Flags().StringVar(&q.to, "to", "", "Show whether the pod reaches this: NAMESPACE/NAME of a pod, or an address.")
+	cmd.Flags().StringVar(&q.from, "from", "",
+		"Show whether the pod can be reached from here: NAMESPACE/NAME of a pod, or an address.")
+	cmd.Flags().StringVar(&q.to, "to", "",
+		"Show whether the pod reaches this: NAMESPACE/NAME of a pod, or an address.")
 	cmd.Flags().StringVar(&q.port, "port", "", "The port, such as 80 or 53/udp; for --from and --to.")
 	cmd.MarkFlagsMutuallyExclusive("from", "to")
 	return cmd
@@ -86,7 +93,9 @@ func podName(text string) (policy.Name, error) {
 }
 
 // verdicts judges the connection in each family that both ends have.
-func verdicts(x *policy.Index, pod string, addresses []netip.Addr, q question) (verdicts []string, err error) {
+func verdicts(
+	x *policy.Index, pod string, addresses []netip.Addr, q question,
+) (verdicts []string, err error) {
 	other := q.from + q.to
 	if other == "" || q.port == "" {
 		return nil, errors.New("--from or --to needs --port, and --port one of them")
@@ -123,7 +132,9 @@ func verdicts(x *policy.Index, pod string, addresses []netip.Addr, q question) (
 
 func parsePort(text string) (policy.Protocol, uint16, error) {
 	number, name, _ := strings.Cut(text, "/")
-	protocol, known := map[string]policy.Protocol{"": policy.TCP, "tcp": policy.TCP, "udp": policy.UDP, "sctp": policy.SCTP}[strings.ToLower(name)]
+	protocol, known := map[string]policy.Protocol{
+		"": policy.TCP, "tcp": policy.TCP, "udp": policy.UDP, "sctp": policy.SCTP,
+	}[strings.ToLower(name)]
 	port, err := strconv.ParseUint(number, 10, 16)
 	if err != nil || port == 0 || !known {
 		return 0, 0, fmt.Errorf("--port %q is no port: write one such as 80, 53/udp or 99/sctp", text)
@@ -137,7 +148,8 @@ func verdict(c policy.Connection, e policy.Explanation) string {
 	if e.Note == "" {
 		why = []string{reason("egress", e.Egress), reason("ingress", e.Ingress)}
 	}
-	return fmt.Sprintf("%s: %s to %s, %s %d: %s", word, c.From, c.To, c.Protocol, c.Port, strings.Join(why, "; "))
+	return fmt.Sprintf("%s: %s to %s, %s %d: %s", word, c.From, c.To, c.Protocol, c.Port,
+		strings.Join(why, "; "))
 }
 
 func reason(direction string, s policy.Side) string {

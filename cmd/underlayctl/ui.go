@@ -22,7 +22,8 @@ The page loads nothing from anywhere, and nothing can be changed with it. Ctrl-C
 func uiCommand(w process, o *options) *cobra.Command {
 	var port uint16
 	cmd := &cobra.Command{
-		Use: "ui", Short: "All of it as a live page in a browser, on this machine alone", Long: uiLong, Args: cobra.NoArgs,
+		Use: "ui", Short: "All of it as a live page in a browser, on this machine alone", Long: uiLong,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			watcher, err := o.watch(cmd.Context(), w)
 			if err != nil {
@@ -38,7 +39,8 @@ func uiCommand(w process, o *options) *cobra.Command {
 			return page.Serve(cmd.Context(), listener)
 		},
 	}
-	cmd.Flags().Uint16Var(&port, "port", 0, "Port on 127.0.0.1 to serve the page at. Default: any that is free.")
+	cmd.Flags().Uint16Var(&port, "port", 0,
+		"Port on 127.0.0.1 to serve the page at. Default: any that is free.")
 	return cmd
 }
 

@@ -27,7 +27,9 @@ const dedicatedMaxAge = 2 * time.Minute
 //
 // Robot's errors are not returned: they are reported once, elsewhere, and upstream would log an
 // error for each Node every few seconds, with the same effect.
-func (i *Instances) dedicatedExists(ctx context.Context, node *corev1.Node, number int64) (bool, error) {
+func (i *Instances) dedicatedExists(
+	ctx context.Context, node *corev1.Node, number int64,
+) (bool, error) {
 	if i.Machines.Robot == nil {
 		return true, nil
 	}
@@ -94,11 +96,15 @@ func (i *Instances) dedicatedAddresses(
 		switch {
 		case i.private(a):
 			if len(listed) > 0 && !slices.Contains(listed, a) {
-				return nil, fmt.Errorf("%w: %s is not among %v of the inventory; correct one of the two", errOtherAddress, a, listed)
+				return nil,
+					fmt.Errorf("%w: %s is not among %v of the inventory; correct one of the two", errOtherAddress,
+						a, listed)
 			}
 			known.private = append(known.private, a)
 		case !d.has(a):
-			return nil, fmt.Errorf("%w: %s is no address of dedicated server %d; start the kubelet with one that is", errOtherAddress, a, d.ID)
+			return nil,
+				fmt.Errorf("%w: %s is no address of dedicated server %d; start the kubelet with one that is",
+					errOtherAddress, a, d.ID)
 		case a.Is4():
 			known.ipv4 = a
 		default:
@@ -125,7 +131,9 @@ func (i *Instances) private(a netip.Addr) bool {
 	return a.IsPrivate() || i.NetworkRange != nil && i.NetworkRange().Contains(a)
 }
 
-func (i *Instances) mayHave(ctx context.Context, node *corev1.Node, d *Machine, dx *index, a netip.Addr) error {
+func (i *Instances) mayHave(
+	ctx context.Context, node *corev1.Node, d *Machine, dx *index, a netip.Addr,
+) error {
 	wrong := func(format string, args ...any) error {
 		return fmt.Errorf("%w: %s %w", errOtherAddress, a, fmt.Errorf(format, args...))
 	}
@@ -150,7 +158,10 @@ func (i *Instances) mayHave(ctx context.Context, node *corev1.Node, d *Machine, 
 		return fmt.Errorf("listing Nodes: %w", err)
 	}
 	for _, other := range nodes {
-		if other.Name != node.Name && precedes(other, node) && slices.Contains(other.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: a.String()}) {
+		if other.Name != node.Name && precedes(other, node) &&
+			slices.Contains(other.Status.Addresses, corev1.NodeAddress{
+				Type: corev1.NodeInternalIP, Address: a.String(),
+			}) {
 			return wrong("is the address of Node %s; give this server another one", other.Name)
 		}
 	}
@@ -163,5 +174,6 @@ func precedes(one, other *corev1.Node) bool {
 	if kube.Tainted(one, cloudproviderapi.TaintExternalCloudProvider) {
 		return false
 	}
-	return kube.Tainted(other, cloudproviderapi.TaintExternalCloudProvider) || one.CreationTimestamp.Before(&other.CreationTimestamp)
+	return kube.Tainted(other, cloudproviderapi.TaintExternalCloudProvider) ||
+		one.CreationTimestamp.Before(&other.CreationTimestamp)
 }

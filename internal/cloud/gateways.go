@@ -22,7 +22,9 @@ const dedicatedPatience = time.Second
 // Gateways returns the addresses in the network through which Nodes' pods are reached, none for
 // dedicated servers. fresh requires a server list from after the call. It fails as a whole if
 // the list does. The requests are as urgent as the changes of routes that wait for them.
-func (x *Machines) Gateways(ctx context.Context, nodes []*corev1.Node, fresh bool) (routes.Gateways, error) {
+func (x *Machines) Gateways(
+	ctx context.Context, nodes []*corev1.Node, fresh bool,
+) (routes.Gateways, error) {
 	ctx = requests.WithPriority(ctx, requests.Urgent)
 	if fresh {
 		if _, err := x.Cloud.List(ctx, time.Now()); err != nil {
@@ -47,14 +49,17 @@ func (x *Machines) Gateways(ctx context.Context, nodes []*corev1.Node, fresh boo
 		s, err := found(node)
 		switch {
 		case err != nil:
-			out.Missing[node.Name] = routes.Missing{Elsewhere: errors.Is(err, kube.ErrOtherProvider), Reason: err.Error()}
+			out.Missing[node.Name] = routes.Missing{
+				Elsewhere: errors.Is(err, kube.ErrOtherProvider), Reason: err.Error(),
+			}
 			continue
 		case s.Dedicated:
 			out.Missing[node.Name] = routes.Missing{Unroutable: true, Reason: unrouted(s.ID)}
 			continue
 		case !s.PrivateIP.IsValid():
 			out.Missing[node.Name] = routes.Missing{
-				Detached: true, Reason: "server " + s.ProviderID() + " is not attached to the network; attach it",
+				Detached: true,
+				Reason:   "server " + s.ProviderID() + " is not attached to the network; attach it",
 			}
 		default:
 			out.Of[node.Name] = s.PrivateIP
@@ -76,7 +81,9 @@ func (x *Machines) Look(ctx context.Context, nodes []*corev1.Node) error {
 
 // matcher returns a function that finds the machines of these Nodes in ix and the latest list of
 // dedicated servers.
-func (x *Machines) matcher(ctx context.Context, ix *index, nodes []*corev1.Node) func(*corev1.Node) (*Machine, error) {
+func (x *Machines) matcher(
+	ctx context.Context, ix *index, nodes []*corev1.Node,
+) func(*corev1.Node) (*Machine, error) {
 	dx, unknown := &index{}, error(nil)
 	if slices.ContainsFunc(nodes, func(n *corev1.Node) bool { return n.Spec.ProviderID == "" }) {
 		limited, cancel := context.WithTimeout(ctx, dedicatedPatience)

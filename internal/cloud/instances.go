@@ -99,7 +99,8 @@ func gate(node *corev1.Node) string {
 	switch {
 	case c == nil:
 		return "its NetworkUnavailable condition is not set"
-	case c.Status == corev1.ConditionFalse || !kube.Tainted(node, cloudproviderapi.TaintExternalCloudProvider):
+	case c.Status == corev1.ConditionFalse ||
+		!kube.Tainted(node, cloudproviderapi.TaintExternalCloudProvider):
 		return ""
 	case !kube.Tainted(node, corev1.TaintNodeNetworkUnavailable):
 		return "its NetworkUnavailable condition has not become a taint"
@@ -122,14 +123,16 @@ func notYet(node *corev1.Node, reason string) (*cloudprovider.InstanceMetadata, 
 func (i *Instances) find(ctx context.Context, node *corev1.Node) (*Machine, error) {
 	found, err := i.lookup(ctx, node, time.Time{})
 	detached := func() bool {
-		return found != nil && !found.Dedicated && i.InNetwork && !found.PrivateIP.IsValid() && !i.outside(node, *found)
+		return found != nil && !found.Dedicated && i.InNetwork && !found.PrivateIP.IsValid() &&
+			!i.outside(node, *found)
 	}
 	if detached() || errors.Is(err, ErrNoMatch) {
 		// The API server's clock may be behind, and the list too old.
 		found, err = i.lookup(ctx, node, time.Now().Add(-freshEnough))
 	}
 	if detached() {
-		err = fmt.Errorf("node %s: server %s is not attached to the network: %w", node.Name, found.ProviderID(), errNotYet)
+		err = fmt.Errorf("node %s: server %s is not attached to the network: %w", node.Name,
+			found.ProviderID(), errNotYet)
 	}
 	switch {
 	case errors.Is(err, ErrAmbiguous):
@@ -175,10 +178,13 @@ func (i *Instances) reportMissing(ctx context.Context, node *corev1.Node) error 
 
 // outside reports whether the server is outside the network on purpose.
 func (i *Instances) outside(node *corev1.Node, s Machine) bool {
-	return i.Tunnels && !s.PrivateIP.IsValid() && s.PublicIPv4.IsValid() && slices.Contains(kube.ProvidedIPs(node), s.PublicIPv4)
+	return i.Tunnels && !s.PrivateIP.IsValid() && s.PublicIPv4.IsValid() &&
+		slices.Contains(kube.ProvidedIPs(node), s.PublicIPv4)
 }
 
-func (i *Instances) lookup(ctx context.Context, node *corev1.Node, since time.Time) (*Machine, error) {
+func (i *Instances) lookup(
+	ctx context.Context, node *corev1.Node, since time.Time,
+) (*Machine, error) {
 	found, err := i.Machines.find(ctx, node, since, time.Time{})
 	if err != nil {
 		return nil, fmt.Errorf("node %s: %w", node.Name, err)
@@ -226,7 +232,8 @@ func (i *Instances) InstanceExists(ctx context.Context, node *corev1.Node) (bool
 // judgedSince returns how new a list must be for the check of a NotReady Node.
 func judgedSince(node *corev1.Node, maxAge time.Duration) time.Time {
 	since := time.Now().Add(-maxAge)
-	if ready := kube.Condition(node, corev1.NodeReady); ready != nil && ready.LastTransitionTime.After(since) {
+	if ready := kube.Condition(node, corev1.NodeReady); ready != nil &&
+		ready.LastTransitionTime.After(since) {
 		return ready.LastTransitionTime.Time
 	}
 	return since

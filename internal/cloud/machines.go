@@ -113,7 +113,8 @@ func (x *Machines) numbered(ctx context.Context, number int64, born time.Time) (
 	case x.Robot == nil:
 		return nil, fmt.Errorf("dedicated server %d: %w", number, kube.ErrOtherProvider)
 	default:
-		return nil, fmt.Errorf("%w: no dedicated server of the account has the number %d of the provider ID",
-			ErrNoMatch, number)
+		return nil,
+			fmt.Errorf("%w: no dedicated server of the account has the number %d of the provider ID",
+				ErrNoMatch, number)
 	}
 }

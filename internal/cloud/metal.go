@@ -46,7 +46,9 @@ func (m *Metal) InstanceExists(context.Context, *corev1.Node) (bool, error) { re
 func (m *Metal) InstanceShutdown(context.Context, *corev1.Node) (bool, error) { return false, nil }
 
 // InstanceMetadata describes the Node by the inventory or, without an entry, by the Node itself.
-func (m *Metal) InstanceMetadata(_ context.Context, node *corev1.Node) (*cloudprovider.InstanceMetadata, error) {
+func (m *Metal) InstanceMetadata(
+	_ context.Context, node *corev1.Node,
+) (*cloudprovider.InstanceMetadata, error) {
 	machine, listed := m.machines[machineName(node)]
 	addrs, err := machine.metalAddresses(node)
 	if err != nil {
@@ -63,7 +65,9 @@ func (m *Metal) InstanceMetadata(_ context.Context, node *corev1.Node) (*cloudpr
 		metadata.InstanceType, metadata.Zone, metadata.Region = machine.Type, machine.Zone, machine.Region
 	}
 	for _, a := range addrs {
-		metadata.NodeAddresses = append(metadata.NodeAddresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: a.String()})
+		metadata.NodeAddresses = append(metadata.NodeAddresses, corev1.NodeAddress{
+			Type: corev1.NodeInternalIP, Address: a.String(),
+		})
 	}
 	if len(machine.Addresses) == 0 {
 		for _, a := range node.Status.Addresses {
@@ -100,7 +104,9 @@ func (m Machine) metalAddresses(node *corev1.Node) ([]netip.Addr, error) {
 	}
 	for _, a := range provided {
 		if !slices.Contains(m.Addresses, a) {
-			return nil, fmt.Errorf("%w: %s is not among %v of the inventory; correct one of the two", errOtherAddress, a, m.Addresses)
+			return nil,
+				fmt.Errorf("%w: %s is not among %v of the inventory; correct one of the two", errOtherAddress,
+					a, m.Addresses)
 		}
 	}
 	return m.Addresses, nil

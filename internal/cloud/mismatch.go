@@ -38,7 +38,8 @@ func (m Mismatches) InstanceMetadata(
 			m.set(ctx, node, corev1.ConditionFalse, "AddressMismatch", err.Error())
 		}
 	case metadata != nil && shown != nil && shown.Status == corev1.ConditionFalse:
-		m.set(ctx, node, corev1.ConditionTrue, "AddressesMatch", "the kubelet's addresses are the machine's")
+		m.set(ctx, node, corev1.ConditionTrue, "AddressesMatch",
+			"the kubelet's addresses are the machine's")
 	}
 	return metadata, err
 }
@@ -48,7 +49,9 @@ func (m Mismatches) InstanceMetadata(
 func (m Mismatches) set(
 	ctx context.Context, node *corev1.Node, status corev1.ConditionStatus, reason, message string,
 ) {
-	c := corev1.NodeCondition{Type: kube.AddressesMatch, Status: status, Reason: reason, Message: message}
+	c := corev1.NodeCondition{
+		Type: kube.AddressesMatch, Status: status, Reason: reason, Message: message,
+	}
 	if _, err := kube.SetCondition(ctx, m.Client, node, c, time.Now()); err != nil {
 		klog.FromContext(ctx).Error(err, "Condition not written", "node", node.Name)
 	}

@@ -22,7 +22,9 @@ const freshEnough = 5 * time.Second
 // OwnPrefix returns the /64 of the Node's server and, sorted, the addresses in it that are in use:
 // the server's own and those that the Node reports. The zero Prefix means that the server has none
 // or is another provider's. The error wraps ErrOwnUnknown while no server or more than one matches.
-func (x *Machines) OwnPrefix(ctx context.Context, node *corev1.Node) (own netip.Prefix, avoid []netip.Addr, err error) {
+func (x *Machines) OwnPrefix(
+	ctx context.Context, node *corev1.Node,
+) (own netip.Prefix, avoid []netip.Addr, err error) {
 	found, err := x.findFresh(ctx, node)
 	switch {
 	case errors.Is(err, kube.ErrOtherProvider):

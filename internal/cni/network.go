@@ -105,7 +105,8 @@ func (n *Network) temporaryFile() string { return filepath.Join(n.options.StateD
 func (n *Network) dataDir() string       { return filepath.Join(n.options.StateDir, "cni") }
 
 func (n *Network) written(want Desired) string {
-	return fmt.Sprintf("%s is written: pods' addresses from %s, MTU %d", n.link(), join(want.PodCIDRs), want.MTU)
+	return fmt.Sprintf("%s is written: pods' addresses from %s, MTU %d", n.link(), join(want.PodCIDRs),
+		want.MTU)
 }
 
 // withdrawable returns the change that leaves the runtime without a configuration. It never

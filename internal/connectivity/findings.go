@@ -57,7 +57,8 @@ func findings(results []Result) []Finding {
 
 func what(c class) string {
 	way := map[Path]string{
-		Pod: "pods of different nodes", Service: "the way to a Service's ClusterIP", NodePort: "node ports",
+		Pod: "pods of different nodes", Service: "the way to a Service's ClusterIP",
+		NodePort:    "node ports",
 		HealthCheck: "node ports for health checks", Outside: "the way to the outside",
 	}[c.path]
 	if c.path == Pod && c.same {

@@ -55,7 +55,9 @@ func NewReport(nodes []string, untried []Untried, results []Result) Report {
 	slices.SortFunc(untried, func(a, b Untried) int {
 		return cmp.Or(strings.Compare(a.Node, b.Node), strings.Compare(a.Reason, b.Reason))
 	})
-	paths, kinds := []Path{Pod, Service, NodePort, HealthCheck, Outside}, []Kind{TCP, UDP, MTU, HTTP, Dial}
+	paths, kinds := []Path{Pod, Service, NodePort, HealthCheck, Outside}, []Kind{
+		TCP, UDP, MTU, HTTP, Dial,
+	}
 	slices.SortFunc(results, func(a, b Result) int {
 		return cmp.Or(
 			cmp.Compare(slices.Index(paths, a.Path), slices.Index(paths, b.Path)),
@@ -81,7 +83,9 @@ func cells(results []Result) []Cell {
 	states := []State{Open, Narrow, Closed} // the best first
 	out := []Cell{}
 	for _, r := range results {
-		c := Cell{Path: r.Path, Family: r.Family(), From: r.From, To: r.end(), State: r.State(), Text: r.words()}
+		c := Cell{
+			Path: r.Path, Family: r.Family(), From: r.From, To: r.end(), State: r.State(), Text: r.words(),
+		}
 		last := len(out) - 1
 		same := last >= 0 && out[last].Path == c.Path && out[last].Family == c.Family &&
 			out[last].From == c.From && out[last].To == c.To

@@ -142,7 +142,8 @@ func (p *Publisher) sync(ctx context.Context, name string) error {
 		return p.create(ctx, want)
 	}
 	// A Node never loses its podCIDRs, so here the cache of Nodes is older than the entry.
-	if before := read(live); before.UID == node.UID && len(before.PodCIDRs) > len(entryOf(node).PodCIDRs) {
+	if before := read(live); before.UID == node.UID &&
+		len(before.PodCIDRs) > len(entryOf(node).PodCIDRs) {
 		if node, err = p.client.Nodes().Get(ctx, name, metav1.GetOptions{}); err != nil {
 			return err
 		}

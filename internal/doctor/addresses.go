@@ -31,7 +31,8 @@ func addressChecks() []check {
 		newCheck("address-pool-room", Warning, (*cluster).addresses, survey.PartAddresses,
 			"add ranges (key addresses.pools of underlay-config), or set onRequest: true on a pool of which each address is meant to be in use", addressPoolRoom),
 		newCheck("address-waiting", Error, (*cluster).addresses, survey.PartAddresses|survey.PartServices,
-			"correct the Service or the pools as the message describes; see docs/reference/addresses.md", addressWaiting),
+			"correct the Service or the pools as the message describes; see docs/reference/addresses.md",
+			addressWaiting),
 		newCheck("address-kube-proxy", Error, (*cluster).addresses, hasProxy,
 			"set mode: nftables: "+proxyEdit, addressKubeProxy),
 	}
@@ -45,7 +46,8 @@ func addressLedger(x *cluster) []Finding {
 	switch {
 	case x.addressing.Damage != nil:
 		return []Finding{{
-			Object: addressLedgerObject, What: "it can't be read, so no address is handed out or moved: " + x.addressing.Damage.Error(),
+			Object: addressLedgerObject,
+			What:   "it can't be read, so no address is handed out or moved: " + x.addressing.Damage.Error(),
 			Remedy: "correct its key " + addresses.LedgerKey + " as the message describes, or restore it from a backup: kubectl -n kube-system edit configmap " + addresses.LedgerName,
 		}}
 	case x.AddressLedger != nil && x.AddressLedger.Data[addresses.LedgerKey] != "":
@@ -64,7 +66,12 @@ func addressLedger(x *cluster) []Finding {
 	if len(have) == 0 {
 		return nil
 	}
-	return []Finding{{Object: addressLedgerObject, What: "it is lost or empty, although Services have addresses: " + few(have)}}
+	return []Finding{
+		{
+			Object: addressLedgerObject,
+			What:   "it is lost or empty, although Services have addresses: " + few(have),
+		},
+	}
 }
 
 func addressRemovedPool(x *cluster) (found []Finding) {
@@ -74,7 +81,10 @@ func addressRemovedPool(x *cluster) (found []Finding) {
 		}
 		// The controller exits with this error at startup.
 		orphan := addresscontroller.Orphan{Address: e.Address, Users: e.Shares}
-		found = append(found, Finding{Object: addressObject(e.Address), What: e.Address.String() + " " + orphan.Problem(), Remedy: orphan.Remedy()})
+		found = append(found, Finding{
+			Object: addressObject(e.Address), What: e.Address.String() + " " + orphan.Problem(),
+			Remedy: orphan.Remedy(),
+		})
 	}
 	return found
 }
@@ -133,7 +143,9 @@ func addressWaiting(x *cluster) (found []Finding) {
 // coveredByHolder reports whether a check of the Service's addresses covers its problem: another
 // machine uses an address, or no node holds it.
 func (x *cluster) coveredByHolder(w survey.WaitingService) bool {
-	unheld := func(h survey.AddressHolding) bool { return slices.Contains(w.Has, h.Address) && !carried(h) }
+	unheld := func(h survey.AddressHolding) bool {
+		return slices.Contains(w.Has, h.Address) && !carried(h)
+	}
 	return w.Accepted.Reason == string(addresses.InUse) ||
 		w.Accepted.Reason == noNode && slices.ContainsFunc(x.holdings, unheld)
 }

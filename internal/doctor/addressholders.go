@@ -19,17 +19,20 @@ import (
 func holderChecks() []check {
 	return []check{
 		newCheck("address-held-twice", Error, (*cluster).addresses, seesAddresses,
-			"see why the node that is not the holder does not follow the ledger: "+agentLogs, addressHeldTwice),
+			"see why the node that is not the holder does not follow the ledger: "+agentLogs,
+			addressHeldTwice),
 		newCheck("address-in-use", Error, (*cluster).addresses, seesAddresses,
 			"take the address from that machine, or leave it out of the pool and let the Service get another one", addressInUse),
 		newCheck("address-not-held", Error, (*cluster).addresses, seesAddresses|survey.PartEndpointSlices,
 			"follow the reasons, of which underlayctl addresses -o wide shows all; AddressOffSegment: take the pool's ranges from a segment that the nodes are on, or give the pool mover: bgp; "+agentLogs, addressNotHeld),
 		newCheck("address-silent", Error, (*cluster).addresses, seesAddresses|survey.PartEndpointSlices,
 			"see that kube-proxy and the agent run on that node, that its ports 10256 and 10267 can be reached from other nodes, and that other nodes could hold the address: underlayctl addresses -o wide", addressSilent),
-		newCheck("address-router", Error, func(x *cluster) bool { return len(x.Config.Addresses.BGP.Peers) > 0 }, seesAddresses,
+		newCheck("address-router", Error,
+			func(x *cluster) bool { return len(x.Config.Addresses.BGP.Peers) > 0 }, seesAddresses,
 			"compare both sides' addresses, autonomous systems and passwords (key addresses.bgp.peers of underlay-config), and see that TCP port 179 is open between them; "+agentLogs, addressRouter),
 		newCheck("address-node", Warning, (*cluster).addresses, seesAddresses,
-			"update the agent, and see that its configuration has addresses.pools: "+agentLogs, eachNode(addressNode)),
+			"update the agent, and see that its configuration has addresses.pools: "+agentLogs,
+			eachNode(addressNode)),
 	}
 }
 
@@ -37,7 +40,8 @@ func addressHeldTwice(x *cluster) (found []Finding) {
 	for _, h := range x.holdings {
 		if h.State == survey.AddressHeldTwice {
 			found = append(found, about(addressObject(h.Address),
-				"%s hold it, and by the ledger only %s is to: packets reach either", strings.Join(h.HeldBy, " and "), h.Holder))
+				"%s hold it, and by the ledger only %s is to: packets reach either",
+				strings.Join(h.HeldBy, " and "), h.Holder))
 		}
 	}
 	return found
@@ -76,7 +80,8 @@ func addressNotHeld(x *cluster) (found []Finding) {
 		if carried(h) || h.State == survey.AddressMoving || reporter != "" || x.idle(h) {
 			continue
 		}
-		f := about(addressObject(h.Address), "%s is to hold it, and does not", strings.Join(h.Assigned(), ", "))
+		f := about(addressObject(h.Address), "%s is to hold it, and does not", strings.Join(h.Assigned(),
+			", "))
 		switch h.State {
 		case survey.AddressNoHolder:
 			f.What = "no node could hold it so far"
@@ -163,7 +168,9 @@ func addressNode(x *cluster, n *corev1.Node) (what, remedy string) {
 	case !old || !kube.Ready(n):
 		return "", "" // other checks report this
 	case unreadable != nil:
-		return unreadable.Error(), "see that nothing but the agent writes the annotation " + addresses.ReportAnnotation + ", and that the agent is of the version of the cloud controller manager"
+		return unreadable.Error(),
+			"see that nothing but the agent writes the annotation " + addresses.ReportAnnotation +
+				", and that the agent is of the version of the cloud controller manager"
 	case !reports && x.reporting(n):
 		return "its agent reports nothing about addresses, so it gets none", ""
 	case unfit != "":

@@ -27,27 +27,36 @@ func (x *cluster) agents() *appsv1.DaemonSet {
 // networkOfOthers reports whether another CNI plugin provides the pod network: a Node is Ready,
 // which requires a pod network, but no Node has the condition that agents set and never remove.
 func (x *cluster) networkOfOthers() bool {
-	return slices.ContainsFunc(x.Nodes, kube.Ready) && !slices.ContainsFunc(x.Nodes, func(n *corev1.Node) bool {
-		return kube.Condition(n, agent.PeersReachable) != nil
-	})
+	return slices.ContainsFunc(x.Nodes, kube.Ready) &&
+		!slices.ContainsFunc(x.Nodes, func(n *corev1.Node) bool {
+			return kube.Condition(n, agent.PeersReachable) != nil
+		})
 }
 
 // agentReady reports whether a ready agent runs on a node.
 func (x *cluster) agentReady(node string) bool {
 	return slices.ContainsFunc(x.Pods, func(p *corev1.Pod) bool {
 		own := p.Labels[nameLabel] == agentName || strings.HasPrefix(p.Name, agentName+"-")
-		return own && p.Spec.NodeName == node && slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
-			return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-		})
+		return own && p.Spec.NodeName == node &&
+			slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+				return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+			})
 	})
 }
 
 func agentReady(x *cluster) []Finding {
 	d := x.agents()
 	if d == nil {
-		f := Finding{Severity: Warning, What: "there is no DaemonSet underlay-agent in " + x.Namespace + ": nothing makes the pod network on the nodes, unless another CNI plugin does", Remedy: "kubectl apply -f deploy/agent"}
-		if families := x.Config.Families; families.IPv4 == config.RoutedByNodes || families.IPv6 == config.RoutedByNodes {
-			f.Severity, f.What = Error, "there is no DaemonSet underlay-agent in "+x.Namespace+", and the nodes are to route pods' packets by themselves"
+		f := Finding{
+			Severity: Warning,
+			What: "there is no DaemonSet underlay-agent in " + x.Namespace +
+				": nothing makes the pod network on the nodes, unless another CNI plugin does",
+			Remedy: "kubectl apply -f deploy/agent",
+		}
+		if families := x.Config.Families; families.IPv4 == config.RoutedByNodes ||
+			families.IPv6 == config.RoutedByNodes {
+			f.Severity, f.What = Error, "there is no DaemonSet underlay-agent in "+x.Namespace+
+				", and the nodes are to route pods' packets by themselves"
 		} else if x.networkOfOthers() {
 			return nil
 		}
@@ -55,7 +64,9 @@ func agentReady(x *cluster) []Finding {
 	}
 	object := "DaemonSet/" + d.Namespace + "/" + d.Name
 	if d.Status.DesiredNumberScheduled == 0 && len(x.Nodes) > 0 {
-		return []Finding{{Object: object, What: "it is to run on no node: its nodeSelector or affinity fits none"}}
+		return []Finding{
+			{Object: object, What: "it is to run on no node: its nodeSelector or affinity fits none"},
+		}
 	}
 	if d.Status.NumberReady >= d.Status.DesiredNumberScheduled {
 		return nil

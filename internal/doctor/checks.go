@@ -74,7 +74,8 @@ func (c check) complete(x *cluster, found []Finding) []Finding {
 		f := &found[i]
 		f.Check, f.Severity = c.name, cmp.Or(f.Severity, c.severity)
 		if f.Severity == Info {
-			f.Remedy = cmp.Or(f.Remedy, "give underlayctl the access that it needs, or check by hand: docs/reference/doctor.md#"+c.name)
+			f.Remedy = cmp.Or(f.Remedy,
+				"give underlayctl the access that it needs, or check by hand: docs/reference/doctor.md#"+c.name)
 		}
 		f.Remedy = placed(cmp.Or(f.Remedy, c.remedy), x.Namespace)
 	}
@@ -112,7 +113,8 @@ func (x *cluster) blind(needs survey.Parts) (reason string, blind bool) {
 const (
 	seesBook      = survey.PartConfig | survey.PartNodes | survey.PartLedger
 	seesRouting   = seesBook | survey.PartRouteRecord | survey.PartNetwork | survey.PartServers
-	seesBalancing = survey.PartConfig | survey.PartNodes | survey.PartServices | survey.PartEndpointSlices | survey.PartLoadBalancers
+	seesBalancing = survey.PartConfig | survey.PartNodes | survey.PartServices |
+		survey.PartEndpointSlices | survey.PartLoadBalancers
 
 	// Derived parts, which not every cluster allows to derive.
 	book survey.Part = (survey.Everything + 1) << iota

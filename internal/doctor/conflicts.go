@@ -32,9 +32,11 @@ const (
 
 func conflictChecks() []check {
 	return []check{
-		newCheck("second-allocator", Error, (*cluster).allocates, survey.PartWorkloads|survey.PartNodes|survey.PartLedger|survey.PartSetup,
+		newCheck("second-allocator", Error, (*cluster).allocates,
+			survey.PartWorkloads|survey.PartNodes|survey.PartLedger|survey.PartSetup,
 			kcmEdit, secondAllocator),
-		newCheck("admission-policies", Warning, nil, survey.PartSetup|survey.PartWorkloads|survey.PartConfig,
+		newCheck("admission-policies", Warning, nil,
+			survey.PartSetup|survey.PartWorkloads|survey.PartConfig,
 			"kubectl apply -f deploy/ccm/podcidr-policy.yaml -f deploy/ccm/kubelet-policy.yaml -f deploy/agent/node-status-policy.yaml -f deploy/agent/events-policy.yaml",
 			admissionPolicies),
 		newCheck("other-cloud-controller", Error, nil, survey.PartWorkloads|survey.PartSetup,
@@ -42,8 +44,10 @@ func conflictChecks() []check {
 		newCheck("other-pod-network", Error, nil, survey.PartWorkloads,
 			"remove one of the two pod networks", otherPodNetwork),
 		newCheck("agent", Error, nil, survey.PartWorkloads|survey.PartNodes|survey.PartConfig,
-			"kubectl -n "+here+" describe pod -l app.kubernetes.io/name=underlay-agent; "+agentLogs, agentReady),
-		newCheck("network-policy", Warning, nil, survey.PartConfig|survey.PartWorkloads|survey.PartNetworkPolicies,
+			"kubectl -n "+here+" describe pod -l app.kubernetes.io/name=underlay-agent; "+agentLogs,
+			agentReady),
+		newCheck("network-policy", Warning, nil,
+			survey.PartConfig|survey.PartWorkloads|survey.PartNetworkPolicies,
 			"set networkPolicy to off in the configuration of underlay-ccm and its agents, or remove the other program", networkPolicies),
 	}
 }
@@ -62,19 +66,32 @@ func admissionPolicies(x *cluster) (found []Finding) {
 
 // policy returns a finding if an admission policy or its binding is missing or ineffective.
 func (x *cluster) policy(name string) []Finding {
-	if !slices.ContainsFunc(x.Policies, func(p *admissionv1.ValidatingAdmissionPolicy) bool { return p.Name == name }) {
-		return []Finding{{Object: "ValidatingAdmissionPolicy/" + name, What: "there is no such admission policy"}}
+	if !slices.ContainsFunc(x.Policies, func(p *admissionv1.ValidatingAdmissionPolicy) bool {
+		return p.Name == name
+	}) {
+		return []Finding{
+			{Object: "ValidatingAdmissionPolicy/" + name, What: "there is no such admission policy"},
+		}
 	}
-	binds := func(b *admissionv1.ValidatingAdmissionPolicyBinding) bool { return b.Spec.PolicyName == name }
+	binds := func(b *admissionv1.ValidatingAdmissionPolicyBinding) bool {
+		return b.Spec.PolicyName == name
+	}
 	i := slices.IndexFunc(x.PolicyBindings, binds)
 	switch {
 	case i < 0:
-		return []Finding{{Object: "ValidatingAdmissionPolicyBinding/" + name, What: "the admission policy is there, but no binding puts it into force"}}
-	case !slices.ContainsFunc(x.PolicyBindings, func(b *admissionv1.ValidatingAdmissionPolicyBinding) bool {
-		return binds(b) && slices.Contains(b.Spec.ValidationActions, admissionv1.Deny)
-	}):
+		return []Finding{
+			{
+				Object: "ValidatingAdmissionPolicyBinding/" + name,
+				What:   "the admission policy is there, but no binding puts it into force",
+			},
+		}
+	case !slices.ContainsFunc(x.PolicyBindings,
+		func(b *admissionv1.ValidatingAdmissionPolicyBinding) bool {
+			return binds(b) && slices.Contains(b.Spec.ValidationActions, admissionv1.Deny)
+		}):
 		return []Finding{about("ValidatingAdmissionPolicyBinding/"+x.PolicyBindings[i].Name,
-			"the binding's validationActions are %v, so nothing is rejected", x.PolicyBindings[i].Spec.ValidationActions)}
+			"the binding's validationActions are %v, so nothing is rejected",
+			x.PolicyBindings[i].Spec.ValidationActions)}
 	}
 	return nil
 }
@@ -113,7 +130,9 @@ func (x *cluster) workloads() []workload {
 		add("DaemonSet", d.ObjectMeta, max(1, d.Status.DesiredNumberScheduled), d.Spec.Template.Spec)
 	}
 	for _, p := range x.Pods {
-		owned := slices.ContainsFunc(p.OwnerReferences, func(o metav1.OwnerReference) bool { return o.Kind == "ReplicaSet" || o.Kind == "DaemonSet" })
+		owned := slices.ContainsFunc(p.OwnerReferences, func(o metav1.OwnerReference) bool {
+			return o.Kind == "ReplicaSet" || o.Kind == "DaemonSet"
+		})
 		if !owned && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed {
 			add("Pod", p.ObjectMeta, 1, p.Spec)
 		}
@@ -142,7 +161,8 @@ func otherCloudController(x *cluster) (found []Finding) {
 	if x.Lease == nil {
 		return found
 	}
-	if holder := leaseWriter(x.Lease.ManagedFields); strings.HasSuffix(holder, "cloud-controller-manager") {
+	if holder := leaseWriter(x.Lease.ManagedFields); strings.HasSuffix(holder,
+		"cloud-controller-manager") {
 		found = append(found, Finding{
 			Object: x.leaseObject(),
 			What:   fmt.Sprintf("%s wrote the lease last, and Underlay waits for it", holder),
@@ -154,16 +174,22 @@ func otherCloudController(x *cluster) (found []Finding) {
 
 // mentions reports whether the name or an image of a workload contains the word.
 func (w workload) mentions(word string) bool {
-	return slices.ContainsFunc(append(w.images, w.name), func(text string) bool { return strings.Contains(text, word) })
+	return slices.ContainsFunc(append(w.images, w.name), func(text string) bool {
+		return strings.Contains(text, word)
+	})
 }
 
 func otherPodNetwork(x *cluster) (found []Finding) {
-	networks := []string{"flannel", "calico-node", "cilium", "kube-router", "weave-kube", "kindnetd", "kube-ovn", "antrea", "ovn-kubernetes"}
+	networks := []string{
+		"flannel", "calico-node", "cilium", "kube-router", "weave-kube", "kindnetd", "kube-ovn", "antrea",
+		"ovn-kubernetes",
+	}
 	for _, w := range x.workloads() {
 		if i := slices.IndexFunc(networks, w.mentions); i >= 0 && w.kind == "DaemonSet" {
 			found = append(found, Finding{
-				Object: w.object(), Remedy: w.remedy() + ", then remove its file from /etc/cni/net.d on every node",
-				What: "another pod network is installed: " + networks[i],
+				Object: w.object(),
+				Remedy: w.remedy() + ", then remove its file from /etc/cni/net.d on every node",
+				What:   "another pod network is installed: " + networks[i],
 			})
 		}
 	}
@@ -188,7 +214,8 @@ func networkPolicies(x *cluster) (found []Finding) {
 		for _, w := range x.NetworkPolicies.Warnings() {
 			found = append(found, Finding{
 				Object: "NetworkPolicy/" + w.Policy.String(), What: w.Text,
-				Remedy: "correct the policy, or create what it refers to: kubectl -n " + w.Policy.Namespace + " edit networkpolicy " + w.Policy.Name,
+				Remedy: "correct the policy, or create what it refers to: kubectl -n " + w.Policy.Namespace +
+					" edit networkpolicy " + w.Policy.Name,
 			})
 		}
 	}
@@ -247,8 +274,10 @@ func (x *cluster) strangePodCIDRs() []Finding {
 	}
 	return []Finding{{
 		Object: "Node/" + names[0],
-		What:   fmt.Sprintf("%s set podCIDRs, %s ago last, although Underlay allocates them: of %s", manager, duration.HumanDuration(x.age(last)), few(names)),
-		Remedy: "stop that program from allocating podCIDRs; if it is kube-controller-manager, " + kcmEdit,
+		What: fmt.Sprintf("%s set podCIDRs, %s ago last, although Underlay allocates them: of %s",
+			manager, duration.HumanDuration(x.age(last)), few(names)),
+		Remedy: "stop that program from allocating podCIDRs; if it is kube-controller-manager, " +
+			kcmEdit,
 	}}
 }
 
@@ -275,7 +304,8 @@ func (x *cluster) programs(name string) []*corev1.Pod {
 	var out []*corev1.Pod
 	for _, p := range x.Pods {
 		line := commandLine(p)
-		if p.Labels["component"] == name || len(line) > 0 && (line[0] == name || strings.HasSuffix(line[0], "/"+name)) {
+		if p.Labels["component"] == name ||
+			len(line) > 0 && (line[0] == name || strings.HasSuffix(line[0], "/"+name)) {
 			out = append(out, p)
 		}
 	}

@@ -25,9 +25,11 @@ const (
 func kubeProxyChecks() []check {
 	return []check{
 		newCheck("kube-proxy-local-mode", Error, nil, hasProxy,
-			"set detectLocalMode: InterfaceNamePrefix and detectLocal.interfaceNamePrefix: veth: "+proxyEdit, proxyLocalMode),
+			"set detectLocalMode: InterfaceNamePrefix and detectLocal.interfaceNamePrefix: veth: "+proxyEdit,
+			proxyLocalMode),
 		newCheck("kube-proxy-node-ports", Error, (*cluster).balances, hasProxy|survey.PartNodes,
-			"set nodePortAddresses to the addresses that load balancers send to: "+proxyEdit, proxyNodePorts),
+			"set nodePortAddresses to the addresses that load balancers send to: "+proxyEdit,
+			proxyNodePorts),
 		newCheck("kube-proxy-health-port", Error, func(x *cluster) bool {
 			return x.addresses() || x.balances() && x.Config.LoadBalancers.HealthCheck != "node-port"
 		}, hasProxy,
@@ -49,7 +51,8 @@ func proxyLocalMode(x *cluster) []Finding {
 		f.Severity = Warning
 		f.What = fmt.Sprintf("detectLocalMode is ClusterCIDR with clusterCIDR %q: pods outside that range count as strangers, those of other nodes as the node's own", c.ClusterCIDR)
 	default:
-		f.What = fmt.Sprintf("detectLocalMode is %s, which finds no pod of Underlay's network", c.DetectLocalMode)
+		f.What = fmt.Sprintf("detectLocalMode is %s, which finds no pod of Underlay's network",
+			c.DetectLocalMode)
 	}
 	return []Finding{f}
 }
@@ -85,7 +88,8 @@ func proxyNodePorts(x *cluster) []Finding {
 	if len(closed) == 0 {
 		return nil
 	}
-	return []Finding{about(proxyObject, "kube-proxy in mode %s opens NodePorts on %s, and load balancers send traffic to %s",
+	return []Finding{about(proxyObject,
+		"kube-proxy in mode %s opens NodePorts on %s, and load balancers send traffic to %s",
 		x.proxy.Mode, strings.Join(x.proxy.NodePortAddresses, ", "), few(closed))}
 }
 
@@ -98,7 +102,8 @@ func proxyHealthPort(x *cluster) []Finding {
 	if err != nil { // without a port, kube-proxy uses the default port
 		host, port = c.HealthzBindAddress, fmt.Sprint(proxyHealth)
 	}
-	if a, err := netip.ParseAddr(host); (err != nil || !a.IsLoopback()) && port == fmt.Sprint(proxyHealth) {
+	if a, err := netip.ParseAddr(host); (err != nil || !a.IsLoopback()) &&
+		port == fmt.Sprint(proxyHealth) {
 		return nil
 	}
 	f := Finding{Object: proxyObject, What: fmt.Sprintf("healthzBindAddress is %s, and load balancers check nodes at port %d: every target is unhealthy", c.HealthzBindAddress, proxyHealth)}

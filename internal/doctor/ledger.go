@@ -29,7 +29,8 @@ func ledgerChecks() []check {
 		newCheck("ledger", Error, (*cluster).allocates, survey.PartNodes|survey.PartLedger,
 			"restore all its ConfigMaps from one backup, or leave it to the cloud controller manager to rebuild it from the Nodes: see that one leads, and "+managerLogs, ledger),
 		newCheck("ledger-leftover", Warning, (*cluster).allocates, seesBook|survey.PartEvents,
-			"make sure that a cloud controller manager leads: it releases the prefixes of deleted Nodes; "+managerLogs, ledgerLeftover),
+			"make sure that a cloud controller manager leads: it releases the prefixes of deleted Nodes; "+
+				managerLogs, ledgerLeftover),
 	}
 }
 
@@ -47,7 +48,8 @@ func ledger(x *cluster) (found []Finding) {
 		f.What = "it was lost, and nothing is handed out before the ledger is rebuilt: " + fault.String()
 		if fault.Key != "" {
 			f.What = "it can't be read, and nothing is handed out: " + fault.String()
-			f.Remedy = "correct the entry as the message describes: kubectl -n kube-system edit configmap " + fault.ConfigMap
+			f.Remedy = "correct the entry as the message describes: kubectl -n kube-system edit configmap " +
+				fault.ConfigMap
 		}
 		found = append(found, f)
 	}
@@ -58,13 +60,17 @@ func ledgerLeftover(x *cluster) []Finding {
 	holdings, _ := x.Holdings()
 	var found []Finding
 	for _, h := range holdings {
-		gone := !slices.ContainsFunc(x.Nodes, func(n *corev1.Node) bool { return string(n.UID) == h.Node.UID })
+		gone := !slices.ContainsFunc(x.Nodes, func(n *corev1.Node) bool {
+			return string(n.UID) == h.Node.UID
+		})
 		switch {
 		case h.Released.IsZero() && gone && !x.justLeft(h.Node):
 			found = append(found, leftover(h, "and the Node doesn't exist; its quarantine has not begun"))
 		case !h.Released.IsZero() && x.age(h.Released) > x.Config.IPAM.Quarantine+overdue:
-			why := "and its quarantine is not over yet, which takes " + duration.HumanDuration(x.Config.IPAM.Quarantine)
-			f := leftover(h, fmt.Sprintf("whose Node is gone for %s, %s", duration.HumanDuration(x.age(h.Released)), why))
+			why := "and its quarantine is not over yet, which takes " +
+				duration.HumanDuration(x.Config.IPAM.Quarantine)
+			f := leftover(h, fmt.Sprintf("whose Node is gone for %s, %s",
+				duration.HumanDuration(x.age(h.Released)), why))
 			found = append(found, f)
 		}
 	}
@@ -80,5 +86,9 @@ func (x *cluster) justLeft(n ipam.Node) bool {
 }
 
 func leftover(h ipam.Holding, why string) Finding {
-	return Finding{Object: ledgerObject, What: fmt.Sprintf("%s (UID %s) has a record for %s, %s", h.Node.Name, h.Node.UID, survey.Join(h.Prefixes, ", "), why)}
+	return Finding{
+		Object: ledgerObject,
+		What: fmt.Sprintf("%s (UID %s) has a record for %s, %s", h.Node.Name, h.Node.UID,
+			survey.Join(h.Prefixes, ", "), why),
+	}
 }

@@ -35,7 +35,8 @@ func managerChecks() []check {
 		newCheck("cloud-access", Error, (*cluster).onCloud, 0,
 			"give a token of the cluster's project, and the ID or name of its network in underlay-config (key network)", cloudAccess),
 		newCheck("cloud-controller", Error, nil, survey.PartWorkloads,
-			"kubectl -n "+here+" describe pod -l app.kubernetes.io/name=underlay-ccm; "+managerLogs, cloudController),
+			"kubectl -n "+here+" describe pod -l app.kubernetes.io/name=underlay-ccm; "+managerLogs,
+			cloudController),
 		newCheck("leader", Error, nil, survey.PartSetup,
 			"see why the cloud controller manager doesn't run: "+managerLogs, leader),
 	}
@@ -43,7 +44,9 @@ func managerChecks() []check {
 
 func configuration(x *cluster) (found []Finding) {
 	for _, e := range x.ConfigErrors {
-		found = append(found, Finding{Object: e.Field, What: valued(e.Value, e.Problem), Remedy: e.Remedy})
+		found = append(found, Finding{
+			Object: e.Field, What: valued(e.Value, e.Problem), Remedy: e.Remedy,
+		})
 	}
 	for _, w := range x.ConfigWarnings {
 		found = append(found, Finding{Severity: Warning, Object: w.Field, What: w.Problem})
@@ -70,8 +73,9 @@ func cloudAccess(x *cluster) []Finding {
 			return []Finding{{What: fmt.Sprintf("the token's project has no network %q", x.Config.Network)}}
 		case hetzner.Unauthorized(gap.Err):
 			return []Finding{{
-				What:   "the cloud refuses the token that underlayctl was given",
-				Remedy: "give a valid one; and see that the Secret " + here + "/hcloud (key token) holds a valid one for the cloud controller manager",
+				What: "the cloud refuses the token that underlayctl was given",
+				Remedy: "give a valid one; and see that the Secret " + here +
+					"/hcloud (key token) holds a valid one for the cloud controller manager",
 			}}
 		}
 	}
@@ -105,7 +109,8 @@ func cloudController(x *cluster) []Finding {
 	f := Finding{Object: "Deployment/" + d.Namespace + "/" + d.Name}
 	switch have := d.Status.AvailableReplicas; {
 	case wanted == 0:
-		f.What, f.Remedy = "0 replicas are wanted: no cloud controller manager runs", "kubectl -n "+d.Namespace+" scale deployment "+d.Name+" --replicas=2"
+		f.What, f.Remedy = "0 replicas are wanted: no cloud controller manager runs", "kubectl -n "+
+			d.Namespace+" scale deployment "+d.Name+" --replicas=2"
 	case have == 0:
 		f.What = fmt.Sprintf("none of %d replicas is available", wanted)
 	case have < wanted:
@@ -120,11 +125,15 @@ func (x *cluster) leaseObject() string { return "Lease/" + x.LeaseName.String() 
 
 func leader(x *cluster) []Finding {
 	if x.Lease == nil {
-		return []Finding{{Object: x.leaseObject(), What: "there is no lease: no cloud controller manager has ever led"}}
+		return []Finding{
+			{Object: x.leaseObject(), What: "there is no lease: no cloud controller manager has ever led"},
+		}
 	}
 	spec := x.Lease.Spec
 	if spec.HolderIdentity == nil || *spec.HolderIdentity == "" || spec.RenewTime == nil {
-		return []Finding{{Object: x.leaseObject(), What: "the lease has no holder: no cloud controller manager leads"}}
+		return []Finding{
+			{Object: x.leaseObject(), What: "the lease has no holder: no cloud controller manager leads"},
+		}
 	}
 	lasts := time.Duration(usualLease) * time.Second
 	if spec.LeaseDurationSeconds != nil {
@@ -132,7 +141,8 @@ func leader(x *cluster) []Finding {
 	}
 	if since := x.age(spec.RenewTime.Time); since > lasts+skew {
 		return []Finding{about(x.leaseObject(),
-			"%s held the lease and has not renewed it for %s; it lasts %s", *spec.HolderIdentity, duration.HumanDuration(since), duration.HumanDuration(lasts))}
+			"%s held the lease and has not renewed it for %s; it lasts %s", *spec.HolderIdentity,
+			duration.HumanDuration(since), duration.HumanDuration(lasts))}
 	}
 	return nil
 }

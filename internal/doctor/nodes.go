@@ -32,7 +32,8 @@ func nodeChecks() []check {
 			"see why: kubectl describe node; condition underlay.dev/AddressesMatch: give the kubelet as --node-ip an address of its server; Event ServerAmbiguous: name the server as the Node, or start the kubelet with --provider-id=hcloud://ID (a dedicated server: hrobot://NUMBER); "+managerLogs,
 			eachNode(func(x *cluster, n *corev1.Node) (string, string) {
 				if since, late := x.waiting(n); late && survey.Uninitialized(n) {
-					text := fmt.Sprintf("it joined %s ago and still has the taint %s; its provider ID is %q", duration.HumanDuration(since), cloudproviderapi.TaintExternalCloudProvider, n.Spec.ProviderID)
+					text := fmt.Sprintf("it joined %s ago and still has the taint %s; its provider ID is %q",
+						duration.HumanDuration(since), cloudproviderapi.TaintExternalCloudProvider, n.Spec.ProviderID)
 					if c := kube.Condition(n, kube.AddressesMatch); c != nil && c.Status == corev1.ConditionFalse {
 						text += "; " + c.Message
 					}
@@ -41,7 +42,8 @@ func nodeChecks() []check {
 				return "", ""
 			})),
 		newCheck("node-server", Error, (*cluster).onCloud, survey.PartNodes|survey.PartServers,
-			"attach the server to the network: hcloud server attach-to-network NAME --network NETWORK", nodeServer),
+			"attach the server to the network: hcloud server attach-to-network NAME --network NETWORK",
+			nodeServer),
 		newCheck("node-provider-id", Error, nil, survey.PartNodes,
 			"delete the Node of the machine that is gone; let a cloned machine join with the ID of its own server (kubeadm reset there, then kubeadm join)", sameProviderID),
 		newCheck("node-addresses", Warning, nil, survey.PartNodes,
@@ -52,8 +54,10 @@ func nodeChecks() []check {
 		newCheck("peers-unreachable", Error, nil, survey.PartNodes,
 			"put both nodes into one network segment, or see the agent: "+agentLogs,
 			eachNode(func(x *cluster, n *corev1.Node) (string, string) {
-				if c := kube.Condition(n, agent.PeersReachable); c != nil && c.Status == corev1.ConditionFalse && x.age(c.LastTransitionTime.Time) > conditionAge {
-					return fmt.Sprintf("for %s: %s", duration.HumanDuration(x.age(c.LastTransitionTime.Time)), c.Message), ""
+				if c := kube.Condition(n, agent.PeersReachable); c != nil &&
+					c.Status == corev1.ConditionFalse && x.age(c.LastTransitionTime.Time) > conditionAge {
+					return fmt.Sprintf("for %s: %s", duration.HumanDuration(x.age(c.LastTransitionTime.Time)),
+						c.Message), ""
 				}
 				return "", ""
 			})),
@@ -109,7 +113,8 @@ func nodeServer(x *cluster) []Finding {
 	for _, n := range x.Nodes {
 		missing, ok := gateways.Missing[n.Name]
 		_, late := x.waiting(n)
-		outside := missing.Detached && (!x.inNetwork() || x.Tunnels() && kube.ReachOf(n) == kube.NoNetwork)
+		outside := missing.Detached &&
+			(!x.inNetwork() || x.Tunnels() && kube.ReachOf(n) == kube.NoNetwork)
 		if !ok || !late || n.Spec.ProviderID == "" || survey.OfOtherProvider(n) || outside {
 			continue
 		}
@@ -159,7 +164,8 @@ func wireGuard(x *cluster) []Finding {
 		reach, own := kube.ReachOf(n), kube.WireGuardOf(n)
 		switch {
 		case !x.Tunnels() && reach != "":
-			return fmt.Sprintf("it has no route (annotation %s: %s), and tunnels are switched off", kube.ReachAnnotation, reach),
+			return fmt.Sprintf("it has no route (annotation %s: %s), and tunnels are switched off",
+					kube.ReachAnnotation, reach),
 				"set wireguard: overflow in underlay-config; or, if a route can lead to it by now, kubectl annotate node " + n.Name + " " + kube.ReachAnnotation + "-"
 		case !x.Tunnels():
 			return "", ""
@@ -172,7 +178,8 @@ func wireGuard(x *cluster) []Finding {
 		for _, k := range own.Keys {
 			for _, other := range owners[k.PublicKey] {
 				if other != n.Name {
-					return "it has the WireGuard key of Node " + other + ", so no tunnel connects either: one machine was cloned from the other",
+					return "it has the WireGuard key of Node " + other +
+							", so no tunnel connects either: one machine was cloned from the other",
 						"on the clone delete /var/lib/underlay/wireguard-*.key, and restart its underlay-agent"
 				}
 			}
@@ -202,7 +209,8 @@ func clockError(n *corev1.Node) (by time.Duration, known bool) {
 				Conditions map[string]map[string]any `json:"f:conditions"`
 			} `json:"f:status"`
 		}
-		if ready == nil || e.Time == nil || e.FieldsV1 == nil || json.Unmarshal(e.FieldsV1.GetRawBytes(), &fields) != nil {
+		if ready == nil || e.Time == nil || e.FieldsV1 == nil ||
+			json.Unmarshal(e.FieldsV1.GetRawBytes(), &fields) != nil {
 			continue
 		}
 		if _, written := fields.Status.Conditions[`k:{"type":"Ready"}`]["f:lastHeartbeatTime"]; written {
@@ -217,7 +225,8 @@ func networkUnavailable(x *cluster, n *corev1.Node) (what, remedy string) {
 	if _, absent := x.absent[n.Name]; absent {
 		return "", "" // node-server reports the cause
 	}
-	if c == nil || c.Status != corev1.ConditionTrue || x.age(c.LastTransitionTime.Time) <= conditionAge {
+	if c == nil || c.Status != corev1.ConditionTrue ||
+		x.age(c.LastTransitionTime.Time) <= conditionAge {
 		return "", ""
 	}
 	switch routes.Reason(c.Reason) {
@@ -233,5 +242,6 @@ func networkUnavailable(x *cluster, n *corev1.Node) (what, remedy string) {
 	case routes.NotInVSwitch:
 		remedy = "correct the kubelet's --node-ip or the Node's labels, as vswitch-node describes"
 	}
-	return fmt.Sprintf("no pod runs on it for %s: %s: %s", duration.HumanDuration(x.age(c.LastTransitionTime.Time)), c.Reason, c.Message), remedy
+	return fmt.Sprintf("no pod runs on it for %s: %s: %s",
+		duration.HumanDuration(x.age(c.LastTransitionTime.Time)), c.Reason, c.Message), remedy
 }

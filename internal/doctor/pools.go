@@ -23,7 +23,8 @@ const fullPercent = 90
 func poolChecks() []check {
 	return []check{
 		newCheck("pool-overlap", Error, nil, survey.PartConfig|survey.PartServiceCIDRs,
-			"choose ranges that lie apart, and let the pool that overlaps drain (state: draining)", poolOverlap),
+			"choose ranges that lie apart, and let the pool that overlaps drain (state: draining)",
+			poolOverlap),
 		newCheck("pool-room", Error, (*cluster).allocates, hasBook,
 			"add a pool of the same address family (key pools of underlay-config)", poolRoom),
 		newCheck("removed-pool", Error, (*cluster).allocates, hasBook,
@@ -47,14 +48,19 @@ func poolOverlap(x *cluster) []Finding {
 		if reason, blind := x.blind(survey.PartNetwork); blind {
 			found = unseen("whether pools overlap the network's subnets: " + reason)
 		} else if x.Network != nil {
-			problems = append(problems, routes.Check(routes.Layout{Pods: x.Ranges(), Network: x.Network.IPRange, Subnets: x.Network.Subnets})...)
+			problems = append(problems, routes.Check(routes.Layout{
+				Pods: x.Ranges(), Network: x.Network.IPRange, Subnets: x.Network.Subnets,
+			})...)
 		}
 	}
 	for _, f := range problems {
 		found = append(found, ofRoutes(f))
 	}
-	if _, err := ipam.NewLedger(x.Pools(), x.Exclusions()); err != nil && len(problems) == 0 && x.allocates() {
-		found = append(found, Finding{What: err.Error(), Remedy: "correct pools and exclude in underlay-config"})
+	if _, err := ipam.NewLedger(x.Pools(), x.Exclusions()); err != nil && len(problems) == 0 &&
+		x.allocates() {
+		found = append(found, Finding{
+			What: err.Error(), Remedy: "correct pools and exclude in underlay-config",
+		})
 	}
 	return found
 }
@@ -101,7 +107,8 @@ func (x *cluster) relieved(i int) bool {
 	pools, counts := x.Config.IPAM.Pools, x.book.Counts()
 	for j, other := range pools {
 		ipv6 := other.Own || other.Prefix.Addr().Is6()
-		forSame := other.Selector == nil || pools[i].Selector != nil && other.Selector.String() == pools[i].Selector.String()
+		forSame := other.Selector == nil ||
+			pools[i].Selector != nil && other.Selector.String() == pools[i].Selector.String()
 		forSame = forSame && other.VSwitch == pools[i].VSwitch
 		room := other.Own || !nearlyFull(counts[j])
 		if i != j && !other.Draining && ipv6 == pools[i].Prefix.Addr().Is6() && forSame && room {
@@ -124,7 +131,10 @@ func removedPool(x *cluster) []Finding {
 	for _, name := range names {
 		// The controller exits with this error at startup.
 		e := ipamcontroller.RemovedPoolError{Pool: name, Holders: few(held[name])}
-		found = append(found, Finding{Object: "pool/" + name, What: fmt.Sprintf("pool %s is %s", name, e.Problem()), Remedy: e.Remedy()})
+		found = append(found, Finding{
+			Object: "pool/" + name, What: fmt.Sprintf("pool %s is %s", name, e.Problem()),
+			Remedy: e.Remedy(),
+		})
 	}
 	return found
 }
@@ -150,10 +160,12 @@ func withoutPodCIDR(x *cluster, n *corev1.Node) (what, remedy string) {
 		return "", ""
 	}
 	why := "no reason is recorded"
-	if c := kube.Condition(n, ipamcontroller.PodCIDRsAllocated); c != nil && c.Status == corev1.ConditionFalse {
+	if c := kube.Condition(n, ipamcontroller.PodCIDRsAllocated); c != nil &&
+		c.Status == corev1.ConditionFalse {
 		why = c.Reason + ": " + c.Message
 	}
-	return fmt.Sprintf("it joined %s ago and has no podCIDR; %s", duration.HumanDuration(since), why), ""
+	return fmt.Sprintf("it joined %s ago and has no podCIDR; %s", duration.HumanDuration(since), why),
+		""
 }
 
 // bookWarnings returns a check for some kinds of the ledger's warnings, one per Node and prefix.

@@ -21,7 +21,9 @@ func routeChecks() []check {
 		newCheck("foreign-routes", Warning, (*cluster).routed, hasRouting,
 			"remove the route if nothing uses it, or keep podCIDRs out of it (key exclude)", foreignRoutes),
 		newCheck("stale-routes", Warning, (*cluster).routed, hasRouting,
-			"see why the cloud controller manager doesn't delete it: "+managerLogs+"; or by hand: hcloud network remove-route NETWORK --destination PREFIX --gateway ADDRESS", staleRoutes),
+			"see why the cloud controller manager doesn't delete it: "+managerLogs+
+				"; or by hand: hcloud network remove-route NETWORK --destination PREFIX --gateway ADDRESS",
+			staleRoutes),
 		newCheck("route-table", Error, (*cluster).routed, hasRouting,
 			"have the limit raised and set routes.limit in underlay-config", routeTable),
 		newCheck("attachments", Error, (*cluster).routed, hasRouting,
@@ -45,7 +47,8 @@ func foreignRoutes(x *cluster) (found []Finding) {
 func (x *cluster) accounted(podCIDR netip.Prefix) bool {
 	holdings, _ := x.Holdings()
 	if slices.ContainsFunc(holdings, func(h ipam.Holding) bool {
-		return !h.Released.IsZero() && x.age(h.Released) < survey.GracePeriod && slices.Contains(h.Prefixes, podCIDR)
+		return !h.Released.IsZero() && x.age(h.Released) < survey.GracePeriod &&
+			slices.Contains(h.Prefixes, podCIDR)
 	}) {
 		return true
 	}
@@ -75,13 +78,15 @@ func routeTable(x *cluster) []Finding {
 	if full {
 		finding.Severity = Error
 	}
-	finding.What += fmt.Sprintf("; %d of %d routes stand now", len(x.Network.Routes), x.Config.Routes.Limit)
+	finding.What += fmt.Sprintf("; %d of %d routes stand now", len(x.Network.Routes),
+		x.Config.Routes.Limit)
 	return []Finding{finding}
 }
 
 func attachments(x *cluster) []Finding {
 	dedicated := x.onVSwitch()
-	f, full, found := routes.Attachments(x.Network.Servers+x.Network.LoadBalancers, dedicated, attachable)
+	f, full, found := routes.Attachments(x.Network.Servers+x.Network.LoadBalancers, dedicated,
+		attachable)
 	if !found {
 		return nil
 	}
@@ -104,7 +109,9 @@ func (x *cluster) onVSwitch() int {
 	for _, n := range x.Nodes {
 		_, err := kube.ParseDedicatedID(n.Spec.ProviderID)
 		if err == nil && slices.ContainsFunc(kube.InternalIPs(n), func(a netip.Addr) bool {
-			return slices.ContainsFunc(x.Network.Coupling.Subnets, func(p netip.Prefix) bool { return p.Contains(a) })
+			return slices.ContainsFunc(x.Network.Coupling.Subnets, func(p netip.Prefix) bool {
+				return p.Contains(a)
+			})
 		}) {
 			count++
 		}

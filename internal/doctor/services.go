@@ -113,7 +113,8 @@ func (x *cluster) sick(b survey.Balancing, l lb.Listener, ready []string) (f Fin
 		return Finding{}, false
 	}
 	f.What = fmt.Sprintf("port %d: %d of %d targets are unhealthy (check %s), although the Service has ready endpoints on %s; among them %s",
-		l.Port, health.Unhealthy, health.Unhealthy+health.Healthy+health.Unknown, l.Check, few(ready), few(names))
+		l.Port, health.Unhealthy, health.Unhealthy+health.Healthy+health.Unknown, l.Check, few(ready),
+		few(names))
 	if health.Healthy == 0 {
 		f.Severity = Error
 		f.What += ": no traffic gets through"
@@ -145,7 +146,8 @@ func open(c lb.HealthCheck, node netip.Addr, why lb.Cause) string {
 		if c.Domain != "" {
 			options += fmt.Sprintf(" -H 'Host: %s'", c.Domain)
 		}
-		try = fmt.Sprintf("curl %s %s://%s%s", options, scheme, netip.AddrPortFrom(node, uint16(c.Port)), c.Path)
+		try = fmt.Sprintf("curl %s %s://%s%s", options, scheme, netip.AddrPortFrom(node, uint16(c.Port)),
+			c.Path)
 	}
 	switch why.Detail {
 	case lb.DetailNoConnection:
@@ -158,8 +160,10 @@ func open(c lb.HealthCheck, node netip.Addr, why lb.Cause) string {
 
 func serviceChecks() []check {
 	return []check{
-		newCheck("service-refused", Error, (*cluster).balances, survey.PartServices|survey.PartNodes|survey.PartEndpointSlices,
-			"correct the Service as the message describes; see docs/reference/annotations.md", serviceRefused),
+		newCheck("service-refused", Error, (*cluster).balances,
+			survey.PartServices|survey.PartNodes|survey.PartEndpointSlices,
+			"correct the Service as the message describes; see docs/reference/annotations.md",
+			serviceRefused),
 		newCheck("service-family", Warning, (*cluster).allocates, survey.PartServices,
 			"add a pool of that family (key pools of underlay-config), or take it from spec.ipFamilies of the Service", serviceFamily),
 		newCheck("load-balancer-owner", Error, (*cluster).balances, seesBalancing,
@@ -194,7 +198,10 @@ func serviceRefused(x *cluster) (found []Finding) {
 			found = append(found, Finding{Object: serviceObject(svc), What: what, Remedy: remedy})
 		case !blind:
 			for _, note := range x.NotesOf(svc, endpoints[survey.NameOf(svc)]) {
-				found = append(found, Finding{Severity: graded(note.Grade), Object: serviceObject(svc), What: note.Reason + ": " + note.String()})
+				found = append(found, Finding{
+					Severity: graded(note.Grade), Object: serviceObject(svc),
+					What: note.Reason + ": " + note.String(),
+				})
 			}
 		}
 	}
@@ -206,7 +213,8 @@ func serviceRefused(x *cluster) (found []Finding) {
 
 // unnoticed is about a Service that no CCM has processed.
 func unnoticed(age time.Duration) (what, remedy string) {
-	return fmt.Sprintf("it was created %s ago, and no cloud controller manager has looked at it", duration.HumanDuration(age)),
+	return fmt.Sprintf("it was created %s ago, and no cloud controller manager has looked at it",
+			duration.HumanDuration(age)),
 		"see that the cloud controller manager leads (checks cloud-controller and leader): " + managerLogs
 }
 

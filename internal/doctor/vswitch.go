@@ -20,9 +20,13 @@ func vSwitchChecks() []check {
 	return []check{
 		newCheck("vswitch-network", Error, (*cluster).coupled, survey.PartConfig|survey.PartNetwork,
 			"couple the subnet with the vSwitch, and expose the routes: hcloud network expose-routes-to-vswitch NETWORK", vSwitchNetwork),
-		newCheck("vswitch-node", Error, func(x *cluster) bool { return x.coupled() && len(x.VSwitch().Ranges) > 0 }, hasRouting,
-			"correct the Node's labels, delete the Node and let it join again: podCIDRs can't be changed", vSwitchNodes),
-		newCheck("vswitch-member", Error, func(x *cluster) bool { return x.coupled() && len(x.VSwitch().Ranges) > 0 }, survey.PartConfig|survey.PartNodes,
+		newCheck("vswitch-node", Error,
+			func(x *cluster) bool { return x.coupled() && len(x.VSwitch().Ranges) > 0 }, hasRouting,
+			"correct the Node's labels, delete the Node and let it join again: podCIDRs can't be changed",
+			vSwitchNodes),
+		newCheck("vswitch-member", Error,
+			func(x *cluster) bool { return x.coupled() && len(x.VSwitch().Ranges) > 0 },
+			survey.PartConfig|survey.PartNodes,
 			"remove the server from the vSwitch at Robot and add it again", eachNode(vSwitchMember)),
 	}
 }
@@ -31,11 +35,13 @@ func vSwitchChecks() []check {
 func vSwitchMember(x *cluster, n *corev1.Node) (what, remedy string) {
 	c := kube.Condition(n, vswitch.MemberCondition)
 	podCIDRs, _ := kube.PodCIDRs(n)
-	if c == nil || c.Status != corev1.ConditionFalse || !slices.ContainsFunc(podCIDRs, x.VSwitch().Holds) {
+	if c == nil || c.Status != corev1.ConditionFalse ||
+		!slices.ContainsFunc(podCIDRs, x.VSwitch().Holds) {
 		return "", ""
 	}
 	problem, remedy, _ := strings.Cut(c.Message, "; ")
-	return fmt.Sprintf("for %s: %s: %s", duration.HumanDuration(x.age(c.LastTransitionTime.Time)), c.Reason, problem), remedy
+	return fmt.Sprintf("for %s: %s: %s", duration.HumanDuration(x.age(c.LastTransitionTime.Time)),
+		c.Reason, problem), remedy
 }
 
 // coupled reports whether the network should be coupled with a vSwitch.
@@ -67,7 +73,8 @@ func vSwitchNodes(x *cluster) []Finding {
 		switch {
 		case slices.ContainsFunc(prefixes, x.VSwitch().Holds):
 		case selected && notCloud == nil:
-			return "a pool with source: vswitch selects it, and it is a server of the cloud (" + n.Spec.ProviderID + "), where the gateway of the vSwitch's subnet doesn't find pods", ""
+			return "a pool with source: vswitch selects it, and it is a server of the cloud (" +
+				n.Spec.ProviderID + "), where the gateway of the vSwitch's subnet doesn't find pods", ""
 		case !selected && notDedicated == nil && len(prefixes) > 0:
 			return fmt.Sprintf("it is a dedicated server (%s), and no pool with source: vswitch selects it: no route of the network can lead to its podCIDRs %v", n.Spec.ProviderID, prefixes), ""
 		}

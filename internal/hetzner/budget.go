@@ -139,7 +139,9 @@ func (b *budget) blame(response *http.Response, err error) {
 	case response == nil && !errors.As(err, &other):
 		b.failures++
 	case response == nil && other.status == http.StatusUnauthorized,
-		response != nil && (response.StatusCode == http.StatusUnauthorized || response.StatusCode == http.StatusTooManyRequests):
+		response != nil &&
+			(response.StatusCode == http.StatusUnauthorized ||
+				response.StatusCode == http.StatusTooManyRequests):
 		b.failures = max(b.failures+1, manyFailures)
 	case response != nil && response.StatusCode >= http.StatusInternalServerError:
 		b.failures++

@@ -65,7 +65,8 @@ const requestTimeout = 30 * time.Second
 func New(o Options) (*Client, error) {
 	base, err := url.Parse(o.Endpoint)
 	if err != nil || base.Scheme == "" || base.Host == "" {
-		return nil, fmt.Errorf("endpoint %q is not a URL such as https://api.hetzner.cloud/v1", o.Endpoint)
+		return nil,
+			fmt.Errorf("endpoint %q is not a URL such as https://api.hetzner.cloud/v1", o.Endpoint)
 	}
 	f := promauto.With(o.Registry, "cloud_requests")
 	sent := f.CounterVec("total",

@@ -109,7 +109,8 @@ func (f *FloatingIPs) stays(ip floatingIP, nodes map[int64]string) error {
 	case owned && owner != f.o.Cluster:
 		return addresses.Refuse(addresses.AboutAddress, "its label %s gives it to cluster %q, not %q: take it out of one of the clusters' pools, and remove the label", lb.LabelCluster, owner, f.o.Cluster)
 	case ip.blocked:
-		return addresses.Refuse(addresses.AboutAddress, "the provider has blocked it: contact its support")
+		return addresses.Refuse(addresses.AboutAddress,
+			"the provider has blocked it: contact its support")
 	case ip.server == 0, owned, nodes[ip.server] != "":
 		return nil
 	}
@@ -121,8 +122,11 @@ func (f *FloatingIPs) stays(ip floatingIP, nodes map[int64]string) error {
 //
 // A planned move is urgent too: the node that loses the address may be deleted within seconds,
 // and with policy Local, its pods.
-func (f *FloatingIPs) Route(ctx context.Context, address netip.Addr, to addresses.Destination) error {
-	if err := f.route(requests.WithPriority(ctx, requests.Urgent), address, to.ProviderID); err != nil {
+func (f *FloatingIPs) Route(
+	ctx context.Context, address netip.Addr, to addresses.Destination,
+) error {
+	if err := f.route(requests.WithPriority(ctx, requests.Urgent), address,
+		to.ProviderID); err != nil {
 		return fmt.Errorf("floating IP %s: %w", address, err)
 	}
 	return nil
@@ -155,7 +159,8 @@ func (f *FloatingIPs) route(ctx context.Context, address netip.Addr, machine str
 		return nil
 	}
 	if hcloud.IsError(err, hcloud.ErrorCodeInvalidInput) {
-		return fmt.Errorf("%w; it leads to servers in the network zone of its home location alone, %s", err, ip.home)
+		return fmt.Errorf("%w; it leads to servers in the network zone of its home location alone, %s",
+			err, ip.home)
 	}
 	// The outcome is unknown until the next list.
 	if now, lookErr := f.look(ctx, address, 0); lookErr == nil && now.server == server {
@@ -168,7 +173,9 @@ func (f *FloatingIPs) look(
 	ctx context.Context, address netip.Addr, fresh time.Duration,
 ) (floatingIP, error) {
 	if !slices.ContainsFunc(f.o.Ranges, func(r addresses.Range) bool { return r.Contains(address) }) {
-		return floatingIP{}, addresses.Refuse(addresses.AboutAddress, "it is in no pool with floating IPs, and naming it there is the consent to move it")
+		return floatingIP{},
+			addresses.Refuse(addresses.AboutAddress,
+				"it is in no pool with floating IPs, and naming it there is the consent to move it")
 	}
 	found, err := f.list(ctx, fresh)
 	if err != nil {
@@ -176,7 +183,9 @@ func (f *FloatingIPs) look(
 	}
 	i := slices.IndexFunc(found, func(ip floatingIP) bool { return ip.net.Contains(address) })
 	if i < 0 {
-		return floatingIP{}, addresses.Refuse(addresses.AboutAddress, "the project has none with this address: create it, or take the address out of addresses.pools")
+		return floatingIP{},
+			addresses.Refuse(addresses.AboutAddress,
+				"the project has none with this address: create it, or take the address out of addresses.pools")
 	}
 	return found[i], nil
 }

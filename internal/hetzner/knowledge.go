@@ -23,7 +23,9 @@ type knowledge struct {
 }
 
 // unanswered returns the questions without a response that is new enough, and their latest Since.
-func (k *knowledge) unanswered(questions []cloud.Question) (open []cloud.Question, since time.Time) {
+func (k *knowledge) unanswered(
+	questions []cloud.Question,
+) (open []cloud.Question, since time.Time) {
 	for _, q := range questions {
 		if k.requested.Before(q.Since) && k.answered[q.String()].Before(q.Since) {
 			open = append(open, q)

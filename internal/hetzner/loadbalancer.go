@@ -35,7 +35,8 @@ func (l *LoadBalancers) Observe(ctx context.Context, owner lb.Owner) (lb.State, 
 	case err != nil:
 		return lb.State{}, err
 	case len(found) > 1:
-		return lb.State{}, fmt.Errorf("load balancers %d and %d: %w", found[0].ID, found[1].ID, lb.ErrAmbiguous)
+		return lb.State{},
+			fmt.Errorf("load balancers %d and %d: %w", found[0].ID, found[1].ID, lb.ErrAmbiguous)
 	case len(found) == 0:
 		return lb.State{}, nil
 	}
@@ -49,11 +50,14 @@ func (l *LoadBalancers) Carrying(ctx context.Context, owner lb.Owner) ([]lb.Stat
 
 // List implements lb.Backend, in one request per 50 load balancers.
 func (l *LoadBalancers) List(ctx context.Context, cluster string) ([]lb.State, error) {
-	return l.list(requests.WithPriority(ctx, requests.Background), fmt.Sprintf("%s=%s", lb.LabelCluster, cluster))
+	return l.list(requests.WithPriority(ctx, requests.Background), fmt.Sprintf("%s=%s",
+		lb.LabelCluster, cluster))
 }
 
 // Candidates implements lb.Backend, in two requests, or one without a name.
-func (l *LoadBalancers) Candidates(ctx context.Context, owner lb.Owner, name string) ([]lb.State, error) {
+func (l *LoadBalancers) Candidates(
+	ctx context.Context, owner lb.Owner, name string,
+) ([]lb.State, error) {
 	var found []lb.State
 	if name != "" { // the API ignores an empty name
 		var err error
@@ -82,7 +86,9 @@ func (l *LoadBalancers) list(ctx context.Context, selector string) ([]lb.State, 
 	return l.find(ctx, hcloud.LoadBalancerListOpts{ListOpts: hcloud.ListOpts{LabelSelector: selector}})
 }
 
-func (l *LoadBalancers) find(ctx context.Context, opts hcloud.LoadBalancerListOpts) ([]lb.State, error) {
+func (l *LoadBalancers) find(
+	ctx context.Context, opts hcloud.LoadBalancerListOpts,
+) ([]lb.State, error) {
 	what := "load balancers"
 	if opts.Name != "" {
 		what = fmt.Sprintf("load balancers named %q", opts.Name)
@@ -173,7 +179,9 @@ func (l *LoadBalancers) ApplyTargets(ctx context.Context, have lb.State, ops []l
 }
 
 // exclusive serializes do with other changes of the network; network 0 means that there is none.
-func (l *LoadBalancers) exclusive(ctx context.Context, network int64, do func(context.Context) error) error {
+func (l *LoadBalancers) exclusive(
+	ctx context.Context, network int64, do func(context.Context) error,
+) error {
 	if network == 0 {
 		return do(ctx)
 	}

@@ -21,7 +21,8 @@ func (l *LoadBalancers) Certificates(ctx context.Context) ([]lb.Certificate, err
 
 func certificate(c *hcloud.Certificate) lb.Certificate {
 	out := lb.Certificate{
-		ID: c.ID, Name: c.Name, Labels: c.Labels, Managed: c.Type == hcloud.CertificateTypeManaged, Domains: c.DomainNames,
+		ID: c.ID, Name: c.Name, Labels: c.Labels, Managed: c.Type == hcloud.CertificateTypeManaged,
+		Domains: c.DomainNames,
 	}
 	if c.Status != nil {
 		out.Pending = c.Status.Issuance == hcloud.CertificateStatusTypePending

@@ -79,7 +79,8 @@ func (l *LoadBalancers) confirmPod(ctx context.Context, have lb.State, pod lb.Ta
 // targetCodes are the error codes that concern a target. Some errors have two codes: the
 // documented one and that of older versions of the API.
 var targetCodes = []hcloud.ErrorCode{
-	hcloud.ErrorCodeTargetAlreadyDefined, hcloud.ErrorCodeServerNotAttachedToNetwork, hcloud.ErrorCodeMissingIPv4,
+	hcloud.ErrorCodeTargetAlreadyDefined, hcloud.ErrorCodeServerNotAttachedToNetwork,
+	hcloud.ErrorCodeMissingIPv4,
 	hcloud.ErrorCodeIPNotOwned, hcloud.ErrorCodeCloudResourceIPNotAllowed,
 	"resolve_cloud_private_targets_error", "resolve_cloud_public_targets_error",
 	"ip_not_assigned_to_server", "ip_not_in_vswitch_subnet", "network_has_no_vswitch_subnet",
@@ -135,7 +136,8 @@ func refusal(op lb.Op, name string, err error) error {
 			"and restart its kubelet, so that it joins anew"
 	}
 	return &lb.RejectedError{
-		Code: string(apiErr.Code), Message: explained(apiErr), Target: aboutTarget(op, apiErr.Code), Remedy: remedy,
+		Code: string(apiErr.Code), Message: explained(apiErr), Target: aboutTarget(op, apiErr.Code),
+		Remedy: remedy,
 	}
 }
 
@@ -143,19 +145,25 @@ func remedies() map[hcloud.ErrorCode]string {
 	const only = "only addresses of dedicated servers of the project's owner, and addresses in the network's vSwitch subnets, can be targets: "
 	const elsewhere = "something else has got the primary IP: free it, or name another one"
 	return map[hcloud.ErrorCode]string{
-		hcloud.ErrorCodeServerNotAttachedToNetwork:  lb.RemedyPrivate,
-		"resolve_cloud_private_targets_error":       lb.RemedyPrivate,
-		hcloud.ErrorCodeMissingIPv4:                 lb.RemedyPublic,
-		"resolve_cloud_public_targets_error":        lb.RemedyPublic,
-		hcloud.ErrorCodeIPNotOwned:                  only + "see that the Node's addresses and provider ID are those of such a server, or label the Node " + excludeLabel,
-		hcloud.ErrorCodeCloudResourceIPNotAllowed:   "the address is a cloud server's: the Node's provider ID must begin with hcloud:// then",
-		hcloud.ErrorCodePrimaryIPAssigned:           elsewhere,
-		hcloud.ErrorCodePrimaryIPAlreadyAssigned:    elsewhere,
-		hcloud.ErrorCodePrimaryIPVersionMismatch:    "name one of the right family in each of " + lb.AnnotationPrimaryIPv4 + " and " + lb.AnnotationPrimaryIPv6,
-		hcloud.ErrorCodePrimaryIPDatacenterMismatch: "set " + lb.AnnotationLocation + " to the primary IP's location",
-		"ip_not_assigned_to_server":                 "only addresses out of the server's own /64 can be targets: see that the Node's provider ID names the server that has the Node's podCIDRs, or set underlay.dev/targets to nodes",
-		"ip_not_in_vswitch_subnet":                  only + "set the kubelet's --node-ip to the server's address there, or use-private-ip to false",
-		"network_has_no_vswitch_subnet":             only + "add a subnet of type vswitch to the network, or set use-private-ip to false",
+		hcloud.ErrorCodeServerNotAttachedToNetwork: lb.RemedyPrivate,
+		"resolve_cloud_private_targets_error":      lb.RemedyPrivate,
+		hcloud.ErrorCodeMissingIPv4:                lb.RemedyPublic,
+		"resolve_cloud_public_targets_error":       lb.RemedyPublic,
+		hcloud.ErrorCodeIPNotOwned: only +
+			"see that the Node's addresses and provider ID are those of such a server, or label the Node " +
+			excludeLabel,
+		hcloud.ErrorCodeCloudResourceIPNotAllowed: "the address is a cloud server's: the Node's provider ID must begin with hcloud:// then",
+		hcloud.ErrorCodePrimaryIPAssigned:         elsewhere,
+		hcloud.ErrorCodePrimaryIPAlreadyAssigned:  elsewhere,
+		hcloud.ErrorCodePrimaryIPVersionMismatch: "name one of the right family in each of " +
+			lb.AnnotationPrimaryIPv4 + " and " + lb.AnnotationPrimaryIPv6,
+		hcloud.ErrorCodePrimaryIPDatacenterMismatch: "set " + lb.AnnotationLocation +
+			" to the primary IP's location",
+		"ip_not_assigned_to_server": "only addresses out of the server's own /64 can be targets: see that the Node's provider ID names the server that has the Node's podCIDRs, or set underlay.dev/targets to nodes",
+		"ip_not_in_vswitch_subnet": only +
+			"set the kubelet's --node-ip to the server's address there, or use-private-ip to false",
+		"network_has_no_vswitch_subnet": only +
+			"add a subnet of type vswitch to the network, or set use-private-ip to false",
 	}
 }
 
@@ -168,7 +176,8 @@ func aboutTarget(op lb.Op, code hcloud.ErrorCode) bool {
 	case lb.AddTarget:
 		return code != hcloud.ErrorCodeResourceLimitExceeded
 	case lb.Create:
-		return len(op.Spec.Targets) > 0 && (code == hcloud.ErrorCodeNotFound || slices.Contains(targetCodes, code))
+		return len(op.Spec.Targets) > 0 &&
+			(code == hcloud.ErrorCodeNotFound || slices.Contains(targetCodes, code))
 	}
 	return false
 }

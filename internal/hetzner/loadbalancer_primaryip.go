@@ -57,7 +57,8 @@ func primaryIP(ip *hcloud.PrimaryIP) lb.PrimaryIP {
 func unresolved(spec lb.Spec) error {
 	for _, r := range []lb.PrimaryIPRef{spec.PrimaryIPv4, spec.PrimaryIPv6} {
 		if r.Named != "" && r.ID == 0 {
-			return fmt.Errorf("load balancer %q is to have primary IP %q, whose ID is not known", spec.Name, r.Named)
+			return fmt.Errorf("load balancer %q is to have primary IP %q, whose ID is not known", spec.Name,
+				r.Named)
 		}
 	}
 	return nil

@@ -56,7 +56,9 @@ func networkDetails(n *hcloud.Network) *NetworkDetails {
 		d.DedicatedRanges = []netip.Prefix{d.IPRange}
 	}
 	for _, r := range n.Routes {
-		d.Routes = append(d.Routes, routes.Route{Dst: ipnet.Prefix(r.Destination), Via: ipnet.Addr(r.Gateway)})
+		d.Routes = append(d.Routes, routes.Route{
+			Dst: ipnet.Prefix(r.Destination), Via: ipnet.Addr(r.Gateway),
+		})
 	}
 	return d
 }
@@ -158,7 +160,9 @@ func (n *Network) ExposeRoutes(ctx context.Context) error {
 	return n.exclusive(ctx, func(ctx context.Context, ref *hcloud.Network) error {
 		err := retry(ctx, write, func(ctx context.Context) error {
 			expose := true
-			_, _, err := n.client.api.Network.Update(ctx, ref, hcloud.NetworkUpdateOpts{ExposeRoutesToVSwitch: &expose})
+			_, _, err := n.client.api.Network.Update(ctx, ref, hcloud.NetworkUpdateOpts{
+				ExposeRoutesToVSwitch: &expose,
+			})
 			return err
 		})
 		if err != nil {
@@ -170,7 +174,9 @@ func (n *Network) ExposeRoutes(ctx context.Context) error {
 
 // exclusive runs do, a change of the current network, while no other change of it or of its
 // attachments runs. do must not return before the change has ended.
-func (n *Network) exclusive(ctx context.Context, do func(context.Context, *hcloud.Network) error) error {
+func (n *Network) exclusive(
+	ctx context.Context, do func(context.Context, *hcloud.Network) error,
+) error {
 	ref := &hcloud.Network{ID: n.Last().ID}
 	return n.client.writerOf(ref.ID).run(ctx, func(ctx context.Context) error { return do(ctx, ref) })
 }

@@ -27,7 +27,9 @@ const enough = 30 * time.Second
 // (another client changes the resource, or the budget is spent) are retried. Unknown outcomes
 // (timeouts, 5xx) are retried for reads only, since a write may have been applied.
 func retry(ctx context.Context, k kind, send func(context.Context) error) error {
-	backoff := wait.Backoff{Duration: 150 * time.Millisecond, Factor: 1.6, Jitter: 0.5, Steps: 20, Cap: 5 * time.Second}
+	backoff := wait.Backoff{
+		Duration: 150 * time.Millisecond, Factor: 1.6, Jitter: 0.5, Steps: 20, Cap: 5 * time.Second,
+	}
 	limited, cancel := context.WithTimeout(ctx, enough)
 	defer cancel()
 	var last error
@@ -62,7 +64,8 @@ func get[K, T any](
 
 // refusedForNow reports whether the API did nothing and may accept the request soon.
 func refusedForNow(err error) bool {
-	return hcloud.IsError(err, hcloud.ErrorCodeLocked, hcloud.ErrorCodeConflict, hcloud.ErrorCodeRateLimitExceeded)
+	return hcloud.IsError(err, hcloud.ErrorCodeLocked, hcloud.ErrorCodeConflict,
+		hcloud.ErrorCodeRateLimitExceeded)
 }
 
 // broken reports whether the outcome is unknown.

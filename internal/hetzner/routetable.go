@@ -33,12 +33,16 @@ func (n *Network) List(ctx context.Context) ([]routes.Route, error) {
 
 // Add implements routes.Table.
 func (n *Network) Add(ctx context.Context, r routes.Route) error {
-	return n.exclusive(ctx, func(ctx context.Context, ref *hcloud.Network) error { return n.add(ctx, ref, r) })
+	return n.exclusive(ctx, func(ctx context.Context, ref *hcloud.Network) error {
+		return n.add(ctx, ref, r)
+	})
 }
 
 // Delete implements routes.Table.
 func (n *Network) Delete(ctx context.Context, r routes.Route, by time.Time) error {
-	return n.exclusive(ctx, func(ctx context.Context, ref *hcloud.Network) error { return n.delete(ctx, ref, r, by) })
+	return n.exclusive(ctx, func(ctx context.Context, ref *hcloud.Network) error {
+		return n.delete(ctx, ref, r, by)
+	})
 }
 
 // Replace implements routes.Table. The API has no such change, so it is a deletion and an
@@ -61,7 +65,9 @@ func (n *Network) add(ctx context.Context, ref *hcloud.Network, r routes.Route) 
 	ctx = requests.WithPriority(ctx, requests.Urgent)
 	err := n.client.change(ctx, time.Time{}, func(ctx context.Context) (*hcloud.Action, error) {
 		action, _, err := n.client.api.Network.AddRoute(ctx, ref,
-			hcloud.NetworkAddRouteOpts{Route: hcloud.NetworkRoute{Destination: ipnet.Of(r.Dst), Gateway: r.Via.AsSlice()}})
+			hcloud.NetworkAddRouteOpts{
+				Route: hcloud.NetworkRoute{Destination: ipnet.Of(r.Dst), Gateway: r.Via.AsSlice()},
+			})
 		return action, err
 	})
 	if hcloud.IsError(err, hcloud.ErrorCodeResourceLimitExceeded) {
@@ -79,7 +85,9 @@ func (n *Network) delete(
 	ctx = requests.WithPriority(ctx, requests.Urgent)
 	err := n.client.change(ctx, by, func(ctx context.Context) (*hcloud.Action, error) {
 		action, _, err := n.client.api.Network.DeleteRoute(ctx, ref,
-			hcloud.NetworkDeleteRouteOpts{Route: hcloud.NetworkRoute{Destination: ipnet.Of(r.Dst), Gateway: r.Via.AsSlice()}})
+			hcloud.NetworkDeleteRouteOpts{
+				Route: hcloud.NetworkRoute{Destination: ipnet.Of(r.Dst), Gateway: r.Via.AsSlice()},
+			})
 		return action, err
 	})
 	if NotFound(err) {

@@ -87,7 +87,9 @@ func (s *Servers) unanswered(questions []cloud.Question) ([]cloud.Question, time
 // share runs fly until done reports true; concurrent callers with the same key share a run. A
 // caller may join a run that began too early, but not twice. While requests may wait for the
 // budget, callers of different priorities don't share runs.
-func (s *Servers) share(ctx context.Context, key string, done func() bool, fly func(context.Context) error) error {
+func (s *Servers) share(
+	ctx context.Context, key string, done func() bool, fly func(context.Context) error,
+) error {
 	if !s.client.Spare() {
 		key += " " + requests.PriorityOf(ctx).String()
 	}

@@ -53,7 +53,8 @@ func (b *released) Close() error {
 type notTheAPI struct{ status int }
 
 func (e *notTheAPI) Error() string {
-	return fmt.Sprintf("the response is %d %s and not the API's JSON", e.status, http.StatusText(e.status))
+	return fmt.Sprintf("the response is %d %s and not the API's JSON", e.status,
+		http.StatusText(e.status))
 }
 
 // counted counts requests, and turns 401 and 404 responses that are not the API's into notTheAPI.
@@ -70,7 +71,8 @@ func (t *counted) RoundTrip(r *http.Request) (*http.Response, error) {
 		code = strconv.Itoa(resp.StatusCode)
 	}
 	t.requests.WithLabelValues(t.operation(r), requests.PriorityOf(r.Context()).String(), code).Inc()
-	if err == nil && (resp.StatusCode == http.StatusNotFound || resp.StatusCode == http.StatusUnauthorized) &&
+	if err == nil &&
+		(resp.StatusCode == http.StatusNotFound || resp.StatusCode == http.StatusUnauthorized) &&
 		!strings.HasPrefix(resp.Header.Get("Content-Type"), "application/json") {
 		_ = resp.Body.Close()
 		return nil, &notTheAPI{resp.StatusCode}

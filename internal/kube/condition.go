@@ -24,7 +24,10 @@ const AddressesMatch corev1.NodeConditionType = "underlay.dev/AddressesMatch"
 // SetCondition writes a condition of a node's status and returns the node from the API server's
 // response. The patch contains the UID, so that the API server refuses it for a node that was
 // recreated under the same name. Other conditions are not changed.
-func SetCondition(ctx context.Context, client kubernetes.Interface, node *corev1.Node, c corev1.NodeCondition, now time.Time) (*corev1.Node, error) {
+func SetCondition(
+	ctx context.Context, client kubernetes.Interface, node *corev1.Node, c corev1.NodeCondition,
+	now time.Time,
+) (*corev1.Node, error) {
 	c.LastHeartbeatTime = metav1.NewTime(now)
 	c.LastTransitionTime = c.LastHeartbeatTime
 	if old := Condition(node, c.Type); old != nil && old.Status == c.Status {
@@ -38,9 +41,11 @@ func SetCondition(ctx context.Context, client kubernetes.Interface, node *corev1
 		return nil, fmt.Errorf("encoding condition %s of node %s: %w", c.Type, node.Name, err)
 	}
 	// The strategic merge patch merges conditions by their type.
-	patched, err := client.CoreV1().Nodes().Patch(ctx, node.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	patched, err := client.CoreV1().Nodes().Patch(ctx, node.Name, types.StrategicMergePatchType, patch,
+		metav1.PatchOptions{}, "status")
 	if err != nil {
-		return nil, fmt.Errorf("setting condition %s of node %s to %s: %w", c.Type, node.Name, c.Status, err)
+		return nil,
+			fmt.Errorf("setting condition %s of node %s to %s: %w", c.Type, node.Name, c.Status, err)
 	}
 	return patched, nil
 }

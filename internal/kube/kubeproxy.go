@@ -48,7 +48,8 @@ func ReadProxy(object *corev1.ConfigMap) (ProxyConfig, error) {
 	}
 	var c ProxyConfig
 	if err := yaml.Unmarshal([]byte(text), &c); err != nil {
-		return ProxyConfig{}, fmt.Errorf("the key %s of the ConfigMap kube-system/kube-proxy can't be read: %w", proxyKey, err)
+		return ProxyConfig{},
+			fmt.Errorf("the key %s of the ConfigMap kube-system/kube-proxy can't be read: %w", proxyKey, err)
 	}
 	if c.Mode == "" {
 		c.Mode = "iptables"

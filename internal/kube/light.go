@@ -45,5 +45,7 @@ func Light(read ...corev1.NodeConditionType) cache.TransformFunc {
 // valid entry would replace all entries of the object.
 func podCIDRsSetBy(manager string, at time.Time) metav1.ManagedFieldsEntry {
 	set := metav1.NewTime(at)
-	return metav1.ManagedFieldsEntry{Manager: manager, Time: &set, FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:podCIDRs":{}}}`)}
+	return metav1.ManagedFieldsEntry{
+		Manager: manager, Time: &set, FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:podCIDRs":{}}}`),
+	}
 }

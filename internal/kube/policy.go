@@ -24,7 +24,9 @@ func PodOf(p *corev1.Pod) policy.Pod {
 		}
 	}
 	for _, port := range namedPorts(p) {
-		out.Ports = append(out.Ports, policy.NamedPort{Name: port.Name, Protocol: protocolOf(&port.Protocol), Port: uint16(port.ContainerPort)})
+		out.Ports = append(out.Ports, policy.NamedPort{
+			Name: port.Name, Protocol: protocolOf(&port.Protocol), Port: uint16(port.ContainerPort),
+		})
 	}
 	return out
 }
@@ -83,7 +85,9 @@ func TrimNamespace(obj any) (any, error) {
 
 // PolicyOf converts a NetworkPolicy. An unreadable block matches nothing.
 func PolicyOf(p *networkingv1.NetworkPolicy) policy.Policy {
-	out := policy.Policy{Name: policy.Name{Namespace: p.Namespace, Name: p.Name}, Pods: selectorOf(&p.Spec.PodSelector)}
+	out := policy.Policy{
+		Name: policy.Name{Namespace: p.Namespace, Name: p.Name}, Pods: selectorOf(&p.Spec.PodSelector),
+	}
 	for _, t := range p.Spec.PolicyTypes {
 		switch t {
 		case networkingv1.PolicyTypeIngress:
@@ -101,7 +105,9 @@ func PolicyOf(p *networkingv1.NetworkPolicy) policy.Policy {
 	return out
 }
 
-func allowOf(peers []networkingv1.NetworkPolicyPeer, ports []networkingv1.NetworkPolicyPort) (a policy.Allow) {
+func allowOf(
+	peers []networkingv1.NetworkPolicyPeer, ports []networkingv1.NetworkPolicyPort,
+) (a policy.Allow) {
 	for _, p := range peers {
 		peer := policy.Peer{}
 		if p.IPBlock != nil {
@@ -112,7 +118,8 @@ func allowOf(peers []networkingv1.NetworkPolicyPeer, ports []networkingv1.Networ
 				}
 			}
 		} else {
-			peer.Namespaces, peer.Pods = optionalSelector(p.NamespaceSelector), optionalSelector(p.PodSelector)
+			peer.Namespaces = optionalSelector(p.NamespaceSelector)
+			peer.Pods = optionalSelector(p.PodSelector)
 		}
 		a.Peers = append(a.Peers, peer)
 	}
@@ -147,7 +154,9 @@ func selectorOf(s *metav1.LabelSelector) policy.Selector {
 		out = append(out, policy.Requirement{Key: key, Operator: policy.In, Values: []string{value}})
 	}
 	for _, e := range s.MatchExpressions {
-		out = append(out, policy.Requirement{Key: e.Key, Operator: policy.Operator(e.Operator), Values: e.Values})
+		out = append(out, policy.Requirement{
+			Key: e.Key, Operator: policy.Operator(e.Operator), Values: e.Values,
+		})
 	}
 	return out
 }

@@ -72,7 +72,9 @@ func WireGuardOf(node *corev1.Node) *WireGuard {
 	var w WireGuard
 	const keyLength, most = 44, 4
 	err := json.Unmarshal([]byte(node.Annotations[WireGuardAnnotation]), &w)
-	invalid := func(k WireGuardKey) bool { return len(k.PublicKey) != keyLength || k.Port < 1 || k.Port > 65535 }
+	invalid := func(k WireGuardKey) bool {
+		return len(k.PublicKey) != keyLength || k.Port < 1 || k.Port > 65535
+	}
 	if err != nil || len(w.Keys) == 0 || len(w.Keys) > most || slices.ContainsFunc(w.Keys, invalid) {
 		return nil
 	}

@@ -38,7 +38,8 @@ func (n *Newest[T]) Of(cached T) T {
 	if !ok {
 		return cached
 	}
-	order, err := resourceversion.CompareResourceVersion(cached.GetResourceVersion(), wrote.GetResourceVersion())
+	order, err := resourceversion.CompareResourceVersion(cached.GetResourceVersion(),
+		wrote.GetResourceVersion())
 	if err != nil || order >= 0 {
 		delete(n.byUID, cached.GetUID())
 		return cached

@@ -9,7 +9,10 @@ import (
 
 // Work processes the items of a queue sequentially until the queue is shut down. It logs an
 // error with the message failed and retries the item with backoff.
-func Work[T comparable](ctx context.Context, queue workqueue.TypedRateLimitingInterface[T], failed string, do func(context.Context, T) error) {
+func Work[T comparable](
+	ctx context.Context, queue workqueue.TypedRateLimitingInterface[T], failed string,
+	do func(context.Context, T) error,
+) {
 	for {
 		item, stop := queue.Get()
 		if stop {

@@ -46,7 +46,8 @@ func (g *Gate) Close(ctx context.Context, within time.Duration) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if ago := time.Since(g.noResponse); ago < within {
-		return fmt.Errorf("a request got no response %s ago and may still arrive", ago.Round(time.Millisecond))
+		return fmt.Errorf("a request got no response %s ago and may still arrive",
+			ago.Round(time.Millisecond))
 	}
 	return nil
 }

@@ -194,7 +194,8 @@ func (p *Project) Empty(ctx context.Context) error {
 	})
 	if len(all) > 0 {
 		return fmt.Errorf("the project is not empty, and only an empty one is measured: create "+
-			"another, or delete the resources of an earlier run with hcloud-sim measure clean: it has %v", all)
+			"another, or delete the resources of an earlier run with hcloud-sim measure clean: it has %v",
+			all)
 	}
 	return nil
 }

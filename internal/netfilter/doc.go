@@ -29,11 +29,11 @@
 // A map for each direction, from the address of each pod of the node to its chain, decides in the
 // forward hook, where every packet between a pod and anything else but its node passes once, with
 // its destination already chosen by kube-proxy and its source not yet masqueraded. A packet between
-// two pods of the node passes the chains of both there; one that kube-proxy sends back to its own pod is
-// accepted. An address in the node's podCIDRs without an entry is dropped, so a pod that starts
-// while the agent is away has no network until the agent is back, rather than one without
-// policies. Connections that a change forbids are cut by deleting their conntrack entries. Each chain
-// counts what it drops, and logs some of it if the ruleset has a group for that.
+// two pods of the node passes the chains of both there; one that kube-proxy sends back to its own
+// pod is accepted. An address in the node's podCIDRs without an entry is dropped, so a pod that
+// starts while the agent is away has no network until the agent is back, rather than one without
+// policies. Connections that a change forbids are cut by deleting their conntrack entries. Each
+// chain counts what it drops, and logs some of it if the ruleset has a group for that.
 //
 // Sources: the nft(8) manual, the kernel's include/uapi/linux/netfilter/nf_tables.h for
 // generation and notifications, and net/netfilter/nf_nat_core.c for when NAT is decided.

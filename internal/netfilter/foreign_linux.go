@@ -21,18 +21,24 @@ type Foreign struct{}
 type Forwarding struct{ IPv4, IPv6 bool }
 
 // Plan returns the same warnings as Apply.
-func (f Foreign) Plan(ctx context.Context, want Forwarding) (changes, warnings []string, err error) {
+func (f Foreign) Plan(
+	ctx context.Context, want Forwarding,
+) (changes, warnings []string, err error) {
 	return f.Apply(ctx, want)
 }
 
 // Apply returns a warning for each base chain of other tables that drops forwarded packets.
-func (f Foreign) Apply(ctx context.Context, want Forwarding) (changed, warnings []string, err error) {
+func (f Foreign) Apply(
+	ctx context.Context, want Forwarding,
+) (changed, warnings []string, err error) {
 	if want == (Forwarding{}) {
 		return nil, nil, nil
 	}
 	dropping, err := f.dropping(ctx, want)
 	if err != nil { // not an error, since the node works without the check
-		return nil, []string{fmt.Sprintf("not checked whether another program drops forwarded packets: %v", err)}, nil
+		return nil,
+			[]string{fmt.Sprintf("not checked whether another program drops forwarded packets: %v", err)},
+			nil
 	}
 	return nil, dropping, nil
 }
@@ -41,7 +47,8 @@ func (Foreign) dropping(ctx context.Context, want Forwarding) ([]string, error) 
 	text, err := exec.CommandContext(ctx, "nft", "--json", "list", "chains").Output()
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
-		return nil, fmt.Errorf("listing the chains of nftables: %w: %s", err, bytes.TrimSpace(exit.Stderr))
+		return nil,
+			fmt.Errorf("listing the chains of nftables: %w: %s", err, bytes.TrimSpace(exit.Stderr))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("listing the chains of nftables: %w", err)
@@ -68,7 +75,8 @@ func droppingChains(text []byte, want Forwarding) (warnings []string, err error)
 	}
 	for _, o := range listed.Objects {
 		c := o.Chain
-		if c == nil || c.Hook != "forward" || c.Policy != "drop" || !families[knftables.Family(c.Family)] {
+		if c == nil || c.Hook != "forward" || c.Policy != "drop" ||
+			!families[knftables.Family(c.Family)] {
 			continue
 		}
 		if c.Family == string(knftables.InetFamily) && c.Table == tableName {

@@ -41,7 +41,9 @@ func readGeneration() (uint32, error) {
 		return 0, err
 	}
 	defer unix.Close(fd)
-	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 5}); err != nil {
+	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{
+		Sec: 5,
+	}); err != nil {
 		return 0, err
 	}
 	request := make([]byte, unix.NLMSG_HDRLEN+headerSize)
@@ -137,7 +139,9 @@ func (c *commits) untouched() bool {
 
 // commit runs a transaction. If the generation increased by one, that commit is our own, and the
 // content stays known. Otherwise another program committed too, maybe to this table.
-func (c *commits) commit(ctx context.Context, nft knftables.Interface, tx *knftables.Transaction) error {
+func (c *commits) commit(
+	ctx context.Context, nft knftables.Interface, tx *knftables.Transaction,
+) error {
 	known := c.known
 	c.known = false
 	before, err := generation()
@@ -205,12 +209,15 @@ func (c *commits) Watch(ctx context.Context, changed func()) error {
 }
 
 func subscribe() (*os.File, error) {
-	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_NETFILTER)
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK,
+		unix.NETLINK_NETFILTER)
 	if err != nil {
 		return nil, err
 	}
 	file := os.NewFile(uintptr(fd), "nftables events")
-	if err := unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: 1 << (unix.NFNLGRP_NFTABLES - 1)}); err != nil {
+	if err := unix.Bind(fd, &unix.SockaddrNetlink{
+		Family: unix.AF_NETLINK, Groups: 1 << (unix.NFNLGRP_NFTABLES - 1),
+	}); err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
 	return file, nil

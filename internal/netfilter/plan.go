@@ -49,7 +49,8 @@ func (p plan) lines() []string {
 		case served4, served6:
 			what = "ports"
 		}
-		out = append(out, fmt.Sprintf("nftables set %s of table %s: %d %s added, %d removed", e.set.name, tableName, len(e.added), what, len(e.gone)))
+		out = append(out, fmt.Sprintf("nftables set %s of table %s: %d %s added, %d removed", e.set.name,
+			tableName, len(e.added), what, len(e.gone)))
 	}
 	return out
 }
@@ -147,10 +148,12 @@ func firstDifference(is, should []string) string {
 // surplus returns the chains and sets that are not in want, sorted.
 func surplus(want ruleset, have found) (chains, sets []string) {
 	for _, part := range slices.Sorted(maps.Keys(have.parts)) {
-		if name, ok := strings.CutPrefix(part, chainPart); ok && !slices.ContainsFunc(want.chains, func(c chain) bool { return c.name == name }) {
+		if name, ok := strings.CutPrefix(part, chainPart); ok &&
+			!slices.ContainsFunc(want.chains, func(c chain) bool { return c.name == name }) {
 			chains = append(chains, name)
 		}
-		if name, ok := strings.CutPrefix(part, setPart); ok && !slices.ContainsFunc(want.sets, func(s set) bool { return s.name == name }) {
+		if name, ok := strings.CutPrefix(part, setPart); ok &&
+			!slices.ContainsFunc(want.sets, func(s set) bool { return s.name == name }) {
 			sets = append(sets, name)
 		}
 	}
@@ -220,7 +223,9 @@ func amend(tx *knftables.Transaction, want ruleset, p plan) {
 }
 
 func addSet(tx *knftables.Transaction, s set) {
-	tx.Add(&knftables.Set{Name: s.name, Type: s.kind, Flags: []knftables.SetFlag{knftables.IntervalFlag}})
+	tx.Add(&knftables.Set{
+		Name: s.name, Type: s.kind, Flags: []knftables.SetFlag{knftables.IntervalFlag},
+	})
 }
 
 func addElements(tx *knftables.Transaction, set string, all []element) {
@@ -233,7 +238,8 @@ func addElements(tx *knftables.Transaction, set string, all []element) {
 func addChain(tx *knftables.Transaction, c chain) {
 	made := &knftables.Chain{Name: c.name}
 	if c.kind != nil {
-		made.Type, made.Hook, made.Priority, made.Policy = &c.kind.kind, &c.kind.hook, &c.kind.priority, knftables.PtrTo(chainPolicy)
+		made.Type, made.Hook, made.Priority = &c.kind.kind, &c.kind.hook, &c.kind.priority
+		made.Policy = knftables.PtrTo(chainPolicy)
 	}
 	tx.Add(made)
 	tx.Flush(&knftables.Chain{Name: c.name})

@@ -36,7 +36,9 @@ const (
 // A packet that is on its way during a commit may meet old rules with new elements, or new rules
 // without their elements. So what no map and no chain of a pod decides is dropped by rules without
 // sets.
-func policyFrame(podCIDRs []netip.Prefix, podLinks string) (chains []chain, sets, verdicts map[string]string) {
+func policyFrame(
+	podCIDRs []netip.Prefix, podLinks string,
+) (chains []chain, sets, verdicts map[string]string) {
 	forward, inward := []string{"ct state established,related accept"}, []string{}
 	sets, verdicts = map[string]string{}, map[string]string{}
 	for f, ours := range split(podCIDRs) {
@@ -46,7 +48,8 @@ func policyFrame(podCIDRs []netip.Prefix, podLinks string) (chains []chain, sets
 		family, kind := []string{"ip", "ip6"}[f], []string{prefixes4, prefixes6}[f]
 		self := setName("self", f)
 		sets[self] = kind + " . " + kind
-		verdicts[setName(fromPods, f)], verdicts[setName(toPods, f)] = kind+" : verdict", kind+" : verdict"
+		verdicts[setName(fromPods, f)], verdicts[setName(toPods, f)] = kind+" : verdict", kind+
+			" : verdict"
 		forward = append(forward,
 			fmt.Sprintf("%[1]s saddr . %[1]s daddr @%[2]s accept", family, self),
 			fmt.Sprintf("%s saddr vmap @%s", family, setName(fromPods, f)))
@@ -62,7 +65,10 @@ func policyFrame(podCIDRs []netip.Prefix, podLinks string) (chains []chain, sets
 	for d := range policy.Egress + 1 {
 		chains = append(chains, chain{openChain(d), nil, []string{notFirst, allowed(d)}})
 	}
-	base := chain{policyBase, &chainKind{knftables.FilterType, knftables.ForwardHook, knftables.FilterPriority}, forward}
+	base := chain{
+		policyBase, &chainKind{knftables.FilterType, knftables.ForwardHook, knftables.FilterPriority},
+		forward,
+	}
 	return append(chains, base), sets, verdicts
 }
 
@@ -255,7 +261,9 @@ func (e *policyEdit) editPods(old, now map[netip.Addr]policy.Chains) {
 				e.tx.Delete(&knftables.Element{Map: setName(base, f), Key: []string{a.String()}})
 			}
 			if is {
-				e.tx.Add(&knftables.Element{Map: setName(base, f), Key: []string{a.String()}, Value: []string{after[d]}})
+				e.tx.Add(&knftables.Element{
+					Map: setName(base, f), Key: []string{a.String()}, Value: []string{after[d]},
+				})
 			}
 		}
 		self := &knftables.Element{Set: setName("self", f), Key: []string{a.String(), a.String()}}

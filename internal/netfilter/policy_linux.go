@@ -43,7 +43,9 @@ func NewPolicyTable(o Options) (*PolicyTable, error) {
 
 // Apply sets the table to the ruleset, or removes it if want is nil, in one transaction, and then
 // ends the connections that the ruleset does not allow. It returns a line per change.
-func (t *PolicyTable) Apply(ctx context.Context, want *policy.Ruleset) (changed []string, err error) {
+func (t *PolicyTable) Apply(
+	ctx context.Context, want *policy.Ruleset,
+) (changed []string, err error) {
 	now, err := generation()
 	if err != nil {
 		return nil, err
@@ -60,19 +62,23 @@ func (t *PolicyTable) Apply(ctx context.Context, want *policy.Ruleset) (changed 
 	}
 	n, err := cut(*want)
 	if n > 0 {
-		changed = append(changed, fmt.Sprintf("%d connections are cut that no NetworkPolicy allows now", n))
+		changed = append(changed, fmt.Sprintf("%d connections are cut that no NetworkPolicy allows now",
+			n))
 	}
 	t.uncut = err != nil
 	return changed, err
 }
 
 // amend applies the difference to the known content.
-func (t *PolicyTable) amend(ctx context.Context, want *policy.Ruleset) (changed []string, err error) {
+func (t *PolicyTable) amend(
+	ctx context.Context, want *policy.Ruleset,
+) (changed []string, err error) {
 	e := policyEdit{tx: t.nft.NewTransaction()}
 	switch {
 	case t.last == nil && want == nil:
 		return nil, nil
-	case t.last == nil || want == nil || !slices.Equal(t.last.PodCIDRs, want.PodCIDRs) || t.last.LogGroup != want.LogGroup:
+	case t.last == nil || want == nil || !slices.Equal(t.last.PodCIDRs, want.PodCIDRs) ||
+		t.last.LogGroup != want.LogGroup:
 		return t.refill(ctx, want)
 	}
 	if e.edit(*t.last, *want); e.tx.NumOperations() == 0 {
@@ -84,11 +90,16 @@ func (t *PolicyTable) amend(ctx context.Context, want *policy.Ruleset) (changed 
 		return t.refill(ctx, want)
 	}
 	t.last, t.uncut = want, t.uncut || e.forbids
-	return []string{fmt.Sprintf("nftables table %s: %d chains, %d sets and %d elements changed", PolicyTableName, e.chains, e.sets, e.elements)}, nil
+	return []string{
+		fmt.Sprintf("nftables table %s: %d chains, %d sets and %d elements changed", PolicyTableName,
+			e.chains, e.sets, e.elements),
+	}, nil
 }
 
 // refill makes the table from any state. It keeps the base chain hooked unless it is unusable.
-func (t *PolicyTable) refill(ctx context.Context, want *policy.Ruleset) (changed []string, err error) {
+func (t *PolicyTable) refill(
+	ctx context.Context, want *policy.Ruleset,
+) (changed []string, err error) {
 	t.learning()
 	now, err := generation()
 	if err != nil {
@@ -122,7 +133,8 @@ func (t *PolicyTable) refill(ctx context.Context, want *policy.Ruleset) (changed
 // parts returns the chains, sets and so on of the table, or nil if there is no table.
 func (t *PolicyTable) parts(ctx context.Context) (map[string][]string, error) {
 	text, err := output(ctx, "list", "tables", string(knftables.InetFamily))
-	exists := slices.Contains(strings.Split(text, "\n"), fmt.Sprintf("table %s %s", knftables.InetFamily, PolicyTableName))
+	exists := slices.Contains(strings.Split(text, "\n"), fmt.Sprintf("table %s %s",
+		knftables.InetFamily, PolicyTableName))
 	if err == nil && exists {
 		text, err = show(ctx, PolicyTableName)
 	}
@@ -147,14 +159,18 @@ func (t *PolicyTable) remove(ctx context.Context, exists bool) (changed []string
 				return nil, fmt.Errorf("removing the nftables table %s: %w", PolicyTableName, err)
 			}
 		}
-		changed = []string{"nftables table " + PolicyTableName + " is removed: there is no NetworkPolicy to enforce"}
+		changed = []string{
+			"nftables table " + PolicyTableName + " is removed: there is no NetworkPolicy to enforce",
+		}
 	}
 	t.last, t.uncut = nil, false
 	return changed, nil
 }
 
 // filled returns the transaction that makes the table of one that has parts, in place or anew.
-func (t *PolicyTable) filled(want policy.Ruleset, parts map[string][]string, anew bool) *knftables.Transaction {
+func (t *PolicyTable) filled(
+	want policy.Ruleset, parts map[string][]string, anew bool,
+) *knftables.Transaction {
 	tx := t.nft.NewTransaction()
 	table := &knftables.Table{Comment: knftables.PtrTo("NetworkPolicies, kept by underlay-agent")}
 	tx.Add(table)
@@ -241,7 +257,8 @@ type forbidden struct {
 // rewriting.
 func (f forbidden) MatchConntrackFlow(flow *netlink.ConntrackFlow) bool {
 	c := policy.Connection{
-		From: addrOf(flow.Forward.SrcIP), To: addrOf(flow.Reverse.SrcIP), Protocol: policy.Protocol(flow.Forward.Protocol),
+		From: addrOf(flow.Forward.SrcIP), To: addrOf(flow.Reverse.SrcIP),
+		Protocol: policy.Protocol(flow.Forward.Protocol),
 	}
 	switch c.Protocol {
 	case policy.TCP, policy.UDP, policy.SCTP:

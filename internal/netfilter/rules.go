@@ -111,20 +111,26 @@ func rulesFor(want Desired, podLinks string) ruleset {
 			inside[f] = true
 			links := fmt.Sprintf("{ %q, %q }", podLinks+"*", want.Clamped)
 			only = append(only,
-				fmt.Sprintf("%[1]s saddr %[2]s %[1]s daddr @%[3]s oifname != %[4]s drop", family, shown(pods), setName("inside", f), links),
-				fmt.Sprintf("%[1]s daddr %[2]s %[1]s saddr @%[3]s iifname != %[4]s drop", family, shown(pods), setName("inside", f), links))
+				fmt.Sprintf("%[1]s saddr %[2]s %[1]s daddr @%[3]s oifname != %[4]s drop", family, shown(pods),
+					setName("inside", f), links),
+				fmt.Sprintf("%[1]s daddr %[2]s %[1]s saddr @%[3]s iifname != %[4]s drop", family, shown(pods),
+					setName("inside", f), links))
 		}
 		if want.FilterInbound {
 			inside[f], outer[f] = true, true
 			forward = append(forward, fmt.Sprintf("%s daddr %s goto %s", family, shown(pods), inboundChain))
 		}
 	}
-	addresses := [][]netip.Prefix{slices.Concat(want.ClusterPods, hosts(want.InternalIPs)), want.outer()}
+	addresses := [][]netip.Prefix{
+		slices.Concat(want.ClusterPods, hosts(want.InternalIPs)), want.outer(),
+	}
 	for i, base := range []string{"inside", "outer"} {
 		byFamily := split(addresses[i])
 		for f, used := range [][2]bool{inside, outer}[i] {
 			if used {
-				out.sets = append(out.sets, set{setName(base, f), []string{prefixes4, prefixes6}[f], prefixElements(minimal(byFamily[f]))})
+				out.sets = append(out.sets, set{
+					setName(base, f), []string{prefixes4, prefixes6}[f], prefixElements(minimal(byFamily[f])),
+				})
 			}
 		}
 	}
@@ -133,15 +139,24 @@ func rulesFor(want Desired, podLinks string) ruleset {
 		out.sets = append(out.sets, set{targetSet, openings6, minimalOpenings(want.Openings)})
 	}
 	if len(masquerade) > 0 {
-		out.chains = append(out.chains, chain{"leaving", &chainKind{knftables.NATType, knftables.PostroutingHook, knftables.SNATPriority}, masquerade})
+		out.chains = append(out.chains, chain{
+			"leaving", &chainKind{knftables.NATType, knftables.PostroutingHook, knftables.SNATPriority},
+			masquerade,
+		})
 	}
 	if len(forward) > 0 {
 		out.chains = append(out.chains,
 			chain{inboundChain, nil, inboundRules(outer)},
-			chain{"forwarded", &chainKind{knftables.FilterType, knftables.ForwardHook, knftables.FilterPriority}, forward})
+			chain{
+				"forwarded", &chainKind{knftables.FilterType, knftables.ForwardHook, knftables.FilterPriority},
+				forward,
+			})
 	}
 	if len(only) > 0 {
-		out.chains = append(out.chains, chain{"encrypted", &chainKind{knftables.FilterType, knftables.ForwardHook, knftables.FilterPriority}, only})
+		out.chains = append(out.chains, chain{
+			"encrypted", &chainKind{knftables.FilterType, knftables.ForwardHook, knftables.FilterPriority},
+			only,
+		})
 	}
 	if want.Clamped != "" && want.ClampedMTU > 0 {
 		out.clamp(want)
@@ -157,11 +172,15 @@ func (r *ruleset) clamp(want Desired) {
 	var rules []string
 	for f, headers := range []int{20 + 20, 40 + 20} {
 		for _, side := range []string{"iifname", "oifname"} {
-			rules = append(rules, fmt.Sprintf("meta nfproto %s %s %q tcp flags syn / syn,rst tcp option maxseg size set %d",
-				[]string{"ipv4", "ipv6"}[f], side, want.Clamped, want.ClampedMTU-headers))
+			rules = append(rules,
+				fmt.Sprintf("meta nfproto %s %s %q tcp flags syn / syn,rst tcp option maxseg size set %d",
+					[]string{"ipv4", "ipv6"}[f], side, want.Clamped, want.ClampedMTU-headers))
 		}
 	}
-	r.chains = append(r.chains, chain{"clamped", &chainKind{knftables.FilterType, knftables.ForwardHook, knftables.ManglePriority}, rules})
+	r.chains = append(r.chains, chain{
+		"clamped", &chainKind{knftables.FilterType, knftables.ForwardHook, knftables.ManglePriority},
+		rules,
+	})
 }
 
 // refuseHeld rejects packets to held addresses after kube-proxy's DNAT, which replaces the
@@ -189,7 +208,9 @@ func (r *ruleset) refuseHeld(want Desired) {
 			to+" reject with "+[]string{"icmp port-unreachable", "icmpv6 port-unreachable"}[f])
 	}
 	afterDNAT := knftables.DNATPriority + " + 10"
-	r.chains = append(r.chains, chain{"refused", &chainKind{knftables.FilterType, knftables.PreroutingHook, afterDNAT}, rules})
+	r.chains = append(r.chains, chain{
+		"refused", &chainKind{knftables.FilterType, knftables.PreroutingHook, afterDNAT}, rules,
+	})
 }
 
 const (

@@ -37,7 +37,10 @@ const (
 func (c chain) lines() []string {
 	var head []string
 	if c.kind != nil {
-		head = []string{fmt.Sprintf("type %s hook %s priority %s; policy %s;", c.kind.kind, c.kind.hook, c.kind.priority, chainPolicy)}
+		head = []string{
+			fmt.Sprintf("type %s hook %s priority %s; policy %s;", c.kind.kind, c.kind.hook, c.kind.priority,
+				chainPolicy),
+		}
 	}
 	return append(head, c.rules...)
 }

@@ -31,7 +31,9 @@ func stalenessOf(want Desired) staleness {
 	if want.FilterInbound {
 		s.filtered = pods
 	}
-	s.masqueraded = slices.DeleteFunc(slices.Clone(pods), func(p netip.Prefix) bool { return !masqueraded(p) })
+	s.masqueraded = slices.DeleteFunc(slices.Clone(pods), func(p netip.Prefix) bool {
+		return !masqueraded(p)
+	})
 	return s
 }
 
@@ -39,7 +41,8 @@ func stalenessOf(want Desired) staleness {
 // because a deletion may cut the connection: those redirected by kube-proxy or other NAT are kept.
 func (s staleness) stale(c connection) bool {
 	leaves := within(s.masqueraded, c.from) && c.replyTo == c.from && !within(s.inside, c.replyFrom)
-	enters := within(s.filtered, c.to) && c.replyFrom == c.to && !within(s.inside, c.from) && !within(s.outer, c.from) && !s.open(c)
+	enters := within(s.filtered, c.to) && c.replyFrom == c.to && !within(s.inside, c.from) &&
+		!within(s.outer, c.from) && !s.open(c)
 	return leaves || enters
 }
 
@@ -51,6 +54,8 @@ func (s staleness) open(c connection) bool {
 
 // within reports whether a prefix of sorted, which don't overlap, contains addr.
 func within(sorted []netip.Prefix, addr netip.Addr) bool {
-	at, found := slices.BinarySearchFunc(sorted, addr, func(p netip.Prefix, a netip.Addr) int { return p.Addr().Compare(a) })
+	at, found := slices.BinarySearchFunc(sorted, addr, func(p netip.Prefix, a netip.Addr) int {
+		return p.Addr().Compare(a)
+	})
 	return found || at > 0 && sorted[at-1].Contains(addr)
 }

@@ -68,7 +68,8 @@ func (t *Table) Apply(ctx context.Context, want Desired) (changed, warnings []st
 	}
 	n, err := forget(ctx, want)
 	if n > 0 {
-		changed = append(changed, fmt.Sprintf("%d connections that began without the packet filter are forgotten", n))
+		changed = append(changed,
+			fmt.Sprintf("%d connections that began without the packet filter are forgotten", n))
 	}
 	if err != nil { // the next call retries
 		return changed, []string{err.Error() + "; until they end they keep the way that they have"}, nil

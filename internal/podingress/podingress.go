@@ -23,7 +23,11 @@ const prefix = "underlay.dev/targets-"
 func Annotation(uid string) string { return prefix + uid }
 
 // Service returns the UID in an annotation key, and reports whether it is such a key.
-func Service(annotation string) (uid string, ok bool) { return strings.CutPrefix(annotation, prefix) }
+func Service(
+	annotation string,
+) (uid string, ok bool) {
+	return strings.CutPrefix(annotation, prefix)
+}
 
 // Ingress is a set of accepted TCP connections, from any source to any endpoint.
 type Ingress struct {

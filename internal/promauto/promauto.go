@@ -76,6 +76,8 @@ func (f *Factory) Histogram(name, help string, buckets []float64) *metrics.Histo
 }
 
 // HistogramVec creates a histogram for each combination of the labels' values.
-func (f *Factory) HistogramVec(name, help string, buckets []float64, labels ...string) *metrics.HistogramVec {
+func (f *Factory) HistogramVec(
+	name, help string, buckets []float64, labels ...string,
+) *metrics.HistogramVec {
 	return registered(f, metrics.NewHistogramVec(f.histogram(name, help, buckets), labels))
 }

@@ -123,7 +123,9 @@ func (q *Queue) admitAfter(wait time.Duration) {
 	if q.timer != nil {
 		q.timer.Stop()
 	}
-	q.timer = time.AfterFunc(min(max(wait, shortestLook), longestLook), func() { q.Change(func(time.Time) {}) })
+	q.timer = time.AfterFunc(min(max(wait, shortestLook), longestLook), func() {
+		q.Change(func(time.Time) {})
+	})
 }
 
 // first returns the next ticket, or nil. No ticket overtakes it, since all others have a lower
@@ -135,7 +137,8 @@ func (q *Queue) first(now time.Time) *ticket {
 			continue
 		}
 		t := queue[0]
-		if first == nil || t.rank(now) > first.rank(now) || t.rank(now) == first.rank(now) && t.since.Before(first.since) {
+		if first == nil || t.rank(now) > first.rank(now) ||
+			t.rank(now) == first.rank(now) && t.since.Before(first.since) {
 			first = t
 		}
 	}

@@ -21,13 +21,15 @@ func (b *badResponse) Unwrap() error { return b.error }
 type notTheService struct{ status int }
 
 func (e *notTheService) Error() string {
-	return fmt.Sprintf("the response is %d %s and not the web service's JSON", e.status, http.StatusText(e.status))
+	return fmt.Sprintf("the response is %d %s and not the web service's JSON", e.status,
+		http.StatusText(e.status))
 }
 
 // read reads a response. The outcome of the login doesn't depend on a body that may never end.
 func read(resp *http.Response, into any) (outcome, error) {
 	if resp.StatusCode == http.StatusUnauthorized {
-		return refused, &Error{Status: resp.StatusCode, Code: "UNAUTHORIZED", Message: http.StatusText(resp.StatusCode)}
+		return refused,
+			&Error{Status: resp.StatusCode, Code: "UNAUTHORIZED", Message: http.StatusText(resp.StatusCode)}
 	}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxResponse))
 	switch {
@@ -60,7 +62,8 @@ func read(resp *http.Response, into any) (outcome, error) {
 }
 
 func failure(status int, body []byte) error {
-	inFront := status == http.StatusBadGateway || status == http.StatusServiceUnavailable || status == http.StatusGatewayTimeout
+	inFront := status == http.StatusBadGateway || status == http.StatusServiceUnavailable ||
+		status == http.StatusGatewayTimeout
 	if e := readError(status, body); !inFront && e.Code != "" {
 		return e
 	}

@@ -172,14 +172,17 @@ func (c *Client) hold(ctx context.Context, op operation) (t *turn, err error) {
 
 // send sends one request and returns the outcome of its login. An *Error is the service's reply,
 // a *badResponse an invalid response; any other error means that the service doesn't respond.
-func (c *Client) send(ctx context.Context, op operation, path string, form url.Values, credentials Credentials, into any) (outcome, error) {
+func (c *Client) send(
+	ctx context.Context, op operation, path string, form url.Values, credentials Credentials, into any,
+) (outcome, error) {
 	limit := requestTimeout
 	if op.routes() {
 		limit = routeTimeout
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, op.method, c.endpoint+path, strings.NewReader(form.Encode()))
+	r, err := http.NewRequestWithContext(ctx, op.method, c.endpoint+path,
+		strings.NewReader(form.Encode()))
 	if err != nil {
 		return unsent, &badResponse{fmt.Errorf("building the request: %w", err)}
 	}

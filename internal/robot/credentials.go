@@ -20,11 +20,14 @@ func NewCredentials(user, password string) (Credentials, error) {
 	case user == "":
 		return Credentials{}, fmt.Errorf("user: is empty; put in the web service user of Robot's settings, not the customer's login")
 	case password == "":
-		return Credentials{}, fmt.Errorf("password: is empty; put in the password of the web service user")
+		return Credentials{},
+			fmt.Errorf("password: is empty; put in the password of the web service user")
 	case strings.ContainsAny(user, ":\r\n"):
-		return Credentials{}, fmt.Errorf("user: holds a colon or a line break; copy it again, alone and on one line")
+		return Credentials{},
+			fmt.Errorf("user: holds a colon or a line break; copy it again, alone and on one line")
 	case strings.ContainsAny(password, "\r\n"):
-		return Credentials{}, fmt.Errorf("password: holds a line break; copy it again, alone and on one line")
+		return Credentials{},
+			fmt.Errorf("password: holds a line break; copy it again, alone and on one line")
 	}
 	return Credentials{secret.New(user + ":" + password)}, nil
 }

@@ -120,7 +120,9 @@ func machine(failover Failover, servers []cloud.Machine, nodes map[int64]string)
 }
 
 func routedTo(servers []cloud.Machine, active netip.Addr) int {
-	return slices.IndexFunc(servers, func(s cloud.Machine) bool { return mainAddress(s, active) == active })
+	return slices.IndexFunc(servers, func(s cloud.Machine) bool {
+		return mainAddress(s, active) == active
+	})
 }
 
 func indexOf(found []Failover, a netip.Addr) int {

@@ -105,7 +105,8 @@ func (f *Failovers) destination(
 	case err != nil:
 		return netip.Addr{}, err
 	case i < 0:
-		return netip.Addr{}, addresses.Refuse(addresses.AboutNode, "dedicated server %d is not in the account", number)
+		return netip.Addr{},
+			addresses.Refuse(addresses.AboutNode, "dedicated server %d is not in the account", number)
 	}
 	to := mainAddress(servers[i], address)
 	if !to.IsValid() {
@@ -177,7 +178,8 @@ func (f *Failovers) leaves(ip netip.Addr) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if until := f.until[netOf(ip)]; time.Now().Before(until) {
-		return fmt.Errorf("%w; it is not tried again before %s UTC", errUnderWay, until.UTC().Format(time.TimeOnly))
+		return fmt.Errorf("%w; it is not tried again before %s UTC", errUnderWay,
+			until.UTC().Format(time.TimeOnly))
 	}
 	f.until[netOf(ip)] = time.Now().Add(moveTakes)
 	return nil

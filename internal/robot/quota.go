@@ -33,7 +33,9 @@ var (
 )
 
 func operations() []operation {
-	return []operation{listServers, getServer, getVSwitch, listFailovers, routeFailover, unrouteFailover}
+	return []operation{
+		listServers, getServer, getVSwitch, listFailovers, routeFailover, unrouteFailover,
+	}
 }
 
 const (

@@ -32,7 +32,9 @@ func (b serverBody) machine() (cloud.Machine, error) {
 	}
 	zone := strings.ToLower(label(b.DC)) // the data center, such as FSN1-DC14
 	region, _, _ := strings.Cut(zone, "-")
-	m := cloud.Machine{Dedicated: true, ID: b.Number, Name: b.Name, Type: label(b.Product), Zone: zone, Region: region}
+	m := cloud.Machine{
+		Dedicated: true, ID: b.Number, Name: b.Name, Type: label(b.Product), Zone: zone, Region: region,
+	}
 	wrong := func(field, value string) error {
 		return fmt.Errorf("server %d: %s %q: is no IP address", b.Number, field, value)
 	}
@@ -106,7 +108,8 @@ func label(text string) string {
 	const ends = "-_."
 	valid := strings.Map(func(r rune) rune {
 		switch {
-		case 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z', '0' <= r && r <= '9', strings.ContainsRune(ends, r):
+		case 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z', '0' <= r && r <= '9',
+			strings.ContainsRune(ends, r):
 			return r
 		default:
 			return '-'

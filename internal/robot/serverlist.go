@@ -102,7 +102,9 @@ func (f *flight) wait(ctx context.Context, limit time.Time) error {
 }
 
 // now returns the current list if it is new enough, or the read to wait for.
-func (s *Servers) now(ctx context.Context, since time.Time) (list []cloud.Machine, awaited *flight, err error) {
+func (s *Servers) now(
+	ctx context.Context, since time.Time,
+) (list []cloud.Machine, awaited *flight, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now, known := time.Now(), !s.requested.IsZero()
@@ -155,7 +157,9 @@ func (s *Servers) read(ctx context.Context) {
 func (s *Servers) Get(ctx context.Context, number int64) (cloud.Machine, error) {
 	now := time.Now()
 	s.mu.Lock()
-	maps.DeleteFunc(s.alone, func(_ int64, a singleReply) bool { return now.Sub(a.requested) >= pause })
+	maps.DeleteFunc(s.alone, func(_ int64, a singleReply) bool {
+		return now.Sub(a.requested) >= pause
+	})
 	known, ok := s.alone[number]
 	s.mu.Unlock()
 	if ok {

@@ -76,7 +76,9 @@ func (s *Snapshot) outlook(n *corev1.Node) (Outlook, string) {
 	case !kube.Ready(n) && !old(since):
 		return Leaving, "the Node is not Ready, and the cloud controller manager deletes such Nodes"
 	case !kube.Ready(n):
-		return Overdue, "the Node is not Ready since " + clock(since) + ", and the cloud controller manager deletes such a Node within a minute of its server"
+		return Overdue,
+			"the Node is not Ready since " + clock(since) +
+				", and the cloud controller manager deletes such a Node within a minute of its server"
 	case Uninitialized(n) && old(n.CreationTimestamp.Time):
 		return Misnamed, "the Node is Ready and was never initialized: its kubelet was started with a provider ID that is not its server's"
 	}

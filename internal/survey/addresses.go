@@ -34,7 +34,8 @@ func AddressesOf(s *Snapshot) (table.Page, error) {
 	case a.Damage != nil:
 		out.Notes = append(out.Notes, fmt.Sprintf("the ledger of addresses (ConfigMap %s/%s) can't be read, so nothing is handed out or moved: %v", system, addresses.LedgerName, a.Damage))
 	case !s.AddressesOn() && len(entries) == 0:
-		out.Notes = append(out.Notes, "no pool of addresses is configured: set addresses.pools ("+s.ConfigFrom+")")
+		out.Notes = append(out.Notes,
+			"no pool of addresses is configured: set addresses.pools ("+s.ConfigFrom+")")
 		return out, nil
 	case !s.AddressesOn():
 		out.Notes = append(out.Notes, fmt.Sprintf("no pool of addresses is configured, and the ledger still has %d: configure their pools, or delete the Services", len(entries)))
@@ -50,7 +51,9 @@ func AddressesOf(s *Snapshot) (table.Page, error) {
 func (s *Snapshot) heldTable(a Addressing) table.Table {
 	t := table.New("addresses", "", "ADDRESS", "SERVICES", "POOL", "MOVER", "HOLDER",
 		"+REPORTED BY", "STATE", ">EPOCH", "WHY")
-	tones := map[string]table.Tone{AddressHeld: table.Good, AddressMoving: table.Warn, AddressNotSeen: table.Faint}
+	tones := map[string]table.Tone{
+		AddressHeld: table.Good, AddressMoving: table.Warn, AddressNotSeen: table.Faint,
+	}
 	for _, h := range s.AddressHoldings(a) {
 		holder, epoch := any(h.Assigned()), any(h.Epoch)
 		if len(h.Nodes) > 2 {
@@ -60,7 +63,8 @@ func (s *Snapshot) heldTable(a Addressing) table.Table {
 			epoch = table.Faint.Cell(table.None)
 		}
 		tone, known := tones[h.State]
-		t.Add(h.Address, h.Services, table.OrNone(h.Pool), table.OrNone(string(h.Mover)), holder, h.HeldBy,
+		t.Add(h.Address, h.Services, table.OrNone(h.Pool), table.OrNone(string(h.Mover)), holder,
+			h.HeldBy,
 			table.Toned(tone.Cell(h.State), table.Bad, !known), epoch,
 			table.Warn.Cell(table.OneLine(strings.Join(h.Notes, "; ")))).About = "Service/" + h.Services[0]
 	}
@@ -81,7 +85,10 @@ func (s *Snapshot) Waiting(a Addressing) (waiting []WaitingService) {
 		if !svc.DeletionTimestamp.IsZero() || !s.WantsAddress(svc) {
 			continue
 		}
-		w := WaitingService{svc, a.Ledger.Of(string(svc.UID)), meta.FindStatusCondition(svc.Status.Conditions, addresscontroller.ConditionAccepted)}
+		w := WaitingService{
+			svc, a.Ledger.Of(string(svc.UID)),
+			meta.FindStatusCondition(svc.Status.Conditions, addresscontroller.ConditionAccepted),
+		}
 		if w.Refused() || len(w.Has) == 0 {
 			waiting = append(waiting, w)
 		}
@@ -149,7 +156,8 @@ func (u AddressPoolUsage) Selector() string {
 }
 
 func (s *Snapshot) poolsTable(a Addressing) table.Table {
-	t := table.New("pools", "Pools", "POOL", "FAMILY", "+RANGES", "MOVER", "FOR", ">SIZE", ">USED", ">FREE")
+	t := table.New("pools", "Pools", "POOL", "FAMILY", "+RANGES", "MOVER", "FOR", ">SIZE", ">USED",
+		">FREE")
 	for _, u := range s.AddressPoolUsages(a) {
 		admitted := "all"
 		if selector := u.Selector(); selector != "" {
@@ -195,7 +203,8 @@ func (s *Snapshot) holdersTable(a Addressing) table.Table {
 			refuses = holds
 		}
 		why := s.whyNoAddress(a, n)
-		row := t.Add(n.Name, wanted, holds, refuses, table.Warn.Cell(table.OneLine(strings.Join(why, "; "))))
+		row := t.Add(n.Name, wanted, holds, refuses, table.Warn.Cell(table.OneLine(strings.Join(why,
+			"; "))))
 		row.About, row.Wide = "Node/"+n.Name, wanted == held && refused == 0 && len(why) == 0
 	}
 	return t
@@ -244,7 +253,8 @@ func (a Addressing) routers() table.Table {
 		}
 	}
 	slices.SortFunc(t.Rows, func(x, y table.Row) int {
-		return cmp.Or(cmp.Compare(x.Cells[0].Text, y.Cells[0].Text), cmp.Compare(x.Cells[1].Text, y.Cells[1].Text))
+		return cmp.Or(cmp.Compare(x.Cells[0].Text, y.Cells[0].Text), cmp.Compare(x.Cells[1].Text,
+			y.Cells[1].Text))
 	})
 	return t
 }

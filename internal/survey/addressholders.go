@@ -151,7 +151,8 @@ func (h *AddressHolding) together(a Addressing) {
 		h.State = AddressNotHeld
 	}
 	if len(missing) > 0 && a.Settled {
-		h.note("%d of %d nodes do not announce it: %s", len(missing), len(h.Nodes), strings.Join(missing, ", "))
+		h.note("%d of %d nodes do not announce it: %s", len(missing), len(h.Nodes), strings.Join(missing,
+			", "))
 	}
 }
 

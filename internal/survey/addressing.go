@@ -50,7 +50,10 @@ func (s *Snapshot) WantsAddress(svc *corev1.Service) bool {
 // Addressing parses the ledger of addresses and the reports of Nodes. It requires PartNodes and
 // PartAddresses; without them, the respective fields are empty.
 func (s *Snapshot) Addressing() Addressing {
-	a := Addressing{Settled: true, Reports: map[string]addresses.Report{}, Unreadable: map[string]error{}, since: map[string]time.Time{}, holders: map[netip.Addr][]string{}}
+	a := Addressing{
+		Settled: true, Reports: map[string]addresses.Report{}, Unreadable: map[string]error{},
+		since: map[string]time.Time{}, holders: map[netip.Addr][]string{},
+	}
 	if s.AddressLedger != nil {
 		a.Ledger, a.Damage = addresses.ParseLedger([]byte(s.AddressLedger.Data[addresses.LedgerKey]))
 		a.Settled = s.Taken.Sub(changed(s.AddressLedger.ManagedFields, "")) > addressesSettle
@@ -127,7 +130,9 @@ func (a Addressing) SilentOf(node string, ports []int) (silent []int) {
 
 // AddressPool returns the configured pool that contains an address.
 func (s *Snapshot) AddressPool(address netip.Addr) (config.AddressPool, bool) {
-	i := slices.IndexFunc(s.Config.Addresses.Pools, func(p config.AddressPool) bool { return p.Contains(address) })
+	i := slices.IndexFunc(s.Config.Addresses.Pools, func(p config.AddressPool) bool {
+		return p.Contains(address)
+	})
 	if i < 0 {
 		return config.AddressPool{}, false
 	}

@@ -44,9 +44,11 @@ func (s *Snapshot) Balancings() []Balancing {
 		return nil
 	}
 	var out []Balancing
-	endpoints, defaults, surveyed := s.EndpointsByService(), s.LBDefaults(), map[lb.Owner]lbcontroller.Surveyed{}
+	endpoints, defaults := s.EndpointsByService(), s.LBDefaults()
+	surveyed := map[lb.Owner]lbcontroller.Surveyed{}
 	survey := lbcontroller.Survey{
-		Services: s.Services, Nodes: s.servedNodes(), States: s.LoadBalancers, Certificates: s.Certificates, Defaults: defaults, Now: s.Taken,
+		Services: s.Services, Nodes: s.servedNodes(), States: s.LoadBalancers,
+		Certificates: s.Certificates, Defaults: defaults, Now: s.Taken,
 		Slices: func(svc *corev1.Service) []*discoveryv1.EndpointSlice { return endpoints[NameOf(svc)] },
 	}
 	for _, svc := range s.Services {
@@ -80,7 +82,11 @@ func (s *Snapshot) NotesOf(svc *corev1.Service, endpoints []*discoveryv1.Endpoin
 		Slices: func(*corev1.Service) []*discoveryv1.EndpointSlice { return endpoints },
 	}
 	found := survey.Balancer(lbcontroller.KeyOf(svc, survey.Defaults))
-	found.Plan = lb.Plan{Notes: slices.DeleteFunc(found.Plan.Notes, func(n lb.Note) bool { return n.Reason != lb.ReasonNoNodes })}
+	found.Plan = lb.Plan{
+		Notes: slices.DeleteFunc(found.Plan.Notes, func(n lb.Note) bool {
+			return n.Reason != lb.ReasonNoNodes
+		}),
+	}
 	_, notes := found.For(svc)
 	return notes
 }
@@ -89,7 +95,9 @@ func (s *Snapshot) NotesOf(svc *corev1.Service, endpoints []*discoveryv1.Endpoin
 func (s *Snapshot) EndpointsByService() map[types.NamespacedName][]*discoveryv1.EndpointSlice {
 	out := map[types.NamespacedName][]*discoveryv1.EndpointSlice{}
 	for _, slice := range s.EndpointSlices {
-		name := types.NamespacedName{Namespace: slice.Namespace, Name: slice.Labels[discoveryv1.LabelServiceName]}
+		name := types.NamespacedName{
+			Namespace: slice.Namespace, Name: slice.Labels[discoveryv1.LabelServiceName],
+		}
 		out[name] = append(out[name], slice)
 	}
 	return out
@@ -117,7 +125,8 @@ func (s *Snapshot) Orphans() []*lb.State {
 	var out []*lb.State
 	for i := range s.LoadBalancers {
 		b := &s.LoadBalancers[i]
-		if b.Labels[lb.LabelCluster] == s.Config.ClusterName && !slices.ContainsFunc(b.Services(), func(uid string) bool { return alive[uid] }) {
+		if b.Labels[lb.LabelCluster] == s.Config.ClusterName &&
+			!slices.ContainsFunc(b.Services(), func(uid string) bool { return alive[uid] }) {
 			out = append(out, b)
 		}
 	}

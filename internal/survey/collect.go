@@ -50,7 +50,9 @@ func Collect(ctx context.Context, from Sources, want Want) (*Snapshot, error) {
 }
 
 func (from Sources) empty() *Snapshot {
-	return &Snapshot{Taken: time.Now(), Namespace: cmp.Or(from.Namespace, system), LeaseName: usualLease()}
+	return &Snapshot{
+		Taken: time.Now(), Namespace: cmp.Or(from.Namespace, system), LeaseName: usualLease(),
+	}
 }
 
 // look reads the wanted parts. Parts and Gaps are complete only if it returns no error.
@@ -74,7 +76,9 @@ func (s *Snapshot) look(ctx context.Context, from Sources, want Want) error {
 			s.Gaps = append(s.Gaps, gap(look.part, err))
 		}
 	}
-	slices.SortStableFunc(s.Gaps, func(a, b Gap) int { return cmp.Compare(order[a.Part], order[b.Part]) })
+	slices.SortStableFunc(s.Gaps, func(a, b Gap) int {
+		return cmp.Compare(order[a.Part], order[b.Part])
+	})
 	return nil
 }
 

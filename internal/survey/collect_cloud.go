@@ -82,7 +82,8 @@ func (c *collector) servers(ctx context.Context) (err error) {
 }
 
 func (c *collector) loadBalancers(ctx context.Context) (err error) {
-	if c.s.LoadBalancers, err = c.cloud.LoadBalancers().All(ctx); err != nil || len(c.s.LoadBalancers) == 0 {
+	if c.s.LoadBalancers, err = c.cloud.LoadBalancers().All(ctx); err != nil ||
+		len(c.s.LoadBalancers) == 0 {
 		return err // without load balancers no certificate is in use
 	}
 	c.s.Certificates, err = c.cloud.LoadBalancers().Certificates(ctx)

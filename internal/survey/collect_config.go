@@ -85,13 +85,16 @@ func (c *collector) config(ctx context.Context) error {
 	case err != nil && blind:
 		return fmt.Errorf("%w; or %s", err, c.giveFlags())
 	case blind:
-		return errNotSeen("there is no Deployment " + managerName + " in " + c.s.Namespace + ", so its flags are not known: name the namespace that it is in with --namespace, or " + c.giveFlags())
+		return errNotSeen("there is no Deployment " + managerName + " in " + c.s.Namespace +
+			", so its flags are not known: name the namespace that it is in with --namespace, or " +
+			c.giveFlags())
 	}
 	var args []string
 	env, from := environment{}, "no Deployment "+managerName+" is seen in "+c.s.Namespace
 	if template != nil {
 		container := managerContainer(template)
-		args, from = slices.Concat(container.Command, container.Args), "flags of the Deployment "+c.s.Namespace+"/"+managerName
+		args, from = slices.Concat(container.Command, container.Args), "flags of the Deployment "+
+			c.s.Namespace+"/"+managerName
 		env = environmentOf(container)
 	}
 	flags, err := parseManagerFlags(slices.Concat(args, c.Configuration.Flags))
@@ -99,7 +102,8 @@ func (c *collector) config(ctx context.Context) error {
 		return err
 	}
 	c.s.LeaseName = types.NamespacedName{
-		Namespace: cmp.Or(flags[leaseNamespaceFlag], c.s.LeaseName.Namespace), Name: cmp.Or(flags[leaseNameFlag], c.s.LeaseName.Name),
+		Namespace: cmp.Or(flags[leaseNamespaceFlag], c.s.LeaseName.Namespace),
+		Name:      cmp.Or(flags[leaseNameFlag], c.s.LeaseName.Name),
 	}
 	file, fileFrom, err := c.configFile(ctx, template, flags[config.FileFlag])
 	if err != nil {
@@ -152,7 +156,9 @@ func (c *collector) load(flags config.Flags, file []byte, env environment, known
 	delete(flags, config.FileFlag) // the content is passed as file
 	try := func() (config.Config, []config.Warning, error) {
 		getenv := func(name string) string { return env.values[name] }
-		return config.Load(flags, file, getenv, func(string) ([]byte, error) { return []byte(anyToken), nil })
+		return config.Load(flags, file, getenv, func(string) ([]byte, error) {
+			return []byte(anyToken), nil
+		})
 	}
 	loaded, warnings, err := try()
 	if err != nil && !known {
@@ -171,7 +177,9 @@ func (c *collector) load(flags config.Flags, file []byte, env environment, known
 }
 
 func (c *collector) manager(ctx context.Context) (*corev1.PodTemplateSpec, error) {
-	found, err := c.Client.AppsV1().Deployments(c.s.Namespace).List(ctx, metav1.ListOptions{LabelSelector: nameLabel + "=" + managerName})
+	found, err := c.Client.AppsV1().Deployments(c.s.Namespace).List(ctx, metav1.ListOptions{
+		LabelSelector: nameLabel + "=" + managerName,
+	})
 	if err != nil {
 		return nil, &kubeError{"list", "deployments.apps", inNamespace(c.s.Namespace, ""), err}
 	}
@@ -186,14 +194,18 @@ func (c *collector) manager(ctx context.Context) (*corev1.PodTemplateSpec, error
 // managerContainer returns the container named managerName, or else the first container.
 func managerContainer(t *corev1.PodTemplateSpec) *corev1.Container {
 	all := t.Spec.Containers
-	if i := slices.IndexFunc(all, func(c corev1.Container) bool { return c.Name == managerName }); i >= 0 {
+	if i := slices.IndexFunc(all, func(c corev1.Container) bool {
+		return c.Name == managerName
+	}); i >= 0 {
 		return &all[i]
 	}
 	return &all[0]
 }
 
 // configFile returns the user's configuration file, or else the file that the CCM mounts.
-func (c *collector) configFile(ctx context.Context, template *corev1.PodTemplateSpec, mounted string) (content []byte, from string, err error) {
+func (c *collector) configFile(
+	ctx context.Context, template *corev1.PodTemplateSpec, mounted string,
+) (content []byte, from string, err error) {
 	if c.Configuration.File != nil {
 		return c.Configuration.File, "file " + c.Configuration.FileName, nil
 	}

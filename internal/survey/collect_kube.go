@@ -47,7 +47,8 @@ func (e *kubeError) Error() string {
 	what := e.verb + " " + e.resource + e.where
 	switch {
 	case apierrors.IsForbidden(e.err):
-		return fmt.Sprintf("not allowed to %s: ask for a role with the verb %q on %q%s", what, e.verb, e.resource, e.where)
+		return fmt.Sprintf("not allowed to %s: ask for a role with the verb %q on %q%s", what, e.verb,
+			e.resource, e.where)
 	case apierrors.IsUnauthorized(e.err):
 		return fmt.Sprintf("the API server refuses the credentials of the kubeconfig (%s: %v): renew them, or choose others with --context or --kubeconfig", what, e.err)
 	default:
@@ -73,7 +74,9 @@ func listed[T any, L runtime.Object](
 	for _, fields := range selected {
 		options.FieldSelector = fields.String()
 	}
-	page := func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return list(ctx, o) }
+	page := func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		return list(ctx, o)
+	}
 	var out []*T
 	err := pager.New(page).EachListItem(ctx, options, func(object runtime.Object) error {
 		item, ok := any(object).(*T)
@@ -142,7 +145,8 @@ func (c *collector) configMap(ctx context.Context, name string) (*corev1.ConfigM
 // serviceCIDRs finds none on API servers before 1.33, which lack networking.k8s.io/v1
 // ServiceCIDR.
 func (c *collector) serviceCIDRs(ctx context.Context) error {
-	found, err := listed[networkingv1.ServiceCIDR](ctx, "servicecidrs.networking.k8s.io", "", c.Client.NetworkingV1().ServiceCIDRs().List)
+	found, err := listed[networkingv1.ServiceCIDR](ctx, "servicecidrs.networking.k8s.io", "",
+		c.Client.NetworkingV1().ServiceCIDRs().List)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -158,13 +162,15 @@ func (c *collector) serviceCIDRs(ctx context.Context) error {
 }
 
 func (c *collector) services(ctx context.Context) (err error) {
-	c.s.Services, err = listed[corev1.Service](ctx, "services", "", c.Client.CoreV1().Services(metav1.NamespaceAll).List)
+	c.s.Services, err = listed[corev1.Service](ctx, "services", "",
+		c.Client.CoreV1().Services(metav1.NamespaceAll).List)
 	slices.SortFunc(c.s.Services, byNamespace)
 	return err
 }
 
 func (c *collector) endpointSlices(ctx context.Context) (err error) {
-	c.s.EndpointSlices, err = listed[discoveryv1.EndpointSlice](ctx, "endpointslices.discovery.k8s.io", "", c.Client.DiscoveryV1().EndpointSlices(metav1.NamespaceAll).List)
+	c.s.EndpointSlices, err = listed[discoveryv1.EndpointSlice](ctx, "endpointslices.discovery.k8s.io",
+		"", c.Client.DiscoveryV1().EndpointSlices(metav1.NamespaceAll).List)
 	return err
 }
 
@@ -196,11 +202,13 @@ func (c *collector) workloads(ctx context.Context) error {
 
 func (c *collector) workloadsOf(ctx context.Context, namespace string) error {
 	where := inNamespace(namespace, "")
-	deployments, err := listed[appsv1.Deployment](ctx, "deployments.apps", where, c.Client.AppsV1().Deployments(namespace).List)
+	deployments, err := listed[appsv1.Deployment](ctx, "deployments.apps", where,
+		c.Client.AppsV1().Deployments(namespace).List)
 	if err != nil {
 		return err
 	}
-	daemonSets, err := listed[appsv1.DaemonSet](ctx, "daemonsets.apps", where, c.Client.AppsV1().DaemonSets(namespace).List)
+	daemonSets, err := listed[appsv1.DaemonSet](ctx, "daemonsets.apps", where,
+		c.Client.AppsV1().DaemonSets(namespace).List)
 	if err != nil {
 		return err
 	}
@@ -217,11 +225,14 @@ func (c *collector) setup(ctx context.Context) error {
 		return err
 	}
 	name := c.s.LeaseName
-	lease, err := c.Client.CoordinationV1().Leases(name.Namespace).Get(ctx, name.Name, metav1.GetOptions{})
+	lease, err := c.Client.CoordinationV1().Leases(name.Namespace).Get(ctx, name.Name,
+		metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 	case err != nil:
-		return &kubeError{"get", "leases.coordination.k8s.io", inNamespace(name.Namespace, name.Name), err}
+		return &kubeError{
+			"get", "leases.coordination.k8s.io", inNamespace(name.Namespace, name.Name), err,
+		}
 	default:
 		c.s.Lease = lease
 	}
@@ -231,15 +242,19 @@ func (c *collector) setup(ctx context.Context) error {
 func (c *collector) policies(ctx context.Context) error {
 	const group = ".admissionregistration.k8s.io"
 	client := c.Client.AdmissionregistrationV1()
-	policies, err := listed[admissionv1.ValidatingAdmissionPolicy](ctx, "validatingadmissionpolicies"+group, "", client.ValidatingAdmissionPolicies().List)
+	policies, err := listed[admissionv1.ValidatingAdmissionPolicy](ctx,
+		"validatingadmissionpolicies"+group, "", client.ValidatingAdmissionPolicies().List)
 	if err != nil {
 		return err
 	}
-	bindings, err := listed[admissionv1.ValidatingAdmissionPolicyBinding](ctx, "validatingadmissionpolicybindings"+group, "", client.ValidatingAdmissionPolicyBindings().List)
+	bindings, err := listed[admissionv1.ValidatingAdmissionPolicyBinding](ctx,
+		"validatingadmissionpolicybindings"+group, "", client.ValidatingAdmissionPolicyBindings().List)
 	c.s.Policies, c.s.PolicyBindings = ownPolicies(policies), ownPolicies(bindings)
 	return err
 }
 
 func ownPolicies[T metav1.Object](all []T) []T {
-	return slices.DeleteFunc(all, func(o T) bool { return !strings.HasPrefix(o.GetName(), policyPrefix) })
+	return slices.DeleteFunc(all, func(o T) bool {
+		return !strings.HasPrefix(o.GetName(), policyPrefix)
+	})
 }

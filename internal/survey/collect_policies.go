@@ -13,14 +13,16 @@ import (
 // networkPolicies runs after nodes. It reads no Pods and Namespaces while there is no
 // NetworkPolicy.
 func (c *collector) networkPolicies(ctx context.Context) error {
-	policies, err := listed[networkingv1.NetworkPolicy](ctx, "networkpolicies.networking.k8s.io", "", c.Client.NetworkingV1().NetworkPolicies("").List)
+	policies, err := listed[networkingv1.NetworkPolicy](ctx, "networkpolicies.networking.k8s.io", "",
+		c.Client.NetworkingV1().NetworkPolicies("").List)
 	if err != nil || len(policies) == 0 {
 		return err
 	}
 	if !c.s.Saw(PartNodes) {
 		return errNotSeen("NetworkPolicies can't be judged while the Nodes are not seen")
 	}
-	namespaces, err := listed[corev1.Namespace](ctx, "namespaces", "", c.Client.CoreV1().Namespaces().List)
+	namespaces, err := listed[corev1.Namespace](ctx, "namespaces", "",
+		c.Client.CoreV1().Namespaces().List)
 	if err != nil {
 		return err
 	}

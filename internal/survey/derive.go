@@ -24,7 +24,9 @@ import (
 
 // Node returns the Node of that name, nil if there is none.
 func (s *Snapshot) Node(name string) *corev1.Node {
-	i, found := slices.BinarySearchFunc(s.Nodes, name, func(n *corev1.Node, name string) int { return strings.Compare(n.Name, name) })
+	i, found := slices.BinarySearchFunc(s.Nodes, name, func(n *corev1.Node, name string) int {
+		return strings.Compare(n.Name, name)
+	})
 	if !found {
 		return nil
 	}
@@ -79,7 +81,8 @@ func (s seenServers) Get(_ context.Context, id int64) (cloud.Machine, error) {
 // Gateways matches Nodes and servers as the CCM does. It requires PartNodes and PartServers, and
 // returns an error if no Node's server is found.
 func (s *Snapshot) Gateways() (routes.Gateways, error) {
-	g, err := (&cloud.Machines{Cloud: seenServers(s.Servers)}).Gateways(context.Background(), s.Nodes, false)
+	g, err := (&cloud.Machines{Cloud: seenServers(s.Servers)}).Gateways(context.Background(), s.Nodes,
+		false)
 	if err == nil {
 		err = g.Doubt
 	}
@@ -128,7 +131,9 @@ func (s *Snapshot) Exclusions() []netip.Prefix {
 	}
 	for _, node := range s.Nodes {
 		for _, a := range kube.Addresses(node) {
-			if slices.ContainsFunc(s.Config.IPAM.Pools, func(p config.Pool) bool { return p.Prefix.IsValid() && p.Prefix.Contains(a) }) {
+			if slices.ContainsFunc(s.Config.IPAM.Pools, func(p config.Pool) bool {
+				return p.Prefix.IsValid() && p.Prefix.Contains(a)
+			}) {
 				out = append(out, netip.PrefixFrom(a, a.BitLen()))
 			}
 		}
@@ -191,7 +196,10 @@ type Book struct {
 // other.
 func (s *Snapshot) Book() (Book, error) {
 	stored, damage := s.Holdings()
-	facts := ipam.Facts{Pools: s.Pools(), Exclusions: s.Config.IPAM.Exclude, Occupied: s.Exclusions(), Stored: stored, Now: s.Taken}
+	facts := ipam.Facts{
+		Pools: s.Pools(), Exclusions: s.Config.IPAM.Exclude, Occupied: s.Exclusions(), Stored: stored,
+		Now: s.Taken,
+	}
 	for _, n := range s.Nodes {
 		facts.Nodes = append(facts.Nodes, ipamcontroller.LiveNode(n))
 	}
@@ -218,8 +226,11 @@ func (s *Snapshot) Routing() (routes.Decision, error) {
 		return routes.Decision{}, err
 	}
 	o := routes.Observed{
-		Table: s.Network.Routes, Ranges: s.Ranges(), VSwitch: s.VSwitch(), Gateways: gateways, Departed: map[string][]netip.Prefix{}, Record: s.record(),
-		Budget:  routes.Budget{Limit: s.Config.Routes.Limit, Reserve: s.Config.Routes.Reserve, MaxDeletions: 100},
+		Table: s.Network.Routes, Ranges: s.Ranges(), VSwitch: s.VSwitch(), Gateways: gateways,
+		Departed: map[string][]netip.Prefix{}, Record: s.record(),
+		Budget: routes.Budget{
+			Limit: s.Config.Routes.Limit, Reserve: s.Config.Routes.Reserve, MaxDeletions: 100,
+		},
 		Tunnels: wiring.Tunnels(s.Config),
 	}
 	for _, d := range s.departed() {

@@ -18,7 +18,8 @@ import (
 )
 
 // LoadBalancersParts are the parts of LoadBalancersOf, which can omit the cloud's parts.
-const LoadBalancersParts = PartConfig | PartNodes | PartServices | PartEndpointSlices | PartNetwork | PartServers | PartLoadBalancers
+const LoadBalancersParts = PartConfig | PartNodes | PartServices | PartEndpointSlices |
+	PartNetwork | PartServers | PartLoadBalancers
 
 // LoadBalancersOf shows the Services that the CCM serves, with their load balancers and the
 // pending operations, and load balancers of this cluster without a Service.
@@ -28,13 +29,20 @@ func LoadBalancersOf(s *Snapshot) (table.Page, error) {
 	}
 	switch {
 	case s.Config.Provider == config.Metal:
-		return table.Page{Notes: []string{"the provider is metal: there are no load balancers of a cloud"}}, nil
+		return table.Page{
+			Notes: []string{"the provider is metal: there are no load balancers of a cloud"},
+		}, nil
 	case !s.Config.LoadBalancers.Enabled:
-		return table.Page{Notes: []string{"load balancers are switched off: loadBalancers.enabled is false"}}, nil
+		return table.Page{
+			Notes: []string{"load balancers are switched off: loadBalancers.enabled is false"},
+		}, nil
 	}
 	out := table.Page{NotSeen: s.NotSeen()}
-	t := balancerTable{node: s.nodesOfTargets(), Table: table.New("services", "", "SERVICE", "LOAD BALANCER",
-		"ADDRESSES", "+TYPE", "+LOCATION", "LISTENER", "+CHECK", "TARGET", "HEALTH")}
+	t := balancerTable{
+		node: s.nodesOfTargets(),
+		Table: table.New("services", "", "SERVICE", "LOAD BALANCER",
+			"ADDRESSES", "+TYPE", "+LOCATION", "LISTENER", "+CHECK", "TARGET", "HEALTH"),
+	}
 	plan := table.New("plan", "Left to do", "SERVICE", "OPERATION")
 	if s.Saw(LoadBalancersParts) {
 		s.addBalancings(&out, &t, &plan)
@@ -118,7 +126,9 @@ func (t *balancerTable) add(svc *corev1.Service, b *lb.State, shared string) {
 		repeat(head)
 	}
 	for _, l := range listeners {
-		port := []any{fmt.Sprintf("%d → %d %s", l.Port, l.DestinationPort, l.Protocol), checkText(l.Check)}
+		port := []any{
+			fmt.Sprintf("%d → %d %s", l.Port, l.DestinationPort, l.Protocol), checkText(l.Check),
+		}
 		if len(b.Targets) == 0 {
 			add(port[0], port[1], table.Bad.Cell("no targets"), "")
 		}
@@ -143,7 +153,9 @@ func published(svc *corev1.Service) (out []string) {
 
 func health(b *lb.State, port int, t lb.Target) table.Cell {
 	verdict, cause := b.Verdicts[port][t], b.Why[port][t].String()
-	tones := map[lb.Verdict]table.Tone{lb.Healthy: table.Good, lb.Unhealthy: table.Bad, lb.Unknown: table.Warn}
+	tones := map[lb.Verdict]table.Tone{
+		lb.Healthy: table.Good, lb.Unhealthy: table.Bad, lb.Unknown: table.Warn,
+	}
 	return tones[verdict].Cell(strings.TrimSuffix(verdict.String()+": "+cause, ": "))
 }
 

@@ -30,7 +30,8 @@ const (
 )
 
 // NodesParts are the parts of NodesOf, of which only PartNodes is required.
-const NodesParts = PartConfig | PartNodes | PartLedger | PartRouteRecord | PartServiceCIDRs | PartNetwork | PartServers
+const NodesParts = PartConfig | PartNodes | PartLedger | PartRouteRecord | PartServiceCIDRs |
+	PartNetwork | PartServers
 
 // NodesOf shows the podCIDRs of Nodes, their routes and their conditions, and deleted Nodes with
 // podCIDRs in quarantine.
@@ -156,7 +157,9 @@ func (k *knowledge) server(n *corev1.Node) *cloud.Machine {
 }
 
 // conditionCell is Good if the condition has the wanted status.
-func conditionCell(n *corev1.Node, kind corev1.NodeConditionType, wanted corev1.ConditionStatus) table.Cell {
+func conditionCell(
+	n *corev1.Node, kind corev1.NodeConditionType, wanted corev1.ConditionStatus,
+) table.Cell {
 	c := kube.Condition(n, kind)
 	if c == nil {
 		return table.Faint.Cell(table.None)
@@ -186,10 +189,14 @@ func (k *knowledge) families(prefixes []netip.Prefix) string {
 }
 
 // route returns the state and the gateway of the Node's IPv4 podCIDR; networks carry no IPv6.
-func (k *knowledge) route(n *corev1.Node, prefixes []netip.Prefix) (state table.Cell, via netip.Addr) {
+func (k *knowledge) route(
+	n *corev1.Node, prefixes []netip.Prefix,
+) (state table.Cell, via netip.Addr) {
 	s := k.s
 	vSwitch := s.VSwitch()
-	routed := slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return p.Addr().Is4() && !vSwitch.Holds(p) })
+	routed := slices.ContainsFunc(prefixes, func(p netip.Prefix) bool {
+		return p.Addr().Is4() && !vSwitch.Holds(p)
+	})
 	switch {
 	case !s.Saw(PartConfig):
 		return table.Faint.Cell(RouteNotSeen), via
@@ -212,7 +219,9 @@ func (k *knowledge) route(n *corev1.Node, prefixes []netip.Prefix) (state table.
 	}
 	via = k.routing.Gateways.Of[n.Name]
 	for _, p := range prefixes {
-		needed := routes.NodeRoute{Route: routes.Route{Dst: p, Via: via}, Aliases: k.routing.Gateways.Aliases[n.Name]}
+		needed := routes.NodeRoute{
+			Route: routes.Route{Dst: p, Via: via}, Aliases: k.routing.Gateways.Aliases[n.Name],
+		}
 		if r, ok := k.stands[p]; ok && needed.MetBy(r) {
 			return table.Good.Cell(RouteStands), r.Via
 		} else if ok {

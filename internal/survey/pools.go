@@ -38,7 +38,10 @@ func PoolsOf(s *Snapshot) (table.Page, error) {
 	}
 	out := table.Page{NotSeen: s.NotSeen()}
 	if len(s.Config.IPAM.Pools) == 0 {
-		out.Notes = []string{"no pool is configured: give --cluster-cidr to underlay-ccm, or pools in its file (" + s.ConfigFrom + ")"}
+		out.Notes = []string{
+			"no pool is configured: give --cluster-cidr to underlay-ccm, or pools in its file (" +
+				s.ConfigFrom + ")",
+		}
 		return out, nil
 	}
 	book, err := s.Book()
@@ -66,10 +69,12 @@ func PoolsOf(s *Snapshot) (table.Page, error) {
 		out.Notes = append(out.Notes, fmt.Sprintf("Node %s holds %s of pool %s, which is configured no more: configure it with state: draining", o.Node.Name, o.Prefix, o.Pool))
 	}
 	if !s.Config.IPAM.Enabled {
-		out.Notes = append(out.Notes, "nothing is handed out: underlay-ccm runs without --allocate-node-cidrs")
+		out.Notes = append(out.Notes,
+			"nothing is handed out: underlay-ccm runs without --allocate-node-cidrs")
 	}
 	if len(book.Damage) > 0 {
-		out.Notes = append(out.Notes, "the stored ledger is damaged, so quarantine is counted in part: "+Join(book.Damage, "; "))
+		out.Notes = append(out.Notes, "the stored ledger is damaged, so quarantine is counted in part: "+
+			Join(book.Damage, "; "))
 	}
 	for _, w := range book.Warnings {
 		out.Notes = append(out.Notes, w.String())

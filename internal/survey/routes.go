@@ -26,7 +26,8 @@ type driftRow struct {
 	node, why string
 }
 
-const RoutesParts = PartConfig | PartNodes | PartLedger | PartRouteRecord | PartNetwork | PartServers
+const RoutesParts = PartConfig | PartNodes | PartLedger | PartRouteRecord |
+	PartNetwork | PartServers
 
 // RoutesOf shows the network's route table by owner, its budget, and its drift from the desired
 // state.
@@ -36,9 +37,15 @@ func RoutesOf(s *Snapshot) (table.Page, error) {
 	}
 	switch {
 	case s.Config.Provider == config.Metal:
-		return table.Page{Notes: []string{"the provider is metal: routes are in the nodes' kernels, and there is no table of a cloud"}}, nil
+		return table.Page{
+			Notes: []string{
+				"the provider is metal: routes are in the nodes' kernels, and there is no table of a cloud",
+			},
+		}, nil
 	case s.Config.Network == "":
-		return table.Page{Notes: []string{"no network is configured, so there is no route table of a cloud"}}, nil
+		return table.Page{
+			Notes: []string{"no network is configured, so there is no route table of a cloud"},
+		}, nil
 	}
 	if err := s.Require(PartNodes | PartNetwork | PartServers); err != nil {
 		return table.Page{}, err
@@ -51,7 +58,8 @@ func RoutesOf(s *Snapshot) (table.Page, error) {
 	if !s.Config.Routes.Enabled {
 		// The CCM neither adds nor deletes routes.
 		r.Plan, r.Wanted = routes.Plan{}, routes.Wanted{}
-		out.Notes = append(out.Notes, "underlay-ccm writes no routes: they are switched off by its flags or configuration")
+		out.Notes = append(out.Notes,
+			"underlay-ccm writes no routes: they are switched off by its flags or configuration")
 	} else if r.Usage.High() {
 		out.Notes = append(out.Notes, r.Usage.String())
 	}
@@ -94,7 +102,8 @@ func nodeOf(name string) string {
 func (s *Snapshot) budget(r routes.Decision) table.Table {
 	used, refused := r.Ownership.Total(), r.Plan.Full()
 	free := r.Budget.Room(used)
-	t := table.New("budget", "Budget", ">LIMIT", ">USED", ">RESERVE", ">FREE", ">REFUSED", ">SERVERS ATTACHED")
+	t := table.New("budget", "Budget", ">LIMIT", ">USED", ">RESERVE", ">FREE", ">REFUSED",
+		">SERVERS ATTACHED")
 	t.Add(r.Budget.Limit, used, r.Budget.Reserve, table.Toned(free, table.Bad, free == 0),
 		table.Toned(refused, table.Bad, refused > 0), s.Network.Servers)
 	return t
@@ -113,7 +122,8 @@ func (s *Snapshot) existing(r routes.Decision, extra []driftRow) table.Table {
 	slices.SortStableFunc(all, func(a, b routes.Route) int {
 		return cmp.Or(a.Dst.Compare(b.Dst), a.Via.Compare(b.Via))
 	})
-	title := fmt.Sprintf("Routes of network %s (%d), %s", s.Network.Name, s.Network.ID, s.Network.IPRange)
+	title := fmt.Sprintf("Routes of network %s (%d), %s", s.Network.Name, s.Network.ID,
+		s.Network.IPRange)
 	t := table.New("routes", title, "DESTINATION", "GATEWAY", "NODE", "+SERVER", "CLASS")
 	nodes, servers := s.namesOf(r)
 	for _, route := range all {
@@ -129,7 +139,8 @@ func (s *Snapshot) existing(r routes.Decision, extra []driftRow) table.Table {
 		case s.Config.Routes.Enabled && !attached && (holder == nil || !OfOtherProvider(holder)):
 			class = table.Warn.Cell(Stale) // the CCM keeps it as long as its Node
 		}
-		t.Add(route.Dst, route.Via, table.OrNone(node), table.OrNone(servers[route.Via]), class).About = nodeOf(node)
+		t.Add(route.Dst, route.Via, table.OrNone(node), table.OrNone(servers[route.Via]),
+			class).About = nodeOf(node)
 	}
 	return t
 }
@@ -137,7 +148,9 @@ func (s *Snapshot) existing(r routes.Decision, extra []driftRow) table.Table {
 // departedMark is the suffix of a deleted Node's name.
 const departedMark = " (gone)"
 
-func (s *Snapshot) namesOf(r routes.Decision) (nodes map[netip.Prefix]string, servers map[netip.Addr]string) {
+func (s *Snapshot) namesOf(
+	r routes.Decision,
+) (nodes map[netip.Prefix]string, servers map[netip.Addr]string) {
 	nodes, servers = map[netip.Prefix]string{}, map[netip.Addr]string{}
 	for _, d := range s.departed() {
 		for _, p := range d.Prefixes {

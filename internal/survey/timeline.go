@@ -57,13 +57,17 @@ func ParseObject(object string) (Want, func(*Snapshot) (table.Page, error), erro
 }
 
 func inspect(s *Snapshot, object string) *inspection {
-	return &inspection{s: s, object: object, notSeen: s.NotSeen(), facts: table.New("facts", object, "FACT", "VALUE")}
+	return &inspection{
+		s: s, object: object, notSeen: s.NotSeen(), facts: table.New("facts", object, "FACT", "VALUE"),
+	}
 }
 
 // page returns the facts, and the timeline by second: within a second, causes were added before
 // their effects.
 func (v *inspection) page() table.Page {
-	slices.SortStableFunc(v.timeline, func(a, b entry) int { return cmp.Compare(a.time.Unix(), b.time.Unix()) })
+	slices.SortStableFunc(v.timeline, func(a, b entry) int {
+		return cmp.Compare(a.time.Unix(), b.time.Unix())
+	})
 	line := table.New("timeline", "What happened", "TIME", "SOURCE", "WHAT")
 	for _, e := range v.timeline {
 		line.Add(table.Faint.Cell(e.time), e.source, table.Toned(table.OneLine(e.text), table.Bad, e.bad))
@@ -92,7 +96,9 @@ func (v *inspection) rows(name string, page table.Page, err error) {
 	comma := func(r rune) bool { return r == ',' }
 	for _, t := range page.Tables {
 		for _, r := range t.Rows {
-			names := func(c table.Cell) bool { return slices.Contains(strings.FieldsFunc(c.Text, comma), name) }
+			names := func(c table.Cell) bool {
+				return slices.Contains(strings.FieldsFunc(c.Text, comma), name)
+			}
 			if r.About != v.object && !slices.ContainsFunc(r.Cells, names) {
 				continue
 			}
@@ -119,7 +125,8 @@ func InspectNode(s *Snapshot, name string) (table.Page, error) {
 	node := s.Node(name)
 	v.ledger(name)
 	if node == nil && len(v.facts.Rows) == 0 {
-		return table.Page{}, fmt.Errorf("Node %s: %w; underlayctl nodes lists those that there are", name, ErrNoObject)
+		return table.Page{},
+			fmt.Errorf("Node %s: %w; underlayctl nodes lists those that there are", name, ErrNoObject)
 	}
 	nodes, err := NodesOf(s)
 	v.rows(name, nodes, err)
@@ -153,7 +160,8 @@ func (v *inspection) node(node *corev1.Node) {
 			good = corev1.ConditionTrue
 		}
 		v.condition(metav1.Condition{
-			Type: string(c.Type), Status: metav1.ConditionStatus(c.Status), Reason: c.Reason, Message: c.Message,
+			Type: string(c.Type), Status: metav1.ConditionStatus(c.Status), Reason: c.Reason,
+			Message:            c.Message,
 			LastTransitionTime: c.LastTransitionTime,
 		}, c.Status != good)
 	}
@@ -173,8 +181,9 @@ func (v *inspection) ledger(name string) {
 	for _, h := range holdings {
 		if h.Node.Name == name {
 			v.fact("ledger", table.Plain.Cell(h.Record()))
-			v.happened(h.Released, "ledger", fmt.Sprintf("Node with UID %s seen to be gone: %s in quarantine",
-				h.Node.UID, Join(slices.Concat(h.Prefixes, h.Abandoned), ", ")), false)
+			v.happened(h.Released, "ledger",
+				fmt.Sprintf("Node with UID %s seen to be gone: %s in quarantine",
+					h.Node.UID, Join(slices.Concat(h.Prefixes, h.Abandoned), ", ")), false)
 		}
 	}
 }
@@ -186,7 +195,8 @@ func InspectService(s *Snapshot, name types.NamespacedName) (table.Page, error) 
 	}
 	svc := s.Service(name)
 	if svc == nil {
-		return table.Page{}, fmt.Errorf("Service %s: %w; underlayctl lb lists those that Underlay serves", name, ErrNoObject)
+		return table.Page{},
+			fmt.Errorf("Service %s: %w; underlayctl lb lists those that Underlay serves", name, ErrNoObject)
 	}
 	v := inspect(s, "Service/"+name.String())
 	v.fact("type", table.Plain.Cell(string(svc.Spec.Type)))

@@ -97,7 +97,9 @@ func (s *Snapshot) keepCloud(earlier *Snapshot) {
 	s.Network, s.Servers = earlier.Network, earlier.Servers
 	s.LoadBalancers, s.Certificates = earlier.LoadBalancers, earlier.Certificates
 	s.Parts = earlier.Parts & Cloud
-	s.Gaps = slices.DeleteFunc(slices.Clone(earlier.Gaps), func(g Gap) bool { return g.Part&Cloud == 0 })
+	s.Gaps = slices.DeleteFunc(slices.Clone(earlier.Gaps), func(g Gap) bool {
+		return g.Part&Cloud == 0
+	})
 }
 
 // cost returns the number of requests of a refresh from the cloud, at most, by the objects of

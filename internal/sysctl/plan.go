@@ -69,7 +69,10 @@ func plan(want Desired, have values) ([]change, error) {
 	for _, link := range want.RouterAdvertised {
 		// 0 means that a program such as systemd-networkd processes them itself.
 		if key := acceptRA(link); have[key] == "1" {
-			changes = append(changes, change{key, "1", "2", "router advertisements give this uplink its routes, also while the node forwards"})
+			changes = append(changes, change{
+				key, "1", "2",
+				"router advertisements give this uplink its routes, also while the node forwards",
+			})
 		}
 	}
 	for _, link := range want.Asymmetric {
@@ -77,7 +80,9 @@ func plan(want Desired, have values) ([]change, error) {
 		own, exists := have[key]
 		// The kernel uses the maximum of the values of the interface and of all.
 		if exists && max(own, have[strictAll]) == "1" {
-			changes = append(changes, change{key, own, "2", "replies may leave by another interface than this one"})
+			changes = append(changes, change{
+				key, own, "2", "replies may leave by another interface than this one",
+			})
 		}
 	}
 	for _, link := range want.ProxyARP {
@@ -96,7 +101,9 @@ func plan(want Desired, have values) ([]change, error) {
 		case !exists:
 			return nil, fmt.Errorf("this node is to forward %s, and its kernel has no %s: switch %[1]s on, or give its Node no %[1]s podCIDR", family.name, family.key)
 		default:
-			changes = append(changes, change{family.key, value, "1", "the node forwards pods' " + family.name + " packets"})
+			changes = append(changes, change{
+				family.key, value, "1", "the node forwards pods' " + family.name + " packets",
+			})
 		}
 	}
 	return changes, nil

@@ -98,7 +98,8 @@ func (c *Controller) sync(ctx context.Context) {
 	log := klog.FromContext(ctx)
 	nodes, err := c.concerned()
 	if err != nil {
-		log.Error(err, "The membership of servers in the vSwitch is not written to their Nodes; trying again")
+		log.Error(err,
+			"The membership of servers in the vSwitch is not written to their Nodes; trying again")
 		return
 	}
 	if c.isDue(nodes, time.Now()) {
@@ -109,7 +110,9 @@ func (c *Controller) sync(ctx context.Context) {
 			continue
 		}
 		if nodes[i], err = c.report(ctx, n); err != nil && ctx.Err() == nil {
-			log.Error(err, "The membership of a server in the vSwitch is not written to its Node; trying again", "node", n.Name)
+			log.Error(err,
+				"The membership of a server in the vSwitch is not written to its Node; trying again", "node",
+				n.Name)
 		}
 	}
 	c.count(nodes)
@@ -175,7 +178,9 @@ func (c *Controller) look(ctx context.Context, nodes []*corev1.Node) {
 	case ctx.Err() != nil:
 		return
 	case err != nil && !c.failed:
-		log.Error(err, "The members of the vSwitch can't be read; the Nodes keep the membership written before", "vSwitch", vSwitch)
+		log.Error(err,
+			"The members of the vSwitch can't be read; the Nodes keep the membership written before",
+			"vSwitch", vSwitch)
 	case err == nil && c.failed:
 		log.Info("The members of the vSwitch can be read again", "vSwitch", vSwitch)
 	}

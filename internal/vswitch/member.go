@@ -47,7 +47,8 @@ func (s Status) condition(server, vSwitch int64) corev1.NodeCondition {
 		c.Message = fmt.Sprintf("dedicated server %d is a member of vSwitch %d, and its port is configured", server, vSwitch)
 	case InProcess:
 		c.Status, c.Reason = corev1.ConditionUnknown, reasonInProcess
-		c.Message = fmt.Sprintf("Robot is configuring the port of dedicated server %d in vSwitch %d", server, vSwitch)
+		c.Message = fmt.Sprintf("Robot is configuring the port of dedicated server %d in vSwitch %d",
+			server, vSwitch)
 	case Failed:
 		c.Status, c.Reason = corev1.ConditionFalse, reasonFailed
 		c.Message = fmt.Sprintf("Robot failed to configure the port of dedicated server %d in vSwitch %d, so the Node's pods may not be reached over it; "+

@@ -82,7 +82,8 @@ func cluster(s *survey.Snapshot) string {
 	case s.Config.Provider == config.Metal:
 		return s.Config.ClusterName + " on machines of its own"
 	case s.Network != nil:
-		return fmt.Sprintf("%s on network %s, %s", s.Config.ClusterName, s.Network.Name, s.Network.IPRange)
+		return fmt.Sprintf("%s on network %s, %s", s.Config.ClusterName, s.Network.Name,
+			s.Network.IPRange)
 	}
 	return s.Config.ClusterName
 }

@@ -34,7 +34,9 @@ func Pools(c config.Config) []ipam.PoolConfig {
 		if p.Draining {
 			state = ipam.Draining
 		}
-		out = append(out, ipam.PoolConfig{Name: p.Name, Prefix: p.Prefix, NodeMask: p.NodeMask, State: state, Own: p.Own})
+		out = append(out, ipam.PoolConfig{
+			Name: p.Name, Prefix: p.Prefix, NodeMask: p.NodeMask, State: state, Own: p.Own,
+		})
 	}
 	return out
 }

@@ -155,7 +155,9 @@ func New(cfg Config) (*Controller, error) {
 	}
 	c.cached = append(c.cached, nodes)
 	if cfg.ServiceCIDRs != nil {
-		ranges, err := cfg.ServiceCIDRs.Informer().AddEventHandler(handlers(func(any) { queue.Add(serviceRangesKey) }))
+		ranges, err := cfg.ServiceCIDRs.Informer().AddEventHandler(handlers(func(any) {
+			queue.Add(serviceRangesKey)
+		}))
 		if err != nil {
 			return nil, fmt.Errorf("watching ServiceCIDRs for the node IPAM controller: %w", err)
 		}
@@ -188,7 +190,8 @@ func (c *Controller) Run(ctx context.Context) error {
 	if err := d.load(ctx, Stored{}); err != nil {
 		return stopped(ctx, err)
 	}
-	logger.Info("The stored ledger is read and all existing podCIDRs are observed", "holders", len(d.nodes), "room", d.ledger.Room())
+	logger.Info("The stored ledger is read and all existing podCIDRs are observed", "holders",
+		len(d.nodes), "room", d.ledger.Room())
 
 	t := traffic{
 		names: make(chan string), jobs: make(chan job), findings: make(chan finding),
@@ -236,7 +239,9 @@ func stopped(ctx context.Context, err error) error {
 }
 
 // work carries out jobs one after the other until the context ends.
-func work[J, R any](ctx context.Context, jobs <-chan J, results chan<- R, do func(context.Context, J) R) {
+func work[J, R any](
+	ctx context.Context, jobs <-chan J, results chan<- R, do func(context.Context, J) R,
+) {
 	for {
 		select {
 		case <-ctx.Done():

@@ -90,7 +90,7 @@ type node struct {
 
 	phase            phase
 	delivery         delivery
-	cached           bool // observed in the informer; until then only a live GET shows whether it exists
+	cached           bool // in the informer; until then only a live GET shows whether it exists
 	busy             bool // in ready, or at a worker
 	doubt            bool // an earlier request may have been applied
 	warned           map[string]bool
@@ -115,7 +115,10 @@ type traffic struct {
 	receipts chan order
 }
 
-func newDecider(cfg Config, ledger *ipam.Ledger, m *ipamMetrics, queue workqueue.TypedRateLimitingInterface[string]) *decider {
+func newDecider(
+	cfg Config, ledger *ipam.Ledger, m *ipamMetrics,
+	queue workqueue.TypedRateLimitingInterface[string],
+) *decider {
 	return &decider{
 		Config: cfg, lister: cfg.Nodes.Lister(), metrics: m, queue: queue,
 		store: store{cfg.Client, cfg.Namespace}, ledger: ledger,
@@ -265,14 +268,19 @@ func (d *decider) succeed(n *node) {
 // awaitsIdentity reports whether a Node may be a returning machine whose provider ID is not
 // set yet. It requeues the Node until the ID is set or the wait has timed out.
 func (d *decider) awaitsIdentity(n *node) bool {
-	if slices.ContainsFunc(d.byName[n.Name], func(o *node) bool { return o != n && !o.gone() && !o.cached }) {
+	if slices.ContainsFunc(d.byName[n.Name], func(o *node) bool {
+		return o != n && !o.gone() && !o.cached
+	}) {
 		return true // a live GET of that Node is due, after which its prefixes are in quarantine
 	}
 	if n.ProviderID != "" {
 		return false
 	}
 	left := comeback - n.age()
-	if left <= 0 || !slices.ContainsFunc(d.byName[n.Name], func(o *node) bool { return o.gone() && o.ProviderID != "" }) {
+	if left <= 0 ||
+		!slices.ContainsFunc(d.byName[n.Name], func(o *node) bool {
+			return o.gone() && o.ProviderID != ""
+		}) {
 		return false
 	}
 	d.queue.AddAfter(n.Name, max(left, time.Second))

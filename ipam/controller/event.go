@@ -64,7 +64,8 @@ func reasonOfRefusal(err error) string {
 	}
 }
 
-// warnOnce sends a Warning about a Node, once for each reason and subject. It reports whether it did.
+// warnOnce sends a Warning about a Node, once for each reason and subject. It reports whether it
+// did.
 func (d *decider) warnOnce(n *node, reason, about, message string) bool {
 	cause := reason + " " + about
 	if n.warned[cause] {
@@ -84,6 +85,8 @@ func (d *decider) event(n *node, reason, message string) {
 }
 
 func (d *decider) warnLedger(reason, message string) {
-	ref := &corev1.ObjectReference{APIVersion: "v1", Kind: "ConfigMap", Namespace: d.Namespace, Name: LedgerName}
+	ref := &corev1.ObjectReference{
+		APIVersion: "v1", Kind: "ConfigMap", Namespace: d.Namespace, Name: LedgerName,
+	}
 	d.Recorder.Event(ref, corev1.EventTypeWarning, reason, message)
 }

@@ -78,7 +78,8 @@ func (d *decider) occupies(ctx context.Context, n *node, live *corev1.Node) {
 	warnings := d.ledger.Exclude(more)
 	d.warn(ctx, warnings)
 	for _, w := range warnings {
-		if holder, ok := d.nodes[types.UID(w.Node.UID)]; ok && holder.phase == unserved && holder.cached && !holder.busy {
+		if holder, ok := d.nodes[types.UID(w.Node.UID)]; ok && holder.phase == unserved &&
+			holder.cached && !holder.busy {
 			d.queue.Add(holder.Name) // its reservation must be replaced
 		}
 	}
@@ -102,7 +103,9 @@ func (d *decider) insidePools(live *corev1.Node) []netip.Addr {
 	var inside []netip.Addr
 	for _, a := range kube.Addresses(live) {
 		contains := func(p netip.Prefix) bool { return p.Contains(a) }
-		if len(inside) < kube.MostReported && !slices.Contains(inside, a) && !slices.ContainsFunc(d.Exclusions, contains) && slices.ContainsFunc(d.Pools, func(p Pool) bool { return contains(p.Prefix) }) {
+		if len(inside) < kube.MostReported && !slices.Contains(inside, a) &&
+			!slices.ContainsFunc(d.Exclusions, contains) &&
+			slices.ContainsFunc(d.Pools, func(p Pool) bool { return contains(p.Prefix) }) {
 			inside = append(inside, a)
 		}
 	}

@@ -59,8 +59,13 @@ func (d *decider) listHolders(ctx context.Context) ([]*corev1.Node, error) {
 
 // bare keeps only the fields that observing needs, because whole Nodes are large.
 func bare(live *corev1.Node) *corev1.Node {
-	out := &corev1.Node{Spec: corev1.NodeSpec{PodCIDR: live.Spec.PodCIDR, PodCIDRs: live.Spec.PodCIDRs, ProviderID: live.Spec.ProviderID}}
-	out.Name, out.UID, out.CreationTimestamp, out.Labels = live.Name, live.UID, live.CreationTimestamp, live.Labels
+	out := &corev1.Node{
+		Spec: corev1.NodeSpec{
+			PodCIDR: live.Spec.PodCIDR, PodCIDRs: live.Spec.PodCIDRs, ProviderID: live.Spec.ProviderID,
+		},
+	}
+	out.Name, out.UID = live.Name, live.UID
+	out.CreationTimestamp, out.Labels = live.CreationTimestamp, live.Labels
 	out.ManagedFields = live.ManagedFields
 	return out
 }

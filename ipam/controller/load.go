@@ -53,7 +53,8 @@ func (d *decider) load(ctx context.Context, known Stored) error {
 		if broken != nil || !retry {
 			pause = damagedRetry
 		}
-		klog.FromContext(ctx).Error(err, "Nothing is handed out until the ledger is known; trying again", "in", pause)
+		klog.FromContext(ctx).Error(err, "Nothing is handed out until the ledger is known; trying again",
+			"in", pause)
 		if err := sleep.For(ctx, pause); err != nil {
 			return err
 		}
@@ -296,7 +297,9 @@ func keepAll(stored *ipam.Holding, h ipam.Holding) {
 }
 
 // known returns the Nodes of the cache and of the live list, and those only observed before.
-func (d *decider) known(holders []*corev1.Node) (cached map[types.UID]bool, found map[types.UID]*corev1.Node, nodes []ipam.LiveNode) {
+func (d *decider) known(
+	holders []*corev1.Node,
+) (cached map[types.UID]bool, found map[types.UID]*corev1.Node, nodes []ipam.LiveNode) {
 	cached, found = map[types.UID]bool{}, map[types.UID]*corev1.Node{}
 	for _, live := range holders {
 		found[live.UID] = live

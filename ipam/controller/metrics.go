@@ -25,10 +25,14 @@ type ipamMetrics struct {
 
 func newMetrics(r Registry) (*ipamMetrics, error) {
 	counter := func(name, help string) *metrics.Counter {
-		return metrics.NewCounter(&metrics.CounterOpts{Namespace: "underlay", Subsystem: "ipam", Name: name, Help: help})
+		return metrics.NewCounter(&metrics.CounterOpts{
+			Namespace: "underlay", Subsystem: "ipam", Name: name, Help: help,
+		})
 	}
 	gauge := func(name, help string) *metrics.Gauge {
-		return metrics.NewGauge(&metrics.GaugeOpts{Namespace: "underlay", Subsystem: "ipam", Name: name, Help: help})
+		return metrics.NewGauge(&metrics.GaugeOpts{
+			Namespace: "underlay", Subsystem: "ipam", Name: name, Help: help,
+		})
 	}
 	m := &ipamMetrics{
 		waiting: gauge("waiting_nodes", "Number of Nodes that can't be given podCIDRs now; the condition underlay.dev/PodCIDRsAllocated of each has the reason."),
@@ -41,11 +45,14 @@ func newMetrics(r Registry) (*ipamMetrics, error) {
 			Namespace: "underlay", Subsystem: "ipam", Name: "pool_active",
 			Help: "1 while the pool of the labels pool and family hands out prefixes, 0 while it is draining.",
 		}, []string{"pool", "family"}),
-		unloaded:    counter("ledger_load_failures_total", "Number of times that the stored ledger could not be loaded; nothing is handed out until it can."),
-		written:     counter("ledger_written_bytes_total", "Number of bytes of names and lines that were written to the stored ledger; each write has a whole ConfigMap."),
-		allocations: counter("allocations_total", "Number of Nodes that were given their podCIDRs, all families counted as one."),
-		releases:    counter("releases_total", "Number of deleted Nodes, with prefixes that were released."),
-		conflicts:   counter("conflicts_total", "Number of Nodes that turned out to have other podCIDRs than those reserved for them."),
+		unloaded: counter("ledger_load_failures_total", "Number of times that the stored ledger could not be loaded; nothing is handed out until it can."),
+		written:  counter("ledger_written_bytes_total", "Number of bytes of names and lines that were written to the stored ledger; each write has a whole ConfigMap."),
+		allocations: counter("allocations_total",
+			"Number of Nodes that were given their podCIDRs, all families counted as one."),
+		releases: counter("releases_total",
+			"Number of deleted Nodes, with prefixes that were released."),
+		conflicts: counter("conflicts_total",
+			"Number of Nodes that turned out to have other podCIDRs than those reserved for them."),
 		latency: metrics.NewHistogram(&metrics.HistogramOpts{
 			Namespace: "underlay", Subsystem: "ipam", Name: "allocation_duration_seconds",
 			Help:    "Seconds from a Node's creation (known to the second) until its podCIDRs are known to be set, for Nodes that this controller gave them.",
@@ -56,7 +63,10 @@ func newMetrics(r Registry) (*ipamMetrics, error) {
 		Namespace: "underlay", Subsystem: "ipam", Name: "ledger_writes_total",
 		Help: "Number of writes of the stored ledger by outcome: written, conflict (another process or a person changed it first), failed (not known to be written).",
 	}, []string{"outcome"})
-	for _, metric := range []metrics.Registerable{m.ledgerWrites, m.written, m.unloaded, m.ranges, m.active, m.waiting, m.second, m.allocations, m.releases, m.conflicts, m.latency} {
+	for _, metric := range []metrics.Registerable{
+		m.ledgerWrites, m.written, m.unloaded, m.ranges, m.active, m.waiting, m.second, m.allocations,
+		m.releases, m.conflicts, m.latency,
+	} {
 		if err := r.Register(metric); err != nil {
 			return nil, fmt.Errorf("registering the node IPAM metrics: %w", err)
 		}
@@ -88,7 +98,8 @@ func (m *ipamMetrics) showRanges(counts []ipam.Counts) {
 		family := map[bool]string{true: "ipv4", false: "ipv6"}[c.Pool.Addr().Is4()]
 		m.active.WithLabelValues(c.Name, family).Set(map[bool]float64{true: 1}[c.State == ipam.Active])
 		for state, n := range map[string]uint64{
-			"free": c.Free, "allocated": c.Allocated, "quarantined": c.Quarantined, "excluded": c.Excluded, "foreign": c.Foreign,
+			"free": c.Free, "allocated": c.Allocated, "quarantined": c.Quarantined, "excluded": c.Excluded,
+			"foreign": c.Foreign,
 		} {
 			if state == "free" && !c.Pool.IsValid() {
 				continue // 0 would be read as exhausted, and each server has its own prefix

@@ -71,6 +71,8 @@ func (d *decider) warnFallback(n *node, given []netip.Prefix) {
 	case !own.IsValid():
 		d.warnOnce(n, reasonNoOwnPrefix, "", "the machine has no IPv6 prefix of its own: the Node got one of the next pool. Give the machine a primary IPv6 and recreate the Node to change that")
 	case !slices.ContainsFunc(given, own.Overlaps):
-		d.warnOnce(n, reasonSharedOwnPrefix, own.String(), "other Nodes have a part of the machine's IPv6 prefix "+own.String()+" already: the Node got one of the next pool. A prefix is routed to one machine only")
+		d.warnOnce(n, reasonSharedOwnPrefix, own.String(),
+			"other Nodes have a part of the machine's IPv6 prefix "+own.String()+
+				" already: the Node got one of the next pool. A prefix is routed to one machine only")
 	}
 }

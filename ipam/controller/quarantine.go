@@ -88,7 +88,8 @@ func (d *decider) unrouted(h ipam.Holding, since time.Time) bool {
 
 func (d *decider) free(ctx context.Context, h ipam.Holding) {
 	freed := d.ledger.Free(h.Node.UID)
-	klog.FromContext(ctx).Info("Quarantine is over, the podCIDRs are free", "node", h.Node.Name, "uid", h.Node.UID, "podCIDRs", freed)
+	klog.FromContext(ctx).Info("Quarantine is over, the podCIDRs are free", "node", h.Node.Name, "uid",
+		h.Node.UID, "podCIDRs", freed)
 	d.freed, d.stale = true, true
 	if n, ok := d.nodes[types.UID(h.Node.UID)]; ok {
 		d.noted(n)

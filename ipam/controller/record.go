@@ -72,7 +72,8 @@ const atOnce = 200
 // order returns the next write, or how long it has to wait.
 func (d *decider) order() (o order, ok bool, wait time.Duration) {
 	object, due, ok := d.file.Due()
-	if !ok || d.writing == writers || d.unwritten != nil || d.queue.Len() > 0 && d.file.Pending() < atOnce {
+	if !ok || d.writing == writers || d.unwritten != nil ||
+		d.queue.Len() > 0 && d.file.Pending() < atOnce {
 		return order{}, false, 0
 	}
 	now := time.Now()
@@ -129,7 +130,8 @@ func (d *decider) reload(ctx context.Context) error {
 	} else {
 		wait = d.pause()
 	}
-	klog.FromContext(ctx).Info("The stored ledger is not known to be written; reading it again", "err", d.unwritten, "in", wait)
+	klog.FromContext(ctx).Info("The stored ledger is not known to be written; reading it again", "err",
+		d.unwritten, "in", wait)
 	if wait > 0 {
 		if err := sleep.For(ctx, wait); err != nil {
 			return err
@@ -141,7 +143,8 @@ func (d *decider) reload(ctx context.Context) error {
 
 // warnUnwritable sends an Event about a rejection that a retry doesn't resolve.
 func (d *decider) warnUnwritable(err error) {
-	if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsRequestEntityTooLargeError(err) {
+	if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) ||
+		apierrors.IsRequestEntityTooLargeError(err) {
 		d.warnLedger(reasonLedgerNotWritable, err.Error())
 	}
 }

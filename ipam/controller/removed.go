@@ -18,8 +18,13 @@ import (
 // invalid together, and the pools that they lack although Nodes hold prefixes of them
 // according to the stored ledger in a namespace. It changes nothing. A ledger that can't be
 // read is not reported: the controller waits for it.
-func Check(ctx context.Context, client kubernetes.Interface, namespace string, pools []Pool, exclusions []netip.Prefix) ([]*RemovedPoolError, error) {
-	facts := ipam.Facts{Pools: configs(pools), Exclusions: exclusions, Occupied: exclusions, Now: time.Now()}
+func Check(
+	ctx context.Context, client kubernetes.Interface, namespace string, pools []Pool,
+	exclusions []netip.Prefix,
+) ([]*RemovedPoolError, error) {
+	facts := ipam.Facts{
+		Pools: configs(pools), Exclusions: exclusions, Occupied: exclusions, Now: time.Now(),
+	}
 	if _, err := ipam.Rebuild(facts); err != nil {
 		return nil, err
 	}

@@ -86,9 +86,10 @@ func (r requester) attempt(ctx context.Context, j job) finding {
 	if err != nil {
 		return finding{job: j, err: err}
 	}
-	live, err := r.client.CoreV1().Nodes().Patch(ctx, j.node.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{
-		FieldManager: fieldManager, FieldValidation: metav1.FieldValidationIgnore, // fixed fields
-	})
+	live, err := r.client.CoreV1().Nodes().Patch(ctx, j.node.Name, types.StrategicMergePatchType,
+		patch, metav1.PatchOptions{
+			FieldManager: fieldManager, FieldValidation: metav1.FieldValidationIgnore, // fixed fields
+		})
 	switch {
 	case err == nil:
 		return judge(j, live)
@@ -121,7 +122,10 @@ func (r requester) look(ctx context.Context, j job) finding {
 func (r requester) locate(ctx context.Context, j job) finding {
 	own, avoid, err := r.own.OwnPrefix(ctx, j.locate)
 	if err != nil {
-		return finding{job: j, err: fmt.Errorf("finding the own IPv6 prefix of the machine of Node %s: %w", j.node.Name, err)}
+		return finding{
+			job: j,
+			err: fmt.Errorf("finding the own IPv6 prefix of the machine of Node %s: %w", j.node.Name, err),
+		}
 	}
 	return finding{job: j, outcome: located, own: &ownPrefix{known: true, own: own, avoid: avoid}}
 }
@@ -133,14 +137,17 @@ const policyName = "underlay-podcidrs"
 // the policy: those that we ship are tested.
 func (r requester) policy(ctx context.Context, j job) finding {
 	admission := r.client.AdmissionregistrationV1()
-	if _, err := admission.ValidatingAdmissionPolicies().Get(ctx, policyName, metav1.GetOptions{}); err != nil {
+	if _, err := admission.ValidatingAdmissionPolicies().Get(ctx, policyName,
+		metav1.GetOptions{}); err != nil {
 		return unlessAbsent(j, err)
 	}
-	binding, err := admission.ValidatingAdmissionPolicyBindings().Get(ctx, policyName, metav1.GetOptions{})
+	binding, err := admission.ValidatingAdmissionPolicyBindings().Get(ctx, policyName,
+		metav1.GetOptions{})
 	if err != nil {
 		return unlessAbsent(j, err)
 	}
-	if binding.Spec.PolicyName != policyName || !slices.Contains(binding.Spec.ValidationActions, admissionregistrationv1.Deny) {
+	if binding.Spec.PolicyName != policyName ||
+		!slices.Contains(binding.Spec.ValidationActions, admissionregistrationv1.Deny) {
 		return finding{job: j}
 	}
 	return finding{job: j, refuses: true}

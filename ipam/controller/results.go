@@ -74,7 +74,8 @@ func (d *decider) takeResult(ctx context.Context, f finding) {
 		return
 	}
 	if f.err != nil {
-		logger.Error(f.err, "Node's podCIDRs are not known to be set; will look and try again", "node", n.Name)
+		logger.Error(f.err, "Node's podCIDRs are not known to be set; will look and try again", "node",
+			n.Name)
 	}
 	n.doubt = true
 	d.queue.AddRateLimited(n.Name)
@@ -91,7 +92,9 @@ func (d *decider) observe(ctx context.Context, n *node, live *corev1.Node) {
 }
 
 // settle updates the state after the Ledger observed a Node's podCIDRs.
-func (d *decider) settle(ctx context.Context, n *node, live *corev1.Node, before []netip.Prefix, warnings []ipam.Warning) {
+func (d *decider) settle(
+	ctx context.Context, n *node, live *corev1.Node, before []netip.Prefix, warnings []ipam.Warning,
+) {
 	logger := klog.FromContext(ctx)
 	prefixes, unreadable := kube.PodCIDRs(live)
 	known := len(before) > 0
@@ -107,7 +110,8 @@ func (d *decider) settle(ctx context.Context, n *node, live *corev1.Node, before
 		logger.Info("Node has its podCIDRs", "node", n.Name, "podCIDRs", prefixes)
 	case known && !expected:
 		d.metrics.conflicts.Inc()
-		logger.Info("Node has other podCIDRs than those reserved for it", "node", n.Name, "podCIDRs", prefixes, "reserved", before)
+		logger.Info("Node has other podCIDRs than those reserved for it", "node", n.Name, "podCIDRs",
+			prefixes, "reserved", before)
 	}
 	if unreadable != nil {
 		d.warnOnce(n, reasonForeignPodCIDR, "", unreadable.Error())
@@ -136,7 +140,8 @@ func (d *decider) warn(ctx context.Context, warnings []ipam.Warning) {
 			continue
 		}
 		if d.warnOnce(n, reasonOf(w), w.Prefix.String(), w.String()) {
-			klog.FromContext(ctx).Info("Node's podCIDRs are not as they should be", "node", n.Name, "warning", w.String())
+			klog.FromContext(ctx).Info("Node's podCIDRs are not as they should be", "node", n.Name,
+				"warning", w.String())
 		}
 	}
 }
@@ -158,7 +163,8 @@ func (d *decider) forget(ctx context.Context, n *node) {
 	d.metrics.releases.Inc()
 	d.noted(n)
 	d.stale = true
-	klog.FromContext(ctx).Info("Node is gone, its podCIDRs are in quarantine", "node", n.Name, "uid", n.UID, "podCIDRs", held.Prefixes)
+	klog.FromContext(ctx).Info("Node is gone, its podCIDRs are in quarantine", "node", n.Name, "uid",
+		n.UID, "podCIDRs", held.Prefixes)
 	d.expireIn(max(d.Quarantine, time.Second))
 }
 
@@ -189,7 +195,9 @@ func (d *decider) revive(n *node) {
 func (d *decider) drop(n *node) {
 	d.stopWaiting(n)
 	delete(d.nodes, types.UID(n.UID))
-	d.byName[n.Name] = slices.DeleteFunc(d.byName[n.Name], func(other *node) bool { return other == n })
+	d.byName[n.Name] = slices.DeleteFunc(d.byName[n.Name], func(other *node) bool {
+		return other == n
+	})
 	if len(d.byName[n.Name]) == 0 {
 		delete(d.byName, n.Name)
 		d.queue.Forget(n.Name)
@@ -198,7 +206,9 @@ func (d *decider) drop(n *node) {
 
 // track returns the state of a Node's UID, updated from the live Node.
 func (d *decider) track(live *corev1.Node) *node {
-	n := d.identify(ipam.Node{Name: live.Name, UID: string(live.UID), ProviderID: live.Spec.ProviderID})
+	n := d.identify(ipam.Node{
+		Name: live.Name, UID: string(live.UID), ProviderID: live.Spec.ProviderID,
+	})
 	n.created, n.labels = live.CreationTimestamp.Time, live.Labels
 	if n.ProviderID == live.Spec.ProviderID || live.Spec.ProviderID == "" {
 		return n
@@ -265,7 +275,8 @@ func Departed(holdings []ipam.Holding) []kube.Departed {
 	for _, h := range holdings {
 		if !h.Released.IsZero() {
 			out = append(out, kube.Departed{
-				Name: h.Node.Name, ProviderID: h.Node.ProviderID, Prefixes: slices.Concat(h.Prefixes, h.Abandoned),
+				Name: h.Node.Name, ProviderID: h.Node.ProviderID,
+				Prefixes: slices.Concat(h.Prefixes, h.Abandoned),
 			})
 		}
 	}

@@ -117,6 +117,8 @@ func (d *decider) warnSecondAllocator(ctx context.Context) {
 	if !ok || d.other.seen.IsZero() {
 		return
 	}
-	klog.FromContext(ctx).Error(errSecondAllocator, "Another allocator is at work", "manager", d.other.manager, "node", n.Name, "at", d.other.last)
-	d.warnOnce(n, reasonSecondAllocator, "", "the podCIDRs of this Node were set by "+d.other.manager+": "+errSecondAllocator.Error())
+	klog.FromContext(ctx).Error(errSecondAllocator, "Another allocator is at work", "manager",
+		d.other.manager, "node", n.Name, "at", d.other.last)
+	d.warnOnce(n, reasonSecondAllocator, "",
+		"the podCIDRs of this Node were set by "+d.other.manager+": "+errSecondAllocator.Error())
 }

@@ -82,10 +82,13 @@ func (s Stored) parse() ([]ipam.Holding, error) {
 	case len(damaged) == 0:
 		return found, nil
 	case damaged[0].Key == ipam.MarkKey:
-		return nil, fmt.Errorf("the stored ledger (ConfigMap %s) is damaged at %w", ObjectName(damaged[0].Object), damaged[0])
+		return nil,
+			fmt.Errorf("the stored ledger (ConfigMap %s) is damaged at %w", ObjectName(damaged[0].Object),
+				damaged[0])
 	}
 	return nil, fmt.Errorf("the stored ledger (ConfigMap %s) is damaged at %w. Correct that key with kubectl edit, "+
-		"or delete it: its Node's podCIDRs are then read from the API server", ObjectName(damaged[0].Object), damaged[0])
+		"or delete it: its Node's podCIDRs are then read from the API server",
+		ObjectName(damaged[0].Object), damaged[0])
 }
 
 // read gets the ConfigMaps, not from a cache, except those that are known: a write of one that has
@@ -105,7 +108,9 @@ func (s store) read(ctx context.Context, known Stored) (Stored, error) {
 }
 
 // each sends a request for each of the objects, all at once.
-func each(ctx context.Context, objects []int, request func(ctx context.Context, object int) error) error {
+func each(
+	ctx context.Context, objects []int, request func(ctx context.Context, object int) error,
+) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, object := range objects {
 		group.Go(func() error {
@@ -119,10 +124,11 @@ func each(ctx context.Context, objects []int, request func(ctx context.Context, 
 // be read again.
 func repeat(ctx context.Context, request func(context.Context) error) (err error) {
 	again := wait.Backoff{Duration: storePause, Factor: 2, Steps: storeTries}
-	stopped := wait.ExponentialBackoffWithContext(ctx, again, func(ctx context.Context) (done bool, _ error) {
-		err = request(ctx)
-		return err == nil || apierrors.IsForbidden(err) || apierrors.IsConflict(err), nil
-	})
+	stopped := wait.ExponentialBackoffWithContext(ctx, again,
+		func(ctx context.Context) (done bool, _ error) {
+			err = request(ctx)
+			return err == nil || apierrors.IsForbidden(err) || apierrors.IsConflict(err), nil
+		})
 	if err == nil {
 		return stopped // it may not have been tried
 	}
@@ -163,7 +169,9 @@ func (s store) create(ctx context.Context, object int) (*corev1.ConfigMap, error
 		if there, unread := s.get(ctx, object); unread == nil && there != nil && len(there.Data) == 0 {
 			return there, nil
 		}
-		return nil, fmt.Errorf("creating the stored ledger, ConfigMap %s/%s: %w", s.namespace, ObjectName(object), err)
+		return nil,
+			fmt.Errorf("creating the stored ledger, ConfigMap %s/%s: %w", s.namespace, ObjectName(object),
+				err)
 	}
 	return live, nil
 }
@@ -187,7 +195,8 @@ func (s store) put(ctx context.Context, object *corev1.ConfigMap) (string, error
 		err = errors.New("the response has no resourceVersion")
 	}
 	if err != nil {
-		return "", fmt.Errorf("writing the stored ledger, ConfigMap %s/%s: %w", s.namespace, object.Name, err)
+		return "",
+			fmt.Errorf("writing the stored ledger, ConfigMap %s/%s: %w", s.namespace, object.Name, err)
 	}
 	return reply.ResourceVersion, nil
 }
@@ -214,7 +223,8 @@ func (s store) execute(ctx context.Context, o order) order {
 	version, err := s.put(ctx, o.object)
 	if err != nil && !apierrors.IsConflict(err) {
 		// Perhaps only the reply was lost.
-		if live, unread := s.get(ctx, o.write.Object); unread == nil && live != nil && maps.Equal(live.Data, o.object.Data) {
+		if live, unread := s.get(ctx, o.write.Object); unread == nil && live != nil &&
+			maps.Equal(live.Data, o.object.Data) {
 			o.object, version, err = live, live.ResourceVersion, nil
 		}
 	}

@@ -28,7 +28,8 @@ var errLedgerFull = errors.New("a ConfigMap of the stored ledger is as large as 
 // wait lets a Node wait, and sets its condition.
 func (d *decider) wait(ctx context.Context, n *node, reason string, err error) {
 	if d.startWaiting(n) {
-		klog.FromContext(ctx).Info("Node waits for podCIDRs", "node", n.Name, "reason", reason, "err", err)
+		klog.FromContext(ctx).Info("Node waits for podCIDRs", "node", n.Name, "reason", reason, "err",
+			err)
 	}
 	d.warnOnce(n, reason, "", strings.ReplaceAll(err.Error(), "\n", "; "))
 	if len(d.routes.warned) > 0 {
@@ -91,14 +92,18 @@ type notice struct {
 // condition to True, but only on a Node that had to wait.
 func (d *decider) setCondition(n *node, live *corev1.Node, reason string) {
 	has := kube.Condition(live, PodCIDRsAllocated)
-	want := corev1.NodeCondition{Type: PodCIDRsAllocated, Status: corev1.ConditionFalse, Reason: reason, Message: conditionMessages[reason]}
+	want := corev1.NodeCondition{
+		Type: PodCIDRsAllocated, Status: corev1.ConditionFalse, Reason: reason,
+		Message: conditionMessages[reason],
+	}
 	if reason == "" {
 		want.Status, want.Reason, want.Message = corev1.ConditionTrue, reasonPodCIDRAllocated, "The Node has its podCIDRs"
 		if has == nil && n.shownReason == "" {
 			return
 		}
 	}
-	if n.writingCondition || n.shownReason == want.Reason || has != nil && has.Status == want.Status && has.Reason == want.Reason {
+	if n.writingCondition || n.shownReason == want.Reason ||
+		has != nil && has.Status == want.Status && has.Reason == want.Reason {
 		return
 	}
 	n.shownReason, n.writingCondition = want.Reason, true

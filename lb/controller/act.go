@@ -71,7 +71,9 @@ func (a actor) run(ctx context.Context, owner lb.Owner, have lb.State, ops []lb.
 	defer cancel()
 	for len(ops) > 0 {
 		n := max(1, together(ops))
-		next := slices.DeleteFunc(slices.Clone(ops[:n]), func(op lb.Op) bool { return stuck && lb.Waits(op) })
+		next := slices.DeleteFunc(slices.Clone(ops[:n]), func(op lb.Op) bool {
+			return stuck && lb.Waits(op)
+		})
 		ops = ops[n:]
 		switch {
 		case len(next) == 0:
@@ -180,7 +182,9 @@ func about(err error, spec lb.Spec) string {
 // carryOut executes an op. If the second step of a swap fails, the first is undone immediately.
 // The failure is final if the cloud refused the second step, or accepted it and failed, because a
 // retry would interrupt traffic again. undone is the error of a failed undo.
-func (a actor) carryOut(ctx context.Context, have lb.State, op lb.Op) (err error, final bool, undone error) {
+func (a actor) carryOut(
+	ctx context.Context, have lb.State, op lb.Op,
+) (err error, final bool, undone error) {
 	swap, ok := lb.SwapOf(op)
 	if !ok {
 		err = a.apply(ctx, have, op)
@@ -229,7 +233,8 @@ func (a actor) report(ctx context.Context, have lb.State, op lb.Op, err error) {
 	case err != nil:
 		result = resultFailed
 	default:
-		klog.FromContext(ctx).Info("Changed load balancer", "loadBalancer", have.ID, "operation", op.String())
+		klog.FromContext(ctx).Info("Changed load balancer", "loadBalancer", have.ID, "operation",
+			op.String())
 	}
 	a.done(op, result)
 }

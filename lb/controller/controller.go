@@ -130,7 +130,9 @@ func New(cfg Config) (*Controller, error) {
 			workqueue.TypedRateLimitingQueueConfig[lb.Owner]{Name: Name},
 		),
 	}
-	c.actor = actor{backend: cfg.Backend, done: m.done, backoff: newBackoff(), checkProject: c.checkProject}
+	c.actor = actor{
+		backend: cfg.Backend, done: m.done, backoff: newBackoff(), checkProject: c.checkProject,
+	}
 	handlers := map[cache.SharedIndexInformer]cache.ResourceEventHandler{
 		cfg.Services.Informer(): onChange(c.serviceChanged),
 		cfg.Nodes.Informer():    onChange(c.nodeChanged),
@@ -231,7 +233,8 @@ func (c *Controller) announceFailure(owner lb.Owner, err error) {
 	for _, svc := range c.allServices() {
 		role := roleOf(svc, c.cfg.Defaults)
 		if c.keyOf(svc) == owner && (role == wanted || role == departing) {
-			c.cfg.Recorder.Eventf(svc, corev1.EventTypeWarning, "SyncLoadBalancerFailed", "Error syncing load balancer, will retry: %v", err)
+			c.cfg.Recorder.Eventf(svc, corev1.EventTypeWarning, "SyncLoadBalancerFailed",
+				"Error syncing load balancer, will retry: %v", err)
 		}
 	}
 }

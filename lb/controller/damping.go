@@ -44,13 +44,17 @@ type limiter struct {
 }
 
 func newDamper() *damper {
-	return &damper{flaps: make(map[lb.Owner]map[lb.Target]*flap), limiters: make(map[lb.Owner]*limiter)}
+	return &damper{
+		flaps: make(map[lb.Owner]map[lb.Target]*flap), limiters: make(map[lb.Owner]*limiter),
+	}
 }
 
 // damp returns the pods that should be targets, and the time until that may change; 0: not before
 // an endpoint changes. If no pod is ready, existing targets among the endpoints are kept. A nil
 // damper returns all ready pods.
-func (d *damper) damp(owner lb.Owner, e endpoints, have lb.State, now time.Time) (pods []lb.Target, next time.Duration) {
+func (d *damper) damp(
+	owner lb.Owner, e endpoints, have lb.State, now time.Time,
+) (pods []lb.Target, next time.Duration) {
 	if d == nil {
 		return e.pods.Targets, 0
 	}

@@ -35,7 +35,8 @@ func (c *Controller) checkProject(ctx context.Context) error {
 	if err == nil {
 		return nil
 	}
-	if states, listErr := c.backend.List(ctx, c.cfg.Defaults.Cluster); listErr == nil && c.servesAny(states) {
+	if states, listErr := c.backend.List(ctx, c.cfg.Defaults.Cluster); listErr == nil &&
+		c.servesAny(states) {
 		return nil
 	}
 	return fmt.Errorf("an object missing in the cloud is not taken for deleted: %w", err)
@@ -58,12 +59,15 @@ func (c *Controller) checkAbsent(ctx context.Context, owner lb.Owner) error {
 // servesAny reports whether a load balancer has the label of a Service of the cluster.
 func (c *Controller) servesAny(states []lb.State) bool {
 	return slices.ContainsFunc(c.allServices(), func(svc *corev1.Service) bool {
-		return slices.ContainsFunc(states, func(s lb.State) bool { return c.owner(svc).Carries(s.Labels) })
+		return slices.ContainsFunc(states, func(s lb.State) bool {
+			return c.owner(svc).Carries(s.Labels)
+		})
 	})
 }
 
 // proves reports whether an op can succeed only in the cluster's own project.
 func proves(op lb.Op) bool {
 	create, ok := op.(lb.Create)
-	return ok && slices.ContainsFunc(create.Spec.Targets, func(t lb.Target) bool { return t.Server != 0 })
+	return ok &&
+		slices.ContainsFunc(create.Spec.Targets, func(t lb.Target) bool { return t.Server != 0 })
 }

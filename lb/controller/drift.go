@@ -98,7 +98,9 @@ func (c *Controller) watchRanges(ctx context.Context) {
 
 // reportOrphans reports load balancers with the cluster's label and no Service. They are never
 // deleted: labels can be copied, and a cluster restored from a backup.
-func (c *Controller) reportOrphans(ctx context.Context, before []*corev1.Service, states []lb.State) {
+func (c *Controller) reportOrphans(
+	ctx context.Context, before []*corev1.Service, states []lb.State,
+) {
 	known := make(map[string]bool)
 	// Some were created during the read.
 	for _, svc := range slices.Concat(before, c.allServices()) {

@@ -36,7 +36,9 @@ type backend struct {
 
 // readEndpoints reads the slices of a Service. As in kube-proxy, ready endpoints receive traffic,
 // or, if no endpoint is ready, serving endpoints that are terminating.
-func readEndpoints(svc *corev1.Service, all []*discoveryv1.EndpointSlice, nodes []*corev1.Node, pools bool) endpoints {
+func readEndpoints(
+	svc *corev1.Service, all []*discoveryv1.EndpointSlice, nodes []*corev1.Node, pools bool,
+) endpoints {
 	byName := make(map[string]*corev1.Node, len(nodes))
 	for _, n := range nodes {
 		byName[n.Name] = n
@@ -52,7 +54,8 @@ func readEndpoints(svc *corev1.Service, all []*discoveryv1.EndpointSlice, nodes 
 					e.known[b.target] = *at.NodeName
 				}
 				if known := found[b.key]; known != nil {
-					b.ready, b.terminating, b.ends = b.ready || known.ready, b.terminating || known.terminating, b.ends || known.ends
+					b.ready, b.terminating, b.ends = b.ready || known.ready, b.terminating ||
+						known.terminating, b.ends || known.ends
 					if !b.target.Pod() {
 						b.target = known.target
 					}
@@ -86,7 +89,9 @@ func readEndpoints(svc *corev1.Service, all []*discoveryv1.EndpointSlice, nodes 
 
 // backendsOf returns the pod of an endpoint. Endpoints by other controllers may have no pod, and
 // several addresses.
-func backendsOf(slice *discoveryv1.EndpointSlice, at discoveryv1.Endpoint, nodes map[string]*corev1.Node) (all []backend) {
+func backendsOf(
+	slice *discoveryv1.EndpointSlice, at discoveryv1.Endpoint, nodes map[string]*corev1.Node,
+) (all []backend) {
 	ends := ptr.Deref(at.Conditions.Terminating, false)
 	serves := ptr.Deref(at.Conditions.Serving, true)
 	for _, text := range at.Addresses {
@@ -98,7 +103,8 @@ func backendsOf(slice *discoveryv1.EndpointSlice, at discoveryv1.Endpoint, nodes
 			b.name, b.key = ref.Name, ref.Name+"/"+string(ref.UID)
 		}
 		address, err := netip.ParseAddr(text)
-		if node := nodes[ptr.Deref(at.NodeName, "")]; err == nil && node != nil && slice.AddressType == discoveryv1.AddressTypeIPv6 {
+		if node := nodes[ptr.Deref(at.NodeName, "")]; err == nil && node != nil &&
+			slice.AddressType == discoveryv1.AddressTypeIPv6 {
 			b.target = podOn(node, address)
 		}
 		all = append(all, b)
@@ -125,7 +131,8 @@ func podOn(node *corev1.Node, address netip.Addr) lb.Target {
 		}
 	}
 	for _, text := range node.Spec.PodCIDRs {
-		if p, err := netip.ParsePrefix(text); err == nil && p.Bits() >= shortestOwn && p.Contains(address) {
+		if p, err := netip.ParsePrefix(text); err == nil && p.Bits() >= shortestOwn &&
+			p.Contains(address) {
 			return lb.Target{Server: server, Address: address}
 		}
 	}
@@ -140,12 +147,13 @@ func portsOf(svc *corev1.Service, all []*discoveryv1.EndpointSlice, pods []lb.Ta
 		taken[t.Address] = true
 	}
 	counts := func(slice *discoveryv1.EndpointSlice) bool {
-		return slice.AddressType == discoveryv1.AddressTypeIPv6 && slices.ContainsFunc(slice.Endpoints, func(e discoveryv1.Endpoint) bool {
-			return len(pods) == 0 || slices.ContainsFunc(e.Addresses, func(text string) bool {
-				address, err := netip.ParseAddr(text)
-				return err == nil && taken[address]
+		return slice.AddressType == discoveryv1.AddressTypeIPv6 &&
+			slices.ContainsFunc(slice.Endpoints, func(e discoveryv1.Endpoint) bool {
+				return len(pods) == 0 || slices.ContainsFunc(e.Addresses, func(text string) bool {
+					address, err := netip.ParseAddr(text)
+					return err == nil && taken[address]
+				})
 			})
-		})
 	}
 	numbers := make(map[string][]int)
 	for _, slice := range all {

@@ -142,8 +142,10 @@ func (c *Controller) nodeChanged(old, node *corev1.Node) {
 	case old != nil && !equality.Semantic.DeepEqual(old.Status.Addresses, node.Status.Addresses):
 		c.nodesChanged.Store(time.Now().UnixNano())
 		c.backoff.reset(isRefusedTarget)
-	case old != nil && eligible(old) == eligible(node) && joins(old) == joins(node) && maps.Equal(old.Labels, node.Labels) &&
-		old.Spec.ProviderID == node.Spec.ProviderID && slices.Equal(old.Spec.PodCIDRs, node.Spec.PodCIDRs):
+	case old != nil && eligible(old) == eligible(node) && joins(old) == joins(node) &&
+		maps.Equal(old.Labels, node.Labels) &&
+		old.Spec.ProviderID == node.Spec.ProviderID &&
+		slices.Equal(old.Spec.PodCIDRs, node.Spec.PodCIDRs):
 		return
 	}
 	c.enqueueAll()

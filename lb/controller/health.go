@@ -13,7 +13,9 @@ import (
 
 // targetsHealth returns notes about listeners without a healthy target for the time of a verdict,
 // and schedules a check of listeners that are new or for which that time has not passed.
-func (c *Controller) targetsHealth(svc *corev1.Service, spec lb.Spec, have lb.State, idle bool, opened []int) (notes []lb.Note) {
+func (c *Controller) targetsHealth(
+	svc *corev1.Service, spec lb.Spec, have lb.State, idle bool, opened []int,
+) (notes []lb.Note) {
 	wanted, present := lb.ByPort(spec.Listeners), lb.ByPort(have.Listeners)
 	changed := func(l lb.Listener) bool {
 		want, ok := wanted[l.Port]
@@ -58,7 +60,8 @@ func (c *Controller) announceHealed(svc *corev1.Service, have lb.State) {
 	message := statusMessage(svc)
 	for _, l := range have.Listeners {
 		if healthy := have.Health(l.Port).Healthy; healthy > 0 && l.ReportsUnserved(message) {
-			c.cfg.Recorder.Event(svc, corev1.EventTypeNormal, lb.ReasonTargetsHealthy, fmt.Sprintf("port %d: targets are healthy again", l.Port))
+			c.cfg.Recorder.Event(svc, corev1.EventTypeNormal, lb.ReasonTargetsHealthy,
+				fmt.Sprintf("port %d: targets are healthy again", l.Port))
 		}
 	}
 }

@@ -50,7 +50,8 @@ func (c *Controller) unreachable(ctx context.Context, o *outcome) func(lb.Op) er
 		if replace, is := op.(lb.ReplaceTarget); is {
 			add.Target, ok = replace.New, slices.Contains(o.have.Targets, replace.Old)
 		}
-		if !ok || add.Target.Server == 0 || add.Target.Pod() || slices.Contains(o.have.Targets, add.Target) || !c.backoff.wasRefused(op) {
+		if !ok || add.Target.Server == 0 || add.Target.Pod() ||
+			slices.Contains(o.have.Targets, add.Target) || !c.backoff.wasRefused(op) {
 			return nil
 		}
 		if !looked {
@@ -89,7 +90,8 @@ func (c *Controller) stillWanted(ctx context.Context, o *outcome) (bool, error) 
 		case apierrors.IsNotFound(err):
 			return false, nil
 		case err != nil:
-			return false, fmt.Errorf("reading Service %s before creating its load balancer: %w", klog.KObj(svc), err)
+			return false,
+				fmt.Errorf("reading Service %s before creating its load balancer: %w", klog.KObj(svc), err)
 		case live.UID != svc.UID || !c.wants(live) || c.keyOf(live) != o.owner:
 			return false, nil
 		}
@@ -105,7 +107,8 @@ func (c *Controller) claimAll(ctx context.Context, o *outcome) error {
 	var services []*corev1.Service
 	for i, m := range o.members {
 		svc := o.services[i]
-		hindered := len(m.Spec.Barred) > 0 || o.owner.Group == "" && !o.have.Exists() && len(m.Spec.Hindrances()) > 0
+		hindered := len(m.Spec.Barred) > 0 ||
+			o.owner.Group == "" && !o.have.Exists() && len(m.Spec.Hindrances()) > 0
 		if m.Standing == lb.Wanted && m.Parsed && (m.Holds || !hindered) {
 			managed := m.Spec.Managed != nil
 			claimed, err := c.claim(ctx, svc, managed)

@@ -23,7 +23,8 @@ import (
 // requests a shared load balancer, else the Service itself.
 func KeyOf(svc *corev1.Service, d lb.Defaults) lb.Owner {
 	if wants(svc, d) {
-		if group, err := lb.Group(svc.Namespace, svc.Annotations[lb.AnnotationShared], d.Shared); err == nil && group != "" {
+		if group, err := lb.Group(svc.Namespace, svc.Annotations[lb.AnnotationShared],
+			d.Shared); err == nil && group != "" {
 			return lb.GroupOwner(d.Cluster, group)
 		}
 	}
@@ -147,7 +148,9 @@ func (v Survey) needs(svc *corev1.Service, have lb.State) bool {
 	}
 	open, any := lb.ByPort(now.Listeners), false
 	for _, l := range held.Listeners {
-		if slices.ContainsFunc(svc.Spec.Ports, func(p corev1.ServicePort) bool { return int(p.Port) == l.Port && p.Protocol == corev1.ProtocolTCP }) {
+		if slices.ContainsFunc(svc.Spec.Ports, func(p corev1.ServicePort) bool {
+			return int(p.Port) == l.Port && p.Protocol == corev1.ProtocolTCP
+		}) {
 			if _, served := open[l.Port]; !served {
 				return true
 			}
@@ -160,7 +163,8 @@ func (v Survey) needs(svc *corev1.Service, have lb.State) bool {
 // shows reports whether a Service's status has an address of the load balancer, onlyThose whether
 // it has no other address: a private address may soon be another load balancer's.
 func shows(svc *corev1.Service, have lb.State) bool {
-	return slices.ContainsFunc(svc.Status.LoadBalancer.Ingress, func(in corev1.LoadBalancerIngress) bool { return isOf(in, have) })
+	return slices.ContainsFunc(svc.Status.LoadBalancer.Ingress,
+		func(in corev1.LoadBalancerIngress) bool { return isOf(in, have) })
 }
 
 func onlyThose(svc *corev1.Service, have lb.State) bool {
@@ -169,12 +173,15 @@ func onlyThose(svc *corev1.Service, have lb.State) bool {
 }
 
 func isOf(in corev1.LoadBalancerIngress, have lb.State) bool {
-	return in.IP != "" && (in.IP == have.IPv4.String() || in.IP == have.IPv6.String() || in.IP == have.PrivateIP.String())
+	return in.IP != "" &&
+		(in.IP == have.IPv4.String() || in.IP == have.IPv6.String() || in.IP == have.PrivateIP.String())
 }
 
 // member parses a Service and chooses its nodes and pods. next is the time until damping allows
 // other pods; 0: not before an endpoint changes.
-func (v Survey) member(owner lb.Owner, svc *corev1.Service, have lb.State, standing lb.Standing) (m lb.Member, next time.Duration) {
+func (v Survey) member(
+	owner lb.Owner, svc *corev1.Service, have lb.State, standing lb.Standing,
+) (m lb.Member, next time.Duration) {
 	q, hasPods := question(svc), slices.ContainsFunc(have.Targets, lb.Target.Pod)
 	m = lb.Member{Standing: standing, HadManaged: hadManaged(svc), Holds: holds(svc)}
 	var all []*discoveryv1.EndpointSlice
@@ -199,7 +206,11 @@ func (v Survey) member(owner lb.Owner, svc *corev1.Service, have lb.State, stand
 	notes = append(notes, parsed...)
 	var refused *lb.RefusedError
 	if m.Spec, m.Parsed = spec, err == nil; errors.As(err, &refused) {
-		m.Spec = lb.Spec{Owner: Owner(svc, v.Defaults.Cluster), Subject: lb.Subject{Namespace: svc.Namespace, Service: svc.Name}, Targeting: lb.Targeting{PodTargets: q.PodTargets}}
+		m.Spec = lb.Spec{
+			Owner:     Owner(svc, v.Defaults.Cluster),
+			Subject:   lb.Subject{Namespace: svc.Namespace, Service: svc.Name},
+			Targeting: lb.Targeting{PodTargets: q.PodTargets},
+		}
 		notes = append(notes, refused.Notes...)
 	}
 	if !m.Parsed || standing == lb.Closing {
@@ -226,7 +237,9 @@ func (v Survey) member(owner lb.Owner, svc *corev1.Service, have lb.State, stand
 }
 
 // admit adds the nodes that the Service allows as targets.
-func (v Survey) admit(m *lb.Member, svc *corev1.Service, all []*discoveryv1.EndpointSlice, selector labels.Selector) {
+func (v Survey) admit(
+	m *lb.Member, svc *corev1.Service, all []*discoveryv1.EndpointSlice, selector labels.Selector,
+) {
 	endpoints := serving(all...)
 	m.Follows = local(svc) && !m.Service.PodTargets
 	ipv6 := slices.Contains(svc.Spec.IPFamilies, corev1.IPv6Protocol)

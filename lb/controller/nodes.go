@@ -89,5 +89,8 @@ func joins(node *corev1.Node) bool {
 }
 
 func noPods() lb.Note {
-	return lb.Note{Grade: lb.Warning, Reason: lb.ReasonNoNodes, Text: "no pod can be a target: none of the Service is ready"}
+	return lb.Note{
+		Grade: lb.Warning, Reason: lb.ReasonNoNodes,
+		Text: "no pod can be a target: none of the Service is ready",
+	}
 }

@@ -40,7 +40,9 @@ func (o *outcome) accessBefore() podAccess {
 	if len(ports) == 0 || routesToPods(o.have) {
 		ports = slices.Concat(ports, lb.PortsOf(o.have.Listeners))
 	}
-	return podAccess{source: o.have.IPv6, ports: ports, targets: podsAmong(o.have.Targets, o.plan.Spec.Targets)}
+	return podAccess{
+		source: o.have.IPv6, ports: ports, targets: podsAmong(o.have.Targets, o.plan.Spec.Targets),
+	}
 }
 
 // accessAfter returns the access that is needed after ops were executed; it is empty if no pods
@@ -140,7 +142,8 @@ func (c *Controller) annotateNode(ctx context.Context, node *corev1.Node, key, w
 	if err != nil {
 		return fmt.Errorf("encoding annotation %s of Node %s: %w", key, node.Name, err)
 	}
-	patched, err := c.cfg.Client.Nodes().Patch(ctx, node.Name, types.MergePatchType, body, metav1.PatchOptions{})
+	patched, err := c.cfg.Client.Nodes().Patch(ctx, node.Name, types.MergePatchType, body,
+		metav1.PatchOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil
@@ -154,7 +157,9 @@ func (c *Controller) annotateNode(ctx context.Context, node *corev1.Node, key, w
 // removeOrphanedAccess removes annotations for Services without a load balancer of their own.
 // States were read after the Services in before were listed: a Service with a load balancer keeps
 // its annotations, even if another controller serves it now or the cache does not have it yet.
-func (c *Controller) removeOrphanedAccess(ctx context.Context, before []*corev1.Service, states []lb.State) error {
+func (c *Controller) removeOrphanedAccess(
+	ctx context.Context, before []*corev1.Service, states []lb.State,
+) error {
 	orphans := func() map[*corev1.Node][]string {
 		current := make(map[string]bool)
 		for _, s := range states {

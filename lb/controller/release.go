@@ -16,7 +16,8 @@ import (
 // ends reports whether a load balancer must be deleted because it no longer serves any Service. If
 // no Service departed from it, it is kept without listeners, because its Services are unknown.
 func (c *Controller) ends(o *outcome) bool {
-	return o.have.Exists() && len(o.plan.Spec.Listeners) == 0 && len(o.left)+len(o.departing) > 0 && !o.plan.Refused
+	return o.have.Exists() && len(o.plan.Spec.Listeners) == 0 && len(o.left)+len(o.departing) > 0 &&
+		!o.plan.Refused
 }
 
 // end handles a balancer that no Service requests. Its state was just read.
@@ -74,7 +75,9 @@ func (c *Controller) deleted(ctx context.Context, o *outcome) (again bool) {
 const reasonNowShared = "SharingLoadBalancer"
 
 // reportDeparting updates the conditions of departing Services if a user must fix the error.
-func (c *Controller) reportDeparting(ctx context.Context, o *outcome, departing []*corev1.Service, why error) ([]lb.Note, error) {
+func (c *Controller) reportDeparting(
+	ctx context.Context, o *outcome, departing []*corev1.Service, why error,
+) ([]lb.Note, error) {
 	note, known := noteOf(why, lb.Spec{})
 	if !known {
 		return nil, why
@@ -86,10 +89,14 @@ func (c *Controller) reportDeparting(ctx context.Context, o *outcome, departing 
 }
 
 // reportAll sets the conditions of Services and keeps their addresses.
-func (c *Controller) reportAll(ctx context.Context, services []*corev1.Service, note lb.Note) error {
+func (c *Controller) reportAll(
+	ctx context.Context, services []*corev1.Service, note lb.Note,
+) error {
 	var errs []error
 	for _, svc := range services {
-		t := serviceReport{notes: []lb.Note{note}, status: svc.Status.LoadBalancer, managed: hadManaged(svc)}
+		t := serviceReport{
+			notes: []lb.Note{note}, status: svc.Status.LoadBalancer, managed: hadManaged(svc),
+		}
 		errs = append(errs, c.reportService(ctx, svc, t))
 	}
 	return errors.Join(errs...)
@@ -97,7 +104,9 @@ func (c *Controller) reportAll(ctx context.Context, services []*corev1.Service, 
 
 // release deletes all cloud objects of a Service that no longer requests a load balancer of this
 // controller, then removes its finalizer. It leaves shared load balancers first.
-func (c *Controller) release(ctx context.Context, o *outcome, svc *corev1.Service) ([]lb.Note, error) {
+func (c *Controller) release(
+	ctx context.Context, o *outcome, svc *corev1.Service,
+) ([]lb.Note, error) {
 	if c.leave(o, svc) {
 		return nil, nil
 	}
@@ -130,7 +139,8 @@ func (c *Controller) release(ctx context.Context, o *outcome, svc *corev1.Servic
 		err = c.allowAccess(ctx, svc, podAccess{})
 	}
 	if err != nil {
-		return c.reportDeparting(ctx, o, []*corev1.Service{svc}, fmt.Errorf("removing the load balancer: %w", err))
+		return c.reportDeparting(ctx, o, []*corev1.Service{svc},
+			fmt.Errorf("removing the load balancer: %w", err))
 	}
 	if have.Exists() {
 		c.states.forget(have.ID)
@@ -183,9 +193,11 @@ func (c *Controller) announceLeft(svc *corev1.Service) {
 	none := fmt.Sprintf("No load balancer with the labels of this Service and of cluster %q exists, so none was deleted", c.cfg.Defaults.Cluster)
 	switch {
 	case nameTaken(svc):
-		c.cfg.Recorder.Event(svc, corev1.EventTypeWarning, lb.ReasonNotOwned, none+"; the load balancer of another owner was left alone")
+		c.cfg.Recorder.Event(svc, corev1.EventTypeWarning, lb.ReasonNotOwned, none+
+			"; the load balancer of another owner was left alone")
 	case showsAny(svc) && !c.transferred(svc):
-		c.cfg.Recorder.Event(svc, corev1.EventTypeWarning, lb.ReasonNotOwned, none+"; whatever responds at "+addresses(svc)+" was left alone")
+		c.cfg.Recorder.Event(svc, corev1.EventTypeWarning, lb.ReasonNotOwned,
+			none+"; whatever responds at "+addresses(svc)+" was left alone")
 	}
 }
 
@@ -193,7 +205,8 @@ func (c *Controller) announceLeft(svc *corev1.Service) {
 // the finalizer is kept.
 func (c *Controller) cleanLeftover(ctx context.Context, o *outcome) ([]lb.Note, error) {
 	svc := o.unmarked
-	if _, explained := c.unexplained.Load(svc.UID); explained || svc.Spec.Type == corev1.ServiceTypeLoadBalancer {
+	if _, explained := c.unexplained.Load(svc.UID); explained ||
+		svc.Spec.Type == corev1.ServiceTypeLoadBalancer {
 		return nil, nil
 	}
 	have, err := c.candidate(ctx, o, lb.Spec{Owner: c.owner(svc)})

@@ -21,7 +21,8 @@ func (c *Controller) report(ctx context.Context, o *outcome) (all []lb.Note, err
 		if m.Standing == lb.Closing || c.keyOf(svc) != o.owner {
 			continue
 		}
-		if now, err := c.services.Services(svc.Namespace).Get(svc.Name); err == nil && c.keyOf(now) != o.owner {
+		if now, err := c.services.Services(svc.Namespace).Get(svc.Name); err == nil &&
+			c.keyOf(now) != o.owner {
 			c.enqueue(c.keyOf(now)) // it requests another balancer now
 			c.enqueue(o.owner)
 			continue
@@ -54,10 +55,13 @@ func (c *Controller) reportTo(ctx context.Context, o *outcome, i int) error {
 	if exists {
 		spec := o.plan.Spec
 		spec.Listeners = part.Listeners
-		t.notes = slices.Concat(t.notes, c.targetsHealth(svc, spec, state, m.Idle() && !spec.PodTargets, o.opened))
+		t.notes = slices.Concat(t.notes, c.targetsHealth(svc, spec, state, m.Idle() && !spec.PodTargets,
+			o.opened))
 	}
 	t.ours = exists && len(state.Listeners) > 0 || len(t.status.Ingress) == 0
-	t.managed = hadManaged(svc) && (!m.Parsed || m.Spec.Managed != nil || o.transient != nil || slices.ContainsFunc(t.notes, rejected))
+	t.managed = hadManaged(svc) &&
+		(!m.Parsed || m.Spec.Managed != nil || o.transient != nil ||
+			slices.ContainsFunc(t.notes, rejected))
 	var err error
 	if o.transient != nil && condition(t.notes).Status == metav1.ConditionTrue {
 		// The condition must not be Accepted after an error, but existing addresses are usable.
@@ -93,14 +97,18 @@ func ownerOf(s lb.State, svc *corev1.Service, cluster string) lb.Owner {
 func (c *Controller) statusOf(o *outcome, i int, state lb.State) corev1.LoadBalancerStatus {
 	m, svc := o.members[i], o.services[i]
 	now := svc.Status.LoadBalancer
-	elsewhere := slices.ContainsFunc(c.states.carrying(c.owner(svc)), func(s lb.State) bool { return s.ID != o.have.ID })
+	elsewhere := slices.ContainsFunc(c.states.carrying(c.owner(svc)), func(s lb.State) bool {
+		return s.ID != o.have.ID
+	})
 	complete := len(state.Listeners) == len(m.Spec.Listeners)
 	switch {
 	case !o.seen:
 		return now
 	case elsewhere && !(complete && m.Parsed && o.transient == nil):
 		return now // it keeps serving until this load balancer has all ports
-	case !o.have.Exists() && (o.transient != nil || foreign(svc) || slices.ContainsFunc(o.found, func(s lb.State) bool { return onlyThose(svc, s) })):
+	case !o.have.Exists() &&
+		(o.transient != nil || foreign(svc) ||
+			slices.ContainsFunc(o.found, func(s lb.State) bool { return onlyThose(svc, s) })):
 		return now // may be another controller's, or be used again after the error
 	case !o.have.Exists() || len(state.Listeners) == 0:
 		return corev1.LoadBalancerStatus{}

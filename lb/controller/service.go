@@ -71,7 +71,8 @@ func roleOf(svc *corev1.Service, d lb.Defaults) role {
 		return unrelated // the condition is that of the controller that gives it addresses of nodes
 	case deleted && finalizer && (ours || heldByNodes(svc)):
 		return departing
-	case !deleted && svc.Spec.Type == corev1.ServiceTypeLoadBalancer && svc.Spec.LoadBalancerClass == nil:
+	case !deleted && svc.Spec.Type == corev1.ServiceTypeLoadBalancer &&
+		svc.Spec.LoadBalancerClass == nil:
 		return kept
 	case marked(svc):
 		return departing
@@ -102,13 +103,15 @@ func foreign(svc *corev1.Service) bool {
 // heldByNodes reports whether a Service has the class of addresses on nodes. Its condition is from
 // that controller, which uses no finalizer: a finalizer is from before the Service had the class.
 func heldByNodes(svc *corev1.Service) bool {
-	return svc.Spec.Type == corev1.ServiceTypeLoadBalancer && svc.Spec.LoadBalancerClass != nil && *svc.Spec.LoadBalancerClass == kube.AddressClass
+	return svc.Spec.Type == corev1.ServiceTypeLoadBalancer && svc.Spec.LoadBalancerClass != nil &&
+		*svc.Spec.LoadBalancerClass == kube.AddressClass
 }
 
 // transferred reports whether another implementation serves a Service of type LoadBalancer now.
 // Then it owns finalizer and addresses, even during deletion: all write the same fields.
 func (c *Controller) transferred(svc *corev1.Service) bool {
-	return svc.Spec.Type == corev1.ServiceTypeLoadBalancer && svc.Spec.LoadBalancerClass != nil && !Ours(svc, c.cfg.Defaults.Classless)
+	return svc.Spec.Type == corev1.ServiceTypeLoadBalancer && svc.Spec.LoadBalancerClass != nil &&
+		!Ours(svc, c.cfg.Defaults.Classless)
 }
 
 func addresses(svc *corev1.Service) string {
@@ -124,7 +127,11 @@ func Owner(svc *corev1.Service, cluster string) lb.Owner {
 	return lb.Owner{Cluster: cluster, UID: string(svc.UID)}
 }
 
-func (c *Controller) owner(svc *corev1.Service) lb.Owner { return Owner(svc, c.cfg.Defaults.Cluster) }
+func (c *Controller) owner(
+	svc *corev1.Service,
+) lb.Owner {
+	return Owner(svc, c.cfg.Defaults.Cluster)
+}
 
 func hadManaged(svc *corev1.Service) bool {
 	return meta.FindStatusCondition(svc.Status.Conditions, conditionManaged) != nil
@@ -148,7 +155,9 @@ func question(svc *corev1.Service) lb.Service {
 		IPv6First:           len(families) > 0 && families[0] == corev1.IPv6Protocol,
 	}
 	for _, p := range svc.Spec.Ports {
-		q.Ports = append(q.Ports, lb.Port{Name: p.Name, Number: int(p.Port), Protocol: string(p.Protocol), NodePort: int(p.NodePort)})
+		q.Ports = append(q.Ports, lb.Port{
+			Name: p.Name, Number: int(p.Port), Protocol: string(p.Protocol), NodePort: int(p.NodePort),
+		})
 	}
 	return q
 }

@@ -20,7 +20,11 @@ type since[K comparable] struct {
 	since map[string]map[K]time.Time
 }
 
-func newSince[K comparable]() *since[K] { return &since[K]{since: make(map[string]map[K]time.Time)} }
+func newSince[K comparable]() *since[K] {
+	return &since[K]{
+		since: make(map[string]map[K]time.Time),
+	}
+}
 
 // look replaces the set of keys, and returns since when each has been in it.
 func (s *since[K]) look(uid string, found []K, now time.Time) map[K]time.Time {

@@ -52,7 +52,11 @@ type listing struct {
 }
 
 func newStates(backend lb.Backend, cluster string) *states {
-	return &states{backend: backend, cluster: cluster, known: make(map[int64]reading), reads: make(map[lb.Owner]moment), expired: make(map[lb.Owner]moment), written: make(map[lb.Owner]moment), due: make(map[lb.Owner]time.Time)}
+	return &states{
+		backend: backend, cluster: cluster, known: make(map[int64]reading),
+		reads: make(map[lb.Owner]moment), expired: make(map[lb.Owner]moment),
+		written: make(map[lb.Owner]moment), due: make(map[lb.Owner]time.Time),
+	}
 }
 
 func (s *states) now() moment {
@@ -79,7 +83,8 @@ func (s *states) isExpired(owner lb.Owner) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	last, due := s.last(owner), s.due[owner]
-	return last.order <= s.expired[owner].order || !due.IsZero() && last.time.Before(due) && !time.Now().Before(due)
+	return last.order <= s.expired[owner].order ||
+		!due.IsZero() && last.time.Before(due) && !time.Now().Before(due)
 }
 
 // expireAfter expires earlier reads of an owner after a delay.
@@ -97,7 +102,8 @@ func (s *states) fresh(owner lb.Owner) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	last := s.last(owner)
-	return last.order > max(s.expired[owner].order, s.written[owner].order, s.events.order) && time.Since(last.time) < freshness
+	return last.order > max(s.expired[owner].order, s.written[owner].order, s.events.order) &&
+		time.Since(last.time) < freshness
 }
 
 func (s *states) last(owner lb.Owner) moment {
@@ -245,7 +251,8 @@ func (s *states) read(ctx context.Context, owner lb.Owner) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	maps.DeleteFunc(s.known, func(id int64, r reading) bool {
-		gone := r.at.order < began.order && owner.Carries(r.Labels) && !slices.ContainsFunc(found, func(have lb.State) bool { return have.ID == id })
+		gone := r.at.order < began.order && owner.Carries(r.Labels) &&
+			!slices.ContainsFunc(found, func(have lb.State) bool { return have.ID == id })
 		if gone && r.Shared() {
 			s.expired[lb.GroupOwner(owner.Cluster, r.Group())] = s.now() // it was changed
 		}

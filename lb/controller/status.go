@@ -81,7 +81,9 @@ func markForeign(svc *corev1.Service) {
 }
 
 // reportService writes condition and status, then emits Events for new notes.
-func (c *Controller) reportService(ctx context.Context, svc *corev1.Service, t serviceReport) error {
+func (c *Controller) reportService(
+	ctx context.Context, svc *corev1.Service, t serviceReport,
+) error {
 	_, err := c.patch(ctx, svc, withReport(svc, t))
 	if apierrors.IsNotFound(err) {
 		return nil
@@ -98,7 +100,8 @@ func (c *Controller) announce(svc *corev1.Service, notes []lb.Note) {
 	known := statusMessage(svc)
 	remembered := lb.Join(notes) // may be truncated
 	for _, n := range notes {
-		if text := n.String(); n.Reason != "" && !strings.Contains(known, text) && strings.Contains(remembered, text) {
+		if text := n.String(); n.Reason != "" && !strings.Contains(known, text) &&
+			strings.Contains(remembered, text) {
 			c.cfg.Recorder.Event(svc, corev1.EventTypeWarning, n.Reason, n.Announcement())
 		}
 	}
@@ -106,7 +109,9 @@ func (c *Controller) announce(svc *corev1.Service, notes []lb.Note) {
 
 // claim marks a Service and prevents its deletion before its load balancer's: finalizer and
 // condition are written in a single request, before anything is created.
-func (c *Controller) claim(ctx context.Context, svc *corev1.Service, managed bool) (*corev1.Service, error) {
+func (c *Controller) claim(
+	ctx context.Context, svc *corev1.Service, managed bool,
+) (*corev1.Service, error) {
 	updated := svc.DeepCopy()
 	if !helpers.HasLBFinalizer(svc) {
 		updated.Finalizers = append(updated.Finalizers, helpers.LoadBalancerCleanupFinalizer)
@@ -159,7 +164,9 @@ func (c *Controller) letGo(ctx context.Context, svc *corev1.Service) error {
 
 // patch writes changed metadata and status. The patch contains the UID: if the Service was
 // recreated, the API server refuses it, and no object is created for the deleted Service.
-func (c *Controller) patch(ctx context.Context, svc, updated *corev1.Service) (*corev1.Service, error) {
+func (c *Controller) patch(
+	ctx context.Context, svc, updated *corev1.Service,
+) (*corev1.Service, error) {
 	if equality.Semantic.DeepEqual(svc, updated) {
 		return svc, nil
 	}
@@ -168,7 +175,8 @@ func (c *Controller) patch(ctx context.Context, svc, updated *corev1.Service) (*
 		return nil, fmt.Errorf("encoding status of Service %s: %w", klog.KObj(svc), err)
 	}
 	// The strategic merge patch merges conditions by type, and finalizers by value.
-	patched, err := c.cfg.Client.Services(svc.Namespace).Patch(ctx, svc.Name, types.StrategicMergePatchType, changes, metav1.PatchOptions{}, "status")
+	patched, err := c.cfg.Client.Services(svc.Namespace).Patch(ctx, svc.Name,
+		types.StrategicMergePatchType, changes, metav1.PatchOptions{}, "status")
 	if err != nil {
 		return nil, fmt.Errorf("writing status of Service %s: %w", klog.KObj(svc), err)
 	}

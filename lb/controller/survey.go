@@ -55,7 +55,10 @@ func (v Survey) Balancer(owner lb.Owner) Surveyed {
 	if len(b.members) == 0 {
 		return out
 	}
-	out.Plan = lb.Input{Owner: owner, Members: b.members, Have: b.have, Certificates: v.Certificates, Taken: b.taken, Now: v.Now, Refused: retriesLater}.Plan()
+	out.Plan = lb.Input{
+		Owner: owner, Members: b.members, Have: b.have, Certificates: v.Certificates, Taken: b.taken,
+		Now: v.Now, Refused: retriesLater,
+	}.Plan()
 	if named := b.have.Services(); out.Conflict == nil && owner.Group != "" {
 		taken := func(have lb.State) bool { return have.Name == out.Plan.Spec.Name }
 		switch {
@@ -82,7 +85,9 @@ func retriesLater(op lb.Op) error {
 // For returns the ops and notes that concern a Service. Ops on the load balancer as a whole are
 // returned for the oldest.
 func (s Surveyed) For(svc *corev1.Service) (ops []lb.Op, notes []lb.Note) {
-	i := slices.IndexFunc(s.Services, func(member *corev1.Service) bool { return member.UID == svc.UID })
+	i := slices.IndexFunc(s.Services, func(member *corev1.Service) bool {
+		return member.UID == svc.UID
+	})
 	if i < 0 {
 		return nil, nil
 	}

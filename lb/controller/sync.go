@@ -261,7 +261,8 @@ func (c *Controller) act(ctx context.Context, o *outcome, ops []lb.Op) (again bo
 	if slices.ContainsFunc(r.errs, hasSubstitute) {
 		return true
 	}
-	return (r.moved || o.plan.Again) && len(r.errs) == 0 || creates && len(r.errs) > 0 && c.claimsByName(ctx, o)
+	return (r.moved || o.plan.Again) && len(r.errs) == 0 ||
+		creates && len(r.errs) > 0 && c.claimsByName(ctx, o)
 }
 
 // hasSubstitute reports whether the next plan differs because of a refused operation: it has

@@ -70,7 +70,8 @@ func (c *Controller) candidate(ctx context.Context, o *outcome, spec lb.Spec) (l
 		return have, fmt.Errorf("taking over: %w", err)
 	}
 	if have.Exists() {
-		klog.FromContext(ctx).Info("Found load balancer of another controller", "loadBalancer", have.ID, "name", have.Name)
+		klog.FromContext(ctx).Info("Found load balancer of another controller", "loadBalancer", have.ID,
+			"name", have.Name)
 		if have.Labels[lb.LabelPeer] != spec.Owner.UID { // a name is not unique to the Service
 			if err := c.checkProject(ctx); err != nil {
 				return lb.State{}, err
@@ -151,7 +152,8 @@ func (c *Controller) reallyGone(ctx context.Context, uids []string, have lb.Stat
 	}
 	for _, svc := range live.Items {
 		if slices.Contains(uids, string(svc.UID)) {
-			return fmt.Errorf("the cache does not know the Service %s, which shares the load balancer %q", klog.KObj(&svc), have.Name)
+			return fmt.Errorf("the cache does not know the Service %s, which shares the load balancer %q",
+				klog.KObj(&svc), have.Name)
 		}
 	}
 	return nil

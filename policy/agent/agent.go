@@ -88,7 +88,8 @@ var errWaiting = errors.New("waiting")
 // New returns an agent. It starts nothing.
 func New(cfg Config) (*Agent, error) {
 	a := &Agent{
-		Config: cfg, decided: make(chan struct{}), index: policy.NewIndex(cfg.Node), state: errWaiting, changed: func() {},
+		Config: cfg, decided: make(chan struct{}), index: policy.NewIndex(cfg.Node), state: errWaiting,
+		changed: func() {},
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[task](20*time.Millisecond, 30*time.Second),
 			workqueue.TypedRateLimitingQueueConfig[task]{Name: "policies"}),
@@ -119,7 +120,9 @@ func (a *Agent) change(do func()) {
 }
 
 // follow keeps the index in step with an informer.
-func (a *Agent) follow(of cache.SharedIndexInformer, set func(obj any), remove func(policy.Name)) (cache.InformerSynced, error) {
+func (a *Agent) follow(
+	of cache.SharedIndexInformer, set func(obj any), remove func(policy.Name),
+) (cache.InformerSynced, error) {
 	handler, err := of.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(obj any) { a.change(func() { set(obj) }) },
 		UpdateFunc: func(_, obj any) { a.change(func() { set(obj) }) },
@@ -146,7 +149,8 @@ func (a *Agent) Run(ctx context.Context) {
 		workers.Go(func() { a.enforceWhen(ctx, a.read) })
 	}
 	workers.Go(func() {
-		kube.Work(ctx, a.queue, "NetworkPolicies are not enforced as they should be; trying again", a.work)
+		kube.Work(ctx, a.queue, "NetworkPolicies are not enforced as they should be; trying again",
+			a.work)
 	})
 	workers.Go(func() { wait.UntilWithContext(ctx, a.watchTable, time.Second) })
 	a.queue.Add(enforce)
@@ -210,7 +214,8 @@ func (a *Agent) desired(ctx context.Context) (*policy.Ruleset, error) {
 		}
 	}
 	if !a.pods.read() {
-		return nil, fmt.Errorf("%w for the Pods and Namespaces that NetworkPolicies may mean to be read", errWaiting)
+		return nil,
+			fmt.Errorf("%w for the Pods and Namespaces that NetworkPolicies may mean to be read", errWaiting)
 	}
 	if a.moved {
 		nodes, err := a.Nodes.All()
@@ -283,7 +288,8 @@ func (a *Agent) readPods(ctx context.Context) error {
 	_ = all.SetTransform(kube.TrimPod) // fails only while the informer runs
 	_ = namespaces.SetTransform(kube.TrimNamespace)
 	index := a.index
-	ofPods, podsErr := a.follow(all, func(obj any) { index.SetPod(kube.PodOf(obj.(*corev1.Pod))) }, index.DeletePod)
+	ofPods, podsErr := a.follow(all, func(obj any) { index.SetPod(kube.PodOf(obj.(*corev1.Pod))) },
+		index.DeletePod)
 	ofNamespaces, err := a.follow(namespaces,
 		func(obj any) { n := obj.(*corev1.Namespace); index.SetNamespace(n.Name, n.Labels) },
 		func(name policy.Name) { index.DeleteNamespace(name.Name) })

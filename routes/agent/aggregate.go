@@ -19,7 +19,8 @@ func (d *decider) aggregates(ipv4 bool) {
 		}
 	}
 	for _, pool := range merge(pools) {
-		if e, ok := d.lookup.route(pool.Addr(), pool.Bits()); ok && e.Dst.Bits() > 0 && e.Via.IsValid() && d.onUplink(e.Link) {
+		if e, ok := d.lookup.route(pool.Addr(), pool.Bits()); ok && e.Dst.Bits() > 0 && e.Via.IsValid() &&
+			d.onUplink(e.Link) {
 			continue
 		}
 		gateway, link, ok := d.gateway(ipv4)
@@ -32,7 +33,9 @@ func (d *decider) aggregates(ipv4 bool) {
 				pool, d.uplinkNames()))
 			continue
 		}
-		d.want = append(d.want, WantedEntry{aggregate(pool, gateway, link), "", "all pods are behind the cloud network's gateway"})
+		d.want = append(d.want, WantedEntry{
+			aggregate(pool, gateway, link), "", "all pods are behind the cloud network's gateway",
+		})
 	}
 }
 
@@ -48,13 +51,15 @@ func (d *decider) gateway(ipv4 bool) (netip.Addr, int, bool) {
 	}
 	var best Entry
 	for _, e := range d.Table {
-		if e.Ours() || e.Kind != Unicast || !e.Via.IsValid() || e.Dst.Bits() == 0 || !d.onUplink(e.Link) || e.Dst.Addr().Is4() != ipv4 {
+		if e.Ours() || e.Kind != Unicast || !e.Via.IsValid() || e.Dst.Bits() == 0 ||
+			!d.onUplink(e.Link) || e.Dst.Addr().Is4() != ipv4 {
 			continue
 		}
 		if !slices.ContainsFunc(d.self.InternalIPs, e.Dst.Contains) {
 			continue
 		}
-		if !best.Via.IsValid() || cmp.Or(-cmp.Compare(e.Dst.Bits(), best.Dst.Bits()), compareEntries(e, best)) < 0 {
+		if !best.Via.IsValid() ||
+			cmp.Or(-cmp.Compare(e.Dst.Bits(), best.Dst.Bits()), compareEntries(e, best)) < 0 {
 			best = e
 		}
 	}

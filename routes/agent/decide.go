@@ -137,16 +137,23 @@ var ErrNoNode = errors.New("this machine's Node does not exist")
 func Decide(s Situation) (Decision, error) {
 	at := slices.IndexFunc(s.Nodes, func(n *kube.Node) bool { return n.Name == s.Self })
 	if at < 0 {
-		return Decision{Proxies: diffProxies(nil, s.Proxies, s.unclaimed(nil))}, fmt.Errorf("deciding on routes among %d Nodes: %s: %w", len(s.Nodes), s.Self, ErrNoNode)
+		return Decision{Proxies: diffProxies(nil, s.Proxies, s.unclaimed(nil))},
+			fmt.Errorf("deciding on routes among %d Nodes: %s: %w", len(s.Nodes), s.Self, ErrNoNode)
 	}
-	d := &decider{Situation: s, self: s.Nodes[at], lookup: newLookup(s.Table), peers: map[string]string{}, held: map[netip.Prefix]netip.Addr{}}
+	d := &decider{
+		Situation: s, self: s.Nodes[at], lookup: newLookup(s.Table), peers: map[string]string{},
+		held: map[netip.Prefix]netip.Addr{},
+	}
 	d.devices = s.Devices()
 	d.plans = make([]TunnelPlan, len(d.devices))
 	d.uplinks = d.findUplinks()
 	for _, p := range d.self.PodCIDRs {
-		d.want = append(d.want, WantedEntry{refusing(p), "", "own podCIDR: addresses without a pod are unreachable here"})
+		d.want = append(d.want, WantedEntry{
+			refusing(p), "", "own podCIDR: addresses without a pod are unreachable here",
+		})
 	}
-	if s.Tunnels.Enabled && s.Tunnel.Problem != "" && (d.self.Reach != "" || s.Tunnels.Phase == Require) {
+	if s.Tunnels.Enabled && s.Tunnel.Problem != "" &&
+		(d.self.Reach != "" || s.Tunnels.Phase == Require) {
 		d.faults = append(d.faults, s.Tunnel.Problem)
 	}
 	for _, ipv4 := range []bool{true, false} {
@@ -155,7 +162,8 @@ func Decide(s Situation) (Decision, error) {
 		case mode == ByNodes:
 			d.peerRoutes(ipv4, encrypted)
 			d.refuseTheRest(ipv4)
-		case mode == ByCloud && d.Tunnels.Enabled && (d.self.Reach == kube.NoNetwork || d.Tunnels.Phase == Require):
+		case mode == ByCloud && d.Tunnels.Enabled &&
+			(d.self.Reach == kube.NoNetwork || d.Tunnels.Phase == Require):
 			d.refuseTheRest(ipv4)
 		case mode == ByCloud && ipv4 && d.dedicated():
 			d.acrossVSwitch()
@@ -185,8 +193,10 @@ func Decide(s Situation) (Decision, error) {
 		}
 	}
 	return Decision{
-		Want: d.want, Plan: plan, Answers: d.answers, Proxies: diffProxies(d.answers, s.Proxies, d.staying), Tunnels: d.plans[0], Retiring: d.plans[1:],
-		Peers: d.sortedPeers(), Faults: d.faults, Warnings: append(d.warnings, d.distrust()...), View: view, UID: d.self.UID,
+		Want: d.want, Plan: plan, Answers: d.answers,
+		Proxies: diffProxies(d.answers, s.Proxies, d.staying), Tunnels: d.plans[0], Retiring: d.plans[1:],
+		Peers: d.sortedPeers(), Faults: d.faults, Warnings: append(d.warnings, d.distrust()...),
+		View: view, UID: d.self.UID,
 	}, nil
 }
 
@@ -262,10 +272,15 @@ func (d *decider) leadTo(planned []routes.Node, lacking string) (lost []netip.Pr
 			d.held[peer.Dst] = peer.Via
 			continue
 		}
-		d.want = append(d.want, WantedEntry{toward(peer.Dst, peer.Via, link.Index), peer.Node, "its InternalIP is a neighbor on " + link.Name})
+		d.want = append(d.want, WantedEntry{
+			toward(peer.Dst, peer.Via, link.Index), peer.Node,
+			"its InternalIP is a neighbor on " + link.Name,
+		})
 		// A machine that is down never replies, and its Node shows that already.
 		if d.Unresolved[peer.Via] && ready[peer.Node] {
-			d.lost(peer.Node, fmt.Sprintf("InternalIP %s does not reply on %s; check that both machines share that segment", peer.Via, link.Name))
+			d.lost(peer.Node,
+				fmt.Sprintf("InternalIP %s does not reply on %s; check that both machines share that segment",
+					peer.Via, link.Name))
 		}
 	}
 	for _, n := range planned {
@@ -295,7 +310,9 @@ func (d *decider) leadTo(planned []routes.Node, lacking string) (lost []netip.Pr
 func (d *decider) refuseTheRest(ipv4 bool) {
 	for _, p := range d.PodRanges {
 		if p.Addr().Is4() == ipv4 && !slices.Contains(d.self.PodCIDRs, p) {
-			d.want = append(d.want, WantedEntry{refusing(p), "", "pods' range: addresses of no node are unreachable here"})
+			d.want = append(d.want, WantedEntry{
+				refusing(p), "", "pods' range: addresses of no node are unreachable here",
+			})
 		}
 	}
 }
@@ -304,7 +321,8 @@ func (d *decider) refuseTheRest(ipv4 bool) {
 func (d *decider) neighbor(addr netip.Addr) (Link, string) {
 	e, ok := d.lookup.route(addr, addr.BitLen())
 	if !ok || e.Kind != Unicast {
-		return Link{}, fmt.Sprintf("InternalIP %s has no route; check the uplinks %s", addr, d.uplinkNames())
+		return Link{},
+			fmt.Sprintf("InternalIP %s has no route; check the uplinks %s", addr, d.uplinkNames())
 	}
 	at := slices.IndexFunc(d.uplinks, func(l Link) bool { return l.Index == e.Link })
 	switch {
@@ -346,7 +364,9 @@ func family(ipv4 bool) string {
 }
 
 func (d *Decision) nameUnreachable(node, problem string) {
-	at, found := slices.BinarySearchFunc(d.Peers, node, func(p Peer, name string) int { return cmp.Compare(p.Node, name) })
+	at, found := slices.BinarySearchFunc(d.Peers, node, func(p Peer, name string) int {
+		return cmp.Compare(p.Node, name)
+	})
 	if !found {
 		d.Peers = slices.Insert(d.Peers, at, Peer{node, problem})
 	}

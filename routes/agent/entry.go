@@ -114,11 +114,15 @@ func (l Link) has(addr netip.Addr) bool {
 }
 
 func toward(dst netip.Prefix, via netip.Addr, link int) Entry {
-	return Entry{Dst: dst, Via: via, Kind: Unicast, Link: link, Metric: PeerMetric(dst), Protocol: Protocol}
+	return Entry{
+		Dst: dst, Via: via, Kind: Unicast, Link: link, Metric: PeerMetric(dst), Protocol: Protocol,
+	}
 }
 
 func aggregate(pool netip.Prefix, via netip.Addr, link int) Entry {
-	return Entry{Dst: pool, Via: via, Kind: Unicast, Link: link, Metric: MetricPeer, Protocol: Protocol}
+	return Entry{
+		Dst: pool, Via: via, Kind: Unicast, Link: link, Metric: MetricPeer, Protocol: Protocol,
+	}
 }
 
 func refusing(dst netip.Prefix) Entry {

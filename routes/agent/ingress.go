@@ -20,12 +20,18 @@ func (d *decider) ingress() []podingress.Ingress {
 			continue
 		}
 		endpoints := len(said.Endpoints)
-		said.Endpoints = slices.DeleteFunc(said.Endpoints, func(e netip.AddrPort) bool { return !d.ownPublic(e.Addr()) })
+		said.Endpoints = slices.DeleteFunc(said.Endpoints, func(e netip.AddrPort) bool {
+			return !d.ownPublic(e.Addr())
+		})
 		if refused := endpoints - len(said.Endpoints); refused > 0 {
-			d.distrustTargets(key, fmt.Sprintf("%d of %d endpoints are no public IPv6 addresses in this node's podCIDRs", refused, endpoints))
+			d.distrustTargets(key,
+				fmt.Sprintf("%d of %d endpoints are no public IPv6 addresses in this node's podCIDRs", refused,
+					endpoints))
 		}
 		sources := len(said.Sources)
-		said.Sources = slices.DeleteFunc(said.Sources, func(p netip.Prefix) bool { return !p.Addr().Is6() || p.Addr().Is4In6() })
+		said.Sources = slices.DeleteFunc(said.Sources, func(p netip.Prefix) bool {
+			return !p.Addr().Is6() || p.Addr().Is4In6()
+		})
 		if refused := sources - len(said.Sources); refused > 0 {
 			d.distrustTargets(key, fmt.Sprintf("%d of %d sources are not of IPv6", refused, sources))
 		}

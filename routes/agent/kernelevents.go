@@ -31,8 +31,9 @@ type peer struct {
 func newInterest(d Decision, s Situation) *interest {
 	i := &interest{
 		wanted: make([]Entry, len(d.Want)), refused: make(map[Place]bool, len(d.Plan.Refused)),
-		uplinks: map[int]bool{}, names: append(slices.Concat(s.Uplinks, d.View.Tunnels), TunnelLink(s.Tunnels.Port)),
-		peers: make([]peer, 0, len(d.Want)), answers: make(map[Proxy]bool, len(d.Answers)),
+		uplinks: map[int]bool{},
+		names:   append(slices.Concat(s.Uplinks, d.View.Tunnels), TunnelLink(s.Tunnels.Port)),
+		peers:   make([]peer, 0, len(d.Want)), answers: make(map[Proxy]bool, len(d.Answers)),
 	}
 	for _, p := range d.Answers {
 		i.answers[p] = true
@@ -72,7 +73,9 @@ func (i *interest) wants(e Entry) bool {
 
 // leadsTo reports whether an entry for the destination is wanted, refused or not.
 func (i *interest) leadsTo(dst netip.Prefix) bool {
-	_, found := slices.BinarySearchFunc(i.wanted, dst, func(e Entry, dst netip.Prefix) int { return e.Dst.Compare(dst) })
+	_, found := slices.BinarySearchFunc(i.wanted, dst, func(e Entry, dst netip.Prefix) int {
+		return e.Dst.Compare(dst)
+	})
 	return found
 }
 
@@ -100,7 +103,8 @@ func (i *interest) concerned(e Event) bool {
 			// A wanted route exists, or an unwanted one was deleted: nothing to do.
 			return (e.Kind == RouteSet) != i.wants(e.Route)
 		}
-		return i.leadsTo(e.Route.Dst) || i.uplinks[e.Route.Link] || e.Route.Dst.Bits() == 0 || len(i.uplinks) == 0
+		return i.leadsTo(e.Route.Dst) || i.uplinks[e.Route.Link] || e.Route.Dst.Bits() == 0 ||
+			len(i.uplinks) == 0
 	case LinkChanged:
 		return i.uplinks[e.Link] || slices.Contains(i.names, e.Name)
 	case AddressChanged:

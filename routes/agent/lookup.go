@@ -29,7 +29,9 @@ func newLookup(have []Entry) lookup {
 			l.byLength[bits][e.Dst] = e
 		}
 	}
-	l.lengths = slices.SortedFunc(maps.Keys(l.byLength), func(a, b int) int { return cmp.Compare(b, a) })
+	l.lengths = slices.SortedFunc(maps.Keys(l.byLength), func(a, b int) int {
+		return cmp.Compare(b, a)
+	})
 	return l
 }
 

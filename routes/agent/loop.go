@@ -134,7 +134,9 @@ func (a *Agent) Run(ctx context.Context) error {
 	})
 	for _, edge := range append(append([]Edge(nil), a.Before...), a.After...) {
 		workers.Go(func() {
-			a.watch(ctx, edge.Name(), func(ctx context.Context) error { return edge.Watch(ctx, func() { a.queue.Add(pass) }) })
+			a.watch(ctx, edge.Name(), func(ctx context.Context) error {
+				return edge.Watch(ctx, func() { a.queue.Add(pass) })
+			})
 		})
 	}
 	workers.Go(func() {
@@ -167,16 +169,17 @@ func (a *Agent) passInFull() {
 }
 
 func (a *Agent) work(ctx context.Context) {
-	kube.Work(ctx, a.queue, "This node's network is not as it should be; trying again", func(ctx context.Context, what task) error {
-		switch what {
-		case neighbors:
-			return a.askNeighbors(ctx)
-		case handshakes:
-			return a.awaitHandshakes(ctx)
-		default:
-			return a.pass(ctx)
-		}
-	})
+	kube.Work(ctx, a.queue, "This node's network is not as it should be; trying again",
+		func(ctx context.Context, what task) error {
+			switch what {
+			case neighbors:
+				return a.askNeighbors(ctx)
+			case handshakes:
+				return a.awaitHandshakes(ctx)
+			default:
+				return a.pass(ctx)
+			}
+		})
 }
 
 // situation reads the complete input of a decision.

@@ -83,7 +83,11 @@ func (a *Agent) putRight(ctx context.Context, full bool, events []time.Time) err
 		shown = errors.New("the Nodes are not current")
 	}
 	a.report(shown)
-	a.status.tell(outcome{uid: d.UID, ready: ready, hasPodCIDRs: len(d.View.PodCIDRs) > 0, peers: d.Peers, warnings: warnings, wireGuard: a.wireGuard(s, d), unconnected: s.Tunnels.Phase == Require && !d.Tunnels.Connected()})
+	a.status.tell(outcome{
+		uid: d.UID, ready: ready, hasPodCIDRs: len(d.View.PodCIDRs) > 0, peers: d.Peers,
+		warnings: warnings, wireGuard: a.wireGuard(s, d),
+		unconnected: s.Tunnels.Phase == Require && !d.Tunnels.Connected(),
+	})
 	return err
 }
 
@@ -95,7 +99,9 @@ func (a *Agent) report(problem error) {
 
 // applyEdges reconciles components with the view in their order. It stops at the first
 // failure, because later components rely on earlier ones. It appends their warnings.
-func (a *Agent) applyEdges(ctx context.Context, edges []Edge, v View, full bool, warnings *[]string) error {
+func (a *Agent) applyEdges(
+	ctx context.Context, edges []Edge, v View, full bool, warnings *[]string,
+) error {
 	for i, edge := range edges {
 		report, err := edge.Apply(ctx, v, full)
 		for _, line := range report.Changed {
@@ -129,7 +135,9 @@ func names(edges []Edge) string {
 
 // write applies a plan, deletions last, so that at no time fewer peers can be reached than
 // before. Peers whose routes the kernel rejects are added to the decision.
-func (a *Agent) write(ctx context.Context, before *interest, d *Decision) (missing int, failed failures) {
+func (a *Agent) write(
+	ctx context.Context, before *interest, d *Decision,
+) (missing int, failed failures) {
 	detailed := klog.FromContext(ctx).V(2)
 	unmade := map[netip.Prefix]bool{}
 	entries := make([]Entry, len(d.Plan.Add))
@@ -161,7 +169,8 @@ func (a *Agent) write(ctx context.Context, before *interest, d *Decision) (missi
 		if before.wants(change.New.Entry) {
 			a.metrics.repairs.WithLabelValues("routes").Inc()
 		}
-		detailed.Info("Route changed", "route", change.New.Entry, "was", change.Old, "node", change.New.Node)
+		detailed.Info("Route changed", "route", change.New.Entry, "was", change.Old, "node",
+			change.New.Node)
 	}
 	missing = len(failed.own) + len(failed.peers)
 	for _, e := range d.Plan.Delete {
@@ -207,7 +216,8 @@ func (f *failures) err() error {
 	if len(all) <= shown {
 		return errors.Join(all...)
 	}
-	return fmt.Errorf("%d routes could not be written, among them: %w", len(all), errors.Join(all[:shown]...))
+	return fmt.Errorf("%d routes could not be written, among them: %w", len(all),
+		errors.Join(all[:shown]...))
 }
 
 // askNeighbors checks which peers reply, and triggers a pass if the result has changed.

@@ -34,7 +34,8 @@ func (p Proxy) Ours() bool { return p.Protocol == Protocol }
 func (p Proxy) String() string { return fmt.Sprintf("%s on interface %d", p.Addr, p.Link) }
 
 func compareProxies(a, b Proxy) int {
-	return cmp.Or(cmp.Compare(a.Link, b.Link), a.Addr.Compare(b.Addr), cmp.Compare(a.Protocol, b.Protocol))
+	return cmp.Or(cmp.Compare(a.Link, b.Link), a.Addr.Compare(b.Addr), cmp.Compare(a.Protocol,
+		b.Protocol))
 }
 
 // ProxyPlan changes proxy neighbor entries. Other programs' entries serve as well and are kept.
@@ -133,7 +134,9 @@ func spans(proxies []Proxy) []string {
 const proxyPart = "proxy ARP"
 
 // writeProxies applies a plan. It stops at the first error, which the rest would cause too.
-func (a *Agent) writeProxies(ctx context.Context, before *interest, plan ProxyPlan, failed *failures) {
+func (a *Agent) writeProxies(
+	ctx context.Context, before *interest, plan ProxyPlan, failed *failures,
+) {
 	for _, p := range plan.Add {
 		if err := a.Kernel.AddProxy(ctx, p); err != nil {
 			failed.own = append(failed.own, fmt.Errorf("having ARP answered for %s: %w", p, err))
@@ -142,11 +145,13 @@ func (a *Agent) writeProxies(ctx context.Context, before *interest, plan ProxyPl
 	}
 	for _, p := range plan.Delete {
 		if err := a.Kernel.DeleteProxy(ctx, p); err != nil {
-			failed.peers = append(failed.peers, fmt.Errorf("having ARP answered no longer for %s: %w", p, err))
+			failed.peers = append(failed.peers, fmt.Errorf("having ARP answered no longer for %s: %w", p,
+				err))
 			return
 		}
 	}
-	if before != nil && slices.ContainsFunc(plan.Add, func(p Proxy) bool { return before.answers[p] }) {
+	if before != nil &&
+		slices.ContainsFunc(plan.Add, func(p Proxy) bool { return before.answers[p] }) {
 		a.metrics.repairs.WithLabelValues(proxyPart).Inc()
 	}
 	for _, line := range plan.Lines() {

@@ -77,9 +77,10 @@ func (s *status) tell(o outcome) {
 func (s *status) stop() { s.queue.ShutDown() }
 
 func (s *status) run(ctx context.Context) {
-	kube.Work(ctx, s.queue, "Node's conditions not written; trying again", func(ctx context.Context, _ struct{}) error {
-		return s.write(ctx, time.Now())
-	})
+	kube.Work(ctx, s.queue, "Node's conditions not written; trying again",
+		func(ctx context.Context, _ struct{}) error {
+			return s.write(ctx, time.Now())
+		})
 }
 
 func (s *status) write(ctx context.Context, now time.Time) error {
@@ -167,16 +168,19 @@ const namedPeers = 10
 func peersReachable(o outcome) corev1.NodeCondition {
 	c := corev1.NodeCondition{
 		Type: PeersReachable, Status: corev1.ConditionTrue,
-		Reason: reasonAllReachable, Message: "this node has a route to the pods of every other node that has any",
+		Reason:  reasonAllReachable,
+		Message: "this node has a route to the pods of every other node that has any",
 	}
 	var message []string
 	if o.ready != nil {
 		c.Status, c.Reason = corev1.ConditionFalse, reasonNotReady
-		message = append(message, "this node's network is not ready: "+strings.ReplaceAll(o.ready.Error(), "\n", "; "))
+		message = append(message, "this node's network is not ready: "+
+			strings.ReplaceAll(o.ready.Error(), "\n", "; "))
 	}
 	if len(o.peers) > 0 {
 		c.Status, c.Reason = corev1.ConditionFalse, reasonUnreachable
-		message = append(message, fmt.Sprintf("pods of %d nodes can't be reached from this node: %s", len(o.peers), named(o.peers)))
+		message = append(message, fmt.Sprintf("pods of %d nodes can't be reached from this node: %s",
+			len(o.peers), named(o.peers)))
 	}
 	if len(o.warnings) > 0 {
 		if c.Reason == reasonAllReachable {

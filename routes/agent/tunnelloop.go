@@ -111,7 +111,10 @@ func (a *Agent) writeTunnels(ctx context.Context, s Situation, d Decision) error
 	return err
 }
 
-func (a *Agent) writeDevice(ctx context.Context, device Tunnels, state TunnelState, plan TunnelPlan, progress map[peerOf]*tunnelPeer) error {
+func (a *Agent) writeDevice(
+	ctx context.Context, device Tunnels, state TunnelState, plan TunnelPlan,
+	progress map[peerOf]*tunnelPeer,
+) error {
 	if err := device.SetLink(ctx, plan.TunnelDevice); err != nil {
 		return err
 	}
@@ -141,14 +144,19 @@ func (a *Agent) writeDevice(ctx context.Context, device Tunnels, state TunnelSta
 // next returns the peer to set, and reports whether it differs from the existing one. A working
 // endpoint is kept: the peer may be behind NAT, where only the device observes its address.
 // Until the first handshake, keepalives make the device try.
-func (p *tunnelPeer) next(want TunnelPeer, have TunnelPeerState, exists bool, now time.Time) (TunnelPeer, bool) {
+func (p *tunnelPeer) next(
+	want TunnelPeer, have TunnelPeerState, exists bool, now time.Time,
+) (TunnelPeer, bool) {
 	const try = 5 * time.Second
 	if !p.connected {
 		want.Keepalive = try
 	}
 	allowed := slices.SortedFunc(slices.Values(want.AllowedIPs), netip.Prefix.Compare)
-	want.Replace = slices.ContainsFunc(have.AllowedIPs, func(p netip.Prefix) bool { return !slices.Contains(allowed, p) })
-	works := now.Sub(have.Handshake) < sessionEnd || slices.Contains(want.Endpoints, have.Endpoint) && p.connected
+	want.Replace = slices.ContainsFunc(have.AllowedIPs, func(p netip.Prefix) bool {
+		return !slices.Contains(allowed, p)
+	})
+	works := now.Sub(have.Handshake) < sessionEnd ||
+		slices.Contains(want.Endpoints, have.Endpoint) && p.connected
 	p.several = len(want.Endpoints) > 1
 	if len(want.Endpoints) > 0 && !works {
 		if exists && now.Sub(p.triedAt) >= endpointLimit {
@@ -157,7 +165,8 @@ func (p *tunnelPeer) next(want TunnelPeer, have TunnelPeerState, exists bool, no
 		want.Endpoint = want.Endpoints[p.tried%len(want.Endpoints)]
 	}
 	moved := want.Endpoint.IsValid() && want.Endpoint != have.Endpoint
-	return want, !exists || moved || want.Keepalive != have.Keepalive || !slices.Equal(allowed, have.AllowedIPs)
+	return want,
+		!exists || moved || want.Keepalive != have.Keepalive || !slices.Equal(allowed, have.AllowedIPs)
 }
 
 // pruneTunnels removes the peers that are not in the plans, after the routes to them, and devices
@@ -183,7 +192,8 @@ func (a *Agent) pruneTunnels(ctx context.Context, s Situation, d Decision, route
 			kept = append(kept, r)
 			continue
 		}
-		klog.FromContext(ctx).Info("WireGuard device is not used any more; removing it and its key", "port", s.Retiring[i].Port)
+		klog.FromContext(ctx).Info("WireGuard device is not used any more; removing it and its key",
+			"port", s.Retiring[i].Port)
 		if _, failed := r.Remove(ctx, false); failed != nil {
 			kept, err = append(kept, r), errors.Join(err, failed)
 		}
@@ -243,7 +253,8 @@ func (a *Agent) awaitHandshakes(ctx context.Context) error {
 			next = handshakePoll
 		}
 		overdue := age >= handshakeLimit && age < handshakeLimit+2*handshakePoll
-		due = due || overdue || state.handshaken(p.key) || p.several && now.Sub(p.triedAt) >= endpointLimit
+		due = due || overdue || state.handshaken(p.key) ||
+			p.several && now.Sub(p.triedAt) >= endpointLimit
 	}
 	switch {
 	case due:
@@ -294,7 +305,8 @@ func (s *status) writeWireGuard(ctx context.Context, node *corev1.Node, w *kube.
 	if err != nil {
 		return fmt.Errorf("encoding the WireGuard annotation: %w", err)
 	}
-	_, err = s.Client.CoreV1().Nodes().Patch(ctx, node.Name, types.MergePatchType, patch, metav1.PatchOptions{}, "status")
+	_, err = s.Client.CoreV1().Nodes().Patch(ctx, node.Name, types.MergePatchType, patch,
+		metav1.PatchOptions{}, "status")
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("annotating node %s: %w", node.Name, err)
 	}

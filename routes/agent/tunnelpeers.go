@@ -12,15 +12,20 @@ import (
 
 // addPeers adds the node as a peer of each device for which it has a key. It returns the device to
 // use, or why there is none.
-func (d *decider) addPeers(n *kube.Node, dsts []netip.Prefix, shared map[string]bool, ipv4 bool) (at int, problem string) {
+func (d *decider) addPeers(
+	n *kube.Node, dsts []netip.Prefix, shared map[string]bool, ipv4 bool,
+) (at int, problem string) {
 	switch at, found := d.device(n); {
 	case d.devices[0].Problem != "":
 		return at, d.devices[0].Problem
 	case n.WireGuard == nil:
-		return at, "its agent has not published a WireGuard key; check that underlay-agent runs there, and its log"
+		return at,
+			"its agent has not published a WireGuard key; check that underlay-agent runs there, and its log"
 	case !found:
 		return at, "its agent has no WireGuard key for this machine's port; check that all agents have the same wireguardPort"
-	case slices.ContainsFunc(n.WireGuard.Keys, func(k kube.WireGuardKey) bool { return shared[k.PublicKey] }):
+	case slices.ContainsFunc(n.WireGuard.Keys, func(k kube.WireGuardKey) bool {
+		return shared[k.PublicKey]
+	}):
 		return at, "another Node has the same WireGuard key; delete /var/lib/underlay/wireguard-*.key on the machine that was cloned, and restart its underlay-agent"
 	default:
 		for i, state := range d.devices {
@@ -36,7 +41,8 @@ func (d *decider) addPeers(n *kube.Node, dsts []netip.Prefix, shared map[string]
 		d.plans[at].Needed = d.plans[at].Needed || n.Ready
 		late := Peer{n.Name, fmt.Sprint("at port ", d.devices[at].Port)}
 		current := d.devices[0]
-		if at > 0 && n.Ready && current.Unanswered[n.Name] && n.WireGuard.Key(current.Port) != "" && !slices.Contains(d.late, late) {
+		if at > 0 && n.Ready && current.Unanswered[n.Name] && n.WireGuard.Key(current.Port) != "" &&
+			!slices.Contains(d.late, late) {
 			d.late = append(d.late, late) // once, not for each family
 		}
 		return at, ""
@@ -45,7 +51,9 @@ func (d *decider) addPeers(n *kube.Node, dsts []netip.Prefix, shared map[string]
 
 // add adds a peer, or its podCIDRs of another family.
 func (plan *TunnelPlan) add(peer TunnelPeer) {
-	at, found := slices.BinarySearchFunc(plan.Peers, peer.Node, func(p TunnelPeer, name string) int { return cmp.Compare(p.Node, name) })
+	at, found := slices.BinarySearchFunc(plan.Peers, peer.Node, func(p TunnelPeer, name string) int {
+		return cmp.Compare(p.Node, name)
+	})
 	if !found {
 		plan.Peers = slices.Insert(plan.Peers, at, peer)
 		return
@@ -131,7 +139,9 @@ func (d *decider) apart(n *kube.Node) bool {
 	return d.self.Reach == kube.NoNetwork || n.Reach == kube.NoNetwork
 }
 
-func (d *decider) endpoints(n *kube.Node, dsts []netip.Prefix, port uint16) (found []netip.AddrPort) {
+func (d *decider) endpoints(
+	n *kube.Node, dsts []netip.Prefix, port uint16,
+) (found []netip.AddrPort) {
 	apart := d.apart(n)
 	for _, a := range slices.Concat(n.InternalIPs, n.ExternalIPs) {
 		near := !apart && slices.Contains(n.InternalIPs, a)
@@ -182,12 +192,14 @@ func (d *decider) only(n *kube.Node, a netip.Addr) bool {
 			}
 		}
 	}
-	return d.addressOwners[a] == n.Name && !slices.Contains(d.Tunnels.Server, a) && !contain(d.PodRanges, a)
+	return d.addressOwners[a] == n.Name && !slices.Contains(d.Tunnels.Server, a) &&
+		!contain(d.PodRanges, a)
 }
 
 // behindNAT reports whether no interface has one of the node's public addresses.
 func (d *decider) behindNAT() bool {
-	return !slices.ContainsFunc(slices.Concat(d.self.InternalIPs, d.self.ExternalIPs), func(a netip.Addr) bool {
-		return !a.IsPrivate() && slices.ContainsFunc(d.Links, func(l Link) bool { return l.has(a) })
-	})
+	return !slices.ContainsFunc(slices.Concat(d.self.InternalIPs, d.self.ExternalIPs),
+		func(a netip.Addr) bool {
+			return !a.IsPrivate() && slices.ContainsFunc(d.Links, func(l Link) bool { return l.has(a) })
+		})
 }

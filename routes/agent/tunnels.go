@@ -213,7 +213,9 @@ func (d *decider) tunnels(ipv4 bool) (encrypted map[netip.Prefix]bool) {
 			continue
 		}
 		for _, dst := range slices.Concat(dsts[n.Name], d.privateAddresses(n, ipv4)) {
-			d.want = append(d.want, WantedEntry{into(dst, d.devices[at].Link), n.Name, "a WireGuard tunnel connects it: " + d.whyTunneled(n)})
+			d.want = append(d.want, WantedEntry{
+				into(dst, d.devices[at].Link), n.Name, "a WireGuard tunnel connects it: " + d.whyTunneled(n),
+			})
 		}
 		d.plans[at].NodeAddrs = append(d.plans[at].NodeAddrs, d.nodeAddresses(n, ipv4)...)
 	}

@@ -115,5 +115,7 @@ func (d *decider) outward(index int) bool {
 
 // advertised reports whether the interface has IPv6 routes from router advertisements.
 func (d *decider) advertised(index int) bool {
-	return slices.ContainsFunc(d.Table, func(e Entry) bool { return e.Protocol == protocolRA && e.Link == index })
+	return slices.ContainsFunc(d.Table, func(e Entry) bool {
+		return e.Protocol == protocolRA && e.Link == index
+	})
 }

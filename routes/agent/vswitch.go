@@ -45,7 +45,9 @@ func isIPv4(p netip.Prefix) bool { return p.Addr().Is4() }
 // subnet: pods' interfaces have the podCIDR's first address.
 func (d *decider) onVSwitch(l Link) bool {
 	return slices.ContainsFunc(l.Addrs, func(p netip.Prefix) bool {
-		own := slices.ContainsFunc(d.self.PodCIDRs, func(podCIDR netip.Prefix) bool { return podCIDR.Contains(p.Addr()) })
+		own := slices.ContainsFunc(d.self.PodCIDRs, func(podCIDR netip.Prefix) bool {
+			return podCIDR.Contains(p.Addr())
+		})
 		return d.VSwitch.Subnet.Contains(p.Addr()) && !own
 	})
 }
@@ -72,7 +74,8 @@ func (d *decider) acrossVSwitch() {
 			continue // a route of the machine's own to the whole network
 		}
 		d.want = append(d.want, WantedEntry{
-			aggregate(pool, d.VSwitch.Gateway, segment.Index), "", "pods of cloud servers are behind the vSwitch's gateway",
+			aggregate(pool, d.VSwitch.Gateway, segment.Index), "",
+			"pods of cloud servers are behind the vSwitch's gateway",
 		})
 	}
 }
@@ -86,7 +89,9 @@ func (d *decider) segment() (Link, string) {
 			found = append(found, l)
 		}
 	}
-	uplinks := slices.DeleteFunc(slices.Clone(found), func(l Link) bool { return !d.onUplink(l.Index) })
+	uplinks := slices.DeleteFunc(slices.Clone(found), func(l Link) bool {
+		return !d.onUplink(l.Index)
+	})
 	switch {
 	case len(found) == 0:
 		return Link{}, fmt.Sprintf(
@@ -97,9 +102,12 @@ func (d *decider) segment() (Link, string) {
 			"pods are hosts of the vSwitch's subnet %s, and %s, which has an address there, is no uplink; set the kubelet's --node-ip to that address, or add the interface with --uplink",
 			subnet, found[0].Name)
 	}
-	segment := uplinks[max(0, slices.IndexFunc(uplinks, func(l Link) bool { return slices.ContainsFunc(d.self.InternalIPs, l.has) }))]
+	segment := uplinks[max(0, slices.IndexFunc(uplinks, func(l Link) bool {
+		return slices.ContainsFunc(d.self.InternalIPs, l.has)
+	}))]
 	for _, p := range []netip.Prefix{subnet, netip.PrefixFrom(gateway, gateway.BitLen())} {
-		if e, ok := d.lookup.route(p.Addr(), p.Bits()); !ok || e.Kind != Unicast || e.Via.IsValid() || e.Link != segment.Index {
+		if e, ok := d.lookup.route(p.Addr(), p.Bits()); !ok || e.Kind != Unicast || e.Via.IsValid() ||
+			e.Link != segment.Index {
 			return Link{}, fmt.Sprintf(
 				"%s of the vSwitch is not reached directly on %s; switch the interface on, and give it its address with the length of the subnet, /%d",
 				p, segment.Name, subnet.Bits())

@@ -105,7 +105,8 @@ func (c *Controller) publish(d decision, a *attempt, final bool) {
 			continue
 		}
 		for _, dst := range n.Dsts {
-			if err := c.retries.err(dst); err != nil && !v.Reachable && v.Reason == routes.NoRouteCreated && v.Event == "" {
+			if err := c.retries.err(dst); err != nil && !v.Reachable && v.Reason == routes.NoRouteCreated &&
+				v.Event == "" {
 				v.Message = err.Error()
 			}
 		}
@@ -117,7 +118,8 @@ func (c *Controller) publish(d decision, a *attempt, final bool) {
 }
 
 func (c *Controller) tellNodes(ctx context.Context) {
-	kube.Work(ctx, c.conditions, "The state of its routes is not written to a Node; trying again", c.tell)
+	kube.Work(ctx, c.conditions, "The state of its routes is not written to a Node; trying again",
+		c.tell)
 }
 
 // tell updates a Node's NetworkUnavailable condition. A new Node is unavailable at first.
@@ -131,7 +133,11 @@ func (c *Controller) tell(ctx context.Context, name string) error {
 	}
 	node, p, known := c.statuses.get(cached)
 	if !known {
-		p = posted{NodeStatus: routes.NodeStatus{Reason: routes.NoRouteCreated, Message: "waiting for a podCIDR and its route"}}
+		p = posted{
+			NodeStatus: routes.NodeStatus{
+				Reason: routes.NoRouteCreated, Message: "waiting for a podCIDR and its route",
+			},
+		}
 	}
 	if !c.news(node, p, known) {
 		return nil

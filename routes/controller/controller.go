@@ -173,7 +173,8 @@ func (c *Controller) changed(old, node *corev1.Node) {
 
 // conditionChanged reports whether a Node's condition may need an update.
 func conditionChanged(old, node *corev1.Node) bool {
-	a, b := kube.Condition(old, corev1.NodeNetworkUnavailable), kube.Condition(node, corev1.NodeNetworkUnavailable)
+	a, b := kube.Condition(old, corev1.NodeNetworkUnavailable), kube.Condition(node,
+		corev1.NodeNetworkUnavailable)
 	if a == nil || b == nil {
 		return a != b || old.UID != node.UID
 	}
@@ -199,7 +200,8 @@ var errAnotherCluster = errors.New("the pod range is another cluster's")
 // Run runs until the context ends, or until its first list of the table shows that its ranges
 // are another cluster's. The caller starts the Node informer.
 func (c *Controller) Run(ctx context.Context) error {
-	ctx, cancel := context.WithCancelCause(klog.NewContext(ctx, klog.FromContext(ctx).WithName("routes")))
+	ctx, cancel := context.WithCancelCause(klog.NewContext(ctx,
+		klog.FromContext(ctx).WithName("routes")))
 	defer cancel(nil)
 	defer c.passes.ShutDown()
 	defer c.conditions.ShutDown()
@@ -211,7 +213,9 @@ func (c *Controller) Run(ctx context.Context) error {
 		workers.Go(func() { c.tellNodes(ctx) })
 	}
 	workers.Go(func() { c.runPasses(ctx, cancel) })
-	workers.Go(func() { wait.UntilWithContext(ctx, func(context.Context) { c.passes.Add(resync) }, c.Period) })
+	workers.Go(func() {
+		wait.UntilWithContext(ctx, func(context.Context) { c.passes.Add(resync) }, c.Period)
+	})
 	// By then every deletion that a former leader had accepted in time has taken effect.
 	c.passes.AddAfter(resync, c.Lease+c.maxListAge())
 	<-ctx.Done()

@@ -47,8 +47,9 @@ func (c *Controller) decide(ctx context.Context, b basis) (decision, error) {
 	}
 	now := time.Now()
 	o := routes.Observed{
-		Table: c.table, Ranges: c.Ranges, VSwitch: c.VSwitch, Gateways: gateways, Departed: c.departedPodCIDRs(),
-		Record: c.record.routes, Kept: b.podCIDRs, Stood: b.stood, Budget: c.budget(b.mayDelete, now),
+		Table: c.table, Ranges: c.Ranges, VSwitch: c.VSwitch, Gateways: gateways,
+		Departed: c.departedPodCIDRs(),
+		Record:   c.record.routes, Kept: b.podCIDRs, Stood: b.stood, Budget: c.budget(b.mayDelete, now),
 		Tunnels: c.Tunnels,
 	}
 	d := decision{uids: make(map[string]types.UID, len(nodes))}
@@ -72,7 +73,9 @@ func (c *Controller) decide(ctx context.Context, b basis) (decision, error) {
 }
 
 func (c *Controller) budget(mayDelete bool, now time.Time) routes.Budget {
-	b := routes.Budget{Limit: c.learned.limit(c.Limit, c.Reserve, len(c.table), now), Reserve: c.Reserve}
+	b := routes.Budget{
+		Limit: c.learned.limit(c.Limit, c.Reserve, len(c.table), now), Reserve: c.Reserve,
+	}
 	if mayDelete {
 		b.MaxDeletions, b.Deleted = c.MaxDeletions, c.deletions.count(now)
 	}

@@ -39,7 +39,8 @@ func (e *tableEvents) tell(reason string, now map[string]string) {
 		told[about] = true
 		if !e.told[reason][about] {
 			lease := &corev1.ObjectReference{
-				APIVersion: "coordination.k8s.io/v1", Kind: "Lease", Namespace: "kube-system", Name: "cloud-controller-manager",
+				APIVersion: "coordination.k8s.io/v1", Kind: "Lease", Namespace: "kube-system",
+				Name: "cloud-controller-manager",
 			}
 			e.recorder.Event(lease, corev1.EventTypeWarning, reason, now[about])
 		}

@@ -17,7 +17,10 @@ type learnedLimit struct {
 }
 
 func newLearnedLimit() learnedLimit {
-	return learnedLimit{backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[string](30*time.Second, 15*time.Minute)}
+	return learnedLimit{
+		backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[string](30*time.Second,
+			15*time.Minute),
+	}
 }
 
 // refused records that the table accepts no route beyond the existing ones.

@@ -19,16 +19,19 @@ type tableMetrics struct {
 func newTableMetrics(r promauto.Registry) (*tableMetrics, error) {
 	f, writes := promauto.With(r, "route_table"), promauto.With(r, "routes")
 	return &tableMetrics{
-		limit:       f.Gauge("limit", "Number of routes that the network's table takes, as configured or as the cloud said."),
-		reserve:     f.Gauge("reserve", "Number of routes of the limit that are left to others."),
-		wanted:      f.Gauge("wanted", "Number of routes that the Nodes need."),
-		postponed:   f.Gauge("postponed_deletions", "Number of our routes that are stale and wait for the cap on deletions."),
+		limit: f.Gauge("limit",
+			"Number of routes that the network's table takes, as configured or as the cloud said."),
+		reserve: f.Gauge("reserve", "Number of routes of the limit that are left to others."),
+		wanted:  f.Gauge("wanted", "Number of routes that the Nodes need."),
+		postponed: f.Gauge("postponed_deletions",
+			"Number of our routes that are stale and wait for the cap on deletions."),
 		headroom:    f.Gauge("headroom", "Number of routes that still fit into the table."),
 		ours:        f.Gauge("ours", "Number of routes in the table that this cluster wrote or adopted."),
 		ambiguous:   f.Gauge("ambiguous", "Number of routes in the table that lead to podCIDRs of this cluster's ranges and that it neither wrote nor adopted. They are kept."),
 		foreign:     f.Gauge("foreign", "Number of other routes in the table, which are outside this cluster's ranges or no podCIDRs of theirs. They are kept."),
 		attachments: f.Gauge("attachments", "Number of servers that are attached to the network, in this cluster or not. Load balancers count toward the cloud's limit too, dedicated servers on a vSwitch perhaps, and neither are in this number."),
-		listed:      f.Gauge("listed_timestamp_seconds", "Time at which the last complete list of the table was requested, in seconds since 1970."),
+		listed: f.Gauge("listed_timestamp_seconds",
+			"Time at which the last complete list of the table was requested, in seconds since 1970."),
 		refused: f.GaugeVec("refused",
 			"Number of routes that the Nodes need and that are not written, by cause: full (the table has no room), obstructed (another program's route is in the way), outside (the podCIDR belongs to no range of this cluster).",
 			"cause"),
@@ -46,7 +49,9 @@ func (m *tableMetrics) show(d decision) {
 	for _, r := range d.Plan.Refused {
 		refused[r.Cause]++
 	}
-	for cause, name := range map[routes.Cause]string{routes.Full: "full", routes.Obstructed: "obstructed", routes.Outside: "outside"} {
+	for cause, name := range map[routes.Cause]string{
+		routes.Full: "full", routes.Obstructed: "obstructed", routes.Outside: "outside",
+	} {
 		m.refused.WithLabelValues(name).Set(float64(refused[cause]))
 	}
 	m.postponed.Set(float64(len(d.Plan.Postponed)))

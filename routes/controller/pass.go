@@ -111,7 +111,8 @@ func (c *Controller) admit(d decision) error {
 			ranges = append(ranges, r.Prefix.String())
 		}
 		return fmt.Errorf("--cluster-cidr %s: %w: %d of its routes stand in the network, such as %s, and this cluster wrote or adopted none there; give each cluster on a network a range of its own, or remove those routes if nothing uses them",
-			strings.Join(ranges, ","), errAnotherCluster, len(d.Ownership.Ambiguous), d.Ownership.Ambiguous[0])
+			strings.Join(ranges, ","), errAnotherCluster, len(d.Ownership.Ambiguous),
+			d.Ownership.Ambiguous[0])
 	}
 	c.admitted = true
 	return nil
@@ -229,7 +230,8 @@ func next(p routes.Plan, fresh bool) (routes.Step, bool) {
 
 // carryOut applies one step. It returns an error only if the pass must end.
 func (c *Controller) carryOut(ctx context.Context, step routes.Step, a *attempt) error {
-	log := klog.FromContext(ctx).WithValues("verb", step.Verb, "route", step.Route(), "node", step.Node)
+	log := klog.FromContext(ctx).WithValues("verb", step.Verb, "route", step.Route(), "node",
+		step.Node)
 	if step.Verb == routes.Delete {
 		c.deletions.add()
 	}
@@ -284,8 +286,10 @@ func (c *Controller) finish(ctx context.Context, d decision, a *attempt) {
 	}
 	// Deletions may be postponed only because this pass listed no servers. If its lists became
 	// too old to be used, another pass at once would never end.
-	postponed := len(d.Plan.Postponed) > 0 && !mayDelete && c.budget(true, now).Deletions(len(d.Ownership.Ours)) > 0
-	if (postponed || !certain && len(d.Plan.Replace) > 0) && (a.stood == nil || a.removed > 0) || d.lookAgain() {
+	postponed := len(d.Plan.Postponed) > 0 && !mayDelete &&
+		c.budget(true, now).Deletions(len(d.Ownership.Ours)) > 0
+	if (postponed || !certain && len(d.Plan.Replace) > 0) && (a.stood == nil || a.removed > 0) ||
+		d.lookAgain() {
 		c.passes.Add(change)
 	}
 	if a.stood != nil {

@@ -21,13 +21,16 @@ func (c *Controller) markReach(ctx context.Context, d decision) {
 			"uid": d.uids[name], "annotations": map[string]string{kube.ReachAnnotation: string(reach)},
 		}})
 		if err == nil {
-			_, err = c.Client.CoreV1().Nodes().Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
+			_, err = c.Client.CoreV1().Nodes().Patch(ctx, name, types.MergePatchType, patch,
+				metav1.PatchOptions{})
 		}
 		switch {
 		case err == nil:
-			klog.FromContext(ctx).Info("Node is connected by tunnels from now on", "node", name, "reach", reach)
+			klog.FromContext(ctx).Info("Node is connected by tunnels from now on", "node", name, "reach",
+				reach)
 		case ctx.Err() == nil && !apierrors.IsNotFound(err):
-			klog.FromContext(ctx).Error(fmt.Errorf("annotating node %s: %w", name, err), "Node is not marked for tunnels; trying again")
+			klog.FromContext(ctx).Error(fmt.Errorf("annotating node %s: %w", name, err),
+				"Node is not marked for tunnels; trying again")
 			c.passes.AddRateLimited(change)
 		}
 	}

@@ -75,7 +75,8 @@ func (r *storedRecord) wait(now time.Time) (wait time.Duration, any bool) {
 func (r *storedRecord) read(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
 	defer cancel()
-	live, err := r.client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, RecordName, metav1.GetOptions{})
+	live, err := r.client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, RecordName,
+		metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		r.loaded, r.object, r.stored = true, nil, routes.Record{}
@@ -129,7 +130,8 @@ func (r *storedRecord) keep(ctx context.Context, wanted []routes.Route, now time
 func (r *storedRecord) store(ctx context.Context) error {
 	if r.loaded {
 		err := r.write(ctx)
-		if err == nil || !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) && !apierrors.IsNotFound(err) {
+		if err == nil ||
+			!apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) && !apierrors.IsNotFound(err) {
 			return err
 		}
 	}

@@ -31,7 +31,8 @@ type failure struct {
 
 func newRetries() *retries {
 	return &retries{
-		backoff:  workqueue.NewTypedItemExponentialFailureRateLimiter[netip.Prefix](time.Second, 5*time.Minute),
+		backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[netip.Prefix](time.Second,
+			5*time.Minute),
 		failures: map[netip.Prefix]failure{},
 		pauses:   workqueue.NewTypedItemExponentialFailureRateLimiter[string](time.Second, time.Minute),
 	}

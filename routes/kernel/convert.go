@@ -26,7 +26,8 @@ func entryOf(r netlink.Route) (agent.Entry, bool) {
 	switch {
 	case r.Type == unix.RTN_UNREACHABLE:
 		e.Kind = agent.Unreachable
-	case r.Type == unix.RTN_UNICAST && len(r.MultiPath) == 0 && r.Via == nil && r.Encap == nil && r.Tos == 0:
+	case r.Type == unix.RTN_UNICAST && len(r.MultiPath) == 0 && r.Via == nil && r.Encap == nil &&
+		r.Tos == 0:
 		e.Kind, e.Link = agent.Unicast, r.LinkIndex
 		if via, ok := netip.AddrFromSlice(r.Gw); ok {
 			e.Via = via.Unmap()

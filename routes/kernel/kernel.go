@@ -59,12 +59,13 @@ func (k *Kernel) List(ctx context.Context) ([]agent.Entry, error) {
 	var found []agent.Entry
 	err := whole(ctx, func() error {
 		found = found[:0]
-		return k.handle.RouteListFilteredIter(netlink.FAMILY_ALL, &netlink.Route{}, 0, func(r netlink.Route) bool {
-			if e, ok := entryOf(r); ok {
-				found = append(found, e)
-			}
-			return true
-		})
+		return k.handle.RouteListFilteredIter(netlink.FAMILY_ALL, &netlink.Route{}, 0,
+			func(r netlink.Route) bool {
+				if e, ok := entryOf(r); ok {
+					found = append(found, e)
+				}
+				return true
+			})
 	})
 	if err != nil {
 		return nil, fmt.Errorf("listing the kernel's routes: %w", err)
@@ -143,7 +144,9 @@ func (k *Kernel) Neighbors(ctx context.Context, link int) ([]agent.Neighbor, err
 		known = known[:0]
 		for _, n := range found {
 			if addr, ok := netip.AddrFromSlice(n.IP); ok && n.State != netlink.NUD_NONE {
-				known = append(known, agent.Neighbor{Addr: addr.Unmap(), Silent: n.State&silent != 0, Hardware: n.HardwareAddr})
+				known = append(known, agent.Neighbor{
+					Addr: addr.Unmap(), Silent: n.State&silent != 0, Hardware: n.HardwareAddr,
+				})
 			}
 		}
 		return nil
@@ -164,7 +167,8 @@ func (k *Kernel) Probe(ctx context.Context, link int, addr netip.Addr) error {
 		family = netlink.FAMILY_V4
 	}
 	err := k.handle.NeighSet(&netlink.Neigh{
-		LinkIndex: link, Family: family, IP: addr.AsSlice(), State: netlink.NUD_NONE, Flags: netlink.NTF_USE,
+		LinkIndex: link, Family: family, IP: addr.AsSlice(), State: netlink.NUD_NONE,
+		Flags: netlink.NTF_USE,
 	})
 	if err != nil {
 		return fmt.Errorf("asking for neighbor %s on interface %d: %w", addr, link, err)

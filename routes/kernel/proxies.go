@@ -46,7 +46,9 @@ func (k *Kernel) AddProxy(ctx context.Context, p agent.Proxy) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	request := k.proxyRequest(unix.RTM_NEWNEIGH, unix.NLM_F_CREATE|unix.NLM_F_ACK, netlink.Ndmsg{Index: uint32(p.Link), State: netlink.NUD_PERMANENT})
+	request := k.proxyRequest(unix.RTM_NEWNEIGH, unix.NLM_F_CREATE|unix.NLM_F_ACK, netlink.Ndmsg{
+		Index: uint32(p.Link), State: netlink.NUD_PERMANENT,
+	})
 	request.AddData(nl.NewRtAttr(netlink.NDA_DST, p.Addr.AsSlice()))
 	request.AddData(nl.NewRtAttr(netlink.NDA_PROTOCOL, []byte{p.Protocol}))
 	_, err := request.Execute(unix.NETLINK_ROUTE, 0)

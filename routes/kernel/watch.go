@@ -37,7 +37,8 @@ func (k *Kernel) Watch(ctx context.Context, happened func(agent.Event)) error {
 // watchOnce reads events from a new socket until an error.
 func watchOnce(ctx context.Context, happened func(agent.Event)) error {
 	socket, err := nl.Subscribe(unix.NETLINK_ROUTE,
-		unix.RTNLGRP_LINK, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR, unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV6_ROUTE)
+		unix.RTNLGRP_LINK, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR, unix.RTNLGRP_IPV4_ROUTE,
+		unix.RTNLGRP_IPV6_ROUTE)
 	if err != nil {
 		return err
 	}
@@ -81,7 +82,8 @@ func eventOf(kind uint16, data []byte) (agent.Event, bool) {
 		if err != nil {
 			return agent.Event{Kind: agent.EventsLost}, true
 		}
-		return agent.Event{Kind: agent.LinkChanged, Link: link.Attrs().Index, Name: link.Attrs().Name}, true
+		return agent.Event{Kind: agent.LinkChanged, Link: link.Attrs().Index, Name: link.Attrs().Name},
+			true
 	case unix.RTM_NEWADDR, unix.RTM_DELADDR:
 		return readAddress(data)
 	default:
@@ -100,7 +102,8 @@ func readRoute(data []byte) (agent.Entry, bool) {
 		return agent.Entry{}, false
 	}
 	r := netlink.Route{
-		Table: int(msg.Table), Type: int(msg.Type), Tos: int(msg.Tos), Protocol: netlink.RouteProtocol(msg.Protocol),
+		Table: int(msg.Table), Type: int(msg.Type), Tos: int(msg.Tos),
+		Protocol: netlink.RouteProtocol(msg.Protocol),
 	}
 	var dst netip.Addr
 	switch msg.Family {

@@ -26,7 +26,8 @@ func openSocket() (*nl.SocketHandle, error) {
 		return nil, err
 	}
 	timeout := unix.NsecToTimeval(requestTimeout.Nanoseconds())
-	if err := errors.Join(socket.SetSendTimeout(&timeout), socket.SetReceiveTimeout(&timeout)); err != nil {
+	if err := errors.Join(socket.SetSendTimeout(&timeout),
+		socket.SetReceiveTimeout(&timeout)); err != nil {
 		socket.Close()
 		return nil, err
 	}

@@ -46,12 +46,15 @@ func Open(keyDir string, port int) (*Device, error) {
 		handle.Close()
 		return nil, fmt.Errorf("opening a socket for WireGuard: %w", err)
 	}
-	return &Device{handle: handle, client: client, port: port, name: agent.TunnelLink(port), keyPath: keyPath(keyDir, port)}, nil
+	return &Device{
+		handle: handle, client: client, port: port, name: agent.TunnelLink(port),
+		keyPath: keyPath(keyDir, port),
+	}, nil
 }
 
-// SetPreshared sets the pre-shared key of all peers, which is that of LoadPreshared. A device without
-// this call leaves peers as they are: one that is being replaced still connects nodes that have not
-// read another key yet.
+// SetPreshared sets the pre-shared key of all peers, which is that of LoadPreshared. A device
+// without this call leaves peers as they are: one that is being replaced still connects nodes that
+// have not read another key yet.
 func (d *Device) SetPreshared(key secret.Text) (err error) {
 	d.preshared = new(wgtypes.Key)
 	if text := key.Reveal(); text != "" {
@@ -108,7 +111,9 @@ func (d *Device) writePreshared(peers []wgtypes.Peer) error {
 	cfg := wgtypes.Config{}
 	for _, p := range peers {
 		if d.preshared != nil && p.PresharedKey != *d.preshared {
-			cfg.Peers = append(cfg.Peers, wgtypes.PeerConfig{PublicKey: p.PublicKey, UpdateOnly: true, PresharedKey: d.preshared})
+			cfg.Peers = append(cfg.Peers, wgtypes.PeerConfig{
+				PublicKey: p.PublicKey, UpdateOnly: true, PresharedKey: d.preshared,
+			})
 		}
 	}
 	if len(cfg.Peers) == 0 {
@@ -133,8 +138,13 @@ func (d *Device) Observe() agent.TunnelState {
 	return d.state(link, device, device.PrivateKey)
 }
 
-func (d *Device) state(link netlink.Link, device *wgtypes.Device, key wgtypes.Key) agent.TunnelState {
-	s := agent.TunnelState{PublicKey: key.PublicKey().String(), Port: d.port, Link: link.Attrs().Index, Peers: map[string]agent.TunnelPeerState{}}
+func (d *Device) state(
+	link netlink.Link, device *wgtypes.Device, key wgtypes.Key,
+) agent.TunnelState {
+	s := agent.TunnelState{
+		PublicKey: key.PublicKey().String(), Port: d.port, Link: link.Attrs().Index,
+		Peers: map[string]agent.TunnelPeerState{},
+	}
 	for _, p := range device.Peers {
 		s.Peers[p.PublicKey.String()] = peerState(p)
 	}
@@ -142,7 +152,10 @@ func (d *Device) state(link netlink.Link, device *wgtypes.Device, key wgtypes.Ke
 }
 
 func peerState(p wgtypes.Peer) agent.TunnelPeerState {
-	state := agent.TunnelPeerState{Handshake: p.LastHandshakeTime, Keepalive: p.PersistentKeepaliveInterval, Received: p.ReceiveBytes, Sent: p.TransmitBytes}
+	state := agent.TunnelPeerState{
+		Handshake: p.LastHandshakeTime, Keepalive: p.PersistentKeepaliveInterval,
+		Received: p.ReceiveBytes, Sent: p.TransmitBytes,
+	}
 	if p.LastHandshakeTime.Unix() <= 0 {
 		state.Handshake = time.Time{}
 	}
@@ -221,7 +234,9 @@ func (d *Device) setAddresses(link netlink.Link, addrs []netip.Addr) error {
 		}
 	}
 	for _, addr := range missing {
-		if err := d.handle.AddrAdd(link, &netlink.Addr{IPNet: hostNet(addr), Flags: unix.IFA_F_NODAD}); err != nil && !errors.Is(err, unix.EEXIST) {
+		if err := d.handle.AddrAdd(link, &netlink.Addr{
+			IPNet: hostNet(addr), Flags: unix.IFA_F_NODAD,
+		}); err != nil && !errors.Is(err, unix.EEXIST) {
 			return fmt.Errorf("adding %s to the WireGuard device: %w", addr, err)
 		}
 	}
@@ -237,7 +252,8 @@ const (
 
 // setPodRoutes keeps the routes of podTable into the device.
 func (d *Device) setPodRoutes(link netlink.Link, addrs []netip.Addr) error {
-	have, err := d.handle.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Table: podTable}, netlink.RT_FILTER_TABLE)
+	have, err := d.handle.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Table: podTable},
+		netlink.RT_FILTER_TABLE)
 	if err != nil {
 		return fmt.Errorf("listing the routes into tunnels that pods use: %w", err)
 	}
@@ -255,7 +271,10 @@ func (d *Device) setPodRoutes(link netlink.Link, addrs []netip.Addr) error {
 		}
 	}
 	for _, addr := range missing {
-		r := &netlink.Route{Table: podTable, Dst: hostNet(addr), LinkIndex: link.Attrs().Index, Scope: netlink.SCOPE_LINK, Protocol: agent.Protocol}
+		r := &netlink.Route{
+			Table: podTable, Dst: hostNet(addr), LinkIndex: link.Attrs().Index, Scope: netlink.SCOPE_LINK,
+			Protocol: agent.Protocol,
+		}
 		if err := d.handle.RouteReplace(r); err != nil {
 			return fmt.Errorf("adding the route to %s that pods use: %w", addr, err)
 		}
@@ -265,13 +284,16 @@ func (d *Device) setPodRoutes(link netlink.Link, addrs []netip.Addr) error {
 
 // setRules keeps the rules by which packets from these prefixes use podTable.
 func (d *Device) setRules(podCIDRs []netip.Prefix) error {
-	have, err := d.handle.RuleListFiltered(netlink.FAMILY_ALL, &netlink.Rule{Table: podTable}, netlink.RT_FILTER_TABLE)
+	have, err := d.handle.RuleListFiltered(netlink.FAMILY_ALL, &netlink.Rule{Table: podTable},
+		netlink.RT_FILTER_TABLE)
 	if err != nil {
 		return fmt.Errorf("listing the routing rules: %w", err)
 	}
 	missing := slices.Clone(podCIDRs)
 	for _, r := range have {
-		if at := slices.IndexFunc(missing, func(p netip.Prefix) bool { return r.Src != nil && r.Src.String() == p.String() }); at >= 0 {
+		if at := slices.IndexFunc(missing, func(p netip.Prefix) bool {
+			return r.Src != nil && r.Src.String() == p.String()
+		}); at >= 0 {
 			missing = slices.Delete(missing, at, at+1)
 			continue
 		}
@@ -311,12 +333,17 @@ func (d *Device) SetPeers(_ context.Context, peers []agent.TunnelPeer) error {
 		if err != nil {
 			return fmt.Errorf("the WireGuard key of node %s: %w", p.Node, err)
 		}
-		set := wgtypes.PeerConfig{PublicKey: key, ReplaceAllowedIPs: p.Replace, PersistentKeepaliveInterval: &p.Keepalive, PresharedKey: d.preshared}
+		set := wgtypes.PeerConfig{
+			PublicKey: key, ReplaceAllowedIPs: p.Replace, PersistentKeepaliveInterval: &p.Keepalive,
+			PresharedKey: d.preshared,
+		}
 		if p.Endpoint.IsValid() {
 			set.Endpoint = net.UDPAddrFromAddrPort(p.Endpoint)
 		}
 		for _, a := range p.AllowedIPs {
-			set.AllowedIPs = append(set.AllowedIPs, net.IPNet{IP: a.Addr().AsSlice(), Mask: net.CIDRMask(a.Bits(), a.Addr().BitLen())})
+			set.AllowedIPs = append(set.AllowedIPs, net.IPNet{
+				IP: a.Addr().AsSlice(), Mask: net.CIDRMask(a.Bits(), a.Addr().BitLen()),
+			})
 		}
 		cfg.Peers = append(cfg.Peers, set)
 	}

@@ -26,7 +26,8 @@ func Ports(dir string) (ports []int, err error) {
 	paths, err := filepath.Glob(filepath.Join(dir, "wireguard-*.key"))
 	for _, path := range paths {
 		var port int
-		if _, err := fmt.Sscanf(filepath.Base(path), "wireguard-%d.key", &port); err == nil && path == keyPath(dir, port) {
+		if _, err := fmt.Sscanf(filepath.Base(path), "wireguard-%d.key", &port); err == nil &&
+			path == keyPath(dir, port) {
 			ports = append(ports, port)
 		}
 	}
@@ -46,7 +47,8 @@ func loadKey(path string) (wgtypes.Key, error) {
 	}
 	key, err := wgtypes.ParseKey(strings.TrimSpace(string(text)))
 	if err != nil { // the cause may contain the text
-		return wgtypes.Key{}, fmt.Errorf("%s is no WireGuard key; delete it, and the agent creates another", path)
+		return wgtypes.Key{},
+			fmt.Errorf("%s is no WireGuard key; delete it, and the agent creates another", path)
 	}
 	return key, nil
 }
@@ -92,7 +94,8 @@ func createKey(path string) (wgtypes.Key, error) {
 		err = os.Rename(temporary.Name(), path)
 	}
 	if err != nil {
-		return key, errors.Join(fmt.Errorf("storing the WireGuard key: %w", err), os.Remove(temporary.Name()))
+		return key,
+			errors.Join(fmt.Errorf("storing the WireGuard key: %w", err), os.Remove(temporary.Name()))
 	}
 	return key, nil
 }

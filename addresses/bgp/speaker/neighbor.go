@@ -42,7 +42,8 @@ func neighbor(s announce.Session, restarting bool) *api.Peer {
 	if s.BFD {
 		interval := uint32(announce.BFDInterval.Microseconds())
 		peer.Bfd = &api.BfdPeerConfig{
-			Enabled: true, DesiredMinimumTxInterval: interval, RequiredMinimumReceive: interval, DetectionMultiplier: announce.BFDMisses,
+			Enabled: true, DesiredMinimumTxInterval: interval, RequiredMinimumReceive: interval,
+			DetectionMultiplier: announce.BFDMisses,
 		}
 	}
 	if s.Offers.IPv4 {
@@ -57,8 +58,10 @@ func neighbor(s announce.Session, restarting bool) *api.Peer {
 func family(afi api.Family_Afi, restarts bool) *api.AfiSafi {
 	f := &api.Family{Afi: afi, Safi: api.Family_SAFI_UNICAST}
 	return &api.AfiSafi{
-		Config:            &api.AfiSafiConfig{Family: f, Enabled: true},
-		MpGracefulRestart: &api.MpGracefulRestart{Config: &api.MpGracefulRestartConfig{Enabled: restarts}},
-		PrefixLimits:      &api.PrefixLimit{Family: f, MaxPrefixes: maxReceived},
+		Config: &api.AfiSafiConfig{Family: f, Enabled: true},
+		MpGracefulRestart: &api.MpGracefulRestart{
+			Config: &api.MpGracefulRestartConfig{Enabled: restarts},
+		},
+		PrefixLimits: &api.PrefixLimit{Family: f, MaxPrefixes: maxReceived},
 	}
 }

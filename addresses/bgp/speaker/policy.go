@@ -32,7 +32,8 @@ func policies(d announce.Desired) *api.SetPoliciesRequest {
 		}
 		to := p.Address.String()
 		request.DefinedSets = append(request.DefinedSets, &api.DefinedSet{
-			DefinedType: api.DefinedType_DEFINED_TYPE_NEIGHBOR, Name: to, List: []string{announce.Host(p.Address).String()},
+			DefinedType: api.DefinedType_DEFINED_TYPE_NEIGHBOR, Name: to,
+			List: []string{announce.Host(p.Address).String()},
 		})
 		mark.Statements = append(mark.Statements, &api.Statement{
 			Name:       to,

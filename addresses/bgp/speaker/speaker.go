@@ -141,17 +141,21 @@ func (s *Speaker) start(ctx context.Context, want announce.Desired) error {
 		return fmt.Errorf("setting policies: %w", err)
 	}
 	for _, assignment := range assignments() {
-		if err := r.SetPolicyAssignment(ctx, &api.SetPolicyAssignmentRequest{Assignment: assignment}); err != nil {
+		if err := r.SetPolicyAssignment(ctx, &api.SetPolicyAssignmentRequest{
+			Assignment: assignment,
+		}); err != nil {
 			return fmt.Errorf("rejecting the routers' announcements: %w", err)
 		}
 	}
 	logState := logSessions(s.logger)
-	callbacks := server.WatchEventMessageCallbacks{OnPeerUpdate: func(e *apiutil.WatchEventMessage_PeerEvent, _ time.Time) {
-		if e.Type == apiutil.PEER_EVENT_STATE {
-			logState(e.Peer.State)
-			s.changed()
-		}
-	}}
+	callbacks := server.WatchEventMessageCallbacks{
+		OnPeerUpdate: func(e *apiutil.WatchEventMessage_PeerEvent, _ time.Time) {
+			if e.Type == apiutil.PEER_EVENT_STATE {
+				logState(e.Peer.State)
+				s.changed()
+			}
+		},
+	}
 	if err := r.WatchEvent(watching, callbacks, server.WatchPeer()); err != nil {
 		return fmt.Errorf("watching sessions: %w", err)
 	}
@@ -215,7 +219,9 @@ func toPath(p announce.Path) (*apiutil.Path, error) {
 		return nil, err
 	}
 	const igp = 0 // the route is interior to the node's autonomous system
-	path := &apiutil.Path{Family: family, Nlri: nlri, Attrs: []bgp.PathAttributeInterface{bgp.NewPathAttributeOrigin(igp)}}
+	path := &apiutil.Path{
+		Family: family, Nlri: nlri, Attrs: []bgp.PathAttributeInterface{bgp.NewPathAttributeOrigin(igp)},
+	}
 	if family == bgp.RF_IPv4_UC && p.NextHop.Is4() {
 		hop, err := bgp.NewPathAttributeNextHop(p.NextHop)
 		path.Attrs = append(path.Attrs, hop)

@@ -100,7 +100,8 @@ func logSessions(logger klog.Logger) func(apiutil.PeerState) {
 		case established:
 			logger.Info("BGP session established", "peer", peer, "routerID", p.RouterID)
 		case up[peer]:
-			logger.Info("BGP session ended", "peer", peer, "reason", p.DisconnectReason, "message", p.DisconnectMessage)
+			logger.Info("BGP session ended", "peer", peer, "reason", p.DisconnectReason, "message",
+				p.DisconnectMessage)
 		}
 		up[peer] = established
 	}

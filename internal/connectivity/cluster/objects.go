@@ -47,12 +47,14 @@ func services() []*corev1.Service {
 		s := &corev1.Service{
 			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: Namespace, Labels: labels(listens)},
 			Spec: corev1.ServiceSpec{
-				Type: kind, Selector: labels(listens), IPFamilyPolicy: ptr.To(corev1.IPFamilyPolicyPreferDualStack),
+				Type: kind, Selector: labels(listens),
+				IPFamilyPolicy: ptr.To(corev1.IPFamilyPolicyPreferDualStack),
 			},
 		}
 		for _, p := range protocols {
 			s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{
-				Name: "probe-" + map[corev1.Protocol]string{corev1.ProtocolTCP: "tcp", corev1.ProtocolUDP: "udp"}[p],
+				Name: "probe-" +
+					map[corev1.Protocol]string{corev1.ProtocolTCP: "tcp", corev1.ProtocolUDP: "udp"}[p],
 				Port: connectivity.Port, TargetPort: intstr.FromInt32(connectivity.Port), Protocol: p,
 			})
 		}
@@ -61,11 +63,14 @@ func services() []*corev1.Service {
 	local := one("local", corev1.ServiceTypeLoadBalancer, corev1.ProtocolTCP)
 	local.Spec.LoadBalancerClass = ptr.To(unserved)
 	local.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
-	return []*corev1.Service{one("all", corev1.ServiceTypeNodePort, corev1.ProtocolTCP, corev1.ProtocolUDP), local}
+	return []*corev1.Service{
+		one("all", corev1.ServiceTypeNodePort, corev1.ProtocolTCP, corev1.ProtocolUDP), local,
+	}
 }
 
 func listener(image, node string) *corev1.Pod {
-	return pod(image, node, listens, "serve", "--name="+node, fmt.Sprintf("--listen=:%d", connectivity.Port))
+	return pod(image, node, listens, "serve", "--name="+node, fmt.Sprintf("--listen=:%d",
+		connectivity.Port))
 }
 
 // MostNodes limits the nodes of a run, because all of them have to fit into one argument of the
@@ -85,7 +90,9 @@ func prober(image, node, worldArg string, settle time.Duration) *corev1.Pod {
 // network, and these need a diagnosis most.
 func pod(image, node, role string, args ...string) *corev1.Pod {
 	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{GenerateName: role + "-", Namespace: Namespace, Labels: labels(role)},
+		ObjectMeta: metav1.ObjectMeta{
+			GenerateName: role + "-", Namespace: Namespace, Labels: labels(role),
+		},
 		Spec: corev1.PodSpec{
 			NodeName: node, RestartPolicy: corev1.RestartPolicyNever,
 			ActiveDeadlineSeconds:         ptr.To(int64(longest.Seconds())),
@@ -94,7 +101,8 @@ func pod(image, node, role string, args ...string) *corev1.Pod {
 			EnableServiceLinks:            ptr.To(false),
 			Tolerations:                   []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
 			SecurityContext: &corev1.PodSecurityContext{
-				RunAsNonRoot: ptr.To(true), RunAsUser: ptr.To[int64](nobodyUID), RunAsGroup: ptr.To[int64](nobodyUID),
+				RunAsNonRoot: ptr.To(true), RunAsUser: ptr.To[int64](nobodyUID),
+				RunAsGroup:     ptr.To[int64](nobodyUID),
 				SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 			},
 			Containers: []corev1.Container{{

@@ -21,7 +21,9 @@ import (
 const lookEvery = 500 * time.Millisecond
 
 // start creates pods and waits until each is done or failed. It returns the pods that are done.
-func (r *Runner) start(ctx context.Context, pods []*corev1.Pod, within time.Duration, done func(*corev1.Pod) bool) ([]*corev1.Pod, []connectivity.Untried, error) {
+func (r *Runner) start(
+	ctx context.Context, pods []*corev1.Pod, within time.Duration, done func(*corev1.Pod) bool,
+) ([]*corev1.Pod, []connectivity.Untried, error) {
 	var untried []connectivity.Untried
 	var order []string
 	waiting := map[string]*corev1.Pod{}
@@ -31,34 +33,41 @@ func (r *Runner) start(ctx context.Context, pods []*corev1.Pod, within time.Dura
 			return nil, nil, fmt.Errorf("create a pod: %w", err) // further requests would fail too
 		}
 		if err != nil {
-			untried = append(untried, connectivity.Untried{Node: p.Spec.NodeName, Reason: "its pod was not created: " + err.Error()})
+			untried = append(untried, connectivity.Untried{
+				Node: p.Spec.NodeName, Reason: "its pod was not created: " + err.Error(),
+			})
 			continue
 		}
 		order, waiting[made.Name] = append(order, made.Name), made
 	}
 	finished := map[string]*corev1.Pod{}
 	selector := Label + "=" + pods[0].Labels[Label]
-	err := wait.PollUntilContextTimeout(ctx, lookEvery, within, true, func(ctx context.Context) (bool, error) {
-		list, err := r.Client.CoreV1().Pods(Namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
-		if err != nil {
-			return false, err
-		}
-		for i := range list.Items {
-			p := &list.Items[i]
-			switch {
-			case waiting[p.Name] == nil:
-			case done(p):
-				finished[p.Name] = p
-				delete(waiting, p.Name)
-			case p.Status.Phase == corev1.PodFailed:
-				untried = append(untried, connectivity.Untried{Node: p.Spec.NodeName, Reason: "its pod failed: " + state(p)})
-				delete(waiting, p.Name)
-			default:
-				waiting[p.Name] = p
+	err := wait.PollUntilContextTimeout(ctx, lookEvery, within, true,
+		func(ctx context.Context) (bool, error) {
+			list, err := r.Client.CoreV1().Pods(Namespace).List(ctx, metav1.ListOptions{
+				LabelSelector: selector,
+			})
+			if err != nil {
+				return false, err
 			}
-		}
-		return len(waiting) == 0, nil
-	})
+			for i := range list.Items {
+				p := &list.Items[i]
+				switch {
+				case waiting[p.Name] == nil:
+				case done(p):
+					finished[p.Name] = p
+					delete(waiting, p.Name)
+				case p.Status.Phase == corev1.PodFailed:
+					untried = append(untried, connectivity.Untried{
+						Node: p.Spec.NodeName, Reason: "its pod failed: " + state(p),
+					})
+					delete(waiting, p.Name)
+				default:
+					waiting[p.Name] = p
+				}
+			}
+			return len(waiting) == 0, nil
+		})
 	if err != nil && (ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded)) {
 		return nil, untried, fmt.Errorf("wait for the pods: %w", cmp.Or(context.Cause(ctx), err))
 	}
@@ -67,7 +76,10 @@ func (r *Runner) start(ctx context.Context, pods []*corev1.Pod, within time.Dura
 		if p := finished[name]; p != nil {
 			in = append(in, p)
 		} else if p := waiting[name]; p != nil {
-			untried = append(untried, connectivity.Untried{Node: p.Spec.NodeName, Reason: fmt.Sprintf("its pod was not ready within %s: %s", within, state(p))})
+			untried = append(untried, connectivity.Untried{
+				Node:   p.Spec.NodeName,
+				Reason: fmt.Sprintf("its pod was not ready within %s: %s", within, state(p)),
+			})
 		}
 	}
 	return in, untried, nil
@@ -119,7 +131,9 @@ func Clean(ctx context.Context, client kubernetes.Interface) error {
 	remove(err)
 	if err == nil {
 		for _, p := range pods.Items {
-			remove(client.CoreV1().Pods(Namespace).Delete(ctx, p.Name, metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](1)}))
+			remove(client.CoreV1().Pods(Namespace).Delete(ctx, p.Name, metav1.DeleteOptions{
+				GracePeriodSeconds: ptr.To[int64](1),
+			}))
 		}
 	}
 	if failed != nil {
@@ -142,7 +156,8 @@ func gone(ctx context.Context, client kubernetes.Interface) error {
 		return len(left) == 0, nil
 	})
 	if len(left) > 0 {
-		return fmt.Errorf("%d pods are not gone, such as %s on %s, whose kubelet has to end it: %w", len(left), left[0].Name, left[0].Spec.NodeName, err)
+		return fmt.Errorf("%d pods are not gone, such as %s on %s, whose kubelet has to end it: %w",
+			len(left), left[0].Name, left[0].Spec.NodeName, err)
 	}
 	return err
 }

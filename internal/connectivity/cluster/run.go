@@ -48,7 +48,9 @@ func (r *Runner) Run(ctx context.Context, nodes []*corev1.Node) (found Found, er
 		return Found{}, errors.New("there is no node to try")
 	}
 	if len(nodes) > MostNodes {
-		return Found{}, fmt.Errorf("%d nodes are too many: lower --max-nodes to %d, or choose with --node", len(nodes), MostNodes)
+		return Found{},
+			fmt.Errorf("%d nodes are too many: lower --max-nodes to %d, or choose with --node", len(nodes),
+				MostNodes)
 	}
 	world := connectivity.World{Targets: r.Targets}
 	ours, err := r.prepare(ctx, &world)
@@ -97,7 +99,8 @@ func (r *Runner) prepare(ctx context.Context, w *connectivity.World) (ours bool,
 		ours = !apierrors.IsAlreadyExists(err) // it may exist even if the response was lost
 	case err != nil:
 	case existing.Labels[Label] == "":
-		err = fmt.Errorf("the namespace %s has no label %s, so it is not for this: remove or label it", Namespace, Label)
+		err = fmt.Errorf("the namespace %s has no label %s, so it is not for this: remove or label it",
+			Namespace, Label)
 	case existing.DeletionTimestamp != nil:
 		err = fmt.Errorf("the namespace %s is being removed, and was not gone within %s: see its status, and try again when it is gone", Namespace, r.Start)
 	}
@@ -130,10 +133,11 @@ func (r *Runner) vacated(ctx context.Context) (*corev1.Namespace, error) {
 		return ns, err
 	}
 	r.Progress("waiting until the namespace of an earlier run is gone")
-	late := wait.PollUntilContextTimeout(ctx, vacatedEvery, r.Start, false, func(ctx context.Context) (bool, error) {
-		ns, err = get(ctx)
-		return err != nil || ns.DeletionTimestamp == nil, nil
-	})
+	late := wait.PollUntilContextTimeout(ctx, vacatedEvery, r.Start, false,
+		func(ctx context.Context) (bool, error) {
+			ns, err = get(ctx)
+			return err != nil || ns.DeletionTimestamp == nil, nil
+		})
 	if late != nil && ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
@@ -155,7 +159,9 @@ func learn(w *connectivity.World, s *corev1.Service) {
 	}
 }
 
-func (r *Runner) listen(ctx context.Context, nodes []*corev1.Node) ([]connectivity.Node, []connectivity.Untried, error) {
+func (r *Runner) listen(
+	ctx context.Context, nodes []*corev1.Node,
+) ([]connectivity.Node, []connectivity.Untried, error) {
 	var pods []*corev1.Pod
 	byName := map[string]*corev1.Node{}
 	for _, n := range nodes {
@@ -188,7 +194,9 @@ func primary(n *corev1.Node) (out []netip.Addr) {
 	return out
 }
 
-func (r *Runner) probe(ctx context.Context, w connectivity.World) ([]connectivity.Result, []connectivity.Untried, error) {
+func (r *Runner) probe(
+	ctx context.Context, w connectivity.World,
+) ([]connectivity.Result, []connectivity.Untried, error) {
 	argument, err := worldArg(w)
 	if err != nil {
 		return nil, nil, err
@@ -214,7 +222,9 @@ func (r *Runner) probe(ctx context.Context, w connectivity.World) ([]connectivit
 		}
 		results = append(results, some...)
 		if err != nil {
-			untried = append(untried, connectivity.Untried{Node: p.Spec.NodeName, Reason: "reading the log of its pod: " + err.Error()})
+			untried = append(untried, connectivity.Untried{
+				Node: p.Spec.NodeName, Reason: "reading the log of its pod: " + err.Error(),
+			})
 		}
 	}
 	return results, untried, nil

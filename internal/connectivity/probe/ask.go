@@ -27,7 +27,9 @@ const (
 
 // TryAll runs all trials and returns the results in their order. It repeats failed trials until
 // settle is over, because Services and neighbors take time to be programmed.
-func TryAll(ctx context.Context, trials []connectivity.Trial, settle time.Duration) []connectivity.Result {
+func TryAll(
+	ctx context.Context, trials []connectivity.Trial, settle time.Duration,
+) []connectivity.Result {
 	until := time.Now().Add(settle)
 	results := make([]connectivity.Result, len(trials))
 	places := make(chan struct{}, atOnce)
@@ -72,7 +74,8 @@ func once(ctx context.Context, t connectivity.Trial) connectivity.Result {
 	case connectivity.Dial:
 		err = dialed(ctx, &r)
 	default:
-		err = fmt.Errorf("this probe knows no trial %q: use an image of underlayctl's own version", t.Kind)
+		err = fmt.Errorf("this probe knows no trial %q: use an image of underlayctl's own version",
+			t.Kind)
 	}
 	if err != nil && r.Failure == "" {
 		r.Failure, r.Detail = judged(err)
@@ -83,7 +86,8 @@ func once(ctx context.Context, t connectivity.Trial) connectivity.Result {
 // judged converts an error to a failure, with a detail if that adds to it.
 func judged(err error) (connectivity.Failure, string) {
 	switch {
-	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded), errors.Is(err, syscall.ETIMEDOUT):
+	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded),
+		errors.Is(err, syscall.ETIMEDOUT):
 		return connectivity.Silent, ""
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return connectivity.Refused, ""
@@ -149,7 +153,8 @@ func identify(r *connectivity.Result, name string) {
 func tryHTTP(ctx context.Context, r *connectivity.Result) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+r.At.String()+"/healthz", nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+r.At.String()+"/healthz",
+		nil)
 	if err != nil {
 		return err
 	}

@@ -54,7 +54,8 @@ func guarded(next http.Handler) http.Handler {
 		h.Set("X-Content-Type-Options", "nosniff")
 		switch {
 		case !loopback(r.Host):
-			text := fmt.Sprintf("Host %q is not this machine: open the URL that underlayctl ui printed.", r.Host)
+			text := fmt.Sprintf("Host %q is not this machine: open the URL that underlayctl ui printed.",
+				r.Host)
 			http.Error(w, text, http.StatusMisdirectedRequest)
 		case r.Method != http.MethodGet && r.Method != http.MethodHead:
 			h.Set("Allow", "GET, HEAD")

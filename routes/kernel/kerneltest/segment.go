@@ -40,7 +40,9 @@ func NewSegment(t testing.TB, name string, addrs ...string) *Segment {
 
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name = name
-	pair := &netlink.Veth{LinkAttrs: attrs, PeerName: name + "-far", PeerNamespace: netlink.NsPid(cmd.Process.Pid)}
+	pair := &netlink.Veth{
+		LinkAttrs: attrs, PeerName: name + "-far", PeerNamespace: netlink.NsPid(cmd.Process.Pid),
+	}
 	must(t, netlink.LinkAdd(pair))
 	s := &Segment{Name: name, t: t}
 	t.Cleanup(func() { _ = netlink.LinkDel(pair) })

@@ -69,6 +69,7 @@ func TestNamesAndDocs(t *testing.T) {
 func TestFileHabits(t *testing.T) {
 	const head = "// Package p is.\npackage p\n\n"
 	long := head + strings.Repeat("\n", maxLines)
+	wide := strings.Repeat("x", maxColumns)
 	tests := map[string]struct {
 		file    string
 		content string
@@ -81,6 +82,9 @@ func TestFileHabits(t *testing.T) {
 		"long for code only":  {file: "a_test.go", content: long},
 		"too long for a test": {file: "a_test.go", content: long + strings.Repeat("\n", 100), want: []string{"a_test.go: 503 lines"}},
 		"excused for nothing": {file: "a.go", content: head, long: map[string]string{"a.go": "a table"}, want: []string{"needs no exception"}},
+		"wide":                {file: "a.go", content: head + "// " + wide, want: []string{"a.go:4: more than 100 columns"}},
+		"wide, a text":        {file: "a.go", content: head + "const t = \"" + wide + "\""},
+		"wide, a test":        {file: "a_test.go", content: head + "// " + wide},
 		"init":                {file: "a.go", content: head + "func init() {}", want: []string{"a.go:4:1: init()"}},
 		"a method init":       {file: "a.go", content: head + "type T int\nfunc (T) init() {}"},
 		"skip with a reason":  {file: "a_test.go", content: head + `func f() { t.Skip("no root") }`},

@@ -10,12 +10,14 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // The longest files that fit on a few screens. Tests may be longer: tables are read by the row.
 const (
 	maxLines     = 400
 	maxTestLines = 500
+	maxColumns   = 100 // a tab is one
 )
 
 // longFiles may be longer, each for its reason.
@@ -41,6 +43,7 @@ func checkFiles(files []File, long map[string]string) ([]string, error) {
 	bubbles := bubbleFolders(files)
 	for _, file := range files {
 		found = append(found, checkLength(file, long)...)
+		found = append(found, checkWidth(file)...)
 		broken, err := checkSyntax(file, bubbles[path.Dir(file.Name)])
 		if err != nil {
 			return nil, err
@@ -64,6 +67,20 @@ func checkLength(file File, long map[string]string) []string {
 		return []string{fmt.Sprintf("%s: has %d lines now and needs no exception", file.Name, lines)}
 	}
 	return nil
+}
+
+// checkWidth finds wide lines outside tests. A line with a text may be wide: texts are not broken, so
+// that a search finds them.
+func checkWidth(file File) (found []string) {
+	if file.test() || strings.HasPrefix(file.Name, "test/") {
+		return nil
+	}
+	for i, line := range bytes.Split(file.Content, []byte("\n")) {
+		if utf8.RuneCount(line) > maxColumns && !bytes.ContainsAny(line, "\"`") {
+			found = append(found, fmt.Sprintf("%s:%d: more than %d columns", file.Name, i+1, maxColumns))
+		}
+	}
+	return found
 }
 
 // checkDeadlines finds programs whose requests to the API server may wait forever.
