@@ -44,17 +44,20 @@ type Failovers struct {
 
 	listing   chan struct{} // guards the next two fields, also while listing
 	known     []Failover
-	requested time.Time // when known was requested; zero: it is missing or outdated
+	requested time.Time // when known was requested; zero: it is missing
 
-	mu    sync.Mutex                 // guards the fields below
-	until map[netip.Prefix]time.Time // a move may be in progress until then
-	nodes map[int64]bool             // servers that are or were Nodes
+	mu      sync.Mutex                 // guards the fields below
+	until   map[netip.Prefix]time.Time // a move may be in progress until then
+	nodes   map[int64]bool             // servers that are or were Nodes
+	changed time.Time                  // when the last move ended: older lists are outdated
 }
 
 const (
 	// failoversFresh is the maximum age of the list for a move; moves after a node failure share
 	// a list.
 	failoversFresh = 5 * time.Second
+	// failoversUnderWay replaces it while a move with an unknown end may be in progress.
+	failoversUnderWay = 20 * time.Second
 	// lookAgain is the maximum age in other cases: Robot allows 100 lists an hour.
 	lookAgain = time.Minute
 	// moveTakes is how long a move with a lost response may be in progress: it takes 40 to 60 s.
@@ -159,8 +162,11 @@ func (f *Failovers) look(ctx context.Context, fresh time.Duration) ([]Failover, 
 	case <-ctx.Done():
 		return nil, fmt.Errorf("listing failover addresses: %w", ctx.Err())
 	}
+	f.mu.Lock()
+	changed := f.changed
+	f.mu.Unlock()
 	requested := time.Now()
-	if requested.Sub(f.requested) < fresh {
+	if requested.Sub(f.requested) < fresh && f.requested.After(changed) {
 		return f.known, nil
 	}
 	known, err := f.o.Client.Failovers(ctx)
@@ -173,7 +179,7 @@ func (f *Failovers) look(ctx context.Context, fresh time.Duration) ([]Failover, 
 
 // outdate makes the next look a new request.
 func (f *Failovers) outdate() {
-	f.listing <- struct{}{}
-	f.requested = time.Time{}
-	<-f.listing
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.changed = time.Now()
 }

@@ -120,7 +120,11 @@ func (f *Failovers) find(ctx context.Context, address netip.Addr) (Failover, err
 		return Failover{}, addresses.Refuse(addresses.AboutAddress,
 			"it is in no pool with failover addresses, and naming it there is the consent to move it")
 	}
-	found, err := f.look(ctx, failoversFresh)
+	fresh := failoversFresh
+	if f.underWay(address) {
+		fresh = failoversUnderWay
+	}
+	found, err := f.look(ctx, fresh)
 	if err != nil {
 		return Failover{}, err
 	}
@@ -183,6 +187,13 @@ func (f *Failovers) leaves(ip netip.Addr) error {
 	}
 	f.until[netOf(ip)] = time.Now().Add(moveTakes)
 	return nil
+}
+
+// underWay reports whether a move of the address may be in progress.
+func (f *Failovers) underWay(address netip.Addr) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return time.Now().Before(f.until[netOf(address)])
 }
 
 var errUnderWay = errors.New("a move of it is in progress, and Robot has not reported its end")

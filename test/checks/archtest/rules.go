@@ -99,7 +99,7 @@ func rules() []rule {
 			"internal/directory carries Nodes from the controller manager to the agents: what either does with them comes from cmd"),
 		never("./internal/hetzner/...", "./internal/kube/... ./ipam/controller ./routes/controller ./lb/controller",
 			"internal/hetzner implements ports for the Hetzner Cloud and knows nothing of who calls them"),
-		only("./internal/robot/...", "std ./addresses ./internal/cloud ./internal/vswitch ./internal/robot/... ./internal/promauto ./internal/requests ./internal/secret golang.org/x/sync/semaphore k8s.io/component-base/metrics",
+		only("./internal/robot/...", "std ./addresses ./internal/cloud ./internal/vswitch ./internal/robot/... ./internal/promauto ./internal/requests ./internal/secret k8s.io/component-base/metrics",
 			"internal/robot speaks to the web service of dedicated servers for the ports of internal/cloud, internal/vswitch and addresses/controller, and knows nothing of who calls it"),
 		only("./internal/requests/...", "std",
 			"internal/requests orders requests and knows no API: each brings its own budget"),
