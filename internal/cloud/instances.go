@@ -231,9 +231,11 @@ func (i *Instances) InstanceExists(ctx context.Context, node *corev1.Node) (bool
 
 // judgedSince returns how new a list must be for the check of a NotReady Node.
 func judgedSince(node *corev1.Node, maxAge time.Duration) time.Time {
-	since := time.Now().Add(-maxAge)
-	if ready := kube.Condition(node, corev1.NodeReady); ready != nil &&
-		ready.LastTransitionTime.After(since) {
+	now := time.Now()
+	since := now.Add(-maxAge)
+	ready := kube.Condition(node, corev1.NodeReady)
+	// A time in the future is from a clock that is ahead: no list would ever be as new.
+	if ready != nil && ready.LastTransitionTime.After(since) && !ready.LastTransitionTime.After(now) {
 		return ready.LastTransitionTime.Time
 	}
 	return since
