@@ -240,8 +240,11 @@ func (l Ledger) MarshalText() ([]byte, error) {
 	return json.Marshal(s)
 }
 
-// UnmarshalText is [ParseLedger].
-func (l *Ledger) UnmarshalText(text []byte) (err error) {
+// MarshalJSON is MarshalText, whose text is JSON.
+func (l Ledger) MarshalJSON() ([]byte, error) { return l.MarshalText() }
+
+// UnmarshalJSON is [ParseLedger].
+func (l *Ledger) UnmarshalJSON(text []byte) (err error) {
 	*l, err = ParseLedger(text)
 	return err
 }

@@ -2,9 +2,11 @@ package agent
 
 import (
 	"encoding/json"
+	"fmt"
 	"net"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -171,6 +173,23 @@ func TestTheStateIsOfOneNode(t *testing.T) {
 	}
 	if left, err := os.ReadDir(t.TempDir()); err != nil || len(left) > 0 {
 		t.Errorf("left: %v, %v", left, err)
+	}
+}
+
+// The state file has the ledger as the API server does, so that agents of other builds resume too.
+func TestTheStateOfAnEarlierAgent(t *testing.T) {
+	path := filepath.Join(t.TempDir(), StateFile)
+	text := fmt.Sprintf(`{"name":"a","cluster":"one","ledger":%s}`, ledgerText("192.0.2.1 a 3"))
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	k, err := Load(path, "a")
+	if err != nil || len(k.Ledger.Entries()) != 1 || k.Ledger.Entries()[0].Holder != "a" {
+		t.Errorf("%+v, %v", k, err)
+	}
+	again, err := json.Marshal(k)
+	if err != nil || !strings.Contains(string(again), `"ledger":{`) {
+		t.Errorf("%s, %v", again, err)
 	}
 }
 

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"net/netip"
@@ -51,7 +52,7 @@ func ServeAlive(ctx context.Context, at *Set, alive func(now time.Time) error) {
 	defer func() { _ = server.Close() }() // and its listeners
 	retry := time.NewTicker(listenAgain)
 	defer retry.Stop()
-	listeners := map[netip.Addr]net.Listener{}
+	listeners, ended := map[netip.Addr]net.Listener{}, make(chan net.Listener)
 	for {
 		now := at.All()
 		for addr, listener := range listeners {
@@ -73,11 +74,25 @@ func ServeAlive(ctx context.Context, at *Set, alive func(now time.Time) error) {
 				continue
 			}
 			listeners[addr] = listener
-			workers.Go(func() { _ = server.Serve(listener) })
+			workers.Go(func() {
+				err := server.Serve(listener)
+				select {
+				case <-ctx.Done():
+					return
+				case <-time.After(listenAgain):
+				}
+				select {
+				case <-ctx.Done():
+				case ended <- listener:
+					klog.FromContext(ctx).V(2).Info("A listener has ended", "at", addr, "err", err)
+				}
+			})
 		}
 		select {
 		case <-ctx.Done():
 			return
+		case listener := <-ended: // one that failed is still in the map
+			maps.DeleteFunc(listeners, func(_ netip.Addr, one net.Listener) bool { return one == listener })
 		case <-at.Changed():
 		case <-retry.C:
 		}

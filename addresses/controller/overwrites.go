@@ -8,7 +8,12 @@ import (
 	"k8s.io/client-go/util/flowcontrol"
 )
 
-const firstOverwriteWait, lastOverwriteWait = time.Second, time.Minute
+const (
+	firstOverwriteWait, lastOverwriteWait = time.Second, time.Minute
+	// forgiven is the time without an overwrite after which the next one is the first again. It is
+	// longer than the resync of most controllers.
+	forgiven = 10 * time.Minute
+)
 
 // overwrites delays corrections of statuses that another controller keeps overwriting: both claim
 // the Service, and neither stops.
@@ -18,9 +23,11 @@ type overwrites struct {
 }
 
 func newOverwrites() overwrites {
-	return overwrites{
-		make(map[types.UID]string), flowcontrol.NewBackOff(firstOverwriteWait, lastOverwriteWait),
+	backoff := flowcontrol.NewBackOff(firstOverwriteWait, lastOverwriteWait)
+	backoff.HasExpiredFunc = func(now, last time.Time, _ time.Duration) bool {
+		return now.Sub(last) > forgiven
 	}
+	return overwrites{make(map[types.UID]string), backoff}
 }
 
 // delay returns how long to delay a change, and whether to send an Event about the overwrites:

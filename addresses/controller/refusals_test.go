@@ -1,14 +1,18 @@
 package controller
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/component-base/metrics"
 
 	"github.com/underlay-ccm/underlay/addresses"
 )
@@ -39,6 +43,35 @@ func TestWhatStaysIsTriedAfterLooks(t *testing.T) {
 			t.Errorf("moved %q, told %q", moves, *events)
 		}
 	})
+}
+
+// A change of other nodes doesn't repeat a request that is refused or waits for its retry.
+func TestARefusedRequestIsNotRepeatedForOtherNodes(t *testing.T) {
+	for name, cause := range map[string]error{"stays": aboutAddress, "fails": errToken} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := &provider{leads: map[netip.Addr]string{}, flying: map[netip.Addr]bool{}, fails: map[string]error{a1: cause}}
+				m, err := newMetrics(metrics.NewKubeRegistry())
+				if err != nil {
+					t.Fatal(err)
+				}
+				r := newRouting("failover", Routing{Router: p}, m, func(string, netip.Addr, destination, error) {}, func() {})
+				ctx, stop := context.WithCancel(t.Context())
+				var running sync.WaitGroup
+				running.Go(func() { r.run(ctx) })
+				for i := range 40 {
+					serving := map[string]bool{"x": true, fmt.Sprint("y", i): true}
+					r.set(map[netip.Addr]destination{netip.MustParseAddr(a1): {providerID: "x", node: "x", serving: serving}})
+					time.Sleep(time.Second)
+				}
+				stop()
+				running.Wait()
+				if len(p.tried) == 0 || len(p.tried) > 7 {
+					t.Errorf("tried %d times in 40 s", len(p.tried))
+				}
+			})
+		})
+	}
 }
 
 // Pending retries must not cause frequent requests to an unreachable provider.

@@ -124,8 +124,13 @@ func (r *routing) set(wanted map[netip.Addr]destination) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for address, d := range wanted {
-		if before, known := r.wanted[address]; known && before.same(d) {
+		before, known := r.wanted[address]
+		if known && before.same(d) {
 			continue
+		}
+		f, failed := r.failures[address]
+		if known && failed && before.from(f.from) == d.from(f.from) {
+			continue // the same request: it is retried later, or after the next list
 		}
 		r.queue.Forget(address)
 		r.queue.Add(address)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -170,6 +171,8 @@ func (t *trying) choose(
 		missing = slices.DeleteFunc(missing, func(name string) bool { return name == n.Name })
 		switch {
 		case len(t.nodes) > 0 && !slices.Contains(t.nodes, n.Name):
+		case cmp.Or(n.Labels[corev1.LabelOSStable], "linux") != "linux":
+			notes = append(notes, fmt.Sprintf("Node %s is left out: it does not run Linux", n.Name))
 		case !kube.Ready(n):
 			skipped = append(skipped, connectivity.Untried{
 				Node: n.Name, Reason: "the Node is not Ready: see underlayctl inspect node " + n.Name,
