@@ -120,8 +120,8 @@ func (m *merger) settings() {
 		Sharing:   Sharing{PortOwners: make(map[int]string), Deciders: make(map[string]string)},
 	}
 	if i := slices.IndexFunc(m.sharers, Member.decides); i >= 0 {
-		owner := m.sharers[i].Spec
-		m.spec.Network, m.spec.Subnet, m.spec.UsePrivateIP = owner.Network, owner.Subnet, owner.UsePrivateIP
+		own := m.sharers[i].Spec
+		m.spec.Network, m.spec.Subnet, m.spec.UsePrivateIP = own.Network, own.Subnet, own.UsePrivateIP
 	} else {
 		for _, setting := range sharedSettings() {
 			setting.keep(&m.spec, m.have)

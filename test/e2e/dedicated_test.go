@@ -149,7 +149,7 @@ func TestDedicatedServersJoinAndLeave(t *testing.T) {
 		t.Errorf("%d Nodes are left, want 2; asked for the server alone: %t", len(left), asked)
 	}
 	expectSound(t, c)
-	expectSaidOnce(t, c)
+	expectLogged(t, c)
 }
 
 func expectDedicated(t *testing.T, c *cluster.Cluster, name, id, outside, inside string) {
@@ -173,16 +173,16 @@ func expectDedicated(t *testing.T, c *cluster.Cluster, name, id, outside, inside
 	}
 }
 
-// expectSaidOnce checks in the log that rejected credentials were reported once each way, without
-// the password.
-func expectSaidOnce(t *testing.T, c *cluster.Cluster) {
+// expectLogged checks in the log that the rejected credentials and the outage were each logged once
+// when they began and once when they ended, without the password.
+func expectLogged(t *testing.T, c *cluster.Cluster) {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join(c.ControlPlane.Dir(), "underlay-ccm-1.log"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, says := range []string{"Dedicated servers can't be listed;", "Dedicated servers can be listed again"} {
-		if n := strings.Count(string(content), says); n != 1 {
+		if n := strings.Count(string(content), says); n != 2 {
 			t.Errorf("the log says %d times %q", n, says)
 		}
 	}

@@ -96,7 +96,6 @@ func exceptions() []exception {
 		{command: "underlayctl connectivity", why: "no pod runs here: test/e2e/packets runs it, in namespaces where pods do"},
 		{command: "underlayctl nodes --watch", why: "it never ends", instead: []string{"underlayctl", "timeout 5 underlayctl"}, statuses: []int{124}},
 		{command: "underlayctl routes --watch", why: "it never ends", instead: []string{"underlayctl", "timeout 5 underlayctl"}, statuses: []int{124}},
-		{command: "underlayctl inspect pod", why: "no pod runs here: cmd/underlayctl asks about one", fails: "it doesn't exist"},
 		{command: "underlayctl ui", why: "it serves until it is ended: cmd/underlayctl and test/demo look at its page"},
 
 		// A kubeconfig that is copied by SSH.
