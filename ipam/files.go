@@ -91,6 +91,7 @@ func (f *Files) Write(object int) Write {
 			w.Entries[name] = text
 		}
 	}
+	maps.DeleteFunc(w.Entries, func(key, _ string) bool { return !isName(key) })
 	w.Entries[MarkKey] = Mark(object)
 	return w
 }

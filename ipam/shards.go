@@ -110,18 +110,27 @@ func (d *DamagedEntry) Unwrap() error { return d.Err }
 // ParseStored returns the stored holdings by name, then in the order of lines. Damaged entries are
 // returned in the order of objects and keys and skipped otherwise. The entries of a UID in several
 // objects are one holding. If that has two prefixes of a family, the second is abandoned: its
-// process didn't have the first.
+// process didn't have the first. A prefix that not all of its shards record was never given to the
+// Node, so it is abandoned too: of two processes that record it for two Nodes, neither goes on.
+//
+// Object 0 may lack the mark: before there were shards, it had all entries.
 func ParseStored(objects Objects) ([]Holding, []*DamagedEntry) {
 	var all []Holding
 	var damaged []*DamagedEntry
 	at := map[string]int{} // by UID
+	type record struct {
+		uid    string
+		prefix netip.Prefix
+	}
+	recorded := map[record]int{} // in how many of its shards
 	for object, entries := range objects {
-		if got := entries[MarkKey]; len(entries) > 0 && got != Mark(object) {
+		got := entries[MarkKey]
+		if len(entries) > 0 && got != Mark(object) && (object > 0 || got != "") {
 			err := fmt.Errorf("%q is not the mark of this object: write %q, if it was not made by another version", got, Mark(object))
 			damaged = append(damaged, &DamagedEntry{object, MarkKey, err})
 		}
 		for _, key := range sortedKeys(entries) {
-			if key == MarkKey {
+			if !isName(key) {
 				continue
 			}
 			holdings, err := ParseRecords(key, entries[key])
@@ -129,6 +138,11 @@ func ParseStored(objects Objects) ([]Holding, []*DamagedEntry) {
 				damaged = append(damaged, &DamagedEntry{object, key, err})
 			}
 			for _, h := range holdings {
+				for _, p := range h.Prefixes {
+					if slices.Contains(shardsOf(p), object) {
+						recorded[record{h.Node.UID, p}]++
+					}
+				}
 				if i, known := at[h.Node.UID]; known {
 					all[i].merge(h)
 				} else {
@@ -137,6 +151,17 @@ func ParseStored(objects Objects) ([]Holding, []*DamagedEntry) {
 				}
 			}
 		}
+	}
+	for i := range all {
+		h := &all[i]
+		h.Prefixes = slices.DeleteFunc(h.Prefixes, func(p netip.Prefix) bool {
+			shards := len(shardsOf(p))
+			partly := shards > 1 && recorded[record{h.Node.UID, p}] < shards
+			if partly {
+				h.Abandoned = append(h.Abandoned, p)
+			}
+			return partly
+		})
 	}
 	slices.SortStableFunc(all, func(a, b Holding) int { return cmp.Compare(a.Node.Name, b.Node.Name) })
 	return all, damaged

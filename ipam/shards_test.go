@@ -290,6 +290,42 @@ func TestTheMarkOfAnotherObject(t *testing.T) {
 	}
 }
 
+// Before there were shards, one object had all entries, and the order of each pool.
+func TestALedgerWithoutShards(t *testing.T) {
+	stored := Objects{0: {"_pool.v4": "10.0.3.0", "a": "uid=a 10.0.112.0/24@v4"}}
+	found, damaged := ParseStored(stored)
+	if len(damaged) > 0 || len(found) != 1 || len(found[0].Prefixes) != 1 {
+		t.Fatalf("%v, %v", found, damaged)
+	}
+	l, err := NewLedger(widePools(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := NewFiles(l, stored).Write(0)
+	if w.Entries[MarkKey] != Mark(0) || w.Entries["_pool.v4"] != "" {
+		t.Errorf("written: %v", w.Entries)
+	}
+}
+
+// A prefix of several shards that one of them lacks was never given to its Node. Otherwise two
+// processes could each complete the record of another Node.
+func TestAPrefixThatNotAllOfItsShardsRecord(t *testing.T) {
+	s := newObjectStore()
+	s.objects[0]["m"] = "uid=m 10.0.0.0/19@v4"
+	s.objects[1]["n"] = "uid=n 10.0.0.0/19@v4"
+	s.objects[2]["o"], s.objects[3]["o"] = "uid=o 10.0.32.0/19@v4", "uid=o 10.0.32.0/19@v4"
+	found, damaged := ParseStored(s.objects)
+	if len(damaged) > 0 || len(found) != 3 {
+		t.Fatalf("%v, %v", found, damaged)
+	}
+	for _, h := range found {
+		whole := h.Node.Name == "o"
+		if got := len(h.Prefixes) == 1 && len(h.Abandoned) == 0; got != whole || len(h.Prefixes)+len(h.Abandoned) != 1 {
+			t.Errorf("%s: %v, abandoned %v", h.Node.Name, h.Prefixes, h.Abandoned)
+		}
+	}
+}
+
 // With 50,000 dual-stack Nodes, this limits the bytes written and the size of an object.
 func TestFiftyThousandNodes(t *testing.T) {
 	if testing.Short() || slowdown > 1 {

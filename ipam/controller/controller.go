@@ -10,8 +10,8 @@
 //
 // It must never:
 //   - write a prefix to a Node if the stored ledger doesn't have that prefix for its UID: a
-//     process that lost its leadership unnoticed can't record anything, because the ledger has
-//     changed since it was read, and so can't hand out prefixes that another process reserved;
+//     process that lost its leadership unnoticed can't record a prefix that another process
+//     reserved, because a ConfigMap that records both has changed since it was read;
 //   - retry a rejected or lost write of the ledger: it reads the ledger and plans again;
 //   - write to a Node that already has podCIDRs;
 //   - release a reservation because a request failed: the write may have been applied, and the

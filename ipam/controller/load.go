@@ -77,6 +77,9 @@ func (d *decider) loadOnce(ctx context.Context, known Stored) (retry bool, err e
 		}
 		return false, d.rebuild(ctx, found, holders)
 	}
+	if _, err := found.parse(); err != nil {
+		return true, err
+	}
 	first, err := d.fence(ctx, found)
 	if err != nil {
 		return true, err
@@ -269,7 +272,7 @@ func (d *decider) remember(written []ipam.Holding, lost bool) (unstored []ipam.H
 			if stored.Released.IsZero() {
 				stored.Released = h.Released
 			}
-			if lost {
+			if lost || !d.recorded(h.Node) {
 				keepAll(stored, h)
 			}
 		case known && (h.Observed || n.delivery == unsent || slices.Equal(stored.Prefixes, h.Prefixes)):

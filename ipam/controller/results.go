@@ -98,7 +98,11 @@ func (d *decider) settle(
 	logger := klog.FromContext(ctx)
 	prefixes, unreadable := kube.PodCIDRs(live)
 	known := len(before) > 0
-	expected := known && slices.Equal(before, prefixes)
+	// The order of families doesn't matter: another allocator may have set them in another one.
+	sorted := func(p []netip.Prefix) []netip.Prefix {
+		return slices.SortedFunc(slices.Values(p), netip.Prefix.Compare)
+	}
+	expected := known && slices.Equal(sorted(before), sorted(prefixes))
 	n.phase, n.doubt = settled, false
 	d.noted(n)
 	d.stopWaiting(n)
