@@ -228,7 +228,7 @@ func (c *call) replyActions(of func(*action) bool) (reply, error) {
 	}
 	var chosen []*action
 	for _, a := range candidates {
-		if of(a) && asked(query["status"], a.status()) {
+		if of(a) && allows(query["status"], a.status()) {
 			chosen = append(chosen, a)
 		}
 	}

@@ -57,7 +57,7 @@ func catalogRows[T any](
 	return []operation{
 		{"GET", "/" + plural, func(c *call) (reply, error) {
 			chosen := slices.DeleteFunc(slices.Clone(of(c.catalog)), func(e T) bool {
-				return !asked(c.request.URL.Query()["name"], title(e)) || !ofArchitecture(c, e)
+				return !allows(c.request.URL.Query()["name"], title(e)) || !ofArchitecture(c, e)
 			})
 			return list(c, plural, chosen, by, func(e T) T { return e })
 		}},
@@ -78,7 +78,7 @@ func catalogRows[T any](
 // ofArchitecture reports whether an ISO matches the filter; other entries have none.
 func ofArchitecture(c *call, entry any) bool {
 	iso, isISO := entry.(schema.ISO)
-	return !isISO || asked(c.request.URL.Query()["architecture"], *iso.Architecture)
+	return !isISO || allows(c.request.URL.Query()["architecture"], *iso.Architecture)
 }
 
 // pricingBody is the schema's type without fields that the description has removed, and with

@@ -123,7 +123,7 @@ func (k kind[R]) list(c *call) (reply, error) {
 				return reply{}, err
 			}
 		}
-		chosen = slices.DeleteFunc(chosen, func(r R) bool { return !asked(query[name], f.of(r)) })
+		chosen = slices.DeleteFunc(chosen, func(r R) bool { return !allows(query[name], f.of(r)) })
 	}
 	by := order[R]{
 		"id":      func(a, b R) int { return cmp.Compare(a.common().id, b.common().id) },

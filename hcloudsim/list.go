@@ -40,8 +40,8 @@ func list[T, J any](c *call, key string, items []T, by order[T], render func(T) 
 
 // sortAsRequested applies the sort parameters; the first has the highest precedence.
 func sortAsRequested[T any](c *call, items []T, by order[T]) error {
-	asked := c.request.URL.Query()["sort"]
-	for _, key := range slices.Backward(asked) { // stable sorts, lowest precedence first
+	keys := c.request.URL.Query()["sort"]
+	for _, key := range slices.Backward(keys) { // stable sorts, lowest precedence first
 		field, direction, _ := strings.Cut(key, ":")
 		compare, ok := by[field]
 		if !ok || (direction != "" && direction != "asc" && direction != "desc") {
@@ -67,7 +67,7 @@ func selected[R resource](c *call, t *table[R]) ([]R, error) {
 	var out []R
 	for _, r := range t.rows {
 		b := r.common()
-		if asked(query["name"], b.name) && selector.Matches(labels.Set(b.labels)) {
+		if allows(query["name"], b.name) && selector.Matches(labels.Set(b.labels)) {
 			out = append(out, r)
 		}
 	}
@@ -84,8 +84,8 @@ func oneOf(query url.Values, name string, known ...string) error {
 	return nil
 }
 
-// asked reports whether the filter is absent or contains the value.
-func asked(filter []string, value string) bool {
+// allows reports whether the filter is absent or contains the value.
+func allows(filter []string, value string) bool {
 	return len(filter) == 0 || slices.Contains(filter, value)
 }
 

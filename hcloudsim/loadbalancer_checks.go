@@ -41,7 +41,7 @@ type checks struct {
 	finding Finding
 	answer  Health // result of the last check
 	streak  int    // consecutive checks with that result
-	asked   bool   // a check is running
+	running bool   // a check is running
 }
 
 // checksOf returns the state of the checks, reset if the service or the target has changed.
@@ -62,11 +62,11 @@ func (lb *loadBalancer) checksOf(s *service, t *target, id TargetID) *checks {
 }
 
 // run carries out the checks that are due at the time of access.
-func (c *checks) run(now time.Time, probe Probe, ask Prober) Finding {
+func (c *checks) run(now time.Time, probe Probe, prober Prober) Finding {
 	if now.Before(c.next) {
 		return c.finding
 	}
-	found := ask(probe)
+	found := prober(probe)
 	if found == (Finding{}) {
 		return found
 	}
@@ -99,7 +99,7 @@ const healthTick = 200 * time.Millisecond
 // each at its interval, concurrently, and without the simulator's lock, so that a check may take
 // as long as its timeout. While it runs, target health results from these checks instead of time
 // and [Options.Prober]. A zero Finding is ignored.
-func (s *Simulator) RunHealthChecks(ctx context.Context, ask Prober) {
+func (s *Simulator) RunHealthChecks(ctx context.Context, prober Prober) {
 	probing := func(more int) {
 		p, unlock := s.present()
 		defer unlock()
@@ -107,15 +107,15 @@ func (s *Simulator) RunHealthChecks(ctx context.Context, ask Prober) {
 	}
 	probing(1)
 	defer probing(-1)
-	var asking sync.WaitGroup
-	defer asking.Wait()
+	var pending sync.WaitGroup
+	defer pending.Wait()
 	for ctx.Err() == nil {
 		for _, due := range s.dueChecks() {
-			asking.Go(func() {
-				found := ask(due.probe)
+			pending.Go(func() {
+				found := prober(due.probe)
 				p, unlock := s.present()
 				defer unlock()
-				due.checks.asked = false
+				due.checks.running = false
 				if found != (Finding{}) {
 					due.checks.record(p.now, due.probe.Service.HealthCheck, found)
 				}
@@ -137,8 +137,8 @@ func (s *Simulator) dueChecks() (due []dueCheck) {
 		for _, service := range shown(p, lb.services) {
 			for _, to := range p.resolve(lb) {
 				c := lb.checksOf(service, to.target, to.TargetID)
-				if !c.asked && !p.now.Before(c.next) {
-					c.asked = true
+				if !c.running && !p.now.Before(c.next) {
+					c.running = true
 					due = append(due, dueCheck{c, p.probe(lb, service, to.target, to.TargetID)})
 				}
 			}

@@ -194,8 +194,8 @@ func (c *call) listMembers(n *network) (reply, error) {
 		if s := n.subnetOf(m.attachment.ip); s != nil {
 			out.Subnet = s.ipRange.String()
 		}
-		if asked(query["type"], out.Type) && asked(query["status"], out.Status) &&
-			asked(query["subnet"], out.Subnet) {
+		if allows(query["type"], out.Type) && allows(query["status"], out.Status) &&
+			allows(query["subnet"], out.Subnet) {
 			chosen = append(chosen, out)
 		}
 	}

@@ -169,9 +169,9 @@ func ids[R resource](t *table[R], of func(R) bool) []int64 {
 }
 
 // set assigns the requested value, if there is one.
-func set[T any](value *T, asked *T) {
-	if asked != nil {
-		*value = *asked
+func set[T any](value *T, given *T) {
+	if given != nil {
+		*value = *given
 	}
 }
 

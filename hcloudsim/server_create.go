@@ -210,12 +210,12 @@ func off(enable *bool) bool { return enable != nil && !*enable }
 
 // serverLocation returns the location of a new server, by default the type's first one.
 func (p *project) serverLocation(
-	t schema.ServerType, asked *schema.IDOrName,
+	t schema.ServerType, given *schema.IDOrName,
 ) (schema.Location, error) {
-	if asked == nil || *asked == (schema.IDOrName{}) {
-		asked = &schema.IDOrName{Name: t.Locations[0].Name}
+	if given == nil || *given == (schema.IDOrName{}) {
+		given = &schema.IDOrName{Name: t.Locations[0].Name}
 	}
-	location, err := p.catalog.location("location", *asked)
+	location, err := p.catalog.location("location", *given)
 	if err == nil && !offered(t, location) {
 		err = errInvalid("location", "server type %s is not available in %s", t.Name, location.Name)
 	}

@@ -9,8 +9,8 @@ import (
 // the oldest returns to the circle.
 const maxReleased = 64
 
-// pool is a configured pool. It has the order in which it hands out prefixes; the Ledger has
-// who holds them.
+// pool is a configured pool. It has the order in which it hands out prefixes; the Ledger records
+// their holders.
 //
 // Node prefixes are handed out in a circle. Recently released ones are kept out of it and
 // handed out last, the latest after all others, which gives routes and connection tracking the

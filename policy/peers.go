@@ -63,7 +63,7 @@ func peersOf(namespace string, peer *Peer, port *Port) *peers {
 	return g
 }
 
-// digest returns a short text that nobody can find another definition for. It is part of names in
+// digest returns a short text for which no other definition can be found. It is part of names in
 // the kernel.
 func digest(definition string) string {
 	sum := sha256.Sum256([]byte(definition))

@@ -65,7 +65,7 @@ func newBudget(f *promauto.Factory) *budget {
 	return b
 }
 
-// spend blocks until a request may be sent, and returns its number for told.
+// spend blocks until a request may be sent, and returns its number.
 func (b *budget) spend(ctx context.Context) (number int, err error) {
 	began := time.Now()
 	defer func() {

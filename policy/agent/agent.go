@@ -305,7 +305,7 @@ func (a *Agent) readPods(ctx context.Context) error {
 	return nil
 }
 
-// forgetPods replaces the index: without policies, nobody needs the pods. Events that are still
+// forgetPods replaces the index: without policies, the pods are not needed. Events that are still
 // on their way reach the old one.
 func (a *Agent) forgetPods() {
 	if a.pods == nil {

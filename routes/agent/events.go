@@ -16,8 +16,8 @@ const repeatEvery = 10 * time.Minute
 
 // notReadyEvent is the last Event about a node that is not ready. Only the status worker uses it.
 type notReadyEvent struct {
-	since, told time.Time
-	text        string
+	since, lastSent time.Time
+	text            string
 }
 
 // due reports whether an Event is to be sent now, and its text. It skips problems that last
@@ -35,10 +35,10 @@ func (e *notReadyEvent) due(o outcome, now time.Time) (text string, due bool) {
 	if text != e.text {
 		wait = rewording
 	}
-	if now.Sub(e.since) < rewording || now.Sub(e.told) < wait {
+	if now.Sub(e.since) < rewording || now.Sub(e.lastSent) < wait {
 		return "", false
 	}
-	e.told, e.text = now, text
+	e.lastSent, e.text = now, text
 	return text, true
 }
 

@@ -19,7 +19,7 @@ func TestWhatKeepsANodeFromBeingReadyIsTold(t *testing.T) {
 			w.after.err = err
 			w.after.mu.Unlock()
 		}
-		told := func() (found []string) {
+		lastSent := func() (found []string) {
 			for {
 				select {
 				case e := <-w.events.Events:
@@ -34,29 +34,29 @@ func TestWhatKeepsANodeFromBeingReadyIsTold(t *testing.T) {
 		fail(errors.New("the CNI plugin ptp is not in /opt/cni/bin"))
 		time.Sleep(30 * time.Second)
 		w.rest()
-		if got := told(); len(got) != 0 {
+		if got := lastSent(); len(got) != 0 {
 			t.Errorf("told of what may pass: %q", got)
 		}
 		time.Sleep(4 * time.Minute)
 		w.rest()
-		if got := told(); len(got) != 1 || !strings.Contains(got[0], "Warning NetworkNotReady") || !strings.Contains(got[0], "the CNI plugin ptp is not in") {
+		if got := lastSent(); len(got) != 1 || !strings.Contains(got[0], "Warning NetworkNotReady") || !strings.Contains(got[0], "the CNI plugin ptp is not in") {
 			t.Errorf("told: %q", got)
 		}
 		time.Sleep(25 * time.Minute)
 		w.rest()
-		if got := told(); len(got) != 2 {
+		if got := lastSent(); len(got) != 2 {
 			t.Errorf("told %d times in 25 minutes: %q", len(got), got)
 		}
 		fail(errors.New("the disk is full"))
 		time.Sleep(2 * time.Minute)
 		w.rest()
-		if got := told(); len(got) != 1 || !strings.Contains(got[0], "the disk is full") {
+		if got := lastSent(); len(got) != 1 || !strings.Contains(got[0], "the disk is full") {
 			t.Errorf("something else is told: %q", got)
 		}
 		fail(nil)
 		time.Sleep(30 * time.Minute)
 		w.rest()
-		if got := told(); len(got) != 0 {
+		if got := lastSent(); len(got) != 0 {
 			t.Errorf("told when it was over: %q", got)
 		}
 	})

@@ -14,29 +14,29 @@ import (
 func (d *decider) ingress() []podingress.Ingress {
 	var all []podingress.Ingress
 	for _, key := range slices.Sorted(maps.Keys(d.Targets)) {
-		said, err := podingress.Parse(d.Targets[key])
+		parsed, err := podingress.Parse(d.Targets[key])
 		if err != nil {
 			d.distrustTargets(key, err.Error())
 			continue
 		}
-		endpoints := len(said.Endpoints)
-		said.Endpoints = slices.DeleteFunc(said.Endpoints, func(e netip.AddrPort) bool {
+		endpoints := len(parsed.Endpoints)
+		parsed.Endpoints = slices.DeleteFunc(parsed.Endpoints, func(e netip.AddrPort) bool {
 			return !d.ownPublic(e.Addr())
 		})
-		if refused := endpoints - len(said.Endpoints); refused > 0 {
+		if refused := endpoints - len(parsed.Endpoints); refused > 0 {
 			d.distrustTargets(key,
 				fmt.Sprintf("%d of %d endpoints are no public IPv6 addresses in this node's podCIDRs", refused,
 					endpoints))
 		}
-		sources := len(said.Sources)
-		said.Sources = slices.DeleteFunc(said.Sources, func(p netip.Prefix) bool {
+		sources := len(parsed.Sources)
+		parsed.Sources = slices.DeleteFunc(parsed.Sources, func(p netip.Prefix) bool {
 			return !p.Addr().Is6() || p.Addr().Is4In6()
 		})
-		if refused := sources - len(said.Sources); refused > 0 {
+		if refused := sources - len(parsed.Sources); refused > 0 {
 			d.distrustTargets(key, fmt.Sprintf("%d of %d sources are not of IPv6", refused, sources))
 		}
-		if len(said.Sources) > 0 && len(said.Endpoints) > 0 {
-			all = append(all, said)
+		if len(parsed.Sources) > 0 && len(parsed.Endpoints) > 0 {
+			all = append(all, parsed)
 		}
 	}
 	return all

@@ -61,7 +61,7 @@ type Agent struct {
 	answers    answers
 	unresolved map[netip.Addr]bool
 	answering  bool            // proxy neighbor entries of ours may exist
-	toldOf     map[string]bool // warnings that have been logged
+	logged     map[string]bool // warnings that have been logged
 
 	tunnelPeers map[peerOf]*tunnelPeer
 	retiring    []*retiring
@@ -86,7 +86,7 @@ func New(cfg Config) (*Agent, error) {
 			workqueue.TypedRateLimitingQueueConfig[task]{Name: "agent"}),
 		status:    newStatus(cfg),
 		answering: true, // an earlier agent may have had pools on the vSwitch
-		toldOf:    map[string]bool{},
+		logged:    map[string]bool{},
 	}
 	for _, device := range cfg.Retiring {
 		a.retiring = append(a.retiring, &retiring{Tunnels: device})
@@ -214,8 +214,8 @@ func (a *Agent) situation(ctx context.Context) (Situation, error) {
 }
 
 func (a *Agent) warn(ctx context.Context, warning string) {
-	if !a.toldOf[warning] {
-		a.toldOf[warning] = true
+	if !a.logged[warning] {
+		a.logged[warning] = true
 		klog.FromContext(ctx).Info("Warning", "warning", warning)
 	}
 }

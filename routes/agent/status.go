@@ -52,7 +52,7 @@ type status struct {
 	mu     sync.Mutex
 	latest *outcome
 
-	told     map[corev1.NodeConditionType]time.Time // when last written; used by the worker
+	lastSent map[corev1.NodeConditionType]time.Time // when last written; used by the worker
 	notReady notReadyEvent
 }
 
@@ -62,8 +62,8 @@ func newStatus(cfg Config) *status {
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[struct{}](time.Second, time.Minute),
 			workqueue.TypedRateLimitingQueueConfig[struct{}]{Name: "agent_status"}),
-		newest: kube.NewNewest[*corev1.Node](),
-		told:   map[corev1.NodeConditionType]time.Time{},
+		newest:   kube.NewNewest[*corev1.Node](),
+		lastSent: map[corev1.NodeConditionType]time.Time{},
 	}
 }
 
@@ -105,7 +105,7 @@ func (s *status) write(ctx context.Context, now time.Time) error {
 		if known && (old.Message == c.Message || c.Type == corev1.NodeNetworkUnavailable) {
 			continue
 		}
-		if wait := s.told[c.Type].Add(rewording).Sub(now); known && wait > 0 {
+		if wait := s.lastSent[c.Type].Add(rewording).Sub(now); known && wait > 0 {
 			s.queue.AddAfter(struct{}{}, wait)
 			continue
 		}
@@ -117,7 +117,7 @@ func (s *status) write(ctx context.Context, now time.Time) error {
 			return err
 		}
 		s.newest.Wrote(patched)
-		node, s.told[c.Type] = patched, now
+		node, s.lastSent[c.Type] = patched, now
 		if c.Reason == reasonUnreachable || c.Reason == ReasonAtRisk {
 			s.Recorder.Event(node, corev1.EventTypeWarning, c.Reason, c.Message)
 		}

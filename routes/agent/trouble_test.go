@@ -142,15 +142,15 @@ func TestTwoNodesClaimOnePodCIDR(t *testing.T) {
 func TestAnInterfaceIsRenamed(t *testing.T) {
 	withFixture(t, bothByNodes, []*corev1.Node{self(), peerB()}, func(w *fixture) {
 		w.machine.log()
-		told := len(w.before.log())
+		lastSent := len(w.before.log())
 		w.machine.byHand(func(m *machine) {
 			m.links[1].Name = "ens3"
 			m.tell(Event{Kind: LinkChanged, Link: 2, Name: "ens3"})
 		})
 		w.rest()
 		w.wrote("renamed")
-		if err := w.agent.Ready(); err != nil || len(w.before.log()) == told {
-			t.Errorf("ready: %v; %d times told", err, len(w.before.log())-told)
+		if err := w.agent.Ready(); err != nil || len(w.before.log()) == lastSent {
+			t.Errorf("ready: %v; %d times told", err, len(w.before.log())-lastSent)
 		}
 	})
 }

@@ -52,9 +52,9 @@ func TestAddressesThatKubeletsReport(t *testing.T) {
 			t.Errorf("%s: external addresses are %v", name, d.View.ExternalIPs)
 		}
 		for _, a := range reported {
-			told := strings.Contains(strings.Join(d.Warnings, ""), a)
-			if told == (slices.Contains(c.want, a) || !s.Untrusting) {
-				t.Errorf("%s: warnings are %q, and %s is believed: %v", name, d.Warnings, a, !told)
+			lastSent := strings.Contains(strings.Join(d.Warnings, ""), a)
+			if lastSent == (slices.Contains(c.want, a) || !s.Untrusting) {
+				t.Errorf("%s: warnings are %q, and %s is believed: %v", name, d.Warnings, a, !lastSent)
 			}
 		}
 	}
@@ -76,10 +76,10 @@ func TestAKubeletInACloudOpensNoFilters(t *testing.T) {
 	if want := []netip.Addr{addr("2001:db8:8::1")}; !slices.Equal(d.View.ExternalIPs, want) {
 		t.Errorf("filters let in %v, want %v", d.View.ExternalIPs, want)
 	}
-	told := strings.Join(d.Warnings, "\n")
+	lastSent := strings.Join(d.Warnings, "\n")
 	for text, want := range map[string]bool{"evil": true, "2a00:bad::1": true, "good": false, "198.51.100.8": false} {
-		if strings.Contains(told, text) != want {
-			t.Errorf("%q is told of: %t, want %t: %q", text, !want, want, told)
+		if strings.Contains(lastSent, text) != want {
+			t.Errorf("%q is told of: %t, want %t: %q", text, !want, want, lastSent)
 		}
 	}
 }
@@ -99,10 +99,10 @@ func TestANodeWithoutAnIPv6PodCIDRIsToldOf(t *testing.T) {
 	if len(d.View.ExternalIPs) > 0 {
 		t.Errorf("filters let in %v", d.View.ExternalIPs)
 	}
-	told := strings.Join(d.Warnings, "\n")
+	lastSent := strings.Join(d.Warnings, "\n")
 	for _, text := range []string{"former", "2001:db8:8::1", "--allow-inbound"} {
-		if !strings.Contains(told, text) {
-			t.Errorf("the warnings %q don't have %q", told, text)
+		if !strings.Contains(lastSent, text) {
+			t.Errorf("the warnings %q don't have %q", lastSent, text)
 		}
 	}
 }

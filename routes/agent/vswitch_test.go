@@ -333,7 +333,7 @@ func TestAServerOnTheVSwitch(t *testing.T) {
 // A recreated interface has none of the entries and settings of the old one.
 func TestTheVLANInterfaceIsMadeAnew(t *testing.T) {
 	withMachine(t, server(), serverNodes(), func(w *fixture) {
-		told := len(w.before.log())
+		lastSent := len(w.before.log())
 		w.machine.byHand(func(m *machine) {
 			m.links[2].Index = 9
 			m.table = slices.DeleteFunc(m.table, func(e Entry) bool { return e.Link == 3 })
@@ -345,8 +345,8 @@ func TestTheVLANInterfaceIsMadeAnew(t *testing.T) {
 		if got, n := w.machine.String(), w.answered(9); got != serverRoutes || n != 16 {
 			t.Errorf("routes are\n%s\nand %d addresses are answered for", got, n)
 		}
-		if !slices.ContainsFunc(w.before.log()[told:], func(line string) bool { return strings.HasSuffix(line, "look true") }) {
-			t.Errorf("nobody looked at the settings: %q", w.before.log()[told:])
+		if !slices.ContainsFunc(w.before.log()[lastSent:], func(line string) bool { return strings.HasSuffix(line, "look true") }) {
+			t.Errorf("nobody looked at the settings: %q", w.before.log()[lastSent:])
 		}
 	})
 }

@@ -119,11 +119,11 @@ func (c *Controller) publish(d decision, a *attempt, final bool) {
 
 func (c *Controller) tellNodes(ctx context.Context) {
 	kube.Work(ctx, c.conditions, "The state of its routes is not written to a Node; trying again",
-		c.tell)
+		c.report)
 }
 
-// tell updates a Node's NetworkUnavailable condition. A new Node is unavailable at first.
-func (c *Controller) tell(ctx context.Context, name string) error {
+// report updates a Node's NetworkUnavailable condition. A new Node is unavailable at first.
+func (c *Controller) report(ctx context.Context, name string) error {
 	cached, err := c.lister.Get(name)
 	if apierrors.IsNotFound(err) {
 		return nil

@@ -90,7 +90,7 @@ type Controller struct {
 
 	// Up to statuses, only the goroutine that runs passes uses the fields.
 	table     []routes.Route             // as last listed, with our changes since; nil: not listed
-	asked     time.Time                  // when the list of table was requested
+	requested time.Time                  // when the list of table was requested
 	written   map[netip.Prefix]time.Time // when additions to table after the list were requested
 	firstSeen map[types.UID]time.Time    // when Nodes were first observed
 	record    *storedRecord

@@ -247,7 +247,7 @@ func TestNothingIsDecidedOnFailedLooks(t *testing.T) {
 		w.table.listErr = nil
 		w.table.mu.Unlock()
 		w.servers.mu.Lock()
-		w.servers.err, w.servers.asked = errBroken, time.Time{}
+		w.servers.err, w.servers.requested = errBroken, time.Time{}
 		w.servers.mu.Unlock()
 		rest(5 * time.Minute)
 		stop()
@@ -271,11 +271,11 @@ func TestAMissingRouteIsRestoredBeforeAnythingIsSaid(t *testing.T) {
 			defer w.table.mu.Unlock()
 			w.table.routes = nil
 		}
-		told := w.conditionWrites()
+		reported := w.conditionWrites()
 		lose()
 		rest(2 * time.Minute)
 		w.expectTable("10.244.1.0/24 via 10.0.0.2")
-		if n := w.conditionWrites() - told; n != 0 {
+		if n := w.conditionWrites() - reported; n != 0 {
 			t.Errorf("%d condition writes for a route that was restored at once", n)
 		}
 

@@ -25,19 +25,19 @@ const (
 // is no Kubernetes object, so the Events are about the leader election lease.
 type tableEvents struct {
 	recorder record.EventRecorder
-	told     map[string]map[string]bool // by reason, then by subject
+	reported map[string]map[string]bool // by reason, then by subject
 }
 
 func newTableEvents(recorder record.EventRecorder) *tableEvents {
-	return &tableEvents{recorder: recorder, told: map[string]map[string]bool{}}
+	return &tableEvents{recorder: recorder, reported: map[string]map[string]bool{}}
 }
 
-// tell takes all current problems of a reason, by subject. It reports those that are new.
-func (e *tableEvents) tell(reason string, now map[string]string) {
-	told := make(map[string]bool, len(now))
+// report takes all current problems of a reason, by subject. It reports those that are new.
+func (e *tableEvents) report(reason string, now map[string]string) {
+	reported := make(map[string]bool, len(now))
 	for _, about := range slices.Sorted(maps.Keys(now)) {
-		told[about] = true
-		if !e.told[reason][about] {
+		reported[about] = true
+		if !e.reported[reason][about] {
 			lease := &corev1.ObjectReference{
 				APIVersion: "coordination.k8s.io/v1", Kind: "Lease", Namespace: "kube-system",
 				Name: "cloud-controller-manager",
@@ -45,7 +45,7 @@ func (e *tableEvents) tell(reason string, now map[string]string) {
 			e.recorder.Event(lease, corev1.EventTypeWarning, reason, now[about])
 		}
 	}
-	e.told[reason] = told
+	e.reported[reason] = reported
 }
 
 // only returns the messages of a reason with a single possible problem.
@@ -58,13 +58,13 @@ func only(wrong bool, message string) map[string]string {
 
 // unreadable reports that no decision is possible; nil ends the problem.
 func (e *tableEvents) unreadable(err error) {
-	e.tell(eventUnreadable, only(err != nil, fmt.Sprintf(
+	e.report(eventUnreadable, only(err != nil, fmt.Sprintf(
 		"nothing is deleted or replaced, and new Nodes may not be routed, until this works again: %v; check that the network is there and that the token is valid", err)))
 }
 
 // unrecorded reports that routes can't be recorded; nil ends the problem.
 func (e *tableEvents) unrecorded(err error) {
-	e.tell(eventUnrecorded, only(err != nil, fmt.Sprintf(
+	e.report(eventUnrecorded, only(err != nil, fmt.Sprintf(
 		"routes are added all the same, and the next leader will not know that they are this cluster's to delete: %v; apply deploy/ccm/rbac.yaml again, or check the ConfigMap", err)))
 }
 
@@ -74,16 +74,16 @@ func (e *tableEvents) decided(d decision) {
 		ambiguous[r.String()] = fmt.Sprintf(
 			"route %s is in this cluster's pod range, and this cluster neither wrote nor adopted it; it is kept: remove it if nothing uses it, and give each cluster on the network a pod range of its own", r)
 	}
-	e.tell(routes.EventRouteAmbiguous, ambiguous)
-	e.tell(eventNearlyFull, only(d.Usage.High(), d.Usage.String()))
+	e.report(routes.EventRouteAmbiguous, ambiguous)
+	e.report(eventNearlyFull, only(d.Usage.High(), d.Usage.String()))
 }
 
 func (e *tableEvents) capped(postponed int, percent int) {
-	e.tell(eventDeletionsCapped, only(postponed > 0, fmt.Sprintf(
+	e.report(eventDeletionsCapped, only(postponed > 0, fmt.Sprintf(
 		"%d stale routes are deleted later: at most %d%% of this cluster's routes are deleted per period (routes.maxDeletions), so that a mistake takes time to do harm", postponed, percent)))
 }
 
 func (e *tableEvents) late(wrong bool, took, limit time.Duration) {
-	e.tell(eventDeletionsLate, only(wrong, fmt.Sprintf(
+	e.report(eventDeletionsLate, only(wrong, fmt.Sprintf(
 		"routes that are stale or wrong can't be deleted or replaced: that may be done until %s after the list of routes was requested, and %s had passed; find what delays requests to the cloud, such as another program that spends the project's request limit", limit, took.Round(100*time.Millisecond))))
 }

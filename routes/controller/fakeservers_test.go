@@ -16,13 +16,13 @@ import (
 // servers is a project behind a cache: a fresh list shows changes at once, other lists after five
 // minutes.
 type servers struct {
-	mu    sync.Mutex
-	now   project
-	known project
-	asked time.Time
-	lists int
-	calls int
-	err   error
+	mu        sync.Mutex
+	now       project
+	known     project
+	requested time.Time
+	lists     int
+	calls     int
+	err       error
 	// takes is the duration of a fresh list: it has many pages, or its requests wait.
 	takes time.Duration
 }
@@ -45,7 +45,7 @@ func (s *servers) Gateways(_ context.Context, nodes []*corev1.Node, fresh bool) 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.calls++
-	if fresh || s.asked.IsZero() || time.Since(s.asked) > 5*time.Minute {
+	if fresh || s.requested.IsZero() || time.Since(s.requested) > 5*time.Minute {
 		if err := s.list(); err != nil {
 			return routes.Gateways{}, err
 		}
@@ -84,7 +84,7 @@ func (s *servers) list() error {
 	if s.err != nil {
 		return s.err
 	}
-	s.known, s.asked = s.now.clone(), time.Now()
+	s.known, s.requested = s.now.clone(), time.Now()
 	s.lists++
 	return nil
 }

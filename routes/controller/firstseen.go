@@ -35,7 +35,7 @@ func (c *Controller) seen(node *corev1.Node, now time.Time) time.Time {
 
 // unseen reports whether a destination is in no list and no write of ours at since or later.
 func (c *Controller) unseen(dsts []netip.Prefix, since time.Time) bool {
-	return c.asked.Before(since) && slices.ContainsFunc(dsts, func(dst netip.Prefix) bool {
+	return c.requested.Before(since) && slices.ContainsFunc(dsts, func(dst netip.Prefix) bool {
 		return c.written[dst].Before(since)
 	})
 }

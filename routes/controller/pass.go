@@ -91,7 +91,7 @@ func (c *Controller) pass(ctx context.Context, why trigger) error {
 		if err := c.list(ctx); err != nil {
 			return err
 		}
-		a.by = c.asked.Add(c.maxListAge())
+		a.by = c.requested.Add(c.maxListAge())
 		a.noteLate(c.maxListAge())
 		if d, err = c.decide(ctx, a.basis()); err != nil {
 			return err
@@ -235,7 +235,7 @@ func (c *Controller) carryOut(ctx context.Context, step routes.Step, a *attempt)
 	if step.Verb == routes.Delete {
 		c.deletions.add()
 	}
-	asked := time.Now()
+	requested := time.Now()
 	err := c.write(ctx, step, a.by)
 	c.metrics.wrote(step, err)
 	if err == nil {
@@ -243,7 +243,7 @@ func (c *Controller) carryOut(ctx context.Context, step routes.Step, a *attempt)
 		c.retries.succeeded(step.Route().Dst)
 		if step.Verb != routes.Delete {
 			// Not the time of the reply, which may be late and after the route was deleted.
-			c.written[step.New.Dst] = asked
+			c.written[step.New.Dst] = requested
 			c.learned.grew(len(c.table))
 		}
 		if step.Verb != routes.Add {

@@ -93,7 +93,7 @@ func (r *storedRecord) read(ctx context.Context) error {
 }
 
 // listed takes a list of the table and the time of its request.
-func (r *storedRecord) listed(table []routes.Route, asked time.Time) {
+func (r *storedRecord) listed(table []routes.Route, requested time.Time) {
 	stands := make(map[routes.Route]bool, len(table))
 	for _, route := range table {
 		stands[route] = true
@@ -102,7 +102,7 @@ func (r *storedRecord) listed(table []routes.Route, asked time.Time) {
 		if _, before := r.missing[route]; stands[route] {
 			delete(r.missing, route)
 		} else if !before {
-			r.missing[route] = asked
+			r.missing[route] = requested
 		}
 	}
 }

@@ -63,15 +63,15 @@ func TestDeletionsThatComeTooLateAreTold(t *testing.T) {
 					defer w.table.mu.Unlock()
 					slow(w.table, d)
 				}
-				late := func() (told []string) {
+				late := func() (reported []string) {
 					for {
 						select {
 						case e := <-w.events.Events:
 							if strings.Contains(e, "RouteDeletionsLate") {
-								told = append(told, e)
+								reported = append(reported, e)
 							}
 						default:
-							return told
+							return reported
 						}
 					}
 				}
@@ -85,25 +85,25 @@ func TestDeletionsThatComeTooLateAreTold(t *testing.T) {
 				if n := len(w.table.standing()); n != 3 {
 					t.Errorf("%d routes stand, want all 3", n)
 				}
-				told := late()
-				if len(told) != 1 || !strings.Contains(told[0], "8s had passed") ||
-					!strings.Contains(told[0], "until 7.5s") {
-					t.Errorf("told %q, want one Event with both times", told)
+				reported := late()
+				if len(reported) != 1 || !strings.Contains(reported[0], "8s had passed") ||
+					!strings.Contains(reported[0], "until 7.5s") {
+					t.Errorf("told %q, want one Event with both times", reported)
 				}
 				set(0)
 				rest(10 * time.Minute)
 				if n := len(w.table.standing()); n != 2 {
 					t.Errorf("%d routes stand, want 2", n)
 				}
-				if told := late(); len(told) > 0 {
-					t.Errorf("told again: %q", told)
+				if reported := late(); len(reported) > 0 {
+					t.Errorf("told again: %q", reported)
 				}
 				set(8 * time.Second)
 				w.leave(nodeName(1))
 				w.servers.vanish(nodeName(1))
 				rest(time.Hour)
-				if told := late(); len(told) != 1 {
-					t.Errorf("the next time told %q", told)
+				if reported := late(); len(reported) != 1 {
+					t.Errorf("the next time told %q", reported)
 				}
 			})
 		})

@@ -14,21 +14,21 @@ import (
 // listedTable is the last complete list of the table, with routes that we may have added
 // since. A route that we deleted remains until it is missing in a list.
 type listedTable struct {
-	asked  time.Time // when the list was requested
-	routes []routes.Route
+	requested time.Time // when the list was requested
+	routes    []routes.Route
 }
 
 // lastList is written by the goroutine that runs passes. It may be read concurrently.
 type lastList struct{ last atomic.Pointer[listedTable] }
 
-func (l *lastList) listed(table []routes.Route, asked time.Time) {
-	l.last.Store(&listedTable{asked, slices.Clone(table)})
+func (l *lastList) listed(table []routes.Route, requested time.Time) {
+	l.last.Store(&listedTable{requested, slices.Clone(table)})
 }
 
 // adding adds a route before it is requested, because it may exist from then on.
 func (l *lastList) adding(r routes.Route) {
 	if last := l.last.Load(); last != nil {
-		l.last.Store(&listedTable{last.asked, append(slices.Clone(last.routes), r)})
+		l.last.Store(&listedTable{last.requested, append(slices.Clone(last.routes), r)})
 	}
 }
 
@@ -36,7 +36,7 @@ func (l *lastList) adding(r routes.Route) {
 // reports false without a list requested at since or later.
 func (l *lastList) destinations(since time.Time) (found []netip.Prefix, known bool) {
 	last := l.last.Load()
-	if last == nil || last.asked.Before(since) {
+	if last == nil || last.requested.Before(since) {
 		return nil, false
 	}
 	for _, r := range last.routes {
@@ -69,18 +69,18 @@ func (c *Controller) Routed(p netip.Prefix, since time.Time) (routed, known bool
 
 // list lists the table. On an error, decisions lack a table until the next list.
 func (c *Controller) list(ctx context.Context) error {
-	asked := time.Now()
+	requested := time.Now()
 	table, err := c.Table.List(ctx)
 	if err != nil {
 		c.table = nil
 		return fmt.Errorf("listing the network's routes: %w", err)
 	}
 	c.learned.listed(len(table))
-	c.table, c.asked = append([]routes.Route{}, table...), asked
+	c.table, c.requested = append([]routes.Route{}, table...), requested
 	clear(c.written)
-	c.record.listed(c.table, asked)
-	c.lastList.listed(c.table, asked)
-	c.metrics.listed.Set(float64(asked.Unix()))
+	c.record.listed(c.table, requested)
+	c.lastList.listed(c.table, requested)
+	c.metrics.listed.Set(float64(requested.Unix()))
 	return nil
 }
 

@@ -100,7 +100,7 @@ func address(t testing.TB, text string) *netlink.Addr {
 	a, err := netlink.ParseAddr(text)
 	must(t, err)
 	if netip.MustParsePrefix(text).Addr().Is6() {
-		a.Flags = unix.IFA_F_NODAD // nobody else is on the cable
+		a.Flags = unix.IFA_F_NODAD // no other host is on the cable
 	}
 	return a
 }
