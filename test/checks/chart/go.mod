@@ -8,6 +8,8 @@ require (
 	sigs.k8s.io/yaml v1.6.0
 )
 
+require github.com/gaissmai/bart v0.26.1 // indirect
+
 require (
 	dario.cat/mergo v1.0.1 // indirect
 	github.com/BurntSushi/toml v1.6.0 // indirect

@@ -144,14 +144,10 @@ func (w *world) answers(at netip.AddrPort) {
 // from the kubelets: all paths are open, and a port that is then closed on one node is found.
 func (w *world) connectivity() {
 	ctx := w.T.Context()
-	// Without --slow, because the latency of pods depends on the load of the test's machine.
-	const command = "underlayctl connectivity --kubeconfig /etc/kubernetes/admin.conf --settle 5s --slow 0 2>&1"
+	const command = "underlayctl connectivity --kubeconfig /etc/kubernetes/admin.conf --settle 5s 2>&1"
 	said, err := w.On(ctx, kubeadm.First, command)
 	if err != nil || !strings.Contains(said, "Everything that was tried is open.") {
 		w.T.Fatalf("%v\n%s", err, said)
-	}
-	if !strings.Contains(said, "this machine is Node "+kubeadm.First) {
-		w.T.Errorf("it was run on a node, and doesn't say why load balancers are not tried:\n%s", said)
 	}
 	w.Step("underlayctl connectivity finds everything open")
 
