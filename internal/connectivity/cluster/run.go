@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -183,15 +182,11 @@ func (r *Runner) listen(
 	return started, untried, err
 }
 
-// primary returns the first internal address of each family, where kube-proxy opens node ports
-// in each of its modes unless nodePortAddresses name others.
-func primary(n *corev1.Node) (out []netip.Addr) {
-	for _, a := range kube.InternalIPs(n) {
-		if !slices.ContainsFunc(out, func(b netip.Addr) bool { return a.Is4() == b.Is4() }) {
-			out = append(out, a)
-		}
-	}
-	return out
+// primary returns the first internal address, at which load balancers reach a node: kube-proxy opens
+// node ports there in each of its modes. At others nodePortAddresses may leave them closed.
+func primary(n *corev1.Node) []netip.Addr {
+	all := kube.InternalIPs(n)
+	return all[:min(len(all), 1)]
 }
 
 func (r *Runner) probe(
