@@ -38,7 +38,7 @@ func TestConnectivity(t *testing.T) {
 				filter(t, two, "chain out { type filter hook postrouting priority 300; oifname \"uplink\" ip6 saddr "+podCIDRs(t, f, "two")[1].String()+" drop; }")
 			},
 			mend: func(t *testing.T) { unfilter(t, two) },
-			want: []string{"pod 6 closed one→two", "pod 6 closed two→one", "health-check 6 closed two→one"},
+			want: []string{"pod 6 closed one→two", "pod 6 closed two→one"},
 		},
 		{
 			name: "node ports that a firewall filters",
@@ -89,8 +89,8 @@ func TestConnectivity(t *testing.T) {
 			mend: func(t *testing.T) { restartProxy(t, two) },
 			want: []string{
 				"service 4 closed two→", "service 6 closed two→",
-				"node-port 4 closed one→two", "node-port 4 closed two→two", "node-port 6 closed one→two", "node-port 6 closed two→two",
-				"health-check 4 closed one→two", "health-check 4 closed two→two", "health-check 6 closed one→two", "health-check 6 closed two→two",
+				"node-port 4 closed one→two", "node-port 4 closed two→two",
+				"health-check 4 closed one→two", "health-check 4 closed two→two",
 			},
 		},
 		{
@@ -104,8 +104,8 @@ func TestConnectivity(t *testing.T) {
 				restartProxy(t, two)
 			},
 			want: []string{
-				"node-port 4 closed one→two", "node-port 4 closed two→two", "node-port 6 closed one→two", "node-port 6 closed two→two",
-				"health-check 4 closed one→two", "health-check 4 closed two→two", "health-check 6 closed one→two", "health-check 6 closed two→two",
+				"node-port 4 closed one→two", "node-port 4 closed two→two",
+				"health-check 4 closed one→two", "health-check 4 closed two→two",
 			},
 		},
 	} {
