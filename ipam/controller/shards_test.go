@@ -106,7 +106,7 @@ func TestShardsAreWrittenAtOnce(t *testing.T) {
 				served++
 			}
 		}
-		if served < 4 || served > 16*writers {
+		if served < writers || served > 16*writers {
 			t.Errorf("%d Nodes are served after one write, want those of the first %d writes", served, writers)
 		}
 		pass(3 * time.Second)

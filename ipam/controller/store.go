@@ -39,7 +39,7 @@ const (
 	storeTries = 4
 	storePause = 100 * time.Millisecond
 	// writers limits the writes of the stored ledger in flight.
-	writers = 4
+	writers = 2
 )
 
 // store reads and writes the ConfigMaps of the ledger. It decides nothing.
