@@ -182,8 +182,8 @@ func (r *Runner) listen(
 	return started, untried, err
 }
 
-// primary returns the first internal address, at which load balancers reach a node: kube-proxy opens
-// node ports there in each of its modes. At others nodePortAddresses may leave them closed.
+// primary returns the first internal address, at which load balancers reach a node: kube-proxy
+// opens node ports there in each of its modes. At others nodePortAddresses may leave them closed.
 func primary(n *corev1.Node) []netip.Addr {
 	all := kube.InternalIPs(n)
 	return all[:min(len(all), 1)]
