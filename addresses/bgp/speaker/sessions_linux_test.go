@@ -179,9 +179,7 @@ func TestTheRouterRestarts(t *testing.T) {
 	f.until(soon, "the routes", present)
 	f.bird.Kill()
 	f.until(soon, "the sessions' end", func() bool { return !a.state("router4").Established && !a.state("router6").Established })
-	if log := a.log(); !strings.Contains(log, "BGP session ended") {
-		t.Errorf("the end of the session is not logged:\n%s", log)
-	}
+	f.until(soon, "the end in the log", func() bool { return strings.Contains(a.log(), "BGP session ended") })
 	f.router.Run("ip", "route", "flush", "proto", "bird")
 	f.router.Run("ip", "-6", "route", "flush", "proto", "bird")
 	f.route(sessions...)
