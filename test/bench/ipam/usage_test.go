@@ -1,6 +1,8 @@
 package ipam_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -8,6 +10,9 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 // usage is the resources that a process has used.
@@ -64,27 +69,40 @@ func parse(b *testing.B, text string) float64 {
 	return v
 }
 
-// metric reads one value of the run's process.
-func (r *run) metric(b *testing.B, name string) float64 {
+// metric reads one value of the run's process. A process that has just started may not have read yet
+// whose certificates it trusts, and refuses.
+func (r *run) metric(b *testing.B, name string) (value float64) {
 	b.Helper()
-	request, err := http.NewRequestWithContext(b.Context(), http.MethodGet, r.url+"/metrics", nil)
+	var last error
+	err := wait.PollUntilContextTimeout(b.Context(), 50*time.Millisecond, 10*time.Second, true,
+		func(ctx context.Context) (bool, error) {
+			value, last = r.readMetric(ctx, name)
+			return last == nil, nil
+		})
 	if err != nil {
-		b.Fatal(err)
+		b.Fatal(errors.Join(err, last))
+	}
+	return value
+}
+
+func (r *run) readMetric(ctx context.Context, name string) (float64, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, r.url+"/metrics", nil)
+	if err != nil {
+		return 0, err
 	}
 	answer, err := r.metrics.Do(request)
 	if err != nil {
-		b.Fatal(err)
+		return 0, err
 	}
 	defer answer.Body.Close()
 	body, err := io.ReadAll(answer.Body)
 	if err != nil {
-		b.Fatal(err)
+		return 0, err
 	}
 	for line := range strings.Lines(string(body)) {
-		if value, ok := strings.CutPrefix(line, name+" "); ok {
-			return parse(b, strings.TrimSpace(value))
+		if text, ok := strings.CutPrefix(line, name+" "); ok {
+			return strconv.ParseFloat(strings.TrimSpace(text), 64)
 		}
 	}
-	b.Fatalf("%s: the metrics have no %s", answer.Status, name)
-	return 0
+	return 0, fmt.Errorf("%s: the metrics have no %s", answer.Status, name)
 }
