@@ -17,8 +17,9 @@ type Backend interface {
 	Certificates(ctx context.Context) ([]Certificate, error)
 	// PrimaryIPs returns the existing primary IPs among IDs and names; a number is an ID.
 	PrimaryIPs(ctx context.Context, named []string) ([]PrimaryIP, error)
-	// List returns all load balancers of a cluster, in as few requests as possible.
-	List(ctx context.Context, cluster string) ([]State, error)
+	// List returns all load balancers of a cluster, in as few requests as possible. Changes of
+	// traffic may wait for it, unless it is for a periodic check.
+	List(ctx context.Context, cluster string, periodic bool) ([]State, error)
 	// Apply executes op on the observed load balancer and returns when it is done. Create detects
 	// that an earlier Create succeeded. A missing object is an ordinary error, not a rejection,
 	// because the next read resolves it.

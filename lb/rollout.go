@@ -99,7 +99,7 @@ func (r Rollout) replace(want *Spec, have State) (waits bool, notes []Note) {
 
 // keepLeaving keeps healthy targets that are no longer wanted while no wanted target is healthy
 // and one may become so. It keeps as many as there is room for, but at least one, if necessary
-// instead of a new target.
+// instead of another target: of one that can't become healthy, else of a new one.
 func (r Rollout) keepLeaving(want *Spec, have State) bool {
 	now, going := want.match(have.Targets)
 	served := make(map[int]bool) // with a healthy wanted target
@@ -125,11 +125,15 @@ func (r Rollout) keepLeaving(want *Spec, have State) bool {
 	}
 	room := LimitsOf(want.Type).Targets - have.OtherTargets
 	leaving = leaving[:min(len(leaving), max(1, room-len(want.Targets)))]
-	for i := len(want.Targets) - 1; i >= 0 && len(want.Targets)+len(leaving) > room; i-- {
-		if _, ok := now[want.Targets[i]]; !ok {
-			want.Targets = slices.Delete(want.Targets, i, i+1)
+	drop := func(useless func(t Target, present bool) bool) {
+		for i := len(want.Targets) - 1; i >= 0 && len(want.Targets)+len(leaving) > room; i-- {
+			if _, present := now[want.Targets[i]]; useless(want.Targets[i], present) {
+				want.Targets = slices.Delete(want.Targets, i, i+1)
+			}
 		}
 	}
+	drop(func(t Target, _ bool) bool { return !r.Possible(t) && len(have.HealthyAt(now[t])) == 0 })
+	drop(func(_ Target, present bool) bool { return !present })
 	want.Targets = append(want.Targets, leaving...)
 	return true
 }

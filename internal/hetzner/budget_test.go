@@ -62,7 +62,7 @@ func overspend(t *testing.T, others float64) {
 		})
 	}
 	for range 50 { // each would send ten requests a second
-		repeat(100*time.Millisecond, func(ctx context.Context) { _, _ = client.LoadBalancers().List(ctx, "kubernetes") })
+		repeat(100*time.Millisecond, func(ctx context.Context) { _, _ = client.LoadBalancers().List(ctx, "kubernetes", true) })
 		repeat(100*time.Millisecond, func(ctx context.Context) {
 			_, _ = client.LoadBalancers().Observe(ctx, lb.Owner{Cluster: "kubernetes", UID: "u"})
 		})

@@ -61,7 +61,7 @@ func TestRequestsShowAsMetrics(t *testing.T) {
 		if err := sim.Inject(hcloudsim.Fault{Match: "GET /load_balancers", DropBeforeApply: true}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.LoadBalancers().List(t.Context(), "kubernetes"); err != nil {
+		if _, err := c.LoadBalancers().List(t.Context(), "kubernetes", true); err != nil {
 			t.Fatal(err)
 		}
 		if err := testutil.GatherAndCompare(registry, strings.NewReader(wantMetrics), "underlay_cloud_requests_total",

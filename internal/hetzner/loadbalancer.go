@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -43,15 +44,20 @@ func (l *LoadBalancers) Observe(ctx context.Context, owner lb.Owner) (lb.State, 
 	return found[0], nil
 }
 
-// Carrying implements lb.Backend, in one request.
+// Carrying implements lb.Backend, in one request. Changes of targets wait for it.
 func (l *LoadBalancers) Carrying(ctx context.Context, owner lb.Owner) ([]lb.State, error) {
-	return l.list(ctx, owner.Carrier())
+	return l.list(requests.WithPriority(ctx, requests.Urgent), owner.Carrier())
 }
 
 // List implements lb.Backend, in one request per 50 load balancers.
-func (l *LoadBalancers) List(ctx context.Context, cluster string) ([]lb.State, error) {
-	return l.list(requests.WithPriority(ctx, requests.Background), fmt.Sprintf("%s=%s",
-		lb.LabelCluster, cluster))
+func (l *LoadBalancers) List(
+	ctx context.Context, cluster string, periodic bool,
+) ([]lb.State, error) {
+	priority := requests.Urgent
+	if periodic {
+		priority = requests.Background
+	}
+	return l.list(requests.WithPriority(ctx, priority), fmt.Sprintf("%s=%s", lb.LabelCluster, cluster))
 }
 
 // Candidates implements lb.Backend, in two requests, or one without a name.
@@ -116,17 +122,25 @@ func (l *LoadBalancers) find(
 		}, balancer.state)
 }
 
+// deleteWithin is how long a deletion may wait for its turn, since the Service may have been restored
+// in between.
+const deleteWithin = 30 * time.Second
+
 // Apply implements lb.Backend.
 func (l *LoadBalancers) Apply(ctx context.Context, have lb.State, op lb.Op) error {
+	var by time.Time
 	if _, last := op.(lb.Delete); last {
-		ctx = requests.WithPriority(ctx, requests.Normal) // no traffic waits for a deletion
+		by = time.Now().Add(deleteWithin)
+		if locks(op, have) == 0 { // no traffic waits for the deletion
+			ctx = requests.WithPriority(ctx, requests.Normal)
+		}
 	}
 	ctx = requests.WithPriority(ctx, requests.Urgent)
 	if create, ok := op.(lb.Create); ok {
 		return l.create(ctx, create.Spec)
 	}
 	do := func(ctx context.Context) error {
-		err := l.client.change(ctx, time.Time{}, func(ctx context.Context) (*hcloud.Action, error) {
+		err := l.client.change(ctx, by, func(ctx context.Context) (*hcloud.Action, error) {
 			return l.request(ctx, have, op)
 		})
 		if alreadyDone(op, err) {
@@ -286,15 +300,34 @@ func (l *LoadBalancers) request(
 			DomainNames: want.Domains, Labels: want.Labels(op.Owner),
 		}
 		result, _, err := l.client.api.Certificate.CreateCertificate(ctx, opts)
-		return result.Action, err
-	case lb.RetryCertificate: // the next read shows whether the authority refused again
+		return nil, l.issued(ctx, result.Action, err)
+	case lb.RetryCertificate:
 		action, _, err := l.client.api.Certificate.RetryIssuance(ctx, &hcloud.Certificate{ID: op.ID})
-		return action, err
+		return nil, l.issued(ctx, action, err)
 	case lb.DeleteCertificate:
 		_, err := l.client.api.Certificate.Delete(ctx, &hcloud.Certificate{ID: op.ID})
 		return nil, err
 	}
 	return nil, fmt.Errorf("no request for %s", op)
+}
+
+// issuedWithin limits the wait for a certificate, which may take minutes. Later reads show whether it
+// was issued.
+const issuedWithin = 10 * time.Second
+
+var errIssuing = errors.New("the certificate is still being issued")
+
+// issued waits for the action of an accepted request.
+func (l *LoadBalancers) issued(ctx context.Context, action *hcloud.Action, err error) error {
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, issuedWithin, errIssuing)
+	defer cancel()
+	if err = l.client.actions.wait(ctx, action); errors.Is(err, errIssuing) {
+		return nil
+	}
+	return err
 }
 
 // post sends a request and returns the action of the response.

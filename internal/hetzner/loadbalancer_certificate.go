@@ -7,11 +7,13 @@ import (
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
 
+	"github.com/underlay-ccm/underlay/internal/requests"
 	"github.com/underlay-ccm/underlay/lb"
 )
 
 // Certificates implements lb.Backend, in one request per 50 certificates.
 func (l *LoadBalancers) Certificates(ctx context.Context) ([]lb.Certificate, error) {
+	ctx = requests.WithPriority(ctx, requests.Urgent) // changes of targets wait for it
 	return list(ctx, l.client, "certificates", func(c *hcloud.Certificate) int64 { return c.ID },
 		func(ctx context.Context, page hcloud.ListOpts) ([]*hcloud.Certificate, *hcloud.Response, error) {
 			opts := hcloud.CertificateListOpts{ListOpts: page, Sort: byID()}

@@ -348,7 +348,7 @@ func TestLoadBalancerList(t *testing.T) {
 			}
 		}
 		lab.counted()
-		states, err := lab.List(t.Context(), labOwner.Cluster)
+		states, err := lab.List(t.Context(), labOwner.Cluster, true)
 		if _, _, all := lab.counted(); err != nil || len(states) != 50 || all != 1 {
 			t.Errorf("%d load balancers in %d requests, error %v; want 50 in 1", len(states), all, err)
 		}

@@ -196,7 +196,7 @@ func (s *scenario) lookUp(ctx context.Context) error {
 }
 
 func (s *scenario) lookForDrift(ctx context.Context) error {
-	_, err := s.client.LoadBalancers().List(ctx, "drift")
+	_, err := s.client.LoadBalancers().List(ctx, "drift", true)
 	return err
 }
 

@@ -409,9 +409,9 @@ func (c *cloud) Candidates(ctx context.Context, owner lb.Owner, name string) ([]
 	return found, err
 }
 
-func (c *cloud) List(ctx context.Context, cluster string) ([]lb.State, error) {
+func (c *cloud) List(ctx context.Context, cluster string, periodic bool) ([]lb.State, error) {
 	_ = c.counted()
-	found, err := c.client.List(ctx, cluster)
+	found, err := c.client.List(ctx, cluster, periodic)
 	for i := range found {
 		found[i] = c.judged(found[i])
 	}

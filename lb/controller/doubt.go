@@ -35,7 +35,7 @@ func (c *Controller) checkProject(ctx context.Context) error {
 	if err == nil {
 		return nil
 	}
-	if states, listErr := c.backend.List(ctx, c.cfg.Defaults.Cluster); listErr == nil &&
+	if states, listErr := c.backend.List(ctx, c.cfg.Defaults.Cluster, false); listErr == nil &&
 		c.servesAny(states) {
 		return nil
 	}
@@ -46,7 +46,7 @@ func (c *Controller) checkProject(ctx context.Context) error {
 // last read returned no result. Other Services' load balancers in the same list are proof.
 func (c *Controller) checkAbsent(ctx context.Context, owner lb.Owner) error {
 	if !c.states.listedFor(owner) {
-		if err := c.states.readAll(ctx, owner); err != nil {
+		if err := c.states.readAll(ctx, owner, false); err != nil {
 			return err
 		}
 	}

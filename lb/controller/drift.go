@@ -18,16 +18,17 @@ const driftPeriod = 5 * time.Minute
 
 // watchDrift reads the cloud immediately, then periodically. The first read closes surveyed.
 func (c *Controller) watchDrift(ctx context.Context, surveyed chan struct{}) {
-	first := sync.OnceFunc(func() { close(surveyed) })
+	first, periodic := sync.OnceFunc(func() { close(surveyed) }), false
 	wait.JitterUntilWithContext(ctx, func(ctx context.Context) {
 		retry := wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.1, Steps: 10, Cap: driftPeriod}
 		// The only possible error is ctx.Err: all other errors are retried.
 		_ = retry.DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
-			if err := c.drift(ctx); err != nil {
+			if err := c.drift(ctx, periodic); err != nil {
 				klog.FromContext(ctx).Error(err, "Reading the load balancers failed, will retry")
 				return false, nil
 			}
 			first()
+			periodic = true // until now all load balancers waited for it
 			return true, nil
 		})
 	}, driftPeriod, 0.1, true)
@@ -36,10 +37,10 @@ func (c *Controller) watchDrift(ctx context.Context, surveyed chan struct{}) {
 // drift lists all load balancers of the cluster, with a request for each 50 of them, and queues
 // all owners. Without a difference they need no further request. It also runs without Services,
 // for orphans.
-func (c *Controller) drift(ctx context.Context) error {
+func (c *Controller) drift(ctx context.Context, periodic bool) error {
 	before := c.allServices()
 	c.refreshDedicated(ctx)
-	if err := c.states.readAll(ctx, lb.Owner{}); err != nil {
+	if err := c.states.readAll(ctx, lb.Owner{}, periodic); err != nil {
 		return err
 	}
 	states := c.states.all()
@@ -60,12 +61,12 @@ func (c *Controller) drift(ctx context.Context) error {
 	for owner := range owners {
 		c.drifting.Store(owner, true)
 	}
+	for owner := range owners {
+		c.queue.Add(owner)
+	}
 	if err := c.removeOrphanedAccess(ctx, before, states); err != nil {
 		klog.FromContext(ctx).Error(err,
 			"Closing pods to load balancers that are gone failed, will retry")
-	}
-	for owner := range owners {
-		c.queue.Add(owner)
 	}
 	return nil
 }

@@ -31,7 +31,7 @@ func groupSteps(l *lab) [][]*corev1.Service {
 
 // checkGroup returns the problem with the group's load balancer at the end, or "".
 func checkGroup(l *lab) string {
-	all, err := l.cloud.List(l.t.Context(), l.Cluster)
+	all, err := l.cloud.List(l.t.Context(), l.Cluster, false)
 	var have lb.State
 	if found := lb.GroupOwner(l.Cluster, "default.edge").Find(all, nil); len(found) == 1 {
 		have = found[0]

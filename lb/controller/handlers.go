@@ -155,6 +155,9 @@ func (c *Controller) nodeChanged(old, node *corev1.Node) {
 func (c *Controller) enqueueAll() {
 	c.states.event()
 	for _, svc := range c.allServices() {
+		if nameTaken(svc) && len(c.states.carrying(c.owner(svc))) == 0 {
+			continue // it has no targets, and to look for its load balancer takes several requests
+		}
 		if role := roleOf(svc, c.cfg.Defaults); role == wanted || role == kept {
 			c.queue.AddAfter(c.keyOf(svc), nodeDelay)
 		}

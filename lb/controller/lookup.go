@@ -17,7 +17,8 @@ import (
 
 func (c *Controller) lookUp(ctx context.Context, in *lb.Input, o *outcome) (err error) {
 	if slices.ContainsFunc(in.Members, lb.Member.NeedsCertificates) {
-		if in.Certificates, err = c.backend.Certificates(ctx); err != nil {
+		in.Certificates, err = c.states.certificates(ctx, in.Owner)
+		if err != nil {
 			return fmt.Errorf("looking for certificates: %w", err)
 		}
 	}
@@ -65,7 +66,7 @@ func (c *Controller) unreachable(ctx context.Context, o *outcome) func(lb.Op) er
 		if c.backoff.hint(op, can); can || !known {
 			return nil
 		}
-		c.queue.AddAfter(o.owner, recheckAfter)
+		c.queue.AddAfter(o.owner, recheckAfter) // without a read, unless the list has changed
 		why := &lb.RejectedError{
 			Code: "server_not_reachable", Target: true,
 			Message: "the server has no public IPv4 address", Remedy: lb.RemedyPublic,

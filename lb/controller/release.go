@@ -43,7 +43,13 @@ func (c *Controller) end(ctx context.Context, o *outcome) ([]lb.Note, error) {
 	r := c.runDue(ctx, o.owner, o.have, []lb.Op{lb.Delete{}})
 	c.states.expire(o.owner)
 	if err := errors.Join(r.errs...); err != nil {
-		return c.reportDeparting(ctx, o, o.departing, fmt.Errorf("removing the load balancer: %w", err))
+		err = fmt.Errorf("removing the load balancer: %w", err)
+		if note, known := noteOf(err, lb.Spec{}); known { // these have another load balancer by now
+			for _, svc := range o.left {
+				c.cfg.Recorder.Event(svc, corev1.EventTypeWarning, note.Reason, note.Announcement())
+			}
+		}
+		return c.reportDeparting(ctx, o, o.departing, err)
 	}
 	c.deleted(ctx, o)
 	return nil, nil

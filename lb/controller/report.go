@@ -106,10 +106,11 @@ func (c *Controller) statusOf(o *outcome, i int, state lb.State) corev1.LoadBala
 		return now
 	case elsewhere && !(complete && m.Parsed && o.transient == nil):
 		return now // it keeps serving until this load balancer has all ports
+	case len(state.Listeners) == 0 && o.transient != nil:
+		return now // ports may be opened, or the load balancer be used, after the error
 	case !o.have.Exists() &&
-		(o.transient != nil || foreign(svc) ||
-			slices.ContainsFunc(o.found, func(s lb.State) bool { return onlyThose(svc, s) })):
-		return now // may be another controller's, or be used again after the error
+		(foreign(svc) || slices.ContainsFunc(o.found, func(s lb.State) bool { return onlyThose(svc, s) })):
+		return now // may be another controller's
 	case !o.have.Exists() || len(state.Listeners) == 0:
 		return corev1.LoadBalancerStatus{}
 	case !m.Parsed: // the settings of the status are unknown

@@ -32,6 +32,11 @@ type states struct {
 	events moment   // of nodes; earlier reads must not be the basis of a write
 	list   *listing // in progress
 	count  uint64
+
+	certificateList sync.Mutex // guards the fields below
+	certificatesAt  moment
+	allCertificates []lb.Certificate
+	certificatesErr error
 }
 
 // moment is a point in the order of reads and writes.
@@ -46,9 +51,10 @@ type reading struct {
 }
 
 type listing struct {
-	began moment
-	ended chan struct{}
-	err   error
+	began    moment
+	ended    chan struct{}
+	err      error
+	periodic bool
 }
 
 func newStates(backend lb.Backend, cluster string) *states {
@@ -184,12 +190,13 @@ func (s *states) forget(id int64) {
 	delete(s.known, id)
 }
 
-// readAll lists all load balancers, or waits for a list that began after the owner expired.
-func (s *states) readAll(ctx context.Context, owner lb.Owner) error {
+// readAll lists all load balancers, or waits for a list that began after the owner expired, but a
+// change of traffic not for a periodic list, which may wait for the budget.
+func (s *states) readAll(ctx context.Context, owner lb.Owner, periodic bool) error {
 	for {
 		s.mu.Lock()
 		l := s.list
-		if l == nil {
+		if l == nil || l.periodic && !periodic {
 			break
 		}
 		enough := l.began.order > s.expired[owner].order
@@ -203,13 +210,13 @@ func (s *states) readAll(ctx context.Context, owner lb.Owner) error {
 			return l.err
 		}
 	}
-	l := &listing{began: s.now(), ended: make(chan struct{})}
+	l := &listing{began: s.now(), ended: make(chan struct{}), periodic: periodic}
 	s.list = l
 	s.mu.Unlock()
-	found, err := s.backend.List(ctx, s.cluster)
+	found, err := s.backend.List(ctx, s.cluster, periodic)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if l.err = err; err == nil {
+	if l.err = err; err == nil && l.began.order > s.listed.order {
 		s.listed = l.began
 		maps.DeleteFunc(s.known, func(_ int64, r reading) bool { return r.at.order < l.began.order })
 		for _, have := range found {
@@ -221,12 +228,31 @@ func (s *states) readAll(ctx context.Context, owner lb.Owner) error {
 		maps.DeleteFunc(s.written, old)
 		maps.DeleteFunc(s.due, func(_ lb.Owner, due time.Time) bool { return due.Before(l.began.time) })
 	}
-	s.list = nil
+	if s.list == l {
+		s.list = nil
+	}
 	close(l.ended)
 	if err != nil {
 		return fmt.Errorf("listing load balancers: %w", err)
 	}
 	return nil
+}
+
+// certificates returns the project's certificates by a list that is newer than the last read of the
+// owner: Services of one list of load balancers, or of one event of nodes, share it.
+func (s *states) certificates(ctx context.Context, owner lb.Owner) ([]lb.Certificate, error) {
+	s.certificateList.Lock()
+	defer s.certificateList.Unlock()
+	s.mu.Lock()
+	began, last := s.now(), s.last(owner)
+	s.mu.Unlock()
+	at := s.certificatesAt
+	retry := s.certificatesErr != nil && began.time.Sub(at.time) >= minRetryDelay
+	if at.order == 0 || at.order < last.order || retry {
+		s.certificatesAt = began
+		s.allCertificates, s.certificatesErr = s.backend.Certificates(ctx)
+	}
+	return s.allCertificates, s.certificatesErr
 }
 
 // put requires s.mu.
@@ -239,7 +265,7 @@ func (s *states) put(have lb.State, at moment) {
 // read reads an owner's load balancers: all for a group, else those with the Service's label.
 func (s *states) read(ctx context.Context, owner lb.Owner) error {
 	if owner.Group != "" {
-		return s.readAll(ctx, owner)
+		return s.readAll(ctx, owner, false)
 	}
 	s.mu.Lock()
 	began := s.now()

@@ -123,7 +123,7 @@ func (c *Controller) sync(ctx context.Context, owner lb.Owner) ([]lb.Note, error
 func (c *Controller) read(ctx context.Context, owner lb.Owner) error {
 	shares := owner.Group == "" && slices.ContainsFunc(c.states.carrying(owner), lb.State.Shared)
 	if shares || c.states.many(owner) || c.queue.Len() >= c.states.pages() {
-		return c.states.readAll(ctx, owner)
+		return c.states.readAll(ctx, owner, false)
 	}
 	return c.states.read(ctx, owner)
 }
