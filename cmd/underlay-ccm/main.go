@@ -1,6 +1,7 @@
 // Command underlay-ccm is the cloud controller manager: upstream's application with upstream's
-// node controllers, and Underlay's controllers for node IPAM, routes and load balancers under
-// upstream's names. This package only wires flags and configuration to constructors.
+// node controllers, and Underlay's controllers for node IPAM, routes, load balancers, addresses,
+// the directory of Nodes and the vSwitch. This package checks what only the process that leads can
+// check, and wires flags and configuration to constructors.
 package main
 
 import (
@@ -103,7 +104,8 @@ type manager struct {
 	config  config.Config
 	client  *hetzner.Client  // nil without a cloud
 	network *hetzner.Network // nil: none configured
-	// layout is the network as read at start or by the new leader; nil: none configured.
+	// layout is the network as read at start or by the new leader, for constructors; nil: none
+	// configured. What must follow later changes of the network uses network.Last.
 	layout   *hetzner.NetworkDetails
 	machines cloud.Machines // every machine that a Node may run on
 	// account lists the dedicated servers of the account at Robot; nil without Robot.
