@@ -174,3 +174,16 @@ func TestDashboardsArrive(t *testing.T) {
 		t.Errorf("%+v, data of %q", made.ObjectMeta, slices.Sorted(maps.Keys(made.Data)))
 	}
 }
+
+// TestPolicyOfPodCIDRs: it would reject the podCIDRs of another allocator.
+func TestPolicyOfPodCIDRs(t *testing.T) {
+	for values, installed := range map[string]bool{"": true, "allocateNodeCIDRs: false": false} {
+		files, err := render(t, onCloud+values)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(files["ccm/podcidr-policy.yaml"], "underlay-podcidrs"); got != installed {
+			t.Errorf("%q: the policy is installed: %t", values, got)
+		}
+	}
+}
