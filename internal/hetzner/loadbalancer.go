@@ -122,8 +122,8 @@ func (l *LoadBalancers) find(
 		}, balancer.state)
 }
 
-// deleteWithin is how long a deletion may wait for its turn, since the Service may have been restored
-// in between.
+// deleteWithin is how long a deletion may wait for its turn, since the Service may have been
+// restored in between.
 const deleteWithin = 30 * time.Second
 
 // Apply implements lb.Backend.
@@ -311,8 +311,8 @@ func (l *LoadBalancers) request(
 	return nil, fmt.Errorf("no request for %s", op)
 }
 
-// issuedWithin limits the wait for a certificate, which may take minutes. Later reads show whether it
-// was issued.
+// issuedWithin limits the wait for a certificate, which may take minutes. Later reads show whether
+// it was issued.
 const issuedWithin = 10 * time.Second
 
 var errIssuing = errors.New("the certificate is still being issued")

@@ -109,7 +109,9 @@ func (c *Controller) statusOf(o *outcome, i int, state lb.State) corev1.LoadBala
 	case len(state.Listeners) == 0 && o.transient != nil:
 		return now // ports may be opened, or the load balancer be used, after the error
 	case !o.have.Exists() &&
-		(foreign(svc) || slices.ContainsFunc(o.found, func(s lb.State) bool { return onlyThose(svc, s) })):
+		(foreign(svc) || slices.ContainsFunc(o.found, func(s lb.State) bool {
+			return onlyThose(svc, s)
+		})):
 		return now // may be another controller's
 	case !o.have.Exists() || len(state.Listeners) == 0:
 		return corev1.LoadBalancerStatus{}
