@@ -1,7 +1,7 @@
 #!/bin/bash
 # Generated from node.yaml by "go test ./test/checks/kubeadm -run TestDocumentScript -update". Do not edit.
 #
-# Writes the files of node.yaml on a machine that takes no user data, such as a
+# Writes the files of node.yaml on a machine without user data, such as a
 # dedicated server. Then run make-node.
 set -euo pipefail
 
@@ -41,9 +41,9 @@ file /etc/systemd/networkd.conf.d/90-underlay.conf 0644 <<'END-OF-FILE'
 # /etc/systemd/networkd.conf.d/90-underlay.conf and run
 # "systemctl restart systemd-networkd".
 #
-# Without it, systemd-networkd deletes routes that it didn't make itself whenever
-# it is restarted, as by an update. The agent puts them back within milliseconds;
-# with this, there is nothing to put back.
+# Without it, systemd-networkd deletes routes that it didn't create whenever it
+# restarts, such as in an update. The agent restores them within milliseconds; with
+# this file, none are deleted.
 [Network]
 ManageForeignRoutes=no
 ManageForeignRoutingPolicyRules=no
@@ -59,18 +59,18 @@ END-OF-FILE
 
 file /usr/local/sbin/make-node 0755 <<'END-OF-FILE'
 #!/bin/bash
-# Puts the packages of a node in place, and lets it join if it has a token.
+# Installs the packages of a node, and runs kubeadm join if there is a token.
 set -euo pipefail
 
 # EDIT, for a server that joins: the subnet of the servers in the network.
 subnet=10.0.0.0/24
-# EDIT, for one that joins a dual-stack cluster: yes.
+# EDIT, for a server that joins a dual-stack cluster: yes.
 dual_stack=no
-# As the cluster's kubernetesVersion.
+# The cluster's kubernetesVersion.
 kubernetes=v1.37
 
-# awaited FAMILY WHAT FILTER...: the machine's first address that ip shows, which may
-# come some time after the machine.
+# awaited FAMILY WHAT FILTER...: waits for the machine's first address that ip shows,
+# which may be assigned after boot.
 awaited() {
   local try address
   for try in $(seq 60); do
@@ -93,13 +93,13 @@ install_packages() {
   export DEBIAN_FRONTEND=noninteractive
   . /etc/os-release
   install -d -m 0755 /etc/apt/keyrings
-  # Kubelet 1.38 will want a runtime that tells its cgroup driver: containerd 2,
+  # Kubelet 1.38 will require a runtime that reports its cgroup driver: containerd 2,
   # which Debian 13 doesn't have.
   repository docker "https://download.docker.com/linux/$ID" "$VERSION_CODENAME stable" "https://download.docker.com/linux/$ID/gpg"
   repository kubernetes "https://pkgs.k8s.io/core:/stable:/$kubernetes/deb/" / "https://pkgs.k8s.io/core:/stable:/$kubernetes/deb/Release.key"
   apt-get -qq update
-  # kubernetes-cni has the plugins that underlay-agent's configuration names.
-  # The configuration of containerd stays the one above.
+  # kubernetes-cni contains the plugins that underlay-agent's configuration names.
+  # force-confold keeps the configuration of containerd above.
   apt-get -qq install --yes --no-install-recommends -o Dpkg::Options::=--force-confold \
     containerd.io kubelet kubeadm kubernetes-cni
   apt-mark hold kubelet kubeadm
@@ -107,7 +107,7 @@ install_packages() {
 
 join=/etc/kubernetes/join.yaml
 sysctl --quiet --system
-# Only where it runs; it reads its drop-in when it starts.
+# It reads its drop-in at start.
 systemctl try-restart systemd-networkd
 install_packages
 systemctl restart containerd
@@ -118,11 +118,11 @@ if grep -q 'token: abcdef.0123456789abcdef' "$join"; then
 fi
 address=$(awaited -4 "address in $subnet: attach it to the network" to "$subnet")
 if [ "$dual_stack" = yes ]; then
-  # One that stays, and that nobody else has.
-  address+=,$(awaited -6 "IPv6 address: give it one, or say dual_stack=no" scope global -tentative -dadfailed -temporary -deprecated)
+  # A permanent address without a duplicate.
+  address+=,$(awaited -6 "IPv6 address: give it one, or set dual_stack=no" scope global -tentative -dadfailed -temporary -deprecated)
 fi
 sed -i "s/NODE_IP/$address/" "$join"
 kubeadm join --config "$join"
-# The token in it is of no more use.
+# It contains the token.
 rm "$join"
 END-OF-FILE

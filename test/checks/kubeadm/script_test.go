@@ -17,7 +17,7 @@ func (d userData) script() string {
 	b.WriteString(`#!/bin/bash
 # Generated from node.yaml by "go test ./test/checks/kubeadm -run TestDocumentScript -update". Do not edit.
 #
-# Writes the files of node.yaml on a machine that takes no user data, such as a
+# Writes the files of node.yaml on a machine without user data, such as a
 # dedicated server. Then run make-node.
 set -euo pipefail
 
