@@ -5,7 +5,7 @@ The file that both programs read.
 apiVersion: underlay.dev/v1alpha1
 kind: CloudConfig
 {{- if eq .Values.config.provider "hcloud" }}
-# From the Secret kube-system/{{ .Values.token.secretName }}; only the controller manager has it.
+# From the Secret kube-system/{{ .Values.token.secretName }}; only the controller manager mounts it.
 tokenFile: /run/secrets/hcloud/token
 {{- end }}
 {{- $config := .Values.config }}
@@ -15,7 +15,7 @@ tokenFile: /run/secrets/hcloud/token
 {{ dict "robot" (merge (dict "userFile" "/run/secrets/robot/user" "passwordFile" "/run/secrets/robot/password") (get .Values.config "robot" | default dict)) | toYaml }}
 {{- end }}
 {{- range $key, $value := $config }}
-{{- /* An empty text is what values.yaml has for keys without a default. */}}
+{{- /* In values.yaml keys without a default are empty. */}}
 {{- if not (and (kindIs "string" $value) (empty $value)) }}
 {{ dict $key $value | toYaml }}
 {{- end }}
@@ -23,8 +23,8 @@ tokenFile: /run/secrets/hcloud/token
 {{- end }}
 
 {{/*
-Not empty if agents answer for addresses in the place of the kernel: a pool has a mover for
-which a node is asked for its hardware address. The default mover is layer2.
+Not empty if agents answer ARP and neighbor solicitations for addresses: a pool's mover is
+layer2, the default, or floating-ip.
 */}}
 {{- define "underlay.answers" -}}
 {{- range dig "addresses" "pools" (list) .Values.config }}
@@ -33,7 +33,7 @@ which a node is asked for its hardware address. The default mover is layer2.
 {{- end }}
 
 {{/*
-An image. Takes a list: the root, the image's name, its digest.
+An image. The argument is a list: the root, the image's name, its digest.
 */}}
 {{- define "underlay.image" -}}
 {{- $root := index . 0 }}{{ $name := index . 1 }}{{ $digest := index . 2 }}
@@ -43,8 +43,8 @@ An image. Takes a list: the root, the image's name, its digest.
 {{- end }}
 
 {{/*
-Where the kubelet asks for health, by the address that the program listens on.
-The pod's own address may not be known yet on a node that is new.
+Host of the kubelet's probes, for the address that the program listens on. On a new node
+the pod's own address may not be set yet.
 */}}
 {{- define "underlay.probeHost" -}}
 {{- get (dict "0.0.0.0" "127.0.0.1" "::" "::1") . | default . | toYaml }}

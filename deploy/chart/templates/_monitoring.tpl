@@ -1,5 +1,5 @@
 {{/*
-How Prometheus reads the controller manager. Takes the values of a monitor.
+How Prometheus scrapes the controller manager. The argument is the values of a monitor.
 */}}
 {{- define "underlay.scrape.ccm" -}}
 - port: https
@@ -7,9 +7,9 @@ How Prometheus reads the controller manager. Takes the values of a monitor.
   interval: {{ .interval }}
   scheme: https
   tlsConfig:
-    # The program makes its certificate at start, for nobody in particular.
+    # The program's certificate is self-signed.
     insecureSkipVerify: true
-  # Who reads is asked by the program, and answered by the API server.
+  # The program authenticates clients by the API server.
   authorization:
     type: Bearer
     credentials:
@@ -18,21 +18,21 @@ How Prometheus reads the controller manager. Takes the values of a monitor.
 {{- end }}
 
 {{/*
-How Prometheus reads an agent. Takes the values of a monitor.
+How Prometheus scrapes an agent. The argument is the values of a monitor.
 */}}
 {{- define "underlay.scrape.agent" -}}
 - port: http
   path: /metrics
   interval: {{ .interval }}
   relabelings:
-    # Which machine it is about; a pod's name says nothing.
+    # The pod's name doesn't identify the node.
     - sourceLabels: [__meta_kubernetes_pod_node_name]
       targetLabel: node
 {{- end }}
 
 {{/*
-The job under which a PodMonitor would have it, so that alerts and dashboards find it.
-Takes a program's name.
+The job label that a PodMonitor would set, which alerts and dashboards select. The argument
+is a program's name.
 */}}
 {{- define "underlay.scrape.job" -}}
 - targetLabel: job
@@ -40,8 +40,8 @@ Takes a program's name.
 {{- end }}
 
 {{/*
-Name and labels of a monitor. Takes a list: the root, the program's name, the values of
-the monitor.
+Name and labels of a monitor. The argument is a list: the root, the program's name, the
+values of the monitor.
 */}}
 {{- define "underlay.scrape.metadata" -}}
 {{- $root := index . 0 }}{{ $name := index . 1 }}{{ $monitor := index . 2 -}}

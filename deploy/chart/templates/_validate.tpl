@@ -1,9 +1,8 @@
 {{/*
-The mistakes that the programs can't tell of, or tell too late: a value that is
-missing, a secret in the wrong place, metrics that nobody reaches. One line each, with
-field, value and remedy; empty if there is none. The form of values is in
-values.schema.json. Everything else, above all what addresses and prefixes mean, the
-programs check when they start, and name every mistake at once.
+Mistakes that the programs can't report, or report too late: a missing value, a secret in
+the wrong place, unreachable metrics. One line each, with field, value and remedy; empty
+if there is none. values.schema.json checks the form of values. The programs check the
+rest when they start, above all addresses and prefixes, and report every mistake at once.
 */}}
 {{- define "underlay.mistakes" }}
 {{- include "underlay.mistakes.missing" . }}
@@ -12,8 +11,8 @@ programs check when they start, and name every mistake at once.
 {{- end }}
 
 {{/*
-One mistake. Takes a list: the value's name, the value (nil: not to be shown), what
-is wrong with it, what to do.
+One mistake. The argument is a list: the value's name, the value (nil: not shown), the
+problem, the remedy.
 */}}
 {{- define "underlay.mistake" }}
 - {{ index . 0 }}{{ with index . 1 }} {{ quote . }}{{ end }}: {{ index . 2 }}; {{ index . 3 }}
@@ -38,7 +37,7 @@ is wrong with it, what to do.
   {{- include "underlay.mistake" (list "apiServer" nil "agents need the API server's URL" "add --set apiServer= and a URL that works without kube-proxy, such as https://10.0.0.2:6443; or --set agent.enabled=false") }}
 {{- end }}
 {{- if and .Values.robot.secretName (not $cloud) }}
-  {{- include "underlay.mistake" (list "robot.secretName" nil "Robot is asked about dedicated servers beside a cloud, and with provider metal there is none" "remove it, or set config.provider to hcloud") }}
+  {{- include "underlay.mistake" (list "robot.secretName" nil "Robot provides dedicated servers of a cluster in the cloud, and provider metal has no cloud" "remove it, or set config.provider to hcloud") }}
 {{- end }}
 {{- if and $cloud (not .Values.token.secretName) }}
   {{- include "underlay.mistake" (list "token.secretName" nil "provider hcloud needs a token" "name the Secret in kube-system that holds it") }}
@@ -46,21 +45,20 @@ is wrong with it, what to do.
 {{- end }}
 
 {{/*
-Values that may hold a secret that somebody has put into the wrong place. They are
-never repeated.
+Values that may contain a misplaced secret. They are never printed.
 */}}
 {{- define "underlay.mistakes.secrets" }}
-{{- $remove := "remove it, put the token into a Secret, and name that by token.secretName and token.secretKey" }}
-{{- $robot := "remove it, put user and password into a Secret, and name that by robot.secretName" }}
+{{- $remove := "remove it, put the token into a Secret, and set token.secretName and token.secretKey" }}
+{{- $robot := "remove it, put user and password into a Secret, and set robot.secretName" }}
 {{- $chart := "is set by the chart" }}
 {{- $elsewhere := dict
-      "HCLOUD_TOKEN" (list "the token does not belong into values, which end up in files, histories and Helm's own Secrets" $remove)
+      "HCLOUD_TOKEN" (list "values must not contain the token, because they are stored in files, histories and Helm's own Secrets" $remove)
       "HCLOUD_TOKEN_FILE" (list $chart $remove)
-      "ROBOT_USER" (list "credentials do not belong into values" $robot)
-      "ROBOT_PASSWORD" (list "credentials do not belong into values" $robot)
+      "ROBOT_USER" (list "values must not contain credentials" $robot)
+      "ROBOT_PASSWORD" (list "values must not contain credentials" $robot)
       "ROBOT_USER_FILE" (list $chart $robot)
       "ROBOT_PASSWORD_FILE" (list $chart $robot)
-      "KUBERNETES_SERVICE_HOST" (list (print $chart ": each replica speaks to the API server of its own node") "remove it")
+      "KUBERNETES_SERVICE_HOST" (list (print $chart ": each replica connects to the API server of its own node") "remove it")
       "KUBERNETES_SERVICE_PORT" (list $chart "remove it, and set ccm.apiServerPort") }}
 {{- range $name, $_ := .Values.ccm.env }}
   {{- with get $elsewhere $name }}
@@ -104,7 +102,7 @@ never repeated.
 
 {{- define "underlay.mistakes.monitoring" }}
 {{- if and .Values.podMonitor.enabled .Values.serviceMonitor.enabled }}
-  {{- include "underlay.mistake" (list "serviceMonitor.enabled" nil "podMonitor.enabled is true as well, and everything would be read twice" "set one of them to false") }}
+  {{- include "underlay.mistake" (list "serviceMonitor.enabled" nil "podMonitor.enabled is true as well, and everything would be scraped twice" "set one of them to false") }}
 {{- end }}
 {{- range $name := list "podMonitor" "serviceMonitor" }}
   {{- $monitor := get $.Values $name }}
@@ -112,15 +110,15 @@ never repeated.
     {{- range $field := ternary (list "ccm" "agent") (list "ccm") $.Values.agent.enabled }}
       {{- $address := (get $.Values $field).bindAddress }}
       {{- if has $address (list "127.0.0.1" "::1") }}
-        {{- include "underlay.mistake" (list (print $field ".bindAddress") $address "Prometheus can't reach this address of another node" (printf "set it to an address that it reaches, such as 0.0.0.0, or %s.enabled to false" $name)) }}
+        {{- include "underlay.mistake" (list (print $field ".bindAddress") $address "Prometheus can't reach this address on another node" (printf "set it to an address that it reaches, such as 0.0.0.0, or %s.enabled to false" $name)) }}
       {{- end }}
     {{- end }}
     {{- if not $monitor.tokenSecret.name }}
-      {{- include "underlay.mistake" (list (print $name ".tokenSecret.name") nil "the controller manager's metrics ask for a token" "name the Secret in kube-system that holds it") }}
+      {{- include "underlay.mistake" (list (print $name ".tokenSecret.name") nil "the controller manager's metrics require a token" "name the Secret in kube-system that holds it") }}
     {{- end }}
   {{- end }}
 {{- end }}
 {{- if and .Values.dashboards.enabled (hasPrefix "app.kubernetes.io/" .Values.dashboards.label) }}
-  {{- include "underlay.mistake" (list "dashboards.label" .Values.dashboards.label "the chart sets labels of this prefix itself" "name the label that Grafana's sidecar looks for, such as grafana_dashboard") }}
+  {{- include "underlay.mistake" (list "dashboards.label" .Values.dashboards.label "the chart sets labels of this prefix itself" "name the label that Grafana's sidecar selects, such as grafana_dashboard") }}
 {{- end }}
 {{- end }}

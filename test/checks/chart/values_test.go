@@ -98,7 +98,7 @@ func TestMisspelledKeysAreTold(t *testing.T) {
 func TestSecretsAreNotRepeated(t *testing.T) {
 	const secret = "Tok3nTok3nTok3nTok3nTok3nTok3nTok3nTok3n"
 	for values, says := range map[string]string{
-		"ccm: {env: {HCLOUD_TOKEN: %s}}":               "- ccm.env.HCLOUD_TOKEN: the token does not belong into values, which end up in files, histories and Helm's own Secrets; remove it, put the token into a Secret, and name that by token.secretName",
+		"ccm: {env: {HCLOUD_TOKEN: %s}}":               "- ccm.env.HCLOUD_TOKEN: values must not contain the token, because they are stored in files, histories and Helm's own Secrets; remove it, put the token into a Secret, and set token.secretName",
 		"ccm: {env: {HCLOUD_TOKEN_FILE: %s}}":          "- ccm.env.HCLOUD_TOKEN_FILE: ",
 		"ccm: {env: {ROBOT_PASSWORD: %s}}":             "- ccm.env.ROBOT_PASSWORD: ",
 		"ccm: {env: {ROBOT_USER: %s}}":                 "- ccm.env.ROBOT_USER: ",
