@@ -116,7 +116,7 @@ func incomplete(a alert) (problems []string) {
 	if err != nil {
 		return append(problems, err.Error())
 	}
-	for _, section := range []string{"# " + a.Alert, "## What it means", "## What is affected", "## How to look", "## How to mend"} {
+	for _, section := range []string{"# " + a.Alert, "## Meaning", "## Impact", "## Diagnosis", "## Mitigation"} {
 		if !strings.Contains("\n"+string(page), "\n"+section+"\n") {
 			problems = append(problems, "its page has no section "+section)
 		}
@@ -138,15 +138,15 @@ func runbooks(t *testing.T) (names []string) {
 
 const runbooksIntro = `# Runbooks
 
-What to do when an alert of [underlay.yaml](../../deploy/alerts/underlay.yaml) fires. The alerts are a PrometheusRule, which the Prometheus operator reads:
+A page for each alert of [underlay.yaml](../../deploy/alerts/underlay.yaml), a PrometheusRule of the Prometheus operator:
 
 ` + "```sh" + `
 kubectl apply -f deploy/alerts/underlay.yaml
 ` + "```" + `
 
-*critical*: something doesn't work now, or new Nodes won't. *warning*: it will not for long, or a single node is concerned. All metrics: [Metrics](../reference/metrics.md).
+*critical*: something doesn't work now, or new Nodes won't. *warning*: something may fail soon, or a single node is affected. All metrics: [Metrics](../reference/metrics.md).
 
-| alert | severity | fires after | says |
+| alert | severity | fires after | summary |
 |---|---|---|---|
 `
 
