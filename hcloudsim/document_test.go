@@ -19,9 +19,9 @@ const documentIntro = `<!-- Generated from the tables in hcloudsim by "go test .
 
 # What hcloud-sim simulates
 
-Every operation below ` + "`/v1`" + ` that ` + "`hcloud-sim`" + ` answers. An operation that is not here answers 404, as the real API does for paths that it doesn't have: of DNS zones and storage boxes there are only the empty lists. How to start and use it: [How to test against a simulated Hetzner Cloud](../how-to/hcloud-sim.md).
+Every operation below ` + "`/v1`" + ` that ` + "`hcloud-sim`" + ` supports. Others return 404, as the real API does for unknown paths; of DNS zones and storage boxes there are only empty lists. See also [How to test against a simulated Hetzner Cloud](../how-to/hcloud-sim.md).
 
-Requests are judged by the API's rules, and refused with its codes. *Validated* says what requests and replies are compared with in the conformance test: Hetzner's OpenAPI description, what hcloud-go sends and reads, or both.
+Requests are validated by the API's rules, and rejected with its codes. *Validated* names the reference of the conformance test for requests and responses: Hetzner's OpenAPI description, hcloud-go, or both.
 `
 
 // TestDocument keeps the page equal to the tables. To update it: go test ./hcloudsim -run
@@ -72,9 +72,9 @@ func document() string {
 const robotIntro = `
 ## Robot web service
 
-Every operation that ` + "`hcloud-sim`" + ` answers at ` + "`--robot-listen`" + `, with its quota and the errors that are documented for it. Beside them each answers 401 ` + "`UNAUTHORIZED`" + `, 403 ` + "`RATE_LIMIT_EXCEEDED`" + `, and 503 in a maintenance. Those that fail inside of the service or depend on the account (%s) come only by an injected fault. Quotas and errors are those of the [documentation](https://robot.hetzner.com/doc/webservice/en.html); a test brings about each of them, and has answers read by the client library ` + "`github.com/syself/hrobot-go`" + `.
+Every operation that ` + "`hcloud-sim`" + ` supports at ` + "`--robot-listen`" + `, with its quota and its documented errors. Each can also return 401 ` + "`UNAUTHORIZED`" + `, 403 ` + "`RATE_LIMIT_EXCEEDED`" + `, and 503 in a maintenance. Errors of the service itself or of the account (%s) occur only as injected faults. Quotas and errors are those of the [documentation](https://robot.hetzner.com/doc/webservice/en.html); a test causes each error, and the client library ` + "`github.com/syself/hrobot-go`" + ` parses the responses.
 
-Cancellations of servers, boot configurations, single addresses, subnets, reverse DNS, traffic, SSH keys, orders, storage boxes, firewalls and Wake on LAN are not simulated, and neither are answers as YAML.
+Cancellations of servers, boot configurations, single addresses, subnets, reverse DNS, traffic, SSH keys, orders, storage boxes, firewalls and Wake on LAN are not simulated, and neither are responses in YAML.
 
 | operation | requests per hour | errors |
 |---|---|---|

@@ -19,7 +19,7 @@ import (
 
 const help = `hcloud-sim serves a simulated Hetzner Cloud project: servers, networks, load
 balancers and actions that behave like the real ones, with their limits and
-locks. Everything is in memory and gone when it stops.
+locks. All state is in memory and lost when it stops.
 
 Start it with a network and two servers:
 
@@ -42,9 +42,9 @@ In Go: hcloud.NewClient(hcloud.WithToken("secret"),
 hcloud.WithEndpoint("http://127.0.0.1:8470/v1")).
 
 With --robot-listen it also serves the Robot web service of dedicated servers,
-whose servers, vSwitches and failover addresses stand below robot in the seed.
+with the servers, vSwitches and failover addresses below robot in the seed.
 
-Behind the API, without a token, see what was asked and let things go wrong:
+The admin endpoints, without a token, list requests and inject faults:
 
   curl http://127.0.0.1:8471/_sim/requests
   curl -d '{"match": "POST /servers", "times": 2, "code": "unavailable"}' \
@@ -53,7 +53,7 @@ Behind the API, without a token, see what was asked and let things go wrong:
   curl -X PUT -d @state.json http://127.0.0.1:8471/_sim/state
 
 Available Commands:
-  measure  Measure what a real cloud does where its documentation is silent
+  measure  Measure undocumented behavior of a real cloud
 
 Flags:
 `

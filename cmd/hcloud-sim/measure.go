@@ -27,17 +27,17 @@ import (
 	"github.com/underlay-ccm/underlay/internal/measure"
 )
 
-const measureLong = `Measure what a real cloud does where its documentation is silent, in an
-empty project of yours, and write the profile with which the simulator does the same. Two
-servers, a network, a load balancer and a floating IP are created there and deleted at the
-end, also after Ctrl-C. They cost what your cloud charges.
+const measureLong = `Measure undocumented behavior of a real cloud in an empty project of yours, and write
+the profile with which the simulator behaves the same. Two servers, a network, a load
+balancer and a floating IP are created there and deleted at the end, also after Ctrl-C.
+Your cloud charges for them.
 
-Without --yes it lists the facts and what the simulator does, and sends no request.
-With --yes it measures. A project with anything in it is refused. The token needs
+Without --yes it lists the facts and the simulator's behavior, and sends no request.
+With --yes it measures. A project that is not empty is rejected. The token needs
 permission to write: $HCLOUD_TOKEN, or the file of --token-file or $HCLOUD_TOKEN_FILE.
 
 The result is a Markdown table on standard output; progress is on standard error. The
-exit code is 1 if a fact was not found out or something is left in the project.`
+exit code is 1 if a fact could not be measured or a resource remains in the project.`
 
 type measuring struct {
 	measure.Options
@@ -58,7 +58,7 @@ func measureCommand(out, diagnostics io.Writer, getenv func(string) string) *cob
 	m.Version = release()
 	m.Progress = func(what string) { fmt.Fprintln(m.err, what) }
 	cmd := &cobra.Command{
-		Use: "measure", Short: "Measure what a real cloud does where its documentation is silent",
+		Use: "measure", Short: "Measure undocumented behavior of a real cloud",
 		Long: measureLong, Args: cobra.NoArgs, SilenceUsage: true, SilenceErrors: true,
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 		Annotations:       map[string]string{cobra.CommandDisplayNameAnnotation: "hcloud-sim measure"},
@@ -75,7 +75,7 @@ func measureCommand(out, diagnostics io.Writer, getenv func(string) string) *cob
 		"image of the servers, with cloud-init and Python 3.9 or later")
 	f.StringVar(&m.LoadBalancerType, "load-balancer-type", "lb11", "type of the load balancers")
 	f.StringSliceVar(&m.only, "only", nil,
-		"measure these facts alone; may be given again, or a list with commas")
+		"measure only these facts; may be repeated, or a list with commas")
 	f.StringSliceVar(&m.skip, "skip", nil, "leave these facts out")
 	f.BoolVar(&m.apiOnly, "api-only", false, "leave out facts that need packets of servers")
 	f.DurationVar(&m.timeLimit, "time-limit", 30*time.Minute,

@@ -42,12 +42,12 @@ import (
 )
 
 const long = `underlay-ccm is the cloud controller manager of Underlay: it initializes the
-Nodes of a cluster on rented machines, hands out their podCIDRs, writes the
-routes of the cloud's network within its limit, and runs load balancers.
+Nodes of a cluster on rented machines, allocates their podCIDRs, writes the
+routes of the cloud's network within its limit, and manages load balancers.
 
-Flags are upstream's wherever upstream has them. Everything else stands in the
-file of --cloud-config and in HCLOUD_* variables; a flag outranks the file, the
-file outranks the environment.`
+Flags are upstream's where upstream has them. All other settings are in the file
+of --cloud-config and in HCLOUD_* variables; a flag overrides the file, the file
+overrides the environment.`
 
 func main() {
 	command, err := newCommand(genericapiserver.SetupSignalContext())
@@ -75,7 +75,7 @@ func newCommand(ctx context.Context) (*cobra.Command, error) {
 	var flags cliflag.NamedFlagSets // of node IPAM, which upstream has in another program
 	fs := flags.FlagSet(nodeIPAMController)
 	fs.String("service-cluster-ip-range", "",
-		"The cluster's Service ranges, one or one of each family. No podCIDR is taken from them.")
+		"The cluster's Service ranges, one or one of each family. No podCIDR overlaps them.")
 	fs.Int("node-cidr-mask-size", 0, "Prefix length of a Node's podCIDR in a single-stack cluster. Default is 24 for IPv4 and 64 for IPv6.")
 	fs.Int("node-cidr-mask-size-ipv4", 0,
 		"Prefix length of a Node's IPv4 podCIDR in a dual-stack cluster. Default is 24.")

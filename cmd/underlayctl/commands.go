@@ -13,20 +13,19 @@ import (
 	"github.com/underlay-ccm/underlay/internal/table"
 )
 
-const long = `underlayctl looks at a cluster that Underlay serves, and checks it: who holds
-which podCIDRs, which routes stand and whose they are, how the load balancers'
-targets fare, which node holds which address, and what is wrong. It reads only,
-but for one command: connectivity starts pods, in a namespace of its own, and
-removes them.
+const long = `underlayctl shows and checks the network of a cluster with Underlay: each Node's
+podCIDRs, routes and their owners, the health of load balancer targets, the node
+that holds each address, and problems. It only reads, except for one command:
+connectivity starts pods, in a dedicated namespace, and removes them.
 
 The configuration is that of underlay-ccm: its flags from its Deployment, and
-the rest from the ConfigMap that it mounts. The cloud's part needs a token, for
-which read permission is enough; without one, what can't be seen is said.
+the rest from the ConfigMap that it mounts. Data of the cloud requires a token
+with read permission; without one, missing data is reported.
 
-Exit codes: 0 all is well; doctor: 1 when the worst finding is a warning, 2 when
-it is an error; connectivity: 1 when something is closed, 2 when some of it could
-not be tried; 3 when the command could not do its work, and of doctor also when
-the configuration or the Nodes could not be seen.`
+Exit codes: 0 no problem; doctor: 1 if the worst finding is a warning, 2 if it
+is an error; connectivity: 1 if a path is closed, 2 if some could not be tested;
+3 if the command failed, and of doctor also if the configuration or the Nodes
+could not be read.`
 
 // plugin is the name prefix of kubectl plugins.
 const plugin = "kubectl-"
@@ -34,7 +33,7 @@ const plugin = "kubectl-"
 func newCommand(w process) *cobra.Command {
 	o := &options{}
 	root := &cobra.Command{
-		Use: "underlayctl", Short: "Look at a cluster that Underlay serves, and check it", Long: long,
+		Use: "underlayctl", Short: "Show and check the network of a cluster with Underlay", Long: long,
 		SilenceUsage: true, SilenceErrors: true,
 	}
 	v := version.Get()
@@ -51,15 +50,15 @@ func newCommand(w process) *cobra.Command {
 			cobra.ShellCompDirectiveNoFileComp))
 	_ = root.RegisterFlagCompletionFunc("context", o.completeContexts)
 	root.AddCommand(
-		show(w, o, "pools", "How full the pools of podCIDRs are", survey.PoolsParts, survey.PoolsOf),
-		show(w, o, "nodes", "Every Node's podCIDRs, route and conditions, and the reason why it waits",
+		show(w, o, "pools", "The usage of the pools of podCIDRs", survey.PoolsParts, survey.PoolsOf),
+		show(w, o, "nodes", "Every Node's podCIDRs, route and conditions, and its reason for waiting",
 			survey.NodesParts, survey.NodesOf),
-		show(w, o, "routes", "The network's route table: whose routes, the budget, the drift",
+		show(w, o, "routes", "The network's route table: owners, limit and drift of routes",
 			survey.RoutesParts, survey.RoutesOf),
-		show(w, o, "lb", "Services, their load balancers, and how the targets fare",
+		show(w, o, "lb", "Services, their load balancers, and the health of targets",
 			survey.LoadBalancersParts, survey.LoadBalancersOf),
 		show(w, o, "addresses",
-			"Addresses of Services that nodes hold: their holders, and the Services that wait for one",
+			"Addresses of Services that nodes hold: their holders, and waiting Services",
 			survey.AddressesParts, survey.AddressesOf),
 		doctorCommand(w, o), inspect(w, o), connectivityCommand(w, o), uiCommand(w, o),
 	)
@@ -85,7 +84,7 @@ func show(
 			return (&shower{w: w, o: o, title: cmd.CommandPath(), of: of}).follow(cmd.Context(), watcher)
 		},
 	}
-	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "Stay, and show each change: in place on a terminal, else below each other with the time; -o json: a document a line. Ctrl-C ends it.")
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "Keep running and show each change: in place on a terminal, otherwise one below the other with the time; -o json: one document per line. Ctrl-C exits.")
 	return cmd
 }
 
@@ -108,7 +107,7 @@ func doctorCommand(w process, o *options) *cobra.Command {
 	return &cobra.Command{
 		Use: "doctor", Short: "Check everything: findings with their severity and remedy",
 		Args: cobra.NoArgs,
-		Long: "Check everything: findings with their severity and remedy.\n\nExit codes: 0 nothing to do, 1 the worst finding is a warning, 2 it is an error,\n3 the check could not be made, or the configuration or the Nodes could not be seen.",
+		Long: "Check everything: findings with their severity and remedy.\n\nExit codes: 0 no problem, 1 the worst finding is a warning, 2 it is an error,\n3 the command failed, or the configuration or the Nodes could not be read.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := o.look(cmd.Context(), w, survey.Want{Parts: survey.Everything})
 			if err != nil {
@@ -152,7 +151,7 @@ func severityCode(all []doctor.Finding) int {
 
 func inspect(w process, o *options) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "inspect", Short: "All that is known of one Node or Service, in the order of time, or a pod's NetworkPolicies",
+		Use: "inspect", Short: "All data about one Node or Service in chronological order, or a pod's NetworkPolicies",
 		Args: cobra.NoArgs, RunE: func(*cobra.Command, []string) error {
 			return fmt.Errorf("name the object to inspect: node NAME, service NAMESPACE/NAME, or pod NAMESPACE/NAME")
 		},
@@ -171,8 +170,8 @@ func inspect(w process, o *options) *cobra.Command {
 		}
 	}
 	cmd.AddCommand(
-		object("Node", "NAME", "All that is known of a Node"),
-		object("Service", "NAMESPACE/NAME", "All that is known of a Service and its load balancer"),
+		object("Node", "NAME", "All data about a Node"),
+		object("Service", "NAMESPACE/NAME", "All data about a Service and its load balancer"),
 		inspectPod(w, o),
 	)
 	return cmd

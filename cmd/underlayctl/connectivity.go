@@ -23,18 +23,17 @@ import (
 	"github.com/underlay-ccm/underlay/internal/table"
 )
 
-const connectivityLong = `Try the network with pods: on every Ready node one that listens and one that asks,
-which are removed at the end, also after Ctrl-C. From each node are tried, in both
-families: the pods of all nodes by TCP and UDP, with full-sized packets that may not
-be fragmented, a Service's ClusterIP, a node port and the node port for health checks
-of every node, and with --target addresses outside.
+const connectivityLong = `Test the network with pods: a server and a client on every Ready node, which are
+removed at the end, also after Ctrl-C. Each client tests, in both families: the pods
+of all nodes by TCP and UDP, with full-sized packets without fragmentation, a
+Service's ClusterIP, a node port and the health check node port of every node, and
+addresses outside with --target.
 
-It writes in the cluster, and only in the namespace underlay-connectivity.
-deploy/underlayctl/connectivity.yaml has that namespace and the rights.
+It writes only in the namespace underlay-connectivity, which
+deploy/underlayctl/connectivity.yaml contains with the permissions.
 
-Exit codes: 0 all is open; 1 something is closed, or carries smaller packets than the
-pods send; 2 some of it could not be tried, and nothing is closed; 3 it could not do
-its work.`
+Exit codes: 0 all paths are open; 1 a path is closed, or its MTU is smaller than the
+pods'; 2 some could not be tested, and none is closed; 3 the command failed.`
 
 // trying holds the flags of connectivity.
 type trying struct {
@@ -50,19 +49,19 @@ func connectivityCommand(w process, o *options) *cobra.Command {
 	t := &trying{}
 	cmd := &cobra.Command{
 		Use:   "connectivity",
-		Short: "Try the network between all nodes, with pods that are removed at the end",
+		Short: "Test the network between all nodes, with pods that are removed at the end",
 		Long:  connectivityLong, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return t.run(cmd.Context(), w, o) },
 	}
 	f := cmd.Flags()
-	f.StringVar(&t.image, "image", "", "Image of the pods, which must hold underlay-agent of this version. Default: that of the DaemonSet underlay-agent, which every node has already.")
-	f.StringArrayVar(&t.nodes, "node", nil, "Try between these nodes alone. Can be repeated.")
+	f.StringVar(&t.image, "image", "", "Image of the pods, which must contain underlay-agent of this version. Default: that of the DaemonSet underlay-agent, which every node has already.")
+	f.StringArrayVar(&t.nodes, "node", nil, "Test only between these nodes. Can be repeated.")
 	_ = cmd.RegisterFlagCompletionFunc("node", o.completeNames("nodes", &t.nodes))
-	f.IntVar(&t.most, "max-nodes", 30, "Try between so many nodes at most, the first by name: there are as many paths as the square of it.")
+	f.IntVar(&t.most, "max-nodes", 30, "Maximum number of nodes, the first by name: the number of paths is its square.")
 	f.StringArrayVar(&t.targets, "target", nil, "An address and port outside that must accept TCP connections, such as 203.0.113.7:443. Can be repeated.")
 	f.DurationVar(&t.start, "start-timeout", time.Minute, "How long pods may take to start.")
 	f.DurationVar(&t.settle, "settle", 10*time.Second,
-		"How long a failing request is retried before the path is called closed.")
+		"How long a failing request is retried before the path is reported as closed.")
 	cmd.AddCommand(&cobra.Command{
 		Use: "clean", Short: "Remove the objects that a killed run of connectivity has left",
 		Args: cobra.NoArgs,

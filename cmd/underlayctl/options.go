@@ -61,10 +61,10 @@ func (o *options) add(fs *pflag.FlagSet) {
 	fs.StringVarP(&o.namespace, "namespace", "n", usualNamespace,
 		"Namespace in which underlay-ccm and underlay-agent are installed.")
 	fs.StringVar(&o.cloudConfig, "cloud-config", "", "The configuration file of underlay-ccm. Default: the ConfigMap that its Deployment mounts, which is underlay-config.")
-	fs.StringArrayVar(&o.managerFlags, "manager-flag", nil, "A flag of underlay-ccm, such as --manager-flag=--cluster-cidr=10.244.0.0/16, where it has no Deployment; outranks the Deployment's. Can be repeated.")
+	fs.StringArrayVar(&o.managerFlags, "manager-flag", nil, "A flag of underlay-ccm, such as --manager-flag=--cluster-cidr=10.244.0.0/16, if it has no Deployment; overrides the Deployment's. Can be repeated.")
 	fs.StringVar(&o.tokenFile, "token-file", "", "File with an API token of the cloud project; read permission is enough. Default: $HCLOUD_TOKEN, then the file $HCLOUD_TOKEN_FILE.")
 	fs.StringVar(&o.tokenSecret, "token-secret", "",
-		"Take the token from a Secret of the cluster, namespace/name/key. Without a value: "+usualSecret+
+		"Read the token from a Secret of the cluster, namespace/name/key. Without a value: "+usualSecret+
 			".")
 	fs.Lookup("token-secret").NoOptDefVal = usualSecret
 	fs.StringVarP(&o.output, "output", "o", "table", "table, wide, json or yaml.")

@@ -10,19 +10,18 @@ import (
 	"github.com/underlay-ccm/underlay/internal/webui/server"
 )
 
-const uiLong = `Show all of it as a page for a browser on this machine, kept up to date: what
-doctor finds, Nodes with their podCIDRs, load balancers and their targets, addresses
-that nodes hold, the route table, how full the pools are, and the timeline of each
-Node and Service.
+const uiLong = `Serve a live page for a browser on this machine: the findings of doctor, Nodes with
+their podCIDRs, load balancers and their targets, addresses that nodes hold, the route
+table, the usage of pools, and the timeline of each Node and Service.
 
-It listens on 127.0.0.1 alone and prints the page's URL, whose path is a key: nobody
-else on this machine can open it. To look from elsewhere, forward the port: ssh -L.
-The page loads nothing from anywhere, and nothing can be changed with it. Ctrl-C ends it.`
+It listens only on 127.0.0.1 and prints the page's URL, which contains a secret key, so
+other users of this machine can't open it. From another machine, forward the port:
+ssh -L. The page is read-only and loads nothing from other hosts. Ctrl-C exits.`
 
 func uiCommand(w process, o *options) *cobra.Command {
 	var port uint16
 	cmd := &cobra.Command{
-		Use: "ui", Short: "All of it as a live page in a browser, on this machine alone", Long: uiLong,
+		Use: "ui", Short: "All of it as a live page in a browser on this machine", Long: uiLong,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			watcher, err := o.watch(cmd.Context(), w)
@@ -40,7 +39,7 @@ func uiCommand(w process, o *options) *cobra.Command {
 		},
 	}
 	cmd.Flags().Uint16Var(&port, "port", 0,
-		"Port on 127.0.0.1 to serve the page at. Default: any that is free.")
+		"Port of the page on 127.0.0.1. Default: any free one.")
 	return cmd
 }
 

@@ -113,9 +113,9 @@ const intro = `<!-- Generated from docs/reference/performance/*.jsonl by "make g
 
 # Performance
 
-What Underlay takes and how fast it is, beside what it replaces. ` + "`make bench-all`" + ` measures all of it anew, one subject after the other, and writes this page: what is below took %s. ` + "`make bench-all ONLY=ipam,agent`" + ` measures some, and keeps the others' figures. Every round is kept in [a file for each subject](performance).
+The resources and speed of Underlay, compared with the programs that it replaces. ` + "`make bench-all`" + ` repeats all measurements, one subject after the other, and writes this page; those below took %s. ` + "`make bench-all ONLY=ipam,agent`" + ` repeats some, and keeps the others' figures. Every round is stored in [a file for each subject](performance).
 
-A cell is the median of all rounds, in parentheses the smallest, the largest and the number of rounds; a figure without them is of one round. A dash is what nobody measured.
+A cell is the median of all rounds, with the smallest, the largest and the number of rounds in parentheses; a figure without them is of one round. A dash: not measured.
 `
 
 // markdown is the page's text.

@@ -15,15 +15,15 @@ import (
 
 const flagsIntro = `# Flags
 
-What every program and each of its commands says by ` + "`--help`" + `. What isn't said by a flag stands in the [configuration](configuration.md), which also explains what the flags mean to Underlay that both it and Kubernetes know; what comes from variables: [environment](environment.md).
+The output of ` + "`--help`" + ` of every program and each of its commands. The [configuration](configuration.md) describes all other settings, and the meaning for Underlay of flags that it shares with Kubernetes; see also the [environment](environment.md) variables.
 `
 
 // abouts are introductions of programs. A program without one has only its help.
 func abouts() map[string]string {
 	return map[string]string{
-		"underlay-ccm":   "Flags are those of Kubernetes' cloud controller manager and mean what they mean there; `--node-cidr-mask-size`, `--node-cidr-mask-size-ipv4`, `--node-cidr-mask-size-ipv6` and `--service-cluster-ip-range` are those of kube-controller-manager. `--external-cloud-volume-plugin` and `--node-sync-period` have no effect.",
-		"underlay-agent": "`run` keeps the node's network as it should be, `check` shows what `run` would do, `cleanup` takes everything away again.",
-		"underlayctl":    "It reads and never writes, but for one command: `connectivity` starts pods, in a namespace of its own. As `kubectl-underlay` in the path it is a plugin of kubectl.",
+		"underlay-ccm":   "The flags and their meaning are those of Kubernetes' cloud controller manager; `--node-cidr-mask-size`, `--node-cidr-mask-size-ipv4`, `--node-cidr-mask-size-ipv6` and `--service-cluster-ip-range` are those of kube-controller-manager. `--external-cloud-volume-plugin` and `--node-sync-period` have no effect.",
+		"underlay-agent": "`run` maintains the node's network, `check` shows the changes that `run` would make, `cleanup` removes everything.",
+		"underlayctl":    "It only reads, except for one command: `connectivity` starts pods, in a dedicated namespace. Installed as `kubectl-underlay` in the path it is a plugin of kubectl.",
 		"hcloud-sim":     "How to use it: [hcloud-sim](../how-to/hcloud-sim.md).",
 	}
 }

@@ -99,51 +99,51 @@ func metricSources() []metricSource {
 	factory := informers.NewSharedInformerFactory(client, 0)
 	nodes := factory.Core().V1().Nodes()
 	return []metricSource{
-		{"ipam/controller", "underlay-ccm: node IPAM", "The replica that leads shows them, if it hands out podCIDRs.", func(c *collector) error {
+		{"ipam/controller", "underlay-ccm: node IPAM", "Served by the leader, if it allocates podCIDRs.", func(c *collector) error {
 			pool := ipam.PoolConfig{Name: "a", Prefix: netip.MustParsePrefix("10.244.0.0/16"), NodeMask: 24}
 			_, err := ipamcontroller.New(ipamcontroller.Config{
 				Client: client, Nodes: nodes, Registry: c, Pools: []ipamcontroller.Pool{{PoolConfig: pool}},
 			})
 			return err
 		}},
-		{"routes/controller", "underlay-ccm: routes", "The replica that leads shows them, if it writes routes.", func(c *collector) error {
+		{"routes/controller", "underlay-ccm: routes", "Served by the leader, if it writes routes.", func(c *collector) error {
 			_, err := routecontroller.New(routecontroller.Config{Client: client, Nodes: nodes, Registry: c})
 			return err
 		}},
-		{"lb/controller", "underlay-ccm: load balancers", "The replica that leads shows them, if load balancers are its work.", func(c *collector) error {
+		{"lb/controller", "underlay-ccm: load balancers", "Served by the leader, if it manages load balancers.", func(c *collector) error {
 			_, err := lbcontroller.New(lbcontroller.Config{
 				Client: client.CoreV1(), Nodes: nodes, Services: factory.Core().V1().Services(),
 				Slices: factory.Discovery().V1().EndpointSlices(), Defaults: lb.Defaults{Cluster: "c"}, Registry: c,
 			})
 			return err
 		}},
-		{"addresses/controller", "underlay-ccm: addresses that nodes hold", "The replica that leads shows them, if `addresses.pools` are configured.", func(c *collector) error {
+		{"addresses/controller", "underlay-ccm: addresses that nodes hold", "Served by the leader, if `addresses.pools` are configured.", func(c *collector) error {
 			_, err := addresscontroller.New(addresscontroller.Config{
 				Client: client, Nodes: nodes, Services: factory.Core().V1().Services(), Slices: factory.Discovery().V1().EndpointSlices(), Registry: c,
 			})
 			return err
 		}},
-		{"internal/hetzner", "underlay-ccm: requests to the cloud", "Every replica shows them, with provider `hcloud`. One that does not lead asks only at its start, so its figures are old.", func(c *collector) error {
+		{"internal/hetzner", "underlay-ccm: requests to the cloud", "Served by every replica with provider `hcloud`. Replicas that don't lead send requests only at their start, so their values are old.", func(c *collector) error {
 			_, err := hetzner.New(hetzner.Options{Endpoint: "https://cloud.example/v1", Registry: c})
 			return err
 		}},
-		{"internal/robot", "underlay-ccm: requests to Robot", "Every replica has them where Robot is asked about dedicated servers. One that does not lead asks nothing.", func(c *collector) error {
+		{"internal/robot", "underlay-ccm: requests to Robot", "Served by every replica, if Robot is used for dedicated servers. Replicas that don't lead send no requests.", func(c *collector) error {
 			_, err := robot.New(robot.Options{Registry: c})
 			return err
 		}},
-		{"internal/vswitch", "underlay-ccm: members of the vSwitch", "The replica that leads shows them, if there is a pool with `source: vswitch` and Robot may be asked.", func(c *collector) error {
+		{"internal/vswitch", "underlay-ccm: members of the vSwitch", "Served by the leader, if there is a pool with `source: vswitch` and Robot is used.", func(c *collector) error {
 			_, err := vswitch.New(vswitch.Config{Nodes: nodes, Registry: c})
 			return err
 		}},
-		{"policy/agent", "underlay-agent: NetworkPolicies", "Every node's agent shows its own, unless `networkPolicy` is `off`.", func(c *collector) error {
+		{"policy/agent", "underlay-agent: NetworkPolicies", "Served by every node's agent, unless `networkPolicy` is `off`.", func(c *collector) error {
 			_, err := policyagent.New(policyagent.Config{Client: client, Nodes: directorytest.Nodes{Informer: nodes.Informer()}, Registry: c})
 			return err
 		}},
-		{"addresses/agent", "underlay-agent: addresses that it holds", "Every node's agent shows its own, if `addresses.pools` are configured.", func(c *collector) error {
+		{"addresses/agent", "underlay-agent: addresses that it holds", "Served by every node's agent, if `addresses.pools` are configured.", func(c *collector) error {
 			_, err := addressagent.New(addressagent.Config{Nodes: directorytest.Nodes{Informer: nodes.Informer()}, Registry: c})
 			return err
 		}},
-		{"routes/agent", "underlay-agent", "Every node's agent shows its own.", func(c *collector) error {
+		{"routes/agent", "underlay-agent", "Served by every node's agent.", func(c *collector) error {
 			_, err := agent.New(agent.Config{Client: client, Nodes: directorytest.Nodes{Informer: nodes.Informer()}, Registry: c})
 			return err
 		}},
@@ -163,11 +163,11 @@ func metricsOf(t *testing.T, s metricSource) []metric {
 
 const metricsIntro = `# Metrics
 
-What ` + "`underlay-ccm`" + ` serves at ` + "`/metrics`" + ` of its secure port (10258) and ` + "`underlay-agent`" + ` of its port (10266), in the Prometheus format. Both listen on 127.0.0.1 in the manifests; to let Prometheus read them, give a private address as ` + "`--bind-address`" + `. The secure port asks who reads: it takes a token of an account that may ` + "`get`" + ` the URL ` + "`/metrics`" + `.
+` + "`underlay-ccm`" + ` serves these metrics at ` + "`/metrics`" + ` of its secure port (10258), ` + "`underlay-agent`" + ` of its port (10266), in the Prometheus format. Both listen on 127.0.0.1 in the manifests; to let Prometheus scrape them, set ` + "`--bind-address`" + ` to a private address. The secure port requires a token of an account that may ` + "`get`" + ` the URL ` + "`/metrics`" + `.
 
-All are of stability ALPHA: a name may change with a release, and the changelog says so. Both programs show what Kubernetes' libraries count as well, among it ` + "`leader_election_master_status`" + `, ` + "`rest_client_requests_total`" + `, ` + "`workqueue_depth`" + ` and Go's own.
+All are of stability ALPHA: a release may change a name, which the changelog reports. Both programs also serve the metrics of Kubernetes' libraries, among them ` + "`leader_election_master_status`" + `, ` + "`rest_client_requests_total`" + `, ` + "`workqueue_depth`" + ` and Go's own.
 
-The alerts that rest on them: [underlay.yaml](../../deploy/alerts/underlay.yaml); what to do about each: [runbooks](../runbooks/README.md).
+The alerts that use them are in [underlay.yaml](../../deploy/alerts/underlay.yaml), with a [runbook](../runbooks/README.md) for each.
 `
 
 // TestDocumentMetrics keeps docs/reference/metrics.md equal to the metrics that the programs

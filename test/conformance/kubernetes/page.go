@@ -80,14 +80,14 @@ const heading = `<!-- Written by "make conformance". Do not edit. -->
 
 # Conformance
 
-What Kubernetes' own end-to-end specs say about clusters with Underlay. %[1]s runs the specs of the network (%[2]s) that every cluster has to pass (%[3]s), those of three features to which a cloud provider and a network are held: load balancers, dual-stack and NetworkPolicy; and on machines without a cloud those that belong to no feature.
+The results of Kubernetes' own end-to-end specs on clusters with Underlay. %[1]s runs the specs of the network (%[2]s) that every cluster must pass (%[3]s), those of three features of cloud providers and networks: load balancers, dual-stack and NetworkPolicy; and on machines without a cloud those without a feature.
 
-The clusters are installed by kubeadm with the files of [deploy/kubeadm](../../deploy/kubeadm), on machines in namespaces of one Linux host: real control plane, kubelet, containerd, kube-proxy with nftables, CoreDNS and packets; the cloud is [simulated](../how-to/hcloud-sim.md). Each has a control-plane node and two workers. The specs run on a host outside of the cluster.
+kubeadm installs the clusters with the files of [deploy/kubeadm](../../deploy/kubeadm), on machines in namespaces of one Linux host: real control plane, kubelet, containerd, kube-proxy with nftables, CoreDNS and packets; the cloud is [simulated](../how-to/hcloud-sim.md). Each has a control-plane node and two workers. The specs run on a host outside the cluster.
 
-Images are made on that host from upstream's sources and Debian's packages: agnhost (with dash, curl, dig and OpenBSD's netcat from Debian instead of Alpine), glibc-dns-testing, busybox and distroless-iptables (with the same programs of Debian), regression-issue-74839, and in place of nginx, which no spec asks anything, a program that waits. No node has ssh, for which none of these specs asks.
+Images are built on that host from upstream's sources and Debian's packages: agnhost (with dash, curl, dig and OpenBSD's netcat from Debian instead of Alpine), glibc-dns-testing, busybox and distroless-iptables (with the same programs of Debian), regression-issue-74839, and in place of nginx, to which no spec sends requests, a program that waits. No node has ssh, which none of these specs requires.
 
-- *refused*: underlay-ccm says at the spec's Service what a load balancer of the Hetzner Cloud can't do. That is the reason given; the spec is ended then, because it would wait in vain or pass by chance.
-- *skipped*: the spec says why it doesn't run here, or the host lacks what it needs.
+- *refused*: underlay-ccm rejects the spec's Service, because a load balancer of the Hetzner Cloud does not support it. The reason is the Service's message; the spec is stopped then, because it would time out or pass by chance.
+- *skipped*: the spec doesn't apply here, or the host lacks a requirement.
 
 `
 

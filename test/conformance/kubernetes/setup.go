@@ -60,7 +60,7 @@ func setups() []setup {
 		},
 		{
 			name: addresses, example: metal, metal: true, families: true,
-			what: "Three machines on one segment, which hold Services' addresses. Every spec runs three times: with its Services as they are, " +
+			what: "Three machines on one segment, which hold addresses of Services. Every spec runs three times: with its Services as they are, " +
 				"which have IPv4, and with those that a MutatingAdmissionPolicy gives IPv6 or both families",
 			filter: "sig-network && Feature: containsAny LoadBalancer",
 		},
