@@ -4,13 +4,12 @@
 #   docker build --target agent --build-arg VERSION=v0.1.0 --tag …/underlay-agent:v0.1.0 .
 #   docker build --target hcloud-sim --tag …/hcloud-sim .
 #
-# They hold a static program, and for the controller manager the certificate
-# authorities that it checks the cloud's certificate against: no shell, no
-# package manager, no user but 65532. The agent's is another kind: it calls nft,
-# which needs its libraries.
+# They contain a static program, and for the controller manager the certificate
+# authorities of the cloud's certificate: no shell, no package manager, only the user
+# 65532. The agent's image differs: it calls nft, which needs its libraries.
 #
-# Every base is pinned by the digest of its index, which covers all platforms; the
-# tag beside it is for people. ".ci/bases" asks the registry for newer ones.
+# Every base is pinned by the digest of its index, which covers all platforms; the tag
+# is only documentation. ".ci/bases" updates the digests from the registry.
 
 FROM --platform=$BUILDPLATFORM golang:1.26.8@sha256:0f063af2d465d8dcae54cce04278ada488b96f77b42449c8d071e47d016cc65a AS build
 WORKDIR /src
@@ -22,7 +21,7 @@ RUN go mod download
 COPY . .
 ARG TARGETOS
 ARG TARGETARCH
-# What --version, the metric kubernetes_build_info and the cloud's access log say.
+# Shown by --version, the metric kubernetes_build_info and the cloud's access log.
 ARG VERSION=v0.0.0-unreleased
 ARG COMMIT=unknown
 ARG TREE_STATE=unknown
@@ -35,9 +34,9 @@ RUN GOOS=$TARGETOS GOARCH=$TARGETARCH go build -trimpath -tags grpcnotrace -o /o
       -X k8s.io/component-base/version.buildDate=$BUILD_DATE" \
     ./cmd/underlay-ccm ./cmd/underlay-agent ./cmd/hcloud-sim
 
-# The plugins that the agent's CNI configuration names, with the versions of
-# libraries that their own module asks for. They are put on a machine only where
-# the chart's agent.installPlugins says so.
+# The plugins that the agent's CNI configuration names, with the library versions of
+# their own module. They are installed on machines only with the chart's
+# agent.installPlugins.
 FROM --platform=$BUILDPLATFORM golang:1.26.8@sha256:0f063af2d465d8dcae54cce04278ada488b96f77b42449c8d071e47d016cc65a AS plugins
 WORKDIR /src
 ENV CGO_ENABLED=0 GOTOOLCHAIN=local CNI=github.com/containernetworking/plugins/plugins
@@ -63,16 +62,15 @@ USER 65532:65532
 EXPOSE 10258
 ENTRYPOINT ["/underlay-ccm"]
 
-# Debian 12 for its nftables 1.0.6, the one that the tests run with. A newer nft
-# writes tables that older ones on the machine may not show.
+# Debian 12 for its nftables 1.0.6, with which the tests run. An older nft on the
+# machine may not show tables of a newer one.
 FROM debian:12-slim@sha256:88200866dfff7ea7f5cbcb6ec7c8a701889efe6fe859fe64d6990e4b07ea4171 AS agent
 RUN apt-get update && \
     apt-get install --yes --no-install-recommends nftables && \
     rm -rf /var/lib/apt/lists/*
 COPY --from=plugins /out/ptp /out/host-local /out/portmap /opt/cni/bin/
 COPY --from=build /out/underlay-agent /underlay-agent
-# Root, because the files that it writes are root's; with NET_ADMIN and no other
-# capability.
+# Root, because root owns the files that it writes; NET_ADMIN is the only capability.
 USER 0:0
 EXPOSE 10266
 ENTRYPOINT ["/underlay-agent"]

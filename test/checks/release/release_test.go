@@ -145,7 +145,7 @@ func TestRefuses(t *testing.T) {
 		{"an empty section", func(t *testing.T, r repository) {
 			r.write(t, "CHANGELOG.md", strings.Replace(changelog, "- The first.\n", "", 1))
 			r.commit(t)
-		}, []string{"v0.1.0"}, "says nothing of v0.1.0"},
+		}, []string{"v0.1.0"}, "has no section for v0.1.0"},
 		{"a changed file", func(t *testing.T, r repository) { r.write(t, "go.mod", "module other\n") }, []string{"v0.2.0"}, "M go.mod"},
 		{"a file that git doesn't know", func(t *testing.T, r repository) { r.write(t, "cmd/program/more.go", "package main\n") }, []string{"v0.2.0"}, "cmd/program/more.go"},
 		{"another commit's version", func(t *testing.T, r repository) {
