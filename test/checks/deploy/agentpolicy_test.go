@@ -179,7 +179,7 @@ func nothingElse(t *testing.T, account, admin kubernetes.Interface) {
 		_, err := account.CoreV1().Nodes().Patch(t.Context(), "self", try.kind, []byte(try.body), options, "status")
 		if !apierrors.IsForbidden(err) || !strings.Contains(fmt.Sprint(err), nodeStatusPolicy) {
 			t.Errorf("%s: %v, want it forbidden by %s", what, err, nodeStatusPolicy)
-		} else if !strings.Contains(err.Error(), "and nothing else") {
+		} else if !strings.Contains(err.Error(), "changes only the conditions") {
 			t.Errorf("%s: the refusal doesn't say what is allowed: %v", what, err)
 		}
 		// The roles forbid the main resource.
