@@ -52,13 +52,3 @@ func (d *decider) distrustTargets(annotation, why string) {
 	d.warnings = append(d.warnings, fmt.Sprintf(
 		"annotation %s of this Node is not followed: %s; underlay-ccm writes it: delete it, and find the other program that does", annotation, why))
 }
-
-func (v View) endpoints() int {
-	reached := map[netip.AddrPort]bool{}
-	for _, i := range v.Ingress {
-		for _, e := range i.Endpoints {
-			reached[e] = true
-		}
-	}
-	return len(reached)
-}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/netip"
 	"slices"
-	"time"
 
 	"k8s.io/klog/v2"
 )
@@ -117,7 +116,6 @@ func (i *interest) concerned(e Event) bool {
 // repair restores a route that another program deleted. It needs no list, because Add never
 // overwrites. If a concurrent pass has decided otherwise, another pass is triggered.
 func (a *Agent) repair(ctx context.Context, e Entry) {
-	began := time.Now()
 	err := a.Kernel.Add(ctx, []Entry{e})[0]
 	a.metrics.wrote("add", err)
 	if err != nil {
@@ -129,7 +127,6 @@ func (a *Agent) repair(ctx context.Context, e Entry) {
 		a.queue.Add(pass)
 		return
 	}
-	a.metrics.repairSeconds.Observe(time.Since(began).Seconds())
 	a.metrics.repairs.WithLabelValues("routes").Inc()
 	klog.FromContext(ctx).Info("Route restored that another program had deleted", "route", e)
 	if !a.interest.Load().wants(e) {

@@ -49,7 +49,6 @@ type Agent struct {
 	Config
 	queue   workqueue.TypedRateLimitingInterface[task]
 	metrics *agentMetrics
-	pending pending
 	full    atomic.Bool // the next pass relies on no earlier state
 	status  *status
 	health  health
@@ -97,18 +96,13 @@ func New(cfg Config) (*Agent, error) {
 	}
 	err = cfg.Nodes.Subscribe(func(old, now *corev1.Node) {
 		if changed(old, now) {
-			a.nodeChanged(a.Self)
+			a.queue.Add(pass)
 		}
-	}, a.nodeChanged)
+	}, func(string) { a.queue.Add(pass) })
 	if err != nil {
 		return nil, fmt.Errorf("watching Nodes for the agent: %w", err)
 	}
 	return a, nil
-}
-
-func (a *Agent) nodeChanged(name string) {
-	a.pending.note(name, time.Now())
-	a.queue.Add(pass)
 }
 
 // Run runs until the context ends. It leaves everything in place then.
@@ -121,9 +115,6 @@ func (a *Agent) Run(ctx context.Context) error {
 	if !cache.WaitForCacheSync(ctx.Done(), func() bool { return a.Nodes.Ready() == nil }) {
 		return fmt.Errorf("agent: Nodes never synced: %w", ctx.Err())
 	}
-	// Events of the first list don't measure how long a change takes.
-	a.pending.take()
-
 	var workers sync.WaitGroup
 	workers.Go(func() { a.work(ctx) })
 	workers.Go(func() { a.status.run(ctx) })
@@ -225,31 +216,3 @@ func (a *Agent) Ready() error { return a.health.ready() }
 
 // Alive returns an error if a pass hangs.
 func (a *Agent) Alive(now time.Time) error { return a.health.alive(now) }
-
-// pending has the Nodes that changed since the last pass, and when.
-type pending struct {
-	mu sync.Mutex
-	at map[string]time.Time
-}
-
-func (p *pending) note(name string, at time.Time) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.at == nil {
-		p.at = map[string]time.Time{}
-	}
-	if _, earlier := p.at[name]; !earlier {
-		p.at[name] = at
-	}
-}
-
-func (p *pending) take() []time.Time {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	times := make([]time.Time, 0, len(p.at))
-	for _, at := range p.at {
-		times = append(times, at)
-	}
-	p.at = nil
-	return times
-}

@@ -2,7 +2,6 @@ package agent
 
 import (
 	"slices"
-	"time"
 
 	"k8s.io/component-base/metrics"
 
@@ -10,28 +9,23 @@ import (
 )
 
 type agentMetrics struct {
-	routes        *metrics.GaugeVec
-	unreachable   *metrics.Gauge
-	endpoints     *metrics.Gauge
-	tunnels       *metrics.GaugeVec
-	ready         *metrics.Gauge
-	repairs       *metrics.CounterVec
-	writes        *metrics.CounterVec
-	passes        *metrics.CounterVec
-	eventsLost    *metrics.Counter
-	nodeToKernel  *metrics.Histogram
-	repairSeconds *metrics.Histogram
+	routes      *metrics.GaugeVec
+	unreachable *metrics.Gauge
+	tunnels     *metrics.GaugeVec
+	ready       *metrics.Gauge
+	repairs     *metrics.CounterVec
+	writes      *metrics.CounterVec
+	passes      *metrics.CounterVec
+	eventsLost  *metrics.Counter
 }
 
 func newMetrics(r promauto.Registry) (*agentMetrics, error) {
-	f, buckets := promauto.With(r, "agent"), metrics.ExponentialBuckets(0.0001, 2, 18) // to 13 s
+	f := promauto.With(r, "agent")
 	return &agentMetrics{
 		routes: f.GaugeVec("routes",
 			"Number of routes that this node should have, by state: standing, missing (could not be written), refused (another program's is there).", "state"),
 		unreachable: f.Gauge("unreachable_peers",
 			"Number of nodes whose pods can't be reached from this node."),
-		endpoints: f.Gauge("open_endpoints",
-			"Number of pods' addresses with ports on this node that load balancers may reach."),
 		tunnels: f.GaugeVec("tunnels",
 			"Number of nodes to which this node has a WireGuard tunnel, or should have one, by state: connected (has shaken hands), waiting (has not), keyless (no key to use). While keys are replaced, each device counts.", "state"),
 		ready: f.Gauge("ready",
@@ -40,11 +34,6 @@ func newMetrics(r promauto.Registry) (*agentMetrics, error) {
 		writes:     f.CounterVec("route_writes_total", "Number of changes to the kernel's table by verb (add, replace, delete) and outcome (ok, error).", "verb", "outcome"),
 		passes:     f.CounterVec("passes_total", "Number of times that everything was looked at and put right, by outcome (ok, error).", "outcome"),
 		eventsLost: f.Counter("kernel_events_lost_total", "Number of times that the kernel's events began anew, the start included: each leads to a look at everything."),
-		nodeToKernel: f.Histogram("node_to_kernel_seconds",
-			"Time from the event of a Node that changed to its routes standing in the kernel.", buckets),
-		repairSeconds: f.Histogram("route_repair_seconds",
-			"Time from the event that another program deleted a route of ours until it is restored.",
-			buckets),
 	}, f.Err()
 }
 
@@ -68,7 +57,6 @@ func (m *agentMetrics) show(s Situation, d Decision, missing int) {
 	m.routes.WithLabelValues("refused").Set(float64(len(d.Plan.Refused)))
 	m.routes.WithLabelValues("standing").Set(float64(len(d.Want) - len(d.Plan.Refused) - missing))
 	m.unreachable.Set(float64(len(d.Peers)))
-	m.endpoints.Set(float64(d.View.endpoints()))
 	if !s.Tunnels.Enabled {
 		return
 	}
@@ -83,10 +71,4 @@ func (m *agentMetrics) show(s Situation, d Decision, missing int) {
 	m.tunnels.WithLabelValues("connected").Set(float64(connected))
 	m.tunnels.WithLabelValues("waiting").Set(float64(all - connected))
 	m.tunnels.WithLabelValues("keyless").Set(float64(len(d.Tunnels.Keyless)))
-}
-
-func (m *agentMetrics) reached(events []time.Time, now time.Time) {
-	for _, at := range events {
-		m.nodeToKernel.Observe(now.Sub(at).Seconds())
-	}
 }

@@ -17,8 +17,7 @@ import (
 // component fails; a component is not changed while one before it fails.
 func (a *Agent) pass(ctx context.Context) error {
 	a.health.began(time.Now())
-	full, events := a.full.Swap(false), a.pending.take()
-	err := a.putRight(ctx, full, events)
+	err := a.putRight(ctx, a.full.Swap(false))
 	if err != nil {
 		a.full.Store(true)
 	}
@@ -27,7 +26,7 @@ func (a *Agent) pass(ctx context.Context) error {
 	return err
 }
 
-func (a *Agent) putRight(ctx context.Context, full bool, events []time.Time) error {
+func (a *Agent) putRight(ctx context.Context, full bool) error {
 	s, err := a.situation(ctx)
 	if err != nil {
 		a.report(err)
@@ -55,7 +54,6 @@ func (a *Agent) putRight(ctx context.Context, full bool, events []time.Time) err
 	missing, failed := a.write(ctx, earlier, &d)
 	failed.peers = append(failed.peers, present(tunneled, a.pruneTunnels(ctx, s, d, missing == 0))...)
 	a.writeProxies(ctx, earlier, d.Proxies, &failed)
-	a.metrics.reached(events, time.Now())
 	a.metrics.show(s, d, missing)
 
 	waiting := d.Faults
