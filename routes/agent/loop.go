@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -51,7 +52,8 @@ type Agent struct {
 	metrics *agentMetrics
 	full    atomic.Bool // the next pass relies on no earlier state
 	status  *status
-	health  health
+	problem atomic.Pointer[error]     // that keeps the node from being ready
+	began   atomic.Pointer[time.Time] // when the running pass began; nil: none runs
 
 	// interest is the latest decision's, a filter of kernel events; nil before the first decision.
 	interest atomic.Pointer[interest]
@@ -90,6 +92,8 @@ func New(cfg Config) (*Agent, error) {
 	for _, device := range cfg.Retiring {
 		a.retiring = append(a.retiring, &retiring{Tunnels: device})
 	}
+	waiting := errors.New("waiting for the Nodes from the API server")
+	a.problem.Store(&waiting)
 	var err error
 	if a.metrics, err = newMetrics(cfg.Registry); err != nil {
 		return nil, err
@@ -212,7 +216,15 @@ func (a *Agent) warn(ctx context.Context, warning string) {
 }
 
 // Ready returns why this node's network is not ready, or nil.
-func (a *Agent) Ready() error { return a.health.ready() }
+func (a *Agent) Ready() error { return *a.problem.Load() }
+
+// longestPass is far longer than a pass takes on the slowest machine.
+const longestPass = 2 * time.Minute
 
 // Alive returns an error if a pass hangs.
-func (a *Agent) Alive(now time.Time) error { return a.health.alive(now) }
+func (a *Agent) Alive(now time.Time) error {
+	if began := a.began.Load(); began != nil && now.Sub(*began) > longestPass {
+		return fmt.Errorf("a look at the routes has been running since %s", began.Format(time.RFC3339))
+	}
+	return nil
+}

@@ -16,13 +16,14 @@ import (
 // pass reads everything, decides, and reconciles the differences. Routes are written even if a
 // component fails; a component is not changed while one before it fails.
 func (a *Agent) pass(ctx context.Context) error {
-	a.health.began(time.Now())
+	began := time.Now()
+	a.began.Store(&began)
+	defer a.began.Store(nil)
 	err := a.putRight(ctx, a.full.Swap(false))
 	if err != nil {
 		a.full.Store(true)
 	}
 	a.metrics.passed(err)
-	a.health.ended()
 	return err
 }
 
@@ -91,7 +92,7 @@ func (a *Agent) putRight(ctx context.Context, full bool) error {
 
 // report passes the problem with this node's readiness, or nil, to probes and metrics.
 func (a *Agent) report(problem error) {
-	a.health.report(problem)
+	a.problem.Store(&problem)
 	a.metrics.ready.Set(map[bool]float64{true: 1}[problem == nil])
 }
 
