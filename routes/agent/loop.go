@@ -115,7 +115,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer a.queue.ShutDown()
-	defer a.status.stop()
+	defer a.status.queue.ShutDown()
 	if !cache.WaitForCacheSync(ctx.Done(), func() bool { return a.Nodes.Ready() == nil }) {
 		return fmt.Errorf("agent: Nodes never synced: %w", ctx.Err())
 	}
@@ -142,7 +142,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	})
 	<-ctx.Done()
 	a.queue.ShutDown()
-	a.status.stop()
+	a.status.queue.ShutDown()
 	workers.Wait()
 	return nil
 }

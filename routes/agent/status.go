@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,12 +16,13 @@ import (
 	"github.com/underlay-ccm/underlay/routes"
 )
 
-// Reasons of the conditions and of the Event.
+// Reasons of the conditions, and of the Events about the condition PeersReachable.
 const (
 	reasonRouteCreated   = "RouteCreated"
 	reasonNoRouteCreated = "NoRouteCreated"
 	reasonAllReachable   = "AllPeersReachable"
 	reasonUnreachable    = "PeersUnreachable"
+	reasonNotReady       = "NetworkNotReady"
 )
 
 // ReasonAtRisk is a reason of the condition PeersReachable and of an Event: the node works,
@@ -49,11 +50,9 @@ type status struct {
 	queue  workqueue.TypedRateLimitingInterface[struct{}]
 	newest *kube.Newest[*corev1.Node]
 
-	mu     sync.Mutex
-	latest *outcome
+	latest atomic.Pointer[outcome]
 
 	lastSent map[corev1.NodeConditionType]time.Time // when last written; used by the worker
-	notReady notReadyEvent
 }
 
 func newStatus(cfg Config) *status {
@@ -68,13 +67,9 @@ func newStatus(cfg Config) *status {
 }
 
 func (s *status) tell(o outcome) {
-	s.mu.Lock()
-	s.latest = &o
-	s.mu.Unlock()
+	s.latest.Store(&o)
 	s.queue.Add(struct{}{})
 }
-
-func (s *status) stop() { s.queue.ShutDown() }
 
 func (s *status) run(ctx context.Context) {
 	kube.Work(ctx, s.queue, "Node's conditions not written; trying again",
@@ -84,18 +79,11 @@ func (s *status) run(ctx context.Context) {
 }
 
 func (s *status) write(ctx context.Context, now time.Time) error {
-	s.mu.Lock()
-	o := *s.latest
-	s.mu.Unlock()
-	cached := s.Nodes.Own()
-	if cached == nil {
+	o, cached := *s.latest.Load(), s.Nodes.Own()
+	if cached == nil || cached.UID != o.uid {
 		return nil
 	}
 	node := s.newest.Of(cached)
-	if node.UID != o.uid {
-		return nil
-	}
-	s.reportNotReady(node, o, now)
 	if err := s.writeWireGuard(ctx, node, o.wireGuard); err != nil {
 		return err
 	}
@@ -118,7 +106,7 @@ func (s *status) write(ctx context.Context, now time.Time) error {
 		}
 		s.newest.Wrote(patched)
 		node, s.lastSent[c.Type] = patched, now
-		if c.Reason == reasonUnreachable || c.Reason == ReasonAtRisk {
+		if c.Type == PeersReachable && c.Reason != reasonAllReachable {
 			s.Recorder.Event(node, corev1.EventTypeWarning, c.Reason, c.Message)
 		}
 	}
@@ -143,21 +131,19 @@ func (s *status) conditions(o outcome, node *corev1.Node) []corev1.NodeCondition
 // network was ready, and not set again: later failures are being repaired, and running pods
 // remain reachable by the existing routes.
 func networkUnavailable(o outcome, old *corev1.NodeCondition) (corev1.NodeCondition, bool) {
-	c := corev1.NodeCondition{
-		Type: corev1.NodeNetworkUnavailable, Status: corev1.ConditionFalse,
-		Reason: reasonRouteCreated, Message: "routes to all reachable nodes stand on this node",
-	}
-	switch {
-	case o.ready == nil && o.unconnected && (old == nil || old.Status != corev1.ConditionFalse):
-		c.Status, c.Reason, c.Message = corev1.ConditionTrue, string(routes.NoTunnel), "waiting for WireGuard tunnels to all Ready nodes"
-		return c, true
-	case o.ready == nil:
-		return c, old == nil || old.Status != corev1.ConditionFalse
-	}
 	if old != nil && old.Status == corev1.ConditionFalse {
-		return c, false
+		return corev1.NodeCondition{}, false
 	}
-	c.Status, c.Reason, c.Message = corev1.ConditionTrue, reasonNoRouteCreated, o.ready.Error()
+	c := corev1.NodeCondition{Type: corev1.NodeNetworkUnavailable, Status: corev1.ConditionTrue}
+	switch {
+	case o.ready != nil:
+		c.Reason, c.Message = reasonNoRouteCreated, o.ready.Error()
+	case o.unconnected:
+		c.Reason, c.Message = string(routes.NoTunnel), "waiting for WireGuard tunnels to all Ready nodes"
+	default:
+		c.Status, c.Reason = corev1.ConditionFalse, reasonRouteCreated
+		c.Message = "routes to all reachable nodes stand on this node"
+	}
 	return c, true
 }
 

@@ -40,7 +40,7 @@ func TestAnOutcomeIsOfOneNode(t *testing.T) {
 	s := newStatus(Config{
 		Nodes: directorytest.Nodes{Self: "self", Informer: nodes}, Client: client, Recorder: record.NewFakeRecorder(10), Settings: Settings{Self: "self", Modes: bothByNodes},
 	})
-	defer s.stop()
+	defer s.queue.ShutDown()
 	for uid, patches := range map[types.UID]bool{"1": false, "2": true} {
 		client.ClearActions()
 		s.tell(outcome{uid: uid, hasPodCIDRs: true})

@@ -140,7 +140,7 @@ func (m *tunnelMachine) start() {
 func (m *tunnelMachine) stop() {
 	if m.agent != nil {
 		m.agent.queue.ShutDown()
-		m.agent.status.stop()
+		m.agent.status.queue.ShutDown()
 	}
 }
 
@@ -166,7 +166,7 @@ func (m *tunnelMachine) publish() {
 // pass runs a pass and checks what holds at any time.
 func (m *tunnelMachine) pass() {
 	_ = m.agent.pass(m.of.t.Context()) // fails while there is no Node
-	if latest := m.agent.status.latest; latest != nil && latest.wireGuard != nil {
+	if latest := m.agent.status.latest.Load(); latest != nil && latest.wireGuard != nil {
 		m.published = latest.wireGuard
 	}
 	claims := map[string]int{}
