@@ -24,9 +24,9 @@ import (
 	_ "k8s.io/component-base/metrics/prometheus/version"
 	"k8s.io/klog/v2"
 
-	"github.com/underlay-ccm/underlay/addresses"
 	addressagent "github.com/underlay-ccm/underlay/addresses/agent"
 	"github.com/underlay-ccm/underlay/internal/directory"
+	"github.com/underlay-ccm/underlay/internal/kube"
 	"github.com/underlay-ccm/underlay/internal/promauto"
 	policyagent "github.com/underlay-ccm/underlay/policy/agent"
 	"github.com/underlay-ccm/underlay/routes/agent"
@@ -67,7 +67,8 @@ func run(ctx context.Context, o *options, reg promauto.Registry) error {
 	events := record.NewBroadcaster(record.WithContext(ctx))
 	defer events.Shutdown()
 	events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: s.client.CoreV1().Events("")})
-	nodes := directory.NewNodes(s.client, o.nodeName, agent.Trim(addresses.ReportAnnotation))
+	nodes := directory.NewNodes(s.client, o.nodeName,
+		kube.Light(corev1.NodeReady, corev1.NodeNetworkUnavailable, agent.PeersReachable))
 	a, err := agent.New(agent.Config{
 		Client: s.client, Nodes: nodes, Kernel: m.network, Device: device, Retiring: retiring,
 		Recorder: events.NewRecorder(scheme.Scheme, corev1.EventSource{

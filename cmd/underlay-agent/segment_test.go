@@ -15,7 +15,6 @@ import (
 	addressagent "github.com/underlay-ccm/underlay/addresses/agent"
 	"github.com/underlay-ccm/underlay/addresses/layer2"
 	"github.com/underlay-ccm/underlay/addresses/layer2/socket"
-	"github.com/underlay-ccm/underlay/routes/agent"
 	"github.com/underlay-ccm/underlay/routes/kernel"
 )
 
@@ -75,12 +74,8 @@ func TestARoutedSegmentAnswersForWhatOthersHold(t *testing.T) {
 		t.Error("nobody answers for what another node holds, and the cloud leads here")
 	}
 	holds()
-	// In the form of the agent's cache.
-	server, err := agent.Trim()(&corev1.Node{Spec: corev1.NodeSpec{ProviderID: "hrobot://4711"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Set(addressagent.Want{Node: server.(*corev1.Node), Assignment: addresses.Assignment{Elsewhere: []netip.Addr{four, six}}})
+	server := &corev1.Node{Spec: corev1.NodeSpec{ProviderID: "hrobot://4711"}}
+	s.Set(addressagent.Want{Node: server, Assignment: addresses.Assignment{Elsewhere: []netip.Addr{four, six}}})
 	if answers() {
 		t.Error("a dedicated server answers, which the cloud leads nothing to")
 	}

@@ -289,7 +289,7 @@ func (w *fixture) startWith(settings Settings) {
 		retiring = append(retiring, d.earlier)
 	}
 	ctx, cancel := context.WithCancel(w.t.Context())
-	factory := informers.NewSharedInformerFactoryWithOptions(w.client, 0, informers.WithTransform(Trim()))
+	factory := informers.NewSharedInformerFactoryWithOptions(w.client, 0, informers.WithTransform(kube.Light(corev1.NodeReady, corev1.NodeNetworkUnavailable, PeersReachable)))
 	a, err := New(Config{
 		Client: w.client, Nodes: directorytest.Nodes{Self: "self", Informer: factory.Core().V1().Nodes().Informer()}, Kernel: w.machine, Recorder: w.events, Device: w.device, Retiring: retiring,
 		Registry: metrics.NewKubeRegistry(),

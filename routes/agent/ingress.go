@@ -6,8 +6,20 @@ import (
 	"net/netip"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/underlay-ccm/underlay/internal/podingress"
 )
+
+// Targets returns a Node's annotations of pods that load balancers may reach.
+func Targets(node *corev1.Node) map[string]string {
+	found := maps.Clone(node.Annotations)
+	maps.DeleteFunc(found, func(key, _ string) bool {
+		_, ok := podingress.Service(key)
+		return !ok
+	})
+	return found
+}
 
 // ingress returns what the own Node's annotations let load balancers reach. Write access to a
 // Node must open neither another node's pods nor addresses outside of pods.

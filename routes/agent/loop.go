@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"sync"
@@ -99,7 +100,8 @@ func New(cfg Config) (*Agent, error) {
 		return nil, err
 	}
 	err = cfg.Nodes.Subscribe(func(old, now *corev1.Node) {
-		if changed(old, now) {
+		if old == nil || now == nil || !maps.Equal(Targets(old), Targets(now)) ||
+			!kube.NodeOf(old).Equal(kube.NodeOf(now)) { // heartbeats don't count
 			a.queue.Add(pass)
 		}
 	}, func(string) { a.queue.Add(pass) })

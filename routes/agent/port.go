@@ -17,7 +17,8 @@ type Nodes interface {
 	Ready() error
 	// All returns all Nodes, or an error. Callers must not modify them.
 	All() ([]*kube.Node, error)
-	// Own returns this machine's Node, as trimmed by Trim, or nil if it doesn't exist.
+	// Own returns this machine's Node, or nil if it doesn't exist. Of its conditions, Ready,
+	// NetworkUnavailable and PeersReachable suffice.
 	Own() *corev1.Node
 	// Subscribe calls own for each change of this machine's Node, with nil for a Node that
 	// does not exist, and other with the name of each other Node that changes.

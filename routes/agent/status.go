@@ -16,6 +16,9 @@ import (
 	"github.com/underlay-ccm/underlay/routes"
 )
 
+// PeersReachable is the Node condition that is True while the agent has routes to all Nodes.
+const PeersReachable corev1.NodeConditionType = "underlay.dev/PeersReachable"
+
 // Reasons of the conditions, and of the Events about the condition PeersReachable.
 const (
 	reasonRouteCreated   = "RouteCreated"

@@ -29,6 +29,7 @@ import (
 	"k8s.io/component-base/metrics"
 
 	"github.com/underlay-ccm/underlay/internal/directory/directorytest"
+	"github.com/underlay-ccm/underlay/internal/kube"
 	"github.com/underlay-ccm/underlay/routes/agent"
 	"github.com/underlay-ccm/underlay/routes/kernel"
 	"github.com/underlay-ccm/underlay/routes/kernel/kerneltest"
@@ -171,7 +172,7 @@ func prepare(b *testing.B, k agent.Kernel, count int) *running {
 		objects = append(objects, node(i))
 	}
 	client := fake.NewClientset(objects...)
-	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(agent.Trim()))
+	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(kube.Light(corev1.NodeReady)))
 	a, err := agent.New(agent.Config{
 		Client: client, Kernel: k,
 		Nodes:    directorytest.Nodes{Self: own, Informer: factory.Core().V1().Nodes().Informer()},
