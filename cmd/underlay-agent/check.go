@@ -93,14 +93,13 @@ func decide(
 		return agent.Decision{}, situation, err
 	}
 	if s.Tunnels.Enabled {
-		device, retiring, err := tunnels(o.keyDir, s.Tunnels.Port, s.preshared)
+		devices, err := tunnels(o.keyDir, s.Tunnels.Port, s.preshared)
 		if err != nil {
 			return agent.Decision{}, situation, err
 		}
-		situation.Tunnel = device.Observe()
-		for _, d := range retiring {
-			if state := d.Observe(); state.Problem == "" {
-				situation.Retiring = append(situation.Retiring, state)
+		for i, d := range devices {
+			if state := d.Observe(); i == 0 || state.Problem == "" {
+				situation.Devices = append(situation.Devices, state)
 			}
 		}
 	}
@@ -130,7 +129,7 @@ func printTunnels(out io.Writer, s agent.Situation, now time.Time) {
 	}
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "TUNNEL TO\tPORT\tENDPOINT\tHANDSHAKE\tRECEIVED\tSENT")
-	for _, device := range s.Devices() {
+	for _, device := range s.Devices {
 		for _, n := range s.Nodes {
 			peer, found := device.Peers[n.WireGuard.Key(device.Port)]
 			if !found {

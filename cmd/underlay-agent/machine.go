@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/underlay-ccm/underlay/internal/secret"
 	"github.com/underlay-ccm/underlay/routes/agent"
@@ -31,29 +32,24 @@ func (o *options) open() (machine, error) {
 	return machine{network: network, parts: parts}, nil
 }
 
-// tunnels opens the WireGuard device with the port, and those with other ports that have keys.
-// They are closed with the process.
+// tunnels opens the WireGuard device with the port, and after it those with other ports that have
+// keys. They are closed with the process.
 func tunnels(
 	keyDir string, port int, preshared secret.Text,
-) (device *wireguard.Device, others []*wireguard.Device, err error) {
+) (devices []*wireguard.Device, err error) {
 	ports, err := wireguard.Ports(keyDir)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	for _, other := range ports {
-		if other == port {
-			continue
-		}
-		d, err := wireguard.Open(keyDir, other)
+	others := slices.DeleteFunc(ports, func(p int) bool { return p == port })
+	for _, p := range append([]int{port}, others...) {
+		d, err := wireguard.Open(keyDir, p)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		others = append(others, d)
+		devices = append(devices, d)
 	}
-	if device, err = wireguard.Open(keyDir, port); err == nil {
-		err = device.SetPreshared(preshared)
-	}
-	return device, others, err
+	return devices, devices[0].SetPreshared(preshared)
 }
 
 // removeDevices deletes the WireGuard devices and their keys.
@@ -62,8 +58,7 @@ func (o *options) removeDevices(ctx context.Context) (changed []string, err erro
 	for _, port := range ports {
 		device, failed := wireguard.Open(o.keyDir, port)
 		if failed == nil {
-			_, failed = device.Remove(ctx, true)
-			failed = errors.Join(failed, device.Close())
+			failed = errors.Join(device.Remove(ctx, true), device.Close())
 		}
 		if err = errors.Join(err, failed); failed == nil {
 			changed = append(changed, agent.TunnelLink(port)+" is removed, and its key")

@@ -56,13 +56,13 @@ func run(ctx context.Context, o *options, reg promauto.Registry) error {
 	defer m.network.Close()
 	m.held.used = s.addresses.Enabled()
 
-	device, earlier, err := tunnels(o.keyDir, s.Tunnels.Port, s.preshared)
+	opened, err := tunnels(o.keyDir, s.Tunnels.Port, s.preshared)
 	if err != nil {
 		return err
 	}
-	var retiring []agent.Tunnels
-	for _, d := range earlier {
-		retiring = append(retiring, d)
+	devices := make([]agent.Tunnels, len(opened))
+	for i, d := range opened {
+		devices[i] = d
 	}
 	events := record.NewBroadcaster(record.WithContext(ctx))
 	defer events.Shutdown()
@@ -70,7 +70,7 @@ func run(ctx context.Context, o *options, reg promauto.Registry) error {
 	nodes := directory.NewNodes(s.client, o.nodeName,
 		kube.Light(corev1.NodeReady, corev1.NodeNetworkUnavailable, agent.PeersReachable))
 	a, err := agent.New(agent.Config{
-		Client: s.client, Nodes: nodes, Kernel: m.network, Device: device, Retiring: retiring,
+		Client: s.client, Nodes: nodes, Kernel: m.network, Devices: devices,
 		Recorder: events.NewRecorder(scheme.Scheme, corev1.EventSource{
 			Component: "underlay-agent", Host: o.nodeName,
 		}),

@@ -7,7 +7,6 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -56,10 +55,9 @@ type Situation struct {
 	Proxies []Proxy
 	// Unresolved are the addresses of neighbors that don't reply.
 	Unresolved map[netip.Addr]bool
-	// Tunnel is the state of the WireGuard device, if Tunnels are enabled, and Retiring that of
-	// earlier ones with other ports.
-	Tunnel   TunnelState
-	Retiring []TunnelState
+	// Devices are the WireGuard devices, if Tunnels are enabled: the current one, and earlier ones
+	// with other ports.
+	Devices []TunnelState
 }
 
 // WantedEntry is a route that should exist in the kernel.
@@ -78,9 +76,10 @@ type Decision struct {
 	// Answers are the addresses to answer ARP for.
 	Answers []Proxy
 	Proxies ProxyPlan
-	Tunnels TunnelPlan
-	// Retiring are the plans of earlier devices, as those in the Situation.
-	Retiring []TunnelPlan
+	// Tunnels are the plans of the Situation's Devices.
+	Tunnels []TunnelPlan
+	// Unconnected means that a Ready node has not shaken hands, and not for handshakeLimit yet.
+	Unconnected bool
 	// Peers are the unreachable peers with reasons, sorted.
 	Peers []Peer
 	// Faults keep this node from being ready; each has a remedy.
@@ -142,19 +141,18 @@ func Decide(s Situation) (Decision, error) {
 	}
 	d := &decider{
 		Situation: s, self: s.Nodes[at], lookup: newLookup(s.Table), peers: map[string]string{},
-		held: map[netip.Prefix]netip.Addr{},
+		held: map[netip.Prefix]netip.Addr{}, keyless: map[string]bool{},
 	}
-	d.devices = s.Devices()
-	d.plans = make([]TunnelPlan, len(d.devices))
+	d.plans = make([]TunnelPlan, len(s.Devices))
 	d.uplinks = d.findUplinks()
 	for _, p := range d.self.PodCIDRs {
 		d.want = append(d.want, WantedEntry{
 			refusing(p), "", "own podCIDR: addresses without a pod are unreachable here",
 		})
 	}
-	if s.Tunnels.Enabled && s.Tunnel.Problem != "" &&
-		(d.self.Reach != "" || s.Tunnels.Phase == Require) {
-		d.faults = append(d.faults, s.Tunnel.Problem)
+	if s.Tunnels.Enabled {
+		d.plans[0].Keyless = d.keyless
+		d.checkDevice(s.Devices[0])
 	}
 	for _, ipv4 := range []bool{true, false} {
 		encrypted := d.tunnels(ipv4)
@@ -179,9 +177,6 @@ func Decide(s Situation) (Decision, error) {
 		d.warnings = append(d.warnings, fmt.Sprintf("%d nodes are still connected by an earlier WireGuard port, because they don't answer at port %d; open it between all machines: %s",
 			len(d.late), s.Tunnels.Port, named(d.late)))
 	}
-	if at := s.Tunnel.Future; !at.IsZero() {
-		d.warnings = append(d.warnings, fmt.Sprintf("this machine's clock was set back: a WireGuard handshake was at %s, which is in the future, and other nodes refuse handshakes of this machine until then; use NTP, and if the clock is right now, delete /var/lib/underlay/wireguard-*.key and restart underlay-agent", at.UTC().Format(time.RFC3339)))
-	}
 	view := d.view()
 	view.Ingress = d.ingress()
 	plan := Diff(d.want, s.Table, d.held)
@@ -194,7 +189,8 @@ func Decide(s Situation) (Decision, error) {
 	}
 	return Decision{
 		Want: d.want, Plan: plan, Answers: d.answers,
-		Proxies: diffProxies(d.answers, s.Proxies, d.staying), Tunnels: d.plans[0], Retiring: d.plans[1:],
+		Proxies: diffProxies(d.answers, s.Proxies, d.staying),
+		Tunnels: d.plans, Unconnected: d.unconnected,
 		Peers: d.sortedPeers(), Faults: d.faults, Warnings: append(d.warnings, d.distrust()...),
 		View: view, UID: d.self.UID,
 	}, nil
@@ -214,9 +210,10 @@ type decider struct {
 	answering []string
 	staying   func(netip.Addr) bool
 
-	devices []TunnelState // Tunnel and Retiring, with their plans
-	plans   []TunnelPlan
-	late    []Peer // that don't answer at the port of the first device
+	plans       []TunnelPlan    // of the Devices
+	keyless     map[string]bool // nodes that can't be peers yet
+	unconnected bool
+	late        []Peer // that don't answer at the port of the first device
 	// addressOwners has the only Node with an InternalIP, or "" if there are several.
 	addressOwners map[netip.Addr]string
 	peers         map[string]string

@@ -243,7 +243,7 @@ type fixture struct {
 	agent   *Agent
 	started int
 	stop    func()
-	device  Tunnels
+	device  *device
 }
 
 // withFixture runs a test with an agent at rest.
@@ -257,7 +257,7 @@ func withMachine(t *testing.T, s Situation, nodes []*corev1.Node, test func(*fix
 	testMachine(t, s, nil, nodes, test)
 }
 
-func testMachine(t *testing.T, s Situation, d Tunnels, nodes []*corev1.Node, test func(*fixture)) {
+func testMachine(t *testing.T, s Situation, d *device, nodes []*corev1.Node, test func(*fixture)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &fixture{
 			t: t, device: d, client: fake.NewClientset(), events: record.NewFakeRecorder(100),
@@ -284,14 +284,14 @@ func (w *fixture) start(modes Modes) {
 
 func (w *fixture) startWith(settings Settings) {
 	w.t.Helper()
-	var retiring []Tunnels
-	if d, ok := w.device.(*device); ok && d.earlier != nil {
-		retiring = append(retiring, d.earlier)
+	var devices []Tunnels
+	for d := w.device; d != nil; d = d.earlier {
+		devices = append(devices, d)
 	}
 	ctx, cancel := context.WithCancel(w.t.Context())
 	factory := informers.NewSharedInformerFactoryWithOptions(w.client, 0, informers.WithTransform(kube.Light(corev1.NodeReady, corev1.NodeNetworkUnavailable, PeersReachable)))
 	a, err := New(Config{
-		Client: w.client, Nodes: directorytest.Nodes{Self: "self", Informer: factory.Core().V1().Nodes().Informer()}, Kernel: w.machine, Recorder: w.events, Device: w.device, Retiring: retiring,
+		Client: w.client, Nodes: directorytest.Nodes{Self: "self", Informer: factory.Core().V1().Nodes().Informer()}, Kernel: w.machine, Recorder: w.events, Devices: devices,
 		Registry: metrics.NewKubeRegistry(),
 		Settings: settings,
 		Before:   []Edge{w.before}, After: []Edge{w.after}, Period: time.Minute,

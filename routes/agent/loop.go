@@ -29,11 +29,10 @@ type Config struct {
 	// Nodes is started by the caller.
 	Nodes  Nodes
 	Kernel Kernel
-	// Device may be nil if Tunnels are not enabled. Otherwise one of an earlier configuration is
-	// removed then. Retiring are devices with earlier ports and keys, which are removed once no
-	// node uses them.
-	Device   Tunnels
-	Retiring []Tunnels
+	// Devices are the WireGuard devices: the first has the configured port, and the others, with
+	// earlier ports and keys, are removed once no node uses them. If Tunnels are not enabled, all
+	// are removed, and there may be none.
+	Devices  []Tunnels
 	Recorder record.EventRecorder
 	Registry promauto.Registry
 	Settings
@@ -64,10 +63,7 @@ type Agent struct {
 	unresolved map[netip.Addr]bool
 	answering  bool            // proxy neighbor entries of ours may exist
 	logged     map[string]bool // warnings that have been logged
-
-	tunnelPeers map[peerOf]*tunnelPeer
-	retiring    []*retiring
-	removed     bool // the device of an earlier configuration
+	devices    []*observedDevice
 }
 
 type task string
@@ -75,8 +71,6 @@ type task string
 const (
 	pass      task = "pass"      // read everything, decide, reconcile
 	neighbors task = "neighbors" // find unreachable neighbors
-
-	handshakes task = "handshakes" // find tunnels that work by now
 )
 
 // New returns an agent that is subscribed to Node events.
@@ -90,8 +84,8 @@ func New(cfg Config) (*Agent, error) {
 		answering: true, // an earlier agent may have had pools on the vSwitch
 		logged:    map[string]bool{},
 	}
-	for _, device := range cfg.Retiring {
-		a.retiring = append(a.retiring, &retiring{Tunnels: device})
+	for _, device := range cfg.Devices {
+		a.devices = append(a.devices, &observedDevice{Tunnels: device})
 	}
 	waiting := errors.New("waiting for the Nodes from the API server")
 	a.problem.Store(&waiting)
@@ -168,14 +162,10 @@ func (a *Agent) passInFull() {
 func (a *Agent) work(ctx context.Context) {
 	kube.Work(ctx, a.queue, "This node's network is not as it should be; trying again",
 		func(ctx context.Context, what task) error {
-			switch what {
-			case neighbors:
+			if what == neighbors {
 				return a.askNeighbors(ctx)
-			case handshakes:
-				return a.awaitHandshakes(ctx)
-			default:
-				return a.pass(ctx)
 			}
+			return a.pass(ctx)
 		})
 }
 
@@ -193,7 +183,7 @@ func (a *Agent) situation(ctx context.Context) (Situation, error) {
 		}
 	}
 	if s.Tunnels.Enabled {
-		if err := a.readTunnels(ctx, &s); err != nil {
+		if s.Devices, err = a.readTunnels(ctx); err != nil {
 			return Situation{}, err
 		}
 	}

@@ -1,8 +1,6 @@
 package agent
 
 import (
-	"slices"
-
 	"k8s.io/component-base/metrics"
 
 	"github.com/underlay-ccm/underlay/internal/promauto"
@@ -60,9 +58,9 @@ func (m *agentMetrics) show(s Situation, d Decision, missing int) {
 	if !s.Tunnels.Enabled {
 		return
 	}
-	plans, connected, all := slices.Concat([]TunnelPlan{d.Tunnels}, d.Retiring), 0, 0
-	for i, device := range s.Devices() {
-		for _, peer := range plans[i].Peers {
+	connected, all := 0, 0
+	for i, device := range s.Devices {
+		for _, peer := range d.Tunnels[i].Peers {
 			if all++; device.handshaken(peer.PublicKey) {
 				connected++
 			}
@@ -70,5 +68,5 @@ func (m *agentMetrics) show(s Situation, d Decision, missing int) {
 	}
 	m.tunnels.WithLabelValues("connected").Set(float64(connected))
 	m.tunnels.WithLabelValues("waiting").Set(float64(all - connected))
-	m.tunnels.WithLabelValues("keyless").Set(float64(len(d.Tunnels.Keyless)))
+	m.tunnels.WithLabelValues("keyless").Set(float64(len(d.Tunnels[0].Keyless)))
 }

@@ -85,7 +85,7 @@ func (a *Agent) putRight(ctx context.Context, full bool) error {
 	a.status.tell(outcome{
 		uid: d.UID, ready: ready, hasPodCIDRs: len(d.View.PodCIDRs) > 0, peers: d.Peers,
 		warnings: warnings, wireGuard: a.wireGuard(s, d),
-		unconnected: s.Tunnels.Phase == Require && !d.Tunnels.Connected(),
+		unconnected: s.Tunnels.Phase == Require && d.Unconnected,
 	})
 	return err
 }

@@ -24,8 +24,8 @@ const (
 	// endpointLimit is how long a candidate endpoint is tried. WireGuard sends a handshake
 	// every 5 s.
 	endpointLimit = 15 * time.Second
-	// handshakePoll is the interval of looks for handshakes, which cause no event, and
-	// overduePoll that after handshakeLimit.
+	// handshakePoll is the interval of passes while a handshake is missing, because handshakes
+	// cause no event, and overduePoll that after handshakeLimit.
 	handshakePoll = 2 * time.Second
 	overduePoll   = 20 * time.Second
 	// sessionEnd is the age of a handshake after which an endpoint may be changed: a session
@@ -38,17 +38,12 @@ const (
 	retirement = time.Minute
 )
 
-// retiring is an earlier device, and how much it has received from its peers until when.
-type retiring struct {
+// observedDevice is a WireGuard device, and what the agent has observed of it.
+type observedDevice struct {
 	Tunnels
-	received map[string]int64
-	until    time.Time
-}
-
-// peerOf identifies a peer by its device's port and its Node.
-type peerOf struct {
-	port int
-	node string
+	peers    map[string]*tunnelPeer // by Node
+	received map[string]int64       // in bytes, by public key
+	until    time.Time              // when it was used last
 }
 
 // tunnelPeer is the progress towards the first handshake with a node.
@@ -57,75 +52,75 @@ type tunnelPeer struct {
 	since     time.Time // when it was first planned with this key
 	tried     int       // candidate endpoints
 	triedAt   time.Time
-	several   bool // candidate endpoints
 	connected bool
 }
 
 // readTunnels reads the state of the devices. Without the first one, only tunnels are missing.
-func (a *Agent) readTunnels(ctx context.Context, s *Situation) (err error) {
-	if s.Tunnel, err = a.readDevice(ctx, a.Device); err != nil {
-		a.warn(ctx, err.Error())
-		s.Tunnel = TunnelState{Problem: err.Error()}
-		return nil
-	}
-	for _, r := range a.retiring {
-		state, err := a.readDevice(ctx, r)
-		if err != nil {
-			return err
+func (a *Agent) readTunnels(ctx context.Context) (states []TunnelState, err error) {
+	for i, d := range a.devices {
+		state, err := d.read(ctx, time.Now())
+		if err != nil && i == 0 {
+			a.warn(ctx, err.Error())
+			return []TunnelState{{Problem: err.Error()}}, nil
 		}
-		s.Retiring = append(s.Retiring, state)
+		if err != nil {
+			return nil, err
+		}
+		states = append(states, state)
 	}
-	return nil
+	return states, nil
 }
 
-func (a *Agent) readDevice(ctx context.Context, device Tunnels) (TunnelState, error) {
-	state, err := device.State(ctx)
+func (d *observedDevice) read(ctx context.Context, now time.Time) (TunnelState, error) {
+	state, err := d.State(ctx)
+	if err != nil {
+		return state, err
+	}
 	state.Unanswered = map[string]bool{}
-	now := time.Now()
-	for peer, p := range a.tunnelPeers {
-		if peer.port == state.Port && err == nil {
-			p.connected = p.connected || state.handshaken(p.key)
-			state.Unanswered[peer.node] = !p.connected && now.Sub(p.since) >= handshakeLimit
-		}
+	for node, p := range d.peers {
+		p.connected = p.connected || state.handshaken(p.key)
+		state.Unanswered[node] = !p.connected && now.Sub(p.since) >= handshakeLimit
 	}
 	for _, p := range state.Peers {
 		if p.Handshake.Sub(now) > clockTolerance && p.Handshake.After(state.Future) {
 			state.Future = p.Handshake
 		}
 	}
-	return state, err
+	return state, nil
 }
 
 // writeTunnels sets the devices' peers, before there are routes into them.
-func (a *Agent) writeTunnels(ctx context.Context, s Situation, d Decision) error {
-	if !s.Tunnels.Enabled || s.Tunnel.Problem != "" {
+func (a *Agent) writeTunnels(ctx context.Context, s Situation, d Decision) (err error) {
+	if !s.Tunnels.Enabled || s.Devices[0].Problem != "" {
 		return nil
 	}
-	progress := make(map[peerOf]*tunnelPeer, len(d.Tunnels.Peers))
-	err := a.writeDevice(ctx, a.Device, s.Tunnel, d.Tunnels, progress)
-	for i, r := range a.retiring {
-		err = errors.Join(err, a.writeDevice(ctx, r, s.Retiring[i], d.Retiring[i], progress))
+	now, waiting, next := time.Now(), false, overduePoll
+	for i, device := range a.devices {
+		err = errors.Join(err, device.write(ctx, s.Devices[i], d.Tunnels[i], now))
 	}
-	a.tunnelPeers = progress
-	a.queue.AddAfter(handshakes, handshakePoll)
+	for _, p := range a.devices[0].peers {
+		waiting = waiting || !p.connected
+		if !p.connected && now.Sub(p.since) < handshakeLimit {
+			next = handshakePoll
+		}
+	}
+	if waiting {
+		a.queue.AddAfter(pass, next)
+	}
 	return err
 }
 
-func (a *Agent) writeDevice(
-	ctx context.Context, device Tunnels, state TunnelState, plan TunnelPlan,
-	progress map[peerOf]*tunnelPeer,
+func (d *observedDevice) write(
+	ctx context.Context, state TunnelState, plan TunnelPlan, now time.Time,
 ) error {
-	if err := device.SetLink(ctx, plan.TunnelDevice); err != nil {
-		return err
-	}
-	now := time.Now()
+	before := d.peers
+	d.peers = make(map[string]*tunnelPeer, len(plan.Peers))
 	follow := func(node, key string) *tunnelPeer {
-		at := peerOf{state.Port, node}
-		p := a.tunnelPeers[at]
+		p := before[node]
 		if p == nil || p.key != key {
 			p = &tunnelPeer{key: key, since: now, triedAt: now, connected: state.handshaken(key)}
 		}
-		progress[at] = p
+		d.peers[node] = p
 		return p
 	}
 	var changes []TunnelPeer
@@ -135,10 +130,13 @@ func (a *Agent) writeDevice(
 			changes = append(changes, change)
 		}
 	}
-	for _, node := range plan.Keyless {
+	for node := range plan.Keyless {
 		follow(node, "")
 	}
-	return device.SetPeers(ctx, changes)
+	if err := d.SetLink(ctx, plan.TunnelDevice); err != nil {
+		return err
+	}
+	return d.SetPeers(ctx, changes)
 }
 
 // next returns the peer to set, and reports whether it differs from the existing one. A working
@@ -157,7 +155,6 @@ func (p *tunnelPeer) next(
 	})
 	works := now.Sub(have.Handshake) < sessionEnd ||
 		slices.Contains(want.Endpoints, have.Endpoint) && p.connected
-	p.several = len(want.Endpoints) > 1
 	if len(want.Endpoints) > 0 && !works {
 		if exists && now.Sub(p.triedAt) >= endpointLimit {
 			p.tried, p.triedAt = p.tried+1, now
@@ -171,119 +168,81 @@ func (p *tunnelPeer) next(
 
 // pruneTunnels removes the peers that are not in the plans, after the routes to them, and devices
 // that are not used any more. Without tunnels, it removes all once all plain routes exist.
-func (a *Agent) pruneTunnels(ctx context.Context, s Situation, d Decision, routed bool) error {
-	if !s.Tunnels.Enabled && a.Device != nil && !a.removed && routed {
-		_, err := a.Device.Remove(ctx, true)
-		for _, r := range a.retiring {
-			_, other := r.Remove(ctx, true)
-			err = errors.Join(err, other)
-		}
-		a.removed = err == nil
+func (a *Agent) pruneTunnels(
+	ctx context.Context, s Situation, d Decision, routed bool,
+) (err error) {
+	if !s.Tunnels.Enabled && routed {
+		a.devices = slices.DeleteFunc(a.devices, func(device *observedDevice) bool {
+			failed := device.Remove(ctx, true)
+			err = errors.Join(err, failed)
+			return failed == nil
+		})
 		return err
 	}
-	if !s.Tunnels.Enabled || s.Tunnel.Problem != "" {
+	if !s.Tunnels.Enabled || s.Devices[0].Problem != "" {
 		return nil
 	}
-	err := pruneDevice(ctx, a.Device, s.Tunnel, d.Tunnels)
-	var kept []*retiring
-	for i, r := range a.retiring {
-		err = errors.Join(err, pruneDevice(ctx, r, s.Retiring[i], d.Retiring[i]))
-		if r.used(s.Retiring[i], d.Retiring[i], time.Now()) {
-			kept = append(kept, r)
+	var kept []*observedDevice
+	for i, device := range a.devices {
+		state, plan := s.Devices[i], d.Tunnels[i]
+		err = errors.Join(err, device.prune(ctx, state, plan))
+		if i == 0 || device.used(state, plan, time.Now()) {
+			kept = append(kept, device)
 			continue
 		}
 		klog.FromContext(ctx).Info("WireGuard device is not used any more; removing it and its key",
-			"port", s.Retiring[i].Port)
-		if _, failed := r.Remove(ctx, false); failed != nil {
-			kept, err = append(kept, r), errors.Join(err, failed)
+			"port", state.Port)
+		if failed := device.Remove(ctx, false); failed != nil {
+			kept, err = append(kept, device), errors.Join(err, failed)
 		}
 		a.queue.Add(pass) // publishes the keys that are left
 	}
-	a.retiring = kept
+	a.devices = kept
 	return err
 }
 
-func pruneDevice(ctx context.Context, device Tunnels, state TunnelState, plan TunnelPlan) error {
+func (d *observedDevice) prune(ctx context.Context, state TunnelState, plan TunnelPlan) error {
 	planned := make(map[string]bool, len(plan.Peers))
 	for _, p := range plan.Peers {
 		planned[p.PublicKey] = true
 	}
-	var gone []string
+	var unplanned []TunnelPeer
 	for key := range state.Peers {
 		if !planned[key] {
-			gone = append(gone, key)
+			unplanned = append(unplanned, TunnelPeer{PublicKey: key, Remove: true})
 		}
 	}
-	slices.Sort(gone)
-	return device.RemovePeers(ctx, gone)
+	return d.SetPeers(ctx, unplanned)
 }
 
 // used reports whether this or another node may still send through the device.
-func (r *retiring) used(state TunnelState, plan TunnelPlan, now time.Time) bool {
+func (d *observedDevice) used(state TunnelState, plan TunnelPlan, now time.Time) bool {
 	received := make(map[string]int64, len(state.Peers))
 	for key, p := range state.Peers {
-		if received[key] = p.Received; p.Received > r.received[key] {
-			r.until = now
+		if received[key] = p.Received; p.Received > d.received[key] {
+			d.until = now
 		}
 	}
-	if r.received = received; plan.Needed || r.until.IsZero() {
-		r.until = now
+	if d.received = received; plan.Needed || d.until.IsZero() {
+		d.until = now
 	}
-	return now.Sub(r.until) < retirement
-}
-
-// awaitHandshakes looks whether nodes have shaken hands, and triggers a pass if one has, if one
-// is overdue, or if another endpoint is to be tried.
-func (a *Agent) awaitHandshakes(ctx context.Context) error {
-	now, waiting, due, next := time.Now(), false, false, overduePoll
-	var state TunnelState
-	for peer, p := range a.tunnelPeers {
-		if p.connected || peer.port != a.Settings.Tunnels.Port {
-			continue
-		}
-		if !waiting {
-			var err error
-			if state, err = a.Device.State(ctx); err != nil {
-				return err
-			}
-		}
-		waiting = true
-		age := now.Sub(p.since)
-		if age < handshakeLimit {
-			next = handshakePoll
-		}
-		overdue := age >= handshakeLimit && age < handshakeLimit+2*handshakePoll
-		due = due || overdue || state.handshaken(p.key) ||
-			p.several && now.Sub(p.triedAt) >= endpointLimit
-	}
-	switch {
-	case due:
-		a.queue.Add(pass) // which looks again later
-	case waiting:
-		a.queue.AddAfter(handshakes, next)
-	}
-	return nil
+	return now.Sub(d.until) < retirement
 }
 
 // wireGuard returns the annotation of the own Node, nil if there is none to write. Connected is
 // not withdrawn: a later failure is a peer's or the network's, and routes into tunnels remain.
 func (a *Agent) wireGuard(s Situation, d Decision) *kube.WireGuard {
-	if !s.Tunnels.Enabled || s.Tunnel.Problem != "" {
-		return nil
-	}
 	own := a.Nodes.Own()
-	if own == nil {
+	if own == nil || !s.Tunnels.Enabled || s.Devices[0].Problem != "" {
 		return nil
 	}
-	before := kube.WireGuardOf(own)
-	w := &kube.WireGuard{}
-	kept := false
-	for _, state := range s.Devices() {
+	before, w, kept := kube.WireGuardOf(own), &kube.WireGuard{}, false
+	for _, state := range s.Devices {
 		w.Keys = append(w.Keys, kube.WireGuardKey{PublicKey: state.PublicKey, Port: state.Port})
 		kept = kept || before.Key(state.Port) == state.PublicKey
 	}
 	reported := kube.ReachOf(own) != "" || s.Tunnels.Phase == Require
-	w.Connected = reported && (d.Tunnels.Connected() || kept && before.Connected)
+	w.Connected = reported && (!d.Unconnected || kept && before.Connected)
 	if before.Equal(w) {
 		return nil
 	}
@@ -295,14 +254,11 @@ func (s *status) writeWireGuard(ctx context.Context, node *corev1.Node, w *kube.
 	if w == nil {
 		return nil
 	}
-	text, err := json.Marshal(w)
-	if err != nil {
-		return fmt.Errorf("encoding the WireGuard annotation: %w", err)
-	}
+	text, failed := json.Marshal(w)
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"uid": node.UID, "annotations": map[string]string{kube.WireGuardAnnotation: string(text)},
 	}})
-	if err != nil {
+	if err = errors.Join(failed, err); err != nil {
 		return fmt.Errorf("encoding the WireGuard annotation: %w", err)
 	}
 	_, err = s.Client.CoreV1().Nodes().Patch(ctx, node.Name, types.MergePatchType, patch,

@@ -57,6 +57,10 @@ func (d *device) SetPeers(_ context.Context, peers []TunnelPeer) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, p := range peers {
+		if p.Remove {
+			delete(d.peers, p.PublicKey)
+			continue
+		}
 		d.sets++
 		state := d.peers[p.PublicKey]
 		if p.Endpoint.IsValid() {
@@ -78,20 +82,11 @@ func (d *device) SetPeers(_ context.Context, peers []TunnelPeer) error {
 	return nil
 }
 
-func (d *device) RemovePeers(_ context.Context, keys []string) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, key := range keys {
-		delete(d.peers, key)
-	}
-	return nil
-}
-
-func (d *device) Remove(context.Context, bool) (bool, error) {
+func (d *device) Remove(context.Context, bool) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.removed = true
-	return true, nil
+	return nil
 }
 
 func (d *device) String() string {

@@ -16,8 +16,8 @@ func (d *decider) addPeers(
 	n *kube.Node, dsts []netip.Prefix, shared map[string]bool, ipv4 bool,
 ) (at int, problem string) {
 	switch at, found := d.device(n); {
-	case d.devices[0].Problem != "":
-		return at, d.devices[0].Problem
+	case d.Devices[0].Problem != "":
+		return at, d.Devices[0].Problem
 	case n.WireGuard == nil:
 		return at,
 			"its agent has not published a WireGuard key; check that underlay-agent runs there, and its log"
@@ -28,7 +28,7 @@ func (d *decider) addPeers(
 	}):
 		return at, "another Node has the same WireGuard key; delete /var/lib/underlay/wireguard-*.key on the machine that was cloned, and restart its underlay-agent"
 	default:
-		for i, state := range d.devices {
+		for i, state := range d.Devices {
 			if key := n.WireGuard.Key(state.Port); key != "" {
 				peer := d.tunnelPeer(n, dsts, ipv4)
 				peer.PublicKey, peer.Endpoints = key, d.endpoints(n, dsts, uint16(state.Port))
@@ -39,8 +39,8 @@ func (d *decider) addPeers(
 			}
 		}
 		d.plans[at].Needed = d.plans[at].Needed || n.Ready
-		late := Peer{n.Name, fmt.Sprint("at port ", d.devices[at].Port)}
-		current := d.devices[0]
+		late := Peer{n.Name, fmt.Sprint("at port ", d.Devices[at].Port)}
+		current := d.Devices[0]
 		if at > 0 && n.Ready && current.Unanswered[n.Name] && n.WireGuard.Key(current.Port) != "" &&
 			!slices.Contains(d.late, late) {
 			d.late = append(d.late, late) // once, not for each family
@@ -70,7 +70,7 @@ func (d *decider) checkHandshake(n *kube.Node, peer TunnelPeer, state TunnelStat
 		return
 	}
 	if !state.Unanswered[n.Name] {
-		d.plans[0].unconnected = true
+		d.unconnected = true
 		return
 	}
 	problem := fmt.Sprintf("no WireGuard handshake with it at %v; check that UDP port %d is open on both machines, and that one of them can be reached by the other", peer.Endpoints, d.Tunnels.Port)

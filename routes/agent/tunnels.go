@@ -32,12 +32,10 @@ type Tunnels interface {
 	State(ctx context.Context) (TunnelState, error)
 	// SetLink sets the device's MTU and addresses, and the routes into it that only pods use.
 	SetLink(ctx context.Context, link TunnelDevice) error
-	// SetPeers adds or changes peers, but not the endpoint of one whose Endpoint is not set.
+	// SetPeers adds, changes or removes peers. It keeps the endpoint of one without an Endpoint.
 	SetPeers(ctx context.Context, peers []TunnelPeer) error
-	RemovePeers(ctx context.Context, keys []string) error
-	// Remove deletes the device and its key, and reports whether it existed. The last one's rules
-	// are deleted too.
-	Remove(ctx context.Context, last bool) (bool, error)
+	// Remove deletes the device, if it exists, and its key. The last one's rules are deleted too.
+	Remove(ctx context.Context, last bool) error
 }
 
 // TunnelDevice is the desired state of the device without its peers.
@@ -67,11 +65,6 @@ type TunnelState struct {
 	Future time.Time
 }
 
-// Devices returns the states of the current WireGuard device and of those that are being replaced.
-func (s Situation) Devices() []TunnelState {
-	return slices.Concat([]TunnelState{s.Tunnel}, s.Retiring)
-}
-
 // handshaken reports whether the peer with the key has shaken hands.
 func (s TunnelState) handshaken(key string) bool { return !s.Peers[key].Handshake.IsZero() }
 
@@ -97,22 +90,18 @@ type TunnelPeer struct {
 	// Replace removes other allowed IPs, and for a moment all of them: packets are lost then.
 	Replace   bool
 	Keepalive time.Duration // 0: none
+	Remove    bool
 }
 
 // TunnelPlan is the desired state of a device.
 type TunnelPlan struct {
 	TunnelDevice
 	Peers []TunnelPeer // by node name
-	// Keyless are the nodes that can't be peers yet.
-	Keyless []string
-	// unconnected means that a Ready node has not shaken hands yet.
-	unconnected bool
+	// Keyless has the nodes that can't be peers yet.
+	Keyless map[string]bool
 	// Needed means that a Ready node is connected by this device.
 	Needed bool
 }
-
-// Connected reports whether every Ready node has shaken hands, or has not for handshakeLimit.
-func (p TunnelPlan) Connected() bool { return !p.unconnected }
 
 // TunnelSettings are constant while an agent runs.
 type TunnelSettings struct {
@@ -134,6 +123,16 @@ const (
 	Require Phase = "require" // send and receive through tunnels only
 )
 
+// checkDevice reports the problems of the current device.
+func (d *decider) checkDevice(current TunnelState) {
+	if current.Problem != "" && (d.self.Reach != "" || d.Tunnels.Phase == Require) {
+		d.faults = append(d.faults, current.Problem)
+	}
+	if at := current.Future; !at.IsZero() {
+		d.warnings = append(d.warnings, fmt.Sprintf("this machine's clock was set back: a WireGuard handshake was at %s, which is in the future, and other nodes refuse handshakes of this machine until then; use NTP, and if the clock is right now, delete /var/lib/underlay/wireguard-*.key and restart underlay-agent", at.UTC().Format(time.RFC3339)))
+	}
+}
+
 // tunneled reports whether a tunnel connects this machine with the node.
 func (d *decider) tunneled(n *kube.Node) bool {
 	return d.Tunnels.Enabled && n.Name != d.Self && (d.Tunnels.Phase != "" || d.unrouted(n))
@@ -151,7 +150,7 @@ func (d *decider) enters(n *kube.Node) bool {
 		return true
 	case d.Tunnels.Phase == Prefer:
 		at, _ := d.device(n)
-		return d.devices[at].handshaken(n.WireGuard.Key(d.devices[at].Port))
+		return d.Devices[at].handshaken(n.WireGuard.Key(d.Devices[at].Port))
 	}
 	return false
 }
@@ -160,7 +159,7 @@ func (d *decider) enters(n *kube.Node) bool {
 // it, else the first for which it has a key. So a node whose port and key change is reached by the
 // earlier device until both ends have shaken hands by the new one, and no packet is lost.
 func (d *decider) device(n *kube.Node) (at int, found bool) {
-	for i, state := range d.devices {
+	for i, state := range d.Devices {
 		key := n.WireGuard.Key(state.Port)
 		switch {
 		case state.handshaken(key):
@@ -214,7 +213,7 @@ func (d *decider) tunnels(ipv4 bool) (encrypted map[netip.Prefix]bool) {
 		}
 		for _, dst := range slices.Concat(dsts[n.Name], d.privateAddresses(n, ipv4)) {
 			d.want = append(d.want, WantedEntry{
-				into(dst, d.devices[at].Link), n.Name, "a WireGuard tunnel connects it: " + d.whyTunneled(n),
+				into(dst, d.Devices[at].Link), n.Name, "a WireGuard tunnel connects it: " + d.whyTunneled(n),
 			})
 		}
 		d.plans[at].NodeAddrs = append(d.plans[at].NodeAddrs, d.nodeAddresses(n, ipv4)...)
@@ -224,8 +223,8 @@ func (d *decider) tunnels(ipv4 bool) (encrypted map[netip.Prefix]bool) {
 
 // withoutTunnel records that a node can't be a peer. Existing routes into its tunnel are kept.
 func (d *decider) withoutTunnel(n *kube.Node, dsts []netip.Prefix, enters bool, problem string) {
-	d.plans[0].Keyless = append(d.plans[0].Keyless, n.Name)
-	d.plans[0].unconnected = d.plans[0].unconnected || n.Ready && !d.Tunnel.Unanswered[n.Name]
+	d.keyless[n.Name] = true
+	d.unconnected = d.unconnected || n.Ready && !d.Devices[0].Unanswered[n.Name]
 	if !enters {
 		return
 	}

@@ -18,7 +18,7 @@ func keyOf(name string) string { return fmt.Sprintf("%-43s=", name)[:44] }
 func tunneled(reach kube.Reach, peers ...*kube.Node) Situation {
 	s := cloud()
 	s.Tunnels = TunnelSettings{Enabled: true, Port: 51820}
-	s.Tunnel = TunnelState{Link: 9, Port: 51820, PublicKey: keyOf("self")}
+	s.Devices = []TunnelState{{Link: 9, Port: 51820, PublicKey: keyOf("self")}}
 	s.PodRanges = s.Pools
 	s.Links = append(s.Links, Link{Index: 9, Name: TunnelLink(51820), Up: true, MTU: 1370})
 	s.Nodes = append([]*kube.Node{withKey(aNode("self", "10.0.0.2", "10.244.1.0/24"), reach)}, peers...)
@@ -57,11 +57,11 @@ func showTunnels(t *testing.T, s Situation) string {
 		t.Fatal(err)
 	}
 	var b strings.Builder
-	for _, p := range d.Tunnels.Peers {
+	for _, p := range d.Tunnels[0].Peers {
 		fmt.Fprintf(&b, "%s at %v: %v\n", p.Node, p.Endpoints, p.AllowedIPs)
 	}
 	for _, w := range d.Want {
-		if w.Link == s.Tunnel.Link {
+		if w.Link == s.Devices[0].Link {
 			fmt.Fprintf(&b, "route %s metric %d\n", w.Entry, w.Metric)
 		}
 	}
@@ -152,22 +152,22 @@ func TestWhatElseTunnelsChange(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := fmt.Sprint(d.Tunnels.NodeAddrs, d.Tunnels.PodCIDRs); got != "[10.0.0.4] [10.244.1.0/24]" {
+	if got := fmt.Sprint(d.Tunnels[0].NodeAddrs, d.Tunnels[0].PodCIDRs); got != "[10.0.0.4] [10.244.1.0/24]" {
 		t.Errorf("pods reach these nodes by tunnels: %s", got)
 	}
-	if d.Tunnels.MTU != 1400-tunnelOverhead || d.View.MTU != 1400 || d.View.TunnelMTU != d.Tunnels.MTU || !slices.Equal(d.View.Tunnels, []string{"underlay-51820"}) {
-		t.Errorf("MTU %d in tunnels, %d of pods; view %+v", d.Tunnels.MTU, d.View.MTU, d.View)
+	if d.Tunnels[0].MTU != 1400-tunnelOverhead || d.View.MTU != 1400 || d.View.TunnelMTU != d.Tunnels[0].MTU || !slices.Equal(d.View.Tunnels, []string{"underlay-51820"}) {
+		t.Errorf("MTU %d in tunnels, %d of pods; view %+v", d.Tunnels[0].MTU, d.View.MTU, d.View)
 	}
-	if got := fmt.Sprint(d.Tunnels.Addrs); got != "[10.244.1.1]" {
+	if got := fmt.Sprint(d.Tunnels[0].Addrs); got != "[10.244.1.1]" {
 		t.Errorf("addresses of the device: %s", got)
 	}
 	s := tunneled(kube.NoRoom, plain())
-	if d, err = Decide(s); err != nil || d.View.MTU != d.Tunnels.MTU {
+	if d, err = Decide(s); err != nil || d.View.MTU != d.Tunnels[0].MTU {
 		t.Errorf("pods of a node without room have the MTU %d (%v)", d.View.MTU, err)
 	}
-	s.Tunnel = TunnelState{Problem: "no module"}
-	if d, err = Decide(s); err != nil || len(d.Faults) != 1 || len(d.View.Tunnels) > 0 || len(d.Tunnels.Peers) > 0 {
-		t.Errorf("without a device: faults %q, view %+v, peers %v (%v)", d.Faults, d.View, d.Tunnels.Peers, err)
+	s.Devices = []TunnelState{{Problem: "no module"}}
+	if d, err = Decide(s); err != nil || len(d.Faults) != 1 || len(d.View.Tunnels) > 0 || len(d.Tunnels[0].Peers) > 0 {
+		t.Errorf("without a device: faults %q, view %+v, peers %v (%v)", d.Faults, d.View, d.Tunnels[0].Peers, err)
 	}
 }
 
@@ -187,7 +187,7 @@ func TestPhases(t *testing.T) {
 				s.Modes, s.Tunnels.Phase = Modes{mode, Unrouted}, phase
 				s.Links[1].Addrs = []netip.Prefix{prefix("10.0.0.2/24")}
 				s.Table = append(s.Table, foreign("10.0.0.0/24", "", 2))
-				s.Tunnel.Peers = map[string]TunnelPeerState{keyOf("a"): {Handshake: time.Now()}}
+				s.Devices[0].Peers = map[string]TunnelPeerState{keyOf("a"): {Handshake: time.Now()}}
 				want := want
 				if phase == Require {
 					want += "unreachable: keyless\n"
@@ -201,7 +201,7 @@ func TestPhases(t *testing.T) {
 				}
 				var plain []string
 				for _, w := range d.Want {
-					if w.Kind == Unicast && w.Link != s.Tunnel.Link {
+					if w.Kind == Unicast && w.Link != s.Devices[0].Link {
 						plain = append(plain, w.Entry.String())
 					}
 				}
@@ -213,7 +213,7 @@ func TestPhases(t *testing.T) {
 				if got := fmt.Sprint(plain); got != wantPlain {
 					t.Errorf("plain routes %s, want %s", got, wantPlain)
 				}
-				if d.View.TunnelOnly != (phase == Require) || d.View.TunnelMixed == (phase == Require) || d.View.MTU != d.Tunnels.MTU {
+				if d.View.TunnelOnly != (phase == Require) || d.View.TunnelMixed == (phase == Require) || d.View.MTU != d.Tunnels[0].MTU {
 					t.Errorf("view %+v", d.View)
 				}
 			})
@@ -237,13 +237,13 @@ func TestNodesBehindNAT(t *testing.T) {
 			s.Nodes[0].ExternalIPs = []netip.Addr{addr("192.0.2.9")}
 			s.Links[1].Addrs = append(s.Links[1].Addrs, prefix("192.0.2.9/32"))
 		}
-		s.Tunnel.Unanswered = map[string]bool{"home": true}
+		s.Devices[0].Unanswered = map[string]bool{"home": true}
 		d, err := Decide(s)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(d.Tunnels.Peers) != 2 || d.Tunnels.Peers[1].Keepalive != want {
-			t.Errorf("behind NAT %v: peers %+v", natted, d.Tunnels.Peers)
+		if len(d.Tunnels[0].Peers) != 2 || d.Tunnels[0].Peers[1].Keepalive != want {
+			t.Errorf("behind NAT %v: peers %+v", natted, d.Tunnels[0].Peers)
 		}
 		if len(d.Peers) != 1 || strings.Contains(d.Peers[0].Problem, "two nodes behind NAT") != natted {
 			t.Errorf("behind NAT %v: reports %v", natted, d.Peers)
@@ -264,7 +264,7 @@ func TestProblemsOfTunnels(t *testing.T) {
 	working := func() Situation {
 		s := tunneled("", noRoom())
 		s.Tunnels.Phase, s.Modes.IPv6 = Require, ByNodes
-		s.Tunnel.Peers = map[string]TunnelPeerState{keyOf("no-room"): {Handshake: time.Now()}}
+		s.Devices[0].Peers = map[string]TunnelPeerState{keyOf("no-room"): {Handshake: time.Now()}}
 		return s
 	}
 	for name, c := range map[string]struct {
@@ -272,10 +272,10 @@ func TestProblemsOfTunnels(t *testing.T) {
 		want   string
 	}{
 		"none":  {func(*Situation) {}, ""},
-		"clock": {func(s *Situation) { s.Tunnel.Future = time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC) }, "2030-01-02T03:04:05Z, which is in the future"},
+		"clock": {func(s *Situation) { s.Devices[0].Future = time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC) }, "2030-01-02T03:04:05Z, which is in the future"},
 		"handshakes that are not completed": {func(s *Situation) {
-			s.Tunnel.Peers = map[string]TunnelPeerState{keyOf("no-room"): {Received: 296}}
-			s.Tunnel.Unanswered = map[string]bool{"no-room": true}
+			s.Devices[0].Peers = map[string]TunnelPeerState{keyOf("no-room"): {Received: 296}}
+			s.Devices[0].Unanswered = map[string]bool{"no-room": true}
 		}, "have the same wireguardPresharedKeyFile"},
 		"MTU": {func(s *Situation) {
 			for i := range s.Links {

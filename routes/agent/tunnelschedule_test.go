@@ -48,9 +48,9 @@ func (d *wired) State(ctx context.Context) (TunnelState, error) {
 	return s, err
 }
 
-func (d *wired) Remove(context.Context, bool) (bool, error) {
+func (d *wired) Remove(context.Context, bool) error {
 	d.forget()
-	return true, nil
+	return nil
 }
 
 // forget deletes the device and its key.
@@ -122,11 +122,11 @@ func (m *tunnelMachine) start() {
 	s.Modes = Modes{[]Mode{ByCloud, ByNodes}[m.of.seed%2], Unrouted}
 	cfg := Config{
 		Client: fake.NewClientset(), Nodes: m.view, Kernel: m.kernel, Recorder: record.NewFakeRecorder(1000),
-		Registry: metrics.NewKubeRegistry(), Settings: s, Device: m.devices[m.port], Period: time.Minute,
+		Registry: metrics.NewKubeRegistry(), Settings: s, Devices: []Tunnels{m.devices[m.port]}, Period: time.Minute,
 	}
 	for _, port := range tunnelPorts {
 		if port != m.port && m.devices[port].key != "" {
-			cfg.Retiring = append(cfg.Retiring, m.devices[port])
+			cfg.Devices = append(cfg.Devices, m.devices[port])
 		}
 	}
 	m.stop()

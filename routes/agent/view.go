@@ -71,8 +71,8 @@ func (d *decider) view() View {
 			v.RouterAdvertised = append(v.RouterAdvertised, l.Name)
 		}
 	}
-	if d.Tunnels.Enabled && d.Tunnel.Problem == "" {
-		for _, device := range d.devices {
+	if d.Tunnels.Enabled && d.Devices[0].Problem == "" {
+		for _, device := range d.Devices {
 			v.Tunnels = append(v.Tunnels, TunnelLink(device.Port))
 		}
 		v.TunnelMTU = d.plans[0].MTU

@@ -321,7 +321,7 @@ func addrOf(n *net.IPNet) netip.Addr {
 	return addr.Unmap()
 }
 
-// SetPeers adds the peers, or updates them. An allowed IP moves from one peer to another without
+// SetPeers adds the peers, updates or removes them. An allowed IP moves from one peer to another without
 // a time in which neither has it.
 func (d *Device) SetPeers(_ context.Context, peers []agent.TunnelPeer) error {
 	if len(peers) == 0 {
@@ -332,6 +332,10 @@ func (d *Device) SetPeers(_ context.Context, peers []agent.TunnelPeer) error {
 		key, err := wgtypes.ParseKey(p.PublicKey)
 		if err != nil {
 			return fmt.Errorf("the WireGuard key of node %s: %w", p.Node, err)
+		}
+		if p.Remove {
+			cfg.Peers = append(cfg.Peers, wgtypes.PeerConfig{PublicKey: key, Remove: true})
+			continue
 		}
 		set := wgtypes.PeerConfig{
 			PublicKey: key, ReplaceAllowedIPs: p.Replace, PersistentKeepaliveInterval: &p.Keepalive,
@@ -353,43 +357,22 @@ func (d *Device) SetPeers(_ context.Context, peers []agent.TunnelPeer) error {
 	return nil
 }
 
-// RemovePeers removes the peers with these public keys.
-func (d *Device) RemovePeers(_ context.Context, keys []string) error {
-	cfg := wgtypes.Config{}
-	for _, text := range keys {
-		key, err := wgtypes.ParseKey(text)
-		if err != nil {
-			return fmt.Errorf("removing a WireGuard peer: %w", err)
-		}
-		cfg.Peers = append(cfg.Peers, wgtypes.PeerConfig{PublicKey: key, Remove: true})
-	}
-	if len(cfg.Peers) == 0 {
-		return nil
-	}
-	if err := d.client.ConfigureDevice(d.name, cfg); err != nil {
-		return fmt.Errorf("removing %d WireGuard peers: %w", len(keys), err)
-	}
-	return nil
-}
-
-// Remove deletes the device and its key, and reports whether the device existed. The last one's
-// rules are deleted too.
-func (d *Device) Remove(_ context.Context, last bool) (bool, error) {
+// Remove deletes the device, if it exists, and its key. The last one's rules are deleted too.
+func (d *Device) Remove(_ context.Context, last bool) error {
 	if last {
 		if err := d.setRules(nil); err != nil {
-			return false, err
+			return err
 		}
 	}
 	link, err := d.handle.LinkByName(d.name)
-	missing := errors.As(err, new(netlink.LinkNotFoundError))
 	if err == nil {
 		err = d.handle.LinkDel(link)
 	}
-	if err != nil && !missing {
-		return false, fmt.Errorf("deleting the WireGuard device: %w", err)
+	if err != nil && !errors.As(err, new(netlink.LinkNotFoundError)) {
+		return fmt.Errorf("deleting the WireGuard device: %w", err)
 	}
 	if err := os.Remove(d.keyPath); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return !missing, fmt.Errorf("deleting the WireGuard key: %w", err)
+		return fmt.Errorf("deleting the WireGuard key: %w", err)
 	}
-	return !missing, nil
+	return nil
 }

@@ -55,12 +55,12 @@ func BenchmarkTunnels(b *testing.B) {
 		Tunnels: agent.TunnelSettings{Enabled: true, Port: tunnelPort, Phase: agent.Require},
 	}, Nodes: meshed(meshNodes), Links: []agent.Link{{Index: 1, Name: "uplink", Up: true, MTU: 1450, Addrs: []netip.Prefix{netip.PrefixFrom(nodeAddress(0, true), 16)}}}}
 	s.Table = []agent.Entry{{Dst: netip.MustParsePrefix("10.0.0.0/16"), Link: 1, Kind: agent.Unicast, Protocol: 2}}
-	s.Tunnel = agent.TunnelState{Port: tunnelPort, Link: 2}
+	s.Devices = []agent.TunnelState{{Port: tunnelPort, Link: 2}}
 	var peers []agent.TunnelPeer
 	b.Run("decide", func(b *testing.B) {
 		for b.Loop() {
 			d, err := agent.Decide(s)
-			if peers = d.Tunnels.Peers; err != nil || len(peers) != meshNodes-1 || len(d.Want) != meshNodes+1 {
+			if peers = d.Tunnels[0].Peers; err != nil || len(peers) != meshNodes-1 || len(d.Want) != meshNodes+1 {
 				b.Fatalf("%d peers, %d routes (%v)", len(peers), len(d.Want), err)
 			}
 		}
@@ -115,11 +115,11 @@ func setPeers(b *testing.B, peers []agent.TunnelPeer) {
 		if rounds++; rounds == 1 {
 			b.ReportMetric(float64(resident(b, program.Process.Pid)-before)/float64(len(peers)), "kB/peer")
 		}
-		gone := make([]string, 0, len(peers))
+		gone := make([]agent.TunnelPeer, 0, len(peers))
 		for key := range state.Peers {
-			gone = append(gone, key)
+			gone = append(gone, agent.TunnelPeer{PublicKey: key, Remove: true})
 		}
-		if err := d.RemovePeers(b.Context(), gone); err != nil {
+		if err := d.SetPeers(b.Context(), gone); err != nil {
 			b.Fatal(err)
 		}
 	}
