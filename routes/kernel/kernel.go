@@ -56,78 +56,62 @@ func (k *Kernel) Close() {
 
 // List returns every route of the main table.
 func (k *Kernel) List(ctx context.Context) ([]agent.Entry, error) {
-	var found []agent.Entry
-	err := whole(ctx, func() error {
-		found = found[:0]
-		return k.handle.RouteListFilteredIter(netlink.FAMILY_ALL, &netlink.Route{}, 0,
+	return dump(ctx, "the kernel's routes", func() (found []agent.Entry, err error) {
+		err = k.handle.RouteListFilteredIter(netlink.FAMILY_ALL, &netlink.Route{}, 0,
 			func(r netlink.Route) bool {
 				if e, ok := entryOf(r); ok {
 					found = append(found, e)
 				}
 				return true
 			})
+		return found, err
 	})
-	if err != nil {
-		return nil, fmt.Errorf("listing the kernel's routes: %w", err)
-	}
-	return found, nil
 }
 
-// whole repeats a dump until nothing changes while it is read.
-func whole(ctx context.Context, dump func() error) error {
-	var err error
+// dump reads a list again until nothing changes while it is read.
+func dump[T any](
+	ctx context.Context, what string, read func() ([]T, error),
+) (list []T, err error) {
 	for range dumps {
-		if err := ctx.Err(); err != nil {
-			return err
+		if err = ctx.Err(); err == nil {
+			list, err = read()
 		}
-		if err = dump(); !errors.Is(err, netlink.ErrDumpInterrupted) {
-			return err
+		if !errors.Is(err, netlink.ErrDumpInterrupted) {
+			break
 		}
 	}
-	return fmt.Errorf("it changed each of %d times while it was read: %w", dumps, err)
+	if err != nil {
+		return nil, fmt.Errorf("listing %s: %w", what, err)
+	}
+	return list, nil
 }
 
 // Links returns every interface with its addresses.
 func (k *Kernel) Links(ctx context.Context) ([]agent.Link, error) {
-	var links []agent.Link
-	err := whole(ctx, func() error {
-		found, err := k.handle.LinkList()
-		if err != nil {
-			return err
-		}
-		links = links[:0]
-		for _, l := range found {
-			attrs := l.Attrs()
-			links = append(links, agent.Link{
-				Index: attrs.Index, Name: attrs.Name, MTU: attrs.MTU, Up: attrs.Flags&net.FlagUp != 0,
-				Carrier: attrs.Flags&net.FlagRunning != 0, Hardware: attrs.HardwareAddr,
-			})
-		}
-		return nil
+	found, err := dump(ctx, "the network interfaces", k.handle.LinkList)
+	if err != nil {
+		return nil, err
+	}
+	addrs, err := dump(ctx, "the addresses of the network interfaces", func() ([]netlink.Addr, error) {
+		return k.handle.AddrList(nil, netlink.FAMILY_ALL)
 	})
 	if err != nil {
-		return nil, fmt.Errorf("listing the network interfaces: %w", err)
+		return nil, err
 	}
-	if err := k.addAddresses(ctx, links); err != nil {
-		return nil, fmt.Errorf("listing the addresses of the network interfaces: %w", err)
-	}
-	return links, nil
-}
-
-func (k *Kernel) addAddresses(ctx context.Context, links []agent.Link) error {
-	var found []netlink.Addr
-	err := whole(ctx, func() (err error) {
-		found, err = k.handle.AddrList(nil, netlink.FAMILY_ALL)
-		return err
-	})
-	for _, a := range found {
-		for i := range links {
-			if p, ok := prefixOf(a.IPNet); ok && links[i].Index == a.LinkIndex {
+	links := make([]agent.Link, len(found))
+	for i, l := range found {
+		attrs := l.Attrs()
+		links[i] = agent.Link{
+			Index: attrs.Index, Name: attrs.Name, MTU: attrs.MTU, Up: attrs.Flags&net.FlagUp != 0,
+			Carrier: attrs.Flags&net.FlagRunning != 0, Hardware: attrs.HardwareAddr,
+		}
+		for _, a := range addrs {
+			if p, ok := prefixOf(a.IPNet); ok && attrs.Index == a.LinkIndex {
 				links[i].Addrs = append(links[i].Addrs, p)
 			}
 		}
 	}
-	return err
+	return links, nil
 }
 
 // silent has the states of neighbors that have not replied to the kernel.
@@ -135,26 +119,19 @@ const silent = netlink.NUD_INCOMPLETE | netlink.NUD_FAILED
 
 // Neighbors returns the kernel's neighbor entries on an interface, of both families.
 func (k *Kernel) Neighbors(ctx context.Context, link int) ([]agent.Neighbor, error) {
-	var known []agent.Neighbor
-	err := whole(ctx, func() error {
-		found, err := k.handle.NeighList(link, netlink.FAMILY_ALL)
-		if err != nil {
-			return err
-		}
-		known = known[:0]
-		for _, n := range found {
-			if addr, ok := netip.AddrFromSlice(n.IP); ok && n.State != netlink.NUD_NONE {
-				known = append(known, agent.Neighbor{
-					Addr: addr.Unmap(), Silent: n.State&silent != 0, Hardware: n.HardwareAddr,
-				})
-			}
-		}
-		return nil
+	what := fmt.Sprint("the neighbors on interface ", link)
+	found, err := dump(ctx, what, func() ([]netlink.Neigh, error) {
+		return k.handle.NeighList(link, netlink.FAMILY_ALL)
 	})
-	if err != nil {
-		return nil, fmt.Errorf("listing the neighbors on interface %d: %w", link, err)
+	known := make([]agent.Neighbor, 0, len(found))
+	for _, n := range found {
+		if addr, ok := netip.AddrFromSlice(n.IP); ok && n.State != netlink.NUD_NONE {
+			known = append(known, agent.Neighbor{
+				Addr: addr.Unmap(), Silent: n.State&silent != 0, Hardware: n.HardwareAddr,
+			})
+		}
 	}
-	return known, nil
+	return known, err
 }
 
 // Probe makes the kernel resolve a neighbor as if there were a packet for it.
@@ -162,13 +139,8 @@ func (k *Kernel) Probe(ctx context.Context, link int, addr netip.Addr) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	family := netlink.FAMILY_V6
-	if addr.Is4() {
-		family = netlink.FAMILY_V4
-	}
 	err := k.handle.NeighSet(&netlink.Neigh{
-		LinkIndex: link, Family: family, IP: addr.AsSlice(), State: netlink.NUD_NONE,
-		Flags: netlink.NTF_USE,
+		LinkIndex: link, IP: addr.AsSlice(), State: netlink.NUD_NONE, Flags: netlink.NTF_USE,
 	})
 	if err != nil {
 		return fmt.Errorf("asking for neighbor %s on interface %d: %w", addr, link, err)

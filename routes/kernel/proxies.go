@@ -17,55 +17,48 @@ import (
 
 // Proxies returns every IPv4 proxy neighbor entry.
 func (k *Kernel) Proxies(ctx context.Context) ([]agent.Proxy, error) {
-	var found []agent.Proxy
-	err := whole(ctx, func() error {
+	messages, err := dump(ctx, "the proxy neighbors", func() ([][]byte, error) {
 		request := k.proxyRequest(unix.RTM_GETNEIGH, unix.NLM_F_DUMP, netlink.Ndmsg{})
-		messages, err := request.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWNEIGH)
-		if err != nil {
-			return err
-		}
-		found = found[:0]
-		for _, m := range messages {
-			p, err := readProxy(m)
-			if err != nil {
-				return err
-			}
-			found = append(found, p)
-		}
-		return nil
+		return request.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWNEIGH)
 	})
 	if err != nil {
-		return nil, fmt.Errorf("listing the proxy neighbors: %w", err)
+		return nil, err
+	}
+	found := make([]agent.Proxy, len(messages))
+	for i, m := range messages {
+		if found[i], err = readProxy(m); err != nil {
+			return nil, fmt.Errorf("listing the proxy neighbors: %w", err)
+		}
 	}
 	return found, nil
 }
 
-// AddProxy creates an entry. The state is permanent because some kernels keep such entries
-// when an interface loses its carrier; in other kernels it has no effect.
+// AddProxy creates an entry.
 func (k *Kernel) AddProxy(ctx context.Context, p agent.Proxy) error {
+	return k.setProxy(ctx, unix.RTM_NEWNEIGH, unix.NLM_F_CREATE, p)
+}
+
+// DeleteProxy removes an entry, if it exists.
+func (k *Kernel) DeleteProxy(ctx context.Context, p agent.Proxy) error {
+	err := k.setProxy(ctx, unix.RTM_DELNEIGH, 0, p)
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENODEV) { // entry or interface is missing
+		return nil
+	}
+	return err
+}
+
+// setProxy sends a request. The state is permanent because some kernels keep such entries when an
+// interface loses its carrier; in other kernels it has no effect.
+func (k *Kernel) setProxy(ctx context.Context, kind, flags int, p agent.Proxy) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	request := k.proxyRequest(unix.RTM_NEWNEIGH, unix.NLM_F_CREATE|unix.NLM_F_ACK, netlink.Ndmsg{
+	request := k.proxyRequest(kind, flags|unix.NLM_F_ACK, netlink.Ndmsg{
 		Index: uint32(p.Link), State: netlink.NUD_PERMANENT,
 	})
 	request.AddData(nl.NewRtAttr(netlink.NDA_DST, p.Addr.AsSlice()))
 	request.AddData(nl.NewRtAttr(netlink.NDA_PROTOCOL, []byte{p.Protocol}))
 	_, err := request.Execute(unix.NETLINK_ROUTE, 0)
-	return err
-}
-
-// DeleteProxy removes an entry, if it exists.
-func (k *Kernel) DeleteProxy(ctx context.Context, p agent.Proxy) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	request := k.proxyRequest(unix.RTM_DELNEIGH, unix.NLM_F_ACK, netlink.Ndmsg{Index: uint32(p.Link)})
-	request.AddData(nl.NewRtAttr(netlink.NDA_DST, p.Addr.AsSlice()))
-	_, err := request.Execute(unix.NETLINK_ROUTE, 0)
-	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENODEV) { // entry or interface is missing
-		return nil
-	}
 	return err
 }
 

@@ -124,13 +124,12 @@ func (k *Kernel) exchange(kind, flags int, entries []agent.Entry, errs []error) 
 // for requests that it sends itself, one at a time.
 func routeRequest(kind, flags int, e agent.Entry) *nl.NetlinkRequest {
 	msg := nl.NewRtMsg()
-	msg.Family, msg.Dst_len, msg.Protocol = unix.AF_INET6, uint8(e.Dst.Bits()), e.Protocol
-	if e.Dst.Addr().Is4() {
-		msg.Family = unix.AF_INET
-	}
+	dst := e.Dst.Addr().AsSlice()
+	msg.Family, msg.Dst_len = uint8(nl.GetIPFamily(dst)), uint8(e.Dst.Bits())
+	msg.Protocol = e.Protocol
 	request := nl.NewNetlinkRequest(kind, flags)
 	request.AddData(msg)
-	request.AddData(nl.NewRtAttr(unix.RTA_DST, e.Dst.Addr().AsSlice()))
+	request.AddData(nl.NewRtAttr(unix.RTA_DST, dst))
 	request.AddData(nl.NewRtAttr(unix.RTA_PRIORITY, nl.Uint32Attr(e.Metric)))
 	request.AddData(nl.NewRtAttr(unix.RTA_OIF, nl.Uint32Attr(uint32(e.Link))))
 	switch {
