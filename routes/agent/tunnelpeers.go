@@ -123,9 +123,9 @@ func (d *decider) sharedKeys() map[string]bool {
 
 func (d *decider) tunnelPeer(n *kube.Node, dsts []netip.Prefix, ipv4 bool) TunnelPeer {
 	peer := TunnelPeer{Node: n.Name, AllowedIPs: slices.Concat(dsts, d.privateAddresses(n, ipv4))}
-	for _, a := range d.nodeAddresses(n, ipv4) {
-		if host := netip.PrefixFrom(a, a.BitLen()); !slices.Contains(peer.AllowedIPs, host) {
-			peer.AllowedIPs = append(peer.AllowedIPs, host)
+	for _, p := range d.nodeAddresses(n, ipv4) {
+		if !slices.Contains(peer.AllowedIPs, p) {
+			peer.AllowedIPs = append(peer.AllowedIPs, p)
 		}
 	}
 	if d.apart(n) && d.behindNAT() {
@@ -161,17 +161,17 @@ func (d *decider) privateAddresses(n *kube.Node, ipv4 bool) (found []netip.Prefi
 	}
 	for _, a := range n.InternalIPs {
 		if a.Is4() && a.IsPrivate() && d.only(n, a) {
-			found = append(found, netip.PrefixFrom(a, a.BitLen()))
+			found = append(found, host(a))
 		}
 	}
 	return found
 }
 
 // nodeAddresses returns the node's addresses that pods here reach by the tunnel.
-func (d *decider) nodeAddresses(n *kube.Node, ipv4 bool) (found []netip.Addr) {
+func (d *decider) nodeAddresses(n *kube.Node, ipv4 bool) (found []netip.Prefix) {
 	for _, a := range n.InternalIPs {
 		if a.Is4() == ipv4 && d.trusted(n, a) && d.only(n, a) {
-			found = append(found, a)
+			found = append(found, host(a))
 		}
 	}
 	return found

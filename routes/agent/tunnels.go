@@ -43,11 +43,10 @@ type TunnelDevice struct {
 	MTU int
 	// Addrs are the first addresses of PodCIDRs: the node's packets to pods have them as their
 	// source, so that replies are routed back into the tunnel.
-	Addrs []netip.Addr
+	Addrs []netip.Prefix
 	// PodCIDRs are the node's own. Packets from there to NodeAddrs, the addresses of other
 	// nodes, are routed into tunnels; those of the node itself are not.
-	PodCIDRs  []netip.Prefix
-	NodeAddrs []netip.Addr
+	PodCIDRs, NodeAddrs []netip.Prefix
 }
 
 // TunnelState is the state of a WireGuard device.
@@ -189,7 +188,8 @@ func (d *decider) tunnels(ipv4 bool) (encrypted map[netip.Prefix]bool) {
 		plan.MTU = mtu
 		for _, p := range d.self.PodCIDRs {
 			if p.Addr().Is4() == ipv4 {
-				plan.PodCIDRs, plan.Addrs = append(plan.PodCIDRs, p), append(plan.Addrs, p.Addr().Next())
+				plan.PodCIDRs = append(plan.PodCIDRs, p)
+				plan.Addrs = append(plan.Addrs, host(p.Addr().Next()))
 			}
 		}
 	}
@@ -213,7 +213,7 @@ func (d *decider) tunnels(ipv4 bool) (encrypted map[netip.Prefix]bool) {
 		}
 		for _, dst := range slices.Concat(dsts[n.Name], d.privateAddresses(n, ipv4)) {
 			d.want = append(d.want, WantedEntry{
-				into(dst, d.Devices[at].Link), n.Name, "a WireGuard tunnel connects it: " + d.whyTunneled(n),
+				toward(dst, netip.Addr{}, d.Devices[at].Link), n.Name, "a WireGuard tunnel connects it: " + d.whyTunneled(n),
 			})
 		}
 		d.plans[at].NodeAddrs = append(d.plans[at].NodeAddrs, d.nodeAddresses(n, ipv4)...)
@@ -258,6 +258,4 @@ func (d *decider) smallestMTU() int {
 	return smallest
 }
 
-func into(dst netip.Prefix, link int) Entry {
-	return Entry{Dst: dst, Kind: Unicast, Link: link, Metric: PeerMetric(dst), Protocol: Protocol}
-}
+func host(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }

@@ -152,13 +152,13 @@ func TestWhatElseTunnelsChange(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := fmt.Sprint(d.Tunnels[0].NodeAddrs, d.Tunnels[0].PodCIDRs); got != "[10.0.0.4] [10.244.1.0/24]" {
+	if got := fmt.Sprint(d.Tunnels[0].NodeAddrs, d.Tunnels[0].PodCIDRs); got != "[10.0.0.4/32] [10.244.1.0/24]" {
 		t.Errorf("pods reach these nodes by tunnels: %s", got)
 	}
 	if d.Tunnels[0].MTU != 1400-tunnelOverhead || d.View.MTU != 1400 || d.View.TunnelMTU != d.Tunnels[0].MTU || !slices.Equal(d.View.Tunnels, []string{"underlay-51820"}) {
 		t.Errorf("MTU %d in tunnels, %d of pods; view %+v", d.Tunnels[0].MTU, d.View.MTU, d.View)
 	}
-	if got := fmt.Sprint(d.Tunnels[0].Addrs); got != "[10.244.1.1]" {
+	if got := fmt.Sprint(d.Tunnels[0].Addrs); got != "[10.244.1.1/32]" {
 		t.Errorf("addresses of the device: %s", got)
 	}
 	s := tunneled(kube.NoRoom, plain())

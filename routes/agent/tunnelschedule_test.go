@@ -280,7 +280,7 @@ func (c *tunnelCluster) calm() {
 			dst, own := c.nodes[other.name].PodCIDRs[0], c.nodes[m.name].PodCIDRs[0]
 			here, there := m.devices[m.port], other.devices[m.port]
 			switch {
-			case !slices.Contains(m.kernel.table, into(dst, m.port)):
+			case !slices.Contains(m.kernel.table, toward(dst, netip.Addr{}, m.port)):
 				c.fail("%s has no route to %s:\n%s", m.name, other.name, m.kernel)
 			case !slices.Contains(here.peers[there.key].AllowedIPs, dst):
 				c.fail("%s sends nothing to %s: %s", m.name, other.name, here)

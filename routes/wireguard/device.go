@@ -18,6 +18,7 @@ import (
 	"golang.zx2c4.com/wireguard/wgctrl"
 	"golang.zx2c4.com/wireguard/wgctrl/wgtypes"
 
+	"github.com/underlay-ccm/underlay/internal/ipnet"
 	"github.com/underlay-ccm/underlay/internal/secret"
 	"github.com/underlay-ccm/underlay/routes/agent"
 )
@@ -108,19 +109,23 @@ func (d *Device) State(context.Context) (agent.TunnelState, error) {
 
 // writePreshared sets the pre-shared key of peers that have another.
 func (d *Device) writePreshared(peers []wgtypes.Peer) error {
-	cfg := wgtypes.Config{}
+	var changes []wgtypes.PeerConfig
 	for _, p := range peers {
 		if d.preshared != nil && p.PresharedKey != *d.preshared {
-			cfg.Peers = append(cfg.Peers, wgtypes.PeerConfig{
+			changes = append(changes, wgtypes.PeerConfig{
 				PublicKey: p.PublicKey, UpdateOnly: true, PresharedKey: d.preshared,
 			})
 		}
 	}
-	if len(cfg.Peers) == 0 {
+	return d.configure(changes)
+}
+
+func (d *Device) configure(peers []wgtypes.PeerConfig) error {
+	if len(peers) == 0 {
 		return nil
 	}
-	if err := d.client.ConfigureDevice(d.name, cfg); err != nil {
-		return fmt.Errorf("setting the pre-shared key of %d WireGuard peers: %w", len(cfg.Peers), err)
+	if err := d.client.ConfigureDevice(d.name, wgtypes.Config{Peers: peers}); err != nil {
+		return fmt.Errorf("setting %d WireGuard peers: %w", len(peers), err)
 	}
 	return nil
 }
@@ -164,10 +169,7 @@ func peerState(p wgtypes.Peer) agent.TunnelPeerState {
 		state.Endpoint = netip.AddrPortFrom(at.Addr().Unmap(), at.Port())
 	}
 	for _, n := range p.AllowedIPs {
-		if addr, ok := netip.AddrFromSlice(n.IP); ok {
-			bits, _ := n.Mask.Size()
-			state.AllowedIPs = append(state.AllowedIPs, netip.PrefixFrom(addr.Unmap(), bits))
-		}
+		state.AllowedIPs = append(state.AllowedIPs, ipnet.Prefix(&n))
 	}
 	slices.SortFunc(state.AllowedIPs, netip.Prefix.Compare)
 	return state
@@ -216,31 +218,43 @@ func (d *Device) SetLink(_ context.Context, want agent.TunnelDevice) error {
 	return d.setRules(want.PodCIDRs)
 }
 
-func (d *Device) setAddresses(link netlink.Link, addrs []netip.Addr) error {
+// reconcile deletes the existing values that are not wanted, and then adds the wanted ones that are
+// missing. Each has a prefix of its own.
+func reconcile[T any](
+	what string, want []netip.Prefix, have []T, prefix func(T) netip.Prefix,
+	remove func(T) error, add func(netip.Prefix) error,
+) error {
+	missing := slices.Clone(want)
+	for _, h := range have {
+		if at := slices.Index(missing, prefix(h)); at >= 0 {
+			missing = slices.Delete(missing, at, at+1)
+			continue
+		}
+		err := remove(h)
+		if err != nil && !errors.Is(err, unix.ESRCH) && !errors.Is(err, unix.ENOENT) {
+			return fmt.Errorf("deleting %s %s: %w", what, prefix(h), err)
+		}
+	}
+	for _, p := range missing {
+		if err := add(p); err != nil && !errors.Is(err, unix.EEXIST) {
+			return fmt.Errorf("adding %s %s: %w", what, p, err)
+		}
+	}
+	return nil
+}
+
+func (d *Device) setAddresses(link netlink.Link, addrs []netip.Prefix) error {
 	have, err := d.handle.AddrList(link, netlink.FAMILY_ALL)
 	if err != nil {
 		return fmt.Errorf("listing the WireGuard device's addresses: %w", err)
 	}
-	missing := slices.Clone(addrs)
-	for _, a := range have {
-		addr := addrOf(a.IPNet)
-		switch at := slices.Index(missing, addr); {
-		case at >= 0:
-			missing = slices.Delete(missing, at, at+1)
-		case !addr.IsLinkLocalUnicast():
-			if err := d.handle.AddrDel(link, &a); err != nil {
-				return fmt.Errorf("removing %s from the WireGuard device: %w", addr, err)
-			}
-		}
-	}
-	for _, addr := range missing {
-		if err := d.handle.AddrAdd(link, &netlink.Addr{
-			IPNet: hostNet(addr), Flags: unix.IFA_F_NODAD,
-		}); err != nil && !errors.Is(err, unix.EEXIST) {
-			return fmt.Errorf("adding %s to the WireGuard device: %w", addr, err)
-		}
-	}
-	return nil
+	have = slices.DeleteFunc(have, func(a netlink.Addr) bool { return a.IP.IsLinkLocalUnicast() })
+	return reconcile("the WireGuard device's address", addrs, have,
+		func(a netlink.Addr) netip.Prefix { return ipnet.Prefix(a.IPNet) },
+		func(a netlink.Addr) error { return d.handle.AddrDel(link, &a) },
+		func(p netip.Prefix) error {
+			return d.handle.AddrAdd(link, &netlink.Addr{IPNet: ipnet.Of(p), Flags: unix.IFA_F_NODAD})
+		})
 }
 
 // Packets that pods send to other nodes use a table of their own: the nodes' packets, and with
@@ -251,35 +265,25 @@ const (
 )
 
 // setPodRoutes keeps the routes of podTable into the device.
-func (d *Device) setPodRoutes(link netlink.Link, addrs []netip.Addr) error {
+func (d *Device) setPodRoutes(link netlink.Link, addrs []netip.Prefix) error {
 	have, err := d.handle.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Table: podTable},
 		netlink.RT_FILTER_TABLE)
 	if err != nil {
 		return fmt.Errorf("listing the routes into tunnels that pods use: %w", err)
 	}
-	missing := slices.Clone(addrs)
-	for _, r := range have {
-		if r.Dst == nil || r.LinkIndex != link.Attrs().Index {
-			continue // another device's
-		}
-		if at := slices.Index(missing, addrOf(r.Dst)); at >= 0 {
-			missing = slices.Delete(missing, at, at+1)
-			continue
-		}
-		if err := d.handle.RouteDel(&r); err != nil && !errors.Is(err, unix.ESRCH) {
-			return fmt.Errorf("deleting the route to %s that pods use: %w", r.Dst, err)
-		}
-	}
-	for _, addr := range missing {
-		r := &netlink.Route{
-			Table: podTable, Dst: hostNet(addr), LinkIndex: link.Attrs().Index, Scope: netlink.SCOPE_LINK,
-			Protocol: agent.Protocol,
-		}
-		if err := d.handle.RouteReplace(r); err != nil {
-			return fmt.Errorf("adding the route to %s that pods use: %w", addr, err)
-		}
-	}
-	return nil
+	index := link.Attrs().Index
+	have = slices.DeleteFunc(have, func(r netlink.Route) bool {
+		return r.Dst == nil || r.LinkIndex != index
+	})
+	return reconcile("the route that pods use to", addrs, have,
+		func(r netlink.Route) netip.Prefix { return ipnet.Prefix(r.Dst) },
+		func(r netlink.Route) error { return d.handle.RouteDel(&r) },
+		func(p netip.Prefix) error {
+			return d.handle.RouteReplace(&netlink.Route{
+				Table: podTable, Dst: ipnet.Of(p), LinkIndex: index, Scope: netlink.SCOPE_LINK,
+				Protocol: agent.Protocol,
+			})
+		})
 }
 
 // setRules keeps the rules by which packets from these prefixes use podTable.
@@ -289,52 +293,27 @@ func (d *Device) setRules(podCIDRs []netip.Prefix) error {
 	if err != nil {
 		return fmt.Errorf("listing the routing rules: %w", err)
 	}
-	missing := slices.Clone(podCIDRs)
-	for _, r := range have {
-		if at := slices.IndexFunc(missing, func(p netip.Prefix) bool {
-			return r.Src != nil && r.Src.String() == p.String()
-		}); at >= 0 {
-			missing = slices.Delete(missing, at, at+1)
-			continue
-		}
-		if err := d.handle.RuleDel(&r); err != nil && !errors.Is(err, unix.ENOENT) {
-			return fmt.Errorf("deleting the routing rule for packets from %s: %w", r.Src, err)
-		}
-	}
-	for _, p := range missing {
-		r := netlink.NewRule()
-		r.Src = &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
-		r.Table, r.Priority, r.Protocol = podTable, rulePriority, agent.Protocol
-		if err := d.handle.RuleAdd(r); err != nil && !errors.Is(err, unix.EEXIST) {
-			return fmt.Errorf("adding the routing rule for packets from %s: %w", p, err)
-		}
-	}
-	return nil
-}
-
-func hostNet(addr netip.Addr) *net.IPNet {
-	return &net.IPNet{IP: addr.AsSlice(), Mask: net.CIDRMask(addr.BitLen(), addr.BitLen())}
-}
-
-func addrOf(n *net.IPNet) netip.Addr {
-	addr, _ := netip.AddrFromSlice(n.IP)
-	return addr.Unmap()
+	return reconcile("the routing rule for packets from", podCIDRs, have,
+		func(r netlink.Rule) netip.Prefix { return ipnet.Prefix(r.Src) },
+		func(r netlink.Rule) error { return d.handle.RuleDel(&r) },
+		func(p netip.Prefix) error {
+			r := netlink.NewRule()
+			r.Src, r.Table, r.Priority, r.Protocol = ipnet.Of(p), podTable, rulePriority, agent.Protocol
+			return d.handle.RuleAdd(r)
+		})
 }
 
 // SetPeers adds the peers, updates or removes them. An allowed IP moves from one peer to another without
 // a time in which neither has it.
 func (d *Device) SetPeers(_ context.Context, peers []agent.TunnelPeer) error {
-	if len(peers) == 0 {
-		return nil
-	}
-	cfg := wgtypes.Config{}
+	changes := make([]wgtypes.PeerConfig, 0, len(peers))
 	for _, p := range peers {
 		key, err := wgtypes.ParseKey(p.PublicKey)
 		if err != nil {
 			return fmt.Errorf("the WireGuard key of node %s: %w", p.Node, err)
 		}
 		if p.Remove {
-			cfg.Peers = append(cfg.Peers, wgtypes.PeerConfig{PublicKey: key, Remove: true})
+			changes = append(changes, wgtypes.PeerConfig{PublicKey: key, Remove: true})
 			continue
 		}
 		set := wgtypes.PeerConfig{
@@ -345,16 +324,11 @@ func (d *Device) SetPeers(_ context.Context, peers []agent.TunnelPeer) error {
 			set.Endpoint = net.UDPAddrFromAddrPort(p.Endpoint)
 		}
 		for _, a := range p.AllowedIPs {
-			set.AllowedIPs = append(set.AllowedIPs, net.IPNet{
-				IP: a.Addr().AsSlice(), Mask: net.CIDRMask(a.Bits(), a.Addr().BitLen()),
-			})
+			set.AllowedIPs = append(set.AllowedIPs, *ipnet.Of(a))
 		}
-		cfg.Peers = append(cfg.Peers, set)
+		changes = append(changes, set)
 	}
-	if err := d.client.ConfigureDevice(d.name, cfg); err != nil {
-		return fmt.Errorf("setting %d WireGuard peers: %w", len(peers), err)
-	}
-	return nil
+	return d.configure(changes)
 }
 
 // Remove deletes the device, if it exists, and its key. The last one's rules are deleted too.

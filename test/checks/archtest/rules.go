@@ -149,7 +149,7 @@ func rules() []rule {
 			"routes/kernel is the one place that changes the machine's route table; routes/wireguard has its own device, and internal/netfilter asks for tracked connections").except("./routes/kernel/... ./routes/wireguard ./internal/netfilter"),
 		never("./...", "golang.zx2c4.com/...",
 			"routes/wireguard is the one place that has keys of tunnels").except("./routes/wireguard").inTests(),
-		only("./routes/wireguard", "std ./internal/secret ./routes/agent github.com/vishvananda/netlink golang.org/x/sys/unix golang.zx2c4.com/wireguard/wgctrl/...",
+		only("./routes/wireguard", "std ./internal/ipnet ./internal/secret ./routes/agent github.com/vishvananda/netlink golang.org/x/sys/unix golang.zx2c4.com/wireguard/wgctrl/...",
 			"routes/wireguard sets the device as it is told: which peers there are is decided in routes/agent"),
 		never("./routes/agent/...", "./routes/kernel/... ./routes/controller/... github.com/vishvananda/netns/...",
 			"the agent decides on a port: every schedule can be replayed without root, on a machine that is not this one").inTests(),
