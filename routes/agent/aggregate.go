@@ -2,7 +2,6 @@ package agent
 
 import (
 	"cmp"
-	"fmt"
 	"net/netip"
 	"slices"
 )
@@ -12,13 +11,10 @@ import (
 // network's range, else one route for each contiguous range of the pools, which is nearly
 // always one. While the gateway is unknown, existing routes are kept.
 func (d *decider) aggregates(ipv4 bool) {
-	var pools []netip.Prefix
-	for _, p := range d.Pools {
-		if p.Addr().Is4() == ipv4 {
-			pools = append(pools, p)
+	for _, pool := range merge(d.Pools) {
+		if pool.Addr().Is4() != ipv4 {
+			continue
 		}
-	}
-	for _, pool := range merge(pools) {
 		if e, ok := d.lookup.route(pool.Addr(), pool.Bits()); ok && e.Dst.Bits() > 0 && e.Via.IsValid() &&
 			d.onUplink(e.Link) {
 			continue
@@ -28,14 +24,11 @@ func (d *decider) aggregates(ipv4 bool) {
 			// For example while a DHCP client restarts. Without the existing routes, packets
 			// for pods would leave through the default route.
 			d.held[pool] = d.Gateway
-			d.faults = append(d.faults, fmt.Sprintf(
-				"pods' %s has no gateway: no interface of the uplinks %s has a route to the cloud's network through its gateway; attach the server to the network, or give its gateway with --network-gateway",
-				pool, d.uplinkNames()))
+			d.fault("pods' %s has no gateway: no interface of the uplinks %s has a route to the cloud's network through its gateway; attach the server to the network, or give its gateway with --network-gateway",
+				pool, d.uplinkNames())
 			continue
 		}
-		d.want = append(d.want, WantedEntry{
-			aggregate(pool, gateway, link), "", "all pods are behind the cloud network's gateway",
-		})
+		d.add(aggregate(pool, gateway, link), "", "all pods are behind the cloud network's gateway")
 	}
 }
 
@@ -52,10 +45,8 @@ func (d *decider) gateway(ipv4 bool) (netip.Addr, int, bool) {
 	var best Entry
 	for _, e := range d.Table {
 		if e.Ours() || e.Kind != Unicast || !e.Via.IsValid() || e.Dst.Bits() == 0 ||
-			!d.onUplink(e.Link) || e.Dst.Addr().Is4() != ipv4 {
-			continue
-		}
-		if !slices.ContainsFunc(d.self.InternalIPs, e.Dst.Contains) {
+			!d.onUplink(e.Link) || e.Dst.Addr().Is4() != ipv4 ||
+			!slices.ContainsFunc(d.self.InternalIPs, e.Dst.Contains) {
 			continue
 		}
 		if !best.Via.IsValid() ||
@@ -70,30 +61,18 @@ func (d *decider) onUplink(index int) bool {
 	return slices.ContainsFunc(d.uplinks, func(l Link) bool { return l.Index == index })
 }
 
-// merge joins prefixes into the fewest with the same addresses.
+// merge joins prefixes, which don't overlap, into the fewest with the same addresses.
 func merge(prefixes []netip.Prefix) []netip.Prefix {
-	left := slices.Clone(prefixes)
-	for {
-		slices.SortFunc(left, netip.Prefix.Compare)
-		var joined []netip.Prefix
-		for _, p := range left {
-			last := len(joined) - 1
-			switch {
-			case last >= 0 && joined[last].Overlaps(p): // the wider of two sorts first
-			case last >= 0 && siblings(joined[last], p):
-				joined[last] = netip.PrefixFrom(p.Addr(), p.Bits()-1).Masked()
-			default:
-				joined = append(joined, p)
-			}
+	left := slices.SortedFunc(slices.Values(prefixes), netip.Prefix.Compare)
+	for i := 1; i < len(left); {
+		a, b := left[i-1], left[i]
+		both := netip.PrefixFrom(a.Addr(), a.Bits()-1).Masked()
+		if a.Bits() != b.Bits() || !both.Contains(b.Addr()) {
+			i++
+			continue
 		}
-		if len(joined) == len(left) {
-			return joined
-		}
-		left = joined
+		left[i-1] = both
+		left, i = slices.Delete(left, i, i+1), max(1, i-1)
 	}
-}
-
-func siblings(a, b netip.Prefix) bool {
-	return a.Bits() == b.Bits() && a.Bits() > 0 && a.Addr().Is4() == b.Addr().Is4() &&
-		netip.PrefixFrom(a.Addr(), a.Bits()-1).Masked() == netip.PrefixFrom(b.Addr(), b.Bits()-1).Masked()
+	return left
 }

@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/underlay-ccm/underlay/internal/kube"
 	"github.com/underlay-ccm/underlay/internal/podingress"
 	"github.com/underlay-ccm/underlay/routes"
@@ -87,8 +85,9 @@ type Decision struct {
 	// Warnings don't affect readiness; each has a remedy.
 	Warnings []string
 	View     View
-	// UID is that of the Node that the decision is for.
-	UID types.UID
+	// Node is the one that the decision is for, with its interfaces to other nodes.
+	Node    *kube.Node
+	uplinks []Link
 }
 
 // Peer is a node with pods that can't be reached from this one.
@@ -146,9 +145,7 @@ func Decide(s Situation) (Decision, error) {
 	d.plans = make([]TunnelPlan, len(s.Devices))
 	d.uplinks = d.findUplinks()
 	for _, p := range d.self.PodCIDRs {
-		d.want = append(d.want, WantedEntry{
-			refusing(p), "", "own podCIDR: addresses without a pod are unreachable here",
-		})
+		d.add(refusing(p), "", "own podCIDR: addresses without a pod are unreachable here")
 	}
 	if s.Tunnels.Enabled {
 		d.plans[0].Keyless = d.keyless
@@ -174,11 +171,12 @@ func Decide(s Situation) (Decision, error) {
 		d.staying = d.unclaimed(nil)
 	}
 	if len(d.late) > 0 {
-		d.warnings = append(d.warnings, fmt.Sprintf("%d nodes are still connected by an earlier WireGuard port, because they don't answer at port %d; open it between all machines: %s",
-			len(d.late), s.Tunnels.Port, named(d.late)))
+		d.warn("%d nodes are still connected by an earlier WireGuard port, because they don't answer at port %d; open it between all machines: %s",
+			len(d.late), s.Tunnels.Port, named(d.late))
 	}
 	view := d.view()
 	view.Ingress = d.ingress()
+	d.distrust()
 	plan := Diff(d.want, s.Table, d.held)
 	for _, r := range plan.Refused {
 		if r.Node != "" {
@@ -191,8 +189,8 @@ func Decide(s Situation) (Decision, error) {
 		Want: d.want, Plan: plan, Answers: d.answers,
 		Proxies: diffProxies(d.answers, s.Proxies, d.staying),
 		Tunnels: d.plans, Unconnected: d.unconnected,
-		Peers: d.sortedPeers(), Faults: d.faults, Warnings: append(d.warnings, d.distrust()...),
-		View: view, UID: d.self.UID,
+		Peers: d.sortedPeers(), Faults: d.faults, Warnings: d.warnings, View: view,
+		Node: d.self, uplinks: d.uplinks,
 	}, nil
 }
 
@@ -221,6 +219,18 @@ type decider struct {
 	warnings      []string
 	// doubtful are Nodes with untrusted addresses.
 	doubtful []Peer
+}
+
+func (d *decider) add(e Entry, node, why string) {
+	d.want = append(d.want, WantedEntry{e, node, why})
+}
+
+func (d *decider) fault(format string, args ...any) {
+	d.faults = append(d.faults, fmt.Sprintf(format, args...))
+}
+
+func (d *decider) warn(format string, args ...any) {
+	d.warnings = append(d.warnings, fmt.Sprintf(format, args...))
 }
 
 // lost records the first reason a peer is unreachable.
@@ -269,10 +279,8 @@ func (d *decider) leadTo(planned []routes.Node, lacking string) (lost []netip.Pr
 			d.held[peer.Dst] = peer.Via
 			continue
 		}
-		d.want = append(d.want, WantedEntry{
-			toward(peer.Dst, peer.Via, link.Index), peer.Node,
-			"its InternalIP is a neighbor on " + link.Name,
-		})
+		d.add(toward(peer.Dst, peer.Via, link.Index), peer.Node,
+			"its InternalIP is a neighbor on "+link.Name)
 		// A machine that is down never replies, and its Node shows that already.
 		if d.Unresolved[peer.Via] && ready[peer.Node] {
 			d.lost(peer.Node,
@@ -307,9 +315,7 @@ func (d *decider) leadTo(planned []routes.Node, lacking string) (lost []netip.Pr
 func (d *decider) refuseTheRest(ipv4 bool) {
 	for _, p := range d.PodRanges {
 		if p.Addr().Is4() == ipv4 && !slices.Contains(d.self.PodCIDRs, p) {
-			d.want = append(d.want, WantedEntry{
-				refusing(p), "", "pods' range: addresses of no node are unreachable here",
-			})
+			d.add(refusing(p), "", "pods' range: addresses of no node are unreachable here")
 		}
 	}
 }

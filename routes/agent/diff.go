@@ -19,8 +19,6 @@ type Plan struct {
 	Replace []Change
 	Delete  []Entry
 	Refused []Refusal
-	// Standing is the number of wanted entries that exist already.
-	Standing int
 }
 
 // Change replaces our route at a place.
@@ -70,8 +68,7 @@ func Diff(want []WantedEntry, have []Entry, held map[netip.Prefix]netip.Addr) Pl
 		switch {
 		case inTheWay && !(by.Kind == wanted.Kind && by.Via == wanted.Via && by.Link == wanted.Link):
 			p.Refused = append(p.Refused, Refusal{wanted, by})
-		case at >= 0 || inTheWay:
-			p.Standing++
+		case at >= 0 || inTheWay: // it exists
 		case len(mine) > 0:
 			p.Replace = append(p.Replace, Change{mine[0], wanted})
 			spare = mine[1:]

@@ -1,18 +1,17 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 )
 
-// Line is a route, the action on it, and the reason.
+// Line is a route and the action on it.
 type Line struct {
 	Action Action
-	Entry  Entry
-	Node   string
-	Why    string
+	WantedEntry
 }
 
 // Action is the change that a pass would make to a route.
@@ -28,54 +27,33 @@ const (
 
 // Explain returns a line for each route of a decision, sorted by destination.
 func Explain(d Decision) []Line {
-	planned := map[Place]Line{}
+	actions, why := map[Place]Action{}, map[Place]string{}
 	for _, wanted := range d.Plan.Add {
-		planned[wanted.Place()] = Line{Action: Adds}
+		actions[wanted.Place()] = Adds
 	}
 	for _, c := range d.Plan.Replace {
-		planned[c.New.Place()] = Line{Action: Replaces, Why: ", now via " + c.Old.Via.String()}
+		actions[c.New.Place()], why[c.New.Place()] = Replaces, ", now via "+c.Old.Via.String()
 	}
 	for _, r := range d.Plan.Refused {
-		planned[r.Place()] = Line{Action: Refuses, Why: ": " + r.String()}
+		actions[r.Place()], why[r.Place()] = Refuses, ": "+r.String()
 	}
 	var lines []Line
 	for _, wanted := range d.Want {
-		line := Line{Action: Stands}
-		if p, differs := planned[wanted.Place()]; differs {
-			line = p
-		}
-		lines = append(lines, Line{line.Action, wanted.Entry, wanted.Node, wanted.Why + line.Why})
+		wanted.Why += why[wanted.Place()]
+		lines = append(lines, Line{cmp.Or(actions[wanted.Place()], Stands), wanted})
 	}
+	const unwanted = "ours, and no Node has this podCIDR at this address"
 	for _, e := range d.Plan.Delete {
-		lines = append(lines, Line{Deletes, e, "", "ours, and no Node has this podCIDR at this address"})
+		lines = append(lines, Line{Deletes, WantedEntry{e, "", unwanted}})
 	}
 	slices.SortStableFunc(lines, func(a, b Line) int { return compareEntries(a.Entry, b.Entry) })
 	return lines
 }
 
 // Cleanup deletes all our routes and proxy neighbor entries, and returns what it deleted.
-func Cleanup(ctx context.Context, k Kernel) ([]string, error) {
-	gone, failed := cleanupRoutes(ctx, k)
-	proxies, err := k.Proxies(ctx)
-	if err != nil {
-		return gone, errors.Join(failed, err)
-	}
-	plan := diffProxies(nil, proxies, nil)
-	for _, p := range plan.Delete {
-		if err := k.DeleteProxy(ctx, p); err != nil {
-			return gone, errors.Join(failed, fmt.Errorf("having ARP answered no longer for %s: %w", p, err))
-		}
-	}
-	return append(gone, plan.Lines()...), failed
-}
-
-func cleanupRoutes(ctx context.Context, k Kernel) ([]string, error) {
+func Cleanup(ctx context.Context, k Kernel) (deleted []string, err error) {
 	table, err := k.List(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var gone []string
-	var failed []error
+	failed := []error{err}
 	for _, e := range table {
 		if !e.Ours() {
 			continue
@@ -84,7 +62,16 @@ func cleanupRoutes(ctx context.Context, k Kernel) ([]string, error) {
 			failed = append(failed, fmt.Errorf("deleting route %s: %w", e, err))
 			continue
 		}
-		gone = append(gone, "route "+e.String()+" deleted")
+		deleted = append(deleted, "route "+e.String()+" deleted")
 	}
-	return gone, errors.Join(failed...)
+	proxies, err := k.Proxies(ctx)
+	failed = append(failed, err)
+	plan := diffProxies(nil, proxies, nil)
+	for _, p := range plan.Delete {
+		if err := k.DeleteProxy(ctx, p); err != nil {
+			err = fmt.Errorf("having ARP answered no longer for %s: %w", p, err)
+			return deleted, errors.Join(append(failed, err)...)
+		}
+	}
+	return append(deleted, plan.Lines()...), errors.Join(failed...)
 }

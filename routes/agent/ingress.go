@@ -31,19 +31,17 @@ func (d *decider) ingress() []podingress.Ingress {
 			d.distrustTargets(key, err.Error())
 			continue
 		}
-		endpoints := len(parsed.Endpoints)
+		endpoints, sources := len(parsed.Endpoints), len(parsed.Sources)
 		parsed.Endpoints = slices.DeleteFunc(parsed.Endpoints, func(e netip.AddrPort) bool {
 			return !d.ownPublic(e.Addr())
 		})
-		if refused := endpoints - len(parsed.Endpoints); refused > 0 {
-			d.distrustTargets(key,
-				fmt.Sprintf("%d of %d endpoints are no public IPv6 addresses in this node's podCIDRs", refused,
-					endpoints))
-		}
-		sources := len(parsed.Sources)
 		parsed.Sources = slices.DeleteFunc(parsed.Sources, func(p netip.Prefix) bool {
 			return !p.Addr().Is6() || p.Addr().Is4In6()
 		})
+		if refused := endpoints - len(parsed.Endpoints); refused > 0 {
+			d.distrustTargets(key, fmt.Sprintf(
+				"%d of %d endpoints are no public IPv6 addresses in this node's podCIDRs", refused, endpoints))
+		}
 		if refused := sources - len(parsed.Sources); refused > 0 {
 			d.distrustTargets(key, fmt.Sprintf("%d of %d sources are not of IPv6", refused, sources))
 		}
@@ -56,11 +54,9 @@ func (d *decider) ingress() []podingress.Ingress {
 
 // ownPublic reports whether the address may be one of this node's pods and be routed from outside.
 func (d *decider) ownPublic(addr netip.Addr) bool {
-	return addr.Is6() && !addr.Is4In6() && !addr.IsPrivate() &&
-		slices.ContainsFunc(d.self.PodCIDRs, func(p netip.Prefix) bool { return p.Contains(addr) })
+	return addr.Is6() && !addr.Is4In6() && !addr.IsPrivate() && contain(d.self.PodCIDRs, addr)
 }
 
 func (d *decider) distrustTargets(annotation, why string) {
-	d.warnings = append(d.warnings, fmt.Sprintf(
-		"annotation %s of this Node is not followed: %s; underlay-ccm writes it: delete it, and find the other program that does", annotation, why))
+	d.warn("annotation %s of this Node is not followed: %s; underlay-ccm writes it: delete it, and find the other program that does", annotation, why)
 }

@@ -27,11 +27,12 @@ type peer struct {
 	link int
 }
 
-func newInterest(d Decision, s Situation) *interest {
+func newInterest(d Decision, s Settings) *interest {
 	i := &interest{
 		wanted: make([]Entry, len(d.Want)), refused: make(map[Place]bool, len(d.Plan.Refused)),
 		uplinks: map[int]bool{},
 		names:   append(slices.Concat(s.Uplinks, d.View.Tunnels), TunnelLink(s.Tunnels.Port)),
+		own:     d.Node.InternalIPs,
 		peers:   make([]peer, 0, len(d.Want)), answers: make(map[Proxy]bool, len(d.Answers)),
 	}
 	for _, p := range d.Answers {
@@ -48,15 +49,8 @@ func newInterest(d Decision, s Situation) *interest {
 	}
 	i.peers = slices.Compact(i.peers) // the routes to one Node are consecutive
 	slices.SortFunc(i.wanted, compareEntries)
-	for _, l := range s.Links {
-		if slices.Contains(d.View.Uplinks, l.Name) {
-			i.uplinks[l.Index] = true
-		}
-	}
-	for _, n := range s.Nodes {
-		if n.Name == s.Self {
-			i.own = n.InternalIPs
-		}
+	for _, l := range d.uplinks {
+		i.uplinks[l.Index] = true
 	}
 	return i
 }

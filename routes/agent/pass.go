@@ -45,7 +45,7 @@ func (a *Agent) putRight(ctx context.Context, full bool) error {
 	for _, line := range warnings {
 		a.warn(ctx, line)
 	}
-	earlier, now := a.interest.Load(), newInterest(d, s)
+	earlier, now := a.interest.Load(), newInterest(d, s.Settings)
 	// A recreated interface has none of the earlier settings.
 	full = full || earlier != nil && !maps.Equal(earlier.uplinks, now.uplinks)
 	before := a.applyEdges(ctx, a.Before, d.View, full, &warnings)
@@ -83,7 +83,7 @@ func (a *Agent) putRight(ctx context.Context, full bool) error {
 	}
 	a.report(shown)
 	a.status.tell(outcome{
-		uid: d.UID, ready: ready, hasPodCIDRs: len(d.View.PodCIDRs) > 0, peers: d.Peers,
+		uid: d.Node.UID, ready: ready, hasPodCIDRs: len(d.View.PodCIDRs) > 0, peers: d.Peers,
 		warnings: warnings, wireGuard: a.wireGuard(s, d),
 		unconnected: s.Tunnels.Phase == Require && d.Unconnected,
 	})

@@ -39,34 +39,25 @@ func compareProxies(a, b Proxy) int {
 }
 
 // ProxyPlan changes proxy neighbor entries. Other programs' entries serve as well and are kept.
-type ProxyPlan struct {
-	Add, Delete []Proxy
-	// Standing is the number of wanted entries that exist already.
-	Standing int
-}
+type ProxyPlan struct{ Add, Delete []Proxy }
 
 // diffProxies compares the wanted with the existing entries. Addresses for which stays reports
 // true are not removed; a nil stays keeps none. Both lists of the plan are sorted.
 func diffProxies(want, have []Proxy, stays func(netip.Addr) bool) ProxyPlan {
-	type place struct {
-		link int
-		addr netip.Addr
-	}
-	wanted, stands := make(map[place]bool, len(want)), make(map[place]bool, len(have))
+	place := func(p Proxy) Proxy { return Proxy{Link: p.Link, Addr: p.Addr} }
+	wanted, exists := make(map[Proxy]bool, len(want)), make(map[Proxy]bool, len(have))
 	for _, p := range have {
-		stands[place{p.Link, p.Addr}] = true
+		exists[place(p)] = true
 	}
 	var plan ProxyPlan
 	for _, p := range want {
-		wanted[place{p.Link, p.Addr}] = true
-		if stands[place{p.Link, p.Addr}] {
-			plan.Standing++
-			continue
+		wanted[place(p)] = true
+		if !exists[place(p)] {
+			plan.Add = append(plan.Add, p)
 		}
-		plan.Add = append(plan.Add, p)
 	}
 	for _, p := range have {
-		if p.Ours() && !wanted[place{p.Link, p.Addr}] && (stays == nil || !stays(p.Addr)) {
+		if p.Ours() && !wanted[place(p)] && (stays == nil || !stays(p.Addr)) {
 			plan.Delete = append(plan.Delete, p)
 		}
 	}
@@ -96,9 +87,7 @@ func (s Situation) unclaimed(own []netip.Prefix) func(netip.Addr) bool {
 			}
 		}
 	}
-	return func(a netip.Addr) bool {
-		return !claimed[a] || slices.ContainsFunc(own, func(p netip.Prefix) bool { return p.Contains(a) })
-	}
+	return func(a netip.Addr) bool { return !claimed[a] || contain(own, a) }
 }
 
 // Lines returns a line for each change.

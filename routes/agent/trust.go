@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"fmt"
 	"net/netip"
 	"slices"
 
@@ -48,16 +47,14 @@ func (d *decider) believed(n *kube.Node, addrs []netip.Addr) []netip.Addr {
 	return found
 }
 
-func (d *decider) distrust() []string {
-	if len(d.doubtful) == 0 {
-		return nil
+// distrust warns of the addresses that are not trusted.
+func (d *decider) distrust() {
+	known, remedy := "what the provider routes to their machines", "let them in by --allow-inbound if they are those machines', or find out who wrote them into the status of these Nodes, as their kubelets can"
+	if d.Untrusting {
+		known, remedy = "the inventory", "add them to the configuration's inventory if they are those machines'"
 	}
-	if !d.Untrusting {
-		return []string{fmt.Sprintf(
-			"%d addresses of Nodes are neither in what the provider routes to their machines nor on a network of the uplinks %s, and are left out of the packet filter: %s; let them in by --allow-inbound if they are those machines', or find out who wrote them into the status of these Nodes, as their kubelets can",
-			len(d.doubtful), d.uplinkNames(), named(d.doubtful))}
+	if len(d.doubtful) > 0 {
+		d.warn("%d addresses of Nodes are neither in %s nor on a network of the uplinks %s, and are left out of the packet filter: %s; %s",
+			len(d.doubtful), known, d.uplinkNames(), named(d.doubtful), remedy)
 	}
-	return []string{fmt.Sprintf(
-		"%d addresses of Nodes are neither in the inventory nor on a network of the uplinks %s, and are left out of the packet filter: %s; add them to the configuration's inventory if they are those machines'",
-		len(d.doubtful), d.uplinkNames(), named(d.doubtful))}
 }

@@ -128,7 +128,7 @@ func (d *decider) checkDevice(current TunnelState) {
 		d.faults = append(d.faults, current.Problem)
 	}
 	if at := current.Future; !at.IsZero() {
-		d.warnings = append(d.warnings, fmt.Sprintf("this machine's clock was set back: a WireGuard handshake was at %s, which is in the future, and other nodes refuse handshakes of this machine until then; use NTP, and if the clock is right now, delete /var/lib/underlay/wireguard-*.key and restart underlay-agent", at.UTC().Format(time.RFC3339)))
+		d.warn("this machine's clock was set back: a WireGuard handshake was at %s, which is in the future, and other nodes refuse handshakes of this machine until then; use NTP, and if the clock is right now, delete /var/lib/underlay/wireguard-*.key and restart underlay-agent", at.UTC().Format(time.RFC3339))
 	}
 }
 
@@ -181,7 +181,7 @@ func (d *decider) tunnels(ipv4 bool) (encrypted map[netip.Prefix]bool) {
 	encrypted = map[netip.Prefix]bool{}
 	mtu := d.smallestMTU() - tunnelOverhead
 	if !ipv4 && mtu > 0 && mtu < leastMTUIPv6 {
-		d.faults = append(d.faults, fmt.Sprintf("WireGuard tunnels carry packets of %d bytes, and IPv6 needs %d; raise the MTU of all uplinks to %d or more, or remove the IPv6 pools", mtu, leastMTUIPv6, leastMTUIPv6+tunnelOverhead))
+		d.fault("WireGuard tunnels carry packets of %d bytes, and IPv6 needs %d; raise the MTU of all uplinks to %d or more, or remove the IPv6 pools", mtu, leastMTUIPv6, leastMTUIPv6+tunnelOverhead)
 	}
 	for i := range d.plans {
 		plan := &d.plans[i]
@@ -212,9 +212,8 @@ func (d *decider) tunnels(ipv4 bool) (encrypted map[netip.Prefix]bool) {
 			continue
 		}
 		for _, dst := range slices.Concat(dsts[n.Name], d.privateAddresses(n, ipv4)) {
-			d.want = append(d.want, WantedEntry{
-				toward(dst, netip.Addr{}, d.Devices[at].Link), n.Name, "a WireGuard tunnel connects it: " + d.whyTunneled(n),
-			})
+			d.add(toward(dst, netip.Addr{}, d.Devices[at].Link), n.Name,
+				"a WireGuard tunnel connects it: "+d.whyTunneled(n))
 		}
 		d.plans[at].NodeAddrs = append(d.plans[at].NodeAddrs, d.nodeAddresses(n, ipv4)...)
 	}
@@ -231,7 +230,7 @@ func (d *decider) withoutTunnel(n *kube.Node, dsts []netip.Prefix, enters bool, 
 	d.lost(n.Name, problem)
 	for _, dst := range dsts {
 		d.held[dst] = netip.Addr{}
-		d.want = append(d.want, WantedEntry{refusing(dst), "", "no tunnel connects " + n.Name + " yet"})
+		d.add(refusing(dst), "", "no tunnel connects "+n.Name+" yet")
 	}
 }
 

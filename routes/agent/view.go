@@ -2,7 +2,6 @@ package agent
 
 import (
 	"cmp"
-	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -22,7 +21,7 @@ func (d *decider) findUplinks() []Link {
 	}
 	for _, name := range d.Uplinks {
 		if !slices.ContainsFunc(found, func(l Link) bool { return l.Name == name }) {
-			d.faults = append(d.faults, fmt.Sprintf("--uplink %s: this machine has no such interface", name))
+			d.fault("--uplink %s: this machine has no such interface", name)
 		}
 	}
 	if len(d.Uplinks) == 0 && len(found) == 0 {
@@ -30,9 +29,8 @@ func (d *decider) findUplinks() []Link {
 		for i, a := range d.self.InternalIPs {
 			addrs[i] = a.String()
 		}
-		d.faults = append(d.faults, fmt.Sprintf(
-			"no interface of this machine has an InternalIP of its Node (%s); correct the kubelet's --node-ip, or name the interfaces with --uplink",
-			cmp.Or(strings.Join(addrs, ", "), "none")))
+		d.fault("no interface of this machine has an InternalIP of its Node (%s); correct the kubelet's --node-ip, or name the interfaces with --uplink",
+			cmp.Or(strings.Join(addrs, ", "), "none"))
 	}
 	return found
 }

@@ -63,44 +63,35 @@ func (d *decider) acrossVSwitch() {
 		return
 	}
 	if segment.MTU > vSwitchMTU {
-		d.warnings = append(d.warnings, fmt.Sprintf(
-			"%s has an MTU of %d, and the vSwitch drops packets of more than %d bytes; set it to %[3]d",
-			segment.Name, segment.MTU, vSwitchMTU))
+		d.warn("%s has an MTU of %d, and the vSwitch drops packets of more than %d bytes; set it to %[3]d",
+			segment.Name, segment.MTU, vSwitchMTU)
 	}
-	d.answer(segment, d.segmentRoutes())
+	d.answer(segment, d.leadTo(d.segmentNodes(), fmt.Sprintf(
+		"has no InternalIP in the vSwitch's subnet %s; set the kubelet's --node-ip to the address of its VLAN interface", d.VSwitch.Subnet)))
 	for _, pool := range d.cloudPools() {
 		e, ok := d.lookup.route(pool.Addr(), pool.Bits())
 		if ok && e.Dst.Bits() > 0 && e.Via == d.VSwitch.Gateway && e.Link == segment.Index {
 			continue // a route of the machine's own to the whole network
 		}
-		d.want = append(d.want, WantedEntry{
-			aggregate(pool, d.VSwitch.Gateway, segment.Index), "",
-			"pods of cloud servers are behind the vSwitch's gateway",
-		})
+		d.add(aggregate(pool, d.VSwitch.Gateway, segment.Index), "",
+			"pods of cloud servers are behind the vSwitch's gateway")
 	}
 }
 
 // segment returns the uplink on the vSwitch, or the reason why there is none.
 func (d *decider) segment() (Link, string) {
 	subnet, gateway := d.VSwitch.Subnet, d.VSwitch.Gateway
-	var found []Link
-	for _, l := range d.Links {
-		if d.onVSwitch(l) {
-			found = append(found, l)
-		}
-	}
-	uplinks := slices.DeleteFunc(slices.Clone(found), func(l Link) bool {
-		return !d.onUplink(l.Index)
-	})
+	found := slices.IndexFunc(d.Links, d.onVSwitch)
+	uplinks := slices.DeleteFunc(slices.Clone(d.uplinks), func(l Link) bool { return !d.onVSwitch(l) })
 	switch {
-	case len(found) == 0:
+	case found < 0:
 		return Link{}, fmt.Sprintf(
 			"pods are hosts of the vSwitch's subnet %s, and no interface of this machine has an address there; add the vSwitch's VLAN interface with the server's address and an MTU of %d, and set the kubelet's --node-ip to that address",
 			subnet, vSwitchMTU)
 	case len(uplinks) == 0:
 		return Link{}, fmt.Sprintf(
 			"pods are hosts of the vSwitch's subnet %s, and %s, which has an address there, is no uplink; set the kubelet's --node-ip to that address, or add the interface with --uplink",
-			subnet, found[0].Name)
+			subnet, d.Links[found].Name)
 	}
 	segment := uplinks[max(0, slices.IndexFunc(uplinks, func(l Link) bool {
 		return slices.ContainsFunc(d.self.InternalIPs, l.has)
@@ -114,13 +105,6 @@ func (d *decider) segment() (Link, string) {
 		}
 	}
 	return segment, ""
-}
-
-// segmentRoutes adds the routes to the pods of other dedicated servers, and returns this one's
-// podCIDRs that an older Node has too.
-func (d *decider) segmentRoutes() []netip.Prefix {
-	return d.leadTo(d.segmentNodes(), fmt.Sprintf(
-		"has no InternalIP in the vSwitch's subnet %s; set the kubelet's --node-ip to the address of its VLAN interface", d.VSwitch.Subnet))
 }
 
 // segmentNodes returns the Nodes for planning routes to the pods of dedicated servers.
@@ -150,8 +134,7 @@ func (d *decider) answer(segment Link, lost []netip.Prefix) {
 		case !d.VSwitch.holds(p), slices.Contains(lost, p):
 			continue
 		case p.Bits() < shortestAnswered:
-			d.faults = append(d.faults, fmt.Sprintf(
-				"podCIDR %s is too large to answer ARP for; give its pool a nodeMask of %d or more, then delete this Node and let it join again", p, shortestAnswered))
+			d.fault("podCIDR %s is too large to answer ARP for; give its pool a nodeMask of %d or more, then delete this Node and let it join again", p, shortestAnswered)
 			continue
 		}
 		d.answering = append(d.answering, segment.Name)
@@ -163,13 +146,9 @@ func (d *decider) answer(segment Link, lost []netip.Prefix) {
 
 // cloudPools returns the pools that the cloud's network has routes to, as the fewest prefixes.
 func (d *decider) cloudPools() []netip.Prefix {
-	var pools []netip.Prefix
-	for _, p := range d.Pools {
-		if p.Addr().Is4() && !slices.Contains(d.VSwitch.Pools, p) {
-			pools = append(pools, p)
-		}
-	}
-	return merge(pools)
+	return merge(slices.DeleteFunc(slices.Clone(d.Pools), func(p netip.Prefix) bool {
+		return !p.Addr().Is4() || slices.Contains(d.VSwitch.Pools, p)
+	}))
 }
 
 // holdVSwitch keeps the existing entries of the vSwitch.
