@@ -151,8 +151,8 @@ func Decide(s Situation) (Decision, error) {
 		d.plans[0].Keyless = d.keyless
 		d.checkDevice(s.Devices[0])
 	}
+	encrypted := d.tunnels()
 	for _, ipv4 := range []bool{true, false} {
-		encrypted := d.tunnels(ipv4)
 		switch mode := s.Modes.of(ipv4); {
 		case mode == ByNodes:
 			d.peerRoutes(ipv4, encrypted)
@@ -212,11 +212,12 @@ type decider struct {
 	keyless     map[string]bool // nodes that can't be peers yet
 	unconnected bool
 	late        []Peer // that don't answer at the port of the first device
-	// addressOwners has the only Node with an InternalIP, or "" if there are several.
+	// keyOwners and addressOwners have the only Node with a WireGuard key or an InternalIP.
+	keyOwners     map[string]string
 	addressOwners map[netip.Addr]string
-	peers         map[string]string
-	faults        []string
-	warnings      []string
+
+	peers            map[string]string
+	faults, warnings []string
 	// doubtful are Nodes with untrusted addresses.
 	doubtful []Peer
 }

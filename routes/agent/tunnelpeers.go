@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -12,9 +11,7 @@ import (
 
 // addPeers adds the node as a peer of each device for which it has a key. It returns the device to
 // use, or why there is none.
-func (d *decider) addPeers(
-	n *kube.Node, dsts []netip.Prefix, shared map[string]bool, ipv4 bool,
-) (at int, problem string) {
+func (d *decider) addPeers(n *kube.Node, dsts []netip.Prefix) (at int, problem string) {
 	switch at, found := d.device(n); {
 	case d.Devices[0].Problem != "":
 		return at, d.Devices[0].Problem
@@ -24,44 +21,26 @@ func (d *decider) addPeers(
 	case !found:
 		return at, "its agent has no WireGuard key for this machine's port; check that all agents have the same wireguardPort"
 	case slices.ContainsFunc(n.WireGuard.Keys, func(k kube.WireGuardKey) bool {
-		return shared[k.PublicKey]
+		return d.keyOwners[k.PublicKey] != n.Name
 	}):
 		return at, "another Node has the same WireGuard key; delete /var/lib/underlay/wireguard-*.key on the machine that was cloned, and restart its underlay-agent"
 	default:
 		for i, state := range d.Devices {
 			if key := n.WireGuard.Key(state.Port); key != "" {
-				peer := d.tunnelPeer(n, dsts, ipv4)
+				peer := d.tunnelPeer(n, dsts)
 				peer.PublicKey, peer.Endpoints = key, d.endpoints(n, dsts, uint16(state.Port))
-				d.plans[i].add(peer)
+				d.plans[i].Peers = append(d.plans[i].Peers, peer)
 				if i == at {
 					d.checkHandshake(n, peer, state)
 				}
 			}
 		}
 		d.plans[at].Needed = d.plans[at].Needed || n.Ready
-		late := Peer{n.Name, fmt.Sprint("at port ", d.Devices[at].Port)}
 		current := d.Devices[0]
-		if at > 0 && n.Ready && current.Unanswered[n.Name] && n.WireGuard.Key(current.Port) != "" &&
-			!slices.Contains(d.late, late) {
-			d.late = append(d.late, late) // once, not for each family
+		if at > 0 && n.Ready && current.Unanswered[n.Name] && n.WireGuard.Key(current.Port) != "" {
+			d.late = append(d.late, Peer{n.Name, fmt.Sprint("at port ", d.Devices[at].Port)})
 		}
 		return at, ""
-	}
-}
-
-// add adds a peer, or its podCIDRs of another family.
-func (plan *TunnelPlan) add(peer TunnelPeer) {
-	at, found := slices.BinarySearchFunc(plan.Peers, peer.Node, func(p TunnelPeer, name string) int {
-		return cmp.Compare(p.Node, name)
-	})
-	if !found {
-		plan.Peers = slices.Insert(plan.Peers, at, peer)
-		return
-	}
-	for _, a := range peer.AllowedIPs {
-		if !slices.Contains(plan.Peers[at].AllowedIPs, a) {
-			plan.Peers[at].AllowedIPs = append(plan.Peers[at].AllowedIPs, a)
-		}
 	}
 }
 
@@ -85,8 +64,8 @@ func (d *decider) checkHandshake(n *kube.Node, peer TunnelPeer, state TunnelStat
 	d.lost(n.Name, problem)
 }
 
-// tunnelDestinations returns the podCIDRs of Nodes that don't overlap those of an older Node.
-func (d *decider) tunnelDestinations(ipv4 bool) map[string][]netip.Prefix {
+// addTunnelDestinations adds the podCIDRs of Nodes that don't overlap those of an older Node.
+func (d *decider) addTunnelDestinations(ipv4 bool, dsts map[string][]netip.Prefix) {
 	planned := make([]routes.Node, 0, len(d.Nodes))
 	for _, n := range d.Nodes {
 		p := plannedNode(n, ipv4)
@@ -94,7 +73,6 @@ func (d *decider) tunnelDestinations(ipv4 bool) map[string][]netip.Prefix {
 		planned = append(planned, p)
 	}
 	wanted := routes.Desired(planned, nil)
-	dsts := map[string][]netip.Prefix{}
 	for _, r := range wanted.Routes {
 		dsts[r.Node] = append(dsts[r.Node], r.Dst)
 	}
@@ -103,27 +81,35 @@ func (d *decider) tunnelDestinations(ipv4 bool) map[string][]netip.Prefix {
 			d.lost(dup.Node, dup.String())
 		}
 	}
-	return dsts
 }
 
-// sharedKeys returns the public keys of more than one Node: a cloned machine, or a Node that
-// claims another's key.
-func (d *decider) sharedKeys() map[string]bool {
-	owners, shared := map[string]bool{}, map[string]bool{}
-	for _, n := range d.Nodes {
-		if n.WireGuard != nil {
-			for _, k := range n.WireGuard.Keys {
-				shared[k.PublicKey] = shared[k.PublicKey] || owners[k.PublicKey]
-				owners[k.PublicKey] = true
+// owners returns the only Node with each value, or "" if there are several: a cloned machine, or a
+// Node that claims another's key or address.
+func owners[T comparable](nodes []*kube.Node, values func(*kube.Node) []T) map[T]string {
+	found := map[T]string{}
+	for _, n := range nodes {
+		for _, value := range values(n) {
+			owner, taken := found[value]
+			if found[value] = n.Name; taken && owner != n.Name {
+				found[value] = ""
 			}
 		}
 	}
-	return shared
+	return found
 }
 
-func (d *decider) tunnelPeer(n *kube.Node, dsts []netip.Prefix, ipv4 bool) TunnelPeer {
-	peer := TunnelPeer{Node: n.Name, AllowedIPs: slices.Concat(dsts, d.privateAddresses(n, ipv4))}
-	for _, p := range d.nodeAddresses(n, ipv4) {
+func publicKeys(n *kube.Node) (keys []string) {
+	if n.WireGuard != nil {
+		for _, k := range n.WireGuard.Keys {
+			keys = append(keys, k.PublicKey)
+		}
+	}
+	return keys
+}
+
+func (d *decider) tunnelPeer(n *kube.Node, dsts []netip.Prefix) TunnelPeer {
+	peer := TunnelPeer{Node: n.Name, AllowedIPs: slices.Concat(dsts, d.privateAddresses(n, dsts))}
+	for _, p := range d.nodeAddresses(n, dsts) {
 		if !slices.Contains(peer.AllowedIPs, p) {
 			peer.AllowedIPs = append(peer.AllowedIPs, p)
 		}
@@ -155,8 +141,9 @@ func (d *decider) endpoints(
 
 // privateAddresses returns the node's addresses in the network, if this machine is outside and
 // reaches them only by the tunnel.
-func (d *decider) privateAddresses(n *kube.Node, ipv4 bool) (found []netip.Prefix) {
-	if !ipv4 || d.self.Reach != kube.NoNetwork || n.Reach == kube.NoNetwork {
+func (d *decider) privateAddresses(n *kube.Node, dsts []netip.Prefix) (found []netip.Prefix) {
+	if d.self.Reach != kube.NoNetwork || n.Reach == kube.NoNetwork ||
+		!slices.ContainsFunc(dsts, isIPv4) {
 		return nil
 	}
 	for _, a := range n.InternalIPs {
@@ -167,10 +154,12 @@ func (d *decider) privateAddresses(n *kube.Node, ipv4 bool) (found []netip.Prefi
 	return found
 }
 
-// nodeAddresses returns the node's addresses that pods here reach by the tunnel.
-func (d *decider) nodeAddresses(n *kube.Node, ipv4 bool) (found []netip.Prefix) {
+// nodeAddresses returns the node's addresses that pods here reach by the tunnel, of the families
+// of dsts.
+func (d *decider) nodeAddresses(n *kube.Node, dsts []netip.Prefix) (found []netip.Prefix) {
 	for _, a := range n.InternalIPs {
-		if a.Is4() == ipv4 && d.trusted(n, a) && d.only(n, a) {
+		family := func(p netip.Prefix) bool { return p.Addr().Is4() == a.Is4() }
+		if slices.ContainsFunc(dsts, family) && d.trusted(n, a) && d.only(n, a) {
 			found = append(found, host(a))
 		}
 	}
@@ -180,18 +169,6 @@ func (d *decider) nodeAddresses(n *kube.Node, ipv4 bool) (found []netip.Prefix) 
 // only reports whether an address may be routed into the node's tunnel. It comes from the Node's
 // status, so it counts only if no other Node has it.
 func (d *decider) only(n *kube.Node, a netip.Addr) bool {
-	if d.addressOwners == nil {
-		d.addressOwners = map[netip.Addr]string{}
-		for _, o := range d.Nodes {
-			for _, owned := range o.InternalIPs {
-				if first, taken := d.addressOwners[owned]; taken && first != o.Name {
-					d.addressOwners[owned] = "" // several
-				} else {
-					d.addressOwners[owned] = o.Name
-				}
-			}
-		}
-	}
 	return d.addressOwners[a] == n.Name && !slices.Contains(d.Tunnels.Server, a) &&
 		!contain(d.PodRanges, a)
 }

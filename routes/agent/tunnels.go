@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
@@ -134,7 +135,7 @@ func (d *decider) checkDevice(current TunnelState) {
 
 // tunneled reports whether a tunnel connects this machine with the node.
 func (d *decider) tunneled(n *kube.Node) bool {
-	return d.Tunnels.Enabled && n.Name != d.Self && (d.Tunnels.Phase != "" || d.unrouted(n))
+	return n.Name != d.Self && (d.Tunnels.Phase != "" || d.unrouted(n))
 }
 
 // unrouted reports whether no plain route connects this machine with the node.
@@ -170,36 +171,42 @@ func (d *decider) device(n *kube.Node) (at int, found bool) {
 	return at, found
 }
 
-// tunnels adds the peers, and the routes into tunnels, of a family. It returns the podCIDRs to
-// which no plain route may lead. A node outside the network reaches the private addresses of the
-// nodes in it by the tunnel as well.
-func (d *decider) tunnels(ipv4 bool) (encrypted map[netip.Prefix]bool) {
-	mode := d.Modes.of(ipv4)
-	if !d.Tunnels.Enabled || mode == Unrouted || d.Tunnels.Phase == "" && mode != ByCloud {
+// tunnels adds the peers, and the routes into tunnels. It returns the podCIDRs to which no plain
+// route may lead. A node outside the network reaches the private addresses of the nodes in it by
+// the tunnel as well.
+func (d *decider) tunnels() (encrypted map[netip.Prefix]bool) {
+	if !d.Tunnels.Enabled {
 		return nil
 	}
-	encrypted = map[netip.Prefix]bool{}
-	mtu := d.smallestMTU() - tunnelOverhead
-	if !ipv4 && mtu > 0 && mtu < leastMTUIPv6 {
-		d.fault("WireGuard tunnels carry packets of %d bytes, and IPv6 needs %d; raise the MTU of all uplinks to %d or more, or remove the IPv6 pools", mtu, leastMTUIPv6, leastMTUIPv6+tunnelOverhead)
-	}
-	for i := range d.plans {
-		plan := &d.plans[i]
-		plan.MTU = mtu
-		for _, p := range d.self.PodCIDRs {
-			if p.Addr().Is4() == ipv4 {
-				plan.PodCIDRs = append(plan.PodCIDRs, p)
-				plan.Addrs = append(plan.Addrs, host(p.Addr().Next()))
+	mtu, dsts := d.smallestMTU()-tunnelOverhead, map[string][]netip.Prefix{}
+	for _, ipv4 := range []bool{true, false} {
+		mode := d.Modes.of(ipv4)
+		if mode == Unrouted || d.Tunnels.Phase == "" && mode != ByCloud {
+			continue
+		}
+		if !ipv4 && mtu > 0 && mtu < leastMTUIPv6 {
+			d.fault("WireGuard tunnels carry packets of %d bytes, and IPv6 needs %d; raise the MTU of all uplinks to %d or more, or remove the IPv6 pools", mtu, leastMTUIPv6, leastMTUIPv6+tunnelOverhead)
+		}
+		for i := range d.plans {
+			plan := &d.plans[i]
+			plan.MTU = mtu
+			for _, p := range d.self.PodCIDRs {
+				if p.Addr().Is4() == ipv4 {
+					plan.PodCIDRs = append(plan.PodCIDRs, p)
+					plan.Addrs = append(plan.Addrs, host(p.Addr().Next()))
+				}
 			}
 		}
+		d.addTunnelDestinations(ipv4, dsts)
 	}
-	dsts := d.tunnelDestinations(ipv4)
-	sharedKeys := d.sharedKeys()
+	d.keyOwners = owners(d.Nodes, publicKeys)
+	d.addressOwners = owners(d.Nodes, func(n *kube.Node) []netip.Addr { return n.InternalIPs })
+	encrypted = map[netip.Prefix]bool{}
 	for _, n := range d.Nodes {
 		if !d.tunneled(n) || len(dsts[n.Name]) == 0 {
 			continue
 		}
-		at, problem := d.addPeers(n, dsts[n.Name], sharedKeys, ipv4)
+		at, problem := d.addPeers(n, dsts[n.Name])
 		enters := d.enters(n) && (problem == "" || d.unrouted(n) || d.Tunnels.Phase == Require)
 		for _, dst := range dsts[n.Name] {
 			encrypted[dst] = enters
@@ -211,11 +218,14 @@ func (d *decider) tunnels(ipv4 bool) (encrypted map[netip.Prefix]bool) {
 		if !enters {
 			continue
 		}
-		for _, dst := range slices.Concat(dsts[n.Name], d.privateAddresses(n, ipv4)) {
+		for _, dst := range slices.Concat(dsts[n.Name], d.privateAddresses(n, dsts[n.Name])) {
 			d.add(toward(dst, netip.Addr{}, d.Devices[at].Link), n.Name,
 				"a WireGuard tunnel connects it: "+d.whyTunneled(n))
 		}
-		d.plans[at].NodeAddrs = append(d.plans[at].NodeAddrs, d.nodeAddresses(n, ipv4)...)
+		d.plans[at].NodeAddrs = append(d.plans[at].NodeAddrs, d.nodeAddresses(n, dsts[n.Name])...)
+	}
+	for _, plan := range d.plans {
+		slices.SortFunc(plan.Peers, func(a, b TunnelPeer) int { return cmp.Compare(a.Node, b.Node) })
 	}
 	return encrypted
 }

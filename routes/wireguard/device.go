@@ -303,8 +303,8 @@ func (d *Device) setRules(podCIDRs []netip.Prefix) error {
 		})
 }
 
-// SetPeers adds the peers, updates or removes them. An allowed IP moves from one peer to another without
-// a time in which neither has it.
+// SetPeers adds, updates or removes the peers. An allowed IP moves from one peer to another
+// without a time in which neither has it.
 func (d *Device) SetPeers(_ context.Context, peers []agent.TunnelPeer) error {
 	changes := make([]wgtypes.PeerConfig, 0, len(peers))
 	for _, p := range peers {
