@@ -350,14 +350,11 @@ func (d *decider) linkName(index int) string {
 }
 
 func (d *decider) uplinkNames() string {
-	if len(d.uplinks) == 0 {
-		return "(none found)"
-	}
 	names := make([]string, len(d.uplinks))
 	for i, l := range d.uplinks {
 		names[i] = l.Name
 	}
-	return strings.Join(names, ", ")
+	return cmp.Or(strings.Join(names, ", "), "(none found)")
 }
 
 func family(ipv4 bool) string {

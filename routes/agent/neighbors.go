@@ -18,48 +18,45 @@ const (
 	answerTime = 4 * time.Second
 )
 
-// answers tracks which neighbors reply. It must not affect routing: an unresponsive neighbor
-// keeps its route, because without it the packets would leave through the default route.
-type answers struct {
-	since    map[netip.Addr]time.Time // since when neighbors have been unresponsive
-	answered map[netip.Addr]bool
-}
+// answers has since when neighbors have been unresponsive; the zero Time for those that replied.
+// It must not affect routing: an unresponsive neighbor keeps its route, because without it the
+// packets would leave through the default route.
+type answers map[netip.Addr]time.Time
 
 // update takes the kernel's current neighbors, and whether each is unresponsive. It returns
 // the peers to probe, and whether to update again soon.
 func (a *answers) update(
 	now time.Time, peers []peer, known map[netip.Addr]bool,
 ) (probe []peer, soon bool) {
-	before := *a
-	*a = answers{since: map[netip.Addr]time.Time{}, answered: make(map[netip.Addr]bool, len(peers))}
+	updated := make(answers, len(peers))
 	for _, p := range peers {
-		isSilent, found := known[p.addr]
+		silent, found := known[p.addr]
+		since, tracked := (*a)[p.addr]
+		replied := tracked && since.IsZero()
 		// The kernel drops neighbors without traffic.
-		if found && !isSilent || !found && before.answered[p.addr] {
-			a.answered[p.addr] = true
+		if found && !silent || !found && replied {
+			updated[p.addr] = time.Time{}
 			continue
 		}
-		since, silent := before.since[p.addr]
-		if found && !silent {
-			since, silent = now, true
+		if found && (!tracked || replied) {
+			since, tracked = now, true
 		}
-		if silent {
-			a.since[p.addr] = since
+		if tracked {
+			updated[p.addr] = since
 		}
-		if !silent || now.Sub(since) < silenceLimit {
-			soon = true
-		}
+		soon = soon || !tracked || now.Sub(since) < silenceLimit
 		if len(probe) < probesAtOnce {
 			probe = append(probe, p)
 		}
 	}
+	*a = updated
 	return probe, soon
 }
 
-func (a *answers) unresolved(now time.Time) map[netip.Addr]bool {
+func (a answers) unresolved(now time.Time) map[netip.Addr]bool {
 	found := map[netip.Addr]bool{}
-	for addr, since := range a.since {
-		if now.Sub(since) >= silenceLimit {
+	for addr, since := range a {
+		if !since.IsZero() && now.Sub(since) >= silenceLimit {
 			found[addr] = true
 		}
 	}

@@ -53,7 +53,9 @@ func (a *Agent) putRight(ctx context.Context, full bool) error {
 	a.interest.Store(now)
 	tunneled := a.writeTunnels(ctx, s, d)
 	missing, failed := a.write(ctx, earlier, &d)
-	failed.peers = append(failed.peers, present(tunneled, a.pruneTunnels(ctx, s, d, missing == 0))...)
+	if err := errors.Join(tunneled, a.pruneTunnels(ctx, s, d, missing == 0)); err != nil {
+		failed.peers = append(failed.peers, err)
+	}
 	a.writeProxies(ctx, earlier, d.Proxies, &failed)
 	a.metrics.show(s, d, missing)
 
@@ -204,11 +206,6 @@ func (f *failures) add(d *Decision, wanted WantedEntry, err error) {
 	d.nameUnreachable(wanted.Node, err.Error())
 }
 
-// present returns the errors that are not nil.
-func present(errs ...error) []error {
-	return slices.DeleteFunc(errs, func(err error) bool { return err == nil })
-}
-
 func (f *failures) err() error {
 	const shown = 3
 	all := slices.Concat(f.own, f.peers)
@@ -245,12 +242,7 @@ func (a *Agent) askNeighbors(ctx context.Context) error {
 	if soon {
 		a.queue.AddAfter(neighbors, answerTime)
 	}
-	unresolved := a.answers.unresolved(now)
-	same := len(unresolved) == len(a.unresolved)
-	for addr := range unresolved {
-		same = same && a.unresolved[addr]
-	}
-	if !same {
+	if unresolved := a.answers.unresolved(now); !maps.Equal(unresolved, a.unresolved) {
 		a.unresolved = unresolved
 		a.queue.Add(pass)
 	}
