@@ -51,7 +51,7 @@ func check(ctx context.Context, o *options, out io.Writer) error {
 	if o.filterInbound {
 		printIngress(out, decision.View)
 	}
-	trouble := len(decision.Faults) + len(decision.Peers)
+	trouble := len(decision.Faults) + len(decision.Peers())
 	if holds(s.addresses) {
 		found, err := o.printAddresses(ctx, out, s, own, nodes, m.held)
 		if err != nil {
@@ -65,7 +65,7 @@ func check(ctx context.Context, o *options, out io.Writer) error {
 	for _, line := range decision.Warnings {
 		fmt.Fprintf(out, "warning: %s\n", line)
 	}
-	for _, peer := range decision.Peers {
+	for _, peer := range decision.Peers() {
 		fmt.Fprintf(out, "unreachable: %s: %s\n", peer.Node, peer.Problem)
 	}
 	for _, part := range m.all() {
@@ -166,7 +166,7 @@ func printRoutes(out io.Writer, d agent.Decision, links []agent.Link) {
 
 // printProxies prints nothing if the agent does not manage proxy ARP.
 func printProxies(out io.Writer, d agent.Decision) {
-	changes := d.Proxies.Lines()
+	changes := d.Changes.Lines()
 	for _, line := range changes {
 		fmt.Fprintf(out, "proxy ARP would change: %s\n", line)
 	}

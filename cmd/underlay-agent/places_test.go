@@ -96,7 +96,7 @@ func TestCheckTellsOfProxies(t *testing.T) {
 		"": {},
 		"proxy ARP: as it should be, on eth0.4000\n": {Answers: answers, View: agent.View{ProxyARP: []string{"eth0.4000"}}},
 		"proxy ARP would change: ARP is answered for 10.1.129.0 on interface 3\n": {
-			Answers: answers, Proxies: agent.ProxyPlan{Add: answers},
+			Answers: answers, Changes: agent.ProxyPlan{Add: answers},
 		},
 	} {
 		var out strings.Builder

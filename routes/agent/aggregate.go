@@ -46,7 +46,7 @@ func (d *decider) gateway(ipv4 bool) (netip.Addr, int, bool) {
 	for _, e := range d.Table {
 		if e.Ours() || e.Kind != Unicast || !e.Via.IsValid() || e.Dst.Bits() == 0 ||
 			!d.onUplink(e.Link) || e.Dst.Addr().Is4() != ipv4 ||
-			!slices.ContainsFunc(d.self.InternalIPs, e.Dst.Contains) {
+			!slices.ContainsFunc(d.Node.InternalIPs, e.Dst.Contains) {
 			continue
 		}
 		if !best.Via.IsValid() ||

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -69,25 +70,26 @@ type WantedEntry struct {
 
 // Decision has the changes to make and the problems to report.
 type Decision struct {
+	// Node is the one that the decision is for, with its interfaces to other nodes.
+	Node    *kube.Node
+	uplinks []Link
+
 	Want []WantedEntry
 	Plan Plan
-	// Answers are the addresses to answer ARP for.
+	// Answers are the addresses to answer ARP for, and Changes those of proxy neighbor entries.
 	Answers []Proxy
-	Proxies ProxyPlan
-	// Tunnels are the plans of the Situation's Devices.
-	Tunnels []TunnelPlan
+	Changes ProxyPlan
+	// TunnelPlans are those of the Situation's Devices.
+	TunnelPlans []TunnelPlan
 	// Unconnected means that a Ready node has not shaken hands, and not for handshakeLimit yet.
 	Unconnected bool
-	// Peers are the unreachable peers with reasons, sorted.
-	Peers []Peer
+
+	unreachable map[string]string // the first problem of each peer
 	// Faults keep this node from being ready; each has a remedy.
 	Faults []string
 	// Warnings don't affect readiness; each has a remedy.
 	Warnings []string
 	View     View
-	// Node is the one that the decision is for, with its interfaces to other nodes.
-	Node    *kube.Node
-	uplinks []Link
 }
 
 // Peer is a node with pods that can't be reached from this one.
@@ -107,8 +109,8 @@ type View struct {
 	// Ingress has the connections that load balancers may open to the node's pods: IPv6 only,
 	// to public addresses in PodCIDRs.
 	Ingress []podingress.Ingress
-	// Uplinks are the interfaces between nodes, IPv4Uplinks those with IPv4 InternalIPs or named.
-	Uplinks, IPv4Uplinks []string
+	// IPv4Uplinks are the interfaces between nodes with IPv4 InternalIPs, or those that are named.
+	IPv4Uplinks []string
 	// RouterAdvertised are interfaces with IPv6 routes from router advertisements.
 	RouterAdvertised []string
 	// ProxyARP are interfaces on which the kernel answers ARP for pods.
@@ -130,25 +132,26 @@ type View struct {
 var ErrNoNode = errors.New("this machine's Node does not exist")
 
 // Decide returns the wanted content of the kernel's table and the differences. Its only error
-// is ErrNoNode. The decision then has only Proxies, which end the ARP replies for podCIDRs
+// is ErrNoNode. The decision then has only Changes, which end the ARP replies for podCIDRs
 // that other Nodes have by now.
 func Decide(s Situation) (Decision, error) {
 	at := slices.IndexFunc(s.Nodes, func(n *kube.Node) bool { return n.Name == s.Self })
 	if at < 0 {
-		return Decision{Proxies: diffProxies(nil, s.Proxies, s.unclaimed(nil))},
+		return Decision{Changes: diffProxies(nil, s.Proxies, s.unclaimed(nil))},
 			fmt.Errorf("deciding on routes among %d Nodes: %s: %w", len(s.Nodes), s.Self, ErrNoNode)
 	}
 	d := &decider{
-		Situation: s, self: s.Nodes[at], lookup: newLookup(s.Table), peers: map[string]string{},
-		held: map[netip.Prefix]netip.Addr{}, keyless: map[string]bool{},
+		Situation: s, lookup: newLookup(s.Table), held: map[netip.Prefix]netip.Addr{},
+		Decision: Decision{
+			Node: s.Nodes[at], unreachable: map[string]string{},
+			TunnelPlans: make([]TunnelPlan, len(s.Devices)),
+		},
 	}
-	d.plans = make([]TunnelPlan, len(s.Devices))
-	d.uplinks = d.findUplinks()
-	for _, p := range d.self.PodCIDRs {
+	d.findUplinks()
+	for _, p := range d.Node.PodCIDRs {
 		d.add(refusing(p), "", "own podCIDR: addresses without a pod are unreachable here")
 	}
 	if s.Tunnels.Enabled {
-		d.plans[0].Keyless = d.keyless
 		d.checkDevice(s.Devices[0])
 	}
 	encrypted := d.tunnels()
@@ -158,7 +161,7 @@ func Decide(s Situation) (Decision, error) {
 			d.peerRoutes(ipv4, encrypted)
 			d.refuseTheRest(ipv4)
 		case mode == ByCloud && d.Tunnels.Enabled &&
-			(d.self.Reach == kube.NoNetwork || d.Tunnels.Phase == Require):
+			(d.Node.Reach == kube.NoNetwork || d.Tunnels.Phase == Require):
 			d.refuseTheRest(ipv4)
 		case mode == ByCloud && ipv4 && d.dedicated():
 			d.acrossVSwitch()
@@ -167,98 +170,78 @@ func Decide(s Situation) (Decision, error) {
 		}
 	}
 	// A recreated Node soon gets its podCIDRs again, and its pods are running.
-	if len(d.self.PodCIDRs) == 0 {
+	if len(d.Node.PodCIDRs) == 0 {
 		d.staying = d.unclaimed(nil)
 	}
 	if len(d.late) > 0 {
 		d.warn("%d nodes are still connected by an earlier WireGuard port, because they don't answer at port %d; open it between all machines: %s",
 			len(d.late), s.Tunnels.Port, named(d.late))
 	}
-	view := d.view()
-	view.Ingress = d.ingress()
+	d.fillView()
+	d.View.Ingress = d.ingress()
 	d.distrust()
-	plan := Diff(d.want, s.Table, d.held)
-	for _, r := range plan.Refused {
+	d.Plan = Diff(d.Want, s.Table, d.held)
+	for _, r := range d.Plan.Refused {
 		if r.Node != "" {
 			d.lost(r.Node, r.String())
 		} else {
-			d.faults = append(d.faults, r.String())
+			d.Faults = append(d.Faults, r.String())
 		}
 	}
-	return Decision{
-		Want: d.want, Plan: plan, Answers: d.answers,
-		Proxies: diffProxies(d.answers, s.Proxies, d.staying),
-		Tunnels: d.plans, Unconnected: d.unconnected,
-		Peers: d.sortedPeers(), Faults: d.faults, Warnings: d.warnings, View: view,
-		Node: d.self, uplinks: d.uplinks,
-	}, nil
+	d.Changes = diffProxies(d.Answers, s.Proxies, d.staying)
+	return d.Decision, nil
 }
 
 type decider struct {
 	Situation
-	self    *kube.Node
-	lookup  lookup
-	uplinks []Link
-	want    []WantedEntry
+	Decision
+	lookup lookup
 	// held has destinations with routes of ours to keep, if they are via the address.
 	held map[netip.Prefix]netip.Addr
-	// answers are the addresses to answer ARP for, on the interfaces in answering. Existing
-	// entries are kept if staying reports so; nil keeps none.
-	answers   []Proxy
-	answering []string
-	staying   func(netip.Addr) bool
-
-	plans       []TunnelPlan    // of the Devices
-	keyless     map[string]bool // nodes that can't be peers yet
-	unconnected bool
-	late        []Peer // that don't answer at the port of the first device
+	// staying reports whether an existing proxy neighbor entry is kept; nil keeps none.
+	staying func(netip.Addr) bool
 	// keyOwners and addressOwners have the only Node with a WireGuard key or an InternalIP.
 	keyOwners     map[string]string
 	addressOwners map[netip.Addr]string
-
-	peers            map[string]string
-	faults, warnings []string
-	// doubtful are Nodes with untrusted addresses.
-	doubtful []Peer
+	late          []Peer // that don't answer at the port of the first device
+	doubtful      []Peer // Nodes with untrusted addresses
 }
 
-func (d *decider) add(e Entry, node, why string) {
-	d.want = append(d.want, WantedEntry{e, node, why})
+func (d *Decision) add(e Entry, node, why string) {
+	d.Want = append(d.Want, WantedEntry{e, node, why})
 }
 
-func (d *decider) fault(format string, args ...any) {
-	d.faults = append(d.faults, fmt.Sprintf(format, args...))
+func (d *Decision) fault(format string, args ...any) {
+	d.Faults = append(d.Faults, fmt.Sprintf(format, args...))
 }
 
-func (d *decider) warn(format string, args ...any) {
-	d.warnings = append(d.warnings, fmt.Sprintf(format, args...))
+func (d *Decision) warn(format string, args ...any) {
+	d.Warnings = append(d.Warnings, fmt.Sprintf(format, args...))
 }
 
 // lost records the first reason a peer is unreachable.
-func (d *decider) lost(node, problem string) {
-	if _, known := d.peers[node]; !known {
-		d.peers[node] = problem
+func (d *Decision) lost(node, problem string) {
+	if _, known := d.unreachable[node]; !known {
+		d.unreachable[node] = problem
 	}
 }
 
-func (d *decider) sortedPeers() []Peer {
-	peers := make([]Peer, 0, len(d.peers))
-	for node, problem := range d.peers {
-		peers = append(peers, Peer{node, problem})
+// Peers returns the unreachable peers, sorted.
+func (d *Decision) Peers() []Peer {
+	peers := make([]Peer, 0, len(d.unreachable))
+	for _, node := range slices.Sorted(maps.Keys(d.unreachable)) {
+		peers = append(peers, Peer{node, d.unreachable[node]})
 	}
-	slices.SortFunc(peers, func(a, b Peer) int { return cmp.Compare(a.Node, b.Node) })
 	return peers
 }
 
 // peerRoutes adds routes to every peer's podCIDR of a family, except for those in encrypted.
 func (d *decider) peerRoutes(ipv4 bool, encrypted map[netip.Prefix]bool) {
-	planned := make([]routes.Node, 0, len(d.Nodes))
-	for _, n := range d.Nodes {
-		p := plannedNode(n, ipv4)
+	planned := d.planned(ipv4, func(_ *kube.Node, p *routes.Node) {
 		p.Dsts = slices.DeleteFunc(p.Dsts, func(dst netip.Prefix) bool { return encrypted[dst] })
-		planned = append(planned, p)
-	}
-	d.leadTo(planned, fmt.Sprintf("has no %s InternalIP; set the kubelet's --node-ip, or have the cloud controller manager report one", family(ipv4)))
+	})
+	family := map[bool]string{true: "IPv4", false: "IPv6"}[ipv4]
+	d.leadTo(planned, fmt.Sprintf("has no %s InternalIP; set the kubelet's --node-ip, or have the cloud controller manager report one", family))
 }
 
 // leadTo adds routes to every destination of the peers. lacking is the problem reported for a peer
@@ -269,7 +252,7 @@ func (d *decider) leadTo(planned []routes.Node, lacking string) (lost []netip.Pr
 		ready[n.Name] = n.Ready
 	}
 	wanted := routes.Desired(planned, nil)
-	d.want = slices.Grow(d.want, len(wanted.Routes))
+	d.Want = slices.Grow(d.Want, len(wanted.Routes))
 	for _, peer := range wanted.Routes {
 		if peer.Node == d.Self {
 			continue
@@ -300,7 +283,7 @@ func (d *decider) leadTo(planned []routes.Node, lacking string) (lost []netip.Pr
 	}
 	for _, dup := range wanted.Duplicates {
 		if dup.Node == d.Self { // no other node has a route to this one then
-			d.faults = append(d.faults, dup.String())
+			d.Faults = append(d.Faults, dup.String())
 			lost = append(lost, dup.Dst)
 			continue
 		}
@@ -315,7 +298,7 @@ func (d *decider) leadTo(planned []routes.Node, lacking string) (lost []netip.Pr
 // machine may reach pods by the network's own route, which has a shorter prefix than a pool.
 func (d *decider) refuseTheRest(ipv4 bool) {
 	for _, p := range d.PodRanges {
-		if p.Addr().Is4() == ipv4 && !slices.Contains(d.self.PodCIDRs, p) {
+		if p.Addr().Is4() == ipv4 && !slices.Contains(d.Node.PodCIDRs, p) {
 			d.add(refusing(p), "", "pods' range: addresses of no node are unreachable here")
 		}
 	}
@@ -349,26 +332,10 @@ func (d *decider) linkName(index int) string {
 	return fmt.Sprintf("interface %d", index)
 }
 
-func (d *decider) uplinkNames() string {
+func (d *Decision) uplinkNames() string {
 	names := make([]string, len(d.uplinks))
 	for i, l := range d.uplinks {
 		names[i] = l.Name
 	}
 	return cmp.Or(strings.Join(names, ", "), "(none found)")
-}
-
-func family(ipv4 bool) string {
-	if ipv4 {
-		return "IPv4"
-	}
-	return "IPv6"
-}
-
-func (d *Decision) nameUnreachable(node, problem string) {
-	at, found := slices.BinarySearchFunc(d.Peers, node, func(p Peer, name string) int {
-		return cmp.Compare(p.Node, name)
-	})
-	if !found {
-		d.Peers = slices.Insert(d.Peers, at, Peer{node, problem})
-	}
 }

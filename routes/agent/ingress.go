@@ -54,7 +54,7 @@ func (d *decider) ingress() []podingress.Ingress {
 
 // ownPublic reports whether the address may be one of this node's pods and be routed from outside.
 func (d *decider) ownPublic(addr netip.Addr) bool {
-	return addr.Is6() && !addr.Is4In6() && !addr.IsPrivate() && contain(d.self.PodCIDRs, addr)
+	return addr.Is6() && !addr.Is4In6() && !addr.IsPrivate() && contain(d.Node.PodCIDRs, addr)
 }
 
 func (d *decider) distrustTargets(annotation, why string) {

@@ -54,13 +54,13 @@ func (m *agentMetrics) show(s Situation, d Decision, missing int) {
 	m.routes.WithLabelValues("missing").Set(float64(missing))
 	m.routes.WithLabelValues("refused").Set(float64(len(d.Plan.Refused)))
 	m.routes.WithLabelValues("standing").Set(float64(len(d.Want) - len(d.Plan.Refused) - missing))
-	m.unreachable.Set(float64(len(d.Peers)))
+	m.unreachable.Set(float64(len(d.unreachable)))
 	if !s.Tunnels.Enabled {
 		return
 	}
 	connected, all := 0, 0
 	for i, device := range s.Devices {
-		for _, peer := range d.Tunnels[i].Peers {
+		for _, peer := range d.TunnelPlans[i].Peers {
 			if all++; device.handshaken(peer.PublicKey) {
 				connected++
 			}
@@ -68,5 +68,5 @@ func (m *agentMetrics) show(s Situation, d Decision, missing int) {
 	}
 	m.tunnels.WithLabelValues("connected").Set(float64(connected))
 	m.tunnels.WithLabelValues("waiting").Set(float64(all - connected))
-	m.tunnels.WithLabelValues("keyless").Set(float64(len(d.Tunnels[0].Keyless)))
+	m.tunnels.WithLabelValues("keyless").Set(float64(len(d.TunnelPlans[0].Keyless)))
 }

@@ -36,7 +36,7 @@ func (a *Agent) putRight(ctx context.Context, full bool) error {
 	d, err := Decide(s)
 	if err != nil { // without a decision no route is touched
 		var failed failures
-		a.writeProxies(ctx, a.interest.Load(), d.Proxies, &failed)
+		a.writeProxies(ctx, a.interest.Load(), d.Changes, &failed)
 		err = errors.Join(err, failed.err())
 		a.report(err)
 		return err
@@ -56,7 +56,7 @@ func (a *Agent) putRight(ctx context.Context, full bool) error {
 	if err := errors.Join(tunneled, a.pruneTunnels(ctx, s, d, missing == 0)); err != nil {
 		failed.peers = append(failed.peers, err)
 	}
-	a.writeProxies(ctx, earlier, d.Proxies, &failed)
+	a.writeProxies(ctx, earlier, d.Changes, &failed)
 	a.metrics.show(s, d, missing)
 
 	waiting := d.Faults
@@ -85,7 +85,7 @@ func (a *Agent) putRight(ctx context.Context, full bool) error {
 	}
 	a.report(shown)
 	a.status.tell(outcome{
-		uid: d.Node.UID, ready: ready, hasPodCIDRs: len(d.View.PodCIDRs) > 0, peers: d.Peers,
+		uid: d.Node.UID, ready: ready, hasPodCIDRs: len(d.View.PodCIDRs) > 0, peers: d.Peers(),
 		warnings: warnings, wireGuard: a.wireGuard(s, d),
 		unconnected: s.Tunnels.Phase == Require && d.Unconnected,
 	})
@@ -203,7 +203,7 @@ func (f *failures) add(d *Decision, wanted WantedEntry, err error) {
 		return
 	}
 	f.peers = append(f.peers, err)
-	d.nameUnreachable(wanted.Node, err.Error())
+	d.lost(wanted.Node, err.Error())
 }
 
 func (f *failures) err() error {

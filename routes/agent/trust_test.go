@@ -144,7 +144,7 @@ func TestAnAddressNotTrustedIsNoNextHop(t *testing.T) {
 			t.Errorf("a route leads there: %v", wanted)
 		}
 	}
-	if len(d.Peers) != 1 || !strings.Contains(d.Peers[0].Problem, "inventory") {
-		t.Errorf("peers that can't be reached are %v", d.Peers)
+	if len(d.Peers()) != 1 || !strings.Contains(d.Peers()[0].Problem, "inventory") {
+		t.Errorf("peers that can't be reached are %v", d.Peers())
 	}
 }

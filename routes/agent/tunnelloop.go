@@ -96,7 +96,7 @@ func (a *Agent) writeTunnels(ctx context.Context, s Situation, d Decision) (err 
 	}
 	now, waiting, next := time.Now(), false, overduePoll
 	for i, device := range a.devices {
-		err = errors.Join(err, device.write(ctx, s.Devices[i], d.Tunnels[i], now))
+		err = errors.Join(err, device.write(ctx, s.Devices[i], d.TunnelPlans[i], now))
 	}
 	for _, p := range a.devices[0].peers {
 		waiting = waiting || !p.connected
@@ -184,7 +184,7 @@ func (a *Agent) pruneTunnels(
 	}
 	var kept []*observedDevice
 	for i, device := range a.devices {
-		state, plan := s.Devices[i], d.Tunnels[i]
+		state, plan := s.Devices[i], d.TunnelPlans[i]
 		err = errors.Join(err, device.prune(ctx, state, plan))
 		if i == 0 || device.used(state, plan, time.Now()) {
 			kept = append(kept, device)

@@ -29,13 +29,13 @@ func (d *decider) addPeers(n *kube.Node, dsts []netip.Prefix) (at int, problem s
 			if key := n.WireGuard.Key(state.Port); key != "" {
 				peer := d.tunnelPeer(n, dsts)
 				peer.PublicKey, peer.Endpoints = key, d.endpoints(n, dsts, uint16(state.Port))
-				d.plans[i].Peers = append(d.plans[i].Peers, peer)
+				d.TunnelPlans[i].Peers = append(d.TunnelPlans[i].Peers, peer)
 				if i == at {
 					d.checkHandshake(n, peer, state)
 				}
 			}
 		}
-		d.plans[at].Needed = d.plans[at].Needed || n.Ready
+		d.TunnelPlans[at].Needed = d.TunnelPlans[at].Needed || n.Ready
 		current := d.Devices[0]
 		if at > 0 && n.Ready && current.Unanswered[n.Name] && n.WireGuard.Key(current.Port) != "" {
 			d.late = append(d.late, Peer{n.Name, fmt.Sprint("at port ", d.Devices[at].Port)})
@@ -49,7 +49,7 @@ func (d *decider) checkHandshake(n *kube.Node, peer TunnelPeer, state TunnelStat
 		return
 	}
 	if !state.Unanswered[n.Name] {
-		d.unconnected = true
+		d.Unconnected = true
 		return
 	}
 	problem := fmt.Sprintf("no WireGuard handshake with it at %v; check that UDP port %d is open on both machines, and that one of them can be reached by the other", peer.Endpoints, d.Tunnels.Port)
@@ -66,13 +66,9 @@ func (d *decider) checkHandshake(n *kube.Node, peer TunnelPeer, state TunnelStat
 
 // addTunnelDestinations adds the podCIDRs of Nodes that don't overlap those of an older Node.
 func (d *decider) addTunnelDestinations(ipv4 bool, dsts map[string][]netip.Prefix) {
-	planned := make([]routes.Node, 0, len(d.Nodes))
-	for _, n := range d.Nodes {
-		p := plannedNode(n, ipv4)
+	wanted := routes.Desired(d.planned(ipv4, func(_ *kube.Node, p *routes.Node) {
 		p.Via = netip.IPv4Unspecified() // any: routes into the tunnel have none
-		planned = append(planned, p)
-	}
-	wanted := routes.Desired(planned, nil)
+	}), nil)
 	for _, r := range wanted.Routes {
 		dsts[r.Node] = append(dsts[r.Node], r.Dst)
 	}
@@ -122,7 +118,7 @@ func (d *decider) tunnelPeer(n *kube.Node, dsts []netip.Prefix) TunnelPeer {
 
 // apart reports whether this machine and the node share no network.
 func (d *decider) apart(n *kube.Node) bool {
-	return d.self.Reach == kube.NoNetwork || n.Reach == kube.NoNetwork
+	return d.Node.Reach == kube.NoNetwork || n.Reach == kube.NoNetwork
 }
 
 func (d *decider) endpoints(
@@ -142,7 +138,7 @@ func (d *decider) endpoints(
 // privateAddresses returns the node's addresses in the network, if this machine is outside and
 // reaches them only by the tunnel.
 func (d *decider) privateAddresses(n *kube.Node, dsts []netip.Prefix) (found []netip.Prefix) {
-	if d.self.Reach != kube.NoNetwork || n.Reach == kube.NoNetwork ||
+	if d.Node.Reach != kube.NoNetwork || n.Reach == kube.NoNetwork ||
 		!slices.ContainsFunc(dsts, isIPv4) {
 		return nil
 	}
@@ -175,7 +171,7 @@ func (d *decider) only(n *kube.Node, a netip.Addr) bool {
 
 // behindNAT reports whether no interface has one of the node's public addresses.
 func (d *decider) behindNAT() bool {
-	return !slices.ContainsFunc(slices.Concat(d.self.InternalIPs, d.self.ExternalIPs),
+	return !slices.ContainsFunc(slices.Concat(d.Node.InternalIPs, d.Node.ExternalIPs),
 		func(a netip.Addr) bool {
 			return !a.IsPrivate() && slices.ContainsFunc(d.Links, func(l Link) bool { return l.has(a) })
 		})

@@ -125,8 +125,8 @@ const (
 
 // checkDevice reports the problems of the current device.
 func (d *decider) checkDevice(current TunnelState) {
-	if current.Problem != "" && (d.self.Reach != "" || d.Tunnels.Phase == Require) {
-		d.faults = append(d.faults, current.Problem)
+	if current.Problem != "" && (d.Node.Reach != "" || d.Tunnels.Phase == Require) {
+		d.Faults = append(d.Faults, current.Problem)
 	}
 	if at := current.Future; !at.IsZero() {
 		d.warn("this machine's clock was set back: a WireGuard handshake was at %s, which is in the future, and other nodes refuse handshakes of this machine until then; use NTP, and if the clock is right now, delete /var/lib/underlay/wireguard-*.key and restart underlay-agent", at.UTC().Format(time.RFC3339))
@@ -140,7 +140,7 @@ func (d *decider) tunneled(n *kube.Node) bool {
 
 // unrouted reports whether no plain route connects this machine with the node.
 func (d *decider) unrouted(n *kube.Node) bool {
-	return routes.Tunneled(routes.Reach(d.self.Reach), routes.Reach(n.Reach))
+	return routes.Tunneled(routes.Reach(d.Node.Reach), routes.Reach(n.Reach))
 }
 
 // enters reports whether packets to the node's pods are sent through the tunnel.
@@ -187,10 +187,10 @@ func (d *decider) tunnels() (encrypted map[netip.Prefix]bool) {
 		if !ipv4 && mtu > 0 && mtu < leastMTUIPv6 {
 			d.fault("WireGuard tunnels carry packets of %d bytes, and IPv6 needs %d; raise the MTU of all uplinks to %d or more, or remove the IPv6 pools", mtu, leastMTUIPv6, leastMTUIPv6+tunnelOverhead)
 		}
-		for i := range d.plans {
-			plan := &d.plans[i]
+		for i := range d.TunnelPlans {
+			plan := &d.TunnelPlans[i]
 			plan.MTU = mtu
-			for _, p := range d.self.PodCIDRs {
+			for _, p := range d.Node.PodCIDRs {
 				if p.Addr().Is4() == ipv4 {
 					plan.PodCIDRs = append(plan.PodCIDRs, p)
 					plan.Addrs = append(plan.Addrs, host(p.Addr().Next()))
@@ -222,9 +222,10 @@ func (d *decider) tunnels() (encrypted map[netip.Prefix]bool) {
 			d.add(toward(dst, netip.Addr{}, d.Devices[at].Link), n.Name,
 				"a WireGuard tunnel connects it: "+d.whyTunneled(n))
 		}
-		d.plans[at].NodeAddrs = append(d.plans[at].NodeAddrs, d.nodeAddresses(n, dsts[n.Name])...)
+		plan := &d.TunnelPlans[at]
+		plan.NodeAddrs = append(plan.NodeAddrs, d.nodeAddresses(n, dsts[n.Name])...)
 	}
-	for _, plan := range d.plans {
+	for _, plan := range d.TunnelPlans {
 		slices.SortFunc(plan.Peers, func(a, b TunnelPeer) int { return cmp.Compare(a.Node, b.Node) })
 	}
 	return encrypted
@@ -232,8 +233,11 @@ func (d *decider) tunnels() (encrypted map[netip.Prefix]bool) {
 
 // withoutTunnel records that a node can't be a peer. Existing routes into its tunnel are kept.
 func (d *decider) withoutTunnel(n *kube.Node, dsts []netip.Prefix, enters bool, problem string) {
-	d.keyless[n.Name] = true
-	d.unconnected = d.unconnected || n.Ready && !d.Devices[0].Unanswered[n.Name]
+	if d.TunnelPlans[0].Keyless == nil {
+		d.TunnelPlans[0].Keyless = map[string]bool{}
+	}
+	d.TunnelPlans[0].Keyless[n.Name] = true
+	d.Unconnected = d.Unconnected || n.Ready && !d.Devices[0].Unanswered[n.Name]
 	if !enters {
 		return
 	}
@@ -245,7 +249,7 @@ func (d *decider) withoutTunnel(n *kube.Node, dsts []netip.Prefix, enters bool, 
 }
 
 func (d *decider) whyTunneled(n *kube.Node) string {
-	for _, one := range []*kube.Node{d.self, n} {
+	for _, one := range []*kube.Node{d.Node, n} {
 		switch one.Reach {
 		case kube.NoRoom:
 			return "no room in the route table for " + one.Name

@@ -57,7 +57,7 @@ func showTunnels(t *testing.T, s Situation) string {
 		t.Fatal(err)
 	}
 	var b strings.Builder
-	for _, p := range d.Tunnels[0].Peers {
+	for _, p := range d.TunnelPlans[0].Peers {
 		fmt.Fprintf(&b, "%s at %v: %v\n", p.Node, p.Endpoints, p.AllowedIPs)
 	}
 	for _, w := range d.Want {
@@ -65,7 +65,7 @@ func showTunnels(t *testing.T, s Situation) string {
 			fmt.Fprintf(&b, "route %s metric %d\n", w.Entry, w.Metric)
 		}
 	}
-	for _, p := range d.Peers {
+	for _, p := range d.Peers() {
 		fmt.Fprintf(&b, "unreachable: %s\n", p.Node)
 	}
 	return b.String()
@@ -152,22 +152,22 @@ func TestWhatElseTunnelsChange(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := fmt.Sprint(d.Tunnels[0].NodeAddrs, d.Tunnels[0].PodCIDRs); got != "[10.0.0.4/32] [10.244.1.0/24]" {
+	if got := fmt.Sprint(d.TunnelPlans[0].NodeAddrs, d.TunnelPlans[0].PodCIDRs); got != "[10.0.0.4/32] [10.244.1.0/24]" {
 		t.Errorf("pods reach these nodes by tunnels: %s", got)
 	}
-	if d.Tunnels[0].MTU != 1400-tunnelOverhead || d.View.MTU != 1400 || d.View.TunnelMTU != d.Tunnels[0].MTU || !slices.Equal(d.View.Tunnels, []string{"underlay-51820"}) {
-		t.Errorf("MTU %d in tunnels, %d of pods; view %+v", d.Tunnels[0].MTU, d.View.MTU, d.View)
+	if d.TunnelPlans[0].MTU != 1400-tunnelOverhead || d.View.MTU != 1400 || d.View.TunnelMTU != d.TunnelPlans[0].MTU || !slices.Equal(d.View.Tunnels, []string{"underlay-51820"}) {
+		t.Errorf("MTU %d in tunnels, %d of pods; view %+v", d.TunnelPlans[0].MTU, d.View.MTU, d.View)
 	}
-	if got := fmt.Sprint(d.Tunnels[0].Addrs); got != "[10.244.1.1/32]" {
+	if got := fmt.Sprint(d.TunnelPlans[0].Addrs); got != "[10.244.1.1/32]" {
 		t.Errorf("addresses of the device: %s", got)
 	}
 	s := tunneled(kube.NoRoom, plain())
-	if d, err = Decide(s); err != nil || d.View.MTU != d.Tunnels[0].MTU {
+	if d, err = Decide(s); err != nil || d.View.MTU != d.TunnelPlans[0].MTU {
 		t.Errorf("pods of a node without room have the MTU %d (%v)", d.View.MTU, err)
 	}
 	s.Devices = []TunnelState{{Problem: "no module"}}
-	if d, err = Decide(s); err != nil || len(d.Faults) != 1 || len(d.View.Tunnels) > 0 || len(d.Tunnels[0].Peers) > 0 {
-		t.Errorf("without a device: faults %q, view %+v, peers %v (%v)", d.Faults, d.View, d.Tunnels[0].Peers, err)
+	if d, err = Decide(s); err != nil || len(d.Faults) != 1 || len(d.View.Tunnels) > 0 || len(d.TunnelPlans[0].Peers) > 0 {
+		t.Errorf("without a device: faults %q, view %+v, peers %v (%v)", d.Faults, d.View, d.TunnelPlans[0].Peers, err)
 	}
 }
 
@@ -213,7 +213,7 @@ func TestPhases(t *testing.T) {
 				if got := fmt.Sprint(plain); got != wantPlain {
 					t.Errorf("plain routes %s, want %s", got, wantPlain)
 				}
-				if d.View.TunnelOnly != (phase == Require) || d.View.TunnelMixed == (phase == Require) || d.View.MTU != d.Tunnels[0].MTU {
+				if d.View.TunnelOnly != (phase == Require) || d.View.TunnelMixed == (phase == Require) || d.View.MTU != d.TunnelPlans[0].MTU {
 					t.Errorf("view %+v", d.View)
 				}
 			})
@@ -242,11 +242,11 @@ func TestNodesBehindNAT(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(d.Tunnels[0].Peers) != 2 || d.Tunnels[0].Peers[1].Keepalive != want {
-			t.Errorf("behind NAT %v: peers %+v", natted, d.Tunnels[0].Peers)
+		if len(d.TunnelPlans[0].Peers) != 2 || d.TunnelPlans[0].Peers[1].Keepalive != want {
+			t.Errorf("behind NAT %v: peers %+v", natted, d.TunnelPlans[0].Peers)
 		}
-		if len(d.Peers) != 1 || strings.Contains(d.Peers[0].Problem, "two nodes behind NAT") != natted {
-			t.Errorf("behind NAT %v: reports %v", natted, d.Peers)
+		if len(d.Peers()) != 1 || strings.Contains(d.Peers()[0].Problem, "two nodes behind NAT") != natted {
+			t.Errorf("behind NAT %v: reports %v", natted, d.Peers())
 		}
 	}
 }
@@ -259,7 +259,7 @@ func TestProblemsOfTunnels(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return fmt.Sprint(d.Faults, d.Peers, d.Warnings)
+		return fmt.Sprint(d.Faults, d.Peers(), d.Warnings)
 	}
 	working := func() Situation {
 		s := tunneled("", noRoom())

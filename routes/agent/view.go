@@ -9,34 +9,33 @@ import (
 	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
-// findUplinks returns the interfaces between nodes.
-func (d *decider) findUplinks() []Link {
-	var found []Link
+// findUplinks sets the interfaces between nodes.
+func (d *decider) findUplinks() {
 	for _, l := range d.Links {
 		named := slices.Contains(d.Uplinks, l.Name)
-		own := len(d.Uplinks) == 0 && slices.ContainsFunc(d.self.InternalIPs, l.has)
+		own := len(d.Uplinks) == 0 && slices.ContainsFunc(d.Node.InternalIPs, l.has)
 		if named || own {
-			found = append(found, l)
+			d.uplinks = append(d.uplinks, l)
 		}
 	}
 	for _, name := range d.Uplinks {
-		if !slices.ContainsFunc(found, func(l Link) bool { return l.Name == name }) {
+		if !slices.ContainsFunc(d.uplinks, func(l Link) bool { return l.Name == name }) {
 			d.fault("--uplink %s: this machine has no such interface", name)
 		}
 	}
-	if len(d.Uplinks) == 0 && len(found) == 0 {
-		addrs := make([]string, len(d.self.InternalIPs))
-		for i, a := range d.self.InternalIPs {
+	if len(d.Uplinks) == 0 && len(d.uplinks) == 0 {
+		addrs := make([]string, len(d.Node.InternalIPs))
+		for i, a := range d.Node.InternalIPs {
 			addrs[i] = a.String()
 		}
 		d.fault("no interface of this machine has an InternalIP of its Node (%s); correct the kubelet's --node-ip, or name the interfaces with --uplink",
 			cmp.Or(strings.Join(addrs, ", "), "none"))
 	}
-	return found
 }
 
-func (d *decider) view() View {
-	v := View{PodCIDRs: slices.Clone(d.self.PodCIDRs), ProxyARP: d.answering, MTU: d.smallestMTU()}
+func (d *decider) fillView() {
+	v := &d.View
+	v.PodCIDRs, v.MTU = slices.Clone(d.Node.PodCIDRs), d.smallestMTU()
 	for _, n := range d.Nodes {
 		v.ClusterPods = append(v.ClusterPods, n.PodCIDRs...)
 		v.InternalIPs = append(v.InternalIPs, d.believed(n, n.InternalIPs)...)
@@ -58,12 +57,10 @@ func (d *decider) view() View {
 		*addrs = slices.Compact(*addrs)
 	}
 	for _, l := range d.Links {
-		if d.onUplink(l.Index) {
-			v.Uplinks = append(v.Uplinks, l.Name)
-			ipv4 := func(a netip.Addr) bool { return a.Is4() && l.has(a) }
-			if len(d.Uplinks) > 0 || slices.ContainsFunc(d.self.InternalIPs, ipv4) {
-				v.IPv4Uplinks = append(v.IPv4Uplinks, l.Name)
-			}
+		ipv4 := func(a netip.Addr) bool { return a.Is4() && l.has(a) }
+		if d.onUplink(l.Index) &&
+			(len(d.Uplinks) > 0 || slices.ContainsFunc(d.Node.InternalIPs, ipv4)) {
+			v.IPv4Uplinks = append(v.IPv4Uplinks, l.Name)
 		}
 		if d.advertised(l.Index) {
 			v.RouterAdvertised = append(v.RouterAdvertised, l.Name)
@@ -73,17 +70,15 @@ func (d *decider) view() View {
 		for _, device := range d.Devices {
 			v.Tunnels = append(v.Tunnels, TunnelLink(device.Port))
 		}
-		v.TunnelMTU = d.plans[0].MTU
+		v.TunnelMTU = d.TunnelPlans[0].MTU
 		v.TunnelMixed = d.Tunnels.Phase == Accept || d.Tunnels.Phase == Prefer
-		if d.self.Reach != "" || d.Tunnels.Phase != "" {
-			v.MTU = d.plans[0].MTU
+		if d.Node.Reach != "" || d.Tunnels.Phase != "" {
+			v.MTU = d.TunnelPlans[0].MTU
 		}
 	}
 	v.TunnelOnly = d.Tunnels.Enabled && d.Tunnels.Phase == Require
-	slices.Sort(v.Uplinks)
 	slices.Sort(v.IPv4Uplinks)
 	slices.Sort(v.RouterAdvertised)
-	return v
 }
 
 // serverPrefixes returns the prefixes that the Node's own podCIDRs are cut from. The Node may

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/underlay-ccm/underlay/internal/kube"
 	"github.com/underlay-ccm/underlay/routes"
 )
 
@@ -33,8 +34,8 @@ func (v VSwitch) holds(podCIDR netip.Prefix) bool {
 // dedicated reports whether this machine's IPv4 pods are hosts of the vSwitch's subnet, by its
 // podCIDR or, until it has one, by its address.
 func (d *decider) dedicated() bool {
-	if at := slices.IndexFunc(d.self.PodCIDRs, isIPv4); at >= 0 {
-		return d.VSwitch.holds(d.self.PodCIDRs[at])
+	if at := slices.IndexFunc(d.Node.PodCIDRs, isIPv4); at >= 0 {
+		return d.VSwitch.holds(d.Node.PodCIDRs[at])
 	}
 	return len(d.VSwitch.Pools) > 0 && slices.ContainsFunc(d.uplinks, d.onVSwitch)
 }
@@ -45,7 +46,7 @@ func isIPv4(p netip.Prefix) bool { return p.Addr().Is4() }
 // subnet: pods' interfaces have the podCIDR's first address.
 func (d *decider) onVSwitch(l Link) bool {
 	return slices.ContainsFunc(l.Addrs, func(p netip.Prefix) bool {
-		own := slices.ContainsFunc(d.self.PodCIDRs, func(podCIDR netip.Prefix) bool {
+		own := slices.ContainsFunc(d.Node.PodCIDRs, func(podCIDR netip.Prefix) bool {
 			return podCIDR.Contains(p.Addr())
 		})
 		return d.VSwitch.Subnet.Contains(p.Addr()) && !own
@@ -58,7 +59,7 @@ func (d *decider) onVSwitch(l Link) bool {
 func (d *decider) acrossVSwitch() {
 	segment, problem := d.segment()
 	if problem != "" {
-		d.faults = append(d.faults, problem)
+		d.Faults = append(d.Faults, problem)
 		d.holdVSwitch()
 		return
 	}
@@ -94,7 +95,7 @@ func (d *decider) segment() (Link, string) {
 			subnet, d.Links[found].Name)
 	}
 	segment := uplinks[max(0, slices.IndexFunc(uplinks, func(l Link) bool {
-		return slices.ContainsFunc(d.self.InternalIPs, l.has)
+		return slices.ContainsFunc(d.Node.InternalIPs, l.has)
 	}))]
 	for _, p := range []netip.Prefix{subnet, netip.PrefixFrom(gateway, gateway.BitLen())} {
 		if e, ok := d.lookup.route(p.Addr(), p.Bits()); !ok || e.Kind != Unicast || e.Via.IsValid() ||
@@ -109,17 +110,13 @@ func (d *decider) segment() (Link, string) {
 
 // segmentNodes returns the Nodes for planning routes to the pods of dedicated servers.
 func (d *decider) segmentNodes() []routes.Node {
-	planned := make([]routes.Node, 0, len(d.Nodes))
-	for _, n := range d.Nodes {
-		p := plannedNode(n, true)
+	return d.planned(true, func(n *kube.Node, p *routes.Node) {
 		p.Dsts = slices.DeleteFunc(p.Dsts, func(dst netip.Prefix) bool { return !d.VSwitch.holds(dst) })
 		p.Via = netip.Addr{}
 		if at := slices.IndexFunc(n.InternalIPs, d.VSwitch.Subnet.Contains); at >= 0 {
 			p.Via = n.InternalIPs[at]
 		}
-		planned = append(planned, p)
-	}
-	return planned
+	})
 }
 
 // shortestAnswered is the prefix length of the largest podCIDR that ARP is answered for. The
@@ -129,7 +126,7 @@ const shortestAnswered = 18
 
 // answer adds the own podCIDRs' proxy neighbor entries, without those in lost (an older Node's).
 func (d *decider) answer(segment Link, lost []netip.Prefix) {
-	for _, p := range d.self.PodCIDRs {
+	for _, p := range d.Node.PodCIDRs {
 		switch {
 		case !d.VSwitch.holds(p), slices.Contains(lost, p):
 			continue
@@ -137,9 +134,9 @@ func (d *decider) answer(segment Link, lost []netip.Prefix) {
 			d.fault("podCIDR %s is too large to answer ARP for; give its pool a nodeMask of %d or more, then delete this Node and let it join again", p, shortestAnswered)
 			continue
 		}
-		d.answering = append(d.answering, segment.Name)
+		d.View.ProxyARP = append(d.View.ProxyARP, segment.Name)
 		for a := p.Masked().Addr(); p.Contains(a); a = a.Next() {
-			d.answers = append(d.answers, Proxy{Link: segment.Index, Addr: a, Protocol: Protocol})
+			d.Answers = append(d.Answers, Proxy{Link: segment.Index, Addr: a, Protocol: Protocol})
 		}
 	}
 }
@@ -153,7 +150,7 @@ func (d *decider) cloudPools() []netip.Prefix {
 
 // holdVSwitch keeps the existing entries of the vSwitch.
 func (d *decider) holdVSwitch() {
-	own := slices.Clone(d.self.PodCIDRs)
+	own := slices.Clone(d.Node.PodCIDRs)
 	for _, dup := range routes.Desired(d.segmentNodes(), nil).Duplicates {
 		if dup.Node == d.Self {
 			own = slices.DeleteFunc(own, func(p netip.Prefix) bool { return p == dup.Dst })

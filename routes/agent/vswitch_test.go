@@ -50,7 +50,7 @@ func standing(s *Situation) {
 	for _, wanted := range d.Plan.Add {
 		s.Table = append(s.Table, wanted.Entry)
 	}
-	s.Proxies = append(s.Proxies, d.Proxies.Add...)
+	s.Proxies = append(s.Proxies, d.Changes.Add...)
 }
 
 // proxy returns a proxy entry for an address on an interface, with its protocol.
@@ -195,7 +195,7 @@ func TestDecideOnTheVSwitch(t *testing.T) {
 				t.Fatal(err)
 			}
 			got := show(d)
-			for _, line := range d.Proxies.Lines() {
+			for _, line := range d.Changes.Lines() {
 				got += line + "\n"
 			}
 			for _, line := range d.Warnings {

@@ -60,7 +60,7 @@ func BenchmarkTunnels(b *testing.B) {
 	b.Run("decide", func(b *testing.B) {
 		for b.Loop() {
 			d, err := agent.Decide(s)
-			if peers = d.Tunnels[0].Peers; err != nil || len(peers) != meshNodes-1 || len(d.Want) != meshNodes+1 {
+			if peers = d.TunnelPlans[0].Peers; err != nil || len(peers) != meshNodes-1 || len(d.Want) != meshNodes+1 {
 				b.Fatalf("%d peers, %d routes (%v)", len(peers), len(d.Want), err)
 			}
 		}
