@@ -234,7 +234,7 @@ func TestWithoutTheOwnNodeNothingIsDecided(t *testing.T) {
 	s.Nodes = []*kube.Node{aNode("b", "10.0.0.2", "10.244.2.0/24")}
 	s.Table = append(s.Table, ours("10.244.9.0/24", "10.0.0.9", 2))
 	d, err := Decide(s)
-	if !errors.Is(err, ErrNoNode) || !d.Plan.Empty() {
+	if !errors.Is(err, ErrNoNode) || !empty(d.Plan) {
 		t.Errorf("got %s, %v", show(d), err)
 	}
 }

@@ -43,9 +43,6 @@ func (r Refusal) String() string {
 		r.Dst, r.By.Protocol, r.By.Metric, way)
 }
 
-// Empty reports whether the plan has no writes.
-func (p Plan) Empty() bool { return len(p.Add)+len(p.Replace)+len(p.Delete) == 0 }
-
 // Diff compares the wanted with the existing entries. Our routes to a held destination, whatever
 // their metric, are kept if they are via the held address, or via any address if that is the zero
 // Addr; unreachable routes are not held. The order follows the entries; deletions are sorted.

@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"errors"
 	"net/netip"
 	"slices"
 
@@ -112,18 +111,12 @@ func (i *interest) concerned(e Event) bool {
 func (a *Agent) repair(ctx context.Context, e Entry) {
 	err := a.Kernel.Add(ctx, []Entry{e})[0]
 	a.metrics.wrote("add", err)
-	if err != nil {
-		// If the place is occupied, a pass has most likely restored it. Otherwise the
-		// interface or its address may be missing too.
-		if !errors.Is(err, ErrTaken) {
-			klog.FromContext(ctx).V(2).Info("Route can't be put back as it was", "route", e, "err", err)
-		}
-		a.queue.Add(pass)
-		return
+	if err == nil {
+		a.metrics.repairs.WithLabelValues("routes").Inc()
+		klog.FromContext(ctx).Info("Route restored that another program had deleted", "route", e)
 	}
-	a.metrics.repairs.WithLabelValues("routes").Inc()
-	klog.FromContext(ctx).Info("Route restored that another program had deleted", "route", e)
-	if !a.interest.Load().wants(e) {
+	// With an error, a pass has restored it already, or the interface or its address is missing too.
+	if err != nil || !a.interest.Load().wants(e) {
 		a.queue.Add(pass)
 	}
 }

@@ -108,14 +108,13 @@ func New(cfg Config) (*Agent, error) {
 // Run runs until the context ends. It leaves everything in place then.
 func (a *Agent) Run(ctx context.Context) error {
 	ctx = klog.NewContext(ctx, klog.FromContext(ctx).WithName("agent"))
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	var workers sync.WaitGroup
+	defer workers.Wait()
 	defer a.queue.ShutDown()
 	defer a.status.queue.ShutDown()
 	if !cache.WaitForCacheSync(ctx.Done(), func() bool { return a.Nodes.Ready() == nil }) {
 		return fmt.Errorf("agent: Nodes never synced: %w", ctx.Err())
 	}
-	var workers sync.WaitGroup
 	workers.Go(func() { a.work(ctx) })
 	workers.Go(func() { a.status.run(ctx) })
 	workers.Go(func() {
@@ -123,7 +122,7 @@ func (a *Agent) Run(ctx context.Context) error {
 			return a.Kernel.Watch(ctx, func(e Event) { a.happened(ctx, e) })
 		})
 	})
-	for _, edge := range append(append([]Edge(nil), a.Before...), a.After...) {
+	for _, edge := range slices.Concat(a.Before, a.After) {
 		workers.Go(func() {
 			a.watch(ctx, edge.Name(), func(ctx context.Context) error {
 				return edge.Watch(ctx, func() { a.queue.Add(pass) })
@@ -137,9 +136,6 @@ func (a *Agent) Run(ctx context.Context) error {
 		}, a.Period)
 	})
 	<-ctx.Done()
-	a.queue.ShutDown()
-	a.status.queue.ShutDown()
-	workers.Wait()
 	return nil
 }
 

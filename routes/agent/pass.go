@@ -140,38 +140,32 @@ func (a *Agent) write(
 	ctx context.Context, before *interest, d *Decision,
 ) (missing int, failed failures) {
 	detailed := klog.FromContext(ctx).V(2)
+	wrote := func(verb string, wanted WantedEntry, err error) {
+		a.metrics.wrote(verb, err)
+		switch {
+		case err != nil:
+			failed.add(d, wanted, err)
+			return
+		case before.wants(wanted.Entry):
+			a.metrics.repairs.WithLabelValues("routes").Inc()
+		}
+		if detailed.Enabled() { // thousands at a start
+			detailed.Info("Route written", "verb", verb, "route", wanted.Entry, "node", wanted.Node)
+		}
+	}
 	unmade := map[netip.Prefix]bool{}
 	entries := make([]Entry, len(d.Plan.Add))
 	for i, wanted := range d.Plan.Add {
 		entries[i] = wanted.Entry
 	}
 	for i, err := range a.Kernel.Add(ctx, entries) {
-		wanted := d.Plan.Add[i]
-		a.metrics.wrote("add", err)
+		wrote("add", d.Plan.Add[i], err)
 		if err != nil {
-			failed.add(d, wanted, err)
-			unmade[wanted.Dst] = true
-			continue
-		}
-		if before.wants(wanted.Entry) {
-			a.metrics.repairs.WithLabelValues("routes").Inc()
-		}
-		if detailed.Enabled() { // thousands at a start
-			detailed.Info("Route added", "route", wanted.Entry, "node", wanted.Node)
+			unmade[entries[i].Dst] = true
 		}
 	}
 	for _, change := range d.Plan.Replace {
-		err := a.Kernel.Replace(ctx, change.Old, change.New.Entry)
-		a.metrics.wrote("replace", err)
-		if err != nil {
-			failed.add(d, change.New, err)
-			continue
-		}
-		if before.wants(change.New.Entry) {
-			a.metrics.repairs.WithLabelValues("routes").Inc()
-		}
-		detailed.Info("Route changed", "route", change.New.Entry, "was", change.Old, "node",
-			change.New.Node)
+		wrote("replace", change.New, a.Kernel.Replace(ctx, change.Old, change.New.Entry))
 	}
 	missing = len(failed.own) + len(failed.peers)
 	for _, e := range d.Plan.Delete {

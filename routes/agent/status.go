@@ -90,7 +90,17 @@ func (s *status) write(ctx context.Context, now time.Time) error {
 	if err := s.writeWireGuard(ctx, node, o.wireGuard); err != nil {
 		return err
 	}
-	for _, c := range s.conditions(o, node) {
+	var wanted []corev1.NodeCondition
+	// The cloud controller manager sets it for families that are routed by the cloud.
+	if !s.Modes.Any(ByCloud) {
+		if c, ok := networkUnavailable(o, kube.Condition(node, corev1.NodeNetworkUnavailable)); ok {
+			wanted = append(wanted, c)
+		}
+	}
+	if o.hasPodCIDRs {
+		wanted = append(wanted, peersReachable(o))
+	}
+	for _, c := range wanted {
 		old := kube.Condition(node, c.Type)
 		known := old != nil && old.Status == c.Status && old.Reason == c.Reason
 		if known && (old.Message == c.Message || c.Type == corev1.NodeNetworkUnavailable) {
@@ -114,20 +124,6 @@ func (s *status) write(ctx context.Context, now time.Time) error {
 		}
 	}
 	return nil
-}
-
-func (s *status) conditions(o outcome, node *corev1.Node) []corev1.NodeCondition {
-	var wanted []corev1.NodeCondition
-	// The cloud controller manager sets it for families that are routed by the cloud.
-	if !s.Modes.Any(ByCloud) {
-		if c, ok := networkUnavailable(o, kube.Condition(node, corev1.NodeNetworkUnavailable)); ok {
-			wanted = append(wanted, c)
-		}
-	}
-	if o.hasPodCIDRs {
-		wanted = append(wanted, peersReachable(o))
-	}
-	return wanted
 }
 
 // networkUnavailable returns the condition to write, if any. It is withdrawn once the node's

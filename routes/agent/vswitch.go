@@ -46,10 +46,7 @@ func isIPv4(p netip.Prefix) bool { return p.Addr().Is4() }
 // subnet: pods' interfaces have the podCIDR's first address.
 func (d *decider) onVSwitch(l Link) bool {
 	return slices.ContainsFunc(l.Addrs, func(p netip.Prefix) bool {
-		own := slices.ContainsFunc(d.Node.PodCIDRs, func(podCIDR netip.Prefix) bool {
-			return podCIDR.Contains(p.Addr())
-		})
-		return d.VSwitch.Subnet.Contains(p.Addr()) && !own
+		return d.VSwitch.Subnet.Contains(p.Addr()) && !contain(d.Node.PodCIDRs, p.Addr())
 	})
 }
 

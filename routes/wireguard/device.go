@@ -177,20 +177,16 @@ func peerState(p wgtypes.Peer) agent.TunnelPeerState {
 
 func (d *Device) link() (netlink.Link, error) {
 	link, err := d.handle.LinkByName(d.name)
-	if err == nil {
-		return link, nil
+	if errors.As(err, new(netlink.LinkNotFoundError)) {
+		made := &netlink.Wireguard{LinkAttrs: netlink.LinkAttrs{Name: d.name}}
+		switch err := d.handle.LinkAdd(made); {
+		case errors.Is(err, unix.EOPNOTSUPP):
+			return nil, errNoModule
+		case err != nil && !errors.Is(err, unix.EEXIST):
+			return nil, fmt.Errorf("creating the WireGuard device: %w", err)
+		}
+		link, err = d.handle.LinkByName(d.name)
 	}
-	if !errors.As(err, new(netlink.LinkNotFoundError)) {
-		return nil, fmt.Errorf("looking for the WireGuard device: %w", err)
-	}
-	made := &netlink.Wireguard{LinkAttrs: netlink.LinkAttrs{Name: d.name}}
-	switch err := d.handle.LinkAdd(made); {
-	case errors.Is(err, unix.EOPNOTSUPP):
-		return nil, errNoModule
-	case err != nil && !errors.Is(err, unix.EEXIST):
-		return nil, fmt.Errorf("creating the WireGuard device: %w", err)
-	}
-	link, err = d.handle.LinkByName(d.name)
 	if err != nil {
 		return nil, fmt.Errorf("looking for the WireGuard device: %w", err)
 	}
