@@ -3,39 +3,62 @@
 package kernel
 
 import (
+	"fmt"
 	"net"
 	"net/netip"
 
-	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
 	"github.com/underlay-ccm/underlay/routes/agent"
 )
 
-// entryOf converts a route of the main table. It reports false for routes outside of the
-// tables of unicast IP, such as multicast routes.
-func entryOf(r netlink.Route) (agent.Entry, bool) {
-	dst, ok := prefixOf(r.Dst)
-	if !ok || r.Table != unix.RT_TABLE_MAIN {
-		return agent.Entry{}, false
+// readRoute parses a route message. It reports false for routes outside of the main table of
+// unicast IP, such as multicast routes.
+func readRoute(data []byte) (e agent.Entry, ok bool, err error) {
+	if len(data) < unix.SizeofRtMsg {
+		return e, false, fmt.Errorf("a message of %d bytes is too short", len(data))
 	}
-	e := agent.Entry{
-		Dst: dst, Kind: agent.OtherKind,
-		Metric: uint32(r.Priority), Protocol: uint8(r.Protocol),
+	msg := nl.DeserializeRtMsg(data)
+	var dst netip.Addr
+	switch msg.Family {
+	case unix.AF_INET:
+		dst = netip.IPv4Unspecified()
+	case unix.AF_INET6:
+		dst = netip.IPv6Unspecified()
 	}
-	switch {
-	case r.Type == unix.RTN_UNREACHABLE:
-		e.Kind = agent.Unreachable
-	case r.Type == unix.RTN_UNICAST && len(r.MultiPath) == 0 && r.Via == nil && r.Encap == nil &&
-		r.Tos == 0:
-		e.Kind, e.Link = agent.Unicast, r.LinkIndex
-		if via, ok := netip.AddrFromSlice(r.Gw); ok {
-			e.Via = via.Unmap()
+	if !dst.IsValid() || msg.Flags&unix.RTM_F_CLONED != 0 || msg.Table != unix.RT_TABLE_MAIN {
+		return e, false, nil
+	}
+	attrs, err := nl.ParseRouteAttr(data[msg.Len():])
+	if err != nil {
+		return e, false, err
+	}
+	plain := msg.Type == unix.RTN_UNICAST && msg.Tos == 0
+	for _, attr := range attrs {
+		switch attr.Attr.Type {
+		case unix.RTA_DST:
+			dst, _ = netip.AddrFromSlice(attr.Value)
+		case unix.RTA_GATEWAY:
+			e.Via, _ = netip.AddrFromSlice(attr.Value)
+		case unix.RTA_OIF:
+			e.Link = int(nl.NativeEndian().Uint32(attr.Value))
+		case unix.RTA_PRIORITY:
+			e.Metric = nl.NativeEndian().Uint32(attr.Value)
+		case unix.RTA_MULTIPATH, unix.RTA_VIA, unix.RTA_ENCAP:
+			plain = false
 		}
-	default:
-		e.Link = r.LinkIndex
 	}
-	return e, true
+	e.Dst, e.Protocol = netip.PrefixFrom(dst, int(msg.Dst_len)), msg.Protocol
+	switch {
+	case plain:
+		e.Kind = agent.Unicast
+	case msg.Type == unix.RTN_UNREACHABLE:
+		e.Kind, e.Link, e.Via = agent.Unreachable, 0, netip.Addr{}
+	default:
+		e.Kind, e.Via = agent.OtherKind, netip.Addr{}
+	}
+	return e, e.Dst.IsValid(), nil
 }
 
 func prefixOf(n *net.IPNet) (netip.Prefix, bool) {
@@ -45,7 +68,7 @@ func prefixOf(n *net.IPNet) (netip.Prefix, bool) {
 	addr, ok := netip.AddrFromSlice(n.IP)
 	bits, family := n.Mask.Size()
 	if family == 32 {
-		addr = addr.Unmap() // the library returns IPv4's default route as IPv6
+		addr = addr.Unmap()
 	}
 	return netip.PrefixFrom(addr, bits), ok && bits >= 0
 }

@@ -57,14 +57,16 @@ func (k *Kernel) Close() {
 // List returns every route of the main table.
 func (k *Kernel) List(ctx context.Context) ([]agent.Entry, error) {
 	return dump(ctx, "the kernel's routes", func() (found []agent.Entry, err error) {
-		err = k.handle.RouteListFilteredIter(netlink.FAMILY_ALL, &netlink.Route{}, 0,
-			func(r netlink.Route) bool {
-				if e, ok := entryOf(r); ok {
-					found = append(found, e)
-				}
-				return true
-			})
-		return found, err
+		request := k.request(unix.RTM_GETROUTE, unix.NLM_F_DUMP, &nl.RtMsg{})
+		var unreadable error
+		err = request.ExecuteIter(unix.NETLINK_ROUTE, unix.RTM_NEWROUTE, func(m []byte) bool {
+			e, ok, err := readRoute(m)
+			if unreadable = err; ok {
+				found = append(found, e)
+			}
+			return err == nil
+		})
+		return found, errors.Join(err, unreadable)
 	})
 }
 

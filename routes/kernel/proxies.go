@@ -18,7 +18,9 @@ import (
 // Proxies returns every IPv4 proxy neighbor entry.
 func (k *Kernel) Proxies(ctx context.Context) ([]agent.Proxy, error) {
 	messages, err := dump(ctx, "the proxy neighbors", func() ([][]byte, error) {
-		request := k.proxyRequest(unix.RTM_GETNEIGH, unix.NLM_F_DUMP, netlink.Ndmsg{})
+		request := k.request(unix.RTM_GETNEIGH, unix.NLM_F_DUMP, &netlink.Ndmsg{
+			Family: unix.AF_INET, Flags: netlink.NTF_PROXY,
+		})
 		return request.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWNEIGH)
 	})
 	if err != nil {
@@ -53,23 +55,14 @@ func (k *Kernel) setProxy(ctx context.Context, kind, flags int, p agent.Proxy) e
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	request := k.proxyRequest(kind, flags|unix.NLM_F_ACK, netlink.Ndmsg{
-		Index: uint32(p.Link), State: netlink.NUD_PERMANENT,
+	request := k.request(kind, flags|unix.NLM_F_ACK, &netlink.Ndmsg{
+		Family: unix.AF_INET, Index: uint32(p.Link), State: netlink.NUD_PERMANENT,
+		Flags: netlink.NTF_PROXY,
 	})
 	request.AddData(nl.NewRtAttr(netlink.NDA_DST, p.Addr.AsSlice()))
 	request.AddData(nl.NewRtAttr(netlink.NDA_PROTOCOL, []byte{p.Protocol}))
 	_, err := request.Execute(unix.NETLINK_ROUTE, 0)
 	return err
-}
-
-// proxyRequest builds a request that the library doesn't support: with the protocol attribute
-// (NDA_PROTOCOL).
-func (k *Kernel) proxyRequest(kind, flags int, about netlink.Ndmsg) *nl.NetlinkRequest {
-	request := nl.NewNetlinkRequest(kind, flags)
-	request.Sockets = map[int]*nl.SocketHandle{unix.NETLINK_ROUTE: k.socket}
-	about.Family, about.Flags = unix.AF_INET, netlink.NTF_PROXY
-	request.AddData(&about)
-	return request
 }
 
 // readProxy parses a message: a struct ndmsg and its attributes.

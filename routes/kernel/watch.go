@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 
 	"github.com/vishvananda/netlink"
@@ -75,7 +74,7 @@ func eventOf(kind uint16, data []byte) (agent.Event, bool) {
 			e.Kind = agent.RouteGone
 		}
 		var ok bool
-		e.Route, ok = readRoute(data)
+		e.Route, ok, _ = readRoute(data)
 		return e, ok
 	case unix.RTM_NEWLINK, unix.RTM_DELLINK:
 		link, err := netlink.LinkDeserialize(nil, data)
@@ -89,49 +88,6 @@ func eventOf(kind uint16, data []byte) (agent.Event, bool) {
 	default:
 		return agent.Event{}, false
 	}
-}
-
-// readRoute parses a route message, for which the library exports no function.
-func readRoute(data []byte) (agent.Entry, bool) {
-	if len(data) < unix.SizeofRtMsg {
-		return agent.Entry{}, false
-	}
-	msg := nl.DeserializeRtMsg(data)
-	attrs, err := nl.ParseRouteAttr(data[msg.Len():])
-	if err != nil || msg.Flags&unix.RTM_F_CLONED != 0 || msg.Table != unix.RT_TABLE_MAIN {
-		return agent.Entry{}, false
-	}
-	r := netlink.Route{
-		Table: int(msg.Table), Type: int(msg.Type), Tos: int(msg.Tos),
-		Protocol: netlink.RouteProtocol(msg.Protocol),
-	}
-	var dst netip.Addr
-	switch msg.Family {
-	case unix.AF_INET:
-		dst = netip.IPv4Unspecified()
-	case unix.AF_INET6:
-		dst = netip.IPv6Unspecified()
-	default:
-		return agent.Entry{}, false
-	}
-	for _, attr := range attrs {
-		switch attr.Attr.Type {
-		case unix.RTA_DST:
-			if dst, _ = netip.AddrFromSlice(attr.Value); !dst.IsValid() {
-				return agent.Entry{}, false
-			}
-		case unix.RTA_GATEWAY:
-			r.Gw = attr.Value
-		case unix.RTA_OIF:
-			r.LinkIndex = int(nl.NativeEndian().Uint32(attr.Value))
-		case unix.RTA_PRIORITY:
-			r.Priority = int(nl.NativeEndian().Uint32(attr.Value))
-		case unix.RTA_MULTIPATH, unix.RTA_VIA, unix.RTA_ENCAP:
-			r.MultiPath = []*netlink.NexthopInfo{{}}
-		}
-	}
-	r.Dst = &net.IPNet{IP: dst.AsSlice(), Mask: net.CIDRMask(int(msg.Dst_len), dst.BitLen())}
-	return entryOf(r)
 }
 
 func readAddress(data []byte) (agent.Event, bool) {

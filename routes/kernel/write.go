@@ -34,6 +34,14 @@ func openSocket() (*nl.SocketHandle, error) {
 	return &nl.SocketHandle{Socket: socket}, nil
 }
 
+// request builds a request that the library doesn't support.
+func (k *Kernel) request(kind, flags int, message nl.NetlinkRequestData) *nl.NetlinkRequest {
+	request := nl.NewNetlinkRequest(kind, flags)
+	request.Sockets = map[int]*nl.SocketHandle{unix.NETLINK_ROUTE: k.socket}
+	request.AddData(message)
+	return request
+}
+
 // Add creates routes at free places.
 func (k *Kernel) Add(ctx context.Context, entries []agent.Entry) []error {
 	errs := make([]error, 0, len(entries))
