@@ -88,10 +88,6 @@ func decide(
 	if own != nil {
 		situation.Targets = agent.Targets(own)
 	}
-	var err error
-	if situation.Links, err = network.Links(ctx); err != nil {
-		return agent.Decision{}, situation, err
-	}
 	if s.Tunnels.Enabled {
 		devices, err := tunnels(o.keyDir, s.Tunnels.Port, s.preshared)
 		if err != nil {
@@ -103,10 +99,7 @@ func decide(
 			}
 		}
 	}
-	if situation.Table, err = network.List(ctx); err != nil {
-		return agent.Decision{}, situation, err
-	}
-	if situation.Proxies, err = network.Proxies(ctx); err != nil {
+	if err := situation.Read(ctx, network); err != nil {
 		return agent.Decision{}, situation, err
 	}
 	for _, link := range situation.Links {

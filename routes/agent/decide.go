@@ -49,8 +49,7 @@ type Situation struct {
 	// Links and Table are the machine's interfaces and routes.
 	Links []Link
 	Table []Entry
-	// Proxies are the addresses that the machine answers ARP for. They may be omitted if there
-	// are no VSwitch.Pools and none is ours.
+	// Proxies are the addresses that the machine answers ARP for.
 	Proxies []Proxy
 	// Unresolved are the addresses of neighbors that don't reply.
 	Unresolved map[netip.Addr]bool

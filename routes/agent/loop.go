@@ -61,8 +61,7 @@ type Agent struct {
 	// The rest is used only by the goroutine that processes the queue.
 	answers    answers
 	unresolved map[netip.Addr]bool
-	answering  bool            // proxy neighbor entries of ours may exist
-	logged     map[string]bool // warnings that have been logged
+	logged     map[string]bool // warnings
 	devices    []*observedDevice
 }
 
@@ -80,9 +79,8 @@ func New(cfg Config) (*Agent, error) {
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[task](20*time.Millisecond, 30*time.Second),
 			workqueue.TypedRateLimitingQueueConfig[task]{Name: "agent"}),
-		status:    newStatus(cfg),
-		answering: true, // an earlier agent may have had pools on the vSwitch
-		logged:    map[string]bool{},
+		status: newStatus(cfg),
+		logged: map[string]bool{},
 	}
 	for _, device := range cfg.Devices {
 		a.devices = append(a.devices, &observedDevice{Tunnels: device})
@@ -183,17 +181,22 @@ func (a *Agent) situation(ctx context.Context) (Situation, error) {
 			return Situation{}, err
 		}
 	}
+	err = s.Read(ctx, a.Kernel)
+	return s, err
+}
+
+// Read reads the interfaces, routes and proxy neighbor entries.
+func (s *Situation) Read(ctx context.Context, k Kernel) (err error) {
 	// Before the table: the kernel reports the removal of an IPv4 address before it silently
 	// removes the address's routes, and replies to this request after both.
-	if s.Links, err = a.Kernel.Links(ctx); err != nil {
-		return Situation{}, err
+	if s.Links, err = k.Links(ctx); err != nil {
+		return err
 	}
-	if s.Table, err = a.Kernel.List(ctx); err != nil || !a.answering {
-		return s, err
+	if s.Table, err = k.List(ctx); err != nil {
+		return err
 	}
-	s.Proxies, err = a.Kernel.Proxies(ctx)
-	a.answering = err != nil || len(s.VSwitch.Pools) > 0 || slices.ContainsFunc(s.Proxies, Proxy.Ours)
-	return s, err
+	s.Proxies, err = k.Proxies(ctx)
+	return err
 }
 
 func (a *Agent) warn(ctx context.Context, warning string) {

@@ -39,10 +39,6 @@ func (m *agentMetrics) wrote(verb string, err error) {
 	m.writes.WithLabelValues(verb, outcomeOf(err)).Inc()
 }
 
-func (m *agentMetrics) passed(err error) {
-	m.passes.WithLabelValues(outcomeOf(err)).Inc()
-}
-
 func outcomeOf(err error) string {
 	if err != nil {
 		return "error"

@@ -23,7 +23,7 @@ func (a *Agent) pass(ctx context.Context) error {
 	if err != nil {
 		a.full.Store(true)
 	}
-	a.metrics.passed(err)
+	a.metrics.passes.WithLabelValues(outcomeOf(err)).Inc()
 	return err
 }
 

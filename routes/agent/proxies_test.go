@@ -93,7 +93,7 @@ func TestTheNodeOfAServerIsMadeAnew(t *testing.T) {
 	})
 }
 
-// The entries are removed with the last pool on the vSwitch, and are not listed any more.
+// The entries are removed with the last pool on the vSwitch.
 func TestTheLastPoolOnTheVSwitchGoes(t *testing.T) {
 	s := server()
 	standing(&s)
@@ -106,18 +106,13 @@ func TestTheLastPoolOnTheVSwitchGoes(t *testing.T) {
 		time.Sleep(time.Minute)
 		w.rest()
 		w.machine.log()
-		asked := w.machine.asked
 		time.Sleep(10 * time.Minute)
 		w.rest()
 		w.wrote("at rest")
-		if w.machine.asked != asked {
-			t.Errorf("looked %d times for answers after they were gone", w.machine.asked-asked)
-		}
 	})
 }
 
-// On a machine without pools on the vSwitch, the entries of other programs are listed once, and
-// kept.
+// On a machine without pools on the vSwitch, the entries of other programs are kept.
 func TestProxiesOfOthersWithoutAVSwitch(t *testing.T) {
 	s := segment()
 	s.Modes, s.Gateway = bothByNodes, addr("10.0.0.254")
@@ -125,8 +120,8 @@ func TestProxiesOfOthersWithoutAVSwitch(t *testing.T) {
 	withMachine(t, s, []*corev1.Node{self(), peerB()}, func(w *fixture) {
 		time.Sleep(10 * time.Minute)
 		w.rest()
-		if w.machine.asked != 1 || len(w.machine.proxies) != 1 {
-			t.Errorf("looked %d times, left %v", w.machine.asked, w.machine.proxies)
+		if len(w.machine.proxies) != 1 {
+			t.Errorf("left %v", w.machine.proxies)
 		}
 	})
 }

@@ -181,13 +181,12 @@ func peersReachable(o outcome) corev1.NodeCondition {
 
 // named lists peers in a message, at most namedPeers individually.
 func named(peers []Peer) string {
-	lines := make([]string, 0, namedPeers+1)
-	for i, p := range peers {
-		if i == namedPeers {
-			lines = append(lines, fmt.Sprintf("and %d more", len(peers)-i))
-			break
-		}
+	var lines []string
+	for _, p := range peers[:min(namedPeers, len(peers))] {
 		lines = append(lines, p.Node+": "+p.Problem)
+	}
+	if more := len(peers) - namedPeers; more > 0 {
+		lines = append(lines, fmt.Sprintf("and %d more", more))
 	}
 	return strings.Join(lines, "; ")
 }
