@@ -81,9 +81,13 @@ func (m *machine) add(e Entry) error {
 	return nil
 }
 
-func (m *machine) Replace(_ context.Context, old, to Entry) error {
+func (m *machine) Replace(_ context.Context, to Entry) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	var old Entry
+	if at := slices.IndexFunc(m.table, func(o Entry) bool { return o.Place() == to.Place() }); at >= 0 {
+		old = m.table[at]
+	}
 	m.writes = append(m.writes, "replace "+old.String()+" by "+to.String())
 	m.table = slices.DeleteFunc(m.table, func(o Entry) bool { return o.Place() == to.Place() })
 	m.table = append(m.table, to)

@@ -165,7 +165,7 @@ func (a *Agent) write(
 		}
 	}
 	for _, change := range d.Plan.Replace {
-		wrote("replace", change.New, a.Kernel.Replace(ctx, change.Old, change.New.Entry))
+		wrote("replace", change.New, a.Kernel.Replace(ctx, change.New.Entry))
 	}
 	missing = len(failed.own) + len(failed.peers)
 	for _, e := range d.Plan.Delete {

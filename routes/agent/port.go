@@ -32,9 +32,9 @@ type Kernel interface {
 	// Add creates routes and returns an error or nil for each of them. It never overwrites: the
 	// error wraps ErrTaken if the place is occupied.
 	Add(ctx context.Context, entries []Entry) []error
-	// Replace replaces the route at the common place of both entries in one step. It
-	// overwrites any route there: list the table first.
-	Replace(ctx context.Context, old, to Entry) error
+	// Replace replaces the route at the entry's place in one step. It overwrites any route there:
+	// list the table first.
+	Replace(ctx context.Context, to Entry) error
 	// Delete returns once the route doesn't exist; it may have been missing before. It touches
 	// no route of another protocol.
 	Delete(ctx context.Context, e Entry) error

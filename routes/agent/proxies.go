@@ -34,8 +34,7 @@ func (p Proxy) Ours() bool { return p.Protocol == Protocol }
 func (p Proxy) String() string { return fmt.Sprintf("%s on interface %d", p.Addr, p.Link) }
 
 func compareProxies(a, b Proxy) int {
-	return cmp.Or(cmp.Compare(a.Link, b.Link), a.Addr.Compare(b.Addr), cmp.Compare(a.Protocol,
-		b.Protocol))
+	return cmp.Or(cmp.Compare(a.Link, b.Link), a.Addr.Compare(b.Addr))
 }
 
 // ProxyPlan changes proxy neighbor entries. Other programs' entries serve as well and are kept.
@@ -70,24 +69,13 @@ func diffProxies(want, have []Proxy, stays func(netip.Addr) bool) ProxyPlan {
 // Node has a podCIDR with its address, or one of own contains it. Two machines that answer ARP
 // for one address take its packets from each other.
 func (s Situation) unclaimed(own []netip.Prefix) func(netip.Addr) bool {
-	standing := make([]netip.Addr, len(s.Proxies))
-	for i, p := range s.Proxies {
-		standing[i] = p.Addr
-	}
-	slices.SortFunc(standing, netip.Addr.Compare)
-	claimed := map[netip.Addr]bool{}
+	var claimed []netip.Prefix
 	for _, n := range s.Nodes {
-		if n.Name == s.Self {
-			continue
-		}
-		for _, p := range n.PodCIDRs {
-			at, _ := slices.BinarySearchFunc(standing, p.Masked().Addr(), netip.Addr.Compare)
-			for ; at < len(standing) && p.Contains(standing[at]); at++ {
-				claimed[standing[at]] = true
-			}
+		if n.Name != s.Self {
+			claimed = append(claimed, n.PodCIDRs...)
 		}
 	}
-	return func(a netip.Addr) bool { return !claimed[a] || contain(own, a) }
+	return func(a netip.Addr) bool { return contain(own, a) || !contain(claimed, a) }
 }
 
 // Lines returns a line for each change.

@@ -12,11 +12,8 @@ import (
 // any address, and have packets to it leave with pods' own source addresses. The prefix that
 // the provider routes to the Node's machine is derived from the podCIDR that is cut from it.
 func (d *decider) trusted(n *kube.Node, addr netip.Addr) bool {
-	if slices.Contains(d.Inventory, addr) || contain(d.serverPrefixes(n), addr) {
+	if slices.Contains(d.Inventory, addr) || contain(d.serverPrefixes(n), addr) || d.own(addr) {
 		return true
-	}
-	if slices.ContainsFunc(d.Links, func(l Link) bool { return l.has(addr) }) {
-		return true // this machine's
 	}
 	e, ok := d.lookup.route(addr, addr.BitLen())
 	if !ok || e.Kind != Unicast || !d.onUplink(e.Link) {
@@ -25,6 +22,11 @@ func (d *decider) trusted(n *kube.Node, addr netip.Addr) bool {
 	// All of a cloud's network may be behind a default route via the configured gateway.
 	byGateway := d.Gateway.IsValid() && e.Via == d.Gateway && addr.IsPrivate()
 	return e.Dst.Bits() > 0 || byGateway
+}
+
+// own reports whether the machine has the address.
+func (d *decider) own(addr netip.Addr) bool {
+	return slices.ContainsFunc(d.Links, func(l Link) bool { return l.has(addr) })
 }
 
 func contain(all []netip.Prefix, addr netip.Addr) bool {

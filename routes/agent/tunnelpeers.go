@@ -172,7 +172,5 @@ func (d *decider) only(n *kube.Node, a netip.Addr) bool {
 // behindNAT reports whether no interface has one of the node's public addresses.
 func (d *decider) behindNAT() bool {
 	return !slices.ContainsFunc(slices.Concat(d.Node.InternalIPs, d.Node.ExternalIPs),
-		func(a netip.Addr) bool {
-			return !a.IsPrivate() && slices.ContainsFunc(d.Links, func(l Link) bool { return l.has(a) })
-		})
+		func(a netip.Addr) bool { return !a.IsPrivate() && d.own(a) })
 }

@@ -95,7 +95,7 @@ func TestTable(t *testing.T) {
 			if err := k.Add(ctx, []agent.Entry{second})[0]; !errors.Is(err, agent.ErrTaken) {
 				t.Errorf("adding where a route is: %v, want ErrTaken", err)
 			}
-			if err := k.Replace(ctx, first, second); err != nil {
+			if err := k.Replace(ctx, second); err != nil {
 				t.Fatal(err)
 			}
 			if all := list(t, k); !slices.Contains(all, second) || slices.Contains(all, first) {

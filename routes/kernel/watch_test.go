@@ -170,7 +170,7 @@ func TestWatchGoesOnAfterOverflow(t *testing.T) {
 	other := first
 	other.Via = other.Via.Next()
 	for range 80_000 { // the watcher doesn't read
-		if err := k.Replace(t.Context(), first, other); err != nil {
+		if err := k.Replace(t.Context(), other); err != nil {
 			t.Fatal(err)
 		}
 		first, other = other, first

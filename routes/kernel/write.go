@@ -56,11 +56,8 @@ func (k *Kernel) Add(ctx context.Context, entries []agent.Entry) []error {
 	return errs
 }
 
-// Replace replaces the route at the common place of both entries in one step.
-func (k *Kernel) Replace(ctx context.Context, old, to agent.Entry) error {
-	if old.Place() != to.Place() {
-		return fmt.Errorf("replacing %s by %s: they differ in destination or metric", old, to)
-	}
+// Replace replaces the route at the entry's place in one step.
+func (k *Kernel) Replace(ctx context.Context, to agent.Entry) error {
 	return k.write(ctx, unix.RTM_NEWROUTE, unix.NLM_F_CREATE|unix.NLM_F_REPLACE, []agent.Entry{to})[0]
 }
 
