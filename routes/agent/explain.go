@@ -8,43 +8,33 @@ import (
 	"slices"
 )
 
-// Line is a route and the action on it.
+// Line is a route and what a pass would do to it: "add", "replace" or "delete" it; an existing one
+// "stands", and one in the way of another program's is "refused".
 type Line struct {
-	Action Action
+	Action string
 	WantedEntry
 }
 
-// Action is the change that a pass would make to a route.
-type Action string
-
-const (
-	Stands   Action = "stands"
-	Adds     Action = "add"
-	Replaces Action = "replace"
-	Deletes  Action = "delete"
-	Refuses  Action = "refused"
-)
-
 // Explain returns a line for each route of a decision, sorted by destination.
 func Explain(d Decision) []Line {
-	actions, why := map[Place]Action{}, map[Place]string{}
+	actions, why := map[Place]string{}, map[Place]string{}
 	for _, wanted := range d.Plan.Add {
-		actions[wanted.Place()] = Adds
+		actions[wanted.Place()] = "add"
 	}
 	for _, c := range d.Plan.Replace {
-		actions[c.New.Place()], why[c.New.Place()] = Replaces, ", now via "+c.Old.Via.String()
+		actions[c.New.Place()], why[c.New.Place()] = "replace", ", now via "+c.Old.Via.String()
 	}
 	for _, r := range d.Plan.Refused {
-		actions[r.Place()], why[r.Place()] = Refuses, ": "+r.String()
+		actions[r.Place()], why[r.Place()] = "refused", ": "+r.String()
 	}
 	var lines []Line
 	for _, wanted := range d.Want {
 		wanted.Why += why[wanted.Place()]
-		lines = append(lines, Line{cmp.Or(actions[wanted.Place()], Stands), wanted})
+		lines = append(lines, Line{cmp.Or(actions[wanted.Place()], "stands"), wanted})
 	}
 	const unwanted = "ours, and no Node has this podCIDR at this address"
 	for _, e := range d.Plan.Delete {
-		lines = append(lines, Line{Deletes, WantedEntry{e, "", unwanted}})
+		lines = append(lines, Line{"delete", WantedEntry{e, "", unwanted}})
 	}
 	slices.SortStableFunc(lines, func(a, b Line) int { return compareEntries(a.Entry, b.Entry) })
 	return lines

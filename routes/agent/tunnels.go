@@ -143,18 +143,6 @@ func (d *decider) unrouted(n *kube.Node) bool {
 	return routes.Tunneled(routes.Reach(d.Node.Reach), routes.Reach(n.Reach))
 }
 
-// enters reports whether packets to the node's pods are sent through the tunnel.
-func (d *decider) enters(n *kube.Node) bool {
-	switch {
-	case d.unrouted(n) || d.Tunnels.Phase == Require:
-		return true
-	case d.Tunnels.Phase == Prefer:
-		at, _ := d.device(n)
-		return d.Devices[at].handshaken(n.WireGuard.Key(d.Devices[at].Port))
-	}
-	return false
-}
-
 // device returns the index of the device to use for the node: the first that has shaken hands with
 // it, else the first for which it has a key. So a node whose port and key change is reached by the
 // earlier device until both ends have shaken hands by the new one, and no packet is lost.
@@ -207,7 +195,10 @@ func (d *decider) tunnels() (encrypted map[netip.Prefix]bool) {
 			continue
 		}
 		at, problem := d.addPeers(n, dsts[n.Name])
-		enters := d.enters(n) && (problem == "" || d.unrouted(n) || d.Tunnels.Phase == Require)
+		// Whether packets to the node's pods are sent through the tunnel.
+		enters := d.unrouted(n) || d.Tunnels.Phase == Require ||
+			problem == "" && d.Tunnels.Phase == Prefer &&
+				d.Devices[at].handshaken(n.WireGuard.Key(d.Devices[at].Port))
 		for _, dst := range dsts[n.Name] {
 			encrypted[dst] = enters
 		}

@@ -36,14 +36,10 @@ func Open() (*Kernel, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening a netlink socket: %w", err)
 	}
-	if err := handle.SetSocketTimeout(requestTimeout); err != nil {
-		handle.Close()
-		return nil, fmt.Errorf("limiting the time of netlink requests: %w", err)
-	}
 	socket, err := openSocket()
-	if err != nil {
+	if err = errors.Join(err, handle.SetSocketTimeout(requestTimeout)); err != nil {
 		handle.Close()
-		return nil, fmt.Errorf("opening another netlink socket: %w", err)
+		return nil, fmt.Errorf("opening the netlink sockets: %w", err)
 	}
 	return &Kernel{handle: handle, socket: socket}, nil
 }
