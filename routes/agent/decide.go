@@ -180,11 +180,11 @@ func Decide(s Situation) (Decision, error) {
 	d.View.Ingress = d.ingress()
 	d.distrust()
 	d.Plan = Diff(d.Want, s.Table, d.held)
-	for _, r := range d.Plan.Refused {
-		if r.Node != "" {
-			d.lost(r.Node, r.String())
+	for _, c := range d.Plan.Refused {
+		if c.Node != "" {
+			d.lost(c.Node, c.refusal())
 		} else {
-			d.Faults = append(d.Faults, r.String())
+			d.Faults = append(d.Faults, c.refusal())
 		}
 	}
 	d.Changes = diffProxies(d.Answers, s.Proxies, d.staying)

@@ -15,32 +15,25 @@ import (
 //	another's route        Refused, unless it has the same next hop
 //	our unwanted route     Delete, after everything else
 type Plan struct {
-	Add     []WantedEntry
-	Replace []Change
-	Delete  []Entry
-	Refused []Refusal
+	Add              []WantedEntry
+	Replace, Refused []Conflict
+	Delete           []Entry
 }
 
-// Change replaces our route at a place.
-type Change struct {
-	Old Entry
-	New WantedEntry
-}
-
-// Refusal is a wanted entry that conflicts with another program's route.
-type Refusal struct {
+// Conflict is a wanted entry and the existing one that it replaces, or that is in its way.
+type Conflict struct {
 	WantedEntry
-	By Entry
+	With Entry
 }
 
-// String returns a message with the remedy.
-func (r Refusal) String() string {
+// refusal returns a message about another program's route, with the remedy.
+func (c Conflict) refusal() string {
 	way := "leads elsewhere"
-	if r.By.Via.IsValid() {
-		way = "leads to " + r.By.Via.String()
+	if c.With.Via.IsValid() {
+		way = "leads to " + c.With.Via.String()
 	}
 	return fmt.Sprintf("route %s of another program (protocol %d, metric %d) %s, and is kept; remove it if nothing needs it",
-		r.Dst, r.By.Protocol, r.By.Metric, way)
+		c.Dst, c.With.Protocol, c.With.Metric, way)
 }
 
 // Diff compares the wanted with the existing entries. Our routes to a held destination, whatever
@@ -64,10 +57,10 @@ func Diff(want []WantedEntry, have []Entry, held map[netip.Prefix]netip.Addr) Pl
 		by, inTheWay := wanted.obstacle(others[wanted.Dst])
 		switch {
 		case inTheWay && !(by.Kind == wanted.Kind && by.Via == wanted.Via && by.Link == wanted.Link):
-			p.Refused = append(p.Refused, Refusal{wanted, by})
+			p.Refused = append(p.Refused, Conflict{wanted, by})
 		case at >= 0 || inTheWay: // it exists
 		case len(mine) > 0:
-			p.Replace = append(p.Replace, Change{mine[0], wanted})
+			p.Replace = append(p.Replace, Conflict{wanted, mine[0]})
 			spare = mine[1:]
 		default:
 			p.Add = append(p.Add, wanted)

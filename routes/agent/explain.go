@@ -22,10 +22,10 @@ func Explain(d Decision) []Line {
 		actions[wanted.Place()] = "add"
 	}
 	for _, c := range d.Plan.Replace {
-		actions[c.New.Place()], why[c.New.Place()] = "replace", ", now via "+c.Old.Via.String()
+		actions[c.Place()], why[c.Place()] = "replace", ", now via "+c.With.Via.String()
 	}
-	for _, r := range d.Plan.Refused {
-		actions[r.Place()], why[r.Place()] = "refused", ": "+r.String()
+	for _, c := range d.Plan.Refused {
+		actions[c.Place()], why[c.Place()] = "refused", ": "+c.refusal()
 	}
 	var lines []Line
 	for _, wanted := range d.Want {

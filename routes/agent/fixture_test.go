@@ -68,7 +68,7 @@ func (m *machine) add(e Entry) error {
 		return fmt.Errorf("adding %s: no buffer space available", e)
 	}
 	if slices.ContainsFunc(m.table, func(o Entry) bool { return o.Place() == e.Place() }) {
-		return fmt.Errorf("adding %s: %w", e, ErrTaken)
+		return fmt.Errorf("adding %s: file exists", e)
 	}
 	if e.Kind == Unicast && !slices.ContainsFunc(m.links, func(l Link) bool { return l.Index == e.Link && l.Up }) {
 		return fmt.Errorf("adding %s: network is down", e)

@@ -164,8 +164,8 @@ func (a *Agent) write(
 			unmade[entries[i].Dst] = true
 		}
 	}
-	for _, change := range d.Plan.Replace {
-		wrote("replace", change.New, a.Kernel.Replace(ctx, change.New.Entry))
+	for _, c := range d.Plan.Replace {
+		wrote("replace", c.WantedEntry, a.Kernel.Replace(ctx, c.Entry))
 	}
 	missing = len(failed.own) + len(failed.peers)
 	for _, e := range d.Plan.Delete {

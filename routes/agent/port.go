@@ -29,8 +29,7 @@ type Nodes interface {
 type Kernel interface {
 	// List returns every route of the main table, whatever its owner. A partial list is an error.
 	List(ctx context.Context) ([]Entry, error)
-	// Add creates routes and returns an error or nil for each of them. It never overwrites: the
-	// error wraps ErrTaken if the place is occupied.
+	// Add creates routes and returns an error or nil for each of them. It never overwrites.
 	Add(ctx context.Context, entries []Entry) []error
 	// Replace replaces the route at the entry's place in one step. It overwrites any route there:
 	// list the table first.
@@ -57,9 +56,6 @@ type Kernel interface {
 	// again whenever the kernel dropped events, after which it continues.
 	Watch(ctx context.Context, happened func(Event)) error
 }
-
-// ErrTaken is wrapped by an error of Kernel.Add if the place is occupied.
-var ErrTaken = errors.New("a route with this destination and metric exists")
 
 // ErrDown is wrapped by errors of Edge.Apply if the component doesn't work at all, rather than
 // being out of date: no pod that relies on it may start.

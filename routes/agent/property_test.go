@@ -23,12 +23,12 @@ func applied(t *testing.T, have []Entry, p Plan) []Entry {
 		table = append(table, wanted.Entry)
 	}
 	for _, c := range p.Replace {
-		at := slices.Index(table, c.Old)
-		if at < 0 || !c.Old.Ours() || c.Old.Place() != c.New.Place() {
-			t.Errorf("replace %+v by %+v in %+v", c.Old, c.New, table)
+		at := slices.Index(table, c.With)
+		if at < 0 || !c.With.Ours() || c.With.Place() != c.Place() {
+			t.Errorf("replace %+v by %+v in %+v", c.With, c.WantedEntry, table)
 			continue
 		}
-		table[at] = c.New.Entry
+		table[at] = c.Entry
 	}
 	for _, e := range p.Delete {
 		at := slices.Index(table, e)
@@ -65,7 +65,7 @@ func TestPlansConverge(t *testing.T) {
 			stands := slices.ContainsFunc(table, func(e Entry) bool {
 				return e.Dst == wanted.Dst && e.Via == wanted.Via && e.Kind == wanted.Kind && e.Link == wanted.Link
 			})
-			refused := slices.ContainsFunc(plan.Refused, func(r Refusal) bool { return r.WantedEntry == wanted })
+			refused := slices.ContainsFunc(plan.Refused, func(r Conflict) bool { return r.WantedEntry == wanted })
 			if !stands && !refused {
 				t.Fatalf("seed %d: %+v neither stands nor is refused in %+v", seed, wanted, table)
 			}

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/underlay-ccm/underlay/routes/agent"
@@ -92,8 +93,8 @@ func TestTable(t *testing.T) {
 			if !slices.Contains(list(t, k), first) {
 				t.Errorf("not listed as it was added: %v", list(t, k))
 			}
-			if err := k.Add(ctx, []agent.Entry{second})[0]; !errors.Is(err, agent.ErrTaken) {
-				t.Errorf("adding where a route is: %v, want ErrTaken", err)
+			if err := k.Add(ctx, []agent.Entry{second})[0]; !errors.Is(err, unix.EEXIST) {
+				t.Errorf("adding where a route is: %v, want EEXIST", err)
 			}
 			if err := k.Replace(ctx, second); err != nil {
 				t.Fatal(err)
@@ -148,7 +149,7 @@ func TestManyRoutesAtOnce(t *testing.T) {
 	}
 	entries[1].Via = netip.MustParseAddr("fd02::2") // not a neighbor
 	for i, err := range k.Add(t.Context(), entries) {
-		switch taken := errors.Is(err, agent.ErrTaken); {
+		switch taken := errors.Is(err, unix.EEXIST); {
 		case i == 1 && (err == nil || taken), i != 1 && taken != (i%7 == 0), i != 1 && !taken && err != nil:
 			t.Errorf("%s: %v", entries[i], err)
 		}
@@ -157,7 +158,7 @@ func TestManyRoutesAtOnce(t *testing.T) {
 		t.Errorf("%d routes stand, want %d", n, len(entries)-1)
 	}
 	for i, err := range k.Add(t.Context(), entries) {
-		if i != 1 && !errors.Is(err, agent.ErrTaken) {
+		if i != 1 && !errors.Is(err, unix.EEXIST) {
 			t.Errorf("again %s: %v", entries[i], err)
 		}
 	}

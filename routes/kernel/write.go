@@ -5,7 +5,6 @@ package kernel
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync/atomic"
 
@@ -47,11 +46,6 @@ func (k *Kernel) Add(ctx context.Context, entries []agent.Entry) []error {
 	errs := make([]error, 0, len(entries))
 	for part := range slices.Chunk(entries, batch) {
 		errs = append(errs, k.write(ctx, unix.RTM_NEWROUTE, unix.NLM_F_CREATE|unix.NLM_F_EXCL, part)...)
-	}
-	for i, err := range errs {
-		if errors.Is(err, unix.EEXIST) {
-			errs[i] = fmt.Errorf("%w (%w)", agent.ErrTaken, err)
-		}
 	}
 	return errs
 }
