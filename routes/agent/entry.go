@@ -120,9 +120,9 @@ func toward(dst netip.Prefix, via netip.Addr, link int) Entry {
 }
 
 func aggregate(pool netip.Prefix, via netip.Addr, link int) Entry {
-	return Entry{
-		Dst: pool, Via: via, Kind: Unicast, Link: link, Metric: MetricPeer, Protocol: Protocol,
-	}
+	e := toward(pool, via, link)
+	e.Metric = MetricPeer
+	return e
 }
 
 func refusing(dst netip.Prefix) Entry {

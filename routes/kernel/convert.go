@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"syscall"
 
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
@@ -16,8 +17,9 @@ import (
 // readRoute parses a route message. It reports false for routes outside of the main table of
 // unicast IP, such as multicast routes.
 func readRoute(data []byte) (e agent.Entry, ok bool, err error) {
-	if len(data) < unix.SizeofRtMsg {
-		return e, false, fmt.Errorf("a message of %d bytes is too short", len(data))
+	attrs, err := attributes(data, unix.SizeofRtMsg)
+	if err != nil {
+		return e, false, err
 	}
 	msg := nl.DeserializeRtMsg(data)
 	var dst netip.Addr
@@ -29,10 +31,6 @@ func readRoute(data []byte) (e agent.Entry, ok bool, err error) {
 	}
 	if !dst.IsValid() || msg.Flags&unix.RTM_F_CLONED != 0 || msg.Table != unix.RT_TABLE_MAIN {
 		return e, false, nil
-	}
-	attrs, err := nl.ParseRouteAttr(data[msg.Len():])
-	if err != nil {
-		return e, false, err
 	}
 	plain := msg.Type == unix.RTN_UNICAST && msg.Tos == 0
 	for _, attr := range attrs {
@@ -59,6 +57,14 @@ func readRoute(data []byte) (e agent.Entry, ok bool, err error) {
 		e.Kind, e.Via = agent.OtherKind, netip.Addr{}
 	}
 	return e, e.Dst.IsValid(), nil
+}
+
+// attributes parses those behind a message's header.
+func attributes(data []byte, header int) ([]syscall.NetlinkRouteAttr, error) {
+	if len(data) < header {
+		return nil, fmt.Errorf("a message of %d bytes is too short", len(data))
+	}
+	return nl.ParseRouteAttr(data[header:])
 }
 
 func prefixOf(n *net.IPNet) (netip.Prefix, bool) {

@@ -67,10 +67,7 @@ func (k *Kernel) setProxy(ctx context.Context, kind, flags int, p agent.Proxy) e
 
 // readProxy parses a message: a struct ndmsg and its attributes.
 func readProxy(data []byte) (agent.Proxy, error) {
-	if len(data) < unix.SizeofNdMsg {
-		return agent.Proxy{}, fmt.Errorf("a message of %d bytes is too short", len(data))
-	}
-	attrs, err := nl.ParseRouteAttr(data[unix.SizeofNdMsg:])
+	attrs, err := attributes(data, unix.SizeofNdMsg)
 	if err != nil {
 		return agent.Proxy{}, err
 	}

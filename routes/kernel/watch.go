@@ -91,15 +91,13 @@ func eventOf(kind uint16, data []byte) (agent.Event, bool) {
 }
 
 func readAddress(data []byte) (agent.Event, bool) {
-	if len(data) < unix.SizeofIfAddrmsg {
-		return agent.Event{}, false
-	}
-	msg := nl.DeserializeIfAddrmsg(data)
-	attrs, err := nl.ParseRouteAttr(data[msg.Len():])
+	attrs, err := attributes(data, unix.SizeofIfAddrmsg)
 	if err != nil {
 		return agent.Event{Kind: agent.EventsLost}, true
 	}
-	e := agent.Event{Kind: agent.AddressChanged, Link: int(msg.Index)}
+	e := agent.Event{
+		Kind: agent.AddressChanged, Link: int(nl.DeserializeIfAddrmsg(data).Index),
+	}
 	for _, attr := range attrs {
 		// If both are present, IFA_LOCAL is the interface's own address; it is second.
 		if attr.Attr.Type == unix.IFA_ADDRESS || attr.Attr.Type == unix.IFA_LOCAL {
