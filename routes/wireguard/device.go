@@ -289,6 +289,7 @@ func (d *Device) setRules(podCIDRs []netip.Prefix) error {
 	if err != nil {
 		return fmt.Errorf("listing the routing rules: %w", err)
 	}
+	have = slices.DeleteFunc(have, func(r netlink.Rule) bool { return r.Protocol != agent.Protocol })
 	return reconcile("the routing rule for packets from", podCIDRs, have,
 		func(r netlink.Rule) netip.Prefix { return ipnet.Prefix(r.Src) },
 		func(r netlink.Rule) error { return d.handle.RuleDel(&r) },
