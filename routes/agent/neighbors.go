@@ -28,7 +28,7 @@ type answers map[netip.Addr]time.Time
 func (a *answers) update(
 	now time.Time, peers []peer, known map[netip.Addr]bool,
 ) (probe []peer, soon bool) {
-	updated := make(answers, len(peers))
+	updated, again := make(answers, len(peers)), []peer(nil)
 	for _, p := range peers {
 		silent, found := known[p.addr]
 		since, tracked := (*a)[p.addr]
@@ -41,16 +41,17 @@ func (a *answers) update(
 		if found && (!tracked || replied) {
 			since, tracked = now, true
 		}
+		soon = soon || !tracked || now.Sub(since) < silenceLimit
 		if tracked {
 			updated[p.addr] = since
-		}
-		soon = soon || !tracked || now.Sub(since) < silenceLimit
-		if len(probe) < probesAtOnce {
+			again = append(again, p)
+		} else {
 			probe = append(probe, p)
 		}
 	}
 	*a = updated
-	return probe, soon
+	probe = append(probe, again...) // later, or many dead peers would keep others from being probed
+	return probe[:min(len(probe), probesAtOnce)], soon
 }
 
 func (a answers) unresolved(now time.Time) map[netip.Addr]bool {
