@@ -16,16 +16,14 @@ func PodRanges(pools, excluded []netip.Prefix) (ranges []netip.Prefix) {
 		case at < 0:
 			ranges = append(ranges, p)
 		case excluded[at].Bits() > p.Bits():
-			halves := []netip.Prefix{netip.PrefixFrom(p.Addr(), p.Bits()+1), upperHalf(p)}
+			bytes := p.Addr().AsSlice()
+			bytes[p.Bits()/8] |= 0x80 >> (p.Bits() % 8)
+			upper, _ := netip.AddrFromSlice(bytes)
+			halves := []netip.Prefix{
+				netip.PrefixFrom(p.Addr(), p.Bits()+1), netip.PrefixFrom(upper, p.Bits()+1),
+			}
 			ranges = append(ranges, PodRanges(halves, excluded)...)
 		}
 	}
 	return ranges
-}
-
-func upperHalf(p netip.Prefix) netip.Prefix {
-	bytes := p.Addr().AsSlice()
-	bytes[p.Bits()/8] |= 0x80 >> (p.Bits() % 8)
-	addr, _ := netip.AddrFromSlice(bytes)
-	return netip.PrefixFrom(addr, p.Bits()+1)
 }

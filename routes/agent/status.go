@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -152,9 +153,7 @@ const namedPeers = 10
 // controller manager sets NetworkUnavailable, no other condition does.
 func peersReachable(o outcome) corev1.NodeCondition {
 	c := corev1.NodeCondition{
-		Type: PeersReachable, Status: corev1.ConditionTrue,
-		Reason:  reasonAllReachable,
-		Message: "this node has a route to the pods of every other node that has any",
+		Type: PeersReachable, Status: corev1.ConditionTrue, Reason: reasonAllReachable,
 	}
 	var message []string
 	if o.ready != nil {
@@ -173,9 +172,8 @@ func peersReachable(o outcome) corev1.NodeCondition {
 		}
 		message = append(message, "warning: "+strings.Join(o.warnings, "; "))
 	}
-	if len(message) > 0 {
-		c.Message = strings.Join(message, "; ")
-	}
+	c.Message = cmp.Or(strings.Join(message, "; "),
+		"this node has a route to the pods of every other node that has any")
 	return c
 }
 

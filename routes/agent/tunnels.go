@@ -189,7 +189,7 @@ func (d *decider) tunnels() (encrypted map[netip.Prefix]bool) {
 	}
 	d.keyOwners = owners(d.Nodes, publicKeys)
 	d.addressOwners = owners(d.Nodes, func(n *kube.Node) []netip.Addr { return n.InternalIPs })
-	encrypted = map[netip.Prefix]bool{}
+	encrypted, d.TunnelPlans[0].Keyless = map[netip.Prefix]bool{}, map[string]bool{}
 	for _, n := range d.Nodes {
 		if !d.tunneled(n) || len(dsts[n.Name]) == 0 {
 			continue
@@ -224,9 +224,6 @@ func (d *decider) tunnels() (encrypted map[netip.Prefix]bool) {
 
 // withoutTunnel records that a node can't be a peer. Existing routes into its tunnel are kept.
 func (d *decider) withoutTunnel(n *kube.Node, dsts []netip.Prefix, enters bool, problem string) {
-	if d.TunnelPlans[0].Keyless == nil {
-		d.TunnelPlans[0].Keyless = map[string]bool{}
-	}
 	d.TunnelPlans[0].Keyless[n.Name] = true
 	d.Unconnected = d.Unconnected || n.Ready && !d.Devices[0].Unanswered[n.Name]
 	if !enters {
@@ -255,7 +252,11 @@ func (d *decider) whyTunneled(n *kube.Node) string {
 func (d *decider) smallestMTU() int {
 	smallest := 0
 	for _, l := range d.Links {
-		if (d.onUplink(l.Index) || d.outward(l.Index)) && (smallest == 0 || l.MTU < smallest) {
+		outward := func(e Entry) bool {
+			return e.Dst.Bits() == 0 && e.Kind == Unicast && e.Link == l.Index
+		}
+		if (d.onUplink(l.Index) || slices.ContainsFunc(d.Table, outward)) &&
+			(smallest == 0 || l.MTU < smallest) {
 			smallest = l.MTU
 		}
 	}

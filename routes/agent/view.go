@@ -62,7 +62,8 @@ func (d *decider) fillView() {
 			(len(d.Uplinks) > 0 || slices.ContainsFunc(d.Node.InternalIPs, ipv4)) {
 			v.IPv4Uplinks = append(v.IPv4Uplinks, l.Name)
 		}
-		if d.advertised(l.Index) {
+		advertised := func(e Entry) bool { return e.Protocol == protocolRA && e.Link == l.Index }
+		if slices.ContainsFunc(d.Table, advertised) {
 			v.RouterAdvertised = append(v.RouterAdvertised, l.Name)
 		}
 	}
@@ -99,16 +100,3 @@ func (d *decider) serverPrefixes(n *kube.Node) []netip.Prefix {
 
 // ownPrefixBits is the length of the prefix that the provider routes to a server.
 const ownPrefixBits = 64
-
-func (d *decider) outward(index int) bool {
-	return slices.ContainsFunc(d.Table, func(e Entry) bool {
-		return e.Dst.Bits() == 0 && e.Kind == Unicast && e.Link == index
-	})
-}
-
-// advertised reports whether the interface has IPv6 routes from router advertisements.
-func (d *decider) advertised(index int) bool {
-	return slices.ContainsFunc(d.Table, func(e Entry) bool {
-		return e.Protocol == protocolRA && e.Link == index
-	})
-}

@@ -69,13 +69,11 @@ func watchOnce(ctx context.Context, happened func(agent.Event)) error {
 func eventOf(kind uint16, data []byte) (agent.Event, bool) {
 	switch kind {
 	case unix.RTM_NEWROUTE, unix.RTM_DELROUTE:
-		e := agent.Event{Kind: agent.RouteSet}
+		route, ok, _ := readRoute(data)
 		if kind == unix.RTM_DELROUTE {
-			e.Kind = agent.RouteGone
+			return agent.Event{Kind: agent.RouteGone, Route: route}, ok
 		}
-		var ok bool
-		e.Route, ok, _ = readRoute(data)
-		return e, ok
+		return agent.Event{Kind: agent.RouteSet, Route: route}, ok
 	case unix.RTM_NEWLINK, unix.RTM_DELLINK:
 		link, err := netlink.LinkDeserialize(nil, data)
 		if err != nil {
