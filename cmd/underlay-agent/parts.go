@@ -122,11 +122,11 @@ type parts struct {
 }
 
 func (o *options) parts() (parts, error) {
-	filter, err := netfilter.New(netfilter.Options{})
+	filter, err := netfilter.New()
 	if err != nil {
 		return parts{}, fmt.Errorf("preparing the packet filter: %w", err)
 	}
-	enforced, err := netfilter.NewPolicyTable(netfilter.Options{})
+	enforced, err := netfilter.NewPolicyTable()
 	if err != nil {
 		return parts{}, err
 	}

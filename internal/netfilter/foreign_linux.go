@@ -1,15 +1,10 @@
 package netfilter
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"os/exec"
 	"slices"
-
-	"sigs.k8s.io/knftables"
 )
 
 // Foreign checks tables of other programs, whose chains can drop packets that our table accepts:
@@ -28,58 +23,42 @@ func (f Foreign) Plan(
 }
 
 // Apply returns a warning for each base chain of other tables that drops forwarded packets.
-func (f Foreign) Apply(
+func (Foreign) Apply(
 	ctx context.Context, want Forwarding,
 ) (changed, warnings []string, err error) {
 	if want == (Forwarding{}) {
 		return nil, nil, nil
 	}
-	dropping, err := f.dropping(ctx, want)
+	text, err := output(ctx, "--json", "list", "chains")
+	if err == nil {
+		warnings, err = droppingChains(text, want)
+	}
 	if err != nil { // not an error, since the node works without the check
-		return nil,
-			[]string{fmt.Sprintf("not checked whether another program drops forwarded packets: %v", err)},
-			nil
+		warnings = []string{
+			fmt.Sprintf("not checked whether another program drops forwarded packets: %v", err),
+		}
 	}
-	return nil, dropping, nil
-}
-
-func (Foreign) dropping(ctx context.Context, want Forwarding) ([]string, error) {
-	text, err := exec.CommandContext(ctx, "nft", "--json", "list", "chains").Output()
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
-		return nil,
-			fmt.Errorf("listing the chains of nftables: %w: %s", err, bytes.TrimSpace(exit.Stderr))
-	}
-	if err != nil {
-		return nil, fmt.Errorf("listing the chains of nftables: %w", err)
-	}
-	return droppingChains(text, want)
+	return nil, warnings, nil
 }
 
 // Cleanup does nothing.
 func (Foreign) Cleanup(context.Context) ([]string, error) { return nil, nil }
 
 // droppingChains parses the output of nft --json list chains.
-func droppingChains(text []byte, want Forwarding) (warnings []string, err error) {
+func droppingChains(text string, want Forwarding) (warnings []string, err error) {
 	var listed struct {
 		Objects []struct {
-			Chain *struct{ Family, Table, Name, Hook, Policy string }
+			Chain struct{ Family, Table, Name, Hook, Policy string }
 		} `json:"nftables"`
 	}
-	if err := json.Unmarshal(text, &listed); err != nil {
-		return nil, fmt.Errorf("reading the chains of nftables: %w", err)
+	if err := json.Unmarshal([]byte(text), &listed); err != nil {
+		return nil, err
 	}
-	families := map[knftables.Family]bool{
-		knftables.IPv4Family: want.IPv4, knftables.IPv6Family: want.IPv6,
-		knftables.InetFamily: want.IPv4 || want.IPv6,
-	}
+	families := map[string]bool{"ip": want.IPv4, "ip6": want.IPv6, "inet": true}
 	for _, o := range listed.Objects {
 		c := o.Chain
-		if c == nil || c.Hook != "forward" || c.Policy != "drop" ||
-			!families[knftables.Family(c.Family)] {
-			continue
-		}
-		if c.Family == string(knftables.InetFamily) && c.Table == tableName {
+		if c.Hook != "forward" || c.Policy != "drop" || !families[c.Family] ||
+			c.Family == "inet" && c.Table == tableName {
 			continue
 		}
 		warnings = append(warnings, fmt.Sprintf(

@@ -43,9 +43,9 @@ func (c *counting) Run(ctx context.Context, tx *knftables.Transaction) error {
 	return c.Interface.Run(ctx, tx)
 }
 
-func (c *counting) ListAll(ctx context.Context) (map[string][]string, error) {
+func (c *counting) ListElements(ctx context.Context, kind, name string) ([]*knftables.Element, error) {
 	c.calls++
-	return c.Interface.ListAll(ctx)
+	return c.Interface.ListElements(ctx, kind, name)
 }
 
 func newNode(t *testing.T) *node {
@@ -59,7 +59,7 @@ func newNode(t *testing.T) *node {
 func (n *node) restart() {
 	n.t.Helper()
 	var err error
-	n.Do(func() { n.table, err = New(Options{}) })
+	n.Do(func() { n.table, err = New() })
 	if err != nil {
 		n.t.Fatal(err)
 	}

@@ -16,9 +16,9 @@ type plan struct {
 	// while its chains are unhooked, so it is only for tables that don't work.
 	rebuild string
 	remove  bool
-	// rules, if not empty, is the reason to replace the rules within their chains.
-	rules string
+	// rules, if not empty, is the reason to replace the rules within their chains. The surplus
 	// chains and sets are deleted together with the old rules.
+	rules        string
 	chains, sets []string
 	edits        []edit
 }
@@ -28,13 +28,13 @@ type edit struct {
 	set set
 	// flush removes all elements, because one of them can't be deleted by its key.
 	flush       bool
-	gone, added []element
+	gone, added []string
 }
 
 func (p plan) lines() []string {
 	switch {
 	case p.remove:
-		return []string{"nftables table " + tableName + " is removed: this node has no use for it"}
+		return []string{"nftables table " + tableName + " is removed"}
 	case p.rebuild != "":
 		return []string{"nftables table " + tableName + " is made anew: " + p.rebuild}
 	case p.rules != "":
@@ -43,10 +43,10 @@ func (p plan) lines() []string {
 	var out []string
 	for _, e := range p.edits {
 		what := "prefixes"
-		switch e.set.kind {
-		case openings6:
+		switch {
+		case e.set.kind == openings6:
 			what = "openings"
-		case served4, served6:
+		case strings.HasSuffix(e.set.kind, portType):
 			what = "ports"
 		}
 		out = append(out, fmt.Sprintf("nftables set %s of table %s: %d %s added, %d removed", e.set.name,
@@ -56,28 +56,37 @@ func (p plan) lines() []string {
 }
 
 func diff(want ruleset, have found) plan {
-	if len(want.chains) == 0 {
-		return plan{remove: have.exists}
-	}
-	if !have.exists {
+	switch {
+	case len(want.chains) == 0:
+		return plan{remove: have.parts != nil}
+	case have.parts == nil:
 		return plan{rebuild: "it was missing"}
 	}
 	if problem := compareFrame(want, have); problem != "" {
 		return plan{rebuild: problem}
 	}
 	p := plan{rules: compareChains(want, have)}
-	if p.rules != "" {
-		p.chains, p.sets = surplus(want, have)
+	should := want.found().parts
+	for _, part := range slices.Sorted(maps.Keys(have.parts)) {
+		if _, wanted := should[part]; wanted {
+			continue
+		}
+		if name, ok := strings.CutPrefix(part, chainPart); ok {
+			p.chains = append(p.chains, name)
+			p.rules = cmp.Or(p.rules, fmt.Sprintf("its chain %s should not be there", name))
+		}
+		if name, ok := strings.CutPrefix(part, setPart); ok {
+			p.sets = append(p.sets, name)
+		}
 	}
 	for _, s := range want.sets {
-		is := slices.SortedFunc(slices.Values(have.sets[s.name]), element.compare)
-		e := edit{set: s}
-		if slices.Contains(is, element{}) {
-			e.flush, e.gone, e.added = true, is, s.elements
-		} else {
-			e.gone, e.added = compareSorted(is, s.elements, element.compare)
+		is, exists := have.sets[s.name]
+		slices.Sort(is)
+		e := edit{set: s, flush: slices.Contains(is, "")}
+		if e.gone, e.added = is, s.elements; !e.flush {
+			e.gone, e.added = compareSorted(is, s.elements, strings.Compare)
 		}
-		if _, exists := have.sets[s.name]; !exists || len(e.gone)+len(e.added) > 0 {
+		if !exists || len(e.gone)+len(e.added) > 0 {
 			p.edits = append(p.edits, e)
 		}
 	}
@@ -104,31 +113,23 @@ func compareFrame(want ruleset, have found) string {
 // stands reports whether a table filters: it is not dormant, and all chains exist and have
 // rules. The rules themselves are not compared, since they may be an earlier version's.
 func stands(want ruleset, have found) bool {
-	if !have.exists || len(have.parts[""]) > 0 {
-		return false
-	}
-	for _, c := range want.chains {
+	empty := func(c chain) bool {
 		heads := len(c.lines()) - len(c.rules)
-		if len(have.parts[chainPart+c.name]) <= heads {
-			return false
-		}
+		return len(have.parts[chainPart+c.Name]) <= heads
 	}
-	return true
+	return have.parts != nil && len(have.parts[""]) == 0 && !slices.ContainsFunc(want.chains, empty)
 }
 
 // compareChains returns how the chains and their rules differ, or "".
 func compareChains(want ruleset, have found) string {
 	for _, c := range want.chains {
-		is, exists := have.parts[chainPart+c.name]
+		is, exists := have.parts[chainPart+c.Name]
 		if !exists {
-			return fmt.Sprintf("its chain %s was missing", c.name)
+			return fmt.Sprintf("its chain %s was missing", c.Name)
 		}
 		if should := c.lines(); !slices.Equal(is, should) {
-			return fmt.Sprintf("its chain %s was another: %s", c.name, firstDifference(is, should))
+			return fmt.Sprintf("its chain %s was another: %s", c.Name, firstDifference(is, should))
 		}
-	}
-	if chains, _ := surplus(want, have); len(chains) > 0 {
-		return fmt.Sprintf("its chain %s should not be there", chains[0])
 	}
 	return ""
 }
@@ -145,27 +146,12 @@ func firstDifference(is, should []string) string {
 	return fmt.Sprintf("it had %q too", is[len(should)])
 }
 
-// surplus returns the chains and sets that are not in want, sorted.
-func surplus(want ruleset, have found) (chains, sets []string) {
-	for _, part := range slices.Sorted(maps.Keys(have.parts)) {
-		if name, ok := strings.CutPrefix(part, chainPart); ok &&
-			!slices.ContainsFunc(want.chains, func(c chain) bool { return c.name == name }) {
-			chains = append(chains, name)
-		}
-		if name, ok := strings.CutPrefix(part, setPart); ok &&
-			!slices.ContainsFunc(want.sets, func(s set) bool { return s.name == name }) {
-			sets = append(sets, name)
-		}
-	}
-	return chains, sets
-}
-
 func compareSorted[T any](a, b []T, compare func(T, T) int) (onlyA, onlyB []T) {
 	for len(a) > 0 && len(b) > 0 {
-		switch order := compare(a[0], b[0]); cmp.Compare(order, 0) {
-		case -1:
+		switch order := compare(a[0], b[0]); {
+		case order < 0:
 			onlyA, a = append(onlyA, a[0]), a[1:]
-		case 1:
+		case order > 0:
 			onlyB, b = append(onlyB, b[0]), b[1:]
 		default:
 			a, b = a[1:], b[1:]
@@ -174,35 +160,33 @@ func compareSorted[T any](a, b []T, compare func(T, T) int) (onlyA, onlyB []T) {
 	return append(onlyA, a...), append(onlyB, b...)
 }
 
-// build fills a transaction that recreates the table from any state.
-func build(tx *knftables.Transaction, want ruleset) {
-	// A deletion fails if there is no table, so it is added first.
-	tx.Add(&knftables.Table{})
-	tx.Delete(&knftables.Table{})
-	tx.Add(&knftables.Table{Comment: knftables.PtrTo("pod network, kept by underlay-agent")})
-	for _, s := range want.sets {
-		addSet(tx, s)
-		addElements(tx, s.name, s.elements)
+// fill fills a transaction that applies a plan. Unless it recreates the table, the chains stay
+// hooked, so each packet passes either the old rules or the new ones.
+func (p plan) fill(tx *knftables.Transaction, want ruleset) {
+	if p.remove || p.rebuild != "" {
+		// A deletion fails if there is no table, so it is added first.
+		tx.Add(&knftables.Table{})
+		tx.Delete(&knftables.Table{})
 	}
-	for _, c := range want.chains {
-		addChain(tx, c)
+	if p.rebuild != "" {
+		tx.Add(&knftables.Table{Comment: knftables.PtrTo("pod network, kept by underlay-agent")})
+		p = diff(want, found{parts: map[string][]string{}})
 	}
-}
-
-// amend fills a transaction that applies a plan to an existing table. The chains stay hooked, so
-// each packet passes either the old rules or the new ones.
-func amend(tx *knftables.Transaction, want ruleset, p plan) {
 	for _, e := range p.edits {
+		tx.Add(&knftables.Set{
+			Name: e.set.name, Type: e.set.kind, Flags: []knftables.SetFlag{knftables.IntervalFlag},
+		})
 		// Removals first: an added element may overlap a removed one.
-		addSet(tx, e.set)
 		if e.flush {
 			tx.Flush(&knftables.Set{Name: e.set.name})
-		} else {
-			for _, gone := range e.gone {
-				tx.Delete(&knftables.Element{Set: e.set.name, Key: gone.key()})
-			}
+			e.gone = nil
 		}
-		addElements(tx, e.set.name, e.added)
+		for _, gone := range e.gone {
+			tx.Delete(&knftables.Element{Set: e.set.name, Key: []string{gone}})
+		}
+		for _, added := range e.added {
+			tx.Add(&knftables.Element{Set: e.set.name, Key: []string{added}})
+		}
 	}
 	if p.rules == "" {
 		return
@@ -212,7 +196,7 @@ func amend(tx *knftables.Transaction, want ruleset, p plan) {
 		tx.Flush(&knftables.Chain{Name: name})
 	}
 	for _, c := range want.chains {
-		addChain(tx, c)
+		c.addTo(tx)
 	}
 	for _, name := range p.chains {
 		tx.Delete(&knftables.Chain{Name: name})
@@ -222,28 +206,11 @@ func amend(tx *knftables.Transaction, want ruleset, p plan) {
 	}
 }
 
-func addSet(tx *knftables.Transaction, s set) {
-	tx.Add(&knftables.Set{
-		Name: s.name, Type: s.kind, Flags: []knftables.SetFlag{knftables.IntervalFlag},
-	})
-}
-
-func addElements(tx *knftables.Transaction, set string, all []element) {
-	for _, e := range all {
-		tx.Add(&knftables.Element{Set: set, Key: e.key()})
-	}
-}
-
-// addChain adds a chain, or flushes an existing one, and adds its rules.
-func addChain(tx *knftables.Transaction, c chain) {
-	made := &knftables.Chain{Name: c.name}
-	if c.kind != nil {
-		made.Type, made.Hook, made.Priority = &c.kind.kind, &c.kind.hook, &c.kind.priority
-		made.Policy = knftables.PtrTo(chainPolicy)
-	}
-	tx.Add(made)
-	tx.Flush(&knftables.Chain{Name: c.name})
+// addTo adds the chain, or flushes an existing one, and adds its rules.
+func (c chain) addTo(tx *knftables.Transaction) {
+	tx.Add(&c.Chain)
+	tx.Flush(&knftables.Chain{Name: c.Name})
 	for _, rule := range c.rules {
-		tx.Add(&knftables.Rule{Chain: c.name, Rule: rule})
+		tx.Add(&knftables.Rule{Chain: c.Name, Rule: rule})
 	}
 }

@@ -27,7 +27,7 @@ const (
 )
 
 // policyFrame returns the parts of the table that do not depend on pods: the chains with a fixed
-// name, and the maps and sets as name and type.
+// name, and the maps and sets that they refer to.
 //
 // Packets pass the forward hook once, after kube-proxy has chosen the destination, and before
 // masquerading: a packet between pods of one node passes both directions there. Packets between
@@ -36,20 +36,16 @@ const (
 // A packet that is on its way during a commit may meet old rules with new elements, or new rules
 // without their elements. So what no map and no chain of a pod decides is dropped by rules without
 // sets.
-func policyFrame(
-	podCIDRs []netip.Prefix, podLinks string,
-) (chains []chain, sets, verdicts map[string]string) {
+func policyFrame(podCIDRs []netip.Prefix) (chains []chain, referred []knftables.Object) {
 	forward, inward := []string{"ct state established,related accept"}, []string{}
-	sets, verdicts = map[string]string{}, map[string]string{}
 	for f, ours := range split(podCIDRs) {
 		if len(ours) == 0 {
 			continue
 		}
-		family, kind := []string{"ip", "ip6"}[f], []string{prefixes4, prefixes6}[f]
-		self := setName("self", f)
-		sets[self] = kind + " . " + kind
-		verdicts[setName(fromPods, f)], verdicts[setName(toPods, f)] = kind+" : verdict", kind+
-			" : verdict"
+		family, kind, self := []string{"ip", "ip6"}[f], addressType(f), setName("self", f)
+		referred = append(referred, &knftables.Set{Name: self, Type: kind + " . " + kind},
+			&knftables.Map{Name: setName(fromPods, f), Type: kind + " : verdict"},
+			&knftables.Map{Name: setName(toPods, f), Type: kind + " : verdict"})
 		forward = append(forward,
 			fmt.Sprintf("%[1]s saddr . %[1]s daddr @%[2]s accept", family, self),
 			fmt.Sprintf("%s saddr vmap @%s", family, setName(fromPods, f)))
@@ -61,15 +57,12 @@ func policyFrame(
 	}
 	// A pod with NET_RAW must not evade its policies by another source address.
 	forward = append(forward, fmt.Sprintf("iifname \"%s*\" drop", podLinks), "goto "+toPods)
-	chains = []chain{{toPods, nil, append(inward, "accept")}}
+	chains = []chain{jumped(toPods, append(inward, "accept")...)}
 	for d := range policy.Egress + 1 {
-		chains = append(chains, chain{openChain(d), nil, []string{notFirst, allowed(d)}})
+		chains = append(chains, jumped(openChain(d), notFirst, allowed(d)))
 	}
-	base := chain{
-		policyBase, &chainKind{knftables.FilterType, knftables.ForwardHook, knftables.FilterPriority},
-		forward,
-	}
-	return append(chains, base), sets, verdicts
+	return append(chains, hooked(policyBase, knftables.FilterType, knftables.ForwardHook,
+		knftables.FilterPriority, forward)), referred
 }
 
 // openChain is for pods that are isolated, but not in this direction.
@@ -131,24 +124,22 @@ func portMatches(ports []policy.PortRange) (all []string) {
 func peerSetName(digest string, f int) string { return setName("peer-"+digest, f) }
 
 func peerSet(s policy.Set, f int) *knftables.Set {
-	out := &knftables.Set{Name: peerSetName(s.Name, f), Type: []string{prefixes4, prefixes6}[f]}
+	out := &knftables.Set{Name: peerSetName(s.Name, f), Type: addressType(f)}
 	switch s.Kind {
 	case policy.Endpoints:
-		out.Type += " . inet_proto . inet_service"
+		out.Type += " . inet_proto" + portType
 	case policy.Blocks:
 		out.Flags = []knftables.SetFlag{knftables.IntervalFlag}
 	}
 	return out
 }
 
-func peerKey(kind policy.Kind, e policy.Element) []string {
-	switch kind {
-	case policy.Blocks:
-		return []string{e.Prefix.String()}
-	case policy.Endpoints:
-		return []string{e.Prefix.Addr().String(), fmt.Sprint(uint8(e.Protocol)), fmt.Sprint(e.Port)}
+func peerKey(e policy.Element) []string {
+	key := []string{shown(e.Prefix)}
+	if e.Protocol > 0 {
+		key = append(key, fmt.Sprint(uint8(e.Protocol)), fmt.Sprint(e.Port))
 	}
-	return []string{e.Prefix.Addr().String()}
+	return key
 }
 
 // verdictsOf returns the verdict for an address by direction.
@@ -201,7 +192,7 @@ func (e *policyEdit) edit(old, now policy.Ruleset) {
 		}
 		e.chains++
 		e.tx.Add(&knftables.Counter{Name: name})
-		addChain(e.tx, chain{name, nil, policyRules(after[name], now)})
+		jumped(name, policyRules(after[name], now)...).addTo(e.tx)
 	}
 	e.editPods(old.Pods, now.Pods)
 	for _, name := range slices.Sorted(maps.Keys(before)) {
@@ -232,10 +223,10 @@ func (e *policyEdit) editSet(old, now policy.Set) {
 	for f := range 2 {
 		gone, added := difference(old.Elements[f], now.Elements[f])
 		for _, one := range gone {
-			e.tx.Delete(&knftables.Element{Set: peerSetName(now.Name, f), Key: peerKey(now.Kind, one)})
+			e.tx.Delete(&knftables.Element{Set: peerSetName(now.Name, f), Key: peerKey(one)})
 		}
 		for _, one := range added {
-			e.tx.Add(&knftables.Element{Set: peerSetName(now.Name, f), Key: peerKey(now.Kind, one)})
+			e.tx.Add(&knftables.Element{Set: peerSetName(now.Name, f), Key: peerKey(one)})
 		}
 		e.elements += len(gone) + len(added)
 		e.forbids = e.forbids || len(gone) > 0
@@ -247,7 +238,7 @@ func (e *policyEdit) editPods(old, now map[netip.Addr]policy.Chains) {
 	maps.Copy(addresses, old)
 	maps.Copy(addresses, now)
 	for _, a := range slices.SortedFunc(maps.Keys(addresses), netip.Addr.Compare) {
-		f := a.BitLen() / 128 // the family
+		f := familyOf(a)
 		wasChains, was := old[a]
 		isChains, is := now[a]
 		before, after := verdictsOf(wasChains), verdictsOf(isChains)

@@ -1,7 +1,6 @@
 package netfilter
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -23,22 +22,19 @@ import (
 // after a start, a failure, or a commit of another program to this table, one transaction fills
 // it anew. Packets pass either the old rules or the new ones.
 type PolicyTable struct {
-	options Options
-	nft     knftables.Interface
-	commits
+	*kernelTable
 	last *policy.Ruleset // what the table enforces, if known; nil without a table
 	// uncut means that connections may exist that the table no longer allows.
 	uncut bool
 }
 
 // NewPolicyTable checks that nft works; it changes nothing.
-func NewPolicyTable(o Options) (*PolicyTable, error) {
-	o.PodLinks = cmp.Or(o.PodLinks, "veth")
-	nft, err := knftables.New(knftables.InetFamily, PolicyTableName)
+func NewPolicyTable() (*PolicyTable, error) {
+	t, err := openTable(PolicyTableName)
 	if err != nil {
-		return nil, fmt.Errorf("preparing nftables for NetworkPolicies: %w; the program nft, 1.0.1 or newer, has to be on the PATH, and the capability NET_ADMIN given", err)
+		return nil, err
 	}
-	return &PolicyTable{options: o, nft: nft, commits: commits{table: PolicyTableName}}, nil
+	return &PolicyTable{kernelTable: t}, nil
 }
 
 // Apply sets the table to the ruleset, or removes it if want is nil, in one transaction, and then
@@ -46,19 +42,16 @@ func NewPolicyTable(o Options) (*PolicyTable, error) {
 func (t *PolicyTable) Apply(
 	ctx context.Context, want *policy.Ruleset,
 ) (changed []string, err error) {
-	now, err := generation()
-	if err != nil {
-		return nil, err
+	known, err := t.unchanged()
+	switch {
+	case err != nil:
+	case known:
+		changed, err = t.amend(ctx, want)
+	default:
+		changed, err = t.refill(ctx, want)
 	}
-	if !t.unchanged(now) {
-		if changed, err = t.refill(ctx, want); err != nil {
-			return nil, err
-		}
-	} else if changed, err = t.amend(ctx, want); err != nil {
-		return nil, err
-	}
-	if want == nil || !t.uncut {
-		return changed, nil
+	if err != nil || want == nil || !t.uncut {
+		return changed, err
 	}
 	n, err := cut(*want)
 	if n > 0 {
@@ -73,7 +66,6 @@ func (t *PolicyTable) Apply(
 func (t *PolicyTable) amend(
 	ctx context.Context, want *policy.Ruleset,
 ) (changed []string, err error) {
-	e := policyEdit{tx: t.nft.NewTransaction()}
 	switch {
 	case t.last == nil && want == nil:
 		return nil, nil
@@ -81,12 +73,12 @@ func (t *PolicyTable) amend(
 		t.last.LogGroup != want.LogGroup:
 		return t.refill(ctx, want)
 	}
+	e := policyEdit{tx: t.nft.NewTransaction()}
 	if e.edit(*t.last, *want); e.tx.NumOperations() == 0 {
 		t.last = want
 		return nil, nil
 	}
-	if err := t.commit(ctx, t.nft, e.tx); err != nil {
-		t.known = false
+	if err := t.commit(ctx, e.tx); err != nil {
 		return t.refill(ctx, want)
 	}
 	t.last, t.uncut = want, t.uncut || e.forbids
@@ -100,16 +92,10 @@ func (t *PolicyTable) amend(
 func (t *PolicyTable) refill(
 	ctx context.Context, want *policy.Ruleset,
 ) (changed []string, err error) {
-	t.learning()
-	now, err := generation()
+	parts, err := t.list(ctx)
 	if err != nil {
 		return nil, err
 	}
-	parts, err := t.parts(ctx)
-	if err != nil {
-		return nil, err
-	}
-	t.learned(now)
 	if want == nil {
 		return t.remove(ctx, parts != nil)
 	}
@@ -117,7 +103,7 @@ func (t *PolicyTable) refill(
 		if !anew && len(parts[""]) > 0 { // dormant: its chains are not hooked
 			continue
 		}
-		if err = t.commit(ctx, t.nft, t.filled(*want, parts, anew)); err == nil {
+		if err = t.commit(ctx, t.filled(*want, parts, anew)); err == nil {
 			t.last, t.uncut = want, true
 			return []string{fmt.Sprintf("nftables table %s is filled: %d addresses of pods, %d chains, %d peers",
 				PolicyTableName, len(want.Pods), len(chainsOf(*want)), len(want.Sets))}, nil
@@ -130,23 +116,6 @@ func (t *PolicyTable) refill(
 	return nil, err
 }
 
-// parts returns the chains, sets and so on of the table, or nil if there is no table.
-func (t *PolicyTable) parts(ctx context.Context) (map[string][]string, error) {
-	text, err := output(ctx, "list", "tables", string(knftables.InetFamily))
-	exists := slices.Contains(strings.Split(text, "\n"), fmt.Sprintf("table %s %s",
-		knftables.InetFamily, PolicyTableName))
-	if err == nil && exists {
-		text, err = show(ctx, PolicyTableName)
-	}
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("listing the nftables table %s: %w", PolicyTableName, err)
-	case !exists:
-		return nil, nil
-	}
-	return partsOf(text), nil
-}
-
 func (t *PolicyTable) remove(ctx context.Context, exists bool) (changed []string, err error) {
 	if exists {
 		// While the kernel removes a table, packets still pass its rules, without their sets.
@@ -155,7 +124,7 @@ func (t *PolicyTable) remove(ctx context.Context, exists bool) (changed []string
 		open.Flush(&knftables.Chain{Name: policyBase})
 		removal.Delete(&knftables.Table{})
 		for _, tx := range []*knftables.Transaction{open, removal} {
-			if err := t.commit(ctx, t.nft, tx); err != nil {
+			if err := t.commit(ctx, tx); err != nil {
 				return nil, fmt.Errorf("removing the nftables table %s: %w", PolicyTableName, err)
 			}
 		}
@@ -180,15 +149,12 @@ func (t *PolicyTable) filled(
 		parts = nil
 	}
 	empty(tx, parts)
-	chains, sets, verdicts := policyFrame(want.PodCIDRs, t.options.PodLinks)
-	for name, kind := range sets {
-		tx.Add(&knftables.Set{Name: name, Type: kind})
-	}
-	for name, kind := range verdicts {
-		tx.Add(&knftables.Map{Name: name, Type: kind})
+	chains, referred := policyFrame(want.PodCIDRs)
+	for _, object := range referred {
+		tx.Add(object)
 	}
 	for _, c := range chains {
-		addChain(tx, c)
+		c.addTo(tx)
 	}
 	e := policyEdit{tx: tx}
 	e.edit(policy.Ruleset{}, want)

@@ -83,7 +83,7 @@ func newPolicyLab(t *testing.T) *policyLab {
 func (l *policyLab) restart() {
 	l.t.Helper()
 	var err error
-	l.node.Do(func() { l.table, err = NewPolicyTable(Options{}) })
+	l.node.Do(func() { l.table, err = NewPolicyTable() })
 	if err != nil {
 		l.t.Fatal(err)
 	}

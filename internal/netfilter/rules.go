@@ -1,7 +1,6 @@
 package netfilter
 
 import (
-	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -53,111 +52,87 @@ type Opening struct {
 	To   netip.AddrPort
 }
 
-type chainKind struct {
-	kind     knftables.BaseChainType
-	hook     knftables.BaseChainHook
-	priority knftables.BaseChainPriority
-}
-
-// chainPolicy is the policy of every chain: packets that match no rule are left to other tables.
-const chainPolicy = knftables.AcceptPolicy
-
-// chain has rules in the form in which nft lists them. Without a kind it is only jumped to.
+// chain has rules in the form in which nft lists them. Without a hook it is only jumped to.
 type chain struct {
-	name  string
-	kind  *chainKind
+	knftables.Chain
 	rules []string
 }
 
-// set is a set of elements in order that don't overlap.
-type set struct {
-	name     string
-	kind     string // of its elements, as nft lists it
-	elements []element
+func jumped(name string, rules ...string) chain {
+	return chain{knftables.Chain{Name: name}, rules}
 }
 
-// element is a prefix, an endpoint, or both in a set of openings.
-type element Opening
+// hooked returns a chain that leaves packets which match no rule to other tables.
+func hooked(
+	name string, kind knftables.BaseChainType, hook knftables.BaseChainHook,
+	priority knftables.BaseChainPriority, rules []string,
+) chain {
+	return chain{knftables.Chain{
+		Name: name, Type: &kind, Hook: &hook, Priority: &priority,
+		Policy: knftables.PtrTo(knftables.AcceptPolicy),
+	}, rules}
+}
+
+// set is a set of sorted elements that don't overlap.
+type set struct {
+	name     string
+	kind     string   // of its elements, as nft lists it
+	elements []string // as nft takes them
+}
 
 const (
-	prefixes4 = "ipv4_addr"
-	prefixes6 = "ipv6_addr"
-	served4   = "ipv4_addr . inet_service"
-	served6   = "ipv6_addr . inet_service"
-	openings6 = "ipv6_addr . ipv6_addr . inet_service"
+	portType  = " . inet_service"
+	openings6 = "ipv6_addr . ipv6_addr" + portType
 )
+
+func addressType(family int) string { return []string{"ipv4_addr", "ipv6_addr"}[family] }
 
 type ruleset struct {
 	chains []chain
 	sets   []set
 }
 
-// rulesFor returns the table of a node whose pod interfaces have the prefix podLinks. It
-// contains only the chains and sets that the node needs.
-func rulesFor(want Desired, podLinks string) ruleset {
+// rulesFor returns the table of a node. It contains only the chains and sets that the node needs.
+func rulesFor(want Desired) ruleset {
 	var out ruleset
 	var masquerade, forward, only []string
 	var inside, outer [2]bool // whether the sets of IPv4 and IPv6 are used
+	links := fmt.Sprintf("{ %q, %q }", podLinks+"*", want.Clamped)
 	for _, pods := range want.PodCIDRs {
-		family, f := "ip", 0
-		if pods.Addr().Is6() {
-			family, f = "ip6", 1
-		}
-		if masqueraded(pods) {
+		f := familyOf(pods.Addr())
+		family, known, ours := []string{"ip", "ip6"}[f], setName("inside", f), shown(pods)
+		if masqueraded(pods.Addr()) {
 			inside[f] = true
-			masquerade = append(masquerade, fmt.Sprintf("%[1]s saddr %[2]s %[1]s daddr != @%[3]s oifname != \"%[4]s*\" masquerade fully-random", family, shown(pods), setName("inside", f), podLinks))
+			masquerade = append(masquerade, fmt.Sprintf("%[1]s saddr %[2]s %[1]s daddr != @%[3]s oifname != \"%[4]s*\" masquerade fully-random", family, ours, known, podLinks))
 		}
 		if want.ClampedOnly {
 			inside[f] = true
-			links := fmt.Sprintf("{ %q, %q }", podLinks+"*", want.Clamped)
 			only = append(only,
-				fmt.Sprintf("%[1]s saddr %[2]s %[1]s daddr @%[3]s oifname != %[4]s drop", family, shown(pods),
-					setName("inside", f), links),
-				fmt.Sprintf("%[1]s daddr %[2]s %[1]s saddr @%[3]s iifname != %[4]s drop", family, shown(pods),
-					setName("inside", f), links))
+				fmt.Sprintf("%[1]s saddr %[2]s %[1]s daddr @%[3]s oifname != %[4]s drop", family, ours, known,
+					links),
+				fmt.Sprintf("%[1]s daddr %[2]s %[1]s saddr @%[3]s iifname != %[4]s drop", family, ours, known,
+					links))
 		}
 		if want.FilterInbound {
 			inside[f], outer[f] = true, true
-			forward = append(forward, fmt.Sprintf("%s daddr %s goto %s", family, shown(pods), inboundChain))
+			forward = append(forward, fmt.Sprintf("%s daddr %s goto %s", family, ours, inboundChain))
 		}
 	}
-	addresses := [][]netip.Prefix{
-		slices.Concat(want.ClusterPods, hosts(want.InternalIPs)), want.outer(),
-	}
-	for i, base := range []string{"inside", "outer"} {
-		byFamily := split(addresses[i])
-		for f, used := range [][2]bool{inside, outer}[i] {
-			if used {
-				out.sets = append(out.sets, set{
-					setName(base, f), []string{prefixes4, prefixes6}[f], prefixElements(minimal(byFamily[f])),
-				})
-			}
-		}
-	}
+	out.addPrefixes("inside", want.inside(), inside)
+	out.addPrefixes("outer", want.outer(), outer)
 	// The set exists without openings too, so that the first opening changes no rule.
 	if outer[1] {
-		out.sets = append(out.sets, set{targetSet, openings6, minimalOpenings(want.Openings)})
+		out.sets = append(out.sets, set{targetSet, openings6, openingElements(want.Openings)})
 	}
-	if len(masquerade) > 0 {
-		out.chains = append(out.chains, chain{
-			"leaving", &chainKind{knftables.NATType, knftables.PostroutingHook, knftables.SNATPriority},
-			masquerade,
-		})
-	}
+	out.addChain(hooked("leaving", knftables.NATType, knftables.PostroutingHook,
+		knftables.SNATPriority, masquerade))
 	if len(forward) > 0 {
-		out.chains = append(out.chains,
-			chain{inboundChain, nil, inboundRules(outer)},
-			chain{
-				"forwarded", &chainKind{knftables.FilterType, knftables.ForwardHook, knftables.FilterPriority},
-				forward,
-			})
+		out.addChain(jumped(inboundChain, inboundRules(outer)...))
 	}
-	if len(only) > 0 {
-		out.chains = append(out.chains, chain{
-			"encrypted", &chainKind{knftables.FilterType, knftables.ForwardHook, knftables.FilterPriority},
-			only,
-		})
-	}
+	out.addChain(hooked("forwarded", knftables.FilterType, knftables.ForwardHook,
+		knftables.FilterPriority, forward))
+	out.addChain(hooked("encrypted", knftables.FilterType, knftables.ForwardHook,
+		knftables.FilterPriority, only))
 	if want.Clamped != "" && want.ClampedMTU > 0 {
 		out.clamp(want)
 	}
@@ -165,6 +140,22 @@ func rulesFor(want Desired, podLinks string) ruleset {
 		out.refuseHeld(want)
 	}
 	return out
+}
+
+// addChain adds a chain, unless it has no rules.
+func (r *ruleset) addChain(c chain) {
+	if len(c.rules) > 0 {
+		r.chains = append(r.chains, c)
+	}
+}
+
+// addPrefixes adds the sets of the families that are used.
+func (r *ruleset) addPrefixes(base string, all []netip.Prefix, used [2]bool) {
+	for f, prefixes := range split(all) {
+		if used[f] {
+			r.sets = append(r.sets, set{setName(base, f), addressType(f), prefixElements(prefixes)})
+		}
+	}
 }
 
 // clamp limits the segment size in both directions: the packets of each end have the other's.
@@ -177,10 +168,8 @@ func (r *ruleset) clamp(want Desired) {
 					[]string{"ipv4", "ipv6"}[f], side, want.Clamped, want.ClampedMTU-headers))
 		}
 	}
-	r.chains = append(r.chains, chain{
-		"clamped", &chainKind{knftables.FilterType, knftables.ForwardHook, knftables.ManglePriority},
-		rules,
-	})
+	r.addChain(hooked("clamped", knftables.FilterType, knftables.ForwardHook,
+		knftables.ManglePriority, rules))
 }
 
 // refuseHeld rejects packets to held addresses after kube-proxy's DNAT, which replaces the
@@ -195,8 +184,8 @@ func (r *ruleset) refuseHeld(want Desired) {
 	for f, addrs := range split(hosts(want.Held)) {
 		family, held, served := []string{"ip", "ip6"}[f], setName("held", f), setName("served", f)
 		r.sets = append(r.sets,
-			set{held, []string{prefixes4, prefixes6}[f], prefixElements(minimal(addrs))},
-			set{served, []string{served4, served6}[f], servedElements(want.Served, f == 1)})
+			set{held, addressType(f), prefixElements(addrs)},
+			set{served, addressType(f) + portType, servedElements(want.Served, f)})
 		to := family + " daddr @" + held
 		if f == 1 {
 			rules = append(rules, to+" icmpv6 type nd-neighbor-solicit drop")
@@ -207,16 +196,19 @@ func (r *ruleset) refuseHeld(want Desired) {
 			to+" meta l4proto tcp reject with tcp reset",
 			to+" reject with "+[]string{"icmp port-unreachable", "icmpv6 port-unreachable"}[f])
 	}
-	afterDNAT := knftables.DNATPriority + " + 10"
-	r.chains = append(r.chains, chain{
-		"refused", &chainKind{knftables.FilterType, knftables.PreroutingHook, afterDNAT}, rules,
-	})
+	r.addChain(hooked("refused", knftables.FilterType, knftables.PreroutingHook,
+		knftables.DNATPriority+" + 10", rules))
 }
 
 const (
 	inboundChain = "inbound"
 	targetSet    = "targets-6"
 )
+
+// inside returns the addresses that pods reach without masquerading.
+func (d Desired) inside() []netip.Prefix {
+	return slices.Concat(d.ClusterPods, hosts(d.InternalIPs))
+}
 
 // outer returns the sources outside the pod network that may send packets to pods. Packets to them
 // from pods with private addresses are masqueraded.
@@ -244,7 +236,10 @@ func setName(base string, family int) string { return base + []string{"-4", "-6"
 
 // masqueraded reports whether packets from pods to the outside are masqueraded: always for IPv4,
 // and for unique local IPv6 addresses (RFC 4193).
-func masqueraded(p netip.Prefix) bool { return p.Addr().Is4() || p.Addr().IsPrivate() }
+func masqueraded(pod netip.Addr) bool { return pod.Is4() || pod.IsPrivate() }
+
+// familyOf returns 0 for IPv4 and 1 for IPv6.
+func familyOf(a netip.Addr) int { return a.BitLen() / 128 }
 
 func hosts(addrs []netip.Addr) []netip.Prefix {
 	out := make([]netip.Prefix, len(addrs))
@@ -256,10 +251,7 @@ func hosts(addrs []netip.Addr) []netip.Prefix {
 
 func split(all []netip.Prefix) (byFamily [2][]netip.Prefix) {
 	for _, p := range all {
-		f := 0
-		if p.Addr().Is6() {
-			f = 1
-		}
+		f := familyOf(p.Addr())
 		byFamily[f] = append(byFamily[f], p)
 	}
 	return byFamily
@@ -285,43 +277,42 @@ func minimal(all []netip.Prefix) []netip.Prefix {
 	return out
 }
 
-// minimalOpenings returns the fewest openings that allow the same connections, in order.
-func minimalOpenings(all []Opening) []element {
+func prefixElements(all []netip.Prefix) []string {
+	out := []string{}
+	for _, p := range minimal(all) {
+		out = append(out, shown(p))
+	}
+	slices.Sort(out)
+	return out
+}
+
+func servedElements(all []netip.AddrPort, family int) []string {
+	out := []string{}
+	for _, to := range all {
+		if familyOf(to.Addr()) == family {
+			out = append(out, endpoint(to))
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+func endpoint(to netip.AddrPort) string { return fmt.Sprintf("%s . %d", to.Addr(), to.Port()) }
+
+// openingElements returns the fewest elements that allow the same connections.
+func openingElements(all []Opening) []string {
 	sources := map[netip.AddrPort][]netip.Prefix{}
 	for _, o := range all {
 		sources[o.To] = append(sources[o.To], o.From)
 	}
-	out := []element{}
+	out := []string{}
 	for to, from := range sources {
 		for _, p := range minimal(from) {
-			out = append(out, element{p, to})
+			out = append(out, shown(p)+" . "+endpoint(to))
 		}
 	}
-	slices.SortFunc(out, element.compare)
+	slices.Sort(out)
 	return out
-}
-
-func (e element) compare(other element) int {
-	return cmp.Or(e.From.Compare(other.From), e.To.Compare(other.To))
-}
-
-func prefixElements(prefixes []netip.Prefix) []element {
-	out := make([]element, len(prefixes))
-	for i, p := range prefixes {
-		out[i].From = p
-	}
-	return out
-}
-
-func servedElements(all []netip.AddrPort, ipv6 bool) []element {
-	out := []element{}
-	for _, to := range all {
-		if to.Addr().Is6() == ipv6 {
-			out = append(out, element{To: to})
-		}
-	}
-	slices.SortFunc(out, element.compare)
-	return slices.Compact(out)
 }
 
 // joined returns the prefix of which a and b are the halves.

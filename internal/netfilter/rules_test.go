@@ -53,7 +53,7 @@ func dualStack() Desired {
 func text(t *testing.T, rules ruleset) string {
 	t.Helper()
 	tx := knftables.NewFake(knftables.InetFamily, tableName).NewTransaction()
-	build(tx, rules)
+	plan{rebuild: "it was missing"}.fill(tx, rules)
 	var lines []string
 	for line := range strings.Lines(tx.String()) {
 		line, _, _ = strings.Cut(line, " { comment ")
@@ -81,8 +81,8 @@ func TestRules(t *testing.T) {
 	}{
 		"private IPv4, public IPv6": {func(*Desired) {}, table + inside +
 			"add set inside-6 { type ipv6_addr ; flags interval ; }\nadd element inside-6 { 2001:db8:1:0:1::/80 }\nadd element inside-6 { 2001:db8:2:0:1::/80 }\n" +
-			"add set outer-4 { type ipv4_addr ; flags interval ; }\nadd element outer-4 { 198.51.100.7/32 }\n" +
-			"add set outer-6 { type ipv6_addr ; flags interval ; }\nadd element outer-6 { 2001:db8:1::1/128 }\nadd element outer-6 { 2001:db8:2::1/128 }\n" +
+			"add set outer-4 { type ipv4_addr ; flags interval ; }\nadd element outer-4 { 198.51.100.7 }\n" +
+			"add set outer-6 { type ipv6_addr ; flags interval ; }\nadd element outer-6 { 2001:db8:1::1 }\nadd element outer-6 { 2001:db8:2::1 }\n" +
 			none + leave + four + "\nadd chain inbound\n" +
 			"add rule inbound ct state established,related accept\nadd rule inbound ct status dnat accept\n" +
 			"add rule inbound ip saddr @inside-4 accept\nadd rule inbound ip saddr @outer-4 accept\n" +
@@ -93,8 +93,8 @@ func TestRules(t *testing.T) {
 			d.Openings = openings("2001:db8:f::2/128 2001:db8:f::/64", "[2001:db8:1:0:1::7]:8080", "[2001:db8:1:0:1::7]:81")
 		}, table +
 			"add set inside-6 { type ipv6_addr ; flags interval ; }\nadd element inside-6 { 2001:db8:1:0:1::/80 }\nadd element inside-6 { 2001:db8:2:0:1::/80 }\n" +
-			"add set outer-6 { type ipv6_addr ; flags interval ; }\nadd element outer-6 { 2001:db8:1::1/128 }\nadd element outer-6 { 2001:db8:2::1/128 }\n" +
-			none + "add element targets-6 { 2001:db8:f::/64 . 2001:db8:1:0:1::7 . 81 }\nadd element targets-6 { 2001:db8:f::/64 . 2001:db8:1:0:1::7 . 8080 }\n" +
+			"add set outer-6 { type ipv6_addr ; flags interval ; }\nadd element outer-6 { 2001:db8:1::1 }\nadd element outer-6 { 2001:db8:2::1 }\n" +
+			none + "add element targets-6 { 2001:db8:f::/64 . 2001:db8:1:0:1::7 . 8080 }\nadd element targets-6 { 2001:db8:f::/64 . 2001:db8:1:0:1::7 . 81 }\n" +
 			"add chain inbound\nadd rule inbound ct state established,related accept\nadd rule inbound ct status dnat accept\n" +
 			"add rule inbound ip6 saddr @inside-6 accept\nadd rule inbound ip6 saddr @outer-6 accept\n" + open + "add rule inbound drop\n" +
 			"add chain forwarded { type filter hook forward priority 0 ; policy accept ; }\nadd rule forwarded ip6 daddr 2001:db8:1:0:1::/80 goto inbound"},
@@ -121,7 +121,7 @@ add rule clamped meta nfproto ipv6 oifname "underlay-wg" tcp flags syn / syn,rst
 			d.InternalIPs = addrs("fd01::1")
 			d.ExternalIPs, d.AllowedInbound = nil, prefixes("fd02::/48", "198.51.100.0/24")
 		}, table +
-			"add set inside-6 { type ipv6_addr ; flags interval ; }\nadd element inside-6 { fd00:1::/64 }\nadd element inside-6 { fd01::1/128 }\n" +
+			"add set inside-6 { type ipv6_addr ; flags interval ; }\nadd element inside-6 { fd00:1::/64 }\nadd element inside-6 { fd01::1 }\n" +
 			"add set outer-6 { type ipv6_addr ; flags interval ; }\nadd element outer-6 { fd02::/48 }\n" + none +
 			leave + `ip6 saddr fd00:1::/64 ip6 daddr != @inside-6 oifname != "veth*" masquerade fully-random` + "\nadd chain inbound\n" +
 			"add rule inbound ct state established,related accept\nadd rule inbound ct status dnat accept\n" +
@@ -131,7 +131,7 @@ add rule clamped meta nfproto ipv6 oifname "underlay-wg" tcp flags syn / syn,rst
 		t.Run(name, func(t *testing.T) {
 			want := dualStack()
 			test.change(&want)
-			if diff := cmp.Diff(test.want, text(t, rulesFor(want, "veth"))); diff != "" {
+			if diff := cmp.Diff(test.want, text(t, rulesFor(want))); diff != "" {
 				t.Errorf("rules (-want +got):\n%s", diff)
 			}
 		})
@@ -147,7 +147,7 @@ func TestMasqueraded(t *testing.T) {
 		"fc00::/64":      true,
 		"2a01:4f8::/80":  false,
 	} {
-		if got := masqueraded(netip.MustParsePrefix(text)); got != want {
+		if got := masqueraded(netip.MustParsePrefix(text).Addr()); got != want {
 			t.Errorf("%s: masqueraded %t, want %t", text, got, want)
 		}
 	}
@@ -187,7 +187,7 @@ func TestMinimal(t *testing.T) {
 func TestDiff(t *testing.T) {
 	desired := dualStack()
 	desired.Openings = openings("2001:db8:f::2/128", "[2001:db8:1:0:1::7]:80", "[2001:db8:1:0:1::8]:80")
-	rules := rulesFor(desired, "veth")
+	rules := rulesFor(desired)
 	for name, test := range map[string]struct {
 		want   ruleset
 		change func(*found)
@@ -211,11 +211,11 @@ func TestDiff(t *testing.T) {
 		"dormant":                 {rules, func(f *found) { f.parts[""] = []string{"flags dormant"} }, "made anew: it had flags dormant"},
 		"a set of another kind":   {rules, func(f *found) { f.parts["set inside-4"][1] = "flags interval,timeout" }, "made anew: its set inside-4 was another"},
 		"no set":                  {rules, func(f *found) { delete(f.sets, "inside-4"); delete(f.parts, "set inside-4") }, "inside-4 of table underlay: 2 prefixes added, 0 removed"},
-		"a range in a set":        {rules, func(f *found) { f.sets["inside-4"] = []element{{}} }, "inside-4 of table underlay: 2 prefixes added, 1 removed"},
+		"a range in a set":        {rules, func(f *found) { f.sets["inside-4"] = []string{""} }, "inside-4 of table underlay: 2 prefixes added, 1 removed"},
 		"an empty set":            {rules, func(f *found) { f.sets["inside-4"] = nil }, "inside-4 of table underlay: 2 prefixes added, 0 removed"},
-		"elements":                {rules, func(f *found) { f.sets["outer-6"] = prefixElements(prefixes("2001:db8:2::1/128", "2001:db8::/32")) }, "outer-6 of table underlay: 1 prefixes added, 1 removed"},
+		"elements":                {rules, func(f *found) { f.sets["outer-6"] = []string{"2001:db8:2::1", "2001:db8::/32"} }, "outer-6 of table underlay: 1 prefixes added, 1 removed"},
 		"openings":                {rules, func(f *found) { f.sets["targets-6"] = f.sets["targets-6"][1:] }, "targets-6 of table underlay: 1 openings added, 0 removed"},
-		"openings of a range":     {rules, func(f *found) { f.sets["targets-6"] = []element{{}} }, "targets-6 of table underlay: 2 openings added, 1 removed"},
+		"openings of a range":     {rules, func(f *found) { f.sets["targets-6"] = []string{""} }, "targets-6 of table underlay: 2 openings added, 1 removed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			have := rules.found()
@@ -238,7 +238,16 @@ func TestMinimalOpenings(t *testing.T) {
 			to := netip.AddrPortFrom(netip.AddrFrom16([16]byte{0x20, 15: byte(random.IntN(2))}), uint16(80+random.IntN(2)))
 			all = append(all, Opening{from, to})
 		}
-		got := minimalOpenings(all)
+		elements := openingElements(all)
+		var got []Opening
+		for _, e := range elements {
+			fields := strings.Split(e, " . ")
+			from, err := netip.ParsePrefix(fields[0])
+			if err != nil { // a single address
+				from = hosts(addrs(fields[0]))[0]
+			}
+			got = append(got, Opening{from, netip.MustParseAddrPort("[" + fields[1] + "]:" + fields[2])})
+		}
 		for _, to := range got {
 			for i := range 16 {
 				from := netip.AddrFrom16([16]byte{15: byte(i)})
@@ -255,35 +264,38 @@ func TestMinimalOpenings(t *testing.T) {
 			}
 		}
 		for _, o := range all {
-			if !slices.ContainsFunc(got, func(e element) bool { return e.To == o.To }) {
+			if !slices.ContainsFunc(got, func(e Opening) bool { return e.To == o.To }) {
 				t.Fatalf("%v became %v, without %s", all, got, o.To)
 			}
 		}
 		random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
-		if again := minimalOpenings(all); !slices.Equal(got, again) {
-			t.Fatalf("%v became %v in one order and %v in another", all, got, again)
+		if again := openingElements(all); !slices.Equal(elements, again) {
+			t.Fatalf("%v became %v in one order and %v in another", all, elements, again)
 		}
 	}
 }
 
 func TestElementsAreReadAsTheyAreWritten(t *testing.T) {
+	written := slices.Concat(prefixElements(prefixes("10.0.0.0/8", "192.0.2.1/32", "2001:db8::/32")), servedElements(endpoints("192.0.2.1", "2001:db8::7", 80), 0))
 	for _, o := range openings("::/0 2001:db8::/32 2001:db8::1/128", "[2001:db8::7]:80", "[2001:db8::7]:65535") {
-		if got := elementOf(element(o).key()); got != element(o) {
-			t.Errorf("%v is read as %v", o, got)
+		written = append(written, openingElements([]Opening{o})...)
+	}
+	for _, e := range written {
+		if got := elementOf(strings.Split(e, " . ")); got != e {
+			t.Errorf("%q is read as %q", e, got)
 		}
 	}
-	for _, key := range [][]string{
-		nil,
-		{""},
-		{"10.0.0.1-10.0.0.3"},
-		{"2001:db8::1", "2001:db8::2"},
-		{"2001:db8::1", "", "80"},
-		{"2001:db8::1", "2001:db8::7", "80-90"},
-		{"2001:db8::1", "2001:db8::7", "http"},
-		{"", "2001:db8::7", "80"},
+	for want, key := range map[string][]string{
+		"192.0.2.1":                      {"192.0.2.1/32"},
+		"2001:db8::1 . 2001:db8::7 . 80": {"2001:db8::1/128", "2001:db8::7/128", "80"},
 	} {
-		if got := elementOf(key); got != (element{}) {
-			t.Errorf("%q is read as %v", key, got)
+		if got := elementOf(key); got != want {
+			t.Errorf("%q is read as %q, want %q", key, got, want)
+		}
+	}
+	for _, key := range [][]string{nil, {""}, {"2001:db8::1", "", "80"}, {"2001:db8::1", "2001:db8::7", ""}, {"", "2001:db8::7", "80"}} {
+		if got := elementOf(key); got != "" {
+			t.Errorf("%q is read as %q", key, got)
 		}
 	}
 }

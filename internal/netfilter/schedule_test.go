@@ -351,7 +351,7 @@ func (s *schedule) expect(what string, c *talk, passes bool) {
 func (s *schedule) start(n *enforcer) {
 	s.t.Helper()
 	var err error
-	n.space.Do(func() { n.table, err = NewPolicyTable(Options{}) })
+	n.space.Do(func() { n.table, err = NewPolicyTable() })
 	if err != nil {
 		s.t.Fatal(err)
 	}

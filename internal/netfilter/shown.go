@@ -3,24 +3,27 @@ package netfilter
 import (
 	"fmt"
 	"net/netip"
-	"strconv"
+	"slices"
 	"strings"
 )
 
 // found is the current content of a table.
 type found struct {
-	exists bool
 	// parts maps parts, such as "chain leaving", to their lines in nft's listing; "" is the table.
+	// It is nil without a table.
 	parts map[string][]string
-	// sets maps names to elements; an element in a form that we never add is the zero element.
-	sets map[string][]element
+	// sets maps names to elements; one that can't be deleted by its key is "".
+	sets map[string][]string
 }
 
 // found returns the content of a table that was just created from the rules.
 func (r ruleset) found() found {
-	out := found{exists: len(r.chains) > 0, parts: map[string][]string{}, sets: map[string][]element{}}
+	if len(r.chains) == 0 {
+		return found{}
+	}
+	out := found{parts: map[string][]string{}, sets: map[string][]string{}}
 	for _, c := range r.chains {
-		out.parts[chainPart+c.name] = c.lines()
+		out.parts[chainPart+c.Name] = c.lines()
 	}
 	for _, s := range r.sets {
 		out.parts[setPart+s.name], out.sets[s.name] = s.lines(), s.elements
@@ -36,10 +39,9 @@ const (
 // lines returns the chain as nft lists it.
 func (c chain) lines() []string {
 	var head []string
-	if c.kind != nil {
+	if c.Type != nil {
 		head = []string{
-			fmt.Sprintf("type %s hook %s priority %s; policy %s;", c.kind.kind, c.kind.hook, c.kind.priority,
-				chainPolicy),
+			fmt.Sprintf("type %s hook %s priority %s; policy %s;", *c.Type, *c.Hook, *c.Priority, *c.Policy),
 		}
 	}
 	return append(head, c.rules...)
@@ -56,49 +58,21 @@ func shown(p netip.Prefix) string {
 	return p.String()
 }
 
-// key returns the element's fields as nft takes them.
-func (e element) key() []string {
-	var fields []string
-	if e.From.IsValid() {
-		fields = append(fields, e.From.String())
-	}
-	if e.To.IsValid() {
-		fields = append(fields, e.To.Addr().String(), strconv.Itoa(int(e.To.Port())))
-	}
-	return fields
-}
-
-// elementOf parses the fields of an element, which nft lists as prefixes, addresses and numbers,
-// or as ranges, which we never add.
-func elementOf(key []string) element {
-	var e element
-	if len(key)%2 == 1 {
-		if e.From = prefix(key[0]); !e.From.IsValid() {
-			return element{}
+// elementOf returns an element with these fields as it would be added: nft lists an address of an
+// interval set in either form. A range, which we never add, has the field "".
+func elementOf(key []string) string {
+	fields := slices.Clone(key)
+	for i, field := range fields {
+		if field == "" {
+			return ""
 		}
-		key = key[1:]
-	}
-	if len(key) == 2 {
-		addr := prefix(key[0]) // nft lists an address of an interval set in either form
-		port, err := strconv.ParseUint(key[1], 10, 16)
-		if !addr.IsSingleIP() || err != nil {
-			return element{}
+		if p, err := netip.ParsePrefix(field); err == nil {
+			fields[i] = shown(p)
+		} else if a, err := netip.ParseAddr(field); err == nil {
+			fields[i] = a.String()
 		}
-		e.To = netip.AddrPortFrom(addr.Addr(), uint16(port))
 	}
-	return e
-}
-
-// prefix parses a prefix or an address, or returns the zero Prefix.
-func prefix(text string) netip.Prefix {
-	if p, err := netip.ParsePrefix(text); err == nil {
-		return p
-	}
-	addr, err := netip.ParseAddr(text)
-	if err != nil {
-		return netip.Prefix{}
-	}
-	return netip.PrefixFrom(addr, addr.BitLen())
+	return strings.Join(fields, " . ")
 }
 
 // partsOf parses nft's listing of a table: parts are indented by one tab, and their content by

@@ -134,7 +134,7 @@ func underlay(b *testing.B) *contender {
 	}
 	nodes := coreinformers.NewNodeInformer(client, 0, nil)
 	table := inSpace{space: c.node}
-	c.node.Do(func() { table.table, err = netfilter.NewPolicyTable(netfilter.Options{}) })
+	c.node.Do(func() { table.table, err = netfilter.NewPolicyTable() })
 	if err != nil {
 		b.Fatal(err)
 	}

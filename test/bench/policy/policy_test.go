@@ -38,7 +38,7 @@ func BenchmarkAPodStarts(b *testing.B) {
 		var err error
 		space.Do(func() {
 			if table == nil {
-				table, err = netfilter.NewPolicyTable(netfilter.Options{})
+				table, err = netfilter.NewPolicyTable()
 			}
 			if err == nil {
 				_, err = table.Apply(b.Context(), &r)
