@@ -31,7 +31,7 @@ func TestAdvertisedRoutesOutliveForwarding(t *testing.T) {
 	if !eventuallyRouted(t, node) {
 		t.Fatal("the advertisement made no default route; nothing to test with")
 	}
-	s := sysctl.New(sysctl.Options{StateDir: t.TempDir()})
+	s := sysctl.New(sysctl.Options{Root: "/proc/sys", StateDir: t.TempDir()})
 	want := sysctl.Desired{IPv4: true, IPv6: true, RouterAdvertised: []string{"eth0"}, Asymmetric: []string{"eth0"}, ProxyARP: []string{"eth0"}}
 	var changed []string
 	var err error

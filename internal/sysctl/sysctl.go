@@ -1,8 +1,8 @@
 package sysctl
 
 import (
-	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,9 +15,9 @@ import (
 
 // Options holds the folders of sysctls and of the record.
 type Options struct {
-	// Root is the folder of sysctls; default /proc/sys.
+	// Root is the folder of sysctls, /proc/sys.
 	Root string
-	// StateDir holds the record; default /run/underlay. A reboot must empty it.
+	// StateDir holds the record. A reboot must empty it.
 	StateDir string
 }
 
@@ -25,11 +25,7 @@ type Options struct {
 type Sysctls struct{ options Options }
 
 // New returns Sysctls; it changes nothing.
-func New(o Options) *Sysctls {
-	o.Root = cmp.Or(o.Root, "/proc/sys")
-	o.StateDir = cmp.Or(o.StateDir, "/run/underlay")
-	return &Sysctls{options: o}
-}
+func New(o Options) *Sysctls { return &Sysctls{options: o} }
 
 // Plan returns the changes that Apply would make, one line each.
 func (s *Sysctls) Plan(_ context.Context, want Desired) (changes, warnings []string, err error) {
@@ -90,17 +86,18 @@ func (s *Sysctls) plan(want Desired) ([]change, error) {
 			return nil, fmt.Errorf("%q is no name of an interface", link)
 		}
 	}
-	have := values{}
-	for _, key := range needed(want) {
-		switch value, err := s.read(key); {
-		case errors.Is(err, fs.ErrNotExist):
-		case err != nil:
-			return nil, err
-		default:
-			have[key] = value
+	var failed error
+	changes, err := plan(want, func(key string) (string, bool) {
+		value, err := s.read(key)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			failed = errors.Join(failed, err)
 		}
+		return value, err == nil
+	})
+	if failed != nil {
+		return nil, failed
 	}
-	return plan(want, have)
+	return changes, err
 }
 
 // remember records the values before the changes. It never replaces the record of a value,
@@ -112,7 +109,7 @@ func (s *Sysctls) remember(planned []change) error {
 	}
 	known := len(recorded)
 	for _, c := range planned {
-		if recorded.has(c.key) {
+		if slices.ContainsFunc(recorded, func(e entry) bool { return e.Key == c.key }) {
 			continue
 		}
 		before, err := s.along(c.key)
@@ -128,23 +125,22 @@ func (s *Sysctls) remember(planned []change) error {
 }
 
 // along returns the values that the kernel changes when the key is written.
-func (s *Sysctls) along(key string) (values, error) {
-	found := values{}
-	for _, glob := range along(key) {
-		paths, err := filepath.Glob(filepath.Join(s.options.Root, glob))
+func (s *Sysctls) along(key string) (map[string]string, error) {
+	found := map[string]string{}
+	for _, glob := range map[string][]string{
+		forwardIPv4: {"net/ipv4/conf/*/forwarding", "net/ipv4/conf/all/accept_redirects"},
+		forwardIPv6: {"net/ipv6/conf/*/forwarding"},
+	}[key] {
+		others, err := fs.Glob(os.DirFS(s.options.Root), glob)
 		if err != nil {
 			return nil, fmt.Errorf("looking for the sysctls %s: %w", glob, err)
 		}
-		for _, path := range paths {
-			other, err := filepath.Rel(s.options.Root, path)
-			if err != nil || other == key {
-				continue
-			}
-			switch value, err := s.read(other); {
-			case errors.Is(err, fs.ErrNotExist):
-			case err != nil:
+		for _, other := range others {
+			value, err := s.read(other)
+			if err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return nil, err
-			default:
+			}
+			if err == nil && other != key {
 				found[other] = value
 			}
 		}
@@ -196,6 +192,61 @@ func (s *Sysctls) write(key, value string) error {
 	_, err = file.WriteString(value + "\n")
 	if err := errors.Join(err, file.Close()); err != nil {
 		return fmt.Errorf("setting the sysctl %s to %s: %w", key, value, err)
+	}
+	return nil
+}
+
+type entry struct {
+	Key string `json:"key"`
+	// Before is the value before the first change, After the value that was set.
+	Before string `json:"before"`
+	After  string `json:"after"`
+	// Along holds the previous values of sysctls that the kernel changed with it.
+	Along map[string]string `json:"along,omitempty"`
+}
+
+// record lists the changed sysctls in the order of the changes.
+type record []entry
+
+func (s *Sysctls) recordPath() string { return filepath.Join(s.options.StateDir, "sysctl.json") }
+
+func (s *Sysctls) readRecord() (record, error) {
+	path := s.recordPath()
+	content, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading which values sysctls had before: %w", err)
+	}
+	var r record
+	if err := json.Unmarshal(content, &r); err != nil {
+		return nil, fmt.Errorf("%s, which has the previous values of sysctls, is damaged: %w; check it and remove it, cleanup will then leave the sysctls as they are", path, err)
+	}
+	return r, nil
+}
+
+// writeRecord replaces the file of the record atomically, or removes it if the record is empty.
+func (s *Sysctls) writeRecord(r record) error {
+	path := s.recordPath()
+	if len(r) == 0 {
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("removing the record of sysctls: %w", err)
+		}
+		return nil
+	}
+	content, err := json.MarshalIndent(r, "", "  ")
+	if err == nil {
+		err = os.MkdirAll(s.options.StateDir, 0o755)
+	}
+	if err == nil {
+		err = os.WriteFile(path+".tmp", append(content, '\n'), 0o644)
+	}
+	if err == nil {
+		err = os.Rename(path+".tmp", path)
+	}
+	if err != nil {
+		return fmt.Errorf("recording which values sysctls had before: %w", err)
 	}
 	return nil
 }

@@ -12,6 +12,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
+// values maps the paths of existing sysctls to their values.
+type values map[string]string
+
+func (v values) read(key string) (string, bool) {
+	value, exists := v[key]
+	return value, exists
+}
+
 func TestPlan(t *testing.T) {
 	usual := values{forwardIPv4: "0", forwardIPv6: "0", strictAll: "0"}
 	with := func(more values) values {
@@ -39,7 +47,7 @@ func TestPlan(t *testing.T) {
 		"another uplink is not touched": {Desired{}, with(values{acceptRA("eth0"): "1", strict("eth0"): "1"}), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			changes, err := plan(test.want, test.have)
+			changes, err := plan(test.want, test.have.read)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -55,7 +63,7 @@ func TestPlan(t *testing.T) {
 			}
 		})
 	}
-	if _, err := plan(Desired{IPv6: true}, values{forwardIPv4: "0"}); err == nil || !strings.Contains(err.Error(), "IPv6 podCIDR") {
+	if _, err := plan(Desired{IPv6: true}, values{forwardIPv4: "0"}.read); err == nil || !strings.Contains(err.Error(), "IPv6 podCIDR") {
 		t.Errorf("a kernel without IPv6: %v", err)
 	}
 }
