@@ -2,7 +2,6 @@ package cni
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,12 +20,12 @@ const temporaryName = "." + FileName + ".tmp"
 
 // Options holds the folders as the container runtime sees them.
 type Options struct {
-	// ConfDir is the folder of CNI configurations; default /etc/cni/net.d.
+	// ConfDir is the folder of CNI configurations.
 	ConfDir string
-	// BinDirs are the folders of CNI plugins; default /opt/cni/bin.
+	// BinDirs are the folders of CNI plugins.
 	BinDirs []string
-	// StateDir holds the symlink's target, and host-local's state in its folder cni; default
-	// /run/underlay. A reboot must empty it.
+	// StateDir holds the symlink's target, and host-local's state in its folder cni. A reboot must
+	// empty it.
 	StateDir string
 }
 
@@ -34,14 +33,7 @@ type Options struct {
 type Network struct{ options Options }
 
 // New returns a Network; it changes nothing.
-func New(o Options) *Network {
-	o.ConfDir = cmp.Or(o.ConfDir, "/etc/cni/net.d")
-	o.StateDir = cmp.Or(o.StateDir, "/run/underlay")
-	if len(o.BinDirs) == 0 {
-		o.BinDirs = []string{"/opt/cni/bin"}
-	}
-	return &Network{options: o}
-}
+func New(o Options) *Network { return &Network{options: o} }
 
 // Plan returns the changes that Apply would make, one line each. The error contains what
 // prevents the runtime from using the file.
@@ -55,7 +47,11 @@ func (n *Network) Plan(_ context.Context, want Desired) (changes, warnings []str
 // pending returns the desired content of the file, and the change that is needed, if any.
 func (n *Network) pending(want Desired) (content []byte, change []string, err error) {
 	if len(want.PodCIDRs) == 0 {
-		return nil, n.withdrawable(), nil
+		// Never a dangling symlink, which would keep the runtime from using another network.
+		if _, err := os.Stat(n.link()); err == nil {
+			change = []string{n.link() + " is withdrawn: no pod can start until it is written again"}
+		}
+		return nil, change, nil
 	}
 	if content, err = render(want, n.dataDir()); err != nil {
 		return nil, nil, err
@@ -64,7 +60,14 @@ func (n *Network) pending(want Desired) (content []byte, change []string, err er
 	if err != nil || same {
 		return content, nil, err
 	}
-	return content, []string{n.written(want)}, nil
+	var podCIDRs []string
+	for _, p := range want.PodCIDRs {
+		podCIDRs = append(podCIDRs, p.String())
+	}
+	return content, []string{
+		fmt.Sprintf("%s is written: pods' addresses from %s, MTU %d", n.link(),
+			strings.Join(podCIDRs, " and "), want.MTU),
+	}, nil
 }
 
 // Apply writes the file if it is missing or different, and withdraws it if there are no
@@ -104,20 +107,6 @@ func (n *Network) file() string          { return filepath.Join(n.options.StateD
 func (n *Network) temporaryFile() string { return filepath.Join(n.options.StateDir, temporaryName) }
 func (n *Network) dataDir() string       { return filepath.Join(n.options.StateDir, "cni") }
 
-func (n *Network) written(want Desired) string {
-	return fmt.Sprintf("%s is written: pods' addresses from %s, MTU %d", n.link(), join(want.PodCIDRs),
-		want.MTU)
-}
-
-// withdrawable returns the change that leaves the runtime without a configuration. It never
-// creates a dangling symlink, which would keep the runtime from using another network.
-func (n *Network) withdrawable() []string {
-	if _, err := os.Stat(n.link()); err != nil {
-		return nil
-	}
-	return []string{n.link() + " is withdrawn: no pod can start until it is written again"}
-}
-
 // holds reports whether the runtime has loaded this content.
 func (n *Network) holds(content []byte) (bool, error) {
 	// Left by a process that ended before it notified the runtime.
@@ -125,16 +114,13 @@ func (n *Network) holds(content []byte) (bool, error) {
 		return false, nil
 	}
 	if target, err := os.Readlink(n.link()); err != nil || target != n.file() {
-		return false, nil // missing, another program's file, or an earlier version's
+		return false, nil // missing, or another program's file
 	}
 	is, err := os.ReadFile(n.file())
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	if err != nil {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return false, fmt.Errorf("reading the CNI configuration: %w", err)
 	}
-	return bytes.Equal(is, content), nil
+	return err == nil && bytes.Equal(is, content), nil
 }
 
 // write replaces the file atomically, because a runtime may read it at any time, or removes it
@@ -153,37 +139,19 @@ func (n *Network) write(content []byte) error {
 	if err := os.Symlink(n.file(), n.temporaryLink()); err != nil {
 		return err
 	}
-	if err := n.writeFile(content); err != nil {
-		return err
-	}
-	if err := os.Rename(n.temporaryLink(), n.link()); err != nil {
-		return err
-	}
-	return syncDir(n.options.ConfDir)
-}
-
-func (n *Network) writeFile(content []byte) error {
 	if len(content) == 0 {
-		err := os.Remove(n.file())
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
+		if err := os.Remove(n.file()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
 		}
-		return err
+	} else {
+		if err := os.WriteFile(n.temporaryFile(), content, 0o600); err != nil {
+			return err
+		}
+		if err := os.Rename(n.temporaryFile(), n.file()); err != nil {
+			return err
+		}
 	}
-	if err := os.WriteFile(n.temporaryFile(), content, 0o600); err != nil {
-		return err
-	}
-	return os.Rename(n.temporaryFile(), n.file())
-}
-
-// syncDir flushes a folder to the disk: after a power failure the runtime must not find the
-// regular file of an earlier version in place of the symlink.
-func syncDir(path string) error {
-	dir, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
+	return os.Rename(n.temporaryLink(), n.link())
 }
 
 // usable returns what prevents the container runtime from using the file.
@@ -214,15 +182,12 @@ func (n *Network) earlier() ([]string, error) {
 	}
 	var found []string
 	for _, e := range entries {
-		if e.Name() < FileName && !e.IsDir() && isConfiguration(e.Name()) {
+		read := slices.Contains([]string{".conf", ".conflist", ".json"}, filepath.Ext(e.Name()))
+		if e.Name() < FileName && !e.IsDir() && read {
 			found = append(found, filepath.Join(n.options.ConfDir, e.Name()))
 		}
 	}
 	return found, nil
-}
-
-func isConfiguration(name string) bool {
-	return slices.Contains([]string{".conf", ".conflist", ".json"}, filepath.Ext(name))
 }
 
 func (n *Network) installed(plugin string) bool {
@@ -252,12 +217,4 @@ func (n *Network) forgetAddresses() (changed []string, err error) {
 	// Fails if the folder is not empty.
 	_ = os.Remove(n.dataDir())
 	return []string{dir + " is removed: no pod has an address"}, nil
-}
-
-func join[T fmt.Stringer](all []T) string {
-	texts := make([]string, len(all))
-	for i, one := range all {
-		texts[i] = one.String()
-	}
-	return strings.Join(texts, " and ")
 }

@@ -23,59 +23,30 @@ func plugins() []string { return []string{"ptp", "host-local", "portmap"} }
 // leastMTUIPv6 is IPv6's minimum MTU (RFC 8200, section 5); below it the kernel has no IPv6.
 const leastMTUIPv6 = 1280
 
-type conflist struct {
-	CNIVersion string `json:"cniVersion"`
-	Name       string `json:"name"`
-	Plugins    []any  `json:"plugins"`
-}
-
-type ptp struct {
-	Type string    `json:"type"`
-	MTU  int       `json:"mtu"`
-	IPAM hostLocal `json:"ipam"`
-}
-
-type hostLocal struct {
-	Type    string           `json:"type"`
-	DataDir string           `json:"dataDir"`
-	Ranges  [][]addressRange `json:"ranges"`
-	Routes  []route          `json:"routes"`
-}
-
-type addressRange struct {
-	Subnet netip.Prefix `json:"subnet"`
-}
-
-type route struct {
-	Destination netip.Prefix `json:"dst"`
-}
-
-type portmap struct {
-	Type         string          `json:"type"`
-	Capabilities map[string]bool `json:"capabilities"`
-}
+type object map[string]any
 
 // render returns the content of the file. ptp must not masquerade, to keep pods' source addresses.
 func render(want Desired, dataDir string) ([]byte, error) {
 	if err := check(want); err != nil {
 		return nil, err
 	}
-	ipam := hostLocal{Type: "host-local", DataDir: dataDir}
+	var ranges [][]object
+	var routes []object
 	for _, p := range want.PodCIDRs {
 		// One range set per family: a pod gets an address from each range set.
-		ipam.Ranges = append(ipam.Ranges, []addressRange{{p}})
-		everywhere := netip.PrefixFrom(netip.IPv4Unspecified(), 0)
+		ranges = append(ranges, []object{{"subnet": p}})
+		everywhere := "0.0.0.0/0"
 		if p.Addr().Is6() {
-			everywhere = netip.PrefixFrom(netip.IPv6Unspecified(), 0)
+			everywhere = "::/0"
 		}
-		ipam.Routes = append(ipam.Routes, route{everywhere})
+		routes = append(routes, object{"dst": everywhere})
 	}
-	content, err := json.MarshalIndent(conflist{
-		CNIVersion: "1.0.0",
-		Name:       networkName,
-		Plugins: []any{
-			ptp{Type: "ptp", MTU: want.MTU, IPAM: ipam},
-			portmap{Type: "portmap", Capabilities: map[string]bool{"portMappings": true}},
+	ipam := object{"type": "host-local", "dataDir": dataDir, "ranges": ranges, "routes": routes}
+	content, err := json.MarshalIndent(object{
+		"cniVersion": "1.0.0", "name": networkName,
+		"plugins": []object{
+			{"type": "ptp", "mtu": want.MTU, "ipam": ipam},
+			{"type": "portmap", "capabilities": object{"portMappings": true}},
 		},
 	}, "", "  ")
 	if err != nil {

@@ -38,18 +38,12 @@ func (n *Network) Watch(ctx context.Context, changed func()) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case event, open := <-watcher.Events:
-			if !open {
-				return nil
-			}
+		case event := <-watcher.Events:
 			// Other files in StateDir belong to other packages.
 			if filepath.Dir(event.Name) != filepath.Clean(n.options.StateDir) || event.Name == n.file() {
 				changed()
 			}
-		case err, open := <-watcher.Errors:
-			if !open {
-				return nil
-			}
+		case err := <-watcher.Errors:
 			if !errors.Is(err, fsnotify.ErrEventOverflow) {
 				return fmt.Errorf("watching CNI configurations: %w", err)
 			}
