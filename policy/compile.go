@@ -97,32 +97,30 @@ func compileRule(
 		case port.Name == "" && port.Number == 0:
 			ranges = append(ranges, PortRange{port.Protocol, 0, 65535})
 		case port.Name == "":
-			ranges = append(ranges, PortRange{port.Protocol, port.Number, port.last()})
+			ranges = append(ranges, PortRange{port.Protocol, port.Number, max(port.Number, port.End)})
 		case d == Egress:
 			ofPeers = append(ofPeers, &Port{Protocol: port.Protocol, Name: port.Name})
 		default:
 			for _, n := range named {
-				if n.Name == port.Name && n.Protocol == port.Protocol {
+				if port.names(n) {
 					ranges = append(ranges, PortRange{n.Protocol, n.Port, n.Port})
 				}
 			}
 		}
 	}
 	ranges = disjoint(ranges)
-	each := []*Peer{nil}
-	if len(allow.Peers) > 0 {
-		each = nil
-	}
-	for i := range allow.Peers {
-		each = append(each, &allow.Peers[i])
+	each := allow.Peers
+	if len(each) == 0 {
+		each = []Peer{{}}
 	}
 	for _, peer := range each {
-		if peer != nil && !peer.Block.IsValid() && peer.Namespaces == nil && peer.Pods == nil {
+		every := !peer.Block.IsValid() && peer.Namespaces == nil && peer.Pods == nil
+		if every && len(allow.Peers) > 0 {
 			continue // the API rejects it
 		}
 		if len(allow.Ports) == 0 || len(ranges) > 0 {
 			r := Rule{Ports: ranges}
-			if peer != nil {
+			if !every {
 				g := peersOf(namespace, peer, nil)
 				r.Set, used = g.name, append(used, g)
 			}

@@ -126,22 +126,25 @@ func (x *Index) warnings(policy *Policy) (found []string) {
 	if len(selected) == 0 {
 		found = append(found, "podSelector matches no pod of the namespace, so the policy has no effect")
 	}
-	for _, d := range []Direction{Ingress, Egress} {
-		for i, allow := range policy.rules(d) {
-			where := fmt.Sprintf("%s rule %d: ", d, i+1)
+	for d, targets := range []map[Name]*pod{selected, x.pods} {
+		for i, allow := range policy.rules(Direction(d)) {
+			warn := func(format string, args ...any) {
+				where := fmt.Sprintf("%s rule %d: ", Direction(d), i+1)
+				found = append(found, where+fmt.Sprintf(format, args...))
+			}
 			for _, peer := range allow.Peers {
 				if peer.Pods != nil && peer.Namespaces == nil &&
 					len(x.podsOf(policy.Namespace, *peer.Pods)) == 0 {
-					found = append(found, where+"a podSelector matches no pod of the policy's own namespace; pods of others need a namespaceSelector beside it")
+					warn("a podSelector matches no pod of the policy's own namespace; pods of others need a namespaceSelector beside it")
 				}
 			}
-			targets := selected
-			if d == Egress {
-				targets = x.pods
-			}
 			for _, port := range allow.Ports {
-				if text := port.warning(targets); text != "" {
-					found = append(found, where+text)
+				switch {
+				case port.End != 0 && port.Number == 0:
+					warn("endPort %d has no effect without a port that is a number", port.End)
+				case port.Name != "" && len(targets) > 0 && !port.in(targets):
+					warn("no pod that it could mean has a %s port named %q, so it allows nothing", port.Protocol,
+						port.Name)
 				}
 			}
 		}
@@ -159,23 +162,12 @@ func (x *Index) podsOf(namespace string, selector Selector) map[Name]*pod {
 	return found
 }
 
-func (p Port) warning(targets map[Name]*pod) string {
-	switch {
-	case p.End != 0 && p.Number == 0:
-		return fmt.Sprintf("endPort %d has no effect without a port that is a number", p.End)
-	case p.Name == "":
-		return ""
-	}
-	for _, target := range targets {
-		for _, n := range target.Ports {
-			if n.Name == p.Name && n.Protocol == p.Protocol {
-				return ""
-			}
+// in reports whether one of the pods has the named port.
+func (p Port) in(pods map[Name]*pod) bool {
+	for _, pod := range pods {
+		if slices.ContainsFunc(pod.Ports, p.names) {
+			return true
 		}
 	}
-	if len(targets) == 0 {
-		return ""
-	}
-	return fmt.Sprintf("no pod that it could mean has a %s port named %q, so it allows nothing",
-		p.Protocol, p.Name)
+	return false
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"net/netip"
+	"reflect"
 	"slices"
 )
 
@@ -83,16 +84,9 @@ func (x *Index) changeNamespace(name string, change func()) {
 
 // SetPod adds or replaces a pod.
 func (x *Index) SetPod(p Pod) {
-	if old := x.pods[p.Name]; old == nil || !old.equal(p) {
+	if old := x.pods[p.Name]; old == nil || !reflect.DeepEqual(old.Pod, p) {
 		x.changePod(p.Name, &pod{Pod: p})
 	}
-}
-
-func (p Pod) equal(o Pod) bool {
-	return p.Name == o.Name && p.Node == o.Node && p.HostNetwork == o.HostNetwork &&
-		p.Ended == o.Ended &&
-		p.Created == o.Created && maps.Equal(p.Labels, o.Labels) &&
-		slices.Equal(p.Addresses, o.Addresses) && slices.Equal(p.Ports, o.Ports)
 }
 
 // DeletePod removes a pod.

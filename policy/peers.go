@@ -13,16 +13,10 @@ import (
 // peers are the addresses that a peer of a rule matches, as a set. Those of pods are kept up to
 // date with the index while a ruleset refers to them.
 type peers struct {
-	name string
-	kind Kind
-	// every means all pods. Otherwise they are those in the block if it is valid, or else the
-	// selected ones.
-	every      bool
-	block      netip.Prefix
-	except     []netip.Prefix
-	namespace  string // the only one, or "" for those that namespaces selects
-	namespaces Selector
-	pods       Selector
+	name      string
+	kind      Kind
+	Peer             // without a field: all pods
+	namespace string // the only one, or ""
 	// port makes the elements endpoints: the port of this name and protocol.
 	port *Port
 
@@ -30,30 +24,17 @@ type peers struct {
 	pending  map[Element]bool // whether the element exists now, since elements was made
 }
 
-// peersOf returns the peers of a rule in a policy of the namespace; port is a named one or nil, and
-// without a peer all pods with the port match.
-func peersOf(namespace string, peer *Peer, port *Port) *peers {
-	g := &peers{port: port}
-	definition := "all"
-	switch {
-	case peer == nil:
-		g.every = true
-	case peer.Block.IsValid():
-		g.block, g.except = peer.Block, slices.SortedFunc(slices.Values(peer.Except),
-			netip.Prefix.Compare)
-		definition = fmt.Sprint("block ", g.block, g.except)
+// peersOf returns the peers of a rule in a policy of the namespace; port is a named one or nil.
+func peersOf(namespace string, peer Peer, port *Port) *peers {
+	g := &peers{Peer: peer, port: port}
+	if g.Pods != nil && g.Namespaces == nil {
+		g.namespace = namespace
+	}
+	except := slices.SortedFunc(slices.Values(g.Except), netip.Prefix.Compare)
+	definition := fmt.Sprintf("%s %s %q %s %s", g.Block, except, g.namespace,
+		g.Namespaces.canonical(), g.Pods.canonical())
+	if g.Block.IsValid() {
 		g.kind = Blocks
-	default:
-		if peer.Namespaces == nil {
-			g.namespace = namespace
-		} else {
-			g.namespaces = *peer.Namespaces
-		}
-		if peer.Pods != nil {
-			g.pods = *peer.Pods
-		}
-		definition = fmt.Sprintf("pods %q %s %s", g.namespace, g.namespaces.canonical(),
-			g.pods.canonical())
 	}
 	if port != nil {
 		g.kind = Endpoints
@@ -70,30 +51,32 @@ func digest(definition string) string {
 	return strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:20]))
 }
 
-// matches reports whether the peers include a pod, by its labels, unless they are a block.
-func (g *peers) matches(x *Index, p *pod) bool {
-	if g.every || g.block.IsValid() {
-		return true
+// selects reports whether the peers include a pod, by its labels, unless they are a block.
+func (g *peers) selects(x *Index, p *pod) bool {
+	if g.namespace != "" && p.Namespace != g.namespace {
+		return false
 	}
-	if g.namespace != "" {
-		return p.Namespace == g.namespace && g.pods.Matches(p.Labels)
+	if g.Namespaces != nil {
+		labels, known := x.namespaces[p.Namespace]
+		if !known || !g.Namespaces.Matches(labels) {
+			return false
+		}
 	}
-	labels, known := x.namespaces[p.Namespace]
-	return known && g.namespaces.Matches(labels) && g.pods.Matches(p.Labels)
+	return g.Pods == nil || g.Pods.Matches(p.Labels)
 }
 
 // change notes that the elements of a pod exist or not.
 func (g *peers) change(x *Index, p *pod, exist bool) {
-	if len(p.held) == 0 || g.kind == Blocks || !g.matches(x, p) {
+	if len(p.held) == 0 || g.kind == Blocks || !g.selects(x, p) {
 		return
 	}
 	for _, a := range p.held {
 		switch {
 		case g.kind == Addresses:
 			g.pending[Element{Prefix: host(a)}] = exist
-		case !g.block.IsValid() || g.block.Contains(a) && !contains(g.except, a):
+		case !g.Block.IsValid() || g.Block.Contains(a) && !contains(g.Except, a):
 			for _, port := range p.Ports {
-				if port.Name == g.port.Name && port.Protocol == g.port.Protocol {
+				if g.port.names(port) {
 					g.pending[Element{host(a), port.Protocol, port.Port}] = exist
 				}
 			}
@@ -105,8 +88,8 @@ func (g *peers) change(x *Index, p *pod, exist bool) {
 func (g *peers) fill(x *Index) {
 	g.elements, g.pending = [2][]Element{}, map[Element]bool{}
 	if g.kind == Blocks {
-		f := family(g.block.Addr())
-		for _, p := range subtract(g.block, g.except) {
+		f := family(g.Block.Addr())
+		for _, p := range subtract(g.Block, g.Except) {
 			g.elements[f] = append(g.elements[f], Element{Prefix: p})
 		}
 		return

@@ -53,9 +53,12 @@ func (r *Requirement) matches(labels map[string]string) bool {
 }
 
 // canonical returns a text that is equal for selectors with the same requirements.
-func (s Selector) canonical() string {
-	sorted := make(Selector, len(s))
-	for i, r := range s {
+func (s *Selector) canonical() string {
+	if s == nil {
+		return "any"
+	}
+	sorted := make(Selector, len(*s))
+	for i, r := range *s {
 		r.Values = slices.Compact(slices.Sorted(slices.Values(r.Values)))
 		sorted[i] = r
 	}

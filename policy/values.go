@@ -96,6 +96,8 @@ type Port struct {
 	Number, End uint16 // End is 0 for a single port
 }
 
+func (p Port) names(n NamedPort) bool { return n.Name == p.Name && n.Protocol == p.Protocol }
+
 func (p Policy) isolates(d Direction) bool {
 	if len(p.Types) == 0 {
 		return d == Ingress || len(p.Egress) > 0
@@ -104,6 +106,3 @@ func (p Policy) isolates(d Direction) bool {
 }
 
 func (p Policy) rules(d Direction) []Allow { return [][]Allow{p.Ingress, p.Egress}[d] }
-
-// last returns the last port of a range of numbers; without a number, End means nothing.
-func (p Port) last() uint16 { return max(p.Number, p.End) }
