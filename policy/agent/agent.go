@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -19,6 +18,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/underlay-ccm/underlay/internal/kube"
+	"github.com/underlay-ccm/underlay/internal/promauto"
 	"github.com/underlay-ccm/underlay/policy"
 )
 
@@ -48,7 +48,7 @@ type Config struct {
 	Node     string
 	Nodes    Nodes
 	Table    Table
-	Registry Registry
+	Registry promauto.Registry
 	// Off leaves NetworkPolicies to another program: the filter is removed.
 	Off bool
 	// LogGroup is the group of nflog that gets dropped packets; 0 is none.
@@ -158,8 +158,8 @@ func (a *Agent) Run(ctx context.Context) {
 }
 
 // enforceWhen triggers once everything has been read.
-func (a *Agent) enforceWhen(ctx context.Context, read ...cache.InformerSynced) {
-	if cache.WaitForCacheSync(ctx.Done(), read...) {
+func (a *Agent) enforceWhen(ctx context.Context, read cache.InformerSynced) {
+	if cache.WaitForCacheSync(ctx.Done(), read) {
 		a.queue.Add(enforce)
 	}
 }
@@ -277,8 +277,8 @@ func (a *Agent) Subscribe(changed func()) {
 
 // pods watches what policies refer to.
 type pods struct {
-	synced []cache.InformerSynced
-	stop   context.CancelFunc
+	read cache.InformerSynced
+	stop context.CancelFunc
 }
 
 func (a *Agent) readPods(ctx context.Context) error {
@@ -297,11 +297,11 @@ func (a *Agent) readPods(ctx context.Context) error {
 		stop()
 		return fmt.Errorf("watching Pods and Namespaces: %w", err)
 	}
-	w := &pods{synced: []cache.InformerSynced{ofPods, ofNamespaces}, stop: stop}
+	read := func() bool { return ofPods() && ofNamespaces() }
 	go all.RunWithContext(ctx)
 	go namespaces.RunWithContext(ctx)
-	go a.enforceWhen(ctx, w.synced...)
-	a.pods, a.moved = w, true
+	go a.enforceWhen(ctx, read)
+	a.pods, a.moved = &pods{read: read, stop: stop}, true
 	return nil
 }
 
@@ -313,8 +313,4 @@ func (a *Agent) forgetPods() {
 	}
 	a.pods.stop()
 	a.pods, a.index = nil, policy.NewIndex(a.Node)
-}
-
-func (p *pods) read() bool {
-	return !slices.ContainsFunc(p.synced, func(synced cache.InformerSynced) bool { return !synced() })
 }

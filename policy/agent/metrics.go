@@ -1,17 +1,11 @@
 package agent
 
 import (
-	"fmt"
-
 	"k8s.io/component-base/metrics"
 
+	"github.com/underlay-ccm/underlay/internal/promauto"
 	"github.com/underlay-ccm/underlay/policy"
 )
-
-// Registry registers metrics. The registries of component-base implement it.
-type Registry interface {
-	Register(metrics.Registerable) error
-}
 
 // drops counts dropped packets by the policies that isolate the pod. A policy has a series while it
 // isolates a pod of the node.
@@ -21,15 +15,11 @@ type drops struct {
 	series  map[[2]string]bool
 }
 
-func newDrops(r Registry) (*drops, error) {
-	d := &drops{dropped: metrics.NewCounterVec(&metrics.CounterOpts{
-		Namespace: "underlay", Subsystem: "policy", Name: "dropped_packets_total",
-		Help: "Number of packets that this node dropped because no NetworkPolicy allows them, by direction and by the policy that isolates the pod; of several, each counts the packet.",
-	}, []string{"direction", "policy"})}
-	if err := r.Register(d.dropped); err != nil {
-		return nil, fmt.Errorf("registering the metrics of NetworkPolicies: %w", err)
-	}
-	return d, nil
+func newDrops(r promauto.Registry) (*drops, error) {
+	auto := promauto.With(r, "policy")
+	return &drops{dropped: auto.CounterVec("dropped_packets_total",
+		"Number of packets that this node dropped because no NetworkPolicy allows them, by direction and by the policy that isolates the pod; of several, each counts the packet.",
+		"direction", "policy")}, auto.Err()
 }
 
 // add adds what the kernel has counted since the last call. A counter that is lower began again.

@@ -85,7 +85,7 @@ func rules() []rule {
 		only("./addresses/layer2/...", "std ./addresses ./addresses/layer2 github.com/mdlayher/... golang.org/x/net/bpf golang.org/x/sys/unix",
 			"addresses/layer2/socket sends and receives; what and when is decided where it can be simulated").except("./addresses/layer2"),
 
-		only("./policy/agent", "std ./policy ./internal/kube k8s.io/...",
+		only("./policy/agent", "std ./policy ./internal/kube ./internal/promauto k8s.io/...",
 			"policy/agent feeds the index and hands the ruleset on: the table is its port, so that any order of events can be tried without a kernel"),
 
 		// Internal packages.
