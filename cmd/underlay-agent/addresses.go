@@ -3,16 +3,10 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"io"
-	"net/netip"
 	"os"
 	"path/filepath"
-	"slices"
-
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/underlay-ccm/underlay/addresses"
 	addressagent "github.com/underlay-ccm/underlay/addresses/agent"
@@ -41,13 +35,12 @@ func (h *held) filtered(d netfilter.Desired) netfilter.Desired {
 
 // holder creates the component that holds addresses.
 func (o *options) holder(
-	s settings, m machine, nodes addressagent.Nodes, reg promauto.Registry,
+	s settings, m parts, nodes addressagent.Nodes, reg promauto.Registry,
 ) (*addressagent.Agent, error) {
 	api, err := o.restConfig()
 	if err != nil {
 		return nil, err
 	}
-	identify(api)
 	client, err := addressagent.Connect(api)
 	if err != nil {
 		return nil, err
@@ -121,70 +114,29 @@ func led(a config.Addresses) (pools []addresses.Pool) {
 // holds reports whether this node runs the component that holds addresses.
 func holds(a config.Addresses) bool { return a.Enabled() || a.BGP.PodCIDRs }
 
-// printAddresses prints the ledger's addresses on this node and returns the number of problems.
-func (o *options) printAddresses(
-	ctx context.Context, out io.Writer, s settings, own *corev1.Node, nodes []*kube.Node, h *held,
-) (trouble int, err error) {
+// readHeld fills h with the addresses that the ledger leads to this node.
+func (o *options) readHeld(
+	ctx context.Context, s settings, nodes []*kube.Node, h *held,
+) error {
 	maps := s.client.CoreV1().ConfigMaps(addressagent.LedgerNamespace)
 	stored, err := maps.List(ctx, kube.Only(addresses.LedgerName))
 	if err != nil {
-		return 0, fmt.Errorf("reading the ledger of addresses: %w", err)
+		return fmt.Errorf("reading the ledger of addresses: %w", err)
 	}
 	var ledger addresses.Ledger
 	for i := range stored.Items {
 		text := stored.Items[i].Data[addresses.LedgerKey]
 		if ledger, err = addresses.ParseLedger([]byte(text)); err != nil {
-			return 0, err
+			return err
 		}
 	}
-	var mine []netip.Addr
+	all := addressagent.Passing(ledger, led(s.addresses), nodes)
 	for _, e := range ledger.Entries() {
 		if e.HeldBy(o.nodeName) {
-			mine = append(mine, e.Address)
-			fmt.Fprintf(out, "address %s: %s\n", e.Address, describe(e, s.addresses))
+			all = append(all, e.Address)
 		}
 	}
 	h.used = s.addresses.Enabled()
-	h.Put(slices.Concat(mine, addressagent.Passing(ledger, led(s.addresses), nodes)), ledger)
-	if own == nil {
-		return 0, nil
-	}
-	report, err := addresses.ParseReport(own.Annotations[addresses.ReportAnnotation])
-	if err != nil {
-		return 0, err
-	}
-	return printReport(out, report, mine), nil
-}
-
-func describe(e addresses.Entry, a config.Addresses) string {
-	way := "in no pool of the configuration"
-	for _, p := range a.Pools {
-		if p.Contains(e.Address) {
-			way = fmt.Sprintf("by %s, pool %s", p.Mover, p.Name)
-		}
-	}
-	for _, share := range e.Shares {
-		way += fmt.Sprintf(", for %s/%s", share.Namespace, share.Name)
-	}
-	return way
-}
-
-func printReport(out io.Writer, r addresses.Report, mine []netip.Addr) (trouble int) {
-	if r.Unfit != "" {
-		trouble++
-		fmt.Fprintf(out, "addresses: %s\n", r.Unfit)
-	}
-	for _, p := range r.Refused {
-		if slices.Contains(mine, p.Address) {
-			trouble++
-			fmt.Fprintf(out, "address %s: %s: %s\n", p.Address, p.Reason, p.Text)
-		}
-	}
-	for _, router := range r.Routers {
-		if !router.Established {
-			trouble++
-			fmt.Fprintf(out, "router %s: the session is %s\n", router.Name, cmp.Or(router.State, "down"))
-		}
-	}
-	return trouble
+	h.Put(all, ledger)
+	return nil
 }

@@ -241,7 +241,7 @@ func TestAddressesOfAnAgent(t *testing.T) {
 		t.Errorf("metrics: %v", got)
 	}
 	var out bytes.Buffer
-	if err := check(t.Context(), o, &out); !strings.Contains(out.String(), "address 10.0.0.50: by layer2, pool segment, for default/web") {
+	if err := check(t.Context(), o, &out); !strings.Contains(out.String(), "netfilter: as it should be") {
 		t.Errorf("check: %v\n%s", err, &out)
 	}
 	stop()

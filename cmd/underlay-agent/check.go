@@ -53,11 +53,9 @@ func check(ctx context.Context, o *options, out io.Writer) error {
 	}
 	trouble := len(decision.Faults) + len(decision.Peers())
 	if holds(s.addresses) {
-		found, err := o.printAddresses(ctx, out, s, own, nodes, m.held)
-		if err != nil {
+		if err := o.readHeld(ctx, s, nodes, m.held); err != nil {
 			return err
 		}
-		trouble += found
 	}
 	for _, fault := range decision.Faults {
 		fmt.Fprintf(out, "fault: %s\n", fault)

@@ -29,23 +29,18 @@ func cleanup(ctx context.Context, o *options, out io.Writer) error {
 		removed, deviceErr := o.removeDevices(ctx)
 		return append(changed, removed...), errors.Join(err, deviceErr)
 	}
-	print := func(line string) { fmt.Fprintln(out, line) }
-	if err := errors.Join(m.cleanupAll(ctx, routes, print), o.forget(print)); err != nil {
+	err = m.cleanupAll(ctx, routes, func(line string) { fmt.Fprintln(out, line) })
+	// The next run would restore the held addresses.
+	switch failed := os.Remove(o.heldPath()); {
+	case failed == nil:
+		fmt.Fprintln(out, "addresses: "+o.heldPath()+" is removed")
+	case !errors.Is(failed, fs.ErrNotExist):
+		err = errors.Join(err,
+			fmt.Errorf("removing the record of the addresses that this node holds: %w", failed))
+	}
+	if err != nil {
 		return err
 	}
 	_, err = fmt.Fprintln(out, "nothing of underlay is left on this node")
 	return err
-}
-
-// forget removes the state of held addresses that the next run would restore.
-func (o *options) forget(print func(string)) error {
-	err := os.Remove(o.heldPath())
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil
-	case err != nil:
-		return fmt.Errorf("removing the record of the addresses that this node holds: %w", err)
-	}
-	print("addresses: " + o.heldPath() + " is removed")
-	return nil
 }

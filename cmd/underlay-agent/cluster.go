@@ -5,7 +5,6 @@ package main
 import (
 	"fmt"
 
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/component-base/version"
@@ -20,34 +19,20 @@ const (
 
 // restConfig returns the configuration of clients, with the API server's real address.
 func (o *options) restConfig() (*rest.Config, error) {
-	if o.kubeconfig == "" {
-		return &rest.Config{
-			Host: o.apiServer, BearerTokenFile: accountToken,
-			TLSClientConfig: rest.TLSClientConfig{CAFile: accountCA},
-			WrapTransport:   kube.WithDeadline,
-		}, nil
+	to := &rest.Config{
+		Host: o.apiServer, BearerTokenFile: accountToken,
+		TLSClientConfig: rest.TLSClientConfig{CAFile: accountCA},
 	}
-	read, err := clientcmd.BuildConfigFromFlags(o.apiServer, o.kubeconfig)
-	if err != nil {
-		return nil, fmt.Errorf("--kubeconfig %q: can't be used: %w; name a file that this process may read, whose current context has a server", o.kubeconfig, err)
+	if o.kubeconfig != "" {
+		var err error
+		if to, err = clientcmd.BuildConfigFromFlags(o.apiServer, o.kubeconfig); err != nil {
+			return nil, fmt.Errorf("--kubeconfig %q: can't be used: %w; name a file that this process may read, whose current context has a server", o.kubeconfig, err)
+		}
 	}
-	read.Wrap(kube.WithDeadline)
-	return read, nil
-}
-
-func identify(to *rest.Config) {
+	to.Wrap(kube.WithDeadline)
 	to.UserAgent = "underlay-agent/" + version.Get().GitVersion
 	// For thousands of Nodes, protobuf takes a tenth of the memory and time of JSON.
 	to.ContentType = "application/vnd.kubernetes.protobuf"
 	to.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
-}
-
-func newClient(to *rest.Config) (*kubernetes.Clientset, error) {
-	identify(to)
-	client, err := kubernetes.NewForConfig(to)
-	if err != nil {
-		return nil,
-			fmt.Errorf("preparing the client of the API server: %w; outside of a pod give --kubeconfig", err)
-	}
-	return client, nil
+	return to, nil
 }

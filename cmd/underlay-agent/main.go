@@ -11,11 +11,13 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"k8s.io/component-base/cli"
 	"k8s.io/component-base/version"
 	"k8s.io/component-base/version/verflag"
@@ -52,7 +54,17 @@ func newCommand() *cobra.Command {
 		verflag.PrintAndExitIfRequested() // --version=raw
 	}
 	verflag.AddFlags(root.PersistentFlags())
-	root.AddCommand(runCommand(), checkCommand(), cleanupCommand(), probeCommand())
+	root.AddCommand(
+		subcommand("run", "Keep this node's network as it should be", "",
+			func(ctx context.Context, o *options, _ io.Writer) error { return run(ctx, o, registry{}) },
+			(*options).machineFlags, (*options).clusterFlags, (*options).serviceFlags),
+		subcommand("check", "Show the changes that run would make now, and why; change nothing",
+			"Check shows every route that this node should have and every change that run\nwould make now. It ends with status 1 if something needs a person.",
+			check, (*options).machineFlags, (*options).clusterFlags),
+		subcommand("cleanup", "Take away everything that run has made on this machine",
+			"Cleanup removes the routes, proxy ARP entries, packet filter, CNI configuration\nand kernel settings that run has created, without the API server. Stop run\nfirst, or it creates them again.",
+			cleanup, (*options).machineFlags),
+		probeCommand())
 	return root
 }
 
@@ -63,43 +75,20 @@ func versionLine(cmd *cobra.Command) (line string, requested bool) {
 	return line, cmd.Flag("version").Value.String() == string(verflag.VersionTrue)
 }
 
-func runCommand() *cobra.Command {
+// subcommand returns a command with groups of the options as flags.
+func subcommand(
+	use, short, long string, run func(context.Context, *options, io.Writer) error,
+	groups ...func(*options, *pflag.FlagSet),
+) *cobra.Command {
 	o := defaults()
 	cmd := &cobra.Command{
-		Use: "run", Short: "Keep this node's network as it should be", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), o, registry{}) },
-	}
-	o.machineFlags(cmd.Flags())
-	o.clusterFlags(cmd.Flags())
-	o.serviceFlags(cmd.Flags())
-	return cmd
-}
-
-func checkCommand() *cobra.Command {
-	o := defaults()
-	cmd := &cobra.Command{
-		Use: "check", Short: "Show the changes that run would make now, and why; change nothing",
-		Args: cobra.NoArgs,
-		Long: "Check shows every route that this node should have and every change that run\nwould make now. It ends with status 1 if something needs a person.",
+		Use: use, Short: short, Long: long, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return check(cmd.Context(), o, cmd.OutOrStdout())
+			return run(cmd.Context(), o, cmd.OutOrStdout())
 		},
 	}
-	o.machineFlags(cmd.Flags())
-	o.clusterFlags(cmd.Flags())
-	return cmd
-}
-
-func cleanupCommand() *cobra.Command {
-	o := defaults()
-	cmd := &cobra.Command{
-		Use: "cleanup", Short: "Take away everything that run has made on this machine",
-		Args: cobra.NoArgs,
-		Long: "Cleanup removes the routes, proxy ARP entries, packet filter, CNI configuration\nand kernel settings that run has created, without the API server. Stop run\nfirst, or it creates them again.",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return cleanup(cmd.Context(), o, cmd.OutOrStdout())
-		},
+	for _, add := range groups {
+		add(o, cmd.Flags())
 	}
-	o.machineFlags(cmd.Flags())
 	return cmd
 }

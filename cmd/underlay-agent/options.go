@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"net/url"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -175,6 +177,35 @@ func (o *options) settle() (settings, error) {
 	if err := errors.Join(wrong...); err != nil {
 		return s, err
 	}
-	s.client, err = newClient(api)
+	if s.client, err = kubernetes.NewForConfig(api); err != nil {
+		err = fmt.Errorf("preparing the client of the API server: %w; outside of a pod give --kubeconfig", err)
+	}
 	return s, err
+}
+
+// places checks the flags that name a file, a folder or a URL, and returns all mistakes. A
+// relative path would depend on the working directory.
+func (o *options) places() []error {
+	var wrong []error
+	absolute := func(flag, path string) {
+		if !filepath.IsAbs(path) {
+			wrong = append(wrong, fmt.Errorf("%s %q: is no absolute path; give one that begins with /", flag,
+				path))
+		}
+	}
+	absolute("--cni-conf-dir", o.cniConfDir)
+	for _, dir := range o.cniBinDirs {
+		absolute("--cni-bin-dir", dir)
+	}
+	absolute("--state-dir", o.stateDir)
+	absolute("--key-dir", o.keyDir)
+	absolute("--sysctls", o.sysctls)
+	if o.apiServer == "" {
+		return wrong
+	}
+	parsed, err := url.Parse(o.apiServer)
+	if err != nil || parsed.Scheme != "https" || parsed.Hostname() == "" {
+		wrong = append(wrong, fmt.Errorf("--api-server %q: is no https URL with a host; give one such as https://10.0.0.2:6443", o.apiServer))
+	}
+	return wrong
 }

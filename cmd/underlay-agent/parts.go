@@ -15,6 +15,7 @@ import (
 	"github.com/underlay-ccm/underlay/internal/netfilter"
 	"github.com/underlay-ccm/underlay/internal/sysctl"
 	"github.com/underlay-ccm/underlay/routes/agent"
+	"github.com/underlay-ccm/underlay/routes/kernel"
 )
 
 // edge is a component of the node's network other than its routes. It takes whole desired states.
@@ -45,8 +46,6 @@ type follower[D any] struct {
 	prompt <-chan struct{}
 	// patient skips the edge until the Node has podCIDRs.
 	patient bool
-	// down, if not nil, is the edge's equivalent of agent.ErrDown.
-	down error
 
 	last    *D          // last applied state; nil if unknown
 	warned  []string    // warnings of the last Apply
@@ -68,14 +67,20 @@ func (f *follower[D]) Apply(ctx context.Context, v agent.View, look bool) (agent
 	}
 	f.last = nil
 	changed, warnings, err := f.edge.Apply(ctx, want)
-	f.warned = warnings
-	switch {
-	case err == nil:
+	if f.warned = warnings; err == nil {
 		f.last = &want
-	case f.down != nil && errors.Is(err, f.down):
-		err = fmt.Errorf("%w: %w", agent.ErrDown, err)
 	}
-	return agent.Report{Changed: changed, Warnings: warnings, Repaired: same && len(changed) > 0}, err
+	return agent.Report{
+		Changed: changed, Warnings: warnings, Repaired: same && len(changed) > 0,
+	}, down(err)
+}
+
+// down marks an error of netfilter after which no pod may start.
+func down(err error) error {
+	if errors.Is(err, netfilter.ErrDown) {
+		return fmt.Errorf("%w: %w", agent.ErrDown, err)
+	}
+	return err
 }
 
 func (f *follower[D]) Plan(
@@ -111,20 +116,31 @@ func (f *follower[D]) Watch(ctx context.Context, changed func()) error {
 	})
 }
 
-// parts are applied in this order, and a failure stops the later ones: the packet filter, the
-// sysctls, NetworkPolicies, the routes, and last the CNI configuration, which lets pods start. The
-// filter precedes forwarding, which makes pods reachable, and contains a Node before a route to it
-// exists: otherwise connections to that Node would be masqueraded for their lifetime.
+// parts are the machine's network. They are applied in this order, and a failure stops the later
+// ones: the packet filter, the sysctls, NetworkPolicies, the routes, and last the CNI
+// configuration, which lets pods start. The filter precedes forwarding, which makes pods reachable,
+// and contains a Node before a route to it exists: otherwise connections to that Node would be
+// masqueraded for their lifetime.
 type parts struct {
+	network       *kernel.Kernel // has to be closed
 	before, after []part
 	held          *held
 	policies      *policies
 }
 
+// open opens the machine's network; it changes nothing.
+func (o *options) open() (parts, error) {
+	m, err := o.parts()
+	if err == nil {
+		m.network, err = kernel.Open()
+	}
+	return m, err
+}
+
 func (o *options) parts() (parts, error) {
 	filter, err := netfilter.New()
 	if err != nil {
-		return parts{}, fmt.Errorf("preparing the packet filter: %w", err)
+		return parts{}, err
 	}
 	enforced, err := netfilter.NewPolicyTable()
 	if err != nil {
@@ -137,7 +153,7 @@ func (o *options) parts() (parts, error) {
 			&follower[netfilter.Desired]{
 				name:    "netfilter",
 				desired: func(v agent.View) netfilter.Desired { return holding.filtered(o.filterFor(v)) },
-				prompt:  holding.Changed(), edge: filter, patient: true, down: netfilter.ErrDown,
+				prompt:  holding.Changed(), edge: filter, patient: true,
 			},
 			&follower[sysctl.Desired]{
 				name: "sysctl", desired: sysctlsFor,
@@ -146,7 +162,10 @@ func (o *options) parts() (parts, error) {
 		},
 		after: []part{
 			&follower[cni.Desired]{
-				name: "cni", desired: cniFor,
+				name: "cni",
+				desired: func(v agent.View) cni.Desired {
+					return cni.Desired{PodCIDRs: v.PodCIDRs, MTU: v.MTU}
+				},
 				edge: cni.New(cni.Options{ConfDir: o.cniConfDir, BinDirs: o.cniBinDirs, StateDir: o.stateDir}),
 			},
 			&follower[netfilter.Forwarding]{
@@ -165,7 +184,7 @@ func edges(all []part) []agent.Edge {
 }
 
 // all returns the parts in the order of application, without the routes.
-func (p parts) all() []part { return append(append([]part(nil), p.before...), p.after...) }
+func (p parts) all() []part { return slices.Concat(p.before, p.after) }
 
 func sysctlsFor(v agent.View) sysctl.Desired {
 	forwarded := forwardingFor(v)
@@ -219,8 +238,6 @@ func forwardingFor(v agent.View) (f netfilter.Forwarding) {
 	return f
 }
 
-func cniFor(v agent.View) cni.Desired { return cni.Desired{PodCIDRs: v.PodCIDRs, MTU: v.MTU} }
-
 // cleanupAll cleans up in reverse order, including the routes, and continues after errors.
 func (p parts) cleanupAll(
 	ctx context.Context, routes func(context.Context) ([]string, error), print func(string),
@@ -235,15 +252,15 @@ func (p parts) cleanupAll(
 			failed = append(failed, fmt.Errorf("%s: %w", name, err))
 		}
 	}
-	for i := len(p.after) - 1; i >= 0; i-- {
-		step(p.after[i].Name(), p.after[i].Cleanup)
+	for _, part := range slices.Backward(p.after) {
+		step(part.Name(), part.Cleanup)
 	}
 	if p.policies != nil {
 		step(p.policies.Name(), p.policies.Cleanup)
 	}
 	step("routes", routes)
-	for i := len(p.before) - 1; i >= 0; i-- {
-		step(p.before[i].Name(), p.before[i].Cleanup)
+	for _, part := range slices.Backward(p.before) {
+		step(part.Name(), part.Cleanup)
 	}
 	return errors.Join(failed...)
 }

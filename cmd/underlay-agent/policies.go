@@ -4,8 +4,6 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"time"
 
 	"github.com/underlay-ccm/underlay/internal/netfilter"
@@ -42,11 +40,7 @@ func (p *policies) Apply(ctx context.Context, v agent.View, _ bool) (agent.Repor
 		case <-ctx.Done():
 		}
 	}
-	err := p.agent.Enforced()
-	if errors.Is(err, netfilter.ErrDown) {
-		err = fmt.Errorf("%w: %w", agent.ErrDown, err)
-	}
-	return agent.Report{}, err
+	return agent.Report{}, down(p.agent.Enforced())
 }
 
 func (p *policies) Watch(ctx context.Context, changed func()) error {

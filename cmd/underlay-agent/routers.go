@@ -14,8 +14,8 @@ import (
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 
 	"github.com/underlay-ccm/underlay/addresses"
@@ -73,14 +73,7 @@ func (r *routers) Run(ctx context.Context, changed func()) error {
 		r.speaker.Close()
 		r.speaker = nil
 	}()
-	retry := time.NewTicker(retryAnnouncing)
-	defer retry.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-retry.C:
-		}
+	wait.UntilWithContext(ctx, func(context.Context) {
 		r.mu.Lock()
 		failed := r.problem != nil
 		if failed {
@@ -91,7 +84,8 @@ func (r *routers) Run(ctx context.Context, changed func()) error {
 		if recovered {
 			changed()
 		}
-	}
+	}, retryAnnouncing)
+	return nil
 }
 
 // announce sets all announcements once this machine's Node is known, whose labels select its
@@ -119,7 +113,7 @@ func (r *routers) desired(w addressagent.Want) (bgp.Desired, error) {
 	}
 	var problems []error
 	for _, p := range r.settings.Peers {
-		if !peersWith(p, w.Node) {
+		if p.Nodes != nil && !p.Nodes.Matches(labels.Set(w.Node.Labels)) {
 			continue
 		}
 		peer, err := peerOf(p)
@@ -151,10 +145,6 @@ func (r *routers) announces(f addresses.Family, prefixes []netip.Prefix) bool {
 	current := func(p netip.Prefix) bool { return addresses.FamilyOf(p.Addr()) == f }
 	offered := func(p addresses.Pool) bool { return p.Size(f) > 0 }
 	return slices.ContainsFunc(prefixes, current) || slices.ContainsFunc(r.pools, offered)
-}
-
-func peersWith(p config.BGPPeer, node *corev1.Node) bool {
-	return p.Nodes == nil || p.Nodes.Matches(labels.Set(node.Labels))
 }
 
 func peerOf(p config.BGPPeer) (bgp.Peer, error) {

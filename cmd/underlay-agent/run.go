@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,8 +33,8 @@ import (
 	"github.com/underlay-ccm/underlay/routes/agent"
 )
 
-// stopWithin limits the time for pending health requests on shutdown.
-const stopWithin = 5 * time.Second
+// headerTimeout limits the time of clients for the headers of a request.
+const headerTimeout = 5 * time.Second
 
 // collectAt is the heap growth in percent that triggers garbage collection. The agent runs on
 // every machine and is mostly idle, so memory costs more than collection. GOGC takes precedence.
@@ -117,7 +118,8 @@ func together(
 		}
 		return a.Ready()
 	}
-	server := &http.Server{Handler: endpoints(a, ready), ReadHeaderTimeout: stopWithin}
+	server := &http.Server{Handler: endpoints(a, ready), ReadHeaderTimeout: headerTimeout}
+	defer server.Close()
 	go func() { fail(fmt.Errorf("serving health and metrics: %w", server.Serve(listener))) }()
 
 	var working sync.WaitGroup
@@ -133,16 +135,10 @@ func together(
 	klog.FromContext(ctx).Info("Running", "node", o.nodeName, "address", listener.Addr().String())
 	err = a.Run(ctx)
 	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
-		return cause
+		return cmp.Or(cause, err)
 	}
-	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopWithin)
-	defer cancel()
-	_ = server.Shutdown(grace)
-	if ctx.Err() != nil {
-		klog.FromContext(ctx).Info("Stopped; everything on this node stays as it is")
-		return nil
-	}
-	return err
+	klog.FromContext(ctx).Info("Stopped; everything on this node stays as it is")
+	return nil
 }
 
 func endpoints(a *agent.Agent, ready func() error) http.Handler {

@@ -239,17 +239,17 @@ func working(found []agent.Link) []layer2.Link {
 }
 
 // neighbors is the kernel's table on the segments.
-type neighbors struct{ network *kernel.Kernel }
+type neighbors struct{ *kernel.Kernel }
 
 // Hardware returns the hardware addresses that the kernel has resolved.
 func (n neighbors) Hardware(ctx context.Context) (map[netip.Addr]net.HardwareAddr, error) {
-	found, err := n.network.Links(ctx)
+	found, err := n.Links(ctx)
 	if err != nil {
 		return nil, err
 	}
 	resolved := map[netip.Addr]net.HardwareAddr{}
 	for _, link := range segmentLinks(found) {
-		all, err := n.network.Neighbors(ctx, link.Index)
+		all, err := n.Neighbors(ctx, link.Index)
 		if err != nil {
 			return nil, err
 		}
@@ -264,17 +264,16 @@ func (n neighbors) Hardware(ctx context.Context) (map[netip.Addr]net.HardwareAdd
 
 // Solicit makes the kernel resolve the addresses that are on a segment.
 func (n neighbors) Solicit(ctx context.Context, addrs []netip.Addr) error {
-	found, err := n.network.Links(ctx)
+	found, err := n.Links(ctx)
 	if err != nil {
 		return err
 	}
-	links := segmentLinks(found)
-	for _, addr := range addrs {
-		for _, link := range links {
+	for _, link := range segmentLinks(found) {
+		for _, addr := range addrs {
 			if !slices.ContainsFunc(link.Prefixes, func(p netip.Prefix) bool { return p.Contains(addr) }) {
 				continue
 			}
-			if err := n.network.Probe(ctx, link.Index, addr); err != nil {
+			if err := n.Probe(ctx, link.Index, addr); err != nil {
 				return err
 			}
 		}

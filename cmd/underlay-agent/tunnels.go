@@ -9,28 +9,8 @@ import (
 
 	"github.com/underlay-ccm/underlay/internal/secret"
 	"github.com/underlay-ccm/underlay/routes/agent"
-	"github.com/underlay-ccm/underlay/routes/kernel"
 	"github.com/underlay-ccm/underlay/routes/wireguard"
 )
-
-// machine is the local network, which must be closed, and the parts.
-type machine struct {
-	network *kernel.Kernel
-	parts
-}
-
-// open opens the machine; it changes nothing.
-func (o *options) open() (machine, error) {
-	parts, err := o.parts()
-	if err != nil {
-		return machine{}, err
-	}
-	network, err := kernel.Open()
-	if err != nil {
-		return machine{}, err
-	}
-	return machine{network: network, parts: parts}, nil
-}
 
 // tunnels opens the WireGuard device with the port, and after it those with other ports that have
 // keys. They are closed with the process.
