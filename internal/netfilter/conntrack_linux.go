@@ -2,12 +2,13 @@ package netfilter
 
 import (
 	"errors"
-	"net"
 	"net/netip"
 	"slices"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/underlay-ccm/underlay/internal/ipnet"
 )
 
 // connection is a tracked connection: addresses of its first packet and of its replies on arrival.
@@ -55,18 +56,13 @@ func within(sorted []netip.Prefix, addr netip.Addr) bool {
 // MatchConntrackFlow implements netlink.CustomConntrackFilter.
 func (s staleness) MatchConntrackFlow(flow *netlink.ConntrackFlow) bool {
 	c := connection{
-		from: addrOf(flow.Forward.SrcIP), to: addrOf(flow.Forward.DstIP),
-		replyFrom: addrOf(flow.Reverse.SrcIP), replyTo: addrOf(flow.Reverse.DstIP),
+		from: ipnet.Addr(flow.Forward.SrcIP), to: ipnet.Addr(flow.Forward.DstIP),
+		replyFrom: ipnet.Addr(flow.Reverse.SrcIP), replyTo: ipnet.Addr(flow.Reverse.DstIP),
 	}
 	if flow.Forward.Protocol == unix.IPPROTO_TCP {
 		c.port = flow.Forward.DstPort
 	}
 	return s.stale(c)
-}
-
-func addrOf(ip net.IP) netip.Addr {
-	addr, _ := netip.AddrFromSlice(ip)
-	return addr.Unmap()
 }
 
 // deleteConnections deletes the conntrack entries that match, and returns their number.

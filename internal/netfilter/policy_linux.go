@@ -11,6 +11,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"sigs.k8s.io/knftables"
 
+	"github.com/underlay-ccm/underlay/internal/ipnet"
 	"github.com/underlay-ccm/underlay/policy"
 )
 
@@ -223,7 +224,7 @@ type forbidden struct {
 // rewriting.
 func (f forbidden) MatchConntrackFlow(flow *netlink.ConntrackFlow) bool {
 	c := policy.Connection{
-		From: addrOf(flow.Forward.SrcIP), To: addrOf(flow.Reverse.SrcIP),
+		From: ipnet.Addr(flow.Forward.SrcIP), To: ipnet.Addr(flow.Reverse.SrcIP),
 		Protocol: policy.Protocol(flow.Forward.Protocol),
 	}
 	switch c.Protocol {
@@ -243,7 +244,7 @@ func cut(rules policy.Ruleset) (int, error) {
 	}
 	for _, a := range own {
 		if p, ok := a.(*net.IPNet); ok {
-			f.own[addrOf(p.IP)] = true
+			f.own[ipnet.Addr(p.IP)] = true
 		}
 	}
 	n, err := deleteConnections(f)

@@ -122,7 +122,7 @@ func rules() []rule {
 
 		never("./internal/cni/... ./internal/sysctl/...", "./... k8s.io/...",
 			"the agent's edges change the machine as they are told; they know neither Nodes nor each other"),
-		only("./internal/netfilter", "std ./policy github.com/vishvananda/netlink/... golang.org/x/sys/unix sigs.k8s.io/knftables",
+		only("./internal/netfilter", "std ./policy ./internal/ipnet github.com/vishvananda/netlink/... golang.org/x/sys/unix sigs.k8s.io/knftables",
 			"internal/netfilter changes the machine's filters as it is told; for policies it is told a value of policy"),
 
 		only("./internal/connectivity", "std",
