@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -428,6 +429,49 @@ func TestWatchTellsOfOurTableOnly(t *testing.T) {
 	n.Run("nft", "flush ruleset")
 	if changed := n.apply(dualStack()); len(changed) != 1 {
 		t.Errorf("after the watch nothing is trusted but the generation; changed %q", changed)
+	}
+}
+
+// After an event is lost, a table counts as unchanged only once it has been listed.
+func TestALostEventAndAFailedList(t *testing.T) {
+	n := newNode(t)
+	n.apply(dualStack())
+	n.table.watching.Store(true) // by a socket that receives nothing
+	n.Run("nft", "flush", "chain", "inet", "underlay", "inbound")
+	n.table.lost = true
+	path := os.Getenv("PATH")
+	t.Setenv("PATH", t.TempDir())
+	n.Do(func() {
+		if _, _, err := n.table.Apply(t.Context(), dualStack()); err == nil {
+			t.Error("a table was listed without nft")
+		}
+	})
+	t.Setenv("PATH", path)
+	if changed := n.apply(dualStack()); len(changed) != 1 {
+		t.Errorf("the repair says %q", changed)
+	}
+}
+
+// Where nothing else commits to nftables, our own commits are not remembered.
+func TestOwnCommitsAreForgotten(t *testing.T) {
+	n := newNode(t)
+	want := dualStack()
+	n.apply(want)
+	ctx, cancel := context.WithCancel(t.Context())
+	told, ended := make(chan struct{}, 1), make(chan error, 1)
+	go n.Do(func() { ended <- n.table.Watch(ctx, func() { told <- struct{}{} }) })
+	<-told
+	eventually(t, "it watches", n.table.watching.Load)
+	for i := range 9 {
+		want.InternalIPs = addrs([]string{"10.0.0.2", "10.0.0.9"}[i%2])
+		if changed := n.apply(want); len(changed) != 1 {
+			t.Errorf("edit %d: %q", i, changed)
+		}
+		<-told
+	}
+	cancel()
+	if err := <-ended; err != nil || len(n.table.touched) > 1 {
+		t.Errorf("%v; %d commits are remembered", err, len(n.table.touched))
 	}
 }
 
