@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/underlay-ccm/underlay/addresses"
 )
 
 // Desired has all announcements of a node, and its peers.
@@ -22,9 +20,6 @@ type Desired struct {
 	Peers       []Peer
 	// Prefixes are announced: addresses as /32 or /128, and podCIDRs.
 	Prefixes []netip.Prefix
-	// NextHops are addresses of the node. The first of a family is the next hop of that family on
-	// sessions of the other family.
-	NextHops []netip.Addr
 }
 
 // Host returns the prefix of a single address.
@@ -46,56 +41,14 @@ func RouterID(node string, nodeAddresses []netip.Addr) netip.Addr {
 	return netip.AddrFrom4(id)
 }
 
-// Path is a prefix and its next hop. An unspecified NextHop is the local address of the session.
-type Path struct {
-	Prefix  netip.Prefix
-	NextHop netip.Addr
-}
-
-func (p Path) compare(other Path) int { return p.Prefix.Compare(other.Prefix) }
-
-// nextHop returns the next hop of a family, or the zero Addr if no session carries the family.
-func (d Desired) nextHop(f addresses.Family) netip.Addr {
-	own := func(p Peer) bool { return addresses.FamilyOf(p.Address) == f }
-	switch {
-	case len(d.Peers) == 0:
-		return netip.Addr{}
-	case slices.ContainsFunc(d.Peers, own):
-		return unspecified(f)
-	}
-	for _, a := range d.NextHops {
-		if addresses.FamilyOf(a) == f {
-			return a
-		}
-	}
-	return netip.Addr{}
-}
-
-func unspecified(f addresses.Family) netip.Addr {
-	if f == addresses.IPv4 {
-		return netip.IPv4Unspecified()
-	}
-	return netip.IPv6Unspecified()
-}
-
-// Paths returns the paths to announce, by prefix, without families that no session carries.
-func (d Desired) Paths() []Path {
-	var paths []Path
-	for _, p := range d.Prefixes {
-		if hop := d.nextHop(addresses.FamilyOf(p.Addr())); hop.IsValid() {
-			paths = append(paths, Path{p, hop})
-		}
-	}
-	slices.SortFunc(paths, Path.compare)
-	return slices.Compact(paths)
-}
-
-// Sorted returns the peers by name, each with sorted communities.
-func (d Desired) Sorted() []Peer {
-	peers := make([]Peer, len(d.Peers))
+// Canonical returns the same state with sorted peers, communities and prefixes, each once.
+func (d Desired) Canonical() Desired {
+	d.Peers = slices.SortedFunc(slices.Values(d.Peers), func(a, b Peer) int {
+		return strings.Compare(a.Name, b.Name)
+	})
 	for i, p := range d.Peers {
-		peers[i] = p.canonical()
+		d.Peers[i].Communities = slices.Compact(slices.Sorted(slices.Values(p.Communities)))
 	}
-	slices.SortFunc(peers, func(a, b Peer) int { return strings.Compare(a.Name, b.Name) })
-	return peers
+	d.Prefixes = slices.Compact(slices.SortedFunc(slices.Values(d.Prefixes), netip.Prefix.Compare))
+	return d
 }

@@ -40,14 +40,11 @@ const (
 	BFDMisses   = 3
 )
 
-func (p Peer) canonical() Peer {
-	p.Communities = slices.Compact(slices.Sorted(slices.Values(p.Communities)))
-	return p
-}
-
-// sameSession reports whether the settings of two canonical peers allow the session to be kept.
+// sameSession reports whether the settings of two peers with sorted communities allow the session
+// to be kept.
 func (p Peer) sameSession(other Peer) bool {
-	return p.Address == other.Address && p.Port == other.Port && p.ASN == other.ASN &&
+	return p.Name == other.Name && p.Address == other.Address &&
+		p.Port == other.Port && p.ASN == other.ASN &&
 		p.Password.Reveal() == other.Password.Reveal() && p.HoldTime == other.HoldTime &&
 		p.Multihop == other.Multihop && p.BFD == other.BFD &&
 		slices.Equal(p.Communities, other.Communities)

@@ -89,7 +89,7 @@ func movers(
 			responder := layer2.New(socket.Open, friends.Friend)
 			named.Mover = newSegment(responder, network, kind == config.FloatingIP)
 		case config.BGPMover:
-			named.Mover = newRouters(self, a.BGP, pools)
+			named.Mover = newRouters(self, a.BGP)
 		default: // Robot routes it to an address of the machine
 			named.Mover = &addressagent.Passive{}
 		}

@@ -160,11 +160,7 @@ func TestRoutersOfANode(t *testing.T) {
 		{Peer: bgp.Peer{Name: "all", Address: netip.MustParseAddr("10.0.0.9"), ASN: 64500}},
 		{Peer: bgp.Peer{Name: "rack", Address: netip.MustParseAddr("10.0.0.8"), ASN: 64500}, Nodes: rack, PasswordFile: password},
 	}}
-	v4, err := addresses.ParseRange("192.0.2.0/28")
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := newRouters("self", settings, []addresses.Pool{{Name: "a", Ranges: []addresses.Range{v4}}})
+	r := newRouters("self", settings)
 	hold := []addresses.Assigned{{Address: netip.MustParseAddr("192.0.2.1")}}
 	for _, c := range []struct{ rack, password, peers, problem string }{
 		{rack: "2", peers: "all"},
@@ -186,16 +182,12 @@ func TestRoutersOfANode(t *testing.T) {
 		if strings.Join(peers, " ") != c.peers || (err == nil) != (c.problem == "") || err != nil && !strings.Contains(err.Error(), c.problem) {
 			t.Errorf("%+v: peers %v, %v", c, peers, err)
 		}
-		if !slices.Equal(d.Prefixes, prefixes("192.0.2.1/32", "10.244.1.0/24", "fd01:1::/64")) || len(d.NextHops) != 2 {
+		if !slices.Equal(d.Prefixes, prefixes("192.0.2.1/32", "10.244.1.0/24", "fd01:1::/64")) {
 			t.Errorf("%+v: %+v", c, d)
 		}
 		if strings.Contains(fmt.Sprintf("%+v %v", d, err), "secret") {
 			t.Error("the password is shown")
 		}
-	}
-	r.settings.PodCIDRs = false
-	if d, _ := r.desired(addressagent.Want{Node: nodeInRack("2")}); len(d.NextHops) != 1 || !d.NextHops[0].Is4() {
-		t.Errorf("IPv6 is offered though there is nothing to tell of it: %v", d.NextHops)
 	}
 }
 
@@ -216,7 +208,7 @@ func TestARouterIsTold(t *testing.T) {
 	t.Cleanup(func() { n.client.Run("birdc", "-s", filepath.Join(dir, "ctl"), "down") })
 
 	bird := bgp.Peer{Name: "bird", Address: netip.MustParseAddr("10.0.0.9"), Port: 179, ASN: 64500, HoldTime: 9 * time.Second}
-	r := newRouters("self", config.BGP{ASN: 64512, Peers: []config.BGPPeer{{Peer: bird}}}, nil)
+	r := newRouters("self", config.BGP{ASN: 64512, Peers: []config.BGPPeer{{Peer: bird}}})
 	held, v6 := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1")
 	r.Set(addressagent.Want{Node: nodeInRack("1"), Assignment: addresses.Assignment{Hold: []addresses.Assigned{{Address: held}}}})
 	ctx, cancel := context.WithCancel(t.Context())

@@ -8,9 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/netip"
 	"os"
-	"slices"
 	"sync"
 	"time"
 
@@ -30,7 +28,6 @@ import (
 type routers struct {
 	self     string
 	settings config.BGP
-	pools    []addresses.Pool
 
 	mu      sync.Mutex
 	want    addressagent.Want
@@ -40,8 +37,8 @@ type routers struct {
 	problem   error
 }
 
-func newRouters(self string, settings config.BGP, pools []addresses.Pool) *routers {
-	return &routers{self: self, settings: settings, pools: pools}
+func newRouters(self string, settings config.BGP) *routers {
+	return &routers{self: self, settings: settings}
 }
 
 const (
@@ -107,9 +104,9 @@ func (r *routers) announce() {
 // desired returns the desired sessions and announcements, without routers with an unreadable
 // password.
 func (r *routers) desired(w addressagent.Want) (bgp.Desired, error) {
-	own := kube.InternalIPs(w.Node)
 	d := bgp.Desired{
-		ASN: r.settings.ASN, RouterID: bgp.RouterID(r.self, own), RestartTime: bgp.DefaultRestartTime,
+		ASN: r.settings.ASN, RouterID: bgp.RouterID(r.self, kube.InternalIPs(w.Node)),
+		RestartTime: bgp.DefaultRestartTime,
 	}
 	var problems []error
 	for _, p := range r.settings.Peers {
@@ -131,20 +128,7 @@ func (r *routers) desired(w addressagent.Want) (bgp.Desired, error) {
 		problems = append(problems, err)
 		d.Prefixes = append(d.Prefixes, podCIDRs...)
 	}
-	for _, a := range own {
-		if r.announces(addresses.FamilyOf(a), d.Prefixes) {
-			d.NextHops = append(d.NextHops, a)
-		}
-	}
 	return d, errors.Join(problems...)
-}
-
-// announces reports whether prefixes of a family may be announced: routers log a warning if a
-// family is offered and never used.
-func (r *routers) announces(f addresses.Family, prefixes []netip.Prefix) bool {
-	current := func(p netip.Prefix) bool { return addresses.FamilyOf(p.Addr()) == f }
-	offered := func(p addresses.Pool) bool { return p.Size(f) > 0 }
-	return slices.ContainsFunc(prefixes, current) || slices.ContainsFunc(r.pools, offered)
 }
 
 func peerOf(p config.BGPPeer) (bgp.Peer, error) {
@@ -219,5 +203,5 @@ func noRouter(f addresses.Family, sessions []bgp.PeerState, problem error) strin
 		return "no router of addresses.bgp.peers is for this node: give one a nodeSelector that matches its labels"
 	}
 	return fmt.Sprintf("no session with a router of this node carries %s: look at the routers' BGP, and "+
-		"at their state in underlayctl addresses", f)
+		"at their state in underlayctl addresses; a session carries the family of its addresses", f)
 }

@@ -227,8 +227,8 @@ func family(a netip.Addr) string {
 
 // of returns the desired state of a node with peers at these addresses.
 func of(node string, prefixes []netip.Prefix, peers ...netip.Addr) wanted {
-	v4, v6 := own(node)
-	w := wanted{Desired: bgp.Desired{ASN: nodeASN, RouterID: v4, Prefixes: prefixes, NextHops: []netip.Addr{v4, v6}}}
+	id, _ := own(node)
+	w := wanted{Desired: bgp.Desired{ASN: nodeASN, RouterID: id, Prefixes: prefixes}}
 	for _, a := range peers {
 		name := "router4"
 		if a.Is6() {

@@ -1,6 +1,8 @@
 package speaker
 
 import (
+	"time"
+
 	"github.com/osrg/gobgp/v4/api"
 
 	announce "github.com/underlay-ccm/underlay/addresses/bgp"
@@ -21,47 +23,41 @@ const (
 
 // neighbor returns a session in GoBGP's form. With restarting, the router keeps what an earlier
 // process may have announced until this process has announced everything.
-func neighbor(s announce.Session, restarting bool) *api.Peer {
+func neighbor(p announce.Peer, restart time.Duration, restarting bool) *api.Peer {
+	family := &api.Family{Afi: api.Family_AFI_IP, Safi: api.Family_SAFI_UNICAST}
+	if p.Address.Is6() {
+		family.Afi = api.Family_AFI_IP6
+	}
 	peer := &api.Peer{
 		Conf: &api.PeerConf{
-			NeighborAddress: s.Address.String(), PeerAsn: s.ASN, AuthPassword: s.Password.Reveal(),
+			NeighborAddress: p.Address.String(), PeerAsn: p.ASN, AuthPassword: p.Password.Reveal(),
 		},
 		Timers: &api.Timers{Config: &api.TimersConfig{
-			HoldTime: uint64(s.HoldTime.Seconds()), KeepaliveInterval: uint64(s.HoldTime.Seconds()) / 3,
+			HoldTime: uint64(p.HoldTime.Seconds()), KeepaliveInterval: uint64(p.HoldTime.Seconds()) / 3,
 			ConnectRetry: retrySeconds, IdleHoldTimeAfterReset: retrySeconds,
 		}},
-		Transport: &api.Transport{RemotePort: uint32(s.Port)},
+		Transport: &api.Transport{RemotePort: uint32(p.Port)},
 		GracefulRestart: &api.GracefulRestart{
-			Enabled: s.Offers.RestartSeconds > 0, RestartTime: uint32(s.Offers.RestartSeconds),
-			DeferralTime: deferSeconds, LocalRestarting: restarting && s.Offers.RestartSeconds > 0,
+			Enabled: restart > 0, RestartTime: uint32(restart.Seconds()),
+			DeferralTime: deferSeconds, LocalRestarting: restarting,
 			// RFC 8538 is not used: routers would also keep the announcements of a machine that was
 			// unresponsive for the hold time.
 		},
-		EbgpMultihop: &api.EbgpMultihop{Enabled: s.Multihop, MultihopTtl: multihopTTL},
+		EbgpMultihop: &api.EbgpMultihop{Enabled: p.Multihop, MultihopTtl: multihopTTL},
+		AfiSafis: []*api.AfiSafi{{
+			Config: &api.AfiSafiConfig{Family: family, Enabled: true},
+			MpGracefulRestart: &api.MpGracefulRestart{
+				Config: &api.MpGracefulRestartConfig{Enabled: restart > 0},
+			},
+			PrefixLimits: &api.PrefixLimit{Family: family, MaxPrefixes: maxReceived},
+		}},
 	}
-	if s.BFD {
+	if p.BFD {
 		interval := uint32(announce.BFDInterval.Microseconds())
 		peer.Bfd = &api.BfdPeerConfig{
 			Enabled: true, DesiredMinimumTxInterval: interval, RequiredMinimumReceive: interval,
 			DetectionMultiplier: announce.BFDMisses,
 		}
 	}
-	if s.Offers.IPv4 {
-		peer.AfiSafis = append(peer.AfiSafis, family(api.Family_AFI_IP, s.Offers.RestartSeconds > 0))
-	}
-	if s.Offers.IPv6 {
-		peer.AfiSafis = append(peer.AfiSafis, family(api.Family_AFI_IP6, s.Offers.RestartSeconds > 0))
-	}
 	return peer
-}
-
-func family(afi api.Family_Afi, restarts bool) *api.AfiSafi {
-	f := &api.Family{Afi: afi, Safi: api.Family_SAFI_UNICAST}
-	return &api.AfiSafi{
-		Config: &api.AfiSafiConfig{Family: f, Enabled: true},
-		MpGracefulRestart: &api.MpGracefulRestart{
-			Config: &api.MpGracefulRestartConfig{Enabled: restarts},
-		},
-		PrefixLimits: &api.PrefixLimit{Family: f, MaxPrefixes: maxReceived},
-	}
 }

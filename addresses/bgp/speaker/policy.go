@@ -26,7 +26,7 @@ func policies(d announce.Desired) *api.SetPoliciesRequest {
 		}}},
 		mark,
 	}}
-	for _, p := range d.Sorted() {
+	for _, p := range d.Peers {
 		if len(p.Communities) == 0 {
 			continue
 		}

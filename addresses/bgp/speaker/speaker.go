@@ -75,6 +75,7 @@ func (s *Speaker) Set(ctx context.Context, want announce.Desired) error {
 	if again || s.running == nil {
 		have = announce.Desired{}
 	}
+	want = want.Canonical()
 	plan := announce.Diff(have, want)
 	if plan.Empty() || s.running == nil && len(want.Peers) == 0 {
 		s.have = want
@@ -103,8 +104,12 @@ func (s *Speaker) apply(ctx context.Context, plan announce.Plan, want announce.D
 		}
 	}
 	for _, p := range plan.Announce {
-		if err := r.announce(p); err != nil {
-			return err
+		path, err := toPath(p)
+		if err == nil {
+			_, err = r.AddPath(apiutil.AddPathRequest{Paths: []*apiutil.Path{path}})
+		}
+		if err != nil {
+			return fmt.Errorf("announcing %s: %w", p, err)
 		}
 	}
 	for _, p := range plan.End {
@@ -114,11 +119,22 @@ func (s *Speaker) apply(ctx context.Context, plan announce.Plan, want announce.D
 	}
 	restarting := time.Since(s.started) < want.RestartTime
 	for _, p := range plan.Begin {
-		if err := r.AddPeer(ctx, &api.AddPeerRequest{Peer: neighbor(p, restarting)}); err != nil {
+		peer := neighbor(p, want.RestartTime, restarting)
+		if err := r.AddPeer(ctx, &api.AddPeerRequest{Peer: peer}); err != nil {
 			return fmt.Errorf("beginning a session with %s: %w", p.Name, err)
 		}
 	}
-	return r.withdraw(plan.Withdraw)
+	var errs []error
+	for _, p := range plan.Withdraw {
+		path, err := toPath(p)
+		if err == nil {
+			err = r.DeletePath(apiutil.DeletePathRequest{Paths: []*apiutil.Path{path}})
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("withdrawing %s: %w", p, err))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 func (s *Speaker) start(ctx context.Context, want announce.Desired) error {
@@ -185,56 +201,25 @@ func (s *Speaker) stop(keep bool) {
 	r.Stop() // BFD, which StopBgp does not stop
 }
 
-func (r *running) announce(p announce.Path) error {
-	path, err := toPath(p)
-	if err == nil {
-		_, err = r.AddPath(apiutil.AddPathRequest{Paths: []*apiutil.Path{path}})
-	}
-	if err != nil {
-		return fmt.Errorf("announcing %s: %w", p.Prefix, err)
-	}
-	return nil
-}
-
-func (r *running) withdraw(paths []announce.Path) error {
-	var errs []error
-	for _, p := range paths {
-		path, err := toPath(p)
-		if err == nil {
-			err = r.DeletePath(apiutil.DeletePathRequest{Paths: []*apiutil.Path{path}})
-		}
-		if err != nil {
-			errs = append(errs, fmt.Errorf("withdrawing %s: %w", p.Prefix, err))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// toPath returns a local path in GoBGP's form. The attribute of its next hop depends on the family
-// (RFC 4271, RFC 4760).
-func toPath(p announce.Path) (*apiutil.Path, error) {
-	family := familyOf(p.Prefix.Addr())
-	nlri, err := bgp.NewIPAddrPrefix(p.Prefix)
+// toPath returns a local path in GoBGP's form, with the local address of the session as next hop.
+// The attribute of the next hop depends on the family (RFC 4271, RFC 4760).
+func toPath(p netip.Prefix) (*apiutil.Path, error) {
+	nlri, err := bgp.NewIPAddrPrefix(p)
 	if err != nil {
 		return nil, err
 	}
+	family := bgp.RF_IPv4_UC
+	var hop bgp.PathAttributeInterface
+	if p.Addr().Is4() {
+		hop, err = bgp.NewPathAttributeNextHop(netip.IPv4Unspecified())
+	} else {
+		family = bgp.RF_IPv6_UC
+		hop, err = bgp.NewPathAttributeMpReachNLRI(family, []bgp.PathNLRI{{NLRI: nlri}},
+			netip.IPv6Unspecified())
+	}
 	const igp = 0 // the route is interior to the node's autonomous system
-	path := &apiutil.Path{
-		Family: family, Nlri: nlri, Attrs: []bgp.PathAttributeInterface{bgp.NewPathAttributeOrigin(igp)},
-	}
-	if family == bgp.RF_IPv4_UC && p.NextHop.Is4() {
-		hop, err := bgp.NewPathAttributeNextHop(p.NextHop)
-		path.Attrs = append(path.Attrs, hop)
-		return path, err
-	}
-	reach, err := bgp.NewPathAttributeMpReachNLRI(family, []bgp.PathNLRI{{NLRI: nlri}}, p.NextHop)
-	path.Attrs = append(path.Attrs, reach)
-	return path, err
-}
-
-func familyOf(a netip.Addr) bgp.Family {
-	if a.Is4() {
-		return bgp.RF_IPv4_UC
-	}
-	return bgp.RF_IPv6_UC
+	return &apiutil.Path{
+		Family: family, Nlri: nlri,
+		Attrs: []bgp.PathAttributeInterface{bgp.NewPathAttributeOrigin(igp), hop},
+	}, err
 }

@@ -1,6 +1,7 @@
 package speaker
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
@@ -29,7 +30,7 @@ func (s *Speaker) State(ctx context.Context) ([]announce.PeerState, error) {
 		}
 	}
 	var states []announce.PeerState
-	for _, p := range s.have.Sorted() {
+	for _, p := range s.have.Peers {
 		state := announce.PeerState{Router: addresses.Router{Name: p.Name, State: "Idle"}}
 		if f := found[p.Address.String()]; f != nil {
 			fill(&state, f)
@@ -75,19 +76,13 @@ func addressFamily(f *api.Family) addresses.Family {
 
 // sessionState returns a state as RFC 4271 writes it.
 func sessionState(s api.PeerState_SessionState) string {
-	switch s {
-	case api.PeerState_SESSION_STATE_CONNECT:
-		return "Connect"
-	case api.PeerState_SESSION_STATE_ACTIVE:
-		return "Active"
-	case api.PeerState_SESSION_STATE_OPENSENT:
-		return "OpenSent"
-	case api.PeerState_SESSION_STATE_OPENCONFIRM:
-		return "OpenConfirm"
-	case api.PeerState_SESSION_STATE_ESTABLISHED:
-		return "Established"
-	}
-	return "Idle"
+	return cmp.Or(map[api.PeerState_SessionState]string{
+		api.PeerState_SESSION_STATE_CONNECT:     "Connect",
+		api.PeerState_SESSION_STATE_ACTIVE:      "Active",
+		api.PeerState_SESSION_STATE_OPENSENT:    "OpenSent",
+		api.PeerState_SESSION_STATE_OPENCONFIRM: "OpenConfirm",
+		api.PeerState_SESSION_STATE_ESTABLISHED: "Established",
+	}[s], "Idle")
 }
 
 // logSessions returns the handler of GoBGP's events, which logs when sessions begin and end.
