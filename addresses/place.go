@@ -126,22 +126,19 @@ func (l Ledger) held() map[string]int {
 
 // choose returns the node with the fewest addresses; of several, the node with the highest hash.
 func choose(address netip.Addr, nodes []string, held map[string]int) string {
+	key := string(address.AsSlice())
 	return slices.MinFunc(nodes, func(a, b string) int {
-		return cmp.Or(cmp.Compare(held[a], held[b]), cmp.Compare(weight(address, b), weight(address, a)),
+		return cmp.Or(cmp.Compare(held[a], held[b]), cmp.Compare(weight(key, b), weight(key, a)),
 			cmp.Compare(a, b))
 	})
 }
 
-// weight returns the rendezvous hash of a node for an address.
-func weight(address netip.Addr, node string) uint64 {
+// weight returns the rendezvous hash of a node for a key. FNV changes few bits from node-1 to
+// node-2, so they are mixed.
+func weight(key, node string) uint64 {
 	h := fnv.New64a()
-	_, _ = h.Write(address.AsSlice())
-	_, _ = h.Write([]byte(node))
-	return mix(h.Sum64())
-}
-
-// mix spreads the bits of a hash: FNV changes few bits from node-1 to node-2.
-func mix(x uint64) uint64 {
+	_, _ = h.Write([]byte(key + node))
+	x := h.Sum64()
 	x ^= x >> 33
 	x *= 0xff51afd7ed558ccd
 	x ^= x >> 33

@@ -1,38 +1,11 @@
 package addresses
 
-import (
-	"cmp"
-	"hash/fnv"
-	"slices"
-)
+import "slices"
 
-// watchers limits the number of nodes that watch a holder: enough that two of them must agree,
-// and independent of the size of the cluster.
+// watchers limits the number of nodes that watch a holder, those with the highest rendezvous hashes:
+// enough that two of them must agree, and independent of the size of the cluster. Adding or removing
+// a node changes few of them.
 const watchers = 3
-
-// Watchers returns the nodes that watch a holder: at most three, with the highest rendezvous
-// hashes, so that adding or removing a node changes few of them.
-func Watchers(holder string, nodes []string) []string {
-	type other struct {
-		name   string
-		weight uint64
-	}
-	others := make([]other, 0, len(nodes))
-	for _, n := range nodes {
-		if n != holder {
-			others = append(others, other{n, watchWeight(holder, n)})
-		}
-	}
-	slices.SortFunc(others, func(a, b other) int {
-		return cmp.Or(cmp.Compare(b.weight, a.weight), cmp.Compare(a.name, b.name))
-	})
-	others = slices.Compact(others)
-	names := make([]string, min(watchers, len(others)))
-	for i := range names {
-		names[i] = others[i].name
-	}
-	return names
-}
 
 // AgentPort is the port at which the agent of a node serves HTTP below /healthz. Only the agent
 // answers for the node's addresses, but a replaced agent is back in seconds and neighbors cache
@@ -73,16 +46,17 @@ func (l Ledger) Watched(self string, nodes []string) []Endpoint {
 	return slices.Compact(found)
 }
 
-// watches reports whether a node is one of the [Watchers] of another node. It stops at the third
-// node with a higher hash: in large clusters it is called for each node.
+// watches reports whether a node is one of the watchers of another node. It stops at the third node
+// with a higher hash: in large clusters it is called for each node.
 func watches(self, holder string, nodes []string) bool {
 	if self == holder || !slices.Contains(nodes, self) {
 		return false
 	}
-	own, before := watchWeight(holder, self), 0
+	key, before := holder+"\x00", 0
+	own := weight(key, self)
 	for _, n := range nodes {
-		weight := watchWeight(holder, n)
-		if n != holder && n != self && (weight > own || weight == own && n < self) {
+		other := weight(key, n)
+		if n != holder && n != self && (other > own || other == own && n < self) {
 			if before++; before == watchers {
 				return false
 			}
@@ -110,18 +84,14 @@ func Silent(reports map[string]Report, nodes []string) (silent []Endpoint) {
 		}
 	}
 	for e, voters := range votes {
-		if 2*len(voters) > len(Watchers(e.Node, nodes)) {
+		others := len(nodes)
+		if slices.Contains(nodes, e.Node) {
+			others--
+		}
+		if 2*len(voters) > min(watchers, others) {
 			silent = append(silent, e)
 		}
 	}
 	slices.SortFunc(silent, Endpoint.compare)
 	return silent
-}
-
-func watchWeight(holder, watcher string) uint64 {
-	h := fnv.New64a()
-	_, _ = h.Write([]byte(holder))
-	_, _ = h.Write([]byte{0})
-	_, _ = h.Write([]byte(watcher))
-	return mix(h.Sum64())
 }

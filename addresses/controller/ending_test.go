@@ -36,14 +36,14 @@ func TestOnlyEndingEndpointsAreLeft(t *testing.T) {
 				w.report(n, addresses.Report{})
 			}
 			w.after(10 * time.Second)
-			w.silences(30999, addresses.Watchers(holder, nodes), holder)
+			w.silences(30999, nodes, holder)
 			w.settle()
 		}
 		if e := w.api.ledger().Entries()[0]; e.Epoch != 1 {
 			t.Errorf("%s holds it in epoch %d, want %s in 1", e.Holder, e.Epoch, first)
 		}
 		// An address leaves a machine that is down nevertheless.
-		w.silences(addresses.ProxyPort, addresses.Watchers(first, nodes), first)
+		w.silences(addresses.ProxyPort, nodes, first)
 		w.settle()
 		if now := w.holder("one"); now == first || now == "c" {
 			t.Errorf("%s holds it", now)
@@ -87,8 +87,7 @@ func TestNoMoveToANodeThatIsNoBetter(t *testing.T) {
 				f.members[i].report.Silent = nil
 			}
 			if e.Holder != "" && states[e.Holder] != "ready" { // it responds with 503
-				for _, watcher := range addresses.Watchers(e.Holder, names) {
-					i := slices.Index(names, watcher)
+				for i := range f.members {
 					f.members[i].report.Silent = []addresses.Endpoint{{Node: e.Holder, Port: 30999}}
 				}
 			}
