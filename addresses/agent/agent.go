@@ -54,7 +54,7 @@ type Agent struct {
 	// ledgerRead: known.Ledger is of the API server, not of an earlier run.
 	ledgerRead bool
 	beat       time.Time
-	orphans
+	orphans    []netip.Addr // see Ready
 
 	// The fields below belong to the goroutine of Run.
 	resumed map[netip.Addr]uint64
@@ -153,8 +153,12 @@ func (a *Agent) move(ctx context.Context, m NamedMover) {
 
 func (a *Agent) readLedger(l addresses.Ledger, uid string) {
 	a.mu.Lock()
+	for _, e := range l.Entries() {
+		if !a.ledgerRead && len(e.Shares) > 0 && moverOf(a.Movers, e.Address) < 0 {
+			a.orphans = append(a.orphans, e.Address)
+		}
+	}
 	a.known.Ledger, a.known.Cluster, a.ledgerRead = l, uid, true
-	a.learn(l, a.Movers)
 	a.mu.Unlock()
 	a.look()
 }

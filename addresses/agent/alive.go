@@ -3,11 +3,9 @@ package agent
 import (
 	"context"
 	"fmt"
-	"maps"
 	"net"
 	"net/http"
 	"net/netip"
-	"slices"
 	"sync"
 	"time"
 
@@ -34,6 +32,22 @@ func (a *Agent) Alive(now time.Time) error {
 	return nil
 }
 
+// Ready returns an error while Services use addresses of the first ledger that are in no pool of this
+// run's configuration: a pool was removed while in use. An unready node stops the configuration's
+// rollout, so the remaining nodes keep the addresses. A pool that is added later requires the next
+// run, and is no reason to reject this configuration.
+func (a *Agent) Ready() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, address := range a.orphans {
+		if e, known := a.known.Ledger.Entry(address); known && len(e.Shares) > 0 {
+			return fmt.Errorf("addresses.pools: no pool has %s, which the Service %s/%s uses: add it again, "+
+				"or give the Service another address first", address, e.Shares[0].Namespace, e.Shares[0].Name)
+		}
+	}
+	return nil
+}
+
 // ServeAlive serves GET /healthz at [addresses.AgentPort] of each address in the set until ctx is
 // done, for the watchers on other nodes.
 func ServeAlive(ctx context.Context, at *Set, alive func(now time.Time) error) {
@@ -43,6 +57,14 @@ func ServeAlive(ctx context.Context, at *Set, alive func(now time.Time) error) {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		}
 	})
+	for ctx.Err() == nil {
+		serveAlive(ctx, at, handler)
+	}
+}
+
+// serveAlive serves until the set changes. After a failure it returns in listenAgain: watchers check
+// for longer before they report a node.
+func serveAlive(ctx context.Context, at *Set, handler http.Handler) {
 	server := &http.Server{
 		Handler: handler, MaxHeaderBytes: 1 << 13,
 		ReadTimeout: time.Second, WriteTimeout: time.Second, IdleTimeout: time.Second,
@@ -50,51 +72,30 @@ func ServeAlive(ctx context.Context, at *Set, alive func(now time.Time) error) {
 	var workers sync.WaitGroup
 	defer workers.Wait()
 	defer func() { _ = server.Close() }() // and its listeners
-	retry := time.NewTicker(listenAgain)
-	defer retry.Stop()
-	listeners, ended := map[netip.Addr]net.Listener{}, make(chan net.Listener)
+	all := at.All()
+	failed := make(chan error, len(all))
+	for _, addr := range all {
+		var lc net.ListenConfig
+		listener, err := lc.Listen(ctx, "tcp", netip.AddrPortFrom(addr, addresses.AgentPort).String())
+		if err != nil {
+			failed <- err
+			continue
+		}
+		workers.Go(func() { failed <- server.Serve(listener) })
+	}
+	var again <-chan time.Time
 	for {
-		now := at.All()
-		for addr, listener := range listeners {
-			if !slices.Contains(now, addr) {
-				_ = listener.Close()
-				delete(listeners, addr)
-			}
-		}
-		for _, addr := range now {
-			if listeners[addr] != nil {
-				continue
-			}
-			var lc net.ListenConfig
-			listener, err := lc.Listen(ctx, "tcp", netip.AddrPortFrom(addr, addresses.AgentPort).String())
-			if err != nil {
-				klog.FromContext(ctx).Error(err,
-					"Other nodes can't check whether this agent is alive, and take its "+
-						"addresses away; free the port", "at", addr)
-				continue
-			}
-			listeners[addr] = listener
-			workers.Go(func() {
-				err := server.Serve(listener)
-				select {
-				case <-ctx.Done():
-					return
-				case <-time.After(listenAgain):
-				}
-				select {
-				case <-ctx.Done():
-				case ended <- listener:
-					klog.FromContext(ctx).V(2).Info("A listener has ended", "at", addr, "err", err)
-				}
-			})
-		}
 		select {
 		case <-ctx.Done():
 			return
-		case listener := <-ended: // one that failed is still in the map
-			maps.DeleteFunc(listeners, func(_ netip.Addr, one net.Listener) bool { return one == listener })
 		case <-at.Changed():
-		case <-retry.C:
+			return
+		case <-again:
+			return
+		case err := <-failed:
+			klog.FromContext(ctx).Error(err, "Other nodes can't check whether this agent is alive, and take "+
+				"its addresses away; free the port")
+			again = time.After(listenAgain)
 		}
 	}
 }

@@ -41,7 +41,7 @@ func (s situation) decide() decision {
 	}
 	owners := owners(s.nodes, s.before)
 	for _, e := range s.Ledger.Entries() {
-		at := slices.IndexFunc(s.movers, func(m NamedMover) bool { return m.has(e.Address) })
+		at := moverOf(s.movers, e.Address)
 		mine := e.HeldBy(s.self) && (at < 0 || s.movers[at].Together || alone(e) == s.self)
 		if at < 0 {
 			if mine {
@@ -118,8 +118,11 @@ func owners(nodes []*kube.Node, before func(netip.Addr) bool) map[netip.Addr]str
 	return all
 }
 
-func (m NamedMover) has(a netip.Addr) bool {
-	return slices.ContainsFunc(m.Pools, func(p addresses.Pool) bool { return p.Contains(a) })
+// moverOf returns the index of the first mover with a pool for an address, or -1.
+func moverOf(all []NamedMover, a netip.Addr) int {
+	return slices.IndexFunc(all, func(m NamedMover) bool {
+		return slices.ContainsFunc(m.Pools, func(p addresses.Pool) bool { return p.Contains(a) })
+	})
 }
 
 // unheld returns addresses without a holder that are on no segment here, as a hint to users.

@@ -117,14 +117,6 @@ func urgent(text string) string {
 	return string(core)
 }
 
-func (r *reporter) leisure() time.Duration {
-	all, err := r.nodes.All()
-	if err != nil {
-		return atLeast
-	}
-	return max(atLeast, time.Duration(len(all))*perNode)
-}
-
 // write patches the Node if its annotation differs. It returns the time until the next call; 0:
 // after the next change.
 func (r *reporter) write(ctx context.Context) (wait time.Duration, err error) {
@@ -140,7 +132,9 @@ func (r *reporter) write(ctx context.Context) (wait time.Duration, err error) {
 	if published == text {
 		return 0, nil
 	}
-	if wait := time.Until(r.wrote.Add(r.leisure())); wait > 0 && urgent(published) == urgent(text) {
+	all, _ := r.nodes.All() // empty before they are read
+	pause := max(atLeast, time.Duration(len(all))*perNode)
+	if wait := time.Until(r.wrote.Add(pause)); wait > 0 && urgent(published) == urgent(text) {
 		return wait, nil
 	}
 	body, err := json.Marshal(map[string]any{"metadata": map[string]any{
