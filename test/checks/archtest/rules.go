@@ -76,7 +76,7 @@ func rules() []rule {
 
 		only("./addresses/controller", "std ./addresses ./internal/editdistance ./internal/kube ./internal/promauto k8s.io/...",
 			"addresses/controller keeps the ledger: what moves an address by an API is its port Router, and pools come as values"),
-		only("./addresses/agent", "std ./addresses ./internal/kube ./internal/promauto k8s.io/... golang.org/x/sys/unix",
+		only("./addresses/agent", "std ./addresses ./internal/kube ./internal/promauto k8s.io/...",
 			"addresses/agent tells movers what to hold, and is told what they do: what they are, and the kernel, come from cmd"),
 		only("./addresses/layer2", "std ./addresses github.com/mdlayher/arp github.com/mdlayher/ndp k8s.io/klog/v2",
 			"addresses/layer2 knows frames, a ledger's epochs and the time: neither Kubernetes nor sockets, so that any segment can be simulated"),

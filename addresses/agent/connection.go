@@ -4,10 +4,8 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 )
@@ -16,9 +14,7 @@ const (
 	// pingEvery is the idle time before an HTTP/2 PING, which TCP proxies forward, and pingWithin
 	// limits the wait for its reply.
 	pingEvery, pingWithin = time.Second, time.Second
-	// unacknowledged limits retransmission (TCP_USER_TIMEOUT, tcp(7)).
-	unacknowledged = 2 * time.Second
-	dialWithin     = time.Second
+	dialWithin            = time.Second
 )
 
 // Connect returns a client of the API server with its own connection, which ends within about three
@@ -30,25 +26,9 @@ func Connect(to *rest.Config) (kubernetes.Interface, error) {
 	if err != nil {
 		return nil, fmt.Errorf(preparing, err)
 	}
-	dialer := &net.Dialer{
-		Timeout: dialWithin,
-		KeepAliveConfig: net.KeepAliveConfig{
-			Enable: true, Idle: time.Second, Interval: time.Second, Count: 3,
-		},
-		Control: func(_, _ string, raw syscall.RawConn) error {
-			var failed error
-			err := raw.Control(func(fd uintptr) {
-				limit := int(unacknowledged.Milliseconds())
-				failed = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, limit)
-			})
-			if err != nil {
-				return err
-			}
-			return failed
-		},
-	}
 	transport := &http.Transport{
-		TLSClientConfig: trust, DialContext: dialer.DialContext, ForceAttemptHTTP2: true,
+		TLSClientConfig: trust, ForceAttemptHTTP2: true,
+		DialContext:         (&net.Dialer{Timeout: dialWithin}).DialContext,
 		TLSHandshakeTimeout: dialWithin, IdleConnTimeout: time.Minute,
 		HTTP2: &http.HTTP2Config{SendPingTimeout: pingEvery, PingTimeout: pingWithin},
 	}
