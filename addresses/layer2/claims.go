@@ -127,21 +127,14 @@ func (p *protocol) suspectOf(now time.Time, h *holding, m Message) {
 }
 
 func (p *protocol) handleRequest(now time.Time, h *holding, m Message) {
-	switch {
-	case h.phase == Holding || h.phase == Leaving:
-		p.send(h, Frame{Kind: Reply, To: m.ReplyTo, Requester: m.Requester})
-		if probe := !m.Requester.IsValid(); probe && h.phase == Holding && p.tagged(m) &&
-			m.Tag.Epoch < h.Epoch {
-			// The sender held the address where this node was unreachable. Its neighbors still have
-			// its entry in their cache, and the answer does not reach them.
-			p.defend(now, h)
-		}
-	case h.phase == Probing && !m.Requester.IsValid() && p.ready(h):
-		// An external host probes too. If it takes the address, it answers the next probe.
-		m.Claimant = m.From
-		if h.restarts < probingRestarts && !p.trusted(m) {
-			h.restarts++
-			p.probeFromNow(now.Add(firstProbeWait), h)
-		}
+	if h.phase != Holding && h.phase != Leaving {
+		return
+	}
+	p.send(h, Frame{Kind: Reply, To: m.ReplyTo, Requester: m.Requester})
+	if probe := !m.Requester.IsValid(); probe && h.phase == Holding && p.tagged(m) &&
+		m.Tag.Epoch < h.Epoch {
+		// The sender held the address where this node was unreachable. Its neighbors still have its
+		// entry in their cache, and the answer does not reach them.
+		p.defend(now, h)
 	}
 }

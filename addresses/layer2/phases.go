@@ -2,7 +2,6 @@ package layer2
 
 import (
 	"hash/fnv"
-	"net/netip"
 	"time"
 )
 
@@ -27,17 +26,10 @@ func (p *protocol) begin(now time.Time, h *holding) {
 		h.checkAt = now
 		return
 	}
-	h.restarts = 0
-	p.probeFromNow(now, h)
-}
-
-func (p *protocol) probeFromNow(now time.Time, h *holding) {
-	h.probesLeft = takeoverProbes
+	h.stepAt, h.probesLeft = now, takeoverProbes
 	if h.anybodys() {
 		h.probesLeft = firstProbes
 	}
-	h.stepAt = now
-	p.sooner = true
 }
 
 // anybodys reports whether an external host may have the address: no cluster member has held it, or
@@ -66,15 +58,16 @@ func (p *protocol) announceFromNow(now time.Time, h *holding) {
 
 // scheduleCheck sets the time of the next check, spread over the addresses.
 func (p *protocol) scheduleCheck(now time.Time, h *holding) {
+	address := h.Address.AsSlice()
 	switch {
 	case p.replyOn != "":
 		return
 	case p.doubt:
-		h.checkAt = now.Add(spread(h.Address, doubtWait))
+		h.checkAt = now.Add(spread(address, doubtWait))
 	case now.Sub(h.takenAt) < settleWait:
-		h.checkAt = now.Add(settleWait + spread(h.Address, settleWait/2))
+		h.checkAt = now.Add(settleWait + spread(address, settleWait/2))
 	default:
-		h.checkAt = now.Add(checkWait - spread(h.Address, checkWait/6))
+		h.checkAt = now.Add(checkWait - spread(address, checkWait/6))
 	}
 	p.sooner = true
 }
@@ -113,7 +106,7 @@ func (p *protocol) claimed(now time.Time, h *holding, m Message) {
 	h.by, h.byFriend, h.byAt = m.Claimant, p.trusted(m), now
 	if h.phase == Yielded {
 		// If several nodes yielded to each other, one of them takes the address first.
-		h.stepAt = now.Add(silenceWait + share(h.link.MAC, silenceWait/4))
+		h.stepAt = now.Add(silenceWait + spread(h.link.MAC, silenceWait/4))
 	}
 }
 
@@ -223,14 +216,10 @@ func (p *protocol) log(h *holding, text string) {
 	p.changed = true
 }
 
-// spread returns a fraction of a duration that depends on the address.
-func spread(address netip.Addr, within time.Duration) time.Duration {
-	return share(address.AsSlice(), within)
-}
-
-func share(bytes []byte, within time.Duration) time.Duration {
+// spread returns a fraction of a duration that depends on an address.
+func spread(address []byte, within time.Duration) time.Duration {
 	h := fnv.New32a()
-	_, _ = h.Write(bytes)
+	_, _ = h.Write(address)
 	sum := h.Sum32()
 	sum ^= sum >> 15
 	return within * time.Duration(sum%1024) / 1024

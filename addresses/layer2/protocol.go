@@ -28,7 +28,6 @@ const (
 	defenceWait      = time.Second
 	confirmWait      = doubtWait // minimum time between two claims of a conflict
 	rivalWait        = 2*checkWait + 5*time.Second
-	probingRestarts  = 3
 	announcementsAll = 4
 )
 
@@ -75,7 +74,6 @@ type holding struct {
 
 	stepAt      time.Time // time of the next step; zero if there is none
 	probesLeft  int
-	restarts    int
 	announceAt  time.Time // zero if all announcements are sent
 	announced   int       // number of announcements in this series
 	announcedAt time.Time
@@ -221,7 +219,7 @@ func (p *protocol) relink(now time.Time, h *holding) {
 // opened handles an open wire. Frames may have been missed before, so its addresses are probed for.
 func (p *protocol) opened(now time.Time, key wireKey) {
 	p.wires[key] = ""
-	for h := range p.on(key) {
+	for _, h := range p.needed()[key] {
 		if h.phase != Leaving {
 			p.begin(now, h)
 		}
@@ -233,7 +231,7 @@ func (p *protocol) failed(now time.Time, key wireKey, why string) {
 	before, open := p.wires[key]
 	p.changed = p.changed || before != why
 	p.wires[key] = why
-	for h := range p.on(key) {
+	for _, h := range p.needed()[key] {
 		switch {
 		case h.phase == Leaving:
 			p.drop(h, "Stopped replying for an address because its interface fails")
@@ -246,17 +244,6 @@ func (p *protocol) failed(now time.Time, key wireKey, why string) {
 func (p *protocol) ready(h *holding) bool {
 	why, open := p.wires[keyOf(h.link, h.Address)]
 	return h.linked && open && why == ""
-}
-
-func (p *protocol) on(key wireKey) func(yield func(*holding) bool) {
-	return func(yield func(*holding) bool) {
-		for _, address := range p.order {
-			h, there := p.holdings[address]
-			if there && h.linked && keyOf(h.link, address) == key && !yield(h) {
-				return
-			}
-		}
-	}
 }
 
 // needed returns the required wires and their holdings.

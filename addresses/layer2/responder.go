@@ -88,22 +88,15 @@ func (r *Responder) Run(ctx context.Context, changed func()) {
 			}
 			p.sooner = false
 		})
-		r.wait(ctx, next)
-	}
-}
-
-// wait returns at the given time, if any, or when the protocol may be due earlier.
-func (r *Responder) wait(ctx context.Context, until time.Time) {
-	var due <-chan time.Time
-	if !until.IsZero() {
-		timer := time.NewTimer(time.Until(until))
-		defer timer.Stop()
-		due = timer.C
-	}
-	select {
-	case <-ctx.Done():
-	case <-r.wake:
-	case <-due:
+		var due <-chan time.Time
+		if !next.IsZero() {
+			due = time.After(time.Until(next))
+		}
+		select {
+		case <-ctx.Done():
+		case <-r.wake: // the protocol may be due earlier
+		case <-due:
+		}
 	}
 }
 
