@@ -76,7 +76,7 @@ func (a *assignment) renewTogether(claims []Claim) {
 			}
 			renewed = renewed.with(share)
 		}
-		if len(e.Shares) > 1 && len(renewed.Shares) == len(e.Shares) {
+		if len(renewed.Shares) == len(e.Shares) {
 			e.Shares = renewed.Shares
 			a.ledger.put(e)
 		}
@@ -112,7 +112,10 @@ func (a *assignment) assign(c Claim) {
 	for _, f := range c.Families {
 		old, had := have[f]
 		if had && a.fits(c, old) {
-			a.assignRequested(c, old)
+			e := a.ledger.entries[old]
+			share := e.share(c.UID)
+			share.Pool = c.Pool // as requested last
+			a.ledger.put(e.with(share))
 			continue
 		}
 		address, ok := a.find(c, f)
@@ -131,15 +134,6 @@ func (a *assignment) assign(c Claim) {
 		e := a.ledger.entries[address]
 		e.Address = address
 		a.ledger.put(e.with(c.share()))
-	}
-}
-
-// assignRequested records the pool that a Service with an address requests.
-func (a *assignment) assignRequested(c Claim, address netip.Addr) {
-	e := a.ledger.entries[address]
-	if share := e.share(c.UID); share.Pool != c.Pool {
-		share.Pool = c.Pool
-		a.ledger.put(e.with(share))
 	}
 }
 
@@ -240,9 +234,7 @@ func (a *assignment) keep(c Claim) {
 	for _, address := range c.Before {
 		f := FamilyOf(address)
 		_, has := OfFamily(a.ledger.Of(c.UID), f)
-		mine := slices.ContainsFunc(a.pools, func(p Pool) bool {
-			return slices.Contains(c.Admitted, p.Name) && p.Contains(address)
-		})
+		mine := a.inside(Claim{Admitted: c.Admitted}, address) // also in pools that it does not request
 		if has || !mine || !slices.Contains(c.Families, f) || a.full() {
 			continue
 		}

@@ -173,11 +173,3 @@ func (a request) refused(r addresses.Refusal) note {
 	}
 	return n
 }
-
-// preferred reports whether a refusal is about a family that no pool has and that
-// spec.ipFamilyPolicy does not require.
-func (a request) preferred(
-	r addresses.Refusal,
-) bool {
-	return !a.All && r.Reason == addresses.NoPool
-}

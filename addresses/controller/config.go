@@ -64,7 +64,7 @@ type Config struct {
 	Slices   discoveryinformers.EndpointSliceInformer
 	// Namespaces is required if a pool has a selector.
 	Namespaces coreinformers.NamespaceInformer
-	Pools      []Pool
+	Pools      []Pool // valid, see addresses.Validate
 	Routers    map[string]Routing
 	// Classless also serves Services without a loadBalancerClass.
 	Classless bool
@@ -86,18 +86,11 @@ func poolOf(pools []Pool, address netip.Addr) (Pool, bool) {
 	return Pool{}, false
 }
 
-func plain(pools []Pool) []addresses.Pool {
-	out := make([]addresses.Pool, len(pools))
-	for i, p := range pools {
-		out[i] = p.Pool
-	}
-	return out
-}
-
+// free returns the pools without taken addresses.
 func free(pools []Pool, taken []netip.Addr) []addresses.Pool {
-	out := plain(pools)
-	for i := range out {
-		out[i] = out[i].Without(taken)
+	left := make([]addresses.Pool, len(pools))
+	for i, p := range pools {
+		left[i] = p.Without(taken)
 	}
-	return out
+	return left
 }

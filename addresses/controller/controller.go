@@ -60,9 +60,6 @@ type Controller struct {
 
 // New returns a controller with registered event handlers. It does nothing before Run.
 func New(cfg Config) (*Controller, error) {
-	if wrong := addresses.Validate(plain(cfg.Pools)); len(wrong) > 0 {
-		return nil, fmt.Errorf("pools of addresses: %w", wrong[0])
-	}
 	m, err := newMetrics(cfg.Registry)
 	if err != nil {
 		return nil, err

@@ -138,7 +138,8 @@ func (p *plan) notes(uid types.UID) []note {
 	for _, r := range p.refusals[string(uid)] {
 		n := a.refused(r)
 		_, has := addresses.OfFamily(have, r.Family)
-		n.quiet = a.preferred(r) && !has && len(have) > 0
+		// No pool has the family, and spec.ipFamilyPolicy does not require it.
+		n.quiet = !a.All && r.Reason == addresses.NoPool && !has && len(have) > 0
 		notes = append(notes, n)
 	}
 	for _, address := range have {

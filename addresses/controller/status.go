@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -84,16 +85,13 @@ func (c *Controller) upToDate(ctx context.Context) error {
 	if c.fresh {
 		return nil
 	}
-	live, err := c.store.read(ctx)
-	if err != nil {
-		c.known = stored{}
+	before := c.known.version()
+	if err := c.read(ctx, time.Now()); err != nil {
 		return err
 	}
-	if live.version() != c.known.version() {
-		c.known = live
+	if c.known.version() != before {
 		return fmt.Errorf("%w: the stored ledger changed", errOutdated)
 	}
-	c.fresh = true
 	return nil
 }
 

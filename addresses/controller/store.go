@@ -59,17 +59,11 @@ func (s store) read(ctx context.Context) (stored, error) {
 			fmt.Errorf("reading the stored ledger of addresses, ConfigMap %s/%s: %w", s.namespace,
 				addresses.LedgerName, err)
 	}
-	return s.decode(live)
-}
-
-func (s store) decode(live *corev1.ConfigMap) (stored, error) {
 	found := stored{object: live, text: live.Data[addresses.LedgerKey]}
-	ledger, err := addresses.ParseLedger([]byte(found.text))
-	if err != nil {
+	if found.ledger, err = addresses.ParseLedger([]byte(found.text)); err != nil {
 		return stored{}, fmt.Errorf("%w: ConfigMap %s/%s, key %s: %w; restore its last good value, or delete the ConfigMap: it is rebuilt from the Services' status and the nodes' reports",
 			errDamaged, s.namespace, addresses.LedgerName, addresses.LedgerKey, err)
 	}
-	found.ledger = ledger
 	return found, nil
 }
 
