@@ -17,7 +17,6 @@ func (l Ledger) Assign(pools []Pool, claims []Claim) (Ledger, []Refusal) {
 	a := assignment{pools: pools, ledger: l.clone()}
 	claims = slices.SortedFunc(slices.Values(claims), Claim.older)
 	a.release(claims)
-	a.renewTogether(claims)
 	for _, c := range claims {
 		a.renew(c)
 	}
@@ -43,25 +42,10 @@ func (a *assignment) refuse(c Claim, f Family, reason Reason, field, value, text
 	})
 }
 
-// release frees the addresses of deleted Services and of families that are no longer requested.
+// release frees the addresses of deleted Services and of families that are no longer requested. The
+// remaining Services of an address are updated in one step if their current specs admit each other:
+// none of them can be the first to change its key, policy or selector.
 func (a *assignment) release(claims []Claim) {
-	wants := make(map[string][]Family, len(claims))
-	for _, c := range claims {
-		wants[c.UID] = c.Families
-	}
-	for _, e := range a.ledger.Entries() {
-		for _, s := range e.Shares {
-			if !slices.Contains(wants[s.UID], FamilyOf(e.Address)) {
-				e = e.without(s.UID)
-			}
-		}
-		a.ledger.put(e)
-	}
-}
-
-// renewTogether updates Services that share an address in one step if their current specs admit
-// each other: none of them can be the first to change its key, policy or selector.
-func (a *assignment) renewTogether(claims []Claim) {
 	byUID := make(map[string]Claim, len(claims))
 	for _, c := range claims {
 		byUID[c.UID] = c
@@ -69,17 +53,21 @@ func (a *assignment) renewTogether(claims []Claim) {
 	for _, e := range a.ledger.Entries() {
 		renewed := Entry{}
 		for _, s := range e.Shares {
-			share := byUID[s.UID].share()
-			share.Pool = s.Pool
-			if reason, _ := renewed.admits(share); reason != "" {
-				break
+			c := byUID[s.UID]
+			if !slices.Contains(c.Families, FamilyOf(e.Address)) {
+				e = e.without(s.UID)
+				continue
 			}
-			renewed = renewed.with(share)
+			share := c.share()
+			share.Pool = s.Pool
+			if reason, _ := renewed.admits(share); reason == "" {
+				renewed = renewed.with(share)
+			}
 		}
 		if len(renewed.Shares) == len(e.Shares) {
 			e.Shares = renewed.Shares
-			a.ledger.put(e)
 		}
+		a.ledger.put(e)
 	}
 }
 

@@ -32,10 +32,10 @@ func (a *Agent) Alive(now time.Time) error {
 	return nil
 }
 
-// Ready returns an error while Services use addresses of the first ledger that are in no pool of this
-// run's configuration: a pool was removed while in use. An unready node stops the configuration's
-// rollout, so the remaining nodes keep the addresses. A pool that is added later requires the next
-// run, and is no reason to reject this configuration.
+// Ready returns an error while Services use addresses of the first ledger that are in no pool of
+// this run's configuration: a pool was removed while in use. An unready node stops the
+// configuration's rollout, so the remaining nodes keep the addresses. A pool that is added later
+// requires the next run, and is no reason to reject this configuration.
 func (a *Agent) Ready() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -62,8 +62,8 @@ func ServeAlive(ctx context.Context, at *Set, alive func(now time.Time) error) {
 	}
 }
 
-// serveAlive serves until the set changes. After a failure it returns in listenAgain: watchers check
-// for longer before they report a node.
+// serveAlive serves until the set changes. After a failure it returns in listenAgain: watchers
+// check for longer before they report a node.
 func serveAlive(ctx context.Context, at *Set, handler http.Handler) {
 	server := &http.Server{
 		Handler: handler, MaxHeaderBytes: 1 << 13,

@@ -22,6 +22,7 @@ func (p *protocol) receive(now time.Time, link string, m Message) {
 		return // reflected
 	}
 	if h, mine := p.holdings[m.Claim]; mine && h.linked && h.link.Name == link && p.replyOn == "" {
+		p.sooner = true
 		p.claim(now, h, m)
 	}
 	if h, mine := p.holdings[m.Target]; mine && h.linked && h.link.Name == link {
@@ -104,8 +105,8 @@ func (p *protocol) defend(now time.Time, h *holding) {
 	if h.announceAt.IsZero() || h.announceAt.After(at) {
 		h.announceAt = at
 		h.announced = min(h.announced, announcementsAll-1)
-		p.sooner = true
 	}
+	p.sooner = true
 	p.announceIfDue(now, h)
 }
 
@@ -121,7 +122,7 @@ func (p *protocol) suspectOf(now time.Time, h *holding, m Message) {
 	case h.suspect != m.Claimant || since > rivalWait:
 		h.suspect, h.suspectAt = m.Claimant, now
 		if sooner := now.Add(settleWait); sooner.Before(h.checkAt) {
-			h.checkAt, p.sooner = sooner, true
+			h.checkAt = sooner
 		}
 	}
 }

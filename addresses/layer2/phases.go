@@ -9,7 +9,7 @@ import (
 func (p *protocol) begin(now time.Time, h *holding) {
 	h.announceAt, h.checkAt, h.stepAt = time.Time{}, time.Time{}, time.Time{}
 	h.phase = Probing
-	p.changed, p.sooner = true, true
+	p.changed = true
 	if !p.ready(h) {
 		return
 	}
@@ -69,11 +69,10 @@ func (p *protocol) scheduleCheck(now time.Time, h *holding) {
 	default:
 		h.checkAt = now.Add(checkWait - spread(address, checkWait/6))
 	}
-	p.sooner = true
 }
 
 func (p *protocol) refuse(now time.Time, h *holding, m Message) {
-	h.phase, h.stepAt, p.sooner = Refused, now.Add(refusedWait), true
+	h.phase, h.stepAt = Refused, now.Add(refusedWait)
 	h.announceAt, h.checkAt = time.Time{}, time.Time{}
 	if h.by != m.Claimant {
 		p.totals.Conflicts++
@@ -86,7 +85,6 @@ func (p *protocol) refuse(now time.Time, h *holding, m Message) {
 func (p *protocol) yield(now time.Time, h *holding, m Message) {
 	held := h.phase == Holding
 	h.phase, h.announceAt, h.checkAt = Yielded, time.Time{}, now.Add(doubtWait)
-	p.sooner = true
 	if p.tagged(m) && m.Tag.Epoch > h.Epoch {
 		h.newer = m.Tag.Epoch
 	}
@@ -184,7 +182,6 @@ func (p *protocol) announceIfDue(now time.Time, h *holding) {
 	if h.announced < announcementsAll {
 		h.announceAt = h.takenAt.Add(announceAfter(h.announced))
 	}
-	p.sooner = true
 }
 
 // send queues a frame.
