@@ -85,7 +85,7 @@ func BenchmarkPass(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	c := &Controller{health: newHealth(), metrics: m}
+	c := &Controller{health: health{}, metrics: m}
 	now := time.Now()
 	v.fleet = newFleet(nodes, c.health, nil, now)
 	p := newPlan(v, addresses.Ledger{}, pools, selection{}, false)

@@ -50,7 +50,7 @@ type Controller struct {
 	known   stored
 	fresh   bool      // known was read or written in this pass
 	readAt  time.Time // last read of the stored ledger
-	health  *health
+	health  health
 	routers map[string]Routing
 	damaged string // last reported error of a damaged ledger
 	// balanceAt is the earliest time of the next balancing move.
@@ -69,7 +69,7 @@ func New(cfg Config) (*Controller, error) {
 		services: cfg.Services.Lister(), nodes: cfg.Nodes.Lister(), slices: cfg.Slices.Lister(),
 		pools: cfg.Pools, selection: selection{cfg.Classless, cfg.Balancers}, recorder: cfg.Recorder,
 		metrics: m,
-		newest:  kube.NewNewest[*corev1.Service](), health: newHealth(), routers: cfg.Routers,
+		newest:  kube.NewNewest[*corev1.Service](), health: make(health), routers: cfg.Routers,
 		overwrites: newOverwrites(),
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, lastRetry),

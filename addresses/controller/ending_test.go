@@ -58,7 +58,7 @@ func TestNoMoveToANodeThatIsNoBetter(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 38))
 		names := []string{"a", "b", "c", "d"}
-		f := fleet{health: newHealth(), now: time.Unix(0, 0)}
+		f := fleet{health: health{}, now: time.Unix(0, 0)}
 		for _, n := range names {
 			f.members = append(f.members, member{name: n, ready: true, reports: true})
 		}
@@ -109,7 +109,7 @@ func TestNoMoveToANodeThatIsNoBetter(t *testing.T) {
 // terminating endpoints.
 func TestARecoveringNodeWithAReadyPodBeforeTerminatingEndpoints(t *testing.T) {
 	names := []string{"a", "b", "c"}
-	f := fleet{health: newHealth(), now: time.Unix(0, 0)}
+	f := fleet{health: health{}, now: time.Unix(0, 0)}
 	for _, n := range names {
 		f.members = append(f.members, member{name: n, ready: true, reports: true})
 	}

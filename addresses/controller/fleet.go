@@ -81,12 +81,12 @@ func counted[T any](all []T) []T { return all[:min(len(all), kube.MostReported)]
 // fleet is the state of all nodes, including their reports about each other.
 type fleet struct {
 	members []member // sorted by name
-	health  *health
+	health  health
 	routers map[string]Routing
 	now     time.Time
 }
 
-func newFleet(nodes []*corev1.Node, h *health, routers map[string]Routing, now time.Time) fleet {
+func newFleet(nodes []*corev1.Node, h health, routers map[string]Routing, now time.Time) fleet {
 	f := fleet{health: h, routers: routers, now: now}
 	for _, n := range nodes {
 		f.members = append(f.members, memberOf(n))
@@ -157,7 +157,7 @@ func (f fleet) eligible(e addresses.Entry, p Pool, serving serving) addresses.El
 	for _, m := range f.members {
 		ready := !e.Local() || serving[m.name] == readyEndpoint
 		switch why := f.ineligibleReason(m, e, p, serving); {
-		case why == whySilent && !m.exempt, why == whyRefused && f.health.unrouted(m.name, e.Address):
+		case why == whySilent && !m.exempt, why == whyRefused && f.health[m.name].unrouted(e.Address):
 			last = append(last, m.name)
 		case why != "":
 		case m.exempt:
@@ -219,9 +219,10 @@ func (f fleet) ports(m member, e addresses.Entry, p Pool, serving serving) []int
 
 // silent reports whether a node is unresponsive for an address, or with lately, was recently.
 func (f fleet) silent(m member, e addresses.Entry, p Pool, serving serving, lately bool) bool {
+	n := f.health[m.name]
 	return slices.ContainsFunc(f.ports(m, e, p, serving), func(port int) bool {
-		now, was := f.health.silent(m.name, port)
-		return now || lately && was
+		_, was := n.silentAt[port]
+		return slices.Contains(n.silent, port) || lately && was
 	})
 }
 

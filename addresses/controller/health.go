@@ -26,25 +26,26 @@ const (
 	unknownFor = 20 * time.Second
 )
 
-// health keeps observations of nodes for a limited time. A node that refuses an address loses it
-// and no longer reports it; without a record it would be the first choice again immediately.
-type health struct {
-	// silences maps ports that are or were unresponsive to the end of the time in which they count
-	// as recently unresponsive; unresponsive are those that are it now.
-	silences     map[addresses.Endpoint]time.Time
-	unresponsive map[addresses.Endpoint]bool
-	refusals     map[outcome]refusal
-	// unknownSince maps the nodes whose Ready condition is Unknown to the start of that state. Other
-	// nodes may still reach them, and if the API server is cut off from all nodes, each node that
-	// is given up burdens the remaining nodes with more addresses.
-	unknownSince map[string]time.Time
+// health keeps observations of nodes by name, each for a limited time. A node that refuses an
+// address loses it and no longer reports it; without a record it would be the first choice again
+// immediately.
+type health map[string]*nodeHealth
+
+type nodeHealth struct {
+	// silent are the unresponsive ports. silentAt maps those that are or were it recently to the
+	// last time.
+	silent   []int
+	silentAt map[int]time.Time
+	refusals map[netip.Addr]refusal
+	// unknownSince is the time since when the Ready condition is Unknown, or zero. Other nodes may
+	// still reach the node, and if the API server is cut off from all nodes, each node that is given
+	// up burdens the remaining nodes with more addresses.
+	unknownSince time.Time
 }
 
-func newHealth() *health {
-	return &health{
-		silences: make(map[addresses.Endpoint]time.Time), unresponsive: make(map[addresses.Endpoint]bool),
-		refusals: make(map[outcome]refusal), unknownSince: make(map[string]time.Time),
-	}
+type refusal struct {
+	reason addresses.ProblemReason
+	until  time.Time
 }
 
 // outcome identifies an attempt to route an address to a node.
@@ -53,38 +54,42 @@ type outcome struct {
 	node    string
 }
 
-type refusal struct {
-	reason addresses.ProblemReason
-	until  time.Time
-}
-
-func (h *health) learn(f *fleet) {
-	clear(h.unresponsive)
-	for _, e := range addresses.Silent(f.reports(), f.watching()) {
-		h.unresponsive[e] = true
-		h.silences[e] = f.now.Add(silentFor)
-	}
-	maps.DeleteFunc(h.silences, func(e addresses.Endpoint, until time.Time) bool {
-		_, there := f.member(e.Node)
-		return !there || !f.now.Before(until)
-	})
-	maps.DeleteFunc(h.refusals, func(one outcome, r refusal) bool {
-		_, there := f.member(one.node)
-		return !there || !f.now.Before(r.until)
+func (h health) learn(f *fleet) {
+	maps.DeleteFunc(h, func(name string, _ *nodeHealth) bool {
+		_, there := f.member(name)
+		return !there
 	})
 	for _, m := range f.members {
-		for _, p := range m.report.Refused {
-			h.refusals[outcome{p.Address, m.name}] = refusal{reason: p.Reason, until: f.now.Add(refusedFor)}
-		}
-		for _, held := range m.report.Held {
-			// A node defends an address that an external host claims too: the host must not drive
-			// it from node to node. Holding it does not prove that the provider routes it there.
-			if one := (outcome{held.Address, m.name}); h.refusals[one].reason != notRouted {
-				delete(h.refusals, one)
+		if h[m.name] == nil {
+			h[m.name] = &nodeHealth{
+				silentAt: make(map[int]time.Time), refusals: make(map[netip.Addr]refusal),
 			}
+		}
+		h[m.name].learn(m.report, f.now)
+	}
+	for _, e := range addresses.Silent(f.reports(), f.watching()) {
+		if n := h[e.Node]; n != nil {
+			n.silent, n.silentAt[e.Port] = append(n.silent, e.Port), f.now
 		}
 	}
 	h.exempt(f)
+}
+
+// learn drops what has expired and adds what the node reports itself.
+func (n *nodeHealth) learn(r addresses.Report, now time.Time) {
+	n.silent = nil
+	maps.DeleteFunc(n.silentAt, func(_ int, last time.Time) bool { return now.Sub(last) >= silentFor })
+	maps.DeleteFunc(n.refusals, func(_ netip.Addr, r refusal) bool { return !now.Before(r.until) })
+	for _, p := range r.Refused {
+		n.refusals[p.Address] = refusal{p.Reason, now.Add(refusedFor)}
+	}
+	for _, held := range r.Held {
+		// A node defends an address that an external host claims too: the host must not drive it from
+		// node to node. Holding it does not prove that the provider routes it there.
+		if !n.unrouted(held.Address) {
+			delete(n.refusals, held.Address)
+		}
+	}
 }
 
 // exempt records since when nodes are Unknown, and exempts nodes, which then keep their addresses.
@@ -92,59 +97,56 @@ func (h *health) learn(f *fleet) {
 // A node is exempt for unknownFor if other nodes watch it: they detect a failure before the
 // kubelet's status shows it. While at least half of the nodes are Unknown, all of them are exempt
 // if there are agents, whose reports count instead.
-func (h *health) exempt(f *fleet) {
-	watched, agents, since := false, false, make(map[string]time.Time)
+func (h health) exempt(f *fleet) {
+	watched, agents, unknown := false, false, 0
 	for _, m := range f.members {
 		watched, agents = watched || m.ready && m.reports, agents || m.reports
 		if m.unknown {
-			since[m.name] = f.now
+			unknown++
 		}
 	}
-	most := agents && len(since) > 1 && 2*len(since) >= len(f.members)
-	for name := range since {
-		// After a common failure all periods restart: the nodes do not recover all at once.
-		if at, known := h.unknownSince[name]; known && !most {
-			since[name] = at
-		}
-	}
-	h.unknownSince = since
+	most := agents && unknown > 1 && 2*unknown >= len(f.members)
 	for i := range f.members {
 		m := &f.members[i]
-		recent := watched && f.now.Before(since[m.name].Add(unknownFor))
+		n := h[m.name]
+		switch {
+		case !m.unknown:
+			n.unknownSince = time.Time{}
+		case most || n.unknownSince.IsZero():
+			// After a common failure all periods restart: the nodes do not recover all at once.
+			n.unknownSince = f.now
+		}
+		recent := watched && f.now.Before(n.unknownSince.Add(unknownFor))
 		if m.unknown && m.ineligible == whyNotReady && (most || recent) {
 			m.ineligible, m.exempt = "", true
 		}
 	}
 }
 
-// observe records the results of routing addresses to nodes. Only an address's holder is tried.
-func (h *health) observe(outcomes map[outcome]bool, now time.Time) {
+// observe records the results of routing addresses to nodes; true if refused. Only an address's
+// holder is tried.
+func (h health) observe(outcomes map[outcome]bool, now time.Time) {
 	for one, refused := range outcomes {
-		if refused {
-			h.refusals[one] = refusal{notRouted, now.Add(notRoutedFor)}
-		} else if h.unrouted(one.node, one.address) {
-			delete(h.refusals, one)
+		switch n := h[one.node]; {
+		case n == nil: // deleted
+		case refused:
+			n.refusals[one.address] = refusal{notRouted, now.Add(notRoutedFor)}
+		case n.unrouted(one.address):
+			delete(n.refusals, one.address)
 		}
 	}
 }
 
-// unrouted reports whether a provider refused to route an address to a node. The cause may be
+// unrouted reports whether a provider refused to route an address to the node. The cause may be
 // temporary: the node is the last choice, but better than a holder that can't serve the address.
-func (h *health) unrouted(node string, address netip.Addr) bool {
-	return h.refusals[outcome{address, node}].reason == notRouted
-}
-
-// silent reports whether a port of a node is unresponsive, now or recently.
-func (h *health) silent(node string, port int) (now, recently bool) {
-	e := addresses.Endpoint{Node: node, Port: port}
-	_, recently = h.silences[e]
-	return h.unresponsive[e], recently
+func (n *nodeHealth) unrouted(address netip.Addr) bool {
+	return n.refusals[address].reason == notRouted
 }
 
 // refused reports whether a node should not get an address because of a refusal. NoRouter does not
 // count if all nodes announce the address: it does no harm, and the next session needs it.
-func (h *health) refused(node string, address netip.Addr, mover string) bool {
-	r, is := h.refusals[outcome{address, node}]
+func (h health) refused(node string, address netip.Addr, mover string) bool {
+	r, is := h[node].refusals[address]
 	switch {
 	case !is, mover == MoverBGP && r.reason == addresses.NoRouter:
 		return false
@@ -152,8 +154,8 @@ func (h *health) refused(node string, address netip.Addr, mover string) bool {
 		return true
 	}
 	agreeing := 0
-	for one, other := range h.refusals {
-		if one.address == address && other.reason == r.reason {
+	for _, other := range h {
+		if other.refusals[address].reason == r.reason {
 			agreeing++
 		}
 	}
@@ -161,20 +163,20 @@ func (h *health) refused(node string, address netip.Addr, mover string) bool {
 }
 
 // next returns when the first observation takes effect or expires, or the zero time.
-func (h *health) next(now time.Time) (first time.Time) {
+func (h health) next(now time.Time) (first time.Time) {
 	at := func(at time.Time) {
 		if first.IsZero() || at.Before(first) {
 			first = at
 		}
 	}
-	for _, until := range h.silences {
-		at(until)
-	}
-	for _, r := range h.refusals {
-		at(r.until)
-	}
-	for _, since := range h.unknownSince {
-		if end := since.Add(unknownFor); end.After(now) {
+	for _, n := range h {
+		for _, last := range n.silentAt {
+			at(last.Add(silentFor))
+		}
+		for _, r := range n.refusals {
+			at(r.until)
+		}
+		if end := n.unknownSince.Add(unknownFor); end.After(now) {
 			at(end)
 		}
 	}

@@ -32,7 +32,7 @@ func TestOneThatHearsNobodyTakesNothing(t *testing.T) {
 // A failure is remembered for a minute after its last report.
 func TestASilenceIsRemembered(t *testing.T) {
 	began := time.Now()
-	f := fleet{health: newHealth()}
+	f := fleet{health: health{}}
 	for _, name := range []string{"a", "b", "c", "d", "e"} {
 		f.members = append(f.members, member{name: name, ready: true, reports: true})
 	}
@@ -57,13 +57,14 @@ func TestASilenceIsRemembered(t *testing.T) {
 			}
 		}
 		f.health.learn(&f)
-		silent, was := f.health.silent("a", addresses.ProxyPort)
+		_, was := f.health["a"].silentAt[addresses.ProxyPort]
+		silent := slices.Contains(f.health["a"].silent, addresses.ProxyPort)
 		if silent != step.silent || was != step.was {
 			t.Errorf("after %v a is silent: %t, was: %t; want %t, %t", step.at, silent, was, step.silent, step.was)
 		}
 	}
-	if len(f.health.silences) > 0 {
-		t.Errorf("remembered to the end: %v", f.health.silences)
+	if left := f.health["a"].silentAt; len(left) > 0 {
+		t.Errorf("remembered to the end: %v", left)
 	}
 }
 
