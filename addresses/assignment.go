@@ -2,8 +2,8 @@ package addresses
 
 import "net/netip"
 
-// Assignment is the desired state of a mover: a component of a node that holds addresses by one
-// method.
+// Assignment is the desired state of an announcer: a component of a node that holds addresses by
+// one method.
 type Assignment struct {
 	// Cluster is unique: the UID of the ledger's ConfigMap; empty: not read yet.
 	Cluster string
@@ -30,7 +30,7 @@ type Assigned struct {
 	Resumed bool
 }
 
-// Status is the current state of a mover.
+// Status is the current state of an announcer.
 type Status struct {
 	Held    []Hold
 	Refused []Problem

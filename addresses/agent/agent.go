@@ -27,7 +27,7 @@ type Config struct {
 	ConfigMaps ConfigMaps
 	Patcher    NodePatcher
 	// Movers are in order of precedence: the first with a pool for an address holds it.
-	Movers []NamedMover
+	Movers []Mover
 	// The agent updates Friends, Held and Own. Held, for the packet filter, are the addresses that
 	// packets may arrive for: those that this node holds or is to hold, and those of other nodes
 	// that a provider may route here. Own are the addresses of this machine's Node.
@@ -143,9 +143,9 @@ func (a *Agent) Run(ctx context.Context) {
 // runAgain is the pause before a mover that returned is run again. All else must work without it.
 const runAgain = 5 * time.Second
 
-func (a *Agent) move(ctx context.Context, m NamedMover) {
+func (a *Agent) move(ctx context.Context, m Mover) {
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
-		if err := m.Mover.Run(ctx, a.look); ctx.Err() == nil {
+		if err := m.Run(ctx, a.look); ctx.Err() == nil {
 			klog.FromContext(ctx).Error(err, "Addresses can't be held; trying again", "mover", m.Name)
 		}
 	}, runAgain)
@@ -216,11 +216,11 @@ func (a *Agent) pass(ctx context.Context) {
 	report := addresses.Report{Refused: d.refused}
 	var holding []netip.Addr
 	for i, m := range a.Movers {
-		m.Mover.Set(d.wants[i])
+		m.Set(d.wants[i])
 		for _, h := range d.wants[i].Hold {
 			holding = append(holding, h.Address)
 		}
-		now := m.Mover.State()
+		now := m.Status()
 		report.Held = append(report.Held, now.Held...)
 		report.Refused = append(report.Refused, now.Refused...)
 		report.Routers = append(report.Routers, now.Routers...)

@@ -12,7 +12,7 @@ import (
 type situation struct {
 	Knowledge
 	self    string
-	movers  []NamedMover
+	movers  []Mover
 	nodes   []*kube.Node // empty: not read yet
 	resumed map[netip.Addr]uint64
 	doubt   bool
@@ -119,8 +119,8 @@ func owners(nodes []*kube.Node, before func(netip.Addr) bool) map[netip.Addr]str
 }
 
 // moverOf returns the index of the first mover with a pool for an address, or -1.
-func moverOf(all []NamedMover, a netip.Addr) int {
-	return slices.IndexFunc(all, func(m NamedMover) bool {
+func moverOf(all []Mover, a netip.Addr) int {
+	return slices.IndexFunc(all, func(m Mover) bool {
 		return slices.ContainsFunc(m.Pools, func(p addresses.Pool) bool { return p.Contains(a) })
 	})
 }

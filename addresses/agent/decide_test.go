@@ -29,7 +29,7 @@ func TestOneNodeAnswersForWhatManyAnnounce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		movers := []NamedMover{{Name: "one", Pools: []addresses.Pool{pool(t, "192.0.2.0/24")}, Together: c.together}}
+		movers := []Mover{{Name: "one", Pools: []addresses.Pool{pool(t, "192.0.2.0/24")}, Together: c.together}}
 		var holders []string
 		for _, self := range []string{"a", "b", "c", "d"} {
 			d := situation{

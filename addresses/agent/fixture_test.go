@@ -235,7 +235,7 @@ func (m *fakeMover) Set(w Want) {
 	}
 }
 
-func (m *fakeMover) State() (s addresses.Status) {
+func (m *fakeMover) Status() (s addresses.Status) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, h := range m.want.Hold {
@@ -385,8 +385,8 @@ func (m *machine) start(before ...func(*fakeMover)) {
 	var err error
 	m.agent, err = New(Config{
 		Self: "a", Nodes: directorytest.Nodes{Self: "a", Informer: m.api.nodes.Informer()}, ConfigMaps: m.api, Patcher: m.api,
-		Movers: []NamedMover{{
-			Name: "layer2", Pools: []addresses.Pool{pool(m.t, "192.0.2.0/24", "2001:db8::/120")}, Mover: m.mover, Routed: m.routed,
+		Movers: []Mover{{
+			Name: "layer2", Pools: []addresses.Pool{pool(m.t, "192.0.2.0/24", "2001:db8::/120")}, Announcer: m.mover, Routed: m.routed,
 		}},
 		Friends: NewFriends(m.kernel), Held: &Set{}, Own: &Set{}, Check: m.proxies.check, StatePath: m.state, Registry: metrics.NewKubeRegistry(),
 	})

@@ -28,7 +28,7 @@ func Passing(l addresses.Ledger, routed []addresses.Pool, nodes []*kube.Node) (a
 	return all
 }
 
-func routed(movers []NamedMover) (pools []addresses.Pool) {
+func routed(movers []Mover) (pools []addresses.Pool) {
 	for _, m := range movers {
 		if m.Routed {
 			pools = append(pools, m.Pools...)

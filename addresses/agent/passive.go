@@ -6,7 +6,7 @@ import (
 	"github.com/underlay-ccm/underlay/addresses"
 )
 
-// Passive is the Mover of addresses that a provider routes to this node by request of the manager.
+// Passive is the Announcer of addresses that a provider routes to this node by request of the manager.
 // The node itself has nothing to configure.
 type Passive struct{ held []addresses.Hold }
 
@@ -24,5 +24,5 @@ func (p *Passive) Set(w Want) {
 	}
 }
 
-// State returns the addresses of the last Set as held.
-func (p *Passive) State() addresses.Status { return addresses.Status{Held: p.held} }
+// Status returns the addresses of the last Set as held.
+func (p *Passive) Status() addresses.Status { return addresses.Status{Held: p.held} }

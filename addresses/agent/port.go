@@ -15,15 +15,15 @@ import (
 	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
-// Mover holds addresses by one method. Set and State may be called before and during Run; the agent
-// calls both from a single goroutine.
-type Mover interface {
-	// Run runs until ctx is done. It calls changed when State may have changed. On its return it
+// Announcer holds addresses by one method. Set and Status may be called before and during Run; the
+// agent calls both from a single goroutine.
+type Announcer interface {
+	// Run runs until ctx is done. It calls changed when Status may have changed. On its return it
 	// must not withdraw or announce anything.
 	Run(ctx context.Context, changed func()) error
 	// Set replaces the desired state. It is called repeatedly, also without a change.
 	Set(w Want)
-	State() addresses.Status
+	Status() addresses.Status
 }
 
 // Nodes reads the cluster's Nodes from a cache.
@@ -37,15 +37,15 @@ type Nodes interface {
 	Subscribe(own func(old, now *corev1.Node), other func(name string)) error
 }
 
-// Want is the desired state of one mover.
+// Want is the desired state of an Announcer.
 type Want struct {
 	addresses.Assignment
 	// Node is this machine's; nil: not read yet.
 	Node *corev1.Node
 }
 
-// NamedMover is a mover and the pools of its addresses.
-type NamedMover struct {
+// Mover is a mover of the configuration: the pools of its addresses, and their Announcer.
+type Mover struct {
 	Name  string
 	Pools []addresses.Pool
 	// Together: all nodes that the ledger names for an address hold it; else one of them does.
@@ -53,7 +53,7 @@ type NamedMover struct {
 	// Routed: a provider chooses the node that receives an address's packets, whatever the ledger
 	// contains, so packets for addresses of other nodes may arrive here.
 	Routed bool
-	Mover  Mover
+	Announcer
 }
 
 // ConfigMaps reads the ledger's namespace. client-go's typed client implements it.

@@ -68,7 +68,7 @@ func (o *options) heldPath() string { return filepath.Join(o.stateDir, addressag
 // movers returns the movers of the pools and the mover that announces podCIDRs.
 func movers(
 	a config.Addresses, self string, network *kernel.Kernel, friends *addressagent.Friends,
-) (all []addressagent.NamedMover) {
+) (all []addressagent.Mover) {
 	for _, kind := range []config.Mover{
 		config.Layer2, config.BGPMover, config.FloatingIP, config.Failover,
 	} {
@@ -81,19 +81,19 @@ func movers(
 		if len(pools) == 0 && (kind != config.BGPMover || !a.BGP.PodCIDRs) {
 			continue
 		}
-		named := addressagent.NamedMover{
+		m := addressagent.Mover{
 			Name: string(kind), Pools: pools, Together: kind == config.BGPMover, Routed: routed(kind),
 		}
 		switch kind {
 		case config.Layer2, config.FloatingIP:
 			responder := layer2.New(socket.Open, friends.Friend)
-			named.Mover = newSegment(responder, network, kind == config.FloatingIP)
+			m.Announcer = newSegment(responder, network, kind == config.FloatingIP)
 		case config.BGPMover:
-			named.Mover = newRouters(self, a.BGP)
+			m.Announcer = newRouters(self, a.BGP)
 		default: // Robot routes it to an address of the machine
-			named.Mover = &addressagent.Passive{}
+			m.Announcer = &addressagent.Passive{}
 		}
-		all = append(all, named)
+		all = append(all, m)
 	}
 	return all
 }

@@ -222,7 +222,7 @@ func TestARouterIsTold(t *testing.T) {
 		})
 	}()
 	await(t, "the address is held once a router knows it", func(context.Context) bool {
-		s := r.State()
+		s := r.Status()
 		return len(s.Held) == 1 && s.Held[0].Address == held && len(s.Refused) == 0 && len(s.Routers) == 1 && s.Routers[0].Established
 	})
 	if len(changed) == 0 {
@@ -235,14 +235,14 @@ func TestARouterIsTold(t *testing.T) {
 		Hold: []addresses.Assigned{{Address: held}, {Address: v6}},
 	}})
 	await(t, "what no session carries is told", func(context.Context) bool {
-		s := r.State()
+		s := r.Status()
 		return len(s.Held) == 1 && len(s.Refused) == 1 && s.Refused[0].Reason == addresses.NoRouter && s.Refused[0].Address == v6
 	})
 	cancel()
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
-	if s := r.State(); len(s.Held) != 0 {
+	if s := r.Status(); len(s.Held) != 0 {
 		t.Errorf("without sessions it holds %v", s.Held)
 	}
 }

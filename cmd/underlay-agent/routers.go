@@ -161,8 +161,8 @@ func passwords(b config.BGP) (wrong []error) {
 	return wrong
 }
 
-// State returns an address as held if an established session carries its family.
-func (r *routers) State() (now addresses.Status) {
+// Status returns an address as held if an established session carries its family.
+func (r *routers) Status() (now addresses.Status) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var sessions []bgp.PeerState

@@ -100,8 +100,8 @@ func dedicated(n *corev1.Node) bool {
 // resolved reports whether hosts request the hardware address of an address.
 func (s *segment) resolved(address netip.Addr) bool { return !s.routed || address.Is4() }
 
-// State returns the responder's state of the addresses to hold.
-func (s *segment) State() (now addresses.Status) {
+// Status returns the responder's state of the addresses to hold.
+func (s *segment) Status() (now addresses.Status) {
 	states := s.responder.State()
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -59,13 +59,13 @@ func TestARoutedSegmentAnswersForWhatOthersHold(t *testing.T) {
 	}
 	holds := func(want ...addresses.Hold) {
 		t.Helper()
-		if now := s.State(); len(now.Held) != len(want) || len(now.Refused) != 0 {
+		if now := s.Status(); len(now.Held) != len(want) || len(now.Refused) != 0 {
 			t.Errorf("it says %+v, want that it holds %v", now, want)
 		}
 	}
 	both := []addresses.Assigned{{Address: four, Epoch: 3}, {Address: six, Epoch: 3}}
 	s.Set(addressagent.Want{Assignment: addresses.Assignment{Hold: both}})
-	await(t, "what it holds is held", func(context.Context) bool { return len(s.State().Held) == 2 })
+	await(t, "what it holds is held", func(context.Context) bool { return len(s.Status().Held) == 2 })
 	if !answers() {
 		t.Error("nobody answers for what it holds")
 	}
@@ -80,7 +80,7 @@ func TestARoutedSegmentAnswersForWhatOthersHold(t *testing.T) {
 		t.Error("a dedicated server answers, which the cloud leads nothing to")
 	}
 	s.Set(addressagent.Want{Assignment: addresses.Assignment{Hold: both}})
-	await(t, "held again", func(context.Context) bool { return len(s.State().Held) == 2 })
+	await(t, "held again", func(context.Context) bool { return len(s.Status().Held) == 2 })
 	s.Set(addressagent.Want{})
 	if answers() {
 		t.Error("somebody answers for what no Service has")

@@ -28,9 +28,8 @@ type Speaker struct {
 
 	mu      sync.Mutex
 	running *running // nil before the first peer and after Close
-	// have was last applied to running. If failed is set, running may differ.
-	have   announce.Desired
-	failed bool
+	// have was last applied to running; zero if that failed, or nothing was applied yet.
+	have announce.Desired
 }
 
 // running is GoBGP's server, which can't be restarted.
@@ -51,12 +50,9 @@ func (h *logHandler) Enabled(ctx context.Context, level slog.Level) bool {
 	return !h.silent.Load() && h.Handler.Enabled(ctx, level)
 }
 
-// New returns a Speaker without sessions. It calls changed, if not nil, when the state of a session
-// changes. changed must return at once and must not call the Speaker.
+// New returns a Speaker without sessions. It calls changed when the state of a session changes.
+// changed must return at once and must not call the Speaker.
 func New(logger klog.Logger, changed func()) *Speaker {
-	if changed == nil {
-		changed = func() {}
-	}
 	return &Speaker{logger: logger, changed: changed, started: time.Now()}
 }
 
@@ -71,19 +67,15 @@ func (s *Speaker) Set(ctx context.Context, want announce.Desired) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	have, again := s.have, s.failed
-	if again || s.running == nil {
-		have = announce.Desired{}
-	}
 	want = want.Canonical()
-	plan := announce.Diff(have, want)
+	plan := announce.Diff(s.have, want)
 	if plan.Empty() || s.running == nil && len(want.Peers) == 0 {
-		s.have = want
 		return nil
 	}
-	s.failed = true
+	failed := s.have.ASN == 0
+	s.have = announce.Desired{}
 	if plan.Restart {
-		s.stop(again) // routers drop the routes of a node with another ASN or router ID
+		s.stop(failed) // routers drop the routes of a node with another ASN or router ID
 		if err := s.start(ctx, want); err != nil {
 			return fmt.Errorf("BGP: %w", err)
 		}
@@ -91,7 +83,7 @@ func (s *Speaker) Set(ctx context.Context, want announce.Desired) error {
 	if err := s.apply(ctx, plan, want); err != nil {
 		return fmt.Errorf("BGP: %w", err)
 	}
-	s.have, s.failed = want, false
+	s.have = want
 	return nil
 }
 
@@ -184,7 +176,7 @@ func (s *Speaker) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stop(true)
-	s.have, s.failed = announce.Desired{}, false
+	s.have = announce.Desired{}
 }
 
 // stop ends the server. With keep and a RestartTime, routers keep the announcements.
