@@ -7,16 +7,34 @@ import (
 	"slices"
 )
 
-// Eligible lists the nodes that may hold an address.
+// Eligible lists the nodes that may hold an address, the best first: an address moves only to a node
+// of a list that precedes that of its holder.
 type Eligible struct {
-	// Nodes may hold the address.
+	// Nodes serve the address.
 	Nodes []string
-	// Leaving are draining nodes. They may hold the address until one of Nodes can.
+	// Leaving serve the address and are being drained.
 	Leaving []string
+	// Recovering serve the address and were unresponsive lately.
+	Recovering []string
+	// Ending have only terminating endpoints.
+	Ending []string
+	// Last are unresponsive, or a provider refuses to route the address to them.
+	Last []string
+
 	// Keeping are nodes that keep their addresses but get no more: their failure is uncertain.
 	Keeping []string
-	// Together makes all Nodes hold the address at once, or all of Leaving if Nodes is empty.
+	// Together makes all nodes of the best list hold the address at once.
 	Together bool
+}
+
+// best returns the first list with a node, or nil.
+func (e Eligible) best() []string {
+	for _, nodes := range [][]string{e.Nodes, e.Leaving, e.Recovering, e.Ending, e.Last} {
+		if len(nodes) > 0 {
+			return nodes
+		}
+	}
+	return nil
 }
 
 // Move is a change of the node that holds an address.
@@ -29,27 +47,25 @@ type Move struct {
 // Place assigns each address in use to a node and removes the holders of unused addresses. An
 // address that is missing in eligible has no eligible node.
 //
-// An address keeps its holder while that node is eligible and not leaving. Otherwise it moves to
-// the eligible node with the fewest addresses; of several, to the node with the highest hash of
-// node and address, which spreads the addresses of a failed node. If no node is eligible it is
-// not moved: the information about its holder may be wrong. So removing a node moves only the
-// addresses that it held, and adding a node moves none; see [Ledger.Balance].
+// An address keeps its holder while no list of nodes is better. Otherwise it moves to the node of
+// the best list with the fewest addresses; of several, to the node with the highest hash of node and
+// address, which spreads the addresses of a failed node. If no node is eligible it is not moved: the
+// information about its holder may be wrong. So removing a node moves only the addresses that it
+// held, and adding a node moves none; see [Ledger.Balance].
 func (l Ledger) Place(eligible map[netip.Addr]Eligible) (Ledger, []Move) {
 	placed := l.clone()
 	var moves []Move
 	held := placed.held()
 	for _, e := range placed.Entries() {
 		to, may := e.Holder, eligible[e.Address]
+		best := may.best()
 		placed.together(&e, may)
 		switch {
 		case len(e.Shares) == 0 || len(e.Nodes) > 0:
 			to = ""
-		case slices.Contains(may.Nodes, e.Holder), slices.Contains(may.Keeping, e.Holder):
-		case len(may.Nodes) > 0:
-			to = choose(e.Address, may.Nodes, held)
-		case slices.Contains(may.Leaving, e.Holder), len(may.Leaving) == 0:
+		case slices.Contains(best, e.Holder), slices.Contains(may.Keeping, e.Holder), len(best) == 0:
 		default:
-			to = choose(e.Address, may.Leaving, held)
+			to = choose(e.Address, best, held)
 		}
 		if to == e.Holder {
 			continue
@@ -62,22 +78,17 @@ func (l Ledger) Place(eligible map[netip.Addr]Eligible) (Ledger, []Move) {
 }
 
 func (l Ledger) together(e *Entry, may Eligible) {
-	nodes := slices.Clone(may.Nodes)
+	nodes := slices.Clone(may.best())
 	for _, n := range may.Keeping {
 		if slices.Contains(e.Nodes, n) {
 			nodes = append(nodes, n)
 		}
 	}
-	if len(nodes) == 0 {
-		nodes = may.Leaving
-	}
 	switch {
-	case len(e.Shares) == 0:
+	case len(e.Shares) == 0, !may.Together && len(nodes) > 0:
 		e.Nodes = nil
-	case may.Together && len(nodes) > 0:
+	case len(nodes) > 0:
 		e.Nodes = slices.Compact(slices.Sorted(slices.Values(nodes)))
-	case !may.Together && len(nodes) > 0:
-		e.Nodes = nil
 	}
 	l.put(*e)
 }

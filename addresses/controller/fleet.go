@@ -143,41 +143,29 @@ func (f fleet) member(name string) (member, bool) {
 
 // eligible returns the nodes that may hold an address.
 //
-// If all of them are unresponsive, they are eligible, unless one of them is the holder, which then
-// keeps the address: the cause is more likely between the nodes, such as a packet filter that drops
-// the checks, and another node would be no better. The same applies to nodes to which a provider
-// refuses to route the address.
-//
-// Recently unresponsive nodes keep their addresses. They are preferred over unresponsive nodes, and
-// over nodes that have only terminating endpoints.
+// Unresponsive nodes are the last choice: if all are, the cause is more likely between the nodes,
+// such as a packet filter that drops the checks, and another node would be no better. The same
+// applies to nodes to which a provider refuses to route the address. Recently unresponsive nodes
+// keep their addresses.
 func (f fleet) eligible(e addresses.Entry, p Pool, serving serving) addresses.Eligible {
 	may := addresses.Eligible{Together: p.Mover == MoverBGP}
-	var recovering, last []string
-	serves := false // one of Nodes and Leaving has a ready endpoint
 	for _, m := range f.members {
-		ready := !e.Local() || serving[m.name] == readyEndpoint
+		nodes := &may.Nodes
 		switch why := f.ineligibleReason(m, e, p, serving); {
 		case why == whySilent && !m.exempt, why == whyRefused && f.health[m.name].unrouted(e.Address):
-			last = append(last, m.name)
+			nodes = &may.Last
 		case why != "":
+			continue
 		case m.exempt:
-			may.Keeping = append(may.Keeping, m.name)
-		case m.leaving, !ready:
-			may.Leaving = append(may.Leaving, m.name)
-			serves = serves || ready
+			nodes = &may.Keeping
+		case e.Local() && serving[m.name] != readyEndpoint:
+			nodes = &may.Ending
+		case m.leaving:
+			nodes = &may.Leaving
 		case !may.Together && e.Holder != m.name && f.silent(m, e, p, serving, true):
-			recovering = append(recovering, m.name)
-		default:
-			may.Nodes = append(may.Nodes, m.name)
-			serves = true
+			nodes = &may.Recovering
 		}
-	}
-	keeps := slices.Contains(may.Keeping, e.Holder)
-	if !serves && !keeps {
-		may.Nodes = recovering
-	}
-	if len(may.Nodes)+len(may.Leaving) == 0 && !keeps && !slices.Contains(last, e.Holder) {
-		may.Nodes = last
+		*nodes = append(*nodes, m.name)
 	}
 	return may
 }

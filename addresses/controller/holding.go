@@ -19,8 +19,7 @@ func (p *plan) holding(e addresses.Entry) (notes []note) {
 			}
 		}
 	}
-	if pool, known := poolOf(p.pools, e.Address); known && p.unheld(e) != "" &&
-		len(p.eligible[e.Address].Nodes)+len(p.eligible[e.Address].Leaving) == 0 {
+	if pool, known := poolOf(p.pools, e.Address); known && p.unheld(e) != "" {
 		notes = append(notes, p.noHolder(e, pool))
 	}
 	return notes

@@ -151,7 +151,7 @@ func (r *routing) set(wanted map[netip.Addr]destination) {
 func (p *plan) serves(address netip.Addr) map[string]bool {
 	may := p.eligible[address]
 	ids := make(map[string]bool)
-	for _, name := range slices.Concat(may.Nodes, may.Leaving, may.Keeping) {
+	for _, name := range slices.Concat(may.Nodes, may.Leaving, may.Ending, may.Keeping) {
 		if m, there := p.fleet.member(name); there {
 			ids[m.providerID] = true
 		}
