@@ -1,9 +1,22 @@
 package addresses
 
-import "net/netip"
+import (
+	"context"
+	"net/netip"
+)
 
-// Assignment is the desired state of an announcer: a component of a node that holds addresses by
-// one method.
+// Announcer holds addresses on a node by one method. Set and Status may be called before and during
+// Run, by a single goroutine.
+type Announcer interface {
+	// Run runs until ctx is done. It calls changed when Status may have changed. On its return it
+	// must not withdraw or announce anything.
+	Run(ctx context.Context, changed func()) error
+	// Set replaces the desired state. It is called repeatedly, also without a change.
+	Set(a Assignment)
+	Status() Status
+}
+
+// Assignment is the desired state of an Announcer.
 type Assignment struct {
 	// Cluster is unique: the UID of the ledger's ConfigMap; empty: not read yet.
 	Cluster string
@@ -15,6 +28,17 @@ type Assignment struct {
 	// Doubt is set while the ledger may be out of date. No address is released for that alone, but
 	// another claimant of a held address may be its rightful holder.
 	Doubt bool
+	// Node is the node itself; nil: not read yet.
+	Node *Node
+}
+
+// Node is a node as far as it decides how its addresses are announced.
+type Node struct {
+	UID         string            `json:"uid"`
+	ProviderID  string            `json:"providerID,omitempty"`
+	Labels      map[string]string `json:"labels,omitempty"`
+	InternalIPs []netip.Addr      `json:"internalIPs,omitempty"`
+	PodCIDRs    []netip.Prefix    `json:"podCIDRs,omitempty"`
 }
 
 // Assigned is an address that a node is to hold.
@@ -30,7 +54,7 @@ type Assigned struct {
 	Resumed bool
 }
 
-// Status is the current state of an announcer.
+// Status is the current state of an Announcer.
 type Status struct {
 	Held    []Hold
 	Refused []Problem

@@ -14,7 +14,6 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/underlay-ccm/underlay/addresses"
-	"github.com/underlay-ccm/underlay/internal/kube"
 	"github.com/underlay-ccm/underlay/internal/promauto"
 )
 
@@ -188,7 +187,6 @@ func (a *Agent) beats(now time.Time) {
 // pass reconciles movers, health checks and the report.
 func (a *Agent) pass(ctx context.Context) {
 	nodes, _ := a.Nodes.All() // empty before they are read
-	own := a.Nodes.Own()
 	a.mu.Lock()
 	var members []netip.Addr
 	for _, n := range nodes {
@@ -196,11 +194,12 @@ func (a *Agent) pass(ctx context.Context) {
 			members = append(members, n.InternalIPs...)
 		}
 	}
-	if own != nil && len(nodes) > 0 {
-		if was := a.known.Node; was != nil && was.UID != own.UID && !a.ledgerRead {
+	if own := a.Nodes.Own(); own != nil && len(nodes) > 0 {
+		before := a.known.Node
+		a.known.Node = NodeOf(own)
+		if before != nil && before.UID != a.known.Node.UID && !a.ledgerRead {
 			a.forget(ctx)
 		}
-		a.known.Node = own
 	}
 	known, doubt, read := a.known, a.doubt, a.read
 	a.mu.Unlock()
@@ -239,7 +238,7 @@ func (a *Agent) pass(ctx context.Context) {
 	}
 	a.Held.Put(slices.Concat(holding, d.passing), known.Ledger)
 	if known.Node != nil {
-		a.Own.Put(kube.InternalIPs(known.Node), addresses.Ledger{})
+		a.Own.Put(known.Node.InternalIPs, addresses.Ledger{})
 	}
 	for _, e := range a.watcher.silent() {
 		switch {

@@ -420,7 +420,7 @@ func TestTheNodeIsRemembered(t *testing.T) {
 		m.api.set(true, false)
 		m.start()
 		defer m.stop()
-		if n := m.mover.want.Node; n == nil || n.Name != "a" || len(n.Status.Addresses) != 1 {
+		if n := m.mover.want.Node; n == nil || n.UID != "uid-a" || len(n.InternalIPs) != 1 {
 			t.Errorf("the Node is %+v", n)
 		}
 	})

@@ -23,7 +23,7 @@ type situation struct {
 }
 
 type decision struct {
-	wants []Want // by index of the mover
+	wants []addresses.Assignment // by index of the mover
 	// refused are addresses that no mover is to hold: in no pool of this process's configuration,
 	// or used by a Node itself.
 	refused []addresses.Problem
@@ -34,10 +34,11 @@ type decision struct {
 
 func (s situation) decide() decision {
 	d := decision{
-		wants: make([]Want, len(s.movers)), passing: Passing(s.Ledger, routed(s.movers), s.nodes),
+		wants:   make([]addresses.Assignment, len(s.movers)),
+		passing: Passing(s.Ledger, routed(s.movers), s.nodes),
 	}
 	for i := range d.wants {
-		d.wants[i] = Want{addresses.Assignment{Cluster: s.Cluster, Doubt: s.doubt}, s.Node}
+		d.wants[i] = addresses.Assignment{Cluster: s.Cluster, Doubt: s.doubt, Node: s.Node}
 	}
 	owners := owners(s.nodes, s.before)
 	for _, e := range s.Ledger.Entries() {
@@ -141,7 +142,7 @@ func unheld(
 // going returns the addresses that the next run restores: those held, those not yet taken over from
 // an earlier run, and those that no router has received. Routers keep the routes of an agent that
 // ended, and remove them if the next run does not announce them.
-func going(all []Want, r addresses.Report) []addresses.Hold {
+func going(all []addresses.Assignment, r addresses.Report) []addresses.Hold {
 	on := slices.Clone(r.Held)
 	for _, w := range all {
 		for _, h := range w.Hold {

@@ -196,7 +196,7 @@ func (f *fakeAPI) notified() []string {
 // fakeMover holds all given addresses, except refused ones.
 type fakeMover struct {
 	mu      sync.Mutex
-	want    Want
+	want    addresses.Assignment
 	sets    []string // the desired states, each once
 	refused map[netip.Addr]addresses.ProblemReason
 	changed func()
@@ -217,7 +217,7 @@ func (m *fakeMover) Run(ctx context.Context, changed func()) error {
 	return nil
 }
 
-func (m *fakeMover) Set(w Want) {
+func (m *fakeMover) Set(w addresses.Assignment) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.want = w

@@ -6,7 +6,7 @@ import (
 	"github.com/underlay-ccm/underlay/addresses"
 )
 
-// Passive is the Announcer of addresses that a provider routes to this node by request of the manager.
+// Passive announces addresses that a provider routes to this node by request of the manager.
 // The node itself has nothing to configure.
 type Passive struct{ held []addresses.Hold }
 
@@ -16,10 +16,10 @@ func (p *Passive) Run(ctx context.Context, _ func()) error {
 	return nil
 }
 
-// Set marks all of w.Hold as held.
-func (p *Passive) Set(w Want) {
+// Set marks all of want.Hold as held.
+func (p *Passive) Set(want addresses.Assignment) {
 	p.held = nil
-	for _, h := range w.Hold {
+	for _, h := range want.Hold {
 		p.held = append(p.held, addresses.Hold{Address: h.Address, Epoch: h.Epoch})
 	}
 }

@@ -15,17 +15,6 @@ import (
 	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
-// Announcer holds addresses by one method. Set and Status may be called before and during Run; the
-// agent calls both from a single goroutine.
-type Announcer interface {
-	// Run runs until ctx is done. It calls changed when Status may have changed. On its return it
-	// must not withdraw or announce anything.
-	Run(ctx context.Context, changed func()) error
-	// Set replaces the desired state. It is called repeatedly, also without a change.
-	Set(w Want)
-	Status() addresses.Status
-}
-
 // Nodes reads the cluster's Nodes from a cache.
 type Nodes interface {
 	// All returns all Nodes, or an error before they are read. Callers must not change them.
@@ -37,14 +26,7 @@ type Nodes interface {
 	Subscribe(own func(old, now *corev1.Node), other func(name string)) error
 }
 
-// Want is the desired state of an Announcer.
-type Want struct {
-	addresses.Assignment
-	// Node is this machine's; nil: not read yet.
-	Node *corev1.Node
-}
-
-// Mover is a mover of the configuration: the pools of its addresses, and their Announcer.
+// Mover is a mover of the configuration: the pools of its addresses, and their announcer.
 type Mover struct {
 	Name  string
 	Pools []addresses.Pool
@@ -53,7 +35,7 @@ type Mover struct {
 	// Routed: a provider chooses the node that receives an address's packets, whatever the ledger
 	// contains, so packets for addresses of other nodes may arrive here.
 	Routed bool
-	Announcer
+	addresses.Announcer
 }
 
 // ConfigMaps reads the ledger's namespace. client-go's typed client implements it.

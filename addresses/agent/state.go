@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/underlay-ccm/underlay/addresses"
+	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
 // StateFile is the name of the file in the state directory, which is deleted by a reboot: the node
@@ -25,9 +26,18 @@ type Knowledge struct {
 	// Cluster is the UID of the ledger's ConfigMap; empty: never read.
 	Cluster string `json:"cluster,omitempty"`
 	// Node is this machine's; nil: not read yet.
-	Node *corev1.Node `json:"node,omitempty"`
+	Node *addresses.Node `json:"node,omitempty"`
 	// Held are the addresses that the next run restores.
 	Held []addresses.Hold `json:"held,omitempty"`
+}
+
+// NodeOf converts a Node. It skips unreadable podCIDRs.
+func NodeOf(n *corev1.Node) *addresses.Node {
+	podCIDRs, _ := kube.PodCIDRs(n)
+	return &addresses.Node{
+		UID: string(n.UID), ProviderID: n.Spec.ProviderID, Labels: n.Labels,
+		InternalIPs: kube.InternalIPs(n), PodCIDRs: podCIDRs,
+	}
 }
 
 // Load reads the state of an earlier run. The state of another Node, as of a missing file, is

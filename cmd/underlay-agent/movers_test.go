@@ -18,8 +18,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/underlay-ccm/underlay/addresses"
@@ -120,7 +118,7 @@ func TestStrangersAreLookedForAsTheLedgerSays(t *testing.T) {
 		s := newSegment(responder, nil, false)
 		s.links = []layer2.Link{{Name: "up0", Index: 2, MAC: net.HardwareAddr{2, 0, 0, 0, 0, 1}, Prefixes: prefixes("192.0.2.0/24")}}
 		moves, given := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
-		s.Set(addressagent.Want{Assignment: addresses.Assignment{Hold: []addresses.Assigned{{Address: moves, Epoch: 7, Held: true}, {Address: given, Epoch: 7}}}})
+		s.Set(addresses.Assignment{Hold: []addresses.Assigned{{Address: moves, Epoch: 7, Held: true}, {Address: given, Epoch: 7}}})
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		running.Go(func() { responder.Run(ctx, func() {}) })
@@ -138,13 +136,10 @@ func TestStrangersAreLookedForAsTheLedgerSays(t *testing.T) {
 	})
 }
 
-func nodeInRack(rack string) *corev1.Node {
-	return &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: "self", Labels: map[string]string{"rack": rack}},
-		Spec:       corev1.NodeSpec{PodCIDRs: []string{"10.244.1.0/24", "fd01:1::/64"}},
-		Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{
-			{Type: corev1.NodeInternalIP, Address: "10.0.0.1"}, {Type: corev1.NodeInternalIP, Address: "fd00::1"},
-		}},
+func nodeInRack(rack string) *addresses.Node {
+	return &addresses.Node{
+		Labels: map[string]string{"rack": rack}, PodCIDRs: prefixes("10.244.1.0/24", "fd01:1::/64"),
+		InternalIPs: []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("fd00::1")},
 	}
 }
 
@@ -174,7 +169,7 @@ func TestRoutersOfANode(t *testing.T) {
 		if c.problem != "" && c.password == "" {
 			_ = os.Remove(password)
 		}
-		d, err := r.desired(addressagent.Want{Node: nodeInRack(c.rack), Assignment: addresses.Assignment{Hold: hold}})
+		d, err := r.desired(addresses.Assignment{Node: nodeInRack(c.rack), Hold: hold})
 		var peers []string
 		for _, p := range d.Peers {
 			peers = append(peers, p.Name)
@@ -210,7 +205,7 @@ func TestARouterIsTold(t *testing.T) {
 	bird := bgp.Peer{Name: "bird", Address: netip.MustParseAddr("10.0.0.9"), Port: 179, ASN: 64500, HoldTime: 9 * time.Second}
 	r := newRouters("self", config.BGP{ASN: 64512, Peers: []config.BGPPeer{{Peer: bird}}})
 	held, v6 := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1")
-	r.Set(addressagent.Want{Node: nodeInRack("1"), Assignment: addresses.Assignment{Hold: []addresses.Assigned{{Address: held}}}})
+	r.Set(addresses.Assignment{Node: nodeInRack("1"), Hold: []addresses.Assigned{{Address: held}}})
 	ctx, cancel := context.WithCancel(t.Context())
 	done, changed := make(chan error, 1), make(chan struct{}, 1)
 	go func() {
@@ -231,9 +226,9 @@ func TestARouterIsTold(t *testing.T) {
 	await(t, "the router has a route", func(context.Context) bool {
 		return strings.Contains(n.client.Run("birdc", "-s", filepath.Join(dir, "ctl"), "show", "route"), "192.0.2.1/32")
 	})
-	r.Set(addressagent.Want{Node: nodeInRack("1"), Assignment: addresses.Assignment{
-		Hold: []addresses.Assigned{{Address: held}, {Address: v6}},
-	}})
+	r.Set(addresses.Assignment{
+		Node: nodeInRack("1"), Hold: []addresses.Assigned{{Address: held}, {Address: v6}},
+	})
 	await(t, "what no session carries is told", func(context.Context) bool {
 		s := r.Status()
 		return len(s.Held) == 1 && len(s.Refused) == 1 && s.Refused[0].Reason == addresses.NoRouter && s.Refused[0].Address == v6

@@ -17,11 +17,9 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/underlay-ccm/underlay/addresses"
-	addressagent "github.com/underlay-ccm/underlay/addresses/agent"
 	"github.com/underlay-ccm/underlay/addresses/bgp"
 	"github.com/underlay-ccm/underlay/addresses/bgp/speaker"
 	"github.com/underlay-ccm/underlay/internal/config"
-	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
 // routers is the mover of addresses that are announced to BGP routers.
@@ -30,7 +28,7 @@ type routers struct {
 	settings config.BGP
 
 	mu      sync.Mutex
-	want    addressagent.Want
+	want    addresses.Assignment
 	speaker *speaker.Speaker // nil while Run does not run
 	// announced is set if the speaker took want; problem may be about a single router.
 	announced bool
@@ -49,7 +47,7 @@ const (
 )
 
 // Set announces the desired state while Run runs.
-func (r *routers) Set(w addressagent.Want) {
+func (r *routers) Set(w addresses.Assignment) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.want = w
@@ -103,9 +101,9 @@ func (r *routers) announce() {
 
 // desired returns the desired sessions and announcements, without routers with an unreadable
 // password.
-func (r *routers) desired(w addressagent.Want) (bgp.Desired, error) {
+func (r *routers) desired(w addresses.Assignment) (bgp.Desired, error) {
 	d := bgp.Desired{
-		ASN: r.settings.ASN, RouterID: bgp.RouterID(r.self, kube.InternalIPs(w.Node)),
+		ASN: r.settings.ASN, RouterID: bgp.RouterID(r.self, w.Node.InternalIPs),
 		RestartTime: bgp.DefaultRestartTime,
 	}
 	var problems []error
@@ -124,9 +122,7 @@ func (r *routers) desired(w addressagent.Want) (bgp.Desired, error) {
 		d.Prefixes = append(d.Prefixes, bgp.Host(h.Address))
 	}
 	if r.settings.PodCIDRs {
-		podCIDRs, err := kube.PodCIDRs(w.Node)
-		problems = append(problems, err)
-		d.Prefixes = append(d.Prefixes, podCIDRs...)
+		d.Prefixes = append(d.Prefixes, w.Node.PodCIDRs...)
 	}
 	return d, errors.Join(problems...)
 }

@@ -12,12 +12,10 @@ import (
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 
 	"github.com/underlay-ccm/underlay/addresses"
-	addressagent "github.com/underlay-ccm/underlay/addresses/agent"
 	"github.com/underlay-ccm/underlay/addresses/layer2"
 	"github.com/underlay-ccm/underlay/internal/kube"
 	"github.com/underlay-ccm/underlay/routes/agent"
@@ -38,7 +36,7 @@ type segment struct {
 	routed bool
 
 	mu     sync.Mutex
-	want   addressagent.Want
+	want   addresses.Assignment
 	links  []layer2.Link // nil: not listed yet
 	uplink string        // the interface of IPv4's default route, if routed
 	kick   chan struct{}
@@ -53,7 +51,7 @@ const listTimeout = time.Second
 
 // Set passes the desired state to the responder. The first call lists the interfaces: addresses
 // that an earlier run held are resumed at once.
-func (s *segment) Set(w addressagent.Want) {
+func (s *segment) Set(w addresses.Assignment) {
 	s.mu.Lock()
 	s.want = w
 	listed := s.links != nil
@@ -72,7 +70,7 @@ func (s *segment) Set(w addressagent.Want) {
 }
 
 func (s *segment) publish() {
-	d := layer2.Desired{Assignment: s.want.Assignment, Links: s.links, ReplyOn: s.uplink}
+	d := layer2.Desired{Assignment: s.want, Links: s.links, ReplyOn: s.uplink}
 	if s.routed {
 		d.Hold, d.Elsewhere = slices.Clone(d.Hold), nil
 		if s.uplink != "" && !dedicated(s.want.Node) {
@@ -89,11 +87,11 @@ func (s *segment) publish() {
 
 // dedicated reports whether a Node is one of the provider's dedicated servers, to which its cloud
 // routes no addresses.
-func dedicated(n *corev1.Node) bool {
+func dedicated(n *addresses.Node) bool {
 	if n == nil {
 		return false
 	}
-	_, err := kube.ParseDedicatedID(n.Spec.ProviderID)
+	_, err := kube.ParseDedicatedID(n.ProviderID)
 	return err == nil
 }
 

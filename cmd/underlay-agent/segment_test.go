@@ -64,24 +64,24 @@ func TestARoutedSegmentAnswersForWhatOthersHold(t *testing.T) {
 		}
 	}
 	both := []addresses.Assigned{{Address: four, Epoch: 3}, {Address: six, Epoch: 3}}
-	s.Set(addressagent.Want{Assignment: addresses.Assignment{Hold: both}})
+	s.Set(addresses.Assignment{Hold: both})
 	await(t, "what it holds is held", func(context.Context) bool { return len(s.Status().Held) == 2 })
 	if !answers() {
 		t.Error("nobody answers for what it holds")
 	}
-	s.Set(addressagent.Want{Assignment: addresses.Assignment{Elsewhere: []netip.Addr{four, six}}})
+	s.Set(addresses.Assignment{Elsewhere: []netip.Addr{four, six}})
 	if !answers() {
 		t.Error("nobody answers for what another node holds, and the cloud leads here")
 	}
 	holds()
 	server := &corev1.Node{Spec: corev1.NodeSpec{ProviderID: "hrobot://4711"}}
-	s.Set(addressagent.Want{Node: server, Assignment: addresses.Assignment{Elsewhere: []netip.Addr{four, six}}})
+	s.Set(addresses.Assignment{Node: addressagent.NodeOf(server), Elsewhere: []netip.Addr{four, six}})
 	if answers() {
 		t.Error("a dedicated server answers, which the cloud leads nothing to")
 	}
-	s.Set(addressagent.Want{Assignment: addresses.Assignment{Hold: both}})
+	s.Set(addresses.Assignment{Hold: both})
 	await(t, "held again", func(context.Context) bool { return len(s.Status().Held) == 2 })
-	s.Set(addressagent.Want{})
+	s.Set(addresses.Assignment{})
 	if answers() {
 		t.Error("somebody answers for what no Service has")
 	}
