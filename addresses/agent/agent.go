@@ -27,12 +27,12 @@ type Config struct {
 	Patcher    NodePatcher
 	// Movers are in order of precedence: the first with a pool for an address holds it.
 	Movers []Mover
-	// The agent updates Friends, Held and Own. Held, for the packet filter, are the addresses that
-	// packets may arrive for: those that this node holds or is to hold, and those of other nodes
-	// that a provider may route here. Own are the addresses of this machine's Node.
-	Friends   *Friends
-	Held, Own *Set
-	Check     Check
+	// The agent updates Friends and Held. Held, for the packet filter, are the addresses that packets
+	// may arrive for: those that this node holds or is to hold, and those of other nodes that a
+	// provider may route here.
+	Friends *Friends
+	Held    *Set
+	Check   Check
 	// StatePath is the file with the addresses to restore while the API server is unreachable.
 	StatePath string
 	Registry  promauto.Registry
@@ -45,6 +45,7 @@ type Agent struct {
 	watcher  *watcher
 	metrics  *agentMetrics
 	kick     chan struct{}
+	own      Set // addresses of this machine's Node
 
 	mu    sync.Mutex
 	known Knowledge
@@ -238,7 +239,7 @@ func (a *Agent) pass(ctx context.Context) {
 	}
 	a.Held.Put(slices.Concat(holding, d.passing), known.Ledger)
 	if known.Node != nil {
-		a.Own.Put(known.Node.InternalIPs, addresses.Ledger{})
+		a.own.Put(known.Node.InternalIPs, addresses.Ledger{})
 	}
 	for _, e := range a.watcher.silent() {
 		switch {

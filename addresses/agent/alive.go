@@ -48,23 +48,23 @@ func (a *Agent) Ready() error {
 	return nil
 }
 
-// ServeAlive serves GET /healthz at [addresses.AgentPort] of each address in the set until ctx is
-// done, for the watchers on other nodes.
-func ServeAlive(ctx context.Context, at *Set, alive func(now time.Time) error) {
+// ServeAlive serves GET /healthz at [addresses.AgentPort] of each of the Node's own addresses until
+// ctx is done, for the watchers on other nodes.
+func (a *Agent) ServeAlive(ctx context.Context) {
 	handler := http.NewServeMux()
 	handler.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
-		if err := alive(time.Now()); err != nil {
+		if err := a.Alive(time.Now()); err != nil {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		}
 	})
 	for ctx.Err() == nil {
-		serveAlive(ctx, at, handler)
+		a.serveAlive(ctx, handler)
 	}
 }
 
-// serveAlive serves until the set changes. After a failure it returns in listenAgain: watchers
+// serveAlive serves until the addresses change. After a failure it returns in listenAgain: watchers
 // check for longer before they report a node.
-func serveAlive(ctx context.Context, at *Set, handler http.Handler) {
+func (a *Agent) serveAlive(ctx context.Context, handler http.Handler) {
 	server := &http.Server{
 		Handler: handler, MaxHeaderBytes: 1 << 13,
 		ReadTimeout: time.Second, WriteTimeout: time.Second, IdleTimeout: time.Second,
@@ -72,7 +72,7 @@ func serveAlive(ctx context.Context, at *Set, handler http.Handler) {
 	var workers sync.WaitGroup
 	defer workers.Wait()
 	defer func() { _ = server.Close() }() // and its listeners
-	all := at.All()
+	all := a.own.All()
 	failed := make(chan error, len(all))
 	for _, addr := range all {
 		var lc net.ListenConfig
@@ -88,7 +88,7 @@ func serveAlive(ctx context.Context, at *Set, handler http.Handler) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-at.Changed():
+		case <-a.own.Changed():
 			return
 		case <-again:
 			return

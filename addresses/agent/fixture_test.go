@@ -388,7 +388,7 @@ func (m *machine) start(before ...func(*fakeMover)) {
 		Movers: []Mover{{
 			Name: "layer2", Pools: []addresses.Pool{pool(m.t, "192.0.2.0/24", "2001:db8::/120")}, Announcer: m.mover, Routed: m.routed,
 		}},
-		Friends: NewFriends(m.kernel), Held: &Set{}, Own: &Set{}, Check: m.proxies.check, StatePath: m.state, Registry: metrics.NewKubeRegistry(),
+		Friends: NewFriends(m.kernel), Held: &Set{}, Check: m.proxies.check, StatePath: m.state, Registry: metrics.NewKubeRegistry(),
 	})
 	if err != nil {
 		m.t.Fatal(err)

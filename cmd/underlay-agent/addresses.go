@@ -51,7 +51,7 @@ func (o *options) holder(
 		ConfigMaps: client.CoreV1().ConfigMaps(addressagent.LedgerNamespace),
 		Patcher:    client.CoreV1().Nodes(),
 		Movers:     movers(s.addresses, o.nodeName, m.network, friends),
-		Friends:    friends, Held: &m.held.Set, Own: &addressagent.Set{}, Check: addressagent.HTTPCheck(),
+		Friends:    friends, Held: &m.held.Set, Check: addressagent.HTTPCheck(),
 		StatePath: o.heldPath(), Registry: reg,
 	})
 }

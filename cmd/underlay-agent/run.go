@@ -130,7 +130,7 @@ func together(
 	working.Go(func() { enforcer.Run(ctx) })
 	if holder != nil {
 		working.Go(func() { holder.Run(ctx) })
-		working.Go(func() { addressagent.ServeAlive(ctx, holder.Own, holder.Alive) })
+		working.Go(func() { holder.ServeAlive(ctx) })
 	}
 	klog.FromContext(ctx).Info("Running", "node", o.nodeName, "address", listener.Addr().String())
 	err = a.Run(ctx)
