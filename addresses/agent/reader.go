@@ -37,12 +37,10 @@ type Reader struct {
 	// first call it may be out of date.
 	Doubt func(doubt bool, why error)
 
-	last              version
-	unreadable        error // of parsing the latest ledger
+	last              string // UID and resourceVersion
+	unreadable        error  // of parsing the latest ledger
 	notified, doubted bool
 }
-
-type version struct{ uid, resourceVersion string }
 
 func (r *Reader) Run(ctx context.Context) {
 	for pause := retryAtFirst; ctx.Err() == nil; pause = min(pause*2, retryAtMost) {
@@ -166,16 +164,16 @@ func (r *Reader) handle(ctx context.Context, event watch.Event) error {
 // unlike with an empty ledger, the node releases no address: the manager rebuilds the ledger from
 // the status of Services. The text of a ledger without entries is not empty.
 func (r *Reader) observe(ctx context.Context, stored *corev1.ConfigMap) {
-	var now version
+	now := ""
 	if stored != nil && stored.Data[addresses.LedgerKey] != "" {
-		now = version{string(stored.UID), stored.ResourceVersion}
+		now = string(stored.UID) + " " + stored.ResourceVersion
 	}
 	if now == r.last {
 		return
 	}
 	r.last, r.unreadable = now, nil
 	logger := klog.FromContext(ctx).WithValues("configMap", LedgerNamespace+"/"+addresses.LedgerName)
-	if now == (version{}) {
+	if now == "" {
 		logger.Info("The ledger of addresses is missing; this node keeps its addresses")
 		return
 	}
@@ -187,5 +185,5 @@ func (r *Reader) observe(ctx context.Context, stored *corev1.ConfigMap) {
 		r.unreadable = err
 		return
 	}
-	r.Read(ledger, now.uid)
+	r.Read(ledger, string(stored.UID))
 }

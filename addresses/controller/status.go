@@ -85,11 +85,11 @@ func (c *Controller) upToDate(ctx context.Context) error {
 	if c.fresh {
 		return nil
 	}
-	before := c.known.version()
+	before := c.known.text
 	if err := c.read(ctx, time.Now()); err != nil {
 		return err
 	}
-	if c.known.version() != before {
+	if c.known.text != before {
 		return fmt.Errorf("%w: the stored ledger changed", errOutdated)
 	}
 	return nil

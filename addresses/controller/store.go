@@ -33,13 +33,6 @@ type stored struct {
 // lost reports whether no ledger is stored: the cluster is new, or the ledger was deleted.
 func (s stored) lost() bool { return s.text == "" }
 
-func (s stored) version() string {
-	if s.object == nil {
-		return ""
-	}
-	return s.object.ResourceVersion
-}
-
 type store struct {
 	client    kubernetes.Interface
 	namespace string
