@@ -61,6 +61,4 @@ type Status struct {
 	Routers []Router
 	// Segments are the prefixes that addresses can be held on; nil: unknown or irrelevant.
 	Segments []netip.Prefix
-	// Announced counts announcements, and Conflicts claims of addresses by other machines.
-	Announced, Conflicts uint64
 }

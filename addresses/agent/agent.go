@@ -60,7 +60,6 @@ type Agent struct {
 	resumed map[netip.Addr]uint64
 	holding []netip.Addr // held, or to be held, by the last pass
 	saved   string
-	counted map[string]addresses.Status
 	logged  map[netip.Addr]string
 }
 
@@ -68,14 +67,13 @@ type Agent struct {
 func New(cfg Config) (*Agent, error) {
 	a := &Agent{
 		Config: cfg, kick: make(chan struct{}, 1), doubt: true,
-		resumed: map[netip.Addr]uint64{}, counted: map[string]addresses.Status{},
-		logged: map[netip.Addr]string{},
+		resumed: map[netip.Addr]uint64{}, logged: map[netip.Addr]string{},
 	}
 	var err error
 	if a.metrics, err = newMetrics(cfg.Registry); err != nil {
 		return nil, err
 	}
-	a.reporter = newReporter(cfg, a.metrics)
+	a.reporter = newReporter(cfg)
 	a.watcher = newWatcher(cfg.Check, a.look)
 	err = cfg.Nodes.Subscribe(func(_, _ *corev1.Node) {
 		a.reporter.look()
@@ -228,7 +226,7 @@ func (a *Agent) pass(ctx context.Context) {
 			report.Segments = append([]netip.Prefix{}, now.Segments...)
 			report.Refused = append(report.Refused, unheld(known.Ledger, d.wants[i].Elsewhere, report)...)
 		}
-		a.count(m.Name, now)
+		a.metrics.held.WithLabelValues(m.Name).Set(float64(len(now.Held)))
 	}
 	for _, h := range report.Held {
 		holding = append(holding, h.Address)
@@ -294,8 +292,6 @@ func (a *Agent) save(ctx context.Context, known Knowledge) {
 }
 
 func (a *Agent) observe(ctx context.Context, r addresses.Report) {
-	a.metrics.silent.Set(float64(len(r.Silent)))
-	a.metrics.refused.Reset()
 	down := 0
 	for _, router := range r.Routers {
 		if !router.Established {
@@ -305,7 +301,6 @@ func (a *Agent) observe(ctx context.Context, r addresses.Report) {
 	a.metrics.routersDown.Set(float64(down))
 	now := make(map[netip.Addr]string, len(r.Refused))
 	for _, p := range r.Refused {
-		a.metrics.refused.WithLabelValues(string(p.Reason)).Inc()
 		now[p.Address] = p.Text
 		if p.Text != "" && a.logged[p.Address] != p.Text {
 			klog.FromContext(ctx).Info("An address is not held, or another machine claims it",
@@ -313,13 +308,4 @@ func (a *Agent) observe(ctx context.Context, r addresses.Report) {
 		}
 	}
 	a.logged = now
-}
-
-func (a *Agent) count(mover string, now addresses.Status) {
-	was := a.counted[mover]
-	grown := func(from, to uint64) float64 { return float64(to - min(from, to)) }
-	a.metrics.held.WithLabelValues(mover).Set(float64(len(now.Held)))
-	a.metrics.announcements.WithLabelValues(mover).Add(grown(was.Announced, now.Announced))
-	a.metrics.conflicts.WithLabelValues(mover).Add(grown(was.Conflicts, now.Conflicts))
-	a.counted[mover] = now
 }

@@ -37,7 +37,6 @@ type reporter struct {
 	nodes   Nodes
 	patcher NodePatcher
 	newest  *kube.Newest[*corev1.Node]
-	metrics *agentMetrics
 	kick    chan struct{}
 	wrote   time.Time // used by run only
 
@@ -45,10 +44,10 @@ type reporter struct {
 	text string // empty: no report yet
 }
 
-func newReporter(cfg Config, m *agentMetrics) *reporter {
+func newReporter(cfg Config) *reporter {
 	return &reporter{
 		self: cfg.Self, nodes: cfg.Nodes, patcher: cfg.Patcher, newest: kube.NewNewest[*corev1.Node](),
-		metrics: m, kick: make(chan struct{}, 1),
+		kick: make(chan struct{}, 1),
 	}
 }
 
@@ -151,11 +150,9 @@ func (r *reporter) write(ctx context.Context) (wait time.Duration, err error) {
 	case apierrors.IsNotFound(err):
 		return 0, nil
 	case err != nil:
-		r.metrics.reports.WithLabelValues("error").Inc()
 		return 0,
 			fmt.Errorf("patching the annotation %s of Node %s: %w", addresses.ReportAnnotation, r.self, err)
 	}
-	r.metrics.reports.WithLabelValues("success").Inc()
 	r.wrote = time.Now()
 	r.newest.Wrote(patched)
 	return 0, nil

@@ -116,7 +116,6 @@ func (p *protocol) suspectOf(now time.Time, h *holding, m Message) {
 	case h.by == m.Claimant:
 		h.byAt = now
 	case h.suspect == m.Claimant && since >= confirmWait && since <= rivalWait:
-		p.totals.Conflicts++
 		p.claimed(now, h, m)
 		p.log(h, "Another machine goes on claiming an address that is held here")
 	case h.suspect != m.Claimant || since > rivalWait:

@@ -328,24 +328,6 @@ func TestAnswerOn(t *testing.T) {
 	s.none()
 }
 
-func TestTotals(t *testing.T) {
-	s := held(t)
-	s.receive(request)
-	s.receive(claim(stranger, 0))
-	s.pass(time.Second)
-	s.receive(claim(stranger, 0))
-	s.receive(claim(tagger, 9)) // rightly
-	s.set(gone)
-	s.hold(10)
-	s.pass(time.Millisecond)
-	s.receive(claim(stranger, 0))
-	s.pass(30 * time.Second)
-	s.receive(claim(stranger, 0))
-	if got, want := s.p.totals, (Totals{Replies: 1, Announcements: 6, Probes: 5, Conflicts: 2}); got != want {
-		t.Errorf("%+v, want %+v", got, want)
-	}
-}
-
 func TestReport(t *testing.T) {
 	held, problems := Report([]State{
 		{Address: address4, Epoch: 3, Phase: Holding},

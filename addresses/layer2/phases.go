@@ -74,9 +74,6 @@ func (p *protocol) scheduleCheck(now time.Time, h *holding) {
 func (p *protocol) refuse(now time.Time, h *holding, m Message) {
 	h.phase, h.stepAt = Refused, now.Add(refusedWait)
 	h.announceAt, h.checkAt = time.Time{}, time.Time{}
-	if h.by != m.Claimant {
-		p.totals.Conflicts++
-	}
 	p.claimed(now, h, m)
 	p.log(h, "Refused an address for which a machine outside the cluster replies")
 }
@@ -89,9 +86,6 @@ func (p *protocol) yield(now time.Time, h *holding, m Message) {
 		h.newer = m.Tag.Epoch
 	}
 	p.claimed(now, h, m)
-	if !h.byFriend {
-		p.totals.Conflicts++
-	}
 	if held {
 		p.log(h, "Gave up an address that another machine claims")
 	} else {
@@ -193,13 +187,10 @@ func (p *protocol) send(h *holding, f Frame) {
 	switch f.Kind {
 	case Probe:
 		h.probes++
-		p.totals.Probes++
 	case Announce:
 		h.announcements++
-		p.totals.Announcements++
 	case Reply:
 		h.replies++
-		p.totals.Replies++
 	}
 	p.out = append(p.out, f)
 	if f.Kind == Announce && f.Address.Is4() {

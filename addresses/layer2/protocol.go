@@ -59,7 +59,6 @@ type protocol struct {
 	holdings map[netip.Addr]*holding
 	order    []netip.Addr // keys of holdings
 
-	totals  Totals
 	out     []Frame
 	notes   []note
 	changed bool // phases or claimants changed

@@ -63,13 +63,6 @@ func (r *Responder) State() []State {
 	return r.protocol.states()
 }
 
-// Totals returns the counters since New.
-func (r *Responder) Totals() Totals {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.protocol.totals
-}
-
 // Run answers and announces until ctx is done. It then stops without notice: neighbors keep their
 // entries until the next process or holder answers. It calls changed after changes of phases or
 // claimants; changed must not block or call the Responder.

@@ -57,14 +57,6 @@ type State struct {
 	Replies, Announcements, Probes uint64
 }
 
-// Totals are the counters of a Responder for all addresses.
-type Totals struct {
-	Replies, Announcements, Probes uint64
-	// Conflicts counts the addresses that were refused, yielded to a host outside the cluster, or
-	// claimed despite announcements.
-	Conflicts uint64
-}
-
 // Report converts states to a node's report: the held addresses and the problems.
 func Report(states []State) (held []addresses.Hold, problems []addresses.Problem) {
 	for _, s := range states {

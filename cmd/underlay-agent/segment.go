@@ -120,8 +120,6 @@ func (s *segment) Status() (now addresses.Status) {
 			now.Segments = append(now.Segments, l.Prefixes...)
 		}
 	}
-	totals := s.responder.Totals()
-	now.Announced, now.Conflicts = totals.Announcements, totals.Conflicts
 	return now
 }
 

@@ -69,8 +69,8 @@ func TestARouterAsks(t *testing.T) {
 	})
 	router.poke(routed)
 	router.finds(routed, a)
-	if totals := r.Totals(); totals.Probes+totals.Announcements != 0 || totals.Replies == 0 {
-		t.Errorf("%+v", totals)
+	if now := r.State()[0]; now.Probes+now.Announcements != 0 || now.Replies == 0 {
+		t.Errorf("%+v", now)
 	}
 }
 
