@@ -4,8 +4,6 @@ import (
 	"net/netip"
 	"slices"
 	"time"
-
-	"github.com/underlay-ccm/underlay/addresses"
 )
 
 // DefaultRestartTime is the RestartTime of nodes. It suffices to pull and start a new pod. For at
@@ -48,11 +46,4 @@ func (p Peer) sameSession(other Peer) bool {
 		p.Password.Reveal() == other.Password.Reveal() && p.HoldTime == other.HoldTime &&
 		p.Multihop == other.Multihop && p.BFD == other.BFD &&
 		slices.Equal(p.Communities, other.Communities)
-}
-
-// PeerState is the state of a session.
-type PeerState struct {
-	addresses.Router
-	// Carries are the negotiated families of an established session.
-	Carries []addresses.Family
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -157,24 +158,24 @@ func passwords(b config.BGP) (wrong []error) {
 	return wrong
 }
 
-// Status returns an address as held if an established session carries its family.
+// Status returns an address as held if there is an established session of its family.
 func (r *routers) Status() (now addresses.Status) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var sessions []bgp.PeerState
 	problem := r.problem
 	if r.speaker != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), stateTimeout)
 		defer cancel()
 		var err error
-		sessions, err = r.speaker.State(ctx)
+		now.Routers, err = r.speaker.State(ctx)
 		problem = cmp.Or(problem, err)
 	}
 	carried := map[addresses.Family]bool{}
-	for _, session := range sessions {
-		now.Routers = append(now.Routers, session.Router)
-		for _, f := range session.Carries {
-			carried[f] = carried[f] || session.Established
+	for _, p := range r.settings.Peers {
+		if slices.ContainsFunc(now.Routers, func(session addresses.Router) bool {
+			return session.Name == p.Name && session.Established
+		}) {
+			carried[addresses.FamilyOf(p.Address)] = true
 		}
 	}
 	for _, h := range r.want.Hold {
@@ -184,20 +185,20 @@ func (r *routers) Status() (now addresses.Status) {
 			continue
 		}
 		now.Refused = append(now.Refused, addresses.Problem{
-			Address: h.Address, Reason: addresses.NoRouter, Text: noRouter(f, sessions, problem),
+			Address: h.Address, Reason: addresses.NoRouter, Text: noRouter(f, now.Routers, problem),
 		})
 	}
 	return now
 }
 
 // noRouter returns why no router has addresses of a family from this node.
-func noRouter(f addresses.Family, sessions []bgp.PeerState, problem error) string {
+func noRouter(f addresses.Family, sessions []addresses.Router, problem error) string {
 	switch {
 	case problem != nil:
 		return "it is not announced to routers: " + problem.Error()
 	case len(sessions) == 0:
 		return "no router of addresses.bgp.peers is for this node: give one a nodeSelector that matches its labels"
 	}
-	return fmt.Sprintf("no session with a router of this node carries %s: look at the routers' BGP, and "+
-		"at their state in underlayctl addresses; a session carries the family of its addresses", f)
+	return fmt.Sprintf("this node has no session of %s with a router: look at the routers' BGP, and "+
+		"at their state in underlayctl addresses", f)
 }

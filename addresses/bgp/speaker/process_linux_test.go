@@ -17,6 +17,7 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"github.com/underlay-ccm/underlay/addresses"
 	"github.com/underlay-ccm/underlay/addresses/bgp"
 	"github.com/underlay-ccm/underlay/addresses/bgp/speaker"
 	"github.com/underlay-ccm/underlay/test/testenv/netns"
@@ -56,7 +57,7 @@ type secretPeer struct {
 // answer is a line of its output: one for each order.
 type answer struct {
 	Error   string
-	State   []bgp.PeerState
+	State   []addresses.Router
 	Changes int64
 	RSS     string
 }
@@ -218,7 +219,7 @@ func (s *speaking) set(w wanted) {
 }
 
 // state returns the state of its session with a peer.
-func (s *speaking) state(name string) bgp.PeerState {
+func (s *speaking) state(name string) addresses.Router {
 	s.t.Helper()
 	for _, p := range s.tell(order{}).State {
 		if p.Name == name {
@@ -226,5 +227,5 @@ func (s *speaking) state(name string) bgp.PeerState {
 		}
 	}
 	s.t.Fatalf("no peer %s", name)
-	return bgp.PeerState{}
+	return addresses.Router{}
 }

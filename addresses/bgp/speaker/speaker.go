@@ -35,9 +35,8 @@ type Speaker struct {
 // running is GoBGP's server, which can't be restarted.
 type running struct {
 	*server.BgpServer
-	log      *logHandler
-	unwatch  context.CancelFunc
-	restarts bool // graceful restart: routers keep the announcements at its end
+	log     *logHandler
+	unwatch context.CancelFunc
 }
 
 // logHandler is GoBGP's log. It can be silenced, because Stop logs an error after StopBgp.
@@ -89,7 +88,6 @@ func (s *Speaker) Set(ctx context.Context, want announce.Desired) error {
 
 func (s *Speaker) apply(ctx context.Context, plan announce.Plan, want announce.Desired) error {
 	r := s.running
-	r.restarts = want.RestartTime > 0
 	if len(plan.Begin) > 0 {
 		if err := r.SetPolicies(ctx, policies(want)); err != nil {
 			return fmt.Errorf("setting the communities of peers: %w", err)
@@ -188,7 +186,7 @@ func (s *Speaker) stop(keep bool) {
 	s.running = nil
 	r.unwatch()
 	// An error means that it has stopped already.
-	_ = r.StopBgp(context.Background(), &api.StopBgpRequest{AllowGracefulRestart: keep && r.restarts})
+	_ = r.StopBgp(context.Background(), &api.StopBgpRequest{AllowGracefulRestart: keep})
 	r.log.silent.Store(true)
 	r.Stop() // BFD, which StopBgp does not stop
 }

@@ -12,12 +12,11 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/underlay-ccm/underlay/addresses"
-	announce "github.com/underlay-ccm/underlay/addresses/bgp"
 )
 
 // State returns the state of each session of the last successful Set, by name. A session that GoBGP
 // does not have is Idle.
-func (s *Speaker) State(ctx context.Context) ([]announce.PeerState, error) {
+func (s *Speaker) State(ctx context.Context) ([]addresses.Router, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	found := make(map[string]*api.Peer)
@@ -29,9 +28,9 @@ func (s *Speaker) State(ctx context.Context) ([]announce.PeerState, error) {
 			return nil, fmt.Errorf("BGP: reading the state of sessions: %w", err)
 		}
 	}
-	var states []announce.PeerState
+	var states []addresses.Router
 	for _, p := range s.have.Peers {
-		state := announce.PeerState{Router: addresses.Router{Name: p.Name, State: "Idle"}}
+		state := addresses.Router{Name: p.Name, State: "Idle"}
 		if f := found[p.Address.String()]; f != nil {
 			fill(&state, f)
 		}
@@ -44,34 +43,18 @@ func (s *Speaker) State(ctx context.Context) ([]announce.PeerState, error) {
 // than maxReceived prefixes, named like the reason in RFC 4486.
 const prefixLimitReached = "PrefixLimitReached"
 
-func fill(state *announce.PeerState, p *api.Peer) {
+// fill sets the state of a session. Routers refuse a session whose family they don't accept.
+func fill(state *addresses.Router, p *api.Peer) {
 	state.State = sessionState(p.State.SessionState)
-	state.Established = p.State.SessionState == api.PeerState_SESSION_STATE_ESTABLISHED
 	if p.State.AdminState == api.PeerState_ADMIN_STATE_PFX_CT {
 		state.State = prefixLimitReached
 	}
-	if !state.Established {
-		return
-	}
-	agreed := make(map[addresses.Family]bool)
-	for _, c := range p.State.RemoteCap {
-		if f := c.GetMultiProtocol().GetFamily(); f.GetSafi() == api.Family_SAFI_UNICAST {
-			agreed[addressFamily(f)] = true
+	state.Established = p.State.SessionState == api.PeerState_SESSION_STATE_ESTABLISHED
+	if state.Established {
+		for _, a := range p.AfiSafis {
+			state.Announced += int(a.GetState().GetAdvertised())
 		}
 	}
-	for _, a := range p.AfiSafis {
-		if f := addressFamily(a.GetState().GetFamily()); agreed[f] {
-			state.Carries = append(state.Carries, f)
-			state.Announced += int(a.State.Advertised)
-		}
-	}
-}
-
-func addressFamily(f *api.Family) addresses.Family {
-	if f.GetAfi() == api.Family_AFI_IP6 {
-		return addresses.IPv6
-	}
-	return addresses.IPv4
 }
 
 // sessionState returns a state as RFC 4271 writes it.

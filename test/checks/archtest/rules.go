@@ -65,7 +65,7 @@ func rules() []rule {
 		never("./addresses ./ipam ./routes ./lb ./policy", "k8s.io/... sigs.k8s.io/...",
 			"the pure packages are tested without Kubernetes too, or they would not be pure for long").inTests(),
 
-		only("./addresses/bgp", "std ./addresses ./internal/secret",
+		only("./addresses/bgp", "std ./internal/secret",
 			"addresses/bgp decides what routers are told and knows no speaker: the configuration has its peers, in programs that have no BGP").never(impure),
 		only("./addresses/bgp/speaker", "std ./addresses ./addresses/bgp "+gobgp+" github.com/go-logr/logr k8s.io/klog/v2",
 			"the speaker keeps sessions and knows neither Nodes nor Services"),
