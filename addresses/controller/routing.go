@@ -99,6 +99,12 @@ func newRouting(
 
 // want takes the desired destinations from a plan, which must be stored.
 func (r *routing) want(p plan) {
+	former := make(map[netip.Addr]string)
+	for _, m := range p.moves {
+		if p.why[m.Address] == whyGone {
+			former[m.Address] = m.From
+		}
+	}
 	wanted := make(map[netip.Addr]destination)
 	for _, e := range p.ledger.Entries() {
 		pool, _ := poolOf(p.pools, e.Address)
@@ -107,7 +113,7 @@ func (r *routing) want(p plan) {
 			continue
 		}
 		d := destination{
-			providerID: m.providerID, node: m.name, serving: p.serves(e.Address), former: r.former(p, e),
+			providerID: m.providerID, node: m.name, serving: p.serves(e.Address), former: former[e.Address],
 		}
 		for _, s := range e.Shares {
 			if svc := p.services[types.UID(s.UID)]; svc != nil {
@@ -125,6 +131,10 @@ func (r *routing) set(wanted map[netip.Addr]destination) {
 	defer r.mu.Unlock()
 	for address, d := range wanted {
 		before, known := r.wanted[address]
+		if d.former == "" {
+			d.former = before.former // the old route may still exist
+			wanted[address] = d
+		}
 		if known && before.same(d) {
 			continue
 		}
@@ -157,19 +167,6 @@ func (p *plan) serves(address netip.Addr) map[string]bool {
 		}
 	}
 	return ids
-}
-
-// former returns the deleted node that held an address before its move. It is kept until the
-// address is routed to its new holder, as the old route may exist until then.
-func (r *routing) former(p plan, e addresses.Entry) string {
-	for _, m := range p.moves {
-		if m.Address == e.Address && p.why[m.Address] == whyGone {
-			return m.From
-		}
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.wanted[e.Address].former
 }
 
 // run routes addresses until ctx is done, and returns when no request is in flight.
