@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -35,7 +36,7 @@ type destination struct {
 	// serving are the provider IDs of the nodes that may hold the address now. A move from one of
 	// them is planned, and may be delayed.
 	serving map[string]bool
-	// former is the previous holder, if its Node is deleted.
+	// former is the holder that the address was routed to last, if its Node is deleted.
 	former string
 }
 
@@ -131,10 +132,9 @@ func (r *routing) set(wanted map[netip.Addr]destination) {
 	defer r.mu.Unlock()
 	for address, d := range wanted {
 		before, known := r.wanted[address]
-		if d.former == "" {
-			d.former = before.former // the old route may still exist
-			wanted[address] = d
-		}
+		// The old route may exist until the address is routed to a new holder.
+		d.former = cmp.Or(before.former, d.former)
+		wanted[address] = d
 		if known && before.same(d) {
 			continue
 		}
@@ -281,13 +281,16 @@ func (r *routing) needed(address netip.Addr) (d destination, from string, needed
 	return d, from, true
 }
 
-// arrived drops the failures and the former holder of an address that is routed to its holder.
+// arrived drops the failures and the former holder of an address that is routed to a holder.
 func (r *routing) arrived(address netip.Addr, to destination) {
 	r.outcomes[outcome{address, to.node}] = false
 	r.queue.Forget(address)
 	delete(r.failures, address)
-	if d, still := r.wanted[address]; still && d.providerID == to.providerID {
+	if d, still := r.wanted[address]; still && d.former != "" {
 		d.former = ""
+		if d.providerID != to.providerID {
+			d.former = to.node // its Node may be deleted by now, too
+		}
 		r.wanted[address] = d
 	}
 }
