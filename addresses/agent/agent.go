@@ -124,10 +124,9 @@ func (a *Agent) Run(ctx context.Context) {
 	workers.Go(func() { a.reporter.run(ctx) })
 	beats := time.NewTicker(beatEvery)
 	defer beats.Stop()
-	for done := false; !done; {
+	for ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
-			done = true
 		case <-a.kick:
 			a.pass(ctx)
 		case now := <-beats.C:
@@ -223,7 +222,7 @@ func (a *Agent) pass(ctx context.Context) {
 		report.Refused = append(report.Refused, now.Refused...)
 		report.Routers = append(report.Routers, now.Routers...)
 		if now.Segments != nil {
-			report.Segments = append([]netip.Prefix{}, now.Segments...)
+			report.Segments = now.Segments
 			report.Refused = append(report.Refused, unheld(known.Ledger, d.wants[i].Elsewhere, report)...)
 		}
 		a.metrics.held.WithLabelValues(m.Name).Set(float64(len(now.Held)))
