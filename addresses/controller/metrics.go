@@ -2,7 +2,6 @@ package controller
 
 import (
 	"net/netip"
-	"slices"
 	"strings"
 
 	"k8s.io/component-base/metrics"
@@ -65,11 +64,8 @@ func (c *Controller) show(p plan) {
 	}
 	for _, pool := range p.pools {
 		for _, f := range []addresses.Family{addresses.IPv4, addresses.IPv6} {
-			if slices.ContainsFunc(pool.Ranges, func(r addresses.Range) bool {
-				return addresses.FamilyOf(r.First) == f
-			}) {
-				family := strings.ToLower(f.String())
-				c.metrics.size.WithLabelValues(pool.Name, family).Set(float64(pool.Size(f)))
+			if size, family := pool.Size(f), strings.ToLower(f.String()); size > 0 {
+				c.metrics.size.WithLabelValues(pool.Name, family).Set(float64(size))
 				c.metrics.used.WithLabelValues(pool.Name, family).Set(float64(used[place{pool.Name, f}]))
 			}
 		}
