@@ -2,6 +2,8 @@ package addresses
 
 import (
 	"fmt"
+	"math"
+	"math/big"
 	"net/netip"
 	"slices"
 	"strings"
@@ -134,6 +136,23 @@ func (p Pool) Without(taken []netip.Addr) Pool {
 		p.Ranges = slices.Concat(p.Ranges[:i], rest, p.Ranges[i+1:])
 	}
 	return p
+}
+
+// Size returns the number of addresses of a family in the pool, at most [math.MaxUint64].
+func (p Pool) Size(f Family) uint64 {
+	all := new(big.Int)
+	for _, r := range p.Ranges {
+		if FamilyOf(r.First) == f {
+			first, last := r.First.As16(), r.Last.As16()
+			all.Add(all, new(big.Int).SetBytes(last[:]))
+			all.Sub(all, new(big.Int).SetBytes(first[:]))
+			all.Add(all, big.NewInt(1))
+		}
+	}
+	if !all.IsUint64() {
+		return math.MaxUint64
+	}
+	return all.Uint64()
 }
 
 // Validate returns all mistakes: addresses in two ranges, pools without a range, duplicate names.
