@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// Eligible lists the nodes that may hold an address, the best first: an address moves only to a node
-// of a list that precedes that of its holder.
+// Eligible lists the nodes that may hold an address, the best first: an address moves only to a
+// node of a list that precedes that of its holder.
 type Eligible struct {
 	// Nodes serve the address.
 	Nodes []string
@@ -48,10 +48,10 @@ type Move struct {
 // address that is missing in eligible has no eligible node.
 //
 // An address keeps its holder while no list of nodes is better. Otherwise it moves to the node of
-// the best list with the fewest addresses; of several, to the node with the highest hash of node and
-// address, which spreads the addresses of a failed node. If no node is eligible it is not moved: the
-// information about its holder may be wrong. So removing a node moves only the addresses that it
-// held, and adding a node moves none; see [Ledger.Balance].
+// the best list with the fewest addresses; of several, to the node with the highest hash of node
+// and address, which spreads the addresses of a failed node. If no node is eligible it is not
+// moved: the information about its holder may be wrong. So removing a node moves only the addresses
+// that it held, and adding a node moves none; see [Ledger.Balance].
 func (l Ledger) Place(eligible map[netip.Addr]Eligible) (Ledger, []Move) {
 	placed := l.clone()
 	var moves []Move

@@ -3,8 +3,8 @@ package addresses
 import "slices"
 
 // watchers limits the number of nodes that watch a holder: enough that two of them must agree, and
-// independent of the size of the cluster. They have the highest rendezvous hashes, so that adding or
-// removing a node changes few of them.
+// independent of the size of the cluster. They have the highest rendezvous hashes, so that adding
+// or removing a node changes few of them.
 const watchers = 3
 
 // AgentPort is the port at which the agent of a node serves HTTP below /healthz. Only the agent
