@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -47,12 +48,12 @@ func (c *Controller) report(ctx context.Context, p plan) error {
 		return err
 	}
 	var failed []error
+	var outdated error
 	var still []netip.Addr
 	for _, ch := range changes {
 		if slices.ContainsFunc(ch.gained, func(a netip.Addr) bool { return slices.Contains(still, a) }) {
-			failed = append(failed,
-				fmt.Errorf("%w: Service %s waits until another one shows its address no more", errOutdated,
-					klog.KObj(ch.from)))
+			outdated = fmt.Errorf("%w: Service %s waits until another one shows its address no more",
+				errOutdated, klog.KObj(ch.from))
 			continue
 		}
 		wait, rivalry := c.overwrites.delay(ch, p.fleet.now)
@@ -67,16 +68,18 @@ func (c *Controller) report(ctx context.Context, p plan) error {
 					"spec.loadBalancerClass so that one of them serves it, or stop the other one",
 				joined(shown(ch.from)))
 		}
-		if err := c.carryOut(ctx, ch); err != nil {
+		err := c.carryOut(ctx, ch)
+		switch {
+		case errors.Is(err, errOutdated):
+			outdated = err
+		case err != nil:
 			failed = append(failed, err)
+		}
+		if err != nil {
 			still = append(still, ch.freed...)
 		}
 	}
-	if len(failed) > 0 &&
-		!slices.ContainsFunc(failed, func(err error) bool { return !errors.Is(err, errOutdated) }) {
-		return failed[0]
-	}
-	return errors.Join(failed...)
+	return cmp.Or(errors.Join(failed...), outdated)
 }
 
 // upToDate reads the stored ledger unless this pass did, and returns an error if it has changed: a
