@@ -104,21 +104,6 @@ func TestASpeakerStaysAway(t *testing.T) {
 	}
 }
 
-// A speaker that withdraws its routes before it ends leaves none.
-func TestWithdrawnBeforeTheEnd(t *testing.T) {
-	t.Parallel()
-	f := newFabric(t)
-	f.route(session{node: "a", family: 4})
-	a := speak(t, f.nodes["a"])
-	w := restarting(of("a", hosts(service4), router4), time.Minute)
-	a.set(w)
-	f.until(soon, "the route", func() bool { return f.hops(bgp.Host(service4)) == 1 })
-	w.Prefixes = nil
-	a.set(w)
-	a.tell(order{Close: true})
-	f.until(2*time.Second, "the route's end", func() bool { return f.hops(bgp.Host(service4)) == 0 })
-}
-
 // The routes of a dead machine are removed after the hold time, although its speaker requested a
 // longer restart time; with BFD much sooner.
 func TestAMachineDies(t *testing.T) {

@@ -168,8 +168,7 @@ func (s *Speaker) start(ctx context.Context, want announce.Desired) error {
 	return nil
 }
 
-// Close ends all sessions. Routers keep the announcements only if there is a RestartTime. To
-// withdraw them, call Set without Prefixes before.
+// Close ends all sessions. Routers keep the announcements only if there is a RestartTime.
 func (s *Speaker) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
