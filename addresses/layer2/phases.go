@@ -184,14 +184,7 @@ func (p *protocol) send(h *holding, f Frame) {
 	if p.cluster != 0 {
 		f.Tag = Tag{p.cluster, h.Epoch}
 	}
-	switch f.Kind {
-	case Probe:
-		h.probes++
-	case Announce:
-		h.announcements++
-	case Reply:
-		h.replies++
-	}
+	h.sent[f.Kind]++
 	p.out = append(p.out, f)
 	if f.Kind == Announce && f.Address.Is4() {
 		f.Reply = true

@@ -88,7 +88,7 @@ type holding struct {
 	suspect   MAC // first claimant of a suspected conflict
 	suspectAt time.Time
 
-	replies, announcements, probes uint64
+	sent map[Kind]int
 }
 
 type note struct {
@@ -145,7 +145,7 @@ func (p *protocol) set(now time.Time, d Desired) {
 func (p *protocol) want(now time.Time, w addresses.Assigned, doubtEnded bool) {
 	h, known := p.holdings[w.Address]
 	if !known {
-		p.holdings[w.Address] = &holding{Assigned: w, phase: OffSegment}
+		p.holdings[w.Address] = &holding{Assigned: w, phase: OffSegment, sent: make(map[Kind]int)}
 		p.changed = true
 		return // relink begins probing
 	}
@@ -277,8 +277,7 @@ func (p *protocol) states() (states []State) {
 		}
 		s := State{
 			Address: address, Epoch: h.Epoch, Phase: h.phase, By: h.by, Friend: h.byFriend,
-			Young:   h.phase == Holding && !h.youngUntil.IsZero(),
-			Replies: h.replies, Announcements: h.announcements, Probes: h.probes,
+			Young: h.phase == Holding && !h.youngUntil.IsZero(), Sent: maps.Clone(h.sent),
 		}
 		if h.linked {
 			s.Link = h.link.Name

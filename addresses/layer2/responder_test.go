@@ -181,7 +181,7 @@ func TestRun(t *testing.T) {
 		w.all()[0].inbox <- question[:20]
 		synctest.Wait()
 		expect(t, w.all()[0].said(), "650 answers")
-		if states := r.State(); len(states) != 2 || states[0].Phase != layer2.Holding || states[0].Replies != 1 || states[0].Probes != 3 {
+		if states := r.State(); len(states) != 2 || states[0].Phase != layer2.Holding || states[0].Sent[layer2.Reply] != 1 || states[0].Sent[layer2.Probe] != 3 {
 			t.Errorf("%+v", states)
 		}
 

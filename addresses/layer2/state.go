@@ -53,8 +53,8 @@ type State struct {
 	Young bool
 	// Trouble is the reason why the link can't be used; empty if it can.
 	Trouble string
-	// Frames sent since the address was first desired.
-	Replies, Announcements, Probes uint64
+	// Sent counts the frames since the address was first desired.
+	Sent map[Kind]int
 }
 
 // Report converts states to a node's report: the held addresses and the problems.

@@ -124,11 +124,11 @@ func TestStrangersAreLookedForAsTheLedgerSays(t *testing.T) {
 		running.Go(func() { responder.Run(ctx, func() {}) })
 		time.Sleep(time.Second)
 		synctest.Wait()
-		var probes []uint64
+		var probes []int
 		for _, state := range responder.State() {
-			probes = append(probes, state.Probes)
+			probes = append(probes, state.Sent[layer2.Probe])
 		}
-		if !slices.Equal(probes, []uint64{1, 3}) {
+		if !slices.Equal(probes, []int{1, 3}) {
 			t.Errorf("%v probes, want one for the address that moves and three for the other", probes)
 		}
 		cancel()

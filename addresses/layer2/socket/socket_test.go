@@ -25,7 +25,7 @@ func TestAKernelFindsTheAddress(t *testing.T) {
 	r, stop := a.responder()
 	r.Set(a.hold(1))
 	states := awaitPhase(t, r, layer2.Holding)
-	if states[0].Probes != 3 || states[1].Probes != 3 {
+	if states[0].Sent[layer2.Probe] != 3 || states[1].Sent[layer2.Probe] != 3 {
 		t.Errorf("%+v", states)
 	}
 	for _, address := range []netip.Addr{address4, address6} {
@@ -36,7 +36,7 @@ func TestAKernelFindsTheAddress(t *testing.T) {
 		t.Errorf("groups:\n%s", groups)
 	}
 	for _, state := range r.State() {
-		if state.Replies == 0 || state.By != (layer2.MAC{}) {
+		if state.Sent[layer2.Reply] == 0 || state.By != (layer2.MAC{}) {
 			t.Errorf("%+v", state)
 		}
 	}
@@ -69,7 +69,7 @@ func TestARouterAsks(t *testing.T) {
 	})
 	router.poke(routed)
 	router.finds(routed, a)
-	if now := r.State()[0]; now.Probes+now.Announcements != 0 || now.Replies == 0 {
+	if now := r.State()[0]; now.Sent[layer2.Probe]+now.Sent[layer2.Announce] != 0 || now.Sent[layer2.Reply] == 0 {
 		t.Errorf("%+v", now)
 	}
 }
@@ -90,7 +90,7 @@ func TestAKernelLooksAgain(t *testing.T) {
 		for i, address := range []netip.Addr{address4, address6} {
 			client.poke(address)
 			out := client.Run("ip", "neigh", "show", address.String(), "dev", "eth0")
-			reachable = reachable && strings.Contains(out, "REACHABLE") && r.State()[i].Replies > 3
+			reachable = reachable && strings.Contains(out, "REACHABLE") && r.State()[i].Sent[layer2.Reply] > 3
 		}
 		return reachable
 	})
@@ -154,7 +154,7 @@ func TestAStrangerHasTheAddress(t *testing.T) {
 	r, _ := a.responder()
 	r.Set(a.hold(1))
 	for _, state := range awaitPhase(t, r, layer2.Refused) {
-		if state.By.String() != stranger.link.MAC.String() || state.Friend || state.Announcements != 0 || state.Replies != 0 {
+		if state.By.String() != stranger.link.MAC.String() || state.Friend || state.Sent[layer2.Announce] != 0 || state.Sent[layer2.Reply] != 0 {
 			t.Errorf("%+v", state)
 		}
 	}
@@ -214,8 +214,8 @@ func TestAStrangerTakesTheAddress(t *testing.T) {
 		return true
 	})
 	client.poke(address4)
-	before := r.State()[0].Announcements
-	await(t, 40*time.Second, "a defence", func() bool { return r.State()[0].Announcements > before })
+	before := r.State()[0].Sent[layer2.Announce]
+	await(t, 40*time.Second, "a defence", func() bool { return r.State()[0].Sent[layer2.Announce] > before })
 	client.finds(address4, a)
 }
 
@@ -235,14 +235,14 @@ func TestUplinkDownAndUp(t *testing.T) {
 		awaitPhase(t, r, layer2.Holding)
 	})
 	t.Run("the links are told", func(t *testing.T) {
-		before := r.State()[0].Announcements
+		before := r.State()[0].Sent[layer2.Announce]
 		a.Run("ip", "link", "set", "eth0", "down")
 		r.Set(layer2.Desired{Assignment: a.hold(2).Assignment})
 		awaitPhase(t, r, layer2.OffSegment)
 		a.Run("ip", "link", "set", "eth0", "up")
 		r.Set(a.hold(2))
 		awaitPhase(t, r, layer2.Holding)
-		await(t, 5*time.Second, "announcements", func() bool { return r.State()[0].Announcements == before+4 })
+		await(t, 5*time.Second, "announcements", func() bool { return r.State()[0].Sent[layer2.Announce] == before+4 })
 	})
 	t.Run("another hardware address", func(t *testing.T) {
 		a.Run("ip", "link", "set", "eth0", "address", "02:00:00:00:00:77")

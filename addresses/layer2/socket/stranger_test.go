@@ -64,7 +64,7 @@ func TestAStrangerAnswersLate(t *testing.T) {
 	}
 	r.Set(d)
 	for _, state := range awaitPhase(t, r, layer2.Refused) {
-		if state.By.String() != stranger.link.MAC.String() || state.Announcements > 0 {
+		if state.By.String() != stranger.link.MAC.String() || state.Sent[layer2.Announce] > 0 {
 			t.Errorf("%+v", state)
 		}
 	}
