@@ -12,9 +12,9 @@ type Destination struct {
 	// Planned is set if the current destination still serves the address, so that the move may be
 	// delayed in favor of an urgent move.
 	Planned bool
-	// Former is the name of the previous holder if its Node is deleted; empty if there is none.
-	// The address may be taken from a machine of this name although it is not a Node.
-	Former string
+	// Former are the names of previous holders whose Nodes are deleted. The address may be taken
+	// from a machine of such a name although it is not a Node.
+	Former []string
 }
 
 // Unrouted is the error of a Router if the address or the node is the cause why an address can't

@@ -28,7 +28,12 @@ func Connect(to *rest.Config) (kubernetes.Interface, error) {
 	}
 	transport := &http.Transport{
 		TLSClientConfig: trust, ForceAttemptHTTP2: true,
-		DialContext:         (&net.Dialer{Timeout: dialWithin}).DialContext,
+		DialContext: (&net.Dialer{
+			Timeout: dialWithin,
+			KeepAliveConfig: net.KeepAliveConfig{ // over HTTP/1.1 there are no pings
+				Enable: true, Idle: pingEvery, Interval: pingEvery, Count: 3,
+			},
+		}).DialContext,
 		TLSHandshakeTimeout: dialWithin, IdleConnTimeout: time.Minute,
 		HTTP2: &http.HTTP2Config{SendPingTimeout: pingEvery, PingTimeout: pingWithin},
 	}

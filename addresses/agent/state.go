@@ -26,7 +26,7 @@ type Knowledge struct {
 	// Cluster is the UID of the ledger's ConfigMap; empty: never read.
 	Cluster string `json:"cluster,omitempty"`
 	// Node is this machine's; nil: not read yet.
-	Node *addresses.Node `json:"node,omitempty"`
+	Node *addresses.Node `json:"machine,omitempty"`
 	// Held are the addresses that the next run restores.
 	Held []addresses.Hold `json:"held,omitempty"`
 }

@@ -1,7 +1,6 @@
 package controller
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -36,14 +35,21 @@ type destination struct {
 	// serving are the provider IDs of the nodes that may hold the address now. A move from one of
 	// them is planned, and may be delayed.
 	serving map[string]bool
-	// former is the holder that the address was routed to last, if its Node is deleted.
-	former string
+	// former are the holders that the address may still be routed to although their Nodes are
+	// deleted: a request with a lost reply may have been carried out.
+	former []string
 }
 
 func (d destination) from(current string) addresses.Destination {
 	return addresses.Destination{
 		ProviderID: d.providerID, Planned: d.serving[current], Former: d.former,
 	}
+}
+
+// sends reports whether the request from the current destination is the same as that of other.
+func (d destination) sends(other destination, current string) bool {
+	return d.providerID == other.providerID && d.serving[current] == other.serving[current] &&
+		slices.Equal(d.former, other.former)
 }
 
 func (d destination) same(other destination) bool {
@@ -100,10 +106,10 @@ func newRouting(
 
 // want takes the desired destinations from a plan, which must be stored.
 func (r *routing) want(p plan) {
-	former := make(map[netip.Addr]string)
+	former := make(map[netip.Addr][]string)
 	for _, m := range p.moves {
 		if p.why[m.Address] == whyGone {
-			former[m.Address] = m.From
+			former[m.Address] = []string{m.From}
 		}
 	}
 	wanted := make(map[netip.Addr]destination)
@@ -133,13 +139,13 @@ func (r *routing) set(wanted map[netip.Addr]destination) {
 	for address, d := range wanted {
 		before, known := r.wanted[address]
 		// The old route may exist until the address is routed to a new holder.
-		d.former = cmp.Or(before.former, d.former)
+		d.former = slices.Concat(before.former, d.former)
 		wanted[address] = d
 		if known && before.same(d) {
 			continue
 		}
 		f, failed := r.failures[address]
-		if known && failed && before.from(f.from) == d.from(f.from) {
+		if known && failed && before.sends(d, f.from) {
 			continue // the same request: it is retried later, or after the next list
 		}
 		r.queue.Forget(address)
@@ -286,10 +292,10 @@ func (r *routing) arrived(address netip.Addr, to destination) {
 	r.outcomes[outcome{address, to.node}] = false
 	r.queue.Forget(address)
 	delete(r.failures, address)
-	if d, still := r.wanted[address]; still && d.former != "" {
-		d.former = ""
+	if d, still := r.wanted[address]; still && len(d.former) > 0 {
+		d.former = nil
 		if d.providerID != to.providerID {
-			d.former = to.node // its Node may be deleted by now, too
+			d.former = []string{to.node} // its Node may be deleted by now, too
 		}
 		r.wanted[address] = d
 	}

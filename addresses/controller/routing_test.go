@@ -69,8 +69,8 @@ func (p *provider) Route(ctx context.Context, a netip.Addr, to addresses.Destina
 	if to.Planned {
 		move += "(planned)"
 	}
-	if to.Former != "" {
-		move += "(from " + to.Former + ")"
+	if len(to.Former) > 0 {
+		move += "(from " + strings.Join(to.Former, " ") + ")"
 	}
 	p.moves = append(p.moves, move)
 	return nil

@@ -202,6 +202,17 @@ func (l *loader) bgp() {
 		}
 	}
 	announced := func(p AddressPool) bool { return p.Mover == BGPMover }
+	for _, f := range []addresses.Family{addresses.IPv4, addresses.IPv6} {
+		pooled := slices.ContainsFunc(l.Addresses.Pools, func(p AddressPool) bool {
+			return announced(p) && p.Size(f) > 0
+		})
+		routed := slices.ContainsFunc(b.Peers, func(p BGPPeer) bool {
+			return addresses.FamilyOf(p.Address) == f
+		})
+		if len(b.Peers) > 0 && pooled && !routed {
+			l.warn(bgpPeersKey, "no router has an %s address, so %[1]s addresses of pools with mover: bgp are not announced: list a router once for each family", f)
+		}
+	}
 	none := len(b.Peers) == 0 && !l.isWrong(bgpPeersKey)
 	switch {
 	case len(b.Peers) > 0 && !l.isSet(bgpASN):

@@ -136,10 +136,10 @@ func (f *Failovers) find(ctx context.Context, address netip.Addr) (Failover, err
 	return found[i], nil
 }
 
-// stays returns why a failover address must not be moved now, or nil. former is the Node that
-// held it by the ledger: the server of this name is the cluster's, as Nodes are matched with
+// stays returns why a failover address must not be moved now, or nil. former are the Nodes that
+// held it by the ledger: servers of these names are the cluster's, as Nodes are matched with
 // servers by name too.
-func (f *Failovers) stays(ctx context.Context, failover Failover, former string) error {
+func (f *Failovers) stays(ctx context.Context, failover Failover, former []string) error {
 	if !failover.Active.IsValid() {
 		return nil
 	}
@@ -152,7 +152,7 @@ func (f *Failovers) stays(ctx context.Context, failover Failover, former string)
 		return addresses.Refuse(addresses.AboutAddress, "it is routed to %s, which is no main address of a server of the account: route it to one of the cluster's servers in Robot to agree that it moves", failover.Active)
 	}
 	f.mu.Lock()
-	ours := f.nodes[servers[i].ID] || former != "" && servers[i].Name == former
+	ours := f.nodes[servers[i].ID] || slices.Contains(former, servers[i].Name)
 	f.mu.Unlock()
 	if !ours {
 		return addresses.Refuse(addresses.AboutAddress, "it is routed to dedicated server %d, which is no Node of the cluster: route it to one of the cluster's servers in Robot to agree that it moves", servers[i].ID)

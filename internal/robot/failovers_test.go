@@ -217,11 +217,11 @@ func TestAFailoverAddressAtAFormerNode(t *testing.T) {
 // A process that never observed the Node of a server identifies it by the name in the ledger. Any
 // other name is no permission to move the address.
 func TestAFailoverAddressAtTheFormerHolder(t *testing.T) {
-	for former, moves := range map[string]bool{"s9": true, "": false, "s1": false} {
+	for former, moves := range map[string]bool{"s9": true, "": false, "s1": false, "s1 s9": true} {
 		inAccount(t, robotsim.Options{}, func(l *failing) {
 			l.order("203.0.113.8/32", 9)
 			address := netip.MustParseAddr("203.0.113.8")
-			err := l.f.Route(l.t.Context(), address, addresses.Destination{ProviderID: machine(2), Former: former})
+			err := l.f.Route(l.t.Context(), address, addresses.Destination{ProviderID: machine(2), Former: strings.Fields(former)})
 			if moves != (err == nil) || l.sent(http.MethodPost) == 1 != moves {
 				t.Errorf("held before by %q: %v, %d moves", former, err, l.sent(http.MethodPost))
 			}

@@ -30,6 +30,8 @@ type Speaker struct {
 	running *running // nil before the first peer and after Close
 	// have was last applied to running; zero if that failed, or nothing was applied yet.
 	have announce.Desired
+	// peers are those of the last successful Set.
+	peers []announce.Peer
 }
 
 // running is GoBGP's server, which can't be restarted.
@@ -82,7 +84,7 @@ func (s *Speaker) Set(ctx context.Context, want announce.Desired) error {
 	if err := s.apply(ctx, plan, want); err != nil {
 		return fmt.Errorf("BGP: %w", err)
 	}
-	s.have = want
+	s.have, s.peers = want, want.Peers
 	return nil
 }
 
@@ -173,7 +175,7 @@ func (s *Speaker) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stop(true)
-	s.have = announce.Desired{}
+	s.have, s.peers = announce.Desired{}, nil
 }
 
 // stop ends the server. With keep and a RestartTime, routers keep the announcements.

@@ -29,10 +29,10 @@ func (s *Speaker) State(ctx context.Context) ([]addresses.Router, error) {
 		}
 	}
 	var states []addresses.Router
-	for _, p := range s.have.Peers {
+	for _, p := range s.peers {
 		state := addresses.Router{Name: p.Name, State: "Idle"}
 		if f := found[p.Address.String()]; f != nil {
-			fill(&state, f)
+			fill(&state, f, addresses.FamilyOf(p.Address))
 		}
 		states = append(states, state)
 	}
@@ -43,18 +43,42 @@ func (s *Speaker) State(ctx context.Context) ([]addresses.Router, error) {
 // than maxReceived prefixes, named like the reason in RFC 4486.
 const prefixLimitReached = "PrefixLimitReached"
 
-// fill sets the state of a session. Routers refuse a session whose family they don't accept.
-func fill(state *addresses.Router, p *api.Peer) {
+// familyNotAccepted is the state of a session whose router doesn't accept its family.
+const familyNotAccepted = "FamilyNotAccepted"
+
+// fill sets the state of a session.
+func fill(state *addresses.Router, p *api.Peer, f addresses.Family) {
 	state.State = sessionState(p.State.SessionState)
 	if p.State.AdminState == api.PeerState_ADMIN_STATE_PFX_CT {
 		state.State = prefixLimitReached
 	}
-	state.Established = p.State.SessionState == api.PeerState_SESSION_STATE_ESTABLISHED
+	established := p.State.SessionState == api.PeerState_SESSION_STATE_ESTABLISHED
+	if state.Established = established && accepts(p, f); state.Established != established {
+		state.State = familyNotAccepted
+	}
 	if state.Established {
 		for _, a := range p.AfiSafis {
 			state.Announced += int(a.GetState().GetAdvertised())
 		}
 	}
+}
+
+// accepts reports whether the router accepts routes of a family, by its capabilities: without any,
+// IPv4 (RFC 4760). Routers need not refuse a session whose family they don't accept.
+func accepts(p *api.Peer, f addresses.Family) bool {
+	wanted, any := api.Family_AFI_IP, false
+	if f == addresses.IPv6 {
+		wanted = api.Family_AFI_IP6
+	}
+	for _, c := range p.State.RemoteCap {
+		if family := c.GetMultiProtocol().GetFamily(); family != nil {
+			any = true
+			if family.Afi == wanted && family.Safi == api.Family_SAFI_UNICAST {
+				return true
+			}
+		}
+	}
+	return !any && f == addresses.IPv4
 }
 
 // sessionState returns a state as RFC 4271 writes it.
