@@ -101,18 +101,14 @@ func (m *manager) routes(c *appconfig.CompletedConfig) (runner, error) {
 
 		Period:   m.config.Routes.ReconciliationPeriod,
 		Lease:    lease(c),
+		State:    &m.routeState,
 		Recorder: c.EventRecorder,
 		Registry: registry{},
 	}
 	if m.config.IPAM.Enabled && enabled(c, nodeIPAMController) {
 		cfg.Departed = m.departed
 	}
-	r, err := routecontroller.New(cfg)
-	if err != nil {
-		return nil, err
-	}
-	m.routeController.Store(r)
-	return r, nil
+	return routecontroller.New(cfg)
 }
 
 // vSwitchMembers creates the controller that reports the vSwitch membership of dedicated servers

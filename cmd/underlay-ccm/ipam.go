@@ -60,7 +60,7 @@ func (m *manager) nodeIPAM(c *appconfig.CompletedConfig) (runner, error) {
 		Registry:     registry{},
 	}
 	if m.routesRun(c) {
-		cfg.Routed, cfg.Routes = m.routed, m.destinations
+		cfg.Routed, cfg.Routes = m.routeState.Routed, m.routeState.Destinations
 	}
 	if election := c.ComponentConfig.Generic.LeaderElection; election.LeaderElect {
 		cfg.First = func(ctx context.Context) (bool, error) {
@@ -182,28 +182,6 @@ func (m *manager) checkPools(ctx context.Context, client kubernetes.Interface) e
 		return wrong
 	}
 	return nil
-}
-
-// routed returns the route controller's state of a prefix, if there is a controller. Prefixes
-// inside the vSwitch's subnet have no routes.
-func (m *manager) routed(p netip.Prefix, since time.Time) (routed, known bool) {
-	if subnet := m.config.VSwitch.Subnet; subnet.Contains(p.Addr()) && p.Bits() >= subnet.Bits() {
-		return false, true
-	}
-	r := m.routeController.Load()
-	if r == nil {
-		return false, false
-	}
-	return r.Routed(p, since)
-}
-
-// destinations returns the destinations of the network's routes, once they are known.
-func (m *manager) destinations() (standing []netip.Prefix, known bool) {
-	r := m.routeController.Load()
-	if r == nil {
-		return nil, false
-	}
-	return r.Destinations()
 }
 
 func (m *manager) departed() (departed []kube.Departed, known bool) {

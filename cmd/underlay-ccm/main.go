@@ -117,9 +117,8 @@ type manager struct {
 	lease atomic.Pointer[leadership.Lease] // nil until this replica leads
 	plain kubernetes.Interface             // bypasses the gate
 
-	// Controllers that other controllers use; nil until constructed.
-	routeController atomic.Pointer[routecontroller.Controller]
-	ipamController  atomic.Pointer[ipamcontroller.Controller]
+	routeState     routecontroller.State // which node IPAM reads
+	ipamController atomic.Pointer[ipamcontroller.Controller]
 
 	once sync.Once // guards lead
 }

@@ -134,18 +134,11 @@ func TestALeaderGoesOnToExposeRoutes(t *testing.T) {
 	})
 }
 
-// podCIDRs may be in the subnet of the vSwitch, except for its gateway; and those within it need no
-// list of routes.
+// podCIDRs may be in the subnet of the vSwitch, except for its gateway.
 func TestPodCIDRsInsideTheVSwitch(t *testing.T) {
 	_, m := starting(t, "network: cluster\nvswitch: {subnet: 10.1.0.0/16}\n"+dedicatedPool)
 	pools := pools(m.config)
 	if len(pools) != 2 || pools[0].Exclusive || !pools[1].Exclusive || pools[1].Selector == nil {
 		t.Errorf("pools %+v, want the second one for its Nodes alone", pools)
-	}
-	if routed, known := m.routed(netip.MustParsePrefix("10.1.128.0/24"), time.Time{}); routed || !known {
-		t.Errorf("inside: routed %v, known %v", routed, known)
-	}
-	if _, known := m.routed(netip.MustParsePrefix("10.244.1.0/24"), time.Time{}); known {
-		t.Error("what lies outside is known without a list of routes")
 	}
 }

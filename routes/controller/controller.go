@@ -55,7 +55,7 @@ type Gateways interface {
 	Look(ctx context.Context, nodes []*corev1.Node) error
 }
 
-// Config is the configuration of a Controller. VSwitch, Departed and Lease are optional.
+// Config is the configuration of a Controller. VSwitch, Departed, State and Lease are optional.
 type Config struct {
 	Client   kubernetes.Interface
 	Nodes    coreinformers.NodeInformer
@@ -76,6 +76,8 @@ type Config struct {
 	// yet. Their routes are adopted like those of Nodes while their servers exist: a Node may be
 	// deleted before its route is recorded. It is called by the goroutine that runs passes.
 	Departed func() (departed []kube.Departed, known bool)
+	// State is where the controller publishes the lists of the table.
+	State    *State
 	Recorder record.EventRecorder
 	Registry promauto.Registry
 }
@@ -103,7 +105,6 @@ type Controller struct {
 	events    *tableEvents
 
 	statuses statuses
-	lastList lastList
 }
 
 // trigger is the cause of a pass.
@@ -124,7 +125,10 @@ const (
 
 // New returns a controller that is subscribed to Node events.
 func New(cfg Config) (*Controller, error) {
-	cfg.Lease = cmp.Or(cfg.Lease, usualLease)
+	cfg.Lease, cfg.State = cmp.Or(cfg.Lease, usualLease), cmp.Or(cfg.State, new(State))
+	if cfg.Departed == nil {
+		cfg.Departed = func() ([]kube.Departed, bool) { return nil, true }
+	}
 	c := &Controller{
 		Config: cfg,
 		lister: cfg.Nodes.Lister(),

@@ -82,16 +82,9 @@ func (c *Controller) budget(mayDelete bool, now time.Time) routes.Budget {
 	return b
 }
 
-func (c *Controller) departed() (departed []kube.Departed, known bool) {
-	if c.Departed == nil {
-		return nil, true
-	}
-	return c.Departed()
-}
-
 // departedPodCIDRs returns the podCIDRs of deleted Nodes, by their servers' provider IDs.
 func (c *Controller) departedPodCIDRs() map[string][]netip.Prefix {
-	departed, _ := c.departed()
+	departed, _ := c.Departed()
 	found := make(map[string][]netip.Prefix, len(departed))
 	for _, d := range departed {
 		found[d.ProviderID] = append(found[d.ProviderID], d.Prefixes...)

@@ -84,14 +84,8 @@ func withFixture(t *testing.T, scenario func(*fixture)) {
 
 func (w *fixture) start() (stop func()) {
 	w.t.Helper()
-	_, stop = w.startController()
-	return stop
-}
-
-func (w *fixture) startController() (c *controller.Controller, stop func()) {
-	w.t.Helper()
-	c, ended, cancel := w.run()
-	return c, func() {
+	ended, cancel := w.run()
+	return func() {
 		cancel()
 		if err := <-ended; err != nil {
 			w.t.Errorf("the controller stopped with %v", err)
@@ -102,7 +96,7 @@ func (w *fixture) startController() (c *controller.Controller, stop func()) {
 // runUntilItEnds returns the error with which the controller ends by itself.
 func (w *fixture) runUntilItEnds(limit time.Duration) error {
 	w.t.Helper()
-	_, ended, cancel := w.run()
+	ended, cancel := w.run()
 	defer cancel()
 	select {
 	case err := <-ended:
@@ -113,7 +107,7 @@ func (w *fixture) runUntilItEnds(limit time.Duration) error {
 	}
 }
 
-func (w *fixture) run() (*controller.Controller, <-chan error, context.CancelFunc) {
+func (w *fixture) run() (<-chan error, context.CancelFunc) {
 	w.t.Helper()
 	ctx, cancel := context.WithCancel(w.t.Context())
 	factory := informers.NewSharedInformerFactory(w.client, 0)
@@ -132,7 +126,7 @@ func (w *fixture) run() (*controller.Controller, <-chan error, context.CancelFun
 		factory.Shutdown()
 		ended <- err
 	}()
-	return c, ended, cancel
+	return ended, cancel
 }
 
 func (w *fixture) join(name, podCIDR string) {

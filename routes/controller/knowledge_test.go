@@ -14,6 +14,7 @@ import (
 
 	"github.com/underlay-ccm/underlay/internal/kube"
 	"github.com/underlay-ccm/underlay/routes"
+	"github.com/underlay-ccm/underlay/routes/controller"
 )
 
 func entry(dst, via string) routes.Route {
@@ -106,16 +107,16 @@ func TestAnotherClustersNewServerIsNotNobody(t *testing.T) {
 	})
 }
 
-// Routed reports the routes of the last list and those added since; a deleted route counts until a
+// State has the routes of the last list and those added since; a deleted route counts until a
 // list lacks it.
 func TestRouted(t *testing.T) {
 	withFixture(t, func(w *fixture) {
-		c, stop := w.startController()
-		defer stop()
+		w.cfg.State = new(controller.State)
+		defer w.start()()
 		var since time.Time
 		expect := func(when, prefix string, routed, known bool) {
 			t.Helper()
-			if r, k := c.Routed(netip.MustParsePrefix(prefix), since); r != routed || k != known {
+			if r, k := w.cfg.State.Routed(netip.MustParsePrefix(prefix), since); r != routed || k != known {
 				t.Errorf("%s: %s is routed %v, known %v; want %v, %v", when, prefix, r, k, routed, known)
 			}
 		}

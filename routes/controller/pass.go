@@ -103,7 +103,7 @@ func (c *Controller) pass(ctx context.Context, why trigger) error {
 // admit returns an error if another cluster uses this cluster's pod range.
 func (c *Controller) admit(d decision) error {
 	if !c.admitted && d.Ownership.AnotherCluster() {
-		if _, known := c.departed(); !known || !c.record.loaded {
+		if _, known := c.Departed(); !known || !c.record.loaded {
 			return errors.New("routes in the pod range lead to servers that are no Nodes, and the record of routes and the Nodes that left are not known yet")
 		}
 		var ranges []string

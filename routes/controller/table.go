@@ -11,60 +11,57 @@ import (
 	"github.com/underlay-ccm/underlay/routes"
 )
 
-// listedTable is the last complete list of the table, with routes that we may have added
-// since. A route that we deleted remains until it is missing in a list.
+// State is the last complete list of the table, for components that must not hand out routed
+// prefixes. A controller publishes it, so its readers don't depend on the controller. The zero
+// State has no list. It is safe for concurrent use.
+type State struct{ last atomic.Pointer[listedTable] }
+
 type listedTable struct {
-	requested time.Time // when the list was requested
-	routes    []routes.Route
-}
-
-// lastList is written by the goroutine that runs passes. It may be read concurrently.
-type lastList struct{ last atomic.Pointer[listedTable] }
-
-func (l *lastList) listed(table []routes.Route, requested time.Time) {
-	l.last.Store(&listedTable{requested, slices.Clone(table)})
-}
-
-// adding adds a route before it is requested, because it may exist from then on.
-func (l *lastList) adding(r routes.Route) {
-	if last := l.last.Load(); last != nil {
-		l.last.Store(&listedTable{last.requested, append(slices.Clone(last.routes), r)})
-	}
-}
-
-// destinations returns those of all routes but a default route, which routes to no pods. It
-// reports false without a list requested at since or later.
-func (l *lastList) destinations(since time.Time) (found []netip.Prefix, known bool) {
-	last := l.last.Load()
-	if last == nil || last.requested.Before(since) {
-		return nil, false
-	}
-	for _, r := range last.routes {
-		if r.Dst.Bits() > 0 {
-			found = append(found, r.Dst)
-		}
-	}
-	return found, true
+	requested, expires time.Time
+	// destinations are those of all routes but a default route, which routes to no pods. They
+	// include routes that we may have added since, and those that we deleted.
+	destinations []netip.Prefix
 }
 
 // knownPeriods is the number of periods for which a list is valid.
 const knownPeriods = 2
 
-// Destinations returns those of all routes in the last complete list of the table, but a
-// default route, and whether it is of the last two periods. It is safe for concurrent use.
-func (c *Controller) Destinations() (destinations []netip.Prefix, known bool) {
-	return c.lastList.destinations(time.Now().Add(-knownPeriods * c.Period))
+// Destinations returns those of all routes in the list but a default route, and whether there is
+// a list of the last two periods.
+func (s *State) Destinations() (destinations []netip.Prefix, known bool) {
+	return s.since(time.Time{})
 }
 
-// Routed reports whether the table has a route that overlaps the prefix, by a list requested
-// at since or later. known is false without such a list, or if it is too old for Destinations.
-// It is safe for concurrent use.
-func (c *Controller) Routed(p netip.Prefix, since time.Time) (routed, known bool) {
-	if oldest := time.Now().Add(-knownPeriods * c.Period); since.Before(oldest) {
-		since = oldest
-	}
-	destinations, known := c.lastList.destinations(since)
+// Routed reports whether the table has a route that overlaps the prefix, by a list requested at
+// since or later. known is false without such a list, or if it is too old for Destinations.
+func (s *State) Routed(p netip.Prefix, since time.Time) (routed, known bool) {
+	destinations, known := s.since(since)
 	return slices.ContainsFunc(destinations, p.Overlaps), known
+}
+
+func (s *State) since(since time.Time) (destinations []netip.Prefix, known bool) {
+	last := s.last.Load()
+	if last == nil || last.requested.Before(since) || time.Now().After(last.expires) {
+		return nil, false
+	}
+	return last.destinations, true
+}
+
+func (s *State) listed(table []routes.Route, requested time.Time, period time.Duration) {
+	last := &listedTable{requested: requested, expires: requested.Add(knownPeriods * period)}
+	for _, r := range table {
+		if r.Dst.Bits() > 0 {
+			last.destinations = append(last.destinations, r.Dst)
+		}
+	}
+	s.last.Store(last)
+}
+
+// adding includes a route before it is requested, because it may exist from then on.
+func (s *State) adding(r routes.Route) {
+	last := *s.last.Load() // no route is added without a list
+	last.destinations = append(slices.Clip(last.destinations), r.Dst)
+	s.last.Store(&last)
 }
 
 // list lists the table. On an error, decisions lack a table until the next list.
@@ -79,21 +76,19 @@ func (c *Controller) list(ctx context.Context) error {
 	c.table, c.requested = append([]routes.Route{}, table...), requested
 	clear(c.written)
 	c.record.listed(c.table, requested)
-	c.lastList.listed(c.table, requested)
+	c.State.listed(c.table, requested, c.Period)
 	c.metrics.listed.Set(float64(requested.Unix()))
 	return nil
 }
 
 func (c *Controller) write(ctx context.Context, s routes.Step, by time.Time) error {
-	if s.Verb != routes.Delete {
-		c.lastList.adding(s.New)
-	}
 	switch s.Verb {
 	case routes.Delete:
 		return c.Table.Delete(ctx, s.Old, by)
 	case routes.Replace:
 		return c.Table.Replace(ctx, s.Old, s.New, by)
 	default:
+		c.State.adding(s.New)
 		return c.Table.Add(ctx, s.New)
 	}
 }

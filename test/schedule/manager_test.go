@@ -103,15 +103,14 @@ func findNetwork(ctx context.Context, transport http.RoundTripper) (*hetzner.Net
 func (m *manager) assemble(ctx context.Context, client kubernetes.Interface, factory informers.SharedInformerFactory, network *hetzner.Network, first bool) error {
 	recorder, registry := &record.FakeRecorder{}, metrics.NewKubeRegistry()
 	nodes := factory.Core().V1().Nodes()
-	var router *routecontroller.Controller
+	var state routecontroller.State
 	pools := []ipamcontroller.Pool{
 		{PoolConfig: ipam.PoolConfig{Name: "v4", Prefix: netip.MustParsePrefix(podRange), NodeMask: 24}},
 		{PoolConfig: ipam.PoolConfig{Name: "v6", Prefix: netip.MustParsePrefix(podRange6), NodeMask: 64}},
 	}
 	allocator, err := ipamcontroller.New(ipamcontroller.Config{
 		Client: client, Nodes: nodes, Pools: pools, Quarantine: quarantine, Namespace: namespace,
-		Routed:   func(p netip.Prefix, since time.Time) (routed, known bool) { return router.Routed(p, since) },
-		Routes:   func() (standing []netip.Prefix, known bool) { return router.Destinations() },
+		Routed: state.Routed, Routes: state.Destinations,
 		Fence:    leaseTime + lastWords + lateness,
 		First:    func(context.Context) (bool, error) { return first, nil },
 		Recorder: recorder, Registry: registry,
@@ -119,12 +118,12 @@ func (m *manager) assemble(ctx context.Context, client kubernetes.Interface, fac
 	if err != nil {
 		return err
 	}
-	router, err = routecontroller.New(routecontroller.Config{
+	router, err := routecontroller.New(routecontroller.Config{
 		Client: client, Nodes: nodes, Table: network,
 		Gateways: &cloud.Machines{Cloud: network.Servers()},
 		Ranges:   []routes.Range{{Prefix: netip.MustParsePrefix(podRange), NodeBits: 24}},
 		Limit:    100, MaxDeletions: 25, Period: period, Lease: leaseTime,
-		Departed: allocator.Departed,
+		Departed: allocator.Departed, State: &state,
 		Recorder: recorder, Registry: registry,
 	})
 	if err != nil {

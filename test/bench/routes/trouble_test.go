@@ -41,7 +41,7 @@ func TestANetworkIsDeletedAndCreatedAgain(t *testing.T) {
 		if spent.All > 400 || spent.Writes > 0 {
 			t.Errorf("an hour without a network costs %+v", spent)
 		}
-		if _, known := m.Controller.Routed(simcluster.Range().Prefix, time.Time{}); known {
+		if _, known := m.State.Routed(simcluster.Range().Prefix, time.Time{}); known {
 			t.Error("the table's content is said to be known")
 		}
 
@@ -61,7 +61,7 @@ func TestANetworkIsDeletedAndCreatedAgain(t *testing.T) {
 				t.Errorf("route %s via %s, its Node is at %s", dst, via, address)
 			}
 		}
-		if _, known := m.Controller.Routed(simcluster.Range().Prefix, time.Time{}); !known {
+		if _, known := m.State.Routed(simcluster.Range().Prefix, time.Time{}); !known {
 			t.Error("the table's content is not known again")
 		}
 	})

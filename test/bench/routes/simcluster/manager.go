@@ -51,6 +51,7 @@ type Manager struct {
 	Table      routes.Table
 	Gateways   *cloud.Machines
 	Controller *controller.Controller
+	State      controller.State
 	Registry   metrics.KubeRegistry
 	Events     *record.FakeRecorder
 
@@ -162,7 +163,7 @@ func (m *Manager) routes(o Options) (func(context.Context), error) {
 	m.Controller, err = controller.New(controller.Config{
 		Client: m.cluster.API.Client, Nodes: m.Informers.Core().V1().Nodes(), Table: m.Table, Gateways: m.Gateways,
 		Ranges: o.Ranges, Limit: o.Limit, Reserve: o.Reserve, MaxDeletions: 25, Period: time.Minute,
-		Departed: o.Departed, Recorder: m.Events, Registry: m.Registry,
+		Departed: o.Departed, State: &m.State, Recorder: m.Events, Registry: m.Registry,
 	})
 	return func(ctx context.Context) {
 		err := m.Controller.Run(ctx)
