@@ -94,7 +94,9 @@ type Controller struct {
 	table     []routes.Route             // as last listed, with our changes since; nil: not listed
 	requested time.Time                  // when the list of table was requested
 	written   map[netip.Prefix]time.Time // when additions to table after the list were requested
-	firstSeen map[types.UID]time.Time    // when Nodes were first observed
+	// unsettled has when deletions with an unknown result have taken effect at the latest.
+	unsettled map[netip.Prefix]time.Time
+	firstSeen map[types.UID]time.Time // when Nodes were first observed
 	record    *storedRecord
 	learned   learnedLimit
 	admitted  bool // the ranges were found not to be another cluster's
@@ -139,6 +141,7 @@ func New(cfg Config) (*Controller, error) {
 			workqueue.DefaultTypedControllerRateLimiter[string](),
 			workqueue.TypedRateLimitingQueueConfig[string]{Name: "routes_conditions"}),
 		written:   map[netip.Prefix]time.Time{},
+		unsettled: map[netip.Prefix]time.Time{},
 		firstSeen: map[types.UID]time.Time{},
 		record:    newRecord(cfg.Client),
 		learned:   newLearnedLimit(),

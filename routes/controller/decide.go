@@ -68,6 +68,15 @@ func (c *Controller) decide(ctx context.Context, b basis) (decision, error) {
 		}
 	}
 	d.statuses = d.NodeStatuses()
+	for _, n := range d.Nodes {
+		if at := c.settles(n.Dsts); d.statuses[n.Name].Reachable && !at.IsZero() {
+			d.statuses[n.Name] = routes.NodeStatus{
+				Reason: routes.NoRouteCreated, Unproved: true,
+				Message: "a deletion of the route got no response and may still take effect",
+			}
+			c.passes.AddAfter(resync, at.Sub(now))
+		}
+	}
 	d.waiting = d.Waiting()
 	return d, nil
 }

@@ -40,6 +40,17 @@ func (c *Controller) unseen(dsts []netip.Prefix, since time.Time) bool {
 	})
 }
 
+// settles returns when every deletion of these destinations has taken effect, or zero if the table
+// was listed after that.
+func (c *Controller) settles(dsts []netip.Prefix) (at time.Time) {
+	for _, dst := range dsts {
+		if end := c.unsettled[dst]; at.Before(end) {
+			at = end
+		}
+	}
+	return at
+}
+
 // forgetGone drops the state of Nodes that are not among uids.
 func (c *Controller) forgetGone(uids map[string]types.UID) {
 	alive := make(map[types.UID]bool, len(uids))

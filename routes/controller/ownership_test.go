@@ -3,6 +3,7 @@ package controller_test
 import (
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -233,5 +234,41 @@ func TestANodeThatRegistersAnewCostsOneLook(t *testing.T) {
 		if n := len(w.table.log()); n != 2 {
 			t.Errorf("writes %q, want one for each Node", w.table.log())
 		}
+	})
+}
+
+// A deletion without a response may take effect when its Node is back. The Node is reachable only by
+// a list from after that.
+func TestADeletionThatTakesEffectLateIsNotOverlooked(t *testing.T) {
+	withFixture(t, func(w *fixture) {
+		w.joinMany(0, 1)
+		defer w.start()()
+		rest(time.Minute)
+		lost := false
+		w.table.mu.Lock()
+		w.table.fail = func(write string) (error, bool) {
+			if lost || !strings.HasPrefix(write, "delete") {
+				return nil, false
+			}
+			lost = true
+			time.AfterFunc(5*time.Second, func() {
+				w.table.mu.Lock()
+				defer w.table.mu.Unlock()
+				w.table.routes = nil
+			})
+			return errBroken, false
+		}
+		w.table.mu.Unlock()
+		w.leave(nodeName(0))
+		rest(time.Second)
+		w.registerAnew(nodeName(0), w.podCIDR(0))
+		for range 100 {
+			rest(250 * time.Millisecond)
+			if w.condition(nodeName(0)) == "False RouteCreated" && len(w.table.standing()) == 0 {
+				t.Fatal("the Node is called reachable without a route")
+			}
+		}
+		w.expectTable("10.244.0.0/24 via 10.0.0.2")
+		w.expectCondition(nodeName(0), "False RouteCreated")
 	})
 }

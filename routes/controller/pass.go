@@ -260,6 +260,9 @@ func (c *Controller) carryOut(ctx context.Context, step routes.Step, a *attempt)
 	if !full {
 		c.retries.failed(step.Route().Dst, err, time.Now())
 	}
+	if step.Verb == routes.Delete {
+		c.unsettled[step.Old.Dst] = a.by.Add(c.maxListAge())
+	}
 	if step.Verb != routes.Add {
 		a.noteLate(c.maxListAge())
 	}

@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"sync/atomic"
@@ -75,6 +76,9 @@ func (c *Controller) list(ctx context.Context) error {
 	c.learned.listed(len(table))
 	c.table, c.requested = append([]routes.Route{}, table...), requested
 	clear(c.written)
+	maps.DeleteFunc(c.unsettled, func(_ netip.Prefix, end time.Time) bool {
+		return !requested.Before(end)
+	})
 	c.record.listed(c.table, requested)
 	c.State.listed(c.table, requested, c.Period)
 	c.metrics.listed.Set(float64(requested.Unix()))
