@@ -16,8 +16,8 @@ var ErrClosed = errors.New("the process is stopping and sends nothing any more")
 type Gate struct {
 	mu     sync.Mutex
 	closed bool
-	writes int // pending
-	holds  int // pending, with at least one write sent
+	writes int            // pending
+	holds  map[*hold]bool // pending, with at least one write sent
 	// noResponse is when the last write ended without a response: it may still arrive.
 	noResponse time.Time
 	ended      chan struct{} // not nil once closed; closed when no write and no hold is pending
@@ -55,14 +55,18 @@ func (g *Gate) Close(ctx context.Context, within time.Duration) error {
 func (g *Gate) enter(write bool, of *hold) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.closed && !of.under(g) && (write || g.holds == 0) {
+	if g.closed && !g.holds[of] && (write || len(g.holds) == 0) {
 		return ErrClosed
 	}
-	if write {
-		g.writes++
-		if of.begins(g) {
-			g.holds++
+	if !write {
+		return nil
+	}
+	g.writes++
+	if of != nil && of.gate.CompareAndSwap(nil, g) {
+		if g.holds == nil {
+			g.holds = map[*hold]bool{}
 		}
+		g.holds[of] = true
 	}
 	return nil
 }
@@ -77,16 +81,16 @@ func (g *Gate) leave(responded bool) {
 	g.end()
 }
 
-func (g *Gate) released() {
+func (g *Gate) released(of *hold) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.holds--
+	delete(g.holds, of)
 	g.end()
 }
 
 // end unblocks Close once nothing is pending. After that no request is accepted.
 func (g *Gate) end() {
-	if g.closed && g.writes == 0 && g.holds == 0 {
+	if g.closed && g.writes == 0 && len(g.holds) == 0 {
 		close(g.ended)
 	}
 }

@@ -2,14 +2,12 @@ package leadership
 
 import (
 	"context"
-	"sync"
+	"sync/atomic"
 )
 
 // hold is a change that consists of several requests and must not be interrupted.
 type hold struct {
-	mu   sync.Mutex
-	gate *Gate // that accepted its first write; nil before
-	over bool
+	gate atomic.Pointer[Gate] // that accepted its first write, or any once it is released
 }
 
 type holdKey struct{}
@@ -26,47 +24,14 @@ func Hold(ctx context.Context) (_ context.Context, release func()) {
 		return ctx, func() {}
 	}
 	h := &hold{}
-	return context.WithValue(ctx, holdKey{}, h), h.release
+	return context.WithValue(ctx, holdKey{}, h), func() {
+		if g := h.gate.Swap(&Gate{}); g != nil {
+			g.released(h)
+		}
+	}
 }
 
 func holdOf(ctx context.Context) *hold {
 	h, _ := ctx.Value(holdKey{}).(*hold)
 	return h
-}
-
-// begins records that a gate accepted a write of the hold, and reports whether it was the first.
-func (h *hold) begins(g *Gate) bool {
-	if h == nil {
-		return false
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.over || h.gate != nil {
-		return false
-	}
-	h.gate = g
-	return true
-}
-
-// under reports whether the gate accepted writes of the hold and the hold is not released.
-func (h *hold) under(g *Gate) bool {
-	if h == nil {
-		return false
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.gate == g && !h.over
-}
-
-func (h *hold) release() {
-	h.mu.Lock()
-	g := h.gate
-	if h.over {
-		g = nil
-	}
-	h.over = true
-	h.mu.Unlock()
-	if g != nil {
-		g.released()
-	}
 }
