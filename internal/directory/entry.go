@@ -63,16 +63,6 @@ func same(live, want *corev1.ConfigMap) bool {
 	return maps.Equal(live.Data, want.Data) && slices.Equal(live.OwnerReferences, want.OwnerReferences)
 }
 
-// read returns the entry of a ConfigMap; if it is unreadable, an entry with only the name.
-func read(stored *corev1.ConfigMap) kube.Node {
-	var n kube.Node
-	if err := json.Unmarshal([]byte(stored.Data[key]), &n); err != nil {
-		n = kube.Node{}
-	}
-	n.Name = stored.Name
-	return n
-}
-
 type cached struct {
 	kube.Node
 	version string
@@ -84,8 +74,14 @@ func (c *cached) GetObjectMeta() metav1.Object {
 	return &metav1.ObjectMeta{Name: c.Name, Namespace: Namespace, ResourceVersion: c.version}
 }
 
+// compacted returns the entry of a ConfigMap; if it is unreadable, an entry with only the name.
 func compacted(stored *corev1.ConfigMap) *cached {
-	return &cached{read(stored), stored.ResourceVersion}
+	var n kube.Node
+	if err := json.Unmarshal([]byte(stored.Data[key]), &n); err != nil {
+		n = kube.Node{}
+	}
+	n.Name = stored.Name
+	return &cached{n, stored.ResourceVersion}
 }
 
 // compact is the informer's transform of ConfigMaps. It returns transformed objects unchanged.

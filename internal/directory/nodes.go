@@ -52,9 +52,10 @@ func (n *Nodes) Run(ctx context.Context) {
 	informers.Go(func() { n.entries.RunWithContext(ctx) })
 	reports := time.NewTicker(30 * time.Second)
 	defer reports.Stop()
-	for ctx.Err() == nil {
+	for {
 		select {
 		case <-ctx.Done():
+			return
 		case <-reports.C:
 			if err := n.Ready(); err != nil {
 				klog.FromContext(ctx).Info("Waiting for Nodes; this node keeps its routes", "reason", err)
@@ -89,9 +90,8 @@ func (n *Nodes) Own() *corev1.Node {
 // Each is called from its own goroutine.
 func (n *Nodes) Subscribe(own func(old, now *corev1.Node), other func(name string)) error {
 	others := func(obj any) {
-		name, err := cache.DeletionHandlingObjectToName(obj)
-		if err == nil && name.Name != n.self {
-			other(name.Name)
+		if name := nameOf(obj); name != n.self {
+			other(name)
 		}
 	}
 	_, err := n.entries.AddEventHandler(cache.ResourceEventHandlerFuncs{

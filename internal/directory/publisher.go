@@ -55,30 +55,18 @@ func NewPublisher(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[string](20*time.Millisecond, time.Minute),
 			workqueue.TypedRateLimitingQueueConfig[string]{Name: "node_directory"}),
 	}
-	changed := func(obj any) {
-		if name, err := cache.DeletionHandlingObjectToName(obj); err == nil {
-			p.queue.Add(name.Name)
-		}
+	changed := func(obj any) { p.queue.Add(nameOf(obj)) }
+	events := cache.ResourceEventHandlerFuncs{
+		AddFunc: changed, UpdateFunc: func(_, obj any) { changed(obj) }, DeleteFunc: changed,
 	}
-	_, err := nodes.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: changed, DeleteFunc: changed,
-		UpdateFunc: func(old, obj any) {
-			if !entryOf(old.(*corev1.Node)).Equal(entryOf(obj.(*corev1.Node))) {
-				changed(obj)
-			}
-		},
-	})
-	if err != nil {
+	if _, err := nodes.Informer().AddEventHandler(events); err != nil {
 		return nil, fmt.Errorf("watching Nodes for the directory: %w", err)
 	}
-	_, err = published.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: changed, UpdateFunc: func(_, obj any) { changed(obj) },
-		DeleteFunc: func(obj any) {
-			p.noteDeletion(obj)
-			changed(obj)
-		},
-	})
-	if err != nil {
+	events.DeleteFunc = func(obj any) {
+		p.noteDeletion(nameOf(obj))
+		changed(obj)
+	}
+	if _, err := published.AddEventHandler(events); err != nil {
 		return nil, fmt.Errorf("watching the directory of Nodes: %w", err)
 	}
 	return p, nil
@@ -104,13 +92,14 @@ func (p *Publisher) Run(ctx context.Context) error {
 	return nil
 }
 
+func nameOf(obj any) string {
+	name, _ := cache.DeletionHandlingObjectToName(obj) // fails only for what is no object
+	return name.Name
+}
+
 // noteDeletion records the time of a deletion by another client.
-func (p *Publisher) noteDeletion(obj any) {
-	name, err := cache.DeletionHandlingObjectToName(obj)
-	if err != nil {
-		return
-	}
-	if _, err := p.nodes.Get(name.Name); err == nil || name.Name == Complete {
+func (p *Publisher) noteDeletion(name string) {
+	if _, err := p.nodes.Get(name); err == nil || name == Complete {
 		now := time.Now()
 		p.deleted.Store(&now)
 	}
@@ -142,7 +131,7 @@ func (p *Publisher) sync(ctx context.Context, name string) error {
 		return p.create(ctx, want)
 	}
 	// A Node never loses its podCIDRs, so here the cache of Nodes is older than the entry.
-	if before := read(live); before.UID == node.UID &&
+	if before := compacted(live); before.UID == node.UID &&
 		len(before.PodCIDRs) > len(entryOf(node).PodCIDRs) {
 		if node, err = p.client.Nodes().Get(ctx, name, metav1.GetOptions{}); err != nil {
 			return err
