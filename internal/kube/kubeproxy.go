@@ -15,10 +15,9 @@ const ProxyConfigMap = "kube-proxy"
 
 const proxyKey = "config.conf"
 
-// Values of NodePortAddresses other than ranges. Underlay's own are the last two, without ranges.
+// Values of NodePortAddresses, beside ranges and localhost. The last is Underlay's own, for none.
 const (
 	primaryOnly  = "primary"
-	loopbackOnly = "localhost"
 	everyAddress = "all"
 )
 
@@ -72,7 +71,7 @@ func (c ProxyConfig) OpensNodePorts(n *corev1.Node, a netip.Addr) bool {
 		switch text {
 		case everyAddress:
 			return true
-		case loopbackOnly:
+		case "localhost":
 			return a.IsLoopback()
 		case primaryOnly:
 			return primary(n, a.Is4()) == a

@@ -95,11 +95,7 @@ const MostReported = 5
 
 // Addresses returns all addresses that the node reports, ProvidedIPs first.
 func Addresses(node *corev1.Node) []netip.Addr {
-	texts := make([]string, 0, len(node.Status.Addresses))
-	for _, a := range node.Status.Addresses {
-		texts = append(texts, a.Address)
-	}
-	return append(ProvidedIPs(node), addrs(texts)...)
+	return append(ProvidedIPs(node), addressesOf(node, "")...)
 }
 
 // TooMany describes the reported addresses if they exceed [MostReported], or returns "".
@@ -130,10 +126,11 @@ func InternalIPs(node *corev1.Node) []netip.Addr { return addressesOf(node, core
 // ExternalIPs returns the node's ExternalIP addresses, as InternalIPs does.
 func ExternalIPs(node *corev1.Node) []netip.Addr { return addressesOf(node, corev1.NodeExternalIP) }
 
+// addressesOf returns the addresses of a kind; an empty kind stands for all.
 func addressesOf(node *corev1.Node, kind corev1.NodeAddressType) []netip.Addr {
 	var texts []string
 	for _, a := range node.Status.Addresses {
-		if a.Type == kind {
+		if kind == "" || a.Type == kind {
 			texts = append(texts, a.Address)
 		}
 	}

@@ -24,14 +24,7 @@ func FormatProviderID(id int64) string { return scheme + strconv.FormatInt(id, 1
 // clusters hcloud://bm-<number>) and all other schemes are ErrOtherProvider.
 func ParseProviderID(s string) (int64, error) {
 	text, ours := strings.CutPrefix(s, scheme)
-	if !ours || strings.HasPrefix(s, oldDedicatedScheme) {
-		return 0, fmt.Errorf("provider ID %q: %w", s, ErrOtherProvider)
-	}
-	id, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || id <= 0 {
-		return 0, fmt.Errorf("provider ID %q: want hcloud://<number>", s)
-	}
-	return id, nil
+	return numberOf(s, text, ours && !strings.HasPrefix(s, oldDedicatedScheme), scheme)
 }
 
 // FormatDedicatedID returns the provider ID of a dedicated server.
@@ -45,12 +38,16 @@ func ParseDedicatedID(s string) (int64, error) {
 	if !ours {
 		text, ours = strings.CutPrefix(s, oldDedicatedScheme)
 	}
+	return numberOf(s, text, ours, dedicatedScheme)
+}
+
+func numberOf(providerID, text string, ours bool, scheme string) (int64, error) {
 	if !ours {
-		return 0, fmt.Errorf("provider ID %q: %w", s, ErrOtherProvider)
+		return 0, fmt.Errorf("provider ID %q: %w", providerID, ErrOtherProvider)
 	}
 	number, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || number <= 0 {
-		return 0, fmt.Errorf("provider ID %q: want hrobot://<number>", s)
+		return 0, fmt.Errorf("provider ID %q: want %s<number>", providerID, scheme)
 	}
 	return number, nil
 }
