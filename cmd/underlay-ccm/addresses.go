@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -24,18 +23,8 @@ func (m *manager) serviceAddresses(c *appconfig.CompletedConfig) (runner, error)
 	if !wanted.Enabled() {
 		return nil, nil
 	}
-	// Its own client: failover to another node must not wait for requests of other controllers.
-	rest, err := c.ClientBuilder.Config(addresscontroller.Name)
-	if err != nil {
-		return nil, fmt.Errorf("client of the controller of addresses: %w", err)
-	}
-	rest.QPS, rest.Burst = addressQPS, 2*addressQPS
-	client, err := kubernetes.NewForConfig(rest)
-	if err != nil {
-		return nil, fmt.Errorf("client of the controller of addresses: %w", err)
-	}
 	cfg := addresscontroller.Config{
-		Client:    client,
+		Client:    clientOf(c, addresscontroller.Name, addressQPS, 2*addressQPS),
 		Services:  c.SharedInformers.Core().V1().Services(),
 		Nodes:     c.SharedInformers.Core().V1().Nodes(),
 		Slices:    c.SharedInformers.Discovery().V1().EndpointSlices(),
@@ -68,9 +57,7 @@ func addressPools(a config.Addresses) []addresscontroller.Pool {
 // Services, so that a running process with the old configuration continues. It waits for an
 // unavailable API server, as on a control plane that starts. Without pools, an unreadable ledger
 // is no error: most clusters never had one.
-func (m *manager) checkAddresses(
-	ctx context.Context, client kubernetes.Interface, room *waitingRoom,
-) error {
+func (m *manager) checkAddresses(ctx context.Context, client kubernetes.Interface) error {
 	backoff := wait.Backoff{
 		Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 5, Cap: 10 * time.Second,
 	}
@@ -83,7 +70,6 @@ func (m *manager) checkAddresses(
 		case !m.config.Addresses.Enabled():
 			return true, nil
 		}
-		room.setReason("waiting for the API server: " + err.Error())
 		klog.FromContext(ctx).Error(err,
 			"Whether pools lack addresses that Services have is not known; trying again")
 		return false, nil

@@ -33,7 +33,7 @@ func TestTheLedgerOfAddressesIsWaitedFor(t *testing.T) {
 		})
 		m := &manager{config: config.Config{Addresses: config.Addresses{Pools: []config.AddressPool{pool(t, "192.0.2.7")}}}}
 		done := make(chan error, 1)
-		go func() { done <- m.checkAddresses(t.Context(), client, nil) }()
+		go func() { done <- m.checkAddresses(t.Context(), client) }()
 		time.Sleep(time.Hour) // on the bubble's clock
 		select {
 		case err := <-done:
@@ -50,7 +50,7 @@ func TestTheLedgerOfAddressesIsWaitedFor(t *testing.T) {
 		}
 		without := &manager{}
 		away.Store(true)
-		if err := without.checkAddresses(t.Context(), client, nil); err != nil {
+		if err := without.checkAddresses(t.Context(), client); err != nil {
 			t.Errorf("without pools: %v", err)
 		}
 	})

@@ -83,12 +83,8 @@ func (m *manager) routes(c *appconfig.CompletedConfig) (runner, error) {
 	if !m.config.Routes.Enabled {
 		return nil, nil
 	}
-	client, err := c.ClientBuilder.Client(names.NodeRouteController)
-	if err != nil {
-		return nil, fmt.Errorf("client of the route controller: %w", err)
-	}
 	cfg := routecontroller.Config{
-		Client:       client,
+		Client:       c.ClientBuilder.ClientOrDie(names.NodeRouteController),
 		Nodes:        c.SharedInformers.Core().V1().Nodes(),
 		Table:        m.network,
 		Gateways:     &m.machines,
@@ -118,12 +114,8 @@ func (m *manager) vSwitchMembers(c *appconfig.CompletedConfig) (runner, error) {
 	if len(reached.Ranges) == 0 || m.account == nil {
 		return nil, nil
 	}
-	client, err := c.ClientBuilder.Client(vSwitchMemberController)
-	if err != nil {
-		return nil, fmt.Errorf("client of the vSwitch member controller: %w", err)
-	}
 	return vswitch.New(vswitch.Config{
-		Client:   client,
+		Client:   c.ClientBuilder.ClientOrDie(vSwitchMemberController),
 		Nodes:    c.SharedInformers.Core().V1().Nodes(),
 		Members:  m.robot,
 		VSwitch:  func() int64 { return m.network.Last().VSwitches[reached.Subnet] },
@@ -134,29 +126,13 @@ func (m *manager) vSwitchMembers(c *appconfig.CompletedConfig) (runner, error) {
 }
 
 func (m *manager) nodeDirectory(c *appconfig.CompletedConfig) (runner, error) {
-	client, err := m.fastClient(c, nodeDirectoryController)
-	if err != nil {
-		return nil, err
-	}
+	client := clientOf(c, nodeDirectoryController, m.config.IPAM.QPS, m.config.IPAM.QPS)
 	return directory.NewPublisher(client, c.SharedInformers.Core().V1().Nodes())
 }
 
 func (m *manager) loadBalancers(c *appconfig.CompletedConfig) (runner, error) {
 	if !m.config.LoadBalancers.Enabled {
 		return nil, nil
-	}
-	client, err := c.ClientBuilder.Client(names.ServiceLBController)
-	if err != nil {
-		return nil, fmt.Errorf("client of the load balancer controller: %w", err)
-	}
-	var network int64
-	var current func() int64
-	var ranges func() []netip.Prefix
-	var refresh func(context.Context) error
-	if m.network != nil {
-		network, refresh = m.layout.ID, m.network.RefreshDedicatedRanges
-		current = func() int64 { return m.network.Last().ID }
-		ranges = func() []netip.Prefix { return m.network.Last().DedicatedRanges }
 	}
 	nodes := c.SharedInformers.Core().V1().Nodes().Lister()
 	doubt := func(ctx context.Context) error {
@@ -166,23 +142,25 @@ func (m *manager) loadBalancers(c *appconfig.CompletedConfig) (runner, error) {
 		}
 		return m.machines.Doubt(ctx, all)
 	}
-	return lbcontroller.New(lbcontroller.Config{
-		Client:    client.CoreV1(),
+	cfg := lbcontroller.Config{
+		Client:    c.ClientBuilder.ClientOrDie(names.ServiceLBController).CoreV1(),
 		Services:  c.SharedInformers.Core().V1().Services(),
 		Nodes:     c.SharedInformers.Core().V1().Nodes(),
 		Slices:    c.SharedInformers.Discovery().V1().EndpointSlices(),
 		Backend:   m.client.LoadBalancers(),
-		Defaults:  wiring.Defaults(m.config, network, nil),
-		Network:   current,
+		Defaults:  wiring.Defaults(m.config, 0, nil),
 		Reachable: m.reachableTargets,
 		Doubt:     doubt,
 		Recorder:  c.EventRecorder,
 		Registry:  registry{},
 		Workers:   int(c.ComponentConfig.ServiceController.ConcurrentServiceSyncs),
-
-		DedicatedRanges: ranges,
-		RefreshRanges:   refresh,
-	})
+	}
+	if m.network != nil {
+		cfg.Defaults.Network, cfg.RefreshRanges = m.layout.ID, m.network.RefreshDedicatedRanges
+		cfg.Network = func() int64 { return m.network.Last().ID }
+		cfg.DedicatedRanges = func() []netip.Prefix { return m.network.Last().DedicatedRanges }
+	}
+	return lbcontroller.New(cfg)
 }
 
 // reachableTargets returns the server targets with an address. Dedicated servers are not

@@ -39,7 +39,7 @@ func TestNothingWaitsForRobot(t *testing.T) {
 				if err := m.configureDedicated(robot.Transport(), metrics.NewKubeRegistry()); err != nil {
 					t.Fatal(err)
 				}
-				if err := m.reach(t.Context(), nil); err != nil {
+				if err := m.reach(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 				if n := len(robot.Requests()); n != 0 {

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
@@ -38,10 +38,7 @@ func (m *manager) nodeIPAM(c *appconfig.CompletedConfig) (runner, error) {
 	if !ipamConfig.Enabled {
 		return nil, nil
 	}
-	client, err := m.fastClient(c, nodeIPAMController)
-	if err != nil {
-		return nil, err
-	}
+	client := clientOf(c, nodeIPAMController, ipamConfig.QPS, ipamConfig.QPS)
 	serviceCIDRs, err := serviceCIDRs(c, client)
 	if err != nil {
 		return nil, err
@@ -75,21 +72,14 @@ func (m *manager) nodeIPAM(c *appconfig.CompletedConfig) (runner, error) {
 	return r, nil
 }
 
-// fastClient returns a client with its own rate limit ipamQPS: the limit of the shared clients
-// would bound how fast Nodes get their podCIDRs.
-func (m *manager) fastClient(
-	c *appconfig.CompletedConfig, controller string,
-) (*kubernetes.Clientset, error) {
-	rest, err := c.ClientBuilder.Config(controller)
-	if err != nil {
-		return nil, fmt.Errorf("client of the %s: %w", controller, err)
-	}
-	rest.QPS, rest.Burst = float32(m.config.IPAM.QPS), m.config.IPAM.QPS
-	client, err := kubernetes.NewForConfig(rest)
-	if err != nil {
-		return nil, fmt.Errorf("client of the %s: %w", controller, err)
-	}
-	return client, nil
+// clientOf returns a client with its own rate limit: that of the shared clients would bound how
+// fast Nodes get their podCIDRs, and addresses fail over.
+func clientOf(
+	c *appconfig.CompletedConfig, controller string, qps, burst int,
+) *kubernetes.Clientset {
+	rest := c.ClientBuilder.ConfigOrDie(controller)
+	rest.QPS, rest.Burst = float32(qps), burst
+	return kubernetes.NewForConfigOrDie(rest)
 }
 
 // firstLeader reports whether the lease has never changed hands and no route was ever recorded.
@@ -116,21 +106,18 @@ func firstLeader(
 func serviceCIDRs(
 	c *appconfig.CompletedConfig, client discovery.DiscoveryInterface,
 ) (networkinginformers.ServiceCIDRInformer, error) {
-	var list *metav1.APIResourceList
+	var served bool
 	// A single lost response must not end a new leader.
-	lost := func(err error) bool { return !apierrors.IsNotFound(err) }
-	err := retry.OnError(wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Steps: 6}, lost,
-		func() (err error) {
-			list, err = client.ServerResourcesForGroupVersion("networking.k8s.io/v1")
+	err := retry.OnError(wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Steps: 6},
+		func(error) bool { return true }, func() (err error) {
+			served, err = discovery.IsResourceEnabled(client,
+				networkingv1.SchemeGroupVersion.WithResource("servicecidrs"))
 			return err
 		})
-	if err != nil && !apierrors.IsNotFound(err) {
+	if err != nil {
 		return nil, fmt.Errorf("asking whether the API server has ServiceCIDRs: %w", err)
 	}
-	if list == nil ||
-		!slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool {
-			return r.Name == "servicecidrs"
-		}) {
+	if !served {
 		return nil, nil
 	}
 	return c.SharedInformers.Networking().V1().ServiceCIDRs(), nil

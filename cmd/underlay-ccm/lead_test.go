@@ -35,10 +35,9 @@ func inLead(t *testing.T, file string, test func(l *leading)) {
 		sim, m := startingWith(t, config.Flags{
 			"--allocate-node-cidrs": "true", "--configure-cloud-routes": "true", "--cluster-cidr": "10.244.0.0/16",
 		}, "network: cluster\n"+file)
-		if err := m.reach(t.Context(), nil); err != nil {
+		if err := m.reach(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		m.see()
 		test(&leading{m, t, sim})
 	})
 }
@@ -150,7 +149,7 @@ func TestALeaderGoesOnWithWhatAStartRefuses(t *testing.T) {
 				}
 				stop()
 				fresh := &manager{config: l.config, client: l.client}
-				if err := fresh.reach(l.t.Context(), nil); err == nil {
+				if err := fresh.reach(l.t.Context()); err == nil {
 					l.t.Error("a start is not refused")
 				}
 			})

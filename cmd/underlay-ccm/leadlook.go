@@ -23,40 +23,17 @@ const (
 
 // lookAsLeader reads the current network, which may have changed since the start: podCIDRs must
 // not overlap its current subnets. Upstream starts the controllers sequentially, so no Underlay
-// controller runs before it returns. If the cloud is unresponsive, the read continues in the
-// background, and the controllers use the network as read at start, as those of the previous
-// leader did. No finding exits the process, since every replica would exit in turn. Only a start
-// refuses a configuration.
+// controller runs before it returns. If the cloud is unresponsive, the controllers use the network
+// as read at start, as those of the previous leader did. No finding exits the process, since every
+// replica would exit in turn. Only a start refuses a configuration.
 func (m *manager) lookAsLeader(ctx context.Context) {
 	if m.client == nil || m.config.Network == "" {
 		return
 	}
-	seen := make(chan *hetzner.NetworkDetails, 1)
-	go func() {
-		network, err := m.networkAsLeader(ctx)
-		if err != nil {
-			return // the context is done
-		}
-		seen <- network
-		if m.config.VSwitch.ExposeRoutes && !network.Coupling.Exposed {
-			m.exposeRoutes(ctx)
-		}
-	}()
-	select {
-	case network := <-seen:
-		m.useAsLeader(ctx, network)
-	case <-time.After(lookTimeout):
-		klog.FromContext(ctx).Info("The cloud doesn't respond; leading with the state of the network at the start; podCIDRs keep clear of the subnets of that moment until the next leader or restart", "network", m.config.Network)
-	case <-ctx.Done():
-	}
-}
-
-// networkAsLeader retries until it has the network, and logs what a start would refuse.
-func (m *manager) networkAsLeader(
-	ctx context.Context,
-) (network *hetzner.NetworkDetails, err error) {
-	err = backoff().DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
-		err := m.network.Find(requests.WithPriority(ctx, requests.Urgent))
+	looking, cancel := context.WithTimeout(requests.WithPriority(ctx, requests.Urgent), lookTimeout)
+	defer cancel()
+	err := backoff().DelayFunc().Until(looking, true, true, func(ctx context.Context) (bool, error) {
+		err := m.network.Find(ctx)
 		if err != nil {
 			klog.FromContext(ctx).Error(m.explain(err), "The network can't be looked at; trying again",
 				"endpoint", m.config.Endpoint)
@@ -64,18 +41,22 @@ func (m *manager) networkAsLeader(
 		return err == nil, nil
 	})
 	if err != nil {
-		return nil, err
+		klog.FromContext(ctx).Info("The cloud doesn't respond; leading with the state of the network at the start; podCIDRs keep clear of the subnets of that moment until the next leader or restart", "network", m.config.Network)
+	} else {
+		network := m.network.Last()
+		for _, unfit := range m.checkLayout(ctx, network) {
+			klog.FromContext(ctx).Error(unfit,
+				"Nodes with such podCIDRs get no routes; the next start will fail")
+		}
+		for _, unfit := range m.checkVSwitch(network) {
+			klog.FromContext(ctx).Error(unfit,
+				"Dedicated servers' pods are not reached; the next start will fail")
+		}
+		m.useAsLeader(ctx, network)
 	}
-	network = m.network.Last()
-	for _, unfit := range m.checkLayout(ctx, network) {
-		klog.FromContext(ctx).Error(unfit,
-			"Nodes with such podCIDRs get no routes; the next start will fail")
+	if m.config.VSwitch.ExposeRoutes {
+		go m.exposeRoutes(ctx)
 	}
-	for _, unfit := range m.checkVSwitch(network) {
-		klog.FromContext(ctx).Error(unfit,
-			"Dedicated servers' pods are not reached; the next start will fail")
-	}
-	return network, nil
 }
 
 // useAsLeader uses the network as read, unless its subnets fill a pool, which no Ledger allows.
@@ -108,7 +89,14 @@ func (m *manager) exposeRoutes(ctx context.Context) {
 		Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 12, Cap: 10 * time.Minute,
 	}
 	_ = backoff.DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
-		if err := m.network.ExposeRoutes(ctx); err != nil {
+		err := m.network.Find(ctx)
+		if err == nil && m.network.Last().Coupling.Exposed {
+			return true, nil
+		}
+		if err == nil {
+			err = m.network.ExposeRoutes(ctx)
+		}
+		if err != nil {
 			klog.FromContext(ctx).Error(err, "The network doesn't tell its routes to the vSwitch, so pods of dedicated servers don't reach those of cloud servers; trying again", "network", m.config.Network)
 			return false, nil
 		}

@@ -3,13 +3,11 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/netip"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/tools/cache"
 	cloudprovider "k8s.io/cloud-provider"
 	"k8s.io/cloud-provider/app"
 	appconfig "k8s.io/cloud-provider/app/config"
@@ -27,25 +25,12 @@ import (
 	"github.com/underlay-ccm/underlay/routes"
 )
 
-const (
-	vSwitchSubnet = "vswitch.subnet"
-	vSwitchExpose = "vswitch.exposeRoutes"
-)
-
 // connect waits until the cloud is reachable, checks the configuration against it, and builds the
-// provider. Until then /healthz on the secure port fails with the reason for waiting.
+// provider. Until then nothing accepts connections of the secure port, so no health check succeeds.
 func (m *manager) connect(
 	ctx context.Context, c *appconfig.CompletedConfig,
 ) (cloudprovider.Interface, error) {
-	var room *waitingRoom
-	if c.SecureServing != nil { // nil with --secure-port=0
-		var err error
-		if room, err = openWaitingRoom(c.SecureServing); err != nil {
-			return nil, err
-		}
-		defer room.close()
-	}
-	if err := m.reach(ctx, room); err != nil {
+	if err := m.reach(ctx); err != nil {
 		return nil, err
 	}
 	if err := m.checkPools(ctx, c.Client); err != nil {
@@ -54,10 +39,14 @@ func (m *manager) connect(
 	if err := m.config.Addresses.CheckServer(c.Kubeconfig.Host); err != nil {
 		return nil, err
 	}
-	if err := m.checkAddresses(ctx, c.Client, room); err != nil {
+	if err := m.checkAddresses(ctx, c.Client); err != nil {
 		return nil, err
 	}
-	if err := c.SharedInformers.Core().V1().Nodes().Informer().SetTransform(light()); err != nil {
+	// The conditions are those that this program's controllers read, including upstream's.
+	light := kube.Light(corev1.NodeReady, corev1.NodeNetworkUnavailable,
+		ipamcontroller.PodCIDRsAllocated, vswitch.MemberCondition, kube.AddressesMatch)
+	nodes := c.SharedInformers.Core().V1().Nodes()
+	if err := nodes.Informer().SetTransform(light); err != nil {
 		return nil, err
 	}
 	reported := func(v2 cloudprovider.InstancesV2) cloudprovider.InstancesV2 {
@@ -67,10 +56,9 @@ func (m *manager) connect(
 		metal := cloud.NewMetal(wiring.Machines(m.config))
 		return cloud.Provider{Name: "underlay", V2: reported(metal)}, nil
 	}
-	m.see()
 	return cloud.Provider{Name: "hcloud", V2: reported(&cloud.Instances{
 		Machines:  &m.machines,
-		Nodes:     c.SharedInformers.Core().V1().Nodes().Lister(),
+		Nodes:     nodes.Lister(),
 		Recorder:  c.EventRecorder,
 		Family:    cloud.AddressFamily(m.config.InstancesAddressFamily),
 		InNetwork: m.network != nil,
@@ -80,22 +68,6 @@ func (m *manager) connect(
 		NetworkRange:   m.networkRange(),
 		ForwardPrivate: m.config.Robot.ForwardInternalIPs,
 	})}, nil
-}
-
-// light keeps the Node conditions that this program's controllers read, including upstream's.
-func light() cache.TransformFunc {
-	return kube.Light(corev1.NodeReady, corev1.NodeNetworkUnavailable,
-		ipamcontroller.PodCIDRsAllocated,
-		vswitch.MemberCondition, kube.AddressesMatch)
-}
-
-// see sets up the server list.
-func (m *manager) see() {
-	if m.network == nil {
-		m.machines.Cloud = m.client.Servers(0)
-		return
-	}
-	m.machines.Cloud = m.network.Servers()
 }
 
 // networkRange returns a getter of the current network's range; nil without a network.
@@ -117,7 +89,7 @@ func enabled(c *appconfig.CompletedConfig, name string) bool {
 }
 
 // reach retries look until the cloud is reachable. A configuration error is final.
-func (m *manager) reach(ctx context.Context, room *waitingRoom) error {
+func (m *manager) reach(ctx context.Context) error {
 	return backoff().DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
 		err := m.look(ctx)
 		var wrong *config.Error
@@ -127,7 +99,6 @@ func (m *manager) reach(ctx context.Context, room *waitingRoom) error {
 		case errors.As(err, &wrong):
 			return false, err
 		}
-		room.setReason(fmt.Sprintf("waiting for the cloud at %s: %v", m.config.Endpoint, err))
 		klog.FromContext(ctx).Error(err, "The cloud can't be reached; trying again", "endpoint",
 			m.config.Endpoint)
 		return false, nil
@@ -162,12 +133,13 @@ func (m *manager) look(ctx context.Context) error {
 
 func (m *manager) lookAtProject(ctx context.Context) (err error) {
 	if m.config.Network == "" {
-		_, err = m.client.Servers(0).List(ctx, time.Time{})
+		m.machines.Cloud = m.client.Servers(0)
+		_, err = m.machines.Cloud.List(ctx, time.Time{})
 		return err
 	}
 	network, err := m.client.Network(ctx, m.config.Network)
 	if err == nil {
-		m.network, m.layout = network, network.Last()
+		m.network, m.layout, m.machines.Cloud = network, network.Last(), network.Servers()
 	}
 	return err
 }
@@ -206,9 +178,9 @@ func (m *manager) checkVSwitch(network *hetzner.NetworkDetails) config.Errors {
 	coupling.Exposed = coupling.Exposed || m.config.VSwitch.ExposeRoutes
 	var wrong config.Errors
 	for _, f := range wiring.VSwitch(m.config).Check(coupling) {
-		key, value := vSwitchExpose, "false"
+		key, value := "vswitch.exposeRoutes", "false"
 		if f.Prefix.IsValid() {
-			key, value = vSwitchSubnet, f.Prefix.String()
+			key, value = "vswitch.subnet", f.Prefix.String()
 		}
 		wrong = append(wrong, m.config.Wrong(key, value, f.Problem, f.Remedy, nil))
 	}
@@ -218,8 +190,6 @@ func (m *manager) checkVSwitch(network *hetzner.NetworkDetails) config.Errors {
 // explain converts errors that the configuration caused to configuration errors.
 func (m *manager) explain(err error) error {
 	switch {
-	case err == nil:
-		return nil
 	case hetzner.Unauthorized(err):
 		return &config.Error{
 			Field: m.config.Token.String(), Problem: "the cloud rejected the token",

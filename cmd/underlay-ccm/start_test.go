@@ -24,7 +24,7 @@ func TestALongOutageIsWaitedFor(t *testing.T) {
 			t.Fatal(err)
 		}
 		done := make(chan error, 1)
-		go func() { done <- m.reach(t.Context(), nil) }()
+		go func() { done <- m.reach(t.Context()) }()
 		time.Sleep(3 * time.Hour) // on the bubble's clock
 		select {
 		case err := <-done:
@@ -64,7 +64,7 @@ func TestWhatLoadBalancersAreToBeIsChecked(t *testing.T) {
 					t.Fatal(err)
 				}
 				done := make(chan error, 1)
-				go func() { done <- m.reach(t.Context(), nil) }()
+				go func() { done <- m.reach(t.Context()) }()
 				if strings.Contains(c.asked, "/locations") {
 					time.Sleep(time.Hour) // on the bubble's clock
 					select {
@@ -76,7 +76,7 @@ func TestWhatLoadBalancersAreToBeIsChecked(t *testing.T) {
 				sim.ClearFaults()
 				err := <-done
 				sim.ResetRequests()
-				if again := m.reach(t.Context(), nil); (again == nil) != (err == nil) {
+				if again := m.reach(t.Context()); (again == nil) != (err == nil) {
 					t.Errorf("first %v, then %v", err, again)
 				}
 				var asked []string

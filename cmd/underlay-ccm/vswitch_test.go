@@ -72,7 +72,7 @@ func TestTheVSwitchIsChecked(t *testing.T) {
 					}
 					return all
 				}
-				err = m.reach(t.Context(), nil)
+				err = m.reach(t.Context())
 				if (err == nil) != (len(c.want) == 0) {
 					t.Fatalf("got %v, want %q", err, c.want)
 				}
@@ -117,7 +117,7 @@ func TestALeaderGoesOnToExposeRoutes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := m.reach(ctx, nil); err != nil {
+		if err := m.reach(ctx); err != nil {
 			t.Fatal(err)
 		}
 		if err := sim.Inject(hcloudsim.Fault{Match: "PUT /networks/{id}", Times: 3, Code: "forbidden"}); err != nil {

@@ -150,9 +150,10 @@ func TestAnUnreachableCloudIsWaitedFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := startManager(t, c, cluster.ManagerOptions{})
-	eventually(t, 90*time.Second, "it isn't ready and says why", func(ctx context.Context) (bool, string) {
-		status, says := m.Health(ctx)
-		return status == 503 && strings.Contains(says, "waiting for the cloud") && strings.Contains(says, c.CloudURL), fmt.Sprint(status, " ", says)
+	eventually(t, 90*time.Second, "it isn't ready and logs why", func(ctx context.Context) (bool, string) {
+		status, _ := m.Health(ctx)
+		content, err := os.ReadFile(m.Log)
+		return err == nil && status != 200 && oneLineHolds(string(content), []string{"The cloud can't be reached", c.CloudURL}), fmt.Sprint(status, " ", string(content))
 	})
 	if m.Ended() {
 		t.Fatal("it gave up")
