@@ -33,17 +33,23 @@ func (b Budget) Room(total int) int { return max(0, b.Limit-b.Reserve-total) }
 // Trim cuts the plan to what the table accepts: additions beyond its room are refused, so that
 // no request is sent that must fail, and deletions beyond the limit are postponed.
 func (b Budget) Trim(p Plan, o Ownership) Plan {
-	if most := b.Deletions(len(o.Ours)); len(p.Delete) > most {
-		p.Postponed = slices.Clone(p.Delete[most:])
-		p.Delete = slices.Clone(p.Delete[:most])
-	}
-	room := b.Room(o.Total() - len(p.Delete))
-	if len(p.Add) > room {
-		for _, r := range p.Add[room:] {
-			p.Refused = append(p.Refused, Refusal{NodeRoute: r, Cause: Full})
+	deletions, room := b.Deletions(len(o.Ours)), b.Limit-b.Reserve-o.Total()
+	p.Refused = slices.Clip(p.Refused) // other plans have the same
+	p.Steps = p.keep(func(s Step) bool {
+		switch {
+		case s.Verb == Delete && deletions == 0:
+			p.Postponed = append(p.Postponed, s.Old)
+			return false
+		case s.Verb == Delete:
+			deletions, room = deletions-1, room+1
+		case s.Verb == Add && room <= 0:
+			p.Refused = append(p.Refused, Refusal{NodeRoute: s.New, Cause: Full})
+			return false
+		case s.Verb == Add:
+			room--
 		}
-		p.Add = slices.Clone(p.Add[:room])
-	}
+		return true
+	}).Steps
 	return p
 }
 
@@ -72,7 +78,7 @@ type Usage struct {
 // Usage returns the fill level after the plan is applied.
 func (b Budget) Usage(p Plan, o Ownership) Usage {
 	return Usage{
-		Used:  o.Total() - len(p.Delete) - len(p.Postponed) + len(p.Add) + p.Full() + b.Reserve,
+		Used:  o.Total() - p.Count(Delete) - len(p.Postponed) + p.Count(Add) + p.Full() + b.Reserve,
 		Limit: b.Limit,
 	}
 }

@@ -48,13 +48,17 @@ func Decide(o Observed) Decision {
 	o.Nodes = o.Gateways.locate(o.Nodes)
 	o.VSwitch.divide(o.Nodes)
 	d := Decision{Observed: o, Wanted: Desired(o.Nodes, o.Ranges).Hold(o.kept()), Ownership: Owned(o)}
-	d.Changes = Diff(d.Wanted, d.Ownership)
-	switch {
-	case o.Gateways.Doubt != nil:
-		d.Changes = d.Changes.removing(map[Route]bool{})
-	case o.Stood != nil:
-		d.Changes = d.Changes.removing(o.Stood)
-	}
+	d.Changes = Diff(d.Wanted, d.Ownership).keep(func(s Step) bool {
+		switch {
+		case s.Verb == Add:
+			return true // safe while the purpose of the routes is unknown
+		case o.Gateways.Doubt != nil:
+			return false
+		case o.Stood != nil:
+			return o.Stood[s.Old]
+		}
+		return true
+	})
 	d.Plan = o.Budget.Trim(d.Changes, d.Ownership)
 	d.Usage = o.Budget.Usage(d.Plan, d.Ownership)
 	return d
@@ -71,7 +75,9 @@ func (o Observed) kept() []netip.Prefix {
 
 // Without returns the decision without some destinations. Their room is used for others.
 func (d Decision) Without(skip func(netip.Prefix) bool) Decision {
-	d.Plan = d.Budget.Trim(d.Changes.Without(skip), d.Ownership)
+	d.Plan = d.Budget.Trim(d.Changes.keep(func(s Step) bool {
+		return !skip(s.Route().Dst)
+	}), d.Ownership)
 	return d
 }
 

@@ -78,7 +78,7 @@ func TestWithout(t *testing.T) {
 	}; !slices.Equal(got, want) {
 		t.Errorf("plan %q, want %q", got, want)
 	}
-	if len(waiting.Changes.Delete) != 1 || waiting.Usage != d.Usage {
+	if waiting.Changes.Count(routes.Delete) != 1 || waiting.Usage != d.Usage {
 		t.Errorf("changes %q, usage %v; want those of the whole decision, %v", show(waiting.Changes), waiting.Usage, d.Usage)
 	}
 }

@@ -6,23 +6,32 @@ import (
 	"slices"
 )
 
-// Plan is a sorted set of changes to a table. Deletions are first, because they make room and
-// resolve overlaps, then gateway changes, then additions by priority.
+// Plan is the change of a table. Deletions are first, because they make room and resolve overlaps,
+// then gateway changes, then additions by priority.
 type Plan struct {
-	Delete  []Route
-	Replace []Change
-	Add     []NodeRoute
+	Steps []Step
 	// Refused are the routes that can't be added now, with reasons.
 	Refused []Refusal
 	// Postponed are deletions beyond the limit.
 	Postponed []Route
 }
 
-// Change replaces the gateway of a destination.
-type Change struct {
+// Step is a single write to a table.
+type Step struct {
+	Verb Verb
+	// Old is the deleted or replaced route; New the route in its place, or the added one.
 	Old Route
 	New NodeRoute
 }
+
+// Verb is the kind of a Step.
+type Verb string
+
+const (
+	Delete  Verb = "delete"
+	Replace Verb = "replace"
+	Add     Verb = "add"
+)
 
 // Refusal is a route that the table can't take.
 type Refusal struct {
@@ -56,8 +65,16 @@ func (r Refusal) String() string {
 	}
 }
 
-// Empty reports whether the plan has no writes.
-func (p Plan) Empty() bool { return len(p.Delete)+len(p.Replace)+len(p.Add) == 0 }
+// Count returns the number of steps of a kind.
+func (p Plan) Count(verb Verb) int {
+	return len(p.keep(func(s Step) bool { return s.Verb == verb }).Steps)
+}
+
+// keep returns the plan with only some of its steps.
+func (p Plan) keep(these func(Step) bool) Plan {
+	p.Steps = slices.DeleteFunc(slices.Clone(p.Steps), func(s Step) bool { return !these(s) })
+	return p
+}
 
 // Diff compares the desired with the existing routes. Held destinations keep their routes;
 // those that overlap another user's route are refused.
@@ -69,6 +86,7 @@ func Diff(w Wanted, o Ownership) Plan {
 	others := slices.Concat(o.Ambiguous, o.Foreign)
 
 	var p Plan
+	var deletions, replacements, additions []Step
 	wanted := make(map[netip.Prefix]bool, len(w.Routes))
 	for _, needed := range w.Routes {
 		wanted[needed.Dst] = true
@@ -85,17 +103,17 @@ func Diff(w Wanted, o Ownership) Plan {
 		case needed.Outside:
 			p.Refused = append(p.Refused, Refusal{NodeRoute: needed, Cause: Outside})
 		case found:
-			p.Replace = append(p.Replace, Change{Old: old, New: needed})
+			replacements = append(replacements, Step{Verb: Replace, Old: old, New: needed})
 		default:
-			p.Add = append(p.Add, needed)
+			additions = append(additions, Step{Verb: Add, New: needed})
 		}
 	}
 	for _, r := range o.Ours {
-		held := slices.ContainsFunc(w.Held, r.Dst.Overlaps)
-		if !wanted[r.Dst] && !held {
-			p.Delete = append(p.Delete, r)
+		if !wanted[r.Dst] && !slices.ContainsFunc(w.Held, r.Dst.Overlaps) {
+			deletions = append(deletions, Step{Verb: Delete, Old: r})
 		}
 	}
+	p.Steps = slices.Concat(deletions, replacements, additions)
 	return p
 }
 
@@ -104,71 +122,19 @@ func clash(a, b netip.Prefix) bool {
 	return a == b || a.Bits() > 0 && b.Bits() > 0 && a.Overlaps(b)
 }
 
-// Without returns the plan without the destinations that are skipped for now.
-func (p Plan) Without(skip func(netip.Prefix) bool) Plan {
-	p.Delete = slices.DeleteFunc(slices.Clone(p.Delete), func(r Route) bool { return skip(r.Dst) })
-	p.Replace = slices.DeleteFunc(slices.Clone(p.Replace), func(c Change) bool {
-		return skip(c.New.Dst)
-	})
-	p.Add = slices.DeleteFunc(slices.Clone(p.Add), func(n NodeRoute) bool { return skip(n.Dst) })
-	return p
-}
-
-// removing returns the plan with deletions and replacements of these routes only. An empty set
-// leaves what is safe while the purpose of the routes is unknown.
-func (p Plan) removing(these map[Route]bool) Plan {
-	p.Delete = slices.DeleteFunc(slices.Clone(p.Delete), func(r Route) bool { return !these[r] })
-	p.Replace = slices.DeleteFunc(slices.Clone(p.Replace), func(c Change) bool {
-		return !these[c.Old]
-	})
-	return p
-}
-
-// Step is a single write to a table.
-type Step struct {
-	Verb     Verb
-	Old, New Route
-	// Node is the node that needs New; empty for a deletion.
-	Node string
-}
-
-// Verb is the kind of a Step.
-type Verb string
-
-const (
-	Delete  Verb = "delete"
-	Replace Verb = "replace"
-	Add     Verb = "add"
-)
-
-// Steps returns the plan's writes in order.
-func (p Plan) Steps() []Step {
-	steps := make([]Step, 0, len(p.Delete)+len(p.Replace)+len(p.Add))
-	for _, r := range p.Delete {
-		steps = append(steps, Step{Verb: Delete, Old: r})
-	}
-	for _, c := range p.Replace {
-		steps = append(steps, Step{Verb: Replace, Old: c.Old, New: c.New.Route, Node: c.New.Node})
-	}
-	for _, c := range p.Add {
-		steps = append(steps, Step{Verb: Add, New: c.Route, Node: c.Node})
-	}
-	return steps
-}
-
 // Route returns the new route of a step, or the deleted one.
 func (s Step) Route() Route {
 	if s.Verb == Delete {
 		return s.Old
 	}
-	return s.New
+	return s.New.Route
 }
 
 // Apply returns the content of a table after the step.
 func (s Step) Apply(have []Route) []Route {
 	left := slices.DeleteFunc(slices.Clone(have), func(r Route) bool { return r == s.Old })
 	if s.Verb != Delete {
-		left = append(left, s.New)
+		left = append(left, s.New.Route)
 	}
 	return sortRoutes(left)
 }

@@ -175,7 +175,7 @@ func TestDiff(t *testing.T) {
 
 func show(p routes.Plan) []string {
 	var out []string
-	for _, s := range p.Steps() {
+	for _, s := range p.Steps {
 		switch s.Verb {
 		case routes.Delete:
 			out = append(out, "delete "+s.Old.String())
@@ -336,14 +336,14 @@ func TestPlansConverge(t *testing.T) {
 
 		plan := budget.Trim(routes.Diff(wanted, before), before)
 		table := have
-		for _, step := range plan.Steps() {
+		for _, step := range plan.Steps {
 			table = step.Apply(table)
 			if step.Verb == routes.Add && len(table) > budget.Limit-budget.Reserve {
 				t.Fatalf("seed %d: %v makes %d routes of at most %d", seed, step, len(table), budget.Limit-budget.Reserve)
 			}
 		}
 		after := ownership(table, pods())
-		if again := budget.Trim(routes.Diff(wanted, after), after); !again.Empty() {
+		if again := budget.Trim(routes.Diff(wanted, after), after); len(again.Steps) > 0 {
 			t.Fatalf("seed %d: still to do after the plan: %v\nnodes %+v\nhave %v", seed, show(again), nodes, have)
 		}
 		if !slices.Equal(before.Foreign, after.Foreign) || !slices.Equal(before.Ambiguous, after.Ambiguous) {

@@ -39,7 +39,7 @@ func (d Decision) NewReach() map[string]Reach {
 		return found
 	}
 	// While routes are to be deleted, or it is unknown which, there may be room soon.
-	full := len(d.Changes.Delete) == 0 && d.Gateways.Doubt == nil
+	full := d.Changes.Count(Delete) == 0 && d.Gateways.Doubt == nil
 	for _, r := range d.Plan.Refused {
 		if full && r.Cause == Full {
 			found[r.Node] = NoRoom

@@ -85,8 +85,8 @@ func TestANodeWithTunnelsNeedsNoRoute(t *testing.T) {
 		o.Budget.Limit = 100
 		o.Nodes[2].Reach, o.Nodes[2].Connected = routes.NoRoom, connected
 		d := routes.Decide(o)
-		if !d.Plan.Empty() || len(d.Waiting()) > 0 {
-			t.Errorf("connected %v: plans %v, waits for %v", connected, d.Plan.Steps(), d.Waiting())
+		if len(d.Plan.Steps) > 0 || len(d.Waiting()) > 0 {
+			t.Errorf("connected %v: plans %v, waits for %v", connected, d.Plan.Steps, d.Waiting())
 		}
 		want := map[bool]routes.Reason{false: routes.NoTunnel, true: routes.TunnelCreated}[connected]
 		if s := d.NodeStatuses()["three"]; s.Reachable != connected || s.Reason != want {
@@ -103,8 +103,8 @@ func TestEncryptedNodesKeepTheirRoutes(t *testing.T) {
 		o.Nodes[i].Encrypted, o.Nodes[i].Connected = true, i > 0
 	}
 	d := routes.Decide(o)
-	if !d.Plan.Empty() || len(d.Plan.Refused) > 0 || len(d.NewReach()) > 0 || len(d.Waiting()) > 0 {
-		t.Errorf("plans %v, refuses %v, marks %v, waits for %v", d.Plan.Steps(), d.Plan.Refused, d.NewReach(), d.Waiting())
+	if len(d.Plan.Steps) > 0 || len(d.Plan.Refused) > 0 || len(d.NewReach()) > 0 || len(d.Waiting()) > 0 {
+		t.Errorf("plans %v, refuses %v, marks %v, waits for %v", d.Plan.Steps, d.Plan.Refused, d.NewReach(), d.Waiting())
 	}
 	for name, want := range map[string]routes.Reason{"one": routes.NoTunnel, "two": routes.TunnelCreated, "three": routes.TunnelCreated} {
 		if s := d.NodeStatuses()[name]; s.Reason != want || s.Reachable != (want == routes.TunnelCreated) {

@@ -115,8 +115,8 @@ func (s *Snapshot) existing(r routes.Decision, extra []driftRow) table.Table {
 	for _, d := range extra {
 		stale[d.Route] = true
 	}
-	for _, c := range r.Plan.Replace {
-		stale[c.Old] = true
+	for _, step := range r.Plan.Steps {
+		stale[step.Old] = true
 	}
 	all := slices.Concat(r.Ownership.Ours, r.Ownership.Ambiguous, r.Ownership.Foreign)
 	slices.SortStableFunc(all, func(a, b routes.Route) int {
@@ -176,12 +176,17 @@ func (s *Snapshot) namesOf(
 }
 
 func driftOf(r routes.Decision, absent map[string]Absence) (missing, extra []driftRow) {
-	for _, c := range r.Plan.Replace {
-		why := fmt.Sprintf("the route leads to %s, an earlier gateway, and will be replaced", c.Old.Via)
-		missing = append(missing, driftRow{c.New.Route, c.New.Node, why})
-	}
-	for _, c := range r.Plan.Add {
-		missing = append(missing, driftRow{c.Route, c.Node, "will be added"})
+	const stale = "no Node wants it, and it will be deleted"
+	for _, s := range r.Plan.Steps {
+		switch s.Verb {
+		case routes.Delete:
+			extra = append(extra, driftRow{s.Old, "", stale})
+		case routes.Replace:
+			why := fmt.Sprintf("the route leads to %s, an earlier gateway, and will be replaced", s.Old.Via)
+			missing = append(missing, driftRow{s.New.Route, s.New.Node, why})
+		case routes.Add:
+			missing = append(missing, driftRow{s.New.Route, s.New.Node, "will be added"})
+		}
 	}
 	for _, refused := range r.Plan.Refused {
 		missing = append(missing, driftRow{refused.Route, refused.Node, refused.String()})
@@ -200,8 +205,8 @@ func driftOf(r routes.Decision, absent map[string]Absence) (missing, extra []dri
 			}
 		}
 	}
-	for _, gone := range slices.Concat(r.Plan.Delete, r.Plan.Postponed) {
-		extra = append(extra, driftRow{gone, "", "no Node wants it, and it will be deleted"})
+	for _, postponed := range r.Plan.Postponed {
+		extra = append(extra, driftRow{postponed, "", stale})
 	}
 	slices.SortStableFunc(missing, func(a, b driftRow) int { return a.Dst.Compare(b.Dst) })
 	return missing, extra

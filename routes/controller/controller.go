@@ -26,6 +26,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -90,7 +91,7 @@ type Controller struct {
 	conditions workqueue.TypedRateLimitingInterface[string]
 	metrics    *tableMetrics
 
-	// Up to statuses, only the goroutine that runs passes uses the fields.
+	// Up to mu, only the goroutine that runs passes uses the fields.
 	table     []routes.Route             // as last listed, with our changes since; nil: not listed
 	requested time.Time                  // when the list of table was requested
 	written   map[netip.Prefix]time.Time // when additions to table after the list were requested
@@ -100,13 +101,14 @@ type Controller struct {
 	record    *storedRecord
 	learned   learnedLimit
 	admitted  bool // the ranges were found not to be another cluster's
-	poll      *serverPoll
-	givenUp   int // consecutive passes that were too late to delete or replace
-	retries   *retries
+	poll      serverPoll
+	retries   retries
 	deletions deletionCount
 	events    *tableEvents
 
-	statuses statuses
+	mu     sync.Mutex
+	posted map[types.UID]posted // the latest status of each Node, which condition workers read
+	newest *kube.Newest[*corev1.Node]
 }
 
 // trigger is the cause of a pass.
@@ -145,11 +147,12 @@ func New(cfg Config) (*Controller, error) {
 		firstSeen: map[types.UID]time.Time{},
 		record:    newRecord(cfg.Client),
 		learned:   newLearnedLimit(),
-		poll:      newServerPoll(),
+		poll:      serverPoll{nodes: map[types.UID]pause{}},
 		retries:   newRetries(),
 		deletions: deletionCount{period: cfg.Period},
 		events:    newTableEvents(cfg.Recorder),
-		statuses:  newStatuses(),
+		posted:    map[types.UID]posted{},
+		newest:    kube.NewNewest[*corev1.Node](),
 	}
 	var err error
 	if c.metrics, err = newTableMetrics(cfg.Registry); err != nil {
@@ -170,10 +173,13 @@ func New(cfg Config) (*Controller, error) {
 }
 
 func (c *Controller) changed(old, node *corev1.Node) {
-	if old == nil || conditionChanged(old, node) {
+	switch {
+	case old == nil || old.UID != node.UID:
 		c.conditions.Add(node.Name)
+	case conditionChanged(old, node):
+		c.conditions.AddAfter(node.Name, overwrittenPause)
 	}
-	if old == nil || planningChanged(old, node) {
+	if old == nil || c.planningChanged(old, node) {
 		c.passes.Add(change)
 	}
 }
@@ -183,23 +189,16 @@ func conditionChanged(old, node *corev1.Node) bool {
 	a, b := kube.Condition(old, corev1.NodeNetworkUnavailable), kube.Condition(node,
 		corev1.NodeNetworkUnavailable)
 	if a == nil || b == nil {
-		return a != b || old.UID != node.UID
+		return a != b
 	}
-	return old.UID != node.UID || a.Status != b.Status || a.Reason != b.Reason
+	return a.Status != b.Status || a.Reason != b.Reason
 }
 
 // planningChanged reports whether any input of the planning differs. Heartbeats don't count.
-func planningChanged(old, node *corev1.Node) bool {
-	return old.UID != node.UID ||
-		old.Spec.ProviderID != node.Spec.ProviderID ||
-		old.Spec.PodCIDR != node.Spec.PodCIDR ||
-		!slices.Equal(old.Spec.PodCIDRs, node.Spec.PodCIDRs) ||
-		!slices.Equal(kube.InternalIPs(old), kube.InternalIPs(node)) ||
+func (c *Controller) planningChanged(old, node *corev1.Node) bool {
+	return old.UID != node.UID || old.Spec.ProviderID != node.Spec.ProviderID ||
 		!slices.Equal(kube.ProvidedIPs(old), kube.ProvidedIPs(node)) ||
-		kube.Ready(old) != kube.Ready(node) ||
-		kube.ReachOf(old) != kube.ReachOf(node) ||
-		old.Annotations[kube.WireGuardAnnotation] != node.Annotations[kube.WireGuardAnnotation] ||
-		kube.ControlPlane(old) != kube.ControlPlane(node)
+		!reflect.DeepEqual(RouteNode(old, c.Tunnels), RouteNode(node, c.Tunnels))
 }
 
 var errAnotherCluster = errors.New("the pod range is another cluster's")
@@ -217,7 +216,9 @@ func (c *Controller) Run(ctx context.Context) error {
 	}
 	var workers sync.WaitGroup
 	for range conditionWorkers {
-		workers.Go(func() { c.tellNodes(ctx) })
+		workers.Go(func() {
+			kube.Work(ctx, c.conditions, "Condition of a Node not written; trying again", c.report)
+		})
 	}
 	workers.Go(func() { c.runPasses(ctx, cancel) })
 	workers.Go(func() {

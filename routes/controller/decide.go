@@ -63,7 +63,7 @@ func (c *Controller) decide(ctx context.Context, b basis) (decision, error) {
 	c.retries.keep(all.Changes)
 	d.Decision = all.Without(c.retries.resting(now))
 	if c.retries.probing() {
-		if untried := all.Without(c.retries.untrusted(now)); !untried.Plan.Empty() {
+		if untried := all.Without(c.retries.untrusted(now)); len(untried.Plan.Steps) > 0 {
 			d.Decision = untried
 		}
 	}
@@ -138,4 +138,6 @@ func (d decision) lookAgain() bool {
 
 // removes reports whether a decision depends on the servers' locations: a deletion on the
 // owner of a gateway, a replacement on the correct one.
-func (d decision) removes() bool { return len(d.Plan.Delete)+len(d.Plan.Replace) > 0 }
+func (d decision) removes() bool {
+	return d.Plan.Count(routes.Delete)+d.Plan.Count(routes.Replace) > 0
+}

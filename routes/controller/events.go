@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/record"
@@ -15,7 +14,6 @@ import (
 // Reasons of Events about the table as a whole.
 const (
 	eventDeletionsCapped = "RouteDeletionsCapped"
-	eventDeletionsLate   = "RouteDeletionsLate"
 	eventNearlyFull      = "RouteTableNearlyFull"
 	eventUnreadable      = "RouteTableUnreadable"
 	eventUnrecorded      = "RoutesNotRecorded"
@@ -81,9 +79,4 @@ func (e *tableEvents) decided(d decision) {
 func (e *tableEvents) capped(postponed int, percent int) {
 	e.report(eventDeletionsCapped, only(postponed > 0, fmt.Sprintf(
 		"%d stale routes are deleted later: at most %d%% of this cluster's routes are deleted per period (routes.maxDeletions), so that a mistake takes time to do harm", postponed, percent)))
-}
-
-func (e *tableEvents) late(wrong bool, took, limit time.Duration) {
-	e.report(eventDeletionsLate, only(wrong, fmt.Sprintf(
-		"routes that are stale or wrong can't be deleted or replaced: that may be done until %s after the list of routes was requested, and %s had passed; find what delays requests to the cloud, such as another program that spends the project's request limit", limit, took.Round(100*time.Millisecond))))
 }

@@ -58,5 +58,5 @@ func (c *Controller) forgetGone(uids map[string]types.UID) {
 		alive[uid] = true
 	}
 	maps.DeleteFunc(c.firstSeen, func(uid types.UID, _ time.Time) bool { return !alive[uid] })
-	c.statuses.keep(alive)
+	c.forget(alive)
 }

@@ -1,38 +1,31 @@
 package controller
 
-import (
-	"time"
-
-	"k8s.io/client-go/util/workqueue"
-)
+import "time"
 
 // learnedLimit is the limit inferred from an addition that the table rejected. What the table
 // counted is unknown, so the limit expires: one addition is tried after a while, and if that
 // is rejected too, the next one after a longer while.
 type learnedLimit struct {
-	backoff workqueue.TypedRateLimiter[string]
-	taught  bool
-	at      int       // number of routes at the rejection
-	due     time.Time // when to try again
+	pause
+	taught bool
+	at     int // number of routes at the rejection
 }
 
 func newLearnedLimit() learnedLimit {
-	return learnedLimit{
-		backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[string](30*time.Second,
-			15*time.Minute),
-	}
+	return learnedLimit{pause: pause{first: 30 * time.Second, longest: 15 * time.Minute}}
 }
 
 // refused records that the table accepts no route beyond the existing ones.
 func (l *learnedLimit) refused(standing int, now time.Time) {
-	l.taught, l.at, l.due = true, standing, now.Add(l.backoff.When(everything))
+	l.taught, l.at = true, standing
+	l.begin(now)
 }
 
 // grew records that the table accepted another route.
 func (l *learnedLimit) grew(standing int) {
 	if standing > l.at {
 		l.taught = false
-		l.backoff.Forget(everything)
+		l.end()
 	}
 }
 
@@ -46,13 +39,9 @@ func (l *learnedLimit) limit(configured, reserve, standing int, now time.Time) i
 	switch {
 	case !l.taught:
 		return configured
-	case now.Before(l.due):
+	case l.left(now) > 0:
 		return min(configured, l.at)
 	default:
 		return min(configured, standing+reserve+1)
 	}
-}
-
-func (l *learnedLimit) wait(now time.Time) (wait time.Duration, any bool) {
-	return l.due.Sub(now), l.taught && now.Before(l.due)
 }

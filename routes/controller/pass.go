@@ -27,8 +27,6 @@ type attempt struct {
 	// by is when the information becomes too old for deletions and replacements, counted from
 	// the list of routes that followed those of servers and Nodes.
 	by time.Time
-	// late is the age of that list if deletions or replacements were skipped for it; 0: none were.
-	late time.Duration
 	// looked has the Nodes whose servers were looked up in this pass.
 	looked map[types.UID]bool
 	// podCIDRs are those of a live list of Nodes; nil: not listed, and nothing is deleted.
@@ -40,21 +38,11 @@ type attempt struct {
 // maxListAge limits the age of lists for deletions: well below the time until another may lead.
 func (c *Controller) maxListAge() time.Duration { return c.Lease / 2 }
 
-// lateInARow is the number of consecutive late passes to report; one may be a brief problem.
-const lateInARow = 2
-
 // certain reports whether lists of routes and servers are new enough to delete and replace.
 func (a *attempt) certain() bool { return a.stood != nil && time.Now().Before(a.by) }
 
 func (a *attempt) basis() basis {
 	return basis{mayDelete: a.certain() && a.podCIDRs != nil, podCIDRs: a.podCIDRs, stood: a.stood}
-}
-
-// noteLate records the age of the list if it is too old to delete and replace.
-func (a *attempt) noteLate(maxAge time.Duration) {
-	if a.stood != nil && !a.certain() {
-		a.late = time.Since(a.by.Add(-maxAge))
-	}
 }
 
 // pass reconciles the table with the Nodes. It sends no request if the last list needs no change.
@@ -87,12 +75,11 @@ func (c *Controller) pass(ctx context.Context, why trigger) error {
 	}
 	// Deletions require the routes to be in a list that follows the one of servers. And a
 	// route missing in an old list may have been added since.
-	if a.stood != nil || !listed && (!d.Plan.Empty() || d.lookAgain() || len(a.looked) > 0) {
+	if a.stood != nil || !listed && (len(d.Plan.Steps) > 0 || d.lookAgain() || len(a.looked) > 0) {
 		if err := c.list(ctx); err != nil {
 			return err
 		}
 		a.by = c.requested.Add(c.maxListAge())
-		a.noteLate(c.maxListAge())
 		if d, err = c.decide(ctx, a.basis()); err != nil {
 			return err
 		}
@@ -125,7 +112,7 @@ func (c *Controller) lookForServers(ctx context.Context, d decision, a *attempt)
 	for _, r := range c.table {
 		a.stood[r] = true
 	}
-	deleting := len(d.Plan.Delete) > 0
+	deleting := d.Plan.Count(routes.Delete) > 0
 	d, err := c.decide(ctx, basis{fresh: true, mayDelete: true})
 	if err != nil {
 		return err
@@ -206,9 +193,9 @@ func (c *Controller) converge(ctx context.Context, d decision, a *attempt) error
 // remember records the adopted routes and all that the plan will write, in a single request.
 func (c *Controller) remember(ctx context.Context, d decision) {
 	wanted := slices.Clone(d.Ownership.Adopted)
-	for _, step := range d.Plan.Steps() {
+	for _, step := range d.Plan.Steps {
 		if step.Verb != routes.Delete {
-			wanted = append(wanted, step.New)
+			wanted = append(wanted, step.New.Route)
 		}
 	}
 	c.record.keep(ctx, wanted, time.Now())
@@ -220,7 +207,7 @@ func (c *Controller) remember(ctx context.Context, d decision) {
 
 // next returns the plan's first step that the available information allows.
 func next(p routes.Plan, fresh bool) (routes.Step, bool) {
-	for _, s := range p.Steps() {
+	for _, s := range p.Steps {
 		if fresh || s.Verb == routes.Add {
 			return s, true
 		}
@@ -231,7 +218,7 @@ func next(p routes.Plan, fresh bool) (routes.Step, bool) {
 // carryOut applies one step. It returns an error only if the pass must end.
 func (c *Controller) carryOut(ctx context.Context, step routes.Step, a *attempt) error {
 	log := klog.FromContext(ctx).WithValues("verb", step.Verb, "route", step.Route(), "node",
-		step.Node)
+		step.New.Node)
 	if step.Verb == routes.Delete {
 		c.deletions.add()
 	}
@@ -263,9 +250,6 @@ func (c *Controller) carryOut(ctx context.Context, step routes.Step, a *attempt)
 	if step.Verb == routes.Delete {
 		c.unsettled[step.Old.Dst] = a.by.Add(c.maxListAge())
 	}
-	if step.Verb != routes.Add {
-		a.noteLate(c.maxListAge())
-	}
 	// Whether a failed write was applied is unknown, so list the table. A route that is new in
 	// this list is newer than the list of servers, and so not in a.stood.
 	if err := c.list(ctx); err != nil {
@@ -289,20 +273,13 @@ func (c *Controller) finish(ctx context.Context, d decision, a *attempt) {
 	}
 	// Deletions may be postponed only because this pass listed no servers. If its lists became
 	// too old to be used, another pass at once would never end.
-	postponed := len(d.Plan.Postponed) > 0 && !mayDelete &&
-		c.budget(true, now).Deletions(len(d.Ownership.Ours)) > 0
-	if (postponed || !certain && len(d.Plan.Replace) > 0) && (a.stood == nil || a.removed > 0) ||
-		d.lookAgain() {
+	left := !certain && d.Plan.Count(routes.Replace) > 0 || !mayDelete &&
+		len(d.Plan.Postponed) > 0 && c.budget(true, now).Deletions(len(d.Ownership.Ours)) > 0
+	switch {
+	case d.lookAgain(), left && (a.stood == nil || a.removed > 0):
 		c.passes.Add(change)
-	}
-	if a.stood != nil {
-		if c.givenUp++; a.late == 0 || a.removed > 0 {
-			c.givenUp = 0
-		}
-		c.events.late(c.givenUp >= lateInARow, a.late, c.maxListAge())
-	}
-	if wait, any := c.learned.wait(now); any && d.Plan.Full() > 0 {
-		c.passes.AddAfter(change, wait)
+	case left && !certain:
+		klog.FromContext(ctx).Info("Stale or wrong routes are neither deleted nor replaced: since they were listed, requests to the cloud took too long", "listed", c.requested, "limit", c.maxListAge())
 	}
 	waiting := make(map[types.UID]bool, len(d.waiting))
 	for _, name := range d.waiting {
@@ -310,11 +287,13 @@ func (c *Controller) finish(ctx context.Context, d decision, a *attempt) {
 		c.passes.AddAfter(change, c.poll.wait(d.uids[name], now))
 	}
 	c.poll.keep(waiting)
-	if wait, any := c.retries.wait(now); any {
-		klog.FromContext(ctx).V(1).Info("Routes that were not written are tried again", "in", wait)
-		c.passes.AddAfter(change, wait)
+	waits := []time.Duration{c.retries.left(now), c.record.left(now)}
+	if d.Plan.Full() > 0 {
+		waits = append(waits, c.learned.left(now))
 	}
-	if wait, any := c.record.wait(now); any {
-		c.passes.AddAfter(change, wait)
+	for _, wait := range waits {
+		if wait > 0 {
+			c.passes.AddAfter(change, wait)
+		}
 	}
 }

@@ -10,7 +10,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/util/workqueue"
 
 	"github.com/underlay-ccm/underlay/routes"
 )
@@ -20,9 +19,6 @@ const RecordName = "underlay-routes"
 
 const (
 	recordTimeout = 5 * time.Second
-	// shortPause and longPause bound the backoff after a failed request for the stored record.
-	// Routes written in between are recorded in this process only, so the first pause is short.
-	shortPause, longPause = time.Second, time.Minute
 	// forgetAfter is how long a route must be missing in all lists of the table before the
 	// record drops it: much longer than a request for it can be in flight.
 	forgetAfter = 10 * time.Minute
@@ -39,36 +35,30 @@ type storedRecord struct {
 	// missing has the time since when no list contained a route.
 	missing map[routes.Route]time.Time
 	err     error // of the last request
-	pauses  workqueue.TypedRateLimiter[string]
-	retry   time.Time // when to retry after a failure
+	pause         // after a failure
 }
 
 func newRecord(client kubernetes.Interface) *storedRecord {
 	return &storedRecord{
 		client: client, routes: routes.Record{}, missing: map[routes.Route]time.Time{},
-		pauses: workqueue.NewTypedItemExponentialFailureRateLimiter[string](shortPause, longPause),
+		pause: pause{first: time.Second, longest: time.Minute},
 	}
 }
 
 // load reads the stored record, once. If that fails, only the routes that this process wrote
 // or adopted are ours, and no other route is deleted.
 func (r *storedRecord) load(ctx context.Context, now time.Time) {
-	if r.loaded || now.Before(r.retry) {
-		return
+	if !r.loaded && r.left(now) == 0 {
+		r.note(r.read(ctx), now)
 	}
-	r.note(r.read(ctx), now)
 }
 
 func (r *storedRecord) note(err error, now time.Time) {
 	if r.err = err; err != nil {
-		r.retry = now.Add(r.pauses.When(RecordName))
+		r.begin(now)
 	} else {
-		r.pauses.Forget(RecordName)
+		r.end()
 	}
-}
-
-func (r *storedRecord) wait(now time.Time) (wait time.Duration, any bool) {
-	return r.retry.Sub(now), r.retry.After(now)
 }
 
 // read adds the stored routes. Entries that can't be parsed are removed with the next write.
@@ -120,10 +110,9 @@ func (r *storedRecord) keep(ctx context.Context, wanted []routes.Route, now time
 		r.routes[route] = true
 		delete(r.missing, route) // it exists, or is about to be requested
 	}
-	if maps.Equal(r.routes, r.stored) || now.Before(r.retry) {
-		return
+	if !maps.Equal(r.routes, r.stored) && r.left(now) == 0 {
+		r.note(r.store(ctx), now)
 	}
-	r.note(r.store(ctx), now)
 }
 
 // store writes the record at the version that was read. After a conflict it merges first.

@@ -1,23 +1,37 @@
 package controller
 
 import (
+	"maps"
 	"net/netip"
 	"time"
-
-	"k8s.io/client-go/util/workqueue"
 
 	"github.com/underlay-ccm/underlay/routes"
 )
 
+// pause is the time between attempts. It doubles with each one, from first to longest.
+type pause struct {
+	first, longest time.Duration
+
+	length time.Duration // 0: nothing was tried
+	until  time.Time
+}
+
+func (p *pause) begin(now time.Time) {
+	p.length = min(max(p.first, 2*p.length), p.longest)
+	p.until = now.Add(p.length)
+}
+
+func (p *pause) end() { p.length, p.until = 0, time.Time{} }
+
+// left returns the rest of the pause, or 0.
+func (p pause) left(now time.Time) time.Duration { return max(0, p.until.Sub(now)) }
+
 // retries backs off failed writes, independent of what triggers passes: per destination, from
 // seconds to minutes, and for all destinations if the cause is not the destination.
 type retries struct {
-	backoff  workqueue.TypedRateLimiter[netip.Prefix]
 	failures map[netip.Prefix]failure
-
-	pauses workqueue.TypedRateLimiter[string]
-	inARow int       // failures since the last success
-	paused time.Time // nothing is written until then
+	inARow   int   // failures since the last success
+	all      pause // until its end nothing is written
 }
 
 // mostFailures in a row stop all writes for a while: the cause is then not the destination, and
@@ -25,55 +39,44 @@ type retries struct {
 const mostFailures = 3
 
 type failure struct {
+	pause
 	err error
-	due time.Time
 }
 
-func newRetries() *retries {
-	return &retries{
-		backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[netip.Prefix](time.Second,
-			5*time.Minute),
-		failures: map[netip.Prefix]failure{},
-		pauses:   workqueue.NewTypedItemExponentialFailureRateLimiter[string](time.Second, time.Minute),
+func newRetries() retries {
+	return retries{
+		failures: map[netip.Prefix]failure{}, all: pause{first: time.Second, longest: time.Minute},
 	}
 }
 
-const everything = "everything"
-
 func (r *retries) failed(dst netip.Prefix, err error, now time.Time) {
-	r.failures[dst] = failure{err, now.Add(r.backoff.When(dst))}
+	f := r.failures[dst]
+	f.err, f.first, f.longest = err, time.Second, 5*time.Minute
+	f.begin(now)
+	r.failures[dst] = f
 	if r.inARow++; r.inARow >= mostFailures {
-		r.paused = now.Add(r.pauses.When(everything))
+		r.all.begin(now)
 	}
 }
 
 func (r *retries) succeeded(dst netip.Prefix) {
-	r.forget(dst)
-	r.inARow = 0
-	r.pauses.Forget(everything)
-}
-
-func (r *retries) forget(dst netip.Prefix) {
-	r.backoff.Forget(dst)
 	delete(r.failures, dst)
+	r.inARow = 0
+	r.all.end()
 }
 
 // keep drops the failures of destinations that a plan doesn't change.
 func (r *retries) keep(p routes.Plan) {
 	open := map[netip.Prefix]bool{}
-	for _, s := range p.Steps() {
+	for _, s := range p.Steps {
 		open[s.Route().Dst] = true
 	}
-	for dst := range r.failures {
-		if !open[dst] {
-			r.forget(dst)
-		}
-	}
+	maps.DeleteFunc(r.failures, func(dst netip.Prefix, _ failure) bool { return !open[dst] })
 }
 
 // resting returns a function that reports whether a destination must be skipped for now.
 func (r *retries) resting(now time.Time) func(netip.Prefix) bool {
-	return func(dst netip.Prefix) bool { return r.paused.After(now) || r.failures[dst].due.After(now) }
+	return func(dst netip.Prefix) bool { return r.all.left(now)+r.failures[dst].left(now) > 0 }
 }
 
 // probing reports whether so many writes failed in a row that a single one is tried. It should
@@ -83,21 +86,19 @@ func (r *retries) probing() bool { return r.inARow >= mostFailures }
 
 // untrusted returns a function that reports whether a destination is resting or has failed.
 func (r *retries) untrusted(now time.Time) func(netip.Prefix) bool {
-	resting := r.resting(now)
-	return func(dst netip.Prefix) bool { return resting(dst) || r.err(dst) != nil }
+	return func(dst netip.Prefix) bool { return r.all.left(now) > 0 || r.failures[dst].err != nil }
 }
 
-func (r *retries) err(dst netip.Prefix) error { return r.failures[dst].err }
-
-// wait returns the time until the next resting destination may be tried.
-func (r *retries) wait(now time.Time) (wait time.Duration, any bool) {
-	if r.paused.After(now) {
-		return r.paused.Sub(now), true
+// left returns the time until the next resting destination may be tried, or 0.
+func (r *retries) left(now time.Time) time.Duration {
+	if left := r.all.left(now); left > 0 {
+		return left
 	}
+	var next time.Duration
 	for _, f := range r.failures {
-		if left := f.due.Sub(now); left > 0 && (!any || left < wait) {
-			wait, any = left, true
+		if left := f.left(now); left > 0 && (next == 0 || left < next) {
+			next = left
 		}
 	}
-	return wait, any
+	return next
 }

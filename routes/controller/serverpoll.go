@@ -9,14 +9,8 @@ import (
 
 // serverPoll backs off the lookups of servers that aren't attached yet, separately for each Node.
 type serverPoll struct {
-	nodes map[types.UID]pace
+	nodes map[types.UID]pause
 	last  time.Time
-}
-
-// pace is when a Node's server is due to be looked up, and the length of the pause until then.
-type pace struct {
-	due   time.Time
-	pause time.Duration
 }
 
 const (
@@ -26,12 +20,10 @@ const (
 	firstPoll, longestPoll = 2 * time.Second, 5 * time.Minute
 )
 
-func newServerPoll() *serverPoll { return &serverPoll{nodes: map[types.UID]pace{}} }
-
 // soon reports whether a Node is due soon enough to share the request of another Node.
 func (p *serverPoll) soon(node types.UID, now time.Time) bool {
 	n := p.nodes[node]
-	return n.due.Sub(now) <= n.pause/2
+	return n.left(now) <= n.length/2
 }
 
 // polled records a lookup of a Node's server. The pause grows only if the Node was nearly due,
@@ -39,19 +31,20 @@ func (p *serverPoll) soon(node types.UID, now time.Time) bool {
 func (p *serverPoll) polled(node types.UID, now time.Time) {
 	n := p.nodes[node]
 	if p.soon(node, now) {
-		n.pause = min(max(firstPoll, 2*n.pause), longestPoll)
+		n.first, n.longest = firstPoll, longestPoll
+		n.begin(now)
 	}
-	n.due, p.last = now.Add(n.pause), now
+	n.until, p.last = now.Add(n.length), now
 	p.nodes[node] = n
 }
 
 func (p *serverPoll) wait(node types.UID, now time.Time) time.Duration {
 	if n, known := p.nodes[node]; known {
-		return max(0, n.due.Sub(now))
+		return n.left(now)
 	}
 	return max(0, p.last.Add(shortestPoll).Sub(now))
 }
 
 func (p *serverPoll) keep(waiting map[types.UID]bool) {
-	maps.DeleteFunc(p.nodes, func(node types.UID, _ pace) bool { return !waiting[node] })
+	maps.DeleteFunc(p.nodes, func(node types.UID, _ pause) bool { return !waiting[node] })
 }

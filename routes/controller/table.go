@@ -90,9 +90,9 @@ func (c *Controller) write(ctx context.Context, s routes.Step, by time.Time) err
 	case routes.Delete:
 		return c.Table.Delete(ctx, s.Old, by)
 	case routes.Replace:
-		return c.Table.Replace(ctx, s.Old, s.New, by)
+		return c.Table.Replace(ctx, s.Old, s.New.Route, by)
 	default:
-		c.State.adding(s.New)
-		return c.Table.Add(ctx, s.New)
+		c.State.adding(s.New.Route)
+		return c.Table.Add(ctx, s.New.Route)
 	}
 }
