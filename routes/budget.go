@@ -1,9 +1,6 @@
 package routes
 
-import (
-	"fmt"
-	"slices"
-)
+import "slices"
 
 // Budget limits the size of a table and the rate of deletions.
 type Budget struct {
@@ -51,43 +48,4 @@ func (b Budget) Trim(p Plan, o Ownership) Plan {
 		return true
 	}).Steps
 	return p
-}
-
-// Full returns the number of routes refused for lack of room.
-func (p Plan) Full() int {
-	full := 0
-	for _, r := range p.Refused {
-		if r.Cause == Full {
-			full++
-		}
-	}
-	return full
-}
-
-// warnPercent is the share of a limit that causes a warning, early enough to have it raised.
-const warnPercent = 80
-
-func nearly(used, limit int) bool { return used*100 >= limit*warnPercent }
-
-// Usage is the fill level of a table.
-type Usage struct {
-	// Used counts the existing, planned and reserved routes, out of Limit.
-	Used, Limit int
-}
-
-// Usage returns the fill level after the plan is applied.
-func (b Budget) Usage(p Plan, o Ownership) Usage {
-	return Usage{
-		Used:  o.Total() - p.Count(Delete) - len(p.Postponed) + p.Count(Add) + p.Full() + b.Reserve,
-		Limit: b.Limit,
-	}
-}
-
-// High reports whether the limit should be raised.
-func (u Usage) High() bool { return nearly(u.Used, u.Limit) }
-
-// String returns a message with the remedy.
-func (u Usage) String() string {
-	return fmt.Sprintf("%d of the %d routes that the network takes are used, needed or reserved; "+
-		"have the limit raised and set routes.limit before more nodes join", u.Used, u.Limit)
 }

@@ -33,48 +33,35 @@ func (f Finding) String() string {
 // Check compares a cluster's ranges with the network that is to route them. A destination must
 // not overlap a subnet, the network's first address is its gateway, and pods outside of the
 // network's range need a route on every server.
-func Check(l Layout) []Finding {
-	var out []Finding
-	for _, pods := range l.Pods {
-		out = append(out, l.overlaps(pods.Prefix)...)
-		gateway := l.Network.Masked().Addr().Next()
+func Check(l Layout) (found []Finding) {
+	gateway := l.Network.Masked().Addr().Next()
+	for _, r := range l.Pods {
+		pods := r.Prefix
+		add := func(fatal bool, problem, remedy string) {
+			found = append(found, Finding{pods, fatal, problem, remedy})
+		}
+		for _, subnet := range l.Subnets {
+			if pods.Overlaps(subnet) {
+				add(true, "overlaps the network's subnet "+subnet.String()+
+					", so the cloud takes no route into it",
+					"choose a range outside every subnet, or delete the subnet if nothing uses it")
+			}
+		}
+		for _, service := range l.Services {
+			if pods.Overlaps(service) {
+				add(true, "overlaps the Service range "+service.String(), "choose ranges that lie apart")
+			}
+		}
 		switch {
-		case pods.Prefix.Contains(gateway):
-			out = append(out, Finding{
-				pods.Prefix, true, fmt.Sprintf("holds the network's gateway %s", gateway),
-				"choose a range behind the first addresses of the network " + l.Network.String(),
-			})
-		case !l.Network.Contains(pods.Prefix.Addr()) || l.Network.Bits() > pods.Prefix.Bits():
-			out = append(out, Finding{
-				pods.Prefix, false,
-				fmt.Sprintf("is not inside the network %s, so servers send its packets to their public gateway",
-					l.Network),
+		case pods.Contains(gateway):
+			add(true, "holds the network's gateway "+gateway.String(),
+				"choose a range behind the first addresses of the network "+l.Network.String())
+		case !l.Network.Contains(pods.Addr()) || l.Network.Bits() > pods.Bits():
+			add(false, "is not inside the network "+l.Network.String()+
+				", so servers send its packets to their public gateway",
 				fmt.Sprintf("give every server a route to %s via %s, or choose a range inside the network",
-					pods.Prefix, gateway),
-			})
+					pods, gateway))
 		}
 	}
-	return out
-}
-
-func (l Layout) overlaps(pods netip.Prefix) []Finding {
-	var out []Finding
-	for _, subnet := range l.Subnets {
-		if pods.Overlaps(subnet) {
-			out = append(out, Finding{
-				pods, true,
-				fmt.Sprintf("overlaps the network's subnet %s, so the cloud takes no route into it", subnet),
-				"choose a range outside every subnet, or delete the subnet if nothing uses it",
-			})
-		}
-	}
-	for _, service := range l.Services {
-		if pods.Overlaps(service) {
-			out = append(out, Finding{
-				pods, true, fmt.Sprintf("overlaps the Service range %s", service),
-				"choose ranges that lie apart",
-			})
-		}
-	}
-	return out
+	return found
 }

@@ -39,8 +39,6 @@ type Decision struct {
 	Ownership Ownership
 	// Changes has all differences, and Plan those of them to apply now.
 	Changes, Plan Plan
-	// Usage is the fill level after all changes that fit.
-	Usage Usage
 }
 
 // Decide returns the desired table and the changes to it, only additions while Doubt is set.
@@ -60,7 +58,6 @@ func Decide(o Observed) Decision {
 		return true
 	})
 	d.Plan = o.Budget.Trim(d.Changes, d.Ownership)
-	d.Usage = o.Budget.Usage(d.Plan, d.Ownership)
 	return d
 }
 

@@ -2,6 +2,7 @@ package routes_test
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"slices"
 	"testing"
@@ -78,7 +79,28 @@ func TestWithout(t *testing.T) {
 	}; !slices.Equal(got, want) {
 		t.Errorf("plan %q, want %q", got, want)
 	}
-	if waiting.Changes.Count(routes.Delete) != 1 || waiting.Usage != d.Usage {
-		t.Errorf("changes %q, usage %v; want those of the whole decision, %v", show(waiting.Changes), waiting.Usage, d.Usage)
+	if waiting.Changes.Count(routes.Delete) != 1 {
+		t.Errorf("changes %q, want those of the whole decision", show(waiting.Changes))
+	}
+}
+
+// A plan for other destinations doesn't change an earlier one.
+func TestPlansShareNothing(t *testing.T) {
+	var o routes.Observed
+	o.Ranges, o.Gateways.Of = pods(), map[string]netip.Addr{}
+	for i, name := range []string{"w", "x", "y", "a", "b"} {
+		o.Nodes = append(o.Nodes, node(name, fmt.Sprintf("10.244.%d.0/24", i), "", i))
+		o.Gateways.Of[name] = ip(fmt.Sprintf("10.0.0.%d", i+2))
+		if i < 3 { // another program's route is in the way
+			o.Table = append(o.Table, route(fmt.Sprintf("10.244.%d.0/25", i), "10.0.0.99"))
+		}
+	}
+	o.Budget.Limit = len(o.Table)
+	d := routes.Decide(o)
+	first := d.Without(func(p netip.Prefix) bool { return p == pfx("10.244.3.0/24") }).Plan
+	want := show(first)
+	d.Without(func(p netip.Prefix) bool { return p == pfx("10.244.4.0/24") })
+	if got := show(first); !slices.Equal(got, want) {
+		t.Errorf("the plan is now %q, was %q", got, want)
 	}
 }

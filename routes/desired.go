@@ -87,11 +87,9 @@ func (d Duplicate) String() string {
 // Desired returns the routes that nodes need, by priority. If podCIDRs of two nodes overlap, the
 // older node is routed, unless its podCIDR is no node prefix of the ranges and so never routed.
 func Desired(nodes []Node, ranges []Range) Wanted {
-	var w Wanted
-	losers := map[nodeDst]bool{}
-	for _, d := range duplicates(nodes, ranges) {
+	w, losers := Wanted{Duplicates: duplicates(nodes, ranges)}, map[nodeDst]bool{}
+	for _, d := range w.Duplicates {
 		losers[nodeDst{d.Node, d.Dst}] = true
-		w.Duplicates = append(w.Duplicates, d)
 	}
 	ranked := make([]*Node, len(nodes))
 	for i := range nodes {
@@ -112,14 +110,12 @@ func Desired(nodes []Node, ranges []Range) Wanted {
 		}
 		w.Held = append(w.Held, n.Inside...)
 	}
-	slices.SortFunc(w.Held, netip.Prefix.Compare)
 	return w
 }
 
 // Hold adds destinations to Held.
 func (w Wanted) Hold(dsts []netip.Prefix) Wanted {
 	w.Held = slices.Concat(w.Held, dsts)
-	slices.SortFunc(w.Held, netip.Prefix.Compare)
 	return w
 }
 
@@ -136,26 +132,20 @@ func duplicates(nodes []Node, ranges []Range) []Duplicate {
 	type holding struct {
 		node *Node
 		dst  netip.Prefix
-		odd  int // 1: no node prefix of a range
+		fits bool // it is a node prefix of a range
 	}
 	var all []holding
 	for i := range nodes {
-		for _, dst := range nodes[i].Dsts {
-			h := holding{node: &nodes[i], dst: dst}
-			if !cutsAny(ranges, dst) {
-				h.odd = 1
-			}
-			all = append(all, h)
+		n := &nodes[i]
+		for _, dst := range n.Dsts {
+			all = append(all, holding{n, dst, cutsAny(ranges, dst)})
 		}
-		for _, dst := range nodes[i].Inside {
-			all = append(all, holding{node: &nodes[i], dst: dst})
+		for _, dst := range n.Inside {
+			all = append(all, holding{n, dst, true})
 		}
 	}
 	slices.SortFunc(all, func(a, b holding) int {
-		if order := a.dst.Compare(b.dst); order != 0 {
-			return order
-		}
-		return byAge(a.node, b.node)
+		return cmp.Or(a.dst.Compare(b.dst), byAge(a.node, b.node))
 	})
 	var found []Duplicate
 	for start := 0; start < len(all); {
@@ -165,7 +155,7 @@ func duplicates(nodes []Node, ranges []Range) []Duplicate {
 		}
 		run := all[start:end]
 		slices.SortFunc(run, func(a, b holding) int {
-			return cmp.Or(a.odd-b.odd, byAge(a.node, b.node), a.dst.Compare(b.dst))
+			return cmp.Or(firstIf(a.fits, b.fits), byAge(a.node, b.node), a.dst.Compare(b.dst))
 		})
 		var kept []holding
 		for _, h := range run {
@@ -198,7 +188,6 @@ func firstIf(a, b bool) int {
 		return 0
 	case a:
 		return -1
-	default:
-		return 1
 	}
+	return 1
 }

@@ -94,7 +94,7 @@ func (o outlook) nodeStatus(n Node) NodeStatus {
 			Unproved: allToward && !n.Missing.Detached,
 		}
 	}
-	if d, ok := o.duplicate(n); ok {
+	if d, ok := o.duplicate(n.Name, n.Dsts); ok {
 		return duplicate(d)
 	}
 	for _, dst := range n.Dsts {
@@ -157,10 +157,10 @@ func created(n Node) string {
 	return fmt.Sprintf("%s routed via %s", join(n.Dsts), n.Via)
 }
 
-func join(ps []netip.Prefix) string {
-	s := make([]string, len(ps))
-	for i, p := range ps {
-		s[i] = p.String()
+func join[T fmt.Stringer](all []T) string {
+	texts := make([]string, len(all))
+	for i, one := range all {
+		texts[i] = one.String()
 	}
-	return strings.Join(s, ", ")
+	return strings.Join(texts, ", ")
 }

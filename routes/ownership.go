@@ -2,6 +2,7 @@ package routes
 
 import (
 	"net/netip"
+	"slices"
 )
 
 // Range is a pool for routing: every node prefix of Prefix has NodeBits bits.
@@ -17,12 +18,7 @@ func (r Range) Cuts(p netip.Prefix) bool {
 }
 
 func cutsAny(ranges []Range, p netip.Prefix) bool {
-	for _, r := range ranges {
-		if r.Cuts(p) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(ranges, func(r Range) bool { return r.Cuts(p) })
 }
 
 // Ownership groups the routes of a table by owner. Each list is sorted.

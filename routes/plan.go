@@ -42,15 +42,15 @@ type Refusal struct {
 }
 
 // Cause is the reason for a refusal.
-type Cause int
+type Cause string
 
 const (
 	// Full means that the table has no room within its limit and reserve.
-	Full Cause = iota + 1
+	Full Cause = "full"
 	// Obstructed means that a route that isn't ours overlaps the destination.
-	Obstructed
+	Obstructed Cause = "obstructed"
 	// Outside means that the podCIDR is in none of our ranges.
-	Outside
+	Outside Cause = "outside"
 )
 
 // String returns a message with the remedy.
@@ -66,8 +66,23 @@ func (r Refusal) String() string {
 }
 
 // Count returns the number of steps of a kind.
-func (p Plan) Count(verb Verb) int {
-	return len(p.keep(func(s Step) bool { return s.Verb == verb }).Steps)
+func (p Plan) Count(verb Verb) (count int) {
+	for _, s := range p.Steps {
+		if s.Verb == verb {
+			count++
+		}
+	}
+	return count
+}
+
+// Refusals returns the number of routes refused for a cause.
+func (p Plan) Refusals(cause Cause) (count int) {
+	for _, r := range p.Refused {
+		if r.Cause == cause {
+			count++
+		}
+	}
+	return count
 }
 
 // keep returns the plan with only some of its steps.

@@ -29,9 +29,17 @@ func (d Decision) Obstacles() []Finding {
 	return found
 }
 
-// Shortage reports whether the table lacks room for a route of every node, or soon will. full
-// reports whether nodes have no route because of that now.
+// warnPercent is the share of a limit that causes a warning, early enough to have it raised.
+const warnPercent = 80
+
+func nearly(used, limit int) bool { return used*100 >= limit*warnPercent }
+
+// Shortage reports whether the table lacks room for a route of every node, or soon will, unless
+// tunnels connect nodes without one. full reports whether nodes have no route because of that now.
 func (d Decision) Shortage() (finding Finding, full, found bool) {
+	if d.Tunnels.Enabled {
+		return Finding{}, false, false
+	}
 	nodes, others, limit := 0, d.Ownership.Others(), d.Budget.Limit
 	for i := range d.Nodes {
 		if len(d.Nodes[i].Inside) == 0 {

@@ -115,35 +115,6 @@ func TestPreflight(t *testing.T) {
 	}
 }
 
-// Usage counts the routes at the end of a plan, and those that lack room.
-func TestUsage(t *testing.T) {
-	nodes := []routes.Node{
-		node("a", "10.244.1.0/24", "10.0.0.2", 1), node("b", "10.244.2.0/24", "10.0.0.3", 2), node("c", "10.244.3.0/24", "10.0.0.4", 3),
-	}
-	have := []routes.Route{
-		route("10.244.1.0/24", "10.0.0.2"), route("10.244.200.0/24", "10.0.0.200"), route("10.244.201.0/24", "10.0.0.200"), route("192.168.1.0/24", "10.0.0.9"),
-	}
-	owned := ownership(have, pods())
-	for _, c := range []struct {
-		budget routes.Budget
-		used   int
-		high   bool
-	}{
-		{routes.Budget{Limit: 10, Reserve: 1, MaxDeletions: 100}, 5, false},
-		{routes.Budget{Limit: 10, Reserve: 1, MaxDeletions: 1}, 5, false}, // postponed deletions count
-		{routes.Budget{Limit: 6, Reserve: 1, MaxDeletions: 100}, 5, true},
-		{routes.Budget{Limit: 4, Reserve: 0, MaxDeletions: 100}, 4, true}, // refused, and needed
-	} {
-		usage := c.budget.Usage(c.budget.Trim(routes.Diff(routes.Desired(nodes, pods()), owned), owned), owned)
-		if usage.Used != c.used || usage.High() != c.high || usage.Limit != c.budget.Limit {
-			t.Errorf("%+v: %+v, high %v; want %d, %v", c.budget, usage, usage.High(), c.used, c.high)
-		}
-		if usage.High() && !strings.Contains(usage.String(), "routes.limit") {
-			t.Errorf("%q names no remedy", usage)
-		}
-	}
-}
-
 // A route via another address of the node's server serves the node.
 func TestAliasesAreWhatANodeNeeds(t *testing.T) {
 	n := node("a", "10.244.1.0/24", "10.0.0.2", 1)

@@ -1,6 +1,9 @@
 package routes
 
-import "fmt"
+import (
+	"fmt"
+	"net/netip"
+)
 
 // Tunnels is the configuration of tunnels between nodes.
 type Tunnels struct {
@@ -73,7 +76,7 @@ func (n Node) Outside() bool {
 }
 
 func (o outlook) tunnelStatus(n Node) NodeStatus {
-	if d, ok := o.duplicate(n); ok {
+	if d, ok := o.duplicate(n.Name, n.Dsts); ok {
 		return duplicate(d)
 	}
 	why := "the traffic between nodes is encrypted"
@@ -96,9 +99,9 @@ func (o outlook) tunnelStatus(n Node) NodeStatus {
 	}
 }
 
-func (o outlook) duplicate(n Node) (Duplicate, bool) {
-	for _, dst := range n.Dsts {
-		if d, ok := o.lost[nodeDst{n.Name, dst}]; ok {
+func (o outlook) duplicate(node string, dsts []netip.Prefix) (Duplicate, bool) {
+	for _, dst := range dsts {
+		if d, ok := o.lost[nodeDst{node, dst}]; ok {
 			return d, true
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 )
 
 // VSwitch describes nodes without routes: dedicated servers with podCIDRs inside the subnet
@@ -62,16 +61,15 @@ func (v VSwitch) divide(nodes []Node) {
 	}
 	for i := range nodes {
 		n := &nodes[i]
-		if !slices.ContainsFunc(n.Dsts, v.Holds) {
-			continue
-		}
-		n.Subnet, n.Inside = v.Subnet, nil
-		for _, dst := range n.Dsts {
+		dsts := n.Dsts
+		n.Subnet, n.Dsts, n.Inside = v.Subnet, nil, nil
+		for _, dst := range dsts {
 			if v.Holds(dst) {
 				n.Inside = append(n.Inside, dst)
+			} else {
+				n.Dsts = append(n.Dsts, dst)
 			}
 		}
-		n.Dsts = slices.DeleteFunc(slices.Clone(n.Dsts), v.Holds)
 	}
 }
 
@@ -98,10 +96,8 @@ func (v VSwitch) obstacles(r Route) []Finding {
 
 // insideStatus returns why a node's pods in the vSwitch's subnet can't be reached, or ok.
 func (o outlook) insideStatus(n Node) (status NodeStatus, ok bool) {
-	for _, dst := range n.Inside {
-		if d, ok := o.lost[nodeDst{n.Name, dst}]; ok {
-			return duplicate(d), false
-		}
+	if d, ok := o.duplicate(n.Name, n.Inside); ok {
+		return duplicate(d), false
 	}
 	switch {
 	case len(n.Inside) == 0:
@@ -116,7 +112,7 @@ func (o outlook) insideStatus(n Node) (status NodeStatus, ok bool) {
 		}, false
 	case !slices.ContainsFunc(n.InternalIPs, n.Subnet.Contains):
 		return notInVSwitch(n, fmt.Sprintf("and no internal address of the Node does (%s), so the subnet's gateway doesn't find its pods; "+
-			"give the server an address of the subnet on its VLAN interface, and its kubelet that one with --node-ip", joinAddrs(n.InternalIPs))), false
+			"give the server an address of the subnet on its VLAN interface, and its kubelet that one with --node-ip", join(n.InternalIPs))), false
 	}
 	for _, r := range o.have {
 		if slices.ContainsFunc(n.Inside, func(dst netip.Prefix) bool {
@@ -138,12 +134,4 @@ func notInVSwitch(n Node, why string) NodeStatus {
 		Message: fmt.Sprintf("podCIDR %s lies inside the vSwitch's subnet %s, %s", join(n.Inside),
 			n.Subnet, why),
 	}
-}
-
-func joinAddrs(addrs []netip.Addr) string {
-	texts := make([]string, len(addrs))
-	for i, a := range addrs {
-		texts[i] = a.String()
-	}
-	return strings.Join(texts, ", ")
 }

@@ -71,7 +71,7 @@ func staleRoutes(x *cluster) (found []Finding) {
 
 func routeTable(x *cluster) []Finding {
 	f, full, found := x.routing.Shortage()
-	if !found || x.Tunnels() { // which connect the nodes without a route
+	if !found {
 		return nil
 	}
 	finding := ofRoutes(f)

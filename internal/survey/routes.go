@@ -60,8 +60,8 @@ func RoutesOf(s *Snapshot) (table.Page, error) {
 		r.Plan, r.Wanted = routes.Plan{}, routes.Wanted{}
 		out.Notes = append(out.Notes,
 			"underlay-ccm writes no routes: they are switched off by its flags or configuration")
-	} else if r.Usage.High() {
-		out.Notes = append(out.Notes, r.Usage.String())
+	} else if f, _, short := r.Shortage(); short {
+		out.Notes = append(out.Notes, f.String())
 	}
 	absent, _ := s.Absences() // no error here: Routing would have failed
 	missing, extra := driftOf(r, absent)
@@ -100,7 +100,7 @@ func nodeOf(name string) string {
 
 // budget counts the routes that the cluster may still add, and Nodes' routes that do not fit.
 func (s *Snapshot) budget(r routes.Decision) table.Table {
-	used, refused := r.Ownership.Total(), r.Plan.Full()
+	used, refused := r.Ownership.Total(), r.Plan.Refusals(routes.Full)
 	free := r.Budget.Room(used)
 	t := table.New("budget", "Budget", ">LIMIT", ">USED", ">RESERVE", ">FREE", ">REFUSED",
 		">SERVERS ATTACHED")

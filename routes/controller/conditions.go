@@ -66,8 +66,8 @@ func (c *Controller) publish(d decision, a *attempt, final bool) {
 			continue
 		}
 		for _, dst := range n.Dsts {
-			if err := c.retries.failures[dst].err; err != nil && !v.Reachable && v.Reason == routes.NoRouteCreated &&
-				v.Event == "" {
+			err := c.retries.failures[dst].err
+			if err != nil && !v.Reachable && v.Reason == routes.NoRouteCreated && v.Event == "" {
 				v.Message = err.Error()
 			}
 		}
@@ -91,7 +91,14 @@ func (c *Controller) report(ctx context.Context, name string) error {
 	if !news(node, p) {
 		return nil
 	}
-	patched, err := kube.SetCondition(ctx, c.Client, node, condition(p.NodeStatus), time.Now())
+	condition := corev1.NodeCondition{
+		Type: corev1.NodeNetworkUnavailable, Status: corev1.ConditionTrue, Reason: string(p.Reason),
+		Message: p.Message,
+	}
+	if p.Reachable {
+		condition.Status = corev1.ConditionFalse
+	}
+	patched, err := kube.SetCondition(ctx, c.Client, node, condition, time.Now())
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -122,18 +129,5 @@ func news(node *corev1.Node, p posted) bool {
 	default:
 		// A planned write may fail, and then nothing has changed.
 		return p.final && (old.Reason != string(p.Reason) || p.Event != "" && old.Message != p.Message)
-	}
-}
-
-func condition(v routes.NodeStatus) corev1.NodeCondition {
-	status := corev1.ConditionTrue
-	if v.Reachable {
-		status = corev1.ConditionFalse
-	}
-	return corev1.NodeCondition{
-		Type:    corev1.NodeNetworkUnavailable,
-		Status:  status,
-		Reason:  string(v.Reason),
-		Message: v.Message,
 	}
 }

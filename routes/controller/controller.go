@@ -96,15 +96,16 @@ type Controller struct {
 	requested time.Time                  // when the list of table was requested
 	written   map[netip.Prefix]time.Time // when additions to table after the list were requested
 	// unsettled has when deletions with an unknown result have taken effect at the latest.
-	unsettled map[netip.Prefix]time.Time
-	firstSeen map[types.UID]time.Time // when Nodes were first observed
-	record    *storedRecord
-	learned   learnedLimit
-	admitted  bool // the ranges were found not to be another cluster's
-	poll      serverPoll
-	retries   retries
-	deletions deletionCount
-	events    *tableEvents
+	unsettled    map[netip.Prefix]time.Time
+	firstSeen    map[types.UID]time.Time // when Nodes were first observed
+	record       *storedRecord
+	learned      learnedLimit
+	admitted     bool // the ranges were found not to be another cluster's
+	poll         serverPoll
+	retries      retries
+	events       *tableEvents
+	deleted      int // routes since deletedSince, the beginning of a period
+	deletedSince time.Time
 
 	mu     sync.Mutex
 	posted map[types.UID]posted // the latest status of each Node, which condition workers read
@@ -149,7 +150,6 @@ func New(cfg Config) (*Controller, error) {
 		learned:   newLearnedLimit(),
 		poll:      serverPoll{nodes: map[types.UID]pause{}},
 		retries:   newRetries(),
-		deletions: deletionCount{period: cfg.Period},
 		events:    newTableEvents(cfg.Recorder),
 		posted:    map[types.UID]posted{},
 		newest:    kube.NewNewest[*corev1.Node](),

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/underlay-ccm/underlay/internal/kube"
@@ -19,43 +18,32 @@ type decision struct {
 	routes.Decision
 	statuses map[string]routes.NodeStatus
 	uids     map[string]types.UID
-	// waiting has the names of the Nodes with servers that are not attached yet.
-	waiting []string
 }
 
-// basis is the information available to a decision.
-type basis struct {
-	// fresh requests a new list of servers.
-	fresh bool
-	// mayDelete allows deletions. Without it only free room can be used.
-	mayDelete bool
-	// podCIDRs are those of all Nodes in a live list. No route to them is deleted.
-	podCIDRs []netip.Prefix
-	// stood has the routes that may be deleted or replaced; nil allows all of ours.
-	stood map[routes.Route]bool
-}
-
-// decide decides on the table as last listed. Destinations that failed recently are skipped.
-func (c *Controller) decide(ctx context.Context, b basis) (decision, error) {
-	nodes, err := c.lister.List(labels.Everything())
+// decide decides on the table as last listed, and by what the attempt allows; nil allows all.
+// Destinations that failed recently are skipped. fresh requests a new list of servers.
+func (c *Controller) decide(ctx context.Context, a *attempt, fresh bool) (decision, error) {
+	nodes, err := c.nodes()
 	if err != nil {
-		return decision{}, fmt.Errorf("listing Nodes: %w", err)
+		return decision{}, err
 	}
-	gateways, err := c.Gateways.Gateways(ctx, nodes, b.fresh)
+	gateways, err := c.Gateways.Gateways(ctx, nodes, fresh)
 	if err != nil {
 		return decision{}, fmt.Errorf("finding the Nodes' servers: %w", err)
 	}
 	now := time.Now()
 	o := routes.Observed{
 		Table: c.table, Ranges: c.Ranges, VSwitch: c.VSwitch, Gateways: gateways,
-		Departed: c.departedPodCIDRs(),
-		Record:   c.record.routes, Kept: b.podCIDRs, Stood: b.stood, Budget: c.budget(b.mayDelete, now),
-		Tunnels: c.Tunnels,
+		Departed: c.departedPodCIDRs(), Record: c.record.routes, Tunnels: c.Tunnels,
+		Budget: c.budget(a == nil || a.mayDelete(), now),
+	}
+	if a != nil {
+		o.Kept, o.Stood = a.podCIDRs, a.stood
 	}
 	d := decision{uids: make(map[string]types.UID, len(nodes))}
 	for _, node := range nodes {
 		n := RouteNode(node, c.Tunnels)
-		n.Unseen = c.unseen(n.Dsts, c.seen(node, now))
+		n.Unseen = c.unseen(n.Dsts, c.firstSeen[node.UID])
 		o.Nodes = append(o.Nodes, n)
 		d.uids[node.Name] = node.UID
 	}
@@ -77,16 +65,20 @@ func (c *Controller) decide(ctx context.Context, b basis) (decision, error) {
 			c.passes.AddAfter(resync, at.Sub(now))
 		}
 	}
-	d.waiting = d.Waiting()
 	return d, nil
 }
 
+// budget limits deletions per period, so that a mistake takes time to cause harm.
 func (c *Controller) budget(mayDelete bool, now time.Time) routes.Budget {
+	if now.Sub(c.deletedSince) >= c.Period {
+		c.deletedSince, c.deleted = now, 0
+	}
 	b := routes.Budget{
 		Limit: c.learned.limit(c.Limit, c.Reserve, len(c.table), now), Reserve: c.Reserve,
+		Deleted: c.deleted,
 	}
 	if mayDelete {
-		b.MaxDeletions, b.Deleted = c.MaxDeletions, c.deletions.count(now)
+		b.MaxDeletions = c.MaxDeletions
 	}
 	return b
 }

@@ -73,7 +73,8 @@ func (e *tableEvents) decided(d decision) {
 			"route %s is in this cluster's pod range, and this cluster neither wrote nor adopted it; it is kept: remove it if nothing uses it, and give each cluster on the network a pod range of its own", r)
 	}
 	e.report(routes.EventRouteAmbiguous, ambiguous)
-	e.report(eventNearlyFull, only(d.Usage.High(), d.Usage.String()))
+	shortage, _, short := d.Shortage()
+	e.report(eventNearlyFull, only(short, shortage.String()))
 }
 
 func (e *tableEvents) capped(postponed int, percent int) {

@@ -12,25 +12,20 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// seeAll records which Nodes exist before the table is listed.
-func (c *Controller) seeAll() error {
+// nodes returns all Nodes, and records when each was first observed: lists of the table that are
+// requested later are newer than the Node.
+func (c *Controller) nodes() ([]*corev1.Node, error) {
 	nodes, err := c.lister.List(labels.Everything())
 	if err != nil {
-		return fmt.Errorf("listing Nodes: %w", err)
+		return nil, fmt.Errorf("listing Nodes: %w", err)
 	}
+	now := time.Now()
 	for _, node := range nodes {
-		c.seen(node, time.Now())
+		if _, known := c.firstSeen[node.UID]; !known {
+			c.firstSeen[node.UID] = now
+		}
 	}
-	return nil
-}
-
-// seen returns when a Node was first observed. Lists requested later are newer than the Node.
-func (c *Controller) seen(node *corev1.Node, now time.Time) time.Time {
-	since, known := c.firstSeen[node.UID]
-	if !known {
-		since, c.firstSeen[node.UID] = now, now
-	}
-	return since
+	return nodes, nil
 }
 
 // unseen reports whether a destination is in no list and no write of ours at since or later.

@@ -10,10 +10,10 @@ import (
 )
 
 type tableMetrics struct {
-	limit, reserve, wanted, postponed, headroom   *metrics.Gauge
-	ours, ambiguous, foreign, attachments, listed *metrics.Gauge
-	refused                                       *metrics.GaugeVec
-	writes                                        *metrics.CounterVec
+	limit, postponed, headroom, ours, ambiguous, foreign, attachments, listed *metrics.Gauge
+
+	refused *metrics.GaugeVec
+	writes  *metrics.CounterVec
 }
 
 func newTableMetrics(r promauto.Registry) (*tableMetrics, error) {
@@ -21,8 +21,6 @@ func newTableMetrics(r promauto.Registry) (*tableMetrics, error) {
 	return &tableMetrics{
 		limit: f.Gauge("limit",
 			"Number of routes that the network's table takes, as configured or as the cloud said."),
-		reserve: f.Gauge("reserve", "Number of routes of the limit that are left to others."),
-		wanted:  f.Gauge("wanted", "Number of routes that the Nodes need."),
 		postponed: f.Gauge("postponed_deletions",
 			"Number of our routes that are stale and wait for the cap on deletions."),
 		headroom:    f.Gauge("headroom", "Number of routes that still fit into the table."),
@@ -43,16 +41,8 @@ func newTableMetrics(r promauto.Registry) (*tableMetrics, error) {
 
 func (m *tableMetrics) show(d decision) {
 	m.limit.Set(float64(d.Budget.Limit))
-	m.reserve.Set(float64(d.Budget.Reserve))
-	m.wanted.Set(float64(len(d.Wanted.Routes)))
-	refused := map[routes.Cause]int{}
-	for _, r := range d.Plan.Refused {
-		refused[r.Cause]++
-	}
-	for cause, name := range map[routes.Cause]string{
-		routes.Full: "full", routes.Obstructed: "obstructed", routes.Outside: "outside",
-	} {
-		m.refused.WithLabelValues(name).Set(float64(refused[cause]))
+	for _, cause := range []routes.Cause{routes.Full, routes.Obstructed, routes.Outside} {
+		m.refused.WithLabelValues(string(cause)).Set(float64(d.Plan.Refusals(cause)))
 	}
 	m.postponed.Set(float64(len(d.Plan.Postponed)))
 	m.headroom.Set(float64(d.Budget.Room(d.Ownership.Total())))

@@ -41,14 +41,13 @@ func (c *Controller) maxListAge() time.Duration { return c.Lease / 2 }
 // certain reports whether lists of routes and servers are new enough to delete and replace.
 func (a *attempt) certain() bool { return a.stood != nil && time.Now().Before(a.by) }
 
-func (a *attempt) basis() basis {
-	return basis{mayDelete: a.certain() && a.podCIDRs != nil, podCIDRs: a.podCIDRs, stood: a.stood}
-}
+// mayDelete reports whether routes may be deleted. If not, only free room can be used.
+func (a *attempt) mayDelete() bool { return a.certain() && a.podCIDRs != nil }
 
 // pass reconciles the table with the Nodes. It sends no request if the last list needs no change.
 func (c *Controller) pass(ctx context.Context, why trigger) error {
 	c.record.load(ctx, time.Now())
-	if err := c.seeAll(); err != nil {
+	if _, err := c.nodes(); err != nil {
 		return err
 	}
 	listed := why == resync || c.table == nil
@@ -57,7 +56,7 @@ func (c *Controller) pass(ctx context.Context, why trigger) error {
 			return err
 		}
 	}
-	d, err := c.decide(ctx, basis{mayDelete: true})
+	d, err := c.decide(ctx, nil, false)
 	if err != nil {
 		return err
 	}
@@ -80,7 +79,7 @@ func (c *Controller) pass(ctx context.Context, why trigger) error {
 			return err
 		}
 		a.by = c.requested.Add(c.maxListAge())
-		if d, err = c.decide(ctx, a.basis()); err != nil {
+		if d, err = c.decide(ctx, &a, false); err != nil {
 			return err
 		}
 	}
@@ -113,11 +112,11 @@ func (c *Controller) lookForServers(ctx context.Context, d decision, a *attempt)
 		a.stood[r] = true
 	}
 	deleting := d.Plan.Count(routes.Delete) > 0
-	d, err := c.decide(ctx, basis{fresh: true, mayDelete: true})
+	d, err := c.decide(ctx, nil, true)
 	if err != nil {
 		return err
 	}
-	for _, name := range d.waiting {
+	for _, name := range d.Waiting() {
 		c.poll.polled(d.uids[name], time.Now())
 		a.looked[d.uids[name]] = true
 	}
@@ -142,7 +141,7 @@ func (c *Controller) lookForWaiting(ctx context.Context, d decision, a *attempt)
 	for {
 		var due []*corev1.Node
 		turn, now := false, time.Now()
-		for _, name := range d.waiting {
+		for _, name := range d.Waiting() {
 			node, err := c.lister.Get(name)
 			if err == nil && c.poll.soon(node.UID, now) {
 				due = append(due, node)
@@ -160,7 +159,7 @@ func (c *Controller) lookForWaiting(ctx context.Context, d decision, a *attempt)
 			a.looked[node.UID] = true
 		}
 		var err error
-		if d, err = c.decide(ctx, a.basis()); err != nil {
+		if d, err = c.decide(ctx, a, false); err != nil {
 			return d, err
 		}
 	}
@@ -184,7 +183,7 @@ func (c *Controller) converge(ctx context.Context, d decision, a *attempt) error
 		if err := c.carryOut(ctx, step, a); err != nil {
 			return err
 		}
-		if d, err = c.decide(ctx, a.basis()); err != nil {
+		if d, err = c.decide(ctx, a, false); err != nil {
 			return err
 		}
 	}
@@ -220,7 +219,7 @@ func (c *Controller) carryOut(ctx context.Context, step routes.Step, a *attempt)
 	log := klog.FromContext(ctx).WithValues("verb", step.Verb, "route", step.Route(), "node",
 		step.New.Node)
 	if step.Verb == routes.Delete {
-		c.deletions.add()
+		c.deleted++
 	}
 	requested := time.Now()
 	err := c.write(ctx, step, a.by)
@@ -267,7 +266,7 @@ func (c *Controller) finish(ctx context.Context, d decision, a *attempt) {
 	c.forgetGone(d.uids)
 	c.markReach(ctx, d)
 	c.events.decided(d)
-	mayDelete, certain := a.basis().mayDelete, a.certain()
+	mayDelete, certain := a.mayDelete(), a.certain()
 	if mayDelete || len(d.Plan.Postponed) == 0 {
 		c.events.capped(len(d.Plan.Postponed), c.MaxDeletions)
 	}
@@ -281,14 +280,14 @@ func (c *Controller) finish(ctx context.Context, d decision, a *attempt) {
 	case left && !certain:
 		klog.FromContext(ctx).Info("Stale or wrong routes are neither deleted nor replaced: since they were listed, requests to the cloud took too long", "listed", c.requested, "limit", c.maxListAge())
 	}
-	waiting := make(map[types.UID]bool, len(d.waiting))
-	for _, name := range d.waiting {
+	waiting := map[types.UID]bool{}
+	for _, name := range d.Waiting() {
 		waiting[d.uids[name]] = true
 		c.passes.AddAfter(change, c.poll.wait(d.uids[name], now))
 	}
 	c.poll.keep(waiting)
 	waits := []time.Duration{c.retries.left(now), c.record.left(now)}
-	if d.Plan.Full() > 0 {
+	if d.Plan.Refusals(routes.Full) > 0 {
 		waits = append(waits, c.learned.left(now))
 	}
 	for _, wait := range waits {

@@ -31,7 +31,6 @@ type storedRecord struct {
 	routes routes.Record
 	loaded bool              // the stored record was read
 	object *corev1.ConfigMap // last stored version; nil: none exists
-	stored routes.Record     // content of object
 	// missing has the time since when no list contained a route.
 	missing map[routes.Route]time.Time
 	err     error // of the last request
@@ -69,16 +68,17 @@ func (r *storedRecord) read(ctx context.Context) error {
 		metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		r.loaded, r.object, r.stored = true, nil, routes.Record{}
+		r.loaded, r.object = true, nil
 		return nil
 	case err != nil:
 		return fmt.Errorf("reading ConfigMap %s/%s: %w", metav1.NamespaceSystem, RecordName, err)
 	}
 	r.loaded, r.object = true, live
-	if r.stored, err = routes.ParseRecord(live.Data); err != nil {
+	stored, err := routes.ParseRecord(live.Data)
+	if err != nil {
 		err = fmt.Errorf("ConfigMap %s/%s: %w", metav1.NamespaceSystem, RecordName, err)
 	}
-	maps.Copy(r.routes, r.stored)
+	maps.Copy(r.routes, stored)
 	return err
 }
 
@@ -110,7 +110,11 @@ func (r *storedRecord) keep(ctx context.Context, wanted []routes.Route, now time
 		r.routes[route] = true
 		delete(r.missing, route) // it exists, or is about to be requested
 	}
-	if !maps.Equal(r.routes, r.stored) && r.left(now) == 0 {
+	var stored map[string]string
+	if r.object != nil {
+		stored = r.object.Data
+	}
+	if !maps.Equal(r.routes.Text(), stored) && r.left(now) == 0 {
 		r.note(r.store(ctx), now)
 	}
 }
@@ -133,7 +137,7 @@ func (r *storedRecord) store(ctx context.Context) error {
 func (r *storedRecord) write(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
 	defer cancel()
-	configMaps, written := r.client.CoreV1().ConfigMaps(metav1.NamespaceSystem), maps.Clone(r.routes)
+	configMaps := r.client.CoreV1().ConfigMaps(metav1.NamespaceSystem)
 	var live *corev1.ConfigMap
 	var err error
 	if r.object == nil {
@@ -143,11 +147,11 @@ func (r *storedRecord) write(ctx context.Context) error {
 				Labels:      map[string]string{"app.kubernetes.io/part-of": "underlay"},
 				Annotations: map[string]string{"underlay.dev/about": "Which routes of the cloud's network this cluster wrote or adopted, by destination. Only these are ever deleted. Don't delete: routes of Nodes that are gone would stay."},
 			},
-			Data: written.Text(),
+			Data: r.routes.Text(),
 		}, metav1.CreateOptions{})
 	} else {
 		changed := r.object.DeepCopy()
-		changed.Data = written.Text()
+		changed.Data = r.routes.Text()
 		live, err = configMaps.Update(ctx, changed, metav1.UpdateOptions{})
 	}
 	if err != nil {
@@ -155,6 +159,6 @@ func (r *storedRecord) write(ctx context.Context) error {
 		r.loaded = false
 		return fmt.Errorf("writing ConfigMap %s/%s: %w", metav1.NamespaceSystem, RecordName, err)
 	}
-	r.object, r.stored = live, written
+	r.object = live
 	return nil
 }

@@ -123,8 +123,8 @@ func TestMoreNodesThanTheLimit(t *testing.T) {
 			t.Errorf("events %v, want one for each of the 75 and one about the table", said)
 		}
 		expectMetrics(t, m, map[string]float64{
-			"limit": 100, "reserve": 5, "ours": 75, "foreign": foreign, "ambiguous": 0,
-			"wanted": nodes, "refused": 75, "headroom": 0, "attachments": nodes,
+			"limit": 100, "ours": 75, "foreign": foreign, "ambiguous": 0,
+			"refused": 75, "headroom": 0, "attachments": nodes,
 		})
 		l.Sim.ResetRequests()
 		rest(time.Hour)
