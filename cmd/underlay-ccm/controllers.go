@@ -97,6 +97,7 @@ func (m *manager) routes(c *appconfig.CompletedConfig) (runner, error) {
 
 		Period:   m.config.Routes.ReconciliationPeriod,
 		Lease:    lease(c),
+		Leading:  m.leading,
 		State:    &m.routeState,
 		Recorder: c.EventRecorder,
 		Registry: registry{},

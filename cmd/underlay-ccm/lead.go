@@ -66,6 +66,14 @@ func (m *manager) hold(ctx context.Context, c *appconfig.CompletedConfig) {
 	klog.FromContext(ctx).Error(err, "The lease will not be given back at the end; it will expire")
 }
 
+// leading returns an error if another process holds the lease.
+func (m *manager) leading(ctx context.Context) error {
+	if lease := m.lease.Load(); lease != nil {
+		return lease.Check(ctx)
+	}
+	return nil
+}
+
 // stepDown waits for held changes, with or without a lease, and then releases the lease, so that
 // the next leader can start at once. A replica that doesn't lead has no held changes.
 func (m *manager) stepDown() {

@@ -43,6 +43,9 @@ func TestReleaseGivesBackTheOwnLease(t *testing.T) {
 			if _, err := leases.Update(t.Context(), lease(tt.last), metav1.UpdateOptions{}); err != nil {
 				t.Fatal(err)
 			}
+			if err := held.Check(t.Context()); (err == nil) != (tt.first == tt.last) {
+				t.Errorf("the check returned %v", err)
+			}
 			if err := held.Release(t.Context()); err != nil {
 				t.Fatal(err)
 			}

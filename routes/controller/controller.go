@@ -4,12 +4,13 @@
 // It is event-driven with a periodic resync. Every pass makes the complete decision: all nodes and
 // routes are passed to package routes, then the plan is written one step at a time. It decides
 // again after each write, so that urgent changes take precedence over what was planned before. It
-// never deletes on incomplete information: a pass that deletes has listed servers, Nodes and
-// routes itself, in this order. It deletes only routes that it had before and that are in that
-// list too: none of them is newer than the list of servers, however long that took. A node that is
-// detached at the moment keeps its route. Nor does it delete on outdated information: a deletion
-// that is not accepted within half a lease of that list of routes is no longer sent, so that the
-// next leader can tell when the last deletion of this process has taken effect.
+// never deletes on incomplete information: a pass that deletes has listed servers, read the lease,
+// and listed Nodes and routes itself, in this order. It deletes only routes that it had before and
+// that are in that list too: none of them is newer than the list of servers, however long that
+// took. A node that is detached at the moment keeps its route. Nor does it delete on outdated
+// information: a deletion that is not accepted within half a lease of that list of routes is no
+// longer sent, so that the next leader can tell when the last deletion of this process has taken
+// effect.
 //
 // Routes that it writes or adopts are recorded first, in the ConfigMap RecordName, and only
 // recorded routes are ever deleted (see routes.Owned). A route that can't be recorded is added
@@ -56,7 +57,8 @@ type Gateways interface {
 	Look(ctx context.Context, nodes []*corev1.Node) error
 }
 
-// Config is the configuration of a Controller. VSwitch, Departed, State and Lease are optional.
+// Config is the configuration of a Controller. VSwitch, Departed, State, Lease and Leading are
+// optional.
 type Config struct {
 	Client   kubernetes.Interface
 	Nodes    coreinformers.NodeInformer
@@ -73,6 +75,9 @@ type Config struct {
 	Period time.Duration
 	// Lease is how long a former leader may continue after it lost the lease; 0: 15 s, upstream's.
 	Lease time.Duration
+	// Leading returns an error if another process leads. It is called before routes are deleted or
+	// replaced: a process that was suspended may know neither that nor the Nodes that joined since.
+	Leading func(context.Context) error
 	// Departed returns the deleted Nodes whose podCIDRs are not free yet, or false if not known
 	// yet. Their routes are adopted like those of Nodes while their servers exist: a Node may be
 	// deleted before its route is recorded. It is called by the goroutine that runs passes.
@@ -133,6 +138,9 @@ func New(cfg Config) (*Controller, error) {
 	cfg.Lease, cfg.State = cmp.Or(cfg.Lease, usualLease), cmp.Or(cfg.State, new(State))
 	if cfg.Departed == nil {
 		cfg.Departed = func() ([]kube.Departed, bool) { return nil, true }
+	}
+	if cfg.Leading == nil {
+		cfg.Leading = func(context.Context) error { return nil }
 	}
 	c := &Controller{
 		Config: cfg,

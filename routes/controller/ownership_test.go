@@ -1,9 +1,11 @@
 package controller_test
 
 import (
+	"context"
 	"net/netip"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -270,5 +272,28 @@ func TestADeletionThatTakesEffectLateIsNotOverlooked(t *testing.T) {
 		}
 		w.expectTable("10.244.0.0/24 via 10.0.0.2")
 		w.expectCondition(nodeName(0), "False RouteCreated")
+	})
+}
+
+// A process that another one has replaced as the leader deletes nothing.
+func TestOnlyTheLeaderDeletes(t *testing.T) {
+	withFixture(t, func(w *fixture) {
+		var lost atomic.Bool
+		w.cfg.Leading = func(context.Context) error {
+			if lost.Load() {
+				return errBroken
+			}
+			return nil
+		}
+		w.joinMany(0, 1)
+		defer w.start()()
+		rest(time.Minute)
+		lost.Store(true)
+		w.leave(nodeName(0))
+		rest(10 * time.Minute)
+		w.expectTable("10.244.0.0/24 via 10.0.0.2")
+		lost.Store(false)
+		rest(2 * time.Minute)
+		w.expectTable("")
 	})
 }

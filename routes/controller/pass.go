@@ -120,6 +120,9 @@ func (c *Controller) lookForServers(ctx context.Context, d decision, a *attempt)
 		c.poll.polled(d.uids[name], time.Now())
 		a.looked[d.uids[name]] = true
 	}
+	if err := c.Leading(ctx); err != nil {
+		return fmt.Errorf("before routes are deleted or replaced: %w", err)
+	}
 	if !deleting {
 		return nil
 	}

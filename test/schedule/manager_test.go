@@ -52,7 +52,7 @@ type manager struct {
 type way struct{ api, cloud *line }
 
 // start creates a manager. It fails with the errors at which a real one would exit.
-func start(parent context.Context, name string, first bool, road func(*process) way) (*manager, error) {
+func start(parent context.Context, name string, first bool, leading func(context.Context) error, road func(*process) way) (*manager, error) {
 	ctx, cancel := context.WithCancel(parent)
 	m := &manager{process: newProcess(cancel), name: name}
 	to := road(m.process)
@@ -75,7 +75,7 @@ func start(parent context.Context, name string, first bool, road func(*process) 
 		cancel()
 		return nil, err
 	}
-	if err := m.assemble(ctx, client, factory, network, first); err != nil {
+	if err := m.assemble(ctx, client, factory, network, first, leading); err != nil {
 		cancel()
 		return nil, err
 	}
@@ -100,7 +100,7 @@ func findNetwork(ctx context.Context, transport http.RoundTripper) (*hetzner.Net
 }
 
 // assemble creates the controllers, connects them, and runs them.
-func (m *manager) assemble(ctx context.Context, client kubernetes.Interface, factory informers.SharedInformerFactory, network *hetzner.Network, first bool) error {
+func (m *manager) assemble(ctx context.Context, client kubernetes.Interface, factory informers.SharedInformerFactory, network *hetzner.Network, first bool, leading func(context.Context) error) error {
 	recorder, registry := &record.FakeRecorder{}, metrics.NewKubeRegistry()
 	nodes := factory.Core().V1().Nodes()
 	var state routecontroller.State
@@ -122,7 +122,7 @@ func (m *manager) assemble(ctx context.Context, client kubernetes.Interface, fac
 		Client: client, Nodes: nodes, Table: network,
 		Gateways: &cloud.Machines{Cloud: network.Servers()},
 		Ranges:   []routes.Range{{Prefix: netip.MustParsePrefix(podRange), NodeBits: 24}},
-		Limit:    100, MaxDeletions: 25, Period: period, Lease: leaseTime,
+		Limit:    100, MaxDeletions: 25, Period: period, Lease: leaseTime, Leading: leading,
 		Departed: allocator.Departed, State: &state,
 		Recorder: recorder, Registry: registry,
 	})

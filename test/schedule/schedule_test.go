@@ -1,6 +1,8 @@
 package schedule
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -10,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -56,6 +59,7 @@ type schedule struct {
 	leader  *manager
 	former  []*manager // frozen, or about to notice
 	started int
+	holder  atomic.Int64 // number of the manager with the lease
 
 	mu     sync.Mutex // guards the state for requests
 	luck   *rand.Rand
@@ -115,7 +119,15 @@ func (s *schedule) lead() {
 	for range 100 {
 		s.started++
 		name := fmt.Sprint("m", s.started)
-		m, err := start(s.t.Context(), name, s.started == 1, func(p *process) way {
+		number := int64(s.started)
+		s.holder.Store(number)
+		leading := func(context.Context) error {
+			if s.holder.Load() != number {
+				return errors.New("another manager has the lease")
+			}
+			return nil
+		}
+		m, err := start(s.t.Context(), name, s.started == 1, leading, func(p *process) way {
 			return way{
 				api:   &line{process: p, next: s.api, draw: s.drawing(name, "api")},
 				cloud: &line{process: p, next: s.cloud.sim.Transport(), draw: s.drawing(name, "cloud"), heard: s.heard},
