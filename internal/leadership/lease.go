@@ -6,15 +6,17 @@ import (
 	"strings"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
-	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/utils/ptr"
 )
 
 // Lease is a lease that this process holds. It is safe for concurrent use.
 type Lease struct {
-	lock   resourcelock.LeaseLock // to copy: it has the lease that it read
-	holder string                 // identity of this process in the lease
+	leases coordinationclient.LeaseInterface
+	name   string
+	holder string // identity of this process in the lease
 }
 
 // Held reads a lease that the process has just acquired, and records its holder identity, which
@@ -23,41 +25,29 @@ type Lease struct {
 func Held(
 	ctx context.Context, client coordinationclient.LeasesGetter, namespace, name, host string,
 ) (*Lease, error) {
-	l := &Lease{
-		lock: resourcelock.LeaseLock{
-			LeaseMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Client: client,
-		},
+	l := &Lease{leases: client.Leases(namespace), name: name}
+	_, holder, err := l.read(ctx)
+	if err == nil && !strings.HasPrefix(holder, host+"_") {
+		err = fmt.Errorf("lease %s is held by %q, which isn't a process of %s", name, holder, host)
 	}
-	_, record, err := l.read(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if !strings.HasPrefix(record.HolderIdentity, host+"_") {
-		return nil,
-			fmt.Errorf("lease %s is held by %q, which isn't a process of %s", l.lock.Describe(),
-				record.HolderIdentity, host)
-	}
-	l.holder = record.HolderIdentity
-	return l, nil
+	l.holder = holder
+	return l, err
 }
 
-func (l *Lease) read(
-	ctx context.Context,
-) (*resourcelock.LeaseLock, *resourcelock.LeaderElectionRecord, error) {
-	lock := l.lock
-	record, _, err := lock.Get(ctx)
+func (l *Lease) read(ctx context.Context) (live *coordinationv1.Lease, holder string, err error) {
+	live, err = l.leases.Get(ctx, l.name, metav1.GetOptions{})
 	if err != nil {
-		return nil, nil, fmt.Errorf("reading lease %s: %w", lock.Describe(), err)
+		return nil, "", fmt.Errorf("reading lease %s: %w", l.name, err)
 	}
-	return &lock, record, nil
+	return live, ptr.Deref(live.Spec.HolderIdentity, ""), nil
 }
 
 // Check returns an error unless the process still holds the lease. A process that was suspended
 // may act as a leader for a moment before its elector finds another one.
 func (l *Lease) Check(ctx context.Context) error {
-	lock, record, err := l.read(ctx)
-	if err == nil && record.HolderIdentity != l.holder {
-		err = fmt.Errorf("lease %s is held by %q now", lock.Describe(), record.HolderIdentity)
+	_, holder, err := l.read(ctx)
+	if err == nil && holder != l.holder {
+		err = fmt.Errorf("lease %s is held by %q now", l.name, holder)
 	}
 	return err
 }
@@ -65,21 +55,16 @@ func (l *Lease) Check(ctx context.Context) error {
 // Release releases the lease if the process still holds it. Another process may acquire it at
 // once, so the Gate must be closed before.
 func (l *Lease) Release(ctx context.Context) error {
-	lock, record, err := l.read(ctx)
-	if err != nil {
+	live, holder, err := l.read(ctx)
+	if err != nil || holder != l.holder {
 		return err
 	}
-	if record.HolderIdentity != l.holder {
-		return nil
-	}
-	now := metav1.NewTime(time.Now())
-	// Same record as client-go's election with ReleaseOnCancel.
-	released := resourcelock.LeaderElectionRecord{
-		LeaderTransitions: record.LeaderTransitions, LeaseDurationSeconds: 1, RenewTime: now,
-		AcquireTime: now,
-	}
-	if err := lock.Update(ctx, released); err != nil {
-		return fmt.Errorf("releasing lease %s: %w", lock.Describe(), err)
+	now := metav1.NewMicroTime(time.Now())
+	// As client-go's election with ReleaseOnCancel.
+	live.Spec.HolderIdentity, live.Spec.LeaseDurationSeconds = nil, ptr.To[int32](1)
+	live.Spec.RenewTime, live.Spec.AcquireTime = &now, &now
+	if _, err := l.leases.Update(ctx, live, metav1.UpdateOptions{}); err != nil {
+		return fmt.Errorf("releasing lease %s: %w", l.name, err)
 	}
 	return nil
 }
