@@ -34,8 +34,12 @@ func (c *Controller) decide(ctx context.Context, a *attempt, fresh bool) (decisi
 	now := time.Now()
 	o := routes.Observed{
 		Table: c.table, Ranges: c.Ranges, VSwitch: c.VSwitch, Gateways: gateways,
-		Departed: c.departedPodCIDRs(), Record: c.record.routes, Tunnels: c.Tunnels,
+		Departed: map[string][]netip.Prefix{}, Record: c.record.routes, Tunnels: c.Tunnels,
 		Budget: c.budget(a == nil || a.mayDelete(), now),
+	}
+	departed, _ := c.Departed()
+	for _, d := range departed {
+		o.Departed[d.ProviderID] = append(o.Departed[d.ProviderID], d.Prefixes...)
 	}
 	if a != nil {
 		o.Kept, o.Stood = a.podCIDRs, a.stood
@@ -83,16 +87,6 @@ func (c *Controller) budget(mayDelete bool, now time.Time) routes.Budget {
 	return b
 }
 
-// departedPodCIDRs returns the podCIDRs of deleted Nodes, by their servers' provider IDs.
-func (c *Controller) departedPodCIDRs() map[string][]netip.Prefix {
-	departed, _ := c.Departed()
-	found := make(map[string][]netip.Prefix, len(departed))
-	for _, d := range departed {
-		found[d.ProviderID] = append(found[d.ProviderID], d.Prefixes...)
-	}
-	return found
-}
-
 // RouteNode converts a Node for package routes, without the results of Gateways. Only IPv4
 // podCIDRs are routed through the network's table; networks don't support IPv6.
 func RouteNode(node *corev1.Node, tunnels routes.Tunnels) routes.Node {
@@ -126,10 +120,4 @@ func (d decision) lookAgain() bool {
 		}
 	}
 	return false
-}
-
-// removes reports whether a decision depends on the servers' locations: a deletion on the
-// owner of a gateway, a replacement on the correct one.
-func (d decision) removes() bool {
-	return d.Plan.Count(routes.Delete)+d.Plan.Count(routes.Replace) > 0
 }

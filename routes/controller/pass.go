@@ -64,7 +64,8 @@ func (c *Controller) pass(ctx context.Context, why trigger) error {
 		return err
 	}
 	a := attempt{looked: map[types.UID]bool{}}
-	if d.removes() {
+	// A deletion depends on the owner of a gateway, a replacement on the correct one.
+	if d.Plan.Count(routes.Delete)+d.Plan.Count(routes.Replace) > 0 {
 		err = c.lookForServers(ctx, d, &a)
 	} else {
 		d, err = c.lookForWaiting(ctx, d, &a)
