@@ -44,18 +44,6 @@ func (c *Controller) status(uid types.UID) posted {
 	return c.posted[uid]
 }
 
-// forget drops the statuses of Nodes that don't exist.
-func (c *Controller) forget(alive map[types.UID]bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for uid := range c.posted {
-		if !alive[uid] {
-			delete(c.posted, uid)
-			c.newest.Forget(uid)
-		}
-	}
-}
-
 // publish posts a decision's statuses. Only those at the end of a pass are final: before, a
 // missing route may be about to be restored. NotAttached counts only if this pass looked up
 // the server.

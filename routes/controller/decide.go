@@ -18,6 +18,8 @@ type decision struct {
 	routes.Decision
 	statuses map[string]routes.NodeStatus
 	uids     map[string]types.UID
+	// lookAgain means that a status requires a newer list of the table.
+	lookAgain bool
 }
 
 // decide decides on the table as last listed, and by what the attempt allows; nil allows all.
@@ -61,6 +63,7 @@ func (c *Controller) decide(ctx context.Context, a *attempt, fresh bool) (decisi
 	}
 	d.statuses = d.NodeStatuses()
 	for _, n := range d.Nodes {
+		d.lookAgain = d.lookAgain || d.statuses[n.Name].LookAgain
 		if at := c.settles(n.Dsts); d.statuses[n.Name].Reachable && !at.IsZero() {
 			d.statuses[n.Name] = routes.NodeStatus{
 				Reason: routes.NoRouteCreated, Unproved: true,
@@ -110,14 +113,4 @@ func RouteNode(node *corev1.Node, tunnels routes.Tunnels) routes.Node {
 		n.Encrypted = tunnels.Required
 	}
 	return n
-}
-
-// lookAgain reports whether a status requires a newer list of the table.
-func (d decision) lookAgain() bool {
-	for _, v := range d.statuses {
-		if v.LookAgain {
-			return true
-		}
-	}
-	return false
 }

@@ -53,5 +53,12 @@ func (c *Controller) forgetGone(uids map[string]types.UID) {
 		alive[uid] = true
 	}
 	maps.DeleteFunc(c.firstSeen, func(uid types.UID, _ time.Time) bool { return !alive[uid] })
-	c.forget(alive)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for uid := range c.posted {
+		if !alive[uid] {
+			delete(c.posted, uid)
+			c.newest.Forget(uid)
+		}
+	}
 }

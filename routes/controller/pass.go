@@ -75,7 +75,7 @@ func (c *Controller) pass(ctx context.Context, why trigger) error {
 	}
 	// Deletions require the routes to be in a list that follows the one of servers. And a
 	// route missing in an old list may have been added since.
-	if a.stood != nil || !listed && (len(d.Plan.Steps) > 0 || d.lookAgain() || len(a.looked) > 0) {
+	if a.stood != nil || !listed && (len(d.Plan.Steps) > 0 || d.lookAgain || len(a.looked) > 0) {
 		if err := c.list(ctx); err != nil {
 			return err
 		}
@@ -279,7 +279,7 @@ func (c *Controller) finish(ctx context.Context, d decision, a *attempt) {
 	left := !certain && d.Plan.Count(routes.Replace) > 0 || !mayDelete &&
 		len(d.Plan.Postponed) > 0 && c.budget(true, now).Deletions(len(d.Ownership.Ours)) > 0
 	switch {
-	case d.lookAgain(), left && (a.stood == nil || a.removed > 0):
+	case d.lookAgain, left && (a.stood == nil || a.removed > 0):
 		c.passes.Add(change)
 	case left && !certain:
 		klog.FromContext(ctx).Info("Stale or wrong routes are neither deleted nor replaced: since they were listed, requests to the cloud took too long", "listed", c.requested, "limit", c.maxListAge())
