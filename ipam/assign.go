@@ -49,23 +49,27 @@ func (l *Ledger) Assign(node Node, offer Offer) ([]netip.Prefix, error) {
 	if known {
 		l.name(h, node)
 		l.setReleased(h, time.Time{})
-		if h.observed || l.current(h) && !l.contested(h) {
-			return slices.Clone(h.prefixes), nil
+		if h.Observed || l.current(h) && !l.contested(h) {
+			return slices.Clone(h.Prefixes), nil
 		}
 	} else if back := l.returning(node, offer); back != nil {
-		return slices.Clone(back.prefixes), nil
+		return slices.Clone(back.Prefixes), nil
 	}
 	plan, err := l.plan(h, node, offer)
 	if err != nil {
 		return nil, fmt.Errorf("podCIDRs for Node %s: %w", node.Name, err)
 	}
 	h = l.meet(node)
-	h.abandoned = append(h.abandoned, h.prefixes...)
-	h.prefixes = nil
+	h.Abandoned = append(h.Abandoned, h.Prefixes...)
+	h.Prefixes = nil
 	for _, c := range plan {
-		l.take(h, c)
+		if !c.pool.Own {
+			c.pool.took(c.prefix)
+		}
+		h.Prefixes = append(h.Prefixes, c.prefix)
+		l.claim(h, c.prefix, c.pool.Name)
 	}
-	return slices.Clone(h.prefixes), nil
+	return slices.Clone(h.Prefixes), nil
 }
 
 type choice struct {
@@ -74,7 +78,7 @@ type choice struct {
 }
 
 // plan chooses a node prefix for every family, or fails with the errors of all families.
-func (l *Ledger) plan(h *holding, node Node, offer Offer) ([]choice, error) {
+func (l *Ledger) plan(h *Holding, node Node, offer Offer) ([]choice, error) {
 	var plan []choice
 	var errs []error
 	near := anyShard
@@ -92,7 +96,7 @@ func (l *Ledger) plan(h *holding, node Node, offer Offer) ([]choice, error) {
 // choose returns a node prefix of the first pool in a family that has one for the Node. It
 // prefers prefixes that the same shard records as those of the Node's other families.
 func (l *Ledger) choose(
-	family []*pool, h *holding, node Node, offer Offer, near int,
+	family []*pool, h *Holding, node Node, offer Offer, near int,
 ) (choice, error) {
 	var full []string
 	var errs []error
@@ -126,26 +130,16 @@ func (l *Ledger) choose(
 	return choice{}, errors.Join(errs...)
 }
 
-func (l *Ledger) take(h *holding, c choice) {
-	if c.pool.Own {
-		l.setOrigin(h, c.prefix, c.pool.Name)
-	} else {
-		c.pool.took(c.prefix)
-	}
-	h.prefixes = append(h.prefixes, c.prefix)
-	l.claim(h, c.prefix)
-}
-
 // current reports whether the pools would still hand out the holding's prefixes.
-func (l *Ledger) current(h *holding) bool {
+func (l *Ledger) current(h *Holding) bool {
 	for _, family := range l.families {
-		if !slices.ContainsFunc(h.prefixes, func(p netip.Prefix) bool {
+		if !slices.ContainsFunc(h.Prefixes, func(p netip.Prefix) bool {
 			return p.Addr().Is6() == family[0].ipv6()
 		}) {
 			return false
 		}
 	}
-	return !slices.ContainsFunc(h.prefixes, func(p netip.Prefix) bool {
+	return !slices.ContainsFunc(h.Prefixes, func(p netip.Prefix) bool {
 		_, wrong := l.misplaced(h, p)
 		return wrong
 	})
@@ -153,14 +147,14 @@ func (l *Ledger) current(h *holding) bool {
 
 // returning finds the most recently released holding of the same machine that can be restored
 // in full and moves it to the new UID. It returns nil if there is none.
-func (l *Ledger) returning(node Node, offer Offer) *holding {
-	var back *holding
+func (l *Ledger) returning(node Node, offer Offer) *Holding {
+	var back *Holding
 	for _, h := range l.names[node.Name] {
 		switch {
-		case node.ProviderID == "" || h.node.ProviderID != node.ProviderID || !h.gone() ||
+		case node.ProviderID == "" || h.Node.ProviderID != node.ProviderID || !h.gone() ||
 			!l.suits(h, offer):
-		case back == nil || h.released.After(back.released) ||
-			h.released.Equal(back.released) && h.node.UID < back.node.UID:
+		case back == nil || h.Released.After(back.Released) ||
+			h.Released.Equal(back.Released) && h.Node.UID < back.Node.UID:
 			back = h
 		}
 	}
@@ -168,7 +162,7 @@ func (l *Ledger) returning(node Node, offer Offer) *holding {
 		return nil
 	}
 	l.name(back, node)
-	back.observed, back.prefixes = false, l.inOrder(back.prefixes)
+	back.Observed, back.Prefixes = false, l.inOrder(back.Prefixes)
 	l.setReleased(back, time.Time{})
 	return back
 }
@@ -176,11 +170,11 @@ func (l *Ledger) returning(node Node, offer Offer) *holding {
 // suits reports whether the offer allows all of a holding and no other holding claims any of
 // it. A holding with abandoned prefixes never suits: the machine may have had those instead of
 // its last reservation, and a route to them may exist, so all of it stays in quarantine.
-func (l *Ledger) suits(h *holding, offer Offer) bool {
-	if len(h.abandoned) > 0 || len(h.prefixes) != len(l.families) || !l.current(h) {
+func (l *Ledger) suits(h *Holding, offer Offer) bool {
+	if len(h.Abandoned) > 0 || len(h.Prefixes) != len(l.families) || !l.current(h) {
 		return false
 	}
-	return !slices.ContainsFunc(h.prefixes, func(p netip.Prefix) bool {
+	return !slices.ContainsFunc(h.Prefixes, func(p netip.Prefix) bool {
 		s := l.poolOf(h, p)
 		return !offer.matches(s) || s.Own && !offer.holds(p) || len(l.overlaps(h, p)) > 0
 	})

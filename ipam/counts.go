@@ -47,42 +47,32 @@ func (l *Ledger) count(p *pool) Counts {
 		}
 		return c
 	}
-	var withdrawn spans
-	for q := range overlapping(l.exclusions, p.Prefix) {
+	var taken spans
+	add := func(q netip.Prefix) {
 		s, _ := p.grid.span(q)
-		withdrawn = append(withdrawn, s)
+		taken = append(taken, s)
 	}
-	excluded := union(withdrawn)
-	c.Excluded = excluded.total()
-	withdrawn = slices.Clone(excluded)
-	var held []uint64
+	for q := range overlapping(l.exclusions, p.Prefix) {
+		add(q)
+	}
+	excluded := union(taken)
+	taken = slices.Clone(excluded)
 	for q, claims := range overlapping(&l.claims, p.Prefix) {
-		s, _ := p.grid.span(q)
-		if !p.carves(q) {
-			withdrawn = append(withdrawn, s)
-		} else if _, is := excluded.find(s.first); !is {
+		add(q)
+		if _, is := firstOverlap(l.exclusions, q); p.carves(q) && !is {
 			c.held(standsFor(claims))
-			held = append(held, s.first)
 		}
 	}
 	for q := range overlapping(l.routes, p.Prefix) {
-		s, _ := p.grid.span(q)
-		withdrawn = append(withdrawn, s)
+		add(q)
 	}
-	withdrawn = union(withdrawn)
-	c.Foreign = withdrawn.total() - c.Excluded
-	c.Free = p.grid.size() - withdrawn.total()
-	for _, i := range held {
-		if _, is := withdrawn.find(i); is {
-			c.Foreign--
-		} else {
-			c.Free--
-		}
-	}
+	all := union(taken).total()
+	c.Excluded, c.Free = excluded.total(), p.grid.size()-all
+	c.Foreign = all - c.Excluded - c.Allocated - c.Quarantined
 	return c
 }
 
-func (c *Counts) held(h *holding) {
+func (c *Counts) held(h *Holding) {
 	if h.gone() {
 		c.Quarantined++
 	} else {

@@ -178,7 +178,7 @@ func (m *memory) String() string {
 		for _, p := range slices.Concat(h.Prefixes, h.Abandoned) {
 			if others := m.ledger.overlaps(nil, p); len(others) > 1 {
 				for _, o := range others {
-					say(o.prefix.String(), o.holder.node.UID)
+					say(o.prefix.String(), o.holder.Node.UID)
 				}
 			}
 		}

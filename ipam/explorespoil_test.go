@@ -19,11 +19,9 @@ func (sc *scope) recorded(m *memory, uid string) bool {
 		return true
 	case oneShard:
 		h, ok := m.ledger.Lookup(uid)
-		parts := h.parts()
-		for object := range exploreObjects {
-			part, has := parts[object]
-			if has {
-				return m.files.files[object].stored[h.Node.Name] == part.Record()
+		for _, object := range h.shards() {
+			if object < exploreObjects {
+				return m.files.files[object].stored[h.Node.Name] == h.part(object).Record()
 			}
 		}
 		return ok

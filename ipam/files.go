@@ -22,7 +22,6 @@ type file struct {
 	due     time.Time         // when pending is to be written; zero: nothing pending, or sent
 	sent    bool              // a write is in flight
 	bytes   int               // desired size of names and lines
-	names   int               // desired number of names
 }
 
 // A Write is the desired content of one object.
@@ -31,14 +30,20 @@ type Write struct {
 	Entries map[string]string
 	// Names lists the entries that the write changes.
 	Names []string
+	Bytes int // of names and lines
 }
 
 // NewFiles returns the Files for these stored entries.
 func NewFiles(l *Ledger, stored Objects) *Files {
 	f := &Files{ledger: l}
 	for object, entries := range stored {
-		f.files[object].pending = map[string]string{}
-		f.files[object].is(entries)
+		file := &f.files[object]
+		file.stored, file.pending = entries, map[string]string{}
+		for name, text := range entries {
+			if isName(name) {
+				file.count(name, text, 1)
+			}
+		}
 	}
 	return f
 }
@@ -53,14 +58,14 @@ func (f *Files) Update(name string, by time.Time) {
 
 // Recorded reports whether every object that records a prefix of this UID has exactly its line.
 func (f *Files) Recorded(uid string) bool {
-	h, ok := f.ledger.Lookup(uid)
-	for object, part := range h.parts() {
-		lines := strings.Split(f.files[object].stored[h.Node.Name], "\n")
-		if !slices.Contains(lines, part.Record()) {
-			return false
-		}
+	h, ok := f.ledger.holdings[uid]
+	if !ok {
+		return false
 	}
-	return ok
+	return !slices.ContainsFunc(h.shards(), func(object int) bool {
+		lines := strings.Split(f.files[object].stored[h.Node.Name], "\n")
+		return !slices.Contains(lines, h.part(object).Record())
+	})
 }
 
 // Due returns the object to write next, and when. An object with a write in flight is left out.
@@ -79,11 +84,13 @@ func (f *Files) Write(object int) Write {
 	file := &f.files[object]
 	file.sent, file.due = true, time.Time{}
 	w := Write{
-		Object: object, Entries: maps.Clone(file.stored), Names: slices.Sorted(maps.Keys(file.pending)),
+		Object: object, Entries: maps.Clone(file.stored), Names: sortedKeys(file.pending),
+		Bytes: file.bytes,
 	}
 	if w.Entries == nil {
 		w.Entries = map[string]string{}
 	}
+	w.Entries[MarkKey] = Mark(object)
 	for name, text := range file.pending {
 		if text == "" {
 			delete(w.Entries, name)
@@ -91,15 +98,16 @@ func (f *Files) Write(object int) Write {
 			w.Entries[name] = text
 		}
 	}
-	maps.DeleteFunc(w.Entries, func(key, _ string) bool { return !isName(key) })
-	w.Entries[MarkKey] = Mark(object)
 	return w
 }
 
 // Wrote records that a write succeeded. Changes made after it was sent stay pending.
 func (f *Files) Wrote(w Write) {
-	f.files[w.Object].sent = false
-	f.files[w.Object].is(w.Entries)
+	file := &f.files[w.Object]
+	file.sent, file.stored = false, w.Entries
+	for name := range file.pending {
+		file.drop(name)
+	}
 }
 
 // Pending returns the number of changes that wait to be written.
@@ -110,23 +118,12 @@ func (f *Files) Pending() (n int) {
 	return n
 }
 
-// Size returns the desired size of an object in bytes of lines and names, and its number of names.
-func (f *Files) Size(object int) (bytes, names int) {
-	return f.files[object].bytes, f.files[object].names
-}
-
-func (f *file) is(entries map[string]string) {
-	f.stored = entries
-	f.bytes, f.names = 0, 0
-	for name, text := range entries {
-		if _, waits := f.pending[name]; isName(name) && !waits {
-			f.count(name, text, 1)
-		}
+// Largest returns the desired size of the largest object in bytes of names and lines.
+func (f *Files) Largest() (bytes int) {
+	for i := range f.files {
+		bytes = max(bytes, f.files[i].bytes)
 	}
-	for name, text := range f.pending {
-		f.count(name, text, 1)
-		f.drop(name)
-	}
+	return bytes
 }
 
 // drop removes a pending entry that is stored already, if no write in flight changes that.
@@ -139,11 +136,10 @@ func (f *file) drop(name string) {
 	}
 }
 
-// count adds a line to the sizes, or subtracts it if times is -1.
+// count adds a line to the size, or subtracts it if times is -1.
 func (f *file) count(name, text string, times int) {
 	if text != "" {
 		f.bytes += times * (len(name) + len(text))
-		f.names += times
 	}
 }
 

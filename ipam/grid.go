@@ -42,16 +42,6 @@ func (g grid) span(p netip.Prefix) (span, bool) {
 	return span{first, first + 1<<max(0, g.mask-p.Bits()) - 1}, true
 }
 
-func (g grid) spans(prefixes []netip.Prefix) spans {
-	var all spans
-	for _, p := range prefixes {
-		if s, ok := g.span(p); ok {
-			all = append(all, s)
-		}
-	}
-	return union(all)
-}
-
 // span is an interval of a grid, both ends included.
 type span struct{ first, last uint64 }
 
@@ -77,26 +67,4 @@ func (s spans) total() uint64 {
 		n += one.last - one.first + 1
 	}
 	return n
-}
-
-func (s spans) find(i uint64) (span, bool) {
-	at, _ := slices.BinarySearchFunc(s, i, func(one span, i uint64) int {
-		return cmp.Compare(one.last, i)
-	})
-	if at == len(s) || s[at].first > i {
-		return span{}, false
-	}
-	return s[at], true
-}
-
-// gap returns the first part that lies in no interval.
-func (s spans) gap() uint64 {
-	var i uint64
-	for _, one := range s {
-		if i < one.first {
-			break
-		}
-		i = one.last + 1
-	}
-	return i
 }

@@ -33,85 +33,58 @@ type Holding struct {
 	Released time.Time
 }
 
-type holding struct {
-	node      Node
-	prefixes  []netip.Prefix
-	observed  bool
-	abandoned []netip.Prefix
-	released  time.Time
-	// origins has the pool names of prefixes that no configured range carves: those cut from
-	// servers' own prefixes, and those of removed pools.
-	origins map[netip.Prefix]string
-}
-
 // gone reports whether the Node is deleted and the holding is in quarantine.
-func (h *holding) gone() bool { return !h.released.IsZero() }
+func (h *Holding) gone() bool { return !h.Released.IsZero() }
 
 // setReleased starts a holding's quarantine, or ends it with the zero time.
-func (l *Ledger) setReleased(h *holding, at time.Time) {
-	if !h.released.Equal(at) {
-		h.released, l.counted = at, nil
+func (l *Ledger) setReleased(h *Holding, at time.Time) {
+	if !h.Released.Equal(at) {
+		h.Released, l.counted = at, nil
 	}
 }
 
 // all returns every prefix that the holding keeps from being handed out.
-func (h *holding) all() []netip.Prefix { return slices.Concat(h.prefixes, h.abandoned) }
+func (h *Holding) all() []netip.Prefix { return slices.Concat(h.Prefixes, h.Abandoned) }
 
-func (l *Ledger) setOrigin(h *holding, p netip.Prefix, pool string) {
-	l.counted = nil
-	if h.origins == nil {
-		h.origins = map[netip.Prefix]string{}
-	}
-	h.origins[p] = pool
-}
-
-func (l *Ledger) describe(h *holding) Holding {
-	d := Holding{
-		Node: h.node, Prefixes: slices.Clone(h.prefixes), Observed: h.observed,
-		Abandoned: slices.Clone(h.abandoned), Released: h.released,
-		Pools: map[netip.Prefix]string{},
-	}
-	maps.Copy(d.Pools, h.origins)
-	for _, p := range h.all() {
-		if s := l.carver(p); s != nil {
-			d.Pools[p] = s.Name
-		}
-	}
-	return d
+func (h *Holding) clone() Holding {
+	c := *h
+	c.Prefixes, c.Abandoned = slices.Clone(h.Prefixes), slices.Clone(h.Abandoned)
+	c.Pools = maps.Clone(h.Pools)
+	return c
 }
 
 // meet returns the holding of a Node, new if there is none, with the Node's current identity.
-func (l *Ledger) meet(node Node) *holding {
+func (l *Ledger) meet(node Node) *Holding {
 	h, ok := l.holdings[node.UID]
 	if !ok {
-		h = &holding{}
+		h = &Holding{Pools: map[netip.Prefix]string{}}
 	}
 	l.name(h, node)
 	return h
 }
 
 // name puts a holding under a Node. An empty provider ID does not overwrite one of the same UID.
-func (l *Ledger) name(h *holding, node Node) {
-	if node.ProviderID == "" && node.UID == h.node.UID {
-		node.ProviderID = h.node.ProviderID
+func (l *Ledger) name(h *Holding, node Node) {
+	if node.ProviderID == "" && node.UID == h.Node.UID {
+		node.ProviderID = h.Node.ProviderID
 	}
-	if l.holdings[node.UID] != h || node.Name != h.node.Name {
+	if l.holdings[node.UID] != h || node.Name != h.Node.Name {
 		l.strike(h)
 		l.holdings[node.UID] = h
 		l.names[node.Name] = append(l.names[node.Name], h)
 	}
-	h.node = node
+	h.Node = node
 }
 
-func (l *Ledger) strike(h *holding) {
-	if l.holdings[h.node.UID] != h {
+func (l *Ledger) strike(h *Holding) {
+	if l.holdings[h.Node.UID] != h {
 		return
 	}
-	delete(l.holdings, h.node.UID)
-	left := slices.DeleteFunc(l.names[h.node.Name], func(other *holding) bool { return other == h })
+	delete(l.holdings, h.Node.UID)
+	left := slices.DeleteFunc(l.names[h.Node.Name], func(other *Holding) bool { return other == h })
 	if len(left) == 0 {
-		delete(l.names, h.node.Name)
+		delete(l.names, h.Node.Name)
 	} else {
-		l.names[h.node.Name] = left
+		l.names[h.Node.Name] = left
 	}
 }

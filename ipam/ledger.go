@@ -18,8 +18,8 @@ type Ledger struct {
 	exclusions *bart.Table[struct{}]
 	routes     *bart.Table[struct{}] // destinations of the existing routes
 
-	holdings map[string]*holding   // by UID
-	names    map[string][]*holding // by name
+	holdings map[string]*Holding   // by UID
+	names    map[string][]*Holding // by name
 	claims   bart.Table[[]claim]   // by prefix, each in order of arrival
 	arrivals uint64
 	counted  []Counts // nil after any change
@@ -31,7 +31,7 @@ type Ledger struct {
 func NewLedger(pools []PoolConfig, exclusions []netip.Prefix) (*Ledger, error) {
 	l := &Ledger{
 		exclusions: setOf(nil), routes: setOf(nil),
-		holdings: map[string]*holding{}, names: map[string][]*holding{},
+		holdings: map[string]*Holding{}, names: map[string][]*Holding{},
 	}
 	if len(pools) == 0 {
 		return nil, errors.New("no pools: at least one prefix is needed to carve node prefixes from")
@@ -88,44 +88,35 @@ func (l *Ledger) add(config PoolConfig) error {
 // SetExclusions replaces the prefixes that must never be handed out. Nodes keep what they hold;
 // each held prefix that newly overlaps an exclusion is a warning. Invalid prefixes are ignored.
 func (l *Ledger) SetExclusions(exclusions []netip.Prefix) []Warning {
-	before := l.exclusions
-	l.exclusions, l.counted = setOf(exclusions), nil
-	var found []Warning
-	for _, h := range l.holdings {
-		for _, p := range h.prefixes {
-			found = l.warnExcluded(found, h, p, before)
-		}
-	}
-	slices.SortFunc(found, compareWarnings)
-	return found
-}
-
-// warnExcluded appends a warning if a Node's prefix overlaps an exclusion, and none before.
-func (l *Ledger) warnExcluded(
-	found []Warning, h *holding, p netip.Prefix, before *bart.Table[struct{}],
-) []Warning {
-	w, wrong := l.misplaced(h, p)
-	if _, known := firstOverlap(before, p); known || !wrong || w.Kind != Excluded || h.gone() {
-		return found
-	}
-	w.Node = h.node
-	return append(found, w)
+	return l.exclude(setOf(exclusions), exclusions)
 }
 
 // Exclude adds prefixes that must never be handed out. It returns warnings as SetExclusions does.
-func (l *Ledger) Exclude(exclusions []netip.Prefix) []Warning {
-	var found []Warning
-	for _, e := range canonicalAll(exclusions) {
-		before := l.exclusions
-		l.exclusions, l.counted = before.InsertPersist(e, struct{}{}), nil
-		for _, o := range l.overlaps(nil, e) {
-			if slices.Contains(o.holder.prefixes, o.prefix) {
-				found = l.warnExcluded(found, o.holder, o.prefix, before)
+func (l *Ledger) Exclude(more []netip.Prefix) []Warning {
+	all := l.exclusions
+	for _, e := range more {
+		all = all.InsertPersist(canonical(e), struct{}{})
+	}
+	return l.exclude(all, more)
+}
+
+// exclude replaces the exclusions by all. The added ones among them can cause warnings.
+func (l *Ledger) exclude(all *bart.Table[struct{}], added []netip.Prefix) (found []Warning) {
+	before := l.exclusions
+	l.exclusions, l.counted = all, nil
+	for _, e := range added {
+		for _, o := range l.overlaps(nil, canonical(e)) {
+			w, wrong := l.misplaced(o.holder, o.prefix)
+			if _, known := firstOverlap(before, o.prefix); known || !wrong || w.Kind != Excluded ||
+				o.holder.gone() || !slices.Contains(o.holder.Prefixes, o.prefix) {
+				continue
 			}
+			w.Node = o.holder.Node
+			found = append(found, w)
 		}
 	}
 	slices.SortFunc(found, compareWarnings)
-	return found
+	return slices.Compact(found)
 }
 
 // SetRoutes replaces the destinations of the existing routes. Prefixes that overlap one are
@@ -150,7 +141,7 @@ func (l *Ledger) Lookup(uid string) (Holding, bool) {
 	if !ok {
 		return Holding{}, false
 	}
-	return l.describe(h), true
+	return h.clone(), true
 }
 
 // Held returns a UID's prefixes and whether they are observed, without the rest of its holding.
@@ -159,16 +150,16 @@ func (l *Ledger) Held(uid string) (prefixes []netip.Prefix, observed, ok bool) {
 	if !ok {
 		return nil, false, false
 	}
-	return slices.Clone(h.prefixes), h.observed, true
+	return slices.Clone(h.Prefixes), h.Observed, true
 }
 
 // Holdings returns all holdings, those in quarantine included, by name and UID.
 func (l *Ledger) Holdings() []Holding {
-	return l.list(func(*holding) bool { return true }, compareNodes)
+	return l.list(func(*Holding) bool { return true }, compareNodes)
 }
 
-func (l *Ledger) list(which func(*holding) bool, order func(a, b *holding) int) []Holding {
-	var found []*holding
+func (l *Ledger) list(which func(*Holding) bool, order func(a, b *Holding) int) []Holding {
+	var found []*Holding
 	for _, h := range l.holdings {
 		if which(h) {
 			found = append(found, h)
@@ -177,13 +168,13 @@ func (l *Ledger) list(which func(*holding) bool, order func(a, b *holding) int) 
 	slices.SortFunc(found, order)
 	var list []Holding
 	for _, h := range found {
-		list = append(list, l.describe(h))
+		list = append(list, h.clone())
 	}
 	return list
 }
 
-func compareNodes(a, b *holding) int {
-	return cmp.Or(cmp.Compare(a.node.Name, b.node.Name), cmp.Compare(a.node.UID, b.node.UID))
+func compareNodes(a, b *Holding) int {
+	return cmp.Or(cmp.Compare(a.Node.Name, b.Node.Name), cmp.Compare(a.Node.UID, b.Node.UID))
 }
 
 // An Orphan is a held prefix of a pool that was removed from the configuration, or changed.
@@ -199,8 +190,8 @@ func (l *Ledger) Removed() []Orphan {
 	var orphans []Orphan
 	for _, h := range l.holdings {
 		for _, p := range h.all() {
-			if pool := h.origins[p]; pool != "" && l.ownPool(pool) == nil {
-				orphans = append(orphans, Orphan{pool, h.node, p})
+			if pool := h.Pools[p]; pool != "" && l.poolOf(h, p) == nil {
+				orphans = append(orphans, Orphan{pool, h.Node, p})
 			}
 		}
 	}
@@ -209,21 +200,6 @@ func (l *Ledger) Removed() []Orphan {
 			cmp.Compare(a.Node.Name, b.Node.Name), cmp.Compare(a.Node.UID, b.Node.UID))
 	})
 	return orphans
-}
-
-func (l *Ledger) pool(name string) *pool {
-	i := slices.IndexFunc(l.pools, func(p *pool) bool { return p.Name == name })
-	if i < 0 {
-		return nil
-	}
-	return l.pools[i]
-}
-
-func (l *Ledger) ownPool(name string) *pool {
-	if p := l.pool(name); p != nil && p.Own {
-		return p
-	}
-	return nil
 }
 
 // carver returns the pool that has the prefix among its node prefixes, or nil.
@@ -236,9 +212,12 @@ func (l *Ledger) carver(prefix netip.Prefix) *pool {
 }
 
 // poolOf returns the pool that a holder's prefix is counted in, or nil.
-func (l *Ledger) poolOf(h *holding, prefix netip.Prefix) *pool {
-	if p := l.carver(prefix); p != nil {
-		return p
+func (l *Ledger) poolOf(h *Holding, prefix netip.Prefix) *pool {
+	i := slices.IndexFunc(l.pools, func(p *pool) bool {
+		return p.Name == h.Pools[prefix] && (p.Own || p.carves(prefix))
+	})
+	if i < 0 {
+		return nil
 	}
-	return l.ownPool(h.origins[prefix])
+	return l.pools[i]
 }

@@ -18,8 +18,7 @@ type model struct {
 	routes     []netip.Prefix
 	claims     []modelClaim // in order of arrival
 	nodes      map[string]*modelNode
-	next       map[string]netip.Prefix   // by pool
-	released   map[string][]netip.Prefix // by pool, oldest first
+	next       map[string]netip.Prefix // by pool
 	cut        map[PoolConfig][]netip.Prefix
 }
 
@@ -42,8 +41,7 @@ func (n *modelNode) gone() bool          { return !n.released.IsZero() }
 func newModel(pools []PoolConfig, exclusions []netip.Prefix) *model {
 	m := &model{
 		pools: pools, exclusions: sorted(exclusions), nodes: map[string]*modelNode{},
-		next: map[string]netip.Prefix{}, released: map[string][]netip.Prefix{},
-		cut: map[PoolConfig][]netip.Prefix{},
+		next: map[string]netip.Prefix{}, cut: map[PoolConfig][]netip.Prefix{},
 	}
 	for _, c := range pools {
 		if !c.Own {
@@ -131,17 +129,10 @@ func (m *model) meet(node Node) *modelNode {
 
 func (m *model) take(uid string, p netip.Prefix) {
 	m.claims = append(m.claims, modelClaim{uid, p})
-	if c, ok := m.pool(p); ok {
-		m.released[c.Name] = slices.DeleteFunc(m.released[c.Name], func(q netip.Prefix) bool { return q == p })
-	}
 }
 
 func (m *model) drop(uid string, p netip.Prefix) {
 	m.claims = slices.DeleteFunc(m.claims, func(c modelClaim) bool { return c.uid == uid && c.prefix == p })
-	if c, ok := m.pool(p); ok && !slices.Contains(m.claimed(), p) {
-		m.released[c.Name] = append(m.released[c.Name], p)
-		m.released[c.Name] = m.released[c.Name][max(0, len(m.released[c.Name])-maxReleased):]
-	}
 }
 
 func (m *model) observe(node Node, prefixes []netip.Prefix, now time.Time) []Warning {
@@ -330,6 +321,6 @@ func (m *model) String() string {
 		n := m.nodes[c.uid]
 		fmt.Fprintf(&b, "%s/%s %s observed=%t gone=%t %s\n", n.node.Name, c.uid, c.prefix, n.observed, n.gone(), n.origin[c.prefix])
 	}
-	fmt.Fprintf(&b, "excluded: %v\nnext: %v\nreleased: %v\n", m.exclusions, m.next, m.released)
+	fmt.Fprintf(&b, "excluded: %v\nnext: %v\n", m.exclusions, m.next)
 	return b.String()
 }

@@ -23,13 +23,11 @@ func (m *model) families() []bool {
 func (m *model) queue(c PoolConfig) []netip.Prefix {
 	all := m.slots(c)
 	at := slices.Index(all, m.next[c.Name])
-	var circle, waiting []netip.Prefix
+	var circle []netip.Prefix
 	if at >= 0 {
 		circle = slices.Concat(all[at:], all[:at])
 	}
-	circle = slices.DeleteFunc(circle, func(p netip.Prefix) bool { return slices.Contains(m.released[c.Name], p) })
-	waiting = m.released[c.Name]
-	return slices.DeleteFunc(slices.Concat(circle, waiting), func(p netip.Prefix) bool {
+	return slices.DeleteFunc(circle, func(p netip.Prefix) bool {
 		return overlapsAny(p, m.exclusions) || overlapsAny(p, m.claimed()) || overlapsAny(p, m.routes)
 	})
 }
@@ -47,7 +45,8 @@ func (m *model) ownQueue(c PoolConfig, node Node, offer Offer) []netip.Prefix {
 		}
 	}
 	return slices.DeleteFunc(slots(PoolConfig{Prefix: offer.Own, NodeMask: c.NodeMask}), func(p netip.Prefix) bool {
-		return !allowed(offer, p) || overlapsAny(p, m.claimed()) || overlapsAny(p, m.exclusions)
+		return !allowed(offer, p) || overlapsAny(p, m.claimed()) || overlapsAny(p, m.exclusions) ||
+			overlapsAny(p, m.routes)
 	})
 }
 
@@ -148,7 +147,8 @@ func (m *model) assign(node Node, offer Offer) ([]netip.Prefix, bool) {
 		c := pools[i]
 		if c.Own {
 			n.origin[p] = c.Name
-		} else if all := m.slots(c); !slices.Contains(m.released[c.Name], p) {
+		} else {
+			all := m.slots(c)
 			m.next[c.Name] = all[(slices.Index(all, p)+1)%len(all)]
 		}
 		m.take(node.UID, p)

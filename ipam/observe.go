@@ -19,32 +19,24 @@ func (l *Ledger) Restore(stored Holding) []Warning {
 	if !known {
 		h = l.meet(stored.Node)
 		l.setReleased(h, moment(stored.Released))
-		h.observed = stored.Observed
+		h.Observed = stored.Observed
 	}
 	for _, p := range canonicalAll(slices.Concat(prefixes, stored.Abandoned)) {
 		if slices.Contains(h.all(), p) {
 			continue
 		}
-		if pool := stored.Pools[p]; pool != "" && l.carver(p) == nil {
-			l.setOrigin(h, p, pool)
-		}
 		if known || !slices.Contains(prefixes, p) {
-			h.abandoned = append(h.abandoned, p)
+			h.Abandoned = append(h.Abandoned, p)
 		} else {
-			h.prefixes = append(h.prefixes, p)
+			h.Prefixes = append(h.Prefixes, p)
 		}
-		l.claim(h, p)
+		l.claim(h, p, stored.Pools[p])
 	}
 	return l.duplicates(h, DuplicateRecord)
 }
 
 // moment returns the stored form of a time.
-func moment(t time.Time) time.Time {
-	if t.IsZero() {
-		return time.Time{}
-	}
-	return t.Round(0).UTC()
-}
+func moment(t time.Time) time.Time { return t.Round(0).UTC() }
 
 // quarantineStart returns the stored form of a time, never zero: that means no quarantine.
 func quarantineStart(now time.Time) time.Time {
@@ -69,14 +61,14 @@ func (l *Ledger) Observe(node Node, prefixes []netip.Prefix, now time.Time) []Wa
 	}
 	h := l.meet(node)
 	before := h.all()
-	h.prefixes, h.observed, h.abandoned = prefixes, true, nil
+	h.Prefixes, h.Observed, h.Abandoned = prefixes, true, nil
 	l.setReleased(h, time.Time{})
 	for _, p := range prefixes {
-		if own := l.likelyOwn(p); own != nil && h.origins[p] == "" {
-			l.setOrigin(h, p, own.Name)
-		}
 		if !slices.Contains(before, p) {
-			l.claim(h, p)
+			l.claim(h, p, "")
+		}
+		if own := l.likelyOwn(p); own != nil && h.Pools[p] == "" {
+			h.Pools[p], l.counted = own.Name, nil
 		}
 	}
 	l.retire(h,
@@ -90,23 +82,20 @@ const RetiredSuffix = "/retired"
 
 // retire moves prefixes of a holding to a separate one in quarantine. That one keeps the
 // Node's name and provider ID, which identify a route to them as this cluster's.
-func (l *Ledger) retire(h *holding, prefixes []netip.Prefix, now time.Time) {
+func (l *Ledger) retire(h *Holding, prefixes []netip.Prefix, now time.Time) {
 	if len(prefixes) == 0 {
 		return
 	}
-	owner := h.node
+	owner := h.Node
 	owner.UID += RetiredSuffix
 	retired := l.meet(owner)
 	l.setReleased(retired, quarantineStart(now))
 	for _, p := range prefixes {
-		if pool := h.origins[p]; pool != "" {
-			l.setOrigin(retired, p, pool)
-			delete(h.origins, p)
-		}
 		if !slices.Contains(retired.all(), p) {
-			retired.prefixes = append(retired.prefixes, p)
-			l.claim(retired, p)
+			retired.Prefixes = append(retired.Prefixes, p)
+			l.claim(retired, p, h.Pools[p])
 		}
+		delete(h.Pools, p)
 		l.drop(h, p)
 	}
 }
@@ -122,20 +111,27 @@ func (l *Ledger) Release(uid string, now time.Time) (Holding, bool) {
 	if !h.gone() {
 		l.setReleased(h, quarantineStart(now))
 	}
-	return l.describe(h), true
+	return h.clone(), true
+}
+
+// Revive ends the quarantine of a Node that turned out to exist: it has its reservation again.
+func (l *Ledger) Revive(uid string) {
+	if h, ok := l.holdings[uid]; ok {
+		l.setReleased(h, time.Time{})
+	}
 }
 
 // Shared reports whether an existing Node was observed with an overlapping prefix.
 func (l *Ledger) Shared(p netip.Prefix) bool {
 	return slices.ContainsFunc(l.overlaps(nil, p), func(o overlap) bool {
-		return o.holder.observed && !o.holder.gone() && slices.Contains(o.holder.prefixes, o.prefix)
+		return o.holder.Observed && !o.holder.gone() && slices.Contains(o.holder.Prefixes, o.prefix)
 	})
 }
 
 // Quarantined returns the holdings of deleted Nodes, the earliest released first.
 func (l *Ledger) Quarantined() []Holding {
-	return l.list((*holding).gone, func(a, b *holding) int {
-		if c := a.released.Compare(b.released); c != 0 {
+	return l.list((*Holding).gone, func(a, b *Holding) int {
+		if c := a.Released.Compare(b.Released); c != 0 {
 			return c
 		}
 		return compareNodes(a, b)

@@ -9,8 +9,8 @@ import (
 // maxOwnBits limits how many bits longer a node mask may be than a server's own prefix.
 const maxOwnBits = 63
 
-// cut returns the server's first own node prefix without claims, exclusions or used addresses.
-func (l *Ledger) cut(s *pool, h *holding, node Node, offer Offer) (netip.Prefix, error) {
+// cut returns the server's first own node prefix that is free and has no used addresses.
+func (l *Ledger) cut(s *pool, h *Holding, node Node, offer Offer) (netip.Prefix, error) {
 	own := canonical(offer.Own)
 	switch {
 	case !own.IsValid():
@@ -25,12 +25,12 @@ func (l *Ledger) cut(s *pool, h *holding, node Node, offer Offer) (netip.Prefix,
 		if !sameMachine(r.holder, node) {
 			return netip.Prefix{},
 				fmt.Errorf("%w: Node %s has %s in %s: give each server its own, or configure another IPv6 pool",
-					ErrSharedOwn, r.holder.node.Name, r.prefix, own)
+					ErrSharedOwn, r.holder.Node.Name, r.prefix, own)
 		}
 	}
 	g := grid{own, s.NodeMask}
-	i := g.spans(slices.AppendSeq(offer.avoided(), l.inTheWay(own))).gap()
-	if i >= g.size() {
+	i, ok := l.scan(g, g.all(), offer.avoided()...)
+	if !ok {
 		return netip.Prefix{}, fmt.Errorf("%w: no free node prefix of /%d is left in %s: use a longer node mask for %s, or correct the exclusions",
 			ErrNoOwn, s.NodeMask, own, s)
 	}
@@ -38,8 +38,8 @@ func (l *Ledger) cut(s *pool, h *holding, node Node, offer Offer) (netip.Prefix,
 }
 
 // sameMachine reports whether a holding is in quarantine and belonged to the Node's machine.
-func sameMachine(h *holding, node Node) bool {
-	return h.gone() && node.ProviderID != "" && h.node.ProviderID == node.ProviderID
+func sameMachine(h *Holding, node Node) bool {
+	return h.gone() && node.ProviderID != "" && h.Node.ProviderID == node.ProviderID
 }
 
 // avoided returns the addresses that node prefixes must not contain: those of the offer and the
@@ -58,15 +58,8 @@ func (o Offer) avoided() []netip.Prefix {
 // holds reports whether a node prefix could be cut from the server's own prefix.
 func (o Offer) holds(p netip.Prefix) bool {
 	own := canonical(o.Own)
-	if !own.IsValid() || own.Bits() >= p.Bits() || !own.Overlaps(p) {
-		return false
-	}
-	for _, a := range o.avoided() {
-		if p.Overlaps(a) {
-			return false
-		}
-	}
-	return true
+	return own.IsValid() && own.Bits() < p.Bits() && own.Overlaps(p) &&
+		!slices.ContainsFunc(o.avoided(), p.Overlaps)
 }
 
 // likelyOwn returns the pool that an unrecorded podCIDR was probably cut for: no range

@@ -202,7 +202,7 @@ func TestTakingOverMovesEverything(t *testing.T) {
 	}
 	wantCounts(t, l, "v4", Counts{Free: 7, Allocated: 1})
 	claims, _ := l.claims.Get(pfx("10.0.0.0/24"))
-	if len(claims) != 1 || claims[0].holder.node.UID != "new" {
+	if len(claims) != 1 || claims[0].holder.Node.UID != "new" {
 		t.Errorf("the claims are %+v, want that of the new holder alone", claims)
 	}
 	l.Free("new")
@@ -267,4 +267,18 @@ func TestAUIDUnderAnotherName(t *testing.T) {
 	if lines := recordsOf(l, "b"); old != "" || lines == "" {
 		t.Errorf("Records: %q under the old name, %q under the new", old, lines)
 	}
+}
+
+// A Node that was recorded as deleted exists, and has no podCIDRs yet.
+func TestARevivedNodeHasItsReservation(t *testing.T) {
+	l := dualStack(t)
+	assign(t, l, a, "10.0.0.0/24", "fd00::/64")
+	release(t, l, a.UID, noon)
+	l.Revive(a.UID)
+	l.Revive("unknown")
+	wantCounts(t, l, "v4", Counts{Free: 7, Allocated: 1})
+	if left := l.Quarantined(); len(left) > 0 {
+		t.Errorf("in quarantine: %v", left)
+	}
+	assign(t, l, a, "10.0.0.0/24", "fd00::/64")
 }

@@ -1,7 +1,6 @@
 package ipam
 
 import (
-	"errors"
 	"fmt"
 	"net/netip"
 	"net/url"
@@ -55,11 +54,11 @@ func (h Holding) texts(prefixes []netip.Prefix) []string {
 // Records returns all lines of a name, in the order of the UIDs, by the shard that records them.
 func (l *Ledger) Records(name string) (lines [Shards]string) {
 	for _, h := range slices.SortedFunc(slices.Values(l.names[name]), compareNodes) {
-		for shard, part := range l.describe(h).parts() {
+		for _, shard := range h.shards() {
 			if lines[shard] != "" {
 				lines[shard] += "\n"
 			}
-			lines[shard] += part.Record()
+			lines[shard] += h.part(shard).Record()
 		}
 	}
 	return lines
@@ -113,15 +112,18 @@ func ParseRecord(name, line string) (Holding, error) {
 }
 
 func (h *Holding) read(word string) error {
-	if value, ok := strings.CutPrefix(word, uidWord); ok {
-		return setOnce(&h.Node.UID, word, uidWord, value)
+	key, value, ok := strings.Cut(word, "=")
+	if !ok {
+		return h.readPrefix(&h.Prefixes, word)
 	}
-	if value, ok := strings.CutPrefix(word, idWord); ok {
-		return setOnce(&h.Node.ProviderID, word, idWord, value)
-	}
-	if value, ok := strings.CutPrefix(word, abandonedWord); ok {
+	switch key += "="; key {
+	case uidWord:
+		return setOnce(&h.Node.UID, word, key, value)
+	case idWord:
+		return setOnce(&h.Node.ProviderID, word, key, value)
+	case abandonedWord:
 		if h.Abandoned != nil {
-			return twice(word, abandonedWord)
+			return twice(word, key)
 		}
 		for text := range strings.SplitSeq(value, ",") {
 			if err := h.readPrefix(&h.Abandoned, text); err != nil {
@@ -129,27 +131,19 @@ func (h *Holding) read(word string) error {
 			}
 		}
 		return nil
+	case releasedWord:
+		if !h.Released.IsZero() {
+			return twice(word, key)
+		}
+		t, err := time.Parse(time.RFC3339Nano, value)
+		if err != nil || t.IsZero() {
+			return fmt.Errorf("%q is no time: write one such as %s2026-11-20T22:00:00Z, or remove the word if the Node is not gone", word, key)
+		}
+		h.Released = t.UTC()
+		return nil
 	}
-	if value, ok := strings.CutPrefix(word, releasedWord); ok {
-		return h.readReleased(word, value)
-	}
-	if strings.Contains(word, "=") {
-		return fmt.Errorf("unknown word %q: use %s %s %s %s and prefixes", word, uidWord, idWord,
-			abandonedWord, releasedWord)
-	}
-	return h.readPrefix(&h.Prefixes, word)
-}
-
-func (h *Holding) readReleased(word, value string) error {
-	if !h.Released.IsZero() {
-		return twice(word, releasedWord)
-	}
-	t, err := time.Parse(time.RFC3339Nano, value)
-	if err != nil || t.IsZero() {
-		return fmt.Errorf("%q is no time: write one such as %s2026-11-20T22:00:00Z, or remove the word if the Node is not gone", word, releasedWord)
-	}
-	h.Released = t.UTC()
-	return nil
+	return fmt.Errorf("unknown word %q: use %s %s %s %s and prefixes", word, uidWord, idWord,
+		abandonedWord, releasedWord)
 }
 
 func (h *Holding) readPrefix(list *[]netip.Prefix, text string) error {
@@ -176,7 +170,7 @@ func setOnce(text *string, word, what, value string) error {
 	if *text != "" {
 		return twice(word, what)
 	}
-	value, err := unescape(value)
+	value, err := url.PathUnescape(value)
 	if err != nil || value == "" {
 		return fmt.Errorf("%q has no value that can be read: write one after %s, with %%XX for each special byte", word, what)
 	}
@@ -204,6 +198,7 @@ func parsePrefix(text string) (netip.Prefix, error) {
 // escape writes spaces, control characters, % and non-ASCII bytes as %XX.
 func escape(text string) string {
 	var b strings.Builder
+	b.Grow(len(text))
 	for _, c := range []byte(text) {
 		if c <= ' ' || c >= 0x7f || c == '%' {
 			fmt.Fprintf(&b, "%%%02X", c)
@@ -212,13 +207,4 @@ func escape(text string) string {
 		}
 	}
 	return b.String()
-}
-
-// unescape reverses escape. It rejects any other spelling of the same text.
-func unescape(text string) (string, error) {
-	plain, err := url.PathUnescape(text)
-	if err == nil && escape(plain) != text {
-		err = errors.New("not written the one way that is read again as the same")
-	}
-	return plain, err
 }

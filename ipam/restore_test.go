@@ -164,30 +164,6 @@ func TestSetExclusionsWarnsOfWhatIsNew(t *testing.T) {
 	wantCounts(t, l, "v4", Counts{Free: 4, Allocated: 3, Quarantined: 1})
 }
 
-// Only the maxReleased last released prefixes wait at the end of the queue; older ones become
-// normal free prefixes again.
-func TestOnlyTheLatestReleasedWait(t *testing.T) {
-	pool := mustPool(t, "10.0.0.0/16", 24)
-	for range 200 {
-		pool.take()
-	}
-	for i := range uint64(maxReleased + 1) {
-		pool.free(pool.grid().at(i))
-	}
-	if waiting := pool.pools[0].released; len(waiting) != maxReleased || waiting[0] != 1 {
-		t.Errorf("%d wait, from the slot %d on", len(waiting), waiting[0])
-	}
-	for i := range 56 {
-		take(t, pool, fmt.Sprintf("10.0.%d.0/24", 200+i))
-	}
-	for i := range maxReleased + 1 {
-		take(t, pool, fmt.Sprintf("10.0.%d.0/24", i))
-	}
-	if got, ok := pool.take(); ok {
-		t.Errorf("Assign() = %s from a full pool", got)
-	}
-}
-
 // The order in which holdings are restored or observed doesn't change the pools.
 func TestOrderDoesNotMatter(t *testing.T) {
 	build := func(order []int) *Ledger {

@@ -1,7 +1,6 @@
 package ipam
 
 import (
-	"iter"
 	"net/netip"
 	"slices"
 )
@@ -9,8 +8,8 @@ import (
 // anyShard requests a node prefix of any shard.
 const anyShard = -1
 
-// pick returns a pool's next node prefix: of the circle, else the one released the longest ago. It
-// prefers one that the shard records: a Node whose prefixes share a shard takes one write.
+// pick returns a pool's next free node prefix. It prefers one that the shard records: a Node whose
+// prefixes share a shard takes one write.
 func (l *Ledger) pick(p *pool, shard int) (netip.Prefix, bool) {
 	if l.counted != nil && l.countsOf(p).Free == 0 {
 		return netip.Prefix{}, false
@@ -21,12 +20,7 @@ func (l *Ledger) pick(p *pool, shard int) (netip.Prefix, bool) {
 		}
 	}
 	for _, in := range []span{{p.next, p.grid.all().last}, {0, p.next}} {
-		if i, ok := l.scan(p, in); ok {
-			return p.grid.at(i), true
-		}
-	}
-	for _, i := range p.released {
-		if l.free(p.grid.at(i)) {
+		if i, ok := l.scan(p.grid, in); ok {
 			return p.grid.at(i), true
 		}
 	}
@@ -41,7 +35,7 @@ func (l *Ledger) scanShard(p *pool, shard int) (uint64, bool) {
 	for range 2 * Shards {
 		last := min(i|(block-1), p.grid.all().last)
 		if shardOf(p.grid.at(i)) == shard {
-			if found, ok := l.scan(p, span{i, last}); ok {
+			if found, ok := l.scan(p.grid, span{i, last}); ok {
 				return found, true
 			}
 		}
@@ -50,46 +44,30 @@ func (l *Ledger) scanShard(p *pool, shard int) (uint64, bool) {
 	return 0, false
 }
 
-// scan returns the first slot of an interval that is free and not kept out of the circle. It skips
-// a prefix that covers several slots as a whole.
-func (l *Ledger) scan(p *pool, in span) (uint64, bool) {
+// scan returns the first free part of a grid's interval that overlaps none of avoid. It skips a
+// prefix that covers several parts as a whole.
+func (l *Ledger) scan(g grid, in span, avoid ...netip.Prefix) (uint64, bool) {
 	for i := in.first; i <= in.last; i++ {
-		if blocker, taken := l.blocker(p.grid.at(i)); taken {
-			over, _ := p.grid.span(blocker)
-			i = over.last
-		} else if !slices.Contains(p.released, i) {
+		blocker, taken := l.blocker(g.at(i), avoid)
+		if !taken {
 			return i, true
 		}
+		over, _ := g.span(blocker)
+		i = over.last
 	}
 	return 0, false
 }
 
-// free reports whether a prefix overlaps no claim, exclusion or route.
-func (l *Ledger) free(p netip.Prefix) bool {
-	_, taken := l.blocker(p)
-	return !taken
-}
-
-// blocker returns an exclusion, claim or route that overlaps a prefix.
-func (l *Ledger) blocker(p netip.Prefix) (netip.Prefix, bool) {
-	for q := range l.inTheWay(p) {
+// blocker returns an exclusion, claim, route or one of avoid that overlaps a prefix.
+func (l *Ledger) blocker(p netip.Prefix, avoid []netip.Prefix) (q netip.Prefix, taken bool) {
+	if i := slices.IndexFunc(avoid, p.Overlaps); i >= 0 {
+		return avoid[i], true
+	}
+	if q, taken = firstOverlap(l.exclusions, p); taken {
+		return q, true
+	}
+	if q, taken = firstOverlap(&l.claims, p); taken {
 		return q, true
 	}
 	return firstOverlap(l.routes, p)
-}
-
-// inTheWay yields the exclusions and claims that overlap a prefix.
-func (l *Ledger) inTheWay(p netip.Prefix) iter.Seq[netip.Prefix] {
-	return func(yield func(netip.Prefix) bool) {
-		for q := range overlapping(l.exclusions, p) {
-			if !yield(q) {
-				return
-			}
-		}
-		for q := range overlapping(&l.claims, p) {
-			if !yield(q) {
-				return
-			}
-		}
-	}
 }

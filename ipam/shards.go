@@ -74,26 +74,21 @@ func shardsOf(p netip.Prefix) []int {
 	return all
 }
 
-// parts divides a holding between the shards that record its prefixes.
-func (h Holding) parts() map[int]Holding {
-	parts := map[int]Holding{}
-	add := func(p netip.Prefix, list func(*Holding) *[]netip.Prefix) {
-		for _, shard := range shardsOf(p) {
-			part, ok := parts[shard]
-			if !ok {
-				part = Holding{Node: h.Node, Pools: h.Pools, Released: h.Released}
-			}
-			*list(&part) = append(*list(&part), p)
-			parts[shard] = part
-		}
+// shards returns the shards that record prefixes of a holding, in order.
+func (h *Holding) shards() (all []int) {
+	for _, p := range h.all() {
+		all = append(all, shardsOf(p)...)
 	}
-	for _, p := range h.Prefixes {
-		add(p, func(part *Holding) *[]netip.Prefix { return &part.Prefixes })
-	}
-	for _, p := range h.Abandoned {
-		add(p, func(part *Holding) *[]netip.Prefix { return &part.Abandoned })
-	}
-	return parts
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// part returns a holding with the prefixes that a shard records.
+func (h Holding) part(shard int) Holding {
+	elsewhere := func(p netip.Prefix) bool { return !slices.Contains(shardsOf(p), shard) }
+	h.Prefixes = slices.DeleteFunc(slices.Clone(h.Prefixes), elsewhere)
+	h.Abandoned = slices.DeleteFunc(slices.Clone(h.Abandoned), elsewhere)
+	return h
 }
 
 // A DamagedEntry is an entry of the stored ledger that can't be parsed.
@@ -112,8 +107,6 @@ func (d *DamagedEntry) Unwrap() error { return d.Err }
 // objects are one holding. If that has two prefixes of a family, the second is abandoned: its
 // process didn't have the first. A prefix that not all of its shards record was never given to the
 // Node, so it is abandoned too: of two processes that record it for two Nodes, neither goes on.
-//
-// Object 0 may lack the mark: before there were shards, it had all entries.
 func ParseStored(objects Objects) ([]Holding, []*DamagedEntry) {
 	var all []Holding
 	var damaged []*DamagedEntry
@@ -125,7 +118,7 @@ func ParseStored(objects Objects) ([]Holding, []*DamagedEntry) {
 	recorded := map[record]int{} // in how many of its shards
 	for object, entries := range objects {
 		got := entries[MarkKey]
-		if len(entries) > 0 && got != Mark(object) && (object > 0 || got != "") {
+		if len(entries) > 0 && got != Mark(object) {
 			err := fmt.Errorf("%q is not the mark of this object: write %q, if it was not made by another version", got, Mark(object))
 			damaged = append(damaged, &DamagedEntry{object, MarkKey, err})
 		}

@@ -240,9 +240,8 @@ func TestWritesOfOneObjectAreSerial(t *testing.T) {
 	if _, _, ok := f.Due(); ok || f.Recorded("a") || !f.Recorded("d") || f.Recorded("c") {
 		t.Error("want a unknown, d recorded, and c in flight")
 	}
-	bytes, names := f.Size(0)
-	if want := len("b") + len("d") + len(f.files[0].stored["b"]) + len(f.files[0].stored["d"]); names != 2 || bytes != want {
-		t.Errorf("shard 0 has %d names and %d bytes, want 2 and %d", names, bytes, want)
+	if want := len("b") + len("d") + len(f.files[0].stored["b"]) + len(f.files[0].stored["d"]); f.files[0].bytes != want {
+		t.Errorf("shard 0 has %d bytes, want %d", f.files[0].bytes, want)
 	}
 }
 
@@ -290,23 +289,6 @@ func TestTheMarkOfAnotherObject(t *testing.T) {
 	}
 }
 
-// Before there were shards, one object had all entries, and the order of each pool.
-func TestALedgerWithoutShards(t *testing.T) {
-	stored := Objects{0: {"_pool.v4": "10.0.3.0", "a": "uid=a 10.0.112.0/24@v4"}}
-	found, damaged := ParseStored(stored)
-	if len(damaged) > 0 || len(found) != 1 || len(found[0].Prefixes) != 1 {
-		t.Fatalf("%v, %v", found, damaged)
-	}
-	l, err := NewLedger(widePools(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := NewFiles(l, stored).Write(0)
-	if w.Entries[MarkKey] != Mark(0) || w.Entries["_pool.v4"] != "" {
-		t.Errorf("written: %v", w.Entries)
-	}
-}
-
 // A prefix of several shards that one of them lacks was never given to its Node. Otherwise two
 // processes could each complete the record of another Node.
 func TestAPrefixThatNotAllOfItsShardsRecord(t *testing.T) {
@@ -347,11 +329,7 @@ func TestFiftyThousandNodes(t *testing.T) {
 			s.settle(f)
 		}
 	}
-	largest := 0
-	for object := range Shards {
-		bytes, _ := f.Size(object)
-		largest = max(largest, bytes)
-	}
+	largest := f.Largest()
 	t.Logf("%d Nodes, at most %d bytes an object, %d bytes written a Node with %d Nodes at once", nodes, largest, s.bytes/nodes, batch)
 	if largest > 450_000 || s.bytes/nodes > 20_000 {
 		t.Error("larger objects or more bytes than there should be")

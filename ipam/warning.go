@@ -68,19 +68,19 @@ func compareWarnings(a, b Warning) int {
 		cmp.Compare(a.Node.Name, b.Node.Name), cmp.Compare(a.Node.UID, b.Node.UID))
 }
 
-func (l *Ledger) warnings(h *holding) []Warning {
+func (l *Ledger) warnings(h *Holding) []Warning {
 	found := l.duplicates(h, Duplicate)
-	for _, p := range h.prefixes {
+	for _, p := range h.Prefixes {
 		if w, wrong := l.misplaced(h, p); wrong {
-			w.Node = h.node
+			w.Node = h.Node
 			found = append(found, w)
 		}
 	}
 	for _, family := range l.families {
 		of := func(p netip.Prefix) bool { return p.Addr().Is6() == family[0].ipv6() }
-		if !slices.ContainsFunc(h.prefixes, of) {
+		if !slices.ContainsFunc(h.Prefixes, of) {
 			found = append(found, Warning{
-				Kind: MissingFamily, Node: h.node, Prefix: h.prefixes[0], Against: family[0].Prefix,
+				Kind: MissingFamily, Node: h.Node, Prefix: h.Prefixes[0], Against: family[0].Prefix,
 			})
 		}
 	}
@@ -89,17 +89,17 @@ func (l *Ledger) warnings(h *holding) []Warning {
 }
 
 // duplicates returns warnings for prefixes that an existing Node had, or reserved, earlier.
-func (l *Ledger) duplicates(h *holding, kind WarningKind) []Warning {
+func (l *Ledger) duplicates(h *Holding, kind WarningKind) []Warning {
 	if h.gone() {
 		return nil
 	}
 	var found []Warning
-	for _, p := range h.prefixes {
+	for _, p := range h.Prefixes {
 		mine := l.arrival(h, p)
 		for _, r := range l.overlaps(h, p) {
 			if !r.holder.gone() && r.arrival < mine {
 				found = append(found, Warning{
-					Kind: kind, Node: h.node, Prefix: p, Against: r.prefix, Holder: r.holder.node,
+					Kind: kind, Node: h.Node, Prefix: p, Against: r.prefix, Holder: r.holder.Node,
 				})
 				break
 			}
@@ -110,7 +110,7 @@ func (l *Ledger) duplicates(h *holding, kind WarningKind) []Warning {
 }
 
 // misplaced reports whether the pools would never hand out a prefix, and why.
-func (l *Ledger) misplaced(h *holding, p netip.Prefix) (Warning, bool) {
+func (l *Ledger) misplaced(h *Holding, p netip.Prefix) (Warning, bool) {
 	if l.poolOf(h, p) == nil {
 		for _, s := range l.pools {
 			if s.Prefix.Overlaps(p) {

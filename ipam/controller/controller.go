@@ -3,10 +3,10 @@
 // spec.podCIDRs, with one PATCH per Node.
 //
 // A single goroutine makes all decisions and is the only one to use the Ledger; workers only
-// send requests and report the results. A few ConfigMaps of the stored ledger are written at once,
-// and changes of one are batched while a write of it is in flight. Only a reservation causes a
-// write by itself: a change that another process would detect on its own is included in the next
-// write, or written with a delay.
+// send requests, from one queue, and report the results. A few ConfigMaps of the stored ledger are
+// written at once, and changes of one are batched while a write of it is in flight. Only a
+// reservation causes a write by itself: a change that another process would detect on its own is
+// included in the next write, or written with a delay.
 //
 // It must never:
 //   - write a prefix to a Node if the stored ledger doesn't have that prefix for its UID: a
@@ -38,11 +38,12 @@ import (
 	"fmt"
 	"net/netip"
 	"sync"
-	"sync/atomic"
 	"time"
 
+	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	networkinginformers "k8s.io/client-go/informers/networking/v1"
 	"k8s.io/client-go/kubernetes"
@@ -56,8 +57,8 @@ import (
 )
 
 const (
-	// patchWorkers limits concurrent requests. More have no benefit: an API server on small
-	// machines is saturated at that number, and the client's rate limit applies first.
+	// patchWorkers limits concurrent requests about Nodes. More have no benefit: an API server on
+	// small machines is saturated at that number, and the client's rate limit applies first.
 	patchWorkers = 30
 	// firstRetry and lastRetry bound the delay before a Node is retried after a failure.
 	firstRetry, lastRetry = 100 * time.Millisecond, 30 * time.Second
@@ -121,8 +122,6 @@ type Config struct {
 // A Controller assigns podCIDRs. Run it once.
 type Controller struct {
 	decider *decider
-	attempt func(context.Context, job) finding
-	store   store
 	cached  []cache.ResourceEventHandlerRegistration
 }
 
@@ -139,12 +138,12 @@ func New(cfg Config) (*Controller, error) {
 	queue := workqueue.NewTypedRateLimitingQueueWithConfig(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, lastRetry),
 		workqueue.TypedRateLimitingQueueConfig[string]{Name: "node-ipam"})
-	d := newDecider(cfg, ledger, metrics, queue)
-	c := &Controller{
-		decider: d,
-		attempt: requester{cfg.Client, cfg.Own}.attempt,
-		store:   d.store,
-	}
+	c := &Controller{decider: &decider{
+		Config: cfg, lister: cfg.Nodes.Lister(), metrics: metrics, queue: queue,
+		api: api{cfg.Client, cfg.Own, cfg.Namespace}, ledger: ledger,
+		written: rate.NewLimiter(writeRate, writeBurst),
+		nodes:   map[types.UID]*node{}, byName: map[string][]*node{},
+	}}
 	nodes, err := cfg.Nodes.Informer().AddEventHandler(handlers(func(obj any) {
 		if name, err := cache.DeletionHandlingMetaNamespaceKeyFunc(obj); err == nil {
 			queue.Add(name)
@@ -194,24 +193,30 @@ func (c *Controller) Run(ctx context.Context) error {
 		len(d.nodes), "room", d.ledger.Room())
 
 	t := traffic{
-		names: make(chan string), jobs: make(chan job), findings: make(chan finding),
-		orders: make(chan order, writers), receipts: make(chan order),
+		names:    make(chan string),
+		requests: make(chan request, patchWorkers+writers),
+		results:  make(chan request, patchWorkers+writers),
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var workers sync.WaitGroup
-	for range patchWorkers {
-		workers.Go(func() { work(ctx, t.jobs, t.findings, c.attempt) })
+	for range cap(t.requests) {
+		workers.Go(func() {
+			for r := range t.requests {
+				ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
+				r.send(ctx, d.api)
+				cancel()
+				t.results <- r
+			}
+		})
 	}
 	workers.Go(func() { feed(ctx, d.queue, t.names) })
-	for range writers {
-		workers.Go(func() { work(ctx, t.orders, t.receipts, c.store.execute) })
-	}
 	err := d.loop(ctx, t)
 	if err != nil {
 		err = stopped(ctx, err)
 	}
 	cancel()
+	close(t.requests)
 	d.queue.ShutDown()
 	workers.Wait()
 	return err
@@ -227,33 +232,12 @@ func (c *Controller) Departed() (departed []kube.Departed, known bool) {
 	return nil, false
 }
 
-// departures is read concurrently with the decider.
-type departures = atomic.Pointer[[]kube.Departed]
-
 // stopped returns nil for an error caused by the end of the context.
 func stopped(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil
 	}
 	return fmt.Errorf("node IPAM controller: %w", err)
-}
-
-// work carries out jobs one after the other until the context ends.
-func work[J, R any](
-	ctx context.Context, jobs <-chan J, results chan<- R, do func(context.Context, J) R,
-) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case j := <-jobs:
-			select {
-			case results <- do(ctx, j):
-			case <-ctx.Done():
-				return
-			}
-		}
-	}
 }
 
 // feed passes names from the queue to the decider, which selects on several channels.

@@ -53,6 +53,10 @@ func reasonOf(w ipam.Warning) string {
 
 func reasonOfRefusal(err error) string {
 	switch {
+	case errors.Is(err, errSecondAllocator):
+		return reasonSecondAllocator
+	case errors.Is(err, errLedgerFull):
+		return reasonLedgerFull
 	case errors.Is(err, ipam.ErrNoRoom):
 		return reasonPoolExhausted
 	case errors.Is(err, ipam.ErrSharedOwn):

@@ -48,10 +48,14 @@ func (d *decider) exclude(ctx context.Context) {
 	d.warn(ctx, d.ledger.SetExclusions(excluded))
 	d.freed = true
 	for _, n := range d.nodes {
-		// A reservation may have to be replaced.
-		if n.phase == unserved && n.cached && !n.busy {
-			d.queue.Add(n.Name)
-		}
+		d.reconsider(n)
+	}
+}
+
+// reconsider requeues a Node if it has a reservation that may have to be replaced.
+func (d *decider) reconsider(n *node) {
+	if n.unserved() != nil && n.cached && !n.busy {
+		d.queue.Add(n.Name)
 	}
 }
 
@@ -78,15 +82,11 @@ func (d *decider) occupies(ctx context.Context, n *node, live *corev1.Node) {
 	warnings := d.ledger.Exclude(more)
 	d.warn(ctx, warnings)
 	for _, w := range warnings {
-		if holder, ok := d.nodes[types.UID(w.Node.UID)]; ok && holder.phase == unserved &&
-			holder.cached && !holder.busy {
-			d.queue.Add(holder.Name) // its reservation must be replaced
+		if holder, ok := d.nodes[types.UID(w.Node.UID)]; ok {
+			d.reconsider(holder)
 		}
 	}
 }
-
-// vacates records that a deleted Node may have had addresses in pools.
-func (d *decider) vacates(n *node) { d.vacated = d.vacated || len(n.inside) > 0 }
 
 // vacate lifts the exclusion of addresses that no Node has any more. It waits for an empty
 // queue, so that it runs once for many deleted Nodes.

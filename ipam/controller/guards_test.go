@@ -228,3 +228,28 @@ func TestAQuarantineOutlivesALostLedger(t *testing.T) {
 		wantSound(t, api)
 	})
 }
+
+// A Node has its podCIDRs, which the cache doesn't show yet, when its record is deleted by hand.
+func TestPodCIDRsThatTheCacheLacksOutliveTheirRecord(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		api := newFakeAPI()
+		p := start(t, api, dualStack(4), quarantine(10*time.Minute))
+		defer p.stop()
+		pass(time.Second)
+		api.add("late", onMachine("cloud://1"))
+		pass(time.Second)
+		api.delete("late")
+		pass(time.Second)
+		api.create("late") // it waits for its provider ID, until comeback
+		api.inject(first("PATCH nodes", fault{delay: time.Second}))
+		api.create("a")
+		pass(0)
+		api.stall()
+		pass(2 * time.Second)
+		wantPodCIDRs(t, api, "a", "10.0.1.0/24", "fd00:0:0:1::/64")
+		api.editLedger(func(data map[string]string) { delete(data, "a") })
+		pass(comeback + time.Second)
+		wantPodCIDRs(t, api, "late", "10.0.2.0/24", "fd00:0:0:2::/64")
+		wantSound(t, api)
+	})
+}

@@ -85,7 +85,7 @@ func TestALostReplyToTheRecord(t *testing.T) {
 		"applied later": {late: 5 * time.Second},
 		"much later":    {late: time.Minute},
 		"refused":       {refuse: true},
-		"slow":          {delay: 2 * storeTimeout},
+		"slow":          {delay: 2 * attemptTimeout},
 		"a proxy's 404": {page: true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -195,7 +195,7 @@ func lostWhileOnItsWay(t *testing.T, api *fakeAPI, lose func(*fakeAPI), made int
 		t.Errorf("%d PATCH requests, want only the two of the former process until %s after %s\n%s", n, fence, begin, api)
 	}
 	got := p.events.of(ledgerName + " Warning LedgerLost")
-	if len(got) != 1 || !strings.Contains(got[0], fence.String()) || !strings.Contains(got[0], "There is no stored ledger") {
+	if len(got) != 1 || !strings.Contains(got[0], fence.String()) || !strings.Contains(got[0], "lacks ConfigMaps") {
 		t.Errorf("events %q, want one LedgerLost that tells how long", got)
 	}
 	api.resume()

@@ -37,6 +37,7 @@ func (d *decider) listUntilDone(ctx context.Context) ([]*corev1.Node, error) {
 func (d *decider) listHolders(ctx context.Context) ([]*corev1.Node, error) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
+	light := kube.Light() // whole Nodes are large
 	var holders []*corev1.Node
 	pages := pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 		return d.Client.CoreV1().Nodes().List(ctx, options)
@@ -47,25 +48,13 @@ func (d *decider) listHolders(ctx context.Context) ([]*corev1.Node, error) {
 			return fmt.Errorf("a list of Nodes holds a %T", obj)
 		}
 		if kube.HasPodCIDRs(live) {
-			holders = append(holders, bare(live))
+			holders = append(holders, live)
 		}
-		return nil
+		_, err := light(live)
+		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("listing the existing podCIDRs: %w", err)
 	}
 	return holders, nil
-}
-
-// bare keeps only the fields that observing needs, because whole Nodes are large.
-func bare(live *corev1.Node) *corev1.Node {
-	out := &corev1.Node{
-		Spec: corev1.NodeSpec{
-			PodCIDR: live.Spec.PodCIDR, PodCIDRs: live.Spec.PodCIDRs, ProviderID: live.Spec.ProviderID,
-		},
-	}
-	out.Name, out.UID = live.Name, live.UID
-	out.CreationTimestamp, out.Labels = live.CreationTimestamp, live.Labels
-	out.ManagedFields = live.ManagedFields
-	return out
 }

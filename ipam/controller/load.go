@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -63,7 +64,7 @@ func (d *decider) load(ctx context.Context, known Stored) error {
 
 // loadOnce tries to load, and reports whether a retry can help.
 func (d *decider) loadOnce(ctx context.Context, known Stored) (retry bool, err error) {
-	found, err := d.store.read(ctx, known)
+	found, err := d.api.read(ctx, known)
 	if err != nil {
 		return true, err
 	}
@@ -85,7 +86,7 @@ func (d *decider) loadOnce(ctx context.Context, known Stored) (retry bool, err e
 		return true, err
 	}
 	if !first {
-		if found, err = d.store.read(ctx, Stored{}); err != nil || len(found.Entries().Lost()) == 0 {
+		if found, err = d.api.read(ctx, Stored{}); err != nil || len(found.Entries().Lost()) == 0 {
 			return true, cmp.Or(err, errors.New("another process stored the ledger meanwhile"))
 		}
 	}
@@ -107,29 +108,26 @@ func (d *decider) storeAnew(ctx context.Context) error {
 	lost := d.objects.Entries().Lost()
 	err := each(ctx, lost, func(ctx context.Context, object int) (err error) {
 		if d.objects[object] == nil {
-			d.objects[object], err = d.store.create(ctx, object)
+			d.objects[object], err = d.api.create(ctx, object)
 		}
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	var written [ipam.Shards]order
+	var requests [ipam.Shards]*ledgerRequest
 	for _, object := range lost {
-		written[object] = d.objects.order(d.file.Write(object))
+		requests[object] = d.objects.request(d.file.Write(object))
 	}
 	err = each(ctx, lost, func(ctx context.Context, object int) error {
-		done := d.store.execute(ctx, written[object])
-		if done.err == nil {
-			written[object] = done
-		}
-		return done.err
+		requests[object].send(ctx, d.api)
+		return requests[object].err
 	})
 	if err != nil {
 		return err
 	}
 	for _, object := range lost {
-		d.took(written[object])
+		d.stored(requests[object])
 	}
 	return nil
 }
@@ -139,7 +137,12 @@ func (d *decider) fence(ctx context.Context, found Stored) (first bool, err erro
 	if first, err = d.first(ctx, found); err != nil || first {
 		return first, err
 	}
-	text := d.lostText(found)
+	var names []string
+	for _, object := range found.Entries().Lost() {
+		names = append(names, ObjectName(object))
+	}
+	text := fmt.Sprintf("The stored ledger lacks ConfigMaps, or their entries (in namespace %s: %s). If they were deleted or emptied, reservations are lost: it is rebuilt from the Nodes, and nothing is handed out for %s, until no process can continue from the lost one",
+		d.Namespace, strings.Join(names, ", "), d.Fence)
 	klog.FromContext(ctx).Info(text)
 	d.warnLedger(reasonLedgerLost, text)
 	return false, sleep.For(ctx, d.Fence)
@@ -161,21 +164,6 @@ func (d *decider) first(ctx context.Context, found Stored) (first bool, err erro
 	}), err
 }
 
-func (d *decider) lostText(found Stored) string {
-	lost := found.Entries().Lost()
-	names := make([]string, len(lost))
-	for i, object := range lost {
-		names[i] = ObjectName(object)
-	}
-	what := fmt.Sprintf("The stored ledger lacks ConfigMaps, or their entries (in namespace %s: %s). If they were deleted or emptied",
-		d.Namespace, strings.Join(names, ", "))
-	if len(lost) == ipam.Shards {
-		what = fmt.Sprintf("There is no stored ledger (ConfigMaps %s/%s and following). If it was deleted or emptied", d.Namespace, LedgerName)
-	}
-	return fmt.Sprintf("%s, reservations are lost: it is rebuilt from the Nodes, and nothing is handed out for %s, "+
-		"until no process can continue from the lost one", what, d.Fence)
-}
-
 // rebuild replaces the Ledger: from the stored ledger, the reservations that this process made
 // and may have sent, and the observed podCIDRs of Nodes.
 func (d *decider) rebuild(ctx context.Context, s Stored, holders []*corev1.Node) error {
@@ -184,7 +172,7 @@ func (d *decider) rebuild(ctx context.Context, s Stored, holders []*corev1.Node)
 		return err
 	}
 	unstored := d.remember(written, len(s.Entries().Lost()) > 0)
-	cached, found, nodes := d.known(holders)
+	found, nodes := d.known(holders)
 	book, err := ipam.Rebuild(ipam.Facts{
 		Pools: configs(d.Pools), Exclusions: d.Exclusions, Occupied: d.excluded(),
 		Stored: written, Unstored: unstored, Nodes: nodes, Now: moment(),
@@ -204,21 +192,15 @@ func (d *decider) rebuild(ctx context.Context, s Stored, holders []*corev1.Node)
 	}
 	for _, h := range d.ledger.Holdings() {
 		n := d.identify(h.Node)
-		switch gone := !h.Released.IsZero(); {
-		case gone && !n.gone():
-			n.phase = released
-			d.stopWaiting(n)
-		case !gone:
-			d.revive(n)
+		if !h.Released.IsZero() {
+			d.depart(n, h.Released)
 		}
-		if n.gone() {
-			d.count(n, h.Released)
+		if u := n.unserved(); u != nil {
+			u.delivery = max(u.delivery, maybeSent)
 		}
-		n.delivery, n.doubt = max(n.delivery, maybeSent), true
 	}
 	for _, o := range book.Observed {
-		uid := types.UID(o.Node.UID)
-		live := found[uid]
+		live := found[types.UID(o.Node.UID)]
 		switch {
 		case live == nil:
 			d.warn(ctx, o.Warnings)
@@ -227,12 +209,12 @@ func (d *decider) rebuild(ctx context.Context, s Stored, holders []*corev1.Node)
 			continue
 		}
 		n := d.track(live)
-		if n.cached = n.cached || cached[uid]; n.cached {
+		if n.cached = n.cached || d.cachedNode(n.Node) != nil; n.cached {
 			n.inside = d.insidePools(live)
 		}
 		switch {
 		case n.gone(): // decide reads it from the API server
-		case n.phase == settled:
+		case n.settled():
 			d.warn(ctx, o.Warnings)
 		default:
 			d.settle(ctx, n, live, o.Before.Prefixes, o.Warnings)
@@ -272,17 +254,17 @@ func (d *decider) remember(written []ipam.Holding, lost bool) (unstored []ipam.H
 			if stored.Released.IsZero() {
 				stored.Released = h.Released
 			}
-			if lost || !d.recorded(h.Node) {
+			if lost || !d.file.Recorded(h.Node.UID) {
 				keepAll(stored, h)
 			}
-		case known && (h.Observed || n.delivery == unsent || slices.Equal(stored.Prefixes, h.Prefixes)):
+		case known && (h.Observed || !n.delivered() || slices.Equal(stored.Prefixes, h.Prefixes)):
 		case known:
 			stored.Abandoned = append(stored.Abandoned, h.Prefixes...)
 		case !h.Released.IsZero():
-			if lost || !d.recorded(h.Node) {
+			if lost || !d.file.Recorded(h.Node.UID) {
 				unstored = append(unstored, h)
 			}
-		case n.delivery != unsent && !h.Observed:
+		case n.delivered() && !h.Observed:
 			unstored = append(unstored, h)
 		}
 	}
@@ -302,29 +284,29 @@ func keepAll(stored *ipam.Holding, h ipam.Holding) {
 // known returns the Nodes of the cache and of the live list, and those only observed before.
 func (d *decider) known(
 	holders []*corev1.Node,
-) (cached map[types.UID]bool, found map[types.UID]*corev1.Node, nodes []ipam.LiveNode) {
-	cached, found = map[types.UID]bool{}, map[types.UID]*corev1.Node{}
+) (found map[types.UID]*corev1.Node, nodes []ipam.LiveNode) {
+	found = map[types.UID]*corev1.Node{}
 	for _, live := range holders {
 		found[live.UID] = live
 	}
 	// The lister's only error is an invalid selector.
 	list, _ := d.lister.List(labels.Everything())
 	for _, live := range list {
-		cached[live.UID] = true
 		if found[live.UID] == nil || kube.HasPodCIDRs(live) {
 			found[live.UID] = live
 		}
 	}
-	for _, live := range found {
-		nodes = append(nodes, LiveNode(live))
+	known := map[types.UID]ipam.LiveNode{}
+	for uid, live := range found {
+		known[uid] = LiveNode(live)
 	}
 	for uid, n := range d.nodes {
-		if _, ok := found[uid]; !ok && n.phase == settled {
-			held, _, _ := d.ledger.Held(n.UID)
-			nodes = append(nodes, ipam.LiveNode{Node: n.Node, PodCIDRs: held, Created: n.created})
+		if live := found[uid]; n.settled() && (live == nil || !kube.HasPodCIDRs(live)) {
+			held, _, _ := d.ledger.Held(n.UID) // the cache is older than the reply to the PATCH
+			known[uid] = ipam.LiveNode{Node: n.Node, PodCIDRs: held, Created: n.created}
 		}
 	}
-	return cached, found, nodes
+	return found, slices.Collect(maps.Values(known))
 }
 
 // LiveNode converts a Node for [ipam.Rebuild].

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/component-base/metrics"
 
 	"github.com/underlay-ccm/underlay/ipam"
@@ -24,45 +25,37 @@ type ipamMetrics struct {
 }
 
 func newMetrics(r Registry) (*ipamMetrics, error) {
+	opts := func(name, help string) *metrics.KubeOpts {
+		return &metrics.KubeOpts{Namespace: "underlay", Subsystem: "ipam", Name: name, Help: help}
+	}
 	counter := func(name, help string) *metrics.Counter {
-		return metrics.NewCounter(&metrics.CounterOpts{
-			Namespace: "underlay", Subsystem: "ipam", Name: name, Help: help,
-		})
+		return metrics.NewCounter((*metrics.CounterOpts)(opts(name, help)))
 	}
 	gauge := func(name, help string) *metrics.Gauge {
-		return metrics.NewGauge(&metrics.GaugeOpts{
-			Namespace: "underlay", Subsystem: "ipam", Name: name, Help: help,
-		})
+		return metrics.NewGauge((*metrics.GaugeOpts)(opts(name, help)))
+	}
+	gauges := func(name, help string, labels ...string) *metrics.GaugeVec {
+		return metrics.NewGaugeVec((*metrics.GaugeOpts)(opts(name, help)), labels)
 	}
 	m := &ipamMetrics{
-		waiting: gauge("waiting_nodes", "Number of Nodes that can't be given podCIDRs now; the condition underlay.dev/PodCIDRsAllocated of each has the reason."),
-		second:  gauge("second_allocator", "1 while nothing is handed out because another program was found to set podCIDRs: until the admission policy prevents that, or a Node has waited a minute without being served; else 0."),
-		ranges: metrics.NewGaugeVec(&metrics.GaugeOpts{
-			Namespace: "underlay", Subsystem: "ipam", Name: "ranges",
-			Help: "Number of node prefixes by pool, family (ipv4, ipv6) and state: free (not in a pool of the servers' own prefixes, where each server brings its own), allocated (held by or reserved for a Node), quarantined (its Node is gone), excluded, foreign (overlapping a podCIDR that the pool would not hand out, or a route of the network that is no Node's).",
-		}, []string{"pool", "family", "state"}),
-		active: metrics.NewGaugeVec(&metrics.GaugeOpts{
-			Namespace: "underlay", Subsystem: "ipam", Name: "pool_active",
-			Help: "1 while the pool of the labels pool and family hands out prefixes, 0 while it is draining.",
-		}, []string{"pool", "family"}),
-		unloaded: counter("ledger_load_failures_total", "Number of times that the stored ledger could not be loaded; nothing is handed out until it can."),
-		written:  counter("ledger_written_bytes_total", "Number of bytes of names and lines that were written to the stored ledger; each write has a whole ConfigMap."),
-		allocations: counter("allocations_total",
-			"Number of Nodes that were given their podCIDRs, all families counted as one."),
-		releases: counter("releases_total",
-			"Number of deleted Nodes, with prefixes that were released."),
-		conflicts: counter("conflicts_total",
-			"Number of Nodes that turned out to have other podCIDRs than those reserved for them."),
+		waiting:     gauge("waiting_nodes", "Number of Nodes that can't be given podCIDRs now; the condition underlay.dev/PodCIDRsAllocated of each has the reason."),
+		second:      gauge("second_allocator", "1 while nothing is handed out because another program was found to set podCIDRs: until the admission policy prevents that, or a Node has waited a minute without being served; else 0."),
+		ranges:      gauges("ranges", "Number of node prefixes by pool, family (ipv4, ipv6) and state: free (not in a pool of the servers' own prefixes, where each server brings its own), allocated (held by or reserved for a Node), quarantined (its Node is gone), excluded, foreign (overlapping a podCIDR that the pool would not hand out, or a route of the network that is no Node's).", "pool", "family", "state"),
+		active:      gauges("pool_active", "1 while the pool of the labels pool and family hands out prefixes, 0 while it is draining.", "pool", "family"),
+		unloaded:    counter("ledger_load_failures_total", "Number of times that the stored ledger could not be loaded; nothing is handed out until it can."),
+		written:     counter("ledger_written_bytes_total", "Number of bytes of names and lines that were written to the stored ledger; each write has a whole ConfigMap."),
+		allocations: counter("allocations_total", "Number of Nodes that were given their podCIDRs, all families counted as one."),
+		releases:    counter("releases_total", "Number of deleted Nodes, with prefixes that were released."),
+		conflicts:   counter("conflicts_total", "Number of Nodes that turned out to have other podCIDRs than those reserved for them."),
+		ledgerWrites: metrics.NewCounterVec((*metrics.CounterOpts)(opts("ledger_writes_total",
+			"Number of writes of the stored ledger by outcome: written, conflict (another process or a person changed it first), failed (not known to be written).")),
+			[]string{"outcome"}),
 		latency: metrics.NewHistogram(&metrics.HistogramOpts{
 			Namespace: "underlay", Subsystem: "ipam", Name: "allocation_duration_seconds",
 			Help:    "Seconds from a Node's creation (known to the second) until its podCIDRs are known to be set, for Nodes that this controller gave them.",
 			Buckets: []float64{0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800},
 		}),
 	}
-	m.ledgerWrites = metrics.NewCounterVec(&metrics.CounterOpts{
-		Namespace: "underlay", Subsystem: "ipam", Name: "ledger_writes_total",
-		Help: "Number of writes of the stored ledger by outcome: written, conflict (another process or a person changed it first), failed (not known to be written).",
-	}, []string{"outcome"})
 	for _, metric := range []metrics.Registerable{
 		m.ledgerWrites, m.written, m.unloaded, m.ranges, m.active, m.waiting, m.second, m.allocations,
 		m.releases, m.conflicts, m.latency,
@@ -79,13 +72,16 @@ func (m *ipamMetrics) allocated(after time.Duration) {
 	m.latency.Observe(after.Seconds())
 }
 
-func (m *ipamMetrics) wrote(w ipam.Write) {
-	m.ledgerWrites.WithLabelValues("written").Inc()
-	bytes := 0
-	for name, text := range w.Entries {
-		bytes += len(name) + len(text)
+func (m *ipamMetrics) wrote(w ipam.Write, err error) {
+	outcome := "failed"
+	switch {
+	case err == nil:
+		outcome = "written"
+		m.written.Add(float64(w.Bytes))
+	case apierrors.IsConflict(err):
+		outcome = "conflict"
 	}
-	m.written.Add(float64(bytes))
+	m.ledgerWrites.WithLabelValues(outcome).Inc()
 }
 
 func (m *ipamMetrics) showTrouble(waiting int, second bool) {

@@ -44,11 +44,6 @@ func (d *decider) wantsOwn(n *node) bool {
 	})
 }
 
-// needsOwn reports whether the own prefix must be looked up before an assignment.
-func (d *decider) needsOwn(n *node, observed bool) bool {
-	return !observed && !n.own.known && d.wantsOwn(n)
-}
-
 func (d *decider) offered(n *node) ipam.Offer {
 	return ipam.Offer{
 		Pools: func(name string) bool {

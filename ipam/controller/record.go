@@ -8,16 +8,14 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/underlay-ccm/underlay/internal/sleep"
-	"github.com/underlay-ccm/underlay/ipam"
 )
 
 const (
-	// fileLimit limits the bytes of keys and values in a ConfigMap (API server: 1 MiB).
-	fileLimit = 1_000_000
+	// fileLimit limits the bytes of keys and values in a ConfigMap. The API server's limit is 1 MiB:
+	// if all Nodes are deleted, their entries, of at least 57 bytes, take 40 more each.
+	fileLimit = 600_000
 	// fileMargin is more than any single Node adds to a ConfigMap.
 	fileMargin = 1_000
-	// farewell is what the deletion of a Node adds to its entry, in bytes. All may be deleted.
-	farewell = 40
 
 	// unhurried is the minimum time that an entry may wait to be included in another write, if
 	// another process would detect its change by itself: a deleted Node, the end of a
@@ -33,76 +31,62 @@ const (
 	writeBurst = 10_000_000
 )
 
-// changed marks a Node's entry of the stored ledger to be written at once.
-func (d *decider) changed(n *node) { d.file.Update(n.Name, time.Now()) }
-
-// noted marks it to be written with the next write.
-func (d *decider) noted(n *node) {
-	bytes, _ := d.largest()
-	d.file.Update(n.Name, time.Now().Add(patience(bytes)))
-}
-
-// patience returns how long an entry may wait for a write of that many bytes.
-func patience(bytes int) time.Duration {
-	return min(max(unhurried, time.Second*time.Duration(bytes)/lazyRate), overdue)
-}
-
-// recorded reports whether the stored ledger has exactly the Ledger's holding of a UID.
-func (d *decider) recorded(owner ipam.Node) bool { return d.file.Recorded(owner.UID) }
-
-// largest returns the size of the largest ConfigMap of the stored ledger.
-func (d *decider) largest() (bytes, names int) {
-	for object := range ipam.Shards {
-		if b, n := d.file.Size(object); b > bytes {
-			bytes, names = b, n
-		}
+// recorded reports whether the stored ledger has exactly the Ledger's holding of a Node. If not, the
+// Node's entry is to be written at once.
+func (d *decider) recorded(n *node) bool {
+	if d.file.Recorded(n.UID) {
+		return true
 	}
-	return bytes, names
+	d.file.Update(n.Name, time.Now())
+	return false
+}
+
+// noted marks a Node's entry to be written with the next write.
+func (d *decider) noted(n *node) {
+	patience := time.Second * time.Duration(d.file.Largest()) / lazyRate
+	d.file.Update(n.Name, time.Now().Add(min(max(unhurried, patience), overdue)))
 }
 
 // full reports whether another Node might not be recorded.
-func (d *decider) full() bool {
-	bytes, names := d.largest()
-	return bytes+farewell*names+fileMargin > fileLimit
-}
+func (d *decider) full() bool { return d.file.Largest()+fileMargin > fileLimit }
 
 // atOnce is the number of changed entries that are written even if the queue is not empty.
 const atOnce = 200
 
-// order returns the next write, or how long it has to wait.
-func (d *decider) order() (o order, ok bool, wait time.Duration) {
+// write returns the next write of the stored ledger, or how long it has to wait.
+func (d *decider) write() (r request, wait time.Duration) {
 	object, due, ok := d.file.Due()
 	if !ok || d.writing == writers || d.unwritten != nil ||
 		d.queue.Len() > 0 && d.file.Pending() < atOnce {
-		return order{}, false, 0
+		return nil, 0
 	}
 	now := time.Now()
 	if wait = max(due.Sub(now), d.written.ReserveN(now, 0).DelayFrom(now)); wait > 0 {
-		return order{}, false, wait
+		return nil, wait
 	}
-	bytes, _ := d.file.Size(object)
-	d.written.ReserveN(now, bytes) // may exceed the limit: the next write waits
+	w := d.file.Write(object)
+	d.written.ReserveN(now, w.Bytes) // may exceed the limit: the next write waits
 	d.writing++
-	return d.objects.order(d.file.Write(object)), true, 0
+	return d.objects.request(w), 0
 }
 
-// receive handles the result of a write of the stored ledger.
-func (d *decider) receive(ctx context.Context, o order) error {
+func (r *ledgerRequest) handle(ctx context.Context, d *decider) error {
 	d.writing--
-	if o.err != nil {
-		d.metrics.ledgerWrites.WithLabelValues(writeOutcome(o.err)).Inc()
-		d.warnUnwritable(o.err)
-		d.unwritten, d.failing = o.err, o.write.Object
-		d.objects[o.write.Object] = nil
+	object := r.write.Object
+	if r.err != nil {
+		d.metrics.wrote(r.write, r.err)
+		d.warnUnwritable(r.err)
+		d.unwritten, d.failing = r.err, object
+		d.objects[object] = nil
 	} else {
-		d.took(o)
-		if o.write.Object == d.failing {
+		d.stored(r)
+		if object == d.failing {
 			d.pause = nil
 		}
-		for _, name := range o.write.Names {
+		for _, name := range r.write.Names {
 			for _, n := range d.byName[name] {
 				// A Node without a reservation may wait for an unrelated reason.
-				if _, _, held := d.ledger.Held(n.UID); held && n.phase == unserved && n.cached {
+				if _, _, held := d.ledger.Held(n.UID); held && n.unserved() != nil && n.cached {
 					d.request(n)
 				}
 			}
@@ -114,10 +98,10 @@ func (d *decider) receive(ctx context.Context, o order) error {
 	return nil
 }
 
-func (d *decider) took(o order) {
-	d.metrics.wrote(o.write)
-	d.file.Wrote(o.write)
-	d.objects[o.write.Object] = o.object
+func (d *decider) stored(r *ledgerRequest) {
+	d.metrics.wrote(r.write, nil)
+	d.file.Wrote(r.write)
+	d.objects[r.write.Object] = r.object
 }
 
 // reload reads the ledger again and plans everything again after a failed write, whatever the
@@ -147,11 +131,4 @@ func (d *decider) warnUnwritable(err error) {
 		apierrors.IsRequestEntityTooLargeError(err) {
 		d.warnLedger(reasonLedgerNotWritable, err.Error())
 	}
-}
-
-func writeOutcome(err error) string {
-	if apierrors.IsConflict(err) {
-		return "conflict"
-	}
-	return "failed"
 }

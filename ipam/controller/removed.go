@@ -28,7 +28,7 @@ func Check(
 	if _, err := ipam.Rebuild(facts); err != nil {
 		return nil, err
 	}
-	found, err := store{client, namespace}.read(ctx, Stored{})
+	found, err := api{client: client, namespace: namespace}.read(ctx, Stored{})
 	if err != nil {
 		return nil, nil
 	}

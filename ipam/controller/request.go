@@ -20,32 +20,34 @@ import (
 )
 
 const (
-	// attemptTimeout bounds all requests of a job. After it the result of a request is unknown.
+	// attemptTimeout bounds a request. After it the result is unknown.
 	attemptTimeout = 30 * time.Second
 	// fieldManager identifies this controller in the managedFields of podCIDRs.
 	fieldManager = "underlay-node-ipam"
 )
 
-// A job is a request about a Node: write its podCIDRs, read it if there are none, or one of these.
-type job struct {
-	node  ipam.Node
-	write []netip.Prefix
-	// look means that an earlier request may have been applied: read the Node before writing.
-	look bool
-	// locate is a Node to look up its machine's own prefix for.
-	locate *corev1.Node
-	notice *notice
-	// policy requests a check of the admission policy.
-	policy bool
+// A request is sent by a worker, which stores the result in it, and is then handled by the decider.
+type request interface {
+	// send decides nothing and uses no state of the decider.
+	send(ctx context.Context, a api)
+	handle(ctx context.Context, d *decider) error
 }
 
-// A finding is the result of a job.
-type finding struct {
-	job     job
+// api is where requests are sent to.
+type api struct {
+	client    kubernetes.Interface
+	own       OwnPrefixes
+	namespace string // of the stored ledger
+}
+
+// A nodeRequest writes a Node's podCIDRs, or reads the Node if there are none to write.
+type nodeRequest struct {
+	node  ipam.Node
+	write []netip.Prefix
+	look  bool // an earlier request may have been applied: read the Node before writing
+
 	outcome outcome
 	live    *corev1.Node // for holds
-	own     *ownPrefix   // for located
-	refuses bool         // the admission policy is in place
 	err     error        // for the log
 }
 
@@ -56,137 +58,118 @@ const (
 	empty                  // the Node exists and has no podCIDRs
 	holds                  // the Node exists and has podCIDRs
 	gone                   // no Node with that UID exists
-	located                // the machine's own prefix was found
 )
 
-// requester sends API requests about single Nodes. It decides nothing.
-type requester struct {
-	client kubernetes.Interface
-	own    OwnPrefixes
-}
-
-func (r requester) attempt(ctx context.Context, j job) finding {
-	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
-	defer cancel()
-	switch {
-	case j.policy:
-		return r.policy(ctx, j)
-	case j.notice != nil:
-		_, err := kube.SetCondition(ctx, r.client, j.notice.live, j.notice.condition, time.Now())
-		return finding{job: j, err: err}
-	case j.locate != nil:
-		return r.locate(ctx, j)
-	}
-	if j.look || len(j.write) == 0 {
-		if f := r.look(ctx, j); f.outcome != empty || len(j.write) == 0 {
-			return f
+func (r *nodeRequest) send(ctx context.Context, a api) {
+	if r.look || len(r.write) == 0 {
+		if r.get(ctx, a); r.outcome != empty || len(r.write) == 0 {
+			return
 		}
 	}
-	patch, err := podCIDRPatch(j)
-	if err != nil {
-		return finding{job: j, err: err}
-	}
-	live, err := r.client.CoreV1().Nodes().Patch(ctx, j.node.Name, types.StrategicMergePatchType,
-		patch, metav1.PatchOptions{
+	live, err := a.client.CoreV1().Nodes().Patch(ctx, r.node.Name, types.StrategicMergePatchType,
+		r.patch(), metav1.PatchOptions{
 			FieldManager: fieldManager, FieldValidation: metav1.FieldValidationIgnore, // fixed fields
 		})
-	switch {
-	case err == nil:
-		return judge(j, live)
-	case kube.Absent(err, "nodes", j.node.Name):
-		return finding{job: j, outcome: gone}
+	if r.judge(live, err); r.err == nil {
+		return
 	}
-	err = fmt.Errorf("setting the podCIDRs of Node %s to %v: %w", j.node.Name, j.write, err)
+	r.err = fmt.Errorf("setting the podCIDRs of Node %s to %v: %w", r.node.Name, r.write, err)
 	if apierrors.IsConflict(err) || apierrors.IsInvalid(err) {
-		f := r.look(ctx, j)
-		if f.err == nil {
-			f.err = err
+		rejected := r.err
+		if r.get(ctx, a); r.err == nil {
+			r.err = rejected
 		}
-		return f
 	}
-	return finding{job: j, outcome: unknown, err: err}
 }
 
-// look reads the live Node: a GET without a resource version is consistent.
-func (r requester) look(ctx context.Context, j job) finding {
-	live, err := r.client.CoreV1().Nodes().Get(ctx, j.node.Name, metav1.GetOptions{})
+// get reads the live Node: a GET without a resource version is consistent.
+func (r *nodeRequest) get(ctx context.Context, a api) {
+	live, err := a.client.CoreV1().Nodes().Get(ctx, r.node.Name, metav1.GetOptions{})
+	if r.judge(live, err); r.err != nil {
+		r.err = fmt.Errorf("reading Node %s: %w", r.node.Name, err)
+	}
+}
+
+// judge sets the outcome according to a reply.
+func (r *nodeRequest) judge(live *corev1.Node, err error) {
+	r.outcome, r.live, r.err = unknown, live, nil
 	switch {
-	case err == nil:
-		return judge(j, live)
-	case kube.Absent(err, "nodes", j.node.Name):
-		return finding{job: j, outcome: gone}
+	case kube.Absent(err, "nodes", r.node.Name):
+		r.outcome = gone
+	case err != nil:
+		r.err = err
+	case string(live.UID) != r.node.UID:
+		r.outcome = gone
+	case kube.HasPodCIDRs(live):
+		r.outcome = holds
+	default:
+		r.outcome = empty
 	}
-	return finding{job: j, outcome: unknown, err: fmt.Errorf("reading Node %s: %w", j.node.Name, err)}
 }
 
-func (r requester) locate(ctx context.Context, j job) finding {
-	own, avoid, err := r.own.OwnPrefix(ctx, j.locate)
-	if err != nil {
-		return finding{
-			job: j,
-			err: fmt.Errorf("finding the own IPv6 prefix of the machine of Node %s: %w", j.node.Name, err),
-		}
+// patch sets podCIDR and podCIDRs together, because the API derives either from the other if it
+// is missing. A strategic merge patch costs the API server a tenth less than a merge patch. It
+// appends to a list instead of replacing it: the result is the same for a Node without podCIDRs,
+// and neither can be applied to a Node with other podCIDRs, which are immutable. The UID keeps
+// the patch from a Node that was recreated under the same name.
+func (r *nodeRequest) patch() []byte {
+	texts := make([]string, len(r.write))
+	for i, p := range r.write {
+		texts[i] = p.String()
 	}
-	return finding{job: j, outcome: located, own: &ownPrefix{known: true, own: own, avoid: avoid}}
+	patch, _ := json.Marshal(map[string]any{ // never fails for strings
+		"metadata": map[string]any{"uid": r.node.UID},
+		"spec":     map[string]any{"podCIDR": texts[0], "podCIDRs": texts},
+	})
+	return patch
+}
+
+// An ownRequest looks up the own IPv6 prefix of a Node's machine.
+type ownRequest struct {
+	node ipam.Node
+	live *corev1.Node
+
+	own ownPrefix
+	err error
+}
+
+func (r *ownRequest) send(ctx context.Context, a api) {
+	r.own.own, r.own.avoid, r.err = a.own.OwnPrefix(ctx, r.live)
+	r.own.known = r.err == nil
+}
+
+// A conditionRequest sets a Node's condition.
+type conditionRequest struct {
+	live      *corev1.Node
+	condition corev1.NodeCondition
+
+	err error
+}
+
+func (r *conditionRequest) send(ctx context.Context, a api) {
+	_, r.err = kube.SetCondition(ctx, a.client, r.live, r.condition, time.Now())
 }
 
 // policyName names the admission policy, and its binding, that allows only our podCIDRs.
 const policyName = "underlay-podcidrs"
 
-// policy checks that the admission policy exists and is bound. It doesn't check the rules of
-// the policy: those that we ship are tested.
-func (r requester) policy(ctx context.Context, j job) finding {
-	admission := r.client.AdmissionregistrationV1()
-	if _, err := admission.ValidatingAdmissionPolicies().Get(ctx, policyName,
-		metav1.GetOptions{}); err != nil {
-		return unlessAbsent(j, err)
-	}
+// A policyRequest checks that the admission policy exists and is bound. It doesn't check the rules
+// of the policy: those that we ship are tested.
+type policyRequest struct {
+	refuses bool // the policy is in place
+	err     error
+}
+
+func (r *policyRequest) send(ctx context.Context, a api) {
+	admission := a.client.AdmissionregistrationV1()
 	binding, err := admission.ValidatingAdmissionPolicyBindings().Get(ctx, policyName,
 		metav1.GetOptions{})
-	if err != nil {
-		return unlessAbsent(j, err)
+	if err == nil {
+		_, err = admission.ValidatingAdmissionPolicies().Get(ctx, policyName, metav1.GetOptions{})
 	}
-	if binding.Spec.PolicyName != policyName ||
-		!slices.Contains(binding.Spec.ValidationActions, admissionregistrationv1.Deny) {
-		return finding{job: j}
+	r.refuses = err == nil && binding.Spec.PolicyName == policyName &&
+		slices.Contains(binding.Spec.ValidationActions, admissionregistrationv1.Deny)
+	if err != nil && !apierrors.IsNotFound(err) {
+		r.err = fmt.Errorf("looking for the admission policy %s: %w", policyName, err)
 	}
-	return finding{job: j, refuses: true}
-}
-
-func unlessAbsent(j job, err error) finding {
-	if apierrors.IsNotFound(err) {
-		return finding{job: j}
-	}
-	return finding{job: j, err: fmt.Errorf("looking for the admission policy %s: %w", policyName, err)}
-}
-
-func judge(j job, live *corev1.Node) finding {
-	switch {
-	case string(live.UID) != j.node.UID:
-		return finding{job: j, outcome: gone}
-	case kube.HasPodCIDRs(live):
-		return finding{job: j, outcome: holds, live: live}
-	default:
-		return finding{job: j, outcome: empty}
-	}
-}
-
-// podCIDRPatch sets podCIDR and podCIDRs together, because the API derives either from the
-// other if it is missing. A strategic merge patch costs the API server a tenth less than a
-// merge patch. It appends to a list instead of replacing it: the result is the same for a Node
-// without podCIDRs, and neither can be applied to a Node with other podCIDRs, which are
-// immutable. The UID keeps the patch from a Node that was recreated under the same name.
-func podCIDRPatch(j job) ([]byte, error) {
-	texts := make([]string, len(j.write))
-	for i, p := range j.write {
-		texts[i] = p.String()
-	}
-	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"uid": j.node.UID},
-		"spec":     map[string]any{"podCIDR": texts[0], "podCIDRs": texts},
-	})
-	if err != nil {
-		return nil, fmt.Errorf("encoding the podCIDRs of Node %s: %w", j.node.Name, err)
-	}
-	return patch, nil
 }

@@ -3,6 +3,7 @@ package controller
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -16,74 +17,96 @@ import (
 	"github.com/underlay-ccm/underlay/ipam"
 )
 
-func (d *decider) takeResult(ctx context.Context, f finding) {
-	d.flying--
-	logger := klog.FromContext(ctx)
-	if f.job.policy {
-		if f.err != nil {
-			logger.Error(f.err, "Whether the admission policy is in place is not known")
-		}
-		d.other.refused = f.refuses
-		d.freed = d.freed || d.other.refused
-		return
-	}
-	n, ok := d.nodes[types.UID(f.job.node.UID)]
+func (r *nodeRequest) handle(ctx context.Context, d *decider) error {
+	n, ok := d.nodes[types.UID(r.node.UID)]
 	if !ok {
-		return // freed in the meantime
-	}
-	if f.job.notice != nil {
-		n.writingCondition = false
-		if f.err != nil {
-			logger.Error(f.err, "Node's condition is not known to be set; will try again", "node", n.Name)
-			n.shownReason = ""
-			d.queue.AddRateLimited(n.Name)
-		} else {
-			d.queue.Add(n.Name) // its state may have changed
-		}
-		return
+		return nil // freed in the meantime
 	}
 	n.busy = false
-	if f.job.locate != nil && f.err != nil && !n.gone() && n.age() > comeback {
-		d.wait(ctx, n, reasonOwnPrefixUnknown, f.err)
-	}
-	switch f.outcome {
-	case located:
-		n.own = *f.own
-		if !n.gone() {
-			d.reserve(ctx, n)
-		}
-		return
+	switch r.outcome {
 	case holds, empty:
 		if d.outdated(n) {
-			return
+			return nil
 		}
 		d.revive(n)
-		if f.outcome == empty {
+		if r.outcome == empty {
 			break
 		}
-		d.observe(ctx, n, f.live)
+		d.observe(ctx, n, r.live)
 		if n.cached {
-			return
+			return nil
 		}
 	case gone:
 		if len(d.byName[n.Name]) > 1 && !n.gone() {
 			d.queue.Add(n.Name) // for the next Node of that name, which may be the same machine
 		}
 		d.forget(ctx, n)
-		n.phase = confirmedGone
-		return
+		if g := n.departed(); g != nil {
+			g.confirmed = true
+		}
+		return nil
 	}
-	if f.err != nil {
-		logger.Error(f.err, "Node's podCIDRs are not known to be set; will look and try again", "node",
-			n.Name)
+	if r.err != nil {
+		klog.FromContext(ctx).Error(r.err, "Node's podCIDRs are not known to be set; will look and try again",
+			"node", n.Name)
 	}
-	n.doubt = true
 	d.queue.AddRateLimited(n.Name)
+	return nil
+}
+
+func (r *ownRequest) handle(ctx context.Context, d *decider) error {
+	n, ok := d.nodes[types.UID(r.node.UID)]
+	if !ok {
+		return nil
+	}
+	n.busy = false
+	switch {
+	case r.err != nil:
+		err := fmt.Errorf("finding the own IPv6 prefix of the machine of Node %s: %w", n.Name, r.err)
+		klog.FromContext(ctx).Error(err, "Node can't be given podCIDRs; will try again", "node", n.Name)
+		if n.unserved() != nil && n.age() > comeback {
+			d.wait(ctx, n, reasonOwnPrefixUnknown, err)
+		}
+		d.queue.AddRateLimited(n.Name)
+		return nil
+	case r.node.ProviderID == n.ProviderID: // else the Node turned out to be another machine
+		n.own = r.own
+	}
+	if n.unserved() != nil {
+		d.reserve(ctx, n)
+	}
+	return nil
+}
+
+func (r *conditionRequest) handle(ctx context.Context, d *decider) error {
+	n, ok := d.nodes[r.live.UID]
+	if !ok {
+		return nil
+	}
+	n.condition.writing = false
+	if r.err == nil {
+		d.queue.Add(n.Name) // its state may have changed
+		return nil
+	}
+	klog.FromContext(ctx).Error(r.err, "Node's condition is not known to be set; will try again",
+		"node", n.Name)
+	n.condition.reason = ""
+	d.queue.AddRateLimited(n.Name)
+	return nil
+}
+
+func (r *policyRequest) handle(ctx context.Context, d *decider) error {
+	if r.err != nil {
+		klog.FromContext(ctx).Error(r.err, "Whether the admission policy is in place is not known")
+	}
+	d.other.refused = r.refuses
+	d.freed = d.freed || r.refuses
+	return nil
 }
 
 // observe records podCIDRs that a Node has. They are immutable.
 func (d *decider) observe(ctx context.Context, n *node, live *corev1.Node) {
-	if n.phase == settled {
+	if n.settled() {
 		return
 	}
 	before, _, _ := d.ledger.Held(n.UID)
@@ -103,13 +126,14 @@ func (d *decider) settle(
 		return slices.SortedFunc(slices.Values(p), netip.Prefix.Compare)
 	}
 	expected := known && slices.Equal(sorted(before), sorted(prefixes))
-	n.phase, n.doubt = settled, false
-	d.noted(n)
+	u := n.unserved()
 	d.stopWaiting(n)
+	n.phase = settled{}
+	d.noted(n)
 	d.queue.Forget(n.Name)
 	d.suspect(ctx, live, expected)
 	switch {
-	case expected && n.delivery == sent:
+	case expected && u != nil && u.delivery == sent:
 		d.metrics.allocated(time.Since(n.created))
 		logger.Info("Node has its podCIDRs", "node", n.Name, "podCIDRs", prefixes)
 	case known && !expected:
@@ -129,10 +153,8 @@ func (d *decider) look(n *node, podCIDRs []netip.Prefix) []ipam.Warning {
 	retired := n.Node
 	retired.UID += ipam.RetiredSuffix
 	if held, ok := d.ledger.Lookup(retired.UID); ok {
-		gone := d.identify(retired)
-		gone.phase, d.stale = released, true
-		d.count(gone, held.Released)
-		d.expireIn(max(d.Quarantine, time.Second))
+		d.depart(d.identify(retired), held.Released)
+		d.stale = true
 	}
 	return warnings
 }
@@ -150,28 +172,6 @@ func (d *decider) warn(ctx context.Context, warnings []ipam.Warning) {
 	}
 }
 
-// forget puts the prefixes of a deleted UID into quarantine.
-func (d *decider) forget(ctx context.Context, n *node) {
-	if n.gone() {
-		return
-	}
-	d.stopWaiting(n)
-	n.phase = released
-	held, ok := d.ledger.Release(n.UID, moment())
-	if !ok {
-		d.drop(n)
-		d.vacates(n)
-		return
-	}
-	d.count(n, held.Released)
-	d.metrics.releases.Inc()
-	d.noted(n)
-	d.stale = true
-	klog.FromContext(ctx).Info("Node is gone, its podCIDRs are in quarantine", "node", n.Name, "uid",
-		n.UID, "podCIDRs", held.Prefixes)
-	d.expireIn(max(d.Quarantine, time.Second))
-}
-
 // inquiring reports whether some Nodes still have to be read from the API server.
 func (d *decider) inquiring() bool {
 	for _, n := range d.nodes {
@@ -186,59 +186,8 @@ func (d *decider) inquiring() bool {
 func moment() time.Time { return time.Now().UTC().Add(time.Second - 1).Truncate(time.Second) }
 
 // outdated reports whether the cache has shown a Node's deletion. A UID is never reused.
-func (d *decider) outdated(n *node) bool { return n.gone() && n.cached && !d.seen(n.Node) }
-
-// revive marks a Node that the API server has as existing. Its prefixes leave quarantine when
-// the Ledger next observes or assigns them.
-func (d *decider) revive(n *node) {
-	if n.gone() {
-		n.phase, n.since, d.stale = unserved, time.Time{}, true
-	}
-}
-
-func (d *decider) drop(n *node) {
-	d.stopWaiting(n)
-	delete(d.nodes, types.UID(n.UID))
-	d.byName[n.Name] = slices.DeleteFunc(d.byName[n.Name], func(other *node) bool {
-		return other == n
-	})
-	if len(d.byName[n.Name]) == 0 {
-		delete(d.byName, n.Name)
-		d.queue.Forget(n.Name)
-	}
-}
-
-// track returns the state of a Node's UID, updated from the live Node.
-func (d *decider) track(live *corev1.Node) *node {
-	n := d.identify(ipam.Node{
-		Name: live.Name, UID: string(live.UID), ProviderID: live.Spec.ProviderID,
-	})
-	n.created, n.labels = live.CreationTimestamp.Time, live.Labels
-	if n.ProviderID == live.Spec.ProviderID || live.Spec.ProviderID == "" {
-		return n
-	}
-	n.ProviderID, n.own = live.Spec.ProviderID, ownPrefix{}
-	if held, _, ok := d.ledger.Held(n.UID); ok && n.phase == settled {
-		// So that the record identifies the machine after the Node's deletion.
-		d.look(n, held)
-		d.noted(n)
-	}
-	return n
-}
-
-// age returns the time since a Node's creation, or since this process first observed the Node
-// if the creation time is ahead of the local clock.
-func (n *node) age() time.Duration { return max(time.Since(n.created), time.Since(n.met)) }
-
-// identify returns the state of a UID, creating it if necessary.
-func (d *decider) identify(owner ipam.Node) *node {
-	n, ok := d.nodes[types.UID(owner.UID)]
-	if !ok {
-		n = &node{Node: owner, met: time.Now()}
-		d.nodes[types.UID(owner.UID)] = n
-		d.byName[owner.Name] = append(d.byName[owner.Name], n)
-	}
-	return n
+func (d *decider) outdated(n *node) bool {
+	return n.gone() && n.cached && d.cachedNode(n.Node) == nil
 }
 
 // countEvery limits how often the pools are counted: a tenth of a microsecond per held prefix.
@@ -246,7 +195,7 @@ const countEvery = time.Second
 
 // show publishes changed pool states, or returns how long to wait if they were counted recently.
 func (d *decider) show() (wait time.Duration) {
-	d.metrics.showTrouble(d.waiting, d.other.stops())
+	d.metrics.showTrouble(d.waiting.Len(), d.other.stops())
 	d.showDeparted()
 	if !d.ledger.Counted() {
 		if wait = time.Until(d.counted.Add(countEvery)); wait > 0 {

@@ -21,8 +21,8 @@ const routesAgain = 500 * time.Millisecond
 type routesSeen struct {
 	known    bool
 	standing []netip.Prefix
-	warned   map[netip.Prefix]bool // destinations held by no Node, and reported
-	since    time.Time             // when it was first missing
+	strange  []netip.Prefix // destinations held by no Node, and reported
+	since    time.Time      // when it was first missing
 }
 
 // awaitsRoutes reports whether a Node without prefixes has to wait for the list of routes.
@@ -61,14 +61,14 @@ func (d *decider) lookAtRoutes(ctx context.Context) {
 
 // blockRoutes passes the routes to the Ledger, and reports once each destination without a Node.
 func (d *decider) blockRoutes(ctx context.Context) {
-	warned := map[netip.Prefix]bool{}
-	for _, p := range d.ledger.SetRoutes(d.routes.standing) {
-		if warned[p] = true; d.routes.warned[p] {
+	strange := d.ledger.SetRoutes(d.routes.standing)
+	for _, p := range strange {
+		if slices.Contains(d.routes.strange, p) {
 			continue
 		}
 		text := fmt.Sprintf("The network has a route to %s, which no Node of this cluster holds. Nothing that overlaps it is handed out: remove the route if nothing uses it, or keep it clear with exclude", p)
 		klog.FromContext(ctx).Info(text)
 		d.warnLedger(reasonPrefixRouted, text)
 	}
-	d.routes.warned = warned
+	d.routes.strange = strange
 }

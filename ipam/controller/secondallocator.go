@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,33 +27,36 @@ type otherAllocator struct {
 	seen    time.Time // when its last write was observed; zero: inactive
 	node    types.UID // the Node of its last write
 	manager string    // its field manager
-	check   bool      // the admission policy is to be checked
-	checked time.Time // when it was last checked
+	checked time.Time // when the admission policy was last to be checked
 	refused bool      // the policy blocks the other allocator
 }
 
 // stops reports whether another allocator is active and not blocked by the policy.
 func (o *otherAllocator) stops() bool { return !o.seen.IsZero() && !o.refused }
 
-// stop reports whether allocation must stop, and how long the Node must wait at least as proof.
-func (o *otherAllocator) stop(n *node, now time.Time) (wait time.Duration, stop bool) {
+// mustStop reports whether another allocator stops the allocation for an unserved Node, which then
+// is requeued until it has waited long enough as proof.
+func (d *decider) mustStop(n *node) bool {
+	o, u := &d.other, n.unserved()
 	if !o.stops() {
-		n.stopped = time.Time{}
-		return 0, false
+		u.stopped = time.Time{}
+		return false
 	}
-	if n.stopped.IsZero() {
-		n.stopped = now
+	now := time.Now()
+	if u.stopped.IsZero() {
+		u.stopped = now
 	}
-	since := n.stopped
-	if o.seen.After(since) {
-		since = o.seen
+	left := proof - min(now.Sub(u.stopped), now.Sub(o.seen))
+	if left <= 0 {
+		o.seen, u.stopped = time.Time{}, time.Time{}
+		return false
 	}
-	if wait = proof - now.Sub(since); wait <= 0 {
-		o.seen, n.stopped = time.Time{}, time.Time{}
-		return 0, false
+	if now.Sub(o.checked) >= proof {
+		o.checked = now
+		d.minor = slices.Insert(d.minor, 0, request(&policyRequest{}))
 	}
-	o.check = o.check || now.Sub(o.checked) >= proof
-	return wait, true
+	d.queue.AddAfter(n.Name, max(left, time.Second))
+	return true
 }
 
 // settle evaluates the writes from before this process started: if the latest is this

@@ -79,9 +79,9 @@ func TestNothingIsWrittenAtRest(t *testing.T) {
 func TestAFullLedgerRefusesMoreNodes(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()
-		// Few Nodes with large entries leave space for some twenty of the usual size.
+		// Few Nodes with large entries leave space for some ten of the usual size.
 		const large = 9
-		size := (fileLimit - fileMargin - 1200) / large
+		size := (fileLimit - fileMargin - 800) / large
 		for i := range large {
 			api.add(fmt.Sprint("large-", i), onMachine(strings.Repeat("x", size)), setPodCIDRs(fmt.Sprintf("192.168.%d.0/24", i)))
 		}

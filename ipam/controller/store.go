@@ -14,7 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/retry"
 
 	"github.com/underlay-ccm/underlay/internal/kube"
 	"github.com/underlay-ccm/underlay/ipam"
@@ -32,8 +32,6 @@ func ObjectName(object int) string {
 }
 
 const (
-	// storeTimeout bounds one request to the stored ledger.
-	storeTimeout = 30 * time.Second
 	// storeTries limits the tries of a request that can be repeated before everything is read
 	// again. storePause is the first pause between them, and doubles each time.
 	storeTries = 4
@@ -41,12 +39,6 @@ const (
 	// writers limits the writes of the stored ledger in flight.
 	writers = 2
 )
-
-// store reads and writes the ConfigMaps of the ledger. It decides nothing.
-type store struct {
-	client    kubernetes.Interface
-	namespace string
-}
 
 // Stored is the ledger as read from the API server; nil: no such ConfigMap, or not read.
 type Stored [ipam.Shards]*corev1.ConfigMap
@@ -93,7 +85,7 @@ func (s Stored) parse() ([]ipam.Holding, error) {
 
 // read gets the ConfigMaps, not from a cache, except those that are known: a write of one that has
 // changed since is rejected.
-func (s store) read(ctx context.Context, known Stored) (Stored, error) {
+func (a api) read(ctx context.Context, known Stored) (Stored, error) {
 	var unknown []int
 	for object, live := range known {
 		if live == nil {
@@ -101,62 +93,51 @@ func (s store) read(ctx context.Context, known Stored) (Stored, error) {
 		}
 	}
 	err := each(ctx, unknown, func(ctx context.Context, object int) (err error) {
-		known[object], err = s.get(ctx, object)
+		known[object], err = a.get(ctx, object)
 		return err
 	})
 	return known, err
 }
 
-// each sends a request for each of the objects, all at once.
+// each sends a request for each of the objects, all at once. It tries one again after a failure: a
+// lost reply must not cause all ConfigMaps to be read again.
 func each(
 	ctx context.Context, objects []int, request func(ctx context.Context, object int) error,
 ) error {
 	group, ctx := errgroup.WithContext(ctx)
+	again := wait.Backoff{Duration: storePause, Factor: 2, Steps: storeTries}
 	for _, object := range objects {
 		group.Go(func() error {
-			return repeat(ctx, func(ctx context.Context) error { return request(ctx, object) })
+			return retry.OnError(again, func(err error) bool {
+				return ctx.Err() == nil && !apierrors.IsForbidden(err) && !apierrors.IsConflict(err)
+			}, func() error {
+				ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
+				defer cancel()
+				return request(ctx, object)
+			})
 		})
 	}
 	return group.Wait()
 }
 
-// repeat tries a request again after a failure: one lost reply must not cause all ConfigMaps to
-// be read again.
-func repeat(ctx context.Context, request func(context.Context) error) (err error) {
-	again := wait.Backoff{Duration: storePause, Factor: 2, Steps: storeTries}
-	stopped := wait.ExponentialBackoffWithContext(ctx, again,
-		func(ctx context.Context) (done bool, _ error) {
-			err = request(ctx)
-			return err == nil || apierrors.IsForbidden(err) || apierrors.IsConflict(err), nil
-		})
-	if err == nil {
-		return stopped // it may not have been tried
-	}
-	return err
-}
-
 // get reads a ConfigMap. It returns nil without an error if the ConfigMap doesn't exist.
-func (s store) get(ctx context.Context, object int) (*corev1.ConfigMap, error) {
-	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
-	defer cancel()
+func (a api) get(ctx context.Context, object int) (*corev1.ConfigMap, error) {
 	name := ObjectName(object)
-	live, err := s.client.CoreV1().ConfigMaps(s.namespace).Get(ctx, name, metav1.GetOptions{})
+	live, err := a.client.CoreV1().ConfigMaps(a.namespace).Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case kube.Absent(err, "configmaps", name):
 		return nil, nil
 	case err != nil:
-		return nil, fmt.Errorf("reading the stored ledger, ConfigMap %s/%s: %w", s.namespace, name, err)
+		return nil, fmt.Errorf("reading the stored ledger, ConfigMap %s/%s: %w", a.namespace, name, err)
 	}
 	return live, nil
 }
 
 // create makes a ConfigMap without entries. It returns an existing one if that has none either.
-func (s store) create(ctx context.Context, object int) (*corev1.ConfigMap, error) {
-	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
-	defer cancel()
-	live, err := s.client.CoreV1().ConfigMaps(s.namespace).Create(ctx, &corev1.ConfigMap{
+func (a api) create(ctx context.Context, object int) (*corev1.ConfigMap, error) {
+	live, err := a.client.CoreV1().ConfigMaps(a.namespace).Create(ctx, &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: ObjectName(object), Namespace: s.namespace,
+			Name: ObjectName(object), Namespace: a.namespace,
 			Labels: map[string]string{"app.kubernetes.io/part-of": "underlay"},
 			Annotations: map[string]string{
 				"underlay.dev/about": "Which Node holds which podCIDRs, written before they are handed out. " +
@@ -166,11 +147,11 @@ func (s store) create(ctx context.Context, object int) (*corev1.ConfigMap, error
 	}, metav1.CreateOptions{FieldManager: fieldManager})
 	if err != nil {
 		// Perhaps only the reply was lost.
-		if there, unread := s.get(ctx, object); unread == nil && there != nil && len(there.Data) == 0 {
+		if there, unread := a.get(ctx, object); unread == nil && there != nil && len(there.Data) == 0 {
 			return there, nil
 		}
 		return nil,
-			fmt.Errorf("creating the stored ledger, ConfigMap %s/%s: %w", s.namespace, ObjectName(object),
+			fmt.Errorf("creating the stored ledger, ConfigMap %s/%s: %w", a.namespace, ObjectName(object),
 				err)
 	}
 	return live, nil
@@ -179,11 +160,9 @@ func (s store) create(ctx context.Context, object int) (*corev1.ConfigMap, error
 // put replaces a ConfigMap if its version is unchanged, and returns the new version. It sends the
 // whole object, because the API server merges a patch of thousands of keys several times more
 // slowly, and requests only the metadata in the reply, which would be as large.
-func (s store) put(ctx context.Context, object *corev1.ConfigMap) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
-	defer cancel()
-	raw, err := s.client.CoreV1().RESTClient().Put().
-		Namespace(s.namespace).Resource("configmaps").Name(object.Name).
+func (a api) put(ctx context.Context, object *corev1.ConfigMap) (string, error) {
+	raw, err := a.client.CoreV1().RESTClient().Put().
+		Namespace(a.namespace).Resource("configmaps").Name(object.Name).
 		Param("fieldManager", fieldManager).
 		SetHeader("Accept", "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1").
 		Body(object).Do(ctx).Raw()
@@ -196,41 +175,41 @@ func (s store) put(ctx context.Context, object *corev1.ConfigMap) (string, error
 	}
 	if err != nil {
 		return "",
-			fmt.Errorf("writing the stored ledger, ConfigMap %s/%s: %w", s.namespace, object.Name, err)
+			fmt.Errorf("writing the stored ledger, ConfigMap %s/%s: %w", a.namespace, object.Name, err)
 	}
 	return reply.ResourceVersion, nil
 }
 
-// An order is one write of the stored ledger, and its result.
-type order struct {
+// A ledgerRequest is one write of the stored ledger.
+type ledgerRequest struct {
 	write  ipam.Write
-	object *corev1.ConfigMap // desired content, then the current one
-	err    error             // the write may or may not have been applied
+	object *corev1.ConfigMap // the desired one, then the current one
+
+	err error // the write may or may not have been applied
 }
 
-// order returns the order for a write that is sent now.
-func (s Stored) order(w ipam.Write) order {
+// request returns the request for a write that is sent now.
+func (s Stored) request(w ipam.Write) *ledgerRequest {
 	object := *s[w.Object]
 	if len(object.ManagedFields) > 0 {
 		// They are long with a key per Node, and rebuilt on each write: this disables them.
 		object.ManagedFields = []metav1.ManagedFieldsEntry{{}}
 	}
 	object.Data = w.Entries
-	return order{write: w, object: &object}
+	return &ledgerRequest{write: w, object: &object}
 }
 
-func (s store) execute(ctx context.Context, o order) order {
-	version, err := s.put(ctx, o.object)
+func (r *ledgerRequest) send(ctx context.Context, a api) {
+	version, err := a.put(ctx, r.object)
 	if err != nil && !apierrors.IsConflict(err) {
 		// Perhaps only the reply was lost.
-		if live, unread := s.get(ctx, o.write.Object); unread == nil && live != nil &&
-			maps.Equal(live.Data, o.object.Data) {
-			o.object, version, err = live, live.ResourceVersion, nil
+		if live, unread := a.get(ctx, r.write.Object); unread == nil && live != nil &&
+			maps.Equal(live.Data, r.object.Data) {
+			r.object, version, err = live, live.ResourceVersion, nil
 		}
 	}
-	if o.err = err; err == nil {
+	if r.err = err; err == nil {
 		// The server keeps its own managedFields; only a user's server-side apply adds some.
-		o.object.ResourceVersion, o.object.ManagedFields = version, nil
+		r.object.ResourceVersion, r.object.ManagedFields = version, nil
 	}
-	return o
 }

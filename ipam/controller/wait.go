@@ -1,10 +1,8 @@
 package controller
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"slices"
 	"strings"
 	"time"
 
@@ -25,14 +23,15 @@ const ownAgain = time.Minute
 var errLedgerFull = errors.New("a ConfigMap of the stored ledger is as large as one can be: " +
 	"delete Nodes that are gone, or run more and smaller clusters")
 
-// wait lets a Node wait, and sets its condition.
+// wait lets an unserved Node wait, and sets its condition.
 func (d *decider) wait(ctx context.Context, n *node, reason string, err error) {
-	if d.startWaiting(n) {
+	if u := n.unserved(); u.turn == nil {
+		u.turn = d.waiting.PushBack(n)
 		klog.FromContext(ctx).Info("Node waits for podCIDRs", "node", n.Name, "reason", reason, "err",
 			err)
 	}
 	d.warnOnce(n, reason, "", strings.ReplaceAll(err.Error(), "\n", "; "))
-	if len(d.routes.warned) > 0 {
+	if len(d.routes.strange) > 0 {
 		d.expireIn(quarantineLook)
 	}
 	if n.own.known && (errors.Is(err, ipam.ErrNoOwn) || errors.Is(err, ipam.ErrSharedOwn)) {
@@ -40,7 +39,7 @@ func (d *decider) wait(ctx context.Context, n *node, reason string, err error) {
 		n.own = ownPrefix{}
 		d.queue.AddAfter(n.Name, ownAgain)
 	}
-	if live, gone := d.lister.Get(n.Name); gone == nil && string(live.UID) == n.UID {
+	if live := d.cachedNode(n.Node); live != nil {
 		d.setCondition(n, live, reason)
 	}
 }
@@ -51,41 +50,20 @@ func (d *decider) wake(ctx context.Context) {
 		return
 	}
 	d.freed = false
-	var waiting []*node
-	for _, n := range d.nodes {
-		if n.turn > 0 && !n.busy && !n.gone() {
-			waiting = append(waiting, n)
+	for e := d.waiting.Front(); e != nil; {
+		n := e.Value.(*node)
+		e = e.Next()
+		if !n.busy {
+			d.reserve(ctx, n)
 		}
 	}
-	slices.SortFunc(waiting, func(a, b *node) int { return cmp.Compare(a.turn, b.turn) })
-	for _, n := range waiting {
-		d.reserve(ctx, n)
-	}
-}
-
-// startWaiting appends a Node to the waiting ones. It reports false if it waits already.
-func (d *decider) startWaiting(n *node) bool {
-	if n.turn > 0 {
-		return false
-	}
-	d.turns++
-	n.turn = d.turns
-	d.waiting++
-	return true
 }
 
 func (d *decider) stopWaiting(n *node) {
-	if n.turn > 0 {
-		n.turn = 0
-		d.waiting--
+	if u := n.unserved(); u != nil && u.turn != nil {
+		d.waiting.Remove(u.turn)
+		u.turn = nil
 	}
-}
-
-// A notice is a condition to be set on a Node.
-type notice struct {
-	node      *node
-	live      *corev1.Node
-	condition corev1.NodeCondition
 }
 
 // setCondition sets the Node's condition to the reason why it waits. Without a reason it sets the
@@ -98,14 +76,14 @@ func (d *decider) setCondition(n *node, live *corev1.Node, reason string) {
 	}
 	if reason == "" {
 		want.Status, want.Reason, want.Message = corev1.ConditionTrue, reasonPodCIDRAllocated, "The Node has its podCIDRs"
-		if has == nil && n.shownReason == "" {
+		if has == nil && n.condition.reason == "" {
 			return
 		}
 	}
-	if n.writingCondition || n.shownReason == want.Reason ||
+	if n.condition.writing || n.condition.reason == want.Reason ||
 		has != nil && has.Status == want.Status && has.Reason == want.Reason {
 		return
 	}
-	n.shownReason, n.writingCondition = want.Reason, true
-	d.notices = append(d.notices, notice{n, live, want})
+	n.condition.reason, n.condition.writing = want.Reason, true
+	d.minor = append(d.minor, &conditionRequest{live: live, condition: want})
 }

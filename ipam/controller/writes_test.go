@@ -104,7 +104,7 @@ func TestAReplacedNodeOfALargeClusterTakesOneShard(t *testing.T) {
 func TestALargeLedgerIsNotWrittenFasterThanEtcdCanTake(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()
-		const large = 4
+		const large = 3
 		for i := range large {
 			id := make([]byte, 150_000)
 			for j := range id {
