@@ -282,3 +282,14 @@ func TestARevivedNodeHasItsReservation(t *testing.T) {
 	}
 	assign(t, l, a, "10.0.0.0/24", "fd00::/64")
 }
+
+// The machine may have had the abandoned prefixes instead of its last reservation, and a route to
+// them may exist.
+func TestAReturningMachineWithAbandonedPrefixesGetsOthers(t *testing.T) {
+	l := dualStack(t)
+	assign(t, l, machine("a", "1", "7"), "10.0.0.0/24", "fd00::/64")
+	l.Observe(b, prefixes("10.0.0.0/24", "fd00:0:0:3::/64"), noon)
+	assign(t, l, machine("a", "1", "7"), "10.0.1.0/24", "fd00:0:0:1::/64")
+	release(t, l, "1", noon)
+	assign(t, l, machine("a", "2", "7"), "10.0.2.0/24", "fd00:0:0:2::/64")
+}
