@@ -214,7 +214,7 @@ func (l *Ledger) carver(prefix netip.Prefix) *pool {
 // poolOf returns the pool that a holder's prefix is counted in, or nil.
 func (l *Ledger) poolOf(h *Holding, prefix netip.Prefix) *pool {
 	i := slices.IndexFunc(l.pools, func(p *pool) bool {
-		return p.Name == h.Pools[prefix] && (p.Own || p.carves(prefix))
+		return p.carves(prefix) || p.Own && p.Name == h.Pools[prefix]
 	})
 	if i < 0 {
 		return nil

@@ -66,6 +66,8 @@ type traffic struct {
 func (d *decider) loop(ctx context.Context, t traffic) error {
 	d.alarm = time.NewTimer(time.Second)
 	defer d.alarm.Stop()
+	later := time.NewTimer(time.Second)
+	defer later.Stop()
 	for {
 		d.vacate(ctx)
 		d.wake(ctx)
@@ -81,9 +83,8 @@ func (d *decider) loop(ctx context.Context, t traffic) error {
 			d.flying++
 			t.requests <- r
 		}
-		var later <-chan time.Time
 		if pause > 0 {
-			later = time.After(pause)
+			later.Reset(pause)
 		}
 		select {
 		case <-ctx.Done():
@@ -98,7 +99,7 @@ func (d *decider) loop(ctx context.Context, t traffic) error {
 			}
 		case <-d.alarm.C:
 			d.expire(ctx)
-		case <-later:
+		case <-later.C:
 		}
 	}
 }

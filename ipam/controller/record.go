@@ -31,8 +31,8 @@ const (
 	writeBurst = 10_000_000
 )
 
-// recorded reports whether the stored ledger has exactly the Ledger's holding of a Node. If not, the
-// Node's entry is to be written at once.
+// recorded reports whether the stored ledger has exactly the Ledger's holding of a Node. If not,
+// the Node's entry is to be written at once.
 func (d *decider) recorded(n *node) bool {
 	if d.file.Recorded(n.UID) {
 		return true
