@@ -66,7 +66,7 @@ func (m *manager) hold(ctx context.Context, c *appconfig.CompletedConfig) {
 	klog.FromContext(ctx).Error(err, "The lease will not be given back at the end; it will expire")
 }
 
-// leading returns an error if another process holds the lease.
+// leading returns an error if another process holds the lease, as far as hold has recorded it.
 func (m *manager) leading(ctx context.Context) error {
 	if lease := m.lease.Load(); lease != nil {
 		return lease.Check(ctx)

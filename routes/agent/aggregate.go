@@ -61,9 +61,10 @@ func (d *decider) onUplink(index int) bool {
 	return slices.ContainsFunc(d.uplinks, func(l Link) bool { return l.Index == index })
 }
 
-// merge joins prefixes, which don't overlap, into the fewest with the same addresses.
+// merge joins prefixes, which don't overlap unless they are equal, into the fewest with the same
+// addresses.
 func merge(prefixes []netip.Prefix) []netip.Prefix {
-	left := slices.SortedFunc(slices.Values(prefixes), netip.Prefix.Compare)
+	left := slices.Compact(slices.SortedFunc(slices.Values(prefixes), netip.Prefix.Compare))
 	for i := 1; i < len(left); {
 		a, b := left[i-1], left[i]
 		both := netip.PrefixFrom(a.Addr(), a.Bits()-1).Masked()

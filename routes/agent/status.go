@@ -121,7 +121,11 @@ func (s *status) write(ctx context.Context, now time.Time) error {
 		s.newest.Wrote(patched)
 		node, s.lastSent[c.Type] = patched, now
 		if c.Type == PeersReachable && c.Reason != reasonAllReachable {
-			s.Recorder.Event(node, corev1.EventTypeWarning, c.Reason, c.Message)
+			reason := c.Reason
+			if o.ready != nil { // also if peers are unreachable, which is the condition's reason then
+				reason = reasonNotReady
+			}
+			s.Recorder.Event(node, corev1.EventTypeWarning, reason, c.Message)
 		}
 	}
 	return nil

@@ -25,7 +25,7 @@ const (
 	// every 5 s.
 	endpointLimit = 15 * time.Second
 	// handshakePoll is the interval of passes while a handshake is missing, because handshakes
-	// cause no event, and overduePoll that after handshakeLimit.
+	// cause no event, and overduePoll that after handshakeLimit. A missing key comes with an event.
 	handshakePoll = 2 * time.Second
 	overduePoll   = 20 * time.Second
 	// sessionEnd is the age of a handshake after which an endpoint may be changed: a session
@@ -94,17 +94,25 @@ func (a *Agent) writeTunnels(ctx context.Context, s Situation, d Decision) (err 
 	if !s.Tunnels.Enabled || s.Devices[0].Problem != "" {
 		return nil
 	}
-	now, waiting, next := time.Now(), false, overduePoll
+	now, next := time.Now(), time.Duration(0)
 	for i, device := range a.devices {
 		err = errors.Join(err, device.write(ctx, s.Devices[i], d.TunnelPlans[i], now))
 	}
-	for _, p := range a.devices[0].peers {
-		waiting = waiting || !p.connected
-		if !p.connected && now.Sub(p.since) < handshakeLimit {
-			next = handshakePoll
+	for node, p := range a.devices[0].peers {
+		overdue, wait := s.Devices[0].Unanswered[node], overduePoll
+		switch {
+		case p.connected, p.key == "" && overdue:
+			continue
+		case p.key == "":
+			wait = max(handshakePoll, handshakeLimit-now.Sub(p.since))
+		case !overdue:
+			wait = handshakePoll
+		}
+		if next == 0 || wait < next {
+			next = wait
 		}
 	}
-	if waiting {
+	if next > 0 {
 		a.queue.AddAfter(pass, next)
 	}
 	return err

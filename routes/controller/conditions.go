@@ -94,6 +94,7 @@ func (c *Controller) report(ctx context.Context, name string) error {
 		return err
 	}
 	c.newest.Wrote(patched)
+	c.status(patched.UID) // so that forgetGone covers it
 	if p.Event != "" {
 		c.Recorder.Event(node, corev1.EventTypeWarning, p.Event, p.Message)
 	}

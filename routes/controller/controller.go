@@ -232,8 +232,15 @@ func (c *Controller) Run(ctx context.Context) error {
 	workers.Go(func() {
 		wait.UntilWithContext(ctx, func(context.Context) { c.passes.Add(resync) }, c.Period)
 	})
-	// By then every deletion that a former leader had accepted in time has taken effect.
-	c.passes.AddAfter(resync, c.Lease+c.maxListAge())
+	// By then every deletion that a former leader had accepted in time has taken effect. Not by
+	// AddAfter: an earlier retry would take its place.
+	workers.Go(func() {
+		select {
+		case <-ctx.Done():
+		case <-time.After(c.Lease + c.maxListAge()):
+			c.passes.Add(resync)
+		}
+	})
 	<-ctx.Done()
 	c.passes.ShutDown()
 	c.conditions.ShutDown()
@@ -259,7 +266,9 @@ func (c *Controller) runPasses(ctx context.Context, end context.CancelCauseFunc)
 			end(err)
 		case ctx.Err() == nil:
 			klog.FromContext(ctx).Error(err, "Routes are not as they should be; trying again")
-			c.events.unreadable(err)
+			if !errors.Is(err, errNotLeading) {
+				c.events.unreadable(err)
+			}
 			c.passes.AddRateLimited(resync)
 		}
 		c.passes.Done(why)

@@ -64,7 +64,8 @@ func (c *Controller) decide(ctx context.Context, a *attempt, fresh bool) (decisi
 	d.statuses = d.NodeStatuses()
 	for _, n := range d.Nodes {
 		d.lookAgain = d.lookAgain || d.statuses[n.Name].LookAgain
-		if at := c.settles(n.Dsts); d.statuses[n.Name].Reachable && !at.IsZero() {
+		routed := d.statuses[n.Name].Reachable && d.statuses[n.Name].Reason == routes.RouteCreated
+		if at := c.settles(n.Dsts); routed && !at.IsZero() {
 			d.statuses[n.Name] = routes.NodeStatus{
 				Reason: routes.NoRouteCreated, Unproved: true,
 				Message: "a deletion of the route got no response and may still take effect",

@@ -35,6 +35,8 @@ type attempt struct {
 	removed int
 }
 
+var errNotLeading = errors.New("this process may not lead any more")
+
 // maxListAge limits the age of lists for deletions: well below the time until another may lead.
 func (c *Controller) maxListAge() time.Duration { return c.Lease / 2 }
 
@@ -80,6 +82,11 @@ func (c *Controller) pass(ctx context.Context, why trigger) error {
 			return err
 		}
 		a.by = c.requested.Add(c.maxListAge())
+		if a.stood != nil { // after all lists: this process may have been suspended before
+			if err := c.Leading(ctx); err != nil {
+				return fmt.Errorf("before routes are deleted or replaced: %w: %w", errNotLeading, err)
+			}
+		}
 		if d, err = c.decide(ctx, &a, false); err != nil {
 			return err
 		}
@@ -120,9 +127,6 @@ func (c *Controller) lookForServers(ctx context.Context, d decision, a *attempt)
 	for _, name := range d.Waiting() {
 		c.poll.polled(d.uids[name], time.Now())
 		a.looked[d.uids[name]] = true
-	}
-	if err := c.Leading(ctx); err != nil {
-		return fmt.Errorf("before routes are deleted or replaced: %w", err)
 	}
 	if !deleting {
 		return nil

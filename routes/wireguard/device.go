@@ -220,10 +220,13 @@ func reconcile[T any](
 	what string, want []netip.Prefix, have []T, prefix func(T) netip.Prefix,
 	remove func(T) error, add func(netip.Prefix) error,
 ) error {
-	missing := slices.Clone(want)
+	missing := make(map[netip.Prefix]bool, len(want))
+	for _, p := range want {
+		missing[p] = true
+	}
 	for _, h := range have {
-		if at := slices.Index(missing, prefix(h)); at >= 0 {
-			missing = slices.Delete(missing, at, at+1)
+		if missing[prefix(h)] {
+			delete(missing, prefix(h))
 			continue
 		}
 		err := remove(h)
@@ -231,7 +234,10 @@ func reconcile[T any](
 			return fmt.Errorf("deleting %s %s: %w", what, prefix(h), err)
 		}
 	}
-	for _, p := range missing {
+	for _, p := range want {
+		if !missing[p] {
+			continue
+		}
 		if err := add(p); err != nil && !errors.Is(err, unix.EEXIST) {
 			return fmt.Errorf("adding %s %s: %w", what, p, err)
 		}
