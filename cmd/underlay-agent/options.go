@@ -194,6 +194,10 @@ func (o *options) places() []error {
 		}
 	}
 	absolute("--cni-conf-dir", o.cniConfDir)
+	if len(o.cniBinDirs) == 0 {
+		wrong = append(wrong,
+			errors.New("--cni-bin-dir: no folder is given; leave the flag out, or give one such as /opt/cni/bin"))
+	}
 	for _, dir := range o.cniBinDirs {
 		absolute("--cni-bin-dir", dir)
 	}

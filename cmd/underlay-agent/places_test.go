@@ -37,6 +37,11 @@ func TestEveryWrongPlaceIsNamed(t *testing.T) {
 	if err := cleanup(t.Context(), o, io.Discard); err == nil || !strings.Contains(err.Error(), `--state-dir ""`) {
 		t.Errorf("cleanup goes to work there: %v", err)
 	}
+	o = defaults()
+	o.cniBinDirs = nil
+	if wrong := o.places(); len(wrong) != 1 || !strings.Contains(wrong[0].Error(), "--cni-bin-dir") {
+		t.Errorf("no folder of plugins: %v", wrong)
+	}
 	for url, good := range map[string]bool{
 		"https://10.0.0.2:6443": true, "https://[fd00::1]:6443": true, "https://api.example": true,
 		"ftp:/x": false, "http://10.0.0.2": false, "https://": false, "https://:6443": false,

@@ -151,7 +151,15 @@ func (n *Network) write(content []byte) error {
 			return err
 		}
 	}
-	return os.Rename(n.temporaryLink(), n.link())
+	if err := os.Rename(n.temporaryLink(), n.link()); err != nil {
+		return err
+	}
+	// After a power failure the runtime must find the link, not only another network's file.
+	dir, err := os.Open(n.options.ConfDir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
 }
 
 // usable returns what prevents the container runtime from using the file.
