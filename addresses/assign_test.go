@@ -257,7 +257,9 @@ func TestServicesComeAndGo(t *testing.T) {
 			if again, _ := l.Assign(pools(), claims); !reflect.DeepEqual(again.Entries(), next.Entries()) {
 				t.Fatalf("seed %d: the same inputs give other addresses", seed)
 			}
-			if settled, r := next.Assign(pools(), claims); !reflect.DeepEqual(settled.Entries(), next.Entries()) || !slices.Equal(refusedOf(r), refusedOf(refused)) {
+			if settled, r := next.Assign(pools(),
+				claims); !reflect.DeepEqual(settled.Entries(), next.Entries()) ||
+				!slices.Equal(refusedOf(r), refusedOf(refused)) {
 				t.Fatalf("seed %d: it is not done after one call:\n%s\n%s", seed, shown(next, refused), shown(settled, r))
 			}
 			for _, c := range claims {
@@ -331,7 +333,8 @@ func TestUnreadableLedgers(t *testing.T) {
 		`{"version":1,"addresses":[{"address":"192.0.2.1"},{"address":"192.0.2.1"}]}`:     "there twice",
 		`{"version":1,"addresses":[{"address":"192.0.2.1","node":"worker-1","epoch":0}]}`: "without an epoch",
 	} {
-		if _, err := addresses.ParseLedger([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := addresses.ParseLedger([]byte(text)); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", text, err, want)
 		}
 	}
@@ -413,7 +416,8 @@ func TestTheLedgerIsBounded(t *testing.T) {
 	if err != nil || len(text) > 1_000_000 {
 		t.Errorf("%d bytes, %v", len(text), err)
 	}
-	if n := len(l.Entries()); n != addresses.Most || len(refused) < 100 || refused[len(refused)-1].Reason != addresses.Exhausted {
+	if n := len(l.Entries()); n != addresses.Most || len(refused) < 100 ||
+		refused[len(refused)-1].Reason != addresses.Exhausted {
 		t.Errorf("%d addresses, %d refused", n, len(refused))
 	}
 }

@@ -26,7 +26,9 @@ func TestWitness(t *testing.T) {
 	both := holds(1)
 	both.Refused = refuses(addresses.InUse).Refused
 	hasReport := func(node string, r addresses.Report) step {
-		return func(l addresses.Ledger) addresses.Ledger { return l.Witness(map[string]addresses.Report{node: r}) }
+		return func(l addresses.Ledger) addresses.Ledger {
+			return l.Witness(map[string]addresses.Report{node: r})
+		}
 	}
 	services := func(uids ...string) step {
 		return func(l addresses.Ledger) addresses.Ledger {

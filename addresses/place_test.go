@@ -21,7 +21,9 @@ func used(n int) addresses.Ledger {
 }
 
 // everywhere makes these nodes eligible for all addresses.
-func everywhere(l addresses.Ledger, nodes []string, leaving ...string) map[netip.Addr]addresses.Eligible {
+func everywhere(
+	l addresses.Ledger, nodes []string, leaving ...string,
+) map[netip.Addr]addresses.Eligible {
 	out := make(map[netip.Addr]addresses.Eligible)
 	for _, e := range l.Entries() {
 		out[e.Address] = addresses.Eligible{Nodes: nodes, Leaving: leaving}
@@ -139,7 +141,9 @@ func TestEpochs(t *testing.T) {
 
 // A node that may be wrongly reported as failed keeps its addresses, and gets no others.
 func TestKeepingNodes(t *testing.T) {
-	keeping := func(l addresses.Ledger, nodes []string, keep ...string) map[netip.Addr]addresses.Eligible {
+	keeping := func(
+		l addresses.Ledger, nodes []string, keep ...string,
+	) map[netip.Addr]addresses.Eligible {
 		out := everywhere(l, nodes)
 		for a, e := range out {
 			e.Keeping = keep

@@ -40,7 +40,8 @@ func TestReports(t *testing.T) {
 		t.Errorf("nothing is %s, %v", text, err)
 	}
 	for _, text := range []string{"", "{}"} {
-		if r, err := addresses.ParseReport(text); err != nil || !reflect.DeepEqual(r, addresses.Report{}) {
+		if r, err := addresses.ParseReport(text); err != nil ||
+			!reflect.DeepEqual(r, addresses.Report{}) {
 			t.Errorf("%q is %+v, %v", text, r, err)
 		}
 	}

@@ -12,7 +12,9 @@ import (
 )
 
 // together makes these nodes hold all addresses together.
-func together(l addresses.Ledger, nodes []string, leaving ...string) map[netip.Addr]addresses.Eligible {
+func together(
+	l addresses.Ledger, nodes []string, leaving ...string,
+) map[netip.Addr]addresses.Eligible {
 	out := everywhere(l, nodes, leaving...)
 	for a, e := range out {
 		e.Together = true
@@ -123,7 +125,8 @@ func TestTogetherComeAndGo(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if read, err := addresses.ParseLedger(text); err != nil || !reflect.DeepEqual(read.Entries(), l.Entries()) {
+			if read, err := addresses.ParseLedger(text); err != nil ||
+				!reflect.DeepEqual(read.Entries(), l.Entries()) {
 				t.Fatalf("seed %d: %v", seed, err)
 			}
 		}

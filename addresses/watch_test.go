@@ -80,7 +80,9 @@ func TestWatched(t *testing.T) {
 	holder := []addresses.Endpoint{{Node: "n1", Port: addresses.ProxyPort}, {Node: "n1", Port: addresses.AgentPort}, {Node: "n1", Port: 30999}}
 	// Nodes without addresses are watched as possible next holders.
 	idle := func(n string) []addresses.Endpoint {
-		return []addresses.Endpoint{{Node: n, Port: addresses.ProxyPort}, {Node: n, Port: addresses.AgentPort}}
+		return []addresses.Endpoint{
+			{Node: n, Port: addresses.ProxyPort}, {Node: n, Port: addresses.AgentPort},
+		}
 	}
 	for self, want := range map[string][]addresses.Endpoint{
 		"n1": slices.Concat(idle("n2"), idle("n3")), "n2": slices.Concat(holder, idle("n3")), "n3": slices.Concat(holder, idle("n2")), "stranger": nil,
@@ -110,7 +112,10 @@ func TestSilent(t *testing.T) {
 	for _, c := range []struct {
 		nodes, voters int // beside the holder; the first voters of its watchers
 		silent        bool
-	}{{1, 0, false}, {1, 1, true}, {2, 1, false}, {2, 2, true}, {3, 1, false}, {3, 2, true}, {9, 1, false}, {9, 2, true}, {9, 3, true}} {
+	}{
+		{1, 0, false}, {1, 1, true}, {2, 1, false}, {2, 2, true}, {3, 1, false}, {3, 2, true},
+		{9, 1, false}, {9, 2, true}, {9, 3, true},
+	} {
 		nodes := append(names(c.nodes), "holder")
 		reports := map[string]addresses.Report{
 			"holder":   {Silent: []addresses.Endpoint{proxy}}, // of itself
@@ -139,7 +144,9 @@ func TestSilent(t *testing.T) {
 
 // heard returns the reports of nodes about the nodes that they watch, by hears. The last reports of
 // nodes that are gone have no unresponsive nodes.
-func heard(nodes, gone []string, hears func(watcher, node string) bool) map[string]addresses.Report {
+func heard(
+	nodes, gone []string, hears func(watcher, node string) bool,
+) map[string]addresses.Report {
 	reports := make(map[string]addresses.Report)
 	for _, n := range nodes {
 		reports[n] = addresses.Report{}
@@ -170,7 +177,9 @@ func TestOneThatIsCutOffSilencesNobody(t *testing.T) {
 	for n := 3; n <= 30; n++ {
 		nodes := names(n)
 		for _, alone := range nodes {
-			reports := heard(nodes, nil, func(watcher, node string) bool { return watcher != alone && node != alone })
+			reports := heard(nodes, nil, func(watcher, node string) bool {
+				return watcher != alone && node != alone
+			})
 			if got := addresses.Silent(reports, nodes); !slices.Equal(nodesOf(got), []string{alone}) {
 				t.Errorf("%d nodes, %s is cut off: silent are %v", n, alone, got)
 			}

@@ -76,7 +76,9 @@ func TestEffectsAtOnce(t *testing.T) {
 // The effect of a running action is not shown yet, but no other change can take its place.
 func TestPendingHoldsItsPlace(t *testing.T) {
 	inBubble(t, hcloudsim.Options{AttachmentLimit: 3}, func(t *testing.T, w world) {
-		_, _, err := w.c.Server.AttachToNetwork(t.Context(), w.b, hcloud.ServerAttachToNetworkOpts{Network: w.net})
+		_, _, err := w.c.Server.AttachToNetwork(t.Context(), w.b, hcloud.ServerAttachToNetworkOpts{
+			Network: w.net,
+		})
 		noError(t, err)
 		if now, _ := w.sim.Server(w.b.ID); len(now.PrivateNet) != 0 || !now.Locked {
 			t.Errorf("server shows %+v and locked=%v while it is attached", now.PrivateNet, now.Locked)
@@ -103,7 +105,8 @@ func TestNewServerIsLocked(t *testing.T) {
 		})
 		noError(t, err)
 		s := made.Server
-		if s.Status != hcloud.ServerStatusInitializing || !s.Locked || len(s.PrivateNet) != 0 || len(made.NextActions) != 2 {
+		if s.Status != hcloud.ServerStatusInitializing || !s.Locked || len(s.PrivateNet) != 0 ||
+			len(made.NextActions) != 2 {
 			t.Errorf("new server is %s, locked=%v, in %+v, with the next actions %+v", s.Status, s.Locked, s.PrivateNet, made.NextActions)
 		}
 		noError(t, w.c.Action.WaitFor(t.Context(), append(made.NextActions, made.Action)...))

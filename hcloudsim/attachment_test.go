@@ -14,7 +14,9 @@ func TestAttachRules(t *testing.T) {
 	sim := newSim(hcloudsim.Options{ServerNetworkLimit: 2})
 	c, n := client(sim), seedNetwork(t, sim)
 	network := func(name, ipRange string, subnets ...hcloudsim.SubnetSeed) *hcloud.Network {
-		made, err := sim.CreateNetwork(hcloudsim.NetworkSeed{Name: name, IPRange: prefix(ipRange), Subnets: subnets})
+		made, err := sim.CreateNetwork(hcloudsim.NetworkSeed{
+			Name: name, IPRange: prefix(ipRange), Subnets: subnets,
+		})
 		noError(t, err)
 		return &hcloud.Network{ID: made.ID}
 	}
@@ -71,7 +73,9 @@ func TestAttachRules(t *testing.T) {
 	if p := now.PrivateNet[0]; p.IP != "10.0.0.5" || len(p.AliasIPs) != 1 || p.AliasIPs[0] != "10.0.0.6" || p.MACAddress == "" {
 		t.Errorf("attachment is %+v", p)
 	}
-	_, _, err := c.Server.DetachFromNetwork(t.Context(), s, hcloud.ServerDetachFromNetworkOpts{Network: third})
+	_, _, err := c.Server.DetachFromNetwork(t.Context(), s, hcloud.ServerDetachFromNetworkOpts{
+		Network: third,
+	})
 	wantCode(t, err, "invalid_input")
 }
 

@@ -15,7 +15,9 @@ import (
 // BenchmarkListServers requests pages of 50 of 2,000 servers, in a network and behind a load
 // balancer.
 func BenchmarkListServers(b *testing.B) {
-	sim := newSim(hcloudsim.Options{RateLimit: hcloudsim.Unlimited, AttachmentLimit: hcloudsim.Unlimited, RequestLogSize: 10})
+	sim := newSim(hcloudsim.Options{
+		RateLimit: hcloudsim.Unlimited, AttachmentLimit: hcloudsim.Unlimited, RequestLogSize: 10,
+	})
 	n := seedNetwork(b, sim)
 	for i := range 2000 {
 		seedServer(b, sim, hcloudsim.ServerSeed{Name: fmt.Sprintf("node-%d", i), Network: n.ID})
@@ -24,7 +26,9 @@ func BenchmarkListServers(b *testing.B) {
 	var took []time.Duration
 	for page := 0; b.Loop(); page++ {
 		start := time.Now()
-		servers, _, err := c.Server.List(b.Context(), hcloud.ServerListOpts{ListOpts: hcloud.ListOpts{Page: 1 + page%40, PerPage: 50}})
+		servers, _, err := c.Server.List(b.Context(), hcloud.ServerListOpts{
+			ListOpts: hcloud.ListOpts{Page: 1 + page%40, PerPage: 50},
+		})
 		if err != nil || len(servers) != 50 {
 			b.Fatalf("%d servers, %v", len(servers), err)
 		}
@@ -66,7 +70,9 @@ func TestFlatMemory(t *testing.T) {
 func flatMemory(t testing.TB, requests int) float64 {
 	t.Helper()
 	const kept = 200
-	sim := newSim(hcloudsim.Options{RateLimit: hcloudsim.Unlimited, RequestLogSize: kept, ActionLogSize: kept})
+	sim := newSim(hcloudsim.Options{
+		RateLimit: hcloudsim.Unlimited, RequestLogSize: kept, ActionLogSize: kept,
+	})
 	c, n := client(sim), seedNetwork(t, sim)
 	lb := createWholeIn(t, sim, n)
 	var before uint64
@@ -110,9 +116,12 @@ func createWholeIn(t testing.TB, sim *hcloudsim.Simulator, n *hcloud.Network) in
 	s := seedServer(t, sim, hcloudsim.ServerSeed{Name: "target", Network: n.ID})
 	made, _, err := client(sim).LoadBalancer.Create(t.Context(), hcloud.LoadBalancerCreateOpts{
 		Name: "web", LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"}, NetworkZone: "eu-central", Network: n,
-		Services: []hcloud.LoadBalancerCreateOptsService{{Protocol: hcloud.LoadBalancerServiceProtocolHTTP}},
+		Services: []hcloud.LoadBalancerCreateOptsService{
+			{Protocol: hcloud.LoadBalancerServiceProtocolHTTP},
+		},
 		Targets: []hcloud.LoadBalancerCreateOptsTarget{{
-			Type: hcloud.LoadBalancerTargetTypeServer, Server: hcloud.LoadBalancerCreateOptsTargetServer{Server: s}, UsePrivateIP: hcloud.Ptr(true),
+			Type:   hcloud.LoadBalancerTargetTypeServer,
+			Server: hcloud.LoadBalancerCreateOptsTargetServer{Server: s}, UsePrivateIP: hcloud.Ptr(true),
 		}},
 	})
 	noError(t, err)

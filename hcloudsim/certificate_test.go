@@ -56,7 +56,9 @@ func (a authority) sign(template *x509.Certificate) (string, *ecdsa.PrivateKey) 
 
 // leaf returns a certificate for a domain, and its key.
 func (a authority) leaf(domain string) (chain, key string) {
-	chain, private := a.sign(&x509.Certificate{SerialNumber: big.NewInt(2), DNSNames: []string{domain}})
+	chain, private := a.sign(&x509.Certificate{
+		SerialNumber: big.NewInt(2), DNSNames: []string{domain},
+	})
 	der, err := x509.MarshalECPrivateKey(private)
 	noError(a.t, err)
 	return chain, string(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}))
@@ -182,7 +184,8 @@ func TestServicesWithCertificates(t *testing.T) {
 	send(t, sim, "DELETE", fmt.Sprintf("/v1/certificates/%d", ids[0]), "").want(t, 204, "")
 	used, _, err := c.Certificate.GetByID(t.Context(), ids[1])
 	noError(t, err)
-	if len(used.UsedBy) != 1 || used.UsedBy[0].ID != lb.ID || used.UsedBy[0].Type != hcloud.CertificateUsedByRefTypeLoadBalancer {
+	if len(used.UsedBy) != 1 || used.UsedBy[0].ID != lb.ID ||
+		used.UsedBy[0].Type != hcloud.CertificateUsedByRefTypeLoadBalancer {
 		t.Errorf("certificate is used by %+v", used.UsedBy)
 	}
 	send(t, sim, "POST", path+"change_type", `{"load_balancer_type": "lb21"}`).want(t, 201, "")

@@ -18,8 +18,9 @@ import (
 func TestManyClients(t *testing.T) {
 	const clients, rounds = 16, 60
 	sim := newSim(hcloudsim.Options{
-		RateLimit: hcloudsim.Unlimited, ActionTime: 200 * time.Microsecond, ActionJitter: 300 * time.Microsecond,
-		RouteLimit: 20, AttachmentLimit: 12,
+		RateLimit: hcloudsim.Unlimited, ActionTime: 200 * time.Microsecond,
+		ActionJitter: 300 * time.Microsecond,
+		RouteLimit:   20, AttachmentLimit: 12,
 	})
 	n := seedNetwork(t, sim)
 	var group sync.WaitGroup
@@ -58,7 +59,10 @@ func TestManyClients(t *testing.T) {
 }
 
 // step is one request of a client.
-func step(t *testing.T, sim *hcloudsim.Simulator, c *hcloud.Client, n *hcloud.Network, i int, random *rand.Rand) error {
+func step(
+	t *testing.T, sim *hcloudsim.Simulator, c *hcloud.Client, n *hcloud.Network, i int,
+	random *rand.Rand,
+) error {
 	destination := fmt.Sprintf("10.244.%d.0/%d", random.IntN(40), 23+random.IntN(2))
 	r := hcloud.NetworkRoute{Destination: ipNet(destination), Gateway: []byte{10, 0, 0, byte(2 + i)}}
 	switch random.IntN(5) {
@@ -70,14 +74,17 @@ func step(t *testing.T, sim *hcloudsim.Simulator, c *hcloud.Client, n *hcloud.Ne
 		if err != nil {
 			return err
 		}
-		_, _, err = c.Server.AttachToNetwork(t.Context(), &hcloud.Server{ID: s.ID}, hcloud.ServerAttachToNetworkOpts{Network: n})
+		_, _, err = c.Server.AttachToNetwork(t.Context(), &hcloud.Server{ID: s.ID},
+			hcloud.ServerAttachToNetworkOpts{Network: n})
 		return err
 	case 2:
 		servers := sim.Servers()
 		if len(servers) == 0 {
 			return nil
 		}
-		_, _, err := c.Server.DeleteWithResult(t.Context(), &hcloud.Server{ID: servers[random.IntN(len(servers))].ID})
+		_, _, err := c.Server.DeleteWithResult(t.Context(), &hcloud.Server{
+			ID: servers[random.IntN(len(servers))].ID,
+		})
 		return err
 	}
 	a, _, err := c.Network.AddRoute(t.Context(), n, hcloud.NetworkAddRouteOpts{Route: r})

@@ -173,11 +173,15 @@ func TestServerPointersAndProtection(t *testing.T) {
 	wantCode(t, err, "invalid_input")
 
 	protect := func(on bool) error {
-		_, _, err := c.Server.ChangeProtection(t.Context(), s, hcloud.ServerChangeProtectionOpts{Delete: &on, Rebuild: &on})
+		_, _, err := c.Server.ChangeProtection(t.Context(), s, hcloud.ServerChangeProtectionOpts{
+			Delete: &on, Rebuild: &on,
+		})
 		return err
 	}
 	noError(t, protect(true))
-	_, _, err = c.Server.ChangeProtection(t.Context(), s, hcloud.ServerChangeProtectionOpts{Delete: hcloud.Ptr(false)})
+	_, _, err = c.Server.ChangeProtection(t.Context(), s, hcloud.ServerChangeProtectionOpts{
+		Delete: hcloud.Ptr(false),
+	})
 	wantCode(t, err, "invalid_input")
 	_, _, err = c.Server.DeleteWithResult(t.Context(), s)
 	wantCode(t, err, "protected")
@@ -224,11 +228,15 @@ func TestMembers(t *testing.T) {
 			}
 		}
 		expect("server 10.0.0.2 ok")
-		attach, _, err := w.c.Server.AttachToNetwork(t.Context(), w.b, hcloud.ServerAttachToNetworkOpts{Network: w.net})
+		attach, _, err := w.c.Server.AttachToNetwork(t.Context(), w.b, hcloud.ServerAttachToNetworkOpts{
+			Network: w.net,
+		})
 		noError(t, err)
 		expect("server 10.0.0.2 ok, server 10.0.0.3 attaching")
 		noError(t, w.c.Action.WaitFor(t.Context(), attach))
-		_, _, err = w.c.Server.DetachFromNetwork(t.Context(), w.a, hcloud.ServerDetachFromNetworkOpts{Network: w.net})
+		_, _, err = w.c.Server.DetachFromNetwork(t.Context(), w.a, hcloud.ServerDetachFromNetworkOpts{
+			Network: w.net,
+		})
 		noError(t, err)
 		expect("server 10.0.0.2 detaching, server 10.0.0.3 ok")
 		if got := statuses(hcloud.NetworkMemberListOpts{Status: []hcloud.NetworkMemberStatus{hcloud.NetworkMemberStatusOK}}); got != "server 10.0.0.3 ok" {

@@ -22,9 +22,13 @@ func Example() {
 		hcloud.WithHTTPClient(&http.Client{Transport: sim.Transport()}),
 	)
 	for _, destination := range []string{"10.0.128.0/24", "10.0.129.0/24"} {
-		_, _, err := client.Network.AddRoute(context.Background(), &hcloud.Network{ID: network.ID}, hcloud.NetworkAddRouteOpts{
-			Route: hcloud.NetworkRoute{Destination: ipNet(destination), Gateway: netip.MustParseAddr(server.PrivateNet[0].IP).AsSlice()},
-		})
+		_, _, err := client.Network.AddRoute(context.Background(), &hcloud.Network{ID: network.ID},
+			hcloud.NetworkAddRouteOpts{
+				Route: hcloud.NetworkRoute{
+					Destination: ipNet(destination),
+					Gateway:     netip.MustParseAddr(server.PrivateNet[0].IP).AsSlice(),
+				},
+			})
 		fmt.Println(destination, err)
 	}
 	for _, r := range sim.Requests() {

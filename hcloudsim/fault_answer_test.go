@@ -101,7 +101,8 @@ func TestOtherProject(t *testing.T) {
 	noError(t, err)
 	noError(t, addRoute(t, c, made, "10.244.0.0/24", "10.0.0.2"))
 	sim.ClearFaults()
-	if found, _, err := c.Network.GetByID(t.Context(), made.ID); found != nil || err != nil || len(sim.Networks()) != 0 {
+	if found, _, err := c.Network.GetByID(t.Context(), made.ID); found != nil || err != nil ||
+		len(sim.Networks()) != 0 {
 		t.Errorf("the other project's network is found: %v, %v", found, err)
 	}
 	if found, _, err := c.Server.GetByID(t.Context(), s.ID); found == nil || err != nil {

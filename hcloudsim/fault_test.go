@@ -105,7 +105,8 @@ func TestDroppedReplies(t *testing.T) {
 		if (len(now.Routes) == 1) != applied {
 			t.Errorf("applied=%v: routes are %v", applied, now.Routes)
 		}
-		if log := sim.Requests(); len(log) != 1 || !log[0].Dropped || (log[0].Status == http.StatusCreated) != applied {
+		if log := sim.Requests(); len(log) != 1 || !log[0].Dropped ||
+			(log[0].Status == http.StatusCreated) != applied {
 			t.Errorf("applied=%v: log is %+v", applied, log)
 		}
 	}
@@ -154,7 +155,9 @@ func TestFailingActions(t *testing.T) {
 			return a, err
 		})
 		fails("POST /servers/{id}/actions/attach_to_network", func() (*hcloud.Action, error) {
-			a, _, err := w.c.Server.AttachToNetwork(t.Context(), w.b, hcloud.ServerAttachToNetworkOpts{Network: w.net})
+			a, _, err := w.c.Server.AttachToNetwork(t.Context(), w.b, hcloud.ServerAttachToNetworkOpts{
+				Network: w.net,
+			})
 			return a, err
 		})
 		fails("POST /servers/{id}/actions/poweroff", func() (*hcloud.Action, error) {
@@ -162,11 +165,13 @@ func TestFailingActions(t *testing.T) {
 			return a, err
 		})
 		fails("POST /load_balancers/{id}/actions/add_target", func() (*hcloud.Action, error) {
-			a, _, err := w.c.LoadBalancer.AddServerTarget(t.Context(), lb, hcloud.LoadBalancerAddServerTargetOpts{Server: w.a})
+			a, _, err := w.c.LoadBalancer.AddServerTarget(t.Context(), lb,
+				hcloud.LoadBalancerAddServerTargetOpts{Server: w.a})
 			return a, err
 		})
 		fails("POST /load_balancers/{id}/actions/attach_to_network", func() (*hcloud.Action, error) {
-			a, _, err := w.c.LoadBalancer.AttachToNetwork(t.Context(), lb, hcloud.LoadBalancerAttachToNetworkOpts{Network: w.net})
+			a, _, err := w.c.LoadBalancer.AttachToNetwork(t.Context(), lb,
+				hcloud.LoadBalancerAttachToNetworkOpts{Network: w.net})
 			return a, err
 		})
 		fails("POST /load_balancers", func() (*hcloud.Action, error) {

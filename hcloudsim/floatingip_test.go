@@ -12,7 +12,9 @@ import (
 	"github.com/underlay-ccm/underlay/hcloudsim"
 )
 
-func seedFloatingIP(t testing.TB, sim *hcloudsim.Simulator, seed hcloudsim.FloatingIPSeed) schema.FloatingIP {
+func seedFloatingIP(
+	t testing.TB, sim *hcloudsim.Simulator, seed hcloudsim.FloatingIPSeed,
+) schema.FloatingIP {
 	t.Helper()
 	made, err := sim.CreateFloatingIP(seed)
 	noError(t, err)
@@ -31,7 +33,9 @@ func on(t *testing.T, sim *hcloudsim.Simulator, id int64) int64 {
 		leads = *f.Server
 	}
 	plane := sim.DataPlane().FloatingIPs
-	if i := slices.IndexFunc(plane, func(p hcloudsim.PlaneFloatingIP) bool { return p.ID == id }); i < 0 || plane[i].Server != leads {
+	if i := slices.IndexFunc(plane, func(p hcloudsim.PlaneFloatingIP) bool {
+		return p.ID == id
+	}); i < 0 || plane[i].Server != leads {
 		t.Errorf("the data plane has %+v, want floating IP %d at server %d", plane, id, leads)
 	}
 	return leads
@@ -65,7 +69,8 @@ func TestFloatingIPsMove(t *testing.T) {
 		for _, s := range []*hcloud.Server{a, b} {
 			got, _, err := w.c.Server.GetByID(t.Context(), s.ID)
 			noError(t, err)
-			if has := len(got.PublicNet.FloatingIPs) == 1 && got.PublicNet.FloatingIPs[0].ID == id; has != (s == b) {
+			if has := len(got.PublicNet.FloatingIPs) == 1 &&
+				got.PublicNet.FloatingIPs[0].ID == id; has != (s == b) {
 				t.Errorf("server %s has floating IPs %v", got.Name, got.PublicNet.FloatingIPs)
 			}
 		}
@@ -157,7 +162,8 @@ func TestFloatingIPRules(t *testing.T) {
 		{"DELETE", path, "", 204, ""},
 		{"GET", path, "", 404, "not_found"},
 	} {
-		if got := send(t, sim, test.method, test.path, test.body); got.status != test.status || got.code() != test.code {
+		if got := send(t, sim, test.method, test.path, test.body); got.status != test.status ||
+			got.code() != test.code {
 			t.Errorf("%s %s %s answers %d %s, want %d %s", test.method, test.path, test.body, got.status, got.body, test.status, test.code)
 		}
 	}

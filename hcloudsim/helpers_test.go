@@ -12,7 +12,9 @@ import (
 // hcloud-go's helpers work as with the real API: pages, waiting for many actions at once, retries.
 func TestClientHelpers(t *testing.T) {
 	inBubble(t, hcloudsim.Options{}, func(t *testing.T, w world) {
-		c := client(w.sim, hcloud.WithRetryOpts(hcloud.RetryOpts{MaxRetries: 5, BackoffFunc: hcloud.ConstantBackoff(time.Second)}))
+		c := client(w.sim, hcloud.WithRetryOpts(hcloud.RetryOpts{
+			MaxRetries: 5, BackoffFunc: hcloud.ConstantBackoff(time.Second),
+		}))
 		for i := range 60 {
 			seedServer(t, w.sim, hcloudsim.ServerSeed{Name: fmt.Sprintf("s%02d", i), Labels: map[string]string{"even": fmt.Sprint(i%2 == 0)}})
 		}

@@ -135,7 +135,9 @@ func TestFirewalls(t *testing.T) {
 		bySelector := hcloud.FirewallResource{
 			Type: hcloud.FirewallResourceTypeLabelSelector, LabelSelector: &hcloud.FirewallResourceLabelSelector{Selector: "role=web"},
 		}
-		toA := hcloud.FirewallResource{Type: hcloud.FirewallResourceTypeServer, Server: &hcloud.FirewallResourceServer{ID: w.a.ID}}
+		toA := hcloud.FirewallResource{
+			Type: hcloud.FirewallResourceTypeServer, Server: &hcloud.FirewallResourceServer{ID: w.a.ID},
+		}
 		made, _, err := w.c.Firewall.Create(ctx, hcloud.FirewallCreateOpts{Name: "web", ApplyTo: []hcloud.FirewallResource{bySelector, toA}})
 		noError(t, err)
 		f := made.Firewall
@@ -155,7 +157,8 @@ func TestFirewalls(t *testing.T) {
 		wantCode(t, err, "firewall_already_applied")
 		f, _, err = w.c.Firewall.GetByID(ctx, f.ID)
 		noError(t, err)
-		if len(f.AppliedTo) != 2 || len(f.AppliedTo[0].AppliedToResources) != 1 || f.AppliedTo[0].AppliedToResources[0].Server.ID != w.b.ID {
+		if len(f.AppliedTo) != 2 || len(f.AppliedTo[0].AppliedToResources) != 1 ||
+			f.AppliedTo[0].AppliedToResources[0].Server.ID != w.b.ID {
 			t.Errorf("firewall is applied to %+v", f.AppliedTo)
 		}
 
@@ -204,7 +207,8 @@ func TestMetrics(t *testing.T) {
 		}
 		for _, test := range tests {
 			got, _, err := w.c.Server.GetMetrics(t.Context(), w.a, hcloud.ServerGetMetricsOpts{
-				Types: []hcloud.ServerMetricType{hcloud.ServerMetricCPU, hcloud.ServerMetricNetwork}, Start: test.start, End: test.end, Step: test.step,
+				Types: []hcloud.ServerMetricType{hcloud.ServerMetricCPU, hcloud.ServerMetricNetwork},
+				Start: test.start, End: test.end, Step: test.step,
 			})
 			noError(t, err)
 			if cpu := got.TimeSeries["cpu"]; len(cpu) != test.want || got.Step != test.wantStep || len(got.TimeSeries) != 5 {

@@ -41,7 +41,8 @@ func underLoad(t testing.TB, length time.Duration) {
 	var requests, failures atomic.Int64
 	sim := newSim(hcloudsim.Options{
 		RateLimit: hcloudsim.Unlimited, RouteLimit: loadRoutes, AttachmentLimit: loadInNetwork,
-		ActionTime: time.Millisecond, ActionJitter: 2 * time.Millisecond, RequestLogSize: 100, ActionLogSize: hcloudsim.Unlimited,
+		ActionTime: time.Millisecond, ActionJitter: 2 * time.Millisecond, RequestLogSize: 100,
+		ActionLogSize: hcloudsim.Unlimited,
 		OnRequest: func(r hcloudsim.Request) {
 			requests.Add(1)
 			if r.Status >= 500 {
@@ -66,7 +67,9 @@ func underLoad(t testing.TB, length time.Duration) {
 			t: t, number: i, net: networks[i%loadNetworks], routes: map[string]bool{},
 			random: rand.New(rand.NewPCG(uint64(i), 1)),
 			c: client(sim, hcloud.WithEndpoint(server.URL+"/v1"), hcloud.WithHTTPClient(&http.Client{Transport: &http.Transport{}}),
-				hcloud.WithPollOpts(hcloud.PollOpts{BackoffFunc: hcloud.ConstantBackoff(2 * time.Millisecond)})),
+				hcloud.WithPollOpts(hcloud.PollOpts{
+					BackoffFunc: hcloud.ConstantBackoff(2 * time.Millisecond),
+				})),
 		}
 		workers[i] = w
 		group.Go(func() {
@@ -129,7 +132,9 @@ func checkPlane(t testing.TB, p hcloudsim.DataPlane) {
 			t.Errorf("network %d has %d routes and %d members", n.ID, len(n.Routes), len(n.Members))
 		}
 		sorted := slices.Clone(n.Routes)
-		slices.SortFunc(sorted, func(a, b hcloudsim.RouteSeed) int { return a.Destination.Addr().Compare(b.Destination.Addr()) })
+		slices.SortFunc(sorted, func(a, b hcloudsim.RouteSeed) int {
+			return a.Destination.Addr().Compare(b.Destination.Addr())
+		})
 		for i := range len(sorted) - 1 {
 			if sorted[i].Destination.Overlaps(sorted[i+1].Destination) {
 				t.Errorf("network %d: routes %v and %v overlap", n.ID, sorted[i], sorted[i+1])

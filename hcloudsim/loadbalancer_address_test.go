@@ -11,7 +11,9 @@ import (
 )
 
 // addressWorld has a server with the /64 2001:db8:7:: and a load balancer.
-func addressWorld(t *testing.T, options hcloudsim.Options) (sim *hcloudsim.Simulator, server, balancer int64) {
+func addressWorld(
+	t *testing.T, options hcloudsim.Options,
+) (sim *hcloudsim.Simulator, server, balancer int64) {
 	t.Helper()
 	sim = newSim(options)
 	server = seedServer(t, sim, hcloudsim.ServerSeed{Name: "a", PublicIPv6: prefix("2001:db8:7::/64")}).ID
@@ -61,19 +63,24 @@ func TestAddressesOfOneServerAreTargetsOfTheirOwn(t *testing.T) {
 	do("add_target", primary).want(t, http.StatusUnprocessableEntity, "target_already_defined")
 	do("add_target", "2001:db8:7::").want(t, http.StatusUnprocessableEntity, "ip_not_assigned_to_server")
 
-	noError(t, sim.SetTargetHealth(balancer, hcloudsim.TargetID{Server: server, IP: one}, 0, hcloudsim.HealthUnhealthy))
+	noError(t, sim.SetTargetHealth(balancer, hcloudsim.TargetID{Server: server, IP: one}, 0,
+		hcloudsim.HealthUnhealthy))
 	seen := targetsOf(t, sim, balancer)
 	if len(seen) != 3 || seen[0].Server.IP != one.String() || seen[0].HealthStatus[0].Status != "unhealthy" || seen[1].HealthStatus[0].Status != "healthy" || seen[2].HealthStatus[0].Status != "healthy" {
 		t.Errorf("targets are %+v", seen)
 	}
-	if healthy := sim.HealthyTargets(balancer, 80); len(healthy) != 2 || healthy[0] != (hcloudsim.PlaneTarget{TargetID: hcloudsim.TargetID{Server: server, IP: other}, Address: other}) {
+	if healthy := sim.HealthyTargets(balancer, 80); len(healthy) != 2 ||
+		healthy[0] != (hcloudsim.PlaneTarget{
+			TargetID: hcloudsim.TargetID{Server: server, IP: other}, Address: other,
+		}) {
 		t.Errorf("traffic goes to %+v", healthy)
 	}
 	if plane := sim.DataPlane().LoadBalancers[0]; plane.IPv6Source != netip.MustParseAddr("2001:db8:ffff::1") {
 		t.Errorf("connections come from %s", plane.IPv6Source)
 	}
 	noError(t, sim.Restore(sim.Snapshot()))
-	if again := targetsOf(t, sim, balancer); len(again) != 3 || again[0].Server.IP != one.String() || again[2].Server.IP != primary {
+	if again := targetsOf(t, sim, balancer); len(again) != 3 || again[0].Server.IP != one.String() ||
+		again[2].Server.IP != primary {
 		t.Errorf("restored: %+v", again)
 	}
 

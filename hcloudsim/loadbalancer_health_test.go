@@ -39,7 +39,8 @@ func TestHealth(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		expect(80, "healthy")
 		_, _, err := c.LoadBalancer.AddService(t.Context(), lb, hcloud.LoadBalancerAddServiceOpts{
-			Protocol: hcloud.LoadBalancerServiceProtocolTCP, ListenPort: hcloud.Ptr(81), DestinationPort: hcloud.Ptr(81),
+			Protocol: hcloud.LoadBalancerServiceProtocolTCP, ListenPort: hcloud.Ptr(81),
+			DestinationPort: hcloud.Ptr(81),
 		})
 		noError(t, err)
 		expect(80, "healthy")
@@ -126,10 +127,12 @@ func TestHealthyTargets(t *testing.T) {
 	_, _, err := c.LoadBalancer.AddLabelSelectorTarget(t.Context(), lb, hcloud.LoadBalancerAddLabelSelectorTargetOpts{Selector: "x", UsePrivateIP: hcloud.Ptr(true)})
 	noError(t, err)
 	_, _, err = c.LoadBalancer.AddService(t.Context(), lb, hcloud.LoadBalancerAddServiceOpts{
-		Protocol: hcloud.LoadBalancerServiceProtocolTCP, ListenPort: hcloud.Ptr(81), DestinationPort: hcloud.Ptr(81),
+		Protocol: hcloud.LoadBalancerServiceProtocolTCP, ListenPort: hcloud.Ptr(81),
+		DestinationPort: hcloud.Ptr(81),
 	})
 	noError(t, err)
-	noError(t, sim.SetTargetHealth(lb.ID, hcloudsim.TargetID{Server: b.ID}, 80, hcloudsim.HealthUnhealthy))
+	noError(t, sim.SetTargetHealth(lb.ID, hcloudsim.TargetID{Server: b.ID}, 80,
+		hcloudsim.HealthUnhealthy))
 	for _, test := range []struct {
 		lb   int64
 		port int
@@ -194,7 +197,8 @@ func TestProber(t *testing.T) {
 		answer = hcloudsim.HealthUnhealthy
 		time.Sleep(interval)
 		turns(hcloudsim.HealthHealthy, hcloudsim.HealthUnhealthy)
-		_, _, err := client(sim).LoadBalancer.UpdateService(t.Context(), made, lb.Services[0].ListenPort, hcloud.LoadBalancerUpdateServiceOpts{Proxyprotocol: hcloud.Ptr(true)})
+		_, _, err := client(sim).LoadBalancer.UpdateService(t.Context(), made, lb.Services[0].ListenPort,
+			hcloud.LoadBalancerUpdateServiceOpts{Proxyprotocol: hcloud.Ptr(true)})
 		noError(t, err)
 		expect(hcloudsim.HealthUnknown)
 		answer = "" // no result: then time decides

@@ -64,7 +64,8 @@ func TestUpdateAndDeleteService(t *testing.T) {
 		return err
 	}
 	noError(t, update(80, hcloud.LoadBalancerUpdateServiceOpts{
-		DestinationPort: hcloud.Ptr(30081), HealthCheck: &hcloud.LoadBalancerUpdateServiceOptsHealthCheck{Retries: hcloud.Ptr(5)},
+		DestinationPort: hcloud.Ptr(30081),
+		HealthCheck:     &hcloud.LoadBalancerUpdateServiceOptsHealthCheck{Retries: hcloud.Ptr(5)},
 	}))
 	now, _ := sim.LoadBalancer(lb.ID)
 	if s := now.Services[0]; s.DestinationPort != 30081 || s.HealthCheck.Retries != 5 || s.HealthCheck.Port != 10256 || s.HealthCheck.HTTP.Path != "/healthz" {

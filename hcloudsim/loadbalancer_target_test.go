@@ -14,7 +14,9 @@ import (
 
 // loadBalancerWorld has a network with a vSwitch, a server in it, one outside,
 // one without public IPv4, a load balancer attached and one not.
-func loadBalancerWorld(t *testing.T) (sim *hcloudsim.Simulator, in, out, private int64, attached, lone *hcloud.LoadBalancer) {
+func loadBalancerWorld(
+	t *testing.T,
+) (sim *hcloudsim.Simulator, in, out, private int64, attached, lone *hcloud.LoadBalancer) {
 	t.Helper()
 	sim = newSim(hcloudsim.Options{
 		OwnedIPs: []netip.Addr{netip.MustParseAddr("203.0.113.7")},
@@ -139,7 +141,8 @@ func TestRemoveTarget(t *testing.T) {
 	c, s := client(sim), &hcloud.Server{ID: in}
 	_, _, err := c.LoadBalancer.RemoveServerTarget(t.Context(), attached, s)
 	wantCode(t, err, "not_found")
-	_, _, err = c.LoadBalancer.AddServerTarget(t.Context(), attached, hcloud.LoadBalancerAddServerTargetOpts{Server: s, UsePrivateIP: hcloud.Ptr(true)})
+	_, _, err = c.LoadBalancer.AddServerTarget(t.Context(), attached,
+		hcloud.LoadBalancerAddServerTargetOpts{Server: s, UsePrivateIP: hcloud.Ptr(true)})
 	noError(t, err)
 	_, _, err = c.LoadBalancer.RemoveServerTarget(t.Context(), attached, s)
 	noError(t, err)
@@ -152,14 +155,16 @@ func TestDetachDropsPrivateTargets(t *testing.T) {
 	sim, in, out, _, attached, _ := loadBalancerWorld(t)
 	c := client(sim)
 	for id, usePrivate := range map[int64]bool{in: true, out: false} {
-		_, _, err := c.LoadBalancer.AddServerTarget(t.Context(), attached, hcloud.LoadBalancerAddServerTargetOpts{
-			Server: &hcloud.Server{ID: id}, UsePrivateIP: &usePrivate,
-		})
+		_, _, err := c.LoadBalancer.AddServerTarget(t.Context(), attached,
+			hcloud.LoadBalancerAddServerTargetOpts{
+				Server: &hcloud.Server{ID: id}, UsePrivateIP: &usePrivate,
+			})
 		noError(t, err)
 	}
 	_, _, err := c.LoadBalancer.DisablePublicInterface(t.Context(), attached)
 	wantCode(t, err, "targets_without_use_private_ip")
-	_, _, err = c.LoadBalancer.DetachFromNetwork(t.Context(), attached, hcloud.LoadBalancerDetachFromNetworkOpts{Network: attached.PrivateNet[0].Network})
+	_, _, err = c.LoadBalancer.DetachFromNetwork(t.Context(), attached,
+		hcloud.LoadBalancerDetachFromNetworkOpts{Network: attached.PrivateNet[0].Network})
 	noError(t, err)
 	lb, _ := sim.LoadBalancer(attached.ID)
 	if len(lb.PrivateNet) != 0 || len(lb.Targets) != 1 || lb.Targets[0].Server.ID != out {
@@ -174,16 +179,21 @@ func TestPublicInterface(t *testing.T) {
 	c := client(sim)
 	_, _, err := c.LoadBalancer.DisablePublicInterface(t.Context(), attached)
 	noError(t, err)
-	_, _, err = c.LoadBalancer.AddServerTarget(t.Context(), attached, hcloud.LoadBalancerAddServerTargetOpts{Server: &hcloud.Server{ID: out}})
+	_, _, err = c.LoadBalancer.AddServerTarget(t.Context(), attached,
+		hcloud.LoadBalancerAddServerTargetOpts{Server: &hcloud.Server{ID: out}})
 	wantCode(t, err, "load_balancer_public_interface_disabled")
-	_, _, err = c.LoadBalancer.AddServerTarget(t.Context(), attached, hcloud.LoadBalancerAddServerTargetOpts{Server: &hcloud.Server{ID: in}, UsePrivateIP: hcloud.Ptr(true)})
+	_, _, err = c.LoadBalancer.AddServerTarget(t.Context(), attached,
+		hcloud.LoadBalancerAddServerTargetOpts{
+			Server: &hcloud.Server{ID: in}, UsePrivateIP: hcloud.Ptr(true),
+		})
 	noError(t, err)
 	_, _, err = c.LoadBalancer.EnablePublicInterface(t.Context(), attached)
 	noError(t, err)
 	if lb, _ := sim.LoadBalancer(attached.ID); !lb.PublicNet.Enabled {
 		t.Error("public interface is still disabled")
 	}
-	_, _, err = c.LoadBalancer.AttachToNetwork(t.Context(), attached, hcloud.LoadBalancerAttachToNetworkOpts{Network: attached.PrivateNet[0].Network})
+	_, _, err = c.LoadBalancer.AttachToNetwork(t.Context(), attached,
+		hcloud.LoadBalancerAttachToNetworkOpts{Network: attached.PrivateNet[0].Network})
 	wantCode(t, err, "load_balancer_already_attached")
 }
 

@@ -11,23 +11,28 @@ import (
 )
 
 // createWhole creates a load balancer as a controller does: everything in one request.
-func createWhole(t *testing.T, c *hcloud.Client, n *hcloud.Network, servers ...*hcloud.Server) hcloud.LoadBalancerCreateResult {
+func createWhole(
+	t *testing.T, c *hcloud.Client, n *hcloud.Network, servers ...*hcloud.Server,
+) hcloud.LoadBalancerCreateResult {
 	t.Helper()
 	opts := hcloud.LoadBalancerCreateOpts{
 		Name: "web", LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"}, Location: &hcloud.Location{Name: "fsn1"},
 		Labels: map[string]string{"owner": "test"}, Network: n,
 		Services: []hcloud.LoadBalancerCreateOptsService{{
-			Protocol: hcloud.LoadBalancerServiceProtocolTCP, ListenPort: hcloud.Ptr(80), DestinationPort: hcloud.Ptr(30080),
+			Protocol: hcloud.LoadBalancerServiceProtocolTCP, ListenPort: hcloud.Ptr(80),
+			DestinationPort: hcloud.Ptr(30080),
 			HealthCheck: &hcloud.LoadBalancerCreateOptsServiceHealthCheck{
 				Protocol: hcloud.LoadBalancerServiceProtocolHTTP, Port: hcloud.Ptr(10256),
-				Interval: hcloud.Ptr(3 * time.Second), Timeout: hcloud.Ptr(2 * time.Second), Retries: hcloud.Ptr(2),
-				HTTP: &hcloud.LoadBalancerCreateOptsServiceHealthCheckHTTP{Path: hcloud.Ptr("/healthz")},
+				Interval: hcloud.Ptr(3 * time.Second), Timeout: hcloud.Ptr(2 * time.Second),
+				Retries: hcloud.Ptr(2),
+				HTTP:    &hcloud.LoadBalancerCreateOptsServiceHealthCheckHTTP{Path: hcloud.Ptr("/healthz")},
 			},
 		}},
 	}
 	for _, s := range servers {
 		opts.Targets = append(opts.Targets, hcloud.LoadBalancerCreateOptsTarget{
-			Type: hcloud.LoadBalancerTargetTypeServer, Server: hcloud.LoadBalancerCreateOptsTargetServer{Server: s}, UsePrivateIP: hcloud.Ptr(n != nil),
+			Type:   hcloud.LoadBalancerTargetTypeServer,
+			Server: hcloud.LoadBalancerCreateOptsTargetServer{Server: s}, UsePrivateIP: hcloud.Ptr(n != nil),
 		})
 	}
 	made, _, err := c.LoadBalancer.Create(t.Context(), opts)
@@ -121,7 +126,8 @@ func TestTypeLimits(t *testing.T) {
 	lb := createWhole(t, c, nil).LoadBalancer
 	for i := range 26 {
 		s := seedServer(t, sim, hcloudsim.ServerSeed{Name: fmt.Sprintf("node-%d", i), Labels: map[string]string{"all": ""}})
-		_, _, err := c.LoadBalancer.AddServerTarget(t.Context(), lb, hcloud.LoadBalancerAddServerTargetOpts{Server: s})
+		_, _, err := c.LoadBalancer.AddServerTarget(t.Context(), lb,
+			hcloud.LoadBalancerAddServerTargetOpts{Server: s})
 		if i < 25 {
 			noError(t, err)
 		} else {
@@ -129,7 +135,9 @@ func TestTypeLimits(t *testing.T) {
 		}
 	}
 	bigger := func(name string) error {
-		_, _, err := c.LoadBalancer.ChangeType(t.Context(), lb, hcloud.LoadBalancerChangeTypeOpts{LoadBalancerType: &hcloud.LoadBalancerType{Name: name}})
+		_, _, err := c.LoadBalancer.ChangeType(t.Context(), lb, hcloud.LoadBalancerChangeTypeOpts{
+			LoadBalancerType: &hcloud.LoadBalancerType{Name: name},
+		})
 		return err
 	}
 	noError(t, bigger("lb21"))
@@ -145,13 +153,16 @@ func TestLoadBalancerSettings(t *testing.T) {
 	lb := createWhole(t, c, nil).LoadBalancer
 	lb, _, err := c.LoadBalancer.Update(t.Context(), lb, hcloud.LoadBalancerUpdateOpts{Name: "renamed", Labels: map[string]string{}})
 	noError(t, err)
-	_, _, err = c.LoadBalancer.ChangeAlgorithm(t.Context(), lb, hcloud.LoadBalancerChangeAlgorithmOpts{Type: hcloud.LoadBalancerAlgorithmTypeLeastConnections})
+	_, _, err = c.LoadBalancer.ChangeAlgorithm(t.Context(), lb, hcloud.LoadBalancerChangeAlgorithmOpts{
+		Type: hcloud.LoadBalancerAlgorithmTypeLeastConnections,
+	})
 	noError(t, err)
 	_, _, err = c.LoadBalancer.ChangeDNSPtr(t.Context(), lb, lb.PublicNet.IPv4.IP.String(), hcloud.Ptr("web.example.com"))
 	noError(t, err)
 	_, _, err = c.LoadBalancer.ChangeDNSPtr(t.Context(), lb, "203.0.113.1", nil)
 	wantCode(t, err, "invalid_input")
-	_, _, err = c.LoadBalancer.ChangeProtection(t.Context(), lb, hcloud.LoadBalancerChangeProtectionOpts{Delete: hcloud.Ptr(true)})
+	_, _, err = c.LoadBalancer.ChangeProtection(t.Context(), lb,
+		hcloud.LoadBalancerChangeProtectionOpts{Delete: hcloud.Ptr(true)})
 	noError(t, err)
 	_, _, err = c.LoadBalancer.DeleteWithResult(t.Context(), lb)
 	wantCode(t, err, "protected")

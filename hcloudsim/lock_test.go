@@ -29,11 +29,15 @@ var (
 	}}
 	deletes  = change{"delete network", func(t *testing.T, w world) error { _, err := w.c.Network.Delete(t.Context(), w.net); return err }}
 	attaches = change{"attach server", func(t *testing.T, w world) error {
-		_, _, err := w.c.Server.AttachToNetwork(t.Context(), w.b, hcloud.ServerAttachToNetworkOpts{Network: w.net})
+		_, _, err := w.c.Server.AttachToNetwork(t.Context(), w.b, hcloud.ServerAttachToNetworkOpts{
+			Network: w.net,
+		})
 		return err
 	}}
 	detaches = change{"detach server", func(t *testing.T, w world) error {
-		_, _, err := w.c.Server.DetachFromNetwork(t.Context(), w.a, hcloud.ServerDetachFromNetworkOpts{Network: w.net})
+		_, _, err := w.c.Server.DetachFromNetwork(t.Context(), w.a, hcloud.ServerDetachFromNetworkOpts{
+			Network: w.net,
+		})
 		return err
 	}}
 	creates = change{"create server in network", func(t *testing.T, w world) error {
@@ -104,7 +108,8 @@ func TestLoadBalancerIsLocked(t *testing.T) {
 	inBubble(t, hcloudsim.Options{}, func(t *testing.T, w world) {
 		lb := createWhole(t, w.c, w.net).LoadBalancer
 		addTarget := func() error {
-			_, _, err := w.c.LoadBalancer.AddServerTarget(t.Context(), lb, hcloud.LoadBalancerAddServerTargetOpts{Server: w.a})
+			_, _, err := w.c.LoadBalancer.AddServerTarget(t.Context(), lb,
+				hcloud.LoadBalancerAddServerTargetOpts{Server: w.a})
 			return err
 		}
 		wantCode(t, addTarget(), "conflict") // it is still being created
@@ -114,7 +119,8 @@ func TestLoadBalancerIsLocked(t *testing.T) {
 		wantCode(t, err, "conflict")
 		noError(t, addRoute(t, w.c, w.net, "10.244.0.0/24", "10.0.0.2"))
 		time.Sleep(actionTime)
-		_, _, err = w.c.LoadBalancer.DetachFromNetwork(t.Context(), lb, hcloud.LoadBalancerDetachFromNetworkOpts{Network: w.net})
+		_, _, err = w.c.LoadBalancer.DetachFromNetwork(t.Context(), lb,
+			hcloud.LoadBalancerDetachFromNetworkOpts{Network: w.net})
 		noError(t, err)
 		wantCode(t, addRoute(t, w.c, w.net, "10.244.1.0/24", "10.0.0.2"), "conflict")
 	})

@@ -17,8 +17,12 @@ func route(destination, gateway string) hcloud.NetworkRoute {
 	return hcloud.NetworkRoute{Destination: ipNet(destination), Gateway: net.ParseIP(gateway)}
 }
 
-func addRoute(t testing.TB, c *hcloud.Client, n *hcloud.Network, destination, gateway string) error {
-	_, _, err := c.Network.AddRoute(t.Context(), n, hcloud.NetworkAddRouteOpts{Route: route(destination, gateway)})
+func addRoute(
+	t testing.TB, c *hcloud.Client, n *hcloud.Network, destination, gateway string,
+) error {
+	_, _, err := c.Network.AddRoute(t.Context(), n, hcloud.NetworkAddRouteOpts{
+		Route: route(destination, gateway),
+	})
 	return err
 }
 
@@ -41,11 +45,15 @@ func TestNetworkLife(t *testing.T) {
 	_, _, err = c.Network.Create(t.Context(), hcloud.NetworkCreateOpts{Name: "renamed", IPRange: ipNet("10.0.0.0/8")})
 	wantCode(t, err, "uniqueness_error")
 
-	_, _, err = c.Network.ChangeProtection(t.Context(), n, hcloud.NetworkChangeProtectionOpts{Delete: hcloud.Ptr(true)})
+	_, _, err = c.Network.ChangeProtection(t.Context(), n, hcloud.NetworkChangeProtectionOpts{
+		Delete: hcloud.Ptr(true),
+	})
 	noError(t, err)
 	_, err = c.Network.Delete(t.Context(), n)
 	wantCode(t, err, "protected")
-	_, _, err = c.Network.ChangeProtection(t.Context(), n, hcloud.NetworkChangeProtectionOpts{Delete: hcloud.Ptr(false)})
+	_, _, err = c.Network.ChangeProtection(t.Context(), n, hcloud.NetworkChangeProtectionOpts{
+		Delete: hcloud.Ptr(false),
+	})
 	noError(t, err)
 	_, err = c.Network.Delete(t.Context(), n)
 	noError(t, err)
@@ -157,7 +165,8 @@ func TestChangeIPRange(t *testing.T) {
 		sim := newSim(hcloudsim.Options{})
 		made, err := sim.CreateNetwork(hcloudsim.NetworkSeed{Name: "net", IPRange: prefix("10.0.0.0/16")})
 		noError(t, err)
-		_, _, err = client(sim).Network.ChangeIPRange(t.Context(), &hcloud.Network{ID: made.ID}, hcloud.NetworkChangeIPRangeOpts{IPRange: ipNet(to)})
+		_, _, err = client(sim).Network.ChangeIPRange(t.Context(), &hcloud.Network{ID: made.ID},
+			hcloud.NetworkChangeIPRangeOpts{IPRange: ipNet(to)})
 		if accepted {
 			noError(t, err)
 		} else {
@@ -181,7 +190,9 @@ func TestNetworkLimits(t *testing.T) {
 		return err
 	}
 	noError(t, subnet("10.1.0.0/16"))
-	_, _, attached := c.Server.AttachToNetwork(t.Context(), late, hcloud.ServerAttachToNetworkOpts{Network: n})
+	_, _, attached := c.Server.AttachToNetwork(t.Context(), late, hcloud.ServerAttachToNetworkOpts{
+		Network: n,
+	})
 	_, _, network := c.Network.Create(t.Context(), hcloud.NetworkCreateOpts{Name: "more", IPRange: ipNet("10.0.0.0/8")})
 	_, server := sim.CreateServer(hcloudsim.ServerSeed{Name: "more"})
 	refusals := map[string]error{

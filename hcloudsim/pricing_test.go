@@ -42,14 +42,16 @@ func TestPricing(t *testing.T) {
 	}
 	for i, of := range prices.ServerTypes {
 		own := types[i]
-		if of.ServerType.Name != own.Name || len(of.Pricings) != len(own.Pricings) || of.Pricings[0].Hourly.Gross != own.Pricings[0].Hourly.Gross {
+		if of.ServerType.Name != own.Name || len(of.Pricings) != len(own.Pricings) ||
+			of.Pricings[0].Hourly.Gross != own.Pricings[0].Hourly.Gross {
 			t.Errorf("prices of %s are not those of %s itself", of.ServerType.Name, own.Name)
 		}
 	}
 	balancers, err := c.LoadBalancerType.All(t.Context())
 	noError(t, err)
 	for i, of := range prices.LoadBalancerTypes {
-		if own := balancers[i]; of.LoadBalancerType.Name != own.Name || of.Pricings[0].Monthly.Gross != own.Pricings[0].Monthly.Gross {
+		if own := balancers[i]; of.LoadBalancerType.Name != own.Name ||
+			of.Pricings[0].Monthly.Gross != own.Pricings[0].Monthly.Gross {
 			t.Errorf("prices of %s are not those of %s itself", of.LoadBalancerType.Name, own.Name)
 		}
 	}

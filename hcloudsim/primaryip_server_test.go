@@ -28,7 +28,9 @@ func TestPrimaryIPsOfServers(t *testing.T) {
 			noError(t, w.c.Action.WaitFor(t.Context(), a))
 		}
 		first := create("first", nil)
-		for _, text := range []string{first.PublicNet.IPv4.IP.String(), first.PublicNet.IPv6.IP.String()} {
+		for _, text := range []string{
+			first.PublicNet.IPv4.IP.String(), first.PublicNet.IPv6.IP.String(),
+		} {
 			ip, _, err := w.c.PrimaryIP.GetByIP(t.Context(), text)
 			noError(t, err)
 			switch {
@@ -52,7 +54,8 @@ func TestPrimaryIPsOfServers(t *testing.T) {
 		wantCode(t, err, "server_not_stopped")
 		run(w.c.Server.Poweroff(t.Context(), first))
 		run(w.c.PrimaryIP.Unassign(t.Context(), moved))
-		if now, _ := w.sim.Server(first.ID); now.PublicNet.IPv4.ID != 0 || now.PublicNet.IPv6.ID != first.PublicNet.IPv6.ID {
+		if now, _ := w.sim.Server(first.ID); now.PublicNet.IPv4.ID != 0 ||
+			now.PublicNet.IPv6.ID != first.PublicNet.IPv6.ID {
 			t.Errorf("without its IPv4 address the server has %+v", now.PublicNet)
 		}
 		run(w.c.PrimaryIP.Assign(t.Context(), hcloud.PrimaryIPAssignOpts{ID: moved, AssigneeID: second.ID, AssigneeType: "server"}))
@@ -62,7 +65,8 @@ func TestPrimaryIPsOfServers(t *testing.T) {
 		}
 
 		// With auto_delete they are deleted with their server.
-		_, _, err = w.c.PrimaryIP.Update(t.Context(), &hcloud.PrimaryIP{ID: moved}, hcloud.PrimaryIPUpdateOpts{AutoDelete: hcloud.Ptr(false)})
+		_, _, err = w.c.PrimaryIP.Update(t.Context(), &hcloud.PrimaryIP{ID: moved},
+			hcloud.PrimaryIPUpdateOpts{AutoDelete: hcloud.Ptr(false)})
 		noError(t, err)
 		noError(t, w.sim.DeleteServer(first.ID))
 		noError(t, w.sim.DeleteServer(second.ID))

@@ -14,7 +14,9 @@ import (
 	"github.com/underlay-ccm/underlay/hcloudsim"
 )
 
-func seedPrimaryIP(t *testing.T, sim *hcloudsim.Simulator, seed hcloudsim.PrimaryIPSeed) schema.PrimaryIP {
+func seedPrimaryIP(
+	t *testing.T, sim *hcloudsim.Simulator, seed hcloudsim.PrimaryIPSeed,
+) schema.PrimaryIP {
 	t.Helper()
 	made, err := sim.CreatePrimaryIP(seed)
 	noError(t, err)
@@ -54,7 +56,8 @@ func TestPrimaryIPsOutliveLoadBalancers(t *testing.T) {
 		ipv6 := seedPrimaryIP(t, w.sim, hcloudsim.PrimaryIPSeed{Name: "web-6", Type: "ipv6"})
 		first := createAt(t, w.c, "web", ipv4.ID, ipv6.ID)
 		net := first.PublicNet
-		if net.IPv4.ID != ipv4.ID || net.IPv4.IP.String() != ipv4.IP || net.IPv6.ID != ipv6.ID || !netip.MustParsePrefix(ipv6.IP).Contains(netip.MustParseAddr(net.IPv6.IP.String())) {
+		if net.IPv4.ID != ipv4.ID || net.IPv4.IP.String() != ipv4.IP || net.IPv6.ID != ipv6.ID ||
+			!netip.MustParsePrefix(ipv6.IP).Contains(netip.MustParseAddr(net.IPv6.IP.String())) {
 			t.Errorf("public net is %+v, want %s and %s", net, ipv4.IP, ipv6.IP)
 		}
 		if got, _ := w.sim.PrimaryIP(ipv4.ID); got.AssigneeType != "load_balancer" || got.AssigneeID == nil || *got.AssigneeID != first.ID {
@@ -113,7 +116,8 @@ func TestPrimaryIPsThatGoWithLoadBalancers(t *testing.T) {
 	if err := c.Action.WaitFor(t.Context(), made.Action); err == nil {
 		t.Error("the creation did not fail")
 	}
-	if got, there := sim.PrimaryIP(again.ID); !there || got.AssigneeID != nil || len(sim.PrimaryIPs()) != 2 {
+	if got, there := sim.PrimaryIP(again.ID); !there || got.AssigneeID != nil ||
+		len(sim.PrimaryIPs()) != 2 {
 		t.Errorf("left are %+v", sim.PrimaryIPs())
 	}
 }
@@ -263,16 +267,19 @@ func TestRestoredPrimaryIPs(t *testing.T) {
 		return other
 	}
 	old := restored(func() { delete(project, "primary_ips") })
-	if got := old.LoadBalancers()[0].PublicNet; got.IPv4.IP != kept.IP || got.IPv6.IP != lb.PublicNet.IPv6.IP.String() || len(old.PrimaryIPs()) != 4 {
+	if got := old.LoadBalancers()[0].PublicNet; got.IPv4.IP != kept.IP ||
+		got.IPv6.IP != lb.PublicNet.IPv6.IP.String() || len(old.PrimaryIPs()) != 4 {
 		t.Errorf("without primary IPs: %+v, %+v", got, old.PrimaryIPs())
 	}
 	got := old.Servers()[0].PublicNet
-	if ip, there := old.PrimaryIP(got.IPv4.ID); got.IPv4.IP != before.PublicNet.IPv4.IP || !there || ip.AssigneeID == nil || *ip.AssigneeID != s.ID {
+	if ip, there := old.PrimaryIP(got.IPv4.ID); got.IPv4.IP != before.PublicNet.IPv4.IP || !there ||
+		ip.AssigneeID == nil || *ip.AssigneeID != s.ID {
 		t.Errorf("without primary IPs, the server has %+v, and primary IP %+v", got, ip)
 	}
 	noError(t, json.Unmarshal(sim.Snapshot(), &project))
 	same := restored(func() {})
-	if now, _ := same.Server(s.ID); !reflect.DeepEqual(now.PublicNet, before.PublicNet) || len(same.PrimaryIPs()) != 4 {
+	if now, _ := same.Server(s.ID); !reflect.DeepEqual(now.PublicNet, before.PublicNet) ||
+		len(same.PrimaryIPs()) != 4 {
 		t.Errorf("restored, the server has %+v, want %+v", now.PublicNet, before.PublicNet)
 	}
 	gone := restored(func() { project["load_balancers"], project["servers"] = nil, nil })

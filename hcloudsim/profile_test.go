@@ -31,7 +31,8 @@ func TestDefaultProfileIsTheZeroOptions(t *testing.T) {
 	if !reflect.DeepEqual(got, hcloudsim.Options{}) {
 		t.Errorf("with the default profile options are %+v", got)
 	}
-	if got := (hcloudsim.Options{}).With(profile.Cloud{}); !reflect.DeepEqual(got, hcloudsim.Options{}) {
+	if got := (hcloudsim.Options{}).With(profile.Cloud{}); !reflect.DeepEqual(got,
+		hcloudsim.Options{}) {
 		t.Errorf("with an empty profile options are %+v", got)
 	}
 }
@@ -39,7 +40,8 @@ func TestDefaultProfileIsTheZeroOptions(t *testing.T) {
 // otherwise has every option with its other value.
 func otherwise() profile.Cloud {
 	return profile.Cloud{
-		Busy: new(profile.Locked), EffectsAtOnce: new(true), LatencySeconds: new(0.25), RateLimit: new(100),
+		Busy: new(profile.Locked), EffectsAtOnce: new(true), LatencySeconds: new(0.25),
+		RateLimit:      new(100),
 		ActionSeconds:  map[string][]float64{"add_route": {1, 2.5}},
 		RefuseReassign: new(true), OneTargetPerServer: new(true),
 		ProxyHeaderInChecks: new(true), ServeUnjudged: new(true), IPv6Source: new("2001:db8::1"),
@@ -73,13 +75,15 @@ func TestEveryFieldOfAProfileIsAnOption(t *testing.T) {
 // Options of the caller override the profile.
 func TestOptionsOutrankAProfile(t *testing.T) {
 	set := hcloudsim.Options{
-		Busy: hcloudsim.BusyLocked, ActionTime: time.Second, Latency: time.Minute, RateLimit: hcloudsim.Unlimited,
+		Busy: hcloudsim.BusyLocked, ActionTime: time.Second, Latency: time.Minute,
+		RateLimit:      hcloudsim.Unlimited,
 		RefuseReassign: true, IPv6Source: netip.MustParseAddr("2001:db8::2"),
 	}
 	measured := otherwise()
 	measured.Busy, measured.RefuseReassign = new(profile.Conflict), new(false)
 	got := set.With(measured)
-	if got.Busy != set.Busy || got.ActionTimes != nil || got.Latency != set.Latency || got.RateLimit != set.RateLimit ||
+	if got.Busy != set.Busy || got.ActionTimes != nil || got.Latency != set.Latency ||
+		got.RateLimit != set.RateLimit ||
 		!got.RefuseReassign || got.IPv6Source != set.IPv6Source {
 		t.Errorf("options are %+v, want %+v to stay", got, set)
 	}
@@ -100,7 +104,9 @@ func TestActionTimes(t *testing.T) {
 				got := send(t, w.sim, "POST", path, fmt.Sprintf(`{"destination": "10.244.%d.0/24", "gateway": "10.0.0.2"}`, i))
 				got.want(t, 201, "")
 				id := int64(got.object["action"].(map[string]any)["id"].(float64))
-				noError(t, w.c.Action.WaitFor(t.Context(), &hcloud.Action{ID: id, Status: hcloud.ActionStatusRunning}))
+				noError(t, w.c.Action.WaitFor(t.Context(), &hcloud.Action{
+					ID: id, Status: hcloud.ActionStatusRunning,
+				}))
 				action, _, err := w.c.Action.GetByID(t.Context(), id)
 				noError(t, err)
 				took = append(took, action.Finished.Sub(begun))
@@ -171,7 +177,8 @@ func TestServeUnjudged(t *testing.T) {
 			of     *hcloud.Server
 			health hcloudsim.Health
 		}{{a, hcloudsim.HealthUnknown}, {b, hcloudsim.HealthUnhealthy}} {
-			noError(t, sim.SetTargetHealth(lb.ID, hcloudsim.TargetID{Server: health.of.ID}, 80, health.health))
+			noError(t, sim.SetTargetHealth(lb.ID, hcloudsim.TargetID{Server: health.of.ID}, 80,
+				health.health))
 		}
 		var want []int64
 		if unjudged {
@@ -225,7 +232,8 @@ func TestDataPlaneHasServersAndVSwitches(t *testing.T) {
 			}
 			return servers[before]
 		}
-		if s := now(); s.ID != made.Server.ID || s.Running || s.IPv4.IsValid() || s.IPv6.String() != made.Server.PublicNet.IPv6.Network.String() {
+		if s := now(); s.ID != made.Server.ID || s.Running || s.IPv4.IsValid() ||
+			s.IPv6.String() != made.Server.PublicNet.IPv6.Network.String() {
 			t.Errorf("while it is built the server is %+v", s)
 		}
 		noError(t, w.c.Action.WaitFor(t.Context(), append(made.NextActions, made.Action)...))
@@ -242,7 +250,9 @@ func TestDataPlaneHasServersAndVSwitches(t *testing.T) {
 		send(t, w.sim, "POST", path, `{"type":"vswitch","network_zone":"eu-central","ip_range":"10.1.0.0/24","vswitch_id":5}`).want(t, 201, "")
 		time.Sleep(actionTime)
 		want := hcloudsim.PlaneVSwitch{ID: 5, Range: prefix("10.1.0.0/24"), Gateway: netip.MustParseAddr("10.1.0.1")}
-		if got := w.sim.DataPlane().Networks[0].VSwitches; !slices.Equal(got, []hcloudsim.PlaneVSwitch{want}) {
+		if got := w.sim.DataPlane().Networks[0].VSwitches; !slices.Equal(got, []hcloudsim.PlaneVSwitch{
+			want,
+		}) {
 			t.Errorf("vSwitches are %+v, want %+v", got, want)
 		}
 	})

@@ -270,7 +270,8 @@ func TestCatalog(t *testing.T) {
 	}
 	serverType, _, err := c.ServerType.GetByName(t.Context(), "cax11")
 	noError(t, err)
-	if serverType == nil || serverType.Architecture != hcloud.ArchitectureARM || len(serverType.Pricings) != 3 {
+	if serverType == nil || serverType.Architecture != hcloud.ArchitectureARM ||
+		len(serverType.Pricings) != 3 {
 		t.Errorf("cax11 is %+v", serverType)
 	}
 	size, _, err := c.LoadBalancerType.GetByID(t.Context(), 2)

@@ -27,10 +27,14 @@ func (w world) server(t *testing.T, s *hcloud.Server) *hcloud.Server {
 
 func TestChangeType(t *testing.T) {
 	inBubble(t, hcloudsim.Options{}, func(t *testing.T, w world) {
-		off := func() (*hcloud.Action, *hcloud.Response, error) { return w.c.Server.Poweroff(t.Context(), w.a) }
+		off := func() (*hcloud.Action, *hcloud.Response, error) {
+			return w.c.Server.Poweroff(t.Context(), w.a)
+		}
 		to := func(name string, disk bool) func() (*hcloud.Action, *hcloud.Response, error) {
 			return func() (*hcloud.Action, *hcloud.Response, error) {
-				return w.c.Server.ChangeType(t.Context(), w.a, hcloud.ServerChangeTypeOpts{ServerType: &hcloud.ServerType{Name: name}, UpgradeDisk: disk})
+				return w.c.Server.ChangeType(t.Context(), w.a, hcloud.ServerChangeTypeOpts{
+					ServerType: &hcloud.ServerType{Name: name}, UpgradeDisk: disk,
+				})
 			}
 		}
 		w.acts(t, off)
@@ -74,11 +78,15 @@ func TestImagesOfServers(t *testing.T) {
 		w.acts(t,
 			func() (*hcloud.Action, *hcloud.Response, error) { return w.c.Server.DisableBackup(ctx, w.a) },
 			func() (*hcloud.Action, *hcloud.Response, error) {
-				result, response, err := w.c.Server.RebuildWithResult(ctx, w.a, hcloud.ServerRebuildOpts{Image: snapshot})
+				result, response, err := w.c.Server.RebuildWithResult(ctx, w.a, hcloud.ServerRebuildOpts{
+					Image: snapshot,
+				})
 				return result.Action, response, err
 			},
 		)
-		left, err := w.c.Image.AllWithOpts(ctx, hcloud.ImageListOpts{Type: []hcloud.ImageType{hcloud.ImageTypeSnapshot, hcloud.ImageTypeBackup}})
+		left, err := w.c.Image.AllWithOpts(ctx, hcloud.ImageListOpts{
+			Type: []hcloud.ImageType{hcloud.ImageTypeSnapshot, hcloud.ImageTypeBackup},
+		})
 		noError(t, err)
 		if s := w.server(t, w.a); len(backups) != 2 || len(left) != 2 || s.BackupWindow != "" || s.Image.ID != snapshot.ID || s.Status != hcloud.ServerStatusRunning {
 			t.Errorf("%d backups, %d images are left, the server is %s from %d, its window %q", len(backups), len(left), s.Status, s.Image.ID, s.BackupWindow)
@@ -92,7 +100,9 @@ func TestRescueAndISO(t *testing.T) {
 	inBubble(t, hcloudsim.Options{}, func(t *testing.T, w world) {
 		ctx := t.Context()
 		rescue := func() (*hcloud.Action, *hcloud.Response, error) {
-			result, response, err := w.c.Server.EnableRescue(ctx, w.a, hcloud.ServerEnableRescueOpts{Type: hcloud.ServerRescueTypeLinux64})
+			result, response, err := w.c.Server.EnableRescue(ctx, w.a, hcloud.ServerEnableRescueOpts{
+				Type: hcloud.ServerRescueTypeLinux64,
+			})
 			if err == nil && result.RootPassword == "" {
 				t.Error("no password")
 			}
@@ -110,10 +120,13 @@ func TestRescueAndISO(t *testing.T) {
 		)
 		nothing, _, err := w.c.Server.DetachISO(ctx, w.a)
 		noError(t, err)
-		if s := w.server(t, w.a); s.RescueEnabled || s.ISO != nil || nothing.Status != hcloud.ActionStatusSuccess {
+		if s := w.server(t, w.a); s.RescueEnabled || s.ISO != nil ||
+			nothing.Status != hcloud.ActionStatusSuccess {
 			t.Errorf("after a boot, rescue is %v, ISO %+v", s.RescueEnabled, s.ISO)
 		}
-		w.acts(t, rescue, func() (*hcloud.Action, *hcloud.Response, error) { return w.c.Server.DisableRescue(ctx, w.a) })
+		w.acts(t, rescue, func() (*hcloud.Action, *hcloud.Response, error) {
+			return w.c.Server.DisableRescue(ctx, w.a)
+		})
 		if s := w.server(t, w.a); s.RescueEnabled {
 			t.Error("rescue is still enabled")
 		}
@@ -133,8 +146,9 @@ func TestCreationWithParts(t *testing.T) {
 		noError(t, w.c.Action.WaitFor(ctx, volume.Action))
 		opts := hcloud.ServerCreateOpts{
 			Name: "new", ServerType: &hcloud.ServerType{Name: "cx22"}, Image: &hcloud.Image{Name: "debian-12"}, Location: &hcloud.Location{Name: "fsn1"},
-			Volumes: []*hcloud.Volume{volume.Volume}, Networks: []*hcloud.Network{w.net}, PlacementGroup: group.PlacementGroup,
-			Firewalls: []*hcloud.ServerCreateFirewall{{Firewall: *wall.Firewall}},
+			Volumes: []*hcloud.Volume{volume.Volume}, Networks: []*hcloud.Network{w.net},
+			PlacementGroup: group.PlacementGroup,
+			Firewalls:      []*hcloud.ServerCreateFirewall{{Firewall: *wall.Firewall}},
 		}
 		elsewhere := opts
 		elsewhere.Location, elsewhere.Networks = &hcloud.Location{Name: "nbg1"}, nil
@@ -165,7 +179,8 @@ func TestCreationWithParts(t *testing.T) {
 		noError(t, err)
 		noError(t, w.c.Action.WaitFor(ctx, append(made.NextActions, made.Action)...))
 		s := w.server(t, made.Server)
-		if len(made.NextActions) != 4 || len(s.Volumes) != 1 || len(s.PrivateNet) != 1 || len(s.PublicNet.Firewalls) != 1 || s.PlacementGroup == nil {
+		if len(made.NextActions) != 4 || len(s.Volumes) != 1 || len(s.PrivateNet) != 1 ||
+			len(s.PublicNet.Firewalls) != 1 || s.PlacementGroup == nil {
 			t.Errorf("server is %+v, its actions %v", s, made.NextActions)
 		}
 		_, _, err = w.c.Server.DeleteWithResult(ctx, s)

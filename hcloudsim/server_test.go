@@ -34,9 +34,18 @@ func TestServerLife(t *testing.T) {
 		do   func() (*hcloud.Action, error)
 		want hcloud.ServerStatus
 	}{
-		{func() (*hcloud.Action, error) { a, _, err := c.Server.Shutdown(t.Context(), s); return a, err }, hcloud.ServerStatusOff},
-		{func() (*hcloud.Action, error) { a, _, err := c.Server.Poweron(t.Context(), s); return a, err }, hcloud.ServerStatusRunning},
-		{func() (*hcloud.Action, error) { a, _, err := c.Server.Poweroff(t.Context(), s); return a, err }, hcloud.ServerStatusOff},
+		{
+			func() (*hcloud.Action, error) { a, _, err := c.Server.Shutdown(t.Context(), s); return a, err },
+			hcloud.ServerStatusOff,
+		},
+		{
+			func() (*hcloud.Action, error) { a, _, err := c.Server.Poweron(t.Context(), s); return a, err },
+			hcloud.ServerStatusRunning,
+		},
+		{
+			func() (*hcloud.Action, error) { a, _, err := c.Server.Poweroff(t.Context(), s); return a, err },
+			hcloud.ServerStatusOff,
+		},
 	} {
 		a, err := step.do()
 		noError(t, err)
@@ -127,7 +136,9 @@ func TestServersByStatus(t *testing.T) {
 	sim := newSim(hcloudsim.Options{})
 	seedServer(t, sim, hcloudsim.ServerSeed{Name: "a"})
 	seedServer(t, sim, hcloudsim.ServerSeed{Name: "b", Status: "off"})
-	got, _, err := client(sim).Server.List(t.Context(), hcloud.ServerListOpts{Status: []hcloud.ServerStatus{hcloud.ServerStatusOff}})
+	got, _, err := client(sim).Server.List(t.Context(), hcloud.ServerListOpts{
+		Status: []hcloud.ServerStatus{hcloud.ServerStatusOff},
+	})
 	noError(t, err)
 	if len(got) != 1 || got[0].Name != "b" {
 		t.Errorf("off are %v", got)

@@ -150,7 +150,8 @@ func TestAdminState(t *testing.T) {
 	var plane hcloudsim.DataPlane
 	_, text := ask("GET", "/_sim/dataplane", "")
 	noError(t, json.Unmarshal([]byte(text), &plane))
-	if len(plane.Networks) != 1 || len(plane.Networks[0].Routes) != 1 || len(plane.LoadBalancers[0].Targets) != 3 {
+	if len(plane.Networks) != 1 || len(plane.Networks[0].Routes) != 1 ||
+		len(plane.LoadBalancers[0].Targets) != 3 {
 		t.Errorf("data plane is %s", text)
 	}
 	lb := sim.LoadBalancers()[0]

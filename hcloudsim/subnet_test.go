@@ -86,7 +86,9 @@ func TestDeleteSubnet(t *testing.T) {
 	c, n := client(sim), seedNetwork(t, sim)
 	s := seedServer(t, sim, hcloudsim.ServerSeed{Name: "a", Network: n.ID})
 	remove := func(ipRange string) error {
-		_, _, err := c.Network.DeleteSubnet(t.Context(), n, hcloud.NetworkDeleteSubnetOpts{Subnet: hcloud.NetworkSubnet{IPRange: ipNet(ipRange)}})
+		_, _, err := c.Network.DeleteSubnet(t.Context(), n, hcloud.NetworkDeleteSubnetOpts{
+			Subnet: hcloud.NetworkSubnet{IPRange: ipNet(ipRange)},
+		})
 		return err
 	}
 	// Terraform's provider also matches the text.
@@ -100,11 +102,14 @@ func TestDeleteSubnet(t *testing.T) {
 	}
 	wantCode(t, remove("10.7.0.0/16"), "not_found")
 	refused("servers are attached")
-	_, _, err := c.Server.DetachFromNetwork(t.Context(), s, hcloud.ServerDetachFromNetworkOpts{Network: n})
+	_, _, err := c.Server.DetachFromNetwork(t.Context(), s, hcloud.ServerDetachFromNetworkOpts{
+		Network: n,
+	})
 	noError(t, err)
 	lb := createWhole(t, c, n).LoadBalancer
 	refused("network has attached resources")
-	_, _, err = c.LoadBalancer.DetachFromNetwork(t.Context(), lb, hcloud.LoadBalancerDetachFromNetworkOpts{Network: n})
+	_, _, err = c.LoadBalancer.DetachFromNetwork(t.Context(), lb,
+		hcloud.LoadBalancerDetachFromNetworkOpts{Network: n})
 	noError(t, err)
 	noError(t, remove("10.0.0.0/16"))
 }

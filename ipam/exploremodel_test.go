@@ -137,7 +137,10 @@ func (c *situation) stored() (objects Objects) {
 
 // settle drops requests that can no longer be applied, and looks for violations.
 func (c *situation) settle(sc *scope) {
-	c.patches = slices.DeleteFunc(c.patches, func(m patch) bool { n := &c.nodes[m.node]; return !n.live() || n.podCIDRs != nil })
+	c.patches = slices.DeleteFunc(c.patches, func(m patch) bool {
+		n := &c.nodes[m.node]
+		return !n.live() || n.podCIDRs != nil
+	})
 	c.orphans = slices.DeleteFunc(c.orphans, func(r request) bool {
 		return c.objects[r.write.Object].version != r.version && sc.flaw != anyVersion
 	})

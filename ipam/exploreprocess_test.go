@@ -96,7 +96,9 @@ func (p *process) reloading() *process {
 	m := p.recall()
 	after.before = nil
 	for _, h := range m.ledger.Holdings() {
-		after.before = append(after.before, remembered{h, m.sent[h.Node.UID], m.files.Recorded(h.Node.UID)})
+		after.before = append(after.before, remembered{
+			h, m.sent[h.Node.UID], m.files.Recorded(h.Node.UID),
+		})
 	}
 	after.text = fmt.Sprint(after.before)
 	return after
@@ -121,13 +123,18 @@ func (p *process) loaded(nodes []LiveNode) (after *process, wrong string) {
 	unstored := remember(stored, p.before)
 	for _, r := range p.before {
 		uid := r.holding.Node.UID
-		if r.holding.Observed && r.holding.Released.IsZero() && !slices.ContainsFunc(nodes, func(n LiveNode) bool { return n.UID == uid && len(n.PodCIDRs) > 0 }) {
+		if r.holding.Observed && r.holding.Released.IsZero() &&
+			!slices.ContainsFunc(nodes, func(n LiveNode) bool {
+				return n.UID == uid && len(n.PodCIDRs) > 0
+			}) {
 			nodes = slices.DeleteFunc(nodes, func(n LiveNode) bool { return n.UID == uid })
 			nodes = append(nodes, LiveNode{Node: r.holding.Node, PodCIDRs: r.holding.Prefixes})
 		}
 	}
 	after = &process{setting: p.setting, known: p.known, objects: p.objects}
-	after.facts = Facts{Pools: p.setting.pools, Stored: stored, Unstored: unstored, Nodes: nodes, Now: exploreNow}
+	after.facts = Facts{
+		Pools: p.setting.pools, Stored: stored, Unstored: unstored, Nodes: nodes, Now: exploreNow,
+	}
 	m := after.recall()
 	if len(m.ledger.Removed()) > 0 {
 		return nil, ""
@@ -224,11 +231,15 @@ func (p *process) next(m *memory) (w Write, after *process, ok bool) {
 func (p *process) wrote(w Write, o storedObject) *process {
 	after := p.did(p.recall(), func(m *memory) { m.files.Wrote(w) })
 	after.known[w.Object] = o.version
-	after.waits = slices.DeleteFunc(slices.Clone(p.waits), func(r request) bool { return r.write.Object == w.Object })
+	after.waits = slices.DeleteFunc(slices.Clone(p.waits), func(r request) bool {
+		return r.write.Object == w.Object
+	})
 	return after
 }
 
 // anyOverlap reports whether any two prefixes of the lists overlap.
 func anyOverlap(a, b []netip.Prefix) bool {
-	return slices.ContainsFunc(a, func(p netip.Prefix) bool { return slices.ContainsFunc(b, p.Overlaps) })
+	return slices.ContainsFunc(a, func(p netip.Prefix) bool {
+		return slices.ContainsFunc(b, p.Overlaps)
+	})
 }

@@ -167,7 +167,10 @@ func (sc *scope) runs(s *situation, i int, p *process, add adder) {
 		case !n.created || held && !h.Released.IsZero():
 		case n.gone && held, held && sc.flaw == freedAlive:
 			add("release", who, func(c *situation) {
-				act(c, func(m *memory) { m.ledger.Release(n.UID, exploreNow); m.files.Update(n.Name, unhurried) })
+				act(c, func(m *memory) {
+					m.ledger.Release(n.UID, exploreNow)
+					m.files.Update(n.Name, unhurried)
+				})
 			})
 		}
 		if !n.live() || held && (!h.Released.IsZero() || h.Observed) {
@@ -175,7 +178,10 @@ func (sc *scope) runs(s *situation, i int, p *process, add adder) {
 		}
 		if n.podCIDRs != nil {
 			add("observe", who, func(c *situation) {
-				act(c, func(m *memory) { m.ledger.Observe(n.Node, n.podCIDRs, exploreNow); m.files.Update(n.Name, unhurried) })
+				act(c, func(m *memory) {
+					m.ledger.Observe(n.Node, n.podCIDRs, exploreNow)
+					m.files.Update(n.Name, unhurried)
+				})
 			})
 		}
 		sc.serves(s, i, j, n, p, held, add)
@@ -208,7 +214,8 @@ func (sc *scope) serves(s *situation, i, j int, n apiNode, p *process, held bool
 				c.busy = s.busy
 				return
 			}
-			send := sc.recorded(m, n.UID) && (slices.Equal(before.Prefixes, reserved) || sc.flaw == unrecorded)
+			send := sc.recorded(m, n.UID) &&
+				(slices.Equal(before.Prefixes, reserved) || sc.flaw == unrecorded)
 			c.act(s, i, m, func(m *memory) {
 				// The same call succeeded above.
 				_, _ = m.assign(n.Node, slots)
@@ -232,14 +239,16 @@ func (m *memory) assign(n Node, slots []int) ([]netip.Prefix, error) {
 }
 
 func (c *situation) send(m patch) {
-	if !slices.ContainsFunc(c.patches, func(o patch) bool { return o.node == m.node && slices.Equal(o.prefixes, m.prefixes) }) {
+	if !slices.ContainsFunc(c.patches, func(o patch) bool {
+		return o.node == m.node && slices.Equal(o.prefixes, m.prefixes)
+	}) {
 		c.patches = append(c.patches, m)
 	}
 }
 
 // writes adds the next write of a process: it is applied at once and the process gets the result;
-// or it is in flight while the process continues, and then is applied, or counts as failed, with all
-// others in flight, and is applied later or never.
+// or it is in flight while the process continues, and then is applied, or counts as failed, with
+// all others in flight, and is applied later or never.
 func (sc *scope) writes(s *situation, i int, p *process, m *memory, add adder) {
 	for _, r := range p.waits {
 		add("write arrives", fmt.Sprint(i, " ", r.write.Object), func(c *situation) { c.answer(sc, i, p, r) })

@@ -129,7 +129,8 @@ func FuzzPool(f *testing.F) {
 		}
 		for i := range min(c.Free, 1500) {
 			got, ok := pool.take()
-			if !ok || got.Bits() != nodeMask || got != got.Masked() || !prefix.Overlaps(got) || got.Overlaps(block) || got.Overlaps(exclude) {
+			if !ok || got.Bits() != nodeMask || got != got.Masked() || !prefix.Overlaps(got) ||
+				got.Overlaps(block) || got.Overlaps(exclude) {
 				t.Fatalf("the %d-th Assign() = %s, %t", i, got, ok)
 			}
 			if at := pool.counts(); at.Free != c.Free-i-1 || at.Allocated != i+1 {
@@ -148,7 +149,9 @@ func FuzzPoolConfig(f *testing.F) {
 	f.Add("a b", "fd00::/8", 64, 7, true)
 	f.Fuzz(func(t *testing.T, name, text string, nodeMask, state int, own bool) {
 		prefix, _ := netip.ParsePrefix(text)
-		config := PoolConfig{Name: name, Prefix: prefix, NodeMask: nodeMask, State: State(state), Own: own}
+		config := PoolConfig{
+			Name: name, Prefix: prefix, NodeMask: nodeMask, State: State(state), Own: own,
+		}
 		l, err := NewLedger([]PoolConfig{config}, nil)
 		if err != nil {
 			if msg := err.Error(); !strings.Contains(msg, "pool ") || !strings.Contains(msg, ": ") {
@@ -206,7 +209,8 @@ func FuzzPrefixes(f *testing.F) {
 				t.Fatalf("the %d-th /%d of %s is %s; %s covers %v", i, mask, p, part, q, s)
 			}
 		}
-		if s.first > 0 && g.at(s.first-1).Overlaps(q) || s.last < g.size()-1 && g.at(s.last+1).Overlaps(q) {
+		if s.first > 0 && g.at(s.first-1).Overlaps(q) ||
+			s.last < g.size()-1 && g.at(s.last+1).Overlaps(q) {
 			t.Fatalf("%s reaches beyond %v", q, s)
 		}
 	})

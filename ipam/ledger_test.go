@@ -347,7 +347,8 @@ func TestPoolsAreForTheNodesThatTheyMatch(t *testing.T) {
 		{only("old"), ErrNoPool, "for IPv4: set another pool active, or give one a selector that this Node has (pools: edge active, old draining, rest active)"},
 		{only(), ErrNoPool, "for IPv4"},
 	} {
-		if _, err := l.Assign(a, refused.offer); !errors.Is(err, refused.want) || !strings.Contains(err.Error(), refused.says) {
+		if _, err := l.Assign(a, refused.offer); !errors.Is(err, refused.want) ||
+			!strings.Contains(err.Error(), refused.says) {
 			t.Errorf("Assign: %v, want %v that says %q", err, refused.want, refused.says)
 		}
 		if err := roomFor(l, refused.offer); !errors.Is(err, refused.want) {

@@ -132,7 +132,9 @@ func (m *model) take(uid string, p netip.Prefix) {
 }
 
 func (m *model) drop(uid string, p netip.Prefix) {
-	m.claims = slices.DeleteFunc(m.claims, func(c modelClaim) bool { return c.uid == uid && c.prefix == p })
+	m.claims = slices.DeleteFunc(m.claims, func(c modelClaim) bool {
+		return c.uid == uid && c.prefix == p
+	})
 }
 
 func (m *model) observe(node Node, prefixes []netip.Prefix, now time.Time) []Warning {
@@ -165,7 +167,9 @@ func (m *model) observe(node Node, prefixes []netip.Prefix, now time.Time) []War
 	for _, ipv6 := range m.families() {
 		if !slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return p.Addr().Is6() == ipv6 }) {
 			first := m.pools[slices.IndexFunc(m.pools, func(c PoolConfig) bool { return isIPv6(c) == ipv6 })]
-			warnings = append(warnings, Warning{Kind: MissingFamily, Node: n.node, Prefix: prefixes[0], Against: first.Prefix})
+			warnings = append(warnings, Warning{
+				Kind: MissingFamily, Node: n.node, Prefix: prefixes[0], Against: first.Prefix,
+			})
 		}
 	}
 	slices.SortFunc(warnings, byPrefixAndKind)
@@ -194,7 +198,9 @@ func byPrefixAndKind(a, b Warning) int {
 }
 
 func (m *model) inRange(p netip.Prefix) bool {
-	return slices.ContainsFunc(m.pools, func(c PoolConfig) bool { return !c.Own && c.Prefix.Overlaps(p) })
+	return slices.ContainsFunc(m.pools, func(c PoolConfig) bool {
+		return !c.Own && c.Prefix.Overlaps(p)
+	})
 }
 
 // judge returns the warning about a prefix alone, without other claims.
@@ -235,10 +241,14 @@ func (m *model) rivals(uid string, p netip.Prefix) (before, after []modelClaim) 
 func (m *model) duplicates(n *modelNode, kind WarningKind) (warnings []Warning) {
 	for _, p := range n.current {
 		before, _ := m.rivals(n.node.UID, p)
-		before = slices.DeleteFunc(before, func(c modelClaim) bool { return m.nodes[c.uid].gone() || n.gone() })
+		before = slices.DeleteFunc(before, func(c modelClaim) bool {
+			return m.nodes[c.uid].gone() || n.gone()
+		})
 		if len(before) > 0 {
 			first := before[0]
-			warnings = append(warnings, Warning{Kind: kind, Node: n.node, Prefix: p, Against: first.prefix, Holder: m.nodes[first.uid].node})
+			warnings = append(warnings, Warning{
+				Kind: kind, Node: n.node, Prefix: p, Against: first.prefix, Holder: m.nodes[first.uid].node,
+			})
 		}
 	}
 	slices.SortFunc(warnings, byPrefixAndKind)
@@ -298,7 +308,9 @@ func (m *model) restart(pools []PoolConfig) *model {
 	})
 	for _, n := range order {
 		copied := after.meet(n.node)
-		copied.current, copied.abandoned, copied.released = slices.Clone(n.current), slices.Clone(n.abandoned), n.released
+		copied.current = slices.Clone(n.current)
+		copied.abandoned = slices.Clone(n.abandoned)
+		copied.released = n.released
 		for _, p := range n.all() {
 			if c, ok := m.poolOf(n, p); ok {
 				copied.origin[p] = c.Name

@@ -44,16 +44,18 @@ func (m *model) ownQueue(c PoolConfig, node Node, offer Offer) []netip.Prefix {
 			return nil
 		}
 	}
-	return slices.DeleteFunc(slots(PoolConfig{Prefix: offer.Own, NodeMask: c.NodeMask}), func(p netip.Prefix) bool {
-		return !allowed(offer, p) || overlapsAny(p, m.claimed()) || overlapsAny(p, m.exclusions) ||
-			overlapsAny(p, m.routes)
-	})
+	return slices.DeleteFunc(slots(PoolConfig{Prefix: offer.Own, NodeMask: c.NodeMask}),
+		func(p netip.Prefix) bool {
+			return !allowed(offer, p) || overlapsAny(p, m.claimed()) || overlapsAny(p, m.exclusions) ||
+				overlapsAny(p, m.routes)
+		})
 }
 
 // allowed reports whether a part of the server's own prefix contains no address in use.
 func allowed(offer Offer, p netip.Prefix) bool {
 	first := offer.Own.Addr()
-	return !p.Contains(first) && !p.Contains(first.Next()) && !slices.ContainsFunc(offer.Avoid, p.Contains)
+	return !p.Contains(first) && !p.Contains(first.Next()) &&
+		!slices.ContainsFunc(offer.Avoid, p.Contains)
 }
 
 func (m *model) contested(n *modelNode) bool {
@@ -72,7 +74,9 @@ func (m *model) current(n *modelNode) bool {
 			return false
 		}
 	}
-	return !slices.ContainsFunc(n.current, func(p netip.Prefix) bool { return m.judge(n, p).Kind != 0 })
+	return !slices.ContainsFunc(n.current, func(p netip.Prefix) bool {
+		return m.judge(n, p).Kind != 0
+	})
 }
 
 // back returns the released Node that the same machine may take its prefixes from.
@@ -163,7 +167,8 @@ func (m *model) plan(node Node, offer Offer) (plan []netip.Prefix, pools []PoolC
 			if c.Own {
 				queue = m.ownQueue(c, node, offer)
 			}
-			if isIPv6(c) == ipv6 && c.State == Active && (offer.Pools == nil || offer.Pools(c.Name)) && len(queue) > 0 {
+			if isIPv6(c) == ipv6 && c.State == Active && (offer.Pools == nil || offer.Pools(c.Name)) &&
+				len(queue) > 0 {
 				plan, pools = append(plan, queue[0]), append(pools, c)
 				break
 			}

@@ -118,7 +118,8 @@ func TestNewPoolSizes(t *testing.T) {
 		pool, err := newOnePool(c.prefix, c.nodeMask)
 		switch {
 		case c.err != "":
-			if err == nil || !strings.Contains(err.Error(), c.err) || !strings.Contains(err.Error(), c.prefix.String()) {
+			if err == nil || !strings.Contains(err.Error(), c.err) ||
+				!strings.Contains(err.Error(), c.prefix.String()) {
 				t.Errorf("NewLedger(%s, /%d): error %v, want one that names the pool and says %q", c.prefix, c.nodeMask, err, c.err)
 			}
 		case err != nil:
@@ -290,7 +291,8 @@ func TestTheSearchFindsWhatANaiveOneFinds(t *testing.T) {
 		pool := mustPool(t, "fd00::/53", 64)
 		var excluded, held []netip.Prefix
 		pick := func(longest int) netip.Prefix {
-			return netip.PrefixFrom(pool.grid().at(draw.Uint64N(2048)).Addr(), 54+draw.IntN(longest-53)).Masked()
+			return netip.PrefixFrom(pool.grid().at(draw.Uint64N(2048)).Addr(), 54+
+				draw.IntN(longest-53)).Masked()
 		}
 		for range 3000 {
 			switch at := draw.IntN(40); {

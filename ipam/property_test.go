@@ -183,7 +183,10 @@ func (r *run) assign() {
 	case err == nil && !h.Observed:
 		r.promised[node.UID] = got
 	}
-	maps.DeleteFunc(r.promised, func(uid string, _ []netip.Prefix) bool { _, has := r.ledger.Lookup(uid); return !has })
+	maps.DeleteFunc(r.promised, func(uid string, _ []netip.Prefix) bool {
+		_, has := r.ledger.Lookup(uid)
+		return !has
+	})
 }
 
 // restart stores everything as text and loads it into a Ledger with other pools.
@@ -255,7 +258,8 @@ func (r *run) check() {
 	r.same("Holdings", want, got)
 	for uid, mine := range r.promised {
 		for other, theirs := range r.promised {
-			if uid < other && slices.ContainsFunc(mine, func(p netip.Prefix) bool { return overlapsAny(p, theirs) }) {
+			if uid < other &&
+				slices.ContainsFunc(mine, func(p netip.Prefix) bool { return overlapsAny(p, theirs) }) {
 				r.Fatalf("step %d: %s was promised %v and %s %v\n%s", r.step, uid, mine, other, theirs, r.model)
 			}
 		}

@@ -90,7 +90,9 @@ func widePools() []PoolConfig {
 func TestOverlappingPrefixesShareAShard(t *testing.T) {
 	for seed := range uint64(20_000) {
 		draw := rand.New(rand.NewPCG(seed, 9))
-		p := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(draw.Uint32()), byte(draw.Uint32()), byte(draw.Uint32())}), draw.IntN(33)).Masked()
+		p := netip.PrefixFrom(netip.AddrFrom4([4]byte{
+			10, byte(draw.Uint32()), byte(draw.Uint32()), byte(draw.Uint32()),
+		}), draw.IntN(33)).Masked()
 		if draw.IntN(2) == 0 {
 			var b [16]byte
 			for i := range b {
@@ -302,7 +304,8 @@ func TestAPrefixThatNotAllOfItsShardsRecord(t *testing.T) {
 	}
 	for _, h := range found {
 		whole := h.Node.Name == "o"
-		if got := len(h.Prefixes) == 1 && len(h.Abandoned) == 0; got != whole || len(h.Prefixes)+len(h.Abandoned) != 1 {
+		if got := len(h.Prefixes) == 1 && len(h.Abandoned) == 0; got != whole ||
+			len(h.Prefixes)+len(h.Abandoned) != 1 {
 			t.Errorf("%s: %v, abandoned %v", h.Node.Name, h.Prefixes, h.Abandoned)
 		}
 	}

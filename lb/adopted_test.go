@@ -191,7 +191,9 @@ func TestATakeoverReplacesNoTarget(t *testing.T) {
 		found := randomState(r)
 		found.Labels = pick(r, map[string]string{}, map[string]string{lb.LabelPeer: svc.UID})
 		have := found
-		for step, nodes := range [][]lb.Node{behind(found.Targets), randomNodes(r, 25), nil, randomNodes(r, 25)} {
+		for step, nodes := range [][]lb.Node{
+			behind(found.Targets), randomNodes(r, 25), nil, randomNodes(r, 25),
+		} {
 			spec, _ := parse(t, svc, d).WithTargets(nodes).Against(have, nil)
 			ops := lb.Diff(spec, have)
 			after, err := apply(have, ops)
@@ -225,7 +227,9 @@ func behind(targets []lb.Target) (nodes []lb.Node) {
 		}
 	}
 	for _, n := range dedicatedNodes() {
-		if slices.ContainsFunc(n.Targets(), func(t lb.Target) bool { return slices.Contains(targets, t) }) {
+		if slices.ContainsFunc(n.Targets(), func(t lb.Target) bool {
+			return slices.Contains(targets, t)
+		}) {
 			nodes = append(nodes, n)
 		}
 	}

@@ -267,7 +267,8 @@ func TestUnknownAnnotations(t *testing.T) {
 		svc, d := plain()
 		svc.Annotations = map[string]string{hetzner + name: "x"}
 		_, notes, err := lb.Parse(svc, d)
-		if err != nil || len(notes) != 1 || notes[0].Grade != lb.Warning || notes[0].Reason != lb.ReasonUnknown {
+		if err != nil || len(notes) != 1 || notes[0].Grade != lb.Warning ||
+			notes[0].Reason != lb.ReasonUnknown {
 			t.Errorf("%s: notes %v, error %v, want one warning", name, notes, err)
 			continue
 		}

@@ -54,7 +54,8 @@ func settle(have lb.State, want lb.Spec) (lb.State, error) {
 }
 
 func clone(s lb.State) lb.State {
-	s.Labels, s.Listeners, s.Targets = maps.Clone(s.Labels), slices.Clone(s.Listeners), slices.Clone(s.Targets)
+	s.Labels, s.Listeners = maps.Clone(s.Labels), slices.Clone(s.Listeners)
+	s.Targets = slices.Clone(s.Targets)
 	return s
 }
 
@@ -192,7 +193,9 @@ func changeListener(s lb.State, op lb.Op) (lb.State, error) {
 
 func changeTarget(s lb.State, op lb.Op) (lb.State, error) {
 	find := func(one lb.Target) int { // a server is one target, at any of its addresses
-		return slices.IndexFunc(s.Targets, func(t lb.Target) bool { return t.Server == one.Server && t.Address == one.Address })
+		return slices.IndexFunc(s.Targets, func(t lb.Target) bool {
+			return t.Server == one.Server && t.Address == one.Address
+		})
 	}
 	switch op := op.(type) {
 	case lb.AddTarget:

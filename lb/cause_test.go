@@ -8,13 +8,21 @@ import (
 )
 
 func TestCauses(t *testing.T) {
-	status := func(code int) lb.Cause { return lb.Cause{Detail: lb.DetailHTTPStatus, HTTPStatus: code} }
+	status := func(code int) lb.Cause {
+		return lb.Cause{Detail: lb.DetailHTTPStatus, HTTPStatus: code}
+	}
 	s := lb.State{
 		Listeners: []lb.Listener{{Port: 80}, {Port: 443}},
 		CheckResults: lb.CheckResults{Verdicts: map[int]map[lb.Target]lb.Verdict{
-			80: {{Server: 1}: lb.Unhealthy, {Server: 2}: lb.Unhealthy, {Server: 3}: lb.Unhealthy, {Server: 4}: lb.Unhealthy, {Server: 5}: lb.Unknown},
+			80: {
+				{Server: 1}: lb.Unhealthy, {Server: 2}: lb.Unhealthy, {Server: 3}: lb.Unhealthy,
+				{Server: 4}: lb.Unhealthy, {Server: 5}: lb.Unknown,
+			},
 		}, Why: map[int]map[lb.Target]lb.Cause{
-			80: {{Server: 1}: {Detail: lb.DetailConnectLate}, {Server: 2}: status(503), {Server: 3}: status(503), {Server: 4}: {Detail: lb.DetailUnspecified}, {Server: 5}: status(500)},
+			80: {
+				{Server: 1}: {Detail: lb.DetailConnectLate}, {Server: 2}: status(503), {Server: 3}: status(503),
+				{Server: 4}: {Detail: lb.DetailUnspecified}, {Server: 5}: status(500),
+			},
 		}},
 	}
 	if got, want := s.Causes(80), "HTTP status 503 at 2 targets, connecting timed out at 1 target"; got != want {

@@ -95,7 +95,8 @@ func TestCertificatesThatCannotBeUsed(t *testing.T) {
 	if _, ops, notes := s.Resolve([]lb.Certificate{failed}); fmt.Sprint(ops) != `[retry certificate "x"]` || len(notes) != 1 || !strings.Contains(notes[0].Text, "the zone is not there") {
 		t.Errorf("failed: %v, %v", ops, notes)
 	}
-	if _, ops, notes := s.Resolve([]lb.Certificate{pending}); len(ops) != 0 || len(notes) != 1 || notes[0].Reason != lb.ReasonCertificatePending {
+	if _, ops, notes := s.Resolve([]lb.Certificate{pending}); len(ops) != 0 || len(notes) != 1 ||
+		notes[0].Reason != lb.ReasonCertificatePending {
 		t.Errorf("pending: %v, %v", ops, notes)
 	}
 	mine.ID = 9

@@ -71,7 +71,8 @@ func TestAdoptionTakesConsentFromBothSides(t *testing.T) {
 			switch {
 			case c.taken && (err != nil || got.ID != 5):
 				t.Errorf("not taken: %v", err)
-			case !c.taken && (!errors.Is(err, lb.ErrNotOwned) || got.Exists() || !strings.Contains(err.Error(), c.says)):
+			case !c.taken &&
+				(!errors.Is(err, lb.ErrNotOwned) || got.Exists() || !strings.Contains(err.Error(), c.says)):
 				t.Errorf("got load balancer %d and %v, want a refusal that says %q", got.ID, err, c.says)
 			}
 		})

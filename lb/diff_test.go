@@ -200,8 +200,12 @@ func TestDiffIsSorted(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 2))
 		want, have := randomSpec(r), randomState(r)
 		plan := fmt.Sprint(lb.Diff(want, have))
-		r.Shuffle(len(have.Listeners), func(i, j int) { have.Listeners[i], have.Listeners[j] = have.Listeners[j], have.Listeners[i] })
-		r.Shuffle(len(have.Targets), func(i, j int) { have.Targets[i], have.Targets[j] = have.Targets[j], have.Targets[i] })
+		r.Shuffle(len(have.Listeners), func(i, j int) {
+			have.Listeners[i], have.Listeners[j] = have.Listeners[j], have.Listeners[i]
+		})
+		r.Shuffle(len(have.Targets), func(i, j int) {
+			have.Targets[i], have.Targets[j] = have.Targets[j], have.Targets[i]
+		})
 		if shuffled := fmt.Sprint(lb.Diff(want, have)); shuffled != plan {
 			t.Fatalf("seed %d:\n%s\n%s", seed, plan, shuffled)
 		}
@@ -231,7 +235,9 @@ func TestDiffCases(t *testing.T) {
 		},
 		{
 			name: "another network", want: func(s *lb.Spec) { s.Network = 2; s.UsePrivateIP = true; *s = s.WithTargets(nodesOf([]int64{11, 12})) },
-			have: func(s *lb.State) { s.Targets = []lb.Target{{Server: 11, Private: true}, {Server: 12, Private: true}} },
+			have: func(s *lb.State) {
+				s.Targets = []lb.Target{{Server: 11, Private: true}, {Server: 12, Private: true}}
+			},
 			plan: "[move from network 1: attach to network 2 add server 11 (private) add server 12 (private)]",
 		},
 		{

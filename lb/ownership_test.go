@@ -175,7 +175,8 @@ func TestAddressInTheNetwork(t *testing.T) {
 	if got := fmt.Sprint(ops); got != "[attach to network 7 as 10.0.0.9 set public interface false]" {
 		t.Errorf("after the creation: %s", got)
 	}
-	if have, err = settle(have, want); err != nil || have.Public || len(have.Listeners) != 2 || len(have.Targets) != 2 {
+	if have, err = settle(have, want); err != nil || have.Public || len(have.Listeners) != 2 ||
+		len(have.Targets) != 2 {
 		t.Fatalf("%+v, %v", have, err)
 	}
 
@@ -191,12 +192,14 @@ func TestAddressInTheNetwork(t *testing.T) {
 	// Leaving the network would permanently drop targets of others.
 	have.OtherTargets = 1
 	kept, notes := want.Against(have, nil)
-	if ops := lb.Diff(kept, have); len(ops) != 0 || len(notes) != 1 || notes[0].Reason != lb.ReasonImmutable {
+	if ops := lb.Diff(kept, have); len(ops) != 0 || len(notes) != 1 ||
+		notes[0].Reason != lb.ReasonImmutable {
 		t.Errorf("with targets of others: %v, notes %v", ops, notes)
 	}
 	want.Network = 8
 	kept, notes = want.Against(have, nil)
-	if ops := lb.Diff(kept, have); len(ops) != 0 || len(notes) != 1 || notes[0].Reason != lb.ReasonImmutable {
+	if ops := lb.Diff(kept, have); len(ops) != 0 || len(notes) != 1 ||
+		notes[0].Reason != lb.ReasonImmutable {
 		t.Errorf("another network, with targets of others: %v, notes %v", ops, notes)
 	}
 }

@@ -40,8 +40,12 @@ func TestDefaultsReachTheSpec(t *testing.T) {
 	svc, _ := plain()
 	got := parse(t, svc, lb.Defaults{
 		Cluster: "demo", Network: 7, NetworkZone: "eu-central", Type: "lb31", Algorithm: lb.LeastConnections,
-		UsePrivateIP: true, DisablePrivateIngress: true, DisablePublicNetwork: true, UsesProxyProtocol: true, DisableIPv6: true,
-		CheckDefaults: lb.CheckDefaults{HealthCheck: lb.CheckNodePort, HealthCheckInterval: 5 * time.Second, HealthCheckTimeout: 4 * time.Second, HealthCheckRetries: 2},
+		UsePrivateIP: true, DisablePrivateIngress: true, DisablePublicNetwork: true,
+		UsesProxyProtocol: true, DisableIPv6: true,
+		CheckDefaults: lb.CheckDefaults{
+			HealthCheck: lb.CheckNodePort, HealthCheckInterval: 5 * time.Second,
+			HealthCheckTimeout: 4 * time.Second, HealthCheckRetries: 2,
+		},
 	})
 	if got.NetworkZone != "eu-central" || got.Location != "" || got.Type != "lb31" || got.Algorithm != lb.LeastConnections ||
 		!got.UsePrivateIP || got.Public || got.Publish != (lb.Publish{Proxy: true}) {

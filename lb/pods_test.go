@@ -110,11 +110,14 @@ func TestChoiceBetweenPodsAndNodes(t *testing.T) {
 			if got != p.want {
 				t.Errorf("%s, %+v: pods %t", c.name, p.pods, got)
 			}
-			if quiet := got && len(p.pods.Others) == 0; quiet != (len(notes) == 0) || !quiet && notes[0].Field != lb.AnnotationTargets {
+			if quiet := got && len(p.pods.Others) == 0; quiet != (len(notes) == 0) ||
+				!quiet && notes[0].Field != lb.AnnotationTargets {
 				t.Errorf("%s, %+v: %v", c.name, p.pods, notes)
 			}
 		}
-		for _, pods := range []lb.Pods{{IPv4Only: true, Targets: every.Targets}, {NoPool: true, Targets: every.Targets}} {
+		for _, pods := range []lb.Pods{
+			{IPv4Only: true, Targets: every.Targets}, {NoPool: true, Targets: every.Targets},
+		} {
 			if got, notes := pods.Choose(have); got || len(notes) != 1 {
 				t.Errorf("%s, %+v: pods %t, notes %v", c.name, pods, got, notes)
 			}
@@ -263,7 +266,8 @@ func TestListenersKeepTheirPortsWithoutPods(t *testing.T) {
 	}
 	svc.Ports = append(svc.Ports, lb.Port{Number: 81, Protocol: "TCP"})
 	spec, notes = parse(t, svc, d).Against(have, nil)
-	if ops := lb.Diff(spec, have); len(ops) != 0 || len(notes) == 0 || notes[0].Reason != lb.ReasonTargetPortUnknown {
+	if ops := lb.Diff(spec, have); len(ops) != 0 || len(notes) == 0 ||
+		notes[0].Reason != lb.ReasonTargetPortUnknown {
 		t.Errorf("to be done: %v, notes %v", ops, notes)
 	}
 }

@@ -41,7 +41,8 @@ func named(ipv4, ipv6 string) (lb.Service, lb.Defaults) {
 func wants(t *testing.T, got []lb.Note, want ...lb.Note) {
 	t.Helper()
 	same := slices.EqualFunc(got, want, func(g, w lb.Note) bool {
-		return g.Grade == w.Grade && g.Reason == w.Reason && g.Field == w.Field && g.Value == w.Value && strings.Contains(g.Text, w.Text)
+		return g.Grade == w.Grade && g.Reason == w.Reason && g.Field == w.Field && g.Value == w.Value &&
+			strings.Contains(g.Text, w.Text)
 	})
 	if !same {
 		t.Errorf("notes are\n%+v\nwant\n%+v", got, want)
@@ -105,7 +106,8 @@ func TestPrimaryIPsAtCreation(t *testing.T) {
 			}
 			svc, d := named(ref, "")
 			d.PrimaryIPs = c.list
-			svc.Annotations[lb.AnnotationLocation], svc.Annotations[lb.AnnotationNetworkZone] = c.place[0], c.place[1]
+			svc.Annotations[lb.AnnotationLocation] = c.place[0]
+			svc.Annotations[lb.AnnotationNetworkZone] = c.place[1]
 			spec := parse(t, svc, d)
 			if unknown := spec.UnknownPrimaryIPs(lb.State{}); !slices.Equal(unknown, []string{ref}) {
 				t.Errorf("to be looked for are %q", unknown)
@@ -119,7 +121,9 @@ func TestPrimaryIPsAtCreation(t *testing.T) {
 				t.Errorf("created with %+v in %q, %q", got.PrimaryIPv4, got.Location, got.NetworkZone)
 			}
 			// The result is remembered in a label, so it isn't looked up again.
-			made := lb.State{ID: 5, Labels: lb.Diff(got, lb.State{})[0].(lb.Create).Spec.Labels(), PrimaryIPv4: c.found.ID}
+			made := lb.State{
+				ID: 5, Labels: lb.Diff(got, lb.State{})[0].(lb.Create).Spec.Labels(), PrimaryIPv4: c.found.ID,
+			}
 			if unknown := spec.UnknownPrimaryIPs(made); (len(unknown) > 0) != c.found.AutoDelete {
 				t.Errorf("afterwards %q are to be looked for", unknown)
 			}
@@ -188,7 +192,8 @@ func TestPrimaryIPsOfExistingLoadBalancers(t *testing.T) {
 			if looked := spec.UnknownPrimaryIPs(after); (len(looked) == 0) != c.labels {
 				t.Errorf("to be looked for at rest: %q", looked)
 			}
-			if again, notes := spec.WithPrimaryIPs(after, c.found); len(lb.Diff(again, after)) > 0 || len(notes) != len(c.notes) {
+			if again, notes := spec.WithPrimaryIPs(after, c.found); len(lb.Diff(again, after)) > 0 ||
+				len(notes) != len(c.notes) {
 				t.Errorf("the next look does %v and says %+v", lb.Diff(again, after), notes)
 			}
 			// Without the annotation the label is removed.
@@ -203,7 +208,9 @@ func TestPrimaryIPsOfExistingLoadBalancers(t *testing.T) {
 func TestRememberedNamesOfPrimaryIPs(t *testing.T) {
 	for _, name := range []string{"web", "41", "My web address", strings.Repeat("x", 127), "ä"} {
 		svc, d := named(name, "")
-		spec, _ := parse(t, svc, d).WithPrimaryIPs(lb.State{}, []lb.PrimaryIP{changed(webIP(), func(ip *lb.PrimaryIP) { ip.Name = name })})
+		spec, _ := parse(t, svc, d).WithPrimaryIPs(lb.State{}, []lb.PrimaryIP{
+			changed(webIP(), func(ip *lb.PrimaryIP) { ip.Name = name }),
+		})
 		label := spec.Labels()["underlay.dev/primary-ipv4"]
 		if label == "" || len(label) > 63 || strings.Trim(label, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
 			t.Errorf("%q is remembered as %q", name, label)

@@ -58,7 +58,9 @@ func (r *roller) run(want lb.Spec, expected func(lb.Target) bool) (looks int, la
 		for _, t := range r.have.Waiting() {
 			overdue[t] = r.old[t] > 3
 		}
-		now, waits, notes := lb.Rollout{Expected: expected, Possible: expected, Overdue: overdue}.Next(want, r.have)
+		now, waits, notes := lb.Rollout{
+			Expected: expected, Possible: expected, Overdue: overdue,
+		}.Next(want, r.have)
 		r.notes = notes
 		last = lb.Diff(now, r.have)
 		for _, op := range last {
@@ -98,7 +100,9 @@ func (r *roller) do(op lb.Op) {
 // among returns a function that reports whether a target belongs to these nodes.
 func among(servers ...int64) func(lb.Target) bool {
 	return func(t lb.Target) bool {
-		return slices.ContainsFunc(nodesOfBothKinds(servers...), func(n lb.Node) bool { return slices.Contains(n.Targets(), t) })
+		return slices.ContainsFunc(nodesOfBothKinds(servers...), func(n lb.Node) bool {
+			return slices.Contains(n.Targets(), t)
+		})
 	}
 }
 
@@ -109,7 +113,9 @@ func nodesOfBothKinds(servers ...int64) (nodes []lb.Node) {
 	for _, id := range servers {
 		n := nodesOf([]int64{id})[0]
 		if id%2 == 0 {
-			n.Server, n.Private, n.Public = 0, netip.AddrFrom4([4]byte{10, 1, 0, byte(id)}), netip.AddrFrom4([4]byte{203, 0, 113, byte(id)})
+			n.Server, n.Private, n.Public = 0, netip.AddrFrom4([4]byte{
+				10, 1, 0, byte(id),
+			}), netip.AddrFrom4([4]byte{203, 0, 113, byte(id)})
 		}
 		nodes = append(nodes, n)
 	}
@@ -117,7 +123,9 @@ func nodesOfBothKinds(servers ...int64) (nodes []lb.Node) {
 }
 
 func targetsOf(private bool, servers ...int64) []lb.Target {
-	return lb.Spec{Targeting: lb.Targeting{UsePrivateIP: private}}.WithTargets(nodesOfBothKinds(servers...)).Targets
+	return lb.Spec{
+		Targeting: lb.Targeting{UsePrivateIP: private},
+	}.WithTargets(nodesOfBothKinds(servers...)).Targets
 }
 
 func healthOf(v lb.Verdict, targets ...lb.Target) map[lb.Target]lb.Verdict {
@@ -263,7 +271,8 @@ func TestTargetsChangeTheirAddresses(t *testing.T) {
 			if r.fewest < c.fewest {
 				t.Errorf("there were only %d healthy targets, want %d", r.fewest, c.fewest)
 			}
-			if stuck := len(r.notes) == 1 && r.notes[0].Reason == lb.ReasonTargetsNotReplaced; stuck != c.stuck {
+			if stuck := len(r.notes) == 1 &&
+				r.notes[0].Reason == lb.ReasonTargetsNotReplaced; stuck != c.stuck {
 				t.Errorf("notes %v", r.notes)
 			}
 			if public := changed < len(c.have); r.have.Public != public {

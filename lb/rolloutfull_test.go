@@ -21,7 +21,8 @@ func TestTheOnlyNodeWithEndpointsIsATarget(t *testing.T) {
 	want := parse(t, svc, d)
 	want.Targets = servers(append(slices.Clone(present), 31)...)
 	have := lb.State{
-		ID: 1, Type: want.Type, Listeners: want.Listeners, Targets: servers(append(slices.Clone(present), 29)...),
+		ID: 1, Type: want.Type, Listeners: want.Listeners,
+		Targets:      servers(append(slices.Clone(present), 29)...),
 		CheckResults: lb.CheckResults{Verdicts: map[int]map[lb.Target]lb.Verdict{}},
 	}
 	for _, l := range want.Listeners {
@@ -33,12 +34,14 @@ func TestTheOnlyNodeWithEndpointsIsATarget(t *testing.T) {
 	}
 	possible := func(target lb.Target) bool { return target == servers(31)[0] }
 	now, waits, _ := lb.Rollout{Expected: possible, Possible: possible}.Next(want, have)
-	if !waits || !slices.Contains(now.Targets, servers(31)[0]) || !slices.Contains(now.Targets, servers(29)[0]) || len(now.Targets) > 25 {
+	if !waits || !slices.Contains(now.Targets, servers(31)[0]) ||
+		!slices.Contains(now.Targets, servers(29)[0]) || len(now.Targets) > 25 {
 		t.Fatalf("waits %t, targets %v", waits, now.Targets)
 	}
 	have.Targets = now.Targets
 	again, _, _ := lb.Rollout{Expected: possible, Possible: possible}.Next(want, have)
-	if !slices.Equal(slices.SortedFunc(slices.Values(again.Targets), lb.Target.Compare), slices.SortedFunc(slices.Values(now.Targets), lb.Target.Compare)) {
+	if !slices.Equal(slices.SortedFunc(slices.Values(again.Targets), lb.Target.Compare),
+		slices.SortedFunc(slices.Values(now.Targets), lb.Target.Compare)) {
 		t.Errorf("the next plan has %v", again.Targets)
 	}
 }

@@ -214,7 +214,9 @@ func TestShare(t *testing.T) {
 		{
 			name: "one that is refused follows its node ports, and closes with them", before: []lb.Member{member("a", nil, 80, 81)},
 			sharers: []lb.Member{moved(unread("a"))}, want: "a: 80 LoadBalancerHeld(0,=)",
-			also: func(s lb.Spec) bool { return s.Listeners[0].DestinationPort == 31080 && len(s.PortOwners) == 1 },
+			also: func(s lb.Spec) bool {
+				return s.Listeners[0].DestinationPort == 31080 && len(s.PortOwners) == 1
+			},
 		},
 		{
 			name: "one that is held decides and opens nothing", before: []lb.Member{member("a", nil, 80)},
@@ -306,7 +308,8 @@ func TestOwnersOfShared(t *testing.T) {
 		t.Errorf("labels %v, want %v", labels, want)
 	}
 	switch {
-	case service.Owns(labels), !service.Carries(labels), !group.Owns(labels), group.Owns(service.Labels()):
+	case service.Owns(labels), !service.Carries(labels), !group.Owns(labels),
+		group.Owns(service.Labels()):
 		t.Error("a Service owns what is shared, or the group what is not")
 	case lb.GroupOwner("demo", "shop.other").Owns(labels), lb.GroupOwner("other", "shop.edge").Owns(labels):
 		t.Error("another group owns it")

@@ -38,7 +38,8 @@ func upTo(n int) []int64 {
 func TestFitKeepsWhatIsThere(t *testing.T) {
 	spec := lb.Spec{Type: "lb11"}.WithTargets(nodesOf(upTo(40)))
 	first, notes := spec.Fit(lb.State{}, nil)
-	if got := servers(first.Targets); !slices.Equal(got, upTo(25)) || len(notes) != 1 || notes[0].Reason != lb.ReasonTargetsTruncated {
+	if got := servers(first.Targets); !slices.Equal(got, upTo(25)) || len(notes) != 1 ||
+		notes[0].Reason != lb.ReasonTargetsTruncated {
 		t.Fatalf("new load balancer: targets %v, notes %v", got, notes)
 	}
 	if _, again := (lb.Spec{Type: "lb11"}).WithTargets(nodesOf(upTo(41))).Fit(lb.State{}, nil); again[0].String() != notes[0].String() || !strings.Contains(notes[0].Text, "25 nodes") {
@@ -55,7 +56,8 @@ func TestFitKeepsWhatIsThere(t *testing.T) {
 	}
 
 	for _, c := range []lb.Spec{{Type: "lb99"}, {Type: "lb21"}} {
-		if got, notes := c.WithTargets(nodesOf(upTo(40))).Fit(lb.State{}, nil); len(got.Targets) != 40 || len(notes) != 0 {
+		if got, notes := c.WithTargets(nodesOf(upTo(40))).Fit(lb.State{}, nil); len(got.Targets) != 40 ||
+			len(notes) != 0 {
 			t.Errorf("%s: %d targets, notes %v", c.Type, len(got.Targets), notes)
 		}
 	}
@@ -65,8 +67,12 @@ func TestFitKeepsWhatIsThere(t *testing.T) {
 }
 
 func TestWithTargets(t *testing.T) {
-	got := lb.Spec{Targeting: lb.Targeting{UsePrivateIP: true}}.WithTargets(nodesOf([]int64{3, 1, 3, 2})).Targets
-	want := []lb.Target{{Server: 1, Private: true}, {Server: 2, Private: true}, {Server: 3, Private: true}}
+	got := lb.Spec{Targeting: lb.Targeting{UsePrivateIP: true}}.WithTargets(nodesOf([]int64{
+		3, 1, 3, 2,
+	})).Targets
+	want := []lb.Target{
+		{Server: 1, Private: true}, {Server: 2, Private: true}, {Server: 3, Private: true},
+	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
@@ -102,7 +108,8 @@ func TestIngress(t *testing.T) {
 func misread(have lb.State, nodes []lb.Node, excluded ...lb.Node) lb.Plan {
 	have.ID = 1
 	return lb.Input{Owner: owner, Have: have, Members: []lb.Member{{
-		Spec: lb.Spec{Owner: owner, Targeting: lb.Targeting{Excluded: excluded}}, Standing: lb.Frozen, Nodes: nodes,
+		Spec: lb.Spec{Owner: owner, Targeting: lb.Targeting{Excluded: excluded}}, Standing: lb.Frozen,
+		Nodes:   nodes,
 		Service: lb.Service{Ports: []lb.Port{{Number: 80, Protocol: "TCP", NodePort: 30080}}},
 	}}}.Plan()
 }

@@ -15,7 +15,11 @@ func TestVerdicts(t *testing.T) {
 	with := func(http, https map[lb.Target]lb.Verdict) lb.State {
 		return lb.State{
 			ID: 1, Targets: []lb.Target{one, two, three}, Listeners: []lb.Listener{{Port: 443}, {Port: 80}},
-			CheckResults: lb.CheckResults{Verdicts: map[int]map[lb.Target]lb.Verdict{80: http, 443: https, 81: {one: lb.Healthy, two: lb.Unknown}}}, // deleted listener
+			CheckResults: lb.CheckResults{
+				Verdicts: map[int]map[lb.Target]lb.Verdict{
+					80: http, 443: https, 81: {one: lb.Healthy, two: lb.Unknown},
+				},
+			}, // deleted listener
 		}
 	}
 	all := map[lb.Target]lb.Verdict{one: lb.Healthy, two: lb.Healthy, three: lb.Unhealthy}

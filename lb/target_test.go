@@ -38,7 +38,8 @@ func TestTargetsOfNodes(t *testing.T) {
 			t.Errorf("private %t: %s, want %s", c.private, got, c.want)
 		}
 		spec, notes := spec.Against(lb.State{}, nil)
-		if len(notes) != 1 || notes[0].Reason != lb.ReasonTargetAddressMissing || notes[0].Figures != c.missing || notes[0].Grade != lb.Error {
+		if len(notes) != 1 || notes[0].Reason != lb.ReasonTargetAddressMissing ||
+			notes[0].Figures != c.missing || notes[0].Grade != lb.Error {
 			t.Errorf("private %t: notes %v", c.private, notes)
 		}
 		if text := notes[0].String(); !strings.Contains(text, "use-private-ip") || strings.Contains(text, "nowhere") {
@@ -98,7 +99,9 @@ func TestFitCountsBothKinds(t *testing.T) {
 	}
 	want := append(nodesOf(upTo(16)), nodes[19])
 	want = append(append(want, nodes[30:36]...), nodes[38:]...)
-	if all := (lb.Spec{Targeting: lb.Targeting{UsePrivateIP: true}}).WithTargets(want); !slices.Equal(spec.Targets, all.Targets) {
+	if all := (lb.Spec{
+		Targeting: lb.Targeting{UsePrivateIP: true},
+	}).WithTargets(want); !slices.Equal(spec.Targets, all.Targets) {
 		t.Errorf("targets %v, want %v", spec.Targets, all.Targets)
 	}
 }
@@ -130,7 +133,8 @@ func TestWithoutRefusedAddresses(t *testing.T) {
 		{"the change to it", []lb.Target{public}, []string{"replace IP 203.0.113.5 by IP 10.1.0.5"}, "[server 11 (private) server 12 (private) IP 10.1.0.6 IP 203.0.113.5]", 1},
 		{"what is there", spec.Targets, []string{"add IP 10.1.0.6"}, "[server 11 (private) server 12 (private) IP 10.1.0.5 IP 10.1.0.6]", 0},
 	} {
-		got, why := spec.Without(lb.State{ID: 1, Network: 1, Public: true, Targets: c.have}, refused(c.refused...))
+		got, why := spec.Without(lb.State{ID: 1, Network: 1, Public: true, Targets: c.have},
+			refused(c.refused...))
 		if fmt.Sprint(got.Targets) != c.want || len(why) != c.why {
 			t.Errorf("%s: %v, %d refusals; want %s, %d", c.name, got.Targets, len(why), c.want, c.why)
 		}

@@ -54,9 +54,11 @@ func TestUnaddressedNodesStayTargets(t *testing.T) {
 		nodes := []lb.Node{c.node, cloud}
 		have := lb.State{
 			ID: 1, Type: "lb11", Network: 7, Public: true,
-			Listeners:    []lb.Listener{{Port: 80, DestinationPort: 30080}},
-			Targets:      []lb.Target{server, other},
-			CheckResults: lb.CheckResults{Verdicts: map[int]map[lb.Target]lb.Verdict{80: {server: lb.Unhealthy, other: lb.Healthy}}},
+			Listeners: []lb.Listener{{Port: 80, DestinationPort: 30080}},
+			Targets:   []lb.Target{server, other},
+			CheckResults: lb.CheckResults{
+				Verdicts: map[int]map[lb.Target]lb.Verdict{80: {server: lb.Unhealthy, other: lb.Healthy}},
+			},
 		}
 		for _, labels := range []map[string]string{nil, owner.Labels()} {
 			have.Labels = labels

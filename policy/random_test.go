@@ -36,8 +36,9 @@ func compare(t *testing.T, c policymodel.Chooser, w policymodel.World, all []*po
 				continue
 			}
 			conn := policy.Connection{
-				From: from, To: to, Protocol: policymodel.Of(c, policy.TCP, policy.UDP, policy.SCTP, policy.TCP, policy.UDP, 1),
-				Port: policymodel.Of[uint16](c, 79, 80, 81, 82),
+				From: from, To: to,
+				Protocol: policymodel.Of(c, policy.TCP, policy.UDP, policy.SCTP, policy.TCP, policy.UDP, 1),
+				Port:     policymodel.Of[uint16](c, 79, 80, 81, 82),
 			}
 			want := w.Allowed(conn)
 			got := true
@@ -94,5 +95,6 @@ func sameRuleset(a, b policy.Ruleset) bool {
 		}
 		return out
 	}
-	return reflect.DeepEqual(a.Pods, b.Pods) && maps.Equal(sets(a), sets(b)) && slices.Equal(a.PodCIDRs, b.PodCIDRs)
+	return reflect.DeepEqual(a.Pods, b.Pods) && maps.Equal(sets(a), sets(b)) &&
+		slices.Equal(a.PodCIDRs, b.PodCIDRs)
 }

@@ -19,7 +19,8 @@ func recorded(have []routes.Route, ranges []routes.Range) routes.Observed {
 		ip("10.0.0.2"): "id-2", ip("10.0.0.3"): "id-3", ip(stranger): "stranger",
 	}
 	for _, r := range have {
-		if r.Via != ip(stranger) && slices.ContainsFunc(ranges, func(one routes.Range) bool { return one.Cuts(r.Dst) }) {
+		if r.Via != ip(stranger) &&
+			slices.ContainsFunc(ranges, func(one routes.Range) bool { return one.Cuts(r.Dst) }) {
 			o.Record[r] = true
 		}
 	}

@@ -346,7 +346,8 @@ func TestPlansConverge(t *testing.T) {
 		if again := budget.Trim(routes.Diff(wanted, after), after); len(again.Steps) > 0 {
 			t.Fatalf("seed %d: still to do after the plan: %v\nnodes %+v\nhave %v", seed, show(again), nodes, have)
 		}
-		if !slices.Equal(before.Foreign, after.Foreign) || !slices.Equal(before.Ambiguous, after.Ambiguous) {
+		if !slices.Equal(before.Foreign, after.Foreign) ||
+			!slices.Equal(before.Ambiguous, after.Ambiguous) {
 			t.Fatalf("seed %d: routes that aren't ours changed: %+v to %+v", seed, before, after)
 		}
 		if missing := naiveMissing(nodes, table, budget); missing != "" {
@@ -364,7 +365,8 @@ func naiveMissing(nodes []routes.Node, table []routes.Route, b routes.Budget) st
 	for _, n := range nodes {
 	next:
 		for _, dst := range n.Dsts {
-			if !n.Via.IsValid() || slices.Contains(table, routes.Route{Dst: dst, Via: n.Via}) || !pods()[0].Cuts(dst) {
+			if !n.Via.IsValid() || slices.Contains(table, routes.Route{Dst: dst, Via: n.Via}) ||
+				!pods()[0].Cuts(dst) {
 				continue
 			}
 			for _, r := range table {
@@ -373,7 +375,8 @@ func naiveMissing(nodes []routes.Node, table []routes.Route, b routes.Budget) st
 				}
 			}
 			for _, other := range nodes {
-				older := other.Created.Before(n.Created) || other.Created.Equal(n.Created) && other.Name < n.Name
+				older := other.Created.Before(n.Created) ||
+					other.Created.Equal(n.Created) && other.Name < n.Name
 				if older && slices.ContainsFunc(other.Dsts, dst.Overlaps) {
 					continue next
 				}

@@ -103,11 +103,13 @@ func TestEncryptedNodesKeepTheirRoutes(t *testing.T) {
 		o.Nodes[i].Encrypted, o.Nodes[i].Connected = true, i > 0
 	}
 	d := routes.Decide(o)
-	if len(d.Plan.Steps) > 0 || len(d.Plan.Refused) > 0 || len(d.NewReach()) > 0 || len(d.Waiting()) > 0 {
+	if len(d.Plan.Steps) > 0 || len(d.Plan.Refused) > 0 || len(d.NewReach()) > 0 ||
+		len(d.Waiting()) > 0 {
 		t.Errorf("plans %v, refuses %v, marks %v, waits for %v", d.Plan.Steps, d.Plan.Refused, d.NewReach(), d.Waiting())
 	}
 	for name, want := range map[string]routes.Reason{"one": routes.NoTunnel, "two": routes.TunnelCreated, "three": routes.TunnelCreated} {
-		if s := d.NodeStatuses()[name]; s.Reason != want || s.Reachable != (want == routes.TunnelCreated) {
+		if s := d.NodeStatuses()[name]; s.Reason != want ||
+			s.Reachable != (want == routes.TunnelCreated) {
 			t.Errorf("%s: %+v", name, s)
 		}
 	}

@@ -238,7 +238,8 @@ func TestAnAddressOfNoPoolIsReported(t *testing.T) {
 		m.start()
 		defer m.stop()
 		m.after(time.Second)
-		if r := m.report(); len(r.Refused) != 1 || r.Refused[0].Reason != addresses.Failed || len(r.Held) != 0 {
+		if r := m.report(); len(r.Refused) != 1 || r.Refused[0].Reason != addresses.Failed ||
+			len(r.Held) != 0 {
 			t.Errorf("%+v", r)
 		}
 	})
@@ -363,7 +364,9 @@ func TestFriends(t *testing.T) {
 func TestAFriendOfWhomNothingIsKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, mac := netip.MustParseAddr("10.0.0.2"), net.HardwareAddr{2, 0, 0, 0, 0, 2}
-		kernel := &fakeNeighbors{known: map[netip.Addr]net.HardwareAddr{}, successes: map[netip.Addr]net.HardwareAddr{b: mac}}
+		kernel := &fakeNeighbors{
+			known: map[netip.Addr]net.HardwareAddr{}, successes: map[netip.Addr]net.HardwareAddr{b: mac},
+		}
 		f := NewFriends(kernel)
 		go f.Run(t.Context())
 		synctest.Wait()
@@ -413,7 +416,9 @@ func TestTheNodeIsRemembered(t *testing.T) {
 		m.start()
 		m.stop()
 		for _, n := range []string{"a", "b", "c", "d"} {
-			if err := m.api.nodes.Informer().GetStore().Delete(&corev1.Node{ObjectMeta: named(n)}); err != nil {
+			if err := m.api.nodes.Informer().GetStore().Delete(&corev1.Node{
+				ObjectMeta: named(n),
+			}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -82,7 +82,9 @@ func (tun *tunnel) pass(to, from net.Conn) {
 // the doubt ends as soon as a new connection works.
 func TestAConnectionThatLeadsNowhere(t *testing.T) {
 	stored := corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: addresses.LedgerName, UID: "one", ResourceVersion: "7"}, Data: map[string]string{addresses.LedgerKey: ledgerText("192.0.2.1 a 3")}}
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(
+		w http.ResponseWriter, r *http.Request,
+	) {
 		if r.ProtoMajor != 2 || r.URL.Query().Get("fieldSelector") != "metadata.name="+addresses.LedgerName {
 			t.Errorf("asked for %s by %s", r.URL, r.Proto)
 		}

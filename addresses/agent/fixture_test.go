@@ -79,8 +79,11 @@ func (f *fakeAPI) put(uid, ledger string) {
 	defer f.mu.Unlock()
 	f.version++
 	f.stored = &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Name: addresses.LedgerName, Namespace: LedgerNamespace, UID: types.UID(uid), ResourceVersion: strconv.Itoa(f.version)},
-		Data:       map[string]string{addresses.LedgerKey: ledger},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: addresses.LedgerName, Namespace: LedgerNamespace, UID: types.UID(uid),
+			ResourceVersion: strconv.Itoa(f.version),
+		},
+		Data: map[string]string{addresses.LedgerKey: ledger},
 	}
 	for _, w := range f.watches {
 		w.Modify(f.stored.DeepCopy())
@@ -157,7 +160,10 @@ func (f *fakeAPI) Watch(ctx context.Context, o metav1.ListOptions) (watch.Interf
 	return w, nil
 }
 
-func (f *fakeAPI) Patch(ctx context.Context, name string, kind types.PatchType, data []byte, _ metav1.PatchOptions, subresources ...string) (*corev1.Node, error) {
+func (f *fakeAPI) Patch(
+	ctx context.Context, name string, kind types.PatchType, data []byte, _ metav1.PatchOptions,
+	subresources ...string,
+) (*corev1.Node, error) {
 	if err := f.result(ctx); err != nil {
 		return nil, err
 	}
@@ -354,7 +360,8 @@ func newMachine(t *testing.T) *machine {
 	nodes := informers.NewSharedInformerFactory(client, 0).Core().V1().Nodes()
 	m := &machine{
 		t: t, api: &fakeAPI{nodes: nodes, version: 100}, kernel: &fakeNeighbors{},
-		proxies: &proxies{silent: map[string]bool{}, refuse: map[string]bool{}, checks: map[string]int{}}, state: filepath.Join(t.TempDir(), StateFile),
+		proxies: &proxies{silent: map[string]bool{}, refuse: map[string]bool{}, checks: map[string]int{}},
+		state:   filepath.Join(t.TempDir(), StateFile),
 	}
 	for i, name := range []string{"a", "b", "c", "d"} {
 		m.node(name, fmt.Sprintf("10.0.0.%d", i+1), true)
@@ -388,7 +395,8 @@ func (m *machine) start(before ...func(*fakeMover)) {
 		Movers: []Mover{{
 			Name: "layer2", Pools: []addresses.Pool{pool(m.t, "192.0.2.0/24", "2001:db8::/120")}, Announcer: m.mover, Routed: m.routed,
 		}},
-		Friends: NewFriends(m.kernel), Held: &Set{}, Check: m.proxies.check, StatePath: m.state, Registry: metrics.NewKubeRegistry(),
+		Friends: NewFriends(m.kernel), Held: &Set{}, Check: m.proxies.check, StatePath: m.state,
+		Registry: metrics.NewKubeRegistry(),
 	})
 	if err != nil {
 		m.t.Fatal(err)

@@ -55,7 +55,8 @@ func TestWhatAProviderLeadsHereIsTold(t *testing.T) {
 			m.node("c", "192.0.2.2", true)
 			m.api.put("one", ledgerText("192.0.2.1 a 1", "192.0.2.2 a 2"))
 			m.after(time.Second)
-			if r := m.report(); len(r.Held) != 1 || len(r.Refused) != 1 || r.Refused[0].Reason != addresses.InUse {
+			if r := m.report(); len(r.Held) != 1 || len(r.Refused) != 1 ||
+				r.Refused[0].Reason != addresses.InUse {
 				t.Errorf("of a Node's own address it says %+v", r)
 			}
 			m.api.put("one", ledgerText("192.0.2.1 a 1", "192.0.2.2 b 3", "192.0.2.3 b 1"))

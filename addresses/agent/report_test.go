@@ -55,7 +55,8 @@ func TestTheReport(t *testing.T) {
 		m.api.mu.Unlock()
 		changed()
 		m.after(5 * time.Second)
-		if n, r := len(m.api.notified()), m.report(); n != 3 || len(r.Held) != 0 || r.Refused[0].Reason != addresses.InUse {
+		if n, r := len(m.api.notified()), m.report(); n != 3 || len(r.Held) != 0 ||
+			r.Refused[0].Reason != addresses.InUse {
 			t.Errorf("%d reports, the last one %+v", n, r)
 		}
 
@@ -286,7 +287,9 @@ func TestWatchesAreBounded(t *testing.T) {
 // hears reports whether a port is responsive after checks: + is a response, - a timeout, x a
 // refused connection, and n a response that it does not serve.
 func hears(checks string, port int) bool {
-	successes := map[rune]error{'+': nil, '-': context.DeadlineExceeded, 'x': ErrRefused, 'n': ErrUnready}
+	successes := map[rune]error{
+		'+': nil, '-': context.DeadlineExceeded, 'x': ErrRefused, 'n': ErrUnready,
+	}
 	var h probeState
 	now := time.Unix(0, 0)
 	for _, c := range checks {

@@ -14,7 +14,10 @@ import (
 
 // router returns a peer at 192.0.2.N, or 2001:db8::N.
 func router(name, address string) bgp.Peer {
-	return bgp.Peer{Name: name, Address: netip.MustParseAddr(address), Port: 179, ASN: 64500, HoldTime: 9 * time.Second}
+	return bgp.Peer{
+		Name: name, Address: netip.MustParseAddr(address), Port: 179, ASN: 64500,
+		HoldTime: 9 * time.Second,
+	}
 }
 
 func desired(prefixes string, peers ...bgp.Peer) bgp.Desired {

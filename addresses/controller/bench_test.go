@@ -26,7 +26,9 @@ func large(services, nodes, slicesOfEach int) (v view, all []*corev1.Node) {
 	for i := range nodes {
 		var r addresses.Report
 		for j := range 2 * services / nodes {
-			r.Held = append(r.Held, addresses.Hold{Address: netip.AddrFrom4([4]byte{10, 0, byte(i), byte(j)}), Epoch: 7})
+			r.Held = append(r.Held, addresses.Hold{
+				Address: netip.AddrFrom4([4]byte{10, 0, byte(i), byte(j)}), Epoch: 7,
+			})
 		}
 		r.Segments = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/16"), netip.MustParsePrefix("2001:db8::/64")}
 		text, _ := r.MarshalText()
@@ -49,7 +51,9 @@ func large(services, nodes, slicesOfEach int) (v view, all []*corev1.Node) {
 			},
 			Spec: corev1.ServiceSpec{
 				Type: corev1.ServiceTypeLoadBalancer, LoadBalancerClass: &class,
-				Ports: []corev1.ServicePort{{Port: 80, Protocol: corev1.ProtocolTCP}, {Port: 443, Protocol: corev1.ProtocolTCP}},
+				Ports: []corev1.ServicePort{
+					{Port: 80, Protocol: corev1.ProtocolTCP}, {Port: 443, Protocol: corev1.ProtocolTCP},
+				},
 			},
 		}
 		dualStack(svc)

@@ -14,7 +14,9 @@ import (
 func led(t *testing.T, test func(w *world, p *provider, holder string)) {
 	t.Helper()
 	inWorld(t, func(w *world) {
-		p := &provider{leads: map[netip.Addr]string{}, flying: map[netip.Addr]bool{}, fails: map[string]error{}}
+		p := &provider{
+			leads: map[netip.Addr]string{}, flying: map[netip.Addr]bool{}, fails: map[string]error{},
+		}
 		for _, name := range []string{"a", "b", "c"} {
 			w.node(name)
 		}
@@ -119,7 +121,9 @@ func TestTheFormerHolderIsTold(t *testing.T) {
 func TestNoScarceMoveForTheBalance(t *testing.T) {
 	for scarce, want := range map[bool]int{false: 2, true: 0} {
 		inWorld(t, func(w *world) {
-			p := &provider{leads: map[netip.Addr]string{}, flying: map[netip.Addr]bool{}, fails: map[string]error{}}
+			p := &provider{
+				leads: map[netip.Addr]string{}, flying: map[netip.Addr]bool{}, fails: map[string]error{},
+			}
 			w.node("a")
 			w.start(func(c *Config) {
 				c.Pools = []Pool{poolNamed("failover", "192.0.2.1-192.0.2.4")}

@@ -273,7 +273,8 @@ func (f *fakeAPI) judgeStatus(svc *corev1.Service) {
 		}
 		for _, o := range f.services.All() {
 			other := o.(*corev1.Service)
-			if other.UID != svc.UID && slices.Contains(shown(other), a) && !slices.Contains(l.Of(string(other.UID)), a) {
+			if other.UID != svc.UID && slices.Contains(shown(other), a) &&
+				!slices.Contains(l.Of(string(other.UID)), a) {
 				f.breach("Services %s and %s show %s", svc.Name, other.Name, a)
 			}
 		}

@@ -143,7 +143,9 @@ func TestWhoAnswersAgainTakesOver(t *testing.T) {
 		others := slices.DeleteFunc([]string{"a", "b", "c"}, func(name string) bool { return name == holder })
 		say := func(silent string, by ...string) {
 			for _, name := range by {
-				w.report(name, addresses.Report{Silent: []addresses.Endpoint{{Node: silent, Port: addresses.ProxyPort}}})
+				w.report(name, addresses.Report{
+					Silent: []addresses.Endpoint{{Node: silent, Port: addresses.ProxyPort}},
+				})
 			}
 			w.after(100 * time.Millisecond)
 		}

@@ -50,7 +50,10 @@ func TestARefusedRequestIsNotRepeatedForOtherNodes(t *testing.T) {
 	for name, cause := range map[string]error{"stays": aboutAddress, "fails": errToken} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p := &provider{leads: map[netip.Addr]string{}, flying: map[netip.Addr]bool{}, fails: map[string]error{a1: cause}}
+				p := &provider{
+					leads: map[netip.Addr]string{}, flying: map[netip.Addr]bool{},
+					fails: map[string]error{a1: cause},
+				}
 				m, err := newMetrics(metrics.NewKubeRegistry())
 				if err != nil {
 					t.Fatal(err)
@@ -78,7 +81,10 @@ func TestARefusedRequestIsNotRepeatedForOtherNodes(t *testing.T) {
 // provider routes it to either of them.
 func TestFormerHoldersThatMayHaveTheRoute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := &provider{leads: map[netip.Addr]string{}, flying: map[netip.Addr]bool{}, fails: map[string]error{a1: errToken}}
+		p := &provider{
+			leads: map[netip.Addr]string{}, flying: map[netip.Addr]bool{},
+			fails: map[string]error{a1: errToken},
+		}
 		m, err := newMetrics(metrics.NewKubeRegistry())
 		if err != nil {
 			t.Fatal(err)
@@ -88,7 +94,9 @@ func TestFormerHoldersThatMayHaveTheRoute(t *testing.T) {
 		var running sync.WaitGroup
 		running.Go(func() { r.run(ctx) })
 		move := func(to string, former ...string) {
-			r.set(map[netip.Addr]destination{netip.MustParseAddr(a1): {providerID: to, node: to, former: former}})
+			r.set(map[netip.Addr]destination{
+				netip.MustParseAddr(a1): {providerID: to, node: to, former: former},
+			})
 			time.Sleep(time.Second)
 		}
 		move("b", "a")
@@ -206,7 +214,9 @@ func TestRefusedEverywhereDoesNotWander(t *testing.T) {
 	for _, nodes := range []int{2, 3, 4, 26} {
 		t.Run(fmt.Sprint(nodes, " nodes"), func(t *testing.T) {
 			inWorld(t, func(w *world) {
-				p := &provider{leads: map[netip.Addr]string{}, flying: map[netip.Addr]bool{}, fails: map[string]error{}}
+				p := &provider{
+					leads: map[netip.Addr]string{}, flying: map[netip.Addr]bool{}, fails: map[string]error{},
+				}
 				for _, name := range strings.Split("abcdefghijklmnopqrstuvwxyz", "")[:nodes] {
 					w.node(name)
 					p.fails[underlay(name)] = aboutNode
@@ -235,7 +245,9 @@ func TestRefusedEverywhereDoesNotWander(t *testing.T) {
 // A provider that refuses one address everywhere does not stop the balancing of others.
 func TestARefusedAddressDoesNotKeepOthersFromBalance(t *testing.T) {
 	inWorld(t, func(w *world) {
-		p := &provider{leads: map[netip.Addr]string{}, flying: map[netip.Addr]bool{}, fails: map[string]error{}}
+		p := &provider{
+			leads: map[netip.Addr]string{}, flying: map[netip.Addr]bool{}, fails: map[string]error{},
+		}
 		for _, name := range []string{"a", "b", "c"} {
 			p.fails[underlay(name)] = aboutNode
 		}
@@ -279,7 +291,9 @@ func TestNoBalanceWhileTheProviderRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(w *world) {
-				p := &provider{leads: map[netip.Addr]string{}, flying: map[netip.Addr]bool{}, fails: map[string]error{}}
+				p := &provider{
+					leads: map[netip.Addr]string{}, flying: map[netip.Addr]bool{}, fails: map[string]error{},
+				}
 				w.node("a")
 				w.start(func(c *Config) {
 					c.Pools = []Pool{poolNamed("floating", "192.0.2.1-192.0.2.4")}
@@ -327,7 +341,8 @@ func TestSteady(t *testing.T) {
 		{true, map[string]bool{a2: true, a3: false}, false},
 	} {
 		r := &routing{
-			known: c.known, wanted: map[netip.Addr]destination{}, routes: map[netip.Addr]string{}, failures: map[netip.Addr]failure{},
+			known: c.known, wanted: map[netip.Addr]destination{}, routes: map[netip.Addr]string{},
+			failures: map[netip.Addr]failure{},
 		}
 		for _, text := range []string{a1, a2, a3} {
 			a := netip.MustParseAddr(text)

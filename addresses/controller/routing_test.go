@@ -91,10 +91,15 @@ func (p *provider) reported() (request int, moves string) {
 	return request, moves
 }
 
-func routed(t *testing.T, test func(p *provider, want func(to map[string]string), events *[]string)) {
+func routed(
+	t *testing.T, test func(p *provider, want func(to map[string]string), events *[]string),
+) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		p := &provider{leads: map[netip.Addr]string{}, flying: map[netip.Addr]bool{}, fails: map[string]error{}, takes: time.Minute}
+		p := &provider{
+			leads: map[netip.Addr]string{}, flying: map[netip.Addr]bool{}, fails: map[string]error{},
+			takes: time.Minute,
+		}
 		m, err := newMetrics(metrics.NewKubeRegistry())
 		if err != nil {
 			t.Fatal(err)

@@ -66,10 +66,14 @@ func (s *schedule) step() {
 		s.editService(names[s.r.IntN(len(names))], func(svc *corev1.Service) { svc.Annotations = nil })
 	case n == 6:
 		s.editNode(node, func(n *corev1.Node) {
-			n.Status.Conditions[0].Status = []corev1.ConditionStatus{corev1.ConditionTrue, corev1.ConditionUnknown}[s.r.IntN(2)]
+			n.Status.Conditions[0].Status = []corev1.ConditionStatus{
+				corev1.ConditionTrue, corev1.ConditionUnknown,
+			}[s.r.IntN(2)]
 		})
 	case n == 7:
-		s.report(node, addresses.Report{Silent: []addresses.Endpoint{{Node: string(rune('a' + s.r.IntN(4))), Port: addresses.ProxyPort}}})
+		s.report(node, addresses.Report{
+			Silent: []addresses.Endpoint{{Node: string(rune('a' + s.r.IntN(4))), Port: addresses.ProxyPort}},
+		})
 	case n == 8:
 		faults := []fault{{refuse: true}, {lose: true}, {drop: true}, {delay: time.Second}}
 		what := faults[s.r.IntN(len(faults))]

@@ -46,7 +46,9 @@ func TestThePortsOfServicesWithEndpoints(t *testing.T) {
 			inWorld(t, func(w *world) {
 				w.node("a")
 				w.service("one", append(change, func(svc *corev1.Service) {
-					svc.Spec.Ports = append(svc.Spec.Ports, corev1.ServicePort{Protocol: corev1.ProtocolUDP, Port: 53})
+					svc.Spec.Ports = append(svc.Spec.Ports, corev1.ServicePort{
+						Protocol: corev1.ProtocolUDP, Port: 53,
+					})
 				})...)
 				w.start()
 				want := func(when, ports string) {

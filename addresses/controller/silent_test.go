@@ -53,7 +53,9 @@ func TestASilenceIsRemembered(t *testing.T) {
 		for i, m := range f.members {
 			f.members[i].report.Silent = nil
 			for _, node := range step.says[m.name] {
-				f.members[i].report.Silent = append(f.members[i].report.Silent, addresses.Endpoint{Node: string(node), Port: addresses.ProxyPort})
+				f.members[i].report.Silent = append(f.members[i].report.Silent, addresses.Endpoint{
+					Node: string(node), Port: addresses.ProxyPort,
+				})
 			}
 		}
 		f.health.learn(&f)

@@ -54,7 +54,9 @@ func (e *eventLog) Eventf(obj runtime.Object, kind, reason, format string, args 
 	e.Event(obj, kind, reason, fmt.Sprintf(format, args...))
 }
 
-func (e *eventLog) AnnotatedEventf(runtime.Object, map[string]string, string, string, string, ...any) {
+func (e *eventLog) AnnotatedEventf(
+	runtime.Object, map[string]string, string, string, string, ...any,
+) {
 	panic("not used")
 }
 
@@ -124,7 +126,10 @@ func usual() []Pool {
 // start runs another controller, to which kill and line then refer.
 func (w *world) start(configure ...func(*Config)) {
 	w.t.Helper()
-	p := process{line: &line{api: w.api, faults: w.faults}, events: &eventLog{}, registry: metrics.NewKubeRegistry()}
+	p := process{
+		line: &line{api: w.api, faults: w.faults}, events: &eventLog{},
+		registry: metrics.NewKubeRegistry(),
+	}
 	client, err := kubernetes.NewForConfig(&rest.Config{
 		Host: "http://fake", Transport: p.line, QPS: -1, ContentConfig: rest.ContentConfig{ContentType: "application/json"},
 	})
@@ -134,7 +139,8 @@ func (w *world) start(configure ...func(*Config)) {
 	factory := informers.NewSharedInformerFactory(client, 0)
 	core := factory.Core().V1()
 	cfg := Config{
-		Client: client, Services: core.Services(), Nodes: core.Nodes(), Slices: factory.Discovery().V1().EndpointSlices(),
+		Client: client, Services: core.Services(), Nodes: core.Nodes(),
+		Slices:     factory.Discovery().V1().EndpointSlices(),
 		Namespaces: core.Namespaces(), Pools: usual(), Classless: true, Namespace: "kube-system", Recorder: p.events, Registry: p.registry,
 	}
 	for _, f := range configure {
@@ -172,7 +178,9 @@ func (w *world) node(name string, change ...func(*corev1.Node)) {
 	n := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{}, Annotations: map[string]string{addresses.ReportAnnotation: "{}"}},
 		Spec:       corev1.NodeSpec{ProviderID: "underlay://" + name},
-		Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
+		Status: corev1.NodeStatus{
+			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
+		},
 	}
 	for _, f := range change {
 		f(n)
@@ -200,7 +208,8 @@ func (w *world) service(name string, change ...func(*corev1.Service)) {
 	svc := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, Annotations: map[string]string{}},
 		Spec: corev1.ServiceSpec{
-			Type: corev1.ServiceTypeLoadBalancer, LoadBalancerClass: &class, IPFamilies: []corev1.IPFamily{corev1.IPv4Protocol},
+			Type: corev1.ServiceTypeLoadBalancer, LoadBalancerClass: &class,
+			IPFamilies:            []corev1.IPFamily{corev1.IPv4Protocol},
 			ExternalTrafficPolicy: corev1.ServiceExternalTrafficPolicyCluster,
 			Ports:                 []corev1.ServicePort{{Port: 80, Protocol: corev1.ProtocolTCP}},
 		},

@@ -197,7 +197,9 @@ func FuzzParse(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, frame []byte) {
 		m, ok := Parse(frame)
-		if ok && (!m.From.valid() || m.Claim.IsValid() != m.Claimant.valid() || m.Target.IsValid() != m.ReplyTo.valid()) {
+		if ok &&
+			(!m.From.valid() || m.Claim.IsValid() != m.Claimant.valid() ||
+				m.Target.IsValid() != m.ReplyTo.valid()) {
 			t.Errorf("% x is read as %+v", frame, m)
 		}
 		if len(frame) >= 14+40+24 { // with a valid header and checksum, more of it is parsed

@@ -38,8 +38,9 @@ type script struct {
 
 func newScript(t *testing.T) *script {
 	s := &script{
-		t: t, now: start, desired: Desired{Assignment: addresses.Assignment{Cluster: testCluster}, Links: []Link{uplink}},
-		p: newProtocol(func(m net.HardwareAddr) bool { return macOf(m) == friend }),
+		t: t, now: start,
+		desired: Desired{Assignment: addresses.Assignment{Cluster: testCluster}, Links: []Link{uplink}},
+		p:       newProtocol(func(m net.HardwareAddr) bool { return macOf(m) == friend }),
 	}
 	return s
 }
@@ -82,8 +83,11 @@ func claim(who MAC, epoch uint64) Message {
 }
 
 var (
-	request = Message{From: asker, Target: address4, Requester: client4, ReplyTo: asker, Claim: client4, Claimant: asker}
-	dadOf   = func(who MAC) Message { return Message{From: who, Target: address4, ReplyTo: who} }
+	request = Message{
+		From: asker, Target: address4, Requester: client4, ReplyTo: asker, Claim: client4,
+		Claimant: asker,
+	}
+	dadOf = func(who MAC) Message { return Message{From: who, Target: address4, ReplyTo: who} }
 )
 
 func (s *script) receive(m Message) { s.hearOn(uplink.Name, m) }
@@ -294,11 +298,19 @@ func TestTaking(t *testing.T) {
 			MAC{},
 		},
 		"in doubt not from a friend": {
-			func(s *script) { s.hold(2, doubt(true)); s.pass(time.Millisecond); s.receive(claim(friend, 0)) },
+			func(s *script) {
+				s.hold(2, doubt(true))
+				s.pass(time.Millisecond)
+				s.receive(claim(friend, 0))
+			},
 			"0 probe", Yielded, friend,
 		},
 		"in doubt from an older one": {
-			func(s *script) { s.hold(2, doubt(true)); s.pass(time.Millisecond); s.receive(claim(tagger, 1)) },
+			func(s *script) {
+				s.hold(2, doubt(true))
+				s.pass(time.Millisecond)
+				s.receive(claim(tagger, 1))
+			},
 			"0 probe, 0 announce", Holding,
 			MAC{},
 		},

@@ -51,13 +51,18 @@ type wire struct {
 	joined []netip.Addr
 }
 
-func (w *wires) open(_ context.Context, link layer2.Link, family addresses.Family) (layer2.Wire, error) {
+func (w *wires) open(
+	_ context.Context, link layer2.Link, family addresses.Family,
+) (layer2.Wire, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.refuse != nil {
 		return nil, w.refuse
 	}
-	opened := &wire{of: w, family: family, inbox: make(chan []byte), broken: make(chan error), closed: make(chan struct{})}
+	opened := &wire{
+		of: w, family: family, inbox: make(chan []byte), broken: make(chan error),
+		closed: make(chan struct{}),
+	}
 	w.opened = append(w.opened, opened)
 	return opened, nil
 }
@@ -66,7 +71,9 @@ func (w *wires) open(_ context.Context, link layer2.Link, family addresses.Famil
 func (w *wires) all() []*wire {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return slices.SortedStableFunc(slices.Values(w.opened), func(a, b *wire) int { return int(a.family - b.family) })
+	return slices.SortedStableFunc(slices.Values(w.opened), func(a, b *wire) int {
+		return int(a.family - b.family)
+	})
 }
 
 func (w *wire) Send(frame []byte) error {
@@ -162,7 +169,9 @@ func expect(t *testing.T, got, want string) {
 
 func TestRun(t *testing.T) {
 	run(t, func(t *testing.T, r *layer2.Responder, w *wires) {
-		r.Set(desired(addresses.Assigned{Address: address4, Epoch: 1}, addresses.Assigned{Address: address6, Epoch: 2, Held: true}))
+		r.Set(desired(addresses.Assigned{Address: address4, Epoch: 1}, addresses.Assigned{
+			Address: address6, Epoch: 2, Held: true,
+		}))
 		time.Sleep(650 * time.Millisecond)
 		synctest.Wait()
 		if len(w.all()) != 2 {
@@ -181,7 +190,8 @@ func TestRun(t *testing.T) {
 		w.all()[0].inbox <- question[:20]
 		synctest.Wait()
 		expect(t, w.all()[0].said(), "650 answers")
-		if states := r.State(); len(states) != 2 || states[0].Phase != layer2.Holding || states[0].Sent[layer2.Reply] != 1 || states[0].Sent[layer2.Probe] != 3 {
+		if states := r.State(); len(states) != 2 || states[0].Phase != layer2.Holding ||
+			states[0].Sent[layer2.Reply] != 1 || states[0].Sent[layer2.Probe] != 3 {
 			t.Errorf("%+v", states)
 		}
 
@@ -232,7 +242,8 @@ func TestAWireFails(t *testing.T) {
 func TestAWireFailsAgainAndAgain(t *testing.T) {
 	run(t, func(t *testing.T, r *layer2.Responder, w *wires) {
 		r.Set(desired(addresses.Assigned{Address: address4, Epoch: 2, Held: true}))
-		for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		end := time.Now().Add(time.Minute)
+		for ; time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 			synctest.Wait()
 			opened := w.all()
 			last := opened[len(opened)-1]

@@ -54,7 +54,10 @@ const (
 )
 
 func newSimulation(t *testing.T, seed uint64, tags bool) *simulation {
-	s := &simulation{t: t, seed: seed, rand: rand.New(rand.NewPCG(seed, 1)), now: start, epoch: 1, wholeSince: start, calmSince: start, answeredAt: start}
+	s := &simulation{
+		t: t, seed: seed, rand: rand.New(rand.NewPCG(seed, 1)), now: start, epoch: 1, wholeSince: start,
+		calmSince: start, answeredAt: start,
+	}
 	for i := range simulated {
 		m := &machine{connected: true, link: Link{
 			Name: "up0", Index: 2, MAC: net.HardwareAddr{2, 0, 0, 0, 1, byte(i)}, Prefixes: uplink.Prefixes,
@@ -67,7 +70,9 @@ func newSimulation(t *testing.T, seed uint64, tags bool) *simulation {
 }
 
 func (s *simulation) boot(m *machine) {
-	m.p = newProtocol(func(hardware net.HardwareAddr) bool { return hardware[4] == 1 && hardware[5] < simulated })
+	m.p = newProtocol(func(hardware net.HardwareAddr) bool {
+		return hardware[4] == 1 && hardware[5] < simulated
+	})
 }
 
 // log sets the desired state of a machine according to its last read of the ledger.
@@ -78,7 +83,9 @@ func (s *simulation) log(i int, tags, resumed bool) {
 		d.Cluster = testCluster
 	}
 	if m.seenHolder == i {
-		d.Hold = []addresses.Assigned{{Address: address4, Epoch: m.seenEpoch, Held: m.seenEpoch > 1, Resumed: resumed}}
+		d.Hold = []addresses.Assigned{
+			{Address: address4, Epoch: m.seenEpoch, Held: m.seenEpoch > 1, Resumed: resumed},
+		}
 	} else {
 		d.Elsewhere = []netip.Addr{address4}
 	}
@@ -278,7 +285,8 @@ func TestOneMachineHolds(t *testing.T) {
 					if holders := s.holders(); calm && len(holders) != 1 {
 						s.fail("machines %v hold it", holders)
 					}
-					if silence := s.now.Sub(s.answeredAt); silence > c.silence && !s.wholeSince.IsZero() && s.now.Sub(s.wholeSince) > c.silence {
+					if silence := s.now.Sub(s.answeredAt); silence > c.silence && !s.wholeSince.IsZero() &&
+						s.now.Sub(s.wholeSince) > c.silence {
 						s.fail("nobody has answered for %s", silence)
 					}
 				}

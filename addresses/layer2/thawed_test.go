@@ -27,7 +27,8 @@ func TestAFrozenHolderStops(t *testing.T) {
 		link := Link{Name: "up0", Index: 2, MAC: net.HardwareAddr{2, 0, 0, 0, 1, byte(i)}, Prefixes: uplink.Prefixes}
 		p := newProtocol(cluster)
 		p.set(now, Desired{Links: []Link{link}, Assignment: addresses.Assignment{
-			Cluster: testCluster, Hold: []addresses.Assigned{{Address: address4, Epoch: uint64(i + 1), Held: true}},
+			Cluster: testCluster,
+			Hold:    []addresses.Assigned{{Address: address4, Epoch: uint64(i + 1), Held: true}},
 		}})
 		for key := range p.needed() {
 			p.opened(now, key)

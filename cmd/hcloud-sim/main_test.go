@@ -71,7 +71,9 @@ func startRobot(t *testing.T, args ...string) (api, robot string) {
 }
 
 // startFor runs the program until it listens for each of names.
-func startFor(t *testing.T, names []string, args ...string) (at map[string]string, stop func() error) {
+func startFor(
+	t *testing.T, names []string, args ...string,
+) (at map[string]string, stop func() error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	log, diagnostics := io.Pipe()

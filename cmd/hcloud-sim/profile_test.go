@@ -41,7 +41,8 @@ func TestProfile(t *testing.T) {
 		!o.ProxyHeaderInChecks || !o.ServeUnjudged || o.IPv6Source != netip.MustParseAddr("2001:db8::9") {
 		t.Errorf("options are %+v", o)
 	}
-	if !robot.ForbiddenLogin || !robot.Processing || len(robot.VSwitchTimes) != 2 || robot.Latency != 200*time.Millisecond {
+	if !robot.ForbiddenLogin || !robot.Processing || len(robot.VSwitchTimes) != 2 ||
+		robot.Latency != 200*time.Millisecond {
 		t.Errorf("options of Robot are %+v", robot)
 	}
 
@@ -79,7 +80,9 @@ func TestDefaultProfile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if with.options.RateLimit != without.options.RateLimit || with.options.Busy != without.options.Busy || with.options.ActionTimes != nil || with.options.Latency != 0 {
+	if with.options.RateLimit != without.options.RateLimit ||
+		with.options.Busy != without.options.Busy || with.options.ActionTimes != nil ||
+		with.options.Latency != 0 {
 		t.Errorf("options are %+v, want %+v", with.options, without.options)
 	}
 }
@@ -92,7 +95,10 @@ func TestServesAMeasuredCloud(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, _, err = client.Network.AddRoute(t.Context(), &hcloud.Network{ID: 1001}, hcloud.NetworkAddRouteOpts{Route: hcloud.NetworkRoute{Destination: ipRange, Gateway: []byte{10, 0, 0, 2}}})
+		_, _, err = client.Network.AddRoute(t.Context(), &hcloud.Network{ID: 1001},
+			hcloud.NetworkAddRouteOpts{
+				Route: hcloud.NetworkRoute{Destination: ipRange, Gateway: []byte{10, 0, 0, 2}},
+			})
 		return err
 	}
 	if err := route("10.244.0.0/24"); err != nil {

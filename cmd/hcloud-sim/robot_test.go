@@ -54,7 +54,8 @@ func TestServesRobot(t *testing.T) {
 		t.Fatal(err)
 	}
 	for ip, owned := range map[string]bool{"203.0.113.1": true, "203.0.113.2": false} {
-		_, _, err := cloud.LoadBalancer.AddIPTarget(t.Context(), made.LoadBalancer, hcloud.LoadBalancerAddIPTargetOpts{IP: net.ParseIP(ip)})
+		_, _, err := cloud.LoadBalancer.AddIPTarget(t.Context(), made.LoadBalancer,
+			hcloud.LoadBalancerAddIPTargetOpts{IP: net.ParseIP(ip)})
 		if (err == nil) != owned {
 			t.Errorf("target %s: %v", ip, err)
 		}

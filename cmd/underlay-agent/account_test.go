@@ -25,7 +25,9 @@ const manifests = "../../deploy/agent"
 
 // agentAccount returns a kubeconfig of the ServiceAccount with a token like that of a pod on the
 // node.
-func agentAccount(t *testing.T, cp *controlplane.ControlPlane, node string) (kubeconfig string, client kubernetes.Interface) {
+func agentAccount(
+	t *testing.T, cp *controlplane.ControlPlane, node string,
+) (kubeconfig string, client kubernetes.Interface) {
 	t.Helper()
 	config, err := cp.PodConfig(t.Context(), "kube-system", "underlay-agent", node)
 	if err != nil {
@@ -45,7 +47,8 @@ func agentAccount(t *testing.T, cp *controlplane.ControlPlane, node string) (kub
 // ownStatusOnly tests at the API server which writes are allowed for an agent on the Node self.
 func ownStatusOnly(t *testing.T, account kubernetes.Interface) {
 	patch := func(ctx context.Context, node, text string, subresource ...string) error {
-		_, err := account.CoreV1().Nodes().Patch(ctx, node, types.StrategicMergePatchType, []byte(text), metav1.PatchOptions{}, subresource...)
+		_, err := account.CoreV1().Nodes().Patch(ctx, node, types.StrategicMergePatchType, []byte(text),
+			metav1.PatchOptions{}, subresource...)
 		return err
 	}
 	const condition = `{"status":{"conditions":[{"type":"underlay.dev/PeersReachable","status":"Unknown"}]}}`
@@ -92,7 +95,8 @@ func TestDaemonSet(t *testing.T) {
 	if !slices.Equal(security.Capabilities.Add, []corev1.Capability{"NET_ADMIN"}) || !slices.Equal(security.Capabilities.Drop, []corev1.Capability{"ALL"}) {
 		t.Errorf("capabilities %+v", security.Capabilities)
 	}
-	if !*security.ReadOnlyRootFilesystem || *security.AllowPrivilegeEscalation || security.Privileged != nil || !pod.HostNetwork {
+	if !*security.ReadOnlyRootFilesystem || *security.AllowPrivilegeEscalation ||
+		security.Privileged != nil || !pod.HostNetwork {
 		t.Errorf("security %+v, host network %t", security, pod.HostNetwork)
 	}
 	mounts := map[string]bool{}
@@ -109,8 +113,12 @@ func TestDaemonSet(t *testing.T) {
 		}
 	}
 	state := sub.Flags().Lookup("state-dir").Value.String()
-	at := slices.IndexFunc(pod.Volumes, func(v corev1.Volume) bool { return v.HostPath != nil && v.HostPath.Path == state })
-	mount := slices.IndexFunc(container.VolumeMounts, func(m corev1.VolumeMount) bool { return m.MountPath == state })
+	at := slices.IndexFunc(pod.Volumes, func(v corev1.Volume) bool {
+		return v.HostPath != nil && v.HostPath.Path == state
+	})
+	mount := slices.IndexFunc(container.VolumeMounts, func(m corev1.VolumeMount) bool {
+		return m.MountPath == state
+	})
 	if at < 0 || mount < 0 || container.VolumeMounts[mount].Name != pod.Volumes[at].Name {
 		t.Errorf("--state-dir %s is another folder on the host, where the link of the CNI configuration leads", state)
 	}

@@ -129,7 +129,10 @@ func (n *neighborhood) awaitServed(what string, served bool) {
 func (n *neighborhood) ledger(text string) {
 	n.t.Helper()
 	maps := n.admin.CoreV1().ConfigMaps(addressagent.LedgerNamespace)
-	stored := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: addresses.LedgerName}, Data: map[string]string{addresses.LedgerKey: text}}
+	stored := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: addresses.LedgerName},
+		Data:       map[string]string{addresses.LedgerKey: text},
+	}
 	_, err := maps.Update(n.t.Context(), stored, metav1.UpdateOptions{})
 	if err != nil {
 		_, err = maps.Create(n.t.Context(), stored, metav1.CreateOptions{})

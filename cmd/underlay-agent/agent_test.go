@@ -48,9 +48,10 @@ func shell(t *testing.T, words ...string) string {
 
 func await(t *testing.T, what string, done func(context.Context) bool) {
 	t.Helper()
-	err := wait.PollUntilContextTimeout(t.Context(), 5*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		return done(ctx), nil
-	})
+	err := wait.PollUntilContextTimeout(t.Context(), 5*time.Millisecond, patience, true,
+		func(ctx context.Context) (bool, error) {
+			return done(ctx), nil
+		})
 	if err != nil {
 		t.Fatalf("%s: %v", what, err)
 	}
@@ -90,17 +91,25 @@ func machineOptions(t *testing.T, kubeconfig string) *options {
 	return o
 }
 
-func join(t *testing.T, client kubernetes.Interface, name string, podCIDRs []string, addresses ...string) {
+func join(
+	t *testing.T, client kubernetes.Interface, name string, podCIDRs []string, addresses ...string,
+) {
 	t.Helper()
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{PodCIDR: podCIDRs[0], PodCIDRs: podCIDRs}}
+	node := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       corev1.NodeSpec{PodCIDR: podCIDRs[0], PodCIDRs: podCIDRs},
+	}
 	created, err := client.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, a := range addresses {
-		created.Status.Addresses = append(created.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: a})
+		created.Status.Addresses = append(created.Status.Addresses, corev1.NodeAddress{
+			Type: corev1.NodeInternalIP, Address: a,
+		})
 	}
-	if _, err := client.CoreV1().Nodes().UpdateStatus(t.Context(), created, metav1.UpdateOptions{}); err != nil {
+	if _, err := client.CoreV1().Nodes().UpdateStatus(t.Context(), created,
+		metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -242,7 +251,10 @@ func behindAGateway(t *testing.T, kubeconfig string, segment *kerneltest.Segment
 	}
 }
 
-func awaitCondition(t *testing.T, client kubernetes.Interface, kind corev1.NodeConditionType, want corev1.ConditionStatus) {
+func awaitCondition(
+	t *testing.T, client kubernetes.Interface, kind corev1.NodeConditionType,
+	want corev1.ConditionStatus,
+) {
 	t.Helper()
 	await(t, fmt.Sprintf("condition %s is %s", kind, want), func(ctx context.Context) bool {
 		node, err := client.CoreV1().Nodes().Get(ctx, "self", metav1.GetOptions{})

@@ -72,8 +72,12 @@ func TestSegmentLinks(t *testing.T) {
 // provider routes may be routed to any node.
 func TestMoversOfPools(t *testing.T) {
 	var a config.Addresses
-	for _, kind := range []config.Mover{config.Failover, config.FloatingIP, config.BGPMover, config.Layer2} {
-		a.Pools = append(a.Pools, config.AddressPool{Pool: addresses.Pool{Name: string(kind)}, Mover: kind})
+	for _, kind := range []config.Mover{
+		config.Failover, config.FloatingIP, config.BGPMover, config.Layer2,
+	} {
+		a.Pools = append(a.Pools, config.AddressPool{
+			Pool: addresses.Pool{Name: string(kind)}, Mover: kind,
+		})
 	}
 	together, routed := map[string]bool{}, map[string]bool{}
 	for _, m := range movers(a, "self", nil, addressagent.NewFriends(neighbors{})) {
@@ -118,7 +122,9 @@ func TestStrangersAreLookedForAsTheLedgerSays(t *testing.T) {
 		s := newSegment(responder, nil, false)
 		s.links = []layer2.Link{{Name: "up0", Index: 2, MAC: net.HardwareAddr{2, 0, 0, 0, 0, 1}, Prefixes: prefixes("192.0.2.0/24")}}
 		moves, given := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
-		s.Set(addresses.Assignment{Hold: []addresses.Assigned{{Address: moves, Epoch: 7, Held: true}, {Address: given, Epoch: 7}}})
+		s.Set(addresses.Assignment{
+			Hold: []addresses.Assigned{{Address: moves, Epoch: 7, Held: true}, {Address: given, Epoch: 7}},
+		})
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		running.Go(func() { responder.Run(ctx, func() {}) })
@@ -218,7 +224,8 @@ func TestARouterIsTold(t *testing.T) {
 	}()
 	await(t, "the address is held once a router knows it", func(context.Context) bool {
 		s := r.Status()
-		return len(s.Held) == 1 && s.Held[0].Address == held && len(s.Refused) == 0 && len(s.Routers) == 1 && s.Routers[0].Established
+		return len(s.Held) == 1 && s.Held[0].Address == held && len(s.Refused) == 0 &&
+			len(s.Routers) == 1 && s.Routers[0].Established
 	})
 	if len(changed) == 0 {
 		t.Error("nobody is told that the session stands")
@@ -231,7 +238,8 @@ func TestARouterIsTold(t *testing.T) {
 	})
 	await(t, "what no session carries is told", func(context.Context) bool {
 		s := r.Status()
-		return len(s.Held) == 1 && len(s.Refused) == 1 && s.Refused[0].Reason == addresses.NoRouter && s.Refused[0].Address == v6
+		return len(s.Held) == 1 && len(s.Refused) == 1 && s.Refused[0].Reason == addresses.NoRouter &&
+			s.Refused[0].Address == v6
 	})
 	cancel()
 	if err := <-done; err != nil {

@@ -173,7 +173,8 @@ func TestAFilterOfOthersThatDropsIsTold(t *testing.T) {
 				return false
 			}
 			c := kube.Condition(node, agent.PeersReachable)
-			return c != nil && c.Status == corev1.ConditionTrue && c.Reason == want && strings.Contains(c.Message, says)
+			return c != nil && c.Status == corev1.ConditionTrue && c.Reason == want &&
+				strings.Contains(c.Message, says)
 		})
 	}
 	reason("AllPeersReachable", "")

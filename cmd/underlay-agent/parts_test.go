@@ -82,7 +82,8 @@ func TestAFollowerLooksWhenThereIsAReason(t *testing.T) {
 		if warned := slices.Equal(report.Warnings, []string{"careful"}); warned != (step.err == nil) {
 			t.Errorf("%s: warnings are %q", step.what, report.Warnings)
 		}
-		if !errors.Is(err, step.err) || (s.looked > before) != step.looks || report.Repaired != step.repaired {
+		if !errors.Is(err, step.err) || (s.looked > before) != step.looks ||
+			report.Repaired != step.repaired {
 			t.Errorf("%s: looked %t, report %+v, error %v", step.what, s.looked > before, report, err)
 		}
 	}
@@ -152,7 +153,8 @@ func TestSysctlsFollowTheView(t *testing.T) {
 	v.PodCIDRs = append(v.PodCIDRs, netip.MustParsePrefix("fd01:1::/64"))
 	v.IPv4Uplinks = append(v.IPv4Uplinks, "eth1")
 	v.ProxyARP = []string{"eth1"}
-	if d := sysctlsFor(v); !d.IPv4 || !d.IPv6 || !slices.Equal(d.Asymmetric, v.IPv4Uplinks) || !slices.Equal(d.ProxyARP, v.ProxyARP) {
+	if d := sysctlsFor(v); !d.IPv4 || !d.IPv6 || !slices.Equal(d.Asymmetric, v.IPv4Uplinks) ||
+		!slices.Equal(d.ProxyARP, v.ProxyARP) {
 		t.Errorf("both families, two uplinks: %+v", d)
 	}
 }

@@ -71,7 +71,8 @@ func storedLedger(t *testing.T, address string) *corev1.ConfigMap {
 	claim := addresses.Claim{
 		UID: "u", Namespace: "shop", Name: "web", Families: []addresses.Family{addresses.IPv4}, Admitted: []string{"segment"},
 	}
-	ledger, refused := addresses.Ledger{}.Assign([]addresses.Pool{pool(t, address).Pool}, []addresses.Claim{claim})
+	ledger, refused := addresses.Ledger{}.Assign([]addresses.Pool{pool(t, address).Pool},
+		[]addresses.Claim{claim})
 	if len(refused) > 0 {
 		t.Fatal(refused)
 	}

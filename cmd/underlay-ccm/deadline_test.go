@@ -26,7 +26,9 @@ func (d *deadlines) RoundTrip(r *http.Request) (*http.Response, error) {
 func TestEveryClientHasADeadline(t *testing.T) {
 	var api deadlines
 	to := &rest.Config{Host: "http://api", Transport: &api}
-	c := (&appconfig.Config{Kubeconfig: to, ClientBuilder: clientbuilder.SimpleControllerClientBuilder{ClientConfig: to}}).Complete()
+	c := (&appconfig.Config{
+		Kubeconfig: to, ClientBuilder: clientbuilder.SimpleControllerClientBuilder{ClientConfig: to},
+	}).Complete()
 	giveDeadlines(c)
 	made, err := c.ClientBuilder.Client("later")
 	if err != nil {

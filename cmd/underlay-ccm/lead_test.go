@@ -51,7 +51,9 @@ func (idle) Run(context.Context) error { return nil }
 func (l *leading) begin(ctx context.Context, name string) time.Duration {
 	l.t.Helper()
 	began := time.Now()
-	constructor := l.constructor(name, func(*appconfig.CompletedConfig) (runner, error) { return idle{}, nil })
+	constructor := l.constructor(name, func(*appconfig.CompletedConfig) (runner, error) {
+		return idle{}, nil
+	})
 	init := constructor.Constructor(app.ControllerInitContext{}, alone(), nil)
 	if _, started, err := init(ctx, controllermanager.ControllerContext{}); err != nil || !started {
 		l.t.Errorf("%s: started %t, %v", name, started, err)
@@ -194,7 +196,9 @@ func TestASwapIsEndedWithoutALease(t *testing.T) {
 				var m manager
 				if swap > 0 {
 					ctx, release := leadership.Hold(t.Context())
-					way := m.gate.Wrap(transport(func(*http.Request) *http.Response { return httptest.NewRecorder().Result() }))
+					way := m.gate.Wrap(transport(func(*http.Request) *http.Response {
+						return httptest.NewRecorder().Result()
+					}))
 					request := httptest.NewRequestWithContext(ctx, http.MethodDelete, "http://cloud.test/v1", nil)
 					answer, err := way.RoundTrip(request)
 					if err != nil {

@@ -181,11 +181,12 @@ func runProgram(t *testing.T, binary string, env []string, args ...string) outco
 func (l *lab) eventually(t *testing.T, what string, holds func(context.Context) (bool, string)) {
 	t.Helper()
 	last := "nothing was seen"
-	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
-		var ok bool
-		ok, last = holds(ctx)
-		return ok, nil
-	})
+	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, time.Minute, true,
+		func(ctx context.Context) (bool, error) {
+			var ok bool
+			ok, last = holds(ctx)
+			return ok, nil
+		})
 	if err != nil {
 		t.Fatalf("%s: never; %s", what, last)
 	}

@@ -16,7 +16,9 @@ import (
 )
 
 // trialsBetween are the results between all nodes, modified by change.
-func trialsBetween(nodes []string, change func(*connectivity.Result)) (results []connectivity.Result) {
+func trialsBetween(
+	nodes []string, change func(*connectivity.Result),
+) (results []connectivity.Result) {
 	for i, from := range nodes {
 		for j, to := range nodes {
 			for _, at := range []string{"10.244.%d.2", "fd00:10:244:%d::2"} {
@@ -61,7 +63,9 @@ func manyOpen() tried {
 	for i := range widest + 1 {
 		nodes = append(nodes, fmt.Sprintf("worker-%02d", i))
 	}
-	return tried{Report: connectivity.NewReport(nodes, nil, trialsBetween(nodes, func(*connectivity.Result) {}))}
+	return tried{
+		Report: connectivity.NewReport(nodes, nil, trialsBetween(nodes, func(*connectivity.Result) {})),
+	}
 }
 
 func TestConnectivitysExitCode(t *testing.T) {
@@ -128,7 +132,9 @@ func TestWhichNodesAreTried(t *testing.T) {
 		return &corev1.Node{
 			ObjectMeta: metav1.ObjectMeta{Name: name},
 			Spec:       corev1.NodeSpec{Unschedulable: true}, // doesn't exclude it
-			Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}}},
+			Status: corev1.NodeStatus{
+				Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}},
+			},
 		}
 	}
 	client := fake.NewClientset(

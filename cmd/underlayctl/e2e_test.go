@@ -90,7 +90,8 @@ func (l *lab) healthy(t *testing.T, id int64, name string) {
 	p := view[struct {
 		Pools []struct{ Used, Capacity, Free, Excluded int }
 	}](t, l, "pools").Pools
-	if len(p) != 2 || p[0].Used != 3 || p[0].Capacity != 256 || p[1].Used != 3 || p[0].Free+3+p[0].Excluded != 256 {
+	if len(p) != 2 || p[0].Used != 3 || p[0].Capacity != 256 || p[1].Used != 3 ||
+		p[0].Free+3+p[0].Excluded != 256 {
 		t.Errorf("pools: %+v", p)
 	}
 	n := view[shownNodes](t, l, "nodes")
@@ -98,13 +99,15 @@ func (l *lab) healthy(t *testing.T, id int64, name string) {
 		t.Errorf("nodes: %+v", n)
 	}
 	for _, row := range n.Nodes {
-		if row.Route != survey.RouteStands || row.Via != l.privateIP(t, row.Node) || row.PodCIDRs[0] != l.podCIDR(t, row.Node) ||
+		if row.Route != survey.RouteStands || row.Via != l.privateIP(t, row.Node) ||
+			row.PodCIDRs[0] != l.podCIDR(t, row.Node) ||
 			row.Why != "" || row.NetworkUnavailable != "False RouteCreated" {
 			t.Errorf("node %+v", row)
 		}
 	}
 	r := view[shownRoutes](t, l, "routes")
-	if b := r.Budget[0]; len(r.Routes) != 3 || b.Used != 3 || b.Limit != 100 || b.Free != 97 || len(r.Drift) > 0 {
+	if b := r.Budget[0]; len(r.Routes) != 3 || b.Used != 3 || b.Limit != 100 || b.Free != 97 ||
+		len(r.Drift) > 0 {
 		t.Errorf("routes: %+v", r)
 	}
 	b := view[shownBalancers](t, l, "lb")
@@ -166,9 +169,10 @@ func (l *lab) addresses(t *testing.T) {
 		t.Fatal(err)
 	}
 	maps := l.Client.CoreV1().ConfigMaps("kube-system")
-	stored := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: addresses.LedgerName}, Data: map[string]string{
-		addresses.LedgerKey: `{"version":1,"groups":[["worker-1"]],"addresses":[{"address":"198.51.100.1","group":0,"services":[{"uid":"u","namespace":"shop","name":"edge"}]}]}`,
-	}}
+	stored := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: addresses.LedgerName},
+		Data: map[string]string{
+			addresses.LedgerKey: `{"version":1,"groups":[["worker-1"]],"addresses":[{"address":"198.51.100.1","group":0,"services":[{"uid":"u","namespace":"shop","name":"edge"}]}]}`,
+		}}
 	if _, err := maps.Create(t.Context(), stored, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -191,7 +195,8 @@ func (l *lab) addresses(t *testing.T) {
 	}
 	report = `{"metadata":{"annotations":{"underlay.dev/addresses":null}}}`
 	_, err := l.Client.CoreV1().Nodes().Patch(t.Context(), "worker-1", types.MergePatchType, []byte(report), metav1.PatchOptions{}, "status")
-	if err := errors.Join(err, maps.Delete(t.Context(), addresses.LedgerName, metav1.DeleteOptions{})); err != nil {
+	if err := errors.Join(err, maps.Delete(t.Context(), addresses.LedgerName,
+		metav1.DeleteOptions{})); err != nil {
 		t.Fatal(err)
 	}
 	if out := l.run(t, nil, "addresses"); out.code != 0 || !strings.Contains(out.stderr, "no pool of addresses is configured") {
@@ -321,7 +326,8 @@ func (l *lab) unseenAPI(t *testing.T) {
 	}
 	defer deaf.Close()
 	path := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := os.WriteFile(path, []byte(strings.ReplaceAll(string(content), address, deaf.Addr().String())), 0o600); err != nil {
+	if err := os.WriteFile(path,
+		[]byte(strings.ReplaceAll(string(content), address, deaf.Addr().String())), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if out := runProgram(t, l.binary, nil, "nodes", "--kubeconfig", path, "--timeout=1s"); out.code != 3 || !strings.Contains(out.stderr, "no response within 1s: raise --timeout") {
@@ -354,17 +360,21 @@ func (l *lab) drifted(t *testing.T, balancer int64) {
 		"10.244.98.0/24": strangerIP,
 		"10.66.0.0/16":   strangerIP,
 	} {
-		if err := l.Cloud.AddRoute(l.Network.ID, hcloudsim.RouteSeed{Destination: netip.MustParsePrefix(dst), Gateway: via}); err != nil {
+		if err := l.Cloud.AddRoute(l.Network.ID, hcloudsim.RouteSeed{
+			Destination: netip.MustParsePrefix(dst), Gateway: via,
+		}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	// One that this cluster has written, and that no Node needs any more.
 	patch := []byte(`{"data":{"10.244.99.0_24":"10.0.77.77"}}`)
-	if _, err := l.Client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Patch(t.Context(), routescontroller.RecordName, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+	if _, err := l.Client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Patch(t.Context(),
+		routescontroller.RecordName, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	server := l.serverID(t, "worker-2")
-	if err := l.Cloud.SetTargetHealth(balancer, hcloudsim.TargetID{Server: server}, 0, hcloudsim.HealthUnhealthy); err != nil {
+	if err := l.Cloud.SetTargetHealth(balancer, hcloudsim.TargetID{Server: server}, 0,
+		hcloudsim.HealthUnhealthy); err != nil {
 		t.Fatal(err)
 	}
 	r := view[shownRoutes](t, l, "routes")

@@ -67,7 +67,9 @@ type watching struct {
 
 func startWatching(t *testing.T, w process, output string, first *survey.Snapshot) *watching {
 	ctx, cancel := context.WithCancel(t.Context())
-	x := &watching{t: t, looks: &looks{live: survey.Live{Snapshot: first}}, ended: make(chan error, 1), end: cancel}
+	x := &watching{
+		t: t, looks: &looks{live: survey.Live{Snapshot: first}}, ended: make(chan error, 1), end: cancel,
+	}
 	w.stdout, w.stderr, w.getenv = &x.out, &x.errors, func(name string) string { return map[string]string{"NO_COLOR": "1"}[name] }
 	s := &shower{w: w, o: &options{output: output}, title: "underlayctl nodes", of: namesOf}
 	go func() { x.ended <- s.follow(ctx, x.looks) }()

@@ -24,7 +24,10 @@ type view struct {
 }
 
 // pageOf returns the view of a Snapshot.
-func pageOf(t *testing.T, snapshot func(int) (*survey.Snapshot, error), of func(*survey.Snapshot) (table.Page, error)) view {
+func pageOf(
+	t *testing.T, snapshot func(int) (*survey.Snapshot, error),
+	of func(*survey.Snapshot) (table.Page, error),
+) view {
 	t.Helper()
 	s, err := snapshot(3)
 	if err != nil {
@@ -153,7 +156,10 @@ func (r *reached) RoundTrip(request *http.Request) (*http.Response, error) {
 func TestTheLastGate(t *testing.T) {
 	var behind reached
 	gate := readOnly{&behind}
-	for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
+	for _, method := range []string{
+		http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch,
+		http.MethodDelete,
+	} {
 		request, err := http.NewRequestWithContext(t.Context(), method, "https://cloud.example/v1/servers", nil)
 		if err != nil {
 			t.Fatal(err)

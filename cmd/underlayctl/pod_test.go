@@ -85,7 +85,8 @@ func TestInspectPodNamesMistakes(t *testing.T) {
 		{"shop/db", question{from: "web", port: "80"}, "or an address"},
 		{"shop/db", question{from: "shop/gone", port: "80"}, "no addresses of the same family"},
 	} {
-		if _, err := inspectionOf(twoPods(), c.pod, c.q); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := inspectionOf(twoPods(), c.pod, c.q); err == nil ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s, %+v: %v, want %q", c.pod, c.q, err, c.want)
 		}
 	}

@@ -24,7 +24,9 @@ func newSim(options robotsim.Options) *robotsim.Simulator {
 
 // client returns hrobot-go as programs use it, but in process.
 func client(sim *robotsim.Simulator) hrobot.RobotClient {
-	c := hrobot.NewBasicAuthClientWithCustomHttpClient(user, password, &http.Client{Transport: sim.Transport()})
+	c := hrobot.NewBasicAuthClientWithCustomHttpClient(user, password, &http.Client{
+		Transport: sim.Transport(),
+	})
 	c.SetBaseURL("http://robot.test")
 	return c
 }

@@ -176,7 +176,9 @@ var vSwitchSteps = []step{
 	{operation: "POST /vswitch/{id}", path: "/vswitch/4321", form: "name=new&vlan=4003", status: 409, code: "VSWITCH_IN_PROCESS", before: do("POST /vswitch/4321/server server=421")},
 	{
 		operation: "POST /vswitch/{id}", path: "/vswitch/4321", form: "name=new&vlan=4003", status: 409, code: "VSWITCH_VLAN_NOT_UNIQUE",
-		before: seedVSwitch(robotsim.VSwitchSeed{VLAN: 4003, Servers: []robotsim.MemberSeed{{Number: 321}}}),
+		before: seedVSwitch(robotsim.VSwitchSeed{
+			VLAN: 4003, Servers: []robotsim.MemberSeed{{Number: 321}},
+		}),
 	},
 	{operation: "DELETE /vswitch/{id}", path: "/vswitch/4321", form: "cancellation_date=now", status: 200, body: " "},
 	{operation: "DELETE /vswitch/{id}", path: "/vswitch/4321", form: "cancellation_date=yesterday", status: 400, code: "INVALID_INPUT"},
@@ -198,14 +200,18 @@ var vSwitchSteps = []step{
 	},
 	{
 		operation: "POST /vswitch/{id}/server", path: "/vswitch/4321/server", form: "server=421", status: 409, code: "VSWITCH_VLAN_NOT_UNIQUE",
-		before: seedVSwitch(robotsim.VSwitchSeed{VLAN: 4001, Servers: []robotsim.MemberSeed{{Number: 421}}}),
+		before: seedVSwitch(robotsim.VSwitchSeed{
+			VLAN: 4001, Servers: []robotsim.MemberSeed{{Number: 421}},
+		}),
 	},
 	{operation: "POST /vswitch/{id}/server", path: "/vswitch/4321/server", form: "server[0]=421&server[1]=7", status: 409, code: "VSWITCH_SERVER_LIMIT_REACHED", before: members98},
 	{
 		operation: "POST /vswitch/{id}/server", path: "/vswitch/4321/server", form: "server=421", status: 409, code: "VSWITCH_PER_SERVER_LIMIT_REACHED",
 		before: func(t *testing.T, sim *robotsim.Simulator) {
 			for vlan := range 5 {
-				seedVSwitch(robotsim.VSwitchSeed{VLAN: 4002 + vlan, Servers: []robotsim.MemberSeed{{Number: 421}}})(t, sim)
+				seedVSwitch(robotsim.VSwitchSeed{
+					VLAN: 4002 + vlan, Servers: []robotsim.MemberSeed{{Number: 421}},
+				})(t, sim)
 			}
 		},
 	},

@@ -104,7 +104,9 @@ func TestBlockedAfterFailedLogins(t *testing.T) {
 
 // A failed login with the response 403 counts like one with 401.
 func TestForbiddenLogins(t *testing.T) {
-	for _, blocked := range []robotsim.Blocked{robotsim.BlockedUnauthorized, robotsim.BlockedForbidden} {
+	for _, blocked := range []robotsim.Blocked{
+		robotsim.BlockedUnauthorized, robotsim.BlockedForbidden,
+	} {
 		sim := seeded(t, robotsim.Options{ForbiddenLogin: true, Blocked: blocked})
 		send(t, sim, "GET", "/server", "").want(t, 200, "")
 		for range 3 {
@@ -191,7 +193,9 @@ func TestFaults(t *testing.T) {
 // The log contains the requests, and never a password.
 func TestRequestLog(t *testing.T) {
 	var told []robotsim.Request
-	sim := newSim(robotsim.Options{RequestLogSize: 4, OnRequest: func(r robotsim.Request) { told = append(told, r) }})
+	sim := newSim(robotsim.Options{
+		RequestLogSize: 4, OnRequest: func(r robotsim.Request) { told = append(told, r) },
+	})
 	for range 7 {
 		send(t, sim, "GET", "/vswitch", "")
 	}

@@ -20,7 +20,8 @@ func TestProfiles(t *testing.T) {
 		}
 	}
 	otherwise := profile.Robot{
-		ForbiddenLogin: new(true), Processing: new(true), VSwitchSeconds: []float64{30, 40}, LatencySeconds: new(0.5),
+		ForbiddenLogin: new(true), Processing: new(true), VSwitchSeconds: []float64{30, 40},
+		LatencySeconds: new(0.5),
 	}
 	changed := map[string]bool{}
 	for field, value := range reflect.ValueOf(otherwise).Fields() {
@@ -41,7 +42,8 @@ func TestProfiles(t *testing.T) {
 		t.Errorf("the fields change %v, want an option each", changed)
 	}
 	set := robotsim.Options{VSwitchTime: time.Hour, Latency: time.Second}
-	if got := set.With(otherwise); got.VSwitchTimes != nil || got.VSwitchTime != time.Hour || got.Latency != time.Second {
+	if got := set.With(otherwise); got.VSwitchTimes != nil || got.VSwitchTime != time.Hour ||
+		got.Latency != time.Second {
 		t.Errorf("options are %+v, want what was set to stay", got)
 	}
 }

@@ -74,7 +74,9 @@ func server(id int64, name, private string) cloud.Machine {
 type nodeOption func(*corev1.Node)
 
 func node(name string, options ...nodeOption) *corev1.Node {
-	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.Unix(1000, 0)}}
+	n := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.Unix(1000, 0)},
+	}
 	for _, o := range options {
 		o(n)
 	}
@@ -85,7 +87,9 @@ func withID(id string) nodeOption { return func(n *corev1.Node) { n.Spec.Provide
 
 func withIP(ip string) nodeOption {
 	return func(n *corev1.Node) {
-		n.Status.Addresses = append(n.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: ip})
+		n.Status.Addresses = append(n.Status.Addresses, corev1.NodeAddress{
+			Type: corev1.NodeInternalIP, Address: ip,
+		})
 	}
 }
 
@@ -97,7 +101,9 @@ func withAnnotation(ips string) nodeOption {
 
 func withCondition(kind corev1.NodeConditionType, status corev1.ConditionStatus) nodeOption {
 	return func(n *corev1.Node) {
-		n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: kind, Status: status, LastTransitionTime: metav1.Now()})
+		n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{
+			Type: kind, Status: status, LastTransitionTime: metav1.Now(),
+		})
 	}
 }
 
@@ -109,8 +115,9 @@ func instances(p *project, nodes ...*corev1.Node) *cloud.Instances {
 		}
 	}
 	return &cloud.Instances{
-		Machines: &cloud.Machines{Cloud: p}, Nodes: corelisters.NewNodeLister(store), Recorder: record.NewFakeRecorder(100),
-		Family: cloud.IPv4, InNetwork: true,
+		Machines: &cloud.Machines{Cloud: p}, Nodes: corelisters.NewNodeLister(store),
+		Recorder: record.NewFakeRecorder(100),
+		Family:   cloud.IPv4, InNetwork: true,
 	}
 }
 
@@ -220,7 +227,8 @@ func TestAddressesByFamily(t *testing.T) {
 		for _, a := range kept {
 			is = append(is, string(a.Type)+"="+a.Address)
 		}
-		if !slices.Equal(slices.Sorted(slices.Values(is)), slices.Sorted(slices.Values(strings.Fields(c.want)))) {
+		if !slices.Equal(slices.Sorted(slices.Values(is)),
+			slices.Sorted(slices.Values(strings.Fields(c.want)))) {
 			t.Errorf("%s, given %q: %q, want %q", c.family, c.given, is, c.want)
 		}
 		if got.InstanceType != "cx22" || got.Region != "fsn1" || got.Zone != "fsn1-dc14" {
@@ -330,7 +338,9 @@ func TestGateways(t *testing.T) {
 	a, b := server(1, "a", "10.0.0.2"), server(2, "b", "")
 	a.AliasIPs = []netip.Addr{netip.MustParseAddr("10.0.0.20")}
 	stranger := server(9, "other-cluster", "10.0.0.9")
-	got, err := (&cloud.Machines{Cloud: &project{servers: []cloud.Machine{a, b, stranger}}}).Gateways(t.Context(),
+	got, err := (&cloud.Machines{
+		Cloud: &project{servers: []cloud.Machine{a, b, stranger}},
+	}).Gateways(t.Context(),
 		[]*corev1.Node{node("a", withID("hcloud://1")), node("b"), node("c")}, true)
 	if err != nil {
 		t.Fatal(err)
@@ -344,7 +354,9 @@ func TestGateways(t *testing.T) {
 	if got.Doubt != nil {
 		t.Errorf("in doubt although a Node's server is there: %v", got.Doubt)
 	}
-	doubtful, err := (&cloud.Machines{Cloud: &project{servers: []cloud.Machine{stranger}}}).Gateways(t.Context(),
+	doubtful, err := (&cloud.Machines{
+		Cloud: &project{servers: []cloud.Machine{stranger}},
+	}).Gateways(t.Context(),
 		[]*corev1.Node{node("a", withID("hcloud://1"))}, true)
 	if err != nil || doubtful.Doubt == nil {
 		t.Errorf("%+v, %v; want doubt about a list without any of our servers", doubtful, err)

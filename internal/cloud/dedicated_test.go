@@ -57,12 +57,17 @@ func dedicated(number int64, name string) cloud.Machine {
 		Dedicated: true, ID: number, Name: name, Type: "AX41-NVMe", Zone: "fsn1-dc14", Region: "fsn1",
 		PublicIPv4: netip.AddrFrom4([4]byte{198, 51, 100, byte(number)}),
 		PublicIPv6: netip.MustParsePrefix(fmt.Sprintf("2001:db8:d:%d::/64", number)),
-		Addresses:  []netip.Addr{netip.AddrFrom4([4]byte{198, 51, 100, byte(number)}), netip.AddrFrom4([4]byte{203, 0, 113, byte(number)})},
+		Addresses: []netip.Addr{
+			netip.AddrFrom4([4]byte{198, 51, 100, byte(number)}),
+			netip.AddrFrom4([4]byte{203, 0, 113, byte(number)}),
+		},
 	}
 }
 
 // mixed returns Instances for both kinds, in a network of 10.0.0.0/8.
-func mixed(p *project, x *cloud.Machines, nodes ...*corev1.Node) (*cloud.Instances, *record.FakeRecorder) {
+func mixed(
+	p *project, x *cloud.Machines, nodes ...*corev1.Node,
+) (*cloud.Instances, *record.FakeRecorder) {
 	i := instances(p, nodes...)
 	x.Cloud = p
 	i.Machines = x

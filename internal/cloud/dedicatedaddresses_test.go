@@ -88,7 +88,8 @@ func TestDedicatedAddresses(t *testing.T) {
 			for _, a := range kept {
 				is = append(is, string(a.Type)+"="+a.Address)
 			}
-			if !slices.Equal(slices.Sorted(slices.Values(is)), slices.Sorted(slices.Values(strings.Fields(c.want)))) {
+			if !slices.Equal(slices.Sorted(slices.Values(is)),
+				slices.Sorted(slices.Values(strings.Fields(c.want)))) {
 				t.Errorf("%q, want %q", is, c.want)
 			}
 		})

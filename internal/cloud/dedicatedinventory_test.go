@@ -69,7 +69,9 @@ func TestInventoryOfDedicatedServers(t *testing.T) {
 
 func TestOwnPrefixOfDedicatedServers(t *testing.T) {
 	old, next := dedicated(7, "bm"), dedicated(8, "bm")
-	a := &account{known: []cloud.Machine{old}, read: time.Now().Add(-time.Minute), servers: []cloud.Machine{next}}
+	a := &account{
+		known: []cloud.Machine{old}, read: time.Now().Add(-time.Minute), servers: []cloud.Machine{next},
+	}
 	o := &cloud.Machines{Cloud: &project{servers: []cloud.Machine{}}, Robot: a}
 	own, avoid, err := o.OwnPrefix(t.Context(), node("bm", withAnnotation("2001:db8:d:8::5")))
 	if err != nil || own != next.PublicIPv6 || fmt.Sprint(avoid) != "[2001:db8:d:8::1 2001:db8:d:8::5]" {
@@ -77,7 +79,8 @@ func TestOwnPrefixOfDedicatedServers(t *testing.T) {
 	}
 	for name, n := range map[string]*corev1.Node{"by number": node("x", withID("hrobot://8")), "in the older form": node("x", withID("hcloud://bm-8"))} {
 		asked := len(a.asked)
-		if own, _, err := o.OwnPrefix(t.Context(), n); err != nil || own != next.PublicIPv6 || len(a.asked) != asked {
+		if own, _, err := o.OwnPrefix(t.Context(), n); err != nil || own != next.PublicIPv6 ||
+			len(a.asked) != asked {
 			t.Errorf("%s: %v, %v, asked %q", name, own, err, a.asked[asked:])
 		}
 	}

@@ -11,7 +11,9 @@ import (
 func withTaints(keys ...string) nodeOption {
 	return func(n *corev1.Node) {
 		for _, key := range keys {
-			n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: key, Effect: corev1.TaintEffectNoSchedule})
+			n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{
+				Key: key, Effect: corev1.TaintEffectNoSchedule,
+			})
 		}
 	}
 }
@@ -20,7 +22,9 @@ func withTaints(keys ...string) nodeOption {
 // away by then, unless the routes exist.
 func TestTheGateWaitsForTheTaint(t *testing.T) {
 	const uninitialized, unavailable = "node.cloudprovider.kubernetes.io/uninitialized", "node.kubernetes.io/network-unavailable"
-	shown := func(s corev1.ConditionStatus) nodeOption { return withCondition(corev1.NodeNetworkUnavailable, s) }
+	shown := func(s corev1.ConditionStatus) nodeOption {
+		return withCondition(corev1.NodeNetworkUnavailable, s)
+	}
 	for _, c := range []struct {
 		name      string
 		options   []nodeOption

@@ -19,7 +19,9 @@ func metalNode(name, providerID, nodeIP string, reported ...corev1.NodeAddress) 
 	n := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec:       corev1.NodeSpec{ProviderID: providerID},
-		Status:     corev1.NodeStatus{Addresses: append(reported, corev1.NodeAddress{Type: corev1.NodeHostName, Address: name})},
+		Status: corev1.NodeStatus{
+			Addresses: append(reported, corev1.NodeAddress{Type: corev1.NodeHostName, Address: name}),
+		},
 	}
 	if nodeIP != "" {
 		n.Annotations = map[string]string{cloudproviderapi.AnnotationAlphaProvidedIPAddr: nodeIP}
@@ -80,7 +82,8 @@ func TestMetalDescribesEveryNode(t *testing.T) {
 			// The result becomes the Node's status, and is returned again.
 			test.node.Status.Addresses = got.NodeAddresses
 			test.node.Spec.ProviderID = got.ProviderID
-			if again, err := metal.InstanceMetadata(t.Context(), test.node); err != nil || !cmp.Equal(got, again) {
+			if again, err := metal.InstanceMetadata(t.Context(), test.node); err != nil ||
+				!cmp.Equal(got, again) {
 				t.Errorf("the second time %+v, %v", again, err)
 			}
 		})
@@ -99,7 +102,8 @@ func TestMetalGuessesNoAddress(t *testing.T) {
 	} {
 		metal, recorder := reported(newMetal(), test.node)
 		got, err := metal.InstanceMetadata(t.Context(), test.node)
-		if err == nil || !strings.Contains(err.Error(), test.says) || !strings.Contains(err.Error(), test.node.Name) {
+		if err == nil || !strings.Contains(err.Error(), test.says) ||
+			!strings.Contains(err.Error(), test.node.Name) {
 			t.Errorf("%s: %+v, %v, want %q", name, got, err, test.says)
 		}
 		if (len(recorder.Events) == 1) != test.event {

@@ -19,9 +19,12 @@ import (
 )
 
 // reported returns an InstancesV2 as in underlay-ccm, with its Events.
-func reported(v2 cloudprovider.InstancesV2, nodes ...runtime.Object) (cloud.Mismatches, *record.FakeRecorder) {
+func reported(
+	v2 cloudprovider.InstancesV2, nodes ...runtime.Object,
+) (cloud.Mismatches, *record.FakeRecorder) {
 	recorder := record.NewFakeRecorder(10)
-	return cloud.Mismatches{InstancesV2: v2, Client: fake.NewClientset(nodes...), Recorder: recorder}, recorder
+	return cloud.Mismatches{InstancesV2: v2, Client: fake.NewClientset(nodes...), Recorder: recorder},
+		recorder
 }
 
 // A Node has a condition with the address that its kubelet should not have, and one when it is
@@ -77,7 +80,9 @@ func TestAMismatchIsACondition(t *testing.T) {
 // A failed write of the condition doesn't affect the result.
 func TestAConditionThatIsNotWritten(t *testing.T) {
 	n := metalNode("rack-7", "", "192.0.2.7")
-	n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: kube.AddressesMatch, Status: corev1.ConditionFalse})
+	n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{
+		Type: kube.AddressesMatch, Status: corev1.ConditionFalse,
+	})
 	m, _ := reported(newMetal(), n)
 	m.Client.(*fake.Clientset).PrependReactor("patch", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, errors.New("away")

@@ -51,7 +51,8 @@ func TestOwnPrefix(t *testing.T) {
 		{"wrong ID", node("a", withID("hcloud://x")), "failed"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			own, avoid, err := (&cloud.Machines{Cloud: &project{servers: servers}}).OwnPrefix(t.Context(), c.node)
+			own, avoid, err := (&cloud.Machines{Cloud: &project{servers: servers}}).OwnPrefix(t.Context(),
+				c.node)
 			got := fmt.Sprintf("%v %v", own, avoid)
 			switch {
 			case errors.Is(err, cloud.ErrOwnUnknown):

@@ -61,7 +61,8 @@ func TestAnAddressThatContradictsTheListIsLookedUp(t *testing.T) {
 					if err != nil || got.Of["a"] != netip.MustParseAddr(want) || l.looks != looks {
 						t.Errorf("a is at %s after %d looks, %v; want %s after %d", got.Of["a"], l.looks, err, want, looks)
 					}
-					if m, err := i.InstanceMetadata(t.Context(), n); err != nil || m.NodeAddresses[2].Address != want {
+					if m, err := i.InstanceMetadata(t.Context(), n); err != nil ||
+						m.NodeAddresses[2].Address != want {
 						t.Errorf("a is described as %+v, %v; want %s", m, err, want)
 					}
 					time.Sleep(time.Second) // on the bubble's clock

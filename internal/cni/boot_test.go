@@ -204,7 +204,8 @@ func TestTheFileOfAnEarlierVersionIsReplaced(t *testing.T) {
 	if n := <-missed; n > 0 {
 		t.Errorf("the runtime found none %d times", n)
 	}
-	if target, linkErr := os.Readlink(path); err != nil || len(changed) != 1 || linkErr != nil || target != m.file() {
+	if target, linkErr := os.Readlink(path); err != nil || len(changed) != 1 || linkErr != nil ||
+		target != m.file() {
 		t.Errorf("%q, %v; it leads to %q (%v)", changed, err, target, linkErr)
 	}
 	put(t, filepath.Join(m.state, "other"), "theirs") // of another part

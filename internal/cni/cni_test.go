@@ -94,7 +94,8 @@ func newMachine(t *testing.T) machine {
 
 func put(t *testing.T, path, content string) {
 	t.Helper()
-	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(content), 0o644)); err != nil {
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(content),
+		0o644)); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -35,7 +35,8 @@ func TestAddresses(t *testing.T) {
 	if routed.Mover != BGPMover || !routed.OnRequest || routed.Namespaces.String() != "team=web" || routed.Field != "addresses.pools[1].ranges" {
 		t.Errorf("got %+v", routed)
 	}
-	if b := got.BGP; b.ASN != 64512 || len(b.Peers) != 1 || b.Peers[0].Port != 179 || b.Peers[0].HoldTime.Seconds() != 9 || b.Peers[0].ASN != 64500 {
+	if b := got.BGP; b.ASN != 64512 || len(b.Peers) != 1 || b.Peers[0].Port != 179 ||
+		b.Peers[0].HoldTime.Seconds() != 9 || b.Peers[0].ASN != 64500 {
 		t.Errorf("got %+v", b)
 	}
 }

@@ -13,7 +13,8 @@ func TestAdoptable(t *testing.T) {
 	both.env = env(nil)
 	config, _, err := load(t, both)
 	want := []lb.Adoptable{{Name: "My web", Namespace: "shop", Service: "web"}, {Name: "api", Namespace: "shop", Service: "api"}}
-	if got := config.LoadBalancers; err != nil || !slices.Equal(got.Adoptable, want) || got.Certificates != lb.CertificatesLabelled {
+	if got := config.LoadBalancers; err != nil || !slices.Equal(got.Adoptable, want) ||
+		got.Certificates != lb.CertificatesLabelled {
 		t.Errorf("got %+v and %s, %v; want %+v", got.Adoptable, got.Certificates, err, want)
 	}
 	adoptable := func(item string) setup { return inFile("loadBalancers:\n  adoptable:\n  - " + item + "\n") }

@@ -171,7 +171,8 @@ func TestMistakesInTheHeadOfTheFile(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			_, _, err := Load(Flags{"--configure-cloud-routes": "false"}, []byte(c.file), func(n string) string { return env(nil)[n] }, fakeFiles{}.read)
 			var all Errors
-			if !errors.As(err, &all) || len(all) != 1 || all[0].Field != c.field || !strings.Contains(all[0].Remedy, c.remedy) {
+			if !errors.As(err, &all) || len(all) != 1 || all[0].Field != c.field ||
+				!strings.Contains(all[0].Remedy, c.remedy) {
 				t.Errorf("got %v\nwant one error about %s that says %q", err, c.field, c.remedy)
 			}
 			if err != nil && strings.Contains(err.Error(), tokenText) {

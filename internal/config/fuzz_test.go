@@ -26,7 +26,10 @@ func FuzzLoad(f *testing.F) {
 	f.Add([]byte(head+"pools:\n- name: a\n  cidr: 10.0.0.0/9\n  nodeSelector: a in (b,c)\n  state: draining\n- {}\n- 7\nfamilies: {ipv6: native}\nquarantine: 1h\n"), "10.0.0.0/8", "", 1, 25, 0, "https://a/v1", false)
 	f.Add([]byte(head+"provider: metal\ninventory: [{name: a.b, addresses: [192.0.2.7], zone: z}, {name: c, type: t}]\nfamilies: {ipv6: none}\n"), "10.0.0.0/16,fd00::/48", "", 0, 0, 0, "c", false)
 	f.Add([]byte(head+"provider: metal\naddresses:\n  pools: [{name: a, ranges: [192.0.2.0/30, '2001:db8::1-2001:db8::9'], mover: bgp}, {name: b, ranges: [192.0.2.9]}]\n  bgp: {asn: 64512, peers: [{name: r, address: 192.0.2.8, asn: 1, communities: [1:2], nodeSelector: a}]}\n"), "10.0.0.0/16", "", 0, 0, 0, "c", false)
-	f.Fuzz(func(t *testing.T, file []byte, clusters, services string, mask, mask4, mask6 int, text string, badToken bool) {
+	f.Fuzz(func(
+		t *testing.T, file []byte, clusters, services string, mask, mask4, mask6 int, text string,
+		badToken bool,
+	) {
 		token := tokenText
 		if badToken {
 			token += " " + tokenText
@@ -45,7 +48,8 @@ func FuzzLoad(f *testing.F) {
 			}
 		}
 		files := fakeFiles{"/t": token, "/etc/underlay/token": token}
-		config, warnings, err := Load(flags, file, func(name string) string { return variables[name] }, files.read)
+		config, warnings, err := Load(flags, file, func(name string) string { return variables[name] },
+			files.read)
 		printed := fmt.Sprintf("%v %+v %#v %v %v", config, config, config, warnings, err)
 		given := string(file) + clusters + services + text
 		if strings.Contains(printed, tokenText) && !strings.Contains(given, tokenText) {
@@ -130,7 +134,10 @@ func FuzzPools(f *testing.F) {
 	f.Add("a", "10.0.0.0/9", 24, "", "", "b", "fd00::/16", 64, "", "draining", "10.0.0.0/8")
 	f.Add("a", "", 80, "node", "", "a", "", 65, "node", "active", "")
 	f.Add("a", "10.0.0.0/8", 0, "", "a=b", "b", "10.128.0.0/9", 126, "", "", "fd00::/16")
-	f.Fuzz(func(t *testing.T, name, cidr string, mask int, source, selector, name2, cidr2 string, mask2 int, source2, state, clusters string) {
+	f.Fuzz(func(
+		t *testing.T, name, cidr string, mask int, source, selector, name2, cidr2 string, mask2 int,
+		source2, state, clusters string,
+	) {
 		pool := func(values ...any) string {
 			var keys []string
 			for i, key := range []string{"name", "cidr", "nodeMask", "source", "nodeSelector", "state"} {

@@ -114,8 +114,10 @@ func TestDefaults(t *testing.T) {
 		},
 		NetworkPolicy: true,
 		Families:      Families{IPv4: RoutedByCloud, IPv6: Unrouted},
-		Routes:        Routes{Enabled: true, Limit: 100, MaxDeletionsPercent: 25, ReconciliationPeriod: time.Minute},
-		WireGuard:     WireGuard{Mode: NoWireGuard, Phase: WireGuardRequire, Port: 51820},
+		Routes: Routes{
+			Enabled: true, Limit: 100, MaxDeletionsPercent: 25, ReconciliationPeriod: time.Minute,
+		},
+		WireGuard: WireGuard{Mode: NoWireGuard, Phase: WireGuardRequire, Port: 51820},
 		LoadBalancers: LoadBalancers{
 			Enabled: true,
 			Defaults: lb.Defaults{
@@ -180,7 +182,9 @@ func TestEverySettingTakesEffect(t *testing.T) {
 			file := strings.ReplaceAll(c.key, ".", ":\n  ") + ": " + c.value
 			ways := []setup{{file: file, env: env(nil)}}
 			if c.env != "" {
-				ways = append(ways, setup{env: env(vars{c.env: c.value})}, setup{file: file, env: env(vars{c.env: c.other})})
+				ways = append(ways, setup{env: env(vars{c.env: c.value})}, setup{
+					file: file, env: env(vars{c.env: c.other}),
+				})
 			}
 			for _, way := range ways {
 				way.flags = dualStack()

@@ -18,7 +18,8 @@ func TestMetalNeedsNothing(t *testing.T) {
 	if err != nil || len(warnings) > 0 {
 		t.Fatalf("Load: %v, warnings %v", err, warnings)
 	}
-	if config.Provider != Metal || config.Routes.Enabled || config.LoadBalancers.Enabled || len(config.Inventory) > 0 {
+	if config.Provider != Metal || config.Routes.Enabled || config.LoadBalancers.Enabled ||
+		len(config.Inventory) > 0 {
 		t.Errorf("provider %s, routes %t, load balancers %t, inventory %v", config.Provider, config.Routes.Enabled, config.LoadBalancers.Enabled, config.Inventory)
 	}
 	if want := (Families{IPv4: RoutedByNodes, IPv6: RoutedByNodes}); config.Families != want {
@@ -44,7 +45,8 @@ func TestMetalNeedsNothing(t *testing.T) {
 func TestTheAgentReadsMetalToo(t *testing.T) {
 	files := fakeFiles{"/config": head + "provider: metal\ninventory: [{name: a}]\n"}
 	node, err := LoadAgent("/config", "10.244.0.0/16,fd00:10:244::/56", files.read)
-	if want := (Families{IPv4: RoutedByNodes, IPv6: RoutedByNodes}); err != nil || node.Families != want {
+	if want := (Families{IPv4: RoutedByNodes, IPv6: RoutedByNodes}); err != nil ||
+		node.Families != want {
 		t.Errorf("families %v, %v, want %v", node.Families, err, want)
 	}
 }
@@ -115,7 +117,8 @@ func TestMetalIgnoresTheCloudsVariables(t *testing.T) {
 // checkMetalPromises checks a Config without a cloud against the comments of its type.
 func checkMetalPromises(t *testing.T, c Config) {
 	t.Helper()
-	if c.Routes.Enabled || c.LoadBalancers.Enabled || c.Families.IPv4 != RoutedByNodes || c.Families.IPv6 == RoutedNatively {
+	if c.Routes.Enabled || c.LoadBalancers.Enabled || c.Families.IPv4 != RoutedByNodes ||
+		c.Families.IPv6 == RoutedNatively {
 		t.Errorf("routes %t, load balancers %t, families %v without a cloud", c.Routes.Enabled, c.LoadBalancers.Enabled, c.Families)
 	}
 	if slices.ContainsFunc(c.IPAM.Pools, func(p Pool) bool { return p.Own }) {

@@ -91,7 +91,8 @@ func makesLedger(c Config) error {
 		}
 		pools = append(pools, config)
 	}
-	if _, err := ipam.NewLedger(pools, slices.Concat(c.IPAM.ServiceRanges, c.IPAM.Exclude)); err != nil {
+	if _, err := ipam.NewLedger(pools, slices.Concat(c.IPAM.ServiceRanges,
+		c.IPAM.Exclude)); err != nil {
 		return fmt.Errorf("Load accepts what the allocator refuses: %w", err)
 	}
 	return nil

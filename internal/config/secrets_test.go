@@ -43,7 +43,9 @@ func TestTokenNeverPrints(t *testing.T) {
 		if got := fmt.Sprintf(verb, token); verb != "%T" && verb != "%p" && got != redacted {
 			t.Errorf("Sprintf(%q) = %q, want %q", verb, got, redacted)
 		}
-		for _, value := range []any{token, &token, inside, &inside, []Token{token}, source, &source, Config{Token: source}} {
+		for _, value := range []any{
+			token, &token, inside, &inside, []Token{token}, source, &source, Config{Token: source},
+		} {
 			printed = append(printed, fmt.Sprintf(verb, value))
 		}
 	}
@@ -70,7 +72,8 @@ func TestTokenNeverPrints(t *testing.T) {
 
 func logged(values ...any) []string {
 	var text, jsonText, klogText bytes.Buffer
-	klogger := klog.New(textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&klogText))).GetSink())
+	output := textlogger.NewConfig(textlogger.Output(&klogText))
+	klogger := klog.New(textlogger.NewLogger(output).GetSink())
 	for _, value := range values {
 		slog.New(slog.NewTextHandler(&text, nil)).Info("m", "value", value)
 		slog.New(slog.NewJSONHandler(&jsonText, nil)).Info("m", "value", value)

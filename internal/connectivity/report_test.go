@@ -77,8 +77,9 @@ func TestReport(t *testing.T) {
 		},
 		{
 			name:    "pods of each node don't reach each other",
-			results: spoil(mesh(TCP), failed(Unreachable), func(r Result) bool { return r.From == r.To }), outcome: SomethingClosed,
-			what: []string{"pods of the same node: closed over IPv4: everywhere, such as a → a"},
+			results: spoil(mesh(TCP), failed(Unreachable), func(r Result) bool { return r.From == r.To }),
+			outcome: SomethingClosed,
+			what:    []string{"pods of the same node: closed over IPv4: everywhere, such as a → a"},
 		},
 		{
 			name:    "another pod answers",

@@ -63,14 +63,17 @@ func (w *world) join(name, podCIDR, address string) {
 		w.Fatal(err)
 	}
 	w.status(created, func(s *corev1.NodeStatus) {
-		s.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: address}, {Type: corev1.NodeHostName, Address: name}}
+		s.Addresses = []corev1.NodeAddress{
+			{Type: corev1.NodeInternalIP, Address: address}, {Type: corev1.NodeHostName, Address: name},
+		}
 	})
 }
 
 func (w *world) status(node *corev1.Node, change func(*corev1.NodeStatus)) {
 	w.Helper()
 	change(&node.Status)
-	if _, err := w.client.CoreV1().Nodes().UpdateStatus(w.Context(), node, metav1.UpdateOptions{}); err != nil {
+	if _, err := w.client.CoreV1().Nodes().UpdateStatus(w.Context(), node,
+		metav1.UpdateOptions{}); err != nil {
 		w.Fatal(err)
 	}
 }
@@ -117,9 +120,10 @@ func (w *world) received(name string) (times int) {
 
 func (w *world) await(what string, done func() bool) {
 	w.Helper()
-	err := wait.PollUntilContextTimeout(w.Context(), 5*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
-		return done(), nil
-	})
+	err := wait.PollUntilContextTimeout(w.Context(), 5*time.Millisecond, time.Minute, true,
+		func(context.Context) (bool, error) {
+			return done(), nil
+		})
 	if err != nil {
 		w.Fatalf("%s: %v; the informer has %q, ready: %v", what, err, w.listed(), w.nodes.Ready())
 	}
@@ -158,7 +162,8 @@ func (w *world) awaitListed(want ...string) {
 
 func (w *world) entry(name string) *corev1.ConfigMap {
 	w.Helper()
-	found, err := w.client.CoreV1().ConfigMaps(directory.Namespace).Get(w.Context(), name, metav1.GetOptions{})
+	found, err := w.client.CoreV1().ConfigMaps(directory.Namespace).Get(w.Context(), name,
+		metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -271,9 +276,10 @@ func TestAnEntryIsNotDeletedByAnOldCache(t *testing.T) {
 	if _, err := entries.Create(t.Context(), gone, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	old := informers.NewSharedInformerFactoryWithOptions(w.client, 0, informers.WithTweakListOptions(func(o *metav1.ListOptions) {
-		o.FieldSelector = "metadata.name!=new"
-	}))
+	old := informers.NewSharedInformerFactoryWithOptions(w.client, 0,
+		informers.WithTweakListOptions(func(o *metav1.ListOptions) {
+			o.FieldSelector = "metadata.name!=new"
+		}))
 	p, err := directory.NewPublisher(w.client, old.Core().V1().Nodes())
 	if err != nil {
 		t.Fatal(err)
@@ -334,7 +340,8 @@ func TestADeletedDirectoryChangesNothing(t *testing.T) {
 		w.watch()
 		w.awaitListed(bLine, selfLine)
 	})
-	err := w.client.CoreV1().ConfigMaps(directory.Namespace).DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{})
+	err := w.client.CoreV1().ConfigMaps(directory.Namespace).DeleteCollection(t.Context(),
+		metav1.DeleteOptions{}, metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

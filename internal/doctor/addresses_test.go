@@ -19,7 +19,8 @@ import (
 	"github.com/underlay-ccm/underlay/internal/survey"
 )
 
-// storedAddresses is the ledger of the fixture: worker-1 holds an address, and all announce another.
+// storedAddresses is the ledger of the fixture: worker-1 holds an address, and all announce
+// another.
 const storedAddresses = `{"version":1,"groups":[["control-1","worker-1","worker-2"]],"addresses":[` +
 	`{"address":"10.0.200.1","node":"worker-1","epoch":2,"services":[{"uid":"uid-edge","namespace":"shop","name":"edge"}]},` +
 	`{"address":"198.51.100.1","group":0,"services":[{"uid":"uid-far","namespace":"shop","name":"far"}]},` +
@@ -221,7 +222,9 @@ func seededAddresses() []seeded {
 		{name: "the holder has no endpoint that answers", seed: with(func(s *survey.Snapshot) {
 			ledgerAs(`"name":"edge"}`, `"name":"edge","local":true,"check":30123}`, time.Hour)(s)
 			for _, node := range []int{0, 2} {
-				reports(node, time.Hour, func(r *addresses.Report) { r.Silent = []addresses.Endpoint{{Node: nameOf(1), Port: 30123}} })(s)
+				reports(node, time.Hour, func(r *addresses.Report) {
+					r.Silent = []addresses.Endpoint{{Node: nameOf(1), Port: 30123}}
+				})(s)
 			}
 			s.EndpointSlices = append(s.EndpointSlices, &discoveryv1.EndpointSlice{
 				ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "edge-1", Labels: map[string]string{discoveryv1.LabelServiceName: "edge"}},

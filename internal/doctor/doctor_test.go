@@ -126,7 +126,9 @@ func TestWithoutWorkloads(t *testing.T) {
 func withoutAgents(s *survey.Snapshot) {
 	s.DaemonSets = s.DaemonSets[:1]
 	for _, n := range s.Nodes {
-		n.Status.Conditions = slices.DeleteFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == agent.PeersReachable })
+		n.Status.Conditions = slices.DeleteFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+			return c.Type == agent.PeersReachable
+		})
 	}
 }
 
@@ -165,7 +167,8 @@ func TestInAnotherNamespace(t *testing.T) {
 			move(snap)
 			c.seed(snap)
 			findings := Examine(snap)
-			if len(findings) != 1 || findings[0].Object != c.object || !strings.Contains(findings[0].Remedy, c.do) {
+			if len(findings) != 1 || findings[0].Object != c.object ||
+				!strings.Contains(findings[0].Remedy, c.do) {
 				t.Errorf("%+v, want %s with %q", findings, c.object, c.do)
 			}
 		})

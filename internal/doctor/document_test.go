@@ -86,7 +86,8 @@ func TestTable(t *testing.T) {
 		if c.remedy == "" || c.find == nil || c.severity != Error && c.severity != Warning {
 			t.Errorf("check %s is incomplete: %+v", c.name, c)
 		}
-		if got := c.run(newCluster(&survey.Snapshot{})); c.when != nil && (len(got) != 1 || got[0].Severity != Info) {
+		if got := c.run(newCluster(&survey.Snapshot{})); c.when != nil &&
+			(len(got) != 1 || got[0].Severity != Info) {
 			t.Errorf("check %s decides whether it concerns the cluster without having seen anything: %+v", c.name, got)
 		}
 	}

@@ -73,7 +73,9 @@ func healthy(t *testing.T, s shape) *survey.Snapshot {
 	setUp(snap, s)
 	if s.metal {
 		snap.Parts &^= survey.Cloud
-		for _, part := range []survey.Part{survey.PartNetwork, survey.PartServers, survey.PartLoadBalancers} {
+		for _, part := range []survey.Part{
+			survey.PartNetwork, survey.PartServers, survey.PartLoadBalancers,
+		} {
 			snap.Gaps = append(snap.Gaps, survey.Gap{Part: part, Reason: "the provider is metal: there is no cloud to read"})
 		}
 		return snap
@@ -158,7 +160,10 @@ func setBy(manager string, before time.Duration) metav1.ManagedFieldsEntry {
 
 // recordOf is the ledger's entry of a Node, or its last one after the deletion.
 func recordOf(n *corev1.Node, released time.Time) string {
-	h := ipam.Holding{Node: ipam.Node{Name: n.Name, UID: string(n.UID), ProviderID: n.Spec.ProviderID}, Pools: map[netip.Prefix]string{}, Released: released}
+	h := ipam.Holding{
+		Node:  ipam.Node{Name: n.Name, UID: string(n.UID), ProviderID: n.Spec.ProviderID},
+		Pools: map[netip.Prefix]string{}, Released: released,
+	}
 	for _, text := range n.Spec.PodCIDRs {
 		p := netip.MustParsePrefix(text)
 		h.Prefixes = append(h.Prefixes, p)
@@ -207,7 +212,10 @@ func setUp(snap *survey.Snapshot, s shape) {
 			pod := &corev1.Pod{ObjectMeta: meta(name), Spec: corev1.PodSpec{NodeName: nameOf(i), Containers: []corev1.Container{{Image: "registry.example/" + name + ":v1"}}}}
 			pod.Name += "-" + nameOf(i)
 			pod.OwnerReferences = []metav1.OwnerReference{{Kind: "DaemonSet", Name: name}}
-			pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}
+			pod.Status = corev1.PodStatus{
+				Phase:      corev1.PodRunning,
+				Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
+			}
 			snap.Pods = append(snap.Pods, pod)
 		}
 	}
@@ -225,13 +233,19 @@ func setUp(snap *survey.Snapshot, s shape) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "cloud-controller-manager", ManagedFields: []metav1.ManagedFieldsEntry{{
 			Manager: "underlay-ccm", Time: &wrote, FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:renewTime":{}}}`),
 		}}},
-		Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder, RenewTime: &renewed, LeaseDurationSeconds: &lasts},
+		Spec: coordinationv1.LeaseSpec{
+			HolderIdentity: &holder, RenewTime: &renewed, LeaseDurationSeconds: &lasts,
+		},
 	}
 	for _, name := range []string{"underlay-podcidrs", "underlay-agent-node-status", "underlay-agent-events", "underlay-kubelet-addresses"} {
-		snap.Policies = append(snap.Policies, &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}})
+		snap.Policies = append(snap.Policies, &admissionv1.ValidatingAdmissionPolicy{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+		})
 		snap.PolicyBindings = append(snap.PolicyBindings, &admissionv1.ValidatingAdmissionPolicyBinding{
 			ObjectMeta: metav1.ObjectMeta{Name: name},
-			Spec:       admissionv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: name, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny}},
+			Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
+				PolicyName: name, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
+			},
 		})
 	}
 }

@@ -162,7 +162,8 @@ func TestWhatPassesByItself(t *testing.T) {
 			}
 			smtp := b.Listeners[0]
 			smtp.Port = 25
-			b.Listeners, b.Verdicts[25] = append(b.Listeners, smtp), verdicts(b.Targets, 0) // no pod serves it
+			b.Listeners, b.Verdicts[25] = append(b.Listeners, smtp), verdicts(b.Targets,
+				0) // no pod serves it
 		}},
 		{"a headless Service of both families", shape{}, func(s *survey.Snapshot) {
 			s.Services[0].Spec.ClusterIP = corev1.ClusterIPNone

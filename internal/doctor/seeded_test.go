@@ -39,7 +39,9 @@ type seeded struct {
 }
 
 func TestSeeded(t *testing.T) {
-	cases := slices.Concat(seededProxy(), seededRivals(), seededManager(), seededAgent(), seededPools(), seededNodes(), seededTunnels(), seededRoutes(), seededVSwitch(), seededServices(), seededAddresses())
+	cases := slices.Concat(seededProxy(), seededRivals(), seededManager(), seededAgent(),
+		seededPools(), seededNodes(), seededTunnels(), seededRoutes(), seededVSwitch(), seededServices(),
+		seededAddresses())
 	reached := map[string]bool{}
 	for _, c := range cases {
 		reached[c.check] = true
@@ -70,7 +72,8 @@ func expectFound(t *testing.T, c seeded, findings []Finding) {
 			continue
 		}
 		missing := func(part string) bool { return !strings.Contains(f.What, part) }
-		if f.Severity == c.severity && f.Object == c.object && !slices.ContainsFunc(c.reports, missing) && strings.Contains(f.Remedy, c.do) {
+		if f.Severity == c.severity && f.Object == c.object && !slices.ContainsFunc(c.reports, missing) &&
+			strings.Contains(f.Remedy, c.do) {
 			hits++
 		}
 	}
@@ -147,7 +150,8 @@ func onDedicated(address string, health lb.Verdict) func(*survey.Snapshot) {
 	return func(s *survey.Snapshot) {
 		n, b := s.Nodes[2], &s.LoadBalancers[0]
 		n.Spec.ProviderID = "hrobot://4711"
-		n.Status.Addresses = append([]corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: address}}, n.Status.Addresses...)
+		n.Status.Addresses = append([]corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: address}},
+			n.Status.Addresses...)
 		s.Servers, s.Network.Routes = s.Servers[:2], s.Network.Routes[:2]
 		b.Targets[2] = lb.AddressTarget(netip.MustParseAddr(address))
 		b.Verdicts[80] = verdicts(b.Targets, machines)
@@ -312,7 +316,9 @@ func seededRoutes() []seeded {
 	add := func(n int, dst func(int) string, via func(int) string) func(*survey.Snapshot) {
 		return func(s *survey.Snapshot) {
 			for i := range n {
-				s.Network.Routes = append(s.Network.Routes, routes.Route{Dst: netip.MustParsePrefix(dst(i)), Via: netip.MustParseAddr(via(i))})
+				s.Network.Routes = append(s.Network.Routes, routes.Route{
+					Dst: netip.MustParsePrefix(dst(i)), Via: netip.MustParseAddr(via(i)),
+				})
 			}
 		}
 	}

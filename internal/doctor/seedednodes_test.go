@@ -70,8 +70,13 @@ func seededAgent() []seeded {
 	}
 }
 
-func setCondition(n *corev1.Node, kind corev1.NodeConditionType, status corev1.ConditionStatus, reason, message string, before time.Duration) {
-	c := corev1.NodeCondition{Type: kind, Status: status, Reason: reason, Message: message, LastTransitionTime: ago(before)}
+func setCondition(
+	n *corev1.Node, kind corev1.NodeConditionType, status corev1.ConditionStatus,
+	reason, message string, before time.Duration,
+) {
+	c := corev1.NodeCondition{
+		Type: kind, Status: status, Reason: reason, Message: message, LastTransitionTime: ago(before),
+	}
 	if old := kube.Condition(n, kind); old != nil {
 		*old = c
 		return
@@ -307,7 +312,9 @@ func podsAreTargets(s *survey.Snapshot, n int) {
 	server := b.Targets[0].Server
 	b.Targets, b.Verdicts[80] = nil, map[lb.Target]lb.Verdict{}
 	for i := range n {
-		pod := lb.Target{Server: server, Address: netip.AddrFrom16([16]byte{0x20, 1, 0x0d, 0xb8, 15: byte(i + 1)})}
+		pod := lb.Target{
+			Server: server, Address: netip.AddrFrom16([16]byte{0x20, 1, 0x0d, 0xb8, 15: byte(i + 1)}),
+		}
 		b.Targets = append(b.Targets, pod)
 		b.Verdicts[80][pod] = lb.Unhealthy
 	}

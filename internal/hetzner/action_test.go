@@ -18,7 +18,9 @@ import (
 )
 
 // tables creates a number of networks, each with its own lock for changes.
-func tables(t *testing.T, sim *hcloudsim.Simulator, c *hetzner.Client, count int) []*hetzner.Network {
+func tables(
+	t *testing.T, sim *hcloudsim.Simulator, c *hetzner.Client, count int,
+) []*hetzner.Network {
 	t.Helper()
 	var all []*hetzner.Network
 	for i := range count {
@@ -74,7 +76,9 @@ func polls(t *testing.T, sim *hcloudsim.Simulator) [][]string {
 func TestActionsAreAskedAboutTogether(t *testing.T) {
 	cost := func(count int, stagger time.Duration) (n int) {
 		synctest.Test(t, func(t *testing.T) {
-			sim, c, _ := project(t, hcloudsim.Options{ActionTime: 900 * time.Millisecond, Latency: 20 * time.Millisecond})
+			sim, c, _ := project(t, hcloudsim.Options{
+				ActionTime: 900 * time.Millisecond, Latency: 20 * time.Millisecond,
+			})
 			all := tables(t, sim, c, count)
 			for i, err := range addAll(t.Context(), all, stagger) {
 				if err != nil {
@@ -89,7 +93,8 @@ func TestActionsAreAskedAboutTogether(t *testing.T) {
 		})
 		return n
 	}
-	one, twenty, staggered, sixty := cost(1, 0), cost(20, 0), cost(20, 10*time.Millisecond), cost(60, 0)
+	one, twenty, staggered, sixty := cost(1, 0), cost(20, 0), cost(20, 10*time.Millisecond), cost(60,
+		0)
 	t.Logf("polls: %d for one action, %d for 20 at once, %d for 20 in a fifth of a second, %d for 60 at once", one, twenty, staggered, sixty)
 	if twenty > one {
 		t.Errorf("20 actions at once cost %d polls, one costs %d", twenty, one)

@@ -107,7 +107,8 @@ func TestWhoGoesFirst(t *testing.T) {
 			synctest.Wait()
 		}
 		waiting.Wait()
-		if !slices.IsSortedFunc(d.passed, func(a, b requests.Priority) int { return int(b - a) }) || len(d.passed) != 12 {
+		if !slices.IsSortedFunc(d.passed, func(a, b requests.Priority) int { return int(b - a) }) ||
+			len(d.passed) != 12 {
 			t.Errorf("passed in the order %v", d.passed)
 		}
 	})
@@ -128,7 +129,8 @@ func TestBackgroundIsStretchedNotStarved(t *testing.T) {
 			})
 		}
 		began := time.Now()
-		if status, err := d.knock(t.Context(), requests.Background); err != nil || status != http.StatusOK {
+		if status, err := d.knock(t.Context(), requests.Background); err != nil ||
+			status != http.StatusOK {
 			t.Errorf("%d, %v", status, err)
 		}
 		if waited := time.Since(began); waited < 10*time.Minute || waited > 20*time.Minute {

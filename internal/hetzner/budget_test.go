@@ -70,14 +70,18 @@ func overspend(t *testing.T, others float64) {
 	if others > 0 {
 		other := hcloud.NewClient(hcloud.WithEndpoint("http://cloud.test/v1"), hcloud.WithToken("right"),
 			hcloud.WithHTTPClient(&http.Client{Transport: sim.Transport()}))
-		repeat(time.Duration(float64(time.Second)/others), func(ctx context.Context) { _, _, _ = other.Server.List(ctx, hcloud.ServerListOpts{}) })
+		repeat(time.Duration(float64(time.Second)/others), func(ctx context.Context) {
+			_, _, _ = other.Server.List(ctx, hcloud.ServerListOpts{})
+		})
 	}
 	var slowest time.Duration
 	route, standing := routes.Route{Dst: netip.MustParsePrefix("10.244.1.0/24"), Via: netip.MustParseAddr("10.0.0.2")}, false
 	repeat(time.Minute, func(ctx context.Context) {
 		began, change := time.Now(), table.Add
 		if standing {
-			change = func(ctx context.Context, r routes.Route) error { return table.Delete(ctx, r, time.Time{}) }
+			change = func(ctx context.Context, r routes.Route) error {
+				return table.Delete(ctx, r, time.Time{})
+			}
 		}
 		if err := change(ctx, route); err != nil && ctx.Err() == nil {
 			t.Errorf("an urgent change: %v", err)

@@ -143,7 +143,9 @@ func TestOperationsAreNamedBelowTheEndpoint(t *testing.T) {
 		c, err := hetzner.New(hetzner.Options{
 			Endpoint: "http://proxy.test/hetzner/v1", Registry: registry, Token: func() (string, error) { return "right", nil },
 			Transport: transport(func(r *http.Request) (*http.Response, error) {
-				return &http.Response{StatusCode: http.StatusNotFound, Request: r, Body: http.NoBody, Header: http.Header{}}, nil
+				return &http.Response{
+					StatusCode: http.StatusNotFound, Request: r, Body: http.NoBody, Header: http.Header{},
+				}, nil
 			}),
 		})
 		if err != nil {

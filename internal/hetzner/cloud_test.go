@@ -136,7 +136,8 @@ func TestGetTellsAbsenceFromFailure(t *testing.T) {
 			t.Errorf("a server that isn't there: %v, want ErrNoServer", err)
 		}
 		other := client(t, sim, func() (string, error) { return "wrong", nil })
-		if _, err := other.Servers(0).Get(t.Context(), 4711); err == nil || errors.Is(err, cloud.ErrNoServer) || !hetzner.Unauthorized(err) {
+		if _, err := other.Servers(0).Get(t.Context(), 4711); err == nil ||
+			errors.Is(err, cloud.ErrNoServer) || !hetzner.Unauthorized(err) {
 			t.Errorf("with a wrong token: %v, want that it is refused", err)
 		}
 	})
@@ -164,7 +165,9 @@ func entry(dst, via string) routes.Route {
 func TestRouteTable(t *testing.T) {
 	for _, busy := range []hcloudsim.Busy{hcloudsim.BusyConflict, hcloudsim.BusyLocked} {
 		synctest.Test(t, func(t *testing.T) {
-			sim, c, id := project(t, hcloudsim.Options{ActionTime: 400 * time.Millisecond, Busy: busy, RouteLimit: 3})
+			sim, c, id := project(t, hcloudsim.Options{
+				ActionTime: 400 * time.Millisecond, Busy: busy, RouteLimit: 3,
+			})
 			seed(t, sim, id, 3)
 			table, err := c.Network(t.Context(), "cluster")
 			if err != nil {
@@ -256,7 +259,9 @@ func TestDeletingWhatIsGone(t *testing.T) {
 // A change of the network by another client is waited for.
 func TestABusyNetworkIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		sim, c, id := project(t, hcloudsim.Options{ActionTime: 3 * time.Second, Busy: hcloudsim.BusyLocked})
+		sim, c, id := project(t, hcloudsim.Options{
+			ActionTime: 3 * time.Second, Busy: hcloudsim.BusyLocked,
+		})
 		seed(t, sim, id, 2)
 		mine, err := c.Network(t.Context(), "cluster")
 		if err != nil {

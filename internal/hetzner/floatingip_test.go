@@ -84,7 +84,9 @@ func (f *floating) must(err error) {
 func (f *floating) machine(name string) string { return fmt.Sprintf("hcloud://%d", f.id[name]) }
 
 func (f *floating) route(address, server string) error {
-	return f.ips.Route(f.t.Context(), netip.MustParseAddr(address), addresses.Destination{ProviderID: f.machine(server)})
+	return f.ips.Route(f.t.Context(), netip.MustParseAddr(address), addresses.Destination{
+		ProviderID: f.machine(server),
+	})
 }
 
 // leads expects an address to be assigned to a server; empty: to none.
@@ -238,7 +240,8 @@ func TestFloatingIPsThatStay(t *testing.T) {
 					f.leads(c.address, "b")
 					return
 				}
-				if err == nil || !strings.Contains(err.Error(), c.refused) || !strings.Contains(err.Error(), c.address) {
+				if err == nil || !strings.Contains(err.Error(), c.refused) ||
+					!strings.Contains(err.Error(), c.address) {
 					t.Errorf("error is %v, want %q", err, c.refused)
 				}
 				about(t, err, addresses.AboutAddress)
@@ -360,7 +363,10 @@ func TestLostRepliesOfFloatingIPs(t *testing.T) {
 	for seed := range uint64(40) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 7))
-			o := hcloudsim.Options{ActionTime: 300 * time.Millisecond, EffectsAtOnce: r.IntN(2) == 0, RefuseReassign: r.IntN(2) == 0, RateLimit: hcloudsim.Unlimited}
+			o := hcloudsim.Options{
+				ActionTime: 300 * time.Millisecond, EffectsAtOnce: r.IntN(2) == 0,
+				RefuseReassign: r.IntN(2) == 0, RateLimit: hcloudsim.Unlimited,
+			}
 			bubble(t, o, func(f *floating) {
 				for range 5 {
 					to := []string{"a", "b", "c"}[r.IntN(3)]

@@ -134,7 +134,8 @@ func TestInspectServers(t *testing.T) {
 			t.Errorf("%s: %+v", c.seed.Name, s)
 		}
 	}
-	if seen, err = l.Servers(0).List(t.Context(), time.Time{}); err != nil || len(seen) != len(cases) || seen[0].PrivateIP.IsValid() {
+	if seen, err = l.Servers(0).List(t.Context(), time.Time{}); err != nil ||
+		len(seen) != len(cases) || seen[0].PrivateIP.IsValid() {
 		t.Errorf("without a network: %v, %+v", err, seen)
 	}
 }
@@ -147,7 +148,9 @@ func TestInspectNetwork(t *testing.T) {
 	must[hcloud.LoadBalancerCreateResult](t)(l.api.LoadBalancer.Create(t.Context(), balancerOpts("web", l.network)))
 	want := []routes.Route{entry("10.244.9.0/24", "10.0.0.2"), entry("10.244.1.0/24", "10.0.77.77"), entry("0.0.0.0/0", "10.0.0.3")}
 	for _, r := range want {
-		if err := l.sim.AddRoute(l.network.ID, hcloudsim.RouteSeed{Destination: r.Dst, Gateway: r.Via}); err != nil {
+		if err := l.sim.AddRoute(l.network.ID, hcloudsim.RouteSeed{
+			Destination: r.Dst, Gateway: r.Via,
+		}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -163,7 +166,8 @@ func TestInspectNetwork(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			n, err := l.InspectNetwork(t.Context(), c.idOrName)
 			if c.missing {
-				if !errors.Is(err, hetzner.ErrNoNetwork) || !strings.Contains(err.Error(), strconv.Quote(c.idOrName)) {
+				if !errors.Is(err, hetzner.ErrNoNetwork) ||
+					!strings.Contains(err.Error(), strconv.Quote(c.idOrName)) {
 					t.Errorf("%v", err)
 				}
 				return
@@ -180,19 +184,23 @@ func TestInspectNetwork(t *testing.T) {
 }
 
 // balancerOpts are for a load balancer on two ports.
-func balancerOpts(name string, network *hcloud.Network, servers ...*hcloud.Server) hcloud.LoadBalancerCreateOpts {
+func balancerOpts(
+	name string, network *hcloud.Network, servers ...*hcloud.Server,
+) hcloud.LoadBalancerCreateOpts {
 	o := hcloud.LoadBalancerCreateOpts{
 		Name: name, LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"}, Location: &hcloud.Location{Name: "fsn1"},
 		Labels: map[string]string{"name": name}, Network: network,
 	}
 	for _, port := range []int{80, 443} {
 		o.Services = append(o.Services, hcloud.LoadBalancerCreateOptsService{
-			Protocol: hcloud.LoadBalancerServiceProtocolTCP, ListenPort: new(port), DestinationPort: new(port + 30000),
+			Protocol: hcloud.LoadBalancerServiceProtocolTCP, ListenPort: new(port),
+			DestinationPort: new(port + 30000),
 		})
 	}
 	for _, s := range servers {
 		o.Targets = append(o.Targets, hcloud.LoadBalancerCreateOptsTarget{
-			Type: hcloud.LoadBalancerTargetTypeServer, Server: hcloud.LoadBalancerCreateOptsTargetServer{Server: s}, UsePrivateIP: new(network != nil),
+			Type:   hcloud.LoadBalancerTargetTypeServer,
+			Server: hcloud.LoadBalancerCreateOptsTargetServer{Server: s}, UsePrivateIP: new(network != nil),
 		})
 	}
 	return o
@@ -206,12 +214,14 @@ func TestInspectLoadBalancers(t *testing.T) {
 		servers = append(servers, l.server(t, hcloudsim.ServerSeed{Name: fmt.Sprint("node-", i), Network: l.network.ID}))
 	}
 	create := func(o hcloud.LoadBalancerCreateOpts) int64 {
-		return must[hcloud.LoadBalancerCreateResult](t)(l.api.LoadBalancer.Create(t.Context(), o)).LoadBalancer.ID
+		return must[hcloud.LoadBalancerCreateResult](t)(l.api.LoadBalancer.Create(t.Context(),
+			o)).LoadBalancer.ID
 	}
 	inside := create(balancerOpts("inside", l.network, servers...))
 	outside := balancerOpts("outside", nil, servers[0])
 	outside.Targets = append(outside.Targets, hcloud.LoadBalancerCreateOptsTarget{
-		Type: hcloud.LoadBalancerTargetTypeIP, IP: hcloud.LoadBalancerCreateOptsTargetIP{IP: net.IP(owned.AsSlice()).String()},
+		Type: hcloud.LoadBalancerTargetTypeIP,
+		IP:   hcloud.LoadBalancerCreateOptsTargetIP{IP: net.IP(owned.AsSlice()).String()},
 	})
 	create(outside)
 	for i := range 50 { // a second page
@@ -221,28 +231,41 @@ func TestInspectLoadBalancers(t *testing.T) {
 		server *hcloud.Server
 		port   int
 		health hcloudsim.Health
-	}{{servers[0], 0, hcloudsim.HealthHealthy}, {servers[1], 80, hcloudsim.HealthUnhealthy}, {servers[1], 443, hcloudsim.HealthHealthy}, {servers[2], 0, hcloudsim.HealthUnknown}} {
-		if err := l.sim.SetTargetHealth(inside, hcloudsim.TargetID{Server: h.server.ID}, h.port, h.health); err != nil {
+	}{
+		{servers[0], 0, hcloudsim.HealthHealthy}, {servers[1], 80, hcloudsim.HealthUnhealthy},
+		{servers[1], 443, hcloudsim.HealthHealthy}, {servers[2], 0, hcloudsim.HealthUnknown},
+	} {
+		if err := l.sim.SetTargetHealth(inside, hcloudsim.TargetID{Server: h.server.ID}, h.port,
+			h.health); err != nil {
 			t.Fatal(err)
 		}
 	}
 	seen, err := l.LoadBalancers().All(t.Context())
-	if err != nil || len(seen) != 52 || !slices.IsSortedFunc(seen, func(a, b lb.State) int { return int(a.ID - b.ID) }) {
+	if err != nil || len(seen) != 52 ||
+		!slices.IsSortedFunc(seen, func(a, b lb.State) int { return int(a.ID - b.ID) }) {
 		t.Fatalf("%v, %d load balancers", err, len(seen))
 	}
 	b := seen[0]
 	if b.Name != "inside" || b.Labels["name"] != "inside" || b.Network != l.network.ID || len(b.Listeners) != 2 || len(b.Targets) != 3 || b.OtherTargets != 0 || b.Created.IsZero() {
 		t.Errorf("%+v", b)
 	}
-	for i, want := range []map[int]lb.Verdict{{80: lb.Healthy, 443: lb.Healthy}, {80: lb.Unhealthy, 443: lb.Healthy}, {80: lb.Unknown, 443: lb.Unknown}} {
+	for i, want := range []map[int]lb.Verdict{
+		{80: lb.Healthy, 443: lb.Healthy}, {80: lb.Unhealthy, 443: lb.Healthy},
+		{80: lb.Unknown, 443: lb.Unknown},
+	} {
 		for port, verdict := range want {
-			if got, judged := b.Verdicts[port][lb.Target{Server: servers[i].ID, Private: true}]; got != verdict || !judged || !b.Targets[i].Private {
+			if got, judged := b.Verdicts[port][lb.Target{
+				Server: servers[i].ID, Private: true,
+			}]; got != verdict || !judged || !b.Targets[i].Private {
 				t.Errorf("target %d on port %d is %v, want %v", i, port, got, verdict)
 			}
 		}
 	}
 	b = seen[1]
-	if want := []lb.Target{{Server: servers[0].ID}, lb.AddressTarget(owned)}; !slices.Equal(b.Targets, want) || len(b.Verdicts[80]) != 2 || b.OtherTargets != 0 || b.Network != 0 {
+	if want := []lb.Target{
+		{Server: servers[0].ID}, lb.AddressTarget(owned),
+	}; !slices.Equal(b.Targets, want) || len(b.Verdicts[80]) != 2 || b.OtherTargets != 0 ||
+		b.Network != 0 {
 		t.Errorf("%+v", b)
 	}
 }

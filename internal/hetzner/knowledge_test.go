@@ -16,7 +16,10 @@ import (
 )
 
 // inProject runs a test in a project of 120 servers with a cached list.
-func inProject(t *testing.T, test func(t *testing.T, sim *hcloudsim.Simulator, servers *hetzner.Servers, network int64)) {
+func inProject(
+	t *testing.T,
+	test func(t *testing.T, sim *hcloudsim.Simulator, servers *hetzner.Servers, network int64),
+) {
 	synctest.Test(t, func(t *testing.T) {
 		sim, c, network := project(t, hcloudsim.Options{AttachmentLimit: hcloudsim.Unlimited})
 		seed(t, sim, network, 120)
@@ -63,23 +66,24 @@ func expectRequests(t *testing.T, sim *hcloudsim.Simulator, want int) {
 func TestOneServerIsLookedUpAlone(t *testing.T) {
 	for _, by := range []string{"ID", "name"} {
 		t.Run(by, func(t *testing.T) {
-			inProject(t, func(t *testing.T, sim *hcloudsim.Simulator, servers *hetzner.Servers, network int64) {
-				id := rent(t, sim, "new", network)
-				q := cloud.Question{ID: id, Since: time.Now()}
-				if by == "name" {
-					q = cloud.Question{Name: "new", Since: time.Now()}
-				}
-				for range 3 {
-					if list := look(t, servers, q); len(list) != 121 || list[120].Name != "new" || !list[120].PrivateIP.IsValid() {
-						t.Errorf("%d servers, want the new one among 121", len(list))
+			inProject(t,
+				func(t *testing.T, sim *hcloudsim.Simulator, servers *hetzner.Servers, network int64) {
+					id := rent(t, sim, "new", network)
+					q := cloud.Question{ID: id, Since: time.Now()}
+					if by == "name" {
+						q = cloud.Question{Name: "new", Since: time.Now()}
 					}
-				}
-				list, err := servers.List(t.Context(), time.Time{})
-				if err != nil || len(list) != 121 {
-					t.Errorf("%d servers in the list, %v; want 121", len(list), err)
-				}
-				expectRequests(t, sim, 1)
-			})
+					for range 3 {
+						if list := look(t, servers, q); len(list) != 121 || list[120].Name != "new" || !list[120].PrivateIP.IsValid() {
+							t.Errorf("%d servers, want the new one among 121", len(list))
+						}
+					}
+					list, err := servers.List(t.Context(), time.Time{})
+					if err != nil || len(list) != 121 {
+						t.Errorf("%d servers in the list, %v; want 121", len(list), err)
+					}
+					expectRequests(t, sim, 1)
+				})
 		})
 	}
 }
@@ -99,7 +103,9 @@ func TestAServerThatIsNotThereIsLookedUpOnce(t *testing.T) {
 
 // Many servers are looked up by reading the list, at once or one after the other.
 func TestManyServersAreLookedUpByTheList(t *testing.T) {
-	inProject(t, func(t *testing.T, sim *hcloudsim.Simulator, servers *hetzner.Servers, network int64) {
+	inProject(t, func(
+		t *testing.T, sim *hcloudsim.Simulator, servers *hetzner.Servers, network int64,
+	) {
 		var questions []cloud.Question
 		for _, name := range []string{"x", "y", "z", "u", "v"} {
 			questions = append(questions, cloud.Question{ID: rent(t, sim, name, network), Since: time.Now()})
@@ -125,7 +131,9 @@ func TestManyServersAreLookedUpByTheList(t *testing.T) {
 // A response that contradicts the cached list about other servers causes a new list: two servers
 // never have one name or one address.
 func TestAnAnswerThatContradictsTheList(t *testing.T) {
-	inProject(t, func(t *testing.T, sim *hcloudsim.Simulator, servers *hetzner.Servers, network int64) {
+	inProject(t, func(
+		t *testing.T, sim *hcloudsim.Simulator, servers *hetzner.Servers, network int64,
+	) {
 		old := sim.Servers()[7]
 		if err := sim.DeleteServer(old.ID); err != nil {
 			t.Fatal(err)
@@ -151,7 +159,9 @@ func TestAnAnswerThatContradictsTheList(t *testing.T) {
 // A response about one server has no information about the others: if a new list is required it is
 // read, and includes the earlier response.
 func TestAnAnswerIsNoList(t *testing.T) {
-	inProject(t, func(t *testing.T, sim *hcloudsim.Simulator, servers *hetzner.Servers, network int64) {
+	inProject(t, func(
+		t *testing.T, sim *hcloudsim.Simulator, servers *hetzner.Servers, network int64,
+	) {
 		id := rent(t, sim, "new", network)
 		look(t, servers, cloud.Question{ID: id, Since: time.Now()})
 		gone := sim.Servers()[3].ID
@@ -167,12 +177,16 @@ func TestAnAnswerIsNoList(t *testing.T) {
 
 // A server with another address is found there by one request.
 func TestAServersNewAddressIsLookedUpAlone(t *testing.T) {
-	inProject(t, func(t *testing.T, sim *hcloudsim.Simulator, servers *hetzner.Servers, network int64) {
+	inProject(t, func(
+		t *testing.T, sim *hcloudsim.Simulator, servers *hetzner.Servers, network int64,
+	) {
 		moved := sim.Servers()[5]
 		api := hcloud.NewClient(hcloud.WithEndpoint("http://cloud.test/v1"), hcloud.WithToken("right"),
 			hcloud.WithHTTPClient(&http.Client{Transport: sim.Transport()}))
 		ref := &hcloud.Server{ID: moved.ID}
-		if _, _, err := api.Server.DetachFromNetwork(t.Context(), ref, hcloud.ServerDetachFromNetworkOpts{Network: &hcloud.Network{ID: network}}); err != nil {
+		if _, _, err := api.Server.DetachFromNetwork(t.Context(), ref, hcloud.ServerDetachFromNetworkOpts{
+			Network: &hcloud.Network{ID: network},
+		}); err != nil {
 			t.Fatal(err)
 		}
 		if _, _, err := api.Server.AttachToNetwork(t.Context(), ref, hcloud.ServerAttachToNetworkOpts{

@@ -134,7 +134,8 @@ func TestAListTakesARequestForEachPage(t *testing.T) {
 		read := func(want int) {
 			t.Helper()
 			sim.ResetRequests()
-			if list, err := servers.List(t.Context(), time.Now()); err != nil || len(list) != len(sim.Servers()) {
+			if list, err := servers.List(t.Context(), time.Now()); err != nil ||
+				len(list) != len(sim.Servers()) {
 				t.Errorf("%d servers, %v; want %d", len(list), err, len(sim.Servers()))
 			}
 			if n := requested(sim, "GET /v1/servers"); n != want {

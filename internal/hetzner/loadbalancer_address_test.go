@@ -13,7 +13,10 @@ import (
 )
 
 // inLabOf is inLab with options of the cloud. pod returns addresses in the /64 of server 0.
-func inLabOf(t *testing.T, options hcloudsim.Options, test func(t *testing.T, lab *balancerLab, pod func(server, host int) lb.Target)) {
+func inLabOf(
+	t *testing.T, options hcloudsim.Options,
+	test func(t *testing.T, lab *balancerLab, pod func(server, host int) lb.Target),
+) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		options.Token, options.RateLimit, options.ActionTime = "lab", hcloudsim.Unlimited, 300*time.Millisecond
@@ -52,56 +55,60 @@ func (lab *balancerLab) observed(t *testing.T) lb.State {
 }
 
 func TestPodsAreTargetsAtTheirAddresses(t *testing.T) {
-	inLabOf(t, hcloudsim.Options{}, func(t *testing.T, lab *balancerLab, pod func(server, host int) lb.Target) {
-		have := lab.created(t)
-		node := lb.Target{Server: lab.servers[0]}
-		want := []lb.Target{node, pod(0, 1), pod(0, 2), pod(1, 1)}
-		for _, target := range want {
-			if err := lab.Apply(t.Context(), have, lb.AddTarget{Target: target}); err != nil {
-				t.Fatal(err)
+	inLabOf(t, hcloudsim.Options{},
+		func(t *testing.T, lab *balancerLab, pod func(server, host int) lb.Target) {
+			have := lab.created(t)
+			node := lb.Target{Server: lab.servers[0]}
+			want := []lb.Target{node, pod(0, 1), pod(0, 2), pod(1, 1)}
+			for _, target := range want {
+				if err := lab.Apply(t.Context(), have, lb.AddTarget{Target: target}); err != nil {
+					t.Fatal(err)
+				}
 			}
-		}
-		slices.SortFunc(want, lb.Target.Compare)
-		have = lab.observed(t)
-		if !slices.Equal(have.Targets, want) {
-			t.Fatalf("targets are %v, want %v", have.Targets, want)
-		}
-		if len(have.Verdicts[80]) != 4 || have.Verdicts[80][pod(0, 2)] != lb.Healthy {
-			t.Errorf("verdicts are %v", have.Verdicts)
-		}
-		if err := lab.Apply(t.Context(), have, lb.AddTarget{Target: pod(0, 1)}); err != nil {
-			t.Errorf("adding one that is there: %v", err)
-		}
-		for range 2 { // the second time it is deleted already
-			if err := lab.Apply(t.Context(), have, lb.RemoveTarget{Target: pod(0, 1)}); err != nil {
-				t.Fatal(err)
+			slices.SortFunc(want, lb.Target.Compare)
+			have = lab.observed(t)
+			if !slices.Equal(have.Targets, want) {
+				t.Fatalf("targets are %v, want %v", have.Targets, want)
 			}
-		}
-		if have = lab.observed(t); slices.Contains(have.Targets, pod(0, 1)) || len(have.Targets) != 3 {
-			t.Errorf("targets are %v", have.Targets)
-		}
-		stranger := lb.Target{Server: lab.servers[0], Address: pod(1, 7).Address}
-		var rejected *lb.RejectedError
-		if err := lab.Apply(t.Context(), have, lb.AddTarget{Target: stranger}); !errors.As(err, &rejected) || !rejected.Target || rejected.Code != "ip_not_assigned_to_server" {
-			t.Errorf("another server's address: %v", err)
-		}
-	})
+			if len(have.Verdicts[80]) != 4 || have.Verdicts[80][pod(0, 2)] != lb.Healthy {
+				t.Errorf("verdicts are %v", have.Verdicts)
+			}
+			if err := lab.Apply(t.Context(), have, lb.AddTarget{Target: pod(0, 1)}); err != nil {
+				t.Errorf("adding one that is there: %v", err)
+			}
+			for range 2 { // the second time it is deleted already
+				if err := lab.Apply(t.Context(), have, lb.RemoveTarget{Target: pod(0, 1)}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if have = lab.observed(t); slices.Contains(have.Targets, pod(0, 1)) || len(have.Targets) != 3 {
+				t.Errorf("targets are %v", have.Targets)
+			}
+			stranger := lb.Target{Server: lab.servers[0], Address: pod(1, 7).Address}
+			var rejected *lb.RejectedError
+			if err := lab.Apply(t.Context(), have, lb.AddTarget{Target: stranger}); !errors.As(err, &rejected) || !rejected.Target || rejected.Code != "ip_not_assigned_to_server" {
+				t.Errorf("another server's address: %v", err)
+			}
+		})
 }
 
 // The error target_already_defined has no information about a pod if its server is a target at
 // another address.
 func TestSecondPodOfANodeMayBeRefused(t *testing.T) {
-	inLabOf(t, hcloudsim.Options{OneTargetPerServer: true}, func(t *testing.T, lab *balancerLab, pod func(server, host int) lb.Target) {
-		have := lab.created(t)
-		if err := lab.Apply(t.Context(), have, lb.AddTarget{Target: pod(0, 1)}); err != nil {
-			t.Fatal(err)
-		}
-		var rejected *lb.RejectedError
-		if err := lab.Apply(t.Context(), have, lb.AddTarget{Target: pod(0, 2)}); !errors.As(err, &rejected) || !rejected.Target {
-			t.Errorf("a second pod of the node: %v", err)
-		}
-		if err := lab.Apply(t.Context(), have, lb.AddTarget{Target: pod(0, 1)}); err != nil {
-			t.Errorf("the first once more: %v", err)
-		}
-	})
+	inLabOf(t, hcloudsim.Options{OneTargetPerServer: true},
+		func(t *testing.T, lab *balancerLab, pod func(server, host int) lb.Target) {
+			have := lab.created(t)
+			if err := lab.Apply(t.Context(), have, lb.AddTarget{Target: pod(0, 1)}); err != nil {
+				t.Fatal(err)
+			}
+			var rejected *lb.RejectedError
+			if err := lab.Apply(t.Context(), have, lb.AddTarget{
+				Target: pod(0, 2),
+			}); !errors.As(err, &rejected) || !rejected.Target {
+				t.Errorf("a second pod of the node: %v", err)
+			}
+			if err := lab.Apply(t.Context(), have, lb.AddTarget{Target: pod(0, 1)}); err != nil {
+				t.Errorf("the first once more: %v", err)
+			}
+		})
 }

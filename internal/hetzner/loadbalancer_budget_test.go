@@ -59,8 +59,8 @@ func TestReadsOfLoadBalancersAreUrgent(t *testing.T) {
 	})
 }
 
-// A deletion holds the network's writer, so routes would wait with it; and it is given up before the
-// read that it was decided on is old.
+// A deletion holds the network's writer, so routes would wait with it; and it is given up before
+// the read that it was decided on is old.
 func TestADeletionDelaysNoRoute(t *testing.T) {
 	spent(t, func(t *testing.T, lab *balancerLab, attached lb.State) {
 		deleted := make(chan error, 1)
@@ -81,7 +81,8 @@ func TestADeletionIsGivenUp(t *testing.T) {
 	spent(t, func(t *testing.T, lab *balancerLab, have lb.State) {
 		have.Network = 0
 		began := time.Now()
-		if err := lab.Apply(t.Context(), have, lb.Delete{}); err == nil || time.Since(began) > time.Minute {
+		if err := lab.Apply(t.Context(), have, lb.Delete{}); err == nil ||
+			time.Since(began) > time.Minute {
 			t.Errorf("after %s: %v", time.Since(began), err)
 		}
 	})

@@ -255,7 +255,8 @@ func (lab *balancerLab) onNetwork(t *testing.T, action, body string) {
 func (lab *balancerLab) post(t *testing.T, path, body string) {
 	t.Helper()
 	url := "http://cloud.invalid/v1/" + path
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(body))
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url,
+		strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -57,7 +57,8 @@ func TestPrimaryIPsAreFound(t *testing.T) {
 			t.Fatalf("found %+v, %v", found, err)
 		}
 		first, second := found[0], found[1]
-		if !first.Net.IsSingleIP() || !first.Net.Addr().Is4() || second.Net.Bits() != 64 || second.Net.Addr().Is4() ||
+		if !first.Net.IsSingleIP() || !first.Net.Addr().Is4() || second.Net.Bits() != 64 ||
+			second.Net.Addr().Is4() ||
 			first.Location != "nbg1" || first.NetworkZone != "eu-central" || first.Holder != "" || first.AutoDelete || first.Labels["underlay.dev/adopt-service"] != "web" {
 			t.Errorf("found %+v", found)
 		}
@@ -73,7 +74,8 @@ func TestCreationWithPrimaryIPs(t *testing.T) {
 			svc.Namespace, svc.Name = "shop", "web"
 			svc.Annotations[lb.AnnotationPrimaryIPv4], svc.Annotations[lb.AnnotationPrimaryIPv6] = "web", "six"
 		})
-		if err := lab.Apply(t.Context(), lb.State{}, lb.Create{Spec: spec}); err == nil || len(lab.sim.LoadBalancers()) > 0 {
+		if err := lab.Apply(t.Context(), lb.State{}, lb.Create{Spec: spec}); err == nil ||
+			len(lab.sim.LoadBalancers()) > 0 {
 			t.Errorf("created without having looked for primary IPs: %v", err)
 		}
 		found, err := lab.PrimaryIPs(t.Context(), spec.UnknownPrimaryIPs(lb.State{}))
@@ -90,7 +92,8 @@ func TestCreationWithPrimaryIPs(t *testing.T) {
 		have := lab.as(t, resolved)
 		address, _ := lab.sim.PrimaryIP(web)
 		network, _ := lab.sim.PrimaryIP(six)
-		if have.PrimaryIPv4 != web || have.PrimaryIPv6 != six || have.IPv4.String() != address.IP || !netip.MustParsePrefix(network.IP).Contains(have.IPv6) {
+		if have.PrimaryIPv4 != web || have.PrimaryIPv6 != six || have.IPv4.String() != address.IP ||
+			!netip.MustParsePrefix(network.IP).Contains(have.IPv6) {
 			t.Errorf("it has %d %s and %d %s", have.PrimaryIPv4, have.IPv4, have.PrimaryIPv6, have.IPv6)
 		}
 		if found, err = lab.PrimaryIPs(t.Context(), []string{"web"}); err != nil || found[0].Holder != fmt.Sprint("load balancer ", have.ID) {

@@ -243,17 +243,25 @@ func TestAddressTargets(t *testing.T) {
 			}
 			lab.as(t, spec)
 		}
-		address, server := lb.AddressTarget(all[2].Private), lb.Target{Server: lab.servers[0], Private: true}
+		address, server := lb.AddressTarget(all[2].Private), lb.Target{
+			Server: lab.servers[0], Private: true,
+		}
 		id := lab.sim.LoadBalancers()[0].ID
-		finding := hcloudsim.Finding{Health: hcloudsim.HealthUnhealthy, Detail: hcloudsim.DetailHTTPStatus, HTTPStatus: 503}
-		if err := lab.sim.SetTargetFinding(id, hcloudsim.TargetID{IP: address.Address}, 80, finding); err != nil {
+		finding := hcloudsim.Finding{
+			Health: hcloudsim.HealthUnhealthy, Detail: hcloudsim.DetailHTTPStatus, HTTPStatus: 503,
+		}
+		if err := lab.sim.SetTargetFinding(id, hcloudsim.TargetID{IP: address.Address}, 80,
+			finding); err != nil {
 			t.Fatal(err)
 		}
 		have := lab.as(t, spec)
-		if have.Verdicts[80][address] != lb.Unhealthy || have.Verdicts[443][address] != lb.Healthy || have.Verdicts[80][server] != lb.Healthy || len(have.Verdicts[80]) != 5 {
+		if have.Verdicts[80][address] != lb.Unhealthy || have.Verdicts[443][address] != lb.Healthy ||
+			have.Verdicts[80][server] != lb.Healthy || len(have.Verdicts[80]) != 5 {
 			t.Errorf("verdicts %v", have.Verdicts)
 		}
-		if why := have.Why[80][address]; why != (lb.Cause{Detail: lb.DetailHTTPStatus, HTTPStatus: 503}) || len(have.Why) != 1 {
+		if why := have.Why[80][address]; why != (lb.Cause{
+			Detail: lb.DetailHTTPStatus, HTTPStatus: 503,
+		}) || len(have.Why) != 1 {
 			t.Errorf("reasons %v", have.Why)
 		}
 		// Another client was faster.

@@ -40,7 +40,9 @@ func TestLostRepliesAreLookedInto(t *testing.T) {
 }
 
 func loseReplies(t *testing.T, r *rand.Rand) {
-	sim, c, _ := project(t, hcloudsim.Options{ActionTime: 300 * time.Millisecond, EffectsAtOnce: r.IntN(2) == 0, RateLimit: hcloudsim.Unlimited})
+	sim, c, _ := project(t, hcloudsim.Options{
+		ActionTime: 300 * time.Millisecond, EffectsAtOnce: r.IntN(2) == 0, RateLimit: hcloudsim.Unlimited,
+	})
 	table, err := c.Network(t.Context(), "cluster")
 	if err != nil {
 		t.Fatal(err)

@@ -55,7 +55,8 @@ func TestANetworkIsCoupledWithAVSwitch(t *testing.T) {
 		if err := n.ExposeRoutes(t.Context()); err != nil {
 			t.Error(err)
 		}
-		if r := sim.Requests(); len(r) != 2 || r[0].Status != http.StatusLocked || r[1].Status != http.StatusOK {
+		if r := sim.Requests(); len(r) != 2 || r[0].Status != http.StatusLocked ||
+			r[1].Status != http.StatusOK {
 			t.Errorf("requests %+v, want one, and it again", r)
 		}
 		if now, _ := sim.Network(n.Last().ID); !now.ExposeRoutesToVSwitch || now.Name != "coupled" || now.Labels["team"] != "a" {

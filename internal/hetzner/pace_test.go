@@ -29,7 +29,9 @@ func TestRoutesAtThePaceOfTheCloud(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("latency %s, jitter %s", c.latency, c.jitter), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				sim, cl, _ := project(t, hcloudsim.Options{ActionTime: action, ActionJitter: c.jitter, Latency: c.latency})
+				sim, cl, _ := project(t, hcloudsim.Options{
+					ActionTime: action, ActionJitter: c.jitter, Latency: c.latency,
+				})
 				network := tables(t, sim, cl, 1)[0]
 				began := time.Now()
 				for i := range count {

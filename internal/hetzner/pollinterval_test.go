@@ -48,7 +48,9 @@ func TestPollIntervals(t *testing.T) {
 		}
 		return early
 	}
-	for _, takes := range []time.Duration{300 * time.Millisecond, 2 * time.Second, 0, 40 * time.Millisecond, 900 * time.Millisecond} {
+	for _, takes := range []time.Duration{
+		300 * time.Millisecond, 2 * time.Second, 0, 40 * time.Millisecond, 900 * time.Millisecond,
+	} {
 		poll(150, takes)
 		if wait, _ := p.first("add_route"); wait < takes*97/100 || wait > takes*103/100+5*time.Millisecond {
 			t.Errorf("after 150 actions of %s they are polled after %s", takes, wait)

@@ -137,7 +137,8 @@ func (s *scenario) check() {
 		answers := s.answers(p)
 		if p.refused {
 			// An outage must not spend the budget that is needed after it.
-			if refused := answers[http.StatusTooManyRequests] + answers[http.StatusServiceUnavailable] + answers[http.StatusUnauthorized]; refused > 200 {
+			if refused := answers[http.StatusTooManyRequests] + answers[http.StatusServiceUnavailable] +
+				answers[http.StatusUnauthorized]; refused > 200 {
 				s.t.Errorf("%s: %d requests in a minute in which none could succeed", p.name, refused)
 			}
 			continue
@@ -151,8 +152,10 @@ func (s *scenario) check() {
 		if n := answers[http.StatusTooManyRequests]; n > 0 {
 			s.t.Errorf("%s: %d requests were refused for the budget", p.name, n)
 		}
-		urgent, normal, background := s.took(p, urgentWork), s.took(p, normalWork), s.took(p, backgroundWork)
-		if slowest := slices.Max(append(urgent, 0)); len(urgent) == 0 || p.rushed == nil && slowest > 10*time.Second {
+		urgent, normal, background := s.took(p, urgentWork), s.took(p, normalWork), s.took(p,
+			backgroundWork)
+		if slowest := slices.Max(append(urgent, 0)); len(urgent) == 0 ||
+			p.rushed == nil && slowest > 10*time.Second {
 			s.t.Errorf("%s: %d urgent changes, the slowest took %s", p.name, len(urgent), slowest)
 		}
 		if len(normal) == 0 || len(background) == 0 {
@@ -162,7 +165,8 @@ func (s *scenario) check() {
 			s.checkRecovery(p)
 		}
 	}
-	if p := s.phases[1]; mean(s.took(p, urgentWork)) >= mean(s.took(p, normalWork)) || mean(s.took(p, normalWork)) >= mean(s.took(p, backgroundWork)) {
+	if p := s.phases[1]; mean(s.took(p, urgentWork)) >= mean(s.took(p, normalWork)) ||
+		mean(s.took(p, normalWork)) >= mean(s.took(p, backgroundWork)) {
 		s.t.Errorf("%s: the more urgent didn't go first", p.name)
 	}
 }

@@ -170,7 +170,9 @@ func (s *scenario) work(ctx context.Context, working *sync.WaitGroup) {
 		first := time.Duration(i) * time.Second
 		working.Go(func() {
 			write := routeWriter(networks[i])
-			repeat(ctx, first, 5*time.Minute, func(ctx context.Context) error { return s.do(ctx, urgentWork, write) })
+			repeat(ctx, first, 5*time.Minute, func(ctx context.Context) error {
+				return s.do(ctx, urgentWork, write)
+			})
 		})
 		working.Go(func() { repeat(ctx, first, 8*time.Minute, s.balancerWriter(fmt.Sprintf("service-%d", i))) })
 		working.Go(func() {
@@ -185,7 +187,9 @@ func (s *scenario) work(ctx context.Context, working *sync.WaitGroup) {
 			})
 		})
 		working.Go(func() {
-			repeat(ctx, first, 2*time.Second, func(ctx context.Context) error { return s.do(ctx, backgroundWork, s.lookForDrift) })
+			repeat(ctx, first, 2*time.Second, func(ctx context.Context) error {
+				return s.do(ctx, backgroundWork, s.lookForDrift)
+			})
 		})
 	}
 }
@@ -267,7 +271,9 @@ func routeWriter(table *hetzner.Network) func(context.Context) error {
 		}
 		change := table.Add
 		if standing {
-			change = func(ctx context.Context, r routes.Route) error { return table.Delete(ctx, r, time.Time{}) }
+			change = func(ctx context.Context, r routes.Route) error {
+				return table.Delete(ctx, r, time.Time{})
+			}
 		}
 		err := change(ctx, route)
 		if sure = err == nil; sure {
@@ -292,14 +298,18 @@ func (s *scenario) balancerWriter(uid string) func(context.Context) error {
 		case have.Algorithm == lb.LeastConnections:
 			op = lb.ChangeAlgorithm{Algorithm: lb.RoundRobin}
 		}
-		return s.do(ctx, urgentWork, func(ctx context.Context) error { return balancers.Apply(ctx, have, op) })
+		return s.do(ctx, urgentWork, func(ctx context.Context) error {
+			return balancers.Apply(ctx, have, op)
+		})
 	}
 }
 
 // otherProgram uses half of the project's limit.
 func (s *scenario) otherProgram(ctx context.Context) {
 	other := hcloud.NewClient(hcloud.WithEndpoint("http://cloud.test/v1"), hcloud.WithToken("old"), hcloud.WithApplication("other", "1"),
-		hcloud.WithRetryOpts(hcloud.RetryOpts{}), hcloud.WithHTTPClient(&http.Client{Transport: s.sim.Transport()}))
+		hcloud.WithRetryOpts(hcloud.RetryOpts{}), hcloud.WithHTTPClient(&http.Client{
+			Transport: s.sim.Transport(),
+		}))
 	repeat(ctx, 0, 2*time.Second, func(ctx context.Context) error {
 		_, _, _ = other.SSHKey.List(ctx, hcloud.SSHKeyListOpts{}) // a short response
 		return nil

@@ -44,7 +44,9 @@ type swap struct {
 // A process that is stopped at any request releases its lease when everything that it removed has
 // its replacement, and not before. The context of the swap never ends.
 func TestASwapIsOverBeforeTheLeaseIsGivenBack(t *testing.T) {
-	for name, prepare := range map[string]func(*testing.T, *hcloudsim.Simulator, *hetzner.Client, int64) swap{
+	for name, prepare := range map[string]func(
+		*testing.T, *hcloudsim.Simulator, *hetzner.Client, int64,
+	) swap{
 		"a route's gateway": replacedGateway,
 		"a floating IP":     movedFloatingIP,
 	} {
@@ -62,7 +64,9 @@ func TestASwapIsOverBeforeTheLeaseIsGivenBack(t *testing.T) {
 }
 
 // stopAt runs a swap that is stopped at a request, and reports whether it needs that many requests.
-func stopAt(t *testing.T, n int, prepare func(*testing.T, *hcloudsim.Simulator, *hetzner.Client, int64) swap) bool {
+func stopAt(
+	t *testing.T, n int, prepare func(*testing.T, *hcloudsim.Simulator, *hetzner.Client, int64) swap,
+) bool {
 	var gate leadership.Gate
 	sim, _, network := project(t, hcloudsim.Options{ActionTime: time.Second, RefuseReassign: true})
 	wire := &stopping{next: sim.Transport()}
@@ -105,7 +109,9 @@ func stopAt(t *testing.T, n int, prepare func(*testing.T, *hcloudsim.Simulator, 
 	return true
 }
 
-func replacedGateway(t *testing.T, sim *hcloudsim.Simulator, c *hetzner.Client, network int64) swap {
+func replacedGateway(
+	t *testing.T, sim *hcloudsim.Simulator, c *hetzner.Client, network int64,
+) swap {
 	seed(t, sim, network, 2)
 	table, err := c.Network(t.Context(), "cluster")
 	if err != nil {
@@ -150,7 +156,9 @@ func movedFloatingIP(t *testing.T, sim *hcloudsim.Simulator, c *hetzner.Client, 
 	})
 	return swap{
 		do: func(ctx context.Context) error {
-			return ips.Route(ctx, netip.MustParseAddr(web), addresses.Destination{ProviderID: nodes[servers[1]]})
+			return ips.Route(ctx, netip.MustParseAddr(web), addresses.Destination{
+				ProviderID: nodes[servers[1]],
+			})
 		},
 		leadsTo: func() string {
 			if now, _ := sim.FloatingIP(made.ID); now.Server != nil {

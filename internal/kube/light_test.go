@@ -33,7 +33,9 @@ func TestLight(t *testing.T) {
 		},
 	}
 	want := node.DeepCopy()
-	want.Status = corev1.NodeStatus{Addresses: want.Status.Addresses, Conditions: want.Status.Conditions[1:]}
+	want.Status = corev1.NodeStatus{
+		Addresses: want.Status.Addresses, Conditions: want.Status.Conditions[1:],
+	}
 	want.ManagedFields = nil
 	light := kube.Light(corev1.NodeReady)
 	// The informer may do it twice.

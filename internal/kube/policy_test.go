@@ -61,7 +61,11 @@ spec:
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %#v\nwant %#v", got, want)
 	}
-	if numbered := (networkingv1.NetworkPolicyPort{Port: ptr.To(intstr.FromInt32(80))}); allowOf(nil, []networkingv1.NetworkPolicyPort{numbered}).Ports[0] != (policy.Port{Protocol: policy.TCP, Number: 80}) {
+	if numbered := (networkingv1.NetworkPolicyPort{
+		Port: ptr.To(intstr.FromInt32(80)),
+	}); allowOf(nil, []networkingv1.NetworkPolicyPort{numbered}).Ports[0] != (policy.Port{
+		Protocol: policy.TCP, Number: 80,
+	}) {
 		t.Error("a port without protocol is not one of TCP")
 	}
 }

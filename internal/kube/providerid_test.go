@@ -29,7 +29,8 @@ func TestProviderIDsNameOneMachineOrNone(t *testing.T) {
 		if server != want.server || dedicated != want.dedicated {
 			t.Errorf("%q: cloud server %d, dedicated server %d, want %d and %d", id, server, dedicated, want.server, want.dedicated)
 		}
-		others := errors.Is(errServer, kube.ErrOtherProvider) && errors.Is(errDedicated, kube.ErrOtherProvider)
+		others := errors.Is(errServer, kube.ErrOtherProvider) &&
+			errors.Is(errDedicated, kube.ErrOtherProvider)
 		if others != want.others {
 			t.Errorf("%q: another provider's %t, want %t (%v; %v)", id, others, want.others, errServer, errDedicated)
 		}

@@ -30,7 +30,9 @@ func TestWireGuardOf(t *testing.T) {
 		"another program's":   {`"yes"`, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := kube.WireGuardOf(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{kube.WireGuardAnnotation: c.text}}})
+			got := kube.WireGuardOf(&corev1.Node{
+				ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{kube.WireGuardAnnotation: c.text}},
+			})
 			if c.keys == 0 && got != nil || c.keys > 0 && (got == nil || len(got.Keys) != c.keys || got.Key(51820) == "" || got.Key(1) != "") {
 				t.Errorf("got %+v", got)
 			}

@@ -77,7 +77,8 @@ func TestCloseWaitsForAnswers(t *testing.T) {
 		reading, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		send(reading, watch, http.MethodGet) // no response, and no wait for one
-		patch, create := send(t.Context(), write, http.MethodPatch), send(t.Context(), write, http.MethodPost)
+		patch, create := send(t.Context(), write, http.MethodPatch), send(t.Context(), write,
+			http.MethodPost)
 		closed := make(chan error, 1)
 		go func() { closed <- gate.Close(t.Context(), within) }()
 		for _, ended := range []<-chan error{patch, create} {
@@ -111,7 +112,9 @@ func TestCloseTellsOfWritesThatMayArrive(t *testing.T) {
 		safe  bool
 	}{
 		"one has no answer yet": {
-			write: func(t *testing.T, rt http.RoundTripper, _ server) { send(t.Context(), rt, http.MethodPut) },
+			write: func(t *testing.T, rt http.RoundTripper, _ server) {
+				send(t.Context(), rt, http.MethodPut)
+			},
 		},
 		"one's answer was lost": {
 			write: func(t *testing.T, rt http.RoundTripper, s server) {

@@ -44,7 +44,9 @@ func (c *counting) Run(ctx context.Context, tx *knftables.Transaction) error {
 	return c.Interface.Run(ctx, tx)
 }
 
-func (c *counting) ListElements(ctx context.Context, kind, name string) ([]*knftables.Element, error) {
+func (c *counting) ListElements(
+	ctx context.Context, kind, name string,
+) ([]*knftables.Element, error) {
 	c.calls++
 	return c.Interface.ListElements(ctx, kind, name)
 }
@@ -316,7 +318,8 @@ func TestManyOpenings(t *testing.T) {
 	for i := range 110 {
 		pod := netip.AddrFrom16([16]byte{0x20, 1, 0xd, 0xb8, 0, 1, 9: 1, 15: byte(i)})
 		for j := range 20 {
-			from := netip.PrefixFrom(netip.AddrFrom16([16]byte{0x20, 1, 0xd, 0xb8, 0xf, 15: byte(2*j + 1)}), 128)
+			from := netip.PrefixFrom(netip.AddrFrom16([16]byte{0x20, 1, 0xd, 0xb8, 0xf, 15: byte(2*j + 1)}),
+				128)
 			want.Openings = append(want.Openings, Opening{from, netip.AddrPortFrom(pod, 80)})
 		}
 	}
@@ -477,9 +480,10 @@ func TestOwnCommitsAreForgotten(t *testing.T) {
 
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) {
-		return holds(), nil
-	})
+	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 10*time.Second, true,
+		func(context.Context) (bool, error) {
+			return holds(), nil
+		})
 	if err != nil {
 		t.Fatalf("%s: never", what)
 	}

@@ -95,7 +95,9 @@ func (f *segment) desired(podCIDRs ...string) Desired {
 // connect opens a connection and returns the client's address that the server observed; empty if
 // there is no connection in time. at is the address at which the server listens, if it differs from
 // the destination.
-func (f *segment) connect(client *netns.Space, from string, server *netns.Space, to string, at ...string) string {
+func (f *segment) connect(
+	client *netns.Space, from string, server *netns.Space, to string, at ...string,
+) string {
 	f.t.Helper()
 	listen := to
 	if len(at) > 0 {
@@ -295,7 +297,9 @@ type conversation struct {
 	client, server net.Conn
 }
 
-func (f *segment) open(client *netns.Space, from string, server *netns.Space, to string) *conversation {
+func (f *segment) open(
+	client *netns.Space, from string, server *netns.Space, to string,
+) *conversation {
 	f.t.Helper()
 	c := &conversation{t: f.t}
 	var listener net.Listener

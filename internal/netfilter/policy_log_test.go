@@ -48,7 +48,8 @@ func logOf(t *testing.T, node *netns.Space) func() []entry {
 	if err := socket.Send(bind); err != nil {
 		t.Fatal(err)
 	}
-	if reply, _, err := socket.Receive(); err != nil || len(reply) != 1 || nl.NativeEndian().Uint32(reply[0].Data) != 0 {
+	if reply, _, err := socket.Receive(); err != nil || len(reply) != 1 ||
+		nl.NativeEndian().Uint32(reply[0].Data) != 0 {
 		t.Fatalf("binding to the group of nflog: %v, %v", reply, err)
 	}
 	return func() (all []entry) {

@@ -182,7 +182,9 @@ func TestPacketsPassAsTheRulesetSays(t *testing.T) {
 // probe sends from every address to every other one.
 func (l *policyLab) probe(rules policy.Ruleset, f int) {
 	l.t.Helper()
-	at := map[string]*netns.Space{outsides[f]: l.far, podAddress(2, 2, f): l.far, podAddress(2, 3, f): l.far}
+	at := map[string]*netns.Space{
+		outsides[f]: l.far, podAddress(2, 2, f): l.far, podAddress(2, 3, f): l.far,
+	}
 	for i, pod := range l.pods {
 		at[podAddress(1, 2+i, f)] = pod
 	}
@@ -200,7 +202,9 @@ func (l *policyLab) probe(rules policy.Ruleset, f int) {
 					continue
 				}
 				a, b := netip.MustParseAddr(from), netip.MustParseAddr(to)
-				want[from] = rules.Allows(policy.Connection{From: a, To: b, Protocol: policy.UDP, Port: 80 + uint16(port[1]-'0')})
+				want[from] = rules.Allows(policy.Connection{
+					From: a, To: b, Protocol: policy.UDP, Port: 80 + uint16(port[1]-'0'),
+				})
 				l.send(client, from, net.JoinHostPort(to, port), from)
 			}
 			// What the node itself sends is never filtered, and comes last.
@@ -327,7 +331,8 @@ func TestUnknownPodsAreClosed(t *testing.T) {
 		if !got(l.far, far, l.pods[0], known) || !got(l.pods[0], known, l.far, far) {
 			t.Errorf("%s, which no policy selects, is not reached or reaches nothing", known)
 		}
-		if got(l.far, far, l.pods[1], unknown) || got(l.pods[1], unknown, l.far, far) || got(l.pods[0], known, l.pods[1], unknown) {
+		if got(l.far, far, l.pods[1], unknown) || got(l.pods[1], unknown, l.far, far) ||
+			got(l.pods[0], known, l.pods[1], unknown) {
 			t.Errorf("%s, of a pod that nobody knows, is open", unknown)
 		}
 		// With a source address that is not in the node's podCIDRs.

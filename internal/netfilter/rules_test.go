@@ -160,7 +160,8 @@ func TestMinimal(t *testing.T) {
 		var all []netip.Prefix
 		for range random.IntN(12) {
 			bits := 24 + random.IntN(9)
-			all = append(all, netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(random.IntN(256))}), bits).Masked())
+			all = append(all,
+				netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(random.IntN(256))}), bits).Masked())
 		}
 		got := minimal(all)
 		for i := range 256 {
@@ -234,8 +235,10 @@ func TestMinimalOpenings(t *testing.T) {
 	for range 500 {
 		var all []Opening
 		for range random.IntN(12) {
-			from := netip.PrefixFrom(netip.AddrFrom16([16]byte{15: byte(random.IntN(16))}), 124+random.IntN(5)).Masked()
-			to := netip.AddrPortFrom(netip.AddrFrom16([16]byte{0x20, 15: byte(random.IntN(2))}), uint16(80+random.IntN(2)))
+			from := netip.PrefixFrom(netip.AddrFrom16([16]byte{15: byte(random.IntN(16))}), 124+
+				random.IntN(5)).Masked()
+			to := netip.AddrPortFrom(netip.AddrFrom16([16]byte{0x20, 15: byte(random.IntN(2))}), uint16(80+
+				random.IntN(2)))
 			all = append(all, Opening{from, to})
 		}
 		elements := openingElements(all)
@@ -257,7 +260,9 @@ func TestMinimalOpenings(t *testing.T) {
 						holds++
 					}
 				}
-				wanted := slices.ContainsFunc(all, func(o Opening) bool { return o.To == to.To && o.From.Contains(from) })
+				wanted := slices.ContainsFunc(all, func(o Opening) bool {
+					return o.To == to.To && o.From.Contains(from)
+				})
 				if holds > 1 || wanted != (holds == 1) {
 					t.Fatalf("%v became %v: %s to %s is in %d", all, got, from, to.To, holds)
 				}

@@ -113,7 +113,9 @@ func (s *schedule) listen() {
 				continue
 			}
 			for _, port := range schedulePorts {
-				s.flows = append(s.flows, policy.Connection{From: from, To: to, Protocol: policy.UDP, Port: port})
+				s.flows = append(s.flows, policy.Connection{
+					From: from, To: to, Protocol: policy.UDP, Port: port,
+				})
 			}
 		}
 		open := func(port uint16) (socket *net.UDPConn) {
@@ -194,7 +196,9 @@ func (s *schedule) passes(c policy.Connection) bool {
 // send sends every flow at least once, and until change returns, which makes the nodes' filters
 // those of after. Then all that passes before and after has to have arrived, but for mayLose
 // datagrams.
-func (s *schedule) send(what string, mayLose int, change func(), after func(policy.Connection) bool) {
+func (s *schedule) send(
+	what string, mayLose int, change func(), after func(policy.Connection) bool,
+) {
 	s.t.Helper()
 	p := phase{what: what, open: map[policy.Connection]bool{}, lasting: map[policy.Connection]bool{}}
 	for _, flow := range s.flows {
@@ -212,7 +216,8 @@ func (s *schedule) send(what string, mayLose int, change func(), after func(poli
 		for {
 			sent++
 			for _, flow := range s.flows {
-				if _, err := s.from[flow.From].WriteToUDPAddrPort(text, netip.AddrPortFrom(flow.To, flow.Port)); err != nil {
+				if _, err := s.from[flow.From].WriteToUDPAddrPort(text, netip.AddrPortFrom(flow.To,
+					flow.Port)); err != nil {
 					s.t.Errorf("sending %+v: %v", flow, err)
 				}
 			}
@@ -303,7 +308,9 @@ func (s *schedule) calm(c policymodel.Chooser, what string, complete bool) {
 		flow := policymodel.Of(c, s.flows...)
 		flow.Protocol = policy.TCP
 		one, allowed := &talk{Connection: flow}, want(flow)
-		dialer := net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(flow.From, 0)), Timeout: patience(allowed)}
+		dialer := net.Dialer{
+			LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(flow.From, 0)), Timeout: patience(allowed),
+		}
 		if allowed && len(s.conversations) < 12 {
 			s.conversations = append(s.conversations, one)
 		}

@@ -46,7 +46,9 @@ func TestStaleConnections(t *testing.T) {
 		{"begun by the pod", pod6, outside6, outside6, pod6, false},
 	} {
 		a := netip.MustParseAddr
-		if got := s.stale(connection{a(c.from), a(c.to), a(c.replyFrom), a(c.replyTo), 0}); got != c.stale {
+		if got := s.stale(connection{
+			a(c.from), a(c.to), a(c.replyFrom), a(c.replyTo), 0,
+		}); got != c.stale {
 			t.Errorf("%s: stale %t, want %t", c.what, got, c.stale)
 		}
 	}
@@ -85,7 +87,9 @@ type flow struct {
 	to             net.Addr
 }
 
-func (f *segment) flow(client interface{ Do(func()) }, from string, server interface{ Do(func()) }, to string) *flow {
+func (f *segment) flow(
+	client interface{ Do(func()) }, from string, server interface{ Do(func()) }, to string,
+) *flow {
 	f.t.Helper()
 	fl := &flow{t: f.t, to: &net.UDPAddr{IP: net.ParseIP(to), Port: 4000}}
 	listen := func(address string) (c net.PacketConn) {

@@ -19,7 +19,11 @@ type tokens struct {
 }
 
 func (b *tokens) Wait(_ requests.Priority, now time.Time) time.Duration { return b.next.Sub(now) }
-func (b *tokens) Spend(now time.Time)                                   { b.next = now.Add(b.every) }
+func (b *tokens) Spend(
+	now time.Time,
+) {
+	b.next = now.Add(b.every)
+}
 
 // line records the requests that passed a queue, in order.
 type line struct {
@@ -73,7 +77,8 @@ func TestGivingUp(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := q.Wait(requests.WithPriority(ctx, requests.Urgent)); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := q.Wait(requests.WithPriority(ctx, requests.Urgent)); !errors.Is(err,
+			context.DeadlineExceeded) {
 			t.Errorf("got %v", err)
 		}
 		if q.Room(requests.Normal) {
@@ -104,7 +109,8 @@ func TestBackgroundIsNotStarved(t *testing.T) {
 		if _, err := q.Wait(requests.WithPriority(t.Context(), requests.Background)); err != nil {
 			t.Error(err)
 		}
-		if took := time.Since(began); took < requests.LongestStretch || took > requests.LongestStretch+5*time.Minute {
+		if took := time.Since(began); took < requests.LongestStretch ||
+			took > requests.LongestStretch+5*time.Minute {
 			t.Errorf("waited %s", took)
 		}
 		stop()
@@ -115,7 +121,8 @@ func TestBackgroundIsNotStarved(t *testing.T) {
 // Work for an urgent change remains urgent.
 func TestTheFirstMarkStays(t *testing.T) {
 	ctx := requests.WithPriority(t.Context(), requests.Urgent)
-	if p := requests.PriorityOf(requests.WithPriority(ctx, requests.Background)); p != requests.Urgent {
+	if p := requests.PriorityOf(requests.WithPriority(ctx,
+		requests.Background)); p != requests.Urgent {
 		t.Errorf("priority is %s", p)
 	}
 	if p := requests.PriorityOf(t.Context()); p != requests.Normal {

@@ -19,7 +19,10 @@ import (
 )
 
 // repeat calls do repeatedly, until stop.
-func repeat(t *testing.T, working *sync.WaitGroup, ctx context.Context, pause time.Duration, do func(context.Context) error) {
+func repeat(
+	t *testing.T, working *sync.WaitGroup, ctx context.Context, pause time.Duration,
+	do func(context.Context) error,
+) {
 	t.Helper()
 	working.Go(func() {
 		for ctx.Err() == nil {
@@ -52,12 +55,13 @@ func TestQuotasAreNeverOverspent(t *testing.T) {
 					repeat(t, &working, ctx, time.Second, list)
 				}
 				var slowest time.Duration
-				repeat(t, &working, requests.WithPriority(ctx, requests.Urgent), 4*time.Minute, func(ctx context.Context) error {
-					began := time.Now()
-					err := list(ctx)
-					slowest = max(slowest, time.Since(began))
-					return err
-				})
+				repeat(t, &working, requests.WithPriority(ctx, requests.Urgent), 4*time.Minute,
+					func(ctx context.Context) error {
+						began := time.Now()
+						err := list(ctx)
+						slowest = max(slowest, time.Since(began))
+						return err
+					})
 				time.Sleep(5 * time.Hour)
 				stop()
 				working.Wait()
@@ -129,7 +133,8 @@ func TestAnOutage(t *testing.T) {
 						began := time.Now()
 						_, err := a.client.Members(ctx, 4321)
 						var gone *robot.Unavailable
-						if !over.Load() && (!errors.As(err, &gone) || gone.Since.IsZero() || time.Since(began) > time.Second) {
+						if !over.Load() &&
+							(!errors.As(err, &gone) || gone.Since.IsZero() || time.Since(began) > time.Second) {
 							t.Errorf("after %s: %v", time.Since(began), err)
 						}
 						return nil

@@ -53,7 +53,9 @@ func newAccount(t *testing.T, o robotsim.Options) *account {
 	_, err := a.sim.CreateVSwitch(robotsim.VSwitchSeed{ID: 4321, Name: "cluster", VLAN: 4001, Servers: []robotsim.MemberSeed{{Number: 321}, {Number: 421, Status: "failed"}}})
 	noError(t, err)
 	for _, net := range []string{"203.0.113.100/32", "203.0.113.101/32", "203.0.113.102/32", "2001:db8:f::/64"} {
-		noError(t, a.sim.CreateFailover(robotsim.FailoverSeed{Net: netip.MustParsePrefix(net), Server: 321}))
+		noError(t, a.sim.CreateFailover(robotsim.FailoverSeed{
+			Net: netip.MustParsePrefix(net), Server: 321,
+		}))
 	}
 	a.client, err = robot.New(robot.Options{
 		Endpoint: "http://robot.test", Version: "test", Registry: a.registry, Transport: &a.way,
@@ -253,7 +255,8 @@ func answering(t *testing.T, status int, kind, body string) *robot.Client {
 func TestOthersAnswers(t *testing.T) {
 	for _, status := range []int{301, 404, 502} {
 		c := answering(t, status, "text/html", "<html></html>")
-		if _, err := c.Server(t.Context(), 321); err == nil || notFound(err) || !strings.Contains(err.Error(), fmt.Sprint(status)) {
+		if _, err := c.Server(t.Context(), 321); err == nil || notFound(err) ||
+			!strings.Contains(err.Error(), fmt.Sprint(status)) {
 			t.Errorf("%d: got %v", status, err)
 		}
 	}
@@ -300,7 +303,8 @@ func TestFailoverAddressesMoveTogether(t *testing.T) {
 		if err != nil || f.Active != netip.MustParseAddr("2001:db8:2::") {
 			t.Errorf("got %+v, %v", f, err)
 		}
-		if f, err = a.client.RouteFailover(t.Context(), f.IP, netip.Addr{}); err != nil || f.Active.IsValid() {
+		if f, err = a.client.RouteFailover(t.Context(), f.IP, netip.Addr{}); err != nil ||
+			f.Active.IsValid() {
 			t.Errorf("got %+v, %v", f, err)
 		}
 		all, err := a.client.Failovers(t.Context())

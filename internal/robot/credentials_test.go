@@ -29,7 +29,10 @@ func wantRefused(t *testing.T, err error) {
 
 // Regardless of the number of callers and the time, one request has wrong credentials.
 func TestWrongCredentialsAreSentOnce(t *testing.T) {
-	for _, o := range []robotsim.Options{{}, {Blocked: robotsim.BlockedForbidden}, {Blocked: robotsim.BlockedDropped}, {ForbiddenLogin: true}} {
+	for _, o := range []robotsim.Options{
+		{}, {Blocked: robotsim.BlockedForbidden}, {Blocked: robotsim.BlockedDropped},
+		{ForbiddenLogin: true},
+	} {
 		synctest.Test(t, func(t *testing.T) {
 			o.Latency = 50 * time.Millisecond
 			a := newAccount(t, o)
@@ -76,7 +79,9 @@ func TestWrongCredentialsAreSentOnce(t *testing.T) {
 // together, and the new one is used as soon as that is safe.
 func TestARevokedPasswordFailsTwiceAtMost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a := newAccount(t, robotsim.Options{Latency: 200 * time.Millisecond, FailoverTime: 50 * time.Second})
+		a := newAccount(t, robotsim.Options{
+			Latency: 200 * time.Millisecond, FailoverTime: 50 * time.Second,
+		})
 		var all sync.WaitGroup
 		for i := range 10 {
 			all.Go(func() {

@@ -77,7 +77,9 @@ func machine(number int64) string { return fmt.Sprintf("hrobot://%d", number) }
 
 func (l *failing) order(net string, server int64) {
 	l.t.Helper()
-	l.must(l.sim.CreateFailover(robotsim.FailoverSeed{Net: netip.MustParsePrefix(net), Server: server}))
+	l.must(l.sim.CreateFailover(robotsim.FailoverSeed{
+		Net: netip.MustParsePrefix(net), Server: server,
+	}))
 }
 
 func (l *failing) must(err error) {
@@ -166,7 +168,8 @@ func TestFailoverAddressesThatStay(t *testing.T) {
 			inAccount(t, robotsim.Options{}, func(l *failing) {
 				l.order("203.0.113.8/32", 9)
 				err := l.route(l.t.Context(), c.address, c.to)
-				if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), c.address) {
+				if err == nil || !strings.Contains(err.Error(), c.want) ||
+					!strings.Contains(err.Error(), c.address) {
 					t.Errorf("error is %v, want %q", err, c.want)
 				}
 				var unrouted *addresses.Unrouted
@@ -221,7 +224,9 @@ func TestAFailoverAddressAtTheFormerHolder(t *testing.T) {
 		inAccount(t, robotsim.Options{}, func(l *failing) {
 			l.order("203.0.113.8/32", 9)
 			address := netip.MustParseAddr("203.0.113.8")
-			err := l.f.Route(l.t.Context(), address, addresses.Destination{ProviderID: machine(2), Former: strings.Fields(former)})
+			err := l.f.Route(l.t.Context(), address, addresses.Destination{
+				ProviderID: machine(2), Former: strings.Fields(former),
+			})
 			if moves != (err == nil) || l.sent(http.MethodPost) == 1 != moves {
 				t.Errorf("held before by %q: %v, %d moves", former, err, l.sent(http.MethodPost))
 			}
@@ -283,7 +288,9 @@ func TestMovesWhoseEndIsUnknown(t *testing.T) {
 func TestMovesAreScarce(t *testing.T) {
 	inAccount(t, robotsim.Options{}, func(l *failing) {
 		planned := func(to int) error {
-			return l.f.Route(l.t.Context(), netip.MustParseAddr(shop), addresses.Destination{ProviderID: machine(int64(to)), Planned: true})
+			return l.f.Route(l.t.Context(), netip.MustParseAddr(shop), addresses.Destination{
+				ProviderID: machine(int64(to)), Planned: true,
+			})
 		}
 		if err := l.route(requests.WithPriority(l.t.Context(), requests.Background), shop, 2); err == nil || !strings.Contains(err.Error(), "balance") {
 			t.Errorf("for the balance: %v", err)

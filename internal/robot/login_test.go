@@ -137,7 +137,8 @@ func TestLostAnswersCountAsFailures(t *testing.T) {
 				}
 				_, err := a.client.Servers(t.Context())
 				var waiting *robot.CredentialsError
-				if errors.As(err, &waiting) && (!waiting.Any || time.Until(waiting.Until) > 10*time.Minute+10*time.Second) {
+				if errors.As(err, &waiting) &&
+					(!waiting.Any || time.Until(waiting.Until) > 10*time.Minute+10*time.Second) {
 					t.Errorf("got %v", err)
 				}
 			})
@@ -148,7 +149,9 @@ func TestLostAnswersCountAsFailures(t *testing.T) {
 // A request that certainly never reached the service is no failed login, and is retried with the
 // next call.
 func TestUnreachedIsNoFailure(t *testing.T) {
-	fails := func(err error) transport { return func(*http.Request) (*http.Response, error) { return nil, err } }
+	fails := func(err error) transport {
+		return func(*http.Request) (*http.Response, error) { return nil, err }
+	}
 	for name, next := range map[string]transport{
 		"dial":        fails(&net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}),
 		"DNS":         fails(fmt.Errorf("looking up: %w", &net.DNSError{Err: "no such host", Name: "robot.test"})),
@@ -381,7 +384,9 @@ func TestARefusalWithoutAnEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAccount(t, robotsim.Options{})
 		a.way.next = transport(func(r *http.Request) (*http.Response, error) {
-			return &http.Response{StatusCode: http.StatusUnauthorized, Request: r, Body: endless{r.Context()}}, nil
+			return &http.Response{
+				StatusCode: http.StatusUnauthorized, Request: r, Body: endless{r.Context()},
+			}, nil
 		})
 		began := time.Now()
 		for range 3 {
@@ -410,7 +415,8 @@ func TestForbidden(t *testing.T) {
 		`{"error": {"status": 403, "code": "RATE_LIMIT_EXCEEDED", "message": "x", "max_request": "200", "interval": "an hour"}}`: false,
 	} {
 		_, err := answering(t, http.StatusForbidden, "", body).Servers(t.Context())
-		if got := errors.As(err, new(*robot.CredentialsError)); got != refused || got == robot.IsCode(err, robot.CodeRateLimit) {
+		if got := errors.As(err, new(*robot.CredentialsError)); got != refused ||
+			got == robot.IsCode(err, robot.CodeRateLimit) {
 			t.Errorf("%s: got %v", body, err)
 		}
 	}

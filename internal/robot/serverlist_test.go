@@ -67,7 +67,9 @@ func newLab(t *testing.T, servers int) *lab {
 		t.Fatal(err)
 	}
 	l.client = client
-	l.list = robot.NewServers(client, func(err error) { l.reported = append(l.reported, fmt.Sprint(err)) })
+	l.list = robot.NewServers(client, func(err error) {
+		l.reported = append(l.reported, fmt.Sprint(err))
+	})
 	return l
 }
 
@@ -112,7 +114,9 @@ func TestAnHourAtRest(t *testing.T) {
 		for n := range servers {
 			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("bm-", n+1), CreationTimestamp: metav1.Now()}}
 			if node.Spec.ProviderID = fmt.Sprint("hrobot://", n+1); n%2 == 0 {
-				node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown}}
+				node.Status.Conditions = []corev1.NodeCondition{
+					{Type: corev1.NodeReady, Status: corev1.ConditionUnknown},
+				}
 			}
 			node.Spec.PodCIDR = fmt.Sprintf("10.1.%d.0/24", 128+n)
 			node.Spec.PodCIDRs = []string{node.Spec.PodCIDR}
@@ -126,7 +130,8 @@ func TestAnHourAtRest(t *testing.T) {
 		}
 		defer tellMembers(t, l, nodes)()
 		i := &cloud.Instances{
-			Nodes: corelisters.NewNodeLister(store), Recorder: &record.FakeRecorder{}, Family: cloud.DualStack,
+			Nodes: corelisters.NewNodeLister(store), Recorder: &record.FakeRecorder{},
+			Family:   cloud.DualStack,
 			Machines: &cloud.Machines{Robot: l.list}, ForwardPrivate: true,
 		}
 		begin := time.Now()
@@ -163,14 +168,17 @@ func tellMembers(t *testing.T, l *lab, nodes []*corev1.Node) (stop func()) {
 	t.Helper()
 	client := fake.NewClientset()
 	for _, n := range nodes {
-		if _, err := client.CoreV1().Nodes().Create(t.Context(), n.DeepCopy(), metav1.CreateOptions{}); err != nil {
+		if _, err := client.CoreV1().Nodes().Create(t.Context(), n.DeepCopy(),
+			metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	factory := informers.NewSharedInformerFactory(client, 0)
 	c, err := vswitch.New(vswitch.Config{
-		Client: client, Nodes: factory.Core().V1().Nodes(), Members: l.client, VSwitch: func() int64 { return l.vSwitch },
-		Holds: func(netip.Prefix) bool { return true }, Recorder: &record.FakeRecorder{}, Registry: metrics.NewKubeRegistry(),
+		Client: client, Nodes: factory.Core().V1().Nodes(), Members: l.client,
+		VSwitch: func() int64 { return l.vSwitch },
+		Holds:   func(netip.Prefix) bool { return true }, Recorder: &record.FakeRecorder{},
+		Registry: metrics.NewKubeRegistry(),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -274,14 +282,17 @@ func TestASlowRobotHoldsNobodyUp(t *testing.T) {
 		begin := time.Now()
 		hasty, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := l.list.List(hasty, time.Time{}); !errors.Is(err, context.DeadlineExceeded) || time.Since(begin) != time.Second {
+		if _, err := l.list.List(hasty, time.Time{}); !errors.Is(err, context.DeadlineExceeded) ||
+			time.Since(begin) != time.Second {
 			t.Errorf("%v after %s, want the caller's own limit", err, time.Since(begin))
 		}
-		if _, err := l.list.List(t.Context(), time.Time{}); err == nil || time.Since(begin) != 10*time.Second {
+		if _, err := l.list.List(t.Context(), time.Time{}); err == nil ||
+			time.Since(begin) != 10*time.Second {
 			t.Errorf("%v after %s, want an error after 10s", err, time.Since(begin))
 		}
 		time.Sleep(20 * time.Second)
-		if list, err := l.list.List(t.Context(), time.Time{}); err != nil || len(list) != 1 || len(l.sim.Requests()) != 1 {
+		if list, err := l.list.List(t.Context(), time.Time{}); err != nil || len(list) != 1 ||
+			len(l.sim.Requests()) != 1 {
 			t.Errorf("%v, %v after %d requests", list, err, len(l.sim.Requests()))
 		}
 		// An older list is better than a wait.
@@ -290,7 +301,8 @@ func TestASlowRobotHoldsNobodyUp(t *testing.T) {
 			t.Fatal(err)
 		}
 		begin = time.Now()
-		if list, err := l.list.List(t.Context(), time.Time{}); err != nil || len(list) != 1 || time.Since(begin) != 0 {
+		if list, err := l.list.List(t.Context(), time.Time{}); err != nil || len(list) != 1 ||
+			time.Since(begin) != 0 {
 			t.Errorf("%v, %v after %s", list, err, time.Since(begin))
 		}
 		time.Sleep(time.Minute)

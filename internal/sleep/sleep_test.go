@@ -29,7 +29,8 @@ func TestFor(t *testing.T) {
 				ctx, cancel := context.WithDeadline(t.Context(), began.Add(test.ends))
 				defer cancel()
 				err := sleep.For(ctx, test.d)
-				if took := time.Since(began); took != test.want || !errors.Is(err, test.err) || (err == nil) != (test.err == nil) {
+				if took := time.Since(began); took != test.want || !errors.Is(err, test.err) ||
+					(err == nil) != (test.err == nil) {
 					t.Errorf("%v after %s, want %v after %s", err, took, test.err, test.want)
 				}
 			})

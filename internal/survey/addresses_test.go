@@ -42,10 +42,17 @@ func held(t *testing.T, ledger string, reports map[string]addresses.Report) *sur
 	}
 	class := "underlay.dev/address"
 	s := &survey.Snapshot{
-		Taken: moment(), Parts: survey.Everything, Config: config.Config{Provider: config.Metal, Addresses: config.Addresses{Pools: []config.AddressPool{pool}}},
+		Taken: moment(), Parts: survey.Everything,
+		Config: config.Config{
+			Provider: config.Metal, Addresses: config.Addresses{Pools: []config.AddressPool{pool}},
+		},
 		AddressLedger: &corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{{Time: &metav1.Time{Time: moment().Add(-time.Hour)}}}},
-			Data:       map[string]string{"ledger": ledger},
+			ObjectMeta: metav1.ObjectMeta{
+				ManagedFields: []metav1.ManagedFieldsEntry{
+					{Time: &metav1.Time{Time: moment().Add(-time.Hour)}},
+				},
+			},
+			Data: map[string]string{"ledger": ledger},
 		},
 		Services: []*corev1.Service{{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: types.UID(web), CreationTimestamp: metav1.NewTime(moment().Add(-time.Hour))},
@@ -59,7 +66,9 @@ func held(t *testing.T, ledger string, reports map[string]addresses.Report) *sur
 	for _, name := range []string{"node-1", "node-2", "node-3"} {
 		n := &corev1.Node{
 			ObjectMeta: metav1.ObjectMeta{Name: name},
-			Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
+			Status: corev1.NodeStatus{
+				Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
+			},
 		}
 		report, says := reports[name]
 		if reports == nil && name == "node-1" {
@@ -245,7 +254,8 @@ func TestInspectingAddresses(t *testing.T) {
 func TestCollectAddresses(t *testing.T) {
 	stored := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "underlay-addresses"}, Data: map[string]string{"ledger": `{"version":1,"addresses":[{"address":"192.0.2.17","epoch":1}]}`}}
 	for name, objects := range map[string][]runtime.Object{"stored": {stored}, "not stored": nil} {
-		s, err := survey.Collect(t.Context(), survey.Sources{Client: fake.NewClientset(objects...)}, survey.Want{Parts: survey.PartAddresses})
+		s, err := survey.Collect(t.Context(), survey.Sources{Client: fake.NewClientset(objects...)},
+			survey.Want{Parts: survey.PartAddresses})
 		if err != nil || !s.Saw(survey.PartAddresses) {
 			t.Fatalf("%s: %v, %v", name, err, s.NotSeen())
 		}

@@ -129,8 +129,11 @@ func TestCollectAsksForNoMore(t *testing.T) {
 	sim, cloud := simulated(t)
 	sim.ResetRequests()
 	client := fake.NewClientset(installed()...)
-	s, err := survey.Collect(t.Context(), survey.Sources{Client: client, Cloud: cloud}, survey.Want{Parts: survey.PartNodes})
-	if err != nil || s.Parts != survey.PartNodes || len(s.Nodes) != 1 || s.Require(survey.PartServices) == nil {
+	s, err := survey.Collect(t.Context(), survey.Sources{Client: client, Cloud: cloud}, survey.Want{
+		Parts: survey.PartNodes,
+	})
+	if err != nil || s.Parts != survey.PartNodes || len(s.Nodes) != 1 ||
+		s.Require(survey.PartServices) == nil {
 		t.Fatalf("%v, %+v", err, s)
 	}
 	if len(client.Actions()) != 1 || len(sim.Requests()) != 0 {
@@ -143,14 +146,18 @@ func TestCollectNetworkPolicies(t *testing.T) {
 	deny := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "deny"}}
 	for _, objects := range [][]runtime.Object{nil, {deny, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "web"}}}} {
 		client := fake.NewClientset(objects...)
-		s, err := survey.Collect(t.Context(), survey.Sources{Client: client}, survey.Want{Parts: survey.PartNodes | survey.PartNetworkPolicies})
-		if err != nil || !s.Saw(survey.PartNetworkPolicies) || (s.NetworkPolicies != nil) != (objects != nil) {
+		s, err := survey.Collect(t.Context(), survey.Sources{Client: client}, survey.Want{
+			Parts: survey.PartNodes | survey.PartNetworkPolicies,
+		})
+		if err != nil || !s.Saw(survey.PartNetworkPolicies) ||
+			(s.NetworkPolicies != nil) != (objects != nil) {
 			t.Fatalf("%v, %+v", err, s)
 		}
 		if s.NetworkPolicies == nil && len(client.Actions()) != 2 {
 			t.Errorf("asked for more: %v", client.Actions())
 		}
-		if s.NetworkPolicies != nil && (s.NetworkPolicies.Policies() != 1 || len(s.NetworkPolicies.Warnings()) != 1) {
+		if s.NetworkPolicies != nil &&
+			(s.NetworkPolicies.Policies() != 1 || len(s.NetworkPolicies.Warnings()) != 1) {
 			t.Errorf("%d policies, warnings %v", s.NetworkPolicies.Policies(), s.NetworkPolicies.Warnings())
 		}
 	}
@@ -185,11 +192,13 @@ func TestCollectFromAnotherNamespace(t *testing.T) {
 	if s.Namespace != home || s.LeaseName.String() != "infra/mine" || s.Lease == nil || s.Lease.Namespace != home || s.KubeProxy == nil {
 		t.Errorf("namespace %q, lease %s: %+v", s.Namespace, s.LeaseName, s.Lease)
 	}
-	if len(s.Deployments) != 1 || len(s.DaemonSets) != 2 || s.DaemonSets[0].Namespace != home || len(s.Pods) != 1 {
+	if len(s.Deployments) != 1 || len(s.DaemonSets) != 2 || s.DaemonSets[0].Namespace != home ||
+		len(s.Pods) != 1 {
 		t.Errorf("workloads: %v, %v, %v", s.Deployments, s.DaemonSets, s.Pods)
 	}
 	// Without the option, it is not searched there.
-	s, err = survey.Collect(t.Context(), survey.Sources{Client: fake.NewClientset(all...)}, survey.Want{Parts: survey.PartConfig | survey.PartSetup})
+	s, err = survey.Collect(t.Context(), survey.Sources{Client: fake.NewClientset(all...)},
+		survey.Want{Parts: survey.PartConfig | survey.PartSetup})
 	if err != nil || s.Saw(survey.PartConfig) || s.Lease == nil || s.Lease.Namespace != "kube-system" {
 		t.Errorf("%v, %+v", err, s)
 	}
@@ -206,7 +215,8 @@ func TestCollectWithoutATokenOrWithAWrongOne(t *testing.T) {
 	} {
 		c.from.Client = fake.NewClientset(installed()...)
 		s, err := survey.Collect(t.Context(), c.from, survey.Want{Parts: survey.Everything})
-		if err != nil || !s.Saw(survey.Everything&^survey.Cloud) || len(s.NotSeen()) == 0 || !strings.HasPrefix(s.NotSeen()[0], c.want) {
+		if err != nil || !s.Saw(survey.Everything&^survey.Cloud) || len(s.NotSeen()) == 0 ||
+			!strings.HasPrefix(s.NotSeen()[0], c.want) {
 			t.Errorf("%s: %v, %q", name, err, s.NotSeen())
 		}
 	}
@@ -250,9 +260,10 @@ func TestCollectWithoutRights(t *testing.T) {
 	} {
 		t.Run(c.resource, func(t *testing.T) {
 			client := fake.NewClientset(installed()...)
-			client.PrependReactor(c.verb, c.resource, func(a clienttesting.Action) (bool, runtime.Object, error) {
-				return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: c.resource}, "", errors.New("no"))
-			})
+			client.PrependReactor(c.verb, c.resource,
+				func(a clienttesting.Action) (bool, runtime.Object, error) {
+					return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: c.resource}, "", errors.New("no"))
+				})
 			s, err := survey.Collect(t.Context(), survey.Sources{Client: client, NoCloud: "no token"}, survey.Want{Parts: survey.Everything})
 			if err != nil {
 				t.Fatal(err)
@@ -282,7 +293,9 @@ func TestCollectReadsAllShards(t *testing.T) {
 		objects = append(objects, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: name}, Data: data})
 	}
 	client := fake.NewClientset(objects...)
-	s, err := survey.Collect(t.Context(), survey.Sources{Client: client}, survey.Want{Parts: survey.PartLedger})
+	s, err := survey.Collect(t.Context(), survey.Sources{Client: client}, survey.Want{
+		Parts: survey.PartLedger,
+	})
 	if err != nil || !s.Saw(survey.PartLedger) {
 		t.Fatal(err, s.NotSeen())
 	}
@@ -300,7 +313,9 @@ func TestCollectGivesUp(t *testing.T) {
 	broken.PrependReactor("list", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, errors.New("connection refused")
 	})
-	_, err := survey.Collect(t.Context(), survey.Sources{Client: broken}, survey.Want{Parts: survey.Everything})
+	_, err := survey.Collect(t.Context(), survey.Sources{Client: broken}, survey.Want{
+		Parts: survey.Everything,
+	})
 	if err == nil || !strings.Contains(err.Error(), "the API server doesn't respond (list nodes: connection refused)") {
 		t.Errorf("unreachable: %v", err)
 	}
@@ -385,7 +400,8 @@ func TestConfigurationFromElsewhere(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			client := fake.NewClientset(c.change(installed())...)
-			s, err := survey.Collect(t.Context(), survey.Sources{Client: client, Configuration: c.given}, survey.Want{Parts: survey.PartConfig})
+			s, err := survey.Collect(t.Context(), survey.Sources{Client: client, Configuration: c.given},
+				survey.Want{Parts: survey.PartConfig})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -416,7 +432,8 @@ func TestCollectWarnsOfUnknownVariables(t *testing.T) {
 		{Name: "ROBOT_PASSWROD", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{}}},
 		{Name: "HCLOUD_NETWROK", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{}}},
 	}
-	s, err := survey.Collect(t.Context(), survey.Sources{Client: fake.NewClientset(all...)}, survey.Want{Parts: survey.PartConfig})
+	s, err := survey.Collect(t.Context(), survey.Sources{Client: fake.NewClientset(all...)},
+		survey.Want{Parts: survey.PartConfig})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -443,7 +460,9 @@ func TestCollectReadsEveryPage(t *testing.T) {
 		}
 		return true, list, nil
 	})
-	s, err := survey.Collect(t.Context(), survey.Sources{Client: client}, survey.Want{Parts: survey.PartNodes})
+	s, err := survey.Collect(t.Context(), survey.Sources{Client: client}, survey.Want{
+		Parts: survey.PartNodes,
+	})
 	if err != nil || len(s.Nodes) != 3 || s.Node("node-3") == nil {
 		t.Fatalf("%v, %d Nodes", err, len(s.Nodes))
 	}

@@ -24,8 +24,11 @@ func balanced(t *testing.T) *survey.Snapshot {
 	web := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web", UID: "5f2e", CreationTimestamp: at(-30 * 60e9)},
 		Spec: corev1.ServiceSpec{
-			Type: corev1.ServiceTypeLoadBalancer, ExternalTrafficPolicy: corev1.ServiceExternalTrafficPolicyCluster,
-			Ports: []corev1.ServicePort{{Port: 80, NodePort: 30080, Protocol: corev1.ProtocolTCP}},
+			Type:                  corev1.ServiceTypeLoadBalancer,
+			ExternalTrafficPolicy: corev1.ServiceExternalTrafficPolicyCluster,
+			Ports: []corev1.ServicePort{
+				{Port: 80, NodePort: 30080, Protocol: corev1.ProtocolTCP},
+			},
 		},
 		Status: corev1.ServiceStatus{
 			LoadBalancer: corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{{IP: "192.0.2.7"}}},
@@ -39,7 +42,10 @@ func balanced(t *testing.T) *survey.Snapshot {
 	b := lb.State{
 		ID: 700, Name: spec.Name, Labels: spec.Labels(), Type: spec.Type, Location: "fsn1", NetworkZone: "eu-central",
 		Algorithm: spec.Algorithm, Public: true, IPv4: addr("192.0.2.7"), Network: 1, PrivateIP: addr("10.0.0.200"),
-		Listeners: spec.Listeners, Targets: spec.Targets, CheckResults: lb.CheckResults{Verdicts: map[int]map[lb.Target]lb.Verdict{80: verdicts(spec.Targets, 3)}},
+		Listeners: spec.Listeners, Targets: spec.Targets,
+		CheckResults: lb.CheckResults{
+			Verdicts: map[int]map[lb.Target]lb.Verdict{80: verdicts(spec.Targets, 3)},
+		},
 		Created: now().Add(-30 * 60e9),
 	}
 	s.LoadBalancers = []lb.State{b}

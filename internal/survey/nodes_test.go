@@ -23,10 +23,15 @@ func nodeLine(r row) string {
 func TestNodes(t *testing.T) {
 	const healthy = "[10.244.2.0/24] IPv4 cloud; stands 10.0.0.3;"
 	unroute := func(s *survey.Snapshot) {
-		s.Network.Routes = slices.DeleteFunc(s.Network.Routes, func(r routes.Route) bool { return r.Dst == podCIDR(2) })
+		s.Network.Routes = slices.DeleteFunc(s.Network.Routes, func(r routes.Route) bool {
+			return r.Dst == podCIDR(2)
+		})
 	}
-	condition := func(s *survey.Snapshot, kind corev1.NodeConditionType, status corev1.ConditionStatus, message string) {
-		s.Nodes[1].Status.Conditions = append(slices.DeleteFunc(s.Nodes[1].Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == kind }),
+	condition := func(
+		s *survey.Snapshot, kind corev1.NodeConditionType, status corev1.ConditionStatus, message string,
+	) {
+		s.Nodes[1].Status.Conditions = append(slices.DeleteFunc(s.Nodes[1].Status.Conditions,
+			func(c corev1.NodeCondition) bool { return c.Type == kind }),
 			corev1.NodeCondition{Type: kind, Status: status, Reason: "Why", Message: message})
 	}
 	for _, c := range []struct {
@@ -70,7 +75,8 @@ func TestNodes(t *testing.T) {
 		},
 		{
 			"tunnels connect all Nodes, and not it yet", func(s *survey.Snapshot) {
-				s.Config.WireGuard.Mode, s.Config.WireGuard.Phase = config.WireGuardAlways, config.WireGuardRequire
+				s.Config.WireGuard.Mode = config.WireGuardAlways
+				s.Config.WireGuard.Phase = config.WireGuardRequire
 			},
 			"[10.244.2.0/24] IPv4 cloud; tunnel; waiting for WireGuard tunnels",
 		},

@@ -185,7 +185,9 @@ func TestRoutesWithoutATable(t *testing.T) {
 }
 
 func TestRoutesWithoutSight(t *testing.T) {
-	for _, part := range []survey.Part{survey.PartConfig, survey.PartNodes, survey.PartServers, survey.PartNetwork} {
+	for _, part := range []survey.Part{
+		survey.PartConfig, survey.PartNodes, survey.PartServers, survey.PartNetwork,
+	} {
 		s := usual(t, 1)
 		lose(s, part, "because")
 		if part == survey.PartConfig {

@@ -87,15 +87,18 @@ func newNode(s *survey.Snapshot, i int) *corev1.Node {
 	}
 	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name), CreationTimestamp: at(-50 * time.Minute)},
-		Spec:       corev1.NodeSpec{ProviderID: server.ProviderID(), PodCIDRs: []string{podCIDR(i).String()}},
+		Spec: corev1.NodeSpec{
+			ProviderID: server.ProviderID(), PodCIDRs: []string{podCIDR(i).String()},
+		},
 		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{
 			{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", LastTransitionTime: at(-48 * time.Minute)},
 			{Type: corev1.NodeNetworkUnavailable, Status: corev1.ConditionFalse, Reason: "RouteCreated", LastTransitionTime: at(-49 * time.Minute)},
 		}},
 	}
 	holding := ipam.Holding{
-		Node: ipam.Node{Name: name, UID: string(node.UID), ProviderID: node.Spec.ProviderID}, Prefixes: []netip.Prefix{podCIDR(i)},
-		Pools: map[netip.Prefix]string{podCIDR(i): "default-ipv4"},
+		Node:     ipam.Node{Name: name, UID: string(node.UID), ProviderID: node.Spec.ProviderID},
+		Prefixes: []netip.Prefix{podCIDR(i)},
+		Pools:    map[netip.Prefix]string{podCIDR(i): "default-ipv4"},
 	}
 	s.Servers = append(s.Servers, server)
 	s.Nodes = append(s.Nodes, node)
@@ -104,7 +107,8 @@ func newNode(s *survey.Snapshot, i int) *corev1.Node {
 	if s.RouteRecord == nil {
 		s.RouteRecord = &corev1.ConfigMap{Data: map[string]string{}}
 	}
-	maps.Copy(s.RouteRecord.Data, routes.Record{s.Network.Routes[len(s.Network.Routes)-1]: true}.Text())
+	maps.Copy(s.RouteRecord.Data,
+		routes.Record{s.Network.Routes[len(s.Network.Routes)-1]: true}.Text())
 	return node
 }
 

@@ -52,7 +52,8 @@ func TestInspectNode(t *testing.T) {
 	s := usual(t, 2)
 	node := s.Nodes[0]
 	node.Spec.Taints = []corev1.Taint{{Key: "node.kubernetes.io/unreachable", Effect: corev1.TaintEffectNoExecute, TimeAdded: ptrTime(-5 * time.Minute)}}
-	node.Status.Conditions[0].Status, node.Status.Conditions[0].LastTransitionTime = corev1.ConditionUnknown, at(-6*time.Minute)
+	node.Status.Conditions[0].Status = corev1.ConditionUnknown
+	node.Status.Conditions[0].LastTransitionTime = at(-6 * time.Minute)
 	setAt := at(-49 * time.Minute)
 	node.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "underlay-node-ipam", Time: &setAt, FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:podCIDRs":{}}}`)}}
 	s.Events = []*corev1.Event{

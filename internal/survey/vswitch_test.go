@@ -46,7 +46,9 @@ func TestADedicatedServerInsideTheVSwitch(t *testing.T) {
 		t.Errorf("Node %q, want %q", got, want)
 	}
 	n := s.Nodes[2]
-	for _, status := range []corev1.ConditionStatus{corev1.ConditionTrue, corev1.ConditionUnknown, corev1.ConditionFalse} {
+	for _, status := range []corev1.ConditionStatus{
+		corev1.ConditionTrue, corev1.ConditionUnknown, corev1.ConditionFalse,
+	} {
 		n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: vswitch.MemberCondition, Status: status, Message: "what Robot says"})
 		nodes, err := survey.NodesOf(s)
 		if err != nil {

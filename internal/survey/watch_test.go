@@ -68,7 +68,8 @@ func (w watched) after(d time.Duration) survey.Live {
 func (w watched) node(t *testing.T, name string) {
 	t.Helper()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "uid-7"}, Spec: corev1.NodeSpec{PodCIDRs: []string{"10.244.7.0/24"}}}
-	if _, err := w.client.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{}); err != nil {
+	if _, err := w.client.CoreV1().Nodes().Create(t.Context(), node,
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -59,9 +59,10 @@ func defaultRoutes(s *netns.Space) string { return s.Run("ip", "-6", "route", "s
 
 func eventuallyRouted(t *testing.T, s *netns.Space) bool {
 	t.Helper()
-	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 5*time.Second, true, func(context.Context) (bool, error) {
-		return strings.Contains(defaultRoutes(s), "proto ra"), nil
-	})
+	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 5*time.Second, true,
+		func(context.Context) (bool, error) {
+			return strings.Contains(defaultRoutes(s), "proto ra"), nil
+		})
 	return err == nil
 }
 

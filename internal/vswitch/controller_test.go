@@ -140,7 +140,8 @@ func (w *fixture) join(name, providerID string, podCIDRs ...string) {
 	if len(podCIDRs) > 0 {
 		node.Spec.PodCIDR = podCIDRs[0]
 	}
-	if _, err := w.client.CoreV1().Nodes().Create(w.t.Context(), node, metav1.CreateOptions{}); err != nil {
+	if _, err := w.client.CoreV1().Nodes().Create(w.t.Context(), node,
+		metav1.CreateOptions{}); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -467,7 +468,8 @@ func TestASuccessor(t *testing.T) {
 			ObjectMeta: metav1.ObjectMeta{Name: "bm-1", UID: "another", ResourceVersion: "1"},
 			Spec:       corev1.NodeSpec{ProviderID: "hrobot://101", PodCIDR: "10.1.129.0/24", PodCIDRs: []string{"10.1.129.0/24"}},
 		}
-		if _, err := w.client.CoreV1().Nodes().Create(w.t.Context(), node, metav1.CreateOptions{}); err != nil {
+		if _, err := w.client.CoreV1().Nodes().Create(w.t.Context(), node,
+			metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		rest(time.Minute)

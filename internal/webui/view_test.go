@@ -86,7 +86,9 @@ func TestThePageShowsWhatTheCommandsShow(t *testing.T) {
 	}
 	for _, p := range v.Parts {
 		for _, shown := range p.Tables {
-			if slices.ContainsFunc(shown.Rows, func(r table.Row) bool { return r.Narrow || len(r.Cells) != len(shown.Columns) }) {
+			if slices.ContainsFunc(shown.Rows, func(r table.Row) bool {
+				return r.Narrow || len(r.Cells) != len(shown.Columns)
+			}) {
 				t.Errorf("%s has rows for a narrow terminal, or of other columns", p.ID)
 			}
 		}
@@ -98,7 +100,9 @@ func TestWithoutSight(t *testing.T) {
 	s := eventful(t, 3)
 	s.Parts &^= survey.Cloud
 	s.Servers, s.Network, s.LoadBalancers = nil, nil, nil
-	for _, part := range []survey.Part{survey.PartNetwork, survey.PartServers, survey.PartLoadBalancers} {
+	for _, part := range []survey.Part{
+		survey.PartNetwork, survey.PartServers, survey.PartLoadBalancers,
+	} {
 		s.Gaps = append(s.Gaps, survey.Gap{Part: part, Reason: "there is no token for the cloud"})
 	}
 	v := viewOf(s)

@@ -21,7 +21,8 @@ func TestEveryDefaultComesFromTheConfiguration(t *testing.T) {
 		IPAM:        config.IPAM{Pools: []config.Pool{{Name: "own", Own: true, NodeMask: 80}}},
 		LoadBalancers: config.LoadBalancers{Defaults: lb.Defaults{
 			Location: "fsn1", NetworkZone: "eu-central", Type: "lb21", Algorithm: "least_connections", UsePrivateIP: true,
-			DisablePrivateIngress: true, DisablePublicNetwork: true, UsesProxyProtocol: true, DisableIPv6: true,
+			DisablePrivateIngress: true, DisablePublicNetwork: true, UsesProxyProtocol: true,
+			DisableIPv6:   true,
 			PrivateSubnet: netip.MustParsePrefix("10.0.1.0/24"), Classless: true,
 			CheckDefaults: lb.CheckDefaults{
 				HealthCheck: "node-port", HealthCheckInterval: time.Second, HealthCheckTimeout: time.Second, HealthCheckRetries: 1,

@@ -9,7 +9,9 @@ import (
 	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
-func wantCondition(t *testing.T, api *fakeAPI, name string, status corev1.ConditionStatus, reason string) {
+func wantCondition(
+	t *testing.T, api *fakeAPI, name string, status corev1.ConditionStatus, reason string,
+) {
 	t.Helper()
 	got := kube.Condition(api.live()[name], PodCIDRsAllocated)
 	if got == nil || got.Status != status || got.Reason != reason || got.Message == "" {

@@ -37,7 +37,9 @@ func TestACrashAtEveryWrite(t *testing.T) {
 func crashAt(t *testing.T, last int, before bool) bool {
 	api := newFakeAPI()
 	api.invariants.quarantine = time.Minute
-	settings := []setting{quarantine(time.Minute), asking(api.routed), func(c *Config) { c.Fence = 5 * time.Second }}
+	settings := []setting{
+		quarantine(time.Minute), asking(api.routed), func(c *Config) { c.Fence = 5 * time.Second },
+	}
 	p := prepare(t, api, dualStack(4), settings...)
 	p.connection.trap = &trap{nth: last, early: before}
 	p.begin()
@@ -115,7 +117,8 @@ func TestAFormerLeaderThatWakesLate(t *testing.T) {
 						t.Errorf("Node b had %v, has %v", b, got)
 					}
 					for _, name := range []string{"b", "c"} {
-						if got := entry(t, api, name); !slices.Equal(got.Prefixes, api.podCIDRs(name)) || !got.Released.IsZero() {
+						if got := entry(t, api, name); !slices.Equal(got.Prefixes, api.podCIDRs(name)) ||
+							!got.Released.IsZero() {
 							t.Errorf("the ledger has %v for %s, which has %v", got, name, api.podCIDRs(name))
 						}
 					}

@@ -51,7 +51,9 @@ const (
 // identify returns the kind, name and body of a request.
 func identify(req *http.Request, body []byte) call {
 	path, parts := req.URL.Path, []string{}
-	for _, collection := range []string{nodesPath, ledgersPath, servicesPath, policiesPath, bindingsPath} {
+	for _, collection := range []string{
+		nodesPath, ledgersPath, servicesPath, policiesPath, bindingsPath,
+	} {
 		if rest, ok := strings.CutPrefix(path, collection); ok && (rest == "" || rest[0] == '/') {
 			path, parts = collection[strings.LastIndex(collection, "/")+1:], strings.Split(rest, "/")
 			break
@@ -176,9 +178,13 @@ func (f *fakeAPI) handle(req *http.Request, c call, what fault) (any, error) {
 			return f.handleLedger(req, c.name, []byte(c.body))
 		}
 	case "GET validatingadmissionpolicies":
-		return f.admission(&admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: c.name}}, c)
+		return f.admission(&admissionv1.ValidatingAdmissionPolicy{
+			ObjectMeta: metav1.ObjectMeta{Name: c.name},
+		}, c)
 	case "GET validatingadmissionpolicybindings":
-		return f.admission(&admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: c.name}}, c)
+		return f.admission(&admissionv1.ValidatingAdmissionPolicyBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: c.name},
+		}, c)
 	}
 	panic(fmt.Sprintf("fake: the controller must not send %s %s", req.Method, req.URL))
 }
@@ -186,7 +192,9 @@ func (f *fakeAPI) handle(req *http.Request, c call, what fault) (any, error) {
 // admission returns the policy or its binding, or a 404.
 func (f *fakeAPI) admission(there any, c call) (any, error) {
 	if !f.policy {
-		resource := schema.GroupResource{Group: admissionv1.GroupName, Resource: strings.Fields(c.kind)[1]}
+		resource := schema.GroupResource{
+			Group: admissionv1.GroupName, Resource: strings.Fields(c.kind)[1],
+		}
 		return nil, apierrors.NewNotFound(resource, c.name)
 	}
 	if binding, ok := there.(*admissionv1.ValidatingAdmissionPolicyBinding); ok {

@@ -106,7 +106,8 @@ func (s *configMaps) create(body []byte) (*corev1.ConfigMap, error) {
 // isn't the current one. Without a resource version it would overwrite any version.
 func (s *configMaps) update(name string, body []byte) (*corev1.ConfigMap, error) {
 	var wanted corev1.ConfigMap
-	if err := json.Unmarshal(body, &wanted); err != nil || wanted.Name != name || len(wanted.BinaryData) > 0 {
+	if err := json.Unmarshal(body, &wanted); err != nil || wanted.Name != name ||
+		len(wanted.BinaryData) > 0 {
 		panic(fmt.Sprintf("fake: the controller must not put this: %s", body))
 	}
 	object := s.objects[name]
@@ -275,7 +276,9 @@ func (f *fakeAPI) editLedger(change func(data map[string]string)) {
 	before := f.stored()
 	for object := range ipam.Shards {
 		if before == nil {
-			f.editObject(ObjectName(object), func(data map[string]string) { data[ipam.MarkKey] = ipam.Mark(object) })
+			f.editObject(ObjectName(object), func(data map[string]string) {
+				data[ipam.MarkKey] = ipam.Mark(object)
+			})
 		}
 	}
 	data := maps.Clone(before)

@@ -87,7 +87,9 @@ func (f *fakeAPI) patchStatus(c call) (any, error) {
 	}
 	node := old.DeepCopy()
 	for _, condition := range patch.Status.Conditions {
-		at := slices.IndexFunc(node.Status.Conditions, func(o corev1.NodeCondition) bool { return o.Type == condition.Type })
+		at := slices.IndexFunc(node.Status.Conditions, func(o corev1.NodeCondition) bool {
+			return o.Type == condition.Type
+		})
 		if at < 0 {
 			node.Status.Conditions = append(node.Status.Conditions, condition)
 		} else {
@@ -143,7 +145,9 @@ func withLabel(key, value string) shape {
 func withAddress(addresses ...string) shape {
 	return func(n *corev1.Node) {
 		for _, a := range addresses {
-			n.Status.Addresses = append(n.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: a})
+			n.Status.Addresses = append(n.Status.Addresses, corev1.NodeAddress{
+				Type: corev1.NodeInternalIP, Address: a,
+			})
 		}
 	}
 }

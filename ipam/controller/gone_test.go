@@ -48,7 +48,9 @@ func TestAnAnswerFromBeforeADeletionRevivesNobody(t *testing.T) {
 // slowOwn finds an own prefix for every machine, after a delay.
 type slowOwn time.Duration
 
-func (s slowOwn) OwnPrefix(ctx context.Context, _ *corev1.Node) (netip.Prefix, []netip.Addr, error) {
+func (s slowOwn) OwnPrefix(
+	ctx context.Context, _ *corev1.Node,
+) (netip.Prefix, []netip.Addr, error) {
 	fakeapi.Elapse(ctx.Done(), time.Duration(s))
 	return pfx("2001:db8::/64"), nil, nil
 }

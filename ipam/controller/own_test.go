@@ -22,7 +22,9 @@ type machines struct {
 	checked int
 }
 
-func (m *machines) OwnPrefix(_ context.Context, node *corev1.Node) (netip.Prefix, []netip.Addr, error) {
+func (m *machines) OwnPrefix(
+	_ context.Context, node *corev1.Node,
+) (netip.Prefix, []netip.Addr, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.checked++

@@ -31,7 +31,8 @@ func (s *schedule) problems() []string {
 			held = append(held, halfReserved(pools, live, name, string(node.UID), stored[name])...)
 		}
 		held = append(held, prefixes...)
-		problems = append(problems, compare(pools, live, name, string(node.UID), prefixes, stored[name])...)
+		problems = append(problems, compare(pools, live, name, string(node.UID), prefixes,
+			stored[name])...)
 		if n := s.api.writes[node.UID]; n > 1 {
 			problems = append(problems, fmt.Sprintf("%s was written %d times", name, n))
 		}
@@ -65,7 +66,10 @@ func (s *schedule) problems() []string {
 }
 
 // compare returns the differences between an entry of the stored ledger and the Node's podCIDRs.
-func compare(pools []Pool, live map[string]*corev1.Node, name, uid string, prefixes []netip.Prefix, entry string) []string {
+func compare(
+	pools []Pool, live map[string]*corev1.Node, name, uid string, prefixes []netip.Prefix,
+	entry string,
+) []string {
 	if len(prefixes) == 0 {
 		if entry != "" && len(halfReserved(pools, live, name, uid, entry)) == 0 {
 			return []string{fmt.Sprintf("leaked: %s has no podCIDRs, the ledger has %q", name, entry)}
@@ -76,7 +80,8 @@ func compare(pools []Pool, live map[string]*corev1.Node, name, uid string, prefi
 	if err != nil {
 		return []string{fmt.Sprintf("%s has %v, the ledger has %q: %v", name, prefixes, entry, err)}
 	}
-	if h.Node.UID != uid || !sameOf(h.Prefixes, prefixes) || len(h.Abandoned) > 0 || !h.Released.IsZero() {
+	if h.Node.UID != uid || !sameOf(h.Prefixes, prefixes) || len(h.Abandoned) > 0 ||
+		!h.Released.IsZero() {
 		return []string{fmt.Sprintf("%s/%s has %v, the ledger has %q", name, uid, prefixes, entry)}
 	}
 	return nil
@@ -95,7 +100,9 @@ func sameOf(a, b []netip.Prefix) bool {
 // fewer families, before another Node was observed with them, before the lookup of its machine's
 // own prefix, or by a leader that ended between the writes of two shards. A request with them may
 // have been sent, so they stay reserved.
-func halfReserved(pools []Pool, live map[string]*corev1.Node, name, uid, entry string) []netip.Prefix {
+func halfReserved(
+	pools []Pool, live map[string]*corev1.Node, name, uid, entry string,
+) []netip.Prefix {
 	h, err := ipam.ParseRecord(name, entry)
 	if err != nil || h.Node.UID != uid || !h.Released.IsZero() {
 		return nil
@@ -146,7 +153,8 @@ func blocks(p netip.Prefix, mask int) []netip.Prefix {
 	bytes := p.Addr().AsSlice()
 	bytes[p.Bits()/8] |= 0x80 >> (p.Bits() % 8)
 	upper, _ := netip.AddrFromSlice(bytes)
-	return append(blocks(netip.PrefixFrom(p.Addr(), p.Bits()+1), mask), blocks(netip.PrefixFrom(upper, p.Bits()+1), mask)...)
+	return append(blocks(netip.PrefixFrom(p.Addr(), p.Bits()+1), mask),
+		blocks(netip.PrefixFrom(upper, p.Bits()+1), mask)...)
 }
 
 // hasRoom reports whether every family has a free prefix for the Node.
@@ -161,7 +169,8 @@ func hasRoom(pools []Pool, free map[string]int, held []netip.Prefix, n *corev1.N
 			room[ipv4] += free[p.Name]
 		case n.Spec.ProviderID == "":
 			return false // its machine is unknown
-		case ownPrefixes[n.Spec.ProviderID].IsValid() && !slices.ContainsFunc(held, ownPrefixes[n.Spec.ProviderID].Overlaps):
+		case ownPrefixes[n.Spec.ProviderID].IsValid() &&
+			!slices.ContainsFunc(held, ownPrefixes[n.Spec.ProviderID].Overlaps):
 			room[ipv4]++
 		}
 	}

@@ -15,7 +15,9 @@ import (
 )
 
 func TestAbsenceIsOnlyWhatAnAPIServerSaysAboutThatNode(t *testing.T) {
-	bare := &apierrors.StatusError{ErrStatus: metav1.Status{Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound}}
+	bare := &apierrors.StatusError{
+		ErrStatus: metav1.Status{Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound},
+	}
 	for _, c := range []struct {
 		name string
 		err  error

@@ -367,7 +367,9 @@ var ownPrefixes = map[string]netip.Prefix{
 }
 
 // OwnPrefix is sometimes late or fails, as the cloud does.
-func (s *schedule) OwnPrefix(ctx context.Context, node *corev1.Node) (netip.Prefix, []netip.Addr, error) {
+func (s *schedule) OwnPrefix(
+	ctx context.Context, node *corev1.Node,
+) (netip.Prefix, []netip.Addr, error) {
 	s.api.Lock()
 	var delay time.Duration
 	var err error

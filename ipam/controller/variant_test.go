@@ -56,7 +56,9 @@ func TestSchedulesCatch(t *testing.T) {
 func TestNoScheduleWithoutAQuarantineMakesAnOverlap(t *testing.T) {
 	for i := range *schedules / 10 {
 		seed := *firstSeed + uint64(i)
-		for _, problem := range runSchedule(t, seed, variant{settings: []setting{forgetful}, proxied: i%2 == 0}) {
+		for _, problem := range runSchedule(t, seed, variant{
+			settings: []setting{forgetful}, proxied: i%2 == 0,
+		}) {
 			if strings.Contains(problem, "both have") || strings.Contains(problem, "not recorded") {
 				t.Fatalf("seed %d: %s", seed, problem)
 			}

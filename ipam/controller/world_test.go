@@ -71,7 +71,9 @@ func (e *eventLog) Eventf(obj runtime.Object, kind, reason, format string, args 
 	e.Event(obj, kind, reason, fmt.Sprintf(format, args...))
 }
 
-func (e *eventLog) AnnotatedEventf(runtime.Object, map[string]string, string, string, string, ...any) {
+func (e *eventLog) AnnotatedEventf(
+	runtime.Object, map[string]string, string, string, string, ...any,
+) {
 	panic("not used")
 }
 
@@ -125,7 +127,8 @@ func start(t *testing.T, api http.RoundTripper, pools []Pool, settings ...settin
 func prepare(t *testing.T, api http.RoundTripper, pools []Pool, settings ...setting) *process {
 	t.Helper()
 	p := &process{
-		connection: newConnection(api), events: &eventLog{}, registry: metrics.NewKubeRegistry(), ended: make(chan struct{}),
+		connection: newConnection(api), events: &eventLog{}, registry: metrics.NewKubeRegistry(),
+		ended: make(chan struct{}),
 	}
 	client, err := kubernetes.NewForConfig(&rest.Config{
 		Host: "http://fake", Transport: p.connection, QPS: -1, ContentConfig: rest.ContentConfig{ContentType: "application/json"},
@@ -135,7 +138,8 @@ func prepare(t *testing.T, api http.RoundTripper, pools []Pool, settings ...sett
 	}
 	factory := informers.NewSharedInformerFactory(client, 0)
 	cfg := Config{
-		Client: client, Nodes: factory.Core().V1().Nodes(), ServiceCIDRs: factory.Networking().V1().ServiceCIDRs(), Pools: pools,
+		Client: client, Nodes: factory.Core().V1().Nodes(),
+		ServiceCIDRs: factory.Networking().V1().ServiceCIDRs(), Pools: pools,
 		Quarantine: time.Millisecond, Fence: fence, Namespace: ledgerNamespace,
 		First:    func(context.Context) (bool, error) { return true, nil },
 		Recorder: p.events, Registry: p.registry,
@@ -276,7 +280,8 @@ func (p *process) metric(t *testing.T, name string, labels ...string) (sum float
 			if slices.ContainsFunc(labels, func(l string) bool { return !slices.Contains(values, l) }) {
 				continue
 			}
-			sum += m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
+			sum += m.GetCounter().GetValue() + m.GetGauge().GetValue() +
+				float64(m.GetHistogram().GetSampleCount())
 			found = true
 		}
 	}

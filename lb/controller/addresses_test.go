@@ -53,7 +53,10 @@ type change struct {
 
 // changing runs a test of such a change. inLAN returns the health of a server at its private
 // address.
-func changing(t *testing.T, inLAN func() hcloudsim.Health, nodes func(l *lab) []*corev1.Node, test func(c *change)) {
+func changing(
+	t *testing.T, inLAN func() hcloudsim.Health, nodes func(l *lab) []*corev1.Node,
+	test func(c *change),
+) {
 	t.Helper()
 	prober := judging(func(p hcloudsim.Probe) hcloudsim.Health {
 		if !lan.Contains(p.Address) {
@@ -96,7 +99,8 @@ func (c *change) looksFor(d time.Duration, atPublic int, reasons ...string) {
 		withReport = append(withReport, n.Reason)
 	}
 	b := c.balancer(c.svc)
-	if err != nil || len(b.Targets) != len(c.nodes) || len(public(b)) != atPublic || b.PublicNet.Enabled != (atPublic > 0) || !slices.Equal(withReport, reasons) {
+	if err != nil || len(b.Targets) != len(c.nodes) || len(public(b)) != atPublic ||
+		b.PublicNet.Enabled != (atPublic > 0) || !slices.Equal(withReport, reasons) {
 		c.t.Errorf("%s\n%v, notes %v, want %v\n%s", c.shape(b), err, notes, reasons, c.log())
 	}
 	if c.fewest < len(c.nodes)-1 {

@@ -23,10 +23,14 @@ func (w *world) endpoints(service string, nodes ...string) {
 	yes, no := true, false
 	for i := range nodes {
 		slice.Endpoints = append(slice.Endpoints,
-			discoveryv1.Endpoint{NodeName: &nodes[i], Conditions: discoveryv1.EndpointConditions{Ready: &yes}})
+			discoveryv1.Endpoint{
+				NodeName: &nodes[i], Conditions: discoveryv1.EndpointConditions{Ready: &yes},
+			})
 	}
 	other := "node-2"
-	slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{NodeName: &other, Conditions: discoveryv1.EndpointConditions{Ready: &no}})
+	slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{
+		NodeName: &other, Conditions: discoveryv1.EndpointConditions{Ready: &no},
+	})
 	_, err := slices.Update(context.Background(), slice, metav1.UpdateOptions{})
 	if err != nil {
 		_, err = slices.Create(context.Background(), slice, metav1.CreateOptions{})
@@ -50,7 +54,8 @@ func (w *world) healthy(healthy, unhealthy int) {
 }
 
 func toLocal(svc *corev1.Service) {
-	svc.Spec.ExternalTrafficPolicy, svc.Spec.HealthCheckNodePort = corev1.ServiceExternalTrafficPolicyLocal, 32000
+	svc.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
+	svc.Spec.HealthCheckNodePort = 32000
 }
 
 const (
@@ -94,7 +99,9 @@ func TestNodesWithEndpointsComeFirst(t *testing.T) {
 		}
 	})
 	// With room for all, or with policy Cluster, endpoints don't affect the targets.
-	for _, policy := range []corev1.ServiceExternalTrafficPolicy{corev1.ServiceExternalTrafficPolicyCluster, corev1.ServiceExternalTrafficPolicyLocal} {
+	for _, policy := range []corev1.ServiceExternalTrafficPolicy{
+		corev1.ServiceExternalTrafficPolicyCluster, corev1.ServiceExternalTrafficPolicyLocal,
+	} {
 		inWorld(t, newCloud(), nodes(5), func(w *world) {
 			svc := service("web")
 			svc.Spec.ExternalTrafficPolicy, svc.Spec.HealthCheckNodePort = policy, 32000

@@ -211,9 +211,12 @@ func (c *cloud) put(s lb.State) {
 	}
 	body := schema.LoadBalancer{
 		ID: s.ID, Name: s.Name, Labels: s.Labels, Created: s.Created,
-		LoadBalancerType: c.types[s.Type], Location: c.locations[s.Location], Algorithm: schema.LoadBalancerAlgorithm{Type: string(cmp.Or(s.Algorithm, lb.RoundRobin))},
+		LoadBalancerType: c.types[s.Type], Location: c.locations[s.Location],
+		Algorithm: schema.LoadBalancerAlgorithm{Type: string(cmp.Or(s.Algorithm, lb.RoundRobin))},
 		PublicNet: schema.LoadBalancerPublicNet{
-			Enabled: s.Public, IPv4: schema.LoadBalancerPublicNetIPv4{IP: s.IPv4.String(), DNSPtr: s.IPv4Name}, IPv6: schema.LoadBalancerPublicNetIPv6{IP: s.IPv6.String(), DNSPtr: s.IPv6Name},
+			Enabled: s.Public,
+			IPv4:    schema.LoadBalancerPublicNetIPv4{IP: s.IPv4.String(), DNSPtr: s.IPv4Name},
+			IPv6:    schema.LoadBalancerPublicNetIPv6{IP: s.IPv6.String(), DNSPtr: s.IPv6Name},
 		},
 	}
 	if s.Network != 0 {
@@ -224,13 +227,15 @@ func (c *cloud) put(s lb.State) {
 	}
 	for _, l := range s.Listeners {
 		check := &schema.LoadBalancerServiceHealthCheck{
-			Protocol: l.Check.Protocol, Port: l.Check.Port, Interval: int(l.Check.Interval.Seconds()), Timeout: int(l.Check.Timeout.Seconds()), Retries: l.Check.Retries,
+			Protocol: l.Check.Protocol, Port: l.Check.Port, Interval: int(l.Check.Interval.Seconds()),
+			Timeout: int(l.Check.Timeout.Seconds()), Retries: l.Check.Retries,
 		}
 		if l.Check.Protocol == lb.ProtocolHTTP {
 			check.HTTP = &schema.LoadBalancerServiceHealthCheckHTTP{Path: l.Check.Path, StatusCodes: strings.Split(l.Check.StatusCodes, ","), Domain: l.Check.Domain, TLS: l.Check.TLS}
 		}
 		body.Services = append(body.Services, schema.LoadBalancerService{
-			Protocol: l.Protocol, ListenPort: l.Port, DestinationPort: l.DestinationPort, Proxyprotocol: l.ProxyProtocol, HTTP: httpOf(l.HTTP), HealthCheck: check,
+			Protocol: l.Protocol, ListenPort: l.Port, DestinationPort: l.DestinationPort,
+			Proxyprotocol: l.ProxyProtocol, HTTP: httpOf(l.HTTP), HealthCheck: check,
 		})
 	}
 	for _, t := range s.Targets {
@@ -254,7 +259,8 @@ func httpOf(h lb.HTTP) *schema.LoadBalancerServiceHTTP {
 		return nil
 	}
 	out := &schema.LoadBalancerServiceHTTP{
-		CookieName: h.CookieName, CookieLifetime: int(h.CookieLifetime.Seconds()), TimeoutIdle: int(h.IdleTimeout.Seconds()),
+		CookieName: h.CookieName, CookieLifetime: int(h.CookieLifetime.Seconds()),
+		TimeoutIdle:    int(h.IdleTimeout.Seconds()),
 		StickySessions: h.Sticky, RedirectHTTP: h.Redirect,
 	}
 	for id := range strings.SplitSeq(h.Certificates, ",") {
@@ -369,7 +375,10 @@ func verdicts(targets []lb.Target, healthy, unhealthy int) map[lb.Target]lb.Verd
 func (c *cloud) String() string {
 	var b strings.Builder
 	for _, s := range c.all() {
-		chosen := lb.State{Name: s.Name, Type: s.Type, Location: s.Location, Algorithm: s.Algorithm, Public: s.Public, Network: s.Network, Listeners: s.Listeners, Targets: s.Targets}
+		chosen := lb.State{
+			Name: s.Name, Type: s.Type, Location: s.Location, Algorithm: s.Algorithm, Public: s.Public,
+			Network: s.Network, Listeners: s.Listeners, Targets: s.Targets,
+		}
 		fmt.Fprintf(&b, "%+v\n", chosen)
 	}
 	return b.String()

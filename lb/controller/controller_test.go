@@ -34,7 +34,8 @@ func TestLifeOfALoadBalancer(t *testing.T) {
 		}
 
 		w.edit("web", func(svc *corev1.Service) {
-			svc.Spec.ExternalTrafficPolicy, svc.Spec.HealthCheckNodePort = corev1.ServiceExternalTrafficPolicyLocal, 32000
+			svc.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
+			svc.Spec.HealthCheckNodePort = 32000
 		})
 		w.expect("policy Local", "update listener 80 → 30080, http :32000/healthz every 10s, timeout 15s, 3 tries")
 		w.edit("web", func(svc *corev1.Service) {
@@ -71,7 +72,9 @@ func TestNothingHappensAtRest(t *testing.T) {
 
 		for range 60 {
 			w.editNode("node-1", func(n *corev1.Node) { // a heartbeat, and changes of readiness
-				n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, LastHeartbeatTime: metav1.Now()}}
+				n.Status.Conditions = []corev1.NodeCondition{
+					{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, LastHeartbeatTime: metav1.Now()},
+				}
 			})
 			time.Sleep(time.Minute)
 		}
@@ -237,7 +240,8 @@ func TestNodes(t *testing.T) {
 		}
 
 		for _, n := range []*corev1.Node{node("node-3", 3), {ObjectMeta: metav1.ObjectMeta{Name: "metal"}, Spec: corev1.NodeSpec{ProviderID: "hrobot://7"}}, node("new", 0)} {
-			if _, err := w.api.CoreV1().Nodes().Create(context.Background(), n, metav1.CreateOptions{}); err != nil {
+			if _, err := w.api.CoreV1().Nodes().Create(context.Background(), n,
+				metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)
 			}
 		}

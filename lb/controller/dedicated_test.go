@@ -20,7 +20,9 @@ import (
 // bare returns the Node of a dedicated server with these addresses.
 func bare(number int, internal, external string) *corev1.Node {
 	n := readyNode(fmt.Sprint("bare-", number), fmt.Sprint("hrobot://", number))
-	for kind, text := range map[corev1.NodeAddressType]string{corev1.NodeInternalIP: internal, corev1.NodeExternalIP: external} {
+	for kind, text := range map[corev1.NodeAddressType]string{
+		corev1.NodeInternalIP: internal, corev1.NodeExternalIP: external,
+	} {
 		for address := range strings.FieldsSeq(text) {
 			n.Status.Addresses = append(n.Status.Addresses, corev1.NodeAddress{Type: kind, Address: address})
 		}
@@ -84,7 +86,9 @@ func TestCreationWithDedicatedServersIsOneRequest(t *testing.T) {
 		account := robotsim.New(robotsim.Options{})
 		inLabWith(t, hcloudsim.Options{Owned: account.Owns}, func(l *lab) {
 			for number, ip := range map[int64]string{5: "203.0.113.5", 6: "203.0.113.6"} {
-				_, err := account.CreateServer(robotsim.ServerSeed{Number: number, IPv4: netip.MustParseAddr(ip)})
+				_, err := account.CreateServer(robotsim.ServerSeed{
+					Number: number, IPv4: netip.MustParseAddr(ip),
+				})
 				l.must(err)
 			}
 			svc := l.service("000000000001", "use-private-ip", private)
@@ -172,10 +176,12 @@ func TestRefusedAddressesCostTheOthersNothing(t *testing.T) {
 				}
 				notes, err := l.once(svc, nodes...)
 				l.must(err)
-				if b, next := l.balancer(svc), l.backoff.next(l.owner(svc)); len(b.Targets) != good || next > firstRetry || next < firstRetry-time.Second {
+				if b, next := l.balancer(svc), l.backoff.next(l.owner(svc)); len(b.Targets) != good ||
+					next > firstRetry || next < firstRetry-time.Second {
 					t.Errorf("targets %s, want all but one, and that in %s\n%s", reachedAt(b), next, l.log())
 				}
-				if len(notes) != 1 || notes[0].Reason != reasonRejected || !strings.Contains(notes[0].Text, c.code) || !strings.Contains(notes[0].Text, c.remedy) {
+				if len(notes) != 1 || notes[0].Reason != reasonRejected ||
+					!strings.Contains(notes[0].Text, c.code) || !strings.Contains(notes[0].Text, c.remedy) {
 					t.Fatalf("notes %v", notes)
 				}
 				message := notes[0].String()
@@ -185,7 +191,8 @@ func TestRefusedAddressesCostTheOthersNothing(t *testing.T) {
 				l.requests()
 				for range 24 * 12 { // a day of regular resyncs
 					time.Sleep(5 * time.Minute)
-					if notes, err = l.once(svc, nodes...); err != nil || len(notes) != 1 || notes[0].String() != message {
+					if notes, err = l.once(svc, nodes...); err != nil || len(notes) != 1 ||
+						notes[0].String() != message {
 						t.Fatalf("%v, notes %v, want %q as before", err, notes, message)
 					}
 				}

@@ -253,9 +253,13 @@ func TestStrangersAreRemoved(t *testing.T) {
 		for i := range 12 {
 			many = append(many, addressTarget(fmt.Sprint("203.0.113.", 100+i)))
 		}
-		w.cloud.change(w.cloud.all()[0].ID, func(s *lb.State) { s.Targets = append(slices.Clone(s.Targets), many...) })
+		w.cloud.change(w.cloud.all()[0].ID, func(s *lb.State) {
+			s.Targets = append(slices.Clone(s.Targets), many...)
+		})
 		w.later()
-		if targets := w.cloud.all()[0].Targets; slices.ContainsFunc(targets, func(t lb.Target) bool { return t.Address.IsValid() }) {
+		if targets := w.cloud.all()[0].Targets; slices.ContainsFunc(targets, func(t lb.Target) bool {
+			return t.Address.IsValid()
+		}) {
 			t.Errorf("targets %v", targets)
 		}
 	})

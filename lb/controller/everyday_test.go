@@ -186,7 +186,9 @@ func TestPodsThatAreNotReadyForSeconds(t *testing.T) {
 
 // A flapping pod takes a bounded number of requests, with any period.
 func TestAFlappingPod(t *testing.T) {
-	for _, period := range []time.Duration{5 * time.Second, 30 * time.Second, time.Minute, 2 * time.Minute} {
+	for _, period := range []time.Duration{
+		5 * time.Second, 30 * time.Second, time.Minute, 2 * time.Minute,
+	} {
 		inPodWorld(t, hcloudsim.Options{}, func(w *world, p *pods) {
 			p.are(map[lb.Target]string{podAt(1, 1): "ready", podAt(2, 1): "ready"})
 			w.create(podService())
@@ -283,7 +285,8 @@ func TestDeletedByHand(t *testing.T) {
 				w.create(service("web"))
 				before := ingress(w.service("web"))
 				w.edit("web", wrong)
-				if err := w.cloud.client.Apply(context.Background(), w.cloud.all()[0], lb.Delete{}); err != nil {
+				if err := w.cloud.client.Apply(context.Background(), w.cloud.all()[0],
+					lb.Delete{}); err != nil {
 					t.Fatal(err)
 				}
 				w.cloud.setFault(func(op lb.Op) error {

@@ -36,7 +36,8 @@ func sharing(name string, age int, ports ...int32) *corev1.Service {
 func (w *world) createAll(all ...*corev1.Service) {
 	w.t.Helper()
 	for _, svc := range all {
-		if _, err := w.api.CoreV1().Services(svc.Namespace).Create(context.Background(), svc, metav1.CreateOptions{}); err != nil {
+		if _, err := w.api.CoreV1().Services(svc.Namespace).Create(context.Background(), svc,
+			metav1.CreateOptions{}); err != nil {
 			w.t.Fatal(err)
 		}
 	}
@@ -111,7 +112,8 @@ func TestLifeOfASharedLoadBalancer(t *testing.T) {
 		w.cloud.counts()
 
 		w.createAll(sharing("f", 6, 85))
-		if reads, writes := w.requests(); reads != 2 || writes != 2 { // before and after; the labels, the port
+		if reads, writes := w.requests(); reads != 2 ||
+			writes != 2 { // before and after; the labels, the port
 			t.Errorf("a sixth that joins cost %d reads and %d changes", reads, writes)
 		}
 		w.expect("a sixth joins", "set 14 labels", "add listener 85 → 30085, http :10256/healthz every 10s, timeout 15s, 3 tries")
@@ -131,7 +133,8 @@ func TestLifeOfASharedLoadBalancer(t *testing.T) {
 		w.message()
 		w.requests()
 		w.later()
-		if reads, writes := w.requests(); reads > 2 || writes != 0 || w.written() != 0 || len(w.message()) != 0 {
+		if reads, writes := w.requests(); reads > 2 || writes != 0 || w.written() != 0 ||
+			len(w.message()) != 0 {
 			t.Errorf("at rest %d reads, %d changes", reads, writes)
 		}
 		w.restart()

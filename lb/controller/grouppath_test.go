@@ -207,7 +207,8 @@ func (w *world) patch(svc *corev1.Service, metadata map[string]any, ports []core
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	if _, err := w.api.CoreV1().Services(svc.Namespace).Patch(context.Background(), svc.Name, types.MergePatchType, text, metav1.PatchOptions{}); err != nil {
+	if _, err := w.api.CoreV1().Services(svc.Namespace).Patch(context.Background(), svc.Name,
+		types.MergePatchType, text, metav1.PatchOptions{}); err != nil {
 		w.t.Fatal(err)
 	}
 }

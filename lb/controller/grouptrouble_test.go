@@ -53,8 +53,16 @@ func TestSharedAndForeign(t *testing.T) {
 func TestGroupOfAnotherCluster(t *testing.T) {
 	other := lb.State{
 		ID: 51, Name: "theirs", Type: "lb11", Location: "fsn1", Public: true,
-		Labels:    map[string]string{lb.LabelCluster: "demo", lb.LabelShared: "default.edge", "underlay.dev/svc-theirs": "", "underlay.dev/port-80": "theirs"},
-		Listeners: []lb.Listener{{Port: 80, DestinationPort: 30080, Protocol: lb.ProtocolTCP, Check: lb.HealthCheck{Protocol: lb.ProtocolTCP, Port: 30080, Interval: 10 * time.Second, Timeout: 5 * time.Second, Retries: 3}}},
+		Labels: map[string]string{lb.LabelCluster: "demo", lb.LabelShared: "default.edge", "underlay.dev/svc-theirs": "", "underlay.dev/port-80": "theirs"},
+		Listeners: []lb.Listener{
+			{
+				Port: 80, DestinationPort: 30080, Protocol: lb.ProtocolTCP,
+				Check: lb.HealthCheck{
+					Protocol: lb.ProtocolTCP, Port: 30080, Interval: 10 * time.Second, Timeout: 5 * time.Second,
+					Retries: 3,
+				},
+			},
+		},
 	}
 	inWorld(t, newCloud(other), nodes(1), func(w *world) {
 		before := w.cloud.all()
@@ -221,7 +229,8 @@ func TestCertificatesOfAGroup(t *testing.T) {
 			w.delete(name)
 		}
 		w.settle()
-		if all, err := w.cloud.client.Certificates(context.Background()); err != nil || len(all) > 0 || len(w.cloud.all()) > 0 {
+		if all, err := w.cloud.client.Certificates(context.Background()); err != nil || len(all) > 0 ||
+			len(w.cloud.all()) > 0 {
 			t.Errorf("left behind: %v, %v\n%s", all, err, w.cloud)
 		}
 	})
@@ -268,7 +277,9 @@ func TestWhoIsTold(t *testing.T) {
 		w.edit("b", func(svc *corev1.Service) { delete(svc.Annotations, lb.AnnotationLocation) })
 		have := w.cloud.all()[0]
 		w.cloud.change(have.ID, func(s *lb.State) {
-			s.Verdicts = map[int]map[lb.Target]lb.Verdict{80: verdicts(s.Targets, 2, 0), 81: verdicts(s.Targets, 0, 2), 82: verdicts(s.Targets, 1, 1)}
+			s.Verdicts = map[int]map[lb.Target]lb.Verdict{
+				80: verdicts(s.Targets, 2, 0), 81: verdicts(s.Targets, 0, 2), 82: verdicts(s.Targets, 1, 1),
+			}
 		})
 		w.later()
 		w.later()

@@ -13,7 +13,8 @@ import (
 
 func (w *world) createNode(n *corev1.Node) {
 	w.t.Helper()
-	if _, err := w.api.CoreV1().Nodes().Create(context.Background(), n, metav1.CreateOptions{}); err != nil {
+	if _, err := w.api.CoreV1().Nodes().Create(context.Background(), n,
+		metav1.CreateOptions{}); err != nil {
 		w.t.Fatal(err)
 	}
 	w.settle()
@@ -21,7 +22,8 @@ func (w *world) createNode(n *corev1.Node) {
 
 func (w *world) deleteNode(name string) {
 	w.t.Helper()
-	if err := w.api.CoreV1().Nodes().Delete(context.Background(), name, metav1.DeleteOptions{}); err != nil {
+	if err := w.api.CoreV1().Nodes().Delete(context.Background(), name,
+		metav1.DeleteOptions{}); err != nil {
 		w.t.Fatal(err)
 	}
 	w.settle()
@@ -48,7 +50,8 @@ func TestNodesBecomeTargetsOnceTheyAreReady(t *testing.T) {
 		w.cloud.counts()
 
 		for _, joining := range []func(*corev1.Node){
-			func(n *corev1.Node) { n.Status.Conditions = nil }, readiness(corev1.ConditionFalse), readiness(corev1.ConditionUnknown),
+			func(n *corev1.Node) { n.Status.Conditions = nil }, readiness(corev1.ConditionFalse),
+			readiness(corev1.ConditionUnknown),
 		} {
 			n := node("new", 2)
 			joining(n)
@@ -65,7 +68,10 @@ func TestNodesBecomeTargetsOnceTheyAreReady(t *testing.T) {
 		w.expect("Ready for the first time", "add server 2")
 
 		w.cloud.counts()
-		for _, status := range []corev1.ConditionStatus{corev1.ConditionFalse, corev1.ConditionTrue, corev1.ConditionUnknown, corev1.ConditionTrue, corev1.ConditionUnknown} {
+		for _, status := range []corev1.ConditionStatus{
+			corev1.ConditionFalse, corev1.ConditionTrue, corev1.ConditionUnknown, corev1.ConditionTrue,
+			corev1.ConditionUnknown,
+		} {
 			w.editNode("new", readiness(status))
 		}
 		if reads, writes := w.cloud.counts(); reads != 0 || len(writes) != 0 {

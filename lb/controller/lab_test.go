@@ -119,11 +119,14 @@ func (l *lab) reacts(action clienttesting.Action) (bool, runtime.Object, error) 
 func (l *lab) restart() {
 	l.t.Helper()
 	factory := informers.NewSharedInformerFactory(l.api, 0)
-	services, nodes := factory.Core().V1().Services().Informer().GetIndexer(), factory.Core().V1().Nodes().Informer().GetIndexer()
+	services := factory.Core().V1().Services().Informer().GetIndexer()
+	nodes := factory.Core().V1().Nodes().Informer().GetIndexer()
 	c, err := New(Config{
-		Client: l.api.CoreV1(), Services: factory.Core().V1().Services(), Nodes: factory.Core().V1().Nodes(),
+		Client: l.api.CoreV1(), Services: factory.Core().V1().Services(),
+		Nodes:  factory.Core().V1().Nodes(),
 		Slices: factory.Discovery().V1().EndpointSlices(), Backend: l.cloud,
-		Defaults: l.Defaults, DedicatedRanges: func() []netip.Prefix { return l.ranges }, Recorder: &record.FakeRecorder{}, Registry: metrics.NewKubeRegistry(),
+		Defaults: l.Defaults, DedicatedRanges: func() []netip.Prefix { return l.ranges },
+		Recorder: &record.FakeRecorder{}, Registry: metrics.NewKubeRegistry(),
 	})
 	l.must(err)
 	if l.Controller != nil {
@@ -144,7 +147,9 @@ func (l *lab) server(seed hcloudsim.ServerSeed) *corev1.Node {
 func readyNode(name, providerID string) *corev1.Node {
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{ProviderID: providerID},
-		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
+		Status: corev1.NodeStatus{
+			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
+		},
 	}
 }
 
@@ -166,8 +171,12 @@ func (l *lab) service(name string, annotations ...string) *corev1.Service {
 			Annotations: map[string]string{hetznerPrefix + "use-private-ip": "true"},
 		},
 		Spec: corev1.ServiceSpec{
-			Type: corev1.ServiceTypeLoadBalancer, ExternalTrafficPolicy: corev1.ServiceExternalTrafficPolicyCluster,
-			Ports: []corev1.ServicePort{{Name: "a", Port: 80, Protocol: "TCP", NodePort: 30080}, {Name: "b", Port: 443, Protocol: "TCP", NodePort: 30443}},
+			Type:                  corev1.ServiceTypeLoadBalancer,
+			ExternalTrafficPolicy: corev1.ServiceExternalTrafficPolicyCluster,
+			Ports: []corev1.ServicePort{
+				{Name: "a", Port: 80, Protocol: "TCP", NodePort: 30080},
+				{Name: "b", Port: 443, Protocol: "TCP", NodePort: 30443},
+			},
 		},
 	}
 	for pair := range slices.Chunk(annotations, 2) {
@@ -267,7 +276,8 @@ func (l *lab) settled(svc *corev1.Service, nodes ...*corev1.Node) {
 	l.requests()
 	notes, err := l.once(svc, nodes...)
 	log := l.log()
-	if _, writes := l.requests(); writes > 0 || err != nil || slices.ContainsFunc(notes, isError) || l.looks(l.keyOf(svc)) {
+	if _, writes := l.requests(); writes > 0 || err != nil || slices.ContainsFunc(notes, isError) ||
+		l.looks(l.keyOf(svc)) {
 		l.t.Fatalf("still to do: %d writes, %v, notes %v\n%s", writes, err, notes, log)
 	}
 }
@@ -314,12 +324,15 @@ func (l *lab) persist(ctx context.Context, services ...*corev1.Service) error {
 // endpointsOn gives a Service endpoints on these nodes only.
 func (l *lab) endpointsOn(svc *corev1.Service, nodes ...*corev1.Node) {
 	slice := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{
-		Namespace: svc.Namespace, Name: svc.Name, Labels: map[string]string{discoveryv1.LabelServiceName: svc.Name},
+		Namespace: svc.Namespace, Name: svc.Name,
+		Labels: map[string]string{discoveryv1.LabelServiceName: svc.Name},
 	}}
 	for _, n := range nodes {
 		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{NodeName: &n.Name})
 	}
-	known := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+	known := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{
+		cache.NamespaceIndex: cache.MetaNamespaceIndexFunc,
+	})
 	l.must(known.Add(slice))
 	l.endpoints = discoverylisters.NewEndpointSliceLister(known)
 }

@@ -88,63 +88,64 @@ func TestTokenOfAnotherProject(t *testing.T) {
 		"no targets, network":      {network: 7, namesake: true, noTargets: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inWorldWith(t, newCloud(), nodes(2), func(d *lb.Defaults) { d.Network = c.network }, func(w *world) {
-				var network atomic.Int64
-				network.Store(c.network)
-				w.network = network.Load
-				w.restart()
-				w.createAll(service("web"), service("leaves"), service("ends"), sharing("a", 1, 80), sharing("b", 2, 81), sharing("c", 3, 82))
-				w.settle()
-				for _, n := range []string{"node-1", "node-2"} {
-					if c.noTargets {
-						w.editNode(n, func(n *corev1.Node) { n.Labels[corev1.LabelNodeExcludeBalancers] = "" })
-					}
-				}
-				before, shown := w.cloud.String(), map[string]string{}
-				for _, name := range []string{"web", "leaves", "ends", "a", "b", "c"} {
-					if shown[name] = w.shown(name); ingress(w.service(name)) == "" {
-						t.Fatalf("%s: %s", name, shown[name])
-					}
-				}
-
-				w.strange()
-				if c.namesake {
-					w.post("networks", `{"name":"network-7","ip_range":"10.0.0.0/8","subnets":[{"type":"cloud","network_zone":"eu-central","ip_range":"10.0.0.0/16"}]}`)
-					network.Store(w.cloud.lastNetwork(t))
-				}
-				if c.restart {
+			inWorldWith(t, newCloud(), nodes(2), func(d *lb.Defaults) { d.Network = c.network },
+				func(w *world) {
+					var network atomic.Int64
+					network.Store(c.network)
+					w.network = network.Load
 					w.restart()
-				}
-				w.later()
-				w.createAll(service("fresh"), managedService("secure"), sharing("fresh-a", 1, 90), sharingOf("fresh-b", "other"))
-				w.delete("leaves")
-				w.edit("ends", func(svc *corev1.Service) { svc.Spec.Type = corev1.ServiceTypeClusterIP })
-				w.delete("c")
-				for range 4 {
-					w.later()
-				}
-				w.expectNothing(0)
-				for name, was := range shown {
-					if now := w.shown(name); now != was {
-						t.Errorf("%s: %s, was %s", name, now, was)
+					w.createAll(service("web"), service("leaves"), service("ends"), sharing("a", 1, 80), sharing("b", 2, 81), sharing("c", 3, 82))
+					w.settle()
+					for _, n := range []string{"node-1", "node-2"} {
+						if c.noTargets {
+							w.editNode(n, func(n *corev1.Node) { n.Labels[corev1.LabelNodeExcludeBalancers] = "" })
+						}
 					}
-				}
-				for _, name := range []string{"fresh", "secure", "fresh-a", "fresh-b"} {
-					if svc := w.service(name); ingress(svc) != "" {
-						t.Errorf("%s has addresses %s", name, ingress(svc))
+					before, shown := w.cloud.String(), map[string]string{}
+					for _, name := range []string{"web", "leaves", "ends", "a", "b", "c"} {
+						if shown[name] = w.shown(name); ingress(w.service(name)) == "" {
+							t.Fatalf("%s: %s", name, shown[name])
+						}
 					}
-				}
-				if message := strings.Join(w.message(), "\n"); !strings.Contains(message, "check that the token belongs to this cluster's project") {
-					t.Errorf("Events %s", message)
-				}
 
-				w.homely()
-				network.Store(c.network)
-				if now := w.cloud.String(); now != before {
-					t.Errorf("load balancers became\n%swere\n%s", now, before)
-				}
-				w.expectHealed(shown)
-			})
+					w.strange()
+					if c.namesake {
+						w.post("networks", `{"name":"network-7","ip_range":"10.0.0.0/8","subnets":[{"type":"cloud","network_zone":"eu-central","ip_range":"10.0.0.0/16"}]}`)
+						network.Store(w.cloud.lastNetwork(t))
+					}
+					if c.restart {
+						w.restart()
+					}
+					w.later()
+					w.createAll(service("fresh"), managedService("secure"), sharing("fresh-a", 1, 90), sharingOf("fresh-b", "other"))
+					w.delete("leaves")
+					w.edit("ends", func(svc *corev1.Service) { svc.Spec.Type = corev1.ServiceTypeClusterIP })
+					w.delete("c")
+					for range 4 {
+						w.later()
+					}
+					w.expectNothing(0)
+					for name, was := range shown {
+						if now := w.shown(name); now != was {
+							t.Errorf("%s: %s, was %s", name, now, was)
+						}
+					}
+					for _, name := range []string{"fresh", "secure", "fresh-a", "fresh-b"} {
+						if svc := w.service(name); ingress(svc) != "" {
+							t.Errorf("%s has addresses %s", name, ingress(svc))
+						}
+					}
+					if message := strings.Join(w.message(), "\n"); !strings.Contains(message, "check that the token belongs to this cluster's project") {
+						t.Errorf("Events %s", message)
+					}
+
+					w.homely()
+					network.Store(c.network)
+					if now := w.cloud.String(); now != before {
+						t.Errorf("load balancers became\n%swere\n%s", now, before)
+					}
+					w.expectHealed(shown)
+				})
 		})
 	}
 }
@@ -282,7 +283,9 @@ func TestPodsStayOpenWithTheTokenOfAnotherProject(t *testing.T) {
 	inPodWorld(t, hcloudsim.Options{}, func(w *world, p *pods) {
 		p.are(map[lb.Target]string{podAt(1, 1): "ready"})
 		w.create(podService())
-		left := podingress.Ingress{Endpoints: []netip.AddrPort{netip.AddrPortFrom(podAt(1, 1).Address, 80)}}.String()
+		left := podingress.Ingress{
+			Endpoints: []netip.AddrPort{netip.AddrPortFrom(podAt(1, 1).Address, 80)},
+		}.String()
 		w.editNode("node-2", func(n *corev1.Node) {
 			n.Annotations = map[string]string{podingress.Annotation("gone"): left}
 		})

@@ -26,7 +26,9 @@ func podNode(server int) *corev1.Node {
 	own := ownOf(server).Addr().As16()
 	own[9] = 1
 	n.Spec.PodCIDRs = []string{fmt.Sprintf("10.244.%d.0/24", server), netip.PrefixFrom(netip.AddrFrom16(own), 80).String()}
-	n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeExternalIP, Address: ownOf(server).Addr().Next().String()}}
+	n.Status.Addresses = []corev1.NodeAddress{
+		{Type: corev1.NodeExternalIP, Address: ownOf(server).Addr().Next().String()},
+	}
 	return n
 }
 
@@ -283,7 +285,8 @@ func TestNodesAndPodsTakeEachOthersPlace(t *testing.T) {
 		w.expect("not every one has one")
 		p.ipv4 = nil
 		p.are(map[lb.Target]string{podAt(1, 1): "ready"})
-		if _, writes := w.cloud.counts(); len(writes) != 5 || !slices.Equal(w.targets(), []lb.Target{podAt(1, 1)}) {
+		if _, writes := w.cloud.counts(); len(writes) != 5 ||
+			!slices.Equal(w.targets(), []lb.Target{podAt(1, 1)}) {
 			t.Errorf("every one has one: %v", writes)
 		}
 		w.edit("web", func(s *corev1.Service) { s.Annotations[lb.AnnotationTargets] = "nodes" })
@@ -353,7 +356,9 @@ func TestOpeningsOfServicesThatAreGone(t *testing.T) {
 		p.are(map[lb.Target]string{podAt(1, 1): "ready"})
 		w.create(podService())
 		kept := w.openings()
-		left := podingress.Ingress{Endpoints: []netip.AddrPort{netip.AddrPortFrom(podAt(1, 1).Address, 80)}}.String()
+		left := podingress.Ingress{
+			Endpoints: []netip.AddrPort{netip.AddrPortFrom(podAt(1, 1).Address, 80)},
+		}.String()
 		w.editNode("node-2", func(n *corev1.Node) {
 			n.Annotations = map[string]string{podingress.Annotation("gone"): left, podingress.Annotation("web-uid"): left, "other": "stays"}
 		})

@@ -120,17 +120,22 @@ func TestServiceThatMayNotShareKeepsItsPodsUpToDate(t *testing.T) {
 func TestSurveyOfPods(t *testing.T) {
 	pod, name, port := podAt(1, 1), "web", int32(8080)
 	slice := &discoveryv1.EndpointSlice{
-		AddressType: discoveryv1.AddressTypeIPv6, Ports: []discoveryv1.EndpointPort{{Name: &name, Port: &port}},
-		Endpoints: []discoveryv1.Endpoint{endpoint(pod.Address.String(), "node-1", "pod", "ready")},
+		AddressType: discoveryv1.AddressTypeIPv6,
+		Ports:       []discoveryv1.EndpointPort{{Name: &name, Port: &port}},
+		Endpoints:   []discoveryv1.Endpoint{endpoint(pod.Address.String(), "node-1", "pod", "ready")},
 	}
 	defaults := lb.Defaults{Cluster: "demo", Location: "fsn1", Classless: true, OwnPools: true}
 	svc := podService()
 	survey := controller.Survey{
-		Services: []*corev1.Service{svc}, Nodes: []*corev1.Node{podNode(1)}, Defaults: defaults, Now: time.Now(),
-		Slices: func(*corev1.Service) []*discoveryv1.EndpointSlice { return []*discoveryv1.EndpointSlice{slice} },
+		Services: []*corev1.Service{svc}, Nodes: []*corev1.Node{podNode(1)}, Defaults: defaults,
+		Now: time.Now(),
+		Slices: func(*corev1.Service) []*discoveryv1.EndpointSlice {
+			return []*discoveryv1.EndpointSlice{slice}
+		},
 	}
 	s := survey.Balancer(controller.KeyOf(svc, defaults))
-	if _, notes := s.For(svc); s.Plan.Refused || len(notes) > 0 || !slices.Equal(s.Plan.Spec.Targets, []lb.Target{pod}) {
+	if _, notes := s.For(svc); s.Plan.Refused || len(notes) > 0 ||
+		!slices.Equal(s.Plan.Spec.Targets, []lb.Target{pod}) {
 		t.Errorf("refused: %t, targets %v, notes %v", s.Plan.Refused, s.Plan.Spec.Targets, notes)
 	}
 }

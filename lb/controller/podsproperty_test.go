@@ -26,37 +26,38 @@ func randomPods(r *rand.Rand) map[lb.Target]string {
 // endOf returns the final state of the cloud and the nodes.
 func endOf(t *testing.T, seed uint64, before func(w *world, p *pods)) (end string) {
 	t.Helper()
-	inWorldWith(t, newCloud(), []runtime.Object{podNode(1), podNode(2), podNode(3)}, func(d *lb.Defaults) { d.OwnPools = true }, func(w *world) {
-		p := newPods(w)
-		w.cloud.watch = func(op lb.Op) {
-			add, ok := op.(lb.AddTarget)
-			if ok && add.Target.Pod() && !strings.Contains(w.openings(), add.Target.Address.String()) {
-				t.Errorf("seed %d: %s, and its node does not let it through:\n%s", seed, op, w.openings())
+	inWorldWith(t, newCloud(), []runtime.Object{podNode(1), podNode(2), podNode(3)},
+		func(d *lb.Defaults) { d.OwnPools = true }, func(w *world) {
+			p := newPods(w)
+			w.cloud.watch = func(op lb.Op) {
+				add, ok := op.(lb.AddTarget)
+				if ok && add.Target.Pod() && !strings.Contains(w.openings(), add.Target.Address.String()) {
+					t.Errorf("seed %d: %s, and its node does not let it through:\n%s", seed, op, w.openings())
+				}
 			}
-		}
-		svc := podService()
-		svc.Spec.Ports[0].NodePort = 30080
-		if before != nil {
-			p.publish()
-			w.create(svc)
-			before(w, p)
-		}
-		p.ipv4 = nil
-		p.are(randomPods(rand.New(rand.NewPCG(seed, 1))))
-		if before == nil {
-			w.create(svc)
-		}
-		w.cloud.setFault(nil)
-		w.later()
-		w.later()
-		w.cloud.counts()
-		w.written()
-		w.later()
-		if _, writes := w.cloud.counts(); len(writes) > 0 || w.written() > 0 {
-			t.Errorf("seed %d: no rest: %v", seed, writes)
-		}
-		end = fmt.Sprintf("%s%s\n%s", w.cloud, w.openings(), accepted(w.service("web")))
-	})
+			svc := podService()
+			svc.Spec.Ports[0].NodePort = 30080
+			if before != nil {
+				p.publish()
+				w.create(svc)
+				before(w, p)
+			}
+			p.ipv4 = nil
+			p.are(randomPods(rand.New(rand.NewPCG(seed, 1))))
+			if before == nil {
+				w.create(svc)
+			}
+			w.cloud.setFault(nil)
+			w.later()
+			w.later()
+			w.cloud.counts()
+			w.written()
+			w.later()
+			if _, writes := w.cloud.counts(); len(writes) > 0 || w.written() > 0 {
+				t.Errorf("seed %d: no rest: %v", seed, writes)
+			}
+			end = fmt.Sprintf("%s%s\n%s", w.cloud, w.openings(), accepted(w.service("web")))
+		})
 	return end
 }
 

@@ -47,7 +47,8 @@ func (l *lab) randomService(r *rand.Rand, name string) *corev1.Service {
 		svc.Annotations[hetznerPrefix+key] = value
 	}
 	if r.IntN(2) == 0 {
-		svc.Spec.ExternalTrafficPolicy, svc.Spec.HealthCheckNodePort = corev1.ServiceExternalTrafficPolicyLocal, 32000
+		svc.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
+		svc.Spec.HealthCheckNodePort = 32000
 	}
 	svc.Spec.Ports = nil
 	for port := range int32(5) {
@@ -270,7 +271,8 @@ func (s scenario) run(t *testing.T, which, n int) (hit bool) {
 		if changed := cmp.Diff(others, after); changed != "" {
 			t.Errorf("%s, request %d: %s: somebody else's load balancer changed:\n%s", s.name, n, h.name, changed)
 		}
-		if b, c := len(l.sim.LoadBalancers())-1, len(l.certificates()); b != s.balancers || c != s.certificates {
+		if b, c := len(l.sim.LoadBalancers())-1, len(l.certificates()); b != s.balancers ||
+			c != s.certificates {
 			t.Errorf("%s, request %d: %s: %d load balancers and %d certificates\n%s", s.name, n, h.name, b, c, log)
 		}
 		if s.check != nil {

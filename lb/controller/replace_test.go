@@ -68,7 +68,8 @@ func TestRefusedPrivateTargetsLoseNoTraffic(t *testing.T) {
 				}
 				w.later()
 				targets := w.cloud.all()[0].Targets
-				if len(targets) != n+1 || slices.ContainsFunc(targets, func(t lb.Target) bool { return t.Private }) {
+				if len(targets) != n+1 ||
+					slices.ContainsFunc(targets, func(t lb.Target) bool { return t.Private }) {
 					t.Errorf("targets %v of %d nodes", targets, n+1)
 				}
 				if got := w.service("web"); accepted(got) != "False Rejected" || !strings.Contains(got.Status.Conditions[0].Message, "the server is not in the network") {

@@ -80,7 +80,8 @@ func (s *schedule) live(name string) *corev1.Service {
 	if err != nil {
 		return nil
 	}
-	if svc.DeletionTimestamp != nil && len(svc.Finalizers) == 0 { // the fake keeps objects that the API server removes
+	if svc.DeletionTimestamp != nil &&
+		len(svc.Finalizers) == 0 { // the fake keeps objects that the API server removes
 		must(s.api.CoreV1().Services("default").Delete(context.Background(), name, metav1.DeleteOptions{}))
 		return nil
 	}
@@ -130,7 +131,8 @@ func (s *schedule) birth(name string) {
 	svc := service(name)
 	svc.UID = types.UID(fmt.Sprintf("%s%d-uid", name, s.r.IntN(1e6)))
 	svc.CreationTimestamp = metav1.Now()
-	svc.Spec.Ports[0].Port, svc.Spec.Ports[0].NodePort = 80+int32(slices.Index(scheduled, name)), s.freePort()
+	svc.Spec.Ports[0].Port, svc.Spec.Ports[0].NodePort = 80+
+		int32(slices.Index(scheduled, name)), s.freePort()
 	if s.r.IntN(3) == 0 {
 		svc.Annotations[lb.AnnotationName] = "front"
 	}
@@ -172,7 +174,8 @@ func (s *schedule) edit(name string, svc *corev1.Service) {
 		case n == 4 && svc.Spec.HealthCheckNodePort == 0:
 			toLocal(svc)
 		case n == 4:
-			svc.Spec.ExternalTrafficPolicy, svc.Spec.HealthCheckNodePort = corev1.ServiceExternalTrafficPolicyCluster, 0
+			svc.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyCluster
+			svc.Spec.HealthCheckNodePort = 0
 		case n == 5 && svc.Spec.LoadBalancerSourceRanges == nil:
 			svc.Spec.LoadBalancerSourceRanges = []string{"192.0.2.0/24"}
 		case n == 5:
@@ -302,7 +305,9 @@ func (s *schedule) console() {
 	case 0, 4, 5:
 		_ = s.cloud.client.Apply(context.Background(), have, lb.Delete{})
 	case 1:
-		_ = s.cloud.client.Apply(context.Background(), have, lb.ChangeAlgorithm{Algorithm: lb.LeastConnections})
+		_ = s.cloud.client.Apply(context.Background(), have, lb.ChangeAlgorithm{
+			Algorithm: lb.LeastConnections,
+		})
 	case 2:
 		if len(have.Targets) > 0 {
 			_ = s.cloud.client.Apply(context.Background(), have, lb.RemoveTarget{Target: have.Targets[0]})
@@ -337,7 +342,9 @@ func (s *schedule) watchOver(have lb.State, op lb.Op) {
 	}
 	for _, name := range scheduled {
 		svc := s.live(name)
-		if svc != nil && svc.DeletionTimestamp == nil && slices.Contains(have.Services(), string(svc.UID)) && have.IPv4.IsValid() && have.Public && strings.Contains(ingress(svc), have.IPv4.String()) {
+		if svc != nil && svc.DeletionTimestamp == nil &&
+			slices.Contains(have.Services(), string(svc.UID)) && have.IPv4.IsValid() && have.Public &&
+			strings.Contains(ingress(svc), have.IPv4.String()) {
 			s.t.Errorf("load balancer %q is deleted while Service %s shows its address", have.Name, name)
 		}
 	}

@@ -91,7 +91,8 @@ func TestNetworkThatCannotBeJoinedCostsNoPublicInterface(t *testing.T) {
 				t.Errorf("tried to %s", op)
 			}
 		}
-		if s := w.cloud.all()[0]; !s.Public || len(s.Targets) != 2 || s.Listeners[0].DestinationPort != 30081 {
+		if s := w.cloud.all()[0]; !s.Public || len(s.Targets) != 2 ||
+			s.Listeners[0].DestinationPort != 30081 {
 			t.Errorf("%s", w.cloud)
 		}
 	})

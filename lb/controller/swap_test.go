@@ -49,7 +49,8 @@ func TestServersOutsideTheNetworkStayTargets(t *testing.T) {
 			time.Sleep(recheckAfter)
 		}
 		after := l.balancer(svc)
-		if len(after.Targets) != 3 || len(public(after)) != 3 || after.Services[0].DestinationPort != 30099 {
+		if len(after.Targets) != 3 || len(public(after)) != 3 ||
+			after.Services[0].DestinationPort != 30099 {
 			t.Errorf("%s\n%s", l.shape(after), l.log())
 		}
 		if len(notes) != 3 || notes[0].Reason != reasonRejected {
@@ -80,7 +81,8 @@ func TestRefusedAddressInTheNetwork(t *testing.T) {
 				harm(l, before.ID)
 				notes, err := l.once(svc, l.nodes[1:]...)
 				after := l.balancer(svc)
-				if len(after.PrivateNet) != 1 || len(after.Targets) != 4 || after.Services[0].DestinationPort != 30099 {
+				if len(after.PrivateNet) != 1 || len(after.Targets) != 4 ||
+					after.Services[0].DestinationPort != 30099 {
 					t.Fatalf("%s\n%s", l.shape(after), l.log())
 				}
 				if name == "refused" && after.PrivateNet[0].IP != before.PrivateNet[0].IP {
@@ -112,7 +114,8 @@ func TestFailedMoveIsNotRepeatedAtOnce(t *testing.T) {
 		l.must(l.sim.Inject(hcloudsim.Fault{Match: "POST /load_balancers/{id}/actions/attach_to_network", FailAction: "action_failed"}))
 		notes, err := l.once(svc, l.nodes...)
 		after := l.balancer(svc)
-		if after.PrivateNet[0].IP != before.PrivateNet[0].IP || len(after.Targets) != len(l.nodes) || len(notes) != 1 || notes[0].Reason != reasonRejected || err != nil {
+		if after.PrivateNet[0].IP != before.PrivateNet[0].IP || len(after.Targets) != len(l.nodes) ||
+			len(notes) != 1 || notes[0].Reason != reasonRejected || err != nil {
 			t.Fatalf("%s\n%v, notes %v\n%s", l.shape(after), err, notes, l.log())
 		}
 		for range 10 {

@@ -64,7 +64,8 @@ func TestTakeoverThroughTheAPI(t *testing.T) {
 				notes, err := l.once(svc, l.nodes...)
 				reads, writes := l.requests()
 				after := l.balancer(svc)
-				if err != nil || slices.ContainsFunc(notes, isError) || after.ID != before.ID || len(l.sim.LoadBalancers()) != 1 || writes != c.writes || reads > 7 {
+				if err != nil || slices.ContainsFunc(notes, isError) || after.ID != before.ID ||
+					len(l.sim.LoadBalancers()) != 1 || writes != c.writes || reads > 7 {
 					t.Errorf("load balancer %d, was %d; %d reads, %d writes, %v, notes %v", after.ID, before.ID, reads, writes, err, notes)
 				}
 				if after.Labels[lb.LabelCheck] != "kept" || after.Labels[lb.LabelCluster] != "lab" || after.PublicNet.IPv4.IP != before.PublicNet.IPv4.IP {
@@ -95,7 +96,8 @@ func TestForeignLoadBalancersThroughTheAPI(t *testing.T) {
 				if left {
 					svc.Annotations["underlay.dev/adopt"] = "true"
 					notes, err := l.once(svc, l.nodes...)
-					if err != nil || len(notes) != 1 || notes[0].Reason != lb.ReasonNotOwned || len(l.states.all()) > 0 {
+					if err != nil || len(notes) != 1 || notes[0].Reason != lb.ReasonNotOwned ||
+						len(l.states.all()) > 0 {
 						t.Errorf("%v, notes %v", err, notes)
 					}
 				}
@@ -171,7 +173,9 @@ func TestFailedCertificateThroughTheAPI(t *testing.T) {
 			l.requests()
 			for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(maxRetryDelay) {
 				notes, _ := l.once(svc, l.nodes...)
-				if !slices.ContainsFunc(notes, func(n lb.Note) bool { return n.Reason == lb.ReasonCertificate }) {
+				if !slices.ContainsFunc(notes, func(n lb.Note) bool {
+					return n.Reason == lb.ReasonCertificate
+				}) {
 					t.Errorf("notes %v\n%s", notes, l.log())
 				}
 			}

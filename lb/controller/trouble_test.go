@@ -312,7 +312,8 @@ func TestAnyScheduleEndsTheSame(t *testing.T) {
 func last(svc *corev1.Service) {
 	svc.Annotations = map[string]string{lb.AnnotationName: "last", lb.HetznerPrefix + "use-private-ip": "true"}
 	svc.Spec.Type = corev1.ServiceTypeLoadBalancer
-	svc.Spec.ExternalTrafficPolicy, svc.Spec.HealthCheckNodePort = corev1.ServiceExternalTrafficPolicyLocal, 32000
+	svc.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
+	svc.Spec.HealthCheckNodePort = 32000
 	svc.Spec.Ports = []corev1.ServicePort{{Name: "tls", Port: 443, Protocol: corev1.ProtocolTCP, NodePort: 30443}}
 }
 
@@ -331,7 +332,9 @@ func randomStep(w *world, r *rand.Rand) {
 		func() { w.edit("web", func(svc *corev1.Service) { svc.Spec.Ports[0].Port = int32(80 + r.IntN(3)) }) },
 		func() {
 			w.edit("web", func(svc *corev1.Service) {
-				svc.Spec.Type = []corev1.ServiceType{corev1.ServiceTypeClusterIP, corev1.ServiceTypeLoadBalancer}[r.IntN(2)]
+				svc.Spec.Type = []corev1.ServiceType{
+					corev1.ServiceTypeClusterIP, corev1.ServiceTypeLoadBalancer,
+				}[r.IntN(2)]
 			})
 		},
 		func() {

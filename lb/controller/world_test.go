@@ -57,7 +57,10 @@ func inWorld(t *testing.T, project *cloud, objects []runtime.Object, test func(w
 }
 
 // inWorldWith is inWorld with another configuration.
-func inWorldWith(t *testing.T, project *cloud, objects []runtime.Object, configure func(*lb.Defaults), test func(w *world)) {
+func inWorldWith(
+	t *testing.T, project *cloud, objects []runtime.Object, configure func(*lb.Defaults),
+	test func(w *world),
+) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, project, objects)
@@ -118,9 +121,11 @@ func (w *world) start() {
 	factory := informers.NewSharedInformerFactory(w.api, 0)
 	w.registry = metrics.NewKubeRegistry()
 	c, err := controller.New(controller.Config{
-		Client: w.api.CoreV1(), Services: factory.Core().V1().Services(), Nodes: factory.Core().V1().Nodes(),
+		Client: w.api.CoreV1(), Services: factory.Core().V1().Services(),
+		Nodes:   factory.Core().V1().Nodes(),
 		Slices:  factory.Discovery().V1().EndpointSlices(),
-		Network: w.network, DedicatedRanges: w.ranges, RefreshRanges: w.refresh, Reachable: w.reachable, Doubt: w.doubt, Backend: w.cloud, Defaults: w.defaults, Recorder: w.events, Registry: w.registry,
+		Network: w.network, DedicatedRanges: w.ranges, RefreshRanges: w.refresh, Reachable: w.reachable,
+		Doubt: w.doubt, Backend: w.cloud, Defaults: w.defaults, Recorder: w.events, Registry: w.registry,
 	})
 	if err != nil {
 		w.t.Fatal(err)
@@ -216,7 +221,8 @@ func (w *world) editNode(name string, change func(*corev1.Node)) {
 		node.Labels = map[string]string{}
 	}
 	change(node)
-	if _, err := w.api.CoreV1().Nodes().Update(context.Background(), node, metav1.UpdateOptions{}); err != nil {
+	if _, err := w.api.CoreV1().Nodes().Update(context.Background(), node,
+		metav1.UpdateOptions{}); err != nil {
 		w.t.Fatal(err)
 	}
 	w.settle()
@@ -293,7 +299,9 @@ func node(name string, server int) *corev1.Node {
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{}},
 		Spec:       corev1.NodeSpec{ProviderID: fmt.Sprintf("hcloud://%d", server)},
-		Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
+		Status: corev1.NodeStatus{
+			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
+		},
 	}
 }
 

@@ -137,7 +137,9 @@ func (f *fixture) await(what string, holds func() bool) {
 
 // read reports whether objects of a resource were listed or watched.
 func (f *fixture) read(resource string) bool {
-	return slices.ContainsFunc(f.client.Actions(), func(a clienttesting.Action) bool { return a.GetResource().Resource == resource })
+	return slices.ContainsFunc(f.client.Actions(), func(a clienttesting.Action) bool {
+		return a.GetResource().Resource == resource
+	})
 }
 
 func podOn(node, name, ip string) *corev1.Pod {

@@ -70,10 +70,14 @@ func (m *machine) add(e Entry) error {
 	if slices.ContainsFunc(m.table, func(o Entry) bool { return o.Place() == e.Place() }) {
 		return fmt.Errorf("adding %s: file exists", e)
 	}
-	if e.Kind == Unicast && !slices.ContainsFunc(m.links, func(l Link) bool { return l.Index == e.Link && l.Up }) {
+	if e.Kind == Unicast &&
+		!slices.ContainsFunc(m.links, func(l Link) bool { return l.Index == e.Link && l.Up }) {
 		return fmt.Errorf("adding %s: network is down", e)
 	}
-	if e.Via.IsValid() && !slices.ContainsFunc(m.table, func(o Entry) bool { return o.Link == e.Link && !o.Via.IsValid() && o.Dst.Contains(e.Via) }) {
+	if e.Via.IsValid() &&
+		!slices.ContainsFunc(m.table, func(o Entry) bool {
+			return o.Link == e.Link && !o.Via.IsValid() && o.Dst.Contains(e.Via)
+		}) {
 		return fmt.Errorf("adding %s: the gateway is no neighbor", e)
 	}
 	m.table = append(m.table, e)
@@ -85,7 +89,9 @@ func (m *machine) Replace(_ context.Context, to Entry) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var old Entry
-	if at := slices.IndexFunc(m.table, func(o Entry) bool { return o.Place() == to.Place() }); at >= 0 {
+	if at := slices.IndexFunc(m.table, func(o Entry) bool {
+		return o.Place() == to.Place()
+	}); at >= 0 {
 		old = m.table[at]
 	}
 	m.writes = append(m.writes, "replace "+old.String()+" by "+to.String())
@@ -141,7 +147,9 @@ func (m *machine) AddProxy(_ context.Context, p Proxy) error {
 	if !slices.ContainsFunc(m.links, func(l Link) bool { return l.Index == p.Link }) {
 		return fmt.Errorf("answering for %s: no such device", p)
 	}
-	m.proxies = slices.DeleteFunc(m.proxies, func(o Proxy) bool { return o.Link == p.Link && o.Addr == p.Addr })
+	m.proxies = slices.DeleteFunc(m.proxies, func(o Proxy) bool {
+		return o.Link == p.Link && o.Addr == p.Addr
+	})
 	m.proxies = append(m.proxies, p)
 	return nil
 }
@@ -150,7 +158,9 @@ func (m *machine) DeleteProxy(_ context.Context, p Proxy) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.writes = append(m.writes, "no answer for "+p.String())
-	m.proxies = slices.DeleteFunc(m.proxies, func(o Proxy) bool { return o.Link == p.Link && o.Addr == p.Addr })
+	m.proxies = slices.DeleteFunc(m.proxies, func(o Proxy) bool {
+		return o.Link == p.Link && o.Addr == p.Addr
+	})
 	return nil
 }
 
@@ -262,8 +272,10 @@ func testMachine(t *testing.T, s Situation, d *device, nodes []*corev1.Node, tes
 	synctest.Test(t, func(t *testing.T) {
 		w := &fixture{
 			t: t, device: d, client: fake.NewClientset(), events: record.NewFakeRecorder(100),
-			machine: &machine{links: s.Links, table: s.Table, neighbors: map[netip.Addr]bool{}, proxies: s.Proxies},
-			before:  &edgeBook{name: "before"}, after: &edgeBook{name: "after"},
+			machine: &machine{
+				links: s.Links, table: s.Table, neighbors: map[netip.Addr]bool{}, proxies: s.Proxies,
+			},
+			before: &edgeBook{name: "before"}, after: &edgeBook{name: "after"},
 		}
 		for _, n := range nodes {
 			w.put(n)
@@ -287,7 +299,9 @@ func (w *fixture) startWith(settings Settings) {
 		devices = append(devices, d)
 	}
 	ctx, cancel := context.WithCancel(w.t.Context())
-	factory := informers.NewSharedInformerFactoryWithOptions(w.client, 0, informers.WithTransform(kube.Light(corev1.NodeReady, corev1.NodeNetworkUnavailable, PeersReachable)))
+	factory := informers.NewSharedInformerFactoryWithOptions(w.client, 0,
+		informers.WithTransform(kube.Light(corev1.NodeReady, corev1.NodeNetworkUnavailable,
+			PeersReachable)))
 	a, err := New(Config{
 		Client: w.client, Nodes: directorytest.Nodes{Self: "self", Informer: factory.Core().V1().Nodes().Informer()}, Kernel: w.machine, Recorder: w.events, Devices: devices,
 		Registry: metrics.NewKubeRegistry(),
@@ -319,14 +333,18 @@ func (w *fixture) startWith(settings Settings) {
 func kubeNode(name string, has ...string) *corev1.Node {
 	n := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name), CreationTimestamp: metav1.Unix(1000, 0)},
-		Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
+		Status: corev1.NodeStatus{
+			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
+		},
 	}
 	read := aNode(name, has...)
 	for _, p := range read.PodCIDRs {
 		n.Spec.PodCIDRs = append(n.Spec.PodCIDRs, p.String())
 	}
 	for _, a := range read.InternalIPs {
-		n.Status.Addresses = append(n.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: a.String()})
+		n.Status.Addresses = append(n.Status.Addresses, corev1.NodeAddress{
+			Type: corev1.NodeInternalIP, Address: a.String(),
+		})
 	}
 	return n
 }
@@ -349,7 +367,8 @@ func (w *fixture) put(n *corev1.Node) {
 
 func (w *fixture) remove(name string) {
 	w.t.Helper()
-	if err := w.client.CoreV1().Nodes().Delete(w.t.Context(), name, metav1.DeleteOptions{}); err != nil {
+	if err := w.client.CoreV1().Nodes().Delete(w.t.Context(), name,
+		metav1.DeleteOptions{}); err != nil {
 		w.t.Fatal(err)
 	}
 }

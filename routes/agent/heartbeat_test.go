@@ -25,8 +25,12 @@ func TestOnlyWhatMattersOfANodeLeadsToAPass(t *testing.T) {
 			b.Status.Images = []corev1.ContainerImage{{Names: []string{fmt.Sprint("image", i)}}}
 			b.Status.Addresses = append(slices.Clone(b.Status.Addresses), corev1.NodeAddress{Type: corev1.NodeHostName, Address: fmt.Sprint("b", i)})
 			b.Status.Conditions = append(slices.Clone(b.Status.Conditions),
-				corev1.NodeCondition{Type: corev1.NodeDiskPressure, Status: corev1.ConditionTrue, Message: fmt.Sprint(i)},
-				corev1.NodeCondition{Type: PeersReachable, Status: corev1.ConditionFalse, Message: fmt.Sprint(i)})
+				corev1.NodeCondition{
+					Type: corev1.NodeDiskPressure, Status: corev1.ConditionTrue, Message: fmt.Sprint(i),
+				},
+				corev1.NodeCondition{
+					Type: PeersReachable, Status: corev1.ConditionFalse, Message: fmt.Sprint(i),
+				})
 			b.Status.Conditions[0].LastHeartbeatTime = metav1.Now()
 			w.put(b)
 			w.rest()

@@ -121,7 +121,8 @@ func TestOwnTargetsAreFollowedAtOnce(t *testing.T) {
 		if got := open(); got != "" {
 			t.Errorf("open is %q by what can't be read", got)
 		}
-		if c := w.condition(PeersReachable); c.Reason != ReasonAtRisk || !strings.Contains(c.Message, key) {
+		if c := w.condition(PeersReachable); c.Reason != ReasonAtRisk ||
+			!strings.Contains(c.Message, key) {
 			t.Errorf("the condition says %s: %s", c.Reason, c.Message)
 		}
 		w.put(self)

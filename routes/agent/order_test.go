@@ -42,7 +42,8 @@ func TestWhatComesAfterAFailureWaits(t *testing.T) {
 				!strings.Contains(c.Message, "until then after stays as it is") {
 				t.Errorf("%v: the Node says %+v", modes, c)
 			}
-			if c := w.condition(corev1.NodeNetworkUnavailable); modes == bothByNodes && c.Status != corev1.ConditionTrue {
+			if c := w.condition(corev1.NodeNetworkUnavailable); modes == bothByNodes &&
+				c.Status != corev1.ConditionTrue {
 				t.Errorf("%v: available without a filter: %+v", modes, c)
 			}
 			if err := w.agent.Ready(); !errors.Is(err, refused) {
@@ -51,7 +52,8 @@ func TestWhatComesAfterAFailureWaits(t *testing.T) {
 			w.before.fail(nil)
 			time.Sleep(retried)
 			w.rest()
-			if c := w.condition(PeersReachable); c.Status != corev1.ConditionTrue || len(w.after.log()) == 0 {
+			if c := w.condition(PeersReachable); c.Status != corev1.ConditionTrue ||
+				len(w.after.log()) == 0 {
 				t.Errorf("%v: afterwards %+v, asked %q", modes, c, w.after.log())
 			}
 		})

@@ -56,16 +56,20 @@ func TestPlansConverge(t *testing.T) {
 			t.Fatalf("seed %d: still to do: %+v\nwant %+v\nhave %+v", seed, again, want, have)
 		}
 		foreigners := func(table []Entry) []Entry {
-			return slices.SortedFunc(slices.Values(slices.DeleteFunc(slices.Clone(table), Entry.Ours)), compareEntries)
+			return slices.SortedFunc(slices.Values(slices.DeleteFunc(slices.Clone(table), Entry.Ours)),
+				compareEntries)
 		}
 		if !slices.Equal(foreigners(have), foreigners(table)) {
 			t.Fatalf("seed %d: somebody else's routes changed: %+v to %+v", seed, have, table)
 		}
 		for _, wanted := range want {
 			stands := slices.ContainsFunc(table, func(e Entry) bool {
-				return e.Dst == wanted.Dst && e.Via == wanted.Via && e.Kind == wanted.Kind && e.Link == wanted.Link
+				return e.Dst == wanted.Dst && e.Via == wanted.Via && e.Kind == wanted.Kind &&
+					e.Link == wanted.Link
 			})
-			refused := slices.ContainsFunc(plan.Refused, func(r Conflict) bool { return r.WantedEntry == wanted })
+			refused := slices.ContainsFunc(plan.Refused, func(r Conflict) bool {
+				return r.WantedEntry == wanted
+			})
 			if !stands && !refused {
 				t.Fatalf("seed %d: %+v neither stands nor is refused in %+v", seed, wanted, table)
 			}
@@ -77,7 +81,8 @@ func TestPlansConverge(t *testing.T) {
 		}
 		shuffled := slices.Clone(have)
 		rng.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
-		if a, b := fmt.Sprint(plan.Delete, plan.Add), fmt.Sprint(Diff(want, shuffled, nil).Delete, Diff(want, shuffled, nil).Add); a != b {
+		if a, b := fmt.Sprint(plan.Delete, plan.Add), fmt.Sprint(Diff(want, shuffled, nil).Delete,
+			Diff(want, shuffled, nil).Add); a != b {
 			t.Fatalf("seed %d: the order of the table matters: %s and %s", seed, a, b)
 		}
 	}
@@ -107,7 +112,9 @@ func randomTable(rng *rand.Rand) []Entry {
 		case 1:
 			e.Protocol = 4
 		case 2:
-			e.Protocol, e.Metric = 4, []uint32{0, MetricPeer, PeerMetric(e.Dst), 500, MetricWorst}[rng.IntN(5)]
+			e.Protocol, e.Metric = 4, []uint32{
+				0, MetricPeer, PeerMetric(e.Dst), 500, MetricWorst,
+			}[rng.IntN(5)]
 		case 3:
 			e.Kind, e.Via = OtherKind, netip.Addr{}
 		}
@@ -124,11 +131,15 @@ func TestLookupAgainstAWalk(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 2))
 		var table []Entry
 		for range rng.IntN(12) {
-			p := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(rng.IntN(2)), byte(rng.IntN(3)), byte(rng.IntN(4))}), rng.IntN(33)).Masked()
+			p := netip.PrefixFrom(netip.AddrFrom4([4]byte{
+				10, byte(rng.IntN(2)), byte(rng.IntN(3)), byte(rng.IntN(4)),
+			}), rng.IntN(33)).Masked()
 			table = append(table, Entry{Dst: prefix("10.0.0.0/8"), Via: addr("10.0.0.1"), Kind: Unicast, Metric: uint32(rng.IntN(3)), Protocol: 4})
 			table[len(table)-1].Dst = p
 		}
-		target, atMost := netip.AddrFrom4([4]byte{10, byte(rng.IntN(2)), byte(rng.IntN(3)), byte(rng.IntN(4))}), rng.IntN(33)
+		target, atMost := netip.AddrFrom4([4]byte{
+			10, byte(rng.IntN(2)), byte(rng.IntN(3)), byte(rng.IntN(4)),
+		}), rng.IntN(33)
 		var best []Entry
 		for _, e := range table {
 			if e.Dst.Contains(target) && e.Dst.Bits() <= atMost {

@@ -40,7 +40,8 @@ func TestAnswersWithoutTheOwnNode(t *testing.T) {
 			s.Nodes = s.Nodes[1:]
 			c.given(&s)
 			d, err := Decide(s)
-			if got := d.Changes.Lines(); !errors.Is(err, ErrNoNode) || !empty(d.Plan) || !slices.Equal(got, c.want) {
+			if got := d.Changes.Lines(); !errors.Is(err, ErrNoNode) || !empty(d.Plan) ||
+				!slices.Equal(got, c.want) {
 				t.Errorf("got %q, want %q; routes %s, %v", got, c.want, show(d), err)
 			}
 		})

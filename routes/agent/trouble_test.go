@@ -36,7 +36,8 @@ func TestAnAddressGoesAndComesBack(t *testing.T) {
 				began, gone := time.Now(), prefix(c.address)
 				changed := Event{Kind: AddressChanged, Link: 2, Addr: gone.Addr()}
 				w.machine.byHand(func(m *machine) {
-					m.links[1].Addrs = slices.DeleteFunc(slices.Clone(m.links[1].Addrs), func(p netip.Prefix) bool { return p == gone })
+					m.links[1].Addrs = slices.DeleteFunc(slices.Clone(m.links[1].Addrs),
+						func(p netip.Prefix) bool { return p == gone })
 					for _, e := range slices.Clone(m.table) {
 						if e.Dst != prefix(c.neighbors) && (e.Dst != prefix(c.pods) || !e.Ours()) {
 							continue

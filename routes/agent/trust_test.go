@@ -133,7 +133,9 @@ func TestAnAddressNotTrustedIsNoNextHop(t *testing.T) {
 	s := segment()
 	s.Untrusting = true
 	s.Table = append(s.Table, foreign("0.0.0.0/0", "", 2)) // everything is a neighbor
-	s.Table = slices.DeleteFunc(s.Table, func(e Entry) bool { return e.Dst.Bits() == 0 && e.Link == 3 })
+	s.Table = slices.DeleteFunc(s.Table, func(e Entry) bool {
+		return e.Dst.Bits() == 0 && e.Link == 3
+	})
 	s.Nodes = append(s.Nodes, aNode("b", "10.244.2.0/24", "203.0.113.9"))
 	d, err := Decide(s)
 	if err != nil {

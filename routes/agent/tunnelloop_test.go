@@ -74,7 +74,9 @@ func (d *device) SetPeers(_ context.Context, peers []TunnelPeer) error {
 		state.Keepalive = p.Keepalive
 		// An allowed IP belongs to one peer.
 		for key, other := range d.peers {
-			other.AllowedIPs = slices.DeleteFunc(slices.Clone(other.AllowedIPs), func(a netip.Prefix) bool { return slices.Contains(state.AllowedIPs, a) })
+			other.AllowedIPs = slices.DeleteFunc(slices.Clone(other.AllowedIPs), func(a netip.Prefix) bool {
+				return slices.Contains(state.AllowedIPs, a)
+			})
 			d.peers[key] = other
 		}
 		d.peers[p.PublicKey] = state
@@ -106,9 +108,13 @@ func object(n *kube.Node) *corev1.Node {
 	for _, p := range n.PodCIDRs {
 		o.Spec.PodCIDRs = append(o.Spec.PodCIDRs, p.String())
 	}
-	for kind, addrs := range map[corev1.NodeAddressType][]netip.Addr{corev1.NodeInternalIP: n.InternalIPs, corev1.NodeExternalIP: n.ExternalIPs} {
+	for kind, addrs := range map[corev1.NodeAddressType][]netip.Addr{
+		corev1.NodeInternalIP: n.InternalIPs, corev1.NodeExternalIP: n.ExternalIPs,
+	} {
 		for _, a := range addrs {
-			o.Status.Addresses = append(o.Status.Addresses, corev1.NodeAddress{Type: kind, Address: a.String()})
+			o.Status.Addresses = append(o.Status.Addresses, corev1.NodeAddress{
+				Type: kind, Address: a.String(),
+			})
 		}
 	}
 	o.Annotations = map[string]string{kube.ReachAnnotation: string(n.Reach)}
@@ -245,8 +251,8 @@ func TestPeersFollowNodes(t *testing.T) {
 }
 
 // A machine with another port has two devices, with keys of their own. A node is reached by the
-// earlier one until it has shaken hands with the other, and the earlier one is removed when no Ready
-// node needs it and nothing arrives there any more.
+// earlier one until it has shaken hands with the other, and the earlier one is removed when no
+// Ready node needs it and nothing arrives there any more.
 func TestKeysAreReplaced(t *testing.T) {
 	earlier := &device{port: 4000, arrives: true, answers: map[netip.AddrPort]bool{netip.MustParseAddrPort("10.0.0.3:4000"): true}}
 	d := &device{answers: map[netip.AddrPort]bool{}, earlier: earlier}

@@ -166,7 +166,8 @@ func TestWhatElseTunnelsChange(t *testing.T) {
 		t.Errorf("pods of a node without room have the MTU %d (%v)", d.View.MTU, err)
 	}
 	s.Devices = []TunnelState{{Problem: "no module"}}
-	if d, err = Decide(s); err != nil || len(d.Faults) != 1 || len(d.View.Tunnels) > 0 || len(d.TunnelPlans[0].Peers) > 0 {
+	if d, err = Decide(s); err != nil || len(d.Faults) != 1 || len(d.View.Tunnels) > 0 ||
+		len(d.TunnelPlans[0].Peers) > 0 {
 		t.Errorf("without a device: faults %q, view %+v, peers %v (%v)", d.Faults, d.View, d.TunnelPlans[0].Peers, err)
 	}
 }
@@ -213,7 +214,8 @@ func TestPhases(t *testing.T) {
 				if got := fmt.Sprint(plain); got != wantPlain {
 					t.Errorf("plain routes %s, want %s", got, wantPlain)
 				}
-				if d.View.TunnelOnly != (phase == Require) || d.View.TunnelMixed == (phase == Require) || d.View.MTU != d.TunnelPlans[0].MTU {
+				if d.View.TunnelOnly != (phase == Require) || d.View.TunnelMixed == (phase == Require) ||
+					d.View.MTU != d.TunnelPlans[0].MTU {
 					t.Errorf("view %+v", d.View)
 				}
 			})
@@ -251,8 +253,9 @@ func TestNodesBehindNAT(t *testing.T) {
 	}
 }
 
-// Problems that the device and the interfaces show: a clock that was set back, handshakes that arrive
-// but are not completed, as with different pre-shared keys, and interfaces that IPv6 doesn't fit through.
+// Problems that the device and the interfaces show: a clock that was set back, handshakes that
+// arrive but are not completed, as with different pre-shared keys, and interfaces that IPv6 doesn't
+// fit through.
 func TestProblemsOfTunnels(t *testing.T) {
 	seen := func(s Situation) string {
 		d, err := Decide(s)

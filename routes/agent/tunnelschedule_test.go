@@ -56,7 +56,9 @@ func (d *wired) Remove(context.Context, bool) error {
 // forget deletes the device and its key.
 func (d *wired) forget() {
 	d.key, d.peers = "", map[string]TunnelPeerState{}
-	d.of.kernel.table = slices.DeleteFunc(d.of.kernel.table, func(e Entry) bool { return e.Link == d.port })
+	d.of.kernel.table = slices.DeleteFunc(d.of.kernel.table, func(e Entry) bool {
+		return e.Link == d.port
+	})
 }
 
 // staleNodes are the Nodes as a machine observed them last.
@@ -65,8 +67,11 @@ type staleNodes struct {
 	own   *corev1.Node
 }
 
-func (n *staleNodes) Ready() error                                              { return nil }
-func (n *staleNodes) All() ([]*kube.Node, error)                                { return n.nodes, nil }
+func (n *staleNodes) Ready() error { return nil }
+func (n *staleNodes) All() ([]*kube.Node, error) {
+	return n.nodes,
+		nil
+}
 func (n *staleNodes) Own() *corev1.Node                                         { return n.own }
 func (n *staleNodes) Subscribe(func(old, now *corev1.Node), func(string)) error { return nil }
 
@@ -94,7 +99,9 @@ type tunnelCluster struct {
 }
 
 func newTunnelCluster(t *testing.T, seed uint64) *tunnelCluster {
-	c := &tunnelCluster{t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 4)), nodes: map[string]*kube.Node{}}
+	c := &tunnelCluster{
+		t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 4)), nodes: map[string]*kube.Node{},
+	}
 	for i := range 4 {
 		s := tunneled("")
 		name := fmt.Sprint("n", i)
@@ -103,10 +110,17 @@ func newTunnelCluster(t *testing.T, seed uint64) *tunnelCluster {
 		for _, port := range tunnelPorts {
 			s.Links = append(s.Links, Link{Index: port, Name: TunnelLink(port), Up: true, MTU: 1370})
 		}
-		m := &tunnelMachine{of: c, name: name, port: tunnelPorts[0], devices: map[int]*wired{}, view: &staleNodes{}}
+		m := &tunnelMachine{
+			of: c, name: name, port: tunnelPorts[0], devices: map[int]*wired{}, view: &staleNodes{},
+		}
 		m.kernel = &machine{links: s.Links, table: append(s.Table, foreign("10.0.0.0/24", "", 2)), neighbors: map[netip.Addr]bool{}}
 		for _, port := range tunnelPorts {
-			m.devices[port] = &wired{of: m, device: device{port: port, peers: map[string]TunnelPeerState{}, answers: map[netip.AddrPort]bool{}}}
+			m.devices[port] = &wired{
+				of: m,
+				device: device{
+					port: port, peers: map[string]TunnelPeerState{}, answers: map[netip.AddrPort]bool{},
+				},
+			}
 		}
 		c.machines = append(c.machines, m)
 		c.nodes[name] = aNode(name, address, fmt.Sprintf("10.244.%d.0/24", 1+i))
@@ -121,8 +135,10 @@ func (m *tunnelMachine) start() {
 	s.Self, s.Tunnels.Phase, s.Tunnels.Port = m.name, Require, m.port
 	s.Modes = Modes{[]Mode{ByCloud, ByNodes}[m.of.seed%2], Unrouted}
 	cfg := Config{
-		Client: fake.NewClientset(), Nodes: m.view, Kernel: m.kernel, Recorder: record.NewFakeRecorder(1000),
-		Registry: metrics.NewKubeRegistry(), Settings: s, Devices: []Tunnels{m.devices[m.port]}, Period: time.Minute,
+		Client: fake.NewClientset(), Nodes: m.view, Kernel: m.kernel,
+		Recorder: record.NewFakeRecorder(1000),
+		Registry: metrics.NewKubeRegistry(), Settings: s, Devices: []Tunnels{m.devices[m.port]},
+		Period: time.Minute,
 	}
 	for _, port := range tunnelPorts {
 		if port != m.port && m.devices[port].key != "" {

@@ -219,7 +219,8 @@ func TestCloudServersBesideAVSwitch(t *testing.T) {
 		s.Nodes = append(s.Nodes, server().Nodes[2])
 		s.Table[1] = foreign(c.network, "10.0.0.1", 2)
 		d, err := Decide(s)
-		if got := show(d); err != nil || !fits(got, c.want) || len(d.Answers) > 0 || len(d.View.ProxyARP) > 0 {
+		if got := show(d); err != nil || !fits(got, c.want) || len(d.Answers) > 0 ||
+			len(d.View.ProxyARP) > 0 {
 			t.Errorf("%s: got\n%s%v, answers for %v", c.name, got, err, d.Answers)
 		}
 	}

@@ -61,7 +61,8 @@ func TestARestartChangesNothing(t *testing.T) {
 		before := len(w.table.log()) + w.conditionWrites()
 		defer w.start()()
 		rest(5 * time.Minute)
-		if after := len(w.table.log()) + w.conditionWrites(); after != before || len(w.table.standing()) != 5 {
+		if after := len(w.table.log()) + w.conditionWrites(); after != before ||
+			len(w.table.standing()) != 5 {
 			t.Errorf("%d writes by the second controller, %d routes; want none and 5", after-before, len(w.table.standing()))
 		}
 	})

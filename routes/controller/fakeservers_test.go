@@ -35,10 +35,14 @@ type project struct {
 }
 
 func (p project) clone() project {
-	return project{maps.Clone(p.of), maps.Clone(p.detached), slices.Clone(p.strangers), maps.Clone(p.aliases)}
+	return project{
+		maps.Clone(p.of), maps.Clone(p.detached), slices.Clone(p.strangers), maps.Clone(p.aliases),
+	}
 }
 
-func (s *servers) Gateways(_ context.Context, nodes []*corev1.Node, fresh bool) (routes.Gateways, error) {
+func (s *servers) Gateways(
+	_ context.Context, nodes []*corev1.Node, fresh bool,
+) (routes.Gateways, error) {
 	if fresh {
 		time.Sleep(s.takes)
 	}
@@ -50,7 +54,10 @@ func (s *servers) Gateways(_ context.Context, nodes []*corev1.Node, fresh bool) 
 			return routes.Gateways{}, err
 		}
 	}
-	g := routes.Gateways{Of: map[string]netip.Addr{}, IDs: map[string]string{}, Missing: map[string]routes.Missing{}, Servers: map[netip.Addr]string{}}
+	g := routes.Gateways{
+		Of: map[string]netip.Addr{}, IDs: map[string]string{}, Missing: map[string]routes.Missing{},
+		Servers: map[netip.Addr]string{},
+	}
 	for name, a := range s.known.of {
 		g.Servers[a] = "id-" + name
 	}

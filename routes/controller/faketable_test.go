@@ -43,7 +43,9 @@ func (t *table) Add(ctx context.Context, r routes.Route) error {
 		if len(t.routes) >= t.limit {
 			return fmt.Errorf("adding %s: %w", r, routes.ErrFull)
 		}
-		if slices.ContainsFunc(t.routes, func(h routes.Route) bool { return h.Dst.Bits() > 0 && h.Dst.Overlaps(r.Dst) }) {
+		if slices.ContainsFunc(t.routes, func(h routes.Route) bool {
+			return h.Dst.Bits() > 0 && h.Dst.Overlaps(r.Dst)
+		}) {
 			return fmt.Errorf("adding %s: overlaps", r)
 		}
 		t.routes = append(t.routes, r)

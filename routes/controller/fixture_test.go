@@ -112,7 +112,10 @@ func (w *fixture) run() (<-chan error, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(w.t.Context())
 	factory := informers.NewSharedInformerFactory(w.client, 0)
 	cfg := w.cfg
-	cfg.Client, cfg.Nodes, cfg.Table, cfg.Gateways = w.client, factory.Core().V1().Nodes(), w.table, w.servers
+	cfg.Client = w.client
+	cfg.Nodes = factory.Core().V1().Nodes()
+	cfg.Table = w.table
+	cfg.Gateways = w.servers
 	cfg.Recorder, cfg.Registry = w.events, metrics.NewKubeRegistry()
 	c, err := controller.New(cfg)
 	if err != nil {
@@ -149,7 +152,8 @@ func (w *fixture) create(uid types.UID, name string, podCIDRs ...string) {
 	if len(podCIDRs) > 0 {
 		node.Spec.PodCIDR, node.Spec.PodCIDRs = podCIDRs[0], podCIDRs
 	}
-	if _, err := w.client.CoreV1().Nodes().Create(w.t.Context(), node, metav1.CreateOptions{}); err != nil {
+	if _, err := w.client.CoreV1().Nodes().Create(w.t.Context(), node,
+		metav1.CreateOptions{}); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -179,7 +183,8 @@ func (w *fixture) registerAnew(name, podCIDR string) {
 
 func (w *fixture) leave(name string) {
 	w.t.Helper()
-	if err := w.client.CoreV1().Nodes().Delete(w.t.Context(), name, metav1.DeleteOptions{}); err != nil {
+	if err := w.client.CoreV1().Nodes().Delete(w.t.Context(), name,
+		metav1.DeleteOptions{}); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -300,7 +305,8 @@ func (w *fixture) joinControlPlane(name, podCIDR string) {
 		w.t.Fatal(err)
 	}
 	node.Labels = map[string]string{"node-role.kubernetes.io/control-plane": ""}
-	if _, err := w.client.CoreV1().Nodes().Update(w.t.Context(), node, metav1.UpdateOptions{}); err != nil {
+	if _, err := w.client.CoreV1().Nodes().Update(w.t.Context(), node,
+		metav1.UpdateOptions{}); err != nil {
 		w.t.Fatal(err)
 	}
 }

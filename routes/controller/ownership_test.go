@@ -239,8 +239,8 @@ func TestANodeThatRegistersAnewCostsOneLook(t *testing.T) {
 	})
 }
 
-// A deletion without a response may take effect when its Node is back. The Node is reachable only by
-// a list from after that.
+// A deletion without a response may take effect when its Node is back. The Node is reachable only
+// by a list from after that.
 func TestADeletionThatTakesEffectLateIsNotOverlooked(t *testing.T) {
 	withFixture(t, func(w *fixture) {
 		w.joinMany(0, 1)

@@ -20,7 +20,8 @@ func (w *fixture) annotate(name, key, value string) {
 	if value == "" {
 		delete(node.Annotations, key)
 	}
-	if _, err := w.client.CoreV1().Nodes().Update(w.t.Context(), node, metav1.UpdateOptions{}); err != nil {
+	if _, err := w.client.CoreV1().Nodes().Update(w.t.Context(), node,
+		metav1.UpdateOptions{}); err != nil {
 		w.t.Fatal(err)
 	}
 }

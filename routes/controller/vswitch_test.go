@@ -19,7 +19,8 @@ func (w *fixture) setInternalIP(name, addr string) {
 		w.t.Fatal(err)
 	}
 	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: addr}}
-	if _, err := w.client.CoreV1().Nodes().UpdateStatus(w.t.Context(), node, metav1.UpdateOptions{}); err != nil {
+	if _, err := w.client.CoreV1().Nodes().UpdateStatus(w.t.Context(), node,
+		metav1.UpdateOptions{}); err != nil {
 		w.t.Fatal(err)
 	}
 }

@@ -150,7 +150,8 @@ func TestManyRoutesAtOnce(t *testing.T) {
 	entries[1].Via = netip.MustParseAddr("fd02::2") // not a neighbor
 	for i, err := range k.Add(t.Context(), entries) {
 		switch taken := errors.Is(err, unix.EEXIST); {
-		case i == 1 && (err == nil || taken), i != 1 && taken != (i%7 == 0), i != 1 && !taken && err != nil:
+		case i == 1 && (err == nil || taken), i != 1 && taken != (i%7 == 0),
+			i != 1 && !taken && err != nil:
 			t.Errorf("%s: %v", entries[i], err)
 		}
 	}
@@ -165,7 +166,8 @@ func TestManyRoutesAtOnce(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	free := []agent.Entry{toward("10.9.9.0/24", "10.0.0.2", segment.Index)}
-	if errs := k.Add(ended, free); !errors.Is(errs[0], context.Canceled) || standing() != len(entries)-1 {
+	if errs := k.Add(ended, free); !errors.Is(errs[0], context.Canceled) ||
+		standing() != len(entries)-1 {
 		t.Errorf("after the end: %v", errs)
 	}
 	if errs := k.Add(t.Context(), free); errs[0] != nil {
@@ -277,13 +279,14 @@ func probe(t *testing.T, own, far, answers, answersNot string) {
 		return silent
 	}
 	// The link may lose the first requests, and the kernel gives up after three seconds.
-	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 20*time.Second, true, func(ctx context.Context) (bool, error) {
-		silent, found := known()[there]
-		if silent {
-			return false, k.Probe(ctx, segment.Index, there)
-		}
-		return found, nil
-	})
+	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 20*time.Second, true,
+		func(ctx context.Context) (bool, error) {
+			silent, found := known()[there]
+			if silent {
+				return false, k.Probe(ctx, segment.Index, there)
+			}
+			return found, nil
+		})
 	if err != nil {
 		t.Errorf("%s answers and is not known to: %v", there, known())
 	}

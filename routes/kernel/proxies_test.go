@@ -148,7 +148,9 @@ func TestWhomARPIsAnsweredFor(t *testing.T) {
 // askARP broadcasts a request for each target, and a final one for an address that always replies.
 // The kernel replies in order, so a target without a reply by then has none. It returns the
 // hardware addresses.
-func askARP(t *testing.T, from *netns.Space, link, source, last string, targets []netip.Addr) map[netip.Addr]string {
+func askARP(
+	t *testing.T, from *netns.Space, link, source, last string, targets []netip.Addr,
+) map[netip.Addr]string {
 	t.Helper()
 	answers := map[netip.Addr]string{}
 	final := netip.MustParseAddr(last)
@@ -173,11 +175,14 @@ func askARP(t *testing.T, from *netns.Space, link, source, last string, targets 
 			if err := unix.Bind(fd, to); err != nil {
 				return err
 			}
-			if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 20}); err != nil {
+			if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{
+				Sec: 20,
+			}); err != nil {
 				return err
 			}
 			for _, target := range append(slices.Clone(targets), final) {
-				if err := unix.Sendto(fd, request(own.HardwareAddr, netip.MustParseAddr(source), target), 0, to); err != nil {
+				if err := unix.Sendto(fd, request(own.HardwareAddr, netip.MustParseAddr(source), target), 0,
+					to); err != nil {
 					return err
 				}
 			}
@@ -240,7 +245,9 @@ func TestProxies(t *testing.T) {
 	if err := s.kernel.AddProxy(t.Context(), agent.Proxy{Link: 9999, Addr: all[0].Addr}); err == nil {
 		t.Error("added to an interface that isn't there")
 	}
-	if err := s.kernel.DeleteProxy(t.Context(), agent.Proxy{Link: 9999, Addr: all[0].Addr}); err != nil {
+	if err := s.kernel.DeleteProxy(t.Context(), agent.Proxy{
+		Link: 9999, Addr: all[0].Addr,
+	}); err != nil {
 		t.Errorf("deleting with an interface that is gone: %v", err)
 	}
 }
@@ -251,7 +258,9 @@ func TestProxiesOfALargePodCIDR(t *testing.T) {
 	podCIDR := netip.MustParsePrefix("10.0.96.0/20")
 	began, n := time.Now(), 0
 	for a := podCIDR.Addr(); podCIDR.Contains(a); a = a.Next() {
-		if err := s.kernel.AddProxy(t.Context(), agent.Proxy{Link: s.vlan, Addr: a, Protocol: agent.Protocol}); err != nil {
+		if err := s.kernel.AddProxy(t.Context(), agent.Proxy{
+			Link: s.vlan, Addr: a, Protocol: agent.Protocol,
+		}); err != nil {
 			t.Fatal(err)
 		}
 		n++

@@ -39,9 +39,10 @@ func (d *diary) read() []agent.Event {
 // await waits for an event for which such returns true.
 func (d *diary) await(t *testing.T, what string, such func(agent.Event) bool) {
 	t.Helper()
-	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) {
-		return slices.ContainsFunc(d.read(), such), nil
-	})
+	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, 10*time.Second, true,
+		func(context.Context) (bool, error) {
+			return slices.ContainsFunc(d.read(), such), nil
+		})
 	if err != nil {
 		t.Fatalf("no event: %s; there were %+v", what, d.read())
 	}
@@ -96,7 +97,9 @@ func TestWhatTakesRoutesAwayIsTold(t *testing.T) {
 		return func(e agent.Event) bool { return e.Kind == agent.LinkChanged && e.Name == name }
 	}
 	address := func(text string) func(agent.Event) bool {
-		return func(e agent.Event) bool { return e.Kind == agent.AddressChanged && e.Addr.String() == text }
+		return func(e agent.Event) bool {
+			return e.Kind == agent.AddressChanged && e.Addr.String() == text
+		}
 	}
 	for _, c := range []struct {
 		name  string
@@ -137,7 +140,9 @@ func TestWhatTakesRoutesAwayIsTold(t *testing.T) {
 			if _, err := k.Links(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if left := slices.DeleteFunc(list(t, k), func(e agent.Entry) bool { return !e.Ours() }); len(left) != c.left {
+			if left := slices.DeleteFunc(list(t, k), func(e agent.Entry) bool {
+				return !e.Ours()
+			}); len(left) != c.left {
 				t.Errorf("left are %v, want %d", left, c.left)
 			}
 		})

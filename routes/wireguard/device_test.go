@@ -34,7 +34,8 @@ func TestRules(t *testing.T) {
 		if err := d.setRules(podCIDRs); err != nil {
 			t.Fatal(err)
 		}
-		have, err := netlink.RuleListFiltered(netlink.FAMILY_ALL, &netlink.Rule{Table: podTable}, netlink.RT_FILTER_TABLE)
+		have, err := netlink.RuleListFiltered(netlink.FAMILY_ALL, &netlink.Rule{Table: podTable},
+			netlink.RT_FILTER_TABLE)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -86,7 +86,9 @@ func measure(b *testing.B) {
 // addNode creates a server and its Node as a kubelet would, without heartbeats.
 func addNode(b *testing.B, c *cluster.Cluster, name string) {
 	b.Helper()
-	if _, err := c.Cloud.CreateServer(hcloudsim.ServerSeed{Name: name, Network: c.Network.ID}); err != nil {
+	if _, err := c.Cloud.CreateServer(hcloudsim.ServerSeed{
+		Name: name, Network: c.Network.ID,
+	}); err != nil {
 		b.Fatal(err)
 	}
 	node := &corev1.Node{
@@ -94,9 +96,12 @@ func addNode(b *testing.B, c *cluster.Cluster, name string) {
 		Spec: corev1.NodeSpec{Taints: []corev1.Taint{
 			{Key: "node.cloudprovider.kubernetes.io/uninitialized", Value: "true", Effect: corev1.TaintEffectNoSchedule},
 		}},
-		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
+		Status: corev1.NodeStatus{
+			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
+		},
 	}
-	if _, err := c.Client.CoreV1().Nodes().Create(b.Context(), node, metav1.CreateOptions{}); err != nil {
+	if _, err := c.Client.CoreV1().Nodes().Create(b.Context(), node,
+		metav1.CreateOptions{}); err != nil {
 		b.Fatal(err)
 	}
 }
@@ -108,7 +113,9 @@ func routed(n *corev1.Node) bool {
 	return c != nil && c.Status == corev1.ConditionFalse
 }
 
-func countNodes(ctx context.Context, b *testing.B, c *cluster.Cluster, is func(*corev1.Node) bool) int {
+func countNodes(
+	ctx context.Context, b *testing.B, c *cluster.Cluster, is func(*corev1.Node) bool,
+) int {
 	b.Helper()
 	// From the API server's cache, so that polling disturbs little.
 	list, err := c.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{ResourceVersion: "0"})

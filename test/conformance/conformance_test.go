@@ -79,7 +79,8 @@ func TestDifferencesAreFound(t *testing.T) {
 		}
 		r.Header.Set("Content-Type", "application/json")
 		response := &http.Response{StatusCode: test.status, Header: http.Header{"Content-Type": {"application/json"}}}
-		if found := d.differences(r, []byte(test.body), response, []byte(test.reply)); !slices.Contains(found, test.want) {
+		if found := d.differences(r, []byte(test.body), response,
+			[]byte(test.reply)); !slices.Contains(found, test.want) {
 			t.Errorf("%s %s %s, %d %s: found %+v, want %+v", test.method, test.path, test.body, test.status, test.reply, found, test.want)
 		}
 	}
@@ -134,7 +135,9 @@ func (d *driver) catalog() {
 	d.must(d.c.LoadBalancerType.List(ctx, hcloud.LoadBalancerTypeListOpts{Name: "lb11"}))
 	d.must(d.c.LoadBalancerType.GetByID(ctx, 1))
 	d.must(d.c.Pricing.Get(ctx))
-	d.must(d.c.ISO.List(ctx, hcloud.ISOListOpts{Architecture: []hcloud.Architecture{hcloud.ArchitectureARM}}))
+	d.must(d.c.ISO.List(ctx, hcloud.ISOListOpts{
+		Architecture: []hcloud.Architecture{hcloud.ArchitectureARM},
+	}))
 	d.must(d.c.ISO.GetByID(ctx, 1))
 	d.must(d.c.Zone.List(ctx, hcloud.ZoneListOpts{}))
 	d.must(d.c.StorageBox.List(ctx, hcloud.StorageBoxListOpts{}))
@@ -169,7 +172,9 @@ func (d *driver) rest(n *hcloud.Network, s *hcloud.Server, certificate *hcloud.C
 	ctx := d.Context()
 	opts := hcloud.ActionListOpts{Status: []hcloud.ActionStatus{hcloud.ActionStatusSuccess}, Sort: []string{"started:desc"}, ListOpts: hcloud.ListOpts{PerPage: 5}}
 	week := hcloud.ServerGetMetricsOpts{
-		Types: []hcloud.ServerMetricType{hcloud.ServerMetricCPU, hcloud.ServerMetricDisk, hcloud.ServerMetricNetwork},
+		Types: []hcloud.ServerMetricType{
+			hcloud.ServerMetricCPU, hcloud.ServerMetricDisk, hcloud.ServerMetricNetwork,
+		},
 		Start: time.Now().Add(-7 * 24 * time.Hour), End: time.Now().Add(time.Hour), Step: 1,
 	}
 	d.must(d.c.Server.GetMetrics(ctx, s, week))
@@ -191,7 +196,9 @@ func (d *driver) rest(n *hcloud.Network, s *hcloud.Server, certificate *hcloud.C
 	d.must(d.c.Certificate.Delete(ctx, certificate))
 	d.must(d.c.Server.DeleteWithResult(ctx, s))
 	d.refused(hcloud.ErrorCodeProtected)(d.c.Network.Delete(ctx, n))
-	d.must(d.c.Network.ChangeProtection(ctx, n, hcloud.NetworkChangeProtectionOpts{Delete: hcloud.Ptr(false)}))
+	d.must(d.c.Network.ChangeProtection(ctx, n, hcloud.NetworkChangeProtectionOpts{
+		Delete: hcloud.Ptr(false),
+	}))
 	d.must(d.c.Network.Delete(ctx, n))
 	keys, err := d.c.SSHKey.All(ctx)
 	d.must(err)

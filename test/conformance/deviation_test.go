@@ -23,7 +23,8 @@ func (d deviation) matches(operation, way string, f finding) bool {
 		start, open := strings.CutSuffix(pattern, "*")
 		return pattern == "" || pattern == text || (open && strings.HasPrefix(text, start))
 	}
-	return fit(d.operation, operation) && fit(d.way, way) && fit(d.side, f.side) && fit(d.at, f.at) && fit(d.rule, f.rule)
+	return fit(d.operation, operation) && fit(d.way, way) && fit(d.side, f.side) && fit(d.at, f.at) &&
+		fit(d.rule, f.rule)
 }
 
 // deviations is the table: what differs, and why that is right.

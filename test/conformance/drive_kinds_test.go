@@ -24,16 +24,22 @@ func (d *driver) serverActions(s *hcloud.Server) {
 	})
 	d.must(err)
 	d.must(d.c.Image.Update(ctx, made.Image, hcloud.ImageUpdateOpts{Description: hcloud.Ptr("after")}))
-	d.must(d.c.Image.ChangeProtection(ctx, made.Image, hcloud.ImageChangeProtectionOpts{Delete: hcloud.Ptr(true)}))
+	d.must(d.c.Image.ChangeProtection(ctx, made.Image, hcloud.ImageChangeProtectionOpts{
+		Delete: hcloud.Ptr(true),
+	}))
 	d.refused(hcloud.ErrorCodeProtected)(d.c.Image.Delete(ctx, made.Image))
-	d.must(d.c.Image.ChangeProtection(ctx, made.Image, hcloud.ImageChangeProtectionOpts{Delete: hcloud.Ptr(false)}))
+	d.must(d.c.Image.ChangeProtection(ctx, made.Image, hcloud.ImageChangeProtectionOpts{
+		Delete: hcloud.Ptr(false),
+	}))
 	actions, _, err := d.c.Image.Action.ListFor(ctx, made.Image, hcloud.ActionListOpts{})
 	d.must(err)
 	d.must(d.c.Image.Action.List(ctx, hcloud.ActionListOpts{}))
 	d.must(d.c.Image.Action.GetByID(ctx, actions[0].ID))
 	d.must(d.c.Image.Delete(ctx, made.Image))
 	d.must(d.c.Server.DisableBackup(ctx, s))
-	d.must(d.c.Server.EnableRescue(ctx, s, hcloud.ServerEnableRescueOpts{Type: hcloud.ServerRescueTypeLinux64}))
+	d.must(d.c.Server.EnableRescue(ctx, s, hcloud.ServerEnableRescueOpts{
+		Type: hcloud.ServerRescueTypeLinux64,
+	}))
 	d.must(d.c.Server.AttachISO(ctx, s, iso))
 	d.must(d.c.Server.GetByID(ctx, s.ID))
 	d.must(d.c.Server.DetachISO(ctx, s))
@@ -75,11 +81,15 @@ func (d *driver) volumes(s *hcloud.Server) {
 	d.must(d.c.Server.GetByID(ctx, s.ID))
 	d.refused(hcloud.ErrorCodeServiceError)(d.c.Volume.Delete(ctx, v))
 	d.must(d.c.Volume.Detach(ctx, v))
-	d.must(d.c.Volume.AttachWithOpts(ctx, v, hcloud.VolumeAttachOpts{Server: s, Automount: hcloud.Ptr(true)}))
+	d.must(d.c.Volume.AttachWithOpts(ctx, v, hcloud.VolumeAttachOpts{
+		Server: s, Automount: hcloud.Ptr(true),
+	}))
 	d.refused(hcloud.ErrorCodeVolumeAlreadyAttached)(d.c.Volume.Attach(ctx, v, s))
 	d.must(d.c.Volume.Detach(ctx, v))
 	d.must(d.c.Volume.Resize(ctx, v, 20))
-	d.must(d.c.Volume.ChangeProtection(ctx, v, hcloud.VolumeChangeProtectionOpts{Delete: hcloud.Ptr(false)}))
+	d.must(d.c.Volume.ChangeProtection(ctx, v, hcloud.VolumeChangeProtectionOpts{
+		Delete: hcloud.Ptr(false),
+	}))
 	actions, _, err := d.c.Volume.Action.ListFor(ctx, v, hcloud.ActionListOpts{})
 	d.must(err)
 	d.must(d.c.Volume.Action.List(ctx, hcloud.ActionListOpts{}))
@@ -94,7 +104,9 @@ func (d *driver) firewalls(s *hcloud.Server) {
 		{Direction: hcloud.FirewallRuleDirectionIn, Protocol: hcloud.FirewallRuleProtocolTCP, Port: hcloud.Ptr("80-85"), SourceIPs: anywhere},
 		{Direction: hcloud.FirewallRuleDirectionOut, Protocol: hcloud.FirewallRuleProtocolICMP, DestinationIPs: anywhere, Description: hcloud.Ptr("ping")},
 	}
-	server := hcloud.FirewallResource{Type: hcloud.FirewallResourceTypeServer, Server: &hcloud.FirewallResourceServer{ID: s.ID}}
+	server := hcloud.FirewallResource{
+		Type: hcloud.FirewallResourceTypeServer, Server: &hcloud.FirewallResourceServer{ID: s.ID},
+	}
 	workers := hcloud.FirewallResource{
 		Type: hcloud.FirewallResourceTypeLabelSelector, LabelSelector: &hcloud.FirewallResourceLabelSelector{Selector: "role=worker"},
 	}
@@ -105,7 +117,8 @@ func (d *driver) firewalls(s *hcloud.Server) {
 	f := made.Firewall
 	d.must(d.c.Firewall.List(ctx, hcloud.FirewallListOpts{Name: "web", ListOpts: filters("x"), Sort: []string{"id"}}))
 	d.must(d.c.Firewall.Update(ctx, f, hcloud.FirewallUpdateOpts{Name: "webs"}))
-	d.refused(hcloud.ErrorCodeFirewallManagedByLabelSelector)(d.c.Firewall.RemoveResources(ctx, f, []hcloud.FirewallResource{server}))
+	d.refused(hcloud.ErrorCodeFirewallManagedByLabelSelector)(d.c.Firewall.RemoveResources(ctx, f,
+		[]hcloud.FirewallResource{server}))
 	d.must(d.c.Firewall.ApplyResources(ctx, f, []hcloud.FirewallResource{server}))
 	d.must(d.c.Firewall.GetByID(ctx, f.ID))
 	d.must(d.c.Server.GetByID(ctx, s.ID))

@@ -21,14 +21,18 @@ func (d *driver) networks() *hcloud.Network {
 	d.must(d.c.Network.Update(ctx, n, hcloud.NetworkUpdateOpts{Name: "renamed", Labels: map[string]string{"c": ""}, ExposeRoutesToVSwitch: hcloud.Ptr(false)}))
 	route := hcloud.NetworkRoute{Destination: ipNet("10.101.0.0/24"), Gateway: net.IPv4(10, 0, 0, 3)}
 	d.must(d.c.Network.AddRoute(ctx, n, hcloud.NetworkAddRouteOpts{Route: route}))
-	d.refused(hcloud.ErrorCodeInvalidInput)(d.c.Network.AddRoute(ctx, n, hcloud.NetworkAddRouteOpts{Route: route}))
+	d.refused(hcloud.ErrorCodeInvalidInput)(d.c.Network.AddRoute(ctx, n, hcloud.NetworkAddRouteOpts{
+		Route: route,
+	}))
 	d.must(d.c.Network.DeleteRoute(ctx, n, hcloud.NetworkDeleteRouteOpts{Route: route}))
 	subnet := hcloud.NetworkSubnet{Type: hcloud.NetworkSubnetTypeVSwitch, IPRange: ipNet("10.1.0.0/24"), NetworkZone: hcloud.NetworkZoneEUCentral, VSwitchID: 7}
 	d.must(d.c.Network.AddSubnet(ctx, n, hcloud.NetworkAddSubnetOpts{Subnet: subnet}))
 	d.must(d.c.Network.GetByID(ctx, n.ID))
 	d.must(d.c.Network.DeleteSubnet(ctx, n, hcloud.NetworkDeleteSubnetOpts{Subnet: subnet}))
 	d.must(d.c.Network.ChangeIPRange(ctx, n, hcloud.NetworkChangeIPRangeOpts{IPRange: ipNet("10.0.0.0/8")}))
-	d.must(d.c.Network.ChangeProtection(ctx, n, hcloud.NetworkChangeProtectionOpts{Delete: hcloud.Ptr(true)}))
+	d.must(d.c.Network.ChangeProtection(ctx, n, hcloud.NetworkChangeProtectionOpts{
+		Delete: hcloud.Ptr(true),
+	}))
 	return n
 }
 
@@ -68,23 +72,32 @@ func (d *driver) servers(n *hcloud.Network) (a, b *hcloud.Server) {
 			return d.c.Server.ChangeDNSPtr(ctx, a, a.PublicNet.IPv4.IP.String(), nil)
 		},
 		func() (*hcloud.Action, *hcloud.Response, error) {
-			return d.c.Server.ChangeProtection(ctx, a, hcloud.ServerChangeProtectionOpts{Delete: hcloud.Ptr(true), Rebuild: hcloud.Ptr(true)})
+			return d.c.Server.ChangeProtection(ctx, a, hcloud.ServerChangeProtectionOpts{
+				Delete: hcloud.Ptr(true), Rebuild: hcloud.Ptr(true),
+			})
 		},
 		func() (*hcloud.Action, *hcloud.Response, error) {
-			return d.c.Server.ChangeProtection(ctx, a, hcloud.ServerChangeProtectionOpts{Delete: hcloud.Ptr(false), Rebuild: hcloud.Ptr(false)})
+			return d.c.Server.ChangeProtection(ctx, a, hcloud.ServerChangeProtectionOpts{
+				Delete: hcloud.Ptr(false), Rebuild: hcloud.Ptr(false),
+			})
 		},
 		func() (*hcloud.Action, *hcloud.Response, error) {
-			return d.c.Server.AttachToNetwork(ctx, b, hcloud.ServerAttachToNetworkOpts{Network: n, IP: net.IPv4(10, 0, 0, 50), AliasIPs: []net.IP{net.IPv4(10, 0, 0, 51)}})
+			return d.c.Server.AttachToNetwork(ctx, b, hcloud.ServerAttachToNetworkOpts{
+				Network: n, IP: net.IPv4(10, 0, 0, 50), AliasIPs: []net.IP{net.IPv4(10, 0, 0, 51)},
+			})
 		},
 		func() (*hcloud.Action, *hcloud.Response, error) {
-			return d.c.Server.ChangeAliasIPs(ctx, b, hcloud.ServerChangeAliasIPsOpts{Network: n, AliasIPs: []net.IP{net.IPv4(10, 0, 0, 52)}})
+			return d.c.Server.ChangeAliasIPs(ctx, b, hcloud.ServerChangeAliasIPsOpts{
+				Network: n, AliasIPs: []net.IP{net.IPv4(10, 0, 0, 52)},
+			})
 		},
 	} {
 		d.must(change())
 	}
 	d.must(d.c.Server.GetByID(ctx, a.ID))
 	d.must(d.c.Network.ListMembers(ctx, n, hcloud.NetworkMemberListOpts{
-		Type: []hcloud.NetworkMemberType{hcloud.NetworkMemberTypeServer}, Status: []hcloud.NetworkMemberStatus{hcloud.NetworkMemberStatusOK},
+		Type:   []hcloud.NetworkMemberType{hcloud.NetworkMemberTypeServer},
+		Status: []hcloud.NetworkMemberStatus{hcloud.NetworkMemberStatusOK},
 	}))
 	d.must(d.c.Network.GetByID(ctx, n.ID))
 	d.must(d.c.Server.DetachFromNetwork(ctx, b, hcloud.ServerDetachFromNetworkOpts{Network: n}))
@@ -105,7 +118,9 @@ func (d *driver) primaryIPs(b *hcloud.Server) (ipv4, ipv6 *hcloud.PrimaryIP) {
 	d.must(d.c.PrimaryIP.List(ctx, hcloud.PrimaryIPListOpts{Name: "web", IP: ipv4.IP.String(), ListOpts: filters("x"), Sort: []string{"created:desc", "id"}}))
 	d.must(d.c.PrimaryIP.Update(ctx, ipv4, hcloud.PrimaryIPUpdateOpts{Name: "renamed", AutoDelete: hcloud.Ptr(false), Labels: &map[string]string{"c": ""}}))
 	d.must(d.c.PrimaryIP.ChangeDNSPtr(ctx, hcloud.PrimaryIPChangeDNSPtrOpts{ID: ipv6.ID, IP: ipv6.IP.String() + "1", DNSPtr: "web.example.com"}))
-	d.must(d.c.PrimaryIP.ChangeProtection(ctx, hcloud.PrimaryIPChangeProtectionOpts{ID: ipv4.ID, Delete: true}))
+	d.must(d.c.PrimaryIP.ChangeProtection(ctx, hcloud.PrimaryIPChangeProtectionOpts{
+		ID: ipv4.ID, Delete: true,
+	}))
 	d.refused(hcloud.ErrorCodeProtected)(d.c.PrimaryIP.Delete(ctx, ipv4))
 	d.must(d.c.PrimaryIP.Assign(ctx, hcloud.PrimaryIPAssignOpts{ID: ipv4.ID, AssigneeID: b.ID, AssigneeType: "server"}))
 	d.must(d.c.PrimaryIP.GetByID(ctx, ipv4.ID))
@@ -134,9 +149,13 @@ func (d *driver) floatingIPs(a, b *hcloud.Server) {
 	d.must(d.c.FloatingIP.List(ctx, hcloud.FloatingIPListOpts{Name: "web-6", ListOpts: filters("x"), Sort: []string{"created:desc", "id"}}))
 	d.must(d.c.FloatingIP.Update(ctx, net, hcloud.FloatingIPUpdateOpts{Name: "renamed", Description: "two", Labels: map[string]string{"c": ""}}))
 	d.must(d.c.FloatingIP.ChangeDNSPtr(ctx, net, net.IP.String()+"1", hcloud.Ptr("web.example.com")))
-	d.must(d.c.FloatingIP.ChangeProtection(ctx, net, hcloud.FloatingIPChangeProtectionOpts{Delete: hcloud.Ptr(true)}))
+	d.must(d.c.FloatingIP.ChangeProtection(ctx, net, hcloud.FloatingIPChangeProtectionOpts{
+		Delete: hcloud.Ptr(true),
+	}))
 	d.refused(hcloud.ErrorCodeProtected)(d.c.FloatingIP.Delete(ctx, net))
-	d.must(d.c.FloatingIP.ChangeProtection(ctx, net, hcloud.FloatingIPChangeProtectionOpts{Delete: hcloud.Ptr(false)}))
+	d.must(d.c.FloatingIP.ChangeProtection(ctx, net, hcloud.FloatingIPChangeProtectionOpts{
+		Delete: hcloud.Ptr(false),
+	}))
 	d.must(d.c.FloatingIP.Assign(ctx, address, b))
 	d.must(d.c.FloatingIP.GetByID(ctx, address.ID))
 	d.must(d.c.Server.GetByID(ctx, b.ID))
@@ -166,7 +185,9 @@ func (d *driver) certificates() *hcloud.Certificate {
 	return made.Certificate
 }
 
-func (d *driver) loadBalancers(n *hcloud.Network, a, b *hcloud.Server, certificate *hcloud.Certificate) {
+func (d *driver) loadBalancers(
+	n *hcloud.Network, a, b *hcloud.Server, certificate *hcloud.Certificate,
+) {
 	ctx := d.Context()
 	ipv4, ipv6 := d.primaryIPs(b)
 	made, _, err := d.c.LoadBalancer.Create(ctx, hcloud.LoadBalancerCreateOpts{
@@ -175,28 +196,34 @@ func (d *driver) loadBalancers(n *hcloud.Network, a, b *hcloud.Server, certifica
 		Labels:    map[string]string{"a": "b"}, Network: n, PublicInterface: hcloud.Ptr(true),
 		PublicNet: &hcloud.LoadBalancerCreateOptsPublicNet{IPv4: ipv4, IPv6: ipv6},
 		Services: []hcloud.LoadBalancerCreateOptsService{{
-			Protocol: hcloud.LoadBalancerServiceProtocolTCP, ListenPort: hcloud.Ptr(8080), DestinationPort: hcloud.Ptr(30080), Proxyprotocol: hcloud.Ptr(true),
+			Protocol: hcloud.LoadBalancerServiceProtocolTCP, ListenPort: hcloud.Ptr(8080),
+			DestinationPort: hcloud.Ptr(30080), Proxyprotocol: hcloud.Ptr(true),
 			HealthCheck: &hcloud.LoadBalancerCreateOptsServiceHealthCheck{
-				Protocol: hcloud.LoadBalancerServiceProtocolHTTP, Port: hcloud.Ptr(10256), Interval: hcloud.Ptr(3 * time.Second),
-				Timeout: hcloud.Ptr(2 * time.Second), Retries: hcloud.Ptr(2),
+				Protocol: hcloud.LoadBalancerServiceProtocolHTTP, Port: hcloud.Ptr(10256),
+				Interval: hcloud.Ptr(3 * time.Second),
+				Timeout:  hcloud.Ptr(2 * time.Second), Retries: hcloud.Ptr(2),
 				HTTP: &hcloud.LoadBalancerCreateOptsServiceHealthCheckHTTP{Domain: hcloud.Ptr("example.com"), Path: hcloud.Ptr("/healthz"), StatusCodes: []string{"2??"}},
 			},
 		}},
 		Targets: []hcloud.LoadBalancerCreateOptsTarget{{
-			Type: hcloud.LoadBalancerTargetTypeServer, Server: hcloud.LoadBalancerCreateOptsTargetServer{Server: a}, UsePrivateIP: hcloud.Ptr(true),
+			Type:   hcloud.LoadBalancerTargetTypeServer,
+			Server: hcloud.LoadBalancerCreateOptsTargetServer{Server: a}, UsePrivateIP: hcloud.Ptr(true),
 		}},
 	})
 	d.must(err)
 	lb := made.LoadBalancer
 	d.must(d.c.LoadBalancer.Update(ctx, lb, hcloud.LoadBalancerUpdateOpts{Name: "renamed", Labels: map[string]string{"c": "d"}}))
 	d.must(d.c.LoadBalancer.AddService(ctx, lb, hcloud.LoadBalancerAddServiceOpts{
-		Protocol: hcloud.LoadBalancerServiceProtocolHTTPS, ListenPort: hcloud.Ptr(443), DestinationPort: hcloud.Ptr(30443),
+		Protocol: hcloud.LoadBalancerServiceProtocolHTTPS, ListenPort: hcloud.Ptr(443),
+		DestinationPort: hcloud.Ptr(30443),
 		HTTP: &hcloud.LoadBalancerAddServiceOptsHTTP{
 			CookieName: hcloud.Ptr("STICKY"), CookieLifetime: hcloud.Ptr(time.Hour), StickySessions: hcloud.Ptr(true),
-			Certificates: []*hcloud.Certificate{certificate}, RedirectHTTP: hcloud.Ptr(true), TimeoutIdle: hcloud.Ptr(time.Minute),
+			Certificates: []*hcloud.Certificate{certificate}, RedirectHTTP: hcloud.Ptr(true),
+			TimeoutIdle: hcloud.Ptr(time.Minute),
 		},
 	}))
-	d.refused(hcloud.ErrorCodeSourcePortAlreadyUsed)(d.c.LoadBalancer.AddService(ctx, lb, hcloud.LoadBalancerAddServiceOpts{Protocol: hcloud.LoadBalancerServiceProtocolHTTP}))
+	d.refused(hcloud.ErrorCodeSourcePortAlreadyUsed)(d.c.LoadBalancer.AddService(ctx, lb,
+		hcloud.LoadBalancerAddServiceOpts{Protocol: hcloud.LoadBalancerServiceProtocolHTTP}))
 	d.must(d.c.LoadBalancer.UpdateService(ctx, lb, 443, hcloud.LoadBalancerUpdateServiceOpts{
 		HTTP: &hcloud.LoadBalancerUpdateServiceOptsHTTP{StickySessions: hcloud.Ptr(false)},
 		HealthCheck: &hcloud.LoadBalancerUpdateServiceOptsHealthCheck{
@@ -206,7 +233,9 @@ func (d *driver) loadBalancers(n *hcloud.Network, a, b *hcloud.Server, certifica
 	}))
 	d.must(d.c.Server.Poweron(ctx, b))
 	d.must(d.c.LoadBalancer.AddLabelSelectorTarget(ctx, lb, hcloud.LoadBalancerAddLabelSelectorTargetOpts{Selector: "role=worker"}))
-	d.must(d.c.LoadBalancer.AddIPTarget(ctx, lb, hcloud.LoadBalancerAddIPTargetOpts{IP: net.IPv4(192, 0, 2, 7)}))
+	d.must(d.c.LoadBalancer.AddIPTarget(ctx, lb, hcloud.LoadBalancerAddIPTargetOpts{
+		IP: net.IPv4(192, 0, 2, 7),
+	}))
 	d.must(d.c.LoadBalancer.GetByID(ctx, lb.ID))
 	d.must(d.c.LoadBalancer.List(ctx, hcloud.LoadBalancerListOpts{Name: "renamed", ListOpts: filters("x"), Sort: []string{"id:desc"}}))
 	d.must(d.c.Certificate.GetByID(ctx, certificate.ID)) // in use
@@ -215,18 +244,32 @@ func (d *driver) loadBalancers(n *hcloud.Network, a, b *hcloud.Server, certifica
 	d.must(d.c.LoadBalancer.RemoveIPTarget(ctx, lb, net.IPv4(192, 0, 2, 7)))
 	d.must(d.c.LoadBalancer.RemoveLabelSelectorTarget(ctx, lb, "role=worker"))
 	d.must(d.c.LoadBalancer.RemoveServerTarget(ctx, lb, a))
-	d.must(d.c.LoadBalancer.AddServerTarget(ctx, lb, hcloud.LoadBalancerAddServerTargetOpts{Server: a, UsePrivateIP: hcloud.Ptr(true)}))
+	d.must(d.c.LoadBalancer.AddServerTarget(ctx, lb, hcloud.LoadBalancerAddServerTargetOpts{
+		Server: a, UsePrivateIP: hcloud.Ptr(true),
+	}))
 	d.must(d.c.LoadBalancer.DisablePublicInterface(ctx, lb))
 	d.must(d.c.LoadBalancer.EnablePublicInterface(ctx, lb))
-	d.must(d.c.LoadBalancer.DetachFromNetwork(ctx, lb, hcloud.LoadBalancerDetachFromNetworkOpts{Network: n}))
-	d.must(d.c.LoadBalancer.AttachToNetwork(ctx, lb, hcloud.LoadBalancerAttachToNetworkOpts{Network: n, IP: net.IPv4(10, 0, 0, 99)}))
-	d.must(d.c.LoadBalancer.ChangeAlgorithm(ctx, lb, hcloud.LoadBalancerChangeAlgorithmOpts{Type: hcloud.LoadBalancerAlgorithmTypeRoundRobin}))
-	d.must(d.c.LoadBalancer.ChangeType(ctx, lb, hcloud.LoadBalancerChangeTypeOpts{LoadBalancerType: &hcloud.LoadBalancerType{ID: 2}}))
+	d.must(d.c.LoadBalancer.DetachFromNetwork(ctx, lb, hcloud.LoadBalancerDetachFromNetworkOpts{
+		Network: n,
+	}))
+	d.must(d.c.LoadBalancer.AttachToNetwork(ctx, lb, hcloud.LoadBalancerAttachToNetworkOpts{
+		Network: n, IP: net.IPv4(10, 0, 0, 99),
+	}))
+	d.must(d.c.LoadBalancer.ChangeAlgorithm(ctx, lb, hcloud.LoadBalancerChangeAlgorithmOpts{
+		Type: hcloud.LoadBalancerAlgorithmTypeRoundRobin,
+	}))
+	d.must(d.c.LoadBalancer.ChangeType(ctx, lb, hcloud.LoadBalancerChangeTypeOpts{
+		LoadBalancerType: &hcloud.LoadBalancerType{ID: 2},
+	}))
 	d.must(d.c.LoadBalancer.ChangeDNSPtr(ctx, lb, lb.PublicNet.IPv4.IP.String(), hcloud.Ptr("lb.example.com")))
-	d.must(d.c.LoadBalancer.ChangeProtection(ctx, lb, hcloud.LoadBalancerChangeProtectionOpts{Delete: hcloud.Ptr(false)}))
+	d.must(d.c.LoadBalancer.ChangeProtection(ctx, lb, hcloud.LoadBalancerChangeProtectionOpts{
+		Delete: hcloud.Ptr(false),
+	}))
 	d.must(d.c.LoadBalancer.DeleteService(ctx, lb, 8080))
 	d.must(d.c.LoadBalancer.GetMetrics(ctx, lb, hcloud.LoadBalancerGetMetricsOpts{
-		Types: []hcloud.LoadBalancerMetricType{hcloud.LoadBalancerMetricOpenConnections, hcloud.LoadBalancerMetricBandwidth},
+		Types: []hcloud.LoadBalancerMetricType{
+			hcloud.LoadBalancerMetricOpenConnections, hcloud.LoadBalancerMetricBandwidth,
+		},
 		Start: time.Now().Add(-time.Hour), End: time.Now().Add(time.Hour),
 	}))
 	actions, _, err := d.c.LoadBalancer.Action.ListFor(ctx, lb, hcloud.ActionListOpts{})

@@ -96,7 +96,9 @@ func fits(pattern, path []string) bool {
 }
 
 // compare reports differences.
-func (i *inspector) compare(operation string, r *http.Request, body []byte, response *http.Response, reply []byte) {
+func (i *inspector) compare(
+	operation string, r *http.Request, body []byte, response *http.Response, reply []byte,
+) {
 	i.t.Helper()
 	for _, f := range i.described.differences(r, body, response, reply) {
 		i.report(operation, f, fmt.Sprintf("%s %s %s\n%d %s", r.Method, r.URL, body, response.StatusCode, reply))
@@ -105,7 +107,9 @@ func (i *inspector) compare(operation string, r *http.Request, body []byte, resp
 
 // differences are what the description would not have. Operations that it
 // lacks have none: which those are is tested elsewhere.
-func (d description) differences(r *http.Request, body []byte, response *http.Response, reply []byte) []finding {
+func (d description) differences(
+	r *http.Request, body []byte, response *http.Response, reply []byte,
+) []finding {
 	again := r.Clone(r.Context())
 	again.Body = io.NopCloser(bytes.NewReader(body))
 	route, parameters, err := d.router.FindRoute(again)

@@ -77,7 +77,9 @@ func (d *demo) run(ctx context.Context, s step) screen.Result {
 
 // follow prints changes of the state until enough returns true. It calls enough after each poll,
 // with whether done has received a value; nil: it has from the start.
-func (d *demo) follow(ctx context.Context, done <-chan error, enough func(acted bool) (bool, error)) error {
+func (d *demo) follow(
+	ctx context.Context, done <-chan error, enough func(acted bool) (bool, error),
+) error {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	acted := done == nil

@@ -67,7 +67,8 @@ func promised(packets bool) []string {
 	if packets {
 		text.WriteString(p.Trips(nil))
 	}
-	text.WriteString(p.Tables(state.New(state.Layout{}), state.NewTimeline(), everyMachine(), time.Time{}))
+	text.WriteString(p.Tables(state.New(state.Layout{}), state.NewTimeline(), everyMachine(),
+		time.Time{}))
 	text.WriteString(p.Summary(results))
 	return skeleton(text.String())
 }

@@ -86,7 +86,9 @@ Logs: %[6]s/*.log. What happens is shown here. Ctrl-C ends it all.
 
 // routeTo returns the route of a server's Node, or the zero Route.
 func (d *demo) routeTo(s state.Server) state.Route {
-	i := slices.IndexFunc(d.state.Cloud.Routes, func(r state.Route) bool { return r.Via == s.PrivateIP })
+	i := slices.IndexFunc(d.state.Cloud.Routes, func(r state.Route) bool {
+		return r.Via == s.PrivateIP
+	})
 	if i < 0 {
 		return state.Route{}
 	}

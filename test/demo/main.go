@@ -41,7 +41,8 @@ func main() {
 		os.Exit(2)
 	}
 	// Also when the terminal is closed, or the reader of the output ends.
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM,
+		syscall.SIGHUP, syscall.SIGPIPE)
 	// A second Ctrl-C ends the demo at once; the kernel ends its child processes.
 	context.AfterFunc(ctx, stop)
 	if *packets != "" {
@@ -96,7 +97,8 @@ func show(ctx context.Context, t *terminal, folder string, once bool) int {
 	t.print(t.Heading(1, count, first.title))
 	manager, reader, err := build(ctx, t, folder)
 	if err != nil {
-		return t.end(ctx, append(results, screen.Result{Name: first.name, Title: first.title, Err: err}), folder)
+		return t.end(ctx, append(results, screen.Result{Name: first.name, Title: first.title, Err: err}),
+			folder)
 	}
 	defer os.Remove(manager) // the logs are enough after a failure
 	defer os.Remove(reader)
@@ -118,9 +120,10 @@ func show(ctx context.Context, t *terminal, folder string, once bool) int {
 	if missing != "" {
 		t.print("\n" + t.Note("no packets and no tunnels are shown, and no agents run: "+missing))
 	} else if t.verdict(ctx, results) == 0 {
-		results = append(results, t.last(ctx, count, count, packetsStep(), func(ctx context.Context) error {
-			return t.sendPackets(ctx, folder, manager, reader)
-		}))
+		results = append(results, t.last(ctx, count, count, packetsStep(),
+			func(ctx context.Context) error {
+				return t.sendPackets(ctx, folder, manager, reader)
+			}))
 	}
 	if code := t.verdict(ctx, results); code == 0 {
 		d.print(d.Tables(d.state, d.timeline, everyMachine(), time.Now()))
@@ -138,7 +141,9 @@ func show(ctx context.Context, t *terminal, folder string, once bool) int {
 }
 
 // last is a step after the scenario.
-func (t *terminal) last(ctx context.Context, number, count int, s step, do func(context.Context) error) screen.Result {
+func (t *terminal) last(
+	ctx context.Context, number, count int, s step, do func(context.Context) error,
+) screen.Result {
 	t.print(t.Heading(number, count, s.title))
 	t.print(t.Note(s.note))
 	began := time.Now()

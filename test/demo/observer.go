@@ -34,7 +34,8 @@ type observer struct {
 func observe(ctx context.Context, c *cluster.Cluster) (*observer, error) {
 	o := &observer{cluster: c, changes: make(chan change, 256)}
 	factory := informers.NewSharedInformerFactoryWithOptions(c.Client, 0)
-	nodes, services := factory.Core().V1().Nodes().Informer(), factory.Core().V1().Services().Informer()
+	nodes := factory.Core().V1().Nodes().Informer()
+	services := factory.Core().V1().Services().Informer()
 	_, err1 := nodes.AddEventHandler(handler(ctx, o,
 		func(n *corev1.Node) func(*state.State) {
 			seen := state.NodeOf(n)
@@ -65,7 +66,9 @@ func observe(ctx context.Context, c *cluster.Cluster) (*observer, error) {
 }
 
 // handler forwards the events of objects of one kind, in their order.
-func handler[T any](ctx context.Context, o *observer, set, remove func(T) func(*state.State)) cache.ResourceEventHandler {
+func handler[T any](
+	ctx context.Context, o *observer, set, remove func(T) func(*state.State),
+) cache.ResourceEventHandler {
 	tell := func(obj any, how func(T) func(*state.State)) {
 		if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 			obj = gone.Obj

@@ -117,7 +117,8 @@ func packetsShown(ctx context.Context, folder string, out io.Writer) int {
 		p := packets{out: out, painter: screen.Painter{Color: os.Getenv(colorVariable) != ""}, began: time.Now()}
 		o := netlab.Options{
 			Machines: []string{"node-1", "node-2", "node-3"}, Dir: folder,
-			Manager: os.Getenv(managerVariable), Agent: os.Getenv(agentVariable), WireGuard: os.Getenv(wireGuardVariable),
+			Manager: os.Getenv(managerVariable), Agent: os.Getenv(agentVariable),
+			WireGuard: os.Getenv(wireGuardVariable),
 		}
 		if o.WireGuard != "" {
 			o.Settings = fmt.Sprintf("routes: {limit: %d}\nwireguard: overflow\n", len(o.Machines))
@@ -214,7 +215,10 @@ func (p *packets) start(ctx context.Context, o netlab.Options) (*netlab.Lab, err
 }
 
 // trip sends a request over TCP and expects an address as its observed source.
-func (p *packets) trip(ctx context.Context, from string, ns *netns.Namespace, to, way string, at netip.AddrPort, want netip.Addr) error {
+func (p *packets) trip(
+	ctx context.Context, from string, ns *netns.Namespace, to, way string, at netip.AddrPort,
+	want netip.Addr,
+) error {
 	began := time.Now()
 	answer, err := netlab.Ask(ctx, ns, "tcp", at)
 	if err != nil {
@@ -223,7 +227,10 @@ func (p *packets) trip(ctx context.Context, from string, ns *netns.Namespace, to
 	if want.IsValid() && answer.Source.Addr() != want {
 		return fmt.Errorf("%s to %s: %s saw it come from %s, want %s", from, to, answer.Name, answer.Source.Addr(), want)
 	}
-	p.rows = append(p.rows, screen.Trip{From: from, To: to, Way: way, Answered: answer.Name, Seen: answer.Source.Addr(), Took: time.Since(began)})
+	p.rows = append(p.rows, screen.Trip{
+		From: from, To: to, Way: way, Answered: answer.Name, Seen: answer.Source.Addr(),
+		Took: time.Since(began),
+	})
 	return nil
 }
 
@@ -234,7 +241,8 @@ func (p *packets) betweenPods(ctx context.Context, all ...*netlab.Pod) error {
 			name   string
 			at, is netip.Addr
 		}{{"IPv4, by the network's route", to.IPv4, from.IPv4}, {"IPv6, by the server's own /64", to.IPv6, from.IPv6}} {
-			if err := p.trip(ctx, from.Name, from.Namespace, to.Name, way.name, netip.AddrPortFrom(way.at, netlab.EchoPort), way.is); err != nil {
+			if err := p.trip(ctx, from.Name, from.Namespace, to.Name, way.name,
+				netip.AddrPortFrom(way.at, netlab.EchoPort), way.is); err != nil {
 				return err
 			}
 		}
@@ -255,7 +263,8 @@ func (p *packets) tunnel(ctx context.Context, pod *netlab.Pod) error {
 	if err != nil {
 		return err
 	}
-	if reach := kube.ReachOf(node); reach != kube.NoRoom || len(shaken) != 3 || slices.Contains(slices.Collect(maps.Values(shaken)), false) {
+	if reach := kube.ReachOf(node); reach != kube.NoRoom || len(shaken) != 3 ||
+		slices.Contains(slices.Collect(maps.Values(shaken)), false) {
 		return fmt.Errorf("%s has the reach %q, want %q, and WireGuard handshakes %v", beyond, reach, kube.NoRoom, shaken)
 	}
 	p.note("%s, for which the network's table has no room, has WireGuard tunnels to the three (wireguard-go stands in for the kernel's)", beyond)
@@ -266,8 +275,10 @@ func (p *packets) tunnel(ctx context.Context, pod *netlab.Pod) error {
 	p.note("pod %-6s on %s  %s  %s", far.Name, beyond, far.IPv4, far.IPv6)
 	const way = "IPv4, by a WireGuard tunnel"
 	return errors.Join(
-		p.trip(ctx, pod.Name, pod.Namespace, far.Name, way, netip.AddrPortFrom(far.IPv4, netlab.EchoPort), pod.IPv4),
-		p.trip(ctx, far.Name, far.Namespace, pod.Name, way, netip.AddrPortFrom(pod.IPv4, netlab.EchoPort), far.IPv4),
+		p.trip(ctx, pod.Name, pod.Namespace, far.Name, way, netip.AddrPortFrom(far.IPv4, netlab.EchoPort),
+			pod.IPv4),
+		p.trip(ctx, far.Name, far.Namespace, pod.Name, way, netip.AddrPortFrom(pod.IPv4, netlab.EchoPort),
+			far.IPv4),
 	)
 }
 
@@ -302,35 +313,40 @@ func (p *packets) loadBalancer(ctx context.Context) error {
 			"load-balancer.hetzner.cloud/health-check-interval": "3s", "load-balancer.hetzner.cloud/health-check-retries": "1",
 		}},
 		Spec: corev1.ServiceSpec{
-			Type: corev1.ServiceTypeLoadBalancer, ExternalTrafficPolicy: corev1.ServiceExternalTrafficPolicyLocal,
-			IPFamilyPolicy: ptr.To(corev1.IPFamilyPolicyPreferDualStack), Selector: map[string]string{"app": service},
-			Ports: []corev1.ServicePort{{Port: 80, TargetPort: intstr.FromInt32(netlab.EchoPort)}},
+			Type:                  corev1.ServiceTypeLoadBalancer,
+			ExternalTrafficPolicy: corev1.ServiceExternalTrafficPolicyLocal,
+			IPFamilyPolicy:        ptr.To(corev1.IPFamilyPolicyPreferDualStack),
+			Selector:              map[string]string{"app": service},
+			Ports: []corev1.ServicePort{
+				{Port: 80, TargetPort: intstr.FromInt32(netlab.EchoPort)},
+			},
 		},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		return err
 	}
 	var last error
-	err = wait.PollUntilContextTimeout(ctx, lookEvery, time.Minute, true, func(ctx context.Context) (bool, error) {
-		svc, err := services.Get(ctx, service, metav1.GetOptions{})
-		if err != nil {
-			return false, err
-		}
-		addresses := public(svc)
-		if len(addresses) < 2 {
-			last = fmt.Errorf("the load balancer has the public addresses %v", addresses)
-			return false, nil
-		}
-		kept := len(p.rows)
-		for _, a := range addresses {
-			// The first target may not be healthy yet.
-			if last = p.trip(ctx, "outside", p.lab.Outside(), "load balancer", fmt.Sprintf("%s, to a node with a pod", a), netip.AddrPortFrom(a, 80), netip.Addr{}); last != nil {
-				p.rows = p.rows[:kept]
+	err = wait.PollUntilContextTimeout(ctx, lookEvery, time.Minute, true,
+		func(ctx context.Context) (bool, error) {
+			svc, err := services.Get(ctx, service, metav1.GetOptions{})
+			if err != nil {
+				return false, err
+			}
+			addresses := public(svc)
+			if len(addresses) < 2 {
+				last = fmt.Errorf("the load balancer has the public addresses %v", addresses)
 				return false, nil
 			}
-		}
-		return true, nil
-	})
+			kept := len(p.rows)
+			for _, a := range addresses {
+				// The first target may not be healthy yet.
+				if last = p.trip(ctx, "outside", p.lab.Outside(), "load balancer", fmt.Sprintf("%s, to a node with a pod", a), netip.AddrPortFrom(a, 80), netip.Addr{}); last != nil {
+					p.rows = p.rows[:kept]
+					return false, nil
+				}
+			}
+			return true, nil
+		})
 	if err != nil {
 		return errors.Join(err, last)
 	}

@@ -45,7 +45,9 @@ func build(ctx context.Context, t *terminal, folder string) (manager, reader str
 }
 
 // start starts everything in folder and returns when underlay-ccm leads.
-func start(ctx context.Context, t *terminal, folder, manager string, limit time.Duration) (*demo, error) {
+func start(
+	ctx context.Context, t *terminal, folder, manager string, limit time.Duration,
+) (*demo, error) {
 	t.wait(t.Status(0, []string{"the control plane"}, t.width))
 	began := time.Now()
 	note := func(format string, args ...any) {
@@ -79,7 +81,9 @@ func start(ctx context.Context, t *terminal, folder, manager string, limit time.
 // lead starts underlay-ccm and the watch, and waits until it is the leader.
 func (d *demo) lead(ctx context.Context, limit time.Duration) error {
 	own := foreign()
-	err := d.cluster.Cloud.AddRoute(d.cluster.Network.ID, hcloudsim.RouteSeed{Destination: own.Dst, Gateway: own.Via})
+	err := d.cluster.Cloud.AddRoute(d.cluster.Network.ID, hcloudsim.RouteSeed{
+		Destination: own.Dst, Gateway: own.Via,
+	})
 	if err != nil {
 		return fmt.Errorf("adding a route of somebody else's: %w", err)
 	}
@@ -92,18 +96,20 @@ func (d *demo) lead(ctx context.Context, limit time.Duration) error {
 		return err
 	}
 	says := "nothing"
-	err = wait.PollUntilContextTimeout(ctx, lookEvery, limit, true, func(ctx context.Context) (bool, error) {
-		if d.manager.Ended() {
-			return false, d.manager.Failure(d.manager.Died())
-		}
-		lease, err := d.cluster.Client.CoordinationV1().Leases(leaseNamespace).Get(ctx, leaseName, metav1.GetOptions{})
-		if err != nil || lease.Spec.HolderIdentity == nil {
-			return false, nil // not there yet
-		}
-		status, body := d.manager.Health(ctx)
-		says = fmt.Sprintf("%d %s", status, strings.TrimSpace(body))
-		return status == http.StatusOK, nil
-	})
+	err = wait.PollUntilContextTimeout(ctx, lookEvery, limit, true,
+		func(ctx context.Context) (bool, error) {
+			if d.manager.Ended() {
+				return false, d.manager.Failure(d.manager.Died())
+			}
+			lease, err := d.cluster.Client.CoordinationV1().Leases(leaseNamespace).Get(ctx, leaseName,
+				metav1.GetOptions{})
+			if err != nil || lease.Spec.HolderIdentity == nil {
+				return false, nil // not there yet
+			}
+			status, body := d.manager.Health(ctx)
+			says = fmt.Sprintf("%d %s", status, strings.TrimSpace(body))
+			return status == http.StatusOK, nil
+		})
 	if err != nil {
 		return fmt.Errorf("waiting for underlay-ccm to lead, its health says %q: %w", says, err)
 	}

@@ -48,7 +48,9 @@ func TestServicesGetAddressesOfNodes(t *testing.T) {
 	names := []string{"rack-7", "rack-8", "rack-9"}
 	for i, name := range names {
 		own := netip.AddrFrom4([4]byte{192, 0, 2, byte(7 + i)})
-		joinRack(t, c, kubelet.Options{Name: name, InternalIPs: []netip.Addr{own}, ReadyWithPodCIDR: true})
+		joinRack(t, c, kubelet.Options{
+			Name: name, InternalIPs: []netip.Addr{own}, ReadyWithPodCIDR: true,
+		})
 		reports(t, c, name, addresses.Report{})
 	}
 	createAddressed(t, c, "web", corev1.IPv4Protocol, corev1.IPv6Protocol)
@@ -74,7 +76,9 @@ func TestServicesGetAddressesOfNodes(t *testing.T) {
 	said := time.Now()
 	for _, name := range names {
 		if name != silent {
-			reports(t, c, name, addresses.Report{Silent: []addresses.Endpoint{{Node: silent, Port: addresses.ProxyPort}}})
+			reports(t, c, name, addresses.Report{
+				Silent: []addresses.Endpoint{{Node: silent, Port: addresses.ProxyPort}},
+			})
 		}
 	}
 	eventually(t, 30*time.Second, "a silent node holds nothing", func(ctx context.Context) (bool, string) {
@@ -123,8 +127,9 @@ func createAddressed(t *testing.T, c *cluster.Cluster, name string, families ...
 	svc := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: corev1.ServiceSpec{
-			Type: corev1.ServiceTypeLoadBalancer, LoadBalancerClass: &class, IPFamilyPolicy: &policy, IPFamilies: families,
-			Selector: map[string]string{"app": name}, Ports: []corev1.ServicePort{{Port: 80}},
+			Type: corev1.ServiceTypeLoadBalancer, LoadBalancerClass: &class, IPFamilyPolicy: &policy,
+			IPFamilies: families,
+			Selector:   map[string]string{"app": name}, Ports: []corev1.ServicePort{{Port: 80}},
 		},
 	}
 	if len(families) == 2 {
@@ -154,7 +159,8 @@ func reports(t *testing.T, c *cluster.Cluster, name string, r addresses.Report) 
 	}
 	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, addresses.ReportAnnotation, text)
 	eventually(t, 30*time.Second, "the Node "+name+" takes what its agent says", func(ctx context.Context) (bool, string) {
-		_, err := c.Client.CoreV1().Nodes().Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+		_, err := c.Client.CoreV1().Nodes().Patch(ctx, name, types.MergePatchType, []byte(patch),
+			metav1.PatchOptions{})
 		if err != nil && !apierrors.IsNotFound(err) {
 			t.Fatal(err)
 		}

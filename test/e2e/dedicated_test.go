@@ -77,7 +77,9 @@ func TestDedicatedServersJoinAndLeave(t *testing.T) {
 	a := startRobot(t, "wrong")
 	kubelets := map[string]*kubelet.Kubelet{}
 	join := func(name, inside string) {
-		kubelets[name] = joinRack(t, c, kubelet.Options{Name: name, InternalIPs: []netip.Addr{netip.MustParseAddr(inside)}, ReadyWithPodCIDR: true})
+		kubelets[name] = joinRack(t, c, kubelet.Options{
+			Name: name, InternalIPs: []netip.Addr{netip.MustParseAddr(inside)}, ReadyWithPodCIDR: true,
+		})
 	}
 	for i, inside := range []string{"10.1.0.7", "10.1.0.8"} {
 		name := fmt.Sprint("bm-", i+1)

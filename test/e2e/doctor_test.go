@@ -70,7 +70,8 @@ type wrong struct {
 }
 
 func (w wrong) isFoundBy(f doctor.Finding) bool {
-	return f.Check == w.check && f.Severity == w.severity && f.Object == w.object && strings.Contains(f.What, w.says)
+	return f.Check == w.check && f.Severity == w.severity && f.Object == w.object &&
+		strings.Contains(f.What, w.says)
 }
 
 // wrongs are caused in this order, and none is corrected.
@@ -147,13 +148,18 @@ func (p *patient) setUp(t *testing.T) {
 	const system = metav1.NamespaceSystem
 	d, err := p.Client.AppsV1().Deployments(system).Get(t.Context(), "underlay-ccm", metav1.GetOptions{})
 	must(t, err)
-	d.Status = appsv1.DeploymentStatus{Replicas: *d.Spec.Replicas, ReadyReplicas: *d.Spec.Replicas, AvailableReplicas: *d.Spec.Replicas}
+	d.Status = appsv1.DeploymentStatus{
+		Replicas: *d.Spec.Replicas, ReadyReplicas: *d.Spec.Replicas, AvailableReplicas: *d.Spec.Replicas,
+	}
 	_, err = p.Client.AppsV1().Deployments(system).UpdateStatus(t.Context(), d, metav1.UpdateOptions{})
 	must(t, err)
 	agents, err := p.Client.AppsV1().DaemonSets(system).Get(t.Context(), "underlay-agent", metav1.GetOptions{})
 	must(t, err)
-	agents.Status = appsv1.DaemonSetStatus{DesiredNumberScheduled: 3, CurrentNumberScheduled: 3, NumberReady: 3}
-	_, err = p.Client.AppsV1().DaemonSets(system).UpdateStatus(t.Context(), agents, metav1.UpdateOptions{})
+	agents.Status = appsv1.DaemonSetStatus{
+		DesiredNumberScheduled: 3, CurrentNumberScheduled: 3, NumberReady: 3,
+	}
+	_, err = p.Client.AppsV1().DaemonSets(system).UpdateStatus(t.Context(), agents,
+		metav1.UpdateOptions{})
 	must(t, err)
 	_, err = p.Client.CoreV1().ConfigMaps(system).Create(t.Context(), &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: "kube-proxy"}, Data: map[string]string{"config.conf": shippedProxyConfig(t)},
@@ -237,16 +243,17 @@ func fullTable(t *testing.T, p *patient) {
 
 func peersDeployment(t *testing.T, p *patient) {
 	labels := map[string]string{"app": "hcloud-cloud-controller-manager"}
-	_, err := p.Client.AppsV1().Deployments(metav1.NamespaceSystem).Create(t.Context(), &appsv1.Deployment{
-		ObjectMeta: metav1.ObjectMeta{Name: labels["app"]},
-		Spec: appsv1.DeploymentSpec{
-			Selector: &metav1.LabelSelector{MatchLabels: labels},
-			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: labels},
-				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: labels["app"], Image: "docker.io/hetznercloud/hcloud-cloud-controller-manager:v1.35.0"}}},
+	_, err := p.Client.AppsV1().Deployments(metav1.NamespaceSystem).Create(t.Context(),
+		&appsv1.Deployment{
+			ObjectMeta: metav1.ObjectMeta{Name: labels["app"]},
+			Spec: appsv1.DeploymentSpec{
+				Selector: &metav1.LabelSelector{MatchLabels: labels},
+				Template: corev1.PodTemplateSpec{
+					ObjectMeta: metav1.ObjectMeta{Labels: labels},
+					Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: labels["app"], Image: "docker.io/hetznercloud/hcloud-cloud-controller-manager:v1.35.0"}}},
+				},
 			},
-		},
-	}, metav1.CreateOptions{})
+		}, metav1.CreateOptions{})
 	must(t, err)
 }
 

@@ -134,7 +134,9 @@ func defaultLease() []string {
 
 func addMachine(t *testing.T, c *cluster.Cluster, name string) {
 	t.Helper()
-	if err := c.AddMachine(context.WithoutCancel(t.Context()), cluster.Machine{Name: name}); err != nil {
+	if err := c.AddMachine(context.WithoutCancel(t.Context()), cluster.Machine{
+		Name: name,
+	}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -144,14 +146,17 @@ const busy = 2 * time.Minute
 
 // eventually waits until a condition holds. limit is ample for an idle machine; a later success is
 // logged. holds also returns the current state, for the message if it never does.
-func eventually(t *testing.T, limit time.Duration, what string, holds func(context.Context) (bool, string)) {
+func eventually(
+	t *testing.T, limit time.Duration, what string, holds func(context.Context) (bool, string),
+) {
 	t.Helper()
 	last, start := "nothing was seen", time.Now()
-	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, limit+busy, true, func(ctx context.Context) (bool, error) {
-		var ok bool
-		ok, last = holds(ctx)
-		return ok, nil
-	})
+	err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, limit+busy, true,
+		func(ctx context.Context) (bool, error) {
+			var ok bool
+			ok, last = holds(ctx)
+			return ok, nil
+		})
 	if err != nil {
 		t.Fatalf("%s: not within %s; %s", what, limit+busy, last)
 	}

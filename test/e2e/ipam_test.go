@@ -44,7 +44,8 @@ func unlimited(t *testing.T, config *rest.Config) *kubernetes.Clientset {
 
 func createNode(t *testing.T, c kubernetes.Interface, name string) *corev1.Node {
 	t.Helper()
-	node, err := c.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	node, err := c.CoreV1().Nodes().Create(t.Context(),
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,10 +55,13 @@ func createNode(t *testing.T, c kubernetes.Interface, name string) *corev1.Node 
 // Facts about the API server that the node IPAM controller relies on.
 func TestFactsAboutPodCIDRs(t *testing.T) {
 	t.Parallel()
-	cp := controlplane.StartT(t, controlplane.Options{WithoutControllerManager: true, Progress: io.Discard})
+	cp := controlplane.StartT(t, controlplane.Options{
+		WithoutControllerManager: true, Progress: io.Discard,
+	})
 	c := unlimited(t, cp.AdminConfig())
 	patch := func(name, body string) (*corev1.Node, error) {
-		return c.CoreV1().Nodes().Patch(t.Context(), name, types.StrategicMergePatchType, []byte(body), metav1.PatchOptions{FieldValidation: metav1.FieldValidationIgnore})
+		return c.CoreV1().Nodes().Patch(t.Context(), name, types.StrategicMergePatchType, []byte(body),
+			metav1.PatchOptions{FieldValidation: metav1.FieldValidationIgnore})
 	}
 	a := createNode(t, c, "a")
 	if _, err := patch("a", `{"metadata":{"uid":"other"},"spec":{"podCIDR":"10.0.0.0/24","podCIDRs":["10.0.0.0/24"]}}`); !apierrors.IsInvalid(err) && !apierrors.IsConflict(err) {
@@ -104,7 +108,9 @@ func TestFactsAboutPodCIDRs(t *testing.T) {
 // and no Node is written twice.
 func TestLostRepliesToPodCIDRPatches(t *testing.T) {
 	t.Parallel()
-	cp := controlplane.StartT(t, controlplane.Options{WithoutControllerManager: true, Progress: io.Discard})
+	cp := controlplane.StartT(t, controlplane.Options{
+		WithoutControllerManager: true, Progress: io.Discard,
+	})
 	admin := unlimited(t, cp.AdminConfig())
 	var patches, lost atomic.Int64
 	config := cp.AdminConfig()
@@ -147,22 +153,23 @@ func TestLostRepliesToPodCIDRPatches(t *testing.T) {
 		t.Helper()
 		began := time.Now()
 		seen := map[string]string{}
-		err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
-			list, err := admin.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
-			if err != nil {
-				return false, nil
-			}
-			clear(seen)
-			for _, n := range list.Items {
-				for _, p := range n.Spec.PodCIDRs {
-					if other, ok := seen[p]; ok {
-						t.Fatalf("%s and %s have %s", other, n.Name, p)
-					}
-					seen[p] = n.Name
+		err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, time.Minute, true,
+			func(ctx context.Context) (bool, error) {
+				list, err := admin.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+				if err != nil {
+					return false, nil
 				}
-			}
-			return len(seen) == want, nil
-		})
+				clear(seen)
+				for _, n := range list.Items {
+					for _, p := range n.Spec.PodCIDRs {
+						if other, ok := seen[p]; ok {
+							t.Fatalf("%s and %s have %s", other, n.Name, p)
+						}
+						seen[p] = n.Name
+					}
+				}
+				return len(seen) == want, nil
+			})
 		if err != nil {
 			t.Fatalf("%d of %d podCIDRs: %v", len(seen), want, err)
 		}

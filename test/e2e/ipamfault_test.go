@@ -40,7 +40,9 @@ func poolsFor(nodes int) string {
 }
 
 // startIPAM starts a manager that runs node IPAM only, with pools for exactly this number of Nodes.
-func startIPAM(t *testing.T, c *cluster.Cluster, nodes int, config string, args ...string) *cluster.Manager {
+func startIPAM(
+	t *testing.T, c *cluster.Cluster, nodes int, config string, args ...string,
+) *cluster.Manager {
 	t.Helper()
 	return startManager(t, c, cluster.ManagerOptions{
 		Config: c.CloudConfig() + config,
@@ -136,13 +138,16 @@ func TestLostReplyWithAFullPoolAndAStalledWatch(t *testing.T) {
 	t.Logf("reply lost after an applied PATCH, pool full, watch stalled:\n%s", &table)
 }
 
-func loseReplies(t *testing.T, start func(*testing.T, *cluster.Cluster, string) *process.Process) lossRound {
+func loseReplies(
+	t *testing.T, start func(*testing.T, *cluster.Cluster, string) *process.Process,
+) lossRound {
 	c := startForIPAM(t)
 	for i := range 3 {
 		taken := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("holder-", i)}}
 		taken.Spec.PodCIDR = fmt.Sprintf("10.244.%d.0/24", i+1)
 		taken.Spec.PodCIDRs = []string{taken.Spec.PodCIDR, fmt.Sprintf("fd00:10:244:%d::/64", i+1)}
-		if _, err := c.Client.CoreV1().Nodes().Create(t.Context(), taken, metav1.CreateOptions{}); err != nil {
+		if _, err := c.Client.CoreV1().Nodes().Create(t.Context(), taken,
+			metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -193,7 +193,8 @@ func pretendATakeover(t *testing.T, c *cluster.Cluster) {
 			AcquireTime: &ended, RenewTime: &ended, LeaseTransitions: ptr.To[int32](3),
 		},
 	}
-	if _, err := c.Client.CoordinationV1().Leases(metav1.NamespaceSystem).Create(t.Context(), lease, metav1.CreateOptions{}); err != nil {
+	if _, err := c.Client.CoordinationV1().Leases(metav1.NamespaceSystem).Create(t.Context(), lease,
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	createLedger(t, c)
@@ -203,7 +204,8 @@ func pretendATakeover(t *testing.T, c *cluster.Cluster) {
 func createLedger(t *testing.T, c *cluster.Cluster) {
 	t.Helper()
 	ledger := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: ledgerName}}
-	if _, err := c.Client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Create(t.Context(), ledger, metav1.CreateOptions{}); err != nil {
+	if _, err := c.Client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Create(t.Context(), ledger,
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -231,7 +233,9 @@ func TestLedgerDeletedWhileStopped(t *testing.T) {
 // that was held when the ledger was deleted could have expired.
 func expectWaited(t *testing.T, c *cluster.Cluster, prefix string, deleted time.Time) {
 	t.Helper()
-	writes := slices.DeleteFunc(podCIDRWrites(t, c), func(e controlplane.AuditEvent) bool { return !strings.HasPrefix(e.Name, prefix) })
+	writes := slices.DeleteFunc(podCIDRWrites(t, c), func(e controlplane.AuditEvent) bool {
+		return !strings.HasPrefix(e.Name, prefix)
+	})
 	if len(writes) == 0 {
 		t.Fatalf("no podCIDR was written to Nodes %s*", prefix)
 	}
@@ -244,7 +248,8 @@ func expectWaited(t *testing.T, c *cluster.Cluster, prefix string, deleted time.
 
 func deleteLedger(t *testing.T, c *cluster.Cluster) {
 	t.Helper()
-	ctx, maps := context.WithoutCancel(t.Context()), c.Client.CoreV1().ConfigMaps(metav1.NamespaceSystem)
+	ctx := context.WithoutCancel(t.Context())
+	maps := c.Client.CoreV1().ConfigMaps(metav1.NamespaceSystem)
 	list, err := maps.List(ctx, metav1.ListOptions{})
 	for _, shard := range list.Items {
 		if err == nil && strings.HasPrefix(shard.Name, ledgerName) {

@@ -28,7 +28,9 @@ type ledgerRecord struct {
 }
 
 // storedLedger reads the stored ledger, by UID.
-func storedLedger(ctx context.Context, t *testing.T, c *cluster.Cluster) map[types.UID]ledgerRecord {
+func storedLedger(
+	ctx context.Context, t *testing.T, c *cluster.Cluster,
+) map[types.UID]ledgerRecord {
 	t.Helper()
 	stored, err := c.Client.CoreV1().ConfigMaps(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -135,7 +137,9 @@ func expectNothingLeaked(t *testing.T, c *cluster.Cluster, room int) {
 	awaitPodCIDRs(t, c, room, 3*time.Minute) // it may detect only now that its ledger was deleted
 	expectNoneShared(t, c)
 	expectLedgerAgrees(t, c)
-	if ns := nodes(t.Context(), t, c); slices.ContainsFunc(ns, func(n corev1.Node) bool { return len(n.Spec.PodCIDRs) != 2 }) {
+	if ns := nodes(t.Context(), t, c); slices.ContainsFunc(ns, func(n corev1.Node) bool {
+		return len(n.Spec.PodCIDRs) != 2
+	}) {
 		t.Error("not every Node has podCIDRs of both families")
 	}
 }

@@ -28,7 +28,9 @@ func TestACheckThatNobodyAnswersIsTold(t *testing.T) {
 			"load-balancer.hetzner.cloud/health-check-interval": "3", "load-balancer.hetzner.cloud/health-check-timeout": "1s",
 			"load-balancer.hetzner.cloud/health-check-retries": "1",
 		}},
-		Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{{Port: 80}}},
+		Spec: corev1.ServiceSpec{
+			Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{{Port: 80}},
+		},
 	}
 	if _, err := c.Client.CoreV1().Services("default").Create(t.Context(), svc, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -38,7 +40,8 @@ func TestACheckThatNobodyAnswersIsTold(t *testing.T) {
 	eventually(t, 20*time.Second, "the machine is a target", hasTargets(t, c, 1))
 	b := balancers(t, c, 1)[0]
 	health := func(h hcloudsim.Health) {
-		if err := c.Cloud.SetTargetHealth(b.ID, hcloudsim.TargetID{Server: b.Targets[0].Server.ID}, 0, h); err != nil {
+		if err := c.Cloud.SetTargetHealth(b.ID, hcloudsim.TargetID{Server: b.Targets[0].Server.ID}, 0,
+			h); err != nil {
 			t.Fatal(err)
 		}
 	}

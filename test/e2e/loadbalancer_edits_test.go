@@ -61,7 +61,8 @@ func edits() []edit {
 			return len(b.Services) == 1 && b.Services[0].DestinationPort == 31999
 		}},
 		{"policy Local", `{"spec":{"externalTrafficPolicy":"Local"}}`, func(b schema.LoadBalancer, svc *corev1.Service) bool {
-			return b.Services[0].HealthCheck.Port == int(svc.Spec.HealthCheckNodePort) && svc.Spec.HealthCheckNodePort != 0
+			return b.Services[0].HealthCheck.Port == int(svc.Spec.HealthCheckNodePort) &&
+				svc.Spec.HealthCheckNodePort != 0
 		}},
 		{"policy Cluster", `{"spec":{"externalTrafficPolicy":"Cluster"}}`, func(b schema.LoadBalancer, _ *corev1.Service) bool {
 			return b.Services[0].HealthCheck.Port == 10256
@@ -177,7 +178,8 @@ func nodeChurn(t *testing.T, c *cluster.Cluster) {
 		{"the selector goes", "", "", annotate("node-selector", ""), 2},
 	} {
 		if step.node != "" {
-			if _, err := c.Client.CoreV1().Nodes().Patch(t.Context(), step.node, types.MergePatchType, []byte(step.patch), metav1.PatchOptions{}); err != nil {
+			if _, err := c.Client.CoreV1().Nodes().Patch(t.Context(), step.node, types.MergePatchType,
+				[]byte(step.patch), metav1.PatchOptions{}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -244,7 +246,12 @@ func TestOnlyOurClassIsServed(t *testing.T) {
 	c := start(t, hcloudsim.Options{})
 	startManager(t, c, cluster.ManagerOptions{Config: c.CloudConfig() + "  classless: false\n"})
 	for name, class := range map[string]string{"ours": "underlay.dev/hcloud", "theirs": "example.com/other", "classless": ""} {
-		svc := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{{Port: 80}}}}
+		svc := &corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec: corev1.ServiceSpec{
+				Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{{Port: 80}},
+			},
+		}
 		if class != "" {
 			svc.Spec.LoadBalancerClass = &class
 		}
@@ -255,7 +262,8 @@ func TestOnlyOurClassIsServed(t *testing.T) {
 	eventually(t, 30*time.Second, "our class has an address", hasAddress(t, c, "ours"))
 	balancers(t, c, 1)
 	for _, name := range []string{"theirs", "classless"} {
-		if svc := service(t, c, name); len(svc.Finalizers) != 0 || len(svc.Status.Conditions) != 0 || len(svc.Status.LoadBalancer.Ingress) != 0 {
+		if svc := service(t, c, name); len(svc.Finalizers) != 0 || len(svc.Status.Conditions) != 0 ||
+			len(svc.Status.LoadBalancer.Ingress) != 0 {
 			t.Errorf("%s was touched: %v, %+v", name, svc.Finalizers, svc.Status)
 		}
 	}

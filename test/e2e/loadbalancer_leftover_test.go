@@ -23,7 +23,9 @@ func TestAServiceThatChangedWhileNoControllerRan(t *testing.T) {
 	for _, name := range []string{"web", "unknown"} {
 		svc := &corev1.Service{
 			ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: []string{"service.kubernetes.io/load-balancer-cleanup"}},
-			Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{{Port: 80}}},
+			Spec: corev1.ServiceSpec{
+				Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{{Port: 80}},
+			},
 		}
 		svc, err := c.Client.CoreV1().Services("default").Create(ctx, svc, metav1.CreateOptions{})
 		if err != nil {

@@ -49,8 +49,9 @@ func TestPodsAreTargets(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "web", Annotations: map[string]string{"underlay.dev/targets": "pods"}},
 		Spec: corev1.ServiceSpec{
 			Type: corev1.ServiceTypeLoadBalancer, AllocateLoadBalancerNodePorts: new(bool),
-			IPFamilies: []corev1.IPFamily{corev1.IPv6Protocol}, IPFamilyPolicy: new(corev1.IPFamilyPolicySingleStack),
-			Ports: []corev1.ServicePort{{Port: 80, TargetPort: intstr.FromInt32(8080)}},
+			IPFamilies:     []corev1.IPFamily{corev1.IPv6Protocol},
+			IPFamilyPolicy: new(corev1.IPFamilyPolicySingleStack),
+			Ports:          []corev1.ServicePort{{Port: 80, TargetPort: intstr.FromInt32(8080)}},
 		},
 	}
 	svc, err := c.Client.CoreV1().Services("default").Create(t.Context(), svc, metav1.CreateOptions{})
@@ -89,7 +90,9 @@ func TestPodsAreTargets(t *testing.T) {
 	plane := c.Cloud.DataPlane().LoadBalancers[0]
 	for _, text := range opened(t.Context()) {
 		i, err := podingress.Parse(text)
-		if err != nil || len(i.Sources) != 2 || !slices.Contains(i.Sources, netip.PrefixFrom(plane.IPv6, 128)) || len(i.Endpoints) != 1 || i.Endpoints[0].Port() != 8080 {
+		if err != nil || len(i.Sources) != 2 ||
+			!slices.Contains(i.Sources, netip.PrefixFrom(plane.IPv6, 128)) || len(i.Endpoints) != 1 ||
+			i.Endpoints[0].Port() != 8080 {
 			t.Errorf("opened: %s, %v", text, err)
 		}
 	}

@@ -50,7 +50,8 @@ func TestServicesShareALoadBalancer(t *testing.T) {
 	eventually(t, 30*time.Second, "two Services have one load balancer", func(context.Context) (bool, string) {
 		web, mail := service(t, c, "web"), service(t, c, "mail")
 		all := c.Cloud.LoadBalancers()
-		same := len(web.Status.LoadBalancer.Ingress) > 0 && len(mail.Status.LoadBalancer.Ingress) > 0 && web.Status.LoadBalancer.Ingress[0].IP == mail.Status.LoadBalancer.Ingress[0].IP
+		same := len(web.Status.LoadBalancer.Ingress) > 0 && len(mail.Status.LoadBalancer.Ingress) > 0 &&
+			web.Status.LoadBalancer.Ingress[0].IP == mail.Status.LoadBalancer.Ingress[0].IP
 		return same && len(all) == 1 && slices.Equal(listening(0), []int{25, 80, 443}), fmt.Sprintf("%d load balancers, ports %v, %+v %+v", len(all), listening(0), web.Status, mail.Status)
 	})
 	create("late", 80, 81)
@@ -75,7 +76,8 @@ func TestServicesShareALoadBalancer(t *testing.T) {
 		_, late := c.Client.CoreV1().Services("default").Get(ctx, "late", metav1.GetOptions{})
 		_, mail := c.Client.CoreV1().Services("default").Get(ctx, "mail", metav1.GetOptions{})
 		all := c.Cloud.LoadBalancers()
-		return apierrors.IsNotFound(late) && apierrors.IsNotFound(mail) && len(all) == 1 && slices.Equal(listening(0), []int{80, 443}),
+		return apierrors.IsNotFound(late) && apierrors.IsNotFound(mail) && len(all) == 1 &&
+				slices.Equal(listening(0), []int{80, 443}),
 			fmt.Sprintf("%d load balancers, %v, %v", len(all), late, mail)
 	})
 }

@@ -24,7 +24,9 @@ func TestALoadBalancerIsTakenOver(t *testing.T) {
 	ctx := t.Context()
 	svc := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: "web", Finalizers: []string{"service.kubernetes.io/load-balancer-cleanup"}},
-		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{{Port: 80}}},
+		Spec: corev1.ServiceSpec{
+			Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{{Port: 80}},
+		},
 	}
 	svc, err := c.Client.CoreV1().Services("default").Create(ctx, svc, metav1.CreateOptions{})
 	if err != nil {
@@ -42,7 +44,9 @@ func TestALoadBalancerIsTakenOver(t *testing.T) {
 		})
 	}
 	before := balancers(t, c, 2)
-	svc.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: before[0].PublicNet.IPv4.IP}, {IP: before[0].PublicNet.IPv6.IP}}
+	svc.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{
+		{IP: before[0].PublicNet.IPv4.IP}, {IP: before[0].PublicNet.IPv6.IP},
+	}
 	if _, err := c.Client.CoreV1().Services("default").UpdateStatus(ctx, svc, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +80,8 @@ func TestALoadBalancerIsTakenOver(t *testing.T) {
 // request sends a request to the cloud that the manager would not.
 func request(t *testing.T, c *cluster.Cluster, path, body string) {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, c.CloudURL+path, strings.NewReader(body))
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, c.CloudURL+path,
+		strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -75,7 +75,8 @@ func TestAServiceGetsALoadBalancer(t *testing.T) {
 	}
 	createService(t, c, "web", corev1.ServiceExternalTrafficPolicyLocal, "underlay.dev/primary-ipv4", "web")
 	eventually(t, 20*time.Second, "the Service has its address again", hasAddress(t, c, "web"))
-	if again := balancers(t, c, 1)[0]; again.ID == balancer.ID || balancer.PublicNet.IPv4.IP != ip.IP || again.PublicNet.IPv4.IP != ip.IP {
+	if again := balancers(t, c, 1)[0]; again.ID == balancer.ID ||
+		balancer.PublicNet.IPv4.IP != ip.IP || again.PublicNet.IPv4.IP != ip.IP {
 		t.Errorf("load balancers %d with %s and %d with %s, want two with %s", balancer.ID, balancer.PublicNet.IPv4.IP, again.ID, again.PublicNet.IPv4.IP, ip.IP)
 	}
 	for _, e := range audited(t, c, "") {
@@ -131,7 +132,8 @@ func TestAForeignLoadBalancerIsLeftAlone(t *testing.T) {
 		return len(list.Items) == 1 && list.Items[0].InvolvedObject.Name == "second", fmt.Sprint(len(list.Items), " Events")
 	})
 	after := balancers(t, c, 1)[0]
-	if after.ID != before.ID || after.Services[0].DestinationPort != before.Services[0].DestinationPort {
+	if after.ID != before.ID ||
+		after.Services[0].DestinationPort != before.Services[0].DestinationPort {
 		t.Errorf("the first Service's load balancer changed: %+v, was %+v", after, before)
 	}
 	// The controller relies on this when a name is reused by another Service: a UID in a patch must
@@ -143,7 +145,10 @@ func TestAForeignLoadBalancerIsLeftAlone(t *testing.T) {
 	}
 }
 
-func createService(t *testing.T, c *cluster.Cluster, name string, policy corev1.ServiceExternalTrafficPolicy, annotations ...string) {
+func createService(
+	t *testing.T, c *cluster.Cluster, name string, policy corev1.ServiceExternalTrafficPolicy,
+	annotations ...string,
+) {
 	t.Helper()
 	svc := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{}},
@@ -177,7 +182,9 @@ func service(t *testing.T, c *cluster.Cluster, name string) *corev1.Service {
 	return svc
 }
 
-func hasAddress(t *testing.T, c *cluster.Cluster, name string) func(context.Context) (bool, string) {
+func hasAddress(
+	t *testing.T, c *cluster.Cluster, name string,
+) func(context.Context) (bool, string) {
 	return func(context.Context) (bool, string) {
 		ingress := service(t, c, name).Status.LoadBalancer.Ingress
 		return len(ingress) > 0 && ingress[0].IP != "", fmt.Sprint(ingress)

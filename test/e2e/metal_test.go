@@ -114,7 +114,9 @@ func TestMetalMachinesJoinAndStay(t *testing.T) {
 // startRack is start with a short grace period of Nodes.
 func startRack(t *testing.T) *cluster.Cluster {
 	t.Helper()
-	return startWith(t, cluster.Options{ControlPlane: controlplane.Options{NodeMonitorGracePeriod: 6 * time.Second}})
+	return startWith(t, cluster.Options{
+		ControlPlane: controlplane.Options{NodeMonitorGracePeriod: 6 * time.Second},
+	})
 }
 
 // expectKept waits until the Nodes aren't ready, and then for a dozen intervals of their checks.
@@ -131,9 +133,10 @@ func expectKept(t *testing.T, c *cluster.Cluster, names ...string) {
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Second)
 	defer cancel()
-	err := wait.PollUntilContextCancel(ctx, 250*time.Millisecond, true, func(context.Context) (bool, error) {
-		return len(nodes(t.Context(), t, c)) < 3, nil
-	})
+	err := wait.PollUntilContextCancel(ctx, 250*time.Millisecond, true,
+		func(context.Context) (bool, error) {
+			return len(nodes(t.Context(), t, c)) < 3, nil
+		})
 	if ctx.Err() == nil {
 		t.Errorf("a Node was deleted because its machine is unknown (%v)", err)
 	}

@@ -67,7 +67,8 @@ func TestMovingFromTheHetznerController(t *testing.T) {
 		}
 	}
 	after := balancers(t, c, 1)[0]
-	if after.ID != before.ID || after.Services[0].HealthCheck.Port != before.Services[0].HealthCheck.Port {
+	if after.ID != before.ID ||
+		after.Services[0].HealthCheck.Port != before.Services[0].HealthCheck.Port {
 		t.Errorf("the load balancer was %+v, is %+v", before, after)
 	}
 	if n := privateTargets(after); n != 0 || after.Labels["underlay.dev/kept"] != "public-targets" {
@@ -153,7 +154,9 @@ func balancerOfThePeer(t *testing.T, c *cluster.Cluster) schema.LoadBalancer {
 				"load-balancer.hetzner.cloud/location": "fsn1", "load-balancer.hetzner.cloud/name": "shop",
 			},
 		},
-		Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{{Port: 80}}},
+		Spec: corev1.ServiceSpec{
+			Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{{Port: 80}},
+		},
 	}
 	svc, err := c.Client.CoreV1().Services("default").Create(t.Context(), svc, metav1.CreateOptions{})
 	if err != nil {
@@ -172,7 +175,9 @@ func balancerOfThePeer(t *testing.T, c *cluster.Cluster) schema.LoadBalancer {
 		return len(b.PrivateNet) == 1 && len(b.Targets) == 3, fmt.Sprintf("%+v", b)
 	})
 	made := balancers(t, c, 1)[0]
-	svc.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: made.PublicNet.IPv4.IP}, {IP: made.PublicNet.IPv6.IP}}
+	svc.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{
+		{IP: made.PublicNet.IPv4.IP}, {IP: made.PublicNet.IPv6.IP},
+	}
 	if _, err := c.Client.CoreV1().Services("default").UpdateStatus(t.Context(), svc, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -195,7 +200,10 @@ func leaseOfThePeer(t *testing.T, c *cluster.Cluster) {
 	renewed := metav1.NewMicroTime(time.Now().Add(-time.Minute))
 	lease := &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Name: "cloud-controller-manager"},
-		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: &seconds, RenewTime: &renewed, AcquireTime: &renewed},
+		Spec: coordinationv1.LeaseSpec{
+			HolderIdentity: &holder, LeaseDurationSeconds: &seconds, RenewTime: &renewed,
+			AcquireTime: &renewed,
+		},
 	}
 	if _, err := c.Client.CoordinationV1().Leases("kube-system").Create(t.Context(), lease, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)

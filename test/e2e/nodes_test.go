@@ -20,7 +20,10 @@ import (
 
 func TestThreeMachinesJoin(t *testing.T) {
 	t.Parallel()
-	c := start(t, hcloudsim.Options{ActionTime: 300 * time.Millisecond, ActionJitter: 200 * time.Millisecond, Latency: 20 * time.Millisecond})
+	c := start(t, hcloudsim.Options{
+		ActionTime: 300 * time.Millisecond, ActionJitter: 200 * time.Millisecond,
+		Latency: 20 * time.Millisecond,
+	})
 	startManager(t, c, cluster.ManagerOptions{})
 	for i := range 3 {
 		addMachine(t, c, fmt.Sprint("node-", i))
@@ -83,7 +86,8 @@ func expectNodeDescribed(t *testing.T, c *cluster.Cluster, name string) {
 	for _, a := range n.Status.Addresses {
 		kinds[a.Type]++
 	}
-	if kinds[corev1.NodeHostName] != 1 || kinds[corev1.NodeInternalIP] != 1 || kinds[corev1.NodeExternalIP] != 1 {
+	if kinds[corev1.NodeHostName] != 1 || kinds[corev1.NodeInternalIP] != 1 ||
+		kinds[corev1.NodeExternalIP] != 1 {
 		t.Errorf("addresses %v, want a host name, one internal and one external", n.Status.Addresses)
 	}
 	if !strings.HasPrefix(n.Spec.ProviderID, "hcloud://") {
@@ -95,7 +99,9 @@ func expectNodeDescribed(t *testing.T, c *cluster.Cluster, name string) {
 // fail, and each waiting Node shows the reason.
 func TestMoreNodesThanRoutes(t *testing.T) {
 	t.Parallel()
-	c := start(t, hcloudsim.Options{ActionTime: 20 * time.Millisecond, AttachmentLimit: 200, RateLimit: 100_000})
+	c := start(t, hcloudsim.Options{
+		ActionTime: 20 * time.Millisecond, AttachmentLimit: 200, RateLimit: 100_000,
+	})
 	startManager(t, c, cluster.ManagerOptions{Args: append(defaultLease(), "--kube-api-qps=200", "--kube-api-burst=300")})
 	for i := range 120 {
 		addMachine(t, c, fmt.Sprintf("node-%03d", i))
@@ -136,7 +142,9 @@ func TestMoreNodesThanRoutes(t *testing.T) {
 	})
 }
 
-func eventsPerNode(ctx context.Context, t *testing.T, c *cluster.Cluster, reason string) map[string]int {
+func eventsPerNode(
+	ctx context.Context, t *testing.T, c *cluster.Cluster, reason string,
+) map[string]int {
 	t.Helper()
 	list, err := c.Client.CoreV1().Events("").List(ctx, metav1.ListOptions{
 		FieldSelector: fields.Set{"reason": reason, "involvedObject.kind": "Node"}.String(),
@@ -255,7 +263,8 @@ func TestWhatWasThereBefore(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "old"},
 		Spec:       corev1.NodeSpec{PodCIDR: "10.244.0.0/24", PodCIDRs: []string{"10.244.0.0/24", "fd00:10:244::/64"}, ProviderID: "hrobot://77"},
 	}
-	if _, err := c.Client.CoreV1().Nodes().Create(t.Context(), taken, metav1.CreateOptions{}); err != nil {
+	if _, err := c.Client.CoreV1().Nodes().Create(t.Context(), taken,
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	startManager(t, c, cluster.ManagerOptions{})

@@ -48,7 +48,11 @@ func newAPIServer(changed func(before, after *corev1.Node, managed bool)) *apiSe
 	return a
 }
 
-func (c *collection) group() schema.GroupResource { return schema.GroupResource{Resource: c.resource} }
+func (c *collection) group() schema.GroupResource {
+	return schema.GroupResource{
+		Resource: c.resource,
+	}
+}
 
 // put stores a new version. The caller holds the lock.
 func (a *apiServer) put(c *collection, kind watch.EventType, o fakeapi.Object, managed bool) {
@@ -141,7 +145,9 @@ func (a *apiServer) update(c *collection, old fakeapi.Object, body []byte) (any,
 	return o, nil
 }
 
-func (a *apiServer) patch(c *collection, old fakeapi.Object, sub, kind string, body []byte) (any, error) {
+func (a *apiServer) patch(
+	c *collection, old fakeapi.Object, sub, kind string, body []byte,
+) (any, error) {
 	before, err := json.Marshal(old)
 	if err != nil {
 		return nil, err
@@ -177,7 +183,8 @@ func (a *apiServer) patch(c *collection, old fakeapi.Object, sub, kind string, b
 // mergePatch applies a patch by RFC 7386.
 func mergePatch(before, patch []byte) ([]byte, error) {
 	var target, changes map[string]any
-	if err := errors.Join(json.Unmarshal(before, &target), json.Unmarshal(patch, &changes)); err != nil {
+	if err := errors.Join(json.Unmarshal(before, &target), json.Unmarshal(patch,
+		&changes)); err != nil {
 		return nil, err
 	}
 	merge(target, changes)

@@ -83,7 +83,9 @@ func (s *schedule) register(m *machine) {
 	s.api.register(kubelet(m.name, m.server, s.cloud.address(m.server), known))
 	if !known {
 		name, server := m.name, m.server
-		time.AfterFunc(time.Duration(s.rng.IntN(5000))*time.Millisecond, func() { s.providerID(name, server) })
+		time.AfterFunc(time.Duration(s.rng.IntN(5000))*time.Millisecond, func() {
+			s.providerID(name, server)
+		})
 	}
 }
 
@@ -202,7 +204,9 @@ func (s *schedule) move() {
 	}
 	to := netip.AddrFrom4([4]byte{10, 0, 200, byte(1 + s.rng.IntN(250))})
 	s.cloud.move(m.server, to, time.Duration(s.rng.IntN(20))*time.Second)
-	s.api.edit(m.name, func(node *corev1.Node) { node.Status.Addresses = internalIP(s.cloud.address(m.server)) })
+	s.api.edit(m.name, func(node *corev1.Node) {
+		node.Status.Addresses = internalIP(s.cloud.address(m.server))
+	})
 }
 
 func (s *schedule) handOver() {

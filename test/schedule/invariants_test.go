@@ -54,7 +54,7 @@ type invariants struct {
 	deletes  map[string]sending         // accepted deletions by managers that have no effect yet
 	unstored bool                       // the last request for the record of routes failed
 	unproven map[string]bool            // routes that were created then
-	excused  time.Time                  // until then a missing route isn't noticed: outage, or no leader
+	excused  time.Time                  // until then a route may be missing: outage, no leader
 	detected map[string]int             // counters of events, so that a schedule without them shows
 }
 
@@ -82,9 +82,12 @@ type former struct {
 
 func newInvariants() *invariants {
 	return &invariants{
-		nodes: map[string]*member{}, left: map[netip.Prefix]former{}, routes: map[netip.Prefix]netip.Addr{},
-		since: map[netip.Prefix]time.Time{}, servers: map[int64]netip.Addr{}, moved: map[int64]time.Time{},
-		ended: map[string]time.Time{}, deletes: map[string]sending{}, unproven: map[string]bool{}, detected: map[string]int{},
+		nodes: map[string]*member{}, left: map[netip.Prefix]former{},
+		routes: map[netip.Prefix]netip.Addr{},
+		since:  map[netip.Prefix]time.Time{}, servers: map[int64]netip.Addr{},
+		moved: map[int64]time.Time{},
+		ended: map[string]time.Time{}, deletes: map[string]sending{}, unproven: map[string]bool{},
+		detected: map[string]int{},
 	}
 }
 
@@ -125,7 +128,9 @@ func (v *invariants) nodeChanged(before, after *corev1.Node, managed bool) {
 	defer v.mu.Unlock()
 	if before == nil {
 		v.write("Node %s/%s is there", after.Name, after.UID)
-		v.nodes[after.Name] = &member{name: after.Name, uid: after.UID, born: time.Now(), server: serverOf(after)}
+		v.nodes[after.Name] = &member{
+			name: after.Name, uid: after.UID, born: time.Now(), server: serverOf(after),
+		}
 		return
 	}
 	m := v.nodes[before.Name]
@@ -188,7 +193,8 @@ func (v *invariants) handedOut(m *member) {
 				v.find("routed: %s gets %s, to which a stranger's route via %s stands since %s", m.name, p, via, time.Since(v.since[dst]))
 			}
 		}
-		if was, had := v.left[p]; had && time.Since(was.at) < quarantine && (was.name != m.name || was.server != m.server || m.server == 0) {
+		if was, had := v.left[p]; had && time.Since(was.at) < quarantine &&
+			(was.name != m.name || was.server != m.server || m.server == 0) {
 			v.find("quarantine: %s gets %s, which %s had until %s ago", m.name, p, was.name, time.Since(was.at))
 		} else if had && time.Since(was.at) < quarantine {
 			v.detected["machines that came back"]++
@@ -206,7 +212,8 @@ func (v *invariants) said(m *member) {
 	v.settle()
 	// A list that is newer than the Node may have shown a route that was deleted before the Node
 	// had its podCIDR.
-	if before := v.ended[deletion(m.podCIDR.String(), address.String())]; m.stood.IsZero() && before.After(m.born) {
+	if before := v.ended[deletion(m.podCIDR.String(), address.String())]; m.stood.IsZero() &&
+		before.After(m.born) {
 		m.stood = before
 	}
 	switch {
@@ -375,7 +382,8 @@ func (v *invariants) heard(sent sending, body []byte, answer *http.Response) {
 	key := deletion(route.Destination.String(), route.Gateway.String())
 	v.deletes[key] = sent
 	// In a cloud that shows effects at once the route was deleted before the response.
-	if at, gone := v.ended[key]; gone && !at.Before(sent.at) && v.routes[route.Destination] != route.Gateway {
+	if at, gone := v.ended[key]; gone && !at.Before(sent.at) &&
+		v.routes[route.Destination] != route.Gateway {
 		v.deleted(route.Destination, route.Gateway)
 	}
 }

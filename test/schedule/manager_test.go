@@ -52,7 +52,10 @@ type manager struct {
 type way struct{ api, cloud *line }
 
 // start creates a manager. It fails with the errors at which a real one would exit.
-func start(parent context.Context, name string, first bool, leading func(context.Context) error, road func(*process) way) (*manager, error) {
+func start(
+	parent context.Context, name string, first bool, leading func(context.Context) error,
+	road func(*process) way,
+) (*manager, error) {
 	ctx, cancel := context.WithCancel(parent)
 	m := &manager{process: newProcess(cancel), name: name}
 	to := road(m.process)
@@ -100,7 +103,10 @@ func findNetwork(ctx context.Context, transport http.RoundTripper) (*hetzner.Net
 }
 
 // assemble creates the controllers, connects them, and runs them.
-func (m *manager) assemble(ctx context.Context, client kubernetes.Interface, factory informers.SharedInformerFactory, network *hetzner.Network, first bool, leading func(context.Context) error) error {
+func (m *manager) assemble(
+	ctx context.Context, client kubernetes.Interface, factory informers.SharedInformerFactory,
+	network *hetzner.Network, first bool, leading func(context.Context) error,
+) error {
 	recorder, registry := &record.FakeRecorder{}, metrics.NewKubeRegistry()
 	nodes := factory.Core().V1().Nodes()
 	var state routecontroller.State

@@ -51,7 +51,9 @@ func newProject(seed uint64, changed func(hcloudsim.DataPlane)) (*project, error
 
 // rent creates a server, at a given address or any.
 func (p *project) rent(name string, at netip.Addr) (id int64, err error) {
-	server, err := p.sim.CreateServer(hcloudsim.ServerSeed{Name: name, Network: p.network, PrivateIP: at})
+	server, err := p.sim.CreateServer(hcloudsim.ServerSeed{
+		Name: name, Network: p.network, PrivateIP: at,
+	})
 	return server.ID, err
 }
 
@@ -92,20 +94,25 @@ func (p *project) ref() *hcloud.Network { return &hcloud.Network{ID: p.network} 
 
 func route(dst netip.Prefix, via netip.Addr) hcloud.NetworkRoute {
 	return hcloud.NetworkRoute{
-		Destination: &net.IPNet{IP: dst.Addr().AsSlice(), Mask: net.CIDRMask(dst.Bits(), 32)}, Gateway: via.AsSlice(),
+		Destination: &net.IPNet{IP: dst.Addr().AsSlice(), Mask: net.CIDRMask(dst.Bits(), 32)},
+		Gateway:     via.AsSlice(),
 	}
 }
 
 func (p *project) addRoute(dst netip.Prefix, via netip.Addr) {
 	byHand(func(ctx context.Context) error {
-		_, _, err := p.api.Network.AddRoute(ctx, p.ref(), hcloud.NetworkAddRouteOpts{Route: route(dst, via)})
+		_, _, err := p.api.Network.AddRoute(ctx, p.ref(), hcloud.NetworkAddRouteOpts{
+			Route: route(dst, via),
+		})
 		return err
 	})
 }
 
 func (p *project) deleteRoute(dst netip.Prefix, via netip.Addr) {
 	byHand(func(ctx context.Context) error {
-		_, _, err := p.api.Network.DeleteRoute(ctx, p.ref(), hcloud.NetworkDeleteRouteOpts{Route: route(dst, via)})
+		_, _, err := p.api.Network.DeleteRoute(ctx, p.ref(), hcloud.NetworkDeleteRouteOpts{
+			Route: route(dst, via),
+		})
 		if hcloud.IsError(err, hcloud.ErrorCodeNotFound) {
 			return nil
 		}
@@ -117,12 +124,16 @@ func (p *project) deleteRoute(dst netip.Prefix, via netip.Addr) {
 func (p *project) move(id int64, to netip.Addr, between time.Duration) {
 	server := &hcloud.Server{ID: id}
 	byHand(func(ctx context.Context) error {
-		_, _, err := p.api.Server.DetachFromNetwork(ctx, server, hcloud.ServerDetachFromNetworkOpts{Network: p.ref()})
+		_, _, err := p.api.Server.DetachFromNetwork(ctx, server, hcloud.ServerDetachFromNetworkOpts{
+			Network: p.ref(),
+		})
 		return err
 	})
 	time.Sleep(between) // virtual
 	byHand(func(ctx context.Context) error {
-		_, _, err := p.api.Server.AttachToNetwork(ctx, server, hcloud.ServerAttachToNetworkOpts{Network: p.ref(), IP: to.AsSlice()})
+		_, _, err := p.api.Server.AttachToNetwork(ctx, server, hcloud.ServerAttachToNetworkOpts{
+			Network: p.ref(), IP: to.AsSlice(),
+		})
 		return err
 	})
 }
@@ -131,7 +142,9 @@ func (p *project) move(id int64, to netip.Addr, between time.Duration) {
 func kubelet(name string, server int64, address netip.Addr, known bool) *corev1.Node {
 	node := &corev1.Node{}
 	node.Name = name
-	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	node.Status.Conditions = []corev1.NodeCondition{
+		{Type: corev1.NodeReady, Status: corev1.ConditionTrue},
+	}
 	node.Status.Addresses = internalIP(address)
 	if known {
 		node.Spec.ProviderID = kube.FormatProviderID(server)

@@ -184,7 +184,9 @@ func (l *line) later(req *http.Request, body []byte, sent time.Time, after time.
 	})
 }
 
-func (l *line) deliver(ctx context.Context, req *http.Request, body []byte, sent time.Time) (*http.Response, error) {
+func (l *line) deliver(
+	ctx context.Context, req *http.Request, body []byte, sent time.Time,
+) (*http.Response, error) {
 	req = req.Clone(ctx)
 	req.Body = io.NopCloser(bytes.NewReader(body))
 	answer, err := l.next.RoundTrip(req)

@@ -94,7 +94,8 @@ func open(t *testing.T, look *survey.Snapshot, width, height int, before ...step
 	})
 	t.Cleanup(stop)
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
-		chromedp.ExecPath(chromium(t)), chromedp.WindowSize(width, height), chromedp.UserDataDir(t.TempDir()),
+		chromedp.ExecPath(chromium(t)), chromedp.WindowSize(width, height),
+		chromedp.UserDataDir(t.TempDir()),
 		chromedp.Flag("force-color-profile", "srgb"), chromedp.Flag("hide-scrollbars", true),
 		chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-gpu", true),
 	)
@@ -162,7 +163,8 @@ func ask[T any](b *tab, expression string) T {
 // until waits for an expression to be true.
 func (b *tab) until(expression string) {
 	b.Helper()
-	if _, err := chromedp.Run(b.ctx, chromedp.Poll[bool](expression, chromedp.WithPollingTimeout(20*time.Second))); err != nil {
+	if _, err := chromedp.Run(b.ctx, chromedp.Poll[bool](expression,
+		chromedp.WithPollingTimeout(20*time.Second))); err != nil {
 		b.Fatalf("%s: never: %v", expression, err)
 	}
 }

@@ -26,7 +26,10 @@ func (b *tab) press(keys ...string) {
 // sends the character separately, to the element that has the focus by then.
 func (b *tab) key(name, code, text string, number int64) {
 	b.Helper()
-	press := input.DispatchKeyEventParams{Type: input.DispatchKeyEventTypeKeyDown, Key: name, Code: code, Text: text, WindowsVirtualKeyCode: number}
+	press := input.DispatchKeyEventParams{
+		Type: input.DispatchKeyEventTypeKeyDown, Key: name, Code: code, Text: text,
+		WindowsVirtualKeyCode: number,
+	}
 	b.do(call(input.DispatchKeyEvent, press))
 	press.Type, press.Text = input.DispatchKeyEventTypeKeyUp, ""
 	b.do(call(input.DispatchKeyEvent, press))

@@ -23,9 +23,10 @@ var update = flag.Bool("update", false, "make the pictures of the documents anew
 
 // scheme makes the browser prefer light or dark pages, without motion.
 func scheme(name string) step {
-	return call(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{
-		{Name: "prefers-color-scheme", Value: name}, {Name: "prefers-reduced-motion", Value: "reduce"},
-	}})
+	return call(emulation.SetEmulatedMedia,
+		emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{
+			{Name: "prefers-color-scheme", Value: name}, {Name: "prefers-reduced-motion", Value: "reduce"},
+		}})
 }
 
 func eventful(t *testing.T, count int) *survey.Snapshot {
@@ -50,7 +51,9 @@ func small(t *testing.T, shot []byte) []byte {
 			used[full.At(x, y)]++
 		}
 	}
-	palette := slices.SortedFunc(maps.Keys(used), func(a, b color.Color) int { return used[b] - used[a] })
+	palette := slices.SortedFunc(maps.Keys(used), func(a, b color.Color) int {
+		return used[b] - used[a]
+	})
 	flat := image.NewPaletted(box, palette[:min(len(palette), 256)])
 	nearest := map[color.Color]uint8{}
 	for y := range box.Dy() {

@@ -52,7 +52,10 @@ func newFabric(t *testing.T) *fabric {
 	if _, err := exec.LookPath("bird"); err != nil {
 		complete.Skip(t, "bird isn't installed: apt install bird2")
 	}
-	f := &fabric{t: t, router: netns.New(t), client: netns.New(t), nodes: map[string]*netns.Space{}, dir: t.TempDir()}
+	f := &fabric{
+		t: t, router: netns.New(t), client: netns.New(t), nodes: map[string]*netns.Space{},
+		dir: t.TempDir(),
+	}
 	f.router.Run("ip", "link", "add", "segment", "type", "bridge")
 	f.router.Run("ip", "link", "set", "segment", "up")
 	for name := range map[string]int{"a": 0, "b": 0} {
@@ -234,7 +237,9 @@ func of(node string, prefixes []netip.Prefix, peers ...netip.Addr) wanted {
 		if a.Is6() {
 			name = "router6"
 		}
-		w.Peers = append(w.Peers, secretPeer{Peer: bgp.Peer{Name: name, Address: a, Port: 179, ASN: routerASN, HoldTime: 9 * time.Second}})
+		w.Peers = append(w.Peers, secretPeer{
+			Peer: bgp.Peer{Name: name, Address: a, Port: 179, ASN: routerASN, HoldTime: 9 * time.Second},
+		})
 	}
 	return w
 }

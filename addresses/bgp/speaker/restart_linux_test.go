@@ -67,7 +67,8 @@ func TestASpeakerIsReplaced(t *testing.T) {
 			first.set(w)
 			b.set(of("b", hosts(service4), router4))
 			f.until(soon, "all routes", func() bool {
-				return f.hops(bgp.Host(service4)) == 2 && f.hops(bgp.Host(service6)) == 1 && f.hops(bgp.Host(gone)) == 1
+				return f.hops(bgp.Host(service4)) == 2 && f.hops(bgp.Host(service6)) == 1 &&
+					f.hops(bgp.Host(gone)) == 1
 			})
 			mentions := f.routeChanges()
 			end(first)

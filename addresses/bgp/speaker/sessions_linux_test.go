@@ -123,7 +123,9 @@ func TestCommunities(t *testing.T) {
 	marked := func(what netip.Addr, texts ...string) func() bool {
 		return func() bool {
 			out := f.ask("show", "route", "for", what.String(), "all")
-			return !slices.ContainsFunc(texts, func(text string) bool { return !strings.Contains(out, text) })
+			return !slices.ContainsFunc(texts, func(text string) bool {
+				return !strings.Contains(out, text)
+			})
 		}
 	}
 	f.until(soon, "both", marked(service4, "BGP.community: (64512,100) (65535,7)"))
@@ -172,7 +174,9 @@ func TestTheRouterRestarts(t *testing.T) {
 	f.route(sessions...)
 	a := speak(t, f.nodes["a"])
 	a.set(of("a", hosts(service4, service6), router4, router6))
-	present := func() bool { return f.hops(bgp.Host(service4)) == 1 && f.hops(bgp.Host(service6)) == 1 }
+	present := func() bool {
+		return f.hops(bgp.Host(service4)) == 1 && f.hops(bgp.Host(service6)) == 1
+	}
 	f.until(soon, "the routes", present)
 	f.bird.Kill()
 	f.until(soon, "the sessions' end", func() bool { return !a.state("router4").Established && !a.state("router6").Established })
@@ -195,7 +199,8 @@ func TestInternalSession(t *testing.T) {
 	f.until(soon, "the route", func() bool { return f.hops(bgp.Host(service4)) == 1 })
 }
 
-// With an ASN that the router doesn't expect, there is no session, and another ASN starts a new one.
+// With an ASN that the router doesn't expect, there is no session, and another ASN starts a new
+// one.
 func TestAnotherNumber(t *testing.T) {
 	t.Parallel()
 	f := newFabric(t)

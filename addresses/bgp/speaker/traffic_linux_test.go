@@ -106,7 +106,9 @@ func ask(t *testing.T, client *netns.Space, a netip.Addr) *flows {
 }
 
 // question sends a request at every tick until the end, one after another.
-func (f *flows) question(ctx context.Context, every time.Duration, once func(number uint64) (string, error)) {
+func (f *flows) question(
+	ctx context.Context, every time.Duration, once func(number uint64) (string, error),
+) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for number := uint64(0); ; number++ {
@@ -173,7 +175,9 @@ func TestNodesComeAndGo(t *testing.T) {
 				speakers[node] = speak(t, n)
 				speakers[node].set(of(node, hosts(service), router))
 			}
-			announced := func(want int) func() bool { return func() bool { return f.hops(bgp.Host(service)) == want } }
+			announced := func(want int) func() bool {
+				return func() bool { return f.hops(bgp.Host(service)) == want }
+			}
 			f.until(soon, "two next hops", announced(2))
 			clients := ask(t, f.client, service)
 			f.until(soon, "both serve", func() bool { return clients.answers("a") > 0 && clients.answers("b") > 0 })

@@ -142,7 +142,8 @@ func TestATakeover(t *testing.T) {
 	began := time.Now()
 	rb.Set(b.hold(2))
 	await(t, 5*time.Second, "echoes by the next machine", func() bool {
-		return four.last.Load() > began.Add(50*time.Millisecond).UnixNano() && six.last.Load() > began.Add(50*time.Millisecond).UnixNano()
+		return four.last.Load() > began.Add(50*time.Millisecond).UnixNano() &&
+			six.last.Load() > began.Add(50*time.Millisecond).UnixNano()
 	})
 	took := time.Since(began)
 	t.Logf("after %s both answer again", took)

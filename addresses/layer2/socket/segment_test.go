@@ -78,7 +78,9 @@ func (w inside) Join(held []netip.Addr) (err error) {
 	return err
 }
 
-func (h *host) open(ctx context.Context, link layer2.Link, family addresses.Family) (w layer2.Wire, err error) {
+func (h *host) open(
+	ctx context.Context, link layer2.Link, family addresses.Family,
+) (w layer2.Wire, err error) {
 	h.Do(func() { w, err = socket.Open(ctx, link, family) })
 	return inside{w, h}, err
 }
@@ -93,7 +95,8 @@ func (h *host) responder(friends ...*host) (r *layer2.Responder, stop func()) {
 		}
 		return false
 	})
-	ctx, cancel := context.WithCancel(klog.NewContext(context.WithoutCancel(h.t.Context()), logr.Discard()))
+	ctx, cancel := context.WithCancel(klog.NewContext(context.WithoutCancel(h.t.Context()),
+		logr.Discard()))
 	var running sync.WaitGroup
 	running.Go(func() { r.Run(ctx, func() {}) })
 	stop = func() { cancel(); running.Wait() }
@@ -105,7 +108,8 @@ func (h *host) responder(friends ...*host) (r *layer2.Responder, stop func()) {
 // epoch 1 no node has held them before.
 func (h *host) hold(epoch uint64) layer2.Desired {
 	return layer2.Desired{Links: []layer2.Link{h.link}, Assignment: addresses.Assignment{Cluster: "one", Hold: []addresses.Assigned{
-		{Address: address4, Epoch: epoch, Held: epoch > 1}, {Address: address6, Epoch: epoch, Held: epoch > 1},
+		{Address: address4, Epoch: epoch, Held: epoch > 1},
+		{Address: address6, Epoch: epoch, Held: epoch > 1},
 	}}}
 }
 

@@ -65,11 +65,14 @@ func TestARouterAsks(t *testing.T) {
 	r, _ := a.responder()
 	r.Set(layer2.Desired{
 		Links: []layer2.Link{{Name: "eth0", Index: a.link.Index, MAC: a.link.MAC}}, ReplyOn: "eth0",
-		Assignment: addresses.Assignment{Doubt: true, Hold: []addresses.Assigned{{Address: routed, Epoch: 1}}},
+		Assignment: addresses.Assignment{
+			Doubt: true, Hold: []addresses.Assigned{{Address: routed, Epoch: 1}},
+		},
 	})
 	router.poke(routed)
 	router.finds(routed, a)
-	if now := r.State()[0]; now.Sent[layer2.Probe]+now.Sent[layer2.Announce] != 0 || now.Sent[layer2.Reply] == 0 {
+	if now := r.State()[0]; now.Sent[layer2.Probe]+now.Sent[layer2.Announce] != 0 ||
+		now.Sent[layer2.Reply] == 0 {
 		t.Errorf("%+v", now)
 	}
 }
@@ -154,7 +157,8 @@ func TestAStrangerHasTheAddress(t *testing.T) {
 	r, _ := a.responder()
 	r.Set(a.hold(1))
 	for _, state := range awaitPhase(t, r, layer2.Refused) {
-		if state.By.String() != stranger.link.MAC.String() || state.Friend || state.Sent[layer2.Announce] != 0 || state.Sent[layer2.Reply] != 0 {
+		if state.By.String() != stranger.link.MAC.String() || state.Friend ||
+			state.Sent[layer2.Announce] != 0 || state.Sent[layer2.Reply] != 0 {
 			t.Errorf("%+v", state)
 		}
 	}
@@ -184,7 +188,8 @@ func TestAKernelDetectsTheDuplicate(t *testing.T) {
 	}})
 	await(t, 5*time.Second, "a refusal", func() bool {
 		states := second.State()
-		return len(states) == 1 && states[0].Phase == layer2.Refused && states[0].By.String() == a.link.MAC.String()
+		return len(states) == 1 && states[0].Phase == layer2.Refused &&
+			states[0].By.String() == a.link.MAC.String()
 	})
 	for _, state := range r.State() {
 		if state.Phase != layer2.Holding || state.By != (layer2.MAC{}) {
@@ -271,7 +276,9 @@ func TestFilters(t *testing.T) {
 		if family == addresses.IPv6 {
 			address = address6
 		}
-		good, err := layer2.Frame{Kind: layer2.Announce, From: layer2.MAC(b.link.MAC), Address: address}.Ethernet()
+		good, err := layer2.Frame{
+			Kind: layer2.Announce, From: layer2.MAC(b.link.MAC), Address: address,
+		}.Ethernet()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -38,7 +38,8 @@ func (h *host) answersLate(address netip.Addr, after time.Duration) {
 				continue
 			}
 			answer, err := layer2.Frame{
-				Kind: layer2.Reply, From: layer2.MAC(h.link.MAC), Address: address, To: m.ReplyTo, Requester: m.Requester,
+				Kind: layer2.Reply, From: layer2.MAC(h.link.MAC), Address: address, To: m.ReplyTo,
+				Requester: m.Requester,
 			}.Ethernet()
 			if err != nil {
 				h.t.Error(err)

@@ -42,7 +42,9 @@ func TestAskWhoServes(t *testing.T) {
 	for _, address := range []string{"127.0.0.1:0", "[::1]:0"} {
 		at := served(t, "b", address)
 		var trials []connectivity.Trial
-		for _, kind := range []connectivity.Kind{connectivity.TCP, connectivity.UDP, connectivity.MTU, connectivity.Dial} {
+		for _, kind := range []connectivity.Kind{
+			connectivity.TCP, connectivity.UDP, connectivity.MTU, connectivity.Dial,
+		} {
 			trials = append(trials, connectivity.Trial{Path: connectivity.Pod, Kind: kind, From: "a", To: "b", At: at})
 		}
 		for _, r := range TryAll(t.Context(), trials, 0) {

@@ -116,7 +116,8 @@ func measure(b *testing.B, c contender) {
 		{
 			"the holder is parted from all for 20 s",
 			func(m *netlab.Machine) { w.must(m.Cut(ctx, netlab.SideSegment, netlab.SideAPI)) },
-			func(m *netlab.Machine) { w.must(m.Heal(ctx, netlab.SideSegment, netlab.SideAPI)) }, 20 * time.Second,
+			func(m *netlab.Machine) { w.must(m.Heal(ctx, netlab.SideSegment, netlab.SideAPI)) },
+			20 * time.Second,
 		},
 		{
 			"the holder and the client are parted from all others for 20 s",

@@ -40,7 +40,11 @@ func (underlay) accounts() []string {
 	return []string{"system:serviceaccount:kube-system:underlay-ccm", "system:serviceaccount:kube-system:underlay-agent"}
 }
 
-func (underlay) stop(ctx context.Context, _ *world, m *netlab.Machine) error { return m.StopAgent(ctx) }
+func (underlay) stop(
+	ctx context.Context, _ *world, m *netlab.Machine,
+) error {
+	return m.StopAgent(ctx)
+}
 
 func (underlay) resume(ctx context.Context, _ *world, m *netlab.Machine) error {
 	return m.StartAgent(ctx)

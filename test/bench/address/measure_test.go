@@ -60,7 +60,8 @@ func (w *world) during(fault, heal func(holder *netlab.Machine), lasts time.Dura
 	go w.forgetting(forgetful)
 	asking := netlab.StartKnocking(ctx, w.fresh.Namespace, to, 5*knock)
 	w.await("all flows", func() string {
-		if stream.Answered() < 20 || knocking.Answered() < 5 || talk.Answered() < 20 || asking.Answered() < 2 {
+		if stream.Answered() < 20 || knocking.Answered() < 5 || talk.Answered() < 20 ||
+			asking.Answered() < 2 {
 			return "not yet"
 		}
 		return ""

@@ -124,17 +124,21 @@ func (m *move) publish() {
 	}
 }
 
-func (m *move) create(name string, spec corev1.ServiceSpec, annotations map[string]string, protocols ...corev1.Protocol) {
+func (m *move) create(
+	name string, spec corev1.ServiceSpec, annotations map[string]string, protocols ...corev1.Protocol,
+) {
 	m.b.Helper()
 	spec.Type, spec.Selector = corev1.ServiceTypeLoadBalancer, map[string]string{"app": "web"}
 	for _, p := range protocols {
 		spec.Ports = append(spec.Ports, corev1.ServicePort{
-			Name: strings.ToLower(string(p)), Protocol: p, Port: netlab.EchoPort, TargetPort: intstr.FromInt(netlab.EchoPort),
+			Name: strings.ToLower(string(p)), Protocol: p, Port: netlab.EchoPort,
+			TargetPort: intstr.FromInt(netlab.EchoPort),
 		})
 	}
-	_, err := m.lab.Client.CoreV1().Services(metav1.NamespaceDefault).Create(m.b.Context(), &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations}, Spec: spec,
-	}, metav1.CreateOptions{})
+	_, err := m.lab.Client.CoreV1().Services(metav1.NamespaceDefault).Create(m.b.Context(),
+		&corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations}, Spec: spec,
+		}, metav1.CreateOptions{})
 	m.must(err)
 	m.await("Service "+name+" has an address", func() string {
 		if len(m.status(name)) == 0 {
@@ -147,7 +151,8 @@ func (m *move) create(name string, spec corev1.ServiceSpec, annotations map[stri
 // status returns the addresses of a Service.
 func (m *move) status(name string) []string {
 	m.b.Helper()
-	s, err := m.lab.Client.CoreV1().Services(metav1.NamespaceDefault).Get(m.b.Context(), name, metav1.GetOptions{})
+	s, err := m.lab.Client.CoreV1().Services(metav1.NamespaceDefault).Get(m.b.Context(), name,
+		metav1.GetOptions{})
 	m.must(err)
 	return ingress(s)
 }
@@ -163,7 +168,8 @@ func ingress(s *corev1.Service) (all []string) {
 // watchStatus records all addresses that Services ever had.
 func (m *move) watchStatus() {
 	m.b.Helper()
-	w, err := m.lab.Client.CoreV1().Services(metav1.NamespaceDefault).Watch(m.b.Context(), metav1.ListOptions{})
+	w, err := m.lab.Client.CoreV1().Services(metav1.NamespaceDefault).Watch(m.b.Context(),
+		metav1.ListOptions{})
 	m.must(err)
 	m.b.Cleanup(w.Stop)
 	go func() {
@@ -300,12 +306,14 @@ func (m *move) alone() {
 	}
 	// The agents keep reporting the speakers' claims for a while.
 	m.await("all Services are accepted", func() string {
-		services, err := m.lab.Client.CoreV1().Services(metav1.NamespaceDefault).List(m.b.Context(), metav1.ListOptions{})
+		services, err := m.lab.Client.CoreV1().Services(metav1.NamespaceDefault).List(m.b.Context(),
+			metav1.ListOptions{})
 		m.must(err)
 		for i := range services.Items {
 			s := &services.Items[i]
 			c := meta.FindStatusCondition(s.Status.Conditions, "underlay.dev/Accepted")
-			if s.Spec.Type == corev1.ServiceTypeLoadBalancer && (c == nil || c.Status != metav1.ConditionTrue) {
+			if s.Spec.Type == corev1.ServiceTypeLoadBalancer &&
+				(c == nil || c.Status != metav1.ConditionTrue) {
 				return fmt.Sprintf("Service %s: %+v", s.Name, c)
 			}
 		}

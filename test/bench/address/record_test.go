@@ -40,7 +40,9 @@ func record(b *testing.B, contender, scenario string, o outcome) {
 		{writes, "", float64(o.writes)},
 	} {
 		fmt.Printf("    %-50s %10.0f %s\n", f.quantity, f.value, f.unit)
-		results.Record(b, results.Figure{Scenario: scenario, Contender: contender, Quantity: f.quantity, Unit: f.unit, Value: f.value})
+		results.Record(b, results.Figure{
+			Scenario: scenario, Contender: contender, Quantity: f.quantity, Unit: f.unit, Value: f.value,
+		})
 	}
 }
 

@@ -99,10 +99,11 @@ func (w *world) must(err error) {
 func (w *world) await(what string, missing func() string) {
 	w.b.Helper()
 	last := ""
-	err := wait.PollUntilContextTimeout(w.b.Context(), 20*time.Millisecond, patience, true, func(context.Context) (bool, error) {
-		last = missing()
-		return last == "", nil
-	})
+	err := wait.PollUntilContextTimeout(w.b.Context(), 20*time.Millisecond, patience, true,
+		func(context.Context) (bool, error) {
+			last = missing()
+			return last == "", nil
+		})
 	if err != nil {
 		w.b.Fatalf("%s: not within %s: %s", what, patience, last)
 	}
@@ -113,7 +114,9 @@ func (w *world) serve() {
 	w.b.Helper()
 	services := w.lab.Client.CoreV1().Services(metav1.NamespaceDefault)
 	port := func(name string, protocol corev1.Protocol, number int32, target int) corev1.ServicePort {
-		return corev1.ServicePort{Name: name, Protocol: protocol, Port: number, TargetPort: intstr.FromInt(target)}
+		return corev1.ServicePort{
+			Name: name, Protocol: protocol, Port: number, TargetPort: intstr.FromInt(target),
+		}
 	}
 	_, err := services.Create(w.b.Context(), &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: "web"},

@@ -80,7 +80,9 @@ func node(i int) *corev1.Node {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("node-%04d", i), UID: types.UID(fmt.Sprint("uid-", i))}}
 	for _, ipv4 := range []bool{true, false} {
 		n.Spec.PodCIDRs = append(n.Spec.PodCIDRs, podPrefix(i, ipv4).String())
-		n.Status.Addresses = append(n.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: nodeAddress(i, ipv4).String()})
+		n.Status.Addresses = append(n.Status.Addresses, corev1.NodeAddress{
+			Type: corev1.NodeInternalIP, Address: nodeAddress(i, ipv4).String(),
+		})
 	}
 	n.Spec.PodCIDR = n.Spec.PodCIDRs[0]
 	return n
@@ -89,7 +91,8 @@ func node(i int) *corev1.Node {
 // cable is the segment of all nodes.
 func cable(b *testing.B) *kerneltest.Segment {
 	return kerneltest.NewSegment(b, "uplink",
-		netip.PrefixFrom(nodeAddress(0, true), 16).String(), netip.PrefixFrom(nodeAddress(0, false), 64).String())
+		netip.PrefixFrom(nodeAddress(0, true), 16).String(),
+		netip.PrefixFrom(nodeAddress(0, false), 64).String())
 }
 
 // observer receives the kernel's events by a socket of its own.
@@ -172,7 +175,8 @@ func prepare(b *testing.B, k agent.Kernel, count int) *running {
 		objects = append(objects, node(i))
 	}
 	client := fake.NewClientset(objects...)
-	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(kube.Light(corev1.NodeReady)))
+	factory := informers.NewSharedInformerFactoryWithOptions(client, 0,
+		informers.WithTransform(kube.Light(corev1.NodeReady)))
 	a, err := agent.New(agent.Config{
 		Client: client, Kernel: k,
 		Nodes:    directorytest.Nodes{Self: own, Informer: factory.Core().V1().Nodes().Informer()},
@@ -225,7 +229,8 @@ func percentile(times []time.Duration, of int) time.Duration {
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
 func report(b *testing.B, what string, times []time.Duration) {
-	best, p50, p99, worst := slices.Min(times), percentile(times, 50), percentile(times, 99), slices.Max(times)
+	best, p50, p99, worst := slices.Min(times), percentile(times, 50), percentile(times,
+		99), slices.Max(times)
 	b.ReportMetric(milliseconds(p50), "p50-ms")
 	b.ReportMetric(milliseconds(p99), "p99-ms")
 	b.ReportMetric(0, "ns/op")

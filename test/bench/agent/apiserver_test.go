@@ -146,7 +146,9 @@ func (s *nodesAPI) list(w http.ResponseWriter, r *http.Request) {
 	meta := metav1.ListMeta{ResourceVersion: strconv.Itoa(s.count)}
 	all := s.objects(r)
 	if r.URL.Path != entriesPath {
-		answer(w, http.StatusOK, &corev1.NodeList{ListMeta: meta, Items: []corev1.Node{*all[0].(*corev1.Node)}})
+		answer(w, http.StatusOK, &corev1.NodeList{
+			ListMeta: meta, Items: []corev1.Node{*all[0].(*corev1.Node)},
+		})
 		return
 	}
 	list := &corev1.ConfigMapList{ListMeta: meta}
@@ -240,7 +242,8 @@ func answer(w http.ResponseWriter, code int, obj runtime.Object) {
 
 func encoded(obj runtime.Object) []byte {
 	info, _ := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), protobufType)
-	raw, err := runtime.Encode(scheme.Codecs.EncoderForVersion(info.Serializer, corev1.SchemeGroupVersion), obj)
+	raw, err := runtime.Encode(scheme.Codecs.EncoderForVersion(info.Serializer,
+		corev1.SchemeGroupVersion), obj)
 	if err != nil {
 		panic(err) // an invalid Node
 	}
@@ -312,9 +315,10 @@ func full(i int) *corev1.Node {
 		n.Annotations[fmt.Sprintf("example.com/annotation-%d", l)] = strings.Repeat(n.Name+" ", 4)
 	}
 	for image := range 50 {
-		n.Status.Images = append(n.Status.Images, corev1.ContainerImage{SizeBytes: 1 << 20, Names: []string{
-			fmt.Sprintf("registry.example/project/image-%d@sha256:%064d", image, i), fmt.Sprintf("registry.example/project/image-%d:v1.%d", image, i),
-		}})
+		n.Status.Images = append(n.Status.Images, corev1.ContainerImage{SizeBytes: 1 << 20,
+			Names: []string{
+				fmt.Sprintf("registry.example/project/image-%d@sha256:%064d", image, i), fmt.Sprintf("registry.example/project/image-%d:v1.%d", image, i),
+			}})
 	}
 	for _, kind := range []corev1.NodeConditionType{corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure, corev1.NodeReady, corev1.NodeNetworkUnavailable, "underlay.dev/PeersReachable"} {
 		c := corev1.NodeCondition{Type: kind, Status: corev1.ConditionFalse, Reason: "Benchmark", Message: "as a kubelet says it", LastHeartbeatTime: n.CreationTimestamp}

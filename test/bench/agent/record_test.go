@@ -95,7 +95,9 @@ func recordWeight(b *testing.B, scenario string, figures map[string]float64) {
 			continue
 		}
 		fmt.Printf("    %-36s %8.2f %s\n", f.quantity, value, f.unit)
-		results.Record(b, results.Figure{Scenario: scenario, Contender: ours, Quantity: f.quantity, Unit: f.unit, Value: value})
+		results.Record(b, results.Figure{
+			Scenario: scenario, Contender: ours, Quantity: f.quantity, Unit: f.unit, Value: value,
+		})
 	}
 }
 

@@ -154,11 +154,14 @@ func BenchmarkNodeChange(b *testing.B) {
 		moved := node(i)
 		at := nodeCount + n%50_000
 		for f, ipv4 := range []bool{true, false} {
-			moved.Status.Addresses[f] = corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: nodeAddress(at, ipv4).String()}
+			moved.Status.Addresses[f] = corev1.NodeAddress{
+				Type: corev1.NodeInternalIP, Address: nodeAddress(at, ipv4).String(),
+			}
 		}
 		o.expect(2)
 		began := time.Now()
-		if _, err := r.client.CoreV1().Nodes().UpdateStatus(b.Context(), moved, metav1.UpdateOptions{}); err != nil {
+		if _, err := r.client.CoreV1().Nodes().UpdateStatus(b.Context(), moved,
+			metav1.UpdateOptions{}); err != nil {
 			b.Fatal(err)
 		}
 		o.await(b, moved.Name)

@@ -21,8 +21,8 @@ import (
 const sending = 2 * time.Second
 
 // BenchmarkThroughput sends by one TCP connection from a pod on a node with a route to one on
-// another such node, and in turn to one on a node for which the table has no room, through a tunnel.
-// The packets of both pass the same router.
+// another such node, and in turn to one on a node for which the table has no room, through a
+// tunnel. The packets of both pass the same router.
 func BenchmarkThroughput(b *testing.B) {
 	kerneltest.Need(b)
 	if os.Getenv("CNI_PATH") == "" {
@@ -100,7 +100,8 @@ func throughput(b *testing.B, from, to *netlab.Pod) float64 {
 	if err != nil {
 		b.Fatal(err)
 	}
-	for until, buffer := time.Now().Add(sending), make([]byte, piece); time.Now().Before(until) && err == nil; {
+	for until, buffer := time.Now().Add(sending), make([]byte, piece); time.Now().Before(until) &&
+		err == nil; {
 		_, err = conn.Write(buffer)
 	}
 	if closed := conn.Close(); err != nil || closed != nil {

@@ -39,14 +39,18 @@ func meshed(nodes int) []*kube.Node {
 		all[i] = &kube.Node{
 			Name: fmt.Sprintf("node-%05d", i), UID: types.UID(fmt.Sprintf("00000000-0000-0000-0000-%012d", i)), Ready: true,
 			PodCIDRs: []netip.Prefix{podPrefix(i, true)}, InternalIPs: []netip.Addr{nodeAddress(i, true)},
-			WireGuard: &kube.WireGuard{Keys: []kube.WireGuardKey{{PublicKey: base64.StdEncoding.EncodeToString(key), Port: tunnelPort}}},
+			WireGuard: &kube.WireGuard{
+				Keys: []kube.WireGuardKey{
+					{PublicKey: base64.StdEncoding.EncodeToString(key), Port: tunnelPort},
+				},
+			},
 		}
 	}
 	return all
 }
 
-// BenchmarkTunnels connects a machine with 1,000 others: the decision, and what a device takes to have
-// them all. The device is wireguard-go, which weighs more than the kernel's.
+// BenchmarkTunnels connects a machine with 1,000 others: the decision, and what a device takes to
+// have them all. The device is wireguard-go, which weighs more than the kernel's.
 func BenchmarkTunnels(b *testing.B) {
 	kerneltest.Need(b)
 	s := agent.Situation{Settings: agent.Settings{
@@ -60,7 +64,8 @@ func BenchmarkTunnels(b *testing.B) {
 	b.Run("decide", func(b *testing.B) {
 		for b.Loop() {
 			d, err := agent.Decide(s)
-			if peers = d.TunnelPlans[0].Peers; err != nil || len(peers) != meshNodes-1 || len(d.Want) != meshNodes+1 {
+			if peers = d.TunnelPlans[0].Peers; err != nil || len(peers) != meshNodes-1 ||
+				len(d.Want) != meshNodes+1 {
 				b.Fatalf("%d peers, %d routes (%v)", len(peers), len(d.Want), err)
 			}
 		}
@@ -140,8 +145,8 @@ func resident(b *testing.B, pid int) (kilobytes int) {
 	return kilobytes
 }
 
-// BenchmarkWireGuardKeys reports the cost of keys to each of 15,000 agents: in the directory that it
-// reads, and in its memory.
+// BenchmarkWireGuardKeys reports the cost of keys to each of 15,000 agents: in the directory that
+// it reads, and in its memory.
 func BenchmarkWireGuardKeys(b *testing.B) {
 	size := func(nodes []*kube.Node) (bytes int) {
 		for _, n := range nodes {

@@ -44,7 +44,9 @@ func BenchmarkWeight(b *testing.B) {
 	cable(b)
 	k := open(b)
 	binary := build(b)
-	cp := controlplane.StartT(b, controlplane.Options{WithoutControllerManager: true, Progress: io.Discard})
+	cp := controlplane.StartT(b, controlplane.Options{
+		WithoutControllerManager: true, Progress: io.Discard,
+	})
 	directorytest.Publish(b, populate(b, cp))
 	for b.Loop() {
 		weigh(b, scene{"a real API server", manyNodes, cp.AdminKubeconfig(), nil}, binary)
@@ -176,14 +178,15 @@ func weigh(b *testing.B, s scene, binary string) {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 		_ = cmd.Wait()
 	}()
-	err = wait.PollUntilContextTimeout(b.Context(), 10*time.Millisecond, limit, true, func(context.Context) (bool, error) {
-		response, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/readyz", port))
-		if err != nil {
-			return false, nil
-		}
-		defer response.Body.Close()
-		return response.StatusCode == http.StatusOK, nil
-	})
+	err = wait.PollUntilContextTimeout(b.Context(), 10*time.Millisecond, limit, true,
+		func(context.Context) (bool, error) {
+			response, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/readyz", port))
+			if err != nil {
+				return false, nil
+			}
+			defer response.Body.Close()
+			return response.StatusCode == http.StatusOK, nil
+		})
 	if err != nil {
 		said, _ := os.ReadFile(log.Name())
 		b.Fatalf("not ready: %v\n%s", err, said)

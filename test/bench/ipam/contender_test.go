@@ -170,13 +170,16 @@ func ranges() func() []string {
 	}
 }
 
-func patch(ctx context.Context, b *testing.B, client kubernetes.Interface, n *corev1.Node, podCIDRs []string) {
+func patch(
+	ctx context.Context, b *testing.B, client kubernetes.Interface, n *corev1.Node, podCIDRs []string,
+) {
 	body, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": n.UID},
 		"spec":     map[string]any{"podCIDR": podCIDRs[0], "podCIDRs": podCIDRs},
 	})
 	if err == nil {
-		_, err = client.CoreV1().Nodes().Patch(ctx, n.Name, types.StrategicMergePatchType, body, metav1.PatchOptions{FieldValidation: metav1.FieldValidationIgnore})
+		_, err = client.CoreV1().Nodes().Patch(ctx, n.Name, types.StrategicMergePatchType, body,
+			metav1.PatchOptions{FieldValidation: metav1.FieldValidationIgnore})
 	}
 	if err != nil {
 		b.Errorf("raw loop: %v", err)

@@ -124,7 +124,8 @@ func startField(ctx context.Context, b *testing.B) *field {
 		b.Fatal(err)
 	}
 	ledger := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: ledgerName}}
-	if _, err := admin.CoreV1().ConfigMaps(metav1.NamespaceSystem).Create(ctx, ledger, metav1.CreateOptions{}); err != nil {
+	if _, err := admin.CoreV1().ConfigMaps(metav1.NamespaceSystem).Create(ctx, ledger,
+		metav1.CreateOptions{}); err != nil {
 		b.Fatal(err)
 	}
 	insecure := rest.CopyConfig(config)
@@ -172,7 +173,8 @@ func (f *field) replacing(ctx context.Context, b *testing.B, c contender) row {
 	tick := time.NewTicker(replaceEvery)
 	defer tick.Stop()
 	for i := range list.Items {
-		if err := f.admin.CoreV1().Nodes().Delete(ctx, list.Items[i].Name, metav1.DeleteOptions{}); err != nil {
+		if err := f.admin.CoreV1().Nodes().Delete(ctx, list.Items[i].Name,
+			metav1.DeleteOptions{}); err != nil {
 			b.Fatal(err)
 		}
 		if err := f.create(ctx, fmt.Sprintf("%s%04d", run.prefix("replace"), i), run.created); err != nil {

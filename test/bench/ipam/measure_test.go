@@ -28,7 +28,7 @@ type measurement struct {
 	patches      int       // requests for it, successful or not
 	ledgerWrites int       // in the same time
 	otherWrites  int       // of the same account in the same time: Events, conditions
-	served       []float64 // when Nodes got their podCIDRs, in seconds since the first creation, ascending
+	served       []float64 // seconds from the first creation to Nodes' podCIDRs, ascending
 }
 
 // measure evaluates the audit log for the Nodes of a prefix.
@@ -109,7 +109,9 @@ func latencies(created, written map[string]time.Time) (median, late float64) {
 }
 
 // createNodes creates Nodes as kubelets do, many at once.
-func (f *field) createNodes(ctx context.Context, b *testing.B, prefix string, n int, tell chan<- *corev1.Node) {
+func (f *field) createNodes(
+	ctx context.Context, b *testing.B, prefix string, n int, tell chan<- *corev1.Node,
+) {
 	b.Helper()
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(16)
@@ -132,7 +134,9 @@ func (f *field) create(ctx context.Context, name string, tell chan<- *corev1.Nod
 }
 
 // announce sends the existing Nodes.
-func (f *field) announce(ctx context.Context, b *testing.B, prefix string, tell chan<- *corev1.Node) {
+func (f *field) announce(
+	ctx context.Context, b *testing.B, prefix string, tell chan<- *corev1.Node,
+) {
 	b.Helper()
 	list, err := f.admin.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -154,7 +158,9 @@ func newNode(name string) *corev1.Node {
 			{Key: "node.cloudprovider.kubernetes.io/uninitialized", Value: "true", Effect: corev1.TaintEffectNoSchedule},
 		}},
 	}
-	for _, kind := range []corev1.NodeConditionType{corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure, corev1.NodeReady} {
+	for _, kind := range []corev1.NodeConditionType{
+		corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure, corev1.NodeReady,
+	} {
 		n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{
 			Type: kind, Status: corev1.ConditionFalse, Reason: "AsReported", Message: "what a kubelet says about itself",
 		})
@@ -167,19 +173,20 @@ func newNode(name string) *corev1.Node {
 func (f *field) await(ctx context.Context, b *testing.B, prefix string, want int) {
 	b.Helper()
 	got := 0
-	err := wait.PollUntilContextCancel(ctx, 500*time.Millisecond, true, func(ctx context.Context) (bool, error) {
-		list, err := f.admin.CoreV1().Nodes().List(ctx, metav1.ListOptions{ResourceVersion: "0"})
-		if err != nil {
-			return false, err
-		}
-		got = 0
-		for i := range list.Items {
-			if n := &list.Items[i]; strings.HasPrefix(n.Name, prefix) && len(n.Spec.PodCIDRs) == 2 {
-				got++
+	err := wait.PollUntilContextCancel(ctx, 500*time.Millisecond, true,
+		func(ctx context.Context) (bool, error) {
+			list, err := f.admin.CoreV1().Nodes().List(ctx, metav1.ListOptions{ResourceVersion: "0"})
+			if err != nil {
+				return false, err
 			}
-		}
-		return got == want, nil
-	})
+			got = 0
+			for i := range list.Items {
+				if n := &list.Items[i]; strings.HasPrefix(n.Name, prefix) && len(n.Spec.PodCIDRs) == 2 {
+					got++
+				}
+			}
+			return got == want, nil
+		})
 	if err != nil {
 		b.Fatalf("%d of %d Nodes %s* have podCIDRs: %v", got, want, prefix, context.Cause(ctx))
 	}
@@ -190,7 +197,8 @@ func (f *field) await(ctx context.Context, b *testing.B, prefix string, want int
 // requests of a former process.
 func (f *field) clear(ctx context.Context, b *testing.B) {
 	b.Helper()
-	if err := f.admin.CoreV1().Nodes().DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+	if err := f.admin.CoreV1().Nodes().DeleteCollection(ctx, metav1.DeleteOptions{},
+		metav1.ListOptions{}); err != nil {
 		b.Fatal(err)
 	}
 	maps := f.admin.CoreV1().ConfigMaps(metav1.NamespaceSystem)

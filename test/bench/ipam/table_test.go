@@ -45,7 +45,9 @@ func (r row) scenario() string {
 func (r row) record(b *testing.B) {
 	b.Helper()
 	figure := func(quantity, unit string, value float64) {
-		results.Record(b, results.Figure{Scenario: r.scenario(), Contender: r.who, Quantity: quantity, Unit: unit, Value: value})
+		results.Record(b, results.Figure{
+			Scenario: r.scenario(), Contender: r.who, Quantity: quantity, Unit: unit, Value: value,
+		})
 	}
 	switch {
 	case r.phase == "joining" && r.limits == "none":
@@ -85,7 +87,9 @@ func (r row) draw(b *testing.B) {
 func medians(rows []row) (out []row) {
 	for len(rows) > 0 {
 		first := rows[0]
-		same := func(r row) bool { return r.who == first.who && r.limits == first.limits && r.phase == first.phase }
+		same := func(r row) bool {
+			return r.who == first.who && r.limits == first.limits && r.phase == first.phase
+		}
 		var all []row
 		for _, r := range rows {
 			if same(r) {
@@ -126,8 +130,10 @@ func render(rows []row) string {
 	for _, r := range rows {
 		m := r.measured
 		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%.2f\t%s\t%s\t%s\t%.3f\t%s\t%s\t%d\t%s\t%s\t\n", r.who, r.limits, r.phase, max(r.runs, 1), m.nodes, m.seconds,
-			number(r.rate(), m.nodes > 1), number(m.median*1000, m.median > 0), number(m.late*1000, m.late > 0),
-			float64(m.patches)/float64(m.nodes), number(float64(m.ledgerWrites), m.ledgerWrites > 0), tenths(r.usage.ledgerBytes/1000/float64(m.nodes)), m.otherWrites,
+			number(r.rate(), m.nodes > 1), number(m.median*1000, m.median > 0),
+			number(m.late*1000, m.late > 0),
+			float64(m.patches)/float64(m.nodes), number(float64(m.ledgerWrites), m.ledgerWrites > 0),
+			tenths(r.usage.ledgerBytes/1000/float64(m.nodes)), m.otherWrites,
 			tenths(r.usage.cpu), number(r.usage.residentMB, r.usage.residentMB > 0))
 	}
 	_ = w.Flush() // into memory

@@ -69,8 +69,8 @@ func parse(b *testing.B, text string) float64 {
 	return v
 }
 
-// metric reads one value of the run's process. A process that has just started may not have read yet
-// whose certificates it trusts, and refuses.
+// metric reads one value of the run's process. A process that has just started may not have read
+// yet whose certificates it trusts, and refuses.
 func (r *run) metric(b *testing.B, name string) (value float64) {
 	b.Helper()
 	var last error

@@ -24,9 +24,14 @@ func (r row) record(t *testing.T, c cost) {
 		results.Note{Text: "The real controller and client between the simulated cloud and client-go's fake API server."},
 		results.Note{Scenario: scenario, Text: "all that one change takes until nothing happens any more, on the simulated cloud's clock: reads, writes, and polls of actions. A request takes 20 ms, an action 300 ms."},
 	)
-	results.Record(t, results.Figure{Scenario: scenario, Contender: ours, Quantity: r.what, Value: float64(c.all())})
+	results.Record(t, results.Figure{
+		Scenario: scenario, Contender: ours, Quantity: r.what, Value: float64(c.all()),
+	})
 	if r.peer > 0 {
-		results.Record(t, results.Figure{Scenario: scenario, Contender: peer, Quantity: r.what, Value: float64(r.peer), Source: peerSource})
+		results.Record(t, results.Figure{
+			Scenario: scenario, Contender: peer, Quantity: r.what, Value: float64(r.peer),
+			Source: peerSource,
+		})
 	}
 }
 

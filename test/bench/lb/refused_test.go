@@ -39,7 +39,9 @@ func TestRefusedTargetsCostLittle(t *testing.T) {
 			outside = append(outside, server.ID)
 			_, err = w.api.CoreV1().Nodes().Create(w.ctx, &corev1.Node{
 				ObjectMeta: metav1.ObjectMeta{Name: server.Name}, Spec: corev1.NodeSpec{ProviderID: fmt.Sprint("hcloud://", server.ID)},
-				Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
+				Status: corev1.NodeStatus{
+					Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
+				},
 			}, metav1.CreateOptions{})
 			w.must(err)
 		}

@@ -36,7 +36,8 @@ func rows() []row {
 			what: "externalTrafficPolicy Cluster to Local, 2 ports",
 			do: func(w *world) {
 				w.edit("web-0", func(svc *corev1.Service) {
-					svc.Spec.ExternalTrafficPolicy, svc.Spec.HealthCheckNodePort = corev1.ServiceExternalTrafficPolicyLocal, 32000
+					svc.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
+					svc.Spec.HealthCheckNodePort = 32000
 				})
 			},
 			limit: "2 writes", holds: func(c cost) bool { return c.writes == 2 },
@@ -62,7 +63,9 @@ func rows() []row {
 				n, err := w.api.CoreV1().Nodes().Get(w.ctx, "node-0", metav1.GetOptions{})
 				w.must(err)
 				n.Labels = map[string]string{"team": "web"}
-				n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionFalse}}
+				n.Status.Conditions = []corev1.NodeCondition{
+					{Type: corev1.NodeReady, Status: corev1.ConditionFalse},
+				}
 				_, err = w.api.CoreV1().Nodes().Update(w.ctx, n, metav1.UpdateOptions{})
 				w.must(err)
 			},

@@ -32,18 +32,19 @@ func crowd(t testing.TB) *world {
 		w.addService(fmt.Sprint("web-", i))
 	}
 	w.start()
-	err := wait.PollUntilContextTimeout(w.ctx, 500*time.Millisecond, 5*time.Minute, true, func(ctx context.Context) (bool, error) {
-		list, err := w.api.CoreV1().Services("default").List(ctx, metav1.ListOptions{})
-		if err != nil {
-			return false, err
-		}
-		for i := range list.Items {
-			if !meta.IsStatusConditionTrue(list.Items[i].Status.Conditions, controller.ConditionAccepted) {
-				return false, nil
+	err := wait.PollUntilContextTimeout(w.ctx, 500*time.Millisecond, 5*time.Minute, true,
+		func(ctx context.Context) (bool, error) {
+			list, err := w.api.CoreV1().Services("default").List(ctx, metav1.ListOptions{})
+			if err != nil {
+				return false, err
 			}
-		}
-		return true, nil
-	})
+			for i := range list.Items {
+				if !meta.IsStatusConditionTrue(list.Items[i].Status.Conditions, controller.ConditionAccepted) {
+					return false, nil
+				}
+			}
+			return true, nil
+		})
 	w.must(err)
 	w.stop()
 	w.spent()
@@ -61,9 +62,10 @@ func TestResyncOfManyServices(t *testing.T) {
 	began := time.Now()
 	w.start()
 	pages := manyServices / pageSize
-	err := wait.PollUntilContextTimeout(w.ctx, time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
-		return len(w.sim.Requests()) >= pages, nil
-	})
+	err := wait.PollUntilContextTimeout(w.ctx, time.Millisecond, time.Minute, true,
+		func(context.Context) (bool, error) {
+			return len(w.sim.Requests()) >= pages, nil
+		})
 	w.must(err)
 	took := time.Since(began)
 	time.Sleep(time.Second) // an unwanted request would be sent now
@@ -79,7 +81,8 @@ func TestResyncOfManyServices(t *testing.T) {
 		}
 	}
 	t.Logf("%d Services x %d nodes: %d list requests, 0 writes, %.2f s until everything was read, %.1f MB more on the heap",
-		manyServices, manyNodes, pages, took.Seconds(), float64(int64(after.HeapAlloc)-int64(before.HeapAlloc))/1e6)
+		manyServices, manyNodes, pages, took.Seconds(),
+		float64(int64(after.HeapAlloc)-int64(before.HeapAlloc))/1e6)
 }
 
 // BenchmarkResync is a restart of a converged controller until it has checked everything.

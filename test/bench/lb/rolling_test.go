@@ -58,7 +58,9 @@ func (d *deployment) create(updated bool, startup time.Duration) {
 	node := d.nodes[d.made%len(d.nodes)]
 	address := netip.MustParsePrefix(node.Spec.PodCIDRs[0]).Addr().As16()
 	address[14], address[15] = byte(d.made>>8), byte(d.made)
-	d.pods[netip.AddrFrom16(address)] = &replica{node: node.Name, updated: updated, made: time.Now(), startup: startup}
+	d.pods[netip.AddrFrom16(address)] = &replica{
+		node: node.Name, updated: updated, made: time.Now(), startup: startup,
+	}
 }
 
 // step acts as the Deployment's controller and the kubelets, and reports whether all pods are
@@ -87,7 +89,8 @@ func (d *deployment) step() (done bool) {
 		alive, updated = alive+1, updated+1
 	}
 	for _, a := range slices.SortedFunc(maps.Keys(d.pods), netip.Addr.Compare) {
-		if r := d.pods[a]; r.deleted.IsZero() && !r.updated && ready > replicas-d.unavailable && r.ready(now.Add(-d.minReady)) {
+		if r := d.pods[a]; r.deleted.IsZero() && !r.updated && ready > replicas-d.unavailable &&
+			r.ready(now.Add(-d.minReady)) {
 			r.deleted = now
 			ready--
 		}
@@ -102,13 +105,16 @@ func (d *deployment) slice() *discoveryv1.EndpointSlice {
 	now, port, name := time.Now(), int32(8080), "web"
 	s := &discoveryv1.EndpointSlice{
 		ObjectMeta:  metav1.ObjectMeta{Namespace: "default", Name: "web-1", Labels: map[string]string{discoveryv1.LabelServiceName: "web"}},
-		AddressType: discoveryv1.AddressTypeIPv6, Ports: []discoveryv1.EndpointPort{{Name: &name, Port: &port}},
+		AddressType: discoveryv1.AddressTypeIPv6,
+		Ports:       []discoveryv1.EndpointPort{{Name: &name, Port: &port}},
 	}
 	for _, a := range slices.SortedFunc(maps.Keys(d.pods), netip.Addr.Compare) {
 		r := d.pods[a]
 		s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{
 			Addresses: []string{a.String()}, NodeName: &r.node,
-			Conditions: discoveryv1.EndpointConditions{Ready: new(r.ready(now)), Serving: new(r.serves(now)), Terminating: new(!r.deleted.IsZero())},
+			Conditions: discoveryv1.EndpointConditions{
+				Ready: new(r.ready(now)), Serving: new(r.serves(now)), Terminating: new(!r.deleted.IsZero()),
+			},
 		})
 	}
 	return s
@@ -143,7 +149,10 @@ func TestRollingUpdateOfTargets(t *testing.T) {
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				d := &deployment{surge: c.surge, unavailable: c.unavailable, minReady: c.minReady, pods: map[netip.Addr]*replica{}}
+				d := &deployment{
+					surge: c.surge, unavailable: c.unavailable, minReady: c.minReady,
+					pods: map[netip.Addr]*replica{},
+				}
 				var mu sync.Mutex
 				least, watching := replicas, false
 				options := hcloudsim.Options{ActionTime: c.actions, Latency: 20 * time.Millisecond}
@@ -199,7 +208,8 @@ func TestRollingUpdateOfTargets(t *testing.T) {
 				spent := w.spent()
 				targets := w.sim.DataPlane().LoadBalancers[0].Targets
 				t.Logf("%s: %d reads, %d writes, %d polls: %d requests in %s; at least %d targets served", c.what, spent.reads, spent.writes, spent.polls, spent.all(), took, least)
-				if spent.all() > c.most || least < c.least || len(targets) != replicas || d.serving(targets) != replicas {
+				if spent.all() > c.most || least < c.least || len(targets) != replicas ||
+					d.serving(targets) != replicas {
 					t.Errorf("%d requests, at most %d wanted; at least %d of the targets served, %d wanted; %d targets in the end", spent.all(), c.most, least, c.least, len(targets))
 				}
 				row{what: c.what}.record(t, spent)
@@ -233,8 +243,11 @@ func (w *world) addPodService(name string) {
 			Annotations: map[string]string{lb.AnnotationTargets: "pods", lb.AnnotationType: "lb21"},
 		},
 		Spec: corev1.ServiceSpec{
-			Type: corev1.ServiceTypeLoadBalancer, IPFamilies: []corev1.IPFamily{corev1.IPv6Protocol}, AllocateLoadBalancerNodePorts: new(bool),
-			Ports: []corev1.ServicePort{{Name: "web", Port: 80, Protocol: "TCP", TargetPort: intstr.FromInt32(8080)}},
+			Type: corev1.ServiceTypeLoadBalancer, IPFamilies: []corev1.IPFamily{corev1.IPv6Protocol},
+			AllocateLoadBalancerNodePorts: new(bool),
+			Ports: []corev1.ServicePort{
+				{Name: "web", Port: 80, Protocol: "TCP", TargetPort: intstr.FromInt32(8080)},
+			},
 		},
 	}, metav1.CreateOptions{})
 	w.must(err)

@@ -49,7 +49,10 @@ type world struct {
 func newWorld(t testing.TB, options hcloudsim.Options) *world {
 	t.Helper()
 	options.Token, options.RateLimit, options.AttachmentLimit = "bench", hcloudsim.Unlimited, hcloudsim.Unlimited
-	w := &world{t: t, ctx: klog.NewContext(t.Context(), logr.Discard()), sim: hcloudsim.New(options), api: fake.NewClientset()}
+	w := &world{
+		t: t, ctx: klog.NewContext(t.Context(), logr.Discard()), sim: hcloudsim.New(options),
+		api: fake.NewClientset(),
+	}
 	seeded, err := w.sim.CreateNetwork(hcloudsim.NetworkSeed{
 		Name: "bench", IPRange: netip.MustParsePrefix("10.0.0.0/8"),
 		Subnets: []hcloudsim.SubnetSeed{{IPRange: netip.MustParsePrefix("10.0.0.0/16")}},
@@ -82,8 +85,10 @@ func (w *world) start() {
 	ctx, cancel := context.WithCancel(w.ctx)
 	factory := informers.NewSharedInformerFactory(w.api, 0)
 	c, err := controller.New(controller.Config{
-		Client: w.api.CoreV1(), Services: factory.Core().V1().Services(), Nodes: factory.Core().V1().Nodes(),
-		Slices: factory.Discovery().V1().EndpointSlices(), Backend: w.client.LoadBalancers(), Defaults: w.defaults,
+		Client: w.api.CoreV1(), Services: factory.Core().V1().Services(),
+		Nodes:  factory.Core().V1().Nodes(),
+		Slices: factory.Discovery().V1().EndpointSlices(), Backend: w.client.LoadBalancers(),
+		Defaults: w.defaults,
 		Recorder: record.NewFakeRecorder(100_000), Registry: metrics.NewKubeRegistry(), Workers: 5,
 		Reachable: w.reachable,
 		Doubt: func(ctx context.Context) error {
@@ -120,7 +125,9 @@ func (w *world) addNode(name string) {
 	w.must(err)
 	_, err = w.api.CoreV1().Nodes().Create(w.ctx, &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{ProviderID: fmt.Sprint("hcloud://", server.ID)},
-		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
+		Status: corev1.NodeStatus{
+			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
+		},
 	}, metav1.CreateOptions{})
 	w.must(err)
 }
@@ -131,8 +138,11 @@ func (w *world) addService(name string) {
 	_, err := w.api.CoreV1().Services("default").Create(w.ctx, &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-of-" + name)},
 		Spec: corev1.ServiceSpec{
-			Type: corev1.ServiceTypeLoadBalancer, ExternalTrafficPolicy: corev1.ServiceExternalTrafficPolicyCluster,
-			Ports: []corev1.ServicePort{{Port: 80, Protocol: "TCP", NodePort: 30080}, {Port: 443, Protocol: "TCP", NodePort: 30443}},
+			Type:                  corev1.ServiceTypeLoadBalancer,
+			ExternalTrafficPolicy: corev1.ServiceExternalTrafficPolicyCluster,
+			Ports: []corev1.ServicePort{
+				{Port: 80, Protocol: "TCP", NodePort: 30080}, {Port: 443, Protocol: "TCP", NodePort: 30443},
+			},
 		},
 	}, metav1.CreateOptions{})
 	w.must(err)
@@ -147,8 +157,12 @@ func (w *world) addSharer(name string, port int32) {
 			Annotations: map[string]string{lb.AnnotationShared: "edge"},
 		},
 		Spec: corev1.ServiceSpec{
-			Type: corev1.ServiceTypeLoadBalancer, ExternalTrafficPolicy: corev1.ServiceExternalTrafficPolicyCluster,
-			Ports: []corev1.ServicePort{{Name: "a", Port: port, Protocol: "TCP", NodePort: 30000 + port}, {Name: "b", Port: port + 100, Protocol: "TCP", NodePort: 30100 + port}},
+			Type:                  corev1.ServiceTypeLoadBalancer,
+			ExternalTrafficPolicy: corev1.ServiceExternalTrafficPolicyCluster,
+			Ports: []corev1.ServicePort{
+				{Name: "a", Port: port, Protocol: "TCP", NodePort: 30000 + port},
+				{Name: "b", Port: port + 100, Protocol: "TCP", NodePort: 30100 + port},
+			},
 		},
 	}, metav1.CreateOptions{})
 	w.must(err)

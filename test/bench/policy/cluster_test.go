@@ -63,7 +63,9 @@ func newPod(name, namespace string, app, node int, addresses ...string) *corev1.
 			NodeName:   fmt.Sprint("node-", node),
 			Containers: []corev1.Container{{Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 8080, Protocol: corev1.ProtocolTCP}}}},
 		},
-		Status: corev1.PodStatus{Phase: corev1.PodRunning, HostIP: nodeAddress(node), PodIP: addresses[0]},
+		Status: corev1.PodStatus{
+			Phase: corev1.PodRunning, HostIP: nodeAddress(node), PodIP: addresses[0],
+		},
 	}
 	for _, a := range addresses {
 		pod.Status.PodIPs = append(pod.Status.PodIPs, corev1.PodIP{IP: a})
@@ -93,9 +95,11 @@ func policyOf(i, a int) *networkingv1.NetworkPolicy {
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespaceOf(i), Name: fmt.Sprint("policy-", i, "-", a)},
 		Spec: networkingv1.NetworkPolicySpec{
 			PodSelector: *app(a),
-			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress},
-			Ingress:     []networkingv1.NetworkPolicyIngressRule{{From: peers, Ports: ports}},
-			Egress:      []networkingv1.NetworkPolicyEgressRule{{To: peers, Ports: ports}},
+			PolicyTypes: []networkingv1.PolicyType{
+				networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress,
+			},
+			Ingress: []networkingv1.NetworkPolicyIngressRule{{From: peers, Ports: ports}},
+			Egress:  []networkingv1.NetworkPolicyEgressRule{{To: peers, Ports: ports}},
 		},
 	}
 }

@@ -90,7 +90,9 @@ func BenchmarkBesideKubeRouter(b *testing.B) {
 			results.Record(
 				b,
 				results.Figure{Scenario: scenario, Contender: c.name, Quantity: perSecond, Unit: "1/s", Value: with[c]},
-				results.Figure{Scenario: scenario, Contender: c.name, Quantity: ratio, Value: with[c] / without},
+				results.Figure{
+					Scenario: scenario, Contender: c.name, Quantity: ratio, Value: with[c] / without,
+				},
 				results.Figure{Scenario: scenario, Contender: c.name, Quantity: starts, Unit: "ms", Value: 1000 * took.Seconds()},
 			)
 		}
@@ -139,7 +141,8 @@ func underlay(b *testing.B) *contender {
 		b.Fatal(err)
 	}
 	a, err := agent.New(agent.Config{
-		Client: client, Node: own, Nodes: directorytest.Nodes{Self: own, Informer: nodes}, Table: table, Registry: metrics.NewKubeRegistry(),
+		Client: client, Node: own, Nodes: directorytest.Nodes{Self: own, Informer: nodes}, Table: table,
+		Registry: metrics.NewKubeRegistry(),
 	})
 	if err != nil {
 		b.Fatal(err)

@@ -72,7 +72,9 @@ func BenchmarkAPodStarts(b *testing.B) {
 	}
 	slices.Sort(decided)
 	slices.Sort(total)
-	median := func(all []time.Duration) float64 { return float64(all[len(all)/2].Microseconds()) / 1000 }
+	median := func(all []time.Duration) float64 {
+		return float64(all[len(all)/2].Microseconds()) / 1000
+	}
 	for _, f := range []struct {
 		quantity, unit string
 		value          float64
@@ -83,7 +85,9 @@ func BenchmarkAPodStarts(b *testing.B) {
 		{"memory of policies", "MiB", used, "of the agent's process: its cache of Pods, and what it derives from them."},
 	} {
 		results.Explain(b, results.Note{Quantity: f.quantity, Text: f.text})
-		results.Record(b, results.Figure{Scenario: scenario, Contender: ours, Quantity: f.quantity, Unit: f.unit, Value: f.value})
+		results.Record(b, results.Figure{
+			Scenario: scenario, Contender: ours, Quantity: f.quantity, Unit: f.unit, Value: f.value,
+		})
 	}
 	b.ReportMetric(median(decided), "ms-decided")
 	b.ReportMetric(median(total), "ms-in-kernel")

@@ -116,7 +116,8 @@ func settled(entries []results.Entry) (out []results.Entry) {
 				e.Version != nil && other.Version != nil && *e.Version == *other.Version
 		}
 		replaced := func(other results.Entry) bool {
-			return e.Line != nil && other.Line != nil && e.Line.Plot == other.Line.Plot && e.Line.Contender == other.Line.Contender
+			return e.Line != nil && other.Line != nil && e.Line.Plot == other.Line.Plot &&
+				e.Line.Contender == other.Line.Contender
 		}
 		if !slices.ContainsFunc(out, again) && !slices.ContainsFunc(entries[i+1:], replaced) {
 			out = append(out, e)

@@ -80,7 +80,8 @@ func TestFullSpeed(t *testing.T) {
 		"alike":            {100, 100, "is as fast as kube-controller-manager's while Nodes join, and as fast as it with a backlog"},
 	} {
 		all := []section{collect("ipam", []results.Entry{
-			rate(joinMany, ours, 100), rate(waitMany, ours, 100), rate(joinMany, allocator, c.joining), rate(waitMany, allocator, c.waiting),
+			rate(joinMany, ours, 100), rate(waitMany, ours, 100), rate(joinMany, allocator, c.joining),
+			rate(waitMany, allocator, c.waiting),
 		})}
 		if got := fullSpeed(all); !strings.Contains(got, c.want) {
 			t.Errorf("%s: %s, want %q in it", name, got, c.want)

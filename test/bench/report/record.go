@@ -110,7 +110,9 @@ func (s *section) add(f results.Figure) {
 	})
 	if i < 0 {
 		i = len(s.rows)
-		s.rows = append(s.rows, row{scenario: f.Scenario, quantity: f.Quantity, unit: f.Unit, cells: map[string]cell{}})
+		s.rows = append(s.rows, row{
+			scenario: f.Scenario, quantity: f.Quantity, unit: f.Unit, cells: map[string]cell{},
+		})
 	}
 	c := s.rows[i].cells[f.Contender]
 	at, _ := slices.BinarySearch(c.values, f.Value)
@@ -124,7 +126,9 @@ func (s *section) draw(l results.Line) {
 		s.plots = append(s.plots, plotted{title: l.Plot})
 	}
 	lines := s.plots[i].lines
-	if at := slices.IndexFunc(lines, func(other results.Line) bool { return other.Contender == l.Contender }); at >= 0 {
+	if at := slices.IndexFunc(lines, func(other results.Line) bool {
+		return other.Contender == l.Contender
+	}); at >= 0 {
 		lines[at] = l
 	} else {
 		s.plots[i].lines = append(lines, l)
@@ -135,7 +139,8 @@ func (s *section) draw(l results.Line) {
 func value(all []section, subject, scenario, quantity, contender string) (float64, bool) {
 	for _, s := range all {
 		for _, r := range s.rows {
-			if c, has := r.cells[contender]; has && s.subject == subject && r.scenario == scenario && r.quantity == quantity {
+			if c, has := r.cells[contender]; has && s.subject == subject && r.scenario == scenario &&
+				r.quantity == quantity {
 				return c.median(), true
 			}
 		}

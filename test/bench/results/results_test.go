@@ -38,7 +38,9 @@ func TestRecordedIsRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []results.Entry{{Figure: &figure}, {Figure: &figure}, {Line: &line}, {Note: &note}, {Version: &version}}
+	want := []results.Entry{
+		{Figure: &figure}, {Figure: &figure}, {Line: &line}, {Note: &note}, {Version: &version},
+	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}

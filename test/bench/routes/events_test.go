@@ -68,7 +68,9 @@ func (s *schedule) heardAgain(after time.Duration) {
 func renameServer(s *schedule) {
 	id, name := s.server(s.member()), fmt.Sprint("renamed-", s.made)
 	s.made++
-	_, _, err := s.api.Server.Update(s.t.Context(), &hcloud.Server{ID: id}, hcloud.ServerUpdateOpts{Name: name})
+	_, _, err := s.api.Server.Update(s.t.Context(), &hcloud.Server{ID: id}, hcloud.ServerUpdateOpts{
+		Name: name,
+	})
 	s.must(ignoreFaults(err))
 	s.silence()
 }
@@ -109,7 +111,8 @@ func deleteNode(s *schedule) {
 // move detaches a server and attaches it again with another address.
 func move(s *schedule) {
 	server, network := &hcloud.Server{ID: s.server(s.member())}, &hcloud.Network{ID: s.l.Network.ID}
-	_, _, err := s.api.Server.DetachFromNetwork(s.t.Context(), server, hcloud.ServerDetachFromNetworkOpts{Network: network})
+	_, _, err := s.api.Server.DetachFromNetwork(s.t.Context(), server,
+		hcloud.ServerDetachFromNetworkOpts{Network: network})
 	s.must(ignoreFaults(err))
 	rest(time.Duration(s.rng.IntN(60)) * time.Second)
 	for range 5 { // the network may be busy
@@ -135,7 +138,10 @@ func emptyLists(s *schedule) {
 
 func failingLists(s *schedule) {
 	s.silence()
-	kinds := []hcloudsim.Fault{{Status: 500}, {Status: 502, NotJSON: true}, {Status: 404, NotJSON: true}, {Status: 429}, {TornBody: true}, {DropBeforeApply: true}}
+	kinds := []hcloudsim.Fault{
+		{Status: 500}, {Status: 502, NotJSON: true}, {Status: 404, NotJSON: true}, {Status: 429},
+		{TornBody: true}, {DropBeforeApply: true},
+	}
 	f := kinds[s.rng.IntN(len(kinds))]
 	f.Match, f.Times = []string{"GET /servers", "GET /servers/{id}", "GET /networks/{id}", "GET /actions"}[s.rng.IntN(4)], 1+s.rng.IntN(20)
 	s.inject(f)
@@ -158,7 +164,9 @@ func otherProject(s *schedule) {
 
 func outage(s *schedule) {
 	s.silence()
-	s.inject(hcloudsim.Fault{Times: 1 + s.rng.IntN(60), Status: []int{429, 500, 503, 504}[s.rng.IntN(4)]})
+	s.inject(hcloudsim.Fault{
+		Times: 1 + s.rng.IntN(60), Status: []int{429, 500, 503, 504}[s.rng.IntN(4)],
+	})
 	s.join()
 }
 

@@ -68,7 +68,9 @@ func (h *hasty) Get(_ context.Context, id int64) (cloud.Machine, error) {
 func TestTheSchedulesCatchAHastyManager(t *testing.T) {
 	const count, least = 40, 5
 	harmful := runSchedules(t, 0, count, func(l *simcluster.Cluster) simcluster.Options {
-		return simcluster.Options{Lifecycle: true, Servers: func(cloud.Servers) cloud.Servers { return newHasty(l) }}
+		return simcluster.Options{
+			Lifecycle: true, Servers: func(cloud.Servers) cloud.Servers { return newHasty(l) },
+		}
 	})
 	t.Logf("%d of %d schedules catch it", len(harmful), count)
 	if len(harmful) < least {

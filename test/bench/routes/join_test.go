@@ -114,14 +114,17 @@ func joinOnce(t *testing.T, l *simcluster.Cluster, name string) time.Duration {
 		t.Fatal(err)
 	}
 	rest(30 * time.Second) // it boots
-	if _, err := l.Register(t.Context(), simcluster.Machine{Name: name, PodCIDRs: []string{}, Unnamed: true}, server.ID); err != nil {
+	if _, err := l.Register(t.Context(),
+		simcluster.Machine{Name: name, PodCIDRs: []string{}, Unnamed: true}, server.ID); err != nil {
 		t.Fatal(err)
 	}
 	rest(time.Second)
 	l.API.Told()
 	began := time.Now()
 	cidrs := []string{"10.244.200.0/24", "fd00:10:244:c8::/64"}
-	if err := l.API.Edit(name, func(n *corev1.Node) { n.Spec.PodCIDR, n.Spec.PodCIDRs = cidrs[0], cidrs }); err != nil {
+	if err := l.API.Edit(name, func(n *corev1.Node) {
+		n.Spec.PodCIDR, n.Spec.PodCIDRs = cidrs[0], cidrs
+	}); err != nil {
 		t.Fatal(err)
 	}
 	rest(5 * time.Second)
@@ -206,7 +209,10 @@ type joined struct {
 
 // joinAtOnce joins Nodes with podCIDRs in one moment while a manager with o runs, on a cloud with
 // that pace; other, if not nil, creates the writer of routes that replaces Underlay's controller.
-func joinAtOnce(t *testing.T, count int, pace hcloudsim.Options, o simcluster.Options, other func(*testing.T, *simcluster.Cluster) func(context.Context, *simcluster.Manager)) joined {
+func joinAtOnce(
+	t *testing.T, count int, pace hcloudsim.Options, o simcluster.Options,
+	other func(*testing.T, *simcluster.Cluster) func(context.Context, *simcluster.Manager),
+) joined {
 	t.Helper()
 	pace.AttachmentLimit, pace.RateLimit = hcloudsim.Unlimited, 1_000_000
 	l := setUp(t, pace, 0)

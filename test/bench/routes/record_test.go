@@ -24,7 +24,9 @@ func seconds(scenario, contender, quantity string, d time.Duration) results.Figu
 }
 
 func count(scenario, contender string, n int) results.Figure {
-	return results.Figure{Scenario: scenario, Contender: contender, Quantity: requestsMade, Value: float64(n)}
+	return results.Figure{
+		Scenario: scenario, Contender: contender, Quantity: requestsMade, Value: float64(n),
+	}
 }
 
 func sourced(f results.Figure) results.Figure {
@@ -47,7 +49,8 @@ func recordActionsAlike(t *testing.T, r joined) {
 	results.Record(
 		t,
 		count(scenario, ours, r.spent.All), seconds(scenario, ours, untilAll, r.took),
-		sourced(count(scenario, theirs, 1127)), sourced(seconds(scenario, theirs, untilAll, 47*time.Second)),
+		sourced(count(scenario, theirs, 1127)), sourced(seconds(scenario, theirs, untilAll,
+			47*time.Second)),
 	)
 }
 

@@ -130,7 +130,8 @@ func TestMoreNodesThanTheLimit(t *testing.T) {
 		rest(time.Hour)
 		spent := l.Spent()
 		t.Logf("an hour with 75 Nodes waiting: %+v", spent)
-		if spent.Refused > 0 || spent.Writes > 0 || spent.NetworkReads > 60 || spent.ServerPages > 12*nodes/50 || spent.All != spent.NetworkReads+spent.ServerPages {
+		if spent.Refused > 0 || spent.Writes > 0 || spent.NetworkReads > 60 ||
+			spent.ServerPages > 12*nodes/50 || spent.All != spent.NetworkReads+spent.ServerPages {
 			t.Errorf("waiting costs requests: %+v", spent)
 		}
 		if said := m.Said(); len(said) > 0 {

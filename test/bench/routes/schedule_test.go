@@ -175,7 +175,8 @@ func (s *schedule) verdict() []string {
 		address := s.l.AddressOf(server)
 		prefixes, err := kube.PodCIDRs(&node)
 		s.must(err)
-		if lives && address.IsValid() && (table[prefixes[0]] != address || simcluster.Says(&node) != reachable) {
+		if lives && address.IsValid() &&
+			(table[prefixes[0]] != address || simcluster.Says(&node) != reachable) {
 			found = append(found, fmt.Sprintf("in the end %s at %s has the route %s via %s and says %q", node.Name, address, prefixes[0], table[prefixes[0]], simcluster.Says(&node)))
 		}
 	}
@@ -188,7 +189,9 @@ func (s *schedule) verdict() []string {
 }
 
 // runSchedules runs schedules of seeds and returns the effects of the harmful ones.
-func runSchedules(t *testing.T, from, to uint64, o func(*simcluster.Cluster) simcluster.Options) map[uint64]string {
+func runSchedules(
+	t *testing.T, from, to uint64, o func(*simcluster.Cluster) simcluster.Options,
+) map[uint64]string {
 	harmful := map[uint64]string{}
 	for seed := from; seed < to; seed++ {
 		synctest.Test(t, func(t *testing.T) {

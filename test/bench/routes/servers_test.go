@@ -226,7 +226,9 @@ func TestANewAddressIsNoticedAtOnce(t *testing.T) {
 				rest(time.Second)
 				to := netip.MustParseAddr("10.0.200.1")
 				if _, _, err := api.Server.AttachToNetwork(t.Context(), ref,
-					hcloud.ServerAttachToNetworkOpts{Network: &hcloud.Network{ID: l.Network.ID}, IP: to.AsSlice()}); err != nil {
+					hcloud.ServerAttachToNetworkOpts{
+						Network: &hcloud.Network{ID: l.Network.ID}, IP: to.AsSlice(),
+					}); err != nil {
 					t.Fatal(err)
 				}
 				rest(time.Second)

@@ -26,10 +26,15 @@ import (
 const upstreamPeriod = 10 * time.Second
 
 // upstreamController runs upstream's route controller with the adapter.
-func upstreamController(t *testing.T, l *simcluster.Cluster) func(context.Context, *simcluster.Manager) {
+func upstreamController(
+	t *testing.T, l *simcluster.Cluster,
+) func(context.Context, *simcluster.Manager) {
 	return func(ctx context.Context, m *simcluster.Manager) {
 		nodes := m.Informers.Core().V1().Nodes()
-		adapter := &upstream.Routes{Table: m.Table, Nodes: nodes.Lister(), Gateways: m.Gateways, Ranges: []routes.Range{simcluster.Range()}}
+		adapter := &upstream.Routes{
+			Table: m.Table, Nodes: nodes.Lister(), Gateways: m.Gateways,
+			Ranges: []routes.Range{simcluster.Range()},
+		}
 		_, pods, err := net.ParseCIDR(simcluster.PodRange)
 		if err != nil {
 			t.Error(err)
@@ -84,7 +89,8 @@ func TestComparedWithUpstream(t *testing.T) {
 	t.Logf("%d Nodes join at once; a request takes 20 ms, an action 200 to 600 ms\n%s", count, table.String())
 	ours := results["underlay"]
 	for _, who := range order[1:] {
-		if theirs := results[who]; ours.first >= theirs.first || ours.median >= theirs.median || ours.spent.All > theirs.spent.All {
+		if theirs := results[who]; ours.first >= theirs.first || ours.median >= theirs.median ||
+			ours.spent.All > theirs.spent.All {
 			t.Errorf("%s is better than ours: %+v, ours %+v", who, theirs, ours)
 		}
 	}

@@ -80,7 +80,9 @@ func startField(ctx context.Context, tb testing.TB, ranges string) *field {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return &field{Cluster: c, admin: admin, metrics: metrics, ranges: ranges, watch: startWatching(ctx, tb, admin)}
+	return &field{
+		Cluster: c, admin: admin, metrics: metrics, ranges: ranges, watch: startWatching(ctx, tb, admin),
+	}
 }
 
 // manager returns the options of a manager with further configuration and arguments.
@@ -92,7 +94,9 @@ func (f *field) manager(config string, args ...string) cluster.ManagerOptions {
 }
 
 // start starts a manager as it is deployed.
-func (f *field) start(ctx context.Context, tb testing.TB, e election, config string, args ...string) *cluster.Manager {
+func (f *field) start(
+	ctx context.Context, tb testing.TB, e election, config string, args ...string,
+) *cluster.Manager {
 	tb.Helper()
 	m, err := f.StartManager(ctx, f.manager(config, append(e.args(), args...)...))
 	if err != nil {
@@ -141,7 +145,9 @@ func (f *field) restart(tb testing.TB, start func()) {
 		if err := m.Failure(m.Died()); !strings.Contains(err.Error(), "leaderelection lost") {
 			tb.Error(err)
 		}
-		f.managers = slices.DeleteFunc(f.managers, func(other *cluster.Manager) bool { return other == m })
+		f.managers = slices.DeleteFunc(f.managers, func(other *cluster.Manager) bool {
+			return other == m
+		})
 		start()
 	}
 }
@@ -169,7 +175,9 @@ const leaseName = "cloud-controller-manager"
 const leading = `leader_election_master_status{name="cloud-controller-manager"}`
 
 // metric reads a value, if a manager exposes it.
-func (f *field) metric(ctx context.Context, m *cluster.Manager, name string) (value float64, known bool) {
+func (f *field) metric(
+	ctx context.Context, m *cluster.Manager, name string,
+) (value float64, known bool) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, m.URL+"/metrics", nil)
 	if err != nil {
 		return 0, false
@@ -195,7 +203,8 @@ func (f *field) metric(ctx context.Context, m *cluster.Manager, name string) (va
 // acquired is when the current leader got the lease.
 func (f *field) acquired(ctx context.Context, tb testing.TB) time.Time {
 	tb.Helper()
-	lease, err := f.admin.CoordinationV1().Leases(metav1.NamespaceSystem).Get(ctx, leaseName, metav1.GetOptions{})
+	lease, err := f.admin.CoordinationV1().Leases(metav1.NamespaceSystem).Get(ctx, leaseName,
+		metav1.GetOptions{})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -203,9 +212,12 @@ func (f *field) acquired(ctx context.Context, tb testing.TB) time.Time {
 }
 
 // until polls until a condition holds.
-func (f *field) until(ctx context.Context, tb testing.TB, what string, holds func(context.Context) bool) {
+func (f *field) until(
+	ctx context.Context, tb testing.TB, what string, holds func(context.Context) bool,
+) {
 	tb.Helper()
-	err := wait.PollUntilContextCancel(ctx, 200*time.Millisecond, true, func(ctx context.Context) (bool, error) { return holds(ctx), nil })
+	err := wait.PollUntilContextCancel(ctx, 200*time.Millisecond, true,
+		func(ctx context.Context) (bool, error) { return holds(ctx), nil })
 	if err != nil {
 		tb.Fatalf("%s: %v", what, context.Cause(ctx))
 	}
@@ -276,7 +288,8 @@ func (f *field) served(ctx context.Context, tb testing.TB, s *served) {
 func (f *field) remove(ctx context.Context, tb testing.TB, n *corev1.Node) {
 	tb.Helper()
 	f.watch.leaves(n.UID)
-	err := f.admin.CoreV1().Nodes().Delete(ctx, n.Name, *metav1.NewPreconditionDeleteOptions(string(n.UID)))
+	err := f.admin.CoreV1().Nodes().Delete(ctx, n.Name,
+		*metav1.NewPreconditionDeleteOptions(string(n.UID)))
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -31,7 +31,9 @@ func nodeName(number int) string { return fmt.Sprintf("node-%05d", number) }
 
 // machine is a Node as a kubelet registers it, with the addresses of the machine with this number.
 func machine(name string, number int) *corev1.Node {
-	ip := netip.AddrFrom4([4]byte{172, 16 + byte(number>>16), byte(number >> 8), byte(number)}).String()
+	ip := netip.AddrFrom4([4]byte{
+		172, 16 + byte(number>>16), byte(number >> 8), byte(number),
+	}).String()
 	n := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: name,
@@ -107,7 +109,9 @@ func conditions(now time.Time, ready bool) (all []corev1.NodeCondition) {
 
 // register creates a Node, and reports its status right after that, as kubelets do.
 func (f *field) register(ctx context.Context, n *corev1.Node) (*corev1.Node, error) {
-	created, err := f.admin.CoreV1().Nodes().Create(ctx, n, metav1.CreateOptions{FieldManager: kubelet})
+	created, err := f.admin.CoreV1().Nodes().Create(ctx, n, metav1.CreateOptions{
+		FieldManager: kubelet,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -126,7 +130,9 @@ func (f *field) report(ctx context.Context, name string) error {
 
 // populate creates a cluster in the state after its Nodes have joined: they are initialized, and
 // have their podCIDRs from an allocator with no client limit.
-func (f *field) populate(ctx context.Context, tb testing.TB, nodes int, record func(quantity, unit string, value float64)) {
+func (f *field) populate(
+	ctx context.Context, tb testing.TB, nodes int, record func(quantity, unit string, value float64),
+) {
 	tb.Helper()
 	group, creating := errgroup.WithContext(ctx)
 	group.SetLimit(writers)
@@ -151,7 +157,8 @@ func (f *field) populate(ctx context.Context, tb testing.TB, nodes int, record f
 	record(backlogRate, "Nodes/s", float64(nodes)/time.Since(began).Seconds())
 	m.Kill()
 	// The next one leads at once.
-	if err := f.admin.CoordinationV1().Leases(metav1.NamespaceSystem).Delete(ctx, leaseName, metav1.DeleteOptions{}); err != nil {
+	if err := f.admin.CoordinationV1().Leases(metav1.NamespaceSystem).Delete(ctx, leaseName,
+		metav1.DeleteOptions{}); err != nil {
 		tb.Fatal(err)
 	}
 	sample, err := f.admin.CoreV1().Nodes().Get(ctx, nodeName(0), metav1.GetOptions{})

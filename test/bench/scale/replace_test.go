@@ -56,7 +56,8 @@ type replaced struct {
 
 func (r replaced) String() string {
 	return fmt.Sprintf("%d Nodes replaced, %d leaders killed, %d requests or replies lost, %d ranges used again; podCIDRs after %s (median), %s (longest); requests: %s",
-		r.replaced, r.killed, r.lost, r.reused, median(r.waits).Round(time.Millisecond), longest(r.waits).Round(time.Millisecond), r.requests)
+		r.replaced, r.killed, r.lost, r.reused, median(r.waits).Round(time.Millisecond),
+		longest(r.waits).Round(time.Millisecond), r.requests)
 }
 
 // check asserts the results that don't depend on the machine.
@@ -122,7 +123,8 @@ func (f *field) replace(ctx context.Context, tb testing.TB, plan replacement) re
 		coming = append(coming, f.join(ctx, tb, name))
 		present = slices.Delete(present, i, i+1)
 		r.replaced++
-		if due := plan.lasts * time.Duration(r.killed+1) / time.Duration(plan.kills+1); r.killed < plan.kills && time.Since(began) >= due {
+		if due := plan.lasts * time.Duration(r.killed+1) / time.Duration(plan.kills+
+			1); r.killed < plan.kills && time.Since(began) >= due {
 			leader := f.leader(ctx, tb, begin)
 			leader.Kill()
 			f.managers = slices.DeleteFunc(f.managers, func(m *cluster.Manager) bool { return m == leader })
@@ -160,7 +162,9 @@ func (f *field) nodes(ctx context.Context, tb testing.TB) []corev1.Node {
 		tb.Fatal(err)
 	}
 	for i := range list.Items {
-		list.Items[i] = corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: list.Items[i].Name, UID: list.Items[i].UID}}
+		list.Items[i] = corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: list.Items[i].Name, UID: list.Items[i].UID},
+		}
 	}
 	return list.Items
 }
@@ -187,7 +191,8 @@ func (f *field) bare(ctx context.Context, tb testing.TB, names map[string]bool) 
 			registers := func(e metav1.ManagedFieldsEntry) bool { return e.Manager == kubelet && e.Subresource == "" }
 			reports := func(e metav1.ManagedFieldsEntry) bool { return e.Manager == kubelet && e.Subresource == "status" }
 			if len(n.Status.Images) != imageCount || len(n.Annotations) != len(want.Annotations) || n.Status.NodeInfo.KubeletVersion == "" ||
-				!slices.ContainsFunc(n.ManagedFields, registers) || !slices.ContainsFunc(n.ManagedFields, reports) {
+				!slices.ContainsFunc(n.ManagedFields, registers) ||
+				!slices.ContainsFunc(n.ManagedFields, reports) {
 				bare = append(bare, n.Name)
 			}
 		}
@@ -261,7 +266,10 @@ type requests struct {
 	other    int
 }
 
-func (q requests) all() int { return q.patched + q.repeated + q.ledger + q.nodes + q.events + q.other }
+func (q requests) all() int {
+	return q.patched + q.repeated + q.ledger + q.nodes + q.events +
+		q.other
+}
 
 func (q requests) String() string {
 	return fmt.Sprintf("%d podCIDRs written, %d again, %d ledger writes, %d of Nodes otherwise, %d Events, %d other; %d of the lease", q.patched, q.repeated, q.ledger, q.nodes, q.events, q.other, q.leases)

@@ -104,7 +104,10 @@ func measure(ctx context.Context, b *testing.B) {
 
 // takeover ends the leader and measures the time until the other has assigned podCIDRs to a Node
 // that is created at that moment. It returns the last leader.
-func (f *field) takeover(ctx context.Context, b *testing.B, leader *cluster.Manager, what string, end syscall.Signal, record func(quantity, unit string, value float64)) *cluster.Manager {
+func (f *field) takeover(
+	ctx context.Context, b *testing.B, leader *cluster.Manager, what string, end syscall.Signal,
+	record func(quantity, unit string, value float64),
+) *cluster.Manager {
 	b.Helper()
 	var all, beyond []time.Duration
 	for i := range takeovers {
@@ -134,7 +137,8 @@ func TestReplacementUnderFaults(t *testing.T) {
 	f := startField(ctx, t, "--cluster-cidr=100.64.0.0/15,fd00:64::/55")
 	f.populate(ctx, t, 300, func(string, string, float64) {})
 	r := f.replace(ctx, t, replacement{
-		every: 100 * time.Millisecond, lasts: 20 * time.Second, kills: 2, seed: 1, quarantine: time.Minute,
+		every: 100 * time.Millisecond, lasts: 20 * time.Second, kills: 2,
+		seed: 1, quarantine: time.Minute,
 		election: election{lease: 4 * time.Second, renew: 3 * time.Second, retry: 500 * time.Millisecond},
 	})
 	r.check(t)

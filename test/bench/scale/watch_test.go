@@ -47,8 +47,10 @@ func (s *served) waited() time.Duration { return s.at.Sub(s.created) }
 func startWatching(ctx context.Context, tb testing.TB, client kubernetes.Interface) *watcher {
 	tb.Helper()
 	w := &watcher{
-		holders: map[netip.Prefix]types.UID{}, names: map[types.UID]string{}, has: map[types.UID][]netip.Prefix{},
-		waiting: map[string]*served{}, leaving: map[types.UID]time.Time{}, left: map[netip.Prefix]time.Time{},
+		holders: map[netip.Prefix]types.UID{}, names: map[types.UID]string{},
+		has:     map[types.UID][]netip.Prefix{},
+		waiting: map[string]*served{}, leaving: map[types.UID]time.Time{},
+		left: map[netip.Prefix]time.Time{},
 	}
 	list, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -74,7 +76,9 @@ func startWatching(ctx context.Context, tb testing.TB, client kubernetes.Interfa
 // is impossible, the test fails.
 func (w *watcher) follow(ctx context.Context, client kubernetes.Interface, version string) {
 	for ctx.Err() == nil {
-		changes, err := client.CoreV1().Nodes().Watch(ctx, metav1.ListOptions{ResourceVersion: version, AllowWatchBookmarks: true})
+		changes, err := client.CoreV1().Nodes().Watch(ctx, metav1.ListOptions{
+			ResourceVersion: version, AllowWatchBookmarks: true,
+		})
 		if err != nil {
 			w.fail("watching the Nodes: %v", err)
 			return

@@ -105,7 +105,8 @@ var braces = regexp.MustCompile(`{{([a-z_]+)}}`)
 // return series that have the labels of their legend, each series with a different legend.
 func TestDashboardsShowWhatProgramsShow(t *testing.T) {
 	known := scrapes(t)
-	engine, now := promqltest.NewTestEngine(t, false, 0, promqltest.DefaultMaxSamplesPerQuery), time.Unix(0, 0).Add(minutes*time.Minute)
+	engine, now := promqltest.NewTestEngine(t, false, 0,
+		promqltest.DefaultMaxSamplesPerQuery), time.Unix(0, 0).Add(minutes*time.Minute)
 	store := promqltest.LoadedStorage(t, fmt.Sprintf("load %s\n%s\n", interval, indent(text(recorded(t)))))
 	for _, q := range queries(t) {
 		expr, err := parser.NewParser(parser.Options{}).ParseExpr(q.expr)

@@ -56,7 +56,8 @@ func load(ctx context.Context, t *testing.T, series string) []*rules.Group {
 	store := promqltest.LoadedStorage(t, fmt.Sprintf("load %s\n%s\n", interval, indent(series)))
 	engine := promqltest.NewTestEngine(t, false, 0, promqltest.DefaultMaxSamplesPerQuery)
 	manager := rules.NewManager(&rules.ManagerOptions{
-		QueryFunc: rules.EngineQueryFunc(engine, store), Appendable: store, Queryable: store, Context: ctx,
+		QueryFunc: rules.EngineQueryFunc(engine, store), Appendable: store, Queryable: store,
+		Context:    ctx,
 		NotifyFunc: func(context.Context, string, ...*rules.Alert) {},
 		Logger:     promslog.NewNopLogger(), Parser: parser.NewParser(parser.Options{}),
 	})

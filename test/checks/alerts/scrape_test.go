@@ -131,7 +131,9 @@ func TestAlertsFindTheirMetrics(t *testing.T) {
 					found = append(found, label)
 				}
 				asked = append(asked, u.labels...)
-				if !slices.ContainsFunc(s.series, func(series map[string]string) bool { return matches(u, series) }) {
+				if !slices.ContainsFunc(s.series, func(series map[string]string) bool {
+					return matches(u, series)
+				}) {
 					t.Errorf("%s: no series of %s is one of %s", rule.Name(), u.selector.Name, u.selector)
 				}
 			}

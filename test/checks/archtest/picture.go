@@ -66,10 +66,13 @@ func productImports(packages []Package) map[string][]string {
 func withoutShortcuts(imports map[string][]string, from string) []string {
 	var reaches func(from, to string) bool
 	reaches = func(from, to string) bool {
-		return from == to || slices.ContainsFunc(imports[from], func(next string) bool { return reaches(next, to) })
+		return from == to ||
+			slices.ContainsFunc(imports[from], func(next string) bool { return reaches(next, to) })
 	}
 	kept := slices.DeleteFunc(slices.Clone(imports[from]), func(to string) bool {
-		return slices.ContainsFunc(imports[from], func(other string) bool { return other != to && reaches(other, to) })
+		return slices.ContainsFunc(imports[from], func(other string) bool {
+			return other != to && reaches(other, to)
+		})
 	})
 	slices.Sort(kept)
 	return kept

@@ -58,7 +58,8 @@ func TestPluginsAreInstalled(t *testing.T) {
 	script := strings.NewReplacer("/host/opt/cni/bin", host, "/opt/cni/bin", image).Replace(container.Args[0])
 	command := append(slices.Clone(container.Command), script)
 	for range 2 { // again, as after a restart
-		if out, err := exec.CommandContext(t.Context(), command[0], command[1:]...).CombinedOutput(); err != nil {
+		if out, err := exec.CommandContext(t.Context(), command[0],
+			command[1:]...).CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
 	}

@@ -57,7 +57,9 @@ func render(t *testing.T, values string) (map[string]string, error) {
 	return renderChart(t, loaded(t), namespace, parsed(t, values))
 }
 
-func renderChart(t *testing.T, chart *helmchart.Chart, namespace string, values map[string]any) (map[string]string, error) {
+func renderChart(
+	t *testing.T, chart *helmchart.Chart, namespace string, values map[string]any,
+) (map[string]string, error) {
 	t.Helper()
 	release := common.ReleaseOptions{Name: "underlay", Namespace: namespace, IsInstall: true}
 	complete, err := util.ToRenderValues(chart, values, release, common.DefaultCapabilities.Copy())

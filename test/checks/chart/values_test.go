@@ -190,7 +190,8 @@ func (s schema) described(t *testing.T, path string) {
 	if s.Properties != nil && s.AdditionalProperties != false {
 		t.Errorf("%s: a misspelled key would be taken", path)
 	}
-	names, told := slices.Sorted(maps.Keys(s.Properties)), slices.Sorted(slices.Values(s.PropertyNames.Enum))
+	names := slices.Sorted(maps.Keys(s.Properties))
+	told := slices.Sorted(slices.Values(s.PropertyNames.Enum))
 	if !slices.Equal(names, told) {
 		t.Errorf("%s: who misspells a key is told of %v, and there are %v", path, told, names)
 	}
@@ -204,7 +205,8 @@ func (s schema) described(t *testing.T, path string) {
 
 func (s schema) sameKeys(t *testing.T, path string, values map[string]any) {
 	t.Helper()
-	if inSchema, inFile := slices.Sorted(maps.Keys(s.Properties)), slices.Sorted(maps.Keys(values)); !slices.Equal(inSchema, inFile) {
+	inSchema, inFile := slices.Sorted(maps.Keys(s.Properties)), slices.Sorted(maps.Keys(values))
+	if !slices.Equal(inSchema, inFile) {
 		t.Errorf("%s: the schema has %v, values.yaml %v", path, inSchema, inFile)
 	}
 	// null would remove a default, without which the templates don't work.

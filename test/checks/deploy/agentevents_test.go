@@ -39,7 +39,8 @@ func eventsAboutItsNode(t *testing.T, account, admin kubernetes.Interface) {
 	} {
 		forged := event("forged", "self")
 		change(forged)
-		_, err := account.CoreV1().Events(forged.Namespace).Create(t.Context(), forged, metav1.CreateOptions{})
+		_, err := account.CoreV1().Events(forged.Namespace).Create(t.Context(), forged,
+			metav1.CreateOptions{})
 		if !apierrors.IsForbidden(err) {
 			t.Errorf("an Event %s: %v, want it forbidden", what, err)
 		}

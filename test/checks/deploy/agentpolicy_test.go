@@ -193,7 +193,8 @@ func nothingElse(t *testing.T, account, admin kubernetes.Interface) {
 		// The fields that kube-controller-manager's taints change.
 		node.ResourceVersion, node.ManagedFields = "", nil
 	}
-	if !equality.Semantic.DeepEqual(before.ObjectMeta, after.ObjectMeta) || !equality.Semantic.DeepEqual(before.Status, after.Status) {
+	if !equality.Semantic.DeepEqual(before.ObjectMeta, after.ObjectMeta) ||
+		!equality.Semantic.DeepEqual(before.Status, after.Status) {
 		t.Errorf("the Node has changed: its labels are %v, its conditions %v", after.Labels, after.Status.Conditions)
 	}
 }
@@ -212,7 +213,8 @@ func managersAreNotForged(t *testing.T, account, admin kubernetes.Interface) {
 		}
 	}
 	node := nodeNamed(t, admin, "self")
-	if c := kube.Condition(node, agent.PeersReachable); c == nil || c.Status != corev1.ConditionUnknown {
+	if c := kube.Condition(node, agent.PeersReachable); c == nil ||
+		c.Status != corev1.ConditionUnknown {
 		t.Errorf("the condition beside is %v, so nothing was tried", c)
 	}
 	for _, entry := range node.ManagedFields {
@@ -260,7 +262,8 @@ func registerInFull(t *testing.T, client kubernetes.Interface, name string) {
 	for i := range 50 {
 		node.Labels[fmt.Sprintf("example.com/label-%d", i)] = "value"
 	}
-	if _, err := client.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{}); err != nil {
+	if _, err := client.CoreV1().Nodes().Create(t.Context(), node,
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	status := corev1.NodeStatus{

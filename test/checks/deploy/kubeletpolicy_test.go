@@ -19,7 +19,9 @@ const kubeletPolicy = "underlay-kubelet-addresses"
 
 // kubeletsNameTheirMachine tests what a kubelet may write into its Node's addresses. Existing
 // addresses of the Nodes were set by an administrator, as by a cloud.
-func kubeletsNameTheirMachine(t *testing.T, cp *controlplane.ControlPlane, admin typedcorev1.NodeInterface) {
+func kubeletsNameTheirMachine(
+	t *testing.T, cp *controlplane.ControlPlane, admin typedcorev1.NodeInterface,
+) {
 	many := make([]string, 256)
 	for i := range many {
 		many[i] = fmt.Sprintf("InternalIP 10.244.%d.1", i)
@@ -56,7 +58,9 @@ func kubeletsNameTheirMachine(t *testing.T, cp *controlplane.ControlPlane, admin
 		if len(tt.before) == 0 {
 			born := bare(node)
 			born.Status.Addresses = nodeAddresses(tt.after)
-			_, err := kubelet.Create(t.Context(), born, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			_, err := kubelet.Create(t.Context(), born, metav1.CreateOptions{
+				DryRun: []string{metav1.DryRunAll},
+			})
 			verdict("a Node made with it", err)
 		}
 		register(t, admin, node)
@@ -73,7 +77,9 @@ func kubeletsNameTheirMachine(t *testing.T, cp *controlplane.ControlPlane, admin
 func nodeAddresses(written []string) (addresses []corev1.NodeAddress) {
 	for _, w := range written {
 		kind, address, _ := strings.Cut(w, " ")
-		addresses = append(addresses, corev1.NodeAddress{Type: corev1.NodeAddressType(kind), Address: address})
+		addresses = append(addresses, corev1.NodeAddress{
+			Type: corev1.NodeAddressType(kind), Address: address,
+		})
 	}
 	return addresses
 }
@@ -85,7 +91,9 @@ func setAddresses(t *testing.T, as typedcorev1.NodeInterface, node string, writt
 	}
 }
 
-func writeAddresses(ctx context.Context, as typedcorev1.NodeInterface, node string, written []string) error {
+func writeAddresses(
+	ctx context.Context, as typedcorev1.NodeInterface, node string, written []string,
+) error {
 	var parts []string
 	for _, a := range nodeAddresses(written) {
 		parts = append(parts, fmt.Sprintf(`{"type":%q,"address":%q}`, a.Type, a.Address))

@@ -41,7 +41,8 @@ const (
 
 // decode decodes the documents of a manifest. An unknown or duplicate key is an error.
 func decode(content []byte) ([]runtime.Object, error) {
-	strict := serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
+	strict := serializer.NewCodecFactory(scheme.Scheme,
+		serializer.EnableStrict).UniversalDeserializer()
 	documents := yaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content)))
 	var objects []runtime.Object
 	for {
@@ -135,7 +136,8 @@ func TestRenderingsDifferInSettingsAlone(t *testing.T) {
 // A folder that is applied as a whole must not replace a token by a placeholder,
 // and a placeholder must not be sent to the cloud.
 func TestNoSecretIsShipped(t *testing.T) {
-	for _, object := range slices.Concat(shipped(t), shippedIn(t, agentFolder), shippedIn(t, metalFolder)) {
+	for _, object := range slices.Concat(shipped(t), shippedIn(t, agentFolder), shippedIn(t,
+		metalFolder)) {
 		if secret, ok := object.(*corev1.Secret); ok {
 			t.Errorf("Secret %s would be applied with the folder", secret.Name)
 		}

@@ -35,7 +35,9 @@ func permissions(lines string) []rbac.Permission {
 		for verb := range strings.SplitSeq(words[0], ",") {
 			for resource := range strings.SplitSeq(words[1], ",") {
 				for name := range strings.SplitSeq(names, ",") {
-					list = append(list, rbac.Permission{Verb: verb, Resource: resource, Namespace: namespace, Name: name})
+					list = append(list, rbac.Permission{
+						Verb: verb, Resource: resource, Namespace: namespace, Name: name,
+					})
 				}
 			}
 		}
@@ -221,7 +223,9 @@ func withoutMonitors(t *testing.T, path string) string {
 }
 
 // accountConfig is for a client with a ServiceAccount's own token.
-func accountConfig(t *testing.T, cp *controlplane.ControlPlane, namespace, name string) *rest.Config {
+func accountConfig(
+	t *testing.T, cp *controlplane.ControlPlane, namespace, name string,
+) *rest.Config {
 	t.Helper()
 	path, err := cp.Kubeconfig(t.Context(), namespace, name)
 	if err != nil {
@@ -242,11 +246,15 @@ func may(ctx context.Context, t *testing.T, account *rest.Config, p rbac.Permiss
 	if resource == "*" {
 		group = "*"
 	}
-	answer, err := clientOf(t, account).AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
-		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
-			Verb: p.Verb, Group: group, Resource: resource, Subresource: sub, Namespace: p.Namespace, Name: p.Name,
-		}},
-	}, metav1.CreateOptions{})
+	answer, err := clientOf(t, account).AuthorizationV1().SelfSubjectAccessReviews().Create(ctx,
+		&authorizationv1.SelfSubjectAccessReview{
+			Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+				ResourceAttributes: &authorizationv1.ResourceAttributes{
+					Verb: p.Verb, Group: group, Resource: resource, Subresource: sub,
+					Namespace: p.Namespace, Name: p.Name,
+				},
+			},
+		}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatalf("asking for %s: %v", p, err)
 	}

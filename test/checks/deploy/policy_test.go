@@ -35,7 +35,9 @@ func TestPolicyIsBoundToTheDeploymentsAccount(t *testing.T) {
 	if policy.Name != policyName || binding.Spec.PolicyName != policy.Name {
 		t.Errorf("policy %q, the binding is for %q, want both %q", policy.Name, binding.Spec.PolicyName, policyName)
 	}
-	if !slices.Equal(binding.Spec.ValidationActions, []admissionv1.ValidationAction{admissionv1.Deny}) {
+	if !slices.Equal(binding.Spec.ValidationActions, []admissionv1.ValidationAction{
+		admissionv1.Deny,
+	}) {
 		t.Errorf("the binding does %v, want it to deny", binding.Spec.ValidationActions)
 	}
 	if policy.Spec.FailurePolicy == nil || *policy.Spec.FailurePolicy != admissionv1.Fail {
@@ -45,7 +47,8 @@ func TestPolicyIsBoundToTheDeploymentsAccount(t *testing.T) {
 		t.Error("it depends on an object that could be missing")
 	}
 	user := fmt.Sprintf("%q", "system:serviceaccount:"+account.Namespace+":"+account.Name)
-	if len(policy.Spec.MatchConditions) != 1 || !strings.Contains(policy.Spec.MatchConditions[0].Expression, user) {
+	if len(policy.Spec.MatchConditions) != 1 ||
+		!strings.Contains(policy.Spec.MatchConditions[0].Expression, user) {
 		t.Errorf("it excepts %v, the Deployment runs as %s", policy.Spec.MatchConditions, user)
 	}
 }
@@ -79,7 +82,8 @@ func TestOnlyWeSetPodCIDRs(t *testing.T) {
 func expressionsFit(t *testing.T, cp *controlplane.ControlPlane, name string) {
 	client := clientOf(t, cp.AdminConfig())
 	await(t, "the type check", func(ctx context.Context) (bool, error) {
-		policy, err := client.AdmissionregistrationV1().ValidatingAdmissionPolicies().Get(ctx, name, metav1.GetOptions{})
+		policy, err := client.AdmissionregistrationV1().ValidatingAdmissionPolicies().Get(ctx, name,
+			metav1.GetOptions{})
 		if err != nil || policy.Status.TypeChecking == nil {
 			return false, err
 		}
@@ -160,7 +164,10 @@ func register(t *testing.T, as typedcorev1.NodeInterface, name string) *corev1.N
 
 const bothFamilies = `{"spec":{"podCIDR":"10.99.0.0/24","podCIDRs":["10.99.0.0/24","fd00:99::/64"]}}`
 
-func patch(ctx context.Context, as typedcorev1.NodeInterface, name string, kind types.PatchType, body string, subresources ...string) error {
+func patch(
+	ctx context.Context, as typedcorev1.NodeInterface, name string, kind types.PatchType, body string,
+	subresources ...string,
+) error {
 	_, err := as.Patch(ctx, name, kind, []byte(body), metav1.PatchOptions{}, subresources...)
 	return err
 }
@@ -195,7 +202,9 @@ func setters() map[string]setter {
 	}
 }
 
-func othersAreRefused(t *testing.T, cp *controlplane.ControlPlane, admin typedcorev1.NodeInterface) {
+func othersAreRefused(
+	t *testing.T, cp *controlplane.ControlPlane, admin typedcorev1.NodeInterface,
+) {
 	register(t, admin, "other")
 	for who, as := range map[string]typedcorev1.NodeInterface{
 		"an administrator": admin, "the node's kubelet": kubeletOf(t, cp, "other"), "the peer's allocator": peer(t, cp),
@@ -280,7 +289,9 @@ func updateAsRead(ctx context.Context, as typedcorev1.NodeInterface, name string
 
 // update replaces the whole Node, and retries after a conflict: kube-controller-manager taints new
 // Nodes.
-func update(ctx context.Context, as typedcorev1.NodeInterface, name string, change func(*corev1.Node)) error {
+func update(
+	ctx context.Context, as typedcorev1.NodeInterface, name string, change func(*corev1.Node),
+) error {
 	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		node, err := as.Get(ctx, name, metav1.GetOptions{})
 		if err != nil {

@@ -67,7 +67,8 @@ func problemOfObject(text []byte) error {
 	if others()[group.Group] != "" {
 		return nil
 	}
-	strict := serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
+	strict := serializer.NewCodecFactory(scheme.Scheme,
+		serializer.EnableStrict).UniversalDeserializer()
 	if _, _, err := strict.Decode(text, nil, nil); err != nil {
 		return fmt.Errorf("%s %s: %w", head.APIVersion, head.Kind, err)
 	}
@@ -153,7 +154,10 @@ func (c commands) problems(line string) (problems []string) {
 // commandsOf reads them from the tree.
 func commandsOf(t *testing.T) commands {
 	t.Helper()
-	c := commands{targets: map[string]bool{}, flags: map[string]map[string]bool{}, subcommands: map[string]map[string]bool{}}
+	c := commands{
+		targets: map[string]bool{}, flags: map[string]map[string]bool{},
+		subcommands: map[string]map[string]bool{},
+	}
 	for _, m := range makeTarget.FindAllStringSubmatch(readTree(t, "Makefile"), -1) {
 		c.targets[m[1]] = true
 	}

@@ -42,12 +42,17 @@ var (
 // facts type-checks the shipped source, without the simulator and tests.
 func facts(t *testing.T) *scan {
 	t.Helper()
-	loaded, err := packages.Load(&packages.Config{Mode: packages.LoadSyntax, Dir: root, Context: t.Context()},
+	loaded, err := packages.Load(&packages.Config{
+		Mode: packages.LoadSyntax, Dir: root, Context: t.Context(),
+	},
 		"./addresses/...", "./cmd/...", "./internal/...", "./ipam/...", "./lb/...", "./policy/...", "./routes/...")
 	if err != nil || len(loaded) < 30 {
 		t.Fatalf("%d packages: %v", len(loaded), err)
 	}
-	s := &scan{reasons: map[string][]use{}, conditions: map[string]bool{}, variables: map[string]bool{}, metrics: map[string]bool{}}
+	s := &scan{
+		reasons: map[string][]use{}, conditions: map[string]bool{}, variables: map[string]bool{},
+		metrics: map[string]bool{},
+	}
 	for _, p := range loaded {
 		if len(p.Errors) > 0 {
 			t.Fatal(p.Errors)

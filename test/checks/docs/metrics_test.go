@@ -71,7 +71,9 @@ func (c *collector) CustomRegister(s metrics.StableCollector) error {
 var description = regexp.MustCompile(
 	`^Desc\{fqName: "([^"]+)", help: ("(?:[^"\\]|\\.)*"), .*constLabels: \{\}, variableLabels: \{([^}]*)\}`)
 
-func (c *collector) describe(r interface{ Describe(chan<- *prometheus.Desc) }, kind string, err error) error {
+func (c *collector) describe(
+	r interface{ Describe(chan<- *prometheus.Desc) }, kind string, err error,
+) error {
 	if err != nil {
 		return err
 	}
@@ -119,7 +121,8 @@ func metricSources() []metricSource {
 		}},
 		{"addresses/controller", "underlay-ccm: addresses that nodes hold", "Served by the leader, if `addresses.pools` are configured.", func(c *collector) error {
 			_, err := addresscontroller.New(addresscontroller.Config{
-				Client: client, Nodes: nodes, Services: factory.Core().V1().Services(), Slices: factory.Discovery().V1().EndpointSlices(), Registry: c,
+				Client: client, Nodes: nodes, Services: factory.Core().V1().Services(),
+				Slices: factory.Discovery().V1().EndpointSlices(), Registry: c,
 			})
 			return err
 		}},
@@ -136,15 +139,21 @@ func metricSources() []metricSource {
 			return err
 		}},
 		{"policy/agent", "underlay-agent: NetworkPolicies", "Served by every node's agent, unless `networkPolicy` is `off`.", func(c *collector) error {
-			_, err := policyagent.New(policyagent.Config{Client: client, Nodes: directorytest.Nodes{Informer: nodes.Informer()}, Registry: c})
+			_, err := policyagent.New(policyagent.Config{
+				Client: client, Nodes: directorytest.Nodes{Informer: nodes.Informer()}, Registry: c,
+			})
 			return err
 		}},
 		{"addresses/agent", "underlay-agent: addresses that it holds", "Served by every node's agent, if `addresses.pools` are configured.", func(c *collector) error {
-			_, err := addressagent.New(addressagent.Config{Nodes: directorytest.Nodes{Informer: nodes.Informer()}, Registry: c})
+			_, err := addressagent.New(addressagent.Config{
+				Nodes: directorytest.Nodes{Informer: nodes.Informer()}, Registry: c,
+			})
 			return err
 		}},
 		{"routes/agent", "underlay-agent", "Served by every node's agent.", func(c *collector) error {
-			_, err := agent.New(agent.Config{Client: client, Nodes: directorytest.Nodes{Informer: nodes.Informer()}, Registry: c})
+			_, err := agent.New(agent.Config{
+				Client: client, Nodes: directorytest.Nodes{Informer: nodes.Informer()}, Registry: c,
+			})
 			return err
 		}},
 	}
@@ -206,7 +215,9 @@ func TestMetricNames(t *testing.T) {
 			}
 		}
 	}
-	slices.SortFunc(families, func(a, b *dto.MetricFamily) int { return strings.Compare(a.GetName(), b.GetName()) })
+	slices.SortFunc(families, func(a, b *dto.MetricFamily) int {
+		return strings.Compare(a.GetName(), b.GetName())
+	})
 	for i := range families[1:] {
 		if families[i].GetName() == families[i+1].GetName() {
 			t.Errorf("%s: two packages have it", families[i].GetName())

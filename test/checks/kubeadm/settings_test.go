@@ -135,7 +135,8 @@ func familiesAgree(t *testing.T, folder string, got config.Config) {
 		pods[p.Own || p.Prefix.Addr().Is6()] = true
 	}
 	dual := strings.HasSuffix(folder, "dual-stack")
-	if services := len(got.IPAM.ServiceRanges) == 2; pods[true] != dual || !pods[false] || services != dual {
+	if services := len(got.IPAM.ServiceRanges) == 2; pods[true] != dual || !pods[false] ||
+		services != dual {
 		t.Errorf("%s: pools %+v, service ranges %v", folder, got.IPAM.Pools, got.IPAM.ServiceRanges)
 	}
 	if routed := got.Families.IPv6 != config.Unrouted; routed != dual {

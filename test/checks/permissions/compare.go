@@ -66,7 +66,9 @@ func compare(records []controlplane.Record, accounts []rbac.Account, t tables) f
 		for _, e := range r.Requests {
 			requested := permissionOf(e)
 			if e.Forbidden {
-				p := provocation{r.Package, r.Test, e.User, rbac.Permission{Verb: requested.Verb, Resource: requested.Resource}}
+				p := provocation{
+					r.Package, r.Test, e.User, rbac.Permission{Verb: requested.Verb, Resource: requested.Resource},
+				}
 				provoked[p] = true
 				_, meant := t.provoked[p]
 				if !meant && t.restarts[r.Test] != "" {
@@ -100,7 +102,10 @@ func compare(records []controlplane.Record, accounts []rbac.Account, t tables) f
 
 func permissionOf(e controlplane.AuditEvent) rbac.Permission {
 	resource := strings.TrimSuffix(e.Resource+"/"+e.Subresource, "/")
-	return rbac.Permission{Verb: e.Verb, Resource: cmp.Or(rbac.Qualified(resource, e.Group), e.Path), Namespace: e.Namespace, Name: e.Name}
+	return rbac.Permission{
+		Verb: e.Verb, Resource: cmp.Or(rbac.Qualified(resource, e.Group), e.Path), Namespace: e.Namespace,
+		Name: e.Name,
+	}
 }
 
 // granting finds the permission of the account that covers a request.
@@ -144,7 +149,9 @@ func unused(accounts []rbac.Account, uses map[grant]int, t tables) []string {
 }
 
 // untrueRows are rows of the tables that the run has refuted.
-func untrueRows(accounts []rbac.Account, uses map[grant]int, provoked map[provocation]bool, t tables) []string {
+func untrueRows(
+	accounts []rbac.Account, uses map[grant]int, provoked map[provocation]bool, t tables,
+) []string {
 	var out []string
 	for g := range t.rare {
 		exact, granted := granting(accounts, g)

@@ -23,7 +23,9 @@ func use(p rbac.Permission) controlplane.AuditEvent {
 	return controlplane.AuditEvent{User: ccm, UserAgent: "underlay-ccm", Verb: p.Verb, Group: group, Resource: resource, Namespace: p.Namespace, Name: p.Name, Code: 200}
 }
 
-func with(e controlplane.AuditEvent, change func(*controlplane.AuditEvent)) controlplane.AuditEvent {
+func with(
+	e controlplane.AuditEvent, change func(*controlplane.AuditEvent),
+) controlplane.AuditEvent {
 	change(&e)
 	return e
 }

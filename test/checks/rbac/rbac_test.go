@@ -50,7 +50,8 @@ func TestRefused(t *testing.T) {
 		"no YAML":               {"kind: [", "file-0.yaml"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if accounts, err := rbac.Read(files(t, []string{test.file})...); err == nil || !strings.Contains(err.Error(), test.says) {
+			if accounts, err := rbac.Read(files(t, []string{test.file})...); err == nil ||
+				!strings.Contains(err.Error(), test.says) {
 				t.Errorf("%v, %v; want an error that names %s", accounts, err, test.says)
 			}
 		})

@@ -100,7 +100,8 @@ func hasBillsOfMaterials(t *testing.T, files map[string][]byte) {
 		if want := []string{"pkg:golang/std@" + strings.TrimPrefix(runtime.Version(), "go"), purl}; !slices.Equal(purls, want) {
 			t.Errorf("it is made of %v, want %v", purls, want)
 		}
-		if len(bill.Dependencies) != 1 || bill.Dependencies[0].Ref != main.BOMRef || !slices.Equal(bill.Dependencies[0].DependsOn, purls) {
+		if len(bill.Dependencies) != 1 || bill.Dependencies[0].Ref != main.BOMRef ||
+			!slices.Equal(bill.Dependencies[0].DependsOn, purls) {
 			t.Errorf("dependencies are %v", bill.Dependencies)
 		}
 	}

@@ -102,7 +102,8 @@ func TestPublishRefusesBeforeItPushes(t *testing.T) {
 	f.git(t, "tag", "v0.2.0")
 	f.write(t, "cmd/program/more.go", "package main\n")
 	for version, says := range map[string]string{"v0.2.0": "more.go", "v0.1.0": "not the tag"} {
-		if output, calls, err := f.publish(t, version); err == nil || !strings.Contains(output, says) || len(calls) > 0 {
+		if output, calls, err := f.publish(t, version); err == nil || !strings.Contains(output, says) ||
+			len(calls) > 0 {
 			t.Errorf("%s: %v: %s, after %v", version, err, output, calls)
 		}
 	}

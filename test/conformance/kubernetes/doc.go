@@ -1,8 +1,8 @@
 //go:build linux
 
-// Command kubernetes runs Kubernetes' own end-to-end specs against clusters that are installed as the
-// examples say, on machines in namespaces, and writes docs/reference/conformance.md: which specs
-// passed, which didn't, and why.
+// Command kubernetes runs Kubernetes' own end-to-end specs against clusters that are installed as
+// the examples say, on machines in namespaces, and writes docs/reference/conformance.md: which
+// specs passed, which didn't, and why.
 //
 // It chooses upstream's sig-network conformance specs and those of the features that a cloud
 // provider and a network are held to: load balancers, dual-stack and NetworkPolicy; on metal also

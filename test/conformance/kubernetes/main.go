@@ -33,7 +33,8 @@ type options struct {
 }
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM,
+		syscall.SIGHUP)
 	defer stop()
 	if err := run(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "conformance:", err)
@@ -130,7 +131,9 @@ func (o options) one(ctx context.Context, s setup, images string) (tested, error
 	return result, errors.Join(err, c.Stop())
 }
 
-func (o options) on(ctx context.Context, s setup, c *kubeadm.Cluster, images, dir string) (tested, error) {
+func (o options) on(
+	ctx context.Context, s setup, c *kubeadm.Cluster, images, dir string,
+) (tested, error) {
 	if err := s.install(ctx, c, images); err != nil {
 		return tested{}, err
 	}

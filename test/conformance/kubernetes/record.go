@@ -57,7 +57,9 @@ func recorded(tree string) (report, error) {
 
 // with is the report with a set-up's part replaced, in the order of the set-ups.
 func (r report) with(t tested) report {
-	all := append(slices.DeleteFunc(slices.Clone(r), func(old tested) bool { return old.Setup == t.Setup }), t)
+	all := append(slices.DeleteFunc(slices.Clone(r), func(old tested) bool {
+		return old.Setup == t.Setup
+	}), t)
 	var ordered report
 	for _, s := range setups() {
 		for _, one := range all {

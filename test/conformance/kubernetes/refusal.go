@@ -76,7 +76,8 @@ func (r *runner) refusal(ctx context.Context, id string) (message string, since 
 		}
 		for _, s := range services.Items {
 			c := meta.FindStatusCondition(s.Status.Conditions, controller.ConditionAccepted)
-			if s.Spec.Type == corev1.ServiceTypeLoadBalancer && c != nil && c.Status == metav1.ConditionFalse && c.Reason == lb.ReasonUnsupported {
+			if s.Spec.Type == corev1.ServiceTypeLoadBalancer && c != nil &&
+				c.Status == metav1.ConditionFalse && c.Reason == lb.ReasonUnsupported {
 				return withoutValues(c.Message), time.Since(c.LastTransitionTime.Time)
 			}
 		}

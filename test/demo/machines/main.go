@@ -29,7 +29,8 @@ import (
 func main() {
 	once := flag.Bool("once", false, "end when everything was shown, without a shell")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM,
+		syscall.SIGHUP)
 	defer stop()
 	if err := run(ctx, *once); err != nil {
 		fmt.Fprintln(os.Stderr, "demo:", err)

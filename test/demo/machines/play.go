@@ -113,14 +113,15 @@ func (s *show) balance(ctx context.Context) error {
 		return err
 	}
 	var at netip.Addr
-	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		out, err := s.On(ctx, kubeadm.First, "kubectl get service web -o jsonpath='{.status.loadBalancer.ingress[0].ip}'")
-		if err != nil || out == "" {
-			return false, err
-		}
-		at, err = netip.ParseAddr(out)
-		return err == nil, err
-	})
+	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, patience, true,
+		func(ctx context.Context) (bool, error) {
+			out, err := s.On(ctx, kubeadm.First, "kubectl get service web -o jsonpath='{.status.loadBalancer.ingress[0].ip}'")
+			if err != nil || out == "" {
+				return false, err
+			}
+			at, err = netip.ParseAddr(out)
+			return err == nil, err
+		})
 	if err != nil {
 		return err
 	}
@@ -129,11 +130,12 @@ func (s *show) balance(ctx context.Context) error {
 	}
 	fmt.Print(s.painter.Note("until the cloud's health checks have passed, nobody answers"))
 	var answer netlab.Answer
-	err = wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		// A request without a reply is sent again.
-		answer, err = netlab.Ask(ctx, s.Lab.Outside(), "tcp", netip.AddrPortFrom(at, 80))
-		return err == nil, nil
-	})
+	err = wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, patience, true,
+		func(ctx context.Context) (bool, error) {
+			// A request without a reply is sent again.
+			answer, err = netlab.Ask(ctx, s.Lab.Outside(), "tcp", netip.AddrPortFrom(at, 80))
+			return err == nil, nil
+		})
 	if err != nil {
 		return err
 	}

@@ -115,7 +115,8 @@ words
 	for i, want := range []time.Duration{
 		0, second, second, second, // the command is shown for a second
 		second + longest, second + longest + second, second + longest + second, second + longest + second,
-		2*second + longest + tenth, 2*second + longest + 3*tenth, 2*second + longest + 3*tenth, // never back
+		2*second + longest + tenth, 2*second + longest + 3*tenth, 2*second + longest + 3*tenth,
+		// never back
 		3*second + longest, 3*second + longest,
 		3*second + longest + reading, 3*second + longest + reading,
 	} {

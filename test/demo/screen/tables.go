@@ -11,8 +11,11 @@ import (
 )
 
 // Tables are printed at the end of the demo. Ages are counted until now.
-func (p Painter) Tables(w *state.State, t *state.Timeline, machines []string, now time.Time) string {
-	return p.milestones(t, machines) + p.nodes(w, now) + p.budget(w.Budget()) + p.balancers(w) + p.requests(w) + p.writes(w)
+func (p Painter) Tables(
+	w *state.State, t *state.Timeline, machines []string, now time.Time,
+) string {
+	return p.milestones(t, machines) + p.nodes(w, now) + p.budget(w.Budget()) + p.balancers(w) +
+		p.requests(w) + p.writes(w)
 }
 
 func (p Painter) milestones(t *state.Timeline, machines []string) string {
@@ -62,7 +65,9 @@ func (p Painter) budget(b state.Budget) string {
 	return p.table(table{
 		title: "Routes of the network",
 		head:  []string{"limit", "ours", "foreign", "free"},
-		rows:  [][]string{{strconv.Itoa(b.Limit), strconv.Itoa(b.Ours), strconv.Itoa(b.Foreign), strconv.Itoa(b.Free())}},
+		rows: [][]string{
+			{strconv.Itoa(b.Limit), strconv.Itoa(b.Ours), strconv.Itoa(b.Foreign), strconv.Itoa(b.Free())},
+		},
 	}) + "  " + p.bar(b) + "\n"
 }
 
@@ -108,7 +113,9 @@ func (p Painter) requests(w *state.State) string {
 	out := table{title: "Requests to the cloud", head: []string{"method", "path", "requests", "not found", "refused"}}
 	total := state.RequestCount{Method: "all"}
 	row := func(c state.RequestCount) []string {
-		return []string{c.Method, c.Path, strconv.Itoa(c.Count), strconv.Itoa(c.NotFound), strconv.Itoa(c.Refused)}
+		return []string{
+			c.Method, c.Path, strconv.Itoa(c.Count), strconv.Itoa(c.NotFound), strconv.Itoa(c.Refused),
+		}
 	}
 	for _, c := range w.Requests {
 		out.rows = append(out.rows, row(c))
@@ -123,7 +130,9 @@ func (p Painter) requests(w *state.State) string {
 func (p Painter) writes(w *state.State) string {
 	out := table{title: "Writes to Nodes, from the audit log", head: []string{"node", "node IPAM", "routes", "sum"}}
 	for _, c := range w.Writes {
-		out.rows = append(out.rows, []string{c.Node, strconv.Itoa(c.IPAM), strconv.Itoa(c.Routes), strconv.Itoa(c.Sum())})
+		out.rows = append(out.rows, []string{
+			c.Node, strconv.Itoa(c.IPAM), strconv.Itoa(c.Routes), strconv.Itoa(c.Sum()),
+		})
 	}
 	return p.table(out)
 }

@@ -57,7 +57,9 @@ type Target struct {
 }
 
 // CloudOf converts the API's objects.
-func CloudOf(servers []schema.Server, network schema.Network, balancers []schema.LoadBalancer) Cloud {
+func CloudOf(
+	servers []schema.Server, network schema.Network, balancers []schema.LoadBalancer,
+) Cloud {
 	var c Cloud
 	for _, s := range servers {
 		c.Servers = append(c.Servers, serverOf(s, network.ID))

@@ -32,7 +32,8 @@ type Condition struct{ Status, Reason, Message string }
 func NodeOf(node *corev1.Node) Node {
 	n := Node{
 		Name: node.Name, ProviderID: node.Spec.ProviderID, Created: node.CreationTimestamp.Time,
-		InstanceType: node.Labels[corev1.LabelInstanceTypeStable], Region: node.Labels[corev1.LabelTopologyRegion],
+		InstanceType: node.Labels[corev1.LabelInstanceTypeStable],
+		Region:       node.Labels[corev1.LabelTopologyRegion],
 	}
 	for _, text := range node.Spec.PodCIDRs {
 		if p, err := netip.ParsePrefix(text); err == nil {

@@ -93,5 +93,7 @@ func CountWrites(log []controlplane.AuditEvent) []WriteCount {
 		}
 		counts[e.Name] = c
 	}
-	return slices.SortedFunc(maps.Values(counts), func(a, b WriteCount) int { return cmp.Compare(a.Node, b.Node) })
+	return slices.SortedFunc(maps.Values(counts), func(a, b WriteCount) int {
+		return cmp.Compare(a.Node, b.Node)
+	})
 }

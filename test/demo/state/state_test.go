@@ -50,7 +50,9 @@ func TestTimelineOfAMachine(t *testing.T) {
 	expect(t, "gated", observe(w, line, 2.5), "500ms node-1: NetworkUnavailable=True")
 
 	w.SetNode(statetest.Node(1))
-	w.SetCloud(state.Cloud{Servers: []state.Server{statetest.Server(1)}, Routes: []state.Route{statetest.Route(1)}})
+	w.SetCloud(state.Cloud{
+		Servers: []state.Server{statetest.Server(1)}, Routes: []state.Route{statetest.Route(1)},
+	})
 	expect(t, "in the order of the milestones, and that a stage has passed is no news", observe(w, line, 3),
 		"1s node-1: podCIDRs", "1s node-1: initialized", "1s node-1: NetworkUnavailable=False",
 		"1s node-1: taints gone", "1s node-1: Ready", "1s node-1: route")
@@ -103,7 +105,9 @@ func TestFactsAreNotGivenAway(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			w, line := state.New(statetest.Layout()), state.NewTimeline()
-			n, c := whole, state.Cloud{Servers: []state.Server{statetest.Server(1)}, Routes: []state.Route{statetest.Route(1)}}
+			n, c := whole, state.Cloud{
+				Servers: []state.Server{statetest.Server(1)}, Routes: []state.Route{statetest.Route(1)},
+			}
 			gated := n
 			gated.Unavailable.Status = "True"
 			w.SetNode(gated)
@@ -184,7 +188,8 @@ func TestMissing(t *testing.T) {
 
 func TestBudget(t *testing.T) {
 	w, _ := statetest.State()
-	if got, want := w.Budget(), (state.Budget{Limit: 100, Ours: 2, Foreign: 1}); got != want || got.Free() != 97 {
+	if got, want := w.Budget(), (state.Budget{Limit: 100, Ours: 2, Foreign: 1}); got != want ||
+		got.Free() != 97 {
 		t.Errorf("budget %+v with %d free, want %+v with 97", got, got.Free(), want)
 	}
 }

@@ -66,7 +66,9 @@ func (t *Timeline) endings(now time.Time, facts []Fact) []Event {
 			t.starts[f.Subject] = now
 		}
 		if f.End != "" {
-			events = append(events, Event{Subject: f.Subject, What: f.End, Since: now.Sub(t.starts[f.Subject]), Over: true})
+			events = append(events, Event{
+				Subject: f.Subject, What: f.End, Since: now.Sub(t.starts[f.Subject]), Over: true,
+			})
 		}
 	}
 	return events

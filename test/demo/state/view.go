@@ -33,9 +33,13 @@ func (w *State) Views() []View {
 
 // SortedNodes are the Nodes by name.
 func (w *State) SortedNodes() []Node {
-	return slices.SortedFunc(maps.Values(w.Nodes), func(a, b Node) int { return cmp.Compare(a.Name, b.Name) })
+	return slices.SortedFunc(maps.Values(w.Nodes), func(a, b Node) int {
+		return cmp.Compare(a.Name, b.Name)
+	})
 }
 
 func (w *State) sortedServices() []Service {
-	return slices.SortedFunc(maps.Values(w.Services), func(a, b Service) int { return cmp.Compare(a.Name, b.Name) })
+	return slices.SortedFunc(maps.Values(w.Services), func(a, b Service) int {
+		return cmp.Compare(a.Name, b.Name)
+	})
 }

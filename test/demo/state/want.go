@@ -139,5 +139,7 @@ func (w *State) misconduct(machines []string) []string {
 }
 
 func holds(facts []Fact, subject, what string) bool {
-	return slices.ContainsFunc(facts, func(f Fact) bool { return f.Subject == subject && f.What == what })
+	return slices.ContainsFunc(facts, func(f Fact) bool {
+		return f.Subject == subject && f.What == what
+	})
 }

@@ -56,7 +56,8 @@ func (w *world) create() {
 			ObjectMeta: metav1.ObjectMeta{Name: name},
 			Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: port}}},
 		}
-		if _, err := w.Client.CoreV1().Services(namespace).Create(w.t.Context(), svc, metav1.CreateOptions{}); err != nil {
+		if _, err := w.Client.CoreV1().Services(namespace).Create(w.t.Context(), svc,
+			metav1.CreateOptions{}); err != nil {
 			w.t.Fatal(err)
 		}
 	}
@@ -66,7 +67,8 @@ func (w *world) create() {
 		return err == nil && svc.Spec.Type == corev1.ServiceTypeLoadBalancer, fmt.Sprint(err)
 	})
 	var err error
-	w.instance, err = w.contour.StartInstance(w.t.Context(), w.ControlPlane, w.Client, metav1.ObjectMeta{Namespace: namespace, Name: gateway})
+	w.instance, err = w.contour.StartInstance(w.t.Context(), w.ControlPlane, w.Client,
+		metav1.ObjectMeta{Namespace: namespace, Name: gateway})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -203,8 +205,9 @@ func (w *world) policyFollows() {
 		5432: fmt.Sprintf("tcp to %d, checked by http on 10256 every 5 s, 2 times", ports[5432]),
 	}
 	w.balancer("the checks of policy Cluster", func(b schema.LoadBalancer) bool { return maps.Equal(listeners(b), want) })
-	if svc := w.service(); svc.Spec.ExternalTrafficPolicy != corev1.ServiceExternalTrafficPolicyCluster {
-		w.t.Errorf("externalTrafficPolicy %s, want Cluster", svc.Spec.ExternalTrafficPolicy)
+	policy := w.service().Spec.ExternalTrafficPolicy
+	if policy != corev1.ServiceExternalTrafficPolicyCluster {
+		w.t.Errorf("externalTrafficPolicy %s, want Cluster", policy)
 	}
 }
 

@@ -100,18 +100,21 @@ func (w *world) eventually(what string, holds func(context.Context) (bool, strin
 	w.t.Helper()
 	const patience = 3 * time.Minute // for a wait of seconds, on a busy machine
 	last := "nothing was seen"
-	err := wait.PollUntilContextTimeout(w.t.Context(), 100*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		var is bool
-		is, last = holds(ctx)
-		return is, nil
-	})
+	err := wait.PollUntilContextTimeout(w.t.Context(), 100*time.Millisecond, patience, true,
+		func(ctx context.Context) (bool, error) {
+			var is bool
+			is, last = holds(ctx)
+			return is, nil
+		})
 	if err != nil {
 		w.t.Fatalf("%s: not within %s; %s", what, patience, last)
 	}
 }
 
 // balancer waits until the cloud has one load balancer that meets a condition.
-func (w *world) balancer(what string, wanted func(schema.LoadBalancer) bool) (found schema.LoadBalancer) {
+func (w *world) balancer(
+	what string, wanted func(schema.LoadBalancer) bool,
+) (found schema.LoadBalancer) {
 	w.t.Helper()
 	w.eventually("the load balancer has "+what, func(context.Context) (bool, string) {
 		all := w.Cloud.LoadBalancers()

@@ -14,5 +14,7 @@ type world struct{ *kubeadm.TestCluster }
 // startWorld starts the cloud, without servers.
 func startWorld(t *testing.T) *world {
 	t.Helper()
-	return &world{kubeadm.StartT(t, kubeadm.Tutorial, kubeadm.Options{Dir: t.TempDir(), Packed: kubeadm.Packed()})}
+	return &world{
+		kubeadm.StartT(t, kubeadm.Tutorial, kubeadm.Options{Dir: t.TempDir(), Packed: kubeadm.Packed()}),
+	}
 }

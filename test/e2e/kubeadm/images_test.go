@@ -38,7 +38,8 @@ func TestImages(t *testing.T) {
 			t.Fatal(err)
 		}
 		config, files := unpack(t, "underlay.tar", name)
-		if entrypoint, err := stage.Entrypoint(); err != nil || !slices.Equal(config.Entrypoint, entrypoint) {
+		if entrypoint, err := stage.Entrypoint(); err != nil ||
+			!slices.Equal(config.Entrypoint, entrypoint) {
 			t.Errorf("%s: entry point %q, want %q (%v)", target, config.Entrypoint, entrypoint, err)
 		}
 		if user := stage.Last("USER"); config.User != user || user == "" {

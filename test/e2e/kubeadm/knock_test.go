@@ -27,7 +27,9 @@ type knocker struct {
 }
 
 // knock sends a packet to a port of each of the first addresses of each range, repeatedly.
-func knock(ctx context.Context, from *netns.Namespace, port uint16, ranges ...netip.Prefix) (*knocker, error) {
+func knock(
+	ctx context.Context, from *netns.Namespace, port uint16, ranges ...netip.Prefix,
+) (*knocker, error) {
 	conn, err := from.ListenPacket(ctx, "udp", "[::]:0")
 	if err != nil {
 		return nil, err

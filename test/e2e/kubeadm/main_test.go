@@ -20,10 +20,14 @@ const tree = "../../.."
 func TestMain(m *testing.M) { os.Exit(kubeadm.RunTests(m)) }
 
 // newMachine creates a machine that is off and was never booted.
-func newMachine(ctx context.Context, name, dir string, network *netns.Namespace) (*machine.Machine, error) {
+func newMachine(
+	ctx context.Context, name, dir string, network *netns.Namespace,
+) (*machine.Machine, error) {
 	programs, err := machine.Build(ctx, os.Stderr)
 	if err != nil {
 		return nil, err
 	}
-	return machine.New(ctx, machine.Options{Name: name, Dir: dir, Network: network, Programs: programs})
+	return machine.New(ctx, machine.Options{
+		Name: name, Dir: dir, Network: network, Programs: programs,
+	})
 }

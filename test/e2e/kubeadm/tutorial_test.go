@@ -93,7 +93,8 @@ func shownAddresses(n *corev1.Node) string {
 }
 
 func sameWords(a, b string) bool {
-	return slices.Equal(slices.Sorted(slices.Values(strings.Fields(a))), slices.Sorted(slices.Values(strings.Fields(b))))
+	return slices.Equal(slices.Sorted(slices.Values(strings.Fields(a))),
+		slices.Sorted(slices.Values(strings.Fields(b))))
 }
 
 // expose creates the load balancer, and sends requests to it from outside.

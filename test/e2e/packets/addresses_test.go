@@ -97,14 +97,16 @@ func service(name string, policy corev1.ServiceExternalTrafficPolicy) *corev1.Se
 	families := corev1.IPFamilyPolicyRequireDualStack
 	port := func(protocol corev1.Protocol) corev1.ServicePort {
 		return corev1.ServicePort{
-			Name: strings.ToLower(string(protocol)), Protocol: protocol, Port: netlab.EchoPort, TargetPort: intstr.FromInt(netlab.EchoPort),
+			Name: strings.ToLower(string(protocol)), Protocol: protocol, Port: netlab.EchoPort,
+			TargetPort: intstr.FromInt(netlab.EchoPort),
 		}
 	}
 	return &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: corev1.ServiceSpec{
 			Type: corev1.ServiceTypeLoadBalancer, Selector: map[string]string{"app": "web"}, IPFamilyPolicy: &families,
-			ExternalTrafficPolicy: policy, Ports: []corev1.ServicePort{port(corev1.ProtocolTCP), port(corev1.ProtocolUDP)},
+			ExternalTrafficPolicy: policy,
+			Ports:                 []corev1.ServicePort{port(corev1.ProtocolTCP), port(corev1.ProtocolUDP)},
 		},
 	}
 }
@@ -175,7 +177,9 @@ func (h *holders) says(t *testing.T, addr netip.Addr) []string {
 	t.Helper()
 	var names []string
 	for _, m := range h.machines {
-		if slices.ContainsFunc(h.report(t, m).Held, func(held addresses.Hold) bool { return held.Address == addr }) {
+		if slices.ContainsFunc(h.report(t, m).Held, func(held addresses.Hold) bool {
+			return held.Address == addr
+		}) {
 			names = append(names, m.Name)
 		}
 	}
@@ -198,7 +202,9 @@ func (h *holders) held(t *testing.T) {
 }
 
 // knownTo makes a host resolve an address, and expects a machine as its owner.
-func (h *holders) knownTo(t *testing.T, n *netlab.Neighbor, addr netip.Addr, m *netlab.Machine) string {
+func (h *holders) knownTo(
+	t *testing.T, n *netlab.Neighbor, addr netip.Addr, m *netlab.Machine,
+) string {
 	t.Helper()
 	hardware, err := m.Hardware()
 	if err != nil {
@@ -252,7 +258,8 @@ func (h *holders) cordon(t *testing.T, m *netlab.Machine, out bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.f.Client.CoreV1().Nodes().Patch(t.Context(), m.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+	if _, err := h.f.Client.CoreV1().Nodes().Patch(t.Context(), m.Name, types.MergePatchType, patch,
+		metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -148,7 +148,8 @@ func (h *holders) podsReady(t *testing.T) {
 	since := time.Now()
 	await(t, "the pods stay ready", func() string {
 		for _, p := range h.web {
-			now, err := h.f.Client.CoreV1().Pods(metav1.NamespaceDefault).Get(t.Context(), p.Name, metav1.GetOptions{})
+			now, err := h.f.Client.CoreV1().Pods(metav1.NamespaceDefault).Get(t.Context(), p.Name,
+				metav1.GetOptions{})
 			if err != nil {
 				return err.Error()
 			}
@@ -172,7 +173,9 @@ func (h *holders) podsReady(t *testing.T) {
 
 // moved waits until the ledger assigns an address to another machine, whose agent reports that it
 // holds it.
-func (h *holders) moved(t *testing.T, addr netip.Addr, former *netlab.Machine) (now *netlab.Machine) {
+func (h *holders) moved(
+	t *testing.T, addr netip.Addr, former *netlab.Machine,
+) (now *netlab.Machine) {
 	t.Helper()
 	await(t, "another one than "+former.Name+" has "+addr.String(), func() string {
 		now = h.holder(t, addr)
@@ -307,7 +310,9 @@ func (h *holders) parted(t *testing.T) {
 func (h *holders) halves(t *testing.T) {
 	addr := h.cluster[0]
 	former := h.holder(t, addr)
-	if err := h.f.Split(t.Context(), []*netlab.Machine{former}, []*netlab.Neighbor{h.client}); err != nil {
+	if err := h.f.Split(t.Context(), []*netlab.Machine{former}, []*netlab.Neighbor{
+		h.client,
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if err := former.Cut(t.Context(), netlab.SideAPI); err != nil {

@@ -137,7 +137,9 @@ type broken struct {
 	want        []string // path, family, state and ends of the closed paths
 }
 
-func (b broken) try(t *testing.T, f *netlab.Lab, client kubernetes.Interface, kubelets *netlab.Kubelets) {
+func (b broken) try(
+	t *testing.T, f *netlab.Lab, client kubernetes.Interface, kubelets *netlab.Kubelets,
+) {
 	if b.spoil != nil {
 		b.spoil(t)
 		defer b.mend(t)
@@ -222,7 +224,9 @@ func nodesOf(t *testing.T, client kubernetes.Interface) []*corev1.Node {
 }
 
 // tried returns the report of a run, and expects that the run deleted its objects.
-func tried(t *testing.T, f *netlab.Lab, client kubernetes.Interface, kubelets *netlab.Kubelets) connectivity.Report {
+func tried(
+	t *testing.T, f *netlab.Lab, client kubernetes.Interface, kubelets *netlab.Kubelets,
+) connectivity.Report {
 	t.Helper()
 	began := time.Now()
 	found, err := runner(client, kubelets).Run(t.Context(), nodesOf(t, client))
@@ -237,14 +241,16 @@ func tried(t *testing.T, f *netlab.Lab, client kubernetes.Interface, kubelets *n
 // nothingLeft expects an empty namespace, as an administrator has after each run.
 func nothingLeft(t *testing.T, f *netlab.Lab) {
 	t.Helper()
-	if ns, err := f.Client.CoreV1().Namespaces().Get(t.Context(), cluster.Namespace, metav1.GetOptions{}); err != nil || ns.DeletionTimestamp != nil {
+	if ns, err := f.Client.CoreV1().Namespaces().Get(t.Context(), cluster.Namespace,
+		metav1.GetOptions{}); err != nil || ns.DeletionTimestamp != nil {
 		t.Errorf("the administrator's namespace: %v", err)
 	}
 	pods, err := f.Client.CoreV1().Pods(cluster.Namespace).List(t.Context(), metav1.ListOptions{})
 	if err != nil || len(pods.Items) > 0 {
 		t.Errorf("%d pods are left (%v)", len(pods.Items), err)
 	}
-	services, err := f.Client.CoreV1().Services(cluster.Namespace).List(t.Context(), metav1.ListOptions{})
+	services, err := f.Client.CoreV1().Services(cluster.Namespace).List(t.Context(),
+		metav1.ListOptions{})
 	if err != nil || len(services.Items) > 0 {
 		t.Errorf("%d Services are left (%v)", len(services.Items), err)
 	}

@@ -47,7 +47,9 @@ func programOf(t *testing.T, rights *rest.Config, kubelets *netlab.Kubelets) pro
 	if err != nil {
 		t.Fatal(err)
 	}
-	proxy := &httputil.ReverseProxy{Transport: transport, Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(host) }}
+	proxy := &httputil.ReverseProxy{
+		Transport: transport, Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(host) },
+	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name, is := strings.CutPrefix(r.URL.Path, "/api/v1/namespaces/"+cluster.Namespace+"/pods/")
 		if name, is2 := strings.CutSuffix(name, "/log"); is && is2 && r.Method == http.MethodGet {
@@ -77,7 +79,9 @@ current-context: lab
 
 // run returns its output and its exit code. heard receives the lines of its progress; nil: they are
 // ignored.
-func (p program) run(t *testing.T, heard func(cmd *exec.Cmd, line string), args ...string) (string, int) {
+func (p program) run(
+	t *testing.T, heard func(cmd *exec.Cmd, line string), args ...string,
+) (string, int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -117,7 +121,8 @@ func theProgram(t *testing.T, f *netlab.Lab, kubelets *netlab.Kubelets, rights *
 	usual := []string{"--image=underlay-agent", "--settle=4s"}
 	out, code := p.run(t, nil, append(usual, "-o", "json")...)
 	var r connectivity.Report
-	if err := json.Unmarshal([]byte(out), &r); err != nil || code != 0 || len(r.Nodes) != 2 || len(r.Findings) > 0 || len(r.Cells) == 0 {
+	if err := json.Unmarshal([]byte(out), &r); err != nil || code != 0 || len(r.Nodes) != 2 ||
+		len(r.Findings) > 0 || len(r.Cells) == 0 {
 		t.Errorf("exit code %d, %d cells (%v):\n%s", code, len(r.Cells), err, out)
 	}
 	nothingLeft(t, f)

@@ -76,7 +76,8 @@ func (v *vSwitch) described(t *testing.T) {
 			pods = netip.MustParsePrefix("10.244.0.0/16")
 		}
 		got := podCIDRs(t, v.f, m.Name)
-		if n.Spec.ProviderID != id || !pods.Contains(got[0].Addr()) || !m.Public.IPv6Prefix.Contains(got[1].Addr()) {
+		if n.Spec.ProviderID != id || !pods.Contains(got[0].Addr()) ||
+			!m.Public.IPv6Prefix.Contains(got[1].Addr()) {
 			t.Errorf("%s is %s with the podCIDRs %v, want %s, one of %s and one of %s", m.Name, n.Spec.ProviderID, got, id, pods, m.Public.IPv6Prefix)
 		}
 	}
@@ -93,7 +94,8 @@ func (v *vSwitch) loadBalancers(t *testing.T) {
 		byPublic:    {v.one.Public.IPv4, byPublic.ipv4},
 	} {
 		s.awaitHealth(t, "cloud unhealthy, one healthy, two unhealthy")
-		if got := v.f.Cloud.HealthyTargets(s.balancer, frontage); len(got) != 1 || got[0].IP != want.target {
+		if got := v.f.Cloud.HealthyTargets(s.balancer, frontage); len(got) != 1 ||
+			got[0].IP != want.target {
 			t.Errorf("%s sends to %v, want the target of type ip %s alone", s.name, got, want.target)
 		}
 		for _, address := range []netip.Addr{s.ipv4, s.ipv6} {

@@ -251,7 +251,8 @@ func (r *rack) deletedMeanwhile(t *testing.T) {
 		m.KillAgent()
 	}
 	r.three.Silence()
-	if err := r.f.Client.CoreV1().Nodes().Delete(t.Context(), r.three.Name, metav1.DeleteOptions{}); err != nil {
+	if err := r.f.Client.CoreV1().Nodes().Delete(t.Context(), r.three.Name,
+		metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	for _, m := range []*netlab.Machine{r.one, r.two} {

@@ -70,7 +70,9 @@ type move struct {
 
 // begin creates the cluster: podCIDRs by kube-controller-manager, and flannel.
 func (m *move) begin(t *testing.T) {
-	m.f = start(t, netlab.Options{Metal: m.metal, IPv4Only: true, WithoutManager: true, Plugins: pluginFolder(t)})
+	m.f = start(t, netlab.Options{
+		Metal: m.metal, IPv4Only: true, WithoutManager: true, Plugins: pluginFolder(t),
+	})
 	for _, name := range []string{"one", "two", "three"} {
 		machine, err := m.f.Rent(t.Context(), name)
 		if err != nil {
@@ -142,24 +144,29 @@ func (m *move) makeOwners(t *testing.T) {
 	apps := m.f.Client.AppsV1()
 	shape := func(name string) (metav1.ObjectMeta, *metav1.LabelSelector, corev1.PodTemplateSpec) {
 		labels := map[string]string{"app": name}
-		return metav1.ObjectMeta{Name: name}, &metav1.LabelSelector{MatchLabels: labels}, corev1.PodTemplateSpec{
-			ObjectMeta: metav1.ObjectMeta{Labels: labels},
-			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: name, Image: name}}},
-		}
+		return metav1.ObjectMeta{Name: name}, &metav1.LabelSelector{MatchLabels: labels},
+			corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: name, Image: name}}},
+			}
 	}
 	var flannel, log appsv1.DaemonSet
 	var web appsv1.ReplicaSet
 	flannel.ObjectMeta, flannel.Spec.Selector, flannel.Spec.Template = shape("kube-flannel-ds")
 	flannel.Spec.Template.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
-		RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
-			MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelOSStable, Operator: corev1.NodeSelectorOpIn, Values: []string{"linux"}}},
-		}}},
+		RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+			NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+				MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelOSStable, Operator: corev1.NodeSelectorOpIn, Values: []string{"linux"}}},
+			}},
+		},
 	}}
 	log.ObjectMeta, log.Spec.Selector, log.Spec.Template = shape("log")
 	web.ObjectMeta, web.Spec.Selector, web.Spec.Template = shape("web")
 	_, err := apps.DaemonSets("kube-flannel").Create(t.Context(), &flannel, metav1.CreateOptions{})
-	logs, errLog := apps.DaemonSets(metav1.NamespaceDefault).Create(t.Context(), &log, metav1.CreateOptions{})
-	webs, errWeb := apps.ReplicaSets(metav1.NamespaceDefault).Create(t.Context(), &web, metav1.CreateOptions{})
+	logs, errLog := apps.DaemonSets(metav1.NamespaceDefault).Create(t.Context(), &log,
+		metav1.CreateOptions{})
+	webs, errWeb := apps.ReplicaSets(metav1.NamespaceDefault).Create(t.Context(), &web,
+		metav1.CreateOptions{})
 	if err := errors.Join(err, errLog, errWeb); err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +187,8 @@ func (m *move) runPods(t *testing.T, machine *netlab.Machine) {
 			t.Fatal(err)
 		}
 		pods := m.f.Client.CoreV1().Pods(metav1.NamespaceDefault)
-		if _, err := pods.Patch(t.Context(), name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		if _, err := pods.Patch(t.Context(), name, types.MergePatchType, patch,
+			metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		if own := m.subnets[machine]; !own.Contains(p.IPv4) {
@@ -194,13 +202,14 @@ func (m *move) runPods(t *testing.T, machine *netlab.Machine) {
 func (m *move) serve(t *testing.T, machine *netlab.Machine) {
 	t.Helper()
 	name := "web-" + machine.Name
-	service, err := m.f.Client.CoreV1().Services(metav1.NamespaceDefault).Create(t.Context(), &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: corev1.ServiceSpec{
-			Selector: map[string]string{"pod": name},
-			Ports:    []corev1.ServicePort{{Port: netlab.EchoPort, Protocol: corev1.ProtocolTCP}},
-		},
-	}, metav1.CreateOptions{})
+	service, err := m.f.Client.CoreV1().Services(metav1.NamespaceDefault).Create(t.Context(),
+		&corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec: corev1.ServiceSpec{
+				Selector: map[string]string{"pod": name},
+				Ports:    []corev1.ServicePort{{Port: netlab.EchoPort, Protocol: corev1.ProtocolTCP}},
+			},
+		}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -286,8 +295,9 @@ func (m *move) flannelBelongs(t *testing.T, machine *netlab.Machine) bool {
 		t.Fatal(err)
 	}
 	labels := m.node(t, machine).Labels
-	terms := set.Spec.Template.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
-	return slices.ContainsFunc(terms, func(term corev1.NodeSelectorTerm) bool {
+	affinity := set.Spec.Template.Spec.Affinity.NodeAffinity
+	required := affinity.RequiredDuringSchedulingIgnoredDuringExecution
+	return slices.ContainsFunc(required.NodeSelectorTerms, func(term corev1.NodeSelectorTerm) bool {
 		return !slices.ContainsFunc(term.MatchExpressions, func(r corev1.NodeSelectorRequirement) bool {
 			value, has := labels[r.Key]
 			switch r.Operator {
@@ -305,7 +315,9 @@ func (m *move) flannelBelongs(t *testing.T, machine *netlab.Machine) bool {
 
 // machine moves one machine.
 func (m *move) machine(t *testing.T, machine *netlab.Machine) {
-	others := slices.DeleteFunc(slices.Clone(m.machines), func(o *netlab.Machine) bool { return o == machine })
+	others := slices.DeleteFunc(slices.Clone(m.machines), func(o *netlab.Machine) bool {
+		return o == machine
+	})
 	streams := m.streams(t, others)
 	m.evict(t, machine, "web", "kubectl drain")
 	if !m.node(t, machine).Spec.Unschedulable {
@@ -352,7 +364,8 @@ func (m *move) evicted(t *testing.T, machine *netlab.Machine, kind string) {
 	t.Helper()
 	p := m.pods[kind+"-"+machine.Name]
 	await(t, p.Name+" is to end", func() string {
-		object, err := m.f.Client.CoreV1().Pods(metav1.NamespaceDefault).Get(t.Context(), p.Name, metav1.GetOptions{})
+		object, err := m.f.Client.CoreV1().Pods(metav1.NamespaceDefault).Get(t.Context(), p.Name,
+			metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -453,7 +466,8 @@ func (m *move) kubectl(t *testing.T, begins string, machine *netlab.Machine) {
 	if machine != nil {
 		node = machine.Name
 	}
-	if _, err := m.f.ControlPlane.Kubectl(t.Context(), m.page.arguments(t, begins, node)...); err != nil {
+	if _, err := m.f.ControlPlane.Kubectl(t.Context(), m.page.arguments(t, begins,
+		node)...); err != nil {
 		t.Fatal(err)
 	}
 }

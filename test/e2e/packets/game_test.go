@@ -95,7 +95,9 @@ func (g *game) published(t *testing.T) {
 			Type: corev1.ServiceTypeLoadBalancer, LoadBalancerClass: ptr.To("underlay.dev/address"),
 			IPFamilyPolicy: ptr.To(corev1.IPFamilyPolicyRequireDualStack), ExternalTrafficPolicy: local,
 			Selector: map[string]string{"app": "game"},
-			Ports:    []corev1.ServicePort{{Port: gamePort, Protocol: corev1.ProtocolUDP, TargetPort: intstr.FromInt32(netlab.EchoPort)}},
+			Ports: []corev1.ServicePort{
+				{Port: gamePort, Protocol: corev1.ProtocolUDP, TargetPort: intstr.FromInt32(netlab.EchoPort)},
+			},
 		},
 	}, metav1.CreateOptions{})
 	if err != nil {
@@ -216,7 +218,8 @@ func (g *game) cordon(t *testing.T, yes bool, names ...string) {
 	t.Helper()
 	patch := fmt.Appendf(nil, `{"spec":{"unschedulable":%t}}`, yes)
 	for _, name := range names {
-		if _, err := g.f.Client.CoreV1().Nodes().Patch(t.Context(), name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		if _, err := g.f.Client.CoreV1().Nodes().Patch(t.Context(), name, types.MergePatchType, patch,
+			metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -229,7 +232,8 @@ func (g *game) during(t *testing.T, do func(), lost int) {
 	before := g.holders()
 	var streams []*netlab.Stream
 	for _, a := range g.addresses {
-		s, err := netlab.StartStream(t.Context(), g.f.Outside(), netip.AddrPortFrom(a, gamePort), gameTick)
+		s, err := netlab.StartStream(t.Context(), g.f.Outside(), netip.AddrPortFrom(a, gamePort),
+			gameTick)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -44,7 +44,9 @@ func overTLS(t *testing.T, f *netlab.Lab) {
 }
 
 // askOverTLS returns the reply of an echo behind TLS at an address.
-func askOverTLS(ctx context.Context, f *netlab.Lab, to netip.Addr, config *tls.Config) (string, error) {
+func askOverTLS(
+	ctx context.Context, f *netlab.Lab, to netip.Addr, config *tls.Config,
+) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, askedWithin)
 	defer cancel()
 	plain, err := f.Outside().Dial(ctx, "tcp", netip.AddrPortFrom(to, frontage).String())

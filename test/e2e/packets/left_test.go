@@ -64,7 +64,10 @@ func children() []string {
 func expectNothingLeft(t *testing.T, before string) {
 	t.Helper()
 	var now string
-	if !poll(context.WithoutCancel(t.Context()), patience, func() bool { now = held(t); return now == before }) {
+	if !poll(context.WithoutCancel(t.Context()), patience, func() bool {
+		now = held(t)
+		return now == before
+	}) {
 		t.Errorf("left behind: %s\nbefore there were %s", now, before)
 	}
 }

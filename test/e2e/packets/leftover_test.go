@@ -62,7 +62,10 @@ func (l *leftover) given(t *testing.T) {
 }
 
 // leave creates a Service with addresses as the other program does.
-func (l *leftover) leave(t *testing.T, name string, policy corev1.ServiceExternalTrafficPolicy, addrs []netip.Addr, annotations map[string]string) {
+func (l *leftover) leave(
+	t *testing.T, name string, policy corev1.ServiceExternalTrafficPolicy, addrs []netip.Addr,
+	annotations map[string]string,
+) {
 	t.Helper()
 	s := service(name, policy)
 	s.Annotations = annotations
@@ -72,7 +75,9 @@ func (l *leftover) leave(t *testing.T, name string, policy corev1.ServiceExterna
 		t.Fatal(err)
 	}
 	for _, a := range addrs {
-		s.Status.LoadBalancer.Ingress = append(s.Status.LoadBalancer.Ingress, corev1.LoadBalancerIngress{IP: a.String()})
+		s.Status.LoadBalancer.Ingress = append(s.Status.LoadBalancer.Ingress, corev1.LoadBalancerIngress{
+			IP: a.String(),
+		})
 	}
 	if _, err := services.UpdateStatus(t.Context(), s, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
@@ -126,7 +131,8 @@ func (l *leftover) takenOver(t *testing.T) {
 	})
 	l.onceHeld(t)
 	for name, want := range map[string][]netip.Addr{"cluster": l.cluster, "local": l.local} {
-		s, err := l.f.Client.CoreV1().Services(metav1.NamespaceDefault).Get(t.Context(), name, metav1.GetOptions{})
+		s, err := l.f.Client.CoreV1().Services(metav1.NamespaceDefault).Get(t.Context(), name,
+			metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -176,7 +182,9 @@ func (l *leftover) drainedOf(t *testing.T) {
 func (l *leftover) problem(t *testing.T, m *netlab.Machine, addr netip.Addr) (p addresses.Problem) {
 	t.Helper()
 	refused := l.report(t, m).Refused
-	if i := slices.IndexFunc(refused, func(p addresses.Problem) bool { return p.Address == addr }); i >= 0 {
+	if i := slices.IndexFunc(refused, func(p addresses.Problem) bool {
+		return p.Address == addr
+	}); i >= 0 {
 		p = refused[i]
 	}
 	return p

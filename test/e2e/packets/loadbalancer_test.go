@@ -60,7 +60,9 @@ func privateAndPublic(t *testing.T, f *netlab.Lab) {
 	local := corev1.ServiceExternalTrafficPolicyLocal
 	byPrivate := publish(t, f, "by-private", "twice", local, nil)
 	byPublic := publish(t, f, "by-public", "twice", local, map[string]string{"load-balancer.hetzner.cloud/use-private-ip": "false"})
-	for s, source := range map[*published]netip.Addr{byPrivate: byPrivate.private, byPublic: byPublic.ipv4} {
+	for s, source := range map[*published]netip.Addr{
+		byPrivate: byPrivate.private, byPublic: byPublic.ipv4,
+	} {
 		s.awaitHealth(t, "one healthy, three unhealthy, two unhealthy")
 		for _, address := range []netip.Addr{s.ipv4, s.ipv6} {
 			got, err := ask(t.Context(), f.Outside(), address, frontage)
@@ -168,7 +170,8 @@ func nodeDrained(t *testing.T, f *netlab.Lab) {
 func taint(t *testing.T, f *netlab.Lab, node, key string) {
 	t.Helper()
 	patch := fmt.Sprintf(`{"spec":{"taints":[{"key":%q,"value":"1","effect":"NoSchedule"}]}}`, key)
-	_, err := f.Client.CoreV1().Nodes().Patch(t.Context(), node, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{})
+	_, err := f.Client.CoreV1().Nodes().Patch(t.Context(), node, types.StrategicMergePatchType,
+		[]byte(patch), metav1.PatchOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -266,13 +269,18 @@ type published struct {
 
 // publish creates a Service for the pods of an app, and waits for its load
 // balancer.
-func publish(t *testing.T, f *netlab.Lab, name, app string, policy corev1.ServiceExternalTrafficPolicy, annotations map[string]string) *published {
+func publish(
+	t *testing.T, f *netlab.Lab, name, app string, policy corev1.ServiceExternalTrafficPolicy,
+	annotations map[string]string,
+) *published {
 	t.Helper()
 	return publishAs(t, f, name, annotations, corev1.ServiceSpec{ExternalTrafficPolicy: policy, Selector: map[string]string{"app": app}})
 }
 
 // publishAs is publish, of any Service with one port.
-func publishAs(t *testing.T, f *netlab.Lab, name string, annotations map[string]string, spec corev1.ServiceSpec) *published {
+func publishAs(
+	t *testing.T, f *netlab.Lab, name string, annotations map[string]string, spec corev1.ServiceSpec,
+) *published {
 	t.Helper()
 	spec.Type = corev1.ServiceTypeLoadBalancer
 	spec.Ports = []corev1.ServicePort{{Port: frontage, TargetPort: intstr.FromInt32(webPort)}}
@@ -343,7 +351,10 @@ func (s *published) awaitHealth(t *testing.T, want string) {
 // the Service allows.
 func (s *published) awaitUnhealthy(t *testing.T, node string) {
 	t.Helper()
-	about := netlab.Checked{LoadBalancer: s.balancer, ListenPort: frontage, Target: hcloudsim.TargetID{Server: s.f.Machine(node).Server}}
+	about := netlab.Checked{
+		LoadBalancer: s.balancer, ListenPort: frontage,
+		Target: hcloudsim.TargetID{Server: s.f.Machine(node).Server},
+	}
 	await(t, node+" is unhealthy to "+s.name, func() string {
 		failed := 0
 		for _, found := range slices.Backward(s.f.Checks(about)) {

@@ -212,7 +212,8 @@ func patchNode(t *testing.T, f *netlab.Lab, m *netlab.Machine, subresource strin
 	if subresource != "" {
 		sub = []string{subresource}
 	}
-	if _, err := f.Client.CoreV1().Nodes().Patch(t.Context(), m.Name, types.StrategicMergePatchType, data, metav1.PatchOptions{}, sub...); err != nil {
+	if _, err := f.Client.CoreV1().Nodes().Patch(t.Context(), m.Name, types.StrategicMergePatchType,
+		data, metav1.PatchOptions{}, sub...); err != nil {
 		t.Fatal(err)
 	}
 }

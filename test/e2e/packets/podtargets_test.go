@@ -50,7 +50,9 @@ func TestPodsAsTargetsFromElsewhere(t *testing.T) {
 	serveWeb(t, pod, true)
 	s := publishPods(t, f, "direct")
 	s.awaitTargets(t, pod)
-	for to, who := range map[netip.Addr]netip.Addr{s.ipv4: netlab.OutsideIPv4, s.ipv6: netlab.OutsideIPv6} {
+	for to, who := range map[netip.Addr]netip.Addr{
+		s.ipv4: netlab.OutsideIPv4, s.ipv6: netlab.OutsideIPv6,
+	} {
 		got, err := ask(t.Context(), f.Outside(), to, frontage)
 		if want := (visit{"direct", elsewhere, who}); err != nil || got != want {
 			t.Errorf("asking %s gives %v (%v), want %v", to, got, err, want)
@@ -64,8 +66,9 @@ func publishPods(t *testing.T, f *netlab.Lab, app string) *published {
 	return publishAs(t, f, app, map[string]string{
 		lb.AnnotationTargets: "pods", "load-balancer.hetzner.cloud/uses-proxyprotocol": "true",
 	}, corev1.ServiceSpec{
-		Selector:       map[string]string{"app": app},
-		IPFamilyPolicy: ptr.To(corev1.IPFamilyPolicyRequireDualStack), AllocateLoadBalancerNodePorts: ptr.To(false),
+		Selector:                      map[string]string{"app": app},
+		IPFamilyPolicy:                ptr.To(corev1.IPFamilyPolicyRequireDualStack),
+		AllocateLoadBalancerNodePorts: ptr.To(false),
 	})
 }
 
@@ -73,7 +76,9 @@ func publishPods(t *testing.T, f *netlab.Lab, app string) *published {
 func podsLearnWhoAsks(t *testing.T, s *published, pods []*netlab.Pod) {
 	seen := map[string]int{}
 	for range 2 * len(pods) {
-		for to, who := range map[netip.Addr]netip.Addr{s.ipv4: netlab.OutsideIPv4, s.ipv6: netlab.OutsideIPv6} {
+		for to, who := range map[netip.Addr]netip.Addr{
+			s.ipv4: netlab.OutsideIPv4, s.ipv6: netlab.OutsideIPv6,
+		} {
 			got, err := ask(t.Context(), s.f.Outside(), to, frontage)
 			if want := (visit{got.pod, s.ipv6, who}); err != nil || got != want {
 				t.Errorf("asking %s gives %v (%v), want %v", to, got, err, want)

@@ -57,7 +57,8 @@ func (p *policed) policy(t *testing.T, name, spec string) {
 	if err := yaml.UnmarshalStrict([]byte(spec), &policy.Spec); err != nil {
 		t.Fatal(err)
 	}
-	_, err := p.f.Client.NetworkingV1().NetworkPolicies(metav1.NamespaceDefault).Create(t.Context(), policy, metav1.CreateOptions{})
+	_, err := p.f.Client.NetworkingV1().NetworkPolicies(metav1.NamespaceDefault).Create(t.Context(),
+		policy, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,7 +188,8 @@ func (p *policed) away(t *testing.T) {
 }
 
 func (p *policed) open(t *testing.T) {
-	err := p.f.Client.NetworkingV1().NetworkPolicies(metav1.NamespaceDefault).DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{})
+	policies := p.f.Client.NetworkingV1().NetworkPolicies(metav1.NamespaceDefault)
+	err := policies.DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

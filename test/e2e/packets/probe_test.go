@@ -26,9 +26,10 @@ const (
 
 // poll waits until a condition holds, and reports whether it did in time.
 func poll(ctx context.Context, limit time.Duration, holds func() bool) bool {
-	return wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, limit, true, func(context.Context) (bool, error) {
-		return holds(), nil
-	}) == nil
+	return wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, limit, true,
+		func(context.Context) (bool, error) {
+			return holds(), nil
+		}) == nil
 }
 
 // await fails the test unless a condition holds in time; missing describes what is missing, or
@@ -55,7 +56,9 @@ func ownPort(a netip.Addr) netip.AddrPort { return netip.AddrPortFrom(a, hostPor
 
 // reaches expects a reply of a given server, with the observed source, over each of the networks. A
 // new setup may take a moment.
-func reaches(t *testing.T, from party, to netip.AddrPort, by string, source netip.Addr, networks ...string) {
+func reaches(
+	t *testing.T, from party, to netip.AddrPort, by string, source netip.Addr, networks ...string,
+) {
 	t.Helper()
 	for _, network := range networks {
 		var answer netlab.Answer
@@ -114,7 +117,9 @@ func everyPodReachesEveryPod(t *testing.T, pods []*netlab.Pod) {
 }
 
 // runPods starts pods: names with their machines.
-func runPods(t *testing.T, f *netlab.Lab, labels map[string]string, where ...[2]string) []*netlab.Pod {
+func runPods(
+	t *testing.T, f *netlab.Lab, labels map[string]string, where ...[2]string,
+) []*netlab.Pod {
 	t.Helper()
 	var pods []*netlab.Pod
 	for _, w := range where {
@@ -170,7 +175,8 @@ func manyBytes(t *testing.T, from, to *netlab.Pod) {
 		return
 	}
 	deadline, _ := ctx.Deadline()
-	err = errors.Join(conn.SetDeadline(deadline), func() error { _, err := conn.Write(make([]byte, sent)); return err }(), conn.Close())
+	err = errors.Join(conn.SetDeadline(deadline),
+		func() error { _, err := conn.Write(make([]byte, sent)); return err }(), conn.Close())
 	if n := <-got; err != nil || n != sent {
 		t.Errorf("%s to %s: %d bytes of %d arrived (%v)", from.Name, to.Name, n, sent, err)
 	}

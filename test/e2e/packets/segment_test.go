@@ -16,7 +16,9 @@ import (
 func TestSegment(t *testing.T) {
 	needLab(t)
 	before := held(t)
-	f, err := netlab.Start(context.WithoutCancel(t.Context()), netlab.Options{Metal: true, MachinesOnly: true, Dir: t.TempDir()})
+	f, err := netlab.Start(context.WithoutCancel(t.Context()), netlab.Options{
+		Metal: true, MachinesOnly: true, Dir: t.TempDir(),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

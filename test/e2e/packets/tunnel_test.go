@@ -83,8 +83,8 @@ func TestNodesBeyondTheRouteTable(t *testing.T) {
 	})
 }
 
-// filterReversePaths has machines drop a packet that arrives by another interface than a reply to it
-// would leave by, as some distributions do.
+// filterReversePaths has machines drop a packet that arrives by another interface than a reply to
+// it would leave by, as some distributions do.
 func filterReversePaths(t *testing.T, machines ...*netlab.Machine) {
 	t.Helper()
 	for _, m := range machines {

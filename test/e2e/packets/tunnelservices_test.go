@@ -18,7 +18,9 @@ import (
 )
 
 // nodePort creates a Service for the EchoPort of an app's pods, and returns its node port.
-func nodePort(t *testing.T, f *netlab.Lab, name, app string, policy corev1.ServiceExternalTrafficPolicy) uint16 {
+func nodePort(
+	t *testing.T, f *netlab.Lab, name, app string, policy corev1.ServiceExternalTrafficPolicy,
+) uint16 {
 	t.Helper()
 	service, err := f.Client.CoreV1().Services("default").Create(t.Context(), &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -63,7 +65,9 @@ func podNames(pods []*netlab.Pod) (names []string) {
 
 // nodePorts expects that every machine's node port leads to all servers, for the outside and for
 // pods, and with policy Local to those of the machine, which see the client's address.
-func nodePorts(t *testing.T, f *netlab.Lab, machines []*netlab.Machine, clients, servers []*netlab.Pod) {
+func nodePorts(
+	t *testing.T, f *netlab.Lab, machines []*netlab.Machine, clients, servers []*netlab.Pod,
+) {
 	port := nodePort(t, f, "node-port", "server", corev1.ServiceExternalTrafficPolicyCluster)
 	local := nodePort(t, f, "node-port-local", "server", corev1.ServiceExternalTrafficPolicyLocal)
 	for _, m := range machines {
@@ -71,7 +75,9 @@ func nodePorts(t *testing.T, f *netlab.Lab, machines []*netlab.Machine, clients,
 		for _, c := range clients {
 			answeredBy(t, of(c), netip.AddrPortFrom(m.InternalIPs()[0], port), podNames(servers)...)
 		}
-		own := slices.DeleteFunc(slices.Clone(servers), func(p *netlab.Pod) bool { return p.Machine != m })
+		own := slices.DeleteFunc(slices.Clone(servers), func(p *netlab.Pod) bool {
+			return p.Machine != m
+		})
 		if len(own) == 0 {
 			refused(t, outside(f), netip.AddrPortFrom(m.Public.IPv4, local), "tcp")
 			continue
@@ -88,25 +94,33 @@ func hostNetwork(t *testing.T, f *netlab.Lab, machines []*netlab.Machine, client
 	services := f.Client.CoreV1().Services("default")
 	service, err := services.Create(t.Context(), &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: "host-network"},
-		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: hostPort, Protocol: corev1.ProtocolTCP}}},
+		Spec: corev1.ServiceSpec{
+			Ports: []corev1.ServicePort{{Port: hostPort, Protocol: corev1.ProtocolTCP}},
+		},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	slice := &discoveryv1.EndpointSlice{
 		ObjectMeta:  metav1.ObjectMeta{Name: "host-network", Labels: map[string]string{discoveryv1.LabelServiceName: service.Name}},
-		AddressType: discoveryv1.AddressTypeIPv4, Ports: []discoveryv1.EndpointPort{{Port: ptr.To[int32](hostPort), Protocol: ptr.To(corev1.ProtocolTCP)}},
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Ports: []discoveryv1.EndpointPort{
+			{Port: ptr.To[int32](hostPort), Protocol: ptr.To(corev1.ProtocolTCP)},
+		},
 	}
 	var names []string
 	for _, m := range machines {
-		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{m.InternalIPs()[0].String()}})
+		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{
+			Addresses: []string{m.InternalIPs()[0].String()},
+		})
 		names = append(names, m.Name)
 	}
 	if _, err := f.Client.DiscoveryV1().EndpointSlices("default").Create(t.Context(), slice, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range clients {
-		answeredBy(t, of(c), netip.AddrPortFrom(netip.MustParseAddr(service.Spec.ClusterIP), hostPort), names...)
+		answeredBy(t, of(c), netip.AddrPortFrom(netip.MustParseAddr(service.Spec.ClusterIP), hostPort),
+			names...)
 	}
 }
 

@@ -174,7 +174,8 @@ func (v *vSwitch) traffic(t *testing.T) []*netlab.Stream {
 	t.Helper()
 	var streams []*netlab.Stream
 	for _, pair := range [][2]int{{0, 1}, {1, 0}, {1, 3}, {3, 1}} {
-		s, err := netlab.StartStream(t.Context(), v.pods[pair[0]].Namespace, echo(v.pods[pair[1]].IPv4), pace)
+		s, err := netlab.StartStream(t.Context(), v.pods[pair[0]].Namespace, echo(v.pods[pair[1]].IPv4),
+			pace)
 		if err != nil {
 			t.Fatal(err)
 		}

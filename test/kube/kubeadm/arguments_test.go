@@ -20,7 +20,8 @@ import (
 func TestControllerManagerAllocatesNothing(t *testing.T) {
 	for _, folder := range examples(t) {
 		cluster := initConfiguration(t, folder)
-		pods := controlplane.GetStaticPodSpecs(&cluster.ClusterConfiguration, &cluster.LocalAPIEndpoint, nil)
+		pods := controlplane.GetStaticPodSpecs(&cluster.ClusterConfiguration, &cluster.LocalAPIEndpoint,
+			nil)
 		command := pods[constants.KubeControllerManager].Spec.Containers[0].Command
 		program := controllermanager.NewControllerManagerCommand()
 		if err := program.ParseFlags(command[1:]); err != nil {

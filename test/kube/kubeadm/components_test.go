@@ -23,7 +23,9 @@ import (
 
 // component returns a component's configuration from kubeadm, with kubeadm's additions, parsed by
 // the component's own code.
-func component[T any](t *testing.T, cluster *kubeadmapi.InitConfiguration, group string, decoder runtime.Decoder) T {
+func component[T any](
+	t *testing.T, cluster *kubeadmapi.InitConfiguration, group string, decoder runtime.Decoder,
+) T {
 	t.Helper()
 	written, err := cluster.ComponentConfigs[group].Marshal()
 	if err != nil {
@@ -40,9 +42,12 @@ func component[T any](t *testing.T, cluster *kubeadmapi.InitConfiguration, group
 	return decoded
 }
 
-func proxyConfiguration(t *testing.T, cluster *kubeadmapi.InitConfiguration) *proxyapi.KubeProxyConfiguration {
+func proxyConfiguration(
+	t *testing.T, cluster *kubeadmapi.InitConfiguration,
+) *proxyapi.KubeProxyConfiguration {
 	t.Helper()
-	return component[*proxyapi.KubeProxyConfiguration](t, cluster, componentconfigs.KubeProxyGroup, proxyscheme.Codecs.UniversalDecoder())
+	return component[*proxyapi.KubeProxyConfiguration](t, cluster, componentconfigs.KubeProxyGroup,
+		proxyscheme.Codecs.UniversalDecoder())
 }
 
 func TestKubelet(t *testing.T) {
@@ -52,9 +57,11 @@ func TestKubelet(t *testing.T) {
 	}
 	for _, folder := range examples(t) {
 		cluster := initConfiguration(t, folder)
-		kubelet := component[*kubeletapi.KubeletConfiguration](t, cluster, componentconfigs.KubeletGroup, codecs.UniversalDecoder())
+		kubelet := component[*kubeletapi.KubeletConfiguration](t, cluster, componentconfigs.KubeletGroup,
+			codecs.UniversalDecoder())
 		kubelet.FailCgroupV1 = false // otherwise this machine's cgroups are checked too
-		if err := kubeletvalidation.ValidateKubeletConfiguration(kubelet, utilfeature.DefaultFeatureGate); err != nil {
+		if err := kubeletvalidation.ValidateKubeletConfiguration(kubelet,
+			utilfeature.DefaultFeatureGate); err != nil {
 			t.Errorf("%s: %v", folder, err)
 		}
 		// A node's IPv4 range is a /24: no pod gets its network address, broadcast address or
@@ -86,13 +93,16 @@ func TestNodePorts(t *testing.T) {
 	for _, folder := range examples(t) {
 		cluster := initConfiguration(t, folder)
 		at := proxyConfiguration(t, cluster).NodePortAddresses
-		nodes := slices.Concat(nodeAddresses(t, cluster.NodeRegistration), nodeAddresses(t, joinConfiguration(t, folder).NodeRegistration))
+		nodes := slices.Concat(nodeAddresses(t, cluster.NodeRegistration), nodeAddresses(t,
+			joinConfiguration(t, folder).NodeRegistration))
 		if slices.Equal(at, []string{proxyapi.NodePortAddressesPrimary}) {
 			continue // the node's own addresses, whatever they are
 		}
 		for _, node := range nodes {
 			public := strings.HasPrefix(filepath.Base(folder), "cloud") && node.Is6()
-			if open := slices.ContainsFunc(at, func(text string) bool { return netip.MustParsePrefix(text).Contains(node) }); open == public {
+			if open := slices.ContainsFunc(at, func(text string) bool {
+				return netip.MustParsePrefix(text).Contains(node)
+			}); open == public {
 				t.Errorf("%s: with nodePortAddresses %v, node %v has node ports: %t", folder, at, node, open)
 			}
 		}

@@ -172,7 +172,9 @@ func (b *balancer) follow(ctx context.Context, plane hcloudsim.DataPlane) (compl
 				b.turns[id] = newTurns()
 			}
 			for _, address := range addressesOf(lb) {
-				wanted[place{lb.ID, netip.AddrPortFrom(address, uint16(s.ListenPort))}] = &service{s, lb, b.turns[id]}
+				wanted[place{lb.ID, netip.AddrPortFrom(address, uint16(s.ListenPort))}] = &service{
+					s, lb, b.turns[id],
+				}
 			}
 		}
 	}

@@ -10,7 +10,6 @@ import (
 	"runtime/pprof"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -30,14 +29,20 @@ func TestFollows(t *testing.T) {
 	w.serve(netip.AddrPortFrom(private(a), 30080), says("a"))
 	w.serve(netip.AddrPortFrom(private(b), 30080), says("b"))
 	w.serve(netip.AddrPortFrom(private(b), 30081), says("b, other service"))
-	lb := w.balance(hcloud.LoadBalancerCreateOpts{Services: []hcloud.LoadBalancerCreateOptsService{tcp(80, 30080)}}, a)
+	lb := w.balance(hcloud.LoadBalancerCreateOpts{
+		Services: []hcloud.LoadBalancerCreateOptsService{tcp(80, 30080)},
+	}, a)
 	w.healthy(lb, "a:80")
-	for _, at := range []netip.Addr{ipnet.Addr(lb.PublicNet.IPv4.IP), ipnet.Addr(lb.PublicNet.IPv6.IP), ipnet.Addr(lb.PrivateNet[0].IP)} {
+	for _, at := range []netip.Addr{
+		ipnet.Addr(lb.PublicNet.IPv4.IP), ipnet.Addr(lb.PublicNet.IPv6.IP),
+		ipnet.Addr(lb.PrivateNet[0].IP),
+	} {
 		w.eventually("a answers at "+at.String(), func() bool { return w.query(at, 80) == "a" })
 	}
 	front := ipnet.Addr(lb.PublicNet.IPv4.IP)
 
-	_, _, err := w.cloud.LoadBalancer.AddServerTarget(t.Context(), lb, hcloud.LoadBalancerAddServerTargetOpts{Server: b, UsePrivateIP: hcloud.Ptr(true)})
+	_, _, err := w.cloud.LoadBalancer.AddServerTarget(t.Context(), lb,
+		hcloud.LoadBalancerAddServerTargetOpts{Server: b, UsePrivateIP: hcloud.Ptr(true)})
 	noError(t, err)
 	w.healthy(lb, "b:80")
 	if got := w.query(front, 80) + w.query(front, 80); got != "ab" && got != "ba" {
@@ -50,11 +55,13 @@ func TestFollows(t *testing.T) {
 	}
 
 	_, _, err = w.cloud.LoadBalancer.AddService(t.Context(), lb, hcloud.LoadBalancerAddServiceOpts{
-		Protocol: hcloud.LoadBalancerServiceProtocolTCP, ListenPort: hcloud.Ptr(81), DestinationPort: hcloud.Ptr(30081),
+		Protocol: hcloud.LoadBalancerServiceProtocolTCP, ListenPort: hcloud.Ptr(81),
+		DestinationPort: hcloud.Ptr(30081),
 	}) // checked three times before it is healthy
 	noError(t, err)
 	w.eventually("the new service listens", func() bool { return slices.Contains(w.net.listening(), front.String()+":81") })
-	noError(t, w.sim.SetTargetHealth(lb.ID, hcloudsim.TargetID{Server: b.ID}, 81, hcloudsim.HealthHealthy))
+	noError(t, w.sim.SetTargetHealth(lb.ID, hcloudsim.TargetID{Server: b.ID}, 81,
+		hcloudsim.HealthHealthy))
 	if got := w.query(front, 81); got != "b, other service" {
 		t.Errorf("the new service reaches %q", got)
 	}
@@ -80,7 +87,9 @@ func TestAlgorithms(t *testing.T) {
 			_, _ = io.Copy(io.Discard, c) // until the client closes
 		})
 	}
-	lb := w.balance(hcloud.LoadBalancerCreateOpts{Services: []hcloud.LoadBalancerCreateOptsService{tcp(80, 30080)}}, servers...)
+	lb := w.balance(hcloud.LoadBalancerCreateOpts{
+		Services: []hcloud.LoadBalancerCreateOptsService{tcp(80, 30080)},
+	}, servers...)
 	w.healthy(lb, "a:80", "b:80", "c:80")
 	w.listens(3 + 3)
 	front := ipnet.Addr(lb.PublicNet.IPv4.IP)
@@ -104,7 +113,8 @@ func TestAlgorithms(t *testing.T) {
 		t.Errorf("round robin gives %s connections", got)
 	}
 
-	_, _, err := w.cloud.LoadBalancer.ChangeAlgorithm(t.Context(), lb, hcloud.LoadBalancerChangeAlgorithmOpts{Type: hcloud.LoadBalancerAlgorithmTypeLeastConnections})
+	_, _, err := w.cloud.LoadBalancer.ChangeAlgorithm(t.Context(), lb,
+		hcloud.LoadBalancerChangeAlgorithmOpts{Type: hcloud.LoadBalancerAlgorithmTypeLeastConnections})
 	noError(t, err)
 	w.eventually("least connections go where connections have ended", func() bool {
 		for _, c := range inTurn["b"] {
@@ -144,10 +154,13 @@ func TestUnhealthyGetsNothing(t *testing.T) {
 		})
 	}
 	service := tcp(80, 30080)
-	service.HealthCheck.Protocol, service.HealthCheck.Port = hcloud.LoadBalancerServiceProtocolHTTP, hcloud.Ptr(10256)
+	service.HealthCheck.Protocol = hcloud.LoadBalancerServiceProtocolHTTP
+	service.HealthCheck.Port = hcloud.Ptr(10256)
 	service.HealthCheck.Retries = hcloud.Ptr(2)
 	service.HealthCheck.HTTP = &hcloud.LoadBalancerCreateOptsServiceHealthCheckHTTP{Path: hcloud.Ptr("/healthz")}
-	lb := w.balance(hcloud.LoadBalancerCreateOpts{Services: []hcloud.LoadBalancerCreateOptsService{service}}, a, b)
+	lb := w.balance(hcloud.LoadBalancerCreateOpts{
+		Services: []hcloud.LoadBalancerCreateOptsService{service},
+	}, a, b)
 	front := ipnet.Addr(lb.PublicNet.IPv4.IP)
 	w.listens(4 + 3)
 	if got := w.firstByte(front, 80); got != "error" {
@@ -200,7 +213,9 @@ func TestHalfOpen(t *testing.T) {
 			_ = c.(*net.TCPConn).SetLinger(0)
 		}
 	})
-	lb := w.balance(hcloud.LoadBalancerCreateOpts{Services: []hcloud.LoadBalancerCreateOptsService{tcp(80, 30080), tcp(81, 30081)}}, a)
+	lb := w.balance(hcloud.LoadBalancerCreateOpts{
+		Services: []hcloud.LoadBalancerCreateOptsService{tcp(80, 30080), tcp(81, 30081)},
+	}, a)
 	w.healthy(lb, "a:80", "a:81")
 	front := ipnet.Addr(lb.PublicNet.IPv4.IP)
 	w.listens(2 + 6)
@@ -230,7 +245,9 @@ func TestRemoval(t *testing.T) {
 		_, _ = io.WriteString(c, "0")
 		_, _ = io.Copy(c, c)
 	})
-	lb := w.balance(hcloud.LoadBalancerCreateOpts{Services: []hcloud.LoadBalancerCreateOptsService{tcp(80, 30080)}}, a)
+	lb := w.balance(hcloud.LoadBalancerCreateOpts{
+		Services: []hcloud.LoadBalancerCreateOptsService{tcp(80, 30080)},
+	}, a)
 	w.healthy(lb, "a:80")
 	w.listens(1 + 3)
 	front := ipnet.Addr(lb.PublicNet.IPv4.IP)
@@ -271,11 +288,16 @@ func TestSources(t *testing.T) {
 	for _, at := range places {
 		w.serve(at, says("ok"))
 	}
-	lb := w.balance(hcloud.LoadBalancerCreateOpts{Services: []hcloud.LoadBalancerCreateOptsService{tcp(80, 30080)}}, a)
-	_, _, err := w.cloud.LoadBalancer.AddServerTarget(t.Context(), lb, hcloud.LoadBalancerAddServerTargetOpts{Server: b})
+	lb := w.balance(hcloud.LoadBalancerCreateOpts{
+		Services: []hcloud.LoadBalancerCreateOptsService{tcp(80, 30080)},
+	}, a)
+	_, _, err := w.cloud.LoadBalancer.AddServerTarget(t.Context(), lb,
+		hcloud.LoadBalancerAddServerTargetOpts{Server: b})
 	noError(t, err)
 	for _, at := range []netip.AddrPort{places[1], places[3]} { // of dedicated servers
-		_, _, err := w.cloud.LoadBalancer.AddIPTarget(t.Context(), lb, hcloud.LoadBalancerAddIPTargetOpts{IP: at.Addr().AsSlice()})
+		_, _, err := w.cloud.LoadBalancer.AddIPTarget(t.Context(), lb, hcloud.LoadBalancerAddIPTargetOpts{
+			IP: at.Addr().AsSlice(),
+		})
 		noError(t, err)
 	}
 	w.healthy(lb, "a:80", "b:80", "10.1.0.9:80", "203.0.113.9:80")
@@ -289,7 +311,8 @@ func TestSources(t *testing.T) {
 	w.stop()
 	inside := ipnet.Addr(lb.PrivateNet[0].IP)
 	for i, want := range []netip.Addr{inside, inside, front, front} {
-		if got := w.net.sources[places[i]]; len(got) < 2 || slices.ContainsFunc(got, func(s netip.Addr) bool { return s != want }) {
+		if got := w.net.sources[places[i]]; len(got) < 2 ||
+			slices.ContainsFunc(got, func(s netip.Addr) bool { return s != want }) {
 			t.Errorf("%s is reached from %v, want a check and a connection, all from %s", places[i], got, want)
 		}
 	}
@@ -307,7 +330,8 @@ func TestListeningIsTriedAgain(t *testing.T) {
 	w.net.refuse[blocked] = true
 	w.net.mu.Unlock()
 	_, _, err := w.cloud.LoadBalancer.AddService(t.Context(), lb, hcloud.LoadBalancerAddServiceOpts{
-		Protocol: hcloud.LoadBalancerServiceProtocolTCP, ListenPort: hcloud.Ptr(80), DestinationPort: hcloud.Ptr(30080),
+		Protocol: hcloud.LoadBalancerServiceProtocolTCP, ListenPort: hcloud.Ptr(80),
+		DestinationPort: hcloud.Ptr(30080),
 	})
 	noError(t, err)
 	w.listens(1 + 2)
@@ -325,7 +349,9 @@ func TestIdle(t *testing.T) {
 	a := w.server("a")
 	var calls atomic.Int64
 	w.serve(netip.AddrPortFrom(private(a), 30080), func(c net.Conn) { calls.Add(1); says("a")(c) })
-	lb := w.balance(hcloud.LoadBalancerCreateOpts{Services: []hcloud.LoadBalancerCreateOptsService{tcp(80, 30080)}}, a)
+	lb := w.balance(hcloud.LoadBalancerCreateOpts{
+		Services: []hcloud.LoadBalancerCreateOptsService{tcp(80, 30080)},
+	}, a)
 	w.healthy(lb, "a:80")
 	w.listens(1 + 3)
 	front := ipnet.Addr(lb.PublicNet.IPv4.IP)
@@ -352,8 +378,11 @@ func TestEnds(t *testing.T) {
 		_, _ = io.Copy(io.Discard, c)
 	})
 	slow := tcp(81, 30080)
-	slow.HealthCheck.Protocol, slow.HealthCheck.Timeout = hcloud.LoadBalancerServiceProtocolHTTP, hcloud.Ptr(time.Minute)
-	lb := w.balance(hcloud.LoadBalancerCreateOpts{Services: []hcloud.LoadBalancerCreateOptsService{tcp(80, 30080), slow}}, a)
+	slow.HealthCheck.Protocol = hcloud.LoadBalancerServiceProtocolHTTP
+	slow.HealthCheck.Timeout = hcloud.Ptr(time.Minute)
+	lb := w.balance(hcloud.LoadBalancerCreateOpts{
+		Services: []hcloud.LoadBalancerCreateOptsService{tcp(80, 30080), slow},
+	}, a)
 	w.healthy(lb, "a:80")
 	w.listens(1 + 6)
 	c := w.dial(ipnet.Addr(lb.PublicNet.IPv4.IP), 80)
@@ -401,7 +430,9 @@ func TestAddressesOfAServer(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, 0, func(o *hcloudsim.Options) { o.IPv6Source = source })
 			a := w.server("a")
-			lb := w.balance(hcloud.LoadBalancerCreateOpts{Services: []hcloud.LoadBalancerCreateOptsService{tcp(80, 8080)}})
+			lb := w.balance(hcloud.LoadBalancerCreateOpts{
+				Services: []hcloud.LoadBalancerCreateOptsService{tcp(80, 8080)},
+			})
 			from := source
 			if !from.IsValid() {
 				from = ipnet.Addr(lb.PublicNet.IPv6.IP)
@@ -431,50 +462,6 @@ func TestAddressesOfAServer(t *testing.T) {
 					if got != from {
 						t.Errorf("%s is reached from %s, want %s", address, got, from)
 					}
-				}
-			}
-		})
-	}
-}
-
-// The header, with the client's own address, precedes all data, for both families and both
-// versions. Checks have none.
-func TestHeaderIsSent(t *testing.T) {
-	t.Parallel()
-	for _, version := range []balancer.Version{balancer.Version1, balancer.Version2} {
-		t.Run(fmt.Sprint(version), func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t, version)
-			a := w.server("a")
-			heard := make(chan string, 10)
-			var checked sync.Once
-			w.serve(netip.AddrPortFrom(private(a), 30080), func(c net.Conn) {
-				all, _ := io.ReadAll(c)
-				first := false
-				checked.Do(func() { first = true })
-				if first && len(all) > 0 {
-					t.Errorf("the check says %q", all)
-				}
-				if !first && len(all) > 0 {
-					heard <- string(all)
-				}
-			})
-			service := tcp(80, 30080)
-			service.Proxyprotocol = hcloud.Ptr(true)
-			lb := w.balance(hcloud.LoadBalancerCreateOpts{Services: []hcloud.LoadBalancerCreateOptsService{service}}, a)
-			w.healthy(lb, "a:80")
-			w.listens(1 + 3)
-			for _, front := range []netip.Addr{ipnet.Addr(lb.PublicNet.IPv4.IP), ipnet.Addr(lb.PublicNet.IPv6.IP)} {
-				c := w.dial(front, 80)
-				_, err := io.WriteString(c, "hello")
-				noError(t, err)
-				noError(t, c.CloseWrite())
-				want := balancer.Header{
-					Source:      c.LocalAddr().(*net.TCPAddr).AddrPort(),
-					Destination: c.RemoteAddr().(*net.TCPAddr).AddrPort(),
-				}
-				if got := receive(t, heard); got != string(want.Append(nil, version))+"hello" {
-					t.Errorf("through %s the target hears %q, want %+v and hello", front, got, want)
 				}
 			}
 		})

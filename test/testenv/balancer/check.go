@@ -70,7 +70,9 @@ func failed(ctx context.Context, err error, kind, late hcloudsim.Detail) error {
 
 // check returns why a target is not healthy. It begins with a PROXY header in the cases in which
 // the cloud's checks do; a server may not understand it.
-func (b *balancer) check(ctx context.Context, lb hcloudsim.PlaneLoadBalancer, p hcloudsim.Probe) error {
+func (b *balancer) check(
+	ctx context.Context, lb hcloudsim.PlaneLoadBalancer, p hcloudsim.Probe,
+) error {
 	check := p.Service.HealthCheck
 	if !p.Address.IsValid() {
 		return errors.New("the target has no address that the load balancer can reach")
@@ -85,7 +87,9 @@ func (b *balancer) check(ctx context.Context, lb hcloudsim.PlaneLoadBalancer, p 
 	}
 	defer conn.Close()
 	if p.ProxyHeader {
-		header := Header{Source: netip.AddrPortFrom(sourceOf(lb, p.Address), portOf(conn.LocalAddr())), Destination: to}
+		header := Header{
+			Source: netip.AddrPortFrom(sourceOf(lb, p.Address), portOf(conn.LocalAddr())), Destination: to,
+		}
 		if _, err := conn.Write(header.Append(nil, b.Header)); err != nil {
 			return fmt.Errorf("sending a PROXY header: %w", err)
 		}
@@ -108,7 +112,10 @@ func portOf(a net.Addr) uint16 {
 
 // query sends the request of an HTTP check and evaluates the response. It follows no redirects and
 // verifies no certificates.
-func query(ctx context.Context, conn net.Conn, to netip.AddrPort, check *schema.LoadBalancerServiceHealthCheckHTTP) error {
+func query(
+	ctx context.Context, conn net.Conn, to netip.AddrPort,
+	check *schema.LoadBalancerServiceHealthCheckHTTP,
+) error {
 	host, scheme := check.Domain, "http"
 	if host == "" {
 		host = to.String()

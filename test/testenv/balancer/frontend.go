@@ -112,7 +112,9 @@ func atEnd(ctx context.Context, f func()) (done func()) {
 }
 
 // connect opens the connection to a target, and sends a PROXY header if the service uses it.
-func (b *balancer) connect(ctx context.Context, s *service, target netip.Addr, client net.Conn) (net.Conn, error) {
+func (b *balancer) connect(
+	ctx context.Context, s *service, target netip.Addr, client net.Conn,
+) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	to := netip.AddrPortFrom(target, uint16(s.DestinationPort))

@@ -2,11 +2,17 @@ package balancer_test
 
 import (
 	"bufio"
+	"fmt"
 	"io"
+	"net"
 	"net/netip"
 	"strings"
+	"sync"
 	"testing"
 
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+
+	"github.com/underlay-ccm/underlay/internal/ipnet"
 	"github.com/underlay-ccm/underlay/test/testenv/balancer"
 )
 
@@ -39,7 +45,8 @@ func TestHeader(t *testing.T) {
 			t.Errorf("%q is read as %+v with %q behind it (%v), want %+v", test.bytes, got, rest, err, test.header)
 		}
 		for cut := range len(test.bytes) {
-			if got, err := balancer.ReadHeader(bufio.NewReader(strings.NewReader(test.bytes[:cut]))); err == nil {
+			part := bufio.NewReader(strings.NewReader(test.bytes[:cut]))
+			if got, err := balancer.ReadHeader(part); err == nil {
 				t.Errorf("%q is read as %+v though it isn't whole", test.bytes[:cut], got)
 			}
 		}
@@ -59,5 +66,53 @@ func TestNoHeader(t *testing.T) {
 		if got, err := balancer.ReadHeader(bufio.NewReader(strings.NewReader(bytes))); err == nil {
 			t.Errorf("%q is read as %+v", bytes, got)
 		}
+	}
+}
+
+// The header, with the client's own address, precedes all data, for both families and both
+// versions. Checks have none.
+func TestHeaderIsSent(t *testing.T) {
+	t.Parallel()
+	for _, version := range []balancer.Version{balancer.Version1, balancer.Version2} {
+		t.Run(fmt.Sprint(version), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, version)
+			a := w.server("a")
+			heard := make(chan string, 10)
+			var checked sync.Once
+			w.serve(netip.AddrPortFrom(private(a), 30080), func(c net.Conn) {
+				all, _ := io.ReadAll(c)
+				first := false
+				checked.Do(func() { first = true })
+				if first && len(all) > 0 {
+					t.Errorf("the check says %q", all)
+				}
+				if !first && len(all) > 0 {
+					heard <- string(all)
+				}
+			})
+			service := tcp(80, 30080)
+			service.Proxyprotocol = hcloud.Ptr(true)
+			lb := w.balance(hcloud.LoadBalancerCreateOpts{
+				Services: []hcloud.LoadBalancerCreateOptsService{service},
+			}, a)
+			w.healthy(lb, "a:80")
+			w.listens(1 + 3)
+			for _, front := range []netip.Addr{
+				ipnet.Addr(lb.PublicNet.IPv4.IP), ipnet.Addr(lb.PublicNet.IPv6.IP),
+			} {
+				c := w.dial(front, 80)
+				_, err := io.WriteString(c, "hello")
+				noError(t, err)
+				noError(t, c.CloseWrite())
+				want := balancer.Header{
+					Source:      c.LocalAddr().(*net.TCPAddr).AddrPort(),
+					Destination: c.RemoteAddr().(*net.TCPAddr).AddrPort(),
+				}
+				if got := receive(t, heard); got != string(want.Append(nil, version))+"hello" {
+					t.Errorf("through %s the target hears %q, want %+v and hello", front, got, want)
+				}
+			}
+		})
 	}
 }

@@ -27,7 +27,9 @@ func (n inside) Listen(ctx context.Context, at netip.AddrPort) (l net.Listener, 
 	return l, cmp.Or(entered, err)
 }
 
-func (n inside) Dial(ctx context.Context, from netip.Addr, to netip.AddrPort) (c net.Conn, err error) {
+func (n inside) Dial(
+	ctx context.Context, from netip.Addr, to netip.AddrPort,
+) (c net.Conn, err error) {
 	d := net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(from, 0))}
 	entered := n.do(func() { c, err = d.DialContext(ctx, "tcp", to.String()) })
 	return c, cmp.Or(entered, err)

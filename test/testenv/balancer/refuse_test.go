@@ -21,7 +21,9 @@ func TestRefusesClients(t *testing.T) {
 	w := newWorldOf(t, balancer.Options{NoTarget: balancer.RefuseClients})
 	a := w.server("a")
 	w.serve(netip.AddrPortFrom(private(a), 30080), func(c net.Conn) { _, _ = io.Copy(c, c) })
-	lb := w.balance(hcloud.LoadBalancerCreateOpts{Services: []hcloud.LoadBalancerCreateOptsService{tcp(80, 30080)}}, a)
+	lb := w.balance(hcloud.LoadBalancerCreateOpts{
+		Services: []hcloud.LoadBalancerCreateOptsService{tcp(80, 30080)},
+	}, a)
 	w.healthy(lb, "a:80")
 	w.listens(3 + 1)
 	c := w.dial(ipnet.Addr(lb.PublicNet.IPv4.IP), 80)

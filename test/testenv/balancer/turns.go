@@ -21,7 +21,9 @@ func newTurns() *turns { return &turns{open: map[hcloudsim.PlaneTarget]int{}} }
 // take chooses the target of a connection, which ends with done. Round robin uses the targets in
 // turn. Least connections uses the one with the fewest open connections, and of several the next in
 // turn. There must be a target.
-func (t *turns) take(algorithm string, targets []hcloudsim.PlaneTarget) (chosen hcloudsim.PlaneTarget, done func()) {
+func (t *turns) take(
+	algorithm string, targets []hcloudsim.PlaneTarget,
+) (chosen hcloudsim.PlaneTarget, done func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	best := t.next % len(targets)

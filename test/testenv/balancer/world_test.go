@@ -156,7 +156,10 @@ func newWorldOf(t *testing.T, carries balancer.Options, change ...func(*hcloudsi
 	noError(t, err)
 	w := &world{
 		t: t, sim: &watched{Simulator: sim}, home: &hcloud.Network{ID: n.ID},
-		net: &loopback{places: map[netip.AddrPort]string{}, sources: map[netip.AddrPort][]netip.Addr{}, refuse: map[netip.AddrPort]bool{}},
+		net: &loopback{
+			places: map[netip.AddrPort]string{}, sources: map[netip.AddrPort][]netip.Addr{},
+			refuse: map[netip.AddrPort]bool{},
+		},
 		cloud: hcloud.NewClient(hcloud.WithToken("any"), hcloud.WithEndpoint("http://sim.test/v1"),
 			hcloud.WithHTTPClient(&http.Client{Transport: sim.Transport()})),
 	}
@@ -164,7 +167,10 @@ func newWorldOf(t *testing.T, carries balancer.Options, change ...func(*hcloudsi
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		carries.Cloud, carries.Network, carries.Changed, carries.Retry = w.sim, w.net, bell, 10*time.Millisecond
+		carries.Cloud = w.sim
+		carries.Network = w.net
+		carries.Changed = bell
+		carries.Retry = 10 * time.Millisecond
 		balancer.Run(ctx, carries)
 	}()
 	w.stop = func() { cancel(); <-done }
@@ -188,23 +194,28 @@ func private(s *hcloud.Server) netip.Addr { return ipnet.Addr(s.PrivateNet[0].IP
 // tcp is a service whose check connects to its destination port.
 func tcp(listen, destination int) hcloud.LoadBalancerCreateOptsService {
 	return hcloud.LoadBalancerCreateOptsService{
-		Protocol: hcloud.LoadBalancerServiceProtocolTCP, ListenPort: &listen, DestinationPort: &destination,
+		Protocol: hcloud.LoadBalancerServiceProtocolTCP, ListenPort: &listen,
+		DestinationPort: &destination,
 		HealthCheck: &hcloud.LoadBalancerCreateOptsServiceHealthCheck{
 			Protocol: hcloud.LoadBalancerServiceProtocolTCP, Port: &destination,
-			Interval: hcloud.Ptr(3 * time.Second), Timeout: hcloud.Ptr(2 * time.Second), Retries: hcloud.Ptr(1),
+			Interval: hcloud.Ptr(3 * time.Second), Timeout: hcloud.Ptr(2 * time.Second),
+			Retries: hcloud.Ptr(1),
 		},
 	}
 }
 
 // balance creates a load balancer in the network whose targets are the private addresses of
 // servers.
-func (w *world) balance(opts hcloud.LoadBalancerCreateOpts, servers ...*hcloud.Server) *hcloud.LoadBalancer {
+func (w *world) balance(
+	opts hcloud.LoadBalancerCreateOpts, servers ...*hcloud.Server,
+) *hcloud.LoadBalancer {
 	w.t.Helper()
 	opts.Name, opts.LoadBalancerType, opts.NetworkZone = "web", &hcloud.LoadBalancerType{Name: "lb31"}, "eu-central"
 	opts.Network = w.home
 	for _, s := range servers {
 		opts.Targets = append(opts.Targets, hcloud.LoadBalancerCreateOptsTarget{
-			Type: hcloud.LoadBalancerTargetTypeServer, Server: hcloud.LoadBalancerCreateOptsTargetServer{Server: s}, UsePrivateIP: hcloud.Ptr(true),
+			Type:   hcloud.LoadBalancerTargetTypeServer,
+			Server: hcloud.LoadBalancerCreateOptsTargetServer{Server: s}, UsePrivateIP: hcloud.Ptr(true),
 		})
 	}
 	made, _, err := w.cloud.LoadBalancer.Create(w.t.Context(), opts)

@@ -82,7 +82,9 @@ type Cluster struct {
 // Start starts control plane and cloud and gives the manager's ServiceAccount
 // its permissions. The manager itself is started by StartManager.
 func Start(ctx context.Context, o Options) (_ *Cluster, err error) {
-	c := &Cluster{options: o, kubelets: map[string]*kubelet.Kubelet{}, servers: map[string]schema.Server{}}
+	c := &Cluster{
+		options: o, kubelets: map[string]*kubelet.Kubelet{}, servers: map[string]schema.Server{},
+	}
 	defer func() {
 		if err != nil {
 			c.Stop()
@@ -159,7 +161,9 @@ type Machine struct {
 // AddMachine creates a server, attaches it to the network, and starts its kubelet, which joins the
 // cluster.
 func (c *Cluster) AddMachine(ctx context.Context, m Machine) error {
-	server, err := c.Cloud.CreateServer(hcloudsim.ServerSeed{Name: m.Name, Type: m.Type, Location: m.Location, Network: c.Network.ID})
+	server, err := c.Cloud.CreateServer(hcloudsim.ServerSeed{
+		Name: m.Name, Type: m.Type, Location: m.Location, Network: c.Network.ID,
+	})
 	if err != nil {
 		return err
 	}
@@ -259,7 +263,8 @@ func (c *Cluster) StartManager(ctx context.Context, o ManagerOptions) (*Manager,
 	defer c.mu.Unlock()
 	name := fmt.Sprintf("underlay-ccm-%d", len(c.managers)+1)
 	config := filepath.Join(c.ControlPlane.Dir(), name+".yaml")
-	if err := errors.Join(os.WriteFile(c.TokenFile(), []byte(o.Token), 0o600), os.WriteFile(config, []byte(o.Config), 0o600)); err != nil {
+	if err := errors.Join(os.WriteFile(c.TokenFile(), []byte(o.Token), 0o600), os.WriteFile(config,
+		[]byte(o.Config), 0o600)); err != nil {
 		return nil, err
 	}
 	port, err := FreePort(ctx)

@@ -28,5 +28,7 @@ func (c *Cluster) StartProxy() (*faultproxy.Proxy, error) {
 	if !roots.AppendCertsFromPEM(authority) {
 		return nil, errors.New("authority behind the faulting proxy: no certificate in ca.crt")
 	}
-	return faultproxy.Start(faultproxy.Options{Upstream: c.ControlPlane.URL(), Roots: roots, Certificate: certificate})
+	return faultproxy.Start(faultproxy.Options{
+		Upstream: c.ControlPlane.URL(), Roots: roots, Certificate: certificate,
+	})
 }

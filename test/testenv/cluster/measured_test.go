@@ -31,11 +31,14 @@ func TestCloudsBehaveAsMeasured(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Stop)
-	client := hcloud.NewClient(hcloud.WithToken(cluster.Token), hcloud.WithEndpoint(c.CloudURL), hcloud.WithRetryOpts(hcloud.RetryOpts{}))
+	client := hcloud.NewClient(hcloud.WithToken(cluster.Token), hcloud.WithEndpoint(c.CloudURL),
+		hcloud.WithRetryOpts(hcloud.RetryOpts{}))
 	add := func(third byte) error {
-		_, _, err := client.Network.AddRoute(t.Context(), &hcloud.Network{ID: c.Network.ID}, hcloud.NetworkAddRouteOpts{Route: hcloud.NetworkRoute{
-			Destination: &net.IPNet{IP: net.IPv4(10, 244, third, 0), Mask: net.CIDRMask(24, 32)}, Gateway: net.IPv4(10, 0, 0, 2),
-		}})
+		_, _, err := client.Network.AddRoute(t.Context(), &hcloud.Network{ID: c.Network.ID},
+			hcloud.NetworkAddRouteOpts{Route: hcloud.NetworkRoute{
+				Destination: &net.IPNet{IP: net.IPv4(10, 244, third, 0), Mask: net.CIDRMask(24, 32)},
+				Gateway:     net.IPv4(10, 0, 0, 2),
+			}})
 		return err
 	}
 	if err := add(0); err != nil {

@@ -23,7 +23,8 @@ const PeerAccount = "node-controller"
 // arguments, and override them; --master sets another address of the API server.
 func (c *Cluster) StartPeer(ctx context.Context, args ...string) (*process.Process, error) {
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: PeerAccount}}
-	_, err := c.Client.CoreV1().ServiceAccounts(metav1.NamespaceSystem).Create(ctx, account, metav1.CreateOptions{})
+	_, err := c.Client.CoreV1().ServiceAccounts(metav1.NamespaceSystem).Create(ctx, account,
+		metav1.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return nil, fmt.Errorf("account of the peer: %w", err)
 	}

@@ -27,7 +27,9 @@ const (
 
 // StartProvisioner starts the gateway provisioner as its Deployment would. The manifest must have
 // been applied. Its log is in the control plane's folder.
-func (c Contour) StartProvisioner(ctx context.Context, plane *controlplane.ControlPlane) (*process.Process, error) {
+func (c Contour) StartProvisioner(
+	ctx context.Context, plane *controlplane.ControlPlane,
+) (*process.Process, error) {
 	kubeconfig, err := plane.Kubeconfig(ctx, namespace, provisioner)
 	if err != nil {
 		return nil, err
@@ -52,7 +54,10 @@ type Instance struct {
 // StartInstance acts as the kubelet of the first pod of the Deployment that the provisioner has
 // created for a Gateway: it starts the container's command with the pod's ServiceAccount, Secret
 // and environment. It listens on loopback.
-func (c Contour) StartInstance(ctx context.Context, plane *controlplane.ControlPlane, client kubernetes.Interface, gateway metav1.ObjectMeta) (*Instance, error) {
+func (c Contour) StartInstance(
+	ctx context.Context, plane *controlplane.ControlPlane, client kubernetes.Interface,
+	gateway metav1.ObjectMeta,
+) (*Instance, error) {
 	deployment, err := client.AppsV1().Deployments(gateway.Namespace).Get(ctx, "contour-"+gateway.Name, metav1.GetOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("get Contour's Deployment: %w", err)
@@ -63,7 +68,8 @@ func (c Contour) StartInstance(ctx context.Context, plane *controlplane.ControlP
 			return nil, err
 		}
 	}
-	kubeconfig, err := plane.Kubeconfig(ctx, gateway.Namespace, deployment.Spec.Template.Spec.ServiceAccountName)
+	kubeconfig, err := plane.Kubeconfig(ctx, gateway.Namespace,
+		deployment.Spec.Template.Spec.ServiceAccountName)
 	if err != nil {
 		return nil, err
 	}
@@ -94,7 +100,9 @@ func argumentsOf(d *appsv1.Deployment, kubeconfig string) ([]string, error) {
 }
 
 // mount writes a Secret to files, as in the volume of a pod.
-func (i *Instance) mount(ctx context.Context, client kubernetes.Interface, namespace, name string) error {
+func (i *Instance) mount(
+	ctx context.Context, client kubernetes.Interface, namespace, name string,
+) error {
 	secret, err := client.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return fmt.Errorf("get a certificate of Contour's: %w", err)
@@ -109,7 +117,9 @@ func (i *Instance) mount(ctx context.Context, client kubernetes.Interface, names
 
 // listenOnLoopback changes the ContourConfiguration that the provisioner has created: it overrides
 // the addresses and files of flags.
-func (i *Instance) listenOnLoopback(ctx context.Context, plane *controlplane.ControlPlane, gateway metav1.ObjectMeta) error {
+func (i *Instance) listenOnLoopback(
+	ctx context.Context, plane *controlplane.ControlPlane, gateway metav1.ObjectMeta,
+) error {
 	var ports [4]int
 	for n := range ports {
 		var err error

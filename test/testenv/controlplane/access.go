@@ -27,8 +27,12 @@ func (c *ControlPlane) AdminKubeconfig() string {
 
 // Kubeconfig writes a kubeconfig (mode 0600) with a new token of an existing ServiceAccount, valid
 // for a day, and returns its path. RBAC decides on the permissions of that ServiceAccount.
-func (c *ControlPlane) Kubeconfig(ctx context.Context, namespace, serviceAccount string) (string, error) {
-	config, err := c.account(ctx, namespace, serviceAccount, authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To[int64](tokenSeconds)})
+func (c *ControlPlane) Kubeconfig(
+	ctx context.Context, namespace, serviceAccount string,
+) (string, error) {
+	config, err := c.account(ctx, namespace, serviceAccount, authenticationv1.TokenRequestSpec{
+		ExpirationSeconds: ptr.To[int64](tokenSeconds),
+	})
 	if err != nil {
 		return "", err
 	}
@@ -38,7 +42,9 @@ func (c *ControlPlane) Kubeconfig(ctx context.Context, namespace, serviceAccount
 
 // PodConfig is for a client with a token like that of a pod of the ServiceAccount on a node: bound
 // to the Node, and valid until the Node is deleted.
-func (c *ControlPlane) PodConfig(ctx context.Context, namespace, serviceAccount, nodeName string) (*rest.Config, error) {
+func (c *ControlPlane) PodConfig(
+	ctx context.Context, namespace, serviceAccount, nodeName string,
+) (*rest.Config, error) {
 	node, err := c.client.CoreV1().Nodes().Get(ctx, nodeName, metav1.GetOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("get Node %s for a token that is bound to it: %w", nodeName, err)
@@ -49,8 +55,11 @@ func (c *ControlPlane) PodConfig(ctx context.Context, namespace, serviceAccount,
 }
 
 // account is for a client with a new token of a ServiceAccount.
-func (c *ControlPlane) account(ctx context.Context, namespace, name string, spec authenticationv1.TokenRequestSpec) (*rest.Config, error) {
-	granted, err := c.client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, name, &authenticationv1.TokenRequest{Spec: spec}, metav1.CreateOptions{})
+func (c *ControlPlane) account(
+	ctx context.Context, namespace, name string, spec authenticationv1.TokenRequestSpec,
+) (*rest.Config, error) {
+	granted, err := c.client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, name,
+		&authenticationv1.TokenRequest{Spec: spec}, metav1.CreateOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("get a token for ServiceAccount %s/%s: %w", namespace, name, err)
 	}

@@ -50,7 +50,9 @@ func (c *ControlPlane) Apply(ctx context.Context, manifests ...string) error {
 	return nil
 }
 
-func discoverGroups(ctx context.Context, client discovery.DiscoveryInterface) ([]*restmapper.APIGroupResources, error) {
+func discoverGroups(
+	ctx context.Context, client discovery.DiscoveryInterface,
+) ([]*restmapper.APIGroupResources, error) {
 	groups, err := restmapper.GetAPIGroupResources(client)
 	if err != nil {
 		return nil, fmt.Errorf("apply: ask the server for its kinds: %w", err)
@@ -58,7 +60,10 @@ func discoverGroups(ctx context.Context, client discovery.DiscoveryInterface) ([
 	return groups, context.Cause(ctx)
 }
 
-func applyObject(ctx context.Context, client dynamic.Interface, mapper meta.RESTMapper, object *unstructured.Unstructured) error {
+func applyObject(
+	ctx context.Context, client dynamic.Interface, mapper meta.RESTMapper,
+	object *unstructured.Unstructured,
+) error {
 	kind := object.GroupVersionKind()
 	mapping, err := mapper.RESTMapping(kind.GroupKind(), kind.Version)
 	if err != nil {
@@ -71,7 +76,9 @@ func applyObject(ctx context.Context, client dynamic.Interface, mapper meta.REST
 		}
 		target = client.Resource(mapping.Resource).Namespace(object.GetNamespace())
 	}
-	_, err = target.Apply(ctx, object.GetName(), object, metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
+	_, err = target.Apply(ctx, object.GetName(), object, metav1.ApplyOptions{
+		FieldManager: fieldManager, Force: true,
+	})
 	return err
 }
 

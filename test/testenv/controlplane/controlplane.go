@@ -66,7 +66,9 @@ func Start(ctx context.Context, options Options) (*ControlPlane, error) {
 		return nil, fmt.Errorf("start a control plane: %w", err)
 	}
 	began := time.Now()
-	c := &ControlPlane{options: options, binary: binary, dir: options.Dir, records: records, starter: outermost()}
+	c := &ControlPlane{
+		options: options, binary: binary, dir: options.Dir, records: records, starter: outermost(),
+	}
 	if err := c.start(ctx); err != nil {
 		c.halt()
 		return nil, fmt.Errorf("start a control plane in %s: %w", c.dir, err)
@@ -118,7 +120,9 @@ func (c *ControlPlane) makeDir() error {
 }
 
 // run starts one program and waits until ready returns true.
-func (c *ControlPlane) run(ctx context.Context, name string, args []string, ready func(context.Context) bool) error {
+func (c *ControlPlane) run(
+	ctx context.Context, name string, args []string, ready func(context.Context) bool,
+) error {
 	p, err := c.launch(name, args)
 	if err != nil {
 		return err
@@ -146,7 +150,9 @@ func (c *ControlPlane) launch(name string, args []string) (*process.Process, err
 	if c.stopped {
 		return nil, fmt.Errorf("start %s: %w", name, errStopped)
 	}
-	p, err := process.Start(process.Command{Name: name, Path: c.binary, Args: append([]string{name}, args...), Dir: c.dir})
+	p, err := process.Start(process.Command{
+		Name: name, Path: c.binary, Args: append([]string{name}, args...), Dir: c.dir,
+	})
 	if err != nil {
 		return nil, err
 	}

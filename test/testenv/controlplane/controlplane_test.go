@@ -49,7 +49,8 @@ func controllersWork(t *testing.T, cp *controlplane.ControlPlane) {
 	client := kubernetes.NewForConfigOrDie(cp.AdminConfig())
 
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "fresh"}}
-	if _, err := client.CoreV1().Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{}); err != nil {
+	if _, err := client.CoreV1().Namespaces().Create(t.Context(), namespace,
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the namespace's default ServiceAccount", func(ctx context.Context) (bool, error) {
@@ -133,7 +134,8 @@ items:
 		t.Errorf("list Secrets, not granted: %v; want forbidden", err)
 	}
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}
-	if _, err := client.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{}); !apierrors.IsForbidden(err) {
+	if _, err := client.CoreV1().Nodes().Create(t.Context(), node,
+		metav1.CreateOptions{}); !apierrors.IsForbidden(err) {
 		t.Errorf("create a Node, not granted: %v; want forbidden", err)
 	}
 
@@ -250,7 +252,8 @@ func TestTwoAtOnceAreApart(t *testing.T) {
 		clients[i] = kubernetes.NewForConfigOrDie(cp.AdminConfig())
 	}
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "only-here"}}
-	if _, err := clients[0].CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{}); err != nil {
+	if _, err := clients[0].CoreV1().Nodes().Create(t.Context(), node,
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := clients[1].CoreV1().Nodes().Get(t.Context(), "only-here", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
@@ -333,7 +336,8 @@ func TestRestartAPIServerKeepsDataAndAddress(t *testing.T) {
 	cp := controlplane.StartT(t, controlplane.Options{WithoutControllerManager: true})
 	client := kubernetes.NewForConfigOrDie(cp.AdminConfig())
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "kept"}}
-	if _, err := client.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{}); err != nil {
+	if _, err := client.CoreV1().Nodes().Create(t.Context(), node,
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	address := cp.URL()
@@ -406,7 +410,8 @@ func processesIn(t *testing.T, dir string) []int {
 
 func eventually(t *testing.T, what string, condition wait.ConditionWithContextFunc) {
 	t.Helper()
-	if err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, patience, true, condition); err != nil {
+	if err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, patience, true,
+		condition); err != nil {
 		t.Fatalf("wait for %s: %v", what, err)
 	}
 }

@@ -71,7 +71,9 @@ func (c *ControlPlane) record() error {
 	if err != nil {
 		return err
 	}
-	content, err := json.Marshal(Record{Package: c.starter.pkg, Test: c.starter.function, Requests: summary(events)})
+	content, err := json.Marshal(Record{
+		Package: c.starter.pkg, Test: c.starter.function, Requests: summary(events),
+	})
 	if err != nil {
 		return err
 	}

@@ -63,7 +63,8 @@ func TestRecordsWantAFolder(t *testing.T) {
 	for value, good := range map[string]bool{"": true, folder: true, file: false, folder + "/missing": false, ".": false} {
 		t.Setenv(RecordsVariable, value)
 		got, err := recordsFolder()
-		if good && (err != nil || got != value) || !good && (err == nil || !strings.Contains(err.Error(), RecordsVariable)) {
+		if good && (err != nil || got != value) ||
+			!good && (err == nil || !strings.Contains(err.Error(), RecordsVariable)) {
 			t.Errorf("%q: %q, %v; want it accepted: %t", value, got, err, good)
 		}
 	}

@@ -100,7 +100,10 @@ func (rules ignore) ignored(name string) bool {
 		matches := false
 		parts := strings.Split(name, "/")
 		if base, anywhere := strings.CutPrefix(pattern, "**/"); anywhere {
-			matches = slices.ContainsFunc(parts, func(part string) bool { ok, _ := path.Match(base, part); return ok })
+			matches = slices.ContainsFunc(parts, func(part string) bool {
+				ok, _ := path.Match(base, part)
+				return ok
+			})
 		} else {
 			matches, _ = path.Match(pattern, parts[0])
 		}

@@ -75,8 +75,10 @@ func Start(o Options) (*Proxy, error) {
 	}
 	p := &Proxy{
 		listener: listener,
-		upstream: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: o.Roots}, ForceAttemptHTTP2: true},
-		closed:   make(chan struct{}),
+		upstream: &http.Transport{
+			TLSClientConfig: &tls.Config{RootCAs: o.Roots}, ForceAttemptHTTP2: true,
+		},
+		closed: make(chan struct{}),
 	}
 	p.server = &http.Server{
 		Handler: &httputil.ReverseProxy{

@@ -23,7 +23,9 @@ type backend struct {
 func startBackend(t *testing.T) *backend {
 	t.Helper()
 	b := &backend{pokes: make(chan string)}
-	b.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	b.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(
+		w http.ResponseWriter, r *http.Request,
+	) {
 		if r.URL.Query().Get("watch") == "" {
 			fmt.Fprintf(w, "%s %s %d", r.Method, r.Header.Get("Authorization"), b.carriedOut.Add(1))
 			return

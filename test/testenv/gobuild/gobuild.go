@@ -53,7 +53,9 @@ func (r Report) Compile(ctx context.Context, cmd *exec.Cmd, what string, package
 
 // Watch runs a go command, passes each line of its standard error to saw, and reports status from
 // time to time. Its error ends with the last lines of the command's output.
-func (r Report) Watch(ctx context.Context, cmd *exec.Cmd, what string, saw func(line string), status func() string) error {
+func (r Report) Watch(
+	ctx context.Context, cmd *exec.Cmd, what string, saw func(line string), status func() string,
+) error {
 	var mu sync.Mutex // saw is called while the command writes, status by the ticker
 	var last []string
 	cmd.Stderr = NewLines(func(line string) {

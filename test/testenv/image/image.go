@@ -71,7 +71,9 @@ func Archive(file string, images map[string]Image) error {
 func (i Image) pack(layers map[string]v1.Layer) (v1.Image, error) {
 	packed, err := mutate.ConfigFile(empty.Image, &v1.ConfigFile{
 		OS: "linux", Architecture: runtime.GOARCH, RootFS: v1.RootFS{Type: "layers"},
-		Config: v1.Config{User: i.User, Entrypoint: i.Entrypoint, Cmd: i.Command, Env: i.Env, Labels: i.Labels},
+		Config: v1.Config{
+			User: i.User, Entrypoint: i.Entrypoint, Cmd: i.Command, Env: i.Env, Labels: i.Labels,
+		},
 	})
 	if err != nil {
 		return nil, err
@@ -123,7 +125,9 @@ func (c content) tar(to io.Writer) error {
 	}
 	for _, target := range slices.Sorted(maps.Keys(c.texts)) {
 		text := c.texts[target]
-		if err := out.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: inTar(target), Size: int64(len(text)), Mode: 0o644}); err != nil {
+		if err := out.WriteHeader(&tar.Header{
+			Typeflag: tar.TypeReg, Name: inTar(target), Size: int64(len(text)), Mode: 0o644,
+		}); err != nil {
 			return fmt.Errorf("%s: %w", target, err)
 		}
 		if _, err := io.WriteString(out, text); err != nil {
@@ -131,7 +135,9 @@ func (c content) tar(to io.Writer) error {
 		}
 	}
 	for _, target := range slices.Sorted(maps.Keys(c.links)) {
-		header := &tar.Header{Typeflag: tar.TypeSymlink, Name: inTar(target), Linkname: c.links[target], Mode: 0o777}
+		header := &tar.Header{
+			Typeflag: tar.TypeSymlink, Name: inTar(target), Linkname: c.links[target], Mode: 0o777,
+		}
 		if err := out.WriteHeader(header); err != nil {
 			return fmt.Errorf("%s: %w", target, err)
 		}

@@ -46,7 +46,9 @@ func Underlay(ctx context.Context, tree, folder string) (map[string]Image, error
 // packages maps Debian's packages that an image may install to the program that it needs.
 func packages() map[string]string { return map[string]string{"nftables": "nft"} }
 
-func fromStage(ctx context.Context, stage dockerfile.Stage, built map[string]string) (Image, error) {
+func fromStage(
+	ctx context.Context, stage dockerfile.Stage, built map[string]string,
+) (Image, error) {
 	entrypoint, err := stage.Entrypoint()
 	if err != nil {
 		return Image{}, err

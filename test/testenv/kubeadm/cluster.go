@@ -59,11 +59,15 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	lab, err := netlab.Start(context.WithoutCancel(ctx), netlab.Options{MachinesOnly: true, Metal: o.Metal, Dir: o.Dir})
+	lab, err := netlab.Start(context.WithoutCancel(ctx), netlab.Options{
+		MachinesOnly: true, Metal: o.Metal, Dir: o.Dir,
+	})
 	if err != nil {
 		return nil, err
 	}
-	return &Cluster{Lab: lab, Servers: map[string]*Server{}, Admin: First, options: o, programs: programs}, nil
+	return &Cluster{
+		Lab: lab, Servers: map[string]*Server{}, Admin: First, options: o, programs: programs,
+	}, nil
 }
 
 // Stop removes everything.

@@ -5,7 +5,7 @@
 // kubelet and kubectl, and from images of the Dockerfile. The machines are servers of the simulated
 // cloud in a lab.
 //
-//	folder, err := kubeadm.Pack(ctx, os.Stderr)     // images; before netlab.Enter, it may need modules
+//	folder, err := kubeadm.Pack(ctx, os.Stderr) // before netlab.Enter: it may need modules
 //	c, err := kubeadm.Start(ctx, kubeadm.Options{Dir: dir, Packed: folder})
 //	defer c.Stop()
 //	s, err := c.Rent(ctx, "control-1")              // a server, ready for kubeadm

@@ -20,7 +20,9 @@ func Packed() string { return os.Getenv(packed) }
 // Enter moves the process into a lab's namespace. The namespace has no internet, which the first
 // build of anything needs, so the folder with images is created before: by Pack, or by a function
 // that adds to it. The caller removes it.
-func Enter(ctx context.Context, pack func(context.Context) (folder string, err error)) (folder string, err error) {
+func Enter(
+	ctx context.Context, pack func(context.Context) (folder string, err error),
+) (folder string, err error) {
 	if netlab.Entered() {
 		folder = Packed()
 	} else if folder, err = pack(ctx); err == nil {

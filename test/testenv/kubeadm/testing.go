@@ -165,13 +165,14 @@ func (w *TestCluster) Kubectl(args string) string {
 func (w *TestCluster) Await(what string, holds func(context.Context) error) {
 	w.T.Helper()
 	var last error
-	err := wait.PollUntilContextTimeout(w.T.Context(), 200*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		// The last complete poll shows the cause; a timeout doesn't.
-		if err := holds(ctx); ctx.Err() == nil {
-			last = err
-		}
-		return last == nil, nil
-	})
+	err := wait.PollUntilContextTimeout(w.T.Context(), 200*time.Millisecond, patience, true,
+		func(ctx context.Context) (bool, error) {
+			// The last complete poll shows the cause; a timeout doesn't.
+			if err := holds(ctx); ctx.Err() == nil {
+				last = err
+			}
+			return last == nil, nil
+		})
 	if err := cmp.Or(last, err); err != nil {
 		w.T.Fatalf("waiting for %s: %v", what, err)
 	}

@@ -68,7 +68,9 @@ func (b kubeBuild) pkg() string {
 	return "./" + b.folder
 }
 
-func (b kubeBuild) compile(ctx context.Context, output string, packages int, progress io.Writer) error {
+func (b kubeBuild) compile(
+	ctx context.Context, output string, packages int, progress io.Writer,
+) error {
 	cmd := b.command(ctx, append(b.arguments(), "-o", output, b.pkg())...)
 	return gobuild.Report{Name: b.name, To: progress}.Compile(ctx, cmd, "build "+b.what, packages)
 }

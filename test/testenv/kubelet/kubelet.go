@@ -39,7 +39,8 @@ type Options struct {
 	// the cloud controller manager.
 	ProviderID string
 
-	// WithoutProvider is a kubelet without --cloud-provider=external: its Node needs no initialization.
+	// WithoutProvider is a kubelet without --cloud-provider=external: its Node needs no
+	// initialization.
 	WithoutProvider bool
 
 	// Labels beside those of every kubelet. The API server rejects those that the NodeRestriction
@@ -102,7 +103,8 @@ func Join(ctx context.Context, config *rest.Config, options Options) (*Kubelet, 
 		return nil, fmt.Errorf("join node %s: make a client: %w", options.Name, err)
 	}
 	k := &Kubelet{options: options, client: client}
-	_, err = client.CoreV1().Nodes().Create(ctx, initialNode(options, time.Now()), metav1.CreateOptions{})
+	_, err = client.CoreV1().Nodes().Create(ctx, initialNode(options, time.Now()),
+		metav1.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return nil, fmt.Errorf("join node %s: register it: %w", options.Name, err)
 	}

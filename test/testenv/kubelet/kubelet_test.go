@@ -110,10 +110,11 @@ func TestManyStayAlive(t *testing.T) {
 	// From here no node may become unready, for longer than the grace period.
 	ctx, cancel := context.WithTimeout(t.Context(), grace+2*time.Second)
 	defer cancel()
-	err := wait.PollUntilContextCancel(ctx, 500*time.Millisecond, true, func(ctx context.Context) (bool, error) {
-		_, unknown, err := count(ctx, admin)
-		return unknown > 0, err
-	})
+	err := wait.PollUntilContextCancel(ctx, 500*time.Millisecond, true,
+		func(ctx context.Context) (bool, error) {
+			_, unknown, err := count(ctx, admin)
+			return unknown > 0, err
+		})
 	if ctx.Err() == nil {
 		t.Errorf("a node that is alive was taken for dead: %v", err)
 	}
@@ -169,7 +170,9 @@ func withoutNotReady(taints []corev1.Taint) []corev1.Taint {
 	return own
 }
 
-func waitForReady(t *testing.T, client kubernetes.Interface, name string, want corev1.ConditionStatus) {
+func waitForReady(
+	t *testing.T, client kubernetes.Interface, name string, want corev1.ConditionStatus,
+) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("Ready=%s", want), func(ctx context.Context) (bool, error) {
 		node, err := client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
@@ -188,7 +191,8 @@ func readiness(node *corev1.Node) corev1.ConditionStatus {
 
 func eventually(t *testing.T, what string, condition wait.ConditionWithContextFunc) {
 	t.Helper()
-	if err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true, condition); err != nil {
+	if err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true,
+		condition); err != nil {
 		t.Fatalf("wait for %s: %v", what, err)
 	}
 }

@@ -54,11 +54,13 @@ func initialNode(options Options, now time.Time) *corev1.Node {
 			}},
 		},
 		Status: corev1.NodeStatus{
-			Capacity:        resources("2", "4Gi", "40Gi", "110"),
-			Allocatable:     resources("2", "3900Mi", "36Gi", "110"),
-			Addresses:       addresses(options),
-			Conditions:      conditions(nil, false, now),
-			DaemonEndpoints: corev1.NodeDaemonEndpoints{KubeletEndpoint: corev1.DaemonEndpoint{Port: kubeletPort}},
+			Capacity:    resources("2", "4Gi", "40Gi", "110"),
+			Allocatable: resources("2", "3900Mi", "36Gi", "110"),
+			Addresses:   addresses(options),
+			Conditions:  conditions(nil, false, now),
+			DaemonEndpoints: corev1.NodeDaemonEndpoints{
+				KubeletEndpoint: corev1.DaemonEndpoint{Port: kubeletPort},
+			},
 			NodeInfo: corev1.NodeSystemInfo{
 				KubeletVersion:          kubeletVersion,
 				ContainerRuntimeVersion: "none://0",
@@ -69,7 +71,8 @@ func initialNode(options Options, now time.Time) *corev1.Node {
 		},
 	}
 	if len(options.InternalIPs) > 0 {
-		node.Annotations[cloudproviderapi.AnnotationAlphaProvidedIPAddr] = joinAddresses(options.InternalIPs)
+		addresses := joinAddresses(options.InternalIPs)
+		node.Annotations[cloudproviderapi.AnnotationAlphaProvidedIPAddr] = addresses
 	}
 	if options.WithoutProvider {
 		node.Spec.Taints = nil
@@ -105,7 +108,8 @@ func Report(ctx context.Context, client kubernetes.Interface, node string, ips [
 	if err != nil {
 		return fmt.Errorf("encode the addresses: %w", err)
 	}
-	if _, err := client.CoreV1().Nodes().Patch(ctx, node, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+	if _, err := client.CoreV1().Nodes().Patch(ctx, node, types.MergePatchType, patch,
+		metav1.PatchOptions{}); err != nil {
 		return fmt.Errorf("report the addresses of node %s: %w", node, err)
 	}
 	return nil

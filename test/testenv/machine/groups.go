@@ -78,7 +78,8 @@ func sweepGroups() {
 		left, _ := filepath.Glob(filepath.Join(folder, groupPrefix+"*"))
 		for _, group := range left {
 			owner, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(group), groupPrefix), "-")
-			if pid, err := strconv.Atoi(owner); err == nil && errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
+			if pid, err := strconv.Atoi(owner); err == nil &&
+				errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
 				_ = removeTree(group)
 			}
 		}

@@ -115,7 +115,8 @@ func Build(ctx context.Context, progress io.Writer) (Programs, error) {
 // contain a hash of their own.
 func hashOf(all []source, kube, node string) (string, error) {
 	sum := sha256.New()
-	fmt.Fprintln(sum, runtime.Version(), runtime.GOARCH, filepath.Base(filepath.Dir(kube)), filepath.Base(filepath.Dir(node)))
+	fmt.Fprintln(sum, runtime.Version(), runtime.GOARCH, filepath.Base(filepath.Dir(kube)),
+		filepath.Base(filepath.Dir(node)))
 	for _, s := range all {
 		fmt.Fprintln(sum, s.what, s.to, s.packages, s.tags, s.cgo)
 		if s.dir == "" {
@@ -141,7 +142,9 @@ func hashOf(all []source, kube, node string) (string, error) {
 
 // build fills a temporary folder and renames it, so that a folder named by its hash is always
 // complete.
-func build(ctx context.Context, folder string, all []source, kube, node string, progress io.Writer) error {
+func build(
+	ctx context.Context, folder string, all []source, kube, node string, progress io.Writer,
+) error {
 	began := time.Now()
 	fmt.Fprintf(progress, "machine: building containerd, runc, CoreDNS and what machines run else\n"+
 		"machine: this happens once: some 4 minutes on two cores; result in %s\n", folder)

@@ -42,7 +42,8 @@ func TestCloudsTakeTheMeasuredTimes(t *testing.T) {
 		if times := got.ActionTimes["add_route"]; len(times) > 0 {
 			route = times[0]
 		}
-		if route != c.route || got.Latency != c.latency || got.ActionTime != c.rest || got.Busy != c.busy {
+		if route != c.route || got.Latency != c.latency || got.ActionTime != c.rest ||
+			got.Busy != c.busy {
 			t.Errorf("%s: a route takes %s, a request %s, other actions %s, busy is %v: want %+v", name, route, got.Latency, got.ActionTime, got.Busy, c)
 		}
 		if c.is.RateLimit != 0 && got.RateLimit != c.is.RateLimit {

@@ -18,7 +18,8 @@ func TestProfile(t *testing.T) {
 	}
 	file := filepath.Join(t.TempDir(), "profile.json")
 	t.Setenv(measured.Variable, file)
-	if _, err := measured.Profile(); err == nil || !strings.Contains(err.Error(), measured.Variable) || !strings.Contains(err.Error(), file) {
+	if _, err := measured.Profile(); err == nil || !strings.Contains(err.Error(), measured.Variable) ||
+		!strings.Contains(err.Error(), file) {
 		t.Errorf("a file that isn't there: %v", err)
 	}
 	if err := os.WriteFile(file, []byte(`{"version": 1, "cloud": {"busy": "locked"}}`), 0o600); err != nil {

@@ -29,7 +29,8 @@ func withFRR(ctx context.Context, b module.Built, folder string) (string, error)
 		return "", err
 	}
 	replacement := filepath.Join(folder, "frr-k8s")
-	if err := os.CopyFS(filepath.Join(replacement, api), os.DirFS(filepath.Join(source, api))); err != nil {
+	if err := os.CopyFS(filepath.Join(replacement, api), os.DirFS(filepath.Join(source,
+		api))); err != nil {
 		return "", err
 	}
 	types := filepath.Join(replacement, api, "frrconfiguration_types.go")

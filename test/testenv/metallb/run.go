@@ -51,7 +51,8 @@ func (m MetalLB) Install(ctx context.Context, lab *netlab.Lab) (*Running, error)
 		return nil, fmt.Errorf("install MetalLB: %w", err)
 	}
 	const webhook = "metallb-webhook-configuration"
-	err := lab.Client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Delete(ctx, webhook, metav1.DeleteOptions{})
+	err := lab.Client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Delete(ctx, webhook,
+		metav1.DeleteOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("install MetalLB without its webhook: %w", err)
 	}
@@ -108,8 +109,9 @@ func (r *Running) pod(ctx context.Context, component, node string, ip netip.Addr
 	p, err := pods.Create(ctx, &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": "metallb", "component": component}},
 		Spec: corev1.PodSpec{
-			NodeName: node, HostNetwork: true, AutomountServiceAccountToken: ptr.To(false), ServiceAccountName: component,
-			Containers: []corev1.Container{{Name: component, Image: component}},
+			NodeName: node, HostNetwork: true, AutomountServiceAccountToken: ptr.To(false),
+			ServiceAccountName: component,
+			Containers:         []corev1.Container{{Name: component, Image: component}},
 		},
 	}, metav1.CreateOptions{})
 	if err != nil {
@@ -118,7 +120,9 @@ func (r *Running) pod(ctx context.Context, component, node string, ip netip.Addr
 	if !ip.IsValid() {
 		return nil
 	}
-	p.Status = corev1.PodStatus{Phase: corev1.PodRunning, PodIP: ip.String(), PodIPs: []corev1.PodIP{{IP: ip.String()}}}
+	p.Status = corev1.PodStatus{
+		Phase: corev1.PodRunning, PodIP: ip.String(), PodIPs: []corev1.PodIP{{IP: ip.String()}},
+	}
 	if _, err := pods.UpdateStatus(ctx, p, metav1.UpdateOptions{}); err != nil {
 		return fmt.Errorf("say where MetalLB's Pod %s is: %w", name, err)
 	}
@@ -128,14 +132,16 @@ func (r *Running) pod(ctx context.Context, component, node string, ip netip.Addr
 // mountKey writes the Secret that the controller creates for the speakers to a file.
 func (r *Running) mountKey(ctx context.Context) error {
 	var secret *corev1.Secret
-	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, within, true, func(ctx context.Context) (bool, error) {
-		var err error
-		secret, err = r.lab.Client.CoreV1().Secrets(namespace).Get(ctx, "memberlist", metav1.GetOptions{})
-		if r.controller.Ended() {
-			return false, r.controller.Failure(r.controller.Died())
-		}
-		return err == nil, nil
-	})
+	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, within, true,
+		func(ctx context.Context) (bool, error) {
+			var err error
+			secret, err = r.lab.Client.CoreV1().Secrets(namespace).Get(ctx, "memberlist",
+				metav1.GetOptions{})
+			if r.controller.Ended() {
+				return false, r.controller.Failure(r.controller.Died())
+			}
+			return err == nil, nil
+		})
 	if err != nil {
 		return fmt.Errorf("wait for the speakers' key: %w", err)
 	}
@@ -191,10 +197,11 @@ spec: {ipAddressPools: [segment], interfaces: [uplink]}
 	}
 	// The custom resource definitions may have been applied a moment ago.
 	var last error
-	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, within, true, func(ctx context.Context) (bool, error) {
-		last = r.lab.ControlPlane.Apply(ctx, file)
-		return last == nil, nil
-	})
+	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, within, true,
+		func(ctx context.Context) (bool, error) {
+			last = r.lab.ControlPlane.Apply(ctx, file)
+			return last == nil, nil
+		})
 	if err != nil {
 		return fmt.Errorf("give MetalLB addresses: %w: %w", err, last)
 	}

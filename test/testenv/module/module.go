@@ -165,7 +165,8 @@ func (m Module) build(ctx context.Context, b Built, progress io.Writer) error {
 	}
 	content, err := os.ReadFile(filepath.Join(release, m.Manifest))
 	if err == nil {
-		err = errors.Join(os.WriteFile(filepath.Join(temporary, filepath.Base(m.Manifest)), content, 0o644), os.Chmod(temporary, 0o755))
+		err = errors.Join(os.WriteFile(filepath.Join(temporary, filepath.Base(m.Manifest)), content,
+			0o644), os.Chmod(temporary, 0o755))
 	}
 	if err != nil {
 		return fmt.Errorf("put the manifest of %s beside it: %w", m.Title, err)

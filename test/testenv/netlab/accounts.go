@@ -35,11 +35,16 @@ func (f *Lab) accounts(ctx context.Context) error {
 		return fmt.Errorf("permissions of the agents: %w", err)
 	}
 	meta := metav1.ObjectMeta{Name: proxyAccount, Namespace: system}
-	_, err = f.Client.CoreV1().ServiceAccounts(system).Create(ctx, &corev1.ServiceAccount{ObjectMeta: meta}, metav1.CreateOptions{})
+	_, err = f.Client.CoreV1().ServiceAccounts(system).Create(ctx,
+		&corev1.ServiceAccount{ObjectMeta: meta}, metav1.CreateOptions{})
 	_, bound := f.Client.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: proxyAccount},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: proxyAccount, Namespace: system}},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "system:node-proxier"},
+		Subjects: []rbacv1.Subject{
+			{Kind: rbacv1.ServiceAccountKind, Name: proxyAccount, Namespace: system},
+		},
+		RoleRef: rbacv1.RoleRef{
+			APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "system:node-proxier",
+		},
 	}, metav1.CreateOptions{})
 	if err := errors.Join(err, bound); err != nil {
 		return fmt.Errorf("permissions of kube-proxy: %w", err)

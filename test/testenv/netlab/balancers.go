@@ -60,7 +60,9 @@ func (f *Lab) startBalancers(ctx context.Context) error {
 	if f.options.Metal {
 		return nil
 	}
-	b, err := newBalancers(f.options.Dir, f.internet, func(int64) *cloudRouter { return f.cloud.cloudRouter })
+	b, err := newBalancers(f.options.Dir, f.internet, func(int64) *cloudRouter {
+		return f.cloud.cloudRouter
+	})
 	if err != nil {
 		return err
 	}
@@ -73,7 +75,9 @@ func (f *Lab) startBalancers(ctx context.Context) error {
 }
 
 // newBalancers returns hosts that carry no traffic yet.
-func newBalancers(dir string, internet *internet, router func(network int64) *cloudRouter) (*balancers, error) {
+func newBalancers(
+	dir string, internet *internet, router func(network int64) *cloudRouter,
+) (*balancers, error) {
 	file, err := os.Create(filepath.Join(dir, "balancers.log"))
 	if err != nil {
 		return nil, err
@@ -81,7 +85,8 @@ func newBalancers(dir string, internet *internet, router func(network int64) *cl
 	return &balancers{
 		internet: internet, router: router, bell: balancer.NewBell(), file: file, stop: func() {},
 		log:   slog.New(slog.NewTextHandler(file, &slog.HandlerOptions{Level: slog.LevelDebug})),
-		hosts: map[int64]*balancerHost{}, where: map[netip.Addr]*netns.Namespace{}, checks: map[Checked][]hcloudsim.Health{},
+		hosts: map[int64]*balancerHost{}, where: map[netip.Addr]*netns.Namespace{},
+		checks: map[Checked][]hcloudsim.Health{},
 	}, nil
 }
 
@@ -106,7 +111,9 @@ func (b *balancers) follow(ctx context.Context, now hcloudsim.DataPlane) {
 		return
 	}
 	for id, h := range b.hosts {
-		if !slices.ContainsFunc(now.LoadBalancers, func(lb hcloudsim.PlaneLoadBalancer) bool { return lb.ID == id }) {
+		if !slices.ContainsFunc(now.LoadBalancers, func(lb hcloudsim.PlaneLoadBalancer) bool {
+			return lb.ID == id
+		}) {
 			if err := b.remove(ctx, id, h); err != nil {
 				b.log.Error("removing a load balancer", "loadBalancer", id, "err", err)
 			}
@@ -121,7 +128,9 @@ func (b *balancers) follow(ctx context.Context, now hcloudsim.DataPlane) {
 }
 
 // place connects a load balancer as the cloud shows it.
-func (b *balancers) place(ctx context.Context, lb hcloudsim.PlaneLoadBalancer, networks []hcloudsim.PlaneNetwork) error {
+func (b *balancers) place(
+	ctx context.Context, lb hcloudsim.PlaneLoadBalancer, networks []hcloudsim.PlaneNetwork,
+) error {
 	h := b.hosts[lb.ID]
 	if h == nil {
 		ns, err := netns.Open()
@@ -130,7 +139,9 @@ func (b *balancers) place(ctx context.Context, lb hcloudsim.PlaneLoadBalancer, n
 		}
 		h = &balancerHost{ns: ns}
 		b.hosts[lb.ID] = h
-		addresses := Public{IPv4: lb.IPv4, IPv6: lb.IPv6, IPv6Prefix: netip.PrefixFrom(lb.IPv6, 64).Masked()}
+		addresses := Public{
+			IPv4: lb.IPv4, IPv6: lb.IPv6, IPv6Prefix: netip.PrefixFrom(lb.IPv6, 64).Masked(),
+		}
 		if err := b.internet.plug(ctx, balancerPort(lb.ID), ns, public, addresses); err != nil {
 			return err
 		}
@@ -155,7 +166,8 @@ func (b *balancers) place(ctx context.Context, lb hcloudsim.PlaneLoadBalancer, n
 		if network.ID != lb.Network || router == nil {
 			continue
 		}
-		if err := router.plug(ctx, balancerMember(lb.ID), h.ns, private, lb.PrivateIP, network.IPRange); err != nil {
+		if err := router.plug(ctx, balancerMember(lb.ID), h.ns, private, lb.PrivateIP,
+			network.IPRange); err != nil {
 			return err
 		}
 		h.private, h.network = lb.PrivateIP, lb.Network
@@ -228,7 +240,9 @@ func (b *balancers) Listen(ctx context.Context, at netip.AddrPort) (net.Listener
 }
 
 // Dial connects from the namespace of the host that has the source address.
-func (b *balancers) Dial(ctx context.Context, from netip.Addr, to netip.AddrPort) (net.Conn, error) {
+func (b *balancers) Dial(
+	ctx context.Context, from netip.Addr, to netip.AddrPort,
+) (net.Conn, error) {
 	n, err := b.networkOf(from)
 	if err != nil {
 		return nil, err

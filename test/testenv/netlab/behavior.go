@@ -42,11 +42,15 @@ func behaviorOf(given profile.Network) (behavior, error) {
 // over returns the given profile, filled with the measured one.
 func over(given, known profile.Network) profile.Network {
 	n := profile.Network{
-		PrivateMTU: either(given.PrivateMTU, known.PrivateMTU), PublicMTU: either(given.PublicMTU, known.PublicMTU),
-		VSwitchMTU: either(given.VSwitchMTU, known.VSwitchMTU), AnySource: either(given.AnySource, known.AnySource),
-		VSwitchAnySource: either(given.VSwitchAnySource, known.VSwitchAnySource), RouteSeconds: given.RouteSeconds,
-		ProxyProtocol: either(given.ProxyProtocol, known.ProxyProtocol), RefuseProxied: either(given.RefuseProxied, known.RefuseProxied),
-		Neighbors: either(given.Neighbors, known.Neighbors),
+		PrivateMTU:       either(given.PrivateMTU, known.PrivateMTU),
+		PublicMTU:        either(given.PublicMTU, known.PublicMTU),
+		VSwitchMTU:       either(given.VSwitchMTU, known.VSwitchMTU),
+		AnySource:        either(given.AnySource, known.AnySource),
+		VSwitchAnySource: either(given.VSwitchAnySource, known.VSwitchAnySource),
+		RouteSeconds:     given.RouteSeconds,
+		ProxyProtocol:    either(given.ProxyProtocol, known.ProxyProtocol),
+		RefuseProxied:    either(given.RefuseProxied, known.RefuseProxied),
+		Neighbors:        either(given.Neighbors, known.Neighbors),
 	}
 	if len(n.RouteSeconds) == 0 {
 		n.RouteSeconds = known.RouteSeconds
@@ -61,11 +65,14 @@ func newBehavior(n profile.Network) (behavior, error) {
 	b := behavior{
 		publicMTU: *n.PublicMTU,
 		path: path{
-			mtu: *n.PrivateMTU, vSwitchMTU: *n.VSwitchMTU, anySource: *n.AnySource, vSwitchAnySource: *n.VSwitchAnySource,
+			mtu: *n.PrivateMTU, vSwitchMTU: *n.VSwitchMTU, anySource: *n.AnySource,
+			vSwitchAnySource: *n.VSwitchAnySource,
 		},
-		gateway: Gateway{RefuseProxied: *n.RefuseProxied, Neighbors: *n.Neighbors, AnySource: *n.VSwitchAnySource},
-		header:  balancer.Version(*n.ProxyProtocol),
-		routes:  profile.Durations(n.RouteSeconds),
+		gateway: Gateway{
+			RefuseProxied: *n.RefuseProxied, Neighbors: *n.Neighbors, AnySource: *n.VSwitchAnySource,
+		},
+		header: balancer.Version(*n.ProxyProtocol),
+		routes: profile.Durations(n.RouteSeconds),
 	}
 	return b, errors.Join(
 		mtuWithin("private_mtu", b.path.mtu, 576), mtuWithin("vswitch_mtu", b.path.vSwitchMTU, 576),

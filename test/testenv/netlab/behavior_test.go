@@ -21,14 +21,18 @@ func TestBehaviorOfAProfile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if usual.path != (path{mtu: 1450, vSwitchMTU: 1400}) || usual.publicMTU != 1500 || usual.header != 2 || usual.gateway != (Gateway{}) {
+	if usual.path != (path{mtu: 1450, vSwitchMTU: 1400}) || usual.publicMTU != 1500 ||
+		usual.header != 2 || usual.gateway != (Gateway{}) {
 		t.Errorf("without a profile it is %+v", usual)
 	}
-	given, err := newBehavior(profile.Network{VSwitchMTU: new(1300), AnySource: new(true), ProxyProtocol: new(1), Neighbors: new(7)})
+	given, err := newBehavior(profile.Network{
+		VSwitchMTU: new(1300), AnySource: new(true), ProxyProtocol: new(1), Neighbors: new(7),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if given.path != (path{mtu: 1450, vSwitchMTU: 1300, anySource: true}) || given.header != 1 || given.gateway != (Gateway{Neighbors: 7}) {
+	if given.path != (path{mtu: 1450, vSwitchMTU: 1300, anySource: true}) || given.header != 1 ||
+		given.gateway != (Gateway{Neighbors: 7}) {
 		t.Errorf("with a profile it is %+v", given)
 	}
 	for field, n := range map[string]profile.Network{
@@ -63,7 +67,9 @@ func TestLag(t *testing.T) {
 		g.follow([]hcloudsim.RouteSeed{b}, nil) // a is removed at once, before it was in effect
 		note()
 		// 1 s before the action ends that adds it again
-		g.follow([]hcloudsim.RouteSeed{b}, []hcloudsim.PlaneBuilding{{RouteSeed: a, Ends: time.Now().Add(5 * time.Second)}})
+		g.follow([]hcloudsim.RouteSeed{b}, []hcloudsim.PlaneBuilding{
+			{RouteSeed: a, Ends: time.Now().Add(5 * time.Second)},
+		})
 		time.Sleep(5 * time.Second)
 		synctest.Wait()
 		g.follow([]hcloudsim.RouteSeed{a, b}, nil)

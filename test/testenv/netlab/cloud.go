@@ -61,7 +61,9 @@ func newCloudRouter(ctx context.Context, gateway netip.Addr) (*cloudRouter, erro
 	if err != nil {
 		return nil, err
 	}
-	c := &cloudRouter{router: r, gateway: gateway, ports: map[Member]bool{}, coupled: map[string]netip.Prefix{}}
+	c := &cloudRouter{
+		router: r, gateway: gateway, ports: map[Member]bool{}, coupled: map[string]netip.Prefix{},
+	}
 	// No single port has the address: the router answers ARP for the gateway on each of them.
 	if _, err := c.ns.Run(ctx, "ip", "address", "add", gateway.String()+"/32", "dev", "lo"); err != nil {
 		return nil, err
@@ -97,7 +99,10 @@ func (c *cloudRouter) failed() error {
 
 // plug connects a member: its namespace gets an interface with the address that the network
 // assigned.
-func (c *cloudRouter) plug(ctx context.Context, m Member, ns *netns.Namespace, name string, addr netip.Addr, network netip.Prefix) error {
+func (c *cloudRouter) plug(
+	ctx context.Context, m Member, ns *netns.Namespace, name string, addr netip.Addr,
+	network netip.Prefix,
+) error {
 	if err := netns.Connect(ctx, ns, name, c.ns, m.port()); err != nil {
 		return err
 	}

@@ -44,7 +44,9 @@ func TestTheCloudRouterFollowsTheNetwork(t *testing.T) {
 			"l2": {prefix("10.0.0.3/32")},
 		},
 	}
-	opts := []cmp.Option{cmp.AllowUnexported(layout{}, hop{}), cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{})}
+	opts := []cmp.Option{
+		cmp.AllowUnexported(layout{}, hop{}), cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{}),
+	}
 	if diff := cmp.Diff(want, c.layout(), opts...); diff != "" {
 		t.Errorf("layout (-want +got):\n%s", diff)
 	}
@@ -73,7 +75,9 @@ func TestTheInternetFollowsFloatingIPs(t *testing.T) {
 		},
 		sources: map[string][]netip.Prefix{"m1": {own, prefix("203.0.113.7/32"), net}},
 	}
-	opts := []cmp.Option{cmp.AllowUnexported(layout{}, hop{}), cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{})}
+	opts := []cmp.Option{
+		cmp.AllowUnexported(layout{}, hop{}), cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{}),
+	}
 	if diff := cmp.Diff(want, i.whole(), opts...); diff != "" {
 		t.Errorf("layout (-want +got):\n%s", diff)
 	}

@@ -118,7 +118,9 @@ func (l *CloudLab) startSimulator(ctx context.Context) error {
 		}
 	}
 	l.Cloud = hcloudsim.New(cloud)
-	l.balancers.start(ctx, balancer.Options{Cloud: l.Cloud, Header: l.behaves.header, NoTarget: l.options.NoTarget})
+	l.balancers.start(ctx, balancer.Options{
+		Cloud: l.Cloud, Header: l.behaves.header, NoTarget: l.options.NoTarget,
+	})
 	return nil
 }
 

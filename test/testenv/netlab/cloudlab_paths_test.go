@@ -34,7 +34,9 @@ func (l *lab) run(ns *netns.Namespace, command string, args ...any) {
 // arrives reports whether a packet of a size, including its headers, is delivered between two
 // namespaces without fragmentation. A small packet follows on the same path and marks the end of
 // the wait.
-func (l *lab) arrives(from netip.Addr, out *netns.Namespace, to netip.Addr, in *netns.Namespace, size int) bool {
+func (l *lab) arrives(
+	from netip.Addr, out *netns.Namespace, to netip.Addr, in *netns.Namespace, size int,
+) bool {
 	l.t.Helper()
 	sender, receiver := l.socket(out, from), l.socket(in, to)
 	defer sender.Close()
@@ -66,13 +68,17 @@ func (l *lab) socket(ns *netns.Namespace, at netip.Addr) net.PacketConn {
 		level, option = unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER
 	}
 	var failed error
-	noError(l.t, raw.Control(func(fd uintptr) { failed = unix.SetsockoptInt(int(fd), level, option, unix.IP_PMTUDISC_PROBE) }))
+	noError(l.t, raw.Control(func(fd uintptr) {
+		failed = unix.SetsockoptInt(int(fd), level, option, unix.IP_PMTUDISC_PROBE)
+	}))
 	noError(l.t, failed)
 	return conn
 }
 
 // largest checks that packets up to a size are delivered.
-func (l *lab) largest(what string, from netip.Addr, out *netns.Namespace, to netip.Addr, in *netns.Namespace, want int) {
+func (l *lab) largest(
+	what string, from netip.Addr, out *netns.Namespace, to netip.Addr, in *netns.Namespace, want int,
+) {
 	l.t.Helper()
 	if !l.arrives(from, out, to, in, want) {
 		l.t.Errorf("%s: %d bytes don't arrive", what, want)
@@ -126,7 +132,9 @@ func TestPathsAreAsTheProfileSays(t *testing.T) {
 
 // passes reports whether a packet with another source arrives before a later one with the sender's
 // own source.
-func (l *lab) passes(out *netns.Namespace, from netip.Addr, in *netns.Namespace, to netip.Addr) bool {
+func (l *lab) passes(
+	out *netns.Namespace, from netip.Addr, in *netns.Namespace, to netip.Addr,
+) bool {
 	l.t.Helper()
 	receiver := l.socket(in, to)
 	defer receiver.Close()
@@ -149,9 +157,10 @@ func (l *lab) passes(out *netns.Namespace, from netip.Addr, in *netns.Namespace,
 
 func (l *lab) route(n *hcloud.Network, to, via netip.Addr) {
 	l.t.Helper()
-	action, _, err := l.cloud.Network.AddRoute(l.t.Context(), n, hcloud.NetworkAddRouteOpts{Route: hcloud.NetworkRoute{
-		Destination: ipNet(to.String() + "/32"), Gateway: via.AsSlice(),
-	}})
+	action, _, err := l.cloud.Network.AddRoute(l.t.Context(), n,
+		hcloud.NetworkAddRouteOpts{Route: hcloud.NetworkRoute{
+			Destination: ipNet(to.String() + "/32"), Gateway: via.AsSlice(),
+		}})
 	noError(l.t, err)
 	l.done(action)
 }
@@ -171,9 +180,10 @@ func TestRoutesLeadLate(t *testing.T) {
 			l.run(l.Server(b.ID), "ip address add %s/32 dev lo", far)
 			arrival := l.firstPacket(l.Server(a.ID), far, l.Server(b.ID))
 			began := time.Now()
-			_, _, err := l.cloud.Network.AddRoute(t.Context(), n, hcloud.NetworkAddRouteOpts{Route: hcloud.NetworkRoute{
-				Destination: ipNet(far.String() + "/32"), Gateway: inside(b, 0).AsSlice(),
-			}})
+			_, _, err := l.cloud.Network.AddRoute(t.Context(), n,
+				hcloud.NetworkAddRouteOpts{Route: hcloud.NetworkRoute{
+					Destination: ipNet(far.String() + "/32"), Gateway: inside(b, 0).AsSlice(),
+				}})
 			noError(t, err)
 			if took := arrival().Sub(began) - takes; took < late || took > late+900*time.Millisecond {
 				t.Errorf("the route leads %s after its action has ended, want %s", took, late)
@@ -184,7 +194,9 @@ func TestRoutesLeadLate(t *testing.T) {
 
 // firstPacket sends packets to an address until arrival returns when the first of them was
 // received.
-func (l *lab) firstPacket(out *netns.Namespace, to netip.Addr, in *netns.Namespace) (arrival func() time.Time) {
+func (l *lab) firstPacket(
+	out *netns.Namespace, to netip.Addr, in *netns.Namespace,
+) (arrival func() time.Time) {
 	l.t.Helper()
 	receiver := l.socket(in, to)
 	sender, err := out.ListenPacket(l.t.Context(), "udp", ":0")
@@ -222,7 +234,8 @@ func TestLoadBalancersReachServers(t *testing.T) {
 	made, _, err := l.cloud.LoadBalancer.Create(t.Context(), hcloud.LoadBalancerCreateOpts{
 		Name: "lb", LoadBalancerType: &hcloud.LoadBalancerType{Name: "lb11"}, NetworkZone: hcloud.NetworkZoneEUCentral, Network: n,
 		Services: []hcloud.LoadBalancerCreateOptsService{{
-			Protocol: hcloud.LoadBalancerServiceProtocolTCP, ListenPort: hcloud.Ptr(7), DestinationPort: hcloud.Ptr(7),
+			Protocol: hcloud.LoadBalancerServiceProtocolTCP, ListenPort: hcloud.Ptr(7),
+			DestinationPort: hcloud.Ptr(7),
 		}},
 	})
 	noError(t, err)
@@ -231,7 +244,8 @@ func TestLoadBalancersReachServers(t *testing.T) {
 	noError(t, err)
 	front := ipnet.Addr(lb.PublicNet.IPv4.IP)
 	for _, private := range []bool{true, false} {
-		action, _, err := l.cloud.LoadBalancer.AddServerTarget(t.Context(), lb, hcloud.LoadBalancerAddServerTargetOpts{Server: a, UsePrivateIP: &private})
+		action, _, err := l.cloud.LoadBalancer.AddServerTarget(t.Context(), lb,
+			hcloud.LoadBalancerAddServerTargetOpts{Server: a, UsePrivateIP: &private})
 		noError(t, err)
 		l.done(action)
 		source := front
@@ -245,7 +259,8 @@ func TestLoadBalancersReachServers(t *testing.T) {
 		l.done(action)
 	}
 	l.expect("without targets", l.reply(l.Outside(), front), "")
-	action, _, err := l.cloud.LoadBalancer.DetachFromNetwork(t.Context(), lb, hcloud.LoadBalancerDetachFromNetworkOpts{Network: n})
+	action, _, err := l.cloud.LoadBalancer.DetachFromNetwork(t.Context(), lb,
+		hcloud.LoadBalancerDetachFromNetworkOpts{Network: n})
 	noError(t, err)
 	l.done(action)
 	_, _, err = l.cloud.LoadBalancer.DeleteWithResult(t.Context(), lb)

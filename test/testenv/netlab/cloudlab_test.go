@@ -64,7 +64,8 @@ func (l *lab) network(ranges ...string) *hcloud.Network {
 	opts := hcloud.NetworkCreateOpts{Name: "net", IPRange: ipNet(ranges[0])}
 	for _, subnet := range ranges[1:] {
 		opts.Subnets = append(opts.Subnets, hcloud.NetworkSubnet{
-			Type: hcloud.NetworkSubnetTypeCloud, IPRange: ipNet(subnet), NetworkZone: hcloud.NetworkZoneEUCentral,
+			Type: hcloud.NetworkSubnetTypeCloud, IPRange: ipNet(subnet),
+			NetworkZone: hcloud.NetworkZoneEUCentral,
 		})
 	}
 	n, _, err := l.cloud.Network.Create(l.t.Context(), opts)
@@ -137,9 +138,10 @@ func noError(t testing.TB, err error) {
 // eventually polls until a condition holds.
 func (l *lab) eventually(what string, ok func() bool) {
 	l.t.Helper()
-	err := wait.PollUntilContextTimeout(l.t.Context(), 20*time.Millisecond, 15*time.Second, true, func(context.Context) (bool, error) {
-		return ok(), nil
-	})
+	err := wait.PollUntilContextTimeout(l.t.Context(), 20*time.Millisecond, 15*time.Second, true,
+		func(context.Context) (bool, error) {
+			return ok(), nil
+		})
 	if err != nil {
 		l.t.Fatalf("waiting until %s: %v", what, err)
 	}
@@ -162,14 +164,17 @@ func TestServersGetTheirCables(t *testing.T) {
 
 	attach := func(n *hcloud.Network) *hcloud.Server {
 		t.Helper()
-		action, _, err := l.cloud.Server.AttachToNetwork(t.Context(), b, hcloud.ServerAttachToNetworkOpts{Network: n})
+		action, _, err := l.cloud.Server.AttachToNetwork(t.Context(), b, hcloud.ServerAttachToNetworkOpts{
+			Network: n,
+		})
 		noError(t, err)
 		l.done(action)
 		return l.read(b)
 	}
 	b = attach(n)
 	l.expect("a from b, in the network", l.reply(l.Server(b.ID), inside(a, 0)), "a saw "+inside(b, 0).String())
-	action, _, err := l.cloud.Server.DetachFromNetwork(t.Context(), b, hcloud.ServerDetachFromNetworkOpts{Network: n})
+	action, _, err := l.cloud.Server.DetachFromNetwork(t.Context(), b,
+		hcloud.ServerDetachFromNetworkOpts{Network: n})
 	noError(t, err)
 	l.done(action)
 	l.expect("a from b, out of the network", l.reply(l.Server(b.ID), inside(a, 0)), "")
@@ -189,7 +194,8 @@ func TestServersGetTheirCables(t *testing.T) {
 	}
 
 	for _, s := range []*hcloud.Server{b, c} {
-		action, _, err := l.cloud.Server.DetachFromNetwork(t.Context(), s, hcloud.ServerDetachFromNetworkOpts{Network: other})
+		action, _, err := l.cloud.Server.DetachFromNetwork(t.Context(), s,
+			hcloud.ServerDetachFromNetworkOpts{Network: other})
 		noError(t, err)
 		l.done(action)
 	}

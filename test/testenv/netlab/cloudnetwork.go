@@ -21,7 +21,9 @@ type cloudNetwork struct {
 	closed    bool
 }
 
-func newCloudNetwork(ctx context.Context, plane hcloudsim.PlaneNetwork, b behavior) (*cloudNetwork, error) {
+func newCloudNetwork(
+	ctx context.Context, plane hcloudsim.PlaneNetwork, b behavior,
+) (*cloudNetwork, error) {
 	router, err := newCloudRouter(ctx, plane.Gateway)
 	if err != nil {
 		return nil, fmt.Errorf("network %d: %w", plane.ID, err)

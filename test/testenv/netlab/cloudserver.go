@@ -106,7 +106,9 @@ func (l *CloudLab) followNetwork(ctx context.Context, plane hcloudsim.PlaneNetwo
 }
 
 // followServer gives a server its power and cables, and runs its user data.
-func (l *CloudLab) followServer(ctx context.Context, plane hcloudsim.PlaneServer, networks []hcloudsim.PlaneNetwork) (err error) {
+func (l *CloudLab) followServer(
+	ctx context.Context, plane hcloudsim.PlaneServer, networks []hcloudsim.PlaneNetwork,
+) (err error) {
 	s := l.servers[plane.ID]
 	if s == nil {
 		s = &cloudServer{id: plane.ID}
@@ -175,7 +177,9 @@ func (l *CloudLab) plugPublic(ctx context.Context, s *cloudServer, wanted Public
 }
 
 // plugPrivate connects a server to its networks.
-func (l *CloudLab) plugPrivate(ctx context.Context, s *cloudServer, networks []hcloudsim.PlaneNetwork) error {
+func (l *CloudLab) plugPrivate(
+	ctx context.Context, s *cloudServer, networks []hcloudsim.PlaneNetwork,
+) error {
 	wanted := map[int64]cable{}
 	for _, n := range networks {
 		for _, m := range n.Members {

@@ -38,19 +38,20 @@ type attachment struct {
 func (m *Machine) configuration(ctx context.Context) (conflist, error) {
 	var found conflist
 	var last error
-	err := wait.PollUntilContextTimeout(ctx, pollEvery, readyWithin, true, func(context.Context) (bool, error) {
-		files, err := filepath.Glob(filepath.Join(m.ConfigDir(), "*.conflist"))
-		if err != nil || len(files) == 0 {
-			last = errors.Join(err, fmt.Errorf("no CNI configuration in %s", m.ConfigDir()))
-			return false, nil
-		}
-		content, err := os.ReadFile(slices.Min(files))
-		if err == nil {
-			err = json.Unmarshal(content, &found)
-		}
-		last = err
-		return err == nil, nil
-	})
+	err := wait.PollUntilContextTimeout(ctx, pollEvery, readyWithin, true,
+		func(context.Context) (bool, error) {
+			files, err := filepath.Glob(filepath.Join(m.ConfigDir(), "*.conflist"))
+			if err != nil || len(files) == 0 {
+				last = errors.Join(err, fmt.Errorf("no CNI configuration in %s", m.ConfigDir()))
+				return false, nil
+			}
+			content, err := os.ReadFile(slices.Min(files))
+			if err == nil {
+				err = json.Unmarshal(content, &found)
+			}
+			last = err
+			return err == nil, nil
+		})
 	if err != nil {
 		return found, fmt.Errorf("%w: %w", err, last)
 	}
@@ -89,7 +90,9 @@ func (m *Machine) cni(ctx context.Context, command string, p *Pod) (attachment, 
 	return reported, err
 }
 
-func (m *Machine) plugin(ctx context.Context, command string, p *Pod, config map[string]any) ([]byte, error) {
+func (m *Machine) plugin(
+	ctx context.Context, command string, p *Pod, config map[string]any,
+) ([]byte, error) {
 	input, err := json.Marshal(config)
 	if err != nil {
 		return nil, err

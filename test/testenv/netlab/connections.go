@@ -37,7 +37,9 @@ type Knocks struct {
 }
 
 // StartKnocking opens a connection at every tick until Stop.
-func StartKnocking(ctx context.Context, from *netns.Namespace, to netip.AddrPort, every time.Duration) *Knocking {
+func StartKnocking(
+	ctx context.Context, from *netns.Namespace, to netip.AddrPort, every time.Duration,
+) *Knocking {
 	k := &Knocking{gap: gap{last: time.Now()}}
 	ctx, k.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	k.ended.Go(func() {
@@ -108,7 +110,9 @@ type Talked struct {
 }
 
 // StartTalk connects, and sends a number at every tick until Stop.
-func StartTalk(ctx context.Context, from *netns.Namespace, to netip.AddrPort, every time.Duration) (*Talk, error) {
+func StartTalk(
+	ctx context.Context, from *netns.Namespace, to netip.AddrPort, every time.Duration,
+) (*Talk, error) {
 	conn, err := from.Dial(ctx, "tcp", to.String())
 	if err != nil {
 		return nil, err

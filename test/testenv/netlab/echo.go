@@ -25,7 +25,9 @@ type (
 // Serve runs an echo server under a name on a port of a namespace, for both families, TCP and UDP,
 // until Close or the lab's end. Over UDP, a host with several addresses may reply from another one
 // than the request's destination.
-func (f *Lab) Serve(ctx context.Context, ns *netns.Namespace, name string, port uint16) (*Echo, error) {
+func (f *Lab) Serve(
+	ctx context.Context, ns *netns.Namespace, name string, port uint16,
+) (*Echo, error) {
 	e, err := serve(ctx, ns, name, port)
 	if err != nil {
 		return nil, err
@@ -57,7 +59,9 @@ func serve(ctx context.Context, ns *netns.Namespace, name string, port uint16) (
 
 // Ask sends a request to an Echo from a namespace, over "tcp" or "udp". It returns an error if
 // there is no reply within seconds; over UDP it sends one packet only.
-func Ask(ctx context.Context, from *netns.Namespace, network string, to netip.AddrPort) (Answer, error) {
+func Ask(
+	ctx context.Context, from *netns.Namespace, network string, to netip.AddrPort,
+) (Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, askWithin)
 	defer cancel()
 	conn, err := from.Dial(ctx, network, to.String())

@@ -53,7 +53,8 @@ func (f *Lab) WatchSegment() (*Frames, error) {
 	var failed error
 	err := f.internet.ns.Do(func() {
 		every := int(binary.NativeEndian.Uint16([]byte{unix.ETH_P_ALL >> 8, unix.ETH_P_ALL & 0xff}))
-		fd, failed = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, every)
+		fd, failed = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK,
+			every)
 	})
 	if err := errors.Join(err, failed); err != nil {
 		return nil, fmt.Errorf("watch the segment: %w", err)
@@ -75,7 +76,8 @@ func (f *Lab) behind() func(index int) string {
 			return name
 		}
 		var port *net.Interface
-		if err := f.internet.ns.Do(func() { port, _ = net.InterfaceByIndex(index) }); err != nil || port == nil {
+		if err := f.internet.ns.Do(func() { port, _ = net.InterfaceByIndex(index) }); err != nil ||
+			port == nil {
 			return ""
 		}
 		f.mu.Lock()
@@ -172,9 +174,11 @@ func parseClaim(frame []byte) (Frame, bool) {
 		f.Hardware = net.HardwareAddr(body[8:14]).String()
 		f.Address = netip.AddrFrom4([4]byte(body[14:18]))
 		return f, f.Address != netip.IPv4Unspecified() // a probe claims nothing
-	case kind == unix.ETH_P_IPV6 && len(body) >= ipv6+24 && body[6] == unix.IPPROTO_ICMPV6 && body[ipv6] == 136:
+	case kind == unix.ETH_P_IPV6 && len(body) >= ipv6+24 && body[6] == unix.IPPROTO_ICMPV6 &&
+		body[ipv6] == 136:
 		f.Address = netip.AddrFrom16([16]byte(body[ipv6+8 : ipv6+24]))
-		if option := body[ipv6+24:]; len(option) >= 8 && option[0] == 2 { // the target's link-layer address
+		if option := body[ipv6+24:]; len(option) >= 8 &&
+			option[0] == 2 { // the target's link-layer address
 			f.Hardware = net.HardwareAddr(option[2:8]).String()
 		}
 		return f, true

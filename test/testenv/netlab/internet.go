@@ -215,7 +215,9 @@ func (a Public) commands(name string) string {
 
 // plug connects a host by a cable of its own, as a server in the cloud: no other host is on it, and
 // both gateways are outside of its prefixes. port is the interface's name on the internet's side.
-func (i *internet) plug(ctx context.Context, port string, ns *netns.Namespace, name string, a Public) error {
+func (i *internet) plug(
+	ctx context.Context, port string, ns *netns.Namespace, name string, a Public,
+) error {
 	if err := netns.Connect(ctx, ns, name, i.ns, port); err != nil {
 		return err
 	}
@@ -246,7 +248,9 @@ func (i *internet) plug(ctx context.Context, port string, ns *netns.Namespace, n
 
 // lead routes a further IPv6 address to a connected host, and no longer to the host that had it
 // before.
-func (i *internet) lead(ctx context.Context, port string, ns *netns.Namespace, name string, addr netip.Addr) error {
+func (i *internet) lead(
+	ctx context.Context, port string, ns *netns.Namespace, name string, addr netip.Addr,
+) error {
 	own := netip.PrefixFrom(addr, addr.BitLen())
 	if _, err := ns.Run(ctx, "ip", "address", "add", own.String(), "dev", name, "nodad"); err != nil {
 		return err
@@ -301,7 +305,9 @@ func (i *internet) addSegment(ctx context.Context) error {
 }
 
 // join connects a machine to the segment.
-func (i *internet) join(ctx context.Context, port string, ns *netns.Namespace, name string, a Public) error {
+func (i *internet) join(
+	ctx context.Context, port string, ns *netns.Namespace, name string, a Public,
+) error {
 	if err := netns.Connect(ctx, ns, name, i.ns, port); err != nil {
 		return err
 	}
@@ -318,10 +324,11 @@ func (i *internet) join(ctx context.Context, port string, ns *netns.Namespace, n
 		return err
 	}
 	// The kernel assigns the address a moment after its interface is up.
-	return wait.PollUntilContextTimeout(ctx, pollEvery, readyWithin, true, func(ctx context.Context) (bool, error) {
-		local, err := ns.Run(ctx, "ip", "-6", "route", "show", "table", "local", "type", "local", a.IPv6.String())
-		return local != "", err
-	})
+	return wait.PollUntilContextTimeout(ctx, pollEvery, readyWithin, true,
+		func(ctx context.Context) (bool, error) {
+			local, err := ns.Run(ctx, "ip", "-6", "route", "show", "table", "local", "type", "local", a.IPv6.String())
+			return local != "", err
+		})
 }
 
 // segmentAddresses are the commands that configure a machine's addresses. The interface is switched

@@ -109,7 +109,9 @@ func (k *Kubelets) pass(ctx context.Context) error {
 		switch {
 		case object.DeletionTimestamp != nil:
 			k.end(ctx, object.Name)
-			err = k.lab.Client.CoreV1().Pods(k.namespace).Delete(ctx, object.Name, metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)})
+			err = k.lab.Client.CoreV1().Pods(k.namespace).Delete(ctx, object.Name, metav1.DeleteOptions{
+				GracePeriodSeconds: ptr.To[int64](0),
+			})
 		case c == nil && object.Status.Phase == corev1.PodPending:
 			err = k.begin(ctx, object)
 		case c != nil && c.run.Ended() && !c.ended:

@@ -141,7 +141,9 @@ func Start(ctx context.Context, o Options) (_ *Lab, err error) {
 			f.Stop()
 		}
 	}()
-	steps := []func(context.Context) error{f.startNetwork, f.startCluster, f.startRouter, f.startBalancers}
+	steps := []func(context.Context) error{
+		f.startNetwork, f.startCluster, f.startRouter, f.startBalancers,
+	}
 	if !o.WithoutManager && !o.MachinesOnly {
 		steps = append(steps, f.StartManager)
 	}
@@ -218,7 +220,8 @@ func (f *Lab) startCluster(ctx context.Context) (err error) {
 	f.Cluster, err = cluster.Start(context.WithoutCancel(ctx), cluster.Options{
 		Manager: f.options.Manager, Cloud: cloud, VSwitch: coupled,
 		ControlPlane: controlplane.Options{
-			Dir: f.options.Dir, Address: mgmtAddr(1), Progress: f.options.Progress, NodeMonitorGracePeriod: f.options.NodeGrace,
+			Dir: f.options.Dir, Address: mgmtAddr(1), Progress: f.options.Progress,
+			NodeMonitorGracePeriod:     f.options.NodeGrace,
 			ExtraControllerManagerArgs: []string{"--controllers=daemonset-controller"}, // see ShowAgents
 		},
 	})
@@ -238,7 +241,8 @@ func (f *Lab) startRouter(ctx context.Context) error {
 	if f.options.Metal {
 		return nil
 	}
-	router, err := newCloudNetwork(context.WithoutCancel(ctx), firstNetwork(f.Cloud.DataPlane()), f.behaves)
+	router, err := newCloudNetwork(context.WithoutCancel(ctx), firstNetwork(f.Cloud.DataPlane()),
+		f.behaves)
 	if err != nil {
 		return err
 	}

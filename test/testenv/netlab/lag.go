@@ -29,7 +29,8 @@ type lag struct {
 func newLag(delay func() time.Duration, changed func()) *lag {
 	return &lag{
 		delay: delay, changed: changed,
-		reported: map[hcloudsim.RouteSeed]bool{}, works: map[hcloudsim.RouteSeed]bool{}, latest: map[hcloudsim.RouteSeed]int{},
+		reported: map[hcloudsim.RouteSeed]bool{}, works: map[hcloudsim.RouteSeed]bool{},
+		latest: map[hcloudsim.RouteSeed]int{},
 	}
 }
 

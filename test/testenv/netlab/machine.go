@@ -76,7 +76,9 @@ func (f *Lab) AddOutside(ctx context.Context, names ...string) error {
 	}, names)
 }
 
-func (f *Lab) add(ctx context.Context, rent func(context.Context, string) (*Machine, error), names []string) error {
+func (f *Lab) add(
+	ctx context.Context, rent func(context.Context, string) (*Machine, error), names []string,
+) error {
 	together, ctx := errgroup.WithContext(ctx)
 	for _, name := range names {
 		m, err := rent(ctx, name)
@@ -249,7 +251,9 @@ func (m *Machine) Renew(ctx context.Context) error {
 // rent creates the server.
 func (m *Machine) rent() error {
 	f := m.lab
-	seed := hcloudsim.ServerSeed{Name: m.Name, PublicIPv4: m.Public.IPv4, PublicIPv6: m.Public.IPv6Prefix}
+	seed := hcloudsim.ServerSeed{
+		Name: m.Name, PublicIPv4: m.Public.IPv4, PublicIPv6: m.Public.IPv6Prefix,
+	}
 	if !m.Outside {
 		seed.Network = f.Network.ID
 	}
@@ -280,7 +284,9 @@ func (m *Machine) Join(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("credentials of the kubelet of %s: %w", m.Name, err)
 	}
-	o := kubelet.Options{Name: m.Name, InternalIPs: m.InternalIPs(), Labels: labels, ReadyWithPodCIDR: true}
+	o := kubelet.Options{
+		Name: m.Name, InternalIPs: m.InternalIPs(), Labels: labels, ReadyWithPodCIDR: true,
+	}
 	if m.BehindNAT {
 		o.ProviderID, o.WithoutProvider = "home://"+m.Name, true
 	}
@@ -315,7 +321,8 @@ func (m *Machine) Silence() { m.kubelet.Stop() }
 
 // stop ends the machine's programs.
 func (m *Machine) stop() {
-	for _, p := range append([]*process.Process{m.agent, m.proxy}, append(m.others, slices.Collect(maps.Values(m.tunnels))...)...) {
+	for _, p := range append([]*process.Process{m.agent, m.proxy}, append(m.others,
+		slices.Collect(maps.Values(m.tunnels))...)...) {
 		if p != nil {
 			p.Kill()
 		}

@@ -45,7 +45,9 @@ type Pod struct {
 
 // RunPod starts a pod on a machine, as scheduler and kubelet do, and returns when it is ready. It
 // is in Namespace "default".
-func (f *Lab) RunPod(ctx context.Context, name, machine string, labels map[string]string) (*Pod, error) {
+func (f *Lab) RunPod(
+	ctx context.Context, name, machine string, labels map[string]string,
+) (*Pod, error) {
 	m := f.Machine(machine)
 	if m == nil {
 		return nil, fmt.Errorf("pod %s: no machine %q", name, machine)
@@ -133,8 +135,12 @@ func (p *Pod) status() corev1.PodStatus {
 	if len(s.PodIPs) > 0 {
 		s.PodIP = s.PodIPs[0].IP
 	}
-	for _, kind := range []corev1.PodConditionType{corev1.PodInitialized, corev1.ContainersReady, corev1.PodReady, corev1.PodScheduled} {
-		s.Conditions = append(s.Conditions, corev1.PodCondition{Type: kind, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()})
+	for _, kind := range []corev1.PodConditionType{
+		corev1.PodInitialized, corev1.ContainersReady, corev1.PodReady, corev1.PodScheduled,
+	} {
+		s.Conditions = append(s.Conditions, corev1.PodCondition{
+			Type: kind, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now(),
+		})
 	}
 	return s
 }
@@ -147,7 +153,9 @@ func (p *Pod) Delete(ctx context.Context) error {
 	f.mu.Unlock()
 	_, detached := p.Machine.cni(ctx, "DEL", p)
 	p.release()
-	err := f.Client.CoreV1().Pods(metav1.NamespaceDefault).Delete(ctx, p.Name, metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)})
+	err := f.Client.CoreV1().Pods(metav1.NamespaceDefault).Delete(ctx, p.Name, metav1.DeleteOptions{
+		GracePeriodSeconds: ptr.To[int64](0),
+	})
 	return errors.Join(detached, err)
 }
 

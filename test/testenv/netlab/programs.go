@@ -152,12 +152,13 @@ func (m *Machine) get(ctx context.Context, url string) (status int, body string)
 // network, and its programs are ready.
 func (m *Machine) AwaitReady(ctx context.Context) error {
 	last := "nothing was seen"
-	err := wait.PollUntilContextTimeout(ctx, pollEvery, readyWithin, true, func(ctx context.Context) (bool, error) {
-		if missing := m.missing(ctx); ctx.Err() == nil {
-			last = missing
-		}
-		return last == "", m.dead()
-	})
+	err := wait.PollUntilContextTimeout(ctx, pollEvery, readyWithin, true,
+		func(ctx context.Context) (bool, error) {
+			if missing := m.missing(ctx); ctx.Err() == nil {
+				last = missing
+			}
+			return last == "", m.dead()
+		})
 	if err != nil {
 		return fmt.Errorf("machine %s is not ready: %w: %s", m.Name, err, last)
 	}

@@ -57,7 +57,9 @@ func (f *Lab) newRobotAccount() (*robotAccount, error) {
 		},
 		CloudSubnets: func() []robotsim.CloudSubnet { return robotsim.Coupled(f.Cloud)() },
 	}.With(profile.Robot))
-	if _, err := account.CreateVSwitch(robotsim.VSwitchSeed{ID: cluster.VSwitchID, Name: vSwitch}); err != nil {
+	if _, err := account.CreateVSwitch(robotsim.VSwitchSeed{
+		ID: cluster.VSwitchID, Name: vSwitch,
+	}); err != nil {
 		return nil, err
 	}
 	return &robotAccount{Simulator: account}, nil
@@ -83,7 +85,9 @@ func (r *robotAccount) listen(ctx context.Context, dir string) error {
 
 // OrderFailover creates a failover address, or prefix, that is routed to a dedicated server.
 func (f *Lab) OrderFailover(ctx context.Context, net netip.Prefix, m *Machine) error {
-	if err := f.robot.CreateFailover(robotsim.FailoverSeed{Net: net, Server: m.RobotNumber}); err != nil {
+	if err := f.robot.CreateFailover(robotsim.FailoverSeed{
+		Net: net, Server: m.RobotNumber,
+	}); err != nil {
 		return err
 	}
 	f.followFailovers(ctx)

@@ -47,7 +47,9 @@ type Traffic struct {
 }
 
 // StartStream sends a packet at every tick until Stop.
-func StartStream(ctx context.Context, from *netns.Namespace, to netip.AddrPort, every time.Duration) (*Stream, error) {
+func StartStream(
+	ctx context.Context, from *netns.Namespace, to netip.AddrPort, every time.Duration,
+) (*Stream, error) {
 	conn, err := from.Dial(ctx, "udp", to.String())
 	if err != nil {
 		return nil, err
@@ -56,7 +58,9 @@ func StartStream(ctx context.Context, from *netns.Namespace, to netip.AddrPort, 
 		_ = conn.Close()
 		return nil, err
 	}
-	s := &Stream{conn: conn, replied: map[uint64]int{}, sources: map[netip.Addr]int{}, gap: gap{last: time.Now()}}
+	s := &Stream{
+		conn: conn, replied: map[uint64]int{}, sources: map[netip.Addr]int{}, gap: gap{last: time.Now()},
+	}
 	ctx, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	s.sending.Go(func() { s.send(ctx, every) })
 	s.receiving.Go(s.receive)
@@ -171,7 +175,10 @@ func (s *Stream) Stop() Traffic {
 func (s *Stream) traffic() Traffic {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t := Traffic{Sent: s.sent, Lost: s.sent - len(s.replied), Gap: s.longest, GapAt: s.began, Sources: map[netip.Addr]int{}}
+	t := Traffic{
+		Sent: s.sent, Lost: s.sent - len(s.replied), Gap: s.longest, GapAt: s.began,
+		Sources: map[netip.Addr]int{},
+	}
 	for _, times := range s.replied {
 		if times > 1 {
 			t.Repeated++

@@ -35,7 +35,8 @@ func TestTheEndOfAStreamLosesNothing(t *testing.T) {
 	t.Cleanup(server.Close)
 	var all sync.WaitGroup
 	for range 40 {
-		s, err := StartStream(t.Context(), here, socket.LocalAddr().(*net.UDPAddr).AddrPort(), 10*time.Millisecond)
+		s, err := StartStream(t.Context(), here, socket.LocalAddr().(*net.UDPAddr).AddrPort(),
+			10*time.Millisecond)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -56,7 +56,9 @@ func (c *cloudRouter) addVSwitch(ctx context.Context, g Gateway) error {
 }
 
 // join connects a dedicated server to the vSwitch.
-func (c *cloudRouter) join(ctx context.Context, port string, ns *netns.Namespace, addr netip.Addr) error {
+func (c *cloudRouter) join(
+	ctx context.Context, port string, ns *netns.Namespace, addr netip.Addr,
+) error {
 	if err := netns.Connect(ctx, ns, vSwitch, c.ns, port); err != nil {
 		return err
 	}

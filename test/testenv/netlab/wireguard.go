@@ -48,13 +48,14 @@ func (m *Machine) startTunnels(ctx context.Context) error {
 		m.tunnels = map[string]*process.Process{}
 	}
 	m.tunnels[link] = device
-	return wait.PollUntilContextTimeout(ctx, pollEvery, readyWithin, true, func(ctx context.Context) (bool, error) {
-		_, err := m.Namespace.Run(ctx, "ip", "link", "show", link)
-		if err != nil && device.Ended() {
-			return false, device.Failure(device.Died())
-		}
-		return err == nil, nil
-	})
+	return wait.PollUntilContextTimeout(ctx, pollEvery, readyWithin, true,
+		func(ctx context.Context) (bool, error) {
+			_, err := m.Namespace.Run(ctx, "ip", "link", "show", link)
+			if err != nil && device.Ended() {
+				return false, device.Failure(device.Died())
+			}
+			return err == nil, nil
+		})
 }
 
 // withTunnels is within with a mount namespace in which the program finds only the machine's own

@@ -93,7 +93,9 @@ func (n *Namespace) Do(f func()) error {
 			return err
 		}
 		var entered error
-		if err := file.Control(func(fd uintptr) { entered = unix.Setns(int(fd), unix.CLONE_NEWNET) }); err != nil || entered != nil {
+		if err := file.Control(func(fd uintptr) {
+			entered = unix.Setns(int(fd), unix.CLONE_NEWNET)
+		}); err != nil || entered != nil {
 			return errors.Join(err, entered)
 		}
 		f()
@@ -112,7 +114,9 @@ func (n *Namespace) Run(ctx context.Context, program string, args ...string) (st
 
 // Feed is Run with text as the program's standard input. The program dies with
 // this process.
-func (n *Namespace) Feed(ctx context.Context, text, program string, args ...string) (string, error) {
+func (n *Namespace) Feed(
+	ctx context.Context, text, program string, args ...string,
+) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, runLimit)
 	defer cancel()
 	var out []byte
@@ -140,13 +144,17 @@ func (n *Namespace) Sysctl(key, value string) error {
 }
 
 // Listen is net.Listen in the namespace.
-func (n *Namespace) Listen(ctx context.Context, network, address string) (l net.Listener, err error) {
+func (n *Namespace) Listen(
+	ctx context.Context, network, address string,
+) (l net.Listener, err error) {
 	entered := n.Do(func() { l, err = new(net.ListenConfig).Listen(ctx, network, address) })
 	return l, errors.Join(entered, err)
 }
 
 // ListenPacket is net.ListenPacket in the namespace.
-func (n *Namespace) ListenPacket(ctx context.Context, network, address string) (c net.PacketConn, err error) {
+func (n *Namespace) ListenPacket(
+	ctx context.Context, network, address string,
+) (c net.PacketConn, err error) {
 	entered := n.Do(func() { c, err = new(net.ListenConfig).ListenPacket(ctx, network, address) })
 	return c, errors.Join(entered, err)
 }

@@ -23,7 +23,10 @@ type World struct {
 
 // New returns a world without anything in it.
 func New() World {
-	return World{map[string]policy.Node{}, map[string]map[string]string{}, map[policy.Name]policy.Pod{}, map[policy.Name]policy.Policy{}}
+	return World{
+		map[string]policy.Node{}, map[string]map[string]string{}, map[policy.Name]policy.Pod{},
+		map[policy.Name]policy.Policy{},
+	}
 }
 
 // Index returns an index that was given the world at once, in an order of the maps.
@@ -67,7 +70,9 @@ func (w World) Allowed(c policy.Connection) bool {
 // "Traffic is allowed to a pod if there are no NetworkPolicies selecting the pod …, OR … if the
 // traffic matches at least one ingress rule across all of the NetworkPolicy objects whose
 // podSelector matches the pod."
-func (w World) side(d policy.Direction, c policy.Connection, pod, peer policy.Pod, peerKnown bool, at netip.Addr) bool {
+func (w World) side(
+	d policy.Direction, c policy.Connection, pod, peer policy.Pod, peerKnown bool, at netip.Addr,
+) bool {
 	selected := false
 	for _, p := range w.Policies {
 		if p.Namespace != pod.Namespace || !w.inDirection(p, d) || !w.selects(p.Pods, pod.Labels) {
@@ -106,7 +111,9 @@ func (w World) inDirection(p policy.Policy, d policy.Direction) bool {
 }
 
 // "If this field is empty or missing, this rule matches all sources."
-func (w World) peerMatches(p policy.Policy, rule policy.Allow, peer policy.Pod, known bool, at netip.Addr) bool {
+func (w World) peerMatches(
+	p policy.Policy, rule policy.Allow, peer policy.Pod, known bool, at netip.Addr,
+) bool {
 	if len(rule.Peers) == 0 {
 		return true
 	}
@@ -143,7 +150,9 @@ func (w World) peerMatches(p policy.Policy, rule policy.Allow, peer policy.Pod, 
 
 // "If this field is empty or missing, this rule matches all ports (traffic not restricted by
 // port)." "If present, only traffic on the specified protocol AND port will be matched."
-func (w World) portMatches(rule policy.Allow, c policy.Connection, target policy.Pod, known bool) bool {
+func (w World) portMatches(
+	rule policy.Allow, c policy.Connection, target policy.Pod, known bool,
+) bool {
 	if len(rule.Ports) == 0 {
 		return true
 	}
@@ -184,8 +193,11 @@ func (w World) podAt(a netip.Addr) (found policy.Pod, known bool) {
 		if p.HostNetwork || p.Ended || !slices.Contains(p.Addresses, a) {
 			continue
 		}
-		own := slices.ContainsFunc(w.Nodes[p.Node].PodCIDRs, func(c netip.Prefix) bool { return c.Contains(a) })
-		younger := !known || p.Created > found.Created || p.Created == found.Created && p.Name.String() > found.Name.String()
+		own := slices.ContainsFunc(w.Nodes[p.Node].PodCIDRs, func(c netip.Prefix) bool {
+			return c.Contains(a)
+		})
+		younger := !known || p.Created > found.Created ||
+			p.Created == found.Created && p.Name.String() > found.Name.String()
 		if own && younger {
 			found, known = p, true
 		}

@@ -78,7 +78,9 @@ func (c Chooser) pod() policy.Pod {
 	}
 	for _, name := range []string{"web", "dns"} {
 		if c.Some(2) {
-			p.Ports = append(p.Ports, policy.NamedPort{Name: name, Protocol: Of(c, policy.TCP, policy.UDP), Port: Of[uint16](c, 80, 81)})
+			p.Ports = append(p.Ports, policy.NamedPort{
+				Name: name, Protocol: Of(c, policy.TCP, policy.UDP), Port: Of[uint16](c, 80, 81),
+			})
 		}
 	}
 	return p
@@ -90,7 +92,8 @@ func (c Chooser) name(prefix string, n int) policy.Name {
 
 func (c Chooser) policy() policy.Policy {
 	p := policy.Policy{Name: c.name("policy", 3), Pods: *c.selector()}
-	p.Types = Of(c, nil, []policy.Direction{policy.Ingress}, []policy.Direction{policy.Egress}, []policy.Direction{policy.Ingress, policy.Egress})
+	p.Types = Of(c, nil, []policy.Direction{policy.Ingress}, []policy.Direction{policy.Egress},
+		[]policy.Direction{policy.Ingress, policy.Egress})
 	for range c.IntN(3) {
 		p.Ingress = append(p.Ingress, c.allow())
 	}
@@ -126,7 +129,9 @@ func (c Chooser) peer() (p policy.Peer) {
 		for range c.IntN(3) {
 			p.Except = append(p.Except, netip.MustParsePrefix(Of(c, "10.0.1.0/30", "10.0.0.2/32", "192.0.2.0/24", "fd00:1::/32", "fd00:2::3/128")))
 		}
-		p.Except = slices.DeleteFunc(p.Except, func(e netip.Prefix) bool { return e.Addr().Is4() != p.Block.Addr().Is4() })
+		p.Except = slices.DeleteFunc(p.Except, func(e netip.Prefix) bool {
+			return e.Addr().Is4() != p.Block.Addr().Is4()
+		})
 	case 1:
 		p.Pods = c.selector()
 	case 2:

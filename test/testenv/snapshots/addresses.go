@@ -46,7 +46,9 @@ func Addressed(count int) (*survey.Snapshot, error) {
 			Ports: []addresses.Port{{Protocol: "TCP", Number: 80 + len(shares[address])}},
 		})
 	}
-	slices.SortFunc(s.Services, func(a, b *corev1.Service) int { return slices.Compare([]string{a.Name}, []string{b.Name}) })
+	slices.SortFunc(s.Services, func(a, b *corev1.Service) int {
+		return slices.Compare([]string{a.Name}, []string{b.Name})
+	})
 	ledger, err := json.Marshal(map[string]any{"version": 1, "addresses": []addresses.Entry{
 		{Address: netip.MustParseAddr("192.0.2.17"), Holder: "worker-1", Epoch: 3, Shares: shares["192.0.2.17"]},
 		{Address: netip.MustParseAddr("192.0.2.18"), Holder: "worker-2", Epoch: 1, Shares: shares["192.0.2.18"]},
@@ -55,8 +57,10 @@ func Addressed(count int) (*survey.Snapshot, error) {
 		return nil, fmt.Errorf("the ledger of the snapshot: %w", err)
 	}
 	s.AddressLedger = &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{{Time: ptr.To(ago(time.Hour))}}},
-		Data:       map[string]string{addresses.LedgerKey: string(ledger)},
+		ObjectMeta: metav1.ObjectMeta{
+			ManagedFields: []metav1.ManagedFieldsEntry{{Time: ptr.To(ago(time.Hour))}},
+		},
+		Data: map[string]string{addresses.LedgerKey: string(ledger)},
 	}
 	for _, n := range s.Nodes {
 		var report addresses.Report

@@ -108,7 +108,9 @@ func join(s *survey.Snapshot, i int) {
 	}
 	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name), CreationTimestamp: ago(50 * time.Minute), Labels: map[string]string{}},
-		Spec:       corev1.NodeSpec{ProviderID: server.ProviderID(), PodCIDRs: []string{PodCIDR(i).String(), podCIDR6(i).String()}},
+		Spec: corev1.NodeSpec{
+			ProviderID: server.ProviderID(), PodCIDRs: []string{PodCIDR(i).String(), podCIDR6(i).String()},
+		},
 		Status: corev1.NodeStatus{
 			Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: Gateway(i).String()}},
 			Conditions: []corev1.NodeCondition{
@@ -129,7 +131,10 @@ func join(s *survey.Snapshot, i int) {
 }
 
 func holding(n *corev1.Node, released time.Time) ipam.Holding {
-	h := ipam.Holding{Node: ipam.Node{Name: n.Name, UID: string(n.UID), ProviderID: n.Spec.ProviderID}, Pools: map[netip.Prefix]string{}, Released: released}
+	h := ipam.Holding{
+		Node:  ipam.Node{Name: n.Name, UID: string(n.UID), ProviderID: n.Spec.ProviderID},
+		Pools: map[netip.Prefix]string{}, Released: released,
+	}
 	for i, text := range n.Spec.PodCIDRs {
 		p := netip.MustParsePrefix(text)
 		h.Prefixes = append(h.Prefixes, p)

@@ -47,7 +47,9 @@ func Eventful(count int) (*survey.Snapshot, error) {
 
 func unroute(s *survey.Snapshot, i int) {
 	lost := routes.Route{Dst: PodCIDR(i), Via: Gateway(i)}
-	s.Network.Routes = slices.DeleteFunc(s.Network.Routes, func(r routes.Route) bool { return r == lost })
+	s.Network.Routes = slices.DeleteFunc(s.Network.Routes, func(r routes.Route) bool {
+		return r == lost
+	})
 	node := s.Node(NodeName(i, s.Network.Servers))
 	node.Status.Conditions[1] = corev1.NodeCondition{
 		Type: corev1.NodeNetworkUnavailable, Status: corev1.ConditionTrue, Reason: "NoRouteCreated", LastTransitionTime: ago(40 * time.Second),
@@ -89,8 +91,11 @@ func service(s *survey.Snapshot, namespace, name string, port int32) *corev1.Ser
 			Finalizers: []string{"service.kubernetes.io/load-balancer-cleanup"},
 		},
 		Spec: corev1.ServiceSpec{
-			Type: corev1.ServiceTypeLoadBalancer, ExternalTrafficPolicy: corev1.ServiceExternalTrafficPolicyCluster,
-			Ports: []corev1.ServicePort{{Port: port, NodePort: 30000 + port%1000, Protocol: corev1.ProtocolTCP}},
+			Type:                  corev1.ServiceTypeLoadBalancer,
+			ExternalTrafficPolicy: corev1.ServiceExternalTrafficPolicyCluster,
+			Ports: []corev1.ServicePort{
+				{Port: port, NodePort: 30000 + port%1000, Protocol: corev1.ProtocolTCP},
+			},
 		},
 	}
 	s.Services = append(s.Services, svc)
@@ -115,9 +120,12 @@ func balance(s *survey.Snapshot, svc *corev1.Service, id int64, address string, 
 	spec := s.Balancings()[i].Spec
 	b := lb.State{
 		ID: id, Name: spec.Name, Labels: spec.Labels(), Type: spec.Type, Location: "fsn1", NetworkZone: "eu-central",
-		Algorithm: spec.Algorithm, Public: true, IPv4: netip.MustParseAddr(address), Network: s.Network.ID,
-		PrivateIP: netip.AddrFrom4([4]byte{10, 0, 254, byte(id)}), Listeners: spec.Listeners, Targets: spec.Targets,
-		Created: ago(30 * time.Minute).Time, CheckResults: lb.CheckResults{Verdicts: map[int]map[lb.Target]lb.Verdict{}},
+		Algorithm: spec.Algorithm, Public: true, IPv4: netip.MustParseAddr(address),
+		Network:   s.Network.ID,
+		PrivateIP: netip.AddrFrom4([4]byte{10, 0, 254, byte(id)}), Listeners: spec.Listeners,
+		Targets:      spec.Targets,
+		Created:      ago(30 * time.Minute).Time,
+		CheckResults: lb.CheckResults{Verdicts: map[int]map[lb.Target]lb.Verdict{}},
 	}
 	for _, l := range b.Listeners {
 		b.Verdicts[l.Port] = map[lb.Target]lb.Verdict{}

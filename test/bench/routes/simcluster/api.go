@@ -132,7 +132,9 @@ func (a *API) update(action clienttesting.UpdateActionImpl) (bool, runtime.Objec
 	return true, node, a.store(node)
 }
 
-func (a *API) patch(perform clienttesting.ReactionFunc, action clienttesting.PatchActionImpl) (bool, runtime.Object, error) {
+func (a *API) patch(
+	perform clienttesting.ReactionFunc, action clienttesting.PatchActionImpl,
+) (bool, runtime.Object, error) {
 	before, err := a.node(action.GetName())
 	if err != nil {
 		return true, nil, err
@@ -145,8 +147,10 @@ func (a *API) patch(perform clienttesting.ReactionFunc, action clienttesting.Pat
 	if err := a.store(node); err != nil {
 		return true, nil, err
 	}
-	was, is := kube.Condition(before, corev1.NodeNetworkUnavailable), kube.Condition(node, corev1.NodeNetworkUnavailable)
-	if is != nil && (was == nil || was.Status != is.Status || was.Reason != is.Reason || was.Message != is.Message) {
+	was, is := kube.Condition(before, corev1.NodeNetworkUnavailable), kube.Condition(node,
+		corev1.NodeNetworkUnavailable)
+	if is != nil &&
+		(was == nil || was.Status != is.Status || was.Reason != is.Reason || was.Message != is.Message) {
 		a.mu.Lock()
 		a.told = append(a.told, Telling{node.Name, Says(node), time.Now()})
 		a.mu.Unlock()
@@ -155,7 +159,9 @@ func (a *API) patch(perform clienttesting.ReactionFunc, action clienttesting.Pat
 }
 
 // list serves requests that accept a cache (resource version 0) without the Node of HideFromCaches.
-func (a *API) list(perform clienttesting.ReactionFunc, action clienttesting.ListActionImpl) (bool, runtime.Object, error) {
+func (a *API) list(
+	perform clienttesting.ReactionFunc, action clienttesting.ListActionImpl,
+) (bool, runtime.Object, error) {
 	a.mu.Lock()
 	hidden := a.unlisted
 	a.mu.Unlock()

@@ -38,7 +38,10 @@ const (
 // Pace is the cloud's pace in most tests: 20 ms for a request, 200 to 600 ms for an action, one
 // change of the network at a time.
 func Pace() hcloudsim.Options {
-	return hcloudsim.Options{Latency: 20 * time.Millisecond, ActionTime: 200 * time.Millisecond, ActionJitter: 400 * time.Millisecond}
+	return hcloudsim.Options{
+		Latency: 20 * time.Millisecond, ActionTime: 200 * time.Millisecond,
+		ActionJitter: 400 * time.Millisecond,
+	}
 }
 
 // Cluster is a project and a cluster in it.
@@ -137,7 +140,9 @@ func (l *Cluster) Register(ctx context.Context, m Machine, server int64) (*corev
 }
 
 func ready(is bool) corev1.NodeCondition {
-	c := corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, LastTransitionTime: metav1.Now()}
+	c := corev1.NodeCondition{
+		Type: corev1.NodeReady, Status: corev1.ConditionUnknown, LastTransitionTime: metav1.Now(),
+	}
 	if is {
 		c.Status = corev1.ConditionTrue
 	}

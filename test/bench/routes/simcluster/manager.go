@@ -78,8 +78,9 @@ func (l *Cluster) Start(ctx context.Context, o Options) (*Manager, error) {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	m := &Manager{
-		Informers: informers.NewSharedInformerFactory(l.API.Client, 0), Registry: metrics.NewKubeRegistry(),
-		Events: record.NewFakeRecorder(10_000), cluster: l, cancel: cancel,
+		Informers: informers.NewSharedInformerFactory(l.API.Client, 0),
+		Registry:  metrics.NewKubeRegistry(),
+		Events:    record.NewFakeRecorder(10_000), cluster: l, cancel: cancel,
 	}
 	network, err := l.connect(ctx, m.Registry)
 	if err != nil {
@@ -99,7 +100,9 @@ func (l *Cluster) Start(ctx context.Context, o Options) (*Manager, error) {
 }
 
 // connect acts as cmd: it creates a client, finds the network by its name, and follows the network.
-func (l *Cluster) connect(ctx context.Context, registry metrics.KubeRegistry) (*hetzner.Network, error) {
+func (l *Cluster) connect(
+	ctx context.Context, registry metrics.KubeRegistry,
+) (*hetzner.Network, error) {
 	transport := l.Sim.Transport()
 	if l.Meddle != nil {
 		transport = l.Meddle(transport)
@@ -113,7 +116,8 @@ func (l *Cluster) connect(ctx context.Context, registry metrics.KubeRegistry) (*
 	var network *hetzner.Network
 	for { // as when a real manager starts, temporary errors are retried
 		network, err = client.Network(ctx, NetworkName)
-		if err == nil || ctx.Err() != nil || errors.Is(err, hetzner.ErrNoNetwork) || hetzner.Unauthorized(err) {
+		if err == nil || ctx.Err() != nil || errors.Is(err, hetzner.ErrNoNetwork) ||
+			hetzner.Unauthorized(err) {
 			break
 		}
 		pause(ctx, 10*time.Second)
@@ -161,8 +165,9 @@ func (m *Manager) routes(o Options) (func(context.Context), error) {
 	}
 	var err error
 	m.Controller, err = controller.New(controller.Config{
-		Client: m.cluster.API.Client, Nodes: m.Informers.Core().V1().Nodes(), Table: m.Table, Gateways: m.Gateways,
-		Ranges: o.Ranges, Limit: o.Limit, Reserve: o.Reserve, MaxDeletions: 25, Period: time.Minute,
+		Client: m.cluster.API.Client, Nodes: m.Informers.Core().V1().Nodes(), Table: m.Table,
+		Gateways: m.Gateways,
+		Ranges:   o.Ranges, Limit: o.Limit, Reserve: o.Reserve, MaxDeletions: 25, Period: time.Minute,
 		Departed: o.Departed, State: &m.State, Recorder: m.Events, Registry: m.Registry,
 	})
 	return func(ctx context.Context) {
@@ -174,7 +179,9 @@ func (m *Manager) routes(o Options) (func(context.Context), error) {
 }
 
 // nodeControllers are upstream's.
-func (m *Manager) nodeControllers(o Options, provider cloudprovider.Interface) ([]func(context.Context), error) {
+func (m *Manager) nodeControllers(
+	o Options, provider cloudprovider.Interface,
+) ([]func(context.Context), error) {
 	var out []func(context.Context)
 	nodes, client := m.Informers.Core().V1().Nodes(), m.cluster.API.Client
 	counted := controllers.NewControllerManagerMetrics("simcluster")
@@ -186,7 +193,8 @@ func (m *Manager) nodeControllers(o Options, provider cloudprovider.Interface) (
 		out = append(out, func(ctx context.Context) { c.RunWithContext(ctx, counted) })
 	}
 	if o.Lifecycle {
-		c, err := nodelifecycle.NewCloudNodeLifecycleController(nodes, client, provider, lifecyclePeriod, 1)
+		c, err := nodelifecycle.NewCloudNodeLifecycleController(nodes, client, provider, lifecyclePeriod,
+			1)
 		if err != nil {
 			return nil, err
 		}

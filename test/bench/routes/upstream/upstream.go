@@ -87,7 +87,9 @@ func (p *Routes) ListRoutes(ctx context.Context, _ string) ([]*cloudprovider.Rou
 		}
 		listed = append(listed, &cloudprovider.Route{
 			Name: r.String(), TargetNode: node, DestinationCIDR: r.Dst.String(), Blackhole: node == "",
-			TargetNodeAddresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: r.Via.String()}},
+			TargetNodeAddresses: []corev1.NodeAddress{
+				{Type: corev1.NodeInternalIP, Address: r.Via.String()},
+			},
 		})
 	}
 	return listed, nil
@@ -103,7 +105,9 @@ func (p *Routes) owned(have []routes.Route, g routes.Gateways) (routes.Ownership
 	for _, node := range nodes {
 		// Invalid podCIDRs own no route either.
 		prefixes, _ := kube.PodCIDRs(node)
-		o.Nodes = append(o.Nodes, routes.Node{Dsts: prefixes, Via: g.Of[node.Name], Aliases: g.Aliases[node.Name]})
+		o.Nodes = append(o.Nodes, routes.Node{
+			Dsts: prefixes, Via: g.Of[node.Name], Aliases: g.Aliases[node.Name],
+		})
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

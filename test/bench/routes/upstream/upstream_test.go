@@ -29,7 +29,11 @@ type network struct {
 	err          error
 }
 
-func (n *network) List(context.Context) ([]routes.Route, error) { return slices.Clone(n.routes), n.err }
+func (n *network) List(
+	context.Context,
+) ([]routes.Route, error) {
+	return slices.Clone(n.routes), n.err
+}
 
 func (n *network) Add(_ context.Context, r routes.Route) error {
 	n.routes = append(n.routes, r)
@@ -45,12 +49,17 @@ func (n *network) Delete(_ context.Context, r routes.Route, _ time.Time) error {
 	return n.err
 }
 
-func (n *network) Gateways(_ context.Context, nodes []*corev1.Node, fresh bool) (routes.Gateways, error) {
+func (n *network) Gateways(
+	_ context.Context, nodes []*corev1.Node, fresh bool,
+) (routes.Gateways, error) {
 	attached := n.known
 	if fresh {
 		attached, n.looks = n.fresh, n.looks+1
 	}
-	g := routes.Gateways{Of: map[string]netip.Addr{}, IDs: map[string]string{}, Servers: map[netip.Addr]string{}, Missing: map[string]routes.Missing{}}
+	g := routes.Gateways{
+		Of: map[string]netip.Addr{}, IDs: map[string]string{}, Servers: map[netip.Addr]string{},
+		Missing: map[string]routes.Missing{},
+	}
 	for address, server := range attached {
 		a := netip.MustParseAddr(address)
 		g.Servers[a] = "id-" + server

@@ -176,7 +176,10 @@ var (
 
 // conditionName: a requested condition of Nodes is one that the code sets.
 func conditionName(command string) error {
-	known := []corev1.NodeConditionType{corev1.NodeNetworkUnavailable, ipamcontroller.PodCIDRsAllocated, agent.PeersReachable, vswitch.MemberCondition}
+	known := []corev1.NodeConditionType{
+		corev1.NodeNetworkUnavailable, ipamcontroller.PodCIDRsAllocated, agent.PeersReachable,
+		vswitch.MemberCondition,
+	}
 	for _, m := range condition.FindAllStringSubmatch(command, -1) {
 		if !slices.Contains(known, corev1.NodeConditionType(m[1])) {
 			return fmt.Errorf("no Node has a condition %s", m[1])

@@ -46,18 +46,23 @@ func tend(ctx context.Context, client kubernetes.Interface) error {
 	}
 	var errs []error
 	for i := range pods.Items {
-		if err := step(ctx, client, &pods.Items[i], nodes.Items); !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		if err := step(ctx, client, &pods.Items[i], nodes.Items); !apierrors.IsNotFound(err) &&
+			!apierrors.IsConflict(err) {
 			errs = append(errs, err)
 		}
 	}
 	return errors.Join(errs...)
 }
 
-func step(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod, nodes []corev1.Node) error {
+func step(
+	ctx context.Context, client kubernetes.Interface, pod *corev1.Pod, nodes []corev1.Node,
+) error {
 	pods := client.CoreV1().Pods(pod.Namespace)
 	at := slices.IndexFunc(nodes, func(n corev1.Node) bool { return n.Name == pod.Spec.NodeName })
 	gone := func() error {
-		return pods.Delete(ctx, pod.Name, metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0), Preconditions: metav1.NewUIDPreconditions(string(pod.UID))})
+		return pods.Delete(ctx, pod.Name, metav1.DeleteOptions{
+			GracePeriodSeconds: ptr.To[int64](0), Preconditions: metav1.NewUIDPreconditions(string(pod.UID)),
+		})
 	}
 	switch {
 	case pod.DeletionTimestamp != nil:
@@ -83,9 +88,12 @@ func step(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod, nod
 // empty: none.
 func placeOf(pod *corev1.Pod, nodes []corev1.Node) string {
 	if owner := metav1.GetControllerOf(pod); owner != nil && owner.Kind == "DaemonSet" {
-		return pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0].MatchFields[0].Values[0]
+		required := pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+		return required.NodeSelectorTerms[0].MatchFields[0].Values[0]
 	}
-	free := slices.DeleteFunc(slices.Clone(nodes), func(n corev1.Node) bool { return n.Spec.Unschedulable })
+	free := slices.DeleteFunc(slices.Clone(nodes), func(n corev1.Node) bool {
+		return n.Spec.Unschedulable
+	})
 	if len(free) == 0 {
 		return ""
 	}
@@ -96,8 +104,12 @@ func placeOf(pod *corev1.Pod, nodes []corev1.Node) string {
 
 func readyStatus(node *corev1.Node) corev1.PodStatus {
 	s := corev1.PodStatus{Phase: corev1.PodRunning, StartTime: ptr.To(metav1.Now())}
-	for _, c := range []corev1.PodConditionType{corev1.PodScheduled, corev1.PodInitialized, corev1.ContainersReady, corev1.PodReady} {
-		s.Conditions = append(s.Conditions, corev1.PodCondition{Type: c, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()})
+	for _, c := range []corev1.PodConditionType{
+		corev1.PodScheduled, corev1.PodInitialized, corev1.ContainersReady, corev1.PodReady,
+	} {
+		s.Conditions = append(s.Conditions, corev1.PodCondition{
+			Type: c, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now(),
+		})
 	}
 	for _, text := range node.Spec.PodCIDRs {
 		if prefix, err := netip.ParsePrefix(text); err == nil {

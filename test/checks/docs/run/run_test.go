@@ -112,7 +112,9 @@ func (w *world) open(t *testing.T, d markdown.Document) *page {
 	t.Helper()
 	w.restore(t)
 	dir := w.folder(t)
-	p := &page{session: startSession(t, dir, w.environment(dir)), world: w, fill: placeholders(t, w, d.Path)}
+	p := &page{
+		session: startSession(t, dir, w.environment(dir)), world: w, fill: placeholders(t, w, d.Path),
+	}
 	// Only the page of the simulator has files that commands name, in this order.
 	files := []string{"seed.yaml", "dedicated.yaml"}
 	for _, b := range d.Blocks {
@@ -171,13 +173,14 @@ func (p *page) expect(t *testing.T, command string, e exception) {
 	}
 	p.world.seen[command] = true
 	began, problem, left := time.Now(), "", outcome{}
-	err := wait.PollUntilContextTimeout(t.Context(), 200*time.Millisecond, patience, true, func(context.Context) (bool, error) {
-		var err error
-		left, err = p.run(t.Context(), command)
-		problem = wrong(command, left, e)
-		// A command that must fail may have another error at first: a pod that was just deleted.
-		return problem == "" || left.status != 0 && e.fails == "", err
-	})
+	err := wait.PollUntilContextTimeout(t.Context(), 200*time.Millisecond, patience, true,
+		func(context.Context) (bool, error) {
+			var err error
+			left, err = p.run(t.Context(), command)
+			problem = wrong(command, left, e)
+			// A command that must fail may have another error at first: a pod that was just deleted.
+			return problem == "" || left.status != 0 && e.fails == "", err
+		})
 	t.Logf("%.1f s: %s", time.Since(began).Seconds(), command)
 	switch {
 	case err != nil && problem == "":
@@ -194,13 +197,14 @@ func (p *page) serve(t *testing.T, command string) {
 		t.Fatal(err)
 	}
 	for _, address := range regexp.MustCompile(`listen[= ](127\.0\.0\.1:\d+)`).FindAllStringSubmatch(command, -1) {
-		err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-			conn, err := new(net.Dialer).DialContext(ctx, "tcp", address[1])
-			if err == nil {
-				conn.Close()
-			}
-			return err == nil, nil
-		})
+		err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, patience, true,
+			func(ctx context.Context) (bool, error) {
+				conn, err := new(net.Dialer).DialContext(ctx, "tcp", address[1])
+				if err == nil {
+					conn.Close()
+				}
+				return err == nil, nil
+			})
 		if err != nil {
 			t.Fatalf("%s\ndoes not listen: %v", command, err)
 		}

@@ -136,7 +136,8 @@ func (w *world) served(ctx context.Context) (bool, error) {
 
 func (w *world) await(t *testing.T, what string, holds wait.ConditionWithContextFunc) {
 	t.Helper()
-	if err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, patience, true, holds); err != nil {
+	if err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, patience, true,
+		holds); err != nil {
 		t.Fatalf("waiting for %s: %v", what, err)
 	}
 }

@@ -89,7 +89,8 @@ func (w *world) state(name string) string {
 	w.T.Helper()
 	var kept []string
 	for line := range strings.Lines(w.Run(name, look)) {
-		if !ofPods.MatchString(line) && !slices.ContainsFunc(theirs, func(s string) bool { return strings.Contains(line, s) }) {
+		if !ofPods.MatchString(line) &&
+			!slices.ContainsFunc(theirs, func(s string) bool { return strings.Contains(line, s) }) {
 			kept = append(kept, linkLocal.ReplaceAllString(strings.TrimSpace(line), "fe80::…"))
 		}
 	}
