@@ -18,7 +18,6 @@ import (
 
 	"github.com/underlay-ccm/underlay/hcloudsim"
 	"github.com/underlay-ccm/underlay/internal/ipnet"
-	"github.com/underlay-ccm/underlay/test/testenv/balancer"
 )
 
 // Services and targets are added and removed on all addresses of the load balancer.
