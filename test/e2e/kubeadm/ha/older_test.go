@@ -18,8 +18,9 @@ import (
 const (
 	// from is the variable that may name the older version.
 	from = "UNDERLAY_FROM"
-	// firstVersion is the first version of this tree, the default while there is no release.
-	firstVersion = "6e7bf2fc32771ad086df0c2afb511ceb63828193"
+	// firstVersion is the first version of this tree with the ledger of 16 ConfigMaps, the default
+	// while there is no release.
+	firstVersion = "018b8e3cf68c0d6b1c23956eff40044af734c8bd"
 
 	// olderTag is the tag of the older version's images.
 	olderTag = "v0.0.1-older"
