@@ -113,8 +113,15 @@ func TestSilent(t *testing.T) {
 		nodes, voters int // beside the holder; the first voters of its watchers
 		silent        bool
 	}{
-		{1, 0, false}, {1, 1, true}, {2, 1, false}, {2, 2, true}, {3, 1, false}, {3, 2, true},
-		{9, 1, false}, {9, 2, true}, {9, 3, true},
+		{1, 0, false},
+		{1, 1, true},
+		{2, 1, false},
+		{2, 2, true},
+		{3, 1, false},
+		{3, 2, true},
+		{9, 1, false},
+		{9, 2, true},
+		{9, 3, true},
 	} {
 		nodes := append(names(c.nodes), "holder")
 		reports := map[string]addresses.Report{

@@ -169,10 +169,12 @@ func (l *lab) addresses(t *testing.T) {
 		t.Fatal(err)
 	}
 	maps := l.Client.CoreV1().ConfigMaps("kube-system")
-	stored := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: addresses.LedgerName},
+	stored := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: addresses.LedgerName},
 		Data: map[string]string{
 			addresses.LedgerKey: `{"version":1,"groups":[["worker-1"]],"addresses":[{"address":"198.51.100.1","group":0,"services":[{"uid":"u","namespace":"shop","name":"edge"}]}]}`,
-		}}
+		},
+	}
 	if _, err := maps.Create(t.Context(), stored, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}

@@ -232,8 +232,10 @@ func TestInspectLoadBalancers(t *testing.T) {
 		port   int
 		health hcloudsim.Health
 	}{
-		{servers[0], 0, hcloudsim.HealthHealthy}, {servers[1], 80, hcloudsim.HealthUnhealthy},
-		{servers[1], 443, hcloudsim.HealthHealthy}, {servers[2], 0, hcloudsim.HealthUnknown},
+		{servers[0], 0, hcloudsim.HealthHealthy},
+		{servers[1], 80, hcloudsim.HealthUnhealthy},
+		{servers[1], 443, hcloudsim.HealthHealthy},
+		{servers[2], 0, hcloudsim.HealthUnknown},
 	} {
 		if err := l.sim.SetTargetHealth(inside, hcloudsim.TargetID{Server: h.server.ID}, h.port,
 			h.health); err != nil {
@@ -250,7 +252,8 @@ func TestInspectLoadBalancers(t *testing.T) {
 		t.Errorf("%+v", b)
 	}
 	for i, want := range []map[int]lb.Verdict{
-		{80: lb.Healthy, 443: lb.Healthy}, {80: lb.Unhealthy, 443: lb.Healthy},
+		{80: lb.Healthy, 443: lb.Healthy},
+		{80: lb.Unhealthy, 443: lb.Healthy},
 		{80: lb.Unknown, 443: lb.Unknown},
 	} {
 		for port, verdict := range want {

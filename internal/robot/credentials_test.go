@@ -30,7 +30,9 @@ func wantRefused(t *testing.T, err error) {
 // Regardless of the number of callers and the time, one request has wrong credentials.
 func TestWrongCredentialsAreSentOnce(t *testing.T) {
 	for _, o := range []robotsim.Options{
-		{}, {Blocked: robotsim.BlockedForbidden}, {Blocked: robotsim.BlockedDropped},
+		{},
+		{Blocked: robotsim.BlockedForbidden},
+		{Blocked: robotsim.BlockedDropped},
 		{ForbiddenLogin: true},
 	} {
 		synctest.Test(t, func(t *testing.T) {

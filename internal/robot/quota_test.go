@@ -22,7 +22,12 @@ func TestQuotasAreTheDocumentedOnes(t *testing.T) {
 // The quota in a rejection is used if it is counted by the hour, and never increases the limit.
 func TestTheQuotaOfARejection(t *testing.T) {
 	for _, c := range []struct{ most, seconds, limit int }{
-		{0, 0, 200}, {50, 0, 50}, {50, 3600, 50}, {500, 3600, 200}, {5, 60, 200}, {2000, 86400, 200},
+		{0, 0, 200},
+		{50, 0, 50},
+		{50, 3600, 50},
+		{500, 3600, 200},
+		{5, 60, 200},
+		{2000, 86400, 200},
 		{-5, 3600, 200},
 	} {
 		q := newQuota(200)

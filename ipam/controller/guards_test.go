@@ -253,3 +253,51 @@ func TestPodCIDRsThatTheCacheLacksOutliveTheirRecord(t *testing.T) {
 		wantSound(t, api)
 	})
 }
+
+// A stale cache still has a deleted Node when its record, which is in quarantine, is removed from
+// the ledger. The Node is taken for one that exists until the cache shows that it is gone, and its
+// prefixes are free after a quarantine then.
+func TestARemovedQuarantineBeginsAgain(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		api := newFakeAPI()
+		p := start(t, api, dualStack(8), quarantine(10*time.Minute))
+		defer p.stop()
+		pass(time.Second)
+		for i, name := range []string{"one", "two"} {
+			api.add(name, onMachine("cloud://"+name))
+			pass(time.Duration(i+1) * time.Second)
+			api.delete(name)
+		}
+		api.create("a")
+		pass(time.Second)
+		wantPodCIDRs(t, api, "a", "10.0.2.0/24", "fd00:0:0:2::/64")
+		api.create("one") // each waits for its provider ID, until comeback
+		pass(10 * time.Second)
+		api.create("two")
+		pass(time.Second)
+		api.stall()
+		api.delete("a")
+		api.editLedger(func(data map[string]string) {
+			data["a"] += " released=" + time.Now().UTC().Format(time.RFC3339)
+		})
+		pass(comeback - 10*time.Second) // one writes, and the ledger is read again
+		api.editLedger(func(data map[string]string) { delete(data, "a") })
+		pass(10 * time.Second) // two writes
+		api.resume()
+		pass(11 * time.Minute)
+		for _, name := range []string{"b", "c", "d", "e", "f", "g"} {
+			api.create(name)
+		}
+		pass(time.Minute)
+		served := 0
+		for name := range api.live() {
+			if len(api.podCIDRs(name)) > 0 {
+				served++
+			}
+		}
+		if served != 8 {
+			t.Errorf("%d of 8 Nodes have podCIDRs:\n%s", served, api)
+		}
+		wantSound(t, api)
+	})
+}

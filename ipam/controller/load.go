@@ -192,8 +192,11 @@ func (d *decider) rebuild(ctx context.Context, s Stored, holders []*corev1.Node)
 	}
 	for _, h := range d.ledger.Holdings() {
 		n := d.identify(h.Node)
-		if !h.Released.IsZero() {
+		switch {
+		case !h.Released.IsZero():
 			d.depart(n, h.Released)
+		case n.gone(): // its record is gone, and the cache may still have the Node
+			n.phase, d.stale = &unserved{}, true
 		}
 		if u := n.unserved(); u != nil {
 			u.delivery = max(u.delivery, maybeSent)

@@ -69,7 +69,7 @@ func (r *ownRequest) handle(ctx context.Context, d *decider) error {
 		}
 		d.queue.AddRateLimited(n.Name)
 		return nil
-	case r.node.ProviderID == n.ProviderID: // else the Node turned out to be another machine
+	case r.live.Spec.ProviderID == n.ProviderID: // else the Node turned out to be another machine
 		n.own = r.own
 	}
 	if n.unserved() != nil {

@@ -135,7 +135,9 @@ func (a api) get(ctx context.Context, object int) (*corev1.ConfigMap, error) {
 
 // create makes a ConfigMap without entries. It returns an existing one if that has none either.
 func (a api) create(ctx context.Context, object int) (*corev1.ConfigMap, error) {
-	live, err := a.client.CoreV1().ConfigMaps(a.namespace).Create(ctx, &corev1.ConfigMap{
+	limited, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	live, err := a.client.CoreV1().ConfigMaps(a.namespace).Create(limited, &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: ObjectName(object), Namespace: a.namespace,
 			Labels: map[string]string{"app.kubernetes.io/part-of": "underlay"},
@@ -157,10 +159,15 @@ func (a api) create(ctx context.Context, object int) (*corev1.ConfigMap, error) 
 	return live, nil
 }
 
+// writeTimeout leaves time to read whether a write without a reply was applied.
+const writeTimeout = attemptTimeout * 2 / 3
+
 // put replaces a ConfigMap if its version is unchanged, and returns the new version. It sends the
 // whole object, because the API server merges a patch of thousands of keys several times more
 // slowly, and requests only the metadata in the reply, which would be as large.
 func (a api) put(ctx context.Context, object *corev1.ConfigMap) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
 	raw, err := a.client.CoreV1().RESTClient().Put().
 		Namespace(a.namespace).Resource("configmaps").Name(object.Name).
 		Param("fieldManager", fieldManager).

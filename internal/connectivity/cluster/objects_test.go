@@ -34,11 +34,13 @@ func TestManyNodesAreToldOfEachOther(t *testing.T) {
 		NodePort:   30080, HealthPort: 31000,
 	}
 	for i, n := range nodes {
-		w.Nodes = append(w.Nodes, connectivity.Node{Name: n.Name, Addresses: kube.InternalIPs(n),
+		w.Nodes = append(w.Nodes, connectivity.Node{
+			Name: n.Name, Addresses: kube.InternalIPs(n),
 			Pods: []netip.Addr{
 				netip.MustParseAddr(fmt.Sprintf("10.244.%d.%d", 100+i/100, 100+i%100)),
 				netip.MustParseAddr(fmt.Sprintf("2001:db8:5678:%x:1:2:3:4", 0x1000+i)),
-			}})
+			},
+		})
 	}
 	argument, err := worldArg(w)
 	if err != nil {

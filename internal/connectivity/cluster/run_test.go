@@ -91,10 +91,12 @@ func (w *world) runner() *Runner {
 
 func someNodes(names ...string) (nodes []*corev1.Node) {
 	for i, name := range names {
-		nodes = append(nodes, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name},
+		nodes = append(nodes, &corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
 			Status: corev1.NodeStatus{
 				Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: fmt.Sprintf("192.0.2.%d", i+1)}},
-			}})
+			},
+		})
 	}
 	return nodes
 }
@@ -143,10 +145,12 @@ func TestRun(t *testing.T) {
 				w.run = func(p *corev1.Pod) {
 					runs(p)
 					if p.Spec.NodeName == "b" {
-						p.Status = corev1.PodStatus{Phase: corev1.PodPending,
+						p.Status = corev1.PodStatus{
+							Phase: corev1.PodPending,
 							ContainerStatuses: []corev1.ContainerStatus{{
 								State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "not found"}},
-							}}}
+							}},
+						}
 					}
 				}
 			},

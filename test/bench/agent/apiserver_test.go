@@ -315,10 +315,12 @@ func full(i int) *corev1.Node {
 		n.Annotations[fmt.Sprintf("example.com/annotation-%d", l)] = strings.Repeat(n.Name+" ", 4)
 	}
 	for image := range 50 {
-		n.Status.Images = append(n.Status.Images, corev1.ContainerImage{SizeBytes: 1 << 20,
+		n.Status.Images = append(n.Status.Images, corev1.ContainerImage{
+			SizeBytes: 1 << 20,
 			Names: []string{
 				fmt.Sprintf("registry.example/project/image-%d@sha256:%064d", image, i), fmt.Sprintf("registry.example/project/image-%d:v1.%d", image, i),
-			}})
+			},
+		})
 	}
 	for _, kind := range []corev1.NodeConditionType{corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure, corev1.NodeReady, corev1.NodeNetworkUnavailable, "underlay.dev/PeersReachable"} {
 		c := corev1.NodeCondition{Type: kind, Status: corev1.ConditionFalse, Reason: "Benchmark", Message: "as a kubelet says it", LastHeartbeatTime: n.CreationTimestamp}

@@ -139,8 +139,12 @@ func emptyLists(s *schedule) {
 func failingLists(s *schedule) {
 	s.silence()
 	kinds := []hcloudsim.Fault{
-		{Status: 500}, {Status: 502, NotJSON: true}, {Status: 404, NotJSON: true}, {Status: 429},
-		{TornBody: true}, {DropBeforeApply: true},
+		{Status: 500},
+		{Status: 502, NotJSON: true},
+		{Status: 404, NotJSON: true},
+		{Status: 429},
+		{TornBody: true},
+		{DropBeforeApply: true},
 	}
 	f := kinds[s.rng.IntN(len(kinds))]
 	f.Match, f.Times = []string{"GET /servers", "GET /servers/{id}", "GET /networks/{id}", "GET /actions"}[s.rng.IntN(4)], 1+s.rng.IntN(20)

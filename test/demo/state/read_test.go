@@ -71,10 +71,12 @@ func TestCloudOf(t *testing.T) {
 	balancer := schema.LoadBalancer{
 		Name: "lb", LoadBalancerType: schema.LoadBalancerType{Name: "lb11"}, Location: schema.Location{Name: "fsn1"},
 		Labels: map[string]string{"underlay.dev/svc-u-1": ""},
-		Services: []schema.LoadBalancerService{{ListenPort: 80, DestinationPort: 30080,
+		Services: []schema.LoadBalancerService{{
+			ListenPort: 80, DestinationPort: 30080,
 			HealthCheck: &schema.LoadBalancerServiceHealthCheck{
 				Protocol: "http", Port: 30999, HTTP: &schema.LoadBalancerServiceHealthCheckHTTP{Path: "/healthz"},
-			}}},
+			},
+		}},
 		Targets: []schema.LoadBalancerTarget{target(1), target(2), {Type: "ip"}},
 	}
 	got := state.CloudOf(servers, network, []schema.LoadBalancer{balancer})

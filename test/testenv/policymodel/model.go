@@ -24,7 +24,9 @@ type World struct {
 // New returns a world without anything in it.
 func New() World {
 	return World{
-		map[string]policy.Node{}, map[string]map[string]string{}, map[policy.Name]policy.Pod{},
+		map[string]policy.Node{},
+		map[string]map[string]string{},
+		map[policy.Name]policy.Pod{},
 		map[policy.Name]policy.Policy{},
 	}
 }
