@@ -70,7 +70,7 @@ func (o *options) clusterFlags(fs *pflag.FlagSet) {
 		"Name of this machine's Node. Default: the variable NODE_NAME.")
 	fs.StringVar(&o.kubeconfig, "kubeconfig", o.kubeconfig,
 		"Kubeconfig file. Without it: the ServiceAccount of the pod, and --api-server.")
-	fs.StringVar(&o.apiServer, "api-server", o.apiServer, "URL of the API server, such as https://10.0.0.2:6443. Never its ClusterIP: that may depend on this program. Outranks the kubeconfig's.")
+	fs.StringVar(&o.apiServer, "api-server", o.apiServer, "URL of the API server, such as https://10.0.0.2:6443. Never its ClusterIP: that may depend on this program. Takes precedence over the kubeconfig's.")
 	fs.StringArrayVar(&o.uplinks, "uplink", o.uplinks, "Interface over which nodes talk to each other; may be given several times. Default: those with the Node's InternalIPs.")
 	fs.StringVar(&o.networkGateway, "network-gateway", o.networkGateway,
 		"The cloud network's gateway. Default: that of this machine's route to the network.")
@@ -91,7 +91,7 @@ func (o *options) serviceFlags(fs *pflag.FlagSet) {
 		"Address of /healthz, /readyz and /metrics, which are open to every client that reaches it.")
 	fs.IntVar(&o.port, "port", o.port, "Port of /healthz, /readyz and /metrics.")
 	fs.DurationVar(&o.period, "sync-period", o.period,
-		"Time between two looks at everything that no event has caused.")
+		"Interval of full reconciliations that no event has caused.")
 }
 
 // settings are the validated options of the cluster.

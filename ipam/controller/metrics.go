@@ -39,10 +39,10 @@ func newMetrics(r Registry) (*ipamMetrics, error) {
 	}
 	m := &ipamMetrics{
 		waiting:     gauge("waiting_nodes", "Number of Nodes that can't be given podCIDRs now; the condition underlay.dev/PodCIDRsAllocated of each has the reason."),
-		second:      gauge("second_allocator", "1 while nothing is handed out because another program was found to set podCIDRs: until the admission policy prevents that, or a Node has waited a minute without being served; else 0."),
-		ranges:      gauges("ranges", "Number of node prefixes by pool, family (ipv4, ipv6) and state: free (not in a pool of the servers' own prefixes, where each server brings its own), allocated (held by or reserved for a Node), quarantined (its Node is gone), excluded, foreign (overlapping a podCIDR that the pool would not hand out, or a route of the network that is no Node's).", "pool", "family", "state"),
-		active:      gauges("pool_active", "1 while the pool of the labels pool and family hands out prefixes, 0 while it is draining.", "pool", "family"),
-		unloaded:    counter("ledger_load_failures_total", "Number of times that the stored ledger could not be loaded; nothing is handed out until it can."),
+		second:      gauge("second_allocator", "1 while nothing is allocated because another program sets podCIDRs: until the admission policy prevents that, or a Node has waited a minute without podCIDRs; else 0."),
+		ranges:      gauges("ranges", "Number of node prefixes by pool, family (ipv4, ipv6) and state: free (not in a pool of the servers' own prefixes, where each server brings its own), allocated (held by or reserved for a Node), quarantined (its Node is gone), excluded, foreign (overlapping a podCIDR that the pool would not allocate, or a route of the network that is no Node's).", "pool", "family", "state"),
+		active:      gauges("pool_active", "1 while prefixes are allocated from the pool of the labels pool and family, 0 while it is draining.", "pool", "family"),
+		unloaded:    counter("ledger_load_failures_total", "Number of times that the stored ledger could not be loaded; nothing is allocated until it can."),
 		written:     counter("ledger_written_bytes_total", "Number of bytes of names and lines that were written to the stored ledger; each write has a whole ConfigMap."),
 		allocations: counter("allocations_total", "Number of Nodes that were given their podCIDRs, all families counted as one."),
 		releases:    counter("releases_total", "Number of deleted Nodes, with prefixes that were released."),

@@ -30,8 +30,8 @@ func newMetrics(r promauto.Registry) (*agentMetrics, error) {
 			"1 while this node's network is as it should be, as /readyz reports; else 0."),
 		repairs:    f.CounterVec("repairs_total", "Number of repairs of what another program had changed, by part: routes, or the name of another part of the node's network.", "part"),
 		writes:     f.CounterVec("route_writes_total", "Number of changes to the kernel's table by verb (add, replace, delete) and outcome (ok, error).", "verb", "outcome"),
-		passes:     f.CounterVec("passes_total", "Number of times that everything was looked at and put right, by outcome (ok, error).", "outcome"),
-		eventsLost: f.Counter("kernel_events_lost_total", "Number of times that the kernel's events began anew, the start included: each leads to a look at everything."),
+		passes:     f.CounterVec("passes_total", "Number of reconciliations, by outcome (ok, error).", "outcome"),
+		eventsLost: f.Counter("kernel_events_lost_total", "Number of times that the subscription to the kernel's events was restarted, including the start: each causes a full reconciliation."),
 	}, f.Err()
 }
 
