@@ -125,14 +125,16 @@ func (r Rollout) keepLeaving(want *Spec, have State) bool {
 	}
 	room := LimitsOf(want.Type).Targets - have.OtherTargets
 	leaving = leaving[:min(len(leaving), max(1, room-len(want.Targets)))]
-	drop := func(useless func(t Target, present bool) bool) {
+	useless := func(t Target) bool { return !r.Possible(t) && len(have.HealthyAt(now[t])) == 0 }
+	drop := func(may func(t Target, present bool) bool) {
 		for i := len(want.Targets) - 1; i >= 0 && len(want.Targets)+len(leaving) > room; i-- {
-			if _, present := now[want.Targets[i]]; useless(want.Targets[i], present) {
+			if _, present := now[want.Targets[i]]; may(want.Targets[i], present) {
 				want.Targets = slices.Delete(want.Targets, i, i+1)
 			}
 		}
 	}
-	drop(func(t Target, _ bool) bool { return !r.Possible(t) && len(have.HealthyAt(now[t])) == 0 })
+	drop(func(t Target, present bool) bool { return !present && useless(t) }) // else they alternate
+	drop(func(t Target, _ bool) bool { return useless(t) })
 	drop(func(_ Target, present bool) bool { return !present })
 	want.Targets = append(want.Targets, leaving...)
 	return true

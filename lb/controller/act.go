@@ -131,6 +131,11 @@ func (r *acted) take(b *backoff, owner lb.Owner, op lb.Op, err error, final bool
 		}
 		return
 	}
+	if retries { // the cloud may refuse it after Apply has returned
+		b.record(owner, op, errTriedToday)
+		r.moved = true
+		return
+	}
 	b.succeeded(owner, op)
 	switch op := op.(type) {
 	case lb.RemoveTarget:

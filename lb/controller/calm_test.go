@@ -140,5 +140,14 @@ func TestAProtectedLoadBalancerThatIsLeftIsReported(t *testing.T) {
 		if events := strings.Join(w.message(), "\n"); !strings.Contains(events, "protect") {
 			t.Errorf("Events:\n%s", events)
 		}
+		for i := range 5 {
+			w.editNode("node-1", func(n *corev1.Node) {
+				n.Labels = map[string]string{corev1.LabelTopologyZone: fmt.Sprint(i)}
+			})
+			w.settle()
+		}
+		if events := strings.Join(w.message(), "\n"); strings.Contains(events, "protect") {
+			t.Errorf("again, although the deletion was not tried again:\n%s", events)
+		}
 	})
 }

@@ -162,6 +162,27 @@ func TestFailedCertificateIsTriedAgain(t *testing.T) {
 	})
 }
 
+// A retry that the cloud accepts and that fails later counts as the day's.
+func TestACertificateThatFailsLateIsTriedOnceADay(t *testing.T) {
+	inWorld(t, newCloud(), nodes(1), func(w *world) {
+		svc := service("web")
+		https(svc, "certificate-type", "managed", "http-managed-certificate-domains", "example.com")
+		w.create(svc)
+		all, err := w.cloud.Certificates(w.t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.cloud.counts()
+		for range 72 {
+			w.cloud.failCertificate(all[0].ID, "the name does not lead here")
+			time.Sleep(time.Hour)
+		}
+		if _, writes := w.cloud.counts(); len(writes) < 2 || len(writes) > 4 {
+			t.Errorf("in three days: %q", writes)
+		}
+	})
+}
+
 // Failing requests for certificates don't delay load balancers of other Services.
 func TestCertificatesThatCannotBeReadStopNobodyElse(t *testing.T) {
 	inWorld(t, newCloud(), nodes(1), func(w *world) {

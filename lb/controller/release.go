@@ -40,11 +40,13 @@ func (c *Controller) end(ctx context.Context, o *outcome) ([]lb.Note, error) {
 		c.recheck(o.owner, recheckAfter)
 		return nil, nil
 	}
-	r := c.runDue(ctx, o.owner, o.have, []lb.Op{lb.Delete{}})
+	due, held := c.due(o.owner, []lb.Op{lb.Delete{}})
+	r := c.run(ctx, o.owner, o.have, due)
 	c.states.expire(o.owner)
-	if err := errors.Join(r.errs...); err != nil {
+	if err := errors.Join(slices.Concat(held, r.errs)...); err != nil {
 		err = fmt.Errorf("removing the load balancer: %w", err)
-		if note, known := noteOf(err, lb.Spec{}); known { // these have another load balancer by now
+		note, known := noteOf(err, lb.Spec{})
+		if known && len(held) == 0 { // these have another load balancer by now
 			for _, svc := range o.left {
 				c.cfg.Recorder.Event(svc, corev1.EventTypeWarning, note.Reason, note.Announcement())
 			}

@@ -37,6 +37,8 @@ type states struct {
 	certificatesAt  moment
 	allCertificates []lb.Certificate
 	certificatesErr error
+	// certificatesEnd is the end of the last list.
+	certificatesEnd time.Time
 }
 
 // moment is a point in the order of reads and writes.
@@ -246,11 +248,14 @@ func (s *states) certificates(ctx context.Context, owner lb.Owner) ([]lb.Certifi
 	s.mu.Lock()
 	began, last := s.now(), s.last(owner)
 	s.mu.Unlock()
-	at := s.certificatesAt
-	retry := s.certificatesErr != nil && began.time.Sub(at.time) >= minRetryDelay
-	if at.order == 0 || at.order < last.order || retry {
+	again := s.certificatesAt.order == 0 || s.certificatesAt.order < last.order
+	if s.certificatesErr != nil { // an error is shared too: a list may take half a minute to fail
+		again = time.Since(s.certificatesEnd) >= minRetryDelay
+	}
+	if again {
 		s.certificatesAt = began
 		s.allCertificates, s.certificatesErr = s.backend.Certificates(ctx)
+		s.certificatesEnd = time.Now()
 	}
 	return s.allCertificates, s.certificatesErr
 }

@@ -99,7 +99,9 @@ func (a *Agent) writeTunnels(ctx context.Context, s Situation, d Decision) (err 
 		err = errors.Join(err, device.write(ctx, s.Devices[i], d.TunnelPlans[i], now))
 	}
 	for node, p := range a.devices[0].peers {
-		overdue, wait := s.Devices[0].Unanswered[node], overduePoll
+		// A new key is not overdue, although the device was read before.
+		overdue := s.Devices[0].Unanswered[node] && now.Sub(p.since) >= handshakeLimit
+		wait := overduePoll
 		switch {
 		case p.connected, p.key == "" && overdue:
 			continue

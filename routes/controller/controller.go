@@ -4,8 +4,8 @@
 // It is event-driven with a periodic resync. Every pass makes the complete decision: all nodes and
 // routes are passed to package routes, then the plan is written one step at a time. It decides
 // again after each write, so that urgent changes take precedence over what was planned before. It
-// never deletes on incomplete information: a pass that deletes has listed servers, read the lease,
-// and listed Nodes and routes itself, in this order. It deletes only routes that it had before and
+// never deletes on incomplete information: a pass that deletes has listed servers, Nodes and
+// routes itself and read the lease, in this order. It deletes only routes that it had before and
 // that are in that list too: none of them is newer than the list of servers, however long that
 // took. A node that is detached at the moment keeps its route. Nor does it delete on outdated
 // information: a deletion that is not accepted within half a lease of that list of routes is no

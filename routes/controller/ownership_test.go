@@ -275,7 +275,8 @@ func TestADeletionThatTakesEffectLateIsNotOverlooked(t *testing.T) {
 	})
 }
 
-// A process that another one has replaced as the leader deletes nothing.
+// A process that another one has replaced as the leader, or that can't read the lease, deletes
+// nothing, and adds routes.
 func TestOnlyTheLeaderDeletes(t *testing.T) {
 	withFixture(t, func(w *fixture) {
 		var lost atomic.Bool
@@ -290,10 +291,12 @@ func TestOnlyTheLeaderDeletes(t *testing.T) {
 		rest(time.Minute)
 		lost.Store(true)
 		w.leave(nodeName(0))
+		w.joinMany(1, 1)
 		rest(10 * time.Minute)
-		w.expectTable("10.244.0.0/24 via 10.0.0.2")
+		w.expectTable("10.244.0.0/24 via 10.0.0.2", "10.244.1.0/24 via 10.0.0.3")
+		w.expectCondition(nodeName(1), "False RouteCreated")
 		lost.Store(false)
 		rest(2 * time.Minute)
-		w.expectTable("")
+		w.expectTable("10.244.1.0/24 via 10.0.0.3")
 	})
 }

@@ -77,21 +77,23 @@ func (c *Controller) pass(ctx context.Context, why trigger) error {
 	}
 	// Deletions require the routes to be in a list that follows the one of servers. And a
 	// route missing in an old list may have been added since.
+	var notLeading error
 	if a.stood != nil || !listed && (len(d.Plan.Steps) > 0 || d.lookAgain || len(a.looked) > 0) {
 		if err := c.list(ctx); err != nil {
 			return err
 		}
 		a.by = c.requested.Add(c.maxListAge())
 		if a.stood != nil { // after all lists: this process may have been suspended before
-			if err := c.Leading(ctx); err != nil {
-				return fmt.Errorf("before routes are deleted or replaced: %w: %w", errNotLeading, err)
+			if err := c.Leading(ctx); err != nil { // then routes are only added
+				notLeading = fmt.Errorf("before routes are deleted or replaced: %w: %w", errNotLeading, err)
+				a.stood, a.podCIDRs, a.by = map[routes.Route]bool{}, nil, time.Time{}
 			}
 		}
 		if d, err = c.decide(ctx, &a, false); err != nil {
 			return err
 		}
 	}
-	return c.converge(ctx, d, &a)
+	return errors.Join(c.converge(ctx, d, &a), notLeading)
 }
 
 // admit returns an error if another cluster uses this cluster's pod range.
