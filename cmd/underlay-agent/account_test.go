@@ -55,7 +55,7 @@ func ownStatusOnly(t *testing.T, account kubernetes.Interface) {
 	// A policy takes effect some time after it was written.
 	await(t, "the policy refuses another Node", func(ctx context.Context) bool {
 		err := patch(ctx, "b", condition, "status")
-		return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "its own Node alone")
+		return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "the status of its own Node")
 	})
 	if err := patch(t.Context(), "self", condition, "status"); err != nil {
 		t.Errorf("a condition of its own Node: %v", err)

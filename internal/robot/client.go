@@ -161,7 +161,7 @@ func (c *Client) hold(ctx context.Context, op operation) (t *turn, err error) {
 		return nil, err
 	}
 	if t, err = c.login.enter(ctx); err == nil {
-		if err = c.outage.check(); err == nil {
+		if err = c.outage.admit(); err == nil {
 			return t, nil
 		}
 		t.end(unsent) // another request failed during the wait

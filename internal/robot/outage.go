@@ -36,6 +36,24 @@ func (o *outage) check() error {
 	return o.last
 }
 
+// admit is check right before a request. After a pause one request is sent; others are rejected
+// until its result is known.
+func (o *outage) admit() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	now := time.Now()
+	switch {
+	case o.failures == 0:
+		return nil
+	case now.Before(o.last.Until):
+		return o.last
+	}
+	trying := *o.last
+	trying.Until = now.Add(o.backoff)
+	o.last = &trying
+	return nil
+}
+
 // failed records a request without a response, and returns the error for its caller.
 func (o *outage) failed(cause error) error {
 	o.mu.Lock()
