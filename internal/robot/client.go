@@ -141,6 +141,7 @@ func (c *Client) do(
 		return err
 	case errors.As(err, new(*badResponse)), // a problem of decoding, not of the network
 		ctx.Err() != nil: // ended by the caller
+		c.outage.unknown()
 		return err
 	default:
 		return c.outage.failed(err)

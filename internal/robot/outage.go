@@ -54,6 +54,17 @@ func (o *outage) admit() error {
 	return nil
 }
 
+// unknown records a request that shows neither an outage nor its end: the next one may be sent.
+func (o *outage) unknown() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.failures > 0 {
+		next := *o.last
+		next.Until = time.Now()
+		o.last = &next
+	}
+}
+
 // failed records a request without a response, and returns the error for its caller.
 func (o *outage) failed(cause error) error {
 	o.mu.Lock()
