@@ -9,7 +9,7 @@ import (
 	"k8s.io/component-base/metrics"
 )
 
-// After a pause one request is sent until its result is known. One that its caller gave up has none.
+// After a pause one request is sent until its result is known, or its caller gives it up.
 func TestOneRequestAfterAPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := &outage{gone: metrics.NewGauge(&metrics.GaugeOpts{})}
