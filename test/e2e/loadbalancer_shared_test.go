@@ -54,6 +54,11 @@ func TestServicesShareALoadBalancer(t *testing.T) {
 			web.Status.LoadBalancer.Ingress[0].IP == mail.Status.LoadBalancer.Ingress[0].IP
 		return same && len(all) == 1 && slices.Equal(listening(0), []int{25, 80, 443}), fmt.Sprintf("%d load balancers, ports %v, %+v %+v", len(all), listening(0), web.Status, mail.Status)
 	})
+	// Ages have whole seconds, and of two Services of one second either may be the older.
+	web := service(t, c, "web").CreationTimestamp.Time
+	eventually(t, 5*time.Second, "a later second", func(context.Context) (bool, string) {
+		return time.Since(web) > time.Second, web.String()
+	})
 	create("late", 80, 81)
 	eventually(t, 30*time.Second, "the younger Service has the port that is free", func(context.Context) (bool, string) {
 		late := service(t, c, "late")
