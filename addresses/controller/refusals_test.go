@@ -1,18 +1,15 @@
 package controller
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/component-base/metrics"
 
 	"github.com/underlay-ccm/underlay/addresses"
 )
@@ -54,21 +51,13 @@ func TestARefusedRequestIsNotRepeatedForOtherNodes(t *testing.T) {
 					leads: map[netip.Addr]string{}, flying: map[netip.Addr]bool{},
 					fails: map[string]error{a1: cause},
 				}
-				m, err := newMetrics(metrics.NewKubeRegistry())
-				if err != nil {
-					t.Fatal(err)
-				}
-				r := newRouting("failover", Routing{Router: p}, m, func(string, netip.Addr, destination, error) {}, func() {})
-				ctx, stop := context.WithCancel(t.Context())
-				var running sync.WaitGroup
-				running.Go(func() { r.run(ctx) })
+				r, stop := runRouting(t, p, func(string, netip.Addr, destination, error) {})
 				for i := range 40 {
 					serving := map[string]bool{"x": true, fmt.Sprint("y", i): true}
 					r.set(map[netip.Addr]destination{netip.MustParseAddr(a1): {providerID: "x", node: "x", serving: serving}})
 					time.Sleep(time.Second)
 				}
 				stop()
-				running.Wait()
 				if len(p.tried) == 0 || len(p.tried) > 7 {
 					t.Errorf("tried %d times in 40 s", len(p.tried))
 				}
@@ -85,14 +74,7 @@ func TestFormerHoldersThatMayHaveTheRoute(t *testing.T) {
 			leads: map[netip.Addr]string{}, flying: map[netip.Addr]bool{},
 			fails: map[string]error{a1: errToken},
 		}
-		m, err := newMetrics(metrics.NewKubeRegistry())
-		if err != nil {
-			t.Fatal(err)
-		}
-		r := newRouting("failover", Routing{Router: p}, m, func(string, netip.Addr, destination, error) {}, func() {})
-		ctx, stop := context.WithCancel(t.Context())
-		var running sync.WaitGroup
-		running.Go(func() { r.run(ctx) })
+		r, stop := runRouting(t, p, func(string, netip.Addr, destination, error) {})
 		move := func(to string, former ...string) {
 			r.set(map[netip.Addr]destination{
 				netip.MustParseAddr(a1): {providerID: to, node: to, former: former},
@@ -112,7 +94,6 @@ func TestFormerHoldersThatMayHaveTheRoute(t *testing.T) {
 			t.Errorf("moved %q", moves)
 		}
 		stop()
-		running.Wait()
 	})
 }
 

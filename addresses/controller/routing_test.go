@@ -91,6 +91,22 @@ func (p *provider) reported() (request int, moves string) {
 	return request, moves
 }
 
+// runRouting runs the routing of a mover until stop is called, which waits for its end.
+func runRouting(
+	t *testing.T, p *provider, announce func(string, netip.Addr, destination, error),
+) (r *routing, stop func()) {
+	t.Helper()
+	m, err := newMetrics(metrics.NewKubeRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r = newRouting("failover", Routing{Router: p}, m, announce, func() {})
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { r.run(ctx) })
+	return r, func() { cancel(); running.Wait() }
+}
+
 func routed(
 	t *testing.T, test func(p *provider, want func(to map[string]string), events *[]string),
 ) {
@@ -100,17 +116,10 @@ func routed(
 			leads: map[netip.Addr]string{}, flying: map[netip.Addr]bool{}, fails: map[string]error{},
 			takes: time.Minute,
 		}
-		m, err := newMetrics(metrics.NewKubeRegistry())
-		if err != nil {
-			t.Fatal(err)
-		}
 		var events []string
-		r := newRouting("failover", Routing{Router: p}, m, func(_ string, a netip.Addr, d destination, err error) {
+		r, stop := runRouting(t, p, func(_ string, a netip.Addr, d destination, err error) {
 			events = append(events, fmt.Sprintf("%s>%s: %v", a, d.node, err))
-		}, func() {})
-		ctx, stop := context.WithCancel(t.Context())
-		var running sync.WaitGroup
-		running.Go(func() { r.run(ctx) })
+		})
 		test(p, func(to map[string]string) {
 			wanted := map[netip.Addr]destination{}
 			for a, node := range to {
@@ -120,7 +129,6 @@ func routed(
 			synctest.Wait()
 		}, &events)
 		stop()
-		running.Wait()
 		if p.twice {
 			t.Error("an address was routed twice at the same time")
 		}

@@ -30,10 +30,7 @@ type outage struct {
 func (o *outage) check() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.failures == 0 || !time.Now().Before(o.last.Until) {
-		return nil
-	}
-	return o.last
+	return o.paused()
 }
 
 // admit is check right before a request. After a pause one request is sent; others are rejected
@@ -41,16 +38,10 @@ func (o *outage) check() error {
 func (o *outage) admit() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	now := time.Now()
-	switch {
-	case o.failures == 0:
-		return nil
-	case now.Before(o.last.Until):
-		return o.last
+	if err := o.paused(); err != nil {
+		return err
 	}
-	trying := *o.last
-	trying.Until = now.Add(o.backoff)
-	o.last = &trying
+	o.pause(o.backoff)
 	return nil
 }
 
@@ -58,9 +49,22 @@ func (o *outage) admit() error {
 func (o *outage) unknown() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.pause(0)
+}
+
+// paused requires o.mu.
+func (o *outage) paused() error {
+	if o.failures == 0 || !time.Now().Before(o.last.Until) {
+		return nil
+	}
+	return o.last
+}
+
+// pause sets the time until the next request during an outage. It requires o.mu.
+func (o *outage) pause(d time.Duration) {
 	if o.failures > 0 {
 		next := *o.last
-		next.Until = time.Now()
+		next.Until = time.Now().Add(d)
 		o.last = &next
 	}
 }

@@ -20,6 +20,19 @@ func https(svc *corev1.Service, annotations ...string) {
 	}
 }
 
+// managed creates the Service web with a managed certificate, and returns the certificate.
+func (w *world) managed() lb.Certificate {
+	w.t.Helper()
+	svc := service("web")
+	https(svc, "certificate-type", "managed", "http-managed-certificate-domains", "example.com")
+	w.create(svc)
+	all, err := w.cloud.Certificates(w.t.Context())
+	if err != nil || len(all) != 1 {
+		w.t.Fatalf("certificates %v: %v", all, err)
+	}
+	return all[0]
+}
+
 func (w *world) certificates() (names []string) {
 	w.t.Helper()
 	all, err := w.cloud.Certificates(w.t.Context())
@@ -128,14 +141,8 @@ func TestCertificateThatIsNotThere(t *testing.T) {
 // A certificate that could not be obtained is retried at most once a day, also by another process.
 func TestFailedCertificateIsTriedAgain(t *testing.T) {
 	inWorld(t, newCloud(), nodes(1), func(w *world) {
-		svc := service("web")
-		https(svc, "certificate-type", "managed", "http-managed-certificate-domains", "example.com")
-		w.create(svc)
-		all, err := w.cloud.Certificates(w.t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		w.cloud.failCertificate(all[0].ID, "the name does not lead here")
+		certificate := w.managed()
+		w.cloud.failCertificate(certificate.ID, "the name does not lead here")
 		w.cloud.setFault(func(op lb.Op) error {
 			if _, retry := op.(lb.RetryCertificate); retry {
 				return errors.New("the name does not lead here")
@@ -147,7 +154,7 @@ func TestFailedCertificateIsTriedAgain(t *testing.T) {
 			time.Sleep(12*time.Hour - 2*time.Second)
 			w.restart()
 		}
-		if _, writes := w.cloud.counts(); len(writes) < 2 || len(writes) > 7 || writes[0] != `retry certificate "`+all[0].Name+`"` {
+		if _, writes := w.cloud.counts(); len(writes) < 2 || len(writes) > 7 || writes[0] != `retry certificate "`+certificate.Name+`"` {
 			t.Errorf("in three days: %q", writes)
 		}
 		if got := w.service("web"); accepted(got) != "False CertificateUnusable" {
@@ -165,16 +172,10 @@ func TestFailedCertificateIsTriedAgain(t *testing.T) {
 // A retry that the cloud accepts and that fails later counts as the day's.
 func TestACertificateThatFailsLateIsTriedOnceADay(t *testing.T) {
 	inWorld(t, newCloud(), nodes(1), func(w *world) {
-		svc := service("web")
-		https(svc, "certificate-type", "managed", "http-managed-certificate-domains", "example.com")
-		w.create(svc)
-		all, err := w.cloud.Certificates(w.t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		certificate := w.managed()
 		w.cloud.counts()
 		for range 72 {
-			w.cloud.failCertificate(all[0].ID, "the name does not lead here")
+			w.cloud.failCertificate(certificate.ID, "the name does not lead here")
 			time.Sleep(time.Hour)
 		}
 		if _, writes := w.cloud.counts(); len(writes) < 2 || len(writes) > 4 {

@@ -3,7 +3,6 @@ package controller
 import (
 	"context"
 	"slices"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,7 +17,7 @@ const driftPeriod = 5 * time.Minute
 
 // watchDrift reads the cloud immediately, then periodically. The first read closes surveyed.
 func (c *Controller) watchDrift(ctx context.Context, surveyed chan struct{}) {
-	first, periodic := sync.OnceFunc(func() { close(surveyed) }), false
+	periodic := false // all load balancers wait for the first read
 	wait.JitterUntilWithContext(ctx, func(ctx context.Context) {
 		retry := wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.1, Steps: 10, Cap: driftPeriod}
 		// The only possible error is ctx.Err: all other errors are retried.
@@ -27,8 +26,10 @@ func (c *Controller) watchDrift(ctx context.Context, surveyed chan struct{}) {
 				klog.FromContext(ctx).Error(err, "Reading the load balancers failed, will retry")
 				return false, nil
 			}
-			first()
-			periodic = true // until now all load balancers waited for it
+			if !periodic {
+				close(surveyed)
+				periodic = true
+			}
 			return true, nil
 		})
 	}, driftPeriod, 0.1, true)

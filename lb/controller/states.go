@@ -33,12 +33,13 @@ type states struct {
 	list   *listing // in progress
 	count  uint64
 
-	certificateList sync.Mutex // guards the fields below
-	certificatesAt  moment
-	allCertificates []lb.Certificate
-	certificatesErr error
-	// certificatesEnd is the end of the last list.
-	certificatesEnd time.Time
+	certificateList struct {
+		sync.Mutex
+		at    moment // of the request
+		ended time.Time
+		all   []lb.Certificate
+		err   error
+	}
 }
 
 // moment is a point in the order of reads and writes.
@@ -243,21 +244,22 @@ func (s *states) readAll(ctx context.Context, owner lb.Owner, periodic bool) err
 // certificates returns the project's certificates by a list that is newer than the last read of the
 // owner: Services of one list of load balancers, or of one event of nodes, share it.
 func (s *states) certificates(ctx context.Context, owner lb.Owner) ([]lb.Certificate, error) {
-	s.certificateList.Lock()
-	defer s.certificateList.Unlock()
+	c := &s.certificateList
+	c.Lock()
+	defer c.Unlock()
 	s.mu.Lock()
 	began, last := s.now(), s.last(owner)
 	s.mu.Unlock()
-	again := s.certificatesAt.order == 0 || s.certificatesAt.order < last.order
-	if s.certificatesErr != nil { // an error is shared too: a list may take half a minute to fail
-		again = time.Since(s.certificatesEnd) >= minRetryDelay
+	again := c.at.order == 0 || c.at.order < last.order
+	if c.err != nil { // an error is shared too: a list may take half a minute to fail
+		again = time.Since(c.ended) >= minRetryDelay
 	}
 	if again {
-		s.certificatesAt = began
-		s.allCertificates, s.certificatesErr = s.backend.Certificates(ctx)
-		s.certificatesEnd = time.Now()
+		c.at = began
+		c.all, c.err = s.backend.Certificates(ctx)
+		c.ended = time.Now()
 	}
-	return s.allCertificates, s.certificatesErr
+	return c.all, c.err
 }
 
 // put requires s.mu.
