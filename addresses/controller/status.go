@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -34,12 +35,12 @@ type change struct {
 // only the Services that get the addresses it should have removed.
 func (c *Controller) report(ctx context.Context, p plan) error {
 	c.overwrites.backoff.GC()
-	for uid := range c.overwrites.wrote {
-		if p.services[uid] == nil {
-			delete(c.overwrites.wrote, uid)
-			c.newest.Forget(uid)
-		}
-	}
+	maps.DeleteFunc(c.overwrites.wrote, func(uid types.UID, _ string) bool {
+		return p.services[uid] == nil
+	})
+	c.newest.Prune(func(svc *corev1.Service) (*corev1.Service, error) {
+		return c.services.Services(svc.Namespace).Get(svc.Name)
+	})
 	changes := c.changes(p)
 	if len(changes) == 0 {
 		return nil

@@ -1,6 +1,7 @@
 package kube_test
 
 import (
+	"errors"
 	"net/netip"
 	"slices"
 	"strings"
@@ -153,15 +154,41 @@ func TestNewestBridgesALaggingCache(t *testing.T) {
 		if got := memory.Of(c.cached); (got == c.wrote) != c.ours || (got == c.cached) == c.ours {
 			t.Errorf("%s: got version %s of %s", c.name, got.ResourceVersion, got.UID)
 		}
-		memory.Forget(c.wrote.UID)
-		if got := memory.Of(c.cached); got != c.cached {
-			t.Errorf("%s: forgotten, yet got version %s", c.name, got.ResourceVersion)
-		}
 	}
 	memory := kube.NewNewest[*corev1.Node]()
 	memory.Wrote(at("u", "7"))
 	memory.Of(at("u", "9"))
 	if got := memory.Of(at("u", "5")); got.ResourceVersion != "5" {
 		t.Errorf("the memory outlived its use: version %s, want 5", got.ResourceVersion)
+	}
+}
+
+// A write that ends after the Node's deletion stores the Node again.
+func TestNewestDropsDeletedObjects(t *testing.T) {
+	at := func(name string, uid types.UID, version string) *corev1.Node {
+		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+			Name: name, UID: uid, ResourceVersion: version,
+		}}
+	}
+	cache := map[string]*corev1.Node{"a": at("a", "u", "9"), "b": at("b", "v", "9"), "c": at("c", "w", "9")}
+	get := func(n *corev1.Node) (*corev1.Node, error) {
+		if cached, ok := cache[n.Name]; ok {
+			return cached, nil
+		}
+		return nil, errors.New("not found")
+	}
+	memory := kube.NewNewest[*corev1.Node]()
+	for range 2 { // the second round's writes end after the deletions
+		for _, n := range []*corev1.Node{at("a", "u", "10"), at("b", "v", "10"), at("c", "w", "10")} {
+			memory.Wrote(n)
+		}
+		delete(cache, "b")
+		cache["c"] = at("c", "x", "11") // recreated
+		memory.Prune(get)
+		for uid, want := range map[types.UID]string{"u": "10", "v": "9", "w": "9"} {
+			if got := memory.Of(at("any", uid, "9")); got.ResourceVersion != want {
+				t.Errorf("Node %s: got version %s, want %s", uid, got.ResourceVersion, want)
+			}
+		}
 	}
 }

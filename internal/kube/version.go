@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"maps"
 	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -47,9 +48,14 @@ func (n *Newest[T]) Of(cached T) T {
 	return wrote
 }
 
-// Forget drops a deleted object.
-func (n *Newest[T]) Forget(uid types.UID) {
+// Prune drops the objects that the informer's cache does not have any more; get returns the cached
+// object of the same name. It is called from time to time instead of at each deletion, because a
+// write that ends after the deletion would store the object again.
+func (n *Newest[T]) Prune(get func(T) (T, error)) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	delete(n.byUID, uid)
+	maps.DeleteFunc(n.byUID, func(uid types.UID, object T) bool {
+		cached, err := get(object)
+		return err != nil || cached.GetUID() != uid
+	})
 }

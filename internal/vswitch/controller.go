@@ -137,6 +137,7 @@ func (c *Controller) concerned() ([]*corev1.Node, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listing Nodes: %w", err)
 	}
+	c.newest.Prune(func(n *corev1.Node) (*corev1.Node, error) { return c.lister.Get(n.Name) })
 	nodes = slices.DeleteFunc(nodes, func(n *corev1.Node) bool {
 		if _, err := kube.ParseDedicatedID(n.Spec.ProviderID); err != nil {
 			return true
@@ -162,8 +163,7 @@ func (c *Controller) isDue(nodes []*corev1.Node, now time.Time) bool {
 	return !c.failed && slices.ContainsFunc(nodes, joined)
 }
 
-// look reads the members and drops the records of deleted Nodes. It logs failures and recovery
-// once.
+// look reads the members. It logs failures and recovery once.
 func (c *Controller) look(ctx context.Context, nodes []*corev1.Node) {
 	vSwitch := c.VSwitch()
 	if vSwitch == 0 {
@@ -187,15 +187,9 @@ func (c *Controller) look(ctx context.Context, nodes []*corev1.Node) {
 	if c.failed = err != nil; c.failed {
 		return
 	}
-	before := c.known.judges
 	c.known = look{vSwitch, members, make(map[types.UID]bool, len(nodes))}
 	for _, n := range nodes {
 		c.known.judges[n.UID] = true
-	}
-	for uid := range before {
-		if !c.known.judges[uid] {
-			c.newest.Forget(uid)
-		}
 	}
 }
 

@@ -39,6 +39,10 @@ func (c *Controller) watchDrift(ctx context.Context, surveyed chan struct{}) {
 // all owners. Without a difference they need no further request. It also runs without Services,
 // for orphans.
 func (c *Controller) drift(ctx context.Context, periodic bool) error {
+	c.newest.Prune(func(svc *corev1.Service) (*corev1.Service, error) {
+		return c.services.Services(svc.Namespace).Get(svc.Name)
+	})
+	c.nodesWritten.Prune(func(n *corev1.Node) (*corev1.Node, error) { return c.nodes.Get(n.Name) })
 	before := c.allServices()
 	c.refreshDedicated(ctx)
 	if err := c.states.readAll(ctx, lb.Owner{}, periodic); err != nil {

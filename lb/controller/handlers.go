@@ -55,7 +55,6 @@ func (c *Controller) serviceChanged(old, svc *corev1.Service) {
 	// The finalizer ensures that the load balancer was deleted in an earlier update.
 	case svc == nil:
 		owner := c.owner(old)
-		c.newest.Forget(old.UID)
 		c.unexplained.Delete(old.UID)
 		c.unserved.look(string(old.UID), nil, time.Now())
 		c.unhealthy.look(owner.Key(), nil, time.Now())
@@ -137,12 +136,11 @@ func (c *Controller) podsChanged(owner lb.Owner) {
 // not. If the targets are the same, no request is sent.
 func (c *Controller) nodeChanged(old, node *corev1.Node) {
 	switch {
-	case node == nil:
-		c.nodesWritten.Forget(old.UID)
-	case old != nil && !equality.Semantic.DeepEqual(old.Status.Addresses, node.Status.Addresses):
+	case old == nil || node == nil:
+	case !equality.Semantic.DeepEqual(old.Status.Addresses, node.Status.Addresses):
 		c.nodesChanged.Store(time.Now().UnixNano())
 		c.backoff.reset(isRefusedTarget)
-	case old != nil && eligible(old) == eligible(node) && joins(old) == joins(node) &&
+	case eligible(old) == eligible(node) && joins(old) == joins(node) &&
 		maps.Equal(old.Labels, node.Labels) &&
 		old.Spec.ProviderID == node.Spec.ProviderID &&
 		slices.Equal(old.Spec.PodCIDRs, node.Spec.PodCIDRs):

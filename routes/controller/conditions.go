@@ -36,12 +36,12 @@ func (c *Controller) post(uid types.UID, p posted) (changed bool) {
 func (c *Controller) status(uid types.UID) posted {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if _, known := c.posted[uid]; !known {
-		c.posted[uid] = posted{NodeStatus: routes.NodeStatus{
-			Reason: routes.NoRouteCreated, Message: "waiting for a podCIDR and its route",
-		}}
+	if p, known := c.posted[uid]; known {
+		return p
 	}
-	return c.posted[uid]
+	return posted{NodeStatus: routes.NodeStatus{
+		Reason: routes.NoRouteCreated, Message: "waiting for a podCIDR and its route",
+	}}
 }
 
 // publish posts a decision's statuses. Only those at the end of a pass are final: before, a
@@ -94,7 +94,6 @@ func (c *Controller) report(ctx context.Context, name string) error {
 		return err
 	}
 	c.newest.Wrote(patched)
-	c.status(patched.UID) // so that forgetGone covers it
 	if p.Event != "" {
 		c.Recorder.Event(node, corev1.EventTypeWarning, p.Event, p.Message)
 	}

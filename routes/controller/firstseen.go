@@ -53,12 +53,8 @@ func (c *Controller) forgetGone(uids map[string]types.UID) {
 		alive[uid] = true
 	}
 	maps.DeleteFunc(c.firstSeen, func(uid types.UID, _ time.Time) bool { return !alive[uid] })
+	c.newest.Prune(func(n *corev1.Node) (*corev1.Node, error) { return c.lister.Get(n.Name) })
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for uid := range c.posted {
-		if !alive[uid] {
-			delete(c.posted, uid)
-			c.newest.Forget(uid)
-		}
-	}
+	maps.DeleteFunc(c.posted, func(uid types.UID, _ posted) bool { return !alive[uid] })
 }
