@@ -53,6 +53,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/underlay-ccm/underlay/internal/kube"
+	"github.com/underlay-ccm/underlay/internal/promauto"
 	"github.com/underlay-ccm/underlay/ipam"
 )
 
@@ -116,7 +117,7 @@ type Config struct {
 	// Recorder receives Warnings about Nodes and the ledger.
 	Recorder record.EventRecorder
 	// Registry receives the underlay_ipam metrics.
-	Registry Registry
+	Registry promauto.Registry
 }
 
 // A Controller assigns podCIDRs. Run it once.

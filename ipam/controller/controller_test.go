@@ -258,7 +258,7 @@ func TestNewRejects(t *testing.T) {
 	if _, err := New(cfg); err != nil {
 		t.Errorf("New: %v", err)
 	}
-	if _, err := New(cfg); err == nil || !strings.Contains(err.Error(), "registering the node IPAM metrics") {
+	if _, err := New(cfg); err == nil || !strings.Contains(err.Error(), "registering the metrics underlay_ipam_") {
 		t.Errorf("New with metrics that are registered already: %v", err)
 	}
 }
