@@ -19,6 +19,7 @@ import (
 
 	addresscontroller "github.com/underlay-ccm/underlay/addresses/controller"
 	"github.com/underlay-ccm/underlay/internal/directory"
+	"github.com/underlay-ccm/underlay/internal/kube"
 	"github.com/underlay-ccm/underlay/internal/vswitch"
 	"github.com/underlay-ccm/underlay/internal/wiring"
 	"github.com/underlay-ccm/underlay/lb"
@@ -181,12 +182,13 @@ func (m *manager) reachableTargets(
 	return reachable, nil
 }
 
-// lease returns how long another process may act as the leader after it lost the lease.
+// lease returns how long another process may act as the leader after it lost the lease. Without an
+// election it is the default: the manifests set a shorter lease.
 func lease(c *appconfig.CompletedConfig) time.Duration {
 	if election := c.ComponentConfig.Generic.LeaderElection; election.LeaderElect {
 		return election.LeaseDuration.Duration
 	}
-	return usualLease
+	return kube.DefaultLease
 }
 
 type registry struct{}

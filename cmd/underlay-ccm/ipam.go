@@ -28,9 +28,6 @@ const (
 	ledgerNamespace = metav1.NamespaceSystem
 	// lastWords is how long requests of the allocator may arrive after its process lost the lease.
 	lastWords = 30 * time.Second
-	// usualLease is the assumed lease duration if there is no election: upstream's default. The
-	// manifests set a shorter lease.
-	usualLease = 15 * time.Second
 )
 
 func (m *manager) nodeIPAM(c *appconfig.CompletedConfig) (runner, error) {

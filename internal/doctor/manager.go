@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/underlay-ccm/underlay/internal/hetzner"
+	"github.com/underlay-ccm/underlay/internal/kube"
 	"github.com/underlay-ccm/underlay/internal/survey"
 )
 
@@ -24,8 +25,6 @@ const (
 	managerLogs = "kubectl -n " + here + " logs deployment/underlay-ccm"
 	// skew is the assumed maximum difference between clocks.
 	skew = 30 * time.Second
-	// usualLease is the default of leaseDurationSeconds.
-	usualLease = 15
 )
 
 func managerChecks() []check {
@@ -135,7 +134,7 @@ func leader(x *cluster) []Finding {
 			{Object: x.leaseObject(), What: "the lease has no holder: no cloud controller manager leads"},
 		}
 	}
-	lasts := time.Duration(usualLease) * time.Second
+	lasts := kube.DefaultLease
 	if spec.LeaseDurationSeconds != nil {
 		lasts = time.Duration(*spec.LeaseDurationSeconds) * time.Second
 	}

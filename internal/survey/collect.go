@@ -51,7 +51,9 @@ func Collect(ctx context.Context, from Sources, want Want) (*Snapshot, error) {
 
 func (from Sources) empty() *Snapshot {
 	return &Snapshot{
-		Taken: time.Now(), Namespace: cmp.Or(from.Namespace, system), LeaseName: usualLease(),
+		Taken: time.Now(), Namespace: cmp.Or(from.Namespace, system),
+		// By the defaults of upstream's flags.
+		LeaseName: types.NamespacedName{Namespace: system, Name: "cloud-controller-manager"},
 	}
 }
 

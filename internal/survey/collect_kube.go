@@ -18,7 +18,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/pager"
 
 	"github.com/underlay-ccm/underlay/addresses"
@@ -31,11 +30,6 @@ const (
 	system       = metav1.NamespaceSystem
 	policyPrefix = "underlay-"
 )
-
-// usualLease returns the Lease's name by the defaults of the upstream flags.
-func usualLease() types.NamespacedName {
-	return types.NamespacedName{Namespace: system, Name: "cloud-controller-manager"}
-}
 
 // kubeError is a failed request to the API server.
 type kubeError struct {

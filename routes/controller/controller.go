@@ -22,7 +22,6 @@
 package controller
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -57,8 +56,7 @@ type Gateways interface {
 	Look(ctx context.Context, nodes []*corev1.Node) error
 }
 
-// Config is the configuration of a Controller. VSwitch, Departed, State, Lease and Leading are
-// optional.
+// Config is the configuration of a Controller. VSwitch, Departed, State and Leading are optional.
 type Config struct {
 	Client   kubernetes.Interface
 	Nodes    coreinformers.NodeInformer
@@ -73,7 +71,7 @@ type Config struct {
 	Limit, Reserve, MaxDeletions int
 	// Period is the interval between lists of an idle table.
 	Period time.Duration
-	// Lease is how long a former leader may continue after it lost the lease; 0: 15 s, upstream's.
+	// Lease is how long a former leader may continue after it lost the lease.
 	Lease time.Duration
 	// Leading returns an error if another process leads. It is called before routes are deleted or
 	// replaced: a process that was suspended may know neither that nor the Nodes that joined since.
@@ -128,14 +126,13 @@ const (
 	resync trigger = "resync"
 )
 
-const (
-	conditionWorkers = 8
-	usualLease       = 15 * time.Second
-)
+const conditionWorkers = 8
 
 // New returns a controller that is subscribed to Node events.
 func New(cfg Config) (*Controller, error) {
-	cfg.Lease, cfg.State = cmp.Or(cfg.Lease, usualLease), cmp.Or(cfg.State, new(State))
+	if cfg.State == nil {
+		cfg.State = new(State)
+	}
 	if cfg.Departed == nil {
 		cfg.Departed = func() ([]kube.Departed, bool) { return nil, true }
 	}

@@ -74,7 +74,7 @@ func withFixture(t *testing.T, scenario func(*fixture)) {
 			events:  record.NewFakeRecorder(1000),
 			cfg: controller.Config{
 				Ranges: []routes.Range{{Prefix: netip.MustParsePrefix("10.244.0.0/16"), NodeBits: 24}},
-				Limit:  100, MaxDeletions: 25, Period: time.Minute,
+				Limit:  100, MaxDeletions: 25, Period: time.Minute, Lease: kube.DefaultLease,
 			},
 		}
 		w.client = w.apiServer()

@@ -58,8 +58,6 @@ type Manager struct {
 	cluster *Cluster
 	cancel  context.CancelFunc
 	running sync.WaitGroup
-	mu      sync.Mutex
-	err     error
 }
 
 // Range is the pool of PodRange.
@@ -168,14 +166,10 @@ func (m *Manager) routes(o Options) (func(context.Context), error) {
 		Client: m.cluster.API.Client, Nodes: m.Informers.Core().V1().Nodes(), Table: m.Table,
 		Gateways: m.Gateways,
 		Ranges:   o.Ranges, Limit: o.Limit, Reserve: o.Reserve, MaxDeletions: 25, Period: time.Minute,
+		Lease:    kube.DefaultLease,
 		Departed: o.Departed, State: &m.State, Recorder: m.Events, Registry: m.Registry,
 	})
-	return func(ctx context.Context) {
-		err := m.Controller.Run(ctx)
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		m.err = err
-	}, err
+	return func(ctx context.Context) { _ = m.Controller.Run(ctx) }, err
 }
 
 // nodeControllers are upstream's.
@@ -201,13 +195,6 @@ func (m *Manager) nodeControllers(
 		out = append(out, func(ctx context.Context) { c.Run(ctx, counted) })
 	}
 	return out, nil
-}
-
-// Err is the error with which the route controller ended.
-func (m *Manager) Err() error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.err
 }
 
 // Stop ends the manager at any time, as the loss of leadership does.
