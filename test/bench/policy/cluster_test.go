@@ -111,7 +111,7 @@ func cluster(b *testing.B) (*policy.Index, cache.Store) {
 	nodes := map[string]policy.Node{}
 	for i := range nodeCount {
 		n := kube.NodeOf(nodeOf(i))
-		nodes[n.Name] = policy.Node{PodCIDRs: n.PodCIDRs, Addresses: n.InternalIPs}
+		nodes[n.Name] = n.ForPolicies()
 	}
 	x.SetNodes(nodes)
 	for i := range namespaces {
