@@ -106,6 +106,16 @@ func (r Range) String() string {
 	return r.First.String() + "-" + r.Last.String()
 }
 
+// Mover is the mechanism that directs traffic for an address to the node that holds it.
+type Mover string
+
+const (
+	Layer2     Mover = "layer2"      // the node's agent answers ARP and neighbor solicitations
+	BGP        Mover = "bgp"         // the agents announce the address to routers
+	FloatingIP Mover = "floating-ip" // the cloud routes the address to a server
+	Failover   Mover = "failover"    // Robot routes the address to a dedicated server
+)
+
 // Pool is a set of addresses for Services.
 type Pool struct {
 	Name   string

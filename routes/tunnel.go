@@ -12,6 +12,16 @@ type Tunnels struct {
 	Enabled, Required bool
 }
 
+// TunnelPhase is a step from plain routes to tunnels between all nodes. Nodes in adjacent phases
+// reach each other.
+type TunnelPhase string
+
+const (
+	AcceptTunnels  TunnelPhase = "accept"  // receive through tunnels, send plainly
+	PreferTunnels  TunnelPhase = "prefer"  // send through tunnels that have shaken hands
+	RequireTunnels TunnelPhase = "require" // send and receive through tunnels only
+)
+
 // Reach is why a node is connected by tunnels rather than by the table; empty if it is not.
 type Reach string
 

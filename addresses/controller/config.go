@@ -16,19 +16,13 @@ import (
 
 const Name = "service-address-controller"
 
-// Movers that agents implement. All other movers are in Config.Routers.
-const (
-	MoverLayer2 = "layer2"
-	MoverBGP    = "bgp"
-)
-
 // Pool is a pool of addresses, the namespaces that may use it and the mover of its addresses.
 type Pool struct {
 	addresses.Pool
 	// Namespaces selects the namespaces whose Services may use the pool; nil selects all.
 	Namespaces labels.Selector
-	// Mover is MoverLayer2, MoverBGP or a key of Config.Routers.
-	Mover string
+	// Mover is addresses.Layer2, addresses.BGP, which agents implement, or a key of Config.Routers.
+	Mover addresses.Mover
 }
 
 // Router routes addresses to nodes through an API. Its methods are called concurrently, but Route
@@ -65,7 +59,7 @@ type Config struct {
 	// Namespaces is required if a pool has a selector.
 	Namespaces coreinformers.NamespaceInformer
 	Pools      []Pool // valid, see addresses.Validate
-	Routers    map[string]Routing
+	Routers    map[addresses.Mover]Routing
 	// Classless also serves Services without a loadBalancerClass.
 	Classless bool
 	// Balancers is set if a cloud's load balancer controller runs too. It owns Services without a

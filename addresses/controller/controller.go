@@ -44,14 +44,14 @@ type Controller struct {
 	metrics    *controllerMetrics
 	newest     *kube.Newest[*corev1.Service]
 	queue      workqueue.TypedRateLimitingInterface[string]
-	routing    map[string]*routing
+	routing    map[addresses.Mover]*routing
 
 	// Only the goroutine of Run uses these.
 	known   stored
 	fresh   bool      // known was read or written in this pass
 	readAt  time.Time // last read of the stored ledger
 	health  health
-	routers map[string]Routing
+	routers map[addresses.Mover]Routing
 	damaged string // last reported error of a damaged ledger
 	// balanceAt is the earliest time of the next balancing move.
 	balanceAt  time.Time
@@ -75,7 +75,7 @@ func New(cfg Config) (*Controller, error) {
 			workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, lastRetry),
 			workqueue.TypedRateLimitingQueueConfig[string]{Name: Name},
 		),
-		routing: make(map[string]*routing),
+		routing: make(map[addresses.Mover]*routing),
 	}
 	for _, p := range cfg.Pools {
 		r, routed := cfg.Routers[p.Mover]
@@ -84,7 +84,7 @@ func New(cfg Config) (*Controller, error) {
 			c.routing[p.Mover] = newRouting(p.Mover, r, m, c.announceRouting, func() {
 				c.queue.Add(onePass)
 			})
-		case !routed && p.Mover != MoverLayer2 && p.Mover != MoverBGP:
+		case !routed && p.Mover != addresses.Layer2 && p.Mover != addresses.BGP:
 			return nil, fmt.Errorf("pool %s: nothing moves addresses by %q", p.Name, p.Mover)
 		}
 		if p.Namespaces != nil {

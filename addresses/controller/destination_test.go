@@ -8,6 +8,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/underlay-ccm/underlay/addresses"
 )
 
 // led runs a test with three nodes and one Service with an address that a provider routes.
@@ -36,7 +38,7 @@ func (w *world) lead(p *provider) {
 	w.start(func(c *Config) {
 		c.Pools = []Pool{poolNamed("failover", "192.0.2.1")}
 		c.Pools[0].Mover = "failover"
-		c.Routers = map[string]Routing{"failover": {Router: p, Scarce: true}}
+		c.Routers = map[addresses.Mover]Routing{"failover": {Router: p, Scarce: true}}
 	})
 }
 
@@ -128,7 +130,7 @@ func TestNoScarceMoveForTheBalance(t *testing.T) {
 			w.start(func(c *Config) {
 				c.Pools = []Pool{poolNamed("failover", "192.0.2.1-192.0.2.4")}
 				c.Pools[0].Mover = "failover"
-				c.Routers = map[string]Routing{"failover": {Router: p, Scarce: scarce}}
+				c.Routers = map[addresses.Mover]Routing{"failover": {Router: p, Scarce: scarce}}
 			})
 			for _, name := range []string{"one", "two", "three", "four"} {
 				w.service(name)

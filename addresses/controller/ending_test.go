@@ -92,7 +92,7 @@ func TestNoMoveToANodeThatIsNoBetter(t *testing.T) {
 				}
 			}
 			f.health.learn(&f)
-			may := f.eligible(e, Pool{Mover: MoverLayer2}, s)
+			may := f.eligible(e, Pool{Mover: addresses.Layer2}, s)
 			before := e
 			l := ledgerOf(t, e)
 			placed, moves := l.Place(map[netip.Addr]addresses.Eligible{e.Address: may})
@@ -135,7 +135,7 @@ func TestARecoveringNodeWithAReadyPodBeforeTerminatingEndpoints(t *testing.T) {
 		{[]string{"a", "-b", "c"}, "c"},
 	} {
 		s := servingOf([]*discoveryv1.EndpointSlice{sliceOf("one", c.endpoints...)}, addresses.IPv4)
-		may := f.eligible(e, Pool{Mover: MoverLayer2}, s)
+		may := f.eligible(e, Pool{Mover: addresses.Layer2}, s)
 		placed, _ := ledgerOf(t, e).Place(map[netip.Addr]addresses.Eligible{e.Address: may})
 		if now, _ := placed.Entry(e.Address); !strings.Contains(c.want, now.Holder) {
 			t.Errorf("endpoints on %v: %q holds it, want %s", c.endpoints, now.Holder, c.want)

@@ -82,11 +82,13 @@ func counted[T any](all []T) []T { return all[:min(len(all), kube.MostReported)]
 type fleet struct {
 	members []member // sorted by name
 	health  health
-	routers map[string]Routing
+	routers map[addresses.Mover]Routing
 	now     time.Time
 }
 
-func newFleet(nodes []*corev1.Node, h health, routers map[string]Routing, now time.Time) fleet {
+func newFleet(
+	nodes []*corev1.Node, h health, routers map[addresses.Mover]Routing, now time.Time,
+) fleet {
 	f := fleet{health: h, routers: routers, now: now}
 	for _, n := range nodes {
 		f.members = append(f.members, memberOf(n))
@@ -148,7 +150,7 @@ func (f fleet) member(name string) (member, bool) {
 // applies to nodes to which a provider refuses to route the address. Recently unresponsive nodes
 // keep their addresses.
 func (f fleet) eligible(e addresses.Entry, p Pool, serving serving) addresses.Eligible {
-	may := addresses.Eligible{Together: p.Mover == MoverBGP}
+	may := addresses.Eligible{Together: p.Mover == addresses.BGP}
 	for _, m := range f.members {
 		nodes := &may.Nodes
 		switch why := f.ineligibleReason(m, e, p, serving); {
@@ -173,7 +175,7 @@ func (f fleet) eligible(e addresses.Entry, p Pool, serving serving) addresses.El
 // ineligibleReason returns the reason why a node may not hold an address, or "".
 func (f fleet) ineligibleReason(m member, e addresses.Entry, p Pool, serving serving) string {
 	routing, routed := f.routers[p.Mover]
-	replies := p.Mover == MoverLayer2 || routing.Answering
+	replies := p.Mover == addresses.Layer2 || routing.Answering
 	switch {
 	case m.ineligible != "":
 		return m.ineligible
@@ -183,7 +185,7 @@ func (f fleet) ineligibleReason(m member, e addresses.Entry, p Pool, serving ser
 		return whyProvider
 	case e.Local() && !serving.on(m):
 		return whyEndpoints
-	case p.Mover == MoverLayer2 && !m.report.OnSegment(e.Address),
+	case p.Mover == addresses.Layer2 && !m.report.OnSegment(e.Address),
 		f.health.refused(m.name, e.Address, p.Mover):
 		return whyRefused
 	case f.silent(m, e, p, serving, false):
@@ -199,7 +201,7 @@ func (f fleet) ports(m member, e addresses.Entry, p Pool, serving serving) []int
 	if serving[m.name] != endingEndpoint {
 		ports = append(ports, e.Check())
 	}
-	if p.Mover == MoverLayer2 || f.routers[p.Mover].Answering {
+	if p.Mover == addresses.Layer2 || f.routers[p.Mover].Answering {
 		ports = append(ports, addresses.AgentPort)
 	}
 	return ports

@@ -145,10 +145,10 @@ func (n *nodeHealth) unrouted(address netip.Addr) bool {
 
 // refused reports whether a node should not get an address because of a refusal. NoRouter does not
 // count if all nodes announce the address: it does no harm, and the next session needs it.
-func (h health) refused(node string, address netip.Addr, mover string) bool {
+func (h health) refused(node string, address netip.Addr, mover addresses.Mover) bool {
 	r, is := h[node].refusals[address]
 	switch {
-	case !is, mover == MoverBGP && r.reason == addresses.NoRouter:
+	case !is, mover == addresses.BGP && r.reason == addresses.NoRouter:
 		return false
 	case r.reason != addresses.InUse && r.reason != notRouted:
 		return true

@@ -269,7 +269,7 @@ func TestNodesAnnounceTogether(t *testing.T) {
 		for _, name := range []string{"a", "b", "c"} {
 			w.node(name)
 		}
-		w.start(func(c *Config) { c.Pools[0].Mover = MoverBGP })
+		w.start(func(c *Config) { c.Pools[0].Mover = addresses.BGP })
 		w.service("one")
 		w.settle()
 		if w.holder("one") != "a b c " {

@@ -51,7 +51,7 @@ func TestARefusedRequestIsNotRepeatedForOtherNodes(t *testing.T) {
 					leads: map[netip.Addr]string{}, flying: map[netip.Addr]bool{},
 					fails: map[string]error{a1: cause},
 				}
-				r, stop := runRouting(t, p, func(string, netip.Addr, destination, error) {})
+				r, stop := runRouting(t, p, func(addresses.Mover, netip.Addr, destination, error) {})
 				for i := range 40 {
 					serving := map[string]bool{"x": true, fmt.Sprint("y", i): true}
 					r.set(map[netip.Addr]destination{netip.MustParseAddr(a1): {providerID: "x", node: "x", serving: serving}})
@@ -74,7 +74,7 @@ func TestFormerHoldersThatMayHaveTheRoute(t *testing.T) {
 			leads: map[netip.Addr]string{}, flying: map[netip.Addr]bool{},
 			fails: map[string]error{a1: errToken},
 		}
-		r, stop := runRouting(t, p, func(string, netip.Addr, destination, error) {})
+		r, stop := runRouting(t, p, func(addresses.Mover, netip.Addr, destination, error) {})
 		move := func(to string, former ...string) {
 			r.set(map[netip.Addr]destination{
 				netip.MustParseAddr(a1): {providerID: to, node: to, former: former},
@@ -237,7 +237,7 @@ func TestARefusedAddressDoesNotKeepOthersFromBalance(t *testing.T) {
 		w.start(func(c *Config) {
 			c.Pools = []Pool{poolNamed("failover", "192.0.2.1"), poolNamed("segment", "192.0.2.2-192.0.2.9")}
 			c.Pools[0].Mover = "failover"
-			c.Routers = map[string]Routing{"failover": {Router: p, Scarce: true}}
+			c.Routers = map[addresses.Mover]Routing{"failover": {Router: p, Scarce: true}}
 		})
 		for i := range 9 {
 			w.service(fmt.Sprint("service", i))
@@ -279,7 +279,7 @@ func TestNoBalanceWhileTheProviderRefuses(t *testing.T) {
 				w.start(func(c *Config) {
 					c.Pools = []Pool{poolNamed("floating", "192.0.2.1-192.0.2.4")}
 					c.Pools[0].Mover = "floating"
-					c.Routers = map[string]Routing{"floating": {Router: p}}
+					c.Routers = map[addresses.Mover]Routing{"floating": {Router: p}}
 				})
 				for _, name := range []string{"one", "two", "three", "four"} {
 					w.service(name)

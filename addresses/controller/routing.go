@@ -63,10 +63,10 @@ const routeWorkers = 16
 // addresses of a failed node move concurrently, but requests for one address never overlap. An API
 // may take a minute for a change that a node makes at once.
 type routing struct {
-	mover string
+	mover addresses.Mover
 	Routing
 	metrics  *controllerMetrics
-	announce func(mover string, address netip.Addr, d destination, err error)
+	announce func(mover addresses.Mover, address netip.Addr, d destination, err error)
 	changed  func()                                           // on new outcomes
 	queue    workqueue.TypedRateLimitingInterface[netip.Addr] // the zero Addr triggers list
 	settled  time.Time
@@ -91,8 +91,8 @@ type failure struct {
 }
 
 func newRouting(
-	mover string, r Routing, m *controllerMetrics,
-	announce func(string, netip.Addr, destination, error), changed func(),
+	mover addresses.Mover, r Routing, m *controllerMetrics,
+	announce func(addresses.Mover, netip.Addr, destination, error), changed func(),
 ) *routing {
 	retries := workqueue.NewTypedItemExponentialFailureRateLimiter[netip.Addr](firstRouteRetry,
 		lastRouteRetry)
@@ -216,7 +216,7 @@ func (r *routing) list(ctx context.Context) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.known = err == nil; !r.known {
-		r.metrics.unrouted.WithLabelValues(r.mover).Inc()
+		r.metrics.unrouted.WithLabelValues(string(r.mover)).Inc()
 		klog.FromContext(ctx).Error(err, "Where addresses lead is not known, will retry", "mover",
 			r.mover)
 		r.queue.AddRateLimited(netip.Addr{})
@@ -305,7 +305,7 @@ func (r *routing) arrived(address netip.Addr, to destination) {
 func (r *routing) failed(
 	ctx context.Context, address netip.Addr, d destination, from string, err error,
 ) {
-	r.metrics.unrouted.WithLabelValues(r.mover).Inc()
+	r.metrics.unrouted.WithLabelValues(string(r.mover)).Inc()
 	klog.FromContext(ctx).Error(err, "An address was not led to its node, will retry",
 		"address", address, "node", d.node, "mover", r.mover)
 	f := failure{from: from, reported: d.node + ": " + err.Error()}
@@ -351,7 +351,9 @@ func (r *routing) steady() func(netip.Addr) bool {
 	return func(address netip.Addr) bool { return steady && !pending[address] }
 }
 
-func (c *Controller) announceRouting(mover string, address netip.Addr, d destination, err error) {
+func (c *Controller) announceRouting(
+	mover addresses.Mover, address netip.Addr, d destination, err error,
+) {
 	for _, svc := range d.services {
 		c.recorder.Eventf(svc, corev1.EventTypeWarning, reasonRouting,
 			"%s: %s was not led to node %s, will retry: %s",

@@ -93,7 +93,7 @@ func (p *provider) reported() (request int, moves string) {
 
 // runRouting runs the routing of a mover until stop is called, which waits for its end.
 func runRouting(
-	t *testing.T, p *provider, announce func(string, netip.Addr, destination, error),
+	t *testing.T, p *provider, announce func(addresses.Mover, netip.Addr, destination, error),
 ) (r *routing, stop func()) {
 	t.Helper()
 	m, err := newMetrics(metrics.NewKubeRegistry())
@@ -117,7 +117,7 @@ func routed(
 			takes: time.Minute,
 		}
 		var events []string
-		r, stop := runRouting(t, p, func(_ string, a netip.Addr, d destination, err error) {
+		r, stop := runRouting(t, p, func(_ addresses.Mover, a netip.Addr, d destination, err error) {
 			events = append(events, fmt.Sprintf("%s>%s: %v", a, d.node, err))
 		})
 		test(p, func(to map[string]string) {

@@ -89,7 +89,7 @@ func TestANodeThatNobodyWatches(t *testing.T) {
 		w.node("gone-long-ago", without, turned(corev1.ConditionUnknown))
 		w.start(func(c *Config) {
 			c.Pools[0].Mover = "failover"
-			c.Routers = map[string]Routing{"failover": {Router: nowhere{}}}
+			c.Routers = map[addresses.Mover]Routing{"failover": {Router: nowhere{}}}
 		})
 		w.service("one")
 		w.settle()

@@ -107,7 +107,7 @@ func inWorld(t *testing.T, test func(w *world)) {
 }
 
 func poolNamed(name string, ranges ...string) Pool {
-	p := Pool{Mover: MoverLayer2}
+	p := Pool{Mover: addresses.Layer2}
 	p.Name = name
 	for _, text := range ranges {
 		r, err := addresses.ParseRange(text)

@@ -69,8 +69,8 @@ func (o *options) heldPath() string { return filepath.Join(o.stateDir, addressag
 func movers(
 	a config.Addresses, self string, network *kernel.Kernel, friends *addressagent.Friends,
 ) (all []addressagent.Mover) {
-	for _, kind := range []config.Mover{
-		config.Layer2, config.BGPMover, config.FloatingIP, config.Failover,
+	for _, kind := range []addresses.Mover{
+		addresses.Layer2, addresses.BGP, addresses.FloatingIP, addresses.Failover,
 	} {
 		var pools []addresses.Pool
 		for _, p := range a.Pools {
@@ -78,17 +78,17 @@ func movers(
 				pools = append(pools, p.Pool)
 			}
 		}
-		if len(pools) == 0 && (kind != config.BGPMover || !a.BGP.PodCIDRs) {
+		if len(pools) == 0 && (kind != addresses.BGP || !a.BGP.PodCIDRs) {
 			continue
 		}
 		m := addressagent.Mover{
-			Name: string(kind), Pools: pools, Together: kind == config.BGPMover, Routed: routed(kind),
+			Name: string(kind), Pools: pools, Together: kind == addresses.BGP, Routed: routed(kind),
 		}
 		switch kind {
-		case config.Layer2, config.FloatingIP:
+		case addresses.Layer2, addresses.FloatingIP:
 			responder := layer2.New(socket.Open, friends.Friend)
-			m.Announcer = newSegment(responder, network, kind == config.FloatingIP)
-		case config.BGPMover:
+			m.Announcer = newSegment(responder, network, kind == addresses.FloatingIP)
+		case addresses.BGP:
 			m.Announcer = newRouters(self, a.BGP)
 		default: // Robot routes it to an address of the machine
 			m.Announcer = &addressagent.Passive{}
@@ -99,7 +99,9 @@ func movers(
 }
 
 // routed reports whether a provider routes packets for the address to its node.
-func routed(kind config.Mover) bool { return kind == config.FloatingIP || kind == config.Failover }
+func routed(kind addresses.Mover) bool {
+	return kind == addresses.FloatingIP || kind == addresses.Failover
+}
 
 // led returns the pools with addresses that a provider routes to nodes.
 func led(a config.Addresses) (pools []addresses.Pool) {

@@ -72,8 +72,8 @@ func TestSegmentLinks(t *testing.T) {
 // provider routes may be routed to any node.
 func TestMoversOfPools(t *testing.T) {
 	var a config.Addresses
-	for _, kind := range []config.Mover{
-		config.Failover, config.FloatingIP, config.BGPMover, config.Layer2,
+	for _, kind := range []addresses.Mover{
+		addresses.Failover, addresses.FloatingIP, addresses.BGP, addresses.Layer2,
 	} {
 		a.Pools = append(a.Pools, config.AddressPool{
 			Pool: addresses.Pool{Name: string(kind)}, Mover: kind,

@@ -16,6 +16,7 @@ import (
 
 	"github.com/underlay-ccm/underlay/internal/config"
 	"github.com/underlay-ccm/underlay/internal/secret"
+	"github.com/underlay-ccm/underlay/routes"
 	"github.com/underlay-ccm/underlay/routes/agent"
 	"github.com/underlay-ccm/underlay/routes/wireguard"
 )
@@ -144,9 +145,7 @@ func (o *options) settle() (settings, error) {
 	for _, m := range loaded.Inventory {
 		s.Inventory = append(s.Inventory, m.Addresses...)
 	}
-	s.Modes = agent.Modes{
-		IPv4: agent.Mode(loaded.Families.IPv4), IPv6: agent.Mode(loaded.Families.IPv6),
-	}
+	s.Modes = loaded.Families
 	for _, p := range loaded.IPAM.Pools {
 		if !p.Own {
 			s.Pools = append(s.Pools, p.Prefix)
@@ -162,7 +161,7 @@ func (o *options) settle() (settings, error) {
 			loaded.WireGuard.PresharedKeyFile, err))
 	}
 	if loaded.WireGuard.Mode == config.WireGuardAlways {
-		s.Tunnels.Phase = agent.Phase(loaded.WireGuard.Phase)
+		s.Tunnels.Phase = loaded.WireGuard.Phase
 	}
 	if api != nil {
 		if addr, known := config.ServerAddress(api.Host); known {
@@ -171,7 +170,7 @@ func (o *options) settle() (settings, error) {
 	}
 	s.PodRanges = agent.PodRanges(s.Pools, loaded.IPAM.Exclude)
 	// Without pools, the destinations of routes to the gateway are unknown.
-	if s.Modes.Any(agent.ByCloud) && len(s.Pools) == 0 {
+	if s.Modes.Any(routes.ByCloud) && len(s.Pools) == 0 {
 		wrong = append(wrong, errors.New("--cluster-cidr: no pods' range is given; give the flag that the cloud controller manager has, or pools in the file"))
 	}
 	if err := errors.Join(wrong...); err != nil {

@@ -25,6 +25,7 @@ import (
 	"github.com/underlay-ccm/underlay/internal/cni"
 	"github.com/underlay-ccm/underlay/internal/directory/directorytest"
 	"github.com/underlay-ccm/underlay/internal/kube"
+	"github.com/underlay-ccm/underlay/routes"
 	"github.com/underlay-ccm/underlay/routes/agent"
 	"github.com/underlay-ccm/underlay/routes/kernel/kerneltest"
 )
@@ -62,7 +63,7 @@ func runsOn(t *testing.T, o *options) *fake.Clientset {
 		Recorder: record.NewFakeRecorder(100),
 		Registry: metrics.NewKubeRegistry(),
 		Settings: agent.Settings{
-			Self: "self", Modes: agent.Modes{IPv4: agent.ByNodes, IPv6: agent.ByNodes}, Pools: pools, PodRanges: pools,
+			Self: "self", Modes: routes.Modes{IPv4: routes.ByNodes, IPv6: routes.ByNodes}, Pools: pools, PodRanges: pools,
 		},
 		Before: edges(m.before), After: edges(m.after), Period: time.Second,
 	})

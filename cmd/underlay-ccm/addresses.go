@@ -47,7 +47,7 @@ func addressPools(a config.Addresses) []addresscontroller.Pool {
 	var pools []addresscontroller.Pool
 	for _, p := range a.Pools {
 		pools = append(pools, addresscontroller.Pool{
-			Pool: p.Pool, Namespaces: p.Namespaces, Mover: string(p.Mover),
+			Pool: p.Pool, Namespaces: p.Namespaces, Mover: p.Mover,
 		})
 	}
 	return pools

@@ -62,7 +62,7 @@ func pool(t *testing.T, text string) config.AddressPool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return config.AddressPool{Pool: addresses.Pool{Name: "segment", Ranges: []addresses.Range{r}}, Mover: config.Layer2}
+	return config.AddressPool{Pool: addresses.Pool{Name: "segment", Ranges: []addresses.Range{r}}, Mover: addresses.Layer2}
 }
 
 // storedLedger has one address, of the Service shop/web.

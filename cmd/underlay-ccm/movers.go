@@ -18,29 +18,29 @@ import (
 // addressRouters returns the movers that use an API and that pools name.
 func (m *manager) addressRouters(
 	nodes corelisters.NodeLister,
-) map[string]addresscontroller.Routing {
-	routers := make(map[string]addresscontroller.Routing)
-	if ranges := rangesOf(m.config.Addresses, config.FloatingIP); len(ranges) > 0 {
+) map[addresses.Mover]addresscontroller.Routing {
+	routers := make(map[addresses.Mover]addresscontroller.Routing)
+	if ranges := rangesOf(m.config.Addresses, addresses.FloatingIP); len(ranges) > 0 {
 		router := m.client.FloatingIPs(hetzner.FloatingIPOptions{
 			Cluster: m.config.ClusterName, Ranges: ranges, Nodes: machines(nodes, kube.ParseProviderID),
 		})
-		routers[string(config.FloatingIP)] = addresscontroller.Routing{
+		routers[addresses.FloatingIP] = addresscontroller.Routing{
 			Router: router, Serves: serves(kube.ParseProviderID), Answering: true,
 		}
 	}
-	if ranges := rangesOf(m.config.Addresses, config.Failover); len(ranges) > 0 {
+	if ranges := rangesOf(m.config.Addresses, addresses.Failover); len(ranges) > 0 {
 		router := robot.NewFailovers(robot.FailoverOptions{
 			Client: m.robot, Servers: m.account, Ranges: ranges,
 			Nodes: machines(nodes, kube.ParseDedicatedID),
 		})
-		routers[string(config.Failover)] = addresscontroller.Routing{
+		routers[addresses.Failover] = addresscontroller.Routing{
 			Router: router, Serves: serves(kube.ParseDedicatedID), Scarce: true,
 		}
 	}
 	return routers
 }
 
-func rangesOf(a config.Addresses, mover config.Mover) (ranges []addresses.Range) {
+func rangesOf(a config.Addresses, mover addresses.Mover) (ranges []addresses.Range) {
 	for _, p := range a.Pools {
 		if p.Mover == mover {
 			ranges = append(ranges, p.Ranges...)

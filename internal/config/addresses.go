@@ -24,24 +24,12 @@ type Addresses struct {
 // Enabled reports whether there is a pool for Services.
 func (a Addresses) Enabled() bool { return len(a.Pools) > 0 }
 
-// Mover is the mechanism that directs traffic for an address to the node that holds it.
-type Mover string
-
-const (
-	// Layer2: the node's agent answers ARP requests and neighbor solicitations.
-	Layer2 Mover = "layer2"
-	// BGPMover: the agents announce the address to routers. Implies BGP.ASN and BGP.Peers.
-	BGPMover Mover = "bgp"
-	// FloatingIP: the cloud routes the address to a server. Implies the provider Hcloud.
-	FloatingIP Mover = "floating-ip"
-	// Failover: Robot routes the address to a dedicated server. Implies that Robot is Enabled.
-	Failover Mover = "failover"
-)
-
 // AddressPool is a pool of addresses for Services.
 type AddressPool struct {
 	addresses.Pool
-	Mover Mover
+	// Mover implies BGP.ASN and BGP.Peers if it is BGP, the provider Hcloud if it is FloatingIP, and
+	// that Robot is Enabled if it is Failover.
+	Mover addresses.Mover
 	// Namespaces selects the namespaces whose Services may use the pool; nil selects all.
 	Namespaces labels.Selector
 	// Field is the setting that holds the ranges, such as addresses.pools[1].ranges.
@@ -115,19 +103,19 @@ func (l *loader) classlessAddresses() bool {
 }
 
 // movable checks that the prerequisites of a pool's mover are configured.
-func (l *loader) movable(field string, mover Mover) {
+func (l *loader) movable(field string, mover addresses.Mover) {
 	cloudless := l.Provider == Metal
 	wrong := func(problem, remedy string) { l.complain(field, string(mover), problem, remedy) }
 	switch {
-	case mover == FloatingIP && cloudless:
+	case mover == addresses.FloatingIP && cloudless:
 		wrong(noCloud, "use layer2 or bgp, or set provider: hcloud")
-	case mover == Failover && !l.Robot.Enabled && (cloudless || !l.onNode):
+	case mover == addresses.Failover && !l.Robot.Enabled && (cloudless || !l.onNode):
 		wrong("takes the Robot web service, which is not switched on, or not used with provider: metal",
 			"give robot.userFile and robot.passwordFile with provider: hcloud, or use another mover")
-	case mover == BGPMover && len(l.Addresses.BGP.Peers) == 0 && !l.isWrong(bgpPeersKey):
+	case mover == addresses.BGP && len(l.Addresses.BGP.Peers) == 0 && !l.isWrong(bgpPeersKey):
 		wrong("takes routers to announce the addresses to, and there are none",
 			"give them in "+bgpPeersKey+", or use another mover")
-	case mover == Layer2 && !cloudless:
+	case mover == addresses.Layer2 && !cloudless:
 		l.warn(field, "layer2 works between machines of one segment, such as dedicated servers "+
 			"in a vSwitch: the cloud's own networks have no such segments, "+
 			"and cloud servers hold none of these addresses")
@@ -169,7 +157,7 @@ func (l *loader) onePerNet() {
 	taken := map[netip.Prefix]bool{}
 	for _, p := range l.Addresses.Pools {
 		for _, one := range p.Ranges {
-			if p.Mover != FloatingIP && p.Mover != Failover || one.First.Is4() {
+			if p.Mover != addresses.FloatingIP && p.Mover != addresses.Failover || one.First.Is4() {
 				continue
 			}
 			net := netip.PrefixFrom(one.First, 64).Masked()
@@ -201,7 +189,7 @@ func (l *loader) bgp() {
 				"remove it, or multihop")
 		}
 	}
-	announced := func(p AddressPool) bool { return p.Mover == BGPMover }
+	announced := func(p AddressPool) bool { return p.Mover == addresses.BGP }
 	for _, f := range []addresses.Family{addresses.IPv4, addresses.IPv6} {
 		pooled := slices.ContainsFunc(l.Addresses.Pools, func(p AddressPool) bool {
 			return announced(p) && p.Size(f) > 0

@@ -29,10 +29,10 @@ func TestAddresses(t *testing.T) {
 		t.Fatalf("got %+v", got)
 	}
 	segment, routed := got.Pools[0], got.Pools[1]
-	if text := fmt.Sprint(segment.Ranges); text != "[192.0.2.16-192.0.2.31 2001:db8:1::100-2001:db8:1::10f]" || segment.Mover != Layer2 || segment.OnRequest || segment.Namespaces != nil {
+	if text := fmt.Sprint(segment.Ranges); text != "[192.0.2.16-192.0.2.31 2001:db8:1::100-2001:db8:1::10f]" || segment.Mover != addresses.Layer2 || segment.OnRequest || segment.Namespaces != nil {
 		t.Errorf("got %+v", segment)
 	}
-	if routed.Mover != BGPMover || !routed.OnRequest || routed.Namespaces.String() != "team=web" || routed.Field != "addresses.pools[1].ranges" {
+	if routed.Mover != addresses.BGP || !routed.OnRequest || routed.Namespaces.String() != "team=web" || routed.Field != "addresses.pools[1].ranges" {
 		t.Errorf("got %+v", routed)
 	}
 	if b := got.BGP; b.ASN != 64512 || len(b.Peers) != 1 || b.Peers[0].Port != 179 ||
@@ -198,9 +198,9 @@ func checkAddressPromises(t *testing.T, c Config) {
 	for _, p := range a.Pools {
 		plain = append(plain, p.Pool)
 		switch {
-		case p.Mover == BGPMover && (a.BGP.ASN == 0 || len(a.BGP.Peers) == 0),
-			p.Mover == FloatingIP && c.Provider != Hcloud,
-			p.Mover == Failover && !c.Robot.Enabled,
+		case p.Mover == addresses.BGP && (a.BGP.ASN == 0 || len(a.BGP.Peers) == 0),
+			p.Mover == addresses.FloatingIP && c.Provider != Hcloud,
+			p.Mover == addresses.Failover && !c.Robot.Enabled,
 			p.Mover == "", p.Name == "", len(p.Ranges) == 0:
 			t.Errorf("pool %+v", p)
 		}

@@ -7,25 +7,26 @@ import (
 	"testing"
 
 	"github.com/underlay-ccm/underlay/internal/config"
+	"github.com/underlay-ccm/underlay/routes"
 )
 
 func TestLoadAgent(t *testing.T) {
 	const head = "apiVersion: underlay.dev/v1alpha1\nkind: CloudConfig\n"
 	for _, c := range []struct {
 		name, file, clusterCIDR string
-		ipv4, ipv6              config.Routing
+		ipv4, ipv6              routes.Mode
 		pools                   string
 		wrong                   string // in the error; empty: none
 	}{
 		{
 			"the controller manager's file, its token out of reach",
 			head + "network: cluster\ntokenFile: /run/secrets/hcloud/token\npools: [{name: a, cidr: 10.244.0.0/16}, {name: b, source: node}]\n",
-			"", config.RoutedByCloud, config.RoutedNatively, "10.244.0.0/16", "",
+			"", routes.ByCloud, routes.Natively, "10.244.0.0/16", "",
 		},
-		{"the network stands in the manager's environment", head, "10.244.0.0/16", config.RoutedByCloud, config.Unrouted, "10.244.0.0/16", ""},
-		{"kernel routes", head + "families: {ipv4: node, ipv6: node}\n", "10.244.0.0/16,fd01::/48", config.RoutedByNodes, config.RoutedByNodes, "10.244.0.0/16 fd01::/48", ""},
-		{"no pools", head + "families: {ipv4: node}\n", "", config.RoutedByNodes, config.Unrouted, "", ""},
-		{"no file", "", "10.244.0.0/16", config.RoutedByCloud, config.Unrouted, "10.244.0.0/16", ""},
+		{"the network stands in the manager's environment", head, "10.244.0.0/16", routes.ByCloud, routes.Unrouted, "10.244.0.0/16", ""},
+		{"kernel routes", head + "families: {ipv4: node, ipv6: node}\n", "10.244.0.0/16,fd01::/48", routes.ByNodes, routes.ByNodes, "10.244.0.0/16 fd01::/48", ""},
+		{"no pools", head + "families: {ipv4: node}\n", "", routes.ByNodes, routes.Unrouted, "", ""},
+		{"no file", "", "10.244.0.0/16", routes.ByCloud, routes.Unrouted, "10.244.0.0/16", ""},
 		{"a mistake elsewhere in the file", head + "families: {ipv4: node}\nroutes: {limit: -1}\n", "", "", "", "", "routes.limit"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -55,7 +56,7 @@ func TestLoadAgent(t *testing.T) {
 					pools = append(pools, p.Prefix.String())
 				}
 			}
-			if node.Families != (config.Families{IPv4: c.ipv4, IPv6: c.ipv6}) || strings.Join(pools, " ") != c.pools {
+			if node.Families != (routes.Modes{IPv4: c.ipv4, IPv6: c.ipv6}) || strings.Join(pools, " ") != c.pools {
 				t.Errorf("got %+v, want %s, %s and pools %s", node, c.ipv4, c.ipv6, c.pools)
 			}
 		})

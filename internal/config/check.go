@@ -5,6 +5,8 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+
+	"github.com/underlay-ccm/underlay/routes"
 )
 
 // check checks the settings against each other.
@@ -54,11 +56,11 @@ func (l *loader) withoutCloud() {
 		}
 	}
 	const remedy = "write node, or remove the key"
-	if l.isSet(familyIPv4) && l.Families.IPv4 == RoutedByCloud {
-		l.complain(familyIPv4, string(RoutedByCloud), noCloud, remedy)
+	if l.isSet(familyIPv4) && l.Families.IPv4 == routes.ByCloud {
+		l.complain(familyIPv4, string(routes.ByCloud), noCloud, remedy)
 	}
-	if l.Families.IPv6 == RoutedNatively {
-		l.complain(familyIPv6, string(RoutedNatively), noCloud, remedy)
+	if l.Families.IPv6 == routes.Natively {
+		l.complain(familyIPv6, string(routes.Natively), noCloud, remedy)
 	}
 }
 

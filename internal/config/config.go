@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/underlay-ccm/underlay/lb"
+	"github.com/underlay-ccm/underlay/routes"
 )
 
 // Config is the complete, validated configuration.
@@ -23,12 +24,13 @@ type Config struct {
 	// InstancesAddressFamily selects the external addresses of a Node.
 	InstancesAddressFamily AddressFamily
 	IPAM                   IPAM
-	Families               Families
-	Routes                 Routes
-	WireGuard              WireGuard
-	LoadBalancers          LoadBalancers
-	VSwitch                VSwitch
-	Addresses              Addresses
+	// Families has IPv4 ByCloud, as Routes.Enabled implies, or ByNodes; IPv6 is not ByCloud.
+	Families      routes.Modes
+	Routes        Routes
+	WireGuard     WireGuard
+	LoadBalancers LoadBalancers
+	VSwitch       VSwitch
+	Addresses     Addresses
 	// Robot is not Enabled with Metal.
 	Robot Robot
 	// Inventory lists machines that are configured in advance. Each has a Number if and only if
@@ -155,24 +157,6 @@ func (v VSwitch) Gateway() netip.Addr {
 	return v.Subnet.Masked().Addr().Next()
 }
 
-// Routing is the mechanism that routes packets to the pods of another node.
-type Routing string
-
-const (
-	RoutedByCloud  Routing = "cloud"  // routes in the cloud's network
-	RoutedNatively Routing = "native" // the provider routes each server's own prefix
-	RoutedByNodes  Routing = "node"   // kernel routes on each node, by its agent
-	Unrouted       Routing = "none"   // not routed by Underlay
-)
-
-// Families configures the routing of each address family.
-type Families struct {
-	// IPv4 is RoutedByCloud or RoutedByNodes; Routes.Enabled implies RoutedByCloud.
-	IPv4 Routing
-	// IPv6 is RoutedNatively, RoutedByNodes or Unrouted.
-	IPv6 Routing
-}
-
 // Routes configures the routes in the cloud's network.
 type Routes struct {
 	// Enabled implies a Network and an IPv4 pool, and that IPv4 pools lie within RFC 1918.
@@ -194,20 +178,11 @@ const (
 	WireGuardAlways   WireGuardMode = "always"   // all nodes
 )
 
-// WireGuardPhase is a step from plain routes to tunnels between all nodes.
-type WireGuardPhase string
-
-const (
-	WireGuardAccept  WireGuardPhase = "accept"
-	WireGuardPrefer  WireGuardPhase = "prefer"
-	WireGuardRequire WireGuardPhase = "require"
-)
-
 // WireGuard configures tunnels between nodes.
 type WireGuard struct {
 	Mode WireGuardMode
 	// Phase applies to WireGuardAlways.
-	Phase WireGuardPhase
+	Phase routes.TunnelPhase
 	Port  int // UDP
 	// PresharedKeyFile is a path on the nodes, which the agents read; empty: no pre-shared key.
 	PresharedKeyFile string
@@ -221,7 +196,7 @@ func (w WireGuard) Enabled() bool { return w.Mode != NoWireGuard && w.Mode != ""
 
 // Required reports whether pods and nodes communicate through tunnels only.
 func (w WireGuard) Required() bool {
-	return w.Mode == WireGuardAlways && w.Phase == WireGuardRequire
+	return w.Mode == WireGuardAlways && w.Phase == routes.RequireTunnels
 }
 
 // LoadBalancers holds the defaults that a Service's annotations may override; Config has the

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/underlay-ccm/underlay/routes"
 )
 
 // FuzzLoad: nothing panics, nothing prints the token, an error is always Errors with a line for
@@ -109,7 +111,7 @@ func checkPromises(t *testing.T, c Config) {
 	if len(c.IPAM.Pools) == 0 && c.IPAM.Enabled || c.Routes.Enabled && !hasIPv4 {
 		t.Errorf("pools %v, IPAM %t, routes %t", c.IPAM.Pools, c.IPAM.Enabled, c.Routes.Enabled)
 	}
-	if c.Routes.Enabled && c.Families.IPv4 != RoutedByCloud || c.IPAM.Quarantine < time.Minute {
+	if c.Routes.Enabled && c.Families.IPv4 != routes.ByCloud || c.IPAM.Quarantine < time.Minute {
 		t.Errorf("families %v, routes %t, quarantine %v", c.Families, c.Routes.Enabled, c.IPAM.Quarantine)
 	}
 	if err := makesLedger(c); err != nil {

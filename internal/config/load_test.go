@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/underlay-ccm/underlay/lb"
+	"github.com/underlay-ccm/underlay/routes"
 )
 
 type (
@@ -113,11 +114,11 @@ func TestDefaults(t *testing.T) {
 			QPS:           100,
 		},
 		NetworkPolicy: true,
-		Families:      Families{IPv4: RoutedByCloud, IPv6: Unrouted},
+		Families:      routes.Modes{IPv4: routes.ByCloud, IPv6: routes.Unrouted},
 		Routes: Routes{
 			Enabled: true, Limit: 100, MaxDeletionsPercent: 25, ReconciliationPeriod: time.Minute,
 		},
-		WireGuard: WireGuard{Mode: NoWireGuard, Phase: WireGuardRequire, Port: 51820},
+		WireGuard: WireGuard{Mode: NoWireGuard, Phase: routes.RequireTunnels, Port: 51820},
 		LoadBalancers: LoadBalancers{
 			Enabled: true,
 			Defaults: lb.Defaults{
@@ -152,8 +153,8 @@ func TestEverySettingTakesEffect(t *testing.T) {
 		{"exclude", "", "[10.244.9.0/24]", "", []netip.Prefix{netip.MustParsePrefix("10.244.9.0/24")}, func(c Config) any { return c.IPAM.Exclude }},
 		{"quarantine", "", "90s", "", 90 * time.Second, func(c Config) any { return c.IPAM.Quarantine }},
 		{"loadBalancers.podTargetSources", "", "[2001:db8::/48]", "", []netip.Prefix{netip.MustParsePrefix("2001:db8::/48")}, balancers(func(b LoadBalancers) any { return b.PodTargetSources })},
-		{"families.ipv4", "", "node", "", RoutedByNodes, func(c Config) any { return c.Families.IPv4 }},
-		{"families.ipv6", "", "node", "", RoutedByNodes, func(c Config) any { return c.Families.IPv6 }},
+		{"families.ipv4", "", "node", "", routes.ByNodes, func(c Config) any { return c.Families.IPv4 }},
+		{"families.ipv6", "", "node", "", routes.ByNodes, func(c Config) any { return c.Families.IPv6 }},
 		{"ipamQPS", "", "7", "", 7, func(c Config) any { return c.IPAM.QPS }},
 		{"networkPolicy", "", "off", "", false, func(c Config) any { return c.NetworkPolicy }},
 		{"wireguardPresharedKeyFile", "", "/wg/key", "", "/wg/key", func(c Config) any { return c.WireGuard.PresharedKeyFile }},

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/underlay-ccm/underlay/routes"
 )
 
 // rented is a metal cluster: no token, no network, no variables.
@@ -22,7 +24,7 @@ func TestMetalNeedsNothing(t *testing.T) {
 		len(config.Inventory) > 0 {
 		t.Errorf("provider %s, routes %t, load balancers %t, inventory %v", config.Provider, config.Routes.Enabled, config.LoadBalancers.Enabled, config.Inventory)
 	}
-	if want := (Families{IPv4: RoutedByNodes, IPv6: RoutedByNodes}); config.Families != want {
+	if want := (routes.Modes{IPv4: routes.ByNodes, IPv6: routes.ByNodes}); config.Families != want {
 		t.Errorf("families %+v, want %+v", config.Families, want)
 	}
 	if !config.IPAM.Enabled || len(config.IPAM.Pools) != 2 {
@@ -33,11 +35,11 @@ func TestMetalNeedsNothing(t *testing.T) {
 		s := rented("")
 		s.flags = ipv4Only(func(f Flags) { f["--cluster-cidr"] = prefix })
 		config, warnings, err := load(t, s)
-		if err != nil || len(warnings) > 0 || config.Families.IPv6 != Unrouted {
+		if err != nil || len(warnings) > 0 || config.Families.IPv6 != routes.Unrouted {
 			t.Errorf("pods in %s: %v, warnings %v, families %v", prefix, err, warnings, config.Families)
 		}
 	}
-	if config, _, err := load(t, rented("families: {ipv4: node, ipv6: none}\n")); err != nil || config.Families.IPv6 != Unrouted {
+	if config, _, err := load(t, rented("families: {ipv4: node, ipv6: none}\n")); err != nil || config.Families.IPv6 != routes.Unrouted {
 		t.Errorf("IPv6 that somebody else routes: %v, %v", config.Families, err)
 	}
 }
@@ -45,7 +47,7 @@ func TestMetalNeedsNothing(t *testing.T) {
 func TestTheAgentReadsMetalToo(t *testing.T) {
 	files := fakeFiles{"/config": head + "provider: metal\ninventory: [{name: a}]\n"}
 	node, err := LoadAgent("/config", "10.244.0.0/16,fd00:10:244::/56", files.read)
-	if want := (Families{IPv4: RoutedByNodes, IPv6: RoutedByNodes}); err != nil ||
+	if want := (routes.Modes{IPv4: routes.ByNodes, IPv6: routes.ByNodes}); err != nil ||
 		node.Families != want {
 		t.Errorf("families %v, %v, want %v", node.Families, err, want)
 	}
@@ -117,8 +119,8 @@ func TestMetalIgnoresTheCloudsVariables(t *testing.T) {
 // checkMetalPromises checks a Config without a cloud against the comments of its type.
 func checkMetalPromises(t *testing.T, c Config) {
 	t.Helper()
-	if c.Routes.Enabled || c.LoadBalancers.Enabled || c.Families.IPv4 != RoutedByNodes ||
-		c.Families.IPv6 == RoutedNatively {
+	if c.Routes.Enabled || c.LoadBalancers.Enabled || c.Families.IPv4 != routes.ByNodes ||
+		c.Families.IPv6 == routes.Natively {
 		t.Errorf("routes %t, load balancers %t, families %v without a cloud", c.Routes.Enabled, c.LoadBalancers.Enabled, c.Families)
 	}
 	if slices.ContainsFunc(c.IPAM.Pools, func(p Pool) bool { return p.Own }) {

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/underlay-ccm/underlay/routes"
 )
 
 // first is a pool equal to --cluster-cidr of ipv4Only.
@@ -106,7 +108,8 @@ func TestPoolsOfTheFile(t *testing.T) {
 	if got := fields(warnings); got != "pools[2].cidr" {
 		t.Errorf("warnings %v, want one: nothing routes pool big", warnings)
 	}
-	if !config.Routes.Enabled || config.Families != (Families{RoutedByCloud, Unrouted}) {
+	routing := routes.Modes{IPv4: routes.ByCloud, IPv6: routes.Unrouted}
+	if !config.Routes.Enabled || config.Families != routing {
 		t.Errorf("routes %t, families %v", config.Routes.Enabled, config.Families)
 	}
 }
@@ -177,7 +180,7 @@ func TestPoolWarnings(t *testing.T) {
 			if got := fields(warnings); got != c.want {
 				t.Errorf("warnings %v\nare about %q, want %q", warnings, got, c.want)
 			}
-			if config.Families.IPv4 == RoutedByNodes && config.Routes.Enabled {
+			if config.Families.IPv4 == routes.ByNodes && config.Routes.Enabled {
 				t.Error("routes in the cloud, though the nodes were to have them")
 			}
 		})

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+
+	"github.com/underlay-ccm/underlay/routes"
 )
 
 const (
@@ -27,7 +29,7 @@ var private = []netip.Prefix{
 }
 
 // families returns the routing of each family, and warns if a family is not routed.
-func (l *loader) families() Families {
+func (l *loader) families() routes.Modes {
 	families := l.Families
 	var own bool
 	var carved []Pool // IPv6 pools that no provider routes
@@ -38,31 +40,31 @@ func (l *loader) families() Families {
 		}
 	}
 	if l.Provider == Metal { // the nodes route, unless the file disables it
-		byDefault := Unrouted
+		byDefault := routes.Unrouted
 		if len(carved) > 0 {
-			byDefault = RoutedByNodes
+			byDefault = routes.ByNodes
 		}
-		return Families{IPv4: RoutedByNodes, IPv6: cmp.Or(families.IPv6, byDefault)}
+		return routes.Modes{IPv4: routes.ByNodes, IPv6: cmp.Or(families.IPv6, byDefault)}
 	}
 	off := !l.routesFlag || !l.routesVariable
-	if l.isSet(familyIPv4) && families.IPv4 == RoutedByCloud && off {
+	if l.isSet(familyIPv4) && families.IPv4 == routes.ByCloud && off {
 		l.warn(familyIPv4, "cloud has no effect: --configure-cloud-routes or "+
 			"HCLOUD_NETWORK_ROUTES_ENABLED switches routes in the cloud off")
 	}
-	if families.IPv6 == RoutedNatively && !own {
+	if families.IPv6 == routes.Natively && !own {
 		l.warn(familyIPv6, "native has no effect: no pool has source: node, "+
 			"and the provider routes nothing else")
 	}
-	if families.IPv6 == "" || families.IPv6 == RoutedNatively && own {
+	if families.IPv6 == "" || families.IPv6 == routes.Natively && own {
 		for _, p := range carved {
 			l.warn(p.Field, "nothing routes %v between nodes; write %s: node into the file "+
 				"and run underlay-agent on every node, or none to confirm that", p.Prefix, familyIPv6)
 		}
 	}
 	if families.IPv6 == "" {
-		families.IPv6 = Unrouted
+		families.IPv6 = routes.Unrouted
 		if own && len(carved) == 0 {
-			families.IPv6 = RoutedNatively
+			families.IPv6 = routes.Natively
 		}
 	}
 	return families
@@ -79,7 +81,7 @@ func (l *loader) routes() {
 	}
 	ofFile := l.inFile(poolsKey)
 	switch {
-	case !l.routesFlag || !l.routesVariable || l.Families.IPv4 == RoutedByNodes:
+	case !l.routesFlag || !l.routesVariable || l.Families.IPv4 == routes.ByNodes:
 		return
 	case !l.IPAM.Enabled && !l.isSet(clusterFlag) && !ofFile:
 		if l.Network != "" {
@@ -114,7 +116,7 @@ func (l *loader) wireGuard() {
 	mode, phase := l.WireGuard.Mode, l.WireGuard.Phase
 	switch {
 	case mode == WireGuardAlways || l.isWrong(wireGuardKey):
-	case phase != WireGuardRequire:
+	case phase != routes.RequireTunnels:
 		l.complain(wireGuardPhaseKey, string(phase),
 			"applies only to "+wireGuardKey+": "+string(WireGuardAlways), "remove it")
 	case mode == NoWireGuard:
@@ -122,10 +124,10 @@ func (l *loader) wireGuard() {
 		l.complain(wireGuardKey, string(mode),
 			"is for nodes without a route in a cloud's network, and with provider: metal there is none",
 			"remove the key")
-	case l.Families.IPv4 != RoutedByCloud || !l.onNode && !l.Routes.Enabled:
+	case l.Families.IPv4 != routes.ByCloud || !l.onNode && !l.Routes.Enabled:
 		l.complain(wireGuardKey, string(mode),
 			"is for nodes without a route in the cloud's network, which has none of this cluster's",
-			"remove the key, or set "+familyIPv4+": "+string(RoutedByCloud))
+			"remove the key, or set "+familyIPv4+": "+string(routes.ByCloud))
 	}
 }
 
@@ -172,10 +174,10 @@ func (l *loader) inVSwitch(p Pool) {
 	case l.Provider == Metal:
 		l.complain(source, sourceVSwitch, noCloud, "remove it")
 		return
-	case l.Families.IPv4 != RoutedByCloud:
+	case l.Families.IPv4 != routes.ByCloud:
 		l.complain(source, sourceVSwitch,
 			"is for networks of the cloud, and "+familyIPv4+" is "+string(l.Families.IPv4),
-			"remove it, or set "+familyIPv4+": "+string(RoutedByCloud))
+			"remove it, or set "+familyIPv4+": "+string(routes.ByCloud))
 	}
 	if p.Selector == nil {
 		l.complain(p.key("nodeSelector"), "", "is missing, and the pool is for dedicated servers alone",

@@ -92,8 +92,8 @@ func addressPoolSettings(section string, p *AddressPool) []setting {
 	return []setting{
 		row(section+".name", required, dnsLabel(&p.Name, "segment")),
 		row(section+".ranges", required, addressRanges(&p.Ranges)),
-		row(section+".mover", string(Layer2),
-			oneOf(&p.Mover, Layer2, BGPMover, FloatingIP, Failover)),
+		row(section+".mover", string(addresses.Layer2),
+			oneOf(&p.Mover, addresses.Layer2, addresses.BGP, addresses.FloatingIP, addresses.Failover)),
 		row(section+".onRequest", "false", boolean(&p.OnRequest)),
 		row(section+".namespaceSelector", "",
 			labelSelector(&p.Namespaces, "team=web", "the pool is for all namespaces")),

@@ -6,6 +6,8 @@ import (
 	"math"
 	"strings"
 	"time"
+
+	"github.com/underlay-ccm/underlay/routes"
 )
 
 // setting is where a setting can be given, its format and its default. Its meaning is written in
@@ -117,9 +119,9 @@ func fileSettings(l *loader) []setting {
 		row("instancesAddressFamily HCLOUD_INSTANCES_ADDRESS_FAMILY", string(IPv4),
 			oneOf(&l.InstancesAddressFamily, IPv4, IPv6, DualStack)),
 		row("HCLOUD_NETWORK_ROUTES_ENABLED", "true", boolean(&l.routesVariable)),
-		row(familyIPv4, string(RoutedByCloud),
-			oneOf(&l.Families.IPv4, RoutedByCloud, RoutedByNodes)),
-		row(familyIPv6, "", oneOf(&l.Families.IPv6, RoutedNatively, RoutedByNodes, Unrouted)),
+		row(familyIPv4, string(routes.ByCloud),
+			oneOf(&l.Families.IPv4, routes.ByCloud, routes.ByNodes)),
+		row(familyIPv6, "", oneOf(&l.Families.IPv6, routes.Natively, routes.ByNodes, routes.Unrouted)),
 		row("exclude", "", many(&l.IPAM.Exclude, "list of prefixes", parsePrefix)),
 		row("networkPolicy", "auto", switches([]string{"auto", "off"}, &l.NetworkPolicy, nil)),
 		row("networkPolicyLog", "", whole(&l.NetworkPolicyLog, 1, math.MaxUint16)),
@@ -130,8 +132,8 @@ func fileSettings(l *loader) []setting {
 		row("routes.maxDeletions", "25%", percentage(&l.Routes.MaxDeletionsPercent)),
 		row(wireGuardKey, string(NoWireGuard),
 			oneOf(&l.WireGuard.Mode, NoWireGuard, WireGuardOverflow, WireGuardAlways)),
-		row(wireGuardPhaseKey, string(WireGuardRequire),
-			oneOf(&l.WireGuard.Phase, WireGuardAccept, WireGuardPrefer, WireGuardRequire)),
+		row(wireGuardPhaseKey, string(routes.RequireTunnels),
+			oneOf(&l.WireGuard.Phase, routes.AcceptTunnels, routes.PreferTunnels, routes.RequireTunnels)),
 		row(wireGuardPortKey, "51820", whole(&l.WireGuard.Port, 1, 65535)),
 		row(PresharedKeyFile, "",
 			secretPath(&l.WireGuard.PresharedKeyFile, "key", "/etc/underlay-wireguard/key")),

@@ -31,8 +31,8 @@ func addressed(s *survey.Snapshot) {
 	s.Config.Addresses = config.Addresses{
 		Classless: s.Config.Provider == config.Metal,
 		Pools: []config.AddressPool{
-			{Pool: addresses.Pool{Name: "segment", Ranges: ranges("10.0.200.0/28")}, Mover: config.Layer2, Field: "addresses.pools[0].ranges"},
-			{Pool: addresses.Pool{Name: "routed", Ranges: ranges("198.51.100.1"), OnRequest: true}, Mover: config.BGPMover, Field: "addresses.pools[1].ranges"},
+			{Pool: addresses.Pool{Name: "segment", Ranges: ranges("10.0.200.0/28")}, Mover: addresses.Layer2, Field: "addresses.pools[0].ranges"},
+			{Pool: addresses.Pool{Name: "routed", Ranges: ranges("198.51.100.1"), OnRequest: true}, Mover: addresses.BGP, Field: "addresses.pools[1].ranges"},
 		},
 		BGP: config.BGP{ASN: 64512, Peers: []config.BGPPeer{{Peer: bgp.Peer{Name: "edge", Address: netip.MustParseAddr("10.0.0.1"), ASN: 64500}}}},
 	}
@@ -294,7 +294,7 @@ func TestAddressesWithoutTrouble(t *testing.T) {
 		},
 		"a full pool beside one with room": func(s *survey.Snapshot) {
 			s.Config.Addresses.Pools[0].Ranges = ranges("10.0.200.1")
-			s.Config.Addresses.Pools = append(s.Config.Addresses.Pools, config.AddressPool{Pool: addresses.Pool{Name: "more", Ranges: ranges("10.0.201.0/28")}, Mover: config.Layer2})
+			s.Config.Addresses.Pools = append(s.Config.Addresses.Pools, config.AddressPool{Pool: addresses.Pool{Name: "more", Ranges: ranges("10.0.201.0/28")}, Mover: addresses.Layer2})
 		},
 		"policy Local, and no pods": func(s *survey.Snapshot) {
 			ledgerAs(`"name":"edge"}`, `"name":"edge","local":true,"check":30123}`, time.Hour)(s)
@@ -334,7 +334,7 @@ func TestRoomOfPoolsByNamespace(t *testing.T) {
 	addressed(snap)
 	snap.Config.Addresses.Pools[0].Ranges = ranges("10.0.200.1")
 	snap.Config.Addresses.Pools[0].Namespaces = labels.SelectorFromSet(labels.Set{"team": "web"})
-	snap.Config.Addresses.Pools = append(snap.Config.Addresses.Pools, config.AddressPool{Pool: addresses.Pool{Name: "more", Ranges: ranges("10.0.201.0/28")}, Mover: config.Layer2})
+	snap.Config.Addresses.Pools = append(snap.Config.Addresses.Pools, config.AddressPool{Pool: addresses.Pool{Name: "more", Ranges: ranges("10.0.201.0/28")}, Mover: addresses.Layer2})
 	if found := Examine(snap); len(found) != 1 || found[0].Check != "address-pool-room" || found[0].Object != "pool/segment" {
 		t.Errorf("%+v", found)
 	}

@@ -187,6 +187,6 @@ func addressNode(x *cluster, n *corev1.Node) (what, remedy string) {
 func (x *cluster) reporting(n *corev1.Node) bool {
 	_, notDedicated := kube.ParseDedicatedID(n.Spec.ProviderID)
 	return slices.ContainsFunc(x.Config.Addresses.Pools, func(p config.AddressPool) bool {
-		return p.Mover != config.Failover || notDedicated == nil
+		return p.Mover != addresses.Failover || notDedicated == nil
 	})
 }

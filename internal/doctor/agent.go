@@ -7,8 +7,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/underlay-ccm/underlay/internal/config"
 	"github.com/underlay-ccm/underlay/internal/kube"
+	"github.com/underlay-ccm/underlay/routes"
 	"github.com/underlay-ccm/underlay/routes/agent"
 )
 
@@ -53,8 +53,7 @@ func agentReady(x *cluster) []Finding {
 				": nothing makes the pod network on the nodes, unless another CNI plugin does",
 			Remedy: "kubectl apply -f deploy/agent",
 		}
-		if families := x.Config.Families; families.IPv4 == config.RoutedByNodes ||
-			families.IPv6 == config.RoutedByNodes {
+		if x.Config.Families.Any(routes.ByNodes) {
 			f.Severity, f.What = Error, "there is no DaemonSet underlay-agent in "+x.Namespace+
 				", and the nodes are to route pods' packets by themselves"
 		} else if x.networkOfOthers() {

@@ -114,7 +114,7 @@ func nodeServer(x *cluster) []Finding {
 		missing, ok := gateways.Missing[n.Name]
 		_, late := x.waiting(n)
 		outside := missing.Detached &&
-			(!x.inNetwork() || x.Tunnels() && kube.ReachOf(n) == kube.NoNetwork)
+			(!x.inNetwork() || x.Tunnels() && kube.ReachOf(n) == routes.NoNetwork)
 		if !ok || !late || n.Spec.ProviderID == "" || survey.OfOtherProvider(n) || outside {
 			continue
 		}

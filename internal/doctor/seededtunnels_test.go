@@ -9,6 +9,7 @@ import (
 	"github.com/underlay-ccm/underlay/internal/config"
 	"github.com/underlay-ccm/underlay/internal/kube"
 	"github.com/underlay-ccm/underlay/internal/survey"
+	"github.com/underlay-ccm/underlay/routes"
 )
 
 func seededTunnels() []seeded {
@@ -26,7 +27,8 @@ func seededTunnels() []seeded {
 	return []seeded{
 		{
 			name: "a Node that needs tunnels, which are switched off", seed: func(s *survey.Snapshot) {
-				metav1.SetMetaDataAnnotation(&s.Nodes[2].ObjectMeta, kube.ReachAnnotation, string(kube.NoRoom))
+				metav1.SetMetaDataAnnotation(&s.Nodes[2].ObjectMeta, kube.ReachAnnotation,
+					string(routes.NoRoom))
 			},
 			check: "wireguard", severity: Error, object: late, reports: []string{"no-room", "switched off"}, do: "wireguard: overflow",
 		},

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/underlay-ccm/underlay/policy"
+	"github.com/underlay-ccm/underlay/routes"
 )
 
 // Node holds the parsed fields of a Node that agents use. It is kept small because each of
@@ -22,7 +23,7 @@ type Node struct {
 	ExternalIPs  []netip.Addr   `json:"externalIPs,omitempty"`
 	ControlPlane bool           `json:"controlPlane,omitempty"`
 	Ready        bool           `json:"ready,omitempty"`
-	Reach        Reach          `json:"reach,omitempty"`
+	Reach        routes.Reach   `json:"reach,omitempty"`
 	WireGuard    *WireGuard     `json:"wireGuard,omitempty"`
 }
 

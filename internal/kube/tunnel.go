@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/underlay-ccm/underlay/routes"
 )
 
 const (
@@ -15,18 +17,10 @@ const (
 	WireGuardAnnotation = "underlay.dev/wireguard"
 )
 
-// Reach is the reason why tunnels connect a Node; empty if plain routes do.
-type Reach string
-
-const (
-	NoRoom    Reach = "no-room"    // in the network's route table
-	NoNetwork Reach = "no-network" // the machine is not in the network of the other Nodes
-)
-
 // ReachOf returns the Node's reach. A value that is not defined counts as none.
-func ReachOf(node *corev1.Node) Reach {
-	switch r := Reach(node.Annotations[ReachAnnotation]); r {
-	case NoRoom, NoNetwork:
+func ReachOf(node *corev1.Node) routes.Reach {
+	switch r := routes.Reach(node.Annotations[ReachAnnotation]); r {
+	case routes.NoRoom, routes.NoNetwork:
 		return r
 	default:
 		return ""

@@ -29,7 +29,7 @@ func moment() time.Time { return time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC) 
 // it isn't empty, is the stored one instead.
 func held(t *testing.T, ledger string, reports map[string]addresses.Report) *survey.Snapshot {
 	t.Helper()
-	pool := config.AddressPool{Pool: addresses.Pool{Name: "segment"}, Mover: config.Layer2}
+	pool := config.AddressPool{Pool: addresses.Pool{Name: "segment"}, Mover: addresses.Layer2}
 	for _, text := range []string{"192.0.2.16-192.0.2.19", "2001:db8::/64"} {
 		r, err := addresses.ParseRange(text)
 		if err != nil {
@@ -152,7 +152,7 @@ func TestStatesOfAddresses(t *testing.T) {
 			if row.State != c.state || !strings.Contains(notes, c.notes) || c.notes == "" && c.state == survey.AddressHeld && notes != "" {
 				t.Errorf("%s (%q), want %s (%q)", row.State, notes, c.state, c.notes)
 			}
-			if row.Pool != "segment" || row.Mover != config.Layer2 || !slices.Equal(row.Services, []string{"shop/web"}) {
+			if row.Pool != "segment" || row.Mover != addresses.Layer2 || !slices.Equal(row.Services, []string{"shop/web"}) {
 				t.Errorf("%+v", row)
 			}
 		})

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/underlay-ccm/underlay/addresses"
-	"github.com/underlay-ccm/underlay/internal/config"
 )
 
 // AddressHolding is an address of one or more Services, and its state by the nodes' reports.
@@ -17,7 +16,7 @@ type AddressHolding struct {
 	Services []string
 	// Pool and Mover are empty if no configured pool contains the address.
 	Pool   string
-	Mover  config.Mover
+	Mover  addresses.Mover
 	HeldBy []string
 	State  string
 	Notes  []string
@@ -182,7 +181,7 @@ func problemText(node string, p addresses.Problem) string {
 // address and the node, and the agent's port for Layer 2 and floating IPs.
 func (h *AddressHolding) Ports() []int {
 	ports := []int{h.Check(), addresses.ProxyPort}
-	if h.Mover == config.Layer2 || h.Mover == config.FloatingIP {
+	if h.Mover == addresses.Layer2 || h.Mover == addresses.FloatingIP {
 		ports = append(ports, addresses.AgentPort)
 	}
 	return ports

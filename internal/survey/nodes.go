@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/underlay-ccm/underlay/internal/cloud"
-	"github.com/underlay-ccm/underlay/internal/config"
 	"github.com/underlay-ccm/underlay/internal/kube"
 	"github.com/underlay-ccm/underlay/internal/table"
 	"github.com/underlay-ccm/underlay/internal/vswitch"
@@ -179,8 +178,8 @@ func (k *knowledge) families(prefixes []netip.Prefix) string {
 			routing[true] = ", IPv6 " + string(c.Families.IPv6)
 		case k.s.VSwitch().Holds(p):
 			routing[false] = ", IPv4 " + sourceVSwitch
-		case c.Families.IPv4 == config.RoutedByCloud && !c.Routes.Enabled:
-			routing[false] = ", IPv4 " + string(config.Unrouted)
+		case c.Families.IPv4 == routes.ByCloud && !c.Routes.Enabled:
+			routing[false] = ", IPv4 " + string(routes.Unrouted)
 		default:
 			routing[false] = ", IPv4 " + string(c.Families.IPv4)
 		}

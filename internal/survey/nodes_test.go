@@ -67,7 +67,7 @@ func TestNodes(t *testing.T) {
 				unroute(s)
 				s.Config.WireGuard.Mode = config.WireGuardOverflow
 				s.Nodes[1].Annotations = map[string]string{
-					kube.ReachAnnotation:     string(kube.NoRoom),
+					kube.ReachAnnotation:     string(routes.NoRoom),
 					kube.WireGuardAnnotation: `{"keys": [{"publicKey": "` + strings.Repeat("A", 43) + `=", "port": 51820}], "connected": true}`,
 				}
 			},
@@ -76,7 +76,7 @@ func TestNodes(t *testing.T) {
 		{
 			"tunnels connect all Nodes, and not it yet", func(s *survey.Snapshot) {
 				s.Config.WireGuard.Mode = config.WireGuardAlways
-				s.Config.WireGuard.Phase = config.WireGuardRequire
+				s.Config.WireGuard.Phase = routes.RequireTunnels
 			},
 			"[10.244.2.0/24] IPv4 cloud; tunnel; waiting for WireGuard tunnels",
 		},

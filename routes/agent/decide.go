@@ -18,7 +18,7 @@ import (
 type Settings struct {
 	// Self is the name of this machine's Node.
 	Self  string
-	Modes Modes
+	Modes routes.Modes
 	// Pools are the prefixes that podCIDRs are carved from.
 	Pools []netip.Prefix
 	// PodRanges contain pods only: the Pools without their exclusions.
@@ -33,9 +33,9 @@ type Settings struct {
 	// prefix that the provider routes to the Node's machine.
 	Untrusting bool
 	Inventory  []netip.Addr
-	// VSwitch connects dedicated servers, in clusters with IPv4 in mode ByCloud.
+	// VSwitch connects dedicated servers, in clusters with IPv4 in mode routes.ByCloud.
 	VSwitch VSwitch
-	// Tunnels connect nodes without a route, in families in mode ByCloud, or all nodes.
+	// Tunnels connect nodes without a route, in families in mode routes.ByCloud, or all nodes.
 	Tunnels TunnelSettings
 }
 
@@ -155,16 +155,16 @@ func Decide(s Situation) (Decision, error) {
 	}
 	encrypted := d.tunnels()
 	for _, ipv4 := range []bool{true, false} {
-		switch mode := s.Modes.of(ipv4); {
-		case mode == ByNodes:
+		switch mode := s.Modes.Of(ipv4); {
+		case mode == routes.ByNodes:
 			d.peerRoutes(ipv4, encrypted)
 			d.refuseTheRest(ipv4)
-		case mode == ByCloud && d.Tunnels.Enabled &&
-			(d.Node.Reach == kube.NoNetwork || d.Tunnels.Phase == Require):
+		case mode == routes.ByCloud && d.Tunnels.Enabled &&
+			(d.Node.Reach == routes.NoNetwork || d.Tunnels.Phase == routes.RequireTunnels):
 			d.refuseTheRest(ipv4)
-		case mode == ByCloud && ipv4 && d.dedicated():
+		case mode == routes.ByCloud && ipv4 && d.dedicated():
 			d.acrossVSwitch()
-		case mode == ByCloud:
+		case mode == routes.ByCloud:
 			d.aggregates(ipv4)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/underlay-ccm/underlay/internal/kube"
+	"github.com/underlay-ccm/underlay/routes"
 )
 
 func prefix(s string) netip.Prefix { return netip.MustParsePrefix(s) }
@@ -45,7 +46,7 @@ func ours(dst, via string, link int) Entry { return toward(prefix(dst), addr(via
 func segment() Situation {
 	return Situation{
 		Settings: Settings{
-			Self: "self", Modes: Modes{ByNodes, ByNodes}, Pools: []netip.Prefix{prefix("10.244.0.0/16"), prefix("fd01::/48")},
+			Self: "self", Modes: routes.Modes{IPv4: routes.ByNodes, IPv6: routes.ByNodes}, Pools: []netip.Prefix{prefix("10.244.0.0/16"), prefix("fd01::/48")},
 		},
 		Nodes: []*kube.Node{aNode("self", "10.0.0.1", "fd00::1", "10.244.1.0/24", "fd01:1::/64")},
 		Links: []Link{
@@ -66,7 +67,7 @@ func segment() Situation {
 func cloud() Situation {
 	s := segment()
 	s.Nodes = []*kube.Node{aNode("self", "10.0.0.2", "10.244.1.0/24"), aNode("b", "10.0.0.3", "10.244.2.0/24")}
-	s.Modes = Modes{ByCloud, Natively}
+	s.Modes = routes.Modes{IPv4: routes.ByCloud, IPv6: routes.Natively}
 	s.Links[1].Addrs = []netip.Prefix{prefix("10.0.0.2/32")}
 	s.Links[1].MTU = 1450
 	s.Table = []Entry{foreign("10.0.0.1/32", "", 2), foreign("10.0.0.0/16", "10.0.0.1", 2), foreign("0.0.0.0/0", "192.0.2.1", 3)}
@@ -189,7 +190,7 @@ func TestDecide(t *testing.T) {
 			s.Gateway = addr("10.0.0.99")
 		}, "add 10.244.0.0/16 via 10.0.0.99 dev 2\nadd 10.244.1.0/24 unreachable\n"},
 		{"native: nothing but the own prefix", cloud, func(s *Situation) {
-			s.Modes.IPv4 = Natively
+			s.Modes.IPv4 = routes.Natively
 			s.Table = append(s.Table, ours("10.244.0.0/16", "10.0.0.1", 2))
 		}, "delete 10.244.0.0/16 via 10.0.0.1 dev 2\nadd 10.244.1.0/24 unreachable\n"},
 	} {
@@ -247,7 +248,7 @@ func TestServerPrefixes(t *testing.T) {
 	s.Nodes = append(s.Nodes,
 		aNode("b", "10.0.0.2", "10.244.2.0/24", "2001:db8:2:0:1::/80"),
 		aNode("c", "10.0.0.3", "10.244.3.0/24", "2001:db8:f:1:8000::/65")) // a pool's
-	for mode, want := range map[Mode][]netip.Prefix{Natively: {prefix("2001:db8:2::/64")}, ByNodes: nil} {
+	for mode, want := range map[routes.Mode][]netip.Prefix{routes.Natively: {prefix("2001:db8:2::/64")}, routes.ByNodes: nil} {
 		s.Modes.IPv6 = mode
 		d, err := Decide(s)
 		if err != nil || !slices.Equal(d.View.ServerPrefixes, want) {

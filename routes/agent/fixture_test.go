@@ -21,6 +21,7 @@ import (
 
 	"github.com/underlay-ccm/underlay/internal/directory/directorytest"
 	"github.com/underlay-ccm/underlay/internal/kube"
+	"github.com/underlay-ccm/underlay/routes"
 )
 
 // machine is a fake kernel that stores routes, sends events, and prints itself. It rejects the
@@ -258,7 +259,7 @@ type fixture struct {
 }
 
 // withFixture runs a test with an agent at rest.
-func withFixture(t *testing.T, modes Modes, nodes []*corev1.Node, test func(*fixture)) {
+func withFixture(t *testing.T, modes routes.Modes, nodes []*corev1.Node, test func(*fixture)) {
 	s := segment()
 	s.Modes, s.Gateway = modes, addr("10.0.0.254")
 	withMachine(t, s, nodes, test)
@@ -287,7 +288,7 @@ func testMachine(t *testing.T, s Situation, d *device, nodes []*corev1.Node, tes
 }
 
 // start starts an agent; an earlier one must have been stopped.
-func (w *fixture) start(modes Modes) {
+func (w *fixture) start(modes routes.Modes) {
 	w.t.Helper()
 	w.startWith(Settings{Self: "self", Modes: modes, Pools: segment().Pools, Gateway: addr("10.0.0.254")})
 }

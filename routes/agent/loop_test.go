@@ -9,9 +9,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/component-base/metrics"
+
+	"github.com/underlay-ccm/underlay/routes"
 )
 
-var bothByNodes = Modes{ByNodes, ByNodes}
+var bothByNodes = routes.Modes{IPv4: routes.ByNodes, IPv6: routes.ByNodes}
 
 func peerB() *corev1.Node { return kubeNode("b", "10.0.0.2", "10.244.2.0/24") }
 
@@ -212,13 +214,13 @@ func TestConditions(t *testing.T) {
 	bare := kubeNode("self", "10.0.0.1")
 	for _, c := range []struct {
 		name        string
-		modes       Modes
+		modes       routes.Modes
 		unavailable corev1.ConditionStatus // before and after the Node has podCIDRs
 		after       corev1.ConditionStatus
 	}{
 		{"nobody else says it", bothByNodes, corev1.ConditionTrue, corev1.ConditionFalse},
-		{"natively", Modes{Natively, Natively}, corev1.ConditionTrue, corev1.ConditionFalse},
-		{"the cloud controller manager says it", Modes{ByCloud, ByNodes}, "", ""},
+		{"natively", routes.Modes{IPv4: routes.Natively, IPv6: routes.Natively}, corev1.ConditionTrue, corev1.ConditionFalse},
+		{"the cloud controller manager says it", routes.Modes{IPv4: routes.ByCloud, IPv6: routes.ByNodes}, "", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			withFixture(t, c.modes, []*corev1.Node{bare}, func(w *fixture) {

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/underlay-ccm/underlay/routes"
 )
 
 // fail sets the error of all following calls; nil: none.
@@ -23,7 +25,7 @@ const retried = 40 * time.Second
 // While the packet filter fails, later components are not changed, the Node's condition reports it
 // in every family mode, and a Node that never was available stays unavailable.
 func TestWhatComesAfterAFailureWaits(t *testing.T) {
-	for _, modes := range []Modes{bothByNodes, {ByCloud, ByNodes}} {
+	for _, modes := range []routes.Modes{bothByNodes, {IPv4: routes.ByCloud, IPv6: routes.ByNodes}} {
 		withFixture(t, modes, nil, func(w *fixture) {
 			refused := errors.New("making the nftables table: refused")
 			w.before.fail(refused)

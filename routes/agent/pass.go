@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"k8s.io/klog/v2"
+
+	"github.com/underlay-ccm/underlay/routes"
 )
 
 // pass reads everything, decides, and reconciles the differences. Routes are written even if a
@@ -87,7 +89,7 @@ func (a *Agent) putRight(ctx context.Context, full bool) error {
 	a.status.tell(outcome{
 		uid: d.Node.UID, ready: ready, hasPodCIDRs: len(d.View.PodCIDRs) > 0, peers: d.Peers(),
 		warnings: warnings, wireGuard: a.wireGuard(s, d),
-		unconnected: s.Tunnels.Phase == Require && d.Unconnected,
+		unconnected: s.Tunnels.Phase == routes.RequireTunnels && d.Unconnected,
 	})
 	return err
 }
@@ -213,7 +215,7 @@ func (f *failures) err() error {
 // askNeighbors checks which peers reply, and triggers a pass if the result has changed.
 func (a *Agent) askNeighbors(ctx context.Context) error {
 	want := a.interest.Load()
-	if want == nil || !a.Modes.Any(ByNodes) && len(want.peers) == 0 {
+	if want == nil || !a.Modes.Any(routes.ByNodes) && len(want.peers) == 0 {
 		return nil
 	}
 	known := map[netip.Addr]bool{}

@@ -93,7 +93,7 @@ func (s *status) write(ctx context.Context, now time.Time) error {
 	}
 	var wanted []corev1.NodeCondition
 	// The cloud controller manager sets it for families that are routed by the cloud.
-	if !s.Modes.Any(ByCloud) {
+	if !s.Modes.Any(routes.ByCloud) {
 		if c, ok := networkUnavailable(o, kube.Condition(node, corev1.NodeNetworkUnavailable)); ok {
 			wanted = append(wanted, c)
 		}

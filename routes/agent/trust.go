@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/underlay-ccm/underlay/internal/kube"
+	"github.com/underlay-ccm/underlay/routes"
 )
 
 // trusted reports whether an address of a Node may be the one that its kubelet reported, in a
@@ -42,7 +43,7 @@ func (d *decider) believed(n *kube.Node, addrs []netip.Addr) []netip.Addr {
 			found = append(found, a)
 			continue
 		}
-		if d.Untrusting || a.Is6() && d.Modes.IPv6 == Natively {
+		if d.Untrusting || a.Is6() && d.Modes.IPv6 == routes.Natively {
 			d.doubtful = append(d.doubtful, Peer{n.Name, a.String()})
 		}
 	}

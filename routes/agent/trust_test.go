@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/underlay-ccm/underlay/routes"
 )
 
 // An address that a kubelet reports for its Node counts only if it is on a network of the uplinks
@@ -64,7 +66,7 @@ func TestAddressesThatKubeletsReport(t *testing.T) {
 // a warning names the Node that reports another one.
 func TestAKubeletInACloudOpensNoFilters(t *testing.T) {
 	s := segment()
-	s.Modes = Modes{IPv4: ByCloud, IPv6: Natively}
+	s.Modes = routes.Modes{IPv4: routes.ByCloud, IPv6: routes.Natively}
 	own, others := aNode("good", "10.0.0.8", "2001:db8:8:0:1::/80"), aNode("evil", "10.0.0.9", "2001:db8:9:0:1::/80")
 	own.ExternalIPs = []netip.Addr{addr("2001:db8:8::1"), addr("198.51.100.8")}
 	others.ExternalIPs = []netip.Addr{addr("2a00:bad::1"), addr("2001:db8:8::1")}
@@ -88,7 +90,7 @@ func TestAKubeletInACloudOpensNoFilters(t *testing.T) {
 // addresses are unknown: its packets don't pass the filter, and a warning reports it.
 func TestANodeWithoutAnIPv6PodCIDRIsToldOf(t *testing.T) {
 	s := segment()
-	s.Modes = Modes{IPv4: ByCloud, IPv6: Natively}
+	s.Modes = routes.Modes{IPv4: routes.ByCloud, IPv6: routes.Natively}
 	former := aNode("former", "10.244.2.0/24", "10.0.0.8")
 	former.ExternalIPs = []netip.Addr{addr("2001:db8:8::1")}
 	s.Nodes = append(s.Nodes, former)
@@ -112,7 +114,7 @@ func TestANodeWithoutAnIPv6PodCIDRIsToldOf(t *testing.T) {
 func TestPeersBehindTheConfiguredGateway(t *testing.T) {
 	for name, gateway := range map[string]netip.Addr{"named": addr("10.0.0.254"), "not named": {}} {
 		s := segment()
-		s.Modes, s.Gateway = Modes{IPv4: ByCloud, IPv6: Unrouted}, gateway
+		s.Modes, s.Gateway = routes.Modes{IPv4: routes.ByCloud, IPv6: routes.Unrouted}, gateway
 		s.Table = []Entry{foreign("10.0.0.254/32", "", 2), foreign("0.0.0.0/0", "10.0.0.254", 2)}
 		s.Nodes = append(s.Nodes, aNode("b", "10.244.2.0/24", "10.0.0.2", "203.0.113.9"))
 		d, err := Decide(s)

@@ -16,6 +16,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/underlay-ccm/underlay/internal/kube"
+	"github.com/underlay-ccm/underlay/routes"
 )
 
 const (
@@ -251,7 +252,7 @@ func (a *Agent) wireGuard(s Situation, d Decision) *kube.WireGuard {
 		w.Keys = append(w.Keys, kube.WireGuardKey{PublicKey: state.PublicKey, Port: state.Port})
 		kept = kept || before.Key(state.Port) == state.PublicKey
 	}
-	reported := kube.ReachOf(own) != "" || s.Tunnels.Phase == Require
+	reported := kube.ReachOf(own) != "" || s.Tunnels.Phase == routes.RequireTunnels
 	w.Connected = reported && (!d.Unconnected || kept && before.Connected)
 	if before.Equal(w) {
 		return nil

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/underlay-ccm/underlay/internal/kube"
+	"github.com/underlay-ccm/underlay/routes"
 )
 
 // device is a WireGuard device that shakes hands with peers at some endpoints, and prints itself.
@@ -154,7 +155,7 @@ func (w *fixture) wireGuard() string {
 // hands. Keepalives end with the handshake.
 func TestANodeReportsThatItsTunnelsWork(t *testing.T) {
 	d := &device{answers: map[netip.AddrPort]bool{}}
-	withDevice(t, d, tunneled(kube.NoRoom, plain()), func(w *fixture) {
+	withDevice(t, d, tunneled(routes.NoRoom, plain()), func(w *fixture) {
 		if got, want := d.String(), "plain at 10.0.0.3:51820, keepalive 5s: [10.0.0.3/32 10.244.2.0/24]"; got != want {
 			t.Errorf("the device has\n%s\nwant\n%s", got, want)
 		}
@@ -188,7 +189,7 @@ func (d *device) answer(at string) {
 // A Ready node that never shakes hands is reported, and does not keep this one from joining.
 func TestANodeThatNeverShakesHands(t *testing.T) {
 	d := &device{answers: map[netip.AddrPort]bool{}}
-	withDevice(t, d, tunneled(kube.NoRoom, plain(), noRoom()), func(w *fixture) {
+	withDevice(t, d, tunneled(routes.NoRoom, plain(), noRoom()), func(w *fixture) {
 		d.answer("10.0.0.4:51820")
 		time.Sleep(handshakeLimit / 2)
 		w.rest()
@@ -258,7 +259,7 @@ func TestKeysAreReplaced(t *testing.T) {
 	d := &device{answers: map[netip.AddrPort]bool{}, earlier: earlier}
 	peer := plain()
 	peer.WireGuard.Keys = []kube.WireGuardKey{{PublicKey: keyOf("before"), Port: 4000}}
-	s := tunneled(kube.NoRoom, peer)
+	s := tunneled(routes.NoRoom, peer)
 	s.Links = append(s.Links, Link{Index: 8, Name: TunnelLink(4000), Up: true, MTU: 1370})
 	withDevice(t, d, s, func(w *fixture) {
 		expect := func(when, route, keys string) {

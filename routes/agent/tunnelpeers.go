@@ -118,7 +118,7 @@ func (d *decider) tunnelPeer(n *kube.Node, dsts []netip.Prefix) TunnelPeer {
 
 // apart reports whether this machine and the node share no network.
 func (d *decider) apart(n *kube.Node) bool {
-	return d.Node.Reach == kube.NoNetwork || n.Reach == kube.NoNetwork
+	return d.Node.Reach == routes.NoNetwork || n.Reach == routes.NoNetwork
 }
 
 func (d *decider) endpoints(
@@ -138,7 +138,7 @@ func (d *decider) endpoints(
 // privateAddresses returns the node's addresses in the network, if this machine is outside and
 // reaches them only by the tunnel.
 func (d *decider) privateAddresses(n *kube.Node, dsts []netip.Prefix) (found []netip.Prefix) {
-	if d.Node.Reach != kube.NoNetwork || n.Reach == kube.NoNetwork ||
+	if d.Node.Reach != routes.NoNetwork || n.Reach == routes.NoNetwork ||
 		!slices.ContainsFunc(dsts, isIPv4) {
 		return nil
 	}

@@ -108,24 +108,14 @@ type TunnelSettings struct {
 	Enabled bool
 	Port    int // UDP
 	// Phase is set if tunnels connect all nodes; otherwise they connect those without a route.
-	Phase Phase
+	Phase routes.TunnelPhase
 	// Server has the addresses of the API server, which are never reached by a tunnel.
 	Server []netip.Addr
 }
 
-// Phase is a step from plain routes to tunnels between all nodes. Nodes in adjacent phases reach
-// each other.
-type Phase string
-
-const (
-	Accept  Phase = "accept"  // receive through tunnels, send plainly
-	Prefer  Phase = "prefer"  // send through tunnels that have shaken hands
-	Require Phase = "require" // send and receive through tunnels only
-)
-
 // checkDevice reports the problems of the current device.
 func (d *decider) checkDevice(current TunnelState) {
-	if current.Problem != "" && (d.Node.Reach != "" || d.Tunnels.Phase == Require) {
+	if current.Problem != "" && (d.Node.Reach != "" || d.Tunnels.Phase == routes.RequireTunnels) {
 		d.Faults = append(d.Faults, current.Problem)
 	}
 	if at := current.Future; !at.IsZero() {
@@ -140,7 +130,7 @@ func (d *decider) tunneled(n *kube.Node) bool {
 
 // unrouted reports whether no plain route connects this machine with the node.
 func (d *decider) unrouted(n *kube.Node) bool {
-	return routes.Tunneled(routes.Reach(d.Node.Reach), routes.Reach(n.Reach))
+	return routes.Tunneled(d.Node.Reach, n.Reach)
 }
 
 // device returns the index of the device to use for the node: the first that has shaken hands with
@@ -168,8 +158,8 @@ func (d *decider) tunnels() (encrypted map[netip.Prefix]bool) {
 	}
 	mtu, dsts := d.smallestMTU()-tunnelOverhead, map[string][]netip.Prefix{}
 	for _, ipv4 := range []bool{true, false} {
-		mode := d.Modes.of(ipv4)
-		if mode == Unrouted || d.Tunnels.Phase == "" && mode != ByCloud {
+		mode := d.Modes.Of(ipv4)
+		if mode == routes.Unrouted || d.Tunnels.Phase == "" && mode != routes.ByCloud {
 			continue
 		}
 		if !ipv4 && mtu > 0 && mtu < leastMTUIPv6 {
@@ -196,8 +186,8 @@ func (d *decider) tunnels() (encrypted map[netip.Prefix]bool) {
 		}
 		at, problem := d.addPeers(n, dsts[n.Name])
 		// Whether packets to the node's pods are sent through the tunnel.
-		enters := d.unrouted(n) || d.Tunnels.Phase == Require ||
-			problem == "" && d.Tunnels.Phase == Prefer &&
+		enters := d.unrouted(n) || d.Tunnels.Phase == routes.RequireTunnels ||
+			problem == "" && d.Tunnels.Phase == routes.PreferTunnels &&
 				d.Devices[at].handshaken(n.WireGuard.Key(d.Devices[at].Port))
 		for _, dst := range dsts[n.Name] {
 			encrypted[dst] = enters
@@ -239,9 +229,9 @@ func (d *decider) withoutTunnel(n *kube.Node, dsts []netip.Prefix, enters bool, 
 func (d *decider) whyTunneled(n *kube.Node) string {
 	for _, one := range []*kube.Node{d.Node, n} {
 		switch one.Reach {
-		case kube.NoRoom:
+		case routes.NoRoom:
 			return "no room in the route table for " + one.Name
-		case kube.NoNetwork:
+		case routes.NoNetwork:
 			return one.Name + " is not in the network"
 		}
 	}

@@ -9,13 +9,14 @@ import (
 	"time"
 
 	"github.com/underlay-ccm/underlay/internal/kube"
+	"github.com/underlay-ccm/underlay/routes"
 )
 
 // keyOf is the public key of a test's node.
 func keyOf(name string) string { return fmt.Sprintf("%-43s=", name)[:44] }
 
 // tunneled is a server in a cloud where tunnels connect nodes with a reach.
-func tunneled(reach kube.Reach, peers ...*kube.Node) Situation {
+func tunneled(reach routes.Reach, peers ...*kube.Node) Situation {
 	s := cloud()
 	s.Tunnels = TunnelSettings{Enabled: true, Port: 51820}
 	s.Devices = []TunnelState{{Link: 9, Port: 51820, PublicKey: keyOf("self")}}
@@ -30,7 +31,7 @@ func wireGuardOf(name string) *kube.WireGuard {
 	return &kube.WireGuard{Keys: []kube.WireGuardKey{{PublicKey: keyOf(name), Port: 51820}}}
 }
 
-func withKey(n *kube.Node, reach kube.Reach) *kube.Node {
+func withKey(n *kube.Node, reach routes.Reach) *kube.Node {
 	n.Reach, n.WireGuard = reach, wireGuardOf(n.Name)
 	return n
 }
@@ -43,11 +44,11 @@ func plain() *kube.Node {
 }
 
 func noRoom() *kube.Node {
-	return withKey(aNode("no-room", "10.0.0.4", "10.244.3.0/24"), kube.NoRoom)
+	return withKey(aNode("no-room", "10.0.0.4", "10.244.3.0/24"), routes.NoRoom)
 }
 
 func outside() *kube.Node {
-	return withKey(aNode("outside", "203.0.113.5", "10.244.4.0/24"), kube.NoNetwork)
+	return withKey(aNode("outside", "203.0.113.5", "10.244.4.0/24"), routes.NoNetwork)
 }
 
 func showTunnels(t *testing.T, s Situation) string {
@@ -85,13 +86,13 @@ route 10.244.3.0/24 on interface 9 metric 204
 outside at [203.0.113.5:51820]: [10.244.4.0/24]
 route 10.244.4.0/24 on interface 9 metric 205
 `},
-		"from a node without room to all": {tunneled(kube.NoRoom, plain(), outside()), `
+		"from a node without room to all": {tunneled(routes.NoRoom, plain(), outside()), `
 outside at [203.0.113.5:51820]: [10.244.4.0/24]
 plain at [10.0.0.3:51820]: [10.244.2.0/24 10.0.0.3/32]
 route 10.244.2.0/24 on interface 9 metric 203
 route 10.244.4.0/24 on interface 9 metric 205
 `},
-		"from outside to the nodes' private addresses too": {tunneled(kube.NoNetwork, plain(), outside()), `
+		"from outside to the nodes' private addresses too": {tunneled(routes.NoNetwork, plain(), outside()), `
 outside at [203.0.113.5:51820]: [10.244.4.0/24]
 plain at [192.0.2.3:51820]: [10.244.2.0/24 10.0.0.3/32]
 route 10.244.2.0/24 on interface 9 metric 203
@@ -136,7 +137,7 @@ func TestTunnelsDistrustWhatNodesReport(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := tunneled(kube.NoNetwork, plain())
+			s := tunneled(routes.NoNetwork, plain())
 			c.change(&s, s.Nodes[1])
 			if got := showTunnels(t, s); got != c.want {
 				t.Errorf("got\n%s\nwant\n%s", got, c.want)
@@ -161,7 +162,7 @@ func TestWhatElseTunnelsChange(t *testing.T) {
 	if got := fmt.Sprint(d.TunnelPlans[0].Addrs); got != "[10.244.1.1/32]" {
 		t.Errorf("addresses of the device: %s", got)
 	}
-	s := tunneled(kube.NoRoom, plain())
+	s := tunneled(routes.NoRoom, plain())
 	if d, err = Decide(s); err != nil || d.View.MTU != d.TunnelPlans[0].MTU {
 		t.Errorf("pods of a node without room have the MTU %d (%v)", d.View.MTU, err)
 	}
@@ -176,21 +177,21 @@ func TestWhatElseTunnelsChange(t *testing.T) {
 // what is not.
 func TestPhases(t *testing.T) {
 	const peers = "a at [10.0.0.3:51820]: [10.244.2.0/24 10.0.0.3/32]\nb at [10.0.0.4:51820]: [10.244.3.0/24 10.0.0.4/32]\n"
-	for phase, want := range map[Phase]string{
-		Accept: peers,
+	for phase, want := range map[routes.TunnelPhase]string{
+		routes.AcceptTunnels: peers,
 		// A has shaken hands.
-		Prefer:  peers + "route 10.244.2.0/24 on interface 9 metric 203\n",
-		Require: peers + "route 10.244.2.0/24 on interface 9 metric 203\nroute 10.244.3.0/24 on interface 9 metric 204\n",
+		routes.PreferTunnels:  peers + "route 10.244.2.0/24 on interface 9 metric 203\n",
+		routes.RequireTunnels: peers + "route 10.244.2.0/24 on interface 9 metric 203\nroute 10.244.3.0/24 on interface 9 metric 204\n",
 	} {
-		for name, mode := range map[string]Mode{"node": ByNodes, "cloud": ByCloud} {
+		for name, mode := range map[string]routes.Mode{"node": routes.ByNodes, "cloud": routes.ByCloud} {
 			t.Run(fmt.Sprint(phase, " ", name), func(t *testing.T) {
 				s := tunneled("", withKey(aNode("a", "10.0.0.3", "10.244.2.0/24"), ""), withKey(aNode("b", "10.0.0.4", "10.244.3.0/24"), ""), aNode("keyless", "10.0.0.5", "10.244.4.0/24"))
-				s.Modes, s.Tunnels.Phase = Modes{mode, Unrouted}, phase
+				s.Modes, s.Tunnels.Phase = routes.Modes{IPv4: mode, IPv6: routes.Unrouted}, phase
 				s.Links[1].Addrs = []netip.Prefix{prefix("10.0.0.2/24")}
 				s.Table = append(s.Table, foreign("10.0.0.0/24", "", 2))
 				s.Devices[0].Peers = map[string]TunnelPeerState{keyOf("a"): {Handshake: time.Now()}}
 				want := want
-				if phase == Require {
+				if phase == routes.RequireTunnels {
 					want += "unreachable: keyless\n"
 				}
 				if got := showTunnels(t, s); got != want {
@@ -206,15 +207,16 @@ func TestPhases(t *testing.T) {
 						plain = append(plain, w.Entry.String())
 					}
 				}
-				wantPlain := map[Phase]map[Mode]string{
-					Accept:  {ByNodes: "[10.244.2.0/24 via 10.0.0.3 10.244.3.0/24 via 10.0.0.4 10.244.4.0/24 via 10.0.0.5]", ByCloud: "[10.244.0.0/16 via 10.0.0.1]"},
-					Prefer:  {ByNodes: "[10.244.3.0/24 via 10.0.0.4 10.244.4.0/24 via 10.0.0.5]", ByCloud: "[10.244.0.0/16 via 10.0.0.1]"},
-					Require: {ByNodes: "[]", ByCloud: "[]"},
+				wantPlain := map[routes.TunnelPhase]map[routes.Mode]string{
+					routes.AcceptTunnels:  {routes.ByNodes: "[10.244.2.0/24 via 10.0.0.3 10.244.3.0/24 via 10.0.0.4 10.244.4.0/24 via 10.0.0.5]", routes.ByCloud: "[10.244.0.0/16 via 10.0.0.1]"},
+					routes.PreferTunnels:  {routes.ByNodes: "[10.244.3.0/24 via 10.0.0.4 10.244.4.0/24 via 10.0.0.5]", routes.ByCloud: "[10.244.0.0/16 via 10.0.0.1]"},
+					routes.RequireTunnels: {routes.ByNodes: "[]", routes.ByCloud: "[]"},
 				}[phase][mode]
 				if got := fmt.Sprint(plain); got != wantPlain {
 					t.Errorf("plain routes %s, want %s", got, wantPlain)
 				}
-				if d.View.TunnelOnly != (phase == Require) || d.View.TunnelMixed == (phase == Require) ||
+				required := phase == routes.RequireTunnels
+				if d.View.TunnelOnly != required || d.View.TunnelMixed == required ||
 					d.View.MTU != d.TunnelPlans[0].MTU {
 					t.Errorf("view %+v", d.View)
 				}
@@ -226,13 +228,13 @@ func TestPhases(t *testing.T) {
 // A node without a public address has to keep the entries of its NAT gateway, and is reached where
 // the gateway sends from. Two such nodes can't connect.
 func TestNodesBehindNAT(t *testing.T) {
-	home := func() *kube.Node { return withKey(aNode("home", "192.168.1.5", "10.244.5.0/24"), kube.NoNetwork) }
+	home := func() *kube.Node { return withKey(aNode("home", "192.168.1.5", "10.244.5.0/24"), routes.NoNetwork) }
 	s := tunneled("", home(), noRoom())
 	s.Links[1].Addrs = append(s.Links[1].Addrs, prefix("192.0.2.9/32"))
 	if got, want := showTunnels(t, s), "home at []: [10.244.5.0/24]\n"; !strings.HasPrefix(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
-	s = tunneled(kube.NoNetwork, home(), plain())
+	s = tunneled(routes.NoNetwork, home(), plain())
 	for natted, want := range map[bool]time.Duration{true: keepalive, false: 0} {
 		s.Nodes[0].InternalIPs, s.Nodes[0].ExternalIPs = []netip.Addr{addr("10.0.0.2")}, nil
 		if !natted {
@@ -266,7 +268,7 @@ func TestProblemsOfTunnels(t *testing.T) {
 	}
 	working := func() Situation {
 		s := tunneled("", noRoom())
-		s.Tunnels.Phase, s.Modes.IPv6 = Require, ByNodes
+		s.Tunnels.Phase, s.Modes.IPv6 = routes.RequireTunnels, routes.ByNodes
 		s.Devices[0].Peers = map[string]TunnelPeerState{keyOf("no-room"): {Handshake: time.Now()}}
 		return s
 	}

@@ -18,6 +18,7 @@ import (
 	"k8s.io/component-base/metrics"
 
 	"github.com/underlay-ccm/underlay/internal/kube"
+	"github.com/underlay-ccm/underlay/routes"
 )
 
 // wired is a device that shakes hands with those of other machines that have its key.
@@ -132,8 +133,9 @@ func newTunnelCluster(t *testing.T, seed uint64) *tunnelCluster {
 // start starts the machine's agent, or another one after it.
 func (m *tunnelMachine) start() {
 	s := tunneled("").Settings
-	s.Self, s.Tunnels.Phase, s.Tunnels.Port = m.name, Require, m.port
-	s.Modes = Modes{[]Mode{ByCloud, ByNodes}[m.of.seed%2], Unrouted}
+	s.Self, s.Tunnels.Phase, s.Tunnels.Port = m.name, routes.RequireTunnels, m.port
+	ipv4 := []routes.Mode{routes.ByCloud, routes.ByNodes}[m.of.seed%2]
+	s.Modes = routes.Modes{IPv4: ipv4, IPv6: routes.Unrouted}
 	cfg := Config{
 		Client: fake.NewClientset(), Nodes: m.view, Kernel: m.kernel,
 		Recorder: record.NewFakeRecorder(1000),

@@ -4,6 +4,8 @@ import (
 	"net/netip"
 	"slices"
 	"testing"
+
+	"github.com/underlay-ccm/underlay/routes"
 )
 
 // Packets to podCIDRs without a node are rejected, with one route for each part of the pools that
@@ -24,7 +26,7 @@ func TestPodCIDRsOfNobodyAreRefused(t *testing.T) {
 			[]string{"10.244.1.0/24", "fd01:1::/64"},
 		},
 		"the cloud routes IPv4, and nobody IPv6": {
-			func(s *Situation) { s.Modes = Modes{ByCloud, Unrouted} },
+			func(s *Situation) { s.Modes = routes.Modes{IPv4: routes.ByCloud, IPv6: routes.Unrouted} },
 			[]string{"10.244.1.0/24", "fd01:1::/64"},
 		},
 	} {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/underlay-ccm/underlay/internal/kube"
+	"github.com/underlay-ccm/underlay/routes"
 )
 
 // findUplinks sets the interfaces between nodes.
@@ -72,12 +73,13 @@ func (d *decider) fillView() {
 			v.Tunnels = append(v.Tunnels, TunnelLink(device.Port))
 		}
 		v.TunnelMTU = d.TunnelPlans[0].MTU
-		v.TunnelMixed = d.Tunnels.Phase == Accept || d.Tunnels.Phase == Prefer
-		if d.Node.Reach != "" || d.Tunnels.Phase != "" {
+		phase := d.Tunnels.Phase
+		v.TunnelMixed = phase == routes.AcceptTunnels || phase == routes.PreferTunnels
+		if d.Node.Reach != "" || phase != "" {
 			v.MTU = d.TunnelPlans[0].MTU
 		}
 	}
-	v.TunnelOnly = d.Tunnels.Enabled && d.Tunnels.Phase == Require
+	v.TunnelOnly = d.Tunnels.Enabled && d.Tunnels.Phase == routes.RequireTunnels
 	slices.Sort(v.IPv4Uplinks)
 	slices.Sort(v.RouterAdvertised)
 }
@@ -85,7 +87,7 @@ func (d *decider) fillView() {
 // serverPrefixes returns the prefixes that the Node's own podCIDRs are cut from. The Node may
 // not report which address in them the machine itself has.
 func (d *decider) serverPrefixes(n *kube.Node) []netip.Prefix {
-	if d.Modes.IPv6 != Natively {
+	if d.Modes.IPv6 != routes.Natively {
 		return nil
 	}
 	var found []netip.Prefix

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/underlay-ccm/underlay/internal/kube"
+	"github.com/underlay-ccm/underlay/routes"
 )
 
 const inVSwitch = "10.0.96.0/28"
@@ -21,7 +22,7 @@ const inVSwitch = "10.0.96.0/28"
 func server() Situation {
 	return Situation{
 		Settings: Settings{
-			Self: "self", Modes: Modes{ByCloud, Natively}, Pools: prefixes([]string{"10.244.0.0/16", "10.0.96.0/19"}),
+			Self: "self", Modes: routes.Modes{IPv4: routes.ByCloud, IPv6: routes.Natively}, Pools: prefixes([]string{"10.244.0.0/16", "10.0.96.0/19"}),
 			VSwitch: VSwitch{prefix("10.0.64.0/18"), addr("10.0.64.1"), prefixes([]string{"10.0.96.0/19"})},
 		},
 		Nodes: []*kube.Node{

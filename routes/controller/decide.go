@@ -110,7 +110,7 @@ func RouteNode(node *corev1.Node, tunnels routes.Tunnels) routes.Node {
 		}
 	}
 	if w := kube.WireGuardOf(node); tunnels.Enabled {
-		n.Reach, n.Connected = routes.Reach(kube.ReachOf(node)), w != nil && w.Connected
+		n.Reach, n.Connected = kube.ReachOf(node), w != nil && w.Connected
 		n.Encrypted = tunnels.Required
 	}
 	return n

@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/underlay-ccm/underlay/internal/kube"
+	"github.com/underlay-ccm/underlay/routes"
 )
 
 func (w *fixture) annotate(name, key, value string) {
@@ -26,7 +27,7 @@ func (w *fixture) annotate(name, key, value string) {
 	}
 }
 
-func (w *fixture) reach(name string) kube.Reach {
+func (w *fixture) reach(name string) routes.Reach {
 	w.t.Helper()
 	node, err := w.client.CoreV1().Nodes().Get(w.t.Context(), name, metav1.GetOptions{})
 	if err != nil {
@@ -48,7 +49,7 @@ func TestANodeBeyondTheTableGetsTunnels(t *testing.T) {
 			w.join(nodeName(i), w.podCIDR(i))
 			rest(5 * time.Second)
 		}
-		if w.reach("n0") != "" || w.reach("n1") != "" || w.reach("n2") != kube.NoRoom {
+		if w.reach("n0") != "" || w.reach("n1") != "" || w.reach("n2") != routes.NoRoom {
 			t.Fatalf("the Nodes have the reaches %q, %q, %q", w.reach("n0"), w.reach("n1"), w.reach("n2"))
 		}
 		w.expectCondition("n2", "True NoTunnel")

@@ -23,6 +23,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/underlay-ccm/underlay/internal/kube"
+	"github.com/underlay-ccm/underlay/routes"
 	"github.com/underlay-ccm/underlay/test/demo/screen"
 	"github.com/underlay-ccm/underlay/test/testenv/cluster"
 	"github.com/underlay-ccm/underlay/test/testenv/netlab"
@@ -263,9 +264,9 @@ func (p *packets) tunnel(ctx context.Context, pod *netlab.Pod) error {
 	if err != nil {
 		return err
 	}
-	if reach := kube.ReachOf(node); reach != kube.NoRoom || len(shaken) != 3 ||
+	if reach := kube.ReachOf(node); reach != routes.NoRoom || len(shaken) != 3 ||
 		slices.Contains(slices.Collect(maps.Values(shaken)), false) {
-		return fmt.Errorf("%s has the reach %q, want %q, and WireGuard handshakes %v", beyond, reach, kube.NoRoom, shaken)
+		return fmt.Errorf("%s has the reach %q, want %q, and WireGuard handshakes %v", beyond, reach, routes.NoRoom, shaken)
 	}
 	p.note("%s, for which the network's table has no room, has WireGuard tunnels to the three (wireguard-go stands in for the kernel's)", beyond)
 	far, err := p.lab.RunPod(ctx, "far", beyond, nil)

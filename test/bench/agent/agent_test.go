@@ -30,6 +30,7 @@ import (
 
 	"github.com/underlay-ccm/underlay/internal/directory/directorytest"
 	"github.com/underlay-ccm/underlay/internal/kube"
+	"github.com/underlay-ccm/underlay/routes"
 	"github.com/underlay-ccm/underlay/routes/agent"
 	"github.com/underlay-ccm/underlay/routes/kernel"
 	"github.com/underlay-ccm/underlay/routes/kernel/kerneltest"
@@ -182,7 +183,9 @@ func prepare(b *testing.B, k agent.Kernel, count int) *running {
 		Nodes:    directorytest.Nodes{Self: own, Informer: factory.Core().V1().Nodes().Informer()},
 		Recorder: &record.FakeRecorder{},
 		Registry: metrics.NewKubeRegistry(), Period: time.Hour,
-		Settings: agent.Settings{Self: own, Modes: agent.Modes{IPv4: agent.ByNodes, IPv6: agent.ByNodes}},
+		Settings: agent.Settings{
+			Self: own, Modes: routes.Modes{IPv4: routes.ByNodes, IPv6: routes.ByNodes},
+		},
 	})
 	if err != nil {
 		b.Fatal(err)

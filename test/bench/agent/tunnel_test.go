@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/underlay-ccm/underlay/internal/kube"
+	"github.com/underlay-ccm/underlay/routes"
 	"github.com/underlay-ccm/underlay/routes/agent"
 	"github.com/underlay-ccm/underlay/routes/kernel/kerneltest"
 	"github.com/underlay-ccm/underlay/routes/wireguard"
@@ -54,9 +55,9 @@ func meshed(nodes int) []*kube.Node {
 func BenchmarkTunnels(b *testing.B) {
 	kerneltest.Need(b)
 	s := agent.Situation{Settings: agent.Settings{
-		Self: "node-00000", Modes: agent.Modes{IPv4: agent.ByCloud, IPv6: agent.Unrouted},
+		Self: "node-00000", Modes: routes.Modes{IPv4: routes.ByCloud, IPv6: routes.Unrouted},
 		Pools: []netip.Prefix{netip.MustParsePrefix("10.64.0.0/10")}, PodRanges: []netip.Prefix{netip.MustParsePrefix("10.64.0.0/10")},
-		Tunnels: agent.TunnelSettings{Enabled: true, Port: tunnelPort, Phase: agent.Require},
+		Tunnels: agent.TunnelSettings{Enabled: true, Port: tunnelPort, Phase: routes.RequireTunnels},
 	}, Nodes: meshed(meshNodes), Links: []agent.Link{{Index: 1, Name: "uplink", Up: true, MTU: 1450, Addrs: []netip.Prefix{netip.PrefixFrom(nodeAddress(0, true), 16)}}}}
 	s.Table = []agent.Entry{{Dst: netip.MustParsePrefix("10.0.0.0/16"), Link: 1, Kind: agent.Unicast, Protocol: 2}}
 	s.Devices = []agent.TunnelState{{Port: tunnelPort, Link: 2}}

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/underlay-ccm/underlay/internal/config"
+	"github.com/underlay-ccm/underlay/routes"
 )
 
 const deploy = "../../../deploy"
@@ -139,7 +140,7 @@ func familiesAgree(t *testing.T, folder string, got config.Config) {
 		services != dual {
 		t.Errorf("%s: pools %+v, service ranges %v", folder, got.IPAM.Pools, got.IPAM.ServiceRanges)
 	}
-	if routed := got.Families.IPv6 != config.Unrouted; routed != dual {
+	if routed := got.Families.IPv6 != routes.Unrouted; routed != dual {
 		t.Errorf("%s: IPv6 is routed by %q", folder, got.Families.IPv6)
 	}
 	if cloud := strings.Contains(folder, "cloud"); got.Routes.Enabled != cloud || got.LoadBalancers.UsePrivateIP != cloud {

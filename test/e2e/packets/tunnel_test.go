@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/underlay-ccm/underlay/internal/kube"
+	"github.com/underlay-ccm/underlay/routes"
 	"github.com/underlay-ccm/underlay/test/testenv/cluster"
 	"github.com/underlay-ccm/underlay/test/testenv/netlab"
 )
@@ -38,7 +39,7 @@ func TestNodesBeyondTheRouteTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	machines := []*netlab.Machine{f.Machine("one"), f.Machine("two"), f.Machine("three"), f.Machine("four")}
-	for name, want := range map[string]kube.Reach{"one": "", "two": "", "three": kube.NoRoom, "four": kube.NoNetwork} {
+	for name, want := range map[string]routes.Reach{"one": "", "two": "", "three": routes.NoRoom, "four": routes.NoNetwork} {
 		node, err := f.Client.CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)

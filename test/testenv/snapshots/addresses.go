@@ -29,7 +29,7 @@ func Addressed(count int) (*survey.Snapshot, error) {
 		return nil, fmt.Errorf("the pool of the snapshot: %w", err)
 	}
 	s.Config.Addresses.Pools = []config.AddressPool{{
-		Pool: addresses.Pool{Name: "segment", Ranges: []addresses.Range{segment}}, Mover: config.Layer2,
+		Pool: addresses.Pool{Name: "segment", Ranges: []addresses.Range{segment}}, Mover: addresses.Layer2,
 	}}
 	shares := map[string][]addresses.Share{}
 	for name, address := range map[string]string{"web": "192.0.2.17", "shop": "192.0.2.17", "dns": "192.0.2.18", "mail": ""} {
