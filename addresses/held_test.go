@@ -93,7 +93,7 @@ func TestWitness(t *testing.T) {
 
 // A ledger of an earlier version does not record that addresses were held: they are probed for
 // longer until their holders have reported it.
-func TestALedgerThatDoesNotSayWhoHeld(t *testing.T) {
+func TestALedgerWithoutEarlierHolders(t *testing.T) {
 	l, err := addresses.ParseLedger([]byte(`{"version":1,"addresses":[{"address":"192.0.2.1","services":[{"uid":"u","namespace":"n","name":"s"}],"node":"a","epoch":9}]}`))
 	if err != nil {
 		t.Fatal(err)

@@ -180,7 +180,7 @@ func nodesOf(all []addresses.Endpoint) (names []string) {
 
 // A node that is cut off from the others reaches no node, no node reaches it, and its reports make
 // no other node unresponsive, with any number of nodes and for each of them.
-func TestOneThatIsCutOffSilencesNobody(t *testing.T) {
+func TestANodeThatIsCutOffMakesNoOtherUnresponsive(t *testing.T) {
 	for n := 3; n <= 30; n++ {
 		nodes := names(n)
 		for _, alone := range nodes {
@@ -196,7 +196,7 @@ func TestOneThatIsCutOffSilencesNobody(t *testing.T) {
 
 // A node that can't reach some others, while all reach it, makes none of them unresponsive, for any
 // set of nodes with agents. A node without an agent doesn't respond at the agent's port either.
-func TestOneThatHearsNobodySilencesNobody(t *testing.T) {
+func TestANodeThatReachesNoOthersMakesNoneUnresponsive(t *testing.T) {
 	for n := 3; n <= 9; n++ {
 		nodes, watchers := names(n), make(map[string][]string)
 		for _, node := range nodes {

@@ -162,7 +162,7 @@ func TestAssignFallsBackToTheNextPoolOfAFamily(t *testing.T) {
 	}
 }
 
-func TestObserveTakesWhatItSeesOutOfCirculation(t *testing.T) {
+func TestObserveTakesObservedPrefixesOutOfCirculation(t *testing.T) {
 	l := dualStack(t, "10.0.3.0/24", "fd00::/64")
 	observe(t, l, a, prefixes("10.0.0.7/24", "fd00:0:0:1::/64"))
 	observe(t, l, b, prefixes("10.0.1.128/25"),

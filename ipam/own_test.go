@@ -184,7 +184,7 @@ func TestAnOwnPrefixCountsForWhomItStands(t *testing.T) {
 	wantCounts(t, l, "own", Counts{})
 }
 
-func TestWhatIsRecordedOfAnOwnPrefixStands(t *testing.T) {
+func TestTheRecordOfAnOwnPrefixStands(t *testing.T) {
 	l := mustLedger(t, ownPools(PoolConfig{Name: "own2", NodeMask: 80, Own: true}))
 	observe(t, l, a, prefixes("10.0.0.0/24", "2001:db8:1:2:1::/80"))
 	wantCounts(t, l, "own", Counts{Allocated: 1})

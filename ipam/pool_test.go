@@ -285,7 +285,7 @@ func (o *onePool) naive(excluded []netip.Prefix) (c Counts, next netip.Prefix) {
 	return c, next
 }
 
-func TestTheSearchFindsWhatANaiveOneFinds(t *testing.T) {
+func TestTheSearchEqualsANaiveOne(t *testing.T) {
 	for seed := range uint64(4) {
 		draw := rand.New(rand.NewPCG(seed, 4))
 		pool := mustPool(t, "fd00::/53", 64)

@@ -115,7 +115,7 @@ func TestASecondHolderOutlivesTheQuarantineOfTheFirst(t *testing.T) {
 	wantCounts(t, l, "v4", Counts{Free: 2})
 }
 
-func TestWhoIsSeenAgainIsNotGone(t *testing.T) {
+func TestANodeThatIsObservedAgainIsNotGone(t *testing.T) {
 	l := dualStack(t)
 	assign(t, l, a, "10.0.0.0/24", "fd00::/64")
 	release(t, l, a.UID, noon)

@@ -108,7 +108,7 @@ func TestAReservationThatCanNotBeReplacedStays(t *testing.T) {
 	}
 }
 
-func TestRemovedNamesWhatIsLeftOfPools(t *testing.T) {
+func TestRemovedNamesOrphansOfPools(t *testing.T) {
 	l := mustLedger(t, []PoolConfig{
 		{Name: "v4", Prefix: pfx("10.0.0.0/21"), NodeMask: 24}, {Name: "own", NodeMask: 80, Own: true},
 	})
@@ -140,7 +140,7 @@ func TestRemovedNamesWhatIsLeftOfPools(t *testing.T) {
 	}
 }
 
-func TestSetExclusionsWarnsOfWhatIsNew(t *testing.T) {
+func TestSetExclusionsWarnsOfNewOverlaps(t *testing.T) {
 	l := dualStack(t, "10.0.1.0/24")
 	observe(t, l, a, prefixes("10.0.0.0/24", "fd00::/64"))
 	observe(t, l, b, prefixes("10.0.1.0/24", "fd00:0:0:1::/64"),

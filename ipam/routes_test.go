@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestRoutesBlockWhatNobodyHolds(t *testing.T) {
+func TestRoutesBlockPrefixesWithoutAHolder(t *testing.T) {
 	l := mustLedger(t, []PoolConfig{{Name: "v4", Prefix: pfx("10.0.0.0/22"), NodeMask: 24}})
 	assign(t, l, a, "10.0.0.0/24")
 	routes := prefixes("10.0.2.0/23", "10.0.0.0/24", "10.0.3.128/25", "192.168.0.0/16", "10.0.2.0/23")

@@ -35,7 +35,7 @@ func upTo(n int) []int64 {
 	return ids
 }
 
-func TestFitKeepsWhatIsThere(t *testing.T) {
+func TestFitKeepsExistingTargets(t *testing.T) {
 	spec := lb.Spec{Type: "lb11"}.WithTargets(nodesOf(upTo(40)))
 	first, notes := spec.Fit(lb.State{}, nil)
 	if got := servers(first.Targets); !slices.Equal(got, upTo(25)) || len(notes) != 1 ||

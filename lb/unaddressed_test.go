@@ -103,7 +103,7 @@ func TestUnaddressedNodesHoldUpNoOther(t *testing.T) {
 
 // New targets get the kind of address that targets on servers have, and that of address targets
 // only if there is no server: a dedicated server may have a single address.
-func TestServersSayHowTargetsAreReached(t *testing.T) {
+func TestServersDetermineHowTargetsAreReached(t *testing.T) {
 	inside, outside := lb.Target{Server: 11, Private: true}, lb.Target{Server: 11}
 	for _, c := range []struct {
 		name string

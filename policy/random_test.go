@@ -55,8 +55,8 @@ func compare(t *testing.T, c policymodel.Chooser, w policymodel.World, all []*po
 	}
 }
 
-// TestRulesetsMeanWhatTheAPISays also shows that the way to a state does not matter.
-func TestRulesetsMeanWhatTheAPISays(t *testing.T) {
+// TestRulesetsMatchTheAPI also shows that the way to a state does not matter.
+func TestRulesetsMatchTheAPI(t *testing.T) {
 	for seed := range uint64(40) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			c := policymodel.Chooser{Rand: rand.New(rand.NewPCG(seed, 1))}

@@ -116,7 +116,7 @@ func TestPreflight(t *testing.T) {
 }
 
 // A route via another address of the node's server serves the node.
-func TestAliasesAreWhatANodeNeeds(t *testing.T) {
+func TestARouteViaAnAliasServesTheNode(t *testing.T) {
 	n := node("a", "10.244.1.0/24", "10.0.0.2", 1)
 	n.Aliases = []netip.Addr{ip("10.0.0.3")}
 	for _, c := range []struct {

@@ -59,7 +59,7 @@ func TestDesiredOrdersByUrgency(t *testing.T) {
 	}
 }
 
-func TestDesiredHoldsWhatHasNoGateway(t *testing.T) {
+func TestDesiredHoldsRoutesWithoutAGateway(t *testing.T) {
 	got := routes.Desired([]routes.Node{node("a", "10.244.1.0/24", "", 1)}, pods())
 	if len(got.Routes) != 0 || !slices.Equal(got.Held, []netip.Prefix{pfx("10.244.1.0/24")}) {
 		t.Errorf("want only a held destination, got %+v", got)

@@ -194,7 +194,7 @@ func TestTheStateOfAnEarlierAgent(t *testing.T) {
 }
 
 // The packet filter gets the addresses that the node holds or is to hold.
-func TestHeldAddressesAreTold(t *testing.T) {
+func TestHeldAddressesArePassedToTheFilter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMachine(t)
 		m.api.put("one", ledgerText("192.0.2.2 a 1", "2001:db8::1 a 1"))
@@ -266,7 +266,7 @@ func TestAPoolInUseIsMissed(t *testing.T) {
 
 // The machine is now in another cluster, under the same name and without a ledger, and restores no
 // addresses.
-func TestWhatAnotherClusterGave(t *testing.T) {
+func TestAddressesOfAnotherCluster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMachine(t)
 		m.api.put("one", ledgerText("192.0.2.1 a 3"))

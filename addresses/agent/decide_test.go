@@ -13,7 +13,7 @@ import (
 
 // While a pool's mover changes, agents and the manager have different configurations for a while:
 // of the nodes that announce an address to routers only one may reply for it on a segment.
-func TestOneNodeAnswersForWhatManyAnnounce(t *testing.T) {
+func TestOneNodeRepliesForAddressesThatManyAnnounce(t *testing.T) {
 	for _, c := range []struct {
 		together bool
 		ledger   string

@@ -20,7 +20,7 @@ func localText(address, holder string, epoch int) string {
 }
 
 // kube-proxy opens the health check node port of a Service only in the Service's families.
-func TestAPortOfAServiceIsAskedInItsFamilies(t *testing.T) {
+func TestAPortOfAServiceIsProbedInItsFamilies(t *testing.T) {
 	node := func(name string, ips ...string) *kube.Node {
 		n := &kube.Node{Name: name, Ready: true}
 		for _, ip := range ips {
@@ -142,7 +142,7 @@ func TestOneKubeletKeepsNoAddressFromOthers(t *testing.T) {
 
 // Packets to ports of a Service with endpoints that kube-proxy does not redirect yet are dropped:
 // the packet filter gets these ports, and no other Service's.
-func TestServedPortsAreTold(t *testing.T) {
+func TestServedPortsArePassedToTheFilter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMachine(t)
 		text := ledgerText("192.0.2.1 a 1 held")

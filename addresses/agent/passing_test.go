@@ -34,7 +34,7 @@ func TestPassing(t *testing.T) {
 
 // The packet filter gets addresses that a provider may route here although another node holds them.
 // They are neither reported as held nor restored as held before.
-func TestWhatAProviderLeadsHereIsTold(t *testing.T) {
+func TestAddressesThatAProviderRoutesHereArePassedToTheFilter(t *testing.T) {
 	for led, want := range map[bool][]netip.Addr{
 		false: {netip.MustParseAddr("192.0.2.1")},
 		true:  {netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")},

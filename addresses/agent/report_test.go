@@ -241,7 +241,7 @@ func manyServices() map[addresses.Endpoint][]netip.AddrPort {
 
 // With any number of Services with ports of their own, a node that is switched off is detected as
 // fast.
-func TestServicesDoNotSlowDownWhoWatchesNodes(t *testing.T) {
+func TestServicesDoNotDelayWatchesOfNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWatcher(func(ctx context.Context, _ netip.AddrPort) error {
 			<-ctx.Done()

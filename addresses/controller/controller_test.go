@@ -105,7 +105,7 @@ func TestASettingTakesNoAddressAway(t *testing.T) {
 	})
 }
 
-func TestWhatAServiceAsksFor(t *testing.T) {
+func TestRequestsOfAService(t *testing.T) {
 	both := func(fs ...func(*corev1.Service)) func(*corev1.Service) {
 		return func(svc *corev1.Service) {
 			for _, f := range fs {

@@ -85,7 +85,7 @@ func TestAPlannedMoveBecomesUrgent(t *testing.T) {
 
 // An address that was routed to another node by hand is routed back as a planned move: the other
 // node serves it.
-func TestWhatWasLedAwayIsLedBackAsPlanned(t *testing.T) {
+func TestAnAddressRoutedAwayIsRoutedBackAsPlanned(t *testing.T) {
 	led(t, func(w *world, p *provider, holder string) {
 		other := strings.Trim("abc", holder)[:1]
 		p.set(func() { p.leads[netip.MustParseAddr("192.0.2.1")] = "underlay://" + other })
@@ -99,7 +99,7 @@ func TestWhatWasLedAwayIsLedBackAsPlanned(t *testing.T) {
 
 // The name of a Node that was deleted while no controller ran comes from the ledger, until the
 // address is routed away from it.
-func TestTheFormerHolderIsTold(t *testing.T) {
+func TestTheFormerHolderIsReported(t *testing.T) {
 	led(t, func(w *world, p *provider, holder string) {
 		w.kill()
 		w.api.remove("nodes", holder)

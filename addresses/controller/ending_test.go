@@ -159,7 +159,7 @@ func ledgerOf(t *testing.T, e addresses.Entry) addresses.Ledger {
 
 // A pool that is the prefix of the machines' segment never assigns an address that no machine can
 // have, and a Node that reports all its addresses leaves enough for others.
-func TestWhatNodesSayOfAPool(t *testing.T) {
+func TestReportsOfNodesAboutAPool(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.node("a")
 		w.node("evil", func(n *corev1.Node) {

@@ -137,7 +137,7 @@ func TestASilentNodeLosesItsAddressesAtOnce(t *testing.T) {
 
 // If all nodes were unresponsive for a moment, one after another, an address must not wait at a
 // dead one: a node that responds again takes over.
-func TestWhoAnswersAgainTakesOver(t *testing.T) {
+func TestANodeThatRespondsAgainTakesOver(t *testing.T) {
 	inWorld(t, func(w *world) {
 		holder, _ := three(w)
 		others := slices.DeleteFunc([]string{"a", "b", "c"}, func(name string) bool { return name == holder })
@@ -326,7 +326,7 @@ func TestAnAddressInUse(t *testing.T) {
 
 // The ledger records for the next holder whether a node held the address, or found an external host
 // there.
-func TestWhatTheNextHolderIsTold(t *testing.T) {
+func TestTheNextHolderGetsTheLedgersRecord(t *testing.T) {
 	held := addresses.Report{Held: []addresses.Hold{{Address: addr("192.0.2.1"), Epoch: 1}}}
 	refused := addresses.Report{Refused: []addresses.Problem{{Address: addr("192.0.2.1"), Reason: addresses.InUse}}}
 	for name, c := range map[string]struct {

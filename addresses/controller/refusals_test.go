@@ -22,7 +22,7 @@ var (
 
 // Robot limits reads: an address that the provider refuses for every node is retried only after a
 // read. At rest there are twelve reads an hour, with any number of such addresses.
-func TestWhatStaysIsTriedAfterLooks(t *testing.T) {
+func TestLastingRejectionsAreRetriedAfterReads(t *testing.T) {
 	routed(t, func(p *provider, want func(map[string]string), events *[]string) {
 		p.takes = 0
 		p.fails[a1], p.fails[a2] = aboutAddress, aboutAddress
@@ -98,7 +98,7 @@ func TestFormerHoldersThatMayHaveTheRoute(t *testing.T) {
 }
 
 // Pending retries must not cause frequent requests to an unreachable provider.
-func TestAProviderThatIsAwayIsAskedSeldom(t *testing.T) {
+func TestAnUnreachableProviderGetsFewRequests(t *testing.T) {
 	for name, cause := range map[string]error{"stays": aboutAddress, "fails": errToken} {
 		t.Run(name, func(t *testing.T) {
 			routed(t, func(p *provider, want func(map[string]string), _ *[]string) {

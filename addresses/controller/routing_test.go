@@ -188,7 +188,7 @@ func TestOneAddressFails(t *testing.T) {
 }
 
 // While the routes are unknown, no address is routed, and they are read again.
-func TestNobodyTellsWhereAddressesLead(t *testing.T) {
+func TestRoutesOfAddressesAreUnknown(t *testing.T) {
 	routed(t, func(p *provider, want func(map[string]string), events *[]string) {
 		p.takes = time.Second
 		p.fails[""] = errors.New("away")

@@ -10,7 +10,7 @@ import (
 
 // A node joins before the packet filters of the others admit it: it reaches no node, all reach it,
 // and its reports move no address.
-func TestOneThatHearsNobodyTakesNothing(t *testing.T) {
+func TestANodeThatReachesNoOthersMovesNoAddress(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.node("a")
 		w.node("b")

@@ -272,7 +272,7 @@ func TestAServiceThatIsNoLoadBalancerAnyMore(t *testing.T) {
 }
 
 // Another client's write of the status is reverted.
-func TestAStatusThatSomebodyElseWrites(t *testing.T) {
+func TestAStatusThatAnotherClientWrites(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.node("a")
 		w.start()

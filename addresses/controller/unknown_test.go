@@ -40,7 +40,7 @@ func (w *world) all(services []string) (holders []string) {
 }
 
 // A Node of unknown readiness is exempt for a while, as other nodes still reach it.
-func TestANodeThatTheAPIServerDoesNotHear(t *testing.T) {
+func TestANodeThatTheAPIServerDoesNotReach(t *testing.T) {
 	inWorld(t, func(w *world) {
 		holder, _ := three(w)
 		w.editNode(holder, turned(corev1.ConditionUnknown))
@@ -60,7 +60,7 @@ func TestANodeThatTheAPIServerDoesNotHear(t *testing.T) {
 	})
 }
 
-func TestANodeThatNobodyHears(t *testing.T) {
+func TestANodeThatIsUnreachable(t *testing.T) {
 	inWorld(t, func(w *world) {
 		holder, _ := three(w)
 		w.editNode(holder, turned(corev1.ConditionUnknown))
@@ -81,7 +81,7 @@ func (nowhere) Routed(context.Context) (map[netip.Addr]string, error) { return n
 func (nowhere) Route(context.Context, netip.Addr, addresses.Destination) error { return nil }
 
 // Without agents, no reports exempt a Node of unknown readiness.
-func TestANodeThatNobodyWatches(t *testing.T) {
+func TestANodeWithoutWatchers(t *testing.T) {
 	inWorld(t, func(w *world) {
 		without := func(n *corev1.Node) { n.Annotations = nil }
 		w.node("a", without)
@@ -104,7 +104,7 @@ func TestANodeThatNobodyWatches(t *testing.T) {
 
 // The API server is cut off from the nodes, and their readiness becomes unknown one after another:
 // if addresses left each of them, one node would end up with all.
-func TestAnAPIServerThatHearsNobody(t *testing.T) {
+func TestAnAPIServerThatReachesNoNode(t *testing.T) {
 	inWorld(t, func(w *world) {
 		nodes, services := []string{"a", "b", "c", "d"}, []string{"s1", "s2", "s3", "s4"}
 		for _, name := range nodes {
@@ -161,7 +161,7 @@ func TestHalfOfTheNodesAreGone(t *testing.T) {
 }
 
 // A packet filter drops all checks: no node is better than another, and the addresses come to rest.
-func TestNobodyIsHeard(t *testing.T) {
+func TestNoNodeIsReached(t *testing.T) {
 	for _, nodes := range [][]string{{"a", "b"}, {"a", "b", "c"}, {"a", "b", "c", "d", "e"}} {
 		for _, port := range []int{addresses.ProxyPort, addresses.AgentPort} {
 			t.Run(fmt.Sprint(nodes, port), func(t *testing.T) {

@@ -135,7 +135,7 @@ func TestStartsFromAState(t *testing.T) {
 	}
 }
 
-func TestRefusesWhatItDoesNotUnderstand(t *testing.T) {
+func TestRejectsInvalidArguments(t *testing.T) {
 	tests := map[string]struct {
 		args []string
 		want []string

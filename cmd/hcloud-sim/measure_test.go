@@ -174,7 +174,7 @@ func TestMeasureMakesNothing(t *testing.T) {
 }
 
 // A fact that could not be measured is named with its reason.
-func TestMeasureNamesWhatWasNotFoundOut(t *testing.T) {
+func TestMeasureNamesUnmeasuredFacts(t *testing.T) {
 	c := newMeasuredCloud(t, hcloudsim.Options{}) // actions take no time
 	c.expect("busy: a second change was accepted 10 times", true, "--yes", "--only", "busy,rate-limit")
 	c.expectThings(0)
@@ -202,7 +202,7 @@ func TestInterruptedMeasureLeavesNothing(t *testing.T) {
 }
 
 // The resources of killed runs are deleted, and nothing else.
-func TestCleanDeletesWhatRunsLeft(t *testing.T) {
+func TestCleanDeletesResourcesOfKilledRuns(t *testing.T) {
 	c := newMeasuredCloud(t, hcloudsim.Options{})
 	for name, labels := range map[string]map[string]string{
 		"theirs": nil, "ours": {measure.Label: ""},

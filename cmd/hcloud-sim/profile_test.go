@@ -132,7 +132,7 @@ func TestRefusesABrokenProfile(t *testing.T) {
 }
 
 // The log contains the origin of a profile, as far as the profile has it.
-func TestSaysWhereTheProfileComesFrom(t *testing.T) {
+func TestLogsTheProfilesOrigin(t *testing.T) {
 	for content, want := range map[string]string{
 		`{"version": 1}`: "[profile F]",
 		`{"version": 1, "measured": "2026-11-25T12:00:00Z", "endpoint": "127.0.0.1:8470", "location": "nbg1"}`: "[profile F measured 2026-11-25 12:00:00 +0000 UTC endpoint 127.0.0.1:8470 location nbg1]",

@@ -112,7 +112,7 @@ func (n *silent) Join([]netip.Addr) error     { return nil }
 func (n *silent) Close() error                { n.end(); return nil }
 
 // An address that no node has held is probed longer than one that moves.
-func TestStrangersAreLookedForAsTheLedgerSays(t *testing.T) {
+func TestExternalHostsAreProbedForByTheLedger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		open := func(ctx context.Context, _ layer2.Link, _ addresses.Family) (layer2.Wire, error) {
 			ctx, cancel := context.WithCancel(ctx)
@@ -192,8 +192,8 @@ func TestRoutersOfANode(t *testing.T) {
 	}
 }
 
-// TestARouterIsTold runs a session with a real router.
-func TestARouterIsTold(t *testing.T) {
+// TestARouterReceivesAnnouncements runs a session with a real router.
+func TestARouterReceivesAnnouncements(t *testing.T) {
 	if _, err := exec.LookPath("bird"); err != nil {
 		complete.Skip(t, "the router is Debian's bird2, which is not installed: apt install bird2")
 	}

@@ -142,7 +142,7 @@ func TestNothingOpensBeforeTheFilter(t *testing.T) {
 }
 
 // The kernel rejects packets to podCIDRs without a node, instead of using the default route.
-func TestPodCIDRsOfNobodyDoNotLeave(t *testing.T) {
+func TestPacketsToPodCIDRsWithoutANodeDoNotLeave(t *testing.T) {
 	kerneltest.NewSegment(t, "uplink", "10.0.0.1/24", "fd00::1/64")
 	shell(t, "ip", "route", "add", "default", "via", "10.0.0.254")
 	o := machineOptions(t, "")
@@ -161,7 +161,7 @@ func TestPodCIDRsOfNobodyDoNotLeave(t *testing.T) {
 
 // Another program's filter, such as Docker's, that drops forwarded packets is reported in the
 // condition, and the node stays ready: its rules may accept pods' packets.
-func TestAFilterOfOthersThatDropsIsTold(t *testing.T) {
+func TestAForeignFilterThatDropsIsReported(t *testing.T) {
 	kerneltest.NewSegment(t, "uplink", "10.0.0.1/24", "fd00::1/64")
 	o := machineOptions(t, "")
 	client := runsOn(t, o)

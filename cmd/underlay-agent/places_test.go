@@ -95,7 +95,7 @@ func TestTheVSwitchOfTheFile(t *testing.T) {
 	}
 }
 
-func TestCheckTellsOfProxies(t *testing.T) {
+func TestCheckReportsProxies(t *testing.T) {
 	answers := []agent.Proxy{{Link: 3, Addr: netip.MustParseAddr("10.1.129.0"), Protocol: agent.Protocol}}
 	for want, d := range map[string]agent.Decision{
 		"": {},

@@ -21,7 +21,7 @@ import (
 // A cloud may route an address to any machine, and resolves it at that machine only. So each
 // machine also replies for addresses that others hold by the ledger, without reporting them as its
 // own, and stops when no Service has the address.
-func TestARoutedSegmentAnswersForWhatOthersHold(t *testing.T) {
+func TestARoutedSegmentRepliesForAddressesOfOtherNodes(t *testing.T) {
 	n := newNeighborhood(t)
 	shell(t, "ip", "route", "add", "default", "via", "10.0.0.9", "dev", "uplink")
 	n.client.Run("ip", "route", "add", "198.51.100.0/24", "dev", "eth0")

@@ -126,7 +126,7 @@ func TestALeaderSeesTheNetworkAsItIs(t *testing.T) {
 
 // A new leader doesn't exit because of an error that would end a start: its predecessor kept
 // running, too.
-func TestALeaderGoesOnWithWhatAStartRefuses(t *testing.T) {
+func TestALeaderContinuesDespiteAnErrorThatEndsAStart(t *testing.T) {
 	for name, change := range map[string]func(l *leading){
 		"a subnet in a part of the pool": func(l *leading) { l.again("10.244.128.0/17") },
 		"a subnet in place of the pool":  func(l *leading) { l.again("10.244.0.0/16") },

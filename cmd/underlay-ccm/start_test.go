@@ -43,7 +43,7 @@ func TestALongOutageIsWaitedFor(t *testing.T) {
 
 // The configuration of load balancers is checked against the cloud's types and locations, with as
 // few requests as possible, and not while the cloud doesn't respond.
-func TestWhatLoadBalancersAreToBeIsChecked(t *testing.T) {
+func TestLoadBalancerSettingsAreCheckedAgainstTheCloud(t *testing.T) {
 	for _, c := range []struct {
 		name, balancers string
 		want            []string // in the error; none: it is valid

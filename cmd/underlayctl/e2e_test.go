@@ -29,7 +29,7 @@ import (
 // The whole program with a real control plane, the real underlay-ccm and the simulated cloud: it
 // shows the actual state, in a healthy cluster and in one that has drifted, and it writes nothing
 // anywhere.
-func TestItShowsWhatIsThere(t *testing.T) {
+func TestCommandsShowTheCluster(t *testing.T) {
 	l := startLab(t)
 	balancer := l.service(t, "web")
 	t.Run("a healthy cluster", func(t *testing.T) { l.healthy(t, balancer.ID, balancer.Name) })

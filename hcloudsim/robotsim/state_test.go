@@ -12,7 +12,7 @@ import (
 	"github.com/underlay-ccm/underlay/hcloudsim/robotsim"
 )
 
-func TestSeedsNameWhatIsWrong(t *testing.T) {
+func TestSeedErrorsNameTheMistake(t *testing.T) {
 	sim := seeded(t, robotsim.Options{})
 	server := func(seed robotsim.ServerSeed) error { _, err := sim.CreateServer(seed); return err }
 	vSwitch := func(seed robotsim.VSwitchSeed) error { _, err := sim.CreateVSwitch(seed); return err }

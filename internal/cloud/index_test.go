@@ -49,7 +49,7 @@ func TestAnotherListIsAnotherIndex(t *testing.T) {
 }
 
 // A Node's gateway is its server's own address; the aliases are returned, too.
-func TestGatewaysTellAliases(t *testing.T) {
+func TestGatewaysReturnAliases(t *testing.T) {
 	s := server(1, "a", "10.0.0.2")
 	s.AliasIPs = []netip.Addr{netip.MustParseAddr("10.0.0.20"), netip.MustParseAddr("10.0.0.21")}
 	got, err := (&cloud.Machines{Cloud: &project{servers: []cloud.Machine{s, server(2, "b", ""), server(3, "c", "10.0.0.4")}}}).Gateways(

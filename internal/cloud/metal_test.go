@@ -112,7 +112,7 @@ func TestMetalGuessesNoAddress(t *testing.T) {
 	}
 }
 
-func TestMetalDeclaresNobodyAbsent(t *testing.T) {
+func TestMetalDeclaresNoMachineAbsent(t *testing.T) {
 	metal := newMetal()
 	for _, id := range []string{"", "underlay://rack-7", "underlay://gone", "hcloud://1", "hrobot://7", "nonsense"} {
 		node := metalNode("x", id, "")

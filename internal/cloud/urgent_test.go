@@ -31,7 +31,7 @@ func (o *overheard) Look(ctx context.Context, q []cloud.Question) ([]cloud.Machi
 
 // Changes of routes are urgent, and so are the reads that they need: while the budget is low a
 // deletion would wait for its list of servers behind everything else.
-func TestWhatRoutesRestOnIsUrgent(t *testing.T) {
+func TestReadsForRoutesAreUrgent(t *testing.T) {
 	o := &overheard{
 		project: &project{servers: []cloud.Machine{server(1, "n1", "10.0.0.2")}},
 		lowest:  requests.Urgent,

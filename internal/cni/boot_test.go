@@ -121,7 +121,7 @@ func (r *runtimeFolder) expect(t *testing.T, what, content string) {
 }
 
 // The runtime applies every change without a restart.
-func TestTheRuntimeHearsOfEveryChange(t *testing.T) {
+func TestTheRuntimeReceivesEveryChange(t *testing.T) {
 	m := newMachine(t)
 	runtime := watchAsContainerd(t, m.conf)
 	content := func(want Desired) string {

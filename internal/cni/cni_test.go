@@ -207,7 +207,7 @@ func TestTheFileIsReplacedAsAWhole(t *testing.T) {
 	}
 }
 
-func TestWhatKeepsTheRuntimeFromUsingIt(t *testing.T) {
+func TestObstaclesToTheRuntime(t *testing.T) {
 	for name, test := range map[string]struct {
 		arrange func(m machine)
 		says    []string // none: ready
@@ -292,7 +292,7 @@ func TestCleanupRemovesOnlyOurs(t *testing.T) {
 	}
 }
 
-func TestWatchTellsOfOthersFiles(t *testing.T) {
+func TestWatchReportsOtherFiles(t *testing.T) {
 	m := newMachine(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	calls, ended := make(chan struct{}, 100), make(chan error, 1)

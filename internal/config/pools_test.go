@@ -98,7 +98,7 @@ func makesLedger(c Config) error {
 	return nil
 }
 
-func TestWhatIsAcceptedMakesALedger(t *testing.T) {
+func TestAcceptedPoolsMakeALedger(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	prefix := func(ipv4 bool) string {
 		address, bits := make([]byte, 16), 128

@@ -28,7 +28,7 @@ func TestNothingIsWrongWithAHealthyCluster(t *testing.T) {
 }
 
 // Each check that lacks its data reports this once, and never passes silently.
-func TestWhatCanNotBeSeenIsSaid(t *testing.T) {
+func TestMissingDataIsReported(t *testing.T) {
 	blind := &survey.Snapshot{Taken: now(), Gaps: []survey.Gap{{Part: survey.PartNodes, Reason: `ask for a role with the verb "list" on "nodes"`}}}
 	seen := map[string]int{}
 	for _, f := range Examine(blind) {

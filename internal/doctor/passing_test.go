@@ -33,9 +33,9 @@ func joining(s *survey.Snapshot) {
 	unready(s, n.Name)
 }
 
-// TestWhatPassesByItself tests states that a healthy cluster has now and then, and foreign objects
-// in any state: they cause no finding.
-func TestWhatPassesByItself(t *testing.T) {
+// TestTemporaryStatesCauseNoFinding tests states that a healthy cluster has now and then, and
+// foreign objects in any state.
+func TestTemporaryStatesCauseNoFinding(t *testing.T) {
 	metal := shape{dual: true, metal: true}
 	cases := []struct {
 		name  string

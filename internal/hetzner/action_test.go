@@ -73,7 +73,7 @@ func polls(t *testing.T, sim *hcloudsim.Simulator) [][]string {
 }
 
 // Polls are requests: many actions at once need hardly more of them than one.
-func TestActionsAreAskedAboutTogether(t *testing.T) {
+func TestActionsArePolledTogether(t *testing.T) {
 	cost := func(count int, stagger time.Duration) (n int) {
 		synctest.Test(t, func(t *testing.T) {
 			sim, c, _ := project(t, hcloudsim.Options{
@@ -169,7 +169,7 @@ func TestActionsFailEachByItself(t *testing.T) {
 }
 
 // If one waiter stops, the others keep waiting; after the last one has stopped, polling ends.
-func TestStoppingToWaitStopsNobodyElse(t *testing.T) {
+func TestAWaiterThatStopsStopsNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sim, c, _ := project(t, hcloudsim.Options{ActionTime: time.Second})
 		all := tables(t, sim, c, 2)

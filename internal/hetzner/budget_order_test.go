@@ -90,7 +90,7 @@ func (d *door) drain(t *testing.T, count int) {
 }
 
 // Delayed requests are sent by priority, not by age.
-func TestWhoGoesFirst(t *testing.T) {
+func TestDelayedRequestsAreSentByPriority(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDoor(t, hcloudsim.Options{})
 		d.drain(t, 3598)

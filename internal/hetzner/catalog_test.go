@@ -9,7 +9,7 @@ import (
 	"github.com/underlay-ccm/underlay/internal/hetzner"
 )
 
-func TestWhatTheCloudOffers(t *testing.T) {
+func TestCatalogOfTheCloud(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sim, c, _ := project(t, hcloudsim.Options{})
 		if err := sim.Inject(hcloudsim.Fault{Status: 503}); err != nil { // a read is repeated

@@ -124,7 +124,7 @@ type transport func(*http.Request) (*http.Response, error)
 
 func (t transport) RoundTrip(r *http.Request) (*http.Response, error) { return t(r) }
 
-func TestGetTellsAbsenceFromFailure(t *testing.T) {
+func TestGetDistinguishesAbsenceFromFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sim, c, network := project(t, hcloudsim.Options{})
 		seed(t, sim, network, 1)
@@ -213,7 +213,7 @@ func expect(t *testing.T, table routes.Table, want ...routes.Route) {
 	}
 }
 
-func TestAFullTableSaysSo(t *testing.T) {
+func TestAFullTableIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sim, c, id := project(t, hcloudsim.Options{RouteLimit: 1})
 		seed(t, sim, id, 2)
@@ -231,7 +231,7 @@ func TestAFullTableSaysSo(t *testing.T) {
 }
 
 // Deleting a missing route succeeds; a missing network is an error.
-func TestDeletingWhatIsGone(t *testing.T) {
+func TestDeletingAMissingRoute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sim, c, id := project(t, hcloudsim.Options{})
 		seed(t, sim, id, 1)

@@ -277,7 +277,7 @@ func about(t *testing.T, err error, want addresses.Subject) {
 
 // An error caused by the server has it as its subject; if the token is read-only, or the API is
 // unreachable, another server would fail too.
-func TestWhatARefusalIsAbout(t *testing.T) {
+func TestSubjectOfARejection(t *testing.T) {
 	for name, c := range map[string]struct {
 		fault  hcloudsim.Fault
 		server bool

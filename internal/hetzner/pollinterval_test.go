@@ -13,7 +13,7 @@ import (
 
 // A poll together with others, before an action is due, shows that it still runs and nothing about
 // its usual duration.
-func TestAskedAlongIsNotTooEarly(t *testing.T) {
+func TestAPollWithOthersIsNotTooEarly(t *testing.T) {
 	start := time.Unix(1000, 0)
 	after := func(d time.Duration) time.Time { return start.Add(d) }
 	it := &watch{started: started{at: start}, due: after(time.Second), gap: 80 * time.Millisecond}

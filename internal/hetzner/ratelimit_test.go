@@ -62,7 +62,7 @@ func TestOddRateLimitsDoNotSilenceTheClient(t *testing.T) {
 
 // The rate limit of a response delays requests for five minutes; then one request is sent, and the
 // others wait for its response.
-func TestOldKnowledgeOfTheBudgetIsAskedAgain(t *testing.T) {
+func TestAnOldRateLimitIsReadAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newDoor(t, hcloudsim.Options{}).rt.budget
 		number, err := b.spend(t.Context())

@@ -9,7 +9,7 @@ import (
 	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
-func TestServicePatchNamesWhatItIsFor(t *testing.T) {
+func TestServicePatchNamesItsService(t *testing.T) {
 	from := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "1-2", ResourceVersion: "7"}}
 	to := from.DeepCopy()
 	to.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "192.0.2.1"}}

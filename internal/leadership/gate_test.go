@@ -103,7 +103,7 @@ func TestCloseWaitsForAnswers(t *testing.T) {
 	})
 }
 
-func TestCloseTellsOfWritesThatMayArrive(t *testing.T) {
+func TestCloseReportsWritesThatMayArrive(t *testing.T) {
 	t.Parallel()
 	lost := errors.New("connection reset by peer")
 	for name, tt := range map[string]struct {

@@ -28,7 +28,7 @@ func closing(ctx context.Context, gate *leadership.Gate) <-chan error {
 
 // A change in progress is completed, with all its writes and reads, before the gate is closed;
 // other requests in that time are rejected.
-func TestCloseWaitsForWhatIsHeld(t *testing.T) {
+func TestCloseWaitsForHeldChanges(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var gate leadership.Gate

@@ -230,7 +230,7 @@ func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { retur
 
 // Only an empty project is measured, and only objects with the label are deleted, in several
 // attempts if necessary.
-func TestOnlyWhatWasMadeIsDeleted(t *testing.T) {
+func TestOnlyCreatedObjectsAreDeleted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sim := hcloudsim.New(like())
 		project := projectOver(sim.Transport())

@@ -9,7 +9,7 @@ import (
 
 // After a failed commit pods have no packet filter only if its table or rules are missing: outdated
 // rules, or an earlier version's, keep filtering.
-func TestAFailureTellsWhetherAnythingFilters(t *testing.T) {
+func TestAFailureReportsWhetherAFilterExists(t *testing.T) {
 	for damage, down := range map[string]bool{
 		"delete table inet underlay":                          true,
 		"add table inet underlay { flags dormant; }":          true,

@@ -110,7 +110,7 @@ func TestHeldAddressesServeServicesAndNothingElse(t *testing.T) {
 
 // With policy Local a connection may arrive before kube-proxy has a rule for the local pod: it is
 // neither rejected nor forwarded, and is served when its first packet is retransmitted.
-func TestWhatIsServedIsNotRefusedTooEarly(t *testing.T) {
+func TestServedPortsAreNotRejectedTooEarly(t *testing.T) {
 	f := newSegment(t)
 	f.holding()
 	want := f.desired("10.244.1.0/24", "2001:db8:1:0:1::/80")
@@ -155,7 +155,7 @@ func endpoints(one, two string, ports ...uint16) (all []netip.AddrPort) {
 
 // Neighbors probe a held address directly once they have it cached. A user-space program replies:
 // the kernel neither forwards nor rejects the probe.
-func TestHeldAddressesAreAskedForByNeighbors(t *testing.T) {
+func TestHeldAddressesAreProbedByNeighbors(t *testing.T) {
 	f := newSegment(t)
 	f.holding()
 	want := f.desired("10.244.1.0/24", "2001:db8:1:0:1::/80")

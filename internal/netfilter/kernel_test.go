@@ -137,7 +137,7 @@ func TestTheTableIsMadeOnceAndRestEndsInNothing(t *testing.T) {
 }
 
 // Foreign changes are repaired by one commit, and an unchanged table is not committed again.
-func TestWhatOthersChangedIsRepaired(t *testing.T) {
+func TestForeignChangesAreRepaired(t *testing.T) {
 	n := newNode(t)
 	desired := dualStack()
 	desired.Openings = openings("2001:db8:f::/64", "[2001:db8:1:0:1::7]:80", "[2001:db8:1:0:1::8]:80")
@@ -341,7 +341,7 @@ func TestManyOpenings(t *testing.T) {
 	}
 }
 
-func TestWhatCanNotBeEditedIsMadeAnew(t *testing.T) {
+func TestUneditableChainsAreRecreated(t *testing.T) {
 	n := newNode(t)
 	n.apply(dualStack())
 	made := n.ruleset()
@@ -387,7 +387,7 @@ func TestSettingsFollow(t *testing.T) {
 }
 
 // Watch ignores changes of other tables, at no cost.
-func TestWatchTellsOfOurTableOnly(t *testing.T) {
+func TestWatchReportsOurTableOnly(t *testing.T) {
 	n := newNode(t)
 	n.apply(dualStack())
 	ctx, cancel := context.WithCancel(t.Context())

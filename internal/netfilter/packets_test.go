@@ -132,7 +132,7 @@ func (f *segment) expect(what, got, want string) {
 	}
 }
 
-func TestPodsLeaveAsWhoTheyAreKnown(t *testing.T) {
+func TestPodsLeaveWithTheirKnownSources(t *testing.T) {
 	f := newSegment(t)
 	f.node.apply(f.desired("10.244.1.0/24", "fd00:1::/64"))
 	f.expect("pod to outside, IPv4", f.connect(f.pod, pod4, f.outside, outside4), nodeOutside4)
@@ -226,7 +226,7 @@ func TestOpenPodsAreReached(t *testing.T) {
 // Connections to an open pod are opened continuously, while other openings are added and removed:
 // none of their first packets is dropped. A drop would only cause a delay, because the packet is
 // retransmitted, so packets are counted before and behind the filter.
-func TestWhatIsOpenStaysSoDuringEdits(t *testing.T) {
+func TestOpeningsStayOpenDuringEdits(t *testing.T) {
 	f := newSegment(t)
 	want := f.desired("10.244.1.0/24", "2001:db8:1:0:1::/80")
 	open := openings(outside6+"/128", "["+pod6+"]:80")

@@ -150,9 +150,9 @@ func randomPolicy(r *rand.Rand, i int) policy.Policy {
 	return p
 }
 
-// TestPacketsPassAsTheRulesetSays sends a datagram for each pair and port. Afterwards the same
+// TestPacketsPassByTheRuleset sends a datagram for each pair and port. Afterwards the same
 // table is filled at once by another process, which must be the same as the one that was edited.
-func TestPacketsPassAsTheRulesetSays(t *testing.T) {
+func TestPacketsPassByTheRuleset(t *testing.T) {
 	l := newPolicyLab(t)
 	r := rand.New(rand.NewPCG(1, 2))
 	for round := range 12 {
@@ -254,7 +254,7 @@ func received(t *testing.T, socket net.PacketConn) map[string]bool {
 	return got
 }
 
-func TestAPolicyCutsWhatItForbidsAndNothingElse(t *testing.T) {
+func TestAPolicyCutsForbiddenConnectionsOnly(t *testing.T) {
 	l := newPolicyLab(t)
 	l.setPod(1, 2, "server")
 	l.setPod(1, 3, "other")

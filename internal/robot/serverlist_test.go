@@ -273,7 +273,7 @@ func TestRefusedCredentials(t *testing.T) {
 }
 
 // No caller waits for a missing response, and a late one still counts.
-func TestASlowRobotHoldsNobodyUp(t *testing.T) {
+func TestASlowRobotDelaysNoCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, 1)
 		if err := l.sim.Inject(robotsim.Fault{Match: "GET /server", Delay: 25 * time.Second}); err != nil {

@@ -12,7 +12,7 @@ import (
 
 type password struct{ secret.Text }
 
-func TestNothingButRevealTells(t *testing.T) {
+func TestOnlyRevealReturnsTheSecret(t *testing.T) {
 	const text = "s3cret"
 	p := password{secret.New(text)}
 	holder := struct {

@@ -27,7 +27,7 @@ func readiness(n *corev1.Node, status corev1.ConditionStatus, since time.Duratio
 	n.Status.Conditions[0].Status, n.Status.Conditions[0].LastTransitionTime = status, at(-since)
 }
 
-func TestWhatBecomesOfANodeWithoutAServer(t *testing.T) {
+func TestOutlookOfANodeWithoutAServer(t *testing.T) {
 	uninitialized := corev1.Taint{Key: "node.cloudprovider.kubernetes.io/uninitialized", Effect: corev1.TaintEffectNoSchedule}
 	// another server has the Node's name since that time.
 	another := func(s *survey.Snapshot, since time.Duration) {
@@ -79,7 +79,7 @@ func TestWhatBecomesOfANodeWithoutAServer(t *testing.T) {
 }
 
 // Only Nodes with a provider ID of the cloud can have a deleted server.
-func TestNobodyElseIsAbsent(t *testing.T) {
+func TestNoOtherNodeIsAbsent(t *testing.T) {
 	for name, change := range map[string]func(*survey.Snapshot, *corev1.Node){
 		"a dedicated server":         func(_ *survey.Snapshot, n *corev1.Node) { n.Spec.ProviderID = "hrobot://4711" },
 		"no provider ID yet":         func(_ *survey.Snapshot, n *corev1.Node) { n.Spec.ProviderID = "" },

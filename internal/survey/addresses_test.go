@@ -195,7 +195,7 @@ func TestAddressesView(t *testing.T) {
 	}
 }
 
-func TestAddressesThatCanNotBeTold(t *testing.T) {
+func TestAddressesThatCanNotBeShown(t *testing.T) {
 	for name, c := range map[string]struct {
 		seed func(*survey.Snapshot)
 		note string

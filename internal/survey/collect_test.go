@@ -125,7 +125,7 @@ func TestCollect(t *testing.T) {
 }
 
 // Only the wanted parts are requested.
-func TestCollectAsksForNoMore(t *testing.T) {
+func TestCollectRequestsOnlyWantedParts(t *testing.T) {
 	sim, cloud := simulated(t)
 	sim.ResetRequests()
 	client := fake.NewClientset(installed()...)

@@ -74,7 +74,7 @@ func (w watched) node(t *testing.T, name string) {
 	}
 }
 
-func TestWatcherShowsWhatHappens(t *testing.T) {
+func TestWatcherShowsChanges(t *testing.T) {
 	followed(t, nil, func(t *testing.T, w watched) {
 		if live := w.after(time.Second); live.Snapshot.Node("node-7") != nil || live.Trouble != "" {
 			t.Fatalf("before: %+v", live)
@@ -100,7 +100,7 @@ func TestWatcherShowsWhatHappens(t *testing.T) {
 	})
 }
 
-func TestWatcherFollowsTheCloudWhileSomebodyLooks(t *testing.T) {
+func TestWatcherFollowsTheCloudWhileAClientIsConnected(t *testing.T) {
 	followed(t, nil, func(t *testing.T, w watched) {
 		w.sim.ResetRequests()
 		network := w.sim.Networks()[0]
@@ -225,7 +225,7 @@ func TestWatcherSparesASlowAPIServer(t *testing.T) {
 	})
 }
 
-func TestWatcherSaysThatItIsNotUpToDate(t *testing.T) {
+func TestWatcherReportsThatItIsNotUpToDate(t *testing.T) {
 	var away atomic.Bool
 	cut := func(c *fake.Clientset) {
 		c.PrependReactor("get", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {

@@ -129,7 +129,7 @@ func cleanup(t *testing.T, s *Sysctls) []string {
 	return changed
 }
 
-func TestChangesAreToldOnceAndUndone(t *testing.T) {
+func TestChangesAreReportedOnceAndUndone(t *testing.T) {
 	before := values{
 		forwardIPv4: "0", forwardIPv6: "0", strictAll: "0", acceptRA("eth0"): "1", strict("eth0"): "1",
 		"net/ipv6/conf/eth0/forwarding": "0", "net/ipv4/conf/all/accept_redirects": "0",
@@ -175,7 +175,7 @@ func TestChangesAreToldOnceAndUndone(t *testing.T) {
 	}
 }
 
-func TestCleanupLeavesWhatOthersDid(t *testing.T) {
+func TestCleanupKeepsChangesOfOthers(t *testing.T) {
 	root := tree(t, values{forwardIPv4: "0", forwardIPv6: "1", strictAll: "0", strict("eth0"): "1", strict("eth1"): "1"})
 	s := New(Options{Root: root, StateDir: t.TempDir()})
 	apply(t, s, Desired{IPv4: true, IPv6: true, Asymmetric: []string{"eth0", "eth1"}})
@@ -219,7 +219,7 @@ func TestNothingIsChangedUnlessRecorded(t *testing.T) {
 	expect(t, root, before)
 }
 
-func TestWhatCanNotBeSetIsSaid(t *testing.T) {
+func TestUnsettableSysctlsAreReported(t *testing.T) {
 	root := tree(t, values{strictAll: "0", "net/ipv4/conf/all/forwarding": "0"})
 	s := New(Options{Root: root, StateDir: t.TempDir()})
 	for _, link := range []string{"", "..", "../../kernel"} {

@@ -240,7 +240,7 @@ func (w *fixture) expectMetric(failed, missing float64) {
 
 // Each Node gets a message about the fault of its server, once, and another one when it is
 // repaired. The idle cost is twelve requests an hour and no write, however many Nodes there are.
-func TestNodesAreTold(t *testing.T) {
+func TestNodesAreNotified(t *testing.T) {
 	withFixture(t, func(w *fixture) {
 		w.join("cloud", "hcloud://1", "10.244.1.0/24")
 		w.join("overlay", "hrobot://9", "10.244.2.0/24")
@@ -387,7 +387,7 @@ func TestALookThatIsOlderThanTheNode(t *testing.T) {
 }
 
 // Without Nodes no request is sent.
-func TestWithoutNodesNobodyIsAsked(t *testing.T) {
+func TestWithoutNodesNoRequestIsSent(t *testing.T) {
 	withFixture(t, func(w *fixture) {
 		w.join("cloud", "hcloud://1", "10.244.1.0/24")
 		w.join("overlay", "hrobot://9", "10.244.2.0/24")

@@ -51,7 +51,7 @@ func row(p webui.Part, about string) string {
 }
 
 // The page has the tables of the commands, complete, and the object of each row.
-func TestThePageShowsWhatTheCommandsShow(t *testing.T) {
+func TestThePageShowsTheCommandsTables(t *testing.T) {
 	s := eventful(t, 3)
 	v := webui.ViewOf(survey.Live{Snapshot: s, Trouble: "it is away"})
 	if v.Trouble != "it is away" || v.Cluster != "kubernetes on network cluster, 10.0.0.0/8" || !v.Taken.Equal(s.Taken) {

@@ -121,7 +121,7 @@ func TestPodCIDRsThatOthersSetReplaceTheReservation(t *testing.T) {
 	})
 }
 
-func TestAReplyThatDiffersIsWhatTheNodeHas(t *testing.T) {
+func TestPodCIDRsOfADifferentReplyCount(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()
 		api.inject(first("PATCH nodes", fault{cutDown: true}))
@@ -161,7 +161,7 @@ func TestANodeCreatedAnewIsAnotherOwner(t *testing.T) {
 	})
 }
 
-func TestAFullPoolServesWhoWaitsLongestOnceSomethingIsReleased(t *testing.T) {
+func TestAFullPoolServesTheLongestWaitingNodeAfterARelease(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()
 		p := start(t, api, dualStack(2))

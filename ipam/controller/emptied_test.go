@@ -40,7 +40,7 @@ func TestALedgerThatIsEmptiedMeanwhileIsWrittenAnew(t *testing.T) {
 }
 
 // A ledger that was never used, or without Nodes left, doesn't count as emptied.
-func TestALedgerOfNobodyIsNotLost(t *testing.T) {
+func TestALedgerWithoutNodesIsNotLost(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()
 		for _, once := range []bool{true, false} {

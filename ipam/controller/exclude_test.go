@@ -98,7 +98,7 @@ func TestReportedAddressesKeepFewPrefixes(t *testing.T) {
 }
 
 // A Node with more addresses than count gets an Event, and another one when the addresses change.
-func TestANodeIsToldOfAddressesThatDoNotCount(t *testing.T) {
+func TestANodeIsNotifiedOfAddressesThatDoNotCount(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()
 		p := start(t, api, []Pool{pool("v4", "10.0.0.0/20", 24)})

@@ -25,7 +25,7 @@ func slowReplies(api http.RoundTripper, kind string, delay time.Duration) http.R
 }
 
 // The response to a PATCH arrives after the observed deletion of the Node, which stays deleted.
-func TestAnAnswerFromBeforeADeletionRevivesNobody(t *testing.T) {
+func TestAReplyFromBeforeADeletionRevivesNoNode(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()
 		p := start(t, slowReplies(api, "PATCH nodes", 5*time.Second), dualStack(1), quarantine(time.Minute))
@@ -56,7 +56,7 @@ func (s slowOwn) OwnPrefix(
 }
 
 // The own prefix of a reserved Node is found after the observed deletion of the Node.
-func TestAnOwnPrefixThatIsFoundAfterADeletionRevivesNobody(t *testing.T) {
+func TestAnOwnPrefixThatIsFoundAfterADeletionRevivesNoNode(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		pools := []Pool{pool("v4", "10.0.0.0/24", 24), {PoolConfig: ipam.PoolConfig{Name: "own", NodeMask: 80, Own: true}}}
 		own := func(delay time.Duration) setting {

@@ -241,7 +241,7 @@ func TestALedgerDeletedMeanwhileIsNoticedAtTheNextWrite(t *testing.T) {
 
 // The ledger is lost while the only process so far has a write in flight: it still has the
 // reservation in memory.
-func TestALostLedgerDoesNotFreeWhatIsOnItsWay(t *testing.T) {
+func TestALostLedgerDoesNotFreePrefixesInFlight(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()
 		p := start(t, api, dualStack(2))
@@ -328,7 +328,7 @@ func TestADamagedLedgerIsNeverReset(t *testing.T) {
 }
 
 // A record that a user added for a missing Node is looked up and freed.
-func TestARecordOfNobodyIsFreed(t *testing.T) {
+func TestARecordOfAMissingNodeIsFreed(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()
 		api.editLedger(func(data map[string]string) { data["ghost"] = "uid=gone 10.0.0.0/24@v4 fd00::/64@v6" })
@@ -386,7 +386,7 @@ func TestAProviderIDThatComesLaterIsRecorded(t *testing.T) {
 }
 
 // The record of a missing Node has the prefix of a live Node, which is routed.
-func TestADuplicateRecordOfNobodyEnds(t *testing.T) {
+func TestADuplicateRecordOfAMissingNodeIsFreed(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()
 		p := start(t, api, dualStack(2), asking(api.routed))

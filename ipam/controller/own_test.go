@@ -130,7 +130,7 @@ func TestASharedOwnPrefixServesOneNode(t *testing.T) {
 }
 
 // While the cloud doesn't respond, Nodes wait: they get no fallback.
-func TestACloudThatDoesNotAnswerIsAskedAgain(t *testing.T) {
+func TestAnUnresponsiveCloudIsQueriedAgain(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()
 		m := &machines{own: map[string]string{"cloud://1": "2001:db8:0:1::/64"}, down: true}
@@ -151,7 +151,7 @@ func TestACloudThatDoesNotAnswerIsAskedAgain(t *testing.T) {
 }
 
 // Without such a pool the cloud gets no requests, and no Node waits.
-func TestNobodyAsksTheCloudWithoutSuchAPool(t *testing.T) {
+func TestNoRequestsToTheCloudWithoutSuchAPool(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api, m := newFakeAPI(), &machines{down: true}
 		p := start(t, api, []Pool{pool("v4", "10.0.0.0/22", 24)}, m.know)

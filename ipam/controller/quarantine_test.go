@@ -254,7 +254,7 @@ func TestANodeThatGoesBeforeItHasAnything(t *testing.T) {
 }
 
 // Deleting one of two Nodes with the same prefix doesn't free the prefix.
-func TestWhatTwoHaveIsFreeWhenBothAreGone(t *testing.T) {
+func TestAPrefixOfTwoNodesIsFreeWhenBothAreGone(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()
 		api.create("a", "10.0.0.0/24", "fd00::/64")

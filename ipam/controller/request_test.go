@@ -14,7 +14,7 @@ import (
 	"github.com/underlay-ccm/underlay/internal/kube"
 )
 
-func TestAbsenceIsOnlyWhatAnAPIServerSaysAboutThatNode(t *testing.T) {
+func TestAbsenceRequiresAnAPIServersResponseAboutThatNode(t *testing.T) {
 	bare := &apierrors.StatusError{
 		ErrStatus: metav1.Status{Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound},
 	}

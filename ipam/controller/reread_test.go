@@ -10,7 +10,7 @@ import (
 
 // One write of a ledger in many shards has an unknown outcome. The test limits the objects that are
 // read again, and the time that a new Node waits, with 10 ms for each request.
-func TestOnlyWhatIsDoubtedIsReadAgain(t *testing.T) {
+func TestOnlyUnknownObjectsAreReadAgain(t *testing.T) {
 	refusal := apierrors.NewInternalError(fmt.Errorf("etcd is away"))
 	for name, c := range map[string]struct {
 		fails fault

@@ -36,7 +36,7 @@ func (n *networkRoutes) configure(c *Config) {
 	}
 }
 
-func TestWhatIsRoutedAlreadyIsNotHandedOut(t *testing.T) {
+func TestRoutedPrefixesAreNotAllocated(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api, routes := newFakeAPI(), &networkRoutes{}
 		// A node prefix, a part of one, one that covers two, and two that block no Node of this

@@ -89,7 +89,7 @@ func TestTheAdmissionPolicyMakesASecondAllocatorHarmless(t *testing.T) {
 
 // podCIDRs that were set before the ledger existed are the history of a cluster that moved here.
 // Users and kubelets may set podCIDRs.
-func TestWhoIsNoSecondAllocator(t *testing.T) {
+func TestOtherPodCIDRSettersAreNoSecondAllocator(t *testing.T) {
 	for _, manager := range []string{"kubectl", "kubectl-edit", "kubelet", "kubeadm"} {
 		t.Run(manager, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {

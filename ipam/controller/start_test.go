@@ -123,7 +123,7 @@ func TestARestartWithAnOldCacheMakesNoDuplicates(t *testing.T) {
 }
 
 // Only the live list shows the Node; the cache never does.
-func TestWhoTheCacheNeverShowsIsReleasedWhenGone(t *testing.T) {
+func TestANodeTheCacheNeverShowsIsReleasedWhenGone(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()
 		api.create("first")

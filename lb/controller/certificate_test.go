@@ -185,7 +185,7 @@ func TestACertificateThatFailsLateIsTriedOnceADay(t *testing.T) {
 }
 
 // Failing requests for certificates don't delay load balancers of other Services.
-func TestCertificatesThatCannotBeReadStopNobodyElse(t *testing.T) {
+func TestUnreadableCertificatesDelayNoOtherService(t *testing.T) {
 	inWorld(t, newCloud(), nodes(1), func(w *world) {
 		w.create(service("web"))
 		for i := range 20 {

@@ -156,7 +156,7 @@ func TestDedicatedServersWithEndpointsComeFirst(t *testing.T) {
 
 // A rejected address is retried when its Node changes, and when the network gets a subnet of type
 // vswitch.
-func TestRefusedAddressIsAskedForAgain(t *testing.T) {
+func TestRejectedAddressIsRetried(t *testing.T) {
 	none, coupled := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, []netip.Prefix{vSwitch}
 	var ranges atomic.Pointer[[]netip.Prefix]
 	ranges.Store(&none)

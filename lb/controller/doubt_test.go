@@ -46,7 +46,7 @@ func TestLoadBalancersEndDoubt(t *testing.T) {
 
 // Agents get a Service's ingress also while the controller verifies whether orphan annotations can
 // be removed.
-func TestDoubtKeepsNobodyWaiting(t *testing.T) {
+func TestVerificationDelaysNoIngress(t *testing.T) {
 	inPodWorld(t, hcloudsim.Options{}, func(w *world, p *pods) {
 		p.are(map[lb.Target]string{podAt(1, 1): "ready"})
 		w.create(podService())

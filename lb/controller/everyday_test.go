@@ -71,7 +71,7 @@ func TestPolicyLocalDuringARestart(t *testing.T) {
 
 // A Service that requests a shared load balancer of another owner keeps its own one fully working,
 // without a request each second.
-func TestASharedNameOfSomebodyElse(t *testing.T) {
+func TestASharedNameOfAnotherOwner(t *testing.T) {
 	other := lb.State{
 		ID: 50, Name: "theirs", Type: "lb11", Location: "fsn1", Public: true, Network: 7, Algorithm: lb.RoundRobin,
 		Labels: map[string]string{lb.LabelCluster: "demo", lb.LabelShared: "default.edge", "underlay.dev/svc-theirs": "", "underlay.dev/port-80": "theirs"},

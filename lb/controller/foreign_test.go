@@ -129,7 +129,7 @@ func TestNothingIsMadeForAServiceThatIsGone(t *testing.T) {
 	})
 }
 
-func TestTheServiceIsAskedForBeforeACreation(t *testing.T) {
+func TestTheServiceIsReadBeforeACreation(t *testing.T) {
 	for name, live := range map[string]func(*corev1.Service){
 		"on its way out":      func(svc *corev1.Service) { svc.DeletionTimestamp = &metav1.Time{Time: time.Now()} },
 		"replaced by another": func(svc *corev1.Service) { svc.UID = "another" },

@@ -266,7 +266,7 @@ func TestLeavingForNothing(t *testing.T) {
 
 // A setting that the whole load balancer can't have is reported at the Service that requests it,
 // and the verdicts on a port's targets at the Service that owns the port.
-func TestWhoIsTold(t *testing.T) {
+func TestNotesGoToTheRightService(t *testing.T) {
 	inWorld(t, newCloud(), nodes(2), func(w *world) {
 		b := sharing("b", 2, 81)
 		w.createAll(sharing("a", 1, 80), b, sharing("c", 3, 82))

@@ -33,7 +33,7 @@ func countOf(events []string, text string) (n int) {
 
 // A listener without a healthy target for the time of a verdict is reported at the Service once,
 // over a restart too, and again when it has one.
-func TestAListenerWithoutHealthyTargetsIsTold(t *testing.T) {
+func TestAListenerWithoutHealthyTargetsIsReported(t *testing.T) {
 	for name, unhealthy := range map[string]int{"unhealthy": 2, "never judged": 0} {
 		t.Run(name, func(t *testing.T) {
 			cloud := newCloud()

@@ -29,7 +29,7 @@ func goingClusterIP(svc *corev1.Service) { clusterIP(svc); going(svc) }
 
 // A load balancer with an exact label of a Service is deleted when the Service requests none any
 // more, also if that happened while no controller ran and the Service shows no owner.
-func TestWhatAServiceLeftWhileNobodyLooked(t *testing.T) {
+func TestLeftoversOfAServiceThatChangedUnobserved(t *testing.T) {
 	for name, c := range map[string]struct {
 		balancer  lb.State
 		change    func(*corev1.Service)
@@ -66,7 +66,7 @@ func TestWhatAServiceLeftWhileNobodyLooked(t *testing.T) {
 
 // Without such a label the controller removes neither a load balancer nor the finalizer, and an
 // Event has the remedy. A Service of another implementation causes no request.
-func TestWhatNobodyKnowsIsLeftAlone(t *testing.T) {
+func TestUnknownLoadBalancersAreLeftAlone(t *testing.T) {
 	elsewhere := own()
 	elsewhere.Labels = lb.Owner{Cluster: "another", UID: "web-uid"}.Labels()
 	named := peers("awebuid")

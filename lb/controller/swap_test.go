@@ -205,7 +205,7 @@ func (l *lab) stopAt(request int, gated bool, annotation, value string) bool {
 }
 
 // The default subnet is for load balancers that are attached later.
-func TestTheSubnetByDefaultMovesNobody(t *testing.T) {
+func TestTheDefaultSubnetMovesNoLoadBalancer(t *testing.T) {
 	inLab(t, func(l *lab) {
 		svc := l.service("000000000001")
 		l.converged(svc, l.nodes...)

@@ -64,7 +64,7 @@ func TestTakeoverFromTheHetznerController(t *testing.T) {
 }
 
 // Load balancers of other owners are never taken over, with any Service and any copied labels.
-func TestNobodysTrafficIsTaken(t *testing.T) {
+func TestNoTrafficOfOtherOwnersIsTaken(t *testing.T) {
 	copied := lb.State{ID: 20, Name: "copy", Labels: lb.Owner{Cluster: "demo", UID: "web-uid"}.Labels()}
 	gone := peers("awebuid")
 	gone.Labels = map[string]string{lb.LabelPeer: "a-service-that-is-gone"}
@@ -138,7 +138,7 @@ func TestAdoption(t *testing.T) {
 
 // A Service that couldn't adopt a load balancer doesn't delete it when the Service is deleted or
 // changes its type.
-func TestWhatWasNotAdoptedIsNotDeleted(t *testing.T) {
+func TestUnadoptedLoadBalancersAreNotDeleted(t *testing.T) {
 	for name, end := range map[string]func(w *world){
 		"deleted": func(w *world) { w.delete("web") },
 		"of ClusterIP": func(w *world) {
@@ -194,7 +194,7 @@ func TestTwoServicesOneName(t *testing.T) {
 
 // A setting without an annotation stays as it was found, also after a restart; one that was
 // annotated once is reset when the annotation is removed.
-func TestTakeoverKeepsWhatNobodySays(t *testing.T) {
+func TestTakeoverKeepsSettingsWithoutAnnotation(t *testing.T) {
 	found := peers("before")
 	found.Type, found.Algorithm = "lb21", lb.LeastConnections
 	inWorld(t, newCloud(found), nodes(30), func(w *world) {

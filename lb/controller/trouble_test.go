@@ -73,7 +73,7 @@ func TestRefusedLater(t *testing.T) {
 	})
 }
 
-func TestNameOfSomebodyElse(t *testing.T) {
+func TestNameOfAnotherOwner(t *testing.T) {
 	foreign := lb.State{ID: 17, Name: "shared", Type: "lb11", Labels: map[string]string{"underlay.dev/cluster": "another", "underlay.dev/svc-web-uid": ""}}
 	inWorld(t, newCloud(foreign), nodes(1), func(w *world) {
 		before := w.cloud.String()
@@ -170,7 +170,7 @@ func TestFailuresPass(t *testing.T) {
 
 // A change that fails for hours is reported again before its Event expires: the condition is still
 // about the former state.
-func TestFailuresThatDoNotPassAreToldAgain(t *testing.T) {
+func TestLastingFailuresAreReportedAgain(t *testing.T) {
 	inWorld(t, newCloud(), nodes(1), func(w *world) {
 		w.create(service("web"))
 		w.cloud.setFault(func(lb.Op) error { return errors.New("the cloud is unreachable") })

@@ -11,7 +11,7 @@ import (
 
 // An Event reports a problem of the machine, for users who can't reach it: when it begins, and when
 // another one takes its place.
-func TestWhatKeepsANodeFromBeingReadyIsTold(t *testing.T) {
+func TestReasonsOfUnreadinessAreReported(t *testing.T) {
 	withFixture(t, bothByNodes, []*corev1.Node{self(), peerB()}, func(w *fixture) {
 		fail := func(err error) {
 			w.after.mu.Lock()

@@ -12,7 +12,7 @@ import (
 
 // Updates of a Node by kubelets and others that affect no decision don't trigger a pass; those that
 // affect one do.
-func TestOnlyWhatMattersOfANodeLeadsToAPass(t *testing.T) {
+func TestOnlyRelevantChangesOfANodeTriggerAPass(t *testing.T) {
 	withFixture(t, bothByNodes, []*corev1.Node{self(), peerB()}, func(w *fixture) {
 		before := w.machine.looks()
 		for i := range 50 {

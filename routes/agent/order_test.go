@@ -24,7 +24,7 @@ const retried = 40 * time.Second
 
 // While the packet filter fails, later components are not changed, the Node's condition reports it
 // in every family mode, and a Node that never was available stays unavailable.
-func TestWhatComesAfterAFailureWaits(t *testing.T) {
+func TestComponentsAfterAFailureWait(t *testing.T) {
 	for _, modes := range []routes.Modes{bothByNodes, {IPv4: routes.ByCloud, IPv6: routes.ByNodes}} {
 		withFixture(t, modes, nil, func(w *fixture) {
 			refused := errors.New("making the nftables table: refused")

@@ -88,7 +88,7 @@ func TestAKubeletInACloudOpensNoFilters(t *testing.T) {
 
 // A Node from before the cluster became dual-stack has no IPv6 podCIDR, so its machine's own IPv6
 // addresses are unknown: its packets don't pass the filter, and a warning reports it.
-func TestANodeWithoutAnIPv6PodCIDRIsToldOf(t *testing.T) {
+func TestANodeWithoutAnIPv6PodCIDRIsReported(t *testing.T) {
 	s := segment()
 	s.Modes = routes.Modes{IPv4: routes.ByCloud, IPv6: routes.Natively}
 	former := aNode("former", "10.244.2.0/24", "10.0.0.8")

@@ -109,7 +109,7 @@ route 10.244.4.0/24 on interface 9 metric 205
 }
 
 // What a Node reports must not redirect other nodes' packets.
-func TestTunnelsDistrustWhatNodesReport(t *testing.T) {
+func TestTunnelsDistrustReportsOfNodes(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(s *Situation, n *kube.Node)
 		want   string
@@ -148,7 +148,7 @@ func TestTunnelsDistrustWhatNodesReport(t *testing.T) {
 
 // Pods reach nodes at the other end of a tunnel through it, under their own addresses. A node
 // without a device is not ready if it needs one.
-func TestWhatElseTunnelsChange(t *testing.T) {
+func TestFurtherEffectsOfTunnels(t *testing.T) {
 	d, err := Decide(tunneled("", plain(), noRoom()))
 	if err != nil {
 		t.Fatal(err)

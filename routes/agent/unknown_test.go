@@ -10,7 +10,7 @@ import (
 
 // Packets to podCIDRs without a node are rejected, with one route for each part of the pools that
 // contains only pods.
-func TestPodCIDRsOfNobodyAreRefused(t *testing.T) {
+func TestPodCIDRsWithoutANodeAreRejected(t *testing.T) {
 	pools := prefixes([]string{"10.244.0.0/16", "fd01::/48"})
 	for name, c := range map[string]struct {
 		change func(*Situation)

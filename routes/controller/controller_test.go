@@ -112,7 +112,7 @@ func TestTheTablesOwnLimitIsRemembered(t *testing.T) {
 	})
 }
 
-func TestWhatIsNotOursStays(t *testing.T) {
+func TestForeignRoutesStay(t *testing.T) {
 	withFixture(t, func(w *fixture) {
 		w.table.routes = []routes.Route{
 			{Dst: netip.MustParsePrefix("0.0.0.0/0"), Via: netip.MustParseAddr("10.0.0.9")},
@@ -261,7 +261,7 @@ func TestNothingIsDecidedOnFailedLooks(t *testing.T) {
 
 // A route deleted by hand is restored without a change of the Node's condition, which changes only
 // if that fails.
-func TestAMissingRouteIsRestoredBeforeAnythingIsSaid(t *testing.T) {
+func TestAMissingRouteIsRestoredBeforeItIsReported(t *testing.T) {
 	withFixture(t, func(w *fixture) {
 		defer w.start()()
 		w.servers.attach("a", "10.0.0.2")

@@ -85,7 +85,7 @@ func TestAnOldCacheDeletesNothing(t *testing.T) {
 
 // After a failed write the table is listed again, and the list of servers is older than it: a
 // gateway that the list lacks may be another cluster's newest server.
-func TestAnotherClustersNewServerIsNotNobody(t *testing.T) {
+func TestAnotherClustersNewServerIsNotMissing(t *testing.T) {
 	withFixture(t, func(w *fixture) {
 		w.cfg.MaxDeletions = 100
 		w.servers.attach("a", "10.0.0.2")

@@ -196,7 +196,7 @@ func TestANodeThatRegistersAnewIsReachableOnlyByALookAtItsRoute(t *testing.T) {
 
 // A write from before a Node registered proves nothing about the Node, however late its reply
 // arrives.
-func TestALateAnswerSaysNothingOfANodeThatCameMeanwhile(t *testing.T) {
+func TestALateReplyProvesNothingAboutANewerNode(t *testing.T) {
 	withFixture(t, func(w *fixture) {
 		defer w.start()()
 		rest(time.Second)

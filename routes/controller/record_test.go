@@ -60,7 +60,7 @@ func TestAdoptionIsOneWrite(t *testing.T) {
 }
 
 // A deleted route is dropped from the record after the time in which it may reappear.
-func TestTheRecordForgetsWhatIsGone(t *testing.T) {
+func TestTheRecordDropsDeletedRoutes(t *testing.T) {
 	withFixture(t, func(w *fixture) {
 		w.cfg.MaxDeletions = 100
 		w.joinMany(0, 4)

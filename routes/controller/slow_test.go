@@ -112,7 +112,7 @@ func TestAServerListOlderThanTheRouteReplacesNothing(t *testing.T) {
 
 // The last list of the table is the first of the two that are required: a deletion takes one list
 // of servers and one of the table.
-func TestWhatADeletionCosts(t *testing.T) {
+func TestRequestsOfADeletion(t *testing.T) {
 	withFixture(t, func(w *fixture) {
 		defer w.start()()
 		w.joinMany(0, 3)

@@ -12,7 +12,7 @@ import (
 )
 
 // Destinations that always fail, however many and old, don't delay a healthy Node's route.
-func TestManyThatAlwaysFailHoldNobodyUp(t *testing.T) {
+func TestManyFailingDestinationsDelayNoNode(t *testing.T) {
 	withFixture(t, func(w *fixture) {
 		w.table.fail = func(write string) (error, bool) {
 			if strings.HasPrefix(write, "add 10.244.1") { // 10.244.10.0/24 and on
@@ -37,7 +37,7 @@ func TestManyThatAlwaysFailHoldNobodyUp(t *testing.T) {
 
 // The only route is of a Node that left while no manager ran. Until the ledger is loaded, the route
 // looks like another cluster's, which must not end the controller.
-func TestNobodyIsTakenForAnotherClusterBeforeTheLedgerIsKnown(t *testing.T) {
+func TestNoRouteCountsAsAnotherClustersBeforeTheLedgerIsKnown(t *testing.T) {
 	withFixture(t, func(w *fixture) {
 		w.servers.attach("left", "10.0.0.9")
 		w.servers.attach("fresh", "10.0.0.2")

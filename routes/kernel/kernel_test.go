@@ -248,7 +248,7 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-func TestProbeFindsOutWhoAnswers(t *testing.T) {
+func TestProbeFindsTheReplyingMachine(t *testing.T) {
 	for _, c := range []struct{ own, far, there, absent string }{
 		{"10.0.0.1/24", "10.0.0.2/24", "10.0.0.2", "10.0.0.3"},
 		{"fd00::1/64", "fd00::2/64", "fd00::2", "fd00::3"},

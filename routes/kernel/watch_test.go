@@ -92,7 +92,7 @@ func TestWatch(t *testing.T) {
 
 // The watch reports every loss of routes: not each IPv4 route, but the link or the address that was
 // removed with it. The agent resyncs then.
-func TestWhatTakesRoutesAwayIsTold(t *testing.T) {
+func TestLossesOfRoutesAreReported(t *testing.T) {
 	link := func(name string) func(agent.Event) bool {
 		return func(e agent.Event) bool { return e.Kind == agent.LinkChanged && e.Name == name }
 	}

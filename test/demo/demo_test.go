@@ -73,7 +73,7 @@ func promised(packets bool) []string {
 	return skeleton(text.String())
 }
 
-func TestDocsShowWhatTheDemoPrints(t *testing.T) {
+func TestDocsShowTheDemosOutput(t *testing.T) {
 	bones := func(path string) []string {
 		text, err := os.ReadFile(path)
 		if err != nil {

@@ -25,7 +25,7 @@ import (
 
 // In a cluster that is set up by deploy/ and deploy/kubeadm, doctor finds nothing; then each fault,
 // caused one after the other through the API server and the cloud only, is found.
-func TestDoctorFindsWhatIsWrong(t *testing.T) {
+func TestDoctorFindsFaults(t *testing.T) {
 	t.Parallel()
 	c := start(t, hcloudsim.Options{ActionTime: 20 * time.Millisecond, RateLimit: 100_000})
 	p := &patient{Cluster: c, config: c.CloudConfig() + "families: {ipv6: none}\n"}

@@ -16,7 +16,7 @@ import (
 
 // A changed health check is kept, also if no node passes it, and the Service's condition reports
 // that, whichever process writes it.
-func TestACheckThatNobodyAnswersIsTold(t *testing.T) {
+func TestAHealthCheckWithoutResponsesIsReported(t *testing.T) {
 	t.Parallel()
 	c := start(t, hcloudsim.Options{ActionTime: 50 * time.Millisecond})
 	m := startManager(t, c, cluster.ManagerOptions{})

@@ -252,7 +252,7 @@ func TestADeletedServerTakesItsNodeAndRoute(t *testing.T) {
 
 // Existing routes and podCIDRs are respected: a foreign route is kept, and an existing podCIDR is
 // never assigned to another Node.
-func TestWhatWasThereBefore(t *testing.T) {
+func TestExistingRoutesAndPodCIDRs(t *testing.T) {
 	t.Parallel()
 	c := start(t, hcloudsim.Options{ActionTime: 50 * time.Millisecond})
 	foreign := hcloudsim.RouteSeed{Destination: netip.MustParsePrefix("192.168.7.0/24"), Gateway: netip.MustParseAddr("10.0.255.1")}

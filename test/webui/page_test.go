@@ -22,7 +22,7 @@ const cells = `[...document.querySelectorAll("#%s tbody tr")].map((r) => [...r.c
 	(["good", "warn", "bad", "faint"].find((t) => c.classList.contains(t)) ?? "")))`
 
 // The page shows each cell of each table of a snapshot with its tone, and nothing else.
-func TestThePageShowsWhatTheSnapshotHolds(t *testing.T) {
+func TestThePageShowsTheSnapshot(t *testing.T) {
 	for _, count := range []int{3, 100, 500} {
 		t.Run(fmt.Sprint(count, " Nodes"), func(t *testing.T) {
 			look := eventful(t, count)
@@ -84,7 +84,7 @@ func TestThePageIsLive(t *testing.T) {
 	b.stayedHere()
 }
 
-func TestThePageSaysThatItsServerEnded(t *testing.T) {
+func TestThePageShowsThatItsServerEnded(t *testing.T) {
 	b := open(t, eventful(t, 3), 1000, 800)
 	b.shows("#live", "live")
 	b.stop()

@@ -228,7 +228,7 @@ func TestAnotherNumber(t *testing.T) {
 }
 
 // The session with a router that announces the whole table is closed, and the state reports it.
-func TestTheRouterTellsTooMuch(t *testing.T) {
+func TestTheRouterAnnouncesTooMuch(t *testing.T) {
 	t.Parallel()
 	f := newFabric(t)
 	f.route(session{node: "a", family: 4, channels: "ipv4 { import all; export all; };"})

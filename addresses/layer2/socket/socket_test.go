@@ -57,7 +57,7 @@ func TestAKernelFindsTheAddress(t *testing.T) {
 
 // A router forwards the traffic of an address outside of the segment's prefixes, and resolves the
 // address first.
-func TestARouterAsks(t *testing.T) {
+func TestARouterResolvesAHeldAddress(t *testing.T) {
 	s := newSegment(t)
 	a, router := s.host("a", "1"), s.host("router", "9")
 	routed := netip.MustParseAddr("198.51.100.7")

@@ -27,7 +27,7 @@ func dualStack(count int, name string) (nodes []*corev1.Node) {
 
 // Linux starts no program with an argument of 128 KiB or more, so the list of all others in the
 // arguments of each pod must be shorter with many nodes.
-func TestManyNodesAreToldOfEachOther(t *testing.T) {
+func TestManyNodesGetAListOfEachOther(t *testing.T) {
 	nodes := dualStack(MostNodes, strings.Repeat("n", 248)) // with a number, the longest valid name
 	w := connectivity.World{
 		ClusterIPs: []netip.Addr{netip.MustParseAddr("10.96.0.9"), netip.MustParseAddr("fd00:96::9")},

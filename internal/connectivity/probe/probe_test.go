@@ -38,7 +38,7 @@ func served(t *testing.T, name, address string) netip.AddrPort {
 	return netip.MustParseAddrPort(tcp.Addr().String())
 }
 
-func TestAskWhoServes(t *testing.T) {
+func TestProbeFindsTheServingPod(t *testing.T) {
 	for _, address := range []string{"127.0.0.1:0", "[::1]:0"} {
 		at := served(t, "b", address)
 		var trials []connectivity.Trial

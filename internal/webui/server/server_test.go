@@ -51,7 +51,7 @@ func answer(t *testing.T, s *Server, method, path string, header map[string]stri
 	return w.Result()
 }
 
-func TestWhoIsAnswered(t *testing.T) {
+func TestAcceptedRequests(t *testing.T) {
 	s := New(fed(t))
 	own := "/" + s.key + "/"
 	for name, c := range map[string]struct {

@@ -76,7 +76,7 @@ func TestStyles(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeDrawn(t *testing.T) {
+func TestInvalidPlots(t *testing.T) {
 	log := lineOf("p", ours, [2]float64{0, 1}, [2]float64{1, 2})
 	log.Line.LogX = true
 	for name, entries := range map[string][]results.Entry{

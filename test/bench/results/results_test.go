@@ -46,7 +46,7 @@ func TestRecordedIsRead(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeRead(t *testing.T) {
+func TestUnreadableResults(t *testing.T) {
 	for name, content := range map[string]string{
 		"an unknown kind":  `{"note":{"text":"x"}}` + "\n" + `{"word":{}}`,
 		"an unknown field": `{"note":{"text":"x"}}` + "\n" + `{"figure":{"worth":1}}`,

@@ -101,9 +101,9 @@ func queries(t *testing.T) (all []query) {
 // braces are the labels in a legend.
 var braces = regexp.MustCompile(`{{([a-z_]+)}}`)
 
-// TestDashboardsShowWhatProgramsShow runs each query on recorded metrics of the programs. It must
+// TestDashboardsShowTheProgramsMetrics runs each query on recorded metrics of the programs. It must
 // return series that have the labels of their legend, each series with a different legend.
-func TestDashboardsShowWhatProgramsShow(t *testing.T) {
+func TestDashboardsShowTheProgramsMetrics(t *testing.T) {
 	known := scrapes(t)
 	engine, now := promqltest.NewTestEngine(t, false, 0,
 		promqltest.DefaultMaxSamplesPerQuery), time.Unix(0, 0).Add(minutes*time.Minute)

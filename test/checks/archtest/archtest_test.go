@@ -69,7 +69,7 @@ func TestFiles(t *testing.T) {
 
 // The page for contributors shows where to find things: each package has a row, or a folder above
 // it has.
-func TestContributingSaysWhereThingsAre(t *testing.T) {
+func TestContributingListsEveryPackage(t *testing.T) {
 	_, table, _ := strings.Cut(read(t, "CONTRIBUTING.md"), "\n## Where things are\n")
 	table, _, _ = strings.Cut(table, "\n## ")
 	named := map[string]bool{}

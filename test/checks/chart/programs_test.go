@@ -197,9 +197,9 @@ func set(t *testing.T, values map[string]any, path, text string) {
 	}
 }
 
-// TestWhatIsRightIsTaken: the chart and the programs accept valid values; and values that are not
-// needed in one place aren't required.
-func TestWhatIsRightIsTaken(t *testing.T) {
+// TestValidValuesAreAccepted: the chart and the programs accept valid values; and values that are
+// not needed in one place aren't required.
+func TestValidValuesAreAccepted(t *testing.T) {
 	for _, r := range []struct{ name, base, values string }{
 		{"the three values", onCloud, "{}"},
 		{"metal", onMetal, "{}"},

@@ -27,8 +27,8 @@ func TestThreeValuesAreNeeded(t *testing.T) {
 	}
 }
 
-// TestMistakesAreTold tests mistakes that the programs don't detect, or detect too late.
-func TestMistakesAreTold(t *testing.T) {
+// TestMistakesAreReported tests mistakes that the programs don't detect, or detect too late.
+func TestMistakesAreReported(t *testing.T) {
 	for name, test := range map[string]struct {
 		namespace, values string
 		says              []string
@@ -81,7 +81,7 @@ func TestMistakesAreTold(t *testing.T) {
 
 // An unknown key is rejected with a list of the known ones; TestSchemaKnowsEveryValue checks that
 // each place has such a list.
-func TestMisspelledKeysAreTold(t *testing.T) {
+func TestMisspelledKeysAreReported(t *testing.T) {
 	for values, known := range map[string]string{
 		"clusterCidr: 10.0.0.0/8":                "'clusterCIDR'",
 		"config: {routes: {limits: 4}}":          "'limit', 'reserve', 'maxDeletions'",

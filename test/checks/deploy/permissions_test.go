@@ -131,7 +131,7 @@ func granted(t *testing.T, account string) rbac.Account {
 	return accounts[i]
 }
 
-func TestRolesGrantExactlyWhatIsNeeded(t *testing.T) {
+func TestRolesGrantExactlyTheNeededPermissions(t *testing.T) {
 	compare := func(a, b rbac.Permission) int { return cmp.Compare(a.String(), b.String()) }
 	for account, want := range map[string][]rbac.Permission{"underlay-ccm": needed(), "underlay-agent": agentNeeds()} {
 		got := granted(t, account).Granted

@@ -91,7 +91,7 @@ func TestCompare(t *testing.T) {
 }
 
 // While an API server starts, granted permissions may be denied; others are denied always.
-func TestRestartExcusesWhatIsGranted(t *testing.T) {
+func TestRestartExcusesGrantedPermissions(t *testing.T) {
 	tables := tables{suites: map[string]int{"test/x": 1}, programs: map[string]string{ccm: "underlay-ccm"}, restarts: map[string]string{"TestX": "restarts"}}
 	accounts := []rbac.Account{{User: ccm, Granted: []rbac.Permission{getNodes}}}
 	record := controlplane.Record{Package: "test/x", Test: "TestX", Requests: []controlplane.AuditEvent{

@@ -61,7 +61,7 @@ func ourTables() tables {
 			{"cmd/underlay-agent", "TestLifeOfAnAgent", agent, rbac.Permission{Verb: "patch", Resource: "nodes"}}:                    "an agent's token can't change labels",
 			{"test/checks/deploy", "TestAgentChangesItsConditionsAlone", agent, rbac.Permission{Verb: "patch", Resource: "nodes"}}:   "an agent's token changes nothing without the status subresource",
 			{"test/checks/deploy", "TestAgentChangesItsConditionsAlone", agent, rbac.Permission{Verb: "create", Resource: "events"}}: "an agent's Events lie in the namespace default",
-			{"cmd/underlayctl", "TestItShowsWhatIsThere", reader, rbac.Permission{Verb: "get", Resource: "secrets"}}:                 "who may only look is not shown the cloud's token",
+			{"cmd/underlayctl", "TestCommandsShowTheCluster", reader, rbac.Permission{Verb: "get", Resource: "secrets"}}:             "who may only look is not shown the cloud's token",
 		},
 		restarts: map[string]string{
 			"TestAPIServerRestartedWhileAllocating": "an API server that has just begun forbids everything until it has read the roles",

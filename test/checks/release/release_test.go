@@ -167,7 +167,7 @@ func TestRefuses(t *testing.T) {
 	}
 }
 
-func TestSaysWhatItWouldDo(t *testing.T) {
+func TestPrintsPlannedSteps(t *testing.T) {
 	r := newRepository(t)
 	r.git(t, "tag", "v0.2.0")
 	output, err := r.release(t, "-n")

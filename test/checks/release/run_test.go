@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// TestRunDecidesWhatMayBeSkipped runs CI's script, with fake programs instead of those that install
-// and test, in a checkout with and without the description of the cloud's API beside it.
-func TestRunDecidesWhatMayBeSkipped(t *testing.T) {
+// TestRunDecidesWhichTestsMayBeSkipped runs CI's script, with fake programs instead of those that
+// install and test, in a checkout with and without the description of the cloud's API beside it.
+func TestRunDecidesWhichTestsMayBeSkipped(t *testing.T) {
 	for name, described := range map[string]bool{"ours": true, "the forge's": false} {
 		t.Run(name, func(t *testing.T) {
 			r := repository{t.TempDir()}

@@ -60,7 +60,7 @@ func TestDocument(t *testing.T) {
 }
 
 // Every line of the recording is in the picture, and no others; nothing is loaded.
-func TestThePictureShowsWhatWasRecorded(t *testing.T) {
+func TestThePictureShowsTheRecording(t *testing.T) {
 	output := recorded(t)
 	svg := Parse(output).SVG(title, description)
 	var shown strings.Builder

@@ -261,8 +261,8 @@ func TestTwoAtOnceAreApart(t *testing.T) {
 	}
 }
 
-// TestRecordTellsWhoAskedForWhat reads the record that a control plane writes when it stops.
-func TestRecordTellsWhoAskedForWhat(t *testing.T) {
+// TestRecordHasTheAccountOfEachRequest reads the record that a control plane writes when it stops.
+func TestRecordHasTheAccountOfEachRequest(t *testing.T) {
 	folder := t.TempDir()
 	t.Setenv(controlplane.RecordsVariable, folder)
 	cp := controlplane.StartT(t, controlplane.Options{WithoutControllerManager: true})
@@ -367,7 +367,7 @@ func kubectl(t *testing.T, cp *controlplane.ControlPlane) {
 	}
 }
 
-func TestFailedStartSaysWhy(t *testing.T) {
+func TestFailedStartReportsTheReason(t *testing.T) {
 	dir := t.TempDir()
 	_, err := controlplane.Start(t.Context(), controlplane.Options{
 		Dir:                dir,

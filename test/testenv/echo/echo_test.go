@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestAnAnswerSaysWhoAndWhence(t *testing.T) {
+func TestAReplyNamesServerAndSource(t *testing.T) {
 	got, err := Parse("pod-one [::ffff:10.244.1.2]:4711\n")
 	if want := (Answer{"pod-one", netip.MustParseAddrPort("10.244.1.2:4711")}); err != nil || got != want {
 		t.Errorf("%+v, %v; want %+v", got, err, want)

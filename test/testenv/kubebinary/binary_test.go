@@ -13,7 +13,7 @@ import (
 	"golang.org/x/mod/modfile"
 )
 
-func TestHashCoversWhatTheBinaryIsMadeOf(t *testing.T) {
+func TestHashCoversTheBinarysSources(t *testing.T) {
 	source := t.TempDir()
 	build := kubeBuild{program: controlPlane(), source: source, version: "v1.2.3", platform: "go1 linux amd64"}
 	write(t, source, "main.go", "package main")

@@ -11,7 +11,7 @@ import (
 
 // A lack of inotify instances, with which programs would exit after their start, is reported
 // before.
-func TestTooFewWatchersAreTold(t *testing.T) {
+func TestTooFewWatchersAreReported(t *testing.T) {
 	text, err := os.ReadFile("/proc/sys/fs/inotify/max_user_instances")
 	if err != nil {
 		t.Fatal(err)

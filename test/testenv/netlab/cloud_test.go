@@ -84,7 +84,7 @@ func TestTheInternetFollowsFloatingIPs(t *testing.T) {
 }
 
 // The filter drops all sources that are not listed, and is replaced as a whole.
-func TestTheFilterDropsWhatIsNotNamed(t *testing.T) {
+func TestTheFilterDropsUnlistedSources(t *testing.T) {
 	script := filter(layout{sources: map[string][]netip.Prefix{"s1": {prefix("10.0.0.2/32"), prefix("2001:db8::/64")}}})
 	for _, want := range []string{
 		"delete table inet sources\ntable inet sources {",

@@ -90,7 +90,7 @@ func (l *lab) largest(
 
 // The profile limits the size of packets, whatever the MTUs of servers' interfaces, and packets
 // with a foreign source are dropped unless the profile allows them.
-func TestPathsAreAsTheProfileSays(t *testing.T) {
+func TestPathsFollowTheProfile(t *testing.T) {
 	for _, c := range []struct {
 		name            string
 		network         profile.Network

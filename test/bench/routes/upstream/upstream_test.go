@@ -99,7 +99,7 @@ func entry(dst, via string) routes.Route {
 }
 
 // ListRoutes returns upstream its own routes and none that it might delete by mistake.
-func TestWhatIsListed(t *testing.T) {
+func TestListedRoutes(t *testing.T) {
 	attached := map[string]string{"10.0.0.2": "a", "10.0.0.9": "stranger"}
 	n := &network{known: attached, fresh: attached}
 	p := adapter(n, "a", "left")
