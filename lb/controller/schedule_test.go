@@ -15,6 +15,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -82,7 +83,11 @@ func (s *schedule) live(name string) *corev1.Service {
 	}
 	if svc.DeletionTimestamp != nil &&
 		len(svc.Finalizers) == 0 { // the fake keeps objects that the API server removes
-		must(s.api.CoreV1().Services("default").Delete(context.Background(), name, metav1.DeleteOptions{}))
+		err := s.api.CoreV1().Services("default").Delete(context.Background(), name,
+			metav1.DeleteOptions{})
+		if !apierrors.IsNotFound(err) { // the controller's goroutines, which call this too, remove it
+			must(err)
+		}
 		return nil
 	}
 	return svc
