@@ -149,9 +149,9 @@ func TestSilent(t *testing.T) {
 	}
 }
 
-// heard returns the reports of nodes about the nodes that they watch, by hears. The last reports of
-// nodes that are gone have no unresponsive nodes.
-func heard(
+// reportsBy returns the reports of nodes about the nodes that they watch, by hears. The last
+// reports of nodes that are gone have no unresponsive nodes.
+func reportsBy(
 	nodes, gone []string, hears func(watcher, node string) bool,
 ) map[string]addresses.Report {
 	reports := make(map[string]addresses.Report)
@@ -184,7 +184,7 @@ func TestANodeThatIsCutOffMakesNoOtherUnresponsive(t *testing.T) {
 	for n := 3; n <= 30; n++ {
 		nodes := names(n)
 		for _, alone := range nodes {
-			reports := heard(nodes, nil, func(watcher, node string) bool {
+			reports := reportsBy(nodes, nil, func(watcher, node string) bool {
 				return watcher != alone && node != alone
 			})
 			if got := addresses.Silent(reports, nodes); !slices.Equal(nodesOf(got), []string{alone}) {
@@ -206,13 +206,13 @@ func TestANodeThatReachesNoOthersMakesNoneUnresponsive(t *testing.T) {
 			for set := 0; set < 1<<n; set++ {
 				within := func(node string) bool { return set&(1<<slices.Index(nodes, node)) != 0 }
 				hears := func(watcher, node string) bool { return watcher != deaf || !within(node) }
-				if got := addresses.Silent(heard(nodes, nil, hears), nodes); len(got) > 0 {
+				if got := addresses.Silent(reportsBy(nodes, nil, hears), nodes); len(got) > 0 {
 					t.Fatalf("%s of %d hears nobody of %b: silent are %v", deaf, n, set, got)
 				}
 				if within(deaf) {
 					continue // the set of those without an agent, here
 				}
-				reports := heard(nodes, nil, func(watcher, _ string) bool { return watcher != deaf })
+				reports := reportsBy(nodes, nil, func(watcher, _ string) bool { return watcher != deaf })
 				for watcher, r := range reports {
 					for _, node := range nodes {
 						if slices.Contains(watchers[node], watcher) && within(node) {
@@ -252,7 +252,7 @@ func TestARackFails(t *testing.T) {
 					want = append(want, node)
 				}
 			}
-			reports := heard(nodes, gone, func(_, node string) bool { return !isGone(node) })
+			reports := reportsBy(nodes, gone, func(_, node string) bool { return !isGone(node) })
 			if got := nodesOf(addresses.Silent(reports, nodes)); !slices.Equal(got, want) {
 				t.Errorf("of %d nodes %v are gone: silent are %v, want %v", n, gone, got, want)
 			}

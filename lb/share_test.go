@@ -370,7 +370,7 @@ func TestShareDoesNotDependOnThePath(t *testing.T) {
 			for port, owner := range spec.PortOwners {
 				before, at := have.PortOwner(port), slices.Index(spec.Sharers, owner)
 				was := slices.Index(spec.Sharers, before)
-				if still := was >= 0 && asksFor(present, before, port); still && at > was {
+				if still := was >= 0 && requestsPort(present, before, port); still && at > was {
 					t.Fatalf("seed %d: port %d went from %s to %s, which is younger", seed, port, before, owner)
 				}
 			}
@@ -404,7 +404,7 @@ func withType(present map[int]lb.Member, typ string) lb.Member {
 	return s
 }
 
-func asksFor(present map[int]lb.Member, uid string, port int) bool {
+func requestsPort(present map[int]lb.Member, uid string, port int) bool {
 	for _, s := range present {
 		if s.Spec.Owner.UID == uid {
 			_, ok := lb.ByPort(s.Spec.Listeners)[port]

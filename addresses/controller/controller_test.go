@@ -18,7 +18,7 @@ func TestServicesGetAddresses(t *testing.T) {
 		w.settle()
 		w.has("one", "192.0.2.1")
 		w.has("two", "192.0.2.2, 2001:db8::1")
-		w.says("two", "True Accepted", "")
+		w.expectCondition("two", "True Accepted", "")
 		if w.holder("one") == w.holder("two") || len(w.events.of("one Normal AddressAssigned")) != 1 {
 			t.Errorf("holders %s and %s, events %q", w.holder("one"), w.holder("two"), w.events.of(""))
 		}
@@ -168,7 +168,7 @@ func TestRequestsOfAService(t *testing.T) {
 				w.service("one", c.change)
 				w.settle()
 				w.has("one", c.has)
-				w.says("one", c.says, c.part)
+				w.expectCondition("one", c.says, c.part)
 				warnings := w.events.of("one Warning")
 				want := strings.Count(c.part, "did you mean")
 				if strings.HasPrefix(c.says, "False") {

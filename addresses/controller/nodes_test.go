@@ -186,13 +186,13 @@ func TestNeverWithoutHolder(t *testing.T) {
 		if now := w.holder("one"); now == "" {
 			t.Errorf("%s holds it, was %s", now, holder)
 		}
-		w.says("one", "False NoNodeForAddress", whyNotReady)
+		w.expectCondition("one", "False NoNodeForAddress", whyNotReady)
 		if n := w.metric("unheld"); n != 1 {
 			t.Errorf("%v unheld", n)
 		}
 		w.editNode("b", func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionTrue })
 		w.settle()
-		w.says("one", "True Accepted", "")
+		w.expectCondition("one", "True Accepted", "")
 		if w.holder("one") != "b" || w.metric("unheld") != 0 {
 			t.Errorf("%s holds it", w.holder("one"))
 		}
@@ -228,7 +228,7 @@ func TestPolicyLocalFollowsEndpoints(t *testing.T) {
 		w.endpoints("one")
 		w.start()
 		w.has("one", "192.0.2.1")
-		w.says("one", "True Accepted", "needs a ready endpoint")
+		w.expectCondition("one", "True Accepted", "needs a ready endpoint")
 		if got := w.events.of("one Warning"); len(got) > 0 {
 			t.Errorf("events %q", got)
 		}
@@ -310,14 +310,14 @@ func TestAnAddressInUse(t *testing.T) {
 		if len(seen) != believed {
 			t.Errorf("it went to %d nodes, want %d", len(seen), believed)
 		}
-		w.says("one", "False AddressInUse", "02:00:00:00:00:07")
+		w.expectCondition("one", "False AddressInUse", "02:00:00:00:00:07")
 		if n := w.metric("in_use"); n != 1 {
 			t.Errorf("%v in use", n)
 		}
 		holder := w.holder("one")
 		w.report(holder, addresses.Report{Held: []addresses.Hold{{Address: address, Epoch: 3}}})
 		w.after(time.Hour)
-		w.says("one", "True Accepted", "")
+		w.expectCondition("one", "True Accepted", "")
 		if w.holder("one") != holder {
 			t.Error("it moved although the node holds it")
 		}
@@ -374,7 +374,7 @@ func TestADefendedAddressStays(t *testing.T) {
 		if w.holder("one") != holder {
 			t.Errorf("it went from %s to %s", holder, w.holder("one"))
 		}
-		w.says("one", "False AddressInUse", "holds 192.0.2.1, and another machine")
+		w.expectCondition("one", "False AddressInUse", "holds 192.0.2.1, and another machine")
 	})
 }
 

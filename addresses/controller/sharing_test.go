@@ -28,7 +28,7 @@ func TestSharedWithPolicyLocal(t *testing.T) {
 			w.start()
 			for _, name := range []string{"tcp", "udp"} {
 				w.has(name, "192.0.2.3")
-				w.says(name, "True Accepted", "has the addresses")
+				w.expectCondition(name, "True Accepted", "has the addresses")
 			}
 			if w.holder("tcp") != "b" {
 				t.Errorf("without endpoints of %s: %q holds it, want the node with pods", late, w.holder("tcp"))

@@ -40,7 +40,7 @@ func TestRequestsThatFail(t *testing.T) {
 					w.after(2 * time.Minute)
 					w.has("zero", "192.0.2.1")
 					w.has("one", "192.0.2.2")
-					w.says("one", "True Accepted", "")
+					w.expectCondition("one", "True Accepted", "")
 					// A write without a reply is reported only in the condition.
 					if n := len(w.events.of("one")); n != 1 && (n > 1 || !what.lose) {
 						t.Errorf("events %q", w.events.of("one"))
@@ -234,7 +234,7 @@ func TestAnAddressGoesToAnotherService(t *testing.T) {
 		})
 		w.service("a-second", annotated("underlay.dev/addresses", "192.0.2.1"))
 		w.settle()
-		w.says("a-second", "False AddressTaken", "z-first")
+		w.expectCondition("a-second", "False AddressTaken", "z-first")
 		w.editService("z-first", func(svc *corev1.Service) { svc.Annotations["underlay.dev/addresses"] = "192.0.2.2" })
 		w.after(time.Minute)
 		w.has("a-second", "")

@@ -179,7 +179,7 @@ func TestNoNodeIsReached(t *testing.T) {
 					if e := w.api.ledger().Entries()[0]; e.Epoch != before {
 						t.Errorf("it moved %d times meanwhile", e.Epoch-before)
 					}
-					w.says("one", "False NoNodeForAddress", "10256 and 10267")
+					w.expectCondition("one", "False NoNodeForAddress", "10256 and 10267")
 					w.service("two")
 					w.settle()
 					if w.holder("two") == "" {
@@ -210,7 +210,7 @@ func TestAddressesOfNodes(t *testing.T) {
 		w.settle()
 		w.has("one", "192.0.2.2")
 		w.has("two", "")
-		w.says("two", "False AddressOutsidePools", "a Node has it")
+		w.expectCondition("two", "False AddressOutsidePools", "a Node has it")
 		w.editNode("a", func(n *corev1.Node) { n.Status.Addresses = nil })
 		w.settle()
 		w.has("two", "192.0.2.1")

@@ -283,8 +283,8 @@ func (w *world) has(name, want string) {
 	}
 }
 
-// says compares a Service's condition: its status and reason, and a part of its message.
-func (w *world) says(name, want, part string) {
+// expectCondition compares a Service's condition: its status and reason, and a part of its message.
+func (w *world) expectCondition(name, want, part string) {
 	w.t.Helper()
 	c := meta.FindStatusCondition(w.api.service(name).Status.Conditions, ConditionAccepted)
 	if c == nil {

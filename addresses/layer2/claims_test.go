@@ -44,7 +44,7 @@ func TestHolding(t *testing.T) {
 				s.receive(claim(stranger, 0))
 				second(s)
 				s.receive(claim(stranger, 0))
-				s.said()
+				s.takeOutput()
 				s.pass(70 * time.Second)
 				s.phase(Holding, stranger)
 				s.pass(30 * time.Second)
@@ -132,7 +132,7 @@ func TestYielded(t *testing.T) {
 		s.set(doubt(true))
 		s.receive(m)
 		s.phase(Yielded, m.Claimant)
-		s.said()
+		s.takeOutput()
 		return s
 	}
 	t.Run("answers nobody and looks", func(t *testing.T) {

@@ -131,8 +131,8 @@ func (s *script) collect() {
 	s.p.out, s.p.notes = nil, nil
 }
 
-// said returns the lines since the last call.
-func (s *script) said() string {
+// takeOutput returns the lines since the last call.
+func (s *script) takeOutput() string {
 	said := strings.Join(s.lines, ", ")
 	s.lines = nil
 	return said
@@ -140,7 +140,7 @@ func (s *script) said() string {
 
 func (s *script) expect(want string) {
 	s.t.Helper()
-	if got := s.said(); got != want {
+	if got := s.takeOutput(); got != want {
 		s.t.Errorf("at %s it said %q, want %q", s.now.Sub(start), got, want)
 	}
 }
@@ -166,7 +166,7 @@ func held(t *testing.T) *script {
 	s.hold(5)
 	s.pass(5 * time.Second)
 	s.phase(Holding, MAC{})
-	s.said()
+	s.takeOutput()
 	return s
 }
 
@@ -206,7 +206,7 @@ func TestTaking(t *testing.T) {
 			func(s *script) {
 				s.hold(1)
 				s.pass(5 * time.Second)
-				s.said()
+				s.takeOutput()
 				s.receive(claim(stranger, 0))
 				s.receive(request)
 				s.pass(20 * time.Second)
@@ -217,7 +217,7 @@ func TestTaking(t *testing.T) {
 			func(s *script) {
 				s.hold(2)
 				s.pass(4 * time.Second)
-				s.said()
+				s.takeOutput()
 				s.receive(claim(stranger, 0))
 			},
 			"4000 announce", Holding,
@@ -238,7 +238,7 @@ func TestTaking(t *testing.T) {
 				s.pass(700 * time.Millisecond)
 				s.hold(7)
 				s.pass(4 * time.Second)
-				s.said()
+				s.takeOutput()
 				s.receive(claim(stranger, 0))
 				s.receive(request)
 			},
@@ -248,7 +248,7 @@ func TestTaking(t *testing.T) {
 			func(s *script) {
 				s.hold(7, unheld)
 				s.pass(7 * time.Second)
-				s.said()
+				s.takeOutput()
 				s.receive(claim(stranger, 0))
 			},
 			"7000 announce", Holding,

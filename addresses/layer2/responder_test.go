@@ -119,8 +119,8 @@ func (w *wire) Close() error {
 	return nil
 }
 
-// said returns the frames sent on a wire since the last call.
-func (w *wire) said() string {
+// takeOutput returns the frames sent on a wire since the last call.
+func (w *wire) takeOutput() string {
 	w.of.mu.Lock()
 	defer w.of.mu.Unlock()
 	said := strings.Join(w.sent, ", ")
@@ -177,8 +177,8 @@ func TestRun(t *testing.T) {
 		if len(w.all()) != 2 {
 			t.Fatalf("%d wires", len(w.all()))
 		}
-		expect(t, w.all()[0].said(), "0 probes, 200 probes, 400 probes, 600 announces")
-		expect(t, w.all()[1].said(), "0 probes, 100 announces, 300 announces")
+		expect(t, w.all()[0].takeOutput(), "0 probes, 200 probes, 400 probes, 600 announces")
+		expect(t, w.all()[1].takeOutput(), "0 probes, 100 announces, 300 announces")
 		expect(t, fmt.Sprint(w.all()[1].joined), "[2001:db8::10]")
 		<-w.changes
 
@@ -189,7 +189,7 @@ func TestRun(t *testing.T) {
 		w.all()[0].inbox <- question
 		w.all()[0].inbox <- question[:20]
 		synctest.Wait()
-		expect(t, w.all()[0].said(), "650 answers")
+		expect(t, w.all()[0].takeOutput(), "650 answers")
 		if states := r.State(); len(states) != 2 || states[0].Phase != layer2.Holding ||
 			states[0].Sent[layer2.Reply] != 1 || states[0].Sent[layer2.Probe] != 3 {
 			t.Errorf("%+v", states)
@@ -204,7 +204,7 @@ func TestRun(t *testing.T) {
 		}
 		<-w.changes
 		time.Sleep(time.Minute)
-		expect(t, w.all()[0].said(), "")
+		expect(t, w.all()[0].takeOutput(), "")
 	})
 }
 
@@ -232,7 +232,7 @@ func TestAWireFails(t *testing.T) {
 		if state := r.State()[0]; state.Phase != layer2.Holding || state.Trouble != "" {
 			t.Errorf("%+v", state)
 		}
-		if len(w.all()) != 2 || !strings.Contains(w.all()[1].said(), "probes") {
+		if len(w.all()) != 2 || !strings.Contains(w.all()[1].takeOutput(), "probes") {
 			t.Errorf("%d wires", len(w.all()))
 		}
 	})
@@ -269,15 +269,15 @@ func TestManyAddresses(t *testing.T) {
 		d := desired(wants...)
 		r.Set(d)
 		time.Sleep(time.Minute)
-		w.all()[0].said()
+		w.all()[0].takeOutput()
 		time.Sleep(time.Minute)
-		if n := strings.Count(w.all()[0].said(), "probes"); n < 500 || n > 600 {
+		if n := strings.Count(w.all()[0].takeOutput(), "probes"); n < 500 || n > 600 {
 			t.Errorf("%d probes in a minute, want about two for each address", n)
 		}
 		d.Doubt = true
 		r.Set(d)
 		time.Sleep(time.Second)
-		said := strings.Split(w.all()[0].said(), ", ")
+		said := strings.Split(w.all()[0].takeOutput(), ", ")
 		perMoment := map[string]int{}
 		for _, line := range said {
 			perMoment[line]++

@@ -130,7 +130,7 @@ func (s *simulation) step(tags bool) {
 		}
 		s.collect(i)
 	}
-	s.ask()
+	s.broadcastRequest()
 }
 
 func (s *simulation) collect(i int) (answered bool) {
@@ -150,8 +150,8 @@ func (s *simulation) collect(i int) (answered bool) {
 	return answered
 }
 
-// ask broadcasts a request of the client to all machines.
-func (s *simulation) ask() {
+// broadcastRequest broadcasts a request of the client to all machines.
+func (s *simulation) broadcastRequest() {
 	for i, m := range s.machines {
 		m.p.receive(s.now, "up0", request)
 		if s.collect(i) {

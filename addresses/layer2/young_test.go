@@ -70,7 +70,7 @@ func TestResumedIsNotYoung(t *testing.T) {
 	s := newScript(t)
 	s.hold(2, unheld, resumed)
 	s.pass(100 * time.Millisecond)
-	s.said()
+	s.takeOutput()
 	s.receive(claim(stranger, 0))
 	s.pass(time.Second)
 	s.expect("200 announce, 1000 announce, 1100 probe")

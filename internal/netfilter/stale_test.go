@@ -109,8 +109,8 @@ func (f *segment) flow(
 	return fl
 }
 
-// ask sends a packet and returns its source as observed by the server; the server replies.
-func (f *flow) ask() string {
+// exchange sends a packet and returns its source as observed by the server; the server replies.
+func (f *flow) exchange() string {
 	f.t.Helper()
 	buffer := make([]byte, 16)
 	if _, err := f.client.WriteTo([]byte("hello"), f.to); err != nil {
@@ -140,9 +140,9 @@ func TestFlowsThatBeganBeforeTheTable(t *testing.T) {
 	leaving := f.flow(f.pod, pod4, f.outside, outside4)
 	entering := f.flow(f.outside, outside6, f.pod, pod6)
 	toPeer := f.flow(f.pod, podULA, f.peer, peerPodULA)
-	f.expect("before the table, to the outside", leaving.ask(), pod4)
-	f.expect("before the table, from a stranger", entering.ask(), outside6)
-	f.expect("before the table, to a peer", toPeer.ask(), podULA)
+	f.expect("before the table, to the outside", leaving.exchange(), pod4)
+	f.expect("before the table, from a stranger", entering.exchange(), outside6)
+	f.expect("before the table, to a peer", toPeer.exchange(), podULA)
 	tracked := func(family string, words ...string) bool {
 		for line := range strings.Lines(f.node.Run("conntrack", "-L", "-f", family, "-o", "id")) {
 			if !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(line, w) }) {
@@ -162,7 +162,7 @@ func TestFlowsThatBeganBeforeTheTable(t *testing.T) {
 	if !tracked("ipv6", "src="+podULA+" ", "dst="+peerPodULA+" ") {
 		t.Error("the connection to a peer's pod is forgotten")
 	}
-	f.expect("to the outside", leaving.ask(), nodeOutside4)
-	f.expect("from a stranger", entering.ask(), "nobody")
-	f.expect("to a peer", toPeer.ask(), podULA)
+	f.expect("to the outside", leaving.exchange(), nodeOutside4)
+	f.expect("from a stranger", entering.exchange(), "nobody")
+	f.expect("to a peer", toPeer.exchange(), podULA)
 }

@@ -65,11 +65,11 @@ func TestQuotasAreNeverOverspent(t *testing.T) {
 				time.Sleep(5 * time.Hour)
 				stop()
 				working.Wait()
-				t.Logf("%d lists in five hours, the slowest urgent one took %s", a.asked(200), slowest)
-				if n := a.asked(http.StatusForbidden); n > 0 {
+				t.Logf("%d lists in five hours, the slowest urgent one took %s", a.countRequests(200), slowest)
+				if n := a.countRequests(http.StatusForbidden); n > 0 {
 					t.Errorf("%d requests were refused for the quota", n)
 				}
-				if n := a.asked(200); n < 800 {
+				if n := a.countRequests(200); n < 800 {
 					t.Errorf("only %d of 1000 requests in five hours: the quota is not used", n)
 				}
 				if slowest > 2*time.Second {
@@ -99,10 +99,10 @@ func TestAnotherProgramSpends(t *testing.T) {
 		time.Sleep(10*time.Hour + time.Second)
 		stop()
 		working.Wait()
-		if n := a.asked(http.StatusForbidden); n != refused || n == 0 || n > 6 {
+		if n := a.countRequests(http.StatusForbidden); n != refused || n == 0 || n > 6 {
 			t.Errorf("%d requests were refused, want a few: the answer tells the quota", n)
 		}
-		if n := a.asked(200); n < 150 {
+		if n := a.countRequests(200); n < 150 {
 			t.Errorf("%d requests in ten hours of 20 each", n)
 		}
 	})

@@ -81,8 +81,8 @@ func (a *account) outage(t *testing.T, want bool) {
 	}
 }
 
-// asked counts requests by their status.
-func (a *account) asked(status int) (count int) {
+// countRequests counts requests by their status.
+func (a *account) countRequests(status int) (count int) {
 	for _, r := range a.sim.Requests() {
 		if r.Status == status {
 			count++

@@ -57,7 +57,7 @@ func TestWrongCredentialsAreSentOnce(t *testing.T) {
 				_, err := a.client.Members(t.Context(), 4321)
 				wantRefused(t, err)
 			}
-			if n := len(a.sim.Requests()); n != 1 || a.asked(status) != 1 {
+			if n := len(a.sim.Requests()); n != 1 || a.countRequests(status) != 1 {
 				t.Fatalf("%d requests were sent, want exactly one with wrong credentials", n)
 			}
 			time.Sleep(time.Minute) // an hour has passed
@@ -65,7 +65,7 @@ func TestWrongCredentialsAreSentOnce(t *testing.T) {
 				_, err := a.client.Members(t.Context(), 4321)
 				wantRefused(t, err)
 			}
-			if n := len(a.sim.Requests()); n != 2 || a.asked(status) != 2 {
+			if n := len(a.sim.Requests()); n != 2 || a.countRequests(status) != 2 {
 				t.Fatalf("%d requests were sent, want one in each hour", n)
 			}
 			a.given.Store(user + ":" + password)
@@ -105,7 +105,7 @@ func TestARevokedPasswordFailsTwiceAtMost(t *testing.T) {
 		all.Wait()
 		_, err := a.client.Servers(t.Context())
 		wantRefused(t, err)
-		if n := a.asked(401); n < 1 || n > 2 || len(a.sim.Blocked()) > 0 {
+		if n := a.countRequests(401); n < 1 || n > 2 || len(a.sim.Blocked()) > 0 {
 			t.Errorf("%d requests carried the old password, want two at most", n)
 		}
 		a.given.Store(user + ":new")
@@ -133,7 +133,7 @@ func TestNeverAThirdFailure(t *testing.T) {
 			}
 			time.Sleep(20 * time.Second)
 		}
-		if n := a.asked(401); n != 4 {
+		if n := a.countRequests(401); n != 4 {
 			t.Errorf("%d were tried in 20 minutes, want two in each ten", n)
 		}
 		a.given.Store(user + ":" + password)

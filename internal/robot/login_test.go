@@ -221,7 +221,7 @@ func TestRefusedCorrectlyIsTriedAgain(t *testing.T) {
 		if n := a.way.most(""); n != 1 {
 			t.Errorf("%d carried what was refused together", n)
 		}
-		if n := a.asked(401); n != 3+1 {
+		if n := a.countRequests(401); n != 3+1 {
 			t.Errorf("%d failures, want one of ours", n)
 		}
 	})

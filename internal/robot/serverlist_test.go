@@ -128,7 +128,7 @@ func TestAnHourAtRest(t *testing.T) {
 		if err := l.sim.SetMember(l.vSwitch, 7, "failed"); err != nil {
 			t.Fatal(err)
 		}
-		defer tellMembers(t, l, nodes)()
+		defer runMembers(t, l, nodes)()
 		i := &cloud.Instances{
 			Nodes: corelisters.NewNodeLister(store), Recorder: &record.FakeRecorder{},
 			Family:   cloud.DualStack,
@@ -162,9 +162,9 @@ func TestAnHourAtRest(t *testing.T) {
 	})
 }
 
-// tellMembers runs the controller that writes the conditions of these Nodes about the account's
+// runMembers runs the controller that writes the conditions of these Nodes about the account's
 // vSwitch, until stop.
-func tellMembers(t *testing.T, l *lab, nodes []*corev1.Node) (stop func()) {
+func runMembers(t *testing.T, l *lab, nodes []*corev1.Node) (stop func()) {
 	t.Helper()
 	client := fake.NewClientset()
 	for _, n := range nodes {

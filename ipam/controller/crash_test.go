@@ -38,7 +38,7 @@ func crashAt(t *testing.T, last int, before bool) bool {
 	api := newFakeAPI()
 	api.invariants.quarantine = time.Minute
 	settings := []setting{
-		quarantine(time.Minute), asking(api.routed), func(c *Config) { c.Fence = 5 * time.Second },
+		quarantine(time.Minute), withRouted(api.routed), func(c *Config) { c.Fence = 5 * time.Second },
 	}
 	p := prepare(t, api, dualStack(4), settings...)
 	p.connection.trap = &trap{nth: last, early: before}

@@ -121,7 +121,7 @@ func TestARouteTowardAnAbandonedPrefixKeepsTheQuarantine(t *testing.T) {
 		api.editLedger(func(data map[string]string) {
 			data["gone"] = "uid=former 10.0.1.0/24@v4 fd00:0:0:1::/64@v6 abandoned=10.0.0.0/24@v4 released=2000-01-01T00:00:00Z"
 		})
-		p = start(t, api, dualStack(2), notFirst, asking(routed))
+		p = start(t, api, dualStack(2), notFirst, withRouted(routed))
 		defer p.stop()
 		pass(5 * time.Minute)
 		if api.stored()["gone"] == "" {

@@ -389,7 +389,7 @@ func TestAProviderIDThatComesLaterIsRecorded(t *testing.T) {
 func TestADuplicateRecordOfAMissingNodeIsFreed(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()
-		p := start(t, api, dualStack(2), asking(api.routed))
+		p := start(t, api, dualStack(2), withRouted(api.routed))
 		defer p.stop()
 		pass(time.Second)
 		api.create("a")

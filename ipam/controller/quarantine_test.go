@@ -21,7 +21,7 @@ func (r *routeTable) check(netip.Prefix) (routed, known bool) {
 func TestAQuarantineLastsItsTimeAndUntilTheRouteIsGoneForSure(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api, routes := newFakeAPI(), &routeTable{}
-		p := start(t, api, dualStack(1), quarantine(5*time.Minute), asking(routes.check))
+		p := start(t, api, dualStack(1), quarantine(5*time.Minute), withRouted(routes.check))
 		defer p.stop()
 		pass(time.Second)
 		uid := api.add("a", onMachine("cloud://1"))
@@ -68,7 +68,7 @@ func TestAQuarantineLastsItsTimeAndUntilTheRouteIsGoneForSure(t *testing.T) {
 func TestAQuarantineIsNotOverBeforeItsTime(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()
-		p := start(t, api, dualStack(1), quarantine(5*time.Minute), asking(api.routed))
+		p := start(t, api, dualStack(1), quarantine(5*time.Minute), withRouted(api.routed))
 		defer p.stop()
 		pass(time.Second)
 		api.create("a")
@@ -142,7 +142,7 @@ func TestAMachineThatComesBackHasItsPrefixesAgain(t *testing.T) {
 		t.Run(fmt.Sprint("restart ", restart), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				api := newFakeAPI()
-				settings := []setting{quarantine(5 * time.Minute), asking(api.routed)}
+				settings := []setting{quarantine(5 * time.Minute), withRouted(api.routed)}
 				p := start(t, api, dualStack(4), settings...)
 				pass(time.Second)
 				api.add("a", onMachine("cloud://1"))
@@ -177,7 +177,7 @@ func TestAMachineThatComesBackHasItsPrefixesAgain(t *testing.T) {
 func TestAnotherMachineUnderTheNameHasOtherPrefixes(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		api := newFakeAPI()
-		p := start(t, api, dualStack(4), quarantine(5*time.Minute), asking(api.routed))
+		p := start(t, api, dualStack(4), quarantine(5*time.Minute), withRouted(api.routed))
 		defer p.stop()
 		pass(time.Second)
 		api.add("a", onMachine("cloud://1"))

@@ -13,7 +13,7 @@ func TestAReturnThatIsReplacedLeavesAQuarantine(t *testing.T) {
 		const wait = 5 * time.Minute
 		api := newFakeAPI()
 		api.invariants.quarantine = time.Minute
-		former := start(t, api, []Pool{pool("v4", "10.0.0.0/23", 24)}, quarantine(wait), asking(api.routed))
+		former := start(t, api, []Pool{pool("v4", "10.0.0.0/23", 24)}, quarantine(wait), withRouted(api.routed))
 		pass(time.Second)
 		api.add("a", onMachine("cloud://1"))
 		pass(time.Second)
@@ -30,7 +30,7 @@ func TestAReturnThatIsReplacedLeavesAQuarantine(t *testing.T) {
 
 		api.inject(nil)
 		pools := []Pool{pool("v4", "10.0.0.0/23", 24), pool("v6", "fd00::/62", 64)}
-		p := start(t, api, pools, quarantine(wait), asking(api.routed), notFirst)
+		p := start(t, api, pools, quarantine(wait), withRouted(api.routed), notFirst)
 		pass(time.Second)
 		wantPodCIDRs(t, api, "a", "10.0.1.0/24", "fd00::/64")
 		begin := time.Now()
@@ -40,7 +40,7 @@ func TestAReturnThatIsReplacedLeavesAQuarantine(t *testing.T) {
 		p.wantMetric(t, rangesMetric, 1, "v4", "quarantined")
 		p.stop()
 
-		p = start(t, api, pools, quarantine(wait), asking(api.routed), notFirst)
+		p = start(t, api, pools, quarantine(wait), withRouted(api.routed), notFirst)
 		defer p.stop()
 		pass(2 * wait)
 		wantPodCIDRs(t, api, "b") // the route still exists

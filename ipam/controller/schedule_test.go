@@ -121,7 +121,7 @@ func (s *schedule) start() {
 	number, first := s.started, s.started == 1 || s.anew
 	s.anew = false
 	settings := append([]setting{
-		excluding(s.exclusions()...), quarantine(scheduleQuarantine), asking(s.api.routed),
+		excluding(s.exclusions()...), quarantine(scheduleQuarantine), withRouted(s.api.routed),
 		func(c *Config) {
 			c.Own = s
 			c.Fence = scheduleFence

@@ -34,7 +34,7 @@ func TestSchedulesCatch(t *testing.T) {
 		{"a release on an unknown outcome", variant{line: hasty(func(error) bool { return true }), settings: []setting{forgetful}}, "both have"},
 		{"a release on anybody's 404", variant{line: hasty(apierrors.IsNotFound), settings: []setting{forgetful}, proxied: true}, "not recorded"},
 		{"no quarantine", variant{settings: []setting{quarantine(time.Millisecond)}}, "until"},
-		{"no look at the routes", variant{settings: []setting{asking(unrouted)}}, "still routed"},
+		{"no look at the routes", variant{settings: []setting{withRouted(unrouted)}}, "still routed"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -182,7 +182,7 @@ func excluding(prefixes ...string) setting {
 
 func quarantine(d time.Duration) setting { return func(c *Config) { c.Quarantine = d } }
 
-func asking(routed func(netip.Prefix) (bool, bool)) setting {
+func withRouted(routed func(netip.Prefix) (bool, bool)) setting {
 	return func(c *Config) {
 		c.Routed = func(p netip.Prefix, _ time.Time) (bool, bool) { return routed(p) }
 	}

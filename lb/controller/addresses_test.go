@@ -66,7 +66,7 @@ func changing(
 	})
 	inLabWith(t, hcloudsim.Options{Prober: prober}, func(l *lab) {
 		c := &change{lab: l, nodes: nodes(l), fault: func(lb.Op) error { return nil }}
-		c.ask(false)
+		c.configure(false)
 		c.converged(c.svc, c.nodes...)
 		time.Sleep(time.Minute)
 		c.fewest = len(c.nodes)
@@ -76,12 +76,12 @@ func changing(
 			func() { c.fewest = min(c.fewest, len(c.sim.HealthyTargets(id, 80))) },
 		}
 		l.restart()
-		c.ask(true)
+		c.configure(true)
 		test(c)
 	})
 }
 
-func (c *change) ask(private bool) {
+func (c *change) configure(private bool) {
 	c.svc = c.service("000000000001", "use-private-ip", fmt.Sprint(private), "disable-public-network", fmt.Sprint(private))
 }
 
@@ -135,7 +135,7 @@ func TestTargetsChangeTheirAddressesInTheSimulator(t *testing.T) {
 					c.looksFor(3*time.Minute, 3, lb.ReasonTargetsNotReplaced)
 					c.restart()
 					c.looksFor(time.Hour, 3, lb.ReasonTargetsNotReplaced)
-					c.ask(false)
+					c.configure(false)
 					c.looksFor(3*time.Minute, 4)
 					if n := len(c.sim.HealthyTargets(c.balancer(c.svc).ID, 80)); n != 4 {
 						t.Errorf("%d are healthy", n)

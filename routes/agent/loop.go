@@ -157,7 +157,7 @@ func (a *Agent) work(ctx context.Context) {
 	kube.Work(ctx, a.queue, "This node's network is not as it should be; trying again",
 		func(ctx context.Context, what task) error {
 			if what == neighbors {
-				return a.askNeighbors(ctx)
+				return a.probeNeighbors(ctx)
 			}
 			return a.pass(ctx)
 		})

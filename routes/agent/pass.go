@@ -212,8 +212,8 @@ func (f *failures) err() error {
 		errors.Join(all[:shown]...))
 }
 
-// askNeighbors checks which peers reply, and triggers a pass if the result has changed.
-func (a *Agent) askNeighbors(ctx context.Context) error {
+// probeNeighbors checks which peers reply, and triggers a pass if the result has changed.
+func (a *Agent) probeNeighbors(ctx context.Context) error {
 	want := a.interest.Load()
 	if want == nil || !a.Modes.Any(routes.ByNodes) && len(want.peers) == 0 {
 		return nil

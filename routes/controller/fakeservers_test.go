@@ -96,8 +96,8 @@ func (s *servers) list() error {
 	return nil
 }
 
-// asks returns the number of calls, for lists of any age.
-func (s *servers) asks() int {
+// callCount returns the number of calls, for lists of any age.
+func (s *servers) callCount() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.calls

@@ -193,9 +193,9 @@ func TestAnIdlePassDecidesOnce(t *testing.T) {
 		w.servers.attach("a", "10.0.0.2")
 		w.join("a", "10.244.1.0/24")
 		rest(30 * time.Second) // and the search for changes of a former leader
-		before := w.servers.asks()
+		before := w.servers.callCount()
 		rest(time.Hour)
-		if n := w.servers.asks() - before; n > 60 {
+		if n := w.servers.callCount() - before; n > 60 {
 			t.Errorf("the servers were asked for %d times in 60 passes", n)
 		}
 	})

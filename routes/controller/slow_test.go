@@ -139,7 +139,7 @@ func TestANodeThatWaitsForEverCostsOthersNothing(t *testing.T) {
 				w.join("dedicated", "10.244.200.0/24")
 			}
 			rest(3 * time.Hour)
-			before, decided := w.servers.listed(), w.servers.asks()
+			before, decided := w.servers.listed(), w.servers.callCount()
 			for i := range 60 { // one joins and another leaves each minute
 				w.join(nodeName(20+i), w.podCIDR(20+i))
 				rest(10 * time.Second)
@@ -149,7 +149,7 @@ func TestANodeThatWaitsForEverCostsOthersNothing(t *testing.T) {
 				rest(50 * time.Second)
 				w.expectCondition(nodeName(20+i), "False RouteCreated")
 			}
-			lists[waits], decisions[waits] = w.servers.listed()-before, w.servers.asks()-decided
+			lists[waits], decisions[waits] = w.servers.listed()-before, w.servers.callCount()-decided
 		})
 	}
 	t.Logf("60 Nodes join and 60 leave: %d lists and %d decisions, %d and %d while one waits",

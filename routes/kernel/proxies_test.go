@@ -121,7 +121,7 @@ func TestWhomARPIsAnsweredFor(t *testing.T) {
 	at := slices.Index(mac, "link/ether") + 1
 	check := func(by string, want func(int) bool) {
 		t.Helper()
-		answers := askARP(t, s.gateway, "eth0", "10.0.64.77", serverAddr, addrs)
+		answers := resolveARP(t, s.gateway, "eth0", "10.0.64.77", serverAddr, addrs)
 		for i, target := range targets {
 			got, answered := answers[addrs[i]]
 			if answered != want(i) || answered && got != mac[at] {
@@ -145,10 +145,10 @@ func TestWhomARPIsAnsweredFor(t *testing.T) {
 	check("proxy_arp", func(i int) bool { return targets[i].proxyARP })
 }
 
-// askARP broadcasts a request for each target, and a final one for an address that always replies.
-// The kernel replies in order, so a target without a reply by then has none. It returns the
-// hardware addresses.
-func askARP(
+// resolveARP broadcasts a request for each target, and a final one for an address that always
+// replies. The kernel replies in order, so a target without a reply by then has none. It returns
+// the hardware addresses.
+func resolveARP(
 	t *testing.T, from *netns.Space, link, source, last string, targets []netip.Addr,
 ) map[netip.Addr]string {
 	t.Helper()

@@ -96,11 +96,11 @@ func (d *demo) follow(
 			acted = true
 		case c := <-d.observer.changes:
 			c.apply(d.state)
-			if err := d.tell(c.at); err != nil {
+			if err := d.printChanges(c.at); err != nil {
 				return err
 			}
 		case now := <-tick.C:
-			if err := d.tell(now); err != nil {
+			if err := d.printChanges(now); err != nil {
 				return err
 			}
 			if end, err := enough(acted); end || err != nil {
@@ -110,8 +110,8 @@ func (d *demo) follow(
 	}
 }
 
-// tell also reads the cloud, and prints the changes.
-func (d *demo) tell(now time.Time) error {
+// printChanges also reads the cloud, and prints the changes.
+func (d *demo) printChanges(now time.Time) error {
 	if err := d.observer.look(d.state); err != nil {
 		return err
 	}

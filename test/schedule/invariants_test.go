@@ -153,7 +153,7 @@ func (v *invariants) nodeChanged(before, after *corev1.Node, managed bool) {
 	if c := kube.Condition(after, corev1.NodeNetworkUnavailable); c != nil && c.Status != m.says {
 		v.write("Node %s/%s NetworkUnavailable %s %s", m.name, m.uid, c.Status, c.Reason)
 		m.says = c.Status
-		v.said(m)
+		v.checkCondition(m)
 	}
 	v.settle()
 }
@@ -202,8 +202,8 @@ func (v *invariants) handedOut(m *member) {
 	}
 }
 
-// said checks a condition that was just written.
-func (v *invariants) said(m *member) {
+// checkCondition checks a condition that was just written.
+func (v *invariants) checkCondition(m *member) {
 	address := v.servers[m.server]
 	if m.says != corev1.ConditionFalse || !m.podCIDR.IsValid() || !address.IsValid() {
 		return
@@ -365,8 +365,8 @@ func (v *invariants) ownerless(dst netip.Prefix, via netip.Addr, record map[stri
 
 func deletion(dst, via string) string { return dst + " " + via }
 
-// heard is called with every request of a manager that reached the cloud.
-func (v *invariants) heard(sent sending, body []byte, answer *http.Response) {
+// checkRequest is called with every request of a manager that reached the cloud.
+func (v *invariants) checkRequest(sent sending, body []byte, answer *http.Response) {
 	if !strings.HasSuffix(sent.path, "/actions/delete_route") || answer.StatusCode >= 300 {
 		return
 	}

@@ -130,7 +130,7 @@ func (s *schedule) lead() {
 		m, err := start(s.t.Context(), name, s.started == 1, leading, func(p *process) way {
 			return way{
 				api:   &line{process: p, next: s.api, draw: s.drawing(name, "api")},
-				cloud: &line{process: p, next: s.cloud.sim.Transport(), draw: s.drawing(name, "cloud"), heard: s.heard},
+				cloud: &line{process: p, next: s.cloud.sim.Transport(), draw: s.drawing(name, "cloud"), heard: s.checkRequest},
 			}
 		})
 		if err == nil {

@@ -110,7 +110,7 @@ func open(t *testing.T, look *survey.Snapshot, width, height int, before ...step
 	t.Cleanup(cancel)
 	b := &tab{T: t, ctx: ctx, feed: f, url: s.URL(l), stop: stop}
 	b.do(call(network.Enable, network.EnableParams{}))
-	if err := chromedp.Listen(ctx, b.heard); err != nil {
+	if err := chromedp.Listen(ctx, b.record); err != nil {
 		t.Fatal(err)
 	}
 	b.do(chromedp.EmulateViewport(int64(width), int64(height)))
@@ -119,7 +119,7 @@ func open(t *testing.T, look *survey.Snapshot, width, height int, before ...step
 	return b
 }
 
-func (b *tab) heard(event any) {
+func (b *tab) record(event any) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch e := event.(type) {

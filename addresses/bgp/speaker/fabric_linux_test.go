@@ -197,14 +197,14 @@ func (f *fabric) until(limit time.Duration, what string, done func() bool) time.
 	began := time.Now()
 	for !done() {
 		if time.Since(began) > limit {
-			f.t.Fatalf("not after %s: %s\n%s", limit, what, f.ask("show", "protocols", "all"))
+			f.t.Fatalf("not after %s: %s\n%s", limit, what, f.birdc("show", "protocols", "all"))
 		}
 		time.Sleep(50 * time.Millisecond) // the other side is another program
 	}
 	return time.Since(began)
 }
 
-func (f *fabric) ask(question ...string) string {
+func (f *fabric) birdc(question ...string) string {
 	out, err := f.router.Try("birdc", append([]string{"-s", f.control()}, question...)...)
 	if err != nil {
 		return err.Error()

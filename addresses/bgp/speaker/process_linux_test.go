@@ -193,8 +193,8 @@ func (s *speaking) kill() {
 	close(s.ended)
 }
 
-// tell sends an order, and returns the answer.
-func (s *speaking) tell(o order) answer {
+// send sends an order, and returns the answer.
+func (s *speaking) send(o order) answer {
 	s.t.Helper()
 	if err := json.NewEncoder(s.in).Encode(o); err != nil {
 		s.t.Fatalf("a speaker has ended: %v\n%s", err, s.log())
@@ -213,7 +213,7 @@ func (s *speaking) tell(o order) answer {
 // set sets its desired state.
 func (s *speaking) set(w wanted) {
 	s.t.Helper()
-	if a := s.tell(order{Set: &w}); a.Error != "" {
+	if a := s.send(order{Set: &w}); a.Error != "" {
 		s.t.Fatal(a.Error)
 	}
 }
@@ -221,7 +221,7 @@ func (s *speaking) set(w wanted) {
 // state returns the state of its session with a peer.
 func (s *speaking) state(name string) addresses.Router {
 	s.t.Helper()
-	for _, p := range s.tell(order{}).State {
+	for _, p := range s.send(order{}).State {
 		if p.Name == name {
 			return p
 		}

@@ -54,7 +54,7 @@ func restarting(w wanted, by time.Duration) wanted {
 // doesn't announce are withdrawn when that has sent all others.
 func TestASpeakerIsReplaced(t *testing.T) {
 	for name, end := range map[string]func(*speaking){
-		"in order": func(s *speaking) { s.tell(order{Close: true}); s.kill() },
+		"in order": func(s *speaking) { s.send(order{Close: true}); s.kill() },
 		"killed":   func(s *speaking) { s.kill() },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -73,14 +73,14 @@ func TestASpeakerIsReplaced(t *testing.T) {
 			mentions := f.routeChanges()
 			end(first)
 			f.until(soon, "the router notices", func() bool {
-				return !strings.Contains(f.ask("show", "protocols", "a4"), "Established")
+				return !strings.Contains(f.birdc("show", "protocols", "a4"), "Established")
 			})
 			second := speak(t, f.nodes["a"])
 			w.Prefixes = hosts(service4, service6)
 			second.set(w)
 			f.until(soon, "what is not announced any more goes", func() bool { return f.hops(bgp.Host(gone)) == 0 })
 			f.until(soon, "both sessions", func() bool { return second.state("router4").Established && second.state("router6").Established })
-			f.until(soon, "the router has heard everything", func() bool { return !strings.Contains(f.ask("show", "route", "all"), "stale") })
+			f.until(soon, "the router has heard everything", func() bool { return !strings.Contains(f.birdc("show", "route", "all"), "stale") })
 			for _, a := range []netip.Addr{service4, service6} {
 				if lines := mentions(a); len(lines) > 0 {
 					t.Errorf("the route of %s changed:\n%s", a, strings.Join(lines, "\n"))
@@ -138,7 +138,7 @@ func TestAMachineDies(t *testing.T) {
 			f.until(soon, "two next hops", func() bool { return f.hops(bgp.Host(c.service)) == 2 })
 			if c.options != "" {
 				f.until(soon, "BFD", func() bool {
-					return strings.Count(f.ask("show", "bfd", "sessions"), "Up") == 2
+					return strings.Count(f.birdc("show", "bfd", "sessions"), "Up") == 2
 				})
 			}
 			// The link fails without a notification.
@@ -161,7 +161,7 @@ func TestManyPrefixes(t *testing.T) {
 	f := newFabric(t)
 	f.route(session{node: "a", family: 4}, session{node: "a", family: 6})
 	a := speak(t, f.nodes["a"])
-	before := a.tell(order{}).RSS
+	before := a.send(order{}).RSS
 	w := of("a", nil, router4, router6)
 	for i := range 250 {
 		w.Prefixes = append(w.Prefixes, netip.MustParsePrefix(fmt.Sprintf("203.0.113.%d/32", i)))
@@ -171,7 +171,7 @@ func TestManyPrefixes(t *testing.T) {
 	f.until(soon, "all of them", func() bool {
 		return strings.Count(f.router.Run("ip", "route", "show", "proto", "bird"), "203.0.113.") == 250
 	})
-	t.Logf("memory: %s before, %s with 250 prefixes", before, a.tell(order{}).RSS)
+	t.Logf("memory: %s before, %s with 250 prefixes", before, a.send(order{}).RSS)
 	w.Prefixes = w.Prefixes[:1]
 	a.set(w)
 	f.until(soon, "one of them", func() bool {

@@ -39,7 +39,7 @@ func TestTwoNodesAreOneRoute(t *testing.T) {
 			t.Errorf("%+v, want %+v", got, want)
 		}
 	}
-	if out := f.ask("show", "route", "for", service6.String(), "all"); !strings.Contains(out, "BGP.next_hop: 2001:db8::11") || !strings.Contains(out, "BGP.as_path: 64512") {
+	if out := f.birdc("show", "route", "for", service6.String(), "all"); !strings.Contains(out, "BGP.next_hop: 2001:db8::11") || !strings.Contains(out, "BGP.as_path: 64512") {
 		t.Errorf("the IPv6 route:\n%s", out)
 	}
 
@@ -48,9 +48,9 @@ func TestTwoNodesAreOneRoute(t *testing.T) {
 	if f.hops(bgp.Host(service6)) != 2 {
 		t.Error("what was not withdrawn has gone too")
 	}
-	b.tell(order{Close: true})
+	b.send(order{Close: true})
 	f.until(soon, "b's end withdraws", func() bool { return f.hops(bgp.Host(service6)) == 1 })
-	if a.tell(order{}).Changes == 0 {
+	if a.send(order{}).Changes == 0 {
 		t.Error("nothing was told of sessions that came up")
 	}
 }
@@ -81,7 +81,7 @@ protocol bgp a4 { local 192.0.2.12 as 64501; neighbor 192.0.2.11 as 64512; passi
 	w.Peers = append(w.Peers, secretPeer{Peer: bgp.Peer{Name: "other", Address: other, Port: 179, ASN: 64501, HoldTime: 9 * time.Second}})
 	a.set(w)
 	f.until(soon, "the router tells a", func() bool {
-		return a.state("other").Established && strings.Contains(f.ask("show", "route", "export", "a4"), "198.18.0.0")
+		return a.state("other").Established && strings.Contains(f.birdc("show", "route", "export", "a4"), "198.18.0.0")
 	})
 	last := netip.MustParseAddr("203.0.113.11")
 	w.Prefixes = append(w.Prefixes, bgp.Host(last))
@@ -122,7 +122,7 @@ func TestCommunities(t *testing.T) {
 	a.set(w)
 	marked := func(what netip.Addr, texts ...string) func() bool {
 		return func() bool {
-			out := f.ask("show", "route", "for", what.String(), "all")
+			out := f.birdc("show", "route", "for", what.String(), "all")
 			return !slices.ContainsFunc(texts, func(text string) bool {
 				return !strings.Contains(out, text)
 			})
@@ -133,11 +133,11 @@ func TestCommunities(t *testing.T) {
 	if marked(service6, "community")() {
 		t.Error("the other session has communities too")
 	}
-	since := f.ask("show", "protocols", "a6")
+	since := f.birdc("show", "protocols", "a6")
 	w.Peers[0].Communities = []uint32{64512<<16 | 200}
 	a.set(w)
 	f.until(soon, "another community", marked(service4, "BGP.community: (64512,200)"))
-	if now := f.ask("show", "protocols", "a6"); now != since {
+	if now := f.birdc("show", "protocols", "a6"); now != since {
 		t.Errorf("the other session was reset too:\n%s\n%s", since, now)
 	}
 }
@@ -155,11 +155,11 @@ func TestPasswords(t *testing.T) {
 	if got := a.state("router4"); got.Established || got.Announced != 0 {
 		t.Errorf("with a wrong password: %+v", got)
 	}
-	since := f.ask("show", "protocols", "a6")
+	since := f.birdc("show", "protocols", "a6")
 	w.Peers[0].Password = "right"
 	a.set(w)
 	f.until(soon, "the session with the right password", func() bool { return f.hops(bgp.Host(service4)) == 1 })
-	if now := f.ask("show", "protocols", "a6"); now != since {
+	if now := f.birdc("show", "protocols", "a6"); now != since {
 		t.Errorf("the other session was touched:\n%s\n%s", since, now)
 	}
 	if log := a.log(); strings.Contains(log, "wrong") || strings.Contains(log, "right") {
@@ -210,7 +210,7 @@ func TestAnotherNumber(t *testing.T) {
 	w.ASN = 64513
 	a.set(w)
 	f.until(soon, "an attempt", func() bool { return a.state("router4").State == "Active" })
-	if out := a.tell(order{Set: &wanted{}}); !strings.Contains(out.Error, "asn: 0") {
+	if out := a.send(order{Set: &wanted{}}); !strings.Contains(out.Error, "asn: 0") {
 		t.Errorf("an impossible wish: %s", out.Error)
 	}
 	if got := a.state("router4"); got.Name != "router4" {
@@ -222,7 +222,7 @@ func TestAnotherNumber(t *testing.T) {
 	w.Peers = nil
 	a.set(w)
 	f.until(soon, "nothing is left", func() bool { return f.hops(bgp.Host(service4)) == 0 })
-	if out := a.tell(order{}); len(out.State) > 0 {
+	if out := a.send(order{}); len(out.State) > 0 {
 		t.Errorf("without peers: %+v", out.State)
 	}
 }

@@ -69,8 +69,8 @@ func (f *flows) answers(name string) int {
 	return f.by[name]
 }
 
-// ask starts clients of a service address.
-func ask(t *testing.T, client *netns.Space, a netip.Addr) *flows {
+// startClients starts clients of a service address.
+func startClients(t *testing.T, client *netns.Space, a netip.Addr) *flows {
 	t.Helper()
 	at := netip.AddrPortFrom(a, port).String()
 	ctx, stop := context.WithCancel(context.Background())
@@ -179,7 +179,7 @@ func TestNodesComeAndGo(t *testing.T) {
 				return func() bool { return f.hops(bgp.Host(service)) == want }
 			}
 			f.until(soon, "two next hops", announced(2))
-			clients := ask(t, f.client, service)
+			clients := startClients(t, f.client, service)
 			f.until(soon, "both serve", func() bool { return clients.answers("a") > 0 && clients.answers("b") > 0 })
 			more := func() {
 				before := clients.questions()

@@ -45,7 +45,7 @@ func BenchmarkRequests(b *testing.B) {
 			b.Fatal(err)
 		}
 		b.Cleanup(func() { _ = w.Close() })
-		b.Run(family.String()+"/held", func(b *testing.B) { askFor(b, w, client.link.MAC, first[family], 250) })
+		b.Run(family.String()+"/held", func(b *testing.B) { resolveAll(b, w, client.link.MAC, first[family], 250) })
 		foreign := netip.MustParseAddr("192.0.2.200")
 		if family == addresses.IPv6 {
 			foreign = netip.MustParseAddr("2001:db8:1::")
@@ -71,8 +71,8 @@ func question(b *testing.B, from net.HardwareAddr, address netip.Addr) []byte {
 	return frame
 }
 
-// askFor sends requests for consecutive addresses and waits for the replies.
-func askFor(b *testing.B, w layer2.Wire, from net.HardwareAddr, first netip.Addr, n int) {
+// resolveAll sends requests for consecutive addresses and waits for the replies.
+func resolveAll(b *testing.B, w layer2.Wire, from net.HardwareAddr, first netip.Addr, n int) {
 	var questions [][]byte
 	for range n {
 		questions = append(questions, question(b, from, first))

@@ -52,11 +52,11 @@ func (s *schedule) silence() {
 			s.must(s.l.API.SetReady(name, false))
 		}
 	}
-	s.heardAgain(time.Duration(20+s.rng.IntN(90)) * time.Second)
+	s.respondAgain(time.Duration(20+s.rng.IntN(90)) * time.Second)
 }
 
-// heardAgain makes the kubelets of all current members responsive again after a while.
-func (s *schedule) heardAgain(after time.Duration) {
+// respondAgain makes the kubelets of all current members responsive again after a while.
+func (s *schedule) respondAgain(after time.Duration) {
 	members := slices.Clone(s.members)
 	time.AfterFunc(after, func() {
 		for _, name := range members {
@@ -184,7 +184,7 @@ func coldRestart(s *schedule) {
 	s.m.Stop()
 	s.ready(false)
 	s.lead()
-	s.heardAgain(time.Duration(s.rng.IntN(60)) * time.Second)
+	s.respondAgain(time.Duration(s.rng.IntN(60)) * time.Second)
 }
 
 func loseLeadership(s *schedule) {

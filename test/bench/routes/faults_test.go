@@ -77,7 +77,7 @@ func TestFaultsWhileNodesJoin(t *testing.T) {
 					c.during(t, l)
 				}
 				began := time.Now()
-				for time.Since(began) < 15*time.Minute && says(t, l)[reachable] < count {
+				for time.Since(began) < 15*time.Minute && countConditions(t, l)[reachable] < count {
 					rest(time.Second)
 				}
 				t.Logf("all reachable after %s; %+v", time.Since(began), l.Spent())

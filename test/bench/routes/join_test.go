@@ -56,8 +56,8 @@ func rest(d time.Duration) {
 	synctest.Wait()
 }
 
-// says counts Nodes by their condition.
-func says(t *testing.T, l *simcluster.Cluster) map[string]int {
+// countConditions counts Nodes by their condition.
+func countConditions(t *testing.T, l *simcluster.Cluster) map[string]int {
 	t.Helper()
 	nodes, err := l.API.Nodes(t.Context())
 	if err != nil {
@@ -72,7 +72,7 @@ func says(t *testing.T, l *simcluster.Cluster) map[string]int {
 
 func expectAll(t *testing.T, l *simcluster.Cluster, what string, want int) {
 	t.Helper()
-	if got := says(t, l); got[what] != want || len(got) != 1 {
+	if got := countConditions(t, l); got[what] != want || len(got) != 1 {
 		t.Errorf("conditions %v, want %d Nodes to say %q", got, want, what)
 	}
 }
@@ -243,7 +243,7 @@ func joinAtOnce(
 	var r joined
 	for deadline := began.Add(30 * time.Minute); r.reachable < count && time.Now().Before(deadline); {
 		rest(50 * time.Millisecond)
-		r.reachable = says(t, l)[reachable]
+		r.reachable = countConditions(t, l)[reachable]
 	}
 	r.spent = l.Spent()
 	for _, request := range l.Sim.Requests() {

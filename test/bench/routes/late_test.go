@@ -92,7 +92,7 @@ func TestAFormerLeadersLateDeletion(t *testing.T) {
 				without := time.Duration(0)
 				for range 1200 {
 					rest(100 * time.Millisecond)
-					if says(t, l)[reachable] == 3 && len(l.Routes()) < 3 {
+					if countConditions(t, l)[reachable] == 3 && len(l.Routes()) < 3 {
 						without += 100 * time.Millisecond
 					}
 				}

@@ -116,7 +116,7 @@ func TestMoreNodesThanTheLimit(t *testing.T) {
 		}
 		m := start(t, l, simcluster.Options{Limit: 100, Reserve: 5, Node: true, Lifecycle: true})
 		rest(10 * time.Minute)
-		if got := says(t, l); got[reachable] != 75 || got["True RouteTableFull"] != 75 || len(got) != 2 {
+		if got := countConditions(t, l); got[reachable] != 75 || got["True RouteTableFull"] != 75 || len(got) != 2 {
 			t.Fatalf("conditions %v, want 75 reachable and 75 refused", got)
 		}
 		if said := m.Said(); said["RouteTableFull"] != 75 || said["RouteTableNearlyFull"] != 1 {
@@ -171,7 +171,7 @@ func TestWaitingForAttachmentIsCheap(t *testing.T) {
 		if spent.ServerPages > mostPages || spent.NetworkReads > mostReads || spent.Writes > 0 {
 			t.Errorf("waiting costs %+v, want at most %d server pages and %d network reads", spent, mostPages, mostReads)
 		}
-		if got := says(t, l); got[reachable] != nodes || got["True NotAttached"] != 2 {
+		if got := countConditions(t, l); got[reachable] != nodes || got["True NotAttached"] != 2 {
 			t.Errorf("conditions %v", got)
 		}
 		if said := m.Said(); said["NotAttached"] != 2 {
@@ -184,7 +184,7 @@ func TestWaitingForAttachmentIsCheap(t *testing.T) {
 		}
 		attach(t, l, server)
 		rest(6 * time.Minute)
-		if got := says(t, l); got[reachable] != nodes+1 {
+		if got := countConditions(t, l); got[reachable] != nodes+1 {
 			t.Errorf("conditions %v after the server was attached", got)
 		}
 	})

@@ -40,7 +40,7 @@ func TestMostServersAreGivenBack(t *testing.T) {
 			add(t, l, simcluster.Machine{Name: fmt.Sprint("new-", i)})
 		}
 		rest(time.Minute)
-		if got := says(t, l); got[reachable] < before-gone+came {
+		if got := countConditions(t, l); got[reachable] < before-gone+came {
 			t.Errorf("after a minute: %v, want the new Nodes reachable too", got)
 		}
 		rest(20 * time.Minute)
@@ -102,7 +102,7 @@ func TestDoubtForbidsNoAddition(t *testing.T) {
 		rest(10 * time.Second)
 		add(t, l, simcluster.Machine{Name: "new", Unnamed: true})
 		rest(time.Hour)
-		if got := says(t, l); got[reachable] != nodes+1 || len(got) != 1 {
+		if got := countConditions(t, l); got[reachable] != nodes+1 || len(got) != 1 {
 			t.Errorf("conditions %v, want the %d as they were, and the new one", got, nodes)
 		}
 		if n := len(l.Routes()); n != nodes+2 || l.Vanished() > 0 {

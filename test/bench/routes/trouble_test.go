@@ -105,7 +105,7 @@ func TestATokenIsRevokedAndRotated(t *testing.T) {
 		l.Sim.ResetRequests()
 		add(t, l, simcluster.Machine{Name: "late"})
 		rest(time.Hour)
-		if got := says(t, l); got[reachable] != nodes || len(got) != 2 {
+		if got := countConditions(t, l); got[reachable] != nodes || len(got) != 2 {
 			t.Errorf("conditions %v without a token, want the %d as they were and one that waits", got, nodes)
 		}
 		said := m.Said()

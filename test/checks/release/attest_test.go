@@ -112,8 +112,8 @@ type resource struct {
 	Digest    map[string]string
 }
 
-// saysWhereItComesFrom checks the statement against SLSA's provenance, version 1.
-func saysWhereItComesFrom(t *testing.T, commit string, files map[string][]byte) {
+// checkProvenance checks the statement against SLSA's provenance, version 1.
+func checkProvenance(t *testing.T, commit string, files map[string][]byte) {
 	var s struct {
 		Type          string `json:"_type"`
 		PredicateType string

@@ -269,7 +269,7 @@ func TestRelease(t *testing.T) {
 		t.Errorf("the notes are %q", notes)
 	}
 	t.Run("bills of materials", func(t *testing.T) { hasBillsOfMaterials(t, files) })
-	t.Run("provenance", func(t *testing.T) { saysWhereItComesFrom(t, r.head(t), files) })
+	t.Run("provenance", func(t *testing.T) { checkProvenance(t, r.head(t), files) })
 	t.Run("plugin", func(t *testing.T) { hasThePlugin(t, files) })
 	t.Run("chart", func(t *testing.T) { hasItsChart(t, files) })
 

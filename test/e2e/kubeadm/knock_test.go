@@ -82,8 +82,8 @@ func (k *knocker) listen() {
 	}
 }
 
-// heard reports whether there was a reply.
-func (k *knocker) heard() bool {
+// replied reports whether there was a reply.
+func (k *knocker) replied() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return len(k.answered) > 0

@@ -265,7 +265,7 @@ func (w *world) open(name string) {
 			w.T.Fatal(err)
 		}
 		w.Await("a pod to be answered", func(context.Context) error {
-			if !k.heard() {
+			if !k.replied() {
 				return errors.New("nobody answers")
 			}
 			return nil

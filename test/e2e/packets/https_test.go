@@ -36,15 +36,15 @@ func overTLS(t *testing.T, f *netlab.Lab) {
 	roots := x509.NewCertPool()
 	roots.AddCert(pairs[0].Leaf)
 	for _, address := range []netip.Addr{s.ipv4, s.ipv6} {
-		got, err := askOverTLS(t.Context(), f, address, &tls.Config{RootCAs: roots, ServerName: host})
+		got, err := requestOverTLS(t.Context(), f, address, &tls.Config{RootCAs: roots, ServerName: host})
 		if err != nil || !strings.HasPrefix(got, "sealed ") {
 			t.Errorf("asking %s gives %q (%v), want the pod", address, got, err)
 		}
 	}
 }
 
-// askOverTLS returns the reply of an echo behind TLS at an address.
-func askOverTLS(
+// requestOverTLS returns the reply of an echo behind TLS at an address.
+func requestOverTLS(
 	ctx context.Context, f *netlab.Lab, to netip.Addr, config *tls.Config,
 ) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, askedWithin)

@@ -33,7 +33,7 @@ func TestPodsAsTargets(t *testing.T) {
 	}
 	s := publishPods(t, f, "direct")
 	s.awaitTargets(t, pods...)
-	t.Run("pods learn who asks", func(t *testing.T) { podsLearnWhoAsks(t, s, pods) })
+	t.Run("pods learn who asks", func(t *testing.T) { podsSeeTheClients(t, s, pods) })
 	t.Run("nothing else is open", func(t *testing.T) { nothingElseOpen(t, f, s, pods) })
 	t.Run("pods are replaced and an agent is killed", func(t *testing.T) { podsReplaced(t, f, s, pods) })
 	t.Run("nothing is open when the Service is gone", func(t *testing.T) { closedWithService(t, f, s) })
@@ -72,8 +72,8 @@ func publishPods(t *testing.T, f *netlab.Lab, app string) *published {
 	})
 }
 
-// podsLearnWhoAsks expects packets from the load balancer, with the client in the PROXY header.
-func podsLearnWhoAsks(t *testing.T, s *published, pods []*netlab.Pod) {
+// podsSeeTheClients expects packets from the load balancer, with the client in the PROXY header.
+func podsSeeTheClients(t *testing.T, s *published, pods []*netlab.Pod) {
 	seen := map[string]int{}
 	for range 2 * len(pods) {
 		for to, who := range map[netip.Addr]netip.Addr{

@@ -25,9 +25,9 @@ func TestFollows(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 0)
 	a, b := w.server("a"), w.server("b")
-	w.serve(netip.AddrPortFrom(private(a), 30080), says("a"))
-	w.serve(netip.AddrPortFrom(private(b), 30080), says("b"))
-	w.serve(netip.AddrPortFrom(private(b), 30081), says("b, other service"))
+	w.serve(netip.AddrPortFrom(private(a), 30080), replying("a"))
+	w.serve(netip.AddrPortFrom(private(b), 30080), replying("b"))
+	w.serve(netip.AddrPortFrom(private(b), 30081), replying("b, other service"))
 	lb := w.balance(hcloud.LoadBalancerCreateOpts{
 		Services: []hcloud.LoadBalancerCreateOptsService{tcp(80, 30080)},
 	}, a)
@@ -285,7 +285,7 @@ func TestSources(t *testing.T) {
 		netip.AddrPortFrom(ipnet.Addr(b.PublicNet.IPv4.IP), 30080), netip.AddrPortFrom(owned, 30080),
 	}
 	for _, at := range places {
-		w.serve(at, says("ok"))
+		w.serve(at, replying("ok"))
 	}
 	lb := w.balance(hcloud.LoadBalancerCreateOpts{
 		Services: []hcloud.LoadBalancerCreateOptsService{tcp(80, 30080)},
@@ -322,7 +322,7 @@ func TestListeningIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 0)
 	a := w.server("a")
-	w.serve(netip.AddrPortFrom(private(a), 30080), says("a"))
+	w.serve(netip.AddrPortFrom(private(a), 30080), replying("a"))
 	lb := w.balance(hcloud.LoadBalancerCreateOpts{})
 	blocked := netip.AddrPortFrom(ipnet.Addr(lb.PublicNet.IPv6.IP), 80)
 	w.net.mu.Lock()
@@ -347,7 +347,7 @@ func TestIdle(t *testing.T) {
 	w := newWorld(t, 0)
 	a := w.server("a")
 	var calls atomic.Int64
-	w.serve(netip.AddrPortFrom(private(a), 30080), func(c net.Conn) { calls.Add(1); says("a")(c) })
+	w.serve(netip.AddrPortFrom(private(a), 30080), func(c net.Conn) { calls.Add(1); replying("a")(c) })
 	lb := w.balance(hcloud.LoadBalancerCreateOpts{
 		Services: []hcloud.LoadBalancerCreateOptsService{tcp(80, 30080)},
 	}, a)
@@ -439,7 +439,7 @@ func TestAddressesOfAServer(t *testing.T) {
 			own := netip.MustParsePrefix(a.PublicNet.IPv6.Network.String()).Addr()
 			one, two, silent := own.Next(), own.Next().Next(), own.Next().Next().Next()
 			for address, name := range map[netip.Addr]string{one: "one", two: "two"} {
-				w.serve(netip.AddrPortFrom(address, 8080), says(name))
+				w.serve(netip.AddrPortFrom(address, 8080), replying(name))
 			}
 			for _, address := range []netip.Addr{one, two, silent} {
 				w.target(lb, a, address)

@@ -60,7 +60,7 @@ func TestChecks(t *testing.T) {
 		{"200 is not wanted", always(200), &check{StatusCodes: []string{"204", "5?3"}}, "unhealthy: unexpected_http_status 200", false},
 		{"anything is wanted", always(418), &check{StatusCodes: []string{"*"}}, "healthy", false},
 		{"http, refused", nil, &check{}, "unhealthy: layer4_no_connection", false},
-		{"no HTTP", says("hello"), &check{}, "unhealthy: unspecified", false},
+		{"no HTTP", replying("hello"), &check{}, "unhealthy: unspecified", false},
 		{"no response in time", mute, &check{}, "unhealthy: layer7_timeout", false},
 		{"path and domain", httpServer(func(r *http.Request) (int, string) {
 			if r.Method == "GET" && r.URL.Path == "/healthz" && r.URL.RawQuery == "full=1" && r.Host == "web.example.com" {

@@ -326,8 +326,8 @@ func (w *world) serve(at netip.AddrPort, reply func(net.Conn)) {
 	})
 }
 
-// says sends a fixed text, also to health checks.
-func says(text string) func(net.Conn) {
+// replying sends a fixed text, also to health checks.
+func replying(text string) func(net.Conn) {
 	return func(c net.Conn) { _, _ = io.WriteString(c, text) }
 }
 

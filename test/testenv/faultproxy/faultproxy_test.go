@@ -62,7 +62,7 @@ func between(t *testing.T, b *backend) (*faultproxy.Proxy, *http.Client) {
 	return proxy, client
 }
 
-func ask(t *testing.T, client *http.Client, method, url string) (*http.Response, error) {
+func send(t *testing.T, client *http.Client, method, url string) (*http.Response, error) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), method, url, nil)
 	if err != nil {
@@ -92,7 +92,7 @@ func TestFates(t *testing.T) {
 			}
 			return c.fate
 		})
-		answer, err := ask(t, client, http.MethodPatch, proxy.URL())
+		answer, err := send(t, client, http.MethodPatch, proxy.URL())
 		if (err == nil) != c.answered {
 			t.Errorf("%s: error %v, want an answer: %t", c.name, err, c.answered)
 		}
@@ -115,7 +115,7 @@ func TestFates(t *testing.T) {
 func TestWatchesAreHeldBack(t *testing.T) {
 	b := startBackend(t)
 	proxy, client := between(t, b)
-	watch, err := ask(t, client, http.MethodGet, proxy.URL()+"?watch=true")
+	watch, err := send(t, client, http.MethodGet, proxy.URL()+"?watch=true")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +138,7 @@ func TestWatchesAreHeldBack(t *testing.T) {
 
 	proxy.StallWatches()
 	b.pokes <- "meanwhile"
-	if answer, err := ask(t, client, http.MethodGet, proxy.URL()); err != nil {
+	if answer, err := send(t, client, http.MethodGet, proxy.URL()); err != nil {
 		t.Errorf("another request during the stall: %v", err)
 	} else {
 		_ = answer.Body.Close()

@@ -44,14 +44,14 @@ func StartKnocking(
 	ctx, k.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	k.ended.Go(func() {
 		repeat(ctx, every, func() bool {
-			k.ended.Go(func() { k.ask(context.WithoutCancel(ctx), from, to) })
+			k.ended.Go(func() { k.attempt(context.WithoutCancel(ctx), from, to) })
 			return true
 		})
 	})
 	return k
 }
 
-func (k *Knocking) ask(ctx context.Context, from *netns.Namespace, to netip.AddrPort) {
+func (k *Knocking) attempt(ctx context.Context, from *netns.Namespace, to netip.AddrPort) {
 	_, err := Ask(ctx, from, "tcp", to)
 	var call *net.OpError
 	made := errors.As(err, &call) && call.Op != "dial"

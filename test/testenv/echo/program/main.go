@@ -38,7 +38,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	case len(args) == 2 && args[0] == "serve":
 		return serve(ctx, args[1])
 	case len(args) == 3 && args[0] == "ask":
-		return ask(ctx, args[1], args[2], out)
+		return exchange(ctx, args[1], args[2], out)
 	}
 	return fmt.Errorf("arguments %q: give serve PORT or ask NETWORK HOST:PORT", args)
 }
@@ -63,7 +63,7 @@ func serve(ctx context.Context, port string) error {
 	return nil
 }
 
-func ask(ctx context.Context, network, address string, out io.Writer) error {
+func exchange(ctx context.Context, network, address string, out io.Writer) error {
 	ctx, cancel := context.WithTimeout(ctx, askWithin)
 	defer cancel()
 	conn, err := new(net.Dialer).DialContext(ctx, network, address)
