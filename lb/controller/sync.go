@@ -24,6 +24,7 @@ type outcome struct {
 	seen    bool // have was read from the cloud
 	created bool
 	acted   bool
+	drifted bool // a periodic read queued the owner, and no difference was found yet
 	removed []lb.Target
 	opened  []int     // ports of new or changed listeners
 	notes   []lb.Note // in addition to those of the plan
@@ -67,6 +68,7 @@ func (c *Controller) survey() Survey {
 // retried.
 func (c *Controller) sync(ctx context.Context, owner lb.Owner) ([]lb.Note, error) {
 	o, read := &outcome{}, c.states.isExpired(owner)
+	_, o.drifted = c.drifting.LoadAndDelete(owner)
 	var unclaimed error
 	for range maxPasses {
 		fresh := read || c.states.fresh(owner)
@@ -184,9 +186,10 @@ func (c *Controller) pass(ctx context.Context, o *outcome, fresh bool) (again bo
 	case !fresh:
 		return true // no write is based on an old read
 	}
-	if _, drifted := c.drifting.LoadAndDelete(o.owner); drifted && o.have.Exists() {
+	if o.drifted && o.have.Exists() {
 		c.metrics.drifted.Inc()
 	}
+	o.drifted = false
 	if !o.acted {
 		if wait := c.damper.change(o.owner); wait > 0 {
 			c.queue.AddAfter(o.owner, wait)

@@ -193,7 +193,8 @@ func (w *world) counter(name, result string) float64 {
 	}
 	for _, family := range families {
 		for _, m := range family.GetMetric() {
-			if family.GetName() == name && testutil.LabelsMatch(m, map[string]string{"result": result}) {
+			if family.GetName() == name &&
+				(result == "" || testutil.LabelsMatch(m, map[string]string{"result": result})) {
 				return m.GetCounter().GetValue()
 			}
 		}
@@ -204,6 +205,12 @@ func (w *world) counter(name, result string) float64 {
 func TestDriftIsRepaired(t *testing.T) {
 	inWorld(t, newCloud(), nodes(2), func(w *world) {
 		w.create(service("web"))
+		w.later()
+		w.edit("web", func(svc *corev1.Service) { svc.Spec.Ports[0].NodePort = 30081 })
+		w.later()
+		if n := w.counter("underlay_lb_drifted_total", ""); n != 0 {
+			t.Errorf("%v drifts counted after an edit of the Service", n)
+		}
 		want := w.cloud.String()
 		id := w.cloud.all()[0].ID
 		w.cloud.change(id, func(s *lb.State) {
@@ -212,6 +219,9 @@ func TestDriftIsRepaired(t *testing.T) {
 		w.later()
 		if got := w.cloud.String(); got != want {
 			t.Errorf("got\n%swant\n%s", got, want)
+		}
+		if n := w.counter("underlay_lb_drifted_total", ""); n != 1 {
+			t.Errorf("%v drifts counted, want 1", n)
 		}
 
 		addresses := ingress(w.service("web"))
