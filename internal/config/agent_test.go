@@ -27,6 +27,8 @@ func TestLoadAgent(t *testing.T) {
 		{"kernel routes", head + "families: {ipv4: node, ipv6: node}\n", "10.244.0.0/16,fd01::/48", routes.ByNodes, routes.ByNodes, "10.244.0.0/16 fd01::/48", ""},
 		{"no pools", head + "families: {ipv4: node}\n", "", routes.ByNodes, routes.Unrouted, "", ""},
 		{"no file", "", "10.244.0.0/16", routes.ByCloud, routes.Unrouted, "10.244.0.0/16", ""},
+		{"the masks stand in the manager's flags", head, "10.244.0.0/26,fd01::/112", routes.ByCloud, routes.Unrouted, "10.244.0.0/26 fd01::/112", ""},
+		{"a mask in the file", head + "pools: [{name: a, cidr: 10.244.0.0/26, nodeMask: 24}]\n", "", "", "", "", "pools[0].nodeMask"},
 		{"a mistake elsewhere in the file", head + "families: {ipv4: node}\nroutes: {limit: -1}\n", "", "", "", "", "routes.limit"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

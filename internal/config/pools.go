@@ -162,6 +162,7 @@ func (l *loader) maskFlags(all []Pool) {
 
 // pool sets a pool's node mask, and checks it against the pools before it and all other ranges.
 func (l *loader) pool(p *Pool, before []Pool) {
+	known := p.NodeMask > 0 || !l.onNode // the flags of masks are the controller manager's alone
 	mask := l.giveMask(p)
 	if p.Own {
 		l.hasLength(*p, mask, shortestOwnMask, longestNodeMask(false))
@@ -191,7 +192,7 @@ func (l *loader) pool(p *Pool, before []Pool) {
 			"choose another prefix, or put 172.31.1.1/32 into exclude")
 	}
 	l.inVSwitch(*p)
-	if l.fits(*p, mask) && !l.hasRoom(*p) {
+	if known && l.fits(*p, mask) && !l.hasRoom(*p) {
 		var touching []string
 		for _, e := range l.IPAM.Exclude {
 			if e.Overlaps(p.Prefix) {

@@ -211,7 +211,7 @@ func TestValidValuesAreAccepted(t *testing.T) {
 		{"the largest", onCloud, "{clusterCIDR: 10.0.0.0/8, serviceCIDR: 172.20.0.0/16}"},
 		{"anything by the nodes", netless, "clusterCIDR: 100.64.0.0/16"},
 		{"no routes, no agent", onCloud, "{clusterCIDR: 100.64.0.0/16, configureCloudRoutes: false, agent: {enabled: false}}"},
-		{"masks by flags, no agent", onCloud, "{clusterCIDR: 10.244.0.0/26, agent: {enabled: false}, ccm: {extraArgs: [--node-cidr-mask-size=28]}}"},
+		{"masks by flags", onCloud, "{clusterCIDR: 10.244.0.0/26, ccm: {extraArgs: [--node-cidr-mask-size=28]}}"},
 		{"the gateway, left out", onCloud, "{clusterCIDR: 172.16.0.0/12, config: {exclude: [172.31.1.1/32]}}"},
 		{"the gateway, on metal", onMetal, "clusterCIDR: 172.16.0.0/12"},
 		{"exclusions", onCloud, "config: {exclude: []}"},
