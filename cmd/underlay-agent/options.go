@@ -170,7 +170,7 @@ func (o *options) settle() (settings, error) {
 	}
 	s.PodRanges = agent.PodRanges(s.Pools, loaded.IPAM.Exclude)
 	// Without pools, the destinations of routes to the gateway are unknown.
-	if s.Modes.Any(routes.ByCloud) && len(s.Pools) == 0 {
+	if s.Modes.Any(routes.ByCloud) && len(loaded.IPAM.Pools) == 0 {
 		wrong = append(wrong, errors.New("--cluster-cidr: no pods' range is given; give the flag that the cloud controller manager has, or pools in the file"))
 	}
 	if err := errors.Join(wrong...); err != nil {

@@ -28,6 +28,8 @@ func TestLoadAgent(t *testing.T) {
 		{"no pools", head + "families: {ipv4: node}\n", "", routes.ByNodes, routes.Unrouted, "", ""},
 		{"no file", "", "10.244.0.0/16", routes.ByCloud, routes.Unrouted, "10.244.0.0/16", ""},
 		{"the masks stand in the manager's flags", head, "10.244.0.0/26,fd01::/112", routes.ByCloud, routes.Unrouted, "10.244.0.0/26 fd01::/112", ""},
+		{"routes are off in the manager's flags", head, "100.64.0.0/16", routes.ByCloud, routes.Unrouted, "100.64.0.0/16", ""},
+		{"IPv6 alone", head + "pools: [{name: a, source: node}]\n", "", routes.ByCloud, routes.Natively, "", ""},
 		{"a mask in the file", head + "pools: [{name: a, cidr: 10.244.0.0/26, nodeMask: 24}]\n", "", "", "", "", "pools[0].nodeMask"},
 		{"a mistake elsewhere in the file", head + "families: {ipv4: node}\nroutes: {limit: -1}\n", "", "", "", "", "routes.limit"},
 	} {

@@ -71,7 +71,7 @@ func (l *loader) families() routes.Modes {
 }
 
 // routes checks the routes in the cloud's network. Upstream's flag is true by default, so it is
-// no mistake if there is nothing to route.
+// no mistake if there is nothing to route. The agent doesn't know the flag.
 func (l *loader) routes() {
 	const reserve, limit, off = "routes.reserve", "routes.limit", "--configure-cloud-routes=false"
 	r := &l.Routes
@@ -81,7 +81,7 @@ func (l *loader) routes() {
 	}
 	ofFile := l.inFile(poolsKey)
 	switch {
-	case !l.routesFlag || !l.routesVariable || l.Families.IPv4 == routes.ByNodes:
+	case l.onNode, !l.routesFlag, !l.routesVariable, l.Families.IPv4 == routes.ByNodes:
 		return
 	case !l.IPAM.Enabled && !l.isSet(clusterFlag) && !ofFile:
 		if l.Network != "" {
