@@ -12,10 +12,11 @@ import (
 	"github.com/underlay-ccm/underlay/routes"
 )
 
-// posted is a status, and whether it may withdraw an earlier Reachable.
+// posted is a status, whether it may withdraw an earlier Reachable, and whether its message is the
+// error of a write.
 type posted struct {
 	routes.NodeStatus
-	final bool
+	final, failed bool
 }
 
 // overwrittenPause is how long this process leaves a condition that another process has
@@ -49,17 +50,17 @@ func (c *Controller) status(uid types.UID) posted {
 // the server.
 func (c *Controller) publish(d decision, a *attempt, final bool) {
 	for _, n := range d.Nodes {
-		v, uid := d.statuses[n.Name], d.uids[n.Name]
+		v, uid, failed := d.statuses[n.Name], d.uids[n.Name], false
 		if v.Reason == routes.NotAttached && !a.looked[uid] {
 			continue
 		}
 		for _, dst := range n.Dsts {
 			err := c.retries.failures[dst].err
 			if err != nil && !v.Reachable && v.Reason == routes.NoRouteCreated && v.Event == "" {
-				v.Message = err.Error()
+				v.Message, failed = err.Error(), true
 			}
 		}
-		if c.post(uid, posted{v, final}) {
+		if c.post(uid, posted{v, final, failed}) {
 			c.conditions.Add(n.Name)
 		}
 	}
@@ -101,8 +102,8 @@ func (c *Controller) report(ctx context.Context, name string) error {
 }
 
 // news reports whether the Node's condition differs in its status, its reason for being
-// unavailable, or the remedy. Which component declared the Node reachable doesn't matter. The
-// condition also records which Events were sent, and outlives this process.
+// unavailable, the remedy, or the error. Which component declared the Node reachable doesn't
+// matter. The condition also records which Events were sent, and outlives this process.
 func news(node *corev1.Node, p posted) bool {
 	old := kube.Condition(node, corev1.NodeNetworkUnavailable)
 	if old == nil || old.Status == corev1.ConditionUnknown {
@@ -116,6 +117,7 @@ func news(node *corev1.Node, p posted) bool {
 		return p.final && !p.Unproved
 	default:
 		// A planned write may fail, and then nothing has changed.
-		return p.final && (old.Reason != string(p.Reason) || p.Event != "" && old.Message != p.Message)
+		return p.final && (old.Reason != string(p.Reason) ||
+			(p.Event != "" || p.failed) && old.Message != p.Message)
 	}
 }

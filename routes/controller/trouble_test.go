@@ -7,6 +7,10 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/underlay-ccm/underlay/internal/kube"
 	"github.com/underlay-ccm/underlay/routes"
 )
 
@@ -81,6 +85,27 @@ func TestAFailureIsRetriedSoon(t *testing.T) {
 		w.join("a", "10.244.1.0/24")
 		rest(10 * time.Second)
 		w.expectCondition("a", "False RouteCreated")
+	})
+}
+
+// The condition contains the error of a route that can't be added, and is written once for it.
+func TestTheConditionContainsTheError(t *testing.T) {
+	withFixture(t, func(w *fixture) {
+		w.table.fail = func(string) (error, bool) { return errBroken, false }
+		defer w.start()()
+		w.servers.attach("a", "10.0.0.2")
+		w.join("a", "10.244.1.0/24")
+		rest(10 * time.Minute)
+		node, err := w.client.CoreV1().Nodes().Get(t.Context(), "a", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c := kube.Condition(node, corev1.NodeNetworkUnavailable); !strings.Contains(c.Message, errBroken.Error()) {
+			t.Errorf("the message is %q, want the error", c.Message)
+		}
+		if n := w.conditionWrites(); n > 2 {
+			t.Errorf("the condition was written %d times", n)
+		}
 	})
 }
 
