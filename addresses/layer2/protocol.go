@@ -17,7 +17,7 @@ const (
 	firstProbes      = 3 // if an external host could have the address
 	firstProbeWait   = 200 * time.Millisecond
 	takeoverProbes   = 1
-	takeoverWait     = 100 * time.Millisecond
+	takeoverWait     = 50 * time.Millisecond
 	refusedWait      = 30 * time.Second // between probes for an external host
 	doubtWait        = 500 * time.Millisecond
 	settleWait       = time.Second // from taking an address to the first check

@@ -184,12 +184,12 @@ func TestTaking(t *testing.T) {
 		},
 		"from another machine": {
 			func(s *script) { s.hold(2); s.pass(200 * time.Millisecond) },
-			"0 probe, 100 announce", Holding,
+			"0 probe, 50 announce", Holding,
 			MAC{},
 		},
 		"announced four times": {
 			func(s *script) { s.hold(2); s.pass(2200 * time.Millisecond) },
-			"0 probe, 100 announce, 300 announce, 1100 announce, 1520 probe, 2100 announce", Holding,
+			"0 probe, 50 announce, 250 announce, 1050 announce, 1470 probe, 2050 announce", Holding,
 			MAC{},
 		},
 		"again after a restart": {
@@ -199,7 +199,7 @@ func TestTaking(t *testing.T) {
 		},
 		"again after a restart, in doubt": {
 			func(s *script) { s.hold(2, resumed, doubt(true)); s.pass(100 * time.Millisecond) },
-			"0 probe, 100 announce", Holding,
+			"0 probe, 50 announce", Holding,
 			MAC{},
 		},
 		"from a stranger that answers late": {
@@ -294,7 +294,7 @@ func TestTaking(t *testing.T) {
 		},
 		"in doubt, when nobody answers": {
 			func(s *script) { s.hold(2, doubt(true)); s.pass(200 * time.Millisecond) },
-			"0 probe, 100 announce", Holding,
+			"0 probe, 50 announce", Holding,
 			MAC{},
 		},
 		"in doubt not from a friend": {
@@ -322,16 +322,16 @@ func TestTaking(t *testing.T) {
 		"somebody else wants it too": {
 			func(s *script) {
 				s.hold(2)
-				s.pass(50 * time.Millisecond)
+				s.pass(20 * time.Millisecond)
 				s.receive(dadOf(stranger))
 				s.pass(400 * time.Millisecond)
 			},
-			"0 probe, 100 announce, 300 announce", Holding,
+			"0 probe, 50 announce, 250 announce", Holding,
 			MAC{},
 		},
 		"a friend wants it too": {
 			func(s *script) { s.hold(2); s.receive(dadOf(friend)); s.pass(150 * time.Millisecond) },
-			"0 probe, 100 announce", Holding,
+			"0 probe, 50 announce", Holding,
 			MAC{},
 		},
 		"on no segment": {

@@ -178,7 +178,7 @@ func TestRun(t *testing.T) {
 			t.Fatalf("%d wires", len(w.all()))
 		}
 		expect(t, w.all()[0].takeOutput(), "0 probes, 200 probes, 400 probes, 600 announces")
-		expect(t, w.all()[1].takeOutput(), "0 probes, 100 announces, 300 announces")
+		expect(t, w.all()[1].takeOutput(), "0 probes, 50 announces, 250 announces")
 		expect(t, fmt.Sprint(w.all()[1].joined), "[2001:db8::10]")
 		<-w.changes
 
