@@ -49,8 +49,8 @@ type Assigned struct {
 	// probed for longer, and released to an external host that answers late.
 	Held bool
 	// Resumed is set if an earlier run of this node's agent held the address at this epoch until
-	// moments ago. Unless the ledger is in doubt, the address is announced immediately and probed
-	// for concurrently.
+	// moments ago. As soon as the ledger is not in doubt, the address is announced immediately and
+	// probed for concurrently.
 	Resumed bool
 }
 

@@ -18,9 +18,7 @@ func (p *protocol) begin(now time.Time, h *holding) {
 		p.log(h, "Answering for an address that a router may send here")
 		return
 	}
-	resumed := h.Resumed
-	h.Resumed = false
-	if resumed && !p.doubt {
+	if h.Resumed && !p.doubt {
 		p.take(now, h)
 		h.youngUntil = time.Time{} // this node had it, even if the ledger does not record that yet
 		h.checkAt = now
@@ -42,7 +40,7 @@ func (p *protocol) take(now time.Time, h *holding) {
 		h.youngUntil = now.Add(youngWait)
 	}
 	h.phase, h.by, h.byFriend, h.newer, h.stepAt = Holding, MAC{}, false, 0, time.Time{}
-	h.suspect, h.takenAt = MAC{}, now
+	h.suspect, h.takenAt, h.Resumed = MAC{}, now, false
 	p.announceFromNow(now, h)
 	p.scheduleCheck(now, h)
 	p.log(h, "Holding an address")
@@ -95,7 +93,7 @@ func (p *protocol) yield(now time.Time, h *holding, m Message) {
 
 func (p *protocol) claimed(now time.Time, h *holding, m Message) {
 	p.changed = p.changed || h.by != m.Claimant
-	h.by, h.byFriend, h.byAt = m.Claimant, p.trusted(m), now
+	h.by, h.byFriend, h.byAt, h.Resumed = m.Claimant, p.trusted(m), now, false
 	if h.phase == Yielded {
 		// If several nodes yielded to each other, one of them takes the address first.
 		h.stepAt = now.Add(silenceWait + spread(h.link.MAC, silenceWait/4))

@@ -150,7 +150,7 @@ func (p *protocol) want(now time.Time, w addresses.Assigned, doubtEnded bool) {
 		return // relink begins probing
 	}
 	other := h.Epoch != w.Epoch
-	h.Epoch, h.Held = w.Epoch, w.Held
+	h.Epoch, h.Held, h.Resumed = w.Epoch, w.Held, h.Resumed && w.Resumed
 	if h.newer <= h.Epoch {
 		h.newer = 0
 	}
@@ -159,7 +159,8 @@ func (p *protocol) want(now time.Time, w addresses.Assigned, doubtEnded bool) {
 		p.take(now, h) // still answered for, and no other holder was observed
 	case other && h.phase == Holding:
 		p.announceFromNow(now, h)
-	case other && h.phase != OffSegment, doubtEnded && h.phase == Yielded && h.newer == 0:
+	case other && h.phase != OffSegment, doubtEnded && h.phase == Yielded && h.newer == 0,
+		doubtEnded && h.phase == Probing && h.Resumed:
 		h.by = MAC{}
 		p.begin(now, h)
 	}

@@ -202,6 +202,37 @@ func TestTaking(t *testing.T) {
 			"0 probe, 50 announce", Holding,
 			MAC{},
 		},
+		"again after a restart, when the ledger is read": {
+			func(s *script) {
+				s.hold(2, resumed, doubt(true))
+				s.pass(20 * time.Millisecond)
+				s.hold(2, resumed, doubt(false))
+				s.receive(request)
+			},
+			"0 probe, 20 announce, 20 answer :08", Holding,
+			MAC{},
+		},
+		"after a restart, when the ledger that is read has a later epoch": {
+			func(s *script) {
+				s.hold(2, resumed, doubt(true))
+				s.pass(20 * time.Millisecond)
+				s.hold(3, doubt(false))
+				s.receive(request)
+				s.pass(100 * time.Millisecond)
+			},
+			"0 probe, 20 probe, 70 announce", Holding,
+			MAC{},
+		},
+		"not after a restart, when a stranger answers before the ledger is read": {
+			func(s *script) {
+				s.hold(2, resumed, doubt(true))
+				s.pass(20 * time.Millisecond)
+				s.receive(claim(stranger, 0))
+				s.hold(2, resumed, doubt(false))
+				s.pass(30*time.Second + 100*time.Millisecond)
+			},
+			"0 probe, 30020 probe", Refused, stranger,
+		},
 		"from a stranger that answers late": {
 			func(s *script) {
 				s.hold(1)
