@@ -74,6 +74,30 @@ func TestTheReport(t *testing.T) {
 	})
 }
 
+// Urgent changes are reported at once, and many of them not more often than every writeEvery.
+func TestReportsOfManyChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine(t)
+		m.api.put("one", ledgerText("192.0.2.1 a 3"))
+		m.start()
+		defer m.stop()
+		m.after(time.Minute)
+		before := len(m.api.notified())
+		for i := range 100 {
+			m.api.put("one", ledgerText(fmt.Sprintf("192.0.2.1 a %d", 4+i)))
+			m.after(gatherFor)
+			if n := len(m.api.notified()) - before; i == 0 && n != 1 {
+				t.Errorf("%d reports of the first change", n)
+			}
+		}
+		m.after(writeEvery)
+		most := int(100*gatherFor/writeEvery) + 2
+		if n, r := len(m.api.notified())-before, m.report(); n > most || r.Held[0].Epoch != 103 {
+			t.Errorf("%d reports, want at most %d; the last one %+v", n, most, r)
+		}
+	})
+}
+
 // Simultaneous reports of all nodes without an urgent change become less frequent with more nodes.
 func TestReportsThatAreNotUrgent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -19,8 +19,9 @@ import (
 )
 
 const (
-	// gatherFor is the time to batch simultaneous changes into one report.
-	gatherFor = 50 * time.Millisecond
+	// gatherFor is the time to batch simultaneous changes into one report, and writeEvery the minimum
+	// time between reports.
+	gatherFor, writeEvery = 5 * time.Millisecond, 50 * time.Millisecond
 	// writeWithin limits an attempt; writeAgain and writeLast are the first and the longest pause
 	// after a failure. All are short: failover waits for reports about a dead node.
 	writeWithin           = 2 * time.Second
@@ -77,7 +78,7 @@ func (r *reporter) run(ctx context.Context) {
 			select {
 			case <-ctx.Done():
 				return
-			case <-time.After(gatherFor):
+			case <-time.After(max(gatherFor, time.Until(r.wrote.Add(writeEvery)))):
 			}
 		}
 		again = nil
