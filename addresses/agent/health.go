@@ -12,11 +12,15 @@ import (
 	"github.com/underlay-ccm/underlay/addresses"
 )
 
-// With these times, three misses in a row take about a second.
+// With these times, a node that fails is unresponsive after 0.75 to 0.9 s.
 const (
 	checkEvery, checkWithin = 300 * time.Millisecond, 300 * time.Millisecond
 	missesToSilent          = 3
 	successesToRecover      = 2
+	// missesOfBoth are enough if kube-proxy and the agent of a node both miss: that is one check more,
+	// of two programs. The agent is checked half-way between checks of kube-proxy, so that only a
+	// node that is unresponsive for 2.5 times checkWithin misses all of them.
+	missesOfBoth = 2
 	// restartWithin is the time that a program may take to restart. An agent that is back by then
 	// has lost nothing, as neighbors cache its addresses for longer. While a machine refuses
 	// connections to kube-proxy's port, its rules stay in the kernel. A kube-proxy that reports no
@@ -74,8 +78,7 @@ type watcher struct {
 }
 
 type portWatch struct {
-	at   []netip.AddrPort // the port is healthy if any of them is
-	port int
+	at []netip.AddrPort // the port is healthy if any of them is
 	probeState
 	// unready is set before the first result, and while the server responds ErrUnready.
 	unready bool
@@ -98,6 +101,7 @@ func (w *watcher) set(ctx context.Context, want map[addresses.Endpoint][]netip.A
 		}
 	}
 	w.services = 0
+	start := time.Now().Add(rand.N(checkEvery)) // spreads the watchers of a node
 	for e, at := range want {
 		if ofService(e.Port) {
 			w.services++
@@ -106,21 +110,25 @@ func (w *watcher) set(ctx context.Context, want map[addresses.Endpoint][]netip.A
 			continue
 		}
 		alone, stop := context.WithCancel(ctx)
-		p := &portWatch{at: at, port: e.Port, unready: true, stop: stop}
+		p := &portWatch{at: at, unready: true, stop: stop}
 		w.watches[e] = p
-		w.workers.Go(func() { w.watch(alone, p) })
+		first := start
+		switch {
+		case p.local(): // addresses wait for this machine's own ports
+			first = time.Now()
+		case e.Port == addresses.AgentPort:
+			first = start.Add(checkEvery / 2)
+		case ofService(e.Port):
+			first = time.Now().Add(rand.N(checkEvery))
+		}
+		w.workers.Go(func() { w.watch(alone, e, p, first) })
 	}
 }
 
-func (w *watcher) watch(ctx context.Context, p *portWatch) {
-	// A random start spreads watches that begin together. A timeout does not delay the next check,
-	// so that failures are detected soon. This machine's own ports are checked at once: addresses
-	// wait for them.
-	first := time.Now().Add(rand.N(checkEvery))
-	if p.local() {
-		first = time.Now()
-	}
-	for next := first; ; next = later(next.Add(w.pause(p.port)), time.Now()) {
+func (w *watcher) watch(
+	ctx context.Context, e addresses.Endpoint, p *portWatch, next time.Time,
+) {
+	for ; ; next = w.following(next, e.Port) {
 		if wait := time.Until(next); wait > 0 {
 			select {
 			case <-ctx.Done():
@@ -134,9 +142,9 @@ func (w *watcher) watch(ctx context.Context, p *portWatch) {
 		}
 		w.mu.Lock()
 		before, waited := p.silent, p.unready
-		p.probeState = p.after(time.Now(), result, p.port)
+		p.probeState = p.after(time.Now(), result, e.Port)
 		p.unready = errors.Is(result, ErrUnready)
-		changed := before != p.silent || waited != p.unready && p.local()
+		changed := w.missed(e.Node) || before != p.silent || waited != p.unready && p.local()
 		w.mu.Unlock()
 		if changed {
 			w.changed()
@@ -144,11 +152,25 @@ func (w *watcher) watch(ctx context.Context, p *portWatch) {
 	}
 }
 
-func later(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return b
+// missed marks a node's kube-proxy as unresponsive if missesOfBoth suffice for that, and reports
+// whether it was not before. An agent that is unresponsive for longer may be the only fault.
+func (w *watcher) missed(node string) bool {
+	proxy := w.watches[addresses.Endpoint{Node: node, Port: addresses.ProxyPort}]
+	agent := w.watches[addresses.Endpoint{Node: node, Port: addresses.AgentPort}]
+	if proxy == nil || agent == nil || proxy.silent || agent.silent ||
+		min(proxy.misses, agent.misses) < missesOfBoth {
+		return false
 	}
-	return a
+	proxy.silent = true
+	return true
+}
+
+// following returns the time of the check of a port after one at last. A timeout does not delay it,
+// so that failures are detected soon, and the times of kube-proxy and agent stay apart.
+func (w *watcher) following(last time.Time, port int) time.Time {
+	pause := w.pause(port)
+	next := last.Add(pause)
+	return next.Add(max(time.Since(next), 0).Truncate(pause))
 }
 
 func (w *watcher) pause(port int) time.Duration {
