@@ -202,6 +202,18 @@ func TestTaking(t *testing.T) {
 			"0 probe, 50 announce", Holding,
 			MAC{},
 		},
+		"with a probe if its link is back after a restart": {
+			func(s *script) {
+				s.hold(2, resumed)
+				s.pass(100 * time.Millisecond)
+				s.said()
+				s.set(links())
+				s.set(links(uplink))
+				s.pass(10 * time.Millisecond)
+			},
+			"100 probe", Probing,
+			MAC{},
+		},
 		"again after a restart, when the ledger is read": {
 			func(s *script) {
 				s.hold(2, resumed, doubt(true))
