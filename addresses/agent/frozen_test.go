@@ -31,7 +31,11 @@ func (f *frozen) check(ctx context.Context, at netip.AddrPort) error {
 	f.mu.Unlock()
 	select {
 	case <-ctx.Done():
-		time.Sleep(map[uint16]time.Duration{addresses.ProxyPort: 2, addresses.AgentPort: 5}[at.Port()] * time.Millisecond)
+		late := 2 * time.Millisecond
+		if at.Port() == addresses.AgentPort {
+			late = 5 * time.Millisecond
+		}
+		time.Sleep(late)
 		return ctx.Err()
 	case <-time.After(responds):
 		return nil
