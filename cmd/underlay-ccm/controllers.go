@@ -39,7 +39,7 @@ type runner interface{ Run(context.Context) error }
 
 func (m *manager) controllers() map[string]app.ControllerInitFuncConstructor {
 	upstream := app.DefaultInitFuncConstructors
-	return map[string]app.ControllerInitFuncConstructor{
+	all := map[string]app.ControllerInitFuncConstructor{
 		names.CloudNodeController:          upstream[names.CloudNodeController],
 		names.CloudNodeLifecycleController: upstream[names.CloudNodeLifecycleController],
 		nodeIPAMController:                 m.constructor(nodeIPAMController, m.nodeIPAM),
@@ -49,6 +49,8 @@ func (m *manager) controllers() map[string]app.ControllerInitFuncConstructor {
 		nodeDirectoryController:            m.constructor(nodeDirectoryController, m.nodeDirectory),
 		addresscontroller.Name:             m.constructor(addresscontroller.Name, m.serviceAddresses),
 	}
+	ipamFirst(all, m.awaitIPAM)
+	return all
 }
 
 // build creates a controller, or returns nil if it is not configured.

@@ -123,7 +123,7 @@ type Config struct {
 // A Controller assigns podCIDRs. Run it once.
 type Controller struct {
 	decider *decider
-	cached  []cache.ResourceEventHandlerRegistration
+	cached  []cache.DoneChecker
 }
 
 // New validates the pools and subscribes to Nodes.
@@ -143,36 +143,39 @@ func New(cfg Config) (*Controller, error) {
 		Config: cfg, lister: cfg.Nodes.Lister(), metrics: metrics, queue: queue,
 		api: api{cfg.Client, cfg.Own, cfg.Namespace}, ledger: ledger,
 		written: rate.NewLimiter(writeRate, writeBurst),
-		nodes:   map[types.UID]*node{}, byName: map[string][]*node{},
+		nodes:   map[types.UID]*node{}, byName: map[string][]*node{}, idle: make(chan struct{}),
 	}}
-	nodes, err := cfg.Nodes.Informer().AddEventHandler(handlers(func(obj any) {
+	err = c.watch(cfg.Nodes.Informer(), func(obj any) {
 		if name, err := cache.DeletionHandlingMetaNamespaceKeyFunc(obj); err == nil {
 			queue.Add(name)
 		}
-	}))
+	})
 	if err != nil {
 		return nil, fmt.Errorf("watching Nodes for the node IPAM controller: %w", err)
 	}
-	c.cached = append(c.cached, nodes)
 	if cfg.ServiceCIDRs != nil {
-		ranges, err := cfg.ServiceCIDRs.Informer().AddEventHandler(handlers(func(any) {
-			queue.Add(serviceRangesKey)
-		}))
+		err := c.watch(cfg.ServiceCIDRs.Informer(), func(any) { queue.Add(serviceRangesKey) })
 		if err != nil {
 			return nil, fmt.Errorf("watching ServiceCIDRs for the node IPAM controller: %w", err)
 		}
-		c.cached = append(c.cached, ranges)
 	}
 	return c, nil
 }
 
-// handlers returns a handler that treats every kind of event alike: the current state decides.
-func handlers(handle func(any)) cache.ResourceEventHandler {
-	return cache.ResourceEventHandlerFuncs{
-		AddFunc:    handle,
+// watch handles every kind of event alike: the current state decides. Objects that exist before the
+// cache has synced are left to load.
+func (c *Controller) watch(informer cache.SharedIndexInformer, handle func(any)) error {
+	c.cached = append(c.cached, informer.HasSyncedChecker())
+	_, err := informer.AddEventHandler(cache.ResourceEventHandlerDetailedFuncs{
+		AddFunc: func(obj any, initial bool) {
+			if !initial {
+				handle(obj)
+			}
+		},
 		UpdateFunc: func(_, obj any) { handle(obj) },
 		DeleteFunc: handle,
-	}
+	})
+	return err
 }
 
 // Run runs the controller until the context ends, and waits for its workers. It returns nil then.
@@ -182,10 +185,8 @@ func (c *Controller) Run(ctx context.Context) error {
 	d := c.decider
 	defer d.queue.ShutDown()
 
-	for _, r := range c.cached {
-		if !cache.WaitForCacheSync(ctx.Done(), r.HasSynced) {
-			return stopped(ctx, errors.New("the cache of Nodes never synced"))
-		}
+	if !cache.WaitFor(ctx, "", c.cached...) {
+		return stopped(ctx, errors.New("the cache of Nodes never synced"))
 	}
 	if err := d.load(ctx, Stored{}); err != nil {
 		return stopped(ctx, err)
@@ -211,6 +212,11 @@ func (c *Controller) Run(ctx context.Context) error {
 			}
 		})
 	}
+	for range min(d.queue.Len(), atOnce) {
+		name, _ := d.queue.Get()
+		d.decide(ctx, name)
+		d.queue.Done(name)
+	}
 	workers.Go(func() { feed(ctx, d.queue, t.names) })
 	err := d.loop(ctx, t)
 	if err != nil {
@@ -222,6 +228,10 @@ func (c *Controller) Run(ctx context.Context) error {
 	workers.Wait()
 	return err
 }
+
+// Idle returns a channel that is closed when the Nodes that wait for podCIDRs at first are served,
+// as far as possible.
+func (c *Controller) Idle() <-chan struct{} { return c.decider.idle }
 
 // Departed returns the deleted Nodes whose prefixes are in quarantine, by name. It reports
 // false until every Node of the ledger that is missing in the cache was read from the API

@@ -47,6 +47,7 @@ type decider struct {
 	due     time.Time // when alarm fires; zero: never
 	other   otherAllocator
 	loaded  bool // the stored ledger was loaded once
+	rebuilt bool // the work after a load that no Node waits for is still to be done
 	damaged bool // it was invalid when last loaded
 	routes  routesSeen
 	// vacated means that an excluded address within the pools no longer belongs to a Node.
@@ -55,6 +56,7 @@ type decider struct {
 	counted  time.Time                       // when the pools were last counted
 	departed atomic.Pointer[[]kube.Departed] // read concurrently
 	stale    bool                            // departed must be updated
+	idle     chan struct{}                   // closed when there is nothing to do for the first time
 }
 
 type traffic struct {
@@ -68,7 +70,7 @@ func (d *decider) loop(ctx context.Context, t traffic) error {
 	defer d.alarm.Stop()
 	later := time.NewTimer(time.Second)
 	defer later.Stop()
-	for {
+	for idle := false; ; {
 		d.vacate(ctx)
 		d.wake(ctx)
 		pause := d.show()
@@ -85,6 +87,10 @@ func (d *decider) loop(ctx context.Context, t traffic) error {
 		}
 		if pause > 0 {
 			later.Reset(pause)
+		}
+		if !idle && d.flying == 0 && d.queue.Len() == 0 {
+			idle = true
+			close(d.idle)
 		}
 		select {
 		case <-ctx.Done():
@@ -199,4 +205,12 @@ func (d *decider) decide(ctx context.Context, name string) {
 	case !n.busy && n.unserved() != nil:
 		d.reserve(ctx, n)
 	}
+}
+
+// decided reports whether decide would change nothing for a Node. After a load these are nearly all
+// Nodes, and those that wait don't have to wait for them.
+func (d *decider) decided(n *node) bool {
+	live := d.cachedNode(n.Node)
+	return live != nil && n.settled() && kube.TooMany(live) == n.excess &&
+		kube.Condition(live, PodCIDRsAllocated) == nil
 }

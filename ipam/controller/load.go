@@ -171,7 +171,8 @@ func (d *decider) rebuild(ctx context.Context, s Stored, holders []*corev1.Node)
 	if err != nil {
 		return err
 	}
-	unstored := d.remember(written, len(s.Entries().Lost()) > 0)
+	lost := len(s.Entries().Lost()) > 0
+	unstored := d.remember(written, lost)
 	found, nodes := d.known(holders)
 	book, err := ipam.Rebuild(ipam.Facts{
 		Pools: configs(d.Pools), Exclusions: d.Exclusions, Occupied: d.excluded(),
@@ -209,6 +210,7 @@ func (d *decider) rebuild(ctx context.Context, s Stored, holders []*corev1.Node)
 			d.warn(ctx, o.Warnings)
 			continue
 		case !kube.HasPodCIDRs(live):
+			d.queue.Add(live.Name)
 			continue
 		}
 		n := d.track(live)
@@ -228,11 +230,12 @@ func (d *decider) rebuild(ctx context.Context, s Stored, holders []*corev1.Node)
 		d.warnSecondAllocator(ctx)
 	}
 	for _, n := range d.nodes {
-		d.noted(n)
-		d.queue.Add(n.Name)
+		if lost || !d.decided(n) {
+			d.noted(n)
+			d.queue.Add(n.Name)
+		}
 	}
-	d.freed, d.stale = true, true
-	d.vacated = true // by Nodes deleted before they were decided on
+	d.freed, d.stale, d.rebuilt = true, true, true
 	d.expireIn(quarantineLook)
 	return nil
 }

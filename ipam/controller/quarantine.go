@@ -17,6 +17,13 @@ const quarantineLook = 10 * time.Second
 // expire ends the quarantines that are over, and schedules the next check.
 func (d *decider) expire(ctx context.Context) {
 	d.due = time.Time{}
+	if d.rebuilt {
+		d.rebuilt = false
+		d.vacated = true // by Nodes deleted before they were decided on
+		for _, n := range d.nodes {
+			d.noted(n)
+		}
+	}
 	d.lookAtRoutes(ctx)
 	if len(d.routes.strange) > 0 && d.waiting.Len() > 0 {
 		d.expireIn(quarantineLook) // the routes may be deleted, without any other notification

@@ -112,6 +112,7 @@ func (d *decider) observe(ctx context.Context, n *node, live *corev1.Node) {
 	before, _, _ := d.ledger.Held(n.UID)
 	prefixes, _ := kube.PodCIDRs(live)
 	d.settle(ctx, n, live, before, d.look(n, prefixes))
+	d.noted(n)
 }
 
 // settle updates the state after the Ledger observed a Node's podCIDRs.
@@ -129,7 +130,6 @@ func (d *decider) settle(
 	u := n.unserved()
 	d.stopWaiting(n)
 	n.phase = settled{}
-	d.noted(n)
 	d.queue.Forget(n.Name)
 	d.suspect(ctx, live, expected)
 	switch {
