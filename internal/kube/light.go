@@ -39,6 +39,9 @@ func Light(read ...corev1.NodeConditionType) cache.TransformFunc {
 	}
 }
 
+// onlyPodCIDRs are the fields of an entry that [PodCIDRSetter] needn't decode.
+const onlyPodCIDRs = `{"f:spec":{"f:podCIDRs":{}}}`
+
 // podCIDRsSetBy returns an entry that PodCIDRSetter reads. It lacks operation and version, which
 // the API server requires: if it can't decode the entries, it assumes a client without support
 // for them and keeps its own (decodeLiveOrNew in k8s.io/apimachinery/pkg/util/managedfields). A
@@ -46,6 +49,6 @@ func Light(read ...corev1.NodeConditionType) cache.TransformFunc {
 func podCIDRsSetBy(manager string, at time.Time) metav1.ManagedFieldsEntry {
 	set := metav1.NewTime(at)
 	return metav1.ManagedFieldsEntry{
-		Manager: manager, Time: &set, FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:podCIDRs":{}}}`),
+		Manager: manager, Time: &set, FieldsV1: metav1.NewFieldsV1(onlyPodCIDRs),
 	}
 }

@@ -27,6 +27,9 @@ func setsPodCIDRs(entry metav1.ManagedFieldsEntry) bool {
 	if entry.FieldsV1 == nil || entry.Subresource != "" {
 		return false
 	}
+	if entry.FieldsV1.GetRawString() == onlyPodCIDRs {
+		return true
+	}
 	fields := entry.FieldsV1.GetRawBytes()
 	// Skips decoding for most entries: each version of each Node is checked here.
 	if !bytes.Contains(fields, []byte(`"f:podCIDR`)) || json.Unmarshal(fields, &owned) != nil {
