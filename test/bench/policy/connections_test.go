@@ -17,6 +17,7 @@ import (
 const (
 	// A turn is short, so that all paths find the machine in the same state.
 	connections, clients = 1000, 2
+	turns                = 9
 	perSecond            = "new connections"
 )
 
