@@ -206,7 +206,7 @@ func TestTaking(t *testing.T) {
 			func(s *script) {
 				s.hold(2, resumed)
 				s.pass(100 * time.Millisecond)
-				s.said()
+				s.takeOutput()
 				s.set(links())
 				s.set(links(uplink))
 				s.pass(10 * time.Millisecond)
