@@ -18,8 +18,8 @@ const (
 	missesToSilent          = 3
 	successesToRecover      = 2
 	// missesOfBoth are enough if kube-proxy and the agent of a node both miss: that is one check more,
-	// of two programs. The agent is checked half-way between checks of kube-proxy, so that only a
-	// node that is unresponsive for 2.5 times checkWithin misses all of them.
+	// of two programs. The agent is checked half-way between checks of kube-proxy, so that only a node
+	// that is unresponsive for 2.5 times checkWithin lets all of them time out.
 	missesOfBoth = 2
 	// restartWithin is the time that a program may take to restart. An agent that is back by then
 	// has lost nothing, as neighbors cache its addresses for longer. While a machine refuses
@@ -170,7 +170,7 @@ func (w *watcher) missed(node string) bool {
 func (w *watcher) following(last time.Time, port int) time.Time {
 	pause := w.pause(port)
 	next := last.Add(pause)
-	return next.Add(max(time.Since(next), 0).Truncate(pause))
+	return next.Add(max(time.Since(next), 0).Round(pause))
 }
 
 func (w *watcher) pause(port int) time.Duration {

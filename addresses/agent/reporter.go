@@ -20,7 +20,7 @@ import (
 
 const (
 	// gatherFor is the time to batch simultaneous changes into one report, and writeEvery the minimum
-	// time between reports.
+	// time between attempts to write one after a change.
 	gatherFor, writeEvery = 5 * time.Millisecond, 50 * time.Millisecond
 	// writeWithin limits an attempt; writeAgain and writeLast are the first and the longest pause
 	// after a failure. All are short: failover waits for reports about a dead node.
@@ -39,7 +39,8 @@ type reporter struct {
 	patcher NodePatcher
 	newest  *kube.Newest[*corev1.Node]
 	kick    chan struct{}
-	wrote   time.Time // used by run only
+	// used by run only: the last success, and the last attempt
+	wrote, tried time.Time
 
 	mu   sync.Mutex
 	text string // empty: no report yet
@@ -78,7 +79,7 @@ func (r *reporter) run(ctx context.Context) {
 			select {
 			case <-ctx.Done():
 				return
-			case <-time.After(max(gatherFor, time.Until(r.wrote.Add(writeEvery)))):
+			case <-time.After(max(gatherFor, time.Until(r.tried.Add(writeEvery)))):
 			}
 		}
 		again = nil
@@ -145,6 +146,7 @@ func (r *reporter) write(ctx context.Context) (wait time.Duration, err error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, writeWithin)
 	defer cancel()
+	r.tried = time.Now()
 	patched, err := r.patcher.Patch(ctx, r.self, types.MergePatchType, body, metav1.PatchOptions{},
 		"status")
 	switch {

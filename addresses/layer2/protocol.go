@@ -134,7 +134,7 @@ func (p *protocol) set(now time.Time, d Desired) {
 	for _, address := range p.order {
 		h := p.holdings[address]
 		p.relink(now, h)
-		if h.phase == Holding && (began || ended) {
+		if h.phase == Holding && (began || ended) && h.checkAt.After(now) { // one that is due stays so
 			p.scheduleCheck(now, h)
 		}
 	}
@@ -211,7 +211,7 @@ func (p *protocol) relink(now time.Time, h *holding) {
 	case found:
 		p.begin(now, h)
 	case h.phase != OffSegment:
-		h.phase, h.by = OffSegment, MAC{}
+		h.phase, h.by, h.Resumed = OffSegment, MAC{}, false
 		p.log(h, "No interface is on the segment of an address")
 	}
 }
@@ -236,6 +236,7 @@ func (p *protocol) failed(now time.Time, key wireKey, why string) {
 		case h.phase == Leaving:
 			p.drop(h, "Stopped replying for an address because its interface fails")
 		case open && before == "":
+			h.Resumed = false
 			p.begin(now, h)
 		}
 	}

@@ -220,8 +220,9 @@ func TestTaking(t *testing.T) {
 				s.pass(20 * time.Millisecond)
 				s.hold(2, resumed, doubt(false))
 				s.receive(request)
+				s.pass(10 * time.Millisecond)
 			},
-			"0 probe, 20 announce, 20 answer :08", Holding,
+			"0 probe, 20 announce, 20 answer :08, 20 probe", Holding,
 			MAC{},
 		},
 		"after a restart, when the ledger that is read has a later epoch": {
