@@ -1,13 +1,19 @@
 package hetzner_test
 
 import (
+	"crypto/rand"
 	"net/http"
 	"net/netip"
 	"slices"
 	"testing"
 	"testing/synctest"
 
+	"github.com/hetznercloud/hcloud-go/v2/hcloud"
+	"k8s.io/component-base/metrics"
+
 	"github.com/underlay-ccm/underlay/hcloudsim"
+	"github.com/underlay-ccm/underlay/internal/hetzner"
+	"github.com/underlay-ccm/underlay/routes"
 )
 
 // Whether a network is coupled with a vSwitch is read, and one request enables its exposure of
@@ -67,4 +73,53 @@ func TestANetworkIsCoupledWithAVSwitch(t *testing.T) {
 			t.Errorf("%v, %+v", err, inspected.Coupling)
 		}
 	})
+}
+
+// The same cause has the same text, although each response has a correlation ID of its own.
+func TestTheTextOfAFailedRouteIsSteady(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sim := hcloudsim.New(hcloudsim.Options{Token: "right"})
+		if _, err := sim.CreateNetwork(hcloudsim.NetworkSeed{
+			Name: "n", IPRange: netip.MustParsePrefix("10.0.0.0/8"),
+		}); err != nil {
+			t.Fatal(err)
+		}
+		c, err := hetzner.New(hetzner.Options{
+			Endpoint: "http://cloud.test/v1", Token: func() (string, error) { return "right", nil },
+			Version: "test", Registry: metrics.NewKubeRegistry(), Transport: correlated{sim.Transport()},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, err := c.Network(t.Context(), "n")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := sim.Inject(hcloudsim.Fault{
+			Times: 2, Status: 403, Code: "forbidden", Match: "POST /networks/{id}/actions/add_route",
+		}); err != nil {
+			t.Fatal(err)
+		}
+		route := routes.Route{
+			Dst: netip.MustParsePrefix("10.244.0.0/24"), Via: netip.MustParseAddr("10.0.0.2"),
+		}
+		first, second := n.Add(t.Context(), route), n.Add(t.Context(), route)
+		if first == nil || second == nil || first.Error() != second.Error() {
+			t.Errorf("errors %q and %q, want the same text", first, second)
+		}
+		if !hcloud.IsError(first, hcloud.ErrorCodeForbidden) {
+			t.Errorf("%q is no refusal any more", first)
+		}
+	})
+}
+
+// correlated adds a correlation ID to each response.
+type correlated struct{ http.RoundTripper }
+
+func (c correlated) RoundTrip(r *http.Request) (*http.Response, error) {
+	response, err := c.RoundTripper.RoundTrip(r)
+	if err == nil {
+		response.Header.Set("X-Correlation-Id", rand.Text())
+	}
+	return response, err
 }

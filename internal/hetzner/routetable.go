@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/hetznercloud/hcloud-go/v2/hcloud"
@@ -74,7 +75,7 @@ func (n *Network) add(ctx context.Context, ref *hcloud.Network, r routes.Route) 
 		err = errors.Join(routes.ErrFull, err)
 	}
 	if err != nil {
-		return fmt.Errorf("adding route %s to network %d: %w", r, ref.ID, err)
+		return fmt.Errorf("adding route %s to network %d: %w", r, ref.ID, steady(err))
 	}
 	return nil
 }
@@ -98,7 +99,27 @@ func (n *Network) delete(
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("deleting route %s from network %d: %w", r, ref.ID, err)
+		return fmt.Errorf("deleting route %s from network %d: %w", r, ref.ID, steady(err))
 	}
 	return nil
 }
+
+// steady gives an error of the API the same text each time: the API's own contains a correlation
+// ID, and a Node's condition would be written after each failure.
+func steady(err error) error {
+	var api hcloud.Error
+	if !errors.As(err, &api) {
+		return err
+	}
+	text := fmt.Sprintf("%s (%s)", api.Message, api.Code)
+	return steadyError{err, strings.ReplaceAll(err.Error(), api.Error(), text)}
+}
+
+type steadyError struct {
+	error
+	text string
+}
+
+func (e steadyError) Error() string { return e.text }
+
+func (e steadyError) Unwrap() error { return e.error }
