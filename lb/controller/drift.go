@@ -64,9 +64,9 @@ func (c *Controller) drift(ctx context.Context, periodic bool) error {
 		}
 	}
 	for owner := range owners {
-		c.drifting.Store(owner, true)
-	}
-	for owner := range owners {
+		if periodic { // at the start, a Service may have changed since the last leader
+			c.drifting.Store(owner, true)
+		}
 		c.queue.Add(owner)
 	}
 	if err := c.removeOrphanedAccess(ctx, before, states); err != nil {
