@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	appconfig "k8s.io/cloud-provider/app/config"
 	controllermanager "k8s.io/controller-manager/app"
 	"k8s.io/controller-manager/controller"
+	"k8s.io/controller-manager/pkg/leadermigration"
 )
 
 // headStart limits how long the other controllers of a new leader wait for node IPAM.
@@ -33,7 +35,8 @@ func ipamFirst(
 			i app.ControllerInitContext, c *appconfig.CompletedConfig, provider cloudprovider.Interface,
 		) app.InitFunc {
 			start := construct(i, c, provider)
-			if !enabled(c, nodeIPAMController) {
+			// With leader migration another lock, or another program, may decide who runs node IPAM.
+			if !enabled(c, nodeIPAMController) || leadermigration.Enabled(&c.ComponentConfig.Generic) {
 				return start
 			}
 			return func(
@@ -41,6 +44,10 @@ func ipamFirst(
 			) (controller.Interface, bool, error) {
 				once.Do(func() {
 					_, started, err = ipam.Constructor(ipam.InitContext, c, provider)(ctx, cc)
+					if err != nil {
+						err = fmt.Errorf("%s: %w", nodeIPAMController, err)
+						return
+					}
 					await(ctx, c)
 				})
 				if err != nil || name == nodeIPAMController {

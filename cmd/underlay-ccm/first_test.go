@@ -27,7 +27,8 @@ func TestNodeIPAMStartsFirst(t *testing.T) {
 		{"between", []string{"*"}, nil, []string{"a", nodeIPAMController, "b"}, []string{nodeIPAMController, "served", "a", "b"}},
 		{"first", []string{"*"}, nil, []string{nodeIPAMController, "a", "b"}, []string{nodeIPAMController, "served", "a", "b"}},
 		{"disabled", []string{"*", "-" + nodeIPAMController}, nil, []string{"a", "b"}, []string{"a", "b"}},
-		{"it fails", []string{"*"}, refused, []string{"a"}, []string{nodeIPAMController, "served"}},
+		{"it fails", []string{"*"}, refused, []string{"a"}, []string{nodeIPAMController}},
+		{"leader migration", []string{"*"}, nil, []string{"a", "b"}, []string{"a", "b"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var got []string
@@ -47,6 +48,10 @@ func TestNodeIPAMStartsFirst(t *testing.T) {
 			ipamFirst(all, func(context.Context, *appconfig.CompletedConfig) { got = append(got, "served") })
 			var config appconfig.Config
 			config.ComponentConfig.Generic.Controllers = c.controllers
+			if c.name == "leader migration" {
+				config.ComponentConfig.Generic.LeaderMigrationEnabled = true
+				config.ComponentConfig.Generic.LeaderElection.LeaderElect = true
+			}
 			inits := app.ConstructControllerInitializers(all, config.Complete(), nil)
 			for _, name := range c.order {
 				_, started, err := inits[name](t.Context(), controllermanager.ControllerContext{})

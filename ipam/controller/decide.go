@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	corelisters "k8s.io/client-go/listers/core/v1"
@@ -211,6 +212,9 @@ func (d *decider) decide(ctx context.Context, name string) {
 // Nodes, and those that wait don't have to wait for them.
 func (d *decider) decided(n *node) bool {
 	live := d.cachedNode(n.Node)
-	return live != nil && n.settled() && kube.TooMany(live) == n.excess &&
-		kube.Condition(live, PodCIDRsAllocated) == nil
+	if live == nil || !n.settled() || kube.TooMany(live) != n.excess {
+		return false
+	}
+	condition := kube.Condition(live, PodCIDRsAllocated)
+	return condition == nil || condition.Status == corev1.ConditionTrue
 }

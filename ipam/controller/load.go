@@ -230,8 +230,11 @@ func (d *decider) rebuild(ctx context.Context, s Stored, holders []*corev1.Node)
 		d.warnSecondAllocator(ctx)
 	}
 	for _, n := range d.nodes {
-		if lost || !d.decided(n) {
+		decided := d.decided(n)
+		if lost || d.loaded || d.damaged || !decided {
 			d.noted(n)
+		}
+		if lost || !decided {
 			d.queue.Add(n.Name)
 		}
 	}

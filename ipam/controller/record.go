@@ -50,7 +50,8 @@ func (d *decider) noted(n *node) {
 // full reports whether another Node might not be recorded.
 func (d *decider) full() bool { return d.file.Largest()+fileMargin > fileLimit }
 
-// atOnce is the number of changed entries that are written even if the queue is not empty.
+// atOnce is the number of changed entries that are written even if the queue is not empty, and the
+// number of Nodes that are decided on before the first write.
 const atOnce = 200
 
 // write returns the next write of the stored ledger, or how long it has to wait.
