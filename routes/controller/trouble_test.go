@@ -100,7 +100,8 @@ func TestTheConditionContainsTheError(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if c := kube.Condition(node, corev1.NodeNetworkUnavailable); !strings.Contains(c.Message, errBroken.Error()) {
+		c := kube.Condition(node, corev1.NodeNetworkUnavailable)
+		if !strings.Contains(c.Message, errBroken.Error()) {
 			t.Errorf("the message is %q, want the error", c.Message)
 		}
 		if n := w.conditionWrites(); n > 2 {

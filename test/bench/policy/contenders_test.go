@@ -95,7 +95,9 @@ func BenchmarkBesideKubeRouter(b *testing.B) {
 // compare returns how many connections begin in a second over the open path and over each
 // contender's: medians of short turns, whose order changes, because a machine slows down and
 // recovers, and the other contender may do work of its own in one of them.
-func compare(b *testing.B, open path, all []*contender) (without float64, with map[*contender]float64) {
+func compare(
+	b *testing.B, open path, all []*contender,
+) (without float64, with map[*contender]float64) {
 	b.Helper()
 	for _, c := range all {
 		c.idle()
